@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Gang kernels: one interface, a row of gk_ops per implementation (`host`, later `cuda`).
+ *
+ * The caller owns all memory (it knows about huge pages, NUMA and registration) and talks to the
+ * gangs through struct gk_channel only; the ops start, drive and stop them.
+ */
+#ifndef GK_H
+#define GK_H
+
+#include <stddef.h>
+
+#include "gk_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gk;
+
+/** Shapes and memory of one set of gangs. All pointers are device addresses, 64-byte aligned. */
+struct gk_config {
+	struct gk_geometry geometry;
+	struct gk_layout layout; /**< of output slots, by gk_layout_init() */
+	enum gk_value value;
+	uint32_t gangs;	  /**< 1 ... GK_GANGS_MAX */
+	uint32_t workers; /**< host: threads of one gang; cuda: thread blocks, 0 = choose */
+	struct gk_channel *channel; /**< zeroed but for params and coef */
+	uint8_t *frames;	    /**< frame slots, gk_frame_stride() apart */
+	struct gk_result *results;  /**< one a frame slot */
+	uint32_t nb_frames;	    /**< frame slots */
+	uint8_t *outputs;	    /**< output slots, layout.stride apart */
+	uint32_t nb_outputs;
+	void *context; /**< cuda: CUcontext as rte_gpu_info.context gives it; host: NULL */
+};
+
+/**
+ * What a set of gangs computes, per frame of a batch:
+ *  1. photons of every pixel (gk_pixel.h), pixels of missing packets being NaN;
+ *  2. the statistics of struct gk_result and the verdict;
+ *  3. for a frame that is a hit or has GK_FRAME_KEEP, and has an output slot, the output: CSR, or
+ *     a full image when it is asked for or when nnz > nnz_max, or raw data.
+ * Output bytes beyond what the kind defines are not written.
+ */
+struct gk_ops {
+	const char *name;
+
+	/**
+	 * Check the configuration and allocate private state.
+	 * @return 0; -EINVAL: a shape or pointer is unusable; -ENOMEM; -ENOTSUP: no such device
+	 */
+	int (*create)(const struct gk_config *config, struct gk **gk);
+
+	/** Begin to serve the rings (cuda: launch the persistent kernel). @return 0 or -errno */
+	int (*start)(struct gk *gk);
+
+	/**
+	 * Do one quantum of a host gang's work; NULL where the gangs run by themselves.
+	 * Never blocks: a quantum is at most one tile of every frame in a batch. Any number of
+	 * threads may serve a gang, each with its own `worker`.
+	 * @return non-zero if something was done
+	 */
+	int (*poll)(struct gk *gk, uint32_t gang, uint32_t worker);
+
+	/**
+	 * Stop serving after what was handed over is done; polling threads have returned.
+	 * @return 0; -EBUSY: host, batches are still out (keep polling, call again)
+	 */
+	int (*stop)(struct gk *gk);
+
+	/** Free private state. NULL is allowed. */
+	void (*destroy)(struct gk *gk);
+};
+
+extern const struct gk_ops gk_host_ops;
+
+/** An implementation by name ("host"). @return NULL if it is not built in */
+const struct gk_ops *gk_ops_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GK_H */

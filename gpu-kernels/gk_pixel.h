@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * What one pixel means: raw word to photons, special values, statistics.
+ *
+ * The only definition of it; host and CUDA implementations compile this header, vector versions
+ * are tested against it bit for bit. Every operation is rounded once and none is fused: host code
+ * is built with -ffp-contract=off, CUDA code uses the _rn intrinsics.
+ *
+ * Raw word (JUNGFRAU): bits 15-14 gain code, 13-0 ADC value. Codes 00 = G0, 01 = G1, 11 = G2,
+ * 10 = invalid. Special words, in this order (PSI's converter, detectors.md 3.5):
+ *
+ *   pixel masked              NaN
+ *   0xC000                    +Inf   saturated in G2
+ *   0xFFFF                    NaN    missing or no data
+ *   0x4000                    NaN    saturated in G1, which cannot happen
+ *   gain code 10              NaN
+ *   pedestal of the active gain unusable (masked)  NaN
+ *
+ * The coefficients carry the masks, so that the common path has no test for them:
+ *   r[g] = NaN                the pixel is unusable in gain stage g
+ *   r[0..2] = NaN, p[2] = NaN the pixel is masked: not even 0xC000 counts
+ * With p[2] finite, +Inf - p[2] is +Inf; with p[2] = NaN it is NaN.
+ */
+#ifndef GK_PIXEL_H
+#define GK_PIXEL_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define GK_FN static __host__ __device__ __forceinline__
+#else
+#define GK_FN static inline __attribute__((always_inline))
+#endif
+
+#define GK_RAW_GAIN_MASK    0xC000u
+#define GK_RAW_ADC_MASK	    0x3FFFu
+#define GK_RAW_SATURATED    0xC000u
+#define GK_RAW_MISSING	    0xFFFFu
+#define GK_RAW_G1_SATURATED 0x4000u
+#define GK_RAW_G1	    0x4000u
+#define GK_RAW_INVALID	    0x8000u
+#define GK_RAW_G2	    0xC000u
+
+#define GK_I16_INVALID	 INT16_MIN
+#define GK_I16_SATURATED INT16_MAX
+
+/** Fraction of a photon in which sums are kept. */
+#define GK_SUM_SCALE 256
+
+GK_FN float
+gk_sub(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+	return __fsub_rn(a, b);
+#else
+	return a - b;
+#endif
+}
+
+GK_FN float
+gk_mul(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+	return __fmul_rn(a, b);
+#else
+	return a * b;
+#endif
+}
+
+GK_FN float
+gk_add(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+	return __fadd_rn(a, b);
+#else
+	return a + b;
+#endif
+}
+
+/** Photons of a pixel in one gain stage: (adu - p) * r, each operation rounded once. */
+GK_FN float
+gk_photons_linear(uint16_t adu, float p, float r)
+{
+	return gk_mul(gk_sub((float)adu, p), r);
+}
+
+/**
+ * Photons of one pixel.
+ * @param raw  word as sent
+ * @param p,r  coefficients of the pixel by gain stage
+ * @return photons; NaN = masked, invalid or missing; +Inf = saturated
+ */
+GK_FN float
+gk_photons(uint16_t raw, const float p[3], const float r[3])
+{
+	switch (raw & GK_RAW_GAIN_MASK) {
+	case 0:
+		return gk_photons_linear(raw, p[0], r[0]);
+	case GK_RAW_G1:
+		if (raw == GK_RAW_G1_SATURATED)
+			return NAN;
+		return gk_photons_linear(raw & GK_RAW_ADC_MASK, p[1], r[1]);
+	case GK_RAW_G2:
+		if (raw == GK_RAW_SATURATED)
+			return gk_sub(INFINITY, p[2]);
+		if (raw == GK_RAW_MISSING)
+			return NAN;
+		return gk_photons_linear(raw & GK_RAW_ADC_MASK, p[2], r[2]);
+	default:
+		return NAN;
+	}
+}
+
+/** Photons as the int16 column has them: rounded half away from zero, special values at the ends.
+ */
+GK_FN int16_t
+gk_value_i16(float photons)
+{
+	int32_t whole;
+	float rest;
+
+	if (!(photons == photons))
+		return GK_I16_INVALID;
+	if (photons >= 32767.0f)
+		return GK_I16_SATURATED;
+	if (photons <= -32767.0f)
+		return -32767;
+	whole = (int32_t)photons;
+	rest = gk_sub(photons, (float)whole); /* exact: both share the exponent range */
+	if (rest >= 0.5f)
+		whole++;
+	else if (rest <= -0.5f)
+		whole--;
+	return (int16_t)whole;
+}
+
+/**
+ * A pixel's share of the frame sum, in 1/256 photon: an integer, so that the order of additions
+ * does not matter. NaN and +Inf count nothing (there are columns for them); beyond +-2^22 photons
+ * the value is clamped.
+ */
+GK_FN int32_t
+gk_sum_q8(float photons)
+{
+	const float limit = 1073741824.0f; /* 2^30 */
+	float q;
+
+	if (!(photons < INFINITY)) /* NaN too; -Inf cannot be: r and p are finite or NaN */
+		return 0;
+	q = gk_mul(photons, (float)GK_SUM_SCALE);
+	q = q > limit ? limit : q < -limit ? -limit : q;
+	return (int32_t)gk_add(q, q < 0.0f ? -0.5f : 0.5f);
+}
+
+#endif /* GK_PIXEL_H */
