@@ -9,6 +9,8 @@
 #ifndef GK_RING_H
 #define GK_RING_H
 
+#include <stddef.h>
+
 #include "gk_abi.h"
 
 struct gk_ring {
