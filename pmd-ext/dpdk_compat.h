@@ -15,4 +15,45 @@
 #error "braggline needs DPDK 22.11 or newer"
 #endif
 
+/* rte_tel_data_add_{dict,array}_u64 were renamed in 23.03; the old names went away later. */
+#if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
+#define rte_tel_data_add_dict_uint  rte_tel_data_add_dict_u64
+#define rte_tel_data_add_array_uint rte_tel_data_add_array_u64
+#endif
+
+/*
+ * Drivers only.
+ *
+ * dev_supported_ptypes_get() returns its count through a second parameter since 24.03; before, the
+ * table ended with RTE_PTYPE_UNKNOWN. Define it as
+ *	static const uint32_t *x_ptypes_get(struct rte_eth_dev *dev COMPAT_PTYPES_COUNT(count))
+ * with a table that ends with RTE_PTYPE_UNKNOWN, and report the count with COMPAT_PTYPES_RETURN.
+ */
+#if RTE_VERSION < RTE_VERSION_NUM(24, 3, 0, 0)
+#define COMPAT_PTYPES_COUNT(count)
+#define COMPAT_PTYPES_RETURN(table, count) return (table)
+#else
+#define COMPAT_PTYPES_COUNT(count) , size_t *count
+#define COMPAT_PTYPES_RETURN(table, count)                                                         \
+	do {                                                                                       \
+		*(count) = RTE_DIM(table) - 1;                                                     \
+		return (table);                                                                    \
+	} while (0)
+#endif
+
+/*
+ * Counters per queue left struct rte_eth_stats for a parameter of stats_get() in 25.11. Define it as
+ *	static int x_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats
+ *		COMPAT_QUEUE_STATS(qstats))
+ * start with COMPAT_QUEUE_STATS_FROM(stats, qstats) and fill qstats->q_ipackets[] and so on, when
+ * qstats is not NULL.
+ */
+#if RTE_VERSION < RTE_VERSION_NUM(25, 11, 0, 0)
+#define COMPAT_QUEUE_STATS(qstats)
+#define COMPAT_QUEUE_STATS_FROM(stats, qstats) struct rte_eth_stats *qstats = (stats)
+#else
+#define COMPAT_QUEUE_STATS(qstats) , struct eth_queue_stats *qstats
+#define COMPAT_QUEUE_STATS_FROM(stats, qstats) RTE_SET_USED(qstats)
+#endif
+
 #endif /* DPDK_COMPAT_H */

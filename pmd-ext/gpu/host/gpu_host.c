@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * gpudev driver whose device memory is host memory.
+ *
+ * Everything that braggline does with a GPU's memory - pools in it, doorbells in it, registering
+ * host memory with it - runs on it unchanged, on a machine without a GPU. It computes nothing.
+ *
+ * Each allocation is an anonymous mapping of its own: it is not bound by the EAL heap (-m), starts
+ * zeroed, and takes huge pages from the kernel where the size is worth it, hugetlbfs or not.
+ * The registry of live pointers belongs to the process: neither an anonymous mapping nor a
+ * registration means anything in another process.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/mempolicy.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bus_vdev_driver.h>
+#include <gpudev_driver.h>
+#include <rte_atomic.h>
+#include <rte_common.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_hash.h>
+#include <rte_jhash.h>
+#include <rte_kvargs.h>
+#include <rte_log.h>
+#include <rte_spinlock.h>
+
+#include "dpdk_compat.h"
+
+RTE_LOG_REGISTER_SUFFIX(gpu_host_logtype, host, NOTICE);
+
+#define GPU_HOST_LOG(level, fmt, ...) \
+	rte_log(RTE_LOG_##level, gpu_host_logtype, "gpu_host: " fmt "\n", ##__VA_ARGS__)
+
+#define GPU_HOST_NUMA_ARG "numa"
+
+/*
+ * Live pointers at most. rte_gpu_comm_create_list() registers once per item (1,027 for a list of
+ * 1,024), so a few dozen lists fit; the table takes 3 MiB of the EAL heap.
+ */
+#define GPU_HOST_POINTERS_MAX (1u << 16)
+
+/* Below this size a huge page would be mostly waste. */
+#define GPU_HOST_HUGE_PAGE ((size_t)2 << 20)
+
+enum gpu_host_kind {
+	GPU_HOST_ALLOCATED,
+	GPU_HOST_REGISTERED,
+};
+
+struct gpu_host_region {
+	enum gpu_host_kind kind;
+	bool cpu_mapped;
+	void *base;    /* of the mapping, at or below the pointer handed out */
+	size_t mapped; /* bytes of the mapping; 0 for registered memory */
+	size_t size;   /* bytes asked for */
+};
+
+/* What one process knows of the device. */
+struct gpu_host {
+	rte_spinlock_t lock;
+	struct rte_hash *regions; /* device pointer -> struct gpu_host_region */
+};
+
+static const char *const gpu_host_args[] = {GPU_HOST_NUMA_ARG, NULL};
+
+static size_t
+page_size(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t
+total_memory(void)
+{
+	return (size_t)sysconf(_SC_PHYS_PAGES) * page_size();
+}
+
+static int
+region_find(struct gpu_host *host, const void *ptr, struct gpu_host_region **region)
+{
+	void *data;
+	int ret;
+
+	ret = rte_hash_lookup_data(host->regions, &ptr, &data);
+	*region = ret < 0 ? NULL : data;
+	return ret < 0 ? ret : 0;
+}
+
+/* Takes the region over when it succeeds. */
+static int
+region_add(struct gpu_host *host, void *ptr, struct gpu_host_region *region)
+{
+	struct gpu_host_region *known;
+	int ret;
+
+	rte_spinlock_lock(&host->lock);
+	if (region_find(host, ptr, &known) == 0)
+		ret = -EEXIST;
+	else
+		ret = rte_hash_add_key_data(host->regions, &ptr, region);
+	rte_spinlock_unlock(&host->lock);
+
+	if (ret == -EEXIST)
+		GPU_HOST_LOG(ERR, "%p is allocated or registered already", ptr);
+	else if (ret == -ENOSPC)
+		GPU_HOST_LOG(ERR,
+			"no room for %p: %u pointers are allocated or registered, at most %u", ptr,
+			GPU_HOST_POINTERS_MAX, GPU_HOST_POINTERS_MAX);
+	return ret == -ENOSPC ? -ENOMEM : ret;
+}
+
+/* The region leaves the registry and belongs to the caller; NULL when ptr is not of this kind. */
+static struct gpu_host_region *
+region_take(struct gpu_host *host, const void *ptr, enum gpu_host_kind kind)
+{
+	struct gpu_host_region *region;
+
+	rte_spinlock_lock(&host->lock);
+	if (region_find(host, ptr, &region) == 0 && region->kind == kind)
+		rte_hash_del_key(host->regions, &ptr);
+	else
+		region = NULL;
+	rte_spinlock_unlock(&host->lock);
+	return region;
+}
+
+static void
+region_free(struct gpu_host_region *region)
+{
+	if (region->kind == GPU_HOST_ALLOCATED)
+		munmap(region->base, region->mapped);
+	free(region);
+}
+
+static int
+gpu_host_info_get(struct rte_gpu *dev, struct rte_gpu_info *info)
+{
+	*info = dev->mpshared->info;
+	/* the string of the primary process lies in shared memory, at this process's address */
+	info->name = dev->mpshared->name;
+	return 0;
+}
+
+/* Device memory near the device: a preference, so that a small node falls back to its neighbour. */
+static void
+prefer_numa_node(void *base, size_t len, int node)
+{
+	unsigned long mask[16] = {0};
+	const unsigned int bits = 8 * sizeof(mask[0]);
+
+	if (node < 0 || (unsigned int)node >= RTE_DIM(mask) * bits)
+		return;
+	mask[node / bits] = 1ul << (node % bits);
+	if (syscall(SYS_mbind, base, len, MPOL_PREFERRED, mask, sizeof(mask) * 8, 0) != 0)
+		GPU_HOST_LOG(DEBUG, "NUMA node %d not preferred for %p: %s", node, base,
+			strerror(errno));
+}
+
+/*
+ * Device memory is there when it is handed out: a page fault in the datapath would be a system
+ * call there, and running out of memory a signal.
+ */
+static int
+populate(uint8_t *base, size_t len)
+{
+#ifdef MADV_POPULATE_WRITE
+	if (madvise(base, len, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	if (errno != EINVAL) /* EINVAL: kernel before 5.14 */
+		return -ENOMEM;
+#endif
+	for (size_t at = 0; at < len; at += page_size())
+		((volatile uint8_t *)base)[at] = 0;
+	return 0;
+}
+
+static int
+gpu_host_mem_alloc(struct rte_gpu *dev, size_t size, unsigned int align, void **ptr)
+{
+	struct gpu_host *host = dev->process_private;
+	struct gpu_host_region *region;
+	size_t boundary, len;
+	uint8_t *device;
+	int ret;
+
+	if (host == NULL)
+		return -ENODEV;
+	if (size > dev->mpshared->info.total_memory) {
+		GPU_HOST_LOG(ERR, "%s: %zu bytes asked for, the machine has %zu",
+			dev->mpshared->name, size, dev->mpshared->info.total_memory);
+		return -E2BIG;
+	}
+	region = calloc(1, sizeof(*region));
+	if (region == NULL)
+		return -ENOMEM;
+
+	boundary = RTE_MAX((size_t)align, page_size());
+	if (size >= GPU_HOST_HUGE_PAGE)
+		boundary = RTE_MAX(boundary, GPU_HOST_HUGE_PAGE);
+	/* mmap aligns to pages only: map more and hand out the aligned part */
+	len = RTE_ALIGN_CEIL(size, page_size());
+	region->mapped = len + boundary - page_size();
+	region->base = mmap(NULL, region->mapped, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (region->base == MAP_FAILED) {
+		ret = -ENOMEM;
+		goto free_region;
+	}
+	device = RTE_PTR_ALIGN_CEIL(region->base, boundary);
+	prefer_numa_node(device, len, dev->mpshared->info.numa_node);
+	if (size >= GPU_HOST_HUGE_PAGE)
+		madvise(device, len, MADV_HUGEPAGE); /* a hint: without it, small pages */
+	ret = populate(device, len);
+	if (ret < 0)
+		goto unmap;
+
+	region->kind = GPU_HOST_ALLOCATED;
+	region->size = size;
+	ret = region_add(host, device, region);
+	if (ret < 0)
+		goto unmap;
+	*ptr = device;
+	return 0;
+
+unmap:
+	munmap(region->base, region->mapped);
+free_region:
+	free(region);
+	if (ret == -ENOMEM)
+		GPU_HOST_LOG(ERR, "%s: no memory for %zu bytes", dev->mpshared->name, size);
+	return ret;
+}
+
+static int
+gpu_host_mem_free(struct rte_gpu *dev, void *ptr)
+{
+	struct gpu_host *host = dev->process_private;
+	struct gpu_host_region *region;
+
+	if (host == NULL)
+		return -ENODEV;
+	region = region_take(host, ptr, GPU_HOST_ALLOCATED);
+	if (region == NULL)
+		return -EINVAL;
+	region_free(region); /* a live CPU mapping is the same memory and ends with it */
+	return 0;
+}
+
+static int
+gpu_host_mem_register(struct rte_gpu *dev, size_t size, void *ptr)
+{
+	struct gpu_host *host = dev->process_private;
+	struct gpu_host_region *region;
+	int ret;
+
+	if (host == NULL)
+		return -ENODEV;
+	region = calloc(1, sizeof(*region));
+	if (region == NULL)
+		return -ENOMEM;
+	region->kind = GPU_HOST_REGISTERED;
+	region->size = size;
+	ret = region_add(host, ptr, region);
+	if (ret < 0)
+		free(region);
+	return ret < 0 ? ret : 0;
+}
+
+static int
+gpu_host_mem_unregister(struct rte_gpu *dev, void *ptr)
+{
+	struct gpu_host *host = dev->process_private;
+	struct gpu_host_region *region;
+
+	if (host == NULL)
+		return -ENODEV;
+	region = region_take(host, ptr, GPU_HOST_REGISTERED);
+	if (region == NULL)
+		return -EINVAL;
+	region_free(region);
+	return 0;
+}
+
+static int
+gpu_host_mem_cpu_map(struct rte_gpu *dev, size_t size, void *ptr_in, void **ptr_out)
+{
+	struct gpu_host *host = dev->process_private;
+	struct gpu_host_region *region;
+	int ret = -EINVAL;
+
+	if (host == NULL)
+		return -ENODEV;
+	rte_spinlock_lock(&host->lock);
+	if (region_find(host, ptr_in, &region) == 0 && region->kind == GPU_HOST_ALLOCATED &&
+		size <= region->size) {
+		region->cpu_mapped = true;
+		*ptr_out = ptr_in;
+		ret = 0;
+	}
+	rte_spinlock_unlock(&host->lock);
+	return ret;
+}
+
+static int
+gpu_host_mem_cpu_unmap(struct rte_gpu *dev, void *ptr)
+{
+	struct gpu_host *host = dev->process_private;
+	struct gpu_host_region *region;
+	int ret = -EINVAL;
+
+	if (host == NULL)
+		return -ENODEV;
+	rte_spinlock_lock(&host->lock);
+	/* rte_gpu_comm_destroy_list() tells mapped from registered memory by this refusal */
+	if (region_find(host, ptr, &region) == 0 && region->cpu_mapped) {
+		region->cpu_mapped = false;
+		ret = 0;
+	}
+	rte_spinlock_unlock(&host->lock);
+	return ret;
+}
+
+static int
+gpu_host_wmb(struct rte_gpu *dev)
+{
+	rte_wmb();
+	return 0;
+}
+
+/* Whatever the program left behind goes with the device, as it does with a real one. */
+static int
+gpu_host_close(struct rte_gpu *dev)
+{
+	struct gpu_host *host = dev->process_private;
+	unsigned int allocated = 0, registered = 0;
+	uint32_t next = 0;
+	size_t bytes = 0;
+	const void *key;
+	void *data;
+
+	if (host == NULL)
+		return 0;
+	while (rte_hash_iterate(host->regions, &key, &data, &next) >= 0) {
+		struct gpu_host_region *region = data;
+
+		if (region->kind == GPU_HOST_ALLOCATED) {
+			allocated++;
+			bytes += region->size;
+		} else {
+			registered++;
+		}
+		region_free(region);
+	}
+	if (allocated + registered != 0)
+		GPU_HOST_LOG(WARNING,
+			"%s closed with %u allocations (%zu bytes) not freed and %u registrations not undone",
+			dev->mpshared->name, allocated, bytes, registered);
+	rte_hash_free(host->regions);
+	free(host);
+	dev->process_private = NULL;
+	return 0;
+}
+
+static const struct rte_gpu_ops gpu_host_ops = {
+	.dev_info_get = gpu_host_info_get,
+	.dev_close = gpu_host_close,
+	.mem_alloc = gpu_host_mem_alloc,
+	.mem_free = gpu_host_mem_free,
+	.mem_register = gpu_host_mem_register,
+	.mem_unregister = gpu_host_mem_unregister,
+	.mem_cpu_map = gpu_host_mem_cpu_map,
+	.mem_cpu_unmap = gpu_host_mem_cpu_unmap,
+	.wmb = gpu_host_wmb,
+};
+
+static struct gpu_host *
+gpu_host_create(int16_t dev_id)
+{
+	char name[RTE_HASH_NAMESIZE];
+	struct rte_hash_parameters params = {
+		.name = name,
+		.entries = GPU_HOST_POINTERS_MAX,
+		.key_len = sizeof(void *),
+		.hash_func = rte_jhash,
+		.socket_id = SOCKET_ID_ANY,
+		/* every one of the entries fits, whatever their addresses are */
+		.extra_flag = RTE_HASH_EXTRA_FLAGS_EXT_TABLE,
+	};
+	struct gpu_host *host;
+
+	host = calloc(1, sizeof(*host));
+	if (host == NULL)
+		return NULL;
+	rte_spinlock_init(&host->lock);
+	/* hash names are shared by all processes */
+	snprintf(name, sizeof(name), "gpu_host%d_%d", dev_id, (int)getpid());
+	host->regions = rte_hash_create(&params);
+	if (host->regions == NULL) {
+		GPU_HOST_LOG(ERR,
+			"no EAL memory for a registry of %u pointers: %s; give more with -m",
+			GPU_HOST_POINTERS_MAX, rte_strerror(rte_errno));
+		free(host);
+		return NULL;
+	}
+	return host;
+}
+
+static int
+parse_numa(const char *key, const char *value, void *opaque)
+{
+	int *node = opaque;
+	char *end;
+	long n;
+
+	errno = 0;
+	n = value == NULL ? -1 : strtol(value, &end, 10);
+	if (value == NULL || *value == '\0' || *end != '\0' || errno != 0 || n < 0 ||
+		n >= RTE_MAX_NUMA_NODES) {
+		GPU_HOST_LOG(ERR, "%s=%s: a NUMA node from 0 to %d is wanted", key,
+			value == NULL ? "" : value, RTE_MAX_NUMA_NODES - 1);
+		return -EINVAL;
+	}
+	*node = (int)n;
+	return 0;
+}
+
+static int
+parse_args(struct rte_vdev_device *vdev, int *node)
+{
+	const char *args = rte_vdev_device_args(vdev);
+	struct rte_kvargs *kvlist;
+	int ret;
+
+	if (args == NULL || *args == '\0')
+		return 0;
+	kvlist = rte_kvargs_parse(args, gpu_host_args);
+	if (kvlist == NULL) {
+		GPU_HOST_LOG(ERR, "%s: arguments \"%s\": only %s=<node> is known",
+			rte_vdev_device_name(vdev), args, GPU_HOST_NUMA_ARG);
+		return -EINVAL;
+	}
+	ret = rte_kvargs_process(kvlist, GPU_HOST_NUMA_ARG, parse_numa, node);
+	rte_kvargs_free(kvlist);
+	return ret < 0 ? -EINVAL : 0;
+}
+
+static int
+gpu_host_probe(struct rte_vdev_device *vdev)
+{
+	const char *name = rte_vdev_device_name(vdev);
+	bool primary = rte_eal_process_type() == RTE_PROC_PRIMARY;
+	int node = vdev->device.numa_node;
+	struct rte_gpu *dev;
+	int ret;
+
+	ret = parse_args(vdev, &node);
+	if (ret < 0)
+		return ret;
+	dev = primary ? rte_gpu_allocate(name) : rte_gpu_attach(name);
+	if (dev == NULL)
+		return -rte_errno;
+
+	dev->device = &vdev->device;
+	dev->ops = gpu_host_ops;
+	dev->process_private = gpu_host_create(dev->mpshared->info.dev_id);
+	if (dev->process_private == NULL) {
+		rte_gpu_release(dev);
+		return -ENOMEM;
+	}
+	if (primary) {
+		dev->mpshared->info.numa_node = (int16_t)node;
+		dev->mpshared->info.processor_count = 0; /* memory only */
+		dev->mpshared->info.total_memory = total_memory();
+		dev->mpshared->info.page_size = page_size();
+	}
+	rte_gpu_complete_new(dev);
+	GPU_HOST_LOG(INFO, "%s: device %d, NUMA node %d", name, dev->mpshared->info.dev_id,
+		dev->mpshared->info.numa_node);
+	return 0;
+}
+
+static int
+gpu_host_remove(struct rte_vdev_device *vdev)
+{
+	struct rte_gpu *dev;
+	int ret;
+
+	dev = rte_gpu_get_by_name(rte_vdev_device_name(vdev));
+	if (dev == NULL)
+		return 0; /* closed before */
+	/* refused while child contexts exist; the slot keeps its contents until it is given anew */
+	ret = rte_gpu_release(dev);
+	if (ret < 0)
+		return ret;
+	return gpu_host_close(dev);
+}
+
+static struct rte_vdev_driver gpu_host_driver = {
+	.probe = gpu_host_probe,
+	.remove = gpu_host_remove,
+};
+
+RTE_PMD_REGISTER_VDEV(gpu_host, gpu_host_driver);
+RTE_PMD_REGISTER_PARAM_STRING(gpu_host, GPU_HOST_NUMA_ARG "=<int>");
