@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The command line of braggline-detector.
+ */
+#ifndef DETECTOR_OPTIONS_H
+#define DETECTOR_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "jungfrau_model.h"
+#include "jungfrau_packets.h"
+
+struct detector_options {
+	struct jungfrau_model_config model;
+	double threshold; /**< of strong pixels in the truth, photons */
+
+	uint64_t frames;
+	uint64_t first_frame;
+	uint64_t first_bunch; /**< bunch id of frame 0 */
+	double rate;	      /**< frames a second */
+	struct jungfrau_wire wire;
+
+	const char *pcap_path;	      /**< NULL: not wanted; likewise the others */
+	const char *truth_path;	      /**< CSV */
+	const char *calibration_path; /**< directory */
+	const char *raw_path;
+
+	bool pack;
+	char *const *pack_paths; /**< raw frame files */
+	int nb_pack_paths;
+};
+
+/** What the program does without options; it has no output yet. */
+void detector_options_default(struct detector_options *options);
+
+/**
+ * Read a command line over the defaults.
+ * @return 0; 1: help or version was wanted and printed; -EINVAL: an error was reported
+ */
+int detector_options_parse(int argc, char **argv, struct detector_options *options);
+
+/**
+ * Check what options mean together.
+ * @return 0; -EINVAL: an error was reported
+ */
+int detector_options_check(const struct detector_options *options);
+
+#endif /* DETECTOR_OPTIONS_H */

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Raw frames in files: u16 [modules][512][1024], little-endian, frames one after the other.
+ */
+#ifndef FRAME_FILES_H
+#define FRAME_FILES_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+struct frame_files {
+	char *const *paths;
+	int nb_paths;
+	int next; /**< path to open */
+	FILE *stream;
+	uint64_t frame_bytes;
+};
+
+/**
+ * Check that all files are there and hold whole frames.
+ * @param frames  number of frames in all files together
+ * @return 0 or -errno, reported
+ */
+int frame_files_open(struct frame_files *files, char *const *paths, int nb_paths, uint32_t modules,
+	uint64_t *frames);
+
+/** Read the next frame. @return 0 or -errno, reported */
+int frame_files_read(struct frame_files *files, uint16_t *raw);
+
+void frame_files_close(struct frame_files *files);
+
+#endif /* FRAME_FILES_H */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A seeded model of JUNGFRAU modules in serial crystallography: raw pixels with their truth.
+ *
+ * A module is 512 x 1024 pixels of u16: bits 15-14 gain stage (00 G0, 01 G1, 11 G2), 13-0 ADC
+ * value. What the model puts into them, and which numbers it takes from where, is in README.rst.
+ * Everything about a frame follows from the seed and the frame number alone.
+ */
+#ifndef JUNGFRAU_MODEL_H
+#define JUNGFRAU_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JUNGFRAU_ROWS	     512
+#define JUNGFRAU_COLUMNS     1024
+#define JUNGFRAU_PIXELS	     (JUNGFRAU_ROWS * JUNGFRAU_COLUMNS)
+#define JUNGFRAU_GAINS	     3
+#define JUNGFRAU_MODULES_MAX 32
+
+/** Most peaks of one frame; a larger random number is cut to it. */
+#define JUNGFRAU_PEAKS_MAX 512
+
+/** Largest mean that leaves room for its fluctuation below JUNGFRAU_PEAKS_MAX. */
+#define JUNGFRAU_MEAN_PEAKS_MAX 300
+
+/** Largest mean background, photons a pixel. */
+#define JUNGFRAU_BACKGROUND_MAX 5.0
+
+struct jungfrau_model_config {
+	uint32_t modules;	 /**< 1 ... JUNGFRAU_MODULES_MAX */
+	uint32_t column_modules; /**< modules of one column of the stack, 1 ... modules */
+	uint64_t seed;
+	double hit_fraction; /**< share of the frames that are not dark, 0 ... 1 */
+	uint32_t peaks;	     /**< mean number of Bragg peaks of a hit, whole detector */
+	double energy;	     /**< of a photon, keV */
+	double background;   /**< mean of the whole detector, photons a pixel */
+	double noise;	     /**< electronic noise in G0, keV rms */
+	uint64_t dark_every; /**< frames whose number is a multiple are dark; 0: none */
+};
+
+/** One Bragg peak: a Moffat profile (1 + r^2 / width^2)^-3 in a window of 7 x 7 pixels. */
+struct jungfrau_peak {
+	uint32_t module;
+	float row, column; /**< centre; pixel centres are at whole numbers */
+	float photons;	   /**< expected in the whole profile */
+	float width;	   /**< pixels */
+};
+
+/** What a frame holds, before it is drawn. */
+struct jungfrau_frame {
+	uint64_t number;
+	bool hit;
+	bool dark;
+	uint32_t peaks;	   /**< Bragg peaks of a hit, 0 otherwise */
+	uint32_t nb_peaks; /**< entries of peak[]: Bragg peaks, or the stray ones of a non-hit */
+	struct jungfrau_peak peak[JUNGFRAU_PEAKS_MAX];
+};
+
+/** Calibration of one module: exactly the values that its pixels are made with. */
+struct jungfrau_calibration {
+	double gain[JUNGFRAU_GAINS][JUNGFRAU_PIXELS];	 /**< ADU/keV */
+	float pedestal[JUNGFRAU_GAINS][JUNGFRAU_PIXELS]; /**< ADU */
+	uint8_t mask[JUNGFRAU_PIXELS];			 /**< 1: not to be used */
+};
+
+/** What a receiver with that calibration finds in the pixels. */
+struct jungfrau_census {
+	uint32_t strong;    /**< unmasked pixels >= threshold, saturated ones included */
+	uint32_t saturated; /**< unmasked pixels of raw 0xC000 */
+	uint32_t switched;  /**< unmasked pixels in G1 or G2 */
+};
+
+struct jungfrau_model;
+
+/**
+ * Check a configuration and make the constants of all modules (10 bytes a pixel).
+ * @return 0; -EINVAL: a value is out of range; -ENOMEM
+ */
+int jungfrau_model_create(
+	const struct jungfrau_model_config *config, struct jungfrau_model **model);
+
+/** NULL is allowed. */
+void jungfrau_model_destroy(struct jungfrau_model *model);
+
+/** Decide what frame `number` holds. */
+void jungfrau_model_plan(
+	const struct jungfrau_model *model, uint64_t number, struct jungfrau_frame *frame);
+
+/**
+ * Draw the pixels of one module.
+ * Any number of threads may draw from one model.
+ */
+void jungfrau_model_draw(const struct jungfrau_model *model, const struct jungfrau_frame *frame,
+	uint32_t module, uint16_t raw[JUNGFRAU_PIXELS]);
+
+void jungfrau_model_calibration(const struct jungfrau_model *model, uint32_t module,
+	struct jungfrau_calibration *calibration);
+
+/**
+ * Convert pixels as architecture.md, Output, defines it and count them; adds to `census`.
+ * @param threshold photons
+ */
+void jungfrau_model_census(const struct jungfrau_model *model, uint32_t module,
+	const uint16_t raw[JUNGFRAU_PIXELS], double threshold, struct jungfrau_census *census);
+
+#endif /* JUNGFRAU_MODEL_H */
