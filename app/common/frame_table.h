@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The frame table: where RX lcores place packets and the builder makes frames of them.
+ *
+ * A frame number is looked up in a ring of *entries*. An entry is one 64-bit tag,
+ * (frame + 1) << 16 | slot, written by the builder alone, so that an RX lcore learns with one load
+ * whether the frame is open and where it goes. The builder opens frames ahead of the packets, as
+ * far as free slots reach; an RX lcore that runs into a frame which is not open keeps its burst
+ * and asks for it (frame_lane.wanted): the builder opens it, refuses it or moves the window.
+ *
+ * A frame slot is
+ *  - the gk_frame header and pointer table that the gangs read (device addresses of pixels),
+ *  - the mbufs behind those addresses,
+ *  - a line per stream: bitmap of packets and what the header said, written by the RX lcore that
+ *    owns the stream and by nobody else. A stream line that does not carry the entry's tag is
+ *    empty: nobody ever clears one.
+ *
+ * Closing. A frame whose lanes are all complete needs no handshake: anything more that comes for
+ * it is a duplicate, which touches nothing. An incomplete frame is closed by changing its tag and
+ * waiting until every RX lcore has passed a quiescent state (rte_rcu_qsbr); only then the builder
+ * reads the bitmaps. So no packet can land in a frame that was handed on.
+ *
+ * Frames close in order: when they are complete; or when every live stream is `give_up` frames
+ * ahead; or when a stream that holds them back has been silent for `stall_cycles`. Such a stream
+ * is not waited for again until it speaks.
+ *
+ * Numbers far from the window are outliers and dropped, until `agree` packets of one lane agree on
+ * a place: then the detector was restarted, all that is open is closed, and the window moves
+ * there. The first window is found the same way, but nothing is dropped meanwhile.
+ *
+ * Threads: frame_lane_*() by the RX lcore of that lane, all else by the builder's lcore; create
+ * and destroy need everybody at rest.
+ */
+#ifndef FRAME_TABLE_H
+#define FRAME_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_branch_prediction.h>
+#include <rte_common.h>
+#include <rte_cycles.h>
+#include <rte_mbuf.h>
+#include <rte_rcu_qsbr.h>
+
+#include <gk_abi.h>
+
+#include "detector.h"
+
+#define FRAME_LANES_MAX 16
+#define FRAME_SLOTS_MAX 4096
+
+/** Frame numbers are 48 bits in a tag (4,460 years at 2 kHz); larger ones are outliers. */
+#define FRAME_NUMBER_MAX ((UINT64_C(1) << 48) - 2)
+
+#define FRAME_TAG_SLOT_BITS 16
+#define FRAME_TAG_SLOT_MASK 0xFFFFu
+#define FRAME_TAG_CLOSED    0xFFFFu /**< in place of the slot: the frame is closed */
+#define FRAME_TAG_REFUSED   0xFFFEu /**< in place of the slot: no slot was free */
+
+struct frame_table_config {
+	const struct detector *detector;
+	uint32_t lanes;			     /**< RX lcores, 1 ... FRAME_LANES_MAX */
+	uint8_t owner[DETECTOR_STREAMS_MAX]; /**< lane of each stream */
+	uint32_t slots;	       /**< frames open or in work, at most; 2 ... FRAME_SLOTS_MAX */
+	uint32_t give_up;      /**< K: frames that every live stream must be ahead; < slots */
+	uint32_t agree;	       /**< packets of a lane that must agree on a new place, >= 1 */
+	uint64_t jump;	       /**< numbers so far ahead of the window are outliers, not losses */
+	uint64_t stall_cycles; /**< TSC cycles after which a silent stream is not waited for */
+	bool refuse;	       /**< no free slot: refuse the frame (true), or let RX wait (false) */
+	bool first_known;      /**< the first frame is first_frame (true), or is found (false) */
+	uint64_t first_frame;
+	uint64_t nb_frames; /**< frames of the run from its first one, 0 = no end */
+	uint8_t *frames;    /**< gk_frame slots, gk_frame_stride() apart; stays the caller's */
+	int socket;
+};
+
+/** One stream of one frame. One cache line, one writer. */
+struct frame_stream {
+	uint64_t tag;	  /**< of the entry; another tag = no packet of this stream yet */
+	uint64_t seen[2]; /**< bit per packet */
+	uint64_t rx_tsc;  /**< when the first packet was seen */
+	struct detector_frame_info info;
+	uint64_t reserved;
+} __rte_cache_aligned;
+_Static_assert(sizeof(struct frame_stream) == RTE_CACHE_LINE_SIZE, "one line a stream");
+
+/** What became of a packet. */
+enum frame_place {
+	FRAME_PLACED,
+	FRAME_PLACE_DUPLICATE, /**< that packet is there already */
+	FRAME_PLACE_LATE,      /**< its frame is closed, or lies before the run */
+	FRAME_PLACE_REFUSED,   /**< its frame was refused */
+	FRAME_PLACE_OUTLIER,   /**< number far from the window, no agreement */
+	FRAME_PLACE_BEYOND,    /**< after the last frame of the run */
+	FRAME_PLACE_WAIT,      /**< not open yet: keep the packet and come again */
+	FRAME_PLACES
+};
+
+/** Packets that one RX lcore has placed in one slot. */
+struct frame_lane_count {
+	uint64_t tag;
+	uint64_t placed;
+};
+
+/** An RX lcore's end of the table: first line private to it, the others read by the builder. */
+struct frame_lane {
+	uint32_t id;
+	uint32_t expected;    /**< packets of a frame that come through this lane */
+	uint32_t votes;	      /**< packets in a row that agree on a place */
+	uint32_t generation;  /**< window move that this lane has taken note of */
+	uint64_t vote_lowest; /**< lowest and highest frame of that agreement */
+	uint64_t vote_highest;
+	struct frame_lane_count *count; /**< [slots] */
+	uint64_t *done; /**< frame + 1 by entry, once this lane has all its packets; 8 a line */
+
+	/** frame + 1 that blocks this lane, 0 = none. */
+	uint64_t wanted __rte_cache_aligned;
+	uint64_t agreed;       /**< frame + 1 that this lane's packets agree on, 0 = none */
+	uint32_t acknowledged; /**< = generation, for the builder */
+
+	/** Highest frame + 1 seen, by stream. */
+	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+} __rte_cache_aligned;
+
+/** What RX lcores read when the fast lookup fails. One line, written by the builder. */
+struct frame_window {
+	uint64_t base;	     /**< lowest frame that is not closed */
+	uint64_t horizon;    /**< numbers from here on are outliers */
+	uint64_t end;	     /**< first frame after the run */
+	uint32_t anchored;   /**< 0: no window at present, everything waits */
+	uint32_t generation; /**< moves of the window */
+} __rte_cache_aligned;
+
+/** Builder's part of the table. */
+struct frame_builder {
+	uint64_t next_close; /**< head: lowest frame that is not closed */
+	uint64_t next_open;  /**< lowest frame that is not opened */
+	uint16_t *slot_of;   /**< slot by entry, also after the tag has changed */
+	uint32_t *free_slots;
+	uint32_t nb_free;
+	uint64_t reported;   /**< frames that frame_table_close() has given out */
+	bool started;	     /**< a frame was given out since the last move */
+	bool closing;	     /**< the head's tag is changed, its grace period runs */
+	bool timeout;	     /**< ... because of time */
+	bool flushing;	     /**< everything open is closed, one grace period for all */
+	bool flush_graced;   /**< ... and over */
+	uint64_t flush_end;  /**< frame + 1 of the last one that had begun */
+	uint64_t grace;	     /**< qsbr token of the closing head */
+	uint64_t held_since; /**< TSC when the head was first held back, 0 = it is not */
+	uint64_t looked_at;  /**< TSC of the last look at progress */
+	uint64_t move_to;    /**< frame + 1 of a wanted move, 0 = none */
+	uint64_t asked_at;   /**< TSC when a lane first asked without a window, 0 = not */
+	bool moving;	     /**< new generation is out, lanes have not all acknowledged */
+	uint64_t stalled_at[DETECTOR_STREAMS_MAX]; /**< progress + 1 when given up, 0 = live */
+};
+
+struct frame_table {
+	uint64_t *entry;
+	uint64_t entry_mask;
+	struct frame_stream *streams; /**< [slot][stream] */
+	uint8_t *frames;
+	uint64_t frame_stride;
+	struct rte_mbuf **mbufs; /**< [slot][tile] */
+	struct frame_lane *lanes;
+	struct rte_rcu_qsbr *qsbr;
+	struct detector detector;
+	struct frame_table_config config;
+	struct frame_window window;
+	struct frame_builder builder __rte_cache_aligned;
+};
+
+/** How a frame left the table. */
+struct frame_closed {
+	uint64_t frame;
+	uint32_t slot;	  /**< valid if packets > 0 */
+	uint32_t packets; /**< 0: lost or refused */
+	uint32_t missing;
+	bool refused;
+	bool timeout; /**< time closed it */
+};
+
+/**
+ * Allocate a table. Everything in `config` is copied but the memory of `frames`.
+ * @return NULL with rte_errno set: EINVAL a number is out of range (logged by name), ENOMEM
+ */
+struct frame_table *frame_table_create(const struct frame_table_config *config);
+void frame_table_destroy(struct frame_table *ft);
+
+static inline struct gk_frame *
+frame_table_frame(const struct frame_table *ft, uint32_t slot)
+{
+	return (struct gk_frame *)(ft->frames + slot * ft->frame_stride);
+}
+
+static inline struct frame_stream *
+frame_table_stream(const struct frame_table *ft, uint32_t slot, uint32_t stream)
+{
+	return &ft->streams[(uint64_t)slot * ft->detector.streams + stream];
+}
+
+static inline struct rte_mbuf **
+frame_table_mbufs(const struct frame_table *ft, uint32_t slot)
+{
+	return &ft->mbufs[(uint64_t)slot * ft->detector.tiles];
+}
+
+/* ---- builder ---- */
+
+/**
+ * Open frames as far as free slots reach, answer lanes that wait, move the window.
+ * @return frames opened or refused
+ */
+uint32_t frame_table_open(struct frame_table *ft);
+
+/**
+ * The next frame in order that is closed, if there is one.
+ * With packets > 0 its slot belongs to the caller until frame_table_recycle(): the gk_frame header
+ * is filled but for `out`, absent packets are 0 in the pointer table and NULL in the mbufs.
+ */
+bool frame_table_close(struct frame_table *ft, struct frame_closed *closed);
+
+/** Give a slot back. Its mbufs are the caller's. */
+void frame_table_recycle(struct frame_table *ft, uint32_t slot);
+
+/**
+ * End of input: close everything that is open, whatever is missing. Frames after the last one that
+ * had begun are not reported. RX lcores go on calling frame_lane_quiescent().
+ */
+void frame_table_flush(struct frame_table *ft);
+
+/** After frame_table_flush(): has frame_table_close() given out everything? */
+bool frame_table_flushed(const struct frame_table *ft);
+
+/** Has the run's last frame been closed (config.nb_frames)? */
+bool frame_table_ended(const struct frame_table *ft);
+
+/** Packets of a stream in an open or closed slot; the slot's tag must be known to be current. */
+uint32_t frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t stream);
+
+/* ---- RX lcores ---- */
+
+/** Forget what belonged to an earlier window. */
+void frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t generation);
+
+/** Say that this lcore holds no reference to a slot: once per polling loop, idle or not. */
+static inline void
+frame_lane_quiescent(struct frame_table *ft, struct frame_lane *lane)
+{
+	const uint32_t generation = __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE);
+
+	if (unlikely(generation != lane->generation))
+		frame_lane_move(ft, lane, generation);
+	rte_rcu_qsbr_quiescent(ft->qsbr, lane->id);
+}
+
+/** Tell the builder which frame blocks this lane; frame + 1, or 0 for none. */
+static inline void
+frame_lane_want(struct frame_lane *lane, uint64_t frame_plus_1)
+{
+	if (lane->wanted != frame_plus_1)
+		__atomic_store_n(&lane->wanted, frame_plus_1, __ATOMIC_RELEASE);
+}
+
+/**
+ * Count a packet's frame number towards an agreement on where the window should be. For packets
+ * that wait while there is no window; each once.
+ */
+void frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame);
+
+/** The answer for a frame whose entry does not carry its tag. */
+enum frame_place frame_lane_miss(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
+
+/**
+ * Place one packet.
+ * @param lane    the caller's lane, which owns `stream`
+ * @param frame   frame number from the packet
+ * @param packet  number in the stream, < stream_packets
+ * @param header  detector header, read for the first packet of a stream
+ * @param pixels  device address of the pixels
+ * @param m       mbuf that holds them: the table's if FRAME_PLACED, else still the caller's
+ */
+static inline enum frame_place
+frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
+	uint32_t packet, const uint8_t *header, uint64_t pixels, struct rte_mbuf *m)
+{
+	const uint64_t entry = frame & ft->entry_mask;
+	const uint64_t tag = __atomic_load_n(&ft->entry[entry], __ATOMIC_ACQUIRE);
+	const uint32_t slot = tag & FRAME_TAG_SLOT_MASK;
+	const uint64_t bit = UINT64_C(1) << (packet & 63);
+	struct frame_lane_count *count;
+	struct frame_stream *st;
+	uint32_t tile;
+
+	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
+		return frame_lane_miss(ft, lane, stream, frame);
+	if (frame + 1 > lane->progress[stream])
+		__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
+	if (unlikely(slot >= FRAME_TAG_REFUSED))
+		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED : FRAME_PLACE_LATE;
+
+	st = frame_table_stream(ft, slot, stream);
+	if (st->tag != tag) {
+		st->seen[0] = 0;
+		st->seen[1] = 0;
+		st->rx_tsc = rte_rdtsc();
+		ft->detector.ops->frame_info(header, &st->info);
+		st->tag = tag;
+	}
+	if (unlikely(st->seen[packet >> 6] & bit))
+		return FRAME_PLACE_DUPLICATE;
+	st->seen[packet >> 6] |= bit;
+	tile = detector_stream_tile(&ft->detector, stream) + packet;
+	frame_table_frame(ft, slot)->packet[tile] = pixels;
+	frame_table_mbufs(ft, slot)[tile] = m;
+
+	count = &lane->count[slot];
+	if (count->tag != tag) {
+		count->tag = tag;
+		count->placed = 0;
+	}
+	if (++count->placed == lane->expected)
+		__atomic_store_n(&lane->done[entry], frame + 1, __ATOMIC_RELEASE);
+	return FRAME_PLACED;
+}
+
+#endif /* FRAME_TABLE_H */
