@@ -25,7 +25,8 @@ struct gk_config {
 	struct gk_layout layout; /**< of output slots, by gk_layout_init() */
 	enum gk_value value;
 	uint32_t gangs;	  /**< 1 ... GK_GANGS_MAX */
-	uint32_t workers; /**< host: threads of one gang; cuda: thread blocks, 0 = choose */
+	uint32_t workers; /**< cuda: thread blocks of one gang, 0 = choose; host: not looked at,
+			     any number of threads may poll */
 	struct gk_channel *channel; /**< zeroed but for params and coef */
 	uint8_t *frames;	    /**< frame slots, gk_frame_stride() apart */
 	struct gk_result *results;  /**< one a frame slot */
@@ -48,28 +49,38 @@ struct gk_ops {
 
 	/**
 	 * Check the configuration and allocate private state.
-	 * @return 0; -EINVAL: a shape or pointer is unusable; -ENOMEM; -ENOTSUP: no such device
+	 * @return 0; -EINVAL: a shape or pointer is unusable, gk_config_check() says which;
+	 *         -ENOMEM; -ENOTSUP: no such device
 	 */
 	int (*create)(const struct gk_config *config, struct gk **gk);
 
-	/** Begin to serve the rings (cuda: launch the persistent kernel). @return 0 or -errno */
+	/**
+	 * Begin to serve the rings (cuda: launch the persistent kernel), each from gk_done.done on:
+	 * from batch 0 on a zeroed channel, from where they stood after a stop. Clears quit.
+	 * @return 0; -EBUSY: the gangs are running; -EINVAL: a doorbell and gk_done disagree
+	 */
 	int (*start)(struct gk *gk);
 
 	/**
 	 * Do one quantum of a host gang's work; NULL where the gangs run by themselves.
-	 * Never blocks: a quantum is at most one tile of every frame in a batch. Any number of
-	 * threads may serve a gang, each with its own `worker`.
+	 * Never blocks and waits for nobody: a quantum is at most one tile of every frame in a
+	 * batch. Any number of threads may serve a gang, and one thread any number of gangs; a
+	 * thread that is preempted inside delays only the batch that it works on. Returns 0 while
+	 * the gangs are stopped.
+	 * @param worker  the caller's number within the gang (a hint; the host row needs none)
 	 * @return non-zero if something was done
 	 */
 	int (*poll)(struct gk *gk, uint32_t gang, uint32_t worker);
 
 	/**
-	 * Stop serving after what was handed over is done; polling threads have returned.
-	 * @return 0; -EBUSY: host, batches are still out (keep polling, call again)
+	 * Set quit, and stop serving once what was handed over is done. May be called while other
+	 * threads poll; when it has returned anything but -EBUSY, poll() does nothing.
+	 * @return 0; -EBUSY: host, batches are still out (keep polling, call again); or, with all
+	 *         gangs stopped, the gk_done.error of a gang that gave up
 	 */
 	int (*stop)(struct gk *gk);
 
-	/** Free private state. NULL is allowed. */
+	/** Free private state; no thread is in poll() any more. NULL is allowed. */
 	void (*destroy)(struct gk *gk);
 };
 
@@ -77,6 +88,23 @@ extern const struct gk_ops gk_host_ops;
 
 /** An implementation by name ("host"). @return NULL if it is not built in */
 const struct gk_ops *gk_ops_find(const char *name);
+
+/**
+ * Is the configuration usable? create() asks the same.
+ * @param why   receives what is wrong, with the value found and the value wanted; may be NULL
+ * @param size  of why
+ * @return 0 or -EINVAL
+ */
+int gk_config_check(const struct gk_config *config, char *why, size_t size);
+
+/**
+ * May a gang take this descriptor: indices, parameters, coefficients, frame and output slots? Gangs
+ * ask it of every batch, and give up on one that is refused; then the host may ask for the reason.
+ * @param why,size  as gk_config_check()
+ * @return 0 or -EINVAL
+ */
+int gk_work_check(
+	const struct gk_config *config, const struct gk_work *work, char *why, size_t size);
 
 #ifdef __cplusplus
 }

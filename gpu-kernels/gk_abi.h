@@ -34,11 +34,12 @@
 
 #define GK_ABI_VERSION 1
 
-#define GK_GANGS_MAX  12 /**< gangs that fit into one doorbell line */
-#define GK_RING_SIZE  64 /**< descriptors of one gang's ring; a power of two */
-#define GK_BATCH_MAX  16 /**< frames of one batch */
-#define GK_PARAMS_MAX 16 /**< parameter sets that may be in force at the same time */
-#define GK_COEF_MAX   4	 /**< coefficient versions: epochs e, e+1, e+2 and one being written */
+#define GK_GANGS_MAX  12    /**< gangs that fit into one doorbell line */
+#define GK_RING_SIZE  64    /**< descriptors of one gang's ring; a power of two */
+#define GK_BATCH_MAX  16    /**< frames of one batch */
+#define GK_PARAMS_MAX 16    /**< parameter sets that may be in force at the same time */
+#define GK_COEF_MAX   4	    /**< coefficient versions: epochs e, e+1, e+2 and one being written */
+#define GK_COLS_MAX   65504 /**< pixels of a row: `col` and row counts are u16 */
 #define GK_NO_OUT     UINT32_MAX
 
 /** What a frame's output slot holds; the values are those of the `kind` column of `images`. */
@@ -51,7 +52,8 @@ enum gk_kind {
 
 /** Type of the `value` column, fixed for a run. */
 enum gk_value {
-	GK_VALUE_F32 = 0, /**< photons; NaN = masked, invalid or missing; +Inf = saturated */
+	GK_VALUE_F32 = 0, /**< photons; NaN (GK_NAN_BITS) = masked, invalid or missing; +Inf =
+			     saturated */
 	GK_VALUE_I16 =
 		1 /**< rounded half away from zero; INT16_MIN and INT16_MAX as special values */
 };
@@ -68,7 +70,8 @@ enum gk_verdict {
 
 /**
  * Header of a frame slot, followed by the pointer table: `tiles` device addresses, one a packet,
- * in canonical packet order; 0 = the packet is missing. Slots lie `gk_frame_stride()` apart.
+ * in canonical packet order, each 64-byte aligned; 0 = the packet is missing. Slots lie
+ * `gk_frame_stride()` apart.
  * Entries of the pointer table are written by the RX lcore that owns the packet's stream, the
  * header by the builder.
  */
@@ -117,7 +120,11 @@ struct gk_doorbell {
 };
 GK_STATIC_ASSERT(sizeof(struct gk_doorbell) == 64, "the doorbell is one cache line");
 
-/** Written by one gang. `raw` never falls behind `done`. */
+/**
+ * Written by one gang; cleared by start(), but for the counters, which go on where they stand.
+ * `raw` never falls behind `done`. A gang gives up on a descriptor that gk_work_check() refuses:
+ * it is the one at `done`, and stays as it is until the gangs are stopped.
+ */
 struct gk_done {
 	uint32_t raw;	/**< batches whose packets will not be read again: mbufs may be freed */
 	uint32_t done;	/**< batches whose results and outputs are complete */
@@ -173,7 +180,7 @@ GK_STATIC_ASSERT(sizeof(struct gk_channel) ==
 struct gk_geometry {
 	uint32_t tiles;	    /**< packets of a frame */
 	uint32_t tile_rows; /**< rows of a packet */
-	uint32_t cols;	    /**< pixels of a row; a multiple of 32 */
+	uint32_t cols;	    /**< pixels of a row; a multiple of 32, at most GK_COLS_MAX */
 };
 
 static inline uint32_t

@@ -20,7 +20,8 @@
  * The coefficients carry the masks, so that the common path has no test for them:
  *   r[g] = NaN                the pixel is unusable in gain stage g
  *   r[0..2] = NaN, p[2] = NaN the pixel is masked: not even 0xC000 counts
- * With p[2] finite, +Inf - p[2] is +Inf; with p[2] = NaN it is NaN.
+ * With p[2] finite, +Inf - p[2] is +Inf; with p[2] = NaN it is NaN. Which NaN does not matter:
+ * gk_value_f32() and gk_value_i16() make one of them all.
  */
 #ifndef GK_PIXEL_H
 #define GK_PIXEL_H
@@ -43,11 +44,24 @@
 #define GK_RAW_INVALID	    0x8000u
 #define GK_RAW_G2	    0xC000u
 
+/** The one NaN of output columns. */
+#define GK_NAN_BITS 0x7FC00000u
+
 #define GK_I16_INVALID	 INT16_MIN
 #define GK_I16_SATURATED INT16_MAX
 
 /** Fraction of a photon in which sums are kept. */
 #define GK_SUM_SCALE 256
+
+GK_FN float
+gk_nan(void)
+{
+#ifdef __CUDA_ARCH__
+	return __uint_as_float(GK_NAN_BITS);
+#else
+	return __builtin_nanf("");
+#endif
+}
 
 GK_FN float
 gk_sub(float a, float b)
@@ -100,17 +114,27 @@ gk_photons(uint16_t raw, const float p[3], const float r[3])
 		return gk_photons_linear(raw, p[0], r[0]);
 	case GK_RAW_G1:
 		if (raw == GK_RAW_G1_SATURATED)
-			return NAN;
+			return gk_nan();
 		return gk_photons_linear(raw & GK_RAW_ADC_MASK, p[1], r[1]);
 	case GK_RAW_G2:
 		if (raw == GK_RAW_SATURATED)
 			return gk_sub(INFINITY, p[2]);
 		if (raw == GK_RAW_MISSING)
-			return NAN;
+			return gk_nan();
 		return gk_photons_linear(raw & GK_RAW_ADC_MASK, p[2], r[2]);
 	default:
-		return NAN;
+		return gk_nan();
 	}
+}
+
+/**
+ * Photons as the float32 column has them: every NaN becomes the same one. x86 hands a coefficient's
+ * NaN through, CUDA makes 0x7FFFFFFF of any: files would not be the same bytes.
+ */
+GK_FN float
+gk_value_f32(float photons)
+{
+	return photons == photons ? photons : gk_nan();
 }
 
 /** Photons as the int16 column has them: rounded half away from zero, special values at the ends.
@@ -118,40 +142,35 @@ gk_photons(uint16_t raw, const float p[3], const float r[3])
 GK_FN int16_t
 gk_value_i16(float photons)
 {
+	float p = photons == photons ? photons : 0.0f, rest;
 	int32_t whole;
-	float rest;
 
-	if (!(photons == photons))
-		return GK_I16_INVALID;
-	if (photons >= 32767.0f)
-		return GK_I16_SATURATED;
-	if (photons <= -32767.0f)
-		return -32767;
-	whole = (int32_t)photons;
-	rest = gk_sub(photons, (float)whole); /* exact: both share the exponent range */
-	if (rest >= 0.5f)
-		whole++;
-	else if (rest <= -0.5f)
-		whole--;
-	return (int16_t)whole;
+	/* no early return: compilers make vector code of selections only */
+	p = p > 32767.0f ? 32767.0f : p;
+	p = p < -32767.0f ? -32767.0f : p;
+	whole = (int32_t)p;
+	rest = gk_sub(p, (float)whole); /* exact: both share the exponent range */
+	whole += rest >= 0.5f ? 1 : 0;
+	whole -= rest <= -0.5f ? 1 : 0;
+	return (int16_t)(photons == photons ? whole : GK_I16_INVALID);
 }
 
 /**
- * A pixel's share of the frame sum, in 1/256 photon: an integer, so that the order of additions
- * does not matter. NaN and +Inf count nothing (there are columns for them); beyond +-2^22 photons
- * the value is clamped.
+ * A pixel's share of the frame sum, in 1/256 photon rounded to the nearest, ties to even: an
+ * integer, so that the order of additions does not matter. NaN and +Inf count nothing (there are
+ * columns for them); beyond +-2^22 photons the value is clamped.
  */
 GK_FN int32_t
 gk_sum_q8(float photons)
 {
 	const float limit = 1073741824.0f; /* 2^30 */
-	float q;
+	float q = gk_mul(photons, (float)GK_SUM_SCALE);
 
-	if (!(photons < INFINITY)) /* NaN too; -Inf cannot be: r and p are finite or NaN */
-		return 0;
-	q = gk_mul(photons, (float)GK_SUM_SCALE);
-	q = q > limit ? limit : q < -limit ? -limit : q;
-	return (int32_t)gk_add(q, q < 0.0f ? -0.5f : 0.5f);
+	q = q > limit ? limit : q;
+	q = q < -limit ? -limit : q;
+	q = photons < INFINITY ? q : 0.0f; /* NaN is not less either */
+	/* one instruction on SSE4.1 and later and on a GPU; exact above 2^23, unlike adding 0.5 */
+	return (int32_t)rintf(q);
 }
 
 #endif /* GK_PIXEL_H */

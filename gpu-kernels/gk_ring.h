@@ -22,10 +22,18 @@ struct gk_ring {
 	uint32_t done_cache; /**< last gk_done.done seen: saves a miss on the shared line */
 };
 
+/** Take up a ring of which nothing is out: a zeroed one, or where it stood when gangs stopped. */
 static inline void
 gk_ring_init(struct gk_ring *r, struct gk_channel *channel, uint32_t gang)
 {
-	*r = (struct gk_ring){.channel = channel, .gang = gang};
+	const uint32_t head = channel->bell.head[gang];
+
+	r->channel = channel;
+	r->gang = gang;
+	r->head = head;
+	r->raw_tail = head;
+	r->done_tail = head;
+	r->done_cache = head;
 }
 
 /** Batches handed over and not collected. */
@@ -84,11 +92,21 @@ gk_ring_is_done(struct gk_ring *r, uint32_t batch)
 	return (int32_t)(r->done_cache - batch) > 0;
 }
 
-/** Give the oldest descriptor back, after its results were read. */
+/**
+ * Give the oldest descriptor back, after its results were read. Take its packets first
+ * (gk_ring_take_raw()) if they are wanted: the descriptor that names them is reused.
+ */
 static inline void
 gk_ring_collect(struct gk_ring *r)
 {
 	r->done_tail++;
+}
+
+/** 0, or why the gang gave up: negative errno; gk_work_check() of the oldest batch says more. */
+static inline int
+gk_ring_error(const struct gk_ring *r)
+{
+	return (int)__atomic_load_n(&r->channel->done[r->gang].error, __ATOMIC_ACQUIRE);
 }
 
 #endif /* GK_RING_H */

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What gangs refuse, and why. The library writes no log: reasons go into the caller's buffer, and
+ * gangs, which ask the same questions of every batch, pass none.
+ */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "gk.h"
+
+struct reason {
+	char *text;
+	size_t size;
+};
+
+static int __attribute__((format(printf, 2, 3)))
+refuse(const struct reason *why, const char *format, ...)
+{
+	va_list args;
+
+	if (why->text != NULL && why->size > 0) {
+		va_start(args, format);
+		vsnprintf(why->text, why->size, format, args);
+		va_end(args);
+	}
+	return -EINVAL;
+}
+
+static int
+check_pointer(const struct reason *why, const char *name, uint64_t address)
+{
+	if (address == 0)
+		return refuse(why, "%s is NULL", name);
+	if (address % 64 != 0)
+		return refuse(
+			why, "%s is at 0x%" PRIx64 ", wanted a multiple of 64", name, address);
+	return 0;
+}
+
+static int
+check_geometry(const struct reason *why, const struct gk_geometry *g)
+{
+	if (g->tiles == 0 || g->tile_rows == 0)
+		return refuse(why, "geometry is %u tiles of %u rows, wanted at least 1 of 1",
+			g->tiles, g->tile_rows);
+	if (g->cols == 0 || g->cols % 32 != 0 || g->cols > GK_COLS_MAX)
+		return refuse(why, "geometry.cols is %u, wanted a multiple of 32 up to %u", g->cols,
+			GK_COLS_MAX);
+	/* rows first: their own product must not wrap before it is compared */
+	if ((uint64_t)g->tiles * g->tile_rows >= UINT32_MAX || gk_pixels(g) > UINT32_MAX)
+		return refuse(why,
+			"geometry is %u tiles x %u rows x %u columns, wanted less than 2^32 pixels",
+			g->tiles, g->tile_rows, g->cols);
+	return 0;
+}
+
+static int
+check_layout(const struct reason *why, const struct gk_config *c)
+{
+	struct gk_layout l;
+
+	gk_layout_init(&l, &c->geometry, c->value, c->layout.nnz_cap);
+#define SAME(field)                                                     \
+	if (c->layout.field != l.field)                                 \
+	return refuse(why,                                              \
+		"layout." #field " is %" PRIu64 ", wanted %" PRIu64     \
+		": gk_layout_init() with this geometry and value type", \
+		(uint64_t)c->layout.field, (uint64_t)l.field)
+	SAME(nnz_cap);
+	SAME(value_size);
+	SAME(row_ptr);
+	SAME(col);
+	SAME(value);
+	SAME(raw);
+	SAME(stride);
+#undef SAME
+	return 0;
+}
+
+int
+gk_config_check(const struct gk_config *c, char *text, size_t size)
+{
+	const struct reason why = {text, size};
+
+	if (check_geometry(&why, &c->geometry) != 0)
+		return -EINVAL;
+	if (c->value != GK_VALUE_F32 && c->value != GK_VALUE_I16)
+		return refuse(&why, "value is %d, wanted %d (f32) or %d (i16)", (int)c->value,
+			GK_VALUE_F32, GK_VALUE_I16);
+	if (check_layout(&why, c) != 0)
+		return -EINVAL;
+	if (c->gangs == 0 || c->gangs > GK_GANGS_MAX)
+		return refuse(&why, "gangs is %u, wanted 1 to %d", c->gangs, GK_GANGS_MAX);
+	if (c->nb_frames == 0)
+		return refuse(&why, "nb_frames is 0, wanted at least 1");
+	if (check_pointer(&why, "channel", (uintptr_t)c->channel) != 0 ||
+		check_pointer(&why, "frames", (uintptr_t)c->frames) != 0 ||
+		check_pointer(&why, "results", (uintptr_t)c->results) != 0)
+		return -EINVAL;
+	/* without output slots nothing but results is made */
+	if (c->nb_outputs > 0 && check_pointer(&why, "outputs", (uintptr_t)c->outputs) != 0)
+		return -EINVAL;
+	return 0;
+}
+
+static int
+check_params(const struct reason *why, const struct gk_config *c, uint32_t index)
+{
+	const struct gk_params *p = &c->channel->params[index];
+
+	if (p->kind != GK_KIND_CSR && p->kind != GK_KIND_IMAGE && p->kind != GK_KIND_RAW)
+		return refuse(why, "params[%u].kind is %u, wanted %d (CSR), %d (image) or %d (raw)",
+			index, p->kind, GK_KIND_CSR, GK_KIND_IMAGE, GK_KIND_RAW);
+	if (p->bragg_threshold != p->bragg_threshold)
+		return refuse(why, "params[%u].bragg_threshold is NaN, wanted photons", index);
+	if (p->csr_threshold != p->csr_threshold)
+		return refuse(why, "params[%u].csr_threshold is NaN, wanted photons", index);
+	if (p->nnz_max > c->layout.nnz_cap)
+		return refuse(why, "params[%u].nnz_max is %u, wanted at most layout.nnz_cap = %u",
+			index, p->nnz_max, c->layout.nnz_cap);
+	return 0;
+}
+
+static int
+check_coef(const struct reason *why, const struct gk_config *c, uint32_t index)
+{
+	const struct gk_coef *coef = &c->channel->coef[index];
+	char name[32];
+
+	for (int g = 0; g < 3; g++) {
+		/* the usual case needs no name */
+		if (coef->p[g] != 0 && coef->r[g] != 0 && (coef->p[g] | coef->r[g]) % 64 == 0)
+			continue;
+		snprintf(name, sizeof(name), "coef[%u].p[%d]", index, g);
+		if (check_pointer(why, name, coef->p[g]) != 0)
+			return -EINVAL;
+		snprintf(name, sizeof(name), "coef[%u].r[%d]", index, g);
+		return check_pointer(why, name, coef->r[g]);
+	}
+	return 0;
+}
+
+int
+gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text, size_t size)
+{
+	const struct reason why = {text, size};
+	const uint64_t stride = gk_frame_stride(&c->geometry);
+	const struct gk_frame *frame;
+
+	if (work->nb_frames == 0 || work->nb_frames > GK_BATCH_MAX)
+		return refuse(&why, "work.nb_frames is %u, wanted 1 to %d", work->nb_frames,
+			GK_BATCH_MAX);
+	if (work->params >= GK_PARAMS_MAX)
+		return refuse(&why, "work.params is %u, wanted less than %d", work->params,
+			GK_PARAMS_MAX);
+	if (work->coef >= GK_COEF_MAX)
+		return refuse(
+			&why, "work.coef is %u, wanted less than %d", work->coef, GK_COEF_MAX);
+	if (check_params(&why, c, work->params) != 0 || check_coef(&why, c, work->coef) != 0)
+		return -EINVAL;
+	for (uint32_t i = 0; i < work->nb_frames; i++) {
+		if (work->slot[i] >= c->nb_frames)
+			return refuse(&why, "work.slot[%u] is %u, wanted less than nb_frames = %u",
+				i, work->slot[i], c->nb_frames);
+		frame = (const struct gk_frame *)(c->frames + work->slot[i] * stride);
+		if (frame->out != GK_NO_OUT && frame->out >= c->nb_outputs)
+			return refuse(&why,
+				"frame %" PRIu64 " in slot %u has output slot %u, wanted less than "
+				"nb_outputs = %u or GK_NO_OUT",
+				frame->frame, work->slot[i], frame->out, c->nb_outputs);
+	}
+	return 0;
+}

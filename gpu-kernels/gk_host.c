@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The host row of gk_ops: create, start, stop. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gk_host.h"
+
+static uint64_t
+round_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static void
+host_destroy(struct gk *gk)
+{
+	if (gk == NULL)
+		return;
+	free(gk->row_nnz);
+	free(gk->gang);
+	free(gk);
+}
+
+static int
+host_create(const struct gk_config *config, struct gk **out)
+{
+	uint64_t gang_rows;
+	struct gk *gk;
+	int ret;
+
+	ret = gk_config_check(config, NULL, 0);
+	if (ret != 0)
+		return ret;
+
+	gk = calloc(1, sizeof(*gk));
+	if (gk == NULL)
+		return -ENOMEM;
+	gk->config = *config;
+	gk->tile_ops = gk_tile_choose();
+	gk->frame_stride = gk_frame_stride(&config->geometry);
+	gk->rows = gk_rows(&config->geometry);
+	gk->tile_pixels = config->geometry.tile_rows * config->geometry.cols;
+
+	/* whole cache lines a gang: 32 counts of 2 bytes */
+	gang_rows = round_up((uint64_t)GK_BATCH_MAX * gk->rows, 32);
+	gk->gang = aligned_alloc(64, config->gangs * sizeof(*gk->gang));
+	gk->row_nnz = aligned_alloc(64, config->gangs * gang_rows * sizeof(*gk->row_nnz));
+	if (gk->gang == NULL || gk->row_nnz == NULL) {
+		host_destroy(gk);
+		return -ENOMEM;
+	}
+	memset(gk->gang, 0, config->gangs * sizeof(*gk->gang));
+	for (uint32_t i = 0; i < config->gangs; i++) {
+		gk->gang[i].row_nnz = gk->row_nnz + i * gang_rows;
+		atomic_init(&gk->gang[i].claim, gang_claim(0, GANG_STOPPED));
+	}
+	*out = gk;
+	return 0;
+}
+
+static int
+host_start(struct gk *gk)
+{
+	struct gk_channel *channel = gk->config.channel;
+	enum gang_phase phase;
+	uint32_t i, out;
+
+	for (i = 0; i < gk->config.gangs; i++) {
+		phase = gang_claim_phase(
+			atomic_load_explicit(&gk->gang[i].claim, memory_order_acquire));
+		if (phase != GANG_STOPPED && phase != GANG_FAILED)
+			return -EBUSY;
+		out = __atomic_load_n(&channel->bell.head[i], __ATOMIC_ACQUIRE) -
+			channel->done[i].done;
+		if (out > GK_RING_SIZE)
+			return -EINVAL;
+	}
+	__atomic_store_n(&channel->bell.quit, 0, __ATOMIC_RELEASE);
+	for (i = 0; i < gk->config.gangs; i++) {
+		__atomic_store_n(&channel->done[i].error, 0, __ATOMIC_RELEASE);
+		atomic_store_explicit(&gk->gang[i].claim,
+			gang_claim(channel->done[i].done, GANG_IDLE), memory_order_release);
+	}
+	return 0;
+}
+
+static int
+host_stop(struct gk *gk)
+{
+	struct gk_channel *channel = gk->config.channel;
+	int ret = 0;
+
+	__atomic_store_n(&channel->bell.quit, 1, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < gk->config.gangs; i++) {
+		_Atomic uint64_t *word = &gk->gang[i].claim;
+		uint64_t claim = atomic_load_explicit(word, memory_order_acquire);
+		const uint32_t done = gang_claim_done(claim);
+
+		switch (gang_claim_phase(claim)) {
+		case GANG_STOPPED: /* a polling thread has seen quit */
+			continue;
+		case GANG_FAILED:
+			if (ret == 0)
+				ret = (int)__atomic_load_n(
+					&channel->done[i].error, __ATOMIC_ACQUIRE);
+			continue;
+		case GANG_IDLE:
+			if (__atomic_load_n(&channel->bell.head[i], __ATOMIC_ACQUIRE) == done &&
+				atomic_compare_exchange_strong_explicit(word, &claim,
+					gang_claim(done, GANG_STOPPED), memory_order_acq_rel,
+					memory_order_relaxed))
+				continue;
+			return -EBUSY;
+		case GANG_SETUP:
+		case GANG_STATS:
+		case GANG_OUTPUT:
+			return -EBUSY;
+		}
+	}
+	return ret;
+}
+
+const struct gk_ops gk_host_ops = {
+	.name = "host",
+	.create = host_create,
+	.start = host_start,
+	.poll = gk_host_poll,
+	.stop = host_stop,
+	.destroy = host_destroy,
+};

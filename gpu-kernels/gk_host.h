@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Private state of host gangs.
+ *
+ * A gang is whoever calls poll() for it. Its state is one 64-bit claim word: batches done, phase,
+ * next tile. A thread claims a tile of whatever batch and phase the word says by adding one to it,
+ * works on it and says so in `finished`; the thread that finishes the last tile, alone then, moves
+ * the gang on. Nobody waits for anybody, so roles may share threads and threads may be preempted.
+ */
+#ifndef GK_HOST_H
+#define GK_HOST_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "gk.h"
+#include "gk_tile.h"
+
+enum gang_phase {
+	GANG_STOPPED, /**< poll() does nothing */
+	GANG_IDLE,    /**< waits for the doorbell */
+	GANG_SETUP,   /**< one thread reads the descriptor */
+	GANG_STATS,   /**< tiles: statistics of all frames */
+	GANG_OUTPUT,  /**< tiles: outputs of the frames that are kept */
+	GANG_FAILED,  /**< gave up on a descriptor; gk_done.error says why */
+};
+
+/** Statistics of one frame, added to by all threads of a gang. Two counts a word: fewer atomics. */
+struct gang_sums {
+	alignas(64) _Atomic int64_t sum;
+	_Atomic uint64_t bragg_nnz;	    /**< bragg << 32 | nnz */
+	_Atomic uint64_t saturated_invalid; /**< saturated << 32 | invalid */
+};
+_Static_assert(sizeof(struct gang_sums) == 64, "frames share no line");
+
+/** One frame of the batch. `kind` is GK_KIND_NONE until the verdict. */
+struct gang_frame {
+	const uint64_t *packet;
+	uint8_t *out; /**< output slot; NULL = none */
+	struct gk_result *result;
+	uint16_t *row_nnz; /**< pixels >= csr_threshold by row */
+	uint64_t number;
+	uint32_t flags;
+	uint32_t kind;
+};
+
+/** Written by the one thread that moves the gang on; read by those who claimed a tile after. */
+struct gang_batch {
+	alignas(64) uint32_t nb_frames;
+	struct gk_params params;
+	const float *p[3];
+	const float *r[3];
+	uint32_t coef_version;
+	struct gang_frame frame[GK_BATCH_MAX];
+};
+
+struct gang {
+	alignas(64) _Atomic uint64_t claim;
+	alignas(64) _Atomic uint32_t finished; /**< tiles of this phase */
+	struct gang_batch batch;
+	struct gang_sums sums[GK_BATCH_MAX];
+	uint16_t *row_nnz; /**< [GK_BATCH_MAX][rows] */
+};
+
+struct gk {
+	struct gk_config config;
+	const struct gk_tile_ops *tile_ops;
+	uint64_t frame_stride;
+	uint32_t rows;
+	uint32_t tile_pixels;
+	struct gang *gang;
+	uint16_t *row_nnz;
+};
+
+/** Claim word: batches done << 32 | phase << 28 | next tile. @{ */
+#define GANG_TILE_BITS 28
+#define GANG_TILE_MASK ((UINT32_C(1) << GANG_TILE_BITS) - 1)
+
+static inline uint64_t
+gang_claim(uint32_t done, enum gang_phase phase)
+{
+	return (uint64_t)done << 32 | (uint32_t)phase << GANG_TILE_BITS;
+}
+
+static inline uint32_t
+gang_claim_done(uint64_t claim)
+{
+	return (uint32_t)(claim >> 32);
+}
+
+static inline enum gang_phase
+gang_claim_phase(uint64_t claim)
+{
+	return (enum gang_phase)((uint32_t)claim >> GANG_TILE_BITS);
+}
+
+static inline uint32_t
+gang_claim_tile(uint64_t claim)
+{
+	return (uint32_t)claim & GANG_TILE_MASK;
+}
+/** @} */
+
+/** One quantum of one gang, gk_ops.poll(). */
+int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
+
+/** Statistics of one tile of every frame of the batch. */
+void gk_host_tile_stats(const struct gk *gk, struct gang *gang, uint32_t tile);
+
+/** Turn the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
+void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);
+
+/** Output of one tile of every frame of the batch that is kept. */
+void gk_host_tile_output(const struct gk *gk, const struct gang *gang, uint32_t tile);
+
+#endif /* GK_HOST_H */

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Who does what next: the claim word of a gang (gk_host.h).
+ *
+ *   STOPPED --start()--> IDLE --doorbell--> SETUP --> STATS --> OUTPUT --> IDLE
+ *                         |                   |         |                   ^
+ *                         +--quit--> STOPPED  |         +--nothing is kept--+
+ *                                             +--refused--> FAILED
+ *
+ * IDLE is left by compare-and-swap, since several threads may see the doorbell; every other state
+ * has one thread that alone may leave it: the one that entered SETUP, the one that finished the
+ * last tile. These transitions are plain release stores, and wipe out what late claims have added.
+ *
+ * A claim is a fetch-and-add, and it claims what it returns, not what was looked at before: between
+ * the two the gang may have gone on by any number of phases and batches. Looking first keeps the
+ * tile field from growing: what exceeds the number of tiles is at most one per thread.
+ */
+
+#include <assert.h>
+#include <errno.h>
+
+#include "gk_host.h"
+
+static void
+enter(struct gang *g, uint32_t done, enum gang_phase phase)
+{
+	/* ordered before the claims of the new phase by the release below */
+	atomic_store_explicit(&g->finished, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->claim, gang_claim(done, phase), memory_order_release);
+}
+
+/* All results and outputs of batch `done` are written. */
+static void
+complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
+{
+	struct gk_done *line = &gk->config.channel->done[gang];
+
+	/*
+	 * raw first: it never falls behind. The claim word last: whoever starts the next batch
+	 * writes this line after us.
+	 */
+	__atomic_store_n(&line->raw, done + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&line->done, done + 1, __ATOMIC_RELEASE);
+	enter(g, done + 1, GANG_IDLE);
+}
+
+static void
+setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
+{
+	const struct gk_config *c = &gk->config;
+	struct gang_frame *f = &g->batch.frame[index];
+	const struct gk_frame *frame =
+		(const struct gk_frame *)(c->frames + slot * gk->frame_stride);
+
+	f->packet = frame->packet;
+	f->out = frame->out == GK_NO_OUT ? NULL : c->outputs + frame->out * c->layout.stride;
+	f->result = &c->results[slot];
+	f->row_nnz = g->row_nnz + (uint64_t)index * gk->rows;
+	f->number = frame->frame;
+	f->flags = frame->flags;
+	f->kind = GK_KIND_NONE;
+	atomic_store_explicit(&g->sums[index].sum, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->sums[index].bragg_nnz, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->sums[index].saturated_invalid, 0, memory_order_relaxed);
+}
+
+/* This thread alone is in SETUP. */
+static void
+setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
+{
+	struct gk_channel *channel = gk->config.channel;
+	const struct gk_work *work = &channel->work[gang][done & (GK_RING_SIZE - 1)];
+	const struct gk_coef *coef;
+	int ret;
+
+	ret = gk_work_check(&gk->config, work, NULL, 0);
+	if (ret != 0) {
+		__atomic_store_n(&channel->done[gang].error, (uint32_t)ret, __ATOMIC_RELEASE);
+		enter(g, done, GANG_FAILED);
+		return;
+	}
+	coef = &channel->coef[work->coef];
+	for (int i = 0; i < 3; i++) {
+		g->batch.p[i] = (const float *)(uintptr_t)coef->p[i];
+		g->batch.r[i] = (const float *)(uintptr_t)coef->r[i];
+	}
+	g->batch.coef_version = coef->version;
+	g->batch.params = channel->params[work->params];
+	g->batch.nb_frames = work->nb_frames;
+	for (uint32_t i = 0; i < work->nb_frames; i++)
+		setup_frame(gk, g, i, work->slot[i]);
+	enter(g, done, GANG_STATS);
+}
+
+/* Nothing is going on: see whether the builder has rung, or wants the gangs to end. */
+static int
+idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
+{
+	const struct gk_doorbell *bell = &gk->config.channel->bell;
+	const uint32_t done = gang_claim_done(claim);
+	/* quit before head: what was handed over before quit was set is seen, and done */
+	const uint32_t quit = __atomic_load_n(&bell->quit, __ATOMIC_ACQUIRE);
+	const uint32_t head = __atomic_load_n(&bell->head[gang], __ATOMIC_ACQUIRE);
+	const enum gang_phase next = head != done ? GANG_SETUP : GANG_STOPPED;
+
+	if (head == done && quit == 0)
+		return 0;
+	/* the count of batches in the word keeps this from hitting a later idle state */
+	if (!atomic_compare_exchange_strong_explicit(&g->claim, &claim, gang_claim(done, next),
+		    memory_order_acq_rel, memory_order_relaxed))
+		return 0;
+	if (next == GANG_STOPPED)
+		return 0;
+	setup(gk, g, gang, done);
+	return 1;
+}
+
+/* The last tile of STATS is finished; this thread alone goes on. */
+static void
+decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+		gk_host_verdict(gk, g, i);
+		kept += g->batch.frame[i].kind != GK_KIND_NONE;
+	}
+	if (kept > 0)
+		enter(g, done, GANG_OUTPUT);
+	else
+		complete(gk, g, gang, done);
+}
+
+int
+gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
+{
+	const uint32_t tiles = gk->config.geometry.tiles;
+	struct gang *g = &gk->gang[gang];
+	enum gang_phase phase;
+	uint64_t claim;
+
+	assert(gang < gk->config.gangs);
+	claim = atomic_load_explicit(&g->claim, memory_order_acquire);
+	phase = gang_claim_phase(claim);
+	if (phase == GANG_IDLE)
+		return idle(gk, g, gang, claim);
+	if ((phase != GANG_STATS && phase != GANG_OUTPUT) || gang_claim_tile(claim) >= tiles)
+		return 0;
+
+	claim = atomic_fetch_add_explicit(&g->claim, 1, memory_order_acq_rel);
+	phase = gang_claim_phase(claim);
+	if ((phase != GANG_STATS && phase != GANG_OUTPUT) || gang_claim_tile(claim) >= tiles)
+		return 0; /* came too late: there was no such tile */
+
+	/* the phase cannot change before this tile is finished */
+	if (phase == GANG_STATS)
+		gk_host_tile_stats(gk, g, gang_claim_tile(claim));
+	else
+		gk_host_tile_output(gk, g, gang_claim_tile(claim));
+	/* acquire: the last one sees what all others have done */
+	if (atomic_fetch_add_explicit(&g->finished, 1, memory_order_acq_rel) + 1 < tiles)
+		return 1;
+
+	if (phase == GANG_STATS)
+		decide(gk, g, gang, gang_claim_done(claim));
+	else
+		complete(gk, g, gang, gang_claim_done(claim));
+	return 1;
+}

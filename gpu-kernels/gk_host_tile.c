@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a host gang does with a tile, and with a frame when the last of its tiles is counted. */
+
+#include <string.h>
+
+#include "gk_host.h"
+#include "gk_pixel.h"
+
+static struct gk_tile
+tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
+{
+	const uint64_t first = (uint64_t)tile * gk->tile_pixels;
+	struct gk_tile t = {
+		.rows = gk->config.geometry.tile_rows,
+		.cols = gk->config.geometry.cols,
+		.bragg_threshold = g->batch.params.bragg_threshold,
+		.csr_threshold = g->batch.params.csr_threshold,
+	};
+
+	for (int i = 0; i < 3; i++) {
+		t.p[i] = g->batch.p[i] + first;
+		t.r[i] = g->batch.r[i] + first;
+	}
+	return t;
+}
+
+static void
+add_counts(struct gang_sums *sums, const struct gk_tile_counts *c)
+{
+	/* relaxed: ordered by gang.finished */
+	atomic_fetch_add_explicit(&sums->sum, c->sum, memory_order_relaxed);
+	atomic_fetch_add_explicit(
+		&sums->bragg_nnz, (uint64_t)c->bragg << 32 | c->nnz, memory_order_relaxed);
+	atomic_fetch_add_explicit(&sums->saturated_invalid,
+		(uint64_t)c->saturated << 32 | c->invalid, memory_order_relaxed);
+}
+
+void
+gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
+{
+	const struct gk_tile_counts missing = {.invalid = gk->tile_pixels};
+	const uint32_t tile_rows = gk->config.geometry.tile_rows;
+	const struct gk_tile t = tile_of(gk, g, tile);
+	struct gk_tile_counts counts[GK_BATCH_MAX];
+	const uint16_t *raw[GK_BATCH_MAX];
+	uint16_t *row_nnz[GK_BATCH_MAX];
+	uint32_t frame[GK_BATCH_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+		const struct gang_frame *f = &g->batch.frame[i];
+		uint16_t *rows = f->row_nnz + tile * tile_rows;
+
+		if (f->packet[tile] == 0) {
+			memset(rows, 0, tile_rows * sizeof(rows[0]));
+			add_counts(&g->sums[i], &missing);
+			continue;
+		}
+		raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
+		row_nnz[n] = rows;
+		frame[n++] = i;
+	}
+	if (n == 0)
+		return;
+	gk->tile_ops->stats(&t, n, raw, counts, row_nnz);
+	for (uint32_t i = 0; i < n; i++)
+		add_counts(&g->sums[frame[i]], &counts[i]);
+}
+
+static uint32_t
+output_kind(
+	const struct gang_frame *f, const struct gk_params *params, uint32_t verdict, uint32_t nnz)
+{
+	if (f->out == NULL || (verdict != GK_VERDICT_HIT && !(f->flags & GK_FRAME_KEEP)))
+		return GK_KIND_NONE;
+	if (f->flags & GK_FRAME_KIND_RAW)
+		return GK_KIND_RAW;
+	if (params->kind == GK_KIND_CSR && nnz > params->nnz_max)
+		return GK_KIND_IMAGE;
+	return params->kind;
+}
+
+void
+gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
+{
+	const struct gk_params *params = &g->batch.params;
+	struct gang_frame *f = &g->batch.frame[index];
+	struct gang_sums *sums = &g->sums[index];
+	const uint64_t bragg_nnz = atomic_load_explicit(&sums->bragg_nnz, memory_order_relaxed);
+	const uint64_t saturated_invalid =
+		atomic_load_explicit(&sums->saturated_invalid, memory_order_relaxed);
+	const uint32_t bragg = (uint32_t)(bragg_nnz >> 32), nnz = (uint32_t)bragg_nnz;
+	const int hit = bragg >= params->bragg_min && bragg <= params->bragg_max;
+	uint32_t *row_ptr;
+
+	f->kind = output_kind(f, params, hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT, nnz);
+	*f->result = (struct gk_result){
+		.frame = f->number,
+		.sum = atomic_load_explicit(&sums->sum, memory_order_relaxed),
+		.verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT,
+		.kind = f->kind,
+		.bragg_count = bragg,
+		.saturated = (uint32_t)(saturated_invalid >> 32),
+		.invalid = (uint32_t)saturated_invalid,
+		.nnz = nnz,
+		.params = params->version,
+		.coef = g->batch.coef_version,
+	};
+	if (f->kind != GK_KIND_CSR)
+		return;
+	row_ptr = (uint32_t *)(f->out + gk->config.layout.row_ptr);
+	row_ptr[0] = 0;
+	for (uint32_t row = 0; row < gk->rows; row++)
+		row_ptr[row + 1] = row_ptr[row] + f->row_nnz[row];
+}
+
+/* A missing tile of a full image. */
+static void
+fill_missing(enum gk_value type, void *value, uint64_t n)
+{
+	if (type == GK_VALUE_I16) {
+		for (uint64_t i = 0; i < n; i++)
+			((int16_t *)value)[i] = GK_I16_INVALID;
+	} else {
+		for (uint64_t i = 0; i < n; i++)
+			((float *)value)[i] = gk_nan();
+	}
+}
+
+static void
+frame_output(
+	const struct gk *gk, const struct gang_frame *f, const struct gk_tile *t, uint32_t tile)
+{
+	const struct gk_layout *l = &gk->config.layout;
+	const uint16_t *raw = (const uint16_t *)(uintptr_t)f->packet[tile];
+	const uint64_t first = (uint64_t)tile * gk->tile_pixels;
+	uint8_t *value = f->out + l->value;
+	uint32_t row = tile * t->rows, at;
+
+	switch (f->kind) {
+	case GK_KIND_CSR:
+		at = ((const uint32_t *)(f->out + l->row_ptr))[row];
+		if (raw != NULL)
+			gk->tile_ops->csr(t, raw, f->row_nnz + row, gk->config.value,
+				(uint16_t *)(f->out + l->col) + at,
+				value + (uint64_t)at * l->value_size);
+		break;
+	case GK_KIND_IMAGE:
+		value += first * l->value_size;
+		if (raw != NULL)
+			gk->tile_ops->image(t, raw, gk->config.value, value);
+		else
+			fill_missing(gk->config.value, value, gk->tile_pixels);
+		break;
+	case GK_KIND_RAW:
+		value = f->out + l->raw + first * sizeof(*raw);
+		if (raw != NULL)
+			memcpy(value, raw, gk->tile_pixels * sizeof(*raw));
+		else
+			memset(value, 0xFF, gk->tile_pixels * sizeof(*raw));
+		break;
+	default: /* GK_KIND_NONE */
+		break;
+	}
+}
+
+void
+gk_host_tile_output(const struct gk *gk, const struct gang *g, uint32_t tile)
+{
+	const struct gk_tile t = tile_of(gk, g, tile);
+
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
+		frame_output(gk, &g->batch.frame[i], &t, tile);
+}

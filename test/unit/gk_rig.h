@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What tests of the gang kernels share: gangs with all the memory that they need, seeded random
+ * numbers, random raw frames and coefficients that hit every case of gk_pixel.h.
+ */
+#ifndef GK_RIG_H
+#define GK_RIG_H
+
+#include <errno.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gk.h"
+#include "gk_pixel.h"
+#include "gk_ring.h"
+
+/* What output slots hold before a gang touches them. */
+#define RIG_GUARD 0xA5
+
+struct rig {
+	struct gk_config config;
+	const struct gk_ops *ops;
+	struct gk *gk;
+	struct gk_ring ring[GK_GANGS_MAX];
+	uint8_t *raw; /* one frame of pixels per frame slot, each tile 64-byte aligned */
+	uint64_t tile_stride;
+	float *p[3];
+	float *r[3];
+};
+
+/* splitmix64 (Steele, Lea, Flood 2014): any seed will do, zero too. */
+static inline uint64_t
+rig_random(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+	z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+	return z ^ z >> 31;
+}
+
+static inline uint32_t
+rig_below(uint64_t *state, uint32_t n)
+{
+	return (uint32_t)(rig_random(state) % n);
+}
+
+/* The seed of this run: GK_SEED repeats one. */
+static inline uint64_t
+rig_seed(const char *test)
+{
+	const char *env = getenv("GK_SEED");
+	uint64_t seed = (uintptr_t)&seed * UINT64_C(0x2545F4914F6CDD1D); /* ASLR */
+	FILE *f;
+
+	if (env != NULL) {
+		seed = strtoull(env, NULL, 0);
+	} else if ((f = fopen("/dev/urandom", "rb")) != NULL) {
+		if (fread(&seed, sizeof(seed), 1, f) != 1)
+			seed = 1;
+		fclose(f);
+	}
+	printf("%s: GK_SEED=0x%llx\n", test, (unsigned long long)seed);
+	return seed;
+}
+
+static inline void *
+rig_alloc(uint64_t size)
+{
+	void *memory = aligned_alloc(4096, (size + 4095) & ~UINT64_C(4095));
+
+	assert_non_null(memory);
+	memset(memory, 0, size);
+	return memory;
+}
+
+static inline uint64_t
+rig_raw_stride(const struct rig *rig)
+{
+	return rig->config.geometry.tiles * rig->tile_stride;
+}
+
+/* Pixels of tile t in frame slot s. */
+static inline uint16_t *
+rig_tile(const struct rig *rig, uint32_t slot, uint32_t tile)
+{
+	return (uint16_t *)(rig->raw + slot * rig_raw_stride(rig) + tile * rig->tile_stride);
+}
+
+static inline struct gk_frame *
+rig_frame(const struct rig *rig, uint32_t slot)
+{
+	return (struct gk_frame *)(rig->config.frames +
+		slot * gk_frame_stride(&rig->config.geometry));
+}
+
+static inline uint8_t *
+rig_output(const struct rig *rig, uint32_t slot)
+{
+	return rig->config.outputs + slot * rig->config.layout.stride;
+}
+
+/*
+ * Set up memory, coefficient version 0 and created gangs, not started. `first` is where counters
+ * begin: they wrap.
+ */
+static inline void
+rig_open(struct rig *rig, const struct gk_geometry *g, enum gk_value value, uint32_t nnz_cap,
+	uint32_t gangs, uint32_t slots, uint32_t first)
+{
+	struct gk_config *c = &rig->config;
+	char why[256] = "";
+
+	memset(rig, 0, sizeof(*rig));
+	c->geometry = *g;
+	c->value = value;
+	gk_layout_init(&c->layout, g, value, nnz_cap);
+	c->gangs = gangs;
+	c->workers = 1;
+	c->nb_frames = c->nb_outputs = slots;
+	c->channel = rig_alloc(sizeof(*c->channel));
+	c->frames = rig_alloc(slots * gk_frame_stride(g));
+	c->results = rig_alloc(slots * sizeof(*c->results));
+	c->outputs = rig_alloc(slots * c->layout.stride);
+	memset(c->outputs, RIG_GUARD, slots * c->layout.stride);
+	rig->tile_stride = ((uint64_t)g->tile_rows * g->cols * 2 + 63) & ~UINT64_C(63);
+	rig->raw = rig_alloc(slots * rig_raw_stride(rig));
+	for (int i = 0; i < 3; i++) {
+		rig->p[i] = rig_alloc(gk_pixels(g) * sizeof(float));
+		rig->r[i] = rig_alloc(gk_pixels(g) * sizeof(float));
+		c->channel->coef[0].p[i] = (uintptr_t)rig->p[i];
+		c->channel->coef[0].r[i] = (uintptr_t)rig->r[i];
+	}
+	c->channel->coef[0].version = 7;
+	for (uint32_t i = 0; i < gangs; i++) {
+		c->channel->bell.head[i] = first;
+		c->channel->done[i].raw = c->channel->done[i].done = first;
+		gk_ring_init(&rig->ring[i], c->channel, i);
+	}
+	rig->ops = gk_ops_find("host");
+	assert_non_null(rig->ops);
+	if (gk_config_check(c, why, sizeof(why)) != 0)
+		fail_msg("%s", why);
+	assert_int_equal(rig->ops->create(c, &rig->gk), 0);
+}
+
+static inline void
+rig_close(struct rig *rig)
+{
+	rig->ops->destroy(rig->gk);
+	for (int i = 0; i < 3; i++) {
+		free(rig->p[i]);
+		free(rig->r[i]);
+	}
+	free(rig->raw);
+	free(rig->config.channel);
+	free(rig->config.frames);
+	free(rig->config.results);
+	free(rig->config.outputs);
+}
+
+/* Serve all gangs from this thread until nothing is left to do. */
+static inline void
+rig_poll_all(struct rig *rig)
+{
+	int busy;
+
+	do {
+		busy = 0;
+		for (uint32_t i = 0; i < rig->config.gangs; i++)
+			busy |= rig->ops->poll(rig->gk, i, 0);
+	} while (busy);
+}
+
+/* A float of any bits: NaNs must come out alike whatever went in. */
+static inline float
+rig_float_of(uint32_t bits)
+{
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static inline float
+rig_some_nan(uint64_t *rng)
+{
+	return rig_float_of(0x7FC00000u | (uint32_t)rig_random(rng) | 1u);
+}
+
+/*
+ * Coefficients: mostly plausible; some make ties and exact thresholds, some are NaN in one stage,
+ * some are masked, some overflow or are denormal.
+ */
+static inline void
+rig_random_coef(struct rig *rig, uint64_t *rng)
+{
+	static const float gain[3] = {508.4f, -17.8f, -1.42f};
+	const uint64_t pixels = gk_pixels(&rig->config.geometry);
+
+	for (uint64_t x = 0; x < pixels; x++) {
+		const uint32_t what = rig_below(rng, 32);
+
+		for (int g = 0; g < 3; g++) {
+			const float jitter = (float)rig_below(rng, 4096) / 64.0f;
+
+			rig->p[g][x] = g == 0 ? 3000.0f + jitter : 15000.0f - jitter;
+			rig->r[g][x] = 1.0f / (gain[g] * (1.0f + jitter / 1000.0f));
+			if (what < 6) { /* exact halves, quarters, 1/512: ties in i16 and sum */
+				rig->p[g][x] = (float)rig_below(rng, 16384) + 0.5f * (what & 1);
+				rig->r[g][x] =
+					ldexpf(g == 0 ? 1.0f : -1.0f, -(int)rig_below(rng, 11));
+			} else if (what == 6) {
+				rig->r[g][x] = (rig_below(rng, 2) ? 1e36f : -1e36f);
+			} else if (what == 7) {
+				rig->r[g][x] = rig_float_of(rig_below(rng, 1000)); /* denormal */
+			}
+		}
+		if (what == 8) {
+			rig->r[rig_below(rng, 3)][x] = rig_some_nan(rng);
+		} else if (what == 9) {
+			for (int g = 0; g < 3; g++)
+				rig->r[g][x] = rig_some_nan(rng);
+			rig->p[2][x] = rig_some_nan(rng);
+		}
+	}
+}
+
+/* Raw words: some runs all in G0 (the quick path), some with one odd word, some of anything. */
+static inline void
+rig_random_tile(uint16_t *raw, uint32_t pixels, uint64_t *rng)
+{
+	static const uint16_t special[] = {0x0000, 0x3FFF, 0x4000, 0x4001, 0x7FFF, 0x8000, 0x8001,
+		0xBFFF, 0xC000, 0xC001, 0xFFFE, 0xFFFF};
+	const uint32_t n_special = sizeof(special) / sizeof(special[0]);
+
+	for (uint32_t run = 0; run < pixels; run += 32) {
+		const uint32_t what = rig_below(rng, 8);
+
+		for (uint32_t i = 0; i < 32; i++) {
+			uint16_t *w = &raw[run + i];
+
+			*w = (uint16_t)(2900 + rig_below(rng, 300));
+			if (rig_below(rng, 50) == 0)
+				*w = (uint16_t)rig_below(rng, 16384);
+			if (what == 0)
+				*w = (uint16_t)rig_random(rng);
+			else if (what == 1)
+				*w = special[rig_below(rng, n_special)];
+		}
+		if (what == 2)
+			raw[run + rig_below(rng, 32)] = special[rig_below(rng, n_special)];
+	}
+}
+
+/* All tiles of a slot present, or with missing ones; the header is left alone. */
+static inline void
+rig_random_frame(struct rig *rig, uint32_t slot, int holes, uint64_t *rng)
+{
+	const struct gk_geometry *g = &rig->config.geometry;
+	struct gk_frame *frame = rig_frame(rig, slot);
+
+	frame->missing = 0;
+	for (uint32_t t = 0; t < g->tiles; t++) {
+		rig_random_tile(rig_tile(rig, slot, t), g->tile_rows * g->cols, rng);
+		frame->packet[t] = (uintptr_t)rig_tile(rig, slot, t);
+		if (holes && rig_below(rng, 5) == 0) {
+			frame->packet[t] = 0;
+			frame->missing++;
+		}
+	}
+}
+
+#endif /* GK_RIG_H */
