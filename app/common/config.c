@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cfgfile.h>
+#include <rte_common.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+
+#include "config.h"
+
+RTE_LOG_REGISTER(config_logtype, braggline.config, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, config_logtype, "config: " __VA_ARGS__)
+
+/** A value that a getter asked for. */
+struct value {
+	char section[CFG_NAME_LEN];
+	char key[CFG_NAME_LEN];
+	char text[CFG_VALUE_LEN];
+};
+
+struct config {
+	const char *file;
+	struct rte_cfgfile *ini;
+	struct value *values; /**< in the order of first use */
+	unsigned int nb_values;
+	unsigned int mistakes;
+};
+
+struct config *
+config_open(const char *file)
+{
+	struct rte_cfgfile_parameters params = {.comment_character = ';'};
+	struct config *c = calloc(1, sizeof(*c));
+
+	if (c == NULL) {
+		rte_errno = ENOMEM;
+		return NULL;
+	}
+	c->file = file != NULL ? file : "(no file)";
+	if (file == NULL) {
+		c->ini = rte_cfgfile_create(0);
+	} else {
+		FILE *probe = fopen(file, "r");
+
+		if (probe == NULL) {
+			LOG(ERR, "cannot read %s: %s\n", file, strerror(errno));
+			rte_errno = errno;
+			free(c);
+			return NULL;
+		}
+		fclose(probe);
+		c->ini = rte_cfgfile_load_with_params(file, CFG_FLAG_EMPTY_VALUES, &params);
+	}
+	if (c->ini == NULL) {
+		LOG(ERR, "%s is not an INI file of [sections] with key = value lines\n", c->file);
+		rte_errno = EINVAL;
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+void
+config_close(struct config *c)
+{
+	if (c == NULL)
+		return;
+	rte_cfgfile_close(c->ini);
+	free(c->values);
+	free(c);
+}
+
+int
+config_set(struct config *c, const char *assignment)
+{
+	const char *equals = strchr(assignment, '=');
+	char section[CFG_NAME_LEN], key[CFG_NAME_LEN];
+	const char *dot = NULL;
+
+	/* a section name may hold dots: the last one before the key separates */
+	for (const char *p = assignment; equals != NULL && p < equals; p++)
+		if (*p == '.')
+			dot = p;
+	if (dot == NULL || dot == assignment || dot + 1 == equals ||
+		dot - assignment >= CFG_NAME_LEN || equals - dot > CFG_NAME_LEN ||
+		strlen(equals + 1) >= CFG_VALUE_LEN) {
+		LOG(ERR, "'%s' is not section.key=value\n", assignment);
+		return -EINVAL;
+	}
+	snprintf(section, sizeof(section), "%.*s", (int)(dot - assignment), assignment);
+	snprintf(key, sizeof(key), "%.*s", (int)(equals - dot - 1), dot + 1);
+	if (!rte_cfgfile_has_section(c->ini, section) &&
+		rte_cfgfile_add_section(c->ini, section) != 0)
+		return -ENOMEM;
+	if (rte_cfgfile_has_entry(c->ini, section, key))
+		return rte_cfgfile_set_entry(c->ini, section, key, equals + 1);
+	return rte_cfgfile_add_entry(c->ini, section, key, equals + 1);
+}
+
+bool
+config_has_section(const struct config *c, const char *section)
+{
+	return rte_cfgfile_has_section(c->ini, section) != 0;
+}
+
+bool
+config_has(const struct config *c, const char *section, const char *key)
+{
+	return rte_cfgfile_has_entry(c->ini, section, key) != 0;
+}
+
+static struct value *
+find_value(const struct config *c, const char *section, const char *key)
+{
+	for (unsigned int i = 0; i < c->nb_values; i++)
+		if (strcmp(c->values[i].section, section) == 0 &&
+			strcmp(c->values[i].key, key) == 0)
+			return &c->values[i];
+	return NULL;
+}
+
+/** The text in the file, NULL if absent; the value in force is noted as `text` or `def`. */
+static const char *
+look_up(struct config *c, const char *section, const char *key, const char *def)
+{
+	const char *text = rte_cfgfile_get_entry(c->ini, section, key);
+	struct value *v = find_value(c, section, key);
+
+	if (v == NULL) {
+		struct value *more = realloc(c->values, (c->nb_values + 1) * sizeof(*c->values));
+
+		if (more == NULL) {
+			c->mistakes++;
+			return text;
+		}
+		c->values = more;
+		v = &c->values[c->nb_values++];
+		snprintf(v->section, sizeof(v->section), "%s", section);
+		snprintf(v->key, sizeof(v->key), "%s", key);
+	}
+	snprintf(v->text, sizeof(v->text), "%s", text != NULL ? text : def != NULL ? def : "");
+	return text;
+}
+
+void
+config_complain(struct config *c, const char *section, const char *key, const char *what)
+{
+	const char *text = rte_cfgfile_get_entry(c->ini, section, key);
+
+	LOG(ERR, "%s: [%s] %s = %s: %s\n", c->file, section, key, text != NULL ? text : "(unset)",
+		what);
+	c->mistakes++;
+}
+
+uint64_t
+config_uint(struct config *c, const char *section, const char *key, uint64_t def, uint64_t min,
+	uint64_t max)
+{
+	char shown[24], what[96];
+	const char *text;
+	uint64_t value;
+	char *end;
+
+	snprintf(shown, sizeof(shown), "%" PRIu64, def);
+	text = look_up(c, section, key, shown);
+	if (text == NULL)
+		return def;
+	errno = 0;
+	value = strtoull(text, &end, 0);
+	if (errno == 0 && end != text && *end == '\0' && strchr(text, '-') == NULL &&
+		value >= min && value <= max)
+		return value;
+	snprintf(what, sizeof(what), "must be a whole number, %" PRIu64 " ... %" PRIu64, min, max);
+	config_complain(c, section, key, what);
+	return def;
+}
+
+double
+config_real(
+	struct config *c, const char *section, const char *key, double def, double min, double max)
+{
+	char shown[32], what[96];
+	const char *text;
+	double value;
+	char *end;
+
+	snprintf(shown, sizeof(shown), "%.10g", def);
+	text = look_up(c, section, key, shown);
+	if (text == NULL)
+		return def;
+	value = strtod(text, &end);
+	if (end != text && *end == '\0' && value >= min && value <= max)
+		return value;
+	snprintf(what, sizeof(what), "must be a number, %g ... %g", min, max);
+	config_complain(c, section, key, what);
+	return def;
+}
+
+unsigned int
+config_choice(struct config *c, const char *section, const char *key, unsigned int def,
+	const char *const names[])
+{
+	const char *text = look_up(c, section, key, names[def]);
+	char what[256] = "must be one of";
+	size_t used = strlen(what);
+
+	if (text == NULL)
+		return def;
+	for (unsigned int i = 0; names[i] != NULL; i++) {
+		if (strcmp(text, names[i]) == 0)
+			return i;
+		if (used < sizeof(what))
+			used += snprintf(what + used, sizeof(what) - used, " %s", names[i]);
+	}
+	config_complain(c, section, key, what);
+	return def;
+}
+
+bool
+config_bool(struct config *c, const char *section, const char *key, bool def)
+{
+	static const char *const names[] = {"no", "yes", NULL};
+
+	return config_choice(c, section, key, def, names) != 0;
+}
+
+const char *
+config_text(struct config *c, const char *section, const char *key, const char *def)
+{
+	const char *text = look_up(c, section, key, def);
+
+	return text != NULL && text[0] != '\0' ? text : def;
+}
+
+unsigned int
+config_list(struct config *c, const char *section, const char *key, uint32_t *out,
+	unsigned int size, uint32_t max)
+{
+	const char *text = look_up(c, section, key, "auto");
+	unsigned int n = 0;
+	char what[96];
+
+	if (text == NULL || strcmp(text, "auto") == 0)
+		return 0;
+	for (const char *p = text; *p != '\0';) {
+		unsigned long first, last;
+		char *end;
+
+		first = last = strtoul(p, &end, 10);
+		if (end == p)
+			goto bad;
+		if (*end == '-') {
+			p = end + 1;
+			last = strtoul(p, &end, 10);
+			if (end == p)
+				goto bad;
+		}
+		if (last < first || last > max || last - first >= size - n)
+			goto bad;
+		for (unsigned long i = first; i <= last; i++)
+			out[n++] = i;
+		p = end;
+		if (*p == ',')
+			p++;
+		else if (*p != '\0')
+			goto bad;
+	}
+	return n;
+bad:
+	snprintf(what, sizeof(what),
+		"must be 'auto' or at most %u numbers and ranges like 1,4-7, none above %u", size,
+		max);
+	config_complain(c, section, key, what);
+	return 0;
+}
+
+/** Every key of the file must have been asked for. */
+static void
+complain_unknown(struct config *c, const char *section)
+{
+	int n = rte_cfgfile_section_num_entries(c->ini, section);
+	struct rte_cfgfile_entry *entries;
+	bool known_section = false;
+
+	if (n <= 0)
+		return;
+	entries = calloc(n, sizeof(*entries));
+	if (entries == NULL)
+		return;
+	for (unsigned int i = 0; i < c->nb_values; i++)
+		known_section |= strcmp(c->values[i].section, section) == 0;
+	n = rte_cfgfile_section_entries(c->ini, section, entries, n);
+	for (int i = 0; i < n; i++) {
+		char what[512] = "is not a section that this program knows";
+		size_t used = 0;
+
+		if (find_value(c, section, entries[i].name) != NULL)
+			continue;
+		if (known_section)
+			used = snprintf(what, sizeof(what), "unknown key; this section has");
+		for (unsigned int k = 0; known_section && k < c->nb_values; k++)
+			if (strcmp(c->values[k].section, section) == 0 && used < sizeof(what))
+				used += snprintf(
+					what + used, sizeof(what) - used, " %s", c->values[k].key);
+		config_complain(c, section, entries[i].name, what);
+	}
+	free(entries);
+}
+
+int
+config_check(struct config *c)
+{
+	int n = rte_cfgfile_num_sections(c->ini, NULL, 0);
+	char **names = calloc(RTE_MAX(n, 1), sizeof(*names));
+
+	if (names == NULL)
+		return -ENOMEM;
+	for (int i = 0; i < n; i++)
+		names[i] = calloc(1, CFG_NAME_LEN);
+	n = rte_cfgfile_sections(c->ini, names, n);
+	for (int i = 0; i < n; i++)
+		complain_unknown(c, names[i]);
+	n = rte_cfgfile_num_sections(c->ini, NULL, 0);
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+	return c->mistakes == 0 ? 0 : -EINVAL;
+}
+
+void
+config_dump(const struct config *c, FILE *out)
+{
+	for (unsigned int i = 0; i < c->nb_values; i++) {
+		bool first = true;
+
+		for (unsigned int k = 0; k < i; k++)
+			first &= strcmp(c->values[k].section, c->values[i].section) != 0;
+		if (!first)
+			continue;
+		fprintf(out, "%s[%s]\n", i == 0 ? "" : "\n", c->values[i].section);
+		for (unsigned int k = i; k < c->nb_values; k++)
+			if (strcmp(c->values[k].section, c->values[i].section) == 0)
+				fprintf(out, "%s = %s\n", c->values[k].key, c->values[k].text);
+	}
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Configuration files: INI through rte_cfgfile, read by typed getters.
+ *
+ * A getter returns the value, or the default when the key is absent. What is wrong with a value is
+ * logged at once - file, section, key, value, what is allowed - and remembered, so that one run
+ * shows all mistakes; config_check() then fails. A key that no getter asked for is a mistake too.
+ * Getters also note the value in force: config_dump() prints a complete file.
+ *
+ * Control lcore only.
+ */
+#ifndef CONFIG_H
+#define CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct config;
+
+/**
+ * Read a file.
+ * @param file  path, or NULL for an empty configuration
+ * @return NULL with rte_errno set and the reason logged
+ */
+struct config *config_open(const char *file);
+void config_close(struct config *c);
+
+/** Override one value, `section.key=value` as given on a command line. @return 0 or -EINVAL */
+int config_set(struct config *c, const char *assignment);
+
+/** Does the file have this section? */
+bool config_has_section(const struct config *c, const char *section);
+
+/** Is the key given? */
+bool config_has(const struct config *c, const char *section, const char *key);
+
+uint64_t config_uint(struct config *c, const char *section, const char *key, uint64_t def,
+	uint64_t min, uint64_t max);
+double config_real(
+	struct config *c, const char *section, const char *key, double def, double min, double max);
+bool config_bool(struct config *c, const char *section, const char *key, bool def);
+
+/** One of `names` (NULL-terminated). @return its index */
+unsigned int config_choice(struct config *c, const char *section, const char *key, unsigned int def,
+	const char *const names[]);
+
+/** @return the text, valid until config_close(); may be `def`, which may be NULL */
+const char *config_text(struct config *c, const char *section, const char *key, const char *def);
+
+/**
+ * A list of numbers and ranges, `1,4-7`.
+ * @return how many there are, 0 if the key is absent or `auto`
+ */
+unsigned int config_list(struct config *c, const char *section, const char *key, uint32_t *out,
+	unsigned int size, uint32_t max);
+
+/** Report a mistake that only the caller can see. */
+void config_complain(struct config *c, const char *section, const char *key, const char *what)
+	__attribute__((nonnull(1, 2, 3, 4)));
+
+/** @return 0; -EINVAL if anything was wrong or a key is unknown (all of it is logged) */
+int config_check(struct config *c);
+
+/** Print every value in force as a configuration file. */
+void config_dump(const struct config *c, FILE *out);
+
+#endif /* CONFIG_H */
