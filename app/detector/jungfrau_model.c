@@ -9,7 +9,8 @@
 #include "jungfrau_module.h"
 #include "model_random.h"
 
-/* Pixels of the whole detector that flicker and that no mask names: more modules, not more noise. */
+/* Pixels that flicker and that no mask names: of the whole detector, so that a hit is told from the
+ * rest by the same count for any number of modules. */
 #define FLICKERING_PIXELS 8
 
 /* Peaks: README.rst, The model. */
