@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* Detector constants: medians and spreads of PSI's module 5 (detectors.md 3.5), gains from
- * slsDetectorPackage's Definitions.h. */
+/* Detector constants: pedestals as in PSI's module 5 (10 to 90 % within 2166-2733, 13397-13783 and
+ * 13889-14315 ADU), gains from slsDetectorPackage's Definitions.h, their spread chosen. */
 static const struct {
 	double gain, gain_spread;	  /* ADU/keV, relative */
 	double pedestal, pedestal_spread; /* ADU */
