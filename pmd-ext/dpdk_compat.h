@@ -34,10 +34,10 @@
 #define COMPAT_PTYPES_RETURN(table, count) return (table)
 #else
 #define COMPAT_PTYPES_COUNT(count) , size_t *count
-#define COMPAT_PTYPES_RETURN(table, count)                                                         \
-	do {                                                                                       \
-		*(count) = RTE_DIM(table) - 1;                                                     \
-		return (table);                                                                    \
+#define COMPAT_PTYPES_RETURN(table, count)     \
+	do {                                   \
+		*(count) = RTE_DIM(table) - 1; \
+		return (table);                \
 	} while (0)
 #endif
 
@@ -52,7 +52,7 @@
 #define COMPAT_QUEUE_STATS(qstats)
 #define COMPAT_QUEUE_STATS_FROM(stats, qstats) struct rte_eth_stats *qstats = (stats)
 #else
-#define COMPAT_QUEUE_STATS(qstats) , struct eth_queue_stats *qstats
+#define COMPAT_QUEUE_STATS(qstats)	       , struct eth_queue_stats *qstats
 #define COMPAT_QUEUE_STATS_FROM(stats, qstats) RTE_SET_USED(qstats)
 #endif
 

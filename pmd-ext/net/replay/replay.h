@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * net_replay, private to the driver.
+ *
+ * A capture is loaded once into an arena of EAL memory. Every Rx queue walks it from the first
+ * packet to the last, as many times as asked for, and hands out the packets that flow rules give
+ * to it: by reference (an external buffer attached to an mbuf without room) or as a copy.
+ */
+#ifndef REPLAY_H
+#define REPLAY_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <ethdev_driver.h>
+#include <rte_common.h>
+#include <rte_kvargs.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+
+#include "dpdk_compat.h"
+
+extern int replay_logtype;
+
+#define REPLAY_LOG(level, fmt, ...) \
+	rte_log(RTE_LOG_##level, replay_logtype, "net_replay: " fmt "\n", ##__VA_ARGS__)
+
+/* Pixels, and the 16-byte and 64-byte loads that read them, start on lines of this size. */
+#define REPLAY_LINE 64u
+
+/* Ethernet + IPv4 + UDP + SLS detector header: 14 + 20 + 8 + 48 bytes before the first pixel. */
+#define REPLAY_ALIGN_AT_DEFAULT 90u
+
+#define REPLAY_QUEUES_DEFAULT 16u
+#define REPLAY_REWRITES_MAX   16u
+
+/* mbuf.buf_len has 16 bits */
+#define REPLAY_FRAME_MAX UINT16_MAX
+
+/* An integer field of the frame: captured value + loop x step, modulo 2^(8 x length). */
+struct replay_rewrite {
+	uint16_t offset;
+	uint8_t length;
+	bool big_endian;
+	uint64_t step;
+};
+
+struct replay_devargs {
+	char *file;
+	uint64_t loops; /* 0: endless */
+	uint64_t rate;	/* packets per second, 0: as fast as polled */
+	uint16_t queues;
+	uint16_t align_at;
+	uint16_t nb_rewrites;
+	struct replay_rewrite rewrites[REPLAY_REWRITES_MAX];
+};
+
+/*
+ * One packet of the capture. It has a line to itself, because its reference count is written by
+ * whoever frees the packet while the lcore of another queue reads its neighbour.
+ */
+struct replay_packet {
+	/* The driver holds one reference for as long as the port lives, so the count of an idle
+	 * packet is 1 and nobody but the packet's queue ever raises it.
+	 */
+	struct rte_mbuf_ext_shared_info shared;
+	uint8_t *data;
+	uint64_t time_ns; /* as captured */
+	uint32_t ptype;
+	rte_be32_t src_addr; /* addresses if ptype says IPv4, ports if it says UDP */
+	rte_be32_t dst_addr;
+	rte_be16_t src_port;
+	rte_be16_t dst_port;
+	uint16_t len;
+} __attribute__((aligned(REPLAY_LINE)));
+static_assert(sizeof(struct replay_packet) == REPLAY_LINE, "one packet, one line");
+
+struct replay_capture {
+	struct replay_packet *packets;
+	uint32_t nb_packets;
+	uint32_t align; /* this byte of every frame lies on a line, modulo REPLAY_LINE */
+	uint64_t bytes;
+	uint64_t truncated; /* records that hold less than the packet had */
+	uint64_t empty;	    /* records without a byte, left out */
+	/* Packets that are still referenced by anybody, the port included. The last one frees all. */
+	uint64_t held;
+	uint32_t nb_chunks;
+	void **chunks;
+};
+
+enum replay_mode {
+	REPLAY_REFERENCE,	/* the whole frame is one attached segment */
+	REPLAY_REFERENCE_SPLIT, /* private header, attached payload */
+	REPLAY_COPY,		/* with or without split */
+};
+
+/* Each counter has one writer, the lcore that polls the queue. */
+struct replay_rx_counters {
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t by_reference;
+	uint64_t copied;
+	uint64_t no_mbuf;  /* bursts that stopped because mbufs (or references) ran out */
+	uint64_t oversize; /* frames dropped because they fit neither one mbuf nor SCATTER */
+};
+
+struct replay_dev;
+
+struct replay_rxq {
+	/* set up by the control thread, read by the polling lcore */
+	struct replay_dev *dev;
+	struct rte_mempool *first_pool; /* of the first segment, unused by REPLAY_REFERENCE */
+	struct rte_mempool *rest_pool;	/* of attached, or second and further, segments */
+	uint64_t first_flags;		/* RTE_MBUF_F_EXTERNAL if the pool's buffers are pinned */
+	uint64_t rest_flags;
+	uint16_t first_room; /* bytes of the frame that the first segment takes */
+	uint16_t first_off;
+	uint16_t rest_room;
+	uint16_t rest_off;
+	uint16_t id;
+	uint16_t port;
+	enum replay_mode mode;
+	bool split;
+	bool scatter;
+	uint16_t nb_desc;
+	struct rte_eth_rxconf conf;
+	struct replay_rx_counters base; /* counters at the last reset */
+
+	/* written by the polling lcore */
+	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint32_t next; /* packet to look at next */
+	bool done;
+	uint64_t loop;
+	uint64_t clock; /* TSC at which the first packet of the port was due */
+	struct replay_rx_counters count;
+};
+
+struct replay_txq {
+	uint64_t packets;
+	uint64_t bytes;
+	uint64_t base_packets;
+	uint64_t base_bytes;
+} __attribute__((aligned(RTE_CACHE_LINE_SIZE)));
+
+struct rte_flow {
+	TAILQ_ENTRY(rte_flow) entry;
+	uint32_t priority;
+	uint16_t queue;
+	bool ipv4;
+	bool udp;
+	struct rte_ether_hdr ether, ether_mask;
+	rte_be32_t src_addr, src_addr_mask;
+	rte_be32_t dst_addr, dst_addr_mask;
+	rte_be16_t src_port, src_port_mask;
+	rte_be16_t dst_port, dst_port_mask;
+};
+TAILQ_HEAD(replay_flows, rte_flow);
+
+struct replay_dev {
+	struct replay_devargs args;
+	struct replay_capture *capture;
+	uint64_t tsc_period; /* TSC cycles between packets x 2^32, rounded up; 0: no pacing */
+	/* queue of each packet, kept up to date by the flow rules */
+	uint16_t *queue_of;
+	uint32_t *packets_of;	   /* packets of each queue */
+	struct replay_flows flows; /* in the order in which they are tried */
+	struct rte_ether_addr mac;
+	/* TSC of the first burst on any queue, 0 before */
+	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint64_t clock;
+};
+
+/* replay_devargs.c: -EINVAL and a log line that names key, value and what is allowed */
+int replay_devargs_parse(struct replay_devargs *args, const char *name, const char *params);
+void replay_devargs_free(struct replay_devargs *args);
+
+/* replay_capture.c */
+int replay_capture_load(
+	struct replay_capture **capture, const char *file, uint32_t align_at, int socket);
+/* Gives up the port's references; the memory goes with the last reference of anybody. */
+void replay_capture_release(struct replay_capture *capture);
+uint64_t replay_capture_references(const struct replay_capture *capture);
+/* Moves every frame so that its byte `align_at` lies on a line; -EBUSY while references are out. */
+int replay_capture_align(struct replay_capture *capture, uint32_t align_at);
+
+/* replay_flow.c */
+extern const struct rte_flow_ops replay_flow_ops;
+int replay_flow_init(struct replay_dev *dev, int socket);
+void replay_flow_fini(struct replay_dev *dev);
+/* Largest queue that a rule names, -1 without rules. */
+int replay_flow_queue_max(const struct replay_dev *dev);
+
+/* replay_queue.c */
+int replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
+	unsigned int socket, const struct rte_eth_rxconf *conf, struct rte_mempool *pool);
+void replay_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue);
+int replay_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
+	unsigned int socket, const struct rte_eth_txconf *conf);
+void replay_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue);
+void replay_rxq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_rxq_info *info);
+int replay_rx_burst_mode_get(
+	struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_burst_mode *mode);
+
+/* replay_rxtx.c */
+uint16_t replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);
+uint16_t replay_tx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);
+
+/* replay_stats.c */
+bool replay_is_done(const struct rte_eth_dev *dev);
+int replay_stats_get(
+	struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUEUE_STATS(qstats));
+int replay_stats_reset(struct rte_eth_dev *dev);
+int replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n);
+int replay_xstats_get_names(
+	struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int n);
+
+#endif /* REPLAY_H */

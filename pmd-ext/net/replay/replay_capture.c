@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A capture in memory: every packet's bytes in an arena of EAL memory, which NICs and GPUs can
+ * reach, and one entry per packet.
+ *
+ * The file is read twice, once to know what it needs and once to load it, so that memory is asked
+ * for in one go and a refusal can say how much would have been enough.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <pcap/pcap.h>
+#include <rte_ether.h>
+#include <rte_ip.h>
+#include <rte_malloc.h>
+#include <rte_udp.h>
+
+#include "replay.h"
+
+/* Large enough to be few, small enough to be found in a heap that is not in one piece. */
+#define CHUNK_BYTES ((size_t)64 << 20)
+
+/* A frame and up to a line less one byte before it, wherever the alignment puts it. */
+static size_t
+slot_bytes(uint32_t len)
+{
+	return RTE_ALIGN_CEIL((size_t)len + REPLAY_LINE - 1, (size_t)REPLAY_LINE);
+}
+
+/* Where a frame begins in its slot so that its byte `align_at` lies on a line. */
+static uint32_t
+slot_shift(uint32_t align_at)
+{
+	return (REPLAY_LINE - align_at % REPLAY_LINE) % REPLAY_LINE;
+}
+
+static pcap_t *
+capture_open(const char *file)
+{
+	char why[PCAP_ERRBUF_SIZE];
+	pcap_t *pcap;
+	int link;
+
+	pcap = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
+	if (pcap == NULL) {
+		/* libpcap names the file only when it cannot be opened */
+		if (strncmp(why, file, strlen(file)) == 0)
+			REPLAY_LOG(ERR, "%s", why);
+		else
+			REPLAY_LOG(ERR, "%s: %s", file, why);
+		return NULL;
+	}
+	link = pcap_datalink(pcap);
+	if (link != DLT_EN10MB) {
+		const char *name = pcap_datalink_val_to_name(link);
+
+		REPLAY_LOG(ERR, "%s: link type %d (%s), Ethernet (%d) is wanted", file, link,
+			name == NULL ? "unknown" : name, DLT_EN10MB);
+		pcap_close(pcap);
+		return NULL;
+	}
+	return pcap;
+}
+
+/* 1 and the next record that holds anything, 0 at the end of the file. */
+static int
+capture_next(pcap_t *pcap, const char *file, uint64_t record, struct pcap_pkthdr **header,
+	const uint8_t **bytes)
+{
+	int ret = pcap_next_ex(pcap, header, bytes);
+
+	if (ret == PCAP_ERROR_BREAK)
+		return 0;
+	if (ret != 1) {
+		REPLAY_LOG(ERR, "%s: record %" PRIu64 ": %s", file, record + 1, pcap_geterr(pcap));
+		return -EIO;
+	}
+	if ((*header)->caplen > REPLAY_FRAME_MAX) {
+		REPLAY_LOG(ERR, "%s: record %" PRIu64 " holds %u bytes, at most %u are possible",
+			file, record + 1, (*header)->caplen, REPLAY_FRAME_MAX);
+		return -EFBIG;
+	}
+	return 1;
+}
+
+/* What the file needs: fills nb_packets, nb_chunks and the counts. */
+static int
+capture_measure(struct replay_capture *capture, const char *file, size_t *last_chunk)
+{
+	struct pcap_pkthdr *header;
+	const uint8_t *bytes;
+	uint64_t record = 0;
+	size_t used = 0;
+	pcap_t *pcap;
+	int ret;
+
+	pcap = capture_open(file);
+	if (pcap == NULL)
+		return -EINVAL;
+	for (; (ret = capture_next(pcap, file, record, &header, &bytes)) > 0; record++) {
+		size_t slot = slot_bytes(header->caplen);
+
+		if (header->caplen == 0) {
+			capture->empty++;
+			continue;
+		}
+		if (capture->nb_packets == UINT32_MAX) {
+			REPLAY_LOG(ERR, "%s: more than %u packets", file, UINT32_MAX);
+			ret = -EFBIG;
+			break;
+		}
+		if (capture->nb_chunks == 0 || used + slot > CHUNK_BYTES) {
+			capture->nb_chunks++;
+			used = 0;
+		}
+		used += slot;
+		capture->nb_packets++;
+		capture->bytes += header->caplen;
+		capture->truncated += header->caplen < header->len;
+	}
+	pcap_close(pcap);
+	if (ret == 0 && capture->nb_packets == 0) {
+		REPLAY_LOG(ERR, "%s: no packets", file);
+		ret = -ENODATA;
+	}
+	*last_chunk = used;
+	return ret;
+}
+
+static void
+heap_free_bytes(int socket, size_t *total, size_t *largest)
+{
+	*total = *largest = 0;
+	for (unsigned int i = 0; i < rte_socket_count(); i++) {
+		struct rte_malloc_socket_stats stats;
+		int id = rte_socket_id_by_idx(i);
+
+		if (socket != SOCKET_ID_ANY && socket != id)
+			continue;
+		if (rte_malloc_get_socket_stats(id, &stats) < 0)
+			continue;
+		*total += stats.heap_freesz_bytes;
+		*largest = RTE_MAX(*largest, stats.greatest_free_size);
+	}
+}
+
+static void
+capture_free(struct replay_capture *capture)
+{
+	if (capture->chunks != NULL)
+		for (uint32_t i = 0; i < capture->nb_chunks; i++)
+			rte_free(capture->chunks[i]);
+	rte_free(capture->chunks);
+	rte_free(capture->packets);
+	rte_free(capture);
+}
+
+static int
+capture_alloc(struct replay_capture *capture, const char *file, size_t last_chunk, int socket)
+{
+	size_t arena = (size_t)(capture->nb_chunks - 1) * CHUNK_BYTES + last_chunk;
+	size_t entries = (size_t)capture->nb_packets * sizeof(struct replay_packet);
+	size_t has, largest;
+
+	heap_free_bytes(socket, &has, &largest);
+	capture->packets = rte_zmalloc_socket("replay_packets", entries, REPLAY_LINE, socket);
+	if (capture->packets == NULL)
+		goto refuse;
+	capture->chunks = rte_zmalloc_socket(
+		"replay_chunks", capture->nb_chunks * sizeof(capture->chunks[0]), 0, socket);
+	if (capture->chunks == NULL)
+		goto refuse;
+	for (uint32_t i = 0; i < capture->nb_chunks; i++) {
+		size_t bytes = i + 1 < capture->nb_chunks ? CHUNK_BYTES : last_chunk;
+
+		capture->chunks[i] = rte_malloc_socket("replay_arena", bytes, REPLAY_LINE, socket);
+		if (capture->chunks[i] == NULL)
+			goto refuse;
+	}
+	return 0;
+
+refuse:
+	REPLAY_LOG(ERR,
+		"%s: %u packets need %zu bytes of EAL memory (%zu of frames, %zu of entries), the heap "
+		"has %zu free, %zu of them in one piece; give more memory (-m with --no-huge, or huge "
+		"pages), or replay a smaller file",
+		file, capture->nb_packets, arena + entries, arena, entries, has, largest);
+	return -ENOMEM;
+}
+
+/* The last reference to a packet is gone: the port has closed, and nobody else has one. */
+static void
+packet_released(void *addr, void *opaque)
+{
+	struct replay_capture *capture = opaque;
+
+	if (__atomic_sub_fetch(&capture->held, 1, __ATOMIC_ACQ_REL) == 0)
+		capture_free(capture);
+}
+
+static void
+classify(struct replay_packet *packet)
+{
+	const struct rte_ether_hdr *ether = (const void *)packet->data;
+	const struct rte_ipv4_hdr *ip = (const void *)(ether + 1);
+	const struct rte_udp_hdr *udp;
+	uint32_t ihl;
+
+	if (packet->len < sizeof(*ether))
+		return;
+	packet->ptype = RTE_PTYPE_L2_ETHER;
+	if (ether->ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
+		packet->len < sizeof(*ether) + sizeof(*ip) || ip->version_ihl >> 4 != 4)
+		return;
+	ihl = (ip->version_ihl & RTE_IPV4_HDR_IHL_MASK) * RTE_IPV4_IHL_MULTIPLIER;
+	if (ihl < sizeof(*ip) || packet->len < sizeof(*ether) + ihl)
+		return;
+	packet->ptype |= ihl == sizeof(*ip) ? RTE_PTYPE_L3_IPV4 : RTE_PTYPE_L3_IPV4_EXT;
+	packet->src_addr = ip->src_addr;
+	packet->dst_addr = ip->dst_addr;
+	if ((ip->fragment_offset & RTE_BE16(RTE_IPV4_HDR_OFFSET_MASK | RTE_IPV4_HDR_MF_FLAG)) !=
+		0) {
+		packet->ptype |= RTE_PTYPE_L4_FRAG;
+		return;
+	}
+	if (ip->next_proto_id != IPPROTO_UDP || packet->len < sizeof(*ether) + ihl + sizeof(*udp))
+		return;
+	udp = (const void *)((const uint8_t *)ip + ihl);
+	packet->ptype |= RTE_PTYPE_L4_UDP;
+	packet->src_port = udp->src_port;
+	packet->dst_port = udp->dst_port;
+}
+
+static int
+capture_fill(struct replay_capture *capture, const char *file, size_t last_chunk)
+{
+	uint32_t chunk = 0, nb_packets = 0;
+	struct pcap_pkthdr *header;
+	const uint8_t *bytes;
+	uint64_t record = 0;
+	size_t used = 0;
+	pcap_t *pcap;
+	int ret;
+
+	pcap = capture_open(file);
+	if (pcap == NULL)
+		return -EINVAL;
+	for (; (ret = capture_next(pcap, file, record, &header, &bytes)) > 0; record++) {
+		struct replay_packet *packet = &capture->packets[nb_packets];
+		size_t slot = slot_bytes(header->caplen);
+
+		if (header->caplen == 0)
+			continue;
+		if (used + slot > CHUNK_BYTES) {
+			chunk++;
+			used = 0;
+		}
+		if (nb_packets == capture->nb_packets || chunk == capture->nb_chunks ||
+			(chunk == capture->nb_chunks - 1 && used + slot > last_chunk))
+			break; /* the file has grown */
+		packet->data =
+			(uint8_t *)capture->chunks[chunk] + used + slot_shift(capture->align);
+		packet->len = (uint16_t)header->caplen;
+		packet->time_ns =
+			(uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
+		memcpy(packet->data, bytes, header->caplen);
+		classify(packet);
+		packet->shared.free_cb = packet_released;
+		packet->shared.fcb_opaque = capture;
+		rte_mbuf_ext_refcnt_set(&packet->shared, 1);
+		used += slot;
+		nb_packets++;
+	}
+	pcap_close(pcap);
+	if (ret > 0 || (ret == 0 && nb_packets != capture->nb_packets)) {
+		REPLAY_LOG(ERR, "%s: changed while it was read", file);
+		ret = -EIO;
+	}
+	return ret;
+}
+
+int
+replay_capture_load(struct replay_capture **out, const char *file, uint32_t align_at, int socket)
+{
+	struct replay_capture *capture;
+	size_t last_chunk;
+	int ret;
+
+	capture = rte_zmalloc_socket("replay_capture", sizeof(*capture), 0, socket);
+	if (capture == NULL)
+		return -ENOMEM;
+	capture->align = align_at % REPLAY_LINE;
+	ret = capture_measure(capture, file, &last_chunk);
+	if (ret == 0)
+		ret = capture_alloc(capture, file, last_chunk, socket);
+	if (ret == 0)
+		ret = capture_fill(capture, file, last_chunk);
+	if (ret < 0) {
+		capture_free(capture);
+		return ret;
+	}
+	capture->held = capture->nb_packets;
+	if (capture->truncated != 0)
+		REPLAY_LOG(WARNING,
+			"%s: %" PRIu64 " of %u records hold less than their packet had and are "
+			"delivered as short as that",
+			file, capture->truncated, capture->nb_packets);
+	*out = capture;
+	return 0;
+}
+
+uint64_t
+replay_capture_references(const struct replay_capture *capture)
+{
+	uint64_t references = 0;
+
+	for (uint32_t i = 0; i < capture->nb_packets; i++)
+		references += rte_mbuf_ext_refcnt_read(&capture->packets[i].shared) - 1u;
+	return references;
+}
+
+int
+replay_capture_align(struct replay_capture *capture, uint32_t align_at)
+{
+	uint32_t from = slot_shift(capture->align), to = slot_shift(align_at);
+
+	if (from == to)
+		return 0;
+	if (replay_capture_references(capture) != 0)
+		return -EBUSY;
+	for (uint32_t i = 0; i < capture->nb_packets; i++) {
+		struct replay_packet *packet = &capture->packets[i];
+		uint8_t *data = packet->data - from + to;
+
+		memmove(data, packet->data, packet->len);
+		packet->data = data;
+	}
+	capture->align = align_at % REPLAY_LINE;
+	return 0;
+}
+
+void
+replay_capture_release(struct replay_capture *capture)
+{
+	/* the capture may go away with any packet; its array and size are needed until the last */
+	const uint32_t nb_packets = capture->nb_packets;
+	struct replay_packet *packets = capture->packets;
+	uint64_t references = replay_capture_references(capture);
+
+	if (references != 0)
+		REPLAY_LOG(WARNING,
+			"port closes while %" PRIu64 " references to its packets are out; %" PRIu64
+			" bytes stay in memory until the last is freed",
+			references, capture->bytes);
+	for (uint32_t i = 0; i < nb_packets; i++)
+		if (rte_mbuf_ext_refcnt_update(&packets[i].shared, -1) == 0)
+			packet_released(packets[i].data, capture);
+}

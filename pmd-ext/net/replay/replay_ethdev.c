@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * net_replay: an Ethernet device that receives what a capture file holds. It stands in for an
+ * RNIC: buffer split, payloads by reference, flow rules, several queues.
+ */
+#include <errno.h>
+#include <inttypes.h>
+
+#include <ethdev_vdev.h>
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_ether.h>
+#include <rte_flow_driver.h>
+#include <rte_malloc.h>
+
+#include "replay.h"
+
+RTE_LOG_REGISTER_SUFFIX(replay_logtype, replay, NOTICE);
+
+#define REPLAY_RX_OFFLOADS (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT)
+
+static int
+replay_configure(struct rte_eth_dev *dev)
+{
+	int queue = replay_flow_queue_max(dev->data->dev_private);
+
+	if (queue >= dev->data->nb_rx_queues) {
+		REPLAY_LOG(ERR, "%s: a flow rule names Rx queue %d, only %u are configured",
+			dev->data->name, queue, dev->data->nb_rx_queues);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/*
+ * Attached payloads start on a line: the arena is laid out for the place at which queues split,
+ * which is known only now. A frame without split is laid out for align_at.
+ */
+static int
+lay_out_capture(struct rte_eth_dev *dev)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+	const struct replay_rxq *first = NULL;
+	uint32_t align_at = replay->args.align_at;
+	int ret;
+
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
+		const struct replay_rxq *rxq = dev->data->rx_queues[q];
+
+		if (rxq->mode != REPLAY_REFERENCE_SPLIT)
+			continue;
+		if (first == NULL) {
+			first = rxq;
+			align_at = rxq->first_room;
+		} else if ((rxq->first_room - first->first_room) % REPLAY_LINE != 0) {
+			REPLAY_LOG(ERR,
+				"%s: queue %u splits at byte %u and queue %u at %u; payloads by reference "
+				"start on %u-byte lines only if all queues split at the same byte",
+				dev->data->name, first->id, first->first_room, rxq->id,
+				rxq->first_room, REPLAY_LINE);
+			return -ENOTSUP;
+		}
+	}
+	ret = replay_capture_align(replay->capture, align_at);
+	if (ret == -EBUSY)
+		REPLAY_LOG(ERR,
+			"%s: cannot align the capture at byte %u (it is at %u): %" PRIu64
+			" references to its packets are out",
+			dev->data->name, align_at % REPLAY_LINE, replay->capture->align,
+			replay_capture_references(replay->capture));
+	return ret;
+}
+
+static int
+replay_start(struct rte_eth_dev *dev)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+	int ret;
+
+	ret = lay_out_capture(dev);
+	if (ret < 0)
+		return ret;
+	replay->clock = 0;
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
+		struct replay_rxq *rxq = dev->data->rx_queues[q];
+
+		rxq->next = 0;
+		rxq->loop = 0;
+		rxq->clock = 0;
+		rxq->done = false;
+		dev->data->rx_queue_state[q] = RTE_ETH_QUEUE_STATE_STARTED;
+	}
+	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
+		dev->data->tx_queue_state[q] = RTE_ETH_QUEUE_STATE_STARTED;
+	dev->data->dev_link.link_status = RTE_ETH_LINK_UP;
+	return 0;
+}
+
+static int
+replay_stop(struct rte_eth_dev *dev)
+{
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++)
+		dev->data->rx_queue_state[q] = RTE_ETH_QUEUE_STATE_STOPPED;
+	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
+		dev->data->tx_queue_state[q] = RTE_ETH_QUEUE_STATE_STOPPED;
+	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
+	return 0;
+}
+
+static int
+replay_close(struct rte_eth_dev *dev)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return 0;
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++)
+		replay_rx_queue_release(dev, q);
+	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
+		replay_tx_queue_release(dev, q);
+	replay_flow_fini(replay);
+	replay_capture_release(replay->capture);
+	replay->capture = NULL;
+	replay_devargs_free(&replay->args);
+	dev->data->mac_addrs = NULL; /* part of dev_private, must not be freed alone */
+	return 0;
+}
+
+static int
+replay_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
+{
+	const struct replay_dev *replay = dev->data->dev_private;
+
+	info->max_mac_addrs = 1;
+	info->max_rx_pktlen = REPLAY_FRAME_MAX;
+	info->max_mtu = REPLAY_FRAME_MAX - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN;
+	info->min_rx_bufsize = 0; /* a pool without room receives references */
+	info->max_rx_queues = replay->args.queues;
+	info->max_tx_queues = replay->args.queues;
+	info->rx_offload_capa = info->rx_queue_offload_capa = REPLAY_RX_OFFLOADS;
+	info->tx_offload_capa = info->tx_queue_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	info->rx_seg_capa.multi_pools = 1;
+	info->rx_seg_capa.offset_allowed = 1;
+	info->rx_seg_capa.offset_align_log2 = 0;
+	info->rx_seg_capa.max_nseg = 2;
+	info->default_rxportconf.burst_size = 64;
+	info->default_rxportconf.ring_size = 512;
+	info->default_rxportconf.nb_queues = 1;
+	info->default_txportconf = info->default_rxportconf;
+	return 0;
+}
+
+static const uint32_t replay_ptypes[] = {
+	RTE_PTYPE_L2_ETHER,
+	RTE_PTYPE_L3_IPV4,
+	RTE_PTYPE_L3_IPV4_EXT,
+	RTE_PTYPE_L4_FRAG,
+	RTE_PTYPE_L4_UDP,
+	RTE_PTYPE_UNKNOWN,
+};
+
+static const uint32_t *
+replay_ptypes_get(struct rte_eth_dev *dev COMPAT_PTYPES_COUNT(count))
+{
+	COMPAT_PTYPES_RETURN(replay_ptypes, count);
+}
+
+/* The link goes down when the last packet has been received. */
+static int
+replay_link_update(struct rte_eth_dev *dev, int wait_to_complete)
+{
+	bool up = dev->data->dev_started && !replay_is_done(dev);
+
+	dev->data->dev_link.link_status = up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN;
+	return 0;
+}
+
+/* A capture is delivered as it is, whatever address, mode and MTU the port has. */
+static int
+replay_accept(struct rte_eth_dev *dev)
+{
+	return 0;
+}
+
+static int
+replay_mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
+{
+	return 0;
+}
+
+static int
+replay_mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *addr)
+{
+	return 0;
+}
+
+static int
+replay_flow_ops_get(struct rte_eth_dev *dev, const struct rte_flow_ops **ops)
+{
+	*ops = &replay_flow_ops;
+	return 0;
+}
+
+static const struct eth_dev_ops replay_ops = {
+	.dev_configure = replay_configure,
+	.dev_start = replay_start,
+	.dev_stop = replay_stop,
+	.dev_close = replay_close,
+	.dev_infos_get = replay_infos_get,
+	.dev_supported_ptypes_get = replay_ptypes_get,
+	.link_update = replay_link_update,
+	.promiscuous_enable = replay_accept,
+	.promiscuous_disable = replay_accept,
+	.allmulticast_enable = replay_accept,
+	.allmulticast_disable = replay_accept,
+	.mac_addr_set = replay_mac_addr_set,
+	.mtu_set = replay_mtu_set,
+	.rx_queue_setup = replay_rx_queue_setup,
+	.rx_queue_release = replay_rx_queue_release,
+	.tx_queue_setup = replay_tx_queue_setup,
+	.tx_queue_release = replay_tx_queue_release,
+	.rxq_info_get = replay_rxq_info_get,
+	.rx_burst_mode_get = replay_rx_burst_mode_get,
+	.stats_get = replay_stats_get,
+	.stats_reset = replay_stats_reset,
+	.xstats_get = replay_xstats_get,
+	.xstats_get_names = replay_xstats_get_names,
+	.xstats_reset = replay_stats_reset,
+	.flow_ops_get = replay_flow_ops_get,
+};
+
+/* Cycles between packets x 2^32, rounded up so that no packet is ever early. */
+static uint64_t
+tsc_period(uint64_t rate)
+{
+	unsigned __int128 cycles = (unsigned __int128)rte_get_tsc_hz() << 32;
+
+	return rate == 0 ? 0 : (uint64_t)((cycles + rate - 1) / rate);
+}
+
+static int
+replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
+{
+	const int socket = vdev->device.numa_node;
+	struct rte_eth_dev *dev;
+	struct replay_dev *replay;
+	int ret;
+
+	dev = rte_eth_vdev_allocate(vdev, sizeof(*replay));
+	if (dev == NULL)
+		return -ENOMEM;
+	replay = dev->data->dev_private;
+	replay->tsc_period = tsc_period(args->rate);
+	ret = replay_capture_load(&replay->capture, args->file, args->align_at, socket);
+	if (ret < 0)
+		goto release_port;
+	replay->args = *args;
+	ret = replay_flow_init(replay, socket);
+	if (ret < 0)
+		goto release_capture;
+	*args = (struct replay_devargs){0}; /* the port's now */
+
+	rte_eth_random_addr(replay->mac.addr_bytes);
+	dev->data->mac_addrs = &replay->mac;
+	dev->data->dev_link = (struct rte_eth_link){
+		.link_speed = RTE_ETH_SPEED_NUM_UNKNOWN,
+		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
+		.link_autoneg = RTE_ETH_LINK_FIXED,
+		.link_status = RTE_ETH_LINK_DOWN,
+	};
+	dev->data->promiscuous = 1;
+	dev->data->all_multicast = 1;
+	dev->data->dev_flags |= RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
+	dev->dev_ops = &replay_ops;
+	dev->rx_pkt_burst = replay_rx_burst;
+	dev->tx_pkt_burst = replay_tx_burst;
+	REPLAY_LOG(INFO, "%s: %s, %u packets, %" PRIu64 " bytes", dev->data->name,
+		replay->args.file, replay->capture->nb_packets, replay->capture->bytes);
+	rte_eth_dev_probing_finish(dev);
+	return 0;
+
+release_capture:
+	replay_capture_release(replay->capture);
+release_port:
+	rte_eth_dev_release_port(dev);
+	return ret;
+}
+
+static int
+replay_probe(struct rte_vdev_device *vdev)
+{
+	const char *name = rte_vdev_device_name(vdev);
+	struct replay_devargs args;
+	int ret;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
+		/* the file name and the pools' caches are those of the primary process */
+		REPLAY_LOG(ERR, "%s: only the primary process can use a replay port", name);
+		return -ENOTSUP;
+	}
+	ret = replay_devargs_parse(&args, name, rte_vdev_device_args(vdev));
+	if (ret < 0)
+		return ret;
+	ret = replay_create(vdev, &args);
+	replay_devargs_free(&args);
+	return ret;
+}
+
+static int
+replay_remove(struct rte_vdev_device *vdev)
+{
+	struct rte_eth_dev *dev = rte_eth_dev_allocated(rte_vdev_device_name(vdev));
+
+	if (dev == NULL)
+		return 0; /* closed before */
+	replay_close(dev);
+	return rte_eth_dev_release_port(dev);
+}
+
+/* The arena is ordinary EAL memory, which every device can reach already. */
+static int
+replay_dma_map(struct rte_vdev_device *vdev, void *addr, uint64_t iova, size_t len)
+{
+	return 0;
+}
+
+static struct rte_vdev_driver replay_driver = {
+	.probe = replay_probe,
+	.remove = replay_remove,
+	.dma_map = replay_dma_map,
+	.dma_unmap = replay_dma_map,
+	/* a packet may cross a page: only with virtual addresses is it in one piece for a device */
+	.drv_flags = RTE_VDEV_DRV_NEED_IOVA_AS_VA,
+};
+
+RTE_PMD_REGISTER_VDEV(net_replay, replay_driver);
+RTE_PMD_REGISTER_PARAM_STRING(net_replay,
+	"file=<path> "
+	"loops=<int> "
+	"rate=<packets per second> "
+	"queues=<int> "
+	"align_at=<int> "
+	"rewrite=<offset>:<length>:le|be:<step>");

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a queue does with a packet follows from its pools: decided here, once. */
+#include <errno.h>
+#include <stdio.h>
+
+#include <rte_malloc.h>
+
+#include "replay.h"
+
+/* Shorter segments would make chains of more than SEGMENTS_MAX (replay_rxtx.c). */
+#define ROOM_MIN 64u
+
+static bool
+is_pinned(struct rte_mempool *pool)
+{
+	return (rte_pktmbuf_priv_flags(pool) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) != 0;
+}
+
+/*
+ * A pool without usable room asks for references. A pinned pool never does: its mbufs own their
+ * buffers, and one that is pointed elsewhere keeps the foreign pointer after it was freed.
+ */
+static bool
+wants_references(struct rte_mempool *pool)
+{
+	return !is_pinned(pool) && rte_pktmbuf_data_room_size(pool) <= RTE_PKTMBUF_HEADROOM;
+}
+
+static int
+set_up_single(struct replay_rxq *rxq, const char *name, struct rte_mempool *pool)
+{
+	uint16_t room = rte_pktmbuf_data_room_size(pool);
+
+	rxq->first_pool = rxq->rest_pool = pool;
+	if (wants_references(pool)) {
+		rxq->mode = REPLAY_REFERENCE;
+		return 0;
+	}
+	if (room < RTE_PKTMBUF_HEADROOM + ROOM_MIN) {
+		REPLAY_LOG(ERR,
+			"%s queue %u: pool %s has a data room of %u bytes; %u (headroom) for packets by "
+			"reference or at least %u for copies is wanted",
+			name, rxq->id, pool->name, room, RTE_PKTMBUF_HEADROOM,
+			RTE_PKTMBUF_HEADROOM + ROOM_MIN);
+		return -EINVAL;
+	}
+	rxq->mode = REPLAY_COPY;
+	rxq->first_off = rxq->rest_off = RTE_PKTMBUF_HEADROOM;
+	rxq->first_room = rxq->rest_room = room - RTE_PKTMBUF_HEADROOM;
+	return 0;
+}
+
+static int
+set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxconf *conf)
+{
+	const struct rte_eth_rxseg_split *first = &conf->rx_seg[0].split;
+	const struct rte_eth_rxseg_split *rest = &conf->rx_seg[1].split;
+
+	if (conf->rx_nseg != 2) {
+		REPLAY_LOG(ERR, "%s queue %u: split into %u segments, 2 are wanted", name, rxq->id,
+			conf->rx_nseg);
+		return -EINVAL;
+	}
+	/* that the pools have room for offset and length has been checked by ethdev */
+	rxq->split = true;
+	rxq->first_pool = first->mp;
+	rxq->first_off = RTE_PKTMBUF_HEADROOM + first->offset;
+	rxq->first_room = first->length;
+	rxq->rest_pool = rest->mp;
+	if (wants_references(rest->mp)) {
+		if (rest->length != 0 || rest->offset != 0) {
+			REPLAY_LOG(ERR,
+				"%s queue %u: segment 1 has length %u and offset %u; pool %s has no room, "
+				"its mbufs refer to the whole rest: length 0 and offset 0 are wanted",
+				name, rxq->id, rest->length, rest->offset, rest->mp->name);
+			return -ENOTSUP;
+		}
+		rxq->mode = REPLAY_REFERENCE_SPLIT;
+		return 0;
+	}
+	rxq->mode = REPLAY_COPY;
+	rxq->rest_off = rest->offset;
+	rxq->rest_room = rest->length != 0 ? rest->length
+					   : rte_pktmbuf_data_room_size(rest->mp) - rest->offset;
+	if (rxq->rest_room < ROOM_MIN) {
+		REPLAY_LOG(ERR, "%s queue %u: segment 1 of %u bytes, at least %u are wanted", name,
+			rxq->id, rxq->rest_room, ROOM_MIN);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* A reference is to the one copy that all loops share: a field in it cannot change. */
+static int
+check_rewrites(const struct replay_rxq *rxq, const char *name, const struct replay_devargs *args)
+{
+	uint32_t private_bytes = rxq->mode == REPLAY_REFERENCE ? 0 : rxq->first_room;
+
+	if (rxq->mode == REPLAY_COPY)
+		return 0;
+	for (uint32_t i = 0; i < args->nb_rewrites; i++) {
+		const struct replay_rewrite *field = &args->rewrites[i];
+
+		if ((uint32_t)field->offset + field->length <= private_bytes)
+			continue;
+		REPLAY_LOG(ERR,
+			"%s queue %u: rewrite=%u:%u:... changes bytes that pool %s hands out by "
+			"reference; private are the first %u bytes of a frame: split behind the field, "
+			"or use a pool with room",
+			name, rxq->id, field->offset, field->length, rxq->rest_pool->name,
+			private_bytes);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+int
+replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
+	unsigned int socket, const struct rte_eth_rxconf *conf, struct rte_mempool *pool)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+	const char *name = dev->data->name;
+	struct replay_rxq *rxq;
+	uint64_t offloads;
+	int ret;
+
+	rxq = rte_zmalloc_socket("replay_rxq", sizeof(*rxq), RTE_CACHE_LINE_SIZE, (int)socket);
+	if (rxq == NULL)
+		return -ENOMEM;
+	rxq->dev = replay;
+	rxq->id = queue;
+	rxq->port = dev->data->port_id;
+	rxq->nb_desc = nb_desc;
+	rxq->conf = *conf;
+	/* arrays of the caller */
+	rxq->conf.rx_seg = NULL;
+	rxq->conf.rx_mempools = NULL;
+	offloads = conf->offloads | dev->data->dev_conf.rxmode.offloads;
+	rxq->scatter = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+	rxq->conf.offloads = offloads;
+
+	ret = conf->rx_nseg > 0 ? set_up_split(rxq, name, conf) : set_up_single(rxq, name, pool);
+	if (ret == 0)
+		ret = check_rewrites(rxq, name, &replay->args);
+	if (ret < 0) {
+		rte_free(rxq);
+		return ret;
+	}
+	rxq->first_flags = is_pinned(rxq->first_pool) ? RTE_MBUF_F_EXTERNAL : 0;
+	rxq->rest_flags = is_pinned(rxq->rest_pool) ? RTE_MBUF_F_EXTERNAL : 0;
+	dev->data->rx_queues[queue] = rxq;
+	return 0;
+}
+
+void
+replay_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
+{
+	rte_free(dev->data->rx_queues[queue]);
+	dev->data->rx_queues[queue] = NULL;
+}
+
+int
+replay_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
+	unsigned int socket, const struct rte_eth_txconf *conf)
+{
+	struct replay_txq *txq;
+
+	txq = rte_zmalloc_socket("replay_txq", sizeof(*txq), RTE_CACHE_LINE_SIZE, (int)socket);
+	if (txq == NULL)
+		return -ENOMEM;
+	dev->data->tx_queues[queue] = txq;
+	return 0;
+}
+
+void
+replay_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
+{
+	rte_free(dev->data->tx_queues[queue]);
+	dev->data->tx_queues[queue] = NULL;
+}
+
+void
+replay_rxq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_rxq_info *info)
+{
+	const struct replay_rxq *rxq = dev->data->rx_queues[queue];
+
+	info->mp = rxq->split ? NULL : rxq->rest_pool; /* NULL: there is not one pool */
+	info->conf = rxq->conf;
+	info->scattered_rx = rxq->scatter || rxq->split;
+	info->nb_desc = rxq->nb_desc;
+	info->rx_buf_size = rxq->mode == REPLAY_REFERENCE ? REPLAY_FRAME_MAX : rxq->first_room;
+}
+
+int
+replay_rx_burst_mode_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_burst_mode *mode)
+{
+	const struct replay_rxq *rxq = dev->data->rx_queues[queue];
+	const char *what = "copy";
+
+	if (rxq == NULL)
+		return -EINVAL;
+	if (rxq->mode == REPLAY_REFERENCE)
+		what = "by reference";
+	else if (rxq->mode == REPLAY_REFERENCE_SPLIT)
+		what = "split, payload by reference";
+	else if (rxq->split)
+		what = "split, copy";
+	snprintf(mode->info, sizeof(mode->info), "Scalar, %s", what);
+	return 0;
+}
