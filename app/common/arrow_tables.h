@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The two tables of a run: `frames`, a row for every frame, and `images`, a row for every kept
+ * frame (architecture.md, "Output").
+ */
+#ifndef ARROW_TABLES_H
+#define ARROW_TABLES_H
+
+#include "arrow_schema.h"
+#include "gk_abi.h"
+
+#define ARROW_FORMAT_VERSION "1" /**< of our tables; grows when a column changes its meaning */
+
+/** Which table. */
+enum arrow_table {
+	ARROW_FRAMES,
+	ARROW_IMAGES,
+	ARROW_TABLES
+};
+
+/** @return `frames` or `images` */
+const char *arrow_table_name(enum arrow_table table);
+
+/** Columns of `frames`, in order. */
+enum arrow_frames_column {
+	FRAMES_FRAME,
+	FRAMES_BUNCH_ID,
+	FRAMES_DETECTOR_TIME,
+	FRAMES_RECEIVE_TIME,
+	FRAMES_EXPOSURE,
+	FRAMES_DETECTOR_STATUS,
+	FRAMES_FLAGS,
+	FRAMES_MISSING,
+	FRAMES_BRAGG_COUNT,
+	FRAMES_SUM,
+	FRAMES_SATURATED,
+	FRAMES_INVALID,
+	FRAMES_NNZ,
+	FRAMES_VERDICT,
+	FRAMES_KIND,
+	FRAMES_VETO_VERSION,
+	FRAMES_PEDESTAL_VERSION,
+	FRAMES_COLUMNS
+};
+
+/** Columns of `images`, in order. */
+enum arrow_images_column {
+	IMAGES_FRAME,
+	IMAGES_KIND,
+	IMAGES_ROW_PTR,
+	IMAGES_COL,
+	IMAGES_VALUE,
+	IMAGES_RAW,
+	IMAGES_MISSING,
+	IMAGES_COLUMNS
+};
+
+/** Keys of the schema's metadata that arrow_tables_init() sets. */
+#define ARROW_META_FORMAT  "braggline.format"
+#define ARROW_META_VERSION "braggline.version"
+#define ARROW_META_TABLE   "braggline.table"
+#define ARROW_META_MODULES "braggline.modules"
+#define ARROW_META_ROWS	   "braggline.rows"
+#define ARROW_META_COLS	   "braggline.cols"
+#define ARROW_META_VALUE   "braggline.value" /**< `float32` or `int16` */
+
+/** Keys that the caller gives, with these names where it has them. */
+#define ARROW_META_RUN		 "braggline.run_name"
+#define ARROW_META_DETECTOR	 "braggline.detector"
+#define ARROW_META_ENERGY	 "braggline.energy_kev"
+#define ARROW_META_CSR_THRESHOLD "braggline.csr_threshold"   /**< photons */
+#define ARROW_META_BRAGG_THRESH	 "braggline.bragg_threshold" /**< photons */
+#define ARROW_META_BRAGG_MIN	 "braggline.bragg_min"
+#define ARROW_META_BRAGG_MAX	 "braggline.bragg_max"
+#define ARROW_META_GEOMETRY	 "braggline.geometry" /**< text of the geometry file */
+#define ARROW_META_PEDESTAL	 "braggline.pedestal_digest"
+#define ARROW_META_GAIN		 "braggline.gain_digest"
+#define ARROW_META_MASK		 "braggline.mask_digest"
+
+/** What the schemas depend on. Everything is copied. */
+struct arrow_tables_config {
+	uint32_t modules; /**< items of a row of frames.missing */
+	uint32_t rows;	  /**< of the raster */
+	uint32_t cols;
+	enum gk_value value;
+	const struct arrow_meta *meta; /**< goes into both files, after ours */
+	unsigned int nb_meta;
+};
+
+struct arrow_tables {
+	struct arrow_schema schema[ARROW_TABLES];
+	void *storage; /**< fields and texts that the schemas point to */
+};
+
+/** @return 0; -ENOMEM; -EINVAL: no module or an empty raster */
+int arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config);
+
+void arrow_tables_free(struct arrow_tables *t);
+
+#endif /* ARROW_TABLES_H */

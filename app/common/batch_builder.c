@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow_crc.h"
+#include "batch_builder.h"
+#include "batch_region.h"
+#include "bitshuffle.h"
+
+#define COLUMNS_MAX  FRAMES_COLUMNS
+#define FRAMES_ALIGN 64 /* what Arrow recommends */
+#define IMAGES_ALIGN ARROW_BLOCK
+#define OFFSET_SIZE  sizeof(int32_t)
+#define ELEMENTS_MAX INT32_MAX /* offsets of lists are int32 */
+
+struct table {
+	const struct arrow_schema *schema;
+	struct arrow_template template;
+	uint8_t *metadata;
+	struct batch_region *region; /* by buffer; those of absent validity stay empty */
+	struct arrow_node node[ARROW_NODES_MAX];
+	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
+	struct iovec body[ARROW_BUFFERS_MAX + 1];
+	struct batch_region *data[COLUMNS_MAX];	   /* values, or items of a list */
+	struct batch_region *offsets[COLUMNS_MAX]; /* lists and binary */
+	struct batch_region *nulls[COLUMNS_MAX];   /* validity, nullable columns */
+	uint32_t null_count[COLUMNS_MAX];
+	size_t align;
+	uint64_t interval;
+	uint64_t byte_limit;
+	uint64_t rows;
+	uint64_t bytes; /* by the cutting rule */
+	uint64_t first;
+	uint64_t last;
+	uint64_t sequence;
+};
+
+struct batch_builder {
+	struct batch_builder_config config;
+	struct table table[ARROW_TABLES];
+	uint64_t pixels;
+	uint32_t raster_rows;
+	uint32_t missing_bytes;
+};
+
+/* What an image row adds to the lists of `images`. */
+struct image_row {
+	const uint8_t *output;
+	uint32_t kind;
+	uint64_t nb_row_ptr;
+	uint64_t nb_col;
+	uint64_t nb_value;
+	uint64_t raw_bound;
+	uint64_t bytes;
+};
+
+static void
+table_reset(struct table *t)
+{
+	const int32_t zero = 0;
+	unsigned int i;
+
+	for (i = 0; i < t->template.nb_buffers; i++)
+		batch_region_reset(&t->region[i]);
+	for (i = 0; i < t->schema->nb_fields; i++) {
+		if (t->offsets[i] != NULL)
+			batch_region_append(t->offsets[i], &zero, sizeof(zero));
+		t->null_count[i] = 0;
+	}
+	t->rows = 0;
+	t->bytes = 0;
+}
+
+/* Give each buffer that is used its region. `most` = bytes of all rows of a batch, by column, for
+ * lists and binary; the others follow from their width. */
+static int
+table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
+	uint64_t interval, const uint64_t *most)
+{
+	const struct arrow_field *f;
+	struct batch_region *r;
+	unsigned int i;
+	uint64_t size;
+	int rc;
+
+	t->schema = schema;
+	t->interval = interval;
+	rc = arrow_template_init(&t->template, schema, id);
+	if (rc < 0)
+		return rc;
+	t->region = calloc(t->template.nb_buffers, sizeof(*t->region));
+	t->metadata = aligned_alloc(ARROW_BLOCK, t->template.size);
+	if (t->region == NULL || t->metadata == NULL)
+		return -ENOMEM;
+	memcpy(t->metadata, t->template.bytes, t->template.size);
+
+	r = t->region;
+	for (i = 0; i < schema->nb_fields; i++) {
+		f = &schema->fields[i];
+		if (f->nullable) {
+			t->nulls[i] = r;
+			rc = batch_region_init(r, (interval + 7) / 8);
+			if (rc < 0)
+				return rc;
+		}
+		r++;
+		size = interval * arrow_type_width(f->type);
+		if (f->type == ARROW_LIST || f->type == ARROW_BINARY) {
+			t->offsets[i] = r;
+			rc = batch_region_init(r++, (interval + 1) * OFFSET_SIZE);
+			if (rc < 0)
+				return rc;
+			size = most[i];
+		} else if (f->type == ARROW_FIXED_LIST) {
+			size = interval * f->list_size * arrow_type_width(f->item);
+		}
+		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
+			r++; /* validity of the items: they are never null */
+		t->data[i] = r;
+		rc = batch_region_init(r++, size);
+		if (rc < 0)
+			return rc;
+	}
+	table_reset(t);
+	return 0;
+}
+
+static void
+table_free(struct table *t)
+{
+	unsigned int i;
+
+	if (t->region != NULL) {
+		for (i = 0; i < t->template.nb_buffers; i++)
+			batch_region_free(&t->region[i]);
+	}
+	free(t->region);
+	free(t->metadata);
+	arrow_template_free(&t->template);
+}
+
+/* Field nodes: rows of each column, items of each list. */
+static void
+table_count(struct table *t)
+{
+	const struct arrow_field *f;
+	struct arrow_node *n = t->node;
+	unsigned int i;
+
+	for (i = 0; i < t->schema->nb_fields; i++) {
+		f = &t->schema->fields[i];
+		*n++ = (struct arrow_node){t->rows, t->null_count[i]};
+		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
+			*n++ = (struct arrow_node){t->data[i]->used / arrow_type_width(f->item), 0};
+	}
+}
+
+static void
+table_emit(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
+{
+	/* fills the body up to a whole block; written from here, never to */
+	static const uint8_t zeros[ARROW_BLOCK] __attribute__((aligned(ARROW_BLOCK)));
+	struct arrow_batch numbers;
+	struct batch_region *r;
+	unsigned int i, nb = 0;
+	uint64_t at = 0, size;
+	struct batch batch;
+	uint32_t crc = 0;
+
+	if (t->rows == 0)
+		return;
+	for (i = 0; i < t->template.nb_buffers; i++) {
+		r = &t->region[i];
+		t->buffer[i] = (struct arrow_buffer){at, r->used};
+		if (r->used == 0)
+			continue;
+		size = batch_region_finish(r, t->align);
+		crc = arrow_crc32c_combine(crc, r->crc, size);
+		t->body[nb++] = (struct iovec){r->base, size};
+		at += size;
+	}
+	size = -at & (ARROW_BLOCK - 1);
+	if (size > 0) {
+		crc = arrow_crc32c_zeros(crc, size);
+		/* iovec has no const */
+		t->body[nb++] = (struct iovec){(void *)(uintptr_t)zeros, size};
+		at += size;
+	}
+	table_count(t);
+
+	numbers = (struct arrow_batch){
+		.rows = t->rows,
+		.nodes = t->node,
+		.buffers = t->buffer,
+		.body_length = at,
+		.sequence = t->sequence,
+		.crc32c = crc,
+	};
+	arrow_template_patch(&t->template, t->metadata, &numbers);
+	batch = (struct batch){
+		.table = id,
+		.metadata = t->metadata,
+		.metadata_size = t->template.size,
+		.body = t->body,
+		.nb_body = nb,
+		.body_length = at,
+		.rows = t->rows,
+		.first = t->first,
+		.last = t->last,
+		.sequence = t->sequence++,
+		.crc32c = crc,
+	};
+	config->emit(config->arg, &batch);
+	table_reset(t);
+}
+
+/* Whether a row cannot join the current batch, column limits aside. */
+static bool
+table_must_cut(const struct table *t, uint64_t frame, uint64_t bytes)
+{
+	return t->rows > 0 &&
+		(frame / t->interval != t->first / t->interval || frame <= t->last ||
+			t->bytes + bytes > t->byte_limit);
+}
+
+static void
+table_begin_row(struct table *t, uint64_t frame, uint64_t bytes)
+{
+	if (t->rows == 0)
+		t->first = frame;
+	t->last = frame;
+	t->bytes += bytes;
+}
+
+static void
+put(struct table *t, unsigned int column, const void *value, size_t size)
+{
+	batch_region_append(t->data[column], value, size);
+}
+
+/* The row's items are there: note where they end. */
+static void
+end_list(struct table *t, unsigned int column, size_t width)
+{
+	const int32_t end = t->data[column]->used / width;
+
+	batch_region_append(t->offsets[column], &end, sizeof(end));
+}
+
+static void
+put_list(struct table *t, unsigned int column, const void *items, size_t nb, size_t width)
+{
+	batch_region_append_large(t->data[column], items, nb * width);
+	end_list(t, column, width);
+}
+
+static void
+put_validity(struct table *t, unsigned int column, bool valid)
+{
+	struct batch_region *r = t->nulls[column];
+
+	if (t->rows % 8 == 0)
+		*batch_region_grow(r, 1) = 0;
+	if (valid)
+		r->base[t->rows / 8] |= 1u << (t->rows % 8);
+	else
+		t->null_count[column]++;
+}
+
+static void
+frames_add(struct batch_builder *b, const struct frame_record *rec)
+{
+	struct table *t = &b->table[ARROW_FRAMES];
+	const uint8_t verdict = rec->verdict, kind = rec->kind;
+
+	if (table_must_cut(t, rec->frame, 0))
+		table_emit(t, &b->config, ARROW_FRAMES);
+	table_begin_row(t, rec->frame, 0);
+	put(t, FRAMES_FRAME, &rec->frame, sizeof(rec->frame));
+	put(t, FRAMES_BUNCH_ID, &rec->bunch_id, sizeof(rec->bunch_id));
+	put(t, FRAMES_DETECTOR_TIME, &rec->detector_time, sizeof(rec->detector_time));
+	put(t, FRAMES_RECEIVE_TIME, &rec->receive_time, sizeof(rec->receive_time));
+	put(t, FRAMES_EXPOSURE, &rec->exposure, sizeof(rec->exposure));
+	put(t, FRAMES_DETECTOR_STATUS, &rec->detector_status, sizeof(rec->detector_status));
+	put(t, FRAMES_FLAGS, &rec->flags, sizeof(rec->flags));
+	put(t, FRAMES_MISSING, rec->missing,
+		t->schema->fields[FRAMES_MISSING].list_size * sizeof(rec->missing[0]));
+	put(t, FRAMES_BRAGG_COUNT, &rec->bragg_count, sizeof(rec->bragg_count));
+	put(t, FRAMES_SUM, &rec->sum, sizeof(rec->sum));
+	put(t, FRAMES_SATURATED, &rec->saturated, sizeof(rec->saturated));
+	put(t, FRAMES_INVALID, &rec->invalid, sizeof(rec->invalid));
+	put(t, FRAMES_NNZ, &rec->nnz, sizeof(rec->nnz));
+	put(t, FRAMES_VERDICT, &verdict, sizeof(verdict));
+	put(t, FRAMES_KIND, &kind, sizeof(kind));
+	put(t, FRAMES_VETO_VERSION, &rec->veto_version, sizeof(rec->veto_version));
+	put(t, FRAMES_PEDESTAL_VERSION, &rec->pedestal_version, sizeof(rec->pedestal_version));
+	t->rows++;
+}
+
+/* What a row will add, or -EINVAL if its output cannot be what the record says. */
+static int
+image_measure(const struct batch_builder *b, const struct frame_record *rec, struct image_row *row)
+{
+	const struct gk_layout *l = &b->config.layout;
+	uint32_t nnz;
+
+	if (rec->out >= b->config.nb_outputs)
+		return -EINVAL;
+	*row = (struct image_row){
+		.output = b->config.outputs + rec->out * l->stride,
+		.kind = rec->kind,
+	};
+	switch (rec->kind) {
+	case GK_KIND_CSR:
+		memcpy(&nnz, row->output + l->row_ptr + (uint64_t)b->raster_rows * sizeof(nnz),
+			sizeof(nnz));
+		if (nnz > l->nnz_cap)
+			return -EINVAL;
+		row->nb_row_ptr = b->raster_rows + 1;
+		row->nb_col = nnz;
+		row->nb_value = nnz;
+		break;
+	case GK_KIND_IMAGE:
+		row->nb_value = b->pixels;
+		break;
+	case GK_KIND_RAW:
+		row->raw_bound = bitshuffle_bound(b->pixels);
+		break;
+	default:
+		return -EINVAL;
+	}
+	row->bytes = row->nb_row_ptr * sizeof(uint32_t) + row->nb_col * sizeof(uint16_t) +
+		row->nb_value * l->value_size + row->raw_bound + b->missing_bytes;
+	return 0;
+}
+
+static bool
+images_columns_full(const struct batch_builder *b, const struct image_row *row)
+{
+	const struct table *t = &b->table[ARROW_IMAGES];
+
+	return t->data[IMAGES_ROW_PTR]->used / sizeof(uint32_t) + row->nb_row_ptr > ELEMENTS_MAX ||
+		t->data[IMAGES_VALUE]->used / b->config.layout.value_size + row->nb_value >
+		ELEMENTS_MAX ||
+		t->data[IMAGES_RAW]->used + row->raw_bound > ELEMENTS_MAX ||
+		t->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX;
+}
+
+static int
+images_add(struct batch_builder *b, const struct frame_record *rec)
+{
+	const struct gk_layout *l = &b->config.layout;
+	struct table *t = &b->table[ARROW_IMAGES];
+	struct batch_region *raw = t->data[IMAGES_RAW];
+	const uint8_t kind = rec->kind;
+	struct image_row row;
+	size_t packed;
+	int rc;
+
+	rc = image_measure(b, rec, &row);
+	if (rc < 0)
+		return rc;
+	if (table_must_cut(t, rec->frame, row.bytes) ||
+		(t->rows > 0 && images_columns_full(b, &row)))
+		table_emit(t, &b->config, ARROW_IMAGES);
+	table_begin_row(t, rec->frame, row.bytes);
+
+	put(t, IMAGES_FRAME, &rec->frame, sizeof(rec->frame));
+	put(t, IMAGES_KIND, &kind, sizeof(kind));
+	put_list(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr, sizeof(uint32_t));
+	put_list(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t));
+	put_list(t, IMAGES_VALUE, row.output + l->value, row.nb_value, l->value_size);
+	put_validity(t, IMAGES_RAW, row.raw_bound > 0);
+	if (row.raw_bound > 0) {
+		packed = bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
+			batch_region_grow(raw, row.raw_bound));
+		batch_region_shrink(raw, row.raw_bound - packed);
+	}
+	end_list(t, IMAGES_RAW, 1);
+	put_list(t, IMAGES_MISSING, rec->missing_map, b->missing_bytes, 1);
+	t->rows++;
+	return 0;
+}
+
+static int
+config_check(const struct batch_builder_config *c)
+{
+	const struct arrow_field *f;
+
+	if (c->emit == NULL || c->frames_interval > BATCH_INTERVAL_MAX ||
+		c->images_interval > BATCH_INTERVAL_MAX || c->geometry.tiles == 0 ||
+		c->geometry.tiles > FRAME_PACKETS_MAX)
+		return -EINVAL;
+	f = &c->tables->schema[ARROW_FRAMES].fields[FRAMES_MISSING];
+	if (f->list_size > FRAME_MODULES_MAX)
+		return -EINVAL;
+	f = &c->tables->schema[ARROW_IMAGES].fields[IMAGES_VALUE];
+	return arrow_type_width(f->item) != c->layout.value_size ? -EINVAL : 0;
+}
+
+int
+batch_builder_create(struct batch_builder **builder, const struct batch_builder_config *config)
+{
+	struct arrow_identity id = {config->producer, config->run, config->incarnation, NULL};
+	const uint64_t limit = config->byte_limit ? config->byte_limit : BATCH_BYTE_LIMIT;
+	uint64_t most[COLUMNS_MAX] = {0};
+	struct batch_builder *b;
+	struct table *t;
+	int rc;
+
+	rc = config_check(config);
+	if (rc < 0)
+		return rc;
+	b = calloc(1, sizeof(*b));
+	if (b == NULL)
+		return -ENOMEM;
+	b->config = *config;
+	b->pixels = gk_pixels(&config->geometry);
+	b->raster_rows = gk_rows(&config->geometry);
+	b->missing_bytes = (config->geometry.tiles + 7) / 8;
+
+	t = &b->table[ARROW_FRAMES];
+	t->align = FRAMES_ALIGN;
+	t->byte_limit = UINT64_MAX; /* rows are of one size: the interval is the limit */
+	id.table = arrow_table_name(ARROW_FRAMES);
+	rc = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
+		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, most);
+	if (rc < 0)
+		goto fail;
+
+	/* a batch within the limit, or a single row, whatever its size */
+	most[IMAGES_ROW_PTR] = limit + (b->raster_rows + 1) * sizeof(uint32_t);
+	most[IMAGES_COL] = limit + b->pixels * sizeof(uint16_t);
+	most[IMAGES_VALUE] = limit + b->pixels * config->layout.value_size;
+	most[IMAGES_RAW] = limit + bitshuffle_bound(b->pixels);
+	most[IMAGES_MISSING] = limit + b->missing_bytes;
+	t = &b->table[ARROW_IMAGES];
+	t->align = IMAGES_ALIGN;
+	t->byte_limit = limit;
+	id.table = arrow_table_name(ARROW_IMAGES);
+	rc = table_init(t, &config->tables->schema[ARROW_IMAGES], &id,
+		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL, most);
+	if (rc < 0)
+		goto fail;
+	*builder = b;
+	return 0;
+
+fail:
+	batch_builder_destroy(b);
+	return rc;
+}
+
+void
+batch_builder_destroy(struct batch_builder *builder)
+{
+	if (builder == NULL)
+		return;
+	table_free(&builder->table[ARROW_FRAMES]);
+	table_free(&builder->table[ARROW_IMAGES]);
+	free(builder);
+}
+
+int
+batch_builder_add(struct batch_builder *builder, const struct frame_record *record)
+{
+	frames_add(builder, record);
+	return frame_verdict_is_kept(record->verdict) ? images_add(builder, record) : 0;
+}
+
+void
+batch_builder_flush(struct batch_builder *builder)
+{
+	table_emit(&builder->table[ARROW_FRAMES], &builder->config, ARROW_FRAMES);
+	table_emit(&builder->table[ARROW_IMAGES], &builder->config, ARROW_IMAGES);
+}

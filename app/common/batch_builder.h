@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Rows of `frames` and `images` out of frame records, collected into record batches.
+ *
+ * A record is copied once, from its output slot into growing columns, so that slot and record can
+ * go back at once. One thread per builder; no lock, no allocation after batch_builder_create().
+ *
+ * Where batches are cut depends on the rows alone, never on time or on batches written before, so
+ * that the same frames give the same files:
+ *  - batch k of a table holds rows with frame numbers [k x interval, (k + 1) x interval); an
+ *    interval without rows makes no batch;
+ *  - rows of a batch ascend strictly: a frame number that does not (a detector started again)
+ *    starts another batch;
+ *  - a row starts another batch if it would take the current one beyond byte_limit, or a column
+ *    beyond 2^31 - 1 items or bytes. A row counts what it holds; a raw frame counts its bound
+ *    (bitshuffle_bound()), however well it compresses. A single row may be larger than the limit.
+ */
+#ifndef BATCH_BUILDER_H
+#define BATCH_BUILDER_H
+
+#include <sys/uio.h>
+
+#include "arrow_tables.h"
+#include "frame_record.h"
+
+#define BATCH_FRAMES_INTERVAL 1024
+#define BATCH_IMAGES_INTERVAL 64
+#define BATCH_INTERVAL_MAX    (1 << 20)
+#define BATCH_BYTE_LIMIT      (256u << 20)
+
+/** A record batch, valid until batch_emit returns. */
+struct batch {
+	enum arrow_table table;
+	const uint8_t *metadata;  /**< page-aligned, with prefix */
+	uint32_t metadata_size;	  /**< a multiple of ARROW_BLOCK */
+	const struct iovec *body; /**< images: every part but gaps starts at a page */
+	unsigned int nb_body;
+	uint64_t body_length; /**< a multiple of ARROW_BLOCK */
+	uint64_t rows;
+	uint64_t first; /**< frame numbers */
+	uint64_t last;
+	uint64_t sequence;
+	uint32_t crc32c;
+};
+
+/** Takes a batch that is complete; what becomes of it is its own matter. */
+typedef void (*batch_emit)(void *arg, const struct batch *batch);
+
+struct batch_builder_config {
+	struct gk_geometry geometry;
+	struct gk_layout layout;
+	enum gk_value value;
+	const struct arrow_tables *tables; /**< must outlive the builder */
+	uint64_t producer;
+	uint64_t run;
+	uint64_t incarnation;
+	const uint8_t *outputs;	  /**< output slot 0, as the CPU addresses it */
+	uint32_t nb_outputs;	  /**< output slots */
+	uint32_t frames_interval; /**< 0: BATCH_FRAMES_INTERVAL */
+	uint32_t images_interval; /**< 0: BATCH_IMAGES_INTERVAL */
+	uint64_t byte_limit;	  /**< 0: BATCH_BYTE_LIMIT */
+	batch_emit emit;
+	void *arg;
+};
+
+struct batch_builder;
+
+/**
+ * @return 0
+ *   - -EINVAL: intervals beyond BATCH_INTERVAL_MAX, no emit, tables of another raster
+ *   - -ENOMEM, or -errno of mmap(2)
+ */
+int batch_builder_create(struct batch_builder **builder, const struct batch_builder_config *config);
+
+void batch_builder_destroy(struct batch_builder *builder);
+
+/**
+ * Add a frame to `frames`, and to `images` if it was kept. May emit batches before.
+ * The record and its output slot are free when this returns.
+ * @return 0
+ *   - -EINVAL: kept, but without a usable output (no slot, kind, or more pixels than fit): the
+ *     frame has its row in `frames` only
+ */
+int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
+
+/** Emit what has been collected. The next row starts another batch. */
+void batch_builder_flush(struct batch_builder *builder);
+
+#endif /* BATCH_BUILDER_H */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where record batches are cut, and which records make no row. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "arrow_sample.h"
+#include "bitshuffle.h"
+
+/* What the builder emitted. */
+static struct {
+	struct batch noted[4096];
+	unsigned int nb;
+} sink;
+
+static void
+sink_emit(void *arg, const struct batch *b)
+{
+	sink.noted[sink.nb++] = *b;
+}
+
+static unsigned int
+noted_of(enum arrow_table table, unsigned int from)
+{
+	while (from < sink.nb && sink.noted[from].table != table)
+		from++;
+	return from;
+}
+
+/* Batches begin where frame numbers say, whatever is missing and however much there is. */
+static void
+cutting(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	unsigned int i, n;
+	uint64_t rows = 0, batches;
+
+	memset(&sink, 0, sizeof(sink));
+	sample_init(&s, 5, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 5;
+	c.emit = sink_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 300; i++) {
+		sample_next(&s, 1 + i % 4, 4);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	/* a detector that starts again: ordered inside all the same */
+	s.record.frame -= 1;
+	assert_int_equal(batch_builder_add(b, &s.record), 0);
+	batch_builder_flush(b);
+	for (i = 0; i < sink.nb; i++) {
+		n = sink.noted[i].table == ARROW_FRAMES ? 10 : 5;
+		assert_int_equal(sink.noted[i].first / n, sink.noted[i].last / n);
+		if (sink.noted[i].table == ARROW_FRAMES)
+			rows += sink.noted[i].rows;
+	}
+	assert_int_equal(rows, 301);
+	batch_builder_destroy(b);
+
+	/* 100 raw frames under a limit that holds 7 by their bound */
+	memset(&sink, 0, sizeof(sink));
+	c.images_interval = 1000;
+	c.frames_interval = 1000;
+	c.byte_limit = 7 * (bitshuffle_bound(gk_pixels(&s.geometry)) + 2) + 10;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	s.record.frame = 1000;
+	s.record.kind = GK_KIND_RAW;
+	s.record.verdict = FRAME_HIT;
+	s.record.out = 0;
+	for (i = 0; i < 100; i++, s.record.frame++)
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	batch_builder_flush(b);
+	for (i = noted_of(ARROW_IMAGES, 0), batches = 0; i < sink.nb;
+		i = noted_of(ARROW_IMAGES, i + 1), batches++) {
+		assert_int_equal(sink.noted[i].first, 1000 + 7 * batches);
+		assert_int_equal(sink.noted[i].rows, batches < 14 ? 7 : 2);
+		assert_int_equal(sink.noted[i].sequence, batches);
+	}
+	assert_int_equal(batches, 15);
+	batch_builder_destroy(b);
+
+	/* a limit below a single row: each is a batch */
+	memset(&sink, 0, sizeof(sink));
+	c.byte_limit = 1;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 3; i++, s.record.frame++)
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	batch_builder_flush(b);
+	assert_int_equal(sink.nb, 4);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+/* A record that says what its output slot does not hold is refused, its row in `frames` is not. */
+static void
+wrong_records(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	uint32_t nnz;
+
+	memset(&sink, 0, sizeof(sink));
+	sample_init(&s, 5, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	assert_int_equal(batch_builder_create(&b, &c), -EINVAL);
+	c.emit = sink_emit;
+	c.layout.value_size = 2;
+	assert_int_equal(batch_builder_create(&b, &c), -EINVAL);
+	c.layout = s.layout;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	s.record.verdict = FRAME_HIT;
+	s.record.out = GK_NO_OUT;
+	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
+	s.record.out = 0;
+	s.record.kind = GK_KIND_NONE;
+	s.record.frame++;
+	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
+	s.record.kind = GK_KIND_CSR;
+	s.record.frame++;
+	nnz = s.layout.nnz_cap + 1;
+	memcpy(s.outputs + s.layout.row_ptr + gk_rows(&s.geometry) * 4, &nnz, 4);
+	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
+	batch_builder_flush(b);
+	assert_int_equal(sink.nb, 1);
+	assert_int_equal(sink.noted[0].rows, 3);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cutting),
+		cmocka_unit_test(wrong_records),
+	};
+
+	return cmocka_run_group_tests_name("batch", tests, NULL, NULL);
+}
