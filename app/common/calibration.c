@@ -18,7 +18,7 @@ RTE_LOG_REGISTER(calibration_logtype, braggline.calibration, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, calibration_logtype, "calibration: " __VA_ARGS__)
 
-/** The highest pedestal that can be real: the ADC has 14 bits. */
+/** Pedestals from here on mark a masked pixel: the ADC has 14 bits. */
 #define PEDESTAL_MAX 16383.0f
 
 uint64_t
@@ -126,7 +126,7 @@ convert_pixel(struct calibration *c, const struct calibration_files *files, cons
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
 		const double gain = m->gain[g][in];
 		const float p = m->pedestal[g][in];
-		bool usable = isfinite(gain) && gain != 0 && isfinite(p) && p <= PEDESTAL_MAX;
+		bool usable = isfinite(gain) && gain != 0 && isfinite(p) && p < PEDESTAL_MAX;
 
 		if (files->pedestal[g] != NULL && p == 0)
 			usable = false;

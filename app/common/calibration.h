@@ -5,7 +5,7 @@
  *
  * Files are those of PSI, one set a module, little-endian, [rows][cols] in raster order:
  *   gain      f64 [3 or more][rows][cols]  ADU/keV in order G0, G1, G2 (further maps are not read)
- *   pedestal  f32 [rows][cols]             ADU, one file a gain stage; 0 or > 16383 = unusable
+ *   pedestal  f32 [rows][cols]             ADU, one file a gain stage; 0 or >= 16383 = unusable
  *   mask      u8  [rows][cols]             non-zero = the pixel is masked
  * A path holds `%d` where the module number goes. Coefficients are encoded as gk_pixel.h says:
  * p = pedestal, r = f32(1 / (gain x energy)), NaN where a pixel is unusable.

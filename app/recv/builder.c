@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_malloc.h>
+
+#include "builder.h"
+
+RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, builder_logtype, "builder: " __VA_ARGS__)
+
+enum place_state {
+	PLACE_READY,	/**< its record can go to egress */
+	PLACE_CLOSED,	/**< waits for a gang */
+	PLACE_WITH_GANG /**< its batch is out */
+};
+
+/** A frame's place in the queue. */
+struct place {
+	struct frame_record *record;
+	uint32_t slot;
+	uint32_t batch;
+	uint8_t gang;
+	uint8_t state;	   /**< enum place_state */
+	uint8_t batch_end; /**< last frame of its batch */
+};
+
+struct builder {
+	struct builder_config config;
+	struct gk_ring rings[GK_GANGS_MAX];
+	uint32_t next_gang;
+
+	/* queue in frame order; indices run free: retire <= dispatch <= close */
+	struct place *places;
+	uint32_t retire, dispatch, close;
+
+	struct frame_record *records;
+	struct frame_record **free_records;
+	uint32_t nb_free_records;
+	uint32_t *free_outputs;
+	uint32_t nb_free_outputs;
+	double ns_per_cycle;
+
+	bool flushed_table;
+	bool stop;     /**< set by others */
+	bool ended;    /**< read by others */
+	bool finished; /**< read by others */
+	uint32_t failed_gang;
+	struct builder_stats stats __rte_cache_aligned;
+};
+
+static struct place *
+place_at(struct builder *b, uint32_t index)
+{
+	return &b->places[index & (BUILDER_RECORDS - 1)];
+}
+
+struct builder *
+builder_create(const struct builder_config *config)
+{
+	struct builder *b;
+
+	b = rte_zmalloc_socket("builder", sizeof(*b), RTE_CACHE_LINE_SIZE, config->socket);
+	if (b == NULL)
+		goto no_memory;
+	b->config = *config;
+	b->places = rte_zmalloc_socket(
+		"builder_places", BUILDER_RECORDS * sizeof(*b->places), 64, config->socket);
+	b->records = rte_zmalloc_socket(
+		"builder_records", BUILDER_RECORDS * sizeof(*b->records), 64, config->socket);
+	b->free_records = rte_zmalloc_socket("builder_free_records",
+		BUILDER_RECORDS * sizeof(*b->free_records), 64, config->socket);
+	b->free_outputs = rte_zmalloc_socket("builder_free_outputs",
+		config->outputs * sizeof(*b->free_outputs), 64, config->socket);
+	if (b->places == NULL || b->records == NULL || b->free_records == NULL ||
+		b->free_outputs == NULL)
+		goto no_memory;
+	for (uint32_t i = 0; i < BUILDER_RECORDS; i++)
+		b->free_records[b->nb_free_records++] = &b->records[BUILDER_RECORDS - 1 - i];
+	for (uint32_t i = 0; i < config->outputs; i++)
+		b->free_outputs[b->nb_free_outputs++] = config->outputs - 1 - i;
+	for (uint32_t i = 0; i < config->gangs; i++)
+		gk_ring_init(&b->rings[i], config->channel, i);
+	b->ns_per_cycle = 1e9 / rte_get_tsc_hz();
+	return b;
+
+no_memory:
+	LOG(ERR, "no memory for %u frame records\n", BUILDER_RECORDS);
+	builder_destroy(b);
+	rte_errno = ENOMEM;
+	return NULL;
+}
+
+void
+builder_destroy(struct builder *b)
+{
+	if (b == NULL)
+		return;
+	rte_free(b->places);
+	rte_free(b->records);
+	rte_free(b->free_records);
+	rte_free(b->free_outputs);
+	rte_free(b);
+}
+
+/** Records that come back bring their output slots. */
+static uint32_t
+take_returned(struct builder *b)
+{
+	struct frame_record *records[64];
+	uint32_t n;
+
+	n = rte_ring_sc_dequeue_burst(b->config.returned, (void **)records, RTE_DIM(records), NULL);
+	for (uint32_t i = 0; i < n; i++) {
+		if (records[i]->out != GK_NO_OUT)
+			b->free_outputs[b->nb_free_outputs++] = records[i]->out;
+		b->free_records[b->nb_free_records++] = records[i];
+	}
+	return n;
+}
+
+static void
+free_mbufs(struct builder *b, uint32_t slot)
+{
+	/* rte_pktmbuf_free_bulk() skips the NULLs of missing packets */
+	rte_pktmbuf_free_bulk(
+		frame_table_mbufs(b->config.table, slot), b->config.table->detector.tiles);
+}
+
+/** Packets that gangs have let go of. */
+static uint32_t
+take_raw(struct builder *b)
+{
+	uint32_t n = 0, batch;
+
+	for (uint32_t g = 0; g < b->config.gangs; g++) {
+		while (gk_ring_take_raw(&b->rings[g], &batch)) {
+			const struct gk_work *work = gk_ring_work(&b->rings[g], batch);
+
+			for (uint32_t i = 0; i < work->nb_frames; i++)
+				free_mbufs(b, work->slot[i]);
+			n++;
+		}
+	}
+	return n;
+}
+
+/** What the packets of a frame say of it: missing ones, and the header of its first stream. */
+static void
+describe(struct builder *b, const struct frame_closed *closed, struct frame_record *r)
+{
+	const struct frame_table *ft = b->config.table;
+	const struct detector *d = &ft->detector;
+	const struct gk_frame *f = frame_table_frame(ft, closed->slot);
+	const struct frame_stream *first = NULL;
+
+	for (uint32_t s = 0; s < d->streams && (first == NULL || closed->missing > 0); s++) {
+		const uint32_t present = frame_table_stream_packets(ft, closed->slot, s);
+
+		if (present > 0 && first == NULL)
+			first = frame_table_stream(ft, closed->slot, s);
+		r->missing[detector_stream_module(d, s)] += d->stream_packets - present;
+	}
+	for (uint32_t t = 0; t < d->tiles && closed->missing > 0; t++)
+		r->missing_map[t / 8] |= (f->packet[t] == 0) << (t % 8);
+	r->bunch_id = first->info.bunch_id;
+	r->detector_time = first->info.time;
+	r->exposure = first->info.exposure;
+	r->detector_status = first->info.status;
+	r->receive_time = b->config.clock_ns +
+		(int64_t)((double)(int64_t)(first->rx_tsc - b->config.clock_tsc) * b->ns_per_cycle);
+}
+
+/** A frame has left the table: give it a record and a place in the queue. */
+static void
+queue_closed(struct builder *b, const struct frame_closed *closed)
+{
+	const struct detector *d = &b->config.table->detector;
+	struct place *place = place_at(b, b->close++);
+	struct frame_record *r = b->free_records[--b->nb_free_records];
+
+	memset(r, 0, sizeof(*r));
+	r->frame = closed->frame;
+	r->kind = GK_KIND_NONE;
+	r->out = GK_NO_OUT;
+	r->veto_version = b->config.channel->params[0].version;
+	r->pedestal_version = b->config.channel->coef[0].version;
+	if (closed->missing > 0 && !closed->refused)
+		r->flags |= FRAME_FLAG_INCOMPLETE;
+	if (closed->timeout)
+		r->flags |= FRAME_FLAG_TIMEOUT;
+	*place = (struct place){.record = r, .slot = closed->slot, .state = PLACE_READY};
+
+	if (b->stats.closed++ == 0)
+		b->stats.first_frame = closed->frame;
+	b->stats.last_frame = closed->frame;
+	b->stats.timeouts += closed->timeout;
+	if (closed->packets == 0) {
+		r->verdict = closed->refused ? FRAME_REFUSED : FRAME_LOST;
+		for (uint32_t m = 0; m < d->modules; m++)
+			r->missing[m] = d->module_packets;
+		memset(r->missing_map, 0xFF, d->tiles / 8);
+		return;
+	}
+	describe(b, closed, r);
+	b->stats.missing_packets += closed->missing;
+	if (closed->missing > 0 && b->config.drop_incomplete) {
+		r->verdict = FRAME_INCOMPLETE;
+		free_mbufs(b, closed->slot);
+		frame_table_recycle(b->config.table, closed->slot);
+		return;
+	}
+	place->state = PLACE_CLOSED;
+}
+
+static uint32_t
+close_frames(struct builder *b)
+{
+	struct frame_closed closed;
+	uint32_t n = 0;
+
+	while (b->nb_free_records > 0 && frame_table_close(b->config.table, &closed)) {
+		queue_closed(b, &closed);
+		n++;
+	}
+	b->stats.waits_records += b->nb_free_records == 0;
+	return n;
+}
+
+/** Make a frame ready for a gang: where its output goes and what is wanted of it. */
+static void
+prepare(struct builder *b, const struct place *place)
+{
+	struct gk_frame *f = frame_table_frame(b->config.table, place->slot);
+
+	f->out = b->free_outputs[--b->nb_free_outputs];
+	if (b->config.dry_run)
+		f->flags |= GK_FRAME_KEEP;
+	if (b->config.audit_every != 0 && f->frame % b->config.audit_every == 0)
+		f->flags |= GK_FRAME_KEEP | (b->config.audit_raw ? GK_FRAME_KIND_RAW : 0);
+}
+
+/** The gang with the fewest batches out, if it may have one more. */
+static struct gk_ring *
+idlest_gang(struct builder *b)
+{
+	struct gk_ring *best = NULL;
+
+	for (uint32_t i = 0; i < b->config.gangs; i++) {
+		struct gk_ring *r = &b->rings[(b->next_gang + i) % b->config.gangs];
+
+		if (gk_ring_pending(r) < BUILDER_GANG_DEPTH &&
+			(best == NULL || gk_ring_pending(r) < gk_ring_pending(best)))
+			best = r;
+	}
+	return best;
+}
+
+/** Hand closed frames to gangs, oldest first. */
+static uint32_t
+dispatch(struct builder *b)
+{
+	uint32_t batches = 0;
+
+	while (b->dispatch != b->close) {
+		struct place *last = NULL;
+		struct gk_ring *ring;
+		struct gk_work *work;
+
+		if (place_at(b, b->dispatch)->state == PLACE_READY) {
+			b->dispatch++;
+			continue;
+		}
+		ring = idlest_gang(b);
+		if (ring == NULL)
+			break;
+		if (b->nb_free_outputs == 0) {
+			b->stats.waits_outputs++;
+			break;
+		}
+		work = gk_ring_next(ring);
+		work->nb_frames = 0;
+		work->params = 0;
+		work->coef = 0;
+		for (; b->dispatch != b->close && work->nb_frames < b->config.batch &&
+			b->nb_free_outputs > 0;
+			b->dispatch++) {
+			struct place *place = place_at(b, b->dispatch);
+
+			if (place->state == PLACE_READY)
+				continue;
+			prepare(b, place);
+			work->slot[work->nb_frames++] = place->slot;
+			place->gang = ring->gang;
+			place->batch = ring->head;
+			place->state = PLACE_WITH_GANG;
+			last = place;
+		}
+		last->batch_end = 1;
+		b->stats.batches++;
+		b->stats.batched_frames += work->nb_frames;
+		b->next_gang = (ring->gang + 1) % b->config.gangs;
+		gk_ring_submit(ring);
+		batches++;
+	}
+	return batches;
+}
+
+/** Turn a gang's result into the rest of the record; give back what the frame no longer needs. */
+static void
+conclude(struct builder *b, struct place *place)
+{
+	const struct gk_frame *f = frame_table_frame(b->config.table, place->slot);
+	const struct gk_result *result = &b->config.results[place->slot];
+	struct frame_record *r = place->record;
+	const bool kept = result->kind != GK_KIND_NONE;
+
+	r->sum = (double)result->sum / 256;
+	r->bragg_count = result->bragg_count;
+	r->saturated = result->saturated;
+	r->invalid = result->invalid;
+	r->nnz = result->nnz;
+	r->kind = result->kind;
+	r->veto_version = result->params;
+	r->pedestal_version = result->coef;
+	if (result->verdict == GK_VERDICT_HIT)
+		r->verdict = FRAME_HIT;
+	else if (!kept)
+		r->verdict = FRAME_VETOED;
+	else
+		r->verdict = b->config.dry_run ? FRAME_DRY_RUN : FRAME_AUDIT;
+	if (kept) {
+		r->out = f->out;
+		b->stats.incomplete_kept += f->missing > 0;
+		if (r->kind == GK_KIND_IMAGE && b->config.channel->params[0].kind == GK_KIND_CSR)
+			r->flags |= FRAME_FLAG_DENSE;
+	} else {
+		b->free_outputs[b->nb_free_outputs++] = f->out;
+	}
+	frame_table_recycle(b->config.table, place->slot);
+}
+
+/** Send records to egress in frame order, as far as results are there. */
+static uint32_t
+retire(struct builder *b)
+{
+	uint32_t n = 0;
+
+	for (; b->retire != b->close; b->retire++, n++) {
+		struct place *place = place_at(b, b->retire);
+		struct gk_ring *ring = &b->rings[place->gang];
+
+		if (place->state == PLACE_CLOSED)
+			break;
+		if (place->state == PLACE_WITH_GANG) {
+			/* packets first: the slot is recycled below */
+			if (!gk_ring_is_done(ring, place->batch) ||
+				(int32_t)(ring->raw_tail - place->batch) <= 0)
+				break;
+			conclude(b, place);
+			if (place->batch_end)
+				gk_ring_collect(ring);
+		}
+		b->stats.verdicts[place->record->verdict]++;
+		/* never full: there are no more records than the ring has room for */
+		rte_ring_sp_enqueue(b->config.egress, place->record);
+	}
+	return n;
+}
+
+/** A gang that gave up never finishes: whoever looks at the builder has to know. */
+static void
+look_after_gangs(struct builder *b)
+{
+	for (uint32_t g = 0; g < b->config.gangs; g++)
+		if (__atomic_load_n(&b->config.channel->done[g].error, __ATOMIC_ACQUIRE) != 0)
+			__atomic_store_n(&b->failed_gang, g + 1, __ATOMIC_RELEASE);
+}
+
+int
+builder_poll(void *arg)
+{
+	struct builder *b = arg;
+	uint32_t done;
+
+	done = take_returned(b);
+	done += take_raw(b);
+	done += retire(b);
+	if (unlikely(__atomic_load_n(&b->stop, __ATOMIC_ACQUIRE)) && !b->flushed_table) {
+		frame_table_flush(b->config.table);
+		b->flushed_table = true;
+	}
+	done += close_frames(b);
+	done += dispatch(b);
+	if (!b->flushed_table)
+		done += frame_table_open(b->config.table);
+	if (done > 0)
+		return 1;
+
+	look_after_gangs(b);
+	if (b->retire == b->close) {
+		if (frame_table_ended(b->config.table))
+			__atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
+		if (b->flushed_table && frame_table_flushed(b->config.table) &&
+			b->nb_free_records == BUILDER_RECORDS)
+			__atomic_store_n(&b->finished, true, __ATOMIC_RELEASE);
+	}
+	return 0;
+}
+
+void
+builder_stop(struct builder *b)
+{
+	__atomic_store_n(&b->stop, true, __ATOMIC_RELEASE);
+}
+
+bool
+builder_finished(const struct builder *b)
+{
+	return __atomic_load_n(&b->finished, __ATOMIC_ACQUIRE);
+}
+
+bool
+builder_ended(const struct builder *b)
+{
+	return __atomic_load_n(&b->ended, __ATOMIC_ACQUIRE);
+}
+
+uint32_t
+builder_failed_gang(const struct builder *b, int *error)
+{
+	const uint32_t gang = __atomic_load_n(&b->failed_gang, __ATOMIC_ACQUIRE);
+
+	if (gang != 0)
+		*error = (int)b->config.channel->done[gang - 1].error;
+	return gang;
+}
+
+const struct builder_stats *
+builder_stats(const struct builder *b)
+{
+	return &b->stats;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Roles on lcores. A role is a poll function; an lcore polls its roles in turn, and when none had
+ * anything to do it follows the idle policy. Which role goes where is configured, or spread over
+ * the lcores that EAL was given.
+ */
+#ifndef LCORES_H
+#define LCORES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_lcore.h>
+
+#include "settings.h"
+
+#define LCORES_ROLES_MAX 64
+
+enum role_kind {
+	ROLE_RX,
+	ROLE_BUILDER,
+	ROLE_GANG
+};
+
+struct role {
+	enum role_kind kind;
+	char name[24];
+	int (*poll)(void *arg); /**< non-zero if anything was done; never blocks */
+	void *arg;
+};
+
+/** What one lcore does and has done. Written by that lcore. */
+struct lcore {
+	uint32_t nb_roles;
+	struct role roles[LCORES_ROLES_MAX];
+	enum idle_policy idle;
+	uint64_t busy_cycles;
+	uint64_t idle_cycles;
+	uint64_t rounds;
+} __rte_cache_aligned;
+
+struct lcores {
+	struct lcore lcore[RTE_MAX_LCORE];
+	uint32_t nb_roles;
+	bool main_has_roles;	    /**< few lcores: the main lcore polls too */
+	bool stop;		    /**< read by all polling loops */
+	void (*control)(void *arg); /**< called about every millisecond on the main lcore */
+	void *control_arg;
+};
+
+/** How many polling roles a gang gets if the configuration leaves it open. */
+uint32_t lcores_gang_workers(const struct settings *s);
+
+/** Begin with no roles; read which lcores there are. */
+void lcores_init(struct lcores *l, const struct settings *s);
+
+/**
+ * Put a role on an lcore.
+ * @param index  number of the role among those of its kind, in the order of the configured map
+ * @return 0; -EINVAL: the configured lcore is not one of EAL's; -ENOSPC (logged)
+ */
+int lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, uint32_t index,
+	const char *name, int (*poll)(void *arg), void *arg);
+
+/**
+ * Poll until lcores.stop is set by `control`, which runs on the main lcore meanwhile.
+ * @return 0 or -errno when lcores cannot be launched
+ */
+int lcores_run(struct lcores *l);
+
+#endif /* LCORES_H */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_gpudev.h>
+#include <rte_log.h>
+#include <rte_malloc.h>
+#include <rte_string_fns.h>
+
+#include "memory.h"
+
+RTE_LOG_REGISTER(memory_logtype, braggline.memory, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, memory_logtype, "memory: " __VA_ARGS__)
+
+/** What any GPU maps at least in one piece. */
+#define PAGE 65536
+
+int
+memory_init(struct memory *m, const char *gpu, int socket)
+{
+	struct rte_gpu_info info;
+	int16_t id;
+
+	*m = (struct memory){.gpu = -1, .socket = socket};
+	RTE_GPU_FOREACH(id)
+	{
+		if (rte_gpu_info_get(id, &info) != 0)
+			continue;
+		if (gpu != NULL && strcmp(gpu, info.name) != 0)
+			continue;
+		m->gpu = id;
+		rte_strscpy(m->gpu_name, info.name, sizeof(m->gpu_name));
+		return 0;
+	}
+	if (gpu == NULL)
+		return 0;
+	LOG(ERR, "[gpu] device = %s: no such GPU; is it created with --vdev %s?\n", gpu, gpu);
+	return -ENODEV;
+}
+
+static void *
+keep(struct memory *m, void *address, size_t size, int registered, int device)
+{
+	m->pieces[m->nb_pieces].address = address;
+	m->pieces[m->nb_pieces].size = size;
+	m->pieces[m->nb_pieces].registered = registered;
+	m->pieces[m->nb_pieces].device = device;
+	m->nb_pieces++;
+	return address;
+}
+
+static void
+log_short(const struct memory *m, const char *what, size_t size)
+{
+	struct rte_malloc_socket_stats stats;
+
+	if (rte_malloc_get_socket_stats(m->socket, &stats) != 0)
+		memset(&stats, 0, sizeof(stats));
+	LOG(ERR,
+		"%s: no room for %zu MiB; the heap of socket %d has %zu MiB free, at most %zu in "
+		"one piece: give EAL more (-m, or more huge pages)\n",
+		what, size >> 20, m->socket, stats.heap_freesz_bytes >> 20,
+		stats.greatest_free_size >> 20);
+}
+
+void *
+memory_host(struct memory *m, const char *what, size_t size)
+{
+	void *address;
+
+	size = RTE_ALIGN_CEIL(size, RTE_PGSIZE_4K);
+	if (m->nb_pieces == MEMORY_PIECES_MAX)
+		return NULL;
+	address = rte_zmalloc_socket(what, size, RTE_PGSIZE_4K, m->socket);
+	if (address == NULL) {
+		log_short(m, what, size);
+		return NULL;
+	}
+	if (m->gpu >= 0 && rte_gpu_mem_register(m->gpu, size, address) != 0) {
+		LOG(ERR, "%s: %s cannot register %zu MiB of host memory: %s\n", what, m->gpu_name,
+			size >> 20, rte_strerror(rte_errno));
+		rte_free(address);
+		return NULL;
+	}
+	return keep(m, address, size, m->gpu >= 0, 0);
+}
+
+void *
+memory_device(struct memory *m, const char *what, size_t size)
+{
+	void *address;
+
+	size = RTE_ALIGN_CEIL(size, PAGE);
+	if (m->nb_pieces == MEMORY_PIECES_MAX)
+		return NULL;
+	if (m->gpu < 0)
+		return memory_host(m, what, size);
+	address = rte_gpu_mem_alloc(m->gpu, size, PAGE);
+	if (address == NULL) {
+		LOG(ERR, "%s: %s has no room for %zu MiB: %s\n", what, m->gpu_name, size >> 20,
+			rte_strerror(rte_errno));
+		return NULL;
+	}
+	return keep(m, address, size, 0, 1);
+}
+
+void
+memory_release(struct memory *m)
+{
+	while (m->nb_pieces > 0) {
+		const unsigned int i = --m->nb_pieces;
+
+		if (m->pieces[i].registered)
+			rte_gpu_mem_unregister(m->gpu, m->pieces[i].address);
+		if (m->pieces[i].device)
+			rte_gpu_mem_free(m->gpu, m->pieces[i].address);
+		else
+			rte_free(m->pieces[i].address);
+	}
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Memory that CPU and gangs share: host memory that the GPU addresses, and device memory that a
+ * NIC may write. One set belongs to a process; what was taken from it is given back all at once.
+ * Control lcore only.
+ */
+#ifndef MEMORY_H
+#define MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MEMORY_PIECES_MAX 64
+
+struct memory {
+	int gpu; /**< gpudev id, -1 = none: device memory is host memory */
+	char gpu_name[64];
+	int socket;
+	unsigned int nb_pieces;
+	struct {
+		void *address;
+		size_t size;
+		int registered;
+		int device;
+	} pieces[MEMORY_PIECES_MAX];
+};
+
+/**
+ * Find the GPU.
+ * @param gpu  gpudev name; NULL = the first one, if there is any
+ * @return 0; -ENODEV: there is no such GPU (logged)
+ */
+int memory_init(struct memory *m, const char *gpu, int socket);
+
+/** Zeroed host memory at the same address for CPU and GPU. @return NULL if short (logged) */
+void *memory_host(struct memory *m, const char *what, size_t size);
+
+/** Zeroed device memory. @return NULL if short (logged) */
+void *memory_device(struct memory *m, const char *what, size_t size);
+
+/** Give everything back. */
+void memory_release(struct memory *m);
+
+#endif /* MEMORY_H */

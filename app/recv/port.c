@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_ip.h>
+#include <rte_log.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_string_fns.h>
+#include <rte_udp.h>
+
+#include "port.h"
+
+RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, port_logtype, "port: " __VA_ARGS__)
+
+/** Ethernet, IPv4 and UDP without options. */
+#define UDP_HEADERS \
+	(sizeof(struct rte_ether_hdr) + sizeof(struct rte_ipv4_hdr) + sizeof(struct rte_udp_hdr))
+
+/** GPU pages; also what rte_extmem_register() wants of address and length. */
+#define EXTERNAL_PAGE 65536
+
+static uint32_t
+header_bytes(const struct settings *s)
+{
+	return UDP_HEADERS + s->detector.ops->header_bytes;
+}
+
+static int
+find_device(struct port *p)
+{
+	const char *name = p->settings->device;
+	char *end;
+	unsigned long id = strtoul(name, &end, 10);
+
+	if (*end == '\0' && end != name && id < RTE_MAX_ETHPORTS && rte_eth_dev_is_valid_port(id))
+		p->id = id;
+	else if (rte_eth_dev_get_port_by_name(name, &p->id) != 0) {
+		LOG(ERR,
+			"there is no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
+			"create a virtual device with --vdev\n",
+			name, rte_eth_dev_count_avail());
+		return -ENODEV;
+	}
+	rte_eth_dev_get_name_by_port(p->id, p->name);
+	return 0;
+}
+
+static int
+choose_mode(struct port *p, const struct rte_eth_dev_info *info)
+{
+	const bool can_split = (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
+		info->rx_seg_capa.multi_pools && info->rx_seg_capa.max_nseg >= 2;
+	const bool replay =
+		info->driver_name != NULL && strcmp(info->driver_name, "net_replay") == 0;
+
+	if (p->settings->mode == RX_MODE_SPLIT && !can_split) {
+		LOG(ERR, "%s cannot split buffers: use mode = single (or auto)\n", p->name);
+		return -ENOTSUP;
+	}
+	p->split = p->settings->mode != RX_MODE_SINGLE && can_split;
+	p->reference = p->settings->payload == PAYLOAD_REFERENCE ||
+		(p->settings->payload == PAYLOAD_AUTO && replay);
+	return 0;
+}
+
+/** Lanes that own streams of this port get a queue each, in lane order. */
+static void
+assign_queues(struct port *p, const uint8_t *owner, bool flows)
+{
+	bool seen[FRAME_LANES_MAX] = {false};
+
+	p->nb_queues = 0;
+	for (uint32_t i = 0; i < p->settings->nb_streams; i++)
+		seen[owner[p->settings->streams[i]]] = true;
+	for (uint32_t lane = 0; lane < FRAME_LANES_MAX; lane++)
+		if (seen[lane] && (flows || p->nb_queues == 0))
+			p->queue_lane[p->nb_queues++] = lane;
+	p->flows = flows;
+}
+
+/**
+ * Payload elements in GPU-visible memory. In single-segment mode a driver writes the frame at
+ * buf_addr + RTE_PKTMBUF_HEADROOM, so the buffers begin where pixels come to lie on a cache line.
+ */
+static struct rte_mempool *
+create_memory_pool(struct port *p, const char *name, uint32_t n, const struct settings *s,
+	struct memory *memory)
+{
+	const uint32_t pixels = s->detector.ops->pixel_bytes;
+	const uint32_t before = p->split ? 0 : RTE_PKTMBUF_HEADROOM + header_bytes(s);
+	const uint32_t skew =
+		(RTE_CACHE_LINE_SIZE - before % RTE_CACHE_LINE_SIZE) % RTE_CACHE_LINE_SIZE;
+	struct rte_pktmbuf_extmem extmem = {0};
+	struct rte_eth_dev_info info;
+	uint8_t *address;
+	size_t size;
+
+	extmem.elt_size = RTE_ALIGN_CEIL(before + pixels, 2 * RTE_CACHE_LINE_SIZE);
+	size = RTE_ALIGN_CEIL((size_t)n * extmem.elt_size + skew, EXTERNAL_PAGE);
+	address = memory_device(memory, name, size);
+	if (address == NULL)
+		return NULL;
+	/* what a NIC needs to write there (dpdk.md A1); a virtual device does without */
+	if (rte_extmem_register(address, size, NULL, 0, RTE_PGSIZE_4K) == 0) {
+		p->extmem = address;
+		p->extmem_size = size;
+		if (rte_eth_dev_info_get(p->id, &info) == 0 &&
+			rte_dev_dma_map(info.device, address, RTE_BAD_IOVA, size) != 0)
+			LOG(DEBUG, "%s: %s maps no memory for DMA: %s\n", name, p->name,
+				rte_strerror(rte_errno));
+	} else {
+		LOG(DEBUG, "%s: memory is not registered with EAL: %s\n", name,
+			rte_strerror(rte_errno));
+	}
+	extmem.buf_ptr = address + skew;
+	extmem.buf_iova = rte_mem_virt2iova(address);
+	if (extmem.buf_iova != RTE_BAD_IOVA)
+		extmem.buf_iova += skew;
+	extmem.buf_len = size - skew;
+	return rte_pktmbuf_pool_create_extbuf(
+		name, n, PORT_MEMPOOL_CACHE, 0, extmem.elt_size, memory->socket, &extmem, 1);
+}
+
+static int
+create_pools(struct port *p, const struct settings *s, const struct port_demand *demand,
+	struct memory *memory)
+{
+	const uint32_t rings = p->nb_queues * p->settings->descriptors;
+	/* a cache may hold up to 1.5 times its size before it is flushed */
+	const uint32_t caches = demand->lcores * PORT_MEMPOOL_CACHE * 3 / 2;
+	const uint32_t bursts = demand->lanes * (RX_PENDING_MAX + 2 * RX_BURST + RX_INBOX_SIZE);
+	const uint32_t n = rings + demand->frame_packets + caches + bursts;
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	LOG(INFO,
+		"%s: %u payload mbufs = %u RX descriptors + %u in frame slots + %u in caches + %u "
+		"in bursts and inboxes\n",
+		p->name, n, rings, demand->frame_packets, caches, bursts);
+	snprintf(name, sizeof(name), "payload_%u", p->id);
+	if (p->reference)
+		p->payload_pool = rte_pktmbuf_pool_create(name, n, PORT_MEMPOOL_CACHE, 0,
+			p->split ? 0 : RTE_PKTMBUF_HEADROOM, memory->socket);
+	else
+		p->payload_pool = create_memory_pool(p, name, n, s, memory);
+	if (p->payload_pool == NULL)
+		goto short_of;
+	if (!p->split)
+		return 0;
+	snprintf(name, sizeof(name), "header_%u", p->id);
+	p->header_pool = rte_pktmbuf_pool_create(name, rings + caches + bursts, PORT_MEMPOOL_CACHE,
+		0, RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(header_bytes(s), 64), memory->socket);
+	if (p->header_pool != NULL)
+		return 0;
+short_of:
+	LOG(ERR,
+		"%s: cannot create pool %s: %s. %u mbufs are needed: fewer [frames] slots, fewer "
+		"descriptors, or more memory for EAL\n",
+		p->name, name, rte_strerror(rte_errno), n);
+	return -ENOMEM;
+}
+
+static int
+setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_info *info)
+{
+	const uint64_t split = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
+	struct rte_eth_conf conf = {.rxmode.offloads = p->split ? split : 0};
+	union rte_eth_rxseg segments[2] = {0};
+	struct rte_eth_rxconf rx = info->default_rxconf;
+	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1 = any */
+	uint16_t descriptors = p->settings->descriptors, none = 0;
+	int ret;
+
+	conf.rxmode.mtu = p->settings->mtu;
+	if (info->max_mtu != 0)
+		conf.rxmode.mtu = RTE_MIN(conf.rxmode.mtu, (uint32_t)info->max_mtu);
+	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
+	if (ret != 0) {
+		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,
+			rte_strerror(-ret));
+		return ret;
+	}
+	ret = rte_eth_dev_adjust_nb_rx_tx_desc(p->id, &descriptors, &none);
+	if (ret != 0 && ret != -ENOTSUP)
+		return ret;
+	rx.offloads = conf.rxmode.offloads;
+	segments[0].split.mp = p->header_pool;
+	segments[0].split.length = header_bytes(s);
+	segments[1].split.mp = p->payload_pool;
+	if (p->split) {
+		rx.rx_seg = segments;
+		rx.rx_nseg = 2;
+	}
+	for (uint32_t q = 0; q < p->nb_queues; q++) {
+		ret = rte_eth_rx_queue_setup(
+			p->id, q, descriptors, socket, &rx, p->split ? NULL : p->payload_pool);
+		if (ret != 0) {
+			LOG(ERR, "%s: cannot set up RX queue %u of %u descriptors%s: %s\n", p->name,
+				q, descriptors, p->split ? ", split buffers" : "",
+				rte_strerror(-ret));
+			return ret;
+		}
+	}
+	ret = rte_eth_dev_start(p->id);
+	if (ret != 0) {
+		LOG(ERR, "%s: cannot start: %s\n", p->name, rte_strerror(-ret));
+		return ret;
+	}
+	p->started = true;
+	rte_eth_promiscuous_enable(p->id);
+	return 0;
+}
+
+/** One rule a stream: Ethernet / IPv4 / UDP to its port, to the queue of the lane that owns it. */
+static int
+steer(struct port *p, const struct settings *s, const uint8_t *owner)
+{
+	const struct rte_flow_attr attr = {.ingress = 1};
+	const struct rte_flow_item_udp mask = {.hdr.dst_port = RTE_BE16(UINT16_MAX)};
+	struct rte_flow_item_udp udp = {0};
+	struct rte_flow_action_queue queue = {0};
+	const struct rte_flow_item pattern[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_ETH},
+		{.type = RTE_FLOW_ITEM_TYPE_IPV4},
+		{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &udp, .mask = &mask},
+		{.type = RTE_FLOW_ITEM_TYPE_END},
+	};
+	const struct rte_flow_action actions[] = {
+		{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &queue},
+		{.type = RTE_FLOW_ACTION_TYPE_END},
+	};
+
+	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
+		const uint32_t stream = p->settings->streams[i];
+		struct rte_flow_error error = {0};
+
+		udp.hdr.dst_port = rte_cpu_to_be_16(s->udp_port + stream);
+		for (uint32_t q = 0; q < p->nb_queues; q++)
+			if (p->queue_lane[q] == owner[stream])
+				queue.index = q;
+		p->rules[p->nb_rules] = rte_flow_create(p->id, &attr, pattern, actions, &error);
+		if (p->rules[p->nb_rules] == NULL) {
+			LOG(INFO, "%s: no flow rule for UDP port %u: %s\n", p->name,
+				s->udp_port + stream,
+				error.message != NULL ? error.message : rte_strerror(rte_errno));
+			return -ENOTSUP;
+		}
+		p->nb_rules++;
+	}
+	return 0;
+}
+
+static void
+remove_rules(struct port *p)
+{
+	struct rte_flow_error error;
+
+	while (p->nb_rules > 0)
+		rte_flow_destroy(p->id, p->rules[--p->nb_rules], &error);
+}
+
+int
+port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
+	const uint8_t *owner, const struct port_demand *demand, struct memory *memory)
+{
+	struct rte_eth_dev_info info;
+	int ret;
+
+	*p = (struct port){.settings = settings};
+	ret = find_device(p);
+	if (ret != 0)
+		return ret;
+	ret = rte_eth_dev_info_get(p->id, &info);
+	if (ret == 0)
+		ret = choose_mode(p, &info);
+	if (ret != 0)
+		return ret;
+	assign_queues(p, owner, settings->steering != RX_STEERING_SOFTWARE);
+	if (p->nb_queues > info.max_rx_queues) {
+		if (settings->steering == RX_STEERING_FLOW) {
+			LOG(ERR, "%s has %u RX queues, %u RX lcores need one each\n", p->name,
+				info.max_rx_queues, p->nb_queues);
+			return -ENOTSUP;
+		}
+		assign_queues(p, owner, false);
+	}
+	ret = create_pools(p, all, demand, memory);
+	if (ret == 0)
+		ret = setup_queues(p, all, &info);
+	if (ret != 0)
+		return ret;
+	if (p->flows && steer(p, all, owner) != 0) {
+		remove_rules(p);
+		if (settings->steering == RX_STEERING_FLOW) {
+			LOG(ERR, "%s takes no flow rules: use steering = software (or auto)\n",
+				p->name);
+			return -ENOTSUP;
+		}
+		assign_queues(p, owner, false);
+		rte_eth_dev_stop(p->id);
+		ret = setup_queues(p, all, &info);
+	}
+	LOG(INFO, "%s: %u queue%s, %s, %s, payload %s\n", p->name, p->nb_queues,
+		p->nb_queues == 1 ? "" : "s", p->split ? "split buffers" : "single segment",
+		p->flows ? "flow rules" : "software classifier",
+		p->reference		   ? "by reference"
+			: memory->gpu >= 0 ? memory->gpu_name
+					   : "in host memory");
+	return ret;
+}
+
+void
+port_close(struct port *p)
+{
+	struct rte_eth_dev_info info;
+
+	if (!p->started)
+		return;
+	remove_rules(p);
+	rte_eth_dev_stop(p->id);
+	if (p->extmem != NULL && rte_eth_dev_info_get(p->id, &info) == 0)
+		rte_dev_dma_unmap(info.device, p->extmem, RTE_BAD_IOVA, p->extmem_size);
+	rte_eth_dev_close(p->id);
+	p->started = false;
+}
+
+uint32_t
+port_free_pools(struct port *p)
+{
+	struct rte_mempool *pools[] = {p->header_pool, p->payload_pool};
+	uint32_t missing = 0;
+
+	for (uint32_t i = 0; i < RTE_DIM(pools); i++) {
+		if (pools[i] == NULL)
+			continue;
+		missing += rte_mempool_in_use_count(pools[i]);
+		rte_mempool_free(pools[i]);
+	}
+	p->header_pool = NULL;
+	p->payload_pool = NULL;
+	if (p->extmem != NULL)
+		rte_extmem_unregister(p->extmem, p->extmem_size);
+	p->extmem = NULL;
+	return missing;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <string.h>
+
+#include <rte_byteorder.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_ip.h>
+#include <rte_prefetch.h>
+#include <rte_udp.h>
+
+#include "rx.h"
+
+const char *const rx_counter_names[RX_COUNTERS] = {
+	[RX_PACKETS] = "packets",
+	[RX_BYTES] = "bytes",
+	[RX_BURSTS] = "bursts",
+	[RX_WAITS] = "waits",
+	[RX_HANDED_ON] = "handed_on",
+	[RX_PLACED] = "placed",
+	[RX_DUPLICATE] = "duplicate",
+	[RX_LATE] = "late",
+	[RX_REFUSED] = "refused",
+	[RX_OUTLIER] = "outlier",
+	[RX_BEYOND] = "beyond_run",
+	[RX_FOREIGN] = "foreign",
+	[RX_FRAGMENT] = "fragment",
+	[RX_TRUNCATED] = "truncated",
+	[RX_MALFORMED] = "malformed",
+	[RX_HANDOFF] = "handoff_full",
+	[RX_STOPPED] = "at_stop",
+};
+
+static const enum rx_counter counter_of_place[FRAME_PLACES] = {
+	[FRAME_PLACED] = RX_PLACED,
+	[FRAME_PLACE_DUPLICATE] = RX_DUPLICATE,
+	[FRAME_PLACE_LATE] = RX_LATE,
+	[FRAME_PLACE_REFUSED] = RX_REFUSED,
+	[FRAME_PLACE_OUTLIER] = RX_OUTLIER,
+	[FRAME_PLACE_BEYOND] = RX_BEYOND,
+};
+
+struct headers {
+	struct rte_ether_hdr ether;
+	struct rte_ipv4_hdr ip;
+	struct rte_udp_hdr udp;
+	uint8_t detector[];
+} __rte_packed __rte_aligned(2);
+_Static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
+
+/**
+ * Read Ethernet, IPv4 and UDP headers.
+ * @return RX_PLACED if the packet may be the detector's, else why it is not
+ */
+static enum rx_counter
+classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
+{
+	const struct detector_ops *ops = rx->detector->ops;
+	const uint32_t header_bytes = sizeof(struct headers) + ops->header_bytes;
+	const struct headers *h = rte_pktmbuf_mtod(m, const struct headers *);
+
+	if (m->data_len < sizeof(*h) || h->ether.ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
+		h->ip.version_ihl != RTE_IPV4_VHL_DEF || h->ip.next_proto_id != IPPROTO_UDP)
+		return RX_FOREIGN;
+	/* of a fragmented datagram only the first piece has a UDP header; none is of use */
+	if ((h->ip.fragment_offset & RTE_BE16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) !=
+		0)
+		return RX_FRAGMENT;
+	p->stream = rx->streams->stream[rte_be_to_cpu_16(h->udp.dst_port)];
+	if (p->stream == RX_NO_STREAM)
+		return RX_FOREIGN;
+	if (h->udp.dgram_len !=
+			rte_cpu_to_be_16(sizeof(h->udp) + ops->header_bytes + ops->pixel_bytes) ||
+		m->pkt_len < header_bytes + ops->pixel_bytes)
+		return RX_TRUNCATED;
+	/* the pixels must lie in one piece: behind the headers, or alone in the next segment */
+	if (m->nb_segs > 1 ? m->data_len != header_bytes || m->next->data_len < ops->pixel_bytes
+			   : m->data_len < header_bytes + ops->pixel_bytes)
+		return RX_TRUNCATED;
+	p->header = h->detector;
+	return RX_PLACED;
+}
+
+/**
+ * Read the headers of a burst; what is not the detector's is dropped.
+ * @return packets in `out`
+ */
+static uint32_t
+read_headers(struct rx *rx, struct rte_mbuf **burst, uint32_t n, struct rx_packet *out)
+{
+	struct detector_packet parsed[RX_BURST];
+	const uint8_t *header[RX_BURST];
+	struct rte_mbuf *drop[RX_BURST];
+	uint32_t valid = 0, kept = 0, dropped = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
+	for (uint32_t i = 0; i < n; i++) {
+		const enum rx_counter c = classify(rx, burst[i], &out[valid]);
+
+		if (unlikely(c != RX_PLACED)) {
+			rx->counters[c]++;
+			drop[dropped++] = burst[i];
+			continue;
+		}
+		if (burst[i]->nb_segs > 1)
+			rte_prefetch0(burst[i]->next);
+		header[valid] = out[valid].header;
+		out[valid++].m = burst[i];
+	}
+	if (likely(valid > 0))
+		rx->detector->ops->parse(header, parsed, valid);
+	for (uint32_t i = 0; i < valid; i++) {
+		if (unlikely(parsed[i].packet >= rx->detector->stream_packets)) {
+			rx->counters[RX_MALFORMED]++;
+			drop[dropped++] = out[i].m;
+			continue;
+		}
+		out[kept] = out[i];
+		out[kept].frame = parsed[i].frame;
+		out[kept++].packet = parsed[i].packet;
+	}
+	if (dropped > 0)
+		rte_pktmbuf_free_bulk(drop, dropped);
+	return kept;
+}
+
+/** Give an outbox to the role that owns its streams. @return false if something is left */
+static bool
+hand_on(struct rx *rx, uint32_t lane)
+{
+	const uint32_t n = rx->nb_outbox[lane];
+	uint32_t sent;
+
+	sent = rte_ring_enqueue_burst(rx->peers[lane]->inbox, (void **)rx->outbox[lane], n, NULL);
+	rx->counters[RX_HANDED_ON] += sent;
+	if (likely(sent == n)) {
+		rx->nb_outbox[lane] = 0;
+		return true;
+	}
+	if (rx->drop_handoff) {
+		rte_pktmbuf_free_bulk(&rx->outbox[lane][sent], n - sent);
+		rx->counters[RX_HANDOFF] += n - sent;
+		rx->nb_outbox[lane] = 0;
+		return true;
+	}
+	memmove(rx->outbox[lane], &rx->outbox[lane][sent],
+		(n - sent) * sizeof(rx->outbox[lane][0]));
+	rx->nb_outbox[lane] = n - sent;
+	return false;
+}
+
+static bool
+hand_all_on(struct rx *rx)
+{
+	bool empty = true;
+
+	for (uint32_t i = 0; i < rx->table->config.lanes; i++)
+		if (rx->nb_outbox[i] > 0)
+			empty &= hand_on(rx, i);
+	return empty;
+}
+
+/**
+ * Place packets in order until one has to wait.
+ * @return how many were dealt with
+ */
+static uint32_t
+place(struct rx *rx, const struct rx_packet *packets, uint32_t n)
+{
+	const uint8_t *owner = rx->table->config.owner;
+	const uint32_t lane = rx->lane->id;
+	struct rte_mbuf *release[RX_PENDING_MAX];
+	uint32_t released = 0, i;
+
+	for (i = 0; i < n; i++) {
+		const struct rx_packet *p = &packets[i];
+		/* `next` lies in an mbuf's second cache line: look only where there is one */
+		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
+		enum frame_place result;
+		uint64_t address;
+
+		if (unlikely(owner[p->stream] != lane)) {
+			const uint32_t to = owner[p->stream];
+
+			if (rx->nb_outbox[to] == RX_BURST && !hand_on(rx, to))
+				break;
+			rx->outbox[to][rx->nb_outbox[to]++] = m;
+			continue;
+		}
+		if (pixels != NULL) {
+			address = (uint64_t)(uintptr_t)rte_pktmbuf_mtod(pixels, void *);
+		} else {
+			pixels = m;
+			address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;
+		}
+		result = frame_lane_place(rx->table, rx->lane, p->stream, p->frame, p->packet,
+			p->header, address, pixels);
+		if (unlikely(result == FRAME_PLACE_WAIT))
+			break;
+		rx->counters[counter_of_place[result]]++;
+		if (likely(result == FRAME_PLACED)) {
+			if (pixels == m)
+				continue;
+			/* the header segment goes back at once, the pixels stay */
+			m->next = NULL;
+			m->nb_segs = 1;
+		}
+		release[released++] = m;
+	}
+	if (released > 0)
+		rte_pktmbuf_free_bulk(release, released);
+	return i;
+}
+
+/** Go on with packets that waited. @return true if none is left */
+static bool
+place_pending(struct rx *rx)
+{
+	const uint32_t done = place(rx, rx->pending, rx->nb_pending);
+	const uint32_t left = rx->nb_pending - done;
+
+	if (done > 0)
+		memmove(rx->pending, &rx->pending[done], left * sizeof(rx->pending[0]));
+	rx->nb_pending = left;
+	rx->nb_voted = rx->nb_voted > done ? rx->nb_voted - done : 0;
+	if (left == 0) {
+		frame_lane_want(rx->lane, 0);
+		return true;
+	}
+	rx->counters[RX_WAITS]++;
+	if (rx->table->config.owner[rx->pending[0].stream] == rx->lane->id)
+		frame_lane_want(rx->lane, rx->pending[0].frame + 1);
+	return false;
+}
+
+/** While there is no window, packets that wait vote on where it should be, each once. */
+static void
+vote(struct rx *rx)
+{
+	for (; rx->nb_voted < rx->nb_pending; rx->nb_voted++)
+		if (rx->table->config.owner[rx->pending[rx->nb_voted].stream] == rx->lane->id)
+			frame_lane_vote(rx->table, rx->lane, rx->pending[rx->nb_voted].frame);
+}
+
+/** Read and place a burst; what has to wait becomes pending. */
+static void
+take(struct rx *rx, struct rte_mbuf **burst, uint32_t n)
+{
+	struct rx_packet packets[RX_BURST];
+	const uint32_t kept = read_headers(rx, burst, n, packets);
+	uint32_t done = 0;
+
+	if (rx->nb_pending == 0)
+		done = place(rx, packets, kept);
+	if (unlikely(done < kept)) {
+		memcpy(&rx->pending[rx->nb_pending], &packets[done],
+			(kept - done) * sizeof(packets[0]));
+		rx->nb_pending += kept - done;
+	}
+}
+
+/** One burst of each queue and of the inbox, as long as there is room for it to wait. */
+static uint32_t
+poll_sources(struct rx *rx)
+{
+	struct rte_mbuf *burst[RX_BURST];
+	uint32_t total = 0, n;
+
+	for (uint32_t q = 0; q < rx->nb_queues; q++) {
+		if (rx->nb_pending > RX_PENDING_MAX - RX_BURST)
+			return total;
+		n = rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
+		if (n == 0)
+			continue;
+		total += n;
+		rx->counters[RX_PACKETS] += n;
+		rx->counters[RX_BURSTS]++;
+		for (uint32_t i = 0; i < n; i++)
+			rx->counters[RX_BYTES] += burst[i]->pkt_len;
+		take(rx, burst, n);
+	}
+	if (rx->nb_pending > RX_PENDING_MAX - RX_BURST)
+		return total;
+	n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL);
+	if (n > 0)
+		take(rx, burst, n);
+	return total + n;
+}
+
+/** Give up everything that waits, in here and in the inbox. */
+static void
+drop_waiting(struct rx *rx)
+{
+	struct rte_mbuf *burst[RX_BURST];
+	uint32_t n;
+
+	for (uint32_t i = 0; i < rx->nb_pending; i++)
+		rte_pktmbuf_free(rx->pending[i].m);
+	rx->counters[RX_STOPPED] += rx->nb_pending;
+	rx->nb_pending = 0;
+	for (uint32_t i = 0; i < rx->table->config.lanes; i++) {
+		rte_pktmbuf_free_bulk(rx->outbox[i], rx->nb_outbox[i]);
+		rx->counters[RX_STOPPED] += rx->nb_outbox[i];
+		rx->nb_outbox[i] = 0;
+	}
+	while ((n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL)) > 0) {
+		rte_pktmbuf_free_bulk(burst, n);
+		rx->counters[RX_STOPPED] += n;
+	}
+	frame_lane_want(rx->lane, 0);
+}
+
+int
+rx_poll(void *arg)
+{
+	struct rx *rx = arg;
+	uint32_t n;
+
+	frame_lane_quiescent(rx->table, rx->lane);
+	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
+		drop_waiting(rx);
+		__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
+		return 0;
+	}
+	if (!hand_all_on(rx))
+		return 0;
+	if (rx->nb_pending > 0 && !place_pending(rx)) {
+		/* without a window, more packets may be what brings the agreement */
+		if (rx->table->window.anchored != 0 || rx->lane->agreed != 0)
+			return 0;
+		vote(rx);
+	}
+	n = poll_sources(rx);
+	if (n > 0)
+		rx->last_packet = rte_rdtsc();
+	if (rx->nb_pending > 0)
+		place_pending(rx);
+	hand_all_on(rx);
+	return n != 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The RX role: polls queues, reads headers, places packets in the frame table.
+ *
+ * One role owns some of the detector's streams and one lane of the frame table. Packets of streams
+ * that another role owns (no flow rules, or a rule that is not exact) are handed on through that
+ * role's inbox: the software classifier. Nothing here allocates, locks, logs or calls the system.
+ */
+#ifndef RX_H
+#define RX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "detector.h"
+#include "frame_table.h"
+
+#define RX_BURST       64
+#define RX_QUEUES_MAX  16
+#define RX_PENDING_MAX (4 * RX_BURST)
+#define RX_INBOX_SIZE  4096
+#define RX_NO_STREAM   UINT16_MAX
+
+/** Every packet that is received ends in exactly one of the counters from RX_PLACED on. */
+enum rx_counter {
+	RX_PACKETS,   /**< taken from queues */
+	RX_BYTES,     /**< ... frame lengths */
+	RX_BURSTS,    /**< polls of a queue that gave something */
+	RX_WAITS,     /**< polls during which a packet waited for its frame to open */
+	RX_HANDED_ON, /**< to another role, which counts what becomes of it */
+	RX_PLACED,
+	RX_DUPLICATE,
+	RX_LATE,
+	RX_REFUSED,
+	RX_OUTLIER,
+	RX_BEYOND,
+	RX_FOREIGN,   /**< not IPv4/UDP to a port of the detector */
+	RX_FRAGMENT,  /**< IP fragment: the MTU on the way is too small */
+	RX_TRUNCATED, /**< wrong length for the format */
+	RX_MALFORMED, /**< detector header of another format, or packet number out of range */
+	RX_HANDOFF,   /**< no room in the inbox of the role that owns the stream */
+	RX_STOPPED,   /**< still waiting when the run was stopped */
+	RX_COUNTERS
+};
+
+extern const char *const rx_counter_names[RX_COUNTERS];
+
+/** A packet whose headers have been read. */
+struct rx_packet {
+	struct rte_mbuf *m;
+	const uint8_t *header; /**< detector header */
+	uint64_t frame;
+	uint16_t packet;
+	uint16_t stream;
+};
+
+/** Maps UDP destination ports to streams; shared by all RX roles, read-only. */
+struct rx_streams {
+	uint16_t stream[65536]; /**< RX_NO_STREAM: not the detector's */
+};
+
+struct rx {
+	struct frame_table *table;
+	struct frame_lane *lane;
+	const struct rx_streams *streams;
+	const struct detector *detector;
+	uint32_t nb_queues;
+	struct {
+		uint16_t port;
+		uint16_t queue;
+	} queues[RX_QUEUES_MAX];
+	bool drop_handoff; /**< full inbox: drop (true) or wait (false) */
+	uint32_t nb_pending;
+	uint32_t nb_voted; /**< pending packets whose vote is counted */
+	uint32_t nb_outbox[FRAME_LANES_MAX];
+	uint64_t last_packet; /**< TSC */
+	bool stop;	      /**< set by the control lcore: place no more */
+	bool stopped;
+	struct rte_ring *inbox;
+	struct rx *const *peers; /**< all RX roles, by lane */
+	uint64_t counters[RX_COUNTERS] __rte_cache_aligned;
+	struct rx_packet pending[RX_PENDING_MAX];
+	struct rte_mbuf *outbox[FRAME_LANES_MAX][RX_BURST];
+} __rte_cache_aligned;
+
+/**
+ * One round: everything that waits, one burst of each queue, the inbox.
+ * Its own lcore only. @return non-zero if any packet was handled
+ */
+int rx_poll(void *rx);
+
+#endif /* RX_H */

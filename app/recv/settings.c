@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_string_fns.h>
+
+#include "settings.h"
+
+/** Names that become part of file names. */
+static bool
+is_plain_name(const char *name)
+{
+	if (name[0] == '\0' || strlen(name) > 64)
+		return false;
+	for (const char *p = name; *p != '\0'; p++)
+		if (!isalnum((unsigned char)*p) && *p != '_' && *p != '-')
+			return false;
+	return true;
+}
+
+static void
+read_detector(struct settings *s, struct config *c)
+{
+	const char *type = config_text(c, "detector", "type", "jungfrau");
+	const struct detector_ops *ops = detector_find(type);
+	uint32_t modules, interfaces;
+	char what[160];
+
+	if (ops == NULL) {
+		snprintf(what, sizeof(what), "must be one of %s", detector_names());
+		config_complain(c, "detector", "type", what);
+		ops = &jungfrau_ops;
+	}
+	modules = config_uint(c, "detector", "modules", 1, 1, DETECTOR_MODULES_MAX);
+	interfaces = config_uint(c, "detector", "interfaces", 1, 1, ops->interfaces_max);
+	detector_init(&s->detector, ops, modules, interfaces);
+	s->udp_port = config_uint(c, "detector", "udp_port", 50001, 1, 65536 - s->detector.streams);
+	if (s->udp_port <= 4791 && s->udp_port + s->detector.streams > 4791)
+		config_complain(c, "detector", "udp_port",
+			"the streams' ports must not include 4791, which is RoCEv2");
+}
+
+static void
+read_port(struct settings *s, struct config *c, const char *section)
+{
+	static const char *const modes[] = {"auto", "split", "single", NULL};
+	static const char *const steerings[] = {"auto", "flow", "software", NULL};
+	static const char *const payloads[] = {"auto", "memory", "reference", NULL};
+	struct port_settings *p = &s->ports[s->nb_ports++];
+
+	rte_strscpy(p->device, config_text(c, section, "device", "0"), sizeof(p->device));
+	p->nb_streams = config_list(
+		c, section, "streams", p->streams, DETECTOR_STREAMS_MAX, s->detector.streams - 1);
+	if (p->nb_streams == 0)
+		for (uint32_t i = 0; i < s->detector.streams; i++)
+			p->streams[p->nb_streams++] = i;
+	p->mode = config_choice(c, section, "mode", RX_MODE_AUTO, modes);
+	p->steering = config_choice(c, section, "steering", RX_STEERING_AUTO, steerings);
+	p->payload = config_choice(c, section, "payload", PAYLOAD_AUTO, payloads);
+	p->descriptors = config_uint(c, section, "descriptors", 4096, 64, 32768);
+	p->mtu = config_uint(c, section, "mtu", 9000, 1500, 65000);
+}
+
+/** Sections [port 0], [port 1] ...; without any, everything comes through the first port. */
+static void
+read_ports(struct settings *s, struct config *c)
+{
+	bool served[DETECTOR_STREAMS_MAX] = {false};
+	char section[16];
+
+	for (uint32_t i = 0; i < SETTINGS_PORTS_MAX; i++) {
+		snprintf(section, sizeof(section), "port %u", i);
+		if (i == 0 || config_has_section(c, section))
+			read_port(s, c, section);
+	}
+	for (uint32_t i = 0; i < s->nb_ports; i++) {
+		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++) {
+			bool *stream = &served[s->ports[i].streams[k]];
+
+			snprintf(section, sizeof(section), "port %u", i);
+			if (*stream)
+				config_complain(c, section, "streams",
+					"a stream may come through one port only");
+			*stream = true;
+		}
+	}
+	for (uint32_t i = 0; i < s->detector.streams; i++) {
+		if (served[i])
+			continue;
+		config_complain(c, "port 0", "streams", "every stream needs a port");
+		break;
+	}
+}
+
+static void
+read_lcores(struct settings *s, struct config *c)
+{
+	static const char *const idles[] = {"auto", "poll", "pause", "yield", NULL};
+
+	s->rx_lcores = config_uint(c, "lcores", "rx_lcores", 1, 1, FRAME_LANES_MAX);
+	s->gangs = config_uint(c, "lcores", "gangs", 1, 1, GK_GANGS_MAX);
+	s->gang_workers =
+		config_uint(c, "lcores", "gang_workers", 0, 0, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
+	s->nb_rx_map =
+		config_list(c, "lcores", "rx", s->rx_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
+	s->nb_builder_map =
+		config_list(c, "lcores", "builder", s->builder_map, 1, RTE_MAX_LCORE - 1);
+	s->nb_gang_map = config_list(
+		c, "lcores", "gang", s->gang_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
+	s->idle = config_choice(c, "lcores", "idle", IDLE_AUTO, idles);
+	if (s->rx_lcores > s->detector.streams) {
+		config_complain(c, "lcores", "rx_lcores",
+			"more RX lcores than the detector has streams would have nothing to do");
+		s->rx_lcores = s->detector.streams;
+	}
+}
+
+static void
+read_table(struct settings *s, struct config *c)
+{
+	static const char *const backpressures[] = {"wait", "refuse", NULL};
+	static const char *const policies[] = {"keep", "drop", NULL};
+
+	s->slots = config_uint(c, "frames", "slots", 64, 2, FRAME_SLOTS_MAX);
+	s->give_up =
+		config_uint(c, "frames", "give_up", RTE_MIN(8u, s->slots / 2), 1, s->slots - 1);
+	s->agree = config_uint(c, "frames", "agree", 8, 1, 1024);
+	s->jump = config_uint(
+		c, "frames", "jump", RTE_MAX(16384u, s->slots), s->slots, UINT64_C(1) << 40);
+	s->stall_ms = config_uint(c, "frames", "stall_ms", 1000, 1, 3600 * 1000);
+	s->refuse = config_choice(c, "frames", "backpressure", 0, backpressures) == 1;
+	s->incomplete = config_choice(c, "frames", "incomplete", INCOMPLETE_KEEP, policies);
+}
+
+static void
+read_gangs(struct settings *s, struct config *c)
+{
+	s->gpu = config_text(c, "gpu", "device", NULL);
+	s->kernel = config_text(c, "gpu", "kernel", "host");
+	s->batch = config_uint(c, "gpu", "batch", 8, 1, GK_BATCH_MAX);
+	s->outputs = config_uint(
+		c, "gpu", "outputs", RTE_MAX(16u, s->batch * (s->gangs + 1)), s->batch, 65536);
+}
+
+static void
+read_veto(struct settings *s, struct config *c)
+{
+	static const char *const kinds[] = {"csr", "image", "raw", NULL};
+	static const char *const values[] = {"float32", "int16", NULL};
+	const uint64_t pixels =
+		(uint64_t)s->detector.modules * s->detector.ops->rows * s->detector.ops->cols;
+
+	s->veto.version = 1;
+	s->veto.bragg_threshold = config_real(c, "veto", "bragg_threshold", 10, -1e6, 1e6);
+	s->veto.bragg_min = config_uint(c, "veto", "bragg_min", 20, 0, UINT32_MAX);
+	s->veto.bragg_max = config_uint(c, "veto", "bragg_max", UINT32_MAX, 0, UINT32_MAX);
+	s->dry_run = config_bool(c, "veto", "dry_run", false);
+	s->audit_every = config_uint(c, "veto", "audit_every", 0, 0, UINT64_MAX);
+	s->audit_raw = config_bool(c, "veto", "audit_raw", false);
+	if (s->veto.bragg_max < s->veto.bragg_min)
+		config_complain(c, "veto", "bragg_max", "must not be less than bragg_min");
+
+	s->veto.kind = config_choice(c, "output", "kind", GK_KIND_CSR, kinds);
+	s->value = config_choice(c, "output", "value", GK_VALUE_F32, values);
+	s->veto.csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
+	s->veto.nnz_max = config_uint(c, "output", "nnz_max", pixels / 8, 0, pixels);
+	s->directory = config_text(c, "output", "directory", ".");
+	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
+	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
+}
+
+static void
+read_calibration(struct settings *s, struct config *c)
+{
+	/* JUNGFRAU's nominal gains, ADU/keV (detectors.md 3.5) */
+	static const double nominal[CALIBRATION_STAGES] = {41, -1.439, -0.1145};
+	char key[16];
+
+	s->calibration.gain = config_text(c, "calibration", "gain", NULL);
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		snprintf(key, sizeof(key), "pedestal_g%u", g);
+		s->calibration.pedestal[g] = config_text(c, "calibration", key, NULL);
+		s->calibration.nominal_gain[g] = nominal[g];
+	}
+	s->calibration.mask = config_text(c, "calibration", "mask", NULL);
+	s->calibration.energy = config_real(c, "calibration", "energy", 12.4, 1e-3, 1e3);
+}
+
+static void
+read_run(struct settings *s, struct config *c)
+{
+	s->run = config_text(c, "run", "name", "run");
+	if (!is_plain_name(s->run))
+		config_complain(c, "run", "name",
+			"must be 1 to 64 letters, digits, '-' or '_': it names the files");
+	s->first_known = config_has(c, "run", "first_frame");
+	s->first_frame = config_uint(c, "run", "first_frame", 0, 0, FRAME_NUMBER_MAX);
+	s->nb_frames = config_uint(c, "run", "frames", 0, 0, FRAME_NUMBER_MAX);
+	s->idle_timeout_ms = config_uint(c, "run", "idle_timeout_ms", 0, 0, UINT32_MAX);
+}
+
+int
+settings_read(struct settings *s, struct config *c)
+{
+	memset(s, 0, sizeof(*s));
+	read_detector(s, c);
+	read_ports(s, c);
+	read_lcores(s, c);
+	read_table(s, c);
+	read_gangs(s, c);
+	read_veto(s, c);
+	read_calibration(s, c);
+	read_run(s, c);
+	return config_check(c);
+}

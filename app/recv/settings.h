@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Settings of braggline-recv: the configuration file, read once and checked.
+ * conf/demo.ini is an example of every section; README.rst has the table of keys.
+ */
+#ifndef SETTINGS_H
+#define SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_ethdev.h>
+
+#include <gk_abi.h>
+
+#include "calibration.h"
+#include "config.h"
+#include "detector.h"
+#include "frame_table.h"
+
+#define SETTINGS_PORTS_MAX  16
+#define SETTINGS_LCORES_MAX 128
+
+enum rx_mode {
+	RX_MODE_AUTO,	/**< split if the port can */
+	RX_MODE_SPLIT,	/**< headers in host memory, pixels in the payload pool */
+	RX_MODE_SINGLE, /**< whole packets in the payload pool */
+};
+
+enum rx_steering {
+	RX_STEERING_AUTO,     /**< flow rules if the port takes them */
+	RX_STEERING_FLOW,     /**< one queue an RX lcore, rte_flow puts streams there */
+	RX_STEERING_SOFTWARE, /**< one queue, RX lcores hand packets on */
+};
+
+enum payload_pool {
+	PAYLOAD_AUTO,	   /**< by reference for net_replay, else memory */
+	PAYLOAD_MEMORY,	   /**< elements of GPU-visible memory */
+	PAYLOAD_REFERENCE, /**< no data room: the driver attaches its own buffers */
+};
+
+enum idle_policy {
+	IDLE_AUTO,  /**< yield if lcores share CPUs, else pause */
+	IDLE_POLL,  /**< poll on */
+	IDLE_PAUSE, /**< a few CPU pauses */
+	IDLE_YIELD, /**< give the CPU away */
+};
+
+enum incomplete_policy {
+	INCOMPLETE_KEEP, /**< process with the missing pixels masked */
+	INCOMPLETE_DROP, /**< no image, only the row in `frames` */
+};
+
+struct port_settings {
+	char device[RTE_ETH_NAME_MAX_LEN]; /**< as EAL names it, or a port number */
+	uint32_t streams[DETECTOR_STREAMS_MAX];
+	uint32_t nb_streams;
+	enum rx_mode mode;
+	enum rx_steering steering;
+	enum payload_pool payload;
+	uint32_t descriptors; /**< of one RX queue */
+	uint32_t mtu;
+};
+
+struct settings {
+	struct detector detector;
+	uint32_t udp_port; /**< of stream 0; stream s has udp_port + s */
+
+	struct port_settings ports[SETTINGS_PORTS_MAX];
+	uint32_t nb_ports;
+
+	uint32_t rx_lcores; /**< RX roles */
+	uint32_t gangs;
+	uint32_t gang_workers; /**< host: polling roles a gang, 0 = what lcores are left */
+	uint32_t rx_map[SETTINGS_LCORES_MAX], nb_rx_map; /**< lcore ids, none = automatic */
+	uint32_t builder_map[1], nb_builder_map;
+	uint32_t gang_map[SETTINGS_LCORES_MAX], nb_gang_map;
+	enum idle_policy idle;
+
+	uint32_t slots;
+	uint32_t give_up;
+	uint32_t agree;
+	uint64_t jump;
+	uint32_t stall_ms;
+	bool refuse;
+	enum incomplete_policy incomplete;
+
+	const char *gpu;    /**< gpudev name, NULL = the first one, if any */
+	const char *kernel; /**< row of gk_ops */
+	uint32_t batch;	    /**< frames of a batch, at most */
+	uint32_t outputs;   /**< output slots */
+
+	struct gk_params veto;
+	bool dry_run;
+	uint64_t audit_every; /**< 0 = no audit */
+	bool audit_raw;
+	enum gk_value value;
+
+	struct calibration_files calibration;
+
+	const char *directory;
+	uint32_t frames_interval; /**< frame numbers of a record batch of `frames` */
+	uint32_t images_interval;
+
+	const char *run;
+	bool first_known;
+	uint64_t first_frame;
+	uint64_t nb_frames;
+	uint32_t idle_timeout_ms; /**< 0 = run until told to stop */
+};
+
+/**
+ * Read all settings; what is wrong is logged.
+ * Text points into `c`, which must stay open.
+ * @return 0 or -EINVAL
+ */
+int settings_read(struct settings *s, struct config *c);
+
+#endif /* SETTINGS_H */
