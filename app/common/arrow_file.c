@@ -139,6 +139,12 @@ posix_publish(const char *part, const char *path)
 	return rc;
 }
 
+static int
+posix_remove(const char *part)
+{
+	return unlink(part) < 0 ? -errno : 0;
+}
+
 const struct arrow_io_ops arrow_io_posix = {
 	.open = posix_open,
 	.write = posix_write,
@@ -146,6 +152,7 @@ const struct arrow_io_ops arrow_io_posix = {
 	.sync = posix_sync,
 	.close = posix_close,
 	.publish = posix_publish,
+	.remove = posix_remove,
 };
 
 static int
@@ -168,6 +175,18 @@ file_abandon(struct arrow_file *f)
 	(void)f->io->sync(f->handle);
 	(void)f->io->close(f->handle);
 	f->handle = NULL;
+}
+
+void
+arrow_file_discard(struct arrow_file *f)
+{
+	if (f->handle == NULL)
+		return;
+	(void)f->io->close(f->handle);
+	(void)f->io->remove(f->part);
+	f->handle = NULL;
+	free(f->blocks);
+	f->blocks = NULL;
 }
 
 int
@@ -207,7 +226,7 @@ arrow_file_create(struct arrow_file *f, const struct arrow_io_ops *io, const cha
 	rc = f->io->write(f->handle, &iov, 1, 0);
 	if (rc < 0) {
 		file_fail(f, rc, "write");
-		file_abandon(f);
+		arrow_file_discard(f);
 		goto out;
 	}
 	f->size = size;

@@ -30,6 +30,8 @@ struct arrow_io_ops {
 	int (*close)(void *handle);
 	/** Give a closed file its name, durably; -EEXIST if it is taken. */
 	int (*publish)(const char *part, const char *path);
+	/** Remove a closed file that nothing was written to. */
+	int (*remove)(const char *part);
 };
 
 /** pwritev(2) in slices, fdatasync(2), renameat2(2) and fsync(2) of the directory. */
@@ -74,5 +76,8 @@ int arrow_file_append(struct arrow_file *f, const uint8_t *metadata, uint32_t me
  * @return 0, or the error that ended the file: then it stays DIR/NAME.arrow.part
  */
 int arrow_file_close(struct arrow_file *f);
+
+/** Close and remove a file that is still open: for one that nothing was written to. */
+void arrow_file_discard(struct arrow_file *f);
 
 #endif /* ARROW_FILE_H */

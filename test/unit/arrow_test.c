@@ -77,6 +77,12 @@ disk_publish(const char *part, const char *path)
 	return 0;
 }
 
+static int
+disk_remove(const char *part)
+{
+	return 0;
+}
+
 static const struct arrow_io_ops disk_io = {
 	.open = disk_open,
 	.write = disk_write,
@@ -84,6 +90,7 @@ static const struct arrow_io_ops disk_io = {
 	.sync = disk_sync,
 	.close = disk_sync,
 	.publish = disk_publish,
+	.remove = disk_remove,
 };
 
 static void
