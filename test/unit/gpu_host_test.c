@@ -166,9 +166,8 @@ main(int argc, char **argv)
 		cmocka_unit_test(removal_takes_what_was_left),
 	};
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},
-		(char[]){"--no-pci"}, (char[]){"-m"}, (char[]){"128"}, (char[]){"-l"},
-		(char[]){"0"}, (char[]){"--no-telemetry"}, (char[]){"--vdev"},
-		(char[]){"gpu_host0,numa=0"}};
+		(char[]){"--no-pci"}, (char[]){"-m"}, (char[]){"128"}, (char[]){"--no-telemetry"},
+		(char[]){"--vdev"}, (char[]){"gpu_host0,numa=0"}};
 	int failed;
 
 	if (rte_eal_init(RTE_DIM(eal), eal) < 0)

@@ -131,6 +131,7 @@ struct replay_rxq {
 	/* written by the polling lcore */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint32_t next; /* packet to look at next */
 	bool done;
+	bool in_burst;
 	uint64_t loop;
 	uint64_t clock; /* TSC at which the first packet of the port was due */
 	struct replay_rx_counters count;
@@ -161,6 +162,9 @@ struct replay_dev {
 	struct replay_devargs args;
 	struct replay_capture *capture;
 	uint64_t tsc_period; /* TSC cycles between packets x 2^32, rounded up; 0: no pacing */
+	/* The queues return nothing while this is set, see replay_flow.c. */
+	bool paused;
+	bool can_pause;
 	/* queue of each packet, kept up to date by the flow rules */
 	uint16_t *queue_of;
 	uint32_t *packets_of;	   /* packets of each queue */

@@ -6,10 +6,14 @@
  * has the number of its queue beside it. Rules are tried by priority, then by age.
  */
 #include <errno.h>
+#include <linux/membarrier.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <rte_flow_driver.h>
 #include <rte_malloc.h>
+#include <rte_pause.h>
 
 #include "replay.h"
 
@@ -71,10 +75,46 @@ move_packet(struct replay_dev *dev, uint32_t packet, uint16_t queue)
 
 	if (from == queue)
 		return;
-	/* lcores that poll see the old or the new queue */
-	__atomic_store_n(&dev->queue_of[packet], queue, __ATOMIC_RELAXED);
-	__atomic_store_n(&dev->packets_of[from], dev->packets_of[from] - 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&dev->packets_of[queue], dev->packets_of[queue] + 1, __ATOMIC_RELAXED);
+	dev->queue_of[packet] = queue;
+	dev->packets_of[from]--;
+	dev->packets_of[queue]++;
+}
+
+/*
+ * A packet belongs to one queue at a time: only that queue raises its reference count, which is why
+ * it may do so without an atomic operation. So queues that are polled stand still while packets
+ * change hands. The polling lcore writes in_burst, then reads paused; this side writes paused, then
+ * reads in_burst. membarrier() makes that safe without a fence in every burst.
+ */
+static int
+pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+
+	if (!dev->data->dev_started)
+		return 0;
+	__atomic_store_n(&replay->paused, true, __ATOMIC_SEQ_CST);
+	if (!replay->can_pause ||
+		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
+		__atomic_store_n(&replay->paused, false, __ATOMIC_RELEASE);
+		return rte_flow_error_set(error, EBUSY, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
+			"without membarrier(2) rules change only while the port is stopped");
+	}
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
+		const struct replay_rxq *rxq = dev->data->rx_queues[q];
+
+		while (__atomic_load_n(&rxq->in_burst, __ATOMIC_ACQUIRE))
+			rte_pause();
+	}
+	return 0;
+}
+
+static void
+resume_queues(struct rte_eth_dev *dev)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+
+	__atomic_store_n(&replay->paused, false, __ATOMIC_RELEASE);
 }
 
 /* A rule has come or gone: only packets that it matches can change queue. */
@@ -277,7 +317,8 @@ replay_flow_create(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 			"no EAL memory for the rule");
 		return NULL;
 	}
-	if (parse_flow(dev, attr, pattern, actions, flow, error) < 0) {
+	if (parse_flow(dev, attr, pattern, actions, flow, error) < 0 ||
+		pause_queues(dev, error) < 0) {
 		rte_free(flow);
 		return NULL;
 	}
@@ -289,6 +330,7 @@ replay_flow_create(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 	else
 		TAILQ_INSERT_TAIL(&replay->flows, flow, entry);
 	steer(replay, flow);
+	resume_queues(dev);
 	return flow;
 }
 
@@ -297,6 +339,7 @@ replay_flow_destroy(struct rte_eth_dev *dev, struct rte_flow *flow, struct rte_f
 {
 	struct replay_dev *replay = dev->data->dev_private;
 	struct rte_flow *known;
+	int ret;
 
 	TAILQ_FOREACH(known, &replay->flows, entry)
 		if (known == flow)
@@ -304,8 +347,12 @@ replay_flow_destroy(struct rte_eth_dev *dev, struct rte_flow *flow, struct rte_f
 	if (known == NULL)
 		return rte_flow_error_set(error, ENOENT, RTE_FLOW_ERROR_TYPE_HANDLE, flow,
 			"the port has no such rule");
+	ret = pause_queues(dev, error);
+	if (ret < 0)
+		return ret;
 	TAILQ_REMOVE(&replay->flows, flow, entry);
 	steer(replay, flow);
+	resume_queues(dev);
 	rte_free(flow);
 	return 0;
 }
@@ -325,10 +372,15 @@ static int
 replay_flow_flush(struct rte_eth_dev *dev, struct rte_flow_error *error)
 {
 	struct replay_dev *replay = dev->data->dev_private;
+	int ret;
 
+	ret = pause_queues(dev, error);
+	if (ret < 0)
+		return ret;
 	free_flows(replay);
 	for (uint32_t i = 0; i < replay->capture->nb_packets; i++)
 		move_packet(replay, i, 0);
+	resume_queues(dev);
 	return 0;
 }
 
@@ -343,6 +395,8 @@ int
 replay_flow_init(struct replay_dev *dev, int socket)
 {
 	TAILQ_INIT(&dev->flows);
+	dev->can_pause =
+		syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 	dev->queue_of = rte_zmalloc_socket("replay_queue_of",
 		dev->capture->nb_packets * sizeof(dev->queue_of[0]), RTE_CACHE_LINE_SIZE, socket);
 	dev->packets_of = rte_zmalloc_socket("replay_packets_of",

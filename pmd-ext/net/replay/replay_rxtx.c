@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include <rte_byteorder.h>
+#include <rte_atomic.h>
 #include <rte_cycles.h>
 #include <rte_memcpy.h>
 #include <rte_mempool.h>
@@ -157,6 +157,8 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 	for (i = 0; i < n; i++) {
 		struct replay_packet *packet = &packets[batch->index[i]];
 
+		/* an RNIC leaves fresh headers in the cache, too */
+		prefetch_frame(rxq, batch, i);
 		if (!attach(bufs[i], packet, 0, packet->len))
 			break;
 		fill_head(rxq, bufs[i], packet);
@@ -325,7 +327,7 @@ choose(const struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t
 
 	batch->n = 0;
 	for (; i < nb_packets && batch->n < max; i++) {
-		if (__atomic_load_n(&dev->queue_of[i], __ATOMIC_RELAXED) != rxq->id) {
+		if (dev->queue_of[i] != rxq->id) {
 			if (*passed == 0)
 				break;
 			--*passed;
@@ -340,18 +342,16 @@ choose(const struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t
 	return i;
 }
 
-uint16_t
-replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs)
+static inline uint16_t
+rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs)
 {
-	struct replay_rxq *rxq = queue;
 	const struct replay_dev *dev = rxq->dev;
 	uint32_t nb_rx = 0, passed = PASSED_MAX;
 	uint64_t now = 0;
 
 	if (dev->tsc_period != 0)
 		now = likely(rxq->clock != 0) ? rte_rdtsc() : clock_start(rxq);
-	if (unlikely(
-		    rxq->done || __atomic_load_n(&dev->packets_of[rxq->id], __ATOMIC_RELAXED) == 0))
+	if (unlikely(rxq->done || dev->packets_of[rxq->id] == 0))
 		return 0;
 	while (nb_rx < nb_bufs) {
 		struct batch batch;
@@ -397,6 +397,21 @@ replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs)
 			break;
 	}
 	return (uint16_t)nb_rx;
+}
+
+uint16_t
+replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs)
+{
+	struct replay_rxq *rxq = queue;
+	uint16_t nb_rx = 0;
+
+	/* whoever changes flow rules brings the fence between these two, replay_flow.c */
+	__atomic_store_n(&rxq->in_burst, true, __ATOMIC_RELAXED);
+	rte_compiler_barrier();
+	if (likely(!__atomic_load_n(&rxq->dev->paused, __ATOMIC_ACQUIRE)))
+		nb_rx = rx_burst(rxq, bufs, nb_bufs);
+	__atomic_store_n(&rxq->in_burst, false, __ATOMIC_RELEASE);
+	return nb_rx;
 }
 
 uint16_t

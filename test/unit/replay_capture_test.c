@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* net_replay: captures, device arguments, loops and pace, memory. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include <pcap/pcap.h>
+#include <rte_bus_vdev.h>
+#include <rte_cycles.h>
+#include <rte_malloc.h>
+
+#include "replay_fixture.h"
+
+static void
+loops_are_exact(void **state)
+{
+	struct rte_mbuf *m[64];
+	uint16_t port;
+
+	write_equal(7, 200);
+	for (uint16_t burst = 1; burst <= 64; burst += 9) {
+		uint32_t n = 0, got;
+
+		port = start_single("loops=13", roomless, 0);
+		while ((got = rte_eth_rx_burst(port, 0, m, burst)) != 0) {
+			for (uint32_t i = 0; i < got; i++)
+				assert_int_equal(counter_of(m[i]), (n + i) % 7);
+			rte_pktmbuf_free_bulk(m, got);
+			n += got;
+		}
+		assert_int_equal(n, 7 * 13);
+		assert_int_equal(rte_eth_rx_burst(port, 0, m, burst), 0);
+		assert_int_equal(xstat(port, "replay_loops_done"), 13);
+		close_port(port);
+	}
+	port = start_single("loops=0", roomless, 0);
+	for (uint32_t i = 0; i < 1000; i++) {
+		assert_int_equal(rte_eth_rx_burst(port, 0, m, 64), 64);
+		rte_pktmbuf_free_bulk(m, 64);
+	}
+	assert_int_equal(xstat(port, "replay_done"), 0);
+	close_port(port);
+}
+
+static void
+link_is_up_until_the_end_and_start_begins_anew(void **state)
+{
+	struct rte_eth_link link;
+	struct rte_mbuf *m[64];
+	uint16_t port;
+
+	write_equal(40, 200);
+	port = start_single("", roomless, 0);
+	for (uint32_t round = 0; round < 3; round++) {
+		uint32_t n = round == 0 ? 15 : 40; /* the first round is broken off */
+
+		assert_int_equal(receive(port, 0, m, n), n);
+		assert_int_equal(counter_of(m[0]), 0);
+		assert_int_equal(rte_eth_link_get_nowait(port, &link), 0);
+		assert_int_equal(link.link_status, round == 0);
+		rte_pktmbuf_free_bulk(m, n);
+		assert_int_equal(rte_eth_dev_stop(port), 0);
+		assert_int_equal(rte_eth_dev_start(port), 0);
+		assert_int_equal(rte_eth_link_get_nowait(port, &link), 0);
+		assert_int_equal(link.link_status, RTE_ETH_LINK_UP);
+	}
+	close_port(port);
+}
+
+static void
+paced_packets_are_never_early(void **state)
+{
+	const uint64_t rate = 30000, hz = rte_get_tsc_hz();
+	struct rte_mbuf *m[64];
+	uint64_t begin, end, n = 0;
+	uint16_t port;
+
+	write_equal(100, 200);
+	port = start_single("loops=15,rate=30000", roomless, 0);
+	rte_delay_ms(5); /* the clock starts with the first burst, not with the port */
+	begin = rte_rdtsc();
+	do {
+		uint16_t got = rte_eth_rx_burst(port, 0, m, 64);
+
+		end = rte_rdtsc();
+		n += got;
+		rte_pktmbuf_free_bulk(m, got);
+		/* packet k is due at k / rate after a moment that is not before `begin` */
+		assert_true(n <= (end - begin) * rate / hz + 1);
+	} while (n < 1500 && end - begin < 5 * hz);
+	assert_int_equal(n, 1500);
+	assert_true(end - begin >= 1499 * hz / rate);
+	close_port(port);
+}
+
+static void
+malformed_arguments_are_refused(void **state)
+{
+	static const char *const bad[] = {"loops=x", "loops=-1", "loops=", "loops=1,loops=2",
+		"rate=fast", "rate=99999999999999", "queues=0", "queues=5000", "align_at=70000",
+		"colour=blue", "rewrite=42", "rewrite=42:8:le", "rewrite=42:9:le:1",
+		"rewrite=42:0:le:1", "rewrite=42:8:me:1", "rewrite=42:8:le:x",
+		"rewrite=42:8:le:1:1", "rewrite=65530:8:le:1"};
+
+	write_equal(4, 200);
+	for (uint32_t i = 0; i < RTE_DIM(bad); i++)
+		assert_int_equal(open_port(bad[i]), -1);
+	assert_int_not_equal(rte_vdev_init("net_replay0", ""), 0);
+	assert_int_not_equal(rte_vdev_init("net_replay0", "file="), 0);
+	assert_int_not_equal(rte_vdev_init("net_replay0", "file=/nonexistent.pcap"), 0);
+	assert_int_equal(rte_eth_dev_count_avail(), 0);
+}
+
+static void
+damaged_captures_are_refused(void **state)
+{
+	pcap_t *pcap;
+
+	write_equal(4, 200);
+	assert_int_equal(truncate(capture, 24 + 3 * 216 + 100), 0); /* the last record cut off */
+	assert_int_equal(open_port(""), -1);
+	assert_int_equal(truncate(capture, 24), 0); /* no packets */
+	assert_int_equal(open_port(""), -1);
+	assert_int_equal(truncate(capture, 10), 0);
+	assert_int_equal(open_port(""), -1);
+	pcap = pcap_open_dead(DLT_RAW, 65535);
+	pcap_dump_close(pcap_dump_open(pcap, capture));
+	pcap_close(pcap);
+	assert_int_equal(open_port(""), -1);
+}
+
+static void
+short_records_are_delivered_and_counted(void **state)
+{
+	static const uint32_t len[] = {1000, 100, 0};
+	struct rte_mbuf *m[30];
+	uint16_t port;
+
+	write_capture(30, len, RTE_DIM(len), 128);
+	port = start_single("", roomless, 0);
+	assert_int_equal(receive(port, 0, m, 30), 20);
+	for (uint32_t i = 0; i < 20; i++)
+		assert_int_equal(m[i]->pkt_len, i % 2 ? 100 : 128);
+	assert_int_equal(xstat(port, "replay_capture_packets"), 20);
+	assert_int_equal(xstat(port, "replay_capture_truncated_records"), 10);
+	assert_int_equal(xstat(port, "replay_capture_empty_records"), 10);
+	rte_pktmbuf_free_bulk(m, 20);
+	close_port(port);
+}
+
+static void
+pcapng_is_read(void **state)
+{
+	uint32_t shb[] = {0x0a0d0d0a, 28, 0x1a2b3c4d, 1, UINT32_MAX, UINT32_MAX, 28};
+	uint32_t idb[] = {1, 20, DLT_EN10MB, 65535, 20};
+	uint8_t frame[200];
+	struct rte_mbuf *m[8];
+	FILE *file = fopen(capture, "w");
+	uint16_t port;
+
+	assert_non_null(file);
+	fwrite(shb, sizeof(shb), 1, file);
+	fwrite(idb, sizeof(idb), 1, file);
+	for (uint32_t i = 0; i < 5; i++) {
+		uint32_t epb[] = {6, 32 + sizeof(frame), 0, 0, i, sizeof(frame), sizeof(frame)};
+		uint32_t total = 32 + sizeof(frame);
+
+		make_frame(frame, i, sizeof(frame), (uint16_t)(5000 + i % 4));
+		fwrite(epb, sizeof(epb), 1, file);
+		fwrite(frame, sizeof(frame), 1, file);
+		fwrite(&total, sizeof(total), 1, file);
+	}
+	fclose(file);
+	port = start_single("", roomless, 0);
+	assert_int_equal(receive(port, 0, m, 8), 5);
+	for (uint32_t i = 0; i < 5; i++)
+		assert_content(m[i], i, sizeof(frame));
+	rte_pktmbuf_free_bulk(m, 5);
+	close_port(port);
+}
+
+static size_t
+heap_used(void)
+{
+	struct rte_malloc_socket_stats stats;
+
+	assert_int_equal(rte_malloc_get_socket_stats(0, &stats), 0);
+	return stats.heap_allocsz_bytes;
+}
+
+static void
+short_memory_is_refused_and_returned(void **state)
+{
+	void *hog[512];
+	uint32_t n = 0;
+	size_t used;
+	int port;
+
+	write_equal(2000, 9000); /* 18 MB */
+	while (n < RTE_DIM(hog) && (hog[n] = rte_malloc(NULL, 4 << 20, 0)) != NULL)
+		n++;
+	assert_true(n > 0 && n < RTE_DIM(hog));
+	used = heap_used();
+	assert_int_equal(open_port(""), -1);
+	assert_int_equal(heap_used(), used);
+	while (n > 0)
+		rte_free(hog[--n]);
+	port = open_port("");
+	assert_true(port >= 0);
+	assert_int_equal(rte_eth_dev_close((uint16_t)port), 0);
+	rte_vdev_uninit("net_replay0");
+}
+
+static void
+capture_outlives_its_port_while_referenced(void **state)
+{
+	struct rte_mbuf *m[50], *clone;
+	size_t used, with_capture;
+	uint16_t port;
+
+	write_equal(50, 9000);
+	used = heap_used();
+	port = start_split("", zero, 90);
+	with_capture = heap_used();
+	assert_int_equal(receive(port, 0, m, 50), 50);
+	clone = rte_pktmbuf_clone(m[7], ordinary);
+	assert_non_null(clone);
+	close_port(port);
+	assert_true(heap_used() > used + 50 * 9000);
+	for (uint32_t i = 0; i < 50; i++)
+		assert_content(m[i], i, 9000);
+	rte_pktmbuf_free_bulk(m, 50);
+	assert_content(clone, 7, 9000);
+	assert_true(heap_used() > used + 50 * 9000);
+	rte_pktmbuf_free(clone);
+	assert_true(heap_used() + 50 * 9000 < with_capture);
+	assert_pool_sound(zero);
+	assert_pool_sound(headers);
+}
+
+static void
+start_is_refused_while_references_pin_the_layout(void **state)
+{
+	struct rte_mbuf *m[10];
+	uint16_t port;
+
+	write_equal(10, 1000);
+	port = start_split("queues=2", zero, 90);
+	assert_int_equal(receive(port, 0, m, 10), 10);
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	assert_int_equal(split_queue(port, 0, zero, 64), 0);
+	assert_int_equal(rte_eth_dev_start(port), -EBUSY);
+	rte_pktmbuf_free_bulk(m, 10);
+	assert_int_equal(rte_eth_dev_start(port), 0);
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	/* one arena cannot be aligned for two places */
+	configure(port, 2, SPLIT);
+	assert_int_equal(split_queue(port, 0, zero, 64), 0);
+	assert_int_equal(split_queue(port, 1, zero, 90), 0);
+	assert_int_equal(rte_eth_dev_start(port), -ENOTSUP);
+	close_port(port);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(loops_are_exact, remove_port),
+		cmocka_unit_test_teardown(
+			link_is_up_until_the_end_and_start_begins_anew, remove_port),
+		cmocka_unit_test_teardown(paced_packets_are_never_early, remove_port),
+		cmocka_unit_test_teardown(malformed_arguments_are_refused, remove_port),
+		cmocka_unit_test_teardown(damaged_captures_are_refused, remove_port),
+		cmocka_unit_test_teardown(short_records_are_delivered_and_counted, remove_port),
+		cmocka_unit_test_teardown(pcapng_is_read, remove_port),
+		cmocka_unit_test_teardown(short_memory_is_refused_and_returned, remove_port),
+		cmocka_unit_test_teardown(capture_outlives_its_port_while_referenced, remove_port),
+		cmocka_unit_test_teardown(
+			start_is_refused_while_references_pin_the_layout, remove_port),
+	};
+
+	return run_replay_tests(argv[0], tests, RTE_DIM(tests));
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Flow rules of net_replay, and queues that are polled side by side. */
+#include <pthread.h>
+#include <sched.h>
+
+#include <rte_cycles.h>
+#include <rte_flow.h>
+
+#include "replay_fixture.h"
+
+static struct rte_flow *
+udp_rule(uint16_t port, uint16_t udp_port, uint16_t mask, uint16_t queue, uint32_t priority)
+{
+	struct rte_flow_attr attr = {.ingress = 1, .priority = priority};
+	struct rte_flow_item_udp spec = {.hdr.dst_port = rte_cpu_to_be_16(udp_port)};
+	struct rte_flow_item_udp bits = {.hdr.dst_port = rte_cpu_to_be_16(mask)};
+	struct rte_flow_item pattern[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_ETH},
+		{.type = RTE_FLOW_ITEM_TYPE_IPV4},
+		{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &spec, .mask = &bits},
+		{.type = RTE_FLOW_ITEM_TYPE_END},
+	};
+	struct rte_flow_action_queue to = {.index = queue};
+	struct rte_flow_action actions[] = {
+		{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &to},
+		{.type = RTE_FLOW_ACTION_TYPE_END},
+	};
+	struct rte_flow_error error;
+
+	if (rte_flow_validate(port, &attr, pattern, actions, &error) != 0)
+		return NULL;
+	return rte_flow_create(port, &attr, pattern, actions, &error);
+}
+
+static struct rte_flow *
+address_rule(uint16_t port, uint32_t address, uint16_t queue)
+{
+	struct rte_flow_attr attr = {.ingress = 1};
+	struct rte_flow_item_ipv4 spec = {.hdr.dst_addr = rte_cpu_to_be_32(address)};
+	struct rte_flow_item_ipv4 mask = {.hdr.dst_addr = RTE_BE32(UINT32_MAX)};
+	struct rte_flow_item pattern[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_IPV4, .spec = &spec, .mask = &mask},
+		{.type = RTE_FLOW_ITEM_TYPE_END},
+	};
+	struct rte_flow_action_queue to = {.index = queue};
+	struct rte_flow_action actions[] = {
+		{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &to},
+		{.type = RTE_FLOW_ACTION_TYPE_END},
+	};
+	struct rte_flow_error error;
+
+	return rte_flow_create(port, &attr, pattern, actions, &error);
+}
+
+/* Receives on three queues and checks that queue_of(i % 4) is where each packet came. */
+static void
+assert_steered(uint16_t port, const uint16_t queue_of[4])
+{
+	static struct rte_mbuf *m[400];
+	struct rte_eth_stats stats;
+	uint32_t total = 0;
+
+	assert_int_equal(rte_eth_stats_reset(port), 0);
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	assert_int_equal(rte_eth_dev_start(port), 0);
+	for (uint16_t q = 0; q < 3; q++) {
+		uint32_t n = receive(port, q, m, 400), last = 0;
+
+		assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+		assert_int_equal(stats.q_ipackets[q], n);
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t nth = (uint32_t)counter_of(m[i]);
+
+			assert_int_equal(queue_of[nth % 4], q);
+			assert_true(i == 0 || nth > last); /* order is kept */
+			last = nth;
+		}
+		rte_pktmbuf_free_bulk(m, n);
+		total += n;
+	}
+	assert_int_equal(total, 400);
+	assert_int_equal(xstat(port, "replay_done"), 1);
+}
+
+static void
+flow_rules_choose_the_queue(void **state)
+{
+	struct rte_flow *odd, *first;
+	struct rte_flow_error error;
+	int port;
+
+	write_equal(400, 200);
+	port = open_port("queues=3");
+	assert_true(port >= 0);
+	configure((uint16_t)port, 3, 0);
+	for (uint16_t q = 0; q < 3; q++)
+		assert_int_equal(
+			rte_eth_rx_queue_setup((uint16_t)port, q, 64, 0, NULL, roomless), 0);
+	/* before the start */
+	odd = udp_rule((uint16_t)port, 5001, 0x0001, 1, 1);
+	assert_non_null(odd);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	assert_steered((uint16_t)port, (uint16_t[]){0, 1, 0, 1});
+	/* a smaller priority number is tried first; after the start */
+	first = udp_rule((uint16_t)port, 5003, 0xffff, 2, 0);
+	assert_non_null(first);
+	assert_steered((uint16_t)port, (uint16_t[]){0, 1, 0, 2});
+	/* and among equal ones the older */
+	assert_non_null(address_rule((uint16_t)port, RTE_IPV4(10, 0, 1, 3), 1));
+	assert_non_null(address_rule((uint16_t)port, RTE_IPV4(10, 0, 1, 2), 2));
+	assert_steered((uint16_t)port, (uint16_t[]){0, 1, 2, 2});
+	assert_int_equal(rte_flow_destroy((uint16_t)port, first, &error), 0);
+	assert_steered((uint16_t)port, (uint16_t[]){0, 1, 2, 1});
+	assert_int_not_equal(rte_flow_destroy((uint16_t)port, first, &error), 0);
+	assert_int_equal(rte_flow_flush((uint16_t)port, &error), 0);
+	assert_steered((uint16_t)port, (uint16_t[]){0, 0, 0, 0});
+	close_port((uint16_t)port);
+	assert_pool_sound(roomless);
+}
+
+struct poller {
+	pthread_t thread;
+	uint16_t port, queue;
+	uint64_t packets;
+	struct rte_mbuf *last; /* freed by another thread */
+	bool stop;
+};
+
+/* Frees all but one packet of each burst; the main thread frees that one, late. */
+static void *
+poll_queue(void *arg)
+{
+	struct poller *poller = arg;
+	struct rte_mbuf *m[32], *none;
+	cpu_set_t all;
+
+	/* EAL has pinned the main thread, and this one with it */
+	memset(&all, 0xff, sizeof(all));
+	pthread_setaffinity_np(pthread_self(), sizeof(all), &all);
+	while (!__atomic_load_n(&poller->stop, __ATOMIC_ACQUIRE)) {
+		uint16_t n = rte_eth_rx_burst(poller->port, poller->queue, m, RTE_DIM(m));
+
+		none = NULL;
+		if (n == 0)
+			sched_yield();
+		else if (__atomic_compare_exchange_n(&poller->last, &none, m[n - 1], false,
+				 __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+			rte_pktmbuf_free_bulk(m, n - 1u);
+		else
+			rte_pktmbuf_free_bulk(m, n);
+		__atomic_store_n(&poller->packets, poller->packets + n, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void
+queues_are_polled_by_threads_of_their_own(void **state)
+{
+	struct poller pollers[3] = {0};
+	struct rte_flow_error error;
+	uint64_t total = 0;
+	int port;
+
+	write_equal(400, 200);
+	for (uint32_t changing = 0; changing < 2; changing++) {
+		port = open_port(changing ? "loops=0" : "loops=250");
+		assert_true(port >= 0);
+		configure((uint16_t)port, 3, SPLIT);
+		for (uint16_t q = 0; q < 3; q++)
+			assert_int_equal(split_queue((uint16_t)port, q, zero, 90), 0);
+		assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+		assert_non_null(udp_rule((uint16_t)port, 5001, 0xffff, 1, 0));
+		assert_non_null(udp_rule((uint16_t)port, 5002, 0xffff, 2, 0));
+		for (uint16_t q = 0; q < 3; q++) {
+			pollers[q] = (struct poller){.port = (uint16_t)port, .queue = q};
+			pthread_create(&pollers[q].thread, NULL, poll_queue, &pollers[q]);
+		}
+		for (uint32_t round = 0;
+			changing ? round < 300 : !xstat((uint16_t)port, "replay_done"); round++) {
+			struct rte_flow *rule = NULL;
+
+			if (changing)
+				rule = udp_rule((uint16_t)port, 5000, 0xfffc, round % 3, round % 2);
+			for (uint16_t q = 0; q < 3; q++)
+				rte_pktmbuf_free(__atomic_exchange_n(
+					&pollers[q].last, NULL, __ATOMIC_ACQUIRE));
+			if (rule != NULL)
+				assert_int_equal(rte_flow_destroy((uint16_t)port, rule, &error), 0);
+			rte_delay_us(50);
+		}
+		for (uint16_t q = 0; q < 3; q++) {
+			__atomic_store_n(&pollers[q].stop, true, __ATOMIC_RELEASE);
+			pthread_join(pollers[q].thread, NULL);
+			rte_pktmbuf_free(pollers[q].last);
+			total += pollers[q].packets;
+			if (!changing)
+				assert_int_equal(pollers[q].packets, (q == 0 ? 200u : 100u) * 250u);
+		}
+		assert_int_equal(xstat((uint16_t)port, "rx_by_reference_packets"), total);
+		assert_int_equal(xstat((uint16_t)port, "replay_references_outstanding"), 0);
+		total = 0;
+		close_port((uint16_t)port);
+		assert_pool_sound(zero);
+		assert_pool_sound(headers);
+	}
+}
+
+static void
+unknown_flow_rules_are_refused(void **state)
+{
+	struct rte_flow_attr in = {.ingress = 1}, out = {.egress = 1},
+			     group = {.ingress = 1, .group = 1};
+	struct rte_flow_item_ipv4 ttl = {.hdr.time_to_live = 1};
+	struct rte_flow_item_udp ports = {0};
+	struct rte_flow_item end = {.type = RTE_FLOW_ITEM_TYPE_END};
+	struct rte_flow_item any[] = {{.type = RTE_FLOW_ITEM_TYPE_ETH}, end};
+	struct rte_flow_item bad[][3] = {
+		{{.type = RTE_FLOW_ITEM_TYPE_TCP}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP}, {.type = RTE_FLOW_ITEM_TYPE_IPV4}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_IPV4, .spec = &ttl, .mask = &ttl}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &ports, .last = &ports}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .mask = &ports}, end},
+	};
+	struct rte_flow_action_queue zeroth = {.index = 0}, second = {.index = 1};
+	struct rte_flow_action stop = {.type = RTE_FLOW_ACTION_TYPE_END};
+	struct rte_flow_action queue[] = {{RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, stop};
+	struct rte_flow_action wrong[][3] = {
+		{{RTE_FLOW_ACTION_TYPE_QUEUE, &second}, stop},
+		{{RTE_FLOW_ACTION_TYPE_DROP, NULL}, stop},
+		{{RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, {RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth},
+			stop},
+		{stop},
+	};
+	struct rte_flow_error error;
+	uint16_t port;
+
+	write_equal(4, 200);
+	port = start_single("", roomless, 0);
+	assert_int_equal(rte_flow_validate(port, &in, any, queue, &error), 0);
+	assert_int_not_equal(rte_flow_validate(port, &out, any, queue, &error), 0);
+	assert_non_null(error.message);
+	assert_int_not_equal(rte_flow_validate(port, &group, any, queue, &error), 0);
+	for (uint32_t i = 0; i < RTE_DIM(bad); i++) {
+		error.message = NULL;
+		assert_int_not_equal(rte_flow_validate(port, &in, bad[i], queue, &error), 0);
+		assert_non_null(error.message);
+	}
+	for (uint32_t i = 0; i < RTE_DIM(wrong); i++) {
+		error.message = NULL;
+		assert_null(rte_flow_create(port, &in, any, wrong[i], &error));
+		assert_non_null(error.message);
+	}
+	close_port(port);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(flow_rules_choose_the_queue, remove_port),
+		cmocka_unit_test_teardown(queues_are_polled_by_threads_of_their_own, remove_port),
+		cmocka_unit_test_teardown(unknown_flow_rules_are_refused, remove_port),
+	};
+
+	return run_replay_tests(argv[0], tests, RTE_DIM(tests));
+}
