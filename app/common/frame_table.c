@@ -101,8 +101,10 @@ frame_table_create(const struct frame_table_config *config)
 		ft->builder.free_slots[i] = config->slots - 1 - i;
 	ft->builder.nb_free = config->slots;
 	ft->window.end = UINT64_MAX;
-	if (config->first_known)
+	if (config->first_known) {
 		ft->builder.move_to = config->first_frame + 1;
+		ft->window.state = FRAME_WINDOW_MOVING;
+	}
 	return ft;
 
 no_memory:
@@ -181,7 +183,7 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	const struct frame_window *w = &ft->window;
 	uint64_t base, horizon, end;
 
-	if (__atomic_load_n(&w->anchored, __ATOMIC_ACQUIRE) == 0 ||
+	if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
 		return frame > FRAME_NUMBER_MAX ? FRAME_PLACE_OUTLIER : FRAME_PLACE_WAIT;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
@@ -253,6 +255,12 @@ lanes_acknowledged(const struct frame_table *ft)
 	return true;
 }
 
+static void
+set_state(struct frame_table *ft, enum frame_window_state state)
+{
+	__atomic_store_n(&ft->window.state, state, __ATOMIC_RELEASE);
+}
+
 /** Look for a window when there is none. Without agreement, what waits for long is believed. */
 static void
 find_window(struct frame_table *ft)
@@ -275,6 +283,7 @@ find_window(struct frame_table *ft)
 	if (ft->config.nb_frames == 0)
 		at = at > ft->config.give_up ? at - ft->config.give_up : 1;
 	b->move_to = at;
+	set_state(ft, FRAME_WINDOW_MOVING);
 }
 
 /** Two steps: a new generation, which every lane acknowledges; then the window. */
@@ -302,7 +311,7 @@ move_window(struct frame_table *ft)
 	b->held_since = 0;
 	memset(b->stalled_at, 0, sizeof(b->stalled_at));
 	publish_window(ft);
-	__atomic_store_n(&ft->window.anchored, 1, __ATOMIC_RELEASE);
+	set_state(ft, FRAME_WINDOW_OPEN);
 	LOG(DEBUG, "window begins at frame %" PRIu64 "\n", b->next_open);
 }
 
@@ -330,23 +339,20 @@ frame_table_open(struct frame_table *ft)
 	struct frame_builder *b = &ft->builder;
 	uint32_t opened = 0;
 
-	if (ft->window.anchored == 0) {
-		if (b->move_to == 0)
-			find_window(ft);
-		/* a move waits until everything of the old window was given out */
-		if (b->move_to != 0 && (!b->flushing || frame_table_flushed(ft)))
-			move_window(ft);
-		if (ft->window.anchored == 0)
-			return 0;
-	}
+	if (ft->window.state == FRAME_WINDOW_SEARCHED)
+		find_window(ft);
+	/* a move waits until everything of the old window was given out */
+	if (ft->window.state == FRAME_WINDOW_MOVING && (!b->flushing || frame_table_flushed(ft)))
+		move_window(ft);
+	if (ft->window.state != FRAME_WINDOW_OPEN)
+		return 0;
 	if (b->flushing)
 		return 0;
 	if (unlikely(lanes_agreed(ft, false) != 0)) {
 		LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
 			lanes_agreed(ft, false) - 1, b->next_close);
-		__atomic_store_n(&ft->window.anchored, 0, __ATOMIC_RELEASE);
-		find_window(ft);
 		frame_table_flush(ft);
+		find_window(ft);
 		return 0;
 	}
 	while (b->nb_free > 0 && b->next_open < ft->window.end &&
@@ -584,5 +590,5 @@ frame_table_flushed(const struct frame_table *ft)
 bool
 frame_table_ended(const struct frame_table *ft)
 {
-	return ft->window.anchored != 0 && ft->builder.next_close >= ft->window.end;
+	return ft->window.state == FRAME_WINDOW_OPEN && ft->builder.next_close >= ft->window.end;
 }

@@ -124,12 +124,18 @@ struct frame_lane {
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 } __rte_cache_aligned;
 
+enum frame_window_state {
+	FRAME_WINDOW_SEARCHED, /**< there is none: packets wait and vote */
+	FRAME_WINDOW_MOVING,   /**< decided where, not there yet: packets wait */
+	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped and vote */
+};
+
 /** What RX lcores read when the fast lookup fails. One line, written by the builder. */
 struct frame_window {
 	uint64_t base;	     /**< lowest frame that is not closed */
 	uint64_t horizon;    /**< numbers from here on are outliers */
 	uint64_t end;	     /**< first frame after the run */
-	uint32_t anchored;   /**< 0: no window at present, everything waits */
+	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< moves of the window */
 } __rte_cache_aligned;
 
@@ -268,6 +274,14 @@ frame_lane_want(struct frame_lane *lane, uint64_t frame_plus_1)
  * that wait while there is no window; each once.
  */
 void frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame);
+
+/** Are votes of packets that wait welcome? */
+static inline bool
+frame_lane_may_vote(const struct frame_table *ft, const struct frame_lane *lane)
+{
+	return __atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_SEARCHED &&
+		lane->agreed == 0;
+}
 
 /** The answer for a frame whose entry does not carry its tag. */
 enum frame_place frame_lane_miss(

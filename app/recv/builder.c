@@ -200,6 +200,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		b->stats.first_frame = closed->frame;
 	b->stats.last_frame = closed->frame;
 	b->stats.timeouts += closed->timeout;
+	b->stats.packets += closed->packets;
 	if (closed->packets == 0) {
 		r->verdict = closed->refused ? FRAME_REFUSED : FRAME_LOST;
 		for (uint32_t m = 0; m < d->modules; m++)

@@ -30,6 +30,7 @@
 struct builder_stats {
 	uint64_t verdicts[FRAME_VERDICTS]; /**< frames retired, by their one fate */
 	uint64_t closed;		   /**< frames that left the frame table */
+	uint64_t packets;		   /**< found in frames that were closed */
 	uint64_t incomplete_kept;	   /**< kept frames with missing packets */
 	uint64_t missing_packets; /**< of frames that were not lost or refused altogether */
 	uint64_t timeouts;	  /**< frames closed by time */

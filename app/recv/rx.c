@@ -327,7 +327,7 @@ rx_poll(void *arg)
 		return 0;
 	if (rx->nb_pending > 0 && !place_pending(rx)) {
 		/* without a window, more packets may be what brings the agreement */
-		if (rx->table->window.anchored != 0 || rx->lane->agreed != 0)
+		if (!frame_lane_may_vote(rx->table, rx->lane))
 			return 0;
 		vote(rx);
 	}

@@ -170,6 +170,7 @@ read_veto(struct settings *s, struct config *c)
 	s->veto.csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
 	s->veto.nnz_max = config_uint(c, "output", "nnz_max", pixels / 8, 0, pixels);
 	s->directory = config_text(c, "output", "directory", ".");
+	s->producer = config_uint(c, "output", "producer", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
 	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
 }
@@ -198,6 +199,7 @@ read_run(struct settings *s, struct config *c)
 	if (!is_plain_name(s->run))
 		config_complain(c, "run", "name",
 			"must be 1 to 64 letters, digits, '-' or '_': it names the files");
+	s->run_id = config_uint(c, "run", "id", 0, 0, UINT64_MAX);
 	s->first_known = config_has(c, "run", "first_frame");
 	s->first_frame = config_uint(c, "run", "first_frame", 0, 0, FRAME_NUMBER_MAX);
 	s->nb_frames = config_uint(c, "run", "frames", 0, 0, FRAME_NUMBER_MAX);

@@ -100,10 +100,12 @@ struct settings {
 	struct calibration_files calibration;
 
 	const char *directory;
+	uint64_t producer;	  /**< identity of this receiver in batches */
 	uint32_t frames_interval; /**< frame numbers of a record batch of `frames` */
 	uint32_t images_interval;
 
 	const char *run;
+	uint64_t run_id;
 	bool first_known;
 	uint64_t first_frame;
 	uint64_t nb_frames;

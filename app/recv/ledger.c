@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_log.h>
+
+#include "ledger.h"
+
+RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
+
+void
+ledger_read(struct ledger *l, const struct pipeline *p)
+{
+	const struct builder_stats *b = builder_stats(p->builder);
+	struct file_writer_stats w;
+	uint64_t kept, ends = 0;
+
+	memset(l, 0, sizeof(*l));
+	file_writer_stats_get(p->writer, &w);
+	l->hits = b->verdicts[FRAME_HIT];
+	l->audited = b->verdicts[FRAME_AUDIT];
+	l->dry_run = b->verdicts[FRAME_DRY_RUN];
+	kept = l->hits + l->audited + l->dry_run;
+	l->unwritten = w.table[ARROW_IMAGES].unwritten;
+	l->unwritten_rows = w.table[ARROW_FRAMES].unwritten;
+	l->stored = w.table[ARROW_IMAGES].rows;
+	l->vetoed = b->verdicts[FRAME_VETOED];
+	l->incomplete = b->verdicts[FRAME_INCOMPLETE];
+	l->lost = b->verdicts[FRAME_LOST];
+	l->refused = b->verdicts[FRAME_REFUSED];
+	l->frames = b->closed;
+	l->in_flight = l->frames -
+		(l->stored + l->unwritten + l->vetoed + l->incomplete + l->lost + l->refused);
+	l->incomplete_kept = b->incomplete_kept;
+	l->missing_packets = b->missing_packets;
+	l->timeouts = b->timeouts;
+	l->frames_balance =
+		l->in_flight == 0 && kept == l->stored + l->unwritten && w.records == b->closed;
+	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
+		for (uint32_t c = 0; p->rx[i] != NULL && c < RX_COUNTERS; c++)
+			l->packets[c] += p->rx[i]->counters[c];
+	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+		ends += l->packets[c];
+	/* what RX placed is what the builder found in frames */
+	l->packets_balance = ends == l->packets[RX_PACKETS] && l->packets[RX_PLACED] == b->packets;
+}
+
+static void
+line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
+{
+	fprintf(out, "  %-18s %12" PRIu64, name, n);
+	if (of != 0)
+		fprintf(out, "  %6.2f %%", 100.0 * n / of);
+	else
+		fprintf(out, "  %8s", "");
+	fprintf(out, "  %s\n", what);
+}
+
+void
+ledger_print(const struct ledger *l, FILE *out)
+{
+	fprintf(out, "frames\n");
+	line(out, "stored", l->stored, l->frames, "kept and in the files");
+	line(out, "vetoed", l->vetoed, l->frames, "rejected");
+	line(out, "incomplete", l->incomplete, l->frames, "dropped, packets missing");
+	line(out, "lost", l->lost, l->frames, "no packet arrived");
+	line(out, "refused", l->refused, l->frames, "no room");
+	line(out, "unwritten", l->unwritten, l->frames, "kept, but the file system failed");
+	line(out, "in flight", l->in_flight, l->frames, "");
+	line(out, "= sum", l->frames, 0,
+		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
+	fprintf(out, "of these\n");
+	line(out, "hits", l->hits, l->frames, "by Bragg count");
+	line(out, "audited", l->audited, l->frames, "rejected, kept by the prescale");
+	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because the veto only marks");
+	line(out, "incomplete, kept", l->incomplete_kept, l->frames, "missing pixels masked");
+	if (l->unwritten_rows != 0)
+		line(out, "rows not written", l->unwritten_rows, l->frames,
+			"of `frames`: the file system failed");
+	fprintf(out, "packets\n");
+	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+		if (c == RX_PLACED || l->packets[c] != 0)
+			line(out, rx_counter_names[c], l->packets[c], l->packets[RX_PACKETS], "");
+	line(out, "= received", l->packets[RX_PACKETS], 0,
+		l->packets_balance ? "every packet accounted for" : "NOT BALANCED");
+	line(out, "missing", l->missing_packets, 0, "of frames that arrived in part");
+}
+
+int
+ledger_write(const struct ledger *l, const char *path)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+	} frames[] = {
+		{"frames", l->frames},
+		{"stored", l->stored},
+		{"vetoed", l->vetoed},
+		{"incomplete", l->incomplete},
+		{"lost", l->lost},
+		{"refused", l->refused},
+		{"unwritten", l->unwritten},
+		{"unwritten_rows", l->unwritten_rows},
+		{"in_flight", l->in_flight},
+		{"hits", l->hits},
+		{"audited", l->audited},
+		{"dry_run", l->dry_run},
+		{"incomplete_kept", l->incomplete_kept},
+		{"missing_packets", l->missing_packets},
+		{"timeouts", l->timeouts},
+		{"balanced", l->frames_balance && l->packets_balance},
+	};
+	FILE *f = fopen(path, "w");
+	int ret = 0;
+
+	if (f != NULL) {
+		fprintf(f, "[frames]\n");
+		for (uint32_t i = 0; i < RTE_DIM(frames); i++)
+			fprintf(f, "%s = %" PRIu64 "\n", frames[i].name, frames[i].value);
+		fprintf(f, "\n[packets]\n");
+		for (uint32_t c = 0; c < RX_COUNTERS; c++)
+			fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
+		if (ferror(f))
+			ret = -EIO;
+		if (fclose(f) != 0)
+			ret = -errno;
+	} else {
+		ret = -errno;
+	}
+	if (ret != 0)
+		rte_log(RTE_LOG_ERR, ledger_logtype, "ledger: cannot write %s: %s\n", path,
+			strerror(-ret));
+	return ret;
+}

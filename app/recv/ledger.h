@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The ledger: every frame and every packet in exactly one column, and the columns add up.
+ */
+#ifndef LEDGER_H
+#define LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "frame_record.h"
+#include "pipeline.h"
+#include "rx.h"
+
+struct ledger {
+	/* frames, by fate */
+	uint64_t frames;    /**< that the detector sent, as far as numbers tell: first ... last */
+	uint64_t stored;    /**< kept, and in a file */
+	uint64_t unwritten; /**< kept, but the file system failed */
+	uint64_t unwritten_rows; /**< of `frames`, the file system failed */
+	uint64_t vetoed;
+	uint64_t incomplete; /**< dropped because packets were missing */
+	uint64_t lost;	     /**< no packet arrived */
+	uint64_t refused;    /**< no room when they had to be opened */
+	uint64_t in_flight;
+	/* of the frames above */
+	uint64_t hits;
+	uint64_t audited;
+	uint64_t dry_run;
+	uint64_t incomplete_kept;
+	uint64_t missing_packets;
+	uint64_t timeouts;
+	/* packets, by fate (enum rx_counter) */
+	uint64_t packets[RX_COUNTERS];
+	bool frames_balance;  /**< the fates add up to the frames */
+	bool packets_balance; /**< ... and to the packets; only when nothing is on its way */
+};
+
+/** Collect the counters of all parts. Any thread; exact once all roles are at rest. */
+void ledger_read(struct ledger *l, const struct pipeline *p);
+
+/** Print as aligned lines of name and number, with shares. */
+void ledger_print(const struct ledger *l, FILE *out);
+
+/**
+ * Write as `[frames]` and `[packets]` sections of name = number.
+ * @return 0 or -errno (logged with the path)
+ */
+int ledger_write(const struct ledger *l, const char *path);
+
+#endif /* LEDGER_H */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The whole receiver: every part made from the settings, connected, and put on lcores.
+ * Control lcore only.
+ */
+#ifndef PIPELINE_H
+#define PIPELINE_H
+
+#include <sched.h>
+
+#include <gk.h>
+
+#include "builder.h"
+#include "calibration.h"
+#include "file_writer.h"
+#include "lcores.h"
+#include "memory.h"
+#include "port.h"
+#include "rx.h"
+#include "settings.h"
+
+/** A host gang's polling role. */
+struct gang_worker {
+	const struct gk_ops *ops;
+	struct gk *gk;
+	uint32_t gang;
+	uint32_t worker;
+};
+
+struct pipeline {
+	const struct settings *settings;
+	struct memory memory;
+	struct calibration calibration;
+	const struct gk_ops *gk_ops;
+	struct gk *gk;
+	bool gk_started;
+	struct gk_config gk_config;
+	struct frame_table *table;
+	struct rx_streams *streams;
+	struct rx *rx[FRAME_LANES_MAX];
+	struct port ports[SETTINGS_PORTS_MAX];
+	uint32_t nb_ports;
+	struct builder *builder;
+	struct rte_ring *egress;
+	struct rte_ring *returned;
+	struct arrow_tables tables;
+	struct file_writer *writer;
+	struct gang_worker *workers;
+	struct lcores *lcores;
+};
+
+/**
+ * Make everything, ports included: packets may arrive from now on, and wait.
+ * @param process_cpus  CPUs that the process had before EAL pinned the main lcore
+ * @return 0 or -errno (logged); pipeline_destroy() in either case
+ */
+int pipeline_create(
+	struct pipeline *p, const struct settings *settings, const cpu_set_t *process_cpus);
+
+/** Stop ports and writer, close files, free everything. @return mbufs that leaked */
+uint32_t pipeline_destroy(struct pipeline *p);
+
+#endif /* PIPELINE_H */
