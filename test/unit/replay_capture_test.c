@@ -99,7 +99,8 @@ malformed_arguments_are_refused(void **state)
 		"rate=fast", "rate=99999999999999", "queues=0", "queues=5000", "align_at=70000",
 		"colour=blue", "rewrite=42", "rewrite=42:8:le", "rewrite=42:9:le:1",
 		"rewrite=42:0:le:1", "rewrite=42:8:me:1", "rewrite=42:8:le:x",
-		"rewrite=42:8:le:1:1", "rewrite=65530:8:le:1"};
+		"rewrite=42:8:le:1:1", "rewrite=65530:8:le:1",
+		"rewrite=42:8:le:1,rewrite=49:1:le:1"};
 
 	write_equal(4, 200);
 	for (uint32_t i = 0; i < RTE_DIM(bad); i++)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the queues of net_replay deliver, through the public ethdev API. */
+#include <stdbool.h>
+#include <stdio.h>
 
 #include "replay_fixture.h"
 
@@ -202,8 +204,10 @@ rewritten_fields_step_per_loop(void **state)
 	uint16_t port;
 
 	write_equal(10, 1000);
-	/* counter + 10 per loop; source address (big endian) - 1 per loop */
-	port = start_split("loops=3,rewrite=42:8:le:10,rewrite=26:4:be:-1", zero, 90);
+	/* counter + 10 per loop; source address (big endian) - 1 per loop; their neighbours */
+	port = start_split("loops=3,rewrite=42:8:le:10,rewrite=26:4:be:-1,rewrite=30:4:be:0,"
+			   "rewrite=40:2:le:0,rewrite=50:3:le:0,rewrite=25:1:be:0",
+		zero, 90);
 	assert_int_equal(receive(port, 0, m, 30), 30);
 	for (uint32_t i = 0; i < 30; i++) {
 		uint32_t src;
@@ -222,6 +226,38 @@ rewritten_fields_step_per_loop(void **state)
 	rte_pktmbuf_free_bulk(m, 30);
 	close_port(port);
 
+	/* every length and place, both orders, against a plain sum */
+	for (uint32_t k = 0; k < 32; k++) {
+		uint32_t length = k % 8 + 1, off = k < 16 ? 100 : 200 - length;
+		bool big = k / 8 % 2;
+		char args[64];
+
+		write_equal(4, 200);
+		snprintf(args, sizeof(args), "loops=2,rewrite=%u:%u:%s:0xfedcba9876543210", off,
+			length, big ? "be" : "le");
+		port = start_single(args, ordinary, 0);
+		assert_int_equal(receive(port, 0, m, 8), 8);
+		for (uint32_t i = 0; i < 4; i++) {
+			uint8_t *was = rte_pktmbuf_mtod(m[i], uint8_t *);
+			uint8_t *is = rte_pktmbuf_mtod(m[4 + i], uint8_t *);
+			uint64_t step = 0xfedcba9876543210;
+			uint32_t carry = 0;
+
+			for (uint32_t b = 0; b < length; b++, step >>= 8) {
+				uint32_t at = big ? off + length - 1 - b : off + b;
+
+				carry += was[at] + (uint8_t)step;
+				assert_int_equal(is[at], (uint8_t)carry);
+				carry >>= 8;
+				is[at] = was[at];
+			}
+			assert_memory_equal(is, was, 200);
+		}
+		rte_pktmbuf_free_bulk(m, 8);
+		close_port(port);
+	}
+
+	write_equal(10, 1000);
 	/* across segments: the last byte of the first and seven of the second; wraps modulo 2^64 */
 	port = start_single(
 		"loops=3,rewrite=255:8:le:0x8000000000000001", small, RTE_ETH_RX_OFFLOAD_SCATTER);

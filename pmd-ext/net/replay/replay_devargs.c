@@ -121,6 +121,17 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 			key, text == NULL ? "" : text, REPLAY_FRAME_MAX);
 		return ret;
 	}
+	for (unsigned int i = 0; i < args->nb_rewrites; i++) {
+		const struct replay_rewrite *one = &args->rewrites[i];
+		const struct replay_rewrite *two = &args->rewrites[args->nb_rewrites];
+
+		if (one->offset < two->offset + two->length &&
+			two->offset < one->offset + one->length) {
+			REPLAY_LOG(ERR, "%s=%s: overlaps the field of %u bytes at %u", key, text,
+				one->length, one->offset);
+			return -EINVAL;
+		}
+	}
 	args->nb_rewrites++;
 	return 0;
 }

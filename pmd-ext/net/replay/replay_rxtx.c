@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <rte_atomic.h>
+#include <rte_byteorder.h>
 #include <rte_cycles.h>
 #include <rte_memcpy.h>
 #include <rte_mempool.h>
@@ -42,30 +43,51 @@ give_back(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
 		rte_mempool_put_bulk(pool, (void **)mbufs, n);
 }
 
-/* Adds the steps of `loop` rounds to the fields that lie inside the first `len` bytes. */
+/* A copy of constant size is one instruction; fields have these sizes, nearly always. */
 static inline void
-rewrite_fields(const struct replay_devargs *args, uint8_t *frame, uint32_t len, uint64_t loop)
+store_field(uint8_t *to, uint64_t value, uint32_t length)
+{
+	switch (length) {
+	case 8:
+		memcpy(to, &value, 8);
+		break;
+	case 4:
+		memcpy(to, &value, 4);
+		break;
+	default:
+		memcpy(to, &value, length);
+		break;
+	}
+}
+
+/*
+ * Adds the steps of `loop` rounds to the fields that lie inside the first `len` bytes. The captured
+ * value is read from the capture: reading back what was just copied would wait for the stores.
+ */
+static inline void
+rewrite_fields(const struct replay_devargs *args, uint8_t *frame, const uint8_t *captured,
+	uint32_t len, uint64_t loop)
 {
 	for (uint32_t i = 0; i < args->nb_rewrites; i++) {
 		const struct replay_rewrite *field = &args->rewrites[i];
-		uint8_t *at = frame + field->offset;
+		const uint32_t spare = 64 - 8 * field->length;
+		const uint64_t add = loop * field->step;
+		const uint32_t off = field->offset;
 		uint64_t value = 0;
 
-		if ((uint32_t)field->offset + field->length > len)
+		if (unlikely(off + field->length > len))
 			continue;
+		if (likely(off + 8 <= len))
+			memcpy(&value, captured + off, 8);
+		else
+			memcpy(&value, captured + off, field->length);
 		if (field->big_endian) {
-			for (uint32_t b = 0; b < field->length; b++)
-				value = value << 8 | at[b];
-			value += loop * field->step;
-			for (uint32_t b = field->length; b-- > 0; value >>= 8)
-				at[b] = (uint8_t)value;
+			/* the field is the upper bytes; what is added does not reach those below */
+			value = rte_cpu_to_be_64(rte_be_to_cpu_64(value) + (add << spare));
 		} else {
-			for (uint32_t b = field->length; b-- > 0;)
-				value = value << 8 | at[b];
-			value += loop * field->step;
-			for (uint32_t b = 0; b < field->length; b++, value >>= 8)
-				at[b] = (uint8_t)value;
+			value = rte_cpu_to_le_64(rte_le_to_cpu_64(value) + add);
 		}
+		store_field(frame + off, value, field->length);
 	}
 }
 
@@ -89,7 +111,7 @@ rewrite_chain(const struct replay_devargs *args, struct rte_mbuf *head, uint64_t
 			at[b] = rte_pktmbuf_mtod_offset(m, uint8_t *, off);
 			bytes[b] = *at[b];
 		}
-		rewrite_fields(&one, bytes, field->length, loop);
+		rewrite_fields(&one, bytes, bytes, field->length, loop);
 		for (uint32_t b = 0; b < field->length; b++)
 			*at[b] = bytes[b];
 	}
@@ -206,7 +228,7 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 		frame = rte_pktmbuf_mtod(m, uint8_t *);
 		rte_memcpy(frame, packet->data, len);
 		if (rewrite)
-			rewrite_fields(args, frame, len, rxq->loop);
+			rewrite_fields(args, frame, packet->data, len, rxq->loop);
 		batch->bytes += packet->len;
 	}
 	give_back(rxq->first_pool, bufs + i, n - i);
@@ -279,7 +301,8 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs)
 		fill_head(rxq, m, packet);
 		rte_memcpy(rte_pktmbuf_mtod(m, void *), packet->data, len);
 		if (rewrite && nb_rest == 0)
-			rewrite_fields(args, rte_pktmbuf_mtod(m, uint8_t *), len, rxq->loop);
+			rewrite_fields(
+				args, rte_pktmbuf_mtod(m, uint8_t *), packet->data, len, rxq->loop);
 		else if (rewrite)
 			rewrite_chain(args, m, rxq->loop);
 		batch->bytes += packet->len;
