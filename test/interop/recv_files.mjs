@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Looks at what braggline-recv wrote with apache-arrow, a reader that nobody here wrote.
+//
+// usage: node recv_files.mjs MODULES-DIR COMMAND RUN-PATH [ARGS]
+//   MODULES-DIR holds node_modules; RUN-PATH is DIR/NAME of DIR/NAME_{frames,images}.arrow
+//   pattern RUN FRAMES          the pattern of PSI's virtual JUNGFRAU, uncalibrated full images
+//   converted RUN RAW... -- CONV... -- PEDESTAL-G0 PEDESTAL-G1 PEDESTAL-G2 GAIN
+//                               PSI's own converted images of real frames
+//   digest RUN                  prints a digest of all columns but receive times
+//   truth RUN CSV               hits against the truth of braggline-detector
+
+import { createHash } from 'node:crypto';
+import { createRequire } from 'node:module';
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+
+const [modules, command, run, ...args] = process.argv.slice(2);
+const require = createRequire(resolve(modules, 'here.js'));
+const arrow = require('apache-arrow');
+
+const ROWS = 512;
+const COLS = 1024;
+
+function fail(text) {
+    console.error(`FAILED ${command} ${run}: ${text}`);
+    process.exit(1);
+}
+
+function table(name) {
+    return arrow.tableFromIPC(readFileSync(`${run}_${name}.arrow`));
+}
+
+const int = (v) => Number(v);
+
+// PSI's virtual JUNGFRAU: value = packet + 1, gain by column; see ../shared/data/README.md
+function pattern(frames) {
+    const nominal = [41, -1.439, -0.1145];
+    const energy = 12.4;
+    const r = nominal.map((g) => Math.fround(1 / (g * energy)));
+    const rows = table('frames');
+    const images = table('images');
+    if (rows.numRows !== frames || images.numRows !== frames)
+        fail(`${rows.numRows} rows of frames, ${images.numRows} of images, wanted ${frames}`);
+    for (let f = 0; f < frames; f++) {
+        const { frame, missing, invalid } = rows.get(f);
+        if (int(frame) !== f + 1 || [...missing].some((m) => m !== 0) || invalid !== 0)
+            fail(`row ${f}: frame ${frame}, missing ${[...missing]}, invalid ${invalid}`);
+        const image = images.get(f);
+        if (int(image.frame) !== f + 1 || image.kind !== 1 || image.raw !== null)
+            fail(`image ${f}: frame ${image.frame}, kind ${image.kind}`);
+        const value = image.value.toArray();
+        if (value.length !== ROWS * COLS)
+            fail(`image ${f}: ${value.length} values`);
+        for (let i = 0; i < value.length; i++) {
+            const gain = i % COLS < 300 ? 0 : i % COLS < 600 ? 1 : 2;
+            const adc = Math.floor(i / COLS / 4) + 1;
+            const want = Math.fround(adc * r[gain]);
+            if (value[i] !== want)
+                fail(`image ${f}, row ${Math.floor(i / COLS)}, column ${i % COLS}: ` +
+                    `${value[i]}, wanted ${want}`);
+        }
+    }
+    console.log(`${frames} frames have the pattern of PSI's virtual JUNGFRAU`);
+}
+
+// distance of two finite f32 in units of the last place
+function ulps(a, b) {
+    const view = new Int32Array(new Float32Array([a, b]).buffer);
+    const order = (n) => (n < 0 ? -0x80000000 - n : n);
+    return Math.abs(order(view[0]) - order(view[1]));
+}
+
+function groups(list) {
+    const out = [[]];
+    for (const a of list)
+        a === '--' ? out.push([]) : out[out.length - 1].push(a);
+    return out;
+}
+
+function load(path, Type) {
+    const b = readFileSync(path);
+    return new Type(b.buffer.slice(b.byteOffset, b.byteOffset + b.length));
+}
+
+function converted(list) {
+    const [raws, convs, [g0, g1, g2, gainPath]] = groups(list);
+    const pedestal = [g0, g1, g2].map((p) => load(p, Float32Array));
+    const gain = load(gainPath, Float64Array);
+    const images = table('images');
+    const pixels = ROWS * COLS;
+    let within1 = 0, within4 = 0, g0Pixels = 0, saturated = 0, masked = 0, worst = 0;
+
+    if (images.numRows !== raws.length)
+        fail(`${images.numRows} images, wanted ${raws.length}`);
+    raws.forEach((path, f) => {
+        const raw = load(path, Uint16Array);
+        const conv = load(convs[f], Float32Array);
+        const value = images.get(f).value.toArray();
+        for (let i = 0; i < pixels; i++) {
+            const code = raw[i] >> 14;
+            const stage = code === 3 ? 2 : code;
+            const bad = code === 2 || raw[i] === 0xFFFF || raw[i] === 0x4000 || gain[i] === 0 ||
+                pedestal[stage][i] === 0 || pedestal[stage][i] >= 16383;
+            if (gain[i] !== 0 && raw[i] === 0xC000) {
+                saturated++;
+                if (value[i] !== Infinity || conv[i] !== 32678)
+                    fail(`frame ${f} pixel ${i}: saturated, ${value[i]}, PSI ${conv[i]}`);
+            } else if (bad) {
+                masked++;
+                if (!Number.isNaN(value[i]))
+                    fail(`frame ${f} pixel ${i}: masked, but ${value[i]}`);
+            } else if (code === 0) {
+                const d = ulps(value[i], conv[i]);
+                g0Pixels++;
+                within1 += d <= 1;
+                within4 += d <= 4;
+                worst = Math.max(worst, d);
+            }
+        }
+    });
+    const share = 100 * within1 / g0Pixels;
+    console.log(`${g0Pixels} G0 pixels against PSI's converter: ${share.toFixed(4)} % within ` +
+        `1 ULP, ${(100 * within4 / g0Pixels).toFixed(4)} % within 4, worst ${worst}; ` +
+        `${saturated} saturated, ${masked} masked`);
+    if (share < 97 || within4 !== g0Pixels)
+        fail('wanted >= 97 % within 1 ULP and all within 4');
+    if (saturated === 0 || masked === 0)
+        fail('no special value was seen: the inputs are not those expected');
+}
+
+function digest() {
+    for (const name of ['frames', 'images']) {
+        const hash = createHash('sha256');
+        const t = table(name);
+        for (const field of t.schema.fields) {
+            if (field.name === 'receive_time')
+                continue;
+            // row by row, so that where batches were cut does not matter
+            for (const batch of t.batches) {
+                const column = batch.getChild(field.name);
+                for (let i = 0; i < batch.numRows; i++) {
+                    const v = column.get(i);
+                    const a = v === null ? null : v.toArray ? v.toArray() : v;
+                    hash.update(ArrayBuffer.isView(a) ?
+                        Buffer.from(a.buffer, a.byteOffset, a.byteLength) : `${a};`);
+                    hash.update('|');
+                }
+            }
+            hash.update(field.name);
+        }
+        console.log(`${name} ${t.numRows} ${hash.digest('hex')}`);
+    }
+}
+
+function truth([csv]) {
+    const [head, ...lines] = readFileSync(csv, 'utf8').trimEnd().split('\n');
+    const at = Object.fromEntries(head.split(',').map((n, i) => [n, i]));
+    const rows = table('frames');
+    let hits = 0, wrong = 0;
+    if (rows.numRows !== lines.length)
+        fail(`${rows.numRows} frames, the truth has ${lines.length}`);
+    lines.forEach((l, i) => {
+        const want = l.split(',');
+        const row = rows.get(i);
+        const hit = row.verdict === 1;
+        hits += hit;
+        if (String(row.frame) !== want[at.frame] || String(row.bunch_id) !== want[at.bunch_id])
+            fail(`row ${i}: frame ${row.frame} bunch ${row.bunch_id}, wanted ${l}`);
+        if (row.bragg_count !== int(want[at.strong_pixels]) ||
+            row.saturated !== int(want[at.saturated_pixels]))
+            fail(`frame ${row.frame}: ${row.bragg_count} strong and ${row.saturated} saturated ` +
+                `pixels, wanted ${l}`);
+        wrong += hit !== (want[at.hit] === '1');
+    });
+    if (wrong !== 0)
+        fail(`${wrong} of ${lines.length} verdicts are wrong`);
+    console.log(`${lines.length} frames, ${hits} hits: counts and verdicts are the truth`);
+}
+
+const commands = { pattern: (a) => pattern(int(a[0])), converted, digest, truth };
+if (!(command in commands))
+    fail('no such command');
+commands[command](args);

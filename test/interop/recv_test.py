@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whole runs of braggline-recv, their files read by apache-arrow for JS.
+
+usage: recv_test.py CASE BUILD-DIR MODULES-DIR SHARED-DIR
+  psi    packets of PSI's virtual JUNGFRAU, one and two interfaces, every way of receiving them
+  real   real frames, packed into packets, against PSI's own converted images
+  lcores the same input on other numbers of lcores and gangs gives the same columns
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CASE, BUILD, MODULES, SHARED = sys.argv[1:5]
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(SHARED, 'data')
+# lcores that float over all CPUs, so that many fit on few
+FLOAT = f'(0-9)@(0-{os.cpu_count() - 1})'
+
+
+def skip(reason):
+    print('skipped:', reason)
+    sys.exit(77)
+
+
+def fail(text):
+    print('FAILED:', text)
+    sys.exit(1)
+
+
+def run(command):
+    """Run a program; its output is shown when it fails."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=240)
+    if done.returncode != 0:
+        print(done.stdout)
+        fail(f'{done.returncode} from {" ".join(command)}')
+    return done.stdout
+
+
+def ledger(path):
+    with open(path, encoding='ascii') as f:
+        pairs = [line.split(' = ') for line in f if ' = ' in line]
+    return {k: int(v) for k, v in pairs}
+
+
+def recv(where, name, capture, lcores, *settings):
+    """One run; returns the path of its files without suffix."""
+    command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
+               '--no-shconf', '--no-telemetry', '--lcores', lcores, '--vdev', 'gpu_host0',
+               '--vdev', f'net_replay0,file={capture}', '--', '--quiet']
+    for s in (f'run.name={name}', f'output.directory={where}', 'run.idle_timeout_ms=300',
+              *settings):
+        command += ['--set', s]
+    run(command)
+    path = f'{where}/{name}'
+    if ledger(path + '_ledger.ini')['balanced'] != 1:
+        fail(f'{path}_ledger.ini does not balance')
+    return path
+
+
+def check(*args):
+    return run(['node', f'{HERE}/recv_files.mjs', MODULES, *args]).strip()
+
+
+def psi(where):
+    n = 0
+    for port in (('mode=split',), ('mode=single',), ('mode=split', 'payload=memory'),
+                 ('mode=single', 'payload=memory')):
+        for interfaces, frames, lanes, steering in ((1, 3, 1, 'flow'), (2, 2, 1, 'flow'),
+                                                    (2, 2, 2, 'flow'), (2, 2, 2, 'software')):
+            capture = 'sls-virtual-jungfrau' + ('-2if' if interfaces == 2 else '') + '.pcap'
+            n += 1
+            path = recv(where, f'psi{n}', f'{DATA}/{capture}', FLOAT, 'output.kind=image',
+                        'veto.dry_run=yes', f'detector.interfaces={interfaces}',
+                        f'lcores.rx_lcores={lanes}', f'port 0.steering={steering}',
+                        *(f'port 0.{p}' for p in port))
+            print(f'{interfaces} interface(s), {" ".join(port)}, {lanes} RX lcore(s), {steering}:',
+                  check('pattern', path, str(frames)))
+
+
+def real(where):
+    d = f'{DATA}/jungfrau'
+    raw = [f'{d}/mod5_raw{i}.bin' for i in range(6)]
+    conv = [f'{d}/mod5_conv{i}.bin' for i in range(6)]
+    pedestal = [f'{d}/mod5_pedeG{g}.bin' for g in range(3)]
+    gain = f'{d}/mod5_gain_adu_per_photon.bin'
+    run([f'{BUILD}/app/detector/braggline-detector', '--pcap', f'{where}/real.pcap', '--pack',
+         *raw])
+    # the file holds gain x energy: energy 1 leaves it as it is
+    path = recv(where, 'real', f'{where}/real.pcap', FLOAT, 'output.kind=image',
+                'veto.dry_run=yes', f'calibration.gain={gain}', 'calibration.energy=1',
+                *(f'calibration.pedestal_g{g}={p}' for g, p in enumerate(pedestal)))
+    print(check('converted', path, *raw, '--', *conv, '--', *pedestal, gain))
+
+
+def lcores(where):
+    run([f'{BUILD}/app/detector/braggline-detector', '--modules', '2', '--interfaces', '2',
+         '--frames', '80', '--seed', '7', '--hit-fraction', '0.3', '--pcap',
+         f'{where}/in.pcap', '--truth', f'{where}/truth.csv', '--calibration', where])
+    calibration = [f'calibration.gain={where}/gain_m%d.bin',
+                   f'calibration.mask={where}/mask_m%d.bin',
+                   *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin'
+                     for g in range(3))]
+    shape = ['detector.modules=2', 'detector.interfaces=2']
+    # CSR with some raw frames among them; full images as int16; a CSR limit that some exceed
+    kinds = {'csr': ['veto.audit_every=5', 'veto.audit_raw=yes'],
+             'image': ['output.kind=image', 'output.value=int16'],
+             'dense': ['output.nnz_max=21000', 'output.csr_threshold=1']}
+    layouts = {'1x1': (FLOAT, ['lcores.rx_lcores=1', 'lcores.gangs=1']),
+               '3x4': (FLOAT, ['lcores.rx_lcores=3', 'lcores.gangs=4']),
+               '3x1sw': (FLOAT, ['lcores.rx_lcores=3', 'port 0.steering=software',
+                                 'gpu.batch=1', 'lcores.gang_workers=3']),
+               'one': ('0@0', ['lcores.rx_lcores=3', 'lcores.gangs=4', 'port 0.mode=single'])}
+    for kind, options in kinds.items():
+        digests = {}
+        for layout, (cpus, settings) in layouts.items():
+            path = recv(where, f'{kind}_{layout}', f'{where}/in.pcap', cpus, *shape,
+                        *calibration, *options, *settings)
+            digests[layout] = check('digest', path)
+            if layout == '1x1' and kind == 'csr':
+                print(check('truth', path, f'{where}/truth.csv'))
+        if len(set(digests.values())) != 1:
+            fail(f'{kind}: columns differ: {digests}')
+        print(f'{kind}: the same columns on {", ".join(digests)}:', digests['1x1'].split('\n'))
+
+
+def main():
+    if shutil.which('node') is None:
+        skip('node is missing (make deps)')
+    if not os.path.isdir(f'{MODULES}/node_modules/apache-arrow'):
+        skip(f'apache-arrow is not in {MODULES}/node_modules (make deps)')
+    if CASE in ('psi', 'real') and not os.path.isdir(DATA):
+        skip(f'{DATA} is not there: it has the detector data')
+    with tempfile.TemporaryDirectory() as where:
+        {'psi': psi, 'real': real, 'lcores': lcores}[CASE](where)
+
+
+main()
