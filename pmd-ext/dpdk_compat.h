@@ -42,7 +42,8 @@
 #endif
 
 /*
- * Counters per queue left struct rte_eth_stats for a parameter of stats_get() in 25.11. Define it as
+ * Counters per queue left struct rte_eth_stats for a parameter of stats_get() in 25.11. Define it
+ * as
  *	static int x_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats
  *		COMPAT_QUEUE_STATS(qstats))
  * start with COMPAT_QUEUE_STATS_FROM(stats, qstats) and fill qstats->q_ipackets[] and so on, when

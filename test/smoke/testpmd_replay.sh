@@ -39,7 +39,7 @@ preload=$(ldd "$drivers/librte_net_replay.so" | awk '/libasan|libubsan/ { printf
 run() {
 	printf '%s\nstart\n' "$4" >"$work/commands"
 	# testpmd throws away what it finds in the queues at the start unless told not to
-	# shellcheck disable=SC2086
+	# shellcheck disable=SC2086,SC2094
 	{
 		for _ in $(seq 100); do
 			grep -q '^replay_done: 1' "$work/$1" && break

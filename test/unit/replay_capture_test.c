@@ -245,7 +245,7 @@ start_is_refused_while_references_pin_the_layout(void **state)
 	uint16_t port;
 
 	write_equal(10, 1000);
-	port = start_split("queues=2", zero, 90);
+	port = start_split("queues=3", zero, 90);
 	assert_int_equal(receive(port, 0, m, 10), 10);
 	assert_int_equal(rte_eth_dev_stop(port), 0);
 	assert_int_equal(split_queue(port, 0, zero, 64), 0);
@@ -258,6 +258,8 @@ start_is_refused_while_references_pin_the_layout(void **state)
 	assert_int_equal(split_queue(port, 0, zero, 64), 0);
 	assert_int_equal(split_queue(port, 1, zero, 90), 0);
 	assert_int_equal(rte_eth_dev_start(port), -ENOTSUP);
+	configure(port, 3, SPLIT); /* the third queue is missing */
+	assert_int_equal(rte_eth_dev_start(port), -EINVAL);
 	close_port(port);
 }
 

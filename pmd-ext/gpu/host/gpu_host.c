@@ -359,7 +359,8 @@ gpu_host_close(struct rte_gpu *dev)
 	}
 	if (allocated + registered != 0)
 		GPU_HOST_LOG(WARNING,
-			"%s closed with %u allocations (%zu bytes) not freed and %u registrations not undone",
+			"%s closed with %u allocations (%zu bytes) not freed and %u registrations "
+			"not undone",
 			dev->mpshared->name, allocated, bytes, registered);
 	rte_hash_free(host->regions);
 	free(host);

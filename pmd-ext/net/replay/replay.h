@@ -84,7 +84,7 @@ struct replay_capture {
 	uint64_t bytes;
 	uint64_t truncated; /* records that hold less than the packet had */
 	uint64_t empty;	    /* records without a byte, left out */
-	/* Packets that are still referenced by anybody, the port included. The last one frees all. */
+	/* Packets that anybody still refers to, the port included. The last one frees all. */
 	uint64_t held;
 	uint32_t nb_chunks;
 	void **chunks;

@@ -182,9 +182,9 @@ capture_alloc(struct replay_capture *capture, const char *file, size_t last_chun
 
 refuse:
 	REPLAY_LOG(ERR,
-		"%s: %u packets need %zu bytes of EAL memory (%zu of frames, %zu of entries), the heap "
-		"has %zu free, %zu of them in one piece; give more memory (-m with --no-huge, or huge "
-		"pages), or replay a smaller file",
+		"%s: %u packets need %zu bytes of EAL memory (%zu of frames, %zu of entries), "
+		"the heap has %zu free, %zu of them in one piece; give more memory "
+		"(-m with --no-huge, or huge pages), or replay a smaller file",
 		file, capture->nb_packets, arena + entries, arena, entries, has, largest);
 	return -ENOMEM;
 }

@@ -116,8 +116,8 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 	free(copy);
 	if (ret < 0) {
 		REPLAY_LOG(ERR,
-			"%s=%s: OFFSET:LENGTH:ENDIAN:STEP is wanted, with LENGTH from 1 to 8, OFFSET + "
-			"LENGTH up to %u, ENDIAN le or be, STEP an integer",
+			"%s=%s: OFFSET:LENGTH:ENDIAN:STEP is wanted, with LENGTH from 1 to 8, "
+			"OFFSET + LENGTH up to %u, ENDIAN le or be, STEP an integer",
 			key, text == NULL ? "" : text, REPLAY_FRAME_MAX);
 		return ret;
 	}

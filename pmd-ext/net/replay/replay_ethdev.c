@@ -54,8 +54,9 @@ lay_out_capture(struct rte_eth_dev *dev)
 			align_at = rxq->first_room;
 		} else if ((rxq->first_room - first->first_room) % REPLAY_LINE != 0) {
 			REPLAY_LOG(ERR,
-				"%s: queue %u splits at byte %u and queue %u at %u; payloads by reference "
-				"start on %u-byte lines only if all queues split at the same byte",
+				"%s: queue %u splits at byte %u and queue %u at %u; "
+				"payloads by reference start on %u-byte lines "
+				"only if all queues split at the same byte",
 				dev->data->name, first->id, first->first_room, rxq->id,
 				rxq->first_room, REPLAY_LINE);
 			return -ENOTSUP;
@@ -77,6 +78,13 @@ replay_start(struct rte_eth_dev *dev)
 	struct replay_dev *replay = dev->data->dev_private;
 	int ret;
 
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
+		if (dev->data->rx_queues[q] != NULL)
+			continue;
+		REPLAY_LOG(ERR, "%s: Rx queue %u of %u is not set up", dev->data->name, q,
+			dev->data->nb_rx_queues);
+		return -EINVAL;
+	}
 	ret = lay_out_capture(dev);
 	if (ret < 0)
 		return ret;

@@ -38,8 +38,8 @@ set_up_single(struct replay_rxq *rxq, const char *name, struct rte_mempool *pool
 	}
 	if (room < RTE_PKTMBUF_HEADROOM + ROOM_MIN) {
 		REPLAY_LOG(ERR,
-			"%s queue %u: pool %s has a data room of %u bytes; %u (headroom) for packets by "
-			"reference or at least %u for copies is wanted",
+			"%s queue %u: pool %s has a data room of %u bytes; %u (headroom) for "
+			"packets by reference or at least %u for copies is wanted",
 			name, rxq->id, pool->name, room, RTE_PKTMBUF_HEADROOM,
 			RTE_PKTMBUF_HEADROOM + ROOM_MIN);
 		return -EINVAL;
@@ -70,8 +70,9 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 	if (wants_references(rest->mp)) {
 		if (rest->length != 0 || rest->offset != 0) {
 			REPLAY_LOG(ERR,
-				"%s queue %u: segment 1 has length %u and offset %u; pool %s has no room, "
-				"its mbufs refer to the whole rest: length 0 and offset 0 are wanted",
+				"%s queue %u: segment 1 has length %u and offset %u; "
+				"pool %s has no room, its mbufs refer to the whole rest: "
+				"length 0 and offset 0 are wanted",
 				name, rxq->id, rest->length, rest->offset, rest->mp->name);
 			return -ENOTSUP;
 		}
@@ -105,8 +106,8 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 			continue;
 		REPLAY_LOG(ERR,
 			"%s queue %u: rewrite=%u:%u:... changes bytes that pool %s hands out by "
-			"reference; private are the first %u bytes of a frame: split behind the field, "
-			"or use a pool with room",
+			"reference; private are the first %u bytes of a frame: split behind the "
+			"field, or use a pool with room",
 			name, rxq->id, field->offset, field->length, rxq->rest_pool->name,
 			private_bytes);
 		return -ENOTSUP;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counters are written by the polling lcores and never reset: a reset remembers where they stood. */
+/* The polling lcores write the counters. A reset leaves them and remembers where they were. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
