@@ -17,8 +17,8 @@
 #define RUN 32
 /* Photons on the stack: 4 KiB, an eighth of the smallest L1; a row of a JUNGFRAU module */
 #define STRIP 1024
-/* Pixels that are tested together before a CSR row looks at each: at 1 % kept, 6 of 7 are skipped */
-#define SIEVE 16
+/* Pixels that are tested together before a CSR row looks at each: at 1 % kept, 7 of 10 are skipped */
+#define SIEVE 32
 
 static inline bool
 run_is_g0(const uint16_t *raw)
@@ -55,8 +55,42 @@ convert(const struct gk_tile *t, uint64_t first, uint32_t n, const uint16_t *raw
 	}
 }
 
+/*
+ * Statistics of a strip without large values: most strips, at half the price. Their sums fit into
+ * 32 bits, nothing has to be clamped, and none of them is +Inf.
+ * @return false if there was a large value: then nothing is counted
+ */
+static inline bool
+count_small(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_tile_counts *c)
+{
+	/* 2^12 photons x 2^8 x STRIP = 2^30; G1 of a JUNGFRAU ends near 10^3 */
+	const float small_limit = 4096.0f;
+	const float bragg_threshold = t->bragg_threshold, csr_threshold = t->csr_threshold;
+	uint32_t bragg = 0, nnz = 0, small = 0, invalid = 0;
+	int32_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const float x = photons[i];
+		const bool is_small = fabsf(x) < small_limit; /* not NaN either */
+
+		bragg += x >= bragg_threshold;
+		nnz += x >= csr_threshold;
+		invalid += x != x;
+		small += is_small;
+		/* gk_sum_q8() of a small value */
+		sum += (int32_t)rintf(gk_mul(is_small ? x : 0.0f, (float)GK_SUM_SCALE));
+	}
+	if (small + invalid != n)
+		return false;
+	c->sum += sum;
+	c->bragg += bragg;
+	c->nnz += nnz;
+	c->invalid += invalid;
+	return true;
+}
+
 static inline void
-count(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_tile_counts *c)
+count_any(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_tile_counts *c)
 {
 	const float bragg_threshold = t->bragg_threshold, csr_threshold = t->csr_threshold;
 	uint32_t bragg = 0, nnz = 0, finite = 0, invalid = 0, low = 0;
@@ -103,7 +137,8 @@ plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 				const uint32_t before = counts[f].nnz;
 
 				convert(t, first, len, raw[f], photons);
-				count(t, photons, len, &counts[f]);
+				if (!count_small(t, photons, len, &counts[f]))
+					count_any(t, photons, len, &counts[f]);
 				row_nnz[f][row] += counts[f].nnz - before;
 			}
 		}

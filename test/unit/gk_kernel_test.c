@@ -337,6 +337,42 @@ test_rounding(void **state)
 	}
 }
 
+/* Sums at the ends of what 32 bits, a strip or a clamp hold: whole frames of one value. */
+static void
+test_large_sums(void **state)
+{
+	static const float values[] = {
+		4095.9f, 4096.0f, 8191.99f, 1e5f, 4194303.75f, 4194304.0f, 1e7f, 1e30f, INFINITY};
+	const struct gk_geometry g = {2, 2, 2080};
+	struct gk_params *params;
+	struct rig rig;
+
+	rig_open(&rig, &g, GK_VALUE_F32, 0, 1, GK_BATCH_MAX, 0);
+	params = &rig.config.channel->params[0];
+	*params = (struct gk_params){.kind = GK_KIND_CSR, .csr_threshold = 1.0f};
+	rig_frame(&rig, 0)->out = GK_NO_OUT;
+	for (uint32_t t = 0; t < g.tiles; t++) {
+		rig_frame(&rig, 0)->packet[t] = (uintptr_t)rig_tile(&rig, 0, t);
+		for (uint32_t x = 0; x < g.tile_rows * g.cols; x++)
+			rig_tile(&rig, 0, t)[x] = 1;
+	}
+	assert_int_equal(rig.ops->start(rig.gk), 0);
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		for (int sign = -1; sign <= 1; sign += 2) {
+			for (uint64_t x = 0; x < gk_pixels(&g); x++) /* (1 - 0) x value */
+				rig.r[0][x] = (float)sign * values[i];
+			run_batch(&rig, 1);
+			check_frame(&rig, 0, params);
+			rig.r[0][1500] = NAN;
+			rig.r[0][3000] = INFINITY;
+			rig.r[0][5000] = -1e6f;
+			run_batch(&rig, 1);
+			check_frame(&rig, 0, params);
+		}
+	}
+	rig_close(&rig);
+}
+
 /* A CSR frame turns into a full image above nnz_max, not at it; nnz_cap is not a byte too small. */
 static void
 test_dense_fallback(void **state)
@@ -387,6 +423,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_special_words),
 		cmocka_unit_test(test_rounding),
+		cmocka_unit_test(test_large_sums),
 		cmocka_unit_test(test_dense_fallback),
 		cmocka_unit_test(test_random_frames),
 	};
