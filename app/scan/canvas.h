@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A picture to draw into: rectangles, lines, text in a 5 x 7 dot font; saved as PNG.
+ * Everything that lies outside is left out.
+ */
+#ifndef CANVAS_H
+#define CANVAS_H
+
+#include <stdint.h>
+
+/** Colours are 0xRRGGBB. */
+#define CANVAS_WHITE 0xFFFFFFu
+#define CANVAS_BLACK 0x202020u
+#define CANVAS_GREY  0xB0B0B0u
+
+/** Size of a character with the gap to its neighbour, at scale 1. */
+#define CANVAS_CHAR_WIDTH  6
+#define CANVAS_CHAR_HEIGHT 8
+
+struct canvas {
+	int width;
+	int height;
+	uint8_t *rgb;
+};
+
+/** @return 0; -EINVAL, -ENOMEM */
+int canvas_init(struct canvas *c, int width, int height, uint32_t colour);
+
+void canvas_free(struct canvas *c);
+
+void canvas_dot(struct canvas *c, int x, int y, uint32_t colour);
+
+void canvas_fill(struct canvas *c, int x, int y, int width, int height, uint32_t colour);
+
+void canvas_line(struct canvas *c, int x0, int y0, int x1, int y1, uint32_t colour);
+
+/** Upper left corner at x, y; every dot is scale x scale. */
+void canvas_text(struct canvas *c, int x, int y, int scale, uint32_t colour, const char *text);
+
+/** @return width of a text in dots */
+int canvas_text_width(int scale, const char *text);
+
+/** Write a PNG file. @return 0 or -errno */
+int canvas_save(const struct canvas *c, const char *path);
+
+#endif /* CANVAS_H */

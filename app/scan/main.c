@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braggline-scan: what the files of a run hold. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "picture.h"
+#include "plot.h"
+#include "report.h"
+
+#define EXIT_DAMAGED 1
+#define EXIT_USAGE   2
+
+struct options {
+	const char *truth;
+	const char *png;
+	const char *plot;
+	const char *csv;
+	uint64_t frame;
+};
+
+static const char help[] =
+	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
+	"Read the files of runs, check them and say what they hold. A FILE is RUN_frames.arrow or\n"
+	"RUN_images.arrow; the other one is found beside it. Files that end in .part are read as far\n"
+	"as they go.\n"
+	"\n"
+	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
+	"  --png FILE    picture: maximum of all kept frames, beside it one of them\n"
+	"  --frame N     which one (without: the one with the highest Bragg count)\n"
+	"  --plot FILE   picture: Bragg counts and hit rate over frame numbers\n"
+	"  --csv FILE    all columns of the frames table; - is standard output, without summary\n"
+	"  --help        this text\n"
+	"  --version\n"
+	"\n"
+	"--truth, --png, --plot and --csv want a single run.\n"
+	"Exit status: 0; 1 if a file is damaged, incomplete or cannot be read; 2 for a wrong command "
+	"line.\n";
+
+static int
+usage(const char *what, const char *name)
+{
+	fprintf(stderr, "braggline-scan: %s%s; see braggline-scan --help\n", what, name);
+	return EXIT_USAGE;
+}
+
+static int
+scan(const char *stem, const struct options *o)
+{
+	const bool quiet = o->csv != NULL && strcmp(o->csv, "-") == 0;
+	struct scan_run run;
+	int rc = 0;
+
+	if (scan_run_open(&run, stem) < 0) {
+		scan_run_close(&run);
+		return EXIT_DAMAGED;
+	}
+	if (!quiet && !report_summary(&run))
+		rc = EXIT_DAMAGED;
+	if (scan_run_is_damaged(&run))
+		rc = EXIT_DAMAGED;
+	if (o->csv != NULL && report_csv(&run, o->csv) < 0)
+		rc = EXIT_DAMAGED;
+	if (o->truth != NULL && report_truth(&run, o->truth) < 0)
+		rc = EXIT_DAMAGED;
+	if (o->png != NULL && picture_save(&run, o->frame, o->png) < 0)
+		rc = EXIT_DAMAGED;
+	if (o->plot != NULL && plot_save(&run, o->plot) < 0)
+		rc = EXIT_DAMAGED;
+	scan_run_close(&run);
+	return rc;
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"truth", required_argument, NULL, 't'},
+		{"png", required_argument, NULL, 'p'},
+		{"frame", required_argument, NULL, 'f'},
+		{"plot", required_argument, NULL, 'l'},
+		{"csv", required_argument, NULL, 'c'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'v'},
+		{NULL, 0, NULL, 0},
+	};
+	struct options o = {.frame = PICTURE_BEST_FRAME};
+	struct scan_list list = {0};
+	int opt, rc = 0;
+	char *end;
+	size_t i;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (opt) {
+		case 't':
+			o.truth = optarg;
+			break;
+		case 'p':
+			o.png = optarg;
+			break;
+		case 'f':
+			o.frame = strtoull(optarg, &end, 0);
+			if (*optarg < '0' || *optarg > '9' || *end != '\0')
+				return usage("--frame wants a frame number, not ", optarg);
+			break;
+		case 'l':
+			o.plot = optarg;
+			break;
+		case 'c':
+			o.csv = optarg;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'v':
+			puts("braggline-scan " BRAGGLINE_VERSION);
+			return 0;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind == argc)
+		return usage("which run? Name a directory or a file", "");
+	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
+		return usage("--frame chooses what --png shows, which is not given", "");
+	for (; optind < argc; optind++) {
+		if (scan_list_add(&list, argv[optind]) < 0)
+			rc = EXIT_DAMAGED;
+	}
+	if (list.nb > 1 && (o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL)) {
+		for (i = 0; i < list.nb; i++)
+			fprintf(stderr, "  %s_frames.arrow\n", list.stem[i]);
+		rc = usage("--truth, --png, --plot and --csv want one run, these are several", "");
+		goto out;
+	}
+	for (i = 0; i < list.nb; i++) {
+		if (scan(list.stem[i], &o) != 0)
+			rc = EXIT_DAMAGED;
+	}
+	if (fflush(stdout) != 0) {
+		fprintf(stderr, "braggline-scan: cannot write: %s\n", strerror(errno));
+		rc = EXIT_DAMAGED;
+	}
+out:
+	scan_list_free(&list);
+	return rc;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** @file Kept frames as a picture. */
+#ifndef PICTURE_H
+#define PICTURE_H
+
+#include "scan_run.h"
+
+#define PICTURE_BEST_FRAME UINT64_MAX /**< the kept frame with the highest Bragg count */
+
+/**
+ * Save a PNG: maximum of all kept frames, beside it one kept frame.
+ * Raw frames are shown if there is nothing else, in ADC units; their gain bits count as value.
+ * @return 0; -EINVAL, -errno: printed
+ */
+int picture_save(const struct scan_run *run, uint64_t frame, const char *path);
+
+#endif /* PICTURE_H */

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report.h"
+
+static const char *const verdict_names[FRAME_VERDICTS] = {
+	[FRAME_VETOED] = "vetoed",
+	[FRAME_HIT] = "hit, kept",
+	[FRAME_AUDIT] = "audit, kept",
+	[FRAME_DRY_RUN] = "dry run, kept",
+	[FRAME_INCOMPLETE] = "incomplete",
+	[FRAME_LOST] = "lost",
+	[FRAME_REFUSED] = "refused",
+};
+
+bool
+report_is_judged(const struct scan_frame *f)
+{
+	return f->verdict == FRAME_VETOED || frame_verdict_is_kept(f->verdict);
+}
+
+static double
+percent(uint64_t part, uint64_t whole)
+{
+	return whole > 0 ? 100.0 * part / whole : 0.0;
+}
+
+/* Bytes in decimal units, as disks and links are sold. */
+static const char *
+bytes_text(uint64_t bytes, char text[32])
+{
+	static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+	double value = bytes;
+	unsigned int i;
+
+	for (i = 0; value >= 1000.0 && i < 4; i++)
+		value /= 1000.0;
+	snprintf(text, 32, i == 0 ? "%.0f %s" : "%.1f %s", value, units[i]);
+	return text;
+}
+
+static void
+print_file(const struct scan_file *f, const char *table)
+{
+	char size[32];
+
+	if (!f->present) {
+		printf("  %-7s  not there\n", table);
+		return;
+	}
+	printf("  %-7s  %s\n           %s, %zu batch%s, ", table, f->path,
+		bytes_text(f->reader.size, size), f->reader.nb_batches,
+		f->reader.nb_batches == 1 ? "" : "es");
+	if (f->crc_wrong > 0)
+		printf("%zu DAMAGED (CRC-32C)", f->crc_wrong);
+	else if (f->crc_absent > 0)
+		printf("%zu without CRC", f->crc_absent);
+	else
+		printf("every CRC-32C right");
+	if (f->reader.complete)
+		printf(", complete\n");
+	else
+		printf("\n           NOT COMPLETE: valid up to byte %" PRIu64 ": %s\n",
+			f->reader.valid, f->reader.problem);
+}
+
+static uint64_t
+count_rows(const struct arrow_reader *r)
+{
+	uint64_t rows = 0;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches; i++)
+		rows += r->batches[i].rows;
+	return rows;
+}
+
+static void
+print_meta(const struct scan_run *run)
+{
+	static const struct {
+		const char *key;
+		const char *name;
+		const char *unit;
+	} shown[] = {
+		{ARROW_META_DETECTOR, "detector", ""},
+		{ARROW_META_ENERGY, "photon energy", " keV"},
+		{ARROW_META_VALUE, "values", ""},
+		{ARROW_META_CSR_THRESHOLD, "CSR threshold", " photons"},
+		{ARROW_META_BRAGG_THRESH, "Bragg threshold", " photons"},
+		{ARROW_META_BRAGG_MIN, "Bragg count, least", " pixels"},
+		{ARROW_META_BRAGG_MAX, "Bragg count, most", " pixels"},
+	};
+	const struct arrow_reader *r = &run->file[ARROW_FRAMES].reader;
+	const char *text;
+	unsigned int i;
+
+	printf("  %-18s %u module%s, %u x %u pixels\n", "raster", run->modules,
+		run->modules == 1 ? "" : "s", run->rows, run->cols);
+	for (i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
+		text = arrow_reader_meta(r, shown[i].key);
+		if (text != NULL)
+			printf("  %-18s %s%s\n", shown[i].name, text, shown[i].unit);
+	}
+}
+
+static void
+print_missing(const struct scan_run *run, uint64_t packets, uint64_t sent, uint64_t frames)
+{
+	unsigned int m;
+
+	printf("  packets missing    %" PRIu64 " of %" PRIu64 " (%.4f %%), in %" PRIu64 " frames\n",
+		packets, sent, percent(packets, sent), frames);
+	if (packets == 0 || run->modules == 1)
+		return;
+	printf("    by module       ");
+	for (m = 0; m < run->modules; m++)
+		printf(" %" PRIu64, run->missing[m]);
+	printf("\n");
+}
+
+bool
+report_summary(const struct scan_run *run)
+{
+	const struct scan_file *images = &run->file[ARROW_IMAGES];
+	uint64_t verdict[FRAME_VERDICTS + 1] = {0};
+	uint64_t kept = 0, judged = 0, nnz = 0, packets = 0, holes = 0, raw, stored, rows;
+	uint64_t kind[4] = {0};
+	uint32_t nnz_most = 0;
+	const struct scan_frame *f;
+	char text[2][32];
+	size_t i;
+
+	for (i = 0, f = run->frame; i < run->nb_frames; i++, f++) {
+		verdict[f->verdict < FRAME_VERDICTS ? f->verdict : FRAME_VERDICTS]++;
+		judged += report_is_judged(f);
+		packets += f->missing;
+		holes += f->missing > 0;
+		if (!frame_verdict_is_kept(f->verdict))
+			continue;
+		kept++;
+		kind[f->kind < 3 ? f->kind : 3]++;
+		nnz += f->nnz;
+		if (f->nnz > nnz_most)
+			nnz_most = f->nnz;
+	}
+	printf("run %s\n", run->name);
+	print_file(&run->file[ARROW_FRAMES], "frames");
+	print_file(images, "images");
+	print_meta(run);
+	printf("  frames             %zu", run->nb_frames);
+	if (run->nb_frames > 0)
+		printf(", number %" PRIu64 " to %" PRIu64, run->frame[0].frame,
+			run->frame[run->nb_frames - 1].frame);
+	printf("\n");
+	for (i = 0; i <= FRAME_VERDICTS; i++) {
+		if (verdict[i] > 0)
+			printf("    %-16s %-10" PRIu64 " %6.2f %%\n",
+				i < FRAME_VERDICTS ? verdict_names[i] : "UNKNOWN", verdict[i],
+				percent(verdict[i], run->nb_frames));
+	}
+	printf("  hit rate           %.2f %% of %" PRIu64 " judged frames\n",
+		percent(verdict[FRAME_HIT], judged), judged);
+	/* packets of JUNGFRAU: 4 rows each */
+	print_missing(run, packets, run->nb_frames * (uint64_t)run->rows / 4, holes);
+	printf("  kept frames        %" PRIu64 " as CSR, %" PRIu64 " as full image, %" PRIu64
+	       " raw\n",
+		kind[0], kind[1], kind[2]);
+	if (kept > 0)
+		printf("  pixels over thr.   %.0f a kept frame, %u at most\n", (double)nnz / kept,
+			nnz_most);
+	raw = (run->nb_frames - verdict[FRAME_LOST]) * (uint64_t)run->rows * run->cols * 2;
+	stored = images->present ? images->reader.size : 0;
+	printf("  kept bytes         %s of %s raw", bytes_text(stored, text[0]),
+		bytes_text(raw, text[1]));
+	if (stored > 0 && raw > 0)
+		printf(": 1 : %.1f", (double)raw / stored);
+	printf("\n");
+
+	rows = images->present ? count_rows(&images->reader) : 0;
+	if (rows == kept)
+		return true;
+	printf("  NOTE               %" PRIu64 " kept frames, but %" PRIu64 " rows in images%s\n",
+		kept, rows,
+		scan_run_is_damaged(run) ? ": files that are not complete end where they end" : "");
+	return false;
+}
+
+static void
+print_cell(FILE *out, const struct arrow_column *c, enum arrow_type type, uint64_t i)
+{
+	switch (type) {
+	case ARROW_UINT8:
+		fprintf(out, "%u", ((const uint8_t *)c->data)[i]);
+		break;
+	case ARROW_UINT16:
+		fprintf(out, "%u", ((const uint16_t *)c->data)[i]);
+		break;
+	case ARROW_INT16:
+		fprintf(out, "%d", ((const int16_t *)c->data)[i]);
+		break;
+	case ARROW_UINT32:
+		fprintf(out, "%" PRIu32, ((const uint32_t *)c->data)[i]);
+		break;
+	case ARROW_UINT64:
+		fprintf(out, "%" PRIu64, ((const uint64_t *)c->data)[i]);
+		break;
+	case ARROW_TIMESTAMP_NS:
+		fprintf(out, "%" PRId64, ((const int64_t *)c->data)[i]);
+		break;
+	case ARROW_FLOAT32:
+		fprintf(out, "%.9g", (double)((const float *)c->data)[i]);
+		break;
+	case ARROW_FLOAT64:
+		fprintf(out, "%.17g", ((const double *)c->data)[i]);
+		break;
+	default:
+		break;
+	}
+}
+
+static void
+print_row(FILE *out, const struct arrow_column *columns, unsigned int nb, uint64_t row)
+{
+	const struct arrow_column *c;
+	uint32_t k;
+
+	for (c = columns; c < columns + nb; c++) {
+		if (c > columns)
+			fputc(',', out);
+		if (c->field->type != ARROW_FIXED_LIST) {
+			print_cell(out, c, c->field->type, row);
+			continue;
+		}
+		for (k = 0; k < c->field->list_size; k++) {
+			if (k > 0)
+				fputc(' ', out);
+			print_cell(out, c, c->field->item, row * c->field->list_size + k);
+		}
+	}
+	fputc('\n', out);
+}
+
+int
+report_csv(const struct scan_run *run, const char *path)
+{
+	const struct arrow_reader *r = &run->file[ARROW_FRAMES].reader;
+	struct arrow_column c[ARROW_NODES_MAX];
+	FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+	unsigned int k;
+	uint64_t row;
+	int rc = 0;
+	size_t i;
+
+	if (out == NULL) {
+		rc = -errno;
+		goto out;
+	}
+	for (k = 0; k < r->schema.nb_fields; k++)
+		fprintf(out, "%s%s", k > 0 ? "," : "", r->fields[k].name);
+	fputc('\n', out);
+	for (i = 0; i < r->nb_batches; i++) {
+		for (k = 0; k < r->schema.nb_fields; k++) {
+			/* damaged ones have been named when the run was read */
+			if (arrow_reader_column(r, i, k, &c[k]) < 0)
+				break;
+		}
+		for (row = 0; k == r->schema.nb_fields && row < r->batches[i].rows; row++)
+			print_row(out, c, k, row);
+	}
+	if (ferror(out) || fflush(out) != 0)
+		rc = errno != 0 ? -errno : -EIO;
+	if (out != stdout)
+		fclose(out);
+out:
+	if (rc < 0)
+		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, strerror(-rc));
+	return rc;
+}

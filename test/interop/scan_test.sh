@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# braggline-scan on whole, unfinished, damaged and missing files: what it says and how it exits.
+# usage: scan_test.sh BRAGGLINE-SCAN ARROW_WRITE
+
+set -u
+scan=$1
+write=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+seed=$(date +%s)
+echo "seed $seed"
+RANDOM=$seed
+
+# want STATUS TEXT ARGUMENT...: exit status, and a text in what is printed
+want() {
+	local status=$1 text=$2 got
+	shift 2
+	"$scan" "$@" > "$dir/said" 2>&1
+	got=$?
+	if [ $got -ne "$status" ] || ! grep -q -- "$text" "$dir/said"; then
+		echo "braggline-scan $*"
+		echo "exit status $got, wanted $status with '$text':"
+		cat "$dir/said"
+		exit 1
+	fi
+}
+
+"$write" "$dir" one float32 2 300 "$seed" || exit 1
+awk 'BEGIN { print "frame,hit,x" }
+	$1 == "frames" { print $2 "," ($15 == 1 ? 1 : 0) ",7" }' "$dir/one.txt" > "$dir/truth.csv"
+awk -F, 'NR > 1 && $2 == 1 { n++ } END { print n }' "$dir/truth.csv" > "$dir/hits"
+hits=$(cat "$dir/hits")
+
+want 0 'braggline-scan' --help
+want 2 'which run' --plot x
+want 2 'wants a frame number' --frame -1 --png x "$dir"
+want 0 'every CRC-32C right, complete' "$dir"
+want 0 'frames             300,' "$dir/one_images.arrow"
+want 0 "100.00 %  $hits of $hits hits found" "$dir" --truth "$dir/truth.csv"
+want 0 'hit rate' "$dir" --png "$dir/a.png" --plot "$dir/b.png"
+for png in a b; do
+	[ "$(head -c 4 "$dir/$png.png" | tail -c 3)" = PNG ] || { echo "no $png.png"; exit 1; }
+done
+want 1 'no image of frame 5000000' "$dir" --png "$dir/a.png" --frame 5000000
+sed '4s/^/x/' "$dir/truth.csv" > "$dir/wrong.csv"
+want 1 'wrong.csv:4: wanted a frame number' "$dir" --truth "$dir/wrong.csv"
+want 1 'frame and hit among them' "$dir" --truth "$dir/one.txt"
+
+# the rows of the table, as plain text has them
+"$scan" --csv - "$dir" > "$dir/frames.csv" || exit 1
+awk -F, 'NR > 1 { print $1, $2, $4, $14, $15 }' "$dir/frames.csv" > "$dir/got"
+awk '$1 == "frames" { print $2, $3, $5, $15, $16 }' "$dir/one.txt" > "$dir/wanted"
+cmp "$dir/got" "$dir/wanted" || exit 1
+
+# a run that was not closed
+size=$(stat -c %s "$dir/one_frames.arrow")
+mkdir "$dir/part"
+head -c $((size - 5000)) "$dir/one_frames.arrow" > "$dir/part/one_frames.arrow.part"
+cp "$dir/one_images.arrow" "$dir/part/"
+want 1 'NOT COMPLETE' "$dir/part"
+want 1 'every CRC-32C right' "$dir/part/one_frames.arrow.part"
+
+# a byte of a body
+mkdir "$dir/bad"
+cp "$dir"/one_*.arrow "$dir/bad/"
+printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=8200 conv=notrunc 2> "$dir/dd"
+want 1 '1 DAMAGED' "$dir/bad"
+
+want 1 'No such file' "$dir/nothing"
+want 1 'no file here is called' "$(mktemp -d -p "$dir")"
+want 1 'wanted a directory, or a file called' "$dir/one.txt"
+rm "$dir/bad/one_frames.arrow"
+want 1 'one_frames.arrow: not there' "$dir/bad"
+echo nonsense > "$dir/bad/one_frames.arrow"
+want 1 'not an Arrow IPC file' "$dir/bad"
+"$write" "$dir" two int16 1 50 "$seed" || exit 1
+want 2 'want one run' "$dir" --plot "$dir/b.png"
+want 0 'run two' "$dir"
+
+# random damage: an answer, never a signal
+for i in $(seq 60); do
+	cp "$dir/one_frames.arrow" "$dir/one_images.arrow" "$dir/bad/"
+	for table in frames images; do
+		size=$(stat -c %s "$dir/one_$table.arrow")
+		for k in 1 2 3; do
+			at=$((RANDOM % (size / 4096) * 4096 + RANDOM % 1600))
+			printf "\\x$(printf %x $((RANDOM % 256)))" |
+				dd of="$dir/bad/one_$table.arrow" bs=1 seek=$at conv=notrunc \
+					2> "$dir/dd"
+		done
+	done
+	"$scan" "$dir/bad" --png "$dir/c.png" --plot "$dir/d.png" --csv "$dir/e.csv" \
+		> "$dir/said" 2>&1
+	rc=$?
+	if [ $rc -gt 1 ] || grep -q 'Sanitizer\|runtime error' "$dir/said"; then
+		echo "exit status $rc on damaged files"
+		cat "$dir/said"
+		exit 1
+	fi
+done
+echo "all as wanted"
