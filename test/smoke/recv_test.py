@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-recv as its user meets it: mistakes, faulty input, the end of a run.
+
+usage: recv_test.py BUILD-DIR [CASE]...
+"""
+
+import configparser
+import os
+import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = sys.argv[1]
+RECV = f'{BUILD}/app/recv/braggline-recv'
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+HEADER = 90  # Ethernet, IPv4, UDP, SLS
+FRAMES = 40
+cases = {}
+
+
+def case(function):
+    cases[function.__name__] = function
+    return function
+
+
+def want(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+def command(capture, *settings, vdev='', eal=('-m', '1024'), lcores=FLOAT):
+    c = [RECV, '--no-huge', *eal, '--no-pci', '--no-shconf', '--no-telemetry', '--lcores',
+         lcores, '--vdev', 'gpu_host0', '--vdev', f'net_replay0,file={capture}{vdev}', '--',
+         '--quiet']
+    for s in settings:
+        c += ['--set', s]
+    return c
+
+
+def run(c, timeout=120):
+    return subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=timeout)
+
+
+def ledger(directory, name='run'):
+    """Frames by their names, packets by theirs with `p_` before it."""
+    ini = configparser.ConfigParser()
+    ini.read(f'{directory}/{name}_ledger.ini')
+    return {**{k: int(v) for k, v in ini['frames'].items()},
+            **{f'p_{k}': int(v) for k, v in ini['packets'].items()}}
+
+
+def recv(where, packets, *settings, **kwargs):
+    """Run over these packets; returns ledger and output."""
+    capture = f'{where}/in.pcap'
+    write_pcap(capture, packets)
+    done = run(command(capture, f'output.directory={where}/out', 'run.idle_timeout_ms=300',
+                       *settings, **kwargs))
+    want(done.returncode == 0, done.returncode, done.stdout)
+    l = ledger(f'{where}/out')
+    want(l['balanced'] == 1, l, done.stdout)
+    return l, done.stdout
+
+
+def read_pcap(path):
+    with open(path, 'rb') as f:
+        data = f.read()
+    at, packets = 24, []
+    while at < len(data):
+        size = struct.unpack_from('<I', data, at + 8)[0]
+        packets.append(data[at + 16:at + 16 + size])
+        at += 16 + size
+    return packets
+
+
+def write_pcap(path, packets):
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        for i, p in enumerate(packets):
+            f.write(struct.pack('<IIII', i // 1000000, i % 1000000, len(p), len(p)) + p)
+
+
+def frame_of(p):
+    return struct.unpack_from('<Q', p, 42)[0]
+
+
+def module(where, frames=FRAMES, *options):
+    path = f'{where}/model.pcap'
+    subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(frames),
+                    '--pcap', path, *options], check=True, stdin=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    return read_pcap(path)
+
+
+@case
+def help_and_version(where):
+    for a in ('--help', '--version'):
+        for c in ([RECV, a], [RECV, '--', a]):
+            done = run(c)
+            want(done.returncode == 0 and 'braggline-recv' in done.stdout, c, done.stdout)
+            want('EAL:' not in done.stdout, 'help must not need EAL')
+
+
+@case
+def mistakes_are_named(where):
+    write_pcap(f'{where}/in.pcap', module(where, 1))
+    with open(f'{where}/short.bin', 'wb') as f:
+        f.write(bytes(100))
+    for setting, status, *texts in (
+            ('veto.bragg_mim=3', 2, r'\[veto\] bragg_mim = 3', 'bragg_min'),
+            ('detektor.modules=3', 2, r'\[detektor\] modules = 3', 'not a section'),
+            ('detector.modules=33', 2, r'\[detector\] modules = 33', r'1 \.\.\. 32'),
+            ('detector.type=eiger9', 2, r'\[detector\] type = eiger9', 'jungfrau'),
+            ('output.kind=tiff', 2, r'\[output\] kind = tiff', 'csr image raw'),
+            ('run.name=a/b', 2, r'\[run\] name = a/b', 'letters'),
+            ('nonsense', 2, "'nonsense' is not section.key=value"),
+            ('port 0.device=net_replay7', 1, "'net_replay7'", '--vdev'),
+            ('gpu.device=gpu_cuda0', 1, 'gpu_cuda0: no such GPU'),
+            ('gpu.kernel=metal', 1, 'metal: not built in'),
+            ('lcores.builder=77', 1, 'lcore 77', 'EAL'),
+            (f'calibration.mask={where}/none.bin', 1, 'none.bin', 'No such file'),
+            (f'calibration.mask={where}/short.bin', 1, 'short.bin has 100 bytes', '524288'),
+            ('output.directory=/proc/nowhere', 1, '/proc/nowhere')):
+        done = run(command(f'{where}/in.pcap', 'run.idle_timeout_ms=1',
+                           f'output.directory={where}/out', setting))
+        want(done.returncode == status, setting, done.returncode, done.stdout)
+        for t in texts:
+            want(re.search(t, done.stdout), f'{setting}: no "{t}" in', done.stdout)
+    done = run([RECV, '--no-huge', '-m', '64', '--no-pci', '--no-shconf', '--', '--config',
+                f'{where}/none.ini'])
+    want(done.returncode == 2 and 'none.ini' in done.stdout, done.stdout)
+
+
+@case
+def short_memory_is_refused(where):
+    write_pcap(f'{where}/in.pcap', module(where, 1))
+    done = run(command(f'{where}/in.pcap', 'frames.slots=4096', 'detector.modules=8',
+                       eal=('-m', '256')))
+    want(done.returncode == 1, done.returncode, done.stdout)
+    want(re.search(r'no room for \d+ MiB|\d+ mbufs are needed', done.stdout), done.stdout)
+
+
+@case
+def files_are_not_overwritten(where):
+    packets = module(where, 2)
+    recv(where, packets)
+    done = run(command(f'{where}/in.pcap', f'output.directory={where}/out',
+                       'run.idle_timeout_ms=300'))
+    want(done.returncode == 1 and 'run_frames.arrow' in done.stdout, done.stdout)
+
+
+@case
+def every_fault_is_counted(where):
+    rng = random.Random(5)
+    sent, faults = [], dict(duplicate=0, foreign=0, fragment=0, truncated=0, malformed=0,
+                            outlier=0)
+    dropped, partial = 0, set()
+    for p in module(where):
+        f = frame_of(p)
+        if f == 20:
+            continue  # a whole frame is lost
+        what = rng.random() if 3 < f < FRAMES - 12 else 1
+        if what < 0.01:
+            dropped += 1
+            partial.add(f)
+            continue
+        sent.append(p)
+        if what < 0.02:
+            sent.append(p)
+            faults['duplicate'] += 1
+        elif what < 0.022:
+            sent.append(b'\xff' * 12 + b'\x08\x06' + bytes(50))
+            faults['foreign'] += 1
+        elif what < 0.024:
+            sent.append(p[:36] + b'\x00\x07' + p[38:])
+            faults['foreign'] += 1
+        elif what < 0.026:
+            sent.append(p[:20] + b'\x20\x00' + p[22:])
+            faults['fragment'] += 1
+        elif what < 0.028:
+            sent.append(p[:4000])
+            faults['truncated'] += 1
+        elif what < 0.030:
+            sent.append(p[:38] + b'\x00\x40' + p[40:])
+            faults['truncated'] += 1
+        elif what < 0.032:
+            sent.append(p[:88] + b'\x09\x02' + p[90:])
+            faults['malformed'] += 1
+        elif what < 0.034:
+            sent.append(p[:54] + b'\x80\x00\x00\x00' + p[58:])
+            faults['malformed'] += 1
+        elif what < 0.036:
+            sent.append(p[:42] + rng.randbytes(8) + p[50:])
+            faults['outlier'] += 1
+    for mode in ('split', 'single'):
+        subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+        l, out = recv(where, sent, 'veto.dry_run=yes', f'port 0.mode={mode}')
+        want(l['frames'] == FRAMES and l['lost'] == 1 and l['stored'] == FRAMES - 1, out)
+        want(l['missing_packets'] == dropped and l['incomplete_kept'] == len(partial), out)
+        want(l['p_packets'] == len(sent), out)
+        # a duplicate that comes after its frame was closed is late
+        want(l['p_duplicate'] + l['p_late'] == faults['duplicate'], faults, out)
+        for k in ('foreign', 'fragment', 'truncated', 'malformed', 'outlier'):
+            want(l['p_' + k] == faults[k], k, faults, out)
+    subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+    l, out = recv(where, sent, 'veto.dry_run=yes', 'frames.incomplete=drop')
+    want(l['incomplete'] == len(partial) and l['stored'] == FRAMES - 1 - len(partial), out)
+
+
+@case
+def reordered_packets_find_their_frames(where):
+    rng = random.Random(6)
+    packets = module(where)
+    # each packet moves by up to about two frames
+    order = sorted(range(len(packets)), key=lambda i: i + rng.uniform(0, 256))
+    l, out = recv(where, [packets[i] for i in order], 'veto.dry_run=yes')
+    want(l['stored'] == FRAMES and l['p_placed'] == len(packets), out)
+    want(l['incomplete_kept'] == 0, out)
+
+
+@case
+def a_silent_module_is_given_up(where):
+    two = module(where, FRAMES, '--modules', '2')
+    # module 1 says nothing after frame 10; the end of module 0 is not lost
+    sent = [p for p in two if frame_of(p) <= 10 or p[36:38] == struct.pack('>H', 50001)]
+    start = time.monotonic()
+    l, out = recv(where, sent, 'detector.modules=2', 'veto.dry_run=yes', 'frames.stall_ms=200')
+    want(l['stored'] == FRAMES and l['incomplete_kept'] == FRAMES - 10, out)
+    want(l['missing_packets'] == (FRAMES - 10) * 128 and l['timeouts'] >= 1, out)
+    want(time.monotonic() - start < 10, 'it is waited for again and again')
+
+
+@case
+def a_run_has_first_frame_and_count(where):
+    packets = module(where)
+    l, out = recv(where, packets, 'run.first_frame=11', 'run.frames=20', 'veto.dry_run=yes')
+    want(l['frames'] == 20 and l['stored'] == 20 and l['p_late'] == 10 * 128, out)
+    subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+    l, out = recv(where, packets, 'run.frames=7', 'veto.dry_run=yes')
+    want(l['frames'] == 7 and l['stored'] == 7, out)
+
+
+@case
+def a_restarted_detector_is_followed(where):
+    packets = module(where, 100)
+    l, out = recv(where, packets + packets[:40 * 128], 'veto.dry_run=yes', 'frames.slots=16',
+                  'frames.give_up=4')
+    want('detector restarted' in out, out)
+    # what it takes to agree is lost, and no more
+    want(l['frames'] == 140 and l['p_outlier'] == 7, out)
+
+
+@case
+def refusal_costs_whole_frames(where):
+    packets = module(where, 200)
+    l, out = recv(where, packets, 'frames.backpressure=refuse', 'frames.slots=4',
+                  'frames.give_up=2', 'gpu.batch=2', lcores='0@0')
+    want(l['refused'] > 0 and l['incomplete_kept'] == 0 and l['incomplete'] == 0, out)
+    want(l['p_refused'] == l['refused'] * 128, out)
+
+
+@case
+def signals_end_a_run_cleanly(where):
+    packets = module(where, 10)
+    capture = f'{where}/in.pcap'
+    write_pcap(capture, packets)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        out = f'{where}/out{number}'
+        # frames 1 ... 10, 11 ... 20 and so on for ever, 200 a second
+        with subprocess.Popen(command(capture, f'output.directory={out}', 'veto.dry_run=yes',
+                                      vdev=',loops=0,rewrite=42:8:le:10,rate=25600'),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) as p:
+            time.sleep(2)
+            p.send_signal(number)
+            text = p.communicate(timeout=60)[0]
+            want(p.returncode == 0, p.returncode, text)
+        l = ledger(out)
+        want(l['balanced'] == 1 and l['frames'] > 50 and l['lost'] == 0, text)
+        want(os.path.exists(f'{out}/run_images.arrow'), text)
+
+
+def main():
+    names = sys.argv[2:] or list(cases)
+    failed = 0
+    for name in names:
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as where:
+            try:
+                cases[name](where)
+                result = 'ok'
+            except (AssertionError, subprocess.SubprocessError) as e:
+                result = f'FAILED: {e}'
+                failed += 1
+        print(f'{name}: {result} ({time.monotonic() - start:.1f} s)', flush=True)
+    sys.exit(failed != 0)
+
+
+main()
