@@ -7,7 +7,7 @@
 
 #include "arrow_tables.h"
 
-#define OWN_META 7
+#define OWN_META 8
 
 static const struct arrow_field frames_fields[FRAMES_COLUMNS] = {
 	[FRAMES_FRAME] = {"frame", ARROW_UINT64},
@@ -46,6 +46,7 @@ struct storage {
 	char modules[12];
 	char rows[12];
 	char cols[12];
+	char packets[12];
 	struct arrow_meta meta[];
 };
 
@@ -77,7 +78,7 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 	char *at;
 
 	memset(t, 0, sizeof(*t));
-	if (config->modules == 0 || config->rows == 0 || config->cols == 0)
+	if (config->modules == 0 || config->rows == 0 || config->cols == 0 || config->packets == 0)
 		return -EINVAL;
 	for (i = 0; i < config->nb_meta; i++)
 		text += strlen(config->meta[i].key) + strlen(config->meta[i].value) + 2;
@@ -93,6 +94,7 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 	snprintf(s->modules, sizeof(s->modules), "%u", config->modules);
 	snprintf(s->rows, sizeof(s->rows), "%u", config->rows);
 	snprintf(s->cols, sizeof(s->cols), "%u", config->cols);
+	snprintf(s->packets, sizeof(s->packets), "%u", config->packets);
 
 	for (table = 0; table < ARROW_TABLES; table++) {
 		struct arrow_meta *meta = s->meta + table * nb;
@@ -103,6 +105,7 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 			{ARROW_META_MODULES, s->modules},
 			{ARROW_META_ROWS, s->rows},
 			{ARROW_META_COLS, s->cols},
+			{ARROW_META_PACKETS, s->packets},
 			{ARROW_META_VALUE, arrow_type_name(is_i16 ? ARROW_INT16 : ARROW_FLOAT32)},
 		};
 

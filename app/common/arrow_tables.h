@@ -63,7 +63,8 @@ enum arrow_images_column {
 #define ARROW_META_MODULES "braggline.modules"
 #define ARROW_META_ROWS	   "braggline.rows"
 #define ARROW_META_COLS	   "braggline.cols"
-#define ARROW_META_VALUE   "braggline.value" /**< `float32` or `int16` */
+#define ARROW_META_PACKETS "braggline.packets" /**< of a frame */
+#define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
 
 /** Keys that the caller gives, with these names where it has them. */
 #define ARROW_META_RUN		 "braggline.run_name"
@@ -83,6 +84,7 @@ struct arrow_tables_config {
 	uint32_t modules; /**< items of a row of frames.missing */
 	uint32_t rows;	  /**< of the raster */
 	uint32_t cols;
+	uint32_t packets; /**< of a frame */
 	enum gk_value value;
 	const struct arrow_meta *meta; /**< goes into both files, after ours */
 	unsigned int nb_meta;
@@ -93,7 +95,7 @@ struct arrow_tables {
 	void *storage; /**< fields and texts that the schemas point to */
 };
 
-/** @return 0; -ENOMEM; -EINVAL: no module or an empty raster */
+/** @return 0; -ENOMEM; -EINVAL: no module, no packet or an empty raster */
 int arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config);
 
 void arrow_tables_free(struct arrow_tables *t);

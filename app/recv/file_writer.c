@@ -97,7 +97,8 @@ take(struct file_writer *w, const struct frame_record *record)
 	if (s->bad_records == 1)
 		WRITER_LOG(ERR,
 			"frame %" PRIu64
-			" is to be kept, but output slot %u of %u and kind %u make no image; only the first is logged\n",
+			" is to be kept, but output slot %u of %u and kind %u make no image; "
+			"only the first is logged\n",
 			record->frame, record->out, w->config.nb_outputs, record->kind);
 }
 
@@ -148,6 +149,7 @@ create_builder(struct file_writer *w)
 		.modules = c->modules,
 		.rows = gk_rows(&c->geometry),
 		.cols = c->geometry.cols,
+		.packets = c->geometry.tiles,
 		.value = c->value,
 		.meta = c->meta,
 		.nb_meta = c->nb_meta,

@@ -56,13 +56,12 @@ struct file_writer_config {
 
 /** Of one table. Only grow. */
 struct file_writer_table_stats {
-	uint64_t rows;	  /**< written: their batch is in the file */
-	uint64_t batches; /**< written */
-	uint64_t bytes;	  /**< size of the file */
-	uint64_t
-		unwritten; /**< rows that should be in the file and are not: error or wrong record */
-	int32_t error;	   /**< 0, or the -errno that ended the file */
-	uint8_t complete;  /**< footer written, file has its name */
+	uint64_t rows;	    /**< written: their batch is in the file */
+	uint64_t batches;   /**< written */
+	uint64_t bytes;	    /**< size of the file */
+	uint64_t unwritten; /**< rows that the file lacks: error or wrong record */
+	int32_t error;	    /**< 0, or the -errno that ended the file */
+	uint8_t complete;   /**< footer written, file has its name */
 };
 
 struct file_writer_stats {

@@ -24,21 +24,21 @@ struct options {
 
 static const char help[] =
 	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
-	"Read the files of runs, check them and say what they hold. A FILE is RUN_frames.arrow or\n"
-	"RUN_images.arrow; the other one is found beside it. Files that end in .part are read as far\n"
-	"as they go.\n"
+	"Read the files of runs, check them and say what they hold. A FILE is\n"
+	"RUN_frames.arrow or RUN_images.arrow; the other one is found beside it. Files\n"
+	"that end in .part are read as far as they go.\n"
 	"\n"
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
 	"  --png FILE    picture: maximum of all kept frames, beside it one of them\n"
 	"  --frame N     which one (without: the one with the highest Bragg count)\n"
 	"  --plot FILE   picture: Bragg counts and hit rate over frame numbers\n"
-	"  --csv FILE    all columns of the frames table; - is standard output, without summary\n"
+	"  --csv FILE    all columns of frames; - is standard output, without summary\n"
 	"  --help        this text\n"
 	"  --version\n"
 	"\n"
 	"--truth, --png, --plot and --csv want a single run.\n"
-	"Exit status: 0; 1 if a file is damaged, incomplete or cannot be read; 2 for a wrong command "
-	"line.\n";
+	"Exit status: 0; 1 if a file is damaged, incomplete or cannot be read; 2 for a\n"
+	"wrong command line.\n";
 
 static int
 usage(const char *what, const char *name)

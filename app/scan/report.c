@@ -103,7 +103,13 @@ print_meta(const struct scan_run *run)
 		run->modules == 1 ? "" : "s", run->rows, run->cols);
 	for (i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
 		text = arrow_reader_meta(r, shown[i].key);
-		if (text != NULL)
+		if (text == NULL)
+			continue;
+		/* UINT32_MAX stands for no limit */
+		if (strcmp(shown[i].key, ARROW_META_BRAGG_MAX) == 0 &&
+			strcmp(text, "4294967295") == 0)
+			printf("  %-18s no limit\n", shown[i].name);
+		else
 			printf("  %-18s %s%s\n", shown[i].name, text, shown[i].unit);
 	}
 }
@@ -165,8 +171,7 @@ report_summary(const struct scan_run *run)
 	}
 	printf("  hit rate           %.2f %% of %" PRIu64 " judged frames\n",
 		percent(verdict[FRAME_HIT], judged), judged);
-	/* packets of JUNGFRAU: 4 rows each */
-	print_missing(run, packets, run->nb_frames * (uint64_t)run->rows / 4, holes);
+	print_missing(run, packets, run->nb_frames * (uint64_t)run->packets, holes);
 	printf("  kept frames        %" PRIu64 " as CSR, %" PRIu64 " as full image, %" PRIu64
 	       " raw\n",
 		kind[0], kind[1], kind[2]);

@@ -186,7 +186,8 @@ open_file(struct scan_run *run, const char *stem, enum arrow_table table)
 	}
 	if (read_size(f, ARROW_META_MODULES, FRAME_MODULES_MAX, &run->modules) < 0 ||
 		read_size(f, ARROW_META_ROWS, SIDE_MAX, &run->rows) < 0 ||
-		read_size(f, ARROW_META_COLS, SIDE_MAX, &run->cols) < 0)
+		read_size(f, ARROW_META_COLS, SIDE_MAX, &run->cols) < 0 ||
+		read_size(f, ARROW_META_PACKETS, FRAME_PACKETS_MAX, &run->packets) < 0)
 		return -EBADMSG;
 	if ((uint64_t)run->rows * run->cols > PIXELS_MAX) {
 		complain(f->path, "its raster is larger than any detector");

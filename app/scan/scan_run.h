@@ -39,6 +39,7 @@ struct scan_run {
 	uint32_t modules;
 	uint32_t rows;
 	uint32_t cols;
+	uint32_t packets; /* of a frame */
 	struct scan_frame *frame;
 	size_t nb_frames;
 	uint64_t missing[FRAME_MODULES_MAX]; /**< packets, by module */

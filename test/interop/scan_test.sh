@@ -79,11 +79,11 @@ want 2 'want one run' "$dir" --plot "$dir/b.png"
 want 0 'run two' "$dir"
 
 # random damage: an answer, never a signal
-for i in $(seq 60); do
+for _ in $(seq 60); do
 	cp "$dir/one_frames.arrow" "$dir/one_images.arrow" "$dir/bad/"
 	for table in frames images; do
 		size=$(stat -c %s "$dir/one_$table.arrow")
-		for k in 1 2 3; do
+		for _ in 1 2 3; do
 			at=$((RANDOM % (size / 4096) * 4096 + RANDOM % 1600))
 			printf "\\x$(printf %x $((RANDOM % 256)))" |
 				dd of="$dir/bad/one_$table.arrow" bs=1 seek=$at conv=notrunc \

@@ -146,6 +146,7 @@ sample_tables(const struct sample *s, struct arrow_tables *t)
 		.modules = s->modules,
 		.rows = gk_rows(&s->geometry),
 		.cols = s->geometry.cols,
+		.packets = s->geometry.tiles,
 		.value = s->value,
 		.meta = meta,
 		.nb_meta = 2,

@@ -6,10 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
+#include "arrow_crc.h"
 #include "arrow_sample.h"
+#include "batch_region.h"
 #include "bitshuffle.h"
 
 /* What the builder emitted. */
@@ -143,12 +146,49 @@ wrong_records(void **state)
 	sample_free(&s);
 }
 
+static bool
+is_resident(const struct batch_region *r, size_t at)
+{
+	unsigned char page;
+
+	assert_int_equal(mincore(r->base + at, 1, &page), 0);
+	return page & 1;
+}
+
+/* A rarely huge batch gives its memory back, the usual size stays. */
+static void
+region_memory(void **state)
+{
+	const size_t usual = 100000, huge = 32 << 20;
+	uint8_t *data = malloc(huge);
+	struct batch_region r;
+	unsigned int i;
+
+	memset(data, 'x', huge);
+	assert_int_equal(batch_region_init(&r, huge), 0);
+	for (i = 0; i < 3 * BATCH_REGION_WINDOW; i++) {
+		batch_region_append_large(&r, data, i == 3 ? huge : usual);
+		assert_int_equal(batch_region_finish(&r, 4096) % 4096, 0);
+		assert_int_equal(r.crc,
+			i == 3 ? arrow_crc32c(0, data, huge)
+			       : arrow_crc32c_zeros(arrow_crc32c(0, data, usual), -usual & 4095));
+		if (i == 3)
+			assert_true(is_resident(&r, 20 << 20));
+		batch_region_reset(&r);
+	}
+	assert_true(is_resident(&r, 0));
+	assert_false(is_resident(&r, 20 << 20));
+	batch_region_free(&r);
+	free(data);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cutting),
 		cmocka_unit_test(wrong_records),
+		cmocka_unit_test(region_memory),
 	};
 
 	return cmocka_run_group_tests_name("batch", tests, NULL, NULL);
