@@ -34,7 +34,9 @@ config_valid(const struct frame_table_config *c)
 		!in_range("number of frame slots", c->slots, 2, FRAME_SLOTS_MAX) ||
 		!in_range("give_up", c->give_up, 1, c->slots - 1) ||
 		!in_range("agree", c->agree, 1, UINT32_MAX) ||
-		!in_range("jump", c->jump, c->slots, FRAME_NUMBER_MAX / 2))
+		!in_range("jump", c->jump, c->slots, FRAME_NUMBER_MAX / 2) ||
+		!in_range("first frame", c->first_frame, 0, FRAME_NUMBER_MAX) ||
+		!in_range("frames of a run", c->nb_frames, 0, FRAME_NUMBER_MAX))
 		return false;
 	for (uint32_t s = 0; s < c->detector->streams; s++)
 		if (!in_range("owner of a stream", c->owner[s], 0, c->lanes - 1))
@@ -82,6 +84,8 @@ frame_table_create(const struct frame_table_config *config)
 		ft->builder.slot_of == NULL || ft->builder.free_slots == NULL || ft->qsbr == NULL ||
 		rte_rcu_qsbr_init(ft->qsbr, config->lanes) != 0)
 		goto no_memory;
+	for (uint64_t i = 0; i < entries; i++)
+		ft->entry[i] = FRAME_TAG_EMPTY;
 	for (uint32_t i = 0; i < config->lanes; i++) {
 		struct frame_lane *lane = &ft->lanes[i];
 
@@ -152,19 +156,22 @@ frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t genera
 	memset(lane->count, 0, ft->config.slots * sizeof(*lane->count));
 	memset(lane->done, 0, (ft->entry_mask + 1) * sizeof(*lane->done));
 	lane->votes = 0;
+	lane->ahead = 0;
 	lane->agreed = 0;
 	lane->wanted = 0;
+	lane->blocked = 0;
 	lane->generation = generation;
 	__atomic_store_n(&lane->acknowledged, generation, __ATOMIC_RELEASE);
 }
 
-void
-frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
+/** Count a number. @return true once `agree` in a row lie within `slots` frames */
+static bool
+agree_on(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
 {
 	const uint64_t span = ft->config.slots;
 
-	if (frame > FRAME_NUMBER_MAX || lane->agreed != 0)
-		return;
+	if (frame > FRAME_NUMBER_MAX)
+		return false;
 	if (lane->votes == 0 || frame + span < lane->vote_highest ||
 		frame > lane->vote_lowest + span) {
 		lane->votes = 0;
@@ -173,8 +180,44 @@ frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
 	}
 	lane->vote_lowest = RTE_MIN(lane->vote_lowest, frame);
 	lane->vote_highest = RTE_MAX(lane->vote_highest, frame);
-	if (++lane->votes >= ft->config.agree)
+	if (lane->votes < ft->config.agree)
+		lane->votes++;
+	return lane->votes == ft->config.agree;
+}
+
+static void
+vote(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
+{
+	if (lane->agreed == 0 && agree_on(ft, lane, frame))
 		__atomic_store_n(&lane->agreed, lane->vote_lowest + 1, __ATOMIC_RELEASE);
+}
+
+/** Once this lane has said where the window should be, nothing from there is dropped. */
+static bool
+is_agreed(const struct frame_table *ft, const struct frame_lane *lane, uint64_t frame)
+{
+	return lane->agreed != 0 && frame + 1 >= lane->agreed &&
+		frame + 1 - lane->agreed < ft->config.slots;
+}
+
+void
+frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
+{
+	vote(ft, lane, frame);
+}
+
+enum frame_place
+frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	if (frame > FRAME_NUMBER_MAX)
+		return FRAME_PLACE_OUTLIER;
+	/* stragglers never are so far behind what came of their own stream: it has begun anew */
+	if (frame + 1 + ft->config.give_up >= lane->progress[stream]) {
+		lane->votes = 0;
+		return FRAME_PLACE_LATE;
+	}
+	vote(ft, lane, frame);
+	return is_agreed(ft, lane, frame) ? FRAME_PLACE_WAIT : FRAME_PLACE_LATE;
 }
 
 enum frame_place
@@ -182,32 +225,39 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 {
 	const struct frame_window *w = &ft->window;
 	uint64_t base, horizon, end;
+	bool near, old;
 
+	if (frame > FRAME_NUMBER_MAX)
+		return FRAME_PLACE_OUTLIER;
 	if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
-		return frame > FRAME_NUMBER_MAX ? FRAME_PLACE_OUTLIER : FRAME_PLACE_WAIT;
+		return FRAME_PLACE_WAIT;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
 	end = __atomic_load_n(&w->end, __ATOMIC_RELAXED);
 
-	if (frame >= end && frame < horizon)
+	if (frame >= end && (frame < horizon || base >= end))
 		return FRAME_PLACE_BEYOND;
+	if (frame < base && base - frame <= ft->entry_mask)
+		return frame_lane_late(ft, lane, stream, frame);
+	near = frame >= base && frame - base <= ft->entry_mask;
+	old = frame >= __atomic_load_n(&w->old_low, __ATOMIC_RELAXED) &&
+		frame < __atomic_load_n(&w->old_end, __ATOMIC_RELAXED);
+	if (old && !near)
+		return FRAME_PLACE_LATE;
 	if (frame >= base && frame < horizon) {
-		lane->votes = 0;
+		/* a corrupt number must not make the window run after it */
+		if (!near && frame >= lane->ahead) {
+			if (!agree_on(ft, lane, frame))
+				return FRAME_PLACE_OUTLIER;
+			lane->ahead = lane->vote_lowest + 1 + ft->config.slots;
+		}
 		if (frame + 1 > lane->progress[stream])
 			__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
 		return FRAME_PLACE_WAIT;
 	}
-	if (frame < base && base - frame <= ft->entry_mask) {
-		lane->votes = 0;
-		return FRAME_PLACE_LATE;
-	}
-	frame_lane_vote(ft, lane, frame);
-	/* once this lane has said where the window should be, nothing from there is dropped */
-	if (lane->agreed != 0 && frame + 1 >= lane->agreed &&
-		frame + 1 - lane->agreed < ft->config.slots)
-		return FRAME_PLACE_WAIT;
-	return FRAME_PLACE_OUTLIER;
+	vote(ft, lane, frame);
+	return is_agreed(ft, lane, frame) ? FRAME_PLACE_WAIT : FRAME_PLACE_OUTLIER;
 }
 
 /* ---- builder ---- */
@@ -293,17 +343,27 @@ move_window(struct frame_table *ft)
 	struct frame_builder *b = &ft->builder;
 
 	if (!b->moving) {
-		memset(ft->entry, 0, (ft->entry_mask + 1) * sizeof(*ft->entry));
+		/* lanes go on looking them up: each in one piece */
+		for (uint64_t i = 0; i <= ft->entry_mask; i++)
+			__atomic_store_n(&ft->entry[i], FRAME_TAG_EMPTY, __ATOMIC_RELAXED);
 		__atomic_store_n(
 			&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
 		b->moving = true;
 	}
 	if (!lanes_acknowledged(ft))
 		return;
+	if (ft->window.generation > 1) {
+		const uint64_t behind = ft->entry_mask + 1, ahead = ft->config.slots;
+
+		ft->window.old_low = b->next_close > behind ? b->next_close - behind : 0;
+		ft->window.old_end = b->next_open + ahead;
+		b->moved_at = rte_rdtsc();
+	}
 	b->next_close = b->next_open = b->move_to - 1;
 	b->started = ft->config.first_known && ft->window.generation == 1;
-	if (ft->config.nb_frames > b->reported)
-		ft->window.end = b->next_close + ft->config.nb_frames - b->reported;
+	if (ft->config.nb_frames != 0)
+		ft->window.end = b->next_close + ft->config.nb_frames -
+			RTE_MIN(b->reported, ft->config.nb_frames);
 	b->move_to = 0;
 	b->asked_at = 0;
 	b->moving = false;
@@ -313,6 +373,18 @@ move_window(struct frame_table *ft)
 	publish_window(ft);
 	set_state(ft, FRAME_WINDOW_OPEN);
 	LOG(DEBUG, "window begins at frame %" PRIu64 "\n", b->next_open);
+}
+
+/** After a while nothing of an earlier window is on its way any more. */
+static void
+forget_old_window(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (rte_rdtsc() - b->moved_at < ft->config.stall_cycles)
+		return;
+	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
+	b->moved_at = 0;
 }
 
 /** Answer lanes that wait for frames which no slot is free for. */
@@ -348,6 +420,8 @@ frame_table_open(struct frame_table *ft)
 		return 0;
 	if (b->flushing)
 		return 0;
+	if (unlikely(b->moved_at != 0))
+		forget_old_window(ft);
 	if (unlikely(lanes_agreed(ft, false) != 0)) {
 		LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
 			lanes_agreed(ft, false) - 1, b->next_close);
@@ -390,6 +464,23 @@ stream_progress(const struct frame_table *ft, uint32_t stream)
 		&ft->lanes[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
 }
 
+/**
+ * The same, for what a closed head needs: when all slots are open, a lane that is full of packets
+ * for later frames waits for this very head.
+ */
+static uint64_t
+stream_reach(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+	const uint64_t progress = stream_progress(ft, stream);
+	uint64_t blocked;
+
+	if (b->next_open - b->next_close < ft->config.slots)
+		return progress;
+	blocked = __atomic_load_n(&ft->lanes[ft->config.owner[stream]].blocked, __ATOMIC_ACQUIRE);
+	return blocked > b->next_open ? RTE_MAX(progress, blocked) : progress;
+}
+
 static uint64_t
 highest_seen(const struct frame_table *ft)
 {
@@ -421,7 +512,7 @@ head_given_up(struct frame_table *ft)
 
 		if (b->stalled_at[s] != at + 1)
 			b->stalled_at[s] = 0; /* it speaks (again) */
-		if (b->stalled_at[s] == 0 && at < passed)
+		if (b->stalled_at[s] == 0 && at < passed && stream_reach(ft, s) < passed)
 			behind++;
 	}
 	if (highest_seen(ft) <= b->next_close) {
@@ -488,6 +579,25 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	return packets;
 }
 
+/** Frame + 1 of the last open one that had begun. All are closed, and no lane is at them. */
+static uint64_t
+last_begun(const struct frame_table *ft)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	for (uint64_t f = b->next_open; f-- > b->next_close;) {
+		const uint32_t slot = b->slot_of[f & ft->entry_mask];
+		const uint64_t tag = (f + 1) << FRAME_TAG_SLOT_BITS | slot;
+
+		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) == FRAME_TAG_REFUSED)
+			return f + 1;
+		for (uint32_t s = 0; s < ft->detector.streams; s++)
+			if (frame_table_stream(ft, slot, s)->tag == tag)
+				return f + 1;
+	}
+	return 0;
+}
+
 /** The head is closed: report it and go on. @return false if there is nothing to report */
 static bool
 pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
@@ -541,7 +651,7 @@ frame_table_close(struct frame_table *ft, struct frame_closed *closed)
 			if (!b->flush_graced && rte_rcu_qsbr_check(ft->qsbr, b->grace, false) == 0)
 				return false;
 			if (!b->flush_graced)
-				b->flush_end = highest_seen(ft);
+				b->flush_end = last_begun(ft);
 			b->flush_graced = true;
 		} else if (b->closing) {
 			if (rte_rcu_qsbr_check(ft->qsbr, b->grace, false) == 0)

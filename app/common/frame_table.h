@@ -23,11 +23,15 @@
  *
  * Frames close in order: when they are complete; or when every live stream is `give_up` frames
  * ahead; or when a stream that holds them back has been silent for `stall_cycles`. Such a stream
- * is not waited for again until it speaks.
+ * is not waited for again until it speaks. A lane that can hold no more packets, of which none has
+ * its frame open, will not bring anything for open frames: its streams count as ahead.
  *
- * Numbers far from the window are outliers and dropped, until `agree` packets of one lane agree on
- * a place: then the detector was restarted, all that is open is closed, and the window moves
- * there. The first window is found the same way, but nothing is dropped meanwhile.
+ * A number of which the window cannot be near is believed when `agree` packets of one lane in a
+ * row, with none placed between, agree on it; until then they are dropped. Less than `jump` ahead
+ * frames were lost. Farther away, or back by more than `give_up` frames, the detector was
+ * restarted: all that is open is closed, and the window moves there. What other lanes still bring
+ * of the old window is late for `stall_cycles`, and moves nothing back. The first window is found
+ * by agreement, too, but nothing is dropped meanwhile.
  *
  * Threads: frame_lane_*() by the RX lcore of that lane, all else by the builder's lcore; create
  * and destroy need everybody at rest.
@@ -58,6 +62,8 @@
 #define FRAME_TAG_SLOT_MASK 0xFFFFu
 #define FRAME_TAG_CLOSED    0xFFFFu /**< in place of the slot: the frame is closed */
 #define FRAME_TAG_REFUSED   0xFFFEu /**< in place of the slot: no slot was free */
+/** No frame. Not 0: that would be slot 0 of frame 2^64 - 1, which anybody may send. */
+#define FRAME_TAG_EMPTY FRAME_TAG_CLOSED
 
 struct frame_table_config {
 	const struct detector *detector;
@@ -92,7 +98,7 @@ enum frame_place {
 	FRAME_PLACE_DUPLICATE, /**< that packet is there already */
 	FRAME_PLACE_LATE,      /**< its frame is closed, or lies before the run */
 	FRAME_PLACE_REFUSED,   /**< its frame was refused */
-	FRAME_PLACE_OUTLIER,   /**< number far from the window, no agreement */
+	FRAME_PLACE_OUTLIER,   /**< number far from the window, no agreement (yet) */
 	FRAME_PLACE_BEYOND,    /**< after the last frame of the run */
 	FRAME_PLACE_WAIT,      /**< not open yet: keep the packet and come again */
 	FRAME_PLACES
@@ -112,11 +118,13 @@ struct frame_lane {
 	uint32_t generation;  /**< window move that this lane has taken note of */
 	uint64_t vote_lowest; /**< lowest and highest frame of that agreement */
 	uint64_t vote_highest;
+	uint64_t ahead; /**< frames below this are believed to have been reached, by agreement */
 	struct frame_lane_count *count; /**< [slots] */
 	uint64_t *done; /**< frame + 1 by entry, once this lane has all its packets; 8 a line */
 
 	/** frame + 1 that blocks this lane, 0 = none. */
 	uint64_t wanted __rte_cache_aligned;
+	uint64_t blocked;      /**< ... and it can hold no more packets, 0 = it can */
 	uint64_t agreed;       /**< frame + 1 that this lane's packets agree on, 0 = none */
 	uint32_t acknowledged; /**< = generation, for the builder */
 
@@ -135,6 +143,8 @@ struct frame_window {
 	uint64_t base;	     /**< lowest frame that is not closed */
 	uint64_t horizon;    /**< numbers from here on are outliers */
 	uint64_t end;	     /**< first frame after the run */
+	uint64_t old_low;    /**< what an earlier window's stragglers may carry: from here */
+	uint64_t old_end;    /**< ... to before this */
 	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< moves of the window */
 } __rte_cache_aligned;
@@ -153,6 +163,7 @@ struct frame_builder {
 	bool flushing;	     /**< everything open is closed, one grace period for all */
 	bool flush_graced;   /**< ... and over */
 	uint64_t flush_end;  /**< frame + 1 of the last one that had begun */
+	uint64_t moved_at;   /**< TSC of the last move, 0 = stragglers are not expected any more */
 	uint64_t grace;	     /**< qsbr token of the closing head */
 	uint64_t held_since; /**< TSC when the head was first held back, 0 = it is not */
 	uint64_t looked_at;  /**< TSC of the last look at progress */
@@ -261,17 +272,25 @@ frame_lane_quiescent(struct frame_table *ft, struct frame_lane *lane)
 	rte_rcu_qsbr_quiescent(ft->qsbr, lane->id);
 }
 
-/** Tell the builder which frame blocks this lane; frame + 1, or 0 for none. */
+/**
+ * Tell the builder what this lane waits for.
+ * @param frame_plus_1  lowest frame + 1 of the packets that wait, 0 = none waits
+ * @param full          there is no room for more of them: nothing else will be placed
+ */
 static inline void
-frame_lane_want(struct frame_lane *lane, uint64_t frame_plus_1)
+frame_lane_want(struct frame_lane *lane, uint64_t frame_plus_1, bool full)
 {
+	const uint64_t blocked = full ? frame_plus_1 : 0;
+
 	if (lane->wanted != frame_plus_1)
 		__atomic_store_n(&lane->wanted, frame_plus_1, __ATOMIC_RELEASE);
+	if (lane->blocked != blocked)
+		__atomic_store_n(&lane->blocked, blocked, __ATOMIC_RELEASE);
 }
 
 /**
- * Count a packet's frame number towards an agreement on where the window should be. For packets
- * that wait while there is no window; each once.
+ * Count a packet's frame number towards an agreement on where the first window should be. For
+ * packets that wait while there is none; each once.
  */
 void frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame);
 
@@ -285,6 +304,10 @@ frame_lane_may_vote(const struct frame_table *ft, const struct frame_lane *lane)
 
 /** The answer for a frame whose entry does not carry its tag. */
 enum frame_place frame_lane_miss(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
+
+/** The answer for a frame that is closed. */
+enum frame_place frame_lane_late(
 	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
 /**
@@ -313,7 +336,8 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	if (frame + 1 > lane->progress[stream])
 		__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
 	if (unlikely(slot >= FRAME_TAG_REFUSED))
-		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED : FRAME_PLACE_LATE;
+		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED
+						 : frame_lane_late(ft, lane, stream, frame);
 
 	st = frame_table_stream(ft, slot, stream);
 	if (st->tag != tag) {
@@ -329,6 +353,7 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
 	frame_table_frame(ft, slot)->packet[tile] = pixels;
 	frame_table_mbufs(ft, slot)[tile] = m;
+	lane->votes = 0;
 
 	count = &lane->count[slot];
 	if (count->tag != tag) {

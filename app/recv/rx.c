@@ -225,12 +225,12 @@ place_pending(struct rx *rx)
 	rx->nb_pending = left;
 	rx->nb_voted = rx->nb_voted > done ? rx->nb_voted - done : 0;
 	if (left == 0) {
-		frame_lane_want(rx->lane, 0);
+		frame_lane_want(rx->lane, 0, false);
 		return true;
 	}
 	rx->counters[RX_WAITS]++;
 	if (rx->table->config.owner[rx->pending[0].stream] == rx->lane->id)
-		frame_lane_want(rx->lane, rx->pending[0].frame + 1);
+		frame_lane_want(rx->lane, rx->pending[0].frame + 1, true);
 	return false;
 }
 
@@ -308,7 +308,7 @@ drop_waiting(struct rx *rx)
 		rte_pktmbuf_free_bulk(burst, n);
 		rx->counters[RX_STOPPED] += n;
 	}
-	frame_lane_want(rx->lane, 0);
+	frame_lane_want(rx->lane, 0, false);
 }
 
 int
