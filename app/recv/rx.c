@@ -82,13 +82,16 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 }
 
 /**
- * Read the headers of a burst; what is not the detector's is dropped.
+ * Read the headers of a burst; what is not the detector's is dropped, what is another role's goes
+ * to its outbox, which has room for a burst (see poll_sources()).
  * @return packets in `out`
  */
 static uint32_t
 read_headers(struct rx *rx, struct rte_mbuf **burst, uint32_t n, struct rx_packet *out)
 {
 	struct detector_packet parsed[RX_BURST];
+	const uint8_t *owner = rx->table->config.owner;
+	const uint32_t lane = rx->lane->id;
 	const uint8_t *header[RX_BURST];
 	struct rte_mbuf *drop[RX_BURST];
 	uint32_t valid = 0, kept = 0, dropped = 0;
@@ -114,6 +117,12 @@ read_headers(struct rx *rx, struct rte_mbuf **burst, uint32_t n, struct rx_packe
 		if (unlikely(parsed[i].packet >= rx->detector->stream_packets)) {
 			rx->counters[RX_MALFORMED]++;
 			drop[dropped++] = out[i].m;
+			continue;
+		}
+		if (unlikely(owner[out[i].stream] != lane)) {
+			const uint32_t to = owner[out[i].stream];
+
+			rx->outbox[to][rx->nb_outbox[to]++] = out[i].m;
 			continue;
 		}
 		out[kept] = out[i];
@@ -162,32 +171,23 @@ hand_all_on(struct rx *rx)
 }
 
 /**
- * Place packets in order until one has to wait.
- * @return how many were dealt with
+ * Place packets; those whose frame is not open yet are moved to the front. They hold nothing up: a
+ * corrupt number waits alone.
+ * @return how many wait
  */
 static uint32_t
-place(struct rx *rx, const struct rx_packet *packets, uint32_t n)
+place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 {
-	const uint8_t *owner = rx->table->config.owner;
-	const uint32_t lane = rx->lane->id;
 	struct rte_mbuf *release[RX_PENDING_MAX];
-	uint32_t released = 0, i;
+	uint32_t released = 0, waiting = 0;
 
-	for (i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct rx_packet *p = &packets[i];
 		/* `next` lies in an mbuf's second cache line: look only where there is one */
 		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
 		enum frame_place result;
 		uint64_t address;
 
-		if (unlikely(owner[p->stream] != lane)) {
-			const uint32_t to = owner[p->stream];
-
-			if (rx->nb_outbox[to] == RX_BURST && !hand_on(rx, to))
-				break;
-			rx->outbox[to][rx->nb_outbox[to]++] = m;
-			continue;
-		}
 		if (pixels != NULL) {
 			address = (uint64_t)(uintptr_t)rte_pktmbuf_mtod(pixels, void *);
 		} else {
@@ -196,8 +196,10 @@ place(struct rx *rx, const struct rx_packet *packets, uint32_t n)
 		}
 		result = frame_lane_place(rx->table, rx->lane, p->stream, p->frame, p->packet,
 			p->header, address, pixels);
-		if (unlikely(result == FRAME_PLACE_WAIT))
-			break;
+		if (unlikely(result == FRAME_PLACE_WAIT)) {
+			packets[waiting++] = *p;
+			continue;
+		}
 		rx->counters[counter_of_place[result]]++;
 		if (likely(result == FRAME_PLACED)) {
 			if (pixels == m)
@@ -210,28 +212,41 @@ place(struct rx *rx, const struct rx_packet *packets, uint32_t n)
 	}
 	if (released > 0)
 		rte_pktmbuf_free_bulk(release, released);
-	return i;
+	return waiting;
 }
 
-/** Go on with packets that waited. @return true if none is left */
+/** Is there no room for another burst that has to wait? */
 static bool
+is_full(const struct rx *rx)
+{
+	return rx->nb_pending > RX_PENDING_MAX - RX_BURST;
+}
+
+/** Go on with packets that waited. @return how many wait no longer */
+static uint32_t
 place_pending(struct rx *rx)
 {
-	const uint32_t done = place(rx, rx->pending, rx->nb_pending);
-	const uint32_t left = rx->nb_pending - done;
+	const uint32_t before = rx->nb_pending;
 
-	if (done > 0)
-		memmove(rx->pending, &rx->pending[done], left * sizeof(rx->pending[0]));
-	rx->nb_pending = left;
-	rx->nb_voted = rx->nb_voted > done ? rx->nb_voted - done : 0;
-	if (left == 0) {
+	rx->nb_pending = place(rx, rx->pending, before);
+	rx->nb_voted = RTE_MIN(rx->nb_voted, rx->nb_pending);
+	return before - rx->nb_pending;
+}
+
+/** Tell the builder which frames are needed. */
+static void
+want(struct rx *rx)
+{
+	uint64_t lowest = UINT64_MAX;
+
+	if (likely(rx->nb_pending == 0)) {
 		frame_lane_want(rx->lane, 0, false);
-		return true;
+		return;
 	}
+	for (uint32_t i = 0; i < rx->nb_pending; i++)
+		lowest = RTE_MIN(lowest, rx->pending[i].frame);
+	frame_lane_want(rx->lane, lowest + 1, is_full(rx));
 	rx->counters[RX_WAITS]++;
-	if (rx->table->config.owner[rx->pending[0].stream] == rx->lane->id)
-		frame_lane_want(rx->lane, rx->pending[0].frame + 1, true);
-	return false;
 }
 
 /** While there is no window, packets that wait vote on where it should be, each once. */
@@ -239,37 +254,35 @@ static void
 vote(struct rx *rx)
 {
 	for (; rx->nb_voted < rx->nb_pending; rx->nb_voted++)
-		if (rx->table->config.owner[rx->pending[rx->nb_voted].stream] == rx->lane->id)
-			frame_lane_vote(rx->table, rx->lane, rx->pending[rx->nb_voted].frame);
+		frame_lane_vote(rx->table, rx->lane, rx->pending[rx->nb_voted].frame);
 }
 
-/** Read and place a burst; what has to wait becomes pending. */
+/** Read and place a burst; what has to wait becomes pending, for which there is room. */
 static void
 take(struct rx *rx, struct rte_mbuf **burst, uint32_t n)
 {
 	struct rx_packet packets[RX_BURST];
 	const uint32_t kept = read_headers(rx, burst, n, packets);
-	uint32_t done = 0;
+	const uint32_t waiting = place(rx, packets, kept);
 
-	if (rx->nb_pending == 0)
-		done = place(rx, packets, kept);
-	if (unlikely(done < kept)) {
-		memcpy(&rx->pending[rx->nb_pending], &packets[done],
-			(kept - done) * sizeof(packets[0]));
-		rx->nb_pending += kept - done;
+	if (unlikely(waiting > 0)) {
+		memcpy(&rx->pending[rx->nb_pending], packets, waiting * sizeof(packets[0]));
+		rx->nb_pending += waiting;
 	}
 }
 
-/** One burst of each queue and of the inbox, as long as there is room for it to wait. */
+/**
+ * One burst of each queue and of the inbox, as long as there is room for it to wait. Queues are
+ * left alone while an outbox is not empty. The inbox never is: what comes from there goes to no
+ * outbox, so that two roles whose inboxes are full do not wait for each other.
+ */
 static uint32_t
 poll_sources(struct rx *rx)
 {
 	struct rte_mbuf *burst[RX_BURST];
 	uint32_t total = 0, n;
 
-	for (uint32_t q = 0; q < rx->nb_queues; q++) {
-		if (rx->nb_pending > RX_PENDING_MAX - RX_BURST)
-			return total;
+	for (uint32_t q = 0; q < rx->nb_queues && !is_full(rx) && hand_all_on(rx); q++) {
 		n = rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
 		if (n == 0)
 			continue;
@@ -280,7 +293,7 @@ poll_sources(struct rx *rx)
 			rx->counters[RX_BYTES] += burst[i]->pkt_len;
 		take(rx, burst, n);
 	}
-	if (rx->nb_pending > RX_PENDING_MAX - RX_BURST)
+	if (is_full(rx))
 		return total;
 	n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL);
 	if (n > 0)
@@ -315,7 +328,7 @@ int
 rx_poll(void *arg)
 {
 	struct rx *rx = arg;
-	uint32_t n;
+	uint32_t n = 0, received;
 
 	frame_lane_quiescent(rx->table, rx->lane);
 	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
@@ -323,19 +336,16 @@ rx_poll(void *arg)
 		__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
 		return 0;
 	}
-	if (!hand_all_on(rx))
-		return 0;
-	if (rx->nb_pending > 0 && !place_pending(rx)) {
-		/* without a window, more packets may be what brings the agreement */
-		if (!frame_lane_may_vote(rx->table, rx->lane))
-			return 0;
-		vote(rx);
+	if (rx->nb_pending > 0) {
+		n = place_pending(rx);
+		/* without a window, what waits may bring the agreement, or more packets do */
+		if (frame_lane_may_vote(rx->table, rx->lane))
+			vote(rx);
 	}
-	n = poll_sources(rx);
-	if (n > 0)
+	received = poll_sources(rx);
+	if (received > 0)
 		rx->last_packet = rte_rdtsc();
-	if (rx->nb_pending > 0)
-		place_pending(rx);
 	hand_all_on(rx);
-	return n != 0;
+	want(rx);
+	return n + received != 0;
 }

@@ -30,7 +30,7 @@ enum rx_counter {
 	RX_PACKETS,   /**< taken from queues */
 	RX_BYTES,     /**< ... frame lengths */
 	RX_BURSTS,    /**< polls of a queue that gave something */
-	RX_WAITS,     /**< polls during which a packet waited for its frame to open */
+	RX_WAITS,     /**< polls after which a packet waited for its frame to open */
 	RX_HANDED_ON, /**< to another role, which counts what becomes of it */
 	RX_PLACED,
 	RX_DUPLICATE,
