@@ -6,13 +6,10 @@
 
 #include <rte_errno.h>
 #include <rte_ethdev.h>
-#include <rte_ether.h>
-#include <rte_ip.h>
 #include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_string_fns.h>
-#include <rte_udp.h>
 
 #include "port.h"
 
@@ -20,18 +17,8 @@ RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, port_logtype, "port: " __VA_ARGS__)
 
-/** Ethernet, IPv4 and UDP without options. */
-#define UDP_HEADERS \
-	(sizeof(struct rte_ether_hdr) + sizeof(struct rte_ipv4_hdr) + sizeof(struct rte_udp_hdr))
-
 /** GPU pages; also what rte_extmem_register() wants of address and length. */
 #define EXTERNAL_PAGE 65536
-
-static uint32_t
-header_bytes(const struct settings *s)
-{
-	return UDP_HEADERS + s->detector.ops->header_bytes;
-}
 
 static int
 find_device(struct port *p)
@@ -94,8 +81,7 @@ static struct rte_mempool *
 create_memory_pool(struct port *p, const char *name, uint32_t n, const struct settings *s,
 	struct memory *memory)
 {
-	const uint32_t pixels = s->detector.ops->pixel_bytes;
-	const uint32_t before = p->split ? 0 : RTE_PKTMBUF_HEADROOM + header_bytes(s);
+	const uint32_t before = port_element_lead(s, p->split);
 	const uint32_t skew =
 		(RTE_CACHE_LINE_SIZE - before % RTE_CACHE_LINE_SIZE) % RTE_CACHE_LINE_SIZE;
 	struct rte_pktmbuf_extmem extmem = {0};
@@ -103,7 +89,7 @@ create_memory_pool(struct port *p, const char *name, uint32_t n, const struct se
 	uint8_t *address;
 	size_t size;
 
-	extmem.elt_size = RTE_ALIGN_CEIL(before + pixels, 2 * RTE_CACHE_LINE_SIZE);
+	extmem.elt_size = port_element_bytes(s, p->split);
 	size = RTE_ALIGN_CEIL((size_t)n * extmem.elt_size + skew, EXTERNAL_PAGE);
 	address = memory_device(memory, name, size);
 	if (address == NULL)
@@ -133,37 +119,34 @@ static int
 create_pools(struct port *p, const struct settings *s, const struct port_demand *demand,
 	struct memory *memory)
 {
-	const uint32_t rings = p->nb_queues * p->settings->descriptors;
-	/* a cache may hold up to 1.5 times its size before it is flushed */
-	const uint32_t caches = demand->lcores * PORT_MEMPOOL_CACHE * 3 / 2;
-	const uint32_t bursts = demand->lanes * (RX_PENDING_MAX + 2 * RX_BURST + RX_INBOX_SIZE);
-	const uint32_t n = rings + demand->frame_packets + caches + bursts;
+	const struct port_mbufs n =
+		port_count_mbufs(p->nb_queues, p->settings->descriptors, demand);
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	LOG(INFO,
 		"%s: %u payload mbufs = %u RX descriptors + %u in frame slots + %u in caches + %u "
 		"in bursts and inboxes\n",
-		p->name, n, rings, demand->frame_packets, caches, bursts);
+		p->name, n.payload, n.rings, n.frames, n.caches, n.bursts);
 	snprintf(name, sizeof(name), "payload_%u", p->id);
 	if (p->reference)
-		p->payload_pool = rte_pktmbuf_pool_create(name, n, PORT_MEMPOOL_CACHE, 0,
+		p->payload_pool = rte_pktmbuf_pool_create(name, n.payload, PORT_MEMPOOL_CACHE, 0,
 			p->split ? 0 : RTE_PKTMBUF_HEADROOM, memory->socket);
 	else
-		p->payload_pool = create_memory_pool(p, name, n, s, memory);
+		p->payload_pool = create_memory_pool(p, name, n.payload, s, memory);
 	if (p->payload_pool == NULL)
 		goto short_of;
 	if (!p->split)
 		return 0;
 	snprintf(name, sizeof(name), "header_%u", p->id);
-	p->header_pool = rte_pktmbuf_pool_create(name, rings + caches + bursts, PORT_MEMPOOL_CACHE,
-		0, RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(header_bytes(s), 64), memory->socket);
+	p->header_pool = rte_pktmbuf_pool_create(name, n.header, PORT_MEMPOOL_CACHE, 0,
+		RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(port_header_bytes(s), 64), memory->socket);
 	if (p->header_pool != NULL)
 		return 0;
 short_of:
 	LOG(ERR,
 		"%s: cannot create pool %s: %s. %u mbufs are needed: fewer [frames] slots, fewer "
 		"descriptors, or more memory for EAL\n",
-		p->name, name, rte_strerror(rte_errno), n);
+		p->name, name, rte_strerror(rte_errno), n.payload);
 	return -ENOMEM;
 }
 
@@ -192,7 +175,7 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 		return ret;
 	rx.offloads = conf.rxmode.offloads;
 	segments[0].split.mp = p->header_pool;
-	segments[0].split.length = header_bytes(s);
+	segments[0].split.length = port_header_bytes(s);
 	segments[1].split.mp = p->payload_pool;
 	if (p->split) {
 		rx.rx_seg = segments;
@@ -218,34 +201,38 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	return 0;
 }
 
-/** One rule a stream: Ethernet / IPv4 / UDP to its port, to the queue of the lane that owns it. */
+void
+port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue)
+{
+	*r = (struct port_rule){
+		.attr.ingress = 1,
+		.udp.hdr.dst_port = rte_cpu_to_be_16(udp_port),
+		.mask.hdr.dst_port = RTE_BE16(UINT16_MAX),
+		.queue.index = queue,
+		.pattern = {{.type = RTE_FLOW_ITEM_TYPE_ETH}, {.type = RTE_FLOW_ITEM_TYPE_IPV4},
+			{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &r->udp, .mask = &r->mask},
+			{.type = RTE_FLOW_ITEM_TYPE_END}},
+		.actions = {{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &r->queue},
+			{.type = RTE_FLOW_ACTION_TYPE_END}},
+	};
+}
+
+/** One rule a stream, to the queue of the lane that owns it. */
 static int
 steer(struct port *p, const struct settings *s, const uint8_t *owner)
 {
-	const struct rte_flow_attr attr = {.ingress = 1};
-	const struct rte_flow_item_udp mask = {.hdr.dst_port = RTE_BE16(UINT16_MAX)};
-	struct rte_flow_item_udp udp = {0};
-	struct rte_flow_action_queue queue = {0};
-	const struct rte_flow_item pattern[] = {
-		{.type = RTE_FLOW_ITEM_TYPE_ETH},
-		{.type = RTE_FLOW_ITEM_TYPE_IPV4},
-		{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &udp, .mask = &mask},
-		{.type = RTE_FLOW_ITEM_TYPE_END},
-	};
-	const struct rte_flow_action actions[] = {
-		{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &queue},
-		{.type = RTE_FLOW_ACTION_TYPE_END},
-	};
-
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
 		const uint32_t stream = p->settings->streams[i];
 		struct rte_flow_error error = {0};
+		struct port_rule rule;
+		uint16_t queue = 0;
 
-		udp.hdr.dst_port = rte_cpu_to_be_16(s->udp_port + stream);
 		for (uint32_t q = 0; q < p->nb_queues; q++)
 			if (p->queue_lane[q] == owner[stream])
-				queue.index = q;
-		p->rules[p->nb_rules] = rte_flow_create(p->id, &attr, pattern, actions, &error);
+				queue = q;
+		port_rule_init(&rule, s->udp_port + stream, queue);
+		p->rules[p->nb_rules] =
+			rte_flow_create(p->id, &rule.attr, rule.pattern, rule.actions, &error);
 		if (p->rules[p->nb_rules] == NULL) {
 			LOG(INFO, "%s: no flow rule for UDP port %u: %s\n", p->name,
 				s->udp_port + stream,

@@ -10,14 +10,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <rte_ether.h>
 #include <rte_flow.h>
+#include <rte_ip.h>
 #include <rte_mempool.h>
+#include <rte_udp.h>
 
 #include "memory.h"
 #include "rx.h"
 #include "settings.h"
 
 #define PORT_MEMPOOL_CACHE 256
+
+/** Ethernet, IPv4 and UDP without options. */
+#define PORT_UDP_HEADERS \
+	(sizeof(struct rte_ether_hdr) + sizeof(struct rte_ipv4_hdr) + sizeof(struct rte_udp_hdr))
 
 struct port {
 	const struct port_settings *settings;
@@ -43,6 +50,68 @@ struct port_demand {
 	uint32_t lcores;	/**< lcores with a mempool cache: RX and builder */
 	uint32_t lanes;
 };
+
+/** Mbufs of a port, by where all of them may be at the same time. */
+struct port_mbufs {
+	uint32_t rings;
+	uint32_t frames;
+	uint32_t caches;
+	uint32_t bursts;  /**< in hands and inboxes */
+	uint32_t payload; /**< the payload pool: the sum of the above */
+	uint32_t header;  /**< the header pool; headers do not wait in frame slots */
+};
+
+/** The sum that pools are made by. */
+static inline struct port_mbufs
+port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand *demand)
+{
+	struct port_mbufs n = {
+		.rings = queues * descriptors,
+		.frames = demand->frame_packets,
+		/* a cache may hold up to 1.5 times its size before it is flushed */
+		.caches = demand->lcores * PORT_MEMPOOL_CACHE * 3 / 2,
+		.bursts = demand->lanes * (RX_PENDING_MAX + 2 * RX_BURST + RX_INBOX_SIZE),
+	};
+
+	n.header = n.rings + n.caches + n.bursts;
+	n.payload = n.header + n.frames;
+	return n;
+}
+
+/** Headers before the pixels of a packet. */
+static inline uint32_t
+port_header_bytes(const struct settings *s)
+{
+	return PORT_UDP_HEADERS + s->detector.ops->header_bytes;
+}
+
+/** Bytes before the pixels in a payload element: whole packets come with headroom and headers. */
+static inline uint32_t
+port_element_lead(const struct settings *s, bool split)
+{
+	return split ? 0 : RTE_PKTMBUF_HEADROOM + port_header_bytes(s);
+}
+
+/** Bytes of an element of the payload pool. */
+static inline uint32_t
+port_element_bytes(const struct settings *s, bool split)
+{
+	return RTE_ALIGN_CEIL(port_element_lead(s, split) + s->detector.ops->pixel_bytes,
+		2 * RTE_CACHE_LINE_SIZE);
+}
+
+/** The flow rule of one stream. Points into itself: not to be copied. */
+struct port_rule {
+	struct rte_flow_attr attr;
+	struct rte_flow_item_udp udp;
+	struct rte_flow_item_udp mask;
+	struct rte_flow_action_queue queue;
+	struct rte_flow_item pattern[4];
+	struct rte_flow_action actions[2];
+};
+
+/** Ethernet / IPv4 / UDP to `udp_port`, to RX queue `queue`. */
+void port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue);
 
 /**
  * Find the device, choose split or single-segment mode, create the pools, set up and start the
