@@ -211,8 +211,12 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 {
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
-	/* stragglers never are so far behind what came of their own stream: it has begun anew */
-	if (frame + 1 + ft->config.give_up >= lane->progress[stream]) {
+	/*
+	 * What comes late, be it after a long silence, is not far behind what came of its own stream
+	 * before. If it is, the stream has begun anew.
+	 */
+	if (lane->progress[stream] != 0 &&
+		frame + 1 + ft->config.give_up >= lane->progress[stream]) {
 		lane->votes = 0;
 		return FRAME_PLACE_LATE;
 	}
@@ -238,14 +242,15 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 
 	if (frame >= end && (frame < horizon || base >= end))
 		return FRAME_PLACE_BEYOND;
-	if (frame < base && base - frame <= ft->entry_mask)
-		return frame_lane_late(ft, lane, stream, frame);
-	near = frame >= base && frame - base <= ft->entry_mask;
+	/* open and refused frames reach twice the slots, and some may be lost after them */
+	near = frame >= base && frame - base <= 2 * ft->entry_mask;
 	old = frame >= __atomic_load_n(&w->old_low, __ATOMIC_RELAXED) &&
 		frame < __atomic_load_n(&w->old_end, __ATOMIC_RELAXED);
 	if (old && !near)
 		return FRAME_PLACE_LATE;
-	if (frame >= base && frame < horizon) {
+	if (frame < base)
+		return frame_lane_late(ft, lane, stream, frame);
+	if (frame < horizon) {
 		/* a corrupt number must not make the window run after it */
 		if (!near && frame >= lane->ahead) {
 			if (!agree_on(ft, lane, frame))

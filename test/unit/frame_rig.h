@@ -3,6 +3,7 @@
 #ifndef FRAME_RIG_H
 #define FRAME_RIG_H
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -630,6 +630,27 @@ restart_from_one(void **state)
 	assert_int_equal(ft->window.generation, 2);
 }
 
+/* A module that was silent for long brings what it has kept: late, and no restart. */
+static void
+long_silence_is_no_restart(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.lanes = 2;
+	config.owner[1] = 1;
+	begin(1);
+	assert_int_equal(place_range(1, 1, 0, 128), FRAME_PLACED);
+	ft->config.stall_cycles = 0;
+	for (uint64_t f = 1; f < 100; f++) {
+		assert_int_equal(place_range(0, f, 0, 128), FRAME_PLACED);
+		expect_closed(f, f == 1 ? 256 : 128);
+		frame_table_open(ft);
+	}
+	for (uint64_t f = 2; f < 100; f++)
+		assert_int_equal(place_range(1, f, 0, 128), FRAME_PLACE_LATE);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.generation, 1);
+}
+
 /* Not so far back that the number is an outlier: still a restart. */
 static void
 restart_within_the_ring(void **state)
@@ -717,6 +738,7 @@ main(int argc, char **argv)
 		TEST(flush_at_the_end),
 		TEST(flush_before_anything_came),
 		TEST(restart_from_one),
+		TEST(long_silence_is_no_restart),
 		TEST(restart_within_the_ring),
 		TEST(restart_far_ahead),
 		TEST(restart_survives_stragglers),
