@@ -149,6 +149,7 @@ frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t genera
 		if (ft->config.owner[s] != lane->id)
 			continue;
 		lane->progress[s] = 0;
+		lane->leap[s] = 0;
 		/* numbers may come again after a restart, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
 			frame_table_stream(ft, slot, s)->tag = 0;
@@ -206,6 +207,18 @@ frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
 	vote(ft, lane, frame);
 }
 
+void
+frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	const uint64_t progress = lane->progress[stream], leap = lane->leap[stream];
+
+	if (progress != 0 && frame > progress && frame != leap && frame + 1 != leap) {
+		lane->leap[stream] = frame + 1;
+		return;
+	}
+	__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
+}
+
 enum frame_place
 frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
 {
@@ -257,8 +270,6 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 				return FRAME_PLACE_OUTLIER;
 			lane->ahead = lane->vote_lowest + 1 + ft->config.slots;
 		}
-		if (frame + 1 > lane->progress[stream])
-			__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
 		return FRAME_PLACE_WAIT;
 	}
 	vote(ft, lane, frame);
@@ -486,14 +497,17 @@ stream_reach(const struct frame_table *ft, uint32_t stream)
 	return blocked > b->next_open ? RTE_MAX(progress, blocked) : progress;
 }
 
-static uint64_t
-highest_seen(const struct frame_table *ft)
+/** Has the head begun, or any frame after it? */
+static bool
+head_begun(const struct frame_table *ft)
 {
 	uint64_t highest = 0;
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		highest = RTE_MAX(highest, stream_progress(ft, s));
-	return highest;
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		highest = RTE_MAX(highest, __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE));
+	return highest > ft->builder.next_close;
 }
 
 /**
@@ -520,7 +534,7 @@ head_given_up(struct frame_table *ft)
 		if (b->stalled_at[s] == 0 && at < passed && stream_reach(ft, s) < passed)
 			behind++;
 	}
-	if (highest_seen(ft) <= b->next_close) {
+	if (!head_begun(ft)) {
 		b->held_since = 0; /* nothing of this frame or a later one: the line is idle */
 		return false;
 	}

@@ -128,8 +128,10 @@ struct frame_lane {
 	uint64_t agreed;       /**< frame + 1 that this lane's packets agree on, 0 = none */
 	uint32_t acknowledged; /**< = generation, for the builder */
 
-	/** Highest frame + 1 seen, by stream. */
+	/** Highest frame + 1 of which there are packets, by stream. */
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+	/** Frame + 1 of a packet that was ahead by more than one frame: the next one confirms it. */
+	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 } __rte_cache_aligned;
 
 enum frame_window_state {
@@ -302,6 +304,9 @@ frame_lane_may_vote(const struct frame_table *ft, const struct frame_lane *lane)
 		lane->agreed == 0;
 }
 
+/** A stream has reached a frame, if this is not one corrupt number. */
+void frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame);
+
 /** The answer for a frame whose entry does not carry its tag. */
 enum frame_place frame_lane_miss(
 	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
@@ -334,7 +339,7 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
 		return frame_lane_miss(ft, lane, stream, frame);
 	if (frame + 1 > lane->progress[stream])
-		__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
+		frame_lane_advance(lane, stream, frame);
 	if (unlikely(slot >= FRAME_TAG_REFUSED))
 		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED
 						 : frame_lane_late(ft, lane, stream, frame);

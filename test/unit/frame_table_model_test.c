@@ -56,7 +56,8 @@ static bool silences; /**< some stream falls silent in this case */
 static struct model_frame frames[FRAMES_MAX * 2];
 static uint64_t next_close, next_open, end;
 static uint32_t nb_free, held[FRAME_SLOTS_MAX], nb_held;
-static uint64_t progress[DETECTOR_STREAMS_MAX], given_up[DETECTOR_STREAMS_MAX];
+static uint64_t progress[DETECTOR_STREAMS_MAX], leap[DETECTOR_STREAMS_MAX],
+	given_up[DETECTOR_STREAMS_MAX];
 static bool timed_out, flushing;
 
 static struct model_frame *
@@ -69,7 +70,14 @@ at(uint64_t frame)
 static void
 saw(uint32_t stream, uint64_t frame)
 {
-	progress[stream] = RTE_MAX(progress[stream], frame + 1);
+	if (frame < progress[stream])
+		return;
+	/* one number that is far ahead may be corrupt: the next has to confirm it */
+	if (progress[stream] == 0 || frame == progress[stream] || frame + 1 == leap[stream] ||
+		frame == leap[stream])
+		progress[stream] = frame + 1;
+	else
+		leap[stream] = frame + 1;
 }
 
 static enum frame_place
@@ -82,10 +90,8 @@ model_place(const struct packet *p)
 	if (p->frame >= end)
 		return FRAME_PLACE_BEYOND;
 	f = at(p->frame);
-	if (f->state == AHEAD) {
-		saw(p->stream, p->frame);
+	if (f->state == AHEAD)
 		return FRAME_PLACE_WAIT;
-	}
 	if (next_open > p->frame + ring)
 		return FRAME_PLACE_LATE; /* long ago */
 	saw(p->stream, p->frame);
@@ -141,7 +147,7 @@ model_gives_up(bool time_is_up)
 		const uint64_t wanted = model_wanted(config.owner[s]);
 		uint64_t reach = progress[s];
 
-		highest = RTE_MAX(highest, progress[s]);
+		highest = RTE_MAX(highest, RTE_MAX(progress[s], wanted));
 		if (next_open - next_close >= config.slots && wanted > next_open)
 			reach = RTE_MAX(reach, wanted);
 		if (given_up[s] != progress[s] + 1)
@@ -316,6 +322,7 @@ make_case(uint32_t *nb_frames)
 	flushing = false;
 	memset(results, 0, sizeof(results));
 	memset(progress, 0, sizeof(progress));
+	memset(leap, 0, sizeof(leap));
 	memset(given_up, 0, sizeof(given_up));
 	for (uint32_t i = 0; i < RTE_DIM(frames); i++) {
 		frames[i].state = AHEAD;
