@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rx_poll() and what it does with packets good, bad, early and somebody else's. */
+
+#include "rx_rig.h"
+
+#include <rte_ethdev.h>
+
+static struct detector d;
+static struct frame_table_config config;
+static struct frame_table *ft;
+
+static int
+setup(void **state)
+{
+	rig_config(&config, &d, 1, 1);
+	config.first_known = true;
+	config.first_frame = 1;
+	ft = NULL;
+	memset(rig_queues, 0, sizeof(rig_queues));
+	return 0;
+}
+
+/** Everything is accounted for, and every mbuf is back. */
+static int
+teardown(void **state)
+{
+	if (ft == NULL)
+		return 0;
+	assert_int_equal(rig_fates(ft), rig_count(ft, RX_PACKETS));
+	rig_roles_free(ft);
+	rig_table_free(ft);
+	assert_int_equal(rig_mbufs_out(), 0);
+	return 0;
+}
+
+static int
+poll_all(void)
+{
+	int busy = 0;
+
+	for (uint32_t i = 0; i < config.lanes; i++)
+		busy += rx_poll(rig_rx[i]);
+	return busy;
+}
+
+static void
+begin(uint32_t inbox_size)
+{
+	ft = rig_table(&config);
+	rig_roles(ft, inbox_size);
+	for (int i = 0; i < 3; i++) {
+		frame_table_open(ft);
+		poll_all();
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+}
+
+static void
+free_slot(uint32_t slot)
+{
+	rte_pktmbuf_free_bulk(frame_table_mbufs(ft, slot), d.tiles);
+	frame_table_recycle(ft, slot);
+}
+
+/** What a builder does, without gangs. @return frames closed */
+static uint32_t
+build(void)
+{
+	struct frame_closed closed;
+	uint32_t n = 0;
+
+	for (; rig_close(ft, &closed); n++)
+		if (closed.packets > 0)
+			free_slot(closed.slot);
+	frame_table_open(ft);
+	return n;
+}
+
+/** End of the run: what is in the table comes out and is freed. */
+static void
+finish(void)
+{
+	struct frame_closed closed;
+
+	frame_table_flush(ft);
+	while (!frame_table_flushed(ft)) {
+		poll_all();
+		while (frame_table_close(ft, &closed))
+			if (closed.packets > 0)
+				free_slot(closed.slot);
+	}
+}
+
+static void
+send_frame(uint32_t queue, uint32_t stream, uint64_t frame, bool split)
+{
+	for (uint32_t p = 0; p < d.stream_packets; p++)
+		rig_push(queue, rig_packet(stream, frame, p, split));
+}
+
+static void
+whole_frames(bool split)
+{
+	struct frame_closed closed;
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint64_t f = 1; f <= 10; f++) {
+		send_frame(0, 0, f, split);
+		while (poll_all() != 0)
+			;
+		assert_true(rig_close(ft, &closed));
+		assert_int_equal(closed.frame, f);
+		assert_int_equal(closed.missing, 0);
+		for (uint32_t t = 0; t < d.tiles; t++) {
+			struct rte_mbuf *m = frame_table_mbufs(ft, closed.slot)[t];
+
+			assert_ptr_equal(m->pool, split ? rig_pixels : rig_single);
+			assert_int_equal(frame_table_frame(ft, closed.slot)->packet[t],
+				rte_pktmbuf_mtod(m, uintptr_t) +
+					(split ? 0 : RIG_HEADERS + RIG_HEADER_BYTES));
+		}
+		assert_int_equal(rte_mempool_in_use_count(rig_headers), 0);
+		free_slot(closed.slot);
+		frame_table_open(ft);
+	}
+	assert_int_equal(rig_count(ft, RX_PLACED), 1280);
+	assert_int_equal(rig_count(ft, RX_BYTES), UINT64_C(1280) * RIG_PACKET_BYTES);
+}
+
+static void
+single_segments(void **state)
+{
+	whole_frames(false);
+}
+
+static void
+split_segments(void **state)
+{
+	whole_frames(true);
+}
+
+enum damage {
+	ARP,
+	VLAN,
+	IPV6,
+	TCP,
+	WITH_OPTIONS,
+	FIRST_FRAGMENT,
+	LATER_FRAGMENT,
+	OTHER_PORT,
+	UDP_SHORT,
+	UDP_LONG,
+	NO_BYTES,
+	ONE_BYTE,
+	HEADERS_ONLY,
+	CUT_HEADER,
+	CUT_PIXELS,
+	OTHER_TYPE,
+	OTHER_VERSION,
+	PACKET_BEYOND,
+	PACKET_NEGATIVE,
+	FRAME_OUTLIER,
+	FRAME_OVERFLOWS,
+	DAMAGES
+};
+
+static const enum rx_counter counted_as[DAMAGES] = {
+	[ARP] = RX_FOREIGN,
+	[VLAN] = RX_FOREIGN,
+	[IPV6] = RX_FOREIGN,
+	[TCP] = RX_FOREIGN,
+	[WITH_OPTIONS] = RX_FOREIGN,
+	[FIRST_FRAGMENT] = RX_FRAGMENT,
+	[LATER_FRAGMENT] = RX_FRAGMENT,
+	[OTHER_PORT] = RX_FOREIGN,
+	[UDP_SHORT] = RX_TRUNCATED,
+	[UDP_LONG] = RX_TRUNCATED,
+	[NO_BYTES] = RX_FOREIGN,
+	[ONE_BYTE] = RX_FOREIGN,
+	[HEADERS_ONLY] = RX_TRUNCATED,
+	[CUT_HEADER] = RX_TRUNCATED,
+	[CUT_PIXELS] = RX_TRUNCATED,
+	[OTHER_TYPE] = RX_MALFORMED,
+	[OTHER_VERSION] = RX_MALFORMED,
+	[PACKET_BEYOND] = RX_MALFORMED,
+	[PACKET_NEGATIVE] = RX_MALFORMED,
+	[FRAME_OUTLIER] = RX_OUTLIER,
+	[FRAME_OVERFLOWS] = RX_OUTLIER,
+};
+
+static struct rte_mbuf *
+damaged(enum damage damage)
+{
+	const uint32_t packet = damage == PACKET_BEYOND ? 128
+		: damage == PACKET_NEGATIVE		? UINT32_MAX - 1
+							: 0;
+	const uint64_t frame = damage == FRAME_OUTLIER ? 12345678
+		: damage == FRAME_OVERFLOWS	       ? UINT64_MAX
+						       : 1;
+	struct rte_mbuf *m = rig_packet(0, frame, packet, false);
+	uint8_t *b = rte_pktmbuf_mtod(m, uint8_t *);
+
+	switch (damage) {
+	case ARP:
+		b[13] = 0x06;
+		break;
+	case VLAN:
+		b[12] = 0x81;
+		break;
+	case IPV6:
+		b[12] = 0x86;
+		b[13] = 0xDD;
+		break;
+	case TCP:
+		b[23] = 6;
+		break;
+	case WITH_OPTIONS:
+		b[14] = 0x46;
+		break;
+	case FIRST_FRAGMENT:
+		b[20] = 0x20;
+		break;
+	case LATER_FRAGMENT:
+		b[20] = 0;
+		b[21] = 1;
+		break;
+	case OTHER_PORT:
+		b[36] = 0;
+		break;
+	case UDP_SHORT:
+		b[39]--;
+		break;
+	case UDP_LONG:
+		b[39]++;
+		break;
+	case NO_BYTES:
+		rte_pktmbuf_trim(m, RIG_PACKET_BYTES);
+		break;
+	case ONE_BYTE:
+		rte_pktmbuf_trim(m, RIG_PACKET_BYTES - 1);
+		break;
+	case HEADERS_ONLY:
+		rte_pktmbuf_trim(m, RIG_PACKET_BYTES - RIG_HEADERS);
+		break;
+	case CUT_HEADER:
+		rte_pktmbuf_trim(m, RIG_PACKET_BYTES - RIG_HEADERS - 47);
+		break;
+	case CUT_PIXELS:
+		rte_pktmbuf_trim(m, 1);
+		break;
+	case OTHER_TYPE:
+		b[RIG_HEADERS + 46] = 1;
+		break;
+	case OTHER_VERSION:
+		b[RIG_HEADERS + 47] = 1;
+		break;
+	default:
+		break;
+	}
+	return m;
+}
+
+static void
+bad_packets_by_cause(void **state)
+{
+	uint64_t before[RX_COUNTERS];
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint32_t k = 0; k < DAMAGES; k++) {
+		memcpy(before, rig_rx[0]->counters, sizeof(before));
+		rig_push(0, damaged(k));
+		assert_int_not_equal(poll_all(), 0);
+		for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+			assert_int_equal(rig_rx[0]->counters[c] - before[c], c == counted_as[k]);
+		assert_int_equal(rig_mbufs_out(), 0);
+	}
+	/* and among good ones, in one burst */
+	for (uint32_t p = 0; p < 40; p++) {
+		rig_push(0, rig_packet(0, 1, p, p % 2));
+		rig_push(0, damaged(p % FRAME_OUTLIER));
+	}
+	while (poll_all() != 0)
+		;
+	assert_int_equal(rig_count(ft, RX_PLACED), 40);
+	finish();
+}
+
+/* In split mode the pixels must lie alone in the second segment; all other chains are cut. */
+static void
+chains_of_wrong_lengths(void **state)
+{
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (int change = -1; change <= 1; change += 2) {
+		struct rte_mbuf *m = rig_packet(0, 1, 0, true);
+
+		m->data_len += change; /* split at another byte */
+		m->next->data_len -= change;
+		rig_push(0, m);
+	}
+	for (uint32_t first = 0; first < 90; first += 44) {
+		struct rte_mbuf *m = rig_packet(0, 1, 0, true);
+
+		m->data_len = first;
+		m->pkt_len = first + RIG_PIXEL_BYTES;
+		rig_push(0, m);
+	}
+	{
+		struct rte_mbuf *m = rig_packet(0, 1, 0, true);
+		struct rte_mbuf *rest = rte_pktmbuf_alloc(rig_pixels);
+
+		/* pixels over two segments */
+		m->next->data_len = 4000;
+		m->next->next = rest;
+		rest->data_len = RIG_PIXEL_BYTES - 4000;
+		m->nb_segs = 3;
+		rig_push(0, m);
+	}
+	while (poll_all() != 0)
+		;
+	assert_int_equal(rig_count(ft, RX_TRUNCATED) + rig_count(ft, RX_FOREIGN), 6);
+	assert_int_equal(rig_mbufs_out(), 0);
+	{
+		struct rte_mbuf *m = rig_packet(0, 1, 0, true);
+		struct rte_mbuf *pad = rte_pktmbuf_alloc(rig_headers);
+
+		/* whole pixels, and padding of the link behind them */
+		m->next->next = pad;
+		pad->data_len = 4;
+		m->pkt_len += 4;
+		m->nb_segs = 3;
+		rig_push(0, m);
+	}
+	assert_int_not_equal(poll_all(), 0);
+	assert_int_equal(rig_count(ft, RX_PLACED), 1);
+	finish();
+}
+
+static void
+duplicates_late_and_beyond(void **state)
+{
+	config.nb_frames = 2;
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint32_t k = 0; k < 2; k++) {
+		for (uint64_t f = 1; f <= 3; f++)
+			rig_push(0, rig_packet(0, f, 5, k));
+		rig_push(0, rig_packet(0, 0, 5, k));
+	}
+	while (poll_all() != 0)
+		;
+	assert_int_equal(rig_count(ft, RX_PLACED), 2);
+	assert_int_equal(rig_count(ft, RX_DUPLICATE), 2);
+	assert_int_equal(rig_count(ft, RX_BEYOND), 2);
+	assert_int_equal(rig_count(ft, RX_LATE), 2);
+	finish();
+}
+
+/** Three modules, three roles; role 0 alone polls, or all poll what is not theirs. */
+static void
+three_roles(uint32_t inbox_size)
+{
+	rig_config(&config, &d, 3, 1);
+	config.lanes = 3;
+	config.owner[1] = 1;
+	config.owner[2] = 2;
+	config.first_known = true;
+	config.first_frame = 1;
+	begin(inbox_size);
+}
+
+static void
+software_classifier(void **state)
+{
+	three_roles(64);
+	rig_poll_queue(0, 0);
+	for (uint64_t f = 1; f <= 3; f++) {
+		for (uint32_t p = 0; p < 128; p++) /* interleaved */
+			for (uint32_t s = 0; s < 3; s++)
+				rig_push(0, rig_packet(s, f, p, p % 2));
+		for (int i = 0; i < 20; i++)
+			poll_all();
+		assert_int_equal(build(), 1);
+	}
+	assert_int_equal(rig_count(ft, RX_PACKETS), 9 * 128);
+	assert_int_equal(rig_count(ft, RX_HANDED_ON), 6 * 128);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(rig_rx[i]->counters[RX_PLACED], 3 * 128);
+}
+
+/* The owner does not get on: the sender waits with what it has, and takes no more. */
+static void
+full_inbox_waits(void **state)
+{
+	three_roles(32);
+	rig_poll_queue(0, 0);
+	send_frame(0, 1, 1, false);
+	send_frame(0, 1, 2, false);
+	for (int i = 0; i < 50; i++)
+		rx_poll(rig_rx[0]);
+	assert_int_equal(rig_count(ft, RX_HANDED_ON), 32);
+	assert_in_range(rig_count(ft, RX_PACKETS), 64, 128);
+	assert_int_equal(rig_count(ft, RX_HANDOFF), 0);
+	for (int i = 0; i < 50; i++)
+		poll_all();
+	assert_int_equal(rig_rx[1]->counters[RX_PLACED], 256);
+	finish();
+}
+
+static void
+full_inbox_drops(void **state)
+{
+	three_roles(32);
+	rig_rx[0]->drop_handoff = true;
+	rig_poll_queue(0, 0);
+	send_frame(0, 1, 1, true);
+	for (int i = 0; i < 50; i++)
+		rx_poll(rig_rx[0]);
+	assert_int_equal(rig_count(ft, RX_HANDOFF), 128 - 32);
+	poll_all();
+	assert_int_equal(rig_rx[1]->counters[RX_PLACED], 32);
+	finish();
+}
+
+/* Each role polls two queues of what belongs to the next one, and inboxes are small. */
+static void
+roles_do_not_wait_for_each_other(void **state)
+{
+	three_roles(32);
+	for (uint32_t i = 0; i < 3; i++) {
+		rig_poll_queue(i, i);
+		rig_poll_queue(i, i);
+		send_frame(i, (i + 1) % 3, 1, false);
+		send_frame(i, (i + 1) % 3, 2, false);
+	}
+	/* all inboxes are full before anybody reads his */
+	for (int i = 0; i < 200; i++)
+		poll_all();
+	assert_int_equal(rig_count(ft, RX_PLACED), 6 * 128);
+	assert_int_equal(build(), 2);
+}
+
+/* All slots are full: as many packets wait as there is room for, the rest stays in the queue. */
+static void
+waits_for_slots(void **state)
+{
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint64_t f = 1; f <= 6; f++)
+		for (uint32_t p = f == 1; p < 128; p++)
+			rig_push(0, rig_packet(0, f, p, f == 2));
+	for (int i = 0; i < 50; i++)
+		poll_all();
+	assert_int_equal(rig_count(ft, RX_PLACED), 4 * 128 - 1);
+	assert_in_range(rig_rx[0]->nb_pending, RX_PENDING_MAX - RX_BURST + 1, RX_PENDING_MAX);
+	assert_int_equal(ft->lanes[0].wanted, 6);
+	assert_int_equal(ft->lanes[0].blocked, 6);
+	assert_int_equal(
+		rig_count(ft, RX_PLACED) + rig_rx[0]->nb_pending, rig_count(ft, RX_PACKETS));
+	for (int i = 0; i < 20; i++) {
+		build();
+		poll_all();
+	}
+	assert_int_equal(rig_count(ft, RX_PLACED), 6 * 128 - 1);
+	assert_int_equal(ft->lanes[0].wanted, 0);
+	assert_int_equal(ft->lanes[0].blocked, 0);
+	finish();
+}
+
+/* A number a little ahead waits, and nothing waits behind it. */
+static void
+corrupt_number_waits_alone(void **state)
+{
+	begin(64);
+	rig_poll_queue(0, 0);
+	rig_push(0, rig_packet(0, 7, 0, true));
+	send_frame(0, 0, 1, true);
+	send_frame(0, 0, 2, true);
+	for (int i = 0; i < 10; i++)
+		poll_all();
+	assert_int_equal(rig_rx[0]->nb_pending, 1);
+	assert_int_equal(ft->lanes[0].wanted, 8);
+	assert_int_equal(ft->lanes[0].blocked, 0);
+	assert_int_equal(build(), 2);
+	for (uint64_t f = 3; f <= 8; f++) {
+		send_frame(0, 0, f, false);
+		for (int i = 0; i < 10; i++)
+			poll_all();
+		build();
+	}
+	assert_int_equal(rig_rx[0]->nb_pending, 0);
+	assert_int_equal(rig_count(ft, RX_DUPLICATE), 1);
+	finish();
+}
+
+/* No window yet: packets wait and vote, each once, and none is lost. */
+static void
+first_packets_find_the_window(void **state)
+{
+	config.first_known = false;
+	config.agree = 100;
+	config.slots = 8;
+	ft = rig_table(&config);
+	rig_roles(ft, 64);
+	rig_poll_queue(0, 0);
+	for (uint32_t i = 0; i < 60; i++)
+		rig_push(0, rig_packet(0, 500, i, false));
+	for (int i = 0; i < 10; i++) {
+		poll_all();
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->lanes[0].votes, 60);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
+	for (uint32_t i = 60; i < 128; i++)
+		rig_push(0, rig_packet(0, 500, i, false));
+	send_frame(0, 0, 501, false);
+	send_frame(0, 0, 502, false);
+	for (int i = 0; i < 20; i++) {
+		poll_all();
+		frame_table_open(ft);
+	}
+	assert_int_equal(rig_count(ft, RX_PLACED), 3 * 128);
+	assert_int_equal(ft->window.generation, 1);
+	finish();
+}
+
+/* Whatever is on its way in an RX role is given up when it stops, and counted. */
+static void
+stop_in_the_middle(void **state)
+{
+	three_roles(32);
+	rig_poll_queue(0, 0);
+	send_frame(0, 1, 1, false);		/* fills the inbox and the outbox */
+	rig_push(1, rig_packet(1, 7, 0, true)); /* and one that waits */
+	rig_poll_queue(1, 1);
+	rx_poll(rig_rx[1]);
+	assert_int_equal(rig_rx[1]->nb_pending, 1);
+	for (int i = 0; i < 10; i++)
+		rx_poll(rig_rx[0]);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_false(rig_rx[i]->stopped);
+		rig_rx[i]->stop = true;
+	}
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(poll_all(), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_true(rig_rx[i]->stopped);
+	assert_int_equal(rig_count(ft, RX_STOPPED), rig_count(ft, RX_PACKETS));
+	assert_int_equal(ft->lanes[1].wanted, 0);
+	while (rig_queues[0].tail != rig_queues[0].head)
+		rte_pktmbuf_free(rig_queues[0].m[rig_queues[0].tail++ % RIG_QUEUE_SIZE]);
+	finish();
+}
+
+/* Anything on any queue in any order: it adds up. */
+static void
+random_mixture(void **state)
+{
+	const uint64_t first = rig_first_seed(), n = rig_seeds(20);
+
+	for (uint64_t seed = first; seed < first + n; seed++) {
+		uint64_t rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+
+		print_message("FRAME_SEED=%" PRIu64 "\n", seed);
+		memset(rig_queues, 0, sizeof(rig_queues));
+		three_roles(32 + rig_below(&rng, 64));
+		for (uint32_t i = 0; i < 3; i++) {
+			rig_poll_queue(i, i);
+			rig_rx[i]->drop_handoff = rig_below(&rng, 2);
+		}
+		for (uint32_t i = 0; i < 3000; i++) {
+			const uint64_t frame = 1 + i / 300 + rig_below(&rng, 3);
+
+			if (rig_mbufs_out() < RIG_POOL / 2)
+				rig_push(rig_below(&rng, 3),
+					rig_below(&rng, 10) == 0
+						? damaged(rig_below(&rng, DAMAGES))
+						: rig_packet(rig_below(&rng, 3), frame,
+							  rig_below(&rng, 128),
+							  rig_below(&rng, 2)));
+			if (rig_below(&rng, 20) == 0)
+				rx_poll(rig_rx[rig_below(&rng, 3)]);
+			if (rig_below(&rng, 50) == 0)
+				build();
+		}
+		for (int i = 0; i < 100; i++) {
+			poll_all();
+			build();
+		}
+		for (uint32_t i = 0; i < 3; i++)
+			rig_rx[i]->stop = true;
+		poll_all();
+		poll_all();
+		finish();
+		teardown(NULL);
+		ft = NULL;
+	}
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(single_segments),
+		TEST(split_segments),
+		TEST(bad_packets_by_cause),
+		TEST(chains_of_wrong_lengths),
+		TEST(duplicates_late_and_beyond),
+		TEST(software_classifier),
+		TEST(full_inbox_waits),
+		TEST(full_inbox_drops),
+		TEST(roles_do_not_wait_for_each_other),
+		TEST(waits_for_slots),
+		TEST(corrupt_number_waits_alone),
+		TEST(first_packets_find_the_window),
+		TEST(stop_in_the_middle),
+		TEST(random_mixture),
+	};
+
+	if (rig_eal(argv[0]) < 0)
+		return 1;
+	rig_port();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
