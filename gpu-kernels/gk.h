@@ -27,7 +27,7 @@ struct gk_config {
 	uint32_t gangs;	  /**< 1 ... GK_GANGS_MAX */
 	uint32_t workers; /**< cuda: thread blocks of one gang, 0 = choose; host: not looked at,
 			     any number of threads may poll */
-	struct gk_channel *channel; /**< zeroed but for params and coef */
+	struct gk_channel *channel; /**< zeroed but for params, coef and dark */
 	uint8_t *frames;	    /**< frame slots, gk_frame_stride() apart */
 	struct gk_result *results;  /**< one a frame slot */
 	uint32_t nb_frames;	    /**< frame slots */
@@ -41,8 +41,9 @@ struct gk_config {
  *  1. photons of every pixel (gk_pixel.h), pixels of missing packets being NaN;
  *  2. the statistics of struct gk_result and the verdict;
  *  3. for a frame that is a hit or has GK_FRAME_KEEP, and has an output slot, the output: CSR, or
- *     a full image when it is asked for or when nnz > nnz_max, or raw data.
- * Output bytes beyond what the kind defines are not written.
+ *     a full image when it is asked for or when nnz > nnz_max, or raw data;
+ *  4. for a frame with GK_FRAME_DARK, the sums of its G0 samples (struct gk_dark).
+ * Output bytes beyond what the kind defines are not written. Between epochs: dark updates.
  */
 struct gk_ops {
 	const char *name;
@@ -98,8 +99,8 @@ const struct gk_ops *gk_ops_find(const char *name);
 int gk_config_check(const struct gk_config *config, char *why, size_t size);
 
 /**
- * May a gang take this descriptor: indices, parameters, coefficients, frame and output slots? Gangs
- * ask it of every batch, and give up on one that is refused; then the host may ask for the reason.
+ * May a gang take this descriptor: its op, indices, parameters, coefficients, accumulators, frame
+ * and output slots? What depends on other batches (struct gk_dark) cannot be checked. Gangs ask it of every batch, and give up on one that is refused; then the host may ask for the reason.
  * @param why,size  as gk_config_check()
  * @return 0 or -EINVAL
  */

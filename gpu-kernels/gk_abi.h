@@ -32,13 +32,14 @@
 #define GK_ALIGNED(n)		     _Alignas(n)
 #endif
 
-#define GK_ABI_VERSION 1
+#define GK_ABI_VERSION 2
 
 #define GK_GANGS_MAX  12    /**< gangs that fit into one doorbell line */
 #define GK_RING_SIZE  64    /**< descriptors of one gang's ring; a power of two */
 #define GK_BATCH_MAX  16    /**< frames of one batch */
 #define GK_PARAMS_MAX 16    /**< parameter sets that may be in force at the same time */
-#define GK_COEF_MAX   4	    /**< coefficient versions: epochs e, e+1, e+2 and one being written */
+#define GK_COEF_MAX   4	    /**< coefficient versions: two rotate, see struct gk_dark */
+#define GK_DARK_MAX   2	    /**< dark accumulator sets: see struct gk_dark */
 #define GK_COLS_MAX   65504 /**< pixels of a row: `col` and row counts are u16 */
 #define GK_NO_OUT     UINT32_MAX
 
@@ -63,10 +64,20 @@ enum gk_verdict {
 	GK_VERDICT_HIT = 1, /**< bragg_min <= Bragg count <= bragg_max */
 };
 
-/** What a gang shall do with one frame; set by the builder. */
+/** What a descriptor asks for. */
+enum gk_op {
+	GK_OP_FRAMES = 0, /**< process a batch of frames */
+	GK_OP_UPDATE = 1, /**< dark update: coef -> coef_to with set `dark`, which is cleared */
+	GK_OP_CLEAR = 2	  /**< clear set `dark` (a run begins, or an epoch is thrown away) */
+};
+
+/**
+ * What a gang shall do with one frame; set by the builder. A dark frame is a frame like others: it
+ * has statistics and a verdict, and may have an output.
+ */
 #define GK_FRAME_KEEP	  (1u << 0) /**< make the output whatever the verdict (audit, dry run) */
 #define GK_FRAME_KIND_RAW (1u << 1) /**< output is GK_KIND_RAW, not the kind of the parameters */
-#define GK_FRAME_DARK	  (1u << 2) /**< add the G0 samples to the epoch's dark accumulators */
+#define GK_FRAME_DARK	  (1u << 2) /**< add the G0 samples to the accumulators gk_work.dark */
 
 /**
  * Header of a frame slot, followed by the pointer table: `tiles` device addresses, one a packet,
@@ -101,12 +112,18 @@ struct gk_result {
 };
 GK_STATIC_ASSERT(sizeof(struct gk_result) == 64, "one result is one cache line");
 
-/** One batch: frames that one gang processes together, all with the same parameters. */
+/**
+ * One descriptor: a batch of frames that one gang processes together, all with the same parameters,
+ * or a task between epochs (struct gk_dark says when each may be handed over).
+ */
 struct gk_work {
-	uint32_t nb_frames; /**< 1 ... GK_BATCH_MAX */
-	uint32_t params;    /**< index into gk_channel.params */
+	uint32_t nb_frames; /**< 1 ... GK_BATCH_MAX; GK_OP_UPDATE and GK_OP_CLEAR: 0 */
+	uint32_t params;    /**< index into gk_channel.params; not looked at by GK_OP_CLEAR */
 	uint32_t coef;	    /**< index into gk_channel.coef; a batch never spans epochs */
-	uint32_t reserved[13];
+	uint32_t op;	    /**< enum gk_op */
+	uint32_t dark;	    /**< index into gk_channel.dark; a batch without GK_FRAME_DARK: any */
+	uint32_t coef_to;   /**< GK_OP_UPDATE: index of the version that it computes */
+	uint32_t reserved[10];
 	uint32_t slot[GK_BATCH_MAX]; /**< frame slots, in frame order */
 };
 GK_STATIC_ASSERT(sizeof(struct gk_work) == 128, "one descriptor is two cache lines");
@@ -142,7 +159,9 @@ struct gk_params {
 	uint32_t bragg_min;    /**< hit if at least so many pixels are >= bragg_threshold */
 	uint32_t bragg_max;    /**< ... and at most so many */
 	uint32_t nnz_max;      /**< a CSR frame with more pixels becomes a full image */
-	uint32_t reserved[9];
+	uint32_t dark_min;     /**< GK_OP_UPDATE: n_min, pixels with fewer samples stay */
+	float dark_alpha;      /**< GK_OP_UPDATE: alpha, more than 0, at most 1 */
+	uint32_t reserved[7];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_params) == 64, "one parameter set is one cache line");
 
@@ -159,16 +178,57 @@ struct gk_coef {
 };
 GK_STATIC_ASSERT(sizeof(struct gk_coef) == 64, "one coefficient version is one cache line");
 
+/**
+ * One set of dark accumulators: a cell per pixel in raster order, samples << 32 | sum of their ADC
+ * values. A sample is a word of a frame with GK_FRAME_DARK whose packet is there, whose gain code
+ * is G0, of a pixel that is usable in G0 (gk_coef.r[0] is not NaN). Both halves of a cell grow by
+ * one integer addition, so the order of frames, gangs and threads does not matter.
+ *
+ * Rotation. Darks of epoch e take effect from epoch e + 2 on: epoch e accumulates into set e % 2
+ * while set (e - 1) % 2 waits for its update, and the version of epoch e + 2 is computed from the
+ * one in force in epoch e + 1, into the planes of the one that was in force in epoch e. So two sets
+ * and two versions of p[0] suffice; p[1], p[2] and r[] are the same planes in both versions, and
+ * the other entries of gk_channel.coef are free to prepare the next run's calibration.
+ *
+ * The builder's duty, as gangs know nothing of epochs and of each other:
+ *  - GK_OP_UPDATE (or GK_OP_CLEAR) of a set is handed over when every batch that adds to the set,
+ *    and every batch that uses coef_to, is done (gk_done.done, acquired);
+ *  - a batch that adds to the set, or uses coef_to, is handed over when the update is done;
+ *  - at most GK_DARK_FRAMES_MAX frames are added to a set between updates.
+ * Different gangs may add to one set at the same time.
+ */
+struct gk_dark {
+	uint64_t cells; /**< device address: u64[pixels], zeroed before start; 0 = no darks */
+	uint32_t reserved[14];
+};
+GK_STATIC_ASSERT(sizeof(struct gk_dark) == 64, "one accumulator set is one cache line");
+
+/** 2^18 samples of 14 bits fit into the 32 bits of a cell's sum. */
+#define GK_DARK_FRAMES_MAX 262144
+
+/** What the last GK_OP_UPDATE of a set did; written by its gang, to be read when it is done. */
+struct gk_update {
+	uint64_t samples; /**< of all pixels */
+	int64_t drift;	  /**< sum of P' - P of all updated pixels, in 1/256 ADU (gk_drift_q8()) */
+	uint32_t updated; /**< pixels with dark_min samples or more: their pedestal has moved */
+	uint32_t from;	  /**< gk_coef.version it started from */
+	uint32_t to;	  /**< gk_coef.version it computed */
+	uint32_t reserved[9];
+};
+GK_STATIC_ASSERT(sizeof(struct gk_update) == 64, "one update is one cache line");
+
 /** Everything that is shared but frame slots, results and outputs. Zeroed before start. */
 struct gk_channel {
 	GK_ALIGNED(64) struct gk_doorbell bell;
 	struct gk_done done[GK_GANGS_MAX];
 	struct gk_params params[GK_PARAMS_MAX];
 	struct gk_coef coef[GK_COEF_MAX];
+	struct gk_dark dark[GK_DARK_MAX];
+	struct gk_update update[GK_DARK_MAX];
 	struct gk_work work[GK_GANGS_MAX][GK_RING_SIZE];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_channel) ==
-		64 + GK_GANGS_MAX * 64 + GK_PARAMS_MAX * 64 + GK_COEF_MAX * 64 +
+		64 + GK_GANGS_MAX * 64 + GK_PARAMS_MAX * 64 + GK_COEF_MAX * 64 + GK_DARK_MAX * 128 +
 			GK_GANGS_MAX * GK_RING_SIZE * 128,
 	"no padding between the parts of a channel");
 
@@ -193,6 +253,13 @@ static inline uint64_t
 gk_pixels(const struct gk_geometry *g)
 {
 	return (uint64_t)gk_rows(g) * g->cols;
+}
+
+/** Bytes of one set of dark accumulators. */
+static inline uint64_t
+gk_dark_size(const struct gk_geometry *g)
+{
+	return gk_pixels(g) * sizeof(uint64_t);
 }
 
 /** Distance of frame slots in bytes: header and pointer table, in whole cache lines. */

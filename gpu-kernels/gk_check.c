@@ -80,6 +80,16 @@ check_layout(const struct reason *why, const struct gk_config *c)
 	return 0;
 }
 
+/* None at all is fine as long as there are no dark frames. */
+static int
+check_dark(const struct reason *why, const struct gk_config *c, uint32_t index)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "dark[%u].cells", index);
+	return check_pointer(why, name, c->channel->dark[index].cells);
+}
+
 int
 gk_config_check(const struct gk_config *c, char *text, size_t size)
 {
@@ -103,6 +113,9 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 	/* without output slots nothing but results is made */
 	if (c->nb_outputs > 0 && check_pointer(&why, "outputs", (uintptr_t)c->outputs) != 0)
 		return -EINVAL;
+	for (uint32_t i = 0; i < GK_DARK_MAX; i++)
+		if (c->channel->dark[i].cells != 0 && check_dark(&why, c, i) != 0)
+			return -EINVAL;
 	return 0;
 }
 
@@ -143,34 +156,99 @@ check_coef(const struct reason *why, const struct gk_config *c, uint32_t index)
 	return 0;
 }
 
-int
-gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text, size_t size)
+/* An index and what it names; `what` is the field of the descriptor. */
+static int
+check_work_coef(
+	const struct reason *why, const struct gk_config *c, const char *what, uint32_t index)
 {
-	const struct reason why = {text, size};
+	if (index >= GK_COEF_MAX)
+		return refuse(why, "work.%s is %u, wanted less than %d", what, index, GK_COEF_MAX);
+	return check_coef(why, c, index);
+}
+
+static int
+check_work_params(const struct reason *why, const struct gk_work *work)
+{
+	if (work->params >= GK_PARAMS_MAX)
+		return refuse(
+			why, "work.params is %u, wanted less than %d", work->params, GK_PARAMS_MAX);
+	return 0;
+}
+
+static int
+check_work_dark(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
+{
+	if (work->dark >= GK_DARK_MAX)
+		return refuse(why, "work.dark is %u, wanted less than %d", work->dark, GK_DARK_MAX);
+	return check_dark(why, c, work->dark);
+}
+
+static int
+check_frames(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
+{
 	const uint64_t stride = gk_frame_stride(&c->geometry);
 	const struct gk_frame *frame;
 
 	if (work->nb_frames == 0 || work->nb_frames > GK_BATCH_MAX)
-		return refuse(&why, "work.nb_frames is %u, wanted 1 to %d", work->nb_frames,
-			GK_BATCH_MAX);
-	if (work->params >= GK_PARAMS_MAX)
-		return refuse(&why, "work.params is %u, wanted less than %d", work->params,
-			GK_PARAMS_MAX);
-	if (work->coef >= GK_COEF_MAX)
 		return refuse(
-			&why, "work.coef is %u, wanted less than %d", work->coef, GK_COEF_MAX);
-	if (check_params(&why, c, work->params) != 0 || check_coef(&why, c, work->coef) != 0)
+			why, "work.nb_frames is %u, wanted 1 to %d", work->nb_frames, GK_BATCH_MAX);
+	if (check_work_params(why, work) != 0 || check_params(why, c, work->params) != 0 ||
+		check_work_coef(why, c, "coef", work->coef) != 0)
 		return -EINVAL;
 	for (uint32_t i = 0; i < work->nb_frames; i++) {
 		if (work->slot[i] >= c->nb_frames)
-			return refuse(&why, "work.slot[%u] is %u, wanted less than nb_frames = %u",
+			return refuse(why, "work.slot[%u] is %u, wanted less than nb_frames = %u",
 				i, work->slot[i], c->nb_frames);
 		frame = (const struct gk_frame *)(c->frames + work->slot[i] * stride);
 		if (frame->out != GK_NO_OUT && frame->out >= c->nb_outputs)
-			return refuse(&why,
+			return refuse(why,
 				"frame %" PRIu64 " in slot %u has output slot %u, wanted less than "
 				"nb_outputs = %u or GK_NO_OUT",
 				frame->frame, work->slot[i], frame->out, c->nb_outputs);
+		if ((frame->flags & GK_FRAME_DARK) && check_work_dark(why, c, work) != 0)
+			return -EINVAL;
 	}
 	return 0;
+}
+
+static int
+check_update(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
+{
+	const struct gk_params *p;
+
+	if (check_work_params(why, work) != 0)
+		return -EINVAL;
+	p = &c->channel->params[work->params];
+	if (p->dark_min == 0)
+		return refuse(why, "params[%u].dark_min is 0, wanted at least 1", work->params);
+	if (!(p->dark_alpha > 0 && p->dark_alpha <= 1))
+		return refuse(why, "params[%u].dark_alpha is %g, wanted more than 0, at most 1",
+			work->params, (double)p->dark_alpha);
+	if (check_work_coef(why, c, "coef", work->coef) != 0 ||
+		check_work_coef(why, c, "coef_to", work->coef_to) != 0)
+		return -EINVAL;
+	if (c->channel->coef[work->coef].p[0] == c->channel->coef[work->coef_to].p[0])
+		return refuse(why,
+			"coef[%u].p[0] and coef[%u].p[0] are the same plane, wanted two: the old "
+			"version is still in use",
+			work->coef, work->coef_to);
+	return 0;
+}
+
+int
+gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text, size_t size)
+{
+	const struct reason why = {text, size};
+
+	if (work->op == GK_OP_FRAMES)
+		return check_frames(&why, c, work);
+	if (work->op != GK_OP_UPDATE && work->op != GK_OP_CLEAR)
+		return refuse(&why, "work.op is %u, wanted %d (frames), %d (update) or %d (clear)",
+			work->op, GK_OP_FRAMES, GK_OP_UPDATE, GK_OP_CLEAR);
+	if (work->nb_frames != 0)
+		return refuse(&why, "work.nb_frames is %u, wanted 0 of work.op %u", work->nb_frames,
+			work->op);
+	if (check_work_dark(&why, c, work) != 0)
+		return -EINVAL;
+	return work->op == GK_OP_UPDATE ? check_update(&why, c, work) : 0;
 }

@@ -116,6 +116,7 @@ host_stop(struct gk *gk)
 		case GANG_SETUP:
 		case GANG_STATS:
 		case GANG_OUTPUT:
+		case GANG_UPDATE:
 			return -EBUSY;
 		}
 	}

@@ -23,6 +23,7 @@ enum gang_phase {
 	GANG_SETUP,   /**< one thread reads the descriptor */
 	GANG_STATS,   /**< tiles: statistics of all frames */
 	GANG_OUTPUT,  /**< tiles: outputs of the frames that are kept */
+	GANG_UPDATE,  /**< tiles: dark update, or clearing of accumulators */
 	GANG_FAILED,  /**< gave up on a descriptor; gk_done.error says why */
 };
 
@@ -33,6 +34,13 @@ struct gang_sums {
 	_Atomic uint64_t saturated_invalid; /**< saturated << 32 | invalid */
 };
 _Static_assert(sizeof(struct gang_sums) == 64, "frames share no line");
+
+/** What a dark update found, added to by all threads of a gang. */
+struct gang_update {
+	alignas(64) _Atomic uint64_t samples;
+	_Atomic int64_t drift;
+	_Atomic uint32_t updated;
+};
 
 /** One frame of the batch. `kind` is GK_KIND_NONE until the verdict. */
 struct gang_frame {
@@ -52,6 +60,11 @@ struct gang_batch {
 	const float *p[3];
 	const float *r[3];
 	uint32_t coef_version;
+	uint32_t dark_frames; /**< frames with GK_FRAME_DARK */
+	uint64_t *cells; /**< dark accumulators; valid if there are dark frames, or no frames */
+	float *p_to;	 /**< update: plane that it computes; NULL = clear only */
+	struct gk_update *update; /**< where what was found is wanted */
+	uint32_t version_to;
 	struct gang_frame frame[GK_BATCH_MAX];
 };
 
@@ -60,6 +73,7 @@ struct gang {
 	alignas(64) _Atomic uint32_t finished; /**< tiles of this phase */
 	struct gang_batch batch;
 	struct gang_sums sums[GK_BATCH_MAX];
+	struct gang_update update;
 	uint16_t *row_nnz; /**< [GK_BATCH_MAX][rows] */
 };
 
@@ -105,7 +119,7 @@ gang_claim_tile(uint64_t claim)
 /** One quantum of one gang, gk_ops.poll(). */
 int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
 
-/** Statistics of one tile of every frame of the batch. */
+/** Statistics of one tile of every frame of the batch, and the dark samples of dark ones. */
 void gk_host_tile_stats(const struct gk *gk, struct gang *gang, uint32_t tile);
 
 /** Turn the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
@@ -113,5 +127,11 @@ void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);
 
 /** Output of one tile of every frame of the batch that is kept. */
 void gk_host_tile_output(const struct gk *gk, const struct gang *gang, uint32_t tile);
+
+/** Dark update, or clearing, of one tile. */
+void gk_host_tile_update(const struct gk *gk, struct gang *gang, uint32_t tile);
+
+/** All tiles of an update are done: say what it found. */
+void gk_host_update_done(const struct gk *gk, struct gang *gang);
 
 #endif /* GK_HOST_H */

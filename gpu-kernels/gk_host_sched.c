@@ -3,9 +3,10 @@
  * Who does what next: the claim word of a gang (gk_host.h).
  *
  *   STOPPED --start()--> IDLE --doorbell--> SETUP --> STATS --> OUTPUT --> IDLE
- *                         |                   |         |                   ^
- *                         +--quit--> STOPPED  |         +--nothing is kept--+
- *                                             +--refused--> FAILED
+ *                         |                  | |        |                  ^ ^
+ *                         +--quit--> STOPPED | |        +--nothing is kept-+ |
+ *                                            | +------> UPDATE --------------+
+ *                                            +--refused--> FAILED
  *
  * IDLE is left by compare-and-swap, since several threads may see the doorbell; every other state
  * has one thread that alone may leave it: the one that entered SETUP, the one that finished the
@@ -18,6 +19,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 
 #include "gk_host.h"
 
@@ -64,13 +66,42 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	atomic_store_explicit(&g->sums[index].saturated_invalid, 0, memory_order_relaxed);
 }
 
+/* An update or a clearing; coefficients and parameters are there for the former only. */
+static void
+setup_update(const struct gk *gk, struct gang *g, const struct gk_work *work)
+{
+	struct gk_channel *channel = gk->config.channel;
+	const struct gk_coef *to = &channel->coef[work->coef_to];
+
+	g->batch.cells = (uint64_t *)(uintptr_t)channel->dark[work->dark].cells;
+	g->batch.p_to = NULL;
+	if (work->op == GK_OP_CLEAR)
+		return;
+	g->batch.p_to = (float *)(uintptr_t)to->p[0];
+	g->batch.version_to = to->version;
+	g->batch.update = &channel->update[work->dark];
+	atomic_store_explicit(&g->update.samples, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->update.drift, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->update.updated, 0, memory_order_relaxed);
+}
+
+static void
+setup_coef(struct gang *g, const struct gk_coef *coef, const struct gk_params *params)
+{
+	for (int i = 0; i < 3; i++) {
+		g->batch.p[i] = (const float *)(uintptr_t)coef->p[i];
+		g->batch.r[i] = (const float *)(uintptr_t)coef->r[i];
+	}
+	g->batch.coef_version = coef->version;
+	g->batch.params = *params;
+}
+
 /* This thread alone is in SETUP. */
 static void
 setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
 	struct gk_channel *channel = gk->config.channel;
 	const struct gk_work *work = &channel->work[gang][done & (GK_RING_SIZE - 1)];
-	const struct gk_coef *coef;
 	int ret;
 
 	ret = gk_work_check(&gk->config, work, NULL, 0);
@@ -79,16 +110,21 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 		enter(g, done, GANG_FAILED);
 		return;
 	}
-	coef = &channel->coef[work->coef];
-	for (int i = 0; i < 3; i++) {
-		g->batch.p[i] = (const float *)(uintptr_t)coef->p[i];
-		g->batch.r[i] = (const float *)(uintptr_t)coef->r[i];
+	if (work->op != GK_OP_CLEAR)
+		setup_coef(g, &channel->coef[work->coef], &channel->params[work->params]);
+	if (work->op != GK_OP_FRAMES) {
+		setup_update(gk, g, work);
+		enter(g, done, GANG_UPDATE);
+		return;
 	}
-	g->batch.coef_version = coef->version;
-	g->batch.params = channel->params[work->params];
 	g->batch.nb_frames = work->nb_frames;
-	for (uint32_t i = 0; i < work->nb_frames; i++)
+	g->batch.dark_frames = 0;
+	for (uint32_t i = 0; i < work->nb_frames; i++) {
 		setup_frame(gk, g, i, work->slot[i]);
+		g->batch.dark_frames += (g->batch.frame[i].flags & GK_FRAME_DARK) != 0;
+	}
+	if (g->batch.dark_frames > 0)
+		g->batch.cells = (uint64_t *)(uintptr_t)channel->dark[work->dark].cells;
 	enter(g, done, GANG_STATS);
 }
 
@@ -131,6 +167,23 @@ decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 		complete(gk, g, gang, done);
 }
 
+static bool
+has_tiles(enum gang_phase phase)
+{
+	return phase == GANG_STATS || phase == GANG_OUTPUT || phase == GANG_UPDATE;
+}
+
+static void
+do_tile(const struct gk *gk, struct gang *g, enum gang_phase phase, uint32_t tile)
+{
+	if (phase == GANG_STATS)
+		gk_host_tile_stats(gk, g, tile);
+	else if (phase == GANG_OUTPUT)
+		gk_host_tile_output(gk, g, tile);
+	else
+		gk_host_tile_update(gk, g, tile);
+}
+
 int
 gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 {
@@ -144,26 +197,26 @@ gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 	phase = gang_claim_phase(claim);
 	if (phase == GANG_IDLE)
 		return idle(gk, g, gang, claim);
-	if ((phase != GANG_STATS && phase != GANG_OUTPUT) || gang_claim_tile(claim) >= tiles)
+	if (!has_tiles(phase) || gang_claim_tile(claim) >= tiles)
 		return 0;
 
 	claim = atomic_fetch_add_explicit(&g->claim, 1, memory_order_acq_rel);
 	phase = gang_claim_phase(claim);
-	if ((phase != GANG_STATS && phase != GANG_OUTPUT) || gang_claim_tile(claim) >= tiles)
+	if (!has_tiles(phase) || gang_claim_tile(claim) >= tiles)
 		return 0; /* came too late: there was no such tile */
 
 	/* the phase cannot change before this tile is finished */
-	if (phase == GANG_STATS)
-		gk_host_tile_stats(gk, g, gang_claim_tile(claim));
-	else
-		gk_host_tile_output(gk, g, gang_claim_tile(claim));
+	do_tile(gk, g, phase, gang_claim_tile(claim));
 	/* acquire: the last one sees what all others have done */
 	if (atomic_fetch_add_explicit(&g->finished, 1, memory_order_acq_rel) + 1 < tiles)
 		return 1;
 
-	if (phase == GANG_STATS)
+	if (phase == GANG_STATS) {
 		decide(gk, g, gang, gang_claim_done(claim));
-	else
-		complete(gk, g, gang, gang_claim_done(claim));
+		return 1;
+	}
+	if (phase == GANG_UPDATE)
+		gk_host_update_done(gk, g);
+	complete(gk, g, gang, gang_claim_done(claim));
 	return 1;
 }

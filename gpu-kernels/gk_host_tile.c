@@ -35,6 +35,25 @@ add_counts(struct gang_sums *sums, const struct gk_tile_counts *c)
 		(uint64_t)c->saturated << 32 | c->invalid, memory_order_relaxed);
 }
 
+/* The tile of those frames that are dark. */
+static void
+add_dark(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uint32_t tile)
+{
+	const uint16_t *raw[GK_BATCH_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+		const struct gang_frame *f = &g->batch.frame[i];
+
+		if ((f->flags & GK_FRAME_DARK) && f->packet[tile] != 0)
+			raw[n++] = (const uint16_t *)(uintptr_t)f->packet[tile];
+	}
+	/* a tile belongs to one thread of a gang: only other gangs share its cells */
+	if (n > 0)
+		gk->tile_ops->dark(t, n, raw, g->batch.cells + (uint64_t)tile * gk->tile_pixels,
+			gk->config.gangs > 1);
+}
+
 void
 gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 {
@@ -65,6 +84,43 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 	gk->tile_ops->stats(&t, n, raw, counts, row_nnz);
 	for (uint32_t i = 0; i < n; i++)
 		add_counts(&g->sums[frame[i]], &counts[i]);
+	if (g->batch.dark_frames > 0)
+		add_dark(gk, g, &t, tile);
+}
+
+void
+gk_host_tile_update(const struct gk *gk, struct gang *g, uint32_t tile)
+{
+	const uint64_t first = (uint64_t)tile * gk->tile_pixels;
+	uint64_t *cells = g->batch.cells + first;
+	struct gk_update u = {0};
+	struct gk_tile t;
+
+	if (g->batch.p_to == NULL) {
+		memset(cells, 0, gk->tile_pixels * sizeof(*cells));
+		return;
+	}
+	t = tile_of(gk, g, tile);
+	gk->tile_ops->update(&t, cells, g->batch.params.dark_min, g->batch.params.dark_alpha,
+		g->batch.p_to + first, &u);
+	/* relaxed: ordered by gang.finished */
+	atomic_fetch_add_explicit(&g->update.samples, u.samples, memory_order_relaxed);
+	atomic_fetch_add_explicit(&g->update.drift, u.drift, memory_order_relaxed);
+	atomic_fetch_add_explicit(&g->update.updated, u.updated, memory_order_relaxed);
+}
+
+void
+gk_host_update_done(const struct gk *gk, struct gang *g)
+{
+	if (g->batch.p_to == NULL)
+		return;
+	*g->batch.update = (struct gk_update){
+		.samples = atomic_load_explicit(&g->update.samples, memory_order_relaxed),
+		.drift = atomic_load_explicit(&g->update.drift, memory_order_relaxed),
+		.updated = atomic_load_explicit(&g->update.updated, memory_order_relaxed),
+		.from = g->batch.coef_version,
+		.to = g->batch.version_to,
+	};
 }
 
 static uint32_t

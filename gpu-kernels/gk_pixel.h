@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What one pixel means: raw word to photons, special values, statistics.
+ * What one pixel means: raw word to photons, special values, statistics, dark samples.
  *
  * The only definition of it; host and CUDA implementations compile this header, vector versions
  * are tested against it bit for bit. Every operation is rounded once and none is fused: host code
@@ -93,6 +93,16 @@ gk_add(float a, float b)
 #endif
 }
 
+GK_FN float
+gk_div(float a, float b)
+{
+#ifdef __CUDA_ARCH__
+	return __fdiv_rn(a, b);
+#else
+	return a / b;
+#endif
+}
+
 /** Photons of a pixel in one gain stage: (adu - p) * r, each operation rounded once. */
 GK_FN float
 gk_photons_linear(uint16_t adu, float p, float r)
@@ -171,6 +181,39 @@ gk_sum_q8(float photons)
 	q = photons < INFINITY ? q : 0.0f; /* NaN is not less either */
 	/* one instruction on SSE4.1 and later and on a GPU; exact above 2^23, unlike adding 0.5 */
 	return (int32_t)rintf(q);
+}
+
+/** Cells of dark accumulators: samples << 32 | sum of ADC values (struct gk_dark). @{ */
+#define GK_DARK_ONE (UINT64_C(1) << 32)
+
+/** What one word adds to its pixel's cell. @param r0  gk_coef.r[0] of the pixel */
+GK_FN uint64_t
+gk_dark_sample(uint16_t raw, float r0)
+{
+	return (raw & GK_RAW_GAIN_MASK) == 0 && r0 == r0 ? GK_DARK_ONE + raw : 0;
+}
+
+/**
+ * Dark update of one pixel (architecture.md): d = f32(s) / f32(n) - P, P' = P + alpha x d, each
+ * operation rounded once. With fewer than n_min samples, and when P is NaN, P keeps its bits.
+ */
+GK_FN float
+gk_dark_update(float p, uint64_t cell, uint32_t n_min, float alpha)
+{
+	const uint32_t n = (uint32_t)(cell >> 32), s = (uint32_t)cell;
+	const float d = gk_sub(gk_div((float)s, (float)n), p);
+	const float moved = gk_add(p, gk_mul(alpha, d));
+
+	/* no early return, for vector code: 0 / 0 is NaN and not taken either */
+	return n >= n_min && moved == moved ? moved : p;
+}
+/** @} */
+
+/** How far a pedestal moved, in 1/256 ADU, as gk_sum_q8() rounds; NaN counts 0. */
+GK_FN int32_t
+gk_drift_q8(float before, float after)
+{
+	return gk_sum_q8(gk_sub(after, before));
 }
 
 #endif /* GK_PIXEL_H */

@@ -52,6 +52,20 @@ struct gk_tile_ops {
 	/** Values of all pixels; value as for csr. */
 	void (*image)(
 		const struct gk_tile *tile, const uint16_t *raw, enum gk_value type, void *value);
+
+	/**
+	 * Add this tile of n dark frames, at most GK_BATCH_MAX, to its cells.
+	 * @param shared  other gangs may be adding to the same cells: add atomically
+	 */
+	void (*dark)(const struct gk_tile *tile, uint32_t n, const uint16_t *const raw[],
+		uint64_t *cells, int shared);
+
+	/**
+	 * Dark update of this tile: tile->p[0] and cells to p_out; cells are cleared.
+	 * @param u  samples, drift and updated are set
+	 */
+	void (*update)(const struct gk_tile *tile, uint64_t *cells, uint32_t n_min, float alpha,
+		float *p_out, struct gk_update *u);
 };
 
 /** In C as plain as the compiler can turn into vector code; also the reference for the others. */

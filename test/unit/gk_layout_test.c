@@ -56,13 +56,20 @@ test_offsets(void **state)
 	assert_int_equal(offsetof(struct gk_frame, missing), 16);
 	assert_int_equal(offsetof(struct gk_result, verdict), 16);
 	assert_int_equal(offsetof(struct gk_result, coef), 44);
+	assert_int_equal(offsetof(struct gk_work, op), 12);
+	assert_int_equal(offsetof(struct gk_work, coef_to), 20);
 	assert_int_equal(offsetof(struct gk_work, slot), 64);
+	assert_int_equal(offsetof(struct gk_params, dark_min), 28);
+	assert_int_equal(offsetof(struct gk_params, dark_alpha), 32);
+	assert_int_equal(offsetof(struct gk_update, updated), 16);
 	assert_int_equal(offsetof(struct gk_doorbell, quit), 48);
 	assert_int_equal(offsetof(struct gk_coef, version), 48);
 	assert_int_equal(offsetof(struct gk_channel, done), 64);
 	assert_int_equal(offsetof(struct gk_channel, params), 64 + 768);
 	assert_int_equal(offsetof(struct gk_channel, coef), 64 + 768 + 1024);
-	assert_int_equal(offsetof(struct gk_channel, work), 64 + 768 + 1024 + 256);
+	assert_int_equal(offsetof(struct gk_channel, dark), 64 + 768 + 1024 + 256);
+	assert_int_equal(offsetof(struct gk_channel, update), 64 + 768 + 1024 + 256 + 128);
+	assert_int_equal(offsetof(struct gk_channel, work), 64 + 768 + 1024 + 256 + 256);
 	assert_int_equal(_Alignof(struct gk_channel), 64);
 }
 
@@ -85,6 +92,7 @@ test_config_reasons(void **state)
 	const struct gk_geometry g = {4, 2, 64};
 	struct gk_config c;
 	struct rig rig;
+	char why[256];
 
 	rig_open(&rig, &g, GK_VALUE_F32, 100, 2, 8, 0);
 #define REFUSED(change, text)      \
@@ -118,6 +126,11 @@ test_config_reasons(void **state)
 	REFUSED(c.outputs = NULL, "outputs is NULL");
 	REFUSED(c.frames = (uint8_t *)(uintptr_t)0x1020,
 		"frames is at 0x1020, wanted a multiple of 64");
+	rig.config.channel->dark[1].cells += 8;
+	c = rig.config;
+	assert_int_equal(gk_config_check(&c, why, sizeof(why)), -EINVAL);
+	assert_non_null(strstr(why, "dark[1].cells is at 0x"));
+	rig.config.channel->dark[1].cells = 0; /* no dark frames */
 #undef REFUSED
 	c = rig.config;
 	c.outputs = NULL;
@@ -175,6 +188,67 @@ test_work_reasons(void **state)
 	rig_close(&rig);
 }
 
+/* Descriptors of dark frames and of what happens between epochs. */
+static void
+test_dark_reasons(void **state)
+{
+	const struct gk_geometry g = {4, 2, 64};
+	struct gk_channel *channel;
+	struct gk_work work;
+	struct rig rig;
+	char why[256];
+
+	rig_open(&rig, &g, GK_VALUE_F32, 100, 2, 8, 0);
+	channel = rig.config.channel;
+#define REFUSED(change, text)                                                                   \
+	do {                                                                                    \
+		work = (struct gk_work){                                                        \
+			.op = GK_OP_UPDATE, .params = 1, .dark = 1, .coef = 0, .coef_to = 1};   \
+		channel->params[1].dark_min = 1;                                                \
+		channel->params[1].dark_alpha = 1.0f;                                           \
+		assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);       \
+		change;                                                                         \
+		assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL); \
+		assert_string_equal(why, text);                                                 \
+	} while (0)
+	REFUSED(work.op = 3, "work.op is 3, wanted 0 (frames), 1 (update) or 2 (clear)");
+	REFUSED(work.nb_frames = 1, "work.nb_frames is 1, wanted 0 of work.op 1");
+	REFUSED(work.params = 16, "work.params is 16, wanted less than 16");
+	REFUSED(work.dark = 2, "work.dark is 2, wanted less than 2");
+	REFUSED(work.coef = 4, "work.coef is 4, wanted less than 4");
+	REFUSED(work.coef_to = 4, "work.coef_to is 4, wanted less than 4");
+	REFUSED(work.coef_to = 2, "coef[2].p[0] is NULL");
+	REFUSED(work.coef_to = 0,
+		"coef[0].p[0] and coef[0].p[0] are the same plane, wanted two: the old version is "
+		"still in use");
+	REFUSED(channel->params[1].dark_min = 0, "params[1].dark_min is 0, wanted at least 1");
+	REFUSED(channel->params[1].dark_alpha = 0,
+		"params[1].dark_alpha is 0, wanted more than 0, at most 1");
+	REFUSED(channel->params[1].dark_alpha = 1.5f,
+		"params[1].dark_alpha is 1.5, wanted more than 0, at most 1");
+	REFUSED(channel->params[1].dark_alpha = NAN,
+		"params[1].dark_alpha is nan, wanted more than 0, at most 1");
+	channel->dark[1].cells = 0;
+	work = (struct gk_work){.op = GK_OP_CLEAR, .dark = 1, .coef = 99, .params = 99};
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
+	assert_string_equal(why, "dark[1].cells is NULL");
+	/* frames without darks do not look at it; frames with darks do */
+	work = (struct gk_work){.nb_frames = 1, .dark = 1};
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);
+	work.dark = 2;
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);
+	rig_frame(&rig, 0)->flags = GK_FRAME_DARK;
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
+	assert_string_equal(why, "work.dark is 2, wanted less than 2");
+	work.dark = 1;
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
+	assert_string_equal(why, "dark[1].cells is NULL");
+	work.dark = 0;
+	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);
+#undef REFUSED
+	rig_close(&rig);
+}
+
 int
 main(void)
 {
@@ -184,6 +258,7 @@ main(void)
 		cmocka_unit_test(test_offsets),
 		cmocka_unit_test(test_config_reasons),
 		cmocka_unit_test(test_work_reasons),
+		cmocka_unit_test(test_dark_reasons),
 	};
 
 	return cmocka_run_group_tests_name("gk_layout", tests, NULL, NULL);

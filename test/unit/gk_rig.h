@@ -34,6 +34,8 @@ struct rig {
 	uint64_t tile_stride;
 	float *p[3];
 	float *r[3];
+	float *p_next; /* p[0] of coefficient version 1, which has the other planes of version 0 */
+	uint64_t *cells[GK_DARK_MAX];
 };
 
 /* splitmix64 (Steele, Lea, Flood 2014): any seed will do, zero too. */
@@ -140,6 +142,13 @@ rig_open(struct rig *rig, const struct gk_geometry *g, enum gk_value value, uint
 		c->channel->coef[0].r[i] = (uintptr_t)rig->r[i];
 	}
 	c->channel->coef[0].version = 7;
+	rig->p_next = rig_alloc(gk_pixels(g) * sizeof(float));
+	c->channel->coef[1] = c->channel->coef[0];
+	c->channel->coef[1].p[0] = (uintptr_t)rig->p_next;
+	for (int i = 0; i < GK_DARK_MAX; i++) {
+		rig->cells[i] = rig_alloc(gk_dark_size(g));
+		c->channel->dark[i].cells = (uintptr_t)rig->cells[i];
+	}
 	for (uint32_t i = 0; i < gangs; i++) {
 		c->channel->bell.head[i] = first;
 		c->channel->done[i].raw = c->channel->done[i].done = first;
@@ -160,6 +169,9 @@ rig_close(struct rig *rig)
 		free(rig->p[i]);
 		free(rig->r[i]);
 	}
+	for (int i = 0; i < GK_DARK_MAX; i++)
+		free(rig->cells[i]);
+	free(rig->p_next);
 	free(rig->raw);
 	free(rig->config.channel);
 	free(rig->config.frames);
