@@ -17,7 +17,11 @@ enum value_kind {
 	VALUE_REAL,
 	VALUE_PATH,
 	VALUE_MAC,
-	VALUE_IPV4
+	VALUE_IPV4,
+	VALUE_CELL,
+	VALUE_POINT,
+	VALUE_DARK_RUN,
+	VALUE_FAULT
 };
 
 /* One row makes an option: its parser, its limits, its line in --help and its default there. */
@@ -52,6 +56,19 @@ static const struct option_row rows[] = {
 	{"noise", "KEV", VALUE_REAL, AT(model.noise), 0, 50, "electronic noise in G0, rms"},
 	{"dark-every", "N", VALUE_U64, AT(model.dark_every), 0, 0,
 		"frames whose number is a multiple are dark (0: none)"},
+	{"dark-run", "STAGE", VALUE_DARK_RUN, AT(model.dark_run), 0, 0,
+		"all frames are dark, pixels forced into g1 or g2, or left in g0"},
+	{"drift", "ADU/S", VALUE_REAL, AT(model.drift), -1000, 1000,
+		"drift of the G0 pedestals, mean of the pixels"},
+	{"cell", "A,B,C[,AL,BE,GA]", VALUE_CELL, AT(model.cell), 0, 0,
+		"cell of the crystals, angstrom and degrees"},
+	{"distance", "MM", VALUE_REAL, AT(model.distance), 0, 10000,
+		"from sample to detector; 0: the diagonal of the stack"},
+	{"beam", "X,Y", VALUE_POINT, AT(model.beam), 0, 0,
+		"beam centre in pixels (default middle of the stack)"},
+	{"rows", "N", VALUE_U32, AT(model.rows), 8, JUNGFRAU_ROWS,
+		"rows read out of each module, the middle ones, a multiple of 8"},
+	{"storage-cells", "N", VALUE_U32, AT(storage_cells), 1, 16, "storage cells used in turn"},
 	{"threshold", "X", VALUE_REAL, AT(threshold), 0.5, 30000,
 		"photons of a strong pixel in the truth"},
 	{"pcap", "FILE", VALUE_PATH, AT(pcap_path), 0, 0, "write packets"},
@@ -59,7 +76,9 @@ static const struct option_row rows[] = {
 	{"calibration", "DIR", VALUE_PATH, AT(calibration_path), 0, 0,
 		"write gains, pedestals and masks of the modules"},
 	{"raw", "FILE", VALUE_PATH, AT(raw_path), 0, 0, "write raw frames, as --pack reads them"},
-	{"rate", "HZ", VALUE_REAL, AT(rate), 0.001, 1000000, "frames a second in the time stamps"},
+	{"report", "FILE", VALUE_PATH, AT(report_path), 0, 0, "write what was sent, as INI"},
+	{"rate", "HZ", VALUE_REAL, AT(rate), 0.001, 1000000,
+		"frames a second, in the time stamps and on the port"},
 	{"first-bunch", "N", VALUE_U64, AT(first_bunch), 0, 0, "bunch id of frame 0"},
 	{"module-id", "N", VALUE_U16, AT(wire.module_id), 0, UINT16_MAX,
 		"module id of module 0, the others follow"},
@@ -72,6 +91,17 @@ static const struct option_row rows[] = {
 	{"destination-mac", "MAC", VALUE_MAC, AT(wire.destination_mac), 0, 0, "of all streams"},
 	{"source-ip", "IP", VALUE_IPV4, AT(wire.source_ip), 0, 0, "of stream 0, the others follow"},
 	{"destination-ip", "IP", VALUE_IPV4, AT(wire.destination_ip), 0, 0, "of all streams"},
+	{"fault", "NAME=VALUE", VALUE_FAULT, AT(faults), 0, 0,
+		"loss=P, burst-loss=P:N, reorder=P:N, duplicate=P, corrupt=P[:KIND], truncate=P, "
+		"stall=MODULE:FROM:TO, restart=FRAME[:FIRST]; repeatable"},
+	{"fault-seed", "N", VALUE_U64, AT(fault_seed), 0, 0,
+		"seed of the faults; 0: that of --seed"},
+	{"port", "NAME", VALUE_PATH, AT(port_name), 0, 0, "transmit on this port of DPDK's"},
+	{"distinct", "N", VALUE_U64, AT(distinct), 0, 0,
+		"frames drawn in advance and repeated; 0: up to 128 MiB"},
+	{"burst-gap", "NS", VALUE_U32, AT(burst_gap), 0, 1000000000,
+		"between the packets of a frame; 0: back to back"},
+	{"link-wait", "S", VALUE_U32, AT(link_wait), 0, 86400, "for the link of the port"},
 };
 
 #define NB_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -79,6 +109,7 @@ static const struct option_row rows[] = {
 /* Values that getopt_long() returns for what is not in a row; rows return their index. */
 enum {
 	OPTION_PACK = 1000,
+	OPTION_LOOP,
 	OPTION_HELP,
 	OPTION_VERSION
 };
@@ -88,7 +119,13 @@ detector_options_default(struct detector_options *options)
 {
 	*options = (struct detector_options){
 		.model = {.modules = 1,
+			.column_modules = 1,
+			.rows = JUNGFRAU_ROWS,
 			.seed = 1,
+			.rate = 2000.0,
+			.beam = {-1.0, -1.0},
+			/* hen egg-white lysozyme, tetragonal */
+			.cell = {79.1, 79.1, 37.9, 90.0, 90.0, 90.0},
 			.hit_fraction = 0.1,
 			.peaks = 40,
 			.energy = 12.4,
@@ -99,7 +136,12 @@ detector_options_default(struct detector_options *options)
 		.first_frame = 1,
 		.first_bunch = 10000000,
 		.rate = 2000.0,
-		.wire = {.interfaces = 1,
+		.storage_cells = 1,
+		.link_wait = 10,
+		.wire = {.modules = 1,
+			.interfaces = 1,
+			.column_modules = 1,
+			.rows = JUNGFRAU_ROWS,
 			.module_id = 1234,
 			.source_port = 32410,
 			.port = 50001,
@@ -181,6 +223,62 @@ parse_ipv4(const struct option_row *row, const char *text, uint32_t *address)
 	return 0;
 }
 
+/* Numbers separated by commas. @return how many, -1: other text */
+static int
+read_list(const char *text, double *values, int max)
+{
+	char *end;
+
+	for (int n = 0; n < max; text = end + 1) {
+		values[n++] = strtod(text, &end);
+		if (end == text)
+			return -1;
+		if (*end == '\0')
+			return n;
+		if (*end != ',')
+			return -1;
+	}
+	return -1;
+}
+
+static int
+parse_cell(const struct option_row *row, const char *text, double cell[6])
+{
+	double values[6] = {0, 0, 0, 90.0, 90.0, 90.0};
+	int n = read_list(text, values, 6);
+
+	if (n != 3 && n != 6)
+		return bad_value(row, text, "A,B,C or A,B,C,ALPHA,BETA,GAMMA");
+	for (int i = 0; i < 6; i++)
+		if (i < 3 ? !(values[i] >= 10.0 && values[i] <= 1000.0)
+			  : !(values[i] >= 20.0 && values[i] <= 160.0))
+			return bad_value(row, text,
+				"edges of 10 to 1000 angstrom, angles of 20 to 160 degrees");
+	memcpy(cell, values, sizeof(values));
+	return 0;
+}
+
+static int
+parse_point(const struct option_row *row, const char *text, double point[2])
+{
+	double values[2];
+
+	if (read_list(text, values, 2) != 2 || !(values[0] >= 0.0 && values[0] <= 40000.0) ||
+		!(values[1] >= 0.0 && values[1] <= 40000.0))
+		return bad_value(row, text, "X,Y of 0 to 40000 pixels");
+	memcpy(point, values, sizeof(values));
+	return 0;
+}
+
+static int
+parse_dark_run(const struct option_row *row, const char *text, enum jungfrau_dark_run *run)
+{
+	if (text[0] != 'g' || text[1] < '0' || text[1] > '2' || text[2] != '\0')
+		return bad_value(row, text, "g0, g1 or g2");
+	*run = JUNGFRAU_DARK_RUN_G0 + (unsigned int)(text[1] - '0');
+	return 0;
+}
+
 static int
 parse_row(const struct option_row *row, const char *text, struct detector_options *options)
 {
@@ -212,6 +310,14 @@ parse_row(const struct option_row *row, const char *text, struct detector_option
 		return parse_mac(row, text, at);
 	case VALUE_IPV4:
 		return parse_ipv4(row, text, at);
+	case VALUE_CELL:
+		return parse_cell(row, text, at);
+	case VALUE_POINT:
+		return parse_point(row, text, at);
+	case VALUE_DARK_RUN:
+		return parse_dark_run(row, text, at);
+	case VALUE_FAULT:
+		return fault_options_parse(text, at);
 	}
 	return -EINVAL;
 }
@@ -240,7 +346,15 @@ print_default(const struct option_row *row, const struct detector_options *optio
 	case VALUE_REAL:
 		printf(" (%g)\n", *(const double *)at);
 		return;
+	case VALUE_CELL:
+		for (int i = 0; i < 6; i++)
+			printf("%s%g", i == 0 ? " (" : ",", ((const double *)at)[i]);
+		printf(")\n");
+		return;
 	case VALUE_PATH:
+	case VALUE_POINT:
+	case VALUE_DARK_RUN:
+	case VALUE_FAULT:
 		printf("\n");
 		return;
 	case VALUE_MAC:
@@ -263,7 +377,9 @@ print_help(void)
 	detector_options_default(&options);
 	printf("Usage: braggline-detector [OPTION]...                       model a detector\n"
 	       "       braggline-detector --pack [OPTION]... FILE...        pack raw frames\n"
-	       "Write the packets of a JUNGFRAU detector, with their truth and calibration.\n"
+	       "       braggline-detector EAL-OPTION... -- --port NAME [OPTION]...\n"
+	       "Write or transmit the packets of a JUNGFRAU detector, with their truth and "
+	       "calibration.\n"
 	       "\n");
 	for (size_t i = 0; i < NB_ROWS; i++) {
 		snprintf(label, sizeof(label), "--%s %s", rows[i].name, rows[i].argument);
@@ -272,6 +388,7 @@ print_help(void)
 	}
 	printf("  %-24s %s\n", "--pack",
 		"take frames from FILEs of u16 [modules][512][1024] instead of the model");
+	printf("  %-24s %s\n", "--loop", "transmit until a signal comes, whatever --frames says");
 	printf("  %-24s %s\n  %-24s %s\n", "--help", "print this", "--version",
 		"print the version");
 	printf("\nStream s = module x interfaces + interface. FILE may be a pipe or /dev/stdout.\n");
@@ -280,7 +397,7 @@ print_help(void)
 int
 detector_options_parse(int argc, char **argv, struct detector_options *options)
 {
-	struct option table[NB_ROWS + 4] = {0};
+	struct option table[NB_ROWS + 5] = {0};
 	int choice, rc;
 
 	for (size_t i = 0; i < NB_ROWS; i++)
@@ -288,13 +405,18 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 	table[NB_ROWS] = (struct option){"pack", no_argument, NULL, OPTION_PACK};
 	table[NB_ROWS + 1] = (struct option){"help", no_argument, NULL, OPTION_HELP};
 	table[NB_ROWS + 2] = (struct option){"version", no_argument, NULL, OPTION_VERSION};
+	table[NB_ROWS + 3] = (struct option){"loop", no_argument, NULL, OPTION_LOOP};
 
 	detector_options_default(options);
-	optind = 0; /* begin anew, whoever parsed before */
+	options->model.column_modules = 0; /* until it is said: all */
+	optind = 0;			   /* begin anew, whoever parsed before */
 	while ((choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
 		switch (choice) {
 		case OPTION_PACK:
 			options->pack = true;
+			break;
+		case OPTION_LOOP:
+			options->loop = true;
 			break;
 		case OPTION_HELP:
 			print_help();
@@ -315,9 +437,43 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 		options->model.column_modules = options->model.modules;
 	options->wire.modules = options->model.modules;
 	options->wire.column_modules = options->model.column_modules;
+	options->wire.rows = options->model.rows;
+	options->model.rate = options->rate;
 	options->pack_paths = argv + optind;
 	options->nb_pack_paths = argc - optind;
 	return detector_options_check(options);
+}
+
+static int
+check_port(const struct detector_options *options)
+{
+	const struct jungfrau_model_config *model = &options->model;
+
+	if (options->port_name == NULL) {
+		if (!options->loop)
+			return 0;
+		warnx("--loop: wanted --port with it, a file has an end");
+		return -EINVAL;
+	}
+	if (options->pcap_path != NULL || options->raw_path != NULL) {
+		warnx("--port: found --%s, wanted another run for files of packets or frames",
+			options->pcap_path != NULL ? "pcap" : "raw");
+		return -EINVAL;
+	}
+	if (model->drift != 0.0 && (options->loop || options->distinct < options->frames)) {
+		warnx("--drift: frames that repeat do not drift; wanted --distinct of at least "
+		      "--frames, and no --loop");
+		return -EINVAL;
+	}
+	if (model->dark_every != 0 && options->distinct % model->dark_every != 0 &&
+		(options->loop || options->distinct < options->frames)) {
+		warnx("--distinct: found %llu, wanted a multiple of the %llu of --dark-every, so "
+		      "that dark frames come evenly",
+			(unsigned long long)options->distinct,
+			(unsigned long long)model->dark_every);
+		return -EINVAL;
+	}
+	return 0;
 }
 
 int
@@ -341,11 +497,19 @@ detector_options_check(const struct detector_options *options)
 			options->model.modules);
 		return -EINVAL;
 	}
-	if (options->pcap_path == NULL && options->truth_path == NULL &&
-		options->calibration_path == NULL && options->raw_path == NULL) {
-		warnx("nothing to write: wanted one of --pcap, --truth, --calibration, --raw");
+	if (options->model.rows % 8 != 0) {
+		warnx("--rows: found %u, wanted a multiple of 8", options->model.rows);
 		return -EINVAL;
 	}
+	if (options->pcap_path == NULL && options->truth_path == NULL &&
+		options->calibration_path == NULL && options->raw_path == NULL &&
+		options->port_name == NULL) {
+		warnx("nothing to write: wanted one of --pcap, --truth, --calibration, --raw, "
+		      "--port");
+		return -EINVAL;
+	}
+	if (check_port(options) != 0)
+		return -EINVAL;
 	if (options->pack) {
 		if (options->nb_pack_paths == 0) {
 			warnx("--pack: found no file, wanted raw frame files");
@@ -362,4 +526,20 @@ detector_options_check(const struct detector_options *options)
 		return -EINVAL;
 	}
 	return 0;
+}
+
+struct pulse_numbering
+detector_options_numbering(const struct detector_options *options)
+{
+	return (struct pulse_numbering){.first_bunch = options->first_bunch,
+		.rate = options->rate,
+		.storage_cells = options->storage_cells,
+		.dark_run = options->model.dark_run,
+		.faults = &options->faults};
+}
+
+uint64_t
+detector_options_fault_seed(const struct detector_options *options)
+{
+	return options->fault_seed != 0 ? options->fault_seed : options->model.seed;
 }

@@ -9,8 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fault_options.h"
 #include "jungfrau_model.h"
 #include "jungfrau_packets.h"
+#include "pulse_header.h"
 
 struct detector_options {
 	struct jungfrau_model_config model;
@@ -20,12 +22,22 @@ struct detector_options {
 	uint64_t first_frame;
 	uint64_t first_bunch; /**< bunch id of frame 0 */
 	double rate;	      /**< frames a second */
+	uint32_t storage_cells;
 	struct jungfrau_wire wire;
+	struct fault_options faults;
+	uint64_t fault_seed; /**< 0: the model's */
+
+	const char *port_name; /**< of an ethdev; NULL: no packets are transmitted */
+	bool loop;	       /**< transmit until a signal */
+	uint64_t distinct;     /**< frames that are drawn and repeated; 0: a sensible number */
+	uint32_t burst_gap;    /**< between the packets of a frame, ns */
+	uint32_t link_wait;    /**< for the port's link, s */
 
 	const char *pcap_path;	      /**< NULL: not wanted; likewise the others */
 	const char *truth_path;	      /**< CSV */
 	const char *calibration_path; /**< directory */
 	const char *raw_path;
+	const char *report_path; /**< INI */
 
 	bool pack;
 	char *const *pack_paths; /**< raw frame files */
@@ -46,5 +58,11 @@ int detector_options_parse(int argc, char **argv, struct detector_options *optio
  * @return 0; -EINVAL: an error was reported
  */
 int detector_options_check(const struct detector_options *options);
+
+/** How pulses are numbered; the options must outlive it. */
+struct pulse_numbering detector_options_numbering(const struct detector_options *options);
+
+/** Seed of the faults. */
+uint64_t detector_options_fault_seed(const struct detector_options *options);
 
 #endif /* DETECTOR_OPTIONS_H */

@@ -11,34 +11,44 @@
 #include <unistd.h>
 
 #include "calibration_output.h"
-#include "frame_files.h"
+#include "detector_report.h"
+#include "frame_source.h"
 #include "output_file.h"
+#include "packet_faults.h"
 #include "pcap_output.h"
+#include "pulse_header.h"
+#include "truth_output.h"
 
 /* Capture time of the first packet: 2026-01-01 00:00 UTC, so that equal runs give equal files. */
 #define CAPTURE_START 1767225600000000000ull
 #define NS_PER_S      1000000000.0
-#define TICKS_PER_S   10000000.0 /* of the detector's time stamp */
 
 /* The packets of a frame follow each other as on one 100 Gb/s link: 8306 bytes with preamble, frame
  * check sequence and gap (detectors.md 3.2). */
 #define PACKET_NS (8306.0 * 8.0 / 100.0)
 
-/* Share of the period that the detector looks at the beam. */
-#define EXPOSURE 0.88
-
 volatile sig_atomic_t detector_stop;
+
+/* A frame stays until its last packet has left. */
+struct kept_frame {
+	struct jungfrau_frame_header header;
+	uint16_t *raw; /* [modules][pixels] */
+};
 
 struct run {
 	const struct detector_options *options;
-	struct jungfrau_model *model; /* NULL: frames come from files */
-	struct frame_files files;
-	struct jungfrau_frame frame;
-	uint64_t frames;
-	uint16_t *raw; /* [modules][pixels] */
+	struct frame_source source;
+	struct pulse_numbering numbering;
+	struct packet_faults *faults;
+	struct wire_packet *packets; /* that leave with a frame */
+	struct kept_frame *kept;     /* by pulse, mod nb_kept */
+	uint32_t nb_kept;
+	struct frame_truth truth;
+	struct detector_report report;
 	struct pcap_output pcap;
-	struct output_file truth;
+	struct output_file truth_output;
 	struct output_file raw_output;
+	struct output_file report_output;
 };
 
 static uint64_t
@@ -72,154 +82,139 @@ end_progress(uint64_t start, uint64_t shown)
 		fprintf(stderr, "\r\033[K");
 }
 
-static uint16_t *
-module_pixels(const struct run *run, uint32_t module)
+static int
+write_packet(struct run *run, const struct wire_packet *packet, uint64_t time)
 {
-	return run->raw + (size_t)module * JUNGFRAU_PIXELS;
+	const struct kept_frame *kept = &run->kept[packet->pulse % run->nb_kept];
+	uint8_t bytes[JUNGFRAU_PACKET_BYTES];
+	uint32_t length;
+
+	jungfrau_packet_make(&run->options->wire, &kept->header, packet->module, packet->interface,
+		packet->packet, kept->raw + (size_t)packet->module * JUNGFRAU_PIXELS, bytes);
+	length = wire_packet_damage(packet, bytes);
+	run->report.sent++;
+	run->report.bytes += length;
+	return pcap_output_packet(&run->pcap, time, bytes, length);
 }
 
+/* Packets leave as fast as the link takes them; what is more than that is squeezed into the period,
+ * so that the file stays in order. */
 static int
-make_frame(struct run *run, uint64_t number)
+write_packets(struct run *run, uint64_t index, uint32_t count)
 {
-	if (run->model == NULL) {
-		run->frame.number = number;
-		return frame_files_read(&run->files, run->raw);
-	}
-	jungfrau_model_plan(run->model, number, &run->frame);
-	for (uint32_t m = 0; m < run->options->model.modules; m++)
-		jungfrau_model_draw(run->model, &run->frame, m, module_pixels(run, m));
-	return 0;
-}
-
-static int
-write_packets(struct run *run, uint64_t index)
-{
-	const struct detector_options *options = run->options;
-	const struct jungfrau_wire *wire = &options->wire;
-	uint64_t ticks = (uint64_t)(TICKS_PER_S / options->rate + 0.5);
-	struct jungfrau_frame_header header = {
-		.number = run->frame.number,
-		.bunch_id = options->first_bunch + run->frame.number,
-		.timestamp = run->frame.number * ticks,
-		.exposure = (uint32_t)((double)ticks * EXPOSURE),
-		.daq_info =
-			JUNGFRAU_DAQ_CHIP_1_1 | (run->frame.dark ? JUNGFRAU_DAQ_EXTERNAL_INPUT : 0),
-	};
-	uint32_t packets = jungfrau_stream_packets(wire);
-	double period = NS_PER_S / options->rate;
-	double step = period / (JUNGFRAU_MODULE_PACKETS * wire->modules);
+	double period = NS_PER_S / run->options->rate;
 	uint64_t start = CAPTURE_START + (uint64_t)((double)index * period);
-	uint8_t packet[JUNGFRAU_PACKET_BYTES];
-	uint32_t sent = 0;
-	int rc;
+	double step = period / (count > 0 ? count : 1);
+	int rc = 0;
 
-	/* more than the link carries is squeezed into the period: the file stays in order */
 	if (step > PACKET_NS)
 		step = PACKET_NS;
-	for (uint32_t p = 0; p < packets; p++) {
-		for (uint32_t m = 0; m < wire->modules; m++) {
-			for (uint32_t i = 0; i < wire->interfaces; i++) {
-				jungfrau_packet_make(
-					wire, &header, m, i, p, module_pixels(run, m), packet);
-				rc = pcap_output_packet(&run->pcap,
-					start + (uint64_t)(sent++ * step), packet, sizeof(packet));
-				if (rc != 0)
-					return rc;
-			}
-		}
-	}
-	return 0;
-}
-
-static int
-write_truth(struct run *run)
-{
-	const struct detector_options *options = run->options;
-	const struct jungfrau_frame *frame = &run->frame;
-	struct jungfrau_census census = {0};
-	char line[160];
-	int length;
-
-	for (uint32_t m = 0; m < options->model.modules; m++)
-		jungfrau_model_census(
-			run->model, m, module_pixels(run, m), options->threshold, &census);
-	length = snprintf(line, sizeof(line), "%llu,%d,%u,%d,%u,%u,%u,%u,%llu\n",
-		(unsigned long long)frame->number, frame->hit, frame->peaks, frame->dark,
-		census.strong, census.saturated, census.switched, frame->nb_peaks - frame->peaks,
-		(unsigned long long)(options->first_bunch + frame->number));
-	return output_file_write(&run->truth, line, (size_t)length);
-}
-
-static int
-write_frame(struct run *run, uint64_t index)
-{
-	int rc = 0;
-
-	if (run->options->pcap_path != NULL)
-		rc = write_packets(run, index);
-	if (rc == 0 && run->options->truth_path != NULL)
-		rc = write_truth(run);
-	if (rc == 0 && run->options->raw_path != NULL)
-		rc = output_file_write(&run->raw_output, run->raw,
-			(size_t)run->options->model.modules * JUNGFRAU_PIXELS * sizeof(*run->raw));
+	for (uint32_t i = 0; rc == 0 && i < count; i++)
+		rc = write_packet(run, &run->packets[i], start + (uint64_t)(i * step));
 	return rc;
 }
 
 static int
-write_frames(struct run *run)
-{
-	uint64_t start = now_ms(), shown = start;
-	int rc = 0;
-
-	for (uint64_t i = 0; rc == 0 && i < run->frames; i++) {
-		rc = make_frame(run, run->options->first_frame + i);
-		if (rc == 0)
-			rc = write_frame(run, i);
-		if (detector_stop != 0)
-			rc = -EINTR;
-		show_progress(i + 1, run->frames, start, &shown);
-	}
-	end_progress(start, shown);
-	return rc;
-}
-
-static int
-open_source(struct run *run)
+make_frame(struct run *run, uint64_t index)
 {
 	const struct detector_options *options = run->options;
+	uint64_t pulse = options->first_frame + index;
+	struct kept_frame *kept = &run->kept[pulse % run->nb_kept];
+	struct frame_fate fate;
+	uint32_t count;
 	int rc;
 
-	run->raw = malloc((size_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(*run->raw));
-	if (run->raw == NULL)
-		return -ENOMEM;
-	if (options->pack)
-		return frame_files_open(&run->files, options->pack_paths, options->nb_pack_paths,
-			options->model.modules, &run->frames);
-	run->frames = options->frames;
-	rc = jungfrau_model_create(&options->model, &run->model);
+	rc = frame_source_make(
+		&run->source, pulse, kept->raw, options->truth_path != NULL ? &run->truth : NULL);
 	if (rc != 0)
-		warnx("cannot make the model of %u modules: %s", options->model.modules,
-			strerror(-rc));
+		return rc;
+	kept->header = pulse_header(
+		&run->numbering, pulse, run->source.model != NULL && run->source.frame.dark);
+	count = packet_faults_frame(run->faults, pulse, run->packets, &fate);
+	detector_report_frame(&run->report, &fate);
+
+	if (options->pcap_path != NULL)
+		rc = write_packets(run, index, count);
+	if (rc == 0 && options->truth_path != NULL)
+		rc = truth_output_frame(
+			&run->truth_output, &run->numbering, pulse, &run->truth, &fate);
+	if (rc == 0 && options->raw_path != NULL)
+		rc = output_file_write(&run->raw_output, kept->raw,
+			(size_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(*kept->raw));
 	return rc;
+}
+
+static int
+make_frames(struct run *run)
+{
+	uint64_t start = now_ms(), shown = start, frames = run->source.frames;
+	uint32_t count;
+	int rc = 0;
+
+	for (uint64_t i = 0; rc == 0 && i < frames; i++) {
+		rc = make_frame(run, i);
+		if (detector_stop != 0)
+			rc = -EINTR;
+		show_progress(i + 1, frames, start, &shown);
+	}
+	end_progress(start, shown);
+	count = packet_faults_flush(run->faults, run->packets);
+	if (rc == 0 && run->options->pcap_path != NULL)
+		rc = write_packets(run, frames, count);
+	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
+	return rc;
+}
+
+static int
+open_frames(struct run *run)
+{
+	const struct detector_options *options = run->options;
+	size_t bytes = (size_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(uint16_t);
+	int rc;
+
+	run->numbering = detector_options_numbering(options);
+	rc = packet_faults_create(&options->faults, &options->wire,
+		detector_options_fault_seed(options), &run->faults);
+	if (rc != 0)
+		return rc;
+	run->nb_kept = packet_faults_delay(run->faults) + 1;
+	run->packets = malloc(packet_faults_room(run->faults) * sizeof(*run->packets));
+	run->kept = calloc(run->nb_kept, sizeof(*run->kept));
+	if (run->packets == NULL || run->kept == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < run->nb_kept; i++) {
+		run->kept[i].raw = malloc(bytes);
+		if (run->kept[i].raw == NULL)
+			return -ENOMEM;
+	}
+	return frame_source_open(&run->source, options);
+}
+
+static void
+close_frames(struct run *run)
+{
+	for (uint32_t i = 0; run->kept != NULL && i < run->nb_kept; i++)
+		free(run->kept[i].raw);
+	free(run->kept);
+	free(run->packets);
+	packet_faults_destroy(run->faults);
+	frame_source_close(&run->source);
 }
 
 static int
 open_outputs(struct run *run)
 {
-	static const char header[] = "frame,hit,peaks,dark,strong_pixels,saturated_pixels,"
-				     "switched_pixels,stray_peaks,bunch_id\n";
 	const struct detector_options *options = run->options;
 	int rc = 0;
 
 	if (options->pcap_path != NULL)
 		rc = pcap_output_open(&run->pcap, options->pcap_path);
-	if (rc == 0 && options->truth_path != NULL) {
-		rc = output_file_open(&run->truth, options->truth_path);
-		if (rc == 0)
-			rc = output_file_write(&run->truth, header, sizeof(header) - 1);
-	}
+	if (rc == 0 && options->truth_path != NULL)
+		rc = truth_output_open(&run->truth_output, options->truth_path);
 	if (rc == 0 && options->raw_path != NULL)
 		rc = output_file_open(&run->raw_output, options->raw_path);
+	if (rc == 0 && options->report_path != NULL)
+		rc = output_file_open(&run->report_output, options->report_path);
 	return rc;
 }
 
@@ -228,10 +223,15 @@ commit_outputs(struct run *run)
 {
 	int rc = 0;
 
-	if (run->options->pcap_path != NULL)
+	if (run->options->report_path != NULL) {
+		rc = detector_report_write(&run->report, &run->report_output);
+		if (rc == 0)
+			rc = output_file_commit(&run->report_output);
+	}
+	if (rc == 0 && run->options->pcap_path != NULL)
 		rc = pcap_output_commit(&run->pcap);
 	if (rc == 0 && run->options->truth_path != NULL)
-		rc = output_file_commit(&run->truth);
+		rc = output_file_commit(&run->truth_output);
 	if (rc == 0 && run->options->raw_path != NULL)
 		rc = output_file_commit(&run->raw_output);
 	return rc;
@@ -246,14 +246,14 @@ detector_run(const struct detector_options *options)
 	if (run == NULL)
 		return -ENOMEM;
 	run->options = options;
-	rc = open_source(run);
+	rc = open_frames(run);
 	if (rc == 0)
 		rc = open_outputs(run);
 	if (rc == 0 && options->calibration_path != NULL)
-		rc = calibration_output_write(run->model, options->model.modules,
+		rc = calibration_output_write(run->source.model, options->model.modules,
 			options->calibration_path, &detector_stop);
 	if (rc == 0)
-		rc = write_frames(run);
+		rc = make_frames(run);
 	if (rc == 0)
 		rc = commit_outputs(run);
 	if (rc == -EINTR)
@@ -263,11 +263,10 @@ detector_run(const struct detector_options *options)
 
 	/* what is committed is closed and stays */
 	pcap_output_discard(&run->pcap);
-	output_file_discard(&run->truth);
+	output_file_discard(&run->truth_output);
 	output_file_discard(&run->raw_output);
-	frame_files_close(&run->files);
-	jungfrau_model_destroy(run->model);
-	free(run->raw);
+	output_file_discard(&run->report_output);
+	close_frames(run);
 	free(run);
 	return rc;
 }

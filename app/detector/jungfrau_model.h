@@ -29,9 +29,18 @@
 /** Largest mean background, photons a pixel. */
 #define JUNGFRAU_BACKGROUND_MAX 5.0
 
+/** A dark run holds pedestals of one gain stage, the pixels being forced into it. */
+enum jungfrau_dark_run {
+	JUNGFRAU_DARK_RUN_NONE,
+	JUNGFRAU_DARK_RUN_G0, /* not forced: without light pixels are in G0 */
+	JUNGFRAU_DARK_RUN_G1,
+	JUNGFRAU_DARK_RUN_G2
+};
+
 struct jungfrau_model_config {
 	uint32_t modules;	 /**< 1 ... JUNGFRAU_MODULES_MAX */
 	uint32_t column_modules; /**< modules of one column of the stack, 1 ... modules */
+	uint32_t rows;		 /**< read out of each module: 8 ... 512 in steps of 8, centred */
 	uint64_t seed;
 	double hit_fraction; /**< share of the frames that are not dark, 0 ... 1 */
 	uint32_t peaks;	     /**< mean number of Bragg peaks of a hit, whole detector */
@@ -39,7 +48,16 @@ struct jungfrau_model_config {
 	double background;   /**< mean of the whole detector, photons a pixel */
 	double noise;	     /**< electronic noise in G0, keV rms */
 	uint64_t dark_every; /**< frames whose number is a multiple are dark; 0: none */
+	enum jungfrau_dark_run dark_run;
+
+	double cell[6];	 /**< of the crystals: angstrom and degrees */
+	double distance; /**< of the sample, mm; 0: the diagonal of the stack */
+	double beam[2];	 /**< x, y in pixels (jungfrau_geometry.h); below 0: middle of the stack */
+	double drift;	 /**< of the G0 pedestals, ADU/s */
+	double rate;	 /**< frames a second: frame n is at n / rate seconds */
 };
+
+_Static_assert(sizeof(enum jungfrau_dark_run) == sizeof(uint32_t), "an option sets it");
 
 /** One Bragg peak: a Moffat profile (1 + r^2 / width^2)^-3 in a window of 7 x 7 pixels. */
 struct jungfrau_peak {
@@ -51,7 +69,7 @@ struct jungfrau_peak {
 
 /** What a frame holds, before it is drawn. */
 struct jungfrau_frame {
-	uint64_t number;
+	uint64_t number; /**< of the pulse: it goes on when a restarted detector counts anew */
 	bool hit;
 	bool dark;
 	uint32_t peaks;	   /**< Bragg peaks of a hit, 0 otherwise */
@@ -59,7 +77,7 @@ struct jungfrau_frame {
 	struct jungfrau_peak peak[JUNGFRAU_PEAKS_MAX];
 };
 
-/** Calibration of one module: exactly the values that its pixels are made with. */
+/** Calibration of one module: exactly the values that its pixels are made with (drift: at 0 s). */
 struct jungfrau_calibration {
 	double gain[JUNGFRAU_GAINS][JUNGFRAU_PIXELS];	 /**< ADU/keV */
 	float pedestal[JUNGFRAU_GAINS][JUNGFRAU_PIXELS]; /**< ADU */
@@ -75,8 +93,15 @@ struct jungfrau_census {
 
 struct jungfrau_model;
 
+/** First row that is read out, of `rows`. */
+static inline uint32_t
+jungfrau_first_row(uint32_t rows)
+{
+	return (JUNGFRAU_ROWS - rows) / 2;
+}
+
 /**
- * Check a configuration and make the constants of all modules (10 bytes a pixel).
+ * Check a configuration and make the constants of all modules (10 bytes a pixel, 14 with drift).
  * @return 0; -EINVAL: a value is out of range; -ENOMEM
  */
 int jungfrau_model_create(
@@ -90,7 +115,7 @@ void jungfrau_model_plan(
 	const struct jungfrau_model *model, uint64_t number, struct jungfrau_frame *frame);
 
 /**
- * Draw the pixels of one module.
+ * Draw the pixels of one module; rows that are not read out are 0xffff.
  * Any number of threads may draw from one model.
  */
 void jungfrau_model_draw(const struct jungfrau_model *model, const struct jungfrau_frame *frame,
@@ -100,10 +125,12 @@ void jungfrau_model_calibration(const struct jungfrau_model *model, uint32_t mod
 	struct jungfrau_calibration *calibration);
 
 /**
- * Convert pixels as architecture.md, Output, defines it and count them; adds to `census`.
+ * Convert pixels as architecture.md, Output, defines it, with the pedestals of the frame's time,
+ * and count those that are read out; adds to `census`.
  * @param threshold photons
  */
-void jungfrau_model_census(const struct jungfrau_model *model, uint32_t module,
-	const uint16_t raw[JUNGFRAU_PIXELS], double threshold, struct jungfrau_census *census);
+void jungfrau_model_census(const struct jungfrau_model *model, const struct jungfrau_frame *frame,
+	uint32_t module, const uint16_t raw[JUNGFRAU_PIXELS], double threshold,
+	struct jungfrau_census *census);
 
 #endif /* JUNGFRAU_MODEL_H */

@@ -2,7 +2,9 @@
 
 #include "jungfrau_module.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 
 /* Detector constants: pedestals as in PSI's module 5 (10 to 90 % within 2166-2733, 13397-13783 and
  * 13889-14315 ADU), gains from slsDetectorPackage's Definitions.h, their spread chosen. */
@@ -114,6 +116,20 @@ jungfrau_module_init(struct jungfrau_module *module, uint64_t seed, uint32_t ind
 	place_special(module, &random, JUNGFRAU_INVALID, INVALID_PIXELS);
 }
 
+int
+jungfrau_module_drift(struct jungfrau_module *module, uint64_t seed, uint32_t index, double mean)
+{
+	uint64_t key = model_random_key(seed, MODEL_PURPOSE_DRIFT, index, 0);
+
+	module->drift = malloc(JUNGFRAU_PIXELS * sizeof(*module->drift));
+	if (module->drift == NULL)
+		return -ENOMEM;
+	for (uint32_t pixel = 0; pixel < JUNGFRAU_PIXELS; pixel++)
+		module->drift[pixel] = (float)mean *
+			(1.0f + 0.5f * module->normal[model_random_at(key, pixel) >> 52]);
+	return 0;
+}
+
 static float
 switched_adu(const struct jungfrau_module *module, unsigned int stage, uint32_t pixel,
 	uint32_t photons, float z)
@@ -141,8 +157,24 @@ jungfrau_module_raw_switched(
 }
 
 void
-jungfrau_module_draw_specials(
-	const struct jungfrau_module *module, uint64_t key, uint16_t raw[JUNGFRAU_PIXELS])
+jungfrau_module_draw_forced(const struct jungfrau_module *module, unsigned int stage, uint64_t key,
+	uint16_t raw[JUNGFRAU_PIXELS])
+{
+	uint16_t code = stage == 1 ? JUNGFRAU_RAW_G1 : JUNGFRAU_RAW_G2;
+
+	for (uint32_t pixel = 0; pixel < JUNGFRAU_PIXELS; pixel++) {
+		float z = module->normal[model_random_at(key, pixel) >> 52];
+		float adu = switched_adu(module, stage, pixel, 0, z);
+
+		/* 0x4000, 0xc000 and 0xffff mean something else */
+		adu = adu < 1.0f ? 1.0f : adu < ADC_MAX - 1 ? adu : ADC_MAX - 1;
+		raw[pixel] = code | (uint16_t)adu;
+	}
+}
+
+void
+jungfrau_module_draw_specials(const struct jungfrau_module *module, uint64_t key, float seconds,
+	uint16_t raw[JUNGFRAU_PIXELS])
 {
 	for (uint32_t i = 0; i < module->nb_specials; i++) {
 		uint32_t pixel = module->special[i].pixel;
@@ -162,9 +194,10 @@ jungfrau_module_draw_specials(
 			raw[pixel] = JUNGFRAU_RAW_INVALID | (random & JUNGFRAU_RAW_ADC_MASK);
 			break;
 		case JUNGFRAU_FLICKERING:
-			if (random % FLICKER_ONE_IN != 0)
+			/* what a forced stage shows of so little light is nothing */
+			if (random % FLICKER_ONE_IN != 0 || raw[pixel] >= JUNGFRAU_RAW_G1)
 				break;
-			raw[pixel] = jungfrau_module_raw(module, pixel,
+			raw[pixel] = jungfrau_module_raw(module, pixel, seconds,
 				FLICKER_PHOTONS + (random >> 32) % FLICKER_RANGE,
 				model_random_mix(random));
 			break;
@@ -173,8 +206,10 @@ jungfrau_module_draw_specials(
 }
 
 float
-jungfrau_module_photons(const struct jungfrau_module *module, uint32_t pixel, uint16_t raw)
+jungfrau_module_photons(
+	const struct jungfrau_module *module, uint32_t pixel, float seconds, uint16_t raw)
 {
+	float pedestal;
 	unsigned int code = raw >> 14;
 	unsigned int stage = code == 3 ? 2 : code;
 	float r;
@@ -184,7 +219,8 @@ jungfrau_module_photons(const struct jungfrau_module *module, uint32_t pixel, ui
 	if (code == 2 || raw == JUNGFRAU_RAW_G1)
 		return NAN;
 	r = (float)(1.0 / ((double)jungfrau_module_gain(module, stage, pixel) * module->energy));
-	return ((float)(raw & JUNGFRAU_RAW_ADC_MASK) -
-		       jungfrau_module_pedestal(module, stage, pixel)) *
-		r;
+	pedestal = jungfrau_module_pedestal(module, stage, pixel);
+	if (stage == 0)
+		pedestal += jungfrau_module_shift(module, pixel, seconds);
+	return ((float)(raw & JUNGFRAU_RAW_ADC_MASK) - pedestal) * r;
 }

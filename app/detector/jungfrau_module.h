@@ -42,6 +42,9 @@ enum model_purpose {
 	MODEL_PURPOSE_PEAK,
 	MODEL_PURPOSE_PIXELS,
 	MODEL_PURPOSE_SPECIAL_VALUE,
+	MODEL_PURPOSE_STRUCTURE,
+	MODEL_PURPOSE_DRIFT,
+	MODEL_PURPOSE_FAULT,
 };
 
 enum jungfrau_special {
@@ -66,12 +69,20 @@ struct jungfrau_module {
 	} special[JUNGFRAU_SPECIALS_MAX];
 	float pedestal[JUNGFRAU_PIXELS];    /* G0, ADU */
 	float photon_gain[JUNGFRAU_PIXELS]; /* G0, ADU a photon */
+	float *drift;			    /* G0 pedestals, ADU/s; NULL: they stay */
 	uint8_t mask[JUNGFRAU_PIXELS];
 };
 
 /** Make module `index` of a detector. `noise` is that of G0 in keV rms. */
 void jungfrau_module_init(struct jungfrau_module *module, uint64_t seed, uint32_t index,
 	double energy, double noise, const float *normal);
+
+/**
+ * Let the G0 pedestals drift: `mean` ADU/s, half as much again from pixel to pixel (rms).
+ * @return 0 or -ENOMEM
+ */
+int jungfrau_module_drift(
+	struct jungfrau_module *module, uint64_t seed, uint32_t index, double mean);
 
 /** Let one more pixel flicker. */
 void jungfrau_module_add_flickering(struct jungfrau_module *module, struct model_random *random);
@@ -80,7 +91,7 @@ void jungfrau_module_add_flickering(struct jungfrau_module *module, struct model
 float jungfrau_module_gain(
 	const struct jungfrau_module *module, unsigned int stage, uint32_t pixel);
 
-/** ADU of a pixel. */
+/** ADU of a pixel, at 0 s. */
 float jungfrau_module_pedestal(
 	const struct jungfrau_module *module, unsigned int stage, uint32_t pixel);
 
@@ -88,26 +99,38 @@ float jungfrau_module_pedestal(
 uint16_t jungfrau_module_raw_switched(
 	const struct jungfrau_module *module, uint32_t pixel, uint32_t photons, float z);
 
+/** How far the G0 pedestal of a pixel has gone, ADU. */
+static inline float
+jungfrau_module_shift(const struct jungfrau_module *module, uint32_t pixel, float seconds)
+{
+	return module->drift != NULL ? module->drift[pixel] * seconds : 0.0f;
+}
+
 /** What a good pixel sends; the upper 12 bits of `random` are its noise. */
 static inline uint16_t
-jungfrau_module_raw(
-	const struct jungfrau_module *module, uint32_t pixel, uint32_t photons, uint64_t random)
+jungfrau_module_raw(const struct jungfrau_module *module, uint32_t pixel, float seconds,
+	uint32_t photons, uint64_t random)
 {
 	float z = module->normal[random >> 52];
-	float adu = module->pedestal[pixel] + (float)photons * module->photon_gain[pixel] +
-		z * module->noise + 0.5f;
+	float adu = module->pedestal[pixel] + jungfrau_module_shift(module, pixel, seconds) +
+		(float)photons * module->photon_gain[pixel] + z * module->noise + 0.5f;
 
 	if (adu >= JUNGFRAU_G0_SWITCH_ADU)
 		return jungfrau_module_raw_switched(module, pixel, photons, z);
 	return adu < 0.0f ? 0 : (uint16_t)(int32_t)adu;
 }
 
+/** Pixels of a dark frame that are forced into gain stage 1 or 2; numbers as of `key`. */
+void jungfrau_module_draw_forced(const struct jungfrau_module *module, unsigned int stage,
+	uint64_t key, uint16_t raw[JUNGFRAU_PIXELS]);
+
 /** Put what special pixels send over what good ones would have sent. */
-void jungfrau_module_draw_specials(
-	const struct jungfrau_module *module, uint64_t key, uint16_t raw[JUNGFRAU_PIXELS]);
+void jungfrau_module_draw_specials(const struct jungfrau_module *module, uint64_t key,
+	float seconds, uint16_t raw[JUNGFRAU_PIXELS]);
 
 /** Photons of a pixel whatever its mask: (adu - pedestal) * r, each operation rounded once in f32;
  * NaN = invalid, +Inf = saturated. */
-float jungfrau_module_photons(const struct jungfrau_module *module, uint32_t pixel, uint16_t raw);
+float jungfrau_module_photons(
+	const struct jungfrau_module *module, uint32_t pixel, float seconds, uint16_t raw);
 
 #endif /* JUNGFRAU_MODULE_H */

@@ -107,18 +107,59 @@ put_sls(uint8_t *out, const struct jungfrau_wire *wire, const struct jungfrau_fr
 	return out;
 }
 
+/* Counts the packets of the stream. */
+static uint16_t
+ip_identification(const struct jungfrau_wire *wire, uint64_t number, uint32_t place)
+{
+	return (number * jungfrau_stream_packets(wire) + place) & 0xffff;
+}
+
+void
+jungfrau_header_make(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
+	uint32_t module, uint32_t interface, uint32_t packet, uint8_t out[JUNGFRAU_HEADER_BYTES])
+{
+	uint32_t stream = module * wire->interfaces + interface;
+	uint32_t place = packet - jungfrau_stream_first(wire, interface);
+
+	out = put_ethernet(out, wire, stream);
+	out = put_ipv4(out, wire, stream, ip_identification(wire, header->number, place));
+	out = put_udp(out, wire, stream);
+	put_sls(out, wire, header, module, interface, packet);
+}
+
+void
+jungfrau_header_update(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
+	uint8_t made[JUNGFRAU_HEADER_BYTES])
+{
+	uint8_t *ip = made + JUNGFRAU_ETHERNET_BYTES, *sls = made + JUNGFRAU_SLS_OFFSET;
+	uint32_t old_id = (uint32_t)ip[4] << 8 | ip[5];
+	uint32_t sum = (uint32_t)ip[10] << 8 | ip[11];
+	uint64_t old_number;
+	uint32_t id;
+
+	memcpy(&old_number, sls, sizeof(old_number));
+	id = (old_id + (header->number - old_number) * jungfrau_stream_packets(wire)) & 0xffff;
+	/* RFC 1624: checksum' = ~(~checksum + ~old + new) */
+	sum = (~sum & 0xffff) + (~old_id & 0xffff) + id;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	put_be16(ip + 4, id);
+	put_be16(ip + 10, ~sum & 0xffff);
+
+	memcpy(sls, &header->number, 8);
+	memcpy(sls + 8, &header->exposure, 4);
+	memcpy(sls + 16, &header->bunch_id, 8);
+	memcpy(sls + 24, &header->timestamp, 8);
+	memcpy(sls + 40, &header->daq_info, 4);
+}
+
 void
 jungfrau_packet_make(const struct jungfrau_wire *wire, const struct jungfrau_frame_header *header,
 	uint32_t module, uint32_t interface, uint32_t packet, const uint16_t raw[JUNGFRAU_PIXELS],
 	uint8_t out[JUNGFRAU_PACKET_BYTES])
 {
-	uint32_t stream = module * wire->interfaces + interface;
-	uint32_t packets = jungfrau_stream_packets(wire);
-	uint32_t place = interface * packets + packet;
-
-	out = put_ethernet(out, wire, stream);
-	out = put_ipv4(out, wire, stream, (header->number * packets + packet) & 0xffff);
-	out = put_udp(out, wire, stream);
-	out = put_sls(out, wire, header, module, interface, packet);
-	memcpy(out, (const uint8_t *)raw + place * JUNGFRAU_PAYLOAD_BYTES, JUNGFRAU_PAYLOAD_BYTES);
+	jungfrau_header_make(wire, header, module, interface, packet, out);
+	memcpy(out + JUNGFRAU_HEADER_BYTES,
+		(const uint8_t *)raw + jungfrau_payload_offset(wire, interface, packet),
+		JUNGFRAU_PAYLOAD_BYTES);
 }

@@ -50,6 +50,19 @@ model_minus_log(double x)
 	return doublings * ln2 + 2.0 * sum;
 }
 
+double
+model_cosine(double x)
+{
+	double term = 1.0, sum = 1.0;
+
+	/* pi^34 / 34! is below the last bit */
+	for (int n = 2; n <= 34; n += 2) {
+		term *= -x * x / (n * (n - 1));
+		sum += term;
+	}
+	return sum;
+}
+
 /* Inverse of the normal distribution for 0 < p <= 1/2: P. J. Acklam's rational approximation,
  * relative error 1.15e-9. */
 static double

@@ -79,6 +79,9 @@ double model_exp_minus(double x);
 /** -ln(x), 0 < x <= 1. */
 double model_minus_log(double x);
 
+/** cos x, 0 <= x <= pi: within 1e-14. */
+double model_cosine(double x);
+
 /** Quantiles of the normal distribution, (i + 1/2) / MODEL_NORMALS. */
 void model_normal_table(float table[MODEL_NORMALS]);
 

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Where frames come from: the model, or files.
+ */
+#ifndef FRAME_SOURCE_H
+#define FRAME_SOURCE_H
+
+#include "detector_options.h"
+#include "frame_files.h"
+
+/** What is known about a drawn frame; zeros for a frame from a file. */
+struct frame_truth {
+	bool hit, dark;
+	uint32_t peaks, strays;
+	struct jungfrau_census census;
+};
+
+struct frame_source {
+	const struct detector_options *options;
+	struct jungfrau_model *model; /**< NULL: frames come from files */
+	uint64_t frames;	      /**< in the files, or as many as the options ask for */
+	struct frame_files files;
+	struct jungfrau_frame frame;
+};
+
+/** @return 0 or -errno, reported */
+int frame_source_open(struct frame_source *source, const struct detector_options *options);
+
+/**
+ * Make the frame of a pulse, or read the next one.
+ * @param raw   [modules][pixels]
+ * @param truth NULL: not wanted, which saves the count of pixels
+ * @return 0 or -errno, reported
+ */
+int frame_source_make(
+	struct frame_source *source, uint64_t pulse, uint16_t *raw, struct frame_truth *truth);
+
+/** Nothing if it is not open. */
+void frame_source_close(struct frame_source *source);
+
+#endif /* FRAME_SOURCE_H */
