@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * What gpu_cuda devices can do beyond rte_gpudev.
+ *
+ * A program that links the driver calls this directly. One that loads it with -d finds the symbol
+ * in the loaded library: dlsym(dlopen("librte_gpu_cuda.so", RTLD_NOW | RTLD_NOLOAD), ...).
+ */
+#ifndef GPU_CUDA_H
+#define GPU_CUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Export device memory as a dma-buf, for ibv_reg_dmabuf_mr() and other importers: a NIC reaches
+ * the memory without nvidia_peermem.
+ *
+ * The buffer starts at the allocation (offset 0) and holds at least @p size bytes; the rest of its
+ * last GPU page of 64 KiB belongs to the allocation too, never to another one. The memory must be
+ * freed only after the importer has let go of it. Any thread.
+ *
+ * @param dev_id a gpu_cuda device
+ * @param ptr    exactly what rte_gpu_mem_alloc() returned
+ * @param size   bytes to export, at most what was allocated
+ * @param fd     file descriptor of the dma-buf; the caller closes it
+ * @return 0, otherwise a negative errno, also in rte_errno:
+ *   - -ENODEV: no gpu_cuda device has this id
+ *   - -EINVAL: not the pointer of a live allocation, size 0 or beyond it, or fd is NULL
+ *   - -ENOTSUP: this GPU or its kernel driver exports no dma-buf
+ *   - others: CUDA's error, logged
+ */
+int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GPU_CUDA_H */

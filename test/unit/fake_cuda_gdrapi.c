@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* libgdrapi.so.2 on the memory of the fake libcuda.so.1: a mapping is the same address. */
+#include <errno.h>
+
+#include "fake_cuda.h"
+
+struct gdr_mh {
+	unsigned long h;
+};
+
+void *gdr_open(void);
+int gdr_pin_buffer(void *gdr, unsigned long addr, size_t size, uint64_t token, uint32_t space,
+	struct gdr_mh *handle);
+int gdr_unpin_buffer(void *gdr, struct gdr_mh handle);
+int gdr_map(void *gdr, struct gdr_mh handle, void **va, size_t size);
+int gdr_unmap(void *gdr, struct gdr_mh handle, void *va, size_t size);
+
+void *
+gdr_open(void)
+{
+	return fake_cuda()->gdr_absent ? NULL : fake_cuda();
+}
+
+int
+gdr_pin_buffer(void *gdr, unsigned long addr, size_t size, uint64_t token, uint32_t space,
+	struct gdr_mh *handle)
+{
+	/* whole GPU pages, so that a mapping starts where the memory does */
+	if (addr % (64 << 10) != 0 || size % (64 << 10) != 0)
+		return EINVAL;
+	handle->h = addr;
+	fake_cuda()->pinned++;
+	return 0;
+}
+
+int
+gdr_unpin_buffer(void *gdr, struct gdr_mh handle)
+{
+	fake_cuda()->pinned--;
+	return 0;
+}
+
+int
+gdr_map(void *gdr, struct gdr_mh handle, void **va, size_t size)
+{
+	if (fake_cuda()->gdr_map_error != 0)
+		return fake_cuda()->gdr_map_error;
+	*va = (void *)handle.h;
+	fake_cuda()->mapped++;
+	return 0;
+}
+
+int
+gdr_unmap(void *gdr, struct gdr_mh handle, void *va, size_t size)
+{
+	if ((unsigned long)va != handle.h)
+		return EINVAL;
+	fake_cuda()->mapped--;
+	return 0;
+}
