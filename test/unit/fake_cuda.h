@@ -63,4 +63,7 @@ int fake_cuda_unregister_foreign(void *ptr);
 /* Exact version of a symbol in cudaTypedefs.h that the driver is written for; 0: no such. */
 int fake_cuda_version(const char *name);
 
+/* Does nothing: a program that calls it has libgdrapi.so.2 loaded from its start. */
+void fake_gdrapi(void);
+
 #endif /* FAKE_CUDA_H */

@@ -594,6 +594,7 @@ main(int argc, char **argv)
 		(char[]){"--no-pci"}, (char[]){"-m"}, (char[]){"128"}, (char[]){"--no-telemetry"}};
 	int failed;
 
+	fake_gdrapi();
 	fake = fake_cuda();
 	if (rte_eal_init(RTE_DIM(eal), eal) < 0)
 		return 1;

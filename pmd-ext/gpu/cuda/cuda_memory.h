@@ -18,7 +18,7 @@
 
 struct gpu_cuda;
 
-/** The nine operations; they read process_private, a struct gpu_cuda, and refuse when it is NULL. */
+/** The nine operations; they read process_private, a struct gpu_cuda, and refuse NULL. */
 extern const struct rte_gpu_ops gpu_cuda_ops;
 
 /**

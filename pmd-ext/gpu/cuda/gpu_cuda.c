@@ -87,6 +87,16 @@ cuda_open(const char *name, const struct cuda_choice *choice, struct cuda_device
 	return ret < 0 ? ret : cuda_device_open(cuda, choice);
 }
 
+static const char *
+rdma_text(const struct cuda_device *cuda)
+{
+	if (!cuda->rdma)
+		return "no";
+	if (!cuda->rdma_unordered)
+		return "ordered";
+	return cuda->rdma_flush ? "flushed" : "unordered";
+}
+
 static int
 gpu_cuda_attach(struct rte_vdev_device *vdev, const struct cuda_device *cuda)
 {
@@ -110,14 +120,9 @@ gpu_cuda_attach(struct rte_vdev_device *vdev, const struct cuda_device *cuda)
 	dev->device = &vdev->device;
 	dev->ops = gpu_cuda_ops;
 	rte_gpu_complete_new(dev);
-	GPU_CUDA_LOG(INFO,
-		"%s: %s %s, %zu MiB, %d multiprocessors, NUMA node %d, GPUDirect RDMA %s, dma-buf %s",
-		cuda->name, cuda->model, cuda->pci, cuda->memory >> 20, cuda->processors,
-		cuda->numa_node,
-		!cuda->rdma			? "no"
-			: !cuda->rdma_unordered ? "ordered"
-			: cuda->rdma_flush	? "flushed"
-						: "unordered",
+	GPU_CUDA_LOG(INFO, "%s: %s %s, %zu MiB, %d multiprocessors, NUMA node %d", cuda->name,
+		cuda->model, cuda->pci, cuda->memory >> 20, cuda->processors, cuda->numa_node);
+	GPU_CUDA_LOG(INFO, "%s: GPUDirect RDMA %s, dma-buf %s", cuda->name, rdma_text(cuda),
 		cuda->dmabuf ? "yes" : "no");
 	return 0;
 }
