@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -60,11 +61,25 @@ place_at(struct builder *b, uint32_t index)
 	return &b->places[index & (BUILDER_RECORDS - 1)];
 }
 
+static bool
+in_range(const char *name, uint32_t value, uint32_t high)
+{
+	if (value >= 1 && value <= high)
+		return true;
+	LOG(ERR, "%s is %u, must be 1 ... %u\n", name, value, high);
+	rte_errno = EINVAL;
+	return false;
+}
+
 struct builder *
 builder_create(const struct builder_config *config)
 {
 	struct builder *b;
 
+	if (!in_range("number of gangs", config->gangs, GK_GANGS_MAX) ||
+		!in_range("frames of a batch", config->batch, GK_BATCH_MAX) ||
+		!in_range("number of output slots", config->outputs, GK_NO_OUT - 1))
+		return NULL;
 	b = rte_zmalloc_socket("builder", sizeof(*b), RTE_CACHE_LINE_SIZE, config->socket);
 	if (b == NULL)
 		goto no_memory;
