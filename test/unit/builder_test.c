@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The builder between a real frame table, gangs that the test plays, and an egress it plays, too. */
+
+#include "frame_rig.h"
+
+#include <rte_mempool.h>
+
+#include "builder.h"
+
+#define SLOTS	 24
+#define GANGS	 3
+#define OUTPUTS	 16
+#define PACKETS	 128
+#define NB_MBUFS 4095
+
+static struct rte_mempool *pool;
+static struct detector d;
+static struct frame_table_config table_config;
+static struct frame_table *ft;
+static struct builder_config config;
+static struct builder *b;
+static struct gk_channel *channel;
+static struct gk_result results[SLOTS];
+static struct frame_record *out[BUILDER_RECORDS * 2];
+static uint32_t nb_out;
+
+static int
+setup(void **state)
+{
+	rig_config(&table_config, &d, 1, 1);
+	table_config.slots = SLOTS;
+	table_config.first_known = true;
+	table_config.first_frame = 1;
+	channel = rte_zmalloc("channel", sizeof(*channel), 64);
+	channel->params[0].version = 41;
+	channel->coef[0].version = 51;
+	memset(results, 0xEE, sizeof(results));
+	config = (struct builder_config){
+		.channel = channel,
+		.results = results,
+		.gangs = GANGS,
+		.batch = 2,
+		.outputs = OUTPUTS,
+		.egress = rte_ring_create("egress", BUILDER_RECORDS * 2, SOCKET_ID_ANY,
+			RING_F_SP_ENQ | RING_F_SC_DEQ),
+		.returned = rte_ring_create("returned", BUILDER_RECORDS * 2, SOCKET_ID_ANY,
+			RING_F_SP_ENQ | RING_F_SC_DEQ),
+		.clock_ns = 1000000000,
+		.clock_tsc = rte_rdtsc(),
+		.socket = SOCKET_ID_ANY,
+	};
+	assert_true(channel != NULL && config.egress != NULL && config.returned != NULL);
+	nb_out = 0;
+	ft = NULL;
+	b = NULL;
+	return 0;
+}
+
+/** Whatever a test did: no mbuf may be left. */
+static int
+teardown(void **state)
+{
+	builder_destroy(b);
+	if (ft != NULL)
+		rig_table_free(ft);
+	rte_ring_free(config.egress);
+	rte_ring_free(config.returned);
+	rte_free(channel);
+	assert_int_equal(rte_mempool_in_use_count(pool), 0);
+	return 0;
+}
+
+/** Rounds of the builder, with RX lcores that pass by. */
+static void
+poll(uint32_t rounds)
+{
+	for (uint32_t i = 0; i < rounds; i++) {
+		ft->builder.looked_at = 0;
+		builder_poll(b);
+		rig_quiescent(ft);
+	}
+}
+
+static void
+begin(void)
+{
+	ft = rig_table(&table_config);
+	config.table = ft;
+	b = builder_create(&config);
+	assert_non_null(b);
+	poll(3);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+}
+
+/** Packets [from, to) of a frame. */
+static void
+send_packets(uint64_t frame, uint32_t from, uint32_t to)
+{
+	uint8_t header[RIG_HEADER_BYTES];
+
+	for (uint32_t p = from; p < to; p++) {
+		struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+
+		assert_non_null(m);
+		rig_header(header, frame, p);
+		rig_put(header + 24, frame * 20, 8);
+		rig_put(header + 8, 77, 4);
+		rig_put(header + 40, 0x80000021, 4);
+		assert_int_equal(frame_lane_place(ft, &ft->lanes[0], 0, frame, p, header,
+					 (uintptr_t)m->buf_addr, m),
+			FRAME_PLACED);
+	}
+}
+
+/** Complete frames from `from` to before `to`, all closed before the builder dispatches. */
+static void
+send_frames(uint64_t from, uint64_t to)
+{
+	for (uint64_t f = from; f < to; f++)
+		send_packets(f, 0, PACKETS);
+}
+
+/** Batches that a gang has and has not finished. */
+static uint32_t
+gang_has(uint32_t gang)
+{
+	return channel->bell.head[gang] - channel->done[gang].done;
+}
+
+static const struct gk_work *
+gang_work(uint32_t gang, uint32_t batch)
+{
+	return &channel->work[gang][batch % GK_RING_SIZE];
+}
+
+/** Let go of the packets of the next batch. */
+static void
+gang_raw(uint32_t gang)
+{
+	assert_int_not_equal(channel->bell.head[gang], channel->done[gang].raw);
+	channel->done[gang].raw++;
+}
+
+/** What the test's gangs make of a frame: hits are every third one. */
+static bool
+is_hit(uint64_t frame)
+{
+	return frame % 3 == 0;
+}
+
+/** Finish the next batch. */
+static void
+gang_finish(uint32_t gang)
+{
+	const struct gk_work *w = gang_work(gang, channel->done[gang].done);
+
+	assert_true(gang_has(gang) > 0);
+	assert_in_range(w->nb_frames, 1, config.batch);
+	for (uint32_t i = 0; i < w->nb_frames; i++) {
+		const struct gk_frame *f = frame_table_frame(ft, w->slot[i]);
+		const bool hit = is_hit(f->frame), keep = hit || (f->flags & GK_FRAME_KEEP) != 0;
+
+		assert_in_range(f->out, 0, OUTPUTS - 1);
+		results[w->slot[i]] = (struct gk_result){
+			.frame = f->frame,
+			.sum = f->frame * 256 + 128,
+			.verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT,
+			.kind = !keep				      ? GK_KIND_NONE
+				: (f->flags & GK_FRAME_KIND_RAW) != 0 ? GK_KIND_RAW
+								      : GK_KIND_CSR,
+			.bragg_count = f->frame + 1,
+			.saturated = f->frame + 2,
+			.invalid = f->frame + 3,
+			.nnz = f->frame + 4,
+			.params = 42,
+			.coef = 52,
+		};
+	}
+	if (channel->done[gang].raw == channel->done[gang].done)
+		gang_raw(gang);
+	__atomic_store_n(&channel->done[gang].done, channel->done[gang].done + 1, __ATOMIC_RELEASE);
+}
+
+static void
+gangs_finish_all(void)
+{
+	bool any = true;
+
+	while (any) {
+		any = false;
+		poll(3);
+		for (uint32_t g = 0; g < config.gangs; g++)
+			for (; gang_has(g) > 0; any = true)
+				gang_finish(g);
+	}
+	poll(2);
+}
+
+/** Take what has come to egress. @return records in `out` */
+static uint32_t
+egress(void)
+{
+	const uint32_t before = nb_out;
+
+	while (rte_ring_dequeue(config.egress, (void **)&out[nb_out]) == 0)
+		nb_out++;
+	return nb_out - before;
+}
+
+static void
+give_back_all(void)
+{
+	for (uint32_t i = 0; i < nb_out; i++)
+		assert_int_equal(rte_ring_enqueue(config.returned, out[i]), 0);
+	nb_out = 0;
+}
+
+/** End of the run, as the control lcore does it. */
+static void
+finish(void)
+{
+	builder_stop(b);
+	for (int i = 0; i < 100 && !builder_finished(b); i++) {
+		gangs_finish_all();
+		egress();
+		give_back_all();
+		poll(3);
+	}
+	assert_true(builder_finished(b));
+	assert_int_equal(ft->builder.nb_free, SLOTS);
+}
+
+static void
+bad_numbers_are_refused(void **state)
+{
+	struct builder_config c;
+
+	ft = rig_table(&table_config);
+	config.table = ft;
+	for (int i = 0; i < 5; i++) {
+		c = config;
+		if (i == 0)
+			c.gangs = 0;
+		else if (i == 1)
+			c.gangs = GK_GANGS_MAX + 1;
+		else if (i == 2)
+			c.batch = 0;
+		else if (i == 3)
+			c.batch = GK_BATCH_MAX + 1;
+		else
+			c.outputs = 0;
+		rte_errno = 0;
+		assert_null(builder_create(&c));
+		assert_int_equal(rte_errno, EINVAL);
+	}
+}
+
+/* Gangs finish in any order; egress sees frames in theirs. */
+static void
+retires_in_frame_order(void **state)
+{
+	begin();
+	send_frames(1, 13);
+	poll(1);
+	for (uint32_t g = 0; g < GANGS; g++)
+		assert_int_equal(gang_has(g), BUILDER_GANG_DEPTH);
+	assert_int_equal(builder_stats(b)->batches, 6);
+	/* gang 2 has frames 5 and 6, 11 and 12; gang 1 has 3, 4, 9, 10; gang 0 has 1, 2, 7, 8 */
+	gang_finish(2);
+	gang_finish(2);
+	gang_finish(1);
+	poll(3);
+	assert_int_equal(egress(), 0);
+	gang_finish(0);
+	poll(3);
+	assert_int_equal(egress(), 6);
+	gang_finish(1);
+	poll(3);
+	assert_int_equal(egress(), 0);
+	gang_finish(0);
+	poll(3);
+	assert_int_equal(egress(), 6);
+	for (uint32_t i = 0; i < 12; i++) {
+		assert_int_equal(out[i]->frame, i + 1);
+		assert_int_equal(out[i]->verdict, is_hit(i + 1) ? FRAME_HIT : FRAME_VETOED);
+		assert_int_equal(out[i]->kind, is_hit(i + 1) ? GK_KIND_CSR : GK_KIND_NONE);
+		assert_int_equal(out[i]->out == GK_NO_OUT, !is_hit(i + 1));
+	}
+	finish();
+}
+
+static void
+record_of_a_frame(void **state)
+{
+	const struct frame_record *r;
+
+	begin();
+	send_frames(1, 4);
+	gangs_finish_all();
+	assert_int_equal(egress(), 3);
+	r = out[2];
+	assert_int_equal(r->frame, 3);
+	assert_int_equal(r->bunch_id, 3 ^ 0xB0B0);
+	assert_int_equal(r->detector_time, 60);
+	assert_int_equal(r->exposure, 77);
+	assert_int_equal(r->detector_status, 0x80000021);
+	assert_true(r->sum == 3.5);
+	assert_int_equal(r->bragg_count, 4);
+	assert_int_equal(r->saturated, 5);
+	assert_int_equal(r->invalid, 6);
+	assert_int_equal(r->nnz, 7);
+	assert_int_equal(r->veto_version, 42);
+	assert_int_equal(r->pedestal_version, 52);
+	assert_int_equal(r->flags, 0);
+	assert_int_equal(r->missing[0], 0);
+	assert_in_range(r->receive_time, 1000000000, 1000000000 + INT64_C(60000000000));
+	for (uint32_t i = 0; i < sizeof(r->missing_map); i++)
+		assert_int_equal(r->missing_map[i], 0);
+	finish();
+}
+
+/* A gang lets go of packets before it is done: mbufs go back, frame and record do not. */
+static void
+packets_go_back_first(void **state)
+{
+	begin();
+	send_frames(1, 3);
+	poll(1);
+	assert_int_equal(rte_mempool_in_use_count(pool), 2 * PACKETS);
+	gang_raw(0);
+	poll(3);
+	assert_int_equal(rte_mempool_in_use_count(pool), 0);
+	assert_int_equal(egress(), 0);
+	assert_int_equal(ft->builder.nb_free, 0); /* 22 open ahead, 2 with the gang */
+	gang_finish(0);
+	poll(3);
+	assert_int_equal(egress(), 2);
+	finish();
+}
+
+/* Hits hold their outputs until egress gives them back; vetoed frames do not. */
+static void
+waits_for_outputs(void **state)
+{
+	config.outputs = 3;
+	config.batch = 16;
+	begin();
+	send_frames(1, 13); /* hits: 3, 6, 9, 12 */
+	poll(1);
+	assert_int_equal(gang_has(0), 1);
+	assert_int_equal(gang_work(0, 0)->nb_frames, 3);
+	assert_int_equal(gang_has(1) + gang_has(2), 0);
+	gangs_finish_all();
+	assert_int_equal(egress(), 9);
+	assert_true(builder_stats(b)->waits_outputs > 0);
+	gangs_finish_all();
+	assert_int_equal(egress(), 0);
+	rte_ring_enqueue(config.returned, out[2]); /* the record of hit 3 */
+	gangs_finish_all();
+	assert_int_equal(egress(), 3);
+	out[2] = out[--nb_out];
+	finish();
+}
+
+/* Egress keeps everything: as many frames as there are records, then none, and none is lost. */
+static void
+egress_is_stuck(void **state)
+{
+	uint64_t sent = 1;
+
+	config.drop_incomplete = true;
+	begin();
+	for (uint32_t idle = 0; idle < 100; idle++) {
+		for (; sent < ft->builder.next_open; sent++, idle = 0)
+			send_packets(sent, 5, 6);
+		poll(2);
+	}
+	assert_int_equal(egress(), BUILDER_RECORDS);
+	assert_true(builder_stats(b)->waits_records > 0);
+	assert_int_equal(builder_stats(b)->verdicts[FRAME_INCOMPLETE], BUILDER_RECORDS);
+	for (uint32_t i = 0; i < BUILDER_RECORDS; i++)
+		assert_int_equal(out[i]->frame, i + 1);
+	give_back_all();
+	poll(5);
+	assert_true(egress() > 0);
+	assert_int_equal(out[0]->frame, BUILDER_RECORDS + 1);
+	give_back_all();
+	finish();
+	assert_int_equal(builder_stats(b)->closed, sent - 1);
+}
+
+/** A frame with packets 0 to 4 and 127 missing. */
+static void
+incomplete_frame(bool drop)
+{
+	const struct frame_record *r;
+
+	config.drop_incomplete = drop;
+	begin();
+	send_packets(1, 5, 127);
+	send_frames(2, 5);
+	gangs_finish_all();
+	assert_int_equal(egress(), 4);
+	r = out[0];
+	assert_int_equal(r->frame, 1);
+	assert_int_equal(r->verdict, drop ? FRAME_INCOMPLETE : FRAME_VETOED);
+	assert_int_equal(r->flags, FRAME_FLAG_INCOMPLETE);
+	assert_int_equal(r->missing[0], 6);
+	assert_int_equal(r->missing_map[0], 0x1F);
+	assert_int_equal(r->missing_map[1], 0);
+	assert_int_equal(r->missing_map[15], 0x80);
+	assert_int_equal(r->bunch_id, 1 ^ 0xB0B0);
+	assert_int_equal(out[1]->flags, 0);
+	assert_int_equal(builder_stats(b)->missing_packets, 6);
+	finish();
+}
+
+static void
+incomplete_is_dropped(void **state)
+{
+	incomplete_frame(true);
+}
+
+static void
+incomplete_is_kept(void **state)
+{
+	incomplete_frame(false);
+}
+
+static void
+lost_frame(void **state)
+{
+	begin();
+	send_frames(1, 2);
+	send_frames(3, 5);
+	gangs_finish_all();
+	assert_int_equal(egress(), 4);
+	assert_int_equal(out[1]->frame, 2);
+	assert_int_equal(out[1]->verdict, FRAME_LOST);
+	assert_int_equal(out[1]->missing[0], PACKETS);
+	for (uint32_t i = 0; i < PACKETS / 8; i++)
+		assert_int_equal(out[1]->missing_map[i], 0xFF);
+	assert_int_equal(out[1]->out, GK_NO_OUT);
+	assert_int_equal(out[1]->kind, GK_KIND_NONE);
+	assert_int_equal(builder_stats(b)->missing_packets, 0);
+	finish();
+}
+
+static void
+audit_keeps_every_nth(void **state)
+{
+	config.audit_every = 4;
+	config.audit_raw = true;
+	begin();
+	send_frames(1, 13);
+	gangs_finish_all();
+	assert_int_equal(egress(), 12);
+	for (uint32_t i = 0; i < 12; i++) {
+		const uint64_t f = i + 1;
+
+		assert_int_equal(out[i]->verdict,
+			is_hit(f)	     ? FRAME_HIT
+				: f % 4 == 0 ? FRAME_AUDIT
+					     : FRAME_VETOED);
+		if (out[i]->verdict == FRAME_AUDIT)
+			assert_int_equal(out[i]->kind, GK_KIND_RAW);
+	}
+	finish();
+}
+
+static void
+dry_run_keeps_all(void **state)
+{
+	config.dry_run = true;
+	begin();
+	send_frames(1, 7);
+	gangs_finish_all();
+	assert_int_equal(egress(), 6);
+	for (uint32_t i = 0; i < 6; i++) {
+		assert_int_equal(out[i]->verdict, is_hit(i + 1) ? FRAME_HIT : FRAME_DRY_RUN);
+		assert_int_not_equal(out[i]->out, GK_NO_OUT);
+		/* no two frames share an output */
+		for (uint32_t k = 0; k < i; k++)
+			assert_int_not_equal(out[i]->out, out[k]->out);
+	}
+	finish();
+}
+
+static void
+gang_gives_up(void **state)
+{
+	int error = 0;
+
+	begin();
+	send_frames(1, 5);
+	poll(3);
+	assert_int_equal(builder_failed_gang(b, &error), 0);
+	channel->done[1].error = (uint32_t)-EINVAL;
+	poll(3);
+	assert_int_equal(builder_failed_gang(b, &error), 2);
+	assert_int_equal(error, -EINVAL);
+	finish();
+}
+
+static void
+stop_with_everything_open(void **state)
+{
+	begin();
+	send_frames(1, 4);
+	poll(1);
+	send_packets(4, 0, 50);
+	send_packets(6, 0, 1);
+	builder_stop(b);
+	poll(10);
+	assert_false(builder_finished(b)); /* gangs have some */
+	gangs_finish_all();
+	assert_int_equal(egress(), 6); /* and 7 had not begun */
+	assert_int_equal(out[3]->missing[0], 78);
+	assert_int_equal(out[4]->verdict, FRAME_LOST);
+	assert_int_equal(out[5]->missing[0], 127);
+	poll(10);
+	assert_false(builder_finished(b)); /* egress has the records */
+	give_back_all();
+	poll(3);
+	assert_true(builder_finished(b));
+	finish();
+}
+
+static void
+ends_with_the_run(void **state)
+{
+	table_config.nb_frames = 3;
+	begin();
+	send_frames(1, 4);
+	poll(5);
+	assert_false(builder_ended(b));
+	gangs_finish_all();
+	assert_true(builder_ended(b));
+	assert_int_equal(egress(), 3);
+	finish();
+}
+
+/* Gangs, egress and packets in random steps: every frame once, in order, and all comes back. */
+static void
+random_steps(void **state)
+{
+	const uint64_t first = rig_first_seed(), n = rig_seeds(20);
+
+	for (uint64_t seed = first; seed < first + n; seed++) {
+		uint64_t rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 1, sent = 1, next = 1;
+
+		print_message("FRAME_SEED=%" PRIu64 "\n", seed);
+		config.gangs = 1 + rig_below(&rng, GANGS);
+		config.batch = 1 + rig_below(&rng, GK_BATCH_MAX);
+		config.outputs = 1 + rig_below(&rng, OUTPUTS);
+		config.drop_incomplete = rig_below(&rng, 2);
+		config.dry_run = rig_below(&rng, 4) == 0;
+		memset(channel->done, 0, sizeof(channel->done));
+		memset(&channel->bell, 0, sizeof(channel->bell));
+		begin();
+		while (next <= 200) {
+			const uint32_t g = rig_below(&rng, config.gangs);
+
+			if (sent <= 220 && sent < ft->builder.next_open &&
+				rig_below(&rng, 3) == 0) {
+				if (rig_below(&rng, 10) != 0)
+					send_packets(
+						sent, rig_below(&rng, 10) == 0 ? 3 : 0, PACKETS);
+				sent++;
+			}
+			if (gang_has(g) > 0 && rig_below(&rng, 2) == 0)
+				gang_finish(g);
+			else if (channel->bell.head[g] != channel->done[g].raw)
+				gang_raw(g);
+			poll(rig_below(&rng, 3));
+			egress();
+			while (nb_out > 0 && rig_below(&rng, 2) == 0) {
+				assert_int_equal(out[0]->frame, next++);
+				rte_ring_enqueue(config.returned, out[0]);
+				memmove(&out[0], &out[1], --nb_out * sizeof(out[0]));
+			}
+		}
+		finish();
+		assert_true(builder_stats(b)->closed >= 200);
+		builder_destroy(b);
+		rig_table_free(ft);
+		assert_int_equal(rte_mempool_in_use_count(pool), 0);
+	}
+	ft = NULL;
+	b = NULL;
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(bad_numbers_are_refused),
+		TEST(retires_in_frame_order),
+		TEST(record_of_a_frame),
+		TEST(packets_go_back_first),
+		TEST(waits_for_outputs),
+		TEST(egress_is_stuck),
+		TEST(incomplete_is_dropped),
+		TEST(incomplete_is_kept),
+		TEST(lost_frame),
+		TEST(audit_keeps_every_nth),
+		TEST(dry_run_keeps_all),
+		TEST(gang_gives_up),
+		TEST(stop_with_everything_open),
+		TEST(ends_with_the_run),
+		TEST(random_steps),
+	};
+
+	if (rig_eal(argv[0]) < 0)
+		return 1;
+	pool = rte_pktmbuf_pool_create(
+		"packets", NB_MBUFS, 0, 0, RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
+	if (pool == NULL)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
