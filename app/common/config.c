@@ -30,6 +30,7 @@ struct config {
 	struct value *values; /**< in the order of first use */
 	unsigned int nb_values;
 	unsigned int mistakes;
+	char mistake[512]; /**< the last one */
 };
 
 struct config *
@@ -90,7 +91,9 @@ config_set(struct config *c, const char *assignment)
 	if (dot == NULL || dot == assignment || dot + 1 == equals ||
 		dot - assignment >= CFG_NAME_LEN || equals - dot > CFG_NAME_LEN ||
 		strlen(equals + 1) >= CFG_VALUE_LEN) {
-		LOG(ERR, "'%s' is not section.key=value\n", assignment);
+		snprintf(c->mistake, sizeof(c->mistake), "'%.200s' is not section.key=value",
+			assignment);
+		LOG(ERR, "%s\n", c->mistake);
 		return -EINVAL;
 	}
 	snprintf(section, sizeof(section), "%.*s", (int)(dot - assignment), assignment);
@@ -153,8 +156,9 @@ config_complain(struct config *c, const char *section, const char *key, const ch
 {
 	const char *text = rte_cfgfile_get_entry(c->ini, section, key);
 
-	LOG(ERR, "%s: [%s] %s = %s: %s\n", c->file, section, key, text != NULL ? text : "(unset)",
-		what);
+	snprintf(c->mistake, sizeof(c->mistake), "%s: [%s] %s = %s: %s", c->file, section, key,
+		text != NULL ? text : "(unset)", what);
+	LOG(ERR, "%s\n", c->mistake);
 	c->mistakes++;
 }
 
@@ -348,4 +352,10 @@ config_dump(const struct config *c, FILE *out)
 			if (strcmp(c->values[k].section, c->values[i].section) == 0)
 				fprintf(out, "%s = %s\n", c->values[k].key, c->values[k].text);
 	}
+}
+
+const char *
+config_mistake(const struct config *c)
+{
+	return c->mistake;
 }

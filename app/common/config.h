@@ -60,6 +60,9 @@ unsigned int config_list(struct config *c, const char *section, const char *key,
 void config_complain(struct config *c, const char *section, const char *key, const char *what)
 	__attribute__((nonnull(1, 2, 3, 4)));
 
+/** The last mistake, as it was logged; "" if there was none. */
+const char *config_mistake(const struct config *c);
+
 /** @return 0; -EINVAL if anything was wrong or a key is unknown (all of it is logged) */
 int config_check(struct config *c);
 

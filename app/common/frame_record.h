@@ -16,12 +16,13 @@
 /** `verdict` column of `frames`: the one fate of a frame. */
 enum frame_verdict {
 	FRAME_VETOED = 0,     /**< rejected by the veto */
-	FRAME_HIT = 1,        /**< kept: Bragg count within limits */
+	FRAME_HIT = 1,	      /**< kept: Bragg count within limits */
 	FRAME_AUDIT = 2,      /**< rejected, kept all the same by the audit prescale */
 	FRAME_DRY_RUN = 3,    /**< rejected, kept all the same because the veto only marks */
 	FRAME_INCOMPLETE = 4, /**< packets missing, dropped by policy */
-	FRAME_LOST = 5,       /**< no packet of it arrived */
+	FRAME_LOST = 5,	      /**< no packet of it arrived */
 	FRAME_REFUSED = 6,    /**< no free frame slot when it had to be opened */
+	FRAME_ABORTED = 7,    /**< the run was aborted before a gang had it */
 	FRAME_VERDICTS
 };
 
@@ -35,28 +36,28 @@ frame_verdict_is_kept(enum frame_verdict v)
 /** `flags` column of `frames`. */
 #define FRAME_FLAG_INCOMPLETE (1u << 0) /**< some packets are missing */
 #define FRAME_FLAG_DENSE      (1u << 1) /**< nnz > nnz_max: stored as full image instead of CSR */
-#define FRAME_FLAG_DARK       (1u << 2) /**< a dark frame by the configured rule */
+#define FRAME_FLAG_DARK	      (1u << 2) /**< a dark frame by the configured rule */
 #define FRAME_FLAG_TIMEOUT    (1u << 3) /**< closed by time: a module stalled */
 
 /** One frame. Times of the detector are in its own ticks (JUNGFRAU: 100 ns). */
 struct frame_record {
-	uint64_t frame;           /**< frame number */
-	uint64_t bunch_id;        /**< detSpec1 */
-	uint64_t detector_time;   /**< ticks of 100 ns since start of measurement */
-	int64_t receive_time;     /**< ns since 1970 (UTC) when the first packet was seen; 0 = none */
-	double sum;               /**< photons: valid, unsaturated pixels */
-	uint32_t exposure;        /**< ticks of 100 ns */
+	uint64_t frame;		/**< frame number */
+	uint64_t bunch_id;	/**< detSpec1 */
+	uint64_t detector_time; /**< ticks of 100 ns since start of measurement */
+	int64_t receive_time;	/**< ns since 1970 (UTC) when the first packet was seen; 0 = none */
+	double sum;		/**< photons: valid, unsaturated pixels */
+	uint32_t exposure;	/**< ticks of 100 ns */
 	uint32_t detector_status; /**< detSpec3 (JUNGFRAU: DAQ info) */
-	uint32_t flags;           /**< FRAME_FLAG_* */
+	uint32_t flags;		  /**< FRAME_FLAG_* */
 	uint32_t bragg_count;
 	uint32_t saturated;
 	uint32_t invalid; /**< masked, invalid or missing pixels */
-	uint32_t nnz;     /**< pixels >= csr_threshold */
+	uint32_t nnz;	  /**< pixels >= csr_threshold */
 	uint32_t veto_version;
 	uint32_t pedestal_version;
 	uint32_t verdict; /**< enum frame_verdict */
-	uint32_t kind;    /**< enum gk_kind of the output, GK_KIND_NONE if there is none */
-	uint32_t out;     /**< output slot, GK_NO_OUT if there is none */
+	uint32_t kind;	  /**< enum gk_kind of the output, GK_KIND_NONE if there is none */
+	uint32_t out;	  /**< output slot, GK_NO_OUT if there is none */
 	uint16_t missing[FRAME_MODULES_MAX]; /**< packets missing, by module */
 	/** Bit per packet in canonical order, 1 = missing; least significant bit first. */
 	uint8_t missing_map[FRAME_PACKETS_MAX / 8];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,14 +36,16 @@ config_valid(const struct frame_table_config *c)
 		!in_range("give_up", c->give_up, 1, c->slots - 1) ||
 		!in_range("agree", c->agree, 1, UINT32_MAX) ||
 		!in_range("jump", c->jump, c->slots, FRAME_NUMBER_MAX / 2) ||
-		!in_range("first frame", c->first_frame, 0, FRAME_NUMBER_MAX) ||
-		!in_range("frames of a run", c->nb_frames, 0, FRAME_NUMBER_MAX))
+		!in_range("first frame", c->run.first_frame, 0, FRAME_NUMBER_MAX) ||
+		!in_range("frames of a run", c->run.nb_frames, 0, FRAME_NUMBER_MAX))
 		return false;
 	for (uint32_t s = 0; s < c->detector->streams; s++)
 		if (!in_range("owner of a stream", c->owner[s], 0, c->lanes - 1))
 			return false;
 	return true;
 }
+
+static void begin_run(struct frame_table *ft);
 
 struct frame_table *
 frame_table_create(const struct frame_table_config *config)
@@ -104,10 +107,12 @@ frame_table_create(const struct frame_table_config *config)
 	for (uint32_t i = 0; i < config->slots; i++)
 		ft->builder.free_slots[i] = config->slots - 1 - i;
 	ft->builder.nb_free = config->slots;
-	ft->window.end = UINT64_MAX;
-	if (config->first_known) {
-		ft->builder.move_to = config->first_frame + 1;
-		ft->window.state = FRAME_WINDOW_MOVING;
+	ft->window.stride = 1;
+	if (!config->no_run) {
+		frame_table_begin(ft, &config->run);
+		/* nobody is at work yet: lanes need not be asked */
+		ft->window.generation = 0;
+		begin_run(ft);
 	}
 	return ft;
 
@@ -224,6 +229,8 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 {
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
+	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
+		return FRAME_PLACE_NO_RUN;
 	/*
 	 * What comes late, be it after a long silence, is not far behind what came of its own stream
 	 * before. If it is, the stream has begun anew.
@@ -233,6 +240,9 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		lane->votes = 0;
 		return FRAME_PLACE_LATE;
 	}
+	/* before the first frame of a run that waits for it, numbers mean nothing */
+	if (__atomic_load_n(&ft->window.base, __ATOMIC_RELAXED) <= ft->run_first)
+		return FRAME_PLACE_LATE;
 	vote(ft, lane, frame);
 	return is_agreed(ft, lane, frame) ? FRAME_PLACE_WAIT : FRAME_PLACE_LATE;
 }
@@ -243,10 +253,14 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	const struct frame_window *w = &ft->window;
 	uint64_t base, horizon, end;
 	bool near, old;
+	uint32_t state;
 
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
-	if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN ||
+	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
+	if (state == FRAME_WINDOW_CLOSED)
+		return FRAME_PLACE_NO_RUN;
+	if (state != FRAME_WINDOW_OPEN ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
 		return FRAME_PLACE_WAIT;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
@@ -346,10 +360,18 @@ find_window(struct frame_table *ft)
 	 * Other lanes may have seen slightly older packets: begin earlier, silently. Not so when the
 	 * frames of the run are counted: they count from the first one that was agreed on.
 	 */
-	if (ft->config.nb_frames == 0)
+	if (ft->config.run.nb_frames == 0)
 		at = at > ft->config.give_up ? at - ft->config.give_up : 1;
 	b->move_to = at;
 	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
+/** Lanes go on looking them up: each in one piece. */
+static void
+clear_entries(struct frame_table *ft)
+{
+	for (uint64_t i = 0; i <= ft->entry_mask; i++)
+		__atomic_store_n(&ft->entry[i], FRAME_TAG_EMPTY, __ATOMIC_RELAXED);
 }
 
 /** Two steps: a new generation, which every lane acknowledges; then the window. */
@@ -359,16 +381,14 @@ move_window(struct frame_table *ft)
 	struct frame_builder *b = &ft->builder;
 
 	if (!b->moving) {
-		/* lanes go on looking them up: each in one piece */
-		for (uint64_t i = 0; i <= ft->entry_mask; i++)
-			__atomic_store_n(&ft->entry[i], FRAME_TAG_EMPTY, __ATOMIC_RELAXED);
+		clear_entries(ft);
 		__atomic_store_n(
 			&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
 		b->moving = true;
 	}
 	if (!lanes_acknowledged(ft))
 		return;
-	if (ft->window.generation > 1) {
+	if (!b->fresh) {
 		const uint64_t behind = ft->entry_mask + 1, ahead = ft->config.slots;
 
 		ft->window.old_low = b->next_close > behind ? b->next_close - behind : 0;
@@ -376,10 +396,11 @@ move_window(struct frame_table *ft)
 		b->moved_at = rte_rdtsc();
 	}
 	b->next_close = b->next_open = b->move_to - 1;
-	b->started = ft->config.first_known && ft->window.generation == 1;
-	if (ft->config.nb_frames != 0)
-		ft->window.end = b->next_close + ft->config.nb_frames -
-			RTE_MIN(b->reported, ft->config.nb_frames);
+	b->started = ft->config.run.first_known && b->fresh;
+	b->fresh = false;
+	if (ft->config.run.nb_frames != 0)
+		ft->window.end = b->next_close + ft->config.run.nb_frames -
+			RTE_MIN(b->reported, ft->config.run.nb_frames);
 	b->move_to = 0;
 	b->asked_at = 0;
 	b->moving = false;
@@ -421,12 +442,75 @@ refuse_frames(struct frame_table *ft)
 	return refused;
 }
 
+int
+frame_table_begin(struct frame_table *ft, const struct frame_run *run)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (ft->window.state != FRAME_WINDOW_CLOSED || b->beginning ||
+		b->next_close != b->next_open)
+		return -EBUSY;
+	ft->config.run = *run;
+	b->reported = 0;
+	b->flushing = false;
+	b->beginning = true;
+	b->fresh = true;
+	b->asked_at = 0;
+	b->moved_at = 0;
+	ft->window.stride = RTE_MAX(run->stride, 1u);
+	ft->window.offset = ft->window.stride == 1 ? 0 : run->offset;
+	ft->window.old_end = 0;
+	ft->window.end = UINT64_MAX;
+	/* entries of the last run are closed: the same numbers may come again */
+	clear_entries(ft);
+	/* packets wait from now on; lanes forget what those of earlier runs made them think */
+	set_state(ft, FRAME_WINDOW_MOVING);
+	__atomic_store_n(&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/** Once all lanes are ready for it, look for the run's window, or go where it is to be. */
+static void
+begin_run(struct frame_table *ft)
+{
+	const struct frame_run *run = &ft->config.run;
+	const struct frame_window *w = &ft->window;
+	struct frame_builder *b = &ft->builder;
+
+	if (!lanes_acknowledged(ft))
+		return;
+	b->beginning = false;
+	ft->run_first = 0;
+	if (!run->first_known) {
+		set_state(ft, FRAME_WINDOW_SEARCHED);
+		return;
+	}
+	if (run->first_frame > w->offset)
+		ft->run_first = (run->first_frame - w->offset + w->stride - 1) / w->stride;
+	b->move_to = ft->run_first + 1;
+	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
+void
+frame_table_end(struct frame_table *ft)
+{
+	ft->builder.beginning = false;
+	ft->builder.moving = false;
+	ft->builder.move_to = 0;
+	set_state(ft, FRAME_WINDOW_CLOSED);
+	frame_table_flush(ft);
+}
+
 uint32_t
 frame_table_open(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 	uint32_t opened = 0;
 
+	if (b->beginning)
+		begin_run(ft);
+	if (b->beginning)
+		return 0;
 	if (ft->window.state == FRAME_WINDOW_SEARCHED)
 		find_window(ft);
 	/* a move waits until everything of the old window was given out */
@@ -440,7 +524,8 @@ frame_table_open(struct frame_table *ft)
 		forget_old_window(ft);
 	if (unlikely(lanes_agreed(ft, false) != 0)) {
 		LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
-			lanes_agreed(ft, false) - 1, b->next_close);
+			frame_table_number(ft, lanes_agreed(ft, false) - 1),
+			frame_table_number(ft, b->next_close));
 		frame_table_flush(ft);
 		find_window(ft);
 		return 0;
@@ -558,7 +643,8 @@ uint32_t
 frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t stream)
 {
 	const struct frame_stream *st = frame_table_stream(ft, slot, stream);
-	const uint64_t frame = frame_table_frame(ft, slot)->frame;
+	const uint64_t number = frame_table_frame(ft, slot)->frame;
+	const uint64_t frame = (number - ft->window.offset) / ft->window.stride;
 
 	if (st->tag != ((frame + 1) << FRAME_TAG_SLOT_BITS | slot))
 		return 0;
@@ -573,7 +659,7 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	const struct detector *d = &ft->detector;
 	uint32_t packets = 0;
 
-	f->frame = frame;
+	f->frame = frame_table_number(ft, frame);
 	f->flags = 0;
 	f->out = GK_NO_OUT;
 	f->missing = 0;
@@ -626,7 +712,8 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 	const uint64_t tag = ft->entry[frame & ft->entry_mask];
 	bool report;
 
-	*closed = (struct frame_closed){.frame = frame, .timeout = b->timeout};
+	*closed = (struct frame_closed){
+		.frame = frame_table_number(ft, frame), .timeout = b->timeout};
 	if ((tag & FRAME_TAG_SLOT_MASK) == FRAME_TAG_REFUSED) {
 		closed->refused = true;
 	} else {

@@ -65,6 +65,19 @@
 /** No frame. Not 0: that would be slot 0 of frame 2^64 - 1, which anybody may send. */
 #define FRAME_TAG_EMPTY FRAME_TAG_CLOSED
 
+/** Which frames a run takes. */
+struct frame_run {
+	bool first_known; /**< the first frame is first_frame (true), or is found (false) */
+	uint64_t first_frame;
+	uint64_t nb_frames; /**< frames of the run from its first one, 0 = no end */
+	/**
+	 * Detectors deal frames out to several receivers in turn: ours are those whose number is
+	 * offset + a multiple of stride; 0 or 1 = all of them.
+	 */
+	uint64_t stride;
+	uint64_t offset; /**< < stride */
+};
+
 struct frame_table_config {
 	const struct detector *detector;
 	uint32_t lanes;			     /**< RX lcores, 1 ... FRAME_LANES_MAX */
@@ -75,10 +88,9 @@ struct frame_table_config {
 	uint64_t jump;	       /**< numbers so far ahead of the window are outliers, not losses */
 	uint64_t stall_cycles; /**< TSC cycles after which a silent stream is not waited for */
 	bool refuse;	       /**< no free slot: refuse the frame (true), or let RX wait (false) */
-	bool first_known;      /**< the first frame is first_frame (true), or is found (false) */
-	uint64_t first_frame;
-	uint64_t nb_frames; /**< frames of the run from its first one, 0 = no end */
-	uint8_t *frames;    /**< gk_frame slots, gk_frame_stride() apart; stays the caller's */
+	bool no_run;	       /**< begin closed: frame_table_begin() starts the first run */
+	struct frame_run run;  /**< else the first run */
+	uint8_t *frames;       /**< gk_frame slots, gk_frame_stride() apart; stays the caller's */
 	int socket;
 };
 
@@ -100,6 +112,8 @@ enum frame_place {
 	FRAME_PLACE_REFUSED,   /**< its frame was refused */
 	FRAME_PLACE_OUTLIER,   /**< number far from the window, no agreement (yet) */
 	FRAME_PLACE_BEYOND,    /**< after the last frame of the run */
+	FRAME_PLACE_NO_RUN,    /**< there is no run at present */
+	FRAME_PLACE_OTHER,     /**< its frame is another receiver's (frame_run.stride) */
 	FRAME_PLACE_WAIT,      /**< not open yet: keep the packet and come again */
 	FRAME_PLACES
 };
@@ -135,6 +149,7 @@ struct frame_lane {
 } __rte_cache_aligned;
 
 enum frame_window_state {
+	FRAME_WINDOW_CLOSED,   /**< there is no run: packets are dropped */
 	FRAME_WINDOW_SEARCHED, /**< there is none: packets wait and vote */
 	FRAME_WINDOW_MOVING,   /**< decided where, not there yet: packets wait */
 	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped and vote */
@@ -142,11 +157,13 @@ enum frame_window_state {
 
 /** What RX lcores read when the fast lookup fails. One line, written by the builder. */
 struct frame_window {
-	uint64_t base;	     /**< lowest frame that is not closed */
-	uint64_t horizon;    /**< numbers from here on are outliers */
-	uint64_t end;	     /**< first frame after the run */
-	uint64_t old_low;    /**< what an earlier window's stragglers may carry: from here */
-	uint64_t old_end;    /**< ... to before this */
+	uint64_t base;	  /**< lowest frame that is not closed */
+	uint64_t horizon; /**< numbers from here on are outliers */
+	uint64_t end;	  /**< first frame after the run */
+	uint64_t old_low; /**< what an earlier window's stragglers may carry: from here */
+	uint64_t old_end; /**< ... to before this */
+	uint64_t stride;  /**< of the run; everything here counts frames of ours */
+	uint64_t offset;
 	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< moves of the window */
 } __rte_cache_aligned;
@@ -158,7 +175,9 @@ struct frame_builder {
 	uint16_t *slot_of;   /**< slot by entry, also after the tag has changed */
 	uint32_t *free_slots;
 	uint32_t nb_free;
-	uint64_t reported;   /**< frames that frame_table_close() has given out */
+	bool beginning;	     /**< a run is to begin, lanes have not all acknowledged */
+	bool fresh;	     /**< no window of this run yet */
+	uint64_t reported;   /**< frames of this run that frame_table_close() has given out */
 	bool started;	     /**< a frame was given out since the last move */
 	bool closing;	     /**< the head's tag is changed, its grace period runs */
 	bool timeout;	     /**< ... because of time */
@@ -186,6 +205,7 @@ struct frame_table {
 	struct rte_rcu_qsbr *qsbr;
 	struct detector detector;
 	struct frame_table_config config;
+	uint64_t run_first; /**< first frame of the run, counted as ours are; 0 = not known */
 	struct frame_window window;
 	struct frame_builder builder __rte_cache_aligned;
 };
@@ -206,6 +226,13 @@ struct frame_closed {
  */
 struct frame_table *frame_table_create(const struct frame_table_config *config);
 void frame_table_destroy(struct frame_table *ft);
+
+/** Number of a frame of ours, as the detector counts. */
+static inline uint64_t
+frame_table_number(const struct frame_table *ft, uint64_t frame)
+{
+	return frame * ft->window.stride + ft->window.offset;
+}
 
 static inline struct gk_frame *
 frame_table_frame(const struct frame_table *ft, uint32_t slot)
@@ -243,6 +270,12 @@ bool frame_table_close(struct frame_table *ft, struct frame_closed *closed);
 /** Give a slot back. Its mbufs are the caller's. */
 void frame_table_recycle(struct frame_table *ft, uint32_t slot);
 
+/** Begin a run, when there is none: frame_table_open() does the rest. @return 0 or -EBUSY */
+int frame_table_begin(struct frame_table *ft, const struct frame_run *run);
+
+/** End the run: take no more, close everything as frame_table_flush() does. */
+void frame_table_end(struct frame_table *ft);
+
 /**
  * End of input: close everything that is open, whatever is missing. Frames after the last one that
  * had begun are not reported. RX lcores go on calling frame_lane_quiescent().
@@ -252,10 +285,10 @@ void frame_table_flush(struct frame_table *ft);
 /** After frame_table_flush(): has frame_table_close() given out everything? */
 bool frame_table_flushed(const struct frame_table *ft);
 
-/** Has the run's last frame been closed (config.nb_frames)? */
+/** Has the run's last frame been closed (frame_run.nb_frames)? */
 bool frame_table_ended(const struct frame_table *ft);
 
-/** Packets of a stream in an open or closed slot; the slot's tag must be known to be current. */
+/** Packets of a stream in a slot that frame_table_close() has given out. */
 uint32_t frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t stream);
 
 /* ---- RX lcores ---- */
@@ -316,9 +349,26 @@ enum frame_place frame_lane_late(
 	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
 /**
+ * Count a detector's frame number as frames of ours are counted.
+ * @return false if the frame is another receiver's
+ */
+static inline bool
+frame_lane_is_ours(const struct frame_table *ft, uint64_t *frame)
+{
+	const uint64_t stride = ft->window.stride;
+
+	if (likely(stride == 1))
+		return true;
+	if (*frame < ft->window.offset || (*frame - ft->window.offset) % stride != 0)
+		return false;
+	*frame = (*frame - ft->window.offset) / stride;
+	return true;
+}
+
+/**
  * Place one packet.
  * @param lane    the caller's lane, which owns `stream`
- * @param frame   frame number from the packet
+ * @param frame   frame number from the packet, by frame_lane_is_ours()
  * @param packet  number in the stream, < stream_packets
  * @param header  detector header, read for the first packet of a stream
  * @param pixels  device address of the pixels

@@ -24,11 +24,14 @@ enum place_state {
 /** A frame's place in the queue. */
 struct place {
 	struct frame_record *record;
+	uint64_t first_tsc; /**< first packet */
+	uint64_t close_tsc;
 	uint32_t slot;
 	uint32_t batch;
 	uint8_t gang;
 	uint8_t state;	   /**< enum place_state */
 	uint8_t batch_end; /**< last frame of its batch */
+	uint8_t veto;
 };
 
 struct builder {
@@ -47,10 +50,26 @@ struct builder {
 	uint32_t nb_free_outputs;
 	double ns_per_cycle;
 
-	bool flushed_table;
-	bool stop;     /**< set by others */
-	bool ended;    /**< read by others */
-	bool finished; /**< read by others */
+	/* the veto that the next frame is given to gangs with, by place in gk_channel.params */
+	struct builder_veto vetoes[GK_PARAMS_MAX];
+	uint64_t veto_from[GK_PARAMS_MAX];
+	uint32_t veto;	       /**< in force */
+	uint32_t veto_newest;  /**< last one taken, perhaps not in force yet */
+	uint32_t veto_retired; /**< of the last frame retired: older ones are no longer used */
+
+	bool running; /**< there is a run */
+	bool ending;  /**< ... and the frame table closes what is open */
+	bool aborting;
+	bool drop_incomplete;
+	uint64_t run_closed; /**< stats.closed when the run began */
+	bool ended;	     /**< read by others */
+	bool idle;	     /**< read by others */
+
+	struct builder_command command; /**< written by others before `posted` */
+	uint32_t posted;		/**< orders given */
+	uint32_t carried_out;		/**< orders done */
+	int result;
+	uint64_t effective;
 	uint32_t failed_gang;
 	struct builder_stats stats __rte_cache_aligned;
 };
@@ -102,6 +121,7 @@ builder_create(const struct builder_config *config)
 	for (uint32_t i = 0; i < config->gangs; i++)
 		gk_ring_init(&b->rings[i], config->channel, i);
 	b->ns_per_cycle = 1e9 / rte_get_tsc_hz();
+	b->idle = true;
 	return b;
 
 no_memory:
@@ -165,8 +185,11 @@ take_raw(struct builder *b)
 	return n;
 }
 
-/** What the packets of a frame say of it: missing ones, and the header of its first stream. */
-static void
+/**
+ * What the packets of a frame say of it: missing ones, and the header of its first stream.
+ * @return TSC of the first packet of that stream
+ */
+static uint64_t
 describe(struct builder *b, const struct frame_closed *closed, struct frame_record *r)
 {
 	const struct frame_table *ft = b->config.table;
@@ -189,6 +212,7 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	r->detector_status = first->info.status;
 	r->receive_time = b->config.clock_ns +
 		(int64_t)((double)(int64_t)(first->rx_tsc - b->config.clock_tsc) * b->ns_per_cycle);
+	return first->rx_tsc;
 }
 
 /** A frame has left the table: give it a record and a place in the queue. */
@@ -203,15 +227,16 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	r->frame = closed->frame;
 	r->kind = GK_KIND_NONE;
 	r->out = GK_NO_OUT;
-	r->veto_version = b->config.channel->params[0].version;
+	r->veto_version = b->vetoes[b->veto].params.version;
 	r->pedestal_version = b->config.channel->coef[0].version;
 	if (closed->missing > 0 && !closed->refused)
 		r->flags |= FRAME_FLAG_INCOMPLETE;
 	if (closed->timeout)
 		r->flags |= FRAME_FLAG_TIMEOUT;
-	*place = (struct place){.record = r, .slot = closed->slot, .state = PLACE_READY};
+	*place = (struct place){
+		.record = r, .slot = closed->slot, .state = PLACE_READY, .close_tsc = rte_rdtsc()};
 
-	if (b->stats.closed++ == 0)
+	if (b->stats.closed++ == b->run_closed)
 		b->stats.first_frame = closed->frame;
 	b->stats.last_frame = closed->frame;
 	b->stats.timeouts += closed->timeout;
@@ -223,10 +248,14 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		memset(r->missing_map, 0xFF, d->tiles / 8);
 		return;
 	}
-	describe(b, closed, r);
+	place->first_tsc = describe(b, closed, r);
 	b->stats.missing_packets += closed->missing;
-	if (closed->missing > 0 && b->config.drop_incomplete) {
-		r->verdict = FRAME_INCOMPLETE;
+	for (uint32_t m = 0; m < d->modules; m++) {
+		b->stats.module_frames[m] += r->missing[m] < d->module_packets;
+		b->stats.module_missing[m] += r->missing[m];
+	}
+	if (b->aborting || (closed->missing > 0 && b->drop_incomplete)) {
+		r->verdict = b->aborting ? FRAME_ABORTED : FRAME_INCOMPLETE;
 		free_mbufs(b, closed->slot);
 		frame_table_recycle(b->config.table, closed->slot);
 		return;
@@ -254,11 +283,26 @@ prepare(struct builder *b, const struct place *place)
 {
 	struct gk_frame *f = frame_table_frame(b->config.table, place->slot);
 
+	const struct builder_veto *v = &b->vetoes[b->veto];
+
 	f->out = b->free_outputs[--b->nb_free_outputs];
-	if (b->config.dry_run)
+	place->record->veto_version = v->params.version;
+	if (v->dry_run)
 		f->flags |= GK_FRAME_KEEP;
-	if (b->config.audit_every != 0 && f->frame % b->config.audit_every == 0)
-		f->flags |= GK_FRAME_KEEP | (b->config.audit_raw ? GK_FRAME_KIND_RAW : 0);
+	if (v->audit_every != 0 && f->frame % v->audit_every == 0)
+		f->flags |= GK_FRAME_KEEP | (v->audit_raw ? GK_FRAME_KIND_RAW : 0);
+}
+
+/** Does another veto apply from this frame on? Then it is in force. */
+static bool
+veto_changes(struct builder *b, uint64_t frame)
+{
+	const uint32_t next = (b->veto + 1) % GK_PARAMS_MAX;
+
+	if (b->veto == b->veto_newest || frame < b->veto_from[next])
+		return false;
+	b->veto = next;
+	return true;
 }
 
 /** The gang with the fewest batches out, if it may have one more. */
@@ -299,9 +343,11 @@ dispatch(struct builder *b)
 			b->stats.waits_outputs++;
 			break;
 		}
+		while (veto_changes(b, place_at(b, b->dispatch)->record->frame))
+			;
 		work = gk_ring_next(ring);
 		work->nb_frames = 0;
-		work->params = 0;
+		work->params = b->veto;
 		work->coef = 0;
 		for (; b->dispatch != b->close && work->nb_frames < b->config.batch &&
 			b->nb_free_outputs > 0;
@@ -310,7 +356,12 @@ dispatch(struct builder *b)
 
 			if (place->state == PLACE_READY)
 				continue;
+			/* a batch has one veto; the loop outside takes the other one up */
+			if (b->veto != b->veto_newest &&
+				place->record->frame >= b->veto_from[(b->veto + 1) % GK_PARAMS_MAX])
+				break;
 			prepare(b, place);
+			place->veto = b->veto;
 			work->slot[work->nb_frames++] = place->slot;
 			place->gang = ring->gang;
 			place->batch = ring->head;
@@ -320,11 +371,22 @@ dispatch(struct builder *b)
 		last->batch_end = 1;
 		b->stats.batches++;
 		b->stats.batched_frames += work->nb_frames;
+		b->stats.gang_batches[ring->gang]++;
+		b->stats.gang_frames[ring->gang] += work->nb_frames;
 		b->next_gang = (ring->gang + 1) % b->config.gangs;
 		gk_ring_submit(ring);
 		batches++;
 	}
 	return batches;
+}
+
+static void
+count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
+{
+	const uint64_t us = (uint64_t)((rte_rdtsc() - since) * b->ns_per_cycle / 1000);
+	const uint32_t bucket = us == 0 ? 0 : 64 - __builtin_clzll(us);
+
+	histogram[RTE_MIN(bucket, BUILDER_LATENCY_BUCKETS - 1u)]++;
 }
 
 /** Turn a gang's result into the rest of the record; give back what the frame no longer needs. */
@@ -349,7 +411,7 @@ conclude(struct builder *b, struct place *place)
 	else if (!kept)
 		r->verdict = FRAME_VETOED;
 	else
-		r->verdict = b->config.dry_run ? FRAME_DRY_RUN : FRAME_AUDIT;
+		r->verdict = b->vetoes[place->veto].dry_run ? FRAME_DRY_RUN : FRAME_AUDIT;
 	if (kept) {
 		r->out = f->out;
 		b->stats.incomplete_kept += f->missing > 0;
@@ -358,6 +420,9 @@ conclude(struct builder *b, struct place *place)
 	} else {
 		b->free_outputs[b->nb_free_outputs++] = f->out;
 	}
+	b->veto_retired = place->veto;
+	count_latency(b, b->stats.latency_verdict, place->first_tsc);
+	count_latency(b, b->stats.latency_gang, place->close_tsc);
 	frame_table_recycle(b->config.table, place->slot);
 }
 
@@ -398,51 +463,171 @@ look_after_gangs(struct builder *b)
 			__atomic_store_n(&b->failed_gang, g + 1, __ATOMIC_RELEASE);
 }
 
+/** The veto that the next frame would be judged by. */
+static uint32_t
+take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
+{
+	const uint32_t next = (b->veto_newest + 1) % GK_PARAMS_MAX;
+
+	b->vetoes[next] = *veto;
+	b->veto_from[next] = from;
+	b->config.channel->params[next] = veto->params;
+	b->veto_newest = next;
+	return next;
+}
+
+static int
+change_veto(struct builder *b, const struct builder_command *c)
+{
+	/* frames that are closed and wait are judged by the veto that they arrived under */
+	const uint64_t next = b->config.table->builder.next_close;
+	const uint64_t earliest = frame_table_number(b->config.table, next);
+
+	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
+		return -EBUSY;
+	b->effective = RTE_MAX(c->from_frame, earliest);
+	b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
+	take_veto(b, &c->veto, b->effective);
+	return 0;
+}
+
+static int
+begin_run(struct builder *b, const struct builder_command *c)
+{
+	int ret;
+
+	if (b->running)
+		return -EBUSY;
+	ret = frame_table_begin(b->config.table, &c->run);
+	if (ret != 0)
+		return ret;
+	b->veto = take_veto(b, &c->veto, 0);
+	b->veto_retired = b->veto;
+	b->drop_incomplete = c->drop_incomplete;
+	b->run_closed = b->stats.closed;
+	b->running = true;
+	b->ending = false;
+	b->aborting = false;
+	b->ended = false;
+	__atomic_store_n(&b->idle, false, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/** Throw away what is closed and no gang has. */
+static void
+abort_waiting(struct builder *b)
+{
+	for (; b->dispatch != b->close; b->dispatch++) {
+		struct place *place = place_at(b, b->dispatch);
+
+		if (place->state != PLACE_CLOSED)
+			continue;
+		free_mbufs(b, place->slot);
+		frame_table_recycle(b->config.table, place->slot);
+		place->record->verdict = FRAME_ABORTED;
+		place->state = PLACE_READY;
+	}
+}
+
+static int
+end_run(struct builder *b, bool aborting)
+{
+	if (!b->running)
+		return -EBUSY;
+	if (!b->ending)
+		frame_table_end(b->config.table);
+	b->ending = true;
+	b->aborting |= aborting;
+	if (aborting)
+		abort_waiting(b);
+	return 0;
+}
+
+static void
+carry_out(struct builder *b)
+{
+	const struct builder_command *c = &b->command;
+
+	switch (c->order) {
+	case BUILDER_BEGIN:
+		b->result = begin_run(b, c);
+		break;
+	case BUILDER_END:
+	case BUILDER_ABORT:
+		b->result = end_run(b, c->order == BUILDER_ABORT);
+		break;
+	case BUILDER_VETO:
+		b->result = change_veto(b, c);
+		break;
+	}
+	__atomic_store_n(&b->carried_out, b->carried_out + 1, __ATOMIC_RELEASE);
+}
+
+/** Nothing is left to do: is the run over, or has it come to its last frame? */
+static void
+look_at_run(struct builder *b)
+{
+	if (!b->running || b->retire != b->close)
+		return;
+	if (!b->ending && frame_table_ended(b->config.table))
+		__atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
+	if (b->ending && frame_table_flushed(b->config.table) &&
+		b->nb_free_records == BUILDER_RECORDS) {
+		b->running = false;
+		__atomic_store_n(&b->idle, true, __ATOMIC_RELEASE);
+	}
+}
+
 int
 builder_poll(void *arg)
 {
 	struct builder *b = arg;
 	uint32_t done;
 
+	if (unlikely(__atomic_load_n(&b->posted, __ATOMIC_ACQUIRE) != b->carried_out))
+		carry_out(b);
 	done = take_returned(b);
 	done += take_raw(b);
 	done += retire(b);
-	if (unlikely(__atomic_load_n(&b->stop, __ATOMIC_ACQUIRE)) && !b->flushed_table) {
-		frame_table_flush(b->config.table);
-		b->flushed_table = true;
-	}
 	done += close_frames(b);
 	done += dispatch(b);
-	if (!b->flushed_table)
-		done += frame_table_open(b->config.table);
+	done += frame_table_open(b->config.table);
 	if (done > 0)
 		return 1;
-
 	look_after_gangs(b);
-	if (b->retire == b->close) {
-		if (frame_table_ended(b->config.table))
-			__atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
-		if (b->flushed_table && frame_table_flushed(b->config.table) &&
-			b->nb_free_records == BUILDER_RECORDS)
-			__atomic_store_n(&b->finished, true, __ATOMIC_RELEASE);
-	}
+	look_at_run(b);
 	return 0;
 }
 
-void
-builder_stop(struct builder *b)
+int
+builder_post(struct builder *b, const struct builder_command *command)
 {
-	__atomic_store_n(&b->stop, true, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) != b->posted)
+		return -EBUSY;
+	b->command = *command;
+	__atomic_store_n(&b->posted, b->posted + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int
+builder_result(const struct builder *b, uint64_t *effective)
+{
+	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) !=
+		__atomic_load_n(&b->posted, __ATOMIC_ACQUIRE))
+		return -EINPROGRESS;
+	if (effective != NULL)
+		*effective = b->effective;
+	return b->result;
 }
 
 bool
-builder_finished(const struct builder *b)
+builder_is_idle(const struct builder *b)
 {
-	return __atomic_load_n(&b->finished, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&b->idle, __ATOMIC_ACQUIRE);
 }
 
 bool
-builder_ended(const struct builder *b)
+builder_has_ended(const struct builder *b)
 {
 	return __atomic_load_n(&b->ended, __ATOMIC_ACQUIRE);
 }

@@ -26,7 +26,10 @@
 /** Batches that a gang may have before frames wait for it: one in work, one behind. */
 #define BUILDER_GANG_DEPTH 2
 
-/** Counters; written by the builder, read by anybody. */
+/** Buckets of a latency histogram: bucket i counts times below 2^i us, the last all others. */
+#define BUILDER_LATENCY_BUCKETS 24
+
+/** Counters; written by the builder, read by anybody. Never reset. */
 struct builder_stats {
 	uint64_t verdicts[FRAME_VERDICTS]; /**< frames retired, by their one fate */
 	uint64_t closed;		   /**< frames that left the frame table */
@@ -38,8 +41,16 @@ struct builder_stats {
 	uint64_t batched_frames;
 	uint64_t waits_outputs; /**< rounds in which no output slot was free */
 	uint64_t waits_records; /**< rounds in which egress had all records */
-	uint64_t first_frame;	/**< first and last frame closed */
+	uint64_t first_frame;	/**< first and last frame closed in this run */
 	uint64_t last_frame;
+	uint64_t gang_frames[GK_GANGS_MAX];
+	uint64_t gang_batches[GK_GANGS_MAX];
+	uint64_t module_frames[FRAME_MODULES_MAX];  /**< frames with a packet of the module */
+	uint64_t module_missing[FRAME_MODULES_MAX]; /**< its packets missing in frames with any */
+	/** From the frame's first packet to its verdict. */
+	uint64_t latency_verdict[BUILDER_LATENCY_BUCKETS];
+	/** From closing the frame, which is when its last packet is in, to its verdict. */
+	uint64_t latency_gang[BUILDER_LATENCY_BUCKETS];
 };
 
 struct builder_config {
@@ -47,17 +58,36 @@ struct builder_config {
 	struct gk_channel *channel;
 	const struct gk_result *results; /**< by frame slot */
 	uint32_t gangs;
-	uint32_t batch;	  /**< frames of a batch, at most */
-	uint32_t outputs; /**< output slots */
-	bool drop_incomplete;
-	bool dry_run;
-	uint64_t audit_every; /**< a rejected frame whose number divides by it is kept; 0 = none */
-	bool audit_raw;
+	uint32_t batch;		   /**< frames of a batch, at most */
+	uint32_t outputs;	   /**< output slots */
 	struct rte_ring *egress;   /**< SP/SC: records to egress */
 	struct rte_ring *returned; /**< SP/SC: records that egress is done with */
 	int64_t clock_ns;	   /**< UTC in ns at TSC clock_tsc */
 	uint64_t clock_tsc;
 	int socket;
+};
+
+/** What is kept. Changes at a frame number; `params.version` names it in `frames`. */
+struct builder_veto {
+	struct gk_params params;
+	bool dry_run;	      /**< keep everything, only mark */
+	bool audit_raw;	      /**< audited frames as raw words */
+	uint64_t audit_every; /**< a frame whose number divides by it is kept; 0 = none */
+};
+
+enum builder_order {
+	BUILDER_BEGIN, /**< a run */
+	BUILDER_END,   /**< the run: close what is open, process it, retire it */
+	BUILDER_ABORT, /**< the same, but throw away what no gang has begun with */
+	BUILDER_VETO,  /**< take another veto from a frame on */
+};
+
+struct builder_command {
+	enum builder_order order;
+	struct frame_run run;	  /**< BEGIN */
+	bool drop_incomplete;	  /**< BEGIN */
+	struct builder_veto veto; /**< BEGIN, VETO */
+	uint64_t from_frame;	  /**< VETO: first frame it applies to, if not passed already */
 };
 
 struct builder;
@@ -69,14 +99,25 @@ void builder_destroy(struct builder *b);
 /** One round; its own lcore only. @return non-zero if anything was done */
 int builder_poll(void *builder);
 
-/** Ask the builder to close all that is open and finish; RX roles have stopped. Any thread. */
-void builder_stop(struct builder *b);
+/**
+ * Give an order; it is carried out in the builder's next round.
+ * One thread at a time. @return 0; -EBUSY: the order before is not carried out yet
+ */
+int builder_post(struct builder *b, const struct builder_command *command);
 
-/** After builder_stop(): have all records gone to egress and come back? Any thread. */
-bool builder_finished(const struct builder *b);
+/**
+ * What became of the last order. Any thread.
+ * @param effective  VETO: receives the frame it applies from; may be NULL
+ * @return -EINPROGRESS: not carried out yet; 0: done; -EBUSY: refused: a run where there must be
+ *         none or the other way round, or too many vetoes in force at the same time
+ */
+int builder_result(const struct builder *b, uint64_t *effective);
+
+/** No run, and all records back from egress. Any thread. */
+bool builder_is_idle(const struct builder *b);
 
 /** Has the run's last frame been retired? Any thread. */
-bool builder_ended(const struct builder *b);
+bool builder_has_ended(const struct builder *b);
 
 /** A gang gave up: number of it + 1, and why (negative errno); 0 = none. Any thread. */
 uint32_t builder_failed_gang(const struct builder *b, int *error);

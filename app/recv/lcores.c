@@ -25,8 +25,6 @@ RTE_LOG_REGISTER(lcores_logtype, braggline.lcores, NOTICE);
 /** Idle rounds before a yielding lcore gives its CPU away: a burst often comes at once. */
 #define ROUNDS_BEFORE_YIELD 16
 
-#define CONTROL_US 1000
-
 /** Lcores that roles are spread over, in EAL's order. */
 static uint32_t
 polling_lcores(uint32_t out[RTE_MAX_LCORE])
@@ -132,7 +130,6 @@ lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, uint
 	rte_strscpy(lc->roles[lc->nb_roles].name, name, sizeof(lc->roles[0].name));
 	lc->nb_roles++;
 	l->nb_roles++;
-	l->main_has_roles |= id == rte_get_main_lcore();
 	LOG(INFO, "%s on lcore %u\n", name, id);
 	return 0;
 }
@@ -152,9 +149,7 @@ poll_roles(void *arg)
 	struct lcores *l = arg;
 	const unsigned int id = rte_lcore_id();
 	struct lcore *lc = &l->lcore[id];
-	const bool controls = id == rte_get_main_lcore();
-	const uint64_t control_cycles = rte_get_tsc_hz() / 1000000 * CONTROL_US;
-	uint64_t last = rte_rdtsc(), next_control = last;
+	uint64_t last = rte_rdtsc();
 	uint32_t idle_rounds = 0;
 
 	while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE)) {
@@ -173,10 +168,6 @@ poll_roles(void *arg)
 			rest(lc->idle, ++idle_rounds);
 		}
 		last = now;
-		if (controls && now >= next_control) {
-			l->control(l->control_arg);
-			next_control = now + control_cycles;
-		}
 	}
 	return 0;
 }
@@ -185,7 +176,7 @@ int
 lcores_run(struct lcores *l)
 {
 	const unsigned int main_lcore = rte_get_main_lcore();
-	const struct timespec nap = {.tv_nsec = CONTROL_US * 1000};
+	const struct timespec nap = {.tv_nsec = 1000 * 1000};
 	unsigned int id;
 	int ret = 0;
 
@@ -202,10 +193,8 @@ lcores_run(struct lcores *l)
 	if (l->lcore[main_lcore].nb_roles > 0) {
 		poll_roles(l);
 	} else {
-		while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE)) {
-			l->control(l->control_arg);
+		while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE))
 			nanosleep(&nap, NULL);
-		}
 	}
 	rte_eal_mp_wait_lcore();
 	return ret;

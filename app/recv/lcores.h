@@ -43,10 +43,7 @@ struct lcore {
 struct lcores {
 	struct lcore lcore[RTE_MAX_LCORE];
 	uint32_t nb_roles;
-	bool main_has_roles;	    /**< few lcores: the main lcore polls too */
-	bool stop;		    /**< read by all polling loops */
-	void (*control)(void *arg); /**< called about every millisecond on the main lcore */
-	void *control_arg;
+	bool stop; /**< read by all polling loops */
 };
 
 /** How many polling roles a gang gets if the configuration leaves it open. */
@@ -64,7 +61,7 @@ int lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, 
 	const char *name, int (*poll)(void *arg), void *arg);
 
 /**
- * Poll until lcores.stop is set by `control`, which runs on the main lcore meanwhile.
+ * Poll until lcores.stop is set. The main lcore polls its roles, or sleeps if it has none.
  * @return 0 or -errno when lcores cannot be launched
  */
 int lcores_run(struct lcores *l);

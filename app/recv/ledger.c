@@ -10,41 +10,74 @@
 
 RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
 
+static void
+balance(struct ledger *l)
+{
+	const uint64_t kept = l->hits + l->audited + l->dry_run;
+	uint64_t ends = 0;
+
+	l->in_flight = l->frames -
+		(l->stored + l->unwritten + l->vetoed + l->incomplete + l->lost + l->refused +
+			l->aborted);
+	l->frames_balance =
+		l->in_flight == 0 && kept == l->stored + l->unwritten && l->records == l->frames;
+	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+		ends += l->packets[c];
+	l->packets_balance = ends == l->packets[RX_PACKETS];
+	l->placed_balance = l->packets[RX_PLACED] == l->frame_packets;
+}
+
 void
-ledger_read(struct ledger *l, const struct pipeline *p)
+ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer *writer)
 {
 	const struct builder_stats *b = builder_stats(p->builder);
-	struct file_writer_stats w;
-	uint64_t kept, ends = 0;
+	struct file_writer_stats w = {0};
 
 	memset(l, 0, sizeof(*l));
-	file_writer_stats_get(p->writer, &w);
+	if (writer != NULL)
+		file_writer_stats_get(writer, &w);
 	l->hits = b->verdicts[FRAME_HIT];
 	l->audited = b->verdicts[FRAME_AUDIT];
 	l->dry_run = b->verdicts[FRAME_DRY_RUN];
-	kept = l->hits + l->audited + l->dry_run;
 	l->unwritten = w.table[ARROW_IMAGES].unwritten;
 	l->unwritten_rows = w.table[ARROW_FRAMES].unwritten;
 	l->stored = w.table[ARROW_IMAGES].rows;
+	l->records = w.records;
 	l->vetoed = b->verdicts[FRAME_VETOED];
 	l->incomplete = b->verdicts[FRAME_INCOMPLETE];
 	l->lost = b->verdicts[FRAME_LOST];
 	l->refused = b->verdicts[FRAME_REFUSED];
+	l->aborted = b->verdicts[FRAME_ABORTED];
 	l->frames = b->closed;
-	l->in_flight = l->frames -
-		(l->stored + l->unwritten + l->vetoed + l->incomplete + l->lost + l->refused);
+	l->frame_packets = b->packets;
 	l->incomplete_kept = b->incomplete_kept;
 	l->missing_packets = b->missing_packets;
 	l->timeouts = b->timeouts;
-	l->frames_balance =
-		l->in_flight == 0 && kept == l->stored + l->unwritten && w.records == b->closed;
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
 		for (uint32_t c = 0; p->rx[i] != NULL && c < RX_COUNTERS; c++)
 			l->packets[c] += p->rx[i]->counters[c];
-	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
-		ends += l->packets[c];
-	/* what RX placed is what the builder found in frames */
-	l->packets_balance = ends == l->packets[RX_PACKETS] && l->packets[RX_PLACED] == b->packets;
+	balance(l);
+}
+
+void
+ledger_since(struct ledger *l, const struct ledger *before)
+{
+	l->hits -= before->hits;
+	l->audited -= before->audited;
+	l->dry_run -= before->dry_run;
+	l->vetoed -= before->vetoed;
+	l->incomplete -= before->incomplete;
+	l->lost -= before->lost;
+	l->refused -= before->refused;
+	l->aborted -= before->aborted;
+	l->frames -= before->frames;
+	l->frame_packets -= before->frame_packets;
+	l->incomplete_kept -= before->incomplete_kept;
+	l->missing_packets -= before->missing_packets;
+	l->timeouts -= before->timeouts;
+	for (uint32_t c = 0; c < RX_COUNTERS; c++)
+		l->packets[c] -= before->packets[c];
+	balance(l);
 }
 
 static void
@@ -67,6 +100,8 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "incomplete", l->incomplete, l->frames, "dropped, packets missing");
 	line(out, "lost", l->lost, l->frames, "no packet arrived");
 	line(out, "refused", l->refused, l->frames, "no room");
+	if (l->aborted != 0)
+		line(out, "aborted", l->aborted, l->frames, "thrown away with the run");
 	line(out, "unwritten", l->unwritten, l->frames, "kept, but the file system failed");
 	line(out, "in flight", l->in_flight, l->frames, "");
 	line(out, "= sum", l->frames, 0,
@@ -101,6 +136,7 @@ ledger_write(const struct ledger *l, const char *path)
 		{"incomplete", l->incomplete},
 		{"lost", l->lost},
 		{"refused", l->refused},
+		{"aborted", l->aborted},
 		{"unwritten", l->unwritten},
 		{"unwritten_rows", l->unwritten_rows},
 		{"in_flight", l->in_flight},
@@ -110,7 +146,7 @@ ledger_write(const struct ledger *l, const char *path)
 		{"incomplete_kept", l->incomplete_kept},
 		{"missing_packets", l->missing_packets},
 		{"timeouts", l->timeouts},
-		{"balanced", l->frames_balance && l->packets_balance},
+		{"balanced", l->frames_balance && l->packets_balance && l->placed_balance},
 	};
 	FILE *f = fopen(path, "w");
 	int ret = 0;

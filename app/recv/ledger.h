@@ -24,6 +24,7 @@ struct ledger {
 	uint64_t incomplete; /**< dropped because packets were missing */
 	uint64_t lost;	     /**< no packet arrived */
 	uint64_t refused;    /**< no room when they had to be opened */
+	uint64_t aborted;    /**< thrown away when the run was aborted */
 	uint64_t in_flight;
 	/* of the frames above */
 	uint64_t hits;
@@ -32,14 +33,23 @@ struct ledger {
 	uint64_t incomplete_kept;
 	uint64_t missing_packets;
 	uint64_t timeouts;
+	uint64_t frame_packets; /**< found in frames */
+	uint64_t records;	/**< that egress has taken */
 	/* packets, by fate (enum rx_counter) */
 	uint64_t packets[RX_COUNTERS];
-	bool frames_balance;  /**< the fates add up to the frames */
-	bool packets_balance; /**< ... and to the packets; only when nothing is on its way */
+	bool frames_balance; /**< the fates add up to the frames */
+	bool packets_balance; /**< the fates add up to the packets; only when nothing is on its way */
+	bool placed_balance; /**< what RX placed is what frames had */
 };
 
-/** Collect the counters of all parts. Any thread; exact once all roles are at rest. */
-void ledger_read(struct ledger *l, const struct pipeline *p);
+/**
+ * Collect the counters of all parts. Any thread; exact once nothing is on its way.
+ * @param writer  of the run at hand, NULL if there is none
+ */
+void ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer *writer);
+
+/** Leave what came after `before` was read: a run's share. Files are the run's own already. */
+void ledger_since(struct ledger *l, const struct ledger *before);
 
 /** Print as aligned lines of name and number, with shares. */
 void ledger_print(const struct ledger *l, FILE *out);

@@ -4,11 +4,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -17,6 +18,7 @@
 
 #include "ledger.h"
 #include "pipeline.h"
+#include "run.h"
 
 RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
@@ -27,31 +29,19 @@ RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 #define PROGRESS_SECONDS 2
 
 struct arguments {
-	const char *config;
-	const char *assignments[64];
-	unsigned int nb_assignments;
+	struct run_base base;
 	bool dump_config;
 	bool quiet;
 };
 
-/** Steps to the end; the control lcore alone goes through them. */
-enum phase {
-	RECEIVING,
-	STOPPING_RX, /**< RX roles give up what waits */
-	FINISHING,   /**< the builder closes all frames, egress returns all records */
-	FINISHED
-};
-
-struct control {
+/** The thread that carries runs on while lcores poll. */
+struct service {
+	struct run run;
 	struct pipeline *pipeline;
-	enum phase phase;
-	uint64_t activity;	 /**< packets and frames so far, */
-	uint64_t active_at;	 /**< and TSC when that last changed */
-	uint64_t first_activity; /**< TSC */
-	uint64_t last_activity;
+	const struct settings *settings;
 	uint64_t next_progress;
 	bool quiet;
-	int failed;
+	int failed; /**< a gang gave up: negative errno */
 };
 
 static volatile sig_atomic_t signalled;
@@ -69,7 +59,8 @@ usage(FILE *out)
 		"Usage: braggline-recv [EAL options] -- --config FILE [options]\n"
 		"\n"
 		"Receives a pixel detector, corrects and vetoes every frame, writes the kept ones\n"
-		"to Arrow files. Runs until the configured end of the run, SIGINT or SIGTERM.\n"
+		"to Arrow files. Runs until the configured end of the run, SIGINT or SIGTERM; with\n"
+		"[run] control = telemetry it stays, and runs come and go by /braggline/run/...\n"
 		"\n"
 		"  -c, --config FILE            settings; conf/demo.ini shows all sections\n"
 		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
@@ -106,15 +97,15 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "c:s:qhV", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
-			a->config = optarg;
+			a->base.config_file = optarg;
 			break;
 		case 's':
-			if (a->nb_assignments == RTE_DIM(a->assignments)) {
-				fprintf(stderr, "braggline-recv: at most %zu times --set\n",
-					RTE_DIM(a->assignments));
+			if (a->base.nb_assignments == RUN_ASSIGNMENTS_MAX) {
+				fprintf(stderr, "braggline-recv: at most %u times --set\n",
+					RUN_ASSIGNMENTS_MAX);
 				return -EINVAL;
 			}
-			a->assignments[a->nb_assignments++] = optarg;
+			a->base.assignments[a->base.nb_assignments++] = optarg;
 			break;
 		case 'D':
 			a->dump_config = true;
@@ -137,151 +128,87 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		fprintf(stderr, "braggline-recv: '%s' is not an option\n", argv[optind]);
 		return -EINVAL;
 	}
-	if (a->config == NULL && a->nb_assignments == 0 && !a->dump_config) {
+	if (a->base.config_file == NULL && a->base.nb_assignments == 0 && !a->dump_config) {
 		fprintf(stderr, "braggline-recv: --config FILE is needed; see --help\n");
 		return -EINVAL;
 	}
 	return 0;
 }
 
-static uint64_t
-seconds_to_cycles(double seconds)
-{
-	return (uint64_t)(seconds * rte_get_tsc_hz());
-}
-
 static void
-print_progress(struct control *c, uint64_t now)
+print_progress(struct service *s)
 {
-	const struct builder_stats *b = builder_stats(c->pipeline->builder);
-	struct ledger l;
+	const uint64_t now = rte_rdtsc();
+	struct run_status status;
 
-	if (c->quiet || c->activity == 0 || now < c->next_progress)
+	if (s->quiet || now < s->next_progress)
 		return;
-	if (c->next_progress != 0) {
-		ledger_read(&l, c->pipeline);
+	run_get_status(&s->run, &status);
+	if (s->next_progress != 0 && status.state == RUN_RUNNING && status.ledger.frames != 0)
 		fprintf(stderr,
 			"frame %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " hits, %" PRIu64
 			" packets, %.1f GB\n",
-			b->last_frame, b->closed, l.hits, l.packets[RX_PACKETS],
-			l.packets[RX_BYTES] / 1e9);
-	}
-	c->next_progress = now + seconds_to_cycles(PROGRESS_SECONDS);
-}
-
-/** Packets and frames move, or the line is idle; remembers when. */
-static void
-watch_activity(struct control *c, uint64_t now)
-{
-	const struct builder_stats *b = builder_stats(c->pipeline->builder);
-	uint64_t activity = b->closed;
-
-	for (uint32_t v = 0; v < FRAME_VERDICTS; v++)
-		activity += b->verdicts[v];
-	for (uint32_t i = 0; i < c->pipeline->settings->rx_lcores; i++)
-		activity += c->pipeline->rx[i]->counters[RX_PACKETS];
-	if (activity == c->activity && activity != 0)
-		return;
-	c->activity = activity;
-	c->active_at = now;
-	if (activity != 0 && c->first_activity == 0)
-		c->first_activity = now;
-	if (activity != 0)
-		c->last_activity = now;
+			status.last_frame, status.ledger.frames, status.ledger.hits,
+			status.ledger.packets[RX_PACKETS], status.ledger.packets[RX_BYTES] / 1e9);
+	s->next_progress = now + PROGRESS_SECONDS * rte_get_tsc_hz();
 }
 
 static bool
-run_is_over(const struct control *c, uint64_t now)
+gang_failed(struct service *s)
 {
-	const struct settings *s = c->pipeline->settings;
-	uint64_t patience = s->idle_timeout_ms;
+	int error = 0;
+	const uint32_t gang = builder_failed_gang(s->pipeline->builder, &error);
 
-	if (builder_ended(c->pipeline->builder))
-		return true;
-	if (s->idle_timeout_ms == 0 || c->activity == 0)
+	if (gang == 0)
 		return false;
-	/* a packet that waits for a stalled stream is not idleness */
-	for (uint32_t i = 0; i < s->rx_lcores; i++)
-		if (c->pipeline->rx[i]->nb_pending > 0)
-			patience = s->idle_timeout_ms + 2 * (uint64_t)s->stall_ms;
-	return now - c->active_at > seconds_to_cycles(patience / 1e3);
-}
-
-static bool
-rx_stopped(const struct pipeline *p)
-{
-	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
-		if (!__atomic_load_n(&p->rx[i]->stopped, __ATOMIC_ACQUIRE))
-			return false;
+	LOG(ERR, "gang %u gave up: %s; what it had is lost\n", gang - 1, strerror(-error));
+	s->failed = error;
 	return true;
 }
 
-static void
-look_at_gangs(struct control *c)
+static enum run_state
+run_state(struct run *r)
 {
-	int error = 0;
-	const uint32_t gang = builder_failed_gang(c->pipeline->builder, &error);
+	struct run_status status;
 
-	if (gang == 0 || c->failed != 0)
-		return;
-	LOG(ERR, "gang %u gave up: %s; what it had is lost\n", gang - 1, strerror(-error));
-	c->failed = error;
-	c->phase = FINISHED;
+	run_get_status(r, &status);
+	return status.state;
 }
 
-static void
-control(void *arg)
+static void *
+serve(void *arg)
 {
-	struct control *c = arg;
-	struct pipeline *p = c->pipeline;
-	const uint64_t now = rte_rdtsc();
+	const struct timespec tick = {.tv_nsec = 1000 * 1000};
+	struct service *s = arg;
+	bool stopping = false;
 
-	watch_activity(c, now);
-	print_progress(c, now);
-	look_at_gangs(c);
-	switch (c->phase) {
-	case RECEIVING:
-		if (!signalled && !run_is_over(c, now))
+	while (!gang_failed(s)) {
+		run_tick(&s->run);
+		print_progress(s);
+		if (signalled && !stopping) {
+			LOG(INFO, "stopping: %s\n", strsignal(signalled));
+			stopping = true;
+			if (run_state(&s->run) != RUN_IDLE)
+				run_stop(&s->run);
+		}
+		if ((stopping || !s->settings->service) && run_state(&s->run) == RUN_IDLE)
 			break;
-		LOG(DEBUG, "stopping: %s\n", signalled ? strsignal(signalled) : "end of run");
-		for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
-			__atomic_store_n(&p->rx[i]->stop, true, __ATOMIC_RELEASE);
-		c->phase = STOPPING_RX;
-		break;
-	case STOPPING_RX:
-		if (!rx_stopped(p))
-			break;
-		builder_stop(p->builder);
-		c->phase = FINISHING;
-		break;
-	case FINISHING:
-		if (builder_finished(p->builder))
-			c->phase = FINISHED;
-		break;
-	case FINISHED:
-		__atomic_store_n(&p->lcores->stop, true, __ATOMIC_RELEASE);
-		break;
+		nanosleep(&tick, NULL);
 	}
+	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
+		__atomic_store_n(&s->pipeline->rx[i]->stop, true, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
+		while (!__atomic_load_n(&s->pipeline->rx[i]->stopped, __ATOMIC_ACQUIRE))
+			nanosleep(&tick, NULL);
+	__atomic_store_n(&s->pipeline->lcores->stop, true, __ATOMIC_RELEASE);
+	return NULL;
 }
 
 static void
-print_result(const struct control *c, const struct ledger *l)
+print_lcores(const struct pipeline *p)
 {
-	const struct pipeline *p = c->pipeline;
-	const double seconds = (double)(c->last_activity - c->first_activity) / rte_get_tsc_hz();
-	const struct builder_stats *b = builder_stats(p->builder);
-	struct file_writer_stats w;
 	unsigned int id;
 
-	ledger_print(l, stdout);
-	if (c->activity != 0 && seconds > 0)
-		printf("rate\n  %.0f frames/s, %.3f Mpackets/s, %.2f GB/s, %.1f Gb/s over %.2f s\n",
-			b->closed / seconds, l->packets[RX_PACKETS] / seconds / 1e6,
-			l->packets[RX_BYTES] / seconds / 1e9,
-			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
-	if (b->batches != 0)
-		printf("  %.2f frames a batch, %" PRIu64 " batches\n",
-			(double)b->batched_frames / b->batches, b->batches);
 	printf("lcores\n");
 	RTE_LCORE_FOREACH(id) {
 		const struct lcore *lc = &p->lcores->lcore[id];
@@ -295,44 +222,74 @@ print_result(const struct control *c, const struct ledger *l)
 			printf("%s %s", i == 0 ? "" : ",", lc->roles[i].name);
 		printf("\n");
 	}
-	file_writer_stats_get(p->writer, &w);
-	printf("files\n");
-	for (int t = 0; t < ARROW_TABLES; t++)
-		printf("  %s  %" PRIu64 " rows, %.2f MB\n", file_writer_path(p->writer, t),
-			w.table[t].rows, w.table[t].bytes / 1e6);
 }
 
-/** Receive until the end; everything is at rest when this returns. */
-static int
-receive(struct pipeline *p, const struct arguments *a)
+static void
+print_result(const struct service *s, const struct run_status *status)
 {
-	struct control c = {.pipeline = p, .quiet = a->quiet};
-	char path[4096];
-	struct ledger l;
+	const struct builder_stats *b = builder_stats(s->pipeline->builder);
+	const struct ledger *l = &status->ledger;
+	const double seconds = status->seconds;
+
+	ledger_print(l, stdout);
+	if (seconds > 0)
+		printf("rate\n  %.0f frames/s, %.3f Mpackets/s, %.2f GB/s, %.1f Gb/s over %.2f s\n",
+			l->frames / seconds, l->packets[RX_PACKETS] / seconds / 1e6,
+			l->packets[RX_BYTES] / seconds / 1e9,
+			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
+	if (b->batches != 0)
+		printf("  %.2f frames a batch, %" PRIu64 " batches\n",
+			(double)b->batched_frames / b->batches, b->batches);
+	print_lcores(s->pipeline);
+	printf("files\n");
+	for (int t = 0; t < ARROW_TABLES; t++)
+		printf("  %s\n", s->run.paths[t]);
+	printf("  %s/%s_ledger.ini\n", status->directory, status->name);
+}
+
+/** Poll until the service says it is enough. Everything is at rest when this returns. */
+static int
+receive(struct service *s)
+{
+	struct run_status status;
+	pthread_t thread;
+	struct ledger all;
 	int ret;
 
-	p->lcores->control = control;
-	p->lcores->control_arg = &c;
-	ret = lcores_run(p->lcores);
+	/* a replay delivers with the first poll: the run has to be there before */
+	if (!s->settings->service) {
+		ret = run_start(&s->run);
+		if (ret != 0)
+			return ret;
+	}
+	s->run.lcores_poll = true;
+	ret = pthread_create(&thread, NULL, serve, s);
+	if (ret != 0) {
+		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));
+		return -ret;
+	}
+	pthread_setname_np(thread, "service");
+	pthread_setaffinity_np(thread, sizeof(s->pipeline->writer_cpus), &s->pipeline->writer_cpus);
+	ret = lcores_run(s->pipeline->lcores);
+	pthread_join(thread, NULL);
 	/* a role that stopped early may have been handed packets since */
-	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
-		rx_poll(p->rx[i]);
-	if (file_writer_stop(p->writer, true) != 0)
+	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
+		rx_poll(s->pipeline->rx[i]);
+	if (s->failed != 0) {
+		run_give_up(&s->run, "a gang gave up");
+		ret = s->failed;
+	}
+	run_get_status(&s->run, &status);
+	if (!s->settings->service)
+		print_result(s, &status);
+	if (status.failed)
 		ret = -EIO;
-	for (int t = 0; t < ARROW_TABLES; t++)
-		if (file_writer_error(p->writer, t)[0] != '\0')
-			LOG(ERR, "%s\n", file_writer_error(p->writer, t));
-	ledger_read(&l, p);
-	print_result(&c, &l);
-	snprintf(path, sizeof(path), "%s/%s_ledger.ini", p->settings->directory, p->settings->run);
-	if (ledger_write(&l, path) != 0)
-		ret = -EIO;
-	printf("  %s\n", path);
-	if (c.failed == 0 && (!l.frames_balance || !l.packets_balance)) {
-		LOG(ERR, "the ledger does not balance: this is a bug\n");
+	ledger_read(&all, s->pipeline, NULL);
+	if (!all.packets_balance) {
+		LOG(ERR, "received packets are not all accounted for: this is a bug\n");
 		ret = -EIO;
 	}
-	return c.failed != 0 ? c.failed : ret;
+	return ret;
 }
 
 static int
@@ -340,14 +297,15 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 {
 	static struct pipeline pipeline;
 	static struct settings settings;
-	struct config *config = config_open(a->config);
+	static struct service service;
+	struct config *config = config_open(a->base.config_file);
 	int status = EXIT_CONFIG;
 	uint32_t leaked;
 
 	if (config == NULL)
 		return EXIT_CONFIG;
-	for (unsigned int i = 0; i < a->nb_assignments; i++)
-		if (config_set(config, a->assignments[i]) != 0)
+	for (unsigned int i = 0; i < a->base.nb_assignments; i++)
+		if (config_set(config, a->base.assignments[i]) != 0)
 			goto out;
 	if (settings_read(&settings, config) != 0)
 		goto out;
@@ -357,8 +315,13 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		goto out;
 	}
 	status = EXIT_FAILURE;
-	if (pipeline_create(&pipeline, &settings, process_cpus) == 0 && receive(&pipeline, a) == 0)
+	service.pipeline = &pipeline;
+	service.settings = &settings;
+	service.quiet = a->quiet;
+	run_init(&service.run, &pipeline, &settings, &a->base);
+	if (pipeline_create(&pipeline, &settings, process_cpus) == 0 && receive(&service) == 0)
 		status = EXIT_SUCCESS;
+	run_free(&service.run);
 	leaked = pipeline_destroy(&pipeline);
 	if (leaked != 0) {
 		LOG(ERR, "%u mbufs did not come back: this is a bug\n", leaked);

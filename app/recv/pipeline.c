@@ -43,7 +43,7 @@ create_gangs(struct pipeline *p)
 	}
 	c->geometry = (struct gk_geometry){
 		.tiles = d->tiles, .tile_rows = d->ops->tile_rows, .cols = d->ops->cols};
-	gk_layout_init(&c->layout, &c->geometry, s->value, s->veto.nnz_max);
+	gk_layout_init(&c->layout, &c->geometry, s->value, s->veto.params.nnz_max);
 	c->value = s->value;
 	c->gangs = s->gangs;
 	c->workers = lcores_gang_workers(s);
@@ -58,16 +58,10 @@ create_gangs(struct pipeline *p)
 	if (c->channel == NULL || c->frames == NULL || c->results == NULL || c->outputs == NULL ||
 		planes == NULL)
 		return -ENOMEM;
-	ret = calibration_load(&p->calibration, planes, &s->calibration, d);
+	p->planes = planes;
+	ret = pipeline_calibrate(p, &s->calibration);
 	if (ret != 0)
 		return ret;
-	c->channel->params[0] = s->veto;
-	c->channel->params[0].nnz_max = RTE_MIN(s->veto.nnz_max, c->layout.nnz_cap);
-	c->channel->coef[0].version = 1;
-	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
-		c->channel->coef[0].p[g] = (uintptr_t)p->calibration.p[g];
-		c->channel->coef[0].r[g] = (uintptr_t)p->calibration.r[g];
-	}
 	ret = p->gk_ops->create(c, &p->gk);
 	if (ret != 0) {
 		if (gk_config_check(c, why, sizeof(why)) == 0)
@@ -78,6 +72,23 @@ create_gangs(struct pipeline *p)
 	ret = p->gk_ops->start(p->gk);
 	p->gk_started = ret == 0;
 	return ret;
+}
+
+int
+pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
+{
+	struct gk_coef *coef = &p->gk_config.channel->coef[0];
+	int ret;
+
+	ret = calibration_load(&p->calibration, p->planes, files, &p->settings->detector);
+	if (ret != 0)
+		return ret;
+	coef->version++;
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		coef->p[g] = (uintptr_t)p->calibration.p[g];
+		coef->r[g] = (uintptr_t)p->calibration.r[g];
+	}
+	return 0;
 }
 
 static int
@@ -93,9 +104,7 @@ create_table(struct pipeline *p)
 		.jump = s->jump,
 		.stall_cycles = rte_get_tsc_hz() / 1000 * s->stall_ms,
 		.refuse = s->refuse,
-		.first_known = s->first_known,
-		.first_frame = s->first_frame,
-		.nb_frames = s->nb_frames,
+		.no_run = true,
 		.frames = p->gk_config.frames,
 		.socket = p->memory.socket,
 	};
@@ -186,10 +195,6 @@ create_builder(struct pipeline *p)
 		.gangs = s->gangs,
 		.batch = s->batch,
 		.outputs = s->outputs,
-		.drop_incomplete = s->incomplete == INCOMPLETE_DROP,
-		.dry_run = s->dry_run,
-		.audit_every = s->audit_every,
-		.audit_raw = s->audit_raw,
 		.socket = p->memory.socket,
 	};
 	struct timespec now;
@@ -229,11 +234,11 @@ writer_cpus(const struct pipeline *p, const cpu_set_t *process_cpus, cpu_set_t *
 		*cpus = *process_cpus;
 }
 
-static int
-create_writer(struct pipeline *p, const cpu_set_t *process_cpus)
+int
+pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+	char message[PATH_MAX])
 {
-	const struct settings *s = p->settings;
-	char text[8][32], message[PATH_MAX + 256];
+	char text[10][32];
 	const struct arrow_meta meta[] = {
 		{ARROW_META_RUN, s->run},
 		{ARROW_META_DETECTOR, s->detector.ops->name},
@@ -243,6 +248,10 @@ create_writer(struct pipeline *p, const cpu_set_t *process_cpus)
 		{ARROW_META_BRAGG_MIN, text[3]},
 		{ARROW_META_BRAGG_MAX, text[4]},
 		{ARROW_META_PEDESTAL, text[5]},
+		{"braggline.distance_mm", text[6]},
+		{"braggline.beam_x", text[7]},
+		{"braggline.beam_y", text[8]},
+		{"braggline.sample", s->sample},
 	};
 	struct file_writer_config c = {
 		.dir = s->directory,
@@ -261,34 +270,33 @@ create_writer(struct pipeline *p, const cpu_set_t *process_cpus)
 		.nb_meta = RTE_DIM(meta),
 		.frames_interval = s->frames_interval,
 		.images_interval = s->images_interval,
+		.cpus = &p->writer_cpus,
 	};
-	cpu_set_t cpus;
 	int ret;
 
 	snprintf(text[0], sizeof(text[0]), "%.9g", s->calibration.energy);
-	snprintf(text[1], sizeof(text[1]), "%.9g", s->veto.csr_threshold);
-	snprintf(text[2], sizeof(text[2]), "%.9g", s->veto.bragg_threshold);
-	snprintf(text[3], sizeof(text[3]), "%u", s->veto.bragg_min);
-	snprintf(text[4], sizeof(text[4]), "%u", s->veto.bragg_max);
+	snprintf(text[1], sizeof(text[1]), "%.9g", s->veto.params.csr_threshold);
+	snprintf(text[2], sizeof(text[2]), "%.9g", s->veto.params.bragg_threshold);
+	snprintf(text[3], sizeof(text[3]), "%u", s->veto.params.bragg_min);
+	snprintf(text[4], sizeof(text[4]), "%u", s->veto.params.bragg_max);
 	snprintf(text[5], sizeof(text[5]), "crc32c:%08x", p->calibration.digest);
+	snprintf(text[6], sizeof(text[6]), "%.9g", s->distance);
+	snprintf(text[7], sizeof(text[7]), "%.9g", s->beam_x);
+	snprintf(text[8], sizeof(text[8]), "%.9g", s->beam_y);
 	if (getrandom(&c.incarnation, sizeof(c.incarnation), 0) != sizeof(c.incarnation))
 		return -errno;
 	if (mkdir(s->directory, 0777) != 0 && errno != EEXIST) {
-		LOG(ERR, "cannot create %s: %s\n", s->directory, strerror(errno));
-		return -errno;
+		ret = -errno;
+		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
+			s->directory, strerror(-ret));
+		return ret;
 	}
-	writer_cpus(p, process_cpus, &cpus);
-	c.cpus = &cpus;
-	ret = file_writer_create(&p->writer, &c, message);
-	if (ret == 0) {
-		ret = file_writer_start(p->writer);
-		if (ret != 0)
-			snprintf(message, sizeof(message), "cannot start the writer thread: %s",
-				strerror(-ret));
-	}
+	ret = file_writer_create(writer, &c, message);
 	if (ret != 0)
-		LOG(ERR, "%s%s\n", message,
-			ret == -EEXIST ? ": choose another [run] name or directory" : "");
+		return ret;
+	ret = file_writer_start(*writer);
+	if (ret != 0)
+		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
 	return ret;
 }
 
@@ -345,7 +353,7 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const cpu_s
 	if (ret == 0)
 		ret = assign_roles(p);
 	if (ret == 0)
-		ret = create_writer(p, process_cpus);
+		writer_cpus(p, process_cpus, &p->writer_cpus);
 	/* last: once a port is open, packets arrive */
 	if (ret == 0)
 		ret = open_ports(p);
@@ -359,7 +367,6 @@ pipeline_destroy(struct pipeline *p)
 
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);
-	file_writer_destroy(p->writer);
 	if (p->gk_started)
 		p->gk_ops->stop(p->gk);
 	if (p->gk_ops != NULL)

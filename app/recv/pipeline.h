@@ -7,6 +7,7 @@
 #ifndef PIPELINE_H
 #define PIPELINE_H
 
+#include <limits.h>
 #include <sched.h>
 
 #include <gk.h>
@@ -32,6 +33,7 @@ struct pipeline {
 	const struct settings *settings;
 	struct memory memory;
 	struct calibration calibration;
+	void *planes; /**< memory of its coefficients */
 	const struct gk_ops *gk_ops;
 	struct gk *gk;
 	bool gk_started;
@@ -44,8 +46,7 @@ struct pipeline {
 	struct builder *builder;
 	struct rte_ring *egress;
 	struct rte_ring *returned;
-	struct arrow_tables tables;
-	struct file_writer *writer;
+	cpu_set_t writer_cpus; /**< for threads off the datapath */
 	struct gang_worker *workers;
 	struct lcores *lcores;
 };
@@ -58,7 +59,21 @@ struct pipeline {
 int pipeline_create(
 	struct pipeline *p, const struct settings *settings, const cpu_set_t *process_cpus);
 
-/** Stop ports and writer, close files, free everything. @return mbufs that leaked */
+/**
+ * Load the calibration of a run: no gang works.
+ * @return 0 or -errno (logged)
+ */
+int pipeline_calibrate(struct pipeline *p, const struct calibration_files *files);
+
+/**
+ * Make the writer of a run and start it.
+ * @param s        settings of the run
+ * @param message  receives what is wrong; RUN-sized, see file_writer_create()
+ */
+int pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+	char message[PATH_MAX]);
+
+/** Stop ports, free everything. Runs and their writers are over. @return mbufs that leaked */
 uint32_t pipeline_destroy(struct pipeline *p);
 
 #endif /* PIPELINE_H */

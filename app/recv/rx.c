@@ -23,6 +23,8 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_REFUSED] = "refused",
 	[RX_OUTLIER] = "outlier",
 	[RX_BEYOND] = "beyond_run",
+	[RX_NO_RUN] = "no_run",
+	[RX_OTHER] = "other_receiver",
 	[RX_FOREIGN] = "foreign",
 	[RX_FRAGMENT] = "fragment",
 	[RX_TRUNCATED] = "truncated",
@@ -38,6 +40,8 @@ static const enum rx_counter counter_of_place[FRAME_PLACES] = {
 	[FRAME_PLACE_REFUSED] = RX_REFUSED,
 	[FRAME_PLACE_OUTLIER] = RX_OUTLIER,
 	[FRAME_PLACE_BEYOND] = RX_BEYOND,
+	[FRAME_PLACE_NO_RUN] = RX_NO_RUN,
+	[FRAME_PLACE_OTHER] = RX_OTHER,
 };
 
 struct headers {
@@ -185,8 +189,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		const struct rx_packet *p = &packets[i];
 		/* `next` lies in an mbuf's second cache line: look only where there is one */
 		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
+		uint64_t frame = p->frame, address;
 		enum frame_place result;
-		uint64_t address;
 
 		if (pixels != NULL) {
 			address = (uint64_t)(uintptr_t)rte_pktmbuf_mtod(pixels, void *);
@@ -194,8 +198,10 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			pixels = m;
 			address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;
 		}
-		result = frame_lane_place(rx->table, rx->lane, p->stream, p->frame, p->packet,
-			p->header, address, pixels);
+		result = FRAME_PLACE_OTHER;
+		if (likely(frame_lane_is_ours(rx->table, &frame)))
+			result = frame_lane_place(rx->table, rx->lane, p->stream, frame, p->packet,
+				p->header, address, pixels);
 		if (unlikely(result == FRAME_PLACE_WAIT)) {
 			packets[waiting++] = *p;
 			continue;
@@ -243,8 +249,12 @@ want(struct rx *rx)
 		frame_lane_want(rx->lane, 0, false);
 		return;
 	}
-	for (uint32_t i = 0; i < rx->nb_pending; i++)
-		lowest = RTE_MIN(lowest, rx->pending[i].frame);
+	for (uint32_t i = 0; i < rx->nb_pending; i++) {
+		uint64_t frame = rx->pending[i].frame;
+
+		if (frame_lane_is_ours(rx->table, &frame))
+			lowest = RTE_MIN(lowest, frame);
+	}
 	frame_lane_want(rx->lane, lowest + 1, is_full(rx));
 	rx->counters[RX_WAITS]++;
 }
@@ -253,8 +263,12 @@ want(struct rx *rx)
 static void
 vote(struct rx *rx)
 {
-	for (; rx->nb_voted < rx->nb_pending; rx->nb_voted++)
-		frame_lane_vote(rx->table, rx->lane, rx->pending[rx->nb_voted].frame);
+	for (; rx->nb_voted < rx->nb_pending; rx->nb_voted++) {
+		uint64_t frame = rx->pending[rx->nb_voted].frame;
+
+		if (frame_lane_is_ours(rx->table, &frame))
+			frame_lane_vote(rx->table, rx->lane, frame);
+	}
 }
 
 /** Read and place a burst; what has to wait becomes pending, for which there is room. */

@@ -38,6 +38,8 @@ enum rx_counter {
 	RX_REFUSED,
 	RX_OUTLIER,
 	RX_BEYOND,
+	RX_NO_RUN,    /**< there was no run */
+	RX_OTHER,     /**< of a frame that another receiver takes */
 	RX_FOREIGN,   /**< not IPv4/UDP to a port of the detector */
 	RX_FRAGMENT,  /**< IP fragment: the MTU on the way is too small */
 	RX_TRUNCATED, /**< wrong length for the format */

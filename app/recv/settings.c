@@ -154,21 +154,22 @@ read_veto(struct settings *s, struct config *c)
 	static const char *const values[] = {"float32", "int16", NULL};
 	const uint64_t pixels =
 		(uint64_t)s->detector.modules * s->detector.ops->rows * s->detector.ops->cols;
+	struct builder_veto *v = &s->veto;
 
-	s->veto.version = 1;
-	s->veto.bragg_threshold = config_real(c, "veto", "bragg_threshold", 10, -1e6, 1e6);
-	s->veto.bragg_min = config_uint(c, "veto", "bragg_min", 20, 0, UINT32_MAX);
-	s->veto.bragg_max = config_uint(c, "veto", "bragg_max", UINT32_MAX, 0, UINT32_MAX);
-	s->dry_run = config_bool(c, "veto", "dry_run", false);
-	s->audit_every = config_uint(c, "veto", "audit_every", 0, 0, UINT64_MAX);
-	s->audit_raw = config_bool(c, "veto", "audit_raw", false);
-	if (s->veto.bragg_max < s->veto.bragg_min)
+	v->params.version = 1;
+	v->params.bragg_threshold = config_real(c, "veto", "bragg_threshold", 10, -1e6, 1e6);
+	v->params.bragg_min = config_uint(c, "veto", "bragg_min", 20, 0, UINT32_MAX);
+	v->params.bragg_max = config_uint(c, "veto", "bragg_max", UINT32_MAX, 0, UINT32_MAX);
+	v->dry_run = config_bool(c, "veto", "dry_run", false);
+	v->audit_every = config_uint(c, "veto", "audit_every", 0, 0, UINT64_MAX);
+	v->audit_raw = config_bool(c, "veto", "audit_raw", false);
+	if (v->params.bragg_max < v->params.bragg_min)
 		config_complain(c, "veto", "bragg_max", "must not be less than bragg_min");
 
-	s->veto.kind = config_choice(c, "output", "kind", GK_KIND_CSR, kinds);
+	v->params.kind = config_choice(c, "output", "kind", GK_KIND_CSR, kinds);
 	s->value = config_choice(c, "output", "value", GK_VALUE_F32, values);
-	s->veto.csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
-	s->veto.nnz_max = config_uint(c, "output", "nnz_max", pixels / 8, 0, pixels);
+	v->params.csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
+	v->params.nnz_max = config_uint(c, "output", "nnz_max", pixels / 8, 0, pixels);
 	s->directory = config_text(c, "output", "directory", ".");
 	s->producer = config_uint(c, "output", "producer", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
@@ -195,14 +196,25 @@ read_calibration(struct settings *s, struct config *c)
 static void
 read_run(struct settings *s, struct config *c)
 {
+	static const char *const controls[] = {"single", "telemetry", NULL};
+	struct frame_run *f = &s->frames;
+
 	s->run = config_text(c, "run", "name", "run");
 	if (!is_plain_name(s->run))
 		config_complain(c, "run", "name",
 			"must be 1 to 64 letters, digits, '-' or '_': it names the files");
 	s->run_id = config_uint(c, "run", "id", 0, 0, UINT64_MAX);
-	s->first_known = config_has(c, "run", "first_frame");
-	s->first_frame = config_uint(c, "run", "first_frame", 0, 0, FRAME_NUMBER_MAX);
-	s->nb_frames = config_uint(c, "run", "frames", 0, 0, FRAME_NUMBER_MAX);
+	s->sample = config_text(c, "run", "sample", "");
+	s->distance = config_real(c, "run", "distance", 0, 0, 1e6);
+	s->beam_x = config_real(c, "run", "beam_x", 0, -1e6, 1e6);
+	s->beam_y = config_real(c, "run", "beam_y", 0, -1e6, 1e6);
+	f->first_known = strcmp(config_text(c, "run", "first_frame", "auto"), "auto") != 0;
+	if (f->first_known)
+		f->first_frame = config_uint(c, "run", "first_frame", 0, 0, FRAME_NUMBER_MAX);
+	f->nb_frames = config_uint(c, "run", "frames", 0, 0, FRAME_NUMBER_MAX);
+	f->stride = config_uint(c, "run", "stride", 1, 1, 1 << 16);
+	f->offset = config_uint(c, "run", "offset", 0, 0, f->stride - 1);
+	s->service = config_choice(c, "run", "control", 0, controls) == 1;
 	s->idle_timeout_ms = config_uint(c, "run", "idle_timeout_ms", 0, 0, UINT32_MAX);
 }
 

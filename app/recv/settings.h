@@ -14,6 +14,7 @@
 
 #include <gk_abi.h>
 
+#include "builder.h"
 #include "calibration.h"
 #include "config.h"
 #include "detector.h"
@@ -91,10 +92,7 @@ struct settings {
 	uint32_t batch;	    /**< frames of a batch, at most */
 	uint32_t outputs;   /**< output slots */
 
-	struct gk_params veto;
-	bool dry_run;
-	uint64_t audit_every; /**< 0 = no audit */
-	bool audit_raw;
+	struct builder_veto veto;
 	enum gk_value value;
 
 	struct calibration_files calibration;
@@ -106,9 +104,12 @@ struct settings {
 
 	const char *run;
 	uint64_t run_id;
-	bool first_known;
-	uint64_t first_frame;
-	uint64_t nb_frames;
+	const char *sample; /**< what is in the beam */
+	double distance;    /**< mm, sample to detector */
+	double beam_x;	    /**< pixels of the raster */
+	double beam_y;
+	struct frame_run frames;
+	bool service; /**< runs come and go by telemetry; else one run, and the process ends */
 	uint32_t idle_timeout_ms; /**< 0 = run until told to stop */
 };
 

@@ -253,7 +253,7 @@ def a_restarted_detector_is_followed(where):
                   'frames.give_up=4')
     want('detector restarted' in out, out)
     # what it takes to agree is lost, and no more
-    want(l['frames'] == 140 and l['p_outlier'] == 7, out)
+    want(l['frames'] == 140 and l['p_outlier'] + l['p_late'] == 7, out)
 
 
 @case

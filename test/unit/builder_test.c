@@ -18,6 +18,7 @@ static struct detector d;
 static struct frame_table_config table_config;
 static struct frame_table *ft;
 static struct builder_config config;
+static struct builder_command run;
 static struct builder *b;
 static struct gk_channel *channel;
 static struct gk_result results[SLOTS];
@@ -29,10 +30,13 @@ setup(void **state)
 {
 	rig_config(&table_config, &d, 1, 1);
 	table_config.slots = SLOTS;
-	table_config.first_known = true;
-	table_config.first_frame = 1;
+	table_config.no_run = true;
+	run = (struct builder_command){
+		.order = BUILDER_BEGIN,
+		.run = {.first_known = true, .first_frame = 1},
+		.veto.params.version = 41,
+	};
 	channel = rte_zmalloc("channel", sizeof(*channel), 64);
-	channel->params[0].version = 41;
 	channel->coef[0].version = 51;
 	memset(results, 0xEE, sizeof(results));
 	config = (struct builder_config){
@@ -88,7 +92,12 @@ begin(void)
 	config.table = ft;
 	b = builder_create(&config);
 	assert_non_null(b);
-	poll(3);
+	assert_true(builder_is_idle(b));
+	assert_int_equal(builder_post(b, &run), 0);
+	assert_int_equal(builder_result(b, NULL), -EINPROGRESS);
+	poll(1);
+	assert_int_equal(builder_result(b, NULL), 0);
+	poll(5);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 }
 
@@ -215,18 +224,24 @@ give_back_all(void)
 	nb_out = 0;
 }
 
-/** End of the run, as the control lcore does it. */
+static void
+stop(void)
+{
+	assert_int_equal(builder_post(b, &(struct builder_command){.order = BUILDER_END}), 0);
+}
+
+/** End of the run, as the service thread does it. */
 static void
 finish(void)
 {
-	builder_stop(b);
-	for (int i = 0; i < 100 && !builder_finished(b); i++) {
+	stop();
+	for (int i = 0; i < 100 && !builder_is_idle(b); i++) {
 		gangs_finish_all();
 		egress();
 		give_back_all();
 		poll(3);
 	}
-	assert_true(builder_finished(b));
+	assert_true(builder_is_idle(b));
 	assert_int_equal(ft->builder.nb_free, SLOTS);
 }
 
@@ -368,7 +383,7 @@ egress_is_stuck(void **state)
 {
 	uint64_t sent = 1;
 
-	config.drop_incomplete = true;
+	run.drop_incomplete = true;
 	begin();
 	for (uint32_t idle = 0; idle < 100; idle++) {
 		for (; sent < ft->builder.next_open; sent++, idle = 0)
@@ -395,7 +410,7 @@ incomplete_frame(bool drop)
 {
 	const struct frame_record *r;
 
-	config.drop_incomplete = drop;
+	run.drop_incomplete = drop;
 	begin();
 	send_packets(1, 5, 127);
 	send_frames(2, 5);
@@ -449,8 +464,8 @@ lost_frame(void **state)
 static void
 audit_keeps_every_nth(void **state)
 {
-	config.audit_every = 4;
-	config.audit_raw = true;
+	run.veto.audit_every = 4;
+	run.veto.audit_raw = true;
 	begin();
 	send_frames(1, 13);
 	gangs_finish_all();
@@ -471,7 +486,7 @@ audit_keeps_every_nth(void **state)
 static void
 dry_run_keeps_all(void **state)
 {
-	config.dry_run = true;
+	run.veto.dry_run = true;
 	begin();
 	send_frames(1, 7);
 	gangs_finish_all();
@@ -510,32 +525,32 @@ stop_with_everything_open(void **state)
 	poll(1);
 	send_packets(4, 0, 50);
 	send_packets(6, 0, 1);
-	builder_stop(b);
+	stop();
 	poll(10);
-	assert_false(builder_finished(b)); /* gangs have some */
+	assert_false(builder_is_idle(b)); /* gangs have some */
 	gangs_finish_all();
 	assert_int_equal(egress(), 6); /* and 7 had not begun */
 	assert_int_equal(out[3]->missing[0], 78);
 	assert_int_equal(out[4]->verdict, FRAME_LOST);
 	assert_int_equal(out[5]->missing[0], 127);
 	poll(10);
-	assert_false(builder_finished(b)); /* egress has the records */
+	assert_false(builder_is_idle(b)); /* egress has the records */
 	give_back_all();
 	poll(3);
-	assert_true(builder_finished(b));
+	assert_true(builder_is_idle(b));
 	finish();
 }
 
 static void
 ends_with_the_run(void **state)
 {
-	table_config.nb_frames = 3;
+	run.run.nb_frames = 3;
 	begin();
 	send_frames(1, 4);
 	poll(5);
-	assert_false(builder_ended(b));
+	assert_false(builder_has_ended(b));
 	gangs_finish_all();
-	assert_true(builder_ended(b));
+	assert_true(builder_has_ended(b));
 	assert_int_equal(egress(), 3);
 	finish();
 }
@@ -553,8 +568,8 @@ random_steps(void **state)
 		config.gangs = 1 + rig_below(&rng, GANGS);
 		config.batch = 1 + rig_below(&rng, GK_BATCH_MAX);
 		config.outputs = 1 + rig_below(&rng, OUTPUTS);
-		config.drop_incomplete = rig_below(&rng, 2);
-		config.dry_run = rig_below(&rng, 4) == 0;
+		run.drop_incomplete = rig_below(&rng, 2);
+		run.veto.dry_run = rig_below(&rng, 4) == 0;
 		memset(channel->done, 0, sizeof(channel->done));
 		memset(&channel->bell, 0, sizeof(channel->bell));
 		begin();

@@ -308,14 +308,14 @@ make_case(uint32_t *nb_frames)
 	config.agree = UINT32_MAX; /* no restarts here */
 	config.jump = 1000000;
 	config.refuse = chance(40);
-	config.first_known = true;
-	config.first_frame = FIRST;
+	config.run.first_known = true;
+	config.run.first_frame = FIRST;
 	*nb_frames = modules > 8 ? 10 : 2 + rig_below(&rng, FRAMES_MAX - 2);
-	config.nb_frames = chance(30) ? 1 + rig_below(&rng, *nb_frames) : 0;
+	config.run.nb_frames = chance(30) ? 1 + rig_below(&rng, *nb_frames) : 0;
 
 	ft = rig_table(&config);
 	next_close = next_open = FIRST;
-	end = config.nb_frames != 0 ? FIRST + config.nb_frames : UINT64_MAX;
+	end = config.run.nb_frames != 0 ? FIRST + config.run.nb_frames : UINT64_MAX;
 	nb_free = config.slots;
 	nb_held = 0;
 	nb_ids = sent = came_back = 0;

@@ -30,8 +30,8 @@ teardown(void **state)
 static void
 begin(uint64_t first)
 {
-	config.first_known = true;
-	config.first_frame = first;
+	config.run.first_known = true;
+	config.run.first_frame = first;
 	ft = rig_table(&config);
 	frame_table_open(ft);
 	rig_quiescent(ft);
@@ -119,8 +119,8 @@ bad_numbers_are_refused(void **state)
 		{offsetof(struct frame_table_config, jump), 3},
 		{offsetof(struct frame_table_config, owner), 1},
 		/* on a little-endian machine, all other bytes being 0xFF */
-		{offsetof(struct frame_table_config, first_frame) + 4, UINT32_MAX},
-		{offsetof(struct frame_table_config, nb_frames) + 4, UINT32_MAX},
+		{offsetof(struct frame_table_config, run.first_frame) + 4, UINT32_MAX},
+		{offsetof(struct frame_table_config, run.nb_frames) + 4, UINT32_MAX},
 	};
 
 	for (uint32_t i = 0; i < RTE_DIM(bad); i++) {
@@ -236,7 +236,7 @@ refuses_whole_frames(void **state)
 static void
 beyond_the_run(void **state)
 {
-	config.nb_frames = 3;
+	config.run.nb_frames = 3;
 	begin(10);
 	assert_int_equal(rig_place(ft, 0, 13, 0, 1), FRAME_PLACE_BEYOND);
 	for (uint64_t f = 10; f < 13; f++) {
@@ -253,7 +253,7 @@ beyond_the_run(void **state)
 static void
 nothing_comes_after_the_end(void **state)
 {
-	config.nb_frames = 2;
+	config.run.nb_frames = 2;
 	begin(1);
 	run_through(1, 3);
 	for (uint64_t f = 3; f < 3000; f += 100) {
@@ -267,7 +267,7 @@ nothing_comes_after_the_end(void **state)
 static void
 restart_counts_towards_the_end(void **state)
 {
-	config.nb_frames = 30;
+	config.run.nb_frames = 30;
 	begin(1000);
 	run_through(1000, 1020);
 	for (uint32_t p = 0; p < 3; p++)

@@ -13,8 +13,8 @@ static int
 setup(void **state)
 {
 	rig_config(&config, &d, 1, 1);
-	config.first_known = true;
-	config.first_frame = 1;
+	config.run.first_known = true;
+	config.run.first_frame = 1;
 	ft = NULL;
 	memset(rig_queues, 0, sizeof(rig_queues));
 	return 0;
@@ -341,7 +341,7 @@ chains_of_wrong_lengths(void **state)
 static void
 duplicates_late_and_beyond(void **state)
 {
-	config.nb_frames = 2;
+	config.run.nb_frames = 2;
 	begin(64);
 	rig_poll_queue(0, 0);
 	for (uint32_t k = 0; k < 2; k++) {
@@ -366,8 +366,8 @@ three_roles(uint32_t inbox_size)
 	config.lanes = 3;
 	config.owner[1] = 1;
 	config.owner[2] = 2;
-	config.first_known = true;
-	config.first_frame = 1;
+	config.run.first_known = true;
+	config.run.first_frame = 1;
 	begin(inbox_size);
 }
 
@@ -499,7 +499,7 @@ corrupt_number_waits_alone(void **state)
 static void
 first_packets_find_the_window(void **state)
 {
-	config.first_known = false;
+	config.run.first_known = false;
 	config.agree = 100;
 	config.slots = 8;
 	ft = rig_table(&config);

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_log.h>
+#include <rte_string_fns.h>
+
+#include "run.h"
+
+RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, run_logtype, "run: " __VA_ARGS__)
+
+/** The builder looks at its orders in every round; so long only if it does not run at all. */
+#define ORDER_TIMEOUT_MS 5000
+
+const char *const run_state_names[RUN_STATES] = {
+	[RUN_IDLE] = "idle",
+	[RUN_CONFIGURED] = "configured",
+	[RUN_ARMED] = "armed",
+	[RUN_RUNNING] = "running",
+	[RUN_STOPPING] = "stopping",
+};
+
+static void
+enter(struct run *r, enum run_state state)
+{
+	LOG(DEBUG, "%s -> %s\n", run_state_names[r->state], run_state_names[state]);
+	r->state = state;
+}
+
+/** Note what went wrong. @return `error` */
+static int __rte_format_printf(3, 4) complain(struct run *r, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(r->message, sizeof(r->message), format, args);
+	va_end(args);
+	LOG(ERR, "%s\n", r->message);
+	return error;
+}
+
+void
+run_init(struct run *r, struct pipeline *p, const struct settings *process,
+	const struct run_base *base)
+{
+	memset(r, 0, sizeof(*r));
+	pthread_mutex_init(&r->lock, NULL);
+	r->pipeline = p;
+	r->process = process;
+	r->base = base;
+}
+
+void
+run_free(struct run *r)
+{
+	file_writer_destroy(r->writer);
+	config_close(r->config);
+	pthread_mutex_destroy(&r->lock);
+}
+
+/** Give the builder an order and wait until it has been carried out. */
+static int
+give_order(struct run *r, const struct builder_command *command, uint64_t *effective)
+{
+	struct builder *b = r->pipeline->builder;
+	int ret = builder_post(b, command);
+
+	for (unsigned int ms = 0; ret == 0 && ms < ORDER_TIMEOUT_MS; ms++) {
+		ret = builder_result(b, effective);
+		if (ret != -EINPROGRESS)
+			return ret;
+		if (r->lcores_poll)
+			usleep(1000);
+		else
+			builder_poll(b);
+		ret = 0;
+	}
+	return ret != 0 ? ret : -ETIMEDOUT;
+}
+
+/** May a run have this of its own? */
+static bool
+is_run_setting(const char *assignment)
+{
+	static const char *const sections[] = {"run.", "veto.", "output.", "calibration."};
+
+	for (unsigned int i = 0; i < RTE_DIM(sections); i++)
+		if (strncmp(assignment, sections[i], strlen(sections[i])) == 0)
+			return true;
+	return false;
+}
+
+/** Apply `section.key=value,...`. */
+static int
+apply(struct run *r, struct config *c, const char *assignments, const char *only)
+{
+	char *list = strdup(assignments), *rest = NULL;
+	int ret = list != NULL ? 0 : -ENOMEM;
+
+	for (char *a = list != NULL ? strtok_r(list, ",", &rest) : NULL; a != NULL && ret == 0;
+		a = strtok_r(NULL, ",", &rest)) {
+		while (*a == ' ')
+			a++;
+		if (!is_run_setting(a))
+			ret = complain(r, -EINVAL,
+				"'%.100s': only [run], [veto], [output] and [calibration] change "
+				"from run to run",
+				a);
+		else if (only != NULL && strncmp(a, only, strlen(only)) != 0)
+			ret = complain(
+				r, -EINVAL, "'%.100s': only %s* changes during a run", a, only);
+		else if (config_set(c, a) != 0)
+			ret = complain(r, -EINVAL, "%s", config_mistake(c));
+	}
+	free(list);
+	return ret;
+}
+
+/** Settings that the memory of the process was laid out for cannot change. */
+static int
+check_fits(struct run *r, const struct settings *s)
+{
+	if (s->value != r->process->value)
+		return complain(r, -EINVAL,
+			"output.value is fixed while the process runs: start another one");
+	if (s->veto.params.nnz_max > r->pipeline->gk_config.layout.nnz_cap)
+		return complain(r, -EINVAL, "output.nnz_max = %u: output slots have room for %u",
+			s->veto.params.nnz_max, r->pipeline->gk_config.layout.nnz_cap);
+	return 0;
+}
+
+/**
+ * Read settings: base, then what the run has of its own.
+ * @param keep  configuration to go on from, NULL = the base
+ */
+static int
+read_settings(
+	struct run *r, const char *assignments, struct config **config, struct settings *settings)
+{
+	const struct run_base *base = r->base;
+	struct config *c = config_open(base->config_file);
+	int ret = 0;
+
+	if (c == NULL)
+		return complain(r, -EINVAL, "cannot read %s", base->config_file);
+	for (unsigned int i = 0; i < base->nb_assignments && ret == 0; i++)
+		ret = config_set(c, base->assignments[i]);
+	if (ret == 0 && assignments != NULL)
+		ret = apply(r, c, assignments, NULL);
+	if (ret == 0 && settings_read(settings, c) != 0)
+		ret = complain(r, -EINVAL, "%s", config_mistake(c));
+	if (ret == 0)
+		ret = check_fits(r, settings);
+	if (ret != 0) {
+		config_close(c);
+		return ret;
+	}
+	*config = c;
+	return 0;
+}
+
+static int
+configure(struct run *r, const char *assignments)
+{
+	struct config *config = NULL;
+	struct settings settings;
+	int ret;
+
+	if (r->state != RUN_IDLE && r->state != RUN_CONFIGURED)
+		return complain(r, -EBUSY, "a run is %s: stop it first", run_state_names[r->state]);
+	ret = read_settings(r, assignments, &config, &settings);
+	if (ret != 0)
+		return ret;
+	config_close(r->config);
+	r->config = config;
+	r->settings = settings;
+	r->message[0] = '\0';
+	enter(r, RUN_CONFIGURED);
+	return 0;
+}
+
+static int
+arm(struct run *r)
+{
+	char message[PATH_MAX];
+	int ret = 0;
+
+	if (r->state == RUN_IDLE)
+		ret = configure(r, NULL);
+	if (ret != 0)
+		return ret;
+	if (r->state != RUN_CONFIGURED)
+		return complain(r, -EBUSY, "a run is %s already", run_state_names[r->state]);
+	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
+	if (ret != 0)
+		return complain(r, ret, "the calibration cannot be loaded: %s", strerror(-ret));
+	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
+	if (ret != 0) {
+		file_writer_destroy(r->writer);
+		r->writer = NULL;
+		return complain(r, ret, "%s", message);
+	}
+	enter(r, RUN_ARMED);
+	return 0;
+}
+
+static int
+start(struct run *r)
+{
+	struct builder_command command = {.order = BUILDER_BEGIN};
+	int ret;
+
+	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING)
+		return complain(r, -EBUSY, "a run is %s", run_state_names[r->state]);
+	if (r->state != RUN_ARMED) {
+		ret = arm(r);
+		if (ret != 0)
+			return ret;
+	}
+	r->activity = 0;
+	r->first_activity = 0;
+	r->active_at = rte_rdtsc();
+	command.run = r->settings.frames;
+	command.drop_incomplete = r->settings.incomplete == INCOMPLETE_DROP;
+	command.veto = r->settings.veto;
+	command.veto.params.version = ++r->veto_version;
+	ledger_read(&r->before, r->pipeline, NULL);
+	ret = give_order(r, &command, NULL);
+	if (ret != 0)
+		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
+	r->runs++;
+	enter(r, RUN_RUNNING);
+	return 0;
+}
+
+/** The files are closed; what is known of the run stays. */
+static void
+finish(struct run *r)
+{
+	struct run_status *last = &r->last;
+	char path[PATH_MAX];
+	bool failed = false;
+	int ret;
+
+	if (file_writer_stop(r->writer, true) != 0)
+		failed = true;
+	for (int t = 0; t < ARROW_TABLES; t++) {
+		rte_strscpy(r->paths[t], file_writer_path(r->writer, t), sizeof(r->paths[t]));
+		if (file_writer_error(r->writer, t)[0] != '\0')
+			complain(r, 0, "%s", file_writer_error(r->writer, t));
+	}
+	snprintf(last->name, sizeof(last->name), "%s", r->settings.run);
+	snprintf(last->directory, sizeof(last->directory), "%s", r->settings.directory);
+	last->seconds = r->first_activity == 0
+		? 0
+		: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
+	last->first_frame = builder_stats(r->pipeline->builder)->first_frame;
+	last->last_frame = builder_stats(r->pipeline->builder)->last_frame;
+	last->veto_version = r->veto_version;
+	ledger_read(&last->ledger, r->pipeline, r->writer);
+	ledger_since(&last->ledger, &r->before);
+	snprintf(path, sizeof(path), "%s/%s_ledger.ini", r->settings.directory, r->settings.run);
+	ret = ledger_write(&last->ledger, path);
+	if (ret != 0) {
+		complain(r, ret, "cannot write %s: %s", path, strerror(-ret));
+		failed = true;
+	}
+	if (!last->ledger.frames_balance || !last->ledger.placed_balance) {
+		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
+			r->settings.run);
+		failed = true;
+	}
+	last->failed = failed;
+	file_writer_destroy(r->writer);
+	r->writer = NULL;
+	enter(r, RUN_IDLE);
+}
+
+static int
+stop(struct run *r, bool aborting)
+{
+	const struct builder_command command = {.order = aborting ? BUILDER_ABORT : BUILDER_END};
+	int ret;
+
+	switch (r->state) {
+	case RUN_IDLE:
+		return complain(r, -EALREADY, "there is no run to stop");
+	case RUN_CONFIGURED:
+		enter(r, RUN_IDLE);
+		return 0;
+	case RUN_ARMED:
+		ledger_read(&r->before, r->pipeline, NULL);
+		finish(r);
+		return 0;
+	case RUN_STOPPING:
+		if (!aborting)
+			return 0;
+		break;
+	case RUN_RUNNING:
+	default:
+		break;
+	}
+	ret = give_order(r, &command, NULL);
+	if (ret != 0)
+		return complain(r, ret, "the run does not stop: %s", strerror(-ret));
+	enter(r, RUN_STOPPING);
+	return 0;
+}
+
+static int
+set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective)
+{
+	struct builder_command command = {.order = BUILDER_VETO, .from_frame = from_frame};
+	struct settings settings;
+	int ret;
+
+	if (r->state != RUN_RUNNING)
+		return complain(r, -EALREADY, "there is no run whose thresholds could change");
+	/* on top of what the run has: the settings' texts stay where they are */
+	ret = apply(r, r->config, assignments, "veto.");
+	if (ret != 0)
+		return ret;
+	if (settings_read(&settings, r->config) != 0)
+		return complain(r, -EINVAL, "%s", config_mistake(r->config));
+	command.veto = settings.veto;
+	command.veto.params.version = r->veto_version + 1;
+	ret = give_order(r, &command, effective);
+	if (ret != 0)
+		return complain(r, ret, "thresholds cannot change now: %s", strerror(-ret));
+	r->veto_version++;
+	r->settings.veto = settings.veto;
+	LOG(INFO, "thresholds version %u apply from frame %" PRIu64 "\n", r->veto_version,
+		*effective);
+	return 0;
+}
+
+/** Packets and frames move, or the line is idle; remembers when. */
+static void
+watch_activity(struct run *r)
+{
+	const struct builder_stats *b = builder_stats(r->pipeline->builder);
+	uint64_t activity = b->closed - r->before.frames;
+	const uint64_t now = rte_rdtsc();
+
+	for (uint32_t v = 0; v < FRAME_VERDICTS; v++)
+		activity += b->verdicts[v];
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++) {
+		activity += r->pipeline->rx[i]->counters[RX_PACKETS];
+	}
+	activity -= r->before.hits + r->before.audited + r->before.dry_run + r->before.vetoed +
+		r->before.incomplete + r->before.lost + r->before.refused + r->before.aborted +
+		r->before.packets[RX_PACKETS];
+	if (activity == r->activity)
+		return;
+	r->activity = activity;
+	r->active_at = now;
+	if (r->first_activity == 0)
+		r->first_activity = now;
+}
+
+static bool
+is_over(const struct run *r)
+{
+	uint64_t patience = r->settings.idle_timeout_ms;
+
+	if (builder_has_ended(r->pipeline->builder))
+		return true;
+	if (patience == 0 || r->activity == 0)
+		return false;
+	/* a packet that waits for a stalled stream is not idleness */
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		if (r->pipeline->rx[i]->nb_pending > 0)
+			patience = r->settings.idle_timeout_ms + 2 * (uint64_t)r->process->stall_ms;
+	return (rte_rdtsc() - r->active_at) / (rte_get_tsc_hz() / 1000) > patience;
+}
+
+void
+run_give_up(struct run *r, const char *why)
+{
+	pthread_mutex_lock(&r->lock);
+	if (r->writer != NULL) {
+		complain(r, 0, "run %s was given up: %s", r->settings.run, why);
+		finish(r);
+		r->last.failed = true;
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+void
+run_tick(struct run *r)
+{
+	pthread_mutex_lock(&r->lock);
+	if (r->state == RUN_RUNNING) {
+		watch_activity(r);
+		if (is_over(r))
+			stop(r, false);
+	}
+	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
+		finish(r);
+	pthread_mutex_unlock(&r->lock);
+}
+
+int
+run_configure(struct run *r, const char *assignments)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	ret = configure(r, assignments);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int
+run_arm(struct run *r)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	ret = arm(r);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int
+run_start(struct run *r)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	ret = start(r);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int
+run_stop(struct run *r)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	ret = stop(r, false);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int
+run_abort(struct run *r)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	ret = stop(r, true);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int
+run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective)
+{
+	int ret;
+
+	pthread_mutex_lock(&r->lock);
+	ret = set_veto(r, assignments, from_frame, effective);
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+void
+run_get_status(struct run *r, struct run_status *status)
+{
+	const struct builder_stats *b = builder_stats(r->pipeline->builder);
+
+	pthread_mutex_lock(&r->lock);
+	*status = r->last;
+	status->state = r->state;
+	status->runs = r->runs;
+	snprintf(status->message, sizeof(status->message), "%s", r->message);
+	if (r->state != RUN_IDLE) {
+		snprintf(status->name, sizeof(status->name), "%s", r->settings.run);
+		snprintf(status->directory, sizeof(status->directory), "%s", r->settings.directory);
+	}
+	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING) {
+		ledger_read(&status->ledger, r->pipeline, r->writer);
+		ledger_since(&status->ledger, &r->before);
+		status->first_frame = b->first_frame;
+		status->last_frame = b->last_frame;
+		status->veto_version = r->veto_version;
+		status->failed = false;
+		status->seconds = r->first_activity == 0
+			? 0
+			: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
+	}
+	pthread_mutex_unlock(&r->lock);
+}
