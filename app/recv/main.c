@@ -16,6 +16,7 @@
 #include <rte_log.h>
 #include <rte_version.h>
 
+#include "check.h"
 #include "ledger.h"
 #include "pipeline.h"
 #include "run.h"
@@ -31,6 +32,7 @@ RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 struct arguments {
 	struct run_base base;
 	bool dump_config;
+	bool check;
 	bool quiet;
 };
 
@@ -65,6 +67,7 @@ usage(FILE *out)
 		"  -c, --config FILE            settings; conf/demo.ini shows all sections\n"
 		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
 		"      --dump-config            print all settings in force and exit\n"
+		"      --check                  tell what is wrong with the host and exit\n"
 		"  -q, --quiet                  no progress on standard error\n"
 		"  -h, --help                   this text\n"
 		"  -V, --version                print the version\n"
@@ -85,6 +88,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		{"config", required_argument, NULL, 'c'},
 		{"set", required_argument, NULL, 's'},
 		{"dump-config", no_argument, NULL, 'D'},
+		{"check", no_argument, NULL, 'C'},
 		{"quiet", no_argument, NULL, 'q'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
@@ -109,6 +113,9 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 			break;
 		case 'D':
 			a->dump_config = true;
+			break;
+		case 'C':
+			a->check = true;
 			break;
 		case 'q':
 			a->quiet = true;
@@ -315,6 +322,11 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		goto out;
 	}
 	status = EXIT_FAILURE;
+	if (a->check) {
+		if (check_run(&settings, stdout) == 0)
+			status = EXIT_SUCCESS;
+		goto out;
+	}
 	service.pipeline = &pipeline;
 	service.settings = &settings;
 	service.quiet = a->quiet;

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * `--check`: what is wrong with the host, told before the first run.
+ *
+ * A row is one item: what was found, a verdict, and one line that puts it right. An item is a
+ * function that judges facts - files under an injectable root of /proc and /sys, or a structure
+ * that another function filled from EAL - and adds rows; so every verdict has its unit test.
+ *
+ * fail = a run would not work or would lose data at once; warn = it works, and may lose some under
+ * load; n.a. = the item makes no sense here, and why. Main lcore only.
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/timex.h>
+
+#include "port.h"
+#include "settings.h"
+
+#define CHECK_ROWS_MAX 320 /**< 16 ports and all else */
+
+enum check_verdict {
+	CHECK_OK,
+	CHECK_WARN,
+	CHECK_FAIL,
+	CHECK_NA,
+	CHECK_VERDICTS
+};
+
+extern const char *const check_verdict_names[CHECK_VERDICTS];
+
+struct check_row {
+	enum check_verdict verdict;
+	char item[24];
+	char value[320];
+	char fix[320];
+};
+
+struct check {
+	const char *root; /**< before /proc and /sys; "" on a real host */
+	uint32_t nb_rows;
+	struct check_row rows[CHECK_ROWS_MAX];
+};
+
+/** Add a row. `item` may be "port 0: link"; the rest is its value, printf-style. */
+void check_add(struct check *c, enum check_verdict verdict, const char *item, const char *value,
+	...) __attribute__((format(printf, 4, 5)));
+
+/** The fix of the row added last. */
+void check_fix(struct check *c, const char *fix, ...) __attribute__((format(printf, 2, 3)));
+
+/**
+ * Read a small file under the root, without its last newline.
+ * @param path  printf-style, from /proc or /sys on
+ * @return its length or -errno
+ */
+int check_read(const struct check *c, char *text, size_t size, const char *path, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/** A file under the root that holds a number. @return it, or -1 */
+int64_t check_read_number(const struct check *c, const char *path, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/** A list as the kernel writes it, `0-3,8`. @return how many CPUs */
+int check_parse_cpus(const char *list, cpu_set_t *cpus);
+
+/** The same list again; `none` if empty. @return text */
+const char *check_print_cpus(const cpu_set_t *cpus, char *text, size_t size);
+
+/** `2.3 GiB`. @return text */
+const char *check_print_bytes(uint64_t bytes, char text[16]);
+
+/** Print all rows and their sum. @return rows that fail */
+uint32_t check_print(const struct check *c, FILE *out);
+
+/**
+ * Look at everything that these settings need and print the table.
+ * Ports are set up for a moment with small pools, so that their drivers can answer.
+ * @return rows that fail
+ */
+uint32_t check_run(const struct settings *s, FILE *out);
+
+/* CPUs: check_cpu.c */
+
+/** An lcore that polls. */
+struct check_lcore {
+	unsigned int id;
+	cpu_set_t cpus;
+	int node;
+	bool receives;	 /**< has an RX role */
+	char roles[128]; /**< `rx 0, builder` */
+};
+
+struct check_lcores {
+	bool live; /**< packets come whether or not anybody is ready: not only replays */
+	uint32_t nb;
+	struct check_lcore lcore[RTE_MAX_LCORE];
+};
+
+/** Put the roles on lcores as a run would. @return 0; -errno: a row says what is wrong */
+int check_place_roles(struct check *c, const struct settings *s, struct check_lcores *l);
+
+void check_sharing(struct check *c, const struct check_lcores *l);
+void check_siblings(struct check *c, const struct check_lcores *l);
+void check_isolation(struct check *c, const struct check_lcores *l);
+void check_governor(struct check *c, const struct check_lcores *l);
+void check_irqbalance(struct check *c, const struct check_lcores *l);
+void check_command_line(struct check *c, const struct check_lcores *l);
+
+/* Memory: check_memory.c */
+
+struct check_gpu {
+	bool present;
+	bool is_virtual; /**< gpu_host: host memory under another name */
+	int node;
+	uint64_t bytes; /**< of the device */
+	char name[64];
+};
+
+/** What EAL has on the node where the receiver allocates. */
+struct check_heap {
+	bool huge; /**< more can be mapped from huge pages; else what it has is all */
+	int node;
+	uint64_t free;
+	uint64_t largest; /**< in one piece */
+	uint64_t taken;	  /**< by EAL and drivers, so far */
+};
+
+/** What a run will allocate. */
+struct check_need {
+	uint64_t heap;	  /**< bytes of EAL memory */
+	uint64_t largest; /**< the largest piece of them */
+	const char *largest_name;
+	uint64_t device; /**< bytes of GPU memory */
+};
+
+struct check_port;
+
+void check_find_gpu(const struct settings *s, struct check_gpu *gpu);
+void check_find_heap(struct check_heap *heap);
+void check_count_need(const struct settings *s, const struct check_gpu *gpu,
+	const struct check_port *ports, struct check_need *need);
+
+void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,
+	const struct check_need *need);
+void check_kernel(struct check *c, const struct settings *s);
+void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);
+void check_huge_pages(
+	struct check *c, const struct check_heap *heap, const struct check_need *need);
+
+/* The rest of the host: check_host.c */
+
+void check_numa(struct check *c, const struct check_lcores *l, const struct check_heap *heap,
+	const struct check_gpu *gpu, const struct check_port *ports, uint32_t nb_ports);
+void check_numa_balancing(struct check *c);
+void check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports);
+/** @param va  EAL uses virtual addresses for DMA */
+void check_iova(struct check *c, bool va, const struct check_gpu *gpu,
+	const struct check_port *ports, uint32_t nb_ports);
+void check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct check_port *ports,
+	uint32_t nb_ports);
+void check_locked_memory(struct check *c, const struct rlimit *limit, const struct check_need *need,
+	const struct check_gpu *gpu, const struct check_port *ports, uint32_t nb_ports);
+void check_tsc(struct check *c);
+/** @param state  what adjtimex() returned, -errno included */
+void check_clock(struct check *c, int state, const struct timex *t);
+void check_udp_ports(struct check *c, const struct settings *s);
+
+/* Ports: check_port.c */
+
+enum check_flow {
+	CHECK_FLOW_UNTRIED,
+	CHECK_FLOW_TAKEN,
+	CHECK_FLOW_REFUSED
+};
+
+struct check_port {
+	const struct port_settings *settings;
+	uint32_t index; /**< of section [port N] */
+	/* from the configuration */
+	uint32_t queues; /**< with flow rules, one for each RX role that owns streams */
+	uint32_t burst;	 /**< packets of one frame on the busiest of them */
+	/* from the device */
+	bool present;
+	bool is_virtual; /**< no PCI device */
+	bool replay;	 /**< it waits for the receiver */
+	int node;
+	char name[RTE_ETH_NAME_MAX_LEN];
+	char driver[32];
+	bool can_split;
+	bool reference;
+	uint32_t max_queues;
+	uint32_t ring_min, ring_max;
+	uint32_t max_mtu;
+	/* from setting it up */
+	int set_up;	 /**< 0 or -errno, */
+	char failed[64]; /**< ... and what failed */
+	uint32_t used;	 /**< queues set up */
+	uint32_t mtu;	 /**< in force */
+	bool link_up;
+	uint32_t mbps; /**< RTE_ETH_SPEED_NUM_UNKNOWN */
+	enum check_flow flow;
+	char flow_why[128];
+	int pause; /**< enum rte_eth_fc_mode, or -errno */
+};
+
+/** Ask EAL about a port, without touching it. */
+void check_find_port(struct check_port *p, const struct settings *s, uint32_t index);
+
+/** Set the port up with small pools, ask what can only be asked then, and close it. */
+void check_try_port(struct check_port *p, const struct settings *s);
+
+/** All rows of one port. */
+void check_port(struct check *c, const struct settings *s, const struct check_port *p);
+
+/** Whole packets, or split? */
+static inline bool
+check_port_splits(const struct check_port *p)
+{
+	return p->settings->mode != RX_MODE_SINGLE && p->can_split;
+}
+
+/** Does its NIC write pixels into memory that a real GPU owns? */
+static inline bool
+check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
+{
+	return gpu->present && !gpu->is_virtual && p->present && !p->is_virtual && !p->reference;
+}
+
+/* Storage: check_storage.c */
+
+void check_calibration(struct check *c, const struct settings *s);
+void check_directory(struct check *c, const struct settings *s);
+void check_space(struct check *c, const struct settings *s);
+void check_direct_io(struct check *c, const struct settings *s);
+
+#endif /* CHECK_H */

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The verdicts of --check on devices: ports, GPU, and how they meet. */
+
+#include "check_rig.h"
+
+static void
+test_gpu(void **state)
+{
+	struct check_need need = {.device = UINT64_C(4) << 30};
+	struct settings s = {.kernel = "host"};
+	struct check_gpu gpu = {0};
+
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_NA, "none", "");
+	s.kernel = "cuda";
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_FAIL, "kernel = cuda needs one", "--vdev gpu_cuda0");
+	s.gpu = "gpu_cuda0";
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_FAIL, "there is no gpu_cuda0", "--vdev gpu_cuda0,device=0");
+	gpu = (struct check_gpu){.present = true, .name = "gpu_cuda0", .bytes = UINT64_C(2) << 30};
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_FAIL, "has 2.0 GiB, payload pools need 4.0 GiB", "slots");
+	gpu.bytes = UINT64_C(139) << 30;
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for payload pools", "");
+	s.kernel = "host";
+	check_kernel(&check, &s);
+	want(CHECK_OK, "host", "");
+	s.kernel = "metal";
+	check_kernel(&check, &s);
+	want(CHECK_FAIL, "metal is not built in", "kernel = host");
+}
+
+static void
+test_numa(void **state)
+{
+	struct check_lcores l = LCORES(true, "2", "3");
+	struct check_heap heap = {.node = 1};
+	struct check_port port = make_nic();
+	struct check_gpu gpu = cuda;
+
+	l.lcore[0].node = l.lcore[1].node = 1;
+	put("/sys/devices/system/node/online", "0\n");
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_NA, "the machine has one", "");
+	put("/sys/devices/system/node/online", "0-1\n");
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_OK, "memory 1, port 0 1, gpu_cuda0 1, all lcores 1", "");
+	l.lcore[1].node = 0;
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_WARN, "lcore 3 (builder) 0", "node1/cpulist");
+	l.lcore[1].node = 1;
+	gpu.node = 0;
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_WARN, "gpu_cuda0 0", "node1");
+	gpu.node = 1;
+	heap.node = 0;
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_WARN, "memory 0", "-l");
+}
+
+#define NIC "/sys/bus/pci/devices/0000:01:00.0"
+
+static void
+test_iommu(void **state)
+{
+	struct check_port port = make_nic();
+	char name[PATH_MAX + 64];
+
+	check_iommu(&check, &port, 1);
+	want(CHECK_OK, "none in the way", "");
+	put(NIC "/iommu_group/type", "identity\n");
+	check_iommu(&check, &port, 1);
+	want(CHECK_OK, "pass-through", "");
+	put(NIC "/iommu_group/type", "DMA-FQ\n");
+	check_iommu(&check, &port, 1);
+	want(CHECK_WARN, "group type DMA-FQ", "iommu=pt");
+	snprintf(name, sizeof(name), "%s" NIC "/driver", root);
+	assert_int_equal(symlink("../../drivers/vfio-pci", name), 0);
+	check_iommu(&check, &port, 1);
+	want(CHECK_OK, "", "");
+	port.is_virtual = true;
+	check_iommu(&check, &port, 1);
+	want(CHECK_NA, "no port does DMA", "");
+}
+
+static void
+test_iova(void **state)
+{
+	struct check_port port = make_nic();
+	struct check_gpu gpu = cuda;
+
+	check_iova(&check, true, &gpu, &port, 1);
+	want(CHECK_OK, "virtual addresses", "");
+	check_iova(&check, false, &gpu, &port, 1);
+	want(CHECK_FAIL, "physical addresses", "--iova-mode=va");
+	gpu.is_virtual = true;
+	check_iova(&check, false, &gpu, &port, 1);
+	want(CHECK_OK, "physical addresses", "");
+	port.is_virtual = true;
+	check_iova(&check, false, &gpu, &port, 1);
+	want(CHECK_NA, "no port does DMA", "");
+}
+
+static void
+test_gpu_direct(void **state)
+{
+	struct check_port port = make_nic();
+	struct check_gpu gpu = cuda;
+
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_FAIL, "not loaded", "modprobe nvidia_peermem");
+	put("/sys/module/nvidia_peermem/initstate", "live\n");
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_OK, "nvidia_peermem is loaded", "");
+	gpu.is_virtual = true;
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_NA, "no NIC writes into a GPU", "");
+	gpu.is_virtual = false;
+	port.reference = true;
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_NA, "", "");
+}
+
+static void
+test_locked_memory(void **state)
+{
+	const struct check_need need = {.heap = UINT64_C(1) << 30};
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+	struct check_port port = make_nic();
+	struct check_gpu gpu = {0};
+
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_OK, "unlimited", "");
+	limit.rlim_cur = 8 << 20;
+	put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\nSeccomp:\t0\n");
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_FAIL, "8.0 MiB allowed, 1.0 GiB needed", "ulimit -l unlimited");
+	put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\nSeccomp:\t0\n");
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_OK, "CAP_IPC_LOCK", "");
+	put("/proc/self/status", "Name:\tx\n");
+	limit.rlim_cur = UINT64_C(2) << 30;
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_OK, "2.0 GiB allowed", "");
+	port.is_virtual = true;
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_NA, "no device pins", "");
+}
+
+static void
+look_at(const struct settings *s, const struct check_port *p)
+{
+	check.nb_rows = 0;
+	check_port(&check, s, p);
+}
+
+static void
+test_good_port(void **state)
+{
+	const struct settings s = make_settings();
+	const struct check_port p = make_nic();
+
+	look_at(&s, &p);
+	assert_int_equal(check.nb_rows, 9);
+	want_item("port 0: device", CHECK_OK, "0000:01:00.0, mlx5_pci");
+	want_item("port 0: RX queues", CHECK_OK, "2 of 1024");
+	want_item("port 0: RX descriptors", CHECK_OK, "the bursts of 8 frames, 128 packets");
+	want_item("port 0: buffer split", CHECK_OK, "mode = auto: headers in host memory");
+	want_item("port 0: flow rules", CHECK_OK, "4 taken");
+	want_item("port 0: MTU", CHECK_OK, "9000, packets are 8268");
+	/* 256 packets a frame of 8,306 bytes on the line: detectors.md 3.2 */
+	want_item("port 0: link", CHECK_OK, "100 Gb/s: carries its 4 streams at 5879 frames/s");
+	want_item("port 0: pause frames", CHECK_OK, "sent and received");
+	/* 2 x 1024, 64 x 256, 3 x 384, 2 x (256 + 128 + 4096) */
+	want_item("port 0: pools", CHECK_OK,
+		"28544 mbufs = 2048 RX descriptors + 16384 in frame slots + 1152 in caches + 8960");
+}
+
+static void
+test_missing_port(void **state)
+{
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.present = false;
+	look_at(&s, &p);
+	want_item("port 0: device", CHECK_FAIL, "there is no '0000:01:00.0'");
+	want_item("port 0: pools", CHECK_OK, "28544 mbufs");
+	assert_int_equal(check.nb_rows, 2);
+	p = make_nic();
+	p.set_up = -ENOMEM;
+	strcpy(p.failed, "starting");
+	look_at(&s, &p);
+	want_item("port 0: device", CHECK_FAIL, "starting fails: Cannot allocate memory");
+	assert_null(find("port 0: link"));
+}
+
+static void
+test_port_mtu(void **state)
+{
+	struct port_settings settings = some_port;
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.settings = &settings;
+	settings.mtu = p.mtu = 1500;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_FAIL, "1500, packets are 8268");
+	settings.mtu = 9000;
+	p.mtu = p.max_mtu = 1500;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_FAIL, "1500 at most");
+	p.mtu = 0;
+	p.max_mtu = 8500;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_FAIL, "9000 asked for, the port takes 8500");
+	p.replay = p.is_virtual = true;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_NA, "replay");
+	want_item("port 0: link", CHECK_NA, "replay");
+	want_item("port 0: RX descriptors", CHECK_NA, "replay");
+	want_item("port 0: pause frames", CHECK_NA, "virtual");
+}
+
+static void
+test_port_link(void **state)
+{
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.link_up = false;
+	look_at(&s, &p);
+	want_item("port 0: link", CHECK_FAIL, "down");
+	p.is_virtual = true;
+	look_at(&s, &p);
+	want_item("port 0: link", CHECK_WARN, "down");
+	p.link_up = true;
+	look_at(&s, &p);
+	want_item("port 0: link", CHECK_OK, "up");
+}
+
+static void
+test_port_rings(void **state)
+{
+	struct port_settings settings = some_port;
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.settings = &settings;
+	settings.descriptors = 100;
+	look_at(&s, &p);
+	want_item("port 0: RX descriptors", CHECK_WARN, "burst of 128 packets");
+	assert_string_equal(find("port 0: RX descriptors")->fix, "[port 0] descriptors = 128");
+	p.ring_max = 64;
+	look_at(&s, &p);
+	assert_non_null(strstr(find("port 0: RX descriptors")->fix, "more [lcores] rx_lcores"));
+	settings.descriptors = 32768;
+	p.ring_max = 8192;
+	look_at(&s, &p);
+	want_item("port 0: RX descriptors", CHECK_WARN, "32768 asked for");
+	p.max_queues = 1;
+	look_at(&s, &p);
+	want_item("port 0: RX queues", CHECK_WARN, "2 are wanted");
+	settings.steering = RX_STEERING_FLOW;
+	look_at(&s, &p);
+	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1");
+}
+
+static void
+test_port_offloads(void **state)
+{
+	struct port_settings settings = some_port;
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.settings = &settings;
+	p.can_split = false;
+	p.flow = CHECK_FLOW_REFUSED;
+	strcpy(p.flow_why, "UDP port 50001: no");
+	look_at(&s, &p);
+	want_item("port 0: buffer split", CHECK_OK, "the port cannot split");
+	want_item("port 0: flow rules", CHECK_WARN, "UDP port 50001: no");
+	p.queues = 1;
+	look_at(&s, &p);
+	want_item("port 0: flow rules", CHECK_OK, "packets are handed on");
+	settings.mode = RX_MODE_SPLIT;
+	settings.steering = RX_STEERING_FLOW;
+	look_at(&s, &p);
+	want_item("port 0: buffer split", CHECK_FAIL, "mlx5_pci cannot");
+	want_item("port 0: flow rules", CHECK_FAIL, "refused, UDP port 50001");
+	p.flow = CHECK_FLOW_UNTRIED;
+	look_at(&s, &p);
+	want_item("port 0: flow rules", CHECK_NA, "steering = software");
+	p.pause = -ENOTSUP;
+	look_at(&s, &p);
+	want_item("port 0: pause frames", CHECK_NA, "does not tell");
+	p.pause = RTE_ETH_FC_NONE;
+	look_at(&s, &p);
+	want_item("port 0: pause frames", CHECK_WARN, "off");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_gpu),
+		TEST(test_numa),
+		TEST(test_iommu),
+		TEST(test_iova),
+		TEST(test_gpu_direct),
+		TEST(test_locked_memory),
+		TEST(test_good_port),
+		TEST(test_missing_port),
+		TEST(test_port_mtu),
+		TEST(test_port_link),
+		TEST(test_port_rings),
+		TEST(test_port_offloads),
+	};
+
+	return cmocka_run_group_tests_name("check device", tests, NULL, NULL);
+}

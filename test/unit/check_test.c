@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of --check, and the verdicts on CPUs, memory, clocks and storage. */
+
+#include "check_rig.h"
+
+static void
+test_cpu_lists(void **state)
+{
+	static const char *const same[] = {"0", "0-3", "1,3,5", "0-2,8-10,64", "4,5"};
+	char text[64];
+	cpu_set_t cpus;
+
+	for (unsigned int i = 0; i < RTE_DIM(same); i++) {
+		assert_true(check_parse_cpus(same[i], &cpus) > 0);
+		assert_string_equal(check_print_cpus(&cpus, text, sizeof(text)), same[i]);
+	}
+	assert_int_equal(check_parse_cpus("", &cpus), 0);
+	assert_int_equal(check_parse_cpus(" (null)", &cpus), 0);
+	assert_string_equal(check_print_cpus(&cpus, text, sizeof(text)), "none");
+	assert_int_equal(check_parse_cpus("5-99999999", &cpus), CPU_SETSIZE - 5);
+	/* text that does not fit is cut, not overrun */
+	check_parse_cpus("1,3,5,7,9,11,13,15,17,19", &cpus);
+	check_print_cpus(&cpus, text, 8);
+	assert_true(strlen(text) < 8);
+}
+
+static void
+test_bytes(void **state)
+{
+	char text[16];
+
+	assert_string_equal(check_print_bytes(0, text), "0 B");
+	assert_string_equal(check_print_bytes(1023, text), "1023 B");
+	assert_string_equal(check_print_bytes(2 << 20, text), "2.0 MiB");
+	assert_string_equal(check_print_bytes(UINT64_C(139) << 30, text), "139 GiB");
+	assert_true(strlen(check_print_bytes(UINT64_MAX, text)) < 16);
+}
+
+static void
+test_table(void **state)
+{
+	char text[4096] = "";
+	FILE *out = fmemopen(text, sizeof(text), "w");
+
+	check_add(&check, CHECK_OK, "one", "fine");
+	check_add(&check, CHECK_FAIL, "the second", "%d of %d", 1, 2);
+	check_fix(&check, "do %s", "this");
+	check_add(&check, CHECK_NA, "third", "not here");
+	check_add(&check, CHECK_WARN, "fourth", "hm");
+	check_fix(&check, "that");
+	assert_int_equal(check_print(&check, out), 1);
+	fclose(out);
+	assert_string_equal(text,
+		"item        verdict  value, and what to do\n"
+		"one         ok       fine\n"
+		"the second  FAIL     1 of 2\n"
+		"            fix:     do this\n"
+		"third       n.a.     not here\n"
+		"fourth      warn     hm\n"
+		"            fix:     that\n"
+		"4 items: 1 ok, 1 warn, 1 fail, 1 n.a.\n");
+}
+
+static void
+test_table_is_bounded(void **state)
+{
+	for (int i = 0; i < CHECK_ROWS_MAX + 10; i++)
+		check_add(&check, CHECK_OK, "a name much longer than an item may ever be", "%0500d",
+			i);
+	assert_int_equal(check.nb_rows, CHECK_ROWS_MAX);
+	assert_true(strlen(check.rows[0].item) < sizeof(check.rows[0].item));
+}
+
+static void
+test_sharing(void **state)
+{
+	struct check_lcores l = LCORES(true, "2", "3", "4");
+
+	check_sharing(&check, &l);
+	want(CHECK_OK, "3 lcores on CPUs of their own, 2-4", "");
+	l = LCORES(true, "2", "3", "3");
+	check_sharing(&check, &l);
+	want(CHECK_WARN, "lcores 3 (builder) and 4 (builder) share CPU 3", "--lcores");
+	l = LCORES(true, "2", "3,4");
+	check_sharing(&check, &l);
+	want(CHECK_WARN, "lcore 3 (builder) floats over CPUs 3,4", "--lcores 3@CPU");
+	l = LCORES(true, "2", "3");
+	strcpy(l.lcore[0].roles, "rx 0, builder");
+	check_sharing(&check, &l);
+	want(CHECK_WARN, "rx 0, builder on lcore 2", "-l");
+	l.live = false;
+	check_sharing(&check, &l);
+	want(CHECK_OK, "rx 0, builder on lcore 2", "");
+}
+
+static void
+test_siblings(void **state)
+{
+	struct check_lcores l = LCORES(true, "0", "1");
+
+	check_siblings(&check, &l);
+	want(CHECK_NA, "does not tell", "");
+	put("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0\n");
+	put("/sys/devices/system/cpu/cpu1/topology/thread_siblings_list", "1\n");
+	check_siblings(&check, &l);
+	want(CHECK_OK, "one thread a core", "");
+	put("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,64\n");
+	check_siblings(&check, &l);
+	want(CHECK_OK, "no two", "");
+	put("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0-1\n");
+	check_siblings(&check, &l);
+	want(CHECK_WARN, "CPUs 0,1 are one physical core", "smt/control");
+}
+
+static void
+test_isolation(void **state)
+{
+	struct check_lcores l = LCORES(true, "2", "3");
+
+	check_isolation(&check, &l);
+	want_item("isolated CPUs", CHECK_WARN, "none; CPUs 2,3 poll");
+	want_item("CPUs without ticks", CHECK_WARN, "none; CPUs 2,3 poll");
+	check.nb_rows = 0;
+	put("/sys/devices/system/cpu/isolated", "2-7\n");
+	put("/sys/devices/system/cpu/nohz_full", "3-7\n");
+	check_isolation(&check, &l);
+	want_item("isolated CPUs", CHECK_OK, "2-7");
+	want_item("CPUs without ticks", CHECK_WARN, "CPUs 2 poll");
+	check.nb_rows = 0;
+	put("/sys/devices/system/cpu/isolated", "\n");
+	put("/sys/devices/system/cpu/nohz_full", " (null)\n");
+	l.live = false;
+	check_isolation(&check, &l);
+	want_item("isolated CPUs", CHECK_NA, "none; a replay waits");
+	want_item("CPUs without ticks", CHECK_NA, "none; a replay waits");
+}
+
+static void
+test_governor(void **state)
+{
+	struct check_lcores l = LCORES(true, "0", "1");
+
+	check_governor(&check, &l);
+	want(CHECK_NA, "no governor", "");
+	put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n");
+	put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance\n");
+	put("/sys/devices/system/cpu/cpu2/cpufreq/scaling_governor", "powersave\n");
+	check_governor(&check, &l);
+	want(CHECK_OK, "performance", "");
+	put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n");
+	check_governor(&check, &l);
+	want(CHECK_WARN, "governor powersave on CPUs 1", "cpupower -c 1 ");
+	l.live = false;
+	check_governor(&check, &l);
+	want(CHECK_NA, "powersave", "");
+}
+
+static void
+test_irqbalance(void **state)
+{
+	struct check_lcores l = LCORES(true, "2");
+
+	put("/proc/1/comm", "init\n");
+	put("/proc/cmdline", "irqbalance\n");
+	check_irqbalance(&check, &l);
+	want(CHECK_OK, "does not run", "");
+	put("/proc/77/comm", "irqbalance\n");
+	check_irqbalance(&check, &l);
+	want(CHECK_WARN, "polling CPUs 2", "systemctl disable --now irqbalance");
+	put("/sys/devices/system/cpu/isolated", "2-5\n");
+	check_irqbalance(&check, &l);
+	want(CHECK_OK, "leaves isolated CPUs alone", "");
+	l.live = false;
+	check_irqbalance(&check, &l);
+	want(CHECK_NA, "replay", "");
+}
+
+static void
+test_command_line(void **state)
+{
+	struct check_lcores l = LCORES(true, "2", "3", "4");
+
+	check_command_line(&check, &l);
+	want(CHECK_NA, "cannot be read", "");
+	put("/proc/cmdline", "root=/dev/sda1 noisolcpus=1 quiet\n");
+	check_command_line(&check, &l);
+	want(CHECK_WARN, "nothing that matters here",
+		"isolcpus=managed_irq,domain,2-4 nohz_full=2-4 rcu_nocbs=2-4 iommu=pt");
+	put("/proc/cmdline", "root=/dev/sda1 iommu=pt isolcpus=2-4\n");
+	check_command_line(&check, &l);
+	want(CHECK_WARN, "isolcpus=2-4 iommu=pt; ", "nohz_full=2-4");
+	put("/proc/cmdline", "isolcpus=2-4 nohz_full=2-4");
+	check_command_line(&check, &l);
+	want(CHECK_OK, "isolcpus=2-4 nohz_full=2-4", "");
+	l.live = false;
+	check_command_line(&check, &l);
+	want(CHECK_NA, "replay", "");
+}
+
+static const struct check_heap huge_heap = {.huge = true, .free = 1 << 20, .largest = 1 << 20};
+
+static void
+test_huge_pages(void **state)
+{
+	const struct check_heap no_huge = {.huge = false};
+	const struct check_need need = {.heap = UINT64_C(8) << 20};
+
+	check_huge_pages(&check, &no_huge, &need);
+	want(CHECK_NA, "--no-huge", "");
+	check_huge_pages(&check, &huge_heap, &need);
+	want(CHECK_FAIL, "none; 8.0 MiB needed", "hugepages=1");
+	/* machine-wide numbers, where there are no nodes */
+	put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "10\n");
+	put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "4\n");
+	check_huge_pages(&check, &huge_heap, &need);
+	want(CHECK_OK, "4 of 10 x 2.0 MiB free", "");
+	/* those of the node, where there are */
+	put("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages", "1\n");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/free_hugepages", "0\n");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "5\n");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/free_hugepages", "2\n");
+	check_huge_pages(&check, &huge_heap, &need);
+	/* 1 MiB of the heap and 4 of pages are there: 2 pages more */
+	want(CHECK_FAIL, "2 of 5 x 2.0 MiB free, 0 of 1 x 1.0 GiB free",
+		"echo 7 > /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages");
+	put("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/free_hugepages", "1\n");
+	check_huge_pages(&check, &huge_heap, &need);
+	want(CHECK_OK, "1 of 1 x 1.0 GiB free", "");
+}
+
+static void
+test_heap(void **state)
+{
+	struct check_heap heap = {.free = 100 << 20, .largest = 90 << 20, .taken = 10 << 20};
+	struct check_need need = {
+		.heap = 80 << 20, .largest = 50 << 20, .largest_name = "[gpu] outputs"};
+
+	check_heap(&check, &heap, &need);
+	want(CHECK_OK, "80.0 MiB needed, 50.0 MiB of it for [gpu] outputs; 100 MiB free", "");
+	heap.largest = 40 << 20;
+	check_heap(&check, &heap, &need);
+	want(CHECK_FAIL, "50.0 MiB of it", "-m 111");
+	heap.largest = heap.free = 60 << 20;
+	check_heap(&check, &heap, &need);
+	want(CHECK_FAIL, "60.0 MiB free", "fewer [frames] slots");
+	check_heap(&check, &huge_heap, &need);
+	want(CHECK_OK, "the rest from huge pages", "");
+}
+
+static void
+test_numa_balancing(void **state)
+{
+	check_numa_balancing(&check);
+	want(CHECK_NA, "", "");
+	put("/sys/devices/system/node/online", "0-1\n");
+	put("/proc/sys/kernel/numa_balancing", "1\n");
+	check_numa_balancing(&check);
+	want(CHECK_WARN, "on", "sysctl kernel.numa_balancing=0");
+	put("/proc/sys/kernel/numa_balancing", "0\n");
+	check_numa_balancing(&check);
+	want(CHECK_OK, "off", "");
+}
+
+static void
+test_tsc(void **state)
+{
+	check_tsc(&check);
+	want(CHECK_NA, "not an x86 CPU", "");
+	put("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc\nbugs\t:\n");
+	check_tsc(&check);
+	want(CHECK_OK, "the kernel's clock is unknown", "");
+	put("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
+	check_tsc(&check);
+	want(CHECK_OK, "the kernel's clock is tsc", "");
+	put("/proc/cpuinfo",
+		"processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc_s3\nbugs\t: nonstop_tsc\n");
+	check_tsc(&check);
+	want(CHECK_WARN, "not invariant", "BIOS");
+}
+
+static void
+test_clock(void **state)
+{
+	struct timex t = {.maxerror = 300};
+
+	check_clock(&check, TIME_OK, &t);
+	want(CHECK_OK, "synchronised, error at most 300 us", "");
+	check_clock(&check, TIME_ERROR, &t);
+	want(CHECK_WARN, "not synchronised", "chronyd");
+	t.status = STA_UNSYNC;
+	check_clock(&check, TIME_OK, &t);
+	want(CHECK_WARN, "not synchronised", "chronyd");
+	check_clock(&check, -EPERM, &t);
+	want(CHECK_NA, "adjtimex: ", "");
+}
+
+static void
+test_udp_ports(void **state)
+{
+	struct settings s = {.udp_port = 50001};
+
+	detector_init(&s.detector, &jungfrau_ops, 8, 2);
+	check_udp_ports(&check, &s);
+	want(CHECK_OK, "50001 ... 50016", "");
+	/* 50000 and 50017 are beside, 50016 = C360 is the last of them */
+	put("/proc/net/udp",
+		"  sl  local_address rem_address   st\n"
+		"  12: 00000000:C350 00000000:0000 07\n"
+		"  13: 00000000:C361 00000000:0000 07\n");
+	check_udp_ports(&check, &s);
+	want(CHECK_OK, "50001 ... 50016", "");
+	put("/proc/net/udp6",
+		"  sl  local_address                         remote_address\n"
+		"  12: 00000000000000000000000000000000:C360 00000000000000000000000000000000:0000\n");
+	check_udp_ports(&check, &s);
+	want(CHECK_WARN, "bound to 50016", "ss -ulpn");
+	s.udp_port = 4780;
+	check_udp_ports(&check, &s);
+	want(CHECK_FAIL, "4780 ... 4795 include 4791", "udp_port");
+}
+
+static void
+test_storage(void **state)
+{
+	char out[PATH_MAX + 8], file[PATH_MAX + 32];
+	struct settings s = make_settings();
+
+	snprintf(out, sizeof(out), "%s/out", root);
+	s.directory = out;
+	s.run = "run";
+	check_directory(&check, &s);
+	want(CHECK_OK, "to be made", "");
+	put("/out/other_frames.arrow", "");
+	check_directory(&check, &s);
+	want(CHECK_OK, out, "");
+	check_space(&check, &s);
+	assert_non_null(strstr(check.rows[check.nb_rows - 1].value, "full images of 4.0 MiB"));
+	check_direct_io(&check, &s);
+	assert_int_not_equal(check.rows[check.nb_rows - 1].verdict, CHECK_FAIL);
+	put("/out/run_images.arrow", "");
+	check_directory(&check, &s);
+	want(CHECK_FAIL, "run_images.arrow exists", "[run] name");
+	snprintf(out, sizeof(out), "%s/a/b/c", root);
+	check_directory(&check, &s);
+	want(CHECK_FAIL, "No such file", "mkdir -p");
+	check_space(&check, &s);
+	want(CHECK_NA, "no directory", "");
+	check_direct_io(&check, &s);
+	want(CHECK_NA, "no file can be made", "");
+	put("/file", "");
+	snprintf(file, sizeof(file), "%s/file", root);
+	s.directory = file;
+	check_directory(&check, &s);
+	want(CHECK_FAIL, "Not a directory", "");
+}
+
+static void
+test_calibration(void **state)
+{
+	struct settings s = make_settings();
+	char path[PATH_MAX + 32];
+
+	check_calibration(&check, &s);
+	want(CHECK_WARN, "no G0 pedestal", "pedestal_g0_m%d.bin");
+	snprintf(path, sizeof(path), "%s/p_m%%d.bin", root);
+	s.calibration.pedestal[0] = path;
+	put("/p_m0.bin", "");
+	check_calibration(&check, &s);
+	want(CHECK_FAIL, "p_m1.bin", "[calibration]");
+	put("/p_m1.bin", "");
+	check_calibration(&check, &s);
+	want(CHECK_OK, "1 kinds", "");
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_cpu_lists),
+		TEST(test_bytes),
+		TEST(test_table),
+		TEST(test_table_is_bounded),
+		TEST(test_sharing),
+		TEST(test_siblings),
+		TEST(test_isolation),
+		TEST(test_governor),
+		TEST(test_irqbalance),
+		TEST(test_command_line),
+		TEST(test_huge_pages),
+		TEST(test_heap),
+		TEST(test_numa_balancing),
+		TEST(test_tsc),
+		TEST(test_clock),
+		TEST(test_udp_ports),
+		TEST(test_storage),
+		TEST(test_calibration),
+	};
+
+	return cmocka_run_group_tests_name("check", tests, NULL, NULL);
+}
