@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* net_replay's loader: any file is refused or gives packets that lie in its memory. */
+
+#include "seed_corpus.h"
+
+#include <sys/mman.h>
+
+#include <pcap/pcap.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_malloc.h>
+
+#include "../../pmd-ext/net/replay/replay.h"
+
+static int file = -1;
+static volatile uint64_t sink;
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct replay_capture *capture = NULL;
+	uint64_t bytes = 0;
+	char path[64];
+
+	if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size)
+		abort();
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	/* even: headers are read where they lie */
+	if (replay_capture_load(
+		    &capture, path, size > 0 ? data[size - 1] & ~1u : 90, SOCKET_ID_ANY) != 0)
+		return 0;
+	for (uint32_t i = 0; i < capture->nb_packets; i++) {
+		const struct replay_packet *p = &capture->packets[i];
+
+		for (uint32_t k = 0; k < p->len; k++)
+			sink += p->data[k];
+		bytes += p->len;
+		if (((uintptr_t)p->data + capture->align) % REPLAY_LINE != 0)
+			abort();
+	}
+	if (bytes != capture->bytes || bytes == 0 || bytes > size)
+		abort();
+	if (replay_capture_align(capture, 48) != 0 || replay_capture_references(capture) != 0)
+		abort();
+	replay_capture_release(capture);
+	return 0;
+}
+
+/** A capture of three packets, as libpcap writes it. */
+static void
+add_pcap(const char *name, int link, int precision)
+{
+	pcap_t *pcap = pcap_open_dead_with_tstamp_precision(link, 65535, precision);
+	uint8_t packet[100] = {[12] = 0x08, [14] = 0x45, [23] = 17}, bytes[1024];
+	FILE *f = tmpfile();
+	pcap_dumper_t *out = pcap_dump_fopen(pcap, f);
+
+	for (uint32_t i = 0; i < 3; i++) {
+		struct pcap_pkthdr h = {.ts.tv_sec = i, .caplen = 40 + 30 * i, .len = 100};
+
+		pcap_dump((u_char *)out, &h, packet);
+	}
+	pcap_dump_flush(out);
+	rewind(f);
+	seed_add(name, bytes, fread(bytes, 1, sizeof(bytes), f));
+	pcap_dump_close(out);
+	pcap_close(pcap);
+}
+
+static void
+add_pcapng(void)
+{
+	static const uint32_t section[] = {
+		0x0A0D0D0A, 28, 0x1A2B3C4D, 1, UINT32_MAX, UINT32_MAX, 28};
+	static const uint32_t interface[] = {1, 20, DLT_EN10MB, 65535, 20};
+	static const uint32_t packet[] = {6, 48, 0, 0, 1000, 14, 60, 0, 0, 0, 0, 48};
+	uint8_t bytes[sizeof(section) + sizeof(interface) + sizeof(packet)];
+
+	memcpy(bytes, section, sizeof(section));
+	memcpy(bytes + sizeof(section), interface, sizeof(interface));
+	memcpy(bytes + sizeof(section) + sizeof(interface), packet, sizeof(packet));
+	seed_add("pcapng", bytes, sizeof(bytes));
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static char options[][16] = {
+		"--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", "256"};
+	char *eal[RTE_DIM(options) + 1] = {(*argv)[0]};
+
+	for (uint32_t i = 0; i < RTE_DIM(options); i++)
+		eal[i + 1] = options[i];
+	file = memfd_create("capture", 0);
+	if (file < 0 || rte_eal_init(RTE_DIM(eal), eal) < 0)
+		return -1;
+	rte_log_set_global_level(RTE_LOG_EMERG);
+	seed_begin(argc, argv);
+	add_pcap("nanoseconds", DLT_EN10MB, PCAP_TSTAMP_PRECISION_NANO);
+	add_pcap("microseconds", DLT_EN10MB, PCAP_TSTAMP_PRECISION_MICRO);
+	add_pcap("raw_ip", DLT_RAW, PCAP_TSTAMP_PRECISION_NANO);
+	add_pcapng();
+	return 0;
+}
