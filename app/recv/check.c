@@ -217,7 +217,7 @@ check_run(const struct settings *s, FILE *out)
 	check_udp_ports(c, s);
 
 	check_gpu(c, s, &gpu, &need);
-	check_kernel(c, s);
+	check_kernel(c, s, &gpu, &need);
 	check_gpu_direct(c, &gpu, ports, s->nb_ports);
 
 	check_heap(c, &heap, &need);

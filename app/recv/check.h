@@ -149,7 +149,8 @@ void check_count_need(const struct settings *s, const struct check_gpu *gpu,
 
 void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,
 	const struct check_need *need);
-void check_kernel(struct check *c, const struct settings *s);
+void check_kernel(struct check *c, const struct settings *s, const struct check_gpu *gpu,
+	const struct check_need *need);
 void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);
 void check_huge_pages(
 	struct check *c, const struct check_heap *heap, const struct check_need *need);

@@ -170,8 +170,18 @@ check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct chec
 	char text[8];
 	bool wanted = false;
 
-	for (uint32_t i = 0; i < nb_ports; i++)
-		wanted |= check_port_writes_gpu(&ports[i], gpu);
+	for (uint32_t i = 0; i < nb_ports; i++) {
+		if (!check_port_writes_gpu(&ports[i], gpu))
+			continue;
+		wanted = true;
+		if (check_port_splits(&ports[i]))
+			continue;
+		check_add(c, CHECK_FAIL, "GPUDirect",
+			"port %u puts whole packets into GPU memory, where no lcore reads headers",
+			i);
+		check_fix(c, "[port %u] mode = split, on a port that can", i);
+		return;
+	}
 	if (!wanted) {
 		check_add(c, CHECK_NA, "GPUDirect", "no NIC writes into a GPU here");
 		return;

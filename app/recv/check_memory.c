@@ -99,7 +99,8 @@ need_port(struct check_need *need, const struct settings *s, const struct check_
 	} else {
 		need_pool(need, n.payload,
 			sizeof(struct rte_mbuf) + sizeof(struct rte_mbuf_ext_shared_info));
-		if (gpu->present)
+		/* a GPU that is asked for and missing is another row */
+		if (gpu->present || s->gpu != NULL)
 			need->device += data;
 		else
 			need_piece(need, "payload pool", data);
@@ -167,8 +168,16 @@ check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu
 }
 
 void
-check_kernel(struct check *c, const struct settings *s)
+check_kernel(struct check *c, const struct settings *s, const struct check_gpu *gpu,
+	const struct check_need *need)
 {
+	if (strcmp(s->kernel, "host") == 0 && gpu->present && !gpu->is_virtual &&
+		need->device > 0) {
+		check_add(c, CHECK_FAIL, "gang kernel", "host threads cannot read the memory of %s",
+			gpu->name);
+		check_fix(c, "set [gpu] kernel = cuda, or leave out --vdev %s", gpu->name);
+		return;
+	}
 	if (gk_ops_find(s->kernel) != NULL) {
 		check_add(c, CHECK_OK, "gang kernel", "%s", s->kernel);
 		return;

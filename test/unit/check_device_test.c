@@ -25,10 +25,13 @@ test_gpu(void **state)
 	check_gpu(&check, &s, &gpu, &need);
 	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for payload pools", "");
 	s.kernel = "host";
-	check_kernel(&check, &s);
+	check_kernel(&check, &s, &gpu, &need);
+	want(CHECK_FAIL, "host threads cannot read the memory of gpu_cuda0", "kernel = cuda");
+	gpu.is_virtual = true;
+	check_kernel(&check, &s, &gpu, &need);
 	want(CHECK_OK, "host", "");
 	s.kernel = "metal";
-	check_kernel(&check, &s);
+	check_kernel(&check, &s, &gpu, &need);
 	want(CHECK_FAIL, "metal is not built in", "kernel = host");
 }
 
@@ -114,6 +117,9 @@ test_gpu_direct(void **state)
 	put("/sys/module/nvidia_peermem/initstate", "live\n");
 	check_gpu_direct(&check, &gpu, &port, 1);
 	want(CHECK_OK, "nvidia_peermem is loaded", "");
+	port.can_split = false;
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_FAIL, "port 0 puts whole packets into GPU memory", "mode = split");
 	gpu.is_virtual = true;
 	check_gpu_direct(&check, &gpu, &port, 1);
 	want(CHECK_NA, "no NIC writes into a GPU", "");

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-recv --check on this machine, and the deployment configurations of conf/.
+
+usage: check_test.py BUILD-DIR [CASE]...
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+BUILD = sys.argv[1]
+RECV = f'{BUILD}/app/recv/braggline-recv'
+CONF = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'conf')
+CONFS = ('demo', 'jungfrau-500k', 'jungfrau-4m', 'jungfrau-9m')
+# mbufs of the payload pools, as the comments of the configurations add them up
+POOLS = {'jungfrau-500k': 42112, 'jungfrau-4m': 298368, 'jungfrau-9m': 643968}
+PORT_ITEMS = ('device', 'pools', 'RX queues', 'RX descriptors', 'buffer split', 'flow rules', 'MTU',
+              'link', 'pause frames')
+ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'GPUDirect', 'EAL memory', 'huge pages',
+         'locked memory', 'IOVA mode', 'IOMMU', 'lcores', 'CPU sharing', 'SMT siblings',
+         'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance',
+         'kernel command line', 'NUMA nodes', 'NUMA balancing', 'TSC', 'clock', 'calibration',
+         'output directory', 'disk space', 'direct I/O')
+cases = {}
+
+
+def case(function):
+    cases[function.__name__] = function
+    return function
+
+
+def want(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+def recv(*arguments, eal=()):
+    c = [RECV, '--no-huge', '--no-pci', '--no-shconf', '--no-telemetry', *eal, '--', *arguments]
+    return subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=60)
+
+
+def check(*arguments, eal=('-m', '512', '-l', '0')):
+    """Run --check; returns exit status and rows: item -> (verdict, value, fix)."""
+    done = recv('--check', *arguments, eal=eal)
+    text, rows, last = done.stdout, {}, None
+    for line in text.splitlines()[1:-1]:
+        fix = re.fullmatch(r' +fix: +(.+)', line)
+        if fix:
+            rows[last] = (*rows[last][:2], fix[1])
+            continue
+        row = re.fullmatch(r'(\S.*?)  +(ok|warn|FAIL|n\.a\.)  +(.+)', line)
+        want(row, 'not a row:', line, text, done.stderr)
+        want(row[1] not in rows, 'twice:', line)
+        last = row[1]
+        rows[last] = (row[2], row[3], None)
+    verdicts = [r[0] for r in rows.values()]
+    want(text.splitlines()[-1] == f'{len(rows)} items: {verdicts.count("ok")} ok, '
+         f'{verdicts.count("warn")} warn, {verdicts.count("FAIL")} fail, '
+         f'{verdicts.count("n.a.")} n.a.', text)
+    for item, (verdict, value, fix) in rows.items():
+        want((fix is not None) == (verdict in ('warn', 'FAIL')), item, verdict, value, fix)
+    want(done.returncode == ('FAIL' in verdicts), done.returncode, text, done.stderr)
+    return done.returncode, rows, text
+
+
+def replay(where, *options):
+    capture = f'{where}/in.pcap'
+    subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', '2', '--pcap', capture,
+                    *options], check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return ('-m', '512', '-l', '0', '--vdev', 'gpu_host0', '--vdev', f'net_replay0,file={capture}')
+
+
+@case
+def a_replay_passes_with_a_complete_table(where):
+    status, rows, text = check('--set', f'output.directory={where}/out', '--set',
+                               'port 0.device=net_replay0', eal=replay(where))
+    want(status == 0, text)
+    want(set(rows) == {f'port 0: {i}' for i in PORT_ITEMS} | set(ITEMS), sorted(rows))
+    for item in ('port 0: MTU', 'port 0: link', 'huge pages', 'IOMMU', 'isolated CPUs'):
+        want(rows[item][0] == 'n.a.', item, rows[item])
+    for item in ('port 0: device', 'port 0: flow rules', 'EAL memory', 'lcores'):
+        want(rows[item][0] == 'ok', item, rows[item])
+    want(not os.path.exists(f'{where}/out'), 'a check makes nothing')
+    want(not [f for f in os.listdir(where) if f != 'in.pcap'], 'a check leaves nothing')
+
+
+@case
+def what_it_says_is_what_a_run_meets(where):
+    eal = replay(where)
+    base = ('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0',
+            '--set', 'run.idle_timeout_ms=100', '--quiet')
+    for setting, item in (
+            ('gpu.outputs=400', 'EAL memory'),
+            ('gpu.kernel=metal', 'gang kernel'),
+            ('gpu.device=gpu_cuda7', 'GPU'),
+            ('lcores.builder=77', 'lcores'),
+            ('port 0.device=net_replay7', 'port 0: device'),
+            (f'calibration.mask={where}/none.bin', 'calibration'),
+            (f'output.directory={where}/a/b', 'output directory')):
+        status, rows, text = check(*base, '--set', setting, eal=eal)
+        want(status == 1 and rows[item][0] == 'FAIL', setting, text)
+        want(recv(*base, '--set', setting, eal=eal).returncode == 1, setting, 'runs all the same')
+        subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+    status, _, text = check(*base, eal=eal)
+    want(status == 0, text)
+    done = recv(*base, eal=eal)
+    want(done.returncode == 0, done.stdout, done.stderr)
+    status, rows, text = check(*base, eal=eal)
+    want(status == 1 and 'exists' in rows['output directory'][1], text)
+
+
+@case
+def advice_on_memory_is_enough(where):
+    eal = list(replay(where))
+    arguments = ('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0',
+                 '--set', 'gpu.outputs=400')
+    status, rows, text = check(*arguments, eal=eal)
+    advice = re.match(r'-m (\d+)', rows['EAL memory'][2])
+    want(advice, text)
+    eal[1] = advice[1]
+    status, rows, text = check(*arguments, eal=eal)
+    want(status == 0, text)
+    done = recv(*arguments, '--set', 'run.idle_timeout_ms=100', '--quiet', eal=eal)
+    want(done.returncode == 0, done.stdout, done.stderr)
+
+
+@case
+def configurations_parse(where):
+    for name in CONFS:
+        done = recv('--config', f'{CONF}/{name}.ini', '--dump-config', eal=('-m', '64', '-l', '0'))
+        want(done.returncode == 0, name, done.stderr)
+        dump = f'{where}/{name}.ini'
+        with open(dump, 'w', encoding='utf-8') as f:
+            f.write(done.stdout)
+        again = recv('--config', dump, '--dump-config', eal=('-m', '64', '-l', '0'))
+        want(again.returncode == 0 and again.stdout == done.stdout, name, 'dumps differ')
+
+
+@case
+def configurations_fail_clearly_without_their_devices(where):
+    for name in CONFS[1:]:
+        status, rows, text = check('--config', f'{CONF}/{name}.ini')
+        want(status == 1, name, text)
+        want(rows['port 0: device'][0] == 'FAIL' and '0000:01:00.0' in rows['port 0: device'][1]
+             and '-a' in rows['port 0: device'][2], name, text)
+        want(rows['lcores'][0] == 'FAIL', name, text)
+        want(int(rows['port 0: pools'][1].split()[0]) == POOLS[name], name, text)
+        if name != 'jungfrau-500k':
+            want(rows['GPU'][0] == 'FAIL' and 'gpu_cuda0' in rows['GPU'][1], name, text)
+
+
+def main():
+    failed = 0
+    for name in sys.argv[2:] or list(cases):
+        with tempfile.TemporaryDirectory() as where:
+            try:
+                cases[name](where)
+                result = 'ok'
+            except (AssertionError, subprocess.SubprocessError) as e:
+                result = f'FAILED: {e}'
+                failed += 1
+        print(f'{name}: {result}', flush=True)
+    sys.exit(failed != 0)
+
+
+main()
