@@ -46,6 +46,7 @@ config_valid(const struct frame_table_config *c)
 }
 
 static void begin_run(struct frame_table *ft);
+static uint64_t stream_progress(const struct frame_table *ft, uint32_t stream);
 
 struct frame_table *
 frame_table_create(const struct frame_table_config *config)
@@ -224,13 +225,24 @@ frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame)
 	__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
 }
 
+/** There is no run. Its frame is remembered: the next run would only get the rest of it. */
+static enum frame_place
+drop_unused(struct frame_lane *lane, uint64_t frame)
+{
+	if (lane->passed != frame + 1)
+		__atomic_store_n(&lane->passed, frame + 1, __ATOMIC_RELEASE);
+	return FRAME_PLACE_NO_RUN;
+}
+
 enum frame_place
 frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
 {
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
 	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
-		return FRAME_PLACE_NO_RUN;
+		return drop_unused(lane, frame);
+	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
+		return FRAME_PLACE_BEYOND;
 	/*
 	 * What comes late, be it after a long silence, is not far behind what came of its own stream
 	 * before. If it is, the stream has begun anew.
@@ -259,7 +271,7 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return FRAME_PLACE_OUTLIER;
 	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	if (state == FRAME_WINDOW_CLOSED)
-		return FRAME_PLACE_NO_RUN;
+		return drop_unused(lane, frame);
 	if (state != FRAME_WINDOW_OPEN ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
 		return FRAME_PLACE_WAIT;
@@ -341,6 +353,30 @@ set_state(struct frame_table *ft, enum frame_window_state state)
 	__atomic_store_n(&ft->window.state, state, __ATOMIC_RELEASE);
 }
 
+/**
+ * A run that begins while the detector sends begins with a whole frame: not with one of which
+ * packets were dropped before. `at` and the result are frame + 1.
+ */
+static uint64_t
+first_whole(const struct frame_table *ft, uint64_t at)
+{
+	const struct frame_window *w = &ft->window;
+	uint64_t first = at;
+
+	for (uint32_t i = 0; i < ft->config.lanes && ft->builder.fresh; i++) {
+		const uint64_t passed = __atomic_load_n(&ft->lanes[i].passed, __ATOMIC_ACQUIRE);
+		uint64_t next;
+
+		if (passed <= w->offset)
+			continue;
+		/* the first of our frames after the one with number passed - 1, + 1 */
+		next = (passed - 1 - w->offset) / w->stride + 2;
+		if (next > first && next - at <= ft->config.slots)
+			first = next;
+	}
+	return first;
+}
+
 /** Look for a window when there is none. Without agreement, what waits for long is believed. */
 static void
 find_window(struct frame_table *ft)
@@ -356,13 +392,15 @@ find_window(struct frame_table *ft)
 	}
 	if (at == 0)
 		return;
+	b->move_to = first_whole(ft, at);
+	if (b->move_to != at)
+		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
 	/*
 	 * Other lanes may have seen slightly older packets: begin earlier, silently. Not so when the
 	 * frames of the run are counted: they count from the first one that was agreed on.
 	 */
-	if (ft->config.run.nb_frames == 0)
-		at = at > ft->config.give_up ? at - ft->config.give_up : 1;
-	b->move_to = at;
+	if (b->move_to == at && ft->config.run.nb_frames == 0)
+		b->move_to = at > ft->config.give_up ? at - ft->config.give_up : 1;
 	set_state(ft, FRAME_WINDOW_MOVING);
 }
 
@@ -397,6 +435,8 @@ move_window(struct frame_table *ft)
 	}
 	b->next_close = b->next_open = b->move_to - 1;
 	b->started = ft->config.run.first_known && b->fresh;
+	if (!b->fresh)
+		ft->run_first = 0;
 	b->fresh = false;
 	if (ft->config.run.nb_frames != 0)
 		ft->window.end = b->next_close + ft->config.run.nb_frames -
@@ -489,6 +529,25 @@ begin_run(struct frame_table *ft)
 		ft->run_first = (run->first_frame - w->offset + w->stride - 1) / w->stride;
 	b->move_to = ft->run_first + 1;
 	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
+void
+frame_table_stop(struct frame_table *ft)
+{
+	const struct frame_builder *b = &ft->builder;
+	uint64_t end = b->next_close;
+
+	if (ft->window.state != FRAME_WINDOW_OPEN || b->flushing) {
+		frame_table_end(ft);
+		return;
+	}
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		end = RTE_MAX(end, stream_progress(ft, s));
+	end = RTE_MIN(end, ft->window.end);
+	__atomic_store_n(&ft->window.end, end, __ATOMIC_RELEASE);
+	for (uint64_t f = RTE_MAX(end, b->next_close); f < b->next_open; f++)
+		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
+			set_entry(ft, f, FRAME_TAG_CLOSED);
 }
 
 void
@@ -749,7 +808,9 @@ frame_table_close(struct frame_table *ft, struct frame_closed *closed)
 {
 	struct frame_builder *b = &ft->builder;
 
-	while (b->next_close < b->next_open) {
+	/* what is open behind the run's end is never closed but by a flush */
+	while (b->next_close <
+		(b->flushing ? b->next_open : RTE_MIN(b->next_open, ft->window.end))) {
 		const uint64_t tag = ft->entry[b->next_close & ft->entry_mask];
 		bool complete = false;
 
@@ -806,5 +867,6 @@ frame_table_flushed(const struct frame_table *ft)
 bool
 frame_table_ended(const struct frame_table *ft)
 {
-	return ft->window.state == FRAME_WINDOW_OPEN && ft->builder.next_close >= ft->window.end;
+	return ft->window.state == FRAME_WINDOW_CLOSED ||
+		(ft->window.state == FRAME_WINDOW_OPEN && ft->builder.next_close >= ft->window.end);
 }

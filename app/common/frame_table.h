@@ -138,8 +138,9 @@ struct frame_lane {
 
 	/** frame + 1 that blocks this lane, 0 = none. */
 	uint64_t wanted __rte_cache_aligned;
-	uint64_t blocked;      /**< ... and it can hold no more packets, 0 = it can */
-	uint64_t agreed;       /**< frame + 1 that this lane's packets agree on, 0 = none */
+	uint64_t blocked; /**< ... and it can hold no more packets, 0 = it can */
+	uint64_t passed;  /**< number + 1 of the last packet dropped because there was no run */
+	uint64_t agreed;  /**< frame + 1 that this lane's packets agree on, 0 = none */
 	uint32_t acknowledged; /**< = generation, for the builder */
 
 	/** Highest frame + 1 of which there are packets, by stream. */
@@ -273,7 +274,13 @@ void frame_table_recycle(struct frame_table *ft, uint32_t slot);
 /** Begin a run, when there is none: frame_table_open() does the rest. @return 0 or -EBUSY */
 int frame_table_begin(struct frame_table *ft, const struct frame_run *run);
 
-/** End the run: take no more, close everything as frame_table_flush() does. */
+/**
+ * Take no more frames: those that have begun are the run's last, and close as always. Then
+ * frame_table_ended(), and frame_table_end() is due.
+ */
+void frame_table_stop(struct frame_table *ft);
+
+/** End the run at once: take no more packets, close everything as frame_table_flush() does. */
 void frame_table_end(struct frame_table *ft);
 
 /**
@@ -285,7 +292,7 @@ void frame_table_flush(struct frame_table *ft);
 /** After frame_table_flush(): has frame_table_close() given out everything? */
 bool frame_table_flushed(const struct frame_table *ft);
 
-/** Has the run's last frame been closed (frame_run.nb_frames)? */
+/** Has the run's last frame been closed (frame_run.nb_frames, or frame_table_stop())? */
 bool frame_table_ended(const struct frame_table *ft);
 
 /** Packets of a stream in a slot that frame_table_close() has given out. */
@@ -357,7 +364,8 @@ frame_lane_is_ours(const struct frame_table *ft, uint64_t *frame)
 {
 	const uint64_t stride = ft->window.stride;
 
-	if (likely(stride == 1))
+	/* between runs every number counts as it is */
+	if (likely(stride == 1) || ft->window.state == FRAME_WINDOW_CLOSED)
 		return true;
 	if (*frame < ft->window.offset || (*frame - ft->window.offset) % stride != 0)
 		return false;

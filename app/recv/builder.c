@@ -534,12 +534,14 @@ end_run(struct builder *b, bool aborting)
 {
 	if (!b->running)
 		return -EBUSY;
-	if (!b->ending)
+	if (aborting) {
 		frame_table_end(b->config.table);
+		abort_waiting(b);
+	} else if (!b->ending) {
+		frame_table_stop(b->config.table);
+	}
 	b->ending = true;
 	b->aborting |= aborting;
-	if (aborting)
-		abort_waiting(b);
 	return 0;
 }
 
@@ -571,6 +573,9 @@ look_at_run(struct builder *b)
 		return;
 	if (!b->ending && frame_table_ended(b->config.table))
 		__atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
+	if (b->ending && frame_table_ended(b->config.table) &&
+		b->config.table->window.state != FRAME_WINDOW_CLOSED)
+		frame_table_end(b->config.table);
 	if (b->ending && frame_table_flushed(b->config.table) &&
 		b->nb_free_records == BUILDER_RECORDS) {
 		b->running = false;

@@ -20,6 +20,7 @@
 #include "ledger.h"
 #include "pipeline.h"
 #include "run.h"
+#include "telemetry.h"
 
 RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
@@ -68,6 +69,7 @@ usage(FILE *out)
 		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
 		"      --dump-config            print all settings in force and exit\n"
 		"      --check                  tell what is wrong with the host and exit\n"
+		"      --list-telemetry         print the commands of /braggline/... and exit\n"
 		"  -q, --quiet                  no progress on standard error\n"
 		"  -h, --help                   this text\n"
 		"  -V, --version                print the version\n"
@@ -89,6 +91,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		{"set", required_argument, NULL, 's'},
 		{"dump-config", no_argument, NULL, 'D'},
 		{"check", no_argument, NULL, 'C'},
+		{"list-telemetry", no_argument, NULL, 'T'},
 		{"quiet", no_argument, NULL, 'q'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
@@ -117,6 +120,9 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		case 'C':
 			a->check = true;
 			break;
+		case 'T':
+			telemetry_document(stdout);
+			return 1;
 		case 'q':
 			a->quiet = true;
 			break;
@@ -331,8 +337,10 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.settings = &settings;
 	service.quiet = a->quiet;
 	run_init(&service.run, &pipeline, &settings, &a->base);
-	if (pipeline_create(&pipeline, &settings, process_cpus) == 0 && receive(&service) == 0)
+	if (pipeline_create(&pipeline, &settings, process_cpus) == 0 &&
+		telemetry_register(&service.run) == 0 && receive(&service) == 0)
 		status = EXIT_SUCCESS;
+	telemetry_retire();
 	run_free(&service.run);
 	leaked = pipeline_destroy(&pipeline);
 	if (leaked != 0) {

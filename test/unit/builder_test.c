@@ -228,6 +228,7 @@ static void
 stop(void)
 {
 	assert_int_equal(builder_post(b, &(struct builder_command){.order = BUILDER_END}), 0);
+	ft->config.stall_cycles = 0; /* nothing that is missing comes any more */
 }
 
 /** End of the run, as the service thread does it. */

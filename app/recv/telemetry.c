@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_log.h>
+#include <rte_telemetry.h>
+#include <rte_version.h>
+
+#include <dpdk_compat.h>
+
+#include "telemetry.h"
+
+RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
+
+/**
+ * What all callbacks are about: DPDK gives them no argument of ours. NULL when the process is about
+ * to end: commands cannot be taken back, so they find nothing.
+ */
+static struct run *run;
+static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+/** A command of the table: what is registered, and what is documented. */
+struct command {
+	const char *path;
+	const char *parameters; /**< "" = none */
+	const char *help;
+	const char *reply;
+	telemetry_cb callback;
+};
+
+static void
+add_nested(struct rte_tel_data *d, const char *name, struct rte_tel_data *child)
+{
+	if (child != NULL)
+		rte_tel_data_add_dict_container(d, name, child, 0);
+}
+
+static struct rte_tel_data *
+new_dict(void)
+{
+	struct rte_tel_data *d = rte_tel_data_alloc();
+
+	if (d != NULL)
+		rte_tel_data_start_dict(d);
+	return d;
+}
+
+static struct rte_tel_data *
+new_array(const uint64_t *values, uint32_t n)
+{
+	struct rte_tel_data *d = rte_tel_data_alloc();
+
+	if (d == NULL)
+		return NULL;
+	rte_tel_data_start_array(d, RTE_TEL_U64_VAL);
+	for (uint32_t i = 0; i < n; i++)
+		rte_tel_data_add_array_uint(d, values[i]);
+	return d;
+}
+
+static int
+get_info(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct pipeline *p = run->pipeline;
+	const struct settings *s = p->settings;
+
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "version", BRAGGLINE_VERSION);
+	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
+	rte_tel_data_add_dict_string(d, "detector", s->detector.ops->name);
+	rte_tel_data_add_dict_uint(d, "modules", s->detector.modules);
+	rte_tel_data_add_dict_uint(d, "interfaces", s->detector.interfaces);
+	rte_tel_data_add_dict_uint(d, "rows", gk_rows(&p->gk_config.geometry));
+	rte_tel_data_add_dict_uint(d, "cols", p->gk_config.geometry.cols);
+	rte_tel_data_add_dict_uint(d, "rx_lcores", s->rx_lcores);
+	rte_tel_data_add_dict_uint(d, "gangs", s->gangs);
+	rte_tel_data_add_dict_uint(d, "frame_slots", s->slots);
+	rte_tel_data_add_dict_string(d, "kernel", p->gk_ops->name);
+	rte_tel_data_add_dict_string(d, "gpu", p->memory.gpu >= 0 ? p->memory.gpu_name : "none");
+	rte_tel_data_add_dict_string(d, "control", s->service ? "telemetry" : "single");
+	return 0;
+}
+
+static struct rte_tel_data *
+ledger_frames(const struct ledger *l)
+{
+	struct rte_tel_data *d = new_dict();
+
+	if (d == NULL)
+		return NULL;
+	rte_tel_data_add_dict_uint(d, "frames", l->frames);
+	rte_tel_data_add_dict_uint(d, "stored", l->stored);
+	rte_tel_data_add_dict_uint(d, "vetoed", l->vetoed);
+	rte_tel_data_add_dict_uint(d, "incomplete", l->incomplete);
+	rte_tel_data_add_dict_uint(d, "lost", l->lost);
+	rte_tel_data_add_dict_uint(d, "refused", l->refused);
+	rte_tel_data_add_dict_uint(d, "aborted", l->aborted);
+	rte_tel_data_add_dict_uint(d, "unwritten", l->unwritten);
+	rte_tel_data_add_dict_uint(d, "in_flight", l->in_flight);
+	rte_tel_data_add_dict_uint(d, "hits", l->hits);
+	rte_tel_data_add_dict_uint(d, "audited", l->audited);
+	rte_tel_data_add_dict_uint(d, "dry_run", l->dry_run);
+	rte_tel_data_add_dict_uint(d, "incomplete_kept", l->incomplete_kept);
+	rte_tel_data_add_dict_uint(d, "missing_packets", l->missing_packets);
+	rte_tel_data_add_dict_uint(d, "timeouts", l->timeouts);
+	return d;
+}
+
+static struct rte_tel_data *
+ledger_packets(const struct ledger *l)
+{
+	struct rte_tel_data *d = new_dict();
+
+	for (uint32_t c = 0; d != NULL && c < RX_COUNTERS; c++)
+		rte_tel_data_add_dict_uint(d, rx_counter_names[c], l->packets[c]);
+	return d;
+}
+
+static int
+get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct run_status status;
+
+	run_get_status(run, &status);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "run", status.name);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
+	add_nested(d, "frames", ledger_frames(&status.ledger));
+	add_nested(d, "packets", ledger_packets(&status.ledger));
+	return 0;
+}
+
+static int
+get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	unsigned int id;
+
+	rte_tel_data_start_dict(d);
+	RTE_LCORE_FOREACH(id) {
+		const struct lcore *lc = &run->pipeline->lcores->lcore[id];
+		char name[16], roles[RTE_TEL_MAX_STRING_LEN] = "";
+		struct rte_tel_data *e = new_dict();
+		size_t used = 0;
+
+		if (e == NULL)
+			return -ENOMEM;
+		for (uint32_t i = 0; i < lc->nb_roles && used < sizeof(roles); i++)
+			used += snprintf(roles + used, sizeof(roles) - used, "%s%s",
+				i == 0 ? "" : ", ", lc->roles[i].name);
+		rte_tel_data_add_dict_string(e, "roles", roles);
+		rte_tel_data_add_dict_uint(e, "busy_cycles", lc->busy_cycles);
+		rte_tel_data_add_dict_uint(e, "idle_cycles", lc->idle_cycles);
+		rte_tel_data_add_dict_uint(e, "rounds", lc->rounds);
+		snprintf(name, sizeof(name), "%u", id);
+		add_nested(d, name, e);
+	}
+	return 0;
+}
+
+/** Counters of one RX role, or of all. */
+static int
+get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const uint32_t n = run->pipeline->settings->rx_lcores;
+
+	rte_tel_data_start_dict(d);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rx *rx = run->pipeline->rx[i];
+		struct rte_tel_data *e = new_dict();
+		char name[16];
+
+		if (e == NULL)
+			return -ENOMEM;
+		for (uint32_t c = 0; c < RX_COUNTERS; c++)
+			rte_tel_data_add_dict_uint(e, rx_counter_names[c], rx->counters[c]);
+		rte_tel_data_add_dict_uint(e, "pending", rx->nb_pending);
+		snprintf(name, sizeof(name), "%u", i);
+		add_nested(d, name, e);
+	}
+	return 0;
+}
+
+static int
+get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct frame_table *ft = run->pipeline->table;
+	const struct builder_stats *b = builder_stats(run->pipeline->builder);
+	const struct detector *det = &ft->detector;
+
+	rte_tel_data_start_dict(d);
+	for (uint32_t m = 0; m < det->modules; m++) {
+		struct rte_tel_data *e = new_dict();
+		uint64_t last = 0;
+		char name[16];
+
+		if (e == NULL)
+			return -ENOMEM;
+		for (uint32_t i = 0; i < det->interfaces; i++) {
+			const uint32_t s = m * det->interfaces + i;
+
+			last = RTE_MAX(last, ft->lanes[ft->config.owner[s]].progress[s]);
+		}
+		rte_tel_data_add_dict_uint(e, "frames", b->module_frames[m]);
+		rte_tel_data_add_dict_uint(e, "missing_packets", b->module_missing[m]);
+		rte_tel_data_add_dict_uint(
+			e, "last_frame", last == 0 ? 0 : frame_table_number(ft, last - 1));
+		snprintf(name, sizeof(name), "%u", m);
+		add_nested(d, name, e);
+	}
+	return 0;
+}
+
+static int
+get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct builder_stats *b = builder_stats(run->pipeline->builder);
+	const struct gk_channel *channel = run->pipeline->gk_config.channel;
+
+	rte_tel_data_start_dict(d);
+	for (uint32_t g = 0; g < run->pipeline->settings->gangs; g++) {
+		struct rte_tel_data *e = new_dict();
+		char name[16];
+
+		if (e == NULL)
+			return -ENOMEM;
+		rte_tel_data_add_dict_uint(e, "frames", b->gang_frames[g]);
+		rte_tel_data_add_dict_uint(e, "batches", b->gang_batches[g]);
+		rte_tel_data_add_dict_uint(
+			e, "pending", (uint32_t)(channel->bell.head[g] - channel->done[g].done));
+		rte_tel_data_add_dict_int(e, "error", (int)channel->done[g].error);
+		snprintf(name, sizeof(name), "%u", g);
+		add_nested(d, name, e);
+	}
+	return 0;
+}
+
+static int
+get_latency(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct builder_stats *b = builder_stats(run->pipeline->builder);
+	uint64_t below[BUILDER_LATENCY_BUCKETS];
+
+	for (uint32_t i = 0; i < BUILDER_LATENCY_BUCKETS; i++)
+		below[i] = UINT64_C(1) << i;
+	rte_tel_data_start_dict(d);
+	add_nested(d, "below_us", new_array(below, BUILDER_LATENCY_BUCKETS));
+	add_nested(d, "first_packet_to_verdict",
+		new_array(b->latency_verdict, BUILDER_LATENCY_BUCKETS));
+	add_nested(
+		d, "last_packet_to_verdict", new_array(b->latency_gang, BUILDER_LATENCY_BUCKETS));
+	return 0;
+}
+
+static void
+add_real(struct rte_tel_data *d, const char *name, double value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.9g", value);
+	rte_tel_data_add_dict_string(d, name, text);
+}
+
+static int
+get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct builder_veto veto;
+
+	pthread_mutex_lock(&run->lock);
+	veto = run->state == RUN_IDLE ? run->process->veto : run->settings.veto;
+	veto.params.version = run->veto_version;
+	pthread_mutex_unlock(&run->lock);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_uint(d, "version", veto.params.version);
+	add_real(d, "bragg_threshold", veto.params.bragg_threshold);
+	rte_tel_data_add_dict_uint(d, "bragg_min", veto.params.bragg_min);
+	rte_tel_data_add_dict_uint(d, "bragg_max", veto.params.bragg_max);
+	rte_tel_data_add_dict_uint(d, "dry_run", veto.dry_run);
+	rte_tel_data_add_dict_uint(d, "audit_every", veto.audit_every);
+	rte_tel_data_add_dict_uint(d, "audit_raw", veto.audit_raw);
+	add_real(d, "csr_threshold", veto.params.csr_threshold);
+	rte_tel_data_add_dict_uint(d, "nnz_max", veto.params.nnz_max);
+	return 0;
+}
+
+/** Take `from_frame=N` out of the list; the rest is for the run. */
+static uint64_t
+take_from_frame(char *list)
+{
+	char *at = strstr(list, "from_frame="), *end;
+	uint64_t frame;
+
+	if (at == NULL || (at != list && at[-1] != ','))
+		return 0;
+	frame = strtoull(at + strlen("from_frame="), &end, 0);
+	end += *end == ',';
+	memmove(at, end, strlen(end) + 1);
+	return frame;
+}
+
+/** Outcome of a command of runs. */
+static int
+reply(struct rte_tel_data *d, int result)
+{
+	struct run_status status;
+
+	run_get_status(run, &status);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "result", result);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
+	if (result != 0)
+		rte_tel_data_add_dict_string(d, "message", status.message);
+	return 0;
+}
+
+static int
+set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	char *list = strdup(params != NULL ? params : "");
+	uint64_t effective = 0, from;
+	int ret;
+
+	if (list == NULL)
+		return -ENOMEM;
+	from = take_from_frame(list);
+	ret = run_set_veto(run, list, from, &effective);
+	free(list);
+	reply(d, ret);
+	if (ret == 0)
+		rte_tel_data_add_dict_uint(d, "from_frame", effective);
+	return 0;
+}
+
+static int
+get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct calibration *c = &run->pipeline->calibration;
+	char digest[24];
+
+	rte_tel_data_start_dict(d);
+	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
+	rte_tel_data_add_dict_uint(d, "version", run->pipeline->gk_config.channel->coef[0].version);
+	rte_tel_data_add_dict_string(d, "digest", digest);
+	rte_tel_data_add_dict_uint(d, "masked", c->masked);
+	rte_tel_data_add_dict_uint(d, "unusable_g0", c->unusable[0]);
+	rte_tel_data_add_dict_uint(d, "unusable_g1", c->unusable[1]);
+	rte_tel_data_add_dict_uint(d, "unusable_g2", c->unusable[2]);
+	return 0;
+}
+
+static int
+run_configure_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_configure(run, params));
+}
+
+static int
+run_arm_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_arm(run));
+}
+
+static int
+run_start_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_start(run));
+}
+
+static int
+run_stop_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_stop(run));
+}
+
+static int
+run_abort_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_abort(run));
+}
+
+static int
+run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct run_status status;
+
+	run_get_status(run, &status);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
+	rte_tel_data_add_dict_string(d, "name", status.name);
+	rte_tel_data_add_dict_string(d, "directory", status.directory);
+	rte_tel_data_add_dict_uint(d, "runs", status.runs);
+	rte_tel_data_add_dict_uint(d, "first_frame", status.first_frame);
+	rte_tel_data_add_dict_uint(d, "last_frame", status.last_frame);
+	rte_tel_data_add_dict_uint(d, "frames", status.ledger.frames);
+	rte_tel_data_add_dict_uint(d, "stored", status.ledger.stored);
+	rte_tel_data_add_dict_uint(d, "veto_version", status.veto_version);
+	add_real(d, "seconds", status.seconds);
+	rte_tel_data_add_dict_uint(d, "failed", status.failed);
+	rte_tel_data_add_dict_string(d, "message", status.message);
+	return 0;
+}
+
+static const struct command commands[] = {
+	{"/braggline/info", "", "What this process is",
+		"version, dpdk, detector, modules, interfaces, rows, cols, rx_lcores, gangs, "
+		"frame_slots, kernel, gpu, control",
+		get_info},
+	{"/braggline/ledger", "", "Every frame and packet of the run, or of the last one, by fate",
+		"run, state, frames {...}, packets {...}", get_ledger},
+	{"/braggline/lcores", "", "What each lcore does and how busy it is",
+		"by lcore: roles, busy_cycles, idle_cycles, rounds", get_lcores},
+	{"/braggline/rx", "", "Packets of each RX role since the start, by fate",
+		"by role: the packets of the ledger, pending", get_rx},
+	{"/braggline/modules", "", "What each module has sent since the start",
+		"by module: frames, missing_packets, last_frame", get_modules},
+	{"/braggline/gangs", "", "Work of each gang since the start",
+		"by gang: frames, batches, pending, error", get_gangs},
+	{"/braggline/latency", "", "Histograms of times to the verdict since the start",
+		"below_us [...], first_packet_to_verdict [...], last_packet_to_verdict [...]",
+		get_latency},
+	{"/braggline/veto", "", "Thresholds, the newest version",
+		"version, bragg_threshold, bragg_min, bragg_max, dry_run, audit_every, audit_raw, "
+		"csr_threshold, nnz_max",
+		get_veto},
+	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
+		"Change thresholds while running, from a frame on",
+		"result, state, from_frame or message", set_veto},
+	{"/braggline/calibration", "", "Coefficients in force",
+		"version, digest, masked, unusable_g0, unusable_g1, unusable_g2", get_calibration},
+	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
+		"Settings of the next run: [run], [veto], [output], [calibration]",
+		"result, state, message", run_configure_command},
+	{"/braggline/run/arm", "", "Load the calibration, open the files", "result, state, message",
+		run_arm_command},
+	{"/braggline/run/start", "", "Take frames from now on; configures and arms if need be",
+		"result, state, message", run_start_command},
+	{"/braggline/run/stop", "", "Close and write what has begun, close the files",
+		"result, state, message", run_stop_command},
+	{"/braggline/run/abort", "", "Stop; throw away what no gang has begun with",
+		"result, state, message", run_abort_command},
+	{"/braggline/run/status", "", "The run at hand, or the last one",
+		"state, name, directory, runs, first_frame, last_frame, frames, stored, "
+		"veto_version, seconds, failed, message",
+		run_status_command},
+};
+
+/** What is registered for every command. */
+static int
+serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	int ret = -ENOENT;
+
+	pthread_rwlock_rdlock(&run_lock);
+	for (uint32_t i = 0; run != NULL && i < RTE_DIM(commands); i++)
+		if (strcmp(commands[i].path, cmd) == 0)
+			ret = commands[i].callback(cmd, params, d);
+	pthread_rwlock_unlock(&run_lock);
+	return ret;
+}
+
+void
+telemetry_retire(void)
+{
+	pthread_rwlock_wrlock(&run_lock);
+	run = NULL;
+	pthread_rwlock_unlock(&run_lock);
+}
+
+int
+telemetry_register(struct run *r)
+{
+	run = r;
+	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
+		int ret = rte_telemetry_register_cmd(
+			commands[i].path, serve_command, commands[i].help);
+
+		if (ret != 0) {
+			rte_log(RTE_LOG_ERR, telemetry_logtype, "telemetry: %s: %s\n",
+				commands[i].path, strerror(-ret));
+			return ret;
+		}
+	}
+	return 0;
+}
+
+static void
+rule(FILE *out, const int width[4])
+{
+	for (int i = 0; i < 4; i++) {
+		for (int k = 0; k < width[i]; k++)
+			fputc('=', out);
+		fputc(i < 3 ? ' ' : '\n', out);
+	}
+}
+
+void
+telemetry_document(FILE *out)
+{
+	const char *head[4] = {"command", "parameters", "what", "reply"};
+	int width[4];
+
+	for (int i = 0; i < 4; i++)
+		width[i] = strlen(head[i]);
+	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
+		width[0] = RTE_MAX(width[0], (int)strlen(commands[i].path) + 4);
+		width[1] = RTE_MAX(width[1], (int)strlen(commands[i].parameters) + 4);
+		width[2] = RTE_MAX(width[2], (int)strlen(commands[i].help));
+		width[3] = RTE_MAX(width[3], (int)strlen(commands[i].reply));
+	}
+	rule(out, width);
+	fprintf(out, "%-*s %-*s %-*s %s\n", width[0], head[0], width[1], head[1], width[2], head[2],
+		head[3]);
+	rule(out, width);
+	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
+		const struct command *c = &commands[i];
+		char path[64], parameters[64] = "\\";
+
+		snprintf(path, sizeof(path), "``%s``", c->path);
+		if (c->parameters[0] != '\0')
+			snprintf(parameters, sizeof(parameters), "``%s``", c->parameters);
+		fprintf(out, "%-*s %-*s %-*s %s\n", width[0], path, width[1], parameters, width[2],
+			c->help, c->reply);
+	}
+	rule(out, width);
+}

@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A session of runs over the DPDK telemetry socket, by the stock client's protocol.
+
+usage: telemetry_test.py BUILD-DIR README
+"""
+
+import configparser
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD, README = sys.argv[1:3]
+RECV = f'{BUILD}/app/recv/braggline-recv'
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+PERIOD = 10  # frames of the capture
+RATE = 500   # frames/s
+RUNS = 50
+
+
+def want(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+class Telemetry:
+    """usertools/dpdk-telemetry.py: a SEQPACKET socket, a command a message, JSON back."""
+
+    def __init__(self, prefix, process):
+        path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
+        for _ in range(200):
+            want(process.poll() is None, 'braggline-recv has ended')
+            try:
+                self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self.socket.connect(path)
+                break
+            except OSError:
+                self.socket.close()
+                time.sleep(0.1)
+        else:
+            raise AssertionError(f'no telemetry at {path}')
+        self.size = json.loads(self.socket.recv(1024).decode())['max_output_len']
+        for _ in range(100):
+            if '/braggline/info' in self('/')['/']:
+                return
+            time.sleep(0.1)
+        raise AssertionError('no /braggline commands')
+
+    def __call__(self, command):
+        self.socket.send(command.encode())
+        return json.loads(self.socket.recv(self.size).decode())
+
+    def get(self, path):
+        return self(f'/braggline/{path}')[f'/braggline/{path.split(",")[0]}']
+
+    def do(self, path, result=0):
+        reply = self.get(path)
+        want(reply['result'] == result, path, reply)
+        return reply
+
+    def wait(self, state, timeout=20):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            status = self.get('run/status')
+            if status['state'] == state:
+                return status
+            time.sleep(0.01)
+        raise AssertionError(f'not {state}: {status}')
+
+
+def ledger(where, name):
+    ini = configparser.ConfigParser()
+    ini.read(f'{where}/{name}_ledger.ini')
+    return {k: int(v) for k, v in ini['frames'].items()}
+
+
+def frames_csv(where, name):
+    """Rows of `frames` as braggline-scan reads them."""
+    text = subprocess.run([f'{BUILD}/app/scan/braggline-scan', '--csv', '-',
+                           f'{where}/{name}_frames.arrow'], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout.strip().split('\n')
+    head = text[0].split(',')
+    return [dict(zip(head, line.split(','))) for line in text[1:]]
+
+
+def documented():
+    table = subprocess.run([RECV, '--', '--list-telemetry'], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout
+    with open(README, encoding='utf-8') as f:
+        want(table in f.read(), 'the table of commands in', README,
+             'is not what --list-telemetry prints')
+
+
+def open_files(pid):
+    return len(os.listdir(f'/proc/{pid}/fd'))
+
+
+def memory(pid):
+    with open(f'/proc/{pid}/status', encoding='ascii') as f:
+        return int(re.search(r'VmRSS:\s+(\d+)', f.read())[1])
+
+
+def session(t, where, pid):
+    info = t.get('info')
+    want(info['detector'] == 'jungfrau' and info['rows'] == 512, info)
+    want(t.get('run/status')['state'] == 'idle')
+    # mistakes
+    t.do('run/stop', -114)
+    want('modules' in t.do('run/configure,detector.modules=2', -22)['message'])
+    want('bragg_mim' in t.do('run/configure,veto.bragg_mim=2', -22)['message'])
+    want('fixed' in t.do('run/configure,output.value=int16', -22)['message'])
+    t.do('veto/set,veto.bragg_min=5', -114)
+    # packets between runs are counted, not taken
+    time.sleep(0.2)
+    want(t.get('rx')['0']['no_run'] > 0)
+
+    # a run by steps, its thresholds changed on the way
+    t.do(f'run/configure,run.name=one,output.directory={where},run.sample=lysozyme,'
+         'veto.bragg_min=1000000')
+    want(t.do('run/arm')['state'] == 'armed')
+    t.do('run/configure,run.name=two', -16)
+    want(t.do('run/start')['state'] == 'running')
+    time.sleep(0.4)
+    at = t.get('run/status')['last_frame']
+    changed = t.do(f'veto/set,veto.bragg_min=20,from_frame={at + 100}')['from_frame']
+    want(changed >= at + 100, changed, at)
+    again = t.do('veto/set,veto.dry_run=yes')['from_frame']
+    want(again >= changed, again, changed)
+    t.do('veto/set,run.name=x', -22)
+    time.sleep(0.6)
+    live = t.get('ledger')
+    want(live['state'] == 'running' and live['frames']['frames'] > 100, live)
+    t.do('run/stop')
+    status = t.wait('idle')
+    want(status['failed'] == 0 and status['name'] == 'one', status)
+    l = ledger(where, 'one')
+    want(l['balanced'] == 1 and l['lost'] == 0, l)
+    rows = frames_csv(where, 'one')
+    want(len(rows) == l['frames'])
+    for r in rows:
+        f, version = int(r['frame']), int(r['veto_version'])
+        want(version == (1 if f < changed else 2 if f < again else 3), r, changed, again)
+        if version == 1:
+            want(r['verdict'] in ('0', 'vetoed'), r)
+        if version == 3:
+            want(r['verdict'] not in ('0', 'vetoed'), r)
+
+    # a run of so many frames ends by itself
+    t.do(f'run/configure,run.name=count,output.directory={where},run.frames=60')
+    t.do('run/start')
+    want(t.wait('idle')['frames'] == 60)
+    # every third frame, as detectors deal them out
+    t.do(f'run/configure,run.name=third,output.directory={where},run.frames=20,'
+         'run.stride=3,run.offset=1')
+    t.do('run/start')
+    t.wait('idle')
+    numbers = [int(r['frame']) for r in frames_csv(where, 'third')]
+    want(len(numbers) == 20 and all(n % 3 == 1 for n in numbers), numbers)
+    want(all(b - a == 3 for a, b in zip(numbers, numbers[1:])), numbers)
+    # files are never overwritten; the state does not change by a mistake
+    t.do(f'run/configure,run.name=one,output.directory={where}')
+    want('one' in t.do('run/arm', -17)['message'])
+    want(t.get('run/status')['state'] == 'configured')
+    # an aborted run has a ledger, too
+    t.do(f'run/configure,run.name=aborted,output.directory={where}')
+    t.do('run/start')
+    time.sleep(0.2)
+    t.do('run/abort')
+    t.wait('idle')
+    aborted = ledger(where, 'aborted')
+    want(aborted['balanced'] == 1, aborted)
+
+    # many runs, without growth
+    files = rss = 0
+    for i in range(RUNS):
+        t.do(f'run/configure,run.name=n{i},output.directory={where},run.frames=5')
+        t.do('run/start')
+        status = t.wait('idle')
+        want(status['frames'] == 5 and status['failed'] == 0, status)
+        if i == 10:
+            files, rss = open_files(pid), memory(pid)
+    want(open_files(pid) <= files, open_files(pid), files)
+    want(memory(pid) < rss * 1.02 + 2048, memory(pid), rss)
+
+    modules = t.get('modules')
+    want(modules['0']['frames'] > 0, modules)
+    # a run begins and ends with whole frames, but for the one that was aborted
+    partial = {n: ledger(where, n)['missing_packets']
+               for n in ['one', 'count', 'third', *(f'n{i}' for i in range(RUNS))]}
+    want(not any(partial.values()), partial)
+    want(modules['0']['missing_packets'] == aborted['missing_packets'], modules, aborted)
+    want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
+    want(t.get('gangs')['0']['frames'] > 0 and t.get('calibration')['version'] > RUNS)
+    want(any('builder' in l['roles'] for l in t.get('lcores').values()))
+    # left running: SIGTERM ends the run first
+    t.do(f'run/configure,run.name=last,output.directory={where}')
+    t.do('run/start')
+    time.sleep(0.3)
+
+
+def main():
+    documented()
+    with tempfile.TemporaryDirectory() as where:
+        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(PERIOD),
+                        '--pcap', f'{where}/in.pcap', '--calibration', where], check=True,
+                       stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        prefix = f'braggline_test_{os.getpid()}'
+        command = [RECV, '--no-huge', '-m', '512', '--no-pci', '--file-prefix', prefix,
+                   '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
+                   f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},'
+                   f'rate={RATE * 128}', '--', '--quiet', '--set', 'run.control=telemetry',
+                   '--set', f'calibration.gain={where}/gain_m%d.bin',
+                   '--set', f'calibration.mask={where}/mask_m%d.bin']
+        for g in range(3):
+            command += ['--set', f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin']
+        with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                 stderr=subprocess.STDOUT) as process:
+            try:
+                session(Telemetry(prefix, process), where, process.pid)
+                process.send_signal(signal.SIGTERM)
+                want(process.wait(30) == 0, 'status', process.returncode)
+                want(ledger(where, 'last')['balanced'] == 1)
+                want(os.path.exists(f'{where}/last_frames.arrow'))
+            except BaseException:
+                process.kill()
+                log.seek(0)
+                print(log.read())
+                raise
+    print('a session of', RUNS + 6, 'runs over the telemetry socket: ok')
+
+
+main()
