@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libcuda.so.1 without a GPU. Independent of the driver's headers: it would repeat their errors. */
 #include <pthread.h>
+#include <sched.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -395,6 +396,7 @@ host_register(void *ptr, size_t size, bool foreign)
 	uintptr_t start = (uintptr_t)ptr;
 	int result = ALREADY_REGISTERED;
 
+	sched_yield(); /* a caller that holds no lock is overtaken here */
 	pthread_mutex_lock(&lock);
 	if (extent_find(&host_memory, start, start + size) == NULL) {
 		extent_add(&host_memory, start, start + size, NULL, foreign);
@@ -412,6 +414,7 @@ host_unregister(void *ptr, bool foreign)
 	struct extent *extent;
 	int result = NOT_REGISTERED;
 
+	sched_yield();
 	pthread_mutex_lock(&lock);
 	extent = extent_find(&host_memory, (uintptr_t)ptr, (uintptr_t)ptr + 1);
 	if (extent != NULL && extent->start == (uintptr_t)ptr && extent->foreign == foreign) {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
-#include <sys/mman.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -497,14 +497,21 @@ struct worker {
 	unsigned int errors;
 };
 
+static pthread_barrier_t hammer_start;
+
 /* Registers, allocates and frees; blocks of all threads share the pages of host. */
 static void *
 hammer(void *arg)
 {
 	struct worker *worker = arg;
 	uint8_t *block = host + 64 * worker->seed;
+	cpu_set_t any;
 	void *ptr;
 
+	/* EAL keeps the thread that made this one on one CPU */
+	memset(&any, 0xff, sizeof(any));
+	worker->errors += sched_setaffinity(0, sizeof(any), &any) != 0;
+	pthread_barrier_wait(&hammer_start);
 	for (unsigned int i = 0; i < 3000; i++) {
 		size_t size = 1 + rand_r(&worker->seed) % (8 * PAGE);
 
@@ -525,6 +532,7 @@ any_thread_may_call(void **state)
 {
 	struct worker workers[4];
 
+	assert_int_equal(pthread_barrier_init(&hammer_start, NULL, RTE_DIM(workers)), 0);
 	for (unsigned int i = 0; i < RTE_DIM(workers); i++) {
 		workers[i] = (struct worker){.seed = 7 + i};
 		assert_int_equal(pthread_create(&workers[i].thread, NULL, hammer, &workers[i]), 0);
