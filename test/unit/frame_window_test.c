@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where the frame table's window is, and what makes it move: the first packets, numbers far off,
+ * gaps, restarts of the detector - and what must not.
+ */
+
+#include "frame_table_rig.h"
+
+/* A detector that goes on sending after the run must not look like one that was restarted. */
+static void
+nothing_comes_after_the_end(void **state)
+{
+	config.run.nb_frames = 2;
+	begin(1);
+	run_through(1, 3);
+	for (uint64_t f = 3; f < 3000; f += 100) {
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACE_BEYOND);
+		assert_int_equal(frame_table_open(ft), 0);
+		assert_true(frame_table_ended(ft));
+	}
+}
+
+/* Frames of a run are counted over a restart. */
+static void
+restart_counts_towards_the_end(void **state)
+{
+	config.run.nb_frames = 30;
+	begin(1000);
+	run_through(1000, 1020);
+	for (uint32_t p = 0; p < 3; p++)
+		rig_place(ft, 0, 1, p, p + 1);
+	for (int i = 0; i < 5; i++) {
+		frame_table_open(ft);
+		rig_quiescent(ft);
+		expect_nothing();
+	}
+	run_through(1, 11);
+	assert_true(frame_table_ended(ft));
+	assert_int_equal(rig_place(ft, 0, 11, 0, 1), FRAME_PLACE_BEYOND);
+}
+
+static void
+hostile_numbers(void **state)
+{
+	const uint64_t hostile[] = {UINT64_C(1) << 48, UINT64_MAX, UINT64_MAX - 1,
+		FRAME_NUMBER_MAX + 1, FRAME_NUMBER_MAX, UINT64_C(1) << 63, 5000000};
+
+	ft = rig_table(&config);
+	for (uint32_t i = 0; i < RTE_DIM(hostile); i++)
+		if (hostile[i] > FRAME_NUMBER_MAX)
+			assert_int_equal(rig_place(ft, 0, hostile[i], 0, 1), FRAME_PLACE_OUTLIER);
+	rig_table_free(ft);
+	begin(1);
+	for (int round = 0; round < 20; round++) {
+		for (uint32_t i = 0; i < RTE_DIM(hostile); i++)
+			assert_int_equal(rig_place(ft, 0, hostile[i], 0, 1), FRAME_PLACE_OUTLIER);
+		run_through(1 + round, 2 + round);
+	}
+	assert_int_equal(ft->window.generation, 1);
+	/* the same again and again: above the limit no agreement is possible */
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(rig_place(ft, 0, UINT64_MAX, 0, 1), FRAME_PLACE_OUTLIER);
+	assert_int_equal(frame_table_open(ft), 0);
+	run_through(21, 30);
+}
+
+/* Outliers agree only when nothing is placed between them. */
+static void
+sprinkled_outliers_never_agree(void **state)
+{
+	begin(1);
+	for (uint64_t f = 1; f < 20; f++) {
+		assert_int_equal(rig_place(ft, 0, 1000000, f, 1), FRAME_PLACE_OUTLIER);
+		run_through(f, f + 1);
+	}
+	assert_int_equal(ft->window.generation, 1);
+}
+
+/* A corrupt number that is not an outlier by `jump` must not make the window run after it. */
+static void
+lone_number_ahead_is_dropped(void **state)
+{
+	begin(1);
+	assert_int_equal(rig_place(ft, 0, 900, 0, 1), FRAME_PLACE_OUTLIER);
+	expect_nothing();
+	run_through(1, 5);
+	assert_int_equal(rig_place(ft, 0, 900, 0, 1), FRAME_PLACE_OUTLIER);
+	assert_int_equal(rig_place(ft, 0, 901, 1, 1), FRAME_PLACE_OUTLIER);
+	run_through(5, 9);
+	assert_int_equal(rig_place(ft, 0, 902, 1, 1), FRAME_PLACE_OUTLIER);
+}
+
+static void
+gap_by_agreement_is_loss(void **state)
+{
+	begin(1);
+	run_through(1, 5);
+	assert_int_equal(rig_place(ft, 0, 50, 0, 1), FRAME_PLACE_OUTLIER);
+	assert_int_equal(rig_place(ft, 0, 50, 1, 1), FRAME_PLACE_OUTLIER);
+	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
+	frame_lane_want(&ft->lanes[0], 51, true);
+	for (uint64_t f = 5; f < 47; f++) {
+		expect_closed(f, 0);
+		assert_false(closed.refused || closed.timeout);
+		frame_table_open(ft);
+	}
+	expect_nothing(); /* 50 is open, nothing of it has come */
+	assert_int_equal(place_range(0, 50, 0, PACKETS), FRAME_PLACED);
+	expect_closed(47, 0);
+	expect_closed(48, 0);
+	expect_nothing();
+	frame_table_open(ft);
+	assert_int_equal(place_range(0, 51, 0, PACKETS), FRAME_PLACED);
+	expect_closed(49, 0);
+	expect_closed(50, PACKETS);
+	expect_closed(51, PACKETS);
+	run_through(52, 60);
+}
+
+static void
+first_window_by_agreement(void **state)
+{
+	ft = rig_table(&config);
+	assert_int_equal(rig_place(ft, 0, 700, 5, 1), FRAME_PLACE_WAIT);
+	frame_table_open(ft);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
+		frame_lane_vote(ft, &ft->lanes[0], 700 + i % 2);
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING); /* until the lane knows */
+	rig_quiescent(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	/* it begins K frames earlier, of which nothing is said if nothing comes */
+	assert_int_equal(rig_place(ft, 0, 697, 0, 1), FRAME_PLACE_LATE);
+	begin_run(700);
+}
+
+/* Fewer packets than must agree, and then silence: believed after stall_cycles. */
+static void
+first_window_by_time(void **state)
+{
+	config.agree = 100;
+	config.stall_cycles = 0;
+	ft = rig_table(&config);
+	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACE_WAIT);
+	frame_table_open(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED); /* nobody asked */
+	frame_lane_want(&ft->lanes[0], 2, false);
+	for (int i = 0; i < 3; i++)
+		frame_table_open(ft);
+	rig_quiescent(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACED);
+}
+
+/* One corrupt number within the open frames must not make others look given up. */
+static void
+lone_number_gives_nothing_up(void **state)
+{
+	begin(1);
+	assert_int_equal(place_range(0, 1, 0, 1), FRAME_PLACED);
+	assert_int_equal(rig_place(ft, 0, 4, 7, 4008), FRAME_PLACED);
+	expect_nothing();
+	assert_int_equal(place_range(0, 1, 1, PACKETS), FRAME_PLACED);
+	expect_closed(1, PACKETS);
+	expect_nothing();
+	run_through(2, 4);
+	assert_int_equal(place_range(0, 4, 0, 7), FRAME_PLACED);
+	assert_int_equal(place_range(0, 4, 8, PACKETS), FRAME_PLACED);
+	expect_closed(4, PACKETS);
+}
+
+/*
+ * Frames were lost, more than there are slots: a lane has what comes after them in hand, and no
+ * room for more. Waiting for its other streams would be waiting for ever.
+ */
+static void
+full_lane_is_not_waited_for(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	begin(1);
+	for (uint32_t p = 0; p < 3; p++)
+		rig_place(ft, 0, 20, p, 1);
+	assert_int_equal(rig_place(ft, 0, 20, 3, 1), FRAME_PLACE_WAIT);
+	frame_lane_want(&ft->lanes[0], 21, false);
+	expect_nothing(); /* module 1 may still come */
+	frame_lane_want(&ft->lanes[0], 21, true);
+	for (uint64_t f = 1; f < 17; f++) {
+		expect_closed(f, 0);
+		frame_table_open(ft);
+	}
+	assert_int_equal(rig_place(ft, 0, 20, 3, 1), FRAME_PLACED);
+}
+
+/** Packets of a restarted detector, until the window is there. @return packets dropped */
+static uint32_t
+restart_at(uint64_t frame)
+{
+	uint32_t dropped = 0;
+
+	for (uint32_t p = 0; p < 100; p++) {
+		const enum frame_place r = rig_place(ft, 0, frame, p, p + 1);
+
+		if (r == FRAME_PLACE_WAIT)
+			break;
+		assert_true(r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE);
+		dropped++;
+	}
+	frame_table_open(ft);
+	return dropped;
+}
+
+static void
+expect_restart(uint64_t frame)
+{
+	for (int i = 0; i < 5 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
+		expect_nothing();
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	begin_run(frame);
+}
+
+/* Back to 1, the same numbers and slots as before: nothing of the past shows or leaks. */
+static void
+restart_from_one(void **state)
+{
+	uint32_t held;
+
+	begin(1);
+	run_through(1, 31);
+	assert_int_equal(place_range(0, 31, 0, 77), FRAME_PLACED);
+	assert_int_equal(place_range(0, 32, 0, PACKETS), FRAME_PLACED);
+	assert_int_equal(restart_at(1), 2);
+	assert_int_equal(ft->builder.flushing, true);
+	assert_true(rig_close_graced(ft, &closed));
+	assert_int_equal(closed.frame, 31);
+	assert_int_equal(closed.packets, 77);
+	held = closed.slot; /* a gang has it while the window moves */
+	expect_closed(32, PACKETS);
+	expect_restart(1);
+	assert_int_equal(ft->window.generation, 2);
+	frame_table_recycle(ft, held);
+	frame_table_open(ft);
+	run_through(3, 60);
+	rig_quiescent(ft);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+/* A module that was silent for long brings what it has kept: late, and no restart. */
+static void
+long_silence_is_no_restart(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.lanes = 2;
+	config.owner[1] = 1;
+	begin(1);
+	assert_int_equal(place_range(1, 1, 0, 128), FRAME_PLACED);
+	ft->config.stall_cycles = 0;
+	for (uint64_t f = 1; f < 100; f++) {
+		assert_int_equal(place_range(0, f, 0, 128), FRAME_PLACED);
+		expect_closed(f, f == 1 ? 256 : 128);
+		frame_table_open(ft);
+	}
+	for (uint64_t f = 2; f < 100; f++)
+		assert_int_equal(place_range(1, f, 0, 128), FRAME_PLACE_LATE);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.generation, 1);
+}
+
+/* Not so far back that the number is an outlier: still a restart. */
+static void
+restart_within_the_ring(void **state)
+{
+	begin(1);
+	run_through(1, 7); /* 8 entries: 1 ... 6 are in the ring */
+	assert_int_equal(restart_at(1), 2);
+	expect_restart(1);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+static void
+restart_far_ahead(void **state)
+{
+	begin(1);
+	run_through(1, 12);
+	assert_int_equal(restart_at(1000000), 2);
+	expect_restart(1000000);
+	run_through(1000002, 1000010);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+/* Lanes that lag behind still bring packets of the old window: they do not take it back. */
+static void
+restart_survives_stragglers(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.lanes = 2;
+	config.owner[1] = 1;
+	begin(5000);
+	for (uint64_t f = 5000; f < 5020; f++) {
+		assert_int_equal(
+			place_range(0, f, 0, 128) + place_range(1, f, 0, 128), FRAME_PLACED);
+		expect_closed(f, 256);
+		frame_table_open(ft);
+	}
+	assert_int_equal(place_range(0, 5020, 0, 128), FRAME_PLACED);
+	assert_int_equal(restart_at(1), 2);
+	expect_closed(5020, 128);
+	for (int i = 0; i < 5; i++) {
+		expect_nothing();
+		frame_table_open(ft);
+		assert_int_not_equal(rig_place(ft, 1, 5020, 0, 1), FRAME_PLACE_OUTLIER);
+	}
+	assert_int_equal(place_range(1, 5020, 0, 128), FRAME_PLACE_LATE);
+	assert_int_equal(place_range(1, 5021, 0, 128), FRAME_PLACE_LATE);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.generation, 2);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	/* later such a number may be a restart again */
+	ft->config.stall_cycles = 0;
+	frame_table_open(ft);
+	for (uint32_t p = 0; p < 3; p++)
+		rig_place(ft, 1, 5020, p, 1);
+	assert_int_not_equal(ft->lanes[1].agreed, 0);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(nothing_comes_after_the_end),
+		TEST(restart_counts_towards_the_end),
+		TEST(hostile_numbers),
+		TEST(sprinkled_outliers_never_agree),
+		TEST(lone_number_ahead_is_dropped),
+		TEST(gap_by_agreement_is_loss),
+		TEST(first_window_by_agreement),
+		TEST(first_window_by_time),
+		TEST(lone_number_gives_nothing_up),
+		TEST(full_lane_is_not_waited_for),
+		TEST(restart_from_one),
+		TEST(long_silence_is_no_restart),
+		TEST(restart_within_the_ring),
+		TEST(restart_far_ahead),
+		TEST(restart_survives_stragglers),
+	};
+
+	if (rig_eal(argv[0]) < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
