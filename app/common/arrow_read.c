@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -107,12 +108,13 @@ static int
 read_meta(const struct fb_vec *vec, uint32_t i, struct arrow_meta *meta)
 {
 	struct fb_tab t;
-	uint32_t len;
+	uint32_t key, value;
 
-	if (fb_vec_table(vec, i, &t) < 0 || fb_get_string(&t, 0, &meta->key, &len) < 0 ||
-		fb_get_string(&t, 1, &meta->value, &len) < 0)
+	if (fb_vec_table(vec, i, &t) < 0 || fb_get_string(&t, 0, &meta->key, &key) < 0 ||
+		fb_get_string(&t, 1, &meta->value, &value) < 0)
 		return -EBADMSG;
-	return 0;
+	/* sectors that a crash has lost are zeros */
+	return strlen(meta->key) != key || strlen(meta->value) != value ? -EBADMSG : 0;
 }
 
 static int
@@ -195,6 +197,7 @@ read_identity(const struct fb_tab *message, struct arrow_read_batch *b)
 		{ARROW_KEY_TABLE, &b->table},
 		{ARROW_KEY_SEQUENCE, &b->sequence},
 		{ARROW_KEY_CRC32C, &b->crc32c},
+		{ARROW_KEY_METADATA, &b->metadata_crc32c},
 	};
 	struct arrow_meta meta;
 	struct fb_vec vec;
@@ -542,18 +545,29 @@ arrow_reader_column(
 	return next_column(&c, &r->fields[field], column);
 }
 
+/* @return whether a text of 8 hexadecimal digits is that number */
+static bool
+is_crc(const char *text, uint32_t crc)
+{
+	char digits[9];
+
+	snprintf(digits, sizeof(digits), "%08x", crc);
+	return strcmp(text, digits) == 0;
+}
+
 int
 arrow_reader_crc(const struct arrow_reader *r, size_t batch)
 {
 	const struct arrow_read_batch *b = &r->batches[batch];
-	unsigned long long crc;
-	char *end;
+	const uint8_t *metadata = r->data + b->offset;
 
+	if (b->metadata_crc32c != NULL &&
+		(strlen(b->metadata_crc32c) != 8 ||
+			!is_crc(b->metadata_crc32c,
+				arrow_metadata_crc(metadata, b->metadata_size,
+					(const uint8_t *)b->metadata_crc32c - metadata))))
+		return -EBADMSG;
 	if (b->crc32c == NULL)
 		return 0;
-	errno = 0;
-	crc = strtoull(b->crc32c, &end, 16);
-	if (errno != 0 || *end != '\0' || end - b->crc32c != 8)
-		return -EBADMSG;
-	return arrow_crc32c(0, b->body, b->body_length) == crc ? 1 : -EBADMSG;
+	return is_crc(b->crc32c, arrow_crc32c(0, b->body, b->body_length)) ? 1 : -EBADMSG;
 }

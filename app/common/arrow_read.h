@@ -30,6 +30,7 @@ struct arrow_read_batch {
 	const char *table;
 	const char *sequence;
 	const char *crc32c;
+	const char *metadata_crc32c;
 };
 
 struct arrow_reader {
@@ -87,7 +88,10 @@ int arrow_reader_find(
 int arrow_reader_column(const struct arrow_reader *r, size_t batch, unsigned int field,
 	struct arrow_column *column);
 
-/** @return 1 the CRC is right, 0 the batch has none, -EBADMSG the body or the CRC is damaged */
+/**
+ * Check the CRC of the body, and that of the metadata if they have one.
+ * @return 1 right, 0 the body has none, -EBADMSG body, metadata or a CRC is damaged
+ */
 int arrow_reader_crc(const struct arrow_reader *r, size_t batch);
 
 /** Items of row i: start and end within arrow_column.data. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_crc.h"
 #include "arrow_flatbuf.h"
 #include "arrow_format.h"
 #include "arrow_schema.h"
@@ -314,6 +315,7 @@ arrow_template_init(
 		TABLE,
 		SEQUENCE,
 		CRC,
+		METADATA,
 		KEYS
 	};
 	static const uint8_t batch_fields[] = {8, 4, 4}; /* length, nodes, buffers */
@@ -325,6 +327,7 @@ arrow_template_init(
 		{ARROW_KEY_TABLE, id->table},
 		{ARROW_KEY_SEQUENCE, "0000000000000000"},
 		{ARROW_KEY_CRC32C, "00000000"},
+		{ARROW_KEY_METADATA, "00000000"},
 	};
 	size_t at[5], batch[3], chars[KEYS] = {0}, nodes, buffers, size = 0;
 	unsigned int nb_nodes, nb_buffers;
@@ -360,6 +363,7 @@ arrow_template_init(
 	t->body_length = ARROW_PREFIX + at[3];
 	t->sequence = ARROW_PREFIX + chars[SEQUENCE];
 	t->crc32c = ARROW_PREFIX + chars[CRC];
+	t->metadata_crc32c = ARROW_PREFIX + chars[METADATA];
 	return 0;
 }
 
@@ -368,6 +372,16 @@ arrow_template_free(struct arrow_template *t)
 {
 	free(t->bytes);
 	memset(t, 0, sizeof(*t));
+}
+
+uint32_t
+arrow_metadata_crc(const uint8_t *metadata, size_t size, size_t digits)
+{
+	uint32_t crc;
+
+	crc = arrow_crc32c(0, metadata, digits);
+	crc = arrow_crc32c(crc, "00000000", 8);
+	return arrow_crc32c(crc, metadata + digits + 8, size - digits - 8);
 }
 
 void
@@ -379,4 +393,6 @@ arrow_template_patch(const struct arrow_template *t, uint8_t *metadata, const st
 	memcpy(metadata + t->body_length, &b->body_length, sizeof(b->body_length));
 	put_hex(metadata + t->sequence, b->sequence, 16);
 	put_hex(metadata + t->crc32c, b->crc32c, 8);
+	put_hex(metadata + t->metadata_crc32c,
+		arrow_metadata_crc(metadata, t->size, t->metadata_crc32c), 8);
 }

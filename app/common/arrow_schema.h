@@ -102,6 +102,8 @@ struct arrow_identity {
 #define ARROW_KEY_TABLE	      "braggline.table"
 #define ARROW_KEY_SEQUENCE    "braggline.sequence" /**< 16 digits */
 #define ARROW_KEY_CRC32C      "braggline.crc32c"   /**< 8 digits, arrow_crc32c() of the body */
+/** 8 digits, of the metadata with prefix, counting these digits as `0` */
+#define ARROW_KEY_METADATA "braggline.metadata_crc32c"
 
 /** What changes from batch to batch. */
 struct arrow_batch {
@@ -125,6 +127,7 @@ struct arrow_template {
 	uint32_t body_length;
 	uint32_t sequence;
 	uint32_t crc32c;
+	uint32_t metadata_crc32c;
 };
 
 /** A record batch within a file, as the footer lists it. */
@@ -160,6 +163,9 @@ int arrow_template_init(
 	struct arrow_template *t, const struct arrow_schema *s, const struct arrow_identity *id);
 
 void arrow_template_free(struct arrow_template *t);
+
+/** CRC that metadata have whose 8 digits of their own CRC are at `digits`. */
+uint32_t arrow_metadata_crc(const uint8_t *metadata, size_t size, size_t digits);
 
 /**
  * Write the numbers of one batch. No allocation, no lock; any thread that owns `metadata`.

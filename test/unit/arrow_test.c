@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Arrow bytes: checksum, header, metadata of record batches. */
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,6 +130,10 @@ template_patch(void **state)
 	assert_string_equal(r.batches[0].table, "images");
 	assert_string_equal(r.batches[0].sequence, "fedcba9876543210");
 	assert_string_equal(r.batches[0].crc32c, "9abcdef0");
+	/* the body is not what that CRC says, the metadata are what theirs does */
+	assert_int_equal(arrow_reader_crc(&r, 0), -EBADMSG);
+	assert_int_equal(strtoul(r.batches[0].metadata_crc32c, NULL, 16),
+		arrow_metadata_crc(m, t.size, t.metadata_crc32c));
 	assert_memory_equal(r.batches[0].nodes, nodes, t.nb_nodes * sizeof(nodes[0]));
 	assert_memory_equal(r.batches[0].buffers, buffers, t.nb_buffers * sizeof(buffers[0]));
 	arrow_reader_close(&r);
@@ -143,13 +148,15 @@ template_patch(void **state)
 			(at >= t.buffers && at < t.buffers + t.nb_buffers * sizeof(buffers[0])) ||
 			(at >= t.body_length && at < t.body_length + 8) ||
 			(at >= t.sequence && at < t.sequence + 16) ||
-			(at >= t.crc32c && at < t.crc32c + 8));
+			(at >= t.crc32c && at < t.crc32c + 8) ||
+			(at >= t.metadata_crc32c && at < t.metadata_crc32c + 8));
 	}
 	/* patched back, it is the template again */
 	memset(nodes, 0, sizeof(nodes));
 	memset(buffers, 0, sizeof(buffers));
 	b = (struct arrow_batch){.nodes = nodes, .buffers = buffers};
 	arrow_template_patch(&t, m, &b);
+	memcpy(m + t.metadata_crc32c, "00000000", 8);
 	assert_memory_equal(m, t.bytes, t.size);
 	free(file);
 	arrow_template_free(&t);
