@@ -1,205 +1,55 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrow_file.h"
-
-/* A call's share: enough for the disk, little enough that an error does not come minutes late. */
-#define SLICE	  (16u << 20)
-#define SLICE_IOV 64
-#define BATCH_IOV (ARROW_BUFFERS_MAX + 2)
-
-struct posix_file {
-	int fd;
-};
-
-static int
-posix_open(void **handle, const char *path)
-{
-	struct posix_file *f = malloc(sizeof(*f));
-	int rc;
-
-	if (f == NULL)
-		return -ENOMEM;
-	f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	if (f->fd < 0) {
-		rc = -errno;
-		free(f);
-		return rc;
-	}
-	*handle = f;
-	return 0;
-}
-
-static int
-posix_write(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset)
-{
-	const struct posix_file *f = handle;
-	struct iovec slice[SLICE_IOV];
-	unsigned int i = 0, n;
-	size_t done = 0, total, part; /* done: bytes of iov[i] */
-	ssize_t written;
-
-	for (;;) {
-		while (i < nb && iov[i].iov_len == done) {
-			i++;
-			done = 0;
-		}
-		if (i == nb)
-			return 0;
-		for (n = 0, total = 0; n < SLICE_IOV && i + n < nb && total < SLICE; n++) {
-			slice[n] = iov[i + n];
-			if (n == 0) {
-				slice[0].iov_base = (uint8_t *)slice[0].iov_base + done;
-				slice[0].iov_len -= done;
-			}
-			if (slice[n].iov_len > SLICE - total)
-				slice[n].iov_len = SLICE - total;
-			total += slice[n].iov_len;
-		}
-		written = pwritev(f->fd, slice, (int)n, (off_t)offset);
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written <= 0)
-			return written < 0 ? -errno : -EIO;
-		offset += written;
-		while (written > 0) {
-			part = iov[i].iov_len - done;
-			if (part > (size_t)written)
-				part = written;
-			done += part;
-			written -= part;
-			if (done == iov[i].iov_len) {
-				i++;
-				done = 0;
-			}
-		}
-	}
-}
-
-static int
-posix_truncate(void *handle, uint64_t size)
-{
-	const struct posix_file *f = handle;
-
-	return ftruncate(f->fd, (off_t)size) < 0 ? -errno : 0;
-}
-
-static int
-posix_sync(void *handle)
-{
-	const struct posix_file *f = handle;
-
-	return fdatasync(f->fd) < 0 ? -errno : 0;
-}
-
-static int
-posix_close(void *handle)
-{
-	struct posix_file *f = handle;
-	const int rc = close(f->fd) < 0 ? -errno : 0;
-
-	free(f);
-	return rc;
-}
-
-static int
-posix_publish(const char *part, const char *path)
-{
-	char dir[PATH_MAX];
-	char *slash;
-	int fd, rc;
-
-	if (renameat2(AT_FDCWD, part, AT_FDCWD, path, RENAME_NOREPLACE) < 0) {
-		/* NFS and others do not know the flag */
-		if (errno != EINVAL)
-			return -errno;
-		if (access(path, F_OK) == 0)
-			return -EEXIST;
-		if (rename(part, path) < 0)
-			return -errno;
-	}
-	snprintf(dir, sizeof(dir), "%s", path);
-	slash = strrchr(dir, '/');
-	if (slash == NULL)
-		strcpy(dir, ".");
-	else
-		slash[slash == dir] = '\0';
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	rc = fsync(fd) < 0 ? -errno : 0;
-	close(fd);
-	return rc;
-}
-
-static int
-posix_remove(const char *part)
-{
-	return unlink(part) < 0 ? -errno : 0;
-}
-
-const struct arrow_io_ops arrow_io_posix = {
-	.open = posix_open,
-	.write = posix_write,
-	.truncate = posix_truncate,
-	.sync = posix_sync,
-	.close = posix_close,
-	.publish = posix_publish,
-	.remove = posix_remove,
-};
+#include "batch_builder.h"
 
 static int
 file_fail(struct arrow_file *f, int error, const char *what)
 {
+	if (f->error != 0)
+		return f->error;
 	f->error = error;
 	snprintf(f->message, sizeof(f->message), "cannot %s %s at byte %llu: %s", what, f->part,
 		(unsigned long long)f->size, strerror(-error));
 	return error;
 }
 
-/* After an error: leave the batches that are complete, and nothing after them. Best effort, the
- * error that counts has been noted. */
 static void
-file_abandon(struct arrow_file *f)
+file_free(struct arrow_file *f)
 {
-	if (f->handle == NULL)
-		return;
-	(void)f->io->truncate(f->handle, f->size);
-	(void)f->io->sync(f->handle);
-	(void)f->io->close(f->handle);
-	f->handle = NULL;
+	arrow_slices_close(&f->out);
+	free(f->batches);
+	f->batches = NULL;
 }
 
 void
 arrow_file_discard(struct arrow_file *f)
 {
-	if (f->handle == NULL)
+	if (f->out.handle == NULL)
 		return;
-	(void)f->io->close(f->handle);
-	(void)f->io->remove(f->part);
-	f->handle = NULL;
-	free(f->blocks);
-	f->blocks = NULL;
+	arrow_slices_cut(&f->out, 0);
+	/* while it is locked */
+	(void)f->out.config.io->remove(f->part);
+	file_free(f);
 }
 
 int
-arrow_file_create(struct arrow_file *f, const struct arrow_io_ops *io, const char *dir,
+arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config, const char *dir,
 	const char *name, const struct arrow_schema *schema)
 {
+	static const struct arrow_slices_config defaults;
 	struct iovec iov;
 	uint8_t *header;
 	size_t size;
 	int rc;
 
 	memset(f, 0, sizeof(*f));
-	f->io = io != NULL ? io : &arrow_io_posix;
 	f->schema = schema;
 	if (snprintf(f->path, sizeof(f->path), "%s/%s.arrow", dir, name) >=
 			(int)sizeof(f->path) - 5 ||
@@ -216,14 +66,16 @@ arrow_file_create(struct arrow_file *f, const struct arrow_io_ops *io, const cha
 	rc = arrow_header_build(schema, &header, &size);
 	if (rc < 0)
 		return file_fail(f, rc, "lay out the header of");
-	rc = f->io->open(&f->handle, f->part);
+	rc = arrow_slices_open(&f->out, config != NULL ? config : &defaults, f->part);
 	if (rc < 0) {
-		f->handle = NULL;
 		file_fail(f, rc, "create");
 		goto out;
 	}
+	/* written now: that there is no room is said by the one who asks for the file */
 	iov = (struct iovec){header, size};
-	rc = f->io->write(f->handle, &iov, 1, 0);
+	rc = arrow_slices_put(&f->out, &iov, 1, false);
+	if (rc == 0)
+		rc = arrow_slices_flush(&f->out);
 	if (rc < 0) {
 		file_fail(f, rc, "write");
 		arrow_file_discard(f);
@@ -236,87 +88,203 @@ out:
 }
 
 static int
-file_note_block(struct arrow_file *f, const struct arrow_block *block)
+file_note_batch(struct arrow_file *f, const struct batch *b)
 {
-	struct arrow_block *blocks;
+	struct arrow_file_batch *batches;
 	size_t cap;
 
-	if (f->nb_blocks == f->cap_blocks) {
-		cap = f->cap_blocks * 2 + 256;
-		blocks = realloc(f->blocks, cap * sizeof(*blocks));
-		if (blocks == NULL)
+	if (f->nb_batches == f->cap_batches) {
+		cap = f->cap_batches * 2 + 256;
+		batches = realloc(f->batches, cap * sizeof(*batches));
+		if (batches == NULL)
 			return -ENOMEM;
-		f->blocks = blocks;
-		f->cap_blocks = cap;
+		f->batches = batches;
+		f->cap_batches = cap;
 	}
-	f->blocks[f->nb_blocks++] = *block;
+	f->batches[f->nb_batches++] = (struct arrow_file_batch){
+		{f->size, b->metadata_size, b->body_length},
+		b->rows,
+	};
 	return 0;
 }
 
-int
-arrow_file_append(struct arrow_file *f, const uint8_t *metadata, uint32_t metadata_size,
-	const struct iovec *body, unsigned int nb_body, uint64_t body_length)
+static uint64_t
+batch_end(const struct arrow_file_batch *b)
 {
-	const struct arrow_block block = {f->size, metadata_size, body_length};
-	struct iovec iov[BATCH_IOV];
+	return b->block.offset + b->block.metadata + b->block.body;
+}
+
+static bool
+next_is_durable(const struct arrow_file *f)
+{
+	return f->nb_durable < f->nb_batches &&
+		batch_end(&f->batches[f->nb_durable]) <= f->out.durable;
+}
+
+static void
+count_durable(struct arrow_file *f)
+{
+	while (next_is_durable(f))
+		f->rows_durable += f->batches[f->nb_durable++].rows;
+}
+
+/* Count what is durable, now that `out` knows. */
+static int
+file_note_durable(struct arrow_file *f)
+{
+	int rc;
+
+	if (!next_is_durable(f))
+		return 0;
+	if (!f->named) {
+		rc = f->out.config.io->sync_dir(f->part);
+		if (rc < 0)
+			return file_fail(f, rc, "sync the directory of");
+		f->named = true;
+	}
+	count_durable(f);
+	return 0;
+}
+
+/* What `out` has to tell, after any call. */
+static int
+file_check(struct arrow_file *f)
+{
+	if (f->out.error != 0)
+		return file_fail(f, f->out.error, f->out.error_in_sync ? "make durable" : "write");
+	return file_note_durable(f);
+}
+
+int
+arrow_file_append(struct arrow_file *f, const struct batch *b)
+{
+	struct iovec iov[ARROW_BUFFERS_MAX + 2];
 	int rc;
 
 	if (f->error != 0)
 		return f->error;
-	if (nb_body + 1 > BATCH_IOV)
+	if (b->nb_body + 1 > sizeof(iov) / sizeof(iov[0]))
 		return file_fail(f, -EINVAL, "gather a batch for");
-	iov[0] = (struct iovec){(void *)(uintptr_t)metadata, metadata_size};
-	memcpy(iov + 1, body, nb_body * sizeof(*body));
-	rc = f->io->write(f->handle, iov, nb_body + 1, f->size);
-	if (rc == 0)
-		rc = file_note_block(f, &block);
-	if (rc < 0) {
-		file_fail(f, rc, "write");
-		file_abandon(f);
+	rc = file_note_batch(f, b);
+	if (rc < 0)
+		return file_fail(f, rc, "note a batch of");
+	/* iovec has no const */
+	iov[0] = (struct iovec){(void *)(uintptr_t)b->metadata, b->metadata_size};
+	memcpy(iov + 1, b->body, b->nb_body * sizeof(*b->body));
+	f->rows += b->rows;
+	f->size += b->metadata_size + b->body_length;
+	arrow_slices_put(&f->out, iov, b->nb_body + 1, b->lasting);
+	return file_check(f);
+}
+
+int
+arrow_file_poll(struct arrow_file *f)
+{
+	if (f->error != 0 || f->out.handle == NULL)
+		return f->error;
+	arrow_slices_poll(&f->out);
+	return file_check(f);
+}
+
+void
+arrow_file_wait(struct arrow_file *f, uint64_t end)
+{
+	if (f->out.handle != NULL)
+		arrow_slices_wait(&f->out, end);
+}
+
+/* After an error: keep the batches that are sure and go on behind them. */
+static void
+file_cut(struct arrow_file *f)
+{
+	uint64_t sure;
+	size_t n;
+
+	/* what is on its way decides */
+	(void)arrow_slices_flush(&f->out);
+	/* a failed sync may have lost anything that was not durable before */
+	sure = f->out.error_in_sync ? f->out.durable : f->out.written;
+	for (n = 0; n < f->nb_batches && batch_end(&f->batches[n]) <= sure; n++)
+		;
+	if (f->nb_batches > 0)
+		f->size = n > 0 ? batch_end(&f->batches[n - 1]) : f->batches[0].block.offset;
+	for (; f->nb_batches > n; f->nb_batches--)
+		f->rows -= f->batches[f->nb_batches - 1].rows;
+	arrow_slices_cut(&f->out, f->size);
+}
+
+static int
+file_write_trailer(struct arrow_file *f)
+{
+	struct arrow_block *blocks;
+	struct iovec iov = {NULL, 0};
+	uint8_t *trailer = NULL;
+	size_t size, i;
+	int rc;
+
+	blocks = malloc((f->nb_batches + 1) * sizeof(*blocks));
+	if (blocks == NULL)
+		return -ENOMEM;
+	for (i = 0; i < f->nb_batches; i++)
+		blocks[i] = f->batches[i].block;
+	rc = arrow_trailer_build(f->schema, blocks, f->nb_batches, &trailer, &size);
+	free(blocks);
+	if (rc < 0)
 		return rc;
-	}
-	f->size += metadata_size + body_length;
-	return 0;
+	/* it goes over what was cut off, which is room that the file has */
+	iov = (struct iovec){trailer, size};
+	rc = arrow_slices_put(&f->out, &iov, 1, false);
+	if (rc == 0)
+		rc = arrow_slices_end(&f->out);
+	free(trailer);
+	if (rc == 0)
+		f->size += size;
+	return rc;
 }
 
 int
 arrow_file_close(struct arrow_file *f)
 {
-	const char *what = "write the footer of";
-	struct iovec iov = {NULL, 0};
-	uint8_t *trailer = NULL;
-	size_t size;
-	int rc = f->error;
+	const struct arrow_io_ops *io = f->out.config.io;
+	const char *what = "write the end of";
+	int rc;
 
-	if (f->handle == NULL)
-		goto out;
-	rc = arrow_trailer_build(f->schema, f->blocks, f->nb_blocks, &trailer, &size);
-	if (rc < 0)
-		goto out;
-	iov = (struct iovec){trailer, size};
-	rc = f->io->write(f->handle, &iov, 1, f->size);
-	if (rc < 0)
-		goto out;
-	what = "sync";
-	rc = f->io->sync(f->handle);
-	if (rc < 0)
-		goto out;
-	f->size += size;
-	what = "close";
-	rc = f->io->close(f->handle);
-	f->handle = NULL;
-	if (rc < 0)
-		goto out;
-	what = "rename";
-	rc = f->io->publish(f->part, f->path);
-out:
-	if (rc < 0 && f->error == 0)
+	if (f->out.handle == NULL)
+		return f->error;
+	if (f->error == 0 && arrow_slices_flush(&f->out) < 0)
+		file_check(f);
+	if (f->error != 0)
+		file_cut(f);
+	rc = file_write_trailer(f);
+	if (rc < 0) {
+		/* no end then: as many batches as are sure, and nothing behind them */
 		file_fail(f, rc, what);
-	file_abandon(f);
-	free(trailer);
-	free(f->blocks);
-	f->blocks = NULL;
-	f->nb_blocks = 0;
-	f->cap_blocks = 0;
-	return rc;
+		file_cut(f);
+		if (io->truncate(f->out.handle, f->size) == 0)
+			(void)arrow_slices_end(&f->out);
+		goto out;
+	}
+	what = "rename";
+	rc = io->rename(f->part, f->path);
+	if (rc < 0)
+		goto out;
+	f->complete = true;
+out:
+	if (rc < 0)
+		file_fail(f, rc, what);
+	rc = io->sync_dir(f->path);
+	if (rc < 0)
+		file_fail(f, rc, "sync the directory of");
+	/* all that was synced is in the file, whatever its name will be */
+	count_durable(f);
+	for (; f->nb_batches > f->nb_durable; f->nb_batches--)
+		f->rows -= f->batches[f->nb_batches - 1].rows;
+	file_free(f);
+	return f->error;
+}
+
+const char *
+arrow_file_path(const struct arrow_file *f)
+{
+	return f->complete ? f->path : f->part;
 }

@@ -67,17 +67,19 @@ enum arrow_images_column {
 #define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
 
 /** Keys that the caller gives, with these names where it has them. */
-#define ARROW_META_RUN		 "braggline.run_name"
-#define ARROW_META_DETECTOR	 "braggline.detector"
-#define ARROW_META_ENERGY	 "braggline.energy_kev"
-#define ARROW_META_CSR_THRESHOLD "braggline.csr_threshold"   /**< photons */
-#define ARROW_META_BRAGG_THRESH	 "braggline.bragg_threshold" /**< photons */
-#define ARROW_META_BRAGG_MIN	 "braggline.bragg_min"
-#define ARROW_META_BRAGG_MAX	 "braggline.bragg_max"
-#define ARROW_META_GEOMETRY	 "braggline.geometry" /**< text of the geometry file */
-#define ARROW_META_PEDESTAL	 "braggline.pedestal_digest"
-#define ARROW_META_GAIN		 "braggline.gain_digest"
-#define ARROW_META_MASK		 "braggline.mask_digest"
+#define ARROW_META_RUN		    "braggline.run_name"
+#define ARROW_META_DETECTOR	    "braggline.detector"
+#define ARROW_META_ENERGY	    "braggline.energy_kev"
+#define ARROW_META_CSR_THRESHOLD    "braggline.csr_threshold"	/**< photons */
+#define ARROW_META_BRAGG_THRESH	    "braggline.bragg_threshold" /**< photons */
+#define ARROW_META_BRAGG_MIN	    "braggline.bragg_min"
+#define ARROW_META_BRAGG_MAX	    "braggline.bragg_max"
+#define ARROW_META_GEOMETRY	    "braggline.geometry" /**< text of the geometry file */
+#define ARROW_META_PEDESTAL	    "braggline.pedestal_digest"
+#define ARROW_META_GAIN		    "braggline.gain_digest"
+#define ARROW_META_MASK		    "braggline.mask_digest"
+#define ARROW_META_CALIBRATION	    "braggline.calibration_digest" /**< of all maps, arrow_planes.h */
+#define ARROW_META_CALIBRATION_FILE "braggline.calibration_file"   /**< beside the files */
 
 /** What the schemas depend on. Everything is copied. */
 struct arrow_tables_config {

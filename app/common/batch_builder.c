@@ -15,17 +15,25 @@
 #define OFFSET_SIZE  sizeof(int32_t)
 #define ELEMENTS_MAX INT32_MAX /* offsets of lists are int32 */
 
+/* The memory of a batch. */
+struct column_set {
+	uint8_t *metadata;
+	struct batch_region *region;		/* by buffer; those of absent validity stay empty */
+	struct batch_region *data[COLUMNS_MAX]; /* values, or items of a list */
+	struct batch_region *offsets[COLUMNS_MAX]; /* lists and binary */
+	struct batch_region *nulls[COLUMNS_MAX];   /* validity, nullable columns */
+	bool lent;				   /* emitted, not reclaimed */
+};
+
 struct table {
 	const struct arrow_schema *schema;
 	struct arrow_template template;
-	uint8_t *metadata;
-	struct batch_region *region; /* by buffer; those of absent validity stay empty */
+	struct column_set sets[BATCH_SETS_MAX];
+	unsigned int nb_sets;
+	struct column_set *set; /* that grows */
 	struct arrow_node node[ARROW_NODES_MAX];
 	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
 	struct iovec body[ARROW_BUFFERS_MAX + 1];
-	struct batch_region *data[COLUMNS_MAX];	   /* values, or items of a list */
-	struct batch_region *offsets[COLUMNS_MAX]; /* lists and binary */
-	struct batch_region *nulls[COLUMNS_MAX];   /* validity, nullable columns */
 	uint32_t null_count[COLUMNS_MAX];
 	size_t align;
 	uint64_t interval;
@@ -57,27 +65,23 @@ struct image_row {
 };
 
 static void
-table_reset(struct table *t)
+set_reset(const struct table *t, struct column_set *set)
 {
 	const int32_t zero = 0;
 	unsigned int i;
 
 	for (i = 0; i < t->template.nb_buffers; i++)
-		batch_region_reset(&t->region[i]);
+		batch_region_reset(&set->region[i]);
 	for (i = 0; i < t->schema->nb_fields; i++) {
-		if (t->offsets[i] != NULL)
-			batch_region_append(t->offsets[i], &zero, sizeof(zero));
-		t->null_count[i] = 0;
+		if (set->offsets[i] != NULL)
+			batch_region_append(set->offsets[i], &zero, sizeof(zero));
 	}
-	t->rows = 0;
-	t->bytes = 0;
 }
 
 /* Give each buffer that is used its region. `most` = bytes of all rows of a batch, by column, for
  * lists and binary; the others follow from their width. */
 static int
-table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
-	uint64_t interval, const uint64_t *most)
+set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 {
 	const struct arrow_field *f;
 	struct batch_region *r;
@@ -85,59 +89,71 @@ table_init(struct table *t, const struct arrow_schema *schema, const struct arro
 	uint64_t size;
 	int rc;
 
-	t->schema = schema;
-	t->interval = interval;
-	rc = arrow_template_init(&t->template, schema, id);
-	if (rc < 0)
-		return rc;
-	t->region = calloc(t->template.nb_buffers, sizeof(*t->region));
-	t->metadata = aligned_alloc(ARROW_BLOCK, t->template.size);
-	if (t->region == NULL || t->metadata == NULL)
+	set->region = calloc(t->template.nb_buffers, sizeof(*set->region));
+	set->metadata = aligned_alloc(ARROW_BLOCK, t->template.size);
+	if (set->region == NULL || set->metadata == NULL)
 		return -ENOMEM;
-	memcpy(t->metadata, t->template.bytes, t->template.size);
+	memcpy(set->metadata, t->template.bytes, t->template.size);
 
-	r = t->region;
-	for (i = 0; i < schema->nb_fields; i++) {
-		f = &schema->fields[i];
+	r = set->region;
+	for (i = 0; i < t->schema->nb_fields; i++) {
+		f = &t->schema->fields[i];
 		if (f->nullable) {
-			t->nulls[i] = r;
-			rc = batch_region_init(r, (interval + 7) / 8);
+			set->nulls[i] = r;
+			rc = batch_region_init(r, (t->interval + 7) / 8);
 			if (rc < 0)
 				return rc;
 		}
 		r++;
-		size = interval * arrow_type_width(f->type);
+		size = t->interval * arrow_type_width(f->type);
 		if (f->type == ARROW_LIST || f->type == ARROW_BINARY) {
-			t->offsets[i] = r;
-			rc = batch_region_init(r++, (interval + 1) * OFFSET_SIZE);
+			set->offsets[i] = r;
+			rc = batch_region_init(r++, (t->interval + 1) * OFFSET_SIZE);
 			if (rc < 0)
 				return rc;
 			size = most[i];
 		} else if (f->type == ARROW_FIXED_LIST) {
-			size = interval * f->list_size * arrow_type_width(f->item);
+			size = t->interval * f->list_size * arrow_type_width(f->item);
 		}
 		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
 			r++; /* validity of the items: they are never null */
-		t->data[i] = r;
+		set->data[i] = r;
 		rc = batch_region_init(r++, size);
 		if (rc < 0)
 			return rc;
 	}
-	table_reset(t);
+	set_reset(t, set);
 	return 0;
+}
+
+static int
+table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
+	uint64_t interval, unsigned int nb_sets, const uint64_t *most)
+{
+	int rc;
+
+	t->schema = schema;
+	t->interval = interval;
+	t->nb_sets = nb_sets;
+	t->set = t->sets;
+	rc = arrow_template_init(&t->template, schema, id);
+	for (unsigned int i = 0; i < nb_sets && rc == 0; i++)
+		rc = set_init(t, &t->sets[i], most);
+	return rc;
 }
 
 static void
 table_free(struct table *t)
 {
+	struct column_set *set;
 	unsigned int i;
 
-	if (t->region != NULL) {
-		for (i = 0; i < t->template.nb_buffers; i++)
-			batch_region_free(&t->region[i]);
+	for (set = t->sets; set < t->sets + t->nb_sets; set++) {
+		for (i = 0; set->region != NULL && i < t->template.nb_buffers; i++)
+			batch_region_free(&set->region[i]);
+		free(set->region);
+		free(set->metadata);
 	}
-	free(t->region);
-	free(t->metadata);
 	arrow_template_free(&t->template);
 }
 
@@ -153,7 +169,8 @@ table_count(struct table *t)
 		f = &t->schema->fields[i];
 		*n++ = (struct arrow_node){t->rows, t->null_count[i]};
 		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
-			*n++ = (struct arrow_node){t->data[i]->used / arrow_type_width(f->item), 0};
+			*n++ = (struct arrow_node){
+				t->set->data[i]->used / arrow_type_width(f->item), 0};
 	}
 }
 
@@ -162,6 +179,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 {
 	/* fills the body up to a whole block; written from here, never to */
 	static const uint8_t zeros[ARROW_BLOCK] __attribute__((aligned(ARROW_BLOCK)));
+	struct column_set *set = t->set;
 	struct arrow_batch numbers;
 	struct batch_region *r;
 	unsigned int i, nb = 0;
@@ -172,7 +190,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	if (t->rows == 0)
 		return;
 	for (i = 0; i < t->template.nb_buffers; i++) {
-		r = &t->region[i];
+		r = &set->region[i];
 		t->buffer[i] = (struct arrow_buffer){at, r->used};
 		if (r->used == 0)
 			continue;
@@ -198,10 +216,10 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.sequence = t->sequence,
 		.crc32c = crc,
 	};
-	arrow_template_patch(&t->template, t->metadata, &numbers);
+	arrow_template_patch(&t->template, set->metadata, &numbers);
 	batch = (struct batch){
 		.table = id,
-		.metadata = t->metadata,
+		.metadata = set->metadata,
 		.metadata_size = t->template.size,
 		.body = t->body,
 		.nb_body = nb,
@@ -211,9 +229,29 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.last = t->last,
 		.sequence = t->sequence++,
 		.crc32c = crc,
+		.lasting = config->reclaim != NULL,
+		.set = set - t->sets,
 	};
 	config->emit(config->arg, &batch);
-	table_reset(t);
+	/* taken back when the first row of the next batch needs it, not before */
+	set->lent = true;
+	if (++t->set == t->sets + t->nb_sets)
+		t->set = t->sets;
+	t->rows = 0;
+	t->bytes = 0;
+	memset(t->null_count, 0, sizeof(t->null_count));
+}
+
+/* Make the set that grows next empty. */
+static void
+table_reclaim(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
+{
+	if (!t->set->lent)
+		return;
+	if (config->reclaim != NULL)
+		config->reclaim(config->arg, id, t->set - t->sets);
+	set_reset(t, t->set);
+	t->set->lent = false;
 }
 
 /* Whether a row cannot join the current batch, column limits aside. */
@@ -226,10 +264,14 @@ table_must_cut(const struct table *t, uint64_t frame, uint64_t bytes)
 }
 
 static void
-table_begin_row(struct table *t, uint64_t frame, uint64_t bytes)
+table_begin_row(struct batch_builder *b, enum arrow_table id, uint64_t frame, uint64_t bytes)
 {
-	if (t->rows == 0)
+	struct table *t = &b->table[id];
+
+	if (t->rows == 0) {
+		table_reclaim(t, &b->config, id);
 		t->first = frame;
+	}
 	t->last = frame;
 	t->bytes += bytes;
 }
@@ -237,29 +279,29 @@ table_begin_row(struct table *t, uint64_t frame, uint64_t bytes)
 static void
 put(struct table *t, unsigned int column, const void *value, size_t size)
 {
-	batch_region_append(t->data[column], value, size);
+	batch_region_append(t->set->data[column], value, size);
 }
 
 /* The row's items are there: note where they end. */
 static void
 end_list(struct table *t, unsigned int column, size_t width)
 {
-	const int32_t end = t->data[column]->used / width;
+	const int32_t end = t->set->data[column]->used / width;
 
-	batch_region_append(t->offsets[column], &end, sizeof(end));
+	batch_region_append(t->set->offsets[column], &end, sizeof(end));
 }
 
 static void
 put_list(struct table *t, unsigned int column, const void *items, size_t nb, size_t width)
 {
-	batch_region_append_large(t->data[column], items, nb * width);
+	batch_region_append_large(t->set->data[column], items, nb * width);
 	end_list(t, column, width);
 }
 
 static void
 put_validity(struct table *t, unsigned int column, bool valid)
 {
-	struct batch_region *r = t->nulls[column];
+	struct batch_region *r = t->set->nulls[column];
 
 	if (t->rows % 8 == 0)
 		*batch_region_grow(r, 1) = 0;
@@ -277,7 +319,7 @@ frames_add(struct batch_builder *b, const struct frame_record *rec)
 
 	if (table_must_cut(t, rec->frame, 0))
 		table_emit(t, &b->config, ARROW_FRAMES);
-	table_begin_row(t, rec->frame, 0);
+	table_begin_row(b, ARROW_FRAMES, rec->frame, 0);
 	put(t, FRAMES_FRAME, &rec->frame, sizeof(rec->frame));
 	put(t, FRAMES_BUNCH_ID, &rec->bunch_id, sizeof(rec->bunch_id));
 	put(t, FRAMES_DETECTOR_TIME, &rec->detector_time, sizeof(rec->detector_time));
@@ -341,11 +383,12 @@ images_columns_full(const struct batch_builder *b, const struct image_row *row)
 {
 	const struct table *t = &b->table[ARROW_IMAGES];
 
-	return t->data[IMAGES_ROW_PTR]->used / sizeof(uint32_t) + row->nb_row_ptr > ELEMENTS_MAX ||
-		t->data[IMAGES_VALUE]->used / b->config.layout.value_size + row->nb_value >
+	return t->set->data[IMAGES_ROW_PTR]->used / sizeof(uint32_t) + row->nb_row_ptr >
 		ELEMENTS_MAX ||
-		t->data[IMAGES_RAW]->used + row->raw_bound > ELEMENTS_MAX ||
-		t->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX;
+		t->set->data[IMAGES_VALUE]->used / b->config.layout.value_size + row->nb_value >
+		ELEMENTS_MAX ||
+		t->set->data[IMAGES_RAW]->used + row->raw_bound > ELEMENTS_MAX ||
+		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX;
 }
 
 static int
@@ -353,7 +396,7 @@ images_add(struct batch_builder *b, const struct frame_record *rec)
 {
 	const struct gk_layout *l = &b->config.layout;
 	struct table *t = &b->table[ARROW_IMAGES];
-	struct batch_region *raw = t->data[IMAGES_RAW];
+	struct batch_region *raw;
 	const uint8_t kind = rec->kind;
 	struct image_row row;
 	size_t packed;
@@ -365,7 +408,8 @@ images_add(struct batch_builder *b, const struct frame_record *rec)
 	if (table_must_cut(t, rec->frame, row.bytes) ||
 		(t->rows > 0 && images_columns_full(b, &row)))
 		table_emit(t, &b->config, ARROW_IMAGES);
-	table_begin_row(t, rec->frame, row.bytes);
+	table_begin_row(b, ARROW_IMAGES, rec->frame, row.bytes);
+	raw = t->set->data[IMAGES_RAW];
 
 	put(t, IMAGES_FRAME, &rec->frame, sizeof(rec->frame));
 	put(t, IMAGES_KIND, &kind, sizeof(kind));
@@ -389,7 +433,8 @@ config_check(const struct batch_builder_config *c)
 {
 	const struct arrow_field *f;
 
-	if (c->emit == NULL || c->frames_interval > BATCH_INTERVAL_MAX ||
+	if (c->emit == NULL || c->sets > BATCH_SETS_MAX || (c->sets > 1 && c->reclaim == NULL) ||
+		c->frames_interval > BATCH_INTERVAL_MAX ||
 		c->images_interval > BATCH_INTERVAL_MAX || c->geometry.tiles == 0 ||
 		c->geometry.tiles > FRAME_PACKETS_MAX)
 		return -EINVAL;
@@ -405,6 +450,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 {
 	struct arrow_identity id = {config->producer, config->run, config->incarnation, NULL};
 	const uint64_t limit = config->byte_limit ? config->byte_limit : BATCH_BYTE_LIMIT;
+	const unsigned int sets = config->sets > 0 ? config->sets : 1;
 	uint64_t most[COLUMNS_MAX] = {0};
 	struct batch_builder *b;
 	struct table *t;
@@ -426,7 +472,8 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	t->byte_limit = UINT64_MAX; /* rows are of one size: the interval is the limit */
 	id.table = arrow_table_name(ARROW_FRAMES);
 	rc = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
-		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, most);
+		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, sets,
+		most);
 	if (rc < 0)
 		goto fail;
 
@@ -441,7 +488,8 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	t->byte_limit = limit;
 	id.table = arrow_table_name(ARROW_IMAGES);
 	rc = table_init(t, &config->tables->schema[ARROW_IMAGES], &id,
-		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL, most);
+		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL, sets,
+		most);
 	if (rc < 0)
 		goto fail;
 	*builder = b;

@@ -5,6 +5,7 @@
  *
  * A record is copied once, from its output slot into growing columns, so that slot and record can
  * go back at once. One thread per builder; no lock, no allocation after batch_builder_create().
+ * With several sets of columns a batch is written from where it was made while the next one grows.
  *
  * Where batches are cut depends on the rows alone, never on time or on batches written before, so
  * that the same frames give the same files:
@@ -29,7 +30,9 @@
 #define BATCH_INTERVAL_MAX    (1 << 20)
 #define BATCH_BYTE_LIMIT      (256u << 20)
 
-/** A record batch, valid until batch_emit returns. */
+#define BATCH_SETS_MAX 8
+
+/** A record batch; the structure is valid until batch_emit returns, its bytes as `lasting` says. */
 struct batch {
 	enum arrow_table table;
 	const uint8_t *metadata;  /**< page-aligned, with prefix */
@@ -42,10 +45,16 @@ struct batch {
 	uint64_t last;
 	uint64_t sequence;
 	uint32_t crc32c;
+	bool lasting; /**< metadata and body stay until batch_reclaim is called for `set`; false:
+			       until batch_emit returns */
+	unsigned int set; /**< of columns, of this table */
 };
 
 /** Takes a batch that is complete; what becomes of it is its own matter. */
 typedef void (*batch_emit)(void *arg, const struct batch *batch);
+
+/** Returns when nobody reads a set of a table's columns any more: it is about to be overwritten. */
+typedef void (*batch_reclaim)(void *arg, enum arrow_table table, unsigned int set);
 
 struct batch_builder_config {
 	struct gk_geometry geometry;
@@ -61,6 +70,8 @@ struct batch_builder_config {
 	uint32_t images_interval; /**< 0: BATCH_IMAGES_INTERVAL */
 	uint64_t byte_limit;	  /**< 0: BATCH_BYTE_LIMIT */
 	batch_emit emit;
+	batch_reclaim reclaim; /**< NULL: batches do not last */
+	unsigned int sets; /**< of columns, at most BATCH_SETS_MAX; 0: 1. More than 1: reclaim */
 	void *arg;
 };
 
@@ -68,7 +79,7 @@ struct batch_builder;
 
 /**
  * @return 0
- *   - -EINVAL: intervals beyond BATCH_INTERVAL_MAX, no emit, tables of another raster
+ *   - -EINVAL: intervals beyond BATCH_INTERVAL_MAX, no emit, tables of another raster, sets
  *   - -ENOMEM, or -errno of mmap(2)
  */
 int batch_builder_create(struct batch_builder **builder, const struct batch_builder_config *config);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <rte_log.h>
 #include <rte_ring.h>
@@ -27,11 +28,15 @@ struct file_writer {
 	struct file_writer_config config;
 	struct arrow_tables tables;
 	struct batch_builder *builder;
-	struct arrow_file file[ARROW_TABLES];
+	struct arrow_run *run;
 	pthread_t thread;
 	bool started;
+	bool closed;
+	bool has_calibration;
+	int error;			/* of the run, when it is closed */
 	enum request request;		/* atomic; by the controlling thread */
-	struct file_writer_stats stats; /* by the writing thread alone; read with atomic loads */
+	struct file_writer_stats stats; /* by the writing thread alone, without table[] */
+	struct arrow_run_status status[ARROW_TABLES]; /* as file_writer_path() gave it */
 };
 
 /* Counters have one writer: a plain store that readers cannot see half of. */
@@ -42,34 +47,28 @@ count(uint64_t *counter, uint64_t n)
 }
 
 static void
-note_error(struct file_writer *w, enum arrow_table table)
+writer_log(void *arg, bool error, const char *text)
 {
-	struct file_writer_table_stats *s = &w->stats.table[table];
-
-	if (s->error != 0)
-		return;
-	__atomic_store_n(&s->error, w->file[table].error, __ATOMIC_RELAXED);
-	WRITER_LOG(ERR, "%s; rows from here on are missing, those before stay there\n",
-		w->file[table].message);
+	if (error)
+		WRITER_LOG(ERR, "%s\n", text);
+	else
+		WRITER_LOG(INFO, "%s\n", text);
 }
 
 static void
 writer_emit(void *arg, const struct batch *b)
 {
 	struct file_writer *w = arg;
-	struct file_writer_table_stats *s = &w->stats.table[b->table];
-	struct arrow_file *f = &w->file[b->table];
 
-	if (arrow_file_append(
-		    f, b->metadata, b->metadata_size, b->body, b->nb_body, b->body_length) < 0) {
-		count(&s->unwritten, b->rows);
-		count(&w->stats.frames_unwritten, b->rows);
-		note_error(w, b->table);
-		return;
-	}
-	count(&s->rows, b->rows);
-	count(&s->batches, 1);
-	__atomic_store_n(&s->bytes, f->size, __ATOMIC_RELAXED);
+	arrow_run_append(w->run, b);
+}
+
+static void
+writer_reclaim(void *arg, enum arrow_table table, unsigned int set)
+{
+	struct file_writer *w = arg;
+
+	arrow_run_reclaim(w->run, table, set);
 }
 
 static void
@@ -89,11 +88,14 @@ take(struct file_writer *w, const struct frame_record *record)
 	count(&s->records, 1);
 	if (frame_verdict_is_kept(record->verdict))
 		count(&s->kept, 1);
+	if (arrow_run_wants_roll(w->run, record->frame)) {
+		/* batches end here anyway */
+		batch_builder_flush(w->builder);
+		arrow_run_roll(w->run);
+	}
 	if (batch_builder_add(w->builder, record) == 0)
 		return;
 	count(&s->bad_records, 1);
-	count(&s->table[ARROW_IMAGES].unwritten, 1);
-	count(&s->frames_unwritten, 1);
 	if (s->bad_records == 1)
 		WRITER_LOG(ERR,
 			"frame %" PRIu64
@@ -116,6 +118,7 @@ writer_main(void *arg)
 		if (request == ABORT)
 			break;
 		n = rte_ring_sc_dequeue_burst(w->config.records, record, FILE_WRITER_BURST, NULL);
+		arrow_run_poll(w->run);
 		if (n == 0) {
 			if (request == STOP)
 				break;
@@ -131,29 +134,43 @@ writer_main(void *arg)
 		}
 	}
 	batch_builder_flush(w->builder);
-	for (i = 0; i < ARROW_TABLES; i++) {
-		if (arrow_file_close(&w->file[i]) < 0)
-			note_error(w, i);
-		else
-			__atomic_store_n(&w->stats.table[i].complete, 1, __ATOMIC_RELAXED);
-		__atomic_store_n(&w->stats.table[i].bytes, w->file[i].size, __ATOMIC_RELAXED);
-	}
+	w->error = arrow_run_close(w->run);
+	w->closed = true;
 	return NULL;
 }
 
 static int
-create_builder(struct file_writer *w)
+create_tables(struct file_writer *w)
 {
 	const struct file_writer_config *c = &w->config;
+	char name[NAME_MAX], digest[32];
+	struct arrow_meta meta[c->nb_meta + 2];
 	const struct arrow_tables_config tables = {
 		.modules = c->modules,
 		.rows = gk_rows(&c->geometry),
 		.cols = c->geometry.cols,
 		.packets = c->geometry.tiles,
 		.value = c->value,
-		.meta = c->meta,
-		.nb_meta = c->nb_meta,
+		.meta = meta,
+		.nb_meta = c->nb_meta + (c->nb_planes > 0 ? 2 : 0),
 	};
+
+	if (c->nb_meta > 0)
+		memcpy(meta, c->meta, c->nb_meta * sizeof(meta[0]));
+	if (c->nb_planes > 0) {
+		snprintf(name, sizeof(name), "%s_calibration.bin", c->run);
+		snprintf(digest, sizeof(digest), "crc32c:%08x",
+			arrow_planes_digest(c->planes, c->nb_planes));
+		meta[c->nb_meta] = (struct arrow_meta){ARROW_META_CALIBRATION_FILE, name};
+		meta[c->nb_meta + 1] = (struct arrow_meta){ARROW_META_CALIBRATION, digest};
+	}
+	return arrow_tables_init(&w->tables, &tables);
+}
+
+static int
+create_builder(struct file_writer *w)
+{
+	const struct file_writer_config *c = &w->config;
 	const struct batch_builder_config builder = {
 		.geometry = c->geometry,
 		.layout = c->layout,
@@ -168,12 +185,44 @@ create_builder(struct file_writer *w)
 		.images_interval = c->images_interval,
 		.byte_limit = c->byte_limit,
 		.emit = writer_emit,
+		.reclaim = writer_reclaim,
+		.sets = FILE_WRITER_SETS,
 		.arg = w,
 	};
 	int rc;
 
-	rc = arrow_tables_init(&w->tables, &tables);
+	rc = create_tables(w);
 	return rc < 0 ? rc : batch_builder_create(&w->builder, &builder);
+}
+
+static int
+create_files(struct file_writer *w, char message[PATH_MAX])
+{
+	const struct file_writer_config *c = &w->config;
+	const struct arrow_run_config run = {
+		.dir = c->dir,
+		.run = c->run,
+		.tables = &w->tables,
+		.slices = c->slices,
+		.frames_interval = c->frames_interval,
+		.images_interval = c->images_interval,
+		.roll_frames = c->roll_frames,
+		.roll_bytes = c->roll_bytes,
+		.roll_ms = c->roll_ms,
+		.retry_ms = c->retry_ms,
+		.retry_max_ms = c->retry_max_ms,
+		.resume_bytes = c->resume_bytes,
+		.log = writer_log,
+		.arg = w,
+	};
+	int rc;
+
+	rc = arrow_run_open(&w->run, &run, message);
+	if (rc < 0 || c->nb_planes == 0)
+		return rc;
+	rc = arrow_planes_write(c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
+	w->has_calibration = rc == 0;
+	return rc;
 }
 
 int
@@ -181,8 +230,6 @@ file_writer_create(struct file_writer **writer, const struct file_writer_config 
 	char message[PATH_MAX])
 {
 	struct file_writer *w;
-	char name[NAME_MAX];
-	unsigned int i;
 	int rc;
 
 	message[0] = '\0';
@@ -202,16 +249,9 @@ file_writer_create(struct file_writer **writer, const struct file_writer_config 
 			strerror(-rc));
 		goto fail;
 	}
-	for (i = 0; i < ARROW_TABLES; i++) {
-		snprintf(name, sizeof(name), "%s_%s", config->run, arrow_table_name(i));
-		rc = arrow_file_create(
-			&w->file[i], config->io, config->dir, name, &w->tables.schema[i]);
-		if (rc < 0) {
-			snprintf(message, PATH_MAX, "%s", w->file[i].message);
-			goto fail;
-		}
-		w->stats.table[i].bytes = w->file[i].size;
-	}
+	rc = create_files(w, message);
+	if (rc < 0)
+		goto fail;
 	*writer = w;
 	return 0;
 
@@ -241,66 +281,77 @@ file_writer_start(struct file_writer *w)
 int
 file_writer_stop(struct file_writer *w, bool drain)
 {
-	unsigned int i;
-
 	if (w->started) {
 		__atomic_store_n(&w->request, drain ? STOP : ABORT, __ATOMIC_RELEASE);
 		pthread_join(w->thread, NULL);
 		w->started = false;
 	}
-	for (i = 0; i < ARROW_TABLES; i++) {
-		if (w->file[i].error < 0)
-			return w->file[i].error;
-	}
-	return 0;
+	return w->error;
 }
 
 void
 file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *stats)
 {
 	const struct file_writer_stats *from = &w->stats;
+	struct arrow_run_stats *images = &stats->table[ARROW_IMAGES];
 	unsigned int i;
 
 #define GET(member) __atomic_load(&from->member, &stats->member, __ATOMIC_RELAXED)
 	GET(records);
 	GET(kept);
 	GET(bad_records);
-	GET(frames_unwritten);
 	GET(naps);
-	for (i = 0; i < ARROW_TABLES; i++) {
-		GET(table[i].rows);
-		GET(table[i].batches);
-		GET(table[i].bytes);
-		GET(table[i].unwritten);
-		GET(table[i].error);
-		GET(table[i].complete);
-	}
 #undef GET
+	for (i = 0; i < ARROW_TABLES; i++)
+		arrow_run_stats_get(w->run, i, &stats->table[i]);
+	images->unwritten_bad = stats->bad_records;
+	images->unwritten += stats->bad_records;
+	stats->frames_unwritten = stats->table[ARROW_FRAMES].unwritten + images->unwritten;
+}
+
+void
+file_writer_status(struct file_writer *w, enum arrow_table table, struct arrow_run_status *status)
+{
+	arrow_run_status(w->run, table, status);
 }
 
 const char *
-file_writer_path(const struct file_writer *w, enum arrow_table table)
+file_writer_path(struct file_writer *w, enum arrow_table table)
 {
-	return w->stats.table[table].complete ? w->file[table].path : w->file[table].part;
+	arrow_run_status(w->run, table, &w->status[table]);
+	return w->status[table].path;
 }
 
 const char *
-file_writer_error(const struct file_writer *w, enum arrow_table table)
+file_writer_error(struct file_writer *w, enum arrow_table table)
 {
-	return w->file[table].message;
+	arrow_run_status(w->run, table, &w->status[table]);
+	return w->status[table].error;
+}
+
+/* Never started: files that nothing was written to, not worth a name. */
+static void
+discard_files(struct file_writer *w)
+{
+	char path[PATH_MAX];
+
+	if (w->run == NULL || w->closed)
+		return;
+	arrow_run_discard(w->run);
+	if (w->has_calibration &&
+		snprintf(path, sizeof(path), "%s/%s_calibration.bin", w->config.dir,
+			w->config.run) < (int)sizeof(path))
+		unlink(path);
 }
 
 void
 file_writer_destroy(struct file_writer *w)
 {
-	unsigned int i;
-
 	if (w == NULL)
 		return;
 	file_writer_stop(w, false);
-	/* never started: two files that nothing was written to, not worth a name */
-	for (i = 0; i < ARROW_TABLES; i++)
-		arrow_file_discard(&w->file[i]);
+	discard_files(w);
+	arrow_run_free(w->run);
 	batch_builder_destroy(w->builder);
 	arrow_tables_free(&w->tables);
 	free(w);

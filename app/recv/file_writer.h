@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Writes the records of a run into DIR/RUN_frames.arrow and DIR/RUN_images.arrow.
+ * Writes the records of a run into its files: DIR/RUN_frames.arrow and DIR/RUN_images.arrow, or
+ * sets of them if the run is rolled (arrow_run.h), and DIR/RUN_calibration.bin beside them.
  *
  * A thread of its own, off the datapath: it is fed frame records through a ring, copies what they
  * say and the output slots they name into record batches, gives the records back through another
- * ring at once, and writes batches when they are complete. It sleeps while the ring is empty. It
- * is not an lcore and touches no mempool.
+ * ring at once, and has batches written while it makes the next ones. It sleeps while the ring is
+ * empty. It is not an lcore and touches no mempool.
  *
  * Errors of the file system do not stall the datapath: the writer goes on taking and giving back
- * records, counts what it could not write (file_writer_stats), logs the first error of each file,
- * and leaves that file as `.part` with the batches that were complete. The next run, with its own
- * writer, starts anew.
+ * records, counts what it could not write by cause, and goes on writing into other files when that
+ * works again. It stalls, and with it what waits for the records, if the disk is slower than the
+ * data.
  *
  * Order of calls, all by one thread (the main lcore):
  *   file_writer_create -> file_writer_start -> file_writer_stop -> file_writer_destroy
- * file_writer_stats may be called by any thread in between.
+ * file_writer_stats_get and file_writer_status may be called by any thread in between.
  */
 #ifndef FILE_WRITER_H
 #define FILE_WRITER_H
 
 #include <sched.h>
 
-#include "arrow_file.h"
-#include "batch_builder.h"
+#include "arrow_planes.h"
+#include "arrow_run.h"
 
 struct rte_ring;
 
 #define FILE_WRITER_NAP_US 200 /**< sleep while there is nothing to do */
 #define FILE_WRITER_BURST  32
+#define FILE_WRITER_SETS   2 /**< batches of a table that are made or written at a time */
 
 struct file_writer_config {
 	const char *dir;	  /**< must exist */
@@ -50,33 +52,33 @@ struct file_writer_config {
 	uint32_t frames_interval; /**< frame numbers of a batch; 0: default of batch_builder.h */
 	uint32_t images_interval;
 	uint64_t byte_limit;
-	const cpu_set_t *cpus;	       /**< where the thread runs; NULL: where its creator does */
-	const struct arrow_io_ops *io; /**< NULL: arrow_io_posix */
+	const cpu_set_t *cpus; /**< where the thread runs; NULL: where its creator does */
+	struct arrow_slices_config slices; /**< direct I/O, slices, depth, sync; all 0: defaults */
+	uint64_t roll_frames;		   /**< see struct arrow_run_config; 0: no matter */
+	uint64_t roll_bytes;
+	uint64_t roll_ms;
+	uint32_t retry_ms; /**< see struct arrow_run_config; 0: defaults */
+	uint32_t retry_max_ms;
+	uint64_t resume_bytes;
+	const struct arrow_plane *planes; /**< coefficient maps to be written beside the files; */
+	unsigned int nb_planes;		  /**< 0: none. Read by file_writer_create only */
 };
 
-/** Of one table. Only grow. */
-struct file_writer_table_stats {
-	uint64_t rows;	    /**< written: their batch is in the file */
-	uint64_t batches;   /**< written */
-	uint64_t bytes;	    /**< size of the file */
-	uint64_t unwritten; /**< rows that the file lacks: error or wrong record */
-	int32_t error;	    /**< 0, or the -errno that ended the file */
-	uint8_t complete;   /**< footer written, file has its name */
-};
-
+/** All but error, state and mode only grow. */
 struct file_writer_stats {
 	uint64_t records;	   /**< taken */
 	uint64_t kept;		   /**< of them, with a verdict that keeps the image */
 	uint64_t bad_records;	   /**< kept, but their output slot cannot be what they say */
 	uint64_t frames_unwritten; /**< sum of table[].unwritten */
 	uint64_t naps;
-	struct file_writer_table_stats table[ARROW_TABLES];
+	struct arrow_run_stats table[ARROW_TABLES];
 };
 
 struct file_writer;
 
 /**
- * Create the files of a run and reserve memory. May sleep in the file system.
+ * Create the files of a run and reserve memory. May sleep in the file system. What a crash has left
+ * of earlier runs is arrow_recover_dir()'s, before.
  * @param writer  out
  * @param message  out, on error: what is wrong and with which file; at least PATH_MAX bytes
  * @return 0, or -errno of the file system, -EEXIST if the run has files already, -EINVAL, -ENOMEM
@@ -98,11 +100,15 @@ int file_writer_stop(struct file_writer *writer, bool drain);
 /** A copy of the counters; each is consistent by itself. Any thread, until destroy. */
 void file_writer_stats_get(const struct file_writer *writer, struct file_writer_stats *stats);
 
-/** Path of a table's file: its name when complete, else that of the `.part`. */
-const char *file_writer_path(const struct file_writer *writer, enum arrow_table table);
+/** Path of a table's file: of the last one, if there were several. Until destroy. */
+const char *file_writer_path(struct file_writer *writer, enum arrow_table table);
 
-/** What ended a table's file: what, where, why; "" if nothing did. After stop. */
-const char *file_writer_error(const struct file_writer *writer, enum arrow_table table);
+/** The last error of a table: what, where, why; "" if there was none. Until destroy. */
+const char *file_writer_error(struct file_writer *writer, enum arrow_table table);
+
+/** The same and more while the writer runs. Any thread, until destroy. */
+void file_writer_status(
+	struct file_writer *writer, enum arrow_table table, struct arrow_run_status *status);
 
 /** Free everything; stops without draining if it was not stopped. */
 void file_writer_destroy(struct file_writer *writer);

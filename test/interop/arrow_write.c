@@ -18,8 +18,7 @@ static struct arrow_file file[ARROW_TABLES];
 static void
 emit(void *arg, const struct batch *b)
 {
-	arrow_file_append(&file[b->table], b->metadata, b->metadata_size, b->body, b->nb_body,
-		b->body_length);
+	arrow_file_append(&file[b->table], b);
 }
 
 static void

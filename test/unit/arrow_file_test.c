@@ -12,96 +12,36 @@
 
 #include <cmocka.h>
 
+#include "arrow_disk.h"
 #include "arrow_file.h"
 #include "arrow_read.h"
+#include "arrow_recovery.h"
 #include "arrow_sample.h"
 #include "bitshuffle.h"
 
-/* A file in memory: what arrow_file writes, with an error at a chosen write. */
-struct memory_file {
-	uint8_t *bytes;
-	size_t size;
-	int writes_left; /* then ENOSPC; negative: never */
-	int published;
-};
-
-static struct memory_file disk[ARROW_TABLES];
-static int disk_next;
-
-static int
-disk_open(void **handle, const char *path)
+/* What is on the disk of a table. */
+static const struct disk_file *
+on_disk(enum arrow_table table)
 {
-	*handle = &disk[disk_next++ % ARROW_TABLES];
-	return 0;
+	char name[32];
+	const struct disk_file *f;
+
+	snprintf(name, sizeof(name), "%s.arrow.part", arrow_table_name(table));
+	f = disk_find(disk, name);
+	if (f != NULL)
+		return f;
+	*strrchr(name, '.') = '\0';
+	f = disk_find(disk, name);
+	assert_non_null(f);
+	return f;
 }
-
-static int
-disk_write(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset)
-{
-	struct memory_file *f = handle;
-	unsigned int i;
-
-	assert_int_equal(offset % ARROW_BLOCK, 0);
-	assert_int_equal(offset, f->size);
-	if (f->writes_left == 0)
-		return -ENOSPC;
-	f->writes_left -= f->writes_left > 0;
-	for (i = 0; i < nb; i++) {
-		f->bytes = realloc(f->bytes, f->size + iov[i].iov_len);
-		assert_non_null(f->bytes);
-		memcpy(f->bytes + f->size, iov[i].iov_base, iov[i].iov_len);
-		f->size += iov[i].iov_len;
-	}
-	assert_int_equal(f->size % ARROW_BLOCK, 0);
-	return 0;
-}
-
-static int
-disk_truncate(void *handle, uint64_t size)
-{
-	((struct memory_file *)handle)->size = size;
-	return 0;
-}
-
-static int
-disk_sync(void *handle)
-{
-	return 0;
-}
-
-static int
-disk_publish(const char *part, const char *path)
-{
-	disk[(disk_next - 1) % ARROW_TABLES].published = 1;
-	return 0;
-}
-
-static int
-disk_remove(const char *part)
-{
-	return 0;
-}
-
-static const struct arrow_io_ops disk_io = {
-	.open = disk_open,
-	.write = disk_write,
-	.truncate = disk_truncate,
-	.sync = disk_sync,
-	.close = disk_sync,
-	.publish = disk_publish,
-	.remove = disk_remove,
-};
 
 static void
 disk_clear(void)
 {
-	unsigned int i;
-
-	for (i = 0; i < ARROW_TABLES; i++) {
-		free(disk[i].bytes);
-		disk[i] = (struct memory_file){.writes_left = -1};
-	}
-	disk_next = 0;
+	if (disk != NULL)
+		disk_free(disk);
+	disk = disk_new(time(NULL));
 }
 
 /* What the builder emits goes into two files. */
@@ -114,22 +54,20 @@ static struct sink sink;
 static void
 sink_emit(void *arg, const struct batch *b)
 {
-	struct arrow_file *f = &sink.file[b->table];
-
-	if (f->io != NULL)
-		arrow_file_append(
-			f, b->metadata, b->metadata_size, b->body, b->nb_body, b->body_length);
+	if (sink.file[b->table].out.handle != NULL)
+		arrow_file_append(&sink.file[b->table], b);
 }
 
 static void
 sink_open(const struct arrow_tables *t)
 {
+	const struct arrow_slices_config config = {.io = &disk_io, .slice = 65536, .depth = 3};
 	unsigned int i;
 
 	disk_clear();
 	memset(&sink, 0, sizeof(sink));
 	for (i = 0; i < ARROW_TABLES; i++)
-		assert_int_equal(arrow_file_create(&sink.file[i], &disk_io, "/nowhere",
+		assert_int_equal(arrow_file_create(&sink.file[i], &config, "/nowhere",
 					 arrow_table_name(i), &t->schema[i]),
 			0);
 }
@@ -289,8 +227,9 @@ round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int fr
 	batch_builder_destroy(b);
 
 	for (i = 0; i < ARROW_TABLES; i++) {
-		assert_int_equal(
-			arrow_reader_open_memory(&r[i], disk[i].bytes, disk[i].size, &problem), 0);
+		assert_int_equal(arrow_reader_open_memory(
+					 &r[i], on_disk(i)->data, on_disk(i)->size, &problem),
+			0);
 		check_layout(&r[i], i);
 		assert_string_equal(
 			arrow_reader_meta(&r[i], ARROW_META_TABLE), arrow_table_name(i));
@@ -364,17 +303,120 @@ empty_run(void **state)
 	sink_close();
 	for (i = 0; i < ARROW_TABLES; i++) {
 		assert_int_equal(
-			arrow_reader_open_memory(&r, disk[i].bytes, disk[i].size, &problem), 0);
+			arrow_reader_open_memory(&r, on_disk(i)->data, on_disk(i)->size, &problem),
+			0);
 		assert_true(r.complete);
 		assert_int_equal(r.nb_batches, 0);
 		arrow_reader_close(&r);
 	}
-	assert_true(disk[ARROW_IMAGES].published);
+	assert_true(sink.file[ARROW_IMAGES].complete);
 	arrow_tables_free(&t);
 	sample_free(&s);
 }
 
-/* A disk that is full: what was whole stays, nothing follows, and it says so. */
+static uint64_t
+rows_of(const struct arrow_reader *r)
+{
+	uint64_t rows = 0;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		assert_int_equal(arrow_reader_crc(r, i), 1);
+		rows += r->batches[i].rows;
+	}
+	return rows;
+}
+
+/* Any call on the disk fails, once or from then on: what was sure stays, nothing follows, and it
+ * says so. The file is complete if the disk let it. */
+static void
+failing_disk(uint64_t from, uint64_t until, int error, bool *failed)
+{
+	const char *text = error == -ENOSPC ? "No space left" : "Input/output error";
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_reader r;
+	const struct arrow_file *f;
+	const char *problem;
+	unsigned int i;
+	uint64_t end;
+
+	sample_init(&s, 9, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	sink_open(&t);
+	disk->fail_from = disk->calls + from;
+	disk->fail_until = disk->calls + until;
+	disk->fail_error = error;
+	/* often, so that there is more to go wrong */
+	sink.file[ARROW_FRAMES].out.config.sync_bytes = 32768;
+	sink.file[ARROW_IMAGES].out.config.sync_bytes = 131072;
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 4;
+	c.emit = sink_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 100; i++) {
+		sample_next(&s, 1, 1);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	*failed = false;
+	for (i = 0; i < ARROW_TABLES; i++) {
+		f = &sink.file[i];
+		arrow_file_close(&sink.file[i]);
+		*failed |= f->error != 0;
+		if (f->error != 0) {
+			assert_int_equal(f->error, error);
+			assert_non_null(strstr(f->message, arrow_table_name(i)));
+			assert_non_null(strstr(f->message, text));
+		} else {
+			assert_true(f->complete);
+		}
+		assert_int_equal(f->rows, f->rows_durable);
+		assert_int_equal(
+			arrow_reader_open_memory(&r, on_disk(i)->data, on_disk(i)->size, &problem),
+			0);
+		if (f->complete) {
+			assert_true(r.complete);
+			assert_int_equal(rows_of(&r), f->rows);
+		} else {
+			/* behind what is sure there may be more, whole or not */
+			r.nb_batches = arrow_recovery_scan(&r, &end, &problem);
+			assert_true(rows_of(&r) >= f->rows);
+		}
+		arrow_reader_close(&r);
+	}
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+static void
+each_call_fails(void **state)
+{
+	static const int errors[] = {-ENOSPC, -EIO};
+	unsigned int i, failures = 0;
+	uint64_t call;
+	bool failed;
+
+	for (i = 0; i < 2; i++) {
+		for (call = 0;; call++) {
+			failing_disk(call, call + 1, errors[i], &failed);
+			failures += failed;
+			if (disk->calls < disk->fail_from)
+				break;
+			failing_disk(call, UINT32_MAX, errors[i], &failed);
+			/* the last calls may be allocations, which need not succeed */
+			assert_true(failed || disk->calls < disk->fail_from + 3);
+		}
+	}
+	print_message("%u failures of %u calls\n", failures, (unsigned int)call * 2);
+	assert_true(failures > 20);
+}
+
+/* No room for all batches: those that fit are a complete file. */
 static void
 disk_full(void **state)
 {
@@ -383,33 +425,35 @@ disk_full(void **state)
 	struct batch_builder_config c;
 	struct batch_builder *b;
 	struct arrow_reader r;
+	struct arrow_file *f = &sink.file[ARROW_IMAGES];
 	const char *problem;
 	unsigned int i;
 
 	sample_init(&s, 9, GK_VALUE_F32, 1);
 	assert_int_equal(sample_tables(&s, &t), 0);
 	sink_open(&t);
-	disk[ARROW_FRAMES].writes_left = 3;
+	disk->capacity = 1 << 20;
 	c = sample_builder_config(&s, &t);
-	c.frames_interval = 10;
+	c.images_interval = 4;
 	c.emit = sink_emit;
 	assert_int_equal(batch_builder_create(&b, &c), 0);
-	for (i = 0; i < 100; i++) {
-		sample_next(&s, 1, 1);
+	for (i = 0; i < 300; i++) {
+		sample_next(&s, 1, 8);
 		assert_int_equal(batch_builder_add(b, &s.record), 0);
 	}
 	batch_builder_flush(b);
-	assert_int_equal(sink.file[ARROW_FRAMES].error, -ENOSPC);
-	assert_non_null(strstr(sink.file[ARROW_FRAMES].message, "/nowhere/frames.arrow.part"));
-	assert_non_null(strstr(sink.file[ARROW_FRAMES].message, "No space left"));
-	assert_int_equal(arrow_file_close(&sink.file[ARROW_FRAMES]), -ENOSPC);
-	assert_false(disk[ARROW_FRAMES].published);
-	assert_int_equal(arrow_reader_open_memory(&r, disk[0].bytes, disk[0].size, &problem), 0);
-	assert_int_equal(r.nb_batches, 3);
-	assert_false(r.complete);
+	assert_int_equal(f->error, -ENOSPC);
+	assert_int_equal(arrow_file_close(f), -ENOSPC);
+	assert_true(f->complete);
+	assert_int_equal(
+		arrow_reader_open_memory(&r, on_disk(1)->data, on_disk(1)->size, &problem), 0);
+	assert_true(r.complete);
+	assert_true(r.nb_batches > 2);
+	assert_int_equal(rows_of(&r), f->rows);
+	assert_int_equal(f->rows, f->rows_durable);
 	arrow_reader_close(&r);
 	/* the other file is none the worse */
-	assert_int_equal(arrow_file_close(&sink.file[ARROW_IMAGES]), 0);
+	assert_int_equal(arrow_file_close(&sink.file[ARROW_FRAMES]), 0);
 	batch_builder_destroy(b);
 	arrow_tables_free(&t);
 	sample_free(&s);
@@ -464,16 +508,16 @@ hostile_files(void **state)
 	print_message("seed %llu\n", (unsigned long long)seed);
 	round_trip(11, GK_VALUE_F32, 1, 40);
 	for (k = 0; k < ARROW_TABLES; k++) {
-		size = disk[k].size;
-		assert_int_equal(arrow_reader_open_memory(&r, disk[k].bytes, size, &problem), 0);
+		size = on_disk(k)->size;
+		assert_int_equal(arrow_reader_open_memory(&r, on_disk(k)->data, size, &problem), 0);
 		whole = r.nb_batches;
 		arrow_reader_close(&r);
 		for (at = 0; at < size; at += 512) {
-			read_all(disk[k].bytes, at);
+			read_all(on_disk(k)->data, at);
 			if (at < ARROW_BLOCK)
 				continue;
 			assert_int_equal(
-				arrow_reader_open_memory(&r, disk[k].bytes, at, &problem), 0);
+				arrow_reader_open_memory(&r, on_disk(k)->data, at, &problem), 0);
 			assert_false(r.complete);
 			assert_true(r.nb_batches <= whole);
 			assert_true(r.valid <= at);
@@ -481,7 +525,7 @@ hostile_files(void **state)
 		}
 		copy = malloc(size);
 		for (i = 0; i < 2000; i++) {
-			memcpy(copy, disk[k].bytes, size);
+			memcpy(copy, on_disk(k)->data, size);
 			for (n = 1 + sample_random(&s) % 8; n > 0; n--) {
 				/* metadata more often than pixels */
 				at = sample_random(&s) % 4 == 0
@@ -494,7 +538,7 @@ hostile_files(void **state)
 			}
 			/* the first message: damage there is refused at once, so less often */
 			if (i % 4)
-				memcpy(copy, disk[k].bytes, ARROW_BLOCK);
+				memcpy(copy, on_disk(k)->data, ARROW_BLOCK);
 			read_all(copy, size);
 		}
 		free(copy);
@@ -509,11 +553,12 @@ main(void)
 		cmocka_unit_test(round_trip_i16),
 		cmocka_unit_test(empty_run),
 		cmocka_unit_test(disk_full),
+		cmocka_unit_test(each_call_fails),
 		cmocka_unit_test(hostile_files),
 	};
 	int rc;
 
 	rc = cmocka_run_group_tests_name("arrow_file", tests, NULL, NULL);
-	disk_clear();
+	disk_free(disk);
 	return rc;
 }

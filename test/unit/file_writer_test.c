@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file writer as the receiver uses it: rings in, rings out, files on a real file system. */
+/* The file writer as the receiver uses it: rings in, rings out; files on a real file system, or on a
+ * disk in memory that fails. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -13,7 +14,10 @@
 #include <cmocka.h>
 #include <rte_ring.h>
 
+#include "arrow_crc.h"
+#include "arrow_disk.h"
 #include "arrow_read.h"
+#include "arrow_recovery.h"
 #include "arrow_sample.h"
 #include "file_writer.h"
 
@@ -53,16 +57,10 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-	static const char *const names[] = {"run_frames.arrow", "run_images.arrow",
-		"run_frames.arrow.part", "run_images.arrow.part"};
-	char path[128];
-	unsigned int i;
+	char command[96];
 
-	for (i = 0; i < 4; i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
-		unlink(path);
-	}
-	assert_int_equal(rmdir(dir), 0);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
 	free(to_writer);
 	free(from_writer);
 	free(spare);
@@ -107,19 +105,40 @@ send_frame(void)
 	rte_ring_enqueue(spare, back);
 }
 
-static void
-count_rows(const char *path, struct arrow_reader *r, uint64_t want)
+static struct file_writer *
+create(const struct file_writer_config *c)
 {
-	const char *problem;
+	struct file_writer *w;
+	char message[PATH_MAX];
+	int rc;
+
+	rc = file_writer_create(&w, c, message);
+	if (rc < 0)
+		print_message("%s\n", message);
+	assert_int_equal(rc, 0);
+	return w;
+}
+
+static struct file_writer *
+start(const struct file_writer_config *c)
+{
+	struct file_writer *w = create(c);
+
+	assert_int_equal(file_writer_start(w), 0);
+	return w;
+}
+
+static uint64_t
+count_rows(const struct arrow_reader *r)
+{
 	uint64_t rows = 0;
 	size_t i;
 
-	assert_int_equal(arrow_reader_open(r, path, &problem), 0);
 	for (i = 0; i < r->nb_batches; i++) {
 		assert_int_equal(arrow_reader_crc(r, i), 1);
 		rows += r->batches[i].rows;
 	}
-	assert_int_equal(rows, want);
+	return rows;
 }
 
 static void
@@ -128,8 +147,10 @@ writes_a_run(void **state)
 	struct file_writer_config c = config();
 	struct file_writer_stats s;
 	struct file_writer *w, *second;
+	struct arrow_run_status status;
 	struct arrow_reader r;
 	char message[PATH_MAX];
+	const char *problem;
 	unsigned int i;
 
 	assert_int_equal(file_writer_create(&w, &c, message), 0);
@@ -147,8 +168,16 @@ writes_a_run(void **state)
 	assert_int_equal(s.table[ARROW_FRAMES].rows, 200);
 	assert_int_equal(s.table[ARROW_IMAGES].rows, s.kept);
 	for (i = 0; i < ARROW_TABLES; i++) {
-		assert_true(s.table[i].complete);
-		count_rows(file_writer_path(w, i), &r, s.table[i].rows);
+		assert_int_equal(s.table[i].complete, 1);
+		assert_int_equal(s.table[i].files, 1);
+		assert_int_equal(s.table[i].state, ARROW_RUN_CLOSED);
+		file_writer_status(w, i, &status);
+		/* one or the other, whatever this file system has */
+		assert_int_equal(s.table[i].mode == ARROW_IO_DIRECT_URING, status.why[0] == '\0');
+		print_message("%s: %s %s\n", status.path, arrow_io_mode_name(s.table[i].mode),
+			status.why);
+		assert_int_equal(arrow_reader_open(&r, file_writer_path(w, i), &problem), 0);
+		assert_int_equal(count_rows(&r), s.table[i].rows);
 		assert_true(r.complete);
 		assert_int_equal(r.size, s.table[i].bytes);
 		assert_int_equal(r.nb_batches, s.table[i].batches);
@@ -203,62 +232,317 @@ creates_and_destroys(void **state)
 	assert_int_equal(file_writer_create(&w, &c, message), -EINVAL);
 }
 
-/* A disk with room for so many blocks, for both files together. */
-static uint64_t disk_room;
-
-static int
-small_write(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset)
+/* Rows and batches of all files of a table that the disk in memory holds. */
+static void
+check_disk(enum arrow_table table, const struct arrow_run_stats *s)
 {
-	uint64_t size = 0;
+	const char *problem, *end;
+	struct arrow_reader r;
+	struct arrow_column c;
+	uint64_t rows = 0, batches = 0, last = 0, sequence, next = 0, row;
 	unsigned int i;
+	size_t b;
 
-	for (i = 0; i < nb; i++)
-		size += iov[i].iov_len;
-	if (size > disk_room)
-		return -ENOSPC;
-	disk_room -= size;
-	return arrow_io_posix.write(handle, iov, nb, offset);
+	for (i = 0; i < disk->nb_files; i++) {
+		if (strstr(disk->file[i].name, arrow_table_name(table)) == NULL)
+			continue;
+		end = strstr(disk->file[i].name, ".part");
+		assert_int_equal(arrow_reader_open_memory(
+					 &r, disk->file[i].data, disk->file[i].size, &problem),
+			0);
+		assert_true(r.complete || end != NULL);
+		if (end != NULL)
+			r.nb_batches = arrow_recovery_scan(&r, &row, &problem);
+		rows += count_rows(&r);
+		batches += r.nb_batches;
+		for (b = 0; b < r.nb_batches; b++) {
+			sequence = strtoull(r.batches[b].sequence, NULL, 16);
+			assert_true(sequence >= next);
+			next = sequence + 1;
+			assert_int_equal(arrow_reader_column(&r, b, 0, &c), 0);
+			for (row = 0; row < c.rows; row++) {
+				assert_true(((const uint64_t *)c.data)[row] > last);
+				last = ((const uint64_t *)c.data)[row];
+			}
+		}
+		arrow_reader_close(&r);
+	}
+	/* a file that could not be finished may hold more than was sure */
+	if (s->complete == s->files) {
+		assert_int_equal(rows, s->rows);
+		assert_int_equal(batches, s->batches);
+	} else {
+		assert_true(rows >= s->rows);
+	}
 }
 
-/* The disk is full: records go on coming back, every row is accounted for. */
 static void
-disk_full(void **state)
+check_sums(const struct file_writer_stats *s, uint64_t frames)
 {
-	struct arrow_io_ops io = arrow_io_posix;
+	unsigned int i;
+
+	assert_int_equal(s->records, frames);
+	assert_int_equal(s->table[ARROW_FRAMES].rows + s->table[ARROW_FRAMES].unwritten, frames);
+	assert_int_equal(s->table[ARROW_IMAGES].rows + s->table[ARROW_IMAGES].unwritten, s->kept);
+	assert_int_equal(s->frames_unwritten,
+		s->table[ARROW_FRAMES].unwritten + s->table[ARROW_IMAGES].unwritten);
+	for (i = 0; i < ARROW_TABLES; i++)
+		assert_int_equal(s->table[i].unwritten,
+			s->table[i].unwritten_full + s->table[i].unwritten_error +
+				s->table[i].unwritten_bad);
+}
+
+static struct file_writer_config
+disk_config(void)
+{
 	struct file_writer_config c = config();
+
+	c.dir = "/nowhere";
+	c.slices = (struct arrow_slices_config){
+		.io = &disk_io,
+		.slice = 65536,
+		.depth = 3,
+		.sync_bytes = 200000,
+		.ahead = 65536,
+	};
+	c.retry_ms = 1;
+	c.retry_max_ms = 4;
+	c.resume_bytes = 65536;
+	return c;
+}
+
+/* The disk is full, then there is room again: every row is in a file or counted. */
+static void
+full_and_resumed(void **state)
+{
+	struct file_writer_config c = disk_config();
 	struct file_writer_stats s;
+	struct arrow_run_status status;
 	struct file_writer *w;
-	struct arrow_reader r;
 	char message[PATH_MAX];
 	unsigned int i;
 
-	io.write = small_write;
-	c.io = &io;
-	disk_room = 4096;
+	disk = disk_new(1);
+	disk->capacity = 4096;
 	assert_int_equal(file_writer_create(&w, &c, message), -ENOSPC);
 	assert_non_null(strstr(message, "No space left"));
+	assert_null(disk_find(disk, "run_frames.arrow.part"));
 
-	disk_room = 2 << 20;
-	assert_int_equal(file_writer_create(&w, &c, message), 0);
-	assert_int_equal(file_writer_start(w), 0);
+	disk->capacity = 2 << 20;
+	w = start(&c);
 	for (i = 0; i < 1000; i++)
 		send_frame();
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].state, ARROW_RUN_FULL);
+	assert_int_equal(s.table[ARROW_IMAGES].error, -ENOSPC);
+	assert_true(s.table[ARROW_IMAGES].outages > 0);
+	assert_true(s.table[ARROW_IMAGES].unwritten_full > 0);
+	file_writer_status(w, ARROW_IMAGES, &status);
+	assert_non_null(strstr(status.error, "images.arrow.part at byte"));
+	assert_non_null(strstr(status.error, "No space left"));
+
+	pthread_mutex_lock(&disk->lock);
+	disk->capacity = 0;
+	pthread_mutex_unlock(&disk->lock);
+	for (i = 0; i < 1000; i++)
+		send_frame();
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].state, ARROW_RUN_WRITING);
+	assert_int_equal(s.table[ARROW_IMAGES].error, 0);
+	assert_true(s.table[ARROW_IMAGES].resumes > 0);
 	assert_int_equal(file_writer_stop(w, true), -ENOSPC);
 	file_writer_stats_get(w, &s);
-	assert_int_equal(s.records, 1000);
-	assert_int_equal(s.table[ARROW_IMAGES].error, -ENOSPC);
-	assert_false(s.table[ARROW_IMAGES].complete);
-	assert_true(s.table[ARROW_IMAGES].rows > 0);
-	assert_int_equal(s.table[ARROW_FRAMES].rows + s.table[ARROW_FRAMES].unwritten, 1000);
-	assert_int_equal(s.table[ARROW_IMAGES].rows + s.table[ARROW_IMAGES].unwritten, s.kept);
-	assert_int_equal(s.frames_unwritten,
-		s.table[ARROW_FRAMES].unwritten + s.table[ARROW_IMAGES].unwritten);
-	assert_non_null(strstr(file_writer_error(w, ARROW_IMAGES), "run_images.arrow.part"));
-	/* the part that was complete is readable to its end */
-	count_rows(file_writer_path(w, ARROW_IMAGES), &r, s.table[ARROW_IMAGES].rows);
-	assert_int_equal(r.valid, r.size);
-	assert_false(r.complete);
-	arrow_reader_close(&r);
+	check_sums(&s, 2000);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(s.table[i].files, s.table[i].complete);
+		check_disk(i, &s.table[i]);
+	}
+	assert_non_null(disk_find(disk, "run_images.arrow"));
+	assert_non_null(disk_find(disk, "run_000002_images.arrow"));
+	file_writer_destroy(w);
+	disk_free(disk);
+}
+
+/* Any call fails, alone or with some after it: the same. */
+static void
+each_call_fails(void **state)
+{
+	struct file_writer_config c = disk_config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	uint64_t outages = 0, resumes = 0;
+	unsigned int call, i, frames;
+
+	for (call = 0; call < 400; call += 1 + call / 20) {
+		disk = disk_new(call);
+		w = start(&c);
+		disk->fail_from = disk->calls + call / 2;
+		disk->fail_until = disk->fail_from + (call % 4 == 0 ? 1 : call % 4 * 5);
+		disk->fail_error = call % 2 ? -EIO : -ENOSPC;
+		for (frames = 0; frames < 400; frames++) {
+			send_frame();
+			if (frames % 100 == 0)
+				usleep(2000);
+		}
+		(void)file_writer_stop(w, true);
+		file_writer_stats_get(w, &s);
+		check_sums(&s, frames);
+		for (i = 0; i < ARROW_TABLES; i++) {
+			check_disk(i, &s.table[i]);
+			outages += s.table[i].outages;
+			resumes += s.table[i].resumes;
+		}
+		file_writer_destroy(w);
+		disk_free(disk);
+		sample.record.frame = 0;
+	}
+	print_message("%u outages, %u resumed\n", (unsigned int)outages, (unsigned int)resumes);
+	assert_true(outages > 20 && resumes > 10);
+}
+
+/* Sets of files: both tables change at the same frame number, nothing else changes. */
+static void
+rolled(const struct file_writer_config *c, uint64_t step)
+{
+	struct file_writer_stats s;
+	struct file_writer *w;
+	struct arrow_reader r;
+	uint64_t rows[ARROW_TABLES] = {0}, sequence[ARROW_TABLES] = {0}, last[2] = {0};
+	uint64_t first, begin = 0;
+	struct arrow_column column;
+	char path[PATH_MAX];
+	const char *problem;
+	unsigned int i, set;
+	size_t b;
+
+	sample.record.frame = 0;
+	w = start(c);
+	for (i = 0; i < 500; i++) {
+		send_frame();
+		if (i % 100 == 0)
+			usleep(3000);
+	}
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	check_sums(&s, 500);
+	assert_int_equal(s.frames_unwritten, 0);
+	for (set = 1;; set++) {
+		for (i = 0; i < ARROW_TABLES; i++) {
+			snprintf(path, sizeof(path), "%s/run_%06u_%s.arrow", dir, set,
+				arrow_table_name(i));
+			if (arrow_reader_open(&r, path, &problem) < 0)
+				break;
+			assert_true(r.complete);
+			rows[i] += count_rows(&r);
+			for (b = 0; b < r.nb_batches; b++) {
+				assert_int_equal(
+					strtoull(r.batches[b].sequence, NULL, 16), sequence[i]++);
+				assert_int_equal(arrow_reader_column(&r, b, 0, &column), 0);
+				first = ((const uint64_t *)column.data)[0];
+				/* frames have every number, so sets begin where steps do */
+				if (i == ARROW_FRAMES && b == 0) {
+					assert_true(set == 1 || first % step == 0);
+					begin = first;
+				}
+				assert_true(first >= begin);
+				last[i] = ((const uint64_t *)column.data)[column.rows - 1];
+			}
+			arrow_reader_close(&r);
+			unlink(path);
+		}
+		if (i < ARROW_TABLES)
+			break;
+		/* no row of images that is not of this set of frames */
+		assert_true(last[ARROW_IMAGES] <= last[ARROW_FRAMES]);
+	}
+	assert_true(set > 3);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(s.table[i].files, set - 1);
+		assert_int_equal(s.table[i].complete, set - 1);
+		assert_int_equal(rows[i], s.table[i].rows);
+		assert_int_equal(sequence[i], s.table[i].batches);
+	}
+	print_message("%u sets\n", set - 1);
+	file_writer_destroy(w);
+}
+
+static void
+rolls(void **state)
+{
+	struct file_writer_config c = config();
+	struct file_writer *w;
+	char message[PATH_MAX];
+
+	c.images_interval = 24;
+	c.roll_frames = 90;
+	rolled(&c, 96);
+	c.roll_frames = 0;
+	c.roll_bytes = 1000000;
+	rolled(&c, 48);
+	c.roll_bytes = 0;
+	c.roll_ms = 2;
+	rolled(&c, 48);
+
+	/* both ways to name the first set are taken by either */
+	w = create(&c);
+	c.roll_ms = 0;
+	assert_int_equal(file_writer_create(&w, &c, message), -EEXIST);
+	assert_non_null(strstr(message, "run_000001_frames.arrow.part is already there"));
+}
+
+/* The maps of a run beside it, and their digest in the schema. */
+static void
+calibration(void **state)
+{
+	float gain[3][700], pedestal[40];
+	const struct arrow_plane planes[] = {
+		{"gain", gain[0], 3, 700},
+		{"pedestal_g0", pedestal, 4, 10},
+	};
+	struct file_writer_config c = config();
+	uint8_t bytes[5 * 4096];
+	struct file_writer *w;
+	struct arrow_reader r;
+	char path[PATH_MAX], text[200];
+	const char *problem;
+	unsigned int i;
+	FILE *f;
+
+	for (i = 0; i < 2100; i++)
+		gain[i / 700][i % 700] = (float)i;
+	for (i = 0; i < 40; i++)
+		pedestal[i] = -(float)i;
+	c.planes = planes;
+	c.nb_planes = 2;
+	w = create(&c);
+	snprintf(path, sizeof(path), "%s/run_calibration.bin", dir);
+	assert_int_equal(access(path, F_OK), 0);
+	file_writer_destroy(w);
+	/* a run that was not */
+	assert_int_equal(access(path, F_OK), -1);
+
+	w = start(&c);
+	send_frame();
+	assert_int_equal(file_writer_stop(w, true), 0);
+	f = fopen(path, "r");
+	assert_int_equal(fread(bytes, 1, sizeof(bytes), f), sizeof(bytes));
+	assert_int_equal(fgetc(f), EOF);
+	fclose(f);
+	snprintf(text, sizeof(text),
+		"braggline calibration 1\nplane gain float32 3 700 at 4096 crc32c %08x\n"
+		"plane pedestal_g0 float32 4 10 at 16384 crc32c %08x\nend\n",
+		arrow_crc32c(0, gain, sizeof(gain)), arrow_crc32c(0, pedestal, sizeof(pedestal)));
+	assert_string_equal((char *)bytes, text);
+	assert_memory_equal(bytes + 4096, gain, sizeof(gain));
+	assert_memory_equal(bytes + 16384, pedestal, sizeof(pedestal));
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(arrow_reader_open(&r, file_writer_path(w, i), &problem), 0);
+		assert_string_equal(
+			arrow_reader_meta(&r, ARROW_META_CALIBRATION_FILE), "run_calibration.bin");
+		snprintf(text, sizeof(text), "crc32c:%08x", arrow_planes_digest(planes, 2));
+		assert_string_equal(arrow_reader_meta(&r, ARROW_META_CALIBRATION), text);
+		arrow_reader_close(&r);
+	}
 	file_writer_destroy(w);
 }
 
@@ -269,7 +553,10 @@ main(void)
 		cmocka_unit_test_setup_teardown(writes_a_run, setup, teardown),
 		cmocka_unit_test_setup_teardown(stop_drains, setup, teardown),
 		cmocka_unit_test_setup_teardown(creates_and_destroys, setup, teardown),
-		cmocka_unit_test_setup_teardown(disk_full, setup, teardown),
+		cmocka_unit_test_setup_teardown(full_and_resumed, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_call_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(rolls, setup, teardown),
+		cmocka_unit_test_setup_teardown(calibration, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("file_writer", tests, NULL, NULL);

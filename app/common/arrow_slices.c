@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "arrow_slices.h"
+#include "direct_io.h"
+
+#define SYNC_TAG    UINT64_MAX
+#define NS_PER_MS   1000000ull
+#define AHEAD_LEAST 4 /* slices: a short file does not take much */
+
+uint64_t
+arrow_slices_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static int
+fail(struct arrow_slices *s, int error)
+{
+	if (s->error == 0)
+		s->error = error;
+	return s->error;
+}
+
+static struct arrow_slice *
+slice_at(struct arrow_slices *s, uint64_t i)
+{
+	return &s->slice[i % s->config.depth];
+}
+
+static uint8_t *
+stage_at(struct arrow_slices *s, uint64_t i)
+{
+	return s->stage + i % s->config.depth * s->config.slice;
+}
+
+static void
+apply_defaults(struct arrow_slices_config *c)
+{
+	if (c->io == NULL)
+		c->io = &direct_io;
+	if (c->mode == ARROW_IO_AUTO)
+		c->mode = ARROW_IO_DIRECT_URING;
+	if (c->slice == 0)
+		c->slice = ARROW_SLICE_SIZE;
+	if (c->depth == 0)
+		c->depth = ARROW_SLICE_DEPTH;
+	if (c->sync_ms == 0)
+		c->sync_ms = ARROW_SLICE_SYNC_MS;
+	if (c->sync_bytes == 0)
+		c->sync_bytes = ARROW_SLICE_SYNC_BYTES;
+	if (c->ahead == 0)
+		c->ahead = ARROW_SLICE_AHEAD;
+}
+
+int
+arrow_slices_open(
+	struct arrow_slices *s, const struct arrow_slices_config *config, const char *path)
+{
+	struct arrow_io_open how = {.path = path};
+	void *stage;
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->config = *config;
+	apply_defaults(&s->config);
+	if (s->config.slice % ARROW_BLOCK != 0 || s->config.slice > ARROW_SLICE_SIZE_MAX ||
+		s->config.depth > ARROW_IO_DEPTH_MAX)
+		return -EINVAL;
+	s->ahead = s->config.ahead;
+	how.mode = s->config.mode;
+	how.depth = s->config.depth;
+	/* pages are taken when they are used first */
+	stage = mmap(NULL, (size_t)s->config.depth * s->config.slice, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (stage == MAP_FAILED)
+		return -errno;
+	s->stage = stage;
+	s->slice = calloc(s->config.depth, sizeof(*s->slice));
+	rc = s->slice != NULL ? s->config.io->open(&s->handle, &how) : -ENOMEM;
+	if (rc < 0) {
+		s->handle = NULL;
+		arrow_slices_close(s);
+	}
+	return rc;
+}
+
+void
+arrow_slices_close(struct arrow_slices *s)
+{
+	struct arrow_io_done done;
+
+	if (s->handle != NULL) {
+		/* memory must not be freed under a write */
+		while (s->config.io->reap(s->handle, true, &done) > 0)
+			;
+		(void)s->config.io->close(s->handle);
+	}
+	if (s->stage != NULL)
+		munmap(s->stage, (size_t)s->config.depth * s->config.slice);
+	free(s->slice);
+	s->handle = NULL;
+	s->stage = NULL;
+	s->slice = NULL;
+}
+
+/* Take note of one thing that has ended. @return false if there is none */
+static bool
+reap(struct arrow_slices *s, bool wait)
+{
+	struct arrow_io_done done;
+	struct arrow_slice *slice;
+	int rc;
+
+	rc = s->config.io->reap(s->handle, wait, &done);
+	if (rc <= 0) {
+		if (rc < 0)
+			fail(s, rc);
+		return false;
+	}
+	if (done.tag == SYNC_TAG) {
+		s->syncing = false;
+		s->syncs++;
+		if (done.error < 0) {
+			s->error_in_sync |= s->error == 0;
+			fail(s, done.error);
+		} else {
+			s->durable = s->sync_covers;
+		}
+		return true;
+	}
+	slice = slice_at(s, done.tag);
+	slice->error = done.error;
+	slice->done = true;
+	if (done.error < 0)
+		fail(s, done.error);
+	for (; s->tail < s->head && slice_at(s, s->tail)->done; s->tail++) {
+		slice = slice_at(s, s->tail);
+		s->torn |= slice->error < 0;
+		if (!s->torn)
+			s->written = slice->offset + slice->length;
+	}
+	return true;
+}
+
+/* Room for what is about to be written. That there is none the write will tell. */
+static void
+allocate(struct arrow_slices *s, uint64_t end)
+{
+	uint64_t ahead;
+	int rc;
+
+	while (s->ahead > 0 && end > s->allocated) {
+		/* as much again as there is, within limits */
+		ahead = end > (uint64_t)AHEAD_LEAST * s->config.slice
+			? end
+			: (uint64_t)AHEAD_LEAST * s->config.slice;
+		if (ahead > s->ahead)
+			ahead = s->ahead;
+		rc = arrow_slices_reserve(s, end + ahead);
+		if (rc == 0)
+			return;
+		s->ahead = rc == -ENOSPC && s->ahead > s->config.slice ? s->ahead / 2 : 0;
+	}
+}
+
+int
+arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
+{
+	int rc;
+
+	if (size <= s->allocated)
+		return 0;
+	rc = s->config.io->allocate(s->handle, size);
+	if (rc == 0)
+		s->allocated = size;
+	return rc;
+}
+
+static int
+submit(struct arrow_slices *s)
+{
+	struct arrow_slice *slice = slice_at(s, s->head);
+	int rc;
+
+	slice->offset = s->submitted;
+	slice->done = false;
+	slice->error = 0;
+	allocate(s, slice->offset + slice->length);
+	rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->head);
+	if (rc < 0)
+		return fail(s, rc);
+	s->submitted += slice->length;
+	s->head++;
+	s->fill = 0;
+	return 0;
+}
+
+/* Write what has been gathered. */
+static int
+submit_gathered(struct arrow_slices *s)
+{
+	struct arrow_slice *slice = slice_at(s, s->head);
+
+	if (s->error != 0 || s->fill == 0)
+		return s->error;
+	slice->iov[0] = (struct iovec){stage_at(s, s->head), s->fill};
+	slice->nb = 1;
+	slice->length = s->fill;
+	return submit(s);
+}
+
+/* A slice to be filled, or NULL after an error. */
+static struct arrow_slice *
+next_slice(struct arrow_slices *s)
+{
+	while (s->error == 0 && s->head - s->tail == s->config.depth)
+		reap(s, true);
+	return s->error == 0 ? slice_at(s, s->head) : NULL;
+}
+
+static int
+gather(struct arrow_slices *s, const uint8_t *data, size_t size)
+{
+	size_t part;
+
+	for (; size > 0; size -= part, data += part) {
+		if (s->fill == 0 && next_slice(s) == NULL)
+			return s->error;
+		part = s->config.slice - s->fill;
+		if (part > size)
+			part = size;
+		memcpy(stage_at(s, s->head) + s->fill, data, part);
+		s->fill += part;
+		if (s->fill == s->config.slice && submit_gathered(s) < 0)
+			return s->error;
+	}
+	return 0;
+}
+
+/* Write from where the bytes are. */
+static int
+refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
+{
+	struct arrow_slice *slice;
+	size_t done = 0, part; /* bytes of iov[0] */
+
+	if (submit_gathered(s) < 0)
+		return s->error;
+	while (nb > 0) {
+		slice = next_slice(s);
+		if (slice == NULL)
+			return s->error;
+		slice->nb = 0;
+		slice->length = 0;
+		while (nb > 0 && slice->nb < ARROW_IO_VECTORS && slice->length < s->config.slice) {
+			part = iov->iov_len - done;
+			if (part > s->config.slice - slice->length)
+				part = s->config.slice - slice->length;
+			if (part > 0)
+				slice->iov[slice->nb++] =
+					(struct iovec){(uint8_t *)iov->iov_base + done, part};
+			slice->length += part;
+			done += part;
+			if (done == iov->iov_len) {
+				iov++;
+				nb--;
+				done = 0;
+			}
+		}
+		if (slice->length > 0 && submit(s) < 0)
+			return s->error;
+	}
+	return 0;
+}
+
+int
+arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int nb, bool stay)
+{
+	/* parts are whole blocks, so that what is left of a part at the end of a slice is too */
+	const uintptr_t memory = s->config.io->info(s->handle)->memory_align - 1;
+	uint64_t length = 0;
+	unsigned int i;
+
+	if (s->error != 0)
+		return s->error;
+	if (s->taken == s->sync_covers)
+		s->since = arrow_slices_clock();
+	for (i = 0; i < nb; i++) {
+		length += iov[i].iov_len;
+		stay &= ((uintptr_t)iov[i].iov_base & memory) == 0 &&
+			iov[i].iov_len % ARROW_BLOCK == 0;
+	}
+	s->taken += length;
+	if (stay && length >= s->config.slice)
+		refer(s, iov, nb);
+	else
+		for (i = 0; i < nb && s->error == 0; i++)
+			gather(s, iov[i].iov_base, iov[i].iov_len);
+	return arrow_slices_poll(s);
+}
+
+/* Whether what has been taken should become durable by now. */
+static bool
+sync_is_due(const struct arrow_slices *s)
+{
+	const uint64_t open = s->taken - s->sync_covers;
+
+	return open > 0 &&
+		(open >= s->config.sync_bytes ||
+			arrow_slices_clock() - s->since >= s->config.sync_ms * NS_PER_MS);
+}
+
+static int
+begin_sync(struct arrow_slices *s)
+{
+	int rc;
+
+	s->sync_covers = s->written;
+	s->since = arrow_slices_clock();
+	rc = s->config.io->sync(s->handle, SYNC_TAG);
+	if (rc < 0) {
+		s->error_in_sync |= s->error == 0;
+		return fail(s, rc);
+	}
+	s->syncing = true;
+	return 0;
+}
+
+int
+arrow_slices_poll(struct arrow_slices *s)
+{
+	while (s->error == 0 && reap(s, false))
+		;
+	if (s->error != 0 || s->syncing)
+		return s->error;
+	if (s->sync_target <= s->sync_covers && sync_is_due(s)) {
+		submit_gathered(s);
+		s->sync_target = s->submitted;
+	}
+	/* a sync covers what had ended when it began: what is being written meanwhile is the next's
+	 */
+	if (s->error == 0 && s->sync_target > s->sync_covers && s->written >= s->sync_target)
+		begin_sync(s);
+	return s->error;
+}
+
+void
+arrow_slices_wait(struct arrow_slices *s, uint64_t end)
+{
+	/* a failed write has ended too, but those behind it may not have */
+	while (s->tail < s->head && slice_at(s, s->tail)->offset < end && reap(s, true))
+		;
+}
+
+int
+arrow_slices_flush(struct arrow_slices *s)
+{
+	submit_gathered(s);
+	while (s->tail < s->head && reap(s, true))
+		;
+	return s->error;
+}
+
+void
+arrow_slices_cut(struct arrow_slices *s, uint64_t size)
+{
+	while (s->handle != NULL && reap(s, true))
+		;
+	s->error = 0;
+	s->error_in_sync = false;
+	s->torn = false;
+	s->syncing = false;
+	s->tail = s->head;
+	s->fill = 0;
+	s->taken = size;
+	s->submitted = size;
+	s->written = size;
+	s->sync_target = 0;
+	s->sync_covers = s->durable < size ? s->durable : size;
+	s->durable = s->sync_covers;
+	/* no room was left: nothing more is asked for than what is needed */
+	s->ahead = 0;
+}
+
+int
+arrow_slices_end(struct arrow_slices *s)
+{
+	int rc;
+
+	if (arrow_slices_flush(s) < 0)
+		return s->error;
+	while (s->syncing && reap(s, true))
+		;
+	if (s->error != 0)
+		return s->error;
+	rc = s->config.io->truncate(s->handle, s->taken);
+	if (rc < 0)
+		return fail(s, rc);
+	if (begin_sync(s) < 0)
+		return s->error;
+	while (s->syncing && reap(s, true))
+		;
+	return s->error;
+}
