@@ -13,11 +13,11 @@
 #include "gk_pixel.h"
 #include "gk_tile.h"
 
-/* Pixels whose gains are looked at together: one cache line of raw data; divides gk_geometry.cols */
+/* Pixels whose gains are looked at together: a cache line of raw data; divides gk_geometry.cols */
 #define RUN 32
 /* Photons on the stack: 4 KiB, an eighth of the smallest L1; a row of a JUNGFRAU module */
 #define STRIP 1024
-/* Pixels that are tested together before a CSR row looks at each: at 1 % kept, 7 of 10 are skipped */
+/* Pixels that are tested together before a CSR row looks at each: at 1 % kept, 7 of 10 pass by */
 #define SIEVE 32
 /* Pixels whose dark samples are summed on the stack; divides gk_geometry.cols */
 #define DARK_STRIP 32

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Files of a dark run: maps, and beside each pedestal map a small INI file, its *sidecar*, that says
- * what it is a pedestal of. A sidecar has the name of the map with `.ini` for its extension:
+ * Files of a dark run: maps, and beside each pedestal map a small INI file, its *sidecar*, that
+ * says what it is a pedestal of. A sidecar has the name of the map, `.ini` for its extension:
  *
  *   [pedestal]
  *   detector = jungfrau         format (detector_ops.name)

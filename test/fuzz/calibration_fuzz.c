@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calibration files and sidecars of any content: what loads must hold nothing but numbers and the
- * marks of gk_pixel.h. An input is one byte that says which files it has, the length of the INI file
- * as a byte pair, the INI file, and one map that serves as all others, cut or repeated to fit.
+ * marks of gk_pixel.h. An input is one byte that says which files it has, the length of the INI
+ * file in two bytes, the INI file, and one map that serves as all others, cut or repeated to fit.
  */
 
 #include <errno.h>
@@ -80,7 +80,8 @@ add_seed(const char *name, uint8_t files, const void *value, size_t size)
 	for (size_t i = 0; i < sizeof(map); i++)
 		map[i] = ((const uint8_t *)value)[i % size];
 	ini = snprintf((char *)seed + 3, sizeof(seed) - 3 - size,
-		"[pedestal]\ndetector = jungfrau\nmodules = 1\nmodule = 0\nmodule_id = 3\nstage = 0\n"
+		"[pedestal]\ndetector = jungfrau\nmodules = 1\nmodule = 0\nmodule_id = 3\n"
+		"stage = 0\n"
 		"run = dark\ndate = 2025-03-01T12:00:00Z\ntime = 1740830400\nframes = 1000\n"
 		"masked_frames = 0\nmasked_gain = 12\nmasked_rms = 3\ndigest = crc32c:%08x\n",
 		arrow_crc32c(0, map, sizeof(map)));

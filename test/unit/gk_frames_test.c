@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Real frames of one JUNGFRAU module: raw words and pedestals as PSI published them, and gains, must
- * give PSI's own converted images. They lie in BRAGGLINE_DATA/jungfrau; without it the test is
- * skipped.
+ * Real frames of one JUNGFRAU module: raw words and pedestals as PSI published them, and gains,
+ * must give PSI's own converted images. They lie in BRAGGLINE_DATA/jungfrau; without it the test
+ * is skipped.
  *
  * PSI divides where we multiply by a rounded reciprocal, and the gains were recovered from these
  * images (shared/data/README.md), so equality to the bit is not to be had: in G0 at least 97 % of
