@@ -485,6 +485,7 @@ refuse_frames(struct frame_table *ft)
 int
 frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 {
+	const uint64_t stride = RTE_MAX(run->stride, 1u);
 	struct frame_builder *b = &ft->builder;
 
 	if (ft->window.state != FRAME_WINDOW_CLOSED || b->beginning ||
@@ -497,10 +498,11 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	b->fresh = true;
 	b->asked_at = 0;
 	b->moved_at = 0;
-	ft->window.stride = RTE_MAX(run->stride, 1u);
-	ft->window.offset = ft->window.stride == 1 ? 0 : run->offset;
-	ft->window.old_end = 0;
-	ft->window.end = UINT64_MAX;
+	/* lanes may be looking: in one piece each, what they make of it is dropped or waits */
+	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.offset, stride == 1 ? 0 : run->offset, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.end, UINT64_MAX, __ATOMIC_RELAXED);
 	/* entries of the last run are closed: the same numbers may come again */
 	clear_entries(ft);
 	/* packets wait from now on; lanes forget what those of earlier runs made them think */

@@ -362,14 +362,15 @@ enum frame_place frame_lane_late(
 static inline bool
 frame_lane_is_ours(const struct frame_table *ft, uint64_t *frame)
 {
-	const uint64_t stride = ft->window.stride;
+	const uint64_t stride = __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED);
+	const uint64_t offset = __atomic_load_n(&ft->window.offset, __ATOMIC_RELAXED);
 
 	/* between runs every number counts as it is */
 	if (likely(stride == 1) || ft->window.state == FRAME_WINDOW_CLOSED)
 		return true;
-	if (*frame < ft->window.offset || (*frame - ft->window.offset) % stride != 0)
+	if (*frame < offset || (*frame - offset) % stride != 0)
 		return false;
-	*frame = (*frame - ft->window.offset) / stride;
+	*frame = (*frame - offset) / stride;
 	return true;
 }
 

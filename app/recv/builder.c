@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,76 +8,11 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 
-#include "builder.h"
+#include "builder_private.h"
 
 RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, builder_logtype, "builder: " __VA_ARGS__)
-
-enum place_state {
-	PLACE_READY,	/**< its record can go to egress */
-	PLACE_CLOSED,	/**< waits for a gang */
-	PLACE_WITH_GANG /**< its batch is out */
-};
-
-/** A frame's place in the queue. */
-struct place {
-	struct frame_record *record;
-	uint64_t first_tsc; /**< first packet */
-	uint64_t close_tsc;
-	uint32_t slot;
-	uint32_t batch;
-	uint8_t gang;
-	uint8_t state;	   /**< enum place_state */
-	uint8_t batch_end; /**< last frame of its batch */
-	uint8_t veto;
-};
-
-struct builder {
-	struct builder_config config;
-	struct gk_ring rings[GK_GANGS_MAX];
-	uint32_t next_gang;
-
-	/* queue in frame order; indices run free: retire <= dispatch <= close */
-	struct place *places;
-	uint32_t retire, dispatch, close;
-
-	struct frame_record *records;
-	struct frame_record **free_records;
-	uint32_t nb_free_records;
-	uint32_t *free_outputs;
-	uint32_t nb_free_outputs;
-	double ns_per_cycle;
-
-	/* the veto that the next frame is given to gangs with, by place in gk_channel.params */
-	struct builder_veto vetoes[GK_PARAMS_MAX];
-	uint64_t veto_from[GK_PARAMS_MAX];
-	uint32_t veto;	       /**< in force */
-	uint32_t veto_newest;  /**< last one taken, perhaps not in force yet */
-	uint32_t veto_retired; /**< of the last frame retired: older ones are no longer used */
-
-	bool running; /**< there is a run */
-	bool ending;  /**< ... and the frame table closes what is open */
-	bool aborting;
-	bool drop_incomplete;
-	uint64_t run_closed; /**< stats.closed when the run began */
-	bool ended;	     /**< read by others */
-	bool idle;	     /**< read by others */
-
-	struct builder_command command; /**< written by others before `posted` */
-	uint32_t posted;		/**< orders given */
-	uint32_t carried_out;		/**< orders done */
-	int result;
-	uint64_t effective;
-	uint32_t failed_gang;
-	struct builder_stats stats __rte_cache_aligned;
-};
-
-static struct place *
-place_at(struct builder *b, uint32_t index)
-{
-	return &b->places[index & (BUILDER_RECORDS - 1)];
-}
 
 static bool
 in_range(const char *name, uint32_t value, uint32_t high)
@@ -159,14 +93,6 @@ take_returned(struct builder *b)
 	return n;
 }
 
-static void
-free_mbufs(struct builder *b, uint32_t slot)
-{
-	/* rte_pktmbuf_free_bulk() skips the NULLs of missing packets */
-	rte_pktmbuf_free_bulk(
-		frame_table_mbufs(b->config.table, slot), b->config.table->detector.tiles);
-}
-
 /** Packets that gangs have let go of. */
 static uint32_t
 take_raw(struct builder *b)
@@ -178,7 +104,7 @@ take_raw(struct builder *b)
 			const struct gk_work *work = gk_ring_work(&b->rings[g], batch);
 
 			for (uint32_t i = 0; i < work->nb_frames; i++)
-				free_mbufs(b, work->slot[i]);
+				builder_free_mbufs(b, work->slot[i]);
 			n++;
 		}
 	}
@@ -228,7 +154,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	r->kind = GK_KIND_NONE;
 	r->out = GK_NO_OUT;
 	r->veto_version = b->vetoes[b->veto].params.version;
-	r->pedestal_version = b->config.channel->coef[0].version;
+	r->pedestal_version = b->config.channel->coef[b->coef].version;
 	if (closed->missing > 0 && !closed->refused)
 		r->flags |= FRAME_FLAG_INCOMPLETE;
 	if (closed->timeout)
@@ -256,7 +182,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	}
 	if (b->aborting || (closed->missing > 0 && b->drop_incomplete)) {
 		r->verdict = b->aborting ? FRAME_ABORTED : FRAME_INCOMPLETE;
-		free_mbufs(b, closed->slot);
+		builder_free_mbufs(b, closed->slot);
 		frame_table_recycle(b->config.table, closed->slot);
 		return;
 	}
@@ -289,36 +215,12 @@ prepare(struct builder *b, const struct place *place)
 	place->record->veto_version = v->params.version;
 	if (v->dry_run)
 		f->flags |= GK_FRAME_KEEP;
+	if (builder_is_dark(b, place->record)) {
+		f->flags |= GK_FRAME_DARK;
+		place->record->flags |= FRAME_FLAG_DARK;
+	}
 	if (v->audit_every != 0 && f->frame % v->audit_every == 0)
 		f->flags |= GK_FRAME_KEEP | (v->audit_raw ? GK_FRAME_KIND_RAW : 0);
-}
-
-/** Does another veto apply from this frame on? Then it is in force. */
-static bool
-veto_changes(struct builder *b, uint64_t frame)
-{
-	const uint32_t next = (b->veto + 1) % GK_PARAMS_MAX;
-
-	if (b->veto == b->veto_newest || frame < b->veto_from[next])
-		return false;
-	b->veto = next;
-	return true;
-}
-
-/** The gang with the fewest batches out, if it may have one more. */
-static struct gk_ring *
-idlest_gang(struct builder *b)
-{
-	struct gk_ring *best = NULL;
-
-	for (uint32_t i = 0; i < b->config.gangs; i++) {
-		struct gk_ring *r = &b->rings[(b->next_gang + i) % b->config.gangs];
-
-		if (gk_ring_pending(r) < BUILDER_GANG_DEPTH &&
-			(best == NULL || gk_ring_pending(r) < gk_ring_pending(best)))
-			best = r;
-	}
-	return best;
 }
 
 /** Hand closed frames to gangs, oldest first. */
@@ -328,38 +230,42 @@ dispatch(struct builder *b)
 	uint32_t batches = 0;
 
 	while (b->dispatch != b->close) {
+		const uint64_t frame = place_at(b, b->dispatch)->record->frame;
 		struct place *last = NULL;
 		struct gk_ring *ring;
 		struct gk_work *work;
 
+		if (!builder_epoch_enter(b, frame))
+			break;
 		if (place_at(b, b->dispatch)->state == PLACE_READY) {
 			b->dispatch++;
 			continue;
 		}
-		ring = idlest_gang(b);
+		builder_take_up_vetoes(b, frame);
+		ring = builder_idlest_gang(b);
 		if (ring == NULL)
 			break;
 		if (b->nb_free_outputs == 0) {
 			b->stats.waits_outputs++;
 			break;
 		}
-		while (veto_changes(b, place_at(b, b->dispatch)->record->frame))
-			;
 		work = gk_ring_next(ring);
 		work->nb_frames = 0;
 		work->params = b->veto;
-		work->coef = 0;
+		work->coef = b->coef;
+		work->op = GK_OP_FRAMES;
+		work->dark = b->epoch % GK_DARK_MAX;
 		for (; b->dispatch != b->close && work->nb_frames < b->config.batch &&
 			b->nb_free_outputs > 0;
 			b->dispatch++) {
 			struct place *place = place_at(b, b->dispatch);
 
+			/* a batch has one veto and one epoch; the loop outside takes others up */
+			if (builder_veto_differs(b, place->record->frame) ||
+				builder_epoch_of(b, place->record->frame) != b->epoch)
+				break;
 			if (place->state == PLACE_READY)
 				continue;
-			/* a batch has one veto; the loop outside takes the other one up */
-			if (b->veto != b->veto_newest &&
-				place->record->frame >= b->veto_from[(b->veto + 1) % GK_PARAMS_MAX])
-				break;
 			prepare(b, place);
 			place->veto = b->veto;
 			work->slot[work->nb_frames++] = place->slot;
@@ -463,126 +369,6 @@ look_after_gangs(struct builder *b)
 			__atomic_store_n(&b->failed_gang, g + 1, __ATOMIC_RELEASE);
 }
 
-/** The veto that the next frame would be judged by. */
-static uint32_t
-take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
-{
-	const uint32_t next = (b->veto_newest + 1) % GK_PARAMS_MAX;
-
-	b->vetoes[next] = *veto;
-	b->veto_from[next] = from;
-	b->config.channel->params[next] = veto->params;
-	b->veto_newest = next;
-	return next;
-}
-
-static int
-change_veto(struct builder *b, const struct builder_command *c)
-{
-	/* frames that are closed and wait are judged by the veto that they arrived under */
-	const uint64_t next = b->config.table->builder.next_close;
-	const uint64_t earliest = frame_table_number(b->config.table, next);
-
-	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
-		return -EBUSY;
-	b->effective = RTE_MAX(c->from_frame, earliest);
-	b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
-	take_veto(b, &c->veto, b->effective);
-	return 0;
-}
-
-static int
-begin_run(struct builder *b, const struct builder_command *c)
-{
-	int ret;
-
-	if (b->running)
-		return -EBUSY;
-	ret = frame_table_begin(b->config.table, &c->run);
-	if (ret != 0)
-		return ret;
-	b->veto = take_veto(b, &c->veto, 0);
-	b->veto_retired = b->veto;
-	b->drop_incomplete = c->drop_incomplete;
-	b->run_closed = b->stats.closed;
-	b->running = true;
-	b->ending = false;
-	b->aborting = false;
-	b->ended = false;
-	__atomic_store_n(&b->idle, false, __ATOMIC_RELEASE);
-	return 0;
-}
-
-/** Throw away what is closed and no gang has. */
-static void
-abort_waiting(struct builder *b)
-{
-	for (; b->dispatch != b->close; b->dispatch++) {
-		struct place *place = place_at(b, b->dispatch);
-
-		if (place->state != PLACE_CLOSED)
-			continue;
-		free_mbufs(b, place->slot);
-		frame_table_recycle(b->config.table, place->slot);
-		place->record->verdict = FRAME_ABORTED;
-		place->state = PLACE_READY;
-	}
-}
-
-static int
-end_run(struct builder *b, bool aborting)
-{
-	if (!b->running)
-		return -EBUSY;
-	if (aborting) {
-		frame_table_end(b->config.table);
-		abort_waiting(b);
-	} else if (!b->ending) {
-		frame_table_stop(b->config.table);
-	}
-	b->ending = true;
-	b->aborting |= aborting;
-	return 0;
-}
-
-static void
-carry_out(struct builder *b)
-{
-	const struct builder_command *c = &b->command;
-
-	switch (c->order) {
-	case BUILDER_BEGIN:
-		b->result = begin_run(b, c);
-		break;
-	case BUILDER_END:
-	case BUILDER_ABORT:
-		b->result = end_run(b, c->order == BUILDER_ABORT);
-		break;
-	case BUILDER_VETO:
-		b->result = change_veto(b, c);
-		break;
-	}
-	__atomic_store_n(&b->carried_out, b->carried_out + 1, __ATOMIC_RELEASE);
-}
-
-/** Nothing is left to do: is the run over, or has it come to its last frame? */
-static void
-look_at_run(struct builder *b)
-{
-	if (!b->running || b->retire != b->close)
-		return;
-	if (!b->ending && frame_table_ended(b->config.table))
-		__atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
-	if (b->ending && frame_table_ended(b->config.table) &&
-		b->config.table->window.state != FRAME_WINDOW_CLOSED)
-		frame_table_end(b->config.table);
-	if (b->ending && frame_table_flushed(b->config.table) &&
-		b->nb_free_records == BUILDER_RECORDS) {
-		b->running = false;
-		__atomic_store_n(&b->idle, true, __ATOMIC_RELEASE);
-	}
-}
-
 int
 builder_poll(void *arg)
 {
@@ -590,51 +376,19 @@ builder_poll(void *arg)
 	uint32_t done;
 
 	if (unlikely(__atomic_load_n(&b->posted, __ATOMIC_ACQUIRE) != b->carried_out))
-		carry_out(b);
+		builder_carry_out(b);
 	done = take_returned(b);
 	done += take_raw(b);
 	done += retire(b);
 	done += close_frames(b);
+	done += builder_epoch_poll(b);
 	done += dispatch(b);
 	done += frame_table_open(b->config.table);
 	if (done > 0)
 		return 1;
 	look_after_gangs(b);
-	look_at_run(b);
+	builder_look_at_run(b);
 	return 0;
-}
-
-int
-builder_post(struct builder *b, const struct builder_command *command)
-{
-	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) != b->posted)
-		return -EBUSY;
-	b->command = *command;
-	__atomic_store_n(&b->posted, b->posted + 1, __ATOMIC_RELEASE);
-	return 0;
-}
-
-int
-builder_result(const struct builder *b, uint64_t *effective)
-{
-	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) !=
-		__atomic_load_n(&b->posted, __ATOMIC_ACQUIRE))
-		return -EINPROGRESS;
-	if (effective != NULL)
-		*effective = b->effective;
-	return b->result;
-}
-
-bool
-builder_is_idle(const struct builder *b)
-{
-	return __atomic_load_n(&b->idle, __ATOMIC_ACQUIRE);
-}
-
-bool
-builder_has_ended(const struct builder *b)
-{
-	return __atomic_load_n(&b->ended, __ATOMIC_ACQUIRE);
 }
 
 uint32_t

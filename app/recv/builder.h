@@ -47,6 +47,11 @@ struct builder_stats {
 	uint64_t gang_batches[GK_GANGS_MAX];
 	uint64_t module_frames[FRAME_MODULES_MAX];  /**< frames with a packet of the module */
 	uint64_t module_missing[FRAME_MODULES_MAX]; /**< its packets missing in frames with any */
+	uint64_t updates;			    /**< of the pedestals, by dark frames */
+	uint64_t update_samples;		    /**< G0 samples of all of them */
+	uint32_t update_pixels;			    /**< that the last one moved */
+	uint32_t pedestal_version;		    /**< that the last one made */
+	int64_t update_drift_q8; /**< sum of what the last one moved, 1/256 ADU */
 	/** From the frame's first packet to its verdict. */
 	uint64_t latency_verdict[BUILDER_LATENCY_BUCKETS];
 	/** From closing the frame, which is when its last packet is in, to its verdict. */
@@ -75,6 +80,24 @@ struct builder_veto {
 	uint64_t audit_every; /**< a frame whose number divides by it is kept; 0 = none */
 };
 
+/** Which frames are dark: no beam, so that they show the pedestals. */
+enum builder_dark_select {
+	BUILDER_DARK_NONE,
+	BUILDER_DARK_STATUS, /**< status word & mask == value (external input, event code) */
+	BUILDER_DARK_BUNCH,  /**< bunch id modulo every == phase */
+	BUILDER_DARK_FRAME,  /**< frame number modulo every == phase */
+};
+
+/** Dark frames, and how long what they show is gathered. */
+struct builder_dark {
+	enum builder_dark_select select;
+	uint32_t mask;
+	uint32_t value;
+	uint64_t every;
+	uint64_t phase;
+	uint64_t epoch_frames; /**< frame numbers of an epoch; 0 = darks are marked, no more */
+};
+
 enum builder_order {
 	BUILDER_BEGIN, /**< a run */
 	BUILDER_END,   /**< the run: close what is open, process it, retire it */
@@ -86,6 +109,7 @@ struct builder_command {
 	enum builder_order order;
 	struct frame_run run;	  /**< BEGIN */
 	bool drop_incomplete;	  /**< BEGIN */
+	struct builder_dark dark; /**< BEGIN */
 	struct builder_veto veto; /**< BEGIN, VETO */
 	uint64_t from_frame;	  /**< VETO: first frame it applies to, if not passed already */
 };

@@ -25,6 +25,49 @@ poll_gang(void *arg)
 	return w->ops->poll(w->gk, w->gang, w->worker);
 }
 
+int
+pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
+{
+	struct gk_coef *coef = &p->gk_config.channel->coef[0];
+	int ret;
+
+	ret = calibration_load(&p->calibration, p->planes, files, &p->settings->detector);
+	if (ret != 0)
+		return ret;
+	coef->version = 1;
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		coef->p[g] = (uintptr_t)p->calibration.p[g];
+		coef->r[g] = (uintptr_t)p->calibration.r[g];
+	}
+	/* epochs take turns with two versions, which differ in the pedestals of G0 alone */
+	coef[1] = coef[0];
+	if (p->second_plane != NULL)
+		coef[1].p[0] = (uintptr_t)p->second_plane;
+	return 0;
+}
+
+/** Memory for epochs and dark frames, if they are configured. */
+static int
+create_dark(struct pipeline *p)
+{
+	const struct gk_geometry *g = &p->gk_config.geometry;
+	struct gk_channel *channel = p->gk_config.channel;
+
+	if (p->settings->dark.select == BUILDER_DARK_NONE)
+		return 0;
+	p->second_plane = memory_host(&p->memory, "second pedestals", gk_pixels(g) * sizeof(float));
+	if (p->second_plane == NULL)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < GK_DARK_MAX; i++) {
+		void *cells = memory_host(&p->memory, "dark accumulators", gk_dark_size(g));
+
+		if (cells == NULL)
+			return -ENOMEM;
+		channel->dark[i].cells = (uintptr_t)cells;
+	}
+	return 0;
+}
+
 /** Gangs: channel, slots, results, outputs, coefficients, and the implementation's own state. */
 static int
 create_gangs(struct pipeline *p)
@@ -59,7 +102,9 @@ create_gangs(struct pipeline *p)
 		planes == NULL)
 		return -ENOMEM;
 	p->planes = planes;
-	ret = pipeline_calibrate(p, &s->calibration);
+	ret = create_dark(p);
+	if (ret == 0)
+		ret = pipeline_calibrate(p, &s->calibration);
 	if (ret != 0)
 		return ret;
 	ret = p->gk_ops->create(c, &p->gk);
@@ -72,23 +117,6 @@ create_gangs(struct pipeline *p)
 	ret = p->gk_ops->start(p->gk);
 	p->gk_started = ret == 0;
 	return ret;
-}
-
-int
-pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
-{
-	struct gk_coef *coef = &p->gk_config.channel->coef[0];
-	int ret;
-
-	ret = calibration_load(&p->calibration, p->planes, files, &p->settings->detector);
-	if (ret != 0)
-		return ret;
-	coef->version++;
-	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
-		coef->p[g] = (uintptr_t)p->calibration.p[g];
-		coef->r[g] = (uintptr_t)p->calibration.r[g];
-	}
-	return 0;
 }
 
 static int

@@ -33,7 +33,8 @@ struct pipeline {
 	const struct settings *settings;
 	struct memory memory;
 	struct calibration calibration;
-	void *planes; /**< memory of its coefficients */
+	void *planes;	    /**< memory of its coefficients */
+	void *second_plane; /**< pedestals of G0 for the other version, with epochs */
 	const struct gk_ops *gk_ops;
 	struct gk *gk;
 	bool gk_started;

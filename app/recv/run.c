@@ -90,7 +90,7 @@ give_order(struct run *r, const struct builder_command *command, uint64_t *effec
 static bool
 is_run_setting(const char *assignment)
 {
-	static const char *const sections[] = {"run.", "veto.", "output.", "calibration."};
+	static const char *const sections[] = {"run.", "veto.", "output.", "calibration.", "dark."};
 
 	for (unsigned int i = 0; i < RTE_DIM(sections); i++)
 		if (strncmp(assignment, sections[i], strlen(sections[i])) == 0)
@@ -111,8 +111,8 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 			a++;
 		if (!is_run_setting(a))
 			ret = complain(r, -EINVAL,
-				"'%.100s': only [run], [veto], [output] and [calibration] change "
-				"from run to run",
+				"'%.100s': only [run], [veto], [dark], [output] and [calibration] "
+				"change from run to run",
 				a);
 		else if (only != NULL && strncmp(a, only, strlen(only)) != 0)
 			ret = complain(
@@ -131,6 +131,13 @@ check_fits(struct run *r, const struct settings *s)
 	if (s->value != r->process->value)
 		return complain(r, -EINVAL,
 			"output.value is fixed while the process runs: start another one");
+	if (s->dark.select != BUILDER_DARK_NONE &&
+		r->pipeline->gk_config.channel->dark[0].cells == 0)
+		return complain(r, -EINVAL,
+			"[dark] select: the process was started without dark frames, and has no "
+			"memory for them");
+	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
+		return complain(r, -EINVAL, "[dark] epoch must not be less than [run] stride");
 	if (s->veto.params.nnz_max > r->pipeline->gk_config.layout.nnz_cap)
 		return complain(r, -EINVAL, "output.nnz_max = %u: output slots have room for %u",
 			s->veto.params.nnz_max, r->pipeline->gk_config.layout.nnz_cap);
@@ -230,6 +237,7 @@ start(struct run *r)
 	r->active_at = rte_rdtsc();
 	command.run = r->settings.frames;
 	command.drop_incomplete = r->settings.incomplete == INCOMPLETE_DROP;
+	command.dark = r->settings.dark;
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;
 	ledger_read(&r->before, r->pipeline, NULL);

@@ -176,6 +176,36 @@ read_veto(struct settings *s, struct config *c)
 	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
 }
 
+/** Dark frames and epochs; the update's parameters travel with the thresholds. */
+static void
+read_dark(struct settings *s, struct config *c)
+{
+	static const char *const selects[] = {
+		"none", "external_input", "event_code", "bunch", "frame", NULL};
+	struct builder_dark *d = &s->dark;
+	const unsigned int select = config_choice(c, "dark", "select", 0, selects);
+
+	/* JUNGFRAU's DAQ info: external input in bit 31, event code in bits 23-16 */
+	if (select == 1) {
+		d->select = BUILDER_DARK_STATUS;
+		d->mask = d->value = UINT32_C(1) << 31;
+	} else if (select == 2) {
+		d->select = BUILDER_DARK_STATUS;
+		d->mask = 0xFF0000;
+	} else if (select > 2) {
+		d->select = select == 3 ? BUILDER_DARK_BUNCH : BUILDER_DARK_FRAME;
+	}
+	if (select == 2)
+		d->value = config_uint(c, "dark", "event_code", 0, 0, 255) << 16;
+	else
+		config_uint(c, "dark", "event_code", 0, 0, 255);
+	d->every = config_uint(c, "dark", "every", 100, 1, UINT32_MAX);
+	d->phase = config_uint(c, "dark", "phase", 0, 0, d->every - 1);
+	d->epoch_frames = config_uint(c, "dark", "epoch", 20000, 0, GK_DARK_FRAMES_MAX);
+	s->veto.params.dark_min = config_uint(c, "dark", "samples_min", 10, 1, GK_DARK_FRAMES_MAX);
+	s->veto.params.dark_alpha = config_real(c, "dark", "alpha", 0.5, 1e-6, 1);
+}
+
 static void
 read_calibration(struct settings *s, struct config *c)
 {
@@ -228,6 +258,7 @@ settings_read(struct settings *s, struct config *c)
 	read_table(s, c);
 	read_gangs(s, c);
 	read_veto(s, c);
+	read_dark(s, c);
 	read_calibration(s, c);
 	read_run(s, c);
 	return config_check(c);

@@ -94,6 +94,7 @@ struct settings {
 
 	struct builder_veto veto;
 	enum gk_value value;
+	struct builder_dark dark;
 
 	struct calibration_files calibration;
 

@@ -334,19 +334,25 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static int
-get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
+get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 {
+	const struct builder_stats *b = builder_stats(run->pipeline->builder);
 	const struct calibration *c = &run->pipeline->calibration;
 	char digest[24];
 
 	rte_tel_data_start_dict(d);
 	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
-	rte_tel_data_add_dict_uint(d, "version", run->pipeline->gk_config.channel->coef[0].version);
 	rte_tel_data_add_dict_string(d, "digest", digest);
 	rte_tel_data_add_dict_uint(d, "masked", c->masked);
 	rte_tel_data_add_dict_uint(d, "unusable_g0", c->unusable[0]);
 	rte_tel_data_add_dict_uint(d, "unusable_g1", c->unusable[1]);
 	rte_tel_data_add_dict_uint(d, "unusable_g2", c->unusable[2]);
+	rte_tel_data_add_dict_uint(d, "updates", b->updates);
+	rte_tel_data_add_dict_uint(d, "update_samples", b->update_samples);
+	rte_tel_data_add_dict_uint(d, "update_pixels", b->update_pixels);
+	add_real(d, "update_drift_adu",
+		b->update_pixels == 0 ? 0 : b->update_drift_q8 / 256.0 / b->update_pixels);
+	rte_tel_data_add_dict_uint(d, "pedestal_version", b->pedestal_version);
 	return 0;
 }
 
@@ -427,10 +433,13 @@ static const struct command commands[] = {
 	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
 		"Change thresholds while running, from a frame on",
 		"result, state, from_frame or message", set_veto},
-	{"/braggline/calibration", "", "Coefficients in force",
-		"version, digest, masked, unusable_g0, unusable_g1, unusable_g2", get_calibration},
+	{"/braggline/pedestal", "",
+		"The calibration, and what dark frames did to it since the start",
+		"digest, masked, unusable_g0, unusable_g1, unusable_g2, updates, update_samples, "
+		"update_pixels, update_drift_adu (mean of the last), pedestal_version",
+		get_pedestal},
 	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
-		"Settings of the next run: [run], [veto], [output], [calibration]",
+		"Settings of the next run: [run], [veto], [dark], [output], [calibration]",
 		"result, state, message", run_configure_command},
 	{"/braggline/run/arm", "", "Load the calibration, open the files", "result, state, message",
 		run_arm_command},

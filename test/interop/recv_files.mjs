@@ -7,6 +7,7 @@
 //   converted RUN RAW... -- CONV... -- PEDESTAL-G0 PEDESTAL-G1 PEDESTAL-G2 GAIN
 //                               PSI's own converted images of real frames
 //   digest RUN                  prints a digest of all columns but receive times
+//   epochs RUN LENGTH EVERY     versions of epochs of LENGTH frames, every EVERYth one dark
 //   truth RUN CSV               hits against the truth of braggline-detector
 
 import { createHash } from 'node:crypto';
@@ -177,7 +178,19 @@ function truth([csv]) {
     console.log(`${lines.length} frames, ${hits} hits: counts and verdicts are the truth`);
 }
 
-const commands = { pattern: (a) => pattern(int(a[0])), converted, digest, truth };
+// pedestals change with every epoch from the third on; dark frames are flagged
+function epochs([length, every]) {
+    for (const row of table('frames')) {
+        const frame = int(row.frame);
+        const version = Math.max(1, Math.floor(frame / int(length)));
+        if (row.pedestal_version !== version || !!(row.flags & 4) !== (frame % int(every) === 0))
+            fail(`frame ${frame}: version ${row.pedestal_version}, wanted ${version}; ` +
+                `flags ${row.flags}`);
+    }
+    console.log('pedestal versions follow the epochs');
+}
+
+const commands = { epochs, pattern: (a) => pattern(int(a[0])), converted, digest, truth };
 if (!(command in commands))
     fail('no such command');
 commands[command](args);

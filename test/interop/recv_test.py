@@ -99,7 +99,7 @@ def real(where):
 
 def lcores(where):
     run([f'{BUILD}/app/detector/braggline-detector', '--modules', '2', '--interfaces', '2',
-         '--frames', '80', '--seed', '7', '--hit-fraction', '0.3', '--pcap',
+         '--frames', '80', '--seed', '7', '--hit-fraction', '0.3', '--dark-every', '4', '--pcap',
          f'{where}/in.pcap', '--truth', f'{where}/truth.csv', '--calibration', where])
     calibration = [f'calibration.gain={where}/gain_m%d.bin',
                    f'calibration.mask={where}/mask_m%d.bin',
@@ -109,7 +109,10 @@ def lcores(where):
     # CSR with some raw frames among them; full images as int16; a CSR limit that some exceed
     kinds = {'csr': ['veto.audit_every=5', 'veto.audit_raw=yes'],
              'image': ['output.kind=image', 'output.value=int16'],
-             'dense': ['output.nnz_max=21000', 'output.csr_threshold=1']}
+             'dense': ['output.nnz_max=21000', 'output.csr_threshold=1'],
+             # four epochs; the darks of one are in force from the next but one
+             'dark': ['dark.select=external_input', 'dark.epoch=20', 'dark.samples_min=3',
+                      'dark.alpha=0.5', 'veto.audit_every=7']}
     layouts = {'1x1': (FLOAT, ['lcores.rx_lcores=1', 'lcores.gangs=1']),
                '3x4': (FLOAT, ['lcores.rx_lcores=3', 'lcores.gangs=4']),
                '3x1sw': (FLOAT, ['lcores.rx_lcores=3', 'port 0.steering=software',
@@ -123,6 +126,8 @@ def lcores(where):
             digests[layout] = check('digest', path)
             if layout == '1x1' and kind == 'csr':
                 print(check('truth', path, f'{where}/truth.csv'))
+            if layout == '1x1' and kind == 'dark':
+                print(check('epochs', path, '20', '4'))
         if len(set(digests.values())) != 1:
             fail(f'{kind}: columns differ: {digests}')
         print(f'{kind}: the same columns on {", ".join(digests)}:', digests['1x1'].split('\n'))

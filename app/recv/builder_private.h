@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Inside the builder role: state that builder.c (frames), builder_run.c (runs and thresholds) and
+ * builder_epoch.c (epochs and dark frames) share. All of it belongs to the builder's lcore, but for
+ * what is marked.
+ */
+#ifndef BUILDER_PRIVATE_H
+#define BUILDER_PRIVATE_H
+
+#include "builder.h"
+
+enum place_state {
+	PLACE_READY,	/**< its record can go to egress */
+	PLACE_CLOSED,	/**< waits for a gang */
+	PLACE_WITH_GANG /**< its batch is out */
+};
+
+/** A frame's place in the queue. */
+struct place {
+	struct frame_record *record;
+	uint64_t first_tsc; /**< first packet */
+	uint64_t close_tsc;
+	uint32_t slot;
+	uint32_t batch;
+	uint8_t gang;
+	uint8_t state;	   /**< enum place_state */
+	uint8_t batch_end; /**< last frame of its batch */
+	uint8_t veto;
+};
+
+/** Work of a gang that is not about frames. */
+struct builder_task {
+	uint32_t gang;
+	uint32_t batch;
+};
+
+struct builder {
+	struct builder_config config;
+	struct gk_ring rings[GK_GANGS_MAX];
+	uint32_t next_gang;
+
+	/* queue in frame order; indices run free: retire <= dispatch <= close */
+	struct place *places;
+	uint32_t retire, dispatch, close;
+
+	struct frame_record *records;
+	struct frame_record **free_records;
+	uint32_t nb_free_records;
+	uint32_t *free_outputs;
+	uint32_t nb_free_outputs;
+	double ns_per_cycle;
+
+	/* the veto that the next frame is given to gangs with, by place in gk_channel.params */
+	struct builder_veto vetoes[GK_PARAMS_MAX];
+	uint64_t veto_from[GK_PARAMS_MAX];
+	uint32_t veto;	       /**< in force */
+	uint32_t veto_newest;  /**< last one taken, perhaps not in force yet */
+	uint32_t veto_retired; /**< of the last frame retired: older ones are no longer used */
+
+	bool running; /**< there is a run */
+	bool ending;  /**< ... and the frame table closes what is open */
+	bool aborting;
+	bool drop_incomplete;
+	uint64_t run_closed; /**< stats.closed when the run began */
+	bool ended;	     /**< read by others */
+	bool idle;	     /**< read by others */
+
+	/* epochs and dark frames: builder_epoch.c */
+	struct builder_dark dark;
+	uint64_t epoch;	      /**< that frames are given to gangs of */
+	uint64_t epoch_first; /**< first one of the run, or since the detector restarted */
+	uint64_t epoch_ready; /**< latest one whose coefficients are there */
+	bool epoch_known;     /**< a frame of the run has been looked at */
+	uint32_t coef;	      /**< index into gk_channel.coef of the version in force */
+	struct builder_task tasks[GK_DARK_MAX]; /**< UPDATE and CLEAR that are out */
+	uint32_t nb_tasks;
+	bool clearing;	     /**< the tasks that are out are CLEAR: frames wait */
+	uint64_t task_epoch; /**< epoch that the UPDATE that is out makes ready */
+
+	struct builder_command command; /**< written by others before `posted` */
+	uint32_t posted;		/**< orders given */
+	uint32_t carried_out;		/**< orders done */
+	int result;
+	uint64_t effective;
+	uint32_t failed_gang;
+	struct builder_stats stats __rte_cache_aligned;
+};
+
+static inline struct place *
+place_at(struct builder *b, uint32_t index)
+{
+	return &b->places[index & (BUILDER_RECORDS - 1)];
+}
+
+/** The packets of a slot go back; absent ones are NULL, which rte_pktmbuf_free_bulk() skips. */
+static inline void
+builder_free_mbufs(struct builder *b, uint32_t slot)
+{
+	rte_pktmbuf_free_bulk(
+		frame_table_mbufs(b->config.table, slot), b->config.table->detector.tiles);
+}
+
+/** The gang with the fewest batches out, if it may have one more. */
+static inline struct gk_ring *
+builder_idlest_gang(struct builder *b)
+{
+	struct gk_ring *best = NULL;
+
+	for (uint32_t i = 0; i < b->config.gangs; i++) {
+		struct gk_ring *r = &b->rings[(b->next_gang + i) % b->config.gangs];
+
+		if (gk_ring_pending(r) < BUILDER_GANG_DEPTH &&
+			(best == NULL || gk_ring_pending(r) < gk_ring_pending(best)))
+			best = r;
+	}
+	return best;
+}
+
+/** Carry out an order that was given. */
+void builder_carry_out(struct builder *b);
+
+/** Nothing is left to do: is the run over, or has it come to its last frame? */
+void builder_look_at_run(struct builder *b);
+
+/** Take up every veto that applies from this frame on. */
+void builder_take_up_vetoes(struct builder *b, uint64_t frame);
+
+/** Does another veto apply to this frame than the one in force? */
+bool builder_veto_differs(const struct builder *b, uint64_t frame);
+
+/** A run begins: no epoch yet, the calibration's coefficients in force. */
+void builder_epoch_begin(struct builder *b, const struct builder_dark *dark);
+
+/**
+ * May a frame be given to a gang, its epoch's coefficients being there? If so its epoch is the one
+ * in force.
+ */
+bool builder_epoch_enter(struct builder *b, uint64_t frame);
+
+/** Collect tasks that are done, hand out those that are due. @return how many */
+uint32_t builder_epoch_poll(struct builder *b);
+
+/** Number of a frame's epoch. */
+static inline uint64_t
+builder_epoch_of(const struct builder *b, uint64_t frame)
+{
+	return b->dark.select == BUILDER_DARK_NONE || b->dark.epoch_frames == 0
+		? 0
+		: frame / b->dark.epoch_frames;
+}
+
+/** Is it a dark frame by the rule of the run? */
+bool builder_is_dark(const struct builder *b, const struct frame_record *r);
+
+#endif /* BUILDER_PRIVATE_H */

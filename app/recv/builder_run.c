@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The builder role: orders, runs, and the thresholds that change in them. */
+
+#include <errno.h>
+
+#include "builder_private.h"
+
+bool
+builder_veto_differs(const struct builder *b, uint64_t frame)
+{
+	return b->veto != b->veto_newest && frame >= b->veto_from[(b->veto + 1) % GK_PARAMS_MAX];
+}
+
+void
+builder_take_up_vetoes(struct builder *b, uint64_t frame)
+{
+	while (builder_veto_differs(b, frame))
+		b->veto = (b->veto + 1) % GK_PARAMS_MAX;
+}
+
+/** The veto that the next frame would be judged by. */
+static uint32_t
+take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
+{
+	const uint32_t next = (b->veto_newest + 1) % GK_PARAMS_MAX;
+
+	b->vetoes[next] = *veto;
+	b->veto_from[next] = from;
+	b->config.channel->params[next] = veto->params;
+	b->veto_newest = next;
+	return next;
+}
+
+static int
+change_veto(struct builder *b, const struct builder_command *c)
+{
+	/* frames that are closed and wait are judged by the veto that they arrived under */
+	const uint64_t next = b->config.table->builder.next_close;
+	const uint64_t earliest = frame_table_number(b->config.table, next);
+
+	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
+		return -EBUSY;
+	b->effective = RTE_MAX(c->from_frame, earliest);
+	b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
+	take_veto(b, &c->veto, b->effective);
+	return 0;
+}
+
+static int
+begin_run(struct builder *b, const struct builder_command *c)
+{
+	int ret;
+
+	if (b->running)
+		return -EBUSY;
+	ret = frame_table_begin(b->config.table, &c->run);
+	if (ret != 0)
+		return ret;
+	b->veto = take_veto(b, &c->veto, 0);
+	b->veto_retired = b->veto;
+	b->drop_incomplete = c->drop_incomplete;
+	builder_epoch_begin(b, &c->dark);
+	b->run_closed = b->stats.closed;
+	b->running = true;
+	b->ending = false;
+	b->aborting = false;
+	b->ended = false;
+	__atomic_store_n(&b->idle, false, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/** Throw away what is closed and no gang has. */
+static void
+abort_waiting(struct builder *b)
+{
+	for (; b->dispatch != b->close; b->dispatch++) {
+		struct place *place = place_at(b, b->dispatch);
+
+		if (place->state != PLACE_CLOSED)
+			continue;
+		builder_free_mbufs(b, place->slot);
+		frame_table_recycle(b->config.table, place->slot);
+		place->record->verdict = FRAME_ABORTED;
+		place->state = PLACE_READY;
+	}
+}
+
+static int
+end_run(struct builder *b, bool aborting)
+{
+	if (!b->running)
+		return -EBUSY;
+	if (aborting) {
+		frame_table_end(b->config.table);
+		abort_waiting(b);
+	} else if (!b->ending) {
+		frame_table_stop(b->config.table);
+	}
+	b->ending = true;
+	b->aborting |= aborting;
+	return 0;
+}
+
+void
+builder_carry_out(struct builder *b)
+{
+	const struct builder_command *c = &b->command;
+
+	switch (c->order) {
+	case BUILDER_BEGIN:
+		b->result = begin_run(b, c);
+		break;
+	case BUILDER_END:
+	case BUILDER_ABORT:
+		b->result = end_run(b, c->order == BUILDER_ABORT);
+		break;
+	case BUILDER_VETO:
+		b->result = change_veto(b, c);
+		break;
+	}
+	__atomic_store_n(&b->carried_out, b->carried_out + 1, __ATOMIC_RELEASE);
+}
+
+void
+builder_look_at_run(struct builder *b)
+{
+	if (!b->running || b->retire != b->close || b->nb_tasks > 0)
+		return;
+	if (!b->ending && frame_table_ended(b->config.table))
+		__atomic_store_n(&b->ended, true, __ATOMIC_RELEASE);
+	if (b->ending && frame_table_ended(b->config.table) &&
+		b->config.table->window.state != FRAME_WINDOW_CLOSED)
+		frame_table_end(b->config.table);
+	if (b->ending && frame_table_flushed(b->config.table) &&
+		b->nb_free_records == BUILDER_RECORDS) {
+		b->running = false;
+		__atomic_store_n(&b->idle, true, __ATOMIC_RELEASE);
+	}
+}
+
+int
+builder_post(struct builder *b, const struct builder_command *command)
+{
+	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) != b->posted)
+		return -EBUSY;
+	b->command = *command;
+	__atomic_store_n(&b->posted, b->posted + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int
+builder_result(const struct builder *b, uint64_t *effective)
+{
+	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) !=
+		__atomic_load_n(&b->posted, __ATOMIC_ACQUIRE))
+		return -EINPROGRESS;
+	if (effective != NULL)
+		*effective = b->effective;
+	return b->result;
+}
+
+bool
+builder_is_idle(const struct builder *b)
+{
+	return __atomic_load_n(&b->idle, __ATOMIC_ACQUIRE);
+}
+
+bool
+builder_has_ended(const struct builder *b)
+{
+	return __atomic_load_n(&b->ended, __ATOMIC_ACQUIRE);
+}
