@@ -262,6 +262,23 @@ writer_cpus(const struct pipeline *p, const cpu_set_t *process_cpus, cpu_set_t *
 		*cpus = *process_cpus;
 }
 
+/** The maps that frames are corrected with, by name. */
+static void
+name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_STAGES])
+{
+	static const char *const names[2][CALIBRATION_STAGES] = {
+		{"pedestal_g0", "pedestal_g1", "pedestal_g2"},
+		{"photons_per_adu_g0", "photons_per_adu_g1", "photons_per_adu_g2"}};
+	const struct gk_geometry *g = &p->gk_config.geometry;
+
+	for (uint32_t i = 0; i < CALIBRATION_STAGES; i++) {
+		planes[2 * i] =
+			(struct arrow_plane){names[0][i], p->calibration.p[i], gk_rows(g), g->cols};
+		planes[2 * i + 1] =
+			(struct arrow_plane){names[1][i], p->calibration.r[i], gk_rows(g), g->cols};
+	}
+}
+
 int
 pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
 	char message[PATH_MAX])
@@ -299,7 +316,12 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		.frames_interval = s->frames_interval,
 		.images_interval = s->images_interval,
 		.cpus = &p->writer_cpus,
+		.slices = s->writing,
+		.roll_frames = s->roll_frames,
+		.roll_bytes = s->roll_bytes,
+		.roll_ms = s->roll_ms,
 	};
+	struct arrow_plane planes[2 * CALIBRATION_STAGES];
 	int ret;
 
 	snprintf(text[0], sizeof(text[0]), "%.9g", s->calibration.energy);
@@ -318,6 +340,11 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
 			s->directory, strerror(-ret));
 		return ret;
+	}
+	if (s->store_calibration) {
+		name_planes(p, planes);
+		c.planes = planes;
+		c.nb_planes = RTE_DIM(planes);
 	}
 	ret = file_writer_create(writer, &c, message);
 	if (ret != 0)

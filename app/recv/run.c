@@ -11,6 +11,7 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
+#include "arrow_recovery.h"
 #include "run.h"
 
 RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
@@ -194,6 +195,14 @@ configure(struct run *r, const char *assignments)
 	return 0;
 }
 
+/** Tell what became of a file that a crash had left. */
+static void
+note_recovery(void *arg, const struct arrow_recovery *report)
+{
+	rte_log(report->state == ARROW_RECOVERY_FAILED ? RTE_LOG_ERR : RTE_LOG_NOTICE, run_logtype,
+		"run: %s\n", report->message);
+}
+
 static int
 arm(struct run *r)
 {
@@ -208,7 +217,12 @@ arm(struct run *r)
 		return complain(r, -EBUSY, "a run is %s already", run_state_names[r->state]);
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
 	if (ret != 0)
-		return complain(r, ret, "the calibration cannot be loaded: %s", strerror(-ret));
+		return complain(r, ret, "%s",
+			r->pipeline->calibration.why[0] != '\0'
+				? r->pipeline->calibration.why
+				: "the calibration cannot be loaded");
+	/* a receiver that died before may have left files behind */
+	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
 	if (ret != 0) {
 		file_writer_destroy(r->writer);

@@ -152,6 +152,7 @@ read_veto(struct settings *s, struct config *c)
 {
 	static const char *const kinds[] = {"csr", "image", "raw", NULL};
 	static const char *const values[] = {"float32", "int16", NULL};
+	static const char *const writes[] = {"auto", "buffered", NULL};
 	const uint64_t pixels =
 		(uint64_t)s->detector.modules * s->detector.ops->rows * s->detector.ops->cols;
 	struct builder_veto *v = &s->veto;
@@ -171,6 +172,17 @@ read_veto(struct settings *s, struct config *c)
 	v->params.csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
 	v->params.nnz_max = config_uint(c, "output", "nnz_max", pixels / 8, 0, pixels);
 	s->directory = config_text(c, "output", "directory", ".");
+	s->writing.mode = config_choice(c, "output", "write", 0, writes) == 0 ? ARROW_IO_AUTO
+									      : ARROW_IO_BUFFERED;
+	s->writing.slice = config_uint(c, "output", "slice_kib", 4096, 4, 1 << 20) * UINT64_C(1024);
+	s->writing.depth = config_uint(c, "output", "depth", 8, 1, ARROW_IO_DEPTH_MAX);
+	s->writing.sync_ms = config_uint(c, "output", "sync_ms", 1000, 1, 3600 * 1000);
+	s->writing.sync_bytes =
+		config_uint(c, "output", "sync_mib", 256, 1, 1 << 20) * UINT64_C(1048576);
+	s->roll_frames = config_uint(c, "output", "roll_frames", 0, 0, UINT64_MAX);
+	s->roll_bytes = config_uint(c, "output", "roll_mib", 0, 0, 1 << 30) * UINT64_C(1048576);
+	s->roll_ms = config_uint(c, "output", "roll_s", 0, 0, UINT32_MAX) * UINT64_C(1000);
+	s->store_calibration = config_bool(c, "output", "calibration", true);
 	s->producer = config_uint(c, "output", "producer", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
 	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
@@ -220,6 +232,8 @@ read_calibration(struct settings *s, struct config *c)
 		s->calibration.nominal_gain[g] = nominal[g];
 	}
 	s->calibration.mask = config_text(c, "calibration", "mask", NULL);
+	s->calibration.gain_limit = config_real(c, "calibration", "gain_limit", 16, 1, 1e6);
+	s->calibration.max_age_hours = config_real(c, "calibration", "max_age_hours", 0, 0, 1e6);
 	s->calibration.energy = config_real(c, "calibration", "energy", 12.4, 1e-3, 1e3);
 }
 
@@ -227,6 +241,7 @@ static void
 read_run(struct settings *s, struct config *c)
 {
 	static const char *const controls[] = {"single", "telemetry", NULL};
+	static const char *const types[] = {"data", "dark", NULL};
 	struct frame_run *f = &s->frames;
 
 	s->run = config_text(c, "run", "name", "run");
@@ -244,8 +259,23 @@ read_run(struct settings *s, struct config *c)
 	f->nb_frames = config_uint(c, "run", "frames", 0, 0, FRAME_NUMBER_MAX);
 	f->stride = config_uint(c, "run", "stride", 1, 1, 1 << 16);
 	f->offset = config_uint(c, "run", "offset", 0, 0, f->stride - 1);
+	s->dark_run = config_choice(c, "run", "type", 0, types) == 1;
 	s->service = config_choice(c, "run", "control", 0, controls) == 1;
 	s->idle_timeout_ms = config_uint(c, "run", "idle_timeout_ms", 0, 0, UINT32_MAX);
+}
+
+/** A dark run keeps every frame as it was sent. */
+static void
+settle_dark_run(struct settings *s)
+{
+	if (!s->dark_run)
+		return;
+	s->veto.params.kind = GK_KIND_RAW;
+	s->veto.params.bragg_min = 0;
+	s->veto.params.bragg_max = UINT32_MAX;
+	s->veto.audit_every = 0;
+	s->dark.select = BUILDER_DARK_NONE;
+	s->incomplete = INCOMPLETE_KEEP;
 }
 
 int
@@ -261,5 +291,6 @@ settings_read(struct settings *s, struct config *c)
 	read_dark(s, c);
 	read_calibration(s, c);
 	read_run(s, c);
+	settle_dark_run(s);
 	return config_check(c);
 }

@@ -14,6 +14,7 @@
 
 #include <gk_abi.h>
 
+#include "arrow_slices.h"
 #include "builder.h"
 #include "calibration.h"
 #include "config.h"
@@ -99,7 +100,12 @@ struct settings {
 	struct calibration_files calibration;
 
 	const char *directory;
-	uint64_t producer;	  /**< identity of this receiver in batches */
+	uint64_t producer; /**< identity of this receiver in batches */
+	struct arrow_slices_config writing;
+	uint64_t roll_frames; /**< a new set of files after so much; 0 = no matter */
+	uint64_t roll_bytes;
+	uint64_t roll_ms;
+	bool store_calibration;	  /**< the maps beside the files */
 	uint32_t frames_interval; /**< frame numbers of a record batch of `frames` */
 	uint32_t images_interval;
 
@@ -110,7 +116,8 @@ struct settings {
 	double beam_x;	    /**< pixels of the raster */
 	double beam_y;
 	struct frame_run frames;
-	bool service; /**< runs come and go by telemetry; else one run, and the process ends */
+	bool dark_run; /**< the run is to give pedestals */
+	bool service;  /**< runs come and go by telemetry; else one run, and the process ends */
 	uint32_t idle_timeout_ms; /**< 0 = run until told to stop */
 };
 
