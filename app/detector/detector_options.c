@@ -391,7 +391,7 @@ print_help(void)
 	printf("  %-24s %s\n", "--loop", "transmit until a signal comes, whatever --frames says");
 	printf("  %-24s %s\n  %-24s %s\n", "--help", "print this", "--version",
 		"print the version");
-	printf("\nStream s = module x interfaces + interface. FILE may be a pipe or /dev/stdout.\n");
+	printf("\nStream s = module x interfaces + interface. FILE may be a pipe.\n");
 }
 
 int
@@ -487,7 +487,7 @@ detector_options_check(const struct detector_options *options)
 		return -EINVAL;
 	}
 	if (options->wire.port + streams - 1 > UINT16_MAX) {
-		warnx("--udp-port: found %u, wanted at most %u, because %u streams need as many ports",
+		warnx("--udp-port: found %u, wanted at most %u, as %u streams need as many ports",
 			options->wire.port, UINT16_MAX - streams + 1, streams);
 		return -EINVAL;
 	}

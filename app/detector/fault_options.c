@@ -194,8 +194,8 @@ fault_options_parse(const char *text, struct fault_options *options)
 			faults[i].wanted);
 		return -EINVAL;
 	}
-	warnx("--fault: found '%s', wanted loss, burst-loss, reorder, duplicate, corrupt, truncate, "
-	      "stall or restart, = and a value",
+	warnx("--fault: found '%s', wanted loss, burst-loss, reorder, duplicate, corrupt, "
+	      "truncate, stall or restart, = and a value",
 		text);
 	return -EINVAL;
 }

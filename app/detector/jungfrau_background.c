@@ -9,7 +9,7 @@
 
 #define LAMBDA_MAX 20.0
 
-/* Air and the sample's envelope scatter forwards; water has a broad ring at 1/d = 0.3 / angstrom. */
+/* Air and the sample's envelope scatter forwards; water has a broad ring at 1/d = 0.3/angstrom. */
 #define FORWARD_SHARE 0.55
 #define FORWARD_Q     0.15
 #define RING_SHARE    0.45

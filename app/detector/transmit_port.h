@@ -16,18 +16,21 @@ struct transmit_port {
 	uint16_t id;
 	bool started;
 	bool chains; /**< the driver takes packets of several segments: payloads go by reference */
-	struct rte_mempool *receive; /**< for the receive queue that many drivers insist on */
+	struct rte_mempool *receive; /**< for the receive queue that some drivers insist on */
 	struct rte_mempool *header;
 	struct rte_mempool *payload; /**< without data room */
 	struct rte_mempool *whole;   /**< packets in one piece: damaged ones, or all */
 };
 
-/** Find a port by the name of its device, or its number, and start it. @return 0 or -errno, reported */
+/**
+ * Find a port by the name of its device, or its number, and set it up.
+ * @return 0 or -errno, reported
+ */
 int transmit_port_open(struct transmit_port *port, const char *name);
 
-/** Wait for the link. @return 0; -ETIMEDOUT: reported; -EINTR: *stop became non-zero */
-int transmit_port_wait_link(
-	const struct transmit_port *port, uint32_t seconds, const volatile sig_atomic_t *stop);
+/** Start and wait for the link. @return 0; -ETIMEDOUT: reported; -EINTR: *stop became non-zero */
+int transmit_port_start(
+	struct transmit_port *port, uint32_t seconds, const volatile sig_atomic_t *stop);
 
 /** Nothing if it is not open. */
 void transmit_port_close(struct transmit_port *port);

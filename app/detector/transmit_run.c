@@ -94,7 +94,7 @@ open_run(struct transmit *run)
 		rc = transmit_frames_load(&run->frames, &run->source, options->first_frame,
 			(uint32_t)nb_frames, &detector_stop);
 	if (rc == 0)
-		rc = transmit_port_wait_link(&run->port, options->link_wait, &detector_stop);
+		rc = transmit_port_start(&run->port, options->link_wait, &detector_stop);
 	return rc;
 }
 
