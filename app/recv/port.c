@@ -150,6 +150,26 @@ short_of:
 	return -ENOMEM;
 }
 
+/**
+ * The MTU to ask for. Some virtual devices understate what they can (net_af_packet says 1500 and
+ * takes what its frame size allows), so too little is a warning, not an error.
+ */
+static uint32_t
+port_mtu(const struct port *p, const struct rte_eth_dev_info *info)
+{
+	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+	uint32_t mtu = p->settings->mtu;
+
+	if (info->max_mtu != 0)
+		mtu = RTE_MIN(mtu, (uint32_t)info->max_mtu);
+	if (info->max_rx_pktlen > overhead)
+		mtu = RTE_MIN(mtu, info->max_rx_pktlen - overhead);
+	if (mtu < p->settings->mtu)
+		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are wanted\n",
+			p->name, mtu, p->settings->mtu);
+	return mtu;
+}
+
 static int
 setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_info *info)
 {
@@ -161,9 +181,7 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	uint16_t descriptors = p->settings->descriptors, none = 0;
 	int ret;
 
-	conf.rxmode.mtu = p->settings->mtu;
-	if (info->max_mtu != 0)
-		conf.rxmode.mtu = RTE_MIN(conf.rxmode.mtu, (uint32_t)info->max_mtu);
+	conf.rxmode.mtu = port_mtu(p, info);
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
 	if (ret != 0) {
 		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,

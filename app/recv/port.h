@@ -20,6 +20,8 @@
 #include "rx.h"
 #include "settings.h"
 
+/** Ethernet header with two VLAN tags, and checksum: what an MTU does not count. */
+#define PORT_L2_BYTES	   (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN + 2 * RTE_VLAN_HLEN)
 #define PORT_MEMPOOL_CACHE 256
 
 /** Ethernet, IPv4 and UDP without options. */
@@ -70,7 +72,8 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 		.frames = demand->frame_packets,
 		/* a cache may hold up to 1.5 times its size before it is flushed */
 		.caches = demand->lcores * PORT_MEMPOOL_CACHE * 3 / 2,
-		.bursts = demand->lanes * (RX_PENDING_MAX + 2 * RX_BURST + RX_INBOX_SIZE),
+		.bursts = demand->lanes *
+			(RX_PENDING_MAX + (demand->lanes + 1) * RX_BURST + RX_INBOX_SIZE),
 	};
 
 	n.header = n.rings + n.caches + n.bursts;
@@ -92,12 +95,18 @@ port_element_lead(const struct settings *s, bool split)
 	return split ? 0 : RTE_PKTMBUF_HEADROOM + port_header_bytes(s);
 }
 
-/** Bytes of an element of the payload pool. */
+/**
+ * Bytes of an element of the payload pool. Where whole packets are received, a driver wants room for
+ * the longest that the MTU lets through, however long the detector's are.
+ */
 static inline uint32_t
 port_element_bytes(const struct settings *s, bool split)
 {
-	return RTE_ALIGN_CEIL(port_element_lead(s, split) + s->detector.ops->pixel_bytes,
-		2 * RTE_CACHE_LINE_SIZE);
+	uint32_t bytes = port_element_lead(s, split) + s->detector.ops->pixel_bytes;
+
+	for (uint32_t i = 0; i < s->nb_ports && !split; i++)
+		bytes = RTE_MAX(bytes, RTE_PKTMBUF_HEADROOM + PORT_L2_BYTES + s->ports[i].mtu);
+	return RTE_ALIGN_CEIL(bytes, 2 * RTE_CACHE_LINE_SIZE);
 }
 
 /** The flow rule of one stream. Points into itself: not to be copied. */
