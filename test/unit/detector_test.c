@@ -580,7 +580,7 @@ options_are_read_and_checked(void **state)
 {
 	static const char *const good[] = {"--modules", "8", "--interfaces=2", "--frames", "0x10",
 		"--energy", "9.5", "--source-mac", "aa:bb:cc:dd:ee:ff", "--source-ip",
-		"192.168.7.9", "--pcap", "x", NULL};
+		"192.168.7.9", "--dark-run=g2", "--cell=50,60,70,80,90,100", "--pcap", "x", NULL};
 	static const char *const bad[][5] = {
 		{"--modules", "0", "--pcap", "x"},
 		{"--modules", "33", "--pcap", "x"},
@@ -601,6 +601,17 @@ options_are_read_and_checked(void **state)
 		{"--pack", "--pcap", "x"},
 		{"--pack", "--truth", "x", "frame.bin"},
 		{"--nonsense", "--pcap", "x"},
+		{"--rows", "12", "--pcap", "x"},
+		{"--rows", "520", "--pcap", "x"},
+		{"--cell", "79,79", "--pcap", "x"},
+		{"--cell", "79,79,38,90", "--pcap", "x"},
+		{"--cell", "79,79,5", "--pcap", "x"},
+		{"--beam", "5", "--pcap", "x"},
+		{"--dark-run", "g3", "--pcap", "x"},
+		{"--fault", "loss=2", "--pcap", "x"},
+		{"--storage-cells", "17", "--pcap", "x"},
+		{"--loop", "--pcap", "x"},
+		{"--port", "x", "--drift", "1"},
 	};
 	struct detector_options options;
 
@@ -611,6 +622,8 @@ options_are_read_and_checked(void **state)
 	assert_int_equal(options.wire.interfaces, 2);
 	assert_int_equal(options.frames, 16);
 	assert_true(options.model.energy == 9.5);
+	assert_int_equal(options.model.dark_run, JUNGFRAU_DARK_RUN_G2);
+	assert_true(options.model.cell[2] == 70.0 && options.model.cell[5] == 100.0);
 	assert_memory_equal(options.wire.source_mac, "\xaa\xbb\xcc\xdd\xee\xff", 6);
 	assert_int_equal(options.wire.source_ip, 0xc0a80709);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
