@@ -33,13 +33,28 @@ fail(struct arrow_slices *s, int error)
 static struct arrow_slice *
 slice_at(struct arrow_slices *s, uint64_t i)
 {
-	return &s->slice[i % s->config.depth];
+	return &s->slice[i % ARROW_SLICE_QUEUE];
 }
 
 static uint8_t *
-stage_at(struct arrow_slices *s, uint64_t i)
+stage_at(struct arrow_slices *s, int i)
 {
-	return s->stage + i % s->config.depth * s->config.slice;
+	return s->stage + (size_t)i * s->config.slice;
+}
+
+static size_t
+stage_size(const struct arrow_slices *s)
+{
+	return (size_t)(s->config.depth + 1) * s->config.slice;
+}
+
+static void
+free_all_stages(struct arrow_slices *s)
+{
+	s->gather = -1;
+	s->fill = 0;
+	for (s->nb_free_stages = 0; s->nb_free_stages <= s->config.depth; s->nb_free_stages++)
+		s->free_stage[s->nb_free_stages] = s->nb_free_stages;
 }
 
 static void
@@ -79,12 +94,13 @@ arrow_slices_open(
 	how.mode = s->config.mode;
 	how.depth = s->config.depth;
 	/* pages are taken when they are used first */
-	stage = mmap(NULL, (size_t)s->config.depth * s->config.slice, PROT_READ | PROT_WRITE,
+	stage = mmap(NULL, stage_size(s), PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (stage == MAP_FAILED)
 		return -errno;
 	s->stage = stage;
-	s->slice = calloc(s->config.depth, sizeof(*s->slice));
+	free_all_stages(s);
+	s->slice = calloc(ARROW_SLICE_QUEUE, sizeof(*s->slice));
 	rc = s->slice != NULL ? s->config.io->open(&s->handle, &how) : -ENOMEM;
 	if (rc < 0) {
 		s->handle = NULL;
@@ -105,50 +121,24 @@ arrow_slices_close(struct arrow_slices *s)
 		(void)s->config.io->close(s->handle);
 	}
 	if (s->stage != NULL)
-		munmap(s->stage, (size_t)s->config.depth * s->config.slice);
+		munmap(s->stage, stage_size(s));
 	free(s->slice);
 	s->handle = NULL;
 	s->stage = NULL;
 	s->slice = NULL;
 }
 
-/* Take note of one thing that has ended. @return false if there is none */
-static bool
-reap(struct arrow_slices *s, bool wait)
+int
+arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
 {
-	struct arrow_io_done done;
-	struct arrow_slice *slice;
 	int rc;
 
-	rc = s->config.io->reap(s->handle, wait, &done);
-	if (rc <= 0) {
-		if (rc < 0)
-			fail(s, rc);
-		return false;
-	}
-	if (done.tag == SYNC_TAG) {
-		s->syncing = false;
-		s->syncs++;
-		if (done.error < 0) {
-			s->error_in_sync |= s->error == 0;
-			fail(s, done.error);
-		} else {
-			s->durable = s->sync_covers;
-		}
-		return true;
-	}
-	slice = slice_at(s, done.tag);
-	slice->error = done.error;
-	slice->done = true;
-	if (done.error < 0)
-		fail(s, done.error);
-	for (; s->tail < s->head && slice_at(s, s->tail)->done; s->tail++) {
-		slice = slice_at(s, s->tail);
-		s->torn |= slice->error < 0;
-		if (!s->torn)
-			s->written = slice->offset + slice->length;
-	}
-	return true;
+	if (size <= s->allocated)
+		return 0;
+	rc = s->config.io->allocate(s->handle, size);
+	if (rc == 0)
+		s->allocated = size;
+	return rc;
 }
 
 /* Room for what is about to be written. That there is none the write will tell. */
@@ -172,59 +162,130 @@ allocate(struct arrow_slices *s, uint64_t end)
 	}
 }
 
-int
-arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
+/* Begin what waits, as far as the disk may have it. */
+static void
+push(struct arrow_slices *s)
 {
+	struct arrow_slice *slice;
 	int rc;
 
-	if (size <= s->allocated)
-		return 0;
-	rc = s->config.io->allocate(s->handle, size);
-	if (rc == 0)
-		s->allocated = size;
-	return rc;
+	while (s->error == 0 && s->next < s->head && s->next - s->tail < s->config.depth) {
+		slice = slice_at(s, s->next);
+		allocate(s, slice->offset + slice->length);
+		rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->next);
+		if (rc < 0)
+			fail(s, rc);
+		else
+			s->next++;
+	}
 }
 
-static int
-submit(struct arrow_slices *s)
+static void
+end_sync(struct arrow_slices *s, int error)
 {
-	struct arrow_slice *slice = slice_at(s, s->head);
+	s->syncing = false;
+	s->syncs++;
+	if (error < 0) {
+		s->error_in_sync |= s->error == 0;
+		fail(s, error);
+	} else {
+		s->durable = s->sync_covers;
+	}
+}
+
+static void
+end_slice(struct arrow_slices *s, struct arrow_slice *slice, int error)
+{
+	slice->error = error;
+	slice->done = true;
+	if (slice->stage >= 0)
+		s->free_stage[s->nb_free_stages++] = slice->stage;
+	if (error < 0)
+		fail(s, error);
+	for (; s->tail < s->next && slice_at(s, s->tail)->done; s->tail++) {
+		slice = slice_at(s, s->tail);
+		s->torn |= slice->error < 0;
+		if (!s->torn)
+			s->written = slice->offset + slice->length;
+	}
+}
+
+/* Take note of one thing that has ended, and begin another. @return false: none has, or is on its
+ * way */
+static bool
+reap(struct arrow_slices *s, bool wait)
+{
+	struct arrow_io_done done;
 	int rc;
 
-	slice->offset = s->submitted;
-	slice->done = false;
-	slice->error = 0;
-	allocate(s, slice->offset + slice->length);
-	rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->head);
+	push(s);
+	rc = s->config.io->reap(s->handle, wait, &done);
 	if (rc < 0)
-		return fail(s, rc);
-	s->submitted += slice->length;
-	s->head++;
-	s->fill = 0;
-	return 0;
-}
-
-/* Write what has been gathered. */
-static int
-submit_gathered(struct arrow_slices *s)
-{
-	struct arrow_slice *slice = slice_at(s, s->head);
-
-	if (s->error != 0 || s->fill == 0)
-		return s->error;
-	slice->iov[0] = (struct iovec){stage_at(s, s->head), s->fill};
-	slice->nb = 1;
-	slice->length = s->fill;
-	return submit(s);
+		fail(s, rc);
+	if (rc <= 0)
+		return false;
+	if (done.tag == SYNC_TAG)
+		end_sync(s, done.error);
+	else
+		end_slice(s, slice_at(s, done.tag), done.error);
+	push(s);
+	return true;
 }
 
 /* A slice to be filled, or NULL after an error. */
 static struct arrow_slice *
 next_slice(struct arrow_slices *s)
 {
-	while (s->error == 0 && s->head - s->tail == s->config.depth)
+	struct arrow_slice *slice;
+
+	while (s->error == 0 && s->head - s->tail == ARROW_SLICE_QUEUE)
 		reap(s, true);
-	return s->error == 0 ? slice_at(s, s->head) : NULL;
+	if (s->error != 0)
+		return NULL;
+	slice = slice_at(s, s->head);
+	slice->offset = s->submitted;
+	slice->length = 0;
+	slice->nb = 0;
+	slice->stage = -1;
+	slice->done = false;
+	slice->error = 0;
+	return slice;
+}
+
+static void
+queue(struct arrow_slices *s, const struct arrow_slice *slice)
+{
+	s->submitted += slice->length;
+	s->head++;
+	push(s);
+}
+
+/* Slices end at multiples of their size in the file, as the stripes of a disk do. */
+static uint64_t
+slice_room(const struct arrow_slices *s)
+{
+	return s->config.slice - s->submitted % s->config.slice;
+}
+
+/* Write what has been gathered. */
+static int
+submit_gathered(struct arrow_slices *s)
+{
+	struct arrow_slice *slice;
+
+	if (s->error != 0 || s->fill == 0)
+		return s->error;
+	slice = next_slice(s);
+	if (slice == NULL)
+		return s->error;
+	slice->iov[0] = (struct iovec){stage_at(s, s->gather), s->fill};
+	slice->nb = 1;
+	slice->length = s->fill;
+	slice->stage = s->gather;
+	s->gather = -1;
+	s->fill = 0;
+	queue(s, slice);
+	return s->error;
 }
 
 static int
@@ -233,14 +294,18 @@ gather(struct arrow_slices *s, const uint8_t *data, size_t size)
 	size_t part;
 
 	for (; size > 0; size -= part, data += part) {
-		if (s->fill == 0 && next_slice(s) == NULL)
+		while (s->gather < 0 && s->nb_free_stages == 0 && s->error == 0)
+			reap(s, true);
+		if (s->error != 0)
 			return s->error;
-		part = s->config.slice - s->fill;
+		if (s->gather < 0)
+			s->gather = s->free_stage[--s->nb_free_stages];
+		part = slice_room(s) - s->fill;
 		if (part > size)
 			part = size;
-		memcpy(stage_at(s, s->head) + s->fill, data, part);
+		memcpy(stage_at(s, s->gather) + s->fill, data, part);
 		s->fill += part;
-		if (s->fill == s->config.slice && submit_gathered(s) < 0)
+		if (s->fill == slice_room(s) && submit_gathered(s) < 0)
 			return s->error;
 	}
 	return 0;
@@ -252,6 +317,7 @@ refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 {
 	struct arrow_slice *slice;
 	size_t done = 0, part; /* bytes of iov[0] */
+	uint64_t room;
 
 	if (submit_gathered(s) < 0)
 		return s->error;
@@ -259,12 +325,11 @@ refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 		slice = next_slice(s);
 		if (slice == NULL)
 			return s->error;
-		slice->nb = 0;
-		slice->length = 0;
-		while (nb > 0 && slice->nb < ARROW_IO_VECTORS && slice->length < s->config.slice) {
+		room = slice_room(s);
+		while (nb > 0 && slice->nb < ARROW_IO_VECTORS && slice->length < room) {
 			part = iov->iov_len - done;
-			if (part > s->config.slice - slice->length)
-				part = s->config.slice - slice->length;
+			if (part > room - slice->length)
+				part = room - slice->length;
 			if (part > 0)
 				slice->iov[slice->nb++] =
 					(struct iovec){(uint8_t *)iov->iov_base + done, part};
@@ -276,10 +341,10 @@ refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 				done = 0;
 			}
 		}
-		if (slice->length > 0 && submit(s) < 0)
-			return s->error;
+		if (slice->length > 0)
+			queue(s, slice);
 	}
-	return 0;
+	return s->error;
 }
 
 int
@@ -338,6 +403,7 @@ begin_sync(struct arrow_slices *s)
 int
 arrow_slices_poll(struct arrow_slices *s)
 {
+	push(s);
 	while (s->error == 0 && reap(s, false))
 		;
 	if (s->error != 0 || s->syncing)
@@ -356,8 +422,9 @@ arrow_slices_poll(struct arrow_slices *s)
 void
 arrow_slices_wait(struct arrow_slices *s, uint64_t end)
 {
-	/* a failed write has ended too, but those behind it may not have */
-	while (s->tail < s->head && slice_at(s, s->tail)->offset < end && reap(s, true))
+	/* after an error what waits in the queue is never begun; what was begun ends */
+	while (s->tail < (s->error == 0 ? s->head : s->next) &&
+		slice_at(s, s->tail)->offset < end && reap(s, true))
 		;
 }
 
@@ -365,22 +432,22 @@ int
 arrow_slices_flush(struct arrow_slices *s)
 {
 	submit_gathered(s);
-	while (s->tail < s->head && reap(s, true))
-		;
+	arrow_slices_wait(s, UINT64_MAX);
 	return s->error;
 }
 
 void
 arrow_slices_cut(struct arrow_slices *s, uint64_t size)
 {
+	/* nothing new begins */
+	s->head = s->next;
 	while (s->handle != NULL && reap(s, true))
 		;
 	s->error = 0;
 	s->error_in_sync = false;
 	s->torn = false;
 	s->syncing = false;
-	s->tail = s->head;
-	s->fill = 0;
+	free_all_stages(s);
 	s->taken = size;
 	s->submitted = size;
 	s->written = size;

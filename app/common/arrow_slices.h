@@ -5,8 +5,9 @@
  *
  * Bytes whose owner leaves them alone and that lie as direct I/O wants them are written from where
  * they are, if there is a slice of them; all others are gathered in slices of the writer's own. A
- * slice that is not full waits for more until a sync is due. Syncs run beside the writes: one
- * begins when sync_bytes are not durable, or some bytes have not been for sync_ms.
+ * slice that is not full waits for more until a sync is due. Slices that the disk is not ready for
+ * wait in a queue: arrow_slices_poll() begins them when others have ended. Syncs run beside the
+ * writes: one begins when sync_bytes are not durable, or some bytes have not been for sync_ms.
  *
  * Room is allocated ahead, so that writes do not extend the file (which file systems do one at a
  * time); the end is cut off by arrow_slices_end(). Until then zeros may follow.
@@ -26,6 +27,7 @@
 #define ARROW_SLICE_SYNC_MS    1000
 #define ARROW_SLICE_SYNC_BYTES (256u << 20)
 #define ARROW_SLICE_AHEAD      (256u << 20)
+#define ARROW_SLICE_QUEUE      256 /**< slices begun or waiting */
 
 /** How to write; 0 is the default of each. */
 struct arrow_slices_config {
@@ -43,6 +45,7 @@ struct arrow_slice {
 	uint64_t length;
 	struct iovec iov[ARROW_IO_VECTORS];
 	unsigned int nb;
+	int stage; /**< memory of ours that it is in; -1: none */
 	int error;
 	bool done;
 };
@@ -51,7 +54,7 @@ struct arrow_slices {
 	struct arrow_slices_config config; /**< with defaults filled in */
 	void *handle;			   /**< NULL: not open */
 	uint64_t taken;			   /**< bytes given, */
-	uint64_t submitted;		   /**< handed to the disk, */
+	uint64_t submitted;		   /**< cut into slices, */
 	uint64_t written;		   /**< with all before them, and */
 	uint64_t durable;		   /**< synced with all before them */
 	uint64_t allocated;
@@ -64,11 +67,15 @@ struct arrow_slices {
 	bool torn; /**< a slice failed: `written` stays where it is */
 	int error;
 	bool error_in_sync; /**< what has been written since `durable` may be lost */
-	uint8_t *stage;	    /**< a slice of memory each */
-	struct arrow_slice *slice;
-	uint64_t head; /**< slices begun, */
-	uint64_t tail; /**< and ended */
-	uint64_t fill; /**< bytes gathered in slice `head` */
+	uint8_t *stage;	    /**< depth + 1 slices */
+	int free_stage[ARROW_IO_DEPTH_MAX + 1];
+	unsigned int nb_free_stages;
+	struct arrow_slice *slice; /**< ARROW_SLICE_QUEUE */
+	uint64_t head;		   /**< slices in the queue, */
+	uint64_t next;		   /**< begun, */
+	uint64_t tail;		   /**< and ended */
+	int gather;		   /**< stage that is being filled; -1: none */
+	uint64_t fill;		   /**< bytes in it */
 };
 
 /** @return 0; -errno of open, -EINVAL for a wrong configuration, -ENOMEM */
@@ -85,7 +92,7 @@ int arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned i
 /** See what has ended, begin what is due. @return 0 or the error */
 int arrow_slices_poll(struct arrow_slices *s);
 
-/** Return when the bytes before `end` are written, or lie in memory of our own, or never will be */
+/** Return when nobody reads the memory of bytes before `end` any more: written, or never to be. */
 void arrow_slices_wait(struct arrow_slices *s, uint64_t end);
 
 /** Return when everything given is written. @return 0 or the error */

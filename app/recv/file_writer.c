@@ -118,15 +118,17 @@ writer_main(void *arg)
 		if (request == ABORT)
 			break;
 		n = rte_ring_sc_dequeue_burst(w->config.records, record, FILE_WRITER_BURST, NULL);
-		arrow_run_poll(w->run);
 		if (n == 0) {
 			if (request == STOP)
 				break;
+			arrow_run_poll(w->run);
 			nap(w);
 			continue;
 		}
 		for (i = 0; i < n; i++) {
 			take(w, record[i]);
+			/* keeps the disk busy while batches grow */
+			arrow_run_poll(w->run);
 			/* one by one: output slots are what the datapath runs short of */
 			while (rte_ring_sp_enqueue(w->config.returns, record[i]) < 0 &&
 				__atomic_load_n(&w->request, __ATOMIC_RELAXED) != ABORT)

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The file writer - record batches out of output slots, CRC, slices, group commit - beside loops
+ * that write the same number of bytes to the same disk with O_DIRECT and the same sync policy, and
+ * beside fio where it is installed. Rounds of all rows follow one another, so that a disk that is
+ * slower for a while is so for all.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "arrow_run.h"
+#include "direct_io.h"
+
+#define ROUNDS_MAX  32
+#define SLOTS	    16
+#define TILES	    128 /* packets of a JUNGFRAU module, 4 rows each */
+#define NNZ	    30720
+#define READY_BYTES (128u << 20)
+
+static const char usage[] =
+	"Usage: writer_bench [--dir DIR] [--mib N] [--rounds N] [--slice KIB] [--depth N]\n"
+	"Throughput to a durable file, as a table; the median of the rounds counts.\n"
+	"  --dir DIR    where to write (default: here); files are removed\n"
+	"  --mib N      bytes of a row, in MiB (default 1024)\n"
+	"  --rounds N   default 3\n"
+	"  --slice KIB  bytes of a write (default 4096)\n"
+	"  --depth N    writes at a time (default 8); the plain loop has one\n"
+	"All sync 256 MiB at a time and at the end. fio's rate is what fio says, without its end.\n";
+
+enum row {
+	LOOP,
+	RING,
+	FIO,
+	READY,
+	IMAGES,
+	CSR,
+	ROWS
+};
+
+static const char *const names[ROWS] = {
+	[LOOP] = "loop: pwrite, O_DIRECT",
+	[RING] = "loop: io_uring, O_DIRECT",
+	[FIO] = "fio --direct=1, io_uring",
+	[READY] = "file: batches that are ready",
+	[IMAGES] = "writer: full images, float32",
+	[CSR] = "writer: CSR, 6 % of pixels",
+};
+
+struct bench {
+	const char *dir;
+	uint64_t bytes;
+	unsigned int rounds;
+	struct arrow_slices_config config;
+	double rate[ROWS][ROUNDS_MAX]; /* bytes/s */
+	double cpu[ROWS][ROUNDS_MAX];  /* CPU seconds of a byte */
+	struct gk_geometry geometry;
+	struct gk_layout layout;
+	uint8_t *outputs;
+	uint8_t *ready; /* body of a batch */
+	struct arrow_tables tables;
+	struct batch_builder *builder;
+	struct arrow_run *run; /* at hand */
+	char mode[200];
+};
+
+static void
+die(const char *what, int error)
+{
+	fprintf(stderr, "writer_bench: %s: %s\n", what, strerror(error < 0 ? -error : error));
+	exit(1);
+}
+
+static void
+path_of(const struct bench *b, const char *name, char path[PATH_MAX])
+{
+	if (snprintf(path, PATH_MAX, "%s/%s", b->dir, name) >= PATH_MAX)
+		die(b->dir, ENAMETOOLONG);
+}
+
+/* CPU seconds of this process, kernel included. */
+static double
+cpu_time(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return u.ru_utime.tv_sec + u.ru_stime.tv_sec +
+		(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+/* One write after the other. */
+static uint64_t
+write_loop(struct bench *b)
+{
+	const uint64_t slice = b->config.slice;
+	char path[PATH_MAX];
+	uint8_t *data;
+	uint64_t at;
+	int fd;
+
+	path_of(b, "writer_bench.loop", path);
+	data = aligned_alloc(ARROW_BLOCK, slice);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	if (data == NULL || fd < 0)
+		die(path, errno);
+	/* a file system that refuses is measured as it is */
+	(void)fcntl(fd, F_SETFL, O_DIRECT);
+	memset(data, 1, slice);
+	(void)fallocate(fd, 0, 0, (off_t)b->bytes);
+	for (at = 0; at < b->bytes; at += slice) {
+		if (pwrite(fd, data, slice, (off_t)at) != (ssize_t)slice)
+			die(path, errno);
+		if ((at + slice) % ARROW_SLICE_SYNC_BYTES == 0 && fdatasync(fd) < 0)
+			die(path, errno);
+	}
+	if (fdatasync(fd) < 0)
+		die(path, errno);
+	close(fd);
+	unlink(path);
+	free(data);
+	return b->bytes;
+}
+
+/* The same through io_uring, syncing beside it: what slices cost without anything around them. */
+static uint64_t
+write_ring(struct bench *b)
+{
+	const struct arrow_io_info *info;
+	struct arrow_slices out;
+	char path[PATH_MAX];
+	struct iovec iov;
+	uint64_t at;
+	int rc;
+
+	path_of(b, "writer_bench.ring", path);
+	iov.iov_len = b->config.slice;
+	iov.iov_base = aligned_alloc(ARROW_BLOCK, iov.iov_len);
+	memset(iov.iov_base, 1, iov.iov_len);
+	rc = arrow_slices_open(&out, &b->config, path);
+	if (rc < 0)
+		die(path, rc);
+	info = direct_io.info(out.handle);
+	snprintf(b->mode, sizeof(b->mode), "%s%s%s", arrow_io_mode_name(info->mode),
+		info->why[0] != '\0' ? ": " : "", info->why);
+	for (at = 0; at < b->bytes && rc == 0; at += iov.iov_len)
+		rc = arrow_slices_put(&out, &iov, 1, true);
+	if (rc == 0)
+		rc = arrow_slices_end(&out);
+	if (rc < 0)
+		die(path, rc);
+	arrow_slices_close(&out);
+	unlink(path);
+	free(iov.iov_base);
+	return b->bytes;
+}
+
+/* @return bytes/s as fio says; 0: no fio, or it does not want to */
+static double
+write_fio(const struct bench *b)
+{
+	char command[PATH_MAX + 512], line[8192], *field;
+	unsigned int i;
+	double kib = 0;
+	FILE *fio;
+
+	snprintf(command, sizeof(command),
+		"fio --minimal --name=bench --filename='%s/writer_bench.fio' --rw=write "
+		"--direct=1 --ioengine=io_uring --iodepth=%u --bs=%uk --size=%" PRIu64
+		" --fallocate=native --fdatasync=%" PRIu64 " --unlink=1 2>&1",
+		b->dir, b->config.depth, b->config.slice / 1024, b->bytes,
+		(uint64_t)ARROW_SLICE_SYNC_BYTES / b->config.slice);
+	fio = popen(command, "r");
+	if (fio == NULL)
+		return 0;
+	while (fgets(line, sizeof(line), fio) != NULL) {
+		if (strncmp(line, "3;", 2) != 0)
+			continue;
+		/* terse format 3: field 48 is KiB/s of writes */
+		field = line;
+		for (i = 1; i < 48 && field != NULL; i++)
+			field = strchr(field, ';') != NULL ? strchr(field, ';') + 1 : NULL;
+		if (field != NULL)
+			kib = strtod(field, NULL);
+	}
+	return pclose(fio) == 0 ? kib * 1024 : 0;
+}
+
+static void
+remove_run(const struct bench *b)
+{
+	char path[PATH_MAX], name[64];
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		snprintf(name, sizeof(name), "writer_bench_%s.arrow", arrow_table_name(i));
+		path_of(b, name, path);
+		unlink(path);
+	}
+}
+
+static void
+emit(void *arg, const struct batch *batch)
+{
+	struct bench *b = arg;
+
+	arrow_run_append(b->run, batch);
+}
+
+static void
+reclaim(void *arg, enum arrow_table table, unsigned int set)
+{
+	struct bench *b = arg;
+
+	arrow_run_reclaim(b->run, table, set);
+}
+
+static void
+open_run(struct bench *b)
+{
+	const struct arrow_run_config config = {
+		.dir = b->dir,
+		.run = "writer_bench",
+		.tables = &b->tables,
+		.slices = b->config,
+	};
+	char message[PATH_MAX];
+	int rc;
+
+	rc = arrow_run_open(&b->run, &config, message);
+	if (rc < 0)
+		die(message, rc);
+}
+
+static uint64_t
+close_run(struct bench *b)
+{
+	struct arrow_run_stats s;
+	uint64_t bytes = 0;
+	unsigned int i;
+	int rc;
+
+	rc = arrow_run_close(b->run);
+	if (rc < 0)
+		die("writer", rc);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		arrow_run_stats_get(b->run, i, &s);
+		bytes += s.bytes;
+	}
+	arrow_run_free(b->run);
+	remove_run(b);
+	return bytes;
+}
+
+/* What the writer thread does, without rings. */
+static uint64_t
+write_records(struct bench *b, enum gk_kind kind)
+{
+	const uint64_t row = kind == GK_KIND_CSR ? NNZ * 6 : gk_pixels(&b->geometry) * 4;
+	struct frame_record record = {.verdict = FRAME_HIT, .kind = kind};
+	uint64_t done;
+
+	open_run(b);
+	for (done = 0; done < b->bytes; done += row) {
+		record.frame++;
+		record.out = record.frame % SLOTS;
+		if (arrow_run_wants_roll(b->run, record.frame) ||
+			batch_builder_add(b->builder, &record) < 0)
+			die("record", EINVAL);
+		arrow_run_poll(b->run);
+	}
+	batch_builder_flush(b->builder);
+	return close_run(b);
+}
+
+/* Batches of 64 frames, as they come off a network: nothing to copy, nothing to sum up. */
+static uint64_t
+write_batches(struct bench *b)
+{
+	struct arrow_identity id = {0, 0, 0, arrow_table_name(ARROW_IMAGES)};
+	struct iovec body = {b->ready, READY_BYTES};
+	struct arrow_template t;
+	struct batch batch = {
+		.table = ARROW_IMAGES,
+		.body = &body,
+		.nb_body = 1,
+		.body_length = READY_BYTES,
+		.rows = 64,
+		.lasting = true,
+	};
+	uint64_t done;
+	int rc;
+
+	rc = arrow_template_init(&t, &b->tables.schema[ARROW_IMAGES], &id);
+	if (rc < 0)
+		die("batch", rc);
+	batch.metadata = t.bytes;
+	batch.metadata_size = t.size;
+	open_run(b);
+	for (done = 0; done < b->bytes; done += READY_BYTES)
+		arrow_run_append(b->run, &batch);
+	arrow_run_reclaim(b->run, ARROW_IMAGES, 0);
+	done = close_run(b);
+	arrow_template_free(&t);
+	return done;
+}
+
+static void
+measure(struct bench *b, enum row row, unsigned int round)
+{
+	const double cpu = cpu_time();
+	const uint64_t begin = arrow_slices_clock();
+	uint64_t bytes = 0;
+
+	switch (row) {
+	case LOOP:
+		bytes = write_loop(b);
+		break;
+	case RING:
+		bytes = write_ring(b);
+		break;
+	case FIO:
+		b->rate[row][round] = write_fio(b);
+		return;
+	case READY:
+		bytes = write_batches(b);
+		break;
+	case IMAGES:
+		bytes = write_records(b, GK_KIND_IMAGE);
+		break;
+	default:
+		bytes = write_records(b, GK_KIND_CSR);
+	}
+	b->rate[row][round] = bytes / ((arrow_slices_clock() - begin) * 1e-9);
+	b->cpu[row][round] = (cpu_time() - cpu) / bytes;
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double
+median(const double *values, unsigned int nb)
+{
+	double sorted[ROUNDS_MAX];
+
+	memcpy(sorted, values, nb * sizeof(sorted[0]));
+	qsort(sorted, nb, sizeof(sorted[0]), by_value);
+	return nb % 2 ? sorted[nb / 2] : (sorted[nb / 2 - 1] + sorted[nb / 2]) / 2;
+}
+
+static void
+print_ratio(double rate, double of)
+{
+	if (of > 0)
+		printf("  %6.1f %%", 100 * rate / of);
+	else
+		printf("  %8s", "-");
+}
+
+static void
+print_table(const struct bench *b)
+{
+	double rate[ROWS], ratio[ROUNDS_MAX];
+	unsigned int row, i;
+
+	printf("\n%s, slices of %u KiB, %u at a time, %" PRIu64 " MiB a row, median of %u rounds\n",
+		b->mode, b->config.slice >> 10, b->config.depth, b->bytes >> 20, b->rounds);
+	printf("%-30s  %8s  %10s  %8s  %8s\n", "what", "GB/s", "CPU ms/GB", "of loop", "of fio");
+	for (row = 0; row < ROWS; row++)
+		rate[row] = median(b->rate[row], b->rounds);
+	for (row = 0; row < ROWS; row++) {
+		if (rate[row] == 0) {
+			printf("%-30s  not installed\n", names[row]);
+			continue;
+		}
+		printf("%-30s  %8.3f", names[row], rate[row] * 1e-9);
+		if (row == FIO)
+			printf("  %10s", "-");
+		else
+			printf("  %10.0f", median(b->cpu[row], b->rounds) * 1e12);
+		/* round by round: the disk is the same then */
+		for (i = 0; i < b->rounds; i++)
+			ratio[i] = b->rate[row][i] / b->rate[LOOP][i];
+		print_ratio(median(ratio, b->rounds), 1);
+		for (i = 0; i < b->rounds && rate[FIO] > 0; i++)
+			ratio[i] = b->rate[row][i] / b->rate[FIO][i];
+		print_ratio(median(ratio, b->rounds), rate[FIO] > 0);
+		printf("\n");
+	}
+}
+
+static void
+prepare(struct bench *b)
+{
+	const struct arrow_tables_config tables = {
+		.modules = 1,
+		.rows = 512,
+		.cols = 1024,
+		.packets = TILES,
+		.value = GK_VALUE_F32,
+	};
+	const struct batch_builder_config builder = {
+		.geometry = {.tiles = TILES, .tile_rows = 4, .cols = 1024},
+		.value = GK_VALUE_F32,
+		.tables = &b->tables,
+		.nb_outputs = SLOTS,
+		.emit = emit,
+		.reclaim = reclaim,
+		.sets = 2,
+		.arg = b,
+	};
+	struct batch_builder_config c = builder;
+	uint64_t bytes = b->bytes;
+	uint32_t *row_ptr;
+	unsigned int i, k;
+	int rc;
+
+	b->geometry = builder.geometry;
+	gk_layout_init(&b->layout, &b->geometry, GK_VALUE_F32, NNZ);
+	b->outputs = aligned_alloc(ARROW_BLOCK, SLOTS * b->layout.stride);
+	b->ready = aligned_alloc(ARROW_BLOCK, READY_BYTES);
+	if (b->outputs == NULL || b->ready == NULL || arrow_tables_init(&b->tables, &tables) < 0)
+		die("memory", ENOMEM);
+	memset(b->ready, 1, READY_BYTES);
+	memset(b->outputs, 1, SLOTS * b->layout.stride);
+	for (i = 0; i < SLOTS; i++) {
+		row_ptr = (uint32_t *)(b->outputs + i * b->layout.stride + b->layout.row_ptr);
+		for (k = 0; k <= 512; k++)
+			row_ptr[k] = k * (NNZ / 512);
+	}
+	c.layout = b->layout;
+	c.outputs = b->outputs;
+	rc = batch_builder_create(&b->builder, &c);
+	if (rc < 0)
+		die("batch builder", rc);
+	/* the columns' pages are taken once: a run has them after its first batches */
+	b->bytes = 512 << 20;
+	write_records(b, GK_KIND_IMAGE);
+	b->bytes = bytes;
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"dir", required_argument, NULL, 'd'},
+		{"mib", required_argument, NULL, 'm'},
+		{"rounds", required_argument, NULL, 'r'},
+		{"slice", required_argument, NULL, 's'},
+		{"depth", required_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	static struct bench b = {
+		.dir = ".",
+		.bytes = 1ull << 30,
+		.rounds = 3,
+		.config = {.slice = ARROW_SLICE_SIZE, .depth = ARROW_SLICE_DEPTH},
+	};
+	unsigned int round, row;
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (opt) {
+		case 'd':
+			b.dir = optarg;
+			break;
+		case 'm':
+			b.bytes = strtoull(optarg, NULL, 0) << 20;
+			break;
+		case 'r':
+			b.rounds = strtoul(optarg, NULL, 0);
+			break;
+		case 's':
+			b.config.slice = strtoul(optarg, NULL, 0) << 10;
+			break;
+		case 'q':
+			b.config.depth = strtoul(optarg, NULL, 0);
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			return 2;
+		}
+	}
+	if (optind < argc || b.rounds < 1 || b.rounds > ROUNDS_MAX || b.bytes == 0 ||
+		b.config.slice == 0 || b.config.slice % ARROW_BLOCK != 0) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	/* whole slices for all */
+	b.bytes = (b.bytes + b.config.slice - 1) / b.config.slice * b.config.slice;
+	remove_run(&b);
+	prepare(&b);
+	for (round = 0; round < b.rounds; round++) {
+		for (row = 0; row < ROWS; row++)
+			measure(&b, row, round);
+	}
+	print_table(&b);
+	batch_builder_destroy(b.builder);
+	arrow_tables_free(&b.tables);
+	free(b.outputs);
+	free(b.ready);
+	return 0;
+}
