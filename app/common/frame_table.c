@@ -17,6 +17,9 @@ RTE_LOG_REGISTER(frame_table_logtype, braggline.frames, NOTICE);
 /** Between two looks at the lanes' progress while the head is held back. */
 #define LOOK_US 20
 
+/** A builder that has not looked for so long was not running. */
+#define DEAF_MS 50
+
 static bool
 in_range(const char *name, uint64_t value, uint64_t low, uint64_t high)
 {
@@ -657,6 +660,27 @@ head_begun(const struct frame_table *ft)
 }
 
 /**
+ * Silence counts only while we listen: not while the builder did not run (stopped, preempted), and
+ * not while an RX lcore did not poll, as may be on shared CPUs.
+ */
+static void
+discount_idleness(struct frame_table *ft, uint64_t now)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t gap = now - b->looked_at;
+	bool listened = gap < rte_get_tsc_hz() / 1000 * DEAF_MS;
+
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const uint64_t polls = __atomic_load_n(&ft->lanes[i].polls, __ATOMIC_RELAXED);
+
+		listened &= polls != b->polls[i];
+		b->polls[i] = polls;
+	}
+	if (!listened && b->held_since != 0 && b->looked_at != 0)
+		b->held_since += gap;
+}
+
+/**
  * May the head, which is not complete, be closed? Yes when every live stream is `give_up` frames
  * ahead, or by time: then the streams that hold it back are not live any more. When no stream is
  * live, everything that has begun may close.
@@ -671,6 +695,7 @@ head_given_up(struct frame_table *ft)
 
 	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
 		return false;
+	discount_idleness(ft, now);
 	b->looked_at = now;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = stream_progress(ft, s);

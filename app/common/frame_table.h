@@ -130,6 +130,7 @@ struct frame_lane {
 	uint32_t expected;    /**< packets of a frame that come through this lane */
 	uint32_t votes;	      /**< packets in a row that agree on a place */
 	uint32_t generation;  /**< window move that this lane has taken note of */
+	uint64_t polls;	      /**< rounds of this lane's lcore; read by the builder now and then */
 	uint64_t vote_lowest; /**< lowest and highest frame of that agreement */
 	uint64_t vote_highest;
 	uint64_t ahead; /**< frames below this are believed to have been reached, by agreement */
@@ -191,7 +192,8 @@ struct frame_builder {
 	uint64_t looked_at;  /**< TSC of the last look at progress */
 	uint64_t move_to;    /**< frame + 1 of a wanted move, 0 = none */
 	uint64_t asked_at;   /**< TSC when a lane first asked without a window, 0 = not */
-	bool moving;	     /**< new generation is out, lanes have not all acknowledged */
+	uint64_t polls[FRAME_LANES_MAX]; /**< of the lanes at that look */
+	bool moving; /**< new generation is out, lanes have not all acknowledged */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX]; /**< progress + 1 when given up, 0 = live */
 };
 
@@ -311,6 +313,7 @@ frame_lane_quiescent(struct frame_table *ft, struct frame_lane *lane)
 
 	if (unlikely(generation != lane->generation))
 		frame_lane_move(ft, lane, generation);
+	__atomic_store_n(&lane->polls, lane->polls + 1, __ATOMIC_RELAXED);
 	rte_rcu_qsbr_quiescent(ft->qsbr, lane->id);
 }
 

@@ -377,6 +377,9 @@ main(int argc, char **argv)
 			return ret > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
 		break;
 	}
+	/* before EAL, which takes a while: a signal then ends the run that has not begun */
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
 	ret = rte_eal_init(argc, argv);
 	if (ret < 0) {
 		fprintf(stderr, "braggline-recv: EAL does not start: %s\n",
@@ -384,11 +387,8 @@ main(int argc, char **argv)
 		return EXIT_FAILURE;
 	}
 	status = EXIT_CONFIG;
-	if (parse_arguments(&arguments, argc - ret, argv + ret) == 0) {
-		sigaction(SIGINT, &action, NULL);
-		sigaction(SIGTERM, &action, NULL);
+	if (parse_arguments(&arguments, argc - ret, argv + ret) == 0)
 		status = run(&arguments, &process_cpus);
-	}
 	rte_eal_cleanup();
 	return status;
 }

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What may happen to a receiver while it works: killed, stopped and continued, started under load,
+stopped while a module is silent, a disk that fills up.
+
+usage: recv_life_test.py BUILD-DIR [CASE]...
+"""
+
+import configparser
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = sys.argv[1]
+RECV = f'{BUILD}/app/recv/braggline-recv'
+DETECTOR = f'{BUILD}/app/detector/braggline-detector'
+SCAN = f'{BUILD}/app/scan/braggline-scan'
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+NAME = f'bragglife{os.getpid()}'
+PERIOD = 10
+cases = {}
+
+
+class Skipped(Exception):
+    """What is missing."""
+
+
+def case(function):
+    cases[function.__name__] = function
+    return function
+
+
+def want(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+def capture(where, *options):
+    """A capture of PERIOD frames that a replay repeats with new numbers."""
+    subprocess.run([DETECTOR, '--frames', str(PERIOD), '--pcap', f'{where}/in.pcap', *options],
+                   check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def recv(where, rate, *settings, out='out', modules=1):
+    """An endless replay of so many frames a second."""
+    c = [RECV, '--no-huge', '-m', '768', '--no-pci', '--no-shconf', '--no-telemetry', '--lcores',
+         FLOAT, '--vdev', 'gpu_host0', '--vdev',
+         f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},'
+         f'rate={rate * 128 * modules}', '--', '--quiet']
+    for s in (f'output.directory={where}/{out}', f'detector.modules={modules}',
+              'veto.dry_run=yes', 'output.csr_threshold=5', 'output.images_interval=16',
+              'output.frames_interval=64', *settings):
+        c += ['--set', s]
+    p = subprocess.Popen(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True)
+    name = next((s[9:] for s in settings if s.startswith('run.name=')), 'run')
+    end = time.monotonic() + 60
+    while not glob.glob(f'{where}/{out}/{name}_frames.arrow.part'):
+        if p.poll() is not None or time.monotonic() > end:
+            p.kill()
+            raise AssertionError('no run begins: ' + p.communicate()[0])
+        time.sleep(0.02)
+    return p
+
+
+def finish(process, number=signal.SIGTERM, timeout=60):
+    process.send_signal(number)
+    text = process.communicate(timeout=timeout)[0]
+    want(process.returncode == 0, process.returncode, text)
+    return text
+
+
+def ledger(where, out='out', name='run'):
+    ini = configparser.ConfigParser()
+    want(ini.read(f'{where}/{out}/{name}_ledger.ini'), 'no ledger')
+    return {**{k: int(v) for k, v in ini['frames'].items()},
+            **{f'p_{k}': int(v) for k, v in ini['packets'].items()}}
+
+
+def rows(path):
+    """Rows of `frames`; braggline-scan checks every CRC on the way."""
+    done = subprocess.run([SCAN, '--csv', '-', path], check=True, text=True,
+                          stdout=subprocess.PIPE)
+    head, *lines = done.stdout.strip().split('\n')
+    return [dict(zip(head.split(','), line.split(','))) for line in lines]
+
+
+@case
+def killed_and_started_again(where):
+    capture(where)
+    for round_number in range(3):
+        with recv(where, 200, f'run.name=killed{round_number}', 'output.sync_ms=100') as p:
+            time.sleep(1.2 + 0.4 * round_number)
+            p.kill()
+    parts = glob.glob(f'{where}/out/*.part')
+    want(parts, 'a killed receiver leaves files that are not complete')
+    with recv(where, 200, 'run.name=after') as p:
+        time.sleep(1.5)
+        text = finish(p)
+    want(not glob.glob(f'{where}/out/*.part'), 'left over', glob.glob(f'{where}/out/*'), text)
+    want(ledger(where, name='after')['balanced'] == 1, text)
+    for round_number in range(3):
+        numbers = [int(r['frame']) for r in rows(f'{where}/out/killed{round_number}_frames.arrow')]
+        # a prefix, without a hole
+        want(numbers == list(range(1, len(numbers) + 1)) and len(numbers) >= 60, numbers, text)
+
+
+@case
+def stopped_and_continued(where):
+    capture(where)
+    with recv(where, 100) as p:
+        time.sleep(1)
+        p.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        p.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        text = finish(p)
+    l = ledger(where)
+    # the replay waits for its receiver: nothing is lost, and no stream was taken for dead
+    want(l['balanced'] == 1 and l['lost'] == 0 and l['incomplete_kept'] == 0, text)
+    want(l['frames'] > 150, text)
+
+
+@case
+def stopped_while_a_module_is_silent(where):
+    capture(where, '--modules', '2', '--fault', 'stall=1:1:1000000')
+    with recv(where, 50, 'frames.stall_ms=300', modules=2) as p:
+        time.sleep(2)
+        start = time.monotonic()
+        text = finish(p)
+        want(time.monotonic() - start < 5, 'it takes too long to stop')
+    l = ledger(where)
+    want(l['balanced'] == 1 and l['frames'] > 30, text)
+    want(l['missing_packets'] == l['frames'] * 128, text)
+
+
+@case
+def too_slow_to_keep_up(where):
+    """Whole frames are refused, and none is kept in part."""
+    capture(where)
+    with recv(where, 100000, 'frames.backpressure=refuse', 'frames.slots=8', 'frames.give_up=2',
+              'output.kind=image', 'gpu.outputs=16') as p:
+        time.sleep(2)
+        text = finish(p)
+    l = ledger(where)
+    want(l['balanced'] == 1 and l['refused'] > 0 and l['stored'] > 0, text)
+    want(l['p_refused'] + l['p_no_run'] + l['p_beyond_run'] + l['p_late'] >= 128, text)
+    want(l['incomplete_kept'] <= 1, text)
+
+
+@case
+def the_disk_is_full(where):
+    """What the disk did not take is counted; what it took is there."""
+    if os.geteuid() != 0:
+        raise Skipped('root, to mount a small file system')
+    capture(where)
+    os.mkdir(f'{where}/small')
+    done = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=24m', 'none', f'{where}/small'],
+                          check=False, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise Skipped('mount: ' + done.stderr.strip())
+    try:
+        with recv(where, 100, 'output.kind=image', 'output.images_interval=2',
+                  'output.calibration=no',
+                  out='small/run') as p:
+            time.sleep(3)
+            p.send_signal(signal.SIGTERM)
+            text = p.communicate(timeout=60)[0]
+        want(p.returncode == 1, 'a run that lost frames must not pass for a good one', text)
+        want('No space left' in text, text)
+        # the ledger's file found no room either; it is on standard output, too
+        fate = {m[1]: int(m[2]) for m in re.finditer(r'^  (\w[\w ]*?) +(\d+)', text, re.M)}
+        want('unwritten' in fate, fate, text)
+        want(fate['unwritten'] > 0 and fate['stored'] > 0, fate, text)
+        want('every frame accounted for' in text, text)
+        images = glob.glob(f'{where}/small/run/*_images.arrow*')
+        done = subprocess.run([SCAN, *images], check=False, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        want('CRC' in done.stdout and 'wrong' not in done.stdout, done.stdout)
+    finally:
+        subprocess.run(['umount', f'{where}/small'], check=False)
+
+
+def main():
+    failed = 0
+    for name in sys.argv[2:] or list(cases):
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory() as where:
+            try:
+                cases[name](where)
+                result = 'ok'
+            except Skipped as e:
+                result = f'skipped: {e}'
+            except (AssertionError, OSError, subprocess.SubprocessError) as e:
+                result = f'FAILED: {e}'
+                failed += 1
+        print(f'{name}: {result} ({time.monotonic() - start:.1f} s)', flush=True)
+    shutil.rmtree(f'/var/run/dpdk/{NAME}', ignore_errors=True)
+    sys.exit(failed != 0)
+
+
+main()
