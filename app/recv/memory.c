@@ -42,11 +42,10 @@ memory_init(struct memory *m, const char *gpu, int socket)
 }
 
 static void *
-keep(struct memory *m, void *address, size_t size, int registered, int device)
+keep(struct memory *m, void *address, size_t size, int device)
 {
 	m->pieces[m->nb_pieces].address = address;
 	m->pieces[m->nb_pieces].size = size;
-	m->pieces[m->nb_pieces].registered = registered;
 	m->pieces[m->nb_pieces].device = device;
 	m->nb_pieces++;
 	return address;
@@ -79,13 +78,7 @@ memory_host(struct memory *m, const char *what, size_t size)
 		log_short(m, what, size);
 		return NULL;
 	}
-	if (m->gpu >= 0 && rte_gpu_mem_register(m->gpu, size, address) != 0) {
-		LOG(ERR, "%s: %s cannot register %zu MiB of host memory: %s\n", what, m->gpu_name,
-			size >> 20, rte_strerror(rte_errno));
-		rte_free(address);
-		return NULL;
-	}
-	return keep(m, address, size, m->gpu >= 0, 0);
+	return keep(m, address, size, 0);
 }
 
 void *
@@ -104,17 +97,56 @@ memory_device(struct memory *m, const char *what, size_t size)
 			rte_strerror(rte_errno));
 		return NULL;
 	}
-	return keep(m, address, size, 0, 1);
+	return keep(m, address, size, 1);
+}
+
+static int
+note_area(const struct rte_memseg_list *msl, const struct rte_memseg *ms, size_t len, void *arg)
+{
+	struct memory *m = arg;
+
+	if (msl->external)
+		return 0;
+	if (m->nb_areas == MEMORY_AREAS_MAX)
+		return -1;
+	m->areas[m->nb_areas].address = ms->addr;
+	m->areas[m->nb_areas++].size = len;
+	return 0;
+}
+
+int
+memory_register(struct memory *m)
+{
+	unsigned int n;
+
+	if (m->gpu < 0)
+		return 0;
+	/* the walk holds a lock that a driver may want: note first, register then */
+	if (rte_memseg_contig_walk(note_area, m) != 0) {
+		LOG(ERR, "EAL's memory lies in more than %d pieces: use larger huge pages\n",
+			MEMORY_AREAS_MAX);
+		m->nb_areas = 0;
+		return -ENOSPC;
+	}
+	for (n = 0; n < m->nb_areas; n++) {
+		if (rte_gpu_mem_register(m->gpu, m->areas[n].size, m->areas[n].address) == 0)
+			continue;
+		LOG(ERR, "%s cannot register %zu MiB of host memory: %s\n", m->gpu_name,
+			m->areas[n].size >> 20, rte_strerror(rte_errno));
+		m->nb_areas = n;
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 void
 memory_release(struct memory *m)
 {
+	while (m->nb_areas > 0)
+		rte_gpu_mem_unregister(m->gpu, m->areas[--m->nb_areas].address);
 	while (m->nb_pieces > 0) {
 		const unsigned int i = --m->nb_pieces;
 
-		if (m->pieces[i].registered)
-			rte_gpu_mem_unregister(m->gpu, m->pieces[i].address);
 		if (m->pieces[i].device)
 			rte_gpu_mem_free(m->gpu, m->pieces[i].address);
 		else

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define MEMORY_PIECES_MAX 64
+#define MEMORY_AREAS_MAX  256 /**< contiguous areas of EAL's memory */
 
 struct memory {
 	int gpu; /**< gpudev id, -1 = none: device memory is host memory */
@@ -21,9 +22,13 @@ struct memory {
 	struct {
 		void *address;
 		size_t size;
-		int registered;
 		int device;
 	} pieces[MEMORY_PIECES_MAX];
+	unsigned int nb_areas; /**< of EAL's memory that are registered */
+	struct {
+		void *address;
+		size_t size;
+	} areas[MEMORY_AREAS_MAX];
 };
 
 /**
@@ -33,11 +38,21 @@ struct memory {
  */
 int memory_init(struct memory *m, const char *gpu, int socket);
 
-/** Zeroed host memory at the same address for CPU and GPU. @return NULL if short (logged) */
+/**
+ * Zeroed host memory out of EAL's heap; after memory_register() the GPU has it at the same address.
+ * @return NULL if short (logged)
+ */
 void *memory_host(struct memory *m, const char *what, size_t size);
 
 /** Zeroed device memory. @return NULL if short (logged) */
 void *memory_device(struct memory *m, const char *what, size_t size);
+
+/**
+ * Let the GPU see all of EAL's memory: what memory_host() gave, mempools, and what a driver keeps
+ * packets in. Once, when all of that is there, and before the gangs start.
+ * @return 0 or -errno (logged)
+ */
+int memory_register(struct memory *m);
 
 /** Give everything back. */
 void memory_release(struct memory *m);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include <rte_errno.h>
+#include <rte_gpudev.h>
 #include <rte_log.h>
 #include <rte_malloc.h>
 
@@ -75,6 +76,7 @@ create_gangs(struct pipeline *p)
 	const struct settings *s = p->settings;
 	const struct detector *d = &s->detector;
 	struct gk_config *c = &p->gk_config;
+	struct rte_gpu_info gpu;
 	char why[256];
 	void *planes;
 	int ret;
@@ -92,6 +94,8 @@ create_gangs(struct pipeline *p)
 	c->workers = lcores_gang_workers(s);
 	c->nb_frames = s->slots;
 	c->nb_outputs = s->outputs;
+	if (p->memory.gpu >= 0 && rte_gpu_info_get(p->memory.gpu, &gpu) == 0)
+		c->context = (void *)(uintptr_t)gpu.context;
 	c->channel = memory_host(&p->memory, "gang channel", sizeof(*c->channel));
 	c->frames =
 		memory_host(&p->memory, "frame slots", s->slots * gk_frame_stride(&c->geometry));
@@ -114,7 +118,16 @@ create_gangs(struct pipeline *p)
 		LOG(ERR, "cannot create %s gangs: %s\n", p->gk_ops->name, why);
 		return ret;
 	}
-	ret = p->gk_ops->start(p->gk);
+	return 0;
+}
+
+static int
+start_gangs(struct pipeline *p)
+{
+	const int ret = p->gk_ops->start(p->gk);
+
+	if (ret != 0)
+		LOG(ERR, "cannot start %s gangs: %s\n", p->gk_ops->name, strerror(-ret));
 	p->gk_started = ret == 0;
 	return ret;
 }
@@ -409,9 +422,14 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const cpu_s
 		ret = assign_roles(p);
 	if (ret == 0)
 		writer_cpus(p, process_cpus, &p->writer_cpus);
-	/* last: once a port is open, packets arrive */
+	/* once a port is open, packets arrive, and wait in its rings */
 	if (ret == 0)
 		ret = open_ports(p);
+	/* last: from here on nothing may be allocated or registered (gpu.md) */
+	if (ret == 0)
+		ret = memory_register(&p->memory);
+	if (ret == 0)
+		ret = start_gangs(p);
 	return ret;
 }
 
