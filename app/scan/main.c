@@ -9,6 +9,7 @@
 
 #include "picture.h"
 #include "plot.h"
+#include "recover.h"
 #include "report.h"
 
 #define EXIT_DAMAGED 1
@@ -20,19 +21,22 @@ struct options {
 	const char *plot;
 	const char *csv;
 	uint64_t frame;
+	bool recover;
 };
 
 static const char help[] =
 	"usage: braggline-scan [OPTION...] DIR|FILE...\n"
 	"Read the files of runs, check them and say what they hold. A FILE is\n"
 	"RUN_frames.arrow or RUN_images.arrow; the other one is found beside it. Files\n"
-	"that end in .part are read as far as they go.\n"
+	"that end in .part are read as far as they go. The sets of files of a run that\n"
+	"was rolled are one run if their directory is named.\n"
 	"\n"
 	"  --truth FILE  compare hits with a CSV file that has the columns frame and hit\n"
 	"  --png FILE    picture: maximum of all kept frames, beside it one of them\n"
 	"  --frame N     which one (without: the one with the highest Bragg count)\n"
 	"  --plot FILE   picture: Bragg counts and hit rate over frame numbers\n"
 	"  --csv FILE    all columns of frames; - is standard output, without summary\n"
+	"  --recover     first make files complete that a crash left as .part\n"
 	"  --help        this text\n"
 	"  --version\n"
 	"\n"
@@ -48,13 +52,13 @@ usage(const char *what, const char *name)
 }
 
 static int
-scan(const char *stem, const struct options *o)
+scan(const struct scan_sets *sets, const struct options *o)
 {
 	const bool quiet = o->csv != NULL && strcmp(o->csv, "-") == 0;
 	struct scan_run run;
 	int rc = 0;
 
-	if (scan_run_open(&run, stem) < 0) {
+	if (scan_run_open(&run, sets) < 0) {
 		scan_run_close(&run);
 		return EXIT_DAMAGED;
 	}
@@ -83,6 +87,7 @@ main(int argc, char **argv)
 		{"frame", required_argument, NULL, 'f'},
 		{"plot", required_argument, NULL, 'l'},
 		{"csv", required_argument, NULL, 'c'},
+		{"recover", no_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
@@ -112,6 +117,9 @@ main(int argc, char **argv)
 		case 'c':
 			o.csv = optarg;
 			break;
+		case 'r':
+			o.recover = true;
+			break;
 		case 'h':
 			fputs(help, stdout);
 			return 0;
@@ -127,17 +135,19 @@ main(int argc, char **argv)
 	if (o.frame != PICTURE_BEST_FRAME && o.png == NULL)
 		return usage("--frame chooses what --png shows, which is not given", "");
 	for (; optind < argc; optind++) {
-		if (scan_list_add(&list, argv[optind]) < 0)
+		if (o.recover && recover(argv[optind]) < 0)
+			rc = EXIT_DAMAGED;
+		else if (scan_list_add(&list, argv[optind]) < 0)
 			rc = EXIT_DAMAGED;
 	}
 	if (list.nb > 1 && (o.truth != NULL || o.png != NULL || o.plot != NULL || o.csv != NULL)) {
 		for (i = 0; i < list.nb; i++)
-			fprintf(stderr, "  %s_frames.arrow\n", list.stem[i]);
+			fprintf(stderr, "  %s_frames.arrow\n", list.run[i].stem[0]);
 		rc = usage("--truth, --png, --plot and --csv want one run, these are several", "");
 		goto out;
 	}
 	for (i = 0; i < list.nb; i++) {
-		if (scan(list.stem[i], &o) != 0)
+		if (scan(&list.run[i], &o) != 0)
 			rc = EXIT_DAMAGED;
 	}
 	if (fflush(stdout) != 0) {

@@ -21,6 +21,7 @@
 
 /* Where an image is. */
 struct place {
+	size_t set;
 	size_t batch;
 	uint64_t row;
 };
@@ -32,9 +33,8 @@ struct image_batch {
 };
 
 static int
-batch_open(const struct scan_run *run, size_t batch, struct image_batch *b)
+batch_open(const struct arrow_reader *r, size_t batch, struct image_batch *b)
 {
-	const struct arrow_reader *r = &run->file[ARROW_IMAGES].reader;
 	int f32 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_FLOAT32);
 	int i16 = arrow_reader_find(r, "value", ARROW_LIST, ARROW_INT16);
 	const struct {
@@ -281,23 +281,33 @@ collect_row(const struct scan_run *run, const struct image_batch *b, struct plac
 	}
 }
 
+static const struct arrow_reader *
+images_of(const struct scan_run *run, size_t set)
+{
+	return &run->set[set].file[ARROW_IMAGES].reader;
+}
+
 static void
 collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct collection *all)
 {
-	const struct arrow_reader *r = &run->file[ARROW_IMAGES].reader;
+	const struct arrow_reader *r;
 	struct image_batch b;
 	struct place at;
 	uint64_t i;
 
 	for (i = 0; i < (uint64_t)run->rows * run->cols; i++)
 		all->maximum[i] = NAN;
-	for (at.batch = 0; at.batch < r->nb_batches; at.batch++) {
-		if (batch_open(run, at.batch, &b) < 0) {
-			all->damaged += r->batches[at.batch].rows;
-			continue;
+	for (at.set = 0; at.set < run->nb_sets; at.set++) {
+		/* one that is not there has no batches */
+		r = images_of(run, at.set);
+		for (at.batch = 0; at.batch < r->nb_batches; at.batch++) {
+			if (batch_open(r, at.batch, &b) < 0) {
+				all->damaged += r->batches[at.batch].rows;
+				continue;
+			}
+			for (at.row = 0; at.row < r->batches[at.batch].rows; at.row++)
+				collect_row(run, &b, at, wanted, want_raw, all);
 		}
-		for (at.row = 0; at.row < r->batches[at.batch].rows; at.row++)
-			collect_row(run, &b, at, wanted, want_raw, all);
 	}
 }
 
@@ -341,8 +351,9 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	if (all.images == 0)
 		collect(run, frame, true, &all);
 	if (all.damaged > 0)
-		fprintf(stderr, "braggline-scan: %s: %" PRIu64 " images are damaged, left out\n",
-			run->file[ARROW_IMAGES].path, all.damaged);
+		fprintf(stderr,
+			"braggline-scan: run %s: %" PRIu64 " images are damaged, left out\n",
+			run->name, all.damaged);
 	rc = -EINVAL;
 	if (!all.found) {
 		if (frame == PICTURE_BEST_FRAME)
@@ -354,7 +365,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 				run->name, frame);
 		goto out;
 	}
-	if (batch_open(run, all.shown.batch, &b) < 0 ||
+	if (batch_open(images_of(run, all.shown.set), all.shown.batch, &b) < 0 ||
 		densify(run, &b, all.shown.row, all.plane, all.words) < 0)
 		goto out;
 	rc = draw(run, &all, &canvas);

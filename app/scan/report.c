@@ -43,6 +43,12 @@ bytes_text(uint64_t bytes, char text[32])
 	return text;
 }
 
+static const char *
+plural(size_t n, const char *many)
+{
+	return n == 1 ? "" : many;
+}
+
 static void
 print_file(const struct scan_file *f, const char *table)
 {
@@ -54,7 +60,7 @@ print_file(const struct scan_file *f, const char *table)
 	}
 	printf("  %-7s  %s\n           %s, %zu batch%s, ", table, f->path,
 		bytes_text(f->reader.size, size), f->reader.nb_batches,
-		f->reader.nb_batches == 1 ? "" : "es");
+		plural(f->reader.nb_batches, "es"));
 	if (f->crc_wrong > 0)
 		printf("%zu DAMAGED (CRC-32C)", f->crc_wrong);
 	else if (f->crc_absent > 0)
@@ -68,15 +74,61 @@ print_file(const struct scan_file *f, const char *table)
 			f->reader.valid, f->reader.problem);
 }
 
-static uint64_t
-count_rows(const struct arrow_reader *r)
-{
-	uint64_t rows = 0;
-	size_t i;
+/* What all files of a table have together. */
+struct table_sum {
+	size_t files;
+	size_t batches;
+	size_t damaged; /* files */
+	uint64_t bytes;
+	uint64_t rows;
+};
 
-	for (i = 0; i < r->nb_batches; i++)
-		rows += r->batches[i].rows;
-	return rows;
+static struct table_sum
+sum_table(const struct scan_run *run, enum arrow_table table)
+{
+	struct table_sum sum = {0};
+	const struct scan_file *f;
+	size_t k, i;
+
+	for (k = 0; k < run->nb_sets; k++) {
+		f = &run->set[k].file[table];
+		sum.files += f->present;
+		sum.damaged += scan_file_is_damaged(f);
+		sum.bytes += f->reader.size;
+		sum.batches += f->reader.nb_batches;
+		for (i = 0; i < f->reader.nb_batches; i++)
+			sum.rows += f->reader.batches[i].rows;
+	}
+	return sum;
+}
+
+/* The files of a run; of many only those that are not as they should be. */
+static void
+print_files(const struct scan_run *run)
+{
+	struct table_sum sum;
+	char size[32];
+	unsigned int i;
+	size_t k;
+
+	if (run->nb_sets > 1)
+		printf("  %zu sets of files\n", run->nb_sets);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (run->nb_sets > 1) {
+			sum = sum_table(run, i);
+			printf("  %-7s  %zu files, %s, %zu batch%s, ", arrow_table_name(i),
+				sum.files, bytes_text(sum.bytes, size), sum.batches,
+				plural(sum.batches, "es"));
+			if (sum.damaged == 0)
+				printf("every CRC-32C right, all complete\n");
+			else
+				printf("%zu NOT AS IT SHOULD BE:\n", sum.damaged);
+		}
+		for (k = 0; k < run->nb_sets; k++) {
+			if (run->nb_sets == 1 || scan_file_is_damaged(&run->set[k].file[i]))
+				print_file(&run->set[k].file[i], arrow_table_name(i));
+		}
+	}
 }
 
 static void
@@ -95,7 +147,7 @@ print_meta(const struct scan_run *run)
 		{ARROW_META_BRAGG_MIN, "Bragg count, least", " pixels"},
 		{ARROW_META_BRAGG_MAX, "Bragg count, most", " pixels"},
 	};
-	const struct arrow_reader *r = &run->file[ARROW_FRAMES].reader;
+	const struct arrow_reader *r = scan_run_reader(run);
 	const char *text;
 	unsigned int i;
 
@@ -132,9 +184,9 @@ print_missing(const struct scan_run *run, uint64_t packets, uint64_t sent, uint6
 bool
 report_summary(const struct scan_run *run)
 {
-	const struct scan_file *images = &run->file[ARROW_IMAGES];
+	const struct table_sum images = sum_table(run, ARROW_IMAGES);
 	uint64_t verdict[FRAME_VERDICTS + 1] = {0};
-	uint64_t kept = 0, judged = 0, nnz = 0, packets = 0, holes = 0, raw, stored, rows;
+	uint64_t kept = 0, judged = 0, nnz = 0, packets = 0, holes = 0, raw;
 	uint64_t kind[4] = {0};
 	uint32_t nnz_most = 0;
 	const struct scan_frame *f;
@@ -155,8 +207,7 @@ report_summary(const struct scan_run *run)
 			nnz_most = f->nnz;
 	}
 	printf("run %s\n", run->name);
-	print_file(&run->file[ARROW_FRAMES], "frames");
-	print_file(images, "images");
+	print_files(run);
 	print_meta(run);
 	printf("  frames             %zu", run->nb_frames);
 	if (run->nb_frames > 0)
@@ -179,18 +230,16 @@ report_summary(const struct scan_run *run)
 		printf("  pixels over thr.   %.0f a kept frame, %u at most\n", (double)nnz / kept,
 			nnz_most);
 	raw = (run->nb_frames - verdict[FRAME_LOST]) * (uint64_t)run->rows * run->cols * 2;
-	stored = images->present ? images->reader.size : 0;
-	printf("  kept bytes         %s of %s raw", bytes_text(stored, text[0]),
+	printf("  kept bytes         %s of %s raw", bytes_text(images.bytes, text[0]),
 		bytes_text(raw, text[1]));
-	if (stored > 0 && raw > 0)
-		printf(": 1 : %.1f", (double)raw / stored);
+	if (images.bytes > 0 && raw > 0)
+		printf(": 1 : %.1f", (double)raw / images.bytes);
 	printf("\n");
 
-	rows = images->present ? count_rows(&images->reader) : 0;
-	if (rows == kept)
+	if (images.rows == kept)
 		return true;
 	printf("  NOTE               %" PRIu64 " kept frames, but %" PRIu64 " rows in images%s\n",
-		kept, rows,
+		kept, images.rows,
 		scan_run_is_damaged(run) ? ": files that are not complete end where they end" : "");
 	return false;
 }
@@ -250,14 +299,31 @@ print_row(FILE *out, const struct arrow_column *columns, unsigned int nb, uint64
 	fputc('\n', out);
 }
 
+static void
+print_rows(FILE *out, const struct arrow_reader *r)
+{
+	struct arrow_column c[ARROW_NODES_MAX];
+	unsigned int k;
+	uint64_t row;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		for (k = 0; k < r->schema.nb_fields; k++) {
+			/* damaged ones have been named when the run was read */
+			if (arrow_reader_column(r, i, k, &c[k]) < 0)
+				break;
+		}
+		for (row = 0; k == r->schema.nb_fields && row < r->batches[i].rows; row++)
+			print_row(out, c, k, row);
+	}
+}
+
 int
 report_csv(const struct scan_run *run, const char *path)
 {
-	const struct arrow_reader *r = &run->file[ARROW_FRAMES].reader;
-	struct arrow_column c[ARROW_NODES_MAX];
+	const struct arrow_reader *r = scan_run_reader(run);
 	FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
 	unsigned int k;
-	uint64_t row;
 	int rc = 0;
 	size_t i;
 
@@ -268,15 +334,8 @@ report_csv(const struct scan_run *run, const char *path)
 	for (k = 0; k < r->schema.nb_fields; k++)
 		fprintf(out, "%s%s", k > 0 ? "," : "", r->fields[k].name);
 	fputc('\n', out);
-	for (i = 0; i < r->nb_batches; i++) {
-		for (k = 0; k < r->schema.nb_fields; k++) {
-			/* damaged ones have been named when the run was read */
-			if (arrow_reader_column(r, i, k, &c[k]) < 0)
-				break;
-		}
-		for (row = 0; k == r->schema.nb_fields && row < r->batches[i].rows; row++)
-			print_row(out, c, k, row);
-	}
+	for (i = 0; i < run->nb_sets; i++)
+		print_rows(out, &run->set[i].file[ARROW_FRAMES].reader);
 	if (ferror(out) || fflush(out) != 0)
 		rc = errno != 0 ? -errno : -EIO;
 	if (out != stdout)

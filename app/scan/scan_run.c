@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,116 +15,6 @@ static void
 complain(const char *path, const char *what)
 {
 	fprintf(stderr, "braggline-scan: %s: %s\n", path, what);
-}
-
-/* Length of a path up to _frames or _images, 0 if it is not such a file. */
-static size_t
-stem_length(const char *path)
-{
-	static const char *const ends[] = {
-		"_frames.arrow", "_frames.arrow.part", "_images.arrow", "_images.arrow.part"};
-	const size_t len = strlen(path);
-	size_t end, i;
-
-	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-		end = strlen(ends[i]);
-		if (len > end && strcmp(path + len - end, ends[i]) == 0 &&
-			path[len - end - 1] != '/')
-			return len - end;
-	}
-	return 0;
-}
-
-static int
-list_stem(struct scan_list *list, const char *path, size_t len)
-{
-	char **stem;
-	size_t i;
-
-	for (i = 0; i < list->nb; i++) {
-		if (strlen(list->stem[i]) == len && memcmp(list->stem[i], path, len) == 0)
-			return 0;
-	}
-	stem = realloc(list->stem, (list->nb + 1) * sizeof(*stem));
-	if (stem == NULL)
-		return -ENOMEM;
-	list->stem = stem;
-	stem[list->nb] = strndup(path, len);
-	if (stem[list->nb] == NULL)
-		return -ENOMEM;
-	list->nb++;
-	return 0;
-}
-
-static int
-by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int
-list_directory(struct scan_list *list, const char *dir)
-{
-	const size_t before = list->nb;
-	struct dirent *entry;
-	char path[PATH_MAX];
-	size_t len;
-	DIR *d;
-	int rc = 0;
-
-	d = opendir(dir);
-	if (d == NULL) {
-		complain(dir, strerror(errno));
-		return -EINVAL;
-	}
-	while (rc == 0 && (entry = readdir(d)) != NULL) {
-		if (snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
-			continue;
-		len = stem_length(path);
-		if (len > 0)
-			rc = list_stem(list, path, len);
-	}
-	closedir(d);
-	if (rc == 0 && list->nb == before) {
-		complain(dir, "no file here is called RUN_frames.arrow or RUN_images.arrow");
-		return -EINVAL;
-	}
-	/* as a directory lists them is no order */
-	if (list->nb > before)
-		qsort(list->stem + before, list->nb - before, sizeof(*list->stem), by_name);
-	return rc;
-}
-
-int
-scan_list_add(struct scan_list *list, const char *path)
-{
-	struct stat st;
-	size_t len;
-
-	if (stat(path, &st) < 0) {
-		complain(path, strerror(errno));
-		return -EINVAL;
-	}
-	if (S_ISDIR(st.st_mode))
-		return list_directory(list, path);
-	len = stem_length(path);
-	if (len == 0) {
-		complain(path,
-			"wanted a directory, or a file called RUN_frames.arrow or "
-			"RUN_images.arrow, or the same with .part");
-		return -EINVAL;
-	}
-	return list_stem(list, path, len);
-}
-
-void
-scan_list_free(struct scan_list *list)
-{
-	size_t i;
-
-	for (i = 0; i < list->nb; i++)
-		free(list->stem[i]);
-	free(list->stem);
 }
 
 /* A number of the schema's metadata between 1 and most. */
@@ -152,10 +41,44 @@ read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *s
 	return 0;
 }
 
+/* What the schema says of the detector, which all files of a run agree on. */
 static int
-open_file(struct scan_run *run, const char *stem, enum arrow_table table)
+read_detector(struct scan_run *run, const struct scan_file *f)
 {
-	struct scan_file *f = &run->file[table];
+	const struct {
+		const char *key;
+		uint32_t most;
+		uint32_t *size;
+	} sizes[] = {
+		{ARROW_META_MODULES, FRAME_MODULES_MAX, &run->modules},
+		{ARROW_META_ROWS, SIDE_MAX, &run->rows},
+		{ARROW_META_COLS, SIDE_MAX, &run->cols},
+		{ARROW_META_PACKETS, FRAME_PACKETS_MAX, &run->packets},
+	};
+	uint32_t size;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (read_size(f, sizes[i].key, sizes[i].most, &size) < 0)
+			return -EBADMSG;
+		if (*sizes[i].size != 0 && *sizes[i].size != size) {
+			fprintf(stderr,
+				"braggline-scan: %s: %s is %u, but %u in other files of the run\n",
+				f->path, sizes[i].key, size, *sizes[i].size);
+			return -EBADMSG;
+		}
+		*sizes[i].size = size;
+	}
+	if ((uint64_t)run->rows * run->cols > PIXELS_MAX) {
+		complain(f->path, "its raster is larger than any detector");
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+static int
+open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arrow_table table)
+{
 	const char *problem, *name;
 	struct stat st;
 	size_t i;
@@ -184,16 +107,7 @@ open_file(struct scan_run *run, const char *stem, enum arrow_table table)
 		f->crc_wrong += rc < 0;
 		f->crc_absent += rc == 0;
 	}
-	if (read_size(f, ARROW_META_MODULES, FRAME_MODULES_MAX, &run->modules) < 0 ||
-		read_size(f, ARROW_META_ROWS, SIDE_MAX, &run->rows) < 0 ||
-		read_size(f, ARROW_META_COLS, SIDE_MAX, &run->cols) < 0 ||
-		read_size(f, ARROW_META_PACKETS, FRAME_PACKETS_MAX, &run->packets) < 0)
-		return -EBADMSG;
-	if ((uint64_t)run->rows * run->cols > PIXELS_MAX) {
-		complain(f->path, "its raster is larger than any detector");
-		return -EBADMSG;
-	}
-	return 0;
+	return read_detector(run, f);
 }
 
 enum {
@@ -210,9 +124,9 @@ enum {
 };
 
 static int
-read_frames_batch(struct scan_run *run, size_t batch, const int *field)
+read_frames_batch(
+	struct scan_run *run, const struct arrow_reader *r, size_t batch, const int *field)
 {
-	const struct arrow_reader *r = &run->file[ARROW_FRAMES].reader;
 	const uint64_t rows = r->batches[batch].rows;
 	struct arrow_column c[NEEDED];
 	struct scan_frame *f;
@@ -252,7 +166,7 @@ read_frames_batch(struct scan_run *run, size_t batch, const int *field)
 }
 
 static int
-read_frames(struct scan_run *run)
+read_frames(struct scan_run *run, struct scan_file *f)
 {
 	static const struct {
 		const char *name;
@@ -268,7 +182,6 @@ read_frames(struct scan_run *run)
 		[VERDICT] = {"verdict", ARROW_UINT8},
 		[KIND] = {"kind", ARROW_UINT8},
 	};
-	struct scan_file *f = &run->file[ARROW_FRAMES];
 	int field[NEEDED], rc;
 	size_t i;
 
@@ -283,7 +196,7 @@ read_frames(struct scan_run *run)
 		return -EBADMSG;
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
-		rc = read_frames_batch(run, i, field);
+		rc = read_frames_batch(run, &f->reader, i, field);
 		if (rc < 0) {
 			fprintf(stderr, "braggline-scan: %s: record batch %zu is damaged\n",
 				f->path, i);
@@ -296,51 +209,85 @@ read_frames(struct scan_run *run)
 }
 
 int
-scan_run_open(struct scan_run *run, const char *stem)
+scan_run_open(struct scan_run *run, const struct scan_sets *sets)
 {
-	const char *slash = strrchr(stem, '/');
+	const char *slash = strrchr(sets->path, '/');
+	struct scan_set *set;
 	unsigned int i;
+	bool any = false;
 	int rc;
 
 	memset(run, 0, sizeof(*run));
-	snprintf(run->name, sizeof(run->name), "%s", slash != NULL ? slash + 1 : stem);
-	for (i = 0; i < ARROW_TABLES; i++) {
-		rc = open_file(run, stem, i);
+	snprintf(run->name, sizeof(run->name), "%s", slash != NULL ? slash + 1 : sets->path);
+	run->set = calloc(sets->nb, sizeof(*run->set));
+	if (run->set == NULL)
+		return -ENOMEM;
+	for (run->nb_sets = 0; run->nb_sets < sets->nb;) {
+		set = &run->set[run->nb_sets++];
+		for (i = 0; i < ARROW_TABLES; i++) {
+			rc = open_file(run, &set->file[i], sets->stem[set - run->set], i);
+			if (rc < 0)
+				return rc;
+		}
+		if (!set->file[ARROW_FRAMES].present) {
+			fprintf(stderr,
+				"braggline-scan: %s_frames.arrow: not there; it has the row of "
+				"every frame and belongs beside %s\n",
+				sets->stem[set - run->set], set->file[ARROW_IMAGES].path);
+			continue;
+		}
+		any = true;
+		rc = read_frames(run, &set->file[ARROW_FRAMES]);
 		if (rc < 0)
 			return rc;
 	}
-	if (!run->file[ARROW_FRAMES].present) {
-		fprintf(stderr,
-			"braggline-scan: %s_frames.arrow: not there; it has the row of every "
-			"frame and belongs beside %s\n",
-			stem, run->file[ARROW_IMAGES].path);
-		return -ENOENT;
-	}
-	return read_frames(run);
+	return any ? 0 : -ENOENT;
 }
 
 void
 scan_run_close(struct scan_run *run)
 {
 	unsigned int i;
+	size_t k;
 
-	for (i = 0; i < ARROW_TABLES; i++) {
-		if (run->file[i].present)
-			arrow_reader_close(&run->file[i].reader);
+	for (k = 0; k < run->nb_sets; k++) {
+		for (i = 0; i < ARROW_TABLES; i++) {
+			if (run->set[k].file[i].present)
+				arrow_reader_close(&run->set[k].file[i].reader);
+		}
 	}
+	free(run->set);
 	free(run->frame);
 	memset(run, 0, sizeof(*run));
+}
+
+bool
+scan_file_is_damaged(const struct scan_file *f)
+{
+	return !f->present || f->crc_wrong > 0 || !f->reader.complete;
 }
 
 bool
 scan_run_is_damaged(const struct scan_run *run)
 {
 	unsigned int i;
+	size_t k;
 
-	for (i = 0; i < ARROW_TABLES; i++) {
-		if (!run->file[i].present || run->file[i].crc_wrong > 0 ||
-			!run->file[i].reader.complete)
-			return true;
+	for (k = 0; k < run->nb_sets; k++) {
+		for (i = 0; i < ARROW_TABLES; i++) {
+			if (scan_file_is_damaged(&run->set[k].file[i]))
+				return true;
+		}
 	}
 	return false;
+}
+
+const struct arrow_reader *
+scan_run_reader(const struct scan_run *run)
+{
+	size_t k;
+
+	for (k = 0; !run->set[k].file[ARROW_FRAMES].present; k++)
+		;
+	return &run->set[k].file[ARROW_FRAMES].reader;
 }

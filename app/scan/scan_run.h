@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The files of a run, found and read: all rows of `frames`, and the reader of `images`.
+ * The files of a run, read: all rows of `frames`, and the readers of `images`.
  */
 #ifndef SCAN_RUN_H
 #define SCAN_RUN_H
@@ -11,6 +11,7 @@
 #include "arrow_read.h"
 #include "arrow_tables.h"
 #include "frame_record.h"
+#include "scan_list.h"
 
 /** What reports need of a row of `frames`. */
 struct scan_frame {
@@ -33,9 +34,15 @@ struct scan_file {
 	size_t crc_absent; /**< batches */
 };
 
+/** Files of both tables; a run that was rolled has several. */
+struct scan_set {
+	struct scan_file file[ARROW_TABLES];
+};
+
 struct scan_run {
 	char name[NAME_MAX + 1]; /**< of the run: file name up to _frames or _images */
-	struct scan_file file[ARROW_TABLES];
+	struct scan_set *set;
+	size_t nb_sets;
 	uint32_t modules;
 	uint32_t rows;
 	uint32_t cols;
@@ -45,29 +52,21 @@ struct scan_run {
 	uint64_t missing[FRAME_MODULES_MAX]; /**< packets, by module */
 };
 
-/** Paths of runs: directory and file name up to _frames or _images. */
-struct scan_list {
-	char **stem;
-	size_t nb;
-};
-
-/**
- * Add a file, or all runs of a directory, to the list; prints why not.
- * @return 0, -EINVAL
- */
-int scan_list_add(struct scan_list *list, const char *path);
-
-void scan_list_free(struct scan_list *list);
-
 /**
  * Read a run; prints what is wrong.
  * @return 0; -EBADMSG, -ENOENT, -ENOMEM
  */
-int scan_run_open(struct scan_run *run, const char *stem);
+int scan_run_open(struct scan_run *run, const struct scan_sets *sets);
 
 void scan_run_close(struct scan_run *run);
 
-/** @return true if any batch is damaged, or a file is not complete */
+/** @return true if the file is not there or not complete, or any batch is damaged */
+bool scan_file_is_damaged(const struct scan_file *f);
+
+/** @return true if any file is */
 bool scan_run_is_damaged(const struct scan_run *run);
+
+/** First reader of `frames`: for what the schema says. */
+const struct arrow_reader *scan_run_reader(const struct scan_run *run);
 
 #endif /* SCAN_RUN_H */

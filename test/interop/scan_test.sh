@@ -61,6 +61,31 @@ cp "$dir/one_images.arrow" "$dir/part/"
 want 1 'NOT COMPLETE' "$dir/part"
 want 1 'every CRC-32C right' "$dir/part/one_frames.arrow.part"
 
+# recovered: it is complete, without its last batch, so that images have more; once is enough
+cp "$dir/part/one_frames.arrow.part" "$dir/part/two_frames.arrow.part"
+want 1 'recovered .*one_frames.arrow: ' --recover "$dir/part/one_frames.arrow.part"
+want 1 'NOTE .* kept frames, but' "$dir/part/one_frames.arrow"
+cmp -n 40000 "$dir/one_frames.arrow" "$dir/part/one_frames.arrow" || exit 1
+cp "$dir/one_images.arrow" "$dir/part/two_images.arrow"
+echo nonsense > "$dir/part/bad_frames.arrow.part"
+want 1 'NOT RECOVERED .*bad_frames.arrow.part' --recover "$dir/part"
+rm "$dir/part/bad_frames.arrow.part"
+want 1 'run two' --recover "$dir/part"
+
+# a run that was rolled
+mkdir "$dir/sets"
+for set in 1 2 3; do
+	"$write" "$dir/sets" "long_00000$set" float32 2 100 "$((seed + set))" || exit 1
+done
+want 0 'run long$' "$dir/sets"
+want 0 '3 sets of files' "$dir/sets"
+want 0 'frames             300,' "$dir/sets" --png "$dir/a.png" --plot "$dir/b.png"
+want 0 'frames             100,' "$dir/sets/long_000002_images.arrow"
+"$scan" --csv - "$dir/sets" > "$dir/frames.csv" || exit 1
+[ "$(wc -l < "$dir/frames.csv")" = 301 ] || { echo "not all sets in the CSV"; exit 1; }
+rm "$dir/sets/long_000002_images.arrow"
+want 1 'images   2 files, .* 1 NOT AS IT SHOULD BE' "$dir/sets"
+
 # a byte of a body
 mkdir "$dir/bad"
 cp "$dir"/one_*.arrow "$dir/bad/"
