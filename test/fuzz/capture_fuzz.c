@@ -26,9 +26,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size)
 		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-	/* even: headers are read where they lie */
-	if (replay_capture_load(
-		    &capture, path, size > 0 ? data[size - 1] & ~1u : 90, SOCKET_ID_ANY) != 0)
+	if (replay_capture_load(&capture, path, size > 0 ? data[size - 1] : 90, SOCKET_ID_ANY) != 0)
 		return 0;
 	for (uint32_t i = 0; i < capture->nb_packets; i++) {
 		const struct replay_packet *p = &capture->packets[i];

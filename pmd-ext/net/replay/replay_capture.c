@@ -202,13 +202,17 @@ packet_released(void *addr, void *opaque)
 static void
 classify(struct replay_packet *packet)
 {
-	const struct rte_ether_hdr *ether = (const void *)packet->data;
+	/* the frame may begin at an odd address: what is looked at is copied to an even one */
+	uint8_t head[sizeof(struct rte_ether_hdr) + 15 * RTE_IPV4_IHL_MULTIPLIER +
+		sizeof(struct rte_udp_hdr)] __rte_aligned(2);
+	const struct rte_ether_hdr *ether = (const void *)head;
 	const struct rte_ipv4_hdr *ip = (const void *)(ether + 1);
 	const struct rte_udp_hdr *udp;
 	uint32_t ihl;
 
 	if (packet->len < sizeof(*ether))
 		return;
+	memcpy(head, packet->data, RTE_MIN(packet->len, sizeof(head)));
 	packet->ptype = RTE_PTYPE_L2_ETHER;
 	if (ether->ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
 		packet->len < sizeof(*ether) + sizeof(*ip) || ip->version_ihl >> 4 != 4)
