@@ -487,7 +487,8 @@ disk_crash(const struct disk *d, uint64_t at, uint64_t seed)
 		f = &to->file[i];
 		memcpy(f->first, f->name, sizeof(f->first));
 		f->base = malloc(f->size + 1);
-		memcpy(f->base, f->data, f->size);
+		if (f->size > 0)
+			memcpy(f->base, f->data, f->size);
 		f->base_size = f->size;
 	}
 	return to;

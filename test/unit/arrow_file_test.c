@@ -459,6 +459,8 @@ disk_full(void **state)
 	sample_free(&s);
 }
 
+static volatile uint8_t seen;
+
 static void
 read_all(const uint8_t *bytes, size_t size)
 {
@@ -467,7 +469,6 @@ read_all(const uint8_t *bytes, size_t size)
 	struct arrow_reader r;
 	struct arrow_column c;
 	const char *problem;
-	volatile uint8_t seen = 0;
 	unsigned int k;
 	size_t i;
 

@@ -106,6 +106,87 @@ cutting(void **state)
 	sample_free(&s);
 }
 
+/* What was lent, and the sum that it must have until it is taken back. */
+static struct {
+	struct batch batch;
+	struct iovec body[64];
+	bool out;
+} lent[ARROW_TABLES][3];
+
+static unsigned int reclaimed;
+
+static void
+check_lent(enum arrow_table table, unsigned int set)
+{
+	const struct batch *b = &lent[table][set].batch;
+	uint32_t crc = 0;
+	unsigned int i;
+
+	for (i = 0; i < b->nb_body; i++)
+		crc = arrow_crc32c(
+			crc, lent[table][set].body[i].iov_base, lent[table][set].body[i].iov_len);
+	assert_int_equal(crc, b->crc32c);
+}
+
+static void
+lend(void *arg, const struct batch *b)
+{
+	assert_true(b->lasting);
+	assert_true(b->set < 3);
+	assert_false(lent[b->table][b->set].out);
+	lent[b->table][b->set].out = true;
+	lent[b->table][b->set].batch = *b;
+	/* the list is the builder's again, the bytes are not */
+	memcpy(lent[b->table][b->set].body, b->body, b->nb_body * sizeof(*b->body));
+}
+
+static void
+take_back(void *arg, enum arrow_table table, unsigned int set)
+{
+	assert_true(lent[table][set].out);
+	check_lent(table, set);
+	lent[table][set].out = false;
+	reclaimed++;
+}
+
+/* With several sets of columns a batch stays as it is while others grow. */
+static void
+lasting(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	unsigned int i, k, out;
+
+	sample_init(&s, 21, GK_VALUE_I16, 2);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 5;
+	c.emit = lend;
+	c.sets = 3;
+	assert_int_equal(batch_builder_create(&b, &c), -EINVAL);
+	c.reclaim = take_back;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 200; i++) {
+		sample_next(&s, 1, 4);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	for (i = 0, out = 0; i < ARROW_TABLES; i++) {
+		for (k = 0; k < 3; k++) {
+			out += lent[i][k].out;
+			check_lent(i, k);
+		}
+	}
+	assert_int_equal(out, 6);
+	assert_true(reclaimed > 40);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
 /* A record that says what its output slot does not hold is refused, its row in `frames` is not. */
 static void
 wrong_records(void **state)
@@ -187,6 +268,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cutting),
+		cmocka_unit_test(lasting),
 		cmocka_unit_test(wrong_records),
 		cmocka_unit_test(region_memory),
 	};

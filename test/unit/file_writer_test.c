@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file writer as the receiver uses it: rings in, rings out; files on a real file system, or on a
- * disk in memory that fails. */
+/* The file writer as the receiver uses it: rings in, rings out; files on a real file system, or on
+ * a disk in memory that fails. */
 
 #include <errno.h>
 #include <setjmp.h>
@@ -488,6 +488,7 @@ rolls(void **state)
 	c.roll_ms = 0;
 	assert_int_equal(file_writer_create(&w, &c, message), -EEXIST);
 	assert_non_null(strstr(message, "run_000001_frames.arrow.part is already there"));
+	file_writer_destroy(w);
 }
 
 /* The maps of a run beside it, and their digest in the schema. */

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Recovery: any bytes called .arrow.part stay as they are, or become a complete file of batches that
+ * are all right and were there before, in these places; a second recovery changes nothing. */
+
+#include "seed_corpus.h"
+
+#include "../unit/arrow_disk.h"
+#include "arrow_recovery.h"
+
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);
+
+#define WANT(condition)           \
+	do {                      \
+		if (!(condition)) \
+			abort();  \
+	} while (0)
+
+/* The file is complete and holds what the report says, as the input had it. */
+static void
+check(const struct disk_file *f, const struct arrow_recovery *report, const uint8_t *data,
+	size_t size)
+{
+	const struct arrow_read_batch *b;
+	const char *problem;
+	struct arrow_reader r;
+	uint64_t rows = 0, end;
+
+	WANT(arrow_reader_open_memory(&r, f->data, f->size, &problem) == 0);
+	WANT(r.complete);
+	WANT(r.nb_batches == report->batches);
+	WANT(arrow_recovery_scan(&r, &end, &problem) == r.nb_batches && problem == NULL);
+	for (size_t i = 0; i < r.nb_batches; i++) {
+		b = &r.batches[i];
+		rows += b->rows;
+		WANT(arrow_reader_crc(&r, i) == 1);
+		WANT(b->offset + b->metadata_size + b->body_length <= size);
+	}
+	WANT(rows == report->rows);
+	WANT(end <= size && memcmp(f->data, data, end) == 0);
+	arrow_reader_close(&r);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct arrow_recovery report, again;
+	struct disk_file *f;
+	uint64_t done;
+	int rc;
+
+	disk = disk_new(size);
+	f = &disk->file[disk->nb_files++];
+	strcpy(f->name, "x.arrow.part");
+	disk_resize(disk, f, size);
+	/* of this very size: ASAN sees the end */
+	f->data = realloc(f->data, size + (size == 0));
+	f->room = size;
+	memcpy(f->data, data, size);
+
+	rc = arrow_recover_file(&disk_io, "/x.arrow.part", &report);
+	if (report.state == ARROW_RECOVERY_FAILED) {
+		WANT(rc < 0 && report.message[0] != '\0');
+		WANT(f->size == size && memcmp(f->data, data, size) == 0);
+	} else if (report.state == ARROW_RECOVERY_DONE) {
+		WANT(rc == 0 && strcmp(f->name, "x.arrow") == 0);
+		check(f, &report, data, size);
+		done = f->size;
+		strcpy(f->name, "x.arrow.part");
+		WANT(arrow_recover_file(&disk_io, "/x.arrow.part", &again) == 0);
+		WANT(again.cut == 0 && again.batches == report.batches && f->size == done);
+		check(f, &again, data, size);
+	}
+	disk_free(disk);
+	return 0;
+}
+
+/* What a crash does as often as what a fuzzer does: sectors that are zeros, an end that is not there.
+ */
+size_t
+LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+{
+	uint64_t at;
+
+	srand(seed);
+	if (size < DISK_SECTOR || rand() % 2)
+		return LLVMFuzzerMutate(data, size, max_size);
+	if (rand() % 4 == 0)
+		return rand() % size;
+	for (int n = 1 + rand() % 4; n > 0; n--) {
+		at = (uint64_t)rand() % (size / DISK_SECTOR) * DISK_SECTOR;
+		memset(data + at, 0, rand() % 8 ? DISK_SECTOR : rand() % DISK_SECTOR);
+	}
+	return size;
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	const char *writer = getenv("ARROW_WRITE");
+	char command[1536], path[1024];
+
+	seed_begin(argc, argv);
+	if (writer == NULL)
+		return 0;
+	snprintf(command, sizeof(command), "'%s' '%s' a float32 1 2 1", writer, seed_dir);
+	if (system(command) != 0)
+		fprintf(stderr, "no seeds from %s\n", writer);
+	snprintf(path, sizeof(path), "%s/a.txt", seed_dir);
+	unlink(path);
+	return 0;
+}
