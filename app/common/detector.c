@@ -50,5 +50,31 @@ detector_init(
 	d->module_packets = ops->rows / ops->tile_rows;
 	d->stream_packets = d->module_packets / interfaces;
 	d->tiles = modules * d->module_packets;
-	return 0;
+	return detector_expect(d, 0, NULL, 0);
+}
+
+int
+detector_expect(struct detector *d, uint32_t rows, const uint32_t *absent, uint32_t nb_absent)
+{
+	const uint32_t packets = rows == 0 ? d->module_packets : rows / d->ops->tile_rows;
+	const uint32_t skipped = (d->module_packets - packets) / 2;
+	const uint32_t last = d->module_packets - skipped;
+
+	if (packets == 0 || packets > d->module_packets || packets % 2 != 0 ||
+		(rows != 0 && rows % (2 * d->ops->tile_rows) != 0))
+		return -EINVAL;
+	for (uint32_t s = 0; s < d->streams; s++) {
+		/* the stream's packets as numbers of its module */
+		const uint32_t first = s % d->interfaces * d->stream_packets;
+
+		d->expect_from[s] = skipped > first ? skipped - first : 0;
+		d->expect_to[s] = last > first ? RTE_MIN(last - first, d->stream_packets) : 0;
+		for (uint32_t i = 0; i < nb_absent; i++)
+			if (absent[i] == s)
+				d->expect_to[s] = d->expect_from[s];
+	}
+	d->expected = 0;
+	for (uint32_t s = 0; s < d->streams; s++)
+		d->expected += detector_stream_expected(d, s);
+	return d->expected != 0 ? 0 : -EINVAL;
 }

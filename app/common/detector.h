@@ -43,6 +43,10 @@ struct detector_ops {
 	uint32_t tile_rows;	 /**< rows of one packet, full width */
 	uint32_t interfaces_max; /**< UDP interfaces a module may use: 1 ... this */
 	uint32_t tick_ns;	 /**< unit of detector_frame_info times */
+	/** Bits of detector_frame_info.status that must be the same in all modules of a frame. */
+	uint32_t status_common;
+	uint32_t status_cell; /**< ... of these, the storage cell, */
+	uint32_t status_mode; /**< and what chooses the gain */
 
 	/**
 	 * Read the headers of a burst. Called by RX lcores; reads header_bytes at each pointer.
@@ -64,6 +68,13 @@ struct detector {
 	uint32_t stream_packets; /**< packets of one stream and frame */
 	uint32_t module_packets; /**< packets of one module and frame */
 	uint32_t tiles;		 /**< packets of a frame */
+	/** Packets that each stream sends, [expect_from, expect_to): less with partial readout. */
+	uint8_t expect_from[DETECTOR_STREAMS_MAX];
+	uint8_t expect_to[DETECTOR_STREAMS_MAX];
+	uint32_t expected; /**< packets of a frame, all streams */
+	/** Status words that are as they should be: status & mask == value; 0, 0 = any. */
+	uint32_t status_mask;
+	uint32_t status_value;
 };
 
 extern const struct detector_ops jungfrau_ops;
@@ -80,6 +91,22 @@ const char *detector_names(void);
  */
 int detector_init(
 	struct detector *d, const struct detector_ops *ops, uint32_t modules, uint32_t interfaces);
+
+/**
+ * Say how many rows modules read out, the middle ones, and which streams do not send at all. Packets
+ * are not renumbered (detectors.md 3.2): fewer of the same numbers come.
+ * @param rows    of a module, 0 = all
+ * @param absent  streams that are configured absent
+ * @return 0; -EINVAL: not a whole, even number of packets, or nothing is left
+ */
+int detector_expect(struct detector *d, uint32_t rows, const uint32_t *absent, uint32_t nb_absent);
+
+/** Packets that a stream sends for a frame. */
+static inline uint32_t
+detector_stream_expected(const struct detector *d, uint32_t stream)
+{
+	return d->expect_to[stream] - d->expect_from[stream];
+}
 
 /** First tile of a stream; its packet p is tile first + p. */
 static inline uint32_t

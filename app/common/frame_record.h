@@ -38,6 +38,8 @@ frame_verdict_is_kept(enum frame_verdict v)
 #define FRAME_FLAG_DENSE      (1u << 1) /**< nnz > nnz_max: stored as full image instead of CSR */
 #define FRAME_FLAG_DARK	      (1u << 2) /**< a dark frame by the configured rule */
 #define FRAME_FLAG_TIMEOUT    (1u << 3) /**< closed by time: a module stalled */
+/** Modules disagree on storage cell or gain mode, or these are not as configured. */
+#define FRAME_FLAG_STATUS (1u << 4)
 
 /** One frame. Times of the detector are in its own ticks (JUNGFRAU: 100 ns). */
 struct frame_record {

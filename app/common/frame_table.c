@@ -104,7 +104,8 @@ frame_table_create(const struct frame_table_config *config)
 		if (lane->count == NULL || lane->done == NULL)
 			goto no_memory;
 		for (uint32_t s = 0; s < d->streams; s++)
-			lane->expected += config->owner[s] == i ? d->stream_packets : 0;
+			lane->expected +=
+				config->owner[s] == i ? detector_stream_expected(d, s) : 0;
 		rte_rcu_qsbr_thread_register(ft->qsbr, i);
 		rte_rcu_qsbr_thread_online(ft->qsbr, i);
 	}
@@ -702,7 +703,8 @@ head_given_up(struct frame_table *ft)
 
 		if (b->stalled_at[s] != at + 1)
 			b->stalled_at[s] = 0; /* it speaks (again) */
-		if (b->stalled_at[s] == 0 && at < passed && stream_reach(ft, s) < passed)
+		if (b->stalled_at[s] == 0 && at < passed && stream_reach(ft, s) < passed &&
+			detector_stream_expected(&ft->detector, s) != 0)
 			behind++;
 	}
 	if (!head_begun(ft)) {
@@ -750,23 +752,24 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	f->out = GK_NO_OUT;
 	f->missing = 0;
 	if (complete)
-		return d->tiles;
+		return d->expected;
 	for (uint32_t s = 0; s < d->streams; s++) {
 		const struct frame_stream *st = frame_table_stream(ft, slot, s);
 		const uint32_t present = frame_table_stream_packets(ft, slot, s);
 		const uint32_t tile = detector_stream_tile(d, s);
 
 		packets += present;
-		if (present == d->stream_packets)
+		if (present == detector_stream_expected(d, s))
 			continue;
-		for (uint32_t p = 0; p < d->stream_packets; p++) {
+		/* what never comes (absent streams, rows not read out) was never written */
+		for (uint32_t p = d->expect_from[s]; p < d->expect_to[s]; p++) {
 			if (present != 0 && (st->seen[p >> 6] >> (p & 63) & 1) != 0)
 				continue;
 			f->packet[tile + p] = 0;
 			frame_table_mbufs(ft, slot)[tile + p] = NULL;
 		}
 	}
-	f->missing = d->tiles - packets;
+	f->missing = d->expected - packets;
 	return packets;
 }
 
@@ -809,7 +812,7 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 			b->free_slots[b->nb_free++] = closed->slot;
 		set_entry(ft, frame, FRAME_TAG_CLOSED);
 	}
-	closed->missing = ft->detector.tiles - closed->packets;
+	closed->missing = ft->detector.expected - closed->packets;
 	report = closed->packets > 0 || closed->refused ||
 		(b->started && (!b->flushing || frame < b->flush_end));
 	b->started |= report;

@@ -68,6 +68,10 @@ const struct detector_ops jungfrau_ops = {
 	.tile_rows = 4,
 	.interfaces_max = 2,
 	.tick_ns = 100,
+	/* DAQ info: storage cell; HG0, fixed and forced gains, comparator reset */
+	.status_common = 0x00003F17,
+	.status_cell = 0x00000F00,
+	.status_mode = 0x00003017,
 	.parse = jungfrau_parse,
 	.frame_info = jungfrau_frame_info,
 };

@@ -55,6 +55,9 @@ builder_create(const struct builder_config *config)
 	for (uint32_t i = 0; i < config->gangs; i++)
 		gk_ring_init(&b->rings[i], config->channel, i);
 	b->ns_per_cycle = 1e9 / rte_get_tsc_hz();
+	for (uint32_t i = 0; i < config->table->detector.streams; i++)
+		b->module_expected[detector_stream_module(&config->table->detector, i)] +=
+			detector_stream_expected(&config->table->detector, i);
 	b->idle = true;
 	return b;
 
@@ -111,6 +114,26 @@ take_raw(struct builder *b)
 	return n;
 }
 
+/** Do modules disagree on storage cell or gain mode, or are these not as configured? */
+static bool
+is_odd(const struct frame_table *ft, const struct frame_closed *closed,
+	const struct frame_stream *first)
+{
+	const struct detector *d = &ft->detector;
+	const uint32_t status = first->info.status;
+
+	if ((status & d->status_mask) != d->status_value)
+		return true;
+	for (uint32_t s = 0; s < d->streams; s++) {
+		const struct frame_stream *st = frame_table_stream(ft, closed->slot, s);
+
+		if (((st->info.status ^ status) & d->ops->status_common) != 0 &&
+			frame_table_stream_packets(ft, closed->slot, s) != 0)
+			return true;
+	}
+	return false;
+}
+
 /**
  * What the packets of a frame say of it: missing ones, and the header of its first stream.
  * @return TSC of the first packet of that stream
@@ -128,10 +151,16 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 
 		if (present > 0 && first == NULL)
 			first = frame_table_stream(ft, closed->slot, s);
-		r->missing[detector_stream_module(d, s)] += d->stream_packets - present;
+		r->missing[detector_stream_module(d, s)] +=
+			detector_stream_expected(d, s) - present;
 	}
-	for (uint32_t t = 0; t < d->tiles && closed->missing > 0; t++)
-		r->missing_map[t / 8] |= (f->packet[t] == 0) << (t % 8);
+	if (closed->missing > 0 || d->expected < d->tiles)
+		for (uint32_t t = 0; t < d->tiles; t++)
+			r->missing_map[t / 8] |= (f->packet[t] == 0) << (t % 8);
+	if (is_odd(ft, closed, first)) {
+		r->flags |= FRAME_FLAG_STATUS;
+		b->stats.odd_status++;
+	}
 	r->bunch_id = first->info.bunch_id;
 	r->detector_time = first->info.time;
 	r->exposure = first->info.exposure;
@@ -169,18 +198,18 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	b->stats.packets += closed->packets;
 	if (closed->packets == 0) {
 		r->verdict = closed->refused ? FRAME_REFUSED : FRAME_LOST;
-		for (uint32_t m = 0; m < d->modules; m++)
-			r->missing[m] = d->module_packets;
+		for (uint32_t i = 0; i < d->streams; i++)
+			r->missing[detector_stream_module(d, i)] += detector_stream_expected(d, i);
 		memset(r->missing_map, 0xFF, d->tiles / 8);
 		return;
 	}
 	place->first_tsc = describe(b, closed, r);
 	b->stats.missing_packets += closed->missing;
 	for (uint32_t m = 0; m < d->modules; m++) {
-		b->stats.module_frames[m] += r->missing[m] < d->module_packets;
+		b->stats.module_frames[m] += r->missing[m] < b->module_expected[m];
 		b->stats.module_missing[m] += r->missing[m];
 	}
-	if (b->aborting || (closed->missing > 0 && b->drop_incomplete)) {
+	if (b->aborting || (closed->missing > 0 && closed->packets < b->packets_min)) {
 		r->verdict = b->aborting ? FRAME_ABORTED : FRAME_INCOMPLETE;
 		builder_free_mbufs(b, closed->slot);
 		frame_table_recycle(b->config.table, closed->slot);

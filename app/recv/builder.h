@@ -37,6 +37,7 @@ struct builder_stats {
 	uint64_t incomplete_kept;	   /**< kept frames with missing packets */
 	uint64_t missing_packets; /**< of frames that were not lost or refused altogether */
 	uint64_t timeouts;	  /**< frames closed by time */
+	uint64_t odd_status;	  /**< frames with FRAME_FLAG_STATUS */
 	uint64_t batches;
 	uint64_t batched_frames;
 	uint64_t waits_outputs; /**< rounds in which no output slot was free */
@@ -108,7 +109,7 @@ enum builder_order {
 struct builder_command {
 	enum builder_order order;
 	struct frame_run run;	  /**< BEGIN */
-	bool drop_incomplete;	  /**< BEGIN */
+	uint32_t packets_min;	  /**< BEGIN: incomplete frames with less packets are dropped */
 	struct builder_dark dark; /**< BEGIN */
 	struct builder_veto veto; /**< BEGIN, VETO */
 	uint64_t from_frame;	  /**< VETO: first frame it applies to, if not passed already */

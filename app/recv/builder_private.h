@@ -50,6 +50,7 @@ struct builder {
 	uint32_t *free_outputs;
 	uint32_t nb_free_outputs;
 	double ns_per_cycle;
+	uint32_t module_expected[FRAME_MODULES_MAX]; /**< packets of a frame */
 
 	/* the veto that the next frame is given to gangs with, by place in gk_channel.params */
 	struct builder_veto vetoes[GK_PARAMS_MAX];
@@ -61,10 +62,10 @@ struct builder {
 	bool running; /**< there is a run */
 	bool ending;  /**< ... and the frame table closes what is open */
 	bool aborting;
-	bool drop_incomplete;
-	uint64_t run_closed; /**< stats.closed when the run began */
-	bool ended;	     /**< read by others */
-	bool idle;	     /**< read by others */
+	uint32_t packets_min; /**< frames with less are dropped */
+	uint64_t run_closed;  /**< stats.closed when the run began */
+	bool ended;	      /**< read by others */
+	bool idle;	      /**< read by others */
 
 	/* epochs and dark frames: builder_epoch.c */
 	struct builder_dark dark;

@@ -58,7 +58,7 @@ begin_run(struct builder *b, const struct builder_command *c)
 		return ret;
 	b->veto = take_veto(b, &c->veto, 0);
 	b->veto_retired = b->veto;
-	b->drop_incomplete = c->drop_incomplete;
+	b->packets_min = c->packets_min;
 	builder_epoch_begin(b, &c->dark);
 	b->run_closed = b->stats.closed;
 	b->running = true;

@@ -250,7 +250,7 @@ start(struct run *r)
 	r->first_activity = 0;
 	r->active_at = rte_rdtsc();
 	command.run = r->settings.frames;
-	command.drop_incomplete = r->settings.incomplete == INCOMPLETE_DROP;
+	command.packets_min = r->settings.packets_min;
 	command.dark = r->settings.dark;
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;

@@ -118,13 +118,16 @@ read_headers(struct rx *rx, struct rte_mbuf **burst, uint32_t n, struct rx_packe
 	if (likely(valid > 0))
 		rx->detector->ops->parse(header, parsed, valid);
 	for (uint32_t i = 0; i < valid; i++) {
-		if (unlikely(parsed[i].packet >= rx->detector->stream_packets)) {
+		const uint32_t stream = out[i].stream;
+
+		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
+			    parsed[i].packet >= rx->detector->expect_to[stream])) {
 			rx->counters[RX_MALFORMED]++;
 			drop[dropped++] = out[i].m;
 			continue;
 		}
-		if (unlikely(owner[out[i].stream] != lane)) {
-			const uint32_t to = owner[out[i].stream];
+		if (unlikely(owner[stream] != lane)) {
+			const uint32_t to = owner[stream];
 
 			rx->outbox[to][rx->nb_outbox[to]++] = out[i].m;
 			continue;

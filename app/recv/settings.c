@@ -23,6 +23,34 @@ is_plain_name(const char *name)
 	return true;
 }
 
+/** What the detector is set to send: rows, streams, storage cell, gain mode. */
+static void
+read_readout(struct settings *s, struct config *c)
+{
+	static const char *const modes[] = {"any", "dynamic", "g1", "g2", NULL};
+	uint32_t absent[DETECTOR_STREAMS_MAX];
+	struct detector *d = &s->detector;
+	const uint32_t rows = config_uint(c, "detector", "rows", d->ops->rows, 1, d->ops->rows);
+	const unsigned int n =
+		config_list(c, "detector", "absent", absent, DETECTOR_STREAMS_MAX, d->streams - 1);
+	const char *cell = config_text(c, "detector", "storage_cell", "any");
+	const unsigned int mode = config_choice(c, "detector", "gain_mode", 0, modes);
+
+	if (detector_expect(d, rows, absent, n) != 0)
+		config_complain(c, "detector", "rows",
+			"must be a multiple of two packets' rows, and leave a stream that sends");
+	if (strcmp(cell, "any") != 0) {
+		d->status_mask |= d->ops->status_cell;
+		d->status_value |= config_uint(c, "detector", "storage_cell", 0, 0, 15)
+			<< __builtin_ctz(d->ops->status_cell);
+	}
+	if (mode != 0) {
+		/* JUNGFRAU: bits 12 and 13 force a switch to G1 and G2 */
+		d->status_mask |= d->ops->status_mode & 0x3000;
+		d->status_value |= mode == 2 ? 0x1000 : mode == 3 ? 0x2000 : 0;
+	}
+}
+
 static void
 read_detector(struct settings *s, struct config *c)
 {
@@ -39,6 +67,7 @@ read_detector(struct settings *s, struct config *c)
 	modules = config_uint(c, "detector", "modules", 1, 1, DETECTOR_MODULES_MAX);
 	interfaces = config_uint(c, "detector", "interfaces", 1, 1, ops->interfaces_max);
 	detector_init(&s->detector, ops, modules, interfaces);
+	read_readout(s, c);
 	s->udp_port = config_uint(c, "detector", "udp_port", 50001, 1, 65536 - s->detector.streams);
 	if (s->udp_port <= 4791 && s->udp_port + s->detector.streams > 4791)
 		config_complain(c, "detector", "udp_port",
@@ -135,6 +164,10 @@ read_table(struct settings *s, struct config *c)
 	s->stall_ms = config_uint(c, "frames", "stall_ms", 1000, 1, 3600 * 1000);
 	s->refuse = config_choice(c, "frames", "backpressure", 0, backpressures) == 1;
 	s->incomplete = config_choice(c, "frames", "incomplete", INCOMPLETE_KEEP, policies);
+	s->packets_min =
+		config_uint(c, "frames", "incomplete_min", 1, 1, RTE_MAX(1u, s->detector.expected));
+	if (s->incomplete == INCOMPLETE_DROP)
+		s->packets_min = UINT32_MAX;
 }
 
 static void
@@ -276,6 +309,7 @@ settle_dark_run(struct settings *s)
 	s->veto.audit_every = 0;
 	s->dark.select = BUILDER_DARK_NONE;
 	s->incomplete = INCOMPLETE_KEEP;
+	s->packets_min = 1;
 }
 
 int

@@ -87,6 +87,7 @@ struct settings {
 	uint32_t stall_ms;
 	bool refuse;
 	enum incomplete_policy incomplete;
+	uint32_t packets_min; /**< of an incomplete frame that is kept */
 
 	const char *gpu;    /**< gpudev name, NULL = the first one, if any */
 	const char *kernel; /**< row of gk_ops */

@@ -237,6 +237,41 @@ def a_silent_module_is_given_up(where):
 
 
 @case
+def what_is_configured_absent_is_no_loss(where):
+    two = module(where, 20, '--modules', '2', '--interfaces', '2')
+    # module 1 is switched off; of module 0 the second cable is out
+    sent = [p for p in two if p[36:38] == struct.pack('>H', 50001)]
+    l, out = recv(where, sent, 'detector.modules=2', 'detector.interfaces=2',
+                  'detector.absent=1-3', 'veto.dry_run=yes', 'lcores.rx_lcores=2')
+    want(l['stored'] == 20 and l['incomplete_kept'] == 0 and l['missing_packets'] == 0, out)
+    subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+    # not configured: every frame is incomplete, but usable, and waited for once
+    l, out = recv(where, sent, 'detector.modules=2', 'detector.interfaces=2', 'veto.dry_run=yes',
+                  'frames.stall_ms=200')
+    want(l['stored'] == 20 and l['incomplete_kept'] == 20, out)
+    want(l['missing_packets'] == 20 * 192, out)
+    subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+    l, out = recv(where, sent, 'detector.modules=2', 'detector.interfaces=2', 'veto.dry_run=yes',
+                  'frames.stall_ms=200', 'frames.incomplete_min=65')
+    want(l['stored'] == 0 and l['incomplete'] == 20, out)
+
+
+@case
+def partial_readout_is_complete(where):
+    for interfaces in ('1', '2'):
+        sent = module(where, 20, '--rows', '128', '--interfaces', interfaces)
+        subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+        l, out = recv(where, sent, f'detector.interfaces={interfaces}', 'detector.rows=128',
+                      'veto.dry_run=yes')
+        want(l['stored'] == 20 and l['missing_packets'] == 0 and l['p_placed'] == 20 * 32, out)
+        # packets of rows that are not read out cannot be of this detector
+        subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+        l, out = recv(where, sent, f'detector.interfaces={interfaces}', 'detector.rows=64',
+                      'veto.dry_run=yes')
+        want(l['p_malformed'] == 20 * 16 and l['stored'] == 20, out)
+
+
+@case
 def a_run_has_first_frame_and_count(where):
     packets = module(where)
     l, out = recv(where, packets, 'run.first_frame=11', 'run.frames=20', 'veto.dry_run=yes')

@@ -384,7 +384,7 @@ egress_is_stuck(void **state)
 {
 	uint64_t sent = 1;
 
-	run.drop_incomplete = true;
+	run.packets_min = UINT32_MAX;
 	begin();
 	for (uint32_t idle = 0; idle < 100; idle++) {
 		for (; sent < ft->builder.next_open; sent++, idle = 0)
@@ -411,7 +411,7 @@ incomplete_frame(bool drop)
 {
 	const struct frame_record *r;
 
-	run.drop_incomplete = drop;
+	run.packets_min = drop ? UINT32_MAX : 1;
 	begin();
 	send_packets(1, 5, 127);
 	send_frames(2, 5);
@@ -569,7 +569,7 @@ random_steps(void **state)
 		config.gangs = 1 + rig_below(&rng, GANGS);
 		config.batch = 1 + rig_below(&rng, GK_BATCH_MAX);
 		config.outputs = 1 + rig_below(&rng, OUTPUTS);
-		run.drop_incomplete = rig_below(&rng, 2);
+		run.packets_min = rig_below(&rng, 2) == 0 ? UINT32_MAX : 1;
 		run.veto.dry_run = rig_below(&rng, 4) == 0;
 		memset(channel->done, 0, sizeof(channel->done));
 		memset(&channel->bell, 0, sizeof(channel->bell));
