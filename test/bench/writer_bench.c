@@ -34,7 +34,8 @@ static const char usage[] =
 	"  --rounds N   default 3\n"
 	"  --slice KIB  bytes of a write (default 4096)\n"
 	"  --depth N    writes at a time (default 8); the plain loop has one\n"
-	"All sync 256 MiB at a time and at the end. fio's rate is what fio says, without its end.\n";
+	"All sync 256 MiB at a time and at the end, and write from 128 MiB of memory or more; but fio\n"
+	"writes from as much as its depth holds, and tells its rate without its end.\n";
 
 enum row {
 	LOOP,
@@ -97,27 +98,33 @@ cpu_time(void)
 		(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
+/* Bytes that the loops write: as many as batches have, so that they come from memory, not from a
+ * cache. A virtual disk, whose host copies them, is up to 20 % faster with one buffer again and
+ * again. */
+static uint8_t *
+source(const struct bench *b, uint64_t at)
+{
+	return b->ready + at % (READY_BYTES / b->config.slice * b->config.slice);
+}
+
 /* One write after the other. */
 static uint64_t
 write_loop(struct bench *b)
 {
 	const uint64_t slice = b->config.slice;
 	char path[PATH_MAX];
-	uint8_t *data;
 	uint64_t at;
 	int fd;
 
 	path_of(b, "writer_bench.loop", path);
-	data = aligned_alloc(ARROW_BLOCK, slice);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-	if (data == NULL || fd < 0)
+	if (fd < 0)
 		die(path, errno);
 	/* a file system that refuses is measured as it is */
 	(void)fcntl(fd, F_SETFL, O_DIRECT);
-	memset(data, 1, slice);
 	(void)fallocate(fd, 0, 0, (off_t)b->bytes);
 	for (at = 0; at < b->bytes; at += slice) {
-		if (pwrite(fd, data, slice, (off_t)at) != (ssize_t)slice)
+		if (pwrite(fd, source(b, at), slice, (off_t)at) != (ssize_t)slice)
 			die(path, errno);
 		if ((at + slice) % ARROW_SLICE_SYNC_BYTES == 0 && fdatasync(fd) < 0)
 			die(path, errno);
@@ -126,7 +133,6 @@ write_loop(struct bench *b)
 		die(path, errno);
 	close(fd);
 	unlink(path);
-	free(data);
 	return b->bytes;
 }
 
@@ -143,23 +149,22 @@ write_ring(struct bench *b)
 
 	path_of(b, "writer_bench.ring", path);
 	iov.iov_len = b->config.slice;
-	iov.iov_base = aligned_alloc(ARROW_BLOCK, iov.iov_len);
-	memset(iov.iov_base, 1, iov.iov_len);
 	rc = arrow_slices_open(&out, &b->config, path);
 	if (rc < 0)
 		die(path, rc);
 	info = direct_io.info(out.handle);
 	snprintf(b->mode, sizeof(b->mode), "%s%s%s", arrow_io_mode_name(info->mode),
 		info->why[0] != '\0' ? ": " : "", info->why);
-	for (at = 0; at < b->bytes && rc == 0; at += iov.iov_len)
+	for (at = 0; at < b->bytes && rc == 0; at += iov.iov_len) {
+		iov.iov_base = source(b, at);
 		rc = arrow_slices_put(&out, &iov, 1, true);
+	}
 	if (rc == 0)
 		rc = arrow_slices_end(&out);
 	if (rc < 0)
 		die(path, rc);
 	arrow_slices_close(&out);
 	unlink(path);
-	free(iov.iov_base);
 	return b->bytes;
 }
 
@@ -498,7 +503,8 @@ main(int argc, char **argv)
 		}
 	}
 	if (optind < argc || b.rounds < 1 || b.rounds > ROUNDS_MAX || b.bytes == 0 ||
-		b.config.slice == 0 || b.config.slice % ARROW_BLOCK != 0) {
+		b.config.slice == 0 || b.config.slice % ARROW_BLOCK != 0 ||
+		b.config.slice > READY_BYTES) {
 		fputs(usage, stderr);
 		return 2;
 	}

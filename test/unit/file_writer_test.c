@@ -376,9 +376,11 @@ each_call_fails(void **state)
 	for (call = 0; call < 400; call += 1 + call / 20) {
 		disk = disk_new(call);
 		w = start(&c);
+		pthread_mutex_lock(&disk->lock);
 		disk->fail_from = disk->calls + call / 2;
 		disk->fail_until = disk->fail_from + (call % 4 == 0 ? 1 : call % 4 * 5);
 		disk->fail_error = call % 2 ? -EIO : -ENOSPC;
+		pthread_mutex_unlock(&disk->lock);
 		for (frames = 0; frames < 400; frames++) {
 			send_frame();
 			if (frames % 100 == 0)
