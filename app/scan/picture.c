@@ -8,16 +8,8 @@
 #include <string.h>
 
 #include "bitshuffle.h"
-#include "canvas.h"
+#include "panels.h"
 #include "picture.h"
-
-#define PANEL_MAX  1024 /* larger rasters are scaled down */
-#define PANEL_MIN  400
-#define MARGIN	   12
-#define CAPTION	   24
-#define NO_VALUE   0x303848u /* masked, invalid or missing */
-#define BACKGROUND 0x181818u
-#define TEXT	   0xE0E0E0u
 
 /* Where an image is. */
 struct place {
@@ -121,103 +113,6 @@ densify(const struct scan_run *run, const struct image_batch *b, uint64_t row, f
 	}
 }
 
-/* Colours from dark to light in even steps of lightness; t from 0 to 1. */
-static uint32_t
-colour_of(float t)
-{
-	static const uint8_t map[][3] = {{0, 0, 8}, {30, 12, 68}, {84, 15, 109}, {136, 34, 106},
-		{187, 55, 84}, {227, 89, 51}, {249, 140, 10}, {249, 201, 50}, {252, 255, 200}};
-	const int last = sizeof(map) / sizeof(map[0]) - 1;
-	uint32_t colour = 0;
-	float x = (t < 0 ? 0 : t > 1 ? 1 : t) * last;
-	int i = x >= last ? last - 1 : (int)x, k;
-
-	for (k = 0; k < 3; k++)
-		colour = colour << 8 |
-			(uint32_t)lrintf(map[i][k] + (map[i + 1][k] - map[i][k]) * (x - i));
-	return colour;
-}
-
-static int
-by_value(const void *a, const void *b)
-{
-	const float x = *(const float *)a, y = *(const float *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-/* The panel's brightest value: all but the top thousandth of what is above zero, so that one hot
- * pixel does not leave the rest dark. */
-static float
-brightest(const float *panel, size_t n)
-{
-	float *sorted = malloc(n * sizeof(*sorted)), top = 1.0f;
-	size_t i, nb = 0;
-
-	if (sorted == NULL)
-		return top;
-	for (i = 0; i < n; i++) {
-		if (panel[i] > 0 && panel[i] < INFINITY)
-			sorted[nb++] = panel[i];
-	}
-	if (nb > 0) {
-		qsort(sorted, nb, sizeof(*sorted), by_value);
-		top = sorted[nb - 1 - nb / 1000];
-	}
-	free(sorted);
-	return top > 1.0f ? top : 1.0f;
-}
-
-/* Scale a plane down by a whole number: of pixels that become one, the brightest counts. */
-static float *
-shrink(const struct scan_run *run, const float *plane, uint32_t by, uint32_t *width,
-	uint32_t *height)
-{
-	float *panel, *p, v;
-	uint32_t x, y;
-
-	*width = (run->cols + by - 1) / by;
-	*height = (run->rows + by - 1) / by;
-	panel = malloc((size_t)*width * *height * sizeof(*panel));
-	if (panel == NULL)
-		return NULL;
-	for (x = 0; x < *width * *height; x++)
-		panel[x] = NAN;
-	for (y = 0; y < run->rows; y++) {
-		for (x = 0; x < run->cols; x++) {
-			v = plane[(uint64_t)y * run->cols + x];
-			p = &panel[(uint64_t)(y / by) * *width + x / by];
-			if (!(*p >= v) && v == v)
-				*p = v;
-		}
-	}
-	return panel;
-}
-
-static int
-draw_panel(struct canvas *c, const struct scan_run *run, const float *plane, uint32_t by, int left,
-	int top)
-{
-	uint32_t width, height, x, y;
-	float *panel = shrink(run, plane, by, &width, &height);
-	float bright, v;
-
-	if (panel == NULL)
-		return -ENOMEM;
-	bright = brightest(panel, (size_t)width * height);
-	for (y = 0; y < height; y++) {
-		for (x = 0; x < width; x++) {
-			v = panel[(uint64_t)y * width + x];
-			canvas_dot(c, left + x, top + y,
-				v != v		? NO_VALUE
-					: v > 0 ? colour_of(powf(log1pf(v) / log1pf(bright), 0.7f))
-						: colour_of(0));
-		}
-	}
-	free(panel);
-	return 0;
-}
-
 /* All of the kept frames: their maximum, and where the wanted one is. */
 struct collection {
 	float *plane;
@@ -314,23 +209,27 @@ collect(const struct scan_run *run, uint64_t wanted, bool want_raw, struct colle
 static int
 draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
 {
-	const uint32_t side = run->rows > run->cols ? run->rows : run->cols;
-	const uint32_t by = (side + PANEL_MAX - 1) / PANEL_MAX;
-	const int width = (run->cols + by - 1) / by, height = (run->rows + by - 1) / by;
-	const int step = (width > PANEL_MIN ? width : PANEL_MIN) + MARGIN;
+	struct panels panels;
 	char text[128];
+	float *cells;
 	int rc;
 
-	rc = canvas_init(c, MARGIN + 2 * step, CAPTION + height + MARGIN, BACKGROUND);
+	panels_init(&panels, run->rows, run->cols);
+	rc = panels_canvas(&panels, 2, c);
 	if (rc < 0)
 		return rc;
+	cells = malloc(panels_cells(&panels) * sizeof(*cells));
+	if (cells == NULL)
+		return -ENOMEM;
+	panels_shrink(&panels, all->maximum, cells);
 	snprintf(text, sizeof(text), "maximum of %" PRIu64 " kept frames", all->images);
-	canvas_text(c, MARGIN, 6, 2, TEXT, text);
+	panels_draw(&panels, c, 0, text, cells);
+	panels_shrink(&panels, all->plane, cells);
 	snprintf(text, sizeof(text), "frame %" PRIu64 ", Bragg count %u", all->shown_frame,
 		all->shown_count);
-	canvas_text(c, MARGIN + step, 6, 2, TEXT, text);
-	rc = draw_panel(c, run, all->maximum, by, MARGIN, CAPTION);
-	return rc < 0 ? rc : draw_panel(c, run, all->plane, by, MARGIN + step, CAPTION);
+	panels_draw(&panels, c, 1, text, cells);
+	free(cells);
+	return 0;
 }
 
 int
