@@ -145,13 +145,14 @@ canvas_text_width(int scale, const char *text)
 }
 
 int
-canvas_save(const struct canvas *c, const char *path)
+canvas_save(const struct canvas *c, const char *path, enum canvas_effort effort)
 {
 	png_image image = {
 		.version = PNG_IMAGE_VERSION,
 		.width = c->width,
 		.height = c->height,
 		.format = PNG_FORMAT_RGB,
+		.flags = effort == CANVAS_FAST ? PNG_IMAGE_FLAG_FAST : 0,
 	};
 	FILE *f = fopen(path, "wb");
 	int rc = 0;

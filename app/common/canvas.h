@@ -41,7 +41,13 @@ void canvas_text(struct canvas *c, int x, int y, int scale, uint32_t colour, con
 /** @return width of a text in dots */
 int canvas_text_width(int scale, const char *text);
 
+/** How to compress. */
+enum canvas_effort {
+	CANVAS_SMALL, /**< the file is to be small */
+	CANVAS_FAST,  /**< it is to be there soon */
+};
+
 /** Write a PNG file. @return 0 or -errno */
-int canvas_save(const struct canvas *c, const char *path);
+int canvas_save(const struct canvas *c, const char *path, enum canvas_effort effort);
 
 #endif /* CANVAS_H */

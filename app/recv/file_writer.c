@@ -83,18 +83,23 @@ nap(struct file_writer *w)
 static void
 take(struct file_writer *w, const struct frame_record *record)
 {
+	const bool kept = frame_verdict_is_kept(record->verdict);
+	const struct file_writer_config *c = &w->config;
 	struct file_writer_stats *s = &w->stats;
 
 	count(&s->records, 1);
-	if (frame_verdict_is_kept(record->verdict))
+	if (kept)
 		count(&s->kept, 1);
 	if (arrow_run_wants_roll(w->run, record->frame)) {
 		/* batches end here anyway */
 		batch_builder_flush(w->builder);
 		arrow_run_roll(w->run);
 	}
-	if (batch_builder_add(w->builder, record) == 0)
+	if (batch_builder_add(w->builder, record) == 0) {
+		if (kept && c->kept != NULL)
+			c->kept(c->kept_arg, record, c->outputs + record->out * c->layout.stride);
 		return;
+	}
 	count(&s->bad_records, 1);
 	if (s->bad_records == 1)
 		WRITER_LOG(ERR,

@@ -62,6 +62,10 @@ struct file_writer_config {
 	uint64_t resume_bytes;
 	const struct arrow_plane *planes; /**< coefficient maps to be written beside the files; */
 	unsigned int nb_planes;		  /**< 0: none. Read by file_writer_create only */
+	/** Looks at every kept record and its output slot before they go back; in the writing
+	 * thread, which waits for it. NULL: nobody does */
+	void (*kept)(void *arg, const struct frame_record *record, const uint8_t *output);
+	void *kept_arg;
 };
 
 /** All but error, state and mode only grow. */

@@ -292,6 +292,25 @@ name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_
 	}
 }
 
+/** Pictures of a run are no reason not to have one. */
+static void
+begin_preview(struct pipeline *p, const struct settings *s)
+{
+	const char *path = s->preview;
+	char own[PATH_MAX];
+	int ret;
+
+	if (strcmp(path, "auto") == 0) {
+		snprintf(own, sizeof(own), "%s/%s_preview.png", s->directory, s->run);
+		path = own;
+	} else if (strcmp(path, "off") == 0) {
+		path = NULL;
+	}
+	ret = preview_begin(p->preview, path, s->preview_period);
+	if (ret != 0)
+		LOG(WARNING, "run %s has no preview: %s\n", s->run, strerror(-ret));
+}
+
 int
 pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
 	char message[PATH_MAX])
@@ -333,6 +352,8 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		.roll_frames = s->roll_frames,
 		.roll_bytes = s->roll_bytes,
 		.roll_ms = s->roll_ms,
+		.kept = preview_offer,
+		.kept_arg = p->preview,
 	};
 	struct arrow_plane planes[2 * CALIBRATION_STAGES];
 	int ret;
@@ -362,10 +383,27 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 	ret = file_writer_create(writer, &c, message);
 	if (ret != 0)
 		return ret;
+	begin_preview(p, s);
 	ret = file_writer_start(*writer);
 	if (ret != 0)
 		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
+	if (ret != 0)
+		preview_end(p->preview);
 	return ret;
+}
+
+static int
+create_preview(struct pipeline *p)
+{
+	const struct preview_config c = {
+		.geometry = p->gk_config.geometry,
+		.layout = p->gk_config.layout,
+		.value = p->gk_config.value,
+		.cpus = &p->writer_cpus,
+	};
+
+	p->preview = preview_create(&c);
+	return p->preview != NULL ? 0 : -ENOMEM;
 }
 
 static int
@@ -422,6 +460,8 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const cpu_s
 		ret = assign_roles(p);
 	if (ret == 0)
 		writer_cpus(p, process_cpus, &p->writer_cpus);
+	if (ret == 0)
+		ret = create_preview(p);
 	/* once a port is open, packets arrive, and wait in its rings */
 	if (ret == 0)
 		ret = open_ports(p);
@@ -438,6 +478,7 @@ pipeline_destroy(struct pipeline *p)
 {
 	uint32_t leaked = 0;
 
+	preview_destroy(p->preview);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);
 	if (p->gk_started)

@@ -18,6 +18,7 @@
 #include "lcores.h"
 #include "memory.h"
 #include "port.h"
+#include "preview.h"
 #include "rx.h"
 #include "settings.h"
 
@@ -48,6 +49,7 @@ struct pipeline {
 	struct rte_ring *egress;
 	struct rte_ring *returned;
 	cpu_set_t writer_cpus; /**< for threads off the datapath */
+	struct preview *preview;
 	struct gang_worker *workers;
 	struct lcores *lcores;
 };

@@ -274,6 +274,7 @@ finish(struct run *r)
 
 	if (file_writer_stop(r->writer, true) != 0)
 		failed = true;
+	preview_end(r->pipeline->preview);
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		rte_strscpy(r->paths[t], file_writer_path(r->writer, t), sizeof(r->paths[t]));
 		if (file_writer_error(r->writer, t)[0] != '\0')

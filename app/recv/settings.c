@@ -219,6 +219,8 @@ read_veto(struct settings *s, struct config *c)
 	s->producer = config_uint(c, "output", "producer", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
 	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
+	s->preview = config_text(c, "output", "preview", "auto");
+	s->preview_period = config_real(c, "output", "preview_s", 2, 0.1, 3600);
 }
 
 /** Dark frames and epochs; the update's parameters travel with the thresholds. */

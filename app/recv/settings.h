@@ -109,6 +109,8 @@ struct settings {
 	bool store_calibration;	  /**< the maps beside the files */
 	uint32_t frames_interval; /**< frame numbers of a record batch of `frames` */
 	uint32_t images_interval;
+	const char *preview;   /**< path of a PNG; auto: in the directory; off */
+	double preview_period; /**< s */
 
 	const char *run;
 	uint64_t run_id;

@@ -11,15 +11,11 @@
 
 #include <dpdk_compat.h>
 
-#include "telemetry.h"
+#include "telemetry_private.h"
 
 RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
 
-/**
- * What all callbacks are about: DPDK gives them no argument of ours. NULL when the process is about
- * to end: commands cannot be taken back, so they find nothing.
- */
-static struct run *run;
+struct run *telemetry_run;
 static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /** A command of the table: what is registered, and what is documented. */
@@ -31,40 +27,10 @@ struct command {
 	telemetry_cb callback;
 };
 
-static void
-add_nested(struct rte_tel_data *d, const char *name, struct rte_tel_data *child)
-{
-	if (child != NULL)
-		rte_tel_data_add_dict_container(d, name, child, 0);
-}
-
-static struct rte_tel_data *
-new_dict(void)
-{
-	struct rte_tel_data *d = rte_tel_data_alloc();
-
-	if (d != NULL)
-		rte_tel_data_start_dict(d);
-	return d;
-}
-
-static struct rte_tel_data *
-new_array(const uint64_t *values, uint32_t n)
-{
-	struct rte_tel_data *d = rte_tel_data_alloc();
-
-	if (d == NULL)
-		return NULL;
-	rte_tel_data_start_array(d, RTE_TEL_U64_VAL);
-	for (uint32_t i = 0; i < n; i++)
-		rte_tel_data_add_array_uint(d, values[i]);
-	return d;
-}
-
 static int
 get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct pipeline *p = run->pipeline;
+	const struct pipeline *p = telemetry_run->pipeline;
 	const struct settings *s = p->settings;
 
 	rte_tel_data_start_dict(d);
@@ -87,7 +53,7 @@ get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 static struct rte_tel_data *
 ledger_frames(const struct ledger *l)
 {
-	struct rte_tel_data *d = new_dict();
+	struct rte_tel_data *d = telemetry_new_dict();
 
 	if (d == NULL)
 		return NULL;
@@ -112,7 +78,7 @@ ledger_frames(const struct ledger *l)
 static struct rte_tel_data *
 ledger_packets(const struct ledger *l)
 {
-	struct rte_tel_data *d = new_dict();
+	struct rte_tel_data *d = telemetry_new_dict();
 
 	for (uint32_t c = 0; d != NULL && c < RX_COUNTERS; c++)
 		rte_tel_data_add_dict_uint(d, rx_counter_names[c], l->packets[c]);
@@ -124,12 +90,12 @@ get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct run_status status;
 
-	run_get_status(run, &status);
+	run_get_status(telemetry_run, &status);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "run", status.name);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
-	add_nested(d, "frames", ledger_frames(&status.ledger));
-	add_nested(d, "packets", ledger_packets(&status.ledger));
+	telemetry_add_nested(d, "frames", ledger_frames(&status.ledger));
+	telemetry_add_nested(d, "packets", ledger_packets(&status.ledger));
 	return 0;
 }
 
@@ -140,9 +106,9 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	rte_tel_data_start_dict(d);
 	RTE_LCORE_FOREACH(id) {
-		const struct lcore *lc = &run->pipeline->lcores->lcore[id];
+		const struct lcore *lc = &telemetry_run->pipeline->lcores->lcore[id];
 		char name[16], roles[RTE_TEL_MAX_STRING_LEN] = "";
-		struct rte_tel_data *e = new_dict();
+		struct rte_tel_data *e = telemetry_new_dict();
 		size_t used = 0;
 
 		if (e == NULL)
@@ -155,7 +121,7 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_uint(e, "idle_cycles", lc->idle_cycles);
 		rte_tel_data_add_dict_uint(e, "rounds", lc->rounds);
 		snprintf(name, sizeof(name), "%u", id);
-		add_nested(d, name, e);
+		telemetry_add_nested(d, name, e);
 	}
 	return 0;
 }
@@ -164,12 +130,12 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const uint32_t n = run->pipeline->settings->rx_lcores;
+	const uint32_t n = telemetry_run->pipeline->settings->rx_lcores;
 
 	rte_tel_data_start_dict(d);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct rx *rx = run->pipeline->rx[i];
-		struct rte_tel_data *e = new_dict();
+		const struct rx *rx = telemetry_run->pipeline->rx[i];
+		struct rte_tel_data *e = telemetry_new_dict();
 		char name[16];
 
 		if (e == NULL)
@@ -178,7 +144,7 @@ get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 			rte_tel_data_add_dict_uint(e, rx_counter_names[c], rx->counters[c]);
 		rte_tel_data_add_dict_uint(e, "pending", rx->nb_pending);
 		snprintf(name, sizeof(name), "%u", i);
-		add_nested(d, name, e);
+		telemetry_add_nested(d, name, e);
 	}
 	return 0;
 }
@@ -186,13 +152,13 @@ get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct frame_table *ft = run->pipeline->table;
-	const struct builder_stats *b = builder_stats(run->pipeline->builder);
+	const struct frame_table *ft = telemetry_run->pipeline->table;
+	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
 	const struct detector *det = &ft->detector;
 
 	rte_tel_data_start_dict(d);
 	for (uint32_t m = 0; m < det->modules; m++) {
-		struct rte_tel_data *e = new_dict();
+		struct rte_tel_data *e = telemetry_new_dict();
 		uint64_t last = 0;
 		char name[16];
 
@@ -208,7 +174,7 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_uint(
 			e, "last_frame", last == 0 ? 0 : frame_table_number(ft, last - 1));
 		snprintf(name, sizeof(name), "%u", m);
-		add_nested(d, name, e);
+		telemetry_add_nested(d, name, e);
 	}
 	return 0;
 }
@@ -216,12 +182,12 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats *b = builder_stats(run->pipeline->builder);
-	const struct gk_channel *channel = run->pipeline->gk_config.channel;
+	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+	const struct gk_channel *channel = telemetry_run->pipeline->gk_config.channel;
 
 	rte_tel_data_start_dict(d);
-	for (uint32_t g = 0; g < run->pipeline->settings->gangs; g++) {
-		struct rte_tel_data *e = new_dict();
+	for (uint32_t g = 0; g < telemetry_run->pipeline->settings->gangs; g++) {
+		struct rte_tel_data *e = telemetry_new_dict();
 		char name[16];
 
 		if (e == NULL)
@@ -232,35 +198,9 @@ get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 			e, "pending", (uint32_t)(channel->bell.head[g] - channel->done[g].done));
 		rte_tel_data_add_dict_int(e, "error", (int)channel->done[g].error);
 		snprintf(name, sizeof(name), "%u", g);
-		add_nested(d, name, e);
+		telemetry_add_nested(d, name, e);
 	}
 	return 0;
-}
-
-static int
-get_latency(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	const struct builder_stats *b = builder_stats(run->pipeline->builder);
-	uint64_t below[BUILDER_LATENCY_BUCKETS];
-
-	for (uint32_t i = 0; i < BUILDER_LATENCY_BUCKETS; i++)
-		below[i] = UINT64_C(1) << i;
-	rte_tel_data_start_dict(d);
-	add_nested(d, "below_us", new_array(below, BUILDER_LATENCY_BUCKETS));
-	add_nested(d, "first_packet_to_verdict",
-		new_array(b->latency_verdict, BUILDER_LATENCY_BUCKETS));
-	add_nested(
-		d, "last_packet_to_verdict", new_array(b->latency_gang, BUILDER_LATENCY_BUCKETS));
-	return 0;
-}
-
-static void
-add_real(struct rte_tel_data *d, const char *name, double value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.9g", value);
-	rte_tel_data_add_dict_string(d, name, text);
 }
 
 static int
@@ -268,19 +208,20 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct builder_veto veto;
 
-	pthread_mutex_lock(&run->lock);
-	veto = run->state == RUN_IDLE ? run->process->veto : run->settings.veto;
-	veto.params.version = run->veto_version;
-	pthread_mutex_unlock(&run->lock);
+	pthread_mutex_lock(&telemetry_run->lock);
+	veto = telemetry_run->state == RUN_IDLE ? telemetry_run->process->veto
+						: telemetry_run->settings.veto;
+	veto.params.version = telemetry_run->veto_version;
+	pthread_mutex_unlock(&telemetry_run->lock);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_uint(d, "version", veto.params.version);
-	add_real(d, "bragg_threshold", veto.params.bragg_threshold);
+	telemetry_add_real(d, "bragg_threshold", veto.params.bragg_threshold);
 	rte_tel_data_add_dict_uint(d, "bragg_min", veto.params.bragg_min);
 	rte_tel_data_add_dict_uint(d, "bragg_max", veto.params.bragg_max);
 	rte_tel_data_add_dict_uint(d, "dry_run", veto.dry_run);
 	rte_tel_data_add_dict_uint(d, "audit_every", veto.audit_every);
 	rte_tel_data_add_dict_uint(d, "audit_raw", veto.audit_raw);
-	add_real(d, "csr_threshold", veto.params.csr_threshold);
+	telemetry_add_real(d, "csr_threshold", veto.params.csr_threshold);
 	rte_tel_data_add_dict_uint(d, "nnz_max", veto.params.nnz_max);
 	return 0;
 }
@@ -306,7 +247,7 @@ reply(struct rte_tel_data *d, int result)
 {
 	struct run_status status;
 
-	run_get_status(run, &status);
+	run_get_status(telemetry_run, &status);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_int(d, "result", result);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
@@ -325,7 +266,7 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	if (list == NULL)
 		return -ENOMEM;
 	from = take_from_frame(list);
-	ret = run_set_veto(run, list, from, &effective);
+	ret = run_set_veto(telemetry_run, list, from, &effective);
 	free(list);
 	reply(d, ret);
 	if (ret == 0)
@@ -336,8 +277,8 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats *b = builder_stats(run->pipeline->builder);
-	const struct calibration *c = &run->pipeline->calibration;
+	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+	const struct calibration *c = &telemetry_run->pipeline->calibration;
 	char digest[24];
 
 	rte_tel_data_start_dict(d);
@@ -350,7 +291,7 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "updates", b->updates);
 	rte_tel_data_add_dict_uint(d, "update_samples", b->update_samples);
 	rte_tel_data_add_dict_uint(d, "update_pixels", b->update_pixels);
-	add_real(d, "update_drift_adu",
+	telemetry_add_real(d, "update_drift_adu",
 		b->update_pixels == 0 ? 0 : b->update_drift_q8 / 256.0 / b->update_pixels);
 	rte_tel_data_add_dict_uint(d, "pedestal_version", b->pedestal_version);
 	return 0;
@@ -359,31 +300,31 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 run_configure_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return reply(d, run_configure(run, params));
+	return reply(d, run_configure(telemetry_run, params));
 }
 
 static int
 run_arm_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return reply(d, run_arm(run));
+	return reply(d, run_arm(telemetry_run));
 }
 
 static int
 run_start_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return reply(d, run_start(run));
+	return reply(d, run_start(telemetry_run));
 }
 
 static int
 run_stop_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return reply(d, run_stop(run));
+	return reply(d, run_stop(telemetry_run));
 }
 
 static int
 run_abort_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return reply(d, run_abort(run));
+	return reply(d, run_abort(telemetry_run));
 }
 
 static int
@@ -391,7 +332,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct run_status status;
 
-	run_get_status(run, &status);
+	run_get_status(telemetry_run, &status);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
 	rte_tel_data_add_dict_string(d, "name", status.name);
@@ -402,7 +343,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "frames", status.ledger.frames);
 	rte_tel_data_add_dict_uint(d, "stored", status.ledger.stored);
 	rte_tel_data_add_dict_uint(d, "veto_version", status.veto_version);
-	add_real(d, "seconds", status.seconds);
+	telemetry_add_real(d, "seconds", status.seconds);
 	rte_tel_data_add_dict_uint(d, "failed", status.failed);
 	rte_tel_data_add_dict_string(d, "message", status.message);
 	return 0;
@@ -425,7 +366,11 @@ static const struct command commands[] = {
 		"by gang: frames, batches, pending, error", get_gangs},
 	{"/braggline/latency", "", "Histograms of times to the verdict since the start",
 		"below_us [...], first_packet_to_verdict [...], last_packet_to_verdict [...]",
-		get_latency},
+		telemetry_latency},
+	{"/braggline/preview", "", "Picture of the run at hand, or of the last one that has one",
+		"active, path, sequence (counts all pictures), frame, frames (in the maximum), "
+		"skipped, errors, error",
+		telemetry_preview},
 	{"/braggline/veto", "", "Thresholds, the newest version",
 		"version, bragg_threshold, bragg_min, bragg_max, dry_run, audit_every, audit_raw, "
 		"csr_threshold, nnz_max",
@@ -462,7 +407,7 @@ serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	int ret = -ENOENT;
 
 	pthread_rwlock_rdlock(&run_lock);
-	for (uint32_t i = 0; run != NULL && i < RTE_DIM(commands); i++)
+	for (uint32_t i = 0; telemetry_run != NULL && i < RTE_DIM(commands); i++)
 		if (strcmp(commands[i].path, cmd) == 0)
 			ret = commands[i].callback(cmd, params, d);
 	pthread_rwlock_unlock(&run_lock);
@@ -473,14 +418,14 @@ void
 telemetry_retire(void)
 {
 	pthread_rwlock_wrlock(&run_lock);
-	run = NULL;
+	telemetry_run = NULL;
 	pthread_rwlock_unlock(&run_lock);
 }
 
 int
 telemetry_register(struct run *r)
 {
-	run = r;
+	telemetry_run = r;
 	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
 		int ret = rte_telemetry_register_cmd(
 			commands[i].path, serve_command, commands[i].help);

@@ -269,7 +269,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 		goto out;
 	rc = draw(run, &all, &canvas);
 	if (rc == 0)
-		rc = canvas_save(&canvas, path);
+		rc = canvas_save(&canvas, path, CANVAS_SMALL);
 	if (rc < 0)
 		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, strerror(-rc));
 out:

@@ -209,7 +209,7 @@ plot_save(const struct scan_run *run, const char *path)
 	draw_counts(&a, run, false);
 	draw_counts(&a, run, true);
 	draw_rate(&a, run, window);
-	rc = canvas_save(&canvas, path);
+	rc = canvas_save(&canvas, path, CANVAS_SMALL);
 	canvas_free(&canvas);
 out:
 	if (rc < 0)

@@ -6,72 +6,18 @@ usage: telemetry_test.py BUILD-DIR README
 """
 
 import configparser
-import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
+
+from receiver import running, want
 
 BUILD, README = sys.argv[1:3]
 RECV = f'{BUILD}/app/recv/braggline-recv'
-FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
-PERIOD = 10  # frames of the capture
-RATE = 500   # frames/s
 RUNS = 50
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
-
-
-class Telemetry:
-    """usertools/dpdk-telemetry.py: a SEQPACKET socket, a command a message, JSON back."""
-
-    def __init__(self, prefix, process):
-        path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
-        for _ in range(200):
-            want(process.poll() is None, 'braggline-recv has ended')
-            try:
-                self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                self.socket.connect(path)
-                break
-            except OSError:
-                self.socket.close()
-                time.sleep(0.1)
-        else:
-            raise AssertionError(f'no telemetry at {path}')
-        self.size = json.loads(self.socket.recv(1024).decode())['max_output_len']
-        for _ in range(100):
-            if '/braggline/info' in self('/')['/']:
-                return
-            time.sleep(0.1)
-        raise AssertionError('no /braggline commands')
-
-    def __call__(self, command):
-        self.socket.send(command.encode())
-        return json.loads(self.socket.recv(self.size).decode())
-
-    def get(self, path):
-        return self(f'/braggline/{path}')[f'/braggline/{path.split(",")[0]}']
-
-    def do(self, path, result=0):
-        reply = self.get(path)
-        want(reply['result'] == result, path, reply)
-        return reply
-
-    def wait(self, state, timeout=20):
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            status = self.get('run/status')
-            if status['state'] == state:
-                return status
-            time.sleep(0.01)
-        raise AssertionError(f'not {state}: {status}')
 
 
 def ledger(where, name):
@@ -206,33 +152,12 @@ def session(t, where, pid):
 
 def main():
     documented()
-    with tempfile.TemporaryDirectory() as where:
-        subprocess.run([f'{BUILD}/app/detector/braggline-detector', '--frames', str(PERIOD),
-                        '--pcap', f'{where}/in.pcap', '--calibration', where], check=True,
-                       stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        prefix = f'braggline_test_{os.getpid()}'
-        command = [RECV, '--no-huge', '-m', '512', '--no-pci', '--file-prefix', prefix,
-                   '--lcores', FLOAT, '--vdev', 'gpu_host0', '--vdev',
-                   f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},'
-                   f'rate={RATE * 128}', '--', '--quiet', '--set', 'run.control=telemetry',
-                   '--set', f'calibration.gain={where}/gain_m%d.bin',
-                   '--set', f'calibration.mask={where}/mask_m%d.bin']
-        for g in range(3):
-            command += ['--set', f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin']
-        with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
-                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
-                                 stderr=subprocess.STDOUT) as process:
-            try:
-                session(Telemetry(prefix, process), where, process.pid)
-                process.send_signal(signal.SIGTERM)
-                want(process.wait(30) == 0, 'status', process.returncode)
-                want(ledger(where, 'last')['balanced'] == 1)
-                want(os.path.exists(f'{where}/last_frames.arrow'))
-            except BaseException:
-                process.kill()
-                log.seek(0)
-                print(log.read())
-                raise
+    with running(BUILD) as (process, telemetry, where):
+        session(telemetry, where, process.pid)
+        process.send_signal(signal.SIGTERM)
+        want(process.wait(30) == 0, 'status', process.returncode)
+        want(ledger(where, 'last')['balanced'] == 1)
+        want(os.path.exists(f'{where}/last_frames.arrow'))
     print('a session of', RUNS + 6, 'runs over the telemetry socket: ok')
 
 

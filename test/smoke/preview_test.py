@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The picture of a run that goes on: where telemetry says, whole at any time, never in the way.
+
+usage: preview_test.py BUILD-DIR
+"""
+
+import os
+import shutil
+import signal
+import struct
+import sys
+import time
+import zlib
+
+from receiver import running, want
+
+BUILD = sys.argv[1]
+PATIENCE = 60
+SIZE = (12 + 2 * (1024 + 12), 24 + 512 + 12)  # two panels, margins, captions
+# two polling threads only: the preview runs when nobody else wants to
+LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
+
+
+def png(path):
+    """Size of a PNG whose chunks, sums and number of bytes are right."""
+    with open(path, 'rb') as f:
+        data = f.read()
+    want(data[:8] == b'\x89PNG\r\n\x1a\n', 'no PNG')
+    at, pixels, size, kind = 8, b'', None, None
+    while kind != b'IEND':
+        length, kind = struct.unpack('>I4s', data[at:at + 8])
+        body = data[at + 8:at + 8 + length]
+        crc, = struct.unpack('>I', data[at + 8 + length:at + 12 + length])
+        want(zlib.crc32(kind + body) == crc, 'CRC of', kind)
+        if kind == b'IHDR':
+            width, height, depth, colour = struct.unpack('>IIBB', body[:10])
+            want((depth, colour) == (8, 2), 'not RGB')
+            size = width, height
+        if kind == b'IDAT':
+            pixels += body
+        at += 12 + length
+    want(at == len(data), 'bytes behind the end')
+    want(len(zlib.decompress(pixels)) == size[1] * (1 + 3 * size[0]), 'bytes of the picture')
+    return size
+
+
+def wait(t, what):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        preview = t.get('preview')
+        if what(preview):
+            return preview
+        time.sleep(0.02)
+    raise AssertionError(f'in vain: {preview}')
+
+
+def start(t, where, name, *settings):
+    t.do(f'run/configure,run.name={name},output.directory={where},output.preview_s=0.2,'
+         'veto.dry_run=yes' + ''.join(f',{s}' for s in settings))
+    t.do('run/start')
+
+
+def stop(t):
+    t.do('run/stop')
+    return t.wait('idle')
+
+
+def session(t, where):
+    want(t.get('preview')['sequence'] == 0 and t.get('preview')['path'] == '')
+    # a run: pictures follow one another, frames gather
+    start(t, where, 'one')
+    first = wait(t, lambda p: p['sequence'] > 0)
+    want(first['path'] == f'{where}/one_preview.png' and first['active'] == 1, first)
+    want(png(first['path']) == SIZE, png(first['path']))
+    then = wait(t, lambda p: p['sequence'] >= first['sequence'] + 2)
+    want(then['frame'] > first['frame'] and then['frames'] > first['frames'], first, then)
+    want(png(then['path']) == SIZE)
+    want(stop(t)['failed'] == 0)
+    # the last one has all frames of the run, but those that no grant was left for
+    stored = t.get('ledger')['frames']['stored']
+    last = wait(t, lambda p: p['frames'] + p['skipped'] == stored)
+    want(last['active'] == 0 and last['errors'] == 0, last)
+    one = png(last['path'])
+
+    # full images; a path of its own
+    start(t, where, 'two', 'output.kind=image', f'output.preview={where}/live.png')
+    two = wait(t, lambda p: p['sequence'] > last['sequence'] + 1)
+    want(two['path'] == f'{where}/live.png' and png(two['path']) == SIZE, two)
+    stop(t)
+    # raw ones have no picture, nor has a run that is to have none
+    for name, setting in ('three', 'output.kind=raw'), ('four', 'output.preview=off'):
+        before = wait(t, lambda p: p['active'] == 0)['sequence']
+        time.sleep(1)
+        before = t.get('preview')['sequence']
+        start(t, where, name, setting)
+        time.sleep(0.5)
+        want(t.get('preview')['sequence'] == before, name)
+        stop(t)
+        want(not os.path.exists(f'{where}/{name}_preview.png'))
+    want(png(f'{where}/one_preview.png') == one)
+    want(not [f for f in os.listdir(where) if 'png' in f and f.endswith('.part')])
+
+    # the directory goes: that is told, and nothing else happens
+    gone = f'{where}/gone'
+    start(t, gone, 'five', f'output.preview={where}/there/x.png')
+    wrong = wait(t, lambda p: p['errors'] > 0)
+    want('there/x.png' in ''.join(wrong[k] for k in wrong if k.startswith('error_') or
+                                  k == 'error'), wrong)
+    os.mkdir(f'{where}/there')
+    wait(t, lambda p: p['error'] == '' and p['path'] == f'{where}/there/x.png')
+    shutil.rmtree(f'{where}/there')
+    shutil.rmtree(gone)
+    wait(t, lambda p: p['errors'] > wrong['errors'])
+    t.do('run/stop')
+    t.wait('idle')
+    start(t, where, 'six')
+    wait(t, lambda p: p['path'] == f'{where}/six_preview.png')
+
+
+def main():
+    with running(BUILD, lcores=LCORES) as (process, telemetry, where):
+        session(telemetry, where)
+        process.send_signal(signal.SIGTERM)
+        want(process.wait(30) == 0, 'status', process.returncode)
+        want(png(f'{where}/six_preview.png') == SIZE)
+        want(not [f for f in os.listdir(where) if f.endswith('.part')], os.listdir(where))
+    print('pictures of six runs: ok')
+
+
+main()
