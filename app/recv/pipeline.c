@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/random.h>
@@ -311,6 +312,47 @@ begin_preview(struct pipeline *p, const struct settings *s)
 		LOG(WARNING, "run %s has no preview: %s\n", s->run, strerror(-ret));
 }
 
+/** Every kept frame comes by here, in the writer's thread. */
+static void
+look_at_kept(void *arg, const struct frame_record *record, const uint8_t *output)
+{
+	struct pipeline *p = arg;
+
+	preview_offer(p->preview, record, output);
+	if (p->pedestal != NULL && record->kind == GK_KIND_RAW)
+		pedestal_add(p->pedestal, (const uint16_t *)(output + p->gk_config.layout.raw),
+			record->missing, record->detector_status);
+}
+
+int
+pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size)
+{
+	const struct pedestal_output out = {.dir = s->directory, .run = s->run};
+	struct pedestal_masked masked[PEDESTAL_STAGES] = {0};
+	struct pedestal_stats stats;
+	int ret;
+
+	if (p->pedestal == NULL)
+		return 0;
+	stats = *pedestal_stats(p->pedestal);
+	ret = pedestal_write(p->pedestal, &out, masked);
+	if (ret == -ENODATA)
+		snprintf(text, size, "dark run %s: no frame, no pedestals", s->run);
+	else if (ret != 0)
+		snprintf(text, size, "dark run %s: pedestals cannot be written: %s", s->run,
+			strerror(-ret));
+	else
+		snprintf(text, size,
+			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
+			"; pixels masked %" PRIu64 ", %" PRIu64 ", %" PRIu64
+			"; modules skipped for missing packets %" PRIu64,
+			s->run, stats.frames[0], stats.frames[1], stats.frames[2], masked[0].pixels,
+			masked[1].pixels, masked[2].pixels, stats.incomplete);
+	pedestal_destroy(p->pedestal);
+	p->pedestal = NULL;
+	return ret;
+}
+
 int
 pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
 	char message[PATH_MAX])
@@ -352,8 +394,8 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		.roll_frames = s->roll_frames,
 		.roll_bytes = s->roll_bytes,
 		.roll_ms = s->roll_ms,
-		.kept = preview_offer,
-		.kept_arg = p->preview,
+		.kept = look_at_kept,
+		.kept_arg = p,
 	};
 	struct arrow_plane planes[2 * CALIBRATION_STAGES];
 	int ret;
@@ -380,6 +422,13 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		c.planes = planes;
 		c.nb_planes = RTE_DIM(planes);
 	}
+	if (s->dark_run) {
+		p->pedestal = pedestal_create(&p->settings->detector, NULL);
+		if (p->pedestal == NULL) {
+			snprintf(message, PATH_MAX, "no memory for the sums of a dark run");
+			return -ENOMEM;
+		}
+	}
 	ret = file_writer_create(writer, &c, message);
 	if (ret != 0)
 		return ret;
@@ -387,8 +436,11 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 	ret = file_writer_start(*writer);
 	if (ret != 0)
 		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
-	if (ret != 0)
+	if (ret != 0) {
 		preview_end(p->preview);
+		pedestal_destroy(p->pedestal);
+		p->pedestal = NULL;
+	}
 	return ret;
 }
 
@@ -479,6 +531,7 @@ pipeline_destroy(struct pipeline *p)
 	uint32_t leaked = 0;
 
 	preview_destroy(p->preview);
+	pedestal_destroy(p->pedestal);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);
 	if (p->gk_started)

@@ -17,6 +17,7 @@
 #include "file_writer.h"
 #include "lcores.h"
 #include "memory.h"
+#include "pedestal.h"
 #include "port.h"
 #include "preview.h"
 #include "rx.h"
@@ -50,6 +51,7 @@ struct pipeline {
 	struct rte_ring *returned;
 	cpu_set_t writer_cpus; /**< for threads off the datapath */
 	struct preview *preview;
+	struct pedestal *pedestal; /**< of a dark run, else NULL */
 	struct gang_worker *workers;
 	struct lcores *lcores;
 };
@@ -75,6 +77,13 @@ int pipeline_calibrate(struct pipeline *p, const struct calibration_files *files
  */
 int pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
 	char message[PATH_MAX]);
+
+/**
+ * A dark run is over, its frames are all taken: write what they show.
+ * @param text  receives a sentence for people; at least 256 bytes
+ * @return 0 or -errno; 0 too if the run was none
+ */
+int pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size);
 
 /** Stop ports, free everything. Runs and their writers are over. @return mbufs that leaked */
 uint32_t pipeline_destroy(struct pipeline *p);

@@ -280,6 +280,16 @@ finish(struct run *r)
 		if (file_writer_error(r->writer, t)[0] != '\0')
 			complain(r, 0, "%s", file_writer_error(r->writer, t));
 	}
+	last->dark[0] = '\0';
+	if (r->pipeline->pedestal != NULL) {
+		if (pipeline_write_pedestals(
+			    r->pipeline, &r->settings, last->dark, sizeof(last->dark)) != 0) {
+			complain(r, 0, "%s", last->dark);
+			failed = true;
+		} else {
+			LOG(NOTICE, "%s\n", last->dark);
+		}
+	}
 	snprintf(last->name, sizeof(last->name), "%s", r->settings.run);
 	snprintf(last->directory, sizeof(last->directory), "%s", r->settings.directory);
 	last->seconds = r->first_activity == 0

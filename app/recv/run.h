@@ -64,6 +64,7 @@ struct run_status {
 	struct ledger ledger;
 	uint64_t first_frame;
 	uint64_t last_frame;
+	char dark[256]; /**< what a dark run gave, "" if the run was none */
 	uint32_t veto_version;
 };
 

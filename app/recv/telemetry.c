@@ -344,6 +344,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "stored", status.ledger.stored);
 	rte_tel_data_add_dict_uint(d, "veto_version", status.veto_version);
 	telemetry_add_real(d, "seconds", status.seconds);
+	rte_tel_data_add_dict_string(d, "dark", status.dark);
 	rte_tel_data_add_dict_uint(d, "failed", status.failed);
 	rte_tel_data_add_dict_string(d, "message", status.message);
 	return 0;
@@ -396,7 +397,7 @@ static const struct command commands[] = {
 		"result, state, message", run_abort_command},
 	{"/braggline/run/status", "", "The run at hand, or the last one",
 		"state, name, directory, runs, first_frame, last_frame, frames, stored, "
-		"veto_version, seconds, failed, message",
+		"veto_version, seconds, dark, failed, message",
 		run_status_command},
 };
 

@@ -5,6 +5,7 @@
 usage: recv_test.py BUILD-DIR [CASE]...
 """
 
+import array
 import configparser
 import os
 import random
@@ -298,6 +299,54 @@ def refusal_costs_whole_frames(where):
                   'frames.give_up=2', 'gpu.batch=2', lcores='0@0')
     want(l['refused'] > 0 and l['incomplete_kept'] == 0 and l['incomplete'] == 0, out)
     want(l['p_refused'] == l['refused'] * 128, out)
+
+
+def floats(path):
+    values = array.array('f')
+    with open(path, 'rb') as f:
+        values.frombytes(f.read())
+    return values
+
+
+@case
+def a_dark_run_gives_pedestals(where):
+    """Dynamic and forced gains in one run; what comes out calibrates the next one."""
+    frames, loops, sent = 13, 10, []
+    for i, stage in enumerate(('g0', 'g1', 'g2')):
+        sent += module(where, frames, '--dark-run', stage, '--first-frame', str(1 + i * frames),
+                       '--calibration', where)
+    capture = f'{where}/dark.pcap'
+    write_pcap(capture, sent)
+    done = run(command(capture, f'output.directory={where}/out', 'run.idle_timeout_ms=300',
+                       'run.type=dark', 'output.calibration=no',
+                       vdev=f',loops={loops},rewrite=42:8:le:{3 * frames}'))
+    out, n = done.stdout, frames * loops
+    want(done.returncode == 0 and ledger(f'{where}/out')['stored'] == 3 * n, out)
+    want(f'frames in G0 {n}, G1 {n}, G2 {n}' in out, out)
+    with open(f'{where}/mask_m0.bin', 'rb') as f:
+        mask = f.read()
+    for stage in range(3):
+        truth = floats(f'{where}/pedestal_g{stage}_m0.bin')
+        found = floats(f'{where}/out/run_pedestal_g{stage}_m0.bin')
+        good = [f - t for f, t, m in zip(found, truth, mask)
+                if m == 0 and f < 16383 and 0 < t < 16383]
+        mean = sum(good) / len(good)
+        worst = max(abs(d) for d in good)
+        want(len(good) > 0.99 * len(truth) and abs(mean) < 1, stage, len(good), mean)
+        # a noise of about 50 ADU, the mean of 13 samples, half a million pixels
+        want(worst < 120, stage, worst)
+    # a data run takes them, with its sidecars vouching for the detector
+    subprocess.run(['rm', '-rf', f'{where}/data'], check=True)
+    capture = f'{where}/data.pcap'
+    write_pcap(capture, module(where, 20))
+    settings = [f'calibration.pedestal_g{g}={where}/out/run_pedestal_g{g}_m%d.bin'
+                for g in range(3)]
+    done = run(command(capture, f'output.directory={where}/data', 'run.idle_timeout_ms=300',
+                       f'calibration.gain={where}/gain_m%d.bin', *settings))
+    want(done.returncode == 0, done.stdout)
+    done = run(command(capture, f'output.directory={where}/data2', 'run.idle_timeout_ms=300',
+                       'detector.modules=2', *settings))
+    want(done.returncode == 1 and 'pedestal' in done.stdout, done.stdout)
 
 
 @case
