@@ -100,7 +100,8 @@ int gk_config_check(const struct gk_config *config, char *why, size_t size);
 
 /**
  * May a gang take this descriptor: its op, indices, parameters, coefficients, accumulators, frame
- * and output slots? What depends on other batches (struct gk_dark) cannot be checked. Gangs ask it of every batch, and give up on one that is refused; then the host may ask for the reason.
+ * and output slots? What depends on other batches (struct gk_dark) cannot be checked. Gangs ask it
+ * of every batch, and give up on one that is refused; then the host may ask for the reason.
  * @param why,size  as gk_config_check()
  * @return 0 or -EINVAL
  */

@@ -161,7 +161,7 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const struct arrow_read
 	free(blocks);
 	if (rc < 0)
 		return rc;
-	/* one that is whole stays; that it lists the batches does not say that all of it is there */
+	/* one that is whole stays; that it lists the batches does not say that all is there */
 	if (r->size - end != size || memcmp(r->data + end, trailer, size) != 0) {
 		/* the mapping is read no more behind `end` */
 		rc = write_at(io, handle, trailer, size, end);

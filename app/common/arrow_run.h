@@ -12,7 +12,7 @@
  * When a file fails (disk full, I/O error), the sure part of it is closed as a complete file. The
  * table's rows are counted as unwritten, by cause, while the other table goes on. At the next frame
  * number where a set may begin, and not before a time that doubles with every try, the next set is
- * opened; if that works and there is room, both tables go on there. A run that is not rolled goes on
+ * opened; if that works and there is room, both tables go on there. A run not rolled goes on
  * with RUN_000002_... then.
  *
  * One thread; but for arrow_run_stats_get() and arrow_run_status(), which any may call.

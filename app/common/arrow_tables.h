@@ -78,7 +78,7 @@ enum arrow_images_column {
 #define ARROW_META_PEDESTAL	    "braggline.pedestal_digest"
 #define ARROW_META_GAIN		    "braggline.gain_digest"
 #define ARROW_META_MASK		    "braggline.mask_digest"
-#define ARROW_META_CALIBRATION	    "braggline.calibration_digest" /**< of all maps, arrow_planes.h */
+#define ARROW_META_CALIBRATION	    "braggline.calibration_digest" /**< of all, arrow_planes.h */
 #define ARROW_META_CALIBRATION_FILE "braggline.calibration_file"   /**< beside the files */
 
 /** What the schemas depend on. Everything is copied. */

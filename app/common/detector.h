@@ -93,8 +93,8 @@ int detector_init(
 	struct detector *d, const struct detector_ops *ops, uint32_t modules, uint32_t interfaces);
 
 /**
- * Say how many rows modules read out, the middle ones, and which streams do not send at all. Packets
- * are not renumbered (detectors.md 3.2): fewer of the same numbers come.
+ * Say how many rows modules read out, the middle ones, and which streams do not send at all.
+ * Packets are not renumbered (detectors.md 3.2): fewer of the same numbers come.
  * @param rows    of a module, 0 = all
  * @param absent  streams that are configured absent
  * @return 0; -EINVAL: not a whole, even number of packets, or nothing is left

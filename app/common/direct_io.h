@@ -4,7 +4,7 @@
  * Files written with O_DIRECT through io_uring, and with less where there is less.
  *
  * A file is written buffered if its file system refuses O_DIRECT, keeps files in memory, or wants
- * more than ARROW_BLOCK of alignment (statx(2), STATX_DIOALIGN); direct, but one write at a time, if
+ * more than ARROW_BLOCK of alignment (statx(2), STATX_DIOALIGN); direct, one write at a time, if
  * the kernel has no io_uring for us. arrow_io_info says which and why. Each file has a ring of its
  * own and is locked with flock(2) while it is open, so that nobody repairs what is being written.
  */

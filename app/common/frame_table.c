@@ -248,7 +248,7 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
 		return FRAME_PLACE_BEYOND;
 	/*
-	 * What comes late, be it after a long silence, is not far behind what came of its own stream
+	 * What comes late, even after a long silence, is near behind what came of its own stream
 	 * before. If it is, the stream has begun anew.
 	 */
 	if (lane->progress[stream] != 0 &&
@@ -400,8 +400,8 @@ find_window(struct frame_table *ft)
 	if (b->move_to != at)
 		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
 	/*
-	 * Other lanes may have seen slightly older packets: begin earlier, silently. Not so when the
-	 * frames of the run are counted: they count from the first one that was agreed on.
+	 * Other lanes may have seen somewhat older packets: begin earlier, silently. But when the
+	 * frames of the run are counted, they count from the first one that was agreed on.
 	 */
 	if (b->move_to == at && ft->config.run.nb_frames == 0)
 		b->move_to = at > ft->config.give_up ? at - ft->config.give_up : 1;

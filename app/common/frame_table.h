@@ -146,7 +146,7 @@ struct frame_lane {
 
 	/** Highest frame + 1 of which there are packets, by stream. */
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** Frame + 1 of a packet that was ahead by more than one frame: the next one confirms it. */
+	/** Frame + 1 of a packet that was ahead by more than a frame: the next one confirms it. */
 	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 } __rte_cache_aligned;
 

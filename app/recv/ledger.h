@@ -37,9 +37,9 @@ struct ledger {
 	uint64_t records;	/**< that egress has taken */
 	/* packets, by fate (enum rx_counter) */
 	uint64_t packets[RX_COUNTERS];
-	bool frames_balance; /**< the fates add up to the frames */
-	bool packets_balance; /**< the fates add up to the packets; only when nothing is on its way */
-	bool placed_balance; /**< what RX placed is what frames had */
+	bool frames_balance;  /**< the fates add up to the frames */
+	bool packets_balance; /**< the fates add up to the packets; if nothing is on its way */
+	bool placed_balance;  /**< what RX placed is what frames had */
 };
 
 /**

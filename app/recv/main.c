@@ -62,7 +62,7 @@ usage(FILE *out)
 		"Usage: braggline-recv [EAL options] -- --config FILE [options]\n"
 		"\n"
 		"Receives a pixel detector, corrects and vetoes every frame, writes the kept ones\n"
-		"to Arrow files. Runs until the configured end of the run, SIGINT or SIGTERM; with\n"
+		"to Arrow files. Runs until the configured end of the run or SIGTERM; with\n"
 		"[run] control = telemetry it stays, and runs come and go by /braggline/run/...\n"
 		"\n"
 		"  -c, --config FILE            settings; conf/demo.ini shows all sections\n"
@@ -78,7 +78,7 @@ usage(FILE *out)
 		"  braggline-recv --no-huge -m 1024 --no-pci -l 0,1 --vdev gpu_host0 \\\n"
 		"      --vdev net_replay0,file=capture.pcap -- --config conf/demo.ini\n"
 		"\n"
-		"Exit status: 0 all well; 1 something failed; 2 the command line or the settings are "
+		"Exit status: 0 all well; 1 something failed; 2 command line or settings are "
 		"wrong.\n");
 }
 

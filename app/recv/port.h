@@ -96,8 +96,8 @@ port_element_lead(const struct settings *s, bool split)
 }
 
 /**
- * Bytes of an element of the payload pool. Where whole packets are received, a driver wants room for
- * the longest that the MTU lets through, however long the detector's are.
+ * Bytes of an element of the payload pool. Where whole packets are received, a driver wants room
+ * for the longest that the MTU lets through, however long the detector's are.
  */
 static inline uint32_t
 port_element_bytes(const struct settings *s, bool split)

@@ -41,8 +41,8 @@ static const char usage[] =
 	"  --frames N   frames of the capture that is replayed without end (default 384: 407 MB;\n"
 	"               of each packet two cache lines are read, 12.6 MB)\n"
 	"  --seconds N  time of one row (default 4), in 5 rounds, the best of which counts\n"
-	"Columns: million packets/s and TSC cycles per packet of the row; the same of a loop on one\n"
-	"lcore that polls the port, reads the frame number of each packet, and frees it; the ratio\n"
+	"Columns: million packets/s and TSC cycles a packet of the row; the same of a loop on one\n"
+	"lcore that polls the port, reads the frame number of each packet, frees it; the ratio\n"
 	"of the rates. On one lcore time is the CPU time of its thread, on two it is the clock's:\n"
 	"there another program on these CPUs shows.\n";
 

@@ -34,7 +34,7 @@ static const char usage[] =
 	"  --rounds N   default 3\n"
 	"  --slice KIB  bytes of a write (default 4096)\n"
 	"  --depth N    writes at a time (default 8); the plain loop has one\n"
-	"All sync 256 MiB at a time and at the end, and write from 128 MiB of memory or more; but fio\n"
+	"All sync 256 MiB at a time and at the end, and write from 128 MiB or more; but fio\n"
 	"writes from as much as its depth holds, and tells its rate without its end.\n";
 
 enum row {

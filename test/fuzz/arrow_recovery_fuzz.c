@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Recovery: any bytes called .arrow.part stay as they are, or become a complete file of batches that
+/* Recovery: any bytes called .arrow.part stay as they are, or become a whole file of batches that
  * are all right and were there before, in these places; a second recovery changes nothing. */
 
 #include "seed_corpus.h"
@@ -75,7 +75,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* What a crash does as often as what a fuzzer does: sectors that are zeros, an end that is not there.
+/* What a crash does as often as what a fuzzer does: sectors of zeros, an end that is not there.
  */
 size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)

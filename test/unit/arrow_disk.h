@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A disk in memory for the tests of what writes files. It remembers every write, sync and rename in
- * order, ends writes in any order, fails when it is told to, and can be cut off from its power at any
+ * order, ends writes in any order, fails when told to, and can be cut off from its power at any
  * moment: what no sync has covered is then lost, kept or torn, by sectors of 512 bytes. */
 #ifndef ARROW_DISK_H
 #define ARROW_DISK_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The builder between a real frame table, gangs that the test plays, and an egress it plays, too. */
+/* The builder between a real frame table, and gangs and an egress that the test plays. */
 
 #include "frame_rig.h"
 

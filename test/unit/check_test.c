@@ -273,7 +273,8 @@ test_tsc(void **state)
 	check_tsc(&check);
 	want(CHECK_OK, "the kernel's clock is tsc", "");
 	put("/proc/cpuinfo",
-		"processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc_s3\nbugs\t: nonstop_tsc\n");
+		"processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc_s3\n"
+		"bugs\t: nonstop_tsc\n");
 	check_tsc(&check);
 	want(CHECK_WARN, "not invariant", "BIOS");
 }
@@ -311,7 +312,8 @@ test_udp_ports(void **state)
 	want(CHECK_OK, "50001 ... 50016", "");
 	put("/proc/net/udp6",
 		"  sl  local_address                         remote_address\n"
-		"  12: 00000000000000000000000000000000:C360 00000000000000000000000000000000:0000\n");
+		"  12: 00000000000000000000000000000000:C360 "
+		"00000000000000000000000000000000:0000\n");
 	check_udp_ports(&check, &s);
 	want(CHECK_WARN, "bound to 50016", "ss -ulpn");
 	s.udp_port = 4780;
