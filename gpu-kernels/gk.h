@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Gang kernels: one interface, a row of gk_ops per implementation (`host`, later `cuda`).
+ * Gang kernels: one interface, a row of gk_ops per implementation (`host`, `cuda`).
  *
  * The caller owns all memory (it knows about huge pages, NUMA and registration) and talks to the
  * gangs through struct gk_channel only; the ops start, drive and stop them.
@@ -19,6 +19,13 @@ extern "C" {
 
 struct gk;
 
+/** Where the packets of a run lie. A wrong answer costs time, never a byte. */
+enum gk_memory {
+	GK_MEMORY_HOST = 0, /**< registered host memory: read once over the bus, staged by the gang,
+			       let go of (gk_done.raw) as soon as they are counted */
+	GK_MEMORY_DEVICE = 1 /**< memory of the GPU: read again for outputs, held until then */
+};
+
 /** Shapes and memory of one set of gangs. All pointers are device addresses, 64-byte aligned. */
 struct gk_config {
 	struct gk_geometry geometry;
@@ -33,7 +40,14 @@ struct gk_config {
 	uint32_t nb_frames;	    /**< frame slots */
 	uint8_t *outputs;	    /**< output slots, layout.stride apart */
 	uint32_t nb_outputs;
-	void *context; /**< cuda: CUcontext as rte_gpu_info.context gives it; host: NULL */
+	void *context; /**< cuda: CUcontext as rte_gpu_info.context gives it, NULL = the primary one
+			  of device 0; host: NULL */
+	/* The host row looks at none of these; zero is always right. */
+	enum gk_memory packets;
+	uint32_t watchdog_ms; /**< a process that is silent for so long (stopped, dead) ends the
+				 kernel: gk_done.error is -ETIMEDOUT; 0 = never (debuggers) */
+	uint32_t once; /**< start() serves what was handed over before it, and ends: for tools that
+			  want kernels to end by themselves */
 };
 
 /**
@@ -51,7 +65,7 @@ struct gk_ops {
 	/**
 	 * Check the configuration and allocate private state.
 	 * @return 0; -EINVAL: a shape or pointer is unusable, gk_config_check() says which;
-	 *         -ENOMEM; -ENOTSUP: no such device
+	 *         -ENOMEM; -ENODEV: no GPU; -ENOTSUP: a GPU that cannot; -EIO: CUDA's error
 	 */
 	int (*create)(const struct gk_config *config, struct gk **gk);
 
@@ -76,18 +90,24 @@ struct gk_ops {
 	/**
 	 * Set quit, and stop serving once what was handed over is done. May be called while other
 	 * threads poll; when it has returned anything but -EBUSY, poll() does nothing.
-	 * @return 0; -EBUSY: host, batches are still out (keep polling, call again); or, with all
-	 *         gangs stopped, the gk_done.error of a gang that gave up
+	 * @return 0; -EBUSY: batches are still out (host: keep polling; call again); or, with all
+	 *         gangs stopped, the gk_done.error of a gang that gave up; -EIO: the kernel crashed
 	 */
 	int (*stop)(struct gk *gk);
 
-	/** Free private state; no thread is in poll() any more. NULL is allowed. */
+	/** Free private state; no thread is in poll() any more. NULL is allowed. cuda: while the
+	 * kernel runs, sets quit and waits for its end. */
 	void (*destroy)(struct gk *gk);
+
+	/** What was wrong when create(), start() or stop() last failed in this thread, for a log;
+	 * never NULL. NULL pointer: the row has no more to say than its errno. */
+	const char *(*why)(void);
 };
 
 extern const struct gk_ops gk_host_ops;
+extern const struct gk_ops gk_cuda_ops; /**< built where nvcc is */
 
-/** An implementation by name ("host"). @return NULL if it is not built in */
+/** An implementation by name ("host", "cuda"). @return NULL if it is not built in */
 const struct gk_ops *gk_ops_find(const char *name);
 
 /**

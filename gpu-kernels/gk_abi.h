@@ -169,6 +169,8 @@ GK_STATIC_ASSERT(sizeof(struct gk_params) == 64, "one parameter set is one cache
  * One version of the conversion coefficients: planes of f32 in raster order, by gain stage.
  * p = pedestal in ADU, r = f32(1 / (gain x energy)) in photons per ADU.
  * gk_pixel.h says how invalid and masked pixels are encoded in them.
+ * Gangs may keep a copy from the first batch on that names a version: planes that change between
+ * start() and stop(), other than by GK_OP_UPDATE, are given another `version`.
  */
 struct gk_coef {
 	uint64_t p[3]; /**< device addresses */

@@ -7,6 +7,9 @@
 
 static const struct gk_ops *const gk_ops_table[] = {
 	&gk_host_ops,
+#ifdef GK_CUDA
+	&gk_cuda_ops,
+#endif
 };
 
 const struct gk_ops *

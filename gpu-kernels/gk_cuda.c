@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The cuda row of gk_ops: memory, launch, watchdog, end. All that allocates or loads is done in
+ * create(); what follows a launch (stream queries, stores to the channel) synchronises nothing.
+ */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "gk_cuda.h"
+#include "gk_cuda_driver.h"
+#include "gk_cuda_image.h"
+
+/* How often the host shows that it is alive, and looks whether the kernel is. */
+#define BEAT_MS 50
+
+struct gk {
+	struct gk_config config;
+	struct gk_cuda_args args;
+	const struct gk_cuda_symbols *cuda;
+	CUcontext context;
+	CUdevice_v1 device;
+	bool retained; /* the primary context */
+	CUmodule module;
+	CUfunction kernel;
+	CUdeviceptr_v2 constants;
+	CUstream stream;
+	CUdeviceptr_v2 memory; /* one allocation for all */
+	bool running;
+	bool beating;
+	int quit; /* the beat's */
+	pthread_t beat;
+};
+
+static _Thread_local char why[256];
+
+static int __attribute__((format(printf, 2, 3))) refuse(int ret, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, sizeof(why), format, args);
+	va_end(args);
+	return ret;
+}
+
+static int
+failed(const struct gk *gk, const char *call, CUresult result)
+{
+	const char *name = "unknown error";
+
+	gk->cuda->cuGetErrorName(result, &name);
+	return refuse(result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM
+			: result == CUDA_ERROR_NO_DEVICE ? -ENODEV
+							 : -EIO,
+		"%s: %s", call, name);
+}
+
+static const char *
+cuda_why(void)
+{
+	return why;
+}
+
+static int
+enter(const struct gk *gk)
+{
+	const CUresult ret = gk->cuda->cuCtxPushCurrent(gk->context);
+
+	return ret == CUDA_SUCCESS ? 0 : failed(gk, "cuCtxPushCurrent", ret);
+}
+
+static void
+leave(const struct gk *gk)
+{
+	CUcontext context;
+
+	gk->cuda->cuCtxPopCurrent(&context);
+}
+
+/* The caller's context, or the primary one of device 0. */
+static int
+open_device(struct gk *gk)
+{
+	const struct gk_cuda_symbols *cuda = gk->cuda;
+	int major = 0, minor = 0, together = 0, ret;
+	CUresult result;
+
+	gk->context = gk->config.context;
+	if (gk->context == NULL) {
+		result = cuda->cuDeviceGet(&gk->device, 0);
+		if (result == CUDA_SUCCESS)
+			result = cuda->cuDevicePrimaryCtxRetain(&gk->context, gk->device);
+		if (result != CUDA_SUCCESS)
+			return failed(gk, "primary context of device 0", result);
+		gk->retained = true;
+	}
+	ret = enter(gk);
+	if (ret != 0)
+		return ret;
+	result = cuda->cuCtxGetDevice(&gk->device);
+	leave(gk);
+	if (result != CUDA_SUCCESS)
+		return failed(gk, "cuCtxGetDevice", result);
+	cuda->cuDeviceGetAttribute(
+		&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gk->device);
+	cuda->cuDeviceGetAttribute(
+		&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gk->device);
+	cuda->cuDeviceGetAttribute(&together, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, gk->device);
+	if (major < 8 || !together)
+		return refuse(-ENOTSUP,
+			"the GPU is of compute capability %d.%d, wanted at least 8.0 with "
+			"cooperative launch",
+			major, minor);
+	return 0;
+}
+
+/* Does the GPU see this memory at the address that the host knows? With the context current. */
+static int
+check_memory(const struct gk *gk, const char *name, const void *memory, bool host)
+{
+	const CUdeviceptr_v2 at = (uintptr_t)memory;
+	CUdeviceptr_v2 device = 0;
+	void *address = NULL;
+	CUresult ret;
+
+	ret = gk->cuda->cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at);
+	if (ret != CUDA_SUCCESS || device != at)
+		return refuse(-EINVAL, "%s at %p is neither registered host memory nor the GPU's",
+			name, memory);
+	ret = gk->cuda->cuPointerGetAttribute(&address, CU_POINTER_ATTRIBUTE_HOST_POINTER, at);
+	if (host && (ret != CUDA_SUCCESS || address != memory))
+		return refuse(-EINVAL, "%s at %p is not registered host memory", name, memory);
+	return 0;
+}
+
+static int
+check_config(const struct gk *gk)
+{
+	const struct gk_config *c = &gk->config;
+	int ret;
+
+	ret = check_memory(gk, "channel", c->channel, true);
+	if (ret == 0)
+		ret = check_memory(gk, "frames", c->frames, false);
+	if (ret == 0)
+		ret = check_memory(gk, "results", c->results, false);
+	if (ret == 0 && c->nb_outputs > 0)
+		ret = check_memory(gk, "outputs", c->outputs, false);
+	return ret;
+}
+
+static int
+load_kernel(struct gk *gk)
+{
+	size_t size = 0;
+	CUresult ret;
+
+	ret = gk->cuda->cuModuleLoadData(&gk->module, gk_cuda_image);
+	if (ret == CUDA_ERROR_NO_BINARY_FOR_GPU)
+		return refuse(-ENOTSUP, "the kernels were not built for this GPU");
+	if (ret != CUDA_SUCCESS)
+		return failed(gk, "cuModuleLoadData", ret);
+	ret = gk->cuda->cuModuleGetFunction(&gk->kernel, gk->module, GK_CUDA_KERNEL);
+	if (ret == CUDA_SUCCESS)
+		ret = gk->cuda->cuModuleGetGlobal(&gk->constants, &size, gk->module, GK_CUDA_ARGS);
+	if (ret != CUDA_SUCCESS)
+		return failed(gk, "symbols of the kernel", ret);
+	if (size != sizeof(gk->args))
+		return refuse(-ENOTSUP, "the kernel's arguments are %zu bytes, wanted %zu", size,
+			sizeof(gk->args));
+	return 0;
+}
+
+/*
+ * Blocks of a gang, all resident with one more that dispatches. Work that is bound by the bus wants
+ * no more than half of them (measured, H200: 64 blocks take all that the bus gives).
+ */
+static int
+choose_blocks(struct gk *gk)
+{
+	int processors = 0, each = 0;
+	uint32_t most;
+	CUresult ret;
+
+	gk->cuda->cuDeviceGetAttribute(
+		&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gk->device);
+	ret = gk->cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor(
+		&each, gk->kernel, GK_CUDA_THREADS, 0);
+	if (ret != CUDA_SUCCESS)
+		return failed(gk, "cuOccupancyMaxActiveBlocksPerMultiprocessor", ret);
+	most = (uint32_t)(processors * each - 1) / gk->args.gangs;
+	if (most == 0 || gk->config.workers > most)
+		return refuse(-EINVAL,
+			"%u gangs of %u thread blocks, wanted at most %u blocks of each on %d "
+			"multiprocessors",
+			gk->args.gangs, gk->config.workers, most, processors);
+	gk->args.blocks = gk->config.workers;
+	if (gk->args.blocks == 0)
+		gk->args.blocks = most < gk->args.chunks ? most : gk->args.chunks;
+	return 0;
+}
+
+static void
+fill_args(struct gk *gk)
+{
+	const struct gk_config *c = &gk->config;
+	struct gk_cuda_args *a = &gk->args;
+
+	a->channel = c->channel;
+	a->frames = c->frames;
+	a->results = c->results;
+	a->outputs = c->outputs;
+	a->frame_stride = gk_frame_stride(&c->geometry);
+	a->geometry = c->geometry;
+	a->layout = c->layout;
+	a->value = c->value;
+	a->nb_frames = c->nb_frames;
+	a->nb_outputs = c->nb_outputs;
+	a->gangs = c->gangs;
+	a->rows = gk_rows(&c->geometry);
+	a->row_chunks = (c->geometry.cols + GK_CUDA_CHUNK - 1) / GK_CUDA_CHUNK;
+	a->chunks = a->rows * a->row_chunks;
+	a->staged = c->packets == GK_MEMORY_HOST;
+	a->once = c->once != 0;
+	a->watchdog_ns = (uint64_t)c->watchdog_ms * 1000000;
+}
+
+/* Place of `size` bytes in the one allocation. */
+static uint64_t
+reserve(uint64_t *total, uint64_t size)
+{
+	const uint64_t at = *total;
+
+	*total += (size + 255) & ~UINT64_C(255);
+	return at;
+}
+
+static int
+allocate(struct gk *gk)
+{
+	struct gk_cuda_args *a = &gk->args;
+	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
+	uint64_t total = 0, control, coef, tables, counts, nnz, copy;
+	CUresult ret;
+
+	control = reserve(&total, sizeof(*a->control));
+	coef = reserve(&total, (uint64_t)GK_COEF_MAX * a->chunks * sizeof(*a->coef));
+	tables = reserve(&total, 2 * batches * a->geometry.tiles * sizeof(*a->tables));
+	counts = reserve(&total, batches * a->chunks * sizeof(*a->counts));
+	nnz = reserve(&total, 2 * batches * a->blocks * sizeof(*a->block_nnz));
+	copy = reserve(
+		&total, a->staged ? batches * a->chunks * GK_CUDA_CHUNK * sizeof(*a->copy) : 0);
+	ret = gk->cuda->cuMemAlloc(&gk->memory, total);
+	if (ret != CUDA_SUCCESS)
+		return refuse(failed(gk, "cuMemAlloc", ret),
+			"%llu MiB of GPU memory: out of memory", (unsigned long long)total >> 20);
+	a->control = (struct gk_cuda_control *)(uintptr_t)(gk->memory + control);
+	a->coef = (struct gk_cuda_coef *)(uintptr_t)(gk->memory + coef);
+	a->tables = (uint64_t *)(uintptr_t)(gk->memory + tables);
+	a->counts = (uint32_t *)(uintptr_t)(gk->memory + counts);
+	a->block_nnz = (uint32_t *)(uintptr_t)(gk->memory + nnz);
+	a->copy = (uint16_t *)(uintptr_t)(gk->memory + copy);
+	ret = gk->cuda->cuStreamCreate(&gk->stream, CU_STREAM_NON_BLOCKING);
+	if (ret != CUDA_SUCCESS)
+		return failed(gk, "cuStreamCreate", ret);
+	return 0;
+}
+
+/* 1: it runs; 0: it has ended; negative: it crashed. */
+static int
+is_running(const struct gk *gk)
+{
+	CUresult ret = CUDA_SUCCESS;
+
+	if (!gk->running)
+		return 0;
+	if (enter(gk) != 0)
+		return -EIO;
+	ret = gk->cuda->cuStreamQuery(gk->stream);
+	leave(gk);
+	if (ret == CUDA_ERROR_NOT_READY)
+		return 1;
+	return ret == CUDA_SUCCESS ? 0 : failed(gk, "the gangs' kernel", ret);
+}
+
+/* A thread that shows the kernel a living host, and the host a dead kernel. */
+static void *
+beat(void *arg)
+{
+	struct gk *gk = arg;
+	struct gk_channel *channel = gk->config.channel;
+	const uint32_t quarter = gk->config.watchdog_ms / 4;
+	const uint32_t ms = quarter > 0 && quarter < BEAT_MS ? quarter : BEAT_MS;
+	const struct timespec pause = {.tv_nsec = (long)ms * 1000000};
+
+	while (!__atomic_load_n(&gk->quit, __ATOMIC_ACQUIRE)) {
+		__atomic_fetch_add(&channel->bell.watchdog, 1, __ATOMIC_RELEASE);
+		if (is_running(gk) < 0) {
+			for (uint32_t i = 0; i < gk->config.gangs; i++)
+				__atomic_store_n(
+					&channel->done[i].error, (uint32_t)-EIO, __ATOMIC_RELEASE);
+			break;
+		}
+		nanosleep(&pause, NULL);
+	}
+	return NULL;
+}
+
+static void
+stop_beat(struct gk *gk)
+{
+	if (!gk->beating)
+		return;
+	__atomic_store_n(&gk->quit, 1, __ATOMIC_RELEASE);
+	pthread_join(gk->beat, NULL);
+	gk->beating = false;
+}
+
+static void
+cuda_destroy(struct gk *gk)
+{
+	if (gk == NULL)
+		return;
+	if (gk->context != NULL && enter(gk) == 0) {
+		if (gk->running) {
+			__atomic_store_n(&gk->config.channel->bell.quit, 1, __ATOMIC_RELEASE);
+			gk->cuda->cuStreamSynchronize(gk->stream);
+		}
+		stop_beat(gk);
+		if (gk->stream != NULL)
+			gk->cuda->cuStreamDestroy(gk->stream);
+		if (gk->memory != 0)
+			gk->cuda->cuMemFree(gk->memory);
+		if (gk->module != NULL)
+			gk->cuda->cuModuleUnload(gk->module);
+		leave(gk);
+	}
+	if (gk->retained)
+		gk->cuda->cuDevicePrimaryCtxRelease(gk->device);
+	free(gk);
+}
+
+static int
+cuda_create(const struct gk_config *config, struct gk **out)
+{
+	struct gk *gk;
+	int ret;
+
+	why[0] = '\0';
+	ret = gk_config_check(config, why, sizeof(why));
+	if (ret != 0)
+		return ret;
+	gk = calloc(1, sizeof(*gk));
+	if (gk == NULL)
+		return refuse(-ENOMEM, "no memory");
+	gk->config = *config;
+	gk->cuda = gk_cuda_driver(why, sizeof(why));
+	if (gk->cuda == NULL) {
+		free(gk);
+		return -ENODEV;
+	}
+	fill_args(gk);
+	ret = open_device(gk);
+	if (ret != 0)
+		goto fail;
+	ret = enter(gk);
+	if (ret != 0)
+		goto fail;
+	ret = check_config(gk);
+	if (ret == 0)
+		ret = load_kernel(gk);
+	if (ret == 0)
+		ret = choose_blocks(gk);
+	if (ret == 0)
+		ret = allocate(gk);
+	leave(gk);
+	if (ret != 0)
+		goto fail;
+	*out = gk;
+	return 0;
+fail:
+	cuda_destroy(gk);
+	return ret;
+}
+
+/* With the context current. */
+static int
+launch(struct gk *gk)
+{
+	const struct gk_cuda_symbols *cuda = gk->cuda;
+	CUresult ret;
+
+	/* nothing is packed, counted or ended: coefficients are read anew */
+	ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.control, 0,
+		sizeof(*gk->args.control), gk->stream);
+	if (ret == CUDA_SUCCESS)
+		ret = cuda->cuMemcpyHtoDAsync(
+			gk->constants, &gk->args, sizeof(gk->args), gk->stream);
+	if (ret == CUDA_SUCCESS)
+		ret = cuda->cuStreamSynchronize(gk->stream);
+	if (ret == CUDA_SUCCESS)
+		ret = cuda->cuLaunchCooperativeKernel(gk->kernel,
+			1 + gk->args.gangs * gk->args.blocks, 1, 1, GK_CUDA_THREADS, 1, 1, 0,
+			gk->stream, NULL);
+	return ret == CUDA_SUCCESS ? 0 : failed(gk, "launch of the gangs' kernel", ret);
+}
+
+static int
+cuda_start(struct gk *gk)
+{
+	struct gk_channel *channel = gk->config.channel;
+	uint32_t head;
+	int ret;
+
+	if (is_running(gk) > 0)
+		return refuse(-EBUSY, "the gangs are running");
+	stop_beat(gk);
+	gk->running = false;
+	for (uint32_t i = 0; i < gk->config.gangs; i++) {
+		head = __atomic_load_n(&channel->bell.head[i], __ATOMIC_ACQUIRE);
+		gk->args.first[i] = channel->done[i].done;
+		if (head - gk->args.first[i] > GK_RING_SIZE)
+			return refuse(-EINVAL,
+				"gang %u was given batches up to %u, and has done those up to %u",
+				i, head, gk->args.first[i]);
+	}
+	__atomic_store_n(&channel->bell.quit, 0, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < gk->config.gangs; i++)
+		__atomic_store_n(&channel->done[i].error, 0, __ATOMIC_RELEASE);
+	gk->quit = 0;
+	ret = enter(gk);
+	if (ret != 0)
+		return ret;
+	ret = launch(gk);
+	leave(gk);
+	if (ret != 0)
+		return ret;
+	gk->running = true;
+	ret = pthread_create(&gk->beat, NULL, beat, gk);
+	if (ret != 0) {
+		/* without a beat the watchdog would end the kernel: end it now */
+		__atomic_store_n(&channel->bell.quit, 1, __ATOMIC_RELEASE);
+		return refuse(-ret, "no thread for the watchdog: %s", strerror(ret));
+	}
+	gk->beating = true;
+	return 0;
+}
+
+static int
+cuda_stop(struct gk *gk)
+{
+	struct gk_channel *channel = gk->config.channel;
+	int ret, error;
+
+	__atomic_store_n(&channel->bell.quit, 1, __ATOMIC_RELEASE);
+	ret = is_running(gk);
+	if (ret > 0)
+		return refuse(-EBUSY, "batches are still out");
+	stop_beat(gk);
+	gk->running = false;
+	for (uint32_t i = 0; i < gk->config.gangs && ret == 0; i++) {
+		error = (int)__atomic_load_n(&channel->done[i].error, __ATOMIC_ACQUIRE);
+		if (error != 0)
+			ret = refuse(error, "gang %u: %s", i,
+				error == -ETIMEDOUT ? "ended by the watchdog"
+						    : "gave up on a descriptor");
+	}
+	return ret;
+}
+
+const struct gk_ops gk_cuda_ops = {
+	.name = "cuda",
+	.create = cuda_create,
+	.start = cuda_start,
+	.stop = cuda_stop,
+	.destroy = cuda_destroy,
+	.why = cuda_why,
+};

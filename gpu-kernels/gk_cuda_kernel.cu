@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The persistent kernel of the cuda row: one cooperative launch, all of whose blocks are resident.
+ * Block 0 dispatches, the others belong to gangs, neighbours to the same one.
+ */
+
+#include <stddef.h>
+
+#include "gk_cuda_gang.cuh"
+#include "gk_cuda_setup.cuh"
+
+extern "C" __global__ void
+__launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS) gk_cuda_serve(void)
+{
+	__shared__ union {
+		struct gang_shared gang;
+		struct setup_shared setup;
+	} shared;
+
+	if (blockIdx.x == 0)
+		dispatch(&shared.setup);
+	else
+		serve(&shared.gang);
+}

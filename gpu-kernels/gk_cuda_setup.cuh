@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The first block of the grid: its first warp polls the doorbell, the one line of host memory that
+ * anybody polls; all of it reads descriptors, headers and pointer tables of batches from host
+ * memory, checks them, and hands them to gangs in device memory. It also is what ends the kernel.
+ */
+#ifndef GK_CUDA_SETUP_CUH
+#define GK_CUDA_SETUP_CUH
+
+#include <errno.h>
+
+#include "gk_cuda.h"
+#include "gk_cuda_order.cuh"
+
+#define LINE_WORDS 16 /* of struct gk_doorbell, gk_frame, gk_params, gk_coef, gk_dark */
+#define BELL_QUIT  (offsetof(struct gk_doorbell, quit) / 4)
+#define BELL_BEAT  (offsetof(struct gk_doorbell, watchdog) / 4)
+/* loads of a pointer table that are under way together, a thread */
+#define TABLE_LOADS 8
+
+struct setup_shared {
+	uint32_t bell[LINE_WORDS];
+	uint32_t next[GK_GANGS_MAX]; /* batches set up */
+	uint32_t failed;	     /* gangs that gave up, a bit each */
+	uint32_t ended;		     /* gangs that were told the end */
+	uint32_t quit;
+	uint32_t killed;
+	uint32_t beat; /* bell.watchdog as last seen, and when it changed */
+	uint64_t beat_ns;
+	/* versions as they were last packed; one that a gang is still packing is waited for */
+	struct gk_coef packed[GK_COEF_MAX];
+	uint32_t is_packed[GK_COEF_MAX];
+	uint32_t packing[GK_COEF_MAX]; /* gang + 1, 0 = nobody */
+	uint32_t packing_batch[GK_COEF_MAX];
+	/* what a batch is made of */
+	GK_ALIGNED(64) struct gk_work work;
+	struct gk_params params;
+	struct gk_coef coef;
+	struct gk_coef coef_to;
+	struct gk_dark dark;
+	uint32_t header[GK_BATCH_MAX][LINE_WORDS]; /* struct gk_frame */
+	uint32_t pack;
+};
+
+static __device__ __forceinline__ const struct gk_frame *
+header_of(const struct setup_shared *s, uint32_t frame)
+{
+	return (const struct gk_frame *)s->header[frame];
+}
+
+/* All threads of a warp or more: one line. */
+static __device__ __forceinline__ void
+load_line(void *to, const void *from, uint32_t thread)
+{
+	if (thread < LINE_WORDS)
+		((uint32_t *)to)[thread] = __ldcg((const uint32_t *)from + thread);
+}
+
+/* One warp. Quit before heads: what was handed over before it was set is seen, and done. */
+static __device__ void
+poll_bell(struct setup_shared *s)
+{
+	const uint32_t *bell = (const uint32_t *)&args.channel->bell;
+	const uint32_t lane = threadIdx.x;
+	uint32_t quit = args.once, word = 0;
+
+	if (lane < LINE_WORDS)
+		word = load_acquire_sys(bell + lane);
+	quit |= __shfl_sync(0xFFFFFFFFu, word, BELL_QUIT);
+	if (quit && !s->quit && lane < LINE_WORDS)
+		word = load_acquire_sys(bell + lane);
+	__syncwarp();
+	/* heads are final with quit: the line is not looked at any more, but for its beat */
+	if (lane < LINE_WORDS && (!s->quit || lane >= GK_GANGS_MAX))
+		s->bell[lane] = word;
+	__syncwarp();
+	if (lane == 0)
+		s->quit = quit || s->quit;
+}
+
+/* One thread: has the host been silent for too long? */
+static __device__ void
+watch(struct setup_shared *s)
+{
+	const uint64_t now = now_ns();
+
+	if (args.watchdog_ns == 0)
+		return;
+	if (s->bell[BELL_BEAT] != s->beat) {
+		s->beat = s->bell[BELL_BEAT];
+		s->beat_ns = now;
+	} else if (now - s->beat_ns > args.watchdog_ns) {
+		for (uint32_t i = 0; i < args.gangs; i++)
+			store_release_sys(&args.channel->done[i].error, (uint32_t)-ETIMEDOUT);
+		store_release(&args.control->killed, 1);
+		s->killed = 1;
+	}
+}
+
+/* gk_work_check(), which has the sentences; this has the verdict. @{ */
+static __device__ bool
+bad_pointer(uint64_t address)
+{
+	return address == 0 || address % 64 != 0;
+}
+
+static __device__ bool
+bad_coef(const struct gk_coef *c)
+{
+	bool bad = false;
+
+	for (int g = 0; g < 3; g++)
+		bad |= bad_pointer(c->p[g]) || bad_pointer(c->r[g]);
+	return bad;
+}
+
+static __device__ bool
+bad_params(const struct gk_params *p)
+{
+	return p->kind > GK_KIND_RAW || p->bragg_threshold != p->bragg_threshold ||
+		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap;
+}
+
+static __device__ bool
+bad_dark(const struct setup_shared *s)
+{
+	return s->work.dark >= GK_DARK_MAX || bad_pointer(s->dark.cells);
+}
+
+static __device__ bool
+bad_frame(const struct setup_shared *s, uint32_t i)
+{
+	const struct gk_frame *f = header_of(s, i);
+
+	return s->work.slot[i] >= args.nb_frames ||
+		(f->out != GK_NO_OUT && f->out >= args.nb_outputs) ||
+		((f->flags & GK_FRAME_DARK) && bad_dark(s));
+}
+
+static __device__ bool
+bad_work(const struct setup_shared *s)
+{
+	const struct gk_work *w = &s->work;
+
+	if (w->op == GK_OP_FRAMES)
+		return w->nb_frames == 0 || w->nb_frames > GK_BATCH_MAX ||
+			w->params >= GK_PARAMS_MAX || bad_params(&s->params) ||
+			w->coef >= GK_COEF_MAX || bad_coef(&s->coef);
+	if ((w->op != GK_OP_UPDATE && w->op != GK_OP_CLEAR) || w->nb_frames != 0 || bad_dark(s))
+		return true;
+	if (w->op == GK_OP_CLEAR)
+		return false;
+	return w->params >= GK_PARAMS_MAX || s->params.dark_min == 0 ||
+		!(s->params.dark_alpha > 0 && s->params.dark_alpha <= 1) ||
+		w->coef >= GK_COEF_MAX || bad_coef(&s->coef) || w->coef_to >= GK_COEF_MAX ||
+		bad_coef(&s->coef_to) || s->coef.p[0] == s->coef_to.p[0];
+}
+/** @} */
+
+/* Everything that a descriptor names, in one round trip; names that are bad are read as others. */
+static __device__ void
+load_batch(struct setup_shared *s, uint64_t *table)
+{
+	const struct gk_channel *c = args.channel;
+	const struct gk_work *w = &s->work;
+	const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	const uint32_t n = w->op == GK_OP_FRAMES ? min(w->nb_frames, (uint32_t)GK_BATCH_MAX) : 0;
+	const uint32_t pairs = (args.geometry.tiles + 1) / 2;
+
+	if (warp == 0) {
+		load_line(&s->params, &c->params[w->params % GK_PARAMS_MAX], lane);
+		load_line(&s->coef, &c->coef[w->coef % GK_COEF_MAX], lane);
+		load_line(&s->coef_to, &c->coef[w->coef_to % GK_COEF_MAX], lane);
+		load_line(&s->dark, &c->dark[w->dark % GK_DARK_MAX], lane);
+	}
+	if (warp < n && w->slot[warp] < args.nb_frames)
+		load_line(s->header[warp], args.frames + w->slot[warp] * args.frame_stride, lane);
+	/* pointer tables: 16 bytes a load, into rows by tile */
+	for (uint32_t first = threadIdx.x; first < n * pairs;
+		first += TABLE_LOADS * GK_CUDA_THREADS) {
+		ulonglong2 v[TABLE_LOADS];
+
+#pragma unroll
+		for (int k = 0; k < TABLE_LOADS; k++) {
+			const uint32_t i = first + k * GK_CUDA_THREADS, f = i / pairs;
+			const uint32_t slot = f < n ? w->slot[f] : args.nb_frames;
+			const struct gk_frame *frame =
+				(const struct gk_frame *)(args.frames + slot * args.frame_stride);
+
+			v[k] = make_ulonglong2(0, 0);
+			if (slot < args.nb_frames)
+				v[k] = __ldcg((const ulonglong2 *)frame->packet + i % pairs);
+		}
+#pragma unroll
+		for (int k = 0; k < TABLE_LOADS; k++) {
+			const uint32_t i = first + k * GK_CUDA_THREADS, f = i / pairs;
+			const uint32_t tile = i % pairs * 2;
+
+			if (f >= n)
+				continue;
+			__stcg((unsigned long long *)table + (uint64_t)tile * GK_BATCH_MAX + f,
+				v[k].x);
+			if (tile + 1 < args.geometry.tiles)
+				__stcg((unsigned long long *)table +
+						(uint64_t)(tile + 1) * GK_BATCH_MAX + f,
+					v[k].y);
+		}
+	}
+}
+
+/* What will become of a frame whatever is counted; NONE when it depends, or is nothing. */
+static __device__ uint32_t
+sure_kind(const struct gk_frame *f, const struct gk_params *p)
+{
+	const bool hit = p->bragg_min == 0 && p->bragg_max == UINT32_MAX;
+
+	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
+		return GK_KIND_NONE;
+	if (f->flags & GK_FRAME_KIND_RAW)
+		return GK_KIND_RAW;
+	return p->kind == GK_KIND_CSR ? GK_KIND_NONE : p->kind;
+}
+
+static __device__ bool
+same_coef(const struct gk_coef *x, const struct gk_coef *y, bool but_p0)
+{
+	bool same = but_p0 || (x->version == y->version && x->p[0] == y->p[0]);
+
+	for (int g = 0; g < 3; g++)
+		same &= x->r[g] == y->r[g] && (g == 0 || x->p[g] == y->p[g]);
+	return same;
+}
+
+/*
+ * One thread: must the gang read the coefficients from their planes?
+ * @return false: another gang is at it; come back later
+ */
+static __device__ bool
+choose_coef(struct setup_shared *s, uint32_t gang)
+{
+	const uint32_t i = s->work.coef;
+	const uint32_t by = s->packing[i];
+
+	s->pack = 0;
+	if (s->work.op == GK_OP_CLEAR)
+		return true;
+	if (by != 0 && by != gang + 1) {
+		const uint32_t done = load_acquire(&args.control->gang[by - 1].done);
+
+		if ((int32_t)(done - s->packing_batch[i]) <= 0)
+			return false;
+		s->packing[i] = 0;
+	}
+	if (!s->is_packed[i] || !same_coef(&s->packed[i], &s->coef, false)) {
+		s->pack = 1;
+		s->is_packed[i] = 1;
+		s->packed[i] = s->coef;
+		s->packing[i] = gang + 1;
+		s->packing_batch[i] = s->next[gang];
+	}
+	if (s->work.op == GK_OP_UPDATE) {
+		const uint32_t to = s->work.coef_to;
+
+		s->is_packed[to] = 1;
+		s->packed[to] = s->coef_to;
+		s->packing[to] = gang + 1;
+		s->packing_batch[to] = s->next[gang];
+	}
+	return true;
+}
+
+/* All threads: what the blocks of the gang shall see. */
+static __device__ void
+write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
+{
+	const uint32_t f = threadIdx.x;
+	const uint32_t n = s->work.op == GK_OP_FRAMES ? s->work.nb_frames : 0;
+	const uint32_t kind = f < n ? sure_kind(header_of(s, f), &s->params) : GK_KIND_NONE;
+	uint32_t dark, direct;
+
+	if (threadIdx.x >= 32)
+		return;
+	dark = __ballot_sync(0xFFFFFFFFu, f < n && (header_of(s, f)->flags & GK_FRAME_DARK));
+	direct = __ballot_sync(0xFFFFFFFFu, kind != GK_KIND_NONE);
+	if (f < n) {
+		const struct gk_frame *frame = header_of(s, f);
+		const uint64_t slot = s->work.slot[f];
+
+		b->frame[f].number = frame->frame;
+		b->frame[f].out = frame->out == GK_NO_OUT
+			? 0
+			: (uint64_t)(args.outputs + frame->out * args.layout.stride);
+		b->frame[f].result = (uint64_t)(args.results + slot);
+		b->frame[f].flags = frame->flags;
+		b->frame[f].direct = kind;
+		b->sums[f].sum = b->sums[f].bragg_nnz = b->sums[f].saturated_invalid = 0;
+	}
+	if (f < LINE_WORDS) {
+		((uint32_t *)&b->params)[f] = ((const uint32_t *)&s->params)[f];
+		((uint32_t *)&b->plane)[f] = ((const uint32_t *)&s->coef)[f];
+		((uint32_t *)&b->plane_to)[f] = ((const uint32_t *)&s->coef_to)[f];
+	}
+	if (f == 0) {
+		b->op = s->work.op;
+		b->nb_frames = n;
+		b->dark = dark;
+		b->direct = direct;
+		b->coef = s->work.coef;
+		b->coef_to = s->work.coef_to;
+		b->pack = s->pack;
+		b->share = same_coef(&s->coef, &s->coef_to, true);
+		b->cells = s->dark.cells;
+		b->update = (uint64_t)&args.channel->update[s->work.dark % GK_DARK_MAX];
+		b->samples = b->drift = b->updated = 0;
+	}
+}
+
+/* All threads: the next batch of a gang. */
+static __device__ void
+set_up(struct setup_shared *s, uint32_t gang)
+{
+	struct gk_cuda_gang *g = &args.control->gang[gang];
+	const uint32_t batch = s->next[gang], place = args.first[gang] + batch;
+	const struct gk_work *work = &args.channel->work[gang][place % GK_RING_SIZE];
+	uint64_t *table = args.tables +
+		((uint64_t)gang * 2 + (batch & 1)) * args.geometry.tiles * GK_BATCH_MAX;
+	bool bad = false, now = true;
+
+	if (threadIdx.x < sizeof(*work) / 4)
+		((uint32_t *)&s->work)[threadIdx.x] = __ldcg((const uint32_t *)work + threadIdx.x);
+	__syncthreads();
+	load_batch(s, table);
+	__syncthreads();
+	if (threadIdx.x == 0)
+		bad = bad_work(s);
+	else if (s->work.op == GK_OP_FRAMES && threadIdx.x <= GK_BATCH_MAX)
+		bad = threadIdx.x <= s->work.nb_frames && bad_frame(s, threadIdx.x - 1);
+	if (__syncthreads_or(bad)) {
+		if (threadIdx.x == 0) {
+			store_release_sys(&args.channel->done[gang].error, (uint32_t)-EINVAL);
+			s->failed |= 1u << gang;
+		}
+		__syncthreads();
+		return;
+	}
+	if (threadIdx.x == 0)
+		now = choose_coef(s, gang);
+	if (!__syncthreads_and(now))
+		return;
+	write_batch(s, &g->batch[batch & 1]);
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		s->next[gang] = batch + 1;
+		store_release(&g->ready, batch + 1);
+	}
+	__syncthreads();
+}
+
+/* One thread: tell a gang that nothing more comes. @return are all told? */
+static __device__ bool
+end_gang(struct setup_shared *s, uint32_t gang)
+{
+	const bool all = s->bell[gang] == args.first[gang] + s->next[gang];
+
+	if (s->quit && !(s->ended >> gang & 1) && (all || (s->failed >> gang & 1))) {
+		store_release(&args.control->gang[gang].end, 1);
+		s->ended |= 1u << gang;
+	}
+	return s->ended == (1u << args.gangs) - 1;
+}
+
+static __device__ __noinline__ void
+dispatch(struct setup_shared *s)
+{
+	if (threadIdx.x < GK_GANGS_MAX)
+		s->next[threadIdx.x] = 0;
+	if (threadIdx.x < GK_COEF_MAX)
+		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] = 0;
+	if (threadIdx.x == 0) {
+		s->failed = s->ended = s->quit = s->killed = 0;
+		s->beat = 0;
+		s->beat_ns = now_ns();
+	}
+	__syncthreads();
+	for (;;) {
+		bool ended = false;
+
+		if (threadIdx.x < 32)
+			poll_bell(s);
+		if (threadIdx.x == 0)
+			watch(s);
+		__syncthreads();
+		if (s->killed)
+			return;
+		for (uint32_t i = 0; i < args.gangs; i++) {
+			bool free = false;
+
+			if (threadIdx.x == 0) {
+				const uint32_t out =
+					s->next[i] - load_acquire(&args.control->gang[i].done);
+
+				free = s->bell[i] != args.first[i] + s->next[i] &&
+					!(s->failed >> i & 1) && out < 2;
+			}
+			if (__syncthreads_or(free))
+				set_up(s, i);
+			if (threadIdx.x == 0)
+				ended = end_gang(s, i);
+		}
+		if (__syncthreads_or(ended))
+			return;
+	}
+}
+
+#endif /* GK_CUDA_SETUP_CUH */
