@@ -125,8 +125,22 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "missing", l->missing_packets, 0, "of frames that arrived in part");
 }
 
+static void
+write_veto(FILE *f, const struct ledger_veto *v)
+{
+	const struct gk_params *p = &v->veto.params;
+
+	fprintf(f, "\n[veto %u]\nfrom_frame = %" PRIu64 "\n", p->version, v->from_frame);
+	fprintf(f, "bragg_threshold = %.9g\nbragg_min = %u\nbragg_max = %u\n", p->bragg_threshold,
+		p->bragg_min, p->bragg_max);
+	fprintf(f, "csr_threshold = %.9g\nnnz_max = %u\n", p->csr_threshold, p->nnz_max);
+	fprintf(f, "dry_run = %u\naudit_every = %" PRIu64 "\naudit_raw = %u\n", v->veto.dry_run,
+		v->veto.audit_every, v->veto.audit_raw);
+}
+
 int
-ledger_write(const struct ledger *l, const char *path)
+ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes,
+	const char *path)
 {
 	const struct {
 		const char *name;
@@ -160,6 +174,8 @@ ledger_write(const struct ledger *l, const char *path)
 		fprintf(f, "\n[packets]\n");
 		for (uint32_t c = 0; c < RX_COUNTERS; c++)
 			fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
+		for (uint32_t i = 0; i < nb_vetoes; i++)
+			write_veto(f, &vetoes[i]);
 		if (ferror(f))
 			ret = -EIO;
 		if (fclose(f) != 0)

@@ -54,10 +54,18 @@ void ledger_since(struct ledger *l, const struct ledger *before);
 /** Print as aligned lines of name and number, with shares. */
 void ledger_print(const struct ledger *l, FILE *out);
 
+/** Thresholds of a run from a frame on: the `veto_version` of rows in `frames`. */
+struct ledger_veto {
+	uint64_t from_frame; /**< 0: from the run's first frame */
+	struct builder_veto veto;
+};
+
 /**
- * Write as `[frames]` and `[packets]` sections of name = number.
+ * Write as `[frames]`, `[packets]` and `[veto VERSION]` sections of name = value.
+ * @param vetoes  thresholds in the order in which they came into force
  * @return 0 or -errno (logged with the path)
  */
-int ledger_write(const struct ledger *l, const char *path);
+int ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes,
+	const char *path);
 
 #endif /* LEDGER_H */

@@ -64,6 +64,7 @@ run_free(struct run *r)
 {
 	file_writer_destroy(r->writer);
 	config_close(r->config);
+	free(r->vetoes);
 	pthread_mutex_destroy(&r->lock);
 }
 
@@ -233,6 +234,18 @@ arm(struct run *r)
 	return 0;
 }
 
+/** Remember thresholds for the ledger. */
+static void
+note_veto(struct run *r, const struct builder_veto *veto, uint64_t from_frame)
+{
+	struct ledger_veto *more = realloc(r->vetoes, (r->nb_vetoes + 1) * sizeof(*more));
+
+	if (more == NULL)
+		return;
+	r->vetoes = more;
+	more[r->nb_vetoes++] = (struct ledger_veto){.from_frame = from_frame, .veto = *veto};
+}
+
 static int
 start(struct run *r)
 {
@@ -258,6 +271,8 @@ start(struct run *r)
 	ret = give_order(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
+	r->nb_vetoes = 0;
+	note_veto(r, &command.veto, 0);
 	r->runs++;
 	enter(r, RUN_RUNNING);
 	return 0;
@@ -301,7 +316,7 @@ finish(struct run *r)
 	ledger_read(&last->ledger, r->pipeline, r->writer);
 	ledger_since(&last->ledger, &r->before);
 	snprintf(path, sizeof(path), "%s/%s_ledger.ini", r->settings.directory, r->settings.run);
-	ret = ledger_write(&last->ledger, path);
+	ret = ledger_write(&last->ledger, r->vetoes, r->nb_vetoes, path);
 	if (ret != 0) {
 		complain(r, ret, "cannot write %s: %s", path, strerror(-ret));
 		failed = true;
@@ -370,6 +385,7 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 		return complain(r, ret, "thresholds cannot change now: %s", strerror(-ret));
 	r->veto_version++;
 	r->settings.veto = settings.veto;
+	note_veto(r, &command.veto, *effective);
 	LOG(INFO, "thresholds version %u apply from frame %" PRIu64 "\n", r->veto_version,
 		*effective);
 	return 0;

@@ -84,7 +84,9 @@ struct run {
 	uint64_t active_at;		    /**< and TSC when that last changed */
 	uint64_t first_activity;	    /**< TSC, 0 = nothing yet */
 	uint64_t runs;
-	uint32_t veto_version; /**< newest */
+	uint32_t veto_version;	    /**< newest */
+	struct ledger_veto *vetoes; /**< thresholds of the run so far */
+	uint32_t nb_vetoes;
 
 	bool lcores_poll; /**< else the builder is polled from here */
 	char message[RUN_MESSAGE_SIZE];

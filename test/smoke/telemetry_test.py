@@ -87,6 +87,11 @@ def session(t, where, pid):
     want(status['failed'] == 0 and status['name'] == 'one', status)
     l = ledger(where, 'one')
     want(l['balanced'] == 1 and l['lost'] == 0, l)
+    ini = configparser.ConfigParser()
+    ini.read(f'{where}/one_ledger.ini')
+    vetoes = [dict(ini[s]) for s in ini.sections() if s.startswith('veto ')]
+    want([int(v['from_frame']) for v in vetoes] == [0, changed, again], vetoes)
+    want([v['bragg_min'] for v in vetoes] == ['1000000', '20', '20'], vetoes)
     rows = frames_csv(where, 'one')
     want(len(rows) == l['frames'])
     for r in rows:

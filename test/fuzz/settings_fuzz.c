@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Configuration files and telemetry parameters of any content. An input is an INI file, a zero byte,
+ * and what somebody sends to /braggline/run/configure. Settings that are accepted must lie in the
+ * ranges that the rest of the program builds on.
+ */
+
+#include <rte_log.h>
+
+#include "run.h"
+#include "seed_corpus.h"
+
+static char path[64];
+
+static void
+check(const struct settings *s)
+{
+	const struct detector *d = &s->detector;
+
+	if (d->expected == 0 || d->expected > d->tiles || d->tiles > FRAME_PACKETS_MAX ||
+		s->udp_port + d->streams > 65536 || s->slots < 2 || s->slots > FRAME_SLOTS_MAX ||
+		s->give_up >= s->slots || s->rx_lcores > d->streams || s->batch > GK_BATCH_MAX ||
+		s->outputs < s->batch || s->nb_ports == 0 || s->frames.offset >= s->frames.stride)
+		abort();
+	for (uint32_t i = 0; i < s->nb_ports; i++)
+		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++)
+			if (s->ports[i].streams[k] >= d->streams)
+				abort();
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static const char demo[] = "[detector]\nmodules = 2\n; note\n[lcores]\nrx = 1,3-4\n"
+				   "[veto]\nbragg_min = 20\n[run]\nname = a\n\0"
+				   "run.name=b,veto.bragg_min=3,output.kind=raw";
+
+	seed_begin(argc, argv);
+	seed_add("demo", (const uint8_t *)demo, sizeof(demo) - 1);
+	rte_log_set_global_level(RTE_LOG_EMERG);
+	snprintf(path, sizeof(path), "/dev/shm/braggline-settings-%d.ini", (int)getpid());
+	return 0;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct gk_channel channel;
+	static struct pipeline pipeline;
+	static struct settings process;
+	const uint8_t *end = memchr(data, 0, size);
+	const size_t ini = end != NULL ? (size_t)(end - data) : size;
+	struct run_base base = {.config_file = path};
+	char assignments[512] = "";
+	struct config *c;
+	struct run run;
+	FILE *f;
+
+	f = fopen(path, "wb");
+	if (f == NULL || fwrite(data, 1, ini, f) != ini || fclose(f) != 0)
+		abort();
+	if (end != NULL)
+		snprintf(assignments, sizeof(assignments), "%.*s", (int)(size - ini - 1),
+			(const char *)end + 1);
+	c = config_open(path);
+	if (c != NULL) {
+		if (settings_read(&process, c) == 0) {
+			check(&process);
+			pipeline.gk_config.channel = &channel;
+			pipeline.gk_config.layout.nnz_cap = process.veto.params.nnz_max;
+			run_init(&run, &pipeline, &process, &base);
+			if (run_configure(&run, assignments) == 0)
+				check(&run.settings);
+			else if (run.message[0] == '\0')
+				abort();
+			run_free(&run);
+		}
+		config_close(c);
+	}
+	unlink(path);
+	return 0;
+}
