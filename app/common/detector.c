@@ -60,7 +60,7 @@ detector_expect(struct detector *d, uint32_t rows, const uint32_t *absent, uint3
 	const uint32_t skipped = (d->module_packets - packets) / 2;
 	const uint32_t last = d->module_packets - skipped;
 
-	if (packets == 0 || packets > d->module_packets || packets % 2 != 0 ||
+	if (packets == 0 || packets > d->module_packets ||
 		(rows != 0 && rows % (2 * d->ops->tile_rows) != 0))
 		return -EINVAL;
 	for (uint32_t s = 0; s < d->streams; s++) {
