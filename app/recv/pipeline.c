@@ -36,7 +36,8 @@ pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
 	ret = calibration_load(&p->calibration, p->planes, files, &p->settings->detector);
 	if (ret != 0)
 		return ret;
-	coef->version = 1;
+	/* gangs may keep copies by version: one that was in force never comes again */
+	coef->version = RTE_MAX(coef[0].version, coef[1].version) + 1;
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
 		coef->p[g] = (uintptr_t)p->calibration.p[g];
 		coef->r[g] = (uintptr_t)p->calibration.r[g];
@@ -92,7 +93,8 @@ create_gangs(struct pipeline *p)
 	gk_layout_init(&c->layout, &c->geometry, s->value, s->veto.params.nnz_max);
 	c->value = s->value;
 	c->gangs = s->gangs;
-	c->workers = lcores_gang_workers(s);
+	c->workers = p->gk_ops->poll != NULL ? lcores_gang_workers(s) : s->gang_workers;
+	c->watchdog_ms = s->watchdog_ms;
 	c->nb_frames = s->slots;
 	c->nb_outputs = s->outputs;
 	if (p->memory.gpu >= 0 && rte_gpu_info_get(p->memory.gpu, &gpu) == 0)
@@ -108,14 +110,13 @@ create_gangs(struct pipeline *p)
 		return -ENOMEM;
 	p->planes = planes;
 	ret = create_dark(p);
-	if (ret == 0)
-		ret = pipeline_calibrate(p, &s->calibration);
 	if (ret != 0)
 		return ret;
 	ret = p->gk_ops->create(c, &p->gk);
 	if (ret != 0) {
 		if (gk_config_check(c, why, sizeof(why)) == 0)
-			snprintf(why, sizeof(why), "%s", strerror(-ret));
+			snprintf(why, sizeof(why), "%s",
+				p->gk_ops->why != NULL ? p->gk_ops->why() : strerror(-ret));
 		LOG(ERR, "cannot create %s gangs: %s\n", p->gk_ops->name, why);
 		return ret;
 	}
@@ -128,7 +129,8 @@ start_gangs(struct pipeline *p)
 	const int ret = p->gk_ops->start(p->gk);
 
 	if (ret != 0)
-		LOG(ERR, "cannot start %s gangs: %s\n", p->gk_ops->name, strerror(-ret));
+		LOG(ERR, "cannot start %s gangs: %s\n", p->gk_ops->name,
+			p->gk_ops->why != NULL ? p->gk_ops->why() : strerror(-ret));
 	p->gk_started = ret == 0;
 	return ret;
 }

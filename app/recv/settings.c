@@ -176,6 +176,7 @@ read_gangs(struct settings *s, struct config *c)
 	s->gpu = config_text(c, "gpu", "device", NULL);
 	s->kernel = config_text(c, "gpu", "kernel", "host");
 	s->batch = config_uint(c, "gpu", "batch", 8, 1, GK_BATCH_MAX);
+	s->watchdog_ms = config_uint(c, "gpu", "watchdog_ms", 10000, 0, 3600 * 1000);
 	s->outputs = config_uint(
 		c, "gpu", "outputs", RTE_MAX(16u, s->batch * (s->gangs + 1)), s->batch, 65536);
 }

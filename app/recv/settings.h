@@ -89,10 +89,11 @@ struct settings {
 	enum incomplete_policy incomplete;
 	uint32_t packets_min; /**< of an incomplete frame that is kept */
 
-	const char *gpu;    /**< gpudev name, NULL = the first one, if any */
-	const char *kernel; /**< row of gk_ops */
-	uint32_t batch;	    /**< frames of a batch, at most */
-	uint32_t outputs;   /**< output slots */
+	const char *gpu;      /**< gpudev name, NULL = the first one, if any */
+	const char *kernel;   /**< row of gk_ops */
+	uint32_t batch;	      /**< frames of a batch, at most */
+	uint32_t outputs;     /**< output slots */
+	uint32_t watchdog_ms; /**< a GPU's gangs end when we are silent for so long; 0 = never */
 
 	struct builder_veto veto;
 	enum gk_value value;
