@@ -104,6 +104,7 @@ file_note_batch(struct arrow_file *f, const struct batch *b)
 	f->batches[f->nb_batches++] = (struct arrow_file_batch){
 		{f->size, b->metadata_size, b->body_length},
 		b->rows,
+		b->received,
 	};
 	return 0;
 }
@@ -122,10 +123,29 @@ next_is_durable(const struct arrow_file *f)
 }
 
 static void
+count_latency(struct arrow_file *f, int64_t received, int64_t now)
+{
+	const uint64_t us = now > received ? (uint64_t)(now - received) / 1000 : 0;
+	const unsigned int bucket = us == 0 ? 0 : 64 - __builtin_clzll(us);
+
+	f->latency[bucket < ARROW_LATENCY_BUCKETS ? bucket : ARROW_LATENCY_BUCKETS - 1]++;
+}
+
+static void
 count_durable(struct arrow_file *f)
 {
-	while (next_is_durable(f))
-		f->rows_durable += f->batches[f->nb_durable++].rows;
+	const struct arrow_file_batch *b;
+	int64_t now = 0;
+
+	while (next_is_durable(f)) {
+		b = &f->batches[f->nb_durable++];
+		f->rows_durable += b->rows;
+		if (f->clock == NULL || b->received == 0)
+			continue;
+		if (now == 0)
+			now = f->clock(f->clock_arg);
+		count_latency(f, b->received, now);
+	}
 }
 
 /* Count what is durable, now that `out` knows. */

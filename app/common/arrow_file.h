@@ -21,10 +21,14 @@
 
 struct batch;
 
+/** Buckets of a histogram: bucket i counts times below 2^i us, the last all others. */
+#define ARROW_LATENCY_BUCKETS 24
+
 /** A batch in the file. */
 struct arrow_file_batch {
 	struct arrow_block block;
 	uint64_t rows;
+	int64_t received; /**< see struct batch */
 };
 
 struct arrow_file {
@@ -37,6 +41,10 @@ struct arrow_file {
 	uint64_t size;	   /**< bytes given so far */
 	uint64_t rows;	   /**< of all batches; after close, of those that were kept */
 	uint64_t rows_durable;
+	/** Batches by the time from `received` to durable. */
+	uint64_t latency[ARROW_LATENCY_BUCKETS];
+	int64_t (*clock)(void *arg);  /**< what `received` is by; the owner sets it. NULL: no */
+	void *clock_arg;	      /**< latency is counted. Any thread that has the file */
 	bool named;		      /**< the directory entry is durable */
 	bool complete;		      /**< trailer written, file has its name */
 	int error;		      /**< 0, or the -errno that ended it first */

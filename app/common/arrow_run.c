@@ -100,8 +100,13 @@ count_file(struct table_files *t, struct run_file *f)
 	ADD(t->stats.batches, f->file.nb_durable - f->batches);
 	/* less than before if a closed file had to be cut */
 	ADD(t->stats.bytes, f->file.size - f->bytes);
-	if (f->file.nb_durable > f->batches)
+	if (f->file.nb_durable > f->batches) {
 		t->backoff = 0;
+		for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
+			ADD(t->stats.latency[i], f->file.latency[i]);
+			f->file.latency[i] = 0;
+		}
+	}
 	f->rows = f->file.rows_durable;
 	f->batches = f->file.nb_durable;
 	f->bytes = f->file.size;
@@ -306,6 +311,8 @@ take_files(struct arrow_run *r, struct run_file *file[ARROW_TABLES])
 	for (i = 0; i < ARROW_TABLES; i++) {
 		t = &r->table[i];
 		t->file = file[i];
+		t->file->file.clock = r->config.clock;
+		t->file->file.clock_arg = r->config.arg;
 		r->opened_bytes += t->stats.bytes;
 		ADD(t->stats.files, 1);
 		SET(t->stats.error, 0);
@@ -600,6 +607,8 @@ arrow_run_stats_get(
 	GET(error);
 	GET(state);
 	GET(mode);
+	for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+		GET(latency[i]);
 #undef GET
 }
 

@@ -54,6 +54,7 @@ struct arrow_run_config {
 	uint32_t retry_max_ms; /**< up to this */
 	uint64_t resume_bytes; /**< room that a file must find before writing goes on */
 	void (*log)(void *arg, bool error, const char *text); /**< NULL: nobody listens */
+	int64_t (*clock)(void *arg); /**< now, as batches' `received` is; NULL: no latency */
 	void *arg;
 };
 
@@ -75,6 +76,8 @@ struct arrow_run_stats {
 	int32_t error;		  /**< -errno of the outage now; 0: none */
 	uint32_t state;		  /**< enum arrow_run_state */
 	uint32_t mode;		  /**< enum arrow_io_mode of the last file */
+	/** Durable batches, by the time since their last frame's first packet: arrow_file.h */
+	uint64_t latency[ARROW_LATENCY_BUCKETS];
 };
 
 /** What a user asks about one table when something is wrong. */

@@ -42,6 +42,7 @@ struct table {
 	uint64_t bytes; /* by the cutting rule */
 	uint64_t first;
 	uint64_t last;
+	int64_t received; /* of the last row */
 	uint64_t sequence;
 };
 
@@ -227,6 +228,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.rows = t->rows,
 		.first = t->first,
 		.last = t->last,
+		.received = t->received,
 		.sequence = t->sequence++,
 		.crc32c = crc,
 		.lasting = config->reclaim != NULL,
@@ -264,15 +266,17 @@ table_must_cut(const struct table *t, uint64_t frame, uint64_t bytes)
 }
 
 static void
-table_begin_row(struct batch_builder *b, enum arrow_table id, uint64_t frame, uint64_t bytes)
+table_begin_row(struct batch_builder *b, enum arrow_table id, const struct frame_record *rec,
+	uint64_t bytes)
 {
 	struct table *t = &b->table[id];
 
 	if (t->rows == 0) {
 		table_reclaim(t, &b->config, id);
-		t->first = frame;
+		t->first = rec->frame;
 	}
-	t->last = frame;
+	t->last = rec->frame;
+	t->received = rec->receive_time;
 	t->bytes += bytes;
 }
 
@@ -319,7 +323,7 @@ frames_add(struct batch_builder *b, const struct frame_record *rec)
 
 	if (table_must_cut(t, rec->frame, 0))
 		table_emit(t, &b->config, ARROW_FRAMES);
-	table_begin_row(b, ARROW_FRAMES, rec->frame, 0);
+	table_begin_row(b, ARROW_FRAMES, rec, 0);
 	put(t, FRAMES_FRAME, &rec->frame, sizeof(rec->frame));
 	put(t, FRAMES_BUNCH_ID, &rec->bunch_id, sizeof(rec->bunch_id));
 	put(t, FRAMES_DETECTOR_TIME, &rec->detector_time, sizeof(rec->detector_time));
@@ -408,7 +412,7 @@ images_add(struct batch_builder *b, const struct frame_record *rec)
 	if (table_must_cut(t, rec->frame, row.bytes) ||
 		(t->rows > 0 && images_columns_full(b, &row)))
 		table_emit(t, &b->config, ARROW_IMAGES);
-	table_begin_row(b, ARROW_IMAGES, rec->frame, row.bytes);
+	table_begin_row(b, ARROW_IMAGES, rec, row.bytes);
 	raw = t->set->data[IMAGES_RAW];
 
 	put(t, IMAGES_FRAME, &rec->frame, sizeof(rec->frame));

@@ -43,6 +43,7 @@ struct batch {
 	uint64_t rows;
 	uint64_t first; /**< frame numbers */
 	uint64_t last;
+	int64_t received; /**< receive_time of the last row; 0: unknown */
 	uint64_t sequence;
 	uint32_t crc32c;
 	bool lasting; /**< metadata and body stay until batch_reclaim is called for `set`; false:

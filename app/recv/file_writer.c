@@ -71,6 +71,14 @@ writer_reclaim(void *arg, enum arrow_table table, unsigned int set)
 	arrow_run_reclaim(w->run, table, set);
 }
 
+static int64_t
+writer_clock(void *arg)
+{
+	const struct file_writer *w = arg;
+
+	return w->config.clock(w->config.clock_arg);
+}
+
 static void
 nap(struct file_writer *w)
 {
@@ -220,6 +228,7 @@ create_files(struct file_writer *w, char message[PATH_MAX])
 		.retry_max_ms = c->retry_max_ms,
 		.resume_bytes = c->resume_bytes,
 		.log = writer_log,
+		.clock = c->clock != NULL ? writer_clock : NULL,
 		.arg = w,
 	};
 	int rc;

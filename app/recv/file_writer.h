@@ -66,6 +66,9 @@ struct file_writer_config {
 	 * thread, which waits for it. NULL: nobody does */
 	void (*kept)(void *arg, const struct frame_record *record, const uint8_t *output);
 	void *kept_arg;
+	int64_t (*clock)(void *arg); /**< now, as receive_time is; NULL: no latency is counted. Any
+				     thread */
+	void *clock_arg;
 };
 
 /** All but error, state and mode only grow. */

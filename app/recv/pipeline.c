@@ -254,8 +254,8 @@ create_builder(struct pipeline *p)
 	c.egress = p->egress;
 	c.returned = p->returned;
 	clock_gettime(CLOCK_REALTIME, &now);
-	c.clock_tsc = rte_rdtsc();
-	c.clock_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	c.clock_tsc = p->clock_tsc = rte_rdtsc();
+	c.clock_ns = p->clock_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	p->builder = builder_create(&c);
 	return p->builder != NULL ? 0 : -rte_errno;
 }
@@ -293,6 +293,16 @@ name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_
 		planes[2 * i + 1] =
 			(struct arrow_plane){names[1][i], p->calibration.r[i], gk_rows(g), g->cols};
 	}
+}
+
+/** Now, as the builder counts: system time would drift away from it in a week. */
+static int64_t
+receive_clock(void *arg)
+{
+	const struct pipeline *p = arg;
+	const double cycles = (double)(int64_t)(rte_rdtsc() - p->clock_tsc);
+
+	return p->clock_ns + (int64_t)(cycles * (1e9 / rte_get_tsc_hz()));
 }
 
 /** Pictures of a run are no reason not to have one. */
@@ -398,6 +408,8 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		.roll_ms = s->roll_ms,
 		.kept = look_at_kept,
 		.kept_arg = p,
+		.clock = receive_clock,
+		.clock_arg = p,
 	};
 	struct arrow_plane planes[2 * CALIBRATION_STAGES];
 	int ret;

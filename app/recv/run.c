@@ -278,6 +278,15 @@ start(struct run *r)
 	return 0;
 }
 
+static void
+read_writer(struct run *r, struct run_writer *writer)
+{
+	snprintf(writer->name, sizeof(writer->name), "%s", r->settings.run);
+	file_writer_stats_get(r->writer, &writer->stats);
+	for (int t = 0; t < ARROW_TABLES; t++)
+		file_writer_status(r->writer, t, &writer->status[t]);
+}
+
 /** The files are closed; what is known of the run stays. */
 static void
 finish(struct run *r)
@@ -327,6 +336,10 @@ finish(struct run *r)
 		failed = true;
 	}
 	last->failed = failed;
+	read_writer(r, &r->last_writer);
+	for (int t = 0; t < ARROW_TABLES; t++)
+		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+			r->latency[t][i] += r->last_writer.stats.table[t].latency[i];
 	file_writer_destroy(r->writer);
 	r->writer = NULL;
 	enter(r, RUN_IDLE);
@@ -548,5 +561,30 @@ run_get_status(struct run *r, struct run_status *status)
 			? 0
 			: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
 	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+void
+run_get_writer(struct run *r, struct run_writer *writer)
+{
+	pthread_mutex_lock(&r->lock);
+	if (r->writer != NULL)
+		read_writer(r, writer);
+	else
+		*writer = r->last_writer;
+	pthread_mutex_unlock(&r->lock);
+}
+
+void
+run_get_latency(struct run *r, uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS])
+{
+	struct file_writer_stats now = {0};
+
+	pthread_mutex_lock(&r->lock);
+	if (r->writer != NULL)
+		file_writer_stats_get(r->writer, &now);
+	for (int t = 0; t < ARROW_TABLES; t++)
+		for (uint32_t i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+			latency[t][i] = r->latency[t][i] + now.table[t].latency[i];
 	pthread_mutex_unlock(&r->lock);
 }

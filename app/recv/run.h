@@ -68,6 +68,13 @@ struct run_status {
 	uint32_t veto_version;
 };
 
+/** What the writer of the run at hand says or, when there is none, that of the last one. */
+struct run_writer {
+	char name[72]; /**< of the run; "" = there was none yet */
+	struct file_writer_stats stats;
+	struct arrow_run_status status[ARROW_TABLES];
+};
+
 struct run {
 	pthread_mutex_t lock;
 	enum run_state state;
@@ -84,6 +91,9 @@ struct run {
 	uint64_t active_at;		    /**< and TSC when that last changed */
 	uint64_t first_activity;	    /**< TSC, 0 = nothing yet */
 	uint64_t runs;
+	struct run_writer last_writer;
+	/** Latency of the batches of all runs that have ended. */
+	uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
 	uint32_t veto_version;	    /**< newest */
 	struct ledger_veto *vetoes; /**< thresholds of the run so far */
 	uint32_t nb_vetoes;
@@ -135,5 +145,13 @@ void run_give_up(struct run *r, const char *why);
 void run_tick(struct run *r);
 
 void run_get_status(struct run *r, struct run_status *status);
+
+void run_get_writer(struct run *r, struct run_writer *writer);
+
+/**
+ * Time from the first packet of a batch's last frame until the batch is durable, of all batches
+ * since the start.
+ */
+void run_get_latency(struct run *r, uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS]);
 
 #endif /* RUN_H */

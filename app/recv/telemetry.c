@@ -365,9 +365,17 @@ static const struct command commands[] = {
 		"by module: frames, missing_packets, last_frame", get_modules},
 	{"/braggline/gangs", "", "Work of each gang since the start",
 		"by gang: frames, batches, pending, error", get_gangs},
-	{"/braggline/latency", "", "Histograms of times to the verdict since the start",
-		"below_us [...], first_packet_to_verdict [...], last_packet_to_verdict [...]",
+	{"/braggline/latency", "",
+		"Histograms of times since the start: to the verdict, to the disk",
+		"below_us [...], first_packet_to_verdict [...], last_packet_to_verdict [...]; "
+		"batches, from the first packet of the last frame: frames_batch_to_durable [...], "
+		"images_batch_to_durable [...]",
 		telemetry_latency},
+	{"/braggline/writer", "", "What the writer of the run has done, or that of the last one",
+		"run; frames {...}, images {...}: state, mode, why (not the best one), path, rows "
+		"(taken), durable, unwritten, unwritten_full, unwritten_error, unwritten_bad, "
+		"batches, bytes, files, outages, resumes, error",
+		telemetry_writer},
 	{"/braggline/preview", "", "Picture of the run at hand, or of the last one that has one",
 		"active, path, sequence (counts all pictures), frame, frames (in the maximum), "
 		"skipped, errors, error",

@@ -30,6 +30,7 @@ void telemetry_add_real(struct rte_tel_data *d, const char *name, double value);
 void telemetry_add_text(struct rte_tel_data *d, const char *name, const char *text);
 
 int telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d);
+int telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d);
 int telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d);
 
 #endif /* TELEMETRY_PRIVATE_H */

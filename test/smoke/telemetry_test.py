@@ -44,12 +44,35 @@ def documented():
 
 
 def open_files(pid):
-    return len(os.listdir(f'/proc/{pid}/fd'))
+    """The least of a second: the picture of a run that has ended may be open for a moment."""
+    n = []
+    for _ in range(10):
+        n.append(len(os.listdir(f'/proc/{pid}/fd')))
+        time.sleep(0.1)
+    return min(n)
 
 
 def memory(pid):
     with open(f'/proc/{pid}/status', encoding='ascii') as f:
         return int(re.search(r'VmRSS:\s+(\d+)', f.read())[1])
+
+
+def writer(t):
+    """What the last run wrote, and how long the batches of all runs took."""
+    w, frames = t.get('writer'), t.get('ledger')['frames']
+    want(w['run'] == f'n{RUNS - 1}', w)
+    for table, rows in (w['frames'], frames['frames']), (w['images'], frames['stored']):
+        want(table['rows'] == table['durable'] == rows and table['unwritten'] == 0, w)
+        want(table['state'] == 'closed' and table['error'] == '' and table['files'] == 1, w)
+        want(table['mode'] in ('buffered', 'direct', 'direct+io_uring'), w)
+        want((table['why'] == '') == (table['mode'] == 'direct+io_uring'), w)
+        want(os.path.getsize(table['path']) == table['bytes'], w)
+    latency = t.get('latency')
+    durable = latency['frames_batch_to_durable']
+    want(len(durable) == len(latency['below_us']), latency)
+    # a batch at least a run; the files of short ones are closed within seconds
+    want(sum(durable) >= RUNS + 4 and sum(durable[:-1]) >= RUNS, durable)
+    want(sum(latency['images_batch_to_durable']) > 0)
 
 
 def session(t, where, pid):
@@ -147,6 +170,7 @@ def session(t, where, pid):
     want(not any(partial.values()), partial)
     want(modules['0']['missing_packets'] == aborted['missing_packets'], modules, aborted)
     want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
+    writer(t)
     want(t.get('gangs')['0']['frames'] > 0 and t.get('pedestal')['masked'] > 0)
     want(any('builder' in l['roles'] for l in t.get('lcores').values()))
     # left running: SIGTERM ends the run first
