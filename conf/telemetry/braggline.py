@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-recv for DPDK's dpdk-telemetry-exporter.py, which loads all files of
+share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_NAME."""
+
+# Counters of the ledger are those of the run at hand, or of the last one: they begin again with
+# every run, as a counter may. All others count since the start of the process.
+INFO = {
+    'info': ('Always 1; what the process is in the labels.', 'gauge'),
+    'running': ('A run takes frames: 1, else 0.', 'gauge'),
+    'runs': ('Runs that were started.', 'counter'),
+    'frames': ('Frames of the run by fate; the fates add up to all.', 'counter'),
+    'frames_in_flight': ('Frames of the run on their way.', 'gauge'),
+    'kept_frames': ('Kept frames of the run by reason.', 'counter'),
+    'incomplete_kept_frames': ('Kept frames of the run with missing packets.', 'counter'),
+    'timeout_frames': ('Frames of the run that were closed by time.', 'counter'),
+    'packets': ('Packets of the run by fate; the fates add up to those received.', 'counter'),
+    'received_packets': ('Packets of the run.', 'counter'),
+    'received_bytes': ('Bytes of the packets of the run.', 'counter'),
+    'lcore_busy_cycles': ('Cycles with work, by lcore.', 'counter'),
+    'lcore_idle_cycles': ('Cycles without, by lcore.', 'counter'),
+    'module_frames': ('Frames with a packet of the module.', 'counter'),
+    'module_missing_packets': ('Packets missing in such frames, by module.', 'counter'),
+    'gang_frames': ('Frames by gang.', 'counter'),
+    'gang_batches': ('Batches by gang.', 'counter'),
+    'gang_pending_batches': ('Batches that a gang has now.', 'gauge'),
+    'writer_bytes': ('Bytes in the files of the run by table.', 'counter'),
+    'writer_durable_rows': ('Rows on the disk, of the run by table.', 'counter'),
+    'writer_unwritten_rows': ('Rows that no file has, of the run by table and cause.', 'counter'),
+    'writer_outages': ('Times that a file failed, of the run by table.', 'counter'),
+    'latency_seconds_bucket': ('Times up to `le` by step; *_batch: of whole batches.', 'counter'),
+    'latency_seconds_count': ('Times measured by step.', 'counter'),
+    'pedestal_updates': ('Updates of the pedestals by dark frames.', 'counter'),
+    'pedestal_samples': ('Samples of dark pixels that went into them.', 'counter'),
+    'pedestal_version': ('Version of the pedestals that the last update made.', 'gauge'),
+    'veto_version': ('Newest version of the thresholds.', 'gauge'),
+    'preview_pictures': ('Pictures that were written.', 'counter'),
+}
+
+FATES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten')
+REASONS = {'hit': 'hits', 'audit': 'audited', 'dry_run': 'dry_run'}
+CAUSES = {'full': 'unwritten_full', 'error': 'unwritten_error', 'bad': 'unwritten_bad'}
+# Counters among the packets' that are no fate: totals, bursts, waits, and packets handed on to
+# another RX role, which counts them again.
+NO_FATES = ('packets', 'bytes', 'bursts', 'waits', 'handed_on')
+
+
+def info():
+    return INFO
+
+
+def by_label(sock, command, label, names):
+    """A reply that is a dict of dicts: the outer key is the label."""
+    return [(metric, values[name], {label: key})
+            for key, values in sock.cmd(command).items() for metric, name in names.items()]
+
+
+def ledger(sock):
+    reply = sock.cmd('/braggline/ledger')
+    frames, packets = reply['frames'], reply['packets']
+    yield 'running', int(reply['state'] in ('running', 'stopping')), {}
+    for fate in FATES:
+        yield 'frames', frames[fate], {'fate': fate}
+    for reason, name in REASONS.items():
+        yield 'kept_frames', frames[name], {'reason': reason}
+    yield 'frames_in_flight', frames['in_flight'], {}
+    yield 'incomplete_kept_frames', frames['incomplete_kept'], {}
+    yield 'timeout_frames', frames['timeouts'], {}
+    for fate, n in packets.items():
+        if fate not in NO_FATES:
+            yield 'packets', n, {'fate': fate}
+    yield 'received_packets', packets['packets'], {}
+    yield 'received_bytes', packets['bytes'], {}
+
+
+def writer(sock):
+    reply = sock.cmd('/braggline/writer')
+    for table in 'frames', 'images':
+        t, labels = reply.get(table), {'table': table}
+        if t is None:  # no run yet
+            t = dict.fromkeys(('bytes', 'durable', 'outages', *CAUSES.values()), 0)
+        yield 'writer_bytes', t['bytes'], labels
+        yield 'writer_durable_rows', t['durable'], labels
+        yield 'writer_outages', t['outages'], labels
+        for cause, name in CAUSES.items():
+            yield 'writer_unwritten_rows', t[name], {**labels, 'cause': cause}
+
+
+def latency(sock):
+    """Histograms as Prometheus has them: each bucket with all below it."""
+    reply = sock.cmd('/braggline/latency')
+    below = reply.pop('below_us')
+    for step, histogram in reply.items():
+        total = 0
+        for us, n in zip(below, histogram):
+            total += n
+            last = us == below[-1]
+            yield ('latency_seconds_bucket', total,
+                   {'step': step, 'le': '+Inf' if last else f'{us / 1e6:g}'})
+        yield 'latency_seconds_count', total, {'step': step}
+
+
+def metrics(sock):
+    about = sock.cmd('/braggline/info')
+    labels = {k: about[k] for k in ('version', 'dpdk', 'detector', 'kernel', 'gpu')}
+    pedestal = sock.cmd('/braggline/pedestal')
+    return [
+        ('info', 1, labels),
+        ('runs', sock.cmd('/braggline/run/status')['runs'], {}),
+        *ledger(sock),
+        *by_label(sock, '/braggline/lcores', 'lcore', {
+            'lcore_busy_cycles': 'busy_cycles', 'lcore_idle_cycles': 'idle_cycles'}),
+        *by_label(sock, '/braggline/modules', 'module', {
+            'module_frames': 'frames', 'module_missing_packets': 'missing_packets'}),
+        *by_label(sock, '/braggline/gangs', 'gang', {
+            'gang_frames': 'frames', 'gang_batches': 'batches',
+            'gang_pending_batches': 'pending'}),
+        *writer(sock),
+        *latency(sock),
+        ('pedestal_updates', pedestal['updates'], {}),
+        ('pedestal_samples', pedestal['update_samples'], {}),
+        ('pedestal_version', pedestal['pedestal_version'], {}),
+        ('veto_version', sock.cmd('/braggline/veto')['version'], {}),
+        ('preview_pictures', sock.cmd('/braggline/preview')['sequence'], {}),
+    ]

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The endpoint file for DPDK's exporter, as the exporter loads and calls it, on a receiver.
+
+usage: exporter_test.py BUILD-DIR ENDPOINT-FILE
+"""
+
+import importlib.util
+import os
+import re
+import signal
+import sys
+import time
+
+from receiver import running, want
+
+BUILD, ENDPOINT = sys.argv[1:3]
+LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
+
+
+class Sock:
+    """What the exporter hands to metrics(): cmd(uri, arg=None) gives the reply as Python values."""
+
+    def __init__(self, telemetry):
+        self.telemetry = telemetry
+        self.replies = {}
+
+    def cmd(self, uri, arg=None):
+        want(arg is None, 'every command is without a parameter')
+        self.replies[uri] = self.telemetry(uri)[uri]
+        # a copy: what an endpoint does with it is its own matter
+        return {**self.replies[uri]}
+
+
+def load():
+    spec = importlib.util.spec_from_file_location('braggline', ENDPOINT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def collect(module, telemetry):
+    """Values by metric and labels; the forms that the exporter relies on."""
+    sock, info, values = Sock(telemetry), module.info(), {}
+    for name, (description, kind) in info.items():
+        want(re.fullmatch(r'[a-z_]+', name) and kind in ('counter', 'gauge'), name, kind)
+        want(description and '\n' not in description, name)
+    for name, value, labels in module.metrics(sock):
+        want(name in info, name, 'is not in info()')
+        want(isinstance(value, int), name, value)
+        key = name, frozenset((k, str(v)) for k, v in labels.items())
+        want(key not in values, name, labels, 'twice')
+        values[key] = value
+    missing = set(info) - {name for name, _ in values}
+    want(not missing, 'no value of', missing)
+    return values, sock.replies
+
+
+def check(values, replies):
+    """Every number that the socket gave is found again."""
+    def at(name, **labels):
+        return values[name, frozenset((k, str(v)) for k, v in labels.items())]
+
+    ledger = replies['/braggline/ledger']
+    frames, packets = ledger['frames'], ledger['packets']
+    fates = [v for (name, _), v in values.items() if name == 'frames']
+    want(sum(fates) + at('frames_in_flight') == frames['frames'], frames)
+    for fate in 'stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten':
+        want(at('frames', fate=fate) == frames[fate], fate)
+    want(at('kept_frames', reason='dry_run') == frames['dry_run'])
+    want(at('received_packets') == packets['packets'])
+    want(at('received_bytes') == packets['bytes'])
+    fates = {dict(labels)['fate']: v for (name, labels), v in values.items() if name == 'packets'}
+    want(all(packets[fate] == v for fate, v in fates.items()), fates)
+    for lcore, l in replies['/braggline/lcores'].items():
+        want(at('lcore_busy_cycles', lcore=lcore) == l['busy_cycles'])
+        want(at('lcore_idle_cycles', lcore=lcore) == l['idle_cycles'])
+    for module, m in replies['/braggline/modules'].items():
+        want(at('module_missing_packets', module=module) == m['missing_packets'])
+        want(at('module_frames', module=module) == m['frames'])
+    for gang, g in replies['/braggline/gangs'].items():
+        want(at('gang_frames', gang=gang) == g['frames'])
+        want(at('gang_batches', gang=gang) == g['batches'])
+    writer = replies['/braggline/writer']
+    for table in 'frames', 'images':
+        w = writer.get(table, {'bytes': 0, 'durable': 0})
+        want(at('writer_bytes', table=table) == w['bytes'])
+        want(at('writer_durable_rows', table=table) == w['durable'])
+    latency = replies['/braggline/latency']
+    for step in set(latency) - {'below_us'}:
+        total = sum(latency[step])
+        want(at('latency_seconds_bucket', step=step, le='+Inf') == total)
+        want(at('latency_seconds_count', step=step) == total)
+        # 2^10 us: all buckets up to there
+        want(at('latency_seconds_bucket', step=step, le='0.001024') == sum(latency[step][:11]))
+    want(at('pedestal_updates') == replies['/braggline/pedestal']['updates'])
+    want(at('preview_pictures') == replies['/braggline/preview']['sequence'])
+    return frames, packets, fates
+
+
+def main():
+    module = load()
+    with running(BUILD, lcores=LCORES) as (process, t, where):
+        # before any run
+        values, replies = collect(module, t)
+        check(values, replies)
+        t.do(f'run/configure,run.name=one,output.directory={where},veto.dry_run=yes')
+        t.do('run/start')
+        time.sleep(1)
+        values, replies = collect(module, t)
+        frames, _, _ = check(values, replies)
+        want(frames['frames'] > 50 and values['running', frozenset()] == 1, frames)
+        t.do('run/stop')
+        t.wait('idle')
+        values, replies = collect(module, t)
+        frames, packets, fates = check(values, replies)
+        want(frames['in_flight'] == 0 and values['running', frozenset()] == 0)
+        # of what the run received, everything has a fate
+        want(sum(fates.values()) >= packets['placed'] > 0, fates)
+        want(values['writer_bytes', frozenset({('table', 'images')})] > 0)
+        process.send_signal(signal.SIGTERM)
+        want(process.wait(30) == 0, 'status', process.returncode)
+    print(len(module.info()), 'metrics for the exporter: ok')
+
+
+main()
