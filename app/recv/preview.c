@@ -35,6 +35,7 @@ struct preview {
 	float *cells;
 	pthread_mutex_t lock; /* of what follows, and of who has the projection when */
 	pthread_cond_t changed;
+	pid_t tid; /* 0: the thread has not begun */
 	bool quit;
 	bool last;	 /* the picture of a run that has ended is still to be drawn */
 	uint64_t run;	 /* number of the run, so that one is not taken for the other */
@@ -173,9 +174,11 @@ preview_main(void *arg)
 	struct job job;
 	int error;
 
-	/* on Linux this is the thread's own */
-	setpriority(PRIO_PROCESS, gettid(), NICE);
 	pthread_mutex_lock(&p->lock);
+	p->tid = gettid();
+	/* on Linux this is the thread's own */
+	if (!p->quit)
+		setpriority(PRIO_PROCESS, p->tid, NICE);
 	while (!p->quit || p->last) {
 		if (!p->active && !p->last) {
 			pthread_cond_wait(&p->changed, &p->lock);
@@ -241,6 +244,9 @@ preview_destroy(struct preview *p)
 	preview_end(p);
 	pthread_mutex_lock(&p->lock);
 	p->quit = true;
+	/* from here on somebody waits for it, where that is permitted */
+	if (p->tid != 0)
+		setpriority(PRIO_PROCESS, p->tid, getpriority(PRIO_PROCESS, gettid()));
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	if (p->has_thread)
