@@ -100,41 +100,66 @@ memory_device(struct memory *m, const char *what, size_t size)
 	return keep(m, address, size, 1);
 }
 
+/** What a walk over EAL's memory has found: areas that are not registered yet. */
+struct found {
+	const struct memory *m;
+	unsigned int nb;
+	struct {
+		uint8_t *address;
+		size_t size;
+	} areas[MEMORY_AREAS_MAX];
+};
+
 static int
 note_area(const struct rte_memseg_list *msl, const struct rte_memseg *ms, size_t len, void *arg)
 {
-	struct memory *m = arg;
+	struct found *f = arg;
+	uint8_t *address = ms->addr;
 
 	if (msl->external)
 		return 0;
-	if (m->nb_areas == MEMORY_AREAS_MAX)
+	/* heaps grow at their ends: what lies before is registered already */
+	for (unsigned int i = 0; i < f->m->nb_areas && len > 0; i++) {
+		const size_t size = f->m->areas[i].size;
+
+		if (f->m->areas[i].address != address || size > len)
+			continue;
+		address += size;
+		len -= size;
+	}
+	if (len == 0)
+		return 0;
+	if (f->nb == MEMORY_AREAS_MAX - f->m->nb_areas)
 		return -1;
-	m->areas[m->nb_areas].address = ms->addr;
-	m->areas[m->nb_areas++].size = len;
+	f->areas[f->nb].address = address;
+	f->areas[f->nb++].size = len;
 	return 0;
 }
 
 int
 memory_register(struct memory *m)
 {
-	unsigned int n;
+	static struct found found;
 
 	if (m->gpu < 0)
 		return 0;
+	found.m = m;
+	found.nb = 0;
 	/* the walk holds a lock that a driver may want: note first, register then */
-	if (rte_memseg_contig_walk(note_area, m) != 0) {
+	if (rte_memseg_contig_walk(note_area, &found) != 0) {
 		LOG(ERR, "EAL's memory lies in more than %d pieces: use larger huge pages\n",
 			MEMORY_AREAS_MAX);
-		m->nb_areas = 0;
 		return -ENOSPC;
 	}
-	for (n = 0; n < m->nb_areas; n++) {
-		if (rte_gpu_mem_register(m->gpu, m->areas[n].size, m->areas[n].address) == 0)
-			continue;
-		LOG(ERR, "%s cannot register %zu MiB of host memory: %s\n", m->gpu_name,
-			m->areas[n].size >> 20, rte_strerror(rte_errno));
-		m->nb_areas = n;
-		return -ENOMEM;
+	for (unsigned int i = 0; i < found.nb; i++) {
+		if (rte_gpu_mem_register(m->gpu, found.areas[i].size, found.areas[i].address) !=
+			0) {
+			LOG(ERR, "%s cannot register %zu MiB of host memory: %s\n", m->gpu_name,
+				found.areas[i].size >> 20, rte_strerror(rte_errno));
+			return -ENOMEM;
+		}
+		m->areas[m->nb_areas].address = found.areas[i].address;
+		m->areas[m->nb_areas++].size = found.areas[i].size;
 	}
 	return 0;
 }

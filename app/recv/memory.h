@@ -49,7 +49,7 @@ void *memory_device(struct memory *m, const char *what, size_t size);
 
 /**
  * Let the GPU see all of EAL's memory: what memory_host() gave, mempools, and what a driver keeps
- * packets in. Once, when all of that is there, and before the gangs start.
+ * packets in. Again when there is more of it; the last time before the gangs start.
  * @return 0 or -errno (logged)
  */
 int memory_register(struct memory *m);

@@ -110,6 +110,8 @@ create_gangs(struct pipeline *p)
 		return -ENOMEM;
 	p->planes = planes;
 	ret = create_dark(p);
+	if (ret == 0)
+		ret = memory_register(&p->memory);
 	if (ret != 0)
 		return ret;
 	ret = p->gk_ops->create(c, &p->gk);
@@ -531,7 +533,7 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const cpu_s
 	/* once a port is open, packets arrive, and wait in its rings */
 	if (ret == 0)
 		ret = open_ports(p);
-	/* last: from here on nothing may be allocated or registered (gpu.md) */
+	/* pools and rings have come since; from here on nothing may be registered (gpu.md) */
 	if (ret == 0)
 		ret = memory_register(&p->memory);
 	if (ret == 0)
