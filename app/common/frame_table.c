@@ -499,6 +499,7 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	b->reported = 0;
 	b->flushing = false;
 	b->beginning = true;
+	b->stopping = false;
 	b->fresh = true;
 	b->asked_at = 0;
 	b->moved_at = 0;
@@ -540,13 +541,14 @@ begin_run(struct frame_table *ft)
 void
 frame_table_stop(struct frame_table *ft)
 {
-	const struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = &ft->builder;
 	uint64_t end = b->next_close;
 
 	if (ft->window.state != FRAME_WINDOW_OPEN || b->flushing) {
 		frame_table_end(ft);
 		return;
 	}
+	b->stopping = true;
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		end = RTE_MAX(end, stream_progress(ft, s));
 	end = RTE_MIN(end, ft->window.end);
@@ -587,6 +589,11 @@ frame_table_open(struct frame_table *ft)
 		return 0;
 	if (unlikely(b->moved_at != 0))
 		forget_old_window(ft);
+	if (unlikely(lanes_agreed(ft, false) != 0) && b->stopping) {
+		/* frames from another beginning are not this run's: what had begun is its end */
+		frame_table_end(ft);
+		return 0;
+	}
 	if (unlikely(lanes_agreed(ft, false) != 0)) {
 		LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
 			frame_table_number(ft, lanes_agreed(ft, false) - 1),

@@ -178,6 +178,7 @@ struct frame_builder {
 	uint32_t *free_slots;
 	uint32_t nb_free;
 	bool beginning;	     /**< a run is to begin, lanes have not all acknowledged */
+	bool stopping;	     /**< no more frames are taken, see frame_table_stop() */
 	bool fresh;	     /**< no window of this run yet */
 	uint64_t reported;   /**< frames of this run that frame_table_close() has given out */
 	bool started;	     /**< a frame was given out since the last move */

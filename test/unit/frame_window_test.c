@@ -253,6 +253,23 @@ restart_from_one(void **state)
 	assert_int_equal(ft->window.generation, 2);
 }
 
+/* A run that is to stop does not follow a restart: it would wait for frames that never come. */
+static void
+restart_after_stop_ends(void **state)
+{
+	begin(1);
+	run_through(1, 31);
+	assert_int_equal(place_range(0, 31, 0, 77), FRAME_PLACED);
+	frame_table_stop(ft);
+	assert_false(frame_table_ended(ft));
+	restart_at(1);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_CLOSED);
+	expect_closed(31, 77);
+	expect_nothing();
+	assert_true(frame_table_flushed(ft));
+	assert_true(frame_table_ended(ft));
+}
+
 /* A module that was silent for long brings what it has kept: late, and no restart. */
 static void
 long_silence_is_no_restart(void **state)
@@ -346,6 +363,7 @@ main(int argc, char **argv)
 		TEST(lone_number_gives_nothing_up),
 		TEST(full_lane_is_not_waited_for),
 		TEST(restart_from_one),
+		TEST(restart_after_stop_ends),
 		TEST(long_silence_is_no_restart),
 		TEST(restart_within_the_ring),
 		TEST(restart_far_ahead),
