@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # braggline-recv with CUDA gangs beside the same runs with host gangs: the same columns, and how fast.
 # For a machine with a GPU; exit status 77 where there is none.
-# usage: cuda_recv.sh BIN-DIR [FRAMES-OF-THE-4M-RUN]
+# usage: cuda_recv.sh BIN-DIR [FRAMES-OF-THE-4M-RUN [SOAK-SECONDS]]
 
 set -eu
 bin=$1
 total=${2:-20000}
+soak=${3:-0}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -77,16 +78,32 @@ raw --set output.kind=raw --set veto.dry_run=yes
 epochs --set dark.select=external_input --set dark.epoch=50 --set dark.samples_min=3
 END
 
-echo
-"$bin/braggline-detector" --modules 8 --frames 64 --hit-fraction 0.1 --pcap "$work/in.pcap" \
-    --calibration "$work" 2> /dev/null
-capture=file=$work/in.pcap,loops=$((total / 64)),rewrite=42:8:le:64
-for gangs in 1 2; do
+# fast NAME MODULES GANGS FRAMES PACE SETTINGS...: a capture of 64 frames, repeated with new numbers
+fast()
+{
+    local name=$1 modules=$2 gangs=$3 frames=$4 pace=$5
+    shift 5
+    if [ "$modules" != "$drawn" ]; then
+        "$bin/braggline-detector" --modules "$modules" --frames 64 --hit-fraction 0.1 \
+            --pcap "$work/in.pcap" --calibration "$work" 2> /dev/null
+        drawn=$modules
+    fi
+    capture=file=$work/in.pcap,loops=$((frames / 64)),rewrite=42:8:le:64$pace
     # shellcheck disable=SC2046
-    recv "fast$gangs" 16384 9 gpu_cuda0,device=0 --set detector.modules=8 \
-        --set lcores.rx_lcores=4 --set gpu.kernel=cuda --set lcores.gangs=$gangs $(calibration) \
-        --set frames.slots=128 --set gpu.outputs=64
-    echo "JUNGFRAU 4M from host memory, $gangs gangs, 4 RX lcores:"
-    sed -n '/^rate/,/^files/p' "$work/fast$gangs.log"
-    sed -n 's/^ *\(stored\|vetoed\|lost\|incomplete\|= sum\) /  \1 /p' "$work/fast$gangs.log"
-done
+    recv "$name" 20480 9 gpu_cuda0,device=0 --set detector.modules="$modules" \
+        --set lcores.rx_lcores=4 --set gpu.kernel=cuda --set lcores.gangs="$gangs" \
+        $(calibration) --set frames.slots=128 --set gpu.outputs=64 "$@"
+    echo
+    echo "$name: $modules modules from host memory, $gangs gangs, 4 RX lcores"
+    sed -n '/^rate/,/^files/p' "$work/$name.log" | grep -v files
+    sed -n 's/^ *\(stored\|vetoed\|lost\|refused\|incomplete\|= sum\) /  \1 /p' "$work/$name.log"
+    rm -rf "$work/out"
+}
+
+drawn=0
+fast 4M_1_gang 8 1 "$total" ''
+fast 4M_2_gangs 8 2 "$total" ''
+[ "$soak" -gt 0 ] || exit 0
+fast 4M_soak 8 2 $((soak * 6000)) '' --set output.frames_interval=16384
+# as the detector sends: 2,000 frames of 2,304 packets a second, and nobody waits
+fast 9M_soak 18 2 $((soak * 2000)) ",rate=$((2000 * 2304))" --set frames.backpressure=refuse
