@@ -103,16 +103,24 @@ static bool
 header_is_whole(const struct arrow_reader *r)
 {
 	const char *version = arrow_reader_meta(r, ARROW_META_VERSION);
+	const char *last = arrow_reader_meta(r, ARROW_META_END);
+	unsigned int part[3];
 	uint8_t *header;
+	int end = 0;
 	bool whole;
 	size_t size;
 
 	/* without its metadata it would pass as a schema that has none */
-	if (version == NULL || arrow_header_build(&r->schema, &header, &size) < 0)
+	if (version == NULL || last == NULL || strcmp(last, ARROW_META_END_VALUE) != 0 ||
+		arrow_header_build(&r->schema, &header, &size) < 0)
 		return false;
 	whole = size <= r->size && memcmp(header, r->data, size) == 0;
 	free(header);
-	return whole || strcmp(version, BRAGGLINE_VERSION) != 0;
+	/* a version that a lost sector has cut is none */
+	return whole ||
+		(strcmp(version, BRAGGLINE_VERSION) != 0 &&
+			sscanf(version, "%u.%u.%u%n", &part[0], &part[1], &part[2], &end) == 3 &&
+			version[end] == '\0');
 }
 
 /* Write everything at `offset`, and wait for it. */

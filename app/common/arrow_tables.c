@@ -70,7 +70,7 @@ keep_text(char **at, const char *text)
 int
 arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config)
 {
-	const unsigned int nb = OWN_META + config->nb_meta;
+	const unsigned int nb = OWN_META + config->nb_meta + 1;
 	const bool is_i16 = config->value == GK_VALUE_I16;
 	size_t text = 0;
 	struct storage *s;
@@ -118,6 +118,10 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 		s->meta[OWN_META + i].value = keep_text(&at, config->meta[i].value);
 		s->meta[nb + OWN_META + i] = s->meta[OWN_META + i];
 	}
+	/* the last bytes of the header: without them, some before may be missing, too */
+	for (table = 0; table < ARROW_TABLES; table++)
+		s->meta[(table + 1) * nb - 1] =
+			(struct arrow_meta){ARROW_META_END, ARROW_META_END_VALUE};
 	t->schema[ARROW_FRAMES].fields = s->frames;
 	t->schema[ARROW_FRAMES].nb_fields = FRAMES_COLUMNS;
 	t->schema[ARROW_IMAGES].fields = s->images;

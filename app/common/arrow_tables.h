@@ -66,6 +66,10 @@ enum arrow_images_column {
 #define ARROW_META_PACKETS "braggline.packets" /**< of a frame */
 #define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
 
+/** Last key of the schema's metadata: where it is, no sector of the header is lost at its end. */
+#define ARROW_META_END	     "braggline.header"
+#define ARROW_META_END_VALUE "whole"
+
 /** Keys that the caller gives, with these names where it has them. */
 #define ARROW_META_RUN		    "braggline.run_name"
 #define ARROW_META_DETECTOR	    "braggline.detector"
