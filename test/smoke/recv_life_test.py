@@ -98,12 +98,12 @@ def killed_and_started_again(where):
         with recv(where, 200, f'run.name=killed{round_number}', 'output.sync_ms=100') as p:
             time.sleep(1.2 + 0.4 * round_number)
             p.kill()
-    parts = glob.glob(f'{where}/out/*.part')
+    parts = glob.glob(f'{where}/out/*.arrow.part')
     want(parts, 'a killed receiver leaves files that are not complete')
     with recv(where, 200, 'run.name=after') as p:
         time.sleep(1.5)
         text = finish(p)
-    want(not glob.glob(f'{where}/out/*.part'), 'left over', glob.glob(f'{where}/out/*'), text)
+    want(not glob.glob(f'{where}/out/*.arrow.part'), 'left over', glob.glob(f'{where}/out/*'), text)
     want(ledger(where, name='after')['balanced'] == 1, text)
     for round_number in range(3):
         numbers = [int(r['frame']) for r in rows(f'{where}/out/killed{round_number}_frames.arrow')]
