@@ -97,7 +97,7 @@ write_all(enum arrow_io_mode mode, const char *name)
 	}
 	assert_int_equal(arrow_slices_end(&s), 0);
 	assert_int_equal(s.durable, SIZE);
-	assert_true(s.syncs >= 2);
+	assert_true(s.syncs >= 1); /* how many more is a matter of time */
 	arrow_slices_close(&s);
 	assert_int_equal(stat(name, &st), 0);
 	assert_int_equal(st.st_size, SIZE);
