@@ -170,6 +170,9 @@ load_kernel(struct gk *gk)
 	ret = gk->cuda->cuModuleGetFunction(&gk->kernel, gk->module, GK_CUDA_KERNEL);
 	if (ret == CUDA_SUCCESS)
 		ret = gk->cuda->cuModuleGetGlobal(&gk->constants, &size, gk->module, GK_CUDA_ARGS);
+	if (ret == CUDA_SUCCESS)
+		ret = gk->cuda->cuFuncSetAttribute(gk->kernel,
+			CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, GK_CUDA_SHARED);
 	if (ret != CUDA_SUCCESS)
 		return failed(gk, "symbols of the kernel", ret);
 	if (size != sizeof(gk->args))
@@ -179,8 +182,9 @@ load_kernel(struct gk *gk)
 }
 
 /*
- * Blocks of a gang, all resident with one more that dispatches. Work that is bound by the bus wants
- * no more than half of them (measured, H200: 64 blocks take all that the bus gives).
+ * Blocks of a gang, all resident with one more that dispatches: an even share of what there is room
+ * for, whatever the packets' memory. Measured on an H200: from GPU memory every block counts; the
+ * bus is full from 32 blocks on, and more do no harm.
  */
 static int
 choose_blocks(struct gk *gk)
@@ -192,7 +196,7 @@ choose_blocks(struct gk *gk)
 	gk->cuda->cuDeviceGetAttribute(
 		&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gk->device);
 	ret = gk->cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor(
-		&each, gk->kernel, GK_CUDA_THREADS, 0);
+		&each, gk->kernel, GK_CUDA_THREADS, GK_CUDA_SHARED);
 	if (ret != CUDA_SUCCESS)
 		return failed(gk, "cuOccupancyMaxActiveBlocksPerMultiprocessor", ret);
 	most = (uint32_t)(processors * each - 1) / gk->args.gangs;
@@ -407,8 +411,8 @@ launch(struct gk *gk)
 		ret = cuda->cuStreamSynchronize(gk->stream);
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuLaunchCooperativeKernel(gk->kernel,
-			1 + gk->args.gangs * gk->args.blocks, 1, 1, GK_CUDA_THREADS, 1, 1, 0,
-			gk->stream, NULL);
+			1 + gk->args.gangs * gk->args.blocks, 1, 1, GK_CUDA_THREADS, 1, 1,
+			GK_CUDA_SHARED, gk->stream, NULL);
 	return ret == CUDA_SUCCESS ? 0 : failed(gk, "launch of the gangs' kernel", ret);
 }
 

@@ -13,11 +13,15 @@
 
 #include "gk.h"
 
-#define GK_CUDA_WARPS	16 /**< of a block */
+#define GK_CUDA_WARPS	8 /**< of a block */
 #define GK_CUDA_THREADS (GK_CUDA_WARPS * 32)
-#define GK_CUDA_BLOCKS	2   /**< on one multiprocessor: 64 registers a thread */
-#define GK_CUDA_CHUNK	256 /**< pixels */
-#define GK_CUDA_LANE	8   /**< pixels of a chunk that one thread sees */
+#define GK_CUDA_BLOCKS	2    /**< on one multiprocessor: 128 registers a thread, none spilled */
+#define GK_CUDA_CHUNK	256  /**< pixels */
+#define GK_CUDA_LANE	8    /**< pixels of a chunk that one thread sees */
+#define GK_CUDA_DEPTH	8    /**< places for words on their way to a warp, of one frame each */
+#define GK_CUDA_KEPT	2064 /**< place for coefficients on their way, of one chunk */
+/** Shared memory of a block, besides what the kernel declares; two of them fit. */
+#define GK_CUDA_SHARED (GK_CUDA_WARPS * (GK_CUDA_DEPTH * 512 + 2 * GK_CUDA_KEPT))
 
 /**
  * Coefficients of one version as the kernel reads them, an array of this by chunk. G0 comes first,
@@ -30,7 +34,8 @@ struct gk_cuda_coef {
 	float g1[GK_CUDA_CHUNK][2]; /**< p, r as they are */
 	float g2[GK_CUDA_CHUNK][2];
 	uint32_t unusable; /**< pixels that are NaN in G0 */
-	uint32_t reserved[31];
+	uint32_t wild;	   /**< threads, a bit each, that may see 2^14 photons or more in G0 */
+	uint32_t reserved[30];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_cuda_coef) == 6272, "rows stay on lines of 128 bytes");
 #define GK_CUDA_NO_R 3.402823466e38f
@@ -60,6 +65,8 @@ struct gk_cuda_batch {
 	uint32_t coef_to;
 	uint32_t pack;	/**< the version has to be read from the planes first */
 	uint32_t share; /**< update: all planes but p[0] are those of `coef` */
+	uint32_t quick; /**< both thresholds are above 0 */
+	uint32_t reserved;
 	uint64_t cells;
 	uint64_t update; /**< struct gk_update, written when done */
 	struct gk_params params;

@@ -6,19 +6,15 @@
 #ifndef GK_CUDA_CHUNK_CUH
 #define GK_CUDA_CHUNK_CUH
 
-#include "gk_cuda_pixel.cuh"
-
-/* Frames whose loads are under way together. */
-#define GROUP 4
+#include "gk_cuda_feed.cuh"
 
 /* Where a chunk is, and in it the 8 pixels of this thread. */
 struct place {
 	uint32_t chunk;
 	uint32_t lane;
 	uint32_t tile;
-	uint32_t row; /* of the frame */
-	uint32_t col; /* of this thread's first pixel */
-	uint32_t pixels;
+	uint32_t row;  /* of the frame */
+	uint32_t col;  /* of this thread's first pixel */
 	bool inside;   /* false: a row ends before this thread's pixels */
 	uint64_t word; /* of the packet: this thread's first */
 	uint64_t at;   /* raster number of this thread's first pixel */
@@ -44,7 +40,6 @@ place_of(uint32_t chunk, uint32_t lane)
 	p.row = chunk / args.row_chunks;
 	p.tile = p.row / args.geometry.tile_rows;
 	p.col = first + lane * GK_CUDA_LANE;
-	p.pixels = min(args.geometry.cols - first, (uint32_t)GK_CUDA_CHUNK);
 	p.inside = p.col < args.geometry.cols;
 	p.word = (uint64_t)(p.row % args.geometry.tile_rows) * args.geometry.cols + p.col;
 	p.at = (uint64_t)p.row * args.geometry.cols + p.col;
@@ -81,13 +76,14 @@ packed(float p, float r)
 static __device__ void
 store_g0(struct gk_cuda_coef *to, const float p[], const float r[], const struct place *pl)
 {
-	uint32_t unusable = 0;
+	uint32_t unusable = 0, wild = 0;
 	float2 c[GK_CUDA_LANE];
 
 #pragma unroll
 	for (int i = 0; i < GK_CUDA_LANE; i++) {
 		c[i] = packed(p[i], r[i]);
 		unusable += pl->inside && is_unusable(c[i].x, c[i].y);
+		wild |= is_wild(c[i].x, c[i].y);
 	}
 #pragma unroll
 	for (int k = 0; k < 2; k++) {
@@ -97,8 +93,9 @@ store_g0(struct gk_cuda_coef *to, const float p[], const float r[], const struct
 			make_float4(c[4 * k].y, c[4 * k + 1].y, c[4 * k + 2].y, c[4 * k + 3].y));
 	}
 	unusable = __reduce_add_sync(ALL_LANES, unusable);
+	wild = __ballot_sync(ALL_LANES, wild);
 	if (pl->lane == 0)
-		__stcg(&to->unusable, unusable);
+		__stcg((uint2 *)&to->unusable, make_uint2(unusable, wild));
 }
 
 static __device__ void
@@ -151,23 +148,38 @@ load_words(uint64_t packet, const struct place *p)
 }
 
 static __device__ __forceinline__ uint4 *
-copy_of(uint32_t gang, uint32_t frame, const struct place *p)
+copy_of(uint32_t gang, uint32_t frame, uint32_t chunk)
 {
-	const uint64_t chunk = ((uint64_t)gang * GK_BATCH_MAX + frame) * args.chunks + p->chunk;
+	const uint64_t at = ((uint64_t)gang * GK_BATCH_MAX + frame) * args.chunks + chunk;
 
-	return (uint4 *)(args.copy + chunk * GK_CUDA_CHUNK + p->lane * GK_CUDA_LANE);
+	return (uint4 *)(args.copy + at * GK_CUDA_CHUNK + threadIdx.x % 32 * GK_CUDA_LANE);
 }
 
 static __device__ __forceinline__ uint4
 load_again(uint32_t gang, uint32_t frame, uint64_t packet, const struct place *p)
 {
-	return args.staged ? __ldcg(copy_of(gang, frame, p)) : load_words(packet, p);
+	return args.staged ? __ldcg(copy_of(gang, frame, p->chunk)) : load_words(packet, p);
 }
 
-static __device__ __forceinline__ uint64_t
-packet_of(uint64_t mine, uint32_t frame)
+static __device__ __forceinline__ uint32_t
+pixels_of(uint32_t chunk)
 {
-	return __shfl_sync(ALL_LANES, mine, frame);
+	return min(args.geometry.cols - chunk % args.row_chunks * GK_CUDA_CHUNK,
+		(uint32_t)GK_CUDA_CHUNK);
+}
+
+/* Addresses of a chunk's packets, of frame f in thread f; 0 = missing, or no such frame. */
+static __device__ __forceinline__ uint64_t
+packets_of(const uint64_t *table, const struct place *p, uint32_t n)
+{
+	return p->lane < n ? __ldcg(table + (uint64_t)p->tile * GK_BATCH_MAX + p->lane) : 0;
+}
+
+/* May a thread's pixels be counted by lane_counts_of()? */
+static __device__ __forceinline__ bool
+is_quick(const struct gk_cuda_batch *b, uint32_t wild, uint4 w)
+{
+	return b->quick && !(wild >> threadIdx.x % 32 & 1) && all_g0(w);
 }
 
 /* 8 pixels of a full image, or raw ones; `w` is not looked at when they are missing. */
@@ -195,10 +207,22 @@ store_missing(uint64_t out, uint32_t kind, const struct place *p)
 		store_values((void *)(out + args.layout.value), p->at, args.value, x);
 }
 
+/* Pixels that are NaN in G0, a bit each. */
+static __device__ __forceinline__ uint32_t
+holes_of(const struct lane_coef *c)
+{
+	uint32_t holes = 0;
+
+#pragma unroll
+	for (int i = 0; i < GK_CUDA_LANE; i++)
+		holes |= (uint32_t)is_unusable(c->p[i], c->r[i]) << i;
+	return holes;
+}
+
 /* A frame whose kind was sure before: out with it, while its words are here. */
 static __device__ __forceinline__ void
-store_direct(const struct gk_cuda_frame *f, const struct place *p, uint4 w,
-	const struct lane_coef *c, bool exact, float x[GK_CUDA_LANE])
+store_direct(const struct gk_cuda_frame *f, const struct place *p, uint4 w, uint32_t holes,
+	bool exact, float x[GK_CUDA_LANE])
 {
 	if (f->direct == GK_KIND_RAW) {
 		store_raw(f->out, p, w);
@@ -206,42 +230,45 @@ store_direct(const struct gk_cuda_frame *f, const struct place *p, uint4 w,
 	}
 	if (!exact || !p->inside)
 		return; /* follows in count_rest() */
+	if (holes != 0) {
 #pragma unroll
-	for (int i = 0; i < GK_CUDA_LANE; i++)
-		x[i] = is_unusable(c->p[i], c->r[i]) ? gk_nan() : x[i];
+		for (int i = 0; i < GK_CUDA_LANE; i++)
+			x[i] = holes >> i & 1 ? gk_nan() : x[i];
+	}
 	store_values((void *)(f->out + args.layout.value), p->at, args.value, x);
 }
 
+/* In what count_chunk() leaves: something of this chunk and frame is for count_rest(). */
+#define REST (1u << 31)
+
 /*
- * Frames in `slow` of this thread, a bit each: pixel by pixel, any words and thresholds. Not
- * inlined, and nothing by address: the common path has no registers to spare.
+ * What count_chunk() has left of a chunk, by frames, a bit each: pixel by pixel, any words and
+ * thresholds, of the threads that did not count theirs.
  */
-static __device__ __noinline__ struct tally
+static __device__ __forceinline__ void
 count_rest(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_coef *coef,
-	uint32_t chunk, uint64_t packet, uint32_t slow)
+	const struct place *p, const uint64_t *table, uint32_t *count, uint32_t todo,
+	struct tally *tally)
 {
-	const struct place place = place_of(chunk, threadIdx.x % 32), *p = &place;
-	uint32_t todo = __reduce_or_sync(ALL_LANES, slow);
-	struct tally t = {0, 0, 0, 0, 0};
+	const uint64_t packet = packets_of(table, p, b->nb_frames);
+	const uint32_t wild = __ldcg(&coef->wild);
 	struct lane_coef c;
 
 	load_coef(&c, coef, p->lane);
-	while (todo != 0) {
+	for (; todo != 0; todo &= todo - 1) {
 		const uint32_t f = __ffs(todo) - 1;
-		const uint64_t from = packet_of(packet, f);
+		const uint4 w = load_again(gang, f, of_thread(packet, f), p);
 		/* invalid ones beyond those that count_chunk() has counted: may be negative */
-		uint32_t count = 0, saturated = 0, invalid = GK_CUDA_LANE;
+		uint32_t counts = 0, saturated = 0, invalid = GK_CUDA_LANE;
 		int64_t sum = 0;
 
-		todo &= todo - 1;
-		if (slow >> f & 1) {
-			const uint4 w = load_again(gang, f, from, p);
+		if (p->inside && !is_quick(b, wild, w)) {
 			float x[GK_CUDA_LANE];
 
 			photons_of(x, w, &c, coef, p->lane);
 #pragma unroll
 			for (int i = 0; i < GK_CUDA_LANE; i++) {
-				count += (x[i] >= b->params.bragg_threshold ? 0x10000 : 0) +
+				counts += (x[i] >= b->params.bragg_threshold ? 0x10000 : 0) +
 					(x[i] >= b->params.csr_threshold);
 				saturated += x[i] == INFINITY;
 				invalid += x[i] != x[i];
@@ -252,35 +279,36 @@ count_rest(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_co
 				store_values((void *)(b->frame[f].out + args.layout.value), p->at,
 					args.value, x);
 		}
-		count = __reduce_add_sync(ALL_LANES, count);
+		counts = __reduce_add_sync(ALL_LANES, counts);
 		invalid = __reduce_add_sync(ALL_LANES, saturated << 16 | invalid);
 		/* 8 x 2^30 a thread: in two halves */
 		sum = (int64_t)__reduce_add_sync(ALL_LANES, (int32_t)(sum >> 16)) * 65536 +
 			__reduce_add_sync(ALL_LANES, (uint32_t)sum & 0xFFFF);
 		if (p->lane == f) {
-			t.bragg = count >> 16;
-			t.nnz = count & 0xFFFF;
-			t.saturated = invalid >> 16;
-			t.invalid = (invalid & 0xFFFF) - 32 * GK_CUDA_LANE;
-			t.sum = sum;
+			tally[f].bragg += counts >> 16;
+			tally[f].nnz += counts & 0xFFFF;
+			tally[f].saturated += invalid >> 16;
+			tally[f].invalid += (invalid & 0xFFFF) - 32 * GK_CUDA_LANE;
+			tally[f].sum += sum;
+			__stcg(count + f, (__ldcg(count + f) & ~REST) + (counts & 0xFFFF));
 		}
 	}
-	return t;
 }
 
-/* Add the dark frames of a batch to the cells of this thread's pixels. */
-static __device__ __noinline__ void
+/* Add the dark frames of a batch, a bit each, to the cells of this thread's pixels. */
+static __device__ __forceinline__ void
 add_dark(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_coef *coef,
-	uint32_t chunk, uint64_t packet, uint32_t dark)
+	const struct place *p, const uint64_t *table)
 {
-	const struct place place = place_of(chunk, threadIdx.x % 32), *p = &place;
+	const uint64_t packet = packets_of(table, p, b->nb_frames);
+	uint32_t dark = b->dark & __ballot_sync(ALL_LANES, packet != 0);
 	uint32_t sum[GK_CUDA_LANE] = {0};
 	struct lane_coef c;
 
 	load_coef(&c, coef, p->lane);
 	for (; dark != 0; dark &= dark - 1) {
 		const uint32_t f = __ffs(dark) - 1;
-		const uint4 w = load_again(gang, f, packet_of(packet, f), p);
+		const uint4 w = load_again(gang, f, of_thread(packet, f), p);
 
 		/* 16 samples of 14 bits fit into 20 bits, their number above them */
 #pragma unroll
@@ -309,172 +337,223 @@ add_dark(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_coef
 /*
  * Statistics of a chunk of all frames of a batch. DIRECT: some frames' outputs are made as well,
  * because their kind is sure.
+ * @param tally  the warp's, in shared memory
+ * @return frames, a bit each, of which something is left for count_rest()
  */
-template <bool DIRECT>
-static __device__ __forceinline__ void
-count_chunk(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_coef *coef,
-	const uint64_t *table, uint32_t *counts, const struct place *p, struct tally *t)
+template <bool DIRECT, uint32_t STEP>
+static __device__ __forceinline__ uint32_t
+count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uint32_t *counts,
+	uint32_t chunk, struct tally *tally)
 {
-	const uint32_t n = b->nb_frames;
+	const uint32_t n = feed->n, present = feed_present(feed), lane = threadIdx.x % 32;
 	const float bragg = b->params.bragg_threshold, csr = b->params.csr_threshold;
-	const bool quick = bragg > 0.0f && csr > 0.0f;
-	const uint64_t packet =
-		p->lane < n ? __ldcg(table + (uint64_t)p->tile * GK_BATCH_MAX + p->lane) : 0;
-	const uint32_t present = __ballot_sync(ALL_LANES, packet != 0);
-	uint32_t slow = 0, nnz_here = 0, unusable;
+	uint32_t slow = 0, count = 0, holes = 0;
+	int32_t sum = 0;
 	struct lane_coef c;
+	uint2 known;
 
-	load_coef(&c, coef, p->lane);
-	unusable = __ldcg(&coef->unusable);
-	for (uint32_t first = 0; first < n; first += GROUP) {
-		uint4 w[GROUP];
+#pragma unroll 2
+	for (uint32_t f = 0; f < n; f++) {
+		const uint4 w = feed_next<STEP>(feed, f, chunk);
+		float x[GK_CUDA_LANE];
+		struct lane_counts l;
+		bool exact;
 
-#pragma unroll
-		for (int k = 0; k < GROUP; k++) {
-			const uint64_t from = packet_of(packet, first + k);
-
-			w[k] = from != 0 ? load_words(from, p) : make_uint4(0, 0, 0, 0);
+		if (f == 0) {
+			known = feed_known(feed, &c);
+			holes = DIRECT ? holes_of(&c) : 0;
 		}
-#pragma unroll
-		for (int k = 0; k < GROUP; k++) {
-			const uint32_t f = first + k;
-			float x[GK_CUDA_LANE];
-			struct lane_counts l;
-			uint32_t count;
-			int32_t sum;
+		if (!(present >> f & 1)) {
+			if (DIRECT && (b->direct >> f & 1)) {
+				const struct place p = place_of(chunk, lane);
 
-			if (!(present >> f & 1)) {
-				if (DIRECT && (b->direct >> f & 1))
-					store_missing(b->frame[f].out, b->frame[f].direct, p);
-				continue;
+				store_missing(b->frame[f].out, b->frame[f].direct, &p);
 			}
-			if (args.staged)
-				__stcg(copy_of(gang, f, p), w[k]);
-			l = lane_counts_of(w[k], &c, bragg, csr, x);
-			l.exact = l.exact && quick;
-			if (!l.exact) {
-				l.bragg = l.nnz = l.sum = 0;
-				slow |= p->inside ? 1u << f : 0;
-			}
-			count = __reduce_add_sync(
-				ALL_LANES, (uint32_t)(__popc(l.bragg) << 16 | __popc(l.nnz)));
-			sum = __reduce_add_sync(ALL_LANES, l.sum);
-			if (p->lane == f) {
-				nnz_here = count & 0xFFFF;
-				t->bragg += count >> 16;
-				t->sum += sum;
-			}
-			if (DIRECT && (b->direct >> f & 1))
-				store_direct(&b->frame[f], p, w[k], &c, l.exact, x);
+			continue;
+		}
+		if (args.staged && (feed->inside & 1))
+			__stcg(copy_of(gang, f, chunk), w);
+		l = lane_counts_of(w, &c, bragg, csr, x);
+		exact = is_quick(b, known.y, w);
+		if (!exact) {
+			/* outside, pixels are stale, and 0 photons by their coefficients */
+			l.count = l.sum = 0;
+			slow |= (feed->inside & 1) << f;
+		}
+		l.count = __reduce_add_sync(ALL_LANES, l.count);
+		l.sum = __reduce_add_sync(ALL_LANES, l.sum);
+		if (lane == f) {
+			count = l.count;
+			sum = l.sum;
+		}
+		if (DIRECT && (b->direct >> f & 1)) {
+			const struct place p = place_of(chunk, lane);
+
+			store_direct(&b->frame[f], &p, w, holes, exact, x);
 		}
 	}
-	if (p->lane < n)
-		t->invalid += present >> p->lane & 1 ? unusable : p->pixels;
-	if (__any_sync(ALL_LANES, slow != 0)) {
-		const struct tally rest = count_rest(b, gang, coef, p->chunk, packet, slow);
-
-		t->sum += rest.sum;
-		t->bragg += rest.bragg;
-		nnz_here += rest.nnz;
-		t->saturated += rest.saturated;
-		t->invalid += rest.invalid;
+	slow = __reduce_or_sync(ALL_LANES, slow);
+	if (lane < GK_BATCH_MAX)
+		__stcg(counts + (uint64_t)chunk * GK_BATCH_MAX + lane,
+			(count & 0xFFFF) | (slow >> lane & 1 ? REST : 0));
+	if (lane < n) {
+		tally[lane].sum += sum;
+		tally[lane].bragg += count >> 16;
+		tally[lane].nnz += count & 0xFFFF;
+		tally[lane].invalid += present >> lane & 1 ? known.x : pixels_of(chunk);
 	}
-	t->nnz += nnz_here;
-	if (b->dark & present)
-		add_dark(b, gang, coef, p->chunk, packet, b->dark & present);
-	if (p->lane < GK_BATCH_MAX)
-		__stcg(counts + (uint64_t)p->chunk * GK_BATCH_MAX + p->lane, nnz_here);
+	return slow;
 }
 
-/* Columns and values of one frame's pixels >= csr_threshold, from entry `first` of its list on. */
+/* x[i], without a place in memory. */
+static __device__ __forceinline__ float
+one_of(const float x[GK_CUDA_LANE], uint32_t i)
+{
+	const float a = i & 4 ? x[4] : x[0], b = i & 4 ? x[5] : x[1];
+	const float c = i & 4 ? x[6] : x[2], d = i & 4 ? x[7] : x[3];
+	const float e = i & 2 ? c : a, f = i & 2 ? d : b;
+
+	return i & 1 ? f : e;
+}
+
+/*
+ * Columns and values of one frame's pixels >= csr_threshold, from entry `first` of its list on.
+ * @param mine  pixels of this thread, the last one in bit 0
+ */
 static __device__ __forceinline__ void
-store_csr(uint64_t out, float threshold, uint32_t first, const struct place *p,
+store_csr(uint64_t out, uint32_t first, const struct place *p, uint32_t mine,
 	const float x[GK_CUDA_LANE])
 {
-	uint16_t *col = (uint16_t *)(out + args.layout.col);
-	uint32_t mine = 0, before;
+	const uint32_t n = __popc(mine);
+	uint32_t before = n;
 
-#pragma unroll
-	for (int i = 0; i < GK_CUDA_LANE; i++)
-		mine += p->inside && x[i] >= threshold;
 	if (!__any_sync(ALL_LANES, mine != 0))
 		return;
-	before = mine;
 #pragma unroll
 	for (int d = 1; d < 32; d *= 2) {
 		const uint32_t left = __shfl_up_sync(ALL_LANES, before, d);
 
 		before += p->lane >= d ? left : 0;
 	}
-	first += before - mine;
-	if (mine == 0)
-		return;
-#pragma unroll
-	for (int i = 0; i < GK_CUDA_LANE; i++) {
-		if (!(x[i] >= threshold))
-			continue;
-		col[first] = (uint16_t)(p->col + i);
-		store_value((void *)(out + args.layout.value), first, args.value, x[i]);
-		first++;
+	/* few pixels: one turn or two */
+	for (first += before - n; mine != 0; first++) {
+		const uint32_t i = __clz(mine) - (32 - GK_CUDA_LANE);
+
+		mine &= ~(0x80u >> i);
+		((uint16_t *)(out + args.layout.col))[first] = (uint16_t)(p->col + i);
+		store_value((void *)(out + args.layout.value), first, args.value, one_of(x, i));
 	}
 }
 
+/* Bits of pixels of G0 that are >= threshold, which is above 0; the last pixel in bit 0. */
+static __device__ __forceinline__ uint32_t
+kept_of(uint4 w, const struct lane_coef *c, float threshold, float x[GK_CUDA_LANE])
+{
+	uint32_t below = 0;
+
+#pragma unroll
+	for (int i = 0; i < GK_CUDA_LANE; i++) {
+		x[i] = photons_g0(w, c, i);
+		below = __funnelshift_l(__float_as_uint(__fsub_rn(x[i], threshold)), below, 1);
+	}
+	return ~below & 0xFF;
+}
+
 /*
- * Outputs of a chunk of the frames in `kept`, a bit each.
- * @param kind    of each frame
- * @param counts  what count_chunk() left, turned into places in the lists of pixels
+ * Outputs of a chunk of the frames in `kept`, a bit each, that are raw, or CSR of words of G0.
+ * @param first  places of this chunk's pixels in the lists, of frame f in thread f
+ * @param kind   of each frame
+ * @return frames, a bit each, of which something is left for output_rest()
+ */
+template <uint32_t STEP>
+static __device__ __forceinline__ uint32_t
+output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, uint32_t chunk,
+	const uint32_t *kind, uint32_t kept)
+{
+	const uint32_t present = feed_present(feed), lane = threadIdx.x % 32;
+	const float csr = b->params.csr_threshold;
+	const struct place p = place_of(chunk, lane);
+	uint32_t rest = 0;
+	struct lane_coef c;
+	uint2 known;
+
+	for (uint32_t i = 0; kept != 0; i++, kept &= kept - 1) {
+		const uint32_t f = __ffs(kept) - 1;
+		const uint32_t at = __shfl_sync(ALL_LANES, first, f);
+		const uint4 w = feed_next<STEP>(feed, i, chunk);
+		const uint64_t out = b->frame[f].out;
+		float x[GK_CUDA_LANE];
+		uint32_t mine;
+
+		if (i == 0)
+			known = feed_known(feed, &c);
+		if (!(present >> i & 1)) {
+			if (kind[f] != GK_KIND_CSR)
+				store_missing(out, kind[f], &p);
+		} else if (kind[f] == GK_KIND_RAW) {
+			store_raw(out, &p, w);
+		} else if (__all_sync(ALL_LANES, !p.inside || is_quick(b, known.y, w))) {
+			mine = kept_of(w, &c, csr, x);
+			store_csr(out, at, &p, p.inside ? mine : 0, x);
+		} else {
+			rest |= 1u << f;
+		}
+	}
+	return rest;
+}
+
+/*
+ * Outputs of a chunk of frames that are images, or CSR and left by output_chunk(): any words and
+ * thresholds.
  */
 static __device__ __forceinline__ void
-output_chunk(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_coef *coef,
-	const uint64_t *table, const uint32_t *counts, const struct place *p, const uint32_t *kind,
+output_rest(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_coef *coef,
+	const uint64_t *table, uint32_t first, const struct place *p, const uint32_t *kind,
 	uint32_t kept)
 {
-	uint64_t packet = 0;
-	uint32_t first = 0;
+	const uint64_t packet = packets_of(table, p, b->nb_frames);
+	const uint32_t wild = __ldcg(&coef->wild);
 	struct lane_coef c;
-	uint4 next;
 
-	if (p->lane < GK_BATCH_MAX) {
-		packet = __ldcg(table + (uint64_t)p->tile * GK_BATCH_MAX + p->lane);
-		first = __ldcg(counts + (uint64_t)p->chunk * GK_BATCH_MAX + p->lane);
-	}
 	load_coef(&c, coef, p->lane);
-	next = make_uint4(0, 0, 0, 0);
-	for (uint32_t f = __ffs(kept) - 1, was = 32;; was = f, f = __ffs(kept) - 1) {
-		const uint4 w = next;
+	for (; kept != 0; kept &= kept - 1) {
+		const uint32_t f = __ffs(kept) - 1;
+		const uint64_t from = of_thread(packet, f), out = b->frame[f].out;
+		const uint32_t at = __shfl_sync(ALL_LANES, first, f);
 		float x[GK_CUDA_LANE];
+		uint32_t mine = 0;
+		uint4 w;
 
-		/* one load ahead: the words of f are asked for before those of `was` are used */
-		if (kept != 0) {
-			const uint64_t from = packet_of(packet, f);
-
-			if (from != 0)
-				next = load_again(gang, f, from, p);
-			kept &= kept - 1;
-		} else {
-			f = 32;
+		if (from == 0) {
+			if (kind[f] == GK_KIND_IMAGE)
+				store_missing(out, GK_KIND_IMAGE, p);
+			continue;
 		}
-		if (was < 32) {
-			const uint64_t out = b->frame[was].out;
-			const uint32_t at = __shfl_sync(ALL_LANES, first, was);
-
-			if (packet_of(packet, was) == 0) {
-				if (kind[was] != GK_KIND_CSR)
-					store_missing(out, kind[was], p);
-			} else if (kind[was] == GK_KIND_RAW) {
-				store_raw(out, p, w);
-			} else {
-				photons_of(x, w, &c, coef, p->lane);
-				if (kind[was] == GK_KIND_CSR)
-					store_csr(out, b->params.csr_threshold, at, p, x);
-				else if (p->inside)
-					store_values((void *)(out + args.layout.value), p->at,
-						args.value, x);
-			}
+		w = load_again(gang, f, from, p);
+		if (kind[f] == GK_KIND_CSR &&
+			__all_sync(ALL_LANES, !p->inside || is_quick(b, wild, w)))
+			continue; /* by output_chunk() */
+		photons_of(x, w, &c, coef, p->lane);
+		if (kind[f] == GK_KIND_IMAGE) {
+			if (p->inside)
+				store_values(
+					(void *)(out + args.layout.value), p->at, args.value, x);
+			continue;
 		}
-		if (f == 32)
-			break;
+#pragma unroll
+		for (int i = 0; i < GK_CUDA_LANE; i++)
+			mine = mine << 1 | (p->inside && x[i] >= b->params.csr_threshold);
+		store_csr(out, at, p, mine, x);
 	}
+}
+
+/* Places of a chunk's pixels in the lists of frames, of frame f in thread f. */
+static __device__ __forceinline__ uint32_t
+places_of(const uint32_t *counts, uint32_t chunk)
+{
+	const uint32_t lane = threadIdx.x % 32;
+
+	return lane < GK_BATCH_MAX ? __ldcg(counts + (uint64_t)chunk * GK_BATCH_MAX + lane) : 0;
 }
 
 #endif /* GK_CUDA_CHUNK_CUH */

@@ -27,6 +27,8 @@
 	/* CUpointer_attribute */                                              \
 	N(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, 3)                              \
 	N(CU_POINTER_ATTRIBUTE_HOST_POINTER, 4)                                \
+	/* CUfunction_attribute */                                             \
+	N(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8)                  \
 	/* CUstream_flags */                                                   \
 	N(CU_STREAM_NON_BLOCKING, 1)                                           \
 	/* flags of cuMemHostRegister */                                       \
@@ -57,6 +59,8 @@
 	S(cuModuleGetFunction, 2000, (CUfunction * function, CUmodule module, const char *name))  \
 	S(cuModuleGetGlobal, 3020,                                                                \
 		(CUdeviceptr_v2 * ptr, size_t * size, CUmodule module, const char *name))         \
+	S(cuFuncSetAttribute, 9000,                                                               \
+		(CUfunction function, CUfunction_attribute attribute, int value))                 \
 	S(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050,                                      \
 		(int *blocks, CUfunction function, int threads, size_t shared))                   \
 	S(cuStreamCreate, 2000, (CUstream * stream, unsigned int flags))                          \
@@ -103,6 +107,7 @@ typedef int CUresult;
 typedef int CUdevice_v1;
 typedef int CUdevice_attribute;
 typedef int CUpointer_attribute;
+typedef int CUfunction_attribute;
 typedef int CUdriverProcAddressQueryResult;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;

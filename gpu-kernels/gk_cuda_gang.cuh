@@ -9,13 +9,6 @@
 #include "gk_cuda_chunk.cuh"
 #include "gk_cuda_order.cuh"
 
-struct gang_shared {
-	struct gk_cuda_batch batch;
-	struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
-	uint32_t kind[GK_BATCH_MAX];
-	uint32_t go;
-};
-
 /* Which gang, which of its blocks, and the chunks that are this block's. */
 struct member {
 	uint32_t gang;
@@ -24,6 +17,59 @@ struct member {
 	uint32_t end;
 	struct gk_cuda_gang *g;
 };
+
+/*
+ * A block's state is in shared memory, all of it: what lives in registers here lives across the
+ * loops below. Spilled coefficients cost a factor of three (measured).
+ */
+static __shared__ struct gang_shared {
+	struct gk_cuda_batch batch;
+	struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
+	uint32_t kind[GK_BATCH_MAX];
+	struct member member;
+	uint32_t number; /* of the batch */
+	uint32_t served; /* batches of frames until now, with this one */
+	uint32_t go;
+	uint32_t last; /* this block was the last one to count */
+} gang_state;
+
+/* Where things of the batch are, in device memory. @{ */
+static __device__ __forceinline__ struct gk_cuda_batch *
+device_batch(void)
+{
+	return &gang_state.member.g->batch[gang_state.number & 1];
+}
+
+static __device__ __forceinline__ uint64_t
+batch_set(void)
+{
+	return (uint64_t)gang_state.member.gang * 2 + (gang_state.number & 1);
+}
+
+static __device__ __forceinline__ const uint64_t *
+batch_table(void)
+{
+	return args.tables + batch_set() * args.geometry.tiles * GK_BATCH_MAX;
+}
+
+static __device__ __forceinline__ uint32_t *
+batch_block_nnz(void)
+{
+	return args.block_nnz + batch_set() * GK_BATCH_MAX * args.blocks;
+}
+
+static __device__ __forceinline__ uint32_t *
+gang_counts(void)
+{
+	return args.counts + (uint64_t)gang_state.member.gang * args.chunks * GK_BATCH_MAX;
+}
+
+static __device__ __forceinline__ struct gk_cuda_coef *
+batch_coef(void)
+{
+	return args.coef + (uint64_t)gang_state.batch.coef * args.chunks;
+}
+/** @} */
 
 static __device__ __forceinline__ uint32_t
 warp_of_block(void)
@@ -36,12 +82,12 @@ static __device__ bool
 wait_ready(struct gk_cuda_gang *g, uint32_t batch)
 {
 	for (;;) {
-		/* before `ready`: what was set up before the end is seen, and done */
-		const uint32_t end = load_acquire(&g->end);
+		/* `ready` and `end` together: what was set up before the end is seen, and done */
+		const uint64_t both = load_acquire((const uint64_t *)&g->ready);
 
-		if (load_acquire(&g->ready) != batch)
+		if ((uint32_t)both != batch)
 			return true;
-		if (end != 0 || load_acquire(&args.control->killed) != 0)
+		if (both >> 32 != 0)
 			return false;
 		__nanosleep(20);
 	}
@@ -61,14 +107,15 @@ wait_count(const uint32_t *counter, uint32_t wanted)
 
 /* Sums of a block's warps to the gang's: one addition a block, frame and counter. */
 static __device__ void
-add_tallies(const struct member *m, struct gang_shared *s, struct gk_cuda_batch *b,
-	uint32_t *block_nnz, const struct tally *mine)
+add_tallies(void)
 {
+	struct gang_shared *s = &gang_state;
+	const struct member *m = &gang_state.member;
+	struct gk_cuda_batch *b = device_batch();
+	uint32_t *block_nnz = batch_block_nnz();
 	const uint32_t f = threadIdx.x;
 	struct tally t = {0, 0, 0, 0, 0};
 
-	if (threadIdx.x % 32 < GK_BATCH_MAX)
-		s->tally[warp_of_block()][threadIdx.x % 32] = *mine;
 	__syncthreads();
 	if (f >= s->batch.nb_frames)
 		return;
@@ -97,11 +144,11 @@ output_kind(const struct gk_cuda_frame *f, const struct gk_params *params, bool 
 	return params->kind;
 }
 
-/* Every block comes to the same verdict by itself; the first one writes it down. One frame. */
+/* Every block comes to the same verdict by itself; the last one writes it down. One frame. */
 static __device__ uint32_t
-decide(const struct member *m, const struct gk_cuda_batch *s, const struct gk_cuda_batch *b,
-	uint32_t f)
+decide(uint32_t f)
 {
+	const struct gk_cuda_batch *s = &gang_state.batch, *b = device_batch();
 	const struct gk_params *params = &s->params;
 	const unsigned long long bragg_nnz = __ldcg(&b->sums[f].bragg_nnz);
 	const unsigned long long saturated_invalid = __ldcg(&b->sums[f].saturated_invalid);
@@ -110,7 +157,7 @@ decide(const struct member *m, const struct gk_cuda_batch *s, const struct gk_cu
 	const uint32_t kind = output_kind(&s->frame[f], params, hit, nnz);
 	const uint32_t verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT;
 
-	if (m->block == 0) {
+	if (gang_state.last) {
 		const uint64_t number = s->frame[f].number;
 		const unsigned long long sum = __ldcg(&b->sums[f].sum);
 		uint4 *line = (uint4 *)s->frame[f].result;
@@ -131,9 +178,12 @@ decide(const struct member *m, const struct gk_cuda_batch *s, const struct gk_cu
  * frame's list of pixels, and write row_ptr of the rows that begin here.
  */
 static __device__ void
-place_csr(const struct member *m, uint64_t out, uint32_t *counts, const uint32_t *block_nnz,
-	uint32_t f)
+place_csr(uint32_t f)
 {
+	const struct member *m = &gang_state.member;
+	const uint64_t out = gang_state.batch.frame[f].out;
+	const uint32_t *block_nnz = batch_block_nnz();
+	uint32_t *counts = gang_counts();
 	uint32_t *row_ptr = (uint32_t *)(out + args.layout.row_ptr);
 	const uint32_t lane = threadIdx.x % 32;
 	uint32_t base = 0;
@@ -166,8 +216,9 @@ place_csr(const struct member *m, uint64_t out, uint32_t *counts, const uint32_t
 
 /* What GK_OP_UPDATE has found, or nothing of note; one thread of the last block. */
 static __device__ void
-write_update(const struct gk_cuda_batch *s, const struct gk_cuda_batch *b)
+write_update(void)
 {
+	const struct gk_cuda_batch *s = &gang_state.batch, *b = device_batch();
 	uint4 *line = (uint4 *)s->update;
 	const unsigned long long samples = __ldcg(&b->samples), drift = __ldcg(&b->drift);
 
@@ -178,122 +229,217 @@ write_update(const struct gk_cuda_batch *s, const struct gk_cuda_batch *b)
 	line[2] = line[3] = make_uint4(0, 0, 0, 0);
 }
 
-/* The second meeting; the last block to come reports the batch. */
+/* One thread: the host may have results, outputs and packets of a batch back. */
 static __device__ void
-finish(const struct member *m, const struct gk_cuda_batch *s, const struct gk_cuda_batch *b,
-	uint32_t batch, bool to_host)
+report(void)
 {
+	const struct member *m = &gang_state.member;
 	struct gk_done *line = &args.channel->done[m->gang];
-	const uint32_t done = args.first[m->gang] + batch + 1;
+	const uint32_t done = args.first[m->gang] + gang_state.number + 1;
+
+	/* both words at once: raw never falls behind */
+	store_release_sys((uint64_t *)&line->raw, done, done);
+}
+
+/* The second meeting: the last block to come reports the batch, if that is still to be done. */
+static __device__ void
+finish(bool reported)
+{
+	const struct member *m = &gang_state.member;
+	const uint32_t batch = gang_state.number;
 
 	__syncthreads();
 	if (threadIdx.x != 0)
 		return;
-	if (to_host)
+	if (!reported)
 		__threadfence_system();
 	if (arrive(&m->g->finished[batch & 1]) + 1 != args.blocks)
 		return;
 	m->g->finished[batch & 1] = 0;
-	if (s->op == GK_OP_UPDATE)
-		write_update(s, b);
-	/* raw first: it never falls behind */
-	store_release_sys(&line->raw, done);
-	store_release_sys(&line->done, done);
+	if (gang_state.batch.op == GK_OP_UPDATE)
+		write_update();
+	if (!reported)
+		report();
 	store_release(&m->g->done, batch + 1);
+}
+
+static __device__ __forceinline__ uint32_t
+chunks_of_warp(uint32_t begin, uint32_t end)
+{
+	const uint32_t warp = warp_of_block(), all = end - begin;
+
+	return all > warp ? (all - warp + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS : 0;
 }
 
 /* Coefficients if need be, and the statistics of a block's chunks; frame f in thread f. */
 template <bool DIRECT>
-static __device__ __noinline__ struct tally
-count_all(const struct gang_shared *s, uint32_t gang, uint32_t begin, uint32_t end,
-	const uint64_t *table, uint32_t *counts)
+static __device__ __noinline__ uint32_t
+count_all(void)
 {
-	struct gk_cuda_coef *coef = args.coef + (uint64_t)s->batch.coef * args.chunks;
-	struct tally t = {0, 0, 0, 0, 0};
+	const struct member *m = &gang_state.member;
+	const uint32_t chunks = chunks_of_warp(m->first, m->end);
+	struct tally *tally = gang_state.tally[warp_of_block()];
+	uint32_t c = m->first + warp_of_block(), rest = 0;
+	struct feed feed;
 
-	for (uint32_t c = begin + warp_of_block(); c < end; c += GK_CUDA_WARPS) {
-		const struct place p = place_of(c, threadIdx.x % 32);
-
-		count_chunk<DIRECT>(&s->batch, gang, &coef[c], table, counts, &p, &t);
+	if (threadIdx.x % 32 < GK_BATCH_MAX)
+		tally[threadIdx.x % 32] = {0, 0, 0, 0, 0};
+	if (chunks == 0)
+		return 0;
+	feed_open<GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX, c, chunks,
+		(1u << gang_state.batch.nb_frames) - 1);
+	for (uint32_t i = 0; i < chunks; i++) {
+		rest |= count_chunk<DIRECT, GK_CUDA_WARPS>(
+			&gang_state.batch, m->gang, &feed, gang_counts(), c, tally);
+		c = feed_chunk<GK_CUDA_WARPS>(&feed, c);
 	}
-	return t;
+	__syncwarp();
+	return rest;
+}
+
+/* Once more over the chunks, for what count_all() does not do: rare pixels, and dark frames. */
+static __device__ __noinline__ void
+count_rest_all(bool rest)
+{
+	const struct member *m = &gang_state.member;
+	const struct gk_cuda_batch *b = &gang_state.batch;
+
+	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS) {
+		const struct place p = place_of(c, threadIdx.x % 32);
+		const uint32_t todo = rest
+			? __ballot_sync(ALL_LANES, (places_of(gang_counts(), c) & REST) != 0)
+			: 0;
+
+		if (todo != 0)
+			count_rest(b, m->gang, &batch_coef()[c], &p, batch_table(),
+				gang_counts() + (uint64_t)c * GK_BATCH_MAX, todo,
+				gang_state.tally[warp_of_block()]);
+		if (b->dark != 0)
+			add_dark(b, m->gang, &batch_coef()[c], &p, batch_table());
+	}
 }
 
 static __device__ __noinline__ void
-pack_all(const struct gang_shared *s, uint32_t begin, uint32_t end)
+pack_all(void)
 {
-	struct gk_cuda_coef *coef = args.coef + (uint64_t)s->batch.coef * args.chunks;
+	const struct member *m = &gang_state.member;
 
-	for (uint32_t c = begin + warp_of_block(); c < end; c += GK_CUDA_WARPS) {
+	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS) {
 		const struct place p = place_of(c, threadIdx.x % 32);
 
 		/* by the threads that read it afterwards */
-		pack_chunk(&coef[c], &s->batch.plane, &p);
+		pack_chunk(&batch_coef()[c], &gang_state.batch.plane, &p);
 	}
 	__syncwarp();
 }
 
-static __device__ __noinline__ void
-output_all(const struct gang_shared *s, uint32_t gang, uint32_t begin, uint32_t end,
-	const uint64_t *table, const uint32_t *counts, uint32_t kept)
+/* Outputs of a block's chunks. @return frames of which something is left */
+static __device__ __noinline__ uint32_t
+output_all(uint32_t kept)
 {
-	const struct gk_cuda_coef *coef = args.coef + (uint64_t)s->batch.coef * args.chunks;
-
+	const uint32_t step = (uint32_t)-GK_CUDA_WARPS;
+	const struct member *m = &gang_state.member;
+	const uint32_t chunks = chunks_of_warp(m->first, m->end);
 	/* backwards: what was counted last may still be in the cache */
-	for (uint32_t c = begin + warp_of_block(); c < end; c += GK_CUDA_WARPS) {
-		const struct place p = place_of(end - 1 - (c - begin), threadIdx.x % 32);
+	uint32_t c = m->end - 1 - warp_of_block(), rest = 0, first;
+	struct feed feed;
 
-		output_chunk(&s->batch, gang, &coef[p.chunk], table, counts, &p, s->kind, kept);
+	if (chunks == 0)
+		return 0;
+	feed_open<step>(&feed, batch_coef(), batch_table(), args.staged ? m->gang : GK_GANGS_MAX, c,
+		chunks, kept);
+	first = places_of(gang_counts(), c);
+	for (uint32_t i = 0; i < chunks; i++) {
+		const uint32_t next = i + 1 < chunks ? places_of(gang_counts(), c + step) : 0;
+
+		rest |= output_chunk<step>(
+			&gang_state.batch, &feed, first, c, gang_state.kind, kept);
+		c = feed_chunk<step>(&feed, c);
+		first = next;
+	}
+	return rest;
+}
+
+static __device__ __noinline__ void
+output_rest_all(uint32_t kept)
+{
+	const struct member *m = &gang_state.member;
+
+	for (uint32_t i = m->first + warp_of_block(); i < m->end; i += GK_CUDA_WARPS) {
+		const uint32_t c = m->end - 1 - (i - m->first);
+		const struct place p = place_of(c, threadIdx.x % 32);
+
+		output_rest(&gang_state.batch, m->gang, &batch_coef()[c], batch_table(),
+			places_of(gang_counts(), c), &p, gang_state.kind, kept);
 	}
 }
 
-/* @return false: killed */
-static __device__ bool
-serve_frames(const struct member *m, struct gang_shared *s, uint32_t batch, uint32_t served)
+/* Outputs of frames that are kept, a bit each, but for those that are made already. */
+static __device__ __forceinline__ void
+output_frames(uint32_t kept, uint32_t images)
 {
-	struct gk_cuda_batch *b = &m->g->batch[batch & 1];
-	const uint64_t set = (uint64_t)m->gang * 2 + (batch & 1);
-	const uint64_t *table = args.tables + set * args.geometry.tiles * GK_BATCH_MAX;
-	uint32_t *block_nnz = args.block_nnz + set * GK_BATCH_MAX * args.blocks;
-	uint32_t *counts = args.counts + (uint64_t)m->gang * args.chunks * GK_BATCH_MAX;
-	const uint32_t f = threadIdx.x;
-	struct tally t;
-	uint32_t kept = 0;
-	bool some;
+	uint32_t rest = kept & ~images;
+
+	for (uint32_t i = warp_of_block(); i < gang_state.batch.nb_frames; i += GK_CUDA_WARPS)
+		if ((kept >> i & 1) && gang_state.kind[i] == GK_KIND_CSR)
+			place_csr(i);
+	__syncthreads();
+	if (rest != 0)
+		rest = output_all(rest);
+	rest |= images;
+	if (rest != 0)
+		output_rest_all(rest);
+}
+
+/* @return false: killed */
+static __device__ __forceinline__ bool
+serve_frames(void)
+{
+	struct gang_shared *s = &gang_state;
+	uint32_t kept = 0, images = 0, rest;
 
 	if (s->batch.pack)
-		pack_all(s, m->first, m->end);
+		pack_all();
 	if (s->batch.direct != 0)
-		t = count_all<true>(s, m->gang, m->first, m->end, table, counts);
+		rest = count_all<true>();
 	else
-		t = count_all<false>(s, m->gang, m->first, m->end, table, counts);
-	add_tallies(m, s, b, block_nnz, &t);
+		rest = count_all<false>();
+	if (rest != 0 || s->batch.dark != 0)
+		count_rest_all(rest != 0);
+	add_tallies();
 	__syncthreads();
-	if (f == 0) {
-		arrive(&m->g->counted);
-		s->go = wait_count(&m->g->counted, served * args.blocks);
+	if (threadIdx.x == 0) {
+		uint32_t *counted = &s->member.g->counted;
+		const uint32_t all = s->served * args.blocks;
+
+		if (s->batch.direct != 0)
+			__threadfence_system();
+		s->last = arrive(counted) + 1 == all;
+		s->go = wait_count(counted, all);
 	}
 	__syncthreads();
 	if (!s->go)
 		return false;
 
-	if (f < s->batch.nb_frames)
-		s->kind[f] = decide(m, &s->batch, b, f);
-	some = __syncthreads_or(f < s->batch.nb_frames && s->kind[f] != GK_KIND_NONE);
-	for (uint32_t i = 0; i < s->batch.nb_frames; i++)
-		kept |= s->kind[i] != GK_KIND_NONE && !(s->batch.direct >> i & 1) ? 1u << i : 0;
-	if (f == 0 && m->block == 0 && (args.staged || kept == 0))
-		store_release_sys(
-			&args.channel->done[m->gang].raw, args.first[m->gang] + batch + 1);
-
-	if (kept != 0) {
-		for (uint32_t i = warp_of_block(); i < s->batch.nb_frames; i += GK_CUDA_WARPS)
-			if ((kept >> i & 1) && s->kind[i] == GK_KIND_CSR)
-				place_csr(m, s->batch.frame[i].out, counts, block_nnz, i);
-		__syncthreads();
-		output_all(s, m->gang, m->first, m->end, table, counts, kept);
+	if (threadIdx.x < s->batch.nb_frames)
+		s->kind[threadIdx.x] = decide(threadIdx.x);
+	__syncthreads();
+	for (uint32_t i = 0; i < s->batch.nb_frames; i++) {
+		if (s->kind[i] == GK_KIND_NONE || (s->batch.direct >> i & 1))
+			continue;
+		kept |= 1u << i;
+		images |= (s->kind[i] == GK_KIND_IMAGE) << i;
 	}
-	finish(m, &s->batch, b, batch, some || m->block == 0);
+	if (threadIdx.x == 0 && s->last) {
+		if (kept == 0)
+			report();
+		else if (args.staged)
+			store_release_sys(&args.channel->done[s->member.gang].raw,
+				args.first[s->member.gang] + s->number + 1);
+	}
+	if (kept != 0)
+		output_frames(kept, images);
+	finish(kept == 0);
 	return true;
 }
 
@@ -358,21 +504,19 @@ update_chunk(const struct gk_cuda_batch *b, const struct place *pl, int64_t *sam
 }
 
 static __device__ __noinline__ void
-serve_update(const struct member *m, struct gang_shared *s, uint32_t batch)
+serve_update(void)
 {
-	struct gk_cuda_batch *b = &m->g->batch[batch & 1];
-	const uint32_t lane = threadIdx.x % 32;
+	const struct member *m = &gang_state.member;
+	struct gk_cuda_batch *b = device_batch();
 	int64_t samples = 0, drift = 0;
 	uint32_t updated = 0;
 
+	if (gang_state.batch.pack)
+		pack_all();
 	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS) {
-		const struct place p = place_of(c, lane);
+		const struct place p = place_of(c, threadIdx.x % 32);
 
-		if (s->batch.pack)
-			pack_chunk(args.coef + (uint64_t)s->batch.coef * args.chunks + c,
-				&s->batch.plane, &p);
-		__syncwarp();
-		update_chunk(&s->batch, &p, &samples, &drift, &updated);
+		update_chunk(&gang_state.batch, &p, &samples, &drift, &updated);
 	}
 #pragma unroll
 	for (int d = 16; d > 0; d /= 2) {
@@ -380,41 +524,53 @@ serve_update(const struct member *m, struct gang_shared *s, uint32_t batch)
 		drift += __shfl_xor_sync(ALL_LANES, drift, d);
 	}
 	updated = __reduce_add_sync(ALL_LANES, updated);
-	if (lane == 0) {
+	if (threadIdx.x % 32 == 0) {
 		atomicAdd(&b->samples, (unsigned long long)samples);
 		atomicAdd(&b->drift, (unsigned long long)drift);
 		atomicAdd(&b->updated, (unsigned long long)updated);
 	}
-	finish(m, &s->batch, b, batch, true);
+	finish(false);
 }
 
 /* A block's life. */
-static __device__ void
-serve(struct gang_shared *s)
+static __device__ __forceinline__ void
+serve(void)
 {
-	const uint32_t worker = blockIdx.x - 1;
-	struct member m;
-	uint32_t served = 0;
+	struct gang_shared *s = &gang_state;
 
-	m.gang = worker / args.blocks;
-	m.block = worker % args.blocks;
-	m.first = (uint32_t)((uint64_t)m.block * args.chunks / args.blocks);
-	m.end = (uint32_t)((uint64_t)(m.block + 1) * args.chunks / args.blocks);
-	m.g = &args.control->gang[m.gang];
-	for (uint32_t batch = 0;; batch++) {
-		__syncthreads(); /* all have left the last batch */
+	if (threadIdx.x == 0) {
+		const uint32_t worker = blockIdx.x - 1;
+		struct member *m = &s->member;
+
+		m->gang = worker / args.blocks;
+		m->block = worker % args.blocks;
+		m->first = (uint32_t)((uint64_t)m->block * args.chunks / args.blocks);
+		m->end = (uint32_t)((uint64_t)(m->block + 1) * args.chunks / args.blocks);
+		m->g = &args.control->gang[m->gang];
+		s->number = s->served = 0;
+	}
+	for (;;) {
+		__syncthreads();
 		if (threadIdx.x == 0)
-			s->go = wait_ready(m.g, batch);
+			s->go = wait_ready(s->member.g, s->number);
 		__syncthreads();
 		if (!s->go)
 			return;
 		for (uint32_t i = threadIdx.x; i < sizeof(s->batch) / 16; i += GK_CUDA_THREADS)
-			((uint4 *)&s->batch)[i] = __ldcg((const uint4 *)&m.g->batch[batch & 1] + i);
+			((uint4 *)&s->batch)[i] = __ldcg((const uint4 *)device_batch() + i);
+		if (threadIdx.x == 0)
+			s->served++;
 		__syncthreads();
-		if (s->batch.op != GK_OP_FRAMES)
-			serve_update(&m, s, batch);
-		else if (!serve_frames(&m, s, batch, ++served))
+		if (s->batch.op != GK_OP_FRAMES) {
+			if (threadIdx.x == 0)
+				s->served--;
+			serve_update();
+		} else if (!serve_frames()) {
 			return;
+		}
+		__syncthreads(); /* all have left the batch */
+		if (threadIdx.x == 0)
+			s->number++;
 	}
 }
 

@@ -12,13 +12,8 @@
 extern "C" __global__ void
 __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS) gk_cuda_serve(void)
 {
-	__shared__ union {
-		struct gang_shared gang;
-		struct setup_shared setup;
-	} shared;
-
 	if (blockIdx.x == 0)
-		dispatch(&shared.setup);
+		dispatch();
 	else
-		serve(&shared.gang);
+		serve();
 }

@@ -26,6 +26,15 @@ load_acquire(const uint32_t *p)
 	return v;
 }
 
+static __device__ __forceinline__ uint64_t
+load_acquire(const uint64_t *p)
+{
+	uint64_t v;
+
+	asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
 static __device__ __forceinline__ void
 store_release_sys(uint32_t *p, uint32_t v)
 {
@@ -46,6 +55,50 @@ arrive(uint32_t *p)
 
 	asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(v) : "l"(p) : "memory");
 	return v;
+}
+
+/* 16 bytes on their way to shared memory, by way of the L2 cache; counted in groups. @{ */
+static __device__ __forceinline__ void
+copy_async(uint32_t to, uint64_t from)
+{
+	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
+}
+
+static __device__ __forceinline__ void
+copy_commit(void)
+{
+	asm volatile("cp.async.commit_group;" : : : "memory");
+}
+
+/* Until no more than `left` groups of this thread are under way. */
+template <int left>
+static __device__ __forceinline__ void
+copy_wait(void)
+{
+	asm volatile("cp.async.wait_group %0;" : : "n"(left) : "memory");
+}
+
+static __device__ __forceinline__ uint4
+load_shared(uint32_t from)
+{
+	uint4 v;
+
+	asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+		     : "r"(from)
+		     : "memory");
+	return v;
+}
+/** @} */
+
+/* Two words in one store. */
+static __device__ __forceinline__ void
+store_release_sys(uint64_t *p, uint32_t low, uint32_t high)
+{
+	asm volatile("st.release.sys.global.u64 [%0], %1;"
+		     :
+		     : "l"(p), "l"((uint64_t)high << 32 | low)
+		     : "memory");
 }
 
 static __device__ __forceinline__ uint64_t

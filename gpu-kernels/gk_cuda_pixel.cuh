@@ -23,12 +23,10 @@ struct lane_coef {
 	float r[GK_CUDA_LANE];
 };
 
-/* Quick counts: bits of pixels, the last pixel in bit 0. */
+/* Quick counts: bragg << 16 | nnz, and the sum in 1/256. */
 struct lane_counts {
-	uint32_t bragg;
-	uint32_t nnz;
+	uint32_t count;
 	int32_t sum;
-	bool exact; /* false: nothing of this holds, see lane_counts_of() */
 };
 
 static __device__ __forceinline__ void
@@ -126,35 +124,37 @@ photons_of(float x[GK_CUDA_LANE], uint4 w, const struct lane_coef *c,
 }
 
 /*
- * Counts of 8 pixels of G0 below 2^14 photons, with both thresholds above 0, 10 instructions a
- * pixel:
- *  - a difference of floats has the sign of the comparison, and no underflow: its sign bits are
- *    shifted together, one instruction each;
+ * Counts of 8 pixels of G0 that are below 2^14 photons whatever their words are, with both
+ * thresholds above 0. 10 instructions a pixel:
+ *  - a difference of floats has the sign of the comparison, and no underflow: signs are counted,
+ *    one instruction each;
  *  - 1.5 x 2^23 added to a number below 2^22 rounds it to an integer, ties to even, as rintf()
- *    does; that the multiplication by 256 is fused is the same, for it is exact;
- *  - a sum of squares below 2^28 says that no pixel was NaN, infinite or 2^14 photons.
+ *    does; that the multiplication by 256 is fused is the same, for it is exact.
  */
 static __device__ __forceinline__ struct lane_counts
 lane_counts_of(uint4 w, const struct lane_coef *c, float bragg, float csr, float x[GK_CUDA_LANE])
 {
 	const float magic = 12582912.0f;
-	struct lane_counts n = {0, 0, 0, false};
-	float squares = 0.0f;
-	uint32_t sum = 0;
+	uint32_t sum = 0, below_bragg = 0, below_csr = 0;
+	struct lane_counts n;
 
 #pragma unroll
 	for (int i = 0; i < GK_CUDA_LANE; i++) {
 		x[i] = photons_g0(w, c, i);
-		squares = __fmaf_rn(x[i], x[i], squares);
 		sum += __float_as_uint(__fmaf_rn(x[i], (float)GK_SUM_SCALE, magic));
-		n.bragg = __funnelshift_l(__float_as_uint(__fsub_rn(x[i], bragg)), n.bragg, 1);
-		n.nnz = __funnelshift_l(__float_as_uint(__fsub_rn(x[i], csr)), n.nnz, 1);
+		below_bragg += __float_as_uint(__fsub_rn(x[i], bragg)) >> 31;
+		below_csr += __float_as_uint(__fsub_rn(x[i], csr)) >> 31;
 	}
-	n.bragg = ~n.bragg & 0xFF;
-	n.nnz = ~n.nnz & 0xFF;
+	n.count = (GK_CUDA_LANE << 16 | GK_CUDA_LANE) - (below_bragg << 16 | below_csr);
 	n.sum = (int32_t)(sum - GK_CUDA_LANE * 0x4B400000u);
-	n.exact = all_g0(w) && squares < 268435456.0f;
 	return n;
+}
+
+/* May a word of G0 give 2^14 photons or more, or no number? With 2 % of room for rounding. */
+static __device__ __forceinline__ bool
+is_wild(float p, float r)
+{
+	return !is_unusable(p, r) && !((16383.0f + fabsf(p)) * fabsf(r) < 16000.0f);
 }
 
 /* Values of 8 neighbouring pixels of an image. */

@@ -18,7 +18,7 @@
 /* loads of a pointer table that are under way together, a thread */
 #define TABLE_LOADS 8
 
-struct setup_shared {
+static __shared__ struct setup_shared {
 	uint32_t bell[LINE_WORDS];
 	uint32_t next[GK_GANGS_MAX]; /* batches set up */
 	uint32_t failed;	     /* gangs that gave up, a bit each */
@@ -40,7 +40,7 @@ struct setup_shared {
 	struct gk_dark dark;
 	uint32_t header[GK_BATCH_MAX][LINE_WORDS]; /* struct gk_frame */
 	uint32_t pack;
-};
+} setup_state;
 
 static __device__ __forceinline__ const struct gk_frame *
 header_of(const struct setup_shared *s, uint32_t frame)
@@ -93,6 +93,8 @@ watch(struct setup_shared *s)
 		for (uint32_t i = 0; i < args.gangs; i++)
 			store_release_sys(&args.channel->done[i].error, (uint32_t)-ETIMEDOUT);
 		store_release(&args.control->killed, 1);
+		for (uint32_t i = 0; i < args.gangs; i++)
+			store_release(&args.control->gang[i].end, 1);
 		s->killed = 1;
 	}
 }
@@ -173,8 +175,9 @@ load_batch(struct setup_shared *s, uint64_t *table)
 		load_line(&s->coef_to, &c->coef[w->coef_to % GK_COEF_MAX], lane);
 		load_line(&s->dark, &c->dark[w->dark % GK_DARK_MAX], lane);
 	}
-	if (warp < n && w->slot[warp] < args.nb_frames)
-		load_line(s->header[warp], args.frames + w->slot[warp] * args.frame_stride, lane);
+	for (uint32_t f = warp; f < n; f += GK_CUDA_WARPS)
+		if (w->slot[f] < args.nb_frames)
+			load_line(s->header[f], args.frames + w->slot[f] * args.frame_stride, lane);
 	/* pointer tables: 16 bytes a load, into rows by tile */
 	for (uint32_t first = threadIdx.x; first < n * pairs;
 		first += TABLE_LOADS * GK_CUDA_THREADS) {
@@ -308,6 +311,7 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
 		b->coef = s->work.coef;
 		b->coef_to = s->work.coef_to;
 		b->pack = s->pack;
+		b->quick = s->params.bragg_threshold > 0.0f && s->params.csr_threshold > 0.0f;
 		b->share = same_coef(&s->coef, &s->coef_to, true);
 		b->cells = s->dark.cells;
 		b->update = (uint64_t)&args.channel->update[s->work.dark % GK_DARK_MAX];
@@ -370,8 +374,10 @@ end_gang(struct setup_shared *s, uint32_t gang)
 }
 
 static __device__ __noinline__ void
-dispatch(struct setup_shared *s)
+dispatch(void)
 {
+	struct setup_shared *s = &setup_state;
+
 	if (threadIdx.x < GK_GANGS_MAX)
 		s->next[threadIdx.x] = 0;
 	if (threadIdx.x < GK_COEF_MAX)
