@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * CUDA gangs with prebuilt descriptors: time of a frame from GPU memory and from registered host
+ * memory beside bare reads of the same packets in the same run, latency from doorbell to verdict,
+ * and what others do for the same: stream memory operations, cuSPARSE.
+ */
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gk_cuda_bench.h"
+#include "gk_cuda_bench_image.h"
+
+static const char usage[] =
+	"Usage: gk_cuda_bench [--modules N] [--seconds S] [--repeats N] [--rows N] [--shots N]\n"
+	"CUDA gangs on the first GPU, as tables. Exit status 77: there is no GPU.\n"
+	"  --modules N   JUNGFRAU modules of a frame, 1 to 32 (default 8: 4M, 8.4 MB raw)\n"
+	"  --seconds S   of one measurement (default 0.3)\n"
+	"  --repeats N   measurements of a row; the median counts (default 5)\n"
+	"  --rows WHAT   any of d (GPU memory), h (host memory), l (latency), p (peers)\n"
+	"  --shots N     of a latency (default 100000, at most 1000000)\n";
+
+struct row {
+	const char *what;
+	uint32_t kind;
+	int hit;
+	enum outputs outputs;
+	enum gk_value value;
+};
+
+/* Background of a few photons' worth of noise, 1 % of pixels with 10 photons, all in G0. */
+static void
+fill(struct bench *b)
+{
+	uint64_t rng = 1;
+
+	for (uint64_t x = 0; x < b->pixels; x++) {
+		for (int s = 0; s < 3; s++) {
+			float *p = b->planes + 2 * s * b->pixels, *r = p + b->pixels;
+
+			p[x] = s == 0 ? 3000.0f + (float)(x % 64) : 15000.0f;
+			r[x] = s == 0 ? 1.0f / (508.4f + (float)(x % 32)) : -0.05f;
+		}
+	}
+	for (uint64_t x = 0; x < b->pixels * BENCH_FRAMES; x++) {
+		rng = rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+		b->host_raw[x] =
+			(uint16_t)(3000 + (rng >> 58) + ((rng >> 32) % 100 == 0 ? 5084 : 0));
+	}
+}
+
+static CUdeviceptr_v2
+upload(struct bench *b, const void *from, uint64_t size)
+{
+	CUdeviceptr_v2 at;
+
+	CHECK(b, cuMemAlloc(&at, size));
+	CHECK(b, cuMemcpyHtoDAsync(at, from, size, b->stream));
+	CHECK(b, cuStreamSynchronize(b->stream));
+	return at;
+}
+
+static void
+open_bench(struct bench *b, uint32_t modules)
+{
+	const uint64_t tile = 4 * 1024;
+	uint64_t *table;
+	CUdevice_v1 device;
+
+	CHECK(b, cuDeviceGet(&device, 0));
+	CHECK(b, cuDeviceGetName(b->gpu, sizeof(b->gpu), device));
+	CHECK(b,
+		cuDeviceGetAttribute(
+			&b->processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
+	CHECK(b, cuDevicePrimaryCtxRetain(&b->context, device));
+	CHECK(b, cuCtxPushCurrent(b->context));
+	CHECK(b, cuStreamCreate(&b->stream, CU_STREAM_NON_BLOCKING));
+	CHECK(b, cuModuleLoadData(&b->module, gk_cuda_bench_image));
+	CHECK(b, cuModuleGetFunction(&b->read, b->module, "bench_read"));
+	b->geometry = (struct gk_geometry){128 * modules, 4, 1024};
+	b->pixels = gk_pixels(&b->geometry);
+	b->host_raw = bench_memory(b, BENCH_FRAMES * b->pixels * 2);
+	b->planes = bench_memory(b, 6 * b->pixels * 4);
+	b->shots = calloc(BENCH_SHOTS, sizeof(*b->shots));
+	fill(b);
+	b->device_raw = (uint16_t *)(uintptr_t)upload(b, b->host_raw, BENCH_FRAMES * b->pixels * 2);
+	b->device_planes = upload(b, b->planes, 6 * b->pixels * 4);
+	table = malloc(BENCH_FRAMES * b->geometry.tiles * sizeof(*table));
+	for (uint64_t i = 0; i < BENCH_FRAMES * b->geometry.tiles; i++)
+		table[i] = (uintptr_t)(b->host_raw + i * tile);
+	b->host_table = upload(b, table, BENCH_FRAMES * b->geometry.tiles * sizeof(*table));
+	for (uint64_t i = 0; i < BENCH_FRAMES * b->geometry.tiles; i++)
+		table[i] = (uintptr_t)(b->device_raw + i * tile);
+	b->device_table = upload(b, table, BENCH_FRAMES * b->geometry.tiles * sizeof(*table));
+	b->sink = upload(b, table, 4);
+	free(table);
+}
+
+/* One line: a row in one layout. @return frames/s */
+static double
+measure(struct bench *b, const struct row *row, enum gk_memory packets, uint32_t gangs,
+	uint32_t workers, uint32_t batch, double read)
+{
+	const double mb = 2e-6 * (double)b->pixels;
+	double seconds, rate[64], kept;
+	struct player p;
+	uint64_t n;
+
+	if (player_open(&p, b, gangs, workers, packets, row->outputs, row->value) != 0)
+		exit(1);
+	player_params(&p, row->kind, row->hit);
+	n = BENCH_FRAMES * 4;
+	seconds = player_run(&p, batch, n); /* warm: coefficients are packed */
+	seconds = player_run(&p, batch, n);
+	n = (uint64_t)((double)n * b->seconds / seconds) / BENCH_FRAMES * BENCH_FRAMES +
+		BENCH_FRAMES;
+	for (int i = 0; i < b->repeats; i++)
+		rate[i] = (double)n / player_run(&p, batch, n);
+	bench_median(rate, b->repeats);
+	kept = row->hit ? row->kind == GK_KIND_CSR
+			? 100.0 * p.config.results[0].nnz / (double)b->pixels
+			: 100.0
+			: 0.0;
+	printf("%-34s %2u x %3s%-3u %5u %9.2f %8.2f..%-8.2f %10.0f %8.1f %7.3f %8.2f\n", row->what,
+		gangs, workers == 0 ? "max" : "", workers, batch, 1e6 / rate[b->repeats / 2],
+		1e6 / rate[b->repeats - 1], 1e6 / rate[0], rate[b->repeats / 2],
+		1e-3 * mb * rate[b->repeats / 2], 1e-3 * mb * rate[b->repeats / 2] / read, kept);
+	fflush(stdout);
+	player_close(&p);
+	return rate[b->repeats / 2];
+}
+
+static void
+head(const char *of, double read)
+{
+	printf("\n%s; bare read %.1f GB/s\n", of, read);
+	printf("%-34s %-11s %5s %9s %18s %10s %8s %7s %8s\n", "what", "gangs", "batch", "us/frame",
+		"fastest..slowest", "frames/s", "GB/s", "of read", "kept %");
+}
+
+static double
+best_read(struct bench *b, int host)
+{
+	static const uint32_t blocks[] = {32, 64, 132, 264, 528};
+	double best = 0, gb;
+
+	for (int i = 0; i < 5; i++) {
+		gb = bench_read(b, host, blocks[i]);
+		best = gb > best ? gb : best;
+	}
+	return best;
+}
+
+static void
+device_rows(struct bench *b)
+{
+	static const struct row rows[] = {
+		{"conversion + count", GK_KIND_CSR, 0, OUTPUTS_DEVICE, GK_VALUE_F32},
+		{"+ CSR, all frames kept", GK_KIND_CSR, 1, OUTPUTS_DEVICE, GK_VALUE_F32},
+		{"+ f32 image, all frames kept", GK_KIND_IMAGE, 1, OUTPUTS_DEVICE, GK_VALUE_F32},
+		{"+ i16 image, all frames kept", GK_KIND_IMAGE, 1, OUTPUTS_DEVICE, GK_VALUE_I16},
+		{"+ raw, all frames kept", GK_KIND_RAW, 1, OUTPUTS_DEVICE, GK_VALUE_F32},
+	};
+	static const uint32_t layouts[][2] = {{1, 16}, {2, 16}, {2, 8}, {4, 16}, {4, 8}, {8, 8}};
+	const double read = best_read(b, 0);
+
+	head("packets and outputs in GPU memory", read);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
+			if (i < 3 || k == 1 || k == 2)
+				measure(b, &rows[i], GK_MEMORY_DEVICE, layouts[k][0], 0,
+					layouts[k][1], read);
+}
+
+static void
+host_rows(struct bench *b)
+{
+	static const struct row rows[] = {
+		{"conversion + count", GK_KIND_CSR, 0, OUTPUTS_NONE, GK_VALUE_F32},
+		{"+ CSR to host, all frames kept", GK_KIND_CSR, 1, OUTPUTS_HOST, GK_VALUE_F32},
+		{"+ CSR to GPU, all frames kept", GK_KIND_CSR, 1, OUTPUTS_DEVICE, GK_VALUE_F32},
+	};
+	static const uint32_t layouts[][3] = {
+		{1, 32, 4}, {1, 64, 4}, {1, 0, 4}, {2, 32, 4}, {2, 64, 4}, {2, 64, 1}, {2, 0, 4}};
+	const double read = best_read(b, 1);
+
+	head("packets in registered host memory", read);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
+			if (i == 0 || k == 4 || k == 6)
+				measure(b, &rows[i], GK_MEMORY_HOST, layouts[k][0], layouts[k][1],
+					layouts[k][2], read);
+}
+
+static void
+print_shots(const struct bench *b, const char *what, uint64_t n)
+{
+	printf("%-58s %8.2f %8.2f %8.2f %8.2f\n", what, 1e-3 * (double)b->shots[n / 2],
+		1e-3 * (double)b->shots[n * 99 / 100], 1e-3 * (double)b->shots[n * 9999 / 10000],
+		1e-3 * (double)b->shots[n - 1]);
+	fflush(stdout);
+}
+
+static void
+latency_rows(struct bench *b, uint64_t shots)
+{
+	static const uint32_t layouts[][2] = {{1, 0}, {1, 131}, {2, 0}};
+	char what[64];
+	struct player p;
+
+	printf("\none frame at a time, us%36s %8s %8s %8s %8s\n", "", "p50", "p99", "p99.99",
+		"most");
+	for (size_t i = 0; i < 3; i++) {
+		for (int host = 0; host < 2; host++) {
+			if (player_open(&p, b, layouts[i][0], layouts[i][1],
+				    host ? GK_MEMORY_HOST : GK_MEMORY_DEVICE, OUTPUTS_NONE,
+				    GK_VALUE_F32) != 0)
+				exit(1);
+			player_latency(&p, 1000);
+			player_latency(&p, host ? shots / 10 : shots);
+			snprintf(what, sizeof(what), "doorbell to verdict, %s memory, %u x %u",
+				host ? "host" : "GPU", layouts[i][0], layouts[i][1]);
+			print_shots(b, what, host ? shots / 10 : shots);
+			player_close(&p);
+		}
+	}
+}
+
+static void
+peer_rows(struct bench *b, uint64_t shots)
+{
+	uint32_t nnz = 0;
+	double value;
+
+	value = launch_count(b);
+	printf("one launch a batch of 16 frames, GPU memory: %.2f us/frame\n", value);
+	value = stream_latency(b, shots);
+	print_shots(b, "stream wait value, launch, write value, GPU memory", shots);
+	printf("the same, rung without waiting: %.2f us/frame, %.0f frames/s\n", 1e6 / value,
+		value);
+	value = sparse_convert(b, &nnz);
+	if (value != 0)
+		printf("cuSPARSE dense to sparse of an f32 image: %.2f us/frame, %u pixels "
+		       "(%.2f %%)\n",
+			value, nnz, 100.0 * nnz / (double)b->pixels);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct option options[] = {{"modules", required_argument, NULL, 'm'},
+		{"seconds", required_argument, NULL, 's'},
+		{"repeats", required_argument, NULL, 'r'}, {"rows", required_argument, NULL, 'w'},
+		{"shots", required_argument, NULL, 'n'}, {"help", no_argument, NULL, 'h'}, {0}};
+	struct bench b = {.seconds = 0.3, .repeats = 5};
+	uint64_t shots = 100000;
+	const char *rows = "dhlp";
+	uint32_t modules = 8;
+	char why[256] = "";
+	int option;
+
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		switch (option) {
+		case 'm':
+			modules = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 's':
+			b.seconds = strtod(optarg, NULL);
+			break;
+		case 'r':
+			b.repeats = atoi(optarg);
+			break;
+		case 'w':
+			rows = optarg;
+			break;
+		case 'n':
+			shots = strtoull(optarg, NULL, 0);
+			break;
+		default:
+			fputs(usage, option == 'h' ? stdout : stderr);
+			return option != 'h';
+		}
+	}
+	if (modules < 1 || modules > 32 || b.seconds <= 0 || b.repeats < 1 || b.repeats > 64 ||
+		shots < 10000 || shots > BENCH_SHOTS) {
+		fputs(usage, stderr);
+		return 1;
+	}
+	b.cuda = gk_cuda_driver(why, sizeof(why));
+	if (b.cuda == NULL) {
+		printf("skipped: %s\n", why);
+		return 77;
+	}
+	open_bench(&b, modules);
+	printf("%s; frames of %u modules, %.2f MB raw, %d of them; median of %d x %.2f s; "
+	       "1 %% of pixels above both thresholds, all G0\n",
+		b.gpu, modules, 2e-6 * (double)b.pixels, BENCH_FRAMES, b.repeats, b.seconds);
+	if (strchr(rows, 'd') != NULL)
+		device_rows(&b);
+	if (strchr(rows, 'h') != NULL)
+		host_rows(&b);
+	if (strchr(rows, 'l') != NULL)
+		latency_rows(&b, shots);
+	if (strchr(rows, 'p') != NULL)
+		peer_rows(&b, shots / 5);
+	return 0;
+}

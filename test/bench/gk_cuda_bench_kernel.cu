@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What gk_cuda_bench holds persistent gangs against: a kernel that only reads packets, and one that
+ * counts a frame and ends, for launches behind a stream's wait.
+ */
+
+#include "gk_cuda_chunk.cuh"
+
+/* Packets of `lines` x 16 bytes through a pointer table; one warp a packet at a time. */
+extern "C" __global__ void
+bench_read(const uint64_t *packets, uint32_t n, uint32_t lines, uint32_t *sink)
+{
+	const uint32_t warps = gridDim.x * blockDim.x / 32;
+	const uint32_t lane = threadIdx.x % 32;
+	uint32_t sum = 0;
+
+	/* 4 loads of a thread are under way together */
+	for (uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n; i += warps) {
+		const uint4 *words = (const uint4 *)__ldcg(packets + i);
+
+		for (uint32_t k = lane; k < lines; k += 128) {
+			uint4 w[4];
+
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				w[j] = k + 32 * j < lines ? __ldcs(words + k + 32 * j)
+							  : make_uint4(0, 0, 0, 0);
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				sum += w[j].x ^ w[j].y ^ w[j].z ^ w[j].w;
+		}
+	}
+	if (sum == 0x12345678) /* never: keeps the loads */
+		*sink = sum;
+}
+
+/* Coefficients of all chunks, as a gang packs them. */
+extern "C" __global__ void
+bench_pack(const struct gk_cuda_batch *b)
+{
+	for (uint32_t c = blockIdx.x; c < args.chunks; c += gridDim.x) {
+		const struct place p = place_of(c, threadIdx.x);
+
+		pack_chunk(&args.coef[c], &b->plane, &p);
+	}
+}
+
+/* Statistics of a batch by the gangs' arithmetic; the last block leaves a count in the result. */
+extern "C" __global__ void
+__launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS)
+	bench_count(struct gk_cuda_batch *b, const uint64_t *table, uint32_t *finished)
+{
+	__shared__ struct gk_cuda_batch batch;
+	__shared__ struct tally tally[GK_CUDA_WARPS][GK_BATCH_MAX];
+	const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+	const uint32_t begin = (uint32_t)((uint64_t)blockIdx.x * args.chunks / gridDim.x);
+	const uint32_t end = (uint32_t)((uint64_t)(blockIdx.x + 1) * args.chunks / gridDim.x);
+	uint32_t c = begin + warp;
+	struct feed feed;
+
+	for (uint32_t i = threadIdx.x; i < sizeof(batch) / 16; i += blockDim.x)
+		((uint4 *)&batch)[i] = __ldcg((const uint4 *)b + i);
+	if (lane < GK_BATCH_MAX)
+		tally[warp][lane] = {0, 0, 0, 0, 0};
+	__syncthreads();
+	if (c < end)
+		feed_open<GK_CUDA_WARPS>(&feed, args.coef, table, GK_GANGS_MAX, c,
+			(end - c + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS, (1u << batch.nb_frames) - 1);
+	for (; c < end; c += GK_CUDA_WARPS) {
+		count_chunk<false, GK_CUDA_WARPS>(&batch, 0, &feed, args.counts, c, tally[warp]);
+		feed_chunk<GK_CUDA_WARPS>(&feed, c);
+	}
+	__syncthreads();
+	if (threadIdx.x < batch.nb_frames) {
+		struct tally t = {0, 0, 0, 0, 0};
+
+		for (uint32_t i = 0; i < GK_CUDA_WARPS; i++) {
+			t.sum += tally[i][threadIdx.x].sum;
+			t.bragg += tally[i][threadIdx.x].bragg;
+			t.nnz += tally[i][threadIdx.x].nnz;
+		}
+		atomicAdd(&b->sums[threadIdx.x].sum, (unsigned long long)t.sum);
+		atomicAdd(
+			&b->sums[threadIdx.x].bragg_nnz, (unsigned long long)t.bragg << 32 | t.nnz);
+	}
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		__threadfence();
+		if (atomicAdd(finished, 1) + 1 == gridDim.x) {
+			*finished = 0;
+			((struct gk_result *)batch.frame[0].result)->bragg_count =
+				(uint32_t)(__ldcg(&b->sums[0].bragg_nnz) >> 32);
+			for (uint32_t f = 0; f < GK_BATCH_MAX; f++)
+				b->sums[f].sum = b->sums[f].bragg_nnz = 0;
+			__threadfence_system();
+		}
+	}
+}
