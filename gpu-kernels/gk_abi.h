@@ -76,7 +76,7 @@ enum gk_op {
  * has statistics and a verdict, and may have an output.
  */
 #define GK_FRAME_KEEP	  (1u << 0) /**< make the output whatever the verdict (audit, dry run) */
-#define GK_FRAME_KIND_RAW (1u << 1) /**< output is GK_KIND_RAW, not the kind of the parameters */
+#define GK_FRAME_KIND_RAW (1u << 1) /**< a rejected frame that is kept is kept as GK_KIND_RAW */
 #define GK_FRAME_DARK	  (1u << 2) /**< add the G0 samples to the accumulators gk_work.dark */
 
 /**

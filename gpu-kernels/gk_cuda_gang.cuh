@@ -137,7 +137,7 @@ output_kind(const struct gk_cuda_frame *f, const struct gk_params *params, bool 
 {
 	if (f->out == 0 || !(hit || (f->flags & GK_FRAME_KEEP)))
 		return GK_KIND_NONE;
-	if (f->flags & GK_FRAME_KIND_RAW)
+	if (!hit && (f->flags & GK_FRAME_KIND_RAW))
 		return GK_KIND_RAW;
 	if (params->kind == GK_KIND_CSR && nnz > params->nnz_max)
 		return GK_KIND_IMAGE;

@@ -219,8 +219,8 @@ sure_kind(const struct gk_frame *f, const struct gk_params *p)
 
 	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
 		return GK_KIND_NONE;
-	if (f->flags & GK_FRAME_KIND_RAW)
-		return GK_KIND_RAW;
+	if (!hit && (f->flags & GK_FRAME_KIND_RAW)) /* raw if it is rejected */
+		return p->kind == GK_KIND_RAW ? GK_KIND_RAW : GK_KIND_NONE;
 	return p->kind == GK_KIND_CSR ? GK_KIND_NONE : p->kind;
 }
 

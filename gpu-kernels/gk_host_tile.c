@@ -129,7 +129,7 @@ output_kind(
 {
 	if (f->out == NULL || (verdict != GK_VERDICT_HIT && !(f->flags & GK_FRAME_KEEP)))
 		return GK_KIND_NONE;
-	if (f->flags & GK_FRAME_KIND_RAW)
+	if (verdict == GK_VERDICT_REJECT && (f->flags & GK_FRAME_KIND_RAW))
 		return GK_KIND_RAW;
 	if (params->kind == GK_KIND_CSR && nnz > params->nnz_max)
 		return GK_KIND_IMAGE;

@@ -77,7 +77,7 @@ struct builder_config {
 struct builder_veto {
 	struct gk_params params;
 	bool dry_run;	      /**< keep everything, only mark */
-	bool audit_raw;	      /**< audited frames as raw words */
+	bool audit_raw;	      /**< audited frames as raw words, not hits of that number */
 	uint64_t audit_every; /**< a frame whose number divides by it is kept; 0 = none */
 };
 

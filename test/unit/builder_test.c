@@ -174,9 +174,9 @@ gang_finish(uint32_t gang)
 			.frame = f->frame,
 			.sum = f->frame * 256 + 128,
 			.verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT,
-			.kind = !keep				      ? GK_KIND_NONE
-				: (f->flags & GK_FRAME_KIND_RAW) != 0 ? GK_KIND_RAW
-								      : GK_KIND_CSR,
+			.kind = !keep					      ? GK_KIND_NONE
+				: !hit && (f->flags & GK_FRAME_KIND_RAW) != 0 ? GK_KIND_RAW
+									      : GK_KIND_CSR,
 			.bragg_count = f->frame + 1,
 			.saturated = f->frame + 2,
 			.invalid = f->frame + 3,
@@ -478,8 +478,9 @@ audit_keeps_every_nth(void **state)
 			is_hit(f)	     ? FRAME_HIT
 				: f % 4 == 0 ? FRAME_AUDIT
 					     : FRAME_VETOED);
-		if (out[i]->verdict == FRAME_AUDIT)
-			assert_int_equal(out[i]->kind, GK_KIND_RAW);
+		if (out[i]->verdict != FRAME_VETOED)
+			assert_int_equal(out[i]->kind,
+				out[i]->verdict == FRAME_AUDIT ? GK_KIND_RAW : GK_KIND_CSR);
 	}
 	finish();
 }

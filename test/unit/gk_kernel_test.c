@@ -134,7 +134,7 @@ ref_frame(
 		if (frame->out == GK_NO_OUT || !(res->verdict || frame->flags & GK_FRAME_KEEP))
 			break;
 		res->kind = params->kind;
-		if (frame->flags & GK_FRAME_KIND_RAW)
+		if (res->verdict == GK_VERDICT_REJECT && frame->flags & GK_FRAME_KIND_RAW)
 			res->kind = GK_KIND_RAW;
 		else if (res->kind == GK_KIND_CSR && res->nnz > params->nnz_max)
 			res->kind = GK_KIND_IMAGE;
