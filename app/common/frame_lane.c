@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <string.h>
+
+#include "frame_table_private.h"
+
+void
+frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t generation)
+{
+	const struct detector *d = &ft->detector;
+
+	for (uint32_t s = 0; s < d->streams; s++) {
+		if (ft->config.owner[s] != lane->id)
+			continue;
+		lane->progress[s] = 0;
+		lane->leap[s] = 0;
+		/* numbers may come again after a restart, and in the same slots */
+		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
+			frame_table_stream(ft, slot, s)->tag = 0;
+	}
+	memset(lane->count, 0, ft->config.slots * sizeof(*lane->count));
+	memset(lane->done, 0, (ft->entry_mask + 1) * sizeof(*lane->done));
+	lane->votes = 0;
+	lane->ahead = 0;
+	lane->agreed = 0;
+	lane->wanted = 0;
+	lane->blocked = 0;
+	lane->generation = generation;
+	__atomic_store_n(&lane->acknowledged, generation, __ATOMIC_RELEASE);
+}
+
+/** Count a number. @return true once `agree` in a row lie within `slots` frames */
+static bool
+agree_on(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
+{
+	const uint64_t span = ft->config.slots;
+
+	if (frame > FRAME_NUMBER_MAX)
+		return false;
+	if (lane->votes == 0 || frame + span < lane->vote_highest ||
+		frame > lane->vote_lowest + span) {
+		lane->votes = 0;
+		lane->vote_lowest = frame;
+		lane->vote_highest = frame;
+	}
+	lane->vote_lowest = RTE_MIN(lane->vote_lowest, frame);
+	lane->vote_highest = RTE_MAX(lane->vote_highest, frame);
+	if (lane->votes < ft->config.agree)
+		lane->votes++;
+	return lane->votes == ft->config.agree;
+}
+
+static void
+vote(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
+{
+	if (lane->agreed == 0 && agree_on(ft, lane, frame))
+		__atomic_store_n(&lane->agreed, lane->vote_lowest + 1, __ATOMIC_RELEASE);
+}
+
+/** Once this lane has said where the window should be, nothing from there is dropped. */
+static bool
+is_agreed(const struct frame_table *ft, const struct frame_lane *lane, uint64_t frame)
+{
+	return lane->agreed != 0 && frame + 1 >= lane->agreed &&
+		frame + 1 - lane->agreed < ft->config.slots;
+}
+
+void
+frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
+{
+	vote(ft, lane, frame);
+}
+
+void
+frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	const uint64_t progress = lane->progress[stream], leap = lane->leap[stream];
+
+	if (progress != 0 && frame > progress && frame != leap && frame + 1 != leap) {
+		lane->leap[stream] = frame + 1;
+		return;
+	}
+	__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
+}
+
+/** There is no run. Its frame is remembered: the next run would only get the rest of it. */
+static enum frame_place
+drop_unused(struct frame_lane *lane, uint64_t frame)
+{
+	if (lane->passed != frame + 1)
+		__atomic_store_n(&lane->passed, frame + 1, __ATOMIC_RELEASE);
+	return FRAME_PLACE_NO_RUN;
+}
+
+enum frame_place
+frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	if (frame > FRAME_NUMBER_MAX)
+		return FRAME_PLACE_OUTLIER;
+	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
+		return drop_unused(lane, frame);
+	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
+		return FRAME_PLACE_BEYOND;
+	/*
+	 * What comes late, even after a long silence, is near behind what came of its own stream
+	 * before. If it is, the stream has begun anew.
+	 */
+	if (lane->progress[stream] != 0 &&
+		frame + 1 + ft->config.give_up >= lane->progress[stream]) {
+		lane->votes = 0;
+		return FRAME_PLACE_LATE;
+	}
+	/* before the first frame of a run that waits for it, numbers mean nothing */
+	if (__atomic_load_n(&ft->window.base, __ATOMIC_RELAXED) <= ft->run_first)
+		return FRAME_PLACE_LATE;
+	vote(ft, lane, frame);
+	return is_agreed(ft, lane, frame) ? FRAME_PLACE_WAIT : FRAME_PLACE_LATE;
+}
+
+enum frame_place
+frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	const struct frame_window *w = &ft->window;
+	uint64_t base, horizon, end;
+	bool near, old;
+	uint32_t state;
+
+	if (frame > FRAME_NUMBER_MAX)
+		return FRAME_PLACE_OUTLIER;
+	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
+	if (state == FRAME_WINDOW_CLOSED)
+		return drop_unused(lane, frame);
+	if (state != FRAME_WINDOW_OPEN ||
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
+		return FRAME_PLACE_WAIT;
+	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
+	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
+	end = __atomic_load_n(&w->end, __ATOMIC_RELAXED);
+
+	if (frame >= end && (frame < horizon || base >= end))
+		return FRAME_PLACE_BEYOND;
+	/* open and refused frames reach twice the slots, and some may be lost after them */
+	near = frame >= base && frame - base <= 2 * ft->entry_mask;
+	old = frame >= __atomic_load_n(&w->old_low, __ATOMIC_RELAXED) &&
+		frame < __atomic_load_n(&w->old_end, __ATOMIC_RELAXED);
+	if (old && !near)
+		return FRAME_PLACE_LATE;
+	if (frame < base)
+		return frame_lane_late(ft, lane, stream, frame);
+	if (frame < horizon) {
+		/* a corrupt number must not make the window run after it */
+		if (!near && frame >= lane->ahead) {
+			if (!agree_on(ft, lane, frame))
+				return FRAME_PLACE_OUTLIER;
+			lane->ahead = lane->vote_lowest + 1 + ft->config.slots;
+		}
+		return FRAME_PLACE_WAIT;
+	}
+	vote(ft, lane, frame);
+	return is_agreed(ft, lane, frame) ? FRAME_PLACE_WAIT : FRAME_PLACE_OUTLIER;
+}

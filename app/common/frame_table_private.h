@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef FRAME_TABLE_PRIVATE_H
+#define FRAME_TABLE_PRIVATE_H
+
+/**
+ * @file
+ * What the parts of the frame table share: frame_table.c (slots), frame_lane.c (what an RX lcore
+ * does about a frame without a slot), frame_window.c (where the window is) and frame_head.c (when
+ * its first frame closes).
+ */
+
+#include <rte_log.h>
+
+#include "frame_table.h"
+
+extern int frame_table_logtype;
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
+
+/** The builder says where the window begins, and how far behind that a frame may lie. */
+static inline void
+frame_window_publish(struct frame_table *ft)
+{
+	__atomic_store_n(&ft->window.base, ft->builder.next_close, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.horizon,
+		RTE_MIN(ft->builder.next_close + ft->config.jump, FRAME_NUMBER_MAX),
+		__ATOMIC_RELAXED);
+}
+
+/** The builder gives a frame a slot, or says FRAME_TAG_CLOSED or FRAME_TAG_REFUSED of it. */
+static inline void
+frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
+{
+	__atomic_store_n(&ft->entry[frame & ft->entry_mask],
+		(frame + 1) << FRAME_TAG_SLOT_BITS | slot, __ATOMIC_RELEASE);
+}
+
+/** Highest frame + 1 that came of a stream; 0: none yet. */
+static inline uint64_t
+frame_stream_progress(const struct frame_table *ft, uint32_t stream)
+{
+	return __atomic_load_n(
+		&ft->lanes[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
+}
+
+/** Once all lanes are ready for it, look for the run's window, or go where it is to be. */
+void frame_window_begin_run(struct frame_table *ft);
+
+/**
+ * The builder's look at the window before it opens frames: begin, search, move, or follow a
+ * detector that has begun anew.
+ *
+ * @return true if frames may be opened now
+ */
+bool frame_window_ready(struct frame_table *ft);
+
+#endif

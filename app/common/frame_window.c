@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+
+#include "frame_table_private.h"
+
+static uint64_t
+lanes_agreed(const struct frame_table *ft, bool waiting)
+{
+	uint64_t lowest = 0;
+
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		uint64_t at = __atomic_load_n(&ft->lanes[i].agreed, __ATOMIC_ACQUIRE);
+
+		if (at == 0 && waiting)
+			at = __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE);
+		if (at != 0 && (lowest == 0 || at < lowest))
+			lowest = at;
+	}
+	return lowest;
+}
+
+static bool
+lanes_acknowledged(const struct frame_table *ft)
+{
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		if (__atomic_load_n(&ft->lanes[i].acknowledged, __ATOMIC_ACQUIRE) !=
+			ft->window.generation)
+			return false;
+	return true;
+}
+
+static void
+set_state(struct frame_table *ft, enum frame_window_state state)
+{
+	__atomic_store_n(&ft->window.state, state, __ATOMIC_RELEASE);
+}
+
+/**
+ * A run that begins while the detector sends begins with a whole frame: not with one of which
+ * packets were dropped before. `at` and the result are frame + 1.
+ */
+static uint64_t
+first_whole(const struct frame_table *ft, uint64_t at)
+{
+	const struct frame_window *w = &ft->window;
+	uint64_t first = at;
+
+	for (uint32_t i = 0; i < ft->config.lanes && ft->builder.fresh; i++) {
+		const uint64_t passed = __atomic_load_n(&ft->lanes[i].passed, __ATOMIC_ACQUIRE);
+		uint64_t next;
+
+		if (passed <= w->offset)
+			continue;
+		/* the first of our frames after the one with number passed - 1, + 1 */
+		next = (passed - 1 - w->offset) / w->stride + 2;
+		if (next > first && next - at <= ft->config.slots)
+			first = next;
+	}
+	return first;
+}
+
+/** Look for a window when there is none. Without agreement, what waits for long is believed. */
+static void
+find_window(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t at = lanes_agreed(ft, false);
+
+	if (at == 0 && lanes_agreed(ft, true) != 0) {
+		if (b->asked_at == 0)
+			b->asked_at = rte_rdtsc();
+		else if (rte_rdtsc() - b->asked_at > ft->config.stall_cycles)
+			at = lanes_agreed(ft, true);
+	}
+	if (at == 0)
+		return;
+	b->move_to = first_whole(ft, at);
+	if (b->move_to != at)
+		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
+	/*
+	 * Other lanes may have seen somewhat older packets: begin earlier, silently. But when the
+	 * frames of the run are counted, they count from the first one that was agreed on.
+	 */
+	if (b->move_to == at && ft->config.run.nb_frames == 0)
+		b->move_to = at > ft->config.give_up ? at - ft->config.give_up : 1;
+	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
+/** Lanes go on looking them up: each in one piece. */
+static void
+clear_entries(struct frame_table *ft)
+{
+	for (uint64_t i = 0; i <= ft->entry_mask; i++)
+		__atomic_store_n(&ft->entry[i], FRAME_TAG_EMPTY, __ATOMIC_RELAXED);
+}
+
+/** Two steps: a new generation, which every lane acknowledges; then the window. */
+static void
+move_window(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (!b->moving) {
+		clear_entries(ft);
+		__atomic_store_n(
+			&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
+		b->moving = true;
+	}
+	if (!lanes_acknowledged(ft))
+		return;
+	if (!b->fresh) {
+		const uint64_t behind = ft->entry_mask + 1, ahead = ft->config.slots;
+
+		ft->window.old_low = b->next_close > behind ? b->next_close - behind : 0;
+		ft->window.old_end = b->next_open + ahead;
+		b->moved_at = rte_rdtsc();
+	}
+	b->next_close = b->next_open = b->move_to - 1;
+	b->started = ft->config.run.first_known && b->fresh;
+	if (!b->fresh)
+		ft->run_first = 0;
+	b->fresh = false;
+	if (ft->config.run.nb_frames != 0)
+		ft->window.end = b->next_close + ft->config.run.nb_frames -
+			RTE_MIN(b->reported, ft->config.run.nb_frames);
+	b->move_to = 0;
+	b->asked_at = 0;
+	b->moving = false;
+	b->flushing = false;
+	b->held_since = 0;
+	memset(b->stalled_at, 0, sizeof(b->stalled_at));
+	frame_window_publish(ft);
+	set_state(ft, FRAME_WINDOW_OPEN);
+	LOG(DEBUG, "window begins at frame %" PRIu64 "\n", b->next_open);
+}
+
+/** After a while nothing of an earlier window is on its way any more. */
+static void
+forget_old_window(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (rte_rdtsc() - b->moved_at < ft->config.stall_cycles)
+		return;
+	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
+	b->moved_at = 0;
+}
+
+int
+frame_table_begin(struct frame_table *ft, const struct frame_run *run)
+{
+	const uint64_t stride = RTE_MAX(run->stride, 1u);
+	struct frame_builder *b = &ft->builder;
+
+	if (ft->window.state != FRAME_WINDOW_CLOSED || b->beginning ||
+		b->next_close != b->next_open)
+		return -EBUSY;
+	ft->config.run = *run;
+	b->reported = 0;
+	b->flushing = false;
+	b->beginning = true;
+	b->stopping = false;
+	b->fresh = true;
+	b->asked_at = 0;
+	b->moved_at = 0;
+	/* lanes may be looking: in one piece each, what they make of it is dropped or waits */
+	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.offset, stride == 1 ? 0 : run->offset, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.end, UINT64_MAX, __ATOMIC_RELAXED);
+	/* entries of the last run are closed: the same numbers may come again */
+	clear_entries(ft);
+	/* packets wait from now on; lanes forget what those of earlier runs made them think */
+	set_state(ft, FRAME_WINDOW_MOVING);
+	__atomic_store_n(&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void
+frame_window_begin_run(struct frame_table *ft)
+{
+	const struct frame_run *run = &ft->config.run;
+	const struct frame_window *w = &ft->window;
+	struct frame_builder *b = &ft->builder;
+
+	if (!lanes_acknowledged(ft))
+		return;
+	b->beginning = false;
+	ft->run_first = 0;
+	if (!run->first_known) {
+		set_state(ft, FRAME_WINDOW_SEARCHED);
+		return;
+	}
+	if (run->first_frame > w->offset)
+		ft->run_first = (run->first_frame - w->offset + w->stride - 1) / w->stride;
+	b->move_to = ft->run_first + 1;
+	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
+void
+frame_table_stop(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t end = b->next_close;
+
+	if (ft->window.state != FRAME_WINDOW_OPEN || b->flushing) {
+		frame_table_end(ft);
+		return;
+	}
+	b->stopping = true;
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		end = RTE_MAX(end, frame_stream_progress(ft, s));
+	end = RTE_MIN(end, ft->window.end);
+	__atomic_store_n(&ft->window.end, end, __ATOMIC_RELEASE);
+	for (uint64_t f = RTE_MAX(end, b->next_close); f < b->next_open; f++)
+		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
+			frame_entry_set(ft, f, FRAME_TAG_CLOSED);
+}
+
+void
+frame_table_end(struct frame_table *ft)
+{
+	ft->builder.beginning = false;
+	ft->builder.moving = false;
+	ft->builder.move_to = 0;
+	set_state(ft, FRAME_WINDOW_CLOSED);
+	frame_table_flush(ft);
+}
+
+bool
+frame_window_ready(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (b->beginning)
+		frame_window_begin_run(ft);
+	if (b->beginning)
+		return false;
+	if (ft->window.state == FRAME_WINDOW_SEARCHED)
+		find_window(ft);
+	/* a move waits until everything of the old window was given out */
+	if (ft->window.state == FRAME_WINDOW_MOVING && (!b->flushing || frame_table_flushed(ft)))
+		move_window(ft);
+	if (ft->window.state != FRAME_WINDOW_OPEN)
+		return false;
+	if (b->flushing)
+		return false;
+	if (unlikely(b->moved_at != 0))
+		forget_old_window(ft);
+	if (unlikely(lanes_agreed(ft, false) != 0) && b->stopping) {
+		/* frames from another beginning are not this run's: what had begun is its end */
+		frame_table_end(ft);
+		return false;
+	}
+	if (unlikely(lanes_agreed(ft, false) != 0)) {
+		LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
+			frame_table_number(ft, lanes_agreed(ft, false) - 1),
+			frame_table_number(ft, b->next_close));
+		frame_table_flush(ft);
+		find_window(ft);
+		return false;
+	}
+	return true;
+}
