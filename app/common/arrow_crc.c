@@ -8,8 +8,8 @@
 
 #define POLYNOMIAL 0x82F63B78u /* reflected */
 
-/* x^(2^n) modulo the polynomial, bit 31 = x^0; arrow_test.c computes them again. The polynomial
- * has the factor x + 1, so that powers do not repeat after 2^32 - 1 as they do in zlib. */
+/* x^(2^n) modulo the polynomial, bit 31 = x^0; arrow_test.c computes them again. Squaring
+ * comes round to x after 31 times: the polynomial is x + 1 times a primitive one of degree 31. */
 static const uint32_t power[] = {
 	0x40000000,
 	0x20000000,
@@ -42,23 +42,6 @@ static const uint32_t power[] = {
 	0xe94ca9bc,
 	0x05b74f3f,
 	0xa51e1f42,
-	0x40000000,
-	0x20000000,
-	0x08000000,
-	0x00800000,
-	0x00008000,
-	0x82f63b78,
-	0x6ea2d55c,
-	0x18b8ea18,
-	0x510ac59a,
-	0xb82be955,
-	0xb8fdb1e7,
-	0x88e56f72,
-	0x74c360a4,
-	0xe4172b16,
-	0x0d65762a,
-	0x35d73a62,
-	0x28461564,
 };
 
 /* a * b modulo the polynomial */
@@ -100,7 +83,7 @@ arrow_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b)
 	/* A moves up by 8 x len_b bits */
 	for (n = 3; len_b != 0; len_b >>= 1, n++) {
 		if (len_b & 1)
-			shift = multiply(power[n], shift);
+			shift = multiply(power[n % (sizeof(power) / sizeof(power[0]))], shift);
 	}
 	return multiply(shift, crc_a) ^ crc_b;
 }
