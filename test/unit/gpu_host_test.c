@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The gpu_host driver through the public gpudev API. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include <rte_bus_vdev.h>
@@ -14,6 +18,8 @@
 #include <rte_errno.h>
 #include <rte_gpudev.h>
 #include <rte_malloc.h>
+
+#include "gpu_host.h"
 
 static int16_t gpu;
 
@@ -131,6 +137,81 @@ bad_arguments_are_refused(void **state)
 	assert_int_equal(rte_gpu_count_avail(), 1);
 }
 
+/* Does a use of this byte by the CPU end the process? */
+static bool __attribute__((no_sanitize("address", "undefined")))
+is_out_of_reach(const volatile uint8_t *at, bool write)
+{
+	const pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		/* a sanitizer has it */
+		signal(SIGSEGV, SIG_DFL);
+		if (write)
+			*(volatile uint8_t *)(uintptr_t)at = 1;
+		_exit(write ? 0 : *at & 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
+
+static void
+private_memory_is_reached_by_copies_only(void **state)
+{
+	int16_t other = RTE_GPU_ID_NONE, id;
+	uint8_t in[100], out[100] = {0};
+	uint8_t *ptr, *again, *view;
+	ptrdiff_t offset = -1;
+	int pipes[2];
+
+	assert_int_not_equal(rte_vdev_init("gpu_host1", "private=yes"), 0);
+	assert_int_equal(rte_vdev_init("gpu_host1", "private=1,numa=0"), 0);
+	RTE_GPU_FOREACH(id)
+	if (id != gpu)
+		other = id;
+	ptr = rte_gpu_mem_alloc(other, 5u << 20, 65536);
+	assert_non_null(ptr);
+	assert_int_equal((uintptr_t)ptr % (2u << 20), 0);
+	assert_true(is_out_of_reach(ptr, false));
+	assert_true(is_out_of_reach(ptr + (5u << 20) - 1, true));
+	assert_null(rte_gpu_mem_cpu_map(other, 4096, ptr));
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(write(pipes[1], ptr, 1), -1);
+	close(pipes[0]);
+	close(pipes[1]);
+
+	for (unsigned int i = 0; i < sizeof(in); i++)
+		in[i] = (uint8_t)(i + 1);
+	assert_int_equal(gpu_host_copy(other, ptr + 4001, in, sizeof(in)), 0);
+	assert_int_equal(gpu_host_copy(other, ptr + 9000, ptr + 4001, sizeof(in)), 0);
+	assert_int_equal(gpu_host_copy(other, out, ptr + 9000, sizeof(out)), 0);
+	assert_memory_equal(in, out, sizeof(in));
+	assert_int_equal(gpu_host_view(other, &offset), 0);
+	assert_int_not_equal(offset, 0);
+	view = (uint8_t *)((uintptr_t)ptr + (uintptr_t)offset);
+	assert_memory_equal(view + 4001, in, sizeof(in));
+	assert_int_equal(view[0], 0);
+
+	assert_int_equal(rte_gpu_mem_free(other, ptr), 0);
+	again = rte_gpu_mem_alloc(other, 5u << 20, 65536);
+	assert_non_null(again);
+	assert_ptr_not_equal(again, ptr);
+	assert_true(is_out_of_reach(view, false));
+	assert_int_equal(rte_vdev_uninit("gpu_host1"), 0);
+
+	/* of a device that is not private, and of none */
+	assert_int_equal(gpu_host_view(gpu, &offset), 0);
+	assert_int_equal(offset, 0);
+	ptr = rte_gpu_mem_alloc(gpu, 4096, 0);
+	assert_non_null(ptr);
+	assert_int_equal(gpu_host_copy(gpu, ptr, in, sizeof(in)), 0);
+	assert_memory_equal(ptr, in, sizeof(in));
+	assert_int_equal(rte_gpu_mem_free(gpu, ptr), 0);
+	assert_int_equal(gpu_host_copy(other, out, in, sizeof(in)), -ENODEV);
+	assert_int_equal(gpu_host_view(other, &offset), -ENODEV);
+	assert_int_equal(rte_errno, ENODEV);
+}
+
 static void
 removal_takes_what_was_left(void **state)
 {
@@ -163,6 +244,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(cpu_map_is_the_same_memory),
 		cmocka_unit_test(thousands_of_registrations),
 		cmocka_unit_test(bad_arguments_are_refused),
+		cmocka_unit_test(private_memory_is_reached_by_copies_only),
 		cmocka_unit_test(removal_takes_what_was_left),
 	};
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},

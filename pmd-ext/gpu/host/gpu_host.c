@@ -5,17 +5,14 @@
  * Everything that braggline does with a GPU's memory - pools in it, doorbells in it, registering
  * host memory with it - runs on it unchanged, on a machine without a GPU. It computes nothing.
  *
- * Each allocation is an anonymous mapping of its own: it is not bound by the EAL heap (-m), starts
- * zeroed, and takes huge pages from the kernel where the size is worth it, hugetlbfs or not.
- * The registry of live pointers belongs to the process: neither an anonymous mapping nor a
- * registration means anything in another process.
+ * Each allocation is a mapping of its own (host_memory.h), not bound by the EAL heap (-m). The
+ * registry of live pointers belongs to the process: neither an anonymous mapping nor a registration
+ * means anything in another process.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <linux/mempolicy.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <bus_vdev_driver.h>
@@ -31,22 +28,22 @@
 #include <rte_spinlock.h>
 
 #include "dpdk_compat.h"
+#include "gpu_host.h"
+#include "host_memory.h"
 
 RTE_LOG_REGISTER_SUFFIX(gpu_host_logtype, host, NOTICE);
 
 #define GPU_HOST_LOG(level, fmt, ...) \
 	rte_log(RTE_LOG_##level, gpu_host_logtype, "gpu_host: " fmt "\n", ##__VA_ARGS__)
 
-#define GPU_HOST_NUMA_ARG "numa"
+#define GPU_HOST_NUMA_ARG    "numa"
+#define GPU_HOST_PRIVATE_ARG "private"
 
 /*
  * Live pointers at most. rte_gpu_comm_create_list() registers once per item (1,027 for a list of
  * 1,024), so a few dozen lists fit; the table takes 3 MiB of the EAL heap.
  */
 #define GPU_HOST_POINTERS_MAX (1u << 16)
-
-/* Below this size a huge page would be mostly waste. */
-#define GPU_HOST_HUGE_PAGE ((size_t)2 << 20)
 
 enum gpu_host_kind {
 	GPU_HOST_ALLOCATED,
@@ -56,18 +53,23 @@ enum gpu_host_kind {
 struct gpu_host_region {
 	enum gpu_host_kind kind;
 	bool cpu_mapped;
-	void *base;    /* of the mapping, at or below the pointer handed out */
-	size_t mapped; /* bytes of the mapping; 0 for registered memory */
-	size_t size;   /* bytes asked for */
+	struct host_block block; /* of an allocation */
+	size_t size;		 /* bytes asked for */
 };
 
 /* What one process knows of the device. */
 struct gpu_host {
 	rte_spinlock_t lock;
 	struct rte_hash *regions; /* device pointer -> struct gpu_host_region */
+	struct host_memory memory;
 };
 
-static const char *const gpu_host_args[] = {GPU_HOST_NUMA_ARG, NULL};
+struct gpu_host_args {
+	int node;
+	int is_private;
+};
+
+static const char *const gpu_host_known[] = {GPU_HOST_NUMA_ARG, GPU_HOST_PRIVATE_ARG, NULL};
 
 static size_t
 page_size(void)
@@ -131,10 +133,10 @@ region_take(struct gpu_host *host, const void *ptr, enum gpu_host_kind kind)
 }
 
 static void
-region_free(struct gpu_host_region *region)
+region_free(struct gpu_host *host, struct gpu_host_region *region)
 {
 	if (region->kind == GPU_HOST_ALLOCATED)
-		munmap(region->base, region->mapped);
+		host_memory_unmap(&host->memory, &region->block);
 	free(region);
 }
 
@@ -147,46 +149,12 @@ gpu_host_info_get(struct rte_gpu *dev, struct rte_gpu_info *info)
 	return 0;
 }
 
-/* Device memory near the device: a preference, so that a small node falls back to its neighbour. */
-static void
-prefer_numa_node(void *base, size_t len, int node)
-{
-	unsigned long mask[16] = {0};
-	const unsigned int bits = 8 * sizeof(mask[0]);
-
-	if (node < 0 || (unsigned int)node >= RTE_DIM(mask) * bits)
-		return;
-	mask[node / bits] = 1ul << (node % bits);
-	if (syscall(SYS_mbind, base, len, MPOL_PREFERRED, mask, sizeof(mask) * 8, 0) != 0)
-		GPU_HOST_LOG(DEBUG, "NUMA node %d not preferred for %p: %s", node, base,
-			strerror(errno));
-}
-
-/*
- * Device memory is there when it is handed out: a page fault in the datapath would be a system
- * call there, and running out of memory a signal.
- */
-static int
-populate(uint8_t *base, size_t len)
-{
-#ifdef MADV_POPULATE_WRITE
-	if (madvise(base, len, MADV_POPULATE_WRITE) == 0)
-		return 0;
-	if (errno != EINVAL) /* EINVAL: kernel before 5.14 */
-		return -ENOMEM;
-#endif
-	for (size_t at = 0; at < len; at += page_size())
-		((volatile uint8_t *)base)[at] = 0;
-	return 0;
-}
-
 static int
 gpu_host_mem_alloc(struct rte_gpu *dev, size_t size, unsigned int align, void **ptr)
 {
 	struct gpu_host *host = dev->process_private;
 	struct gpu_host_region *region;
-	size_t boundary, len;
-	uint8_t *device;
+	void *device;
 	int ret;
 
 	if (host == NULL)
@@ -199,42 +167,22 @@ gpu_host_mem_alloc(struct rte_gpu *dev, size_t size, unsigned int align, void **
 	region = calloc(1, sizeof(*region));
 	if (region == NULL)
 		return -ENOMEM;
-
-	boundary = RTE_MAX((size_t)align, page_size());
-	if (size >= GPU_HOST_HUGE_PAGE)
-		boundary = RTE_MAX(boundary, GPU_HOST_HUGE_PAGE);
-	/* mmap aligns to pages only: map more and hand out the aligned part */
-	len = RTE_ALIGN_CEIL(size, page_size());
-	region->mapped = len + boundary - page_size();
-	region->base = mmap(NULL, region->mapped, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (region->base == MAP_FAILED) {
-		ret = -ENOMEM;
-		goto free_region;
-	}
-	device = RTE_PTR_ALIGN_CEIL(region->base, boundary);
-	prefer_numa_node(device, len, dev->mpshared->info.numa_node);
-	if (size >= GPU_HOST_HUGE_PAGE)
-		madvise(device, len, MADV_HUGEPAGE); /* a hint: without it, small pages */
-	ret = populate(device, len);
-	if (ret < 0)
-		goto unmap;
-
 	region->kind = GPU_HOST_ALLOCATED;
 	region->size = size;
+	device = host_memory_map(&host->memory, size, RTE_MAX((size_t)align, page_size()),
+		dev->mpshared->info.numa_node, &region->block);
+	if (device == NULL) {
+		GPU_HOST_LOG(ERR, "%s: no memory for %zu bytes", dev->mpshared->name, size);
+		free(region);
+		return -ENOMEM;
+	}
 	ret = region_add(host, device, region);
-	if (ret < 0)
-		goto unmap;
+	if (ret < 0) {
+		region_free(host, region);
+		return ret;
+	}
 	*ptr = device;
 	return 0;
-
-unmap:
-	munmap(region->base, region->mapped);
-free_region:
-	free(region);
-	if (ret == -ENOMEM)
-		GPU_HOST_LOG(ERR, "%s: no memory for %zu bytes", dev->mpshared->name, size);
-	return ret;
 }
 
 static int
@@ -248,7 +196,7 @@ gpu_host_mem_free(struct rte_gpu *dev, void *ptr)
 	region = region_take(host, ptr, GPU_HOST_ALLOCATED);
 	if (region == NULL)
 		return -EINVAL;
-	region_free(region); /* a live CPU mapping is the same memory and ends with it */
+	region_free(host, region); /* a live CPU mapping is the same memory and ends with it */
 	return 0;
 }
 
@@ -283,7 +231,7 @@ gpu_host_mem_unregister(struct rte_gpu *dev, void *ptr)
 	region = region_take(host, ptr, GPU_HOST_REGISTERED);
 	if (region == NULL)
 		return -EINVAL;
-	region_free(region);
+	region_free(host, region);
 	return 0;
 }
 
@@ -296,6 +244,8 @@ gpu_host_mem_cpu_map(struct rte_gpu *dev, size_t size, void *ptr_in, void **ptr_
 
 	if (host == NULL)
 		return -ENODEV;
+	if (host_memory_offset(&host->memory) != 0)
+		return -ENOTSUP;
 	rte_spinlock_lock(&host->lock);
 	if (region_find(host, ptr_in, &region) == 0 && region->kind == GPU_HOST_ALLOCATED &&
 		size <= region->size) {
@@ -355,7 +305,7 @@ gpu_host_close(struct rte_gpu *dev)
 		} else {
 			registered++;
 		}
-		region_free(region);
+		region_free(host, region);
 	}
 	if (allocated + registered != 0)
 		GPU_HOST_LOG(WARNING,
@@ -363,6 +313,7 @@ gpu_host_close(struct rte_gpu *dev)
 			"not undone",
 			dev->mpshared->name, allocated, bytes, registered);
 	rte_hash_free(host->regions);
+	host_memory_fini(&host->memory);
 	free(host);
 	dev->process_private = NULL;
 	return 0;
@@ -381,7 +332,55 @@ static const struct rte_gpu_ops gpu_host_ops = {
 };
 
 static struct gpu_host *
-gpu_host_create(int16_t dev_id)
+gpu_host_of(int16_t dev_id)
+{
+	struct rte_gpu_info info;
+	struct rte_gpu *dev;
+
+	if (!rte_gpu_is_valid(dev_id) || rte_gpu_info_get(dev_id, &info) < 0)
+		return NULL;
+	dev = rte_gpu_get_by_name(info.name);
+	if (dev == NULL || dev->ops.dev_close != gpu_host_close)
+		return NULL;
+	return dev->process_private;
+}
+
+int
+gpu_host_copy(int16_t dev_id, void *to, const void *from, size_t size)
+{
+	const struct gpu_host *host = gpu_host_of(dev_id);
+	const void *source;
+	void *target;
+
+	if (host == NULL) {
+		rte_errno = ENODEV;
+		return -ENODEV;
+	}
+	target = host_memory_view(&host->memory, to, size);
+	source = host_memory_view(&host->memory, from, size);
+	if (target == NULL || source == NULL) {
+		rte_errno = EINVAL;
+		return -EINVAL;
+	}
+	memcpy(target, source, size);
+	return 0;
+}
+
+int
+gpu_host_view(int16_t dev_id, ptrdiff_t *offset)
+{
+	const struct gpu_host *host = gpu_host_of(dev_id);
+
+	if (host == NULL) {
+		rte_errno = ENODEV;
+		return -ENODEV;
+	}
+	*offset = host_memory_offset(&host->memory);
+	return 0;
+}
+
+static struct gpu_host *
+gpu_host_create(int16_t dev_id, bool is_private)
 {
 	char name[RTE_HASH_NAMESIZE];
 	struct rte_hash_parameters params = {
@@ -399,6 +398,11 @@ gpu_host_create(int16_t dev_id)
 	if (host == NULL)
 		return NULL;
 	rte_spinlock_init(&host->lock);
+	if (host_memory_init(&host->memory, is_private) < 0) {
+		GPU_HOST_LOG(ERR, "no room for the addresses of private memory");
+		free(host);
+		return NULL;
+	}
 	/* hash names are shared by all processes */
 	snprintf(name, sizeof(name), "gpu_host%d_%d", dev_id, (int)getpid());
 	host->regions = rte_hash_create(&params);
@@ -406,6 +410,7 @@ gpu_host_create(int16_t dev_id)
 		GPU_HOST_LOG(ERR,
 			"no EAL memory for a registry of %u pointers: %s; give more with -m",
 			GPU_HOST_POINTERS_MAX, rte_strerror(rte_errno));
+		host_memory_fini(&host->memory);
 		free(host);
 		return NULL;
 	}
@@ -432,7 +437,20 @@ parse_numa(const char *key, const char *value, void *opaque)
 }
 
 static int
-parse_args(struct rte_vdev_device *vdev, int *node)
+parse_private(const char *key, const char *value, void *opaque)
+{
+	int *is_private = opaque;
+
+	if (value == NULL || (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)) {
+		GPU_HOST_LOG(ERR, "%s=%s: 0 or 1 is wanted", key, value == NULL ? "" : value);
+		return -EINVAL;
+	}
+	*is_private = value[0] == '1';
+	return 0;
+}
+
+static int
+parse_args(struct rte_vdev_device *vdev, struct gpu_host_args *parsed)
 {
 	const char *args = rte_vdev_device_args(vdev);
 	struct rte_kvargs *kvlist;
@@ -440,13 +458,18 @@ parse_args(struct rte_vdev_device *vdev, int *node)
 
 	if (args == NULL || *args == '\0')
 		return 0;
-	kvlist = rte_kvargs_parse(args, gpu_host_args);
+	kvlist = rte_kvargs_parse(args, gpu_host_known);
 	if (kvlist == NULL) {
-		GPU_HOST_LOG(ERR, "%s: arguments \"%s\": only %s=<node> is known",
-			rte_vdev_device_name(vdev), args, GPU_HOST_NUMA_ARG);
+		GPU_HOST_LOG(ERR,
+			"%s: arguments \"%s\": known are " GPU_HOST_NUMA_ARG
+			"=<node> and " GPU_HOST_PRIVATE_ARG "=0|1",
+			rte_vdev_device_name(vdev), args);
 		return -EINVAL;
 	}
-	ret = rte_kvargs_process(kvlist, GPU_HOST_NUMA_ARG, parse_numa, node);
+	ret = rte_kvargs_process(kvlist, GPU_HOST_NUMA_ARG, parse_numa, &parsed->node);
+	if (ret == 0)
+		ret = rte_kvargs_process(
+			kvlist, GPU_HOST_PRIVATE_ARG, parse_private, &parsed->is_private);
 	rte_kvargs_free(kvlist);
 	return ret < 0 ? -EINVAL : 0;
 }
@@ -456,11 +479,11 @@ gpu_host_probe(struct rte_vdev_device *vdev)
 {
 	const char *name = rte_vdev_device_name(vdev);
 	bool primary = rte_eal_process_type() == RTE_PROC_PRIMARY;
-	int node = vdev->device.numa_node;
+	struct gpu_host_args args = {.node = vdev->device.numa_node};
 	struct rte_gpu *dev;
 	int ret;
 
-	ret = parse_args(vdev, &node);
+	ret = parse_args(vdev, &args);
 	if (ret < 0)
 		return ret;
 	dev = primary ? rte_gpu_allocate(name) : rte_gpu_attach(name);
@@ -469,13 +492,13 @@ gpu_host_probe(struct rte_vdev_device *vdev)
 
 	dev->device = &vdev->device;
 	dev->ops = gpu_host_ops;
-	dev->process_private = gpu_host_create(dev->mpshared->info.dev_id);
+	dev->process_private = gpu_host_create(dev->mpshared->info.dev_id, args.is_private);
 	if (dev->process_private == NULL) {
 		rte_gpu_release(dev);
 		return -ENOMEM;
 	}
 	if (primary) {
-		dev->mpshared->info.numa_node = (int16_t)node;
+		dev->mpshared->info.numa_node = (int16_t)args.node;
 		dev->mpshared->info.processor_count = 0; /* memory only */
 		dev->mpshared->info.total_memory = total_memory();
 		dev->mpshared->info.page_size = page_size();
@@ -508,4 +531,4 @@ static struct rte_vdev_driver gpu_host_driver = {
 };
 
 RTE_PMD_REGISTER_VDEV(gpu_host, gpu_host_driver);
-RTE_PMD_REGISTER_PARAM_STRING(gpu_host, GPU_HOST_NUMA_ARG "=<int>");
+RTE_PMD_REGISTER_PARAM_STRING(gpu_host, GPU_HOST_NUMA_ARG "=<int> " GPU_HOST_PRIVATE_ARG "=0|1");
