@@ -375,6 +375,49 @@ cuMemsetD8_v2(unsigned long long ptr, unsigned char value, size_t size)
 	return 0;
 }
 
+/* One stream a device at most, which waits for no other. */
+static int
+cuStreamCreate(void **stream, unsigned int flags)
+{
+	ENTER_CURRENT();
+	if (flags != 1)
+		return INVALID_VALUE;
+	*stream = (void *)fake_cuda_current();
+	__atomic_fetch_add(&fake.streams, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int
+cuStreamDestroy_v2(void *stream)
+{
+	ENTER_CURRENT();
+	if ((uintptr_t)stream != fake_cuda_current())
+		return INVALID_VALUE;
+	__atomic_fetch_sub(&fake.streams, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int
+cuStreamSynchronize(void *stream)
+{
+	ENTER_CURRENT();
+	if ((uintptr_t)stream != fake_cuda_current())
+		return INVALID_VALUE;
+	__atomic_store_n(&fake.copies, 0, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int
+cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t size, void *stream)
+{
+	ENTER_CURRENT();
+	if ((uintptr_t)stream != fake_cuda_current())
+		return INVALID_VALUE;
+	memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size);
+	__atomic_fetch_add(&fake.copies, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
 static int
 cuPointerSetAttribute(const void *value, int attribute, unsigned long long ptr)
 {
@@ -542,6 +585,13 @@ static const struct {
 	{"cuMemFree", 3020, true, cuMemFree_v2},
 	{"cuMemsetD8", 2000, false, other_prototype},
 	{"cuMemsetD8", 3020, true, cuMemsetD8_v2},
+	{"cuStreamCreate", 2000, true, cuStreamCreate},
+	{"cuStreamDestroy", 2000, false, other_prototype},
+	{"cuStreamDestroy", 4000, true, cuStreamDestroy_v2},
+	{"cuStreamSynchronize", 2000, true, cuStreamSynchronize},
+	{"cuStreamSynchronize", 7000, false, other_prototype},
+	{"cuMemcpyAsync", 4000, true, cuMemcpyAsync},
+	{"cuMemcpyAsync", 7000, false, other_prototype},
 	{"cuPointerSetAttribute", 6000, true, cuPointerSetAttribute},
 	{"cuMemHostRegister", 4000, false, other_prototype},
 	{"cuMemHostRegister", 6050, true, cuMemHostRegister_v2},

@@ -13,7 +13,7 @@
 
 enum {
 	FAKE_DEVICES = 2,
-	FAKE_SYMBOLS = 25, /* that the driver asks for */
+	FAKE_SYMBOLS = 29, /* that the driver asks for */
 };
 
 struct fake_cuda {
@@ -45,6 +45,8 @@ struct fake_cuda {
 	unsigned int flushes;
 	unsigned int mapped; /* live GDRCopy mappings */
 	unsigned int pinned;
+	unsigned int streams; /* live */
+	unsigned int copies;  /* that nobody has waited for */
 };
 
 struct fake_cuda *fake_cuda(void);

@@ -79,6 +79,8 @@ check_balance(void **state)
 	assert_int_equal(fake->registered, 0);
 	assert_int_equal(fake->mapped, 0);
 	assert_int_equal(fake->pinned, 0);
+	assert_int_equal(fake->streams, 1);
+	assert_int_equal(fake->copies, 0);
 	assert_int_equal(rte_gpu_count_avail(), 1);
 	return 0;
 }
@@ -313,6 +315,36 @@ the_callers_context_stays(void **state)
 	assert_int_equal(fake_cuda_depth(), 1);
 	assert_int_equal(fake_cuda_current(), 0xf00);
 	fake_cuda_pop_foreign();
+}
+
+static void
+copies_go_either_way(void **state)
+{
+	uint8_t in[100], out[100] = {0};
+	uint8_t *ptr = rte_gpu_mem_alloc(gpu, 1000, 0);
+	char text[1024];
+
+	assert_non_null(ptr);
+	memset(in, 7, sizeof(in));
+	fake_cuda_push_foreign();
+	assert_int_equal(gpu_cuda_copy(gpu, ptr + 900, in, sizeof(in)), 0);
+	assert_int_equal(gpu_cuda_copy(gpu, out, ptr + 900, sizeof(out)), 0);
+	assert_memory_equal(in, out, sizeof(in));
+	assert_int_equal(fake->copies, 0); /* it was waited for */
+	fake_cuda_pop_foreign();
+
+	assert_int_equal(gpu_cuda_copy(gpu + 7, out, in, sizeof(in)), -ENODEV);
+	assert_int_equal(rte_errno, ENODEV);
+	arm("cuMemcpyAsync", 700);
+	log_clear();
+	assert_int_not_equal(gpu_cuda_copy(gpu, out, in, sizeof(in)), 0);
+	assert_int_equal(logged(text, sizeof(text)), 1);
+	assert_non_null(strstr(text, "cuMemcpyAsync(0x"));
+	arm("cuStreamSynchronize", 700);
+	assert_int_not_equal(gpu_cuda_copy(gpu, out, in, sizeof(in)), 0);
+	fake->copies = 0;
+	fake->fail = NULL;
+	assert_int_equal(rte_gpu_mem_free(gpu, ptr), 0);
 }
 
 static void
@@ -590,6 +622,7 @@ main(int argc, char **argv)
 		BALANCED(thousands_of_registrations),
 		BALANCED(errors_of_cuda_are_reported),
 		BALANCED(the_callers_context_stays),
+		BALANCED(copies_go_either_way),
 		BALANCED(cpu_map_goes_through_gdrcopy),
 		BALANCED(dmabuf_export),
 		BALANCED(wmb_flushes_where_writes_are_unordered),

@@ -49,6 +49,8 @@
 	N(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)                       \
 	/* CUmemRangeHandleType */                                             \
 	N(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)                              \
+	/* flags of cuStreamCreate */                                          \
+	N(CU_STREAM_NON_BLOCKING, 1)                                           \
 	/* flags of cuGetProcAddress and its CUdriverProcAddressQueryResult */ \
 	N(CU_GET_PROC_ADDRESS_DEFAULT, 0)                                      \
 	N(CU_GET_PROC_ADDRESS_SUCCESS, 0)                                      \
@@ -82,6 +84,11 @@
 	S(cuMemAlloc, 3020, (CUdeviceptr_v2 * ptr, size_t size))                                 \
 	S(cuMemFree, 3020, (CUdeviceptr_v2 ptr))                                                 \
 	S(cuMemsetD8, 3020, (CUdeviceptr_v2 ptr, unsigned char value, size_t size))              \
+	S(cuStreamCreate, 2000, (CUstream * stream, unsigned int flags))                         \
+	S(cuStreamDestroy, 4000, (CUstream stream))                                              \
+	S(cuStreamSynchronize, 2000, (CUstream stream))                                          \
+	S(cuMemcpyAsync, 4000,                                                                   \
+		(CUdeviceptr_v2 to, CUdeviceptr_v2 from, size_t size, CUstream stream))          \
 	S(cuPointerSetAttribute, 6000,                                                           \
 		(const void *value, CUpointer_attribute attribute, CUdeviceptr_v2 ptr))          \
 	S(cuMemHostRegister, 6050, (void *ptr, size_t size, unsigned int flags))                 \
@@ -108,6 +115,7 @@ typedef int CUflushGPUDirectRDMAWritesTarget;
 typedef int CUflushGPUDirectRDMAWritesScope;
 typedef int CUdriverProcAddressQueryResult;
 typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
 typedef unsigned long long CUdeviceptr_v2;
 typedef struct CUuuid_st {
 	char bytes[16];

@@ -36,6 +36,7 @@ struct gpu_cuda {
 	pthread_mutex_t lock; /* of regions and what they point to; GDRCopy may sleep under it */
 	struct rte_hash *regions; /* pointer handed out -> struct gpu_cuda_region */
 	bool flush_refused;	  /* and told */
+	CUstream copies;	  /* waits for no other stream */
 };
 
 /* Under the lock. */
@@ -343,6 +344,18 @@ gpu_cuda_wmb(struct rte_gpu *dev)
 	return 0;
 }
 
+static void
+stream_destroy(struct gpu_cuda *gpu)
+{
+	const struct cuda_symbols *cuda = gpu->cuda.cuda;
+
+	/* a process that exits may have taken CUDA, and the stream, down before its devices */
+	if (cuda->cuCtxPushCurrent(gpu->cuda.context) != CUDA_SUCCESS)
+		return;
+	cuda->cuStreamDestroy(gpu->copies);
+	cuda_device_leave(&gpu->cuda);
+}
+
 /* What the program left behind is given back: the primary context may live on in this process. */
 int
 gpu_cuda_close(struct rte_gpu *dev)
@@ -373,6 +386,7 @@ gpu_cuda_close(struct rte_gpu *dev)
 			"not undone",
 			gpu->cuda.name, allocated, bytes, registered);
 	rte_hash_free(gpu->regions);
+	stream_destroy(gpu);
 	cuda_device_close(&gpu->cuda);
 	pthread_mutex_destroy(&gpu->lock);
 	free(gpu);
@@ -461,6 +475,55 @@ gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd)
 }
 
 static int
+copy(const struct gpu_cuda *gpu, void *to, const void *from, size_t size)
+{
+	const struct cuda_device *cuda = &gpu->cuda;
+	CUresult result;
+	char call[96];
+	int ret;
+
+	ret = cuda_device_enter(cuda);
+	if (ret < 0)
+		return ret;
+	result = cuda->cuda->cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, size, gpu->copies);
+	if (result == CUDA_SUCCESS)
+		result = cuda->cuda->cuStreamSynchronize(gpu->copies);
+	if (result != CUDA_SUCCESS) {
+		snprintf(call, sizeof(call), "cuMemcpyAsync(%p, %p, %zu)", to, from, size);
+		ret = cuda_device_failed(cuda, call, result);
+	}
+	cuda_device_leave(cuda);
+	return ret;
+}
+
+__attribute__((visibility("default"))) int
+gpu_cuda_copy(int16_t dev_id, void *to, const void *from, size_t size)
+{
+	const struct gpu_cuda *gpu = gpu_cuda_of(dev_id);
+	const int ret = gpu == NULL ? -ENODEV : copy(gpu, to, from, size);
+
+	if (ret < 0)
+		rte_errno = -ret;
+	return ret;
+}
+
+static int
+stream_create(struct gpu_cuda *gpu)
+{
+	CUresult result;
+	int ret;
+
+	ret = cuda_device_enter(&gpu->cuda);
+	if (ret < 0)
+		return ret;
+	result = gpu->cuda.cuda->cuStreamCreate(&gpu->copies, CU_STREAM_NON_BLOCKING);
+	if (result != CUDA_SUCCESS)
+		ret = cuda_device_failed(&gpu->cuda, "cuStreamCreate", result);
+	cuda_device_leave(&gpu->cuda);
+	return ret;
+}
+
+static int
 registry_create(struct gpu_cuda *gpu, int16_t dev_id)
 {
 	char name[RTE_HASH_NAMESIZE];
@@ -495,7 +558,12 @@ gpu_cuda_create(int16_t dev_id, const struct cuda_device *cuda)
 	if (gpu == NULL)
 		return NULL;
 	gpu->cuda = *cuda;
+	if (stream_create(gpu) < 0) {
+		free(gpu);
+		return NULL;
+	}
 	if (registry_create(gpu, dev_id) < 0) {
+		stream_destroy(gpu);
 		free(gpu);
 		return NULL;
 	}

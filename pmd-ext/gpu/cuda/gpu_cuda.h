@@ -36,6 +36,24 @@ extern "C" {
  */
 int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd);
 
+/**
+ * Copy between any of the GPU's and the host's memory, on a stream of the driver's own that waits
+ * for no kernel: also while a persistent one runs. Returns when the bytes are there; the call waits
+ * for the bus, so it is no part of a datapath. Any thread.
+ *
+ * Registered host memory (rte_gpu_mem_register()) is copied at the speed of the bus, other memory
+ * by way of CUDA's own buffers.
+ *
+ * @param dev_id a gpu_cuda device
+ * @param to     device or host address
+ * @param from   device or host address; the two do not overlap
+ * @param size   bytes
+ * @return 0, otherwise a negative errno, also in rte_errno:
+ *   - -ENODEV: no gpu_cuda device has this id
+ *   - others: CUDA's error, logged
+ */
+int gpu_cuda_copy(int16_t dev_id, void *to, const void *from, size_t size);
+
 #ifdef __cplusplus
 }
 #endif
