@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef ROCE_H
+#define ROCE_H
+
+/**
+ * @file
+ * Inside of the `roce` provider: the device, its lanes, and what passes between a lane's lcore and
+ * the control lcore. Not for applications.
+ *
+ * A lane is one engine: an RX and a TX queue, its queue pairs, its timers. Everything that a lane
+ * works on is written by its lcore alone. The control lcore
+ *
+ * - receives from each lane what is no data of queue pairs: ARP, ICMP, IGMP, neighbour discovery,
+ *   MADs (`to_control`), and notes of what happened (`notes`);
+ * - hands frames to a lane for transmission (`to_lane`);
+ * - has a lane run a function on its own lcore and waits for it: roce_lane_call(). That is how a
+ *   queue pair changes state, how a region or queue pair is retired.
+ *
+ * The tables of queue pairs and regions are written by the control lcore with release stores and
+ * read by lanes; what is taken out of them is freed after every lane has run a call since.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_common.h>
+#include <rte_ether.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+
+#include "../rdma_provider.h"
+#include "roce_path.h"
+#include "roce_wire.h"
+
+#define ROCE_LANES_MAX 16
+
+struct roce_dev;
+struct roce_lane;
+struct roce_qp;
+
+/** Counters of a lane: name in roce_stat.c, same order. */
+enum roce_stat {
+	ROCE_RX_PACKETS,
+	ROCE_RX_BYTES, /**< of messages: what was placed */
+	ROCE_TX_PACKETS,
+	ROCE_TX_BYTES,	       /**< of messages, retransmitted ones again */
+	ROCE_RX_CONTROL,       /**< handed to the control lcore */
+	ROCE_RX_CONTROL_FULL,  /**< its ring was full: dropped */
+	ROCE_RX_HANDOVER,      /**< handed to another lane */
+	ROCE_RX_HANDOVER_FULL, /**< its ring was full: dropped */
+	ROCE_RX_OTHER,	       /**< neither for us nor known: dropped */
+	ROCE_RX_MALFORMED,     /**< lengths, versions, pads that can't be */
+	ROCE_RX_ICRC,	       /**< ICRC wrong */
+	ROCE_RX_OPCODE,	       /**< opcode unknown or not of this transport */
+	ROCE_RX_QPN,	       /**< no such queue pair */
+	ROCE_RX_STATE,	       /**< queue pair not ready to receive */
+	ROCE_RX_ADDRESS,       /**< not from the peer's address */
+	ROCE_RX_PKEY,
+	ROCE_RX_QKEY,
+	ROCE_RX_ACCESS,	      /**< rkey, bounds, rights or protection domain: refused */
+	ROCE_RX_INVALID,      /**< requests out of order inside a message, or too long: refused */
+	ROCE_RX_DUPLICATE,    /**< requests seen before */
+	ROCE_RX_GAP,	      /**< requests ahead of their turn: dropped */
+	ROCE_RX_STALE,	      /**< responses to nothing outstanding */
+	ROCE_RX_RNR,	      /**< no receive posted: RNR NAK sent (RC), dropped (UC, UD) */
+	ROCE_RX_UC_DROP,      /**< rest of a UC message after a loss */
+	ROCE_RX_TOO_LONG,     /**< UD: longer than the receive buffer */
+	ROCE_RX_NAK_SEQUENCE, /**< NAKs received */
+	ROCE_RX_NAK_RNR,
+	ROCE_RX_NAK_FATAL,
+	ROCE_TX_NAK_SEQUENCE, /**< NAKs sent */
+	ROCE_TX_NAK_RNR,
+	ROCE_TX_NAK_FATAL,
+	ROCE_TX_ACK,
+	ROCE_TX_RETRANSMIT, /**< packets sent again */
+	ROCE_TX_TIMEOUT,    /**< local acknowledge time-outs */
+	ROCE_TX_NOMBUF,	    /**< no mbuf: tried again later */
+	ROCE_TX_CNP,
+	ROCE_RX_CNP,
+	ROCE_RX_CE,	      /**< packets with a congestion mark */
+	ROCE_TX_CONTROL,      /**< frames of the control lcore sent */
+	ROCE_TX_CONTROL_FULL, /**< written by the control lcore: lane's ring was full */
+	ROCE_CQ_OVERRUN,
+	ROCE_QP_ERRORS, /**< queue pairs that went to error by a fault */
+	ROCE_STATS,
+};
+
+/** What a lane tells the control lcore. By number: the queue pair may be gone when it is read. */
+enum roce_note_type {
+	ROCE_NOTE_FIRST_PACKET, /**< a good request came in RDMA_QP_RTR: the peer is established */
+	ROCE_NOTE_QP_ERROR,	/**< a fault put the queue pair into RDMA_QP_ERROR */
+};
+
+struct roce_note {
+	uint32_t type;
+	uint32_t qpn;
+};
+
+/** A call that a lane is to run. */
+struct roce_call {
+	int (*fn)(struct roce_lane *lane, void *arg);
+	void *arg;
+	int ret;
+	_Atomic uint32_t done;
+};
+
+/** Device. Control lcore's, constant for lanes after rdma_dev_open(). */
+struct roce_dev {
+	struct rdma_dev base;
+	uint16_t port;
+	uint16_t queue; /**< first RX and TX queue */
+	uint16_t nb_lanes;
+	uint16_t mtu;	   /**< largest path MTU */
+	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
+	bool own_port;	   /**< configured and started by us */
+	bool handover;	   /**< only lane 0 polls the port */
+	bool copy;	   /**< port can't send from registered memory: payload is copied */
+	struct rte_ether_addr mac;
+	int16_t numa_node;
+
+	bool has_ip4, has_ip6;
+	struct roce_gid ip4, ip6; /**< own addresses; ip6 may be link-local */
+	uint8_t prefix4, prefix6; /**< bits */
+	bool has_gateway4, has_gateway6;
+	struct roce_gid gateway4, gateway6;
+
+	struct rte_mempool *pool; /**< frames of the control lcore, and RX where the port is ours */
+	struct roce_lane *lanes[ROCE_LANES_MAX];
+
+	/** Queue pairs: slot = number & qp_mask. Written by control (release), read by lanes. */
+	struct roce_qp *_Atomic *qps;
+	uint32_t qp_mask;
+	/** Regions: slot = key & mr_mask. The same. */
+	struct roce_mr *_Atomic *mrs;
+	uint32_t mr_mask;
+	uint32_t max_qps, max_mrs, nb_qps, nb_mrs;
+
+	struct roce_control *control; /**< address resolution, CM, multicast: the control lcore's */
+};
+
+static inline struct roce_dev *
+roce_dev(struct rdma_dev *dev)
+{
+	return RTE_PTR_SUB(dev, offsetof(struct roce_dev, base));
+}
+
+/* ---- lanes (roce_lane.c) --------------------------------------------------------------------- */
+
+/**
+ * Run a function on a lane's lcore and wait for it: through the lane's call ring; at once where the
+ * lane is the calling lcore's own, or nobody's yet or any more. *Control.*
+ *
+ * @param fn writes what is the lane's; must not wait
+ * @return what fn returns
+ */
+int roce_lane_call(struct roce_lane *lane, int (*fn)(struct roce_lane *lane, void *arg), void *arg);
+
+/** Run roce_lane_call() with a function that does nothing on every lane: a grace period. */
+void roce_dev_quiesce(struct roce_dev *dev);
+
+/**
+ * Send a frame of the control lcore: complete with Ethernet header and ICRC, from dev->pool.
+ * *Control.* Takes the mbuf, also on failure.
+ * @return 0; -ENOBUFS: lane's ring full, counted
+ */
+int roce_control_tx(struct roce_dev *dev, uint16_t lane, struct rte_mbuf *m);
+
+/**
+ * Take frames that are no data of queue pairs, from all lanes. *Control.* Each is one contiguous
+ * segment; of IP packets l2_len and l3_len are set (VLAN tag inside l2_len). MADs come with ICRC
+ * checked; all else is as hostile as the wire. The caller frees them.
+ */
+uint16_t roce_control_rx(struct roce_dev *dev, struct rte_mbuf **m, uint16_t n);
+
+/** Take a lane's notes. *Control.* */
+uint16_t roce_control_notes(struct roce_dev *dev, struct roce_note *note, uint16_t n);
+
+/**
+ * An UD SEND_ONLY frame from the control lcore, ICRC done: CM MADs. *Control.*
+ *
+ * @param payload bytes, a multiple of 4
+ * @return NULL: no mbuf
+ */
+struct rte_mbuf *roce_control_ud(struct roce_dev *dev, const struct roce_path *path, uint32_t qpn,
+	uint32_t src_qpn, uint32_t qkey, uint32_t psn, const void *payload, uint16_t length);
+
+/* ---- queue pairs (roce_qp.c) ----------------------------------------------------------------- */
+
+/** What roce_qp_modify() sets. */
+struct roce_qp_modify {
+	enum rdma_qp_state state; /**< RDMA_QP_RTR, RDMA_QP_RTS, RDMA_QP_ERROR */
+	/* going to RDMA_QP_RTR, from RDMA_QP_INIT: */
+	const struct roce_path *path; /**< also in RTR, RTS: peer's MAC changed; NULL: as it is */
+	uint32_t peer_qpn;
+	uint32_t peer_psn; /**< expected first */
+	uint16_t mtu;
+	uint8_t responder_rd_atom;
+	uint8_t min_rnr_timer; /**< 0: as created */
+	/* going to RDMA_QP_RTS, from RDMA_QP_RTR: */
+	uint32_t local_psn;
+	uint8_t rd_atom;
+	uint8_t ack_timeout; /**< 0: as created */
+	uint8_t retry_count; /**< 0xff: as created */
+	uint8_t rnr_retry;   /**< 0xff: as created */
+};
+
+/**
+ * Bring a queue pair to a state, on its lane. *Control.* From RDMA_QP_INIT straight to RDMA_QP_RTS
+ * is fine. The same state again changes the path alone. UD: path NULL.
+ * @return 0; -EINVAL: no such transition
+ */
+int roce_qp_modify(struct rdma_qp *qp, const struct roce_qp_modify *modify);
+
+/** State of about now; any lcore. */
+enum rdma_qp_state roce_qp_state(const struct rdma_qp *qp);
+
+/** @return the queue pair of a number, NULL: none. *Control.* */
+struct rdma_qp *roce_qp_find(struct roce_dev *dev, uint32_t qpn);
+
+/** Receive what is sent to a group. *Control.* @return 0; -ENOSPC, -EEXIST */
+int roce_qp_attach(struct rdma_qp *qp, const struct roce_gid *group);
+int roce_qp_detach(struct rdma_qp *qp, const struct roce_gid *group);
+
+/** A random number with so many bits, from the kernel's generator. Control. */
+uint32_t roce_random(unsigned int bits);
+
+/** Address handle of a UD queue pair: posted sends refer to it. */
+struct roce_ah {
+	struct rdma_ah base;
+	struct roce_path path;	       /**< UDP source port is set by the sender */
+	uint32_t refs[ROCE_LANES_MAX]; /**< unfinished sends; each written by its lane alone */
+};
+
+/* ---- control part (roce_control.c and beside it) -------------------------------------------- */
+
+/** Make dev->control. @return 0; -ENOMEM */
+int roce_control_open(struct roce_dev *dev);
+void roce_control_close(struct roce_dev *dev);
+
+/**
+ * Find the way to an address: neighbour, or gateway. *Control.* Starts resolution when unknown.
+ * @param mac out: next hop
+ * @return 0; -EAGAIN: being resolved; -EHOSTUNREACH: nobody answers, or no route
+ */
+int roce_control_resolve(
+	struct roce_dev *dev, const struct roce_gid *dst, struct rte_ether_addr *mac);
+
+/** The own address for that destination. @return NULL: none of its family */
+static inline const struct roce_gid *
+roce_dev_source(const struct roce_dev *dev, const struct roce_gid *dst)
+{
+	if (roce_gid_is_v4(dst))
+		return dev->has_ip4 ? &dev->ip4 : NULL;
+	return dev->has_ip6 ? &dev->ip6 : NULL;
+}
+
+uint16_t roce_control_poll(struct rdma_dev *dev, struct rdma_event *event, uint16_t n);
+struct rdma_conn *roce_conn_connect(
+	struct rdma_qp *qp, const struct sockaddr *dst, const struct rdma_conn_attr *attr);
+struct rdma_conn *roce_conn_listen(
+	struct rdma_dev *dev, enum rdma_qp_type type, uint16_t port, uint16_t backlog);
+int roce_conn_accept(struct rdma_conn *conn, struct rdma_qp *qp, const struct rdma_conn_attr *attr);
+int roce_conn_reject(struct rdma_conn *conn, const void *private_data, uint16_t private_len);
+int roce_conn_disconnect(struct rdma_conn *conn);
+int roce_conn_destroy(struct rdma_conn *conn);
+struct rdma_ah *roce_ah_create(
+	struct rdma_pd *pd, const struct sockaddr *dst, uint8_t traffic_class, uint8_t hop_limit);
+int roce_ah_destroy(struct rdma_ah *ah);
+struct rdma_conn *roce_multicast_join(struct rdma_qp *qp, const struct sockaddr *group);
+
+#endif
