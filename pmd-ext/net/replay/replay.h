@@ -21,6 +21,7 @@
 #include <rte_mbuf.h>
 
 #include "dpdk_compat.h"
+#include "net_replay.h"
 
 extern int replay_logtype;
 
@@ -74,6 +75,7 @@ struct replay_packet {
 	rte_be16_t src_port;
 	rte_be16_t dst_port;
 	uint16_t len;
+	uint16_t chunk; /* of the arena */
 } __attribute__((aligned(REPLAY_LINE)));
 static_assert(sizeof(struct replay_packet) == REPLAY_LINE, "one packet, one line");
 
@@ -87,7 +89,12 @@ struct replay_capture {
 	/* Packets that anybody still refers to, the port included. The last one frees all. */
 	uint64_t held;
 	uint32_t nb_chunks;
+	size_t last_chunk; /* bytes; the others are all of one size */
 	void **chunks;
+	/* The arena once more, in memory of the program's, and how far it is from each chunk. */
+	uint8_t *twin;
+	intptr_t *away; /* 0: there is none */
+	bool placed;	/* the twin is up to date */
 };
 
 enum replay_mode {
@@ -124,6 +131,7 @@ struct replay_rxq {
 	enum replay_mode mode;
 	bool split;
 	bool scatter;
+	bool far; /* further segments are out of the CPU's reach, see net_replay.h */
 	uint16_t nb_desc;
 	struct rte_eth_rxconf conf;
 	struct replay_rx_counters base; /* counters at the last reset */
@@ -161,6 +169,7 @@ TAILQ_HEAD(replay_flows, rte_flow);
 struct replay_dev {
 	struct replay_devargs args;
 	struct replay_capture *capture;
+	struct net_replay_memory memory; /* all NULL without */
 	uint64_t tsc_period; /* TSC cycles between packets x 2^32, rounded up; 0: no pacing */
 	/* The queues return nothing while this is set, see replay_flow.c. */
 	bool paused;
@@ -186,6 +195,15 @@ void replay_capture_release(struct replay_capture *capture);
 uint64_t replay_capture_references(const struct replay_capture *capture);
 /* Moves every frame so that its byte `align_at` lies on a line; -EBUSY while references are out. */
 int replay_capture_align(struct replay_capture *capture, uint32_t align_at);
+
+/* Bytes of a chunk of the arena. */
+size_t replay_capture_chunk(const struct replay_capture *capture, uint32_t chunk);
+
+/* replay_place.c: brings the twin up to date, which the capture's packets then lie in */
+int replay_capture_place(struct replay_capture *capture, const struct net_replay_memory *memory);
+
+/* replay_ethdev.c */
+extern const struct eth_dev_ops replay_ops;
 
 /* replay_flow.c */
 extern const struct rte_flow_ops replay_flow_ops;

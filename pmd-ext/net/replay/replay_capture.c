@@ -35,6 +35,12 @@ slot_shift(uint32_t align_at)
 	return (REPLAY_LINE - align_at % REPLAY_LINE) % REPLAY_LINE;
 }
 
+size_t
+replay_capture_chunk(const struct replay_capture *capture, uint32_t chunk)
+{
+	return chunk + 1 < capture->nb_chunks ? CHUNK_BYTES : capture->last_chunk;
+}
+
 static pcap_t *
 capture_open(const char *file)
 {
@@ -84,9 +90,9 @@ capture_next(pcap_t *pcap, const char *file, uint64_t record, struct pcap_pkthdr
 	return 1;
 }
 
-/* What the file needs: fills nb_packets, nb_chunks and the counts. */
+/* What the file needs: fills nb_packets, nb_chunks, last_chunk and the counts. */
 static int
-capture_measure(struct replay_capture *capture, const char *file, size_t *last_chunk)
+capture_measure(struct replay_capture *capture, const char *file)
 {
 	struct pcap_pkthdr *header;
 	const uint8_t *bytes;
@@ -105,8 +111,9 @@ capture_measure(struct replay_capture *capture, const char *file, size_t *last_c
 			capture->empty++;
 			continue;
 		}
-		if (capture->nb_packets == UINT32_MAX) {
-			REPLAY_LOG(ERR, "%s: more than %u packets", file, UINT32_MAX);
+		if (capture->nb_packets == UINT32_MAX || capture->nb_chunks > UINT16_MAX) {
+			REPLAY_LOG(ERR, "%s: more than %u packets, or than %zu bytes", file,
+				UINT32_MAX, CHUNK_BYTES * UINT16_MAX);
 			ret = -EFBIG;
 			break;
 		}
@@ -124,7 +131,7 @@ capture_measure(struct replay_capture *capture, const char *file, size_t *last_c
 		REPLAY_LOG(ERR, "%s: no packets", file);
 		ret = -ENODATA;
 	}
-	*last_chunk = used;
+	capture->last_chunk = used;
 	return ret;
 }
 
@@ -152,14 +159,15 @@ capture_free(struct replay_capture *capture)
 		for (uint32_t i = 0; i < capture->nb_chunks; i++)
 			rte_free(capture->chunks[i]);
 	rte_free(capture->chunks);
+	rte_free(capture->away);
 	rte_free(capture->packets);
 	rte_free(capture);
 }
 
 static int
-capture_alloc(struct replay_capture *capture, const char *file, size_t last_chunk, int socket)
+capture_alloc(struct replay_capture *capture, const char *file, int socket)
 {
-	size_t arena = (size_t)(capture->nb_chunks - 1) * CHUNK_BYTES + last_chunk;
+	size_t arena = (size_t)(capture->nb_chunks - 1) * CHUNK_BYTES + capture->last_chunk;
 	size_t entries = (size_t)capture->nb_packets * sizeof(struct replay_packet);
 	size_t has, largest;
 
@@ -169,12 +177,13 @@ capture_alloc(struct replay_capture *capture, const char *file, size_t last_chun
 		goto refuse;
 	capture->chunks = rte_zmalloc_socket(
 		"replay_chunks", capture->nb_chunks * sizeof(capture->chunks[0]), 0, socket);
-	if (capture->chunks == NULL)
+	capture->away = rte_zmalloc_socket(
+		"replay_away", capture->nb_chunks * sizeof(capture->away[0]), 0, socket);
+	if (capture->chunks == NULL || capture->away == NULL)
 		goto refuse;
 	for (uint32_t i = 0; i < capture->nb_chunks; i++) {
-		size_t bytes = i + 1 < capture->nb_chunks ? CHUNK_BYTES : last_chunk;
-
-		capture->chunks[i] = rte_malloc_socket("replay_arena", bytes, REPLAY_LINE, socket);
+		capture->chunks[i] = rte_malloc_socket(
+			"replay_arena", replay_capture_chunk(capture, i), REPLAY_LINE, socket);
 		if (capture->chunks[i] == NULL)
 			goto refuse;
 	}
@@ -237,7 +246,7 @@ classify(struct replay_packet *packet)
 }
 
 static int
-capture_fill(struct replay_capture *capture, const char *file, size_t last_chunk)
+capture_fill(struct replay_capture *capture, const char *file)
 {
 	uint32_t chunk = 0, nb_packets = 0;
 	struct pcap_pkthdr *header;
@@ -261,11 +270,12 @@ capture_fill(struct replay_capture *capture, const char *file, size_t last_chunk
 			used = 0;
 		}
 		if (nb_packets == capture->nb_packets || chunk == capture->nb_chunks ||
-			(chunk == capture->nb_chunks - 1 && used + slot > last_chunk))
+			used + slot > replay_capture_chunk(capture, chunk))
 			break; /* the file has grown */
 		packet->data =
 			(uint8_t *)capture->chunks[chunk] + used + slot_shift(capture->align);
 		packet->len = (uint16_t)header->caplen;
+		packet->chunk = (uint16_t)chunk;
 		packet->time_ns =
 			(uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
 		memcpy(packet->data, bytes, header->caplen);
@@ -288,18 +298,17 @@ int
 replay_capture_load(struct replay_capture **out, const char *file, uint32_t align_at, int socket)
 {
 	struct replay_capture *capture;
-	size_t last_chunk;
 	int ret;
 
 	capture = rte_zmalloc_socket("replay_capture", sizeof(*capture), 0, socket);
 	if (capture == NULL)
 		return -ENOMEM;
 	capture->align = align_at % REPLAY_LINE;
-	ret = capture_measure(capture, file, &last_chunk);
+	ret = capture_measure(capture, file);
 	if (ret == 0)
-		ret = capture_alloc(capture, file, last_chunk, socket);
+		ret = capture_alloc(capture, file, socket);
 	if (ret == 0)
-		ret = capture_fill(capture, file, last_chunk);
+		ret = capture_fill(capture, file);
 	if (ret < 0) {
 		capture_free(capture);
 		return ret;
@@ -341,6 +350,7 @@ replay_capture_align(struct replay_capture *capture, uint32_t align_at)
 		packet->data = data;
 	}
 	capture->align = align_at % REPLAY_LINE;
+	capture->placed = false;
 	return 0;
 }
 

@@ -69,6 +69,8 @@ lay_out_capture(struct rte_eth_dev *dev)
 			" references to its packets are out",
 			dev->data->name, align_at % REPLAY_LINE, replay->capture->align,
 			replay_capture_references(replay->capture));
+	if (ret == 0 && first != NULL && replay->memory.copy != NULL)
+		ret = replay_capture_place(replay->capture, &replay->memory);
 	return ret;
 }
 
@@ -209,7 +211,7 @@ replay_flow_ops_get(struct rte_eth_dev *dev, const struct rte_flow_ops **ops)
 	return 0;
 }
 
-static const struct eth_dev_ops replay_ops = {
+const struct eth_dev_ops replay_ops = {
 	.dev_configure = replay_configure,
 	.dev_start = replay_start,
 	.dev_stop = replay_stop,
@@ -325,7 +327,7 @@ replay_remove(struct rte_vdev_device *vdev)
 	return rte_eth_dev_release_port(dev);
 }
 
-/* The arena is ordinary EAL memory, which every device can reach already. */
+/* The arena is ordinary EAL memory, and all else is reached through net_replay_place(). */
 static int
 replay_dma_map(struct rte_vdev_device *vdev, void *addr, uint64_t iova, size_t len)
 {

@@ -80,6 +80,7 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 		return 0;
 	}
 	rxq->mode = REPLAY_COPY;
+	rxq->far = rxq->dev->memory.copy != NULL && is_pinned(rest->mp);
 	rxq->rest_off = rest->offset;
 	rxq->rest_room = rest->length != 0 ? rest->length
 					   : rte_pktmbuf_data_room_size(rest->mp) - rest->offset;
@@ -91,13 +92,16 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 	return 0;
 }
 
-/* A reference is to the one copy that all loops share: a field in it cannot change. */
+/*
+ * A reference is to the one copy that all loops share: a field in it cannot change. Nor can one
+ * that the CPU does not reach.
+ */
 static int
 check_rewrites(const struct replay_rxq *rxq, const char *name, const struct replay_devargs *args)
 {
 	uint32_t private_bytes = rxq->mode == REPLAY_REFERENCE ? 0 : rxq->first_room;
 
-	if (rxq->mode == REPLAY_COPY)
+	if (rxq->mode == REPLAY_COPY && !rxq->far)
 		return 0;
 	for (uint32_t i = 0; i < args->nb_rewrites; i++) {
 		const struct replay_rewrite *field = &args->rewrites[i];
@@ -105,11 +109,11 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 		if ((uint32_t)field->offset + field->length <= private_bytes)
 			continue;
 		REPLAY_LOG(ERR,
-			"%s queue %u: rewrite=%u:%u:... changes bytes that pool %s hands out by "
-			"reference; private are the first %u bytes of a frame: split behind the "
-			"field, or use a pool with room",
+			"%s queue %u: rewrite=%u:%u:... changes bytes that pool %s hands out %s; "
+			"private are the first %u bytes of a frame: split behind the field, or "
+			"use a pool with room",
 			name, rxq->id, field->offset, field->length, rxq->rest_pool->name,
-			private_bytes);
+			rxq->far ? "out of reach" : "by reference", private_bytes);
 		return -ENOTSUP;
 	}
 	return 0;
@@ -203,7 +207,10 @@ replay_rx_burst_mode_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth
 	if (rxq->mode == REPLAY_REFERENCE)
 		what = "by reference";
 	else if (rxq->mode == REPLAY_REFERENCE_SPLIT)
-		what = "split, payload by reference";
+		what = rxq->dev->memory.copy != NULL ? "split, payload by reference, placed"
+						     : "split, payload by reference";
+	else if (rxq->far)
+		what = "split, payload placed";
 	else if (rxq->split)
 		what = "split, copy";
 	snprintf(mode->info, sizeof(mode->info), "Scalar, %s", what);

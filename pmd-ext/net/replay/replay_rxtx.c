@@ -118,15 +118,16 @@ rewrite_chain(const struct replay_devargs *args, struct rte_mbuf *head, uint64_t
 }
 
 /*
- * A reference to `len` bytes of the packet from `off` on. Fails when the 16-bit count is full.
+ * A reference to `len` bytes of the packet from `off` on, or of its twin that is so far `away`.
+ * Fails when the 16-bit count is full.
  *
  * A count of 1 is the port's own: nobody else holds the packet, so nobody can change the count and
  * it may be raised by a plain store. rte_mbuf_ext_refcnt_update() does that.
  */
 static inline bool
-attach(struct rte_mbuf *m, struct replay_packet *packet, uint32_t off, uint32_t len)
+attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t away, uint32_t off, uint32_t len)
 {
-	uint8_t *data = packet->data + off;
+	uint8_t *data = (uint8_t *)((intptr_t)packet->data + away) + off;
 
 	if (unlikely(rte_mbuf_ext_refcnt_read(&packet->shared) == UINT16_MAX))
 		return false;
@@ -181,7 +182,7 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 
 		/* an RNIC leaves fresh headers in the cache, too */
 		prefetch_frame(rxq, batch, i);
-		if (!attach(bufs[i], packet, 0, packet->len))
+		if (!attach(bufs[i], packet, 0, 0, packet->len))
 			break;
 		fill_head(rxq, bufs[i], packet);
 		batch->bytes += packet->len;
@@ -197,6 +198,7 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 	const struct replay_devargs *args = &rxq->dev->args;
 	struct replay_packet *packets = rxq->dev->capture->packets;
 	const bool rewrite = args->nb_rewrites != 0 && rxq->loop != 0;
+	const intptr_t *away = rxq->dev->capture->away;
 	const uint32_t room = rxq->first_room;
 	struct rte_mbuf *rest[BATCH];
 	uint32_t i, n, nb_rest, nb_used = 0;
@@ -213,7 +215,7 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 
 		prefetch_frame(rxq, batch, i + AHEAD);
 		if (likely(packet->len > room)) {
-			if (!attach(payload, packet, room, packet->len - room))
+			if (!attach(payload, packet, away[packet->chunk], room, packet->len - room))
 				break;
 			payload->port = rxq->port;
 			payload->packet_type = 0;
@@ -238,7 +240,21 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 	rxq->count.copied += i - nb_used; /* frames that end inside the header segment */
 }
 
-/* Copies what the first segment did not take into further ones. False when mbufs run out. */
+static inline bool
+copy_segment(const struct replay_rxq *rxq, struct rte_mbuf *m, const uint8_t *from, uint32_t len)
+{
+	const struct net_replay_memory *memory = &rxq->dev->memory;
+
+	if (unlikely(rxq->far))
+		return memory->copy(memory->arg, rte_pktmbuf_mtod(m, void *), from, len) == 0;
+	rte_memcpy(rte_pktmbuf_mtod(m, void *), from, len);
+	return true;
+}
+
+/*
+ * Copies what the first segment did not take into further ones. False when mbufs run out, or cannot
+ * be written: then, too, the packet stays where it is.
+ */
 static inline bool
 copy_rest(const struct replay_rxq *rxq, struct rte_mbuf *head, const struct replay_packet *packet,
 	uint32_t nb_rest)
@@ -258,7 +274,13 @@ copy_rest(const struct replay_rxq *rxq, struct rte_mbuf *head, const struct repl
 		m->pkt_len = len;
 		m->packet_type = 0;
 		m->port = rxq->port;
-		rte_memcpy(rte_pktmbuf_mtod(m, void *), packet->data + off, len);
+		if (unlikely(!copy_segment(rxq, m, packet->data + off, len))) {
+			last->next = NULL;
+			rte_pktmbuf_free(head->next);
+			head->next = NULL;
+			give_back(rxq->rest_pool, rest + i, nb_rest - i);
+			return false;
+		}
 		last->next = m;
 		last = m;
 		off += len;
