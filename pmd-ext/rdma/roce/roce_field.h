@@ -36,7 +36,7 @@ struct roce_field {
 /** Decode `n` fields of `wire` into the structure at `host`. */
 void roce_fields_get(const struct roce_field *field, unsigned int n, const void *wire, void *host);
 
-/** Encode `n` fields; bits of `wire` that belong to no field stay, values are cut to their width. */
+/** Encode `n` fields; values are cut to their width, bits of `wire` in no field stay. */
 void roce_fields_put(const struct roce_field *field, unsigned int n, const void *host, void *wire);
 
 #endif
