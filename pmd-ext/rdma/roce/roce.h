@@ -247,6 +247,12 @@ void roce_control_close(struct roce_dev *dev);
 int roce_control_resolve(
 	struct roce_dev *dev, const struct roce_gid *dst, struct rte_ether_addr *mac);
 
+/** Counters of the control part: as rdma_xstats_get(). Any thread. */
+int roce_control_xstats_get(const struct roce_dev *dev, struct rdma_xstat *x, unsigned int n);
+
+/** Is a number in time-wait, so that no new queue pair may get it? *Control.* */
+bool roce_control_holds_qpn(const struct roce_dev *dev, uint32_t qpn);
+
 /** The own address for that destination. @return NULL: none of its family */
 static inline const struct roce_gid *
 roce_dev_source(const struct roce_dev *dev, const struct roce_gid *dst)
