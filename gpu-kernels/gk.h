@@ -26,6 +26,15 @@ enum gk_memory {
 	GK_MEMORY_DEVICE = 1 /**< memory of the GPU: read again for outputs, held until then */
 };
 
+/** Instruction set of host gangs. Time depends on it, no byte does. */
+enum gk_isa {
+	GK_ISA_AUTO = 0, /**< the widest that the processor has */
+	GK_ISA_PLAIN = 1,
+	GK_ISA_AVX2 = 2,
+	GK_ISA_AVX512 = 3,
+};
+#define GK_ISAS 4
+
 /** Shapes and memory of one set of gangs. All pointers are device addresses, 64-byte aligned. */
 struct gk_config {
 	struct gk_geometry geometry;
@@ -42,6 +51,8 @@ struct gk_config {
 	uint32_t nb_outputs;
 	void *context; /**< cuda: CUcontext as rte_gpu_info.context gives it, NULL = the primary one
 			  of device 0; host: NULL */
+	enum gk_isa isa; /**< host: what the processor lacks is refused (-ENOTSUP); cuda: not
+			    looked at */
 	/* The host row looks at none of these; zero is always right. */
 	enum gk_memory packets;
 	uint32_t watchdog_ms; /**< a process that is silent for so long (stopped, dead) ends the
@@ -65,7 +76,8 @@ struct gk_ops {
 	/**
 	 * Check the configuration and allocate private state.
 	 * @return 0; -EINVAL: a shape or pointer is unusable, gk_config_check() says which;
-	 *         -ENOMEM; -ENODEV: no GPU; -ENOTSUP: a GPU that cannot; -EIO: CUDA's error
+	 *         -ENOMEM; -ENODEV: no GPU; -ENOTSUP: a GPU, or a processor, that cannot; -EIO:
+	 *         CUDA's error
 	 */
 	int (*create)(const struct gk_config *config, struct gk **gk);
 
@@ -106,6 +118,12 @@ struct gk_ops {
 
 extern const struct gk_ops gk_host_ops;
 extern const struct gk_ops gk_cuda_ops; /**< built where nvcc is */
+
+/** @return "auto", "plain", "avx2", "avx512"; NULL if there is no such set */
+const char *gk_isa_name(enum gk_isa isa);
+
+/** The set that GK_ISA_AUTO stands for here, or `isa` if the processor has it, or else -ENOTSUP. */
+int gk_isa_choose(enum gk_isa isa);
 
 /** An implementation by name ("host", "cuda"). @return NULL if it is not built in */
 const struct gk_ops *gk_ops_find(const char *name);

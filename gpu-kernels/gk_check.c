@@ -100,6 +100,8 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 	if (c->value != GK_VALUE_F32 && c->value != GK_VALUE_I16)
 		return refuse(&why, "value is %d, wanted %d (f32) or %d (i16)", (int)c->value,
 			GK_VALUE_F32, GK_VALUE_I16);
+	if (gk_isa_name(c->isa) == NULL)
+		return refuse(&why, "isa %d, wanted 0 to %d", (int)c->isa, GK_ISAS - 1);
 	if (check_layout(&why, c) != 0)
 		return -EINVAL;
 	if (c->gangs == 0 || c->gangs > GK_GANGS_MAX)

@@ -2,6 +2,7 @@
 /* The host row of gk_ops: create, start, stop. */
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,21 @@ round_up(uint64_t n, uint64_t to)
 	return (n + to - 1) / to * to;
 }
 
+/* Of this thread's last failure. */
+static _Thread_local char reason[160];
+
+static const char *
+host_why(void)
+{
+	return reason;
+}
+
 static void
 host_destroy(struct gk *gk)
 {
 	if (gk == NULL)
 		return;
+	free(gk->bits);
 	free(gk->row_nnz);
 	free(gk->gang);
 	free(gk);
@@ -26,34 +37,44 @@ host_destroy(struct gk *gk)
 static int
 host_create(const struct gk_config *config, struct gk **out)
 {
-	uint64_t gang_rows;
+	uint64_t gang_rows, gang_bits;
 	struct gk *gk;
 	int ret;
 
-	ret = gk_config_check(config, NULL, 0);
+	ret = gk_config_check(config, reason, sizeof(reason));
 	if (ret != 0)
 		return ret;
+	if (gk_tile_choose(config->isa) == NULL) {
+		snprintf(reason, sizeof(reason), "isa %s: this processor has it not",
+			gk_isa_name(config->isa));
+		return -ENOTSUP;
+	}
 
 	gk = calloc(1, sizeof(*gk));
 	if (gk == NULL)
 		return -ENOMEM;
 	gk->config = *config;
-	gk->tile_ops = gk_tile_choose();
+	gk->tile_ops = gk_tile_choose(config->isa);
 	gk->frame_stride = gk_frame_stride(&config->geometry);
 	gk->rows = gk_rows(&config->geometry);
 	gk->tile_pixels = config->geometry.tile_rows * config->geometry.cols;
 
 	/* whole cache lines a gang: 32 counts of 2 bytes */
 	gang_rows = round_up((uint64_t)GK_BATCH_MAX * gk->rows, 32);
+	gang_bits = round_up((uint64_t)GK_BATCH_MAX * gk_pixels(&config->geometry) / 32, 16);
 	gk->gang = aligned_alloc(64, config->gangs * sizeof(*gk->gang));
 	gk->row_nnz = aligned_alloc(64, config->gangs * gang_rows * sizeof(*gk->row_nnz));
-	if (gk->gang == NULL || gk->row_nnz == NULL) {
+	/* 64 bytes more than are written: gk_tile_ops.csr() reads vectors of them */
+	gk->bits = calloc(config->gangs * gang_bits + 16, sizeof(*gk->bits));
+	if (gk->gang == NULL || gk->row_nnz == NULL || gk->bits == NULL) {
 		host_destroy(gk);
+		snprintf(reason, sizeof(reason), "no memory");
 		return -ENOMEM;
 	}
 	memset(gk->gang, 0, config->gangs * sizeof(*gk->gang));
 	for (uint32_t i = 0; i < config->gangs; i++) {
 		gk->gang[i].row_nnz = gk->row_nnz + i * gang_rows;
+		gk->gang[i].bits = gk->bits + i * gang_bits;
 		atomic_init(&gk->gang[i].claim, gang_claim(0, GANG_STOPPED));
 	}
 	*out = gk;
@@ -70,12 +91,18 @@ host_start(struct gk *gk)
 	for (i = 0; i < gk->config.gangs; i++) {
 		phase = gang_claim_phase(
 			atomic_load_explicit(&gk->gang[i].claim, memory_order_acquire));
-		if (phase != GANG_STOPPED && phase != GANG_FAILED)
+		if (phase != GANG_STOPPED && phase != GANG_FAILED) {
+			snprintf(reason, sizeof(reason), "gang %u is running", i);
 			return -EBUSY;
+		}
 		out = __atomic_load_n(&channel->bell.head[i], __ATOMIC_ACQUIRE) -
 			channel->done[i].done;
-		if (out > GK_RING_SIZE)
+		if (out > GK_RING_SIZE) {
+			snprintf(reason, sizeof(reason),
+				"gang %u: %u batches are out, at most %d fit", i, out,
+				GK_RING_SIZE);
 			return -EINVAL;
+		}
 	}
 	__atomic_store_n(&channel->bell.quit, 0, __ATOMIC_RELEASE);
 	for (i = 0; i < gk->config.gangs; i++) {
@@ -102,9 +129,12 @@ host_stop(struct gk *gk)
 		case GANG_STOPPED: /* a polling thread has seen quit */
 			continue;
 		case GANG_FAILED:
-			if (ret == 0)
+			if (ret == 0) {
 				ret = (int)__atomic_load_n(
 					&channel->done[i].error, __ATOMIC_ACQUIRE);
+				snprintf(reason, sizeof(reason), "gang %u has given up on batch %u",
+					i, done);
+			}
 			continue;
 		case GANG_IDLE:
 			if (__atomic_load_n(&channel->bell.head[i], __ATOMIC_ACQUIRE) == done &&
@@ -112,13 +142,15 @@ host_stop(struct gk *gk)
 					gang_claim(done, GANG_STOPPED), memory_order_acq_rel,
 					memory_order_relaxed))
 				continue;
-			return -EBUSY;
+			break;
 		case GANG_SETUP:
 		case GANG_STATS:
 		case GANG_OUTPUT:
 		case GANG_UPDATE:
-			return -EBUSY;
+			break;
 		}
+		snprintf(reason, sizeof(reason), "gang %u has batches to finish", i);
+		return -EBUSY;
 	}
 	return ret;
 }
@@ -130,4 +162,5 @@ const struct gk_ops gk_host_ops = {
 	.poll = gk_host_poll,
 	.stop = host_stop,
 	.destroy = host_destroy,
+	.why = host_why,
 };

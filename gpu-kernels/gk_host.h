@@ -48,9 +48,11 @@ struct gang_frame {
 	uint8_t *out; /**< output slot; NULL = none */
 	struct gk_result *result;
 	uint16_t *row_nnz; /**< pixels >= csr_threshold by row */
+	uint32_t *bits;	   /**< the same, a bit a pixel; NULL = it cannot become CSR */
 	uint64_t number;
 	uint32_t flags;
 	uint32_t kind;
+	uint32_t early; /**< kind that is sure beforehand and written while counting, or NONE */
 };
 
 /** Written by the one thread that moves the gang on; read by those who claimed a tile after. */
@@ -75,6 +77,7 @@ struct gang {
 	struct gang_sums sums[GK_BATCH_MAX];
 	struct gang_update update;
 	uint16_t *row_nnz; /**< [GK_BATCH_MAX][rows] */
+	uint32_t *bits;	   /**< [GK_BATCH_MAX][pixels / 32] */
 };
 
 struct gk {
@@ -85,6 +88,7 @@ struct gk {
 	uint32_t tile_pixels;
 	struct gang *gang;
 	uint16_t *row_nnz;
+	uint32_t *bits;
 };
 
 /** Claim word: batches done << 32 | phase << 28 | next tile. @{ */
@@ -119,7 +123,10 @@ gang_claim_tile(uint64_t claim)
 /** One quantum of one gang, gk_ops.poll(). */
 int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
 
-/** Statistics of one tile of every frame of the batch, and the dark samples of dark ones. */
+/**
+ * Statistics of one tile of every frame of the batch, the dark samples of dark ones, and the output
+ * of those whose kind is sure beforehand: the tile is in L2 then.
+ */
 void gk_host_tile_stats(const struct gk *gk, struct gang *gang, uint32_t tile);
 
 /** Turn the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */

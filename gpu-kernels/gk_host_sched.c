@@ -46,6 +46,18 @@ complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	enter(g, done + 1, GANG_IDLE);
 }
 
+/* The kind that the output has whatever is counted: all frames are hits, or this one is kept. */
+static uint32_t
+sure_kind(const struct gang_frame *f, const struct gk_params *params)
+{
+	const bool hit = params->bragg_min == 0 && params->bragg_max == UINT32_MAX;
+	const bool kept = (f->flags & GK_FRAME_KEEP) && !(f->flags & GK_FRAME_KIND_RAW);
+
+	if (f->out == NULL || !(hit || kept) || params->kind == GK_KIND_CSR)
+		return GK_KIND_NONE;
+	return params->kind;
+}
+
 static void
 setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 {
@@ -58,9 +70,13 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	f->out = frame->out == GK_NO_OUT ? NULL : c->outputs + frame->out * c->layout.stride;
 	f->result = &c->results[slot];
 	f->row_nnz = g->row_nnz + (uint64_t)index * gk->rows;
+	f->bits = f->out == NULL || g->batch.params.kind != GK_KIND_CSR
+		? NULL
+		: g->bits + index * (gk_pixels(&c->geometry) / 32);
 	f->number = frame->frame;
 	f->flags = frame->flags;
 	f->kind = GK_KIND_NONE;
+	f->early = sure_kind(f, &g->batch.params);
 	atomic_store_explicit(&g->sums[index].sum, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].bragg_nnz, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].saturated_invalid, 0, memory_order_relaxed);
@@ -155,13 +171,15 @@ idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 static void
 decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+		const struct gang_frame *f = &g->batch.frame[i];
+
 		gk_host_verdict(gk, g, i);
-		kept += g->batch.frame[i].kind != GK_KIND_NONE;
+		left += f->kind != GK_KIND_NONE && f->early == GK_KIND_NONE;
 	}
-	if (kept > 0)
+	if (left > 0)
 		enter(g, done, GANG_OUTPUT);
 	else
 		complete(gk, g, gang, done);

@@ -24,15 +24,26 @@ tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
 	return t;
 }
 
+/* Bits of the frame's pixels at or above csr_threshold, of one tile. */
+static uint32_t *
+tile_bits(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
+{
+	return f->bits + (uint64_t)tile * (gk->tile_pixels / 32);
+}
+
 static void
 add_counts(struct gang_sums *sums, const struct gk_tile_counts *c)
 {
-	/* relaxed: ordered by gang.finished */
+	const uint64_t bragg_nnz = (uint64_t)c->bragg << 32 | c->nnz,
+		       saturated_invalid = (uint64_t)c->saturated << 32 | c->invalid;
+
+	/* relaxed: ordered by gang.finished; what adds nothing is rather left out */
 	atomic_fetch_add_explicit(&sums->sum, c->sum, memory_order_relaxed);
-	atomic_fetch_add_explicit(
-		&sums->bragg_nnz, (uint64_t)c->bragg << 32 | c->nnz, memory_order_relaxed);
-	atomic_fetch_add_explicit(&sums->saturated_invalid,
-		(uint64_t)c->saturated << 32 | c->invalid, memory_order_relaxed);
+	if (bragg_nnz != 0)
+		atomic_fetch_add_explicit(&sums->bragg_nnz, bragg_nnz, memory_order_relaxed);
+	if (saturated_invalid != 0)
+		atomic_fetch_add_explicit(
+			&sums->saturated_invalid, saturated_invalid, memory_order_relaxed);
 }
 
 /* The tile of those frames that are dark. */
@@ -52,40 +63,6 @@ add_dark(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uin
 	if (n > 0)
 		gk->tile_ops->dark(t, n, raw, g->batch.cells + (uint64_t)tile * gk->tile_pixels,
 			gk->config.gangs > 1);
-}
-
-void
-gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
-{
-	const struct gk_tile_counts missing = {.invalid = gk->tile_pixels};
-	const uint32_t tile_rows = gk->config.geometry.tile_rows;
-	const struct gk_tile t = tile_of(gk, g, tile);
-	struct gk_tile_counts counts[GK_BATCH_MAX];
-	const uint16_t *raw[GK_BATCH_MAX];
-	uint16_t *row_nnz[GK_BATCH_MAX];
-	uint32_t frame[GK_BATCH_MAX];
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
-		const struct gang_frame *f = &g->batch.frame[i];
-		uint16_t *rows = f->row_nnz + tile * tile_rows;
-
-		if (f->packet[tile] == 0) {
-			memset(rows, 0, tile_rows * sizeof(rows[0]));
-			add_counts(&g->sums[i], &missing);
-			continue;
-		}
-		raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
-		row_nnz[n] = rows;
-		frame[n++] = i;
-	}
-	if (n == 0)
-		return;
-	gk->tile_ops->stats(&t, n, raw, counts, row_nnz);
-	for (uint32_t i = 0; i < n; i++)
-		add_counts(&g->sums[frame[i]], &counts[i]);
-	if (g->batch.dark_frames > 0)
-		add_dark(gk, g, &t, tile);
 }
 
 void
@@ -184,8 +161,8 @@ fill_missing(enum gk_value type, void *value, uint64_t n)
 }
 
 static void
-frame_output(
-	const struct gk *gk, const struct gang_frame *f, const struct gk_tile *t, uint32_t tile)
+frame_output(const struct gk *gk, const struct gang_frame *f, uint32_t kind,
+	const struct gk_tile *t, uint32_t tile)
 {
 	const struct gk_layout *l = &gk->config.layout;
 	const uint16_t *raw = (const uint16_t *)(uintptr_t)f->packet[tile];
@@ -193,11 +170,11 @@ frame_output(
 	uint8_t *value = f->out + l->value;
 	uint32_t row = tile * t->rows, at;
 
-	switch (f->kind) {
+	switch (kind) {
 	case GK_KIND_CSR:
 		at = ((const uint32_t *)(f->out + l->row_ptr))[row];
 		if (raw != NULL)
-			gk->tile_ops->csr(t, raw, f->row_nnz + row, gk->config.value,
+			gk->tile_ops->csr(t, raw, tile_bits(gk, f, tile), gk->config.value,
 				(uint16_t *)(f->out + l->col) + at,
 				value + (uint64_t)at * l->value_size);
 		break;
@@ -226,5 +203,46 @@ gk_host_tile_output(const struct gk *gk, const struct gang *g, uint32_t tile)
 	const struct gk_tile t = tile_of(gk, g, tile);
 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
-		frame_output(gk, &g->batch.frame[i], &t, tile);
+		if (g->batch.frame[i].early == GK_KIND_NONE)
+			frame_output(gk, &g->batch.frame[i], g->batch.frame[i].kind, &t, tile);
+}
+
+void
+gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
+{
+	const struct gk_tile_counts missing = {.invalid = gk->tile_pixels};
+	const uint32_t tile_rows = gk->config.geometry.tile_rows;
+	const struct gk_tile t = tile_of(gk, g, tile);
+	struct gk_tile_counts counts[GK_BATCH_MAX];
+	const uint16_t *raw[GK_BATCH_MAX], *ahead[GK_BATCH_MAX];
+	uint16_t *row_nnz[GK_BATCH_MAX];
+	uint32_t *bits[GK_BATCH_MAX];
+	uint32_t frame[GK_BATCH_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+		const struct gang_frame *f = &g->batch.frame[i];
+		uint16_t *rows = f->row_nnz + tile * tile_rows;
+
+		if (f->packet[tile] == 0) {
+			memset(rows, 0, tile_rows * sizeof(rows[0]));
+			add_counts(&g->sums[i], &missing);
+			continue;
+		}
+		raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
+		ahead[n] = tile + 1 < gk->config.geometry.tiles
+			? (const uint16_t *)(uintptr_t)f->packet[tile + 1]
+			: NULL;
+		row_nnz[n] = rows;
+		bits[n] = f->bits != NULL ? tile_bits(gk, f, tile) : NULL;
+		frame[n++] = i;
+	}
+	if (n > 0)
+		gk->tile_ops->stats(&t, n, raw, ahead, counts, row_nnz, bits);
+	for (uint32_t i = 0; i < n; i++)
+		add_counts(&g->sums[frame[i]], &counts[i]);
+	if (n > 0 && g->batch.dark_frames > 0)
+		add_dark(gk, g, &t, tile);
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
+		frame_output(gk, &g->batch.frame[i], g->batch.frame[i].early, &t, tile);
 }

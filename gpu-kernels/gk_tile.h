@@ -9,7 +9,7 @@
 #ifndef GK_TILE_H
 #define GK_TILE_H
 
-#include "gk_abi.h"
+#include "gk.h"
 
 struct gk_tile {
 	const float *p[3]; /**< coefficients from the tile's first pixel on */
@@ -35,21 +35,26 @@ struct gk_tile_ops {
 	/**
 	 * Statistics of this tile of n frames; coefficients are loaded once for all of them.
 	 * @param raw      pixels of each frame, 64-byte aligned; none is NULL
+	 * @param ahead    pixels that are likely to be asked for next, or NULL: a hint
 	 * @param counts   set for each frame
 	 * @param row_nnz  u16[rows] of each frame: pixels >= csr_threshold by row
+	 * @param bits     u32[rows x cols / 32] of each frame, or NULL: bit i of word k is set for
+	 *                 pixel 32 k + i of the tile if it is >= csr_threshold
 	 */
 	void (*stats)(const struct gk_tile *tile, uint32_t n, const uint16_t *const raw[],
-		struct gk_tile_counts counts[], uint16_t *const row_nnz[]);
+		const uint16_t *const ahead[], struct gk_tile_counts counts[],
+		uint16_t *const row_nnz[], uint32_t *const bits[]);
 
 	/**
-	 * Columns and values of the pixels >= csr_threshold, in raster order: exactly as many as
-	 * row_nnz adds up to, not a byte more (the next tile's pixels follow).
+	 * Columns and values of the pixels whose bit is set, in raster order: exactly as many as
+	 * there are, not a byte more (the next tile's pixels follow).
+	 * @param bits   of stats(); what follows them may be read, up to 64 bytes
 	 * @param value  f32 or i16 as `type` says
 	 */
-	void (*csr)(const struct gk_tile *tile, const uint16_t *raw, const uint16_t *row_nnz,
+	void (*csr)(const struct gk_tile *tile, const uint16_t *raw, const uint32_t *bits,
 		enum gk_value type, uint16_t *col, void *value);
 
-	/** Values of all pixels; value as for csr. */
+	/** Values of all pixels; value as for csr, 64-byte aligned. */
 	void (*image)(
 		const struct gk_tile *tile, const uint16_t *raw, enum gk_value type, void *value);
 
@@ -70,8 +75,13 @@ struct gk_tile_ops {
 
 /** In C as plain as the compiler can turn into vector code; also the reference for the others. */
 extern const struct gk_tile_ops gk_tile_plain;
+extern const struct gk_tile_ops gk_tile_avx2;	/**< x86-64: AVX2, BMI1, BMI2 */
+extern const struct gk_tile_ops gk_tile_avx512; /**< ... and AVX-512 F, BW, DQ, VL */
 
-/** The fastest row that this processor runs. */
-const struct gk_tile_ops *gk_tile_choose(void);
+/**
+ * The row that a configuration asks for.
+ * @return NULL: this processor, or this build, has it not
+ */
+const struct gk_tile_ops *gk_tile_choose(enum gk_isa isa);
 
 #endif /* GK_TILE_H */

@@ -11,16 +11,12 @@
 #include <string.h>
 
 #include "gk_pixel.h"
-#include "gk_tile.h"
+#include "gk_tile_set.h"
 
 /* Pixels whose gains are looked at together: a cache line of raw data; divides gk_geometry.cols */
 #define RUN 32
 /* Photons on the stack: 4 KiB, an eighth of the smallest L1; a row of a JUNGFRAU module */
 #define STRIP 1024
-/* Pixels that are tested together before a CSR row looks at each: at 1 % kept, 7 of 10 pass by */
-#define SIEVE 32
-/* Pixels whose dark samples are summed on the stack; divides gk_geometry.cols */
-#define DARK_STRIP 32
 
 static inline bool
 run_is_g0(const uint16_t *raw)
@@ -120,9 +116,23 @@ count_any(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_t
 	c->saturated += n - finite - invalid;
 }
 
+/* Bit i of word k: is photons[32 k + i] at or above the threshold? */
+static inline void
+set_bits(const float *photons, uint32_t n, float threshold, uint32_t *bits)
+{
+	for (uint32_t at = 0; at < n; at += RUN) {
+		uint32_t word = 0;
+
+		for (int i = 0; i < RUN; i++)
+			word |= (uint32_t)(photons[at + i] >= threshold) << i;
+		bits[at / RUN] = word;
+	}
+}
+
 static void
 plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
-	struct gk_tile_counts counts[], uint16_t *const row_nnz[])
+	const uint16_t *const ahead[], struct gk_tile_counts counts[], uint16_t *const row_nnz[],
+	uint32_t *const bits[])
 {
 	_Alignas(64) float photons[STRIP];
 
@@ -142,19 +152,12 @@ plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 				if (!count_small(t, photons, len, &counts[f]))
 					count_any(t, photons, len, &counts[f]);
 				row_nnz[f][row] += counts[f].nnz - before;
+				if (bits[f] != NULL)
+					set_bits(photons, len, t->csr_threshold,
+						bits[f] + first / RUN);
 			}
 		}
 	}
-}
-
-static inline bool
-sieve(const float *photons, float threshold)
-{
-	uint32_t some = 0;
-
-	for (int i = 0; i < SIEVE; i++)
-		some |= photons[i] >= threshold;
-	return some;
 }
 
 static inline void
@@ -174,37 +177,22 @@ store_values(const float *photons, uint32_t n, enum gk_value type, void *value, 
 }
 
 static void
-plain_csr(const struct gk_tile *t, const uint16_t *raw, const uint16_t *row_nnz, enum gk_value type,
-	uint16_t *col_out, void *value)
+plain_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enum gk_value type,
+	uint16_t *col, void *value)
 {
-	_Alignas(64) float photons[STRIP];
-	/* one more than a strip has: the append below writes first and then decides */
-	float kept[STRIP + 1];
-	uint16_t cols[STRIP + 1];
+	const uint32_t row_runs = t->cols / RUN, runs = t->rows * row_runs;
 	uint64_t out = 0;
 
-	for (uint32_t row = 0; row < t->rows; row++) {
-		uint32_t left = row_nnz[row];
+	for (uint32_t run = 0; run < runs; run++) {
+		for (uint32_t left = bits[run]; left != 0; left &= left - 1) {
+			const uint32_t i = (uint32_t)__builtin_ctz(left);
+			const uint64_t x = (uint64_t)run * RUN + i;
+			const float p[3] = {t->p[0][x], t->p[1][x], t->p[2][x]};
+			const float r[3] = {t->r[0][x], t->r[1][x], t->r[2][x]};
+			const float photons = gk_photons(raw[x], p, r);
 
-		for (uint32_t col = 0; col < t->cols && left > 0; col += STRIP) {
-			const uint64_t first = (uint64_t)row * t->cols + col;
-			const uint32_t len = t->cols - col < STRIP ? t->cols - col : STRIP;
-			uint32_t n = 0;
-
-			convert(t, first, len, raw, photons);
-			for (uint32_t i = 0; i < len; i += SIEVE) {
-				if (!sieve(photons + i, t->csr_threshold))
-					continue;
-				for (uint32_t k = i; k < i + SIEVE; k++) {
-					cols[n] = (uint16_t)(col + k);
-					kept[n] = photons[k];
-					n += photons[k] >= t->csr_threshold;
-				}
-			}
-			memcpy(col_out + out, cols, n * sizeof(cols[0]));
-			store_values(kept, n, type, value, out);
-			out += n;
-			left -= n;
+			col[out] = (uint16_t)(run % row_runs * RUN + i);
+			store_values(&photons, 1, type, value, out++);
 		}
 	}
 }
@@ -223,87 +211,11 @@ plain_image(const struct gk_tile *t, const uint16_t *raw, enum gk_value type, vo
 	}
 }
 
-/*
- * Samples of a strip as two sums of 32 bits, then as cells: the frames of a batch cost one addition
- * to memory that other gangs may share.
- */
-static void
-plain_dark(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], uint64_t *cells,
-	int shared)
-{
-	const uint64_t pixels = (uint64_t)t->rows * t->cols;
-	uint32_t sum[DARK_STRIP];
-	uint16_t samples[DARK_STRIP];
-	uint64_t add[DARK_STRIP];
-
-	for (uint64_t first = 0; first < pixels; first += DARK_STRIP) {
-		const float *r0 = t->r[0] + first;
-
-		memset(samples, 0, sizeof(samples));
-		memset(sum, 0, sizeof(sum));
-		for (uint32_t f = 0; f < n; f++) {
-			const uint16_t *raw_strip = raw[f] + first;
-
-			/* the halves of gk_dark_sample(), in lanes of their own widths */
-			for (int i = 0; i < DARK_STRIP; i++) {
-				const uint16_t w = raw_strip[i];
-				const bool is_g0 = (w & GK_RAW_GAIN_MASK) == 0;
-
-				samples[i] += is_g0;
-				sum[i] += is_g0 ? w : 0;
-			}
-		}
-		for (int i = 0; i < DARK_STRIP; i++) {
-			const uint64_t cell = (uint64_t)samples[i] << 32 | sum[i];
-
-			add[i] = r0[i] == r0[i] ? cell : 0;
-		}
-		if (!shared) {
-			for (int i = 0; i < DARK_STRIP; i++)
-				cells[first + i] += add[i];
-			continue;
-		}
-		for (int i = 0; i < DARK_STRIP; i++)
-			if (add[i] != 0)
-				__atomic_fetch_add(&cells[first + i], add[i], __ATOMIC_RELAXED);
-	}
-}
-
-static void
-plain_update(const struct gk_tile *t, uint64_t *cells, uint32_t n_min, float alpha, float *p_out,
-	struct gk_update *u)
-{
-	const uint64_t pixels = (uint64_t)t->rows * t->cols;
-	uint64_t samples = 0;
-	uint32_t updated = 0;
-	int64_t drift = 0;
-
-	for (uint64_t x = 0; x < pixels; x++) {
-		const float before = t->p[0][x],
-			    after = gk_dark_update(before, cells[x], n_min, alpha);
-
-		samples += cells[x] >> 32;
-		updated += (uint32_t)(cells[x] >> 32) >= n_min;
-		drift += gk_drift_q8(before, after);
-		p_out[x] = after;
-		cells[x] = 0;
-	}
-	u->samples = samples;
-	u->updated = updated;
-	u->drift = drift;
-}
-
 const struct gk_tile_ops gk_tile_plain = {
 	.name = "plain",
 	.stats = plain_stats,
 	.csr = plain_csr,
 	.image = plain_image,
-	.dark = plain_dark,
-	.update = plain_update,
+	.dark = gk_tile_dark_plain,
+	.update = gk_tile_update_plain,
 };
-
-const struct gk_tile_ops *
-gk_tile_choose(void)
-{
-	return &gk_tile_plain;
-}

@@ -161,6 +161,8 @@ main(void)
 	const char *data = getenv("BRAGGLINE_DATA");
 	struct stat st;
 
+	if (rig_lacks_isa())
+		return 77;
 	snprintf(folder, sizeof(folder), "%s/jungfrau", data != NULL ? data : "");
 	if (data == NULL || stat(folder, &st) != 0) {
 		printf("skipped: real JUNGFRAU frames are missing: %s%s\n",

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Names of the instruction set that a file is being built for: GK_TILE_ISA comes from meson.build.
+ * Internal to the host gangs.
+ */
+#ifndef GK_TILE_SET_H
+#define GK_TILE_SET_H
+
+#include "gk_tile.h"
+
+#ifndef GK_TILE_ISA
+#define GK_TILE_ISA plain
+#endif
+
+#define GK_TILE_PASTE(name, set) name##_##set
+#define GK_TILE_JOIN(name, set)	 GK_TILE_PASTE(name, set)
+/** `name` of this instruction set: gk_tile_avx2 ... */
+#define GK_TILE_SET(name) GK_TILE_JOIN(name, GK_TILE_ISA)
+
+/** struct gk_tile_ops dark and update, in C that compilers vectorise (gk_tile_dark.c). @{ */
+void GK_TILE_SET(gk_tile_dark)(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
+	uint64_t *cells, int shared);
+void GK_TILE_SET(gk_tile_update)(const struct gk_tile *t, uint64_t *cells, uint32_t n_min,
+	float alpha, float *p_out, struct gk_update *u);
+/** @} */
+
+#endif /* GK_TILE_SET_H */

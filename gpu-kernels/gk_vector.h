@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Vectors of pixels: what gk_tile_simd.c needs of an instruction set, under one set of names.
+ *
+ * AVX-512 (F, BW, DQ, VL) has 16 lanes and masks in registers of their own, AVX2 has 8 and masks
+ * in vectors. Nothing is fused, nothing approximate: lane i of every operation has the bits that
+ * the same operation of gk_pixel.h has. Empty where a compiler may use neither.
+ */
+#ifndef GK_VECTOR_H
+#define GK_VECTOR_H
+
+#include <stdint.h>
+
+#include "gk_pixel.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+
+/** No call where vectors are live: all of their registers are the caller's to save. */
+#define VEC_FN static inline __attribute__((always_inline))
+
+#ifdef __AVX512BW__
+
+#define VEC_LANES 16
+typedef __m512 vec_f32;
+typedef __m512i vec_i32;
+typedef __mmask16 vec_mask;
+
+VEC_FN vec_f32
+vec_load(const float *p)
+{
+	return _mm512_loadu_ps(p);
+}
+
+VEC_FN void
+vec_store(float *to, vec_f32 x)
+{
+	_mm512_storeu_ps(to, x);
+}
+
+VEC_FN vec_f32
+vec_set(float x)
+{
+	return _mm512_set1_ps(x);
+}
+
+VEC_FN vec_f32
+vec_sub(vec_f32 a, vec_f32 b)
+{
+	return _mm512_sub_ps(a, b);
+}
+
+VEC_FN vec_f32
+vec_mul(vec_f32 a, vec_f32 b)
+{
+	return _mm512_mul_ps(a, b);
+}
+
+/** a clamped to [-limit, limit]; NaN becomes limit. */
+VEC_FN vec_f32
+vec_clamp(vec_f32 a, float limit)
+{
+	return _mm512_max_ps(_mm512_min_ps(a, _mm512_set1_ps(limit)), _mm512_set1_ps(-limit));
+}
+
+/** a + a number of a's sign and b's magnitude. */
+VEC_FN vec_f32
+vec_add_away(vec_f32 a, float b)
+{
+	const __m512 sign = _mm512_and_ps(a, _mm512_set1_ps(-0.0f));
+
+	return _mm512_add_ps(a, _mm512_or_ps(sign, _mm512_set1_ps(b)));
+}
+
+/** mask ? a : 0 */
+VEC_FN vec_f32
+vec_keep(vec_mask m, vec_f32 a)
+{
+	return _mm512_maskz_mov_ps(m, a);
+}
+
+/** mask ? a : b */
+VEC_FN vec_f32
+vec_select(vec_mask m, vec_f32 a, vec_f32 b)
+{
+	return _mm512_mask_mov_ps(b, m, a);
+}
+
+/** mask ? p[] : b */
+VEC_FN vec_f32
+vec_load_where(vec_mask m, const float *p, vec_f32 b)
+{
+	return _mm512_mask_loadu_ps(b, m, p);
+}
+
+VEC_FN vec_mask
+vec_ge(vec_f32 a, vec_f32 b)
+{
+	return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ);
+}
+
+VEC_FN vec_mask
+vec_lt(vec_f32 a, vec_f32 b)
+{
+	return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+
+VEC_FN vec_mask
+vec_unordered(vec_f32 a, vec_f32 b)
+{
+	return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
+}
+
+/** Are the bits of a, as integers, in [low, low + range)? Of positive floats: is a? */
+VEC_FN vec_mask
+vec_bits_within(vec_f32 a, uint32_t low, uint32_t range)
+{
+	return _mm512_cmplt_epu32_mask(
+		_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_set1_epi32((int)low)),
+		_mm512_set1_epi32((int)range));
+}
+
+VEC_FN vec_mask
+vec_mask_and(vec_mask a, vec_mask b)
+{
+	return a & b;
+}
+
+VEC_FN vec_mask
+vec_mask_or(vec_mask a, vec_mask b)
+{
+	return a | b;
+}
+
+/** Lane i as bit i. */
+VEC_FN uint32_t
+vec_mask_bits(vec_mask m)
+{
+	return m;
+}
+
+/** The next words, one a lane. */
+VEC_FN vec_i32
+vec_words(const uint16_t *w)
+{
+	return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)w));
+}
+
+VEC_FN vec_i32
+vec_set_i32(int32_t x)
+{
+	return _mm512_set1_epi32(x);
+}
+
+VEC_FN vec_mask
+vec_eq_i32(vec_i32 a, int32_t b)
+{
+	return _mm512_cmpeq_epi32_mask(a, _mm512_set1_epi32(b));
+}
+
+VEC_FN vec_i32
+vec_and_i32(vec_i32 a, int32_t b)
+{
+	return _mm512_and_si512(a, _mm512_set1_epi32(b));
+}
+
+VEC_FN vec_i32
+vec_add_i32(vec_i32 a, vec_i32 b)
+{
+	return _mm512_add_epi32(a, b);
+}
+
+VEC_FN vec_i32
+vec_keep_i32(vec_mask m, vec_i32 a)
+{
+	return _mm512_maskz_mov_epi32(m, a);
+}
+
+VEC_FN vec_i32
+vec_select_i32(vec_mask m, vec_i32 a, vec_i32 b)
+{
+	return _mm512_mask_mov_epi32(b, m, a);
+}
+
+VEC_FN vec_f32
+vec_float(vec_i32 a)
+{
+	return _mm512_cvtepi32_ps(a);
+}
+
+/** To the nearest, ties to even. */
+VEC_FN vec_i32
+vec_round(vec_f32 a)
+{
+	return _mm512_cvtps_epi32(a);
+}
+
+VEC_FN vec_i32
+vec_truncate(vec_f32 a)
+{
+	return _mm512_cvttps_epi32(a);
+}
+
+VEC_FN int64_t
+vec_sum_i32(vec_i32 a)
+{
+	return _mm512_reduce_add_epi64(
+		_mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(a)),
+			_mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(a, 1))));
+}
+
+/** Which bits are set in 32 words. @{ */
+typedef __m512i vec_run;
+
+VEC_FN vec_run
+vec_run_load(const uint16_t *w)
+{
+	return _mm512_loadu_si512(w);
+}
+
+VEC_FN vec_run
+vec_run_or(vec_run a, const uint16_t *w)
+{
+	return _mm512_or_si512(a, _mm512_loadu_si512(w));
+}
+
+/** Is a bit of `bits` set in any of them? */
+VEC_FN int
+vec_run_any(vec_run a, uint16_t bits)
+{
+	return _mm512_test_epi16_mask(a, _mm512_set1_epi16((short)bits)) != 0;
+}
+/** @} */
+
+/** Past the caches; `to` is aligned to the vector. */
+VEC_FN void
+vec_stream(float *to, vec_f32 x)
+{
+	_mm512_stream_ps(to, x);
+}
+
+/** 32 values that fit into 16 bits, past the caches; `to` is 64-byte aligned. */
+VEC_FN void
+vec_stream_run_i16(int16_t *to, const vec_i32 x[2])
+{
+	const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+
+	/* packs within lanes of 128 bits */
+	_mm512_stream_si512(
+		(void *)to, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(x[0], x[1])));
+}
+
+VEC_FN void
+vec_store_i16(int16_t *to, vec_i32 x)
+{
+	_mm256_storeu_si256((void *)to, _mm512_cvtepi32_epi16(x));
+}
+
+/** Lanes whose bit is set, moved together; a whole vector is written. */
+VEC_FN void
+vec_store_packed(float *to, uint32_t bits, vec_f32 x)
+{
+	_mm512_storeu_ps(to, _mm512_maskz_compress_ps((__mmask16)bits, x));
+}
+
+/** first + lane of the lanes whose bit is set, moved together; a whole vector is written. */
+VEC_FN void
+vec_store_packed_lanes(uint16_t *to, uint32_t bits, uint32_t first)
+{
+	const __m512i lanes =
+		_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+
+	_mm256_storeu_si256((void *)to,
+		_mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(
+			(__mmask16)bits, _mm512_add_epi32(lanes, _mm512_set1_epi32((int)first)))));
+}
+
+/** Bit i: is w[i] not 0? */
+VEC_FN uint32_t
+vec_nonzero_bits(const uint32_t *w)
+{
+	const __m512i x = _mm512_loadu_si512(w);
+
+	return _mm512_test_epi32_mask(x, x);
+}
+
+#else /* AVX2 */
+
+#define VEC_LANES 8
+typedef __m256 vec_f32;
+typedef __m256i vec_i32;
+typedef __m256 vec_mask;
+
+VEC_FN vec_f32
+vec_load(const float *p)
+{
+	return _mm256_loadu_ps(p);
+}
+
+VEC_FN void
+vec_store(float *to, vec_f32 x)
+{
+	_mm256_storeu_ps(to, x);
+}
+
+VEC_FN vec_f32
+vec_set(float x)
+{
+	return _mm256_set1_ps(x);
+}
+
+VEC_FN vec_f32
+vec_sub(vec_f32 a, vec_f32 b)
+{
+	return _mm256_sub_ps(a, b);
+}
+
+VEC_FN vec_f32
+vec_mul(vec_f32 a, vec_f32 b)
+{
+	return _mm256_mul_ps(a, b);
+}
+
+VEC_FN vec_f32
+vec_clamp(vec_f32 a, float limit)
+{
+	return _mm256_max_ps(_mm256_min_ps(a, _mm256_set1_ps(limit)), _mm256_set1_ps(-limit));
+}
+
+VEC_FN vec_f32
+vec_add_away(vec_f32 a, float b)
+{
+	const __m256 sign = _mm256_and_ps(a, _mm256_set1_ps(-0.0f));
+
+	return _mm256_add_ps(a, _mm256_or_ps(sign, _mm256_set1_ps(b)));
+}
+
+VEC_FN vec_f32
+vec_keep(vec_mask m, vec_f32 a)
+{
+	return _mm256_and_ps(m, a);
+}
+
+VEC_FN vec_f32
+vec_select(vec_mask m, vec_f32 a, vec_f32 b)
+{
+	return _mm256_blendv_ps(b, a, m);
+}
+
+VEC_FN vec_f32
+vec_load_where(vec_mask m, const float *p, vec_f32 b)
+{
+	return _mm256_blendv_ps(b, _mm256_loadu_ps(p), m);
+}
+
+VEC_FN vec_mask
+vec_ge(vec_f32 a, vec_f32 b)
+{
+	return _mm256_cmp_ps(a, b, _CMP_GE_OQ);
+}
+
+VEC_FN vec_mask
+vec_lt(vec_f32 a, vec_f32 b)
+{
+	return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
+
+VEC_FN vec_mask
+vec_unordered(vec_f32 a, vec_f32 b)
+{
+	return _mm256_cmp_ps(a, b, _CMP_UNORD_Q);
+}
+
+VEC_FN vec_mask
+vec_bits_within(vec_f32 a, uint32_t low, uint32_t range)
+{
+	const __m256i x = _mm256_sub_epi32(_mm256_castps_si256(a), _mm256_set1_epi32((int)low)),
+		      last = _mm256_set1_epi32((int)(range - 1));
+
+	/* there is no unsigned comparison, but a minimum */
+	return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_min_epu32(x, last), x));
+}
+
+VEC_FN vec_mask
+vec_mask_and(vec_mask a, vec_mask b)
+{
+	return _mm256_and_ps(a, b);
+}
+
+VEC_FN vec_mask
+vec_mask_or(vec_mask a, vec_mask b)
+{
+	return _mm256_or_ps(a, b);
+}
+
+VEC_FN uint32_t
+vec_mask_bits(vec_mask m)
+{
+	return (uint32_t)_mm256_movemask_ps(m);
+}
+
+VEC_FN vec_i32
+vec_words(const uint16_t *w)
+{
+	return _mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)w));
+}
+
+VEC_FN vec_i32
+vec_set_i32(int32_t x)
+{
+	return _mm256_set1_epi32(x);
+}
+
+VEC_FN vec_mask
+vec_eq_i32(vec_i32 a, int32_t b)
+{
+	return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, _mm256_set1_epi32(b)));
+}
+
+VEC_FN vec_i32
+vec_and_i32(vec_i32 a, int32_t b)
+{
+	return _mm256_and_si256(a, _mm256_set1_epi32(b));
+}
+
+VEC_FN vec_i32
+vec_add_i32(vec_i32 a, vec_i32 b)
+{
+	return _mm256_add_epi32(a, b);
+}
+
+VEC_FN vec_i32
+vec_keep_i32(vec_mask m, vec_i32 a)
+{
+	return _mm256_and_si256(_mm256_castps_si256(m), a);
+}
+
+VEC_FN vec_i32
+vec_select_i32(vec_mask m, vec_i32 a, vec_i32 b)
+{
+	return _mm256_blendv_epi8(b, a, _mm256_castps_si256(m));
+}
+
+VEC_FN vec_f32
+vec_float(vec_i32 a)
+{
+	return _mm256_cvtepi32_ps(a);
+}
+
+VEC_FN vec_i32
+vec_round(vec_f32 a)
+{
+	return _mm256_cvtps_epi32(a);
+}
+
+VEC_FN vec_i32
+vec_truncate(vec_f32 a)
+{
+	return _mm256_cvttps_epi32(a);
+}
+
+VEC_FN int64_t
+vec_sum_i32(vec_i32 a)
+{
+	const __m256i four = _mm256_add_epi64(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(a)),
+		_mm256_cvtepi32_epi64(_mm256_extracti128_si256(a, 1)));
+	const __m128i two =
+		_mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+
+	return _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
+}
+
+typedef __m256i vec_run; /* of each 16 words, what is set in either half */
+
+VEC_FN vec_run
+vec_run_load(const uint16_t *w)
+{
+	return _mm256_or_si256(
+		_mm256_loadu_si256((const void *)w), _mm256_loadu_si256((const void *)(w + 16)));
+}
+
+VEC_FN vec_run
+vec_run_or(vec_run a, const uint16_t *w)
+{
+	return _mm256_or_si256(a, vec_run_load(w));
+}
+
+VEC_FN int
+vec_run_any(vec_run a, uint16_t bits)
+{
+	return !_mm256_testz_si256(a, _mm256_set1_epi16((short)bits));
+}
+
+VEC_FN void
+vec_stream(float *to, vec_f32 x)
+{
+	_mm256_stream_ps(to, x);
+}
+
+VEC_FN void
+vec_stream_run_i16(int16_t *to, const vec_i32 x[4])
+{
+	/* packs within lanes of 128 bits */
+	for (int i = 0; i < 2; i++)
+		_mm256_stream_si256((void *)(to + 16 * i),
+			_mm256_permute4x64_epi64(_mm256_packs_epi32(x[2 * i], x[2 * i + 1]), 0xD8));
+}
+
+VEC_FN void
+vec_store_i16(int16_t *to, vec_i32 x)
+{
+	_mm_storeu_si128((void *)to,
+		_mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+
+/* Byte k of entry m: the lane of the k-th bit that is set in m. */
+#define VEC_BIT(m, i) \
+	((m) >> (i)&1 ? UINT64_C(i) << 8 * __builtin_popcount((m) & ((1u << (i)) - 1)) : 0)
+#define VEC_ENTRY(m)                                                                     \
+	(VEC_BIT(m, 0) | VEC_BIT(m, 1) | VEC_BIT(m, 2) | VEC_BIT(m, 3) | VEC_BIT(m, 4) | \
+		VEC_BIT(m, 5) | VEC_BIT(m, 6) | VEC_BIT(m, 7))
+#define VEC_ENTRIES4(m) VEC_ENTRY(m), VEC_ENTRY((m) + 1), VEC_ENTRY((m) + 2), VEC_ENTRY((m) + 3)
+#define VEC_ENTRIES16(m) \
+	VEC_ENTRIES4(m), VEC_ENTRIES4((m) + 4), VEC_ENTRIES4((m) + 8), VEC_ENTRIES4((m) + 12)
+#define VEC_ENTRIES64(m) \
+	VEC_ENTRIES16(m), VEC_ENTRIES16((m) + 16), VEC_ENTRIES16((m) + 32), VEC_ENTRIES16((m) + 48)
+
+static const uint64_t vec_packed_lanes[256] = {
+	VEC_ENTRIES64(0u), VEC_ENTRIES64(64u), VEC_ENTRIES64(128u), VEC_ENTRIES64(192u)};
+
+VEC_FN vec_i32
+vec_packing(uint32_t bits)
+{
+	return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)vec_packed_lanes[bits]));
+}
+
+VEC_FN void
+vec_store_packed(float *to, uint32_t bits, vec_f32 x)
+{
+	_mm256_storeu_ps(to, _mm256_permutevar8x32_ps(x, vec_packing(bits)));
+}
+
+VEC_FN void
+vec_store_packed_lanes(uint16_t *to, uint32_t bits, uint32_t first)
+{
+	const __m128i lanes = _mm_cvtepu8_epi16(_mm_cvtsi64_si128((int64_t)vec_packed_lanes[bits]));
+
+	_mm_storeu_si128((void *)to, _mm_add_epi16(lanes, _mm_set1_epi16((short)first)));
+}
+
+VEC_FN uint32_t
+vec_nonzero_bits(const uint32_t *w)
+{
+	const __m256i zero =
+		_mm256_cmpeq_epi32(_mm256_loadu_si256((const void *)w), _mm256_setzero_si256());
+
+	return ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(zero)) & 0xFF;
+}
+
+#endif /* AVX-512, AVX2 */
+
+#endif /* __AVX2__ */
+
+#endif /* GK_VECTOR_H */

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Instruction sets of host gangs: which one is chosen, and that all give the same bits, tile by
+ * tile. What the bits have to be is gk_kernel_test.c's business.
+ */
+
+#include "gk_rig.h"
+#include "gk_tile.h"
+
+#define GUARD 64 /* bytes behind every output */
+
+/* What a row makes of the tiles of a batch. */
+struct made {
+	struct gk_tile_counts counts[GK_BATCH_MAX];
+	struct gk_update update;
+	uint16_t *row_nnz[GK_BATCH_MAX];
+	uint32_t *bits[GK_BATCH_MAX];
+	uint16_t *col[GK_BATCH_MAX];
+	void *csr[GK_BATCH_MAX];
+	void *image[GK_BATCH_MAX];
+	uint64_t *cells;
+	float *p;
+};
+
+static uint64_t
+image_size(const struct gk_tile *t)
+{
+	return (uint64_t)t->rows * t->cols * sizeof(float) + GUARD;
+}
+
+static void *
+guarded(uint64_t size)
+{
+	void *memory = rig_alloc(size);
+
+	memset(memory, RIG_GUARD, size);
+	return memory;
+}
+
+static void
+make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
+	const uint16_t *const raw[], enum gk_value type, struct made *m)
+{
+	const uint64_t pixels = (uint64_t)t->rows * t->cols, size = image_size(t);
+	const uint16_t *ahead[GK_BATCH_MAX];
+
+	memset(m, 0, sizeof(*m));
+	for (uint32_t f = 0; f < n; f++) {
+		m->row_nnz[f] = guarded(t->rows * 2 + GUARD);
+		m->bits[f] = f % 5 == 4 ? NULL : guarded(pixels / 8 + GUARD);
+		m->col[f] = guarded(pixels * 2 + GUARD);
+		m->csr[f] = guarded(size);
+		m->image[f] = guarded(size);
+		ahead[f] = f % 2 ? NULL : raw[f];
+	}
+	ops->stats(t, n, raw, ahead, m->counts, m->row_nnz, m->bits);
+	for (uint32_t f = 0; f < n; f++) {
+		if (m->bits[f] != NULL)
+			ops->csr(t, raw[f], m->bits[f], type, m->col[f], m->csr[f]);
+		ops->image(t, raw[f], type, m->image[f]);
+	}
+	m->cells = rig_alloc(pixels * sizeof(*m->cells));
+	m->p = guarded(pixels * sizeof(*m->p) + GUARD);
+	ops->dark(t, n, raw, m->cells, type == GK_VALUE_I16);
+	ops->update(t, m->cells, 1 + n / 2, 0.3f, m->p, &m->update);
+}
+
+static void
+check_same(const struct gk_tile *t, uint32_t n, const struct made *a, const struct made *b)
+{
+	const uint64_t pixels = (uint64_t)t->rows * t->cols;
+
+	for (uint32_t f = 0; f < n; f++) {
+		assert_memory_equal(&a->counts[f], &b->counts[f], sizeof(a->counts[f]));
+		assert_memory_equal(a->row_nnz[f], b->row_nnz[f], t->rows * 2 + GUARD);
+		if (a->bits[f] != NULL)
+			assert_memory_equal(a->bits[f], b->bits[f], pixels / 8 + GUARD);
+		assert_memory_equal(a->col[f], b->col[f], pixels * 2 + GUARD);
+		assert_memory_equal(a->csr[f], b->csr[f], image_size(t));
+		assert_memory_equal(a->image[f], b->image[f], image_size(t));
+	}
+	assert_memory_equal(&a->update, &b->update, sizeof(a->update));
+	assert_memory_equal(a->cells, b->cells, pixels * sizeof(*a->cells));
+	assert_memory_equal(a->p, b->p, pixels * sizeof(*a->p) + GUARD);
+}
+
+static void
+drop(struct made *m, uint32_t n)
+{
+	for (uint32_t f = 0; f < n; f++) {
+		free(m->row_nnz[f]);
+		free(m->bits[f]);
+		free(m->col[f]);
+		free(m->csr[f]);
+		free(m->image[f]);
+	}
+	free(m->cells);
+	free(m->p);
+}
+
+/* All rows on the tiles of one batch. */
+static void
+compare_rows(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enum gk_value type)
+{
+	struct made plain, other;
+
+	make(gk_tile_choose(GK_ISA_PLAIN), t, n, raw, type, &plain);
+	for (int isa = GK_ISA_PLAIN + 1; isa < GK_ISAS; isa++) {
+		if (gk_tile_choose(isa) == NULL)
+			continue;
+		make(gk_tile_choose(isa), t, n, raw, type, &other);
+		check_same(t, n, &plain, &other);
+		drop(&other, n);
+	}
+	drop(&plain, n);
+}
+
+static void
+test_choice(void **state)
+{
+	const struct gk_geometry g = {1, 1, 32};
+	struct gk_config c;
+	struct gk *gk = NULL;
+	struct rig rig;
+	char why[256];
+
+	assert_int_equal(gk_isa_choose(GK_ISA_PLAIN), GK_ISA_PLAIN);
+	assert_true(gk_isa_choose(GK_ISA_AUTO) >= GK_ISA_PLAIN);
+	assert_null(gk_isa_name(GK_ISAS));
+	rig_open(&rig, &g, GK_VALUE_F32, 0, 1, 1, 0);
+	c = rig.config;
+	for (int isa = GK_ISA_PLAIN; isa < GK_ISAS; isa++) {
+		c.isa = isa;
+		if (gk_tile_choose(isa) == NULL) {
+			assert_int_equal(gk_isa_choose(isa), -ENOTSUP);
+			assert_int_equal(rig.ops->create(&c, &gk), -ENOTSUP);
+			assert_non_null(strstr(rig.ops->why(), gk_isa_name(isa)));
+			continue;
+		}
+		assert_int_equal(gk_isa_choose(isa), isa);
+		assert_true(gk_isa_choose(GK_ISA_AUTO) >= isa);
+		assert_string_equal(gk_tile_choose(isa)->name, gk_isa_name(isa));
+		assert_int_equal(rig.ops->create(&c, &gk), 0);
+		rig.ops->destroy(gk);
+	}
+	c.isa = GK_ISAS;
+	assert_int_equal(gk_config_check(&c, why, sizeof(why)), -EINVAL);
+	assert_non_null(strstr(why, "isa 4"));
+	assert_int_equal(rig.ops->create(&c, &gk), -EINVAL);
+	rig_close(&rig);
+}
+
+/* Thresholds of all kinds: exact values, signs of zero, infinities, what no float reaches. */
+static float
+some_threshold(uint64_t *rng)
+{
+	static const float some[] = {0.0f, -0.0f, 0.5f, 1.0f, 2.0f, 10.0f, 4095.0f, 1e-40f, -1e-40f,
+		1e30f, -1e30f, 3e38f, INFINITY, -INFINITY, 0x1p-120f};
+
+	return some[rig_below(rng, sizeof(some) / sizeof(some[0]))];
+}
+
+static void
+test_random_tiles(void **state)
+{
+	static const uint32_t cols[] = {32, 64, 96, 1024, 1056, 2080, 20000};
+	uint64_t rng = rig_seed("random tiles");
+
+	for (int round = 0; round < 300; round++) {
+		const struct gk_geometry g = {1, 1 + rig_below(&rng, 5), cols[rig_below(&rng, 7)]};
+		const uint32_t n = 1 + rig_below(&rng, GK_BATCH_MAX);
+		const uint16_t *raw[GK_BATCH_MAX];
+		struct gk_tile t = {.rows = g.tile_rows,
+			.cols = g.cols,
+			.bragg_threshold = some_threshold(&rng),
+			.csr_threshold = some_threshold(&rng)};
+		struct rig rig;
+
+		rig_open(&rig, &g, GK_VALUE_F32, 0, 1, GK_BATCH_MAX, 0);
+		rig_random_coef(&rig, &rng);
+		for (uint32_t f = 0; f < n; f++) {
+			rig_random_frame(&rig, f, 0, &rng);
+			raw[f] = rig_tile(&rig, f, 0);
+		}
+		for (int s = 0; s < 3; s++) {
+			t.p[s] = rig.p[s];
+			t.r[s] = rig.r[s];
+		}
+		compare_rows(&t, n, raw, rig_below(&rng, 2));
+		rig_close(&rig);
+	}
+}
+
+/* Any float as photons - (1 - 0) x r - to int16 and float32. */
+static void
+test_rounding(void **state)
+{
+	const struct gk_geometry g = {1, 64, 1024};
+	const uint32_t pixels = 64 * 1024;
+	uint64_t rng = rig_seed("rounding");
+	int16_t *whole = rig_alloc(pixels * sizeof(*whole));
+	float *value = rig_alloc(pixels * sizeof(*value));
+	struct gk_tile t = {.rows = 64, .cols = 1024};
+	struct rig rig;
+
+	rig_open(&rig, &g, GK_VALUE_F32, 0, 1, 1, 0);
+	for (int s = 0; s < 3; s++) {
+		t.p[s] = rig.p[s];
+		t.r[s] = rig.r[s];
+	}
+	for (uint32_t x = 0; x < pixels; x++)
+		rig_tile(&rig, 0, 0)[x] = 1;
+	for (int round = 0; round < 60; round++) {
+		for (uint32_t x = 0; x < pixels; x++) {
+			/* all of them, and those that are near the ends and the ties of int16 */
+			rig.r[0][x] = rig_float_of((uint32_t)rig_random(&rng));
+			if (round % 2)
+				rig.r[0][x] = rig_float_of(rig_below(&rng, 2) << 31 |
+					((110 + rig_below(&rng, 36)) << 23) |
+					(rig_below(&rng, 2) ? rig_below(&rng, 1 << 23)
+							    : rig_below(&rng, 512) << 14));
+			if (round % 3 == 2) /* next to a tie */
+				rig.r[0][x] = rig_float_of(0x3F000000u + rig_below(&rng, 5) - 2 +
+					(rig_below(&rng, 2) << 31));
+		}
+		for (int isa = GK_ISA_PLAIN; isa < GK_ISAS; isa++) {
+			const struct gk_tile_ops *ops = gk_tile_choose(isa);
+
+			if (ops == NULL)
+				continue;
+			ops->image(&t, rig_tile(&rig, 0, 0), GK_VALUE_I16, whole);
+			ops->image(&t, rig_tile(&rig, 0, 0), GK_VALUE_F32, value);
+			for (uint32_t x = 0; x < pixels; x++) {
+				const float wanted = gk_value_f32(rig.r[0][x]);
+
+				if (whole[x] != gk_value_i16(rig.r[0][x]))
+					fail_msg("%s: %a is %d, wanted %d", ops->name,
+						(double)rig.r[0][x], whole[x],
+						gk_value_i16(rig.r[0][x]));
+				assert_memory_equal(&value[x], &wanted, sizeof(wanted));
+			}
+		}
+	}
+	free(whole);
+	free(value);
+	rig_close(&rig);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_choice),
+		cmocka_unit_test(test_rounding),
+		cmocka_unit_test(test_random_tiles),
+	};
+	int lacking = 0;
+
+	for (int isa = GK_ISA_PLAIN; isa < GK_ISAS; isa++) {
+		if (gk_isa_choose(isa) >= 0)
+			continue;
+		printf("skipped: %s: this processor has it not\n", gk_isa_name(isa));
+		lacking++;
+	}
+	if (lacking == GK_ISAS - GK_ISA_PLAIN - 1) {
+		printf("skipped: nothing to compare plain with\n");
+		return 77;
+	}
+	return cmocka_run_group_tests_name("gk_isa", tests, NULL, NULL);
+}
