@@ -94,6 +94,7 @@ create_gangs(struct pipeline *p)
 	c->value = s->value;
 	c->gangs = s->gangs;
 	c->workers = p->gk_ops->poll != NULL ? lcores_gang_workers(s) : s->gang_workers;
+	c->isa = s->isa;
 	c->watchdog_ms = s->watchdog_ms;
 	c->nb_frames = s->slots;
 	c->nb_outputs = s->outputs;

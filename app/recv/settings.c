@@ -173,8 +173,13 @@ read_table(struct settings *s, struct config *c)
 static void
 read_gangs(struct settings *s, struct config *c)
 {
+	const char *isas[GK_ISAS + 1] = {NULL};
+
+	for (int isa = 0; isa < GK_ISAS; isa++)
+		isas[isa] = gk_isa_name(isa);
 	s->gpu = config_text(c, "gpu", "device", NULL);
 	s->kernel = config_text(c, "gpu", "kernel", "host");
+	s->isa = config_choice(c, "gpu", "isa", GK_ISA_AUTO, isas);
 	s->batch = config_uint(c, "gpu", "batch", 8, 1, GK_BATCH_MAX);
 	s->watchdog_ms = config_uint(c, "gpu", "watchdog_ms", 10000, 0, 3600 * 1000);
 	s->outputs = config_uint(

@@ -12,7 +12,7 @@
 
 #include <rte_ethdev.h>
 
-#include <gk_abi.h>
+#include <gk.h>
 
 #include "arrow_slices.h"
 #include "builder.h"
@@ -91,6 +91,7 @@ struct settings {
 
 	const char *gpu;      /**< gpudev name, NULL = the first one, if any */
 	const char *kernel;   /**< row of gk_ops */
+	enum gk_isa isa;      /**< of host gangs */
 	uint32_t batch;	      /**< frames of a batch, at most */
 	uint32_t outputs;     /**< output slots */
 	uint32_t watchdog_ms; /**< a GPU's gangs end when we are silent for so long; 0 = never */
