@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "buffer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_malloc.h>
+
+#define BUFFER_ALIGN   4096
+#define DEREG_PATIENCE 2000 /* ms, for the last acknowledgements */
+
+int
+buffer_create(struct session *s, struct buffer *b, size_t size, uint32_t access)
+{
+	struct rdma_mr_attr attr = {.length = size, .access = access, .gpu = -1};
+
+	memset(b, 0, sizeof(*b));
+	attr.addr = rte_zmalloc_socket("rdma", size, BUFFER_ALIGN, s->info.numa_node);
+	if (!attr.addr) {
+		fprintf(stderr,
+			"braggline-rdma: no memory for a buffer of %zu bytes: give EAL more (-m)\n",
+			size);
+		return -ENOMEM;
+	}
+	b->mr = rdma_mr_reg(s->pd, &attr);
+	if (!b->mr) {
+		fprintf(stderr, "braggline-rdma: buffer of %zu bytes is not registered: %s\n", size,
+			rte_strerror(rte_errno));
+		rte_free(attr.addr);
+		return -rte_errno;
+	}
+	b->addr = attr.addr;
+	b->size = size;
+	return 0;
+}
+
+void
+buffer_destroy(struct session *s, struct buffer *b)
+{
+	unsigned int ms;
+
+	if (!b->mr)
+		return;
+	for (ms = 0; ms < DEREG_PATIENCE && rdma_mr_dereg(b->mr) == -EBUSY; ms++)
+		session_linger(s, 1);
+	if (ms == DEREG_PATIENCE)
+		/* freeing it would hand bytes of somebody else to the network */
+		fprintf(stderr, "braggline-rdma: buffer of %zu bytes is still in use, left\n",
+			b->size);
+	else
+		rte_free(b->addr);
+	memset(b, 0, sizeof(*b));
+}
+
+struct rdma_sge
+buffer_sge(const struct buffer *b, size_t offset, uint32_t length)
+{
+	return (struct rdma_sge){
+		.addr = (uintptr_t)b->addr + offset, .length = length, .lkey = rdma_mr_lkey(b->mr)};
+}

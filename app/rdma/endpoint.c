@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "endpoint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_errno.h>
+
+#define ACCEPT_PATIENCE	    10000 /* ms, for the peer's RTU */
+#define DISCONNECT_PATIENCE 1000  /* ms, for the peer's DREP */
+#define DESTROY_PATIENCE    1000  /* ms, for the lane to let go */
+
+int
+endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr *attr)
+{
+	struct rdma_qp_attr a = *attr;
+	struct rdma_qp_info info;
+
+	memset(e, 0, sizeof(*e));
+	e->session = s;
+	e->type = attr->type;
+	e->send_cq = rdma_cq_create(s->dev, attr->max_send_wr, attr->lane);
+	e->recv_cq = rdma_cq_create(s->dev, attr->max_recv_wr, attr->lane);
+	if (!e->send_cq || !e->recv_cq)
+		goto fail;
+	a.send_cq = e->send_cq;
+	a.recv_cq = e->recv_cq;
+	a.context = e;
+	e->qp = rdma_qp_create(s->pd, &a);
+	if (!e->qp)
+		goto fail;
+	rdma_qp_info_get(e->qp, &info);
+	e->qpn = info.qpn;
+	return 0;
+fail:
+	fprintf(stderr, "braggline-rdma: no queue pair with %u sends and %u receives: %s\n",
+		attr->max_send_wr, attr->max_recv_wr, rte_strerror(rte_errno));
+	endpoint_destroy(e);
+	return -ENOMEM;
+}
+
+void
+endpoint_event(struct endpoint *e, const struct rdma_event *event)
+{
+	switch (event->type) {
+	case RDMA_EVENT_ESTABLISHED:
+	case RDMA_EVENT_MULTICAST_JOINED:
+		e->up = true;
+		e->ah = event->ah;
+		e->remote_qpn = event->remote_qpn;
+		e->remote_qkey = event->remote_qkey;
+		return;
+	case RDMA_EVENT_REJECTED:
+		e->rejected = true;
+		/* fallthrough */
+	case RDMA_EVENT_UNREACHABLE:
+	case RDMA_EVENT_MULTICAST_ERROR:
+		e->failed = true;
+		e->status = event->status;
+		return;
+	case RDMA_EVENT_DISCONNECTED:
+	case RDMA_EVENT_QP_ERROR:
+		e->down = true;
+		return;
+	default:
+		return;
+	}
+}
+
+static int
+wait_up(struct endpoint *e, uint64_t deadline)
+{
+	int rc = 0;
+
+	while (!e->up && !e->failed && !e->down && rc == 0)
+		rc = session_turn(e->session, deadline);
+	if (e->up)
+		return 0;
+	if (e->rejected)
+		return -ECONNREFUSED;
+	if (e->failed)
+		return -EHOSTUNREACH;
+	return e->down ? -ECONNRESET : rc;
+}
+
+int
+endpoint_connect(
+	struct endpoint *e, const struct sockaddr_storage *peer, const struct rdma_conn_attr *attr)
+{
+	struct rdma_conn_attr a = attr ? *attr : (struct rdma_conn_attr){0};
+	int rc;
+
+	a.context = e;
+	e->up = e->down = e->failed = e->rejected = false;
+	e->conn = rdma_conn_connect(e->qp, (const struct sockaddr *)peer, &a);
+	if (!e->conn)
+		return -rte_errno;
+	/* the connection has time-outs of its own and always ends in an event */
+	rc = wait_up(e, session_deadline(0));
+	if (rc < 0) {
+		rdma_conn_destroy(e->conn);
+		e->conn = NULL;
+	}
+	return rc;
+}
+
+int
+endpoint_accept(struct endpoint *e, const struct rdma_event *request)
+{
+	struct rdma_conn_attr attr = {.context = e};
+	int rc = rdma_conn_accept(request->conn, e->qp, &attr);
+
+	if (rc < 0) {
+		rdma_conn_destroy(request->conn);
+		return rc;
+	}
+	e->conn = request->conn;
+	return wait_up(e, session_deadline(ACCEPT_PATIENCE));
+}
+
+int
+endpoint_join(struct endpoint *e, const struct sockaddr_storage *group)
+{
+	e->conn = rdma_multicast_join(e->qp, (const struct sockaddr *)group, e);
+	if (!e->conn)
+		return -rte_errno;
+	return wait_up(e, session_deadline(ACCEPT_PATIENCE));
+}
+
+const char *
+endpoint_failure(const struct endpoint *e, int error, char *text, size_t size)
+{
+	if (error == -ECONNREFUSED)
+		snprintf(text, size, "rejected by the peer, reason %d%s", e->status,
+			e->status == 8 ? " (nobody listens there)" : "");
+	else if (error == -EHOSTUNREACH)
+		snprintf(text, size, "unreachable: %s",
+			e->status < 0 ? rte_strerror(-e->status) : "no answer");
+	else
+		snprintf(text, size, "%s", session_error(error));
+	return text;
+}
+
+int
+endpoint_check(const struct endpoint *e, const struct rdma_wc *wc)
+{
+	if (wc->status == RDMA_WC_SUCCESS)
+		return 0;
+	if (wc->status == RDMA_WC_WR_FLUSH_ERR && e->down)
+		return -ECONNRESET;
+	fprintf(stderr, "braggline-rdma: queue pair 0x%06x, request %" PRIu64 ": %s\n", e->qpn,
+		wc->wr_id, rdma_wc_status_name(wc->status));
+	return -EIO;
+}
+
+int
+endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64_t deadline)
+{
+	int rc;
+
+	while (!rdma_poll_cq(cq, wc, 1)) {
+		/* what was completed before the end is looked at first */
+		if (e->down)
+			return -ECONNRESET;
+		rc = session_turn(e->session, deadline);
+		if (rc < 0)
+			return rc;
+	}
+	if (wc->status == RDMA_WC_WR_FLUSH_ERR && !e->down)
+		/* the event that says why is on its way */
+		session_linger(e->session, 5);
+	return endpoint_check(e, wc);
+}
+
+int
+endpoint_send(struct endpoint *e, const struct rdma_send_wr *wr)
+{
+	if (rdma_post_send(e->qp, wr, 1) == 1)
+		return 0;
+	if (e->down)
+		return -ECONNRESET;
+	fprintf(stderr, "braggline-rdma: queue pair 0x%06x takes no send: %s\n", e->qpn,
+		rte_strerror(rte_errno));
+	return -rte_errno;
+}
+
+int
+endpoint_recv(struct endpoint *e, uint64_t wr_id, const struct rdma_sge *sge)
+{
+	struct rdma_recv_wr wr = {.wr_id = wr_id, .sg = sge, .nb_sge = 1};
+
+	if (rdma_post_recv(e->qp, &wr, 1) == 1)
+		return 0;
+	fprintf(stderr, "braggline-rdma: queue pair 0x%06x takes no receive: %s\n", e->qpn,
+		rte_strerror(rte_errno));
+	return -rte_errno;
+}
+
+void
+endpoint_disconnect(struct endpoint *e)
+{
+	unsigned int ms;
+
+	if (!e->conn || !e->up || e->type == RDMA_QP_UD)
+		return;
+	if (!e->down)
+		rdma_conn_disconnect(e->conn);
+	/* not session_turn(): this is what a signal is answered with */
+	for (ms = 0; ms < DISCONNECT_PATIENCE && !e->down; ms++)
+		session_linger(e->session, 1);
+}
+
+void
+endpoint_destroy(struct endpoint *e)
+{
+	unsigned int ms;
+
+	if (!e->session)
+		return;
+	endpoint_disconnect(e);
+	if (e->conn)
+		rdma_conn_destroy(e->conn);
+	if (e->qp)
+		for (ms = 0; ms < DESTROY_PATIENCE && rdma_qp_destroy(e->qp) == -EBUSY; ms++)
+			session_linger(e->session, 1);
+	if (e->send_cq)
+		rdma_cq_destroy(e->send_cq);
+	if (e->recv_cq)
+		rdma_cq_destroy(e->recv_cq);
+	memset(e, 0, sizeof(*e));
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef MESSAGES_H
+#define MESSAGES_H
+
+/**
+ * @file
+ * Options of cmatose, udaddy and mckey: all three exchange C messages of S bytes over c connections.
+ */
+
+#include "buffer.h"
+#include "endpoint.h"
+#include "options.h"
+#include "target.h"
+
+struct message_options {
+	const char *device, *server; /**< -s: whom to connect to; mckey: the group, -m */
+	uint32_t connections, count, size;
+	uint16_t port;
+	bool sender, sleepy; /**< mckey -s */
+};
+
+enum message_mode {
+	MESSAGE_CMATOSE,
+	MESSAGE_UDADDY,
+	MESSAGE_MCKEY,
+};
+
+/** Parse. */
+enum options_result message_options_parse(int argc, char **argv, enum message_mode mode,
+	struct message_options *o, struct target *target);
+
+/** A connection and its one message buffer. */
+struct message_node {
+	struct endpoint e;
+	struct buffer buffer;
+	bool ready; /**< connected or joined */
+};
+
+/** Nodes with queue pairs of a type, receives posted. @return NULL; said on stderr */
+struct message_node *message_nodes_create(
+	struct session *s, const struct message_options *o, enum rdma_qp_type type, bool receive);
+
+void message_nodes_destroy(
+	struct session *s, const struct message_options *o, struct message_node *nodes);
+
+/** SEND all messages of a node, with completions. @param ah NULL: RC */
+int message_send(struct message_node *node, const struct message_options *o, struct rdma_ah *ah,
+	uint32_t qpn, uint32_t qkey);
+
+/**
+ * Wait for all messages of a node.
+ * @param last how the last one came; may be NULL
+ */
+int message_receive(
+	struct message_node *node, const struct message_options *o, struct rdma_wc *last);
+
+#endif

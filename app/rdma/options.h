@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef RDMA_TOOL_OPTIONS_H
+#define RDMA_TOOL_OPTIONS_H
+
+/**
+ * @file
+ * Options of a mode as a table: parser, limits, help and defaults come from the same row.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum option_kind {
+	OPTION_FLAG, /**< bool, no argument */
+	OPTION_U8,
+	OPTION_U16,
+	OPTION_U32,
+	OPTION_U64,
+	OPTION_TEXT,	/**< const char *, of argv */
+	OPTION_IGNORED, /**< the original knows it; it is the default here, or has no meaning */
+	OPTION_IGNORED_FLAG,
+};
+
+/** One option. */
+struct option_row {
+	char letter;	      /**< 0: none */
+	const char *name;     /**< NULL: none */
+	const char *argument; /**< its name in the help; NULL for flags */
+	enum option_kind kind;
+	size_t offset; /**< of the value in the mode's structure */
+	uint64_t min, max;
+	const char *help; /**< default value included; NULL: not listed */
+};
+
+/** What options_parse() found. */
+enum options_result {
+	OPTIONS_OK,
+	OPTIONS_HELP,  /**< asked for and printed */
+	OPTIONS_WRONG, /**< said on stderr */
+};
+
+/**
+ * Parse a mode's arguments, argv[0] being the mode.
+ *
+ * @param usage what follows the mode's name on the first line of the help
+ * @param words words that are no options, at most `max_words`; the others stay NULL
+ */
+enum options_result options_parse(int argc, char **argv, const struct option_row *rows,
+	unsigned int nb_rows, void *values, const char *usage, const char **words,
+	unsigned int max_words);
+
+#endif

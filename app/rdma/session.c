@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_common.h>
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_pause.h>
+
+#include "endpoint.h"
+
+#define CM_TURNS     64 /* of the engine for one of the CM: control is rare, data is not */
+#define IDLE_TURNS   4096
+#define IDLE_SLEEP   50 /* us */
+#define EVENTS_BURST 8
+
+volatile sig_atomic_t session_stop;
+
+int
+session_open(struct session *s, const char *device)
+{
+	memset(s, 0, sizeof(*s));
+	s->dev = rdma_dev_open(device);
+	if (!s->dev) {
+		fprintf(stderr, "braggline-rdma: device %s: %s\n", device, rte_strerror(rte_errno));
+		return -rte_errno;
+	}
+	rdma_dev_info_get(s->dev, &s->info);
+	/* this lcore owns all lanes, before control functions wait for them */
+	session_turn(s, 0);
+	s->pd = rdma_pd_alloc(s->dev);
+	if (!s->pd) {
+		fprintf(stderr, "braggline-rdma: device %s: no protection domain: %s\n", device,
+			rte_strerror(rte_errno));
+		rdma_dev_close(s->dev);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void
+session_close(struct session *s)
+{
+	session_linger(s, 20);
+	while (s->nb_requests) {
+		rdma_conn_reject(s->requests[s->first].conn, NULL, 0);
+		s->first = (s->first + 1) % SESSION_REQUESTS_MAX;
+		s->nb_requests--;
+	}
+	rdma_pd_free(s->pd);
+	rdma_dev_close(s->dev);
+}
+
+uint64_t
+session_deadline(unsigned int ms)
+{
+	return ms ? rte_get_tsc_cycles() + rte_get_tsc_hz() / 1000 * ms : UINT64_MAX;
+}
+
+static void
+take_request(struct session *s, const struct rdma_event *event)
+{
+	if (s->nb_requests == SESSION_REQUESTS_MAX) {
+		rdma_conn_reject(event->conn, NULL, 0);
+		return;
+	}
+	s->requests[(s->first + s->nb_requests++) % SESSION_REQUESTS_MAX] = *event;
+}
+
+static unsigned int
+poll_cm(struct session *s)
+{
+	struct rdma_event event[EVENTS_BURST];
+	unsigned int i, n = rdma_poll_cm(s->dev, event, EVENTS_BURST);
+
+	for (i = 0; i < n; i++) {
+		struct endpoint *e;
+
+		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST) {
+			take_request(s, &event[i]);
+			continue;
+		}
+		if (event[i].type == RDMA_EVENT_DEVICE_REMOVED)
+			s->removed = true;
+		if (event[i].type == RDMA_EVENT_ADDR_CONFLICT)
+			fprintf(stderr, "braggline-rdma: another station has our address\n");
+		e = event[i].conn ? rdma_conn_context(event[i].conn) : NULL;
+		if (e)
+			endpoint_event(e, &event[i]);
+	}
+	return n;
+}
+
+int
+session_turn(struct session *s, uint64_t deadline)
+{
+	unsigned int work = 0;
+	uint16_t lane;
+
+	for (lane = 0; lane < s->info.nb_lanes; lane++)
+		work += rdma_progress(s->dev, lane);
+	if (s->idle % CM_TURNS == 0)
+		work += poll_cm(s);
+	/* counts turns when there is work, too: the CM has its share of a busy lcore */
+	s->idle++;
+	if (work)
+		s->idle %= CM_TURNS;
+	else if (s->idle >= IDLE_TURNS) {
+		s->idle -= CM_TURNS;
+		if (s->sleepy)
+			usleep(IDLE_SLEEP);
+	}
+	if (session_stop)
+		return -EINTR;
+	if (s->removed)
+		return -ENODEV;
+	if (deadline != UINT64_MAX && rte_get_tsc_cycles() >= deadline)
+		return -ETIMEDOUT;
+	return 0;
+}
+
+void
+session_linger(struct session *s, unsigned int ms)
+{
+	uint64_t end = session_deadline(ms);
+	int rc;
+
+	do {
+		rc = session_turn(s, end);
+	} while (rc != -ETIMEDOUT && (rc == 0 || rte_get_tsc_cycles() < end));
+}
+
+int
+session_request(struct session *s, struct rdma_event *request, uint64_t deadline)
+{
+	int rc = 0;
+
+	while (!s->nb_requests && rc == 0)
+		rc = session_turn(s, deadline);
+	if (!s->nb_requests)
+		return rc;
+	*request = s->requests[s->first];
+	s->first = (s->first + 1) % SESSION_REQUESTS_MAX;
+	s->nb_requests--;
+	return 0;
+}
+
+const char *
+session_error(int error)
+{
+	switch (error) {
+	case -EINTR:
+		return "interrupted";
+	case -ETIMEDOUT:
+		return "no answer in time";
+	case -ENODEV:
+		return "the device is gone";
+	case -ECONNRESET:
+		return "the peer disconnected";
+	default:
+		return strerror(-error);
+	}
+}
