@@ -4,7 +4,8 @@
 
 /**
  * @file
- * Options of cmatose, udaddy and mckey: all three exchange C messages of S bytes over c connections.
+ * What cmatose, udaddy and mckey have in common: all three exchange C messages of S bytes over c
+ * connections.
  */
 
 #include "buffer.h"

@@ -264,7 +264,7 @@ run_mode(struct session *s, const struct target *target)
 		rc = run_one_sided(&r);
 	if (rc == -ECONNRESET)
 		fprintf(stderr, "braggline-rdma: %s\n", session_error(rc));
-	/* good-bye: neither end disconnects before the other is through; ib_write_lat goes without */
+	/* good-bye: nobody disconnects before the other is through; ib_write_lat has none */
 	if (rc == 0 && !(options.latency && options.verb == PERFTEST_WRITE))
 		rc = barrier(&r);
 	if (rc == 0)

@@ -116,8 +116,8 @@ perftest_options_parse(int argc, char **argv, struct perftest_options *o, struct
 	o->timeout = 14;
 	o->retries = 7;
 	result = options_parse(argc, argv, rows, RTE_DIM(rows), o,
-		"-d DEVICE [OPTION]...          serve one client\n"
-		"       braggline-rdma [EAL options] -- MODE -d DEVICE [OPTION]... HOST     connect",
+		"-d DEVICE [OPTION]...        serve one client\n"
+		"       braggline-rdma [EAL options] -- MODE -d DEVICE [OPTION]... HOST   connect",
 		&host, 1);
 	if (result != OPTIONS_OK)
 		return result;
