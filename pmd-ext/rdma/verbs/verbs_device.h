@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef VERBS_DEVICE_H
+#define VERBS_DEVICE_H
+
+/**
+ * @file
+ * The objects of the verbs provider: those of rdma.h over those of libibverbs and librdmacm.
+ */
+
+#include <sys/queue.h>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include <rte_errno.h>
+
+#include "../rdma_provider.h"
+
+/*
+ * Beyond this a region is slower as a target of writes: mlx5 with pages of 4 KiB wrote 6.0 GB/s to
+ * more than 4 GiB and 9.3 GB/s to slices of 3.5 GiB on 100 GbE (LMCache, pull request 4432).
+ */
+#define VERBS_MR_BYTES_MAX (UINT64_C(7) << 29)
+
+/* Queue pair numbers have 24 bits: two levels of 12, the second allocated when it is needed. */
+#define VERBS_QPN_BITS 12
+#define VERBS_QPN_LEAF (1u << VERBS_QPN_BITS)
+
+/** Counters of the device; those of completions are added to atomically, by any lcore. */
+struct verbs_stats {
+	uint64_t wc_error[RDMA_WC_GENERAL_ERR + 1]; /**< by status; [0] stays 0 */
+	uint64_t wc_stale;			    /**< of queue pairs that are no more */
+	uint64_t cq_overrun;
+	uint64_t async_events;
+	uint64_t mr_registered, mr_bytes, mr_dmabuf, mr_peermem, mr_busy;
+	uint64_t cm_requests, cm_established, cm_rejected, cm_unreachable, cm_disconnected;
+	uint64_t cm_timed_out; /**< of those unreachable: by our own clock */
+};
+
+/** A counter of the kernel driver, a file in hw_counters. */
+struct verbs_hw_counter {
+	char name[48];
+	char path[192];
+};
+
+struct verbs_dev {
+	struct rdma_dev base;
+	struct ibv_context *context;
+	struct rdma_event_channel *channel; /**< non-blocking */
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port_attr;
+	struct sockaddr_storage addr;
+	uint8_t port;
+	uint8_t gid_index;
+	uint16_t max_inline;
+	uint32_t rate_max_kbps; /**< of a queue pair; 0: no limits possible */
+	uint32_t rate_types;	/**< bit per enum ibv_qp_type that takes one */
+	int16_t numa_node;
+	bool dmabuf;  /**< the kernel driver registers dma-bufs */
+	bool peermem; /**< nvidia-peermem is loaded */
+	bool removed;
+	bool qp_broken; /**< some queue pair has broken, poll_cm tells */
+	LIST_HEAD(, verbs_qp) qps;
+	LIST_HEAD(, verbs_conn) conns;
+	struct verbs_qp **qpn[VERBS_QPN_LEAF];
+	struct verbs_stats stats;
+	unsigned int nb_hw_counters;
+	struct verbs_hw_counter *hw_counter;
+};
+
+struct verbs_pd {
+	struct rdma_pd base;
+	struct ibv_pd *pd;
+};
+
+struct verbs_mr {
+	struct rdma_mr base;
+	struct ibv_mr *mr;
+};
+
+struct verbs_cq {
+	struct rdma_cq base;
+	struct verbs_dev *dev;
+	struct ibv_cq *cq;
+};
+
+/** A posted request, until its completion or that of a later one frees it. */
+struct verbs_slot {
+	uint64_t wr_id;
+	uint8_t op; /**< enum rdma_wc_op */
+	uint8_t nb_sge;
+	uint32_t lkey[RDMA_SGE_MAX]; /**< for rdma_mr_dereg() to see what is in use */
+};
+
+/** One queue of a queue pair; the owner lcore writes, others may look. */
+struct verbs_queue {
+	struct verbs_slot *slot;
+	uint32_t depth; /**< what was asked for */
+	uint32_t mask;	/**< of the next power of two, less one */
+	uint32_t posted, freed;
+};
+
+struct verbs_qp {
+	struct rdma_qp base;
+	LIST_ENTRY(verbs_qp) next;
+	struct ibv_qp *qp;
+	struct verbs_dev *dev;
+	uint8_t state;	 /**< enum rdma_qp_state, atomic */
+	bool broken;	 /**< a fatal completion was seen, atomic */
+	bool error_told; /**< RDMA_EVENT_QP_ERROR was given, control lcore */
+	uint16_t mtu;	 /**< of the path, bytes */
+	uint32_t max_message;
+	struct rdma_qp_attr attr;
+	struct verbs_queue send, recv;
+};
+
+struct verbs_ah {
+	struct rdma_ah base;
+	struct ibv_ah *ah;
+};
+
+enum verbs_conn_state {
+	VERBS_RESOLVING_ADDRESS,
+	VERBS_RESOLVING_ROUTE,
+	VERBS_CONNECTING,
+	VERBS_LISTENING,
+	VERBS_REQUESTED,
+	VERBS_ACCEPTED,
+	VERBS_ESTABLISHED,
+	VERBS_JOINING,
+	VERBS_JOINED,
+	VERBS_OVER, /**< disconnected, rejected, failed, or a UD request that was answered */
+};
+
+struct verbs_conn {
+	struct rdma_conn base;
+	LIST_ENTRY(verbs_conn) next;
+	struct verbs_dev *dev;
+	struct rdma_cm_id *id;
+	struct verbs_qp *qp;
+	enum rdma_qp_type type;
+	enum verbs_conn_state state;
+	bool disconnecting;    /**< we asked for it */
+	bool tell_established; /**< UD: accepted, the event is to come */
+	uint64_t deadline;     /**< TSC, of the states before RDMA_EVENT_ESTABLISHED */
+	uint8_t rd_atom;       /**< request: what the peer starts */
+	uint8_t responder_rd_atom;
+	uint16_t private_len;
+	uint8_t private_data[RDMA_PRIVATE_MAX]; /**< of a REQ to come */
+	struct sockaddr_storage group;		/**< multicast */
+	union ibv_gid mgid;
+	bool attached;
+	struct verbs_ah *ah; /**< of UD and multicast events */
+};
+
+#define VERBS_DEV(d)  container_of(d, struct verbs_dev, base)
+#define VERBS_PD(p)   container_of(p, struct verbs_pd, base)
+#define VERBS_MR(m)   container_of(m, struct verbs_mr, base)
+#define VERBS_CQ(c)   container_of(c, struct verbs_cq, base)
+#define VERBS_QP(q)   container_of(q, struct verbs_qp, base)
+#define VERBS_AH(a)   container_of(a, struct verbs_ah, base)
+#define VERBS_CONN(c) container_of(c, struct verbs_conn, base)
+
+/** Sets rte_errno; for the last line of a constructor. */
+static inline void *
+verbs_refuse(int error)
+{
+	rte_errno = error;
+	return NULL;
+}
+
+static inline void
+verbs_count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/** The queue pair of a number, NULL: none of ours. Any lcore. */
+static inline struct verbs_qp *
+verbs_qp_find(const struct verbs_dev *dev, uint32_t qpn)
+{
+	struct verbs_qp **leaf = __atomic_load_n(
+		&dev->qpn[(qpn >> VERBS_QPN_BITS) % VERBS_QPN_LEAF], __ATOMIC_ACQUIRE);
+
+	return leaf ? __atomic_load_n(&leaf[qpn % VERBS_QPN_LEAF], __ATOMIC_ACQUIRE) : NULL;
+}
+
+/* MTU in bytes and as verbs and the CM code it */
+static inline uint16_t
+verbs_mtu_bytes(enum ibv_mtu mtu)
+{
+	return 128u << mtu;
+}
+
+enum ibv_mtu verbs_mtu_code(uint16_t bytes);
+bool verbs_mr_in_use(struct verbs_dev *dev, uint32_t lkey);
+
+/* verbs_memory.c */
+bool verbs_dmabuf_supported(struct ibv_context *context);
+struct rdma_mr *verbs_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr);
+int verbs_mr_dereg(struct rdma_mr *mr);
+
+/* verbs_completion.c */
+struct rdma_cq *verbs_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t lane);
+int verbs_cq_destroy(struct rdma_cq *cq);
+uint16_t verbs_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n);
+
+/* verbs_queue_pair.c */
+struct rdma_qp *verbs_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr);
+int verbs_qp_destroy(struct rdma_qp *qp);
+int verbs_qp_connect(struct rdma_qp *qp, const struct rdma_qp_peer *peer);
+int verbs_qp_error(struct rdma_qp *qp);
+int verbs_qp_info_get(const struct rdma_qp *qp, struct rdma_qp_info *info);
+/** To RTR and RTS with what the CM agreed on; UD: with its Q_Key alone. */
+int verbs_qp_ready(
+	struct verbs_qp *qp, struct rdma_cm_id *id, uint8_t rd_atom, uint8_t responder_rd_atom);
+
+/* verbs_post.c */
+uint16_t verbs_post_send(struct rdma_qp *qp, const struct rdma_send_wr *wr, uint16_t n);
+uint16_t verbs_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr, uint16_t n);
+
+/* verbs_connection.c */
+struct rdma_conn *verbs_conn_connect(
+	struct rdma_qp *qp, const struct sockaddr *dst, const struct rdma_conn_attr *attr);
+struct rdma_conn *verbs_conn_listen(
+	struct rdma_dev *dev, enum rdma_qp_type type, uint16_t port, uint16_t backlog);
+int verbs_conn_accept(
+	struct rdma_conn *conn, struct rdma_qp *qp, const struct rdma_conn_attr *attr);
+int verbs_conn_reject(struct rdma_conn *conn, const void *private_data, uint16_t private_len);
+int verbs_conn_disconnect(struct rdma_conn *conn);
+int verbs_conn_destroy(struct rdma_conn *conn);
+struct rdma_conn *verbs_multicast_join(struct rdma_qp *qp, const struct sockaddr *group);
+
+/* verbs_event.c */
+uint16_t verbs_poll_cm(struct rdma_dev *dev, struct rdma_event *event, uint16_t n);
+
+/* verbs_address.c */
+struct rdma_ah *verbs_ah_create(
+	struct rdma_pd *pd, const struct sockaddr *dst, uint8_t traffic_class, uint8_t hop_limit);
+int verbs_ah_destroy(struct rdma_ah *ah);
+/** An address handle from what an event of the CM brought. */
+struct verbs_ah *verbs_ah_make(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+void verbs_ah_free(struct verbs_ah *ah);
+/** The GID of an IP address. @return false: no IP address */
+bool verbs_gid_of(const struct sockaddr *addr, union ibv_gid *gid);
+/** The IP address of a GID. */
+void verbs_address_of(const union ibv_gid *gid, uint32_t ifindex, struct sockaddr_storage *addr);
+/** "10.0.0.1:80"; no port when that is 0. */
+const char *verbs_address_text(const struct sockaddr *addr, char *text, size_t size);
+socklen_t verbs_address_size(const struct sockaddr *addr);
+
+#endif

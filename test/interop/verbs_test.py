@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The verbs provider over the kernel's rdma_rxe: what rdma.h promises, in a guest.
+
+usage: verbs_test.py PROGRAM...
+  Each program gets the guest's device, verbs:rxe0, for both of its ends.
+"""
+
+import os
+import sys
+
+from rxe_vm import Broken, Guest, Missing, SKIP
+
+# The second of MTU 1024, as Ethernet's own 1500 gives
+MTUS = (9000, 1500)
+
+
+def main(programs):
+    failed = []
+    try:
+        for mtu in MTUS:
+            # a hub with nobody else: all that goes out is for the device itself
+            with Guest(['10.99.0.1/24'], netdev='hubport,hubid=0', mtu=mtu, memory=768,
+                       files={p: '/bin/' + os.path.basename(p) for p in programs}) as guest:
+                for program in map(os.path.basename, programs):
+                    job = guest.run(f'{program} verbs:rxe0', seconds=120)
+                    if job.status:
+                        print(job.output)
+                        failed.append(f'{program} at MTU {mtu}: status {job.status}')
+    except Missing as missing:
+        print('skipped:', missing)
+        return SKIP
+    except Broken as broken:
+        failed.append(str(broken))
+    print('\n'.join(f'FAILED: {f}' for f in failed) or 'verbs over rxe: all as promised')
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef RDMA_RIG_H
+#define RDMA_RIG_H
+
+/**
+ * @file
+ * Two devices of rdma.h, of any provider, for tests of what rdma.h promises. They may be one.
+ *
+ *     program DEVICE [DEVICE [EAL-ARGUMENT...]]
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "rdma.h"
+
+#define RIG_BYTES   (2u << 20) /* of each end's memory */
+#define RIG_SECONDS 10	       /* for what has to happen */
+
+/** One end: device, memory, completion queue. */
+struct rig_end {
+	struct rdma_dev *dev;
+	struct rdma_dev_info info;
+	struct rdma_pd *pd;
+	struct rdma_cq *cq;
+	struct rdma_mr *mr;
+	uint8_t *memory;
+	/** events that came and were not waited for yet */
+	struct rdma_event event[16];
+	unsigned int nb_events;
+};
+
+struct rig {
+	struct rig_end end[2]; /**< may share the device */
+};
+
+extern struct rig rig;
+
+/** Opens the devices of the command line. @return false: see the log */
+bool rig_open(int argc, char **argv);
+void rig_close(void);
+/** 77 after saying why when there is no such device here, otherwise cmocka's result. */
+int rig_run(int argc, char **argv, int (*tests)(void));
+
+/** All the polling that both ends need, events into rig_end.event. */
+void rig_poll(void);
+
+/** The next completion of an end; fails when none comes. */
+struct rdma_wc rig_wc(struct rig_end *end);
+/** No completion comes for a while. */
+void rig_no_wc(struct rig_end *end);
+/** The next event of this type; fails when none comes. Others before it are dropped. */
+struct rdma_event rig_event(struct rig_end *end, enum rdma_event_type type);
+
+/** A queue pair in INIT; attr may be NULL. Not given: both completion queues. */
+struct rdma_qp *rig_qp(
+	struct rig_end *end, enum rdma_qp_type type, const struct rdma_qp_attr *attr);
+/** Two queue pairs, connected by hand. */
+void rig_pair(enum rdma_qp_type type, const struct rdma_qp_attr *attr, struct rdma_qp *qp[2]);
+/** Destroys both; what they left in the completion queues is gone, too. */
+void rig_unpair(struct rdma_qp *qp[2]);
+
+/** A list of one entry in the end's memory. */
+struct rdma_sge rig_sge(const struct rig_end *end, uint32_t offset, uint32_t length);
+void rig_recv(struct rdma_qp *qp, uint64_t wr_id, struct rdma_sge sge);
+/** A send request of one entry, signalled. */
+struct rdma_send_wr rig_wr(enum rdma_op op, uint64_t wr_id, const struct rdma_sge *sge);
+void rig_send(struct rdma_qp *qp, const struct rdma_send_wr *wr);
+
+/** Bytes that depend on offset and seed, and whether they are there. */
+void rig_fill(uint8_t *at, uint32_t length, uint32_t seed);
+bool rig_holds(const uint8_t *at, uint32_t length, uint32_t seed);
+
+uint64_t rig_xstat(const struct rig_end *end, const char *name);
+
+#endif
