@@ -5,6 +5,7 @@
 
 #include <rte_cycles.h>
 #include <rte_errno.h>
+#include <rte_gpudev.h>
 #include <rte_log.h>
 #include <rte_malloc.h>
 
@@ -309,6 +310,9 @@ dispatch(struct builder *b)
 		b->stats.gang_batches[ring->gang]++;
 		b->stats.gang_frames[ring->gang] += work->nb_frames;
 		b->next_gang = (ring->gang + 1) % b->config.gangs;
+		/* what a NIC has written is there before the bell (gpu.md) */
+		if (b->config.gpu_writes)
+			rte_gpu_wmb(b->config.gpu);
 		gk_ring_submit(ring);
 		batches++;
 	}

@@ -68,7 +68,9 @@ struct builder_config {
 	uint32_t outputs;	   /**< output slots */
 	struct rte_ring *egress;   /**< SP/SC: records to egress */
 	struct rte_ring *returned; /**< SP/SC: records that egress is done with */
-	int64_t clock_ns;	   /**< UTC in ns at TSC clock_tsc */
+	bool gpu_writes; /**< a NIC writes packets to memory of this GPU: order that before bells */
+	int16_t gpu;
+	int64_t clock_ns; /**< UTC in ns at TSC clock_tsc */
 	uint64_t clock_tsc;
 	int socket;
 };

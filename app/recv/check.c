@@ -188,7 +188,7 @@ check_print(const struct check *c, FILE *out)
 }
 
 uint32_t
-check_run(const struct settings *s, FILE *out)
+check_run(const struct settings *s, const struct way *way, FILE *out)
 {
 	static struct check_port ports[SETTINGS_PORTS_MAX];
 	static struct check_lcores lcores;
@@ -202,7 +202,7 @@ check_run(const struct settings *s, FILE *out)
 	int state;
 
 	c->root = "";
-	check_find_gpu(s, &gpu);
+	check_find_gpu(s, way, &gpu);
 	check_find_heap(&heap);
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		check_find_port(&ports[i], s, i);
@@ -217,7 +217,8 @@ check_run(const struct settings *s, FILE *out)
 	check_udp_ports(c, s);
 
 	check_gpu(c, s, &gpu, &need);
-	check_kernel(c, s, &gpu, &need);
+	check_kernel(c, s);
+	check_way(c, s, way);
 	check_gpu_direct(c, &gpu, ports, s->nb_ports);
 
 	check_heap(c, &heap, &need);

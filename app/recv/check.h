@@ -22,6 +22,7 @@
 
 #include "port.h"
 #include "settings.h"
+#include "way.h"
 
 #define CHECK_ROWS_MAX 320 /**< 16 ports and all else */
 
@@ -81,10 +82,11 @@ uint32_t check_print(const struct check *c, FILE *out);
 
 /**
  * Look at everything that these settings need and print the table.
+ * @param way  what way_choose() made of the settings, or what it says is wrong
  * Ports are set up for a moment with small pools, so that their drivers can answer.
  * @return rows that fail
  */
-uint32_t check_run(const struct settings *s, FILE *out);
+uint32_t check_run(const struct settings *s, const struct way *way, FILE *out);
 
 /* CPUs: check_cpu.c */
 
@@ -118,6 +120,9 @@ void check_command_line(struct check *c, const struct check_lcores *l);
 struct check_gpu {
 	bool present;
 	bool is_virtual; /**< gpu_host: host memory under another name */
+	bool wanted;	 /**< for packets, if ports reach it */
+	bool packets;	 /**< lie in its memory */
+	bool results;	 /**< likewise */
 	int node;
 	uint64_t bytes; /**< of the device */
 	char name[64];
@@ -142,15 +147,15 @@ struct check_need {
 
 struct check_port;
 
-void check_find_gpu(const struct settings *s, struct check_gpu *gpu);
+void check_find_gpu(const struct settings *s, const struct way *way, struct check_gpu *gpu);
 void check_find_heap(struct check_heap *heap);
 void check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, struct check_need *need);
 
 void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,
 	const struct check_need *need);
-void check_kernel(struct check *c, const struct settings *s, const struct check_gpu *gpu,
-	const struct check_need *need);
+void check_kernel(struct check *c, const struct settings *s);
+void check_way(struct check *c, const struct settings *s, const struct way *way);
 void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);
 void check_huge_pages(
 	struct check *c, const struct check_heap *heap, const struct check_need *need);
@@ -227,11 +232,12 @@ check_port_splits(const struct check_port *p)
 	return p->settings->mode != RX_MODE_SINGLE && p->can_split;
 }
 
-/** Does its NIC write pixels into memory that a real GPU owns? */
+/** Is its NIC to write pixels into memory that a real GPU owns? */
 static inline bool
 check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 {
-	return gpu->present && !gpu->is_virtual && p->present && !p->is_virtual && !p->reference;
+	return gpu->wanted && gpu->present && !gpu->is_virtual && p->present && !p->is_virtual &&
+		!p->reference;
 }
 
 /* Storage: check_storage.c */

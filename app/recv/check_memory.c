@@ -25,12 +25,15 @@
 #define NEED_OF_THE_REST (4 << 20)
 
 void
-check_find_gpu(const struct settings *s, struct check_gpu *gpu)
+check_find_gpu(const struct settings *s, const struct way *way, struct check_gpu *gpu)
 {
 	struct rte_gpu_info info;
 	int16_t id;
 
-	*gpu = (struct check_gpu){.node = -1};
+	*gpu = (struct check_gpu){.node = -1,
+		.wanted = s->packets != PACKETS_PINNED && strcmp(s->kernel, "host") != 0,
+		.packets = way->packets == GK_MEMORY_DEVICE,
+		.results = way->results == GK_MEMORY_DEVICE};
 	RTE_GPU_FOREACH(id)
 	{
 		if (rte_gpu_info_get(id, &info) != 0 ||
@@ -99,8 +102,7 @@ need_port(struct check_need *need, const struct settings *s, const struct check_
 	} else {
 		need_pool(need, n.payload,
 			sizeof(struct rte_mbuf) + sizeof(struct rte_mbuf_ext_shared_info));
-		/* a GPU that is asked for and missing is another row */
-		if (gpu->present || s->gpu != NULL)
+		if (gpu->packets)
 			need->device += data;
 		else
 			need_piece(need, "payload pool", data);
@@ -126,7 +128,8 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	need_piece(need, "gang channel", sizeof(struct gk_channel));
 	need_piece(need, "[frames] slots", s->slots * gk_frame_stride(&geometry));
 	need_piece(need, "results", s->slots * sizeof(struct gk_result));
-	need_piece(need, "[gpu] outputs", s->outputs * layout.stride);
+	need_piece(need, "[gpu] outputs", (gpu->results ? 1 : s->outputs) * layout.stride);
+	need->device += gpu->results ? s->outputs * layout.stride : 0;
 	need_piece(need, "coefficients", calibration_size(d));
 	/* frame_table.c: a line a stream and an mbuf pointer a packet, in each slot */
 	need_piece(need, "frame table", (uint64_t)s->slots * d->streams * RTE_CACHE_LINE_SIZE);
@@ -157,33 +160,51 @@ check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu
 	} else if (!gpu->present) {
 		check_add(c, CHECK_NA, "GPU", "none: pixels go to EAL memory, gangs are threads");
 	} else if (gpu->bytes != 0 && need->device > gpu->bytes) {
-		check_add(c, CHECK_FAIL, "GPU", "%s has %s, payload pools need %s", gpu->name, have,
-			want);
-		check_fix(c, "fewer [frames] slots or [port N] descriptors");
+		check_add(c, CHECK_FAIL, "GPU", "%s has %s, packets and results need %s", gpu->name,
+			have, want);
+		check_fix(c, "fewer [frames] slots, [port N] descriptors or [gpu] outputs");
 	} else {
-		check_add(c, CHECK_OK, "GPU", "%s%s, %s; %s for payload pools", gpu->name,
+		check_add(c, CHECK_OK, "GPU", "%s%s, %s; %s for packets and results", gpu->name,
 			gpu->is_virtual ? " (host memory)" : "", have,
 			need->device != 0 ? want : "none");
 	}
 }
 
 void
-check_kernel(struct check *c, const struct settings *s, const struct check_gpu *gpu,
-	const struct check_need *need)
+check_kernel(struct check *c, const struct settings *s)
 {
-	if (strcmp(s->kernel, "host") == 0 && gpu->present && !gpu->is_virtual &&
-		need->device > 0) {
-		check_add(c, CHECK_FAIL, "gang kernel", "host threads cannot read the memory of %s",
-			gpu->name);
-		check_fix(c, "set [gpu] kernel = cuda, or leave out --vdev %s", gpu->name);
-		return;
-	}
 	if (gk_ops_find(s->kernel) != NULL) {
-		check_add(c, CHECK_OK, "gang kernel", "%s", s->kernel);
+		check_add(c, CHECK_OK, "gang kernel", "%s, %u gang%s", s->kernel, s->gangs,
+			s->gangs == 1 ? "" : "s");
 		return;
 	}
 	check_add(c, CHECK_FAIL, "gang kernel", "%s is not built in", s->kernel);
 	check_fix(c, "set [gpu] kernel = host, or build with what %s needs", s->kernel);
+}
+
+void
+check_way(struct check *c, const struct settings *s, const struct way *way)
+{
+	const bool packets = s->packets == PACKETS_DEVICE && way->packets != GK_MEMORY_DEVICE;
+	const bool results = s->results_device && way->results != GK_MEMORY_DEVICE;
+	char place[96], other[96];
+
+	way_place(way, way->packets, place);
+	if (packets || results) {
+		check_add(c, CHECK_FAIL, "way of pixels", "%s = device: %s",
+			packets ? "packets" : "results", way->why);
+		check_fix(c, "[gpu] packets = auto, results = host");
+	} else if (way->packets == GK_MEMORY_HOST && way->computes && s->packets == PACKETS_AUTO) {
+		check_add(c, CHECK_WARN, "way of pixels", "%s, not %s: %s", place,
+			way_place(way, GK_MEMORY_DEVICE, other), way->why);
+		check_fix(c,
+			"a port that splits buffers and does DMA to the GPU (nvidia_peermem), or "
+			"[gpu] packets = pinned if this is meant");
+	} else {
+		check_add(c, CHECK_OK, "way of pixels", "%s%s%s; results to %s", place,
+			way->why[0] != '\0' ? ": " : "", way->why,
+			way_place(way, way->results, other));
+	}
 }
 
 void

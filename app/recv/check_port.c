@@ -52,20 +52,6 @@ count_queues(struct check_port *p, const struct settings *s)
 	}
 }
 
-static bool
-find_id(const char *name, uint16_t *id)
-{
-	char *end;
-	const unsigned long number = strtoul(name, &end, 10);
-
-	if (*end == '\0' && end != name && number < RTE_MAX_ETHPORTS &&
-		rte_eth_dev_is_valid_port(number)) {
-		*id = number;
-		return true;
-	}
-	return rte_eth_dev_get_port_by_name(name, id) == 0;
-}
-
 void
 check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 {
@@ -82,7 +68,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 		.is_virtual = true};
 	count_queues(p, s);
 	rte_strscpy(p->name, p->settings->device, sizeof(p->name));
-	if (!find_id(p->name, &id) || rte_eth_dev_info_get(id, &info) != 0)
+	if (port_find(p->name, &id) != 0 || rte_eth_dev_info_get(id, &info) != 0)
 		return;
 	p->present = true;
 	rte_eth_dev_get_name_by_port(id, p->name);
@@ -92,11 +78,10 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	p->is_virtual = bus == NULL || strcmp(rte_bus_name(bus), "pci") != 0;
 	if (!p->is_virtual) /* as sysfs names it, whatever the port is called */
 		rte_strscpy(p->name, rte_dev_name(info.device), sizeof(p->name));
-	p->replay = strcmp(p->driver, "net_replay") == 0;
+	p->replay = port_is_replay(&info);
 	p->reference |= p->settings->payload == PAYLOAD_AUTO && p->replay;
 	p->node = rte_eth_dev_socket_id(id);
-	p->can_split = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
-		info.rx_seg_capa.multi_pools && info.rx_seg_capa.max_nseg >= 2;
+	p->can_split = port_can_split(&info);
 	p->max_queues = info.max_rx_queues;
 	p->ring_min = info.rx_desc_lim.nb_min;
 	p->ring_max = info.rx_desc_lim.nb_max;
@@ -216,7 +201,7 @@ check_try_port(struct check_port *p, const struct settings *s)
 	uint16_t id, ring = TRIAL_RING, none = 0;
 	uint32_t n;
 
-	if (!p->present || !find_id(p->settings->device, &id))
+	if (!p->present || port_find(p->settings->device, &id) != 0)
 		return;
 	p->used = p->queues > p->max_queues ? 1 : p->queues;
 	rte_eth_dev_adjust_nb_rx_tx_desc(id, &ring, &none);

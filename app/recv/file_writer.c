@@ -37,6 +37,7 @@ struct file_writer {
 	enum request request;		/* atomic; by the controlling thread */
 	struct file_writer_stats stats; /* by the writing thread alone, without table[] */
 	struct arrow_run_status status[ARROW_TABLES]; /* as file_writer_path() gave it */
+	struct frame_record fetched;		      /* a record whose output is in the staging */
 };
 
 /* Counters have one writer: a plain store that readers cannot see half of. */
@@ -88,10 +89,62 @@ nap(struct file_writer *w)
 	nanosleep(&t, NULL);
 }
 
-static void
-take(struct file_writer *w, const struct frame_record *record)
+static int
+fetch_part(struct file_writer *w, const uint8_t *slot, uint64_t at, uint64_t size)
 {
-	const bool kept = frame_verdict_is_kept(record->verdict);
+	const struct file_writer_config *c = &w->config;
+
+	return size == 0 ? 0 : c->fetch(c->fetch_arg, c->staging + at, slot + at, size);
+}
+
+/* What this kind uses of a slot, and no more: it comes over a bus. */
+static int
+fetch_output(struct file_writer *w, const struct frame_record *record)
+{
+	const struct file_writer_config *c = &w->config;
+	const struct gk_layout *l = &c->layout;
+	const uint8_t *slot = c->outputs + record->out * l->stride;
+	const uint64_t pixels = gk_pixels(&c->geometry), rows = gk_rows(&c->geometry);
+	uint32_t nnz;
+	int rc;
+
+	switch (record->kind) {
+	case GK_KIND_CSR:
+		if (record->nnz > l->nnz_cap)
+			return -EINVAL;
+		rc = fetch_part(w, slot, l->row_ptr, (rows + 1) * sizeof(uint32_t));
+		if (rc == 0)
+			rc = fetch_part(w, slot, l->col, record->nnz * sizeof(uint16_t));
+		if (rc == 0)
+			rc = fetch_part(w, slot, l->value, (uint64_t)record->nnz * l->value_size);
+		memcpy(&nnz, c->staging + l->row_ptr + rows * sizeof(nnz), sizeof(nnz));
+		return rc != 0 || nnz == record->nnz ? rc : -EINVAL;
+	case GK_KIND_IMAGE:
+		return fetch_part(w, slot, l->value, pixels * l->value_size);
+	case GK_KIND_RAW:
+		return fetch_part(w, slot, l->raw, pixels * sizeof(uint16_t));
+	default:
+		return -EINVAL;
+	}
+}
+
+/* The record as it would be if the staging were its output slot. */
+static const struct frame_record *
+fetch(struct file_writer *w, const struct frame_record *record)
+{
+	w->fetched = *record;
+	w->fetched.out = GK_NO_OUT;
+	if (record->out < w->config.nb_outputs && fetch_output(w, record) == 0)
+		w->fetched.out = 0;
+	return &w->fetched;
+}
+
+static void
+take(struct file_writer *w, const struct frame_record *from)
+{
+	const bool kept = frame_verdict_is_kept(from->verdict), far = w->config.staging != NULL;
+	const struct frame_record *record = kept && far ? fetch(w, from) : from;
+
 	const struct file_writer_config *c = &w->config;
 	struct file_writer_stats *s = &w->stats;
 
@@ -105,7 +158,8 @@ take(struct file_writer *w, const struct frame_record *record)
 	}
 	if (batch_builder_add(w->builder, record) == 0) {
 		if (kept && c->kept != NULL)
-			c->kept(c->kept_arg, record, c->outputs + record->out * c->layout.stride);
+			c->kept(c->kept_arg, record,
+				far ? c->staging : c->outputs + record->out * c->layout.stride);
 		return;
 	}
 	count(&s->bad_records, 1);
@@ -114,7 +168,7 @@ take(struct file_writer *w, const struct frame_record *record)
 			"frame %" PRIu64
 			" is to be kept, but output slot %u of %u and kind %u make no image; "
 			"only the first is logged\n",
-			record->frame, record->out, w->config.nb_outputs, record->kind);
+			record->frame, from->out, w->config.nb_outputs, record->kind);
 }
 
 static void *
@@ -194,8 +248,8 @@ create_builder(struct file_writer *w)
 		.producer = c->producer,
 		.run = c->run_id,
 		.incarnation = c->incarnation,
-		.outputs = c->outputs,
-		.nb_outputs = c->nb_outputs,
+		.outputs = c->staging != NULL ? c->staging : c->outputs,
+		.nb_outputs = c->staging != NULL ? 1 : c->nb_outputs,
 		.frames_interval = c->frames_interval,
 		.images_interval = c->images_interval,
 		.byte_limit = c->byte_limit,

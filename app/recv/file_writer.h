@@ -42,8 +42,13 @@ struct file_writer_config {
 	struct gk_layout layout;
 	enum gk_value value;
 	uint32_t modules;
-	const uint8_t *outputs; /**< output slot 0, as the CPU addresses it */
+	const uint8_t *outputs; /**< output slot 0, as the CPU addresses it, or fetch() */
 	uint32_t nb_outputs;
+	/** Room for one slot, if the CPU does not reach the outputs: what a kept frame uses of its
+	 * slot is brought there by fetch() before it is looked at. NULL: it reaches them */
+	uint8_t *staging;
+	int (*fetch)(void *arg, void *to, const void *from, size_t size); /**< 0 or -errno */
+	void *fetch_arg;
 	uint64_t producer; /**< identity, see architecture.md */
 	uint64_t run_id;
 	uint64_t incarnation;
@@ -62,8 +67,8 @@ struct file_writer_config {
 	uint64_t resume_bytes;
 	const struct arrow_plane *planes; /**< coefficient maps to be written beside the files; */
 	unsigned int nb_planes;		  /**< 0: none. Read by file_writer_create only */
-	/** Looks at every kept record and its output slot before they go back; in the writing
-	 * thread, which waits for it. NULL: nobody does */
+	/** Looks at every kept record and its output (slot or staging) before they go back; in the
+	 * writing thread, which waits for it. NULL: nobody does */
 	void (*kept)(void *arg, const struct frame_record *record, const uint8_t *output);
 	void *kept_arg;
 	int64_t (*clock)(void *arg); /**< now, as receive_time is; NULL: no latency is counted. Any
@@ -75,7 +80,8 @@ struct file_writer_config {
 struct file_writer_stats {
 	uint64_t records;	   /**< taken */
 	uint64_t kept;		   /**< of them, with a verdict that keeps the image */
-	uint64_t bad_records;	   /**< kept, but their output slot cannot be what they say */
+	uint64_t bad_records;	   /**< kept, but their output slot cannot be what they say, or
+				      not be fetched */
 	uint64_t frames_unwritten; /**< sum of table[].unwritten */
 	uint64_t naps;
 	struct arrow_run_stats table[ARROW_TABLES];

@@ -311,8 +311,9 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	static struct pipeline pipeline;
 	static struct settings settings;
 	static struct service service;
+	struct way way;
 	struct config *config = config_open(a->base.config_file);
-	int status = EXIT_CONFIG;
+	int status = EXIT_CONFIG, ret;
 	uint32_t leaked;
 
 	if (config == NULL)
@@ -328,16 +329,21 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		goto out;
 	}
 	status = EXIT_FAILURE;
+	ret = way_choose(&way, &settings);
 	if (a->check) {
-		if (check_run(&settings, stdout) == 0)
+		if (check_run(&settings, &way, stdout) == 0)
 			status = EXIT_SUCCESS;
+		goto out;
+	}
+	if (ret != 0) {
+		LOG(ERR, "%s\n", way.why);
 		goto out;
 	}
 	service.pipeline = &pipeline;
 	service.settings = &settings;
 	service.quiet = a->quiet;
 	run_init(&service.run, &pipeline, &settings, &a->base);
-	if (pipeline_create(&pipeline, &settings, process_cpus) == 0 &&
+	if (pipeline_create(&pipeline, &settings, &way, process_cpus) == 0 &&
 		telemetry_register(&service.run) == 0 && receive(&service) == 0)
 		status = EXIT_SUCCESS;
 	telemetry_retire();

@@ -9,6 +9,9 @@
 #include <rte_malloc.h>
 #include <rte_string_fns.h>
 
+#include <gpu_cuda.h>
+#include <gpu_host.h>
+
 #include "memory.h"
 
 RTE_LOG_REGISTER(memory_logtype, braggline.memory, NOTICE);
@@ -18,27 +21,13 @@ RTE_LOG_REGISTER(memory_logtype, braggline.memory, NOTICE);
 /** What any GPU maps at least in one piece. */
 #define PAGE 65536
 
-int
-memory_init(struct memory *m, const char *gpu, int socket)
+void
+memory_init(struct memory *m, const struct way *way, int socket)
 {
-	struct rte_gpu_info info;
-	int16_t id;
-
-	*m = (struct memory){.gpu = -1, .socket = socket};
-	RTE_GPU_FOREACH(id)
-	{
-		if (rte_gpu_info_get(id, &info) != 0)
-			continue;
-		if (gpu != NULL && strcmp(gpu, info.name) != 0)
-			continue;
-		m->gpu = id;
-		rte_strscpy(m->gpu_name, info.name, sizeof(m->gpu_name));
-		return 0;
-	}
-	if (gpu == NULL)
-		return 0;
-	LOG(ERR, "[gpu] device = %s: no such GPU; is it created with --vdev %s?\n", gpu, gpu);
-	return -ENODEV;
+	*m = (struct memory){.gpu = way->gpu, .socket = socket};
+	rte_strscpy(m->gpu_name, way->gpu_name, sizeof(m->gpu_name));
+	if (m->gpu < 0 || gpu_host_view(m->gpu, &m->view) != 0)
+		m->view = 0;
 }
 
 static void *
@@ -98,6 +87,20 @@ memory_device(struct memory *m, const char *what, size_t size)
 		return NULL;
 	}
 	return keep(m, address, size, 1);
+}
+
+int
+memory_copy(struct memory *m, void *to, const void *from, size_t size)
+{
+	int ret;
+
+	if (m->gpu < 0) {
+		memcpy(to, from, size);
+		return 0;
+	}
+	/* gpudev has no copy: the drivers have */
+	ret = gpu_host_copy(m->gpu, to, from, size);
+	return ret == -ENODEV ? gpu_cuda_copy(m->gpu, to, from, size) : ret;
 }
 
 /** What a walk over EAL's memory has found: areas that are not registered yet. */

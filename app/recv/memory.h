@@ -11,12 +11,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "way.h"
+
 #define MEMORY_PIECES_MAX 64
 #define MEMORY_AREAS_MAX  256 /**< contiguous areas of EAL's memory */
 
 struct memory {
 	int gpu; /**< gpudev id, -1 = none: device memory is host memory */
 	char gpu_name[64];
+	ptrdiff_t view; /**< from a device address to where host gangs find it; 0 but for a private
+			   gpu_host, whose memory nobody else may touch */
 	int socket;
 	unsigned int nb_pieces;
 	struct {
@@ -31,12 +35,8 @@ struct memory {
 	} areas[MEMORY_AREAS_MAX];
 };
 
-/**
- * Find the GPU.
- * @param gpu  gpudev name; NULL = the first one, if there is any
- * @return 0; -ENODEV: there is no such GPU (logged)
- */
-int memory_init(struct memory *m, const char *gpu, int socket);
+/** Begin, with the GPU of this way. */
+void memory_init(struct memory *m, const struct way *way, int socket);
 
 /**
  * Zeroed host memory out of EAL's heap; after memory_register() the GPU has it at the same address.
@@ -46,6 +46,12 @@ void *memory_host(struct memory *m, const char *what, size_t size);
 
 /** Zeroed device memory. @return NULL if short (logged) */
 void *memory_device(struct memory *m, const char *what, size_t size);
+
+/**
+ * Copy between host and device memory, whichever is which. Not for the datapath. Any thread.
+ * @return 0 or -errno (logged by the driver)
+ */
+int memory_copy(struct memory *m, void *to, const void *from, size_t size);
 
 /**
  * Let the GPU see all of EAL's memory: what memory_host() gave, mempools, and what a driver keeps

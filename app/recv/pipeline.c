@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include <rte_errno.h>
@@ -71,6 +67,25 @@ create_dark(struct pipeline *p)
 	return 0;
 }
 
+/** Output slots on the side of the bus that was chosen. */
+static int
+create_outputs(struct pipeline *p)
+{
+	struct gk_config *c = &p->gk_config;
+	const size_t size = (size_t)p->settings->outputs * c->layout.stride;
+
+	if (p->way.results == GK_MEMORY_HOST) {
+		c->outputs = p->outputs = memory_host(&p->memory, "output slots", size);
+		return p->outputs != NULL ? 0 : -ENOMEM;
+	}
+	p->outputs = memory_device(&p->memory, "output slots", size);
+	p->staging = memory_host(&p->memory, "staging of results", c->layout.stride);
+	if (p->outputs == NULL || p->staging == NULL)
+		return -ENOMEM;
+	c->outputs = (uint8_t *)((uintptr_t)p->outputs + (uintptr_t)p->memory.view);
+	return 0;
+}
+
 /** Gangs: channel, slots, results, outputs, coefficients, and the implementation's own state. */
 static int
 create_gangs(struct pipeline *p)
@@ -96,6 +111,7 @@ create_gangs(struct pipeline *p)
 	c->workers = p->gk_ops->poll != NULL ? lcores_gang_workers(s) : s->gang_workers;
 	c->isa = s->isa;
 	c->watchdog_ms = s->watchdog_ms;
+	c->packets = p->way.packets;
 	c->nb_frames = s->slots;
 	c->nb_outputs = s->outputs;
 	if (p->memory.gpu >= 0 && rte_gpu_info_get(p->memory.gpu, &gpu) == 0)
@@ -104,13 +120,13 @@ create_gangs(struct pipeline *p)
 	c->frames =
 		memory_host(&p->memory, "frame slots", s->slots * gk_frame_stride(&c->geometry));
 	c->results = memory_host(&p->memory, "results", s->slots * sizeof(*c->results));
-	c->outputs = memory_host(&p->memory, "output slots", (size_t)s->outputs * c->layout.stride);
 	planes = memory_host(&p->memory, "coefficients", calibration_size(d));
-	if (c->channel == NULL || c->frames == NULL || c->results == NULL || c->outputs == NULL ||
-		planes == NULL)
+	if (c->channel == NULL || c->frames == NULL || c->results == NULL || planes == NULL)
 		return -ENOMEM;
 	p->planes = planes;
-	ret = create_dark(p);
+	ret = create_outputs(p);
+	if (ret == 0)
+		ret = create_dark(p);
 	if (ret == 0)
 		ret = memory_register(&p->memory);
 	if (ret != 0)
@@ -186,6 +202,8 @@ create_rx(struct pipeline *p)
 		rx->lane = &p->table->lanes[i];
 		rx->streams = p->streams;
 		rx->detector = &s->detector;
+		if (p->way.packets == GK_MEMORY_DEVICE)
+			rx->view = p->memory.view;
 		rx->drop_handoff = s->refuse;
 		rx->peers = p->rx;
 		/* producers on shared CPUs may be preempted: relaxed tail sync, no spinning */
@@ -212,8 +230,8 @@ open_ports(struct pipeline *p)
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		struct port *port = &p->ports[p->nb_ports++];
-		int ret = port_open(
-			port, &s->ports[i], s, p->table->config.owner, &demand, &p->memory);
+		int ret = port_open(port, &s->ports[i], s, p->table->config.owner, &demand,
+			p->way.packets, &p->memory);
 
 		if (ret != 0)
 			return ret;
@@ -242,6 +260,8 @@ create_builder(struct pipeline *p)
 		.gangs = s->gangs,
 		.batch = s->batch,
 		.outputs = s->outputs,
+		.gpu_writes = p->way.packets == GK_MEMORY_DEVICE,
+		.gpu = p->memory.gpu,
 		.socket = p->memory.socket,
 	};
 	struct timespec now;
@@ -279,186 +299,6 @@ writer_cpus(const struct pipeline *p, const cpu_set_t *process_cpus, cpu_set_t *
 	}
 	if (CPU_COUNT(cpus) == 0)
 		*cpus = *process_cpus;
-}
-
-/** The maps that frames are corrected with, by name. */
-static void
-name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_STAGES])
-{
-	static const char *const names[2][CALIBRATION_STAGES] = {
-		{"pedestal_g0", "pedestal_g1", "pedestal_g2"},
-		{"photons_per_adu_g0", "photons_per_adu_g1", "photons_per_adu_g2"}};
-	const struct gk_geometry *g = &p->gk_config.geometry;
-
-	for (uint32_t i = 0; i < CALIBRATION_STAGES; i++) {
-		planes[2 * i] =
-			(struct arrow_plane){names[0][i], p->calibration.p[i], gk_rows(g), g->cols};
-		planes[2 * i + 1] =
-			(struct arrow_plane){names[1][i], p->calibration.r[i], gk_rows(g), g->cols};
-	}
-}
-
-/** Now, as the builder counts: system time would drift away from it in a week. */
-static int64_t
-receive_clock(void *arg)
-{
-	const struct pipeline *p = arg;
-	const double cycles = (double)(int64_t)(rte_rdtsc() - p->clock_tsc);
-
-	return p->clock_ns + (int64_t)(cycles * (1e9 / rte_get_tsc_hz()));
-}
-
-/** Pictures of a run are no reason not to have one. */
-static void
-begin_preview(struct pipeline *p, const struct settings *s)
-{
-	const char *path = s->preview;
-	char own[PATH_MAX];
-	int ret;
-
-	if (strcmp(path, "auto") == 0) {
-		snprintf(own, sizeof(own), "%s/%s_preview.png", s->directory, s->run);
-		path = own;
-	} else if (strcmp(path, "off") == 0) {
-		path = NULL;
-	}
-	ret = preview_begin(p->preview, path, s->preview_period);
-	if (ret != 0)
-		LOG(WARNING, "run %s has no preview: %s\n", s->run, strerror(-ret));
-}
-
-/** Every kept frame comes by here, in the writer's thread. */
-static void
-look_at_kept(void *arg, const struct frame_record *record, const uint8_t *output)
-{
-	struct pipeline *p = arg;
-
-	preview_offer(p->preview, record, output);
-	if (p->pedestal != NULL && record->kind == GK_KIND_RAW)
-		pedestal_add(p->pedestal, (const uint16_t *)(output + p->gk_config.layout.raw),
-			record->missing, record->detector_status);
-}
-
-int
-pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size)
-{
-	const struct pedestal_output out = {.dir = s->directory, .run = s->run};
-	struct pedestal_masked masked[PEDESTAL_STAGES] = {0};
-	struct pedestal_stats stats;
-	int ret;
-
-	if (p->pedestal == NULL)
-		return 0;
-	stats = *pedestal_stats(p->pedestal);
-	ret = pedestal_write(p->pedestal, &out, masked);
-	if (ret == -ENODATA)
-		snprintf(text, size, "dark run %s: no frame, no pedestals", s->run);
-	else if (ret != 0)
-		snprintf(text, size, "dark run %s: pedestals cannot be written: %s", s->run,
-			strerror(-ret));
-	else
-		snprintf(text, size,
-			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
-			"; pixels masked %" PRIu64 ", %" PRIu64 ", %" PRIu64
-			"; modules skipped for missing packets %" PRIu64,
-			s->run, stats.frames[0], stats.frames[1], stats.frames[2], masked[0].pixels,
-			masked[1].pixels, masked[2].pixels, stats.incomplete);
-	pedestal_destroy(p->pedestal);
-	p->pedestal = NULL;
-	return ret;
-}
-
-int
-pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
-	char message[PATH_MAX])
-{
-	char text[10][32];
-	const struct arrow_meta meta[] = {
-		{ARROW_META_RUN, s->run},
-		{ARROW_META_DETECTOR, s->detector.ops->name},
-		{ARROW_META_ENERGY, text[0]},
-		{ARROW_META_CSR_THRESHOLD, text[1]},
-		{ARROW_META_BRAGG_THRESH, text[2]},
-		{ARROW_META_BRAGG_MIN, text[3]},
-		{ARROW_META_BRAGG_MAX, text[4]},
-		{ARROW_META_PEDESTAL, text[5]},
-		{"braggline.distance_mm", text[6]},
-		{"braggline.beam_x", text[7]},
-		{"braggline.beam_y", text[8]},
-		{"braggline.sample", s->sample},
-	};
-	struct file_writer_config c = {
-		.dir = s->directory,
-		.run = s->run,
-		.records = p->egress,
-		.returns = p->returned,
-		.geometry = p->gk_config.geometry,
-		.layout = p->gk_config.layout,
-		.value = s->value,
-		.modules = s->detector.modules,
-		.outputs = p->gk_config.outputs,
-		.nb_outputs = s->outputs,
-		.producer = s->producer,
-		.run_id = s->run_id,
-		.meta = meta,
-		.nb_meta = RTE_DIM(meta),
-		.frames_interval = s->frames_interval,
-		.images_interval = s->images_interval,
-		.cpus = &p->writer_cpus,
-		.slices = s->writing,
-		.roll_frames = s->roll_frames,
-		.roll_bytes = s->roll_bytes,
-		.roll_ms = s->roll_ms,
-		.kept = look_at_kept,
-		.kept_arg = p,
-		.clock = receive_clock,
-		.clock_arg = p,
-	};
-	struct arrow_plane planes[2 * CALIBRATION_STAGES];
-	int ret;
-
-	snprintf(text[0], sizeof(text[0]), "%.9g", s->calibration.energy);
-	snprintf(text[1], sizeof(text[1]), "%.9g", s->veto.params.csr_threshold);
-	snprintf(text[2], sizeof(text[2]), "%.9g", s->veto.params.bragg_threshold);
-	snprintf(text[3], sizeof(text[3]), "%u", s->veto.params.bragg_min);
-	snprintf(text[4], sizeof(text[4]), "%u", s->veto.params.bragg_max);
-	snprintf(text[5], sizeof(text[5]), "crc32c:%08x", p->calibration.digest);
-	snprintf(text[6], sizeof(text[6]), "%.9g", s->distance);
-	snprintf(text[7], sizeof(text[7]), "%.9g", s->beam_x);
-	snprintf(text[8], sizeof(text[8]), "%.9g", s->beam_y);
-	if (getrandom(&c.incarnation, sizeof(c.incarnation), 0) != sizeof(c.incarnation))
-		return -errno;
-	if (mkdir(s->directory, 0777) != 0 && errno != EEXIST) {
-		ret = -errno;
-		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
-			s->directory, strerror(-ret));
-		return ret;
-	}
-	if (s->store_calibration) {
-		name_planes(p, planes);
-		c.planes = planes;
-		c.nb_planes = RTE_DIM(planes);
-	}
-	if (s->dark_run) {
-		p->pedestal = pedestal_create(&p->settings->detector, NULL);
-		if (p->pedestal == NULL) {
-			snprintf(message, PATH_MAX, "no memory for the sums of a dark run");
-			return -ENOMEM;
-		}
-	}
-	ret = file_writer_create(writer, &c, message);
-	if (ret != 0)
-		return ret;
-	begin_preview(p, s);
-	ret = file_writer_start(*writer);
-	if (ret != 0)
-		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
-	if (ret != 0) {
-		preview_end(p->preview);
-		pedestal_destroy(p->pedestal);
-		p->pedestal = NULL;
-	}
-	return ret;
 }
 
 static int
@@ -509,16 +349,29 @@ assign_roles(struct pipeline *p)
 	return ret;
 }
 
+static void
+log_way(const struct pipeline *p)
+{
+	const struct way *w = &p->way;
+	char packets[96], results[96];
+
+	LOG(NOTICE, "packets in %s%s%s%s, results in %s; %u %s gang%s\n",
+		way_place(w, w->packets, packets), w->why[0] != '\0' ? " (" : "", w->why,
+		w->why[0] != '\0' ? ")" : "", way_place(w, w->results, results), p->settings->gangs,
+		p->settings->kernel, p->settings->gangs == 1 ? "" : "s");
+}
+
 int
-pipeline_create(struct pipeline *p, const struct settings *settings, const cpu_set_t *process_cpus)
+pipeline_create(struct pipeline *p, const struct settings *settings, const struct way *way,
+	const cpu_set_t *process_cpus)
 {
 	int ret;
 
 	memset(p, 0, sizeof(*p));
 	p->settings = settings;
-	ret = memory_init(&p->memory, settings->gpu, rte_socket_id());
-	if (ret == 0)
-		ret = create_gangs(p);
+	p->way = *way;
+	memory_init(&p->memory, way, rte_socket_id());
+	ret = create_gangs(p);
 	if (ret == 0)
 		ret = create_table(p);
 	if (ret == 0)
@@ -539,6 +392,8 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const cpu_s
 		ret = memory_register(&p->memory);
 	if (ret == 0)
 		ret = start_gangs(p);
+	if (ret == 0)
+		log_way(p);
 	return ret;
 }
 

@@ -22,6 +22,7 @@
 #include "preview.h"
 #include "rx.h"
 #include "settings.h"
+#include "way.h"
 
 /** A host gang's polling role. */
 struct gang_worker {
@@ -33,6 +34,7 @@ struct gang_worker {
 
 struct pipeline {
 	const struct settings *settings;
+	struct way way;
 	struct memory memory;
 	struct calibration calibration;
 	void *planes;	    /**< memory of its coefficients */
@@ -41,6 +43,8 @@ struct pipeline {
 	struct gk *gk;
 	bool gk_started;
 	struct gk_config gk_config;
+	uint8_t *outputs; /**< output slots: device address if way.results says so */
+	uint8_t *staging; /**< ... then, what is written to files passes through here */
 	struct frame_table *table;
 	struct rx_streams *streams;
 	struct rx *rx[FRAME_LANES_MAX];
@@ -60,11 +64,12 @@ struct pipeline {
 
 /**
  * Make everything, ports included: packets may arrive from now on, and wait.
+ * @param settings      settled by way_choose()
  * @param process_cpus  CPUs that the process had before EAL pinned the main lcore
  * @return 0 or -errno (logged); pipeline_destroy() in either case
  */
-int pipeline_create(
-	struct pipeline *p, const struct settings *settings, const cpu_set_t *process_cpus);
+int pipeline_create(struct pipeline *p, const struct settings *settings, const struct way *way,
+	const cpu_set_t *process_cpus);
 
 /**
  * Load the calibration of a run: no gang works.

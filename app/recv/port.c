@@ -6,10 +6,13 @@
 
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_gpudev.h>
 #include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_string_fns.h>
+
+#include <net_replay.h>
 
 #include "port.h"
 
@@ -20,33 +23,123 @@ RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
 /** GPU pages; also what rte_extmem_register() wants of address and length. */
 #define EXTERNAL_PAGE 65536
 
+int
+port_find(const char *device, uint16_t *id)
+{
+	char *end;
+	const unsigned long number = strtoul(device, &end, 10);
+
+	if (*end == '\0' && end != device && number < RTE_MAX_ETHPORTS &&
+		rte_eth_dev_is_valid_port(number)) {
+		*id = number;
+		return 0;
+	}
+	return rte_eth_dev_get_port_by_name(device, id) == 0 ? 0 : -ENODEV;
+}
+
+bool
+port_can_split(const struct rte_eth_dev_info *info)
+{
+	return (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
+		info->rx_seg_capa.multi_pools && info->rx_seg_capa.max_nseg >= 2;
+}
+
+bool
+port_is_replay(const struct rte_eth_dev_info *info)
+{
+	return info->driver_name != NULL && strcmp(info->driver_name, "net_replay") == 0;
+}
+
 static int
 find_device(struct port *p)
 {
-	const char *name = p->settings->device;
-	char *end;
-	unsigned long id = strtoul(name, &end, 10);
-
-	if (*end == '\0' && end != name && id < RTE_MAX_ETHPORTS && rte_eth_dev_is_valid_port(id))
-		p->id = id;
-	else if (rte_eth_dev_get_port_by_name(name, &p->id) != 0) {
+	if (port_find(p->settings->device, &p->id) != 0) {
 		LOG(ERR,
 			"there is no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
 			"create a virtual device with --vdev\n",
-			name, rte_eth_dev_count_avail());
+			p->settings->device, rte_eth_dev_count_avail());
 		return -ENODEV;
 	}
 	rte_eth_dev_get_name_by_port(p->id, p->name);
 	return 0;
 }
 
+/** Memory of a GPU as a NIC may write to it (dpdk.md A1). @return 0 or -errno, and what */
+static int
+map_for_dma(uint16_t id, void *address, size_t size, const char **what)
+{
+	struct rte_eth_dev_info info;
+	int ret;
+
+	*what = "EAL takes no such memory";
+	if (rte_extmem_register(address, size, NULL, 0, EXTERNAL_PAGE) != 0)
+		return -rte_errno;
+	*what = "it maps no such memory for DMA";
+	ret = rte_eth_dev_info_get(id, &info);
+	if (ret == 0 && rte_dev_dma_map(info.device, address, RTE_BAD_IOVA, size) != 0)
+		ret = rte_errno != 0 ? -rte_errno : -ENOTSUP;
+	if (ret != 0)
+		rte_extmem_unregister(address, size);
+	return ret;
+}
+
+static void
+unmap_for_dma(uint16_t id, void *address, size_t size)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(id, &info) == 0)
+		rte_dev_dma_unmap(info.device, address, RTE_BAD_IOVA, size);
+	rte_extmem_unregister(address, size);
+}
+
+int
+port_reaches_gpu(
+	const struct port_settings *s, int gpu, const char *gpu_name, char *why, size_t size)
+{
+	struct rte_eth_dev_info info;
+	char name[RTE_ETH_NAME_MAX_LEN];
+	const char *what = NULL;
+	void *address;
+	uint16_t id;
+	int ret;
+
+	rte_strscpy(name, s->device, sizeof(name));
+	if (port_find(s->device, &id) != 0) {
+		snprintf(why, size, "%s: there is no such port", name);
+		return -ENOTSUP;
+	}
+	rte_eth_dev_get_name_by_port(id, name);
+	if (rte_eth_dev_info_get(id, &info) != 0)
+		what = "its driver tells nothing about it";
+	else if (!port_can_split(&info))
+		what = "it cannot split buffers, and headers must lie in host memory";
+	else if (s->mode == RX_MODE_SINGLE)
+		what = "mode = single, and headers must lie in host memory";
+	else if (s->payload == PAYLOAD_REFERENCE && !port_is_replay(&info))
+		what = "payload = reference leaves its buffers where the driver has them";
+	if (what != NULL) {
+		snprintf(why, size, "%s: %s", name, what);
+		return -ENOTSUP;
+	}
+	address = rte_gpu_mem_alloc(gpu, EXTERNAL_PAGE, EXTERNAL_PAGE);
+	if (address == NULL) {
+		snprintf(why, size, "%s gives no memory: %s", gpu_name, rte_strerror(rte_errno));
+		return -ENOTSUP;
+	}
+	ret = map_for_dma(id, address, EXTERNAL_PAGE, &what);
+	if (ret == 0)
+		unmap_for_dma(id, address, EXTERNAL_PAGE);
+	else
+		snprintf(why, size, "%s and %s: %s: %s", name, gpu_name, what, rte_strerror(-ret));
+	rte_gpu_mem_free(gpu, address);
+	return ret == 0 ? 0 : -ENOTSUP;
+}
+
 static int
 choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 {
-	const bool can_split = (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
-		info->rx_seg_capa.multi_pools && info->rx_seg_capa.max_nseg >= 2;
-	const bool replay =
-		info->driver_name != NULL && strcmp(info->driver_name, "net_replay") == 0;
+	const bool can_split = port_can_split(info);
 
 	if (p->settings->mode == RX_MODE_SPLIT && !can_split) {
 		LOG(ERR, "%s cannot split buffers: use mode = single (or auto)\n", p->name);
@@ -54,7 +147,7 @@ choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 	}
 	p->split = p->settings->mode != RX_MODE_SINGLE && can_split;
 	p->reference = p->settings->payload == PAYLOAD_REFERENCE ||
-		(p->settings->payload == PAYLOAD_AUTO && replay);
+		(p->settings->payload == PAYLOAD_AUTO && port_is_replay(info));
 	return 0;
 }
 
@@ -73,9 +166,32 @@ assign_queues(struct port *p, const uint8_t *owner, bool flows)
 	p->flows = flows;
 }
 
+/** GPU memory that the port writes to; a replay has a copy for a DMA engine. */
+static void *
+map_device_memory(struct port *p, const char *name, size_t size, struct memory *memory)
+{
+	void *address = memory_device(memory, name, size);
+	const char *what;
+	int ret;
+
+	if (address == NULL)
+		return NULL;
+	ret = map_for_dma(p->id, address, size, &what);
+	if (ret != 0) {
+		LOG(ERR, "%s: %zu MiB of %s for pixels: %s: %s\n", p->name, size >> 20,
+			memory->gpu_name, what, rte_strerror(-ret));
+		rte_errno = -ret;
+		return NULL;
+	}
+	p->extmem = address;
+	p->extmem_size = size;
+	return address;
+}
+
 /**
- * Payload elements in GPU-visible memory. In single-segment mode a driver writes the frame at
- * buf_addr + RTE_PKTMBUF_HEADROOM, so the buffers begin where pixels come to lie on a cache line.
+ * Payload elements in memory that the GPU sees: pinned or its own. In single-segment mode a driver
+ * writes the frame at buf_addr + RTE_PKTMBUF_HEADROOM, so the buffers begin where pixels come to
+ * lie on a cache line.
  */
 static struct rte_mempool *
 create_memory_pool(struct port *p, const char *name, uint32_t n, const struct settings *s,
@@ -84,35 +200,49 @@ create_memory_pool(struct port *p, const char *name, uint32_t n, const struct se
 	const uint32_t before = port_element_lead(s, p->split);
 	const uint32_t skew =
 		(RTE_CACHE_LINE_SIZE - before % RTE_CACHE_LINE_SIZE) % RTE_CACHE_LINE_SIZE;
-	struct rte_pktmbuf_extmem extmem = {0};
-	struct rte_eth_dev_info info;
+	struct rte_pktmbuf_extmem extmem = {.buf_iova = RTE_BAD_IOVA};
 	uint8_t *address;
 	size_t size;
 
 	extmem.elt_size = port_element_bytes(s, p->split);
 	size = RTE_ALIGN_CEIL((size_t)n * extmem.elt_size + skew, EXTERNAL_PAGE);
-	address = memory_device(memory, name, size);
+	address = p->device ? map_device_memory(p, name, size, memory)
+			    : memory_host(memory, name, size);
 	if (address == NULL)
 		return NULL;
-	/* what a NIC needs to write there (dpdk.md A1); a virtual device does without */
-	if (rte_extmem_register(address, size, NULL, 0, RTE_PGSIZE_4K) == 0) {
-		p->extmem = address;
-		p->extmem_size = size;
-		if (rte_eth_dev_info_get(p->id, &info) == 0 &&
-			rte_dev_dma_map(info.device, address, RTE_BAD_IOVA, size) != 0)
-			LOG(DEBUG, "%s: %s maps no memory for DMA: %s\n", name, p->name,
-				rte_strerror(rte_errno));
-	} else {
-		LOG(DEBUG, "%s: memory is not registered with EAL: %s\n", name,
-			rte_strerror(rte_errno));
-	}
 	extmem.buf_ptr = address + skew;
-	extmem.buf_iova = rte_mem_virt2iova(address);
+	if (!p->device)
+		extmem.buf_iova = rte_mem_virt2iova(address);
 	if (extmem.buf_iova != RTE_BAD_IOVA)
 		extmem.buf_iova += skew;
 	extmem.buf_len = size - skew;
 	return rte_pktmbuf_pool_create_extbuf(
 		name, n, PORT_MEMPOOL_CACHE, 0, extmem.elt_size, memory->socket, &extmem, 1);
+}
+
+static void *
+replay_alloc(void *arg, size_t size)
+{
+	return memory_device(arg, "replayed packets", size);
+}
+
+static int
+replay_copy(void *arg, void *to, const void *from, size_t size)
+{
+	return memory_copy(arg, to, from, size);
+}
+
+/** A replay stands in for a NIC that writes to GPU memory. */
+static int
+place_replay(struct port *p, struct memory *memory)
+{
+	const struct net_replay_memory placed = {replay_alloc, replay_copy, memory};
+	const int ret = net_replay_place(p->id, &placed);
+
+	if (ret != 0)
+		LOG(ERR, "%s: its packets cannot be put into %s: %s\n", p->name, memory->gpu_name,
+			rte_strerror(-ret));
+	return ret;
 }
 
 static int
@@ -273,12 +403,13 @@ remove_rules(struct port *p)
 
 int
 port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
-	const uint8_t *owner, const struct port_demand *demand, struct memory *memory)
+	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
+	struct memory *memory)
 {
 	struct rte_eth_dev_info info;
 	int ret;
 
-	*p = (struct port){.settings = settings};
+	*p = (struct port){.settings = settings, .device = packets == GK_MEMORY_DEVICE};
 	ret = find_device(p);
 	if (ret != 0)
 		return ret;
@@ -296,7 +427,10 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		}
 		assign_queues(p, owner, false);
 	}
-	ret = create_pools(p, all, demand, memory);
+	if (p->device && port_is_replay(&info))
+		ret = place_replay(p, memory);
+	if (ret == 0)
+		ret = create_pools(p, all, demand, memory);
 	if (ret == 0)
 		ret = setup_queues(p, all, &info);
 	if (ret != 0)
@@ -315,24 +449,24 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	LOG(INFO, "%s: %u queue%s, %s, %s, payload %s\n", p->name, p->nb_queues,
 		p->nb_queues == 1 ? "" : "s", p->split ? "split buffers" : "single segment",
 		p->flows ? "flow rules" : "software classifier",
-		p->reference		   ? "by reference"
-			: memory->gpu >= 0 ? memory->gpu_name
-					   : "in host memory");
+		p->reference	    ? "by reference"
+			: p->device ? "in GPU memory"
+				    : "in host memory");
 	return ret;
 }
 
 void
 port_close(struct port *p)
 {
-	struct rte_eth_dev_info info;
-
-	if (!p->started)
-		return;
-	remove_rules(p);
-	rte_eth_dev_stop(p->id);
-	if (p->extmem != NULL && rte_eth_dev_info_get(p->id, &info) == 0)
-		rte_dev_dma_unmap(info.device, p->extmem, RTE_BAD_IOVA, p->extmem_size);
-	rte_eth_dev_close(p->id);
+	if (p->started) {
+		remove_rules(p);
+		rte_eth_dev_stop(p->id);
+	}
+	if (p->extmem != NULL)
+		unmap_for_dma(p->id, p->extmem, p->extmem_size);
+	p->extmem = NULL;
+	if (p->started)
+		rte_eth_dev_close(p->id);
 	p->started = false;
 }
 
@@ -350,8 +484,5 @@ port_free_pools(struct port *p)
 	}
 	p->header_pool = NULL;
 	p->payload_pool = NULL;
-	if (p->extmem != NULL)
-		rte_extmem_unregister(p->extmem, p->extmem_size);
-	p->extmem = NULL;
 	return missing;
 }

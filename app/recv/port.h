@@ -34,17 +34,39 @@ struct port {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	bool split;	/**< header and pixels in two segments */
 	bool reference; /**< payload pool without data room: the driver attaches its buffers */
+	bool device;	/**< pixels lie in the GPU's memory */
 	bool flows;	/**< flow rules steer; else the software classifier */
 	bool started;
 	uint32_t nb_queues;
 	uint32_t queue_lane[FRAME_LANES_MAX]; /**< RX lane that polls each queue */
 	struct rte_mempool *header_pool;
 	struct rte_mempool *payload_pool;
-	void *extmem; /**< payload memory that EAL and the device know */
+	void *extmem; /**< GPU memory that EAL and the device know */
 	size_t extmem_size;
 	struct rte_flow *rules[DETECTOR_STREAMS_MAX];
 	uint32_t nb_rules;
 };
+
+/**
+ * The device that EAL knows by this name or number.
+ * @return 0 or -ENODEV
+ */
+int port_find(const char *device, uint16_t *id);
+
+/** Can it put headers and the rest into different pools? */
+bool port_can_split(const struct rte_eth_dev_info *info);
+
+/** Is it the replay of a capture? */
+bool port_is_replay(const struct rte_eth_dev_info *info);
+
+/**
+ * Can pixels that come through this port lie in a GPU's memory? Tries what a pool there needs.
+ * @param gpu  gpudev id
+ * @param why  receives why not, as a sentence
+ * @return 0 or -ENOTSUP
+ */
+int port_reaches_gpu(
+	const struct port_settings *s, int gpu, const char *gpu_name, char *why, size_t size);
 
 /** What pools must hold besides RX rings; see port_open(). */
 struct port_demand {
@@ -125,11 +147,13 @@ void port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue);
 /**
  * Find the device, choose split or single-segment mode, create the pools, set up and start the
  * queues, steer the streams. What was chosen and the arithmetic of the pools is logged.
- * @param owner  RX lane of each stream
+ * @param owner    RX lane of each stream
+ * @param packets  where pixels lie; the GPU's memory if all ports reach it
  * @return 0 or -errno (logged with device, what was wanted and what to do)
  */
 int port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
-	const uint8_t *owner, const struct port_demand *demand, struct memory *memory);
+	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
+	struct memory *memory);
 
 /** Stop and close; the pools stay until port_free_pools(). */
 void port_close(struct port *p);

@@ -196,7 +196,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		enum frame_place result;
 
 		if (pixels != NULL) {
-			address = (uint64_t)(uintptr_t)rte_pktmbuf_mtod(pixels, void *);
+			address = rte_pktmbuf_mtod(pixels, uint64_t) + (uint64_t)rx->view;
 		} else {
 			pixels = m;
 			address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;

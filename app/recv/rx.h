@@ -75,6 +75,9 @@ struct rx {
 		uint16_t port;
 		uint16_t queue;
 	} queues[RX_QUEUES_MAX];
+	/** What to add to an address in a second segment for the gangs' own: 0, as GPUs have the
+	 * addresses that NICs have, but for a private gpu_host. */
+	ptrdiff_t view;
 	bool drop_handoff; /**< full inbox: drop (true) or wait (false) */
 	uint32_t nb_pending;
 	uint32_t nb_voted; /**< pending packets whose vote is counted */

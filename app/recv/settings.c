@@ -132,7 +132,7 @@ read_lcores(struct settings *s, struct config *c)
 	static const char *const idles[] = {"auto", "poll", "pause", "yield", NULL};
 
 	s->rx_lcores = config_uint(c, "lcores", "rx_lcores", 1, 1, FRAME_LANES_MAX);
-	s->gangs = config_uint(c, "lcores", "gangs", 1, 1, GK_GANGS_MAX);
+	s->gangs = config_uint(c, "lcores", "gangs", 0, 0, GK_GANGS_MAX);
 	s->gang_workers =
 		config_uint(c, "lcores", "gang_workers", 0, 0, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
 	s->nb_rx_map =
@@ -173,17 +173,22 @@ read_table(struct settings *s, struct config *c)
 static void
 read_gangs(struct settings *s, struct config *c)
 {
+	static const char *const ways[] = {"auto", "pinned", "device", NULL};
+	static const char *const memories[] = {"host", "device", NULL};
 	const char *isas[GK_ISAS + 1] = {NULL};
 
 	for (int isa = 0; isa < GK_ISAS; isa++)
 		isas[isa] = gk_isa_name(isa);
 	s->gpu = config_text(c, "gpu", "device", NULL);
-	s->kernel = config_text(c, "gpu", "kernel", "host");
+	s->kernel = config_text(c, "gpu", "kernel", "auto");
 	s->isa = config_choice(c, "gpu", "isa", GK_ISA_AUTO, isas);
-	s->batch = config_uint(c, "gpu", "batch", 8, 1, GK_BATCH_MAX);
+	s->packets = config_choice(c, "gpu", "packets", PACKETS_AUTO, ways);
+	s->results_device = config_choice(c, "gpu", "results", 0, memories) == 1;
+	s->batch = config_uint(c, "gpu", "batch", 0, 0, GK_BATCH_MAX);
 	s->watchdog_ms = config_uint(c, "gpu", "watchdog_ms", 10000, 0, 3600 * 1000);
-	s->outputs = config_uint(
-		c, "gpu", "outputs", RTE_MAX(16u, s->batch * (s->gangs + 1)), s->batch, 65536);
+	s->outputs = config_uint(c, "gpu", "outputs", 0, 0, 65536);
+	if (s->outputs != 0 && s->outputs < s->batch)
+		config_complain(c, "gpu", "outputs", "must not be less than a batch has frames");
 }
 
 static void

@@ -54,6 +54,12 @@ enum incomplete_policy {
 	INCOMPLETE_DROP, /**< no image, only the row in `frames` */
 };
 
+enum packets_way {
+	PACKETS_AUTO,	/**< the GPU's memory where a port can write to it and kernels read it */
+	PACKETS_PINNED, /**< host memory that the GPU reads over the bus */
+	PACKETS_DEVICE, /**< memory of the GPU */
+};
+
 struct port_settings {
 	char device[RTE_ETH_NAME_MAX_LEN]; /**< as EAL names it, or a port number */
 	uint32_t streams[DETECTOR_STREAMS_MAX];
@@ -72,8 +78,8 @@ struct settings {
 	struct port_settings ports[SETTINGS_PORTS_MAX];
 	uint32_t nb_ports;
 
-	uint32_t rx_lcores; /**< RX roles */
-	uint32_t gangs;
+	uint32_t rx_lcores;    /**< RX roles */
+	uint32_t gangs;	       /**< 0 = open, until way_choose() */
 	uint32_t gang_workers; /**< host: polling roles a gang, 0 = what lcores are left */
 	uint32_t rx_map[SETTINGS_LCORES_MAX], nb_rx_map; /**< lcore ids, none = automatic */
 	uint32_t builder_map[1], nb_builder_map;
@@ -89,11 +95,13 @@ struct settings {
 	enum incomplete_policy incomplete;
 	uint32_t packets_min; /**< of an incomplete frame that is kept */
 
-	const char *gpu;      /**< gpudev name, NULL = the first one, if any */
-	const char *kernel;   /**< row of gk_ops */
-	enum gk_isa isa;      /**< of host gangs */
-	uint32_t batch;	      /**< frames of a batch, at most */
-	uint32_t outputs;     /**< output slots */
+	const char *gpu;    /**< gpudev name, NULL = the first one, if any */
+	const char *kernel; /**< row of gk_ops; "auto" until way_choose() */
+	enum gk_isa isa;    /**< of host gangs */
+	uint32_t batch;	    /**< frames of a batch, at most; 0 = open, until way_choose() */
+	uint32_t outputs;   /**< output slots; likewise */
+	enum packets_way packets;
+	bool results_device;  /**< kept frames stay in the GPU's memory */
 	uint32_t watchdog_ms; /**< a GPU's gangs end when we are silent for so long; 0 = never */
 
 	struct builder_veto veto;

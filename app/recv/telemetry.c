@@ -32,6 +32,7 @@ get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct pipeline *p = telemetry_run->pipeline;
 	const struct settings *s = p->settings;
+	char place[96];
 
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "version", BRAGGLINE_VERSION);
@@ -46,6 +47,8 @@ get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "frame_slots", s->slots);
 	rte_tel_data_add_dict_string(d, "kernel", p->gk_ops->name);
 	rte_tel_data_add_dict_string(d, "gpu", p->memory.gpu >= 0 ? p->memory.gpu_name : "none");
+	rte_tel_data_add_dict_string(d, "packets", way_place(&p->way, p->way.packets, place));
+	rte_tel_data_add_dict_string(d, "results", way_place(&p->way, p->way.results, place));
 	rte_tel_data_add_dict_string(d, "control", s->service ? "telemetry" : "single");
 	return 0;
 }
@@ -353,7 +356,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 static const struct command commands[] = {
 	{"/braggline/info", "", "What this process is",
 		"version, dpdk, detector, modules, interfaces, rows, cols, rx_lcores, gangs, "
-		"frame_slots, kernel, gpu, control",
+		"frame_slots, kernel, gpu, packets, results, control",
 		get_info},
 	{"/braggline/ledger", "", "Every frame and packet of the run, or of the last one, by fate",
 		"run, state, frames {...}, packets {...}", get_ledger},

@@ -50,8 +50,9 @@ def ledger(path):
 def recv(where, name, capture, lcores, *settings):
     """One run; returns the path of its files without suffix."""
     command = [f'{BUILD}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
-               '--no-shconf', '--no-telemetry', '--lcores', lcores, '--vdev', 'gpu_host0',
-               '--vdev', f'net_replay0,file={capture}', '--', '--quiet']
+               '--no-shconf', '--no-telemetry', '--lcores', lcores,
+               # whoever touches its memory, but gangs and copies, ends
+               '--vdev', 'gpu_host0,private=1', '--vdev', f'net_replay0,file={capture}', '--', '--quiet']
     for s in (f'run.name={name}', f'output.directory={where}', 'run.idle_timeout_ms=300',
               *settings):
         command += ['--set', s]
@@ -117,6 +118,8 @@ def lcores(where):
                '3x4': (FLOAT, ['lcores.rx_lcores=3', 'lcores.gangs=4']),
                '3x1sw': (FLOAT, ['lcores.rx_lcores=3', 'port 0.steering=software',
                                  'gpu.batch=1', 'lcores.gang_workers=3']),
+               'gpu': (FLOAT, ['lcores.rx_lcores=2', 'lcores.gangs=2', 'gpu.packets=device',
+                               'gpu.results=device']),
                'one': ('0@0', ['lcores.rx_lcores=3', 'lcores.gangs=4', 'port 0.mode=single'])}
     for kind, options in kinds.items():
         digests = {}

@@ -35,9 +35,9 @@ def want(condition, *what):
         raise AssertionError(' '.join(str(w) for w in what))
 
 
-def command(capture, *settings, vdev='', eal=('-m', '1024'), lcores=FLOAT):
+def command(capture, *settings, vdev='', eal=('-m', '1024'), lcores=FLOAT, gpu='gpu_host0'):
     c = [RECV, '--no-huge', *eal, '--no-pci', '--no-shconf', '--no-telemetry', '--lcores',
-         lcores, '--vdev', 'gpu_host0', '--vdev', f'net_replay0,file={capture}{vdev}', '--',
+         lcores, '--vdev', gpu, '--vdev', f'net_replay0,file={capture}{vdev}', '--',
          '--quiet']
     for s in settings:
         c += ['--set', s]
@@ -270,6 +270,69 @@ def partial_readout_is_complete(where):
         l, out = recv(where, sent, f'detector.interfaces={interfaces}', 'detector.rows=64',
                       'veto.dry_run=yes')
         want(l['p_malformed'] == 20 * 16 and l['stored'] == 20, out)
+
+
+def columns(path):
+    """All of `frames` but the time of arrival."""
+    done = run([f'{BUILD}/app/scan/braggline-scan', '--csv', '-', path])
+    want(done.returncode == 0, done.stdout)
+    return [line.split(',')[:3] + line.split(',')[4:] for line in done.stdout.splitlines()]
+
+
+@case
+def pixels_in_gpu_memory_give_the_same_files(where):
+    rng = random.Random(6)
+    # not frame 1: it is complete in every run, and begins it
+    sent = [p for p in module(where, 30, '--interfaces', '2', '--hit-fraction', '0.3',
+                              '--dark-every', '5', '--calibration', where)
+            if frame_of(p) < 3 or rng.random() > 0.002]
+    calibration = [f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
+                   *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3))]
+    capture, out = f'{where}/in.pcap', f'{where}/out'
+    write_pcap(capture, sent)
+    ways = {'pinned': ('packets in pinned host memory', 'results in pinned host memory'),
+            'device': ('packets in memory of gpu_host0', 'results in pinned host memory',
+                       'gpu.packets=device'),
+            'both': ('packets in memory of gpu_host0', 'results in memory of gpu_host0',
+                     'gpu.packets=device', 'gpu.results=device'),
+            # a pool as a NIC has it, each packet copied there
+            'pool': ('packets in memory of gpu_host0', 'results in memory of gpu_host0',
+                     'gpu.packets=device', 'gpu.results=device', 'port 0.payload=memory')}
+    for kind in ('csr', 'image', 'raw'):
+        files = {}
+        for way, (packets, results, *settings) in ways.items():
+            # its memory ends whoever touches it, but for gangs and copies
+            done = run(command(capture, f'output.directory={out}', f'run.name={kind}_{way}',
+                               'run.idle_timeout_ms=300', 'detector.interfaces=2',
+                               f'output.kind={kind}', 'veto.audit_every=4', 'veto.audit_raw=yes',
+                               'lcores.rx_lcores=2', 'lcores.gangs=2', 'dark.select=external_input',
+                               'dark.epoch=10', 'dark.samples_min=1', 'frames.stall_ms=200',
+                               *calibration, *settings, gpu='gpu_host0,private=1'))
+            want(done.returncode == 0, way, done.stdout)
+            want(packets in done.stdout and results in done.stdout, way, done.stdout)
+            l = ledger(out, f'{kind}_{way}')
+            want(l['balanced'] == 1 and l['audited'] > 0 and l['missing_packets'] > 0, l)
+            files[way] = f'{out}/{kind}_{way}'
+        for way in list(ways)[1:]:
+            want(columns(files[way] + '_frames.arrow') == columns(files['pinned'] +
+                                                                 '_frames.arrow'), kind, way)
+            # of the images all is equal but each batch's identity of the process and checksum
+            images = [f'{files[w]}_images.arrow' for w in ('pinned', way)]
+            want(os.path.getsize(images[0]) == os.path.getsize(images[1]), kind, way)
+            differ = run(['cmp', '-l', *images]).stdout.count('\n')
+            want(0 < differ < 400, kind, way, differ)
+        subprocess.run(['rm', '-rf', out], check=True)
+
+
+@case
+def the_device_way_says_why_not(where):
+    capture = f'{where}/in.pcap'
+    write_pcap(capture, module(where, 1))
+    for setting, text in (('port 0.mode=single', 'net_replay0: mode = single'),
+                          ('port 0.device=net_nobody0', 'net_nobody0: there is no such port'),
+                          ('gpu.device=gpu_cuda0', 'gpu_cuda0: no such GPU')):
+        done = run(command(capture, f'output.directory={where}/out', 'gpu.packets=device', setting))
+        want(done.returncode == 1 and text in done.stdout, setting, done.stdout)
 
 
 @case

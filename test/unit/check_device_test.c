@@ -20,19 +20,47 @@ test_gpu(void **state)
 	want(CHECK_FAIL, "there is no gpu_cuda0", "--vdev gpu_cuda0,device=0");
 	gpu = (struct check_gpu){.present = true, .name = "gpu_cuda0", .bytes = UINT64_C(2) << 30};
 	check_gpu(&check, &s, &gpu, &need);
-	want(CHECK_FAIL, "has 2.0 GiB, payload pools need 4.0 GiB", "slots");
+	want(CHECK_FAIL, "has 2.0 GiB, packets and results need 4.0 GiB", "slots");
 	gpu.bytes = UINT64_C(139) << 30;
 	check_gpu(&check, &s, &gpu, &need);
-	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for payload pools", "");
+	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for packets and results", "");
 	s.kernel = "host";
-	check_kernel(&check, &s, &gpu, &need);
-	want(CHECK_FAIL, "host threads cannot read the memory of gpu_cuda0", "kernel = cuda");
-	gpu.is_virtual = true;
-	check_kernel(&check, &s, &gpu, &need);
-	want(CHECK_OK, "host", "");
+	s.gangs = 3;
+	check_kernel(&check, &s);
+	want(CHECK_OK, "host, 3 gangs", "");
 	s.kernel = "metal";
-	check_kernel(&check, &s, &gpu, &need);
+	check_kernel(&check, &s);
 	want(CHECK_FAIL, "metal is not built in", "kernel = host");
+}
+
+static void
+test_way(void **state)
+{
+	struct settings s = {.kernel = "cuda", .packets = PACKETS_AUTO};
+	struct way w = {.gpu = 0, .gpu_name = "gpu_cuda0", .computes = true, .why = "p: cannot"};
+
+	check_way(&check, &s, &w);
+	want(CHECK_WARN, "pinned host memory, not memory of gpu_cuda0: p: cannot", "peermem");
+	s.packets = PACKETS_PINNED;
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "pinned host memory: p: cannot; results to pinned host memory", "");
+	s.packets = PACKETS_DEVICE;
+	check_way(&check, &s, &w);
+	want(CHECK_FAIL, "packets = device: p: cannot", "packets = auto");
+	w.packets = GK_MEMORY_DEVICE;
+	w.why[0] = '\0';
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "memory of gpu_cuda0; results to pinned host memory", "");
+	s.results_device = true;
+	check_way(&check, &s, &w);
+	want(CHECK_FAIL, "results = device", "results = host");
+	w.results = GK_MEMORY_DEVICE;
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "results to memory of gpu_cuda0", "");
+	w = (struct way){.gpu = -1, .why = "there is no GPU"};
+	s = (struct settings){.kernel = "host"};
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "host memory: there is no GPU", "");
 }
 
 static void
@@ -113,18 +141,19 @@ test_gpu_direct(void **state)
 	struct check_gpu gpu = cuda;
 
 	check_gpu_direct(&check, &gpu, &port, 1);
-	want(CHECK_FAIL, "not loaded", "modprobe nvidia_peermem");
+	want(CHECK_WARN, "not loaded", "modprobe nvidia_peermem");
 	put("/sys/module/nvidia_peermem/initstate", "live\n");
 	check_gpu_direct(&check, &gpu, &port, 1);
 	want(CHECK_OK, "nvidia_peermem is loaded", "");
-	port.can_split = false;
-	check_gpu_direct(&check, &gpu, &port, 1);
-	want(CHECK_FAIL, "port 0 puts whole packets into GPU memory", "mode = split");
 	gpu.is_virtual = true;
 	check_gpu_direct(&check, &gpu, &port, 1);
 	want(CHECK_NA, "no NIC writes into a GPU", "");
 	gpu.is_virtual = false;
 	port.reference = true;
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_NA, "", "");
+	port.reference = false;
+	gpu.wanted = false;
 	check_gpu_direct(&check, &gpu, &port, 1);
 	want(CHECK_NA, "", "");
 }
@@ -312,6 +341,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_gpu),
+		TEST(test_way),
 		TEST(test_numa),
 		TEST(test_iommu),
 		TEST(test_iova),

@@ -149,8 +149,12 @@ make_nic(void)
 		.pause = RTE_ETH_FC_FULL};
 }
 
-static const struct check_gpu cuda = {
-	.present = true, .node = 1, .name = "gpu_cuda0", .bytes = UINT64_C(139) << 30};
+static const struct check_gpu cuda = {.present = true,
+	.wanted = true,
+	.packets = true,
+	.node = 1,
+	.name = "gpu_cuda0",
+	.bytes = UINT64_C(139) << 30};
 
 /** Settings of two modules with two interfaces, four streams on one port. */
 static inline struct settings

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -230,6 +231,118 @@ creates_and_destroys(void **state)
 	c = config();
 	c.run = "a/b";
 	assert_int_equal(file_writer_create(&w, &c, message), -EINVAL);
+}
+
+/* Output slots that only a copy reaches: the sample's own is at slot 2 of these. */
+#define FAR_SLOTS 3
+static uint8_t *far;
+static uint64_t far_bytes;
+static int far_fails;
+
+static int
+fetch_far(void *arg, void *to, const void *from, size_t size)
+{
+	const uint64_t at = (const uint8_t *)from - far - 2 * sample.layout.stride;
+
+	assert_ptr_equal(arg, &far);
+	assert_true(at < sample.layout.stride && size <= sample.layout.stride - at);
+	far_bytes += size;
+	if (far_fails > 0 && --far_fails == 0)
+		return -EIO;
+	memcpy(to, sample.outputs + at, size);
+	return 0;
+}
+
+/* What a record's kind uses of its slot. */
+static uint64_t
+bytes_of(const struct frame_record *r)
+{
+	const uint64_t pixels = gk_pixels(&sample.geometry), rows = gk_rows(&sample.geometry);
+
+	switch (r->kind) {
+	case GK_KIND_CSR:
+		return (rows + 1) * 4 + r->nnz * (2 + (uint64_t)sample.layout.value_size);
+	case GK_KIND_IMAGE:
+		return pixels * sample.layout.value_size;
+	case GK_KIND_RAW:
+		return pixels * 2;
+	default:
+		return 0;
+	}
+}
+
+static uint64_t
+write_far_run(const struct file_writer_config *c, uint32_t slot, struct file_writer_stats *stats)
+{
+	struct file_writer *w = start(c);
+	uint64_t bytes = 0;
+	void *back;
+
+	sample.seed = 5;
+	sample.record.frame = 0;
+	for (unsigned int i = 0; i < 120; i++) {
+		sample_next(&sample, 1, 4);
+		records[0] = sample.record;
+		if (frame_verdict_is_kept(records[0].verdict))
+			records[0].out = slot;
+		bytes += bytes_of(&records[0]);
+		assert_int_equal(rte_ring_enqueue(to_writer, &records[0]), 0);
+		while (rte_ring_dequeue(from_writer, &back) < 0)
+			usleep(10);
+		if (frame_verdict_is_kept(records[0].verdict)) /* goes back as it came */
+			assert_int_equal(records[0].out, slot);
+	}
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, stats);
+	file_writer_destroy(w);
+	return bytes;
+}
+
+static void
+outputs_are_fetched(void **state)
+{
+	struct file_writer_config c = config();
+	struct file_writer_stats near_stats, stats;
+	char command[256];
+	uint64_t bytes;
+
+	write_far_run(&c, 0, &near_stats);
+	far = mmap(NULL, FAR_SLOTS * sample.layout.stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
+	assert_ptr_not_equal(far, MAP_FAILED);
+	c.run = "far";
+	c.outputs = far;
+	c.nb_outputs = FAR_SLOTS;
+	c.staging = aligned_alloc(4096, sample.layout.stride);
+	memset(c.staging, 0xA5, sample.layout.stride);
+	c.fetch = fetch_far;
+	c.fetch_arg = &far;
+	far_bytes = 0;
+	bytes = write_far_run(&c, 2, &stats);
+	assert_true(bytes > 0);
+	assert_int_equal(far_bytes, bytes);
+	assert_int_equal(stats.kept, near_stats.kept);
+	assert_int_equal(stats.bad_records, 0);
+	for (unsigned int t = 0; t < 2; t++) {
+		const char *name = t == 0 ? "frames" : "images";
+
+		snprintf(command, sizeof(command), "cmp %s/run_%s.arrow %s/far_%s.arrow", dir, name,
+			dir, name);
+		assert_int_equal(system(command), 0);
+	}
+
+	/* what cannot be fetched costs its image and is counted; so does a slot that is none */
+	c.run = "broken";
+	far_fails = 3;
+	write_far_run(&c, 2, &stats);
+	assert_int_equal(stats.bad_records, 1);
+	assert_int_equal(stats.table[ARROW_FRAMES].rows, 120);
+	assert_int_equal(stats.table[ARROW_IMAGES].rows, near_stats.kept - 1);
+	c.run = "beyond";
+	write_far_run(&c, FAR_SLOTS, &stats);
+	assert_int_equal(stats.bad_records, near_stats.kept);
+	munmap(far, FAR_SLOTS * sample.layout.stride);
+	free(c.staging);
 }
 
 /* Rows and batches of all files of a table that the disk in memory holds. */
@@ -556,6 +669,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(writes_a_run, setup, teardown),
 		cmocka_unit_test_setup_teardown(stop_drains, setup, teardown),
 		cmocka_unit_test_setup_teardown(creates_and_destroys, setup, teardown),
+		cmocka_unit_test_setup_teardown(outputs_are_fetched, setup, teardown),
 		cmocka_unit_test_setup_teardown(full_and_resumed, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_call_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(rolls, setup, teardown),

@@ -99,11 +99,12 @@ send_frame(uint32_t queue, uint32_t stream, uint64_t frame, bool split)
 }
 
 static void
-whole_frames(bool split)
+whole_frames(bool split, ptrdiff_t view)
 {
 	struct frame_closed closed;
 
 	begin(64);
+	rig_rx[0]->view = view;
 	rig_poll_queue(0, 0);
 	for (uint64_t f = 1; f <= 10; f++) {
 		send_frame(0, 0, f, split);
@@ -118,7 +119,7 @@ whole_frames(bool split)
 			assert_ptr_equal(m->pool, split ? rig_pixels : rig_single);
 			assert_int_equal(frame_table_frame(ft, closed.slot)->packet[t],
 				rte_pktmbuf_mtod(m, uintptr_t) +
-					(split ? 0 : RIG_HEADERS + RIG_HEADER_BYTES));
+					(split ? (uintptr_t)view : RIG_HEADERS + RIG_HEADER_BYTES));
 		}
 		assert_int_equal(rte_mempool_in_use_count(rig_headers), 0);
 		free_slot(closed.slot);
@@ -131,13 +132,20 @@ whole_frames(bool split)
 static void
 single_segments(void **state)
 {
-	whole_frames(false);
+	whole_frames(false, 0);
 }
 
 static void
 split_segments(void **state)
 {
-	whole_frames(true);
+	whole_frames(true, 0);
+}
+
+/* Gangs that have other addresses for what lies in a second segment. */
+static void
+split_segments_seen_elsewhere(void **state)
+{
+	whole_frames(true, (ptrdiff_t)1 << 40);
 }
 
 enum damage {
@@ -606,6 +614,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(single_segments),
 		TEST(split_segments),
+		TEST(split_segments_seen_elsewhere),
 		TEST(bad_packets_by_cause),
 		TEST(chains_of_wrong_lengths),
 		TEST(duplicates_late_and_beyond),

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the pipeline writes for a run: files, pictures, pedestals. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include <rte_log.h>
+
+#include "pipeline.h"
+
+RTE_LOG_REGISTER(pipeline_files_logtype, braggline.files, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, pipeline_files_logtype, "recv: " __VA_ARGS__)
+
+static int
+fetch_result(void *arg, void *to, const void *from, size_t size)
+{
+	struct pipeline *p = arg;
+
+	return memory_copy(&p->memory, to, from, size);
+}
+
+/** The maps that frames are corrected with, by name. */
+static void
+name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_STAGES])
+{
+	static const char *const names[2][CALIBRATION_STAGES] = {
+		{"pedestal_g0", "pedestal_g1", "pedestal_g2"},
+		{"photons_per_adu_g0", "photons_per_adu_g1", "photons_per_adu_g2"}};
+	const struct gk_geometry *g = &p->gk_config.geometry;
+
+	for (uint32_t i = 0; i < CALIBRATION_STAGES; i++) {
+		planes[2 * i] =
+			(struct arrow_plane){names[0][i], p->calibration.p[i], gk_rows(g), g->cols};
+		planes[2 * i + 1] =
+			(struct arrow_plane){names[1][i], p->calibration.r[i], gk_rows(g), g->cols};
+	}
+}
+
+/** Now, as the builder counts: system time would drift away from it in a week. */
+static int64_t
+receive_clock(void *arg)
+{
+	const struct pipeline *p = arg;
+	const double cycles = (double)(int64_t)(rte_rdtsc() - p->clock_tsc);
+
+	return p->clock_ns + (int64_t)(cycles * (1e9 / rte_get_tsc_hz()));
+}
+
+/** Pictures of a run are no reason not to have one. */
+static void
+begin_preview(struct pipeline *p, const struct settings *s)
+{
+	const char *path = s->preview;
+	char own[PATH_MAX];
+	int ret;
+
+	if (strcmp(path, "auto") == 0) {
+		snprintf(own, sizeof(own), "%s/%s_preview.png", s->directory, s->run);
+		path = own;
+	} else if (strcmp(path, "off") == 0) {
+		path = NULL;
+	}
+	ret = preview_begin(p->preview, path, s->preview_period);
+	if (ret != 0)
+		LOG(WARNING, "run %s has no preview: %s\n", s->run, strerror(-ret));
+}
+
+/** Every kept frame comes by here, in the writer's thread. */
+static void
+look_at_kept(void *arg, const struct frame_record *record, const uint8_t *output)
+{
+	struct pipeline *p = arg;
+
+	preview_offer(p->preview, record, output);
+	if (p->pedestal != NULL && record->kind == GK_KIND_RAW)
+		pedestal_add(p->pedestal, (const uint16_t *)(output + p->gk_config.layout.raw),
+			record->missing, record->detector_status);
+}
+
+int
+pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size)
+{
+	const struct pedestal_output out = {.dir = s->directory, .run = s->run};
+	struct pedestal_masked masked[PEDESTAL_STAGES] = {0};
+	struct pedestal_stats stats;
+	int ret;
+
+	if (p->pedestal == NULL)
+		return 0;
+	stats = *pedestal_stats(p->pedestal);
+	ret = pedestal_write(p->pedestal, &out, masked);
+	if (ret == -ENODATA)
+		snprintf(text, size, "dark run %s: no frame, no pedestals", s->run);
+	else if (ret != 0)
+		snprintf(text, size, "dark run %s: pedestals cannot be written: %s", s->run,
+			strerror(-ret));
+	else
+		snprintf(text, size,
+			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
+			"; pixels masked %" PRIu64 ", %" PRIu64 ", %" PRIu64
+			"; modules skipped for missing packets %" PRIu64,
+			s->run, stats.frames[0], stats.frames[1], stats.frames[2], masked[0].pixels,
+			masked[1].pixels, masked[2].pixels, stats.incomplete);
+	pedestal_destroy(p->pedestal);
+	p->pedestal = NULL;
+	return ret;
+}
+
+int
+pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+	char message[PATH_MAX])
+{
+	char text[10][32];
+	const struct arrow_meta meta[] = {
+		{ARROW_META_RUN, s->run},
+		{ARROW_META_DETECTOR, s->detector.ops->name},
+		{ARROW_META_ENERGY, text[0]},
+		{ARROW_META_CSR_THRESHOLD, text[1]},
+		{ARROW_META_BRAGG_THRESH, text[2]},
+		{ARROW_META_BRAGG_MIN, text[3]},
+		{ARROW_META_BRAGG_MAX, text[4]},
+		{ARROW_META_PEDESTAL, text[5]},
+		{"braggline.distance_mm", text[6]},
+		{"braggline.beam_x", text[7]},
+		{"braggline.beam_y", text[8]},
+		{"braggline.sample", s->sample},
+	};
+	struct file_writer_config c = {
+		.dir = s->directory,
+		.run = s->run,
+		.records = p->egress,
+		.returns = p->returned,
+		.geometry = p->gk_config.geometry,
+		.layout = p->gk_config.layout,
+		.value = s->value,
+		.modules = s->detector.modules,
+		.outputs = p->outputs,
+		.nb_outputs = p->gk_config.nb_outputs,
+		.staging = p->staging,
+		.fetch = fetch_result,
+		.fetch_arg = p,
+		.producer = s->producer,
+		.run_id = s->run_id,
+		.meta = meta,
+		.nb_meta = RTE_DIM(meta),
+		.frames_interval = s->frames_interval,
+		.images_interval = s->images_interval,
+		.cpus = &p->writer_cpus,
+		.slices = s->writing,
+		.roll_frames = s->roll_frames,
+		.roll_bytes = s->roll_bytes,
+		.roll_ms = s->roll_ms,
+		.kept = look_at_kept,
+		.kept_arg = p,
+		.clock = receive_clock,
+		.clock_arg = p,
+	};
+	struct arrow_plane planes[2 * CALIBRATION_STAGES];
+	int ret;
+
+	snprintf(text[0], sizeof(text[0]), "%.9g", s->calibration.energy);
+	snprintf(text[1], sizeof(text[1]), "%.9g", s->veto.params.csr_threshold);
+	snprintf(text[2], sizeof(text[2]), "%.9g", s->veto.params.bragg_threshold);
+	snprintf(text[3], sizeof(text[3]), "%u", s->veto.params.bragg_min);
+	snprintf(text[4], sizeof(text[4]), "%u", s->veto.params.bragg_max);
+	snprintf(text[5], sizeof(text[5]), "crc32c:%08x", p->calibration.digest);
+	snprintf(text[6], sizeof(text[6]), "%.9g", s->distance);
+	snprintf(text[7], sizeof(text[7]), "%.9g", s->beam_x);
+	snprintf(text[8], sizeof(text[8]), "%.9g", s->beam_y);
+	if (getrandom(&c.incarnation, sizeof(c.incarnation), 0) != sizeof(c.incarnation))
+		return -errno;
+	if (mkdir(s->directory, 0777) != 0 && errno != EEXIST) {
+		ret = -errno;
+		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
+			s->directory, strerror(-ret));
+		return ret;
+	}
+	if (s->store_calibration) {
+		name_planes(p, planes);
+		c.planes = planes;
+		c.nb_planes = RTE_DIM(planes);
+	}
+	if (s->dark_run) {
+		p->pedestal = pedestal_create(&p->settings->detector, NULL);
+		if (p->pedestal == NULL) {
+			snprintf(message, PATH_MAX, "no memory for the sums of a dark run");
+			return -ENOMEM;
+		}
+	}
+	ret = file_writer_create(writer, &c, message);
+	if (ret != 0)
+		return ret;
+	begin_preview(p, s);
+	ret = file_writer_start(*writer);
+	if (ret != 0)
+		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
+	if (ret != 0) {
+		preview_end(p->preview);
+		pedestal_destroy(p->pedestal);
+		p->pedestal = NULL;
+	}
+	return ret;
+}

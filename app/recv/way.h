@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The way of the pixels: whose gangs work on them, and on which side of the bus packets and results
+ * lie. Chosen once, before anything is allocated. Control lcore only.
+ */
+#ifndef WAY_H
+#define WAY_H
+
+#include <gk.h>
+
+#include "settings.h"
+
+struct way {
+	int gpu; /**< gpudev id, -1 = none */
+	char gpu_name[64];
+	bool computes;		/**< the GPU has processors: gangs of thread blocks can run there */
+	enum gk_memory packets; /**< pinned memory of the host, or the GPU's */
+	enum gk_memory results; /**< of kept frames */
+	char why[192];		/**< why packets do not take the other way; "" = nobody wants it */
+};
+
+/**
+ * Find the GPU, try what the ports can, choose, and settle what the settings left open: kernel,
+ * number of gangs, frames of a batch, output slots.
+ * @return 0; -ENODEV: there is no such GPU; -ENOTSUP: a way was asked for that cannot be taken;
+ *         way.why says it in a sentence
+ */
+int way_choose(struct way *w, struct settings *s);
+
+/** `memory of gpu_cuda0` or `pinned host memory` ... @return text */
+const char *way_place(const struct way *w, enum gk_memory memory, char text[96]);
+
+#endif /* WAY_H */
