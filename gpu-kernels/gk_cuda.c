@@ -211,6 +211,13 @@ choose_blocks(struct gk *gk)
 	return 0;
 }
 
+static struct gk_cuda_divisor
+divisor(uint32_t by)
+{
+	return (struct gk_cuda_divisor){
+		by, by == 1 ? UINT32_MAX : (uint32_t)((UINT64_C(1) << 32) / by)};
+}
+
 static void
 fill_args(struct gk *gk)
 {
@@ -229,8 +236,9 @@ fill_args(struct gk *gk)
 	a->nb_outputs = c->nb_outputs;
 	a->gangs = c->gangs;
 	a->rows = gk_rows(&c->geometry);
-	a->row_chunks = (c->geometry.cols + GK_CUDA_CHUNK - 1) / GK_CUDA_CHUNK;
-	a->chunks = a->rows * a->row_chunks;
+	a->row_chunks = divisor((c->geometry.cols + GK_CUDA_CHUNK - 1) / GK_CUDA_CHUNK);
+	a->tile_rows = divisor(c->geometry.tile_rows);
+	a->chunks = a->rows * a->row_chunks.by;
 	a->staged = c->packets == GK_MEMORY_HOST;
 	a->once = c->once != 0;
 	a->watchdog_ns = (uint64_t)c->watchdog_ms * 1000000;
@@ -251,7 +259,7 @@ allocate(struct gk *gk)
 {
 	struct gk_cuda_args *a = &gk->args;
 	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
-	uint64_t total = 0, control, coef, tables, counts, nnz, copy;
+	uint64_t total = 0, control, coef, tables, counts, nnz, nothing, copy;
 	CUresult ret;
 
 	control = reserve(&total, sizeof(*a->control));
@@ -259,6 +267,7 @@ allocate(struct gk *gk)
 	tables = reserve(&total, 2 * batches * a->geometry.tiles * sizeof(*a->tables));
 	counts = reserve(&total, batches * a->chunks * sizeof(*a->counts));
 	nnz = reserve(&total, 2 * batches * a->blocks * sizeof(*a->block_nnz));
+	nothing = reserve(&total, GK_CUDA_WORDS);
 	copy = reserve(
 		&total, a->staged ? batches * a->chunks * GK_CUDA_CHUNK * sizeof(*a->copy) : 0);
 	ret = gk->cuda->cuMemAlloc(&gk->memory, total);
@@ -270,6 +279,7 @@ allocate(struct gk *gk)
 	a->tables = (uint64_t *)(uintptr_t)(gk->memory + tables);
 	a->counts = (uint32_t *)(uintptr_t)(gk->memory + counts);
 	a->block_nnz = (uint32_t *)(uintptr_t)(gk->memory + nnz);
+	a->nothing = (uint16_t *)(uintptr_t)(gk->memory + nothing);
 	a->copy = (uint16_t *)(uintptr_t)(gk->memory + copy);
 	ret = gk->cuda->cuStreamCreate(&gk->stream, CU_STREAM_NON_BLOCKING);
 	if (ret != CUDA_SUCCESS)
@@ -404,6 +414,9 @@ launch(struct gk *gk)
 	/* nothing is packed, counted or ended: coefficients are read anew */
 	ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.control, 0,
 		sizeof(*gk->args.control), gk->stream);
+	if (ret == CUDA_SUCCESS)
+		ret = cuda->cuMemsetD8Async(
+			(CUdeviceptr_v2)(uintptr_t)gk->args.nothing, 0, GK_CUDA_WORDS, gk->stream);
 	if (ret == CUDA_SUCCESS)
 		ret = cuda->cuMemcpyHtoDAsync(
 			gk->constants, &gk->args, sizeof(gk->args), gk->stream);

@@ -3,43 +3,62 @@
  * @file
  * What the host side and the kernel of the cuda row share: arguments and memory of the device.
  *
- * A frame is cut into *chunks*: up to 256 neighbouring pixels of one row, 8 by each thread of a
- * warp (one 16-byte load of raw data). Each block of a gang owns a range of chunks for good: what
- * it stages, counts and keeps of them is nobody else's, and its share of the coefficients comes
- * from the same part of the L2 cache every time.
+ * A frame is cut into *chunks*: up to 512 neighbouring pixels of one row, 16 by each thread of a
+ * warp. Each block of a gang owns a range of chunks for good: what it stages, counts and keeps of
+ * them is nobody else's, and its share of the coefficients comes from the same part of the L2 cache
+ * every time.
  */
 #ifndef GK_CUDA_H
 #define GK_CUDA_H
+
+#include <stddef.h>
 
 #include "gk.h"
 
 #define GK_CUDA_WARPS	8 /**< of a block */
 #define GK_CUDA_THREADS (GK_CUDA_WARPS * 32)
-#define GK_CUDA_BLOCKS	2    /**< on one multiprocessor: 128 registers a thread, none spilled */
-#define GK_CUDA_CHUNK	256  /**< pixels */
-#define GK_CUDA_LANE	8    /**< pixels of a chunk that one thread sees */
-#define GK_CUDA_DEPTH	8    /**< places for words on their way to a warp, of one frame each */
-#define GK_CUDA_KEPT	2064 /**< place for coefficients on their way, of one chunk */
-/** Shared memory of a block, besides what the kernel declares; two of them fit. */
-#define GK_CUDA_SHARED (GK_CUDA_WARPS * (GK_CUDA_DEPTH * 512 + 2 * GK_CUDA_KEPT))
+#define GK_CUDA_BLOCKS	2   /**< on one multiprocessor: 128 registers a thread, none spilled */
+#define GK_CUDA_CHUNK	512 /**< pixels */
+#define GK_CUDA_LANE	16  /**< pixels of a chunk that one thread sees */
+#define GK_CUDA_WORDS	(GK_CUDA_CHUNK * 2) /**< bytes of a chunk's words */
+#define GK_CUDA_DEPTH	4 /**< places for words on their way to a warp; a power of two */
 
 /**
- * Coefficients of one version as the kernel reads them, an array of this by chunk. G0 comes first,
- * p and r of a thread's pixels in four rows of 16 bytes a thread; a pixel that is NaN in G0 holds
- * p = GK_CUDA_NO_R (r is NaN) or GK_CUDA_NO_P (p is) and r = 0 there, so that it is converted to 0,
- * counts nowhere, and makes no exception on the way.
+ * Coefficients of one version and chunk as the kernel reads them. What comes first is for the quick
+ * path, in raster order and scaled for it (gk_cuda_pixel.cuh); a pixel that is NaN in G0 (a *hole*),
+ * or that the quick path cannot do (*wild*), converts to 0 photons and reaches no threshold there.
+ * Thresholds are words: the smallest of G0 that reaches the threshold, 0x4000 if none does, with
+ * the sign bit set; those of other batches than the last are not kept.
  */
 struct gk_cuda_coef {
-	float g0[4][32][4];	    /**< p of pixels 0-3 and 4-7, r of 0-3 and 4-7; by thread */
-	float g1[GK_CUDA_CHUNK][2]; /**< p, r as they are */
-	float g2[GK_CUDA_CHUNK][2];
-	uint32_t unusable; /**< pixels that are NaN in G0 */
-	uint32_t wild;	   /**< threads, a bit each, that may see 2^14 photons or more in G0 */
+	float p[GK_CUDA_CHUNK];
+	float r[GK_CUDA_CHUNK];
+	uint16_t bragg[GK_CUDA_CHUNK];
+	uint16_t csr[GK_CUDA_CHUNK];
+	uint32_t holes; /**< how many, within the row */
+	uint32_t wild;
 	uint32_t reserved[30];
+	uint32_t hole_bits[GK_CUDA_CHUNK / 32]; /**< a bit each, in raster order */
+	uint32_t wild_bits[GK_CUDA_CHUNK / 32];
+	float plane[3][GK_CUDA_CHUNK][2]; /**< p and r by gain stage, as they are */
 };
-GK_STATIC_ASSERT(sizeof(struct gk_cuda_coef) == 6272, "rows stay on lines of 128 bytes");
-#define GK_CUDA_NO_R 3.402823466e38f
-#define GK_CUDA_NO_P (-3.402823466e38f)
+GK_STATIC_ASSERT(sizeof(struct gk_cuda_coef) == 18688, "chunks stay on lines of 128 bytes");
+GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied comes first");
+
+/** Shared memory of a warp, by offsets: what the feed (gk_cuda_feed.cuh) has on its way. @{ */
+#define GK_CUDA_AT_KEPT	 (GK_CUDA_DEPTH * GK_CUDA_WORDS) /**< coefficients: counting has one set */
+#define GK_CUDA_AT_FIRST (GK_CUDA_AT_KEPT + 9216) /**< its `holes` and `wild`; outputs have two */
+#define GK_CUDA_AT_LIST	 (GK_CUDA_AT_FIRST + 32)  /**< addresses of frames, of two chunks */
+#define GK_CUDA_AREA	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8)
+/** @} */
+/** Shared memory of a block, besides what the kernel declares; two of them fit. */
+#define GK_CUDA_SHARED (GK_CUDA_WARPS * GK_CUDA_AREA)
+
+/** Division by a number that is known at the launch. */
+struct gk_cuda_divisor {
+	uint32_t by;
+	uint32_t inverse; /**< 2^32 / by, rounded down; at most 2^32 - 1 */
+};
 
 struct gk_cuda_frame {
 	uint64_t number;
@@ -65,7 +84,7 @@ struct gk_cuda_batch {
 	uint32_t coef_to;
 	uint32_t pack;	/**< the version has to be read from the planes first */
 	uint32_t share; /**< update: all planes but p[0] are those of `coef` */
-	uint32_t quick; /**< both thresholds are above 0 */
+	uint32_t aim;	/**< thresholds of the version have to be found first */
 	uint32_t reserved;
 	uint64_t cells;
 	uint64_t update; /**< struct gk_update, written when done */
@@ -113,8 +132,9 @@ struct gk_cuda_args {
 	uint32_t gangs;
 	uint32_t blocks; /**< of a gang; one more block dispatches */
 	uint32_t rows;
-	uint32_t row_chunks;
 	uint32_t chunks;
+	struct gk_cuda_divisor row_chunks; /**< chunks of a row */
+	struct gk_cuda_divisor tile_rows;
 	uint32_t staged; /**< packets lie in host memory: keep a copy for outputs */
 	uint32_t once;	 /**< end when what was handed over is done, as if quit were set */
 	uint32_t first[GK_GANGS_MAX]; /**< gk_done.done at the launch */
@@ -124,6 +144,7 @@ struct gk_cuda_args {
 	uint64_t *tables;	   /**< pointer tables: [gangs][2][tiles][GK_BATCH_MAX] */
 	uint32_t *counts;	   /**< pixels >= csr_threshold: [gangs][chunks][GK_BATCH_MAX] */
 	uint32_t *block_nnz;	   /**< the same by block: [gangs][2][GK_BATCH_MAX][blocks] */
+	uint16_t *nothing;	   /**< words of a chunk, for packets that are missing: zeros */
 	uint16_t *copy; /**< staged raw data: [gangs][GK_BATCH_MAX][chunks][GK_CUDA_CHUNK] */
 };
 

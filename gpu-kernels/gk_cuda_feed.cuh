@@ -5,8 +5,8 @@
  * once a batch and not once a chunk.
  *
  * Words come in the order in which they are used: frames 0 to n - 1 of a chunk, then of the next.
- * Each is a group of asynchronous copies; the first group of a chunk also brings the coefficients
- * of the next one. A thread copies what it alone will read, but for the flags of the chunk.
+ * Each is a group of asynchronous copies; who uses the feed adds the coefficients of the next chunk
+ * to the first group of one. A thread may read what others have copied.
  */
 #ifndef GK_CUDA_FEED_CUH
 #define GK_CUDA_FEED_CUH
@@ -15,30 +15,126 @@
 #include "gk_cuda_pixel.cuh"
 
 struct feed {
-	uint64_t
-		from; /* thread i: address of frame i of this chunk; i + n: of the next; 0 = none */
-	uint64_t after;			 /* thread i + n: of the next but one */
 	const struct gk_cuda_coef *coef; /* of chunk 0 */
 	const uint64_t *table;		 /* pointers by tile and frame */
-	uint32_t list;	 /* of a thread: the frame that it looks up, of this chunk or the next */
-	uint32_t n;	 /* frames */
-	uint32_t left;	 /* chunks after this one; its lowest bit says where coefficients lie */
-	uint32_t gang;	 /* whose staged copies are read; GK_GANGS_MAX = packets themselves */
-	uint32_t words;	 /* shared memory: this thread's first place */
-	uint32_t place;	 /* of the words that are used next, in bytes from there */
-	uint32_t inside; /* has this thread pixels: bit 0 in this chunk, bit 1 in the next */
+	uint64_t policy;
+	uint64_t after; /* of a thread: address of its frame, in the next chunk but one; 0 = none */
+	uint32_t area;	/* of the warp, in shared memory */
+	uint32_t place; /* of the words that are used next, in bytes from there */
+	uint32_t list;	/* of a thread: the frame that it looks up */
+	uint32_t n;	/* frames */
+	uint32_t chunk;
+	uint32_t left; /* chunks after this one */
+	uint32_t gang; /* whose staged copies are read; GK_GANGS_MAX = packets themselves */
+	uint32_t present, present_next; /* frames that have packets, of this chunk and the next */
+	/* what is to be copied next: this frame and chunk; its address is in the list there */
+	uint32_t ahead;
+	uint32_t ahead_chunk;
+	uint32_t ahead_left;
+	uint32_t ahead_at;
+	uint32_t ahead_inside; /* has this thread pixels there: a bit for each half of a chunk */
 };
 
-#define PLACES (GK_CUDA_DEPTH * 512)
+/* Copies run so many frames ahead; with fewer frames than that, one. */
+#define LEAD	   (GK_CUDA_DEPTH - 1)
+#define IS_FEW(n)  ((n) < LEAD)
+#define LIST_BYTES (GK_BATCH_MAX * 8)
 
-/* Shared memory of a warp's coefficients. */
 static __device__ __forceinline__ uint32_t
-kept_at(uint32_t odd)
+lane_of_warp(void)
 {
-	extern __shared__ uint4 shared_feed[];
+	return threadIdx.x % 32;
+}
 
-	return (uint32_t)__cvta_generic_to_shared(shared_feed) + GK_CUDA_WARPS * PLACES +
-		(threadIdx.x / 32 * 2 + odd % 2) * GK_CUDA_KEPT;
+static __device__ __forceinline__ uint32_t
+divide(uint32_t n, const struct gk_cuda_divisor d)
+{
+	const uint32_t q = __umulhi(n, d.inverse);
+
+	return q + (n - q * d.by >= d.by);
+}
+
+/* Column of a chunk's first pixel. */
+static __device__ __forceinline__ uint32_t
+column_of(uint32_t chunk)
+{
+	return (chunk - divide(chunk, args.row_chunks) * args.row_chunks.by) * GK_CUDA_CHUNK;
+}
+
+static __device__ __forceinline__ uint32_t
+pixels_of(uint32_t chunk)
+{
+	return min(args.geometry.cols - column_of(chunk), (uint32_t)GK_CUDA_CHUNK);
+}
+
+static __device__ __forceinline__ uint32_t
+inside_of(uint32_t chunk)
+{
+	const uint32_t pixels = pixels_of(chunk), first = lane_of_warp() * 8;
+
+	return (first < pixels) | (GK_CUDA_CHUNK / 2 + first < pixels) << 1;
+}
+
+static __device__ __forceinline__ uint16_t *
+copy_of(uint32_t gang, uint32_t frame, uint32_t chunk)
+{
+	return args.copy +
+		(((uint64_t)gang * GK_BATCH_MAX + frame) * args.chunks + chunk) * GK_CUDA_CHUNK;
+}
+
+/* Where a thread's frame of a chunk begins. */
+static __device__ __forceinline__ uint64_t
+address_of(const struct feed *f, uint32_t chunk)
+{
+	const uint32_t row = divide(chunk, args.row_chunks), tile = divide(row, args.tile_rows);
+	const uint64_t word =
+		(uint64_t)(row - tile * args.tile_rows.by) * args.geometry.cols + column_of(chunk);
+	uint64_t packet;
+
+	if (f->list >= GK_BATCH_MAX)
+		return 0;
+	packet = __ldcg(f->table + (uint64_t)tile * GK_BATCH_MAX + f->list);
+	if (packet == 0)
+		return 0;
+	if (f->gang == GK_GANGS_MAX)
+		return packet + word * sizeof(uint16_t);
+	return (uint64_t)copy_of(f->gang, f->list, chunk);
+}
+
+/* A chunk's addresses, of frame i in thread i. @return frames that have packets */
+static __device__ __forceinline__ uint32_t
+feed_list(const struct feed *f, uint32_t which, uint64_t mine)
+{
+	const uint32_t lane = lane_of_warp();
+
+	if (lane < f->n)
+		store_shared_u64(f->area + GK_CUDA_AT_LIST + which % 2 * LIST_BYTES + lane * 8,
+			mine != 0 ? mine : (uint64_t)args.nothing);
+	return __ballot_sync(ALL_LANES, mine != 0);
+}
+
+/* The words that come next, as one group, with what was copied since the last. */
+template <uint32_t STEP>
+static __device__ __forceinline__ void
+feed_ahead(struct feed *f, uint32_t lead)
+{
+	const uint64_t from = load_shared_u64(f->ahead_at) + lane_of_warp() * 16;
+	const uint32_t to = f->area + lane_of_warp() * 16 +
+		(f->place + lead * GK_CUDA_WORDS) % (GK_CUDA_DEPTH * GK_CUDA_WORDS);
+
+	if (f->ahead_inside & 1)
+		copy_async(to, from, f->policy);
+	if (f->ahead_inside & 2)
+		copy_async(to + GK_CUDA_WORDS / 2, from + GK_CUDA_WORDS / 2, f->policy);
+	copy_commit();
+	f->ahead_at += 8;
+	if (++f->ahead != f->n)
+		return;
+	f->ahead = 0;
+	f->ahead_inside = (int32_t)f->ahead_left > 0 ? inside_of(f->ahead_chunk + STEP) : 0;
+	f->ahead_left--;
+	f->ahead_chunk += STEP;
+	f->ahead_at = f->area + GK_CUDA_AT_LIST + (f->ahead_left + 1) % 2 * LIST_BYTES;
 }
 
 /* Number of the nth bit that is set. */
@@ -50,73 +146,6 @@ bit_of(uint32_t bits, uint32_t n)
 	return __ffs(bits) - 1;
 }
 
-static __device__ __forceinline__ uint32_t
-lead_of(const struct feed *f)
-{
-	return f->n >= GK_CUDA_DEPTH - 1 ? GK_CUDA_DEPTH - 1 : 1;
-}
-
-static __device__ __forceinline__ uint32_t
-is_inside(uint32_t chunk)
-{
-	return chunk % args.row_chunks * GK_CUDA_CHUNK + threadIdx.x % 32 * GK_CUDA_LANE <
-		args.geometry.cols;
-}
-
-/* Where a thread's frame of a chunk begins. */
-static __device__ __forceinline__ uint64_t
-address_of(const struct feed *f, uint32_t chunk)
-{
-	const uint32_t row = chunk / args.row_chunks;
-	const uint32_t first = chunk % args.row_chunks * GK_CUDA_CHUNK;
-	const uint64_t word =
-		(uint64_t)(row % args.geometry.tile_rows) * args.geometry.cols + first;
-	uint64_t packet;
-
-	if (f->list >= GK_BATCH_MAX)
-		return 0;
-	packet = __ldcg(
-		f->table + (uint64_t)(row / args.geometry.tile_rows) * GK_BATCH_MAX + f->list);
-	if (packet == 0)
-		return 0;
-	if (f->gang == GK_GANGS_MAX)
-		return packet + word * sizeof(uint16_t);
-	return (uint64_t)(args.copy +
-		(((uint64_t)f->gang * GK_BATCH_MAX + f->list) * args.chunks + chunk) *
-			GK_CUDA_CHUNK);
-}
-
-static __device__ __forceinline__ uint64_t
-of_thread(uint64_t mine, uint32_t thread)
-{
-	return __shfl_sync(ALL_LANES, mine, thread);
-}
-
-/* The words of frame i of this chunk, or i - n of the next; a group of its own, empty or not. */
-static __device__ __forceinline__ void
-feed_words(const struct feed *f, uint32_t i, uint32_t ahead)
-{
-	const uint64_t from = of_thread(f->from, i);
-
-	if (from != 0 && (f->inside & (i < f->n ? 1 : 2)))
-		copy_async(f->words + (f->place + ahead * 512) % PLACES,
-			from + threadIdx.x % 32 * GK_CUDA_LANE * 2);
-	copy_commit();
-}
-
-static __device__ __forceinline__ void
-feed_coef(const struct feed *f, uint32_t chunk, uint32_t odd)
-{
-	const uint64_t from = (uint64_t)(f->coef + chunk);
-	const uint32_t to = kept_at(odd), lane = threadIdx.x % 32;
-
-#pragma unroll
-	for (uint32_t k = 0; k < 4; k++)
-		copy_async(to + (k * 32 + lane) * 16, from + (k * 32 + lane) * 16);
-	if (lane == 0)
-		copy_async(to + 2048, from + offsetof(struct gk_cuda_coef, unusable));
-}
-
 /*
  * @param chunk,chunks  the warp's: the first one, how many (not 0); STEP from one to the next
  * @param frames  of the batch, a bit each: those that are wanted
@@ -126,95 +155,92 @@ static __device__ __forceinline__ void
 feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table, uint32_t gang,
 	uint32_t chunk, uint32_t chunks, uint32_t frames)
 {
-	extern __shared__ uint4 shared_feed[];
-	const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+	extern __shared__ uint4 shared_area[];
+	const uint32_t lane = lane_of_warp();
+	uint64_t now, next;
 
 	f->coef = coef;
 	f->table = table;
-	f->n = __popc(frames);
-	f->left = chunks - 1;
-	f->gang = gang;
-	f->words = (uint32_t)__cvta_generic_to_shared(shared_feed) + warp * PLACES + lane * 16;
+	f->policy = leave_first();
+	f->area = (uint32_t)__cvta_generic_to_shared(shared_area) + threadIdx.x / 32 * GK_CUDA_AREA;
 	f->place = 0;
-	/* the frame of the (lane % n)th bit */
-	f->list = lane < 2 * f->n ? bit_of(frames, lane % f->n) : GK_BATCH_MAX;
-	f->inside = is_inside(chunk) | is_inside(chunk + STEP) << 1;
-	f->from =
-		lane < f->n || f->left > 0 ? address_of(f, lane < f->n ? chunk : chunk + STEP) : 0;
+	f->n = __popc(frames);
+	f->list = lane < f->n ? bit_of(frames, lane) : GK_BATCH_MAX;
+	f->chunk = chunk;
+	f->left = f->ahead_left = chunks - 1;
+	f->gang = gang;
+	now = address_of(f, chunk);
+	next = f->left > 0 ? address_of(f, chunk + STEP) : 0;
 	f->after = f->left > 1 ? address_of(f, chunk + 2 * STEP) : 0;
-	feed_coef(f, chunk, f->left);
-	for (uint32_t i = 0; i < lead_of(f); i++)
-		feed_words(f, i, i);
+	f->present = feed_list(f, f->left + 1, now);
+	f->present_next = feed_list(f, f->left, next);
+	f->ahead = 0;
+	f->ahead_chunk = chunk;
+	f->ahead_at = f->area + GK_CUDA_AT_LIST + (f->left + 1) % 2 * LIST_BYTES;
+	f->ahead_inside = inside_of(chunk);
+	__syncwarp();
 }
 
-/* Words of frame i of this chunk, in order. @return this thread's; stale if there are none */
+/* After the first chunk's coefficients. */
 template <uint32_t STEP>
-static __device__ __forceinline__ uint4
-feed_next(struct feed *f, uint32_t i, uint32_t chunk)
+static __device__ __forceinline__ void
+feed_start(struct feed *f)
 {
-	const uint32_t lead = lead_of(f);
-	uint4 w;
+	for (uint32_t i = 0; i < (IS_FEW(f->n) ? 1 : LEAD); i++)
+		feed_ahead<STEP>(f, i);
+}
 
-	if (lead == 1)
+/*
+ * Until the words that come next are here. @return where they are, in shared memory: until the next
+ * but one feed_wait(); what outside threads should have copied is stale
+ */
+static __device__ __forceinline__ uint32_t
+feed_wait(const struct feed *f, bool few)
+{
+	if (few)
 		copy_wait<0>();
 	else
-		copy_wait<GK_CUDA_DEPTH - 2>();
-	w = load_shared(f->words + f->place);
-	/* over the words of the frame before this one, which are used up */
-	if (i == 0 && f->left > 0)
-		feed_coef(f, chunk + STEP, f->left - 1);
-	feed_words(f, i + lead, lead);
-	f->place = (f->place + 512) % PLACES;
-	return w;
-}
-
-/* Coefficients of this chunk, after its first feed_next(). */
-static __device__ __forceinline__ uint2
-feed_known(const struct feed *f, struct lane_coef *c)
-{
-	const uint32_t at = kept_at(f->left), lane = threadIdx.x % 32;
-	uint4 flags;
-
-	__syncwarp(); /* the flags were copied by the first thread */
-#pragma unroll
-	for (uint32_t k = 0; k < 2; k++) {
-		const uint4 p = load_shared(at + (k * 32 + lane) * 16);
-		const uint4 r = load_shared(at + ((k + 2) * 32 + lane) * 16);
-
-		c->p[4 * k] = __uint_as_float(p.x), c->p[4 * k + 1] = __uint_as_float(p.y);
-		c->p[4 * k + 2] = __uint_as_float(p.z), c->p[4 * k + 3] = __uint_as_float(p.w);
-		c->r[4 * k] = __uint_as_float(r.x), c->r[4 * k + 1] = __uint_as_float(r.y);
-		c->r[4 * k + 2] = __uint_as_float(r.z), c->r[4 * k + 3] = __uint_as_float(r.w);
-	}
-	flags = load_shared(at + 2048);
-	return make_uint2(flags.x, flags.y);
-}
-
-/* On to the next chunk. @return its number */
-template <uint32_t STEP>
-static __device__ __forceinline__ uint32_t
-feed_chunk(struct feed *f, uint32_t chunk)
-{
-	const uint32_t lane = threadIdx.x % 32;
-	const uint64_t mine = of_thread(f->from, (lane + f->n) % 32);
-
-	/* all have read the flags of this chunk before others come in their place */
+		copy_wait<LEAD - 1>();
+	/* copied by all, and all have read the place that is filled next */
 	__syncwarp();
-	if (f->left == 0)
-		return chunk;
-	f->left--;
-	chunk += STEP;
-	f->from = lane < f->n ? mine : f->after;
-	f->after = f->left > 1 ? address_of(f, chunk + 2 * STEP) : 0;
-	f->inside = f->inside >> 1 | is_inside(chunk + STEP) << 1;
-	return chunk;
+	return f->area + f->place;
 }
 
-/* Frames of this chunk that have packets: bit i is the i-th one that is wanted. */
-static __device__ __forceinline__ uint32_t
-feed_present(const struct feed *f)
+/* These words are being used: more of them, over those of the frame before. */
+template <uint32_t STEP>
+static __device__ __forceinline__ void
+feed_next(struct feed *f, bool few)
 {
-	return __ballot_sync(ALL_LANES, f->from != 0) & ((1u << f->n) - 1);
+	feed_ahead<STEP>(f, few ? 1 : LEAD);
+	f->place = (f->place + GK_CUDA_WORDS) % (GK_CUDA_DEPTH * GK_CUDA_WORDS);
+}
+
+/* On to the next chunk, after all of this one's frames. */
+template <uint32_t STEP>
+static __device__ __forceinline__ void
+feed_chunk(struct feed *f)
+{
+	if (f->left == 0)
+		return;
+	f->left--;
+	f->chunk += STEP;
+	f->present = f->present_next;
+	__syncwarp();
+	/* over this chunk's, which are all copied */
+	f->present_next = feed_list(f, f->left, f->after);
+	f->after = f->left > 1 ? address_of(f, f->chunk + 2 * STEP) : 0;
+	__syncwarp();
+}
+
+/* 16 bytes of each thread, as many times as it takes. */
+static __device__ __forceinline__ void
+feed_copy(uint32_t to, const void *from, uint32_t bytes)
+{
+	const uint32_t lane = lane_of_warp();
+
+#pragma unroll
+	for (uint32_t at = 0; at < bytes; at += 512)
+		copy_async(to + at + lane * 16, (uint64_t)from + at + lane * 16);
 }
 
 #endif /* GK_CUDA_FEED_CUH */

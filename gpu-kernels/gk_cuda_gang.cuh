@@ -6,8 +6,7 @@
 #ifndef GK_CUDA_GANG_CUH
 #define GK_CUDA_GANG_CUH
 
-#include "gk_cuda_chunk.cuh"
-#include "gk_cuda_order.cuh"
+#include "gk_cuda_output.cuh"
 
 /* Which gang, which of its blocks, and the chunks that are this block's. */
 struct member {
@@ -205,8 +204,8 @@ place_csr(uint32_t f)
 		}
 		if (chunk < m->end) {
 			__stcg(count, base + upto - n);
-			if (chunk % args.row_chunks == 0)
-				row_ptr[chunk / args.row_chunks] = base + upto - n;
+			if (column_of(chunk) == 0)
+				row_ptr[divide(chunk, args.row_chunks)] = base + upto - n;
 		}
 		base += __shfl_sync(ALL_LANES, upto, 31);
 	}
@@ -271,124 +270,112 @@ chunks_of_warp(uint32_t begin, uint32_t end)
 	return all > warp ? (all - warp + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS : 0;
 }
 
-/* Coefficients if need be, and the statistics of a block's chunks; frame f in thread f. */
-template <bool DIRECT>
-static __device__ __noinline__ uint32_t
+/* Statistics of a block's chunks. */
+template <bool direct, bool few>
+static __device__ __noinline__ void
 count_all(void)
 {
 	const struct member *m = &gang_state.member;
 	const uint32_t chunks = chunks_of_warp(m->first, m->end);
 	struct tally *tally = gang_state.tally[warp_of_block()];
-	uint32_t c = m->first + warp_of_block(), rest = 0;
 	struct feed feed;
 
-	if (threadIdx.x % 32 < GK_BATCH_MAX)
-		tally[threadIdx.x % 32] = {0, 0, 0, 0, 0};
 	if (chunks == 0)
-		return 0;
-	feed_open<GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX, c, chunks,
-		(1u << gang_state.batch.nb_frames) - 1);
+		return;
+	feed_open<GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX,
+		m->first + warp_of_block(), chunks, (1u << gang_state.batch.nb_frames) - 1);
+	copy_coef(&feed, feed.chunk, few);
+	feed_start<GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
-		rest |= count_chunk<DIRECT, GK_CUDA_WARPS>(
-			&gang_state.batch, m->gang, &feed, gang_counts(), c, tally);
-		c = feed_chunk<GK_CUDA_WARPS>(&feed, c);
+		count_chunk<direct, few, GK_CUDA_WARPS>(
+			&gang_state.batch, m->gang, &feed, gang_counts(), tally);
+		feed_chunk<GK_CUDA_WARPS>(&feed);
 	}
 	__syncwarp();
-	return rest;
 }
 
-/* Once more over the chunks, for what count_all() does not do: rare pixels, and dark frames. */
+static __device__ __forceinline__ void
+count_frames(void)
+{
+	const bool few = IS_FEW(gang_state.batch.nb_frames);
+	const uint32_t lane = lane_of_warp();
+
+	if (lane < GK_BATCH_MAX)
+		gang_state.tally[warp_of_block()][lane] = {0, 0, 0, 0, 0};
+	__syncwarp();
+	if (gang_state.batch.direct == 0)
+		few ? count_all<false, true>() : count_all<false, false>();
+	else
+		few ? count_all<true, true>() : count_all<true, false>();
+}
+
+/* Coefficients and thresholds of a block's chunks, by the threads that read them afterwards. */
 static __device__ __noinline__ void
-count_rest_all(bool rest)
+pack_all(void)
 {
 	const struct member *m = &gang_state.member;
 	const struct gk_cuda_batch *b = &gang_state.batch;
 
 	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS) {
-		const struct place p = place_of(c, threadIdx.x % 32);
-		const uint32_t todo = rest
-			? __ballot_sync(ALL_LANES, (places_of(gang_counts(), c) & REST) != 0)
-			: 0;
-
-		if (todo != 0)
-			count_rest(b, m->gang, &batch_coef()[c], &p, batch_table(),
-				gang_counts() + (uint64_t)c * GK_BATCH_MAX, todo,
-				gang_state.tally[warp_of_block()]);
-		if (b->dark != 0)
-			add_dark(b, m->gang, &batch_coef()[c], &p, batch_table());
-	}
-}
-
-static __device__ __noinline__ void
-pack_all(void)
-{
-	const struct member *m = &gang_state.member;
-
-	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS) {
-		const struct place p = place_of(c, threadIdx.x % 32);
-
-		/* by the threads that read it afterwards */
-		pack_chunk(&batch_coef()[c], &gang_state.batch.plane, &p);
+		if (b->pack)
+			pack_chunk(&batch_coef()[c], &b->plane, c);
+		if (b->aim)
+			aim_chunk(&batch_coef()[c], &b->params);
 	}
 	__syncwarp();
 }
 
-/* Outputs of a block's chunks. @return frames of which something is left */
-static __device__ __noinline__ uint32_t
+static __device__ __noinline__ void
+dark_all(void)
+{
+	const struct member *m = &gang_state.member;
+
+	__syncwarp();
+	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS)
+		dark_chunk(&gang_state.batch, m->gang, &batch_coef()[c], batch_table(), c);
+}
+
+/* Outputs of a block's chunks. */
+template <bool few>
+static __device__ __noinline__ void
 output_all(uint32_t kept)
 {
 	const uint32_t step = (uint32_t)-GK_CUDA_WARPS;
 	const struct member *m = &gang_state.member;
 	const uint32_t chunks = chunks_of_warp(m->first, m->end);
-	/* backwards: what was counted last may still be in the cache */
-	uint32_t c = m->end - 1 - warp_of_block(), rest = 0, first;
+	uint32_t first;
 	struct feed feed;
 
 	if (chunks == 0)
-		return 0;
-	feed_open<step>(&feed, batch_coef(), batch_table(), args.staged ? m->gang : GK_GANGS_MAX, c,
-		chunks, kept);
-	first = places_of(gang_counts(), c);
+		return;
+	/* backwards: what was counted last may still be in the cache */
+	feed_open<step>(&feed, batch_coef(), batch_table(), args.staged ? m->gang : GK_GANGS_MAX,
+		m->end - 1 - warp_of_block(), chunks, kept);
+	copy_pairs(&feed, feed.chunk, feed.left);
+	feed_start<step>(&feed);
+	first = places_of(gang_counts(), feed.chunk);
 	for (uint32_t i = 0; i < chunks; i++) {
-		const uint32_t next = i + 1 < chunks ? places_of(gang_counts(), c + step) : 0;
+		const uint32_t next =
+			feed.left > 0 ? places_of(gang_counts(), feed.chunk + step) : 0;
 
-		rest |= output_chunk<step>(
-			&gang_state.batch, &feed, first, c, gang_state.kind, kept);
-		c = feed_chunk<step>(&feed, c);
+		output_chunk<few, step>(&gang_state.batch, &feed, first, gang_state.kind, kept);
+		feed_chunk<step>(&feed);
 		first = next;
-	}
-	return rest;
-}
-
-static __device__ __noinline__ void
-output_rest_all(uint32_t kept)
-{
-	const struct member *m = &gang_state.member;
-
-	for (uint32_t i = m->first + warp_of_block(); i < m->end; i += GK_CUDA_WARPS) {
-		const uint32_t c = m->end - 1 - (i - m->first);
-		const struct place p = place_of(c, threadIdx.x % 32);
-
-		output_rest(&gang_state.batch, m->gang, &batch_coef()[c], batch_table(),
-			places_of(gang_counts(), c), &p, gang_state.kind, kept);
 	}
 }
 
 /* Outputs of frames that are kept, a bit each, but for those that are made already. */
 static __device__ __forceinline__ void
-output_frames(uint32_t kept, uint32_t images)
+output_frames(uint32_t kept)
 {
-	uint32_t rest = kept & ~images;
-
 	for (uint32_t i = warp_of_block(); i < gang_state.batch.nb_frames; i += GK_CUDA_WARPS)
 		if ((kept >> i & 1) && gang_state.kind[i] == GK_KIND_CSR)
 			place_csr(i);
 	__syncthreads();
-	if (rest != 0)
-		rest = output_all(rest);
-	rest |= images;
-	if (rest != 0)
-		output_rest_all(rest);
+	if (IS_FEW(__popc(kept)))
+		output_all<true>(kept);
+	else
+		output_all<false>(kept);
 }
 
 /* @return false: killed */
@@ -396,16 +383,13 @@ static __device__ __forceinline__ bool
 serve_frames(void)
 {
 	struct gang_shared *s = &gang_state;
-	uint32_t kept = 0, images = 0, rest;
+	uint32_t kept = 0;
 
-	if (s->batch.pack)
+	if (s->batch.pack || s->batch.aim)
 		pack_all();
-	if (s->batch.direct != 0)
-		rest = count_all<true>();
-	else
-		rest = count_all<false>();
-	if (rest != 0 || s->batch.dark != 0)
-		count_rest_all(rest != 0);
+	count_frames();
+	if (s->batch.dark != 0)
+		dark_all();
 	add_tallies();
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -425,10 +409,8 @@ serve_frames(void)
 		s->kind[threadIdx.x] = decide(threadIdx.x);
 	__syncthreads();
 	for (uint32_t i = 0; i < s->batch.nb_frames; i++) {
-		if (s->kind[i] == GK_KIND_NONE || (s->batch.direct >> i & 1))
-			continue;
-		kept |= 1u << i;
-		images |= (s->kind[i] == GK_KIND_IMAGE) << i;
+		if (s->kind[i] != GK_KIND_NONE && !(s->batch.direct >> i & 1))
+			kept |= 1u << i;
 	}
 	if (threadIdx.x == 0 && s->last) {
 		if (kept == 0)
@@ -438,69 +420,9 @@ serve_frames(void)
 				args.first[s->member.gang] + s->number + 1);
 	}
 	if (kept != 0)
-		output_frames(kept, images);
+		output_frames(kept);
 	finish(kept == 0);
 	return true;
-}
-
-/* One chunk of GK_OP_UPDATE and GK_OP_CLEAR. */
-static __device__ void
-update_chunk(const struct gk_cuda_batch *b, const struct place *pl, int64_t *samples,
-	int64_t *drift, uint32_t *updated)
-{
-	const struct gk_cuda_coef *from = args.coef + (uint64_t)b->coef * args.chunks + pl->chunk;
-	struct gk_cuda_coef *to = args.coef + (uint64_t)b->coef_to * args.chunks + pl->chunk;
-	float p[GK_CUDA_LANE], r[GK_CUDA_LANE];
-	struct lane_coef c;
-
-#pragma unroll
-	for (int i = 0; i < GK_CUDA_LANE; i++)
-		p[i] = 0.0f, r[i] = gk_nan();
-	if (pl->inside && b->op == GK_OP_UPDATE)
-		load_plane(p, b->plane.p[0], pl);
-	if (pl->inside) {
-#pragma unroll
-		for (int i = 0; i < GK_CUDA_LANE; i++) {
-			unsigned long long *at = (unsigned long long *)b->cells + pl->at + i;
-			const uint64_t cell = __ldcg(at);
-			const float before = p[i];
-
-			p[i] = gk_dark_update(
-				before, cell, b->params.dark_min, b->params.dark_alpha);
-			*samples += cell >> 32;
-			*updated += (uint32_t)(cell >> 32) >= b->params.dark_min;
-			*drift += gk_drift_q8(before, p[i]);
-			__stcg(at, 0ull);
-		}
-	}
-	if (b->op == GK_OP_CLEAR)
-		return;
-	if (pl->inside) {
-		float4 *out = (float4 *)((float *)b->plane_to.p[0] + pl->at);
-
-		__stcg(out, make_float4(p[0], p[1], p[2], p[3]));
-		__stcg(out + 1, make_float4(p[4], p[5], p[6], p[7]));
-	}
-	if (b->share) {
-		/* r as it stands in the old version, where it is not needed if p is NaN */
-		load_coef(&c, from, pl->lane);
-#pragma unroll
-		for (int i = 0; i < GK_CUDA_LANE; i++) {
-			const bool no_r = is_unusable(c.p[i], c.r[i]) && c.p[i] == GK_CUDA_NO_R;
-
-			r[i] = no_r ? gk_nan() : c.r[i];
-		}
-		store_g0(to, p, r, pl);
-		for (uint32_t i = pl->lane; i < sizeof(from->g1) / 16; i += 32) {
-			__stcg((float4 *)to->g1 + i, __ldcg((const float4 *)from->g1 + i));
-			__stcg((float4 *)to->g2 + i, __ldcg((const float4 *)from->g2 + i));
-		}
-	} else {
-		if (pl->inside)
-			load_plane(r, b->plane_to.r[0], pl);
-		store_g0(to, p, r, pl);
-		pack_g12(to, &b->plane_to, pl);
-	}
 }
 
 static __device__ __noinline__ void
@@ -508,26 +430,22 @@ serve_update(void)
 {
 	const struct member *m = &gang_state.member;
 	struct gk_cuda_batch *b = device_batch();
-	int64_t samples = 0, drift = 0;
-	uint32_t updated = 0;
+	struct drift sum = {0, 0, 0};
 
 	if (gang_state.batch.pack)
 		pack_all();
-	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS) {
-		const struct place p = place_of(c, threadIdx.x % 32);
-
-		update_chunk(&gang_state.batch, &p, &samples, &drift, &updated);
-	}
+	for (uint32_t c = m->first + warp_of_block(); c < m->end; c += GK_CUDA_WARPS)
+		update_chunk(&gang_state.batch, c, &sum);
 #pragma unroll
 	for (int d = 16; d > 0; d /= 2) {
-		samples += __shfl_xor_sync(ALL_LANES, samples, d);
-		drift += __shfl_xor_sync(ALL_LANES, drift, d);
+		sum.samples += __shfl_xor_sync(ALL_LANES, sum.samples, d);
+		sum.drift += __shfl_xor_sync(ALL_LANES, sum.drift, d);
 	}
-	updated = __reduce_add_sync(ALL_LANES, updated);
+	sum.updated = __reduce_add_sync(ALL_LANES, sum.updated);
 	if (threadIdx.x % 32 == 0) {
-		atomicAdd(&b->samples, (unsigned long long)samples);
-		atomicAdd(&b->drift, (unsigned long long)drift);
-		atomicAdd(&b->updated, (unsigned long long)updated);
+		atomicAdd(&b->samples, (unsigned long long)sum.samples);
+		atomicAdd(&b->drift, (unsigned long long)sum.drift);
+		atomicAdd(&b->updated, (unsigned long long)sum.updated);
 	}
 	finish(false);
 }

@@ -57,7 +57,28 @@ arrive(uint32_t *p)
 	return v;
 }
 
-/* 16 bytes on their way to shared memory, by way of the L2 cache; counted in groups. @{ */
+/*
+ * 16 bytes on their way to shared memory, by way of the L2 cache; counted in groups. Words are used
+ * once or twice and leave the cache first: coefficients shall stay. @{
+ */
+static __device__ __forceinline__ uint64_t
+leave_first(void)
+{
+	uint64_t policy;
+
+	asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+	return policy;
+}
+
+static __device__ __forceinline__ void
+copy_async(uint32_t to, uint64_t from, uint64_t policy)
+{
+	asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
+		     :
+		     : "r"(to), "l"(from), "l"(policy)
+		     : "memory");
+}
+
 static __device__ __forceinline__ void
 copy_async(uint32_t to, uint64_t from)
 {
@@ -77,9 +98,11 @@ copy_wait(void)
 {
 	asm volatile("cp.async.wait_group %0;" : : "n"(left) : "memory");
 }
+/** @} */
 
+/* Shared memory by its own addresses. @{ */
 static __device__ __forceinline__ uint4
-load_shared(uint32_t from)
+load_shared4(uint32_t from)
 {
 	uint4 v;
 
@@ -88,6 +111,51 @@ load_shared(uint32_t from)
 		     : "r"(from)
 		     : "memory");
 	return v;
+}
+
+static __device__ __forceinline__ uint2
+load_shared2(uint32_t from)
+{
+	uint2 v;
+
+	asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(v.x), "=r"(v.y)
+		     : "r"(from)
+		     : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ uint64_t
+load_shared_u64(uint32_t from)
+{
+	uint64_t v;
+
+	asm volatile("ld.shared.u64 %0, [%1];" : "=l"(v) : "r"(from) : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ float
+load_shared_f32(uint32_t from)
+{
+	float v;
+
+	asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(from) : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ uint16_t
+load_shared_u16(uint32_t from)
+{
+	uint16_t v;
+
+	asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(from) : "memory");
+	return v;
+}
+
+static __device__ __forceinline__ void
+store_shared_u64(uint32_t to, uint64_t v)
+{
+	asm volatile("st.shared.u64 [%0], %1;" : : "r"(to), "l"(v) : "memory");
 }
 /** @} */
 

@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arithmetic on the 8 pixels that one thread sees of a chunk. gk_pixel.h defines every bit; what is
- * here is the same for words of G0 and moderate values, at half the price, and hands over to
- * gk_pixel.h for all others.
+ * Arithmetic on pixels. gk_pixel.h defines every bit; the quick path here gives the same for words
+ * of G0 and moderate coefficients in five instructions a pixel, and everything else is done by
+ * gk_pixel.h, pixel by pixel: *odd* pixels, that is words that are not of G0, and wild pixels.
+ *
+ * - A word as it stands is a denormal float, w x 2^-149. A fused multiplication by 2^127 (exact)
+ *   and subtraction of p x 2^-22 rounds once, as w - p does. r x 2^22 undoes the scale, exactly.
+ * - Photons rise with the word, so that "at least the threshold" is "at least a certain word",
+ *   which is found once for each pixel by trying (threshold_word()). Words below 0x4000, taken for
+ *   halves, are ordered as the numbers that they are: a packed subtraction compares two at a time.
+ * - 1.5 x 2^23 added to a number below 2^22 rounds it to an integer, ties to even, as rintf() does;
+ *   that the multiplication by 256 is fused is the same, for it is exact.
  */
 #ifndef GK_CUDA_PIXEL_CUH
 #define GK_CUDA_PIXEL_CUH
@@ -17,165 +25,138 @@ extern "C" {
 __constant__ struct gk_cuda_args args;
 }
 
-/* G0 coefficients of a thread's pixels. */
-struct lane_coef {
-	float p[GK_CUDA_LANE];
-	float r[GK_CUDA_LANE];
+#define WORD_SCALE  1.7014118346046923e38f /* 2^127 */
+#define P_SCALE	    2.384185791015625e-7f  /* 2^-22 */
+#define R_SCALE	    4194304.0f		   /* 2^22 */
+#define SUM_MAGIC   12582912.0f		   /* 1.5 x 2^23 */
+#define SUM_NOTHING 0x4B400000u		   /* its bits */
+#define NO_WORD	    0x4000u		   /* beyond all of G0 */
+#define GAINS	    0xC000C000u
+
+/* What the quick path knows of one pixel. */
+struct quick {
+	float p; /* -p x 2^-22 */
+	float r; /* r x 2^22 */
+	bool hole;
+	bool wild;
 };
 
-/* Quick counts: bragg << 16 | nnz, and the sum in 1/256. */
-struct lane_counts {
-	uint32_t count;
-	int32_t sum;
-};
-
-static __device__ __forceinline__ void
-load_coef(struct lane_coef *c, const struct gk_cuda_coef *coef, uint32_t lane)
+static __device__ __forceinline__ float
+quick_photons(uint32_t word, float p, float r)
 {
-#pragma unroll
-	for (int k = 0; k < 2; k++) {
-		const float4 p = __ldcg((const float4 *)coef->g0[k][lane]);
-		const float4 r = __ldcg((const float4 *)coef->g0[k + 2][lane]);
-
-		c->p[4 * k] = p.x, c->p[4 * k + 1] = p.y, c->p[4 * k + 2] = p.z;
-		c->p[4 * k + 3] = p.w;
-		c->r[4 * k] = r.x, c->r[4 * k + 1] = r.y, c->r[4 * k + 2] = r.z;
-		c->r[4 * k + 3] = r.w;
-	}
+	return gk_mul(__fmaf_rn(__uint_as_float(word), WORD_SCALE, p), r);
 }
 
+/* In 1/256, above SUM_NOTHING. */
 static __device__ __forceinline__ uint32_t
-word_pair(uint4 w, int pair)
+quick_sum(float photons)
 {
-	return pair == 0 ? w.x : pair == 1 ? w.y : pair == 2 ? w.z : w.w;
-}
-
-static __device__ __forceinline__ uint16_t
-word_at(uint4 w, int i)
-{
-	return (uint16_t)(word_pair(w, i >> 1) >> (i & 1) * 16);
-}
-
-/* A word of G0 as float: 0x4B000000 is 2^23, and the word its lowest bits. Exact. */
-static __device__ __forceinline__ float
-adu_at(uint4 w, int i)
-{
-	const uint32_t bits =
-		__byte_perm(word_pair(w, i >> 1), 0x4B000000, i & 1 ? 0x7632 : 0x7610);
-
-	return __fsub_rn(__uint_as_float(bits), 8388608.0f);
-}
-
-static __device__ __forceinline__ float
-photons_g0(uint4 w, const struct lane_coef *c, int i)
-{
-	return gk_mul(gk_sub(adu_at(w, i), c->p[i]), c->r[i]);
-}
-
-static __device__ __forceinline__ bool
-all_g0(uint4 w)
-{
-	return ((w.x | w.y | w.z | w.w) & 0xC000C000u) == 0;
-}
-
-static __device__ __forceinline__ bool
-is_unusable(float p, float r)
-{
-	return __float_as_uint(r) == 0 && fabsf(p) == GK_CUDA_NO_R;
-}
-
-/* Photons of any word. `pixel` is its number in the chunk. */
-static __device__ __forceinline__ float
-photons_any(uint16_t word, float p0, float r0, const struct gk_cuda_coef *coef, uint32_t pixel)
-{
-	float p[3] = {p0, 0.0f, 0.0f}, r[3] = {r0, 0.0f, 0.0f};
-	const uint32_t gain = word & GK_RAW_GAIN_MASK;
-
-	if (is_unusable(p0, r0))
-		r[0] = gk_nan();
-	if (gain == GK_RAW_G1) {
-		const float2 c = __ldcg((const float2 *)coef->g1[pixel]);
-
-		p[1] = c.x, r[1] = c.y;
-	} else if (gain == GK_RAW_G2) {
-		const float2 c = __ldcg((const float2 *)coef->g2[pixel]);
-
-		p[2] = c.x, r[2] = c.y;
-	}
-	return gk_photons(word, p, r);
-}
-
-/* Photons of all pixels of a thread, as gk_photons() gives them. */
-static __device__ __forceinline__ void
-photons_of(float x[GK_CUDA_LANE], uint4 w, const struct lane_coef *c,
-	const struct gk_cuda_coef *coef, uint32_t lane)
-{
-	if (all_g0(w)) {
-#pragma unroll
-		for (int i = 0; i < GK_CUDA_LANE; i++) {
-			x[i] = photons_g0(w, c, i);
-			x[i] = is_unusable(c->p[i], c->r[i]) ? gk_nan() : x[i];
-		}
-		return;
-	}
-#pragma unroll
-	for (int i = 0; i < GK_CUDA_LANE; i++)
-		x[i] = photons_any(word_at(w, i), c->p[i], c->r[i], coef, lane * GK_CUDA_LANE + i);
+	return __float_as_uint(__fmaf_rn(photons, (float)GK_SUM_SCALE, SUM_MAGIC));
 }
 
 /*
- * Counts of 8 pixels of G0 that are below 2^14 photons whatever their words are, with both
- * thresholds above 0. 10 instructions a pixel:
- *  - a difference of floats has the sign of the comparison, and no underflow: signs are counted,
- *    one instruction each;
- *  - 1.5 x 2^23 added to a number below 2^22 rounds it to an integer, ties to even, as rintf()
- *    does; that the multiplication by 256 is fused is the same, for it is exact.
+ * Wild are pixels that might give 2^13 photons or more whatever their words are (512 of them in
+ * 1/256 fit into 32 bits), that fall with the word, or whose p the scale would take bits from.
  */
-static __device__ __forceinline__ struct lane_counts
-lane_counts_of(uint4 w, const struct lane_coef *c, float bragg, float csr, float x[GK_CUDA_LANE])
+static __device__ __forceinline__ struct quick
+quick_of(float p, float r)
 {
-	const float magic = 12582912.0f;
-	uint32_t sum = 0, below_bragg = 0, below_csr = 0;
-	struct lane_counts n;
+	struct quick q;
 
-#pragma unroll
-	for (int i = 0; i < GK_CUDA_LANE; i++) {
-		x[i] = photons_g0(w, c, i);
-		sum += __float_as_uint(__fmaf_rn(x[i], (float)GK_SUM_SCALE, magic));
-		below_bragg += __float_as_uint(__fsub_rn(x[i], bragg)) >> 31;
-		below_csr += __float_as_uint(__fsub_rn(x[i], csr)) >> 31;
-	}
-	n.count = (GK_CUDA_LANE << 16 | GK_CUDA_LANE) - (below_bragg << 16 | below_csr);
-	n.sum = (int32_t)(sum - GK_CUDA_LANE * 0x4B400000u);
-	return n;
+	q.hole = p != p || r != r;
+	q.wild = !q.hole &&
+		(!((65536.0f + fabsf(p)) * fabsf(r) < 8000.0f) || r < 0.0f ||
+			(p != 0.0f && fabsf(p) < 1e-24f));
+	q.p = q.hole || q.wild ? 0.0f : -p * P_SCALE;
+	q.r = q.hole || q.wild ? 0.0f : r * R_SCALE;
+	return q;
 }
 
-/* May a word of G0 give 2^14 photons or more, or no number? With 2 % of room for rounding. */
+/* The smallest word of G0 that gives the threshold, by the very conversion that counts. */
+static __device__ __forceinline__ uint32_t
+threshold_word(const struct quick *q, float threshold)
+{
+	uint32_t below = 0;
+
+	if (q->hole || q->wild || !(quick_photons(NO_WORD - 1, q->p, q->r) >= threshold))
+		return NO_WORD;
+#pragma unroll 1
+	for (uint32_t step = NO_WORD / 2; step != 0; step /= 2)
+		if (!(quick_photons(below + step - 1, q->p, q->r) >= threshold))
+			below += step;
+	return below;
+}
+
+/* Two words less two thresholds (which have their sign bits set): below is negative. */
+static __device__ __forceinline__ uint32_t
+compare_words(uint32_t words, uint32_t thresholds)
+{
+	uint32_t less;
+
+	asm("add.f16x2 %0, %1, %2;" : "=r"(less) : "r"(words), "r"(thresholds));
+	return less;
+}
+
+/* Signs of four halves, a byte each, all ones or zeros. */
+static __device__ __forceinline__ uint32_t
+signs_of(uint32_t low, uint32_t high)
+{
+	uint32_t bytes;
+
+	asm("prmt.b32 %0, %1, %2, 0xFDB9;" : "=r"(bytes) : "r"(low), "r"(high));
+	return bytes;
+}
+
+/* acc less what bytes of -1 weigh. */
+static __device__ __forceinline__ int32_t
+weigh(uint32_t bytes, uint32_t weights, int32_t acc)
+{
+	int32_t v;
+
+	asm("dp4a.s32.u32 %0, %1, %2, %3;" : "=r"(v) : "r"(bytes), "r"(weights), "r"(acc));
+	return v;
+}
+
+/* A bit of gk_cuda_coef.hole_bits or wild_bits. */
 static __device__ __forceinline__ bool
-is_wild(float p, float r)
+bit_at(const uint32_t *bits, uint32_t pixel)
 {
-	return !is_unusable(p, r) && !((16383.0f + fabsf(p)) * fabsf(r) < 16000.0f);
+	return __ldcg(bits + pixel / 32) >> pixel % 32 & 1;
 }
 
-/* Values of 8 neighbouring pixels of an image. */
+/* Is this pixel of a chunk, with this word, not for the quick path? */
+static __device__ __forceinline__ bool
+is_odd(const struct gk_cuda_coef *coef, uint32_t wild, uint32_t pixel, uint32_t word)
+{
+	return (word & GK_RAW_GAIN_MASK) != 0 || (wild != 0 && bit_at(coef->wild_bits, pixel));
+}
+
+/* Photons of any word. */
+static __device__ __forceinline__ float
+any_photons(const struct gk_cuda_coef *coef, uint32_t pixel, uint16_t word)
+{
+	const uint32_t gain = word >> 14, stage = gain == 3 ? 2 : gain & 1;
+	const float2 c = __ldcg((const float2 *)coef->plane[stage][pixel]);
+	const float p[3] = {c.x, c.x, c.x}, r[3] = {c.y, c.y, c.y};
+
+	return gk_photons(word, p, r);
+}
+
+/* Values of 4 neighbouring pixels of an image. */
 static __device__ __forceinline__ void
-store_values(void *value, uint64_t at, uint32_t type, const float x[GK_CUDA_LANE])
+store_values(void *value, uint64_t at, uint32_t type, const float x[4])
 {
 	if (type == GK_VALUE_I16) {
-		uint32_t v[4];
+		uint32_t v[2];
 
 #pragma unroll
-		for (int i = 0; i < 4; i++)
+		for (int i = 0; i < 2; i++)
 			v[i] = (uint16_t)gk_value_i16(x[2 * i]) |
 				(uint32_t)(uint16_t)gk_value_i16(x[2 * i + 1]) << 16;
-		__stcs((uint4 *)((int16_t *)value + at), make_uint4(v[0], v[1], v[2], v[3]));
-		return;
+		__stcs((uint2 *)((int16_t *)value + at), make_uint2(v[0], v[1]));
+	} else {
+		__stcs((float4 *)((float *)value + at), make_float4(x[0], x[1], x[2], x[3]));
 	}
-#pragma unroll
-	for (int k = 0; k < 2; k++)
-		__stcs((float4 *)((float *)value + at) + k,
-			make_float4(gk_value_f32(x[4 * k]), gk_value_f32(x[4 * k + 1]),
-				gk_value_f32(x[4 * k + 2]), gk_value_f32(x[4 * k + 3])));
 }
 
 static __device__ __forceinline__ void

@@ -18,7 +18,7 @@
 /* loads of a pointer table that are under way together, a thread */
 #define TABLE_LOADS 8
 
-static __shared__ struct setup_shared {
+struct setup_shared {
 	uint32_t bell[LINE_WORDS];
 	uint32_t next[GK_GANGS_MAX]; /* batches set up */
 	uint32_t failed;	     /* gangs that gave up, a bit each */
@@ -32,6 +32,11 @@ static __shared__ struct setup_shared {
 	uint32_t is_packed[GK_COEF_MAX];
 	uint32_t packing[GK_COEF_MAX]; /* gang + 1, 0 = nobody */
 	uint32_t packing_batch[GK_COEF_MAX];
+	/* thresholds that versions were aimed at; others wait until no gang uses these */
+	uint32_t is_aimed[GK_COEF_MAX];
+	uint32_t aimed[GK_COEF_MAX][2];
+	uint32_t coef_of[GK_GANGS_MAX][2]; /* version of a gang's batches, by parity */
+	uint32_t waiting;		   /* gang + 1 for which the others pause, 0 = nobody */
 	/* what a batch is made of */
 	GK_ALIGNED(64) struct gk_work work;
 	struct gk_params params;
@@ -40,7 +45,9 @@ static __shared__ struct setup_shared {
 	struct gk_dark dark;
 	uint32_t header[GK_BATCH_MAX][LINE_WORDS]; /* struct gk_frame */
 	uint32_t pack;
-} setup_state;
+	uint32_t aim;
+};
+GK_STATIC_ASSERT(sizeof(struct setup_shared) <= GK_CUDA_SHARED, "in place of words");
 
 static __device__ __forceinline__ const struct gk_frame *
 header_of(const struct setup_shared *s, uint32_t frame)
@@ -234,17 +241,42 @@ same_coef(const struct gk_coef *x, const struct gk_coef *y, bool but_p0)
 	return same;
 }
 
+/* Is a batch of another gang under way that uses this version? */
+static __device__ bool
+in_use(const struct setup_shared *s, uint32_t gang, uint32_t coef)
+{
+	for (uint32_t i = 0; i < args.gangs; i++) {
+		const uint32_t done = load_acquire(&args.control->gang[i].done);
+
+		for (uint32_t batch = done; i != gang && batch != s->next[i]; batch++)
+			if (s->coef_of[i][batch & 1] == coef)
+				return true;
+	}
+	return false;
+}
+
+/* One thread: the version is being written by this gang's next batch. */
+static __device__ void
+claim_coef(struct setup_shared *s, uint32_t gang, uint32_t coef, const struct gk_coef *planes)
+{
+	s->is_packed[coef] = 1;
+	s->packed[coef] = *planes;
+	s->packing[coef] = gang + 1;
+	s->packing_batch[coef] = s->next[gang];
+}
+
 /*
- * One thread: must the gang read the coefficients from their planes?
- * @return false: another gang is at it; come back later
+ * One thread: must the gang read the coefficients from their planes, or find thresholds?
+ * @return false: other gangs are at it, or use them; come back later
  */
 static __device__ bool
 choose_coef(struct setup_shared *s, uint32_t gang)
 {
-	const uint32_t i = s->work.coef;
-	const uint32_t by = s->packing[i];
+	const uint32_t i = s->work.coef, by = s->packing[i];
+	const uint32_t bragg = __float_as_uint(s->params.bragg_threshold);
+	const uint32_t csr = __float_as_uint(s->params.csr_threshold);
 
-	s->pack = 0;
+	s->pack = s->aim = 0;
 	if (s->work.op == GK_OP_CLEAR)
 		return true;
 	if (by != 0 && by != gang + 1) {
@@ -254,21 +286,26 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 			return false;
 		s->packing[i] = 0;
 	}
-	if (!s->is_packed[i] || !same_coef(&s->packed[i], &s->coef, false)) {
-		s->pack = 1;
-		s->is_packed[i] = 1;
-		s->packed[i] = s->coef;
-		s->packing[i] = gang + 1;
-		s->packing_batch[i] = s->next[gang];
-	}
+	s->pack = !s->is_packed[i] || !same_coef(&s->packed[i], &s->coef, false);
 	if (s->work.op == GK_OP_UPDATE) {
-		const uint32_t to = s->work.coef_to;
-
-		s->is_packed[to] = 1;
-		s->packed[to] = s->coef_to;
-		s->packing[to] = gang + 1;
-		s->packing_batch[to] = s->next[gang];
+		if (s->pack)
+			s->is_aimed[i] = 0;
+		s->is_aimed[s->work.coef_to] = 0;
+		claim_coef(s, gang, s->work.coef_to, &s->coef_to);
+	} else {
+		s->aim = s->pack || !s->is_aimed[i] || s->aimed[i][0] != bragg ||
+			s->aimed[i][1] != csr;
+		if (s->aim && in_use(s, gang, i)) {
+			s->waiting = gang + 1;
+			return false;
+		}
+		s->waiting = 0;
+		s->is_aimed[i] = 1;
+		s->aimed[i][0] = bragg;
+		s->aimed[i][1] = csr;
 	}
+	if (s->pack || s->aim)
+		claim_coef(s, gang, i, &s->coef);
 	return true;
 }
 
@@ -311,7 +348,7 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
 		b->coef = s->work.coef;
 		b->coef_to = s->work.coef_to;
 		b->pack = s->pack;
-		b->quick = s->params.bragg_threshold > 0.0f && s->params.csr_threshold > 0.0f;
+		b->aim = s->aim;
 		b->share = same_coef(&s->coef, &s->coef_to, true);
 		b->cells = s->dark.cells;
 		b->update = (uint64_t)&args.channel->update[s->work.dark % GK_DARK_MAX];
@@ -354,6 +391,8 @@ set_up(struct setup_shared *s, uint32_t gang)
 	write_batch(s, &g->batch[batch & 1]);
 	__syncthreads();
 	if (threadIdx.x == 0) {
+		s->coef_of[gang][batch & 1] =
+			s->work.op == GK_OP_FRAMES ? s->work.coef : GK_COEF_MAX;
 		s->next[gang] = batch + 1;
 		store_release(&g->ready, batch + 1);
 	}
@@ -376,14 +415,15 @@ end_gang(struct setup_shared *s, uint32_t gang)
 static __device__ __noinline__ void
 dispatch(void)
 {
-	struct setup_shared *s = &setup_state;
+	extern __shared__ uint4 shared_area[];
+	struct setup_shared *s = (struct setup_shared *)shared_area;
 
 	if (threadIdx.x < GK_GANGS_MAX)
 		s->next[threadIdx.x] = 0;
 	if (threadIdx.x < GK_COEF_MAX)
-		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] = 0;
+		s->is_packed[threadIdx.x] = s->packing[threadIdx.x] = s->is_aimed[threadIdx.x] = 0;
 	if (threadIdx.x == 0) {
-		s->failed = s->ended = s->quit = s->killed = 0;
+		s->failed = s->ended = s->quit = s->killed = s->waiting = 0;
 		s->beat = 0;
 		s->beat_ns = now_ns();
 	}
@@ -401,13 +441,11 @@ dispatch(void)
 		for (uint32_t i = 0; i < args.gangs; i++) {
 			bool free = false;
 
-			if (threadIdx.x == 0) {
-				const uint32_t out =
-					s->next[i] - load_acquire(&args.control->gang[i].done);
-
+			if (threadIdx.x == 0)
 				free = s->bell[i] != args.first[i] + s->next[i] &&
-					!(s->failed >> i & 1) && out < 2;
-			}
+					!(s->failed >> i & 1) &&
+					(s->waiting == 0 || s->waiting == i + 1) &&
+					s->next[i] - load_acquire(&args.control->gang[i].done) < 2;
 			if (__syncthreads_or(free))
 				set_up(s, i);
 			if (threadIdx.x == 0)

@@ -39,9 +39,31 @@ extern "C" __global__ void
 bench_pack(const struct gk_cuda_batch *b)
 {
 	for (uint32_t c = blockIdx.x; c < args.chunks; c += gridDim.x) {
-		const struct place p = place_of(c, threadIdx.x);
+		pack_chunk(&args.coef[c], &b->plane, c);
+		__syncwarp();
+		aim_chunk(&args.coef[c], &b->params);
+	}
+}
 
-		pack_chunk(&args.coef[c], &b->plane, &p);
+/* Statistics of a block's chunks, from `begin` on. */
+template <bool few>
+static __device__ __forceinline__ void
+count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, uint32_t end,
+	struct tally *tally)
+{
+	const uint32_t all = end - begin, warp = threadIdx.x / 32;
+	const uint32_t chunks = all > warp ? (all - warp + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS : 0;
+	struct feed feed;
+
+	if (chunks == 0)
+		return;
+	feed_open<GK_CUDA_WARPS>(&feed, args.coef, table, GK_GANGS_MAX, begin + warp, chunks,
+		(1u << b->nb_frames) - 1);
+	copy_coef(&feed, feed.chunk, few);
+	feed_start<GK_CUDA_WARPS>(&feed);
+	for (uint32_t i = 0; i < chunks; i++) {
+		count_chunk<false, few, GK_CUDA_WARPS>(b, 0, &feed, args.counts, tally);
+		feed_chunk<GK_CUDA_WARPS>(&feed);
 	}
 }
 
@@ -55,21 +77,16 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS)
 	const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const uint32_t begin = (uint32_t)((uint64_t)blockIdx.x * args.chunks / gridDim.x);
 	const uint32_t end = (uint32_t)((uint64_t)(blockIdx.x + 1) * args.chunks / gridDim.x);
-	uint32_t c = begin + warp;
-	struct feed feed;
 
 	for (uint32_t i = threadIdx.x; i < sizeof(batch) / 16; i += blockDim.x)
 		((uint4 *)&batch)[i] = __ldcg((const uint4 *)b + i);
 	if (lane < GK_BATCH_MAX)
 		tally[warp][lane] = {0, 0, 0, 0, 0};
 	__syncthreads();
-	if (c < end)
-		feed_open<GK_CUDA_WARPS>(&feed, args.coef, table, GK_GANGS_MAX, c,
-			(end - c + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS, (1u << batch.nb_frames) - 1);
-	for (; c < end; c += GK_CUDA_WARPS) {
-		count_chunk<false, GK_CUDA_WARPS>(&batch, 0, &feed, args.counts, c, tally[warp]);
-		feed_chunk<GK_CUDA_WARPS>(&feed, c);
-	}
+	if (IS_FEW(batch.nb_frames))
+		count_all<true>(&batch, table, begin, end, tally[warp]);
+	else
+		count_all<false>(&batch, table, begin, end, tally[warp]);
 	__syncthreads();
 	if (threadIdx.x < batch.nb_frames) {
 		struct tally t = {0, 0, 0, 0, 0};

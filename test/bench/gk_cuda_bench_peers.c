@@ -71,8 +71,16 @@ struct launcher {
 	CUdeviceptr_v2 finished;
 	CUdeviceptr_v2 coef;
 	CUdeviceptr_v2 counts;
+	CUdeviceptr_v2 nothing;
 	CUfunction count;
 };
+
+static struct gk_cuda_divisor
+divisor(uint32_t by)
+{
+	return (struct gk_cuda_divisor){
+		by, by == 1 ? UINT32_MAX : (uint32_t)((UINT64_C(1) << 32) / by)};
+}
 
 static void
 open_launcher(struct bench *b, struct launcher *l)
@@ -81,6 +89,7 @@ open_launcher(struct bench *b, struct launcher *l)
 	const uint32_t tiles = b->geometry.tiles, zero = 0;
 	uint64_t *table = calloc((uint64_t)tiles * BENCH_FRAMES, 8);
 	struct gk_cuda_batch *batch = calloc(1, sizeof(*batch));
+	static const uint8_t zeros[GK_CUDA_WORDS];
 	struct gk_cuda_args args = {.geometry = b->geometry, .gangs = 1, .blocks = 1};
 	void *pack[] = {&l->batch[0]};
 	CUdeviceptr_v2 constants;
@@ -90,8 +99,9 @@ open_launcher(struct bench *b, struct launcher *l)
 	l->flags = bench_memory(b, 4096);
 	l->flag = (uintptr_t)l->flags;
 	args.rows = tiles * b->geometry.tile_rows;
-	args.row_chunks = (b->geometry.cols + GK_CUDA_CHUNK - 1) / GK_CUDA_CHUNK;
-	args.chunks = args.rows * args.row_chunks;
+	args.row_chunks = divisor((b->geometry.cols + GK_CUDA_CHUNK - 1) / GK_CUDA_CHUNK);
+	args.tile_rows = divisor(b->geometry.tile_rows);
+	args.chunks = args.rows * args.row_chunks.by;
 	for (uint32_t f = 0; f < BENCH_FRAMES; f++)
 		for (uint32_t t = 0; t < tiles; t++)
 			table[((uint64_t)(f / 16) * tiles + t) * GK_BATCH_MAX + f % 16] =
@@ -99,10 +109,11 @@ open_launcher(struct bench *b, struct launcher *l)
 	l->table = upload(b, table, (uint64_t)tiles * BENCH_FRAMES * 8);
 	CHECK(b, cuMemAlloc(&l->coef, args.chunks * sizeof(*args.coef)));
 	args.coef = (struct gk_cuda_coef *)(uintptr_t)l->coef;
+	l->nothing = upload(b, zeros, sizeof(zeros));
+	args.nothing = (uint16_t *)(uintptr_t)l->nothing;
 	CHECK(b, cuMemAlloc(&l->counts, (uint64_t)args.chunks * GK_BATCH_MAX * 4));
 	args.counts = (uint32_t *)(uintptr_t)l->counts;
 	batch->params.bragg_threshold = batch->params.csr_threshold = 5.0f;
-	batch->quick = 1;
 	for (int s = 0; s < 3; s++) {
 		batch->plane.p[s] = b->device_planes + 2 * s * b->pixels * 4;
 		batch->plane.r[s] = b->device_planes + (2 * s + 1) * b->pixels * 4;
@@ -136,6 +147,7 @@ close_launcher(struct bench *b, struct launcher *l)
 	CHECK(b, cuMemFree(l->finished));
 	CHECK(b, cuMemFree(l->coef));
 	CHECK(b, cuMemFree(l->counts));
+	CHECK(b, cuMemFree(l->nothing));
 }
 
 /* Frames `first` to `first` + 1 or 16. */

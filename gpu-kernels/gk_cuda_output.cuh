@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Outputs of one chunk of the frames that are kept, by one warp, from words that are read again.
+ * For lists of pixels a thread has 16 neighbouring ones, so that order is that of threads.
+ */
+#ifndef GK_CUDA_OUTPUT_CUH
+#define GK_CUDA_OUTPUT_CUH
+
+#include "gk_cuda_chunk.cuh"
+
+/* Shared memory of a chunk's coefficients; `left` tells neighbours apart. @{ */
+static __device__ __forceinline__ uint32_t
+pair_at(const struct feed *f, uint32_t left)
+{
+	return f->area + GK_CUDA_AT_KEPT + left % 2 * offsetof(struct gk_cuda_coef, bragg);
+}
+
+static __device__ __forceinline__ uint32_t
+aim_at(const struct feed *f)
+{
+	return f->area + GK_CUDA_AT_KEPT + 2 * offsetof(struct gk_cuda_coef, bragg);
+}
+
+static __device__ __forceinline__ uint32_t
+first_at(const struct feed *f, uint32_t left)
+{
+	return f->area + GK_CUDA_AT_FIRST + left % 2 * 16;
+}
+/** @} */
+
+/* Coefficients on their way to where outputs have them. */
+static __device__ __forceinline__ void
+copy_pairs(const struct feed *f, uint32_t chunk, uint32_t left)
+{
+	const struct gk_cuda_coef *from = f->coef + chunk;
+
+	feed_copy(pair_at(f, left), from, offsetof(struct gk_cuda_coef, bragg));
+	feed_copy(aim_at(f), from->csr, sizeof(from->csr));
+	if (lane_of_warp() == 0)
+		copy_async(first_at(f, left), (uint64_t)&from->holes);
+}
+
+/* A list's pixels of one thread. */
+struct entry {
+	const struct gk_cuda_coef *coef;
+	uint32_t pairs; /* of the chunk, in shared memory */
+	uint32_t words;
+	uint32_t wild;
+	uint32_t pixels;
+	uint32_t col; /* of the chunk's first pixel */
+};
+
+/* Thresholds of 16 neighbouring pixels. */
+static __device__ __forceinline__ void
+load_aim(uint32_t aim[8], const struct feed *f)
+{
+	const uint4 a = load_shared4(aim_at(f) + lane_of_warp() * 32);
+	const uint4 b = load_shared4(aim_at(f) + lane_of_warp() * 32 + 16);
+
+	aim[0] = a.x, aim[1] = a.y, aim[2] = a.z, aim[3] = a.w;
+	aim[4] = b.x, aim[5] = b.y, aim[6] = b.z, aim[7] = b.w;
+}
+
+/* Pixels of a thread that are in the list, the first in bit 0. */
+static __device__ __forceinline__ uint32_t
+hits_of(const struct entry *e, const uint32_t aim[8], float threshold)
+{
+	const uint4 a = load_shared4(e->words + lane_of_warp() * 32);
+	const uint4 b = load_shared4(e->words + lane_of_warp() * 32 + 16);
+	int32_t low, high;
+	uint32_t hits;
+
+	low = weigh(
+		signs_of(compare_words(a.x, aim[0]), compare_words(a.y, aim[1])), 0x08040201, 0);
+	low = weigh(
+		signs_of(compare_words(a.z, aim[2]), compare_words(a.w, aim[3])), 0x80402010, low);
+	high = weigh(
+		signs_of(compare_words(b.x, aim[4]), compare_words(b.y, aim[5])), 0x08040201, 0);
+	high = weigh(
+		signs_of(compare_words(b.z, aim[6]), compare_words(b.w, aim[7])), 0x80402010, high);
+	/* minus those that are below; 0xFFFF less them */
+	hits = 0xFFFF + (uint32_t)(low + high * 256);
+	if (((a.x | a.y | a.z | a.w | b.x | b.y | b.z | b.w) & GAINS) == 0 && e->wild == 0)
+		return hits;
+#pragma unroll 1
+	for (uint32_t i = 0; i < GK_CUDA_LANE; i++) {
+		const uint32_t pixel = lane_of_warp() * GK_CUDA_LANE + i;
+		const uint16_t word = load_shared_u16(e->words + pixel * 2);
+
+		if (!is_odd(e->coef, e->wild, pixel, word))
+			continue;
+		hits &= ~(1u << i);
+		if (pixel < e->pixels && any_photons(e->coef, pixel, word) >= threshold)
+			hits |= 1u << i;
+	}
+	return hits;
+}
+
+static __device__ __forceinline__ float
+photons_at(const struct entry *e, uint32_t pixel)
+{
+	const uint16_t word = load_shared_u16(e->words + pixel * 2);
+
+	if (e->wild != 0 || (word & GK_RAW_GAIN_MASK) != 0)
+		return any_photons(e->coef, pixel, word);
+	return quick_photons(word, load_shared_f32(e->pairs + pixel * 4),
+		load_shared_f32(e->pairs + offsetof(struct gk_cuda_coef, r) + pixel * 4));
+}
+
+/* Columns and values of a chunk's pixels, from entry `first` of the frame's list on. */
+static __device__ __forceinline__ void
+store_csr(uint64_t out, uint32_t first, const struct entry *e, uint32_t hits)
+{
+	const uint32_t lane = lane_of_warp();
+	const uint32_t some = __ballot_sync(ALL_LANES, hits != 0);
+	uint32_t at;
+
+	if (some == 0)
+		return;
+	if (__any_sync(ALL_LANES, (hits & (hits - 1)) != 0)) {
+		const uint32_t n = __popc(hits);
+
+		at = n;
+#pragma unroll
+		for (int d = 1; d < 32; d *= 2) {
+			const uint32_t left = __shfl_up_sync(ALL_LANES, at, d);
+
+			at += lane >= d ? left : 0;
+		}
+		at -= n;
+	} else {
+		at = __popc(some & ((1u << lane) - 1));
+	}
+	/* few pixels: one turn or two */
+	for (at += first; hits != 0; at++) {
+		const uint32_t pixel = lane * GK_CUDA_LANE + __ffs(hits) - 1;
+
+		hits &= hits - 1;
+		((uint16_t *)(out + args.layout.col))[at] = (uint16_t)(e->col + pixel);
+		store_value(
+			(void *)(out + args.layout.value), at, args.value, photons_at(e, pixel));
+	}
+}
+
+/* A chunk of an image, with coefficients as they lie in shared memory. */
+static __device__ __forceinline__ void
+output_image(uint64_t out, const struct spot *s, const struct entry *e)
+{
+	float x[GK_CUDA_LANE], p[GK_CUDA_LANE], r[GK_CUDA_LANE];
+	uint2 w[4];
+
+	load_words(w, e->words);
+#pragma unroll
+	for (int i = 0; i < GK_CUDA_LANE; i++) {
+		p[i] = load_shared_f32(e->pairs + pixel_of(i) * 4);
+		r[i] = load_shared_f32(
+			e->pairs + offsetof(struct gk_cuda_coef, r) + pixel_of(i) * 4);
+	}
+	photons_of(x, w, p, r);
+	store_image(out, s, x);
+	if (!all_g0(w) || e->wild != 0)
+		store_odd(out, s, e->coef, e->wild, e->words);
+}
+
+/*
+ * Outputs of a chunk of the frames in `kept`, a bit each.
+ * @param first  places of this chunk's pixels in the lists, of frame f in thread f
+ * @param kind   of each frame
+ */
+template <bool few, uint32_t STEP>
+static __device__ __forceinline__ void
+output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, const uint32_t *kind,
+	uint32_t kept)
+{
+	const uint32_t chunk = feed->chunk;
+	uint32_t aim[8];
+	struct spot spot;
+	struct entry e;
+	uint2 known; /* holes, wild pixels */
+
+	feed_wait(feed, few);
+	known = load_shared2(first_at(feed, feed->left));
+	load_aim(aim, feed);
+	spot = spot_of(feed->coef, chunk, known.x);
+	__syncwarp();
+	if (feed->left > 0)
+		copy_pairs(feed, chunk + STEP, feed->left - 1);
+	e.wild = known.y;
+	e.coef = feed->coef + chunk;
+	e.pairs = pair_at(feed, feed->left);
+	e.col = column_of(chunk);
+	e.pixels = pixels_of(chunk);
+#pragma unroll 1
+	for (uint32_t i = 0; kept != 0; i++, kept &= kept - 1) {
+		const uint32_t f = __ffs(kept) - 1;
+		const uint32_t at = __shfl_sync(ALL_LANES, first, f);
+		const uint64_t out = b->frame[f].out;
+		const bool present = feed->present >> i & 1;
+
+		e.words = feed_wait(feed, few);
+		feed_next<STEP>(feed, few);
+		if (kind[f] == GK_KIND_CSR) {
+			if (present)
+				store_csr(out, at, &e, hits_of(&e, aim, b->params.csr_threshold));
+		} else if (!present) {
+			store_missing(out, kind[f], &spot);
+		} else if (kind[f] == GK_KIND_RAW) {
+			store_raw(raw_at(out, &spot), e.pixels, e.words, true);
+		} else {
+			output_image(out, &spot, &e);
+		}
+	}
+}
+
+/* Places of a chunk's pixels in the lists of frames, of frame f in thread f. */
+static __device__ __forceinline__ uint32_t
+places_of(const uint32_t *counts, uint32_t chunk)
+{
+	const uint32_t lane = lane_of_warp();
+
+	return lane < GK_BATCH_MAX ? __ldcg(counts + (uint64_t)chunk * GK_BATCH_MAX + lane) : 0;
+}
+
+#endif /* GK_CUDA_OUTPUT_CUH */
