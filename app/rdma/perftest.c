@@ -119,6 +119,13 @@ exchange_dests(struct run *r)
 	return rc;
 }
 
+/* Of latencies: messages go to and fro. */
+static bool
+both_send(const struct perftest_options *o)
+{
+	return o->verb == PERFTEST_SEND || o->verb == PERFTEST_WRITE;
+}
+
 static int
 introduce(struct run *r)
 {
@@ -155,7 +162,9 @@ introduce(struct run *r)
 		perftest_print_dest("local", &r->traffic.flows[i].ours);
 	for (i = 0; i < r->options->qps; i++)
 		perftest_print_dest("remote", &r->traffic.flows[i].theirs);
-	perftest_print_header(r->options);
+	/* a server has nothing to tell of latencies that only the client sees */
+	if (!r->options->latency || r->target->client || both_send(r->options))
+		perftest_print_header(r->options);
 	return 0;
 }
 
@@ -223,7 +232,6 @@ run_one_sided(struct run *r)
 static int
 run_latency(struct run *r)
 {
-	bool both = r->options->verb == PERFTEST_SEND || r->options->verb == PERFTEST_WRITE;
 	struct perftest_latency latency = {0};
 	int rc = 0;
 
@@ -231,7 +239,7 @@ run_latency(struct run *r)
 		rc = perftest_traffic_receives(&r->traffic);
 	if (rc == 0)
 		rc = barrier(r);
-	if (rc == 0 && (both || r->target->client)) {
+	if (rc == 0 && (both_send(r->options) || r->target->client)) {
 		rc = perftest_latency_run(
 			&r->traffic, r->target->client, r->options->size, &latency);
 		if (rc == 0)

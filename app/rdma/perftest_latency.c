@@ -108,7 +108,9 @@ perftest_latency_run(
 		if (rc < 0)
 			break;
 		now = rte_get_tsc_cycles();
-		latency->us[i] = (double)(now - before) * tick;
+		/* the first one waits for the peer to be ready, too */
+		if (i)
+			latency->us[latency->samples++] = (double)(now - before) * tick;
 		before = now;
 	}
 	latency->iterations = i;

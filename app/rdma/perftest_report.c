@@ -121,7 +121,7 @@ compare(const void *a, const void *b)
 void
 perftest_print_latency(const struct perftest_options *o, struct perftest_latency *latency)
 {
-	uint64_t n = latency->iterations, i;
+	uint64_t n = latency->samples, i;
 	double sum = 0, squares = 0, average;
 
 	for (i = 0; i < n; i++)
@@ -129,7 +129,8 @@ perftest_print_latency(const struct perftest_options *o, struct perftest_latency
 	average = n ? sum / (double)n : 0;
 	if (o->duration || !n) {
 		printf(" %-7" PRIu64 "       %" PRIu64 "            %-7.2f        %-7.2f\n",
-			latency->size, n, average, average > 0 ? 1e6 / average : 0);
+			latency->size, latency->iterations, average,
+			average > 0 ? 1e6 / average : 0);
 		return;
 	}
 	for (i = 0; i < n; i++)
@@ -137,7 +138,8 @@ perftest_print_latency(const struct perftest_options *o, struct perftest_latency
 	qsort(latency->us, n, sizeof(*latency->us), compare);
 	printf(" %-7" PRIu64 " %" PRIu64 "          %-7.2f        %-7.2f      %-7.2f  \t       "
 	       "%-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
-		latency->size, n, latency->us[0], latency->us[n - 1], latency->us[n / 2], average,
-		sqrt(squares / (double)n), latency->us[n * 99 / 100], latency->us[n * 999 / 1000]);
+		latency->size, latency->iterations, latency->us[0], latency->us[n - 1],
+		latency->us[n / 2], average, sqrt(squares / (double)n), latency->us[n * 99 / 100],
+		latency->us[n * 999 / 1000]);
 	fflush(stdout);
 }

@@ -14,8 +14,8 @@
 
 /** Latencies of one message size. */
 struct perftest_latency {
-	uint64_t size, iterations;
-	double *us; /**< of each; sorted by perftest_print_latency() */
+	uint64_t size, iterations, samples;
+	double *us; /**< samples; sorted by perftest_print_latency() */
 };
 
 void perftest_print_waiting(void);
@@ -27,6 +27,7 @@ void perftest_print_setup(
 /** An end of a flow. @param side "local" or "remote" */
 void perftest_print_dest(const char *side, const struct perftest_dest *dest);
 
+/** Names of the columns. */
 void perftest_print_header(const struct perftest_options *o);
 void perftest_print_report(const struct perftest_options *o, const struct perftest_report *report);
 void perftest_print_latency(const struct perftest_options *o, struct perftest_latency *latency);
