@@ -188,7 +188,7 @@ frame_output(const struct gk *gk, const struct gang_frame *f, uint32_t kind,
 	case GK_KIND_RAW:
 		value = f->out + l->raw + first * sizeof(*raw);
 		if (raw != NULL)
-			memcpy(value, raw, gk->tile_pixels * sizeof(*raw));
+			gk->tile_ops->copy(t, raw, (uint16_t *)value);
 		else
 			memset(value, 0xFF, gk->tile_pixels * sizeof(*raw));
 		break;
@@ -197,14 +197,48 @@ frame_output(const struct gk *gk, const struct gang_frame *f, uint32_t kind,
 	}
 }
 
+/* What frame_output() will touch of a CSR frame, while another frame is worked on. */
+static void
+fetch_csr(const struct gk *gk, const struct gang_frame *f, const struct gk_tile *t, uint32_t tile)
+{
+	const struct gk_layout *l = &gk->config.layout;
+	uint64_t at, end;
+
+	if (f->kind != GK_KIND_CSR || f->packet[tile] == 0 || gk->tile_ops->fetch == NULL)
+		return;
+	at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t->rows];
+	end = ((const uint32_t *)(f->out + l->row_ptr))[(tile + 1) * t->rows];
+	for (uint64_t i = at * 2; i < end * 2; i += 64)
+		__builtin_prefetch(f->out + l->col + i, 1);
+	for (uint64_t i = at * l->value_size; i < end * l->value_size; i += 64)
+		__builtin_prefetch(f->out + l->value + i, 1);
+	gk->tile_ops->fetch(t, (const uint16_t *)(uintptr_t)f->packet[tile]);
+}
+
+static void
+drain(const struct gk *gk)
+{
+	if (gk->tile_ops->drain != NULL)
+		gk->tile_ops->drain();
+}
+
 void
 gk_host_tile_output(const struct gk *gk, const struct gang *g, uint32_t tile)
 {
-	const struct gk_tile t = tile_of(gk, g, tile);
+	const struct gk_tile t = tile_of(gk, g, tile), then = tile_of(gk, g, tile + 1);
+	const uint32_t n = g->batch.nb_frames;
 
-	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
-		if (g->batch.frame[i].early == GK_KIND_NONE)
-			frame_output(gk, &g->batch.frame[i], g->batch.frame[i].kind, &t, tile);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct gang_frame *f = &g->batch.frame[i];
+
+		if (i + 1 < n)
+			fetch_csr(gk, f + 1, &t, tile);
+		else if (tile + 1 < gk->config.geometry.tiles)
+			fetch_csr(gk, &g->batch.frame[0], &then, tile + 1);
+		if (f->early == GK_KIND_NONE)
+			frame_output(gk, f, f->kind, &t, tile);
+	}
+	drain(gk);
 }
 
 void
@@ -245,4 +279,5 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 		add_dark(gk, g, &t, tile);
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
 		frame_output(gk, &g->batch.frame[i], g->batch.frame[i].early, &t, tile);
+	drain(gk);
 }

@@ -45,6 +45,9 @@ struct gk_tile_ops {
 		const uint16_t *const ahead[], struct gk_tile_counts counts[],
 		uint16_t *const row_nnz[], uint32_t *const bits[]);
 
+	/** csr() will soon be asked for this: a hint. NULL = takes none. */
+	void (*fetch)(const struct gk_tile *tile, const uint16_t *raw);
+
 	/**
 	 * Columns and values of the pixels whose bit is set, in raster order: exactly as many as
 	 * there are, not a byte more (the next tile's pixels follow).
@@ -57,6 +60,15 @@ struct gk_tile_ops {
 	/** Values of all pixels; value as for csr, 64-byte aligned. */
 	void (*image)(
 		const struct gk_tile *tile, const uint16_t *raw, enum gk_value type, void *value);
+
+	/** The words as they are; `to` as for image. */
+	void (*copy)(const struct gk_tile *tile, const uint16_t *raw, uint16_t *to);
+
+	/**
+	 * What image() and copy() have stored is seen by whoever acquires what is released after
+	 * this. NULL = it is anyway.
+	 */
+	void (*drain)(void);
 
 	/**
 	 * Add this tile of n dark frames, at most GK_BATCH_MAX, to its cells.

@@ -211,11 +211,18 @@ plain_image(const struct gk_tile *t, const uint16_t *raw, enum gk_value type, vo
 	}
 }
 
+static void
+plain_copy(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
+{
+	memcpy(to, raw, (uint64_t)t->rows * t->cols * sizeof(*raw));
+}
+
 const struct gk_tile_ops gk_tile_plain = {
 	.name = "plain",
 	.stats = plain_stats,
 	.csr = plain_csr,
 	.image = plain_image,
+	.copy = plain_copy,
 	.dark = gk_tile_dark_plain,
 	.update = gk_tile_update_plain,
 };

@@ -33,12 +33,6 @@ vec_load(const float *p)
 	return _mm512_loadu_ps(p);
 }
 
-VEC_FN void
-vec_store(float *to, vec_f32 x)
-{
-	_mm512_storeu_ps(to, x);
-}
-
 VEC_FN vec_f32
 vec_set(float x)
 {
@@ -68,9 +62,18 @@ vec_clamp(vec_f32 a, float limit)
 VEC_FN vec_f32
 vec_add_away(vec_f32 a, float b)
 {
-	const __m512 sign = _mm512_and_ps(a, _mm512_set1_ps(-0.0f));
+	/* (a and sign) or b */
+	return _mm512_add_ps(a,
+		_mm512_castsi512_ps(_mm512_ternarylogic_epi32(_mm512_castps_si512(a),
+			_mm512_set1_epi32(INT32_MIN), _mm512_castps_si512(_mm512_set1_ps(b)),
+			0xEA)));
+}
 
-	return _mm512_add_ps(a, _mm512_or_ps(sign, _mm512_set1_ps(b)));
+/** The smaller of a and b; NaN if a is. */
+VEC_FN vec_f32
+vec_min(vec_f32 a, float b)
+{
+	return _mm512_min_ps(_mm512_set1_ps(b), a);
 }
 
 /** mask ? a : 0 */
@@ -171,18 +174,6 @@ vec_add_i32(vec_i32 a, vec_i32 b)
 	return _mm512_add_epi32(a, b);
 }
 
-VEC_FN vec_i32
-vec_keep_i32(vec_mask m, vec_i32 a)
-{
-	return _mm512_maskz_mov_epi32(m, a);
-}
-
-VEC_FN vec_i32
-vec_select_i32(vec_mask m, vec_i32 a, vec_i32 b)
-{
-	return _mm512_mask_mov_epi32(b, m, a);
-}
-
 VEC_FN vec_f32
 vec_float(vec_i32 a)
 {
@@ -210,7 +201,7 @@ vec_sum_i32(vec_i32 a)
 			_mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(a, 1))));
 }
 
-/** Which bits are set in 32 words. @{ */
+/** 32 words. @{ */
 typedef __m512i vec_run;
 
 VEC_FN vec_run
@@ -240,21 +231,32 @@ vec_stream(float *to, vec_f32 x)
 	_mm512_stream_ps(to, x);
 }
 
-/** 32 values that fit into 16 bits, past the caches; `to` is 64-byte aligned. */
-VEC_FN void
-vec_stream_run_i16(int16_t *to, const vec_i32 x[2])
+/**
+ * A run in 16 bits, with saturation.
+ * @param nan  lanes that become INT16_MIN (x is INT32_MIN there); no others do
+ */
+VEC_FN vec_run
+vec_pack_run(const vec_i32 x[2], const vec_mask nan[2])
 {
 	const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-
 	/* packs within lanes of 128 bits */
-	_mm512_stream_si512(
-		(void *)to, _mm512_permutexvar_epi64(order, _mm512_packs_epi32(x[0], x[1])));
+	const __m512i packed = _mm512_permutexvar_epi64(order, _mm512_packs_epi32(x[0], x[1]));
+
+	return _mm512_mask_max_epi16(_mm512_set1_epi16(INT16_MIN),
+		~((__mmask32)nan[1] << 16 | nan[0]), packed, _mm512_set1_epi16(-INT16_MAX));
+}
+
+/** Past the caches; `to` is 64-byte aligned. */
+VEC_FN void
+vec_run_stream(void *to, vec_run a)
+{
+	_mm512_stream_si512(to, a);
 }
 
 VEC_FN void
-vec_store_i16(int16_t *to, vec_i32 x)
+vec_run_store(void *to, vec_run a)
 {
-	_mm256_storeu_si256((void *)to, _mm512_cvtepi32_epi16(x));
+	_mm512_storeu_si512(to, a);
 }
 
 /** Lanes whose bit is set, moved together; a whole vector is written. */
@@ -298,12 +300,6 @@ vec_load(const float *p)
 	return _mm256_loadu_ps(p);
 }
 
-VEC_FN void
-vec_store(float *to, vec_f32 x)
-{
-	_mm256_storeu_ps(to, x);
-}
-
 VEC_FN vec_f32
 vec_set(float x)
 {
@@ -334,6 +330,12 @@ vec_add_away(vec_f32 a, float b)
 	const __m256 sign = _mm256_and_ps(a, _mm256_set1_ps(-0.0f));
 
 	return _mm256_add_ps(a, _mm256_or_ps(sign, _mm256_set1_ps(b)));
+}
+
+VEC_FN vec_f32
+vec_min(vec_f32 a, float b)
+{
+	return _mm256_min_ps(_mm256_set1_ps(b), a);
 }
 
 VEC_FN vec_f32
@@ -430,18 +432,6 @@ vec_add_i32(vec_i32 a, vec_i32 b)
 	return _mm256_add_epi32(a, b);
 }
 
-VEC_FN vec_i32
-vec_keep_i32(vec_mask m, vec_i32 a)
-{
-	return _mm256_and_si256(_mm256_castps_si256(m), a);
-}
-
-VEC_FN vec_i32
-vec_select_i32(vec_mask m, vec_i32 a, vec_i32 b)
-{
-	return _mm256_blendv_epi8(b, a, _mm256_castps_si256(m));
-}
-
 VEC_FN vec_f32
 vec_float(vec_i32 a)
 {
@@ -471,25 +461,31 @@ vec_sum_i32(vec_i32 a)
 	return _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
 }
 
-typedef __m256i vec_run; /* of each 16 words, what is set in either half */
+typedef struct {
+	__m256i half[2];
+} vec_run;
 
 VEC_FN vec_run
 vec_run_load(const uint16_t *w)
 {
-	return _mm256_or_si256(
-		_mm256_loadu_si256((const void *)w), _mm256_loadu_si256((const void *)(w + 16)));
+	return (vec_run){
+		{_mm256_loadu_si256((const void *)w), _mm256_loadu_si256((const void *)(w + 16))}};
 }
 
 VEC_FN vec_run
 vec_run_or(vec_run a, const uint16_t *w)
 {
-	return _mm256_or_si256(a, vec_run_load(w));
+	const vec_run b = vec_run_load(w);
+
+	return (vec_run){
+		{_mm256_or_si256(a.half[0], b.half[0]), _mm256_or_si256(a.half[1], b.half[1])}};
 }
 
 VEC_FN int
 vec_run_any(vec_run a, uint16_t bits)
 {
-	return !_mm256_testz_si256(a, _mm256_set1_epi16((short)bits));
+	return !_mm256_testz_si256(
+		_mm256_or_si256(a.half[0], a.half[1]), _mm256_set1_epi16((short)bits));
 }
 
 VEC_FN void
@@ -498,20 +494,38 @@ vec_stream(float *to, vec_f32 x)
 	_mm256_stream_ps(to, x);
 }
 
-VEC_FN void
-vec_stream_run_i16(int16_t *to, const vec_i32 x[4])
+VEC_FN vec_run
+vec_pack_run(const vec_i32 x[4], const vec_mask nan[4])
 {
-	/* packs within lanes of 128 bits */
-	for (int i = 0; i < 2; i++)
-		_mm256_stream_si256((void *)(to + 16 * i),
-			_mm256_permute4x64_epi64(_mm256_packs_epi32(x[2 * i], x[2 * i + 1]), 0xD8));
+	vec_run run;
+
+	/* packs within lanes of 128 bits; a mask is -1: one less than the others may be */
+	for (int i = 0; i < 2; i++) {
+		const __m256i packed = _mm256_packs_epi32(x[2 * i], x[2 * i + 1]),
+			      lower = _mm256_packs_epi32(_mm256_castps_si256(nan[2 * i]),
+				      _mm256_castps_si256(nan[2 * i + 1]));
+
+		/* NaN is INT32_MIN by truncation, the least of all already */
+		run.half[i] = _mm256_permute4x64_epi64(
+			_mm256_max_epi16(
+				packed, _mm256_add_epi16(lower, _mm256_set1_epi16(-INT16_MAX))),
+			0xD8);
+	}
+	return run;
 }
 
 VEC_FN void
-vec_store_i16(int16_t *to, vec_i32 x)
+vec_run_stream(void *to, vec_run a)
 {
-	_mm_storeu_si128((void *)to,
-		_mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+	_mm256_stream_si256(to, a.half[0]);
+	_mm256_stream_si256((__m256i *)to + 1, a.half[1]);
+}
+
+VEC_FN void
+vec_run_store(void *to, vec_run a)
+{
+	_mm256_storeu_si256(to, a.half[0]);
+	_mm256_storeu_si256((__m256i *)to + 1, a.half[1]);
 }
 
 /* Byte k of entry m: the lane of the k-th bit that is set in m. */

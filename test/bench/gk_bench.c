@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Host gang kernels on one core, beside a pass that only reads what they must read: the raw data
- * of every frame, and the G0 coefficients once a batch. Ratio 1 would be the ceiling of memory.
+ * Host gang kernels on one core, by instruction set, beside the floor: a pass that only reads what
+ * they must read - the raw data of every frame, and the G0 coefficients once a batch - and writes
+ * as many bytes as they write. Ratio 1 would be the ceiling of memory.
  */
 
 #include <errno.h>
@@ -9,42 +10,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 
-#include "gk.h"
+#include "gk_bench.h"
 #include "gk_pixel.h"
-#include "gk_ring.h"
 
 #define REPEATS_MAX 100
 
-struct bench {
-	struct gk_config config;
-	struct gk *gk;
-	struct gk_ring ring;
-	uint16_t *raw;
-	float *p[3];
-	float *r[3];
-	uint32_t frames; /* all of them, the working set */
-	uint32_t repeats;
-};
-
 static const char usage[] =
-	"Usage: gk_bench [--modules N] [--frames N] [--repeats N]\n"
+	"Usage: gk_bench [--modules N] [--frames N] [--repeats N] [--isa NAME] [--numpy SCRIPT]\n"
 	"Throughput of the host gang kernels on one core, as a table.\n"
-	"  --modules N   JUNGFRAU modules of a frame, 1 to 32 (default 8: 4M, 8.4 MB raw)\n"
-	"  --frames N    frames of the working set, a multiple of 8 up to 64 (default 8)\n"
-	"  --repeats N   passes over the working set; the median counts (default 5)\n"
-	"Columns: GB/s of raw data by the kernel; GB/s of raw data by a pass that only reads the\n"
-	"raw data and, once a batch, the coefficients of G0; their ratio; frames/s.\n";
-
-static double
-seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+	"  --modules N     JUNGFRAU modules of a frame, 1 to 32 (default 8: 4M, 8.4 MB raw)\n"
+	"  --frames N      frames of the working set, a multiple of 8 up to 64 (default 8)\n"
+	"  --repeats N     passes over the working set; the median counts (default 9)\n"
+	"  --isa NAME      only this instruction set: plain, avx2, avx512\n"
+	"  --numpy SCRIPT  gk_bench_numpy.py: the same with numpy\n"
+	"Columns: GB/s of raw data by the kernel; GB/s of raw data by its floor, a pass that only\n"
+	"reads the raw data and, once a batch, the coefficients of G0, and writes what the\n"
+	"kernel writes; their ratio; frames/s; speed-up over plain C in the same run.\n"
+	"`count` keeps no frame, other rows all; `after the verdict`: which nobody knows before.\n";
 
 static int
 compare(const void *a, const void *b)
@@ -57,12 +42,15 @@ compare(const void *a, const void *b)
 static void *
 need(uint64_t size)
 {
-	void *memory = aligned_alloc(4096, (size + 4095) & ~UINT64_C(4095));
+	const uint64_t page = UINT64_C(1) << 21, whole = (size + page - 1) & ~(page - 1);
+	void *memory = aligned_alloc(page, whole);
 
 	if (memory == NULL) {
 		fprintf(stderr, "gk_bench: no memory for %llu bytes\n", (unsigned long long)size);
 		exit(1);
 	}
+	/* as the receiver's memory is; where it is not to be had, ordinary pages will do */
+	madvise(memory, whole, MADV_HUGEPAGE);
 	memset(memory, 0, size); /* touched: the kernel's zero page would be one cache line set */
 	return memory;
 }
@@ -100,17 +88,16 @@ fill(struct bench *b)
 	}
 }
 
-static int
+/* Memory of the working set; output slots fit for any type of values. */
+static void
 open_bench(struct bench *b, uint32_t modules)
 {
 	struct gk_config *c = &b->config;
-	char why[256] = "";
 	uint64_t pixels;
 
 	c->geometry = (struct gk_geometry){128 * modules, 4, 1024};
 	pixels = gk_pixels(&c->geometry);
-	c->value = GK_VALUE_F32;
-	gk_layout_init(&c->layout, &c->geometry, c->value, (uint32_t)pixels / 16);
+	gk_layout_init(&c->layout, &c->geometry, GK_VALUE_F32, (uint32_t)pixels / 16);
 	c->gangs = c->workers = 1;
 	c->nb_frames = c->nb_outputs = b->frames;
 	c->channel = need(sizeof(*c->channel));
@@ -125,18 +112,27 @@ open_bench(struct bench *b, uint32_t modules)
 		c->channel->coef[0].r[s] = (uintptr_t)b->r[s];
 	}
 	fill(b);
+}
+
+static int
+open_gangs(struct bench *b, enum gk_isa isa, enum gk_value value)
+{
+	struct gk_config *c = &b->config;
+	int ret;
+
+	c->isa = isa;
+	c->value = value;
+	gk_layout_init(&c->layout, &c->geometry, value, (uint32_t)gk_pixels(&c->geometry) / 16);
 	gk_ring_init(&b->ring, c->channel, 0);
-	if (gk_config_check(c, why, sizeof(why)) != 0) {
-		fprintf(stderr, "gk_bench: %s\n", why);
-		return -EINVAL;
-	}
-	return gk_host_ops.create(c, &b->gk);
+	ret = gk_host_ops.create(c, &b->gk);
+	if (ret != 0)
+		fprintf(stderr, "gk_bench: the host gangs cannot be made: %s\n", gk_host_ops.why());
+	return ret;
 }
 
 static void
 close_bench(struct bench *b)
 {
-	gk_host_ops.destroy(b->gk);
 	for (int s = 0; s < 3; s++) {
 		free(b->p[s]);
 		free(b->r[s]);
@@ -174,95 +170,142 @@ run_gang(struct bench *b, uint32_t batch)
 	return seconds() - start;
 }
 
-/* Sums keep the loads; the loop becomes 16-byte loads and adds. */
-static uint64_t
-read_all(const void *memory, uint64_t bytes)
-{
-	const uint64_t *w = memory;
-	uint64_t sum = 0;
-
-	for (uint64_t i = 0; i < bytes / sizeof(*w); i++)
-		sum += w[i];
-	return sum;
-}
-
-/* The same tiles in the same order, read only. @return seconds */
-static double
-run_read(const struct bench *b, uint32_t batch)
-{
-	const struct gk_geometry *g = &b->config.geometry;
-	const uint64_t tile = (uint64_t)g->tile_rows * g->cols;
-	static volatile uint64_t sink;
-	const double start = seconds();
-	uint64_t sum = 0;
-
-	for (uint32_t f = 0; f < b->frames; f += batch) {
-		for (uint32_t t = 0; t < g->tiles; t++) {
-			sum += read_all(b->p[0] + t * tile, tile * 4);
-			sum += read_all(b->r[0] + t * tile, tile * 4);
-			for (uint32_t i = 0; i < batch; i++)
-				sum += read_all(b->raw + ((f + i) * (uint64_t)g->tiles + t) * tile,
-					tile * 2);
-		}
-	}
-	sink = sum;
-	(void)sink;
-	return seconds() - start;
-}
-
+/* `sure`: every frame is a hit, and that is known beforehand. */
 struct row {
 	const char *name;
+	const char *numpy; /* of gk_bench_numpy.py */
 	uint32_t kind;
-	uint32_t flags;
-	int hit;
+	enum gk_value value;
+	int kept;
+	int sure;
 };
 
-static int
-run_row(struct bench *b, const struct row *row, uint32_t batch)
-{
-	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry) * b->frames;
-	struct gk_params *params = &b->config.channel->params[0];
-	double gang[REPEATS_MAX], read[REPEATS_MAX], kept;
-	int ret;
+static const struct row rows[] = {
+	{"conversion + count", "count", GK_KIND_CSR, GK_VALUE_F32, 0, 0},
+	{"conversion + CSR 1 %", "csr", GK_KIND_CSR, GK_VALUE_F32, 1, 1},
+	{"conversion + CSR 1 % i16", NULL, GK_KIND_CSR, GK_VALUE_I16, 1, 1},
+	{"conversion + f32 image", "f32", GK_KIND_IMAGE, GK_VALUE_F32, 1, 1},
+	{"conversion + i16 image", "i16", GK_KIND_IMAGE, GK_VALUE_I16, 1, 1},
+	{"f32 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_F32, 1, 0},
+	{"i16 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_I16, 1, 0},
+	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, 1, 1},
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-	*params = (struct gk_params){.kind = row->kind,
+static void
+set_params(struct bench *b, const struct row *row)
+{
+	b->config.channel->params[0] = (struct gk_params){.kind = row->kind,
 		.bragg_threshold = 5.0f,
 		.csr_threshold = 5.0f,
-		.bragg_min = row->hit ? 0 : UINT32_MAX,
+		.bragg_min = row->kept ? !row->sure : UINT32_MAX,
 		.bragg_max = UINT32_MAX,
 		.nnz_max = b->config.layout.nnz_cap};
 	for (uint32_t f = 0; f < b->frames; f++)
-		frame_of(b, f)->flags = row->flags;
+		frame_of(b, f)->out = row->kept ? f : GK_NO_OUT;
+}
+
+static struct floor_writes
+writes_of(const struct bench *b, const struct row *row)
+{
+	struct floor_writes w = {0};
+
+	if (!row->kept)
+		return w;
+	if (row->kind == GK_KIND_CSR)
+		w.nnz = b->config.results[0].nnz;
+	else
+		w.pixel_bytes = row->kind == GK_KIND_RAW ? 2 : b->config.layout.value_size;
+	return w;
+}
+
+/* @param plain  GB/s of plain C, which comes first; set by it */
+static int
+run_row(struct bench *b, const struct row *row, enum gk_isa isa, uint32_t batch, double *plain)
+{
+	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry) * b->frames;
+	double gang[REPEATS_MAX], least[REPEATS_MAX], median;
+	struct floor_writes writes;
+	int ret;
+
+	ret = open_gangs(b, isa, row->value);
+	if (ret != 0)
+		return ret;
+	set_params(b, row);
 	ret = gk_host_ops.start(b->gk);
 	if (ret != 0)
 		return ret;
 	/* once to warm up; then turn about, so that both see the same machine */
 	run_gang(b, batch);
+	writes = writes_of(b, row);
 	for (uint32_t i = 0; i < b->repeats; i++) {
 		gang[i] = raw / run_gang(b, batch);
-		read[i] = raw / run_read(b, batch);
+		least[i] = raw / floor_run(b, batch, &writes);
 	}
 	ret = gk_host_ops.stop(b->gk);
+	gk_host_ops.destroy(b->gk);
 	qsort(gang, b->repeats, sizeof(gang[0]), compare);
-	qsort(read, b->repeats, sizeof(read[0]), compare);
-	kept = 100.0 * b->config.results[0].nnz / (double)gk_pixels(&b->config.geometry);
-	printf("%-28s %5u %8.2f %10.2f %7.2f %10.1f   %.2f %%\n", row->name, batch,
-		gang[b->repeats / 2], read[b->repeats / 2],
-		gang[b->repeats / 2] / read[b->repeats / 2], gang[b->repeats / 2] / raw * b->frames,
-		row->hit ? kept : 0.0);
+	qsort(least, b->repeats, sizeof(least[0]), compare);
+	median = gang[b->repeats / 2];
+	if (isa == GK_ISA_PLAIN)
+		*plain = median;
+	printf("%-28s %-7s %5u %8.2f %10.2f %7.2f %10.1f", row->name, gk_isa_name(isa), batch,
+		median, least[b->repeats / 2], median / least[b->repeats / 2],
+		median / raw * b->frames);
+	if (*plain > 0)
+		printf(" %8.1f\n", median / *plain);
+	else
+		printf("        -\n");
 	return ret;
 }
 
+/* Rows of another program, single-threaded as all others here, with its own working set. */
 static int
-parse(int argc, char **argv, struct bench *b, uint32_t *modules)
+run_numpy(const struct bench *b, const char *script)
+{
+	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry);
+	char line[256], name[16];
+	double frame_seconds;
+	int status;
+	FILE *f;
+
+	snprintf(line, sizeof(line), "OMP_NUM_THREADS=1 '%s' %u %u", script,
+		b->config.geometry.tiles / 128, b->repeats < 3 ? b->repeats : 3);
+	fflush(stdout);
+	f = popen(line, "r");
+	if (f == NULL)
+		return -errno;
+	while (fgets(line, sizeof(line), f) != NULL) {
+		if (sscanf(line, "%15s %lf", name, &frame_seconds) != 2) {
+			fputs(line, stdout);
+			continue;
+		}
+		for (size_t i = 0; i < ROWS; i++)
+			if (rows[i].numpy != NULL && strcmp(rows[i].numpy, name) == 0)
+				printf("%-28s %-7s %5u %8.2f %10s %7s %10.1f\n", rows[i].name,
+					"numpy", 1, raw / frame_seconds, "-", "-",
+					1 / frame_seconds);
+	}
+	status = pclose(f);
+	if (status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 77))
+		return 0;
+	fprintf(stderr, "gk_bench: %s: exit status %d\n", script, status);
+	return -EIO;
+}
+
+static int
+parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *only,
+	const char **script)
 {
 	static const struct option options[] = {{"modules", required_argument, NULL, 'm'},
 		{"frames", required_argument, NULL, 'f'}, {"repeats", required_argument, NULL, 'r'},
+		{"isa", required_argument, NULL, 'i'}, {"numpy", required_argument, NULL, 'n'},
 		{"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		const uint32_t n = optarg != NULL ? (uint32_t)strtoul(optarg, NULL, 0) : 0;
+		int isa = GK_ISA_PLAIN;
 
 		switch (option) {
 		case 'm':
@@ -273,6 +316,18 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules)
 			break;
 		case 'r':
 			b->repeats = n;
+			break;
+		case 'i':
+			while (isa < GK_ISAS && strcmp(gk_isa_name(isa), optarg) != 0)
+				isa++;
+			if (isa == GK_ISAS) {
+				fprintf(stderr, "gk_bench: isa %s: no such set\n", optarg);
+				return -EINVAL;
+			}
+			*only = isa;
+			break;
+		case 'n':
+			*script = optarg;
 			break;
 		case 'h':
 			fputs(usage, stdout);
@@ -293,36 +348,50 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules)
 	return 0;
 }
 
+/* All instruction sets of a row and a batch. */
+static int
+run_sets(struct bench *b, const struct row *row, enum gk_isa only, uint32_t batch)
+{
+	double plain = 0;
+	int ret = 0;
+
+	for (int isa = GK_ISA_PLAIN; isa < GK_ISAS && ret == 0; isa++) {
+		if (only != GK_ISA_AUTO && only != (enum gk_isa)isa)
+			continue;
+		if (gk_isa_choose(isa) < 0) {
+			printf("%-28s %-7s skipped: this processor has it not\n", row->name,
+				gk_isa_name(isa));
+			continue;
+		}
+		ret = run_row(b, row, isa, batch, &plain);
+	}
+	return ret;
+}
+
 int
 main(int argc, char **argv)
 {
-	static const struct row rows[] = {
-		{"conversion + count", GK_KIND_CSR, 0, 0},
-		{"conversion + count + CSR", GK_KIND_CSR, 0, 1},
-		{"conversion + f32 image", GK_KIND_IMAGE, 0, 1},
-		{"count + raw hand-over", GK_KIND_RAW, 0, 1},
-	};
 	static const uint32_t batches[] = {1, 8};
-	struct bench b = {.frames = 8, .repeats = 5};
+	struct bench b = {.frames = 8, .repeats = 9};
+	enum gk_isa only = GK_ISA_AUTO;
+	const char *script = NULL;
 	uint32_t modules = 8;
-	int ret;
+	int ret = 0;
 
-	if (parse(argc, argv, &b, &modules) != 0)
+	if (parse(argc, argv, &b, &modules, &only, &script) != 0)
 		return 1;
-	ret = open_bench(&b, modules);
-	if (ret != 0) {
-		fprintf(stderr, "gk_bench: the host gangs cannot be made: %s\n", strerror(-ret));
-		return 1;
-	}
+	open_bench(&b, modules);
 	printf("host gangs, 1 core; %u frames of %u modules: %.1f MB raw, %.1f MB G0 coefficients; "
 	       "median of %u\n",
 		b.frames, modules, 2e-6 * (double)gk_pixels(&b.config.geometry) * b.frames,
 		8e-6 * (double)gk_pixels(&b.config.geometry), b.repeats);
-	printf("%-28s %5s %8s %10s %7s %10s   %s\n", "what", "batch", "GB/s", "read GB/s", "ratio",
-		"frames/s", "kept");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && ret == 0; i++)
+	printf("%-28s %-7s %5s %8s %10s %7s %10s %8s\n", "what", "isa", "batch", "GB/s",
+		"floor GB/s", "ratio", "frames/s", "x plain");
+	for (size_t i = 0; i < ROWS && ret == 0; i++)
 		for (size_t k = 0; k < sizeof(batches) / sizeof(batches[0]) && ret == 0; k++)
-			ret = run_row(&b, &rows[i], batches[k]);
+			ret = run_sets(&b, &rows[i], only, batches[k]);
+	if (ret == 0 && script != NULL)
+		ret = run_numpy(&b, script);
 	close_bench(&b);
 	return ret != 0;
 }

@@ -18,6 +18,7 @@ struct made {
 	uint16_t *col[GK_BATCH_MAX];
 	void *csr[GK_BATCH_MAX];
 	void *image[GK_BATCH_MAX];
+	uint16_t *copy[GK_BATCH_MAX];
 	uint64_t *cells;
 	float *p;
 };
@@ -51,6 +52,7 @@ make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
 		m->col[f] = guarded(pixels * 2 + GUARD);
 		m->csr[f] = guarded(size);
 		m->image[f] = guarded(size);
+		m->copy[f] = guarded(pixels * 2 + GUARD);
 		ahead[f] = f % 2 ? NULL : raw[f];
 	}
 	ops->stats(t, n, raw, ahead, m->counts, m->row_nnz, m->bits);
@@ -58,7 +60,12 @@ make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
 		if (m->bits[f] != NULL)
 			ops->csr(t, raw[f], m->bits[f], type, m->col[f], m->csr[f]);
 		ops->image(t, raw[f], type, m->image[f]);
+		ops->copy(t, raw[f], m->copy[f]);
+		if (ops->fetch != NULL)
+			ops->fetch(t, raw[f]);
 	}
+	if (ops->drain != NULL)
+		ops->drain();
 	m->cells = rig_alloc(pixels * sizeof(*m->cells));
 	m->p = guarded(pixels * sizeof(*m->p) + GUARD);
 	ops->dark(t, n, raw, m->cells, type == GK_VALUE_I16);
@@ -78,6 +85,7 @@ check_same(const struct gk_tile *t, uint32_t n, const struct made *a, const stru
 		assert_memory_equal(a->col[f], b->col[f], pixels * 2 + GUARD);
 		assert_memory_equal(a->csr[f], b->csr[f], image_size(t));
 		assert_memory_equal(a->image[f], b->image[f], image_size(t));
+		assert_memory_equal(a->copy[f], b->copy[f], pixels * 2 + GUARD);
 	}
 	assert_memory_equal(&a->update, &b->update, sizeof(a->update));
 	assert_memory_equal(a->cells, b->cells, pixels * sizeof(*a->cells));
@@ -93,6 +101,7 @@ drop(struct made *m, uint32_t n)
 		free(m->col[f]);
 		free(m->csr[f]);
 		free(m->image[f]);
+		free(m->copy[f]);
 	}
 	free(m->cells);
 	free(m->p);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the parts of gk_bench share: a working set, and the passes that are its floor. */
+#ifndef GK_BENCH_H
+#define GK_BENCH_H
+
+#include <stdint.h>
+#include <time.h>
+
+#include "gk.h"
+#include "gk_ring.h"
+
+struct bench {
+	struct gk_config config; /* of the gangs that are open */
+	struct gk *gk;
+	struct gk_ring ring;
+	uint16_t *raw;
+	float *p[3];
+	float *r[3];
+	uint32_t frames; /* all of them, the working set */
+	uint32_t repeats;
+};
+
+/* What a row of the table writes, a frame. */
+struct floor_writes {
+	uint32_t pixel_bytes; /* of a full image; 0 = none */
+	uint32_t nnz;	      /* pixels of a CSR list; 0 = none */
+};
+
+/* Of this thread: what others do on the machine counts as little as may be. */
+static inline double
+seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/*
+ * The floor: for each batch, tile by tile, reads the coefficients of G0 once and the raw data of
+ * every frame, and writes as many bytes as the row does, to where it does, and does nothing else.
+ * @return seconds for all frames
+ */
+double floor_run(const struct bench *b, uint32_t batch, const struct floor_writes *writes);
+
+#endif /* GK_BENCH_H */

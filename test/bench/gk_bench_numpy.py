@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What gk_bench measures, as one would write it with numpy: prints seconds a frame by row.
+
+    gk_bench_numpy.py MODULES REPEATS
+
+Exit status 77: there is no numpy.
+"""
+import sys
+import time
+
+try:
+    import numpy as np
+except ImportError:
+    print('skipped: no numpy (python3-numpy)')
+    sys.exit(77)
+
+
+def photons(raw, p, r):
+    """G0 only, which is what most of the pixels are; NaN for others."""
+    x = (raw.astype(np.float32) - p) * r
+    x[raw >= 0x4000] = np.nan
+    return x
+
+
+def total(x):
+    """In 1/256 photon: integers, so that no order matters."""
+    return np.rint(np.nan_to_num(x) * np.float32(256)).astype(np.int32).sum(dtype=np.int64)
+
+
+def count(raw, p, r):
+    x = photons(raw, p, r)
+    return (x >= 5).sum(), np.isnan(x).sum(), total(x)
+
+
+def csr(raw, p, r):
+    x = photons(raw, p, r)
+    kept = x >= 5
+    columns = np.nonzero(kept)[1].astype(np.uint16)
+    return kept.sum(axis=1), columns, x[kept], np.isnan(x).sum(), total(x)
+
+
+def float32(raw, p, r):
+    x = photons(raw, p, r)
+    return x, (x >= 5).sum(), np.isnan(x).sum(), total(x)
+
+
+def int16(raw, p, r):
+    x = photons(raw, p, r)
+    return (x >= 5).sum(), np.isnan(x).sum(), total(x), np.trunc(
+        np.clip(x, -32767, 32767) + np.copysign(np.float32(0.5), x)).astype(np.int16)
+
+
+def median_time(repeats, function, *arguments):
+    times = []
+    function(*arguments)  # the first one waits for memory
+    for _ in range(repeats):
+        start = time.process_time()
+        function(*arguments)
+        times.append(time.process_time() - start)
+    return sorted(times)[repeats // 2]
+
+
+def main():
+    modules, repeats = int(sys.argv[1]), int(sys.argv[2])
+    shape = (512 * modules, 1024)
+    rng = np.random.default_rng(1)
+    raw = (3000 + rng.integers(0, 64, shape)).astype(np.uint16)
+    raw[rng.random(shape) < 0.01] += 5084
+    p = (3000 + np.arange(1024) % 64 + np.zeros(shape)).astype(np.float32)
+    r = (1 / (508.4 + np.arange(1024) % 32) + np.zeros(shape)).astype(np.float32)
+    with np.errstate(all='ignore'):
+        for name, function in ('count', count), ('csr', csr), ('f32', float32), ('i16', int16):
+            print(name, median_time(repeats, function, raw, p, r))
+
+
+if __name__ == '__main__':
+    main()
