@@ -14,6 +14,9 @@
 #include "rping.h"
 #include "session.h"
 #include "udaddy.h"
+#include "wiretap.h"
+
+#define LAST_FRAMES 20 /* ms, for acknowledgements that are still to go out */
 
 static const struct mode *const modes[] = {
 	&perftest_write_bw,
@@ -86,7 +89,11 @@ run(const struct mode *mode, const struct target *target)
 	if (rc < 0)
 		return rc;
 	session.sleepy = target->sleepy;
-	rc = mode->run(&session, target);
+	rc = wiretap_open(target);
+	if (rc == 0)
+		rc = mode->run(&session, target);
+	session_linger(&session, LAST_FRAMES);
+	wiretap_close();
 	session_close(&session);
 	return rc;
 }
@@ -127,8 +134,7 @@ main(int argc, char **argv)
 		break;
 	}
 	if (!target.device) {
-		warnx("%s: no device, wanted -d or --device, as roce:port=0,ip=10.0.0.1/24",
-			mode->name);
+		warnx("%s: no device, wanted --device, as roce:port=0,ip=10.0.0.1/24", mode->name);
 		return 2;
 	}
 	argv -= eal + 1;

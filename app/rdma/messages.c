@@ -12,12 +12,9 @@
 #define AT(member) offsetof(struct message_options, member)
 
 static const struct option_row common_rows[] = {
-	{0, "device", "DEVICE", OPTION_TEXT, AT(device), 0, 0,
-		"roce:port=0,ip=10.0.0.1/24 or verbs:NAME"},
 	{'c', NULL, "N", OPTION_U32, AT(connections), 1, 1024, "connections (1)"},
 	{'C', NULL, "N", OPTION_U32, AT(count), 0, 16384, "messages each way (10)"},
 	{'S', NULL, "BYTES", OPTION_U32, AT(size), 0, 1 << 23, "of a message (100)"},
-	{'e', NULL, NULL, OPTION_FLAG, AT(sleepy), 0, 0, "leave the CPU to others when idle"},
 	{'b', NULL, "ADDRESS", OPTION_IGNORED, 0, 0, 0, NULL},
 };
 
@@ -48,7 +45,7 @@ message_options_parse(int argc, char **argv, enum message_mode mode, struct mess
 		.count = 10,
 		.size = 100,
 		.port = mode == MESSAGE_CMATOSE ? 7471 : 7174};
-	result = options_parse(argc, argv, rows, RTE_DIM(rows), o,
+	result = target_parse(argc, argv, rows, RTE_DIM(rows), o, target,
 		mode == MESSAGE_MCKEY ? "--device DEVICE -m ADDRESS [OPTION]..."
 				      : "--device DEVICE [OPTION]...",
 		NULL, 0);
@@ -66,8 +63,6 @@ message_options_parse(int argc, char **argv, enum message_mode mode, struct mess
 		return OPTIONS_WRONG;
 	}
 	target->client = o->server != NULL;
-	target->device = o->device;
-	target->sleepy = o->sleepy;
 	target->port = o->port;
 	return OPTIONS_OK;
 }

@@ -14,10 +14,10 @@
 #include "target.h"
 
 struct message_options {
-	const char *device, *server; /**< -s: whom to connect to; mckey: the group, -m */
+	const char *server; /**< -s: whom to connect to; mckey: the group, -m */
 	uint32_t connections, count, size;
 	uint16_t port;
-	bool sender, sleepy; /**< mckey -s */
+	bool sender; /**< mckey -s */
 };
 
 enum message_mode {

@@ -22,23 +22,30 @@ has_argument(const struct option_row *row)
 }
 
 static void
-print_help(const char *mode, const char *usage, const struct option_row *rows, unsigned int nb_rows)
+print_row(const struct option_row *row)
 {
 	char label[64], letter[8];
-	unsigned int i;
 
-	printf("Usage: braggline-rdma [EAL options] -- %s %s\n\n", mode, usage);
-	for (i = 0; i < nb_rows; i++) {
-		const struct option_row *row = &rows[i];
+	snprintf(letter, sizeof(letter), row->letter ? "-%c" : "  ", row->letter);
+	snprintf(label, sizeof(label), "%s%s%s%s%s%s", letter,
+		row->letter && row->name ? ", " : (row->name ? "  " : ""), row->name ? "--" : "",
+		row->name ? row->name : "", row->argument ? " " : "",
+		row->argument ? row->argument : "");
+	printf("  %-28s %s\n", label, row->help);
+}
 
-		if (!row->help)
-			continue;
-		snprintf(letter, sizeof(letter), row->letter ? "-%c" : "  ", row->letter);
-		snprintf(label, sizeof(label), "%s%s%s%s%s%s", letter,
-			row->letter && row->name ? ", " : (row->name ? "  " : ""),
-			row->name ? "--" : "", row->name ? row->name : "", row->argument ? " " : "",
-			row->argument ? row->argument : "");
-		printf("  %-28s %s\n", label, row->help);
+static void
+print_help(const char *mode, const char *usage, const struct option_group *groups,
+	unsigned int nb_groups)
+{
+	unsigned int g, i;
+
+	printf("Usage: braggline-rdma [EAL options] -- %s %s\n", mode, usage);
+	for (g = 0; g < nb_groups; g++) {
+		printf("\n");
+		for (i = 0; i < groups[g].nb_rows; i++)
+			if (groups[g].rows[i].help)
+				print_row(&groups[g].rows[i]);
 	}
 	printf("  %-28s %s\n", "-h, --help", "print this");
 }
@@ -64,6 +71,7 @@ set_value(const char *mode, const struct option_row *row, const char *text, void
 {
 	void *at = RTE_PTR_ADD(values, row->offset);
 	unsigned long long whole;
+	double real;
 	char *end;
 
 	switch (row->kind) {
@@ -75,6 +83,13 @@ set_value(const char *mode, const struct option_row *row, const char *text, void
 		return 0;
 	case OPTION_TEXT:
 		*(const char **)at = text;
+		return 0;
+	case OPTION_REAL:
+		real = strtod(text, &end);
+		/* in this form NaN is refused, too */
+		if (end == text || *end || !(real >= (double)row->min && real <= (double)row->max))
+			return wrong(mode, row, text);
+		*(double *)at = real;
 		return 0;
 	default:
 		break;
@@ -97,21 +112,21 @@ set_value(const char *mode, const struct option_row *row, const char *text, void
 
 /* getopt's two tables, made of the rows. */
 static void
-make_tables(
-	const struct option_row *rows, unsigned int nb_rows, char *letters, struct option *names)
+make_tables(const struct option_row *const *rows, unsigned int nb_rows, char *letters,
+	struct option *names)
 {
 	unsigned int i, n = 0;
 
 	*letters++ = HELP_LETTER;
 	for (i = 0; i < nb_rows; i++) {
-		if (rows[i].letter) {
-			*letters++ = rows[i].letter;
-			if (has_argument(&rows[i]))
+		if (rows[i]->letter) {
+			*letters++ = rows[i]->letter;
+			if (has_argument(rows[i]))
 				*letters++ = ':';
 		}
-		if (rows[i].name)
-			names[n++] = (struct option){rows[i].name,
-				has_argument(&rows[i]) ? required_argument : no_argument, NULL,
+		if (rows[i]->name)
+			names[n++] = (struct option){rows[i]->name,
+				has_argument(rows[i]) ? required_argument : no_argument, NULL,
 				LONG_FIRST + (int)i};
 	}
 	*letters = '\0';
@@ -119,55 +134,69 @@ make_tables(
 	names[n] = (struct option){NULL, 0, NULL, 0};
 }
 
-static const struct option_row *
-find_row(const struct option_row *rows, unsigned int nb_rows, int choice)
+/* @return index of the row, nb_rows: none */
+static unsigned int
+find_row(const struct option_row *const *rows, unsigned int nb_rows, int choice)
 {
 	unsigned int i;
 
 	if (choice >= LONG_FIRST)
-		return &rows[choice - LONG_FIRST];
+		return (unsigned int)(choice - LONG_FIRST);
 	for (i = 0; i < nb_rows; i++)
-		if (rows[i].letter == choice)
-			return &rows[i];
-	return NULL;
+		if (rows[i]->letter == choice && choice != '?')
+			break;
+	return i;
 }
 
-enum options_result
-options_parse(int argc, char **argv, const struct option_row *rows, unsigned int nb_rows,
-	void *values, const char *usage, const char **words, unsigned int max_words)
+static enum options_result
+take_words(int argc, char **argv, const char **words, unsigned int max_words)
 {
-	struct option names[ROWS_MAX + 2];
-	char letters[2 * ROWS_MAX + 2];
-	unsigned int nb_words = 0;
-	int choice;
+	unsigned int n = 0;
 
-	RTE_VERIFY(nb_rows <= ROWS_MAX);
-	make_tables(rows, nb_rows, letters, names);
-	optind = 0; /* GNU: begin anew, also after EAL's own parsing */
-	while ((choice = getopt_long(argc, argv, letters, names, NULL)) != -1) {
-		const struct option_row *row;
-
-		if (choice == HELP_LETTER) {
-			print_help(argv[0], usage, rows, nb_rows);
-			return OPTIONS_HELP;
-		}
-		row = choice == '?' ? NULL : find_row(rows, nb_rows, choice);
-		if (!row) {
-			fprintf(stderr, "braggline-rdma %s: --help lists the options\n", argv[0]);
-			return OPTIONS_WRONG;
-		}
-		if (set_value(argv[0], row, optarg, values) < 0)
-			return OPTIONS_WRONG;
-	}
 	for (; optind < argc; optind++) {
-		if (nb_words == max_words) {
+		if (n == max_words) {
 			fprintf(stderr,
 				"braggline-rdma %s: found '%s', wanted at most %u words besides "
 				"the options\n",
 				argv[0], argv[optind], max_words);
 			return OPTIONS_WRONG;
 		}
-		words[nb_words++] = argv[optind];
+		words[n++] = argv[optind];
 	}
 	return OPTIONS_OK;
+}
+
+enum options_result
+options_parse(int argc, char **argv, const struct option_group *groups, unsigned int nb_groups,
+	const char *usage, const char **words, unsigned int max_words)
+{
+	const struct option_row *rows[ROWS_MAX];
+	struct option names[ROWS_MAX + 2];
+	char letters[2 * ROWS_MAX + 2];
+	unsigned int nb_rows = 0, g, i;
+	void *values[ROWS_MAX];
+	int choice;
+
+	for (g = 0; g < nb_groups; g++)
+		for (i = 0; i < groups[g].nb_rows; i++) {
+			RTE_VERIFY(nb_rows < ROWS_MAX);
+			values[nb_rows] = groups[g].values;
+			rows[nb_rows++] = &groups[g].rows[i];
+		}
+	make_tables(rows, nb_rows, letters, names);
+	optind = 0; /* GNU: begin anew, also after EAL's own parsing */
+	while ((choice = getopt_long(argc, argv, letters, names, NULL)) != -1) {
+		if (choice == HELP_LETTER) {
+			print_help(argv[0], usage, groups, nb_groups);
+			return OPTIONS_HELP;
+		}
+		i = find_row(rows, nb_rows, choice);
+		if (i == nb_rows) {
+			fprintf(stderr, "braggline-rdma %s: --help lists the options\n", argv[0]);
+			return OPTIONS_WRONG;
+		}
+		if (set_value(argv[0], rows[i], optarg, values[i]) < 0)
+			return OPTIONS_WRONG;
+	}
+	return take_words(argc, argv, words, max_words);
 }

@@ -17,6 +17,7 @@ enum option_kind {
 	OPTION_U16,
 	OPTION_U32,
 	OPTION_U64,
+	OPTION_REAL,	/**< double */
 	OPTION_TEXT,	/**< const char *, of argv */
 	OPTION_IGNORED, /**< the original knows it; it is the default here, or has no meaning */
 	OPTION_IGNORED_FLAG,
@@ -33,6 +34,13 @@ struct option_row {
 	const char *help; /**< default value included; NULL: not listed */
 };
 
+/** Options whose values are in one structure. */
+struct option_group {
+	const struct option_row *rows;
+	unsigned int nb_rows;
+	void *values;
+};
+
 /** What options_parse() found. */
 enum options_result {
 	OPTIONS_OK,
@@ -44,10 +52,9 @@ enum options_result {
  * Parse a mode's arguments, argv[0] being the mode.
  *
  * @param usage what follows the mode's name on the first line of the help
- * @param words words that are no options, at most `max_words`; the others stay NULL
+ * @param words words that are no options, at most `max_words`; the others stay as they are
  */
-enum options_result options_parse(int argc, char **argv, const struct option_row *rows,
-	unsigned int nb_rows, void *values, const char *usage, const char **words,
-	unsigned int max_words);
+enum options_result options_parse(int argc, char **argv, const struct option_group *groups,
+	unsigned int nb_groups, const char *usage, const char **words, unsigned int max_words);
 
 #endif

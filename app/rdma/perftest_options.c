@@ -14,8 +14,7 @@
 #define NO_HELP	     NULL
 
 static const struct option_row rows[] = {
-	{'d', "ib-dev", "DEVICE", OPTION_TEXT, AT(device), 0, 0,
-		"device: roce:port=0,ip=10.0.0.1/24 or verbs:NAME"},
+	{'d', "ib-dev", "DEVICE", OPTION_TEXT, AT(device), 0, 0, "the same as --device"},
 	{'p', "port", "PORT", OPTION_U16, AT(port), 1, UINT16_MAX, "service to use (18515)"},
 	{'s', "size", "BYTES", OPTION_U64, AT(size), 0, 1ULL << 31,
 		"of a message (65536; latency 2; atomics 8)"},
@@ -44,7 +43,6 @@ static const struct option_row rows[] = {
 	{0, "retry_count", "N", OPTION_U8, AT(retries), 0, 7, "of time-outs (7)"},
 	{'T', "tos", "N", OPTION_U8, AT(tos), 0, 255, "type of service (0)"},
 	{'N', "noPeak", NULL, OPTION_FLAG, AT(no_peak), 0, 0, "no peak (none over 20000 messages)"},
-	{'e', "events", NULL, OPTION_FLAG, AT(sleepy), 0, 0, "leave the CPU to others when idle"},
 	{0, "report_gbits", NULL, OPTION_FLAG, AT(gbits), 0, 0, "Gbit/s instead of MiB/s"},
 	{0, "trust-icrc", NULL, OPTION_FLAG, AT(trust_icrc), 0, 0,
 		"received ICRCs are not checked (roce)"},
@@ -115,7 +113,7 @@ perftest_options_parse(int argc, char **argv, struct perftest_options *o, struct
 	o->cq_mod = 100;
 	o->timeout = 14;
 	o->retries = 7;
-	result = options_parse(argc, argv, rows, RTE_DIM(rows), o,
+	result = target_parse(argc, argv, rows, RTE_DIM(rows), o, target,
 		"-d DEVICE [OPTION]...        serve one client\n"
 		"       braggline-rdma [EAL options] -- MODE -d DEVICE [OPTION]... HOST   connect",
 		&host, 1);
@@ -134,8 +132,8 @@ perftest_options_parse(int argc, char **argv, struct perftest_options *o, struct
 		target->client = true;
 	}
 	set_defaults(o);
-	target->device = o->device;
-	target->sleepy = o->sleepy;
+	if (o->device)
+		target->device = o->device;
 	target->port = o->port;
 	return OPTIONS_OK;
 }

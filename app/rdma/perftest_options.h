@@ -39,7 +39,7 @@ struct perftest_options {
 	uint8_t out_reads; /**< 0: the device's */
 	uint16_t inline_size;
 	uint8_t timeout, retries, tos;
-	bool no_peak, gbits, sleepy, trust_icrc;
+	bool no_peak, gbits, trust_icrc;
 	const char *connection, *atomic; /* as given */
 	const char *device;
 	uint16_t port;

@@ -33,8 +33,8 @@ struct rping_info {
 _Static_assert(sizeof(struct rping_info) == 16, "wire format");
 
 static struct rping_options {
-	bool server, client, verbose, validate, persistent, sleepy;
-	const char *address, *device;
+	bool server, client, verbose, validate, persistent;
+	const char *address;
 	uint16_t port;
 	uint32_t size;
 	uint64_t count;
@@ -53,8 +53,6 @@ static enum options_result
 rping_parse(int argc, char **argv, struct target *target)
 {
 	const struct option_row rows[] = {
-		{0, "device", "DEVICE", OPTION_TEXT, AT(device), 0, 0,
-			"roce:port=0,ip=10.0.0.1/24 or verbs:NAME"},
 		{'s', NULL, NULL, OPTION_FLAG, AT(server), 0, 0, "be the server"},
 		{'c', NULL, NULL, OPTION_FLAG, AT(client), 0, 0, "be the client"},
 		{'a', NULL, "ADDRESS", OPTION_TEXT, AT(address), 0, 0,
@@ -67,15 +65,13 @@ rping_parse(int argc, char **argv, struct target *target)
 		{'V', NULL, NULL, OPTION_FLAG, AT(validate), 0, 0, "compare ping data"},
 		{'P', NULL, NULL, OPTION_FLAG, AT(persistent), 0, 0,
 			"serve one client after the other, until interrupted"},
-		{'e', NULL, NULL, OPTION_FLAG, AT(sleepy), 0, 0,
-			"leave the CPU to others when idle"},
 		{'d', NULL, NULL, OPTION_IGNORED_FLAG, 0, 0, 0, NULL},
 		{'q', NULL, NULL, OPTION_IGNORED_FLAG, 0, 0, 0, NULL},
 	};
 	enum options_result result;
 
 	options = (struct rping_options){.port = RPING_PORT, .size = 64};
-	result = options_parse(argc, argv, rows, RTE_DIM(rows), &options,
+	result = target_parse(argc, argv, rows, RTE_DIM(rows), &options, target,
 		"--device DEVICE -s [OPTION]...\n"
 		"       braggline-rdma [EAL options] -- rping --device DEVICE -c -a ADDRESS "
 		"[OPTION]...",
@@ -95,8 +91,6 @@ rping_parse(int argc, char **argv, struct target *target)
 		return OPTIONS_WRONG;
 	}
 	target->client = options.client;
-	target->device = options.device;
-	target->sleepy = options.sleepy;
 	target->port = options.port;
 	return OPTIONS_OK;
 }

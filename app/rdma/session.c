@@ -45,7 +45,6 @@ session_open(struct session *s, const char *device)
 void
 session_close(struct session *s)
 {
-	session_linger(s, 20);
 	while (s->nb_requests) {
 		rdma_conn_reject(s->requests[s->first].conn, NULL, 0);
 		s->first = (s->first + 1) % SESSION_REQUESTS_MAX;

@@ -33,7 +33,6 @@ extern volatile sig_atomic_t session_stop;
 /** @return 0; negative errno, said on stderr */
 int session_open(struct session *s, const char *device);
 
-/** Also lets the last packets out. */
 void session_close(struct session *s);
 
 /** A time that session_turn() knows, `ms` from now; 0: never. */

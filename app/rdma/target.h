@@ -11,12 +11,22 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "options.h"
+
 struct target {
 	const char *device;
 	struct sockaddr_storage peer; /**< with the port, where `client` */
 	bool client;
-	bool sleepy; /**< leave the CPU to others when idle */
 	uint16_t port;
+	bool sleepy;	     /**< leave the CPU to others when idle */
+	const char *capture; /**< file for all frames; NULL: none */
+	double loss;	     /**< per cent of frames to lose, both ways */
+	uint64_t seed;	     /**< of the loss */
 };
+
+/** options_parse() of a mode's options and of those that all modes have, whose values go here. */
+enum options_result target_parse(int argc, char **argv, const struct option_row *rows,
+	unsigned int nb_rows, void *values, struct target *target, const char *usage,
+	const char **words, unsigned int max_words);
 
 #endif

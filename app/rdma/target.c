@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "target.h"
+
+#include <rte_common.h>
+
+#define AT(member) offsetof(struct target, member)
+
+static const struct option_row common_rows[] = {
+	{0, "device", "DEVICE", OPTION_TEXT, AT(device), 0, 0,
+		"roce:port=0,ip=10.0.0.1/24[,...] or verbs:NAME[,...]"},
+	{'e', "events", NULL, OPTION_FLAG, AT(sleepy), 0, 0, "leave the CPU to others when idle"},
+	{0, "capture", "FILE", OPTION_TEXT, AT(capture), 0, 0,
+		"write all frames to a pcap file (roce)"},
+	{0, "loss", "PERCENT", OPTION_REAL, AT(loss), 0, 100, "lose frames, both ways (roce)"},
+	{0, "seed", "N", OPTION_U64, AT(seed), 0, UINT64_MAX, "of the loss (1)"},
+};
+
+enum options_result
+target_parse(int argc, char **argv, const struct option_row *rows, unsigned int nb_rows,
+	void *values, struct target *target, const char *usage, const char **words,
+	unsigned int max_words)
+{
+	const struct option_group groups[] = {
+		{rows, nb_rows, values}, {common_rows, RTE_DIM(common_rows), target}};
+
+	target->seed = 1;
+	return options_parse(argc, argv, groups, RTE_DIM(groups), usage, words, max_words);
+}
