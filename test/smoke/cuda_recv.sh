@@ -1,27 +1,33 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# braggline-recv with CUDA gangs beside the same runs with host gangs: the same columns, and how fast.
-# For a machine with a GPU; exit status 77 where there is none.
-# usage: cuda_recv.sh BIN-DIR [FRAMES-OF-THE-4M-RUN [SOAK-SECONDS]]
+# braggline-recv with CUDA gangs, packets pinned and in the GPU's memory, beside the same runs with host
+# gangs: the same columns, and how fast. For a machine with a GPU; exit status 77 where there is none.
+# usage: cuda_recv.sh BIN-DIR [FRAMES-OF-A-4M-RUN [SOAK-SECONDS]]
+# Without a GPU, CUDA_RECV_GPU=gpu_host0,private=1 CUDA_RECV_KERNEL=host rehearses it.
 
 set -eu
 bin=$1
 total=${2:-20000}
 soak=${3:-0}
+gpu=${CUDA_RECV_GPU:-gpu_cuda0,device=0}
+kernel=${CUDA_RECV_KERNEL:-cuda}
+memory=${CUDA_RECV_MEMORY:-20480}
+here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 recv()
 {
-    local name=$1 memory=$2 lcores=$3 vdev=$4 map
+    local name=$1 megabytes=$2 lcores=$3 vdev=$4 map
     shift 4
     # one CPU each where there are enough, else floating
     map=0-$lcores
     [ "$(nproc)" -gt "$lcores" ] || map="($map)@(0-$(($(nproc) - 1)))"
-    "$bin/braggline-recv" --no-huge -m "$memory" --no-pci --no-shconf --no-telemetry --lcores "$map" \
+    "$bin/braggline-recv" --no-huge -m "$megabytes" --no-pci --no-shconf --no-telemetry --lcores "$map" \
         --log-level lib.eal:warning "--vdev=$vdev" "--vdev=net_replay0,$capture" -- --quiet \
-        --set run.name="$name" --set output.directory="$work/out" --set run.idle_timeout_ms=500 \
-        --set output.calibration=no --set output.preview=off "$@" > "$work/$name.log" 2>&1 ||
+        "$@" --set run.name=run --set output.directory="$work/$name" \
+        --set run.idle_timeout_ms=10000 --set output.calibration=no --set output.preview=off \
+        > "$work/$name.log" 2>&1 ||
         {
             if grep -Eq 'no GPU|no CUDA driver' "$work/$name.log"; then
                 echo "skipped: no GPU"
@@ -36,7 +42,7 @@ recv()
 # all columns but the time of arrival
 columns()
 {
-    "$bin/braggline-scan" --csv - "$work/out/$1_frames.arrow" | cut -d, -f1-3,5-
+    "$bin/braggline-scan" --csv - "$work/$1/run_frames.arrow" | cut -d, -f1-3,5-
 }
 
 calibration()
@@ -48,62 +54,105 @@ calibration()
     done
 }
 
-"$bin/braggline-detector" --modules 2 --interfaces 2 --frames 400 --hit-fraction 0.3 --dark-every 5 \
+# what the start says of the way of pixels
+way()
+{
+    sed -n 's/^recv: \(packets in.*\)/  \1/p' "$work/$1.log"
+}
+
+"$bin/braggline-detector" --modules 2 --interfaces 2 --frames 240 --hit-fraction 0.3 --dark-every 5 \
     --fault loss=0.001 --pcap "$work/in.pcap" --calibration "$work" 2> /dev/null
 capture=file=$work/in.pcap
+# a run that waits for nobody too short: what time decides may differ
 shape='--set detector.modules=2 --set detector.interfaces=2 --set lcores.rx_lcores=2'
+shape="$shape --set run.frames=240 --set frames.stall_ms=3000"
 while read -r name settings; do
     # shellcheck disable=SC2046,SC2086
     recv "${name}_host" 4096 5 gpu_host0 $shape $(calibration) $settings
-    for gangs in 1 3; do
+    while read -r gangs packets results; do
+        run=${name}_${gangs}_${packets}_$results
         # shellcheck disable=SC2046,SC2086
-        recv "${name}_cuda$gangs" 4096 5 gpu_cuda0,device=0 $shape $(calibration) $settings \
-            --set gpu.kernel=cuda --set lcores.gangs=$gangs
+        recv "$run" 4096 5 "$gpu" $shape $(calibration) $settings --set gpu.kernel="$kernel" \
+            --set lcores.gangs="$gangs" --set gpu.packets="$packets" --set gpu.results="$results"
         columns "${name}_host" > "$work/a"
-        columns "${name}_cuda$gangs" > "$work/b"
+        columns "$run" > "$work/b"
         cmp "$work/a" "$work/b"
         # of the images all is equal but the identity of the process in each batch, and its checksum
-        differ=$(cmp -l "$work/out/${name}_host_images.arrow" \
-            "$work/out/${name}_cuda${gangs}_images.arrow" | wc -l)
-        size=$(stat -c %s "$work/out/${name}_host_images.arrow")
-        [ "$size" = "$(stat -c %s "$work/out/${name}_cuda${gangs}_images.arrow")" ]
-        echo "$name, $gangs gangs: $(wc -l < "$work/a") rows equal; $differ of $size bytes of" \
-            "images differ (identity of batches)"
-        [ "$differ" -lt 2000 ]
-    done
+        differ=$(cmp -l "$work/${name}_host/run_images.arrow" "$work/$run/run_images.arrow" |
+            wc -l)
+        size=$(stat -c %s "$work/${name}_host/run_images.arrow")
+        [ "$size" = "$(stat -c %s "$work/$run/run_images.arrow")" ]
+        echo "$name, $gangs gangs, packets $packets, results $results: $(wc -l < "$work/a") rows" \
+            "equal; $differ of $size bytes of images differ (identity of batches)"
+        [ "$differ" -lt 400 ]
+        rm -r "${work:?}/$run"
+    done << 'END'
+1 pinned host
+3 pinned host
+2 device host
+2 device device
+END
+    rm -r "${work:?}/${name}_host"
 done << 'END'
-csr --set veto.audit_every=7
+csr --set veto.audit_every=7 --set veto.audit_raw=yes
 image --set output.kind=image --set output.value=int16
 raw --set output.kind=raw --set veto.dry_run=yes
 epochs --set dark.select=external_input --set dark.epoch=50 --set dark.samples_min=3
 END
 
-# fast NAME MODULES GANGS FRAMES PACE SETTINGS...: a capture of 64 frames, repeated with new numbers
+CUDA_RECV_GPU=$gpu CUDA_RECV_KERNEL=$kernel python3 "$here/cuda_recv_life.py" "$bin"
+
+# the ceiling of the pinned way, in the same run
+bare=
+bench=$(dirname "$bin")/test/gk_cuda_bench
+if [ -x "$bench" ] && "$bench" --rows h --seconds 0.05 --repeats 3 > "$work/bench" 2>&1; then
+    bare=$(sed -n 's/.*host memory; bare read \([0-9.]*\) GB.*/\1/p' "$work/bench")
+    echo "bare read of host memory by a kernel: $bare GB/s"
+fi
+
+# fast NAME MODULES FRAMES PACE SETTINGS...: a capture of 64 frames, repeated with new numbers
 fast()
 {
-    local name=$1 modules=$2 gangs=$3 frames=$4 pace=$5
-    shift 5
+    local name=$1 modules=$2 frames=$3 pace=$4 rate
+    shift 4
     if [ "$modules" != "$drawn" ]; then
-        "$bin/braggline-detector" --modules "$modules" --frames 64 --hit-fraction 0.1 \
-            --pcap "$work/in.pcap" --calibration "$work" 2> /dev/null
+        "$bin/braggline-detector" --modules "$modules" --interfaces 2 --frames 64 \
+            --hit-fraction 0.1 --pcap "$work/in.pcap" --calibration "$work" 2> /dev/null
         drawn=$modules
     fi
     capture=file=$work/in.pcap,loops=$((frames / 64)),rewrite=42:8:le:64$pace
     # shellcheck disable=SC2046
-    recv "$name" 20480 9 gpu_cuda0,device=0 --set detector.modules="$modules" \
-        --set lcores.rx_lcores=4 --set gpu.kernel=cuda --set lcores.gangs="$gangs" \
-        $(calibration) --set frames.slots=128 --set gpu.outputs=64 "$@"
+    recv "$name" "$memory" 9 "$gpu" "$@" $(calibration) --set gpu.kernel="$kernel" \
+        --set run.frames=$((frames / 64 * 64))
+    rate=$(sed -n 's/^ *\([0-9]*\) frames\/s.*/\1/p' "$work/$name.log")
     echo
-    echo "$name: $modules modules from host memory, $gangs gangs, 4 RX lcores"
+    echo "$name: $modules modules, 4 RX lcores"
+    way "$name"
     sed -n '/^rate/,/^files/p' "$work/$name.log" | grep -v files
     sed -n 's/^ *\(stored\|vetoed\|lost\|refused\|incomplete\|= sum\) /  \1 /p' "$work/$name.log"
-    rm -rf "$work/out"
+    awk -v rate="$rate" -v modules="$modules" -v bare="${bare:-0}" 'BEGIN {
+        gb = rate * modules * 1048576 / 1e9
+        printf "  %.1f GB/s of pixels", gb
+        if (bare > 0) printf ", %.1f %% of the bare read", 100 * gb / bare
+        print "" }'
+    rm -r "${work:?}/$name"
 }
 
+# the deployment's own configuration, but for the port and that a replay waits for its receiver
+four=(--config "$here/../../conf/jungfrau-4m.ini" --set 'port 0.device=net_replay0'
+    --set frames.backpressure=wait --set output.frames_interval=16384)
+nine=(--set detector.modules=18 --set detector.interfaces=2 --set lcores.rx_lcores=4
+    --set frames.slots=128 --set gpu.outputs=64 --set lcores.idle=poll)
+
 drawn=0
-fast 4M_1_gang 8 1 "$total" ''
-fast 4M_2_gangs 8 2 "$total" ''
+fast 4M_pinned_1 8 "$total" '' "${four[@]}" --set gpu.packets=pinned --set lcores.gangs=1
+fast 4M_pinned 8 "$total" '' "${four[@]}" --set gpu.packets=pinned
+fast 4M_device_1 8 "$total" '' "${four[@]}" --set gpu.packets=device --set lcores.gangs=1
+fast 4M_device 8 "$total" '' "${four[@]}" --set gpu.packets=device
+fast 4M_device_results 8 "$total" '' "${four[@]}" --set gpu.packets=device --set gpu.results=device
 [ "$soak" -gt 0 ] || exit 0
-fast 4M_soak 8 2 $((soak * 6000)) '' --set output.frames_interval=16384
+fast 4M_pinned_soak 8 $((soak * 6000)) '' "${four[@]}" --set gpu.packets=pinned
+fast 4M_device_soak 8 $((soak * 6000)) '' "${four[@]}" --set gpu.packets=device
 # as the detector sends: 2,000 frames of 2,304 packets a second, and nobody waits
-fast 9M_soak 18 2 $((soak * 2000)) ",rate=$((2000 * 2304))" --set frames.backpressure=refuse
+fast 9M_soak 18 $((soak * 2000)) ",rate=$((2000 * 2304))" "${nine[@]}" --set gpu.packets=pinned \
+    --set frames.backpressure=refuse

@@ -282,10 +282,10 @@ def columns(path):
 @case
 def pixels_in_gpu_memory_give_the_same_files(where):
     rng = random.Random(6)
-    # not frame 1: it is complete in every run, and begins it
+    # frames that are incomplete are given up, none by time: this machine may be slow
     sent = [p for p in module(where, 30, '--interfaces', '2', '--hit-fraction', '0.3',
                               '--dark-every', '5', '--calibration', where)
-            if frame_of(p) < 3 or rng.random() > 0.002]
+            if not 3 < frame_of(p) < 20 or rng.random() > 0.003]
     calibration = [f'calibration.gain={where}/gain_m%d.bin', f'calibration.mask={where}/mask_m%d.bin',
                    *(f'calibration.pedestal_g{g}={where}/pedestal_g{g}_m%d.bin' for g in range(3))]
     capture, out = f'{where}/in.pcap', f'{where}/out'
@@ -303,10 +303,11 @@ def pixels_in_gpu_memory_give_the_same_files(where):
         for way, (packets, results, *settings) in ways.items():
             # its memory ends whoever touches it, but for gangs and copies
             done = run(command(capture, f'output.directory={out}', f'run.name={kind}_{way}',
-                               'run.idle_timeout_ms=300', 'detector.interfaces=2',
+                               'run.frames=30', 'run.idle_timeout_ms=20000',
+                               'frames.stall_ms=10000', 'detector.interfaces=2',
                                f'output.kind={kind}', 'veto.audit_every=4', 'veto.audit_raw=yes',
                                'lcores.rx_lcores=2', 'lcores.gangs=2', 'dark.select=external_input',
-                               'dark.epoch=10', 'dark.samples_min=1', 'frames.stall_ms=200',
+                               'dark.epoch=10', 'dark.samples_min=1',
                                *calibration, *settings, gpu='gpu_host0,private=1'))
             want(done.returncode == 0, way, done.stdout)
             want(packets in done.stdout and results in done.stdout, way, done.stdout)
