@@ -53,7 +53,7 @@ struct rdma_qp;
 struct rdma_ah;
 struct rdma_conn;
 
-#define RDMA_NAME_MAX	 64  /**< longest name of a device, with its end */
+#define RDMA_NAME_MAX	 256 /**< longest name of a device, with its end */
 #define RDMA_SGE_MAX	 16  /**< most entries of a scatter-gather list, any provider */
 #define RDMA_INLINE_MAX	 256 /**< most inline bytes, any provider */
 #define RDMA_PRIVATE_MAX 196 /**< most private data of an event (that of a REP) */

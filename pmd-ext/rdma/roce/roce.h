@@ -116,6 +116,7 @@ struct roce_dev {
 	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
 	bool own_port;	   /**< configured and started by us */
 	bool handover;	   /**< only lane 0 polls the port */
+	bool dcqcn;	   /**< react to congestion marks */
 	bool copy;	   /**< port can't send from registered memory: payload is copied */
 	struct rte_ether_addr mac;
 	int16_t numa_node;
@@ -137,6 +138,7 @@ struct roce_dev {
 	uint32_t mr_mask;
 	uint32_t max_qps, max_mrs, nb_qps, nb_mrs;
 
+	uint64_t control_full;	      /**< frames that a lane's ring did not take */
 	struct roce_control *control; /**< address resolution, CM, multicast: the control lcore's */
 };
 

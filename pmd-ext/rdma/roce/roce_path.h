@@ -76,7 +76,6 @@ struct roce_path {
 	uint8_t l2_len;	 /**< Ethernet and VLAN */
 	uint8_t l3_len;	 /**< 20 or 40 */
 	uint16_t ip_sum; /**< IPv4: sum of the header with total length 0, not complemented */
-	uint32_t icrc;	 /**< CRC state after the 8 ones, not finished */
 	struct roce_gid src, dst;
 };
 

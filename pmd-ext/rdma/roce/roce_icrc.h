@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef ROCE_ICRC_H
+#define ROCE_ICRC_H
+
+/**
+ * @file
+ * The invariant CRC (A17.3.3): CRC-32 of Ethernet over 8 bytes of ones in place of a local route
+ * header, then the packet from the IP header on, with ones for what routers may change.
+ */
+
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+
+/** CRC after the 8 bytes of ones. */
+#define ROCE_ICRC_SEED 0x2144df1cU
+
+/** Longest run of headers from IP to the last extended one. */
+#define ROCE_ICRC_HEADERS_MAX (40 + 8 + 12 + 28)
+
+/**
+ * Over the headers, from ROCE_ICRC_SEED.
+ *
+ * @param l3 IP header
+ * @param l3_len 20 (IPv4) or 40 (IPv6)
+ * @param length bytes from l3 on, at most ROCE_ICRC_HEADERS_MAX
+ */
+uint32_t roce_icrc_headers(const uint8_t *l3, unsigned int l3_len, unsigned int length);
+
+/** Go on over bytes. */
+uint32_t roce_icrc_bytes(uint32_t crc, const void *bytes, size_t length);
+
+/** Go on over bytes of a chain of mbufs, which must hold them. */
+uint32_t roce_icrc_mbuf(uint32_t crc, const struct rte_mbuf *m, uint32_t offset, uint32_t length);
+
+#endif

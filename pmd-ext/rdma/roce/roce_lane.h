@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef ROCE_LANE_H
+#define ROCE_LANE_H
+
+/**
+ * @file
+ * A lane: one engine, all of it one lcore's. See roce.h.
+ */
+
+#include <sys/queue.h>
+
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "roce.h"
+#include "roce_timer.h"
+
+#define ROCE_BURST	 32  /* packets received at once */
+#define ROCE_TX_PENDING	 128 /* packets made and not yet taken by the port */
+#define ROCE_QUANTUM	 16  /* packets of one queue pair before others have their turn */
+#define ROCE_SPARE_MBUFS 256
+#define ROCE_RING_SLOTS	 1024 /* of each ring between lcores */
+#define ROCE_COPY_MAX	 256  /* payload up to this many bytes is copied behind the headers */
+#define ROCE_GROUPS_MAX	 64   /* memberships of a lane's queue pairs */
+/* headers, payload that is copied, pad and ICRC */
+#define ROCE_FRAME_ROOM (RTE_PKTMBUF_HEADROOM + ROCE_HEADER_MAX + ROCE_COPY_MAX + 8)
+
+TAILQ_HEAD(roce_qp_list, roce_qp);
+
+struct roce_group {
+	struct roce_gid gid;
+	struct roce_qp *qp;
+};
+
+struct roce_lane {
+	struct roce_dev *dev;
+	uint16_t index;
+	uint16_t port, queue;
+	_Atomic uint32_t owner;	    /**< lcore; ROCE_OWNER_NONE, ROCE_OWNER_CALL */
+	uint64_t now;		    /**< TSC at the begin of this poll */
+	struct roce_qp_list active; /**< queue pairs with something to send */
+
+	struct rte_mempool *pool; /**< of frames to send */
+	struct rte_mbuf *spare[ROCE_SPARE_MBUFS];
+	unsigned int nb_spare;
+	struct rte_mbuf *tx[ROCE_TX_PENDING];
+	unsigned int tx_end; /**< how many are pending */
+
+	struct roce_group groups[ROCE_GROUPS_MAX];
+	unsigned int nb_groups;
+	bool held; /**< a queue pair waits until the port lets go of frames */
+
+	struct rte_ring *calls;			   /**< control -> lane: struct roce_call */
+	struct rte_ring *to_lane;		   /**< control -> lane: frames */
+	struct rte_ring *to_control;		   /**< lane -> control: frames */
+	struct rte_ring *notes;			   /**< lane -> control: struct roce_note */
+	struct rte_ring *handover[ROCE_LANES_MAX]; /**< other lane -> lane: frames */
+
+	struct roce_wheel wheel;
+	uint64_t stats[ROCE_STATS];
+} __rte_cache_aligned;
+
+#define ROCE_OWNER_NONE UINT32_MAX
+#define ROCE_OWNER_CALL (UINT32_MAX - 1) /* the control lcore runs calls in an owner's absence */
+
+/** @return 0; -ENOMEM */
+int roce_lane_open(struct roce_dev *dev, uint16_t index);
+void roce_lane_close(struct roce_lane *lane);
+
+/** Free a pool when all of it is back; else it stays, and the log says so. */
+void roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool);
+
+unsigned int roce_lane_progress(struct rdma_dev *dev, uint16_t lane);
+
+/** Take frames in, whoever received them: roce_rx.c. */
+void roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n);
+
+/** Hand what is pending to the port. */
+void roce_lane_flush(struct roce_lane *lane);
+
+/** Tell the control lcore. */
+void roce_lane_note(struct roce_lane *lane, enum roce_note_type type, uint32_t qpn);
+
+static inline void
+roce_count(struct roce_lane *lane, enum roce_stat stat)
+{
+	lane->stats[stat]++;
+}
+
+static inline unsigned int
+roce_lane_tx_room(const struct roce_lane *lane)
+{
+	return ROCE_TX_PENDING - lane->tx_end;
+}
+
+static inline void
+roce_lane_tx(struct roce_lane *lane, struct rte_mbuf *m)
+{
+	lane->tx[lane->tx_end++] = m;
+	lane->stats[ROCE_TX_PACKETS]++;
+}
+
+/** Have so many mbufs at hand. @return false: the pool is empty, counted */
+static inline bool
+roce_lane_spare(struct roce_lane *lane, unsigned int n)
+{
+	if (likely(lane->nb_spare >= n))
+		return true;
+	if (rte_pktmbuf_alloc_bulk(lane->pool, lane->spare + lane->nb_spare, ROCE_SPARE_MBUFS / 2) <
+		0) {
+		lane->stats[ROCE_TX_NOMBUF]++;
+		return false;
+	}
+	lane->nb_spare += ROCE_SPARE_MBUFS / 2;
+	return true;
+}
+
+#endif

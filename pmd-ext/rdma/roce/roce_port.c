@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_memory.h>
+
+#include <ethdev_driver.h>
+
+#include "roce_port.h"
+
+/* what rdma_rxe takes off for headers, too: 40 IPv6, 8 UDP, 12 BTH, 16 RETH, 4 ICRC */
+#define OVERHEAD    80
+#define DESCRIPTORS 1024
+#define POOL_SPARE  1023 /* frames with the control lcore */
+#define POOL_CACHE  256
+
+/** Queues that devices have taken. The control lcore's. */
+static uint64_t taken[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT / 64];
+
+static bool
+queues_take(const struct roce_dev *dev, bool take)
+{
+	uint16_t i, q;
+
+	for (i = 0; take && i < dev->nb_lanes; i++) {
+		q = dev->queue + i;
+		if (taken[dev->port][q / 64] & RTE_BIT64(q % 64))
+			return false;
+	}
+	for (i = 0; i < dev->nb_lanes; i++) {
+		q = dev->queue + i;
+		if (take)
+			taken[dev->port][q / 64] |= RTE_BIT64(q % 64);
+		else
+			taken[dev->port][q / 64] &= ~RTE_BIT64(q % 64);
+	}
+	return true;
+}
+
+static bool
+is_virtual(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(port, &info) < 0 || !info.device)
+		return true;
+	return strcmp(rte_bus_name(rte_dev_bus(info.device)), "vdev") == 0;
+}
+
+/** Largest path MTU that fits a port's, 0: none. */
+static uint16_t
+path_mtu(uint16_t port_mtu)
+{
+	uint16_t mtu;
+
+	for (mtu = 4096; mtu >= 256; mtu /= 2)
+		if (mtu + OVERHEAD <= port_mtu)
+			return mtu;
+	return 0;
+}
+
+/** Frames received and those of the control lcore. @return 0; -ENOMEM */
+static int
+pool_make(struct roce_dev *dev, uint16_t port_mtu, unsigned int descriptors)
+{
+	const unsigned int room = RTE_ALIGN(port_mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN, 64);
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	snprintf(name, sizeof(name), "roce%u.%u_rx", dev->port, dev->queue);
+	dev->pool = rte_pktmbuf_pool_create(name,
+		POOL_SPARE + dev->nb_lanes * (descriptors ? descriptors + 2 * POOL_CACHE : 0),
+		POOL_CACHE, 0, RTE_PKTMBUF_HEADROOM + room, dev->numa_node);
+	return dev->pool ? 0 : -ENOMEM;
+}
+
+/** A port that nobody configured. */
+static int
+port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
+{
+	const uint64_t rss = info->flow_type_rss_offloads &
+		(RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
+	const uint16_t queues = dev->queue + dev->nb_lanes;
+	uint16_t q, rxd = DESCRIPTORS, txd = DESCRIPTORS, mtu = RTE_ETHER_MTU;
+	struct rte_eth_conf conf = {0};
+	int ret;
+
+	if (dev->mtu + OVERHEAD > mtu)
+		mtu = dev->mtu + OVERHEAD;
+	conf.rxmode.mtu = RTE_MIN(mtu, info->max_mtu ? info->max_mtu : mtu);
+	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	if (queues > 1 && !dev->handover && rss) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = rss;
+	}
+	dev->own_port = true;
+	ret = rte_eth_dev_configure(dev->port, queues, queues, &conf);
+	if (ret == 0)
+		ret = rte_eth_dev_adjust_nb_rx_tx_desc(dev->port, &rxd, &txd);
+	if (ret == 0)
+		ret = pool_make(dev, conf.rxmode.mtu, rxd);
+	for (q = 0; ret == 0 && q < queues; q++) {
+		ret = rte_eth_rx_queue_setup(dev->port, q, rxd, dev->numa_node, NULL, dev->pool);
+		if (ret == 0)
+			ret = rte_eth_tx_queue_setup(dev->port, q, txd, dev->numa_node, NULL);
+	}
+	if (ret == 0)
+		ret = rte_eth_dev_start(dev->port);
+	if (ret < 0)
+		RDMA_LOG(ERR, "port %u: not started with %u queues and MTU %u: %s", dev->port,
+			queues, conf.rxmode.mtu, rte_strerror(-ret));
+	return ret;
+}
+
+int
+roce_port_open(struct roce_dev *dev)
+{
+	const struct rte_eth_dev_data *data = rte_eth_devices[dev->port].data;
+	struct rte_eth_dev_info info;
+	uint16_t port_mtu = 0, fits;
+	int ret;
+
+	ret = rte_eth_dev_info_get(dev->port, &info);
+	if (ret < 0)
+		return ret;
+	if (dev->queue + dev->nb_lanes > RTE_MAX_QUEUES_PER_PORT || !queues_take(dev, true)) {
+		RDMA_LOG(ERR, "port %u: queues %u to %u are taken by another device", dev->port,
+			dev->queue, dev->queue + dev->nb_lanes - 1);
+		return -EBUSY;
+	}
+	dev->numa_node = rte_eth_dev_socket_id(dev->port);
+	if (!data->dev_started) {
+		ret = port_start(dev, &info);
+	} else if (dev->queue + dev->nb_lanes > RTE_MIN(info.nb_rx_queues, info.nb_tx_queues)) {
+		RDMA_LOG(ERR, "port %u: started with %u RX and %u TX queues, wanted %u", dev->port,
+			info.nb_rx_queues, info.nb_tx_queues, dev->queue + dev->nb_lanes);
+		ret = -EINVAL;
+	} else {
+		rte_eth_dev_get_mtu(dev->port, &port_mtu);
+		ret = pool_make(dev, port_mtu, 0);
+	}
+	if (ret == 0)
+		ret = rte_eth_dev_get_mtu(dev->port, &port_mtu);
+	if (ret == 0)
+		ret = rte_eth_macaddr_get(dev->port, &dev->mac);
+	if (ret < 0) {
+		roce_port_close(dev);
+		return ret;
+	}
+	/* net_ring has none, and takes what comes: neighbours need one to tell us by */
+	if (rte_is_zero_ether_addr(&dev->mac))
+		rte_eth_random_addr(dev->mac.addr_bytes);
+	fits = path_mtu(port_mtu);
+	if (fits < dev->mtu || fits == 0) {
+		RDMA_LOG(ERR, "port %u: MTU %u, wanted %u for a path MTU of %u", dev->port,
+			port_mtu, (dev->mtu ? dev->mtu : 256) + OVERHEAD,
+			dev->mtu ? dev->mtu : 256);
+		roce_port_close(dev);
+		return -ENOTSUP;
+	}
+	if (!dev->mtu)
+		dev->mtu = fits;
+	if (!(data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
+		dev->copy = true;
+		RDMA_LOG(NOTICE, "port %u sends no chained mbufs: payload is copied", dev->port);
+	} else if (rte_eal_iova_mode() == RTE_IOVA_PA && !is_virtual(dev->port)) {
+		dev->copy = true;
+		RDMA_LOG(NOTICE,
+			"port %u: with IOVA as physical addresses payload is copied; start with "
+			"--iova-mode=va where there is an IOMMU",
+			dev->port);
+	}
+	return 0;
+}
+
+void
+roce_port_close(struct roce_dev *dev)
+{
+	if (dev->own_port && rte_eth_devices[dev->port].data->dev_started)
+		rte_eth_dev_stop(dev->port);
+	queues_take(dev, false);
+}
+
+/** Whole pages around memory. */
+static void
+pages(void *addr, uint64_t length, uintptr_t *first, size_t *bytes)
+{
+	const size_t page = (size_t)getpagesize();
+
+	*first = RTE_ALIGN_FLOOR((uintptr_t)addr, page);
+	*bytes = RTE_ALIGN_CEIL((uintptr_t)addr + length, page) - *first;
+}
+
+int
+roce_port_map(struct roce_dev *dev, void *addr, uint64_t length)
+{
+	struct rte_eth_dev_info info;
+	uintptr_t first;
+	size_t bytes;
+	int ret;
+
+	/* DPDK's own memory is mapped; virtual ports and copies need nothing */
+	if (dev->copy || is_virtual(dev->port) || rte_mem_virt2memseg_list(addr))
+		return 0;
+	pages(addr, length, &first, &bytes);
+	ret = rte_eth_dev_info_get(dev->port, &info);
+	if (ret < 0)
+		return ret;
+	if (rte_extmem_register((void *)first, bytes, NULL, 0, (size_t)getpagesize()) < 0 &&
+		rte_errno != EEXIST)
+		goto fail;
+	if (rte_dev_dma_map(info.device, (void *)first, first, bytes) < 0 && rte_errno != ENOTSUP) {
+		ret = rte_errno;
+		rte_extmem_unregister((void *)first, bytes);
+		rte_errno = ret;
+		goto fail;
+	}
+	return 1;
+fail:
+	ret = rte_errno;
+	RDMA_LOG(ERR, "port %u: %zu bytes at %p can't be mapped for it: %s", dev->port, bytes,
+		(void *)first, rte_strerror(ret));
+	return ret == ENOMEM ? -ENOMEM : -ENOTSUP;
+}
+
+void
+roce_port_unmap(struct roce_dev *dev, void *addr, uint64_t length)
+{
+	struct rte_eth_dev_info info;
+	uintptr_t first;
+	size_t bytes;
+
+	pages(addr, length, &first, &bytes);
+	if (rte_eth_dev_info_get(dev->port, &info) == 0)
+		rte_dev_dma_unmap(info.device, (void *)first, first, bytes);
+	rte_extmem_unregister((void *)first, bytes);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef ROCE_REGION_H
+#define ROCE_REGION_H
+
+/**
+ * @file
+ * Memory regions. A region is looked up by key for every packet and every list entry; nothing but
+ * posted requests keeps a pointer to it, and these count themselves.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+
+#include "roce.h"
+
+/** What refers to a region on one lane. */
+struct roce_mr_lane {
+	/** Of mbufs that point into the region; 1 when there are none. 16 bits: a lane has fewer
+	 *  mbufs. */
+	struct rte_mbuf_ext_shared_info info;
+	uint32_t refs; /**< list entries of posted requests; lane's alone */
+} __rte_cache_aligned;
+
+struct roce_mr {
+	struct rdma_mr base;
+	uint64_t first; /**< address */
+	uint64_t length;
+	uint32_t key; /**< lkey and rkey */
+	uint32_t access;
+	const struct rdma_pd *pd;
+	bool mapped; /**< we made it known to EAL and the port */
+	struct roce_mr_lane lane[];
+};
+
+/** The region of a key, NULL: none. Lanes and control. */
+static inline struct roce_mr *
+roce_mr_find(const struct roce_dev *dev, uint32_t key)
+{
+	struct roce_mr *mr =
+		atomic_load_explicit(&dev->mrs[key & dev->mr_mask], memory_order_acquire);
+
+	return mr && mr->key == key ? mr : NULL;
+}
+
+/** May these bytes be reached, with these rights? */
+static inline bool
+roce_mr_allows(const struct roce_mr *mr, const struct rdma_pd *pd, uint64_t addr, uint64_t length,
+	uint32_t access)
+{
+	return mr->pd == pd && (mr->access & access) == access && addr >= mr->first &&
+		length <= mr->length && addr - mr->first <= mr->length - length;
+}
+
+struct rdma_mr *roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr);
+int roce_mr_dereg(struct rdma_mr *mr);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <rte_ip.h>
+#include <rte_prefetch.h>
+
+#include "roce_lane.h"
+#include "roce_packet.h"
+#include "roce_qp.h"
+
+/** Give a frame to the control lcore. @return true: the mbuf is no longer ours */
+static bool
+to_control(struct roce_lane *lane, struct rte_mbuf *m)
+{
+	struct rte_mbuf *copy = m;
+
+	/* what is queued there for a while must not point into a peer's memory */
+	if (m->nb_segs > 1 || RTE_MBUF_CLONED(m) || RTE_MBUF_HAS_EXTBUF(m)) {
+		copy = rte_pktmbuf_copy(m, lane->dev->pool, 0, UINT32_MAX);
+		if (!copy || copy->nb_segs > 1) {
+			rte_pktmbuf_free(copy);
+			roce_count(lane, ROCE_RX_CONTROL_FULL);
+			return false;
+		}
+		copy->l2_len = m->l2_len;
+		copy->l3_len = m->l3_len;
+	}
+	if (rte_ring_sp_enqueue(lane->to_control, copy) < 0) {
+		roce_count(lane, ROCE_RX_CONTROL_FULL);
+		if (copy != m)
+			rte_pktmbuf_free(copy);
+		return false;
+	}
+	roce_count(lane, ROCE_RX_CONTROL);
+	return copy == m;
+}
+
+/** Is it sent to us? Multicast is looked at later. */
+static bool
+is_for_us(const struct roce_dev *dev, const struct roce_packet *pkt)
+{
+	const struct roce_gid dst = roce_packet_dst(pkt);
+
+	if (pkt->l3_len == sizeof(struct rte_ipv4_hdr))
+		return dev->has_ip4 && roce_gid_equal(&dst, &dev->ip4);
+	return dev->has_ip6 && roce_gid_equal(&dst, &dev->ip6);
+}
+
+/** A CM MAD: as hostile as the wire, but with its ICRC. */
+static bool
+mad(struct roce_lane *lane, const struct roce_packet *pkt)
+{
+	if (pkt->opcode != ROCE_UD + ROCE_SEND_ONLY || pkt->length != ROCE_MAD_BYTES) {
+		roce_count(lane, ROCE_RX_OPCODE);
+		return false;
+	}
+	if (!roce_packet_check(pkt)) {
+		roce_count(lane, ROCE_RX_ICRC);
+		return false;
+	}
+	return to_control(lane, pkt->m);
+}
+
+static void
+multicast(struct roce_lane *lane, const struct roce_packet *pkt)
+{
+	const struct roce_gid dst = roce_packet_dst(pkt);
+	unsigned int i, checked = 0;
+
+	for (i = 0; i < lane->nb_groups; i++) {
+		if (!roce_gid_equal(&lane->groups[i].gid, &dst))
+			continue;
+		if (checked++ == 0 && !roce_packet_check(pkt)) {
+			roce_count(lane, ROCE_RX_ICRC);
+			return;
+		}
+		if (roce_state(lane->groups[i].qp) == RDMA_QP_ERROR)
+			roce_count(lane, ROCE_RX_STATE);
+		else
+			roce_responder_datagram(lane->groups[i].qp, pkt);
+	}
+	if (!checked)
+		roce_count(lane, ROCE_RX_OTHER);
+}
+
+/** Everything about a queue pair's packet that needs no state of it. @return false: counted */
+static bool
+is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	static const uint8_t transport[] = {
+		[RDMA_QP_RC] = ROCE_RC,
+		[RDMA_QP_UC] = ROCE_UC,
+		[RDMA_QP_UD] = ROCE_UD,
+	};
+	const enum rdma_qp_state state = roce_state(qp);
+	struct roce_gid src;
+
+	if ((pkt->opcode & ~ROCE_OPERATION) != transport[qp->type]) {
+		roce_count(lane, ROCE_RX_OPCODE);
+		return false;
+	}
+	if (state == RDMA_QP_INIT || state == RDMA_QP_ERROR) {
+		roce_count(lane, ROCE_RX_STATE);
+		return false;
+	}
+	if ((rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
+		roce_count(lane, ROCE_RX_PKEY);
+		return false;
+	}
+	if (qp->type != RDMA_QP_UD) {
+		src = roce_packet_src(pkt);
+		if (!roce_gid_equal(&src, &qp->peer_gid)) {
+			roce_count(lane, ROCE_RX_ADDRESS);
+			return false;
+		}
+	}
+	if (!qp->trust && !roce_packet_check(pkt)) {
+		roce_count(lane, ROCE_RX_ICRC);
+		return false;
+	}
+	return true;
+}
+
+/** Give a frame to the lane of its queue pair. @return true: the mbuf is no longer ours */
+static bool
+hand_over(struct roce_lane *lane, struct roce_lane *to, struct rte_mbuf *m)
+{
+	if (rte_ring_sp_enqueue(to->handover[lane->index], m) < 0) {
+		roce_count(lane, ROCE_RX_HANDOVER_FULL);
+		return false;
+	}
+	roce_count(lane, ROCE_RX_HANDOVER);
+	return true;
+}
+
+/** @return true: the mbuf is no longer ours */
+static bool
+data(struct roce_lane *lane, const struct roce_packet *pkt)
+{
+	struct roce_qp *qp;
+
+	if (pkt->qpn == ROCE_QPN_MULTICAST && (pkt->opcode & ~ROCE_OPERATION) == ROCE_UD) {
+		multicast(lane, pkt);
+		return false;
+	}
+	if (!is_for_us(lane->dev, pkt)) {
+		roce_count(lane, ROCE_RX_OTHER);
+		return false;
+	}
+	if (pkt->qpn == ROCE_QPN_CM)
+		return mad(lane, pkt);
+	qp = roce_qp_lookup(lane->dev, pkt->qpn);
+	if (!qp) {
+		roce_count(lane, ROCE_RX_QPN);
+		return false;
+	}
+	if (qp->lane != lane)
+		return hand_over(lane, qp->lane, pkt->m);
+	if (!is_welcome(lane, qp, pkt))
+		return false;
+	if (pkt->flags & ROCE_F_RESPONSE)
+		roce_requester_response(qp, pkt);
+	else if (pkt->flags & ROCE_F_DETH)
+		roce_responder_datagram(qp, pkt);
+	else
+		roce_responder_request(qp, pkt);
+	return false;
+}
+
+void
+roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n)
+{
+	struct roce_packet pkt;
+	unsigned int i, done = 0;
+	bool taken;
+
+	for (i = 0; i < n; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(m[i], const void *));
+	for (i = 0; i < n; i++) {
+		taken = false;
+		switch (roce_packet_parse(m[i], &pkt)) {
+		case ROCE_PACKET_DATA:
+			taken = data(lane, &pkt);
+			break;
+		case ROCE_PACKET_CONTROL:
+			taken = to_control(lane, m[i]);
+			break;
+		case ROCE_PACKET_OPCODE:
+			roce_count(lane, ROCE_RX_OPCODE);
+			break;
+		case ROCE_PACKET_MALFORMED:
+			roce_count(lane, ROCE_RX_MALFORMED);
+			break;
+		}
+		if (!taken)
+			m[done++] = m[i];
+	}
+	rte_pktmbuf_free_bulk(m, done);
+}

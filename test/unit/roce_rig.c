@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "roce_rig.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+
+#define GUARD 4096 /* bytes on either side of the region that nobody may write */
+
+void
+rig_eal(void)
+{
+	const char *argv[] = {"rig", "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "-l", "0",
+		"--log-level", "lib.eal:warning"};
+	static bool done;
+
+	if (!done)
+		assert_true(rte_eal_init(RTE_DIM(argv), (char **)(uintptr_t)argv) >= 0);
+	done = true;
+}
+
+uint32_t
+rig_random(struct rig *rig, uint32_t below)
+{
+	/* SplitMix64 */
+	uint64_t z = rig->random += 0x9e3779b97f4a7c15;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return (uint64_t)(uint32_t)(z ^ z >> 31) * below >> 32;
+}
+
+static void
+end_open(struct rig *rig, unsigned int i, const char *options)
+{
+	struct rig_end *end = &rig->end[i];
+	struct rdma_mr_attr attr = {.gpu = -1, .length = RIG_MEMORY};
+	char name[RDMA_NAME_MAX];
+	struct rdma_dev_info info;
+
+	snprintf(name, sizeof(name), "rig_rx%u", i);
+	end->rx = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	snprintf(name, sizeof(name), "rig_tx%u", i);
+	end->tx = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	assert_non_null(end->rx);
+	assert_non_null(end->tx);
+	snprintf(name, sizeof(name), "rig%u", i);
+	assert_true(rte_eth_from_rings(name, &end->rx, 1, &end->tx, 1, 0) >= 0);
+	snprintf(name, sizeof(name), "roce:port=net_ring_rig%u,ip=10.0.0.%u/24%s", i, i + 1,
+		options);
+	end->dev = rdma_dev_open(name);
+	assert_non_null(end->dev);
+	rdma_dev_info_get(end->dev, &info);
+	end->addr = info.addr;
+	end->pd = rdma_pd_alloc(end->dev);
+	end->memory = malloc(RIG_MEMORY + 2 * GUARD);
+	assert_non_null(end->memory);
+	memset(end->memory, 0xa5, RIG_MEMORY + 2 * GUARD);
+	end->memory += GUARD;
+	attr.addr = end->memory;
+	attr.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE | RDMA_ACCESS_REMOTE_READ |
+		RDMA_ACCESS_REMOTE_ATOMIC;
+	end->mr = rdma_mr_reg(end->pd, &attr);
+	assert_non_null(end->mr);
+	end->cq = rdma_cq_create(end->dev, 1024, 0);
+	assert_non_null(end->cq);
+}
+
+void
+rig_open(struct rig *rig, const char *options)
+{
+	const char *seed = getenv("ROCE_SEED");
+	unsigned int i;
+
+	memset(rig, 0, sizeof(*rig));
+	rig->random = seed ? strtoull(seed, NULL, 0) : rte_rdtsc();
+	print_message("ROCE_SEED=%#lx\n", rig->random);
+	for (i = 0; i < 2; i++)
+		end_open(rig, i, options);
+}
+
+static void
+ring_free(struct rte_ring *ring)
+{
+	struct rte_mbuf *m;
+
+	while (rte_ring_dequeue(ring, (void **)&m) == 0)
+		rte_pktmbuf_free(m);
+}
+
+void
+rig_close(struct rig *rig)
+{
+	struct rig_end *end;
+	unsigned int i, j;
+	uint16_t port;
+	char name[32];
+
+	for (i = 0; i < 2; i++)
+		rte_pktmbuf_free_bulk(rig->held[i], rig->nb_held[i]);
+	for (i = 0; i < 2; i++) {
+		ring_free(rig->end[i].rx);
+		ring_free(rig->end[i].tx);
+	}
+	for (i = 0; i < 2; i++) {
+		end = &rig->end[i];
+		for (j = 0; j < GUARD; j++) {
+			assert_int_equal(end->memory[-1 - (int)j], 0xa5);
+			assert_int_equal(end->memory[RIG_MEMORY + j], 0xa5);
+		}
+		assert_int_equal(rdma_cq_destroy(end->cq), 0);
+		assert_int_equal(rdma_mr_dereg(end->mr), 0);
+		assert_int_equal(rdma_pd_free(end->pd), 0);
+		assert_int_equal(rdma_dev_close(end->dev), 0);
+		free(end->memory - GUARD);
+	}
+	for (i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "net_ring_rig%u", i);
+		assert_int_equal(rte_eth_dev_get_port_by_name(name, &port), 0);
+		rte_eth_dev_close(port);
+		ring_free(rig->end[i].rx);
+		ring_free(rig->end[i].tx);
+		rte_ring_free(rig->end[i].rx);
+		rte_ring_free(rig->end[i].tx);
+	}
+}
+
+void
+rig_connect(struct rig *rig, const struct rdma_qp_attr *attr, uint16_t mtu)
+{
+	struct rdma_qp_peer peer[2];
+	struct rdma_event event;
+	struct rdma_qp_attr a;
+	struct rdma_qp_info info;
+	uint64_t deadline = rte_rdtsc() + 10 * rte_get_tsc_hz();
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < 2; i++) {
+		a = *attr;
+		a.send_cq = a.recv_cq = rig->end[i].cq;
+		rig->end[i].qp = rdma_qp_create(rig->end[i].pd, &a);
+		assert_non_null(rig->end[i].qp);
+	}
+	memset(peer, 0, sizeof(peer));
+	for (i = 0; i < 2; i++) {
+		peer[i].addr = rig->end[!i].addr;
+		rdma_qp_info_get(rig->end[!i].qp, &info);
+		peer[i].qpn = info.qpn;
+		peer[i].mtu = mtu;
+		peer[i].rd_atom = peer[i].responder_rd_atom = 16;
+		/* wraps soon */
+		peer[i].psn = 0xffffff - (!i ? 3 : 5);
+		peer[i].local_psn = 0xffffff - (i ? 3 : 5);
+	}
+	for (i = 0; i < 2; i++) {
+		while ((ret = rdma_qp_connect(rig->end[i].qp, &peer[i])) == -EAGAIN &&
+			rte_rdtsc() < deadline) {
+			rig_step(rig);
+			rdma_poll_cm(rig->end[0].dev, &event, 1);
+			rdma_poll_cm(rig->end[1].dev, &event, 1);
+		}
+		assert_int_equal(ret, 0);
+	}
+}
+
+void
+rig_disconnect(struct rig *rig)
+{
+	struct rdma_wc wc;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(rdma_qp_destroy(rig->end[i].qp), 0);
+		while (rdma_poll_cq(rig->end[i].cq, &wc, 1))
+			;
+	}
+}
+
+/* Does it happen? */
+static bool
+chance(struct rig *rig, uint32_t of65536)
+{
+	return of65536 && rig_random(rig, 65536) < of65536;
+}
+
+static void
+deliver(struct rig *rig, unsigned int to, struct rte_mbuf *m)
+{
+	if (rte_ring_enqueue(rig->end[to].rx, m) < 0)
+		rte_pktmbuf_free(m);
+}
+
+/* One bit of a copy is wrong. */
+static struct rte_mbuf *
+corrupt(struct rig *rig, struct rte_mbuf *m)
+{
+	uint32_t at = rig_random(rig, m->pkt_len);
+	struct rte_mbuf *seg = m;
+
+	while (at >= seg->data_len) {
+		at -= seg->data_len;
+		seg = seg->next;
+	}
+	*rte_pktmbuf_mtod_offset(seg, uint8_t *, at) ^= 1 << rig_random(rig, 8);
+	return m;
+}
+
+/* A frame of its own: the wire must not scribble in registered memory, nor see it change. */
+static struct rte_mbuf *
+copy(struct rte_mbuf *m)
+{
+	static struct rte_mempool *pool;
+	struct rte_mbuf *c;
+
+	if (!pool)
+		pool = rte_pktmbuf_pool_create("rig", 4095, 0, 0, 128 + 5000, 0);
+	assert_non_null(pool);
+	c = rte_pktmbuf_copy(m, pool, 0, UINT32_MAX);
+	return c;
+}
+
+static void
+carry(struct rig *rig, unsigned int from)
+{
+	const struct rig_faults *f = &rig->faults[from];
+	const unsigned int to = !from;
+	struct rte_mbuf *m, *other;
+	unsigned int i;
+
+	/* what is delayed comes some day */
+	for (i = 0; i < rig->nb_held[from];) {
+		if (rig_random(rig, 64)) {
+			i++;
+			continue;
+		}
+		deliver(rig, to, rig->held[from][i]);
+		rig->held[from][i] = rig->held[from][--rig->nb_held[from]];
+	}
+	while (rte_ring_dequeue(rig->end[from].tx, (void **)&m) == 0) {
+		rig->frames[from]++;
+		if (rig->tap && !rig->tap(rig, from, m)) {
+			rte_pktmbuf_free(m);
+			continue;
+		}
+		if (chance(rig, f->lose)) {
+			rig->lost[from]++;
+			rte_pktmbuf_free(m);
+			continue;
+		}
+		if (chance(rig, f->twice)) {
+			other = copy(m);
+			if (other)
+				deliver(rig, to, other);
+		}
+		if (chance(rig, f->corrupt)) {
+			other = copy(m);
+			rte_pktmbuf_free(m);
+			if (!other)
+				continue;
+			m = corrupt(rig, other);
+		}
+		if (chance(rig, f->delay) && rig->nb_held[from] < RTE_DIM(rig->held[from])) {
+			other = copy(m);
+			rte_pktmbuf_free(m);
+			if (other)
+				rig->held[from][rig->nb_held[from]++] = other;
+			continue;
+		}
+		if (chance(rig, f->swap) &&
+			rte_ring_dequeue(rig->end[from].tx, (void **)&other) == 0)
+			deliver(rig, to, other);
+		deliver(rig, to, m);
+	}
+}
+
+void
+rig_step(struct rig *rig)
+{
+	rdma_progress(rig->end[0].dev, 0);
+	carry(rig, 0);
+	rdma_progress(rig->end[1].dev, 0);
+	carry(rig, 1);
+}
+
+int
+rig_wait(struct rig *rig, unsigned int end, struct rdma_wc *wc, unsigned int ms)
+{
+	const uint64_t deadline = rte_rdtsc() + rte_get_tsc_hz() / 1000 * ms;
+
+	do {
+		if (rdma_poll_cq(rig->end[end].cq, wc, 1))
+			return 1;
+		rig_step(rig);
+	} while (rte_rdtsc() < deadline);
+	return 0;
+}
+
+void
+rig_run(struct rig *rig, unsigned int ms)
+{
+	const uint64_t deadline = rte_rdtsc() + rte_get_tsc_hz() / 1000 * ms;
+
+	do
+		rig_step(rig);
+	while (rte_rdtsc() < deadline);
+}
+
+uint64_t
+rig_stat(const struct rig *rig, unsigned int end, const char *name)
+{
+	struct rdma_xstat x[256];
+	int i, n = rdma_xstats_get(rig->end[end].dev, x, RTE_DIM(x));
+
+	for (i = 0; i < n; i++)
+		if (strcmp(x[i].name, name) == 0)
+			return x[i].value;
+	fail_msg("no counter %s", name);
+	return 0;
+}
