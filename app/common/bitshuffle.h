@@ -37,4 +37,10 @@ size_t bitshuffle_compress(const uint16_t *from, size_t n, uint8_t *to);
  */
 int bitshuffle_decompress(const uint8_t *from, size_t size, uint16_t *to, size_t n);
 
+struct bitshuffle_planes;
+
+/** The same with a given instruction set (bitshuffle_planes.h): not a byte depends on it. */
+size_t bitshuffle_compress_by(
+	const struct bitshuffle_planes *planes, const uint16_t *from, size_t n, uint8_t *to);
+
 #endif /* BITSHUFFLE_H */

@@ -13,6 +13,7 @@
 #include <lz4.h>
 
 #include "bitshuffle.h"
+#include "bitshuffle_planes.h"
 
 static uint32_t
 next_random(uint64_t *seed)
@@ -91,11 +92,78 @@ bitshuffle_round_trip(void **state)
 	}
 }
 
+/* Bit by bit, by the text of the format; nothing is written behind the planes. */
+static void
+same_planes(void **state)
+{
+	static const size_t sizes[] = {
+		0, 8, 16, 24, 32, 40, 56, 64, 72, 96, 120, 128, 136, 4080, 4088, 4096};
+	const struct bitshuffle_planes *planes;
+	uint16_t memory[4096 + 1], *from = memory + 1; /* not aligned */
+	uint8_t wanted[8192 + 64], found[8192 + 64];
+	uint64_t seed = 11;
+
+	for (size_t row = 0; (planes = bitshuffle_planes_get(row)) != NULL; row++) {
+		if (!planes->have()) {
+			print_message("skipped: %s: this processor has it not\n", planes->name);
+			assert_null(bitshuffle_planes_find(planes->name));
+			continue;
+		}
+		assert_ptr_equal(bitshuffle_planes_find(planes->name), planes);
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			const size_t n = sizes[i];
+
+			memset(wanted, 0xA5, sizeof(wanted));
+			memset(found, 0xA5, sizeof(found));
+			memset(wanted, 0, n * 2);
+			for (size_t k = 0; k < n; k++) {
+				from[k] = next_random(&seed);
+				for (int bit = 0; bit < 16; bit++)
+					wanted[bit * n / 8 + k / 8] |= (from[k] >> bit & 1)
+						<< (k % 8);
+			}
+			planes->split(from, n, found);
+			assert_memory_equal(found, wanted, sizeof(wanted));
+		}
+	}
+	assert_non_null(bitshuffle_planes_find(NULL));
+	assert_null(bitshuffle_planes_find("avx3"));
+}
+
+/* Chunks are the same bytes whoever makes them. */
+static void
+same_chunks(void **state)
+{
+	const size_t n = 20000 + 13;
+	uint16_t *from = malloc(n * 2);
+	uint8_t *wanted = malloc(bitshuffle_bound(n)), *found = malloc(bitshuffle_bound(n));
+	const struct bitshuffle_planes *planes;
+	uint64_t seed = 12;
+	size_t size;
+
+	for (size_t k = 0; k < n; k++)
+		from[k] = 3000 + next_random(&seed) % 64;
+	size = bitshuffle_compress_by(bitshuffle_planes_find("plain"), from, n, wanted);
+	for (size_t row = 0; (planes = bitshuffle_planes_get(row)) != NULL; row++) {
+		if (!planes->have())
+			continue;
+		assert_int_equal(bitshuffle_compress_by(planes, from, n, found), size);
+		assert_memory_equal(found, wanted, size);
+	}
+	assert_int_equal(bitshuffle_compress(from, n, found), size);
+	assert_memory_equal(found, wanted, size);
+	free(from);
+	free(wanted);
+	free(found);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bitshuffle_round_trip),
+		cmocka_unit_test(same_planes),
+		cmocka_unit_test(same_chunks),
 	};
 
 	return cmocka_run_group_tests_name("bitshuffle", tests, NULL, NULL);
