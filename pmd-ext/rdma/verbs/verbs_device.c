@@ -38,7 +38,7 @@ numa_node(const char *device)
 {
 	char path[128];
 
-	snprintf(path, sizeof(path), SYSFS "/%s/device/numa_node", device);
+	snprintf(path, sizeof(path), SYSFS "/%.63s/device/numa_node", device);
 	return read_number(path, -1);
 }
 
@@ -51,7 +51,7 @@ find_hw_counters(struct verbs_dev *dev)
 	struct dirent **entry;
 	int i, n;
 
-	snprintf(path, sizeof(path), SYSFS "/%s/ports/%u/hw_counters", device, dev->port);
+	snprintf(path, sizeof(path), SYSFS "/%.63s/ports/%u/hw_counters", device, dev->port);
 	n = scandir(path, &entry, NULL, alphasort);
 	if (n < 0)
 		return;
