@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <string.h>
+
+#include "arrow_crc.h"
+#include "sink_entry.h"
+
+const char *
+sink_entry_fault_name(enum sink_entry_fault fault)
+{
+	static const char *const names[SINK_ENTRY_FAULTS] = {
+		[SINK_ENTRY_GOOD] = "good",
+		[SINK_ENTRY_GARBAGE] = "garbage",
+		[SINK_ENTRY_PLACE] = "place",
+		[SINK_ENTRY_IDENTITY] = "identity",
+		[SINK_ENTRY_SEQUENCE] = "sequence",
+		[SINK_ENTRY_LENGTH] = "length",
+		[SINK_ENTRY_METADATA] = "metadata",
+	};
+
+	return names[fault];
+}
+
+int
+sink_stream_init(struct sink_stream *s, uint8_t table, const struct arrow_schema *schema,
+	const struct arrow_identity *identity, uint64_t epoch, uint64_t body_max)
+{
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->identity = *identity;
+	s->schema = schema;
+	s->epoch = epoch;
+	s->body_max = body_max;
+	s->table = table;
+	rc = arrow_template_init(&s->template, schema, identity);
+	if (rc == 0 && s->template.size != SINK_BLOCK) {
+		sink_stream_free(s);
+		rc = -EINVAL;
+	}
+	return rc;
+}
+
+void
+sink_stream_free(struct sink_stream *s)
+{
+	arrow_template_free(&s->template);
+}
+
+/* CRC-32C of an entry whose own four bytes count as zeros. */
+static uint32_t
+entry_crc(const struct sink_entry *entry)
+{
+	const uint8_t *bytes = (const uint8_t *)entry;
+	const size_t at = offsetof(struct sink_entry, descriptor.crc32c);
+	const size_t behind = at + sizeof(entry->descriptor.crc32c);
+	uint32_t crc;
+
+	crc = arrow_crc32c(0, bytes, at);
+	crc = arrow_crc32c_zeros(crc, behind - at);
+	return arrow_crc32c(crc, bytes + behind, sizeof(*entry) - behind);
+}
+
+int
+sink_entry_make(const struct sink_stream *s, const struct sink_batch *batch,
+	const uint8_t *metadata, struct sink_entry *entry)
+{
+	uint32_t size = SINK_BLOCK;
+
+	while (size > 0 && metadata[size - 1] == 0)
+		size--;
+	if (size > sizeof(entry->metadata) || batch->body_bytes > s->body_max)
+		return -EMSGSIZE;
+	memset(entry, 0, sizeof(*entry));
+	entry->descriptor = (struct sink_descriptor){
+		.magic = SINK_MAGIC,
+		.version = SINK_VERSION,
+		.table = s->table,
+		.entry = batch->entry,
+		.epoch = s->epoch,
+		.producer = s->identity.producer,
+		.run = s->identity.run,
+		.incarnation = s->identity.incarnation,
+		.sequence = batch->sequence,
+		.rows = batch->rows,
+		.first = batch->first,
+		.last = batch->last,
+		.received = batch->received,
+		.body_bytes = batch->body_bytes,
+		.body_crc32c = batch->body_crc32c,
+		.metadata_bytes = size,
+	};
+	memcpy(entry->metadata, metadata, size);
+	entry->descriptor.crc32c = entry_crc(entry);
+	return 0;
+}
+
+static enum sink_entry_fault
+check_descriptor(const struct sink_stream *s, const struct sink_entry *entry, uint32_t index)
+{
+	const struct sink_descriptor *d = &entry->descriptor;
+
+	if (d->magic != SINK_MAGIC || d->version != SINK_VERSION || d->table != s->table ||
+		d->reserved != 0 || d->reserved2[0] != 0 || d->reserved2[1] != 0 ||
+		d->crc32c != entry_crc(entry))
+		return SINK_ENTRY_GARBAGE;
+	if (d->entry != index || d->epoch != s->epoch)
+		return SINK_ENTRY_PLACE;
+	if (d->producer != s->identity.producer || d->run != s->identity.run ||
+		d->incarnation != s->identity.incarnation)
+		return SINK_ENTRY_IDENTITY;
+	/* the highest number is nobody's: one past the last can be named */
+	if (d->sequence == UINT64_MAX)
+		return SINK_ENTRY_SEQUENCE;
+	if (d->body_bytes == 0 || d->body_bytes > s->body_max || d->body_bytes % SINK_BLOCK != 0 ||
+		d->metadata_bytes == 0 || d->metadata_bytes > sizeof(entry->metadata) ||
+		d->rows == 0 || d->rows > INT64_MAX || d->first > d->last)
+		return SINK_ENTRY_LENGTH;
+	return SINK_ENTRY_GOOD;
+}
+
+/* Whether field nodes can be those of a batch, and those of columns have all rows. */
+static bool
+check_nodes(const struct sink_stream *s, const struct arrow_node *nodes, int64_t rows)
+{
+	const struct arrow_field *field;
+	unsigned int f, node = 0;
+
+	for (f = 0; f < s->schema->nb_fields; f++) {
+		field = &s->schema->fields[f];
+		if (nodes[node].length != rows || nodes[node].null_count < 0 ||
+			nodes[node].null_count > (field->nullable ? rows : 0))
+			return false;
+		node++;
+		if (field->type != ARROW_LIST && field->type != ARROW_FIXED_LIST)
+			continue;
+		if (nodes[node].length < 0 || nodes[node].null_count != 0)
+			return false;
+		node++;
+	}
+	return true;
+}
+
+static bool
+check_buffers(const struct sink_stream *s, const struct arrow_buffer *buffers, uint64_t body)
+{
+	uint64_t offset, length;
+	unsigned int i;
+
+	for (i = 0; i < s->template.nb_buffers; i++) {
+		offset = buffers[i].offset;
+		length = buffers[i].length;
+		if (offset > body || length > body - offset || offset % 8 != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Numbers out, metadata in: `scratch` gets what the template makes of them. */
+static enum sink_entry_fault
+check_metadata(struct sink_stream *s, const struct sink_descriptor *d, const uint8_t *metadata)
+{
+	const struct arrow_template *t = &s->template;
+	struct arrow_node nodes[ARROW_NODES_MAX];
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
+	const struct arrow_batch batch = {
+		.rows = (int64_t)d->rows,
+		.nodes = nodes,
+		.buffers = buffers,
+		.body_length = (int64_t)d->body_bytes,
+		.sequence = d->sequence,
+		.crc32c = d->body_crc32c,
+	};
+
+	memcpy(nodes, metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
+	memcpy(buffers, metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
+	if (!check_nodes(s, nodes, batch.rows) || !check_buffers(s, buffers, d->body_bytes))
+		return SINK_ENTRY_METADATA;
+	memcpy(s->scratch, t->bytes, SINK_BLOCK);
+	arrow_template_patch(t, s->scratch, &batch);
+	return memcmp(s->scratch, metadata, SINK_BLOCK) == 0 ? SINK_ENTRY_GOOD
+							     : SINK_ENTRY_METADATA;
+}
+
+enum sink_entry_fault
+sink_entry_check(struct sink_stream *s, const struct sink_entry *entry, uint32_t index,
+	struct sink_batch *batch, uint8_t *metadata)
+{
+	const struct sink_descriptor *d = &entry->descriptor;
+	enum sink_entry_fault fault;
+
+	fault = check_descriptor(s, entry, index);
+	if (fault != SINK_ENTRY_GOOD)
+		return fault;
+	memcpy(metadata, entry->metadata, d->metadata_bytes);
+	memset(metadata + d->metadata_bytes, 0, SINK_BLOCK - d->metadata_bytes);
+	fault = check_metadata(s, d, metadata);
+	if (fault != SINK_ENTRY_GOOD)
+		return fault;
+	*batch = (struct sink_batch){
+		.sequence = d->sequence,
+		.rows = d->rows,
+		.first = d->first,
+		.last = d->last,
+		.received = d->received,
+		.body_bytes = d->body_bytes,
+		.body_crc32c = d->body_crc32c,
+		.entry = d->entry,
+	};
+	return SINK_ENTRY_GOOD;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Entries of the metadata ring: made by a receiver, copied and checked by a store.
+ *
+ * A store trusts nothing in an entry. Its numbers are taken out of the copy and checked, and then
+ * the whole metadata are made again out of them by the stream's own template (arrow_schema.h):
+ * what is not byte for byte the same is refused. So no bytes of a peer's choice get into a file
+ * but those of bodies, and nothing of Arrow is parsed here. No allocation after init.
+ */
+#ifndef SINK_ENTRY_H
+#define SINK_ENTRY_H
+
+#include "arrow_schema.h"
+#include "sink_wire.h"
+
+static_assert(SINK_BLOCK == ARROW_BLOCK, "bodies are written as they are");
+
+/** What the batches of one table on one connection have in common. One thread at a time. */
+struct sink_stream {
+	struct arrow_identity identity;
+	const struct arrow_schema *schema; /**< the owner's; outlives this */
+	struct arrow_template template;
+	uint64_t epoch;
+	uint64_t body_max; /**< bytes */
+	uint8_t table;	   /**< enum arrow_table */
+	uint8_t scratch[ARROW_BLOCK];
+};
+
+/** Why an entry is refused; each is a counter. */
+enum sink_entry_fault {
+	SINK_ENTRY_GOOD,
+	SINK_ENTRY_GARBAGE,  /**< magic, version, reserved bytes, table, CRC of the entry */
+	SINK_ENTRY_PLACE,    /**< another entry than the immediate named, another connection */
+	SINK_ENTRY_IDENTITY, /**< producer, run, incarnation of somebody else */
+	SINK_ENTRY_SEQUENCE, /**< a number that cannot be */
+	SINK_ENTRY_LENGTH, /**< body or metadata longer than their places, not whole blocks, ... */
+	SINK_ENTRY_METADATA, /**< metadata that are not what its numbers make */
+	SINK_ENTRY_FAULTS
+};
+
+/** @return name of a fault, for counters: `garbage`, `place`, ... */
+const char *sink_entry_fault_name(enum sink_entry_fault fault);
+
+/**
+ * @param schema    of the table; kept
+ * @param identity  its table is a static text
+ * @return 0; -ENOMEM; -EINVAL: no schema of ours, or metadata of more than SINK_BLOCK
+ */
+int sink_stream_init(struct sink_stream *s, uint8_t table, const struct arrow_schema *schema,
+	const struct arrow_identity *identity, uint64_t epoch, uint64_t body_max);
+
+void sink_stream_free(struct sink_stream *s);
+
+/** Beside struct arrow_batch, what a descriptor tells. */
+struct sink_batch {
+	uint64_t sequence;
+	uint64_t rows;
+	uint64_t first; /**< frame numbers */
+	uint64_t last;
+	int64_t received; /**< ns since 1970; 0: unknown */
+	uint64_t body_bytes;
+	uint32_t body_crc32c;
+	uint32_t entry;
+};
+
+/**
+ * Make an entry.
+ * @param metadata  SINK_BLOCK bytes as arrow_template_patch() left them
+ * @return 0; -EMSGSIZE: they do not fit behind the descriptor, or the body is longer than body_max
+ */
+int sink_entry_make(const struct sink_stream *s, const struct sink_batch *batch,
+	const uint8_t *metadata, struct sink_entry *entry);
+
+/**
+ * Look at an entry.
+ *
+ * @param s      of the table that the descriptor names, whose number the caller has checked
+ * @param entry  a copy that nobody else can write, aligned to 64
+ * @param index  of the immediate
+ * @param batch  out, if good
+ * @param metadata  out, if good: SINK_BLOCK bytes for the file
+ */
+enum sink_entry_fault sink_entry_check(struct sink_stream *s, const struct sink_entry *entry,
+	uint32_t index, struct sink_batch *batch, uint8_t *metadata);
+
+#endif /* SINK_ENTRY_H */

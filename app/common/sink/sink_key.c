@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+
+#include "sink_key.h"
+
+/* What is wrong with the owner, mode or size of an open key file. */
+static int
+check_file(const struct stat *st, const char *path, char message[PATH_MAX])
+{
+	if (!S_ISREG(st->st_mode)) {
+		snprintf(message, PATH_MAX, "key file %.3000s is no regular file", path);
+		return -EINVAL;
+	}
+	if (st->st_uid != geteuid() && st->st_uid != 0) {
+		snprintf(message, PATH_MAX,
+			"key file %.3000s belongs to user %u: wanted this user (%u) or root", path,
+			st->st_uid, geteuid());
+		return -EACCES;
+	}
+	if ((st->st_mode & 077) != 0) {
+		snprintf(message, PATH_MAX,
+			"key file %.3000s has mode %03o: others may use it; wanted 600 or 400",
+			path, st->st_mode & 0777);
+		return -EACCES;
+	}
+	if (st->st_size < SINK_KEY_MIN || st->st_size > SINK_KEY_MAX) {
+		snprintf(message, PATH_MAX, "key file %.3000s has %lld bytes: wanted %u to %u",
+			path, (long long)st->st_size, SINK_KEY_MIN, SINK_KEY_MAX);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int
+sink_key_read(struct sink_key *key, const char *path, char message[PATH_MAX])
+{
+	struct stat st;
+	ssize_t n;
+	int fd, rc;
+
+	memset(key, 0, sizeof(*key));
+	/* a FIFO or a device would block */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0) {
+		rc = -errno;
+		snprintf(message, PATH_MAX, "cannot open key file %.3000s: %s", path,
+			rc == -ELOOP ? "it is a link" : strerror(errno));
+		return rc;
+	}
+	rc = fstat(fd, &st) < 0 ? -errno : 0;
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "cannot look at key file %.3000s: %s", path,
+			strerror(-rc));
+	else
+		rc = check_file(&st, path, message);
+	if (rc < 0)
+		goto out;
+	/* one more than there should be: it may have changed */
+	while (key->size < (size_t)st.st_size) {
+		n = read(fd, key->bytes + key->size, st.st_size - key->size);
+		if (n <= 0) {
+			rc = n < 0 ? -errno : -EINVAL;
+			snprintf(message, PATH_MAX, "cannot read key file %.3000s: %s", path,
+				n < 0 ? strerror(-rc) : "it became shorter");
+			goto out;
+		}
+		key->size += n;
+	}
+out:
+	close(fd);
+	if (rc < 0)
+		sink_key_forget(key);
+	return rc;
+}
+
+void
+sink_key_forget(struct sink_key *key)
+{
+	OPENSSL_cleanse(key, sizeof(*key));
+}
+
+int
+sink_key_mac(const struct sink_key *key, const struct sink_part *parts, unsigned int nb,
+	uint8_t mac[SINK_MAC_BYTES])
+{
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	EVP_PKEY *pkey;
+	size_t size = SINK_MAC_BYTES;
+	unsigned int i;
+	int ok;
+
+	pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_HMAC, NULL, key->bytes, key->size);
+	if (ctx == NULL || pkey == NULL) {
+		EVP_MD_CTX_free(ctx);
+		EVP_PKEY_free(pkey);
+		return -ENOMEM;
+	}
+	ok = EVP_DigestSignInit(ctx, NULL, EVP_sha256(), NULL, pkey) == 1;
+	for (i = 0; ok && i < nb; i++)
+		ok = EVP_DigestSignUpdate(ctx, parts[i].data, parts[i].size) == 1;
+	ok = ok && EVP_DigestSignFinal(ctx, mac, &size) == 1 && size == SINK_MAC_BYTES;
+	EVP_MD_CTX_free(ctx);
+	EVP_PKEY_free(pkey);
+	return ok ? 0 : -EIO;
+}
+
+int
+sink_digest(const void *data, size_t size, uint8_t digest[SINK_DIGEST_BYTES])
+{
+	return EVP_Digest(data, size, digest, NULL, EVP_sha256(), NULL) == 1 ? 0 : -EIO;
+}
+
+bool
+sink_mac_equal(const uint8_t a[SINK_MAC_BYTES], const uint8_t b[SINK_MAC_BYTES])
+{
+	return CRYPTO_memcmp(a, b, SINK_MAC_BYTES) == 0;
+}
+
+int
+sink_random(void *bytes, size_t size)
+{
+	return RAND_bytes(bytes, (int)size) == 1 ? 0 : -EIO;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Messages of the sink protocol: whether one that came is well formed, and beginning one's own.
+ *
+ * The checks know nothing of what was said before: order and meaning are the handshake's
+ * (sink_handshake.h) and the ends'. No allocation. Any thread.
+ */
+#ifndef SINK_MESSAGE_H
+#define SINK_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sink_wire.h"
+
+/** Name of a message, a reason, a state, for logs; "?" for none that exists. */
+const char *sink_type_name(uint32_t type);
+const char *sink_reason_name(uint32_t reason);
+const char *sink_state_name(uint32_t state);
+
+/** Begin a message: everything zero but its head. @param size  bytes, at most SINK_MESSAGE_MAX */
+void sink_message_begin(void *message, enum sink_type type, size_t size, uint64_t number);
+
+/**
+ * Look at private data of a REQ or a REP.
+ * @param size  bytes that came; the CM fills up with zeros
+ * @param role  SINK_ROLE_STORE: of a REP; otherwise of a REQ
+ * @return SINK_REASON_NONE, _MALFORMED, _VERSION
+ */
+enum sink_reason sink_private_check(const void *bytes, size_t size, enum sink_role role);
+
+/**
+ * Look at a message: length, type, flags, reserved bytes, ranges, order of intervals.
+ *
+ * @param message  aligned to 8; nobody else can write it any more
+ * @param size     bytes that came
+ * @param from     who sent it
+ * @param number   that it should have
+ * @return SINK_REASON_NONE; _MALFORMED; _ORDER: a number that is not next, or a type that this end
+ *   does not send
+ */
+enum sink_reason sink_message_check(
+	const void *message, size_t size, enum sink_role from, uint64_t number);
+
+/**
+ * Whether the name of a run may begin file names: letters, digits, `-`, `_`, `.`, not beginning
+ * with a dot, at least one, and zeros behind.
+ */
+bool sink_name_check(const char name[SINK_NAME_BYTES]);
+
+/** Where the places of an entry are. */
+struct sink_place {
+	uint64_t metadata; /**< address */
+	uint64_t body;
+	uint64_t body_room; /**< bytes */
+	uint32_t metadata_rkey;
+	uint32_t body_rkey;
+	uint8_t table;
+};
+
+/**
+ * Take a grant apart: each entry from 0 on has one place for metadata and one for a body.
+ *
+ * @param grant  checked by sink_message_check()
+ * @param body_max  bytes that a body of each table may have: all places must have that room
+ * @param place  out: SINK_ENTRIES_MAX of them
+ * @param nb     out: entries
+ * @return SINK_REASON_NONE; _MALFORMED; _BODY: a place is too small
+ */
+enum sink_reason sink_grant_places(const struct sink_grant *grant,
+	const uint64_t body_max[SINK_TABLES], struct sink_place *place, uint32_t *nb);
+
+#endif /* SINK_MESSAGE_H */

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a peer sends to a store or a receiver: entries of the metadata ring and messages. An entry
+ * that is taken has the stream's identity, a body within its place, and metadata that our own
+ * template makes of its numbers. The first byte says what the rest is. */
+
+#include "seed_corpus.h"
+
+#include "../unit/sink_sample.h"
+#include "sink_handshake.h"
+#include "sink_message.h"
+
+#define WANT(condition)           \
+	do {                      \
+		if (!(condition)) \
+			abort();  \
+	} while (0)
+
+enum what {
+	ENTRY,
+	ENTRY_SIGNED, /* with the CRC that it needs: gets further */
+	FROM_RECEIVER,
+	FROM_STORE,
+	PRIVATE,
+	WHATS
+};
+
+static struct sink_sample sample;
+
+static void
+try_entry(const uint8_t *data, size_t size, bool sign)
+{
+	static struct sink_entry entry __attribute__((aligned(64)));
+	struct sink_stream *s;
+	struct sink_batch batch;
+	uint8_t metadata[SINK_BLOCK], made[SINK_BLOCK];
+	struct arrow_node nodes[ARROW_NODES_MAX];
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
+	struct arrow_batch again;
+	unsigned int i;
+
+	memset(&entry, 0, sizeof(entry));
+	memcpy(&entry, data, size < sizeof(entry) ? size : sizeof(entry));
+	if (entry.descriptor.table >= ARROW_TABLES)
+		return;
+	if (sign)
+		sink_sample_sign(&entry);
+	s = &sample.stream[entry.descriptor.table];
+	if (sink_entry_check(s, &entry, entry.descriptor.entry, &batch, metadata) !=
+		SINK_ENTRY_GOOD)
+		return;
+	WANT(batch.body_bytes > 0 && batch.body_bytes <= s->body_max &&
+		batch.body_bytes % SINK_BLOCK == 0);
+	memcpy(nodes, metadata + s->template.nodes, s->template.nb_nodes * sizeof(nodes[0]));
+	memcpy(buffers, metadata + s->template.buffers,
+		s->template.nb_buffers * sizeof(buffers[0]));
+	for (i = 0; i < s->template.nb_buffers; i++)
+		WANT(buffers[i].offset >= 0 && buffers[i].length >= 0 &&
+			(uint64_t)buffers[i].offset + (uint64_t)buffers[i].length <=
+				batch.body_bytes);
+	again = (struct arrow_batch){(int64_t)batch.rows, nodes, buffers, (int64_t)batch.body_bytes,
+		batch.sequence, batch.body_crc32c};
+	memcpy(made, s->template.bytes, SINK_BLOCK);
+	arrow_template_patch(&s->template, made, &again);
+	WANT(memcmp(made, metadata, SINK_BLOCK) == 0);
+}
+
+static void
+try_message(const uint8_t *data, size_t size, enum sink_role from)
+{
+	static struct sink_place place[SINK_ENTRIES_MAX];
+	const uint64_t body_max[SINK_TABLES] = {4096, 4096};
+	const struct sink_message *m;
+	uint32_t nb = 0;
+	/* of this very size: ASAN sees the end */
+	uint8_t *copy = malloc(size + (size == 0));
+
+	memcpy(copy, data, size);
+	m = (const struct sink_message *)copy;
+	if (sink_message_check(copy, size, from, 0) == SINK_REASON_NONE) {
+		WANT(m->length == size && size <= SINK_MESSAGE_MAX);
+		if (m->type == SINK_GRANT &&
+			sink_grant_places((const struct sink_grant *)copy, body_max, place, &nb) ==
+				SINK_REASON_NONE) {
+			WANT(nb > 0 && nb <= SINK_ENTRIES_MAX);
+			while (nb-- > 0)
+				WANT(place[nb].body_room >= 4096);
+		}
+	}
+	free(copy);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size == 0)
+		return 0;
+	switch ((enum what)(data[0] % WHATS)) {
+	case ENTRY:
+	case ENTRY_SIGNED:
+		try_entry(data + 1, size - 1, data[0] % WHATS == ENTRY_SIGNED);
+		break;
+	case FROM_RECEIVER:
+	case FROM_STORE:
+		try_message(data + 1, size - 1,
+			data[0] % WHATS == FROM_STORE ? SINK_ROLE_STORE : SINK_ROLE_RECEIVER);
+		break;
+	default:
+		(void)sink_private_check(data + 1, size - 1, SINK_ROLE_STORE);
+		(void)sink_private_check(data + 1, size - 1, SINK_ROLE_RECEIVER);
+	}
+	return 0;
+}
+
+static void
+seed_message(const char *name, enum what what, const void *bytes, size_t size)
+{
+	uint8_t seed[SINK_MESSAGE_MAX + 1];
+
+	seed[0] = what;
+	memcpy(seed + 1, bytes, size);
+	seed_add(name, seed, size + 1);
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	const struct sink_region regions[] = {
+		{0x1000, 4096, 1, 0, 3, SINK_REGION_METADATA, 0, 0},
+		{0x9000, 4096, 2, 0, 1, SINK_REGION_BODY, 0, 0},
+		{0x20000, 8192, 3, 1, 2, SINK_REGION_BODY, 1, 0},
+	};
+	union {
+		uint8_t bytes[SINK_MESSAGE_MAX];
+		struct sink_grant grant;
+		struct sink_proof proof;
+		struct sink_intervals intervals;
+	} m;
+	struct sink_private p = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_STORE, 0, 1, {0}};
+	unsigned int i;
+	char name[32];
+
+	seed_begin(argc, argv);
+	sink_sample_init(&sample, 1, 24);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		snprintf(name, sizeof(name), "entry%u", i);
+		seed_message(
+			name, ENTRY_SIGNED, &sample.batch[i][0].entry, sizeof(struct sink_entry));
+	}
+	sink_message_begin(&m, SINK_GRANT, sizeof(m.grant) + sizeof(regions), 0);
+	m.grant.heartbeat_ms = 1;
+	m.grant.silence_ms = 2;
+	m.grant.commit_ms = 1;
+	m.grant.nb = 3;
+	memcpy(m.grant.region, regions, sizeof(regions));
+	seed_message("grant", FROM_STORE, &m, m.grant.head.length);
+	sink_message_begin(&m, SINK_PROOF, sizeof(m.proof), 0);
+	strcpy(m.proof.name, "run");
+	for (i = 0; i < SINK_TABLES; i++)
+		m.proof.table[i].body_max = m.proof.table[i].schema_bytes = 4096;
+	seed_message("proof", FROM_RECEIVER, &m, sizeof(m.proof));
+	sink_message_begin(&m, SINK_MOVED, sizeof(m.intervals) + 16, 0);
+	m.intervals.nb = 1;
+	seed_message("moved", FROM_RECEIVER, &m, sizeof(m.intervals) + 16);
+	seed_message("private", PRIVATE, &p, sizeof(p));
+	return 0;
+}

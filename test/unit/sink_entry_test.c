@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Entries of the metadata ring: good ones pass as they are, all others are refused by cause.
+ * SINK_SEED repeats a run. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sink_sample.h"
+
+static uint64_t seed;
+static struct sink_sample s;
+static struct sink_entry entry __attribute__((aligned(64)));
+static uint8_t metadata[SINK_BLOCK];
+static struct sink_batch batch;
+
+static struct sink_stream *
+stream_of(const struct sink_entry *e)
+{
+	return &s.stream[e->descriptor.table];
+}
+
+/* A fresh copy of a random batch's entry. */
+static const struct sink_sample_batch *
+pick(void)
+{
+	const unsigned int table = sample_random(&s.sample) % ARROW_TABLES;
+	const struct sink_sample_batch *b = &s.batch[table][sample_random(&s.sample) % s.nb[table]];
+
+	entry = b->entry;
+	return b;
+}
+
+static enum sink_entry_fault
+check(uint32_t index)
+{
+	return sink_entry_check(stream_of(&entry), &entry, index, &batch, metadata);
+}
+
+static void
+test_good(void **state)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_true(s.nb[i] > 4);
+		for (k = 0; k < s.nb[i]; k++) {
+			entry = s.batch[i][k].entry;
+			assert_int_equal(check(k), SINK_ENTRY_GOOD);
+			assert_memory_equal(&batch, &s.batch[i][k].batch, sizeof(batch));
+			assert_memory_equal(metadata, s.batch[i][k].metadata, SINK_BLOCK);
+		}
+	}
+}
+
+/* Whatever byte is another one, with the right CRC: refused, but for numbers that nobody else
+ * knows better, and then the copy for the file says what the descriptor says. */
+static void
+test_any_byte(void **state)
+{
+	uint64_t faults[SINK_ENTRY_FAULTS] = {0};
+	const struct sink_sample_batch *b;
+	enum sink_entry_fault fault;
+	uint32_t at, n;
+
+	for (n = 0; n < 40000; n++) {
+		b = pick();
+		at = sample_random(&s.sample) %
+			(n % 2 ? sizeof(entry.descriptor)
+			       : sizeof(entry.descriptor) + b->entry.descriptor.metadata_bytes);
+		((uint8_t *)&entry)[at] ^= 1 << sample_random(&s.sample) % 8;
+		/* without: it is seen at once */
+		if (at < 4096 && entry.descriptor.table < ARROW_TABLES)
+			assert_int_equal(check(b->batch.entry), SINK_ENTRY_GARBAGE);
+		if (entry.descriptor.table >= ARROW_TABLES)
+			continue;
+		sink_sample_sign(&entry);
+		fault = check(b->batch.entry);
+		faults[fault]++;
+		if (fault != SINK_ENTRY_GOOD)
+			continue;
+		assert_int_equal(batch.body_bytes, b->batch.body_bytes);
+		assert_int_equal(batch.body_crc32c, b->batch.body_crc32c);
+		assert_int_equal(batch.sequence, b->batch.sequence);
+		assert_int_equal(batch.rows, b->batch.rows);
+	}
+	for (fault = SINK_ENTRY_GOOD; fault < SINK_ENTRY_FAULTS; fault++) {
+		printf("%s %llu\n", sink_entry_fault_name(fault),
+			(unsigned long long)faults[fault]);
+		/* a sequence number that is wrong is one that metadata do not have */
+		assert_true(faults[fault] > 0 || fault == SINK_ENTRY_SEQUENCE);
+	}
+	/* frame numbers and times, the CRC itself: a small part of a descriptor's bytes */
+	assert_true(faults[SINK_ENTRY_GOOD] < n / 4);
+}
+
+static void
+test_forged(void **state)
+{
+	const struct sink_sample_batch *b;
+
+	b = pick();
+	/* another place of the ring, another connection */
+	assert_int_equal(check(b->batch.entry + 1), SINK_ENTRY_PLACE);
+	entry.descriptor.epoch++;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_PLACE);
+
+	b = pick();
+	entry.descriptor.producer++;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_IDENTITY);
+	b = pick();
+	entry.descriptor.run++;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_IDENTITY);
+	b = pick();
+	entry.descriptor.incarnation++;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_IDENTITY);
+
+	/* a number that nobody can name the next of; one that the metadata do not have */
+	b = pick();
+	entry.descriptor.sequence = UINT64_MAX;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_SEQUENCE);
+	b = pick();
+	entry.descriptor.sequence++;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_METADATA);
+}
+
+static void
+test_lengths(void **state)
+{
+	static const uint64_t bodies[] = {0, 4095, (1 << 20) + 4096, UINT64_MAX, 1ull << 63};
+	static const uint32_t metadatas[] = {0, 4096, 3977, UINT32_MAX};
+	const struct sink_sample_batch *b;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+		b = pick();
+		entry.descriptor.body_bytes = bodies[i];
+		sink_sample_sign(&entry);
+		assert_int_equal(check(b->batch.entry), SINK_ENTRY_LENGTH);
+	}
+	for (i = 0; i < sizeof(metadatas) / sizeof(metadatas[0]); i++) {
+		b = pick();
+		entry.descriptor.metadata_bytes = metadatas[i];
+		sink_sample_sign(&entry);
+		assert_int_equal(check(b->batch.entry), SINK_ENTRY_LENGTH);
+	}
+	b = pick();
+	entry.descriptor.rows = 1ull << 63;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_LENGTH);
+	/* shorter than what is there: the rest is zeros, which metadata are not */
+	b = pick();
+	entry.descriptor.metadata_bytes = 64;
+	sink_sample_sign(&entry);
+	assert_int_equal(check(b->batch.entry), SINK_ENTRY_METADATA);
+}
+
+/* Metadata that are whole and of the right identity, but whose buffers lie outside the body. */
+static void
+test_buffers_outside(void **state)
+{
+	const struct arrow_template *t;
+	const struct sink_sample_batch *b;
+	uint8_t made[SINK_BLOCK];
+	struct arrow_batch batch_of;
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
+	struct arrow_node nodes[ARROW_NODES_MAX];
+	struct sink_batch of;
+	unsigned int i, k;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		b = &s.batch[i][0];
+		t = &s.stream[i].template;
+		for (k = 0; k < t->nb_buffers; k++) {
+			memcpy(made, b->metadata, SINK_BLOCK);
+			memcpy(nodes, made + t->nodes, t->nb_nodes * sizeof(nodes[0]));
+			memcpy(buffers, made + t->buffers, t->nb_buffers * sizeof(buffers[0]));
+			buffers[k].offset = (int64_t)b->batch.body_bytes;
+			buffers[k].length = 8;
+			batch_of = (struct arrow_batch){(int64_t)b->batch.rows, nodes, buffers,
+				(int64_t)b->batch.body_bytes, b->batch.sequence,
+				b->batch.body_crc32c};
+			arrow_template_patch(t, made, &batch_of);
+			of = b->batch;
+			assert_int_equal(sink_entry_make(&s.stream[i], &of, made, &entry), 0);
+			assert_int_equal(check(of.entry), SINK_ENTRY_METADATA);
+			buffers[k].offset = -8;
+			arrow_template_patch(t, made, &batch_of);
+			assert_int_equal(sink_entry_make(&s.stream[i], &of, made, &entry), 0);
+			assert_int_equal(check(of.entry), SINK_ENTRY_METADATA);
+		}
+	}
+}
+
+static void
+test_make(void **state)
+{
+	struct sink_batch of;
+
+	of = s.batch[0][0].batch;
+	of.body_bytes = (1 << 20) + 4096;
+	assert_int_equal(
+		sink_entry_make(&s.stream[0], &of, s.batch[0][0].metadata, &entry), -EMSGSIZE);
+	of = s.batch[0][0].batch;
+	memset(metadata, 1, sizeof(metadata));
+	assert_int_equal(sink_entry_make(&s.stream[0], &of, metadata, &entry), -EMSGSIZE);
+}
+
+int
+main(void)
+{
+	const char *text = getenv("SINK_SEED");
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_any_byte),
+		cmocka_unit_test(test_forged),
+		cmocka_unit_test(test_lengths),
+		cmocka_unit_test(test_buffers_outside),
+		cmocka_unit_test(test_make),
+	};
+	int rc;
+
+	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	printf("SINK_SEED=%llu\n", (unsigned long long)seed);
+	sink_sample_init(&s, seed, 100);
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	sink_sample_free(&s);
+	return rc;
+}

@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sink protocol: messages, keys, and how two ends prove themselves. SINK_SEED repeats a run. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sink_gate.h"
+#include "sink_handshake.h"
+#include "sink_message.h"
+
+#define SCHEMA_0 4096
+#define SCHEMA_1 12288
+
+static uint64_t seed;
+static uint8_t schema[SINK_TABLES][SCHEMA_1];
+
+/* Both ends of a handshake, and what goes over between them. */
+struct pair {
+	struct sink_key key[2]; /* receiver's, store's */
+	struct sink_offer offer;
+	struct sink_endpoint receiver;
+	struct sink_endpoint store;
+	struct sink_handshake r;
+	struct sink_handshake s;
+	uint8_t message[SINK_MESSAGE_MAX] __attribute__((aligned(8)));
+};
+
+static uint32_t
+random_number(void)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return seed >> 33;
+}
+
+static void
+pair_init(struct pair *p)
+{
+	unsigned int i, k;
+
+	memset(p, 0, sizeof(*p));
+	for (i = 0; i < SINK_TABLES; i++) {
+		for (k = 0; k < SCHEMA_1; k++)
+			schema[i][k] = random_number();
+	}
+	p->key[0].size = 40;
+	for (i = 0; i < p->key[0].size; i++)
+		p->key[0].bytes[i] = random_number();
+	p->key[1] = p->key[0];
+	p->offer = (struct sink_offer){
+		.role = SINK_ROLE_RECEIVER,
+		.producer = 7,
+		.run = 8,
+		.incarnation = 9,
+		.name = "lyso_1",
+		.table = {{schema[0], SCHEMA_0, 8192}, {schema[1], SCHEMA_1, 1 << 20}},
+	};
+	p->receiver = (struct sink_endpoint){.addr = {1}, .qpn = 17};
+	p->store = (struct sink_endpoint){.addr = {2}, .qpn = 18};
+}
+
+static void
+pair_free(struct pair *p)
+{
+	sink_handshake_end(&p->r);
+	sink_handshake_end(&p->s);
+}
+
+/* Up to where messages begin. */
+static void
+connect_pair(struct pair *p)
+{
+	assert_int_equal(sink_handshake_call(&p->r, &p->key[0], &p->offer, 100), 0);
+	assert_int_equal(sink_handshake_answer(
+				 &p->s, &p->key[1], 3, &p->r.receiver, sizeof(p->r.receiver), 100),
+		0);
+	assert_int_equal(sink_handshake_open(
+				 &p->r, &p->s.answer, sizeof(p->s.answer), &p->receiver, &p->store),
+		0);
+	assert_int_equal(sink_handshake_open(&p->s, NULL, 0, &p->receiver, &p->store), 0);
+}
+
+/* One message of either side. @return false: nobody has any */
+static bool
+step(struct pair *p)
+{
+	size_t size;
+
+	size = sink_handshake_send(&p->r, p->message);
+	if (size > 0) {
+		(void)sink_handshake_receive(&p->s, p->message, size);
+		return true;
+	}
+	size = sink_handshake_send(&p->s, p->message);
+	if (size > 0)
+		(void)sink_handshake_receive(&p->r, p->message, size);
+	return size > 0;
+}
+
+static void
+test_agree(void **state)
+{
+	struct pair p;
+	unsigned int i, messages = 0;
+
+	pair_init(&p);
+	connect_pair(&p);
+	while (step(&p))
+		messages++;
+	/* proof, answer, two parts and four */
+	assert_int_equal(messages, 2 + 2 + 4);
+	assert_int_equal(p.r.state, SINK_HANDSHAKE_DONE);
+	assert_int_equal(p.s.state, SINK_HANDSHAKE_DONE);
+	assert_int_equal(p.r.sent, p.s.received);
+	assert_int_equal(p.s.sent, p.r.received);
+	for (i = 0; i < SINK_TABLES; i++)
+		assert_memory_equal(p.s.schema[i], schema[i], i == 0 ? SCHEMA_0 : SCHEMA_1);
+	assert_string_equal(p.s.proof.name, "lyso_1");
+	assert_int_equal(p.s.proof.incarnation, 9);
+	assert_int_equal(p.s.receiver.node, 7);
+	assert_int_equal(p.r.answer.node, 3);
+	pair_free(&p);
+}
+
+static void
+test_wrong_key(void **state)
+{
+	struct pair p;
+
+	pair_init(&p);
+	p.key[1].bytes[39] ^= 1;
+	connect_pair(&p);
+	assert_true(step(&p));
+	assert_int_equal(p.s.reason, SINK_REASON_KEY);
+	assert_null(p.s.schema[0]);
+	/* it says nothing more */
+	assert_false(step(&p));
+	pair_free(&p);
+}
+
+/* A store that has not the key: what it answers proves nothing. */
+static void
+test_wrong_store(void **state)
+{
+	struct sink_answer answer;
+	struct pair p;
+
+	pair_init(&p);
+	connect_pair(&p);
+	assert_int_equal(sink_handshake_send(&p.r, p.message), sizeof(struct sink_proof));
+	sink_message_begin(&answer, SINK_ANSWER, sizeof(answer), 0);
+	/* the best that it has: the proof itself */
+	memcpy(answer.mac, ((struct sink_proof *)p.message)->mac, SINK_MAC_BYTES);
+	assert_int_equal(sink_handshake_receive(&p.r, &answer, sizeof(answer)), SINK_REASON_KEY);
+	pair_free(&p);
+}
+
+/* All that a receiver has said, said again on another connection. */
+static void
+test_replay(void **state)
+{
+	uint8_t proof[SINK_MESSAGE_MAX] __attribute__((aligned(8)));
+	struct sink_handshake again;
+	struct sink_private req;
+	struct pair p;
+	size_t size;
+
+	pair_init(&p);
+	connect_pair(&p);
+	req = p.r.receiver;
+	size = sink_handshake_send(&p.r, proof);
+	assert_int_equal(sink_handshake_receive(&p.s, proof, size), SINK_REASON_NONE);
+	assert_int_equal(sink_handshake_answer(&again, &p.key[1], 3, &req, sizeof(req), 100), 0);
+	/* even from the same queue pairs */
+	assert_int_equal(sink_handshake_open(&again, NULL, 0, &p.receiver, &p.store), 0);
+	assert_int_equal(sink_handshake_receive(&again, proof, size), SINK_REASON_KEY);
+	sink_handshake_end(&again);
+	pair_free(&p);
+}
+
+/* Somebody between, who passes everything on: queue pairs and addresses are not theirs. */
+static void
+test_between(void **state)
+{
+	const struct sink_endpoint other = {.addr = {1}, .qpn = 99};
+	struct pair p;
+
+	pair_init(&p);
+	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 100), 0);
+	assert_int_equal(
+		sink_handshake_answer(&p.s, &p.key[1], 3, &p.r.receiver, sizeof(p.r.receiver), 100),
+		0);
+	assert_int_equal(
+		sink_handshake_open(&p.r, &p.s.answer, sizeof(p.s.answer), &p.receiver, &other), 0);
+	assert_int_equal(sink_handshake_open(&p.s, NULL, 0, &other, &p.store), 0);
+	assert_true(step(&p));
+	assert_int_equal(p.s.reason, SINK_REASON_KEY);
+	pair_free(&p);
+}
+
+/* Any bit of what was said, changed on its way, is found. */
+static void
+test_changed(void **state)
+{
+	struct sink_private req, rep;
+	struct pair p;
+	size_t size, bit;
+	int round;
+
+	for (round = 0; round < 400; round++) {
+		pair_init(&p);
+		assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 100), 0);
+		req = p.r.receiver;
+		if (round % 3 == 0) {
+			bit = random_number() % (sizeof(req) * 8);
+			((uint8_t *)&req)[bit / 8] ^= 1 << bit % 8;
+		}
+		if (sink_handshake_answer(&p.s, &p.key[1], 3, &req, sizeof(req), 100) != 0) {
+			pair_free(&p);
+			continue;
+		}
+		rep = p.s.answer;
+		if (round % 3 == 1) {
+			bit = random_number() % (sizeof(rep) * 8);
+			((uint8_t *)&rep)[bit / 8] ^= 1 << bit % 8;
+		}
+		if (sink_handshake_open(&p.r, &rep, sizeof(rep), &p.receiver, &p.store) != 0) {
+			pair_free(&p);
+			continue;
+		}
+		assert_int_equal(sink_handshake_open(&p.s, NULL, 0, &p.receiver, &p.store), 0);
+		size = sink_handshake_send(&p.r, p.message);
+		if (round % 3 == 2) {
+			bit = random_number() % (size * 8);
+			p.message[bit / 8] ^= 1 << bit % 8;
+		}
+		assert_int_not_equal(sink_handshake_receive(&p.s, p.message, size), 0);
+		assert_int_equal(p.s.state, SINK_HANDSHAKE_FAILED);
+		pair_free(&p);
+	}
+}
+
+static void
+test_another_schema(void **state)
+{
+	struct sink_schema *m;
+	struct pair p;
+	size_t size = 0;
+
+	pair_init(&p);
+	connect_pair(&p);
+	assert_true(step(&p));
+	assert_true(step(&p));
+	size = sink_handshake_send(&p.r, p.message);
+	m = (struct sink_schema *)p.message;
+	assert_int_equal(m->head.type, SINK_SCHEMA);
+	m->bytes[100] ^= 1;
+	assert_int_equal(sink_handshake_receive(&p.s, p.message, size), 0);
+	size = sink_handshake_send(&p.r, p.message);
+	assert_int_equal(sink_handshake_receive(&p.s, p.message, size), SINK_REASON_SCHEMA);
+	pair_free(&p);
+}
+
+/* More than was announced does not get anywhere. */
+static void
+test_long_schema(void **state)
+{
+	struct sink_schema *m;
+	struct pair p;
+	size_t size;
+
+	pair_init(&p);
+	connect_pair(&p);
+	assert_true(step(&p));
+	assert_true(step(&p));
+	assert_true(step(&p));
+	size = sink_handshake_send(&p.r, p.message);
+	assert_true(size < SINK_MESSAGE_MAX);
+	m = (struct sink_schema *)p.message;
+	m->head.length = SINK_MESSAGE_MAX;
+	assert_int_equal(
+		sink_handshake_receive(&p.s, p.message, SINK_MESSAGE_MAX), SINK_REASON_SCHEMA);
+	pair_free(&p);
+}
+
+static void
+test_order(void **state)
+{
+	struct sink_status status;
+	struct pair p;
+
+	pair_init(&p);
+	connect_pair(&p);
+	/* well formed, and not now */
+	sink_message_begin(&status, SINK_STATUS, sizeof(status), 0);
+	assert_int_equal(sink_handshake_receive(&p.s, &status, sizeof(status)), SINK_REASON_ORDER);
+	/* before its proof has gone out, nothing is an answer */
+	sink_message_begin(p.message, SINK_ANSWER, sizeof(struct sink_answer), 0);
+	assert_int_equal(sink_handshake_receive(&p.r, p.message, sizeof(struct sink_answer)),
+		SINK_REASON_ORDER);
+	/* no way back */
+	assert_int_equal(sink_handshake_send(&p.r, p.message), 0);
+	pair_free(&p);
+}
+
+/* A peer that sends a part now and then is cut off when its time is over. */
+static void
+test_slow(void **state)
+{
+	struct pair p;
+	uint64_t now;
+	bool late = false;
+
+	pair_init(&p);
+	connect_pair(&p);
+	for (now = 20; !late; now += 20) {
+		(void)step(&p);
+		late = sink_handshake_late(&p.s, now);
+		assert_true(now <= 100);
+	}
+	assert_int_equal(now - 20, 100);
+	assert_int_equal(p.s.reason, SINK_REASON_LATE);
+	pair_free(&p);
+}
+
+static void
+test_offers(void **state)
+{
+	static const char *const bad[] = {"", ".hidden", "a/b", "a b", "\xc3\xa4",
+		"0123456789012345678901234567890123456789012345678901234567890123"};
+	struct pair p;
+	unsigned int i;
+
+	pair_init(&p);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		p.offer.name = bad[i];
+		assert_int_equal(
+			sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_MALFORMED);
+	}
+	p.offer.name = "A-9_.z";
+	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_NONE);
+	p.offer.table[0].body_max = 4097;
+	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_MALFORMED);
+	p.offer.table[0].body_max = SINK_BODY_MAX + 4096;
+	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_MALFORMED);
+	pair_free(&p);
+}
+
+static void
+test_private(void **state)
+{
+	uint8_t bytes[56] = {0};
+	struct sink_private *p = (struct sink_private *)bytes;
+
+	*p = (struct sink_private){SINK_MAGIC, SINK_VERSION, SINK_ROLE_IMPORT, 0, 1, {0}};
+	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_RECEIVER), 0);
+	assert_int_equal(sink_private_check(bytes, 47, SINK_ROLE_RECEIVER), SINK_REASON_MALFORMED);
+	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_STORE), SINK_REASON_MALFORMED);
+	bytes[55] = 1;
+	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_RECEIVER), SINK_REASON_MALFORMED);
+	p->version++;
+	assert_int_equal(sink_private_check(bytes, 48, SINK_ROLE_RECEIVER), SINK_REASON_VERSION);
+}
+
+/* ---- messages that come in a session --------------------------------------------------------- */
+
+static union {
+	uint8_t bytes[SINK_MESSAGE_MAX];
+	struct sink_intervals intervals;
+	struct sink_grant grant;
+	struct sink_results results;
+} m __attribute__((aligned(8)));
+
+static enum sink_reason
+check_intervals(uint32_t nb)
+{
+	const size_t size = sizeof(m.intervals) + nb * sizeof(m.intervals.interval[0]);
+
+	m.intervals.head.length = size;
+	m.intervals.nb = nb;
+	return sink_message_check(&m, size, SINK_ROLE_STORE, 0);
+}
+
+static void
+test_intervals(void **state)
+{
+	sink_message_begin(&m, SINK_HAVE, sizeof(m), 0);
+	m.intervals.table = 1;
+	m.intervals.interval[0] = (struct sink_interval){0, 3};
+	m.intervals.interval[1] = (struct sink_interval){5, 5};
+	assert_int_equal(check_intervals(2), 0);
+	assert_int_equal(check_intervals(0), 0);
+	m.intervals.interval[1].first = 4; /* touches */
+	assert_int_equal(check_intervals(2), SINK_REASON_MALFORMED);
+	m.intervals.interval[1] = (struct sink_interval){9, 8};
+	assert_int_equal(check_intervals(2), SINK_REASON_MALFORMED);
+	m.intervals.interval[1] = (struct sink_interval){9, UINT64_MAX};
+	assert_int_equal(check_intervals(2), SINK_REASON_MALFORMED);
+	m.intervals.interval[1].last--;
+	assert_int_equal(check_intervals(2), 0);
+	/* nb does not agree with the length */
+	m.intervals.nb = 1;
+	assert_int_equal(sink_message_check(&m, m.intervals.head.length, SINK_ROLE_STORE, 0),
+		SINK_REASON_MALFORMED);
+	m.intervals.nb = UINT32_MAX / 16 + 2;
+	assert_int_equal(sink_message_check(&m, m.intervals.head.length, SINK_ROLE_STORE, 0),
+		SINK_REASON_MALFORMED);
+	m.intervals.table = 2;
+	assert_int_equal(check_intervals(1), SINK_REASON_MALFORMED);
+	m.intervals.table = 0;
+	m.intervals.head.flags = 2;
+	assert_int_equal(check_intervals(1), SINK_REASON_MALFORMED);
+	m.intervals.head.flags = SINK_MORE;
+	assert_int_equal(check_intervals(1), 0);
+	/* another's message, another number */
+	assert_int_equal(sink_message_check(&m, m.intervals.head.length, SINK_ROLE_RECEIVER, 0),
+		SINK_REASON_ORDER);
+	assert_int_equal(sink_message_check(&m, m.intervals.head.length, SINK_ROLE_STORE, 1),
+		SINK_REASON_ORDER);
+}
+
+static void
+test_results(void **state)
+{
+	const size_t size = sizeof(m.results) + sizeof(m.results.result[0]);
+
+	sink_message_begin(&m, SINK_RESULTS, sizeof(m), 5);
+	m.results.head.length = size;
+	m.results.nb = 1;
+	m.results.result[0] = (struct sink_result){9, 3, 1, SINK_AGAIN, 0};
+	assert_int_equal(sink_message_check(&m, size, SINK_ROLE_STORE, 5), 0);
+	m.results.result[0].status = SINK_STATUSES;
+	assert_int_equal(sink_message_check(&m, size, SINK_ROLE_STORE, 5), SINK_REASON_MALFORMED);
+	m.results.result[0].status = SINK_DURABLE;
+	m.results.result[0].entry = SINK_ENTRIES_MAX;
+	assert_int_equal(sink_message_check(&m, size, SINK_ROLE_STORE, 5), SINK_REASON_MALFORMED);
+	assert_int_equal(
+		sink_message_check(&m, size - 8, SINK_ROLE_STORE, 5), SINK_REASON_MALFORMED);
+	assert_int_equal(sink_message_check(&m, 8, SINK_ROLE_STORE, 5), SINK_REASON_MALFORMED);
+}
+
+static enum sink_reason
+check_grant(uint32_t nb)
+{
+	const size_t size = sizeof(m.grant) + nb * sizeof(m.grant.region[0]);
+
+	m.grant.head.length = size;
+	m.grant.nb = nb;
+	return sink_message_check(&m, size, SINK_ROLE_STORE, 0);
+}
+
+static void
+good_grant(void)
+{
+	sink_message_begin(&m, SINK_GRANT, sizeof(m), 0);
+	m.grant.heartbeat_ms = 100;
+	m.grant.silence_ms = 300;
+	m.grant.commit_ms = 50;
+	m.grant.region[0] =
+		(struct sink_region){0x10000, 4096, 1, 0, 6, SINK_REGION_METADATA, 0, 0};
+	m.grant.region[1] = (struct sink_region){0x100000, 8192, 2, 0, 2, SINK_REGION_BODY, 0, 0};
+	m.grant.region[2] = (struct sink_region){0x200000, 65536, 3, 2, 3, SINK_REGION_BODY, 1, 0};
+	m.grant.region[3] = (struct sink_region){0x900000, 65536, 4, 5, 1, SINK_REGION_BODY, 1, 0};
+}
+
+static void
+test_grant(void **state)
+{
+	static struct sink_place place[SINK_ENTRIES_MAX];
+	const uint64_t fits[] = {8192, 65536}, large[] = {8192, 69632};
+	uint32_t nb;
+
+	good_grant();
+	assert_int_equal(check_grant(4), 0);
+	assert_int_equal(sink_grant_places(&m.grant, fits, place, &nb), 0);
+	assert_int_equal(nb, 6);
+	assert_int_equal(place[1].body, 0x102000);
+	assert_int_equal(place[4].body, 0x220000);
+	assert_int_equal(place[4].table, 1);
+	assert_int_equal(place[5].body_rkey, 4);
+	assert_int_equal(place[5].metadata, 0x15000);
+	assert_int_equal(place[5].metadata_rkey, 1);
+	/* a message of one frame does not fit */
+	assert_int_equal(sink_grant_places(&m.grant, large, place, &nb), SINK_REASON_BODY);
+	/* an entry without a body, one with two, one twice and one not at all */
+	assert_int_equal(check_grant(3), 0);
+	assert_int_equal(sink_grant_places(&m.grant, fits, place, &nb), SINK_REASON_MALFORMED);
+	m.grant.region[3].nb = 2;
+	assert_int_equal(check_grant(4), 0);
+	assert_int_equal(sink_grant_places(&m.grant, fits, place, &nb), SINK_REASON_MALFORMED);
+	m.grant.region[3].nb = 1;
+	m.grant.region[3].first = 4;
+	assert_int_equal(sink_grant_places(&m.grant, fits, place, &nb), SINK_REASON_MALFORMED);
+	m.grant.region[3].first = 5;
+	m.grant.region[0].first = 1;
+	assert_int_equal(sink_grant_places(&m.grant, fits, place, &nb), SINK_REASON_MALFORMED);
+}
+
+static void
+test_bad_grants(void **state)
+{
+	good_grant();
+	m.grant.region[1].addr = UINT64_MAX - 8192;
+	assert_int_equal(check_grant(4), SINK_REASON_MALFORMED);
+	good_grant();
+	m.grant.region[1].first = UINT32_MAX;
+	assert_int_equal(check_grant(4), SINK_REASON_MALFORMED);
+	good_grant();
+	m.grant.region[1].nb = SINK_ENTRIES_MAX + 1;
+	assert_int_equal(check_grant(4), SINK_REASON_MALFORMED);
+	good_grant();
+	m.grant.region[0].place = 8192;
+	assert_int_equal(check_grant(4), SINK_REASON_MALFORMED);
+	good_grant();
+	m.grant.region[1].table = 2;
+	assert_int_equal(check_grant(4), SINK_REASON_MALFORMED);
+	good_grant();
+	m.grant.silence_ms = 100;
+	assert_int_equal(check_grant(4), SINK_REASON_MALFORMED);
+	good_grant();
+	assert_int_equal(check_grant(0), SINK_REASON_MALFORMED);
+}
+
+/* ---- who may try, and the key ---------------------------------------------------------------- */
+
+static void
+test_gate(void **state)
+{
+	uint8_t addr[16] = {1};
+	struct sink_gate g = {0};
+	int place[SINK_GATE_PLACES], i;
+
+	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++)
+		assert_true((place[i] = sink_gate_enter(&g, addr, 10)) >= 0);
+	/* one address cannot take them all */
+	assert_int_equal(sink_gate_enter(&g, addr, 10), -EBUSY);
+	for (; i < SINK_GATE_PLACES; i++) {
+		addr[1] = i;
+		assert_true((place[i] = sink_gate_enter(&g, addr, 11)) >= 0);
+	}
+	addr[1] = 200;
+	assert_int_equal(sink_gate_enter(&g, addr, 11), -EBUSY);
+	assert_int_equal(g.full, 1);
+	assert_int_equal(g.address, 1);
+	sink_gate_leave(&g, place[3]);
+	assert_int_equal(sink_gate_enter(&g, addr, 12), place[3]);
+	/* time counts from the request, whatever came in between */
+	assert_int_equal(sink_gate_expire(&g, 10 + SINK_GATE_MS - 1), -1);
+	for (i = 0; sink_gate_expire(&g, 10 + SINK_GATE_MS) >= 0; i++)
+		;
+	assert_int_equal(i, 3);
+	for (; sink_gate_expire(&g, 12 + SINK_GATE_MS) >= 0; i++)
+		;
+	assert_int_equal(i, SINK_GATE_PLACES);
+	assert_int_equal(g.late, SINK_GATE_PLACES);
+	assert_int_equal(g.admitted, SINK_GATE_PLACES + 1);
+}
+
+static void
+write_file(const char *path, size_t size, mode_t mode)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	while (size-- > 0)
+		fputc('k', f);
+	fclose(f);
+	assert_int_equal(chmod(path, mode), 0);
+}
+
+static void
+test_key(void **state)
+{
+	char dir[] = "/tmp/braggline-sink-XXXXXX", path[64], link[64], message[PATH_MAX];
+	struct sink_key key;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/key", dir);
+	snprintf(link, sizeof(link), "%s/link", dir);
+	assert_int_equal(sink_key_read(&key, path, message), -ENOENT);
+	write_file(path, 32, 0600);
+	assert_int_equal(sink_key_read(&key, path, message), 0);
+	assert_int_equal(key.size, 32);
+	assert_int_equal(key.bytes[31], 'k');
+	sink_key_forget(&key);
+	assert_int_equal(key.size + key.bytes[0], 0);
+	assert_int_equal(symlink(path, link), 0);
+	assert_int_equal(sink_key_read(&key, link, message), -ELOOP);
+	assert_non_null(strstr(message, "a link"));
+	assert_int_equal(sink_key_read(&key, dir, message), -EINVAL);
+	write_file(path, 32, 0640);
+	assert_int_equal(sink_key_read(&key, path, message), -EACCES);
+	assert_non_null(strstr(message, "640"));
+	write_file(path, 32, 0602);
+	assert_int_equal(sink_key_read(&key, path, message), -EACCES);
+	write_file(path, 31, 0400);
+	assert_int_equal(sink_key_read(&key, path, message), -EINVAL);
+	unlink(path);
+	write_file(path, SINK_KEY_MAX + 1, 0400);
+	assert_int_equal(sink_key_read(&key, path, message), -EINVAL);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(path, 12345, 0), 0);
+		assert_int_equal(sink_key_read(&key, path, message), -EACCES);
+		assert_non_null(strstr(message, "12345"));
+	}
+	unlink(path);
+	unlink(link);
+	rmdir(dir);
+}
+
+/* RFC 4231, test case 2; FIPS 180-2, "abc" */
+static void
+test_numbers(void **state)
+{
+	static const uint8_t mac_wanted[] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a,
+		0x04, 0x24, 0x26, 0x08, 0x95, 0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27, 0x39,
+		0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+	const struct sink_part parts[] = {{"what do ya want ", 16}, {"", 0}, {"for nothing?", 12}};
+	struct sink_key key = {.bytes = "Jefe", .size = 4};
+	uint8_t mac[SINK_MAC_BYTES];
+
+	assert_int_equal(sink_key_mac(&key, parts, 3, mac), 0);
+	assert_memory_equal(mac, mac_wanted, SINK_MAC_BYTES);
+	assert_true(sink_mac_equal(mac, mac_wanted));
+	mac[31] ^= 0x80;
+	assert_false(sink_mac_equal(mac, mac_wanted));
+	assert_int_equal(sink_digest("abc", 3, mac), 0);
+	assert_int_equal(mac[0], 0xba);
+	assert_int_equal(mac[31], 0xad);
+}
+
+int
+main(void)
+{
+	const char *text = getenv("SINK_SEED");
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_agree),
+		cmocka_unit_test(test_wrong_key),
+		cmocka_unit_test(test_wrong_store),
+		cmocka_unit_test(test_replay),
+		cmocka_unit_test(test_between),
+		cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_another_schema),
+		cmocka_unit_test(test_long_schema),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_slow),
+		cmocka_unit_test(test_offers),
+		cmocka_unit_test(test_private),
+		cmocka_unit_test(test_intervals),
+		cmocka_unit_test(test_results),
+		cmocka_unit_test(test_grant),
+		cmocka_unit_test(test_bad_grants),
+		cmocka_unit_test(test_gate),
+		cmocka_unit_test(test_key),
+		cmocka_unit_test(test_numbers),
+	};
+
+	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	printf("SINK_SEED=%llu\n", (unsigned long long)seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
