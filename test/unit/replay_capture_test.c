@@ -129,6 +129,46 @@ damaged_captures_are_refused(void **state)
 	assert_int_equal(open_port(""), -1);
 }
 
+/* Frames of one interface at even seconds, of another at odd ones. */
+static void
+files_are_merged_by_time(void **state)
+{
+	char args[128], second[] = "/tmp/replay_second_XXXXXX";
+	static uint8_t frame[100];
+	struct rte_mbuf *m[20];
+	uint16_t port;
+	int fd = mkstemp(second);
+
+	assert_true(fd >= 0);
+	close(fd);
+	for (uint32_t k = 0; k < 2; k++) {
+		pcap_t *pcap = pcap_open_dead(DLT_EN10MB, 65535);
+		pcap_dumper_t *dump = pcap_dump_open(pcap, k == 0 ? capture : second);
+
+		assert_non_null(dump);
+		for (uint32_t i = 0; i < 10; i++) {
+			struct pcap_pkthdr header = {.len = 100, .caplen = 100};
+
+			header.ts.tv_sec = 2 * i + k;
+			make_frame(frame, 2 * i + k, 100, (uint16_t)(5000 + (2 * i + k) % 4));
+			pcap_dump((u_char *)dump, &header, frame);
+		}
+		pcap_dump_close(dump);
+		pcap_close(pcap);
+	}
+	snprintf(args, sizeof(args), "file=%s", second);
+	port = start_single(args, roomless, 0);
+	assert_int_equal(receive(port, 0, m, 20), 20);
+	for (uint32_t i = 0; i < 20; i++)
+		assert_content(m[i], i, 100);
+	rte_pktmbuf_free_bulk(m, 20);
+	assert_int_equal(xstat(port, "replay_capture_packets"), 20);
+	close_port(port);
+	assert_pool_sound(roomless);
+	unlink(second);
+	assert_int_equal(open_port(args), -1); /* it is the second file that is missing */
+}
+
 static void
 short_records_are_delivered_and_counted(void **state)
 {
@@ -272,6 +312,7 @@ main(int argc, char **argv)
 			link_is_up_until_the_end_and_start_begins_anew, remove_port),
 		cmocka_unit_test_teardown(paced_packets_are_never_early, remove_port),
 		cmocka_unit_test_teardown(malformed_arguments_are_refused, remove_port),
+		cmocka_unit_test_teardown(files_are_merged_by_time, remove_port),
 		cmocka_unit_test_teardown(damaged_captures_are_refused, remove_port),
 		cmocka_unit_test_teardown(short_records_are_delivered_and_counted, remove_port),
 		cmocka_unit_test_teardown(pcapng_is_read, remove_port),

@@ -205,6 +205,106 @@ queues_are_polled_by_threads_of_their_own(void **state)
 	}
 }
 
+static uint64_t
+hits(uint16_t port, struct rte_flow *flow, uint64_t *bytes, bool reset)
+{
+	struct rte_flow_action what[] = {
+		{.type = RTE_FLOW_ACTION_TYPE_COUNT}, {.type = RTE_FLOW_ACTION_TYPE_END}};
+	struct rte_flow_query_count count = {.reset = reset};
+	struct rte_flow_error error;
+
+	assert_int_equal(rte_flow_query(port, flow, what, &count, &error), 0);
+	assert_true(count.hits_set && count.bytes_set);
+	*bytes = count.bytes;
+	return count.hits;
+}
+
+/* UDP destination ports 5000 to 5003 in turn, addresses 10.0.1.0 to .3 with them. */
+static void
+rules_drop_count_and_spread(void **state)
+{
+	struct rte_flow_attr in = {.ingress = 1}, later = {.ingress = 1, .priority = 1};
+	struct rte_flow_item_udp spec = {.hdr.dst_port = RTE_BE16(5001)};
+	struct rte_flow_item_udp mask = {.hdr.dst_port = RTE_BE16(0xffff)};
+	struct rte_flow_item one[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &spec, .mask = &mask},
+		{.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_item udp[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_UDP}, {.type = RTE_FLOW_ITEM_TYPE_END}};
+	const uint16_t queues[] = {2, 0, 1};
+	struct rte_flow_action_rss rss = {.types = RTE_ETH_RSS_NONFRAG_IPV4_UDP,
+		.queue_num = RTE_DIM(queues),
+		.queue = queues};
+	struct rte_flow_action stop = {.type = RTE_FLOW_ACTION_TYPE_END};
+	struct rte_flow_action count = {.type = RTE_FLOW_ACTION_TYPE_COUNT};
+	struct rte_flow_action drop[] = {{.type = RTE_FLOW_ACTION_TYPE_DROP}, count, stop};
+	struct rte_flow_action spread[] = {count, {RTE_FLOW_ACTION_TYPE_RSS, &rss}, stop};
+	struct rte_flow *dropping, *spreading;
+	struct rte_flow_error error;
+	uint32_t queue_of[4] = {9, 9, 9, 9}, seen[3] = {0};
+	struct rte_mbuf *m[100];
+	uint64_t bytes;
+	int port;
+
+	write_equal(400, 200);
+	port = open_port("queues=3");
+	assert_true(port >= 0);
+	configure((uint16_t)port, 3, 0);
+	for (uint16_t q = 0; q < 3; q++)
+		assert_int_equal(
+			rte_eth_rx_queue_setup((uint16_t)port, q, 64, 0, NULL, roomless), 0);
+	spreading = rte_flow_create((uint16_t)port, &later, udp, spread, &error);
+	assert_non_null(spreading);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	/* with all four ports, then without the second */
+	for (uint32_t got = 0; got < 400;)
+		for (uint16_t q = 0; q < 3; q++) {
+			const uint32_t n = rte_eth_rx_burst((uint16_t)port, q, m, 32);
+
+			for (uint32_t i = 0; i < n; i++) {
+				const uint32_t stream = counter_of(m[i]) % 4;
+
+				assert_true(queue_of[stream] == 9 || queue_of[stream] == q);
+				queue_of[stream] = q;
+			}
+			rte_pktmbuf_free_bulk(m, n);
+			seen[q] += n;
+			got += n;
+			assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), got);
+			assert_int_equal(bytes, got * 200u);
+		}
+	/* Toeplitz with Microsoft's key puts four tuples on more than one queue */
+	assert_true((seen[0] != 0) + (seen[1] != 0) + (seen[2] != 0) > 1);
+	assert_int_equal(hits((uint16_t)port, spreading, &bytes, true), 400);
+	assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), 0);
+	assert_int_equal(rte_eth_dev_stop((uint16_t)port), 0);
+	dropping = rte_flow_create((uint16_t)port, &in, one, drop, &error);
+	assert_non_null(dropping);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	while (!xstat((uint16_t)port, "replay_done"))
+		for (uint16_t q = 0; q < 3; q++) {
+			const uint32_t n = rte_eth_rx_burst((uint16_t)port, q, m, 32);
+
+			for (uint32_t i = 0; i < n; i++)
+				assert_int_not_equal(counter_of(m[i]) % 4, 1);
+			rte_pktmbuf_free_bulk(m, n);
+		}
+	assert_int_equal(hits((uint16_t)port, dropping, &bytes, false), 100);
+	assert_int_equal(bytes, 100 * 200);
+	assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), 300);
+	assert_int_equal(xstat((uint16_t)port, "rx_flow_dropped_packets"), 100);
+	assert_int_equal(rte_flow_destroy((uint16_t)port, dropping, &error), 0);
+	assert_int_equal(xstat((uint16_t)port, "rx_flow_dropped_packets"), 100);
+	assert_int_equal(rte_eth_xstats_reset((uint16_t)port), 0);
+	assert_int_equal(xstat((uint16_t)port, "rx_flow_dropped_packets"), 0);
+	/* a start begins anew, and rules go on counting */
+	assert_int_equal(rte_eth_dev_stop((uint16_t)port), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), 300);
+	close_port((uint16_t)port);
+	assert_pool_sound(roomless);
+}
+
 static void
 unknown_flow_rules_are_refused(void **state)
 {
@@ -222,11 +322,21 @@ unknown_flow_rules_are_refused(void **state)
 		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .mask = &ports}, end},
 	};
 	struct rte_flow_action_queue zeroth = {.index = 0}, second = {.index = 1};
+	struct rte_flow_action_rss none = {0},
+				   tcp = {.types = RTE_ETH_RSS_TCP,
+					   .queue_num = 1,
+					   .queue = &zeroth.index},
+				   beyond = {.queue_num = 1, .queue = &second.index};
 	struct rte_flow_action stop = {.type = RTE_FLOW_ACTION_TYPE_END};
 	struct rte_flow_action queue[] = {{RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, stop};
 	struct rte_flow_action wrong[][3] = {
 		{{RTE_FLOW_ACTION_TYPE_QUEUE, &second}, stop},
-		{{RTE_FLOW_ACTION_TYPE_DROP, NULL}, stop},
+		{{RTE_FLOW_ACTION_TYPE_JUMP, NULL}, stop},
+		{{RTE_FLOW_ACTION_TYPE_DROP, NULL}, {RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, stop},
+		{{RTE_FLOW_ACTION_TYPE_COUNT, NULL}, stop},
+		{{RTE_FLOW_ACTION_TYPE_RSS, &none}, stop},
+		{{RTE_FLOW_ACTION_TYPE_RSS, &tcp}, stop},
+		{{RTE_FLOW_ACTION_TYPE_RSS, &beyond}, stop},
 		{{RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, {RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth},
 			stop},
 		{stop},
@@ -259,6 +369,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(flow_rules_choose_the_queue, remove_port),
 		cmocka_unit_test_teardown(queues_are_polled_by_threads_of_their_own, remove_port),
+		cmocka_unit_test_teardown(rules_drop_count_and_spread, remove_port),
 		cmocka_unit_test_teardown(unknown_flow_rules_are_refused, remove_port),
 	};
 

@@ -22,6 +22,8 @@
 
 #include "dpdk_compat.h"
 #include "net_replay.h"
+#include "replay_fault.h"
+#include "replay_pace.h"
 
 extern int replay_logtype;
 
@@ -36,6 +38,10 @@ extern int replay_logtype;
 
 #define REPLAY_QUEUES_DEFAULT 16u
 #define REPLAY_REWRITES_MAX   16u
+#define REPLAY_FILES_MAX      16u
+#define REPLAY_BURST_MAX      (1u << 24)
+#define REPLAY_RSS_KEY	      40u
+#define REPLAY_NO_QUEUE	      UINT16_MAX /* of packets that a flow rule drops */
 
 /* mbuf.buf_len has 16 bits */
 #define REPLAY_FRAME_MAX UINT16_MAX
@@ -48,10 +54,32 @@ struct replay_rewrite {
 	uint64_t step;
 };
 
+enum replay_stamp {
+	REPLAY_STAMP_ARRIVAL,  /* TSC when the packet was due, or polled without pacing */
+	REPLAY_STAMP_CAPTURED, /* ns of the capture */
+};
+
+enum replay_tx {
+	REPLAY_TX_COUNT,
+	REPLAY_TX_DROP,
+	REPLAY_TX_FILE,
+};
+
 struct replay_devargs {
-	char *file;
+	char *files[REPLAY_FILES_MAX];
+	uint16_t nb_files;
 	uint64_t loops; /* 0: endless */
-	uint64_t rate;	/* packets per second, 0: as fast as polled */
+	/* pace, at most one of these is not 0 */
+	uint64_t rate; /* packets per second */
+	uint64_t bps;  /* bits per second on the wire */
+	double speed;  /* as captured, so many times as fast */
+	uint32_t burst;
+	uint64_t burst_ns;  /* from burst to burst */
+	bool overrun_drops; /* descriptors are as many as a queue has */
+	struct replay_faults faults;
+	enum replay_stamp stamp;
+	enum replay_tx tx;
+	char *tx_file;
 	uint16_t queues;
 	uint16_t align_at;
 	uint16_t nb_rewrites;
@@ -111,9 +139,22 @@ struct replay_rx_counters {
 	uint64_t copied;
 	uint64_t no_mbuf;  /* bursts that stopped because mbufs (or references) ran out */
 	uint64_t oversize; /* frames dropped because they fit neither one mbuf nor SCATTER */
+	uint64_t missed;   /* found the ring full */
+	uint64_t most_waiting;
+	uint64_t fault[REPLAY_FAULTS];
+	uint64_t late[REPLAY_LATE_BINS];
 };
 
 struct replay_dev;
+struct replay_tx_file;
+
+/* Packets that are due and not polled, and where the next one comes from. */
+struct replay_ring {
+	uint64_t loop;
+	uint64_t waiting;
+	uint32_t next;
+	struct replay_burst burst;
+};
 
 struct replay_rxq {
 	/* set up by the control thread, read by the polling lcore */
@@ -132,6 +173,8 @@ struct replay_rxq {
 	bool split;
 	bool scatter;
 	bool far; /* further segments are out of the CPU's reach, see net_replay.h */
+	bool stamps;
+	struct replay_spares *spares;
 	uint16_t nb_desc;
 	struct rte_eth_rxconf conf;
 	struct replay_rx_counters base; /* counters at the last reset */
@@ -139,23 +182,39 @@ struct replay_rxq {
 	/* written by the polling lcore */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint32_t next; /* packet to look at next */
 	bool done;
+	bool again; /* of two equal packets the first is out */
 	bool in_burst;
 	uint64_t loop;
+	struct replay_burst burst;
+	struct replay_ring ring;
+	uint64_t order_block; /* what `order` is of */
+	uint8_t order[REPLAY_WINDOW_MAX];
 	uint64_t clock; /* TSC at which the first packet of the port was due */
 	struct replay_rx_counters count;
 };
 
-struct replay_txq {
+/* Each counter has one writer, the lcore that transmits. */
+struct replay_tx_counters {
 	uint64_t packets;
 	uint64_t bytes;
-	uint64_t base_packets;
-	uint64_t base_bytes;
+	uint64_t dropped; /* asked for, or the file could not be written */
+};
+
+struct replay_txq {
+	struct replay_dev *dev;
+	struct replay_tx_counters count;
+	struct replay_tx_counters base;
 } __attribute__((aligned(RTE_CACHE_LINE_SIZE)));
 
 struct rte_flow {
 	TAILQ_ENTRY(rte_flow) entry;
 	uint32_t priority;
-	uint16_t queue;
+	uint16_t nb_queues; /* 0: packets are dropped; more than one: RSS */
+	uint16_t *queues;
+	uint64_t rss_types;
+	uint8_t rss_key[REPLAY_RSS_KEY];
+	bool counts;
+	uint64_t hits, bytes; /* up to the last change of rules, start or reset */
 	bool ipv4;
 	bool udp;
 	struct rte_ether_hdr ether, ether_mask;
@@ -166,11 +225,21 @@ struct rte_flow {
 };
 TAILQ_HEAD(replay_flows, rte_flow);
 
+/* How far a queue was when rules were last counted. */
+struct replay_mark {
+	uint64_t loop;
+	uint32_t next;
+};
+
 struct replay_dev {
 	struct replay_devargs args;
 	struct replay_capture *capture;
 	struct net_replay_memory memory; /* all NULL without */
-	uint64_t tsc_period; /* TSC cycles between packets x 2^32, rounded up; 0: no pacing */
+	struct replay_pace pace;
+	uint64_t ns_per_cycle; /* x 2^32 */
+	int stamp_offset;
+	uint64_t stamp_flag;
+	struct replay_tx_file *tx_file;
 	/* The queues return nothing while this is set, see replay_flow.c. */
 	bool paused;
 	bool can_pause;
@@ -178,6 +247,9 @@ struct replay_dev {
 	uint16_t *queue_of;
 	uint32_t *packets_of;	   /* packets of each queue */
 	struct replay_flows flows; /* in the order in which they are tried */
+	struct replay_mark *marks; /* of each queue; then of dropped packets */
+	uint64_t flow_dropped;	   /* up to the marks */
+	uint64_t flow_dropped_base;
 	struct rte_ether_addr mac;
 	/* TSC of the first burst on any queue, 0 before */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint64_t clock;
@@ -189,7 +261,7 @@ void replay_devargs_free(struct replay_devargs *args);
 
 /* replay_capture.c */
 int replay_capture_load(
-	struct replay_capture **capture, const char *file, uint32_t align_at, int socket);
+	struct replay_capture **capture, const struct replay_devargs *args, int socket);
 /* Gives up the port's references; the memory goes with the last reference of anybody. */
 void replay_capture_release(struct replay_capture *capture);
 uint64_t replay_capture_references(const struct replay_capture *capture);
@@ -211,6 +283,18 @@ int replay_flow_init(struct replay_dev *dev, int socket);
 void replay_flow_fini(struct replay_dev *dev);
 /* Largest queue that a rule names, -1 without rules. */
 int replay_flow_queue_max(const struct replay_dev *dev);
+/* Queues are about to begin anew: what they have passed is counted. */
+void replay_flow_settle(struct rte_eth_dev *dev);
+/* Packets that rules have dropped since the port was made. */
+uint64_t replay_flow_dropped(const struct rte_eth_dev *dev);
+
+/* replay_rule.c: what a rule says; a line of the error says what is wrong */
+int replay_rule_parse(const struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
+	const struct rte_flow_item *pattern, const struct rte_flow_action *actions,
+	struct rte_flow *flow, struct rte_flow_error *error);
+bool replay_rule_matches(const struct rte_flow *flow, const struct replay_packet *packet);
+/* Queue of a packet that the rule matches, REPLAY_NO_QUEUE if it drops it. */
+uint16_t replay_rule_queue(const struct rte_flow *flow, const struct replay_packet *packet);
 
 /* replay_queue.c */
 int replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
@@ -225,7 +309,12 @@ int replay_rx_burst_mode_get(
 
 /* replay_rxtx.c */
 uint16_t replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);
+
+/* replay_tx.c */
 uint16_t replay_tx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);
+int replay_tx_open(struct replay_dev *dev);
+void replay_tx_flush(struct replay_dev *dev);
+void replay_tx_close(struct replay_dev *dev);
 
 /* replay_stats.c */
 bool replay_is_done(const struct rte_eth_dev *dev);

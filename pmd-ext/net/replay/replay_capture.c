@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <pcap/pcap.h>
@@ -90,14 +91,15 @@ capture_next(pcap_t *pcap, const char *file, uint64_t record, struct pcap_pkthdr
 	return 1;
 }
 
-/* What the file needs: fills nb_packets, nb_chunks, last_chunk and the counts. */
+/* What a file needs: adds to nb_packets, nb_chunks, last_chunk and the counts. */
 static int
 capture_measure(struct replay_capture *capture, const char *file)
 {
+	const uint32_t before = capture->nb_packets;
+	size_t used = capture->last_chunk;
 	struct pcap_pkthdr *header;
 	const uint8_t *bytes;
 	uint64_t record = 0;
-	size_t used = 0;
 	pcap_t *pcap;
 	int ret;
 
@@ -127,7 +129,7 @@ capture_measure(struct replay_capture *capture, const char *file)
 		capture->truncated += header->caplen < header->len;
 	}
 	pcap_close(pcap);
-	if (ret == 0 && capture->nb_packets == 0) {
+	if (ret == 0 && capture->nb_packets == before) {
 		REPLAY_LOG(ERR, "%s: no packets", file);
 		ret = -ENODATA;
 	}
@@ -245,14 +247,19 @@ classify(struct replay_packet *packet)
 	packet->dst_port = udp->dst_port;
 }
 
+/* Where the next packet goes. */
+struct cursor {
+	uint32_t packet;
+	uint32_t chunk;
+	size_t used; /* bytes of the chunk */
+};
+
 static int
-capture_fill(struct replay_capture *capture, const char *file)
+capture_fill(struct replay_capture *capture, const char *file, struct cursor *at)
 {
-	uint32_t chunk = 0, nb_packets = 0;
 	struct pcap_pkthdr *header;
 	const uint8_t *bytes;
 	uint64_t record = 0;
-	size_t used = 0;
 	pcap_t *pcap;
 	int ret;
 
@@ -260,22 +267,22 @@ capture_fill(struct replay_capture *capture, const char *file)
 	if (pcap == NULL)
 		return -EINVAL;
 	for (; (ret = capture_next(pcap, file, record, &header, &bytes)) > 0; record++) {
-		struct replay_packet *packet = &capture->packets[nb_packets];
+		struct replay_packet *packet = &capture->packets[at->packet];
 		size_t slot = slot_bytes(header->caplen);
 
 		if (header->caplen == 0)
 			continue;
-		if (used + slot > CHUNK_BYTES) {
-			chunk++;
-			used = 0;
+		if (at->used + slot > CHUNK_BYTES) {
+			at->chunk++;
+			at->used = 0;
 		}
-		if (nb_packets == capture->nb_packets || chunk == capture->nb_chunks ||
-			used + slot > replay_capture_chunk(capture, chunk))
+		if (at->packet == capture->nb_packets || at->chunk == capture->nb_chunks ||
+			at->used + slot > replay_capture_chunk(capture, at->chunk))
 			break; /* the file has grown */
-		packet->data =
-			(uint8_t *)capture->chunks[chunk] + used + slot_shift(capture->align);
+		packet->data = (uint8_t *)capture->chunks[at->chunk] + at->used +
+			slot_shift(capture->align);
 		packet->len = (uint16_t)header->caplen;
-		packet->chunk = (uint16_t)chunk;
+		packet->chunk = (uint16_t)at->chunk;
 		packet->time_ns =
 			(uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
 		memcpy(packet->data, bytes, header->caplen);
@@ -283,32 +290,79 @@ capture_fill(struct replay_capture *capture, const char *file)
 		packet->shared.free_cb = packet_released;
 		packet->shared.fcb_opaque = capture;
 		rte_mbuf_ext_refcnt_set(&packet->shared, 1);
-		used += slot;
-		nb_packets++;
+		at->used += slot;
+		at->packet++;
 	}
 	pcap_close(pcap);
-	if (ret > 0 || (ret == 0 && nb_packets != capture->nb_packets)) {
+	if (ret > 0) {
 		REPLAY_LOG(ERR, "%s: changed while it was read", file);
 		ret = -EIO;
 	}
 	return ret;
 }
 
-int
-replay_capture_load(struct replay_capture **out, const char *file, uint32_t align_at, int socket)
+static int
+by_time(const void *a, const void *b)
 {
+	const struct replay_packet *one = *(const struct replay_packet *const *)a;
+	const struct replay_packet *two = *(const struct replay_packet *const *)b;
+
+	if (one->time_ns != two->time_ns)
+		return one->time_ns < two->time_ns ? -1 : 1;
+	return one < two ? -1 : 1; /* as the files were given */
+}
+
+/* Files of several interfaces become one: in the order of their time stamps. */
+static int
+capture_merge(struct replay_capture *capture, const char *file, int socket)
+{
+	const size_t bytes = capture->nb_packets * sizeof(capture->packets[0]);
+	struct replay_packet **order, *packets;
+
+	order = rte_malloc_socket("replay_order", capture->nb_packets * sizeof(*order), 0, socket);
+	packets = rte_malloc_socket("replay_packets", bytes, REPLAY_LINE, socket);
+	if (order == NULL || packets == NULL) {
+		REPLAY_LOG(ERR, "%s and the files after it: no EAL memory to merge them, %zu bytes",
+			file, bytes + capture->nb_packets * sizeof(*order));
+		rte_free(order);
+		rte_free(packets);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < capture->nb_packets; i++)
+		order[i] = &capture->packets[i];
+	qsort(order, capture->nb_packets, sizeof(*order), by_time);
+	for (uint32_t i = 0; i < capture->nb_packets; i++)
+		packets[i] = *order[i];
+	rte_free(order);
+	rte_free(capture->packets);
+	capture->packets = packets;
+	return 0;
+}
+
+int
+replay_capture_load(struct replay_capture **out, const struct replay_devargs *args, int socket)
+{
+	const char *first = args->files[0];
 	struct replay_capture *capture;
-	int ret;
+	struct cursor at = {0};
+	int ret = 0;
 
 	capture = rte_zmalloc_socket("replay_capture", sizeof(*capture), 0, socket);
 	if (capture == NULL)
 		return -ENOMEM;
-	capture->align = align_at % REPLAY_LINE;
-	ret = capture_measure(capture, file);
+	capture->align = args->align_at % REPLAY_LINE;
+	for (uint16_t f = 0; f < args->nb_files && ret == 0; f++)
+		ret = capture_measure(capture, args->files[f]);
 	if (ret == 0)
-		ret = capture_alloc(capture, file, socket);
-	if (ret == 0)
-		ret = capture_fill(capture, file);
+		ret = capture_alloc(capture, first, socket);
+	for (uint16_t f = 0; f < args->nb_files && ret == 0; f++)
+		ret = capture_fill(capture, args->files[f], &at);
+	if (ret == 0 && at.packet != capture->nb_packets) {
+		REPLAY_LOG(ERR, "%s: changed while it was read", args->files[args->nb_files - 1]);
+		ret = -EIO;
+	}
+	if (ret == 0 && args->nb_files > 1)
+		ret = capture_merge(capture, first, socket);
 	if (ret < 0) {
 		capture_free(capture);
 		return ret;
@@ -318,7 +372,7 @@ replay_capture_load(struct replay_capture **out, const char *file, uint32_t alig
 		REPLAY_LOG(WARNING,
 			"%s: %" PRIu64 " of %u records hold less than their packet had and are "
 			"delivered as short as that",
-			file, capture->truncated, capture->nb_packets);
+			first, capture->truncated, capture->nb_packets);
 	*out = capture;
 	return 0;
 }

@@ -2,10 +2,12 @@
 /* The device arguments: --vdev 'net_replay0,file=a.pcap,loops=10,...' */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rte_cycles.h>
+#include <rte_string_fns.h>
 
 #include "replay.h"
 
@@ -15,9 +17,31 @@
 #define ARG_QUEUES   "queues"
 #define ARG_ALIGN_AT "align_at"
 #define ARG_REWRITE  "rewrite"
+#define ARG_BPS	     "bps"
+#define ARG_SPEED    "speed"
+#define ARG_BURST    "burst"
+#define ARG_SEED     "seed"
+#define ARG_STAMP    "timestamp"
+#define ARG_TX	     "tx"
+#define ARG_OVERRUN  "overrun"
 
-static const char *const known_args[] = {
-	ARG_FILE, ARG_LOOPS, ARG_RATE, ARG_QUEUES, ARG_ALIGN_AT, ARG_REWRITE, NULL};
+static const char *const known_args[] = {ARG_FILE, ARG_LOOPS, ARG_RATE, ARG_BPS, ARG_SPEED,
+	ARG_BURST, ARG_QUEUES, ARG_ALIGN_AT, ARG_REWRITE, ARG_SEED, "loss", "burst_loss", "reorder",
+	"duplicate", "corrupt", "truncate", ARG_STAMP, ARG_TX, ARG_OVERRUN, NULL};
+
+/* Faults, and what the number behind the probability means. */
+static const struct {
+	const char *key;
+	const char *second; /* NULL: there is none */
+	uint32_t min, max;
+} fault_args[REPLAY_FAULTS] = {
+	[REPLAY_LOSS] = {"loss"},
+	[REPLAY_BURST_LOSS] = {"burst_loss", "PACKETS", 1, UINT16_MAX},
+	[REPLAY_REORDER] = {"reorder", "WINDOW", 2, REPLAY_WINDOW_MAX},
+	[REPLAY_DUPLICATE] = {"duplicate"},
+	[REPLAY_CORRUPT] = {"corrupt"},
+	[REPLAY_TRUNCATE] = {"truncate"},
+};
 
 static int
 parse_u64(const char *text, uint64_t *value)
@@ -55,14 +79,164 @@ number_arg(const char *key, const char *text, void *opaque)
 static int
 file_arg(const char *key, const char *text, void *opaque)
 {
-	char **file = opaque;
+	struct replay_devargs *args = opaque;
+	char *file;
 
 	if (text == NULL || *text == '\0') {
 		REPLAY_LOG(ERR, "%s=: the path of a pcap or pcapng file is wanted", key);
 		return -EINVAL;
 	}
-	*file = strdup(text);
-	return *file == NULL ? -ENOMEM : 0;
+	if (args->nb_files == RTE_DIM(args->files)) {
+		REPLAY_LOG(ERR, "%s=%s: at most %zu files can be merged", key, text,
+			RTE_DIM(args->files));
+		return -EINVAL;
+	}
+	file = strdup(text);
+	if (file == NULL)
+		return -ENOMEM;
+	args->files[args->nb_files++] = file;
+	return 0;
+}
+
+/* A decimal number, no sign, all of the text up to `stop`. */
+static int
+parse_decimal(const char *text, char stop, double *value, const char **end)
+{
+	char *after;
+
+	if (text == NULL || ((text[0] < '0' || text[0] > '9') && text[0] != '.'))
+		return -EINVAL;
+	errno = 0;
+	*value = strtod(text, &after);
+	if (errno != 0 || !isfinite(*value) || (*after != '\0' && *after != stop))
+		return -EINVAL;
+	*end = after;
+	return 0;
+}
+
+static int
+speed_arg(const char *key, const char *text, void *opaque)
+{
+	double *speed = opaque;
+	const char *end;
+
+	if (parse_decimal(text, '\0', speed, &end) < 0 || *speed < 1e-6 || *speed > 1e6) {
+		REPLAY_LOG(ERR, "%s=%s: a factor from 0.000001 to 1000000 is wanted", key,
+			text == NULL ? "" : text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int
+burst_arg(const char *key, const char *text, void *opaque)
+{
+	struct replay_devargs *args = opaque;
+	const char *colon = text == NULL ? NULL : strchr(text, ':');
+	char packets[24] = "";
+	uint64_t n;
+
+	if (colon != NULL && (size_t)(colon - text) < sizeof(packets))
+		memcpy(packets, text, (size_t)(colon - text));
+	if (parse_u64(packets, &n) < 0 || n < 1 || n > REPLAY_BURST_MAX ||
+		parse_u64(colon + 1, &args->burst_ns) < 0 || args->burst_ns < 1 ||
+		args->burst_ns > UINT32_MAX) {
+		REPLAY_LOG(ERR,
+			"%s=%s: PACKETS:NS is wanted, up to %u packets every 1 to %u nanoseconds",
+			key, text == NULL ? "" : text, REPLAY_BURST_MAX, UINT32_MAX);
+		return -EINVAL;
+	}
+	args->burst = (uint32_t)n;
+	return 0;
+}
+
+/* P or P:N */
+static int
+fault_arg(const char *key, const char *text, void *opaque)
+{
+	struct replay_faults *faults = opaque;
+	unsigned int kind = 0;
+	const char *end = NULL;
+	double chance = 0;
+	uint64_t n = 0;
+	bool bad;
+
+	while (strcmp(fault_args[kind].key, key) != 0)
+		kind++;
+	bad = parse_decimal(text, ':', &chance, &end) < 0 || chance > 1;
+	if (!bad && fault_args[kind].second != NULL)
+		bad = *end != ':' || parse_u64(end + 1, &n) < 0 || n < fault_args[kind].min ||
+			n > fault_args[kind].max;
+	else if (!bad)
+		bad = *end != '\0';
+	if (bad && fault_args[kind].second != NULL)
+		REPLAY_LOG(ERR, "%s=%s: PROBABILITY:%s is wanted, with %s from %u to %u", key,
+			text == NULL ? "" : text, fault_args[kind].second, fault_args[kind].second,
+			fault_args[kind].min, fault_args[kind].max);
+	else if (bad)
+		REPLAY_LOG(ERR, "%s=%s: a probability from 0 to 1 is wanted", key,
+			text == NULL ? "" : text);
+	if (bad)
+		return -EINVAL;
+	if (kind == REPLAY_BURST_LOSS)
+		faults->run = (uint32_t)n;
+	else if (kind == REPLAY_REORDER)
+		faults->window = (uint32_t)n;
+	faults->chance[kind] = chance == 1 ? UINT64_MAX : (uint64_t)(chance * 0x1p64);
+	faults->any |= chance > 0;
+	return 0;
+}
+
+static int
+stamp_arg(const char *key, const char *text, void *opaque)
+{
+	enum replay_stamp *stamp = opaque;
+
+	if (text != NULL && strcmp(text, "arrival") == 0) {
+		*stamp = REPLAY_STAMP_ARRIVAL;
+	} else if (text != NULL && strcmp(text, "captured") == 0) {
+		*stamp = REPLAY_STAMP_CAPTURED;
+	} else {
+		REPLAY_LOG(
+			ERR, "%s=%s: arrival or captured is wanted", key, text == NULL ? "" : text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int
+overrun_arg(const char *key, const char *text, void *opaque)
+{
+	struct replay_devargs *args = opaque;
+
+	if (text != NULL && strcmp(text, "drop") == 0) {
+		args->overrun_drops = true;
+	} else if (text == NULL || strcmp(text, "wait") != 0) {
+		REPLAY_LOG(ERR, "%s=%s: wait or drop is wanted", key, text == NULL ? "" : text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int
+tx_arg(const char *key, const char *text, void *opaque)
+{
+	struct replay_devargs *args = opaque;
+
+	if (text != NULL && strcmp(text, "count") == 0) {
+		args->tx = REPLAY_TX_COUNT;
+	} else if (text != NULL && strcmp(text, "drop") == 0) {
+		args->tx = REPLAY_TX_DROP;
+	} else if (text != NULL && strncmp(text, "file:", 5) == 0 && text[5] != '\0') {
+		args->tx = REPLAY_TX_FILE;
+		args->tx_file = strdup(text + 5);
+		return args->tx_file == NULL ? -ENOMEM : 0;
+	} else {
+		REPLAY_LOG(ERR, "%s=%s: count, drop or file:PATH is wanted", key,
+			text == NULL ? "" : text);
+		return -EINVAL;
+	}
+	return 0;
 }
 
 /* OFFSET:LENGTH:ENDIAN:STEP */
@@ -147,6 +321,41 @@ number_of(struct rte_kvargs *kvlist, const char *key, uint64_t min, uint64_t max
 	return ret < 0 ? -EINVAL : 0;
 }
 
+/* What is right alone and wrong together. */
+static int
+check_together(const struct replay_devargs *args, const char *name)
+{
+	const unsigned int paces = (args->rate != 0) + (args->bps != 0) + (args->speed != 0);
+
+	if (paces > 1) {
+		REPLAY_LOG(ERR,
+			"%s: of " ARG_RATE ", " ARG_BPS " and " ARG_SPEED " only one can be given",
+			name);
+		return -EINVAL;
+	}
+	if (args->overrun_drops && (paces + args->burst == 0 || args->faults.any)) {
+		REPLAY_LOG(ERR,
+			"%s: " ARG_OVERRUN "=drop needs a pace (" ARG_RATE ", " ARG_BPS
+			", " ARG_SPEED " or " ARG_BURST ") and no faults",
+			name);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void
+log_known(const char *name, const char *params)
+{
+	char known[256] = "";
+
+	for (unsigned int i = 0; known_args[i] != NULL; i++) {
+		strlcat(known, i == 0 ? "" : ", ", sizeof(known));
+		strlcat(known, known_args[i], sizeof(known));
+	}
+	REPLAY_LOG(ERR, "%s: arguments \"%s\": known are %s", name, params == NULL ? "" : params,
+		known);
+}
+
 int
 replay_devargs_parse(struct replay_devargs *args, const char *name, const char *params)
 {
@@ -154,17 +363,15 @@ replay_devargs_parse(struct replay_devargs *args, const char *name, const char *
 	struct rte_kvargs *kvlist;
 	int ret = -EINVAL;
 
-	*args = (struct replay_devargs){.loops = 1};
+	*args = (struct replay_devargs){.loops = 1, .faults = {.seed = 1, .run = 1, .window = 1}};
 	kvlist = rte_kvargs_parse(params == NULL ? "" : params, known_args);
 	if (kvlist == NULL) {
-		REPLAY_LOG(ERR,
-			"%s: arguments \"%s\": known are " ARG_FILE ", " ARG_LOOPS ", " ARG_RATE
-			", " ARG_QUEUES ", " ARG_ALIGN_AT ", " ARG_REWRITE,
-			name, params == NULL ? "" : params);
+		log_known(name, params);
 		return -EINVAL;
 	}
 	for (unsigned int i = 0; known_args[i] != NULL; i++)
 		if (strcmp(known_args[i], ARG_REWRITE) != 0 &&
+			strcmp(known_args[i], ARG_FILE) != 0 &&
 			rte_kvargs_count(kvlist, known_args[i]) > 1) {
 			REPLAY_LOG(ERR, "%s: %s is given more than once", name, known_args[i]);
 			goto out;
@@ -173,17 +380,35 @@ replay_devargs_parse(struct replay_devargs *args, const char *name, const char *
 		REPLAY_LOG(ERR, "%s: " ARG_FILE "=<pcap or pcapng file> is missing", name);
 		goto out;
 	}
-	ret = rte_kvargs_process(kvlist, ARG_FILE, file_arg, &args->file);
+	ret = rte_kvargs_process(kvlist, ARG_FILE, file_arg, args);
 	if (ret == 0)
 		ret = number_of(kvlist, ARG_LOOPS, 0, UINT32_MAX, &args->loops);
 	if (ret == 0)
 		ret = number_of(kvlist, ARG_RATE, 0, rte_get_tsc_hz(), &args->rate);
+	if (ret == 0)
+		ret = number_of(kvlist, ARG_BPS, 0, UINT64_C(10000000000000), &args->bps);
+	if (ret == 0)
+		ret = rte_kvargs_process(kvlist, ARG_SPEED, speed_arg, &args->speed);
+	if (ret == 0)
+		ret = rte_kvargs_process(kvlist, ARG_BURST, burst_arg, args);
 	if (ret == 0)
 		ret = number_of(kvlist, ARG_QUEUES, 1, RTE_MAX_QUEUES_PER_PORT, &queues);
 	if (ret == 0)
 		ret = number_of(kvlist, ARG_ALIGN_AT, 0, REPLAY_FRAME_MAX, &align_at);
 	if (ret == 0)
 		ret = rte_kvargs_process(kvlist, ARG_REWRITE, rewrite_arg, args);
+	if (ret == 0)
+		ret = number_of(kvlist, ARG_SEED, 0, UINT64_MAX, &args->faults.seed);
+	for (unsigned int i = 0; i < REPLAY_FAULTS && ret == 0; i++)
+		ret = rte_kvargs_process(kvlist, fault_args[i].key, fault_arg, &args->faults);
+	if (ret == 0)
+		ret = rte_kvargs_process(kvlist, ARG_STAMP, stamp_arg, &args->stamp);
+	if (ret == 0)
+		ret = rte_kvargs_process(kvlist, ARG_TX, tx_arg, args);
+	if (ret == 0)
+		ret = rte_kvargs_process(kvlist, ARG_OVERRUN, overrun_arg, args);
+	if (ret == 0)
+		ret = check_together(args, name);
 	args->queues = (uint16_t)queues;
 	args->align_at = (uint16_t)align_at;
 out:
@@ -196,6 +421,9 @@ out:
 void
 replay_devargs_free(struct replay_devargs *args)
 {
-	free(args->file);
-	args->file = NULL;
+	for (uint16_t i = 0; i < args->nb_files; i++)
+		free(args->files[i]);
+	args->nb_files = 0;
+	free(args->tx_file);
+	args->tx_file = NULL;
 }

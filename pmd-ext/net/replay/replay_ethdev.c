@@ -17,7 +17,9 @@
 
 RTE_LOG_REGISTER_SUFFIX(replay_logtype, replay, NOTICE);
 
-#define REPLAY_RX_OFFLOADS (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT)
+#define REPLAY_RX_OFFLOADS                                              \
+	(RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT | \
+		RTE_ETH_RX_OFFLOAD_TIMESTAMP)
 
 static int
 replay_configure(struct rte_eth_dev *dev)
@@ -91,6 +93,7 @@ replay_start(struct rte_eth_dev *dev)
 	if (ret < 0)
 		return ret;
 	replay->clock = 0;
+	replay_flow_settle(dev);
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		struct replay_rxq *rxq = dev->data->rx_queues[q];
 
@@ -98,6 +101,10 @@ replay_start(struct rte_eth_dev *dev)
 		rxq->loop = 0;
 		rxq->clock = 0;
 		rxq->done = false;
+		rxq->again = false;
+		rxq->burst = (struct replay_burst){0};
+		rxq->ring = (struct replay_ring){0};
+		rxq->order_block = UINT64_MAX;
 		dev->data->rx_queue_state[q] = RTE_ETH_QUEUE_STATE_STARTED;
 	}
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
@@ -114,6 +121,7 @@ replay_stop(struct rte_eth_dev *dev)
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
 		dev->data->tx_queue_state[q] = RTE_ETH_QUEUE_STATE_STOPPED;
 	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
+	replay_tx_flush(dev->data->dev_private);
 	return 0;
 }
 
@@ -128,7 +136,9 @@ replay_close(struct rte_eth_dev *dev)
 		replay_rx_queue_release(dev, q);
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
 		replay_tx_queue_release(dev, q);
+	replay_tx_close(replay);
 	replay_flow_fini(replay);
+	replay_pace_fini(&replay->pace);
 	replay_capture_release(replay->capture);
 	replay->capture = NULL;
 	replay_devargs_free(&replay->args);
@@ -204,6 +214,14 @@ replay_mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *addr)
 	return 0;
 }
 
+/* The clock of time stamps: the TSC. */
+static int
+replay_read_clock(struct rte_eth_dev *dev, uint64_t *clock)
+{
+	*clock = rte_rdtsc();
+	return 0;
+}
+
 static int
 replay_flow_ops_get(struct rte_eth_dev *dev, const struct rte_flow_ops **ops)
 {
@@ -236,17 +254,9 @@ const struct eth_dev_ops replay_ops = {
 	.xstats_get = replay_xstats_get,
 	.xstats_get_names = replay_xstats_get_names,
 	.xstats_reset = replay_stats_reset,
+	.read_clock = replay_read_clock,
 	.flow_ops_get = replay_flow_ops_get,
 };
-
-/* Cycles between packets x 2^32, rounded up so that no packet is ever early. */
-static uint64_t
-tsc_period(uint64_t rate)
-{
-	unsigned __int128 cycles = (unsigned __int128)rte_get_tsc_hz() << 32;
-
-	return rate == 0 ? 0 : (uint64_t)((cycles + rate - 1) / rate);
-}
 
 static int
 replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
@@ -260,14 +270,20 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	if (dev == NULL)
 		return -ENOMEM;
 	replay = dev->data->dev_private;
-	replay->tsc_period = tsc_period(args->rate);
-	ret = replay_capture_load(&replay->capture, args->file, args->align_at, socket);
+	replay->ns_per_cycle = (1000000000ull << 32) / rte_get_tsc_hz();
+	ret = replay_capture_load(&replay->capture, args, socket);
 	if (ret < 0)
 		goto release_port;
 	replay->args = *args;
-	ret = replay_flow_init(replay, socket);
+	ret = replay_pace_init(&replay->pace, args, replay->capture, socket);
 	if (ret < 0)
 		goto release_capture;
+	ret = replay_flow_init(replay, socket);
+	if (ret < 0)
+		goto release_pace;
+	ret = replay_tx_open(replay);
+	if (ret < 0)
+		goto release_flows;
 	*args = (struct replay_devargs){0}; /* the port's now */
 
 	rte_eth_random_addr(replay->mac.addr_bytes);
@@ -285,10 +301,14 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	dev->rx_pkt_burst = replay_rx_burst;
 	dev->tx_pkt_burst = replay_tx_burst;
 	REPLAY_LOG(INFO, "%s: %s, %u packets, %" PRIu64 " bytes", dev->data->name,
-		replay->args.file, replay->capture->nb_packets, replay->capture->bytes);
+		replay->args.files[0], replay->capture->nb_packets, replay->capture->bytes);
 	rte_eth_dev_probing_finish(dev);
 	return 0;
 
+release_flows:
+	replay_flow_fini(replay);
+release_pace:
+	replay_pace_fini(&replay->pace);
 release_capture:
 	replay_capture_release(replay->capture);
 release_port:
@@ -348,6 +368,19 @@ RTE_PMD_REGISTER_PARAM_STRING(net_replay,
 	"file=<path> "
 	"loops=<int> "
 	"rate=<packets per second> "
+	"bps=<bits per second> "
+	"speed=<factor> "
+	"burst=<packets>:<ns> "
 	"queues=<int> "
 	"align_at=<int> "
-	"rewrite=<offset>:<length>:le|be:<step>");
+	"rewrite=<offset>:<length>:le|be:<step> "
+	"seed=<int> "
+	"loss=<probability> "
+	"burst_loss=<probability>:<packets> "
+	"reorder=<probability>:<window> "
+	"duplicate=<probability> "
+	"corrupt=<probability> "
+	"truncate=<probability> "
+	"overrun=wait|drop "
+	"timestamp=arrival|captured "
+	"tx=count|drop|file:<path>");

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * rte_flow: ETH / IPV4 / UDP -> QUEUE.
+ * The port's rte_flow rules.
  *
  * The capture is known, so rules are tried when they change and not when packets pass: each packet
  * has the number of its queue beside it. Rules are tried by priority, then by age.
  */
 #include <errno.h>
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,55 +18,24 @@
 
 #include "replay.h"
 
-static bool
-is_zero(const void *bytes, size_t len)
+/* The first rule that matches. NULL: queue 0. */
+static struct rte_flow *
+rule_of(const struct replay_dev *dev, const struct replay_packet *packet)
 {
-	const uint8_t *byte = bytes;
+	struct rte_flow *flow;
 
-	for (size_t i = 0; i < len; i++)
-		if (byte[i] != 0)
-			return false;
-	return true;
-}
-
-static bool
-ether_matches(const struct rte_flow *flow, const struct replay_packet *packet)
-{
-	const uint8_t *spec = (const void *)&flow->ether, *mask = (const void *)&flow->ether_mask;
-
-	for (size_t i = 0; i < sizeof(flow->ether); i++)
-		if (((packet->data[i] ^ spec[i]) & mask[i]) != 0)
-			return false;
-	return true;
-}
-
-static bool
-flow_matches(const struct rte_flow *flow, const struct replay_packet *packet)
-{
-	if ((packet->ptype & RTE_PTYPE_L2_MASK) != RTE_PTYPE_L2_ETHER)
-		return false; /* shorter than an Ethernet header */
-	if (flow->ipv4 && !RTE_ETH_IS_IPV4_HDR(packet->ptype))
-		return false;
-	if (flow->udp && (packet->ptype & RTE_PTYPE_L4_MASK) != RTE_PTYPE_L4_UDP)
-		return false;
-	if (((packet->src_addr ^ flow->src_addr) & flow->src_addr_mask) != 0 ||
-		((packet->dst_addr ^ flow->dst_addr) & flow->dst_addr_mask) != 0 ||
-		((packet->src_port ^ flow->src_port) & flow->src_port_mask) != 0 ||
-		((packet->dst_port ^ flow->dst_port) & flow->dst_port_mask) != 0)
-		return false;
-	/* last, because it alone reads the frame */
-	return is_zero(&flow->ether_mask, sizeof(flow->ether_mask)) || ether_matches(flow, packet);
+	TAILQ_FOREACH(flow, &dev->flows, entry)
+		if (replay_rule_matches(flow, packet))
+			return flow;
+	return NULL;
 }
 
 static uint16_t
 queue_by_rules(const struct replay_dev *dev, const struct replay_packet *packet)
 {
-	const struct rte_flow *flow;
+	const struct rte_flow *flow = rule_of(dev, packet);
 
-	TAILQ_FOREACH(flow, &dev->flows, entry)
-		if (flow_matches(flow, packet))
-			return flow->queue;
-	return 0;
+	return flow == NULL ? 0 : replay_rule_queue(flow, packet);
 }
 
 static void
@@ -76,8 +46,101 @@ move_packet(struct replay_dev *dev, uint32_t packet, uint16_t queue)
 	if (from == queue)
 		return;
 	dev->queue_of[packet] = queue;
-	dev->packets_of[from]--;
-	dev->packets_of[queue]++;
+	if (from != REPLAY_NO_QUEUE)
+		dev->packets_of[from]--;
+	if (queue != REPLAY_NO_QUEUE)
+		dev->packets_of[queue]++;
+}
+
+/* Where each queue is; last, for dropped packets, where the one is that is farthest. */
+static void
+places_of(const struct rte_eth_dev *dev, struct replay_mark *place)
+{
+	const struct replay_dev *replay = dev->data->dev_private;
+	struct replay_mark *far = &place[replay->args.queues];
+
+	memset(place, 0, (replay->args.queues + 1u) * sizeof(*place));
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
+		const struct replay_rxq *rxq = dev->data->rx_queues[q];
+
+		if (rxq == NULL)
+			continue;
+		place[q] = (struct replay_mark){rxq->loop, rxq->next};
+		if (replay->packets_of[q] != 0 &&
+			(rxq->loop > far->loop ||
+				(rxq->loop == far->loop && rxq->next > far->next)))
+			*far = place[q];
+	}
+}
+
+/* How often packet `i` lies between two places; the farthest queue may have become another one. */
+static uint64_t
+passes(const struct replay_mark *from, const struct replay_mark *to, uint32_t i)
+{
+	const uint64_t before = from->loop + (i < from->next), now = to->loop + (i < to->next);
+
+	return now > before ? now - before : 0;
+}
+
+/*
+ * COUNT costs nothing while packets pass: what passed follows from the places of the queues. Adds
+ * what a rule (NULL: every rule that drops) has seen since rules changed last.
+ */
+static void
+count_hits(
+	const struct rte_eth_dev *dev, const struct rte_flow *flow, uint64_t *hits, uint64_t *bytes)
+{
+	struct replay_mark place[RTE_MAX_QUEUES_PER_PORT + 1];
+	const struct replay_dev *replay = dev->data->dev_private;
+
+	places_of(dev, place);
+	for (uint32_t i = 0; i < replay->capture->nb_packets; i++) {
+		const struct replay_packet *packet = &replay->capture->packets[i];
+		const uint16_t at = RTE_MIN(replay->queue_of[i], replay->args.queues);
+		uint64_t n;
+
+		if (flow == NULL ? at != replay->args.queues
+				 : !replay_rule_matches(flow, packet) ||
+					rule_of(replay, packet) != flow)
+			continue;
+		n = passes(&replay->marks[at], &place[at], i);
+		*hits += n;
+		*bytes += n * packet->len;
+	}
+}
+
+/* Rules are about to change, or queues to begin anew: what has passed is written down. */
+static void
+settle(const struct rte_eth_dev *dev)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+	uint64_t bytes = 0;
+	struct rte_flow *flow;
+
+	TAILQ_FOREACH(flow, &replay->flows, entry)
+		if (flow->counts)
+			count_hits(dev, flow, &flow->hits, &flow->bytes);
+	count_hits(dev, NULL, &replay->flow_dropped, &bytes);
+	places_of(dev, replay->marks);
+}
+
+uint64_t
+replay_flow_dropped(const struct rte_eth_dev *dev)
+{
+	const struct replay_dev *replay = dev->data->dev_private;
+	uint64_t dropped = replay->flow_dropped, bytes = 0;
+
+	count_hits(dev, NULL, &dropped, &bytes);
+	return dropped;
+}
+
+void
+replay_flow_settle(struct rte_eth_dev *dev)
+{
+	struct replay_dev *replay = dev->data->dev_private;
+
+	settle(dev);
+	memset(replay->marks, 0, (replay->args.queues + 1u) * sizeof(replay->marks[0]));
 }
 
 /*
@@ -103,8 +166,9 @@ pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		while (__atomic_load_n(&rxq->in_burst, __ATOMIC_ACQUIRE))
-			rte_pause();
+		/* on a shared CPU the lcore may be waiting for this very thread to give way */
+		for (uint32_t spins = 0; __atomic_load_n(&rxq->in_burst, __ATOMIC_ACQUIRE); spins++)
+			spins < 1000 ? rte_pause() : (void)sched_yield();
 	}
 	return 0;
 }
@@ -122,175 +186,8 @@ static void
 steer(struct replay_dev *dev, const struct rte_flow *changed)
 {
 	for (uint32_t i = 0; i < dev->capture->nb_packets; i++)
-		if (flow_matches(changed, &dev->capture->packets[i]))
+		if (replay_rule_matches(changed, &dev->capture->packets[i]))
 			move_packet(dev, i, queue_by_rules(dev, &dev->capture->packets[i]));
-}
-
-/* What holds for the items of every layer. An item without spec matches any packet of its layer. */
-static int
-check_item(const struct rte_flow_item *item, struct rte_flow_error *error)
-{
-	if (item->last != NULL)
-		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_LAST, item,
-			"ranges (last) are not supported");
-	if (item->spec == NULL && item->mask != NULL)
-		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_MASK, item, "a mask needs a spec");
-	return 0;
-}
-
-static int
-parse_eth(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_flow_error *error)
-{
-	const struct rte_flow_item_eth *spec = item->spec, *mask = item->mask;
-	int ret;
-
-	ret = check_item(item, error);
-	if (ret < 0 || spec == NULL)
-		return ret;
-	if (mask == NULL)
-		mask = &rte_flow_item_eth_mask;
-	if (mask->has_vlan != 0)
-		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_MASK, item,
-			"ETH: has_vlan cannot be matched");
-	flow->ether = spec->hdr;
-	flow->ether_mask = mask->hdr;
-	return 0;
-}
-
-static int
-parse_ipv4(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_flow_error *error)
-{
-	const struct rte_flow_item_ipv4 *spec = item->spec, *mask = item->mask;
-	struct rte_ipv4_hdr other;
-	int ret;
-
-	flow->ipv4 = true;
-	ret = check_item(item, error);
-	if (ret < 0 || spec == NULL)
-		return ret;
-	if (mask == NULL)
-		mask = &rte_flow_item_ipv4_mask;
-	other = mask->hdr;
-	other.src_addr = other.dst_addr = 0;
-	if (!is_zero(&other, sizeof(other)))
-		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_MASK, item,
-			"IPV4: only source and destination address can be matched");
-	flow->src_addr = spec->hdr.src_addr;
-	flow->src_addr_mask = mask->hdr.src_addr;
-	flow->dst_addr = spec->hdr.dst_addr;
-	flow->dst_addr_mask = mask->hdr.dst_addr;
-	return 0;
-}
-
-static int
-parse_udp(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_flow_error *error)
-{
-	const struct rte_flow_item_udp *spec = item->spec, *mask = item->mask;
-	struct rte_udp_hdr other;
-	int ret;
-
-	flow->ipv4 = flow->udp = true;
-	ret = check_item(item, error);
-	if (ret < 0 || spec == NULL)
-		return ret;
-	if (mask == NULL)
-		mask = &rte_flow_item_udp_mask;
-	other = mask->hdr;
-	other.src_port = other.dst_port = 0;
-	if (!is_zero(&other, sizeof(other)))
-		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_MASK, item,
-			"UDP: only source and destination port can be matched");
-	flow->src_port = spec->hdr.src_port;
-	flow->src_port_mask = mask->hdr.src_port;
-	flow->dst_port = spec->hdr.dst_port;
-	flow->dst_port_mask = mask->hdr.dst_port;
-	return 0;
-}
-
-static int
-parse_pattern(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_flow_error *error)
-{
-	enum {
-		NOTHING,
-		ETH,
-		IPV4,
-		UDP
-	} layer = NOTHING;
-	int ret = 0;
-
-	if (item == NULL)
-		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_NUM, NULL, "a pattern is wanted");
-	for (; ret == 0 && item->type != RTE_FLOW_ITEM_TYPE_END; item++) {
-		if (item->type == RTE_FLOW_ITEM_TYPE_VOID)
-			continue;
-		if (item->type == RTE_FLOW_ITEM_TYPE_ETH && layer < ETH) {
-			layer = ETH;
-			ret = parse_eth(item, flow, error);
-		} else if (item->type == RTE_FLOW_ITEM_TYPE_IPV4 && layer < IPV4) {
-			layer = IPV4;
-			ret = parse_ipv4(item, flow, error);
-		} else if (item->type == RTE_FLOW_ITEM_TYPE_UDP && layer < UDP) {
-			layer = UDP;
-			ret = parse_udp(item, flow, error);
-		} else {
-			ret = rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM, item,
-				"items are ETH, IPV4 and UDP, each once and in this order");
-		}
-	}
-	return ret;
-}
-
-static int
-parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *action,
-	struct rte_flow *flow, struct rte_flow_error *error)
-{
-	const struct rte_flow_action_queue *queue = NULL;
-
-	if (action == NULL)
-		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL, "actions are wanted");
-	for (; action->type != RTE_FLOW_ACTION_TYPE_END; action++) {
-		if (action->type == RTE_FLOW_ACTION_TYPE_VOID)
-			continue;
-		if (action->type != RTE_FLOW_ACTION_TYPE_QUEUE || queue != NULL)
-			return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION,
-				action, "the one action is QUEUE, once");
-		queue = action->conf;
-		if (queue == NULL || queue->index >= dev->data->nb_rx_queues)
-			return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_CONF,
-				action, "QUEUE: the index of a configured Rx queue is wanted");
-	}
-	if (queue == NULL)
-		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL,
-			"a QUEUE action is wanted");
-	flow->queue = queue->index;
-	return 0;
-}
-
-static int
-parse_flow(const struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
-	const struct rte_flow_item *pattern, const struct rte_flow_action *actions,
-	struct rte_flow *flow, struct rte_flow_error *error)
-{
-	int ret;
-
-	*flow = (struct rte_flow){0};
-	if (attr == NULL)
-		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ATTR, NULL, "attributes are wanted");
-	if (attr->group != 0)
-		return rte_flow_error_set(
-			error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ATTR_GROUP, attr, "the one group is 0");
-	if (attr->egress || attr->transfer || !attr->ingress)
-		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ATTR_INGRESS, attr,
-			"only ingress rules are supported");
-	flow->priority = attr->priority;
-	ret = parse_pattern(pattern, flow, error);
-	if (ret == 0)
-		ret = parse_actions(dev, actions, flow, error);
-	return ret;
 }
 
 static int
@@ -299,8 +196,19 @@ replay_flow_validate(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 	struct rte_flow_error *error)
 {
 	struct rte_flow flow;
+	int ret;
 
-	return parse_flow(dev, attr, pattern, actions, &flow, error);
+	ret = replay_rule_parse(dev, attr, pattern, actions, &flow, error);
+	if (ret == 0)
+		rte_free(flow.queues);
+	return ret;
+}
+
+static void
+free_flow(struct rte_flow *flow)
+{
+	rte_free(flow->queues);
+	rte_free(flow);
 }
 
 static struct rte_flow *
@@ -317,11 +225,12 @@ replay_flow_create(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 			"no EAL memory for the rule");
 		return NULL;
 	}
-	if (parse_flow(dev, attr, pattern, actions, flow, error) < 0 ||
+	if (replay_rule_parse(dev, attr, pattern, actions, flow, error) < 0 ||
 		pause_queues(dev, error) < 0) {
-		rte_free(flow);
+		free_flow(flow);
 		return NULL;
 	}
+	settle(dev);
 	TAILQ_FOREACH(other, &replay->flows, entry)
 		if (other->priority > flow->priority)
 			break;
@@ -350,10 +259,11 @@ replay_flow_destroy(struct rte_eth_dev *dev, struct rte_flow *flow, struct rte_f
 	ret = pause_queues(dev, error);
 	if (ret < 0)
 		return ret;
+	settle(dev);
 	TAILQ_REMOVE(&replay->flows, flow, entry);
 	steer(replay, flow);
 	resume_queues(dev);
-	rte_free(flow);
+	free_flow(flow);
 	return 0;
 }
 
@@ -364,7 +274,7 @@ free_flows(struct replay_dev *replay)
 
 	while ((flow = TAILQ_FIRST(&replay->flows)) != NULL) {
 		TAILQ_REMOVE(&replay->flows, flow, entry);
-		rte_free(flow);
+		free_flow(flow);
 	}
 }
 
@@ -377,10 +287,34 @@ replay_flow_flush(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	ret = pause_queues(dev, error);
 	if (ret < 0)
 		return ret;
+	settle(dev);
 	free_flows(replay);
 	for (uint32_t i = 0; i < replay->capture->nb_packets; i++)
 		move_packet(replay, i, 0);
 	resume_queues(dev);
+	return 0;
+}
+
+/* COUNT: packets of the capture that came to their queue, or were dropped, faults left aside. */
+static int
+replay_flow_query(struct rte_eth_dev *dev, struct rte_flow *flow,
+	const struct rte_flow_action *action, void *data, struct rte_flow_error *error)
+{
+	struct rte_flow_query_count *count = data;
+	uint64_t hits = flow->hits, bytes = flow->bytes;
+
+	if (action == NULL || action->type != RTE_FLOW_ACTION_TYPE_COUNT || !flow->counts)
+		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION, action,
+			"only COUNT can be asked for, of a rule that has it");
+	count_hits(dev, flow, &hits, &bytes);
+	count->hits_set = count->bytes_set = 1;
+	count->hits = hits;
+	count->bytes = bytes;
+	if (count->reset) {
+		/* what count_hits() finds from here on begins at nothing */
+		flow->hits -= hits;
+		flow->bytes -= bytes;
+	}
 	return 0;
 }
 
@@ -389,6 +323,7 @@ const struct rte_flow_ops replay_flow_ops = {
 	.create = replay_flow_create,
 	.destroy = replay_flow_destroy,
 	.flush = replay_flow_flush,
+	.query = replay_flow_query,
 };
 
 int
@@ -401,9 +336,12 @@ replay_flow_init(struct replay_dev *dev, int socket)
 		dev->capture->nb_packets * sizeof(dev->queue_of[0]), RTE_CACHE_LINE_SIZE, socket);
 	dev->packets_of = rte_zmalloc_socket("replay_packets_of",
 		dev->args.queues * sizeof(dev->packets_of[0]), RTE_CACHE_LINE_SIZE, socket);
-	if (dev->queue_of == NULL || dev->packets_of == NULL) {
+	/* the last one is that of dropped packets */
+	dev->marks = rte_zmalloc_socket(
+		"replay_marks", (dev->args.queues + 1u) * sizeof(dev->marks[0]), 0, socket);
+	if (dev->queue_of == NULL || dev->packets_of == NULL || dev->marks == NULL) {
 		REPLAY_LOG(ERR, "%s: no EAL memory for the queues of %u packets, %zu bytes",
-			dev->args.file, dev->capture->nb_packets,
+			dev->args.files[0], dev->capture->nb_packets,
 			dev->capture->nb_packets * sizeof(dev->queue_of[0]));
 		replay_flow_fini(dev);
 		return -ENOMEM;
@@ -418,6 +356,8 @@ replay_flow_fini(struct replay_dev *dev)
 	free_flows(dev);
 	rte_free(dev->queue_of);
 	rte_free(dev->packets_of);
+	rte_free(dev->marks);
+	dev->marks = NULL;
 	dev->queue_of = NULL;
 	dev->packets_of = NULL;
 }
@@ -429,6 +369,7 @@ replay_flow_queue_max(const struct replay_dev *dev)
 	int max = -1;
 
 	TAILQ_FOREACH(flow, &dev->flows, entry)
-		max = RTE_MAX(max, (int)flow->queue);
+		for (uint16_t i = 0; i < flow->nb_queues; i++)
+			max = RTE_MAX(max, (int)flow->queues[i]);
 	return max;
 }

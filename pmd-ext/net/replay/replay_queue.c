@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <rte_errno.h>
 #include <rte_malloc.h>
+#include <rte_mbuf_dyn.h>
 
 #include "replay.h"
 
@@ -101,6 +103,12 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 {
 	uint32_t private_bytes = rxq->mode == REPLAY_REFERENCE ? 0 : rxq->first_room;
 
+	if (rxq->far && args->faults.chance[REPLAY_CORRUPT] != 0) {
+		REPLAY_LOG(ERR,
+			"%s queue %u: corrupt=... changes payloads, which pool %s has out of reach",
+			name, rxq->id, rxq->rest_pool->name);
+		return -ENOTSUP;
+	}
 	if (rxq->mode == REPLAY_COPY && !rxq->far)
 		return 0;
 	for (uint32_t i = 0; i < args->nb_rewrites; i++) {
@@ -117,6 +125,50 @@ check_rewrites(const struct replay_rxq *rxq, const char *name, const struct repl
 		return -ENOTSUP;
 	}
 	return 0;
+}
+
+/* Changed payloads are copies: this many can be out at once, then the queue waits. */
+#define SPARES 255u
+
+static int
+set_up_spares(struct replay_rxq *rxq, const char *name, int socket)
+{
+	const struct replay_capture *capture = rxq->dev->capture;
+	char pool[RTE_MEMPOOL_NAMESIZE];
+	static uint32_t nth;
+	uint32_t longest = 0;
+
+	if (rxq->mode == REPLAY_COPY || rxq->dev->args.faults.chance[REPLAY_CORRUPT] == 0)
+		return 0;
+	if (rxq->dev->memory.copy != NULL) {
+		REPLAY_LOG(ERR, "%s queue %u: corrupt=... changes payloads, which are out of reach",
+			name, rxq->id);
+		return -ENOTSUP;
+	}
+	for (uint32_t i = 0; i < capture->nb_packets; i++)
+		longest = RTE_MAX(longest, (uint32_t)capture->packets[i].len);
+	snprintf(pool, sizeof(pool), "replay_spares_%u", nth++);
+	rxq->spares = replay_spares_create(pool, SPARES, longest, socket);
+	if (rxq->spares == NULL) {
+		REPLAY_LOG(ERR, "%s queue %u: no EAL memory for %u changed packets of %u bytes",
+			name, rxq->id, SPARES, longest);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int
+set_up_stamps(struct replay_rxq *rxq, const char *name)
+{
+	struct replay_dev *replay = rxq->dev;
+
+	rxq->stamps = (rxq->conf.offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP) != 0;
+	if (!rxq->stamps)
+		return 0;
+	if (rte_mbuf_dyn_rx_timestamp_register(&replay->stamp_offset, &replay->stamp_flag) == 0)
+		return 0;
+	REPLAY_LOG(ERR, "%s queue %u: no room in mbufs for time stamps", name, rxq->id);
+	return -rte_errno;
 }
 
 int
@@ -147,6 +199,10 @@ replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	ret = conf->rx_nseg > 0 ? set_up_split(rxq, name, conf) : set_up_single(rxq, name, pool);
 	if (ret == 0)
 		ret = check_rewrites(rxq, name, &replay->args);
+	if (ret == 0)
+		ret = set_up_stamps(rxq, name);
+	if (ret == 0)
+		ret = set_up_spares(rxq, name, (int)socket);
 	if (ret < 0) {
 		rte_free(rxq);
 		return ret;
@@ -160,7 +216,12 @@ replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 void
 replay_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
 {
-	rte_free(dev->data->rx_queues[queue]);
+	struct replay_rxq *rxq = dev->data->rx_queues[queue];
+
+	if (rxq == NULL)
+		return;
+	replay_spares_release(rxq->spares);
+	rte_free(rxq);
 	dev->data->rx_queues[queue] = NULL;
 }
 
@@ -173,6 +234,7 @@ replay_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	txq = rte_zmalloc_socket("replay_txq", sizeof(*txq), RTE_CACHE_LINE_SIZE, (int)socket);
 	if (txq == NULL)
 		return -ENOMEM;
+	txq->dev = dev->data->dev_private;
 	dev->data->tx_queues[queue] = txq;
 	return 0;
 }

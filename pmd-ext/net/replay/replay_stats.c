@@ -19,6 +19,11 @@ counters_since_reset(const struct replay_rxq *rxq)
 	count.copied -= rxq->base.copied;
 	count.no_mbuf -= rxq->base.no_mbuf;
 	count.oversize -= rxq->base.oversize;
+	count.missed -= rxq->base.missed;
+	for (unsigned int i = 0; i < REPLAY_FAULTS; i++)
+		count.fault[i] -= rxq->base.fault[i];
+	for (unsigned int i = 0; i < REPLAY_LATE_BINS; i++)
+		count.late[i] -= rxq->base.late[i];
 	return count;
 }
 
@@ -67,6 +72,7 @@ replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUE
 		count = counters_since_reset(rxq);
 		stats->ipackets += count.packets;
 		stats->ibytes += count.bytes;
+		stats->imissed += count.missed;
 		stats->ierrors += count.oversize;
 		stats->rx_nombuf += count.no_mbuf;
 		if (qstats != NULL && q < RTE_ETHDEV_QUEUE_STAT_CNTRS) {
@@ -80,11 +86,12 @@ replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUE
 
 		if (txq == NULL)
 			continue;
-		stats->opackets += txq->packets - txq->base_packets;
-		stats->obytes += txq->bytes - txq->base_bytes;
+		stats->opackets += txq->count.packets - txq->base.packets;
+		stats->obytes += txq->count.bytes - txq->base.bytes;
+		stats->oerrors += txq->count.dropped - txq->base.dropped;
 		if (qstats != NULL && q < RTE_ETHDEV_QUEUE_STAT_CNTRS) {
-			qstats->q_opackets[q] = txq->packets - txq->base_packets;
-			qstats->q_obytes[q] = txq->bytes - txq->base_bytes;
+			qstats->q_opackets[q] = txq->count.packets - txq->base.packets;
+			qstats->q_obytes[q] = txq->count.bytes - txq->base.bytes;
 		}
 	}
 	return 0;
@@ -93,6 +100,8 @@ replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUE
 int
 replay_stats_reset(struct rte_eth_dev *dev)
 {
+	struct replay_dev *replay = dev->data->dev_private;
+
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		struct replay_rxq *rxq = dev->data->rx_queues[q];
 
@@ -102,11 +111,10 @@ replay_stats_reset(struct rte_eth_dev *dev)
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++) {
 		struct replay_txq *txq = dev->data->tx_queues[q];
 
-		if (txq == NULL)
-			continue;
-		txq->base_packets = txq->packets;
-		txq->base_bytes = txq->bytes;
+		if (txq != NULL)
+			txq->base = txq->count;
 	}
+	replay->flow_dropped_base = replay_flow_dropped(dev);
 	return 0;
 }
 
@@ -121,17 +129,31 @@ static const char *const xstat_names[] = {
 	"rx_by_reference_packets",
 	"rx_copied_packets",
 	"rx_oversize_dropped_packets",
+	"rx_flow_dropped_packets",
+	"rx_most_waiting_packets",
+	"rx_fault_lost_packets",
+	"rx_fault_burst_lost_packets",
+	"rx_fault_reordered_packets",
+	"rx_fault_duplicated_packets",
+	"rx_fault_corrupted_packets",
+	"rx_fault_truncated_packets",
+	"rx_late_under_64ns_packets",
+	"rx_late_under_256ns_packets",
+	"rx_late_under_1024ns_packets",
+	"rx_late_under_4096ns_packets",
+	"rx_late_under_16384ns_packets",
+	"rx_late_under_65536ns_packets",
+	"rx_late_under_262144ns_packets",
+	"rx_late_under_1048576ns_packets",
+	"rx_late_under_4194304ns_packets",
+	"rx_late_more_packets",
 };
 
-int
-replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n)
+static struct replay_rx_counters
+counters_of_port(const struct rte_eth_dev *dev)
 {
-	const struct replay_dev *replay = dev->data->dev_private;
-	const struct replay_capture *capture = replay->capture;
-	uint64_t by_reference = 0, copied = 0, oversize = 0;
+	struct replay_rx_counters sum = {0};
 
-	if (xstats == NULL || n < RTE_DIM(xstat_names))
-		return RTE_DIM(xstat_names);
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 		struct replay_rx_counters count;
@@ -139,10 +161,27 @@ replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigne
 		if (rxq == NULL)
 			continue;
 		count = counters_since_reset(rxq);
-		by_reference += count.by_reference;
-		copied += count.copied;
-		oversize += count.oversize;
+		sum.by_reference += count.by_reference;
+		sum.copied += count.copied;
+		sum.oversize += count.oversize;
+		sum.most_waiting = RTE_MAX(sum.most_waiting, count.most_waiting);
+		for (unsigned int i = 0; i < REPLAY_FAULTS; i++)
+			sum.fault[i] += count.fault[i];
+		for (unsigned int i = 0; i < REPLAY_LATE_BINS; i++)
+			sum.late[i] += count.late[i];
 	}
+	return sum;
+}
+
+int
+replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n)
+{
+	const struct replay_dev *replay = dev->data->dev_private;
+	const struct replay_capture *capture = replay->capture;
+	const struct replay_rx_counters sum = counters_of_port(dev);
+
+	if (xstats == NULL || n < RTE_DIM(xstat_names))
+		return RTE_DIM(xstat_names);
 	/* in the order of xstat_names */
 	const uint64_t values[] = {
 		replay_is_done(dev),
@@ -152,10 +191,29 @@ replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigne
 		capture->bytes,
 		capture->truncated,
 		capture->empty,
-		by_reference,
-		copied,
-		oversize,
+		sum.by_reference,
+		sum.copied,
+		sum.oversize,
+		replay_flow_dropped(dev) - replay->flow_dropped_base,
+		sum.most_waiting,
+		sum.fault[REPLAY_LOSS],
+		sum.fault[REPLAY_BURST_LOSS],
+		sum.fault[REPLAY_REORDER],
+		sum.fault[REPLAY_DUPLICATE],
+		sum.fault[REPLAY_CORRUPT],
+		sum.fault[REPLAY_TRUNCATE],
+		sum.late[0],
+		sum.late[1],
+		sum.late[2],
+		sum.late[3],
+		sum.late[4],
+		sum.late[5],
+		sum.late[6],
+		sum.late[7],
+		sum.late[8],
+		sum.late[9],
 	};
+	static_assert(REPLAY_FAULTS == 6 && REPLAY_LATE_BINS == 10, "as many are listed");
 	static_assert(RTE_DIM(values) == RTE_DIM(xstat_names), "a value for each name");
 
 	for (unsigned int i = 0; i < RTE_DIM(values); i++) {

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_memcpy.h>
+#include <rte_mempool.h>
+
+#include "replay.h"
+
+/* A second word from one that was drawn. */
+static uint64_t
+next_word(uint64_t word)
+{
+	word ^= word << 13;
+	word ^= word >> 7;
+	return word ^ word << 17;
+}
+
+/* 0 to n - 1; the 2^-32 that n does not divide does not matter here */
+static uint32_t
+below(uint64_t word, uint32_t n)
+{
+	return (uint32_t)((word >> 32) * n >> 32);
+}
+
+/* Shuffles the block of positions that the queue has come to (Fisher and Yates). */
+static void
+shuffle(struct replay_rxq *rxq, uint64_t block, uint32_t n)
+{
+	const struct replay_faults *faults = &rxq->dev->args.faults;
+	uint64_t word = replay_fault_draw(faults, REPLAY_REORDER, ~block) | 1;
+
+	rxq->order_block = block;
+	for (uint32_t i = 0; i < n; i++)
+		rxq->order[i] = (uint8_t)i;
+	if (!replay_fault_hits(faults, REPLAY_REORDER, block))
+		return;
+	for (uint32_t i = n; i-- > 1;) {
+		uint32_t k;
+
+		word = next_word(word);
+		k = below(word, i + 1);
+		RTE_SWAP(rxq->order[i], rxq->order[k]);
+	}
+}
+
+uint32_t
+replay_fault_order(struct replay_rxq *rxq, uint32_t position)
+{
+	const struct replay_faults *faults = &rxq->dev->args.faults;
+	const uint32_t n = rxq->dev->capture->nb_packets;
+	uint32_t in_loop, first;
+	uint64_t block;
+
+	if (faults->chance[REPLAY_REORDER] == 0)
+		return position;
+	in_loop = position / faults->window;
+	first = in_loop * faults->window;
+	block = rxq->loop * (n / faults->window + 1) + in_loop;
+	if (block != rxq->order_block)
+		shuffle(rxq, block, RTE_MIN(faults->window, n - first));
+	return first + rxq->order[position - first];
+}
+
+void
+replay_fault_pick(const struct replay_faults *faults, struct replay_pick *pick, uint16_t len)
+{
+	pick->len = len;
+	pick->truncated = len > 1 && replay_fault_hits(faults, REPLAY_TRUNCATE, pick->nth);
+	if (pick->truncated)
+		pick->len = (uint16_t)(1 +
+			below(next_word(replay_fault_draw(faults, REPLAY_TRUNCATE, pick->nth)),
+				len - 1u));
+	pick->corrupt = replay_fault_hits(faults, REPLAY_CORRUPT, pick->nth);
+}
+
+void
+replay_fault_flip(const struct replay_faults *faults, const struct replay_pick *pick,
+	uint8_t *bytes, uint32_t off, uint32_t len)
+{
+	uint64_t word = next_word(replay_fault_draw(faults, REPLAY_CORRUPT, pick->nth) | 1);
+	const uint32_t flips = 1 + (uint32_t)(word % REPLAY_FLIPS_MAX);
+	uint32_t bit[REPLAY_FLIPS_MAX];
+
+	for (uint32_t i = 0; i < flips; i++) {
+		bool again = false;
+
+		word = next_word(word);
+		bit[i] = below(word, pick->len * 8u);
+		/* a bit that is flipped twice is as it was */
+		for (uint32_t k = 0; k < i; k++)
+			again |= bit[k] == bit[i];
+		if (!again && bit[i] / 8 >= off && bit[i] / 8 - off < len)
+			bytes[bit[i] / 8 - off] ^= (uint8_t)(1u << bit[i] % 8);
+	}
+}
+
+void
+replay_fault_flip_chain(
+	const struct replay_faults *faults, const struct replay_pick *pick, struct rte_mbuf *m)
+{
+	for (uint32_t off = 0; m != NULL; off += m->data_len, m = m->next)
+		replay_fault_flip(faults, pick, rte_pktmbuf_mtod(m, uint8_t *), off, m->data_len);
+}
+
+struct spare {
+	struct rte_mbuf_ext_shared_info shared;
+	uint8_t bytes[] __attribute__((aligned(REPLAY_LINE)));
+};
+
+struct replay_spares {
+	struct rte_mempool *pool;
+	uint64_t held; /* by references, and by the port */
+};
+
+static void
+spares_drop(struct replay_spares *spares)
+{
+	if (__atomic_sub_fetch(&spares->held, 1, __ATOMIC_ACQ_REL) != 0)
+		return;
+	rte_mempool_free(spares->pool);
+	rte_free(spares);
+}
+
+static void
+spare_released(void *addr, void *opaque)
+{
+	struct replay_spares *spares = opaque;
+	const uintptr_t start = (uintptr_t)addr & ~(uintptr_t)(REPLAY_LINE - 1);
+
+	rte_mempool_put(spares->pool, (void *)(start - offsetof(struct spare, bytes)));
+	spares_drop(spares);
+}
+
+struct replay_spares *
+replay_spares_create(const char *name, uint32_t n, uint32_t bytes, int socket)
+{
+	struct replay_spares *spares =
+		rte_zmalloc_socket("replay_spares", sizeof(*spares), 0, socket);
+
+	if (spares == NULL)
+		return NULL;
+	spares->held = 1;
+	spares->pool = rte_mempool_create(name, n,
+		(unsigned int)(sizeof(struct spare) + RTE_ALIGN_CEIL(bytes, REPLAY_LINE)), 0, 0,
+		NULL, NULL, NULL, NULL, socket, 0);
+	if (spares->pool == NULL) {
+		rte_free(spares);
+		return NULL;
+	}
+	return spares;
+}
+
+void
+replay_spares_release(struct replay_spares *spares)
+{
+	if (spares != NULL)
+		spares_drop(spares);
+}
+
+bool
+replay_spares_attach(struct replay_spares *spares, const struct replay_faults *faults,
+	const struct replay_pick *pick, struct rte_mbuf *m, const uint8_t *frame, uint32_t off)
+{
+	const uint32_t len = pick->len - off;
+	struct spare *spare;
+
+	if (rte_mempool_get(spares->pool, (void **)&spare) != 0)
+		return false;
+	__atomic_add_fetch(&spares->held, 1, __ATOMIC_RELAXED);
+	rte_memcpy(spare->bytes, frame + off, len);
+	replay_fault_flip(faults, pick, spare->bytes, off, len);
+	spare->shared.free_cb = spare_released;
+	spare->shared.fcb_opaque = spares;
+	rte_mbuf_ext_refcnt_set(&spare->shared, 1);
+	rte_pktmbuf_attach_extbuf(m, spare->bytes, (rte_iova_t)(uintptr_t)spare->bytes,
+		(uint16_t)len, &spare->shared);
+	m->ol_flags = RTE_MBUF_F_EXTERNAL;
+	m->data_len = (uint16_t)len;
+	m->pkt_len = len;
+	return true;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tx bursts: counted, dropped, or written to a pcap file. A file is for tests and takes a lock and,
+ * once in a while, a system call; the other two do neither.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include <pcap/pcap.h>
+#include <rte_malloc.h>
+#include <rte_spinlock.h>
+
+#include "replay.h"
+
+struct replay_tx_file {
+	rte_spinlock_t lock; /* queues share the file */
+	pcap_t *pcap;
+	pcap_dumper_t *dump;
+	uint8_t frame[REPLAY_FRAME_MAX]; /* of segments put together */
+};
+
+int
+replay_tx_open(struct replay_dev *dev)
+{
+	struct replay_tx_file *file;
+
+	if (dev->args.tx != REPLAY_TX_FILE)
+		return 0;
+	file = rte_zmalloc("replay_tx_file", sizeof(*file), 0);
+	if (file == NULL) {
+		REPLAY_LOG(ERR, "tx=file:%s: no EAL memory, %zu bytes", dev->args.tx_file,
+			sizeof(*file));
+		return -ENOMEM;
+	}
+	rte_spinlock_init(&file->lock);
+	file->pcap = pcap_open_dead_with_tstamp_precision(
+		DLT_EN10MB, REPLAY_FRAME_MAX, PCAP_TSTAMP_PRECISION_NANO);
+	if (file->pcap != NULL)
+		file->dump = pcap_dump_open(file->pcap, dev->args.tx_file);
+	dev->tx_file = file;
+	if (file->dump == NULL) {
+		REPLAY_LOG(ERR, "tx=file:%s: %s", dev->args.tx_file,
+			file->pcap == NULL ? strerror(errno) : pcap_geterr(file->pcap));
+		replay_tx_close(dev);
+		return -EIO;
+	}
+	return 0;
+}
+
+void
+replay_tx_flush(struct replay_dev *dev)
+{
+	struct replay_tx_file *file = dev->tx_file;
+
+	if (file == NULL)
+		return;
+	rte_spinlock_lock(&file->lock);
+	if (pcap_dump_flush(file->dump) != 0)
+		REPLAY_LOG(ERR, "tx=file:%s: %s", dev->args.tx_file, strerror(errno));
+	rte_spinlock_unlock(&file->lock);
+}
+
+void
+replay_tx_close(struct replay_dev *dev)
+{
+	struct replay_tx_file *file = dev->tx_file;
+
+	if (file == NULL)
+		return;
+	if (file->dump != NULL) {
+		replay_tx_flush(dev);
+		pcap_dump_close(file->dump);
+	}
+	if (file->pcap != NULL)
+		pcap_close(file->pcap);
+	rte_free(file);
+	dev->tx_file = NULL;
+}
+
+/* False when the frame could not be written. */
+static bool
+write_frame(struct replay_tx_file *file, const struct rte_mbuf *m, const struct timespec *now)
+{
+	const uint32_t len = RTE_MIN(m->pkt_len, REPLAY_FRAME_MAX);
+	struct pcap_pkthdr header = {.len = m->pkt_len, .caplen = len};
+	FILE *stream = pcap_dump_file(file->dump);
+	const uint8_t *frame;
+
+	header.ts.tv_sec = now->tv_sec;
+	header.ts.tv_usec = now->tv_nsec; /* the file says that these are ns */
+	frame = rte_pktmbuf_read(m, 0, len, file->frame);
+	if (frame == NULL)
+		return false;
+	pcap_dump((u_char *)file->dump, &header, frame);
+	return ferror(stream) == 0;
+}
+
+static void
+write_burst(struct replay_txq *txq, struct rte_mbuf **bufs, uint16_t nb_bufs)
+{
+	struct replay_tx_file *file = txq->dev->tx_file;
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	rte_spinlock_lock(&file->lock);
+	for (uint16_t i = 0; i < nb_bufs; i++) {
+		if (write_frame(file, bufs[i], &now)) {
+			txq->count.packets++;
+			txq->count.bytes += bufs[i]->pkt_len;
+		} else {
+			txq->count.dropped++;
+		}
+	}
+	rte_spinlock_unlock(&file->lock);
+}
+
+uint16_t
+replay_tx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs)
+{
+	struct replay_txq *txq = queue;
+
+	switch (txq->dev->args.tx) {
+	case REPLAY_TX_COUNT:
+		for (uint16_t i = 0; i < nb_bufs; i++)
+			txq->count.bytes += bufs[i]->pkt_len;
+		txq->count.packets += nb_bufs;
+		break;
+	case REPLAY_TX_DROP:
+		txq->count.dropped += nb_bufs;
+		break;
+	case REPLAY_TX_FILE:
+		write_burst(txq, bufs, nb_bufs);
+		break;
+	}
+	rte_pktmbuf_free_bulk(bufs, nb_bufs);
+	return nb_bufs;
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* When net_replay delivers, and what it says about that. */
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <pcap/pcap.h>
+#include <rte_cycles.h>
+#include <rte_mbuf_dyn.h>
+
+#include "replay.h"
+#include "replay_fixture.h"
+
+#define PACKETS 5u
+
+static const uint16_t lengths[PACKETS] = {1000, 60, 8240, 91, 1500};
+static const uint64_t times[PACKETS] = {7000, 7500, 7400, 9000, 10000}; /* ns */
+
+/* Exact time in TSC cycles against the table's, over several loops. */
+static void
+check(const struct replay_devargs *args, long double (*ns)(uint64_t nth))
+{
+	struct replay_packet packets[PACKETS] = {0};
+	struct replay_capture five = {.packets = packets, .nb_packets = PACKETS};
+	struct replay_burst burst = {0};
+	struct replay_pace pace;
+
+	for (uint32_t i = 0; i < PACKETS; i++) {
+		packets[i].len = lengths[i];
+		packets[i].time_ns = times[i];
+	}
+	assert_int_equal(replay_pace_init(&pace, args, &five, SOCKET_ID_ANY), 0);
+	for (uint64_t nth = 0; nth < 23; nth++) {
+		const long double exact = ns(nth) * rte_get_tsc_hz() / 1e9L;
+		const uint64_t due = replay_pace_due(&pace, &burst, nth / PACKETS, nth % PACKETS);
+
+		/* never early; late by the rounding of the table at most */
+		assert_true(due + 0.01L >= exact);
+		assert_true(due < exact + 2);
+	}
+	replay_pace_fini(&pace);
+}
+
+static long double
+at_rate(uint64_t nth)
+{
+	return nth * 1e9L / 3000000;
+}
+
+static long double
+at_bits(uint64_t nth)
+{
+	uint64_t bits = 0;
+
+	for (uint64_t i = 0; i < nth; i++)
+		bits += (lengths[i % PACKETS] + 24u) * 8;
+	return bits / 100.0L;
+}
+
+static long double
+as_captured(uint64_t nth)
+{
+	static const uint64_t since[PACKETS] = {0, 500, 500, 2000, 3000};
+
+	return (nth / PACKETS * 3750 + since[nth % PACKETS]) / 2.5L;
+}
+
+static long double
+in_bursts(uint64_t nth)
+{
+	return nth / 3 * 1000000.0L + (at_bits(nth) - at_bits(nth / 3 * 3));
+}
+
+static long double
+in_bursts_alone(uint64_t nth)
+{
+	return nth / 7 * 500.0L;
+}
+
+static void
+packets_are_due_at_exact_times(void **state)
+{
+	check(&(struct replay_devargs){.rate = 3000000}, at_rate);
+	check(&(struct replay_devargs){.bps = 100000000000}, at_bits);
+	check(&(struct replay_devargs){.speed = 2.5}, as_captured);
+	check(&(struct replay_devargs){.bps = 100000000000, .burst = 3, .burst_ns = 1000000},
+		in_bursts);
+	check(&(struct replay_devargs){.burst = 7, .burst_ns = 500}, in_bursts_alone);
+}
+
+static void
+lateness_has_bins_of_four_times_each(void **state)
+{
+	uint64_t limit = 64;
+
+	assert_int_equal(replay_late_bin(0), 0);
+	for (uint32_t bin = 0; bin < REPLAY_LATE_BINS - 1; bin++, limit *= 4) {
+		assert_int_equal(replay_late_bin(limit - 1), bin);
+		assert_int_equal(replay_late_bin(limit), bin + 1);
+	}
+	assert_int_equal(replay_late_bin(UINT64_MAX), REPLAY_LATE_BINS - 1);
+}
+
+static uint64_t
+all_late(uint16_t port)
+{
+	static const char *const more = "rx_late_more_packets";
+	uint64_t limit = 64, sum = xstat(port, more);
+
+	for (uint32_t bin = 0; bin < REPLAY_LATE_BINS - 1; bin++, limit *= 4) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "rx_late_under_%" PRIu64 "ns_packets", limit);
+		sum += xstat(port, name);
+	}
+	return sum;
+}
+
+static void
+paced_packets_carry_the_time_they_were_due(void **state)
+{
+	const uint64_t period = rte_get_tsc_hz() / 100000;
+	uint64_t flag, clock, before = 0, first = 0;
+	struct rte_mbuf *m[32];
+	uint32_t got = 0;
+	uint16_t port;
+	int offset;
+
+	write_equal(40, 200);
+	port = start_single("loops=10,rate=100000", ordinary, RTE_ETH_RX_OFFLOAD_TIMESTAMP);
+	assert_int_equal(rte_mbuf_dyn_rx_timestamp_register(&offset, &flag), 0);
+	while (got < 400) {
+		const uint16_t n = rte_eth_rx_burst(port, 0, m, RTE_DIM(m));
+
+		assert_int_equal(rte_eth_read_clock(port, &clock), 0);
+		for (uint16_t i = 0; i < n; i++, got++) {
+			const uint64_t at =
+				*RTE_MBUF_DYNFIELD(m[i], offset, const rte_mbuf_timestamp_t *);
+
+			assert_true((m[i]->ol_flags & flag) != 0);
+			assert_true(at <= clock);
+			if (got == 0)
+				first = at;
+			else
+				assert_in_range(at - before, period - 1, period + 1);
+			before = at;
+		}
+		rte_pktmbuf_free_bulk(m, n);
+	}
+	assert_in_range(before - first, 399 * period - 1, 399 * (period + 1));
+	assert_int_equal(all_late(port), 400);
+	assert_int_equal(rte_eth_xstats_reset(port), 0);
+	assert_int_equal(all_late(port), 0);
+	close_port(port);
+
+	/* without pacing, and as captured: the fixture's packets are a second apart */
+	port = start_single("timestamp=captured", roomless, RTE_ETH_RX_OFFLOAD_TIMESTAMP);
+	assert_int_equal(receive(port, 0, m, 32), 32);
+	for (uint32_t i = 0; i < 32; i++)
+		assert_true(*RTE_MBUF_DYNFIELD(m[i], offset, rte_mbuf_timestamp_t *) ==
+			i * UINT64_C(1000000000));
+	rte_pktmbuf_free_bulk(m, 32);
+	close_port(port);
+	assert_pool_sound(roomless);
+}
+
+static void
+bursts_come_together(void **state)
+{
+	const uint64_t every = rte_get_tsc_hz() / 200;
+	uint64_t flag, clock, first = 0;
+	struct rte_mbuf *m[64];
+	uint32_t got = 0;
+	uint16_t port;
+	int offset;
+
+	write_equal(30, 200);
+	port = start_single("loops=4,burst=40:5000000", ordinary, RTE_ETH_RX_OFFLOAD_TIMESTAMP);
+	assert_int_equal(rte_mbuf_dyn_rx_timestamp_register(&offset, &flag), 0);
+	while (got < 120) {
+		const uint16_t n = rte_eth_rx_burst(port, 0, m, RTE_DIM(m));
+
+		assert_int_equal(rte_eth_read_clock(port, &clock), 0);
+		for (uint16_t i = 0; i < n; i++, got++) {
+			const uint64_t at =
+				*RTE_MBUF_DYNFIELD(m[i], offset, const rte_mbuf_timestamp_t *);
+
+			if (got == 0)
+				first = at;
+			assert_true(at <= clock); /* not early */
+			assert_in_range(
+				at - first, got / 40 * every, got / 40 * every + got / 40 + 1);
+		}
+		rte_pktmbuf_free_bulk(m, n);
+	}
+	close_port(port);
+}
+
+/* A poll that comes late finds what fits into the ring; a NIC would have no more. */
+static void
+full_rings_lose_packets(void **state)
+{
+	const uint64_t round = rte_get_tsc_hz() / 1000 * 50; /* 50 ms, a burst every 25 */
+	struct rte_eth_stats stats;
+	struct rte_mbuf *m[64];
+	uint64_t begin, got = 0;
+	uint16_t port;
+
+	write_equal(30, 200); /* 64 descriptors: a burst of 50 fits, two don't */
+	for (uint32_t late = 0; late < 2; late++) {
+		port = start_single("loops=10,burst=50:25000000,overrun=drop", roomless, 0);
+		got = 0;
+		begin = rte_rdtsc();
+		while (!xstat(port, "replay_done")) {
+			const uint16_t n = rte_eth_rx_burst(port, 0, m, RTE_DIM(m));
+
+			got += n;
+			rte_pktmbuf_free_bulk(m, n);
+			while (late && n != 0 && rte_rdtsc() - begin < round)
+				;
+			if (late && n != 0)
+				begin = rte_rdtsc();
+		}
+		assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+		assert_int_equal(stats.ipackets, got);
+		assert_int_equal(got + stats.imissed, 300);
+		assert_true(xstat(port, "rx_most_waiting_packets") >= 50);
+		/* a machine that is busy elsewhere may lose some of the first kind, too */
+		if (late)
+			assert_true(
+				stats.imissed > 0 && xstat(port, "rx_most_waiting_packets") > 64);
+		close_port(port);
+		assert_pool_sound(roomless);
+	}
+}
+
+static void
+impossible_paces_are_refused(void **state)
+{
+	static const char *const wrong[] = {
+		"rate=1000,bps=1000", "rate=1000,speed=1", "speed=0", "speed=-1", "speed=1x",
+		"speed=inf", "bps=1e9", "burst=10", "burst=0:100", "burst=10:0", "burst=10:100x",
+		"overrun=drop", "overrun=drop,rate=1000,loss=0.1", "overrun=maybe",
+		"burst=1000:10,rate=1000000", /* 1 ms of packets every 10 ns */
+	};
+	const uint32_t len = 200;
+
+	write_equal(4, len);
+	for (uint32_t i = 0; i < RTE_DIM(wrong); i++)
+		assert_int_equal(open_port(wrong[i]), -1);
+	/* one packet: no time passes */
+	write_equal(1, len);
+	assert_int_equal(open_port("speed=1"), -1);
+}
+
+static void
+sent_frames_are_counted_dropped_or_written(void **state)
+{
+	char args[128], file[] = "/tmp/replay_tx_XXXXXX", why[PCAP_ERRBUF_SIZE];
+	struct pcap_pkthdr *header;
+	struct rte_eth_stats stats;
+	struct rte_mbuf *m[30];
+	static uint8_t want[2000];
+	const uint8_t *bytes;
+	uint16_t port;
+	pcap_t *pcap;
+	int fd = mkstemp(file);
+
+	assert_true(fd >= 0);
+	close(fd);
+	write_equal(30, 1000);
+	port = start_single("tx=drop", ordinary, 0);
+	assert_int_equal(receive(port, 0, m, 30), 30);
+	assert_int_equal(rte_eth_tx_burst(port, 0, m, 30), 30);
+	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+	assert_int_equal(stats.opackets + stats.obytes, 0);
+	assert_int_equal(stats.oerrors, 30);
+	close_port(port);
+	assert_pool_sound(ordinary);
+
+	snprintf(args, sizeof(args), "tx=file:%s", file);
+	port = start_single(args, small, RTE_ETH_RX_OFFLOAD_SCATTER);
+	assert_int_equal(receive(port, 0, m, 30), 30); /* chains of four */
+	assert_int_equal(rte_eth_tx_burst(port, 0, m, 20), 20);
+	assert_int_equal(rte_eth_tx_burst(port, 0, m + 20, 10), 10);
+	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+	assert_int_equal(stats.opackets, 30);
+	assert_int_equal(stats.obytes, 30 * 1000);
+	close_port(port);
+	assert_pool_sound(small);
+	pcap = pcap_open_offline(file, why);
+	assert_non_null(pcap);
+	for (uint32_t i = 0; i < 30; i++) {
+		assert_int_equal(pcap_next_ex(pcap, &header, &bytes), 1);
+		assert_int_equal(header->caplen, 1000);
+		assert_int_equal(header->len, 1000);
+		make_frame(want, i, 1000, (uint16_t)(5000 + i % 4));
+		assert_memory_equal(bytes, want, 1000);
+	}
+	assert_int_equal(pcap_next_ex(pcap, &header, &bytes), PCAP_ERROR_BREAK);
+	pcap_close(pcap);
+	unlink(file);
+	assert_int_equal(open_port("tx=file:/nowhere/at/all"), -1);
+	assert_int_equal(open_port("tx=file:"), -1);
+	assert_int_equal(open_port("tx=pcap"), -1);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(packets_are_due_at_exact_times),
+		cmocka_unit_test(lateness_has_bins_of_four_times_each),
+		cmocka_unit_test_teardown(paced_packets_carry_the_time_they_were_due, remove_port),
+		cmocka_unit_test_teardown(bursts_come_together, remove_port),
+		cmocka_unit_test_teardown(full_rings_lose_packets, remove_port),
+		cmocka_unit_test_teardown(impossible_paces_are_refused, remove_port),
+		cmocka_unit_test_teardown(sent_frames_are_counted_dropped_or_written, remove_port),
+	};
+
+	return run_replay_tests(argv[0], tests, RTE_DIM(tests));
+}
