@@ -107,6 +107,19 @@ endpoint_connect(
 	return rc;
 }
 
+struct rdma_conn *
+endpoint_listen(struct session *s, enum rdma_qp_type type, uint16_t port, uint32_t backlog)
+{
+	struct rdma_conn *listener = rdma_conn_listen(s->dev, type, port, (uint16_t)backlog, NULL);
+
+	if (listener)
+		fprintf(stderr, "braggline-rdma: listening on port %u\n", port);
+	else
+		fprintf(stderr, "braggline-rdma: cannot listen on port %u: %s\n", port,
+			rte_strerror(rte_errno));
+	return listener;
+}
+
 int
 endpoint_accept(struct endpoint *e, const struct rdma_event *request)
 {

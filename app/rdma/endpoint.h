@@ -39,6 +39,13 @@ int endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_
 int endpoint_connect(
 	struct endpoint *e, const struct sockaddr_storage *peer, const struct rdma_conn_attr *attr);
 
+/**
+ * Listen, and say so on stderr: whoever starts a client waits for it.
+ * @return the listener, for rdma_conn_destroy(); NULL with rte_errno, said on stderr
+ */
+struct rdma_conn *endpoint_listen(
+	struct session *s, enum rdma_qp_type type, uint16_t port, uint32_t backlog);
+
 /** Accept a request and wait until it is established. @return as endpoint_connect() */
 int endpoint_accept(struct endpoint *e, const struct rdma_event *request);
 

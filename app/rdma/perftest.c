@@ -35,18 +35,14 @@ static struct perftest_options options;
 static int
 listen_for(struct run *r)
 {
-	struct session *s = r->session;
-
-	r->listener = rdma_conn_listen(
-		s->dev, RDMA_QP_RC, r->target->port, (uint16_t)(r->options->qps + 1), NULL);
-	if (r->listener && r->options->type == RDMA_QP_UD)
-		r->ud_listener = rdma_conn_listen(
-			s->dev, RDMA_QP_UD, r->target->port, (uint16_t)r->options->qps, NULL);
-	if (r->listener && (r->ud_listener || r->options->type != RDMA_QP_UD))
-		return 0;
-	fprintf(stderr, "braggline-rdma: cannot listen on port %u: %s\n", r->target->port,
-		rte_strerror(rte_errno));
-	return -rte_errno;
+	if (r->options->type == RDMA_QP_UD) {
+		r->ud_listener =
+			endpoint_listen(r->session, RDMA_QP_UD, r->target->port, r->options->qps);
+		if (!r->ud_listener)
+			return -rte_errno;
+	}
+	r->listener = endpoint_listen(r->session, RDMA_QP_RC, r->target->port, r->options->qps + 1);
+	return r->listener ? 0 : -rte_errno;
 }
 
 static int

@@ -310,17 +310,14 @@ serve(struct rping *r)
 static int
 server(struct session *s, const struct target *target)
 {
-	struct rdma_conn *listener = rdma_conn_listen(s->dev, RDMA_QP_RC, target->port, 8, NULL);
+	struct rdma_conn *listener = endpoint_listen(s, RDMA_QP_RC, target->port, 8);
 	struct rdma_event request;
 	struct rping r;
 	char why[128];
 	int rc;
 
-	if (!listener) {
-		fprintf(stderr, "braggline-rdma rping: cannot listen on port %u: %s\n",
-			target->port, rte_strerror(rte_errno));
+	if (!listener)
 		return -rte_errno;
-	}
 	do {
 		rc = session_request(s, &request, session_deadline(0));
 		if (rc < 0)

@@ -111,13 +111,9 @@ udaddy_run(struct session *s, const struct target *target)
 		return rc;
 	printf("udaddy: starting %s\n", target->client ? "client" : "server");
 	if (!target->client) {
-		listener = rdma_conn_listen(
-			s->dev, RDMA_QP_UD, target->port, (uint16_t)options.connections, NULL);
-		if (!listener) {
-			fprintf(stderr, "udaddy: cannot listen on port %u: %s\n", target->port,
-				rte_strerror(rte_errno));
+		listener = endpoint_listen(s, RDMA_QP_UD, target->port, options.connections);
+		if (!listener)
 			rc = -rte_errno;
-		}
 	} else {
 		printf("udaddy: connecting\n");
 	}
