@@ -252,10 +252,10 @@ roce_active_rep(struct roce_conn *conn, const struct roce_cm_packet *packet)
 	struct roce_qp_modify modify = {
 		.state = RDMA_QP_RTS,
 		.peer_qpn = rep->qpn,
-		.peer_psn = rep->psn,
+		.peer_psn = conn->local_psn,
 		.mtu = conn->mtu,
 		.responder_rd_atom = qp->attr.max_rd_atom,
-		.local_psn = conn->local_psn,
+		.local_psn = rep->psn,
 		.rd_atom = RTE_MIN(qp->attr.max_rd_atom, rep->responder_resources),
 		.retry_count = UINT8_MAX,
 		.rnr_retry = UINT8_MAX,

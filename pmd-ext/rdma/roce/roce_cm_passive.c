@@ -295,7 +295,6 @@ roce_conn_accept(struct rdma_conn *base, struct rdma_qp *qp, const struct rdma_c
 	struct roce_qp_modify modify = {
 		.state = RDMA_QP_RTR,
 		.peer_qpn = conn->remote_qpn,
-		.peer_psn = conn->remote_psn,
 		.mtu = conn->mtu,
 		.responder_rd_atom = qp->attr.max_rd_atom,
 	};
@@ -318,6 +317,8 @@ roce_conn_accept(struct rdma_conn *base, struct rdma_qp *qp, const struct rdma_c
 	}
 	roce_conn_path(conn, qp, &path);
 	modify.path = &path;
+	conn->local_psn = roce_random(24);
+	modify.peer_psn = conn->local_psn;
 	ret = roce_conn_index(c, ROCE_CONN_BY_QPN, NULL, qp->qpn, conn);
 	if (ret == 0)
 		ret = roce_qp_modify(qp, &modify);
@@ -327,7 +328,6 @@ roce_conn_accept(struct rdma_conn *base, struct rdma_qp *qp, const struct rdma_c
 	}
 	conn->base.qp = qp;
 	conn->local_qpn = qp->qpn;
-	conn->local_psn = roce_random(24);
 	conn->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS;
 	conn->retries = attr->cm_retries ? attr->cm_retries : RETRIES;
 	roce_conn_enter(conn, ROCE_CONN_REP_SENT, "accept");
@@ -366,7 +366,7 @@ roce_passive_rtu(struct roce_conn *conn, const char *why)
 	struct rdma_qp *qp = conn->base.qp;
 	const struct roce_qp_modify modify = {
 		.state = RDMA_QP_RTS,
-		.local_psn = conn->local_psn,
+		.local_psn = conn->remote_psn,
 		.rd_atom = RTE_MIN(qp->attr.max_rd_atom, conn->peer_allows),
 		.retry_count = UINT8_MAX,
 		.rnr_retry = UINT8_MAX,

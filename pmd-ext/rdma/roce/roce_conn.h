@@ -52,7 +52,10 @@ struct roce_conn {
 	struct rte_ether_addr mac; /**< next hop */
 	uint32_t local_id, remote_id;
 	uint64_t tid, service_id;
-	uint32_t local_qpn, remote_qpn, local_psn, remote_psn;
+	uint32_t local_qpn, remote_qpn;
+	/** Starting PSNs, ours and the peer's: each that at which the *other* end begins to send
+	 *  (IBTA 12.7.31), that is, which whoever names it expects to receive. */
+	uint32_t local_psn, remote_psn;
 	uint16_t mtu;			  /**< bytes */
 	uint8_t peer_starts, peer_allows; /**< READs and atomics, as the peer said */
 
