@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "retention_private.h"
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+int
+retention_run_add(struct retention *r, const struct retention_run *from)
+{
+	struct ring_run *run;
+	unsigned int i, t;
+
+	for (t = 0; t < SINK_TABLES; t++) {
+		if (from->schema_bytes[t] > RETENTION_SCHEMA)
+			return -E2BIG;
+	}
+	for (i = 0; i < RETENTION_RUNS && r->run[i].state != RUN_FREE; i++)
+		;
+	if (i == RETENTION_RUNS)
+		return -ENOSPC;
+	run = &r->run[i];
+	run->run = from->run;
+	run->incarnation = from->incarnation;
+	memcpy(run->name, from->name, sizeof(run->name));
+	for (t = 0; t < SINK_TABLES; t++) {
+		run->schema_bytes[t] = from->schema_bytes[t];
+		run->body_max[t] = from->body_max[t];
+		memcpy(run->schema[t], from->schema[t], from->schema_bytes[t]);
+	}
+	run->ended = 0;
+	step(r);
+	run->crc = run_crc(run);
+	step(r);
+	PUT(run->state, RUN_LIVE);
+	step(r);
+	return (int)i;
+}
+
+void
+retention_run_end(struct retention *r, unsigned int run, const uint64_t batches[SINK_TABLES])
+{
+	unsigned int t;
+
+	for (t = 0; t < SINK_TABLES; t++)
+		r->run[run].batches[t] = batches[t];
+	step(r);
+	PUT(r->run[run].ended, 1);
+	step(r);
+}
+
+int
+retention_run_drop(struct retention *r, unsigned int run)
+{
+	if (r->references[run] > 0)
+		return -EBUSY;
+	PUT(r->run[run].state, RUN_FREE);
+	step(r);
+	return 0;
+}
+
+bool
+retention_run_get(const struct retention *r, unsigned int index, struct retention_run *to)
+{
+	const struct ring_run *run;
+	unsigned int t;
+
+	if (index >= RETENTION_RUNS || r->run[index].state != RUN_LIVE)
+		return false;
+	run = &r->run[index];
+	memset(to, 0, sizeof(*to));
+	to->run = run->run;
+	to->incarnation = run->incarnation;
+	memcpy(to->name, run->name, sizeof(to->name));
+	for (t = 0; t < SINK_TABLES; t++) {
+		to->schema[t] = run->schema[t];
+		to->schema_bytes[t] = run->schema_bytes[t];
+		to->body_max[t] = run->body_max[t];
+		to->batches[t] = run->ended ? run->batches[t] : 0;
+	}
+	to->ended = run->ended;
+	to->references = r->references[index];
+	return true;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* Where bytes of a position are. */
+static uint8_t *
+data_at(const struct retention *r, uint64_t position)
+{
+	return r->data + position % r->data_size;
+}
+
+uint8_t *
+retention_reserve(struct retention *r, uint64_t body)
+{
+	const uint64_t bytes = SINK_BLOCK + body;
+	uint64_t at = r->head;
+
+	if (r->nb_free == 0 || body > r->data_size || bytes > r->data_size)
+		goto full;
+	/* in one piece: what is left at the end stays empty */
+	if (at % r->data_size + bytes > r->data_size)
+		at = round_up(at, r->data_size);
+	if (at + bytes - r->tail > r->data_size) {
+		/* of an empty ring all of it can be had */
+		if (r->taken_head != r->taken_tail)
+			goto full;
+		r->tail = at;
+	}
+	r->reserved = at;
+	r->reserved_bytes = bytes;
+	return data_at(r, at);
+
+full:
+	COUNT(r->stats.full, 1);
+	return NULL;
+}
+
+void
+retention_give_up(struct retention *r)
+{
+	r->reserved_bytes = 0;
+}
+
+static void
+count_fill(struct retention *r)
+{
+	SET(r->stats.bytes, r->head - r->tail);
+}
+
+uint32_t
+retention_commit(struct retention *r, const struct retention_batch *from)
+{
+	const uint32_t index = r->free_batch[--r->nb_free];
+	struct ring_batch *b = &r->batch[index];
+
+	/* nobody looks at it before its state says so */
+	step(r);
+	b->owner = RETENTION_NOBODY;
+	b->moved = 0;
+	b->position = r->reserved;
+	b->sequence = from->sequence;
+	b->rows = from->rows;
+	b->first = from->first;
+	b->last = from->last;
+	b->received = from->received;
+	b->body_bytes = r->reserved_bytes - SINK_BLOCK;
+	b->body_crc32c = from->body_crc32c;
+	b->run = from->run;
+	b->table = from->table;
+	step(r);
+	b->crc = CRC_FROM(b, position);
+	step(r);
+	PUT(b->state, BATCH_HELD);
+	step(r);
+
+	r->taken[r->taken_head] = (struct taken){r->reserved, index};
+	r->taken_head = (r->taken_head + 1) % (r->nb_batches + 1);
+	r->head = r->reserved + r->reserved_bytes;
+	r->reserved_bytes = 0;
+	r->references[b->run]++;
+	COUNT(r->stats.batches, 1);
+	COUNT(r->stats.put, 1);
+	count_fill(r);
+	return index;
+}
+
+bool
+retention_get(const struct retention *r, uint32_t index, struct retention_batch *to)
+{
+	const struct ring_batch *b;
+
+	if (index >= r->nb_batches || r->batch[index].state == BATCH_FREE)
+		return false;
+	b = &r->batch[index];
+	*to = (struct retention_batch){
+		.sequence = b->sequence,
+		.rows = b->rows,
+		.first = b->first,
+		.last = b->last,
+		.received = b->received,
+		.body_bytes = b->body_bytes,
+		.body_crc32c = b->body_crc32c,
+		.run = b->run,
+		.table = b->table,
+		.owner = b->owner,
+		.moved = b->moved,
+		.held = b->state == BATCH_HELD,
+	};
+	if (to->held) {
+		to->metadata = data_at(r, b->position);
+		to->body = to->metadata + SINK_BLOCK;
+	}
+	return true;
+}
+
+uint32_t
+retention_next(const struct retention *r, uint32_t batch)
+{
+	for (; batch < r->nb_batches; batch++) {
+		if (r->batch[batch].state != BATCH_FREE)
+			return batch;
+	}
+	return UINT32_MAX;
+}
+
+static bool
+is_held(const struct retention *r, const struct taken *t)
+{
+	/* the number may have been given to another one since */
+	return r->batch[t->batch].state == BATCH_HELD && r->batch[t->batch].position == t->position;
+}
+
+uint32_t
+retention_list(const struct retention *r, uint32_t *batch, uint32_t room)
+{
+	uint32_t i, n = 0;
+
+	for (i = r->taken_tail; i != r->taken_head; i = (i + 1) % (r->nb_batches + 1)) {
+		if (!is_held(r, &r->taken[i]))
+			continue;
+		if (n < room)
+			batch[n] = r->taken[i].batch;
+		n++;
+	}
+	return n;
+}
+
+void
+retention_assign(struct retention *r, uint32_t batch, unsigned int store)
+{
+	PUT(r->batch[batch].owner, store);
+	step(r);
+}
+
+void
+retention_move(struct retention *r, uint32_t batch, unsigned int store)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	/* first: that it is nowhere else must not be believed */
+	if (b->owner < RETENTION_STORES) {
+		PUT(b->moved, b->moved | 1u << b->owner);
+		step(r);
+	}
+	PUT(b->owner, store);
+	step(r);
+	COUNT(r->stats.moved, 1);
+}
+
+/* Nothing is known of it any more. */
+static void
+forget(struct retention *r, uint32_t batch)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	PUT(b->state, BATCH_FREE);
+	step(r);
+	r->references[b->run]--;
+	r->free_batch[r->nb_free++] = batch;
+}
+
+/* Room up to the oldest that is held is free. */
+static void
+move_tail(struct retention *r)
+{
+	while (r->taken_tail != r->taken_head && !is_held(r, &r->taken[r->taken_tail]))
+		r->taken_tail = (r->taken_tail + 1) % (r->nb_batches + 1);
+	r->tail = r->taken_tail != r->taken_head ? r->taken[r->taken_tail].position : r->head;
+	count_fill(r);
+}
+
+void
+retention_release(struct retention *r, uint32_t batch)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	if (b->state != BATCH_HELD)
+		return;
+	if (b->moved == 0) {
+		forget(r, batch);
+	} else {
+		PUT(b->state, BATCH_IN_DOUBT);
+		step(r);
+		COUNT(r->stats.in_doubt, 1);
+	}
+	SET(r->stats.batches, r->stats.batches - 1);
+	COUNT(r->stats.released, 1);
+	move_tail(r);
+}
+
+void
+retention_confirm(struct retention *r, unsigned int store)
+{
+	struct ring_batch *b;
+	uint32_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		b = &r->batch[i];
+		if (b->state == BATCH_FREE || (b->moved & 1u << store) == 0)
+			continue;
+		PUT(b->moved, b->moved & ~(1u << store));
+		step(r);
+		if (b->state == BATCH_IN_DOUBT && b->moved == 0) {
+			forget(r, i);
+			SET(r->stats.in_doubt, r->stats.in_doubt - 1);
+		}
+	}
+}
+
+int
+retention_store(struct retention *r, const char *address)
+{
+	const size_t len = strlen(address);
+	char *to;
+	int i;
+
+	if (len == 0 || len >= ADDRESS_MAX)
+		return -ENOSPC;
+	for (i = 0; i < RETENTION_STORES; i++) {
+		to = r->header->address[i];
+		if (to[0] != '\0' && strncmp(to, address, ADDRESS_MAX) == 0)
+			return i;
+		if (to[0] != '\0')
+			continue;
+		memcpy(to + 1, address + 1, len);
+		step(r);
+		PUT(to[0], address[0]);
+		step(r);
+		return i;
+	}
+	return -ENOSPC;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+static uint32_t
+ledger_crc(const struct ring_ledger *l)
+{
+	return arrow_crc32c(0, &l->size,
+		offsetof(struct ring_ledger, bytes) - offsetof(struct ring_ledger, size) + l->size);
+}
+
+static bool
+ledger_is_sound(const struct ring_ledger *l)
+{
+	return l->number > 0 && l->size <= RETENTION_LEDGER && l->crc == ledger_crc(l);
+}
+
+void
+retention_ledger_put(struct retention *r, const void *ledger, size_t size)
+{
+	struct ring_ledger *l = &r->ledger[(r->ledger_number + 1) % 2];
+
+	/* the other copy is whole all the while */
+	l->number = ++r->ledger_number;
+	step(r);
+	l->size = size;
+	memcpy(l->bytes, ledger, size);
+	step(r);
+	PUT(l->crc, ledger_crc(l));
+	step(r);
+}
+
+size_t
+retention_ledger_get(const struct retention *r, void *ledger, size_t size)
+{
+	const struct ring_ledger *best = NULL;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		if (ledger_is_sound(&r->ledger[i]) &&
+			(best == NULL || r->ledger[i].number > best->number))
+			best = &r->ledger[i];
+	}
+	if (best == NULL)
+		return 0;
+	memcpy(ledger, best->bytes, best->size < size ? best->size : size);
+	return best->size;
+}
+
+void
+retention_stats_get(const struct retention *r, struct retention_stats *to)
+{
+#define GET(member) __atomic_load(&r->stats.member, &to->member, __ATOMIC_RELAXED)
+	GET(batches);
+	GET(bytes);
+	GET(room);
+	GET(in_doubt);
+	GET(put);
+	GET(released);
+	GET(moved);
+	GET(adopted);
+	GET(full);
+#undef GET
+}
+
+uint64_t
+retention_need(const struct retention_need *n, char *text, size_t size)
+{
+	const uint64_t ms = (uint64_t)n->commit_ms + n->round_ms + n->detection_ms + n->hold_ms;
+	/* one is being made, and the end of the ring may be too short for one */
+	const uint64_t bytes = n->rate / 1000 * ms + 2 * (n->body_max + SINK_BLOCK);
+
+	snprintf(text, size,
+		"%.1f GB: %.2f GB/s x (%u ms commit + %u ms round trip + %u ms detection + %u ms "
+		"hold) + 2 x %.1f MB",
+		bytes / 1e9, n->rate / 1e9, n->commit_ms, n->round_ms, n->detection_ms, n->hold_ms,
+		n->body_max / 1e6);
+	return bytes;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The retention ring: batches of a receiver until some store has them for good, in a file of a
+ * tmpfs or hugetlbfs, so that it outlives the process. It does not outlive the machine.
+ *
+ * A batch lies in one piece (Arrow metadata, then its body, both whole blocks), ready to be sent
+ * from where it is. Room is taken round and round, so one that stays holds what came after it; how
+ * much there must be is retention_need()'s.
+ *
+ * Order of stores: at any moment a process may be killed and another adopt the file. Each change is
+ * one store of at most 8 bytes that makes it valid, after all that it depends on; readers of a
+ * process that was killed see its stores in program order. What was being put in and had not been
+ * committed is not there.
+ *
+ * One thread writes; retention_stats_get() may be called by any.
+ */
+#ifndef RETENTION_H
+#define RETENTION_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sink_wire.h"
+
+#define RETENTION_STORES  16	       /**< that batches may be given to */
+#define RETENTION_RUNS	  8	       /**< whose batches may be held at a time */
+#define RETENTION_SCHEMA  (256u << 10) /**< bytes of a table's schema, at most */
+#define RETENTION_LEDGER  4000	       /**< bytes of a ledger, at most */
+#define RETENTION_NOBODY  0xff	       /**< no store yet */
+#define RETENTION_BATCHES 65536	       /**< that are held, or in doubt; the default */
+
+/** What is known of a batch that is held; its bytes are `metadata` and then `body`. */
+struct retention_batch {
+	uint64_t sequence;
+	uint64_t rows;
+	uint64_t first; /**< frame numbers */
+	uint64_t last;
+	int64_t received;    /**< ns since 1970; 0: unknown */
+	uint64_t body_bytes; /**< a multiple of SINK_BLOCK */
+	uint32_t body_crc32c;
+	uint16_t run; /**< index: retention_run_get() */
+	uint8_t table;
+	uint8_t owner;	   /**< store that was given it, or RETENTION_NOBODY */
+	uint16_t moved;	   /**< bits of stores that may have it as well */
+	bool held;	   /**< false: a store has it for good; only `moved` is still of interest */
+	uint8_t *metadata; /**< SINK_BLOCK bytes; NULL: not held */
+	uint8_t *body;
+};
+
+/** A run whose batches are held. */
+struct retention_run {
+	uint64_t run;
+	uint64_t incarnation;
+	char name[SINK_NAME_BYTES];
+	const uint8_t *schema[SINK_TABLES];
+	uint32_t schema_bytes[SINK_TABLES];
+	uint64_t body_max[SINK_TABLES];
+	uint64_t batches[SINK_TABLES]; /**< once it has ended: how many there were */
+	bool ended;
+	uint32_t references; /**< batches that are held or in doubt */
+};
+
+struct retention_config {
+	const char *path; /**< of the file; its directory exists */
+	uint64_t producer;
+	uint64_t bytes;	  /**< for batches; rounded up to whole pages */
+	uint32_t batches; /**< 0: RETENTION_BATCHES */
+	/** Called between any two stores to the file: for tests. NULL: not */
+	void (*step)(void *arg);
+	void *step_arg;
+};
+
+/** Counters are of this process; fill is of now. */
+struct retention_stats {
+	uint64_t batches;  /**< held */
+	uint64_t bytes;	   /**< that cannot be used: from the oldest that is held to the newest */
+	uint64_t room;	   /**< bytes in all */
+	uint64_t in_doubt; /**< released, but a store that may have them does not know it yet */
+	uint64_t put;
+	uint64_t released;
+	uint64_t moved;
+	uint64_t adopted;
+	uint64_t full; /**< times that there was no room */
+};
+
+struct retention;
+
+/**
+ * Create the file, or adopt the one that is there.
+ * @param message  out: what was done, or what is wrong and what was wanted
+ * @return 0: new, nothing is held; 1: adopted, with the room that it has
+ *   - -EBUSY: another process has it
+ *   - -EINVAL: a file of another producer, version, or none of ours; no tmpfs or hugetlbfs; no
+ *     room for anything
+ *   - -EBADMSG: damaged: move it away to begin anew, its batches are lost then
+ *   - -errno of open(2), ftruncate(2), mmap(2)
+ */
+int retention_open(
+	struct retention **r, const struct retention_config *config, char message[PATH_MAX]);
+
+/** The file stays. */
+void retention_close(struct retention *r);
+
+/** Where its bytes are, all of it, for registration as memory that is sent from. */
+void retention_memory(const struct retention *r, void **addr, uint64_t *size);
+
+/* ---- runs ---- */
+
+/**
+ * Add a run.
+ * @param run  name, numbers, schemas, body_max are used
+ * @return index; -ENOSPC: RETENTION_RUNS are there; -E2BIG: a schema of more than RETENTION_SCHEMA
+ */
+int retention_run_add(struct retention *r, const struct retention_run *run);
+
+/** No more batches of a run. */
+void retention_run_end(struct retention *r, unsigned int run, const uint64_t batches[SINK_TABLES]);
+
+/** Forget a run. @return 0; -EBUSY: batches of it are held or in doubt */
+int retention_run_drop(struct retention *r, unsigned int run);
+
+/** @return false: none has this index */
+bool retention_run_get(const struct retention *r, unsigned int index, struct retention_run *run);
+
+/* ---- batches ---- */
+
+/**
+ * Room for a batch; nothing else may be reserved until it is committed or given up.
+ * @param body  bytes, a multiple of SINK_BLOCK
+ * @return where metadata, and SINK_BLOCK behind it the body, go; NULL: no room now
+ */
+uint8_t *retention_reserve(struct retention *r, uint64_t body);
+
+/** Give the room back. */
+void retention_give_up(struct retention *r);
+
+/**
+ * It is held from here on.
+ * @param batch  sequence to table are used
+ * @return number of the batch, for the calls below
+ */
+uint32_t retention_commit(struct retention *r, const struct retention_batch *batch);
+
+/** Look at a batch. @return false: nothing of this number is held or in doubt */
+bool retention_get(const struct retention *r, uint32_t batch, struct retention_batch *to);
+
+/** The next number from `batch` on that is held or in doubt, in no order; UINT32_MAX: none. */
+uint32_t retention_next(const struct retention *r, uint32_t batch);
+
+/** All that is held, oldest first. @return how many; at most `room` are written */
+uint32_t retention_list(const struct retention *r, uint32_t *batch, uint32_t room);
+
+/** Write down that a store, index below RETENTION_STORES, is about to be given it. */
+void retention_assign(struct retention *r, uint32_t batch, unsigned int store);
+
+/** Its store is gone: write down that it may have it, then that another is given it. */
+void retention_move(struct retention *r, uint32_t batch, unsigned int store);
+
+/** A store has it for good. */
+void retention_release(struct retention *r, uint32_t batch);
+
+/** This store has been told what went elsewhere, and has cut it off. */
+void retention_confirm(struct retention *r, unsigned int store);
+
+/** The number under which a store is known here: of its address as configured. @return -ENOSPC */
+int retention_store(struct retention *r, const char *address);
+
+/* ---- the rest ---- */
+
+/** Keep a ledger: of two copies the older one is overwritten. At most RETENTION_LEDGER bytes. */
+void retention_ledger_put(struct retention *r, const void *ledger, size_t size);
+
+/** @return bytes of the ledger that was kept last, at most `size` are written; 0: none */
+size_t retention_ledger_get(const struct retention *r, void *ledger, size_t size);
+
+void retention_stats_get(const struct retention *r, struct retention_stats *stats);
+
+/** What the size of a ring follows from. */
+struct retention_need {
+	uint64_t rate;	       /**< bytes of kept batches, a second */
+	uint32_t commit_ms;    /**< until a store syncs, */
+	uint32_t round_ms;     /**< and says so */
+	uint32_t detection_ms; /**< until a store that is gone is given up */
+	uint32_t hold_ms;      /**< and as long as all stores may stand still then */
+	uint64_t body_max;     /**< bytes of the largest batch */
+};
+
+/**
+ * Bytes that a ring must have, and how they come about.
+ * @param text  out: one line, at least 256 bytes
+ */
+uint64_t retention_need(const struct retention_need *need, char *text, size_t size);
+
+#endif /* RETENTION_H */

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** @file How a retention ring lies in its file, and what follows from that. Not for others. */
+#ifndef RETENTION_PRIVATE_H
+#define RETENTION_PRIVATE_H
+
+#include "arrow_crc.h"
+#include "retention.h"
+
+#define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
+#define RING_VERSION 1
+#define ADDRESS_MAX  64
+
+/* How the file begins. What `crc` covers never changes. */
+struct ring_header {
+	uint64_t magic; /* last: without it there is no file */
+	uint32_t version;
+	uint32_t crc; /* from here to `address` */
+	uint64_t size;
+	uint64_t producer;
+	uint64_t ledger_at;
+	uint64_t runs_at;
+	uint64_t batches_at;
+	uint64_t data_at;
+	uint64_t data_size;
+	uint32_t nb_batches;
+	uint32_t reserved;
+	char address[RETENTION_STORES][ADDRESS_MAX]; /* first byte last */
+};
+static_assert(sizeof(struct ring_header) <= SINK_BLOCK, "one block");
+static_assert(offsetof(struct ring_header, size) == 16, "layout");
+
+/* Two of them, behind the header. */
+struct ring_ledger {
+	uint32_t crc; /* of what follows, up to the last byte used */
+	uint32_t size;
+	uint64_t number;
+	uint8_t bytes[RETENTION_LEDGER];
+	uint8_t reserved[80];
+};
+static_assert(sizeof(struct ring_ledger) == SINK_BLOCK, "one block");
+
+enum run_state {
+	RUN_FREE,
+	RUN_LIVE
+};
+
+struct ring_run {
+	uint32_t crc;  /* from `run` to `body_max` */
+	uint8_t state; /* makes it valid */
+	uint8_t ended; /* makes `batches` valid */
+	uint16_t reserved;
+	uint64_t run;
+	uint64_t incarnation;
+	char name[SINK_NAME_BYTES];
+	uint32_t schema_bytes[SINK_TABLES];
+	uint64_t body_max[SINK_TABLES];
+	uint64_t batches[SINK_TABLES];
+	uint8_t reserved2[SINK_BLOCK - 128];
+	uint8_t schema[SINK_TABLES][RETENTION_SCHEMA];
+};
+static_assert(sizeof(struct ring_run) == SINK_BLOCK + SINK_TABLES * RETENTION_SCHEMA, "blocks");
+
+enum batch_state {
+	BATCH_FREE,
+	BATCH_HELD,
+	BATCH_IN_DOUBT, /* released, `moved` is not zero */
+};
+
+struct ring_batch {
+	uint32_t crc;  /* from `position` on */
+	uint8_t state; /* makes it valid */
+	uint8_t owner;
+	uint16_t moved;
+	uint64_t position; /* in bytes ever taken; modulo data_size: in the file */
+	uint64_t sequence;
+	uint64_t rows;
+	uint64_t first;
+	uint64_t last;
+	int64_t received;
+	uint64_t body_bytes;
+	uint32_t body_crc32c;
+	uint16_t run;
+	uint8_t table;
+	uint8_t reserved[57];
+};
+static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
+
+/* What was taken, in the order of the ring. */
+struct taken {
+	uint64_t position;
+	uint32_t batch;
+};
+
+struct retention {
+	int fd;
+	uint8_t *map;
+	uint64_t size;
+	struct ring_header *header;
+	struct ring_ledger *ledger;
+	struct ring_run *run;
+	struct ring_batch *batch;
+	uint8_t *data;
+	uint64_t data_size;
+	uint32_t nb_batches;
+	/* not in the file: it follows from what is */
+	struct taken *taken; /* ring of nb_batches + 1 */
+	uint32_t taken_head;
+	uint32_t taken_tail;
+	uint32_t *free_batch;
+	uint32_t nb_free;
+	uint32_t references[RETENTION_RUNS];
+	uint64_t head;		 /* bytes ever taken */
+	uint64_t tail;		 /* ... and free again */
+	uint64_t reserved;	 /* position of what is reserved, */
+	uint64_t reserved_bytes; /* 0: nothing is */
+	uint64_t ledger_number;
+	struct retention_stats stats;
+	void (*step)(void *arg);
+	void *step_arg;
+};
+
+/* Here a process may be killed. No store goes from one side of it to the other. */
+static inline void
+step(const struct retention *r)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (r->step != NULL)
+		r->step(r->step_arg);
+}
+
+#define PUT(member, value)  __atomic_store_n(&(member), (value), __ATOMIC_RELEASE)
+#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
+#define COUNT(counter, n)   SET(counter, (counter) + (n))
+#define CRC_FROM(object, member)                                                             \
+	arrow_crc32c(0, (const uint8_t *)(object) + offsetof(__typeof__(*(object)), member), \
+		sizeof(*(object)) - offsetof(__typeof__(*(object)), member))
+
+static inline uint32_t
+run_crc(const struct ring_run *run)
+{
+	return arrow_crc32c(
+		0, &run->run, offsetof(struct ring_run, batches) - offsetof(struct ring_run, run));
+}
+
+static inline uint64_t
+round_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+#endif /* RETENTION_PRIVATE_H */

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The retention ring: room, release in any order, adoption; kill -9 between any two stores to it.
+ * SINK_SEED repeats a run. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "arrow_crc.h"
+#include "retention.h"
+
+#define PRODUCER   77
+#define RING_BYTES (40 * SINK_BLOCK)
+#define RECORDS	   12
+#define SEQUENCES  400
+#define STORES	   3
+
+static uint64_t seed;
+static char path[64];
+static char message[PATH_MAX];
+static uint8_t schema[SINK_BLOCK];
+
+static uint32_t
+random_number(void)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return seed >> 33;
+}
+
+static struct retention *
+open_ring(int wanted, void (*step)(void *arg), void *arg)
+{
+	const struct retention_config c = {
+		.path = path,
+		.producer = PRODUCER,
+		.bytes = RING_BYTES,
+		.batches = RECORDS,
+		.step = step,
+		.step_arg = arg,
+	};
+	struct retention *r = NULL;
+
+	assert_int_equal(retention_open(&r, &c, message), wanted);
+	return r;
+}
+
+static unsigned int
+add_run(struct retention *r, uint64_t number)
+{
+	const struct retention_run run = {
+		.run = number,
+		.incarnation = 5,
+		.name = "run",
+		.schema = {schema, schema},
+		.schema_bytes = {SINK_BLOCK, SINK_BLOCK},
+		.body_max = {SINK_BLOCK, 8 * SINK_BLOCK},
+	};
+	const int index = retention_run_add(r, &run);
+
+	assert_true(index >= 0);
+	return index;
+}
+
+/* Bytes of a batch follow from its sequence number. */
+static uint64_t
+body_of(uint64_t sequence)
+{
+	return (1 + sequence * 7 % 5) * SINK_BLOCK;
+}
+
+static uint32_t
+put(struct retention *r, unsigned int run, uint64_t sequence)
+{
+	const uint64_t body = body_of(sequence);
+	struct retention_batch b = {
+		.sequence = sequence,
+		.rows = 10,
+		.first = sequence * 10,
+		.last = sequence * 10 + 9,
+		.received = 1000 + sequence,
+		.run = run,
+		.table = sequence % SINK_TABLES,
+	};
+	uint8_t *to = retention_reserve(r, body);
+
+	if (to == NULL)
+		return UINT32_MAX;
+	memset(to, (int)sequence, SINK_BLOCK);
+	memset(to + SINK_BLOCK, (int)~sequence, body);
+	b.body_crc32c = arrow_crc32c(0, to + SINK_BLOCK, body);
+	return retention_commit(r, &b);
+}
+
+static void
+check_batch(const struct retention_batch *b)
+{
+	assert_int_equal(b->body_bytes, body_of(b->sequence));
+	assert_int_equal(b->first, b->sequence * 10);
+	assert_int_equal(b->received, 1000 + b->sequence);
+	if (!b->held) {
+		assert_null(b->metadata);
+		return;
+	}
+	assert_int_equal(b->metadata[17], b->sequence & 0xff);
+	assert_int_equal(arrow_crc32c(0, b->body, b->body_bytes), b->body_crc32c);
+	assert_int_equal(b->body[0], ~b->sequence & 0xff);
+}
+
+static void
+test_round(void **state)
+{
+	struct retention_batch b;
+	struct retention_stats stats;
+	struct retention *r;
+	uint32_t list[RECORDS], n, i, batch;
+	uint64_t sequence = 0, released = 0;
+	unsigned int run;
+	int step;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	run = add_run(r, 1);
+	for (step = 0; step < 3000; step++) {
+		n = retention_list(r, list, RECORDS);
+		for (i = 0; i < n; i++) {
+			assert_true(retention_get(r, list[i], &b));
+			check_batch(&b);
+		}
+		if (random_number() % 2 && n > 0) {
+			/* in any order */
+			batch = list[random_number() % n];
+			retention_release(r, batch);
+			retention_release(r, batch); /* twice is once */
+			released++;
+			continue;
+		}
+		batch = put(r, run, sequence);
+		if (batch != UINT32_MAX)
+			sequence++;
+		else
+			assert_true(n > 0);
+	}
+	retention_stats_get(r, &stats);
+	assert_int_equal(stats.put, sequence);
+	assert_int_equal(stats.released, released);
+	assert_int_equal(stats.batches, sequence - released);
+	assert_true(stats.full > 0);
+	n = retention_list(r, list, RECORDS);
+	for (i = 0; i < n; i++)
+		retention_release(r, list[i]);
+	/* all of it in one piece, wherever the ring had got to */
+	assert_null(retention_reserve(r, RING_BYTES));
+	assert_non_null(retention_reserve(r, RING_BYTES - SINK_BLOCK));
+	retention_give_up(r);
+	assert_int_equal(retention_run_drop(r, run), 0);
+	retention_close(r);
+}
+
+static void
+test_adopt(void **state)
+{
+	struct retention_batch b;
+	struct retention_run run;
+	struct retention *r;
+	uint64_t batches[SINK_TABLES] = {3, 4};
+	uint32_t list[RECORDS], one, two, three;
+	char ledger[RETENTION_LEDGER];
+	unsigned int index;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	/* another process */
+	assert_null(open_ring(-EBUSY, NULL, NULL));
+	index = add_run(r, 9);
+	one = put(r, index, 1);
+	two = put(r, index, 2);
+	three = put(r, index, 3);
+	assert_int_equal(retention_store(r, "10.0.0.1:18516"), 0);
+	assert_int_equal(retention_store(r, "10.0.0.2:18516"), 1);
+	assert_int_equal(retention_store(r, "10.0.0.1:18516"), 0);
+	retention_assign(r, one, 0);
+	retention_assign(r, two, 0);
+	retention_move(r, two, 1);
+	retention_release(r, two);
+	assert_int_equal(retention_run_drop(r, index), -EBUSY);
+	assert_int_equal(retention_ledger_get(r, ledger, sizeof(ledger)), 0);
+	retention_ledger_put(r, "first", 5);
+	retention_ledger_put(r, "second", 6);
+	/* reserved and not committed is nothing */
+	assert_non_null(retention_reserve(r, SINK_BLOCK));
+	retention_run_end(r, index, batches);
+	retention_close(r);
+
+	r = open_ring(1, NULL, NULL);
+	assert_non_null(strstr(message, "2 batches"));
+	assert_true(retention_run_get(r, index, &run));
+	assert_int_equal(run.run, 9);
+	assert_true(run.ended);
+	assert_int_equal(run.batches[1], 4);
+	assert_int_equal(run.references, 3);
+	assert_memory_equal(run.schema[1], schema, SINK_BLOCK);
+	assert_string_equal(run.name, "run");
+	assert_int_equal(retention_list(r, list, RECORDS), 2);
+	assert_int_equal(list[0], one);
+	assert_int_equal(list[1], three);
+	assert_true(retention_get(r, one, &b));
+	assert_int_equal(b.owner, 0);
+	assert_true(retention_get(r, two, &b));
+	assert_false(b.held);
+	assert_int_equal(b.moved, 1);
+	assert_true(retention_get(r, three, &b));
+	assert_int_equal(b.owner, RETENTION_NOBODY);
+	check_batch(&b);
+	assert_int_equal(retention_ledger_get(r, ledger, sizeof(ledger)), 6);
+	assert_memory_equal(ledger, "second", 6);
+	assert_int_equal(retention_store(r, "10.0.0.2:18516"), 1);
+	retention_confirm(r, 1);
+	assert_true(retention_get(r, two, &b));
+	retention_confirm(r, 0);
+	assert_false(retention_get(r, two, &b));
+	retention_release(r, one);
+	retention_release(r, three);
+	assert_int_equal(retention_next(r, 0), UINT32_MAX);
+	assert_int_equal(retention_run_drop(r, index), 0);
+	retention_close(r);
+}
+
+static void
+write_at(off_t at, const void *bytes, size_t size)
+{
+	const int fd = open(path, O_RDWR | O_CREAT, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, bytes, size, at), size);
+	close(fd);
+}
+
+static void
+test_refused(void **state)
+{
+	struct retention_config c = {.path = path, .producer = PRODUCER + 1, .bytes = RING_BYTES};
+	struct retention *r = NULL;
+
+	unlink(path);
+	retention_close(open_ring(0, NULL, NULL));
+	assert_int_equal(retention_open(&r, &c, message), -EINVAL);
+	assert_non_null(strstr(message, "of producer"));
+	write_at(40, "x", 1);
+	open_ring(-EBADMSG, NULL, NULL);
+	/* somebody else's file stays as it is */
+	write_at(0, "something", 9);
+	open_ring(-EINVAL, NULL, NULL);
+	assert_non_null(strstr(message, "not overwritten"));
+	unlink(path);
+	c.bytes = 4096;
+	assert_int_equal(retention_open(&r, &c, message), -EINVAL);
+	unlink(path);
+	c.path = "/proc/self/braggline";
+	assert_true(retention_open(&r, &c, message) < 0);
+	/* damaged behind the header */
+	r = open_ring(0, NULL, NULL);
+	(void)put(r, add_run(r, 1), 1);
+	retention_close(r);
+	write_at(SINK_BLOCK * 3 + 16, "x", 1);
+	open_ring(-EBADMSG, NULL, NULL);
+	unlink(path);
+}
+
+/* ---- kill -9 between any two stores ---------------------------------------------------------- */
+
+struct known {
+	bool held;
+	uint8_t owner;
+	uint16_t moved;
+};
+
+/* What the ring should hold: before and after what is being done. Shared with the child. */
+struct model {
+	struct known now[SEQUENCES];
+	struct known next[SEQUENCES];
+	uint64_t ledger_now;
+	uint64_t ledger_next;
+	uint64_t sequence;
+	uint64_t steps; /* stores */
+	uint64_t kill_at;
+};
+
+static void
+count_step(void *arg)
+{
+	struct model *m = arg;
+
+	if (++m->steps == m->kill_at)
+		raise(SIGKILL);
+}
+
+static void
+begin(struct model *m)
+{
+	memcpy(m->next, m->now, sizeof(m->now));
+	m->ledger_next = m->ledger_now;
+}
+
+static void
+end(struct model *m)
+{
+	memcpy(m->now, m->next, sizeof(m->now));
+	m->ledger_now = m->ledger_next;
+}
+
+/* One thing that a receiver does. */
+static void
+act(struct retention *r, struct model *m, unsigned int run)
+{
+	uint32_t list[RECORDS], n = retention_list(r, list, RECORDS), pick;
+	const unsigned int store = random_number() % STORES, what = random_number() % 8;
+	struct retention_batch b;
+	unsigned int i;
+
+	begin(m);
+	if (what < 3 && m->sequence < SEQUENCES) {
+		m->next[m->sequence] = (struct known){true, RETENTION_NOBODY, 0};
+		if (put(r, run, m->sequence) == UINT32_MAX)
+			begin(m);
+		m->sequence++;
+	} else if (what == 6) {
+		for (i = 0; i < SEQUENCES; i++)
+			m->next[i].moved &= ~(1u << store);
+		retention_confirm(r, store);
+	} else if (what == 7) {
+		m->ledger_next++;
+		retention_ledger_put(r, &m->ledger_next, sizeof(m->ledger_next));
+	} else if (n > 0) {
+		pick = list[random_number() % n];
+		assert_true(retention_get(r, pick, &b));
+		if (what == 3 && b.owner == RETENTION_NOBODY) {
+			m->next[b.sequence].owner = store;
+			retention_assign(r, pick, store);
+		} else if (what == 4 && b.owner != RETENTION_NOBODY) {
+			m->next[b.sequence].moved |= 1u << b.owner;
+			m->next[b.sequence].owner = store;
+			retention_move(r, pick, store);
+		} else {
+			m->next[b.sequence].held = false;
+			retention_release(r, pick);
+		}
+	}
+	end(m);
+}
+
+static void
+live(struct model *m, unsigned int acts)
+{
+	struct retention *r = open_ring(0, count_step, m);
+	const unsigned int run = add_run(r, 1);
+
+	while (acts-- > 0)
+		act(r, m, run);
+	retention_close(r);
+}
+
+/* What is found is what was there before or after the store at which it ended. */
+static void
+look(const struct model *m, struct retention *r)
+{
+	bool found[SEQUENCES] = {false};
+	const struct known *now, *next;
+	struct retention_batch b;
+	uint64_t ledger = 0;
+	uint32_t i;
+
+	for (i = retention_next(r, 0); i != UINT32_MAX; i = retention_next(r, i + 1)) {
+		assert_true(retention_get(r, i, &b));
+		assert_true(b.sequence < SEQUENCES);
+		assert_false(found[b.sequence]);
+		found[b.sequence] = true;
+		check_batch(&b);
+		now = &m->now[b.sequence];
+		next = &m->next[b.sequence];
+		assert_true(b.held == now->held || b.held == next->held);
+		assert_true(b.moved == now->moved || b.moved == next->moved);
+		assert_true(b.owner == now->owner || b.owner == next->owner);
+		/* nobody is forgotten */
+		if (b.owner != now->owner && now->held && now->owner != RETENTION_NOBODY)
+			assert_true(b.moved & 1u << now->owner);
+	}
+	for (i = 0; i < SEQUENCES; i++) {
+		now = &m->now[i];
+		next = &m->next[i];
+		if ((now->held || now->moved != 0) && (next->held || next->moved != 0))
+			assert_true(found[i]);
+		if (!now->held && now->moved == 0 && !next->held && next->moved == 0)
+			assert_false(found[i]);
+	}
+	if (retention_ledger_get(r, &ledger, sizeof(ledger)) == 0)
+		ledger = 0;
+	assert_true(ledger == m->ledger_now || ledger == m->ledger_next);
+}
+
+static void
+test_kill(void **state)
+{
+	struct model *m =
+		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const uint64_t start = seed;
+	uint64_t steps, kill_at, sequence;
+	uint32_t list[RECORDS], n, adopted = 0;
+	struct retention_run run;
+	struct retention *r;
+	int status;
+	pid_t pid;
+
+	assert_true(m != MAP_FAILED);
+	unlink(path);
+	memset(m, 0, sizeof(*m));
+	live(m, 150);
+	steps = m->steps;
+	assert_true(steps > 200);
+	for (kill_at = 1; kill_at <= steps; kill_at++) {
+		unlink(path);
+		memset(m, 0, sizeof(*m));
+		m->kill_at = kill_at;
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			seed = start;
+			live(m, 150);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		/* before the header is valid there is nothing to adopt */
+		r = open_ring(kill_at == 1 ? 0 : 1, NULL, NULL);
+		look(m, r);
+		/* and it goes on */
+		n = retention_list(r, list, RECORDS);
+		adopted += n;
+		if (!retention_run_get(r, 0, &run))
+			assert_int_equal(add_run(r, 1), 0);
+		while (n > 0)
+			retention_release(r, list[--n]);
+		for (sequence = 0; sequence < STORES; sequence++)
+			retention_confirm(r, sequence);
+		assert_int_equal(retention_next(r, 0), UINT32_MAX);
+		for (sequence = 0; put(r, 0, sequence) != UINT32_MAX; sequence++)
+			;
+		assert_true(sequence > 5);
+		retention_close(r);
+	}
+	assert_true(adopted > steps);
+	printf("killed at %llu stores, %u batches adopted\n", (unsigned long long)steps, adopted);
+	munmap(m, sizeof(*m));
+	unlink(path);
+}
+
+static void
+test_need(void **state)
+{
+	const struct retention_need need = {
+		.rate = 2000000000,
+		.commit_ms = 100,
+		.round_ms = 1,
+		.detection_ms = 1500,
+		.hold_ms = 10000,
+		.body_max = 16777216,
+	};
+	char text[256];
+
+	assert_int_equal(retention_need(&need, text, sizeof(text)),
+		2000000ull * 11601 + 2 * (16777216 + SINK_BLOCK));
+	assert_string_equal(text,
+		"23.2 GB: 2.00 GB/s x (100 ms commit + 1 ms round trip + 1500 ms "
+		"detection + 10000 ms hold) + 2 x 16.8 MB");
+}
+
+int
+main(void)
+{
+	const char *text = getenv("SINK_SEED");
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round),
+		cmocka_unit_test(test_adopt),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_kill),
+		cmocka_unit_test(test_need),
+	};
+
+	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	printf("SINK_SEED=%llu\n", (unsigned long long)seed);
+	if (access("/dev/shm", W_OK) < 0) {
+		printf("skipped: no /dev/shm to write to\n");
+		return 77;
+	}
+	memset(schema, 's', sizeof(schema));
+	snprintf(path, sizeof(path), "/dev/shm/braggline-retention-%d", getpid());
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
