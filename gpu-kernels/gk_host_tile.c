@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a host gang does with a tile, and with a frame when the last of its tiles is counted. */
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "gk_host.h"
@@ -161,63 +162,99 @@ fill_missing(enum gk_value type, void *value, uint64_t n)
 }
 
 static void
-frame_output(const struct gk *gk, const struct gang_frame *f, uint32_t kind,
-	const struct gk_tile *t, uint32_t tile)
+csr_output(const struct gk *gk, const struct gang_frame *f, const struct gk_tile *t, uint32_t tile)
 {
 	const struct gk_layout *l = &gk->config.layout;
-	const uint16_t *raw = (const uint16_t *)(uintptr_t)f->packet[tile];
-	const uint64_t first = (uint64_t)tile * gk->tile_pixels;
-	uint8_t *value = f->out + l->value;
-	uint32_t row = tile * t->rows, at;
+	const uint32_t at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t->rows];
 
-	switch (kind) {
-	case GK_KIND_CSR:
-		at = ((const uint32_t *)(f->out + l->row_ptr))[row];
-		if (raw != NULL)
-			gk->tile_ops->csr(t, raw, tile_bits(gk, f, tile), gk->config.value,
-				(uint16_t *)(f->out + l->col) + at,
-				value + (uint64_t)at * l->value_size);
-		break;
-	case GK_KIND_IMAGE:
-		value += first * l->value_size;
-		if (raw != NULL)
-			gk->tile_ops->image(t, raw, gk->config.value, value);
-		else
-			fill_missing(gk->config.value, value, gk->tile_pixels);
-		break;
-	case GK_KIND_RAW:
-		value = f->out + l->raw + first * sizeof(*raw);
-		if (raw != NULL)
-			gk->tile_ops->copy(t, raw, (uint16_t *)value);
-		else
-			memset(value, 0xFF, gk->tile_pixels * sizeof(*raw));
-		break;
-	default: /* GK_KIND_NONE */
-		break;
-	}
+	if (f->packet[tile] != 0)
+		gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile],
+			tile_bits(gk, f, tile), gk->config.value,
+			(uint16_t *)(f->out + l->col) + at,
+			f->out + l->value + (uint64_t)at * l->value_size);
 }
 
-/* What frame_output() will touch of a CSR frame, while another frame is worked on. */
 static void
-fetch_csr(const struct gk *gk, const struct gang_frame *f, const struct gk_tile *t, uint32_t tile)
+raw_output(const struct gk *gk, const struct gang_frame *f, const struct gk_tile *t, uint32_t tile)
+{
+	const uint16_t *raw = (const uint16_t *)(uintptr_t)f->packet[tile];
+	uint16_t *to =
+		(uint16_t *)(f->out + gk->config.layout.raw) + (uint64_t)tile * gk->tile_pixels;
+
+	if (raw != NULL)
+		gk->tile_ops->copy(t, raw, to);
+	else
+		memset(to, 0xFF, gk->tile_pixels * sizeof(*to));
+}
+
+/* What tile_output() will touch, while something else is worked on. */
+static void
+fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uint32_t tile)
 {
 	const struct gk_layout *l = &gk->config.layout;
+	struct gk_tile t;
 	uint64_t at, end;
 
-	if (f->kind != GK_KIND_CSR || f->packet[tile] == 0 || gk->tile_ops->fetch == NULL)
+	if (f->kind == GK_KIND_NONE || f->early != GK_KIND_NONE || gk->tile_ops->fetch == NULL ||
+		tile == gk->config.geometry.tiles || f->packet[tile] == 0)
 		return;
-	at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t->rows];
-	end = ((const uint32_t *)(f->out + l->row_ptr))[(tile + 1) * t->rows];
+	t = tile_of(gk, g, tile);
+	gk->tile_ops->fetch(
+		&t, (const uint16_t *)(uintptr_t)f->packet[tile], f->kind != GK_KIND_RAW);
+	if (f->kind != GK_KIND_CSR)
+		return;
+	at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t.rows];
+	end = ((const uint32_t *)(f->out + l->row_ptr))[(tile + 1) * t.rows];
 	for (uint64_t i = at * 2; i < end * 2; i += 64)
 		__builtin_prefetch(f->out + l->col + i, 1);
 	for (uint64_t i = at * l->value_size; i < end * l->value_size; i += 64)
 		__builtin_prefetch(f->out + l->value + i, 1);
-	gk->tile_ops->fetch(t, (const uint16_t *)(uintptr_t)f->packet[tile]);
 }
 
+/*
+ * Output of one tile of every frame that is kept.
+ * @param early  of those whose kind is sure beforehand, or of the others
+ */
 static void
-drain(const struct gk *gk)
+tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uint32_t tile,
+	bool early)
 {
+	const struct gk_layout *l = &gk->config.layout;
+	const uint16_t *raw[GK_BATCH_MAX];
+	void *value[GK_BATCH_MAX];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+		const struct gang_frame *f = &g->batch.frame[i];
+
+		if ((f->early != GK_KIND_NONE) != early)
+			continue;
+		switch (early ? f->early : f->kind) {
+		case GK_KIND_CSR:
+			if (i + 1 < g->batch.nb_frames)
+				fetch(gk, g, f + 1, tile);
+			else
+				fetch(gk, g, &g->batch.frame[0], tile + 1);
+			csr_output(gk, f, t, tile);
+			break;
+		case GK_KIND_IMAGE:
+			raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
+			value[n] = f->out + l->value +
+				(uint64_t)tile * gk->tile_pixels * l->value_size;
+			if (raw[n] != NULL)
+				n++;
+			else
+				fill_missing(gk->config.value, value[n], gk->tile_pixels);
+			break;
+		case GK_KIND_RAW:
+			raw_output(gk, f, t, tile);
+			break;
+		default: /* GK_KIND_NONE */
+			break;
+		}
+	}
+	if (n > 0)
+		gk->tile_ops->image(t, n, raw, gk->config.value, value);
 	if (gk->tile_ops->drain != NULL)
 		gk->tile_ops->drain();
 }
@@ -225,20 +262,12 @@ drain(const struct gk *gk)
 void
 gk_host_tile_output(const struct gk *gk, const struct gang *g, uint32_t tile)
 {
-	const struct gk_tile t = tile_of(gk, g, tile), then = tile_of(gk, g, tile + 1);
-	const uint32_t n = g->batch.nb_frames;
+	const struct gk_tile t = tile_of(gk, g, tile);
 
-	for (uint32_t i = 0; i < n; i++) {
-		const struct gang_frame *f = &g->batch.frame[i];
-
-		if (i + 1 < n)
-			fetch_csr(gk, f + 1, &t, tile);
-		else if (tile + 1 < gk->config.geometry.tiles)
-			fetch_csr(gk, &g->batch.frame[0], &then, tile + 1);
-		if (f->early == GK_KIND_NONE)
-			frame_output(gk, f, f->kind, &t, tile);
-	}
-	drain(gk);
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
+		if (g->batch.frame[i].kind != GK_KIND_CSR)
+			fetch(gk, g, &g->batch.frame[i], tile + 1);
+	tile_output(gk, g, &t, tile, false);
 }
 
 void
@@ -277,7 +306,5 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 		add_counts(&g->sums[frame[i]], &counts[i]);
 	if (n > 0 && g->batch.dark_frames > 0)
 		add_dark(gk, g, &t, tile);
-	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
-		frame_output(gk, &g->batch.frame[i], g->batch.frame[i].early, &t, tile);
-	drain(gk);
+	tile_output(gk, g, &t, tile, true);
 }

@@ -45,8 +45,11 @@ struct gk_tile_ops {
 		const uint16_t *const ahead[], struct gk_tile_counts counts[],
 		uint16_t *const row_nnz[], uint32_t *const bits[]);
 
-	/** csr() will soon be asked for this: a hint. NULL = takes none. */
-	void (*fetch)(const struct gk_tile *tile, const uint16_t *raw);
+	/**
+	 * An output of this tile will soon be asked for: a hint. NULL = takes none.
+	 * @param photons  coefficients are wanted, too
+	 */
+	void (*fetch)(const struct gk_tile *tile, const uint16_t *raw, int photons);
 
 	/**
 	 * Columns and values of the pixels whose bit is set, in raster order: exactly as many as
@@ -57,9 +60,9 @@ struct gk_tile_ops {
 	void (*csr)(const struct gk_tile *tile, const uint16_t *raw, const uint32_t *bits,
 		enum gk_value type, uint16_t *col, void *value);
 
-	/** Values of all pixels; value as for csr, 64-byte aligned. */
-	void (*image)(
-		const struct gk_tile *tile, const uint16_t *raw, enum gk_value type, void *value);
+	/** Values of all pixels of this tile of n frames; value[] as for csr, 64-byte aligned. */
+	void (*image)(const struct gk_tile *tile, uint32_t n, const uint16_t *const raw[],
+		enum gk_value type, void *const value[]);
 
 	/** The words as they are; `to` as for image. */
 	void (*copy)(const struct gk_tile *tile, const uint16_t *raw, uint16_t *to);

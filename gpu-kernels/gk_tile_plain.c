@@ -198,7 +198,8 @@ plain_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, en
 }
 
 static void
-plain_image(const struct gk_tile *t, const uint16_t *raw, enum gk_value type, void *value)
+plain_image(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enum gk_value type,
+	void *const value[])
 {
 	const uint64_t pixels = (uint64_t)t->rows * t->cols;
 	_Alignas(64) float photons[STRIP];
@@ -206,8 +207,10 @@ plain_image(const struct gk_tile *t, const uint16_t *raw, enum gk_value type, vo
 	for (uint64_t first = 0; first < pixels; first += STRIP) {
 		const uint32_t len = pixels - first < STRIP ? (uint32_t)(pixels - first) : STRIP;
 
-		convert(t, first, len, raw, photons);
-		store_values(photons, len, type, value, first);
+		for (uint32_t f = 0; f < n; f++) {
+			convert(t, first, len, raw[f], photons);
+			store_values(photons, len, type, value[f], first);
+		}
 	}
 }
 

@@ -335,18 +335,15 @@ VEC_FN vec_run
 run_i16(const vec_f32 photons[RUN_VECS])
 {
 	vec_i32 whole[RUN_VECS];
-	vec_mask nan[RUN_VECS];
 
 	/*
 	 * Half away from zero: the largest float below 0.5 lifts n + 0.5 to n + 1 (to even where
-	 * it is a tie), and nothing that is less. What is too low, and NaN, becomes INT32_MIN.
+	 * it is a tie), and nothing that is less. NaN becomes INT32_MIN, and packed INT16_MIN.
 	 */
-	for (int k = 0; k < RUN_VECS; k++) {
-		whole[k] =
-			vec_truncate(vec_add_away(vec_min(photons[k], 32767.0f), 0x1.fffffep-2f));
-		nan[k] = vec_unordered(photons[k], photons[k]);
-	}
-	return vec_pack_run(whole, nan);
+	for (int k = 0; k < RUN_VECS; k++)
+		whole[k] = vec_truncate(
+			vec_add_away(vec_clamp_nan(photons[k], 32767.0f), 0x1.fffffep-2f));
+	return vec_pack_run(whole);
 }
 
 /* Packed pixels on their way out. */
@@ -419,13 +416,13 @@ list_runs(const uint32_t *bits, uint32_t first, uint32_t end, uint16_t list[])
  * that csr() touches at 1 %.
  */
 static void
-simd_fetch(const struct gk_tile *t, const uint16_t *raw)
+simd_fetch(const struct gk_tile *t, const uint16_t *raw, int photons)
 {
 	const uint64_t pixels = (uint64_t)t->rows * t->cols;
 
 	for (uint64_t x = 0; x < pixels; x += RUN) {
 		fetch(raw + x);
-		for (int k = 0; k < RUN; k += 16) {
+		for (int k = 0; photons && k < RUN; k += 16) {
 			fetch(t->p[0] + x + k);
 			fetch(t->r[0] + x + k);
 		}
@@ -459,40 +456,48 @@ simd_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enu
 }
 
 VEC_FN void
-image_f32(const struct gk_tile *t, const uint16_t *raw, uint64_t runs, float *value)
+put_run(const vec_f32 photons[RUN_VECS], uint64_t x, enum gk_value type, void *value)
 {
 	const vec_f32 nan = vec_set(gk_nan());
 
-	for (uint64_t x = 0; x < runs * RUN; x += RUN) {
-		vec_f32 photons[RUN_VECS];
-
-		run_photons(t, x, raw, photons);
-		for (int k = 0; k < RUN_VECS; k++)
-			vec_stream(value + x + k * VEC_LANES,
-				vec_select(vec_unordered(photons[k], photons[k]), nan, photons[k]));
+	if (type == GK_VALUE_I16) {
+		vec_run_stream((int16_t *)value + x, run_i16(photons));
+		return;
 	}
+	for (int k = 0; k < RUN_VECS; k++)
+		vec_stream((float *)value + x + k * VEC_LANES,
+			vec_select(vec_unordered(photons[k], photons[k]), nan, photons[k]));
 }
 
 VEC_FN void
-image_i16(const struct gk_tile *t, const uint16_t *raw, uint64_t runs, int16_t *value)
+put_strip(const struct gk_tile *t, uint64_t first, uint64_t end, const uint16_t *raw,
+	enum gk_value type, void *value)
 {
-	for (uint64_t x = 0; x < runs * RUN; x += RUN) {
+	for (uint64_t x = first; x < end; x += RUN) {
 		vec_f32 photons[RUN_VECS];
 
 		run_photons(t, x, raw, photons);
-		vec_run_stream(value + x, run_i16(photons));
+		put_run(photons, x, type, value);
 	}
 }
 
 static void
-simd_image(const struct gk_tile *t, const uint16_t *raw, enum gk_value type, void *value)
+simd_image(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enum gk_value type,
+	void *const value[])
 {
-	const uint64_t runs = (uint64_t)t->rows * (t->cols / RUN);
+	const uint64_t pixels = (uint64_t)t->rows * t->cols;
 
-	if (type == GK_VALUE_I16)
-		image_i16(t, raw, runs, value);
-	else
-		image_f32(t, raw, runs, value);
+	/* coefficients of a strip stay in L1; more frames at once would write too many streams */
+	for (uint64_t first = 0; first < pixels; first += STRIP) {
+		const uint64_t end = pixels - first < STRIP ? pixels : first + STRIP;
+
+		for (uint32_t f = 0; f < n; f++) {
+			if (type == GK_VALUE_I16)
+				put_strip(t, first, end, raw[f], GK_VALUE_I16, value[f]);
+			else
+				put_strip(t, first, end, raw[f], GK_VALUE_F32, value[f]);
+		}
+	}
 }
 
 static void

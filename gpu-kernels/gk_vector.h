@@ -69,11 +69,11 @@ vec_add_away(vec_f32 a, float b)
 			0xEA)));
 }
 
-/** The smaller of a and b; NaN if a is. */
+/** a clamped to [-limit, limit]; NaN stays NaN. */
 VEC_FN vec_f32
-vec_min(vec_f32 a, float b)
+vec_clamp_nan(vec_f32 a, float limit)
 {
-	return _mm512_min_ps(_mm512_set1_ps(b), a);
+	return _mm512_max_ps(_mm512_set1_ps(-limit), _mm512_min_ps(_mm512_set1_ps(limit), a));
 }
 
 /** mask ? a : 0 */
@@ -231,19 +231,14 @@ vec_stream(float *to, vec_f32 x)
 	_mm512_stream_ps(to, x);
 }
 
-/**
- * A run in 16 bits, with saturation.
- * @param nan  lanes that become INT16_MIN (x is INT32_MIN there); no others do
- */
+/** A run in 16 bits, with saturation. */
 VEC_FN vec_run
-vec_pack_run(const vec_i32 x[2], const vec_mask nan[2])
+vec_pack_run(const vec_i32 x[2])
 {
 	const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-	/* packs within lanes of 128 bits */
-	const __m512i packed = _mm512_permutexvar_epi64(order, _mm512_packs_epi32(x[0], x[1]));
 
-	return _mm512_mask_max_epi16(_mm512_set1_epi16(INT16_MIN),
-		~((__mmask32)nan[1] << 16 | nan[0]), packed, _mm512_set1_epi16(-INT16_MAX));
+	/* packs within lanes of 128 bits */
+	return _mm512_permutexvar_epi64(order, _mm512_packs_epi32(x[0], x[1]));
 }
 
 /** Past the caches; `to` is 64-byte aligned. */
@@ -333,9 +328,9 @@ vec_add_away(vec_f32 a, float b)
 }
 
 VEC_FN vec_f32
-vec_min(vec_f32 a, float b)
+vec_clamp_nan(vec_f32 a, float limit)
 {
-	return _mm256_min_ps(_mm256_set1_ps(b), a);
+	return _mm256_max_ps(_mm256_set1_ps(-limit), _mm256_min_ps(_mm256_set1_ps(limit), a));
 }
 
 VEC_FN vec_f32
@@ -495,22 +490,14 @@ vec_stream(float *to, vec_f32 x)
 }
 
 VEC_FN vec_run
-vec_pack_run(const vec_i32 x[4], const vec_mask nan[4])
+vec_pack_run(const vec_i32 x[4])
 {
 	vec_run run;
 
-	/* packs within lanes of 128 bits; a mask is -1: one less than the others may be */
-	for (int i = 0; i < 2; i++) {
-		const __m256i packed = _mm256_packs_epi32(x[2 * i], x[2 * i + 1]),
-			      lower = _mm256_packs_epi32(_mm256_castps_si256(nan[2 * i]),
-				      _mm256_castps_si256(nan[2 * i + 1]));
-
-		/* NaN is INT32_MIN by truncation, the least of all already */
-		run.half[i] = _mm256_permute4x64_epi64(
-			_mm256_max_epi16(
-				packed, _mm256_add_epi16(lower, _mm256_set1_epi16(-INT16_MAX))),
-			0xD8);
-	}
+	/* packs within lanes of 128 bits */
+	for (int i = 0; i < 2; i++)
+		run.half[i] =
+			_mm256_permute4x64_epi64(_mm256_packs_epi32(x[2 * i], x[2 * i + 1]), 0xD8);
 	return run;
 }
 

@@ -145,9 +145,8 @@ main(int argc, char **argv)
 	if (modules < 1 || modules > 32 || repeats < 1 || repeats > REPEATS_MAX) {
 		fprintf(stderr,
 			"Usage: bitshuffle_bench [--modules N] [--repeats N]\n"
-			"Raw frames of N JUNGFRAU modules (1 to 32, default 8) as bitshuffle + LZ4, on "
-			"one core.\n"
-			"The median of up to %d repeats (default 9) counts.\n",
+			"Raw frames of N JUNGFRAU modules (1 to 32, default 8) as bitshuffle and\n"
+			"LZ4 on one core; the median of up to %d repeats (default 9) counts.\n",
 			REPEATS_MAX);
 		return 1;
 	}

@@ -224,7 +224,7 @@ static int
 run_row(struct bench *b, const struct row *row, enum gk_isa isa, uint32_t batch, double *plain)
 {
 	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry) * b->frames;
-	double gang[REPEATS_MAX], least[REPEATS_MAX], median;
+	double gang[REPEATS_MAX], least[REPEATS_MAX], ratio[REPEATS_MAX], median;
 	struct floor_writes writes;
 	int ret;
 
@@ -241,17 +241,18 @@ run_row(struct bench *b, const struct row *row, enum gk_isa isa, uint32_t batch,
 	for (uint32_t i = 0; i < b->repeats; i++) {
 		gang[i] = raw / run_gang(b, batch);
 		least[i] = raw / floor_run(b, batch, &writes);
+		ratio[i] = gang[i] / least[i];
 	}
 	ret = gk_host_ops.stop(b->gk);
 	gk_host_ops.destroy(b->gk);
 	qsort(gang, b->repeats, sizeof(gang[0]), compare);
 	qsort(least, b->repeats, sizeof(least[0]), compare);
+	qsort(ratio, b->repeats, sizeof(ratio[0]), compare);
 	median = gang[b->repeats / 2];
 	if (isa == GK_ISA_PLAIN)
 		*plain = median;
 	printf("%-28s %-7s %5u %8.2f %10.2f %7.2f %10.1f", row->name, gk_isa_name(isa), batch,
-		median, least[b->repeats / 2], median / least[b->repeats / 2],
-		median / raw * b->frames);
+		median, least[b->repeats / 2], ratio[b->repeats / 2], median / raw * b->frames);
 	if (*plain > 0)
 		printf(" %8.1f\n", median / *plain);
 	else

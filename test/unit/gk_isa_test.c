@@ -59,11 +59,11 @@ make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
 	for (uint32_t f = 0; f < n; f++) {
 		if (m->bits[f] != NULL)
 			ops->csr(t, raw[f], m->bits[f], type, m->col[f], m->csr[f]);
-		ops->image(t, raw[f], type, m->image[f]);
 		ops->copy(t, raw[f], m->copy[f]);
 		if (ops->fetch != NULL)
-			ops->fetch(t, raw[f]);
+			ops->fetch(t, raw[f], f % 2);
 	}
+	ops->image(t, n, raw, type, m->image);
 	if (ops->drain != NULL)
 		ops->drain();
 	m->cells = rig_alloc(pixels * sizeof(*m->cells));
@@ -210,6 +210,7 @@ test_rounding(void **state)
 	int16_t *whole = rig_alloc(pixels * sizeof(*whole));
 	float *value = rig_alloc(pixels * sizeof(*value));
 	struct gk_tile t = {.rows = 64, .cols = 1024};
+	const uint16_t *raw;
 	struct rig rig;
 
 	rig_open(&rig, &g, GK_VALUE_F32, 0, 1, 1, 0);
@@ -217,6 +218,7 @@ test_rounding(void **state)
 		t.p[s] = rig.p[s];
 		t.r[s] = rig.r[s];
 	}
+	raw = rig_tile(&rig, 0, 0);
 	for (uint32_t x = 0; x < pixels; x++)
 		rig_tile(&rig, 0, 0)[x] = 1;
 	for (int round = 0; round < 60; round++) {
@@ -237,8 +239,8 @@ test_rounding(void **state)
 
 			if (ops == NULL)
 				continue;
-			ops->image(&t, rig_tile(&rig, 0, 0), GK_VALUE_I16, whole);
-			ops->image(&t, rig_tile(&rig, 0, 0), GK_VALUE_F32, value);
+			ops->image(&t, 1, &raw, GK_VALUE_I16, (void *const[]){whole});
+			ops->image(&t, 1, &raw, GK_VALUE_F32, (void *const[]){value});
 			for (uint32_t x = 0; x < pixels; x++) {
 				const float wanted = gk_value_f32(rig.r[0][x]);
 
