@@ -25,8 +25,8 @@ struct bitshuffle_planes {
 };
 
 /**
- * A row by name ("plain", "sse2", "avx2", "avx512", "gfni"), or the fastest that this processor has.
- * @param name  NULL = the fastest
+ * A row by name.
+ * @param name  "plain", "sse2", "avx2", "avx512", "gfni"; NULL = the fastest that there is
  * @return NULL: there is no such row, or the processor has it not
  */
 const struct bitshuffle_planes *bitshuffle_planes_find(const char *name);
