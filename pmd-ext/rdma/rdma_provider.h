@@ -68,6 +68,7 @@ struct rdma_conn {
  */
 struct rdma_ops {
 	const char *provider; /**< what stands before the colon of a device's name */
+	bool mr_reg_parallel; /**< mr_reg() may run in several threads at once, lcores or not */
 
 	struct rdma_dev *(*dev_open)(const char *args);
 	int (*dev_close)(struct rdma_dev *dev);

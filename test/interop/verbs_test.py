@@ -23,7 +23,7 @@ def main(programs):
             with Guest(['10.99.0.1/24'], netdev='hubport,hubid=0', mtu=mtu, memory=768,
                        files={p: '/bin/' + os.path.basename(p) for p in programs}) as guest:
                 for program in map(os.path.basename, programs):
-                    job = guest.run(f'{program} verbs:rxe0', seconds=120)
+                    job = guest.run(f'{program} verbs:rxe0', seconds=300)
                     if job.status:
                         print(job.output)
                         failed.append(f'{program} at MTU {mtu}: status {job.status}')

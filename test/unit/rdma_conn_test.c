@@ -200,7 +200,7 @@ nobody_listens_nobody_is_there(void **state)
 static void
 silence_times_out(void **state)
 {
-	const struct rdma_conn_attr attr = {.timeout_ms = 500};
+	const struct rdma_conn_attr attr = {.timeout_ms = 3000};
 	struct rdma_qp *qp = rig_qp(one, RDMA_QP_RC, NULL);
 	struct rdma_conn *listener = rdma_conn_listen(two->dev, RDMA_QP_RC, PORT, 8, NULL);
 	struct rdma_conn *conn = connect_to(qp, PORT, &attr);

@@ -18,7 +18,7 @@
 #include "rdma.h"
 
 #define RIG_BYTES   (2u << 20) /* of each end's memory */
-#define RIG_SECONDS 10	       /* for what has to happen */
+#define RIG_SECONDS 30	       /* for what has to happen */
 
 /** One end: device, memory, completion queue. */
 struct rig_end {

@@ -474,6 +474,7 @@ verbs_pd_free(struct rdma_pd *base)
 
 static const struct rdma_ops verbs_ops = {
 	.provider = "verbs",
+	.mr_reg_parallel = true,
 	.dev_open = verbs_dev_open,
 	.dev_close = verbs_dev_close,
 	.dev_info_get = verbs_dev_info_get,

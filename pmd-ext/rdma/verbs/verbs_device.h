@@ -26,7 +26,7 @@
 #define VERBS_QPN_BITS 12
 #define VERBS_QPN_LEAF (1u << VERBS_QPN_BITS)
 
-/** Counters of the device; those of completions are added to atomically, by any lcore. */
+/** Counters of the device; those of completions and regions are added to by any thread. */
 struct verbs_stats {
 	uint64_t wc_error[RDMA_WC_GENERAL_ERR + 1]; /**< by status; [0] stays 0 */
 	uint64_t wc_stale;			    /**< of queue pairs that are no more */

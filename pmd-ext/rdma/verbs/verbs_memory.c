@@ -72,14 +72,14 @@ register_gpu(struct verbs_dev *dev, struct ibv_pd *pd, const struct rdma_mr_attr
 			/* the registration keeps the buffer */
 			close(fd);
 			if (mr) {
-				dev->stats.mr_dmabuf++;
+				verbs_count(&dev->stats.mr_dmabuf);
 				return mr;
 			}
 		}
 	}
 	mr = ibv_reg_mr(pd, attr->addr, attr->length, flags);
 	if (mr) {
-		dev->stats.mr_peermem++;
+		verbs_count(&dev->stats.mr_peermem);
 		return mr;
 	}
 	peermem_error = errno;
@@ -149,8 +149,8 @@ verbs_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 	}
 	mr->base.lkey = mr->mr->lkey;
 	mr->base.rkey = mr->mr->rkey;
-	dev->stats.mr_registered++;
-	dev->stats.mr_bytes += attr->length;
+	verbs_count(&dev->stats.mr_registered);
+	__atomic_fetch_add(&dev->stats.mr_bytes, attr->length, __ATOMIC_RELAXED);
 	return &mr->base;
 }
 
@@ -171,7 +171,7 @@ verbs_mr_dereg(struct rdma_mr *base)
 			dev->base.name, base->attr.length, base->attr.addr, strerror(error));
 		return -error;
 	}
-	dev->stats.mr_bytes -= base->attr.length;
+	__atomic_fetch_sub(&dev->stats.mr_bytes, base->attr.length, __ATOMIC_RELAXED);
 	free(mr);
 	return 0;
 }
