@@ -29,7 +29,7 @@ struct roce_packet {
 	uint8_t pad;
 	uint8_t l2_len, l3_len;
 	uint8_t ecn; /**< of IP: 3 is congestion experienced */
-	uint8_t scratch[ROCE_HEADER_MAX];
+	uint8_t scratch[ROCE_HEADER_MAX] __rte_aligned(2); /**< Ethernet header first */
 };
 
 /** What a frame is. */
