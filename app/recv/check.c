@@ -225,7 +225,7 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 	check_huge_pages(c, &heap, &need);
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	check_locked_memory(c, &locked, &need, &gpu, ports, s->nb_ports);
-	check_iova(c, rte_eal_iova_mode() == RTE_IOVA_VA, &gpu, ports, s->nb_ports);
+	check_iova(c, rte_eal_iova_mode() == RTE_IOVA_VA, ports, s->nb_ports);
 	check_iommu(c, ports, s->nb_ports);
 
 	if (check_place_roles(c, s, &lcores) == 0) {

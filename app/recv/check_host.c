@@ -145,20 +145,20 @@ check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports)
 }
 
 void
-check_iova(struct check *c, bool va, const struct check_gpu *gpu, const struct check_port *ports,
-	uint32_t nb_ports)
+check_iova(struct check *c, bool va, const struct check_port *ports, uint32_t nb_ports)
 {
 	const char *mode = va ? "virtual addresses" : "physical addresses";
-	bool gpu_memory = false;
+	bool pool = false;
 
 	for (uint32_t i = 0; i < nb_ports; i++)
-		gpu_memory |= check_port_writes_gpu(&ports[i], gpu);
+		pool |= ports[i].present && !ports[i].is_virtual && !ports[i].reference;
 	if (count_real(ports, nb_ports) == 0) {
 		check_add(c, CHECK_NA, "IOVA mode", "%s; no port does DMA", mode);
-	} else if (va || !gpu_memory) {
+	} else if (va || !pool) {
 		check_add(c, CHECK_OK, "IOVA mode", "%s", mode);
 	} else {
-		check_add(c, CHECK_FAIL, "IOVA mode", "%s: GPU memory has none", mode);
+		check_add(c, CHECK_FAIL, "IOVA mode",
+			"%s: payload pools are in one piece only with virtual ones", mode);
 		check_fix(c, "--iova-mode=va");
 	}
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_bus.h>
 #include <rte_cycles.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
@@ -56,7 +55,6 @@ void
 check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 {
 	struct rte_eth_dev_info info;
-	const struct rte_bus *bus;
 	uint16_t id;
 
 	*p = (struct check_port){.settings = &s->ports[index],
@@ -74,8 +72,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	rte_eth_dev_get_name_by_port(id, p->name);
 	rte_strscpy(p->driver, info.driver_name != NULL ? info.driver_name : "unknown driver",
 		sizeof(p->driver));
-	bus = info.device != NULL ? rte_dev_bus(info.device) : NULL;
-	p->is_virtual = bus == NULL || strcmp(rte_bus_name(bus), "pci") != 0;
+	p->is_virtual = !port_is_real(&info);
 	if (!p->is_virtual) /* as sysfs names it, whatever the port is called */
 		rte_strscpy(p->name, rte_dev_name(info.device), sizeof(p->name));
 	p->replay = port_is_replay(&info);

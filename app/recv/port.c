@@ -4,6 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_gpudev.h>
@@ -42,6 +45,14 @@ port_can_split(const struct rte_eth_dev_info *info)
 {
 	return (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
 		info->rx_seg_capa.multi_pools && info->rx_seg_capa.max_nseg >= 2;
+}
+
+bool
+port_is_real(const struct rte_eth_dev_info *info)
+{
+	const struct rte_bus *bus = info->device != NULL ? rte_dev_bus(info->device) : NULL;
+
+	return bus != NULL && strcmp(rte_bus_name(bus), "pci") == 0;
 }
 
 bool
@@ -418,6 +429,13 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		ret = choose_mode(p, &info);
 	if (ret != 0)
 		return ret;
+	if (port_is_real(&info) && !p->reference && rte_eal_iova_mode() != RTE_IOVA_VA) {
+		LOG(ERR,
+			"%s does DMA to physical addresses, in which payload pools are not in one "
+			"piece: give EAL --iova-mode=va\n",
+			p->name);
+		return -ENOTSUP;
+	}
 	assign_queues(p, owner, settings->steering != RX_STEERING_SOFTWARE);
 	if (p->nb_queues > info.max_rx_queues) {
 		if (settings->steering == RX_STEERING_FLOW) {

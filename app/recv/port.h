@@ -53,6 +53,9 @@ struct port {
  */
 int port_find(const char *device, uint16_t *id);
 
+/** Is it a device of the bus, which does DMA? */
+bool port_is_real(const struct rte_eth_dev_info *info);
+
 /** Can it put headers and the rest into different pools? */
 bool port_can_split(const struct rte_eth_dev_info *info);
 
