@@ -169,6 +169,20 @@ some_threshold(uint64_t *rng)
 	return some[rig_below(rng, sizeof(some) / sizeof(some[0]))];
 }
 
+/* All pixels alike, on either side of what 32 bits hold the sums of. */
+static void
+uniform_coef(struct rig *rig, uint64_t *rng)
+{
+	static const float p[] = {0x1p-60f, 0x1.fffffep14f, 0x1p15f, 0x1p22f, 0x1p26f};
+	static const float r[] = {0x1p-60f, 0x1.fffffep-5f, 0x1p-4f, 1.0f, 0x1p10f};
+	const float p0 = p[rig_below(rng, 5)], r0 = r[rig_below(rng, 5)];
+
+	for (uint64_t x = 0; x < gk_pixels(&rig->config.geometry); x++) {
+		rig->p[0][x] = p0;
+		rig->r[0][x] = r0;
+	}
+}
+
 static void
 test_random_tiles(void **state)
 {
@@ -187,6 +201,8 @@ test_random_tiles(void **state)
 
 		rig_open(&rig, &g, GK_VALUE_F32, 0, 1, GK_BATCH_MAX, 0);
 		rig_random_coef(&rig, &rng);
+		if (rig_below(&rng, 4) == 0)
+			uniform_coef(&rig, &rng);
 		for (uint32_t f = 0; f < n; f++) {
 			rig_random_frame(&rig, f, 0, &rng);
 			raw[f] = rig_tile(&rig, f, 0);
