@@ -40,13 +40,13 @@ has_identity(const struct arrow_reader *r, const struct arrow_read_batch *b)
 		b->table != NULL && table != NULL && strcmp(b->table, table) == 0;
 }
 
-/* A file holds one stream, without gaps. */
+/* A file holds one stream, ascending; what is missing another store may have. */
 static bool
 follows(const struct arrow_read_batch *b, const struct arrow_read_batch *before)
 {
 	return strcmp(b->producer, before->producer) == 0 && strcmp(b->run, before->run) == 0 &&
 		strcmp(b->incarnation, before->incarnation) == 0 &&
-		strtoull(b->sequence, NULL, 16) == strtoull(before->sequence, NULL, 16) + 1;
+		strtoull(b->sequence, NULL, 16) > strtoull(before->sequence, NULL, 16);
 }
 
 /* What is wrong with a batch, or NULL. */
@@ -180,9 +180,10 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const struct arrow_read
 	return rc;
 }
 
-/* All but giving it its name. */
+/* All but giving it its name; at most `most` batches stay. */
 static int
-recover_content(const struct arrow_io_ops *io, void *handle, struct arrow_recovery *report)
+recover_content(
+	const struct arrow_io_ops *io, void *handle, size_t most, struct arrow_recovery *report)
 {
 	const char *problem = NULL;
 	struct arrow_reader r;
@@ -215,6 +216,13 @@ recover_content(const struct arrow_io_ops *io, void *handle, struct arrow_recove
 		return rc;
 	}
 	nb = arrow_recovery_scan(&r, &end, &problem);
+	if (nb > most) {
+		nb = most;
+		end = r.batches[nb].offset;
+		problem = "they were not to stay";
+	}
+	if (most == 0)
+		report->state = ARROW_RECOVERY_REMOVED;
 	report->batches = nb;
 	for (i = 0; i < nb; i++)
 		report->rows += r.batches[i].rows;
@@ -259,8 +267,8 @@ recover_name(const struct arrow_io_ops *io, const char *part, struct arrow_recov
 	return rc;
 }
 
-int
-arrow_recover_file(const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report)
+static int
+recover(const struct arrow_io_ops *io, const char *part, size_t most, struct arrow_recovery *report)
 {
 	/* what is written are a few blocks */
 	const struct arrow_io_open how = {
@@ -279,8 +287,6 @@ arrow_recover_file(const struct arrow_io_ops *io, const char *part, struct arrow
 		report->message, sizeof(report->message), "wanted a file that ends in " ARROW_PART);
 	if (!ends_with(part, ARROW_PART) || strlen(part) >= sizeof(report->path))
 		goto out;
-	if (io == NULL)
-		io = &direct_io;
 	rc = io->open(&handle, &how);
 	if (rc < 0) {
 		snprintf(report->message, sizeof(report->message), "cannot be opened: %s",
@@ -288,7 +294,7 @@ arrow_recover_file(const struct arrow_io_ops *io, const char *part, struct arrow
 		goto out;
 	}
 	report->path[strlen(part) - strlen(PART)] = '\0';
-	rc = recover_content(io, handle, report);
+	rc = recover_content(io, handle, most, report);
 	/* while it is locked */
 	if (rc == 0)
 		rc = recover_name(io, part, report);
@@ -300,6 +306,41 @@ out:
 		snprintf(report->path, sizeof(report->path), "%s", part);
 	}
 	return rc;
+}
+
+int
+arrow_recover_file(const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report)
+{
+	return recover(io != NULL ? io : &direct_io, part, SIZE_MAX, report);
+}
+
+int
+arrow_cut_file(
+	const struct arrow_io_ops *io, const char *path, size_t most, struct arrow_recovery *report)
+{
+	char part[PATH_MAX];
+	int rc;
+
+	if (io == NULL)
+		io = &direct_io;
+	memset(report, 0, sizeof(*report));
+	snprintf(report->path, sizeof(report->path), "%s", path);
+	/* by its name it is no longer complete: a crash in between leaves what recovery knows */
+	if (ends_with(path, ARROW_PART))
+		return recover(io, path, most, report);
+	rc = -ENAMETOOLONG;
+	if (snprintf(part, sizeof(part), "%s" PART, path) < (int)sizeof(part))
+		rc = io->rename(path, part);
+	if (rc == 0)
+		rc = io->sync_dir(part);
+	if (rc < 0) {
+		report->state = ARROW_RECOVERY_FAILED;
+		report->error = rc;
+		snprintf(report->message, sizeof(report->message), "cannot be cut off: %s",
+			strerror(-rc));
+		return rc;
+	}
+	return recover(io, part, most, report);
 }
 
 /* A copy of a calibration that was not completed is worth nothing. */

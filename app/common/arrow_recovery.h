@@ -4,8 +4,8 @@
  * Files that a crash left as `.part` are made complete.
  *
  * Record batches are kept from the first one on while each lies whole within the file, has the
- * CRC that its metadata tell, columns that agree with the schema, and the identity and the next
- * sequence number of the one before. What follows the last of them is cut off, the footer is
+ * CRC that its metadata tell, columns that agree with the schema, and the identity and a higher
+ * sequence number than the one before: gaps are legal, other stores have what is missing. What follows the last of them is cut off, the footer is
  * rebuilt, and the file gets its name. Batches are never changed, so that a crash in between, or
  * any number of recoveries, end in the same file. A file whose schema is unreadable stays as it is;
  * so does one that somebody still writes (it is locked), and one that cannot be read.
@@ -55,6 +55,15 @@ size_t arrow_recovery_scan(const struct arrow_reader *r, uint64_t *end, const ch
  */
 int arrow_recover_file(
 	const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report);
+
+/**
+ * Cut a file off behind its first `most` batches; 0 removes it. A crash in between leaves
+ * a `.part` that recovery completes, with some of the others still in it.
+ * @param path  ends in `.arrow`, or in `.arrow.part` if nobody writes it
+ * @return as arrow_recover_file(); report->path as the file is called now
+ */
+int arrow_cut_file(const struct arrow_io_ops *io, const char *path, size_t most,
+	struct arrow_recovery *report);
 
 /** Called for each file. */
 typedef void (*arrow_recovery_report)(void *arg, const struct arrow_recovery *report);

@@ -365,7 +365,7 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 			iov[i].iov_len % ARROW_BLOCK == 0;
 	}
 	s->taken += length;
-	if (stay && length >= s->config.slice)
+	if (stay && (s->config.in_place || length >= s->config.slice))
 		refer(s, iov, nb);
 	else
 		for (i = 0; i < nb && s->error == 0; i++)

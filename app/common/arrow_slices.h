@@ -38,6 +38,9 @@ struct arrow_slices_config {
 	uint32_t sync_ms;
 	uint64_t sync_bytes;
 	uint64_t ahead; /**< bytes allocated ahead of the end, at most */
+	/** Bytes that stay are never gathered, however few: they are no memory of the CPU's, or are
+	 * not to be copied. */
+	bool in_place;
 };
 
 struct arrow_slice {
