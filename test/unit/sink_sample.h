@@ -13,7 +13,7 @@
 struct sink_sample_batch {
 	struct sink_batch batch;
 	struct sink_entry entry __attribute__((aligned(64)));
-	uint8_t metadata[SINK_BLOCK];
+	uint8_t metadata[SINK_BLOCK] __attribute__((aligned(SINK_BLOCK)));
 	uint8_t *body;
 };
 
@@ -75,7 +75,7 @@ sink_sample_init(struct sink_sample *s, uint64_t seed, unsigned int frames)
 		if (sink_stream_init(&s->stream[i], i, &s->tables.schema[i], &identity,
 			    SINK_SAMPLE_EPOCH, 1 << 20) < 0)
 			abort();
-		s->batch[i] = aligned_alloc(64, SINK_SAMPLE_BATCHES * sizeof(*s->batch[i]));
+		s->batch[i] = aligned_alloc(SINK_BLOCK, SINK_SAMPLE_BATCHES * sizeof(*s->batch[i]));
 	}
 	c = sample_builder_config(&s->sample, &s->tables);
 	c.frames_interval = 8;

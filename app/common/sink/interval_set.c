@@ -118,6 +118,22 @@ interval_set_has(const struct interval_set *s, uint64_t n)
 }
 
 uint64_t
+interval_set_first_common(const struct interval_set *a, const struct interval_set *b)
+{
+	size_t i = 0, k = 0;
+
+	while (i < a->nb && k < b->nb) {
+		if (a->at[i].last < b->at[k].first)
+			i++;
+		else if (b->at[k].last < a->at[i].first)
+			k++;
+		else
+			return a->at[i].first > b->at[k].first ? a->at[i].first : b->at[k].first;
+	}
+	return UINT64_MAX;
+}
+
+uint64_t
 interval_set_count(const struct interval_set *s)
 {
 	uint64_t n = 0;

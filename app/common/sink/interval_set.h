@@ -41,6 +41,9 @@ bool interval_set_has(const struct interval_set *s, uint64_t n);
 /** Whether any of first to last is in. */
 bool interval_set_meets(const struct interval_set *s, uint64_t first, uint64_t last);
 
+/** The lowest number that both have; UINT64_MAX: none. */
+uint64_t interval_set_first_common(const struct interval_set *a, const struct interval_set *b);
+
 /** How many numbers it has. */
 uint64_t interval_set_count(const struct interval_set *s);
 

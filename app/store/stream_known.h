@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Files of a stream that are closed, and which batches each has. One thread.
+ */
+#ifndef STREAM_KNOWN_H
+#define STREAM_KNOWN_H
+
+#include <limits.h>
+
+#include "arrow_io.h"
+#include "arrow_schema.h"
+#include "interval_set.h"
+
+struct stream_known_file {
+	char *path;
+	struct interval_set have;
+};
+
+/** All zero: none. */
+struct stream_known {
+	struct stream_known_file *file;
+	size_t nb;
+	struct interval_set have; /**< of all, and what the owner adds: durable */
+};
+
+void stream_known_free(struct stream_known *k);
+
+/** Add a file, and take what it has; `have` of all is the caller's. @return 0; -ENOMEM */
+int stream_known_add(struct stream_known *k, const char *path, struct interval_set *have);
+
+/**
+ * Add a complete file that is there.
+ *
+ * A batch that an earlier file has as well was given back when that one failed, and could not be
+ * cut off then: it is now, with all behind it.
+ *
+ * @param identity  of the stream
+ * @param size      out: bytes of the file
+ * @param cut       out: batches that an earlier file lost
+ * @param message   out, on error or if something was cut off
+ * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -errno of the file system; -ENOMEM
+ */
+int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_identity *identity, const char *path, uint64_t *size, uint64_t *cut,
+	char message[PATH_MAX]);
+
+/**
+ * Cut off each file from the first batch on that is in `moved`.
+ * @param cut  out: how many were
+ * @return 0; -errno: of the first file that could not be cut off, the message says why
+ */
+int stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX]);
+
+#endif /* STREAM_KNOWN_H */

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch_builder.h"
+#include "direct_io.h"
+#include "sink_message.h"
+#include "stream_known.h"
+#include "stream_writer.h"
+
+#define NS_PER_MS 1000000ull
+
+/* A batch that has no result. */
+struct item {
+	uint64_t sequence;
+	uint64_t tag;
+	uint64_t bytes;
+	uint64_t rows;
+	size_t index; /* in its file; SIZE_MAX: a double */
+};
+
+/* A file that is written or being closed. */
+struct stream_file {
+	struct stream_file *next; /* younger */
+	struct arrow_file file;
+	struct item *item;
+	size_t nb;
+	size_t room;
+	size_t results; /* items that have one */
+	struct interval_set have;
+	uint64_t charged; /* to the quota */
+	uint64_t opened_at;
+	uint64_t last; /* sequence */
+	bool empty;
+	bool closing;
+	bool has_thread;
+	pthread_t thread;
+	bool closed; /* atomic */
+};
+
+struct stream_writer {
+	struct stream_writer_config config;
+	const struct arrow_io_ops *io;
+	struct stream_file *oldest;
+	struct stream_file *current; /* the youngest, if it is open; NULL: none is */
+	struct stream_known known;   /* files that are closed, and all that is durable */
+	struct interval_set taken;   /* without a result */
+	unsigned int set;	     /* number of the last file */
+	uint64_t retry_at;
+	uint64_t backoff; /* ns */
+	int first_error;
+	struct stream_stats stats; /* one writer; read with atomic loads */
+};
+
+#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
+#define ADD(counter, n)	    SET(counter, (counter) + (n))
+
+static void
+say(const struct stream_writer *w, bool error, const char *text)
+{
+	if (w->config.log != NULL)
+		w->config.log(w->config.arg, error, text);
+}
+
+int
+stream_writer_open(struct stream_writer **writer, const struct stream_writer_config *config)
+{
+	char name[SINK_NAME_BYTES] = {0};
+	struct stream_writer *w;
+
+	snprintf(name, sizeof(name), "%s", config->run);
+	if (config->result == NULL || strcmp(name, config->run) != 0 || !sink_name_check(name))
+		return -EINVAL;
+	w = calloc(1, sizeof(*w));
+	if (w == NULL)
+		return -ENOMEM;
+	w->config = *config;
+	w->config.slices.in_place = true;
+	if (w->config.slices.sync_ms == 0)
+		w->config.slices.sync_ms = STREAM_SYNC_MS;
+	if (w->config.slices.depth == 0)
+		w->config.slices.depth = STREAM_DEPTH;
+	if (w->config.roll_bytes == 0)
+		w->config.roll_bytes = STREAM_ROLL_BYTES;
+	if (w->config.retry_ms == 0)
+		w->config.retry_ms = STREAM_RETRY_MS;
+	if (w->config.retry_max_ms == 0)
+		w->config.retry_max_ms = STREAM_RETRY_MAX_MS;
+	if (w->config.resume_bytes == 0)
+		w->config.resume_bytes = STREAM_RESUME_BYTES;
+	w->io = config->slices.io != NULL ? config->slices.io : &direct_io;
+	*writer = w;
+	return 0;
+}
+
+const struct interval_set *
+stream_writer_have(const struct stream_writer *w)
+{
+	return &w->known.have;
+}
+
+bool
+stream_writer_settled(const struct stream_writer *w)
+{
+	return w->stats.pending == 0;
+}
+
+int
+stream_writer_state(const struct stream_writer *w)
+{
+	return w->stats.error;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static void
+give_result(struct stream_writer *w, const struct item *item, enum sink_result_status status)
+{
+	switch (status) {
+	case SINK_DURABLE:
+		ADD(w->stats.batches, 1);
+		ADD(w->stats.rows, item->rows);
+		ADD(w->stats.bytes, item->bytes);
+		break;
+	case SINK_DOUBLE:
+		ADD(w->stats.doubles, 1);
+		break;
+	default:
+		ADD(w->stats.again, 1);
+	}
+	w->config.result(w->config.arg, item->tag, item->sequence, status);
+}
+
+/* A batch of a file is durable, or never will be. */
+static void
+resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
+{
+	bool durable = item->index < f->file.nb_durable;
+
+	SET(w->stats.pending, w->stats.pending - 1);
+	if (item->index == SIZE_MAX) {
+		/* all before it have their results: the first one's is known */
+		durable = interval_set_has(&w->known.have, item->sequence);
+		give_result(w, item, durable ? SINK_DOUBLE : SINK_AGAIN);
+		return;
+	}
+	(void)interval_set_remove(&w->taken, item->sequence, item->sequence);
+	/* one that cannot be remembered is one that will be written twice */
+	if (durable &&
+		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
+			interval_set_add(&f->have, item->sequence, item->sequence) < 0))
+		say(w, true, "no memory for a list of what is durable");
+	if (durable)
+		w->backoff = 0;
+	give_result(w, item, durable ? SINK_DURABLE : SINK_AGAIN);
+}
+
+static void
+count_latency(struct stream_writer *w, struct stream_file *f)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
+		if (f->file.latency[i] == 0)
+			continue;
+		ADD(w->stats.latency[i], f->file.latency[i]);
+		f->file.latency[i] = 0;
+	}
+}
+
+/* A closed file whose batches all have results. */
+static void
+retire(struct stream_writer *w, struct stream_file *f)
+{
+	if (f->has_thread)
+		pthread_join(f->thread, NULL);
+	ADD(w->stats.complete, f->file.complete);
+	ADD(w->stats.syncs, f->file.out.syncs);
+	if (f->file.error != 0) {
+		say(w, true, f->file.message);
+		if (w->first_error == 0)
+			w->first_error = f->file.error;
+	}
+	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have) < 0)
+		say(w, true, "no memory for a list of files");
+	if (w->config.quota != NULL)
+		w->config.quota->used += f->file.size - f->charged;
+	interval_set_free(&f->have);
+	free(f->item);
+	free(f);
+}
+
+/* Results of what is known by now, oldest first. */
+static void
+give_results(struct stream_writer *w)
+{
+	struct stream_file *f;
+	bool closed;
+
+	while ((f = w->oldest) != NULL) {
+		closed = __atomic_load_n(&f->closed, __ATOMIC_ACQUIRE);
+		/* its thread has it now */
+		if (f->closing && !closed)
+			return;
+		count_latency(w, f);
+		while (f->results < f->nb &&
+			(closed || f->item[f->results].index == SIZE_MAX ||
+				f->item[f->results].index < f->file.nb_durable))
+			resolve(w, f, &f->item[f->results++]);
+		if (!closed)
+			break;
+		w->oldest = f->next;
+		retire(w, f);
+	}
+	/* what has been told is of no interest */
+	if (f != NULL && f->results > 0 && f->results >= f->nb / 2) {
+		memmove(f->item, f->item + f->results, (f->nb - f->results) * sizeof(*f->item));
+		f->nb -= f->results;
+		f->results = 0;
+	}
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void *
+close_file(void *arg)
+{
+	struct stream_file *f = arg;
+
+	(void)arrow_file_close(&f->file);
+	__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Hand the current file to a thread that closes it: that may take as long as a sync does. */
+static void
+begin_close(struct stream_writer *w)
+{
+	struct stream_file *f = w->current;
+
+	if (f == NULL)
+		return;
+	w->current = NULL;
+	f->closing = true;
+	f->has_thread = pthread_create(&f->thread, NULL, close_file, f) == 0;
+	if (!f->has_thread)
+		close_file(f);
+}
+
+static void
+back_off(struct stream_writer *w, int error)
+{
+	const uint64_t most = w->config.retry_max_ms * NS_PER_MS;
+
+	SET(w->stats.error, error);
+	w->backoff = w->backoff == 0 ? w->config.retry_ms * NS_PER_MS : 2 * w->backoff;
+	if (w->backoff > most)
+		w->backoff = most;
+	w->retry_at = arrow_slices_clock() + w->backoff;
+}
+
+/* The current file has failed: what is sure of it is kept. */
+static void
+begin_outage(struct stream_writer *w)
+{
+	ADD(w->stats.outages, 1);
+	back_off(w, w->current->file.error);
+	begin_close(w);
+}
+
+static int
+create_file(struct stream_writer *w, struct stream_file *f)
+{
+	const struct arrow_identity *id = &w->config.identity;
+	char name[NAME_MAX];
+	int rc, tries;
+
+	/* names that are taken are those of files from before */
+	for (tries = 0; tries < 10000; tries++) {
+		w->set++;
+		if (snprintf(name, sizeof(name), "%s_%016" PRIx64 "_%06u_%s", w->config.run,
+			    id->incarnation, w->set, id->table) >= (int)sizeof(name) - 12)
+			return -ENAMETOOLONG;
+		rc = arrow_file_create(
+			&f->file, &w->config.slices, w->config.dir, name, w->config.schema);
+		if (rc != -EEXIST)
+			break;
+	}
+	if (rc < 0 || w->stats.error == 0)
+		return rc;
+	/* one that goes on after an outage must find some room */
+	rc = arrow_slices_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
+	if (rc == -EOPNOTSUPP)
+		rc = 0;
+	if (rc < 0) {
+		snprintf(f->file.message, sizeof(f->file.message),
+			"cannot reserve %llu bytes for %s: %s",
+			(unsigned long long)w->config.resume_bytes, f->file.part, strerror(-rc));
+		arrow_file_discard(&f->file);
+	}
+	return rc;
+}
+
+static int
+open_file(struct stream_writer *w)
+{
+	struct stream_file *f = calloc(1, sizeof(*f)), **at;
+	int rc;
+
+	if (f == NULL) {
+		back_off(w, -ENOMEM);
+		return -ENOMEM;
+	}
+	rc = create_file(w, f);
+	if (rc < 0) {
+		if (w->stats.error != rc)
+			say(w, true, f->file.message);
+		back_off(w, rc);
+		free(f);
+		return rc;
+	}
+	if (w->stats.error != 0) {
+		ADD(w->stats.resumes, 1);
+		say(w, true, "writing again");
+		SET(w->stats.error, 0);
+	}
+	f->file.clock = w->config.clock;
+	f->file.clock_arg = w->config.arg;
+	f->opened_at = arrow_slices_clock();
+	f->empty = true;
+	for (at = &w->oldest; *at != NULL; at = &(*at)->next)
+		;
+	*at = f;
+	w->current = f;
+	ADD(w->stats.files, 1);
+	SET(w->stats.mode, w->io->info(f->file.out.handle)->mode);
+	return 0;
+}
+
+static bool
+wants_roll(const struct stream_writer *w, uint64_t sequence, uint64_t bytes)
+{
+	const struct stream_file *f = w->current;
+
+	if (f == NULL || f->empty)
+		return false;
+	return sequence <= f->last || f->file.size + bytes > w->config.roll_bytes ||
+		(w->config.roll_batches > 0 && f->file.nb_batches >= w->config.roll_batches) ||
+		(w->config.roll_ms > 0 &&
+			arrow_slices_clock() - f->opened_at >= w->config.roll_ms * NS_PER_MS);
+}
+
+static bool
+is_over_quota(const struct stream_writer *w, uint64_t bytes)
+{
+	const struct stream_quota *q = w->config.quota;
+
+	return q != NULL && q->limit > 0 && (q->used > q->limit || bytes > q->limit - q->used);
+}
+
+static int
+note_item(struct stream_file *f, const struct item *item)
+{
+	struct item *more;
+	size_t room;
+
+	if (f->nb == f->room) {
+		room = 2 * f->room + 64;
+		more = realloc(f->item, room * sizeof(*more));
+		if (more == NULL)
+			return -ENOMEM;
+		f->item = more;
+		f->room = room;
+	}
+	f->item[f->nb++] = *item;
+	return 0;
+}
+
+/* The batch is in the current file from here on, or its error is the file's. */
+static void
+write_batch(struct stream_writer *w, const struct stream_batch *b, const struct item *item)
+{
+	struct stream_file *f = w->current;
+	const struct iovec body = {b->body, b->sink.body_bytes};
+	const struct batch batch = {
+		.metadata = b->metadata,
+		.metadata_size = SINK_BLOCK,
+		.body = &body,
+		.nb_body = 1,
+		.body_length = b->sink.body_bytes,
+		.rows = b->sink.rows,
+		.first = b->sink.first,
+		.last = b->sink.last,
+		.received = b->sink.received,
+		.sequence = b->sink.sequence,
+		.crc32c = b->sink.body_crc32c,
+		.lasting = true,
+	};
+
+	ADD(w->stats.pending, 1);
+	f->last = b->sink.sequence;
+	f->empty = false;
+	if (w->config.quota != NULL) {
+		w->config.quota->used += item->bytes;
+		f->charged += item->bytes;
+	}
+	if (arrow_file_append(&f->file, &batch) < 0)
+		begin_outage(w);
+}
+
+/* Why a batch cannot be written now; else there is a file for it. */
+static int
+prepare(struct stream_writer *w, const struct item *item)
+{
+	if (w->current != NULL && wants_roll(w, item->sequence, item->bytes))
+		begin_close(w);
+	if (is_over_quota(w, item->bytes)) {
+		if (w->stats.error != -EDQUOT)
+			say(w, true, "the quota of this producer is used up");
+		back_off(w, -EDQUOT);
+		return -EDQUOT;
+	}
+	if (w->current != NULL)
+		return 0;
+	if (w->stats.error != 0 && arrow_slices_clock() < w->retry_at)
+		return w->stats.error;
+	return open_file(w);
+}
+
+void
+stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
+{
+	struct item item = {
+		.sequence = b->sink.sequence,
+		.tag = b->tag,
+		.bytes = SINK_BLOCK + b->sink.body_bytes,
+		.rows = b->sink.rows,
+		.index = SIZE_MAX,
+	};
+	struct stream_file *f;
+
+	if (interval_set_has(&w->known.have, item.sequence)) {
+		give_result(w, &item, SINK_DOUBLE);
+		return;
+	}
+	if (interval_set_has(&w->taken, item.sequence)) {
+		/* after the first one's result, so behind the youngest file's batches */
+		for (f = w->oldest; f->next != NULL; f = f->next)
+			;
+		if (note_item(f, &item) < 0)
+			give_result(w, &item, SINK_AGAIN);
+		else
+			ADD(w->stats.pending, 1);
+		return;
+	}
+	if (prepare(w, &item) < 0) {
+		give_result(w, &item, SINK_AGAIN);
+		return;
+	}
+	item.index = w->current->file.nb_batches;
+	if (interval_set_add(&w->taken, item.sequence, item.sequence) < 0 ||
+		note_item(w->current, &item) < 0) {
+		(void)interval_set_remove(&w->taken, item.sequence, item.sequence);
+		give_result(w, &item, SINK_AGAIN);
+		return;
+	}
+	write_batch(w, b, &item);
+	give_results(w);
+}
+
+void
+stream_writer_poll(struct stream_writer *w)
+{
+	if (w->current != NULL && arrow_file_poll(&w->current->file) < 0)
+		begin_outage(w);
+	give_results(w);
+	/* the next batch finds out whether there is room again; nobody sends one until we are good */
+	if (w->stats.error != 0 && w->current == NULL && arrow_slices_clock() >= w->retry_at &&
+		!is_over_quota(w, SINK_BLOCK))
+		(void)open_file(w);
+}
+
+/* The current file, if nothing came to it: one that goes on after an outage. */
+static void
+discard_empty(struct stream_writer *w)
+{
+	struct stream_file *f = w->current, **at;
+
+	if (f == NULL || !f->empty)
+		return;
+	for (at = &w->oldest; *at != f; at = &(*at)->next)
+		;
+	*at = NULL;
+	w->current = NULL;
+	arrow_file_discard(&f->file);
+	free(f->item);
+	free(f);
+}
+
+int
+stream_writer_finish(struct stream_writer *w)
+{
+	struct stream_file *f;
+
+	discard_empty(w);
+	begin_close(w);
+	for (f = w->oldest; f != NULL; f = f->next) {
+		if (f->has_thread)
+			pthread_join(f->thread, NULL);
+		f->has_thread = false;
+	}
+	give_results(w);
+	return w->first_error;
+}
+
+/* ---- what was there, and what went elsewhere -------------------------------------------------- */
+
+int
+stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX])
+{
+	uint64_t size, cut = 0;
+	int rc;
+
+	rc = stream_known_read(&w->known, w->io, &w->config.identity, path, &size, &cut, message);
+	if (cut > 0)
+		say(w, true, message);
+	if (rc == 0 && w->config.quota != NULL)
+		w->config.quota->used += size;
+	return rc;
+}
+
+int
+stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
+{
+	char message[PATH_MAX];
+	uint64_t cut = 0;
+	int rc;
+
+	if (!stream_writer_settled(w))
+		return -EBUSY;
+	if (interval_set_first_common(&w->known.have, moved) == UINT64_MAX)
+		return 0;
+	(void)stream_writer_finish(w);
+	rc = stream_known_cut(&w->known, w->io, moved, &cut, message);
+	ADD(w->stats.cut, cut);
+	say(w, rc < 0, message);
+	return rc;
+}
+
+void
+stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
+{
+	unsigned int i;
+
+#define GET(member) __atomic_load(&w->stats.member, &to->member, __ATOMIC_RELAXED)
+	GET(batches);
+	GET(rows);
+	GET(bytes);
+	GET(doubles);
+	GET(again);
+	GET(pending);
+	GET(cut);
+	GET(files);
+	GET(complete);
+	GET(syncs);
+	GET(outages);
+	GET(resumes);
+	GET(error);
+	GET(mode);
+	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+		GET(latency[i]);
+#undef GET
+}
+
+void
+stream_writer_close(struct stream_writer *w)
+{
+	if (w == NULL)
+		return;
+	(void)stream_writer_finish(w);
+	stream_known_free(&w->known);
+	interval_set_free(&w->taken);
+	free(w);
+}

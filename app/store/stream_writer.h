@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Batches of one stream into files, and what became of each: durable, double, or not stored.
+ *
+ * Files are DIR/RUN_INCARNATION_NNNNNN_TABLE.arrow, `.part` until complete. In a file sequence
+ * numbers ascend; a batch that does not goes on in the next file, as one does when a file is large
+ * or old enough. Results come in the order of the batches, also from one file to the next: what a
+ * result calls durable is durable with all that was given before it, or is not there at all. Until
+ * its result a batch's memory is read and must stay as it is; nothing is copied.
+ *
+ * Disk full, quota, I/O error: the file keeps what is sure and is completed; the rest, and all that
+ * comes until another file can be opened, is given back (SINK_AGAIN).
+ *
+ * One thread; stream_writer_stats_get() may be called by any. Calls may block in the file system.
+ */
+#ifndef STREAM_WRITER_H
+#define STREAM_WRITER_H
+
+#include <limits.h>
+
+#include "arrow_file.h"
+#include "interval_set.h"
+#include "sink_entry.h"
+
+#define STREAM_ROLL_BYTES   (64ull << 30)
+#define STREAM_SYNC_MS	    100
+#define STREAM_RETRY_MS	    100
+#define STREAM_RETRY_MAX_MS 10000
+#define STREAM_RESUME_BYTES (64ull << 20)
+#define STREAM_DEPTH	    16 /**< slices at a time, as in the study of cuDF */
+
+/** Bytes that all streams of a producer may take. One thread. */
+struct stream_quota {
+	uint64_t limit; /**< 0: none */
+	uint64_t used;	/**< bytes of files, also of those found */
+};
+
+/** A batch to be written. */
+struct stream_batch {
+	struct sink_batch sink;
+	const uint8_t *metadata; /**< SINK_BLOCK bytes at a multiple of it */
+	void *body;		 /**< at a multiple of SINK_BLOCK; of the CPU or of a GPU */
+	uint64_t tag;		 /**< comes back with the result */
+};
+
+typedef void (*stream_result)(
+	void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status);
+
+/** 0 is the default of each number. */
+struct stream_writer_config {
+	const char *dir; /**< exists */
+	const char *run; /**< name, sink_name_check() */
+	struct arrow_identity identity;
+	const struct arrow_schema *schema; /**< outlives the writer */
+	struct arrow_slices_config slices; /**< sync_ms, sync_bytes: group commit */
+	uint64_t roll_bytes;		   /**< of a file */
+	uint64_t roll_batches;		   /**< of a file; 0: no matter */
+	uint64_t roll_ms;		   /**< age of a file; 0: no matter */
+	uint32_t retry_ms;		   /**< after an error, doubled each time, */
+	uint32_t retry_max_ms;		   /**< up to this */
+	uint64_t resume_bytes;		   /**< room that a file must find before it goes on */
+	struct stream_quota *quota;	   /**< NULL: none */
+	stream_result result;
+	void (*log)(void *arg, bool error, const char *text); /**< NULL: nobody listens */
+	int64_t (*clock)(void *arg); /**< now, as `received` is; NULL: no latency. Any thread */
+	void *arg;
+};
+
+struct stream_stats {
+	uint64_t batches; /**< durable, of this process */
+	uint64_t rows;
+	uint64_t bytes;	  /**< of their metadata and bodies */
+	uint64_t doubles; /**< thrown away */
+	uint64_t again;	  /**< given back */
+	uint64_t pending; /**< without a result */
+	uint64_t cut;	  /**< that went elsewhere, and those behind them */
+	uint64_t files;	  /**< begun */
+	uint64_t complete;
+	uint64_t syncs; /**< group commits of files that are closed */
+	uint64_t outages;
+	uint64_t resumes;
+	int32_t error;				 /**< -errno of the outage now; 0: none */
+	uint32_t mode;				 /**< enum arrow_io_mode of the last file */
+	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< last packet to durable: arrow_file.h */
+};
+
+struct stream_writer;
+
+/** @return 0; -ENOMEM; -EINVAL: no result, a name that is none */
+int stream_writer_open(struct stream_writer **w, const struct stream_writer_config *config);
+
+/**
+ * A complete file that was there before: if it is of this stream, what it has is durable.
+ * @param message  out, on error: what is wrong
+ * @return 0; -EXDEV: of another stream; -EBADMSG; -errno of the file system; -ENOMEM
+ */
+int stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX]);
+
+/** Write a batch, or give it back: a result follows in any case, maybe before this returns. */
+void stream_writer_append(struct stream_writer *w, const struct stream_batch *batch);
+
+/** See what has become of things; every few ms. */
+void stream_writer_poll(struct stream_writer *w);
+
+/** Whether each batch has its result. */
+bool stream_writer_settled(const struct stream_writer *w);
+
+/** What is durable. */
+const struct interval_set *stream_writer_have(const struct stream_writer *w);
+
+/** 0, or -errno: why batches are given back now. */
+int stream_writer_state(const struct stream_writer *w);
+
+/**
+ * Cut off files behind the first batch of each that went elsewhere, and with it what follows.
+ * All must be settled. Returns when it is durable; the next batch begins another file.
+ * @return 0 or -errno: some of it may still be there
+ */
+int stream_writer_cut(struct stream_writer *w, const struct interval_set *moved);
+
+/** Complete the files; returns when they are, with results of all batches. @return first error */
+int stream_writer_finish(struct stream_writer *w);
+
+void stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *stats);
+
+/** Finish and free. */
+void stream_writer_close(struct stream_writer *w);
+
+#endif /* STREAM_WRITER_H */

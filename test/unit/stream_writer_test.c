@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store's files on a disk that forgets, fails and is full: what was called durable is there once,
+ * whatever happens. SINK_SEED and SINK_SEEDS choose what goes wrong. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "arrow_disk.h"
+#include "arrow_recovery.h"
+#include "sink_sample.h"
+#include "stream_writer.h"
+
+#define GIVEN_MAX 512
+
+static uint64_t seed;
+static unsigned int seeds;
+static struct sink_sample s;
+
+/* What was given to a writer, and what became of it. */
+struct given {
+	unsigned int batch; /* of the sample */
+	int status;	    /* 0: no result yet */
+};
+
+struct rig {
+	struct stream_writer *w;
+	enum arrow_table table;
+	struct given given[GIVEN_MAX];
+	unsigned int nb;
+	unsigned int results;
+	unsigned int durable[GIVEN_MAX]; /* batches, in the order of their results */
+	unsigned int nb_durable;
+	struct stream_quota quota;
+};
+
+static uint32_t
+number(void)
+{
+	return sample_random(&s.sample);
+}
+
+static void
+take_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	struct rig *r = arg;
+	struct given *g = &r->given[tag];
+
+	assert_true(tag < r->nb);
+	assert_int_equal(g->status, 0);
+	assert_int_equal(s.batch[r->table][g->batch].batch.sequence, sequence);
+	g->status = status;
+	r->results++;
+	if (status == SINK_DURABLE)
+		r->durable[r->nb_durable++] = g->batch;
+}
+
+static struct stream_writer_config
+config_of(struct rig *r)
+{
+	return (struct stream_writer_config){
+		.dir = "/nowhere",
+		.run = "r",
+		.identity = sink_sample_identity(r->table),
+		.schema = &s.tables.schema[r->table],
+		.slices = {.io = &disk_io,
+			.slice = 16384,
+			.depth = 4,
+			.sync_ms = 1000000,
+			.sync_bytes = 60000,
+			.ahead = 1 << 17},
+		.roll_batches = 7,
+		.retry_ms = 1,
+		.retry_max_ms = 2,
+		.resume_bytes = 1 << 16,
+		.quota = &r->quota,
+		.result = take_result,
+		.arg = r,
+	};
+}
+
+static void
+rig_open(struct rig *r, enum arrow_table table)
+{
+	struct stream_writer_config c;
+
+	memset(r, 0, sizeof(*r));
+	r->table = table;
+	c = config_of(r);
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+}
+
+static void
+give(struct rig *r, unsigned int batch)
+{
+	const struct sink_sample_batch *from = &s.batch[r->table][batch];
+	const struct stream_batch b = {from->batch, from->metadata, from->body, r->nb};
+
+	assert_true(r->nb < GIVEN_MAX);
+	r->given[r->nb++].batch = batch;
+	stream_writer_append(r->w, &b);
+}
+
+/* Everything at once: gaps, doubles, steps back. */
+static void
+give_many(struct rig *r, unsigned int nb)
+{
+	const unsigned int all = s.nb[r->table];
+	unsigned int next = 0, batch;
+
+	while (nb-- > 0) {
+		switch (number() % 8) {
+		case 0: /* again */
+			batch = number() % (next + 1);
+			break;
+		case 1: /* another store has one */
+			next += 2;
+			batch = next;
+			break;
+		case 2: /* from the beginning */
+			next = number() % all;
+			batch = next;
+			break;
+		default:
+			batch = ++next;
+		}
+		give(r, batch % all);
+		if (number() % 4 == 0)
+			stream_writer_poll(r->w);
+	}
+}
+
+static uint64_t
+claim(void *arg)
+{
+	return ((const struct rig *)arg)->nb_durable;
+}
+
+static bool
+has_end(const char *name, const char *end)
+{
+	const size_t n = strlen(name), e = strlen(end);
+
+	return n > e && strcmp(name + n - e, end) == 0;
+}
+
+/* Complete what a crash has left; a name is like a path. */
+static void
+recover_all(void)
+{
+	struct arrow_recovery report;
+	char path[80];
+	unsigned int i;
+
+	for (i = 0; i < disk->nb_files; i++) {
+		snprintf(path, sizeof(path), "/%s", disk->file[i].name);
+		if (has_end(path, ".part") && arrow_recover_file(&disk_io, path, &report) < 0)
+			/* the header was lost: then there was nothing durable in it */
+			assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
+	}
+}
+
+static int
+by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A store that starts: what its files have. `r` is used for nothing else. */
+static void
+adopt_all(struct rig *r, enum arrow_table table)
+{
+	static char path[DISK_FILES][80];
+	const char *sorted[DISK_FILES];
+	char message[PATH_MAX];
+	unsigned int i, n = 0;
+
+	rig_open(r, table);
+	for (i = 0; i < disk->nb_files; i++) {
+		snprintf(path[n], sizeof(path[n]), "/%s", disk->file[i].name);
+		if (has_end(path[n], ".arrow")) {
+			sorted[n] = path[n];
+			n++;
+		}
+	}
+	qsort(sorted, n, sizeof(sorted[0]), by_name);
+	for (i = 0; i < n; i++)
+		assert_int_equal(stream_writer_adopt(r->w, sorted[i], message), 0);
+}
+
+/* How often a batch is in complete files, whose CRCs are right. */
+static unsigned int
+times_in_files(enum arrow_table table, unsigned int batch)
+{
+	const uint64_t sequence = s.batch[table][batch].batch.sequence;
+	unsigned int i, n = 0;
+	const char *problem;
+	struct arrow_reader r;
+	size_t k;
+
+	for (i = 0; i < disk->nb_files; i++) {
+		if (!has_end(disk->file[i].name, ".arrow"))
+			continue;
+		assert_int_equal(arrow_reader_open_memory(
+					 &r, disk->file[i].data, disk->file[i].size, &problem),
+			0);
+		assert_true(r.complete);
+		for (k = 0; k < r.nb_batches; k++) {
+			if (strtoull(r.batches[k].sequence, NULL, 16) != sequence)
+				continue;
+			n++;
+			assert_int_equal(arrow_reader_crc(&r, k), 1);
+			assert_memory_equal(r.batches[k].body, s.batch[table][batch].body,
+				r.batches[k].body_length);
+		}
+		arrow_reader_close(&r);
+	}
+	return n;
+}
+
+static void
+check_results(const struct rig *r)
+{
+	unsigned int i;
+
+	assert_int_equal(r->results, r->nb);
+	for (i = 0; i < r->nb; i++)
+		assert_int_not_equal(r->given[i].status, 0);
+}
+
+/* All is well: each batch once, doubles said to be doubles, numbers ascend in each file. */
+static void
+test_order(void **state)
+{
+	bool seen[SINK_SAMPLE_BATCHES];
+	struct stream_stats stats;
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	unsigned int i, table;
+	uint64_t used;
+
+	for (table = 0; table < ARROW_TABLES; table++) {
+		disk = disk_new(seed);
+		rig_open(r, table);
+		give_many(r, 200);
+		assert_int_equal(stream_writer_finish(r->w), 0);
+		assert_true(stream_writer_settled(r->w));
+		check_results(r);
+		memset(seen, 0, sizeof(seen));
+		for (i = 0; i < r->nb; i++) {
+			assert_int_equal(r->given[i].status,
+				seen[r->given[i].batch] ? SINK_DOUBLE : SINK_DURABLE);
+			seen[r->given[i].batch] = true;
+			assert_int_equal(times_in_files(table, r->given[i].batch), 1);
+		}
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.batches, r->nb_durable);
+		assert_int_equal(stats.batches + stats.doubles, r->nb);
+		assert_true(stats.files > 5);
+		assert_int_equal(stats.files, stats.complete);
+		assert_int_equal(stats.pending, 0);
+		used = r->quota.used;
+		stream_writer_close(r->w);
+		/* the next process finds the same */
+		adopt_all(again, table);
+		assert_int_equal(again->quota.used, used);
+		for (i = 0; i < s.nb[table]; i++)
+			assert_int_equal(interval_set_has(stream_writer_have(again->w),
+						 s.batch[table][i].batch.sequence),
+				seen[i]);
+		/* and takes nothing twice; its files have other names */
+		give(again, r->given[0].batch);
+		assert_int_equal(again->given[0].status, SINK_DOUBLE);
+		stream_writer_close(again->w);
+		disk_free(disk);
+	}
+	free(r);
+	free(again);
+}
+
+/* The power fails at any moment. */
+static void
+test_crash(void **state)
+{
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	struct disk *log;
+	unsigned int round, i, tries, crashes = 0;
+	uint64_t at, claimed, step;
+
+	for (round = 0; round < seeds; round++) {
+		disk = disk_new(seed + round);
+		rig_open(r, round % ARROW_TABLES);
+		disk->claim = claim;
+		disk->claim_arg = r;
+		give_many(r, 60);
+		(void)stream_writer_finish(r->w);
+		check_results(r);
+		log = disk;
+		step = log->now / 60 + 1;
+		for (at = 1; at <= log->now; at += 1 + number() % step) {
+			disk = disk_crash(log, at, number());
+			claimed = disk_claim(log, at);
+			/* it may fail again while that is repaired */
+			for (tries = number() % 3; tries > 0; tries--) {
+				struct disk *first = disk, *second;
+
+				recover_all();
+				second = disk_crash(first, number() % (first->now + 1), number());
+				disk_free(first);
+				disk = second;
+			}
+			recover_all();
+			adopt_all(again, r->table);
+			for (i = 0; i < claimed; i++) {
+				assert_int_equal(times_in_files(r->table, r->durable[i]), 1);
+				assert_true(interval_set_has(stream_writer_have(again->w),
+					s.batch[r->table][r->durable[i]].batch.sequence));
+			}
+			for (i = 0; i < s.nb[r->table]; i++)
+				assert_true(times_in_files(r->table, i) <= 1);
+			stream_writer_close(again->w);
+			disk_free(disk);
+			crashes++;
+		}
+		disk = log;
+		stream_writer_close(r->w);
+		disk_free(log);
+	}
+	printf("%u crashes\n", crashes);
+	free(r);
+	free(again);
+}
+
+/* Some call fails, once or from then on, or the disk is full: each batch has one result, and it is
+ * right. */
+static void
+test_errors(void **state)
+{
+	static const int errors[] = {-EIO, -ENOSPC, -EDQUOT};
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	unsigned int round, i, k, n, given_back = 0, resumed = 0;
+	struct stream_stats stats;
+	bool durable;
+
+	for (round = 0; round < 20 * seeds; round++) {
+		disk = disk_new(seed + round);
+		rig_open(r, round % ARROW_TABLES);
+		if (round % 4 == 3) {
+			disk->capacity = 100000 + number() % 2000000;
+		} else {
+			disk->fail_error = errors[round % 3];
+			disk->fail_from = number() % 200;
+			disk->fail_until = disk->fail_from + 1 + number() % 30;
+		}
+		give_many(r, 40);
+		/* it comes back */
+		disk->capacity = 0;
+		for (i = 0; i < 20 && stream_writer_state(r->w) < 0; i++) {
+			stream_writer_poll(r->w);
+			usleep(1000);
+		}
+		assert_true(round % 4 != 3 || stream_writer_state(r->w) == 0);
+		give_many(r, 20);
+		disk->fail_until = 0;
+		(void)stream_writer_finish(r->w);
+		check_results(r);
+		stream_writer_stats_get(r->w, &stats);
+		given_back += stats.again;
+		resumed += stats.resumes;
+		stream_writer_close(r->w);
+		/* files that stayed .part may have more: what was given back is cut off when it is
+		 * found a second time */
+		recover_all();
+		adopt_all(again, r->table);
+		for (i = 0; i < s.nb[r->table]; i++) {
+			for (k = 0, durable = false; k < r->nb; k++)
+				durable |= r->given[k].batch == i &&
+					r->given[k].status == SINK_DURABLE;
+			n = times_in_files(r->table, i);
+			assert_true(n <= 1);
+			assert_true(n == 1 || !durable);
+		}
+		stream_writer_close(again->w);
+		disk_free(disk);
+	}
+	assert_true(given_back > seeds);
+	assert_true(resumed > 0);
+	printf("%u batches given back, %u times writing again\n", given_back, resumed);
+	free(r);
+	free(again);
+}
+
+/* Batches that went elsewhere are cut off, and what is behind them; at any moment of that the power
+ * fails, and it is said again. */
+static void
+test_cut(void **state)
+{
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	struct interval_set moved = {0};
+	unsigned int round, i, n, cut = 0;
+	uint64_t before, at, sequence, have;
+	struct disk *log;
+
+	for (round = 0; round < seeds; round++) {
+		disk = disk_new(seed + round);
+		rig_open(r, round % ARROW_TABLES);
+		give_many(r, 60);
+		(void)stream_writer_finish(r->w);
+		sequence = s.batch[r->table][r->durable[r->nb_durable * 3 / 4]].batch.sequence;
+		assert_int_equal(interval_set_add(&moved, sequence, sequence + 3), 0);
+		have = interval_set_count(stream_writer_have(r->w));
+		before = disk->now;
+		assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+		n = have - interval_set_count(stream_writer_have(r->w));
+		assert_true(n > 0);
+		cut += n;
+		log = disk;
+		for (at = before; at <= log->now; at++) {
+			disk = disk_crash(log, at, number());
+			recover_all();
+			adopt_all(again, r->table);
+			assert_int_equal(stream_writer_cut(again->w, &moved), 0);
+			for (i = 0; i < s.nb[r->table]; i++) {
+				sequence = s.batch[r->table][i].batch.sequence;
+				n = interval_set_has(stream_writer_have(r->w), sequence);
+				assert_int_equal(times_in_files(r->table, i), n);
+				assert_int_equal(
+					interval_set_has(stream_writer_have(again->w), sequence),
+					n);
+				assert_true(n == 0 || !interval_set_has(&moved, sequence));
+			}
+			stream_writer_close(again->w);
+			disk_free(disk);
+		}
+		disk = log;
+		/* it goes on, in files of its own */
+		give_many(r, 20);
+		(void)stream_writer_finish(r->w);
+		check_results(r);
+		for (i = 0; i < s.nb[r->table]; i++)
+			assert_true(times_in_files(r->table, i) <= 1);
+		stream_writer_close(r->w);
+		disk_free(disk);
+		interval_set_free(&moved);
+	}
+	printf("%u batches cut off\n", cut);
+	free(r);
+	free(again);
+}
+
+static void
+test_quota(void **state)
+{
+	struct rig *r = malloc(sizeof(*r));
+	unsigned int i, durable = 0;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	r->quota.limit = 200000;
+	for (i = 0; i < s.nb[ARROW_FRAMES]; i++)
+		give(r, i);
+	assert_int_equal(stream_writer_state(r->w), -EDQUOT);
+	(void)stream_writer_finish(r->w);
+	check_results(r);
+	for (i = 0; i < r->nb; i++)
+		durable += r->given[i].status == SINK_DURABLE;
+	assert_true(durable > 3 && durable < r->nb);
+	assert_true(r->quota.used < 200000 + 7 * 2 * SINK_BLOCK);
+	r->quota.limit = 0;
+	usleep(3000);
+	give(r, r->nb - 1);
+	assert_int_equal(stream_writer_state(r->w), 0);
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+static void
+test_names(void **state)
+{
+	struct rig r = {0};
+	struct stream_writer_config c = config_of(&r);
+	struct stream_writer *w;
+
+	c.run = "../r";
+	assert_int_equal(stream_writer_open(&w, &c), -EINVAL);
+	c.run = "0123456789012345678901234567890123456789012345678901234567890123";
+	assert_int_equal(stream_writer_open(&w, &c), -EINVAL);
+}
+
+int
+main(void)
+{
+	const char *text = getenv("SINK_SEED"), *many = getenv("SINK_SEEDS");
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_crash),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_names),
+	};
+	int rc;
+
+	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	seeds = many != NULL ? strtoul(many, NULL, 0) : 4;
+	printf("SINK_SEED=%llu\n", (unsigned long long)seed);
+	sink_sample_init(&s, seed, 250);
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	sink_sample_free(&s);
+	return rc;
+}
