@@ -123,8 +123,10 @@ rig_raw(unsigned int s, const char *ip)
 
 	generation++;
 	rig_rings(&rig[s], s);
-	assert_int_equal(inet_pton(AF_INET, ip, &in), 1);
-	rig[s].gid = roce_gid_v4(in.s_addr);
+	if (inet_pton(AF_INET, ip, &in) == 1)
+		rig[s].gid = roce_gid_v4(in.s_addr);
+	else
+		assert_int_equal(inet_pton(AF_INET6, ip, rig[s].gid.raw), 1);
 }
 
 void

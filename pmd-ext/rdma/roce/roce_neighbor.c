@@ -98,19 +98,27 @@ ask(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_a
 
 /* ---- the cache ------------------------------------------------------------------------------ */
 
+/** A key: rte_jhash() reads words. */
+struct neighbor_key {
+	struct roce_gid gid;
+} __rte_aligned(sizeof(uint32_t));
+
 static struct roce_neighbor *
 neighbor_find(struct roce_control *c, const struct roce_gid *gid)
 {
+	const struct neighbor_key key = {*gid};
 	void *n;
 
-	return rte_hash_lookup_data(c->neighbors.hash, gid, &n) < 0 ? NULL : n;
+	return rte_hash_lookup_data(c->neighbors.hash, &key, &n) < 0 ? NULL : n;
 }
 
 static void
 neighbor_drop(struct roce_control *c, struct roce_neighbor *n)
 {
+	const struct neighbor_key key = {n->gid};
+
 	neighbor_enter(n, ROCE_NEIGHBOR_FREE);
-	rte_hash_del_key(c->neighbors.hash, &n->gid);
+	rte_hash_del_key(c->neighbors.hash, &key);
 	roce_expiry_stop(c, &n->timer);
 	c->neighbors.nb_entries--;
 }
@@ -122,6 +130,7 @@ static struct roce_neighbor *
 neighbor_add(struct roce_control *c, const struct roce_gid *gid)
 {
 	struct roce_neighbors *all = &c->neighbors;
+	const struct neighbor_key key = {*gid};
 	struct roce_neighbor *n = NULL;
 	unsigned int i;
 
@@ -136,7 +145,7 @@ neighbor_add(struct roce_control *c, const struct roce_gid *gid)
 			n = at;
 		}
 	}
-	if (!n || rte_hash_add_key_data(all->hash, gid, n) < 0) {
+	if (!n || rte_hash_add_key_data(all->hash, &key, n) < 0) {
 		roce_control_count(c, ROCE_NEIGHBORS_FULL);
 		return NULL;
 	}
