@@ -9,6 +9,7 @@
 #include <rte_common.h>
 #include <rte_errno.h>
 
+#define CONNECT_PAUSE	    100	  /* ms */
 #define ACCEPT_PATIENCE	    10000 /* ms, for the peer's RTU */
 #define DISCONNECT_PATIENCE 1000  /* ms, for the peer's DREP */
 #define DESTROY_PATIENCE    1000  /* ms, for the lane to let go */
@@ -86,16 +87,14 @@ wait_up(struct endpoint *e, uint64_t deadline)
 	return e->down ? -ECONNRESET : rc;
 }
 
-int
-endpoint_connect(
+static int
+connect_once(
 	struct endpoint *e, const struct sockaddr_storage *peer, const struct rdma_conn_attr *attr)
 {
-	struct rdma_conn_attr a = attr ? *attr : (struct rdma_conn_attr){0};
 	int rc;
 
-	a.context = e;
 	e->up = e->down = e->failed = e->rejected = false;
-	e->conn = rdma_conn_connect(e->qp, (const struct sockaddr *)peer, &a);
+	e->conn = rdma_conn_connect(e->qp, (const struct sockaddr *)peer, attr);
 	if (!e->conn)
 		return -rte_errno;
 	/* the connection has time-outs of its own and always ends in an event */
@@ -105,6 +104,24 @@ endpoint_connect(
 		e->conn = NULL;
 	}
 	return rc;
+}
+
+int
+endpoint_connect(
+	struct endpoint *e, const struct sockaddr_storage *peer, const struct rdma_conn_attr *attr)
+{
+	struct rdma_conn_attr a = attr ? *attr : (struct rdma_conn_attr){0};
+	uint32_t waited = 0;
+	int rc;
+
+	a.context = e;
+	for (;;) {
+		rc = connect_once(e, peer, &a);
+		if (rc != -ECONNREFUSED || waited >= e->session->wait_ms || session_stop)
+			return rc;
+		session_linger(e->session, CONNECT_PAUSE);
+		waited += CONNECT_PAUSE;
+	}
 }
 
 struct rdma_conn *

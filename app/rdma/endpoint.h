@@ -33,7 +33,7 @@ struct endpoint {
 int endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr *attr);
 
 /**
- * Connect, or look the service up, and wait.
+ * Connect, or look the service up, and wait; again while nobody listens, for session.wait_ms.
  * @return 0; -ECONNREFUSED, -EHOSTUNREACH, as session_turn(); not said on stderr
  */
 int endpoint_connect(

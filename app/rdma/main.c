@@ -89,6 +89,7 @@ run(const struct mode *mode, const struct target *target)
 	if (rc < 0)
 		return rc;
 	session.sleepy = target->sleepy;
+	session.wait_ms = target->wait * 1000;
 	rc = wiretap_open(target);
 	if (rc == 0)
 		rc = mode->run(&session, target);
@@ -106,6 +107,8 @@ main(int argc, char **argv)
 	const struct mode *mode;
 	char *name = argv[0];
 
+	/* others wait for what it says, also behind a pipe */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	/* the program's own words first: help and mistakes need no EAL */
 	argv[eal] = name;
 	argc -= eal + 1;

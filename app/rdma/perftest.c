@@ -17,8 +17,7 @@
 #include "perftest_report.h"
 #include "perftest_traffic.h"
 
-#define CONNECT_TRIES 20  /* an original listens anew for its measured queue pairs */
-#define CONNECT_PAUSE 100 /* ms */
+#define CONNECT_WAIT 2000 /* ms: an original listens anew for its measured queue pairs */
 
 struct run {
 	struct session *session;
@@ -50,19 +49,13 @@ connect_flow(struct run *r, struct endpoint *e)
 {
 	struct rdma_conn_attr attr = {.mtu = r->mtu};
 	struct rdma_event request;
-	unsigned int tries;
 	int rc;
 
 	if (!r->target->client) {
 		rc = session_request(r->session, &request, session_deadline(0));
 		return rc < 0 ? rc : endpoint_accept(e, &request);
 	}
-	for (tries = 0;; tries++) {
-		rc = endpoint_connect(e, &r->target->peer, &attr);
-		if (rc != -ECONNREFUSED || tries == CONNECT_TRIES)
-			return rc;
-		session_linger(r->session, CONNECT_PAUSE);
-	}
+	return endpoint_connect(e, &r->target->peer, &attr);
 }
 
 static int
@@ -74,6 +67,7 @@ connect_flows(struct run *r)
 	char why[128];
 	int rc = perftest_control_dest(&r->control, &blank, NULL);
 
+	r->session->wait_ms = RTE_MAX(r->session->wait_ms, CONNECT_WAIT);
 	for (i = 0; i < r->options->qps && rc == 0; i++) {
 		rc = connect_flow(r, &r->traffic.flows[i].e);
 		if (rc < 0 && rc != -EINTR)

@@ -24,6 +24,7 @@ struct session {
 	unsigned int first, nb_requests;
 	unsigned int idle; /**< turns in a row without work */
 	bool sleepy;	   /**< sleep when idle: latency for a CPU that others need */
+	uint32_t wait_ms;  /**< to try again while nobody listens */
 	bool removed;	   /**< the device is gone */
 };
 

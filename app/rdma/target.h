@@ -19,6 +19,7 @@ struct target {
 	bool client;
 	uint16_t port;
 	bool sleepy;	     /**< leave the CPU to others when idle */
+	uint32_t wait;	     /**< s to try again while nobody listens */
 	const char *capture; /**< file for all frames; NULL: none */
 	double loss;	     /**< per cent of frames to lose, both ways */
 	uint64_t seed;	     /**< of the loss */

@@ -14,6 +14,7 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 #include <rte_random.h>
 
 #define QUEUES_MAX	16
@@ -27,6 +28,7 @@ static struct {
 	pcap_dumper_t *file;
 	uint64_t chance; /* of 2^32 */
 	uint64_t lost, seen;
+	uint64_t mark; /* in ol_flags of an mbuf that was seen on transmit */
 	uint8_t frame[FRAME_MAX];
 } tap;
 
@@ -75,7 +77,7 @@ on_receive(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint1
 /*
  * Nothing can be taken away here: a driver's caller believes that the last frames were not sent
  * when there are fewer. A lost frame goes out as something that nobody knows. Frames that the
- * driver does not take come again, and are in the file twice.
+ * driver does not take come again: they bear a mark.
  */
 static uint16_t
 on_transmit(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, void *arg)
@@ -83,6 +85,9 @@ on_transmit(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, void
 	uint16_t i;
 
 	for (i = 0; i < n; i++) {
+		if (m[i]->ol_flags & tap.mark)
+			continue;
+		m[i]->ol_flags |= tap.mark;
 		if (lose())
 			rte_pktmbuf_mtod(m[i], struct rte_ether_hdr *)->ether_type =
 				RTE_BE16(ETHER_TYPE_LOST);
@@ -128,7 +133,9 @@ open_file(const char *path)
 int
 wiretap_open(const struct target *target)
 {
+	const struct rte_mbuf_dynflag mark = {.name = "braggline_rdma_wiretap"};
 	struct rte_eth_dev_info info;
+	int bit;
 	uint16_t q;
 
 	if (!target->capture && target->loss == 0)
@@ -142,6 +149,13 @@ wiretap_open(const struct target *target)
 	}
 	if (target->capture && open_file(target->capture) < 0)
 		return -EIO;
+	bit = rte_mbuf_dynflag_register(&mark);
+	if (bit < 0) {
+		fprintf(stderr, "braggline-rdma: no mbuf flag for --capture: %s\n",
+			rte_strerror(rte_errno));
+		return -rte_errno;
+	}
+	tap.mark = RTE_BIT64(bit);
 	tap.chance = (uint64_t)(target->loss / 100 * 4294967296.0);
 	rte_srand(target->seed);
 	rte_eth_dev_info_get(tap.port, &info);
