@@ -7,6 +7,8 @@ usage: rxe_vm.py [OPTION]... [--] COMMAND
   too long, 125 when the guest did not boot or broke down, 77 when something is not installed
 
   --vhost-user SOCKET  eth0 is connected to this vhost-user back end (DPDK: net_vhost0,iface=SOCKET)
+  --vhost-server SOCKET  the same, but here the guest listens: the back end (net_vhost0,...,client=1)
+                       may come and go; the guest boots when the first one is there
   --tap NAME           eth0 is connected to this tap device; with --netns NAME of that namespace
   --netdev SPEC        eth0 is any other network of QEMU, without its id
   --ip ADDRESS/LEN     address of eth0, may be repeated
@@ -96,7 +98,7 @@ class Job:
 class Guest:
     """A running guest. One command at a time; commands themselves may have their & inside."""
 
-    def __init__(self, ip=(), vhost_user=None, tap=None, netns=None, netdev=None,
+    def __init__(self, ip=(), vhost_user=None, vhost_server=None, tap=None, netns=None, netdev=None,
                  mac='52:54:00:00:00:02', mtu=1500, files=None, share=None, memory=512, cpus=1,
                  huge=0, name='guest'):
         if not shutil.which(QEMU):
@@ -110,7 +112,8 @@ class Guest:
             text = ''.join(f'{key}={shlex.quote(str(value))}\n' for key, value in conf.items())
             with open(self._path('initramfs'), 'wb') as f:
                 f.write(rxe_image.initramfs(text + 'export IP MAC MTU\n', files or {}))
-            command = [QEMU, *self._machine(memory, cpus), *self._nic(vhost_user, tap, netdev, mac)]
+            nic = f'{vhost_server},server=on,wait=off' if vhost_server else vhost_user
+            command = [QEMU, *self._machine(memory, cpus), *self._nic(nic, tap, netdev, mac)]
             if share:
                 command += ['-virtfs', f'local,path={share},mount_tag=share,security_model=none']
             if netns:
@@ -249,7 +252,7 @@ def wait_for(path, seconds=30):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split('usage: ', 1)[1], add_help=False)
-    for option in ('vhost-user', 'tap', 'netns', 'netdev', 'mac', 'share'):
+    for option in ('vhost-user', 'vhost-server', 'tap', 'netns', 'netdev', 'mac', 'share'):
         parser.add_argument('--' + option)
     for option in ('mtu', 'memory', 'cpus', 'huge'):
         parser.add_argument('--' + option, type=int)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-rdma on a net_vhost port, with a rdma_rxe guest at the other end.
+
+A Bench has one guest for many runs of the tool: each run is a process of its own, which the guest
+sees as a link that comes and goes. All frames are captured, for capture_faults().
+"""
+
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from rxe_vm import Broken, Guest, Missing, die_with_us
+
+OURS, THEIRS = '10.99.0.1', '10.99.0.2'
+# of Ethernet, for a RoCE MTU: rdma_rxe takes the largest that leaves room for 80 bytes of headers
+ETHERNET_MTU = {256: 400, 512: 700, 1024: 1500, 2048: 2500, 4096: 4300}
+ETHERNET_MAX = 4300
+
+
+def pick_cpus():
+    return f'0-{os.cpu_count() - 1}'
+
+
+class Run:
+    """A running braggline-rdma."""
+
+    def __init__(self, bench, mode, options, seconds):
+        self.name = f'{mode} {options}'
+        self.deadline = time.monotonic() + seconds
+        self.log = open(f'{bench.folder}/tool.log', 'w+', encoding='utf-8', errors='replace')
+        bench.runs += 1
+        extra = []
+        if bench.capture:
+            extra = ['--capture', f'{bench.folder}/{bench.runs:03}.pcap']
+        self.process = subprocess.Popen(
+            [bench.tool, '--lcores', f'0@({pick_cpus()})', '-m', str(bench.memory), '--no-huge',
+             '--no-shconf', '--no-pci', '--no-telemetry', '--log-level=lib.vhost.*:error',
+             f'--vdev=net_vhost0,iface={bench.socket},queues=1,client=1', '--', mode, '--device',
+             f'roce:port=0,ip={OURS}/24{bench.device_options}', '-e', *extra, *options.split()],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
+            preexec_fn=die_with_us)
+
+    @property
+    def output(self):
+        self.log.flush()
+        with open(self.log.name, encoding='utf-8', errors='replace') as log:
+            return log.read()
+
+    def expect(self, text):
+        while text not in self.output:
+            if self.process.poll() is not None or time.monotonic() > self.deadline:
+                raise Broken(f'braggline-rdma {self.name} never printed {text!r}:\n{self.output}')
+            time.sleep(0.05)
+
+    def wait(self):
+        """Its exit status; None: it took too long, and is killed."""
+        try:
+            return self.process.wait(max(0.1, self.deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.close()
+            return None
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Bench:
+    """A guest, and how the tool is run beside it."""
+
+    def __init__(self, tool, capture=True, memory=256, seconds=60):
+        self.tool, self.capture, self.memory, self.seconds = tool, capture, memory, seconds
+        self.device_options, self.runs, self.guest = ',mtu=4096', 0, None
+        self.folder = tempfile.mkdtemp(prefix='rdma-test-')
+        self.socket = f'{self.folder}/nic'
+        first = self.ours('rping', '-s -P', 120)        # the guest's network card waits for it
+        try:
+            self.boot()
+            self.greet()
+            first.interrupt()
+            if first.wait() != 0:
+                raise Broken(f'the first run ended badly:\n{first.output}')
+        except BaseException:
+            first.close()
+            self.close()
+            raise
+
+    def boot(self):
+        self.guest = Guest([f'{THEIRS}/24'], vhost_server=self.socket, mtu=ETHERNET_MAX)
+        # what a rdma_cm program tells another one of its path; no neighbour is ever stale
+        self.guest.run('sysctl -q -w net.ipv4.neigh.eth0.ucast_solicit=10 2>/dev/null; true')
+
+    def ours(self, mode, options, seconds=None):
+        return Run(self, mode, options, seconds or self.seconds)
+
+    def greet(self):
+        """Until both see each other."""
+        job = self.guest.run(f'for i in $(seq 20); do ping -c 1 -W 1 {OURS} && exit 0; done; exit 1')
+        if job.status != 0:
+            raise Broken(f'the guest does not reach {OURS}:\n{job.output}')
+
+    def mtu(self, mtu):
+        """Path MTU: by the guest's Ethernet MTU, and of our device."""
+        self.device_options = f',mtu={mtu}'
+        job = self.guest.run(f'ip link set eth0 mtu {ETHERNET_MTU[mtu]} && ibv_devinfo -d rxe0')
+        if f'active_mtu:\t\t{mtu} ' not in job.output:
+            raise Broken(f'the guest has no MTU of {mtu}:\n{job.output}')
+
+    def serve(self, mode, options, client, *texts, theirs=0, ours=0):
+        """Our server, their client."""
+        run = self.ours(mode, options)
+        try:
+            run.expect('listening on port')
+            self.greet()
+            job = self.guest.run(client, self.seconds)
+            if job.status != theirs:
+                run.interrupt()         # it may still wait for a client
+            self.check(run, run.wait(), job, texts, theirs, ours)
+        finally:
+            run.close()
+
+    def connect(self, mode, options, server, *texts, theirs=0, ours=0):
+        """Their server, our client, which waits for it: only with it the guest's link is up."""
+        run = self.ours(mode, f'{options} --wait {self.seconds}')
+        try:
+            job = self.guest.start(
+                'until ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; do sleep 0.1; done; exec '
+                f'{server}', self.seconds)
+            status = run.wait()
+            job.wait()
+            self.check(run, status, job, texts, theirs, ours)
+        finally:
+            run.close()
+
+    def check(self, run, status, job, texts, theirs, ours):
+        both = run.output + job.output
+        wrong = [text for text in texts if text not in both]
+        if status != ours or (theirs is not None and job.status != theirs) or wrong:
+            raise Broken(f'{run.name}: exit status {status}, wanted {ours}; the guest\'s '
+                         f'{job.status}, wanted {theirs}; missing: {wrong}\n--- ours\n'
+                         f'{run.output}\n--- theirs\n{job.output}\n{self.guest.console()}')
+
+    def close(self):
+        if self.guest:
+            self.guest.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        self.close()
+
+
+def capture_faults(folder, icrcs=4000):
+    """What tshark and scapy find wrong in the captures; and how many frames each looked at."""
+    tshark = shutil.which('tshark')
+    if not tshark:
+        raise Missing('tshark is not installed: run make deps')
+    faults, frames = [], 0
+    for path in sorted(glob.glob(f'{folder}/*.pcap')):
+        # an rpcordma header is looked for in every SEND
+        shown = subprocess.run(
+            [tshark, '-r', path, '--disable-protocol', 'rpcordma', '-T', 'fields',
+             '-e', 'frame.number', '-e', '_ws.malformed', '-e', 'infiniband.bth.opcode',
+             '-e', 'frame.protocols'],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding='utf-8', check=False)
+        for line in shown.stdout.splitlines():
+            number, malformed, opcode, protocols = (line.split('\t') + [''] * 4)[:4]
+            frames += 1
+            # of a payload that it takes for Ethernet's, by its first two bytes, it may think so
+            if malformed and ':infiniband:ethertype' not in protocols:
+                faults.append(f'{path}: frame {number}: tshark: malformed, opcode {opcode}')
+    checked, more = icrc_faults(folder, icrcs)
+    return faults + more, frames, checked
+
+
+def icrc_faults(folder, limit):
+    """scapy's ICRC of frames with IPv4, evenly taken from all captures."""
+    scapy = shutil.which('scapy') or shutil.which('scapy3')
+    if not scapy:
+        raise Missing('scapy is not installed: run make deps')
+    # a Debian package is known to Debian's interpreter, which need not be this one
+    with open(scapy, encoding='utf-8', errors='replace') as f:
+        python = f.readline().removeprefix('#!').split()
+    done = subprocess.run(
+        [*python, '-B', os.path.join(os.path.dirname(__file__), 'scapy_icrc.py'), str(limit),
+         *sorted(glob.glob(f'{folder}/*.pcap'))],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding='utf-8', check=False)
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        raise Broken(f'scapy_icrc.py: {done.stdout}')
+    return int(lines[-1]), lines[:-1]
+
+
+def results(output):
+    """Lines of perftest's table: (bytes, iterations, MiB/s)."""
+    return [(int(m[1]), int(m[2]), float(m[4])) for m in re.finditer(
+        r'^ (\d+) +(\d+) +([\d.]+) +([\d.]+)\s+([\d.]+)$', output, re.M)]

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-rdma and the stock RDMA programs of a Linux guest, unmodified, in both roles.
+
+usage: rdma_test.py BUILDDIR
+  Each tool once as client and once as server; every path MTU with every size of a list of awkward
+  ones; then tshark finds no malformed frame in what went over the port, and scapy agrees on the
+  ICRCs.
+"""
+
+import os
+import sys
+import time
+
+from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults
+from rxe_vm import SKIP
+
+MTUS = (256, 512, 1024, 2048, 4096)
+# around MTUs, cache lines, words; rping takes 23 to 65536
+SIZES = (23, 24, 63, 255, 257, 1023, 1025, 2049, 4095, 4097, 20000, 65535)
+# tool, message size, messages, path MTU: what rping can't
+PERFTEST = (
+    ('write_bw', '', 1, 300, 4096),
+    ('write_bw', '-q 3', 1048577, 5, 1024),
+    ('read_bw', '', 4097, 200, 2048),
+    ('read_bw', '-q 2', 1048575, 5, 4096),
+    ('send_bw', '', 65537, 50, 256),
+    ('send_bw', '-q 2', 3, 600, 512),
+    ('send_bw', '-c UD', 1024, 50, 1024),
+    ('atomic_bw', '', None, 100, 1024),
+)
+
+
+def step(what, begin):
+    print(f'{time.monotonic() - begin:6.1f} s  {what}', flush=True)
+
+
+def every_mtu_and_size(bench):
+    """rping: READ and WRITE of every size at every MTU; the client compares what came back."""
+    run = bench.ours('rping', '-s -P -S 65536')
+    try:
+        run.expect('listening on port')
+        bench.greet()
+        for mtu in MTUS:
+            bench.mtu(mtu)
+            sizes = ' '.join(map(str, SIZES))
+            job = bench.guest.run(
+                f'for s in {sizes}; do rping -c -a {OURS} -C 2 -V -S $s || exit 1; '
+                'echo done $s; done', bench.seconds)
+            if job.status or job.output.count('done') != len(SIZES):
+                raise Broken(f'MTU {mtu}: status {job.status}:\n{job.output}\n{run.output}')
+        run.interrupt()
+        if run.wait() != 0:
+            raise Broken(f'rping -s -P ended badly:\n{run.output}')
+    finally:
+        run.close()
+    for i, size in enumerate(SIZES):
+        bench.mtu(MTUS[i % len(MTUS)])
+        bench.connect('rping', f'-c -a {THEIRS} -C 2 -V -S {size}', f'rping -s -C 2 -S {size}',
+                      theirs=None)
+
+
+def perftest(bench, mode, options, size, messages, mtu):
+    bench.mtu(mtu)
+    wanted = f'{options} -n {messages}' + (f' -s {size}' if size else '')
+    # the guest's server is asked for its measured connections before it listens for them
+    bench.serve(mode, wanted, f'ib_{mode} -R {wanted} {OURS}', ' #bytes')
+    bench.connect(mode, f'{wanted} {THEIRS}', f'ib_{mode} -R {wanted}', ' #bytes')
+
+
+def messages(bench):
+    bench.mtu(1024)
+    done = 'data transfers complete'
+    bench.serve('cmatose', '-C 20 -S 3000 -c 3', f'ucmatose -s {OURS} -C 20 -S 3000 -c 3', done)
+    bench.connect('cmatose', f'-s {THEIRS} -C 20 -S 3000 -c 3', 'ucmatose -C 20 -S 3000 -c 3', done)
+    bench.serve('udaddy', '-S 1000', f'udaddy -s {OURS} -S 1000', done)
+    bench.connect('udaddy', f'-s {THEIRS} -S 1000', 'udaddy -S 1000', done)
+
+
+def multicast(bench):
+    group = '239.1.2.3'
+    run = bench.ours('mckey', f'-m {group} -C 5')
+    try:
+        run.expect('joined')
+        bench.greet()
+        job = bench.guest.run(f'mckey -m {group} -b {THEIRS} -s -C 5', bench.seconds)
+        bench.check(run, run.wait(), job, ['data transfers complete'], 0, 0)
+    finally:
+        run.close()
+    job = bench.guest.start(f'mckey -m {group} -b {THEIRS} -C 5', bench.seconds)
+    job.expect('joined')
+    run = bench.ours('mckey', f'-m {group} -s -C 5')
+    try:
+        status = run.wait()
+        job.wait()
+        bench.check(run, status, job, ['data transfers complete'], 0, 0)
+    finally:
+        run.close()
+
+
+def nobody(bench):
+    """What is refused is said, on either side."""
+    run = bench.ours('rping', f'-c -a {THEIRS} -C 1')
+    if run.wait() != 1 or 'rejected by the peer, reason 8' not in run.output:
+        raise Broken(f'nobody listens, and this is what is said:\n{run.output}')
+    run = bench.ours('rping', '-s')
+    try:
+        run.expect('listening on port')
+        bench.greet()
+        job = bench.guest.run(f'rping -c -a {OURS} -C 1 -p 9999')
+        if job.status == 0 or 'REJECTED' not in job.output:
+            raise Broken(f'nobody listens on 9999, and this is what the guest says:\n{job.output}')
+    finally:
+        run.close()
+
+
+def test(tool):
+    begin = time.monotonic()
+    with Bench(tool) as bench:
+        step('guest is up', begin)
+        every_mtu_and_size(bench)
+        step('rping', begin)
+        for row in PERFTEST:
+            perftest(bench, *row)
+            step(f'{row[0]} {row[1]}', begin)
+        messages(bench)
+        step('ucmatose, udaddy', begin)
+        multicast(bench)
+        step('mckey', begin)
+        nobody(bench)
+        faults, frames, icrcs = capture_faults(bench.folder)
+        step(f'{frames} frames dissected, {icrcs} ICRCs', begin)
+        if faults:
+            raise Broken('\n'.join(faults[:20]))
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        test(os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'))
+    except Missing as missing:
+        print('skipped:', missing)
+        return SKIP
+    except Broken as broken:
+        print('FAILED:', broken)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
