@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The software RoCE engine with itself, over rings between two lcores, beside the passes over the
+ * bytes that it can't do without (ceiling), and TCP over loopback; both on the same two cores, in
+ * the same run. Rows that are compared follow one another.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+
+#include "rdma_bench_peers.h"
+#include "rdma_bench_rig.h"
+
+#define KIB	  1024
+#define MIB	  (1024 * KIB)
+#define ROUNDS	  5
+#define SECONDS	  0.5	      /* of a round */
+#define MEMORY	  (192 * MIB) /* of each end: several times the last-level cache */
+#define DEPTH	  64
+#define IN_FLIGHT (8 * MIB) /* bytes, at most: what a switch would hold of it */
+#define PINGS	  20000
+#define STORM	  200
+
+static const char usage[] =
+	"Usage: rdma_bench [EAL options] [-- [quick]]\n"
+	"The software RoCE engine between two lcores of one process, as a table.\n";
+
+static struct rig rig;
+static double seconds = SECONDS;
+static unsigned int rounds = ROUNDS;
+
+/* What the worker is to do and what came of it. */
+static struct {
+	enum rdma_op op;
+	uint32_t size;
+	bool solicited; /* the responder posts receives */
+	uint64_t messages, cycles;
+	uint64_t frames_a, frames_b; /* on the wire */
+	double *pings;
+	unsigned int nb_pings;
+} job;
+
+static double
+gbit(double bytes)
+{
+	return bytes * 8 / 1e9;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double
+median(double *v, unsigned int n)
+{
+	qsort(v, n, sizeof(*v), compare);
+	return v[n / 2];
+}
+
+/* ---- the worker's jobs ---------------------------------------------------------------------- */
+
+static unsigned int
+post(uint64_t number, unsigned int n)
+{
+	struct rdma_send_wr wr[DEPTH];
+	struct rdma_sge sge[DEPTH];
+	uint64_t places = rig.memory_size / RTE_MAX(job.size, 4096u);
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		uint64_t at = (number + i) % places * RTE_MAX(job.size, 4096u);
+
+		sge[i] = (struct rdma_sge){
+			(uintptr_t)rig.a.memory + at, job.size, rdma_mr_lkey(rig.a.mr)};
+		wr[i] = (struct rdma_send_wr){.wr_id = number + i + 1,
+			.sg = &sge[i],
+			.nb_sge = 1,
+			.op = (uint8_t)job.op,
+			.flags = (number + i) % 4 == 3 ? RDMA_SEND_SIGNALED : 0,
+			.remote_addr = (uintptr_t)rig.b.memory + at,
+			.rkey = rdma_mr_rkey(rig.b.mr)};
+	}
+	return rdma_post_send(rig.a.qp, wr, (uint16_t)n);
+}
+
+static uint64_t
+take(uint64_t completed)
+{
+	struct rdma_wc wc[16];
+	unsigned int i, n = rdma_poll_cq(rig.a.send_cq, wc, 16);
+
+	for (i = 0; i < n; i++) {
+		if (wc[i].status != RDMA_WC_SUCCESS)
+			rig_die("request %" PRIu64 ": %s", wc[i].wr_id,
+				rdma_wc_status_name(wc[i].status));
+		completed = wc[i].wr_id;
+	}
+	return completed;
+}
+
+/* Messages as fast as they go, for the time. */
+static void
+stream(struct rig *r)
+{
+	unsigned int depth = (unsigned int)RTE_MIN(
+		RTE_MAX(IN_FLIGHT / RTE_MAX(job.size, 1u), 8u), (uint32_t)DEPTH);
+	uint64_t length = (uint64_t)(seconds * (double)rte_get_tsc_hz());
+	uint64_t begin = rte_rdtsc(), posted = 0, completed = 0;
+
+	while (rte_rdtsc() - begin < length) {
+		if (posted - completed <= depth - 4)
+			posted += post(posted, 4);
+		rig_poll(&r->a);
+		completed = take(completed);
+	}
+	job.cycles = rte_rdtsc() - begin;
+	job.messages = completed;
+	/* the rest, so that nothing refers to the queue pair; not measured */
+	while (completed < posted - posted % 4) {
+		rig_poll(&r->a);
+		completed = take(completed);
+	}
+}
+
+static void
+post_receives(struct rig_side *side, unsigned int n)
+{
+	struct rdma_recv_wr wr[DEPTH];
+	struct rdma_sge sge[DEPTH];
+	uint64_t step = RTE_MAX(job.size, 4096u), places = rig.memory_size / step;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		sge[i] =
+			(struct rdma_sge){(uintptr_t)side->memory + side->recv_at++ % places * step,
+				RTE_MAX(job.size, 1u), rdma_mr_lkey(side->mr)};
+		wr[i] = (struct rdma_recv_wr){.sg = &sge[i], .nb_sge = 1};
+	}
+	if (rdma_post_recv(side->qp, wr, (uint16_t)n) != n)
+		rig_die("no room for receives");
+}
+
+/* The responder's part of SENDs: receives. */
+static void
+receive(struct rig *r)
+{
+	struct rdma_wc wc[DEPTH];
+	unsigned int n = rdma_poll_cq(r->b.recv_cq, wc, DEPTH);
+
+	if (n)
+		post_receives(&r->b, n);
+}
+
+/* SENDs to and fro, half of a round trip each. */
+static void
+ping(struct rig *r)
+{
+	uint64_t before = rte_rdtsc(), now;
+	double tick = 1e6 / (double)rte_get_tsc_hz() / 2;
+	struct rdma_wc wc;
+	unsigned int i;
+
+	post_receives(&r->a, 4);
+	for (i = 0; i < job.nb_pings; i++) {
+		if (post(4ULL * i + 3, 1) != 1)
+			rig_die("no room for a ping");
+		while (!rdma_poll_cq(r->a.recv_cq, &wc, 1))
+			rig_poll(&r->a);
+		post_receives(&r->a, 1);
+		take(0);
+		now = rte_rdtsc();
+		job.pings[i] = (double)(now - before) * tick;
+		before = now;
+	}
+}
+
+static void
+pong(struct rig *r)
+{
+	struct rdma_wc wc;
+
+	if (rdma_poll_cq(r->b.recv_cq, &wc, 1)) {
+		struct rdma_sge sge = {(uintptr_t)r->b.memory, job.size, rdma_mr_lkey(r->b.mr)};
+		struct rdma_send_wr wr = {
+			.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
+
+		post_receives(&r->b, 1);
+		if (rdma_post_send(r->b.qp, &wr, 1) != 1)
+			rig_die("no room for a pong");
+	}
+	while (rdma_poll_cq(r->b.send_cq, &wc, 1))
+		;
+}
+
+/* A receiver that keeps two receives posted, and looks every now and then. */
+static void
+storm(struct rig *r)
+{
+	uint64_t posted = 0, completed = 0;
+
+	while (completed < STORM) {
+		if (posted < STORM && posted - completed <= DEPTH - 4)
+			posted += post(posted, 4);
+		rig_poll(&r->a);
+		completed = take(completed);
+	}
+	job.messages = completed;
+}
+
+static void
+slow_receive(struct rig *r)
+{
+	static uint64_t next;
+
+	if (rte_rdtsc() < next)
+		return;
+	next = rte_rdtsc() + rte_get_tsc_hz() / 1000;
+	receive(r);
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static const struct rdma_qp_attr reliable = {
+	.type = RDMA_QP_RC,
+	.max_send_wr = DEPTH,
+	.max_recv_wr = DEPTH,
+	.retry_count = 7,
+	.rnr_retry = 7,
+	.ack_timeout = 12, /* 17 ms: a lost last packet is not waited for longer than a round */
+};
+
+struct result {
+	double bytes;			 /* messages' bytes/s, median of the rounds */
+	double messages;		 /* /s */
+	double frames;			 /* on the wire, of requests that are needed */
+	double send_cycles, recv_cycles; /* of a data packet, busy */
+};
+
+/* Rounds of a stream over a pair of its own. */
+static struct result
+measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size)
+{
+	bool receives = op == RDMA_OP_SEND;
+	uint64_t useful = 0, frames = 0, busy_a = 0, busy_b = 0;
+	double rate[ROUNDS];
+	struct result result;
+	unsigned int i;
+
+	job.op = op;
+	job.size = size;
+	rig_connect(&rig, attr);
+	if (receives)
+		post_receives(&rig.b, DEPTH);
+	for (i = 0; i < rounds; i++) {
+		const struct rig_side *data = op == RDMA_OP_READ ? &rig.b : &rig.a;
+		const struct rig_side *sink = op == RDMA_OP_READ ? &rig.a : &rig.b;
+		uint64_t before = rig_stat(data, "tx_packets");
+		uint64_t placed = rig_stat(sink, "rx_message_bytes"), begin = rte_rdtsc();
+
+		rig.a.busy = rig.b.busy = 0;
+		rig_run(&rig, stream, receives ? receive : NULL);
+		frames += rig_stat(data, "tx_packets") - before;
+		placed = rig_stat(sink, "rx_message_bytes") - placed;
+		useful += placed;
+		busy_a += rig.a.busy;
+		busy_b += rig.b.busy;
+		/* UC completes what is sent, not what has come: what was placed counts */
+		rate[i] = attr->type == RDMA_QP_UC
+			? (double)placed * (double)rte_get_tsc_hz() / (double)(rte_rdtsc() - begin)
+			: (double)job.messages * size * (double)rte_get_tsc_hz() /
+				(double)job.cycles;
+	}
+	rig_disconnect(&rig);
+	result.bytes = median(rate, rounds);
+	result.messages = result.bytes / size;
+	result.frames = (double)frames / ((double)useful / RTE_MIN(size, (uint32_t)RIG_MTU));
+	result.send_cycles = (double)busy_a / (double)frames;
+	result.recv_cycles = (double)busy_b / (double)frames;
+	return result;
+}
+
+static void
+row(const char *what, uint32_t size, double bytes, double ceiling, double tcp)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), size % MIB ? "%u KiB" : "%u MiB",
+		size % MIB ? size / KIB : size / MIB);
+	printf("%-34s %8s %9.2f", what, text, gbit(bytes));
+	if (ceiling > 0)
+		printf(" %9.2f %6.2f %9.2f %6.2f\n", gbit(ceiling), bytes / ceiling, gbit(tcp),
+			bytes / tcp);
+	else
+		printf("\n");
+	fflush(stdout);
+}
+
+static void
+bench_streams(struct peers_passes *passes)
+{
+	static const uint32_t sizes[] = {64 * KIB, MIB};
+	static const struct {
+		const char *name;
+		enum rdma_qp_type type;
+		enum rdma_op op;
+	} kinds[] = {
+		{"RC WRITE", RDMA_QP_RC, RDMA_OP_WRITE},
+		{"RC SEND", RDMA_QP_RC, RDMA_OP_SEND},
+		{"RC READ", RDMA_QP_RC, RDMA_OP_READ},
+		{"UC WRITE", RDMA_QP_UC, RDMA_OP_WRITE},
+	};
+	unsigned int i, k;
+
+	printf("Streams, MTU 4096, ICRC made and checked, Gbit/s\n");
+	printf("%-34s %8s %9s %9s %6s %9s %6s\n", "what", "message", "this", "ceiling", "ratio",
+		"TCP", "ratio");
+	for (i = 0; i < RTE_DIM(sizes); i++) {
+		double ceiling[ROUNDS], tcp[ROUNDS];
+		unsigned int r;
+
+		/* peers before and after the first row of the size, and around all others */
+		for (r = 0; r < rounds; r++) {
+			ceiling[r] = peers_ceiling(&rig, seconds, passes);
+			tcp[r] = peers_tcp(&rig, sizes[i], seconds);
+		}
+		for (k = 0; k < RTE_DIM(kinds); k++) {
+			struct rdma_qp_attr attr = reliable;
+
+			attr.type = kinds[k].type;
+			row(kinds[k].name, sizes[i], measure(&attr, kinds[k].op, sizes[i]).bytes,
+				median(ceiling, rounds), median(tcp, rounds));
+		}
+	}
+}
+
+static void
+bench_cycles(const struct peers_passes *passes)
+{
+	struct rdma_qp_attr trusting = reliable;
+	struct result checked, trusted, small;
+
+	trusting.trust_icrc = true;
+	checked = measure(&reliable, RDMA_OP_WRITE, MIB);
+	trusted = measure(&trusting, RDMA_OP_WRITE, MIB);
+	small = measure(&reliable, RDMA_OP_WRITE, 64);
+	printf("\nCycles of a packet, RC WRITE of 1 MiB (TSC, %.2f GHz)\n",
+		(double)rte_get_tsc_hz() / 1e9);
+	printf("%-58s %8s\n", "stage", "cycles");
+	printf("%-58s %8.0f\n", "requester, all", checked.send_cycles);
+	printf("%-58s %8.0f\n", "  of it the ICRC pass (loop alone)", passes->crc);
+	printf("%-58s %8.0f\n", "responder, all", checked.recv_cycles);
+	printf("%-58s %8.0f\n", "  ICRC check (all, less all with trust_icrc)",
+		checked.recv_cycles - trusted.recv_cycles);
+	printf("%-58s %8.0f\n", "  placing copy (loop alone, source just read)", passes->copy);
+	printf("%-58s %8.0f\n", "  parse, look-up, ACK: packets of 64 B, all", small.recv_cycles);
+}
+
+static void
+bench_small(void)
+{
+	struct result write = measure(&reliable, RDMA_OP_WRITE, 64);
+	struct result send = measure(&reliable, RDMA_OP_SEND, 64);
+
+	printf("\nSmall messages, 64 B\n%-34s %12s\n", "what", "this");
+	printf("%-34s %9.3f M/s\n", "RC WRITE", write.messages / 1e6);
+	printf("%-34s %9.3f M/s\n", "RC SEND", send.messages / 1e6);
+
+	job.op = RDMA_OP_SEND;
+	job.size = 64;
+	job.nb_pings = PINGS;
+	job.pings = calloc(PINGS, sizeof(*job.pings));
+	rig_connect(&rig, &reliable);
+	post_receives(&rig.b, 4);
+	rig_run(&rig, ping, pong);
+	rig_disconnect(&rig);
+	qsort(job.pings, PINGS, sizeof(*job.pings), compare);
+	printf("%-34s %9.2f us\n", "RC SEND latency, p50", job.pings[PINGS / 2]);
+	printf("%-34s %9.2f us\n", "RC SEND latency, p99", job.pings[PINGS * 99 / 100]);
+	free(job.pings);
+	fflush(stdout);
+}
+
+static void
+bench_loss(void)
+{
+	static const double chances[] = {0, 0.001, 0.01, 0.04};
+	struct result clean = {0}, result;
+	unsigned int i;
+
+	printf("\nRandom loss both ways, RC WRITE of 64 KiB (seed %" PRIu64 ")\n", rig.seed);
+	printf("%-34s %9s %9s %12s\n", "loss", "Gbit/s", "ratio", "frames/useful");
+	for (i = 0; i < RTE_DIM(chances); i++) {
+		char text[16];
+
+		rig.loss = (uint32_t)(chances[i] * 4294967296.0);
+		result = measure(&reliable, RDMA_OP_WRITE, 64 * KIB);
+		rig.loss = 0;
+		if (!i)
+			clean = result;
+		snprintf(text, sizeof(text), "%.1f %%", chances[i] * 100);
+		printf("%-34s %9.2f %9.3f %12.3f\n", text, gbit(result.bytes),
+			result.bytes / clean.bytes, result.frames);
+		fflush(stdout);
+	}
+}
+
+static void
+bench_storm(void)
+{
+	struct rdma_qp_attr attr = reliable;
+	uint64_t before;
+
+	attr.max_recv_wr = 2;
+	attr.min_rnr_timer = 12;
+	job.op = RDMA_OP_SEND;
+	job.size = 4 * KIB;
+	rig_connect(&rig, &attr);
+	post_receives(&rig.b, 2);
+	before = rig_stat(&rig.a, "tx_packets");
+	rig_run(&rig, storm, slow_receive);
+	printf("\nReceiver not ready: %u SENDs of 4 KiB, two receives, looked at every 1 ms\n",
+		STORM);
+	printf("%-34s %9s %9s\n", "what", "this", "rdma_rxe");
+	printf("%-34s %9.2f %9.1f\n", "frames of a message",
+		(double)(rig_stat(&rig.a, "tx_packets") - before) / STORM, 8819.0 / 200);
+	rig_disconnect(&rig);
+	fflush(stdout);
+}
+
+static void
+bench_idle(void)
+{
+	static const unsigned int counts[] = {1, 10, 100, 1000};
+	struct result first = {0};
+	unsigned int i;
+
+	printf("\nIdle queue pairs beside one that works, RC WRITE of 64 KiB and of 64 B\n");
+	printf("%-34s %9s %9s %9s %9s\n", "idle", "Gbit/s", "ratio", "M/s", "ratio");
+	for (i = 0; i < RTE_DIM(counts); i++) {
+		struct rdma_qp **idle = rig_idle(&rig, counts[i]);
+		struct result wide = measure(&reliable, RDMA_OP_WRITE, 64 * KIB);
+		struct result small = measure(&reliable, RDMA_OP_WRITE, 64);
+
+		rig_idle_close(&rig, idle, counts[i]);
+		if (!i)
+			first = (struct result){.bytes = wide.bytes, .messages = small.messages};
+		printf("%-34u %9.2f %9.3f %9.3f %9.3f\n", counts[i], gbit(wide.bytes),
+			wide.bytes / first.bytes, small.messages / 1e6,
+			small.messages / first.messages);
+		fflush(stdout);
+	}
+}
+
+int
+main(int argc, char **argv)
+{
+	struct peers_passes passes;
+	int words = rte_eal_init(argc, argv);
+
+	if (words < 0)
+		rig_die("EAL: %s", rte_strerror(rte_errno));
+	argc -= words;
+	argv += words;
+	if (argc > 1 && strcmp(argv[1], "quick") == 0) {
+		rounds = 1;
+		seconds = 0.2;
+	} else if (argc > 1) {
+		fputs(usage, argv[1][0] == '-' && argv[1][1] == 'h' ? stdout : stderr);
+		return argv[1][0] == '-' && argv[1][1] == 'h' ? 0 : 2;
+	}
+	rig_open(&rig, MEMORY);
+	bench_streams(&passes);
+	bench_cycles(&passes);
+	bench_small();
+	bench_loss();
+	bench_storm();
+	bench_idle();
+	rig_close(&rig);
+	rte_eal_cleanup();
+	return 0;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "rdma_bench_rig.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_random.h>
+
+#define WIRE_SLOTS 1024
+#define DEPTH	   512
+#define STATS_MAX  128
+#define PATIENCE   5 /* s */
+
+void
+rig_die(const char *format, ...)
+{
+	va_list list;
+
+	va_start(list, format);
+	fprintf(stderr, "rdma_bench: ");
+	vfprintf(stderr, format, list);
+	fprintf(stderr, "\n");
+	va_end(list);
+	exit(1);
+}
+
+unsigned int
+rig_poll(struct rig_side *side)
+{
+	uint64_t before = rte_rdtsc();
+	unsigned int n = rdma_progress(side->dev, 0);
+
+	if (n)
+		side->busy += rte_rdtsc() - before;
+	return n;
+}
+
+/* The worker's life: its device's work, and jobs. */
+static int
+worker_main(void *arg)
+{
+	struct rig *rig = arg;
+	void (*job)(struct rig *);
+
+	while (!atomic_load_explicit(&rig->quit, memory_order_relaxed)) {
+		rig_poll(&rig->a);
+		job = atomic_load_explicit(&rig->job, memory_order_acquire);
+		if (!job)
+			continue;
+		job(rig);
+		atomic_store_explicit(&rig->job, NULL, memory_order_release);
+	}
+	return 0;
+}
+
+void
+rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struct rig *))
+{
+	struct rdma_event event[4];
+	unsigned int turns = 0;
+
+	atomic_store_explicit(&rig->job, job, memory_order_release);
+	while (atomic_load_explicit(&rig->job, memory_order_acquire)) {
+		rig_poll(&rig->b);
+		if (meanwhile)
+			meanwhile(rig);
+		if (turns++ % 4096 == 0) {
+			rdma_poll_cm(rig->a.dev, event, 4);
+			rdma_poll_cm(rig->b.dev, event, 4);
+		}
+	}
+}
+
+/* The wire: what is lost is dropped as it is received. */
+static uint16_t
+lose(uint16_t port, uint16_t queue, struct rte_mbuf **m, uint16_t n, uint16_t max, void *arg)
+{
+	struct rig *rig = arg;
+	uint32_t loss = atomic_load_explicit(&rig->loss, memory_order_relaxed);
+	uint16_t i, kept = 0;
+
+	if (!loss)
+		return n;
+	for (i = 0; i < n; i++)
+		if ((uint32_t)rte_rand() < loss) {
+			rte_pktmbuf_free(m[i]);
+			atomic_fetch_add_explicit(&rig->lost, 1, memory_order_relaxed);
+		} else {
+			m[kept++] = m[i];
+		}
+	return kept;
+}
+
+static void
+open_side(struct rig *rig, struct rig_side *side, const char *name, uint16_t port)
+{
+	struct rdma_mr_attr attr = {.length = rig->memory_size,
+		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE |
+			RDMA_ACCESS_REMOTE_READ | RDMA_ACCESS_REMOTE_ATOMIC,
+		.gpu = -1};
+
+	side->dev = rdma_dev_open(name);
+	if (!side->dev)
+		rig_die("device %s: %s", name, rte_strerror(rte_errno));
+	if (!rte_eth_add_rx_callback(port, 0, lose, rig))
+		rig_die("port %u takes no RX callback: %s", port, rte_strerror(rte_errno));
+	side->memory = rte_malloc("rig", rig->memory_size, RIG_MTU);
+	if (!side->memory)
+		rig_die("%zu bytes of memory are missing: give EAL more (-m)", rig->memory_size);
+	/* every page is there before anything is measured */
+	memset(side->memory, 0x5a, rig->memory_size);
+	attr.addr = side->memory;
+	side->pd = rdma_pd_alloc(side->dev);
+	side->mr = rdma_mr_reg(side->pd, &attr);
+	side->send_cq = rdma_cq_create(side->dev, DEPTH, 0);
+	side->recv_cq = rdma_cq_create(side->dev, DEPTH, 0);
+	if (!side->mr || !side->send_cq || !side->recv_cq)
+		rig_die("device %s: no region or completion queue: %s", name,
+			rte_strerror(rte_errno));
+}
+
+void
+rig_open(struct rig *rig, size_t memory_size)
+{
+	struct rte_ring *ring[2];
+	char name[64];
+	int port[2];
+	int i;
+
+	memset(rig, 0, sizeof(*rig));
+	rig->memory_size = memory_size;
+	rig->seed = 1;
+	rte_srand(rig->seed);
+	rig->worker = rte_get_next_lcore(-1, 1, 0);
+	if (rig->worker >= RTE_MAX_LCORE)
+		rig_die("found one lcore, wanted two: EAL's -l");
+	for (i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "wire%d", i);
+		ring[i] = rte_ring_create(
+			name, WIRE_SLOTS, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		if (!ring[i])
+			rig_die("no ring: %s", rte_strerror(rte_errno));
+	}
+	for (i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "end%d", i);
+		port[i] = rte_eth_from_rings(name, &ring[i], 1, &ring[!i], 1, 0);
+		if (port[i] < 0)
+			rig_die("no port on rings: %s", rte_strerror(rte_errno));
+	}
+	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.1/24", port[0]);
+	open_side(rig, &rig->a, name, (uint16_t)port[0]);
+	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.2/24", port[1]);
+	open_side(rig, &rig->b, name, (uint16_t)port[1]);
+	rig_poll(&rig->b); /* the main lcore's from now on */
+	rte_eal_remote_launch(worker_main, rig, rig->worker);
+}
+
+static void
+poll_all(struct rig *rig)
+{
+	struct rdma_event event[4];
+
+	rig_poll(&rig->b);
+	rdma_poll_cm(rig->a.dev, event, 4);
+	rdma_poll_cm(rig->b.dev, event, 4);
+}
+
+/* Until it is no longer busy. */
+#define UNTIL_FREE(rig, call, what)                                                \
+	do {                                                                       \
+		uint64_t end = rte_get_tsc_cycles() + PATIENCE * rte_get_tsc_hz(); \
+		while ((call) == -EBUSY) {                                         \
+			poll_all(rig);                                             \
+			if (rte_get_tsc_cycles() > end)                            \
+				rig_die("%s stays busy", what);                    \
+		}                                                                  \
+	} while (0)
+
+void
+rig_close(struct rig *rig)
+{
+	struct rig_side *side[] = {&rig->a, &rig->b};
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		rdma_cq_destroy(side[i]->send_cq);
+		rdma_cq_destroy(side[i]->recv_cq);
+		UNTIL_FREE(rig, rdma_mr_dereg(side[i]->mr), "region");
+		rdma_pd_free(side[i]->pd);
+	}
+	atomic_store(&rig->quit, true);
+	rte_eal_wait_lcore(rig->worker);
+	for (i = 0; i < 2; i++) {
+		rdma_dev_close(side[i]->dev);
+		rte_free(side[i]->memory);
+	}
+}
+
+static uint32_t
+qpn_of(const struct rdma_qp *qp)
+{
+	struct rdma_qp_info info;
+
+	rdma_qp_info_get(qp, &info);
+	return info.qpn;
+}
+
+static void
+connect_one(struct rig *rig, struct rdma_qp *qp, const char *ip, uint32_t qpn, uint32_t psn,
+	uint32_t local_psn)
+{
+	struct rdma_qp_peer peer = {.qpn = qpn,
+		.psn = psn,
+		.local_psn = local_psn,
+		.mtu = RIG_MTU,
+		.rd_atom = 16,
+		.responder_rd_atom = 16};
+	struct sockaddr_in *in = (struct sockaddr_in *)&peer.addr;
+	uint64_t end = rte_get_tsc_cycles() + PATIENCE * rte_get_tsc_hz();
+	int rc;
+
+	in->sin_family = AF_INET;
+	inet_pton(AF_INET, ip, &in->sin_addr);
+	while ((rc = rdma_qp_connect(qp, &peer)) == -EAGAIN) {
+		poll_all(rig);
+		if (rte_get_tsc_cycles() > end)
+			rig_die("address %s is not resolved", ip);
+	}
+	if (rc < 0)
+		rig_die("queue pair is not connected: %s", rte_strerror(-rc));
+}
+
+static struct rdma_qp *
+create_qp(struct rig_side *side, const struct rdma_qp_attr *attr)
+{
+	struct rdma_qp_attr a = *attr;
+	struct rdma_qp *qp;
+
+	a.send_cq = side->send_cq;
+	a.recv_cq = side->recv_cq;
+	qp = rdma_qp_create(side->pd, &a);
+	if (!qp)
+		rig_die("no queue pair: %s", rte_strerror(rte_errno));
+	return qp;
+}
+
+static void
+connect_pair(struct rig *rig, struct rdma_qp *a, struct rdma_qp *b)
+{
+	connect_one(rig, a, "10.0.0.2", qpn_of(b), 0x111111, 0x222222);
+	connect_one(rig, b, "10.0.0.1", qpn_of(a), 0x222222, 0x111111);
+}
+
+void
+rig_connect(struct rig *rig, const struct rdma_qp_attr *attr)
+{
+	rig->a.qp = create_qp(&rig->a, attr);
+	rig->b.qp = create_qp(&rig->b, attr);
+	connect_pair(rig, rig->a.qp, rig->b.qp);
+}
+
+/* Completions that nobody asked for any more. */
+static void
+drain(struct rdma_cq *cq)
+{
+	struct rdma_wc wc[32];
+
+	while (rdma_poll_cq(cq, wc, 32))
+		;
+}
+
+static void
+drain_worker(struct rig *rig)
+{
+	drain(rig->a.send_cq);
+	drain(rig->a.recv_cq);
+}
+
+void
+rig_disconnect(struct rig *rig)
+{
+	rdma_qp_error(rig->a.qp);
+	rdma_qp_error(rig->b.qp);
+	UNTIL_FREE(rig, rdma_qp_destroy(rig->a.qp), "queue pair");
+	UNTIL_FREE(rig, rdma_qp_destroy(rig->b.qp), "queue pair");
+	rig_run(rig, drain_worker, NULL);
+	drain(rig->b.send_cq);
+	drain(rig->b.recv_cq);
+}
+
+struct rdma_qp **
+rig_idle(struct rig *rig, unsigned int n)
+{
+	const struct rdma_qp_attr attr = {
+		.type = RDMA_QP_RC, .max_send_wr = 16, .max_recv_wr = 16, .retry_count = 7};
+	struct rdma_qp **idle = calloc(2 * n, sizeof(*idle));
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		idle[2 * i] = create_qp(&rig->a, &attr);
+		idle[2 * i + 1] = create_qp(&rig->b, &attr);
+		connect_pair(rig, idle[2 * i], idle[2 * i + 1]);
+	}
+	return idle;
+}
+
+void
+rig_idle_close(struct rig *rig, struct rdma_qp **idle, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2 * n; i++)
+		UNTIL_FREE(rig, rdma_qp_destroy(idle[i]), "idle queue pair");
+	free(idle);
+}
+
+uint64_t
+rig_stat(const struct rig_side *side, const char *name)
+{
+	struct rdma_xstat x[STATS_MAX];
+	int n = rdma_xstats_get(side->dev, x, STATS_MAX), i;
+
+	for (i = 0; i < n && i < STATS_MAX; i++)
+		if (strcmp(x[i].name, name) == 0)
+			return x[i].value;
+	rig_die("the device has no counter %s", name);
+}

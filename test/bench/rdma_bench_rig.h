@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef RDMA_BENCH_RIG_H
+#define RDMA_BENCH_RIG_H
+
+/**
+ * @file
+ * Two `roce` devices in one process, joined by rings that hand over packets by reference: the
+ * requester's on a worker lcore, the responder's and all control on the main lcore. The wire can
+ * lose packets.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rdma.h"
+
+#define RIG_MTU 4096
+
+/** An end. */
+struct rig_side {
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	struct rdma_mr *mr;
+	uint8_t *memory;
+	struct rdma_cq *send_cq, *recv_cq;
+	struct rdma_qp *qp;
+	uint64_t recv_at; /**< receives posted: where the next one goes */
+	uint64_t busy;	  /**< TSC cycles of polls that found work */
+};
+
+struct rig {
+	struct rig_side a, b; /**< requester: worker lcore; responder: main lcore */
+	size_t memory_size;   /**< of each end */
+	unsigned int worker;
+	_Atomic(void (*)(struct rig *)) job; /**< for the worker; NULL: done */
+	_Atomic bool quit;
+	_Atomic uint32_t loss; /**< of 2^32: chance of each packet to be lost, both ways */
+	_Atomic uint64_t lost;
+	uint64_t seed;
+};
+
+/** Rings, devices, memory that no cache holds. Ends the program when something is missing. */
+void rig_open(struct rig *rig, size_t memory_size);
+void rig_close(struct rig *rig);
+
+/** A pair of queue pairs, connected; `attr` without completion queues. */
+void rig_connect(struct rig *rig, const struct rdma_qp_attr *attr);
+void rig_disconnect(struct rig *rig);
+
+/** More pairs, connected, that nobody uses. @return handle for rig_idle_close() */
+struct rdma_qp **rig_idle(struct rig *rig, unsigned int n);
+void rig_idle_close(struct rig *rig, struct rdma_qp **idle, unsigned int n);
+
+/**
+ * Run a job on the worker while the main lcore does the responder's work.
+ * @param meanwhile called by the main lcore in each turn, may be NULL
+ */
+void rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struct rig *));
+
+/** Do an end's work; its lcore. @return packets */
+unsigned int rig_poll(struct rig_side *side);
+
+/** A counter of an end. */
+uint64_t rig_stat(const struct rig_side *side, const char *name);
+
+/** Text to stderr, exit status 1. */
+void rig_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#endif
