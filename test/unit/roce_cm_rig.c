@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <ethdev_driver.h>
+#include <pcap.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_eth_ring.h>
@@ -26,6 +27,8 @@ static struct {
 	unsigned int to, steps;
 } held[HELD];
 static unsigned int nb_held;
+static pcap_t *capture;
+static pcap_dumper_t *capture_file;
 
 static uint64_t
 rig_clock(void)
@@ -63,11 +66,23 @@ rig_init(char *program)
 	if (!rig_pool)
 		exit(1);
 	now_tsc = rte_get_tsc_hz();
+	if (getenv("ROCE_PCAP")) {
+		capture = pcap_open_dead(DLT_EN10MB, UINT16_MAX);
+		capture_file = pcap_dump_open(capture, getenv("ROCE_PCAP"));
+		if (!capture_file) {
+			fprintf(stderr, "%s\n", pcap_geterr(capture));
+			exit(1);
+		}
+	}
 }
 
 void
 rig_exit(void)
 {
+	if (capture_file) {
+		pcap_dump_close(capture_file);
+		pcap_close(capture);
+	}
 	rte_mempool_free(rig_pool);
 	rte_eal_cleanup();
 }
@@ -234,13 +249,28 @@ copy(const struct rte_mbuf *m)
 }
 
 static void
+record(const struct rte_mbuf *m)
+{
+	const uint64_t hz = rte_get_tsc_hz();
+	const struct pcap_pkthdr h = {
+		.ts = {.tv_sec = now_tsc / hz, .tv_usec = now_tsc % hz * 1000000 / hz},
+		.caplen = m->pkt_len,
+		.len = m->pkt_len,
+	};
+	uint8_t frame[FRAME];
+
+	assert_true(m->pkt_len <= sizeof(frame));
+	pcap_dump((uint8_t *)capture_file, &h, rte_pktmbuf_read(m, 0, m->pkt_len, frame));
+}
+
+static void
 carry(unsigned int to, struct rte_mbuf *m)
 {
 	const uint8_t *mad = rig_mad(m);
 	const uint32_t bit = mad ? 1u << (mad[17] - ROCE_CM_REQ) : 0;
 
-	if (rig_wire.tap)
-		rig_wire.tap(m);
+	if (capture_file)
+		record(m);
 	if (rig_wire.lose_next & bit) {
 		rig_wire.lose_next &= ~bit;
 		rig_wire.lost++;

@@ -2,7 +2,8 @@
 /*
  * RoCE devices on net_ring ports with a wire between them that loses, repeats and delays frames,
  * and a clock that only runs when told. A station without a device is the test itself: it takes
- * and makes frames.
+ * and makes frames. ROCE_PCAP names a file for all frames that devices send; ROCE_DEBUG=1 shows
+ * what the devices do.
  */
 #ifndef ROCE_CM_RIG_H
 #define ROCE_CM_RIG_H
@@ -47,8 +48,6 @@ struct rig_wire {
 	unsigned int lost, repeated, delayed;
 	/* frames of the CM to lose next, by attribute: bit ROCE_CM_x - ROCE_CM_REQ */
 	uint32_t lose_next;
-	/* called with each frame */
-	void (*tap)(const struct rte_mbuf *m);
 };
 
 extern struct rig_station rig[RIG_STATIONS];
