@@ -131,7 +131,7 @@ encode(const struct roce_packet *pkt, const uint8_t *frame, uint8_t *out, uint32
 		memcpy(at, &imm, sizeof(imm));
 		at += sizeof(imm);
 	}
-	roce_packet_copy(pkt, 0, at, pkt->length);
+	roce_packet_copy(pkt, 0, at, pkt->length, false);
 	at += pkt->length + pkt->pad;
 	/* what our own frames always leave zero */
 	out4 = (struct rte_ipv4_hdr *)(out + path.l2_len);
@@ -302,7 +302,7 @@ test_hostile(void **state)
 		if (roce_packet_parse(m, &pkt) == ROCE_PACKET_DATA) {
 			assert_true(pkt.payload + pkt.length + pkt.pad + ROCE_ICRC_BYTES <= n);
 			roce_packet_check(&pkt);
-			roce_packet_copy(&pkt, 0, frame, pkt.length);
+			roce_packet_copy(&pkt, 0, frame, pkt.length, true);
 		}
 		rte_pktmbuf_free(m);
 	}

@@ -2,6 +2,7 @@
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 
+#include "roce_copy.h"
 #include "roce_qp.h"
 
 /** Longest wait for a receiver: its timer doubled so many times while it stays not ready. */
@@ -165,7 +166,8 @@ nak_fatal(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
 
 /** Bytes out of a packet into a list. */
 static void
-scatter(const struct roce_packet *pkt, const struct roce_segment *list, uint32_t offset)
+scatter(const struct roce_packet *pkt, const struct roce_segment *list, uint32_t offset,
+	bool stream)
 {
 	uint32_t from = 0, n;
 
@@ -176,7 +178,7 @@ scatter(const struct roce_packet *pkt, const struct roce_segment *list, uint32_t
 			continue;
 		}
 		n = RTE_MIN(pkt->length - from, list->length - offset);
-		roce_packet_copy(pkt, from, list->addr + offset, n);
+		roce_packet_copy(pkt, from, list->addr + offset, n, stream);
 		from += n;
 		offset += n;
 	}
@@ -216,7 +218,7 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 			roce_count(qp->lane, ROCE_RX_INVALID);
 			return;
 		}
-		scatter(pkt, wqe->segment, offset);
+		scatter(pkt, wqe->segment, offset, wqe->length >= ROCE_STREAM_MIN);
 		qp->lane->stats[ROCE_RX_BYTES] += pkt->length;
 	}
 	wqe->answered++;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <rte_ip.h>
-#include <rte_memcpy.h>
 #include <rte_udp.h>
 
+#include "roce_copy.h"
 #include "roce_icrc.h"
 #include "roce_packet.h"
 
@@ -24,18 +24,17 @@ parse_l2(const uint8_t *frame, unsigned int have, uint16_t *type)
 	return sizeof(*eth) + sizeof(*vlan);
 }
 
-enum roce_packet_kind
-roce_packet_parse(struct rte_mbuf *m, struct roce_packet *pkt)
+/** @param have contiguous bytes of the frame */
+static enum roce_packet_kind
+parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigned int have)
 {
-	unsigned int have = RTE_MIN(m->pkt_len, ROCE_HEADER_MAX), udp_length, headers;
+	unsigned int udp_length, headers;
 	const struct rte_ipv4_hdr *ip4;
 	const struct rte_ipv6_hdr *ip6;
 	const struct rte_udp_hdr *udp;
-	const uint8_t *frame;
 	uint32_t ip_length;
 	uint16_t type = 0;
 
-	frame = rte_pktmbuf_read(m, 0, have, pkt->scratch);
 	pkt->m = m;
 	pkt->l2_len = parse_l2(frame, have, &type);
 	if (pkt->l2_len == 0)
@@ -99,13 +98,26 @@ roce_packet_parse(struct rte_mbuf *m, struct roce_packet *pkt)
 	pkt->qpn = roce_get24(pkt->bth->qpn);
 	pkt->pad = ROCE_BTH_PAD(pkt->bth->flags);
 	headers = sizeof(*udp) + sizeof(*pkt->bth) + roce_opcodes[pkt->opcode].ext_bytes;
-	if (udp_length < headers + pkt->pad + ROCE_ICRC_BYTES)
+	if (udp_length < headers + pkt->pad + ROCE_ICRC_BYTES || have + sizeof(*udp) < headers)
 		return ROCE_PACKET_MALFORMED;
 	pkt->payload = pkt->l2_len + pkt->l3_len + headers;
 	pkt->length = udp_length - headers - pkt->pad - ROCE_ICRC_BYTES;
 	if ((pkt->length + pkt->pad) & 3)
 		return ROCE_PACKET_MALFORMED;
 	return ROCE_PACKET_DATA;
+}
+
+enum roce_packet_kind
+roce_packet_parse(struct rte_mbuf *m, struct roce_packet *pkt)
+{
+	const unsigned int first = RTE_MIN(m->data_len, ROCE_HEADER_MAX);
+	const unsigned int most = RTE_MIN(m->pkt_len, ROCE_HEADER_MAX);
+	enum roce_packet_kind kind = parse(m, pkt, rte_pktmbuf_mtod(m, const uint8_t *), first);
+
+	/* headers may go on in the next segment */
+	if (unlikely(kind == ROCE_PACKET_MALFORMED && first < most))
+		kind = parse(m, pkt, rte_pktmbuf_read(m, 0, most, pkt->scratch), most);
+	return kind;
 }
 
 bool
@@ -127,7 +139,8 @@ roce_packet_check(const struct roce_packet *pkt)
 }
 
 void
-roce_packet_copy(const struct roce_packet *pkt, uint32_t from, void *to, uint32_t length)
+roce_packet_copy(
+	const struct roce_packet *pkt, uint32_t from, void *to, uint32_t length, bool stream)
 {
 	const struct rte_mbuf *m = pkt->m;
 	uint32_t offset = pkt->payload + from, n;
@@ -139,28 +152,38 @@ roce_packet_copy(const struct roce_packet *pkt, uint32_t from, void *to, uint32_
 	}
 	for (; length; m = m->next, offset = 0, out += n, length -= n) {
 		n = RTE_MIN(length, m->data_len - offset);
-		rte_memcpy(out, rte_pktmbuf_mtod_offset(m, const void *, offset), n);
+		if (stream)
+			roce_copy_stream(out, rte_pktmbuf_mtod_offset(m, const void *, offset), n);
+		else
+			memcpy(out, rte_pktmbuf_mtod_offset(m, const void *, offset), n);
 	}
+}
+
+/** An IPv4 or IPv6 address of the header at `v4` or `v6`. */
+static struct roce_gid
+gid_at(const struct roce_packet *pkt, size_t v4, size_t v6)
+{
+	struct roce_gid gid;
+	rte_be32_t addr;
+
+	if (pkt->l3_len == sizeof(struct rte_ipv4_hdr)) {
+		memcpy(&addr, pkt->l3 + v4, sizeof(addr));
+		return roce_gid_v4(addr);
+	}
+	memcpy(gid.raw, pkt->l3 + v6, sizeof(gid.raw));
+	return gid;
 }
 
 struct roce_gid
 roce_packet_src(const struct roce_packet *pkt)
 {
-	struct roce_gid gid;
-
-	if (pkt->l3_len == sizeof(struct rte_ipv4_hdr))
-		return roce_gid_v4(((const struct rte_ipv4_hdr *)pkt->l3)->src_addr);
-	memcpy(gid.raw, ((const struct rte_ipv6_hdr *)pkt->l3)->src_addr, sizeof(gid.raw));
-	return gid;
+	return gid_at(pkt, offsetof(struct rte_ipv4_hdr, src_addr),
+		offsetof(struct rte_ipv6_hdr, src_addr));
 }
 
 struct roce_gid
 roce_packet_dst(const struct roce_packet *pkt)
 {
-	struct roce_gid gid;
-
-	if (pkt->l3_len == sizeof(struct rte_ipv4_hdr))
-		return roce_gid_v4(((const struct rte_ipv4_hdr *)pkt->l3)->dst_addr);
-	memcpy(gid.raw, ((const struct rte_ipv6_hdr *)pkt->l3)->dst_addr, sizeof(gid.raw));
-	return gid;
+	return gid_at(pkt, offsetof(struct rte_ipv4_hdr, dst_addr),
+		offsetof(struct rte_ipv6_hdr, dst_addr));
 }

@@ -51,12 +51,33 @@ enum roce_packet_kind roce_packet_parse(struct rte_mbuf *m, struct roce_packet *
 /** Is its ICRC right? */
 bool roce_packet_check(const struct roce_packet *pkt);
 
-/** Copy bytes of the payload out. The payload must hold them. */
-void roce_packet_copy(const struct roce_packet *pkt, uint32_t from, void *to, uint32_t length);
+/**
+ * Copy bytes of the payload out. The payload must hold them.
+ * @param stream past the caches (roce_copy.h)
+ */
+void roce_packet_copy(
+	const struct roce_packet *pkt, uint32_t from, void *to, uint32_t length, bool stream);
 
 /** IP addresses as GIDs. */
 struct roce_gid roce_packet_src(const struct roce_packet *pkt);
 struct roce_gid roce_packet_dst(const struct roce_packet *pkt);
+
+/** Is that the source, the destination? No GID is made of it. */
+static inline bool
+roce_packet_from(const struct roce_packet *pkt, const struct roce_gid *gid)
+{
+	return pkt->l3_len == 20
+		? roce_gid_is_v4(gid) && memcmp(pkt->l3 + 12, gid->raw + 12, 4) == 0
+		: memcmp(pkt->l3 + 8, gid->raw, sizeof(gid->raw)) == 0;
+}
+
+static inline bool
+roce_packet_to(const struct roce_packet *pkt, const struct roce_gid *gid)
+{
+	return pkt->l3_len == 20
+		? roce_gid_is_v4(gid) && memcmp(pkt->l3 + 16, gid->raw + 12, 4) == 0
+		: memcmp(pkt->l3 + 24, gid->raw, sizeof(gid->raw)) == 0;
+}
 
 static inline const struct roce_reth *
 roce_packet_reth(const struct roce_packet *pkt)

@@ -2,6 +2,7 @@
 #include <rte_byteorder.h>
 #include <rte_ip.h>
 
+#include "roce_copy.h"
 #include "roce_qp.h"
 
 /** UC: packets that come so many late, or twice, are dropped. */
@@ -69,7 +70,8 @@ place_list(struct roce_cursor *at, const struct roce_rqe *rqe, const struct roce
 			at->offset = 0;
 			continue;
 		}
-		roce_packet_copy(pkt, from, rqe->segment[at->entry].addr + at->offset, n);
+		roce_packet_copy(pkt, from, rqe->segment[at->entry].addr + at->offset, n,
+			rqe->length >= ROCE_STREAM_MIN);
 		at->offset += n;
 		from += n;
 	}
@@ -152,7 +154,8 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 			roce_responder_fatal(qp, pkt->psn, ROCE_NAK_REMOTE_ACCESS);
 			return REFUSED;
 		}
-		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length);
+		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length,
+			r->received + r->left >= ROCE_STREAM_MIN);
 	}
 	r->va += pkt->length;
 	r->left -= pkt->length;

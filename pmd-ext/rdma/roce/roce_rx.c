@@ -37,11 +37,9 @@ to_control(struct roce_lane *lane, struct rte_mbuf *m)
 static bool
 is_for_us(const struct roce_dev *dev, const struct roce_packet *pkt)
 {
-	const struct roce_gid dst = roce_packet_dst(pkt);
-
 	if (pkt->l3_len == sizeof(struct rte_ipv4_hdr))
-		return dev->has_ip4 && roce_gid_equal(&dst, &dev->ip4);
-	return dev->has_ip6 && roce_gid_equal(&dst, &dev->ip6);
+		return roce_packet_to(pkt, &dev->ip4);
+	return dev->has_ip6 && roce_packet_to(pkt, &dev->ip6);
 }
 
 /** A CM MAD: as hostile as the wire, but with its ICRC. */
@@ -91,7 +89,6 @@ is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_p
 		[RDMA_QP_UD] = ROCE_UD,
 	};
 	const enum rdma_qp_state state = roce_state(qp);
-	struct roce_gid src;
 
 	if ((pkt->opcode & ~ROCE_OPERATION) != transport[qp->type]) {
 		roce_count(lane, ROCE_RX_OPCODE);
@@ -105,12 +102,9 @@ is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_p
 		roce_count(lane, ROCE_RX_PKEY);
 		return false;
 	}
-	if (qp->type != RDMA_QP_UD) {
-		src = roce_packet_src(pkt);
-		if (!roce_gid_equal(&src, &qp->peer_gid)) {
-			roce_count(lane, ROCE_RX_ADDRESS);
-			return false;
-		}
+	if (qp->type != RDMA_QP_UD && !roce_packet_from(pkt, &qp->peer_gid)) {
+		roce_count(lane, ROCE_RX_ADDRESS);
+		return false;
 	}
 	if (!qp->trust && !roce_packet_check(pkt)) {
 		roce_count(lane, ROCE_RX_ICRC);
