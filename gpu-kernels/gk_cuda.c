@@ -134,8 +134,10 @@ check_memory(const struct gk *gk, const char *name, const void *memory, bool hos
 	if (ret != CUDA_SUCCESS || device != at)
 		return refuse(-EINVAL, "%s at %p is neither registered host memory nor the GPU's",
 			name, memory);
+	if (!host)
+		return 0;
 	ret = gk->cuda->cuPointerGetAttribute(&address, CU_POINTER_ATTRIBUTE_HOST_POINTER, at);
-	if (host && (ret != CUDA_SUCCESS || address != memory))
+	if (ret != CUDA_SUCCESS || address != memory)
 		return refuse(-EINVAL, "%s at %p is not registered host memory", name, memory);
 	return 0;
 }

@@ -21,11 +21,9 @@
 #define GK_CUDA_CHUNK	512 /**< pixels */
 #define GK_CUDA_LANE	16  /**< pixels of a chunk that one thread sees */
 #define GK_CUDA_WORDS	(GK_CUDA_CHUNK * 2) /**< bytes of a chunk's words */
-#define GK_CUDA_DEPTH	4 /**< places for words on their way to a warp; a power of two */
-
 /**
  * Coefficients of one version and chunk as the kernel reads them. What comes first is for the quick
- * path, in raster order and scaled for it (gk_cuda_pixel.cuh); a pixel that is NaN in G0 (a *hole*),
+ * path, in raster order and scaled for it (gk_cuda_pixel.cuh); a pixel that is NaN in G0 (*hole*),
  * or that the quick path cannot do (*wild*), converts to 0 photons and reaches no threshold there.
  * Thresholds are words: the smallest of G0 that reaches the threshold, 0x4000 if none does, with
  * the sign bit set; those of other batches than the last are not kept.
@@ -45,9 +43,13 @@ struct gk_cuda_coef {
 GK_STATIC_ASSERT(sizeof(struct gk_cuda_coef) == 18688, "chunks stay on lines of 128 bytes");
 GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied comes first");
 
-/** Shared memory of a warp, by offsets: what the feed (gk_cuda_feed.cuh) has on its way. @{ */
-#define GK_CUDA_AT_KEPT	 (GK_CUDA_DEPTH * GK_CUDA_WORDS) /**< coefficients: counting has one set */
-#define GK_CUDA_AT_FIRST (GK_CUDA_AT_KEPT + 9216) /**< its `holes` and `wild`; outputs have two */
+/**
+ * Shared memory of a warp, by offsets: places for the words of GK_CUDA_DEPTH frames on their way,
+ * then coefficients of a chunk: counting has all of one, outputs have two of p and r. @{
+ */
+#define GK_CUDA_DEPTH	 4
+#define GK_CUDA_AT_KEPT	 (GK_CUDA_DEPTH * GK_CUDA_WORDS)
+#define GK_CUDA_AT_FIRST (GK_CUDA_AT_KEPT + 9216) /**< `holes` and `wild`, twice */
 #define GK_CUDA_AT_LIST	 (GK_CUDA_AT_FIRST + 32)  /**< addresses of frames, of two chunks */
 #define GK_CUDA_AREA	 (GK_CUDA_AT_LIST + 2 * GK_BATCH_MAX * 8)
 /** @} */

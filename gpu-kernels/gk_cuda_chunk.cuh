@@ -45,23 +45,45 @@ bit_of_pixel(uint32_t i)
 	return 1u << (i % 4 * 8 + i / 4);
 }
 
+/* Which coefficients counting reads. */
+enum coef_use {
+	NO_WORDS, /* a few frames: threshold words are not worth their loading */
+	ONE_WORD, /* both thresholds are the same */
+	TWO_WORDS,
+};
+
+static __device__ __forceinline__ enum coef_use
+use_of(const struct gk_params *params, bool few)
+{
+	if (few)
+		return NO_WORDS;
+	return params->bragg_threshold == params->csr_threshold ? ONE_WORD : TWO_WORDS;
+}
+
 /* Coefficients of a chunk on their way to where counting has them. */
 static __device__ __forceinline__ void
-copy_coef(const struct feed *f, uint32_t chunk, bool few)
+copy_coef(const struct feed *f, uint32_t chunk, enum coef_use use)
 {
 	const struct gk_cuda_coef *from = f->coef + chunk;
+	const uint32_t to = f->area + GK_CUDA_AT_KEPT;
 
-	feed_copy(f->area + GK_CUDA_AT_KEPT, from,
-		few ? offsetof(struct gk_cuda_coef, bragg) : offsetof(struct gk_cuda_coef, holes));
+	feed_copy(to, from, offsetof(struct gk_cuda_coef, bragg));
+	if (use != NO_WORDS)
+		feed_copy(to + offsetof(struct gk_cuda_coef, bragg), from->bragg,
+			sizeof(from->bragg));
+	if (use == TWO_WORDS)
+		feed_copy(to + offsetof(struct gk_cuda_coef, csr), from->csr, sizeof(from->csr));
 	if (lane_of_warp() == 0)
 		copy_async(f->area + GK_CUDA_AT_FIRST, (uint64_t)&from->holes);
 }
 
 /* @return holes and wild pixels of the chunk */
 static __device__ __forceinline__ uint2
-load_coef(struct lane_coef *c, const struct feed *f, bool few)
+load_coef(struct lane_coef *c, const struct feed *f, enum coef_use use)
 {
 	const uint32_t at = f->area + GK_CUDA_AT_KEPT, lane = lane_of_warp();
+	const uint32_t second = use == TWO_WORDS ? offsetof(struct gk_cuda_coef, csr)
+						 : offsetof(struct gk_cuda_coef, bragg);
 
 #pragma unroll
 	for (int k = 0; k < 4; k++) {
@@ -75,11 +97,10 @@ load_coef(struct lane_coef *c, const struct feed *f, bool few)
 		c->r[4 * k + 2] = __uint_as_float(r.z), c->r[4 * k + 3] = __uint_as_float(r.w);
 	}
 #pragma unroll
-	for (int k = 0; k < 4 && !few; k++) {
+	for (int k = 0; k < 4 && use != NO_WORDS; k++) {
 		const uint2 bragg = load_shared2(
 			at + offsetof(struct gk_cuda_coef, bragg) + k * 256 + lane * 8);
-		const uint2 csr =
-			load_shared2(at + offsetof(struct gk_cuda_coef, csr) + k * 256 + lane * 8);
+		const uint2 csr = load_shared2(at + second + k * 256 + lane * 8);
 
 		c->bragg[2 * k] = bragg.x, c->bragg[2 * k + 1] = bragg.y;
 		c->csr[2 * k] = csr.x, c->csr[2 * k + 1] = csr.y;
@@ -294,16 +315,17 @@ store_missing(uint64_t out, uint32_t kind, const struct spot *s)
 /*
  * Statistics of a chunk of all frames of a batch.
  * @param direct  some frames' outputs are made as well, because their kind is sure
- * @param few     IS_FEW() frames
  * @param tally   the warp's, in shared memory
  */
-template <bool direct, bool few, uint32_t STEP>
+template <bool direct, uint32_t lead, uint32_t STEP>
 static __device__ __forceinline__ void
 count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uint32_t *counts,
 	struct tally *tally)
 {
 	const uint32_t n = feed->n, lane = lane_of_warp(), chunk = feed->chunk;
 	const struct gk_cuda_coef *coef = feed->coef + chunk;
+	const bool few = lead == LEAD_FEW;
+	const enum coef_use use = use_of(&b->params, few);
 	/* the 0 of holes is below a threshold word, but not below 0 */
 	const bool low =
 		few && !(b->params.bragg_threshold > 0.0f && b->params.csr_threshold > 0.0f);
@@ -313,23 +335,23 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 	uint2 known; /* holes, wild pixels */
 
 	/* before the loop: what is loaded on a condition is live everywhere, and spilled */
-	feed_wait(feed, few);
-	known = load_coef(&c, feed, few);
+	feed_wait<lead>(feed);
+	known = load_coef(&c, feed, use);
 	__syncwarp();
 	if (feed->left > 0)
-		copy_coef(feed, chunk + STEP, few);
+		copy_coef(feed, chunk + STEP, use);
 	if (direct)
 		spot = spot_of(feed->coef, chunk, known.x);
 #pragma unroll 1
 	for (uint32_t f = 0; f < n; f++) {
-		const uint32_t words = feed_wait(feed, few);
+		const uint32_t words = feed_wait<lead>(feed);
 		float x[GK_CUDA_LANE];
 		struct lane_counts l;
 		bool odd;
 		uint2 w[4];
 
 		load_words(w, words);
-		feed_next<STEP>(feed, few);
+		feed_next<lead, STEP>(feed);
 		if (args.staged && (feed->present >> f & 1))
 			store_raw(copy_of(gang, f, chunk), GK_CUDA_CHUNK, words, true);
 		l = counts_of(w, &c, &b->params, few, x);

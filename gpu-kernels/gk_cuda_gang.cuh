@@ -187,6 +187,7 @@ place_csr(uint32_t f)
 	const uint32_t lane = threadIdx.x % 32;
 	uint32_t base = 0;
 
+#pragma unroll 8
 	for (uint32_t i = lane; i < m->block; i += 32)
 		base += __ldcg(&block_nnz[f * args.blocks + i]);
 	base = __reduce_add_sync(ALL_LANES, base);
@@ -271,7 +272,7 @@ chunks_of_warp(uint32_t begin, uint32_t end)
 }
 
 /* Statistics of a block's chunks. */
-template <bool direct, bool few>
+template <bool direct, uint32_t lead>
 static __device__ __noinline__ void
 count_all(void)
 {
@@ -282,31 +283,40 @@ count_all(void)
 
 	if (chunks == 0)
 		return;
-	feed_open<GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX,
+	feed_open<lead, GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX,
 		m->first + warp_of_block(), chunks, (1u << gang_state.batch.nb_frames) - 1);
-	copy_coef(&feed, feed.chunk, few);
-	feed_start<GK_CUDA_WARPS>(&feed);
+	copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
+	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
-		count_chunk<direct, few, GK_CUDA_WARPS>(
+		count_chunk<direct, lead, GK_CUDA_WARPS>(
 			&gang_state.batch, m->gang, &feed, gang_counts(), tally);
 		feed_chunk<GK_CUDA_WARPS>(&feed);
 	}
 	__syncwarp();
 }
 
+template <bool direct>
+static __device__ __forceinline__ void
+count_any(void)
+{
+	if (gang_state.batch.nb_frames >= LEAD)
+		count_all<direct, LEAD>();
+	else
+		count_all<direct, LEAD_FEW>();
+}
+
 static __device__ __forceinline__ void
 count_frames(void)
 {
-	const bool few = IS_FEW(gang_state.batch.nb_frames);
 	const uint32_t lane = lane_of_warp();
 
 	if (lane < GK_BATCH_MAX)
 		gang_state.tally[warp_of_block()][lane] = {0, 0, 0, 0, 0};
 	__syncwarp();
-	if (gang_state.batch.direct == 0)
-		few ? count_all<false, true>() : count_all<false, false>();
+	if (gang_state.batch.direct != 0)
+		count_any<true>();
 	else
-		few ? count_all<true, true>() : count_all<true, false>();
+		count_any<false>();
 }
 
 /* Coefficients and thresholds of a block's chunks, by the threads that read them afterwards. */
@@ -336,7 +346,7 @@ dark_all(void)
 }
 
 /* Outputs of a block's chunks. */
-template <bool few>
+template <uint32_t lead>
 static __device__ __noinline__ void
 output_all(uint32_t kept)
 {
@@ -349,16 +359,16 @@ output_all(uint32_t kept)
 	if (chunks == 0)
 		return;
 	/* backwards: what was counted last may still be in the cache */
-	feed_open<step>(&feed, batch_coef(), batch_table(), args.staged ? m->gang : GK_GANGS_MAX,
-		m->end - 1 - warp_of_block(), chunks, kept);
+	feed_open<lead, step>(&feed, batch_coef(), batch_table(),
+		args.staged ? m->gang : GK_GANGS_MAX, m->end - 1 - warp_of_block(), chunks, kept);
 	copy_pairs(&feed, feed.chunk, feed.left);
-	feed_start<step>(&feed);
+	feed_start<lead, step>(&feed);
 	first = places_of(gang_counts(), feed.chunk);
 	for (uint32_t i = 0; i < chunks; i++) {
 		const uint32_t next =
 			feed.left > 0 ? places_of(gang_counts(), feed.chunk + step) : 0;
 
-		output_chunk<few, step>(&gang_state.batch, &feed, first, gang_state.kind, kept);
+		output_chunk<lead, step>(&gang_state.batch, &feed, first, gang_state.kind, kept);
 		feed_chunk<step>(&feed);
 		first = next;
 	}
@@ -372,10 +382,10 @@ output_frames(uint32_t kept)
 		if ((kept >> i & 1) && gang_state.kind[i] == GK_KIND_CSR)
 			place_csr(i);
 	__syncthreads();
-	if (IS_FEW(__popc(kept)))
-		output_all<true>(kept);
+	if (__popc(kept) >= LEAD)
+		output_all<LEAD>(kept);
 	else
-		output_all<false>(kept);
+		output_all<LEAD_FEW>(kept);
 }
 
 /* @return false: killed */

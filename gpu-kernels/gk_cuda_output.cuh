@@ -167,7 +167,7 @@ output_image(uint64_t out, const struct spot *s, const struct entry *e)
  * @param first  places of this chunk's pixels in the lists, of frame f in thread f
  * @param kind   of each frame
  */
-template <bool few, uint32_t STEP>
+template <uint32_t lead, uint32_t STEP>
 static __device__ __forceinline__ void
 output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, const uint32_t *kind,
 	uint32_t kept)
@@ -178,7 +178,7 @@ output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, c
 	struct entry e;
 	uint2 known; /* holes, wild pixels */
 
-	feed_wait(feed, few);
+	feed_wait<lead>(feed);
 	known = load_shared2(first_at(feed, feed->left));
 	load_aim(aim, feed);
 	spot = spot_of(feed->coef, chunk, known.x);
@@ -197,8 +197,8 @@ output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, c
 		const uint64_t out = b->frame[f].out;
 		const bool present = feed->present >> i & 1;
 
-		e.words = feed_wait(feed, few);
-		feed_next<STEP>(feed, few);
+		e.words = feed_wait<lead>(feed);
+		feed_next<lead, STEP>(feed);
 		if (kind[f] == GK_KIND_CSR) {
 			if (present)
 				store_csr(out, at, &e, hits_of(&e, aim, b->params.csr_threshold));

@@ -9,7 +9,7 @@
 #include "gk_cuda_driver.h"
 #include "gk_ring.h"
 
-#define BENCH_FRAMES 64 /* 537 MB of 4M frames: nine times the L2 cache */
+#define BENCH_FRAMES 128 /* 1.07 GB of 4M frames: 18 times the L2 cache */
 #define BENCH_SHOTS  1000000
 
 struct bench {

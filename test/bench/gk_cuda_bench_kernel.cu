@@ -46,7 +46,7 @@ bench_pack(const struct gk_cuda_batch *b)
 }
 
 /* Statistics of a block's chunks, from `begin` on. */
-template <bool few>
+template <uint32_t lead>
 static __device__ __forceinline__ void
 count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, uint32_t end,
 	struct tally *tally)
@@ -57,12 +57,12 @@ count_all(const struct gk_cuda_batch *b, const uint64_t *table, uint32_t begin, 
 
 	if (chunks == 0)
 		return;
-	feed_open<GK_CUDA_WARPS>(&feed, args.coef, table, GK_GANGS_MAX, begin + warp, chunks,
+	feed_open<lead, GK_CUDA_WARPS>(&feed, args.coef, table, GK_GANGS_MAX, begin + warp, chunks,
 		(1u << b->nb_frames) - 1);
-	copy_coef(&feed, feed.chunk, few);
-	feed_start<GK_CUDA_WARPS>(&feed);
+	copy_coef(&feed, feed.chunk, use_of(&b->params, lead == LEAD_FEW));
+	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
-		count_chunk<false, few, GK_CUDA_WARPS>(b, 0, &feed, args.counts, tally);
+		count_chunk<false, lead, GK_CUDA_WARPS>(b, 0, &feed, args.counts, tally);
 		feed_chunk<GK_CUDA_WARPS>(&feed);
 	}
 }
@@ -83,10 +83,10 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS)
 	if (lane < GK_BATCH_MAX)
 		tally[warp][lane] = {0, 0, 0, 0, 0};
 	__syncthreads();
-	if (IS_FEW(batch.nb_frames))
-		count_all<true>(&batch, table, begin, end, tally[warp]);
+	if (batch.nb_frames < LEAD)
+		count_all<LEAD_FEW>(&batch, table, begin, end, tally[warp]);
 	else
-		count_all<false>(&batch, table, begin, end, tally[warp]);
+		count_all<LEAD>(&batch, table, begin, end, tally[warp]);
 	__syncthreads();
 	if (threadIdx.x < batch.nb_frames) {
 		struct tally t = {0, 0, 0, 0, 0};

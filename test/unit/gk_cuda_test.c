@@ -191,6 +191,56 @@ test_random(void **state)
 		random_round(1, 60, 0, &rng);
 }
 
+/*
+ * Frames that are all kept as CSR, with thresholds that change: from nearly no pixels to all.
+ */
+static void
+test_lists(void **state)
+{
+	static const float thresholds[] = {100.0f, 3.0f, 0.3f, 0.12f, -1.0f};
+	uint64_t rng = rig_seed("lists");
+
+	for (uint32_t round = 0; round < 4; round++) {
+		const struct gk_geometry g = {5, 3, round % 2 ? 1056 : 512};
+		struct pair p;
+
+		pair_open(&p, &g, round / 2 ? GK_VALUE_I16 : GK_VALUE_F32, (uint32_t)gk_pixels(&g),
+			1 + round % 2, SLOTS, 0, (int)round / 2, tune);
+		rig_random_coef(&p.host, &rng);
+		memcpy(p.host.p_next, p.host.p[0], gk_pixels(&g) * sizeof(float));
+		pair_coef(&p);
+		for (uint32_t i = 0; i < sizeof(thresholds) / sizeof(thresholds[0]); i++) {
+			struct gk_params *params = &p.host.config.channel->params[0];
+
+			*params = (struct gk_params){.kind = GK_KIND_CSR,
+				.bragg_threshold = thresholds[i],
+				.csr_threshold = thresholds[i],
+				.bragg_max = UINT32_MAX,
+				.nnz_max = p.host.config.layout.nnz_cap};
+			p.cuda.config.channel->params[0] = *params;
+			random_slots(&p, &rng);
+			for (uint32_t slot = 0; slot < SLOTS; slot += 4) {
+				struct gk_work work = {.nb_frames = 4,
+					.slot = {slot, slot + 1, slot + 2, slot + 3}};
+
+				for (uint32_t k = slot; k < slot + 4; k++) {
+					rig_frame(&p.host, k)->flags = 0;
+					rig_frame(&p.host, k)->out = k;
+					pair_frame(&p, k);
+				}
+				pair_submit(&p, slot / 4 % (1 + round % 2), &work);
+			}
+			pair_start(&p);
+			pair_drain(&p);
+			pair_stop(&p);
+			pair_compare(&p);
+			for (uint32_t k = 0; k < SLOTS; k++)
+				assert_int_equal(p.cuda.config.results[k].kind, GK_KIND_CSR);
+		}
+		pair_close(&p);
+	}
+}
+
 /* A detector of one module, in every gang layout that there is room for. */
 static void
 test_module(void **state)
@@ -453,6 +503,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_create),
 		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_module),
 		cmocka_unit_test(test_real),
 		cmocka_unit_test(test_refused),
