@@ -298,14 +298,13 @@ carry(unsigned int to, struct rte_mbuf *m)
 	deliver(to, m);
 }
 
-/* One millisecond */
 static void
-step(void)
+step(unsigned int ms)
 {
 	struct rte_mbuf *m;
 	unsigned int i;
 
-	now_tsc += rte_get_tsc_hz() / 1000;
+	now_tsc += rte_get_tsc_hz() / 1000 * ms;
 	for (i = 0; i < nb_held;)
 		if (--held[i].steps == 0) {
 			deliver(held[i].to, held[i].m);
@@ -336,7 +335,14 @@ void
 rig_run(unsigned int ms)
 {
 	while (ms-- > 0)
-		step();
+		step(1);
+}
+
+void
+rig_jump(unsigned int ms, unsigned int step_ms)
+{
+	for (unsigned int done = 0; done < ms; done += step_ms)
+		step(step_ms);
 }
 
 bool
@@ -352,7 +358,7 @@ rig_event(unsigned int s, enum rdma_event_type type, unsigned int ms)
 	struct rig_station *st = &rig[s];
 
 	while (!rig_has_event(s) && ms-- > 0)
-		step();
+		step(1);
 	if (!rig_has_event(s))
 		fail_msg("station %u: no event, wanted %s", s, rdma_event_name(type));
 	event[s] = st->events[st->taken++];
@@ -388,7 +394,7 @@ rig_receive_cm(unsigned int s, struct roce_cm_msg *msg, unsigned int ms)
 			if (found)
 				return true;
 		}
-		step();
+		step(1);
 	} while (ms-- > 0);
 	return false;
 }

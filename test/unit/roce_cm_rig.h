@@ -71,6 +71,8 @@ struct rdma_qp *rig_qp(unsigned int s, enum rdma_qp_type type);
 
 /* Let so many milliseconds go by, with all that happens in them */
 void rig_run(unsigned int ms);
+/* The same in steps of so many milliseconds: for timers only */
+void rig_jump(unsigned int ms, unsigned int step_ms);
 /* The next event of a station within so many milliseconds; fails the test if there is none, or
  * another */
 struct rdma_event *rig_event(unsigned int s, enum rdma_event_type type, unsigned int ms);
