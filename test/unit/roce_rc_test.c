@@ -426,6 +426,63 @@ test_not_ready(void **state)
 	rig_disconnect(&rig);
 }
 
+/*
+ * A receiver with two receives, which posts the next when it has worked at one for a while, and a
+ * sender that has 64 requests waiting: three packets on the wire for each that is taken, at most.
+ * rdma_rxe puts 44 there.
+ */
+static void
+storm(uint32_t length)
+{
+	const struct rdma_qp_attr attr = {.rnr_retry = 7,
+		.retry_count = 7,
+		.min_rnr_timer = 12,
+		.max_recv_wr = 2,
+		.max_send_wr = 64,
+		.ack_timeout = 20};
+	const uint32_t packets = (length + 1023) / 1024;
+	struct rdma_sge s = sge(0, 0, length);
+	struct rdma_send_wr wr = {
+		.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
+	unsigned int posted = 0, done = 0;
+	uint64_t frames, due = 0, wait = 0;
+	struct rdma_wc wc;
+
+	connect_rc(&attr);
+	receive(0, length);
+	receive(length, length);
+	frames = rig.frames[0];
+	while (done < 200) {
+		while (posted < 200 && rdma_post_send(rig.end[0].qp, &wr, 1) == 1)
+			posted++;
+		rig_step(&rig);
+		while (rdma_poll_cq(rig.end[0].cq, &wc, 1))
+			assert_int_equal(wc.status, RDMA_WC_SUCCESS);
+		if (wait == 0 && rdma_poll_cq(rig.end[1].cq, &wc, 1)) {
+			assert_int_equal(wc.status, RDMA_WC_SUCCESS);
+			done++;
+			wait = 1;
+			due = rte_rdtsc() + rte_get_tsc_hz() / 1000000 * rig_random(&rig, 500);
+		}
+		if (wait && rte_rdtsc() > due) {
+			receive(0, length);
+			wait = 0;
+		}
+	}
+	frames = rig.frames[0] - frames;
+	print_message("%u bytes: %.2f frames for each packet taken\n", length,
+		(double)frames / (200 * packets));
+	assert_true(frames <= 3 * 200 * packets);
+	rig_disconnect(&rig);
+}
+
+static void
+test_storm(void **state)
+{
+	storm(64);
+	storm(5000);
+}
+
 static void
 test_not_ready_ends(void **state)
 {
@@ -494,6 +551,7 @@ main(void)
 		cmocka_unit_test(test_local_protection),
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_not_ready),
+		cmocka_unit_test(test_storm),
 		cmocka_unit_test(test_not_ready_ends),
 		cmocka_unit_test(test_nobody_answers),
 		cmocka_unit_test(test_busy),

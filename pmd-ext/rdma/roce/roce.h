@@ -76,6 +76,7 @@ enum roce_stat {
 	ROCE_TX_ACK,
 	ROCE_TX_RETRANSMIT, /**< packets sent again */
 	ROCE_TX_TIMEOUT,    /**< local acknowledge time-outs */
+	ROCE_TX_PROBE,	    /**< packets sent again early, as no answer came for a round trip */
 	ROCE_TX_NOMBUF,	    /**< no mbuf: tried again later */
 	ROCE_TX_CNP,
 	ROCE_RX_CNP,

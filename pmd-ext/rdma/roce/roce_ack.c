@@ -24,7 +24,31 @@ progress(struct roce_qp *qp)
 	r->rnr_retries = r->rnr_retry;
 	r->probe = false;
 	r->asked_again = false;
+	r->window += r->window < ROCE_WINDOW;
 	r->rnr_backoff = 0;
+	r->ack_deadline = 0;
+	r->probes = 0;
+}
+
+/** A packet that was timed, and sent once, is acknowledged (RFC 6298). */
+static void
+measure(struct roce_qp *qp, uint32_t psn)
+{
+	struct roce_requester *r = &qp->req;
+	const int64_t sample = qp->lane->now - r->rtt_start;
+	int64_t error;
+
+	if (roce_psn_diff(psn, r->rtt_psn) <= 0)
+		return;
+	r->rtt_start = 0;
+	if (r->rtt == 0) {
+		r->rtt = sample;
+		r->rtt_var = sample / 2;
+		return;
+	}
+	error = sample - (int64_t)r->rtt;
+	r->rtt += error / 8;
+	r->rtt_var += (RTE_MAX(error, -error) - (int64_t)r->rtt_var) / 4;
 }
 
 /** A message was taken: after an RNR NAK, let more out little by little. */
@@ -51,6 +75,8 @@ advance(struct roce_qp *qp, uint32_t psn)
 
 	if (psn == r->una_psn)
 		return true;
+	if (r->rtt_start)
+		measure(qp, psn);
 	while (r->una != r->begun) {
 		wqe = roce_wqe(qp, r->una);
 		if (is_answered(wqe) && wqe->answered < wqe->nb_psn) {
@@ -111,6 +137,7 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 		return;
 	}
 	r->retries--;
+	r->window = RTE_MAX(r->window / 2, (uint32_t)ROCE_WINDOW_MIN);
 	roce_requester_rewind(qp, r->una_psn);
 	resume(qp, complete);
 }

@@ -115,6 +115,7 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	qp->signal_all = attr->signal_all;
 	qp->mtu = attr->max_mtu;
 	qp->qkey = attr->qkey;
+	qp->req.window = ROCE_WINDOW;
 	qp->req.retry_count = attr->retry_count;
 	qp->req.rnr_retry = attr->rnr_retry;
 	qp->req.rd_atom = attr->max_rd_atom;

@@ -16,8 +16,9 @@
 #include "roce_packet.h"
 #include "roce_timer.h"
 
-/** Most packets of a queue pair that are not acknowledged. */
-#define ROCE_WINDOW 256
+/** Most packets of a queue pair that are not acknowledged, and the least after losses. */
+#define ROCE_WINDOW	256
+#define ROCE_WINDOW_MIN 8
 /** Packets of a long message between two that ask for an acknowledgement. */
 #define ROCE_ACK_EVERY 32
 
@@ -99,19 +100,25 @@ struct roce_requester {
 	uint32_t offset;       /**< bytes of the current request sent */
 	struct roce_cursor at; /**< the same in its list */
 	uint32_t next_psn, una_psn,
-		max_psn;	      /**< to send, oldest not acknowledged, never sent yet */
-	uint32_t unasked;	      /**< packets since the last AckReq */
-	uint32_t rd_out;	      /**< READs and atomics from una to current */
-	uint32_t rnr_cap;	      /**< messages in flight after an RNR NAK; 0: no limit */
-	uint32_t rnr_good;	      /**< acknowledged at this cap */
-	uint8_t rnr_backoff;	      /**< the wait is doubled so many times */
-	uint8_t wait;		      /**< enum roce_wait */
-	bool asked_again;	      /**< answers were lost, and asked for again since */
-	bool probe;		      /**< one packet only until something is acknowledged */
+		max_psn;     /**< to send, oldest not acknowledged, never sent yet */
+	uint32_t window;     /**< packets: halved by a loss, as go-back-N repeats all of it */
+	uint32_t unasked;    /**< packets since the last AckReq */
+	uint32_t rd_out;     /**< READs and atomics from una to current */
+	uint32_t rnr_cap;    /**< messages in flight after an RNR NAK; 0: no limit */
+	uint32_t rnr_good;   /**< acknowledged at this cap */
+	uint8_t rnr_backoff; /**< the wait is doubled so many times */
+	uint8_t wait;	     /**< enum roce_wait */
+	bool asked_again;    /**< answers were lost, and asked for again since */
+	bool probe;	     /**< one packet only until something is acknowledged */
 	uint8_t retries, rnr_retries; /**< left */
 	uint8_t retry_count, rnr_retry;
 	uint8_t rd_atom;
-	uint64_t ack_cycles; /**< local acknowledge time-out */
+	uint64_t ack_cycles;   /**< local acknowledge time-out */
+	uint64_t ack_deadline; /**< when it is over; 0: nothing is outstanding, or all is new */
+	/* round trip, TSC: an early probe finds what was lost at the end of a burst */
+	uint64_t rtt, rtt_var, rtt_start;
+	uint32_t rtt_psn;
+	uint8_t probes; /**< since something was acknowledged */
 	uint64_t retransmits, rnr_naks;
 	uint8_t *ring; /**< of struct roce_wqe */
 	uint32_t stride;

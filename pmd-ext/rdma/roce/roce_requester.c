@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <rte_byteorder.h>
+#include <rte_cycles.h>
 
 #include "roce_qp.h"
+
+/* what a peer may take to answer, in addition to round trips: 0.25 ms */
+#define PROBE_PER_SECOND 4000
+/* each waits twice as long as the one before; then the time-out has the word */
+#define PROBES_MAX 10
 
 static bool
 is_answered(const struct roce_wqe *wqe)
@@ -48,7 +54,7 @@ may_send(struct roce_qp *qp)
 	outstanding = roce_psn_diff(r->next_psn, r->una_psn);
 	if (outstanding == 0)
 		return true;
-	if (r->probe || outstanding >= ROCE_WINDOW)
+	if (r->probe || outstanding >= r->window)
 		return false;
 	if (r->offset)
 		return true;
@@ -108,10 +114,14 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 {
 	struct roce_requester *r = &qp->req;
 
-	if (++r->unasked >= ROCE_ACK_EVERY || r->probe ||
+	if (++r->unasked >= RTE_MIN(r->window / 4, ROCE_ACK_EVERY) || r->probe ||
 		(last && (is_signalled(qp, wqe) || r->current + 1 == r->head)) ||
-		(last && r->rnr_cap) || roce_psn_diff(r->next_psn, r->una_psn) + 1 >= ROCE_WINDOW) {
+		(last && r->rnr_cap) || roce_psn_diff(r->next_psn, r->una_psn) + 1 >= r->window) {
 		r->unasked = 0;
+		if (r->rtt_start == 0 && r->next_psn == r->max_psn) {
+			r->rtt_start = qp->lane->now;
+			r->rtt_psn = r->next_psn;
+		}
 		return true;
 	}
 	return false;
@@ -295,13 +305,25 @@ roce_requester_arm(struct roce_qp *qp)
 {
 	struct roce_requester *r = &qp->req;
 
+	const uint64_t now = qp->lane->now;
+	uint64_t deadline;
+
 	if (r->una_psn == r->next_psn) {
 		r->wait = ROCE_WAIT_NONE;
+		r->ack_deadline = 0;
 		roce_timer_stop(&r->timer);
 		return;
 	}
+	if (r->ack_deadline == 0)
+		r->ack_deadline = now + r->ack_cycles;
+	deadline = r->ack_deadline;
+	if (r->rtt && r->probes < PROBES_MAX)
+		deadline = RTE_MIN(deadline,
+			now +
+				((r->rtt + 4 * r->rtt_var + rte_get_tsc_hz() / PROBE_PER_SECOND)
+					<< r->probes));
 	r->wait = ROCE_WAIT_ACK;
-	roce_timer_start(&qp->lane->wheel, &r->timer, qp->lane->now + r->ack_cycles);
+	roce_timer_start(&qp->lane->wheel, &r->timer, deadline);
 }
 
 void
@@ -311,6 +333,7 @@ roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
 	struct roce_wqe *wqe;
 	uint32_t i, packets;
 
+	r->rtt_start = 0;
 	r->rd_out = 0;
 	r->offset = 0;
 	r->at = (struct roce_cursor){0, 0};
@@ -350,8 +373,15 @@ roce_requester_timeout(struct roce_qp *qp)
 	r->wait = ROCE_WAIT_NONE;
 	if (roce_state(qp) != RDMA_QP_RTS || wait == ROCE_WAIT_NONE)
 		return;
-	if (wait == ROCE_WAIT_ACK) {
+	if (wait == ROCE_WAIT_ACK && qp->lane->now < r->ack_deadline) {
+		roce_count(qp->lane, ROCE_TX_PROBE);
+		r->window = RTE_MAX(r->window / 2, (uint32_t)ROCE_WINDOW_MIN);
+		r->probes++;
+		roce_requester_rewind(qp, r->una_psn);
+	} else if (wait == ROCE_WAIT_ACK) {
 		roce_count(qp->lane, ROCE_TX_TIMEOUT);
+		r->ack_deadline = 0;
+		r->probes = 0;
 		if (r->retries == 0) {
 			roce_qp_fail(qp, RDMA_WC_RETRY_EXC_ERR, true);
 			return;
