@@ -159,9 +159,9 @@ rig_open(struct rig *rig, size_t memory_size)
 		if (port[i] < 0)
 			rig_die("no port on rings: %s", rte_strerror(rte_errno));
 	}
-	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.1/24", port[0]);
+	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.1/24,mtu=4096", port[0]);
 	open_side(rig, &rig->a, name, (uint16_t)port[0]);
-	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.2/24", port[1]);
+	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.2/24,mtu=4096", port[1]);
 	open_side(rig, &rig->b, name, (uint16_t)port[1]);
 	rig_poll(&rig->b); /* the main lcore's from now on */
 	rte_eal_remote_launch(worker_main, rig, rig->worker);

@@ -44,8 +44,8 @@ roce_conns_close(struct roce_control *c)
 	while ((conn = TAILQ_FIRST(&c->conns.all))) {
 		conn->held = false;
 		roce_conn_close(conn, "device closed");
-		roce_conns_bury(c);
 	}
+	roce_conns_bury(c);
 	rte_hash_free(c->conns.hash);
 }
 
