@@ -108,11 +108,11 @@ sweep(struct rdma_cache *cache)
 	}
 }
 
+/** An entry of its interval, which is its first member. */
 static struct rdma_cache_entry *
-entry_find(const struct rdma_cache *cache, uint64_t start, uint64_t end)
+entry_of(struct rdma_interval *interval)
 {
-	/* the interval is an entry's first member */
-	return (struct rdma_cache_entry *)rdma_interval_find(&cache->set, start, end);
+	return (struct rdma_cache_entry *)interval;
 }
 
 static void
@@ -120,7 +120,7 @@ leave_between(struct rdma_cache *cache, uint64_t start, uint64_t end, uint64_t *
 {
 	struct rdma_cache_entry *entry;
 
-	while ((entry = entry_find(cache, start, end)) != NULL) {
+	while ((entry = entry_of(rdma_interval_touching(&cache->set, start, end))) != NULL) {
 		entry_leave(cache, entry);
 		(*counter)++;
 	}
@@ -176,7 +176,7 @@ make_room(struct rdma_cache *cache, uint64_t bytes)
 
 /* ---- registration --------------------------------------------------------------------------- */
 
-/** A new entry in the set, where nothing overlaps with it. */
+/** A new entry in the set. */
 static int
 entry_add(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 	struct rdma_cache_entry **out)
@@ -219,49 +219,70 @@ entry_add(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 	return 0;
 }
 
-/** The smallest range of whole entries that holds [*start, *end), if it may be one region. */
+/**
+ * Widens a range by the entries that it overlaps with, as long as it becomes no more than twice as
+ * long: neighbours that share a page must not grow into one region, registered anew for each.
+ *
+ * @return true: it became wider
+ */
 static bool
-span_of(const struct rdma_cache *cache, uint64_t *start, uint64_t *end, int16_t gpu)
+widen(const struct rdma_cache *cache, uint64_t *start, uint64_t *end)
 {
-	const struct rdma_cache_entry *entry;
-	uint64_t first = *start, last = *end, at = *start;
-	bool found = false;
+	const uint64_t most =
+		RTE_MIN(RTE_MIN(cache->mr_bytes_max, cache->attr.bytes_max), 2 * (*end - *start));
+	const struct rdma_interval *at;
+	bool wider = false;
 
-	while ((entry = entry_find(cache, at, *end)) != NULL) {
-		if (entry->gpu != gpu)
-			return false;
-		first = RTE_MIN(first, entry->interval.start);
-		last = RTE_MAX(last, entry->interval.end);
-		at = entry->interval.end;
-		found = true;
+	/* at its ends; what lies inside is swallowed without */
+	at = rdma_interval_touching(&cache->set, *start, *start + 1);
+	if (at && *end - at->start <= most) {
+		wider = at->start < *start;
+		*start = RTE_MIN(*start, at->start);
 	}
-	if (!found || gpu >= 0 || last - first > cache->mr_bytes_max ||
-		last - first > cache->attr.bytes_max)
-		return false;
-	*start = first;
-	*end = last;
-	return true;
+	at = rdma_interval_touching(&cache->set, *end - 1, *end);
+	if (at && at->end - *start <= most) {
+		wider = wider || at->end > *end;
+		*end = RTE_MAX(*end, at->end);
+	}
+	return wider;
 }
 
-/** Not registered as a whole: one region for it and all that it overlaps with, or it alone. */
+/** Ends the entries that lie within a new one: nobody needs them any more. */
+static void
+swallow(struct rdma_cache *cache, const struct rdma_cache_entry *by)
+{
+	struct rdma_interval *at, *after;
+	bool any = false;
+
+	at = rdma_interval_next(&cache->set, by->interval.start, NULL);
+	for (; at && at->start < by->interval.end; at = after) {
+		after = rdma_interval_next(&cache->set, at->start, at);
+		if (at == &by->interval || at->end > by->interval.end)
+			continue;
+		entry_leave(cache, entry_of(at));
+		any = true;
+	}
+	if (any) {
+		cache->info.merges++;
+		sweep(cache);
+	}
+}
+
+/** Not registered as a whole: a region for it, and for what it overlaps with if that pays. */
 static int
 enter(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 	struct rdma_cache_entry **entry)
 {
-	uint64_t first = start, last = end, dropped = 0;
-	bool whole = span_of(cache, &first, &last, gpu);
+	uint64_t first = start, last = end;
 	int ret = -EAGAIN;
 
-	leave_between(cache, start, end, &dropped);
-	sweep(cache);
-	if (whole) {
-		/* what was registered before may be mapped no longer, unknown to us */
+	/* what was registered before may be mapped no longer, unknown to us */
+	if (gpu < 0 && widen(cache, &first, &last))
 		ret = entry_add(cache, first, last, gpu, entry);
-		if (ret == 0)
-			cache->info.merges++;
-	}
 	if (ret < 0)
 		ret = entry_add(cache, start, end, gpu, entry);
+	if (ret == 0)
+		swallow(cache, *entry);
 	return ret;
 }
 
@@ -280,11 +301,13 @@ rdma_cache_get(struct rdma_cache *cache, const void *addr, uint64_t length, int1
 		cache->info.failures++;
 		return -EINVAL;
 	}
-	entry = entry_find(cache, from, to);
-	if (entry && entry->interval.start <= from && entry->interval.end >= to &&
-		entry->gpu == gpu) {
+	entry = entry_of(rdma_interval_holding(&cache->set, from, to));
+	if (entry && entry->gpu == gpu) {
 		cache->info.hits++;
 	} else {
+		/* the same address, but of another device: that memory went, and nobody told */
+		if (entry)
+			leave_between(cache, from, to, &cache->info.invalidations);
 		cache->info.misses++;
 		ret = enter(
 			cache, RTE_ALIGN_FLOOR(from, page), RTE_ALIGN_CEIL(to, page), gpu, &entry);

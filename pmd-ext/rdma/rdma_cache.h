@@ -10,7 +10,7 @@
  *
  * What a cache must be told: that memory goes. No driver sees munmap(), free() or
  * rte_gpu_mem_free(), and an address that comes back is then other memory: call
- * rdma_cache_invalidate() *before*. Memory of EAL that hot-unplugging takes away is noticed without.
+ * rdma_cache_invalidate() *before*. Memory of EAL that hot-unplugging takes away is noticed anyhow.
  *
  * All are *control* functions of rdma.h, but for rdma_cache_invalidate().
  */
@@ -49,7 +49,7 @@ struct rdma_cache_info {
 	uint64_t deregistrations; /**< and what had to be kept for a while: */
 	uint64_t deregistrations_busy;
 	uint64_t deregistered_ns;
-	uint64_t merges;	/**< a region that took others in */
+	uint64_t merges;	/**< regions that took others in */
 	uint64_t evictions;	/**< to make room */
 	uint64_t invalidations; /**< entries whose memory went */
 	uint64_t failures;	/**< of rdma_cache_get() */
@@ -62,8 +62,8 @@ struct rdma_cache *rdma_cache_create(struct rdma_pd *pd, const struct rdma_cache
 int rdma_cache_destroy(struct rdma_cache *cache);
 
 /**
- * Memory to be used: registered, if it is not yet. Whole pages are, and what overlaps becomes one
- * region as long as that fits into one.
+ * Memory to be used: registered, if it is not yet. Whole pages are; with what it overlaps it
+ * becomes one region, as long as that fits into one and is not more than twice as long.
  *
  * @param gpu gpudev that it is of, -1: host. Of a GPU, the first call names a whole allocation,
  *   later ones any part of it: dma-bufs are of allocations.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "rdma_interval.h"
@@ -16,73 +17,146 @@ next_random(uint64_t *state)
 	return (x * UINT64_C(0x2545f4914f6cdd1d)) >> 32;
 }
 
-/** Cuts a tree in two: what starts before `at`, and the rest. */
-static void
-split(struct rdma_interval *tree, uint64_t at, struct rdma_interval **below,
-	struct rdma_interval **above)
+/** Equal starts are told apart by where they live. */
+static bool
+before(const struct rdma_interval *a, const struct rdma_interval *b)
 {
-	while (tree) {
-		if (tree->start < at) {
-			*below = tree;
-			below = &tree->right;
-			tree = tree->right;
-		} else {
-			*above = tree;
-			above = &tree->left;
-			tree = tree->left;
-		}
+	return a->start != b->start ? a->start < b->start : (uintptr_t)a < (uintptr_t)b;
+}
+
+static uint64_t
+end_of(const struct rdma_interval *tree)
+{
+	return tree ? tree->end_max : 0;
+}
+
+static struct rdma_interval *
+updated(struct rdma_interval *node)
+{
+	const uint64_t left = end_of(node->left), right = end_of(node->right);
+	const uint64_t below = left > right ? left : right;
+
+	node->end_max = node->end > below ? node->end : below;
+	return node;
+}
+
+/** Cuts a tree in two: what is before `at`, and the rest. */
+static void
+split(struct rdma_interval *tree, const struct rdma_interval *at, struct rdma_interval **low,
+	struct rdma_interval **high)
+{
+	if (!tree) {
+		*low = NULL;
+		*high = NULL;
+	} else if (before(tree, at)) {
+		split(tree->right, at, &tree->right, high);
+		*low = updated(tree);
+	} else {
+		split(tree->left, at, low, &tree->left);
+		*high = updated(tree);
 	}
-	*below = NULL;
-	*above = NULL;
+}
+
+static struct rdma_interval *
+insert(struct rdma_interval *tree, struct rdma_interval *node)
+{
+	if (!tree || tree->priority < node->priority) {
+		split(tree, node, &node->left, &node->right);
+		return updated(node);
+	}
+	if (before(node, tree))
+		tree->left = insert(tree->left, node);
+	else
+		tree->right = insert(tree->right, node);
+	return updated(tree);
+}
+
+/** One tree of two, all of the first before all of the second. */
+static struct rdma_interval *
+join(struct rdma_interval *low, struct rdma_interval *high)
+{
+	if (!low || !high)
+		return low ? low : high;
+	if (low->priority >= high->priority) {
+		low->right = join(low->right, high);
+		return updated(low);
+	}
+	high->left = join(low, high->left);
+	return updated(high);
+}
+
+static struct rdma_interval *
+remove_from(struct rdma_interval *tree, const struct rdma_interval *node)
+{
+	if (tree == node)
+		return join(tree->left, tree->right);
+	if (before(node, tree))
+		tree->left = remove_from(tree->left, node);
+	else
+		tree->right = remove_from(tree->right, node);
+	return updated(tree);
 }
 
 void
 rdma_interval_insert(struct rdma_interval_set *set, struct rdma_interval *interval)
 {
-	struct rdma_interval **at = &set->root;
-
 	interval->priority = next_random(&set->random);
-	while (*at && (*at)->priority >= interval->priority)
-		at = interval->start < (*at)->start ? &(*at)->left : &(*at)->right;
-	split(*at, interval->start, &interval->left, &interval->right);
-	*at = interval;
+	set->root = insert(set->root, interval);
 }
 
 void
 rdma_interval_remove(struct rdma_interval_set *set, struct rdma_interval *interval)
 {
-	struct rdma_interval **at = &set->root, *low = interval->left, *high = interval->right;
-
-	while (*at != interval)
-		at = interval->start < (*at)->start ? &(*at)->left : &(*at)->right;
-	/* its two subtrees become one, the higher priority on top */
-	while (low && high) {
-		if (low->priority >= high->priority) {
-			*at = low;
-			at = &low->right;
-			low = low->right;
-		} else {
-			*at = high;
-			at = &high->left;
-			high = high->left;
-		}
-	}
-	*at = low ? low : high;
+	set->root = remove_from(set->root, interval);
 }
 
 struct rdma_interval *
-rdma_interval_find(const struct rdma_interval_set *set, uint64_t start, uint64_t end)
+rdma_interval_holding(const struct rdma_interval_set *set, uint64_t start, uint64_t end)
+{
+	struct rdma_interval *at = set->root, *early = NULL;
+
+	/* of those that start early enough, the whole left side of each step is one candidate */
+	while (at) {
+		if (at->start > start) {
+			at = at->left;
+			continue;
+		}
+		if (at->end >= end)
+			return at;
+		if (end_of(at->left) >= end)
+			early = at->left;
+		at = at->right;
+	}
+	/* all of that subtree start early enough, and one of them ends late enough */
+	while (early && early->end < end)
+		early = end_of(early->left) >= end ? early->left : early->right;
+	return early;
+}
+
+struct rdma_interval *
+rdma_interval_touching(const struct rdma_interval_set *set, uint64_t start, uint64_t end)
+{
+	struct rdma_interval *at = set->root;
+
+	/* if anything on the left ends behind the start and it does not touch, nothing does */
+	while (at && !(at->start < end && at->end > start))
+		at = end_of(at->left) > start ? at->left : at->right;
+	return at;
+}
+
+struct rdma_interval *
+rdma_interval_next(
+	const struct rdma_interval_set *set, uint64_t start, const struct rdma_interval *than)
 {
 	struct rdma_interval *at = set->root, *found = NULL;
 
 	while (at) {
-		if (at->end <= start) {
-			at = at->right;
-		} else {
-			/* ends behind the start: this one, or one before it */
+		const bool behind =
+			at->start != start ? at->start > start : (uintptr_t)at > (uintptr_t)than;
+
+		if (behind)
 			found = at;
-			at = at->left;
-		}
+		at = behind ? at->left : at->right;
 	}
-	return found && found->start < end ? found : NULL;
+	return found;
 }

@@ -144,8 +144,27 @@ what_may_not_be_one_is_registered_alone(void **state)
 	/* a part that is mapped no longer */
 	rdma_fake.hole_start = 14 * PAGE;
 	rdma_fake.hole_end = 15 * PAGE;
-	key = touch(cache, 19 * PAGE, 2 * PAGE);
-	assert_int_equal(rdma_fake.mr[key].attr.length, 2 * PAGE);
+	key = touch(cache, 18 * PAGE, 4 * PAGE);
+	assert_int_equal(rdma_fake.mr[key].attr.length, 4 * PAGE);
+	finish(cache);
+}
+
+static void
+neighbours_that_share_pages_do_not_grow(void **state)
+{
+	struct rdma_cache *cache = make(0, 0);
+	uint64_t bytes = 0, at, i;
+
+	for (i = 0, at = 10 * PAGE; i < 1000; i++, at += PAGE * 3 / 2)
+		touch(cache, at, PAGE * 3 / 2);
+	for (i = 0; i < rdma_fake.nb; i++)
+		bytes += rdma_fake.mr[i].attr.length;
+	assert_true(bytes <= 1000 * 4 * PAGE);
+	/* and each is found again */
+	i = rdma_fake.nb;
+	for (at = 10 * PAGE; at < 1510 * PAGE; at += PAGE * 3 / 2)
+		touch(cache, at, PAGE * 3 / 2);
+	assert_int_equal(rdma_fake.nb, i);
 	finish(cache);
 }
 
@@ -299,7 +318,6 @@ gpu_memory_is_not_rounded(void **state)
 
 #define PAGES 256
 #define HOLDS 24
-#define SLACK 1 /* entries leave before their successor comes */
 
 /*
  * The model: the time (number of registrations so far) at which each page went last. What a get
@@ -391,46 +409,63 @@ random_use_against_a_model(void **state)
 	finish(cache);
 }
 
+/** What the set must find, by looking at all. */
+static bool
+any_of(const struct rdma_interval *all, unsigned int n, uint64_t start, uint64_t end, bool whole)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (all[i].end &&
+			(whole ? all[i].start <= start && all[i].end >= end
+			       : all[i].start < end && all[i].end > start))
+			return true;
+	return false;
+}
+
 static void
 the_set_against_a_table(void **state)
 {
 	const char *given = getenv("RDMA_SEED");
 	const unsigned int seed = given ? strtoul(given, NULL, 0) : (unsigned int)time(NULL);
-	static struct rdma_interval interval[400];
+	static struct rdma_interval all[120];
 	struct rdma_interval_set set = {.random = seed};
-	struct rdma_interval *in[1000] = {NULL}; /* by address */
-	unsigned int step, used = 0, at, i, n;
+	struct rdma_interval *found;
+	unsigned int step, used = 0, i;
 
 	print_message("RDMA_SEED=%u\n", seed);
 	srand(seed);
-	for (step = 0; step < 200000; step++) {
-		at = rand() % RTE_DIM(in);
-		n = 1 + rand() % RTE_MIN(20u, RTE_DIM(in) - at);
-		{
-			struct rdma_interval *found = rdma_interval_find(&set, at, at + n),
-					     *first = NULL;
+	for (step = 0; step < 100000; step++) {
+		const uint64_t start = rand() % 500, end = start + 1 + rand() % 60;
+		struct rdma_interval *one = &all[rand() % RTE_DIM(all)];
 
-			for (i = at; i < at + n && !first; i++)
-				first = in[i];
-			assert_ptr_equal(found, first);
-			if (found && rand() % 2) {
-				rdma_interval_remove(&set, found);
-				for (i = found->start; i < found->end; i++)
-					in[i] = NULL;
-				found->end = 0;
-				used--;
-			} else if (!found && used < RTE_DIM(interval)) {
-				for (i = 0; interval[i].end; i++)
-					;
-				interval[i].start = at;
-				interval[i].end = at + n;
-				rdma_interval_insert(&set, &interval[i]);
-				used++;
-				found = &interval[i];
-				for (i = at; i < at + n; i++)
-					in[i] = found;
-			}
+		if (one->end) {
+			rdma_interval_remove(&set, one);
+			one->end = 0;
+			used--;
+		} else if (used < step / 500 % RTE_DIM(all)) {
+			one->start = start;
+			one->end = end;
+			rdma_interval_insert(&set, one);
+			used++;
 		}
+		found = rdma_interval_holding(&set, start, end - 1);
+		assert_true(!found || (found->start <= start && found->end >= end - 1));
+		assert_int_equal(!!found, any_of(all, RTE_DIM(all), start, end - 1, true));
+		found = rdma_interval_touching(&set, start, end);
+		assert_true(!found || (found->start < end && found->end > start));
+		assert_int_equal(!!found, any_of(all, RTE_DIM(all), start, end, false));
+		if (step % 50)
+			continue;
+		/* all, in order */
+		found = rdma_interval_next(&set, 0, NULL);
+		for (i = 0; found; i++) {
+			struct rdma_interval *next = rdma_interval_next(&set, found->start, found);
+
+			assert_true(!next || next->start >= found->start);
+			found = next;
+		}
+		assert_int_equal(i, used);
 	}
 }
 
@@ -445,6 +480,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(a_region_is_registered_once),
 		cmocka_unit_test(what_overlaps_becomes_one),
 		cmocka_unit_test(what_may_not_be_one_is_registered_alone),
+		cmocka_unit_test(neighbours_that_share_pages_do_not_grow),
 		cmocka_unit_test(the_longest_unused_makes_room),
 		cmocka_unit_test(what_is_in_use_stays),
 		cmocka_unit_test(memory_that_goes_is_registered_anew),
