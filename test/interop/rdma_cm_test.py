@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Connections between braggline-rdma and a Linux guest that do not end as they should.
+
+usage: rdma_cm_test.py BUILDDIR
+  Handshakes over a wire that loses every seventh frame; a program killed on either side while it
+  transfers; path MTUs that do not agree; the guest switched off in mid-transfer and started again.
+  Each time the other side must notice, and the next connection must work.
+"""
+
+import os
+import sys
+import time
+
+from rdma_peer import OURS, THEIRS, Bench, Broken, Missing
+from rxe_vm import SKIP
+
+LOSS = 15
+SEEDS = (1, 2)
+PINGS = f'rping -c -a {OURS} -C 3 -v'
+
+
+def step(what, begin):
+    print(f'{time.monotonic() - begin:6.1f} s  {what}', flush=True)
+
+
+def loss(bench):
+    """Connect and disconnect, nothing between: all the rest is the transport's."""
+    for seed in SEEDS:
+        lossy = f'-c 4 -C 0 --loss {LOSS} --seed {seed}'
+        bench.serve('cmatose', lossy, f'ucmatose -s {OURS} -c 4 -C 0')
+        bench.connect('cmatose', f'-s {THEIRS} {lossy}', 'ucmatose -c 4 -C 0')
+
+
+def client_killed(bench):
+    """The kernel disconnects for the one that is killed; our server goes on."""
+    run = bench.ours('rping', '-s -P -v')
+    try:
+        run.expect('listening on port')
+        bench.greet()
+        job = bench.guest.run(
+            f'rping -c -a {OURS} >/dev/null & sleep 1; kill -9 $!; wait; {PINGS}', bench.seconds)
+        if job.status != 0 or 'rdma-ping-2' not in job.output:
+            raise Broken(f'after a killed client:\n{job.output}\n--- ours\n{run.output}')
+    finally:
+        run.interrupt()
+        run.wait()
+
+
+def we_are_killed(bench):
+    """Nobody disconnects for us: their server must be able to go on all the same."""
+    bench.guest.run(f'rping -s -P -a {THEIRS} >/tmp/server 2>&1 & echo $! >/tmp/pid')
+    run = bench.ours('rping', f'-c -a {THEIRS} -v --wait {bench.seconds}')
+    try:
+        run.expect('rdma-ping-3')
+    finally:
+        run.close()                     # SIGKILL
+    run = bench.ours('rping', f'-c -a {THEIRS} -C 3 -v --wait {bench.seconds}')
+    status = run.wait()
+    server = bench.guest.run('kill $(cat /tmp/pid); cat /tmp/server')
+    if status != 0 or 'rdma-ping-2' not in run.output:
+        raise Broken(f'after being killed:\n{run.output}\n--- theirs\n{server.output}')
+
+
+def mtu(bench):
+    """The guest wants more than our device can: it is told why; what fits works."""
+    bench.mtu(4096)
+    bench.device_options = ',mtu=1024'
+    run = bench.ours('rping', '-s')
+    try:
+        run.expect('listening on port')
+        bench.greet()
+        job = bench.guest.run(PINGS)
+        if job.status == 0 or 'REJECTED, error 26' not in job.output:
+            raise Broken(f'MTU of 4096 where 1024 is wanted:\n{job.output}')
+    finally:
+        run.close()
+    bench.connect('rping', f'-c -a {THEIRS} -C 2 -V', 'rping -s -C 2', theirs=None)
+    bench.mtu(4096)
+
+
+def switched_off(bench):
+    """No DREQ, no answer, and after the start the same numbers again."""
+    run = bench.ours('rping', '-s -P -v', 4 * bench.seconds)
+    try:
+        run.expect('listening on port')
+        bench.greet()
+        bench.guest.start(f'rping -c -a {OURS}', bench.seconds)
+        run.expect('rdma-ping-3')
+        bench.guest.close()
+        bench.boot()
+        bench.greet()
+        job = bench.guest.run(
+            # the first attempt may be told that its queue pair is known already (stale)
+            f'for i in 1 2 3 4 5; do {PINGS} && exit 0; sleep 1; done; exit 1', bench.seconds)
+        if job.status != 0:
+            raise Broken(f'after the guest was off:\n{job.output}\n--- ours\n{run.output}')
+    finally:
+        run.interrupt()
+        run.wait()
+
+
+def test(tool):
+    begin = time.monotonic()
+    with Bench(tool, capture=False) as bench:
+        for part in (loss, client_killed, we_are_killed, mtu, switched_off):
+            part(bench)
+            step(part.__name__, begin)
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        test(os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'))
+    except Missing as missing:
+        print('skipped:', missing)
+        return SKIP
+    except Broken as broken:
+        print('FAILED:', broken)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
