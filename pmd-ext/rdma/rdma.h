@@ -89,11 +89,12 @@ struct rdma_dev_info {
  *   port's name). Keys: `queue=N` first RX and TX queue (0); `lanes=N` engines, each on a queue of
  *   its own from there on (1); `ip=` twice for IPv4 and IPv6; `gateway=IP`; `vlan=ID[:PCP]`;
  *   `mtu=N` the largest path MTU (what the port's MTU allows); `qps=N`, `mrs=N` sizes of the tables
- *   (4096, 65536); `cc=dcqcn|none` reaction to congestion marks (none); `handover=1` lane 0 gets
- *   all packets and hands them to the other lanes by queue pair (default where the port's RSS can't
- *   be trusted to). A port that is not configured yet is configured, started, and at close
- *   stopped by the provider. On a started port the named queues must be there, and rdma_roce.h
- *   takes packets which another poller of a shared queue found.
+ *   (4096, 65536); `cc=dcqcn|none` reaction to congestion marks (none); `handover=1` only lane 0
+ *   receives from the port (each lane does; either way a packet goes on to the lane of its queue
+ *   pair, so that RSS may spread them as it likes); `poll=0` none does: rdma_roce.h hands over what
+ *   another poller of a shared queue found. A port that is not configured yet is configured and
+ *   started, and at close stopped, by the provider. On a started port the named queues must be
+ *   there.
  * - `verbs:mlx5_0[,port=1][,gid=3]`: an adapter known to rdma-core; without `gid` its RoCEv2 GID of
  *   an IPv4 address, lowest index first.
  *

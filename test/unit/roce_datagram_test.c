@@ -286,7 +286,7 @@ test_uc_memory(void **state)
 	assert_int_equal(rdma_poll_cq(rig.end[0].cq, &wc, 1), 0);
 	assert_int_equal(rdma_qp_error(rig.end[0].qp), 0);
 	assert_int_equal(rdma_poll_cq(rig.end[0].cq, &wc, 1), 0);
-	assert_int_equal(rte_ring_dequeue(rig.end[0].tx, (void **)&m), 0);
+	assert_int_equal(rte_ring_dequeue(rig.end[0].tx[0], (void **)&m), 0);
 	rte_pktmbuf_free(m);
 	wait_for(0, RDMA_WC_WR_FLUSH_ERR);
 	rig_disconnect(&rig);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include <rte_bus_vdev.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_eth_ring.h>
@@ -35,24 +36,55 @@ rig_random(struct rig *rig, uint32_t below)
 	return (uint64_t)(uint32_t)(z ^ z >> 31) * below >> 32;
 }
 
+/* A port with a pair of rings for each lane. */
+static void
+port_make(struct rig *rig, unsigned int i)
+{
+	struct rte_eth_conf conf = {.rxmode.mtu = 4300};
+	struct rig_end *end = &rig->end[i];
+	static struct rte_mempool *pool;
+	char name[32];
+	unsigned int q;
+	int port;
+
+	for (q = 0; q < rig->lanes; q++) {
+		snprintf(name, sizeof(name), "rig_rx%u_%u", i, q);
+		end->rx[q] = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		snprintf(name, sizeof(name), "rig_tx%u_%u", i, q);
+		end->tx[q] = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		assert_non_null(end->rx[q]);
+		assert_non_null(end->tx[q]);
+	}
+	snprintf(name, sizeof(name), "rig%u", i);
+	port = rte_eth_from_rings(name, end->rx, rig->lanes, end->tx, rig->lanes, 0);
+	assert_true(port >= 0);
+	if (!rig->started)
+		return;
+	if (!pool)
+		pool = rte_pktmbuf_pool_create("rig_port", 255, 0, 0, 2048, 0);
+	assert_int_equal(rte_eth_dev_configure(port, rig->lanes, rig->lanes, &conf), 0);
+	for (q = 0; q < rig->lanes; q++) {
+		assert_int_equal(rte_eth_rx_queue_setup(port, q, 64, 0, NULL, pool), 0);
+		assert_int_equal(rte_eth_tx_queue_setup(port, q, 64, 0, NULL), 0);
+	}
+	assert_int_equal(rte_eth_dev_start(port), 0);
+}
+
 static void
 end_open(struct rig *rig, unsigned int i, const char *options)
 {
 	struct rig_end *end = &rig->end[i];
 	struct rdma_mr_attr attr = {.gpu = -1, .length = RIG_MEMORY};
-	char name[RDMA_NAME_MAX];
+	char name[RDMA_NAME_MAX], own[RDMA_NAME_MAX - 32];
 	struct rdma_dev_info info;
+	const char *u = strstr(options, "%u");
+	int n;
 
-	snprintf(name, sizeof(name), "rig_rx%u", i);
-	end->rx = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	snprintf(name, sizeof(name), "rig_tx%u", i);
-	end->tx = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	assert_non_null(end->rx);
-	assert_non_null(end->tx);
-	snprintf(name, sizeof(name), "rig%u", i);
-	assert_true(rte_eth_from_rings(name, &end->rx, 1, &end->tx, 1, 0) >= 0);
-	snprintf(name, sizeof(name), "roce:port=net_ring_rig%u,ip=10.0.0.%u/24%s", i, i + 1,
-		options);
+	port_make(rig, i);
+	assert_non_null(u);
+	n = snprintf(own, sizeof(own), "%.*s%u%s", (int)(u - options), options, i + 1, u + 2);
+	assert_true(n < (int)sizeof(own));
+	snprintf(name, sizeof(name), "roce:port=net_ring_rig%u,%s", i, own);
 	end->dev = rdma_dev_open(name);
 	assert_non_null(end->dev);
 	rdma_dev_info_get(end->dev, &info);
@@ -67,30 +99,50 @@ end_open(struct rig *rig, unsigned int i, const char *options)
 		RDMA_ACCESS_REMOTE_ATOMIC;
 	end->mr = rdma_mr_reg(end->pd, &attr);
 	assert_non_null(end->mr);
-	end->cq = rdma_cq_create(end->dev, 1024, 0);
+	end->cq = rdma_cq_create(end->dev, 1024, rig->lane);
 	assert_non_null(end->cq);
 }
 
 void
-rig_open(struct rig *rig, const char *options)
+rig_open_as(struct rig *rig, const char *options)
 {
+	const struct rig kept = *rig;
 	const char *seed = getenv("ROCE_SEED");
 	unsigned int i;
 
 	memset(rig, 0, sizeof(*rig));
+	rig->lanes = kept.lanes;
+	rig->lane = kept.lane;
+	rig->started = kept.started;
 	rig->random = seed ? strtoull(seed, NULL, 0) : rte_rdtsc();
 	print_message("ROCE_SEED=%#lx\n", rig->random);
 	for (i = 0; i < 2; i++)
 		end_open(rig, i, options);
 }
 
+void
+rig_open(struct rig *rig, const char *options)
+{
+	char all[RDMA_NAME_MAX];
+
+	memset(rig, 0, sizeof(*rig));
+	rig->lanes = 1;
+	snprintf(all, sizeof(all), "ip=10.0.0.%%u/24%s", options);
+	rig_open_as(rig, all);
+}
+
 static void
-ring_free(struct rte_ring *ring)
+rings_drain(struct rig_end *end, unsigned int lanes)
 {
 	struct rte_mbuf *m;
+	unsigned int q;
 
-	while (rte_ring_dequeue(ring, (void **)&m) == 0)
-		rte_pktmbuf_free(m);
+	for (q = 0; q < lanes; q++) {
+		while (rte_ring_dequeue(end->rx[q], (void **)&m) == 0)
+			rte_pktmbuf_free(m);
+		while (rte_ring_dequeue(end->tx[q], (void **)&m) == 0)
+			rte_pktmbuf_free(m);
+	}
 }
 
 void
@@ -103,10 +155,8 @@ rig_close(struct rig *rig)
 
 	for (i = 0; i < 2; i++)
 		rte_pktmbuf_free_bulk(rig->held[i], rig->nb_held[i]);
-	for (i = 0; i < 2; i++) {
-		ring_free(rig->end[i].rx);
-		ring_free(rig->end[i].tx);
-	}
+	for (i = 0; i < 2; i++)
+		rings_drain(&rig->end[i], rig->lanes);
 	for (i = 0; i < 2; i++) {
 		end = &rig->end[i];
 		for (j = 0; j < GUARD; j++) {
@@ -122,11 +172,15 @@ rig_close(struct rig *rig)
 	for (i = 0; i < 2; i++) {
 		snprintf(name, sizeof(name), "net_ring_rig%u", i);
 		assert_int_equal(rte_eth_dev_get_port_by_name(name, &port), 0);
+		if (rig->started)
+			rte_eth_dev_stop(port);
 		rte_eth_dev_close(port);
-		ring_free(rig->end[i].rx);
-		ring_free(rig->end[i].tx);
-		rte_ring_free(rig->end[i].rx);
-		rte_ring_free(rig->end[i].tx);
+		rte_vdev_uninit(name);
+		rings_drain(&rig->end[i], rig->lanes);
+		for (j = 0; j < rig->lanes; j++) {
+			rte_ring_free(rig->end[i].rx[j]);
+			rte_ring_free(rig->end[i].tx[j]);
+		}
 	}
 }
 
@@ -144,6 +198,7 @@ rig_connect(struct rig *rig, const struct rdma_qp_attr *attr, uint16_t mtu)
 	for (i = 0; i < 2; i++) {
 		a = *attr;
 		a.send_cq = a.recv_cq = rig->end[i].cq;
+		a.lane = rig->lane;
 		rig->end[i].qp = rdma_qp_create(rig->end[i].pd, &a);
 		assert_non_null(rig->end[i].qp);
 	}
@@ -192,7 +247,9 @@ chance(struct rig *rig, uint32_t of65536)
 static void
 deliver(struct rig *rig, unsigned int to, struct rte_mbuf *m)
 {
-	if (rte_ring_enqueue(rig->end[to].rx, m) < 0)
+	const unsigned int q = rig->first_queue ? 0 : rig_random(rig, rig->lanes);
+
+	if (rte_ring_enqueue(rig->end[to].rx[q], m) < 0)
 		rte_pktmbuf_free(m);
 }
 
@@ -226,7 +283,7 @@ copy(struct rte_mbuf *m)
 }
 
 static void
-carry(struct rig *rig, unsigned int from)
+carry(struct rig *rig, unsigned int from, struct rte_ring *tx)
 {
 	const struct rig_faults *f = &rig->faults[from];
 	const unsigned int to = !from;
@@ -242,7 +299,7 @@ carry(struct rig *rig, unsigned int from)
 		deliver(rig, to, rig->held[from][i]);
 		rig->held[from][i] = rig->held[from][--rig->nb_held[from]];
 	}
-	while (rte_ring_dequeue(rig->end[from].tx, (void **)&m) == 0) {
+	while (rte_ring_dequeue(tx, (void **)&m) == 0) {
 		rig->frames[from]++;
 		if (rig->tap && !rig->tap(rig, from, m)) {
 			rte_pktmbuf_free(m);
@@ -272,8 +329,7 @@ carry(struct rig *rig, unsigned int from)
 				rig->held[from][rig->nb_held[from]++] = other;
 			continue;
 		}
-		if (chance(rig, f->swap) &&
-			rte_ring_dequeue(rig->end[from].tx, (void **)&other) == 0)
+		if (chance(rig, f->swap) && rte_ring_dequeue(tx, (void **)&other) == 0)
 			deliver(rig, to, other);
 		deliver(rig, to, m);
 	}
@@ -282,10 +338,14 @@ carry(struct rig *rig, unsigned int from)
 void
 rig_step(struct rig *rig)
 {
-	rdma_progress(rig->end[0].dev, 0);
-	carry(rig, 0);
-	rdma_progress(rig->end[1].dev, 0);
-	carry(rig, 1);
+	unsigned int i, q;
+
+	for (i = 0; i < 2; i++) {
+		for (q = 0; q < rig->lanes; q++)
+			rdma_progress(rig->end[i].dev, q);
+		for (q = 0; q < rig->lanes; q++)
+			carry(rig, i, rig->end[i].tx[q]);
+	}
 }
 
 int

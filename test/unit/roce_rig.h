@@ -18,6 +18,7 @@
 #include "rdma.h"
 
 #define RIG_MEMORY (4U << 20) /* bytes of each end's region */
+#define RIG_LANES  4
 
 /* Faults of one direction, each the chance of a frame in 1/65536. */
 struct rig_faults {
@@ -32,12 +33,16 @@ struct rig_end {
 	struct rdma_qp *qp;
 	struct rdma_mr *mr;
 	uint8_t *memory; /* RIG_MEMORY bytes inside a larger allocation */
-	struct rte_ring *rx, *tx;
+	struct rte_ring *rx[RIG_LANES], *tx[RIG_LANES];
 	struct sockaddr_storage addr;
 };
 
 struct rig {
 	struct rig_end end[2];
+	unsigned int lanes;
+	bool first_queue; /* all frames come to queue 0; else to any */
+	bool started;	  /* ports were configured and started before the device was opened */
+	uint16_t lane;	  /* of the next queue pair; set it before rig_open(), too */
 	struct rig_faults faults[2];  /* of what end 0, 1 sends */
 	struct rte_mbuf *held[2][64]; /* delayed frames */
 	unsigned int nb_held[2];
@@ -51,7 +56,12 @@ struct rig {
 /* EAL once for the process: no huge pages, one lcore. */
 void rig_eal(void);
 
-/* @param options added to both devices' names, such as ",mtu=1024" or "" */
+/*
+ * rig->lanes, rig->lane and rig->started are set, all else is zero.
+ * @param options of both devices; %u is 1, 2: "ip=10.0.0.%u/24,mtu=1024"
+ */
+void rig_open_as(struct rig *rig, const char *options);
+/* one lane, IPv4. @param options added to both, such as ",mtu=1024" */
 void rig_open(struct rig *rig, const char *options);
 void rig_close(struct rig *rig);
 

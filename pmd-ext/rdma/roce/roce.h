@@ -116,6 +116,7 @@ struct roce_dev {
 	uint16_t mtu;	   /**< largest path MTU */
 	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
 	bool own_port;	   /**< configured and started by us */
+	bool no_poll;	   /**< packets are handed over by rdma_roce_rx() only */
 	bool handover;	   /**< only lane 0 polls the port */
 	bool dcqcn;	   /**< react to congestion marks */
 	bool copy;	   /**< port can't send from registered memory: payload is copied */

@@ -203,6 +203,16 @@ set_handover(struct roce_dev *dev, const char *key, const char *value)
 }
 
 static int
+set_poll(struct roce_dev *dev, const char *key, const char *value)
+{
+	uint32_t n;
+	int ret = number(key, value, 0, 1, &n);
+
+	dev->no_poll = ret == 0 && !n;
+	return ret;
+}
+
+static int
 set_cc(struct roce_dev *dev, const char *key, const char *value)
 {
 	if (strcmp(value, "none") == 0)
@@ -229,6 +239,7 @@ static const struct {
 	{"qps", set_qps},
 	{"mrs", set_mrs},
 	{"handover", set_handover},
+	{"poll", set_poll},
 	{"cc", set_cc},
 };
 
@@ -250,7 +261,7 @@ one(const char *key, const char *value, void *arg)
 	if (i == RTE_DIM(keys)) {
 		RDMA_LOG(ERR,
 			"roce: unknown key %s, wanted port, queue, lanes, ip, gateway, vlan, mtu, "
-			"qps, mrs, handover or cc",
+			"qps, mrs, handover, poll or cc",
 			key);
 		p->ret = -EINVAL;
 		return -1;

@@ -66,6 +66,7 @@ roce_dev_open(const char *args)
 	if (ret == 0)
 		ret = roce_port_open(dev);
 	if (ret < 0) {
+		roce_pool_free(dev, dev->pool);
 		rte_free(dev);
 		rte_errno = -ret;
 		return NULL;

@@ -173,7 +173,7 @@ receive(struct roce_lane *lane)
 	unsigned int n, total = 0;
 	uint16_t i;
 
-	if (!lane->dev->handover || lane->index == 0) {
+	if (!lane->dev->no_poll && (!lane->dev->handover || lane->index == 0)) {
 		n = rte_eth_rx_burst(lane->port, lane->queue, m, ROCE_BURST);
 		lane->stats[ROCE_RX_PACKETS] += n;
 		roce_lane_rx(lane, m, n);
