@@ -5,10 +5,11 @@
  *
  * Record batches are kept from the first one on while each lies whole within the file, has the
  * CRC that its metadata tell, columns that agree with the schema, and the identity and a higher
- * sequence number than the one before: gaps are legal, other stores have what is missing. What follows the last of them is cut off, the footer is
- * rebuilt, and the file gets its name. Batches are never changed, so that a crash in between, or
- * any number of recoveries, end in the same file. A file whose schema is unreadable stays as it is;
- * so does one that somebody still writes (it is locked), and one that cannot be read.
+ * sequence number than the one before: gaps are legal, other stores have what is missing. What
+ * follows the last of them is cut off, the footer is rebuilt, and the file gets its name. Batches
+ * are never changed, so that a crash in between, or any number of recoveries, end in the same file.
+ * A file whose schema is unreadable stays as it is; so does one that somebody still writes (it is
+ * locked), and one that cannot be read.
  *
  * The file is read through a mapping: a disk that cannot read it ends the process (SIGBUS) before
  * anything has been changed.

@@ -226,9 +226,11 @@ test_adopt(void **state)
 	assert_int_equal(retention_ledger_get(r, ledger, sizeof(ledger)), 6);
 	assert_memory_equal(ledger, "second", 6);
 	assert_int_equal(retention_store(r, "10.0.0.2:18516"), 1);
-	retention_confirm(r, 1);
+	retention_confirm(r, index, 1);
 	assert_true(retention_get(r, two, &b));
-	retention_confirm(r, 0);
+	retention_confirm(r, index + 1, 0);
+	assert_true(retention_get(r, two, &b));
+	retention_confirm(r, index, 0);
 	assert_false(retention_get(r, two, &b));
 	retention_release(r, one);
 	retention_release(r, three);
@@ -338,7 +340,7 @@ act(struct retention *r, struct model *m, unsigned int run)
 	} else if (what == 6) {
 		for (i = 0; i < SEQUENCES; i++)
 			m->next[i].moved &= ~(1u << store);
-		retention_confirm(r, store);
+		retention_confirm(r, run, store);
 	} else if (what == 7) {
 		m->ledger_next++;
 		retention_ledger_put(r, &m->ledger_next, sizeof(m->ledger_next));
@@ -452,7 +454,7 @@ test_kill(void **state)
 		while (n > 0)
 			retention_release(r, list[--n]);
 		for (sequence = 0; sequence < STORES; sequence++)
-			retention_confirm(r, sequence);
+			retention_confirm(r, 0, sequence);
 		assert_int_equal(retention_next(r, 0), UINT32_MAX);
 		for (sequence = 0; put(r, 0, sequence) != UINT32_MAX; sequence++)
 			;

@@ -295,14 +295,14 @@ retention_release(struct retention *r, uint32_t batch)
 }
 
 void
-retention_confirm(struct retention *r, unsigned int store)
+retention_confirm(struct retention *r, unsigned int run, unsigned int store)
 {
 	struct ring_batch *b;
 	uint32_t i;
 
 	for (i = 0; i < r->nb_batches; i++) {
 		b = &r->batch[i];
-		if (b->state == BATCH_FREE || (b->moved & 1u << store) == 0)
+		if (b->state == BATCH_FREE || b->run != run || (b->moved & 1u << store) == 0)
 			continue;
 		PUT(b->moved, b->moved & ~(1u << store));
 		step(r);

@@ -106,7 +106,7 @@ void retention_close(struct retention *r);
 /** Where its bytes are, all of it, for registration as memory that is sent from. */
 void retention_memory(const struct retention *r, void **addr, uint64_t *size);
 
-/* ---- runs ---- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 /**
  * Add a run.
@@ -124,7 +124,7 @@ int retention_run_drop(struct retention *r, unsigned int run);
 /** @return false: none has this index */
 bool retention_run_get(const struct retention *r, unsigned int index, struct retention_run *run);
 
-/* ---- batches ---- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 /**
  * Room for a batch; nothing else may be reserved until it is committed or given up.
@@ -161,13 +161,13 @@ void retention_move(struct retention *r, uint32_t batch, unsigned int store);
 /** A store has it for good. */
 void retention_release(struct retention *r, uint32_t batch);
 
-/** This store has been told what went elsewhere, and has cut it off. */
-void retention_confirm(struct retention *r, unsigned int store);
+/** This store has been told what of a run went elsewhere, and has cut it off. */
+void retention_confirm(struct retention *r, unsigned int run, unsigned int store);
 
 /** The number under which a store is known here: of its address as configured. @return -ENOSPC */
 int retention_store(struct retention *r, const char *address);
 
-/* ---- the rest ---- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 /** Keep a ledger: of two copies the older one is overwritten. At most RETENTION_LEDGER bytes. */
 void retention_ledger_put(struct retention *r, const void *ledger, size_t size);

@@ -102,8 +102,8 @@ check_header(
 		h->data_size != size - h->data_at ||
 		h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch) > h->data_at) {
 		snprintf(message, PATH_MAX,
-			"the retention ring %.3000s is damaged: what it holds cannot be told; move it "
-			"away to begin a new one",
+			"the retention ring %.3000s is damaged: what it holds cannot be told; "
+			"move it away to begin a new one",
 			c->path);
 		return -EBADMSG;
 	}

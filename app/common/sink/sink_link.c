@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <rte_errno.h>
+
+#include "sink_link.h"
+
+#define BURST	 32
+#define SEND_SGE 1
+
+/* What a completion is about, in the highest byte of its number. */
+enum kind {
+	KIND_RECEIVE = 1,
+	KIND_SEND,
+	KIND_WRITE,
+};
+
+#define ID(kind, n)   ((uint64_t)(kind) << 56 | (n))
+#define KIND_OF(id)   ((id) >> 56)
+#define NUMBER_OF(id) ((id) & ((UINT64_C(1) << 56) - 1))
+
+static uint8_t *
+receive_at(const struct sink_link *l, uint32_t i)
+{
+	return l->memory + (uint64_t)i * SINK_MESSAGE_MAX;
+}
+
+static uint8_t *
+send_at(const struct sink_link *l, uint32_t i)
+{
+	return l->memory + (uint64_t)(l->nb_receives + i) * SINK_MESSAGE_MAX;
+}
+
+static void
+post_receive(struct sink_link *l, uint32_t i)
+{
+	const struct rdma_sge sg = {
+		(uintptr_t)receive_at(l, i), SINK_MESSAGE_MAX, rdma_mr_lkey(l->mr)};
+	const struct rdma_recv_wr wr = {ID(KIND_RECEIVE, i), &sg, 1};
+
+	if (!l->broken && rdma_post_recv(l->qp, &wr, 1) != 1)
+		sink_link_break(l);
+}
+
+static int
+create_queues(struct sink_link *l)
+{
+	const struct sink_link_config *c = &l->config;
+	struct rdma_qp_attr attr = {
+		.type = RDMA_QP_RC,
+		.lane = c->lane,
+		.context = l,
+		.max_send_wr = SINK_LINK_SENDS + c->writes,
+		.max_recv_wr = l->nb_receives,
+		.max_send_sge = SEND_SGE,
+		.max_recv_sge = 1,
+		.retry_count = 7,
+		.rnr_retry = 7,
+	};
+	struct rdma_qp_info info;
+
+	l->cq = rdma_cq_create(c->dev, attr.max_send_wr + attr.max_recv_wr, c->lane);
+	if (l->cq == NULL)
+		return -rte_errno;
+	attr.send_cq = l->cq;
+	attr.recv_cq = l->cq;
+	l->qp = rdma_qp_create(c->pd, &attr);
+	if (l->qp == NULL)
+		return -rte_errno;
+	rdma_qp_info_get(l->qp, &info);
+	l->qpn = info.qpn;
+	return 0;
+}
+
+int
+sink_link_open(struct sink_link *l, const struct sink_link_config *config)
+{
+	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
+	void *memory;
+	uint32_t i;
+	int rc;
+
+	memset(l, 0, sizeof(*l));
+	l->config = *config;
+	l->nb_receives = SINK_RECEIVES + config->receives;
+	l->size = (uint64_t)(l->nb_receives + SINK_LINK_SENDS) * SINK_MESSAGE_MAX + config->extra;
+	memory = mmap(NULL, l->size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (memory == MAP_FAILED)
+		return -errno;
+	l->memory = memory;
+	l->extra = send_at(l, SINK_LINK_SENDS);
+	attr.addr = memory;
+	attr.length = l->size;
+	l->mr = rdma_mr_reg(config->pd, &attr);
+	rc = l->mr != NULL ? create_queues(l) : -rte_errno;
+	if (rc < 0) {
+		(void)sink_link_close(l);
+		return rc;
+	}
+	for (i = 0; i < SINK_LINK_SENDS; i++)
+		l->free_send[l->nb_free_sends++] = i;
+	for (i = 0; i < l->nb_receives; i++)
+		post_receive(l, i);
+	return 0;
+}
+
+int
+sink_link_close(struct sink_link *l)
+{
+	if (l->qp != NULL && rdma_qp_destroy(l->qp) < 0)
+		return -EBUSY;
+	l->qp = NULL;
+	if (l->cq != NULL && rdma_cq_destroy(l->cq) < 0)
+		return -EBUSY;
+	l->cq = NULL;
+	if (l->mr != NULL && rdma_mr_dereg(l->mr) < 0)
+		return -EBUSY;
+	l->mr = NULL;
+	if (l->memory != NULL)
+		munmap(l->memory, l->size);
+	l->memory = NULL;
+	return 0;
+}
+
+void *
+sink_link_room(struct sink_link *l)
+{
+	if (l->nb_free_sends == 0)
+		return NULL;
+	return send_at(l, l->free_send[l->nb_free_sends - 1]);
+}
+
+int
+sink_link_send(struct sink_link *l, uint32_t size)
+{
+	const uint32_t i = l->free_send[l->nb_free_sends - 1];
+	const struct rdma_sge sg = {(uintptr_t)send_at(l, i), size, rdma_mr_lkey(l->mr)};
+	const struct rdma_send_wr wr = {
+		.wr_id = ID(KIND_SEND, i),
+		.sg = &sg,
+		.nb_sge = 1,
+		.op = RDMA_OP_SEND,
+		.flags = RDMA_SEND_SIGNALED,
+	};
+
+	if (l->broken)
+		return -EPIPE;
+	if (rdma_post_send(l->qp, &wr, 1) != 1) {
+		sink_link_break(l);
+		return -EPIPE;
+	}
+	l->nb_free_sends--;
+	return 0;
+}
+
+int
+sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg,
+	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
+{
+	const struct rdma_send_wr wr = {
+		.wr_id = ID(KIND_WRITE, wr_id),
+		.sg = sg,
+		.nb_sge = 1,
+		.op = imm != NULL ? RDMA_OP_WRITE_IMM : RDMA_OP_WRITE,
+		.flags = RDMA_SEND_SIGNALED,
+		.imm = imm != NULL ? *imm : 0,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+	};
+
+	if (l->broken)
+		return -EPIPE;
+	if (rdma_post_send(l->qp, &wr, 1) == 1)
+		return 0;
+	if (rte_errno == ENOMEM)
+		return -EAGAIN;
+	sink_link_break(l);
+	return -EPIPE;
+}
+
+static void
+take(struct sink_link *l, const struct rdma_wc *wc)
+{
+	const struct sink_link_ops *ops = l->config.ops;
+	const uint32_t number = NUMBER_OF(wc->wr_id);
+
+	switch ((enum kind)KIND_OF(wc->wr_id)) {
+	case KIND_RECEIVE:
+		if (wc->op == RDMA_WC_RECV_WRITE_IMM && ops->written != NULL)
+			ops->written(l->config.arg, wc->imm);
+		else if (wc->op == RDMA_WC_RECV)
+			ops->message(l->config.arg, receive_at(l, number), wc->byte_len);
+		else
+			sink_link_break(l);
+		post_receive(l, number);
+		break;
+	case KIND_SEND:
+		l->free_send[l->nb_free_sends++] = number;
+		break;
+	case KIND_WRITE:
+		if (ops->done != NULL)
+			ops->done(l->config.arg, NUMBER_OF(wc->wr_id));
+		break;
+	}
+}
+
+unsigned int
+sink_link_poll(struct sink_link *l)
+{
+	struct rdma_wc wc[BURST];
+	unsigned int i, n;
+
+	if (l->cq == NULL)
+		return 0;
+	n = rdma_poll_cq(l->cq, wc, BURST);
+	for (i = 0; i < n; i++) {
+		if (wc[i].status == RDMA_WC_SUCCESS) {
+			/* what came before it broke has come */
+			take(l, &wc[i]);
+			continue;
+		}
+		if (!l->broken)
+			l->why = wc[i].status;
+		sink_link_break(l);
+	}
+	return n;
+}
+
+void
+sink_link_break(struct sink_link *l)
+{
+	if (l->broken)
+		return;
+	l->broken = true;
+	if (l->qp != NULL)
+		(void)rdma_qp_error(l->qp);
+}
+
+void
+sink_link_address(const struct sockaddr_storage *from, uint8_t to[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	if (from->ss_family == AF_INET6) {
+		memcpy(to, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+		return;
+	}
+	memcpy(to, mapped, sizeof(mapped));
+	memcpy(to + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+}
+
+uint64_t
+sink_link_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000ull + t.tv_nsec / 1000000;
+}

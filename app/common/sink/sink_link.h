@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A queue pair that carries messages of the sink protocol both ways, and WRITEs one way: what both
+ * ends need of RDMA. Who calls the link is the lcore that owns its lane, and the control lcore of
+ * the device: for the control functions of rdma.h, marked *control*.
+ *
+ * A message that comes lies in memory that only the device writes, and only for the next receive;
+ * so it is looked at where it is, and its receive is posted again when the handler has returned.
+ */
+#ifndef SINK_LINK_H
+#define SINK_LINK_H
+
+#include <stdbool.h>
+
+#include "rdma/rdma.h"
+#include "sink_wire.h"
+
+#define SINK_LINK_SENDS 32 /**< messages on their way, at most */
+
+struct sink_link_ops {
+	/** A message has come. `message` is aligned to 8. */
+	void (*message)(void *arg, const void *message, uint32_t size);
+	/** A WRITE_WITH_IMM of the peer's has come, and all WRITEs before it. NULL: not expected. */
+	void (*written)(void *arg, uint32_t imm);
+	/** A WRITE of ours has ended well. NULL: nobody waits for that. */
+	void (*done)(void *arg, uint64_t wr_id);
+};
+
+struct sink_link_config {
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	uint16_t lane;
+	uint32_t receives; /**< beside SINK_RECEIVES: WRITE_WITH_IMMs that may come at a time */
+	uint32_t writes;   /**< WRITEs on their way, at most */
+	uint32_t extra;	   /**< bytes of registered memory for the owner */
+	const struct sink_link_ops *ops;
+	void *arg;
+};
+
+struct sink_link {
+	struct sink_link_config config;
+	struct rdma_cq *cq;
+	struct rdma_qp *qp;
+	struct rdma_mr *mr;
+	uint8_t *memory; /**< receives, sends, extra; SINK_MESSAGE_MAX each */
+	uint64_t size;
+	uint8_t *extra;
+	uint32_t nb_receives;
+	uint32_t free_send[SINK_LINK_SENDS];
+	uint32_t nb_free_sends;
+	uint32_t qpn;
+	bool broken; /**< nothing goes over any more */
+	enum rdma_wc_status why;
+};
+
+/** Memory and a queue pair in RDMA_QP_INIT with its receives posted. *Control.* @return -errno */
+int sink_link_open(struct sink_link *l, const struct sink_link_config *config);
+
+/**
+ * Free all of it; its connection has been destroyed. *Control.*
+ * @return 0; -EBUSY: not all has let go of it yet, to be called again
+ */
+int sink_link_close(struct sink_link *l);
+
+/** Room for a message of SINK_MESSAGE_MAX bytes. @return NULL: none now */
+void *sink_link_room(struct sink_link *l);
+
+/** Send what was put into the last room. @return 0; -EPIPE: broken */
+int sink_link_send(struct sink_link *l, uint32_t size);
+
+/**
+ * Write, signalled.
+ * @param imm  NULL: without
+ * @return 0; -EPIPE: broken; -EAGAIN: too many on their way
+ */
+int sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg,
+	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
+
+/** Take what has come. @return completions */
+unsigned int sink_link_poll(struct sink_link *l);
+
+/** Give it up: the queue pair goes to error. */
+void sink_link_break(struct sink_link *l);
+
+/** Address of an end: IPv6, or IPv4 mapped into it; port and others are left out. */
+void sink_link_address(const struct sockaddr_storage *from, uint8_t to[16]);
+
+/** Monotonic, in ms. */
+uint64_t sink_link_clock(void);
+
+#endif /* SINK_LINK_H */

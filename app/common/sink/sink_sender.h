@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A receiver's connection to one store for one run: makes it, makes it again when it breaks, sends
+ * batches out of the retention ring, and writes down there what became of them.
+ *
+ * Which batch goes to which store is the owner's decision: it offers batches that it has assigned
+ * to this store in the retention ring (retention_assign(), retention_move()). Those that the ring
+ * says are this store's are found by the sender itself whenever a connection stands.
+ *
+ * One lcore, which polls the device's lane and CM as well.
+ */
+#ifndef SINK_SENDER_H
+#define SINK_SENDER_H
+
+#include <sys/socket.h>
+
+#include "rdma/rdma.h"
+#include "retention.h"
+#include "sink_key.h"
+
+#define SINK_BACK_OFF_MS     100  /**< between connections, doubled each time, */
+#define SINK_BACK_OFF_MAX_MS 5000 /**< up to this */
+#define SINK_HANDSHAKE_MS    5000
+
+enum sink_sender_state {
+	SINK_SENDER_DOWN,	/**< until the time of the next try */
+	SINK_SENDER_CONNECTING, /**< REQ */
+	SINK_SENDER_PROVING,	/**< handshake, schemas */
+	SINK_SENDER_WAITING,	/**< MOVED is out: for HAVE and GRANT */
+	SINK_SENDER_UP,
+	SINK_SENDER_ENDING, /**< END is out */
+	SINK_SENDER_ENDED,  /**< the store has completed its files */
+	SINK_SENDER_STATES
+};
+
+/** @return `down`, `connecting`, ... */
+const char *sink_sender_state_name(enum sink_sender_state state);
+
+struct sink_sender_config {
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	uint16_t lane;
+	struct sockaddr_storage address; /**< of the store, with port */
+	struct retention *retention;
+	const struct rdma_mr *mr; /**< of the retention ring: retention_memory() */
+	unsigned int run;	  /**< index in the ring */
+	unsigned int store;	  /**< number in the ring */
+	uint64_t producer;
+	const struct sink_key *key;
+	enum sink_role role;
+	const char *name; /**< of the store, for logs */
+	/** A batch is durable (SINK_DURABLE, SINK_DOUBLE: released by now) or was given back. */
+	void (*result)(void *arg, uint32_t batch, enum sink_result_status status);
+	void *arg;
+};
+
+/** All only grow but those that say so. */
+struct sink_sender_stats {
+	uint64_t sent;	  /**< batches, each time */
+	uint64_t bytes;	  /**< of their entries and bodies */
+	uint64_t durable; /**< by RESULTS */
+	uint64_t found;	  /**< by HAVE: durable before, and not known to be */
+	uint64_t doubles;
+	uint64_t again;	      /**< given back */
+	uint64_t connections; /**< that stood */
+	uint64_t broken;      /**< that stood and broke */
+	uint64_t refused;     /**< tries that the store refused */
+	uint64_t unreachable; /**< tries that nobody answered */
+	uint64_t malformed;   /**< messages of a store that are not what they should be */
+	uint32_t places;      /**< of this connection */
+	uint32_t credits;     /**< of them free, now */
+	uint32_t waiting;     /**< batches that wait for one, now */
+	uint32_t state;	      /**< enum sink_sender_state, now */
+	uint32_t store_state; /**< enum sink_state, as the store said last */
+	uint32_t reason;      /**< enum sink_reason of the last refusal */
+	uint64_t node;	      /**< number of the store; 0: not known yet */
+};
+
+struct sink_sender;
+
+/** *Control.* @return 0; -ENOMEM; -EINVAL: no such run, schemas that no store would take */
+int sink_sender_open(struct sink_sender **s, const struct sink_sender_config *config);
+
+/** Batches of this store may be sent: assigned to it in the ring, oldest first. @return -ENOMEM */
+int sink_sender_offer(struct sink_sender *s, uint32_t batch);
+
+/** Nothing more will be offered: END when all has its result. */
+void sink_sender_finish(struct sink_sender *s);
+
+/** An event of the CM with rdma_conn_context() this sender. *Control.* */
+void sink_sender_event(struct sink_sender *s, const struct rdma_event *event);
+
+/** Let things go on. @return something was done: for the owner's idle policy. *Control.* */
+bool sink_sender_poll(struct sink_sender *s);
+
+/** Batches without a result. */
+uint32_t sink_sender_open_batches(const struct sink_sender *s);
+
+/** Whether its batches may be moved to another store: only while there is no connection. */
+bool sink_sender_is_down(const struct sink_sender *s);
+
+/** Since when, ms of the sender's clock, there has been no connection; 0: there is one. */
+uint64_t sink_sender_down_since(const struct sink_sender *s);
+
+void sink_sender_stats_get(const struct sink_sender *s, struct sink_sender_stats *stats);
+
+/** End the connection and free it. Batches stay in the ring. *Control.* @return 0; -EBUSY: again */
+int sink_sender_close(struct sink_sender *s);
+
+#endif /* SINK_SENDER_H */
