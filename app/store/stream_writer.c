@@ -479,7 +479,7 @@ stream_writer_poll(struct stream_writer *w)
 	if (w->current != NULL && arrow_file_poll(&w->current->file) < 0)
 		begin_outage(w);
 	give_results(w);
-	/* the next batch finds out whether there is room again; nobody sends one until we are good */
+	/* nobody sends a batch before we are good again */
 	if (w->stats.error != 0 && w->current == NULL && arrow_slices_clock() >= w->retry_at &&
 		!is_over_quota(w, SINK_BLOCK))
 		(void)open_file(w);
@@ -518,7 +518,7 @@ stream_writer_finish(struct stream_writer *w)
 	return w->first_error;
 }
 
-/* ---- what was there, and what went elsewhere -------------------------------------------------- */
+/* ---- what was there, and what went elsewhere ------------------------------------------------- */
 
 int
 stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX])

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_errno.h>
+#include <rte_log.h>
+
+#include "store.h"
+
+RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
+
+#define EVENTS	       8
+#define CM_TURNS       64 /* of the engine for one of the CM and the files */
+#define DEFAULT_MEMORY (1ull << 30)
+
+struct store {
+	struct store_shared shared;
+	struct rdma_conn *listener;
+	bool own_dev;
+	struct rdma_dev_info info;
+	unsigned int turn;
+	struct store_connection connection[STORE_CONNECTIONS];
+};
+
+static void
+on_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	struct store *s = arg;
+
+	store_connection_result(&s->connection[tag >> 32], (uint32_t)tag, sequence, status);
+}
+
+static void
+apply(struct store *s, const struct store_config *c)
+{
+	struct store_shared *h = &s->shared;
+
+	h->node = c->node;
+	h->memory = c->memory > 0 ? c->memory : DEFAULT_MEMORY;
+	h->heartbeat_ms = c->heartbeat_ms > 0 ? c->heartbeat_ms : 500;
+	h->silence_ms = c->silence_ms > 0 ? c->silence_ms : 2000;
+	h->runs.files = c->files;
+	h->runs.files.result = on_result;
+	h->runs.files.arg = s;
+	h->commit_ms = c->files.slices.sync_ms > 0 ? c->files.slices.sync_ms : STREAM_SYNC_MS;
+}
+
+int
+store_open(struct store **store, const struct store_config *c, char message[PATH_MAX])
+{
+	struct store *s = calloc(1, sizeof(*s));
+	unsigned int i;
+	int rc;
+
+	if (s == NULL) {
+		snprintf(message, PATH_MAX, "no memory for a store");
+		return -ENOMEM;
+	}
+	for (i = 0; i < STORE_CONNECTIONS; i++)
+		s->connection[i].index = i;
+	apply(s, c);
+	rc = sink_key_read(&s->shared.key, c->key, message);
+	if (rc == 0 && s->shared.node == 0)
+		rc = sink_random(&s->shared.node, sizeof(s->shared.node));
+	if (rc < 0) {
+		free(s);
+		return rc;
+	}
+	s->shared.dev = c->dev != NULL ? c->dev : rdma_dev_open(c->device);
+	s->own_dev = c->dev == NULL;
+	if (s->shared.dev == NULL) {
+		rc = -rte_errno;
+		snprintf(message, PATH_MAX, "device %.3000s: %s", c->device, rte_strerror(-rc));
+		free(s);
+		return rc;
+	}
+	rdma_dev_info_get(s->shared.dev, &s->info);
+	sink_link_address(&s->info.addr, s->shared.addr);
+	/* this lcore owns the lane, before control functions wait for it */
+	(void)rdma_progress(s->shared.dev, 0);
+	s->shared.pd = rdma_pd_alloc(s->shared.dev);
+	s->listener = s->shared.pd == NULL
+		? NULL
+		: rdma_conn_listen(s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : SINK_PORT,
+			  SINK_GATE_PLACES, NULL);
+	if (s->listener == NULL) {
+		rc = -rte_errno;
+		snprintf(message, PATH_MAX, "cannot listen on port %u of %.3000s: %s",
+			c->port > 0 ? c->port : SINK_PORT,
+			c->dev != NULL ? s->info.name : c->device, rte_strerror(-rc));
+		(void)store_close(s);
+		return rc;
+	}
+	*store = s;
+	return 0;
+}
+
+static struct store_connection *
+free_connection(struct store *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		if (s->connection[i].state == STORE_FREE)
+			return &s->connection[i];
+	}
+	return NULL;
+}
+
+static bool
+poll_cm(struct store *s, uint64_t now)
+{
+	struct rdma_event event[EVENTS];
+	struct store_connection *c;
+	unsigned int i, n;
+
+	n = rdma_poll_cm(s->shared.dev, event, EVENTS);
+	for (i = 0; i < n; i++) {
+		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST) {
+			store_connection_request(&s->shared, free_connection(s), &event[i], now);
+			continue;
+		}
+		c = event[i].conn != NULL ? rdma_conn_context(event[i].conn) : NULL;
+		if (c != NULL)
+			store_connection_event(c, &event[i]);
+	}
+	return n > 0;
+}
+
+/* Places of the gate are of connections that have not proved themselves. */
+static void
+expire(struct store *s, uint64_t now)
+{
+	unsigned int i;
+	int place;
+
+	while ((place = sink_gate_expire(&s->shared.gate, now)) >= 0) {
+		for (i = 0; i < STORE_CONNECTIONS; i++) {
+			if (s->connection[i].state != STORE_FREE &&
+				s->connection[i].gate == place) {
+				s->connection[i].gate = -1;
+				store_connection_refuse(&s->connection[i], SINK_REASON_LATE);
+			}
+		}
+	}
+}
+
+bool
+store_poll(struct store *s)
+{
+	const uint64_t now = sink_link_clock();
+	unsigned int i, lane;
+	bool busy = false;
+
+	for (lane = 0; lane < s->info.nb_lanes; lane++)
+		busy |= rdma_progress(s->shared.dev, lane) > 0;
+	for (i = 0; i < STORE_CONNECTIONS; i++)
+		busy |= store_connection_poll(&s->connection[i], now);
+	if (s->turn++ % CM_TURNS == 0 || !busy) {
+		busy |= poll_cm(s, now);
+		expire(s, now);
+		store_runs_poll(&s->shared.runs, now);
+	}
+	return busy;
+}
+
+void
+store_stop(struct store *s)
+{
+	unsigned int i;
+
+	s->shared.stopping = true;
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		if (s->connection[i].state < STORE_UP)
+			store_connection_refuse(&s->connection[i], SINK_REASON_STOPPING);
+	}
+}
+
+bool
+store_is_idle(const struct store *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		if (s->connection[i].state != STORE_FREE)
+			return false;
+	}
+	return true;
+}
+
+int
+store_close(struct store *s)
+{
+	unsigned int i;
+	int rc;
+
+	for (i = 0; i < STORE_CONNECTIONS; i++)
+		store_connection_refuse(&s->connection[i], SINK_REASON_STOPPING);
+	/* results first: places are read until then */
+	while (!store_is_idle(s))
+		(void)store_poll(s);
+	rc = store_runs_close(&s->shared.runs);
+	if (s->listener != NULL)
+		(void)rdma_conn_destroy(s->listener);
+	if (s->shared.pd != NULL)
+		(void)rdma_pd_free(s->shared.pd);
+	if (s->own_dev)
+		(void)rdma_dev_close(s->shared.dev);
+	sink_key_forget(&s->shared.key);
+	free(s);
+	return rc;
+}
+
+const struct store_shared *
+store_look(const struct store *s)
+{
+	return &s->shared;
+}
+
+const struct store_connection *
+store_look_connection(const struct store *s, unsigned int i)
+{
+	return i < STORE_CONNECTIONS ? &s->connection[i] : NULL;
+}

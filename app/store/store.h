@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A store: listener, connections, runs. The lcore that polls it owns the lanes of the device and is
+ * its control lcore.
+ */
+#ifndef STORE_H
+#define STORE_H
+
+#include "store_connection.h"
+
+struct store_config {
+	struct rdma_dev *dev;	  /**< open, and stays so; NULL: the next one is opened */
+	const char *device;	  /**< rdma_dev_open() */
+	uint16_t port;		  /**< 0: SINK_PORT */
+	const char *key;	  /**< path */
+	uint64_t node;		  /**< 0: random */
+	uint64_t memory;	  /**< bytes of bodies that a connection is granted; 0: 1 GiB */
+	uint32_t heartbeat_ms;	  /**< 0: 500 */
+	uint32_t silence_ms;	  /**< 0: 2000 */
+	struct store_files files; /**< without result and arg */
+};
+
+struct store;
+
+/** @param message  out, on error: what is wrong. @return 0 or -errno */
+int store_open(struct store **s, const struct store_config *config, char message[PATH_MAX]);
+
+/** Let everything go on. @return something was done */
+bool store_poll(struct store *s);
+
+/** Say that we go; nothing new is taken. Then store_poll() until store_is_idle(). */
+void store_stop(struct store *s);
+
+/** Whether no connection is there any more. */
+bool store_is_idle(const struct store *s);
+
+/** Complete the files, free everything. @return 0 or the first error of a file */
+int store_close(struct store *s);
+
+/** For telemetry; any thread, counters of about now. */
+const struct store_shared *store_look(const struct store *s);
+const struct store_connection *store_look_connection(const struct store *s, unsigned int i);
+
+#endif /* STORE_H */

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A receiver's connection as the store has it: proof, schemas, what went elsewhere, grant, batches,
+ * results, end. The store's lcore polls all of them.
+ */
+#ifndef STORE_CONNECTION_H
+#define STORE_CONNECTION_H
+
+#include "sink_entry.h"
+#include "sink_gate.h"
+#include "sink_handshake.h"
+#include "sink_link.h"
+#include "store_run.h"
+
+#define STORE_CONNECTIONS 64
+#define STORE_PLACES	  256 /**< of a connection, at most */
+
+enum store_connection_state {
+	STORE_FREE,
+	STORE_PROVING,	/**< handshake, schemas */
+	STORE_HEARING,	/**< MOVED */
+	STORE_SETTLING, /**< an older connection ends, what was taken gets its result */
+	STORE_TELLING,	/**< HAVE */
+	STORE_UP,
+	STORE_ENDING,  /**< END has come: results first */
+	STORE_LEAVING, /**< ENDED or REFUSE is out: the receiver disconnects, or time does */
+	STORE_CLOSING, /**< the queue pair drains; places wait for their results */
+	STORE_CONNECTION_STATES
+};
+
+/** @return `proving`, ... */
+const char *store_connection_state_name(enum store_connection_state state);
+
+/** Counters of all connections of a store; all only grow. */
+struct store_counters {
+	uint64_t requests;
+	uint64_t stood;	 /**< connections that were granted places */
+	uint64_t broken; /**< of them, without an orderly end */
+	uint64_t ended;	 /**< of them, with one */
+	uint64_t superseded;
+	uint64_t refused[SINK_REASONS];
+	uint64_t fault[SINK_ENTRY_FAULTS]; /**< entries, by what was wrong; [0]: good ones */
+	uint64_t bytes;			   /**< of bodies of good entries */
+	uint64_t durable;
+	uint64_t doubles;
+	uint64_t again;
+};
+
+/** What all connections have in common. */
+struct store_shared {
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	uint16_t lane;
+	struct sink_key key;
+	uint64_t node;	 /**< number of the store */
+	uint64_t memory; /**< bytes of bodies that a connection is granted */
+	uint32_t heartbeat_ms;
+	uint32_t silence_ms;
+	uint32_t commit_ms;
+	uint8_t addr[16];
+	struct sink_gate gate;
+	struct store_runs runs;
+	struct store_counters counters;
+	bool stopping;
+};
+
+/** A place of the rings. */
+struct store_place {
+	bool taken;
+	uint8_t table;
+};
+
+struct store_connection {
+	enum store_connection_state state;
+	unsigned int index;
+	struct store_shared *shared;
+	struct rdma_conn *conn;
+	struct sink_link link;
+	bool link_is_open;
+	bool established; /**< may send */
+	int gate;	  /**< place there; -1: none */
+	struct sink_handshake handshake;
+	struct sink_endpoint peer;
+	struct store_run *run; /**< whose it is, from STORE_SETTLING on */
+	bool owns_run;
+	bool moved_all;
+	unsigned int moved_table;
+	struct interval_set moved[SINK_TABLES];
+	unsigned int have_table;
+	size_t have_at;
+	uint64_t sent; /**< messages */
+	uint64_t received;
+	uint64_t heard; /**< ms */
+	uint64_t said;
+	uint64_t deadline; /**< of STORE_LEAVING */
+	enum sink_state said_state;
+	uint64_t epoch;
+	uint64_t batches[SINK_TABLES]; /**< durable, of this connection */
+	/* rings */
+	uint8_t *memory; /**< entries, their copies, bodies */
+	uint64_t memory_size;
+	struct rdma_mr *entries_mr;
+	struct rdma_mr *bodies_mr;
+	struct sink_entry *entries; /**< that the peer writes */
+	uint8_t *copies;	    /**< of metadata: SINK_BLOCK each */
+	uint8_t *bodies;
+	uint64_t body_place[SINK_TABLES]; /**< bytes */
+	uint32_t nb_table[SINK_TABLES];
+	uint32_t nb_places;
+	struct store_place place[STORE_PLACES];
+	struct sink_stream stream[SINK_TABLES];
+	uint32_t pending;			  /**< places without a result */
+	struct sink_result results[STORE_PLACES]; /**< that are to be sent */
+	uint32_t nb_results;
+};
+
+/**
+ * Somebody asks: answer, and accept or reject. *Control.*
+ * @param c  a free one; NULL: there is none
+ */
+void store_connection_request(struct store_shared *s, struct store_connection *c,
+	const struct rdma_event *event, uint64_t now);
+
+/** An event of a connection that was accepted. *Control.* */
+void store_connection_event(struct store_connection *c, const struct rdma_event *event);
+
+/** Let it go on. @return something was done. *Control.* */
+bool store_connection_poll(struct store_connection *c, uint64_t now);
+
+/** A batch of this connection has its result. */
+void store_connection_result(struct store_connection *c, uint32_t entry, uint64_t sequence,
+	enum sink_result_status status);
+
+/** End it: say why, if that can still be said. */
+void store_connection_refuse(struct store_connection *c, enum sink_reason reason);
+
+#endif /* STORE_CONNECTION_H */

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <rte_log.h>
+
+#include "arrow_recovery.h"
+#include "arrow_tables.h"
+#include "direct_io.h"
+#include "store_run.h"
+
+RTE_LOG_REGISTER(store_run_logtype, braggline.store.run, NOTICE);
+
+#define RUN_LOG(level, ...) rte_log(RTE_LOG_##level, store_run_logtype, "store: " __VA_ARGS__)
+
+static void
+on_log(void *arg, bool error, const char *text)
+{
+	if (error)
+		RUN_LOG(ERR, "%s\n", text);
+	else
+		RUN_LOG(INFO, "%s\n", text);
+}
+
+static int64_t
+on_clock(void *arg)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static void
+on_recovery(void *arg, const struct arrow_recovery *report)
+{
+	RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
+}
+
+static struct stream_quota *
+quota_of(struct store_runs *s, uint64_t producer)
+{
+	struct store_producer *p;
+	unsigned int i;
+
+	for (i = 0; i < STORE_RUNS; i++) {
+		p = &s->producer[i];
+		if (p->quota.limit != 0 && p->producer != producer)
+			continue;
+		p->producer = producer;
+		p->quota.limit = s->files.quota;
+		return &p->quota;
+	}
+	return NULL;
+}
+
+static bool
+ends_with(const char *text, const char *end)
+{
+	const size_t len = strlen(text), end_len = strlen(end);
+
+	return len > end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+/* Names of a run's complete files of a table, in the order in which they were begun. */
+static int
+list_files(const struct store_run *r, unsigned int table, struct dirent ***entry)
+{
+	char begin[SINK_NAME_BYTES + 32], end[32];
+	int i, n, kept = 0;
+
+	snprintf(begin, sizeof(begin), "%s_%016" PRIx64 "_", r->name, r->incarnation);
+	snprintf(end, sizeof(end), "_%s.arrow", arrow_table_name(table));
+	n = scandir(r->dir, entry, NULL, alphasort);
+	if (n < 0)
+		return -errno;
+	for (i = 0; i < n; i++) {
+		if (strncmp((*entry)[i]->d_name, begin, strlen(begin)) == 0 &&
+			ends_with((*entry)[i]->d_name, end))
+			(*entry)[kept++] = (*entry)[i];
+		else
+			free((*entry)[i]);
+	}
+	return kept;
+}
+
+/* What is there already. A file that cannot be read is no reason to take nothing. */
+static int
+adopt_files(struct store_run *r, unsigned int table)
+{
+	char path[PATH_MAX], message[PATH_MAX];
+	struct dirent **entry;
+	int i, n;
+
+	n = list_files(r, table, &entry);
+	if (n < 0)
+		return n;
+	for (i = 0; i < n; i++) {
+		if (snprintf(path, sizeof(path), "%s/%s", r->dir, entry[i]->d_name) <
+				(int)sizeof(path) &&
+			stream_writer_adopt(r->writer[table], path, message) < 0)
+			RUN_LOG(ERR, "%s\n", message);
+		free(entry[i]);
+	}
+	free(entry);
+	return 0;
+}
+
+static enum sink_reason
+open_schema(struct store_run *r, const struct sink_handshake *h, unsigned int table)
+{
+	const uint32_t size = h->proof.table[table].schema_bytes;
+	const char *problem;
+
+	r->schema[table] = malloc(size);
+	if (r->schema[table] == NULL)
+		return SINK_REASON_FAILED;
+	memcpy(r->schema[table], h->schema[table], size);
+	r->schema_bytes[table] = size;
+	if (arrow_reader_open_memory(&r->reader[table], r->schema[table], size, &problem) < 0) {
+		RUN_LOG(WARNING, "run %s: the schema of %s: %s\n", r->name, arrow_table_name(table),
+			problem);
+		return SINK_REASON_SCHEMA;
+	}
+	return SINK_REASON_NONE;
+}
+
+static enum sink_reason
+open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
+{
+	const struct stream_writer_config c = {
+		.dir = r->dir,
+		.run = r->name,
+		.identity = {r->producer, r->run, r->incarnation, arrow_table_name(table)},
+		.schema = &r->reader[table].schema,
+		.slices = s->files.slices,
+		.roll_bytes = s->files.roll_bytes,
+		.roll_ms = s->files.roll_ms,
+		.quota = s->files.quota > 0 ? quota_of(s, r->producer) : NULL,
+		.result = s->files.result,
+		.log = on_log,
+		.clock = on_clock,
+		.arg = s->files.arg,
+	};
+
+	if (stream_writer_open(&r->writer[table], &c) < 0 || adopt_files(r, table) < 0)
+		return SINK_REASON_FAILED;
+	return SINK_REASON_NONE;
+}
+
+static void
+free_run(struct store_run *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		stream_writer_close(r->writer[i]);
+		if (r->reader[i].data != NULL)
+			arrow_reader_close(&r->reader[i]);
+		free(r->schema[i]);
+	}
+	memset(r, 0, sizeof(*r));
+}
+
+static enum sink_reason
+open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake *h)
+{
+	const char *const root = s->files.root;
+	enum sink_reason reason = SINK_REASON_NONE;
+	unsigned int i;
+
+	*r = (struct store_run){
+		.used = true,
+		.producer = h->receiver.node,
+		.run = h->proof.run,
+		.incarnation = h->proof.incarnation,
+	};
+	memcpy(r->name, h->proof.name, sizeof(r->name));
+	if (snprintf(r->dir, sizeof(r->dir), "%s/%s-%016" PRIx64 "-%016" PRIx64, root, r->name,
+		    r->producer, r->run) >= (int)sizeof(r->dir))
+		return SINK_REASON_FAILED;
+	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
+		reason = open_schema(r, h, i);
+	if (reason != SINK_REASON_NONE)
+		return reason;
+	if ((mkdir(r->dir, 0755) < 0 && errno != EEXIST) || direct_io.sync_dir(r->dir) < 0) {
+		RUN_LOG(ERR, "cannot make %s: %s\n", r->dir, strerror(errno));
+		return SINK_REASON_FAILED;
+	}
+	/* what a crash has left; files of other incarnations as well, if nobody writes them */
+	if (arrow_recover_dir(NULL, r->dir, on_recovery, NULL) < 0)
+		return SINK_REASON_FAILED;
+	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
+		reason = open_writer(s, r, i);
+	return reason;
+}
+
+static bool
+is_run(const struct store_run *r, const struct sink_handshake *h)
+{
+	return r->used && r->producer == h->receiver.node && r->run == h->proof.run &&
+		r->incarnation == h->proof.incarnation;
+}
+
+static bool
+schemas_agree(const struct store_run *r, const struct sink_handshake *h)
+{
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		if (r->schema_bytes[i] != h->proof.table[i].schema_bytes ||
+			memcmp(r->schema[i], h->schema[i], r->schema_bytes[i]) != 0)
+			return false;
+	}
+	return memcmp(r->name, h->proof.name, sizeof(r->name)) == 0;
+}
+
+struct store_run *
+store_run_find(struct store_runs *s, const struct sink_handshake *h, enum sink_reason *reason)
+{
+	struct store_run *r, *free_one = NULL;
+	unsigned int i;
+
+	*reason = SINK_REASON_NONE;
+	for (i = 0; i < STORE_RUNS; i++) {
+		r = &s->run[i];
+		if (!r->used && free_one == NULL)
+			free_one = r;
+		if (!is_run(r, h))
+			continue;
+		if (schemas_agree(r, h))
+			return r;
+		*reason = SINK_REASON_SCHEMA;
+		goto refused;
+	}
+	*reason = SINK_REASON_BUSY;
+	if (free_one == NULL)
+		goto refused;
+	*reason = open_run(s, free_one, h);
+	if (*reason == SINK_REASON_NONE) {
+		s->opened++;
+		return free_one;
+	}
+	free_run(free_one);
+refused:
+	s->refused++;
+	return NULL;
+}
+
+void
+store_runs_poll(struct store_runs *s, uint64_t now)
+{
+	struct store_run *r;
+	unsigned int i, k;
+
+	for (i = 0; i < STORE_RUNS; i++) {
+		r = &s->run[i];
+		if (!r->used)
+			continue;
+		for (k = 0; k < SINK_TABLES; k++)
+			stream_writer_poll(r->writer[k]);
+		if (r->connection != NULL)
+			r->idle_since = 0;
+		else if (r->idle_since == 0)
+			r->idle_since = now;
+		else if (s->files.idle_ms > 0 && now - r->idle_since >= s->files.idle_ms &&
+			store_run_settled(r)) {
+			RUN_LOG(NOTICE, "run %s: nobody has come for %" PRIu64 " ms: completed\n",
+				r->name, now - r->idle_since);
+			s->idle++;
+			(void)store_run_end(s, r);
+		}
+	}
+}
+
+bool
+store_run_settled(const struct store_run *r)
+{
+	return stream_writer_settled(r->writer[0]) && stream_writer_settled(r->writer[1]);
+}
+
+enum sink_state
+store_run_state(const struct store_run *r)
+{
+	enum sink_state state = SINK_STATE_GOOD;
+	unsigned int i;
+	int error;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		error = stream_writer_state(r->writer[i]);
+		if (error == -ENOSPC || error == -EDQUOT)
+			state = state == SINK_STATE_GOOD ? SINK_STATE_FULL : state;
+		else if (error < 0)
+			state = SINK_STATE_FAILED;
+	}
+	return state;
+}
+
+int
+store_run_end(struct store_runs *s, struct store_run *r)
+{
+	int rc = 0, error;
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		error = stream_writer_finish(r->writer[i]);
+		rc = rc == 0 ? error : rc;
+	}
+	s->ended++;
+	free_run(r);
+	return rc;
+}
+
+int
+store_runs_close(struct store_runs *s)
+{
+	unsigned int i;
+	int rc = 0, error;
+
+	for (i = 0; i < STORE_RUNS; i++) {
+		if (!s->run[i].used)
+			continue;
+		error = store_run_end(s, &s->run[i]);
+		rc = rc == 0 ? error : rc;
+	}
+	return rc;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Runs that a store has files of: schemas, directory, a stream of each table. A run stays when its
+ * connection goes, until it has ended or nobody has asked for it for a while.
+ *
+ * Files are in ROOT/NAME-PRODUCER-RUN, numbers as 16 hexadecimal digits. One thread.
+ */
+#ifndef STORE_RUN_H
+#define STORE_RUN_H
+
+#include "arrow_read.h"
+#include "sink_handshake.h"
+#include "stream_writer.h"
+
+#define STORE_RUNS 64
+
+/** What all runs have in common; 0 is the default of each number. */
+struct store_files {
+	const char *root;
+	struct arrow_slices_config slices;
+	uint64_t roll_bytes;
+	uint64_t roll_ms;
+	uint64_t quota;	  /**< bytes of a producer; 0: none */
+	uint64_t idle_ms; /**< without a connection: then files are completed */
+	stream_result result;
+	void *arg;
+};
+
+struct store_producer {
+	uint64_t producer;
+	struct stream_quota quota;
+};
+
+struct store_run {
+	bool used;
+	uint64_t producer;
+	uint64_t run;
+	uint64_t incarnation;
+	char name[SINK_NAME_BYTES];
+	char dir[PATH_MAX];
+	uint8_t *schema[SINK_TABLES];
+	uint32_t schema_bytes[SINK_TABLES];
+	struct arrow_reader reader[SINK_TABLES]; /**< of the schema */
+	struct stream_writer *writer[SINK_TABLES];
+	void *connection;    /**< that it belongs to; NULL: none */
+	uint64_t idle_since; /**< ms; 0: it has a connection */
+};
+
+struct store_runs {
+	struct store_files files;
+	struct store_run run[STORE_RUNS];
+	struct store_producer producer[STORE_RUNS];
+	uint64_t opened;
+	uint64_t ended;
+	uint64_t idle; /**< completed because nobody came */
+	uint64_t refused;
+};
+
+/**
+ * The run of a handshake that is done; files that are there are recovered and read.
+ * @return NULL with the reason: schemas that are none of ours or not those that it had (_SCHEMA),
+ *   too many runs (_BUSY), no directory, no memory (_FAILED)
+ */
+struct store_run *store_run_find(
+	struct store_runs *s, const struct sink_handshake *h, enum sink_reason *reason);
+
+/** Write on; every few ms. @param now  ms */
+void store_runs_poll(struct store_runs *s, uint64_t now);
+
+/** Whether all that was taken has its result. */
+bool store_run_settled(const struct store_run *r);
+
+/** How it is: enum sink_state. */
+enum sink_state store_run_state(const struct store_run *r);
+
+/** Complete the files and forget the run; all have results then. @return 0 or the first error */
+int store_run_end(struct store_runs *s, struct store_run *r);
+
+/** End all. @return 0 or the first error */
+int store_runs_close(struct store_runs *s);
+
+#endif /* STORE_RUN_H */
