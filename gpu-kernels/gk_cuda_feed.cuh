@@ -160,11 +160,12 @@ bit_of(uint32_t bits, uint32_t n)
 /*
  * @param chunk,chunks  the warp's: the first one, how many (not 0); STEP from one to the next
  * @param frames  of the batch, a bit each: those that are wanted
+ * @param policy  how words leave the cache
  */
 template <uint32_t lead, uint32_t STEP>
 static __device__ __forceinline__ void
 feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table, uint32_t gang,
-	uint32_t chunk, uint32_t chunks, uint32_t frames)
+	uint32_t chunk, uint32_t chunks, uint32_t frames, uint64_t policy)
 {
 	extern __shared__ uint4 shared_area[];
 	const uint32_t lane = lane_of_warp();
@@ -172,7 +173,7 @@ feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table
 
 	f->coef = coef;
 	f->table = table;
-	f->policy = leave_first();
+	f->policy = policy;
 	f->area = (uint32_t)__cvta_generic_to_shared(shared_area) + threadIdx.x / 32 * GK_CUDA_AREA;
 	f->place = 0;
 	f->before = lead * GK_CUDA_WORDS;

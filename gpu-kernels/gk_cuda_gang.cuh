@@ -284,7 +284,9 @@ count_all(void)
 	if (chunks == 0)
 		return;
 	feed_open<lead, GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX,
-		m->first + warp_of_block(), chunks, (1u << gang_state.batch.nb_frames) - 1);
+		m->first + warp_of_block(), chunks, (1u << gang_state.batch.nb_frames) - 1,
+		/* beside images that are written, first costs 0.2 us (measured) */
+		direct ? leave_normally() : leave_first());
 	copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
 	for (uint32_t i = 0; i < chunks; i++) {
@@ -360,7 +362,8 @@ output_all(uint32_t kept)
 		return;
 	/* backwards: what was counted last may still be in the cache */
 	feed_open<lead, step>(&feed, batch_coef(), batch_table(),
-		args.staged ? m->gang : GK_GANGS_MAX, m->end - 1 - warp_of_block(), chunks, kept);
+		args.staged ? m->gang : GK_GANGS_MAX, m->end - 1 - warp_of_block(), chunks, kept,
+		leave_first());
 	copy_pairs(&feed, feed.chunk, feed.left);
 	feed_start<lead, step>(&feed);
 	first = places_of(gang_counts(), feed.chunk);

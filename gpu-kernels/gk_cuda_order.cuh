@@ -70,6 +70,15 @@ leave_first(void)
 	return policy;
 }
 
+static __device__ __forceinline__ uint64_t
+leave_normally(void)
+{
+	uint64_t policy;
+
+	asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+	return policy;
+}
+
 static __device__ __forceinline__ void
 copy_async(uint32_t to, uint64_t from, uint64_t policy)
 {

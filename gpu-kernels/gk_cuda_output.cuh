@@ -48,6 +48,7 @@ struct entry {
 	uint32_t wild;
 	uint32_t pixels;
 	uint32_t col; /* of the chunk's first pixel */
+	bool odd;     /* some of this thread's pixels of this frame are, or may be */
 };
 
 /* Thresholds of 16 neighbouring pixels. */
@@ -63,7 +64,7 @@ load_aim(uint32_t aim[8], const struct feed *f)
 
 /* Pixels of a thread that are in the list, the first in bit 0. */
 static __device__ __forceinline__ uint32_t
-hits_of(const struct entry *e, const uint32_t aim[8], float threshold)
+hits_of(struct entry *e, const uint32_t aim[8], float threshold)
 {
 	const uint4 a = load_shared4(e->words + lane_of_warp() * 32);
 	const uint4 b = load_shared4(e->words + lane_of_warp() * 32 + 16);
@@ -80,7 +81,8 @@ hits_of(const struct entry *e, const uint32_t aim[8], float threshold)
 		signs_of(compare_words(b.z, aim[6]), compare_words(b.w, aim[7])), 0x80402010, high);
 	/* minus those that are below; 0xFFFF less them */
 	hits = 0xFFFF + (uint32_t)(low + high * 256);
-	if (((a.x | a.y | a.z | a.w | b.x | b.y | b.z | b.w) & GAINS) == 0 && e->wild == 0)
+	e->odd = ((a.x | a.y | a.z | a.w | b.x | b.y | b.z | b.w) & GAINS) != 0 || e->wild != 0;
+	if (!e->odd)
 		return hits;
 #pragma unroll 1
 	for (uint32_t i = 0; i < GK_CUDA_LANE; i++) {
@@ -99,12 +101,25 @@ hits_of(const struct entry *e, const uint32_t aim[8], float threshold)
 static __device__ __forceinline__ float
 photons_at(const struct entry *e, uint32_t pixel)
 {
-	const uint16_t word = load_shared_u16(e->words + pixel * 2);
-
-	if (e->wild != 0 || (word & GK_RAW_GAIN_MASK) != 0)
-		return any_photons(e->coef, pixel, word);
-	return quick_photons(word, load_shared_f32(e->pairs + pixel * 4),
+	return quick_photons(load_shared_u16(e->words + pixel * 2),
+		load_shared_f32(e->pairs + pixel * 4),
 		load_shared_f32(e->pairs + offsetof(struct gk_cuda_coef, r) + pixel * 4));
+}
+
+/* A thread's pixels of a list, from entry `at` on; a test in the quick turn costs a microsecond. */
+template <bool odd>
+static __device__ __forceinline__ void
+store_entries(uint64_t out, uint32_t at, const struct entry *e, uint32_t hits)
+{
+#pragma unroll 1
+	for (; hits != 0; at++, hits &= hits - 1) {
+		const uint32_t pixel = lane_of_warp() * GK_CUDA_LANE + __ffs(hits) - 1;
+
+		((uint16_t *)(out + args.layout.col))[at] = (uint16_t)(e->col + pixel);
+		store_value((void *)(out + args.layout.value), at, args.value,
+			odd ? any_photons(e->coef, pixel, load_shared_u16(e->words + pixel * 2))
+			    : photons_at(e, pixel));
+	}
 }
 
 /* Columns and values of a chunk's pixels, from entry `first` of the frame's list on. */
@@ -131,15 +146,10 @@ store_csr(uint64_t out, uint32_t first, const struct entry *e, uint32_t hits)
 	} else {
 		at = __popc(some & ((1u << lane) - 1));
 	}
-	/* few pixels: one turn or two */
-	for (at += first; hits != 0; at++) {
-		const uint32_t pixel = lane * GK_CUDA_LANE + __ffs(hits) - 1;
-
-		hits &= hits - 1;
-		((uint16_t *)(out + args.layout.col))[at] = (uint16_t)(e->col + pixel);
-		store_value(
-			(void *)(out + args.layout.value), at, args.value, photons_at(e, pixel));
-	}
+	if (e->odd)
+		store_entries<true>(out, first + at, e, hits);
+	else
+		store_entries<false>(out, first + at, e, hits);
 }
 
 /* A chunk of an image, with coefficients as they lie in shared memory. */
@@ -200,8 +210,11 @@ output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, c
 		e.words = feed_wait<lead>(feed);
 		feed_next<lead, STEP>(feed);
 		if (kind[f] == GK_KIND_CSR) {
-			if (present)
-				store_csr(out, at, &e, hits_of(&e, aim, b->params.csr_threshold));
+			if (present) {
+				const uint32_t hits = hits_of(&e, aim, b->params.csr_threshold);
+
+				store_csr(out, at, &e, hits);
+			}
 		} else if (!present) {
 			store_missing(out, kind[f], &spot);
 		} else if (kind[f] == GK_KIND_RAW) {
