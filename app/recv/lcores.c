@@ -129,7 +129,6 @@ lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, uint
 	lc->roles[lc->nb_roles] = (struct role){.kind = kind, .poll = poll, .arg = arg};
 	rte_strscpy(lc->roles[lc->nb_roles].name, name, sizeof(lc->roles[0].name));
 	lc->nb_roles++;
-	l->nb_roles++;
 	LOG(INFO, "%s on lcore %u\n", name, id);
 	return 0;
 }

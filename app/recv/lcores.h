@@ -42,7 +42,6 @@ struct lcore {
 
 struct lcores {
 	struct lcore lcore[RTE_MAX_LCORE];
-	uint32_t nb_roles;
 	bool stop; /**< read by all polling loops */
 };
 

@@ -179,15 +179,6 @@ gang_failed(struct service *s)
 	return true;
 }
 
-static enum run_state
-run_state(struct run *r)
-{
-	struct run_status status;
-
-	run_get_status(r, &status);
-	return status.state;
-}
-
 static void *
 serve(void *arg)
 {
@@ -201,10 +192,10 @@ serve(void *arg)
 		if (signalled && !stopping) {
 			LOG(INFO, "stopping: %s\n", strsignal(signalled));
 			stopping = true;
-			if (run_state(&s->run) != RUN_IDLE)
+			if (run_get_state(&s->run) != RUN_IDLE)
 				run_stop(&s->run);
 		}
-		if ((stopping || !s->settings->service) && run_state(&s->run) == RUN_IDLE)
+		if ((stopping || !s->settings->service) && run_get_state(&s->run) == RUN_IDLE)
 			break;
 		nanosleep(&tick, NULL);
 	}

@@ -64,6 +64,7 @@ run_free(struct run *r)
 {
 	file_writer_destroy(r->writer);
 	config_close(r->config);
+	free(r->assignments);
 	free(r->vetoes);
 	pthread_mutex_destroy(&r->lock);
 }
@@ -146,13 +147,10 @@ check_fits(struct run *r, const struct settings *s)
 	return 0;
 }
 
-/**
- * Read settings: base, then what the run has of its own.
- * @param keep  configuration to go on from, NULL = the base
- */
+/** Read settings: base, then what the run has of its own, then new thresholds of it. */
 static int
-read_settings(
-	struct run *r, const char *assignments, struct config **config, struct settings *settings)
+read_settings(struct run *r, const char *assignments, const char *vetoes, struct config **config,
+	struct settings *settings)
 {
 	const struct run_base *base = r->base;
 	struct config *c = config_open(base->config_file);
@@ -164,6 +162,8 @@ read_settings(
 		ret = config_set(c, base->assignments[i]);
 	if (ret == 0 && assignments != NULL)
 		ret = apply(r, c, assignments, NULL);
+	if (ret == 0 && vetoes != NULL)
+		ret = apply(r, c, vetoes, "veto.");
 	if (ret == 0 && settings_read(settings, c) != 0)
 		ret = complain(r, -EINVAL, "%s", config_mistake(c));
 	if (ret == 0)
@@ -179,17 +179,24 @@ read_settings(
 static int
 configure(struct run *r, const char *assignments)
 {
+	char *own = strdup(assignments != NULL ? assignments : "");
 	struct config *config = NULL;
 	struct settings settings;
 	int ret;
 
-	if (r->state != RUN_IDLE && r->state != RUN_CONFIGURED)
-		return complain(r, -EBUSY, "a run is %s: stop it first", run_state_names[r->state]);
-	ret = read_settings(r, assignments, &config, &settings);
-	if (ret != 0)
+	if (own == NULL)
+		return complain(r, -ENOMEM, "no memory for the settings of a run");
+	ret = r->state != RUN_IDLE && r->state != RUN_CONFIGURED
+		? complain(r, -EBUSY, "a run is %s: stop it first", run_state_names[r->state])
+		: read_settings(r, own, NULL, &config, &settings);
+	if (ret != 0) {
+		free(own);
 		return ret;
+	}
 	config_close(r->config);
+	free(r->assignments);
 	r->config = config;
+	r->assignments = own;
 	r->settings = settings;
 	r->message[0] = '\0';
 	enter(r, RUN_CONFIGURED);
@@ -380,22 +387,29 @@ static int
 set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective)
 {
 	struct builder_command command = {.order = BUILDER_VETO, .from_frame = from_frame};
+	struct config *config = NULL;
 	struct settings settings;
+	char *own = NULL;
 	int ret;
 
 	if (r->state != RUN_RUNNING)
 		return complain(r, -EALREADY, "there is no run whose thresholds could change");
-	/* on top of what the run has: the settings' texts stay where they are */
-	ret = apply(r, r->config, assignments, "veto.");
+	/* on top of what the run has; what is refused leaves no trace there */
+	ret = read_settings(r, r->assignments, assignments, &config, &settings);
 	if (ret != 0)
 		return ret;
-	if (settings_read(&settings, r->config) != 0)
-		return complain(r, -EINVAL, "%s", config_mistake(r->config));
+	config_close(config); /* thresholds are numbers: they don't point into it */
+	if (asprintf(&own, "%s,%s", r->assignments, assignments) < 0)
+		return complain(r, -ENOMEM, "no memory for the settings of a run");
 	command.veto = settings.veto;
 	command.veto.params.version = r->veto_version + 1;
 	ret = give_order(r, &command, effective);
-	if (ret != 0)
+	if (ret != 0) {
+		free(own);
 		return complain(r, ret, "thresholds cannot change now: %s", strerror(-ret));
+	}
+	free(r->assignments);
+	r->assignments = own;
 	r->veto_version++;
 	r->settings.veto = settings.veto;
 	note_veto(r, &command.veto, *effective);
@@ -534,6 +548,17 @@ run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64
 	ret = set_veto(r, assignments, from_frame, effective);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
+}
+
+enum run_state
+run_get_state(struct run *r)
+{
+	enum run_state state;
+
+	pthread_mutex_lock(&r->lock);
+	state = r->state;
+	pthread_mutex_unlock(&r->lock);
+	return state;
 }
 
 void

@@ -82,6 +82,7 @@ struct run {
 	const struct run_base *base;
 	const struct settings *process; /**< that the pipeline was made with */
 	struct config *config;		/**< of the run at hand; its settings point into it */
+	char *assignments;		/**< what it has of its own, thresholds of later on too */
 	struct settings settings;
 	struct file_writer *writer;
 	struct ledger before;		    /**< counters when the run began */
@@ -140,6 +141,9 @@ int run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, ui
 
 /** The lcores are at rest and will not finish the run: close the files with what there is. */
 void run_give_up(struct run *r, const char *why);
+
+/** What the run is about. */
+enum run_state run_get_state(struct run *r);
 
 /** Carry the run on: end it when it is over, finish what is stopping. About once a ms. */
 void run_tick(struct run *r);

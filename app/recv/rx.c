@@ -360,8 +360,6 @@ rx_poll(void *arg)
 			vote(rx);
 	}
 	received = poll_sources(rx);
-	if (received > 0)
-		rx->last_packet = rte_rdtsc();
 	hand_all_on(rx);
 	want(rx);
 	return n + received != 0;

@@ -82,8 +82,7 @@ struct rx {
 	uint32_t nb_pending;
 	uint32_t nb_voted; /**< pending packets whose vote is counted */
 	uint32_t nb_outbox[FRAME_LANES_MAX];
-	uint64_t last_packet; /**< TSC */
-	bool stop;	      /**< set by the control lcore: place no more */
+	bool stop; /**< set by the control lcore: place no more */
 	bool stopped;
 	struct rte_ring *inbox;
 	struct rx *const *peers; /**< all RX roles, by lane */

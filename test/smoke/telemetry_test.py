@@ -99,6 +99,8 @@ def session(t, where, pid):
     at = t.get('run/status')['last_frame']
     changed = t.do(f'veto/set,veto.bragg_min=20,from_frame={at + 100}')['from_frame']
     want(changed >= at + 100, changed, at)
+    # what is refused leaves no trace: the next change is taken
+    t.do('veto/set,veto.bragg_min=many', -22)
     again = t.do('veto/set,veto.dry_run=yes')['from_frame']
     want(again >= changed, again, changed)
     t.do('veto/set,run.name=x', -22)
