@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_eal.h>
@@ -62,6 +63,21 @@ rig_close(void)
 	assert_int_equal(rdma_dev_close(rig.end[0].dev), 0);
 }
 
+/** An argument with the process's number in place of %: for names that no two tests may share. */
+static char *
+with_pid(char *argument)
+{
+	static char text[8][160];
+	static unsigned int used;
+	const char *percent = strchr(argument, '%');
+
+	if (!percent || used == RTE_DIM(text))
+		return argument;
+	snprintf(text[used], sizeof(text[used]), "%.*s%d%s", (int)(percent - argument), argument,
+		getpid(), percent + 1);
+	return text[used++];
+}
+
 int
 rig_run(int argc, char **argv, int (*tests)(void))
 {
@@ -76,7 +92,7 @@ rig_run(int argc, char **argv, int (*tests)(void))
 		return 77;
 	}
 	for (i = 3; i < argc && n < 31; i++)
-		eal[n++] = argv[i];
+		eal[n++] = with_pid(argv[i]);
 	if (rte_eal_init(n, eal) < 0) {
 		printf("EAL: %s\n", rte_strerror(rte_errno));
 		return 1;

@@ -7,6 +7,8 @@
  * Two devices of rdma.h, of any provider, for tests of what rdma.h promises. They may be one.
  *
  *     program DEVICE [DEVICE [EAL-ARGUMENT...]]
+ *
+ * A % in an EAL argument stands for the number of the process.
  */
 
 #include <setjmp.h>
