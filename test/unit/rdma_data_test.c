@@ -104,6 +104,25 @@ memory_is_checked(void **state)
 }
 
 static void
+gpu_memory_out_of_reach_is_refused(void **state)
+{
+	struct rdma_mr_attr attr = {
+		.addr = (void *)(UINT64_C(1) << 40), .length = 65536, .access = 0, .gpu = 0};
+	struct rdma_mr *mr;
+
+	/* software places what the CPU can write to, and cannot tell before */
+	if (strcmp(one->info.provider, "verbs") != 0)
+		skip();
+	assert_null(rdma_mr_reg(one->pd, &attr));
+	assert_int_equal(rte_errno, ENOTSUP);
+	/* memory of gpu_host is the host's */
+	attr.addr = one->memory;
+	mr = rdma_mr_reg(one->pd, &attr);
+	assert_non_null(mr);
+	assert_int_equal(rdma_mr_dereg(mr), 0);
+}
+
+static void
 objects_in_use_are_not_destroyed(void **state)
 {
 	struct rdma_qp *qp = rig_qp(one, RDMA_QP_RC, NULL);
@@ -627,6 +646,7 @@ tests(void)
 		cmocka_unit_test(device_says_what_it_can),
 		cmocka_unit_test(names_that_are_none_are_refused),
 		cmocka_unit_test(memory_is_checked),
+		cmocka_unit_test(gpu_memory_out_of_reach_is_refused),
 		cmocka_unit_test(objects_in_use_are_not_destroyed),
 		cmocka_unit_test(memory_in_use_stays_registered),
 		cmocka_unit_test(sends_arrive),
