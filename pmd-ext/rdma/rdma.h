@@ -412,10 +412,11 @@ uint16_t rdma_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr, uint1
 enum rdma_event_type {
 	RDMA_EVENT_CONNECT_REQUEST, /**< on a listener; answer: rdma_conn_accept(), _reject() */
 	RDMA_EVENT_ESTABLISHED,	    /**< both ways open; UD: the service's ah, qpn and qkey */
-	RDMA_EVENT_REJECTED,	    /**< by the peer: status is the REJ reason (UD: SIDR status) */
-	RDMA_EVENT_UNREACHABLE,	    /**< no ARP or CM answer: status is a negative errno */
-	RDMA_EVENT_DISCONNECTED,    /**< by the peer, or by us; the queue pair is in error */
-	RDMA_EVENT_TIMEWAIT_EXIT,   /**< nothing of this connection is in the network any more */
+	/** by the peer: status is the REJ reason (UD: SIDR status); of a request: it gave up */
+	RDMA_EVENT_REJECTED,
+	RDMA_EVENT_UNREACHABLE,	  /**< no ARP or CM answer: status is a negative errno */
+	RDMA_EVENT_DISCONNECTED,  /**< by the peer, or by us; the queue pair is in error */
+	RDMA_EVENT_TIMEWAIT_EXIT, /**< nothing of this connection is in the network any more */
 	RDMA_EVENT_MULTICAST_JOINED,
 	RDMA_EVENT_MULTICAST_ERROR,
 	RDMA_EVENT_QP_ERROR,	  /**< fatal; its completions tell why */
@@ -471,7 +472,7 @@ struct rdma_conn *rdma_conn_connect(
  *
  * @param type of queue pairs: RC and UC share a port space, UD has its own
  * @param port service, CPU byte order
- * @param backlog requests that are not answered yet; more are dropped and counted
+ * @param backlog requests that are not answered yet, at least 1; more are dropped and counted
  * @return NULL with rte_errno EADDRINUSE, ENOMEM
  */
 struct rdma_conn *rdma_conn_listen(struct rdma_dev *dev, enum rdma_qp_type type, uint16_t port,

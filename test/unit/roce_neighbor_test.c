@@ -6,6 +6,7 @@
 #include "roce_cm_rig.h"
 
 #include <rte_errno.h>
+#include <rte_ethdev.h>
 
 #include "roce_arp.h"
 #include "roce_group.h"
@@ -301,6 +302,15 @@ test_announcement(void **state)
 		assert_int_equal(arp.sender_ip, i < 2 ? 0 : roce_gid_to_v4(&rig[US].gid));
 		assert_int_equal(arp.target_ip, roce_gid_to_v4(&rig[US].gid));
 		assert_memory_equal(&dst, &everybody, 6);
+	}
+	assert_int_equal(receive_arp(&arp, &dst, 5000), -1);
+	/* the link was away: again */
+	assert_int_equal(rte_eth_dev_set_link_down(rig[US].port), 0);
+	assert_int_equal(receive_arp(&arp, &dst, 5000), -1);
+	assert_int_equal(rte_eth_dev_set_link_up(rig[US].port), 0);
+	for (unsigned int i = 0; i < 4; i++) {
+		assert_true(receive_arp(&arp, &dst, 1100) >= 0);
+		assert_int_equal(arp.sender_ip, i < 2 ? 0 : roce_gid_to_v4(&rig[US].gid));
 	}
 	assert_int_equal(receive_arp(&arp, &dst, 5000), -1);
 	rig_close();

@@ -7,10 +7,11 @@
 #include "roce_conn.h"
 #include "roce_control.h"
 
-#define TIMEOUT_MS  10000
-#define RETRIES	    15
-#define ACK_DELAY   15 /* 134 ms, as Linux says: how long our acknowledges may take at worst */
-#define MRA_TIMEOUT 20 /* 4.3 s until a REQ should be repeated */
+#define TIMEOUT_MS    10000
+#define RETRIES	      15
+#define ACK_DELAY     15 /* 134 ms, as Linux says: how long our acknowledges may take at worst */
+#define MTU_WARNING_S 10
+#define MRA_TIMEOUT   20 /* 4.3 s until a REQ should be repeated */
 
 /* ---- listeners ------------------------------------------------------------------------------ */
 
@@ -120,6 +121,20 @@ req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 	return true;
 }
 
+/** Most often it is our port that is configured too small: say so, now and then. */
+static void
+mtu_warn(struct roce_control *c, const struct roce_cm_packet *packet, uint16_t mtu)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	if (c->now < c->mtu_warning)
+		return;
+	c->mtu_warning = c->now + c->hz * MTU_WARNING_S;
+	RDMA_LOG(WARNING, "device %s: request of %s with a path MTU of %u, the device takes %u",
+		c->dev->base.name, roce_gid_text(&packet->src, text, sizeof(text)), mtu,
+		c->dev->mtu);
+}
+
 /** @return 0, or why it is to be rejected */
 static uint16_t
 req_check(struct roce_control *c, const struct roce_cm_packet *packet,
@@ -134,6 +149,7 @@ req_check(struct roce_control *c, const struct roce_cm_packet *packet,
 	}
 	if (mtu == 0 || mtu > c->dev->mtu) {
 		roce_control_count(c, ROCE_CM_BAD_MTU);
+		mtu_warn(c, packet, mtu);
 		return ROCE_REJ_INVALID_MTU;
 	}
 	roce_control_count(c, ROCE_CM_BAD_REQUEST);

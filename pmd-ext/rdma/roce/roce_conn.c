@@ -43,7 +43,7 @@ roce_conn_new(struct roce_control *c)
 	conn->timer.expired = conn_expired;
 	do {
 		conn->local_id = roce_random(32);
-	} while (roce_conn_find(c, ROCE_CONN_BY_ID, NULL, conn->local_id));
+	} while (conn->local_id == 0 || roce_conn_find(c, ROCE_CONN_BY_ID, NULL, conn->local_id));
 	if (roce_conn_index(c, ROCE_CONN_BY_ID, NULL, conn->local_id, conn) < 0) {
 		free(conn);
 		return NULL;

@@ -77,7 +77,8 @@ struct roce_control {
 	struct roce_conns conns;
 	uint64_t echo_second; /**< the second in which echo_sent were sent */
 	uint32_t echo_sent;
-	uint32_t psn; /**< of QP1 */
+	uint64_t mtu_warning; /**< TSC: no other one before */
+	uint32_t psn;	      /**< of QP1 */
 	uint64_t stats[ROCE_CONTROL_STATS];
 };
 

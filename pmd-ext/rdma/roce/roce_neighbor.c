@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <stdlib.h>
 
 #include <rte_jhash.h>
-#include <rte_malloc.h>
 
 #include "roce_arp.h"
 #include "roce_conn.h"
@@ -16,9 +16,10 @@
 #define REACHABLE_MS 30000
 #define STALE_MS     600000 /* unused for so long: forgotten */
 #define FAILED_MS    1000
-#define CONFLICT_MS  10000 /* RFC 5227, DEFEND_INTERVAL */
 /* of strangers that ask for us so many are remembered: the rest of the table is for ours */
 #define LEARNED_MAX (ROCE_NEIGHBORS_MAX * 3 / 4)
+
+const struct rte_ether_addr roce_broadcast = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
 
 static const char *const state_names[] = {
 	"free", "asked", "reachable", "stale", "probed", "failed"};
@@ -34,10 +35,8 @@ neighbor_enter(struct roce_neighbor *n, enum roce_neighbor_state state)
 	n->state = state;
 }
 
-static const struct rte_ether_addr broadcast = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
-
-static void
-arp_send(struct roce_control *c, const struct roce_arp *arp, const struct rte_ether_addr *dst)
+void
+roce_arp_send(struct roce_control *c, const struct roce_arp *arp, const struct rte_ether_addr *dst)
 {
 	struct rte_mbuf *m;
 	uint8_t *l3;
@@ -50,8 +49,8 @@ arp_send(struct roce_control *c, const struct roce_arp *arp, const struct rte_et
 	roce_control_tx(c->dev, 0, m);
 }
 
-static void
-nd_send(struct roce_control *c, const struct roce_nd *nd, const struct roce_gid *src,
+void
+roce_nd_send(struct roce_control *c, const struct roce_nd *nd, const struct roce_gid *src,
 	const struct roce_gid *dst, const struct rte_ether_addr *mac)
 {
 	struct roce_ip ip = {
@@ -81,7 +80,7 @@ ask(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_a
 			.target_ip = roce_gid_to_v4(gid),
 		};
 
-		arp_send(c, &arp, mac ? mac : &broadcast);
+		roce_arp_send(c, &arp, mac ? mac : &roce_broadcast);
 	} else {
 		const struct roce_nd nd = {
 			.type = ROCE_ND_SOLICIT,
@@ -92,7 +91,7 @@ ask(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_a
 		const struct roce_gid group = roce_nd_group(gid);
 		const struct rte_ether_addr group_mac = roce_gid_multicast_mac(&group);
 
-		nd_send(c, &nd, &dev->ip6, mac ? gid : &group, mac ? mac : &group_mac);
+		roce_nd_send(c, &nd, &dev->ip6, mac ? gid : &group, mac ? mac : &group_mac);
 	}
 }
 
@@ -319,100 +318,6 @@ neighbor_learn(struct roce_control *c, const struct roce_gid *gid, const struct 
 		neighbor_heard(c, n, mac, false);
 }
 
-/* ---- own addresses -------------------------------------------------------------------------- */
-
-/** Tell everybody that an address is ours. */
-static void
-announce(struct roce_control *c, bool v4)
-{
-	const struct roce_dev *dev = c->dev;
-
-	if (v4) {
-		const struct roce_arp arp = {
-			.op = ROCE_ARP_REQUEST,
-			.sender_mac = dev->mac,
-			.sender_ip = roce_gid_to_v4(&dev->ip4),
-			.target_ip = roce_gid_to_v4(&dev->ip4),
-		};
-
-		arp_send(c, &arp, &broadcast);
-	} else {
-		const struct roce_nd nd = {
-			.type = ROCE_ND_ADVERT,
-			.flags = ROCE_ND_OVERRIDE,
-			.target = dev->ip6,
-			.has_mac = true,
-			.mac = dev->mac,
-		};
-		const struct roce_gid all = {{0xff, 0x02, [15] = 1}};
-		const struct rte_ether_addr mac = roce_gid_multicast_mac(&all);
-
-		nd_send(c, &nd, &dev->ip6, &all, &mac);
-	}
-}
-
-/** Ask whether somebody else has it: an answer is a conflict. */
-static void
-probe_own(struct roce_control *c, bool v4)
-{
-	const struct roce_dev *dev = c->dev;
-
-	if (v4) {
-		const struct roce_arp arp = {
-			.op = ROCE_ARP_REQUEST,
-			.sender_mac = dev->mac,
-			.target_ip = roce_gid_to_v4(&dev->ip4),
-		};
-
-		arp_send(c, &arp, &broadcast);
-	} else {
-		const struct roce_nd nd = {.type = ROCE_ND_SOLICIT, .target = dev->ip6};
-		const struct roce_gid group = roce_nd_group(&dev->ip6), none = {{0}};
-		const struct rte_ether_addr mac = roce_gid_multicast_mac(&group);
-
-		nd_send(c, &nd, &none, &group, &mac);
-	}
-}
-
-/* Two probes, two announcements; the addresses are used meanwhile: who configures a beamline
- * network by hand wants to be told of a conflict, not to wait for one. */
-#define PROBE_STEPS    2
-#define ANNOUNCE_STEPS 2
-#define STEP_MS	       500
-
-static void
-announce_expired(struct roce_control *c, struct roce_expiry *timer)
-{
-	const bool probing = c->neighbors.announced++ < PROBE_STEPS;
-	void (*step)(struct roce_control *, bool) = probing ? probe_own : announce;
-
-	if (c->dev->has_ip4)
-		step(c, true);
-	if (c->dev->has_ip6)
-		step(c, false);
-	if (c->neighbors.announced < PROBE_STEPS + ANNOUNCE_STEPS)
-		roce_expiry_start(c, timer, STEP_MS);
-}
-
-static void
-conflict(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
-{
-	char text[INET6_ADDRSTRLEN];
-	struct rdma_event *event;
-
-	roce_control_count(c, ROCE_ADDR_CONFLICTS);
-	if (c->now < c->neighbors.conflict)
-		return;
-	c->neighbors.conflict = c->now + c->hz / 1000 * CONFLICT_MS;
-	RDMA_LOG(WARNING, "device %s: address %s is also that of " RTE_ETHER_ADDR_PRT_FMT,
-		c->dev->base.name, roce_gid_text(gid, text, sizeof(text)),
-		RTE_ETHER_ADDR_BYTES(mac));
-	announce(c, roce_gid_is_v4(gid));
-	event = roce_control_event(c, RDMA_EVENT_ADDR_CONFLICT, NULL, -EADDRINUSE);
-	if (event)
-		roce_gid_to_sockaddr(gid, 0, &event->peer);
-}
-
 /* ---- packets -------------------------------------------------------------------------------- */
 
 static void
@@ -426,7 +331,7 @@ arp_answer(struct roce_control *c, const struct roce_arp *request)
 		.target_ip = request->sender_ip,
 	};
 
-	arp_send(c, &reply, &request->sender_mac);
+	roce_arp_send(c, &reply, &request->sender_mac);
 }
 
 void
@@ -448,7 +353,7 @@ roce_neighbor_arp(struct roce_control *c, const uint8_t *packet, unsigned int le
 		return;
 	sender = roce_gid_v4(arp.sender_ip);
 	if (roce_gid_equal(&sender, &dev->ip4)) {
-		conflict(c, &sender, &arp.sender_mac);
+		roce_own_conflict(c, &sender, &arp.sender_mac);
 		return;
 	}
 	for_us = arp.target_ip == roce_gid_to_v4(&dev->ip4);
@@ -482,7 +387,7 @@ nd_answer(struct roce_control *c, const struct roce_ip *ip, const struct roce_nd
 	} else if (roce_control_resolve(c->dev, &ip->src, &mac) < 0) {
 		return; /* it asks again */
 	}
-	nd_send(c, &nd, &c->dev->ip6, probe ? &all : &ip->src, &mac);
+	roce_nd_send(c, &nd, &c->dev->ip6, probe ? &all : &ip->src, &mac);
 }
 
 void
@@ -502,7 +407,7 @@ roce_neighbor_nd(struct roce_control *c, const struct roce_ip *ip, const uint8_t
 	if (!dev->has_ip6 || (nd.has_mac && rte_is_same_ether_addr(&nd.mac, &dev->mac)))
 		return;
 	if (nd.type == ROCE_ND_ADVERT && roce_gid_equal(&nd.target, &dev->ip6)) {
-		conflict(c, &nd.target, &nd.mac);
+		roce_own_conflict(c, &nd.target, &nd.mac);
 		return;
 	}
 	sender = nd.type == ROCE_ND_ADVERT ? &nd.target : &ip->src;
@@ -543,7 +448,7 @@ roce_neighbors_open(struct roce_control *c)
 	all->entries = calloc(ROCE_NEIGHBORS_MAX, sizeof(*all->entries));
 	if (!all->hash || !all->entries)
 		return -ENOMEM;
-	all->announce.expired = announce_expired;
+	all->announce.expired = roce_own_announce;
 	roce_expiry_start(c, &all->announce, 0);
 	return 0;
 }

@@ -15,7 +15,9 @@
 #include "roce_expiry.h"
 #include "roce_ip.h"
 
+struct roce_arp;
 struct roce_dev;
+struct roce_nd;
 
 #define ROCE_NEIGHBORS_MAX 1024
 
@@ -42,7 +44,7 @@ struct roce_neighbors {
 	uint32_t nb_entries; /**< not free */
 	uint32_t hand;	     /**< where a victim is looked for */
 	struct roce_expiry announce;
-	uint8_t announced; /**< steps of probing and announcing done */
+	uint8_t announced; /**< steps of probing and announcing done since the link is up */
 	uint64_t conflict; /**< TSC: not reported or defended again before */
 };
 
@@ -56,6 +58,21 @@ void roce_neighbors_close(struct roce_control *c);
  */
 const struct roce_gid *roce_neighbor_next_hop(
 	const struct roce_dev *dev, const struct roce_gid *dst);
+
+extern const struct rte_ether_addr roce_broadcast;
+
+/** Send an ARP packet, a neighbor solicitation or advertisement. */
+void roce_arp_send(
+	struct roce_control *c, const struct roce_arp *arp, const struct rte_ether_addr *dst);
+void roce_nd_send(struct roce_control *c, const struct roce_nd *nd, const struct roce_gid *src,
+	const struct roce_gid *dst, const struct rte_ether_addr *mac);
+
+/** Timer: probe for and announce the own addresses, watch the link. roce_own_address.c */
+void roce_own_announce(struct roce_control *c, struct roce_expiry *timer);
+
+/** Another station says that an own address is its. roce_own_address.c */
+void roce_own_conflict(
+	struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac);
 
 /** An ARP packet came. */
 void roce_neighbor_arp(struct roce_control *c, const uint8_t *packet, unsigned int length);
