@@ -166,10 +166,20 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n)
 	unsigned int i, done = 0;
 	bool taken;
 
+	/* what another core wrote is asked for before it is needed, one link of the chain at a time */
 	for (i = 0; i < n; i++)
+		rte_prefetch0(m[i]);
+	for (i = 0; i < n; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(m[i], const void *));
+		if (m[i]->next)
+			rte_prefetch0(m[i]->next);
+	}
 	for (i = 0; i < n; i++) {
 		taken = false;
+		if (i + 1 < n && m[i + 1]->next) {
+			rte_prefetch0(rte_pktmbuf_mtod(m[i + 1]->next, const void *));
+			rte_prefetch0(&m[i + 1]->next->shinfo);
+		}
 		switch (roce_packet_parse(m[i], &pkt)) {
 		case ROCE_PACKET_DATA:
 			taken = data(lane, &pkt);
