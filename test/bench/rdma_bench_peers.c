@@ -65,8 +65,8 @@ take_pointers(struct rig *rig)
 	work.bytes += (uint64_t)n * RIG_MTU;
 }
 
-static void
-time_passes(struct rig *rig, struct peers_passes *passes)
+void
+peers_passes(struct rig *rig, struct peers_passes *passes)
 {
 	size_t packets = rig->memory_size / RIG_MTU, i;
 	uint64_t before = rte_rdtsc(), between;
@@ -86,12 +86,34 @@ time_passes(struct rig *rig, struct peers_passes *passes)
 }
 
 double
-peers_ceiling(struct rig *rig, double seconds, struct peers_passes *passes)
+peers_loop(struct rig *rig, double seconds)
+{
+	uint64_t begin = rte_rdtsc(), end, done = 0, now;
+	size_t packets = rig->memory_size / RIG_MTU;
+	uint32_t crc = 0;
+
+	end = begin + (uint64_t)(seconds * (double)rte_get_tsc_hz());
+	while ((now = rte_rdtsc()) < end) {
+		size_t i, at = done % packets * RIG_MTU;
+
+		for (i = 0; i < BURST; i++)
+			crc ^= crc32_gzip_refl(0, rig->a.memory + at + i * RIG_MTU, RIG_MTU);
+		for (i = 0; i < BURST; i++) {
+			crc ^= crc32_gzip_refl(0, rig->a.memory + at + i * RIG_MTU, RIG_MTU);
+			memcpy(rig->b.memory + at + i * RIG_MTU, rig->a.memory + at + i * RIG_MTU,
+				RIG_MTU);
+		}
+		done += BURST;
+	}
+	work.sink = crc;
+	return (double)done * RIG_MTU * (double)rte_get_tsc_hz() / (double)(now - begin);
+}
+
+double
+peers_ceiling(struct rig *rig, double seconds)
 {
 	uint64_t begin;
 
-	if (passes)
-		time_passes(rig, passes);
 	work.ring = rte_ring_create("ceiling", SLOTS, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	if (!work.ring)
 		rig_die("no ring for the ceiling");

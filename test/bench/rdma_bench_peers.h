@@ -15,14 +15,17 @@ struct peers_passes {
 	double crc, copy;
 };
 
+/** Measure them alone, on the calling lcore. */
+void peers_passes(struct rig *rig, struct peers_passes *passes);
+
 /**
- * The ceiling: one core computes the CRC of each packet's payload, the other one computes it again
- * and copies the payload to its place; from and to memory that no cache holds.
- *
- * @param passes out, may be NULL: of the second core alone
- * @return bytes/s
+ * The ceiling of one core: a loop that computes the CRC of each packet's payload twice and copies
+ * it to its place; from and to memory that no cache holds. @return bytes/s
  */
-double peers_ceiling(struct rig *rig, double seconds, struct peers_passes *passes);
+double peers_loop(struct rig *rig, double seconds);
+
+/** The same passes on two cores: CRC here, CRC and copy there. @return bytes/s */
+double peers_ceiling(struct rig *rig, double seconds);
 
 /** A TCP stream over loopback, messages of `size` bytes; the same cores. @return bytes/s */
 double peers_tcp(struct rig *rig, size_t size, double seconds);

@@ -36,15 +36,25 @@ rig_die(const char *format, ...)
 	exit(1);
 }
 
-unsigned int
-rig_poll(struct rig_side *side)
+static void
+poll_side(struct rig_side *side)
 {
 	uint64_t before = rte_rdtsc();
 	unsigned int n = rdma_progress(side->dev, 0);
 
 	if (n)
 		side->busy += rte_rdtsc() - before;
-	return n;
+}
+
+void
+rig_turn(struct rig *rig)
+{
+	poll_side(&rig->a);
+	if (!rig->alone)
+		return;
+	poll_side(&rig->b);
+	if (rig->meanwhile)
+		rig->meanwhile(rig);
 }
 
 /* The worker's life: its device's work, and jobs. */
@@ -55,7 +65,7 @@ worker_main(void *arg)
 	void (*job)(struct rig *);
 
 	while (!atomic_load_explicit(&rig->quit, memory_order_relaxed)) {
-		rig_poll(&rig->a);
+		poll_side(&rig->a);
 		job = atomic_load_explicit(&rig->job, memory_order_acquire);
 		if (!job)
 			continue;
@@ -71,9 +81,14 @@ rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struct rig
 	struct rdma_event event[4];
 	unsigned int turns = 0;
 
+	if (rig->alone) {
+		rig->meanwhile = meanwhile;
+		job(rig);
+		return;
+	}
 	atomic_store_explicit(&rig->job, job, memory_order_release);
 	while (atomic_load_explicit(&rig->job, memory_order_acquire)) {
-		rig_poll(&rig->b);
+		poll_side(&rig->b);
 		if (meanwhile)
 			meanwhile(rig);
 		if (turns++ % 4096 == 0) {
@@ -132,14 +147,17 @@ open_side(struct rig *rig, struct rig_side *side, const char *name, uint16_t por
 }
 
 void
-rig_open(struct rig *rig, size_t memory_size)
+rig_open(struct rig *rig, size_t memory_size, bool alone)
 {
+	static unsigned int rigs;
 	struct rte_ring *ring[2];
 	char name[64];
 	int port[2];
 	int i;
 
 	memset(rig, 0, sizeof(*rig));
+	rigs++;
+	rig->alone = alone;
 	rig->memory_size = memory_size;
 	rig->seed = 1;
 	rte_srand(rig->seed);
@@ -147,14 +165,14 @@ rig_open(struct rig *rig, size_t memory_size)
 	if (rig->worker >= RTE_MAX_LCORE)
 		rig_die("found one lcore, wanted two: EAL's -l");
 	for (i = 0; i < 2; i++) {
-		snprintf(name, sizeof(name), "wire%d", i);
+		snprintf(name, sizeof(name), "wire%u_%d", rigs, i);
 		ring[i] = rte_ring_create(
 			name, WIRE_SLOTS, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 		if (!ring[i])
 			rig_die("no ring: %s", rte_strerror(rte_errno));
 	}
 	for (i = 0; i < 2; i++) {
-		snprintf(name, sizeof(name), "end%d", i);
+		snprintf(name, sizeof(name), "end%u_%d", rigs, i);
 		port[i] = rte_eth_from_rings(name, &ring[i], 1, &ring[!i], 1, 0);
 		if (port[i] < 0)
 			rig_die("no port on rings: %s", rte_strerror(rte_errno));
@@ -163,8 +181,11 @@ rig_open(struct rig *rig, size_t memory_size)
 	open_side(rig, &rig->a, name, (uint16_t)port[0]);
 	snprintf(name, sizeof(name), "roce:port=%d,ip=10.0.0.2/24,mtu=4096", port[1]);
 	open_side(rig, &rig->b, name, (uint16_t)port[1]);
-	rig_poll(&rig->b); /* the main lcore's from now on */
-	rte_eal_remote_launch(worker_main, rig, rig->worker);
+	poll_side(&rig->b); /* the main lcore's from now on */
+	if (alone)
+		poll_side(&rig->a);
+	else
+		rte_eal_remote_launch(worker_main, rig, rig->worker);
 }
 
 static void
@@ -172,7 +193,9 @@ poll_all(struct rig *rig)
 {
 	struct rdma_event event[4];
 
-	rig_poll(&rig->b);
+	if (rig->alone)
+		poll_side(&rig->a);
+	poll_side(&rig->b);
 	rdma_poll_cm(rig->a.dev, event, 4);
 	rdma_poll_cm(rig->b.dev, event, 4);
 }
@@ -201,7 +224,8 @@ rig_close(struct rig *rig)
 		rdma_pd_free(side[i]->pd);
 	}
 	atomic_store(&rig->quit, true);
-	rte_eal_wait_lcore(rig->worker);
+	if (!rig->alone)
+		rte_eal_wait_lcore(rig->worker);
 	for (i = 0; i < 2; i++) {
 		rdma_dev_close(side[i]->dev);
 		rte_free(side[i]->memory);

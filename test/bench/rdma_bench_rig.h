@@ -5,8 +5,8 @@
 /**
  * @file
  * Two `roce` devices in one process, joined by rings that hand over packets by reference: the
- * requester's on a worker lcore, the responder's and all control on the main lcore. The wire can
- * lose packets.
+ * requester's on a worker lcore, the responder's and all control on the main lcore; or both on the
+ * main lcore. The wire can lose packets.
  */
 
 #include <stdatomic.h>
@@ -30,8 +30,10 @@ struct rig_side {
 };
 
 struct rig {
-	struct rig_side a, b; /**< requester: worker lcore; responder: main lcore */
-	size_t memory_size;   /**< of each end */
+	struct rig_side a, b;		 /**< requester: worker lcore; responder: main lcore */
+	size_t memory_size;		 /**< of each end */
+	bool alone;			 /**< the main lcore is the worker, too */
+	void (*meanwhile)(struct rig *); /**< where it is: what the responder does in a turn */
 	unsigned int worker;
 	_Atomic(void (*)(struct rig *)) job; /**< for the worker; NULL: done */
 	_Atomic bool quit;
@@ -41,7 +43,7 @@ struct rig {
 };
 
 /** Rings, devices, memory that no cache holds. Ends the program when something is missing. */
-void rig_open(struct rig *rig, size_t memory_size);
+void rig_open(struct rig *rig, size_t memory_size, bool alone);
 void rig_close(struct rig *rig);
 
 /** A pair of queue pairs, connected; `attr` without completion queues. */
@@ -58,8 +60,8 @@ void rig_idle_close(struct rig *rig, struct rdma_qp **idle, unsigned int n);
  */
 void rig_run(struct rig *rig, void (*job)(struct rig *), void (*meanwhile)(struct rig *));
 
-/** Do an end's work; its lcore. @return packets */
-unsigned int rig_poll(struct rig_side *side);
+/** A turn of a job: the requester's work, and all else where the main lcore does the job. */
+void rig_turn(struct rig *rig);
 
 /** A counter of an end. */
 uint64_t rig_stat(const struct rig_side *side, const char *name);
