@@ -78,13 +78,9 @@ eal_words(int argc, char **argv)
 static int
 run(const struct mode *mode, const struct target *target)
 {
-	struct sigaction action = {.sa_handler = on_signal};
 	struct session session;
 	int rc;
 
-	/* after EAL, which has its own ideas; no SA_RESTART: sleeping ends, too */
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
 	rc = session_open(&session, target->device);
 	if (rc < 0)
 		return rc;
@@ -103,6 +99,7 @@ int
 main(int argc, char **argv)
 {
 	int eal = eal_words(argc, argv), rc;
+	struct sigaction action = {.sa_handler = on_signal};
 	struct target target = {0};
 	const struct mode *mode;
 	char *name = argv[0];
@@ -140,6 +137,9 @@ main(int argc, char **argv)
 		warnx("%s: no device, wanted --device, as roce:port=0,ip=10.0.0.1/24", mode->name);
 		return 2;
 	}
+	/* no SA_RESTART: sleeping ends, too */
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
 	argv -= eal + 1;
 	argv[0] = name;
 	if (rte_eal_init(eal ? eal : 1, argv) < 0)

@@ -7,7 +7,6 @@ sees as a link that comes and goes. All frames are captured, for capture_faults(
 
 import glob
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -132,14 +131,18 @@ class Bench:
         """Their server, our client, which waits for it: only with it the guest's link is up."""
         run = self.ours(mode, f'{options} --wait {self.seconds}')
         try:
-            job = self.guest.start(
-                'until ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; do sleep 0.1; done; exec '
-                f'{server}', self.seconds)
+            job = self.server(server)
             status = run.wait()
             job.wait()
             self.check(run, status, job, texts, theirs, ours)
         finally:
             run.close()
+
+    def server(self, command):
+        """Start a server of the guest's; it needs a link, so ours is started before."""
+        return self.guest.start(
+            'until ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; do sleep 0.1; done; exec '
+            f'{command}', self.seconds)
 
     def check(self, run, status, job, texts, theirs, ours):
         both = run.output + job.output
@@ -148,6 +151,11 @@ class Bench:
             raise Broken(f'{run.name}: exit status {status}, wanted {ours}; the guest\'s '
                          f'{job.status}, wanted {theirs}; missing: {wrong}\n--- ours\n'
                          f'{run.output}\n--- theirs\n{job.output}\n{self.guest.console()}')
+
+    def forget(self):
+        """Remove the captures so far."""
+        for path in glob.glob(f'{self.folder}/*.pcap'):
+            os.remove(path)
 
     def close(self):
         if self.guest:
@@ -200,9 +208,3 @@ def icrc_faults(folder, limit):
     if done.returncode or not lines:
         raise Broken(f'scapy_icrc.py: {done.stdout}')
     return int(lines[-1]), lines[:-1]
-
-
-def results(output):
-    """Lines of perftest's table: (bytes, iterations, MiB/s)."""
-    return [(int(m[1]), int(m[2]), float(m[4])) for m in re.finditer(
-        r'^ (\d+) +(\d+) +([\d.]+) +([\d.]+)\s+([\d.]+)$', output, re.M)]

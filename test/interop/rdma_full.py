@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""More of rdma_test.py than fits into `make test`: braggline-rdma and the programs of a guest.
+
+usage: rdma_full.py BUILDDIR [PART...]
+  sizes      write, read, send at every path MTU, both roles, sizes from 1 byte to 8 MiB, and 0
+  latency    ib_*_lat, both roles
+  loss       1 and 4 % of all frames lost, both ways: rping compares data, perftest ends well
+  ends       either side is ended in every state; the next one is served as if nothing had been
+  reboot     the guest is gone in mid-transfer, and comes back
+"""
+
+import os
+import sys
+import time
+
+from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults
+from rdma_test import MTUS
+from rxe_vm import SKIP
+
+SIZES = (1, 255, 4095, 65537, 1048577, 8388608)
+VERBS = ('write', 'read', 'send')
+
+
+def both(bench, mode, wanted, *texts):
+    """A tool of perftest's, as client and as server."""
+    bench.serve(mode, wanted, f'ib_{mode} -R {wanted} {OURS}', *texts)
+    bench.connect(mode, f'{wanted} {THEIRS}', f'ib_{mode} -R {wanted}', *texts)
+
+
+def sizes(bench):
+    for mtu in MTUS:
+        bench.mtu(mtu)
+        for verb in VERBS:
+            for size in SIZES:
+                count = max(5, min(200, (1 << 22) // size))
+                both(bench, f'{verb}_bw', f'-s {size} -n {count}', f' {size} ')
+            print(f'  {verb}_bw at MTU {mtu}', flush=True)
+    # what perftest itself refuses: messages of no bytes
+    bench.connect('write_bw', f'-s 0 -n 100 {THEIRS}', 'ib_write_bw -R -s 1 -n 100', ' 0 ')
+    # all sizes that perftest goes through, in one connection
+    bench.mtu(4096)
+    for verb in VERBS:
+        both(bench, f'{verb}_bw', '-a -n 5', ' 8388608 ')
+
+
+def latency(bench):
+    bench.mtu(1024)
+    for verb in ('write', 'read', 'send', 'atomic'):
+        both(bench, f'{verb}_lat', '-n 200' + ('' if verb == 'atomic' else ' -s 600'), '#bytes')
+
+
+def loss(bench):
+    bench.mtu(1024)
+    for percent in (1, 4):
+        lost = f'--loss {percent} --seed {percent}'
+        bench.serve('rping', f'-s -S 65536 {lost}', f'rping -c -a {OURS} -C 20 -V -S 65536',
+                    'frames were lost')
+        bench.connect('rping', f'-c -a {THEIRS} -C 20 -V -S 65536 {lost}',
+                      'rping -s -C 20 -S 65536', 'frames were lost', theirs=None)
+        for verb in VERBS:
+            wanted = '-s 65536 -n 100'
+            bench.serve(f'{verb}_bw', f'{wanted} {lost}', f'ib_{verb}_bw -R {wanted} {OURS}',
+                        'frames were lost')
+            bench.connect(f'{verb}_bw', f'{wanted} {THEIRS} {lost}', f'ib_{verb}_bw -R {wanted}',
+                          'frames were lost')
+            print(f'  {verb}_bw with {percent} % lost', flush=True)
+        bench.serve('atomic_bw', f'-n 200 {lost}', f'ib_atomic_bw -R -n 200 {OURS}')
+
+
+def still_serves(bench, what):
+    """One and the same server, after something happened to its client."""
+    job = bench.guest.run(f'rping -c -a {OURS} -C 2 -V', 30)
+    if job.status != 0:
+        raise Broken(f'after {what} nobody is served: {job.status}\n{job.output}')
+
+
+def ends(bench):
+    bench.mtu(1024)
+    # the guest's client is ended by force, at any time of its life, and leaves no DREQ
+    run = bench.ours('rping', '-s -P -S 65536', 200)
+    try:
+        run.expect('listening on port')
+        bench.greet()
+        for i in range(20):
+            bench.guest.run(f'rping -c -a {OURS} -S 65536 & sleep 0.{i:02}; kill -9 $!', 30)
+        # one after the other: the dead ones are given up first
+        still_serves(bench, '20 clients that were killed')
+        run.interrupt()
+        if run.wait() != 0:
+            raise Broken(f'rping -s -P ended badly:\n{run.output}')
+    finally:
+        run.close()
+    # ours is interrupted: as it starts, as it waits for its server, in mid-transfer
+    for i in range(8):
+        run = bench.ours('write_bw', f'-D 20 --wait 20 {THEIRS}', 60)
+        try:
+            # the original does not notice, and would poll for ever
+            job = bench.server('timeout -s KILL 6 ib_write_bw -R -D 20') if i > 1 else None
+            run.expect('#bytes' if job else 'EAL: ')
+            time.sleep(0.1 * i)
+            run.interrupt()
+            if run.wait() != 130:
+                raise Broken(f'interrupted, and the exit status is {run.process.poll()}:\n'
+                             f'{run.output}')
+            if job:
+                job.wait()
+        finally:
+            run.close()
+    bench.serve('rping', '-s', f'rping -c -a {OURS} -C 2 -V')
+
+
+def reboot(bench):
+    bench.mtu(4096)         # a guest has that when it boots
+    run = bench.ours('write_bw', f'-D 60 --wait 30 {THEIRS}', 120)
+    try:
+        bench.server('ib_write_bw -R -D 60')
+        run.expect('#bytes')
+        time.sleep(1)
+        bench.guest.close()
+        begin = time.monotonic()
+        if run.wait() != 1 or 'retries exceeded' not in run.output:
+            raise Broken(f'the guest is gone, and this is what is said:\n{run.output}')
+        print(f'  given up {time.monotonic() - begin:.1f} s after the guest was gone', flush=True)
+    finally:
+        run.close()
+    first = bench.ours('rping', '-s -P', 120)
+    try:
+        bench.boot()
+        bench.greet()
+        still_serves(bench, 'a reboot')
+        first.interrupt()
+        first.wait()
+    finally:
+        first.close()
+
+
+PARTS = (sizes, latency, loss, ends, reboot)
+
+
+def run_parts(tool, names):
+    with Bench(tool, memory=512, seconds=300) as bench:
+        for part in PARTS:
+            if names and part.__name__ not in names:
+                continue
+            begin = time.monotonic()
+            part(bench)
+            print(f'{part.__name__}: {time.monotonic() - begin:.0f} s', flush=True)
+            faults, frames, icrcs = capture_faults(bench.folder)
+            if faults:
+                raise Broken('\n'.join(faults[:20]))
+            print(f'  {frames} frames dissected, {icrcs} ICRCs', flush=True)
+            bench.forget()
+
+
+def main():
+    known = [part.__name__ for part in PARTS]
+    if len(sys.argv) < 2 or any(name not in known for name in sys.argv[2:]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        run_parts(os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'), sys.argv[2:])
+    except Missing as missing:
+        print('skipped:', missing)
+        return SKIP
+    except Broken as broken:
+        print('FAILED:', broken)
+        return 1
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
