@@ -267,6 +267,16 @@ take_session_message(struct store_connection *c, const struct sink_message *m)
 	}
 }
 
+/* The peer has the key, and its schemas are here. */
+static void
+proved(struct store_connection *c)
+{
+	leave_gate(c);
+	c->sent = c->handshake.sent;
+	c->received = c->handshake.received;
+	enter(c, STORE_HEARING);
+}
+
 static void
 on_message(void *arg, const void *message, uint32_t size)
 {
@@ -280,6 +290,9 @@ on_message(void *arg, const void *message, uint32_t size)
 		reason = sink_handshake_receive(&c->handshake, message, size);
 		if (reason != SINK_REASON_NONE)
 			store_connection_refuse(c, reason);
+		else if (c->handshake.state == SINK_HANDSHAKE_DONE)
+			/* now: the next message may be the next completion */
+			proved(c);
 		return;
 	}
 	reason = sink_message_check(message, size, SINK_ROLE_RECEIVER, c->received++);
@@ -564,14 +577,7 @@ work_proving(struct store_connection *c, uint64_t now)
 			break;
 		(void)sink_link_send(&c->link, size);
 	}
-	if (c->handshake.state != SINK_HANDSHAKE_DONE)
-		return false;
-	leave_gate(c);
-	c->sent = c->handshake.sent;
-	c->received = c->handshake.received;
-	c->heard = now;
-	enter(c, STORE_HEARING);
-	return true;
+	return false;
 }
 
 /* The run is ours once an older connection has let go of it and all has its result. */

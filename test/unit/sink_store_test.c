@@ -594,8 +594,8 @@ move_all(unsigned int from, unsigned int to)
 	}
 }
 
-/* One of two stores is gone for a while; its batches go to the other one, what it had of them is cut
- * off when it is back. */
+/* One of two stores is gone for a while; its batches go to the other one, what it had of them is
+ * cut off when it is back. */
 static void
 test_moved(void **state)
 {

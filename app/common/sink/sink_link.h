@@ -21,7 +21,7 @@
 struct sink_link_ops {
 	/** A message has come. `message` is aligned to 8. */
 	void (*message)(void *arg, const void *message, uint32_t size);
-	/** A WRITE_WITH_IMM of the peer's has come, and all WRITEs before it. NULL: not expected. */
+	/** A WRITE_WITH_IMM has come, and all WRITEs before it. NULL: not expected. */
 	void (*written)(void *arg, uint32_t imm);
 	/** A WRITE of ours has ended well. NULL: nobody waits for that. */
 	void (*done)(void *arg, uint64_t wr_id);

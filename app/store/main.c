@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braggline-store: take record batches from receivers, have them in files. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_version.h>
+
+#include "config.h"
+#include "store.h"
+#include "store_telemetry.h"
+
+RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, store_main_logtype, "store: " __VA_ARGS__)
+
+#define EXIT_CONFIG 2
+#define SETS_MAX    64
+#define IDLE_TURNS  1000
+#define IDLE_US	    50
+#define STOP_MS	    10000
+
+struct arguments {
+	const char *config_file;
+	const char *sets[SETS_MAX];
+	unsigned int nb_sets;
+	bool dump_config;
+};
+
+static volatile sig_atomic_t signalled;
+
+static void
+on_signal(int number)
+{
+	signalled = number;
+}
+
+static void
+usage(FILE *out)
+{
+	fprintf(out,
+		"Usage: braggline-store [EAL options] -- --config FILE [options]\n"
+		"\n"
+		"Takes record batches from braggline-recv over RDMA and has them in Arrow files before\n"
+		"it says so. Runs until SIGTERM or SIGINT.\n"
+		"\n"
+		"  -c, --config FILE            settings; README.rst has the table of keys\n"
+		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
+		"      --dump-config            print all settings in force and exit\n"
+		"  -h, --help                   this text\n"
+		"  -V, --version                print the version\n"
+		"\n"
+		"Exit status: 0 all well; 1 something failed; 2 command line or settings are "
+		"wrong.\n");
+}
+
+/* @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
+static int
+parse_arguments(struct arguments *a, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"set", required_argument, NULL, 's'},
+		{"dump-config", no_argument, NULL, 'D'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "c:s:hV", options, NULL)) != -1) {
+		switch (option) {
+		case 'c':
+			a->config_file = optarg;
+			break;
+		case 's':
+			if (a->nb_sets == SETS_MAX) {
+				fprintf(stderr, "braggline-store: at most %u times --set\n",
+					SETS_MAX);
+				return -EINVAL;
+			}
+			a->sets[a->nb_sets++] = optarg;
+			break;
+		case 'D':
+			a->dump_config = true;
+			break;
+		case 'h':
+			usage(stdout);
+			return 1;
+		case 'V':
+			printf("braggline-store %s, %s\n", BRAGGLINE_VERSION, rte_version());
+			return 1;
+		default:
+			fprintf(stderr, "Try 'braggline-store -- --help'.\n");
+			return -EINVAL;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "braggline-store: what is '%s'?\n", argv[optind]);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void
+read_settings(struct store_config *s, struct config *c)
+{
+	static const char *const modes[] = {"auto", "buffered", "direct", "io_uring", NULL};
+
+	s->device = config_text(c, "store", "device", NULL);
+	if (s->device == NULL)
+		config_complain(c, "store", "device", "is needed: roce:... or verbs:...");
+	s->port = config_uint(c, "store", "port", SINK_PORT, 1, UINT16_MAX);
+	s->key = config_text(c, "store", "key", NULL);
+	if (s->key == NULL)
+		config_complain(c, "store", "key", "is needed: a file that receivers have, too");
+	s->node = config_uint(c, "store", "number", 0, 0, UINT64_MAX);
+	s->memory = config_uint(c, "store", "memory_mb", 1024, 1, 1 << 20) << 20;
+	s->heartbeat_ms = config_uint(c, "store", "heartbeat_ms", 500, 10, 60000);
+	s->silence_ms = config_uint(c, "store", "silence_ms", 2000, s->heartbeat_ms + 1, 600000);
+	s->files.root = config_text(c, "files", "directory", ".");
+	s->files.slices.mode = config_choice(c, "files", "io", 0, modes);
+	s->files.slices.slice = config_uint(c, "files", "slice_kb", 4096, 4, 1 << 20) << 10;
+	s->files.slices.depth = config_uint(c, "files", "depth", STREAM_DEPTH, 1, 64);
+	s->files.slices.sync_ms = config_uint(c, "files", "sync_ms", STREAM_SYNC_MS, 1, 60000);
+	s->files.slices.sync_bytes = config_uint(c, "files", "sync_mb", 256, 1, 65536) << 20;
+	s->files.roll_bytes = config_uint(c, "files", "roll_mb", 65536, 1, UINT32_MAX) << 20;
+	s->files.roll_ms = config_uint(c, "files", "roll_s", 0, 0, 1000000) * 1000;
+	s->files.quota = config_uint(c, "files", "quota_mb", 0, 0, UINT32_MAX) << 20;
+	s->files.idle_ms = config_uint(c, "files", "idle_s", 600, 0, 1000000) * 1000;
+}
+
+static void
+poll_until_signal(struct store *s)
+{
+	unsigned int idle = 0;
+	uint64_t until;
+
+	while (signalled == 0) {
+		idle = store_poll(s) ? 0 : idle + 1;
+		if (idle > IDLE_TURNS)
+			usleep(IDLE_US);
+	}
+	LOG(NOTICE, "stopping: %s\n", strsignal(signalled));
+	store_stop(s);
+	until = sink_link_clock() + STOP_MS;
+	while (!store_is_idle(s) && sink_link_clock() < until)
+		(void)store_poll(s);
+}
+
+static int
+run(const struct arguments *a)
+{
+	struct config *c = config_open(a->config_file);
+	struct store_config settings = {0};
+	char message[PATH_MAX];
+	struct store *s;
+	unsigned int i;
+	int rc, status = EXIT_CONFIG;
+
+	if (c == NULL)
+		return EXIT_CONFIG;
+	for (i = 0; i < a->nb_sets; i++) {
+		if (config_set(c, a->sets[i]) != 0)
+			goto out;
+	}
+	read_settings(&settings, c);
+	if (config_check(c) != 0)
+		goto out;
+	status = EXIT_SUCCESS;
+	if (a->dump_config) {
+		config_dump(c, stdout);
+		goto out;
+	}
+	status = EXIT_FAILURE;
+	rc = store_open(&s, &settings, message);
+	if (rc < 0) {
+		LOG(ERR, "%s\n", message);
+		goto out;
+	}
+	store_telemetry_open(s);
+	LOG(NOTICE, "listening on port %u of %s, files in %s\n", settings.port, settings.device,
+		settings.files.root);
+	poll_until_signal(s);
+	store_telemetry_close();
+	rc = store_close(s);
+	if (rc < 0)
+		LOG(ERR, "a file ended with an error: %s\n", strerror(-rc));
+	else
+		status = EXIT_SUCCESS;
+out:
+	config_close(c);
+	return status;
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+	struct arguments arguments = {0};
+	int used, rc;
+
+	used = rte_eal_init(argc, argv);
+	if (used < 0) {
+		fprintf(stderr, "braggline-store: EAL: %s\n", rte_strerror(rte_errno));
+		return EXIT_CONFIG;
+	}
+	rc = parse_arguments(&arguments, argc - used, argv + used);
+	if (rc != 0) {
+		rte_eal_cleanup();
+		return rc > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
+	}
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	rc = run(&arguments);
+	rte_eal_cleanup();
+	return rc;
+}
