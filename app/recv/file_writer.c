@@ -12,6 +12,7 @@
 #include <rte_log.h>
 #include <rte_ring.h>
 
+#include "egress.h"
 #include "file_writer.h"
 
 RTE_LOG_REGISTER(file_writer_logtype, braggline.writer, NOTICE);
@@ -32,6 +33,7 @@ struct file_writer {
 	pthread_t thread;
 	bool started;
 	bool closed;
+	bool began; /* a run of egress */
 	bool has_calibration;
 	int error;			/* of the run, when it is closed */
 	enum request request;		/* atomic; by the controlling thread */
@@ -61,7 +63,10 @@ writer_emit(void *arg, const struct batch *b)
 {
 	struct file_writer *w = arg;
 
-	arrow_run_append(w->run, b);
+	if (w->config.egress != NULL)
+		egress_put(w->config.egress, b);
+	else
+		arrow_run_append(w->run, b);
 }
 
 static void
@@ -69,7 +74,9 @@ writer_reclaim(void *arg, enum arrow_table table, unsigned int set)
 {
 	struct file_writer *w = arg;
 
-	arrow_run_reclaim(w->run, table, set);
+	/* egress has copied it */
+	if (w->run != NULL)
+		arrow_run_reclaim(w->run, table, set);
 }
 
 static int64_t
@@ -151,7 +158,7 @@ take(struct file_writer *w, const struct frame_record *from)
 	count(&s->records, 1);
 	if (kept)
 		count(&s->kept, 1);
-	if (arrow_run_wants_roll(w->run, record->frame)) {
+	if (w->run != NULL && arrow_run_wants_roll(w->run, record->frame)) {
 		/* batches end here anyway */
 		batch_builder_flush(w->builder);
 		arrow_run_roll(w->run);
@@ -188,14 +195,16 @@ writer_main(void *arg)
 		if (n == 0) {
 			if (request == STOP)
 				break;
-			arrow_run_poll(w->run);
+			if (w->run != NULL)
+				arrow_run_poll(w->run);
 			nap(w);
 			continue;
 		}
 		for (i = 0; i < n; i++) {
 			take(w, record[i]);
 			/* keeps the disk busy while batches grow */
-			arrow_run_poll(w->run);
+			if (w->run != NULL)
+				arrow_run_poll(w->run);
 			/* one by one: output slots are what the datapath runs short of */
 			while (rte_ring_sp_enqueue(w->config.returns, record[i]) < 0 &&
 				__atomic_load_n(&w->request, __ATOMIC_RELAXED) != ABORT)
@@ -203,7 +212,7 @@ writer_main(void *arg)
 		}
 	}
 	batch_builder_flush(w->builder);
-	w->error = arrow_run_close(w->run);
+	w->error = w->run != NULL ? arrow_run_close(w->run) : egress_end(w->config.egress);
 	w->closed = true;
 	return NULL;
 }
@@ -264,6 +273,27 @@ create_builder(struct file_writer *w)
 	return rc < 0 ? rc : batch_builder_create(&w->builder, &builder);
 }
 
+/* What the largest body of each table may have: a place of a store's takes it. */
+static int
+begin_egress(struct file_writer *w, char message[PATH_MAX])
+{
+	const struct file_writer_config *c = &w->config;
+	const uint64_t pixels = gk_pixels(&c->geometry);
+	const uint32_t rows = c->frames_interval > 0 ? c->frames_interval : BATCH_FRAMES_INTERVAL;
+	/* gaps of every buffer; a pixel of CSR takes column and value; a raw chunk may grow */
+	const uint64_t gaps = ARROW_BUFFERS_MAX * ARROW_BLOCK;
+	const uint64_t frame = pixels * 6 + gk_rows(&c->geometry) * 4 + pixels / 8;
+	const uint64_t images = c->byte_limit > frame ? c->byte_limit : frame;
+	const uint64_t body_max[ARROW_TABLES] = {
+		(rows * (256ull + 2 * c->modules) + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK *
+			ARROW_BLOCK,
+		(images + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK,
+	};
+
+	return egress_begin(
+		c->egress, c->run, c->run_id, c->incarnation, &w->tables, body_max, message);
+}
+
 static int
 create_files(struct file_writer *w, char message[PATH_MAX])
 {
@@ -287,7 +317,8 @@ create_files(struct file_writer *w, char message[PATH_MAX])
 	};
 	int rc;
 
-	rc = arrow_run_open(&w->run, &run, message);
+	rc = c->egress != NULL ? begin_egress(w, message) : arrow_run_open(&w->run, &run, message);
+	w->began = rc == 0 && c->egress != NULL;
 	if (rc < 0 || c->nb_planes == 0)
 		return rc;
 	rc = arrow_planes_write(c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
@@ -359,6 +390,28 @@ file_writer_stop(struct file_writer *w, bool drain)
 	return w->error;
 }
 
+static void
+get_table_stats(const struct file_writer *w, enum arrow_table table, struct arrow_run_stats *to,
+	uint64_t *held)
+{
+	struct egress_stats e;
+
+	if (w->run != NULL) {
+		arrow_run_stats_get(w->run, table, to);
+		return;
+	}
+	egress_stats_get(w->config.egress, table, &e);
+	*held = e.put_rows - e.rows;
+	*to = (struct arrow_run_stats){
+		.rows = e.rows,
+		.batches = e.durable,
+		.bytes = e.bytes,
+		.unwritten = e.refused_rows + e.oversize_rows,
+		.unwritten_full = e.refused_rows,
+		.unwritten_error = e.oversize_rows,
+	};
+}
+
 void
 file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *stats)
 {
@@ -372,8 +425,9 @@ file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *sta
 	GET(bad_records);
 	GET(naps);
 #undef GET
+	stats->held = 0;
 	for (i = 0; i < ARROW_TABLES; i++)
-		arrow_run_stats_get(w->run, i, &stats->table[i]);
+		get_table_stats(w, i, &stats->table[i], &stats->held);
 	images->unwritten_bad = stats->bad_records;
 	images->unwritten += stats->bad_records;
 	stats->frames_unwritten = stats->table[ARROW_FRAMES].unwritten + images->unwritten;
@@ -382,20 +436,26 @@ file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *sta
 void
 file_writer_status(struct file_writer *w, enum arrow_table table, struct arrow_run_status *status)
 {
-	arrow_run_status(w->run, table, status);
+	if (w->run != NULL) {
+		arrow_run_status(w->run, table, status);
+		return;
+	}
+	memset(status, 0, sizeof(*status));
+	snprintf(status->path, sizeof(status->path), "stores: %s of %s", arrow_table_name(table),
+		w->config.run);
 }
 
 const char *
 file_writer_path(struct file_writer *w, enum arrow_table table)
 {
-	arrow_run_status(w->run, table, &w->status[table]);
+	file_writer_status(w, table, &w->status[table]);
 	return w->status[table].path;
 }
 
 const char *
 file_writer_error(struct file_writer *w, enum arrow_table table)
 {
-	arrow_run_status(w->run, table, &w->status[table]);
+	file_writer_status(w, table, &w->status[table]);
 	return w->status[table].error;
 }
 
@@ -405,6 +465,8 @@ discard_files(struct file_writer *w)
 {
 	char path[PATH_MAX];
 
+	if (w->began && !w->closed)
+		(void)egress_end(w->config.egress);
 	if (w->run == NULL || w->closed)
 		return;
 	arrow_run_discard(w->run);
@@ -421,7 +483,8 @@ file_writer_destroy(struct file_writer *w)
 		return;
 	file_writer_stop(w, false);
 	discard_files(w);
-	arrow_run_free(w->run);
+	if (w->run != NULL)
+		arrow_run_free(w->run);
 	batch_builder_destroy(w->builder);
 	arrow_tables_free(&w->tables);
 	free(w);

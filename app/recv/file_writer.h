@@ -27,6 +27,7 @@
 #include "arrow_run.h"
 
 struct rte_ring;
+struct egress;
 
 #define FILE_WRITER_NAP_US 200 /**< sleep while there is nothing to do */
 #define FILE_WRITER_BURST  32
@@ -58,6 +59,7 @@ struct file_writer_config {
 	uint32_t images_interval;
 	uint64_t byte_limit;
 	const cpu_set_t *cpus; /**< where the thread runs; NULL: where its creator does */
+	struct egress *egress; /**< batches go to stores; NULL: into files here */
 	struct arrow_slices_config slices; /**< direct I/O, slices, depth, sync; all 0: defaults */
 	uint64_t roll_frames;		   /**< see struct arrow_run_config; 0: no matter */
 	uint64_t roll_bytes;
@@ -82,6 +84,7 @@ struct file_writer_stats {
 	uint64_t kept;		   /**< of them, with a verdict that keeps the image */
 	uint64_t bad_records;	   /**< kept, but their output slot cannot be what they say, or
 				      not be fetched */
+	uint64_t held;		   /**< kept rows that stores do not have yet; now */
 	uint64_t frames_unwritten; /**< sum of table[].unwritten */
 	uint64_t naps;
 	struct arrow_run_stats table[ARROW_TABLES];

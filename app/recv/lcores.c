@@ -98,7 +98,7 @@ spread(const struct settings *s, enum role_kind kind, uint32_t index)
 	const uint32_t others = s->rx_lcores + 1;
 	const uint32_t first = n > others ? others : (n + 1) / 2;
 
-	if (kind == ROLE_BUILDER)
+	if (kind == ROLE_BUILDER || kind == ROLE_EGRESS)
 		index = s->rx_lcores;
 	if (kind != ROLE_GANG)
 		return ids[index % first];
@@ -111,9 +111,11 @@ lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, uint
 {
 	const uint32_t *map = kind == ROLE_RX ? s->rx_map
 		: kind == ROLE_BUILDER	      ? s->builder_map
+		: kind == ROLE_EGRESS	      ? s->egress_map
 					      : s->gang_map;
 	const uint32_t nb_map = kind == ROLE_RX ? s->nb_rx_map
 		: kind == ROLE_BUILDER		? s->nb_builder_map
+		: kind == ROLE_EGRESS		? s->nb_egress_map
 						: s->nb_gang_map;
 	const uint32_t id = nb_map > 0 ? map[index % nb_map] : spread(s, kind, index);
 	struct lcore *lc = &l->lcore[id];

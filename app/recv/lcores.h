@@ -20,6 +20,7 @@
 enum role_kind {
 	ROLE_RX,
 	ROLE_BUILDER,
+	ROLE_EGRESS, /**< RDMA to stores */
 	ROLE_GANG
 };
 

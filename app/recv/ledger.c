@@ -17,10 +17,10 @@ balance(struct ledger *l)
 	uint64_t ends = 0;
 
 	l->in_flight = l->frames -
-		(l->stored + l->unwritten + l->vetoed + l->incomplete + l->lost + l->refused +
-			l->aborted);
-	l->frames_balance =
-		l->in_flight == 0 && kept == l->stored + l->unwritten && l->records == l->frames;
+		(l->stored + l->held + l->unwritten + l->vetoed + l->incomplete + l->lost +
+			l->refused + l->aborted);
+	l->frames_balance = l->in_flight == 0 && kept == l->stored + l->held + l->unwritten &&
+		l->records == l->frames;
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
 		ends += l->packets[c];
 	l->packets_balance = ends == l->packets[RX_PACKETS];
@@ -42,6 +42,7 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer
 	l->unwritten = w.table[ARROW_IMAGES].unwritten;
 	l->unwritten_rows = w.table[ARROW_FRAMES].unwritten;
 	l->stored = w.table[ARROW_IMAGES].rows;
+	l->held = w.held;
 	l->records = w.records;
 	l->vetoed = b->verdicts[FRAME_VETOED];
 	l->incomplete = b->verdicts[FRAME_INCOMPLETE];
@@ -96,6 +97,8 @@ ledger_print(const struct ledger *l, FILE *out)
 {
 	fprintf(out, "frames\n");
 	line(out, "stored", l->stored, l->frames, "kept and in the files");
+	if (l->held != 0)
+		line(out, "held", l->held, l->frames, "kept, for stores that do not take them now");
 	line(out, "vetoed", l->vetoed, l->frames, "rejected");
 	line(out, "incomplete", l->incomplete, l->frames, "dropped, packets missing");
 	line(out, "lost", l->lost, l->frames, "no packet arrived");
@@ -148,6 +151,7 @@ ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t 
 	} frames[] = {
 		{"frames", l->frames},
 		{"stored", l->stored},
+		{"held", l->held},
 		{"vetoed", l->vetoed},
 		{"incomplete", l->incomplete},
 		{"lost", l->lost},

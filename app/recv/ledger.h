@@ -18,6 +18,7 @@ struct ledger {
 	/* frames, by fate */
 	uint64_t frames;    /**< that the detector sent, as far as numbers tell: first ... last */
 	uint64_t stored;    /**< kept, and in a file */
+	uint64_t held;	    /**< kept, in the retention ring: sent when a store takes them */
 	uint64_t unwritten; /**< kept, but the file system failed */
 	uint64_t unwritten_rows; /**< of `frames`, the file system failed */
 	uint64_t vetoed;

@@ -336,6 +336,8 @@ assign_roles(struct pipeline *p)
 	if (ret == 0)
 		ret = lcores_add(
 			p->lcores, s, ROLE_BUILDER, 0, "builder", builder_poll, p->builder);
+	if (ret == 0 && p->stores != NULL)
+		ret = lcores_add(p->lcores, s, ROLE_EGRESS, 0, "egress", egress_poll, p->stores);
 	for (uint32_t i = 0; i < s->gangs * workers && ret == 0 && p->gk_ops->poll != NULL; i++) {
 		struct gang_worker *w = &p->workers[i];
 
@@ -378,6 +380,8 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 		ret = create_rx(p);
 	if (ret == 0)
 		ret = create_builder(p);
+	if (ret == 0 && settings->egress.device != NULL)
+		ret = egress_create(&p->stores, &settings->egress, settings->producer);
 	if (ret == 0)
 		ret = assign_roles(p);
 	if (ret == 0)
@@ -402,6 +406,7 @@ pipeline_destroy(struct pipeline *p)
 {
 	uint32_t leaked = 0;
 
+	egress_destroy(p->stores);
 	preview_destroy(p->preview);
 	pedestal_destroy(p->pedestal);
 	for (uint32_t i = 0; i < p->nb_ports; i++)

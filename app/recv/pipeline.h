@@ -14,6 +14,7 @@
 
 #include "builder.h"
 #include "calibration.h"
+#include "egress.h"
 #include "file_writer.h"
 #include "lcores.h"
 #include "memory.h"
@@ -52,6 +53,7 @@ struct pipeline {
 	uint32_t nb_ports;
 	struct builder *builder;
 	struct rte_ring *egress;
+	struct egress *stores; /**< NULL: files are written here */
 	struct rte_ring *returned;
 	cpu_set_t writer_cpus; /**< for threads off the datapath */
 	struct preview *preview;

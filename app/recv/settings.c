@@ -137,6 +137,7 @@ read_lcores(struct settings *s, struct config *c)
 		config_uint(c, "lcores", "gang_workers", 0, 0, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
 	s->nb_rx_map =
 		config_list(c, "lcores", "rx", s->rx_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
+	s->nb_egress_map = config_list(c, "lcores", "egress", s->egress_map, 1, RTE_MAX_LCORE - 1);
 	s->nb_builder_map =
 		config_list(c, "lcores", "builder", s->builder_map, 1, RTE_MAX_LCORE - 1);
 	s->nb_gang_map = config_list(
@@ -331,6 +332,7 @@ settings_read(struct settings *s, struct config *c)
 	memset(s, 0, sizeof(*s));
 	read_detector(s, c);
 	read_ports(s, c);
+	egress_settings_read(&s->egress, c);
 	read_lcores(s, c);
 	read_table(s, c);
 	read_gangs(s, c);

@@ -19,6 +19,7 @@
 #include "calibration.h"
 #include "config.h"
 #include "detector.h"
+#include "egress.h"
 #include "frame_table.h"
 
 #define SETTINGS_PORTS_MAX  16
@@ -83,6 +84,8 @@ struct settings {
 	uint32_t gang_workers; /**< host: polling roles a gang, 0 = what lcores are left */
 	uint32_t rx_map[SETTINGS_LCORES_MAX], nb_rx_map; /**< lcore ids, none = automatic */
 	uint32_t builder_map[1], nb_builder_map;
+	uint32_t egress_map[1], nb_egress_map;
+	struct egress_settings egress;
 	uint32_t gang_map[SETTINGS_LCORES_MAX], nb_gang_map;
 	enum idle_policy idle;
 
