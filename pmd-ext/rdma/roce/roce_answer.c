@@ -209,7 +209,7 @@ send_read(struct roce_qp *qp, const struct roce_answer *a, const struct roce_job
 		roce_put24(aeth->msn, a->msn);
 	}
 	roce_frame_attach(qp->lane, &f, &segment, &cursor, n, NULL);
-	roce_frame_end(qp->lane, &f);
+	roce_rate_sent(&qp->rate, qp->lane->now, roce_frame_end(qp->lane, &f));
 	return true;
 }
 
@@ -224,6 +224,7 @@ roce_answer_run(struct roce_qp *qp)
 
 	while (r->job_tail != r->job_head) {
 		if (budget-- == 0 || roce_lane_tx_room(lane) == 0 ||
+			!roce_rate_allows(&qp->rate, lane->now) ||
 			!roce_lane_spare(lane, ROCE_FRAME_SEGMENTS))
 			return false;
 		job = job_at(r, r->job_tail);

@@ -117,7 +117,7 @@ roce_list_write(
 	}
 }
 
-void
+uint32_t
 roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 {
 	static const uint8_t zero[4];
@@ -150,4 +150,5 @@ roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 	m->pkt_len = f->headers + f->payload + tail;
 	lane->stats[ROCE_TX_BYTES] += f->payload;
 	roce_lane_tx(lane, m);
+	return m->pkt_len;
 }

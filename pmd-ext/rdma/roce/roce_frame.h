@@ -74,7 +74,7 @@ void roce_frame_attach(struct roce_lane *lane, struct roce_frame *f,
 	const struct roce_segment *list, struct roce_cursor *at, uint32_t length,
 	struct rte_mbuf_ext_shared_info *info);
 
-/** End it, lengths, pad and ICRC, and give it to the port. */
-void roce_frame_end(struct roce_lane *lane, struct roce_frame *f);
+/** End it, lengths, pad and ICRC, and give it to the port. @return bytes of it */
+uint32_t roce_frame_end(struct roce_lane *lane, struct roce_frame *f);
 
 #endif

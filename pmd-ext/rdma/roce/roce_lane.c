@@ -214,7 +214,8 @@ serve(struct roce_qp *qp)
 	}
 	if (unlikely(roce_state(qp) == RDMA_QP_ERROR))
 		return !roce_flush_sends(qp);
-	more = roce_responder_run(qp);
+	more = roce_congestion_run(qp);
+	more |= roce_responder_run(qp);
 	if (roce_state(qp) == RDMA_QP_RTS)
 		more |= roce_requester_run(qp);
 	return more;

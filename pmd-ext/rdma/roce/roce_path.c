@@ -153,6 +153,19 @@ roce_path_finish(const struct roce_path *path, uint8_t *header, uint16_t udp_pay
 	}
 }
 
+void
+roce_path_ecn(struct roce_path *path)
+{
+	uint8_t *l3 = path->header + path->l2_len;
+
+	if (path->l3_len == sizeof(struct rte_ipv4_hdr)) {
+		l3[1] = (l3[1] & ~3) | 2;
+		path->ip_sum = sum16(l3, sizeof(struct rte_ipv4_hdr));
+	} else {
+		l3[1] = (l3[1] & ~0x30) | 0x20;
+	}
+}
+
 uint16_t
 roce_path_udp_port(uint32_t qpn)
 {

@@ -94,6 +94,9 @@ void roce_path_make(struct roce_path *path, const struct roce_path_attr *attr);
 /** Fill in what depends on length. @param header copy of path->header @param udp_payload bytes */
 void roce_path_finish(const struct roce_path *path, uint8_t *header, uint16_t udp_payload);
 
+/** Mark its packets as ECN-capable, ECT(0) (RFC 3168). */
+void roce_path_ecn(struct roce_path *path);
+
 /** UDP source port for a queue pair: 49152 to 65535, the same for the same number. */
 uint16_t roce_path_udp_port(uint32_t qpn);
 

@@ -84,6 +84,7 @@ struct rdma_qp *
 roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 {
 	struct roce_dev *dev = roce_dev(pd->dev);
+	struct rdma_dev_info info;
 	struct roce_qp *qp;
 
 	if (dev->nb_qps >= dev->max_qps) {
@@ -112,6 +113,8 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	qp->recv_cq = (struct roce_cq *)attr->recv_cq;
 	qp->type = attr->type;
 	qp->trust = attr->trust_icrc;
+	rdma_dev_info_get(pd->dev, &info);
+	roce_rate_init(&qp->rate, attr->rate_mbps, info.link_mbps, rte_get_tsc_hz());
 	qp->signal_all = attr->signal_all;
 	qp->mtu = attr->max_mtu;
 	qp->qkey = attr->qkey;
@@ -205,14 +208,21 @@ struct modify {
 };
 
 static void
+set_path(struct roce_qp *qp, const struct roce_path *path)
+{
+	qp->path = *path;
+	qp->peer_gid = path->dst;
+	if (qp->dev->dcqcn)
+		roce_path_ecn(&qp->path);
+}
+
+static void
 to_rtr(struct roce_qp *qp, const struct roce_qp_modify *to)
 {
 	struct roce_responder *r = &qp->resp;
 
-	if (to->path) {
-		qp->path = *to->path;
-		qp->peer_gid = to->path->dst;
-	}
+	if (to->path)
+		set_path(qp, to->path);
 	qp->peer_qpn = to->peer_qpn;
 	if (to->mtu)
 		qp->mtu = RTE_MIN(to->mtu, qp->base.attr.max_mtu);
@@ -255,7 +265,7 @@ qp_modify(struct roce_lane *lane, void *arg)
 	case RDMA_QP_RTS:
 		if (from == to->state) {
 			if (to->path)
-				qp->path = *to->path;
+				set_path(qp, to->path);
 			return 0;
 		}
 		if (from >= to->state)

@@ -14,6 +14,7 @@
 #include "roce_frame.h"
 #include "roce_lane.h"
 #include "roce_packet.h"
+#include "roce_rate.h"
 #include "roce_timer.h"
 
 /** Most packets of a queue pair that are not acknowledged, and the least after losses. */
@@ -163,6 +164,7 @@ struct roce_qp {
 	bool noted;  /**< ROCE_NOTE_FIRST_PACKET is out */
 	bool trust;
 	bool signal_all;
+	bool cnp_due; /**< the peer is to be told of congestion */
 	bool overrun; /**< its completion queue ran over: to error when its turn comes */
 	uint16_t mtu;
 	uint16_t udp_port; /**< UD: source port */
@@ -171,6 +173,8 @@ struct roce_qp {
 	TAILQ_ENTRY(roce_qp) next;
 	struct roce_gid peer_gid; /**< packets come from there */
 	struct roce_path path;
+	struct roce_rate rate; /**< of data, asked for or answered */
+	uint64_t cnp_at;       /**< TSC: no congestion notification before */
 	struct roce_requester req;
 	struct roce_responder resp;
 };
@@ -261,6 +265,13 @@ void roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt);
 void roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt);
 /** Send answers and acknowledgements. @return true: there is more */
 bool roce_responder_run(struct roce_qp *qp);
+
+/** roce_congestion.c: a packet came with a congestion mark. */
+void roce_congestion_mark(struct roce_qp *qp);
+/** A congestion notification came. */
+void roce_congestion_notified(struct roce_qp *qp, const struct roce_packet *pkt);
+/** Send one that is due. @return true: no room, later */
+bool roce_congestion_run(struct roce_qp *qp);
 
 /** The peer asks for a READ or an atomic. @return false: refused, NAK is set */
 bool roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt);

@@ -183,7 +183,7 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 		roce_frame_attach(qp->lane, &f, wqe->segment, &r->at, n,
 			qp->type == RDMA_QP_RC ? NULL : &wqe->info);
 	}
-	roce_frame_end(qp->lane, &f);
+	roce_rate_sent(&qp->rate, qp->lane->now, roce_frame_end(qp->lane, &f));
 	sent(qp, roce_psn_add(r->next_psn, 1));
 	r->offset += n;
 	if (last)
@@ -281,6 +281,7 @@ roce_requester_run(struct roce_qp *qp)
 
 	while (may_send(qp)) {
 		if (budget-- == 0 || roce_lane_tx_room(lane) == 0 ||
+			!roce_rate_allows(&qp->rate, lane->now) ||
 			!roce_lane_spare(lane, ROCE_FRAME_SEGMENTS)) {
 			more = true;
 			break;

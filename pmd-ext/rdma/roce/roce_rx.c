@@ -148,8 +148,14 @@ data(struct roce_lane *lane, const struct roce_packet *pkt)
 	}
 	if (qp->lane != lane)
 		return hand_over(lane, qp->lane, pkt->m);
+	if (unlikely(pkt->flags & ROCE_F_CNP)) {
+		roce_congestion_notified(qp, pkt);
+		return false;
+	}
 	if (!is_welcome(lane, qp, pkt))
 		return false;
+	if (unlikely(pkt->ecn == 3) && qp->type != RDMA_QP_UD)
+		roce_congestion_mark(qp);
 	if (pkt->flags & ROCE_F_RESPONSE)
 		roce_requester_response(qp, pkt);
 	else if (pkt->flags & ROCE_F_DETH)
@@ -166,7 +172,7 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n)
 	unsigned int i, done = 0;
 	bool taken;
 
-	/* what another core wrote is asked for before it is needed, one link of the chain at a time */
+	/* what another core wrote is asked for early, one link of the chain at a time */
 	for (i = 0; i < n; i++)
 		rte_prefetch0(m[i]);
 	for (i = 0; i < n; i++) {

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <rte_common.h>
+
+#include "roce_rate.h"
+
+/* as in the paper (section 5, table 14) but for what says so */
+#define G		(1.0 / 256)
+#define ALPHA_US	55
+#define INCREASE_US	300 /* of ConnectX; the paper's 55 us overshoots on slow polls */
+#define INCREASE_BYTES	10000000
+#define FAST_RECOVERIES 5
+#define ADD		(40e6 / 8)  /* bytes/s */
+#define ADD_HYPER	(400e6 / 8) /* bytes/s */
+#define RATE_MIN	(1e6 / 8)   /* bytes/s */
+#define LINE_MBPS	100000
+#define CATCH_UP_US	50 /* of time not used for sending this much may be made up for */
+
+static void
+set_cost(struct roce_rate *r)
+{
+	const double rate = roce_rate_get(r);
+
+	r->cost = rate == 0 ? 0 : r->hz / rate;
+}
+
+double
+roce_rate_get(const struct roce_rate *r)
+{
+	if (r->rate != 0)
+		return r->limited ? RTE_MIN(r->rate, r->ceiling) : r->rate;
+	return r->limited ? r->ceiling : 0;
+}
+
+void
+roce_rate_init(struct roce_rate *r, uint32_t limit_mbps, uint32_t line_mbps, uint64_t hz)
+{
+	*r = (struct roce_rate){.hz = hz, .limited = limit_mbps != 0};
+	r->ceiling = (limit_mbps ? limit_mbps : line_mbps ? line_mbps : LINE_MBPS) * 1e6 / 8;
+	set_cost(r);
+}
+
+static uint64_t
+after(const struct roce_rate *r, uint64_t now, double us)
+{
+	return now + (uint64_t)(us * r->hz / 1e6);
+}
+
+void
+roce_rate_cut(struct roce_rate *r, uint64_t now)
+{
+	if (r->rate == 0) {
+		r->rate = r->ceiling;
+		r->alpha = 1;
+	} else {
+		roce_rate_recover(r, now);
+		if (r->rate == 0)
+			r->rate = r->ceiling;
+	}
+	r->target = r->rate;
+	r->rate = RTE_MAX(r->rate * (1 - r->alpha / 2), RATE_MIN);
+	r->alpha = (1 - G) * r->alpha + G;
+	r->alpha_at = after(r, now, ALPHA_US);
+	r->increase_at = after(r, now, INCREASE_US);
+	r->bytes = 0;
+	r->by_time = r->by_bytes = 0;
+	r->next = RTE_MAX(r->next, now);
+	set_cost(r);
+}
+
+/** One step up, by time or by bytes. */
+static void
+increase(struct roce_rate *r)
+{
+	const uint32_t most = RTE_MAX(r->by_time, r->by_bytes);
+	const uint32_t least = RTE_MIN(r->by_time, r->by_bytes);
+
+	if (least > FAST_RECOVERIES)
+		r->target += ADD_HYPER;
+	else if (most > FAST_RECOVERIES)
+		r->target += ADD;
+	r->target = RTE_MIN(r->target, r->ceiling);
+	r->rate = (r->rate + r->target) / 2;
+}
+
+void
+roce_rate_recover(struct roce_rate *r, uint64_t now)
+{
+	while (now >= r->alpha_at) {
+		r->alpha *= 1 - G;
+		r->alpha_at = after(r, r->alpha_at, ALPHA_US);
+	}
+	while (now >= r->increase_at && r->rate != 0) {
+		r->increase_at = after(r, r->increase_at, INCREASE_US);
+		r->by_time++;
+		increase(r);
+		if (r->rate > 0.999 * r->ceiling)
+			r->rate = 0;
+	}
+	set_cost(r);
+}
+
+void
+roce_rate_sent(struct roce_rate *r, uint64_t now, uint32_t bytes)
+{
+	const uint64_t earliest = now - (uint64_t)(CATCH_UP_US * r->hz / 1e6);
+
+	if (r->cost == 0)
+		return;
+	r->next = RTE_MAX(r->next, earliest) + (uint64_t)(bytes * r->cost);
+	if (r->rate == 0)
+		return;
+	r->bytes += bytes;
+	if (r->bytes < INCREASE_BYTES)
+		return;
+	r->bytes = 0;
+	r->by_bytes++;
+	increase(r);
+	set_cost(r);
+}
