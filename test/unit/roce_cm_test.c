@@ -708,7 +708,11 @@ test_first_packet(void **state)
 static void
 test_bad_wire(void **state)
 {
-	const struct rdma_conn_attr patient = {.timeout_ms = 60000, .cm_retries = 15};
+	unsigned int number;
+	const struct rdma_conn_attr patient = {.timeout_ms = 60000,
+		.cm_retries = 15,
+		.private_data = &number,
+		.private_len = sizeof(number)};
 	struct rdma_conn *listener;
 	unsigned int up = 0;
 
@@ -720,6 +724,7 @@ test_bad_wire(void **state)
 		const unsigned int first = rig_random(2);
 		struct pair p = {0};
 
+		number = i;
 		rig_wire.lose = 150;
 		rig_wire.repeat = 150;
 		rig_wire.delay = 200;
@@ -733,8 +738,9 @@ test_bad_wire(void **state)
 					continue;
 				e = &rig[s].events[rig[s].taken++];
 				if (e->type == RDMA_EVENT_CONNECT_REQUEST) {
-					/* an old REQ may come again after all is over */
-					if (p.conn[B]) {
+					/* or a late copy of one that is over */
+					if (memcmp(e->private_data, &i, sizeof(i)) != 0 ||
+						p.conn[B]) {
 						rdma_conn_reject(e->conn, NULL, 0);
 						continue;
 					}
