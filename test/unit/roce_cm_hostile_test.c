@@ -742,6 +742,63 @@ test_bad_mads(void **state)
 	close_us();
 }
 
+/* What looks like a MAD but came another way - so that its ICRC was not looked at - is none. */
+static void
+test_not_mads(void **state)
+{
+	const struct roce_cm_msg msg = req_of(6, 60);
+	struct roce_path_attr attr = {
+		.src = {{0xfd, [15] = 2}},
+		.dst = {{0xfd, [15] = 1}},
+		.udp_src = 0xd872,
+		.hop_limit = 64,
+	};
+	uint8_t mad[ROCE_MAD_BYTES], *frame;
+	struct roce_cm_msg got;
+	struct roce_path path;
+	struct rte_mbuf *m;
+
+	rig_open(US, "ip=fd00::1/64,ip=10.99.0.1/24");
+	rig_raw(THEM, "10.99.0.2");
+	listener = rdma_conn_listen(rig[US].dev, RDMA_QP_RC, PORT, 8, NULL);
+	rig_run(3000);
+	drain();
+	roce_cm_encode(&msg, mad);
+	attr.src_mac = rig[THEM].mac;
+	attr.dst_mac = rig[US].mac;
+	for (unsigned int i = 0; i < 3; i++) {
+		roce_path_make(&path, &attr);
+		m = roce_control_ud(roce_dev(rig[US].dev), &path, ROCE_QPN_CM, ROCE_QPN_CM,
+			ROCE_QKEY_CM, 0, mad, ROCE_MAD_BYTES);
+		assert_non_null(m);
+		frame = rte_pktmbuf_mtod(m, uint8_t *);
+		if (i == 0) {
+			/* another port */
+			frame[14 + 40 + 3] ^= 1;
+		} else if (i == 1) {
+			/* behind a router alert, where the UDP header is 8 bytes later */
+			frame = (uint8_t *)rte_pktmbuf_prepend(m, 8);
+			memmove(frame, frame + 8, 14 + 40);
+			memcpy(frame + 14 + 40, "\x11\0\5\2\0\0\1\0", 8);
+			frame[14 + 6] = 0;
+			frame[14 + 5] += 8;
+			/* and what looks like one is where it would be without */
+			memmove(frame + 14 + 40 + 8, frame + 14 + 40 + 16, 12 + 8 + ROCE_MAD_BYTES);
+		} else {
+			/* from an IPv4 address in an IPv6 header, wrong ICRC */
+			frame[14 + 40 + 3] ^= 1;
+			memcpy(frame + 14 + 8, rig[THEM].gid.raw, 16);
+		}
+		rig_send(THEM, m);
+		assert_false(rig_receive_cm(THEM, &got, 20));
+	}
+	assert_int_equal(rig_stat(US, "control_other"), 2);
+	assert_int_equal(rig_stat(US, "control_malformed"), 1);
+	assert_int_equal(rig_stat(US, "cm_rx"), 0);
+	assert_false(rig_has_event(US));
+	close_us();
+}
+
 /* Requests that nobody answers: bounded by the backlog, then by the device. */
 static void
 test_flood(void **state)
@@ -912,6 +969,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_rej),
 		cmocka_unit_test(test_bad_requests),
 		cmocka_unit_test(test_bad_mads),
+		cmocka_unit_test(test_not_mads),
 		cmocka_unit_test(test_flood),
 		cmocka_unit_test(test_flood_device),
 		cmocka_unit_test(test_random),

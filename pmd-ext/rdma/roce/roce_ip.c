@@ -82,7 +82,8 @@ ipv6_decode(const uint8_t *l3, unsigned int length, struct roce_ip *ip)
 		.flow_label = vtc_flow & 0xfffff,
 		.payload_len = payload,
 	};
-	return header;
+	/* a GID that looks like it is an IPv4 address: none of the wire (RFC 4291, 2.5.5.2) */
+	return roce_gid_is_v4(&ip->src) || roce_gid_is_v4(&ip->dst) ? -EPROTO : (int)header;
 }
 
 int
