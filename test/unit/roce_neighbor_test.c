@@ -558,6 +558,33 @@ test_nd(void **state)
 	rig_close();
 }
 
+/* Questions of strangers that do not say where they are make us ask, but not without end. */
+static void
+test_nd_flood(void **state)
+{
+	struct roce_nd solicit = {.type = ROCE_ND_SOLICIT};
+	struct roce_gid group, stranger;
+	struct roce_neighbors *all;
+
+	open_us("ip=fd00::1/64", "fd00::2");
+	all = &roce_dev(rig[US].dev)->control->neighbors;
+	solicit.target = rig[US].gid;
+	group = roce_nd_group(&rig[US].gid);
+	stranger = rig[THEM].gid;
+	for (uint32_t i = 0; i < 1200; i++) {
+		stranger.raw[13] = 1 + i / 256;
+		stranger.raw[14] = i;
+		send_nd(&solicit, &stranger, &group);
+		drain();
+	}
+	assert_in_range(all->nb_entries, 1, ROCE_NEIGHBORS_MAX * 3 / 4);
+	assert_true(rig_stat(US, "neighbors_full") > 0);
+	/* there is a place for whom we want to talk to */
+	assert_int_equal(resolve(&rig[THEM].gid), -EAGAIN);
+	drain();
+	rig_close();
+}
+
 /* ---- echo ------------------------------------------------------------------------------------ */
 
 static void
@@ -772,6 +799,46 @@ test_groups(void **state)
 	groups("ip=fd00::1/64", "fd00::2", &group6);
 }
 
+/* A querier that asks and asks does not put the answer off. */
+static void
+test_group_queries(void **state)
+{
+	const struct roce_gid group = roce_gid_v4(RTE_BE32(0xef010203));
+	struct roce_memberships *all;
+	struct sockaddr_storage sa;
+	struct roce_group_msg msg;
+	struct rdma_conn *member;
+	uint64_t due, first = 0;
+	struct rdma_qp *qp;
+	struct roce_ip ip;
+
+	open_us("ip=10.99.0.1/24", "10.99.0.2");
+	qp = rig_qp(US, RDMA_QP_UD);
+	roce_gid_to_sockaddr(&group, 0, &sa);
+	member = rdma_multicast_join(qp, (struct sockaddr *)&sa, NULL);
+	assert_non_null(member);
+	rig_run(2000);
+	drain();
+	all = &roce_dev(rig[US].dev)->control->memberships;
+	for (unsigned int i = 0; i < 40; i++) {
+		send_query(NULL, false, 12);
+		due = 0;
+		for (uint32_t j = 0; j < all->nb_entries; j++)
+			if (roce_gid_equal(&all->entries[j].group, &group))
+				due = all->entries[j].timer.timer.deadline;
+		if (due == 0)
+			break; /* answered meanwhile */
+		assert_true(first == 0 || due <= first);
+		first = due;
+	}
+	assert_true(receive_report(&msg, &ip, IPPROTO_IGMP, 12100));
+	assert_int_equal(rdma_conn_destroy(member), 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	rig_run(2000);
+	drain();
+	rig_close();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -785,8 +852,10 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_routes),
 		cmocka_unit_test(test_address_handle),
 		cmocka_unit_test(test_nd),
+		cmocka_unit_test(test_nd_flood),
 		cmocka_unit_test(test_echo),
 		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_group_queries),
 	};
 	int failed;
 

@@ -167,7 +167,8 @@ query(struct roce_control *c, const struct roce_ip *ip, const struct roce_group_
 {
 	const bool v4 = roce_gid_is_v4(&ip->src);
 	struct roce_memberships *all = &c->memberships;
-	uint32_t i;
+	uint64_t pending;
+	uint32_t i, ms;
 
 	roce_control_count(c, ROCE_GROUP_QUERIES);
 	if (v4 && msg->version < 3)
@@ -181,9 +182,14 @@ query(struct roce_control *c, const struct roce_ip *ip, const struct roce_group_
 			roce_gid_is_v4(&m->group) != v4 ||
 			(!roce_gid_is_none(&msg->group) && !roce_gid_equal(&m->group, &msg->group)))
 			continue;
-		/* some time within what the querier allows, that not all answer at once */
+		/* some time within what the querier allows, that not all answer at once; an answer
+		 * that is due sooner does for this question, too (RFC 3376, 5.2) */
+		ms = rte_rand_max(msg->response_ms + 1);
+		pending = m->timer.timer.deadline;
+		if (pending && pending <= c->now + c->hz / 1000 * ms)
+			continue;
 		m->record = ROCE_GROUP_IS_MEMBER;
-		roce_expiry_start(c, &m->timer, rte_rand_max(msg->response_ms + 1));
+		roce_expiry_start(c, &m->timer, ms);
 	}
 }
 

@@ -384,6 +384,10 @@ nd_answer(struct roce_control *c, const struct roce_ip *ip, const struct roce_nd
 		mac = roce_gid_multicast_mac(&all);
 	} else if (solicit->has_mac) {
 		mac = solicit->mac;
+	} else if (!neighbor_find(c, &ip->src) && c->neighbors.nb_entries >= LEARNED_MAX) {
+		/* strangers must not make us ask for so many that there is no place for ours */
+		roce_control_count(c, ROCE_NEIGHBORS_FULL);
+		return;
 	} else if (roce_control_resolve(c->dev, &ip->src, &mac) < 0) {
 		return; /* it asks again */
 	}
