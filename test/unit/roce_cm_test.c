@@ -272,6 +272,11 @@ test_arguments(void **state)
 	assert_null(rdma_conn_connect(p.qp[A], &other, NULL));
 	assert_int_equal(rte_errno, EAFNOSUPPORT);
 	attr.private_len = 56;
+	/* no MTU that a message could name */
+	attr.mtu = 1000;
+	assert_null(rdma_conn_connect(p.qp[A], rig_address(B, PORT), &attr));
+	assert_int_equal(rte_errno, EINVAL);
+	attr.mtu = 0;
 	p.conn[A] = rdma_conn_connect(p.qp[A], rig_address(B, PORT), &attr);
 	assert_non_null(p.conn[A]);
 	assert_null(rdma_conn_connect(p.qp[A], rig_address(B, PORT), &attr));

@@ -39,6 +39,12 @@ connect_check(struct rdma_qp *qp, const struct rdma_conn_attr *attr, const struc
 			attr->private_len, room);
 		return -EINVAL;
 	}
+	if (attr->mtu && roce_cm_mtu_bytes(roce_cm_mtu_code(attr->mtu)) != attr->mtu) {
+		RDMA_LOG(ERR,
+			"device %s: connection of MTU %u, wanted 256, 512, 1024, 2048 or 4096",
+			dev->base.name, attr->mtu);
+		return -EINVAL;
+	}
 	if (roce_gid_is_multicast(dst) || roce_gid_is_none(dst)) {
 		RDMA_LOG(ERR, "device %s: connection to %s, wanted a station's address",
 			dev->base.name, roce_gid_text(dst, text, sizeof(text)));
