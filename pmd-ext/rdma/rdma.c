@@ -258,7 +258,7 @@ qp_defaults(struct rdma_qp_attr *a, const struct rdma_dev_info *info)
 	if (!a->max_recv_wr)
 		a->max_recv_wr = 128;
 	if (!a->max_send_sge)
-		a->max_send_sge = 4;
+		a->max_send_sge = RTE_MIN(4, info->max_sge);
 	if (!a->max_recv_sge)
 		a->max_recv_sge = 1;
 	if (!a->max_mtu)

@@ -282,7 +282,7 @@ struct rdma_qp_attr {
 	void *context;	       /**< comes back with completions and events */
 	uint32_t max_send_wr;  /**< send queue, requests (128) */
 	uint32_t max_recv_wr;  /**< receive queue, requests (128) */
-	uint16_t max_send_sge; /**< (4) */
+	uint16_t max_send_sge; /**< (4, or the device's) */
 	uint16_t max_recv_sge; /**< (1) */
 	uint16_t max_inline;   /**< bytes (0) */
 	uint16_t max_mtu;      /**< bytes (the device's) */
@@ -302,7 +302,10 @@ struct rdma_qp_attr {
 /** Create one in RDMA_QP_INIT. *Control.* @return NULL with rte_errno EINVAL, ENOMEM, ENOSPC */
 struct rdma_qp *rdma_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr);
 
-/** Destroy; outstanding work gets no completions. *Control.* @return 0; -EBUSY: has a connection */
+/**
+ * Destroy; outstanding work gets no completions. *Control.*
+ * @return 0; -EBUSY: has a connection, or the port holds frames of it for too long
+ */
 int rdma_qp_destroy(struct rdma_qp *qp);
 
 /** What is known of the other end, for queue pairs that are connected without the CM. */
@@ -485,7 +488,10 @@ struct rdma_conn *rdma_conn_listen(struct rdma_dev *dev, enum rdma_qp_type type,
  */
 int rdma_conn_accept(struct rdma_conn *conn, struct rdma_qp *qp, const struct rdma_conn_attr *attr);
 
-/** Reject with consumer's reason 28 and private data. *Control.* It is gone then. @return 0 */
+/**
+ * Reject with consumer's reason 28 and private data. *Control.* It is gone then.
+ * @return 0; -EINVAL: accepted already, or more private data than there is room for
+ */
 int rdma_conn_reject(struct rdma_conn *conn, const void *private_data, uint16_t private_len);
 
 /** Disconnect: the queue pair goes to error, DREQ goes out. *Control.* @return 0; -ENOTCONN */
@@ -525,7 +531,7 @@ int rdma_ah_destroy(struct rdma_ah *ah);
  * Join a multicast group with a UD queue pair, for receiving and sending. *Control.* The event
  * RDMA_EVENT_MULTICAST_JOINED brings address handle, queue pair number 0xFFFFFF and Q_Key;
  * rdma_conn_destroy() leaves.
- * @return NULL with rte_errno EINVAL (no multicast address), ENOMEM, ENOSPC
+ * @return NULL with rte_errno EINVAL (no multicast address), EEXIST (is a member), ENOMEM, ENOSPC
  */
 struct rdma_conn *rdma_multicast_join(
 	struct rdma_qp *qp, const struct sockaddr *group, void *context);

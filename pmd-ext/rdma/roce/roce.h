@@ -114,6 +114,7 @@ struct roce_dev {
 	uint16_t queue; /**< first RX and TX queue */
 	uint16_t nb_lanes;
 	uint16_t mtu;	   /**< largest path MTU */
+	uint16_t max_sge;  /**< of a list: what the port takes in a frame */
 	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
 	bool own_port;	   /**< configured and started by us */
 	bool no_poll;	   /**< packets are handed over by rdma_roce_rx() only */

@@ -72,7 +72,6 @@ static int
 address(const char *key, const char *value, struct roce_gid *gid, uint8_t *prefix)
 {
 	char text[INET6_ADDRSTRLEN + 4], *slash;
-	struct in6_addr in6;
 	struct in_addr in4;
 	uint32_t bits = 0;
 	bool v4;
@@ -82,15 +81,14 @@ address(const char *key, const char *value, struct roce_gid *gid, uint8_t *prefi
 	if (slash)
 		*slash = '\0';
 	v4 = inet_pton(AF_INET, text, &in4) == 1;
-	if (!v4 && inet_pton(AF_INET6, text, &in6) != 1) {
+	if (v4)
+		*gid = roce_gid_v4(in4.s_addr);
+	/* an IPv4 address that is written as one of IPv6 has no prefix that makes sense */
+	else if (inet_pton(AF_INET6, text, gid->raw) != 1 || roce_gid_is_v4(gid)) {
 		RDMA_LOG(ERR, "roce: %s=%s, wanted an IP address%s", key, value,
 			prefix ? " with /PREFIX" : "");
 		return -EINVAL;
 	}
-	if (v4)
-		*gid = roce_gid_v4(in4.s_addr);
-	else
-		memcpy(gid->raw, &in6, sizeof(gid->raw));
 	if (!prefix != !slash) {
 		RDMA_LOG(ERR, "roce: %s=%s, wanted it %s /PREFIX", key, value,
 			prefix ? "with" : "without");

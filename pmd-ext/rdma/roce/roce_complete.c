@@ -71,6 +71,7 @@ roce_flush_sends(struct roce_qp *qp)
 		/* UC, UD: frames that the port has not let go of still point to the memory */
 		if (qp->type != RDMA_QP_RC && r->una != r->current &&
 			rte_mbuf_ext_refcnt_read(&roce_wqe(qp, r->una)->info) > 1) {
+			qp->lane->held = true;
 			roce_qp_activate(qp);
 			return false;
 		}

@@ -43,8 +43,12 @@ dev_free(struct roce_dev *dev)
 	roce_control_close(dev);
 	for (i = 0; i < dev->nb_lanes; i++)
 		if (dev->lanes[i])
-			roce_lane_close(dev->lanes[i]);
+			roce_lane_finish(dev->lanes[i]);
+	/* a port that stops lets go of the lanes' frames */
 	roce_port_close(dev);
+	for (i = 0; i < dev->nb_lanes; i++)
+		if (dev->lanes[i])
+			roce_lane_close(dev->lanes[i]);
 	roce_pool_free(dev, dev->pool);
 	rte_free(dev->qps);
 	rte_free(dev->mrs);
@@ -109,7 +113,7 @@ roce_dev_info_get(const struct rdma_dev *base, struct rdma_dev_info *info)
 	info->max_mr = dev->max_mrs;
 	info->max_mr_bytes = UINT64_MAX;
 	info->max_msg_bytes = ROCE_MESSAGE_MAX;
-	info->max_sge = RDMA_SGE_MAX;
+	info->max_sge = dev->max_sge;
 	info->max_inline = ROCE_COPY_MAX;
 	info->max_rd_atom = ROCE_RD_ATOM_MAX;
 	info->mtu = dev->mtu;

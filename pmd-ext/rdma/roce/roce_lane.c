@@ -166,6 +166,12 @@ roce_lane_flush(struct roce_lane *lane)
 	lane->tx_end = n - i;
 }
 
+int
+roce_lane_reclaim(struct roce_lane *lane, void *arg)
+{
+	return rte_eth_tx_done_cleanup(lane->port, lane->queue, 0);
+}
+
 static unsigned int
 receive(struct roce_lane *lane)
 {
@@ -221,18 +227,27 @@ serve(struct roce_qp *qp)
 	return more;
 }
 
+/** Frames of the control lcore. */
 static void
-transmit(struct roce_lane *lane)
+transmit_control(struct roce_lane *lane)
 {
-	struct roce_qp *qp, *last = TAILQ_LAST(&lane->active, roce_qp_list);
 	struct rte_mbuf *m;
 
-	while (unlikely(!rte_ring_empty(lane->to_lane)) && roce_lane_tx_room(lane)) {
+	while (roce_lane_tx_room(lane)) {
 		if (rte_ring_sc_dequeue(lane->to_lane, (void **)&m))
 			break;
 		roce_count(lane, ROCE_TX_CONTROL);
 		roce_lane_tx(lane, m);
 	}
+}
+
+static void
+transmit(struct roce_lane *lane)
+{
+	struct roce_qp *qp, *last = TAILQ_LAST(&lane->active, roce_qp_list);
+
+	if (unlikely(!rte_ring_empty(lane->to_lane)))
+		transmit_control(lane);
 	while ((qp = TAILQ_FIRST(&lane->active)) && roce_lane_tx_room(lane)) {
 		TAILQ_REMOVE(&lane->active, qp, next);
 		qp->active = false;
@@ -264,7 +279,7 @@ roce_lane_progress(struct rdma_dev *dev, uint16_t index)
 	sent = lane->stats[ROCE_TX_PACKETS] - sent;
 	/* memory that was sent from is let go of when the port looks at its ring again */
 	if (lane->held && sent == 0)
-		rte_eth_tx_done_cleanup(lane->port, lane->queue, 0);
+		roce_lane_reclaim(lane, NULL);
 	roce_lane_flush(lane);
 	return received + sent;
 }
@@ -289,7 +304,7 @@ roce_lane_open(struct roce_dev *dev, uint16_t index)
 	struct roce_lane *lane =
 		rte_zmalloc_socket("roce_lane", sizeof(*lane), RTE_CACHE_LINE_SIZE, dev->numa_node);
 	const unsigned int room = ROCE_FRAME_ROOM + (dev->copy ? dev->mtu : 0);
-	char name[RTE_MEMPOOL_NAMESIZE];
+	char name[RTE_RING_NAMESIZE];
 	uint16_t i;
 
 	if (!lane)
@@ -302,8 +317,7 @@ roce_lane_open(struct roce_dev *dev, uint16_t index)
 	lane->owner = ROCE_OWNER_NONE;
 	TAILQ_INIT(&lane->active);
 	roce_wheel_init(&lane->wheel, rte_get_tsc_hz(), rte_rdtsc());
-	snprintf(name, sizeof(name), "roce%u.%u_tx%u", dev->port, dev->queue, index);
-	lane->pool = rte_pktmbuf_pool_create(name, POOL_MBUFS, POOL_CACHE, 0, room, dev->numa_node);
+	lane->pool = roce_pool_make(dev, "tx", POOL_MBUFS, POOL_CACHE, room);
 	lane->calls = ring_make(dev, index, "calls", sizeof(void *));
 	lane->to_lane = ring_make(dev, index, "tx", sizeof(void *));
 	lane->to_control = ring_make(dev, index, "rx", sizeof(void *));
@@ -331,18 +345,59 @@ ring_drain(struct rte_ring *ring)
 	rte_ring_free(ring);
 }
 
+/** Pools whose frames were still on their way: freed when the next ones are made. */
+static struct rte_mempool *stayed[4 * ROCE_LANES_MAX];
+
+struct rte_mempool *
+roce_pool_make(const struct roce_dev *dev, const char *what, unsigned int n, unsigned int cache,
+	unsigned int room)
+{
+	static uint32_t pools;
+	char name[RTE_MEMPOOL_NAMESIZE];
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(stayed); i++)
+		if (stayed[i] && rte_mempool_full(stayed[i])) {
+			rte_mempool_free(stayed[i]);
+			stayed[i] = NULL;
+		}
+	/* one that had to stay keeps its name */
+	snprintf(name, sizeof(name), "roce%u_%s_%u", dev->port, what, pools++);
+	return rte_pktmbuf_pool_create(name, n, cache, 0, room, dev->numa_node);
+}
+
 void
 roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool)
 {
+	unsigned int i;
+
 	if (!pool)
 		return;
 	if (rte_mempool_full(pool)) {
 		rte_mempool_free(pool);
 		return;
 	}
+	for (i = 0; i < RTE_DIM(stayed); i++)
+		if (!stayed[i]) {
+			stayed[i] = pool;
+			break;
+		}
 	RDMA_LOG(NOTICE,
 		"device %s: %u frames of pool %s are still on their way through port %u: it stays",
 		dev->base.name, rte_mempool_in_use_count(pool), pool->name, dev->port);
+}
+
+void
+roce_lane_finish(struct roce_lane *lane)
+{
+	/* no waiting: the lcore that polled the lane may have left it already */
+	if (!lane->to_lane || !lane_claim(lane))
+		return;
+	do {
+		transmit_control(lane);
+		roce_lane_flush(lane);
+	} while (lane->tx_end == 0 && !rte_ring_empty(lane->to_lane));
+	lane_release(lane);
 }
 
 void

@@ -65,9 +65,15 @@ struct roce_lane {
 
 /** @return 0; -ENOMEM */
 int roce_lane_open(struct roce_dev *dev, uint16_t index);
+/** Send what the control lcore said last: good-byes. */
+void roce_lane_finish(struct roce_lane *lane);
 void roce_lane_close(struct roce_lane *lane);
 
-/** Free a pool when all of it is back; else it stays, and the log says so. */
+/** A pool of frames. @param room bytes of one, headroom included @return NULL: no memory */
+struct rte_mempool *roce_pool_make(const struct roce_dev *dev, const char *what, unsigned int n,
+	unsigned int cache, unsigned int room);
+
+/** Free a pool when all of it is back; else it stays for now, and the log says so. */
 void roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool);
 
 unsigned int roce_lane_progress(struct rdma_dev *dev, uint16_t lane);
@@ -77,6 +83,9 @@ void roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n);
 
 /** Hand what is pending to the port. */
 void roce_lane_flush(struct roce_lane *lane);
+
+/** Have the port let go of frames that it has sent, where it can. As a call of roce_lane_call(). */
+int roce_lane_reclaim(struct roce_lane *lane, void *arg);
 
 /** Tell the control lcore. */
 void roce_lane_note(struct roce_lane *lane, enum roce_note_type type, uint32_t qpn);

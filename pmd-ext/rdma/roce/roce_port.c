@@ -11,6 +11,8 @@
 
 #include <ethdev_driver.h>
 
+#include "roce_frame.h"
+#include "roce_lane.h"
 #include "roce_port.h"
 
 /* what rdma_rxe takes off for headers, too: 40 IPv6, 8 UDP, 12 BTH, 16 RETH, 4 ICRC */
@@ -69,12 +71,10 @@ static int
 pool_make(struct roce_dev *dev, uint16_t port_mtu, unsigned int descriptors)
 {
 	const unsigned int room = RTE_ALIGN(port_mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN, 64);
-	char name[RTE_MEMPOOL_NAMESIZE];
 
-	snprintf(name, sizeof(name), "roce%u.%u_rx", dev->port, dev->queue);
-	dev->pool = rte_pktmbuf_pool_create(name,
+	dev->pool = roce_pool_make(dev, "rx",
 		POOL_SPARE + dev->nb_lanes * (descriptors ? descriptors + 2 * POOL_CACHE : 0),
-		POOL_CACHE, 0, RTE_PKTMBUF_HEADROOM + room, dev->numa_node);
+		POOL_CACHE, RTE_PKTMBUF_HEADROOM + room);
 	return dev->pool ? 0 : -ENOMEM;
 }
 
@@ -121,7 +121,7 @@ roce_port_open(struct roce_dev *dev)
 {
 	const struct rte_eth_dev_data *data = rte_eth_devices[dev->port].data;
 	struct rte_eth_dev_info info;
-	uint16_t port_mtu = 0, fits;
+	uint16_t port_mtu = 0, fits, segments;
 	int ret;
 
 	ret = rte_eth_dev_info_get(dev->port, &info);
@@ -164,6 +164,8 @@ roce_port_open(struct roce_dev *dev)
 	}
 	if (!dev->mtu)
 		dev->mtu = fits;
+	dev->max_sge = RDMA_SGE_MAX;
+	segments = info.tx_desc_lim.nb_mtu_seg_max;
 	if (!(data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MULTI_SEGS)) {
 		dev->copy = true;
 		RDMA_LOG(NOTICE, "port %u sends no chained mbufs: payload is copied", dev->port);
@@ -173,6 +175,11 @@ roce_port_open(struct roce_dev *dev)
 			"port %u: with IOVA as physical addresses payload is copied; start with "
 			"--iova-mode=va where there is an IOMMU",
 			dev->port);
+	} else if (segments && segments < ROCE_FRAME_SEGMENTS) {
+		dev->copy = segments <= ROCE_FRAME_SEGMENTS - RDMA_SGE_MAX;
+		dev->max_sge -= dev->copy ? 0 : ROCE_FRAME_SEGMENTS - segments;
+		RDMA_LOG(NOTICE, "port %u sends %u mbufs a frame at most: lists of %u entries%s",
+			dev->port, segments, dev->max_sge, dev->copy ? ", copied" : "");
 	}
 	return 0;
 }

@@ -143,8 +143,10 @@ qp_forget(struct roce_lane *lane, void *arg)
 	uint32_t j;
 
 	roce_qp_fail(qp, RDMA_WC_SUCCESS, false);
-	if (!roce_flush_sends(qp))
+	if (!roce_flush_sends(qp)) {
+		roce_lane_reclaim(lane, NULL);
 		return -EBUSY;
+	}
 	for (j = 0; j <= qp->req.mask; j++)
 		if (rte_mbuf_ext_refcnt_read(&roce_wqe(qp, j)->info) > 1)
 			return -EBUSY;

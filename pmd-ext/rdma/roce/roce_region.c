@@ -11,6 +11,7 @@
 #include <rte_malloc.h>
 #include <rte_memory.h>
 
+#include "roce_lane.h"
 #include "roce_port.h"
 #include "roce_region.h"
 
@@ -112,7 +113,11 @@ roce_mr_dereg(struct rdma_mr *base)
 	struct roce_mr *mr = (struct roce_mr *)base;
 	struct roce_dev *dev = roce_dev(base->pd->dev);
 	struct roce_mr *_Atomic *slot = &dev->mrs[mr->key & dev->mr_mask];
+	uint16_t i;
 
+	/* a port that has nothing to send doesn't look at what it has sent */
+	for (i = 0; i < dev->nb_lanes && mr_refs(dev, mr); i++)
+		roce_lane_call(dev->lanes[i], roce_lane_reclaim, NULL);
 	if (mr_refs(dev, mr))
 		return -EBUSY;
 	/* nobody finds it any more; who found it before the grace period has counted itself */

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Lanes and what they leave behind: ports that keep frames, devices that close and open again,
+ * groups on several lanes, numbers that come round. The port is net_ring, its wire is the test.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <arpa/inet.h>
+#include <cmocka.h>
+#include <errno.h>
+
+#include <ethdev_driver.h>
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_ring.h>
+
+#include "rdma.h"
+#include "roce_qp.h"
+
+#define MEMORY 8192
+#define GROUP  "239.1.2.3"
+
+/* A device on a port of its own. */
+static struct {
+	uint16_t port;
+	struct rte_ring *rx[2], *tx[2];
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	struct rdma_cq *cq[2];
+	struct rdma_mr *mr;
+} it;
+
+static uint8_t memory[MEMORY] __rte_aligned(8);
+static unsigned int generation;
+
+/* ---- a port that looks at what it has sent only when asked ---- */
+
+static struct rte_mbuf *kept[256];
+static unsigned int nb_kept;
+static struct eth_dev_ops lazy_ops;
+static const struct eth_dev_ops *true_ops;
+static uint16_t segments_max;
+
+static uint16_t
+lazy_tx(void *queue, struct rte_mbuf **m, uint16_t n)
+{
+	uint16_t i;
+
+	for (i = 0; i < n && nb_kept < RTE_DIM(kept); i++)
+		kept[nb_kept++] = m[i];
+	return i;
+}
+
+static int
+lazy_cleanup(void *queue, uint32_t n)
+{
+	rte_pktmbuf_free_bulk(kept, nb_kept);
+	nb_kept = 0;
+	return 0;
+}
+
+static int
+lazy_stop(struct rte_eth_dev *dev)
+{
+	lazy_cleanup(NULL, 0);
+	return true_ops->dev_stop(dev);
+}
+
+static int
+lazy_start(struct rte_eth_dev *dev)
+{
+	const int ret = true_ops->dev_start(dev);
+
+	dev->tx_pkt_burst = lazy_tx;
+	return ret;
+}
+
+static int
+lazy_info(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
+{
+	const int ret = true_ops->dev_infos_get(dev, info);
+
+	if (segments_max)
+		info->tx_desc_lim.nb_mtu_seg_max = segments_max;
+	return ret;
+}
+
+static void
+port_make(unsigned int queues, bool lazy)
+{
+	char name[32];
+	unsigned int i;
+	int port;
+
+	memset(&it, 0, sizeof(it));
+	generation++;
+	for (i = 0; i < queues; i++) {
+		snprintf(name, sizeof(name), "rx%u_%u", i, generation);
+		it.rx[i] = rte_ring_create(name, 256, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		snprintf(name, sizeof(name), "tx%u_%u", i, generation);
+		it.tx[i] = rte_ring_create(name, 256, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		assert_true(it.rx[i] && it.tx[i]);
+	}
+	snprintf(name, sizeof(name), "lane%u", generation);
+	port = rte_eth_from_rings(name, it.rx, queues, it.tx, queues, 0);
+	assert_true(port >= 0);
+	it.port = port;
+	if (!lazy)
+		return;
+	true_ops = rte_eth_devices[port].dev_ops;
+	lazy_ops = *true_ops;
+	lazy_ops.dev_start = lazy_start;
+	lazy_ops.dev_stop = lazy_stop;
+	lazy_ops.dev_infos_get = lazy_info;
+	lazy_ops.tx_done_cleanup = lazy_cleanup;
+	rte_eth_devices[port].dev_ops = &lazy_ops;
+}
+
+static unsigned int
+drain(struct rte_ring *ring)
+{
+	struct rte_mbuf *m;
+	unsigned int n = 0;
+
+	while (ring && rte_ring_dequeue(ring, (void **)&m) == 0) {
+		rte_pktmbuf_free(m);
+		n++;
+	}
+	return n;
+}
+
+static void
+port_free(void)
+{
+	unsigned int i;
+
+	rte_eth_dev_close(it.port);
+	for (i = 0; i < 2; i++) {
+		drain(it.rx[i]);
+		drain(it.tx[i]);
+		rte_ring_free(it.rx[i]);
+		rte_ring_free(it.tx[i]);
+	}
+}
+
+static struct rdma_dev *
+dev_open(const char *options)
+{
+	char name[RDMA_NAME_MAX];
+
+	snprintf(name, sizeof(name), "roce:port=%u,%s", it.port, options);
+	return rdma_dev_open(name);
+}
+
+/* Device, protection domain, region, a completion queue for each lane */
+static void
+device(unsigned int lanes, const char *options)
+{
+	const struct rdma_mr_attr attr = {
+		.addr = memory,
+		.length = MEMORY,
+		.gpu = -1,
+		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE |
+			RDMA_ACCESS_REMOTE_READ | RDMA_ACCESS_REMOTE_ATOMIC,
+	};
+
+	it.dev = dev_open(options);
+	assert_non_null(it.dev);
+	it.pd = rdma_pd_alloc(it.dev);
+	it.mr = rdma_mr_reg(it.pd, &attr);
+	it.cq[0] = rdma_cq_create(it.dev, 64, 0);
+	it.cq[1] = lanes > 1 ? rdma_cq_create(it.dev, 64, 1) : NULL;
+	assert_true(it.pd && it.mr && it.cq[0]);
+}
+
+static void
+device_close(void)
+{
+	assert_int_equal(rdma_mr_dereg(it.mr), 0);
+	assert_int_equal(rdma_cq_destroy(it.cq[0]), 0);
+	if (it.cq[1])
+		assert_int_equal(rdma_cq_destroy(it.cq[1]), 0);
+	assert_int_equal(rdma_pd_free(it.pd), 0);
+	assert_int_equal(rdma_dev_close(it.dev), 0);
+}
+
+static struct rdma_qp *
+qp_make(enum rdma_qp_type type, uint16_t lane)
+{
+	const struct rdma_qp_attr attr = {.type = type,
+		.lane = lane,
+		.send_cq = it.cq[lane],
+		.recv_cq = it.cq[lane],
+		.ack_timeout = 8,
+		.retry_count = 7,
+		.rnr_retry = 7,
+		.max_inline = 64};
+	struct rdma_qp *qp = rdma_qp_create(it.pd, &attr);
+
+	assert_non_null(qp);
+	return qp;
+}
+
+static struct sockaddr_storage
+address(const char *text)
+{
+	struct sockaddr_storage sa = {0};
+	struct sockaddr_in *in = (struct sockaddr_in *)&sa;
+
+	in->sin_family = AF_INET;
+	assert_int_equal(inet_pton(AF_INET, text, &in->sin_addr), 1);
+	return sa;
+}
+
+/* To a queue pair of the same device */
+static void
+connect_to(struct rdma_qp *qp, const struct rdma_qp *peer, uint32_t psn)
+{
+	const struct rdma_qp_peer to = {.addr = address("10.0.0.1"),
+		.qpn = peer->qpn,
+		.psn = psn,
+		.local_psn = psn,
+		.mtu = 1024,
+		.rd_atom = 4,
+		.responder_rd_atom = 4};
+
+	assert_int_equal(rdma_qp_connect(qp, &to), 0);
+}
+
+static struct rdma_sge
+sge(uint32_t offset, uint32_t length)
+{
+	return (struct rdma_sge){(uintptr_t)memory + offset, length, rdma_mr_lkey(it.mr)};
+}
+
+/* A datagram to the group, from inline bytes */
+static void
+send_group(struct rdma_qp *qp, struct rdma_ah *ah)
+{
+	const struct rdma_sge s = {.addr = (uintptr_t) "hello, all of us", .length = 16};
+	const struct rdma_send_wr wr = {.sg = &s,
+		.nb_sge = 1,
+		.op = RDMA_OP_SEND,
+		.flags = RDMA_SEND_SIGNALED | RDMA_SEND_INLINE,
+		.ud = {.ah = ah, .remote_qpn = 0xffffff, .remote_qkey = 0x01234567}};
+
+	assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
+	rdma_progress(it.dev, 0);
+}
+
+static struct rdma_ah *
+group_handle(void)
+{
+	const struct sockaddr_storage sa = address(GROUP);
+	struct rdma_ah *ah = rdma_ah_create(it.pd, (const struct sockaddr *)&sa, 0, 0);
+
+	assert_non_null(ah);
+	return ah;
+}
+
+static void
+count_pool(struct rte_mempool *pool, void *arg)
+{
+	if (strncmp(pool->name, "roce", 4) == 0)
+		(*(unsigned int *)arg)++;
+}
+
+static unsigned int
+pools(void)
+{
+	unsigned int n = 0;
+
+	rte_mempool_walk(count_pool, &n);
+	return n;
+}
+
+/* ---- closing and opening --------------------------------------------------------------------- */
+
+/* A refusal leaves nothing behind that stands in the way of the next try. */
+static void
+test_refused(void **state)
+{
+	struct rte_eth_conf conf = {.rxmode.mtu = 1500};
+	struct rte_mempool *pool = rte_pktmbuf_pool_create("port", 511, 0, 0, 2048, 0);
+
+	port_make(1, false);
+	assert_int_equal(rte_eth_dev_configure(it.port, 1, 1, &conf), 0);
+	assert_int_equal(rte_eth_rx_queue_setup(it.port, 0, 64, 0, NULL, pool), 0);
+	assert_int_equal(rte_eth_tx_queue_setup(it.port, 0, 64, 0, NULL), 0);
+	assert_int_equal(rte_eth_dev_start(it.port), 0);
+	assert_null(dev_open("ip=10.0.0.1/24,mtu=4096"));
+	assert_int_equal(rte_errno, ENOTSUP);
+	assert_int_equal(pools(), 0);
+	device(1, "ip=10.0.0.1/24");
+	device_close();
+	rte_eth_dev_stop(it.port);
+	port_free();
+	rte_mempool_free(pool);
+}
+
+/* An IPv4 address in the clothes of IPv6 has a prefix beyond its end. */
+static void
+test_mapped(void **state)
+{
+	port_make(1, false);
+	assert_null(dev_open("ip=::ffff:10.0.0.1/120"));
+	assert_int_equal(rte_errno, EINVAL);
+	assert_null(dev_open("ip=10.0.0.1/24,gateway=::ffff:10.0.0.9"));
+	assert_int_equal(rte_errno, EINVAL);
+	port_free();
+}
+
+/* Frames of a device that was closed are still on their way when it is opened again. */
+static void
+test_open_again(void **state)
+{
+	struct rdma_qp *qp;
+	struct rdma_ah *ah;
+	unsigned int i;
+
+	port_make(1, false);
+	for (i = 0; i < 3; i++) {
+		device(1, "ip=10.0.0.1/24");
+		qp = qp_make(RDMA_QP_UD, 0);
+		ah = group_handle();
+		assert_int_equal(rdma_qp_connect(qp, NULL), 0);
+		send_group(qp, ah);
+		assert_int_equal(rdma_ah_destroy(ah), 0);
+		assert_int_equal(rdma_qp_destroy(qp), 0);
+		device_close();
+		assert_true(pools() > 0);
+	}
+	/* they arrive; the next device frees what they were made of */
+	assert_true(drain(it.tx[0]) > 0);
+	device(1, "ip=10.0.0.1/24");
+	assert_int_equal(pools(), 2);
+	device_close();
+	drain(it.tx[0]);
+	port_free();
+}
+
+/* What a stopping port lets go of is not missing. */
+static void
+test_close_after_stop(void **state)
+{
+	struct rdma_qp *qp;
+	struct rdma_ah *ah;
+
+	port_make(1, true);
+	device(1, "ip=10.0.0.1/24");
+	assert_int_equal(pools(), 2);
+	qp = qp_make(RDMA_QP_UD, 0);
+	ah = group_handle();
+	assert_int_equal(rdma_qp_connect(qp, NULL), 0);
+	send_group(qp, ah);
+	assert_true(nb_kept > 0);
+	assert_int_equal(rdma_ah_destroy(ah), 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	device_close();
+	assert_int_equal(pools(), 0);
+	port_free();
+}
+
+/* Groups are left, out loud, when the device closes. */
+static void
+test_good_bye(void **state)
+{
+	struct rte_mbuf *m;
+	unsigned int left = 0;
+
+	port_make(1, false);
+	device(1, "ip=fd00::1/64");
+	rdma_poll_cm(it.dev, NULL, 0);
+	rdma_progress(it.dev, 0);
+	drain(it.tx[0]);
+	device_close();
+	while (rte_ring_dequeue(it.tx[0], (void **)&m) == 0) {
+		const uint8_t *icmp = rte_pktmbuf_mtod_offset(m, const uint8_t *, 14 + 40 + 8);
+
+		/* an MLDv2 report: the group has no source any more */
+		left += m->data_len > 14 + 40 + 8 + 8 && icmp[0] == 143 && icmp[8] == 3;
+		rte_pktmbuf_free(m);
+	}
+	assert_int_equal(left, 1);
+	port_free();
+}
+
+/* Of a listener that goes with its device nothing is left: leaks show under a sanitizer. */
+static void
+test_listener(void **state)
+{
+	struct rdma_conn *listener;
+
+	port_make(1, false);
+	device(1, "ip=10.0.0.1/24");
+	listener = rdma_conn_listen(it.dev, RDMA_QP_RC, 7174, 4, NULL);
+	assert_non_null(listener);
+	assert_int_equal(rdma_conn_destroy(listener), 0);
+	device_close();
+	port_free();
+}
+
+/* ---- ports that keep frames ------------------------------------------------------------------ */
+
+/* An idle port gives UC its memory back, in error too. */
+static void
+test_kept_uc(void **state)
+{
+	struct rdma_sge s;
+	const struct rdma_send_wr wr = {
+		.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
+	struct rdma_qp *qp;
+	struct rdma_wc wc;
+	unsigned int i;
+
+	port_make(1, true);
+	device(1, "ip=10.0.0.1/24");
+	s = sge(0, 1000);
+	for (i = 0; i < 2; i++) {
+		qp = qp_make(RDMA_QP_UC, 0);
+		connect_to(qp, qp, 1);
+		assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
+		rdma_progress(it.dev, 0);
+		assert_int_equal(nb_kept, 1);
+		assert_int_equal(rdma_qp_error(qp), 0);
+		if (i == 0) {
+			rdma_progress(it.dev, 0);
+			rdma_progress(it.dev, 0);
+			assert_int_equal(rdma_poll_cq(it.cq[0], &wc, 1), 1);
+			assert_int_equal(wc.status, RDMA_WC_WR_FLUSH_ERR);
+		}
+		/* the second time it goes at once */
+		assert_int_equal(rdma_qp_destroy(qp), 0);
+		assert_int_equal(nb_kept, 0);
+	}
+	device_close();
+	port_free();
+}
+
+/* A region is free when the requests are over, whatever an idle port still keeps. */
+static void
+test_kept_rc(void **state)
+{
+	struct rdma_sge s;
+	struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND};
+	struct rdma_qp *qp;
+
+	port_make(1, true);
+	device(1, "ip=10.0.0.1/24");
+	s = sge(0, 1000);
+	qp = qp_make(RDMA_QP_RC, 0);
+	connect_to(qp, qp, 1);
+	assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
+	rdma_progress(it.dev, 0);
+	assert_true(nb_kept > 0);
+	assert_int_equal(rdma_mr_dereg(it.mr), -EBUSY);
+	rdma_progress(it.dev, 0);
+	assert_int_equal(rdma_qp_error(qp), 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	device_close();
+	port_free();
+}
+
+/* A port that takes few mbufs for a frame: lists are shorter, or payload is copied. */
+static void
+test_segments(void **state)
+{
+	static const struct {
+		uint16_t segments, sge;
+	} limits[] = {{0, RDMA_SGE_MAX}, {5, 3}, {3, 1}, {2, RDMA_SGE_MAX}};
+	struct rdma_dev_info info;
+	struct rdma_qp *qp;
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(limits); i++) {
+		segments_max = limits[i].segments;
+		port_make(1, true);
+		device(1, "ip=10.0.0.1/24");
+		assert_int_equal(rdma_dev_info_get(it.dev, &info), 0);
+		assert_int_equal(info.max_sge, limits[i].sge);
+		/* the default fits */
+		qp = qp_make(RDMA_QP_RC, 0);
+		assert_int_equal(rdma_qp_destroy(qp), 0);
+		device_close();
+		port_free();
+	}
+	segments_max = 0;
+}
+
+int
+main(void)
+{
+	const char *argv[] = {"roce_lane", "--no-huge", "-m", "256", "--no-pci", "--no-shconf",
+		"-l", "0", "--log-level", "braggline.rdma:emerg"};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_mapped),
+		cmocka_unit_test(test_open_again),
+		cmocka_unit_test(test_close_after_stop),
+		cmocka_unit_test(test_good_bye),
+		cmocka_unit_test(test_listener),
+		cmocka_unit_test(test_kept_uc),
+		cmocka_unit_test(test_kept_rc),
+		cmocka_unit_test(test_segments),
+	};
+
+	if (rte_eal_init(RTE_DIM(argv), (char **)(uintptr_t)argv) < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
