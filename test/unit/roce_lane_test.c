@@ -24,6 +24,7 @@
 #include <rte_ring.h>
 
 #include "rdma.h"
+#include "rdma_roce.h"
 #include "roce_qp.h"
 
 #define MEMORY 8192
@@ -240,6 +241,19 @@ static struct rdma_sge
 sge(uint32_t offset, uint32_t length)
 {
 	return (struct rdma_sge){(uintptr_t)memory + offset, length, rdma_mr_lkey(it.mr)};
+}
+
+static uint64_t
+stat(const char *name)
+{
+	struct rdma_xstat x[256];
+	int i, n = rdma_xstats_get(it.dev, x, RTE_DIM(x));
+
+	for (i = 0; i < n; i++)
+		if (strcmp(x[i].name, name) == 0)
+			return x[i].value;
+	fail_msg("no counter %s", name);
+	return 0;
 }
 
 /* A datagram to the group, from inline bytes */
@@ -496,6 +510,100 @@ test_segments(void **state)
 	segments_max = 0;
 }
 
+/* Another poller of the queue hands over what is ours: questions about IPv6 groups, too. */
+static void
+test_shared_group(void **state)
+{
+	static const uint8_t query[] = {
+		/* Ethernet, IPv6 with hop-by-hop options: router alert, before ICMPv6 */
+		0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 36, 0, 1,
+		0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0xff, 2, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 0, 0, 0, 1, 58, 0, 5, 2, 0, 0, 1, 0, 130};
+	struct rte_mempool *pool = rte_pktmbuf_pool_create("query", 31, 0, 0, 512, 0);
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	uint8_t *frame = (uint8_t *)rte_pktmbuf_append(m, 90);
+
+	port_make(1, false);
+	device(1, "ip=fd00::1/64");
+	memset(frame, 0, 90);
+	memcpy(frame, query, sizeof(query));
+	assert_int_equal(rdma_roce_rx(it.dev, 0, &m, 1), 0);
+	assert_int_equal(stat("rx_control_frames"), 1);
+	/* the same before TCP is somebody else's */
+	m = rte_pktmbuf_alloc(pool);
+	frame = (uint8_t *)rte_pktmbuf_append(m, 90);
+	memset(frame, 0, 90);
+	memcpy(frame, query, sizeof(query));
+	frame[14 + 40] = 6;
+	assert_int_equal(rdma_roce_rx(it.dev, 0, &m, 1), 1);
+	rte_pktmbuf_free(m);
+	device_close();
+	drain(it.tx[0]);
+	port_free();
+	rte_mempool_free(pool);
+}
+
+/* ---- several lanes --------------------------------------------------------------------------- */
+
+/* A datagram to a group comes to one queue, and its members are on both lanes. */
+static void
+test_groups(void **state)
+{
+	const struct sockaddr_storage group = address(GROUP);
+	struct rdma_conn *member[2];
+	struct rdma_qp *qp[2], *sender;
+	struct rdma_event event[8];
+	struct rte_mbuf *m;
+	struct rdma_ah *ah;
+	struct rdma_wc wc;
+	unsigned int i, queue;
+
+	port_make(2, false);
+	device(2, "ip=10.0.0.1/24,lanes=2");
+	ah = group_handle();
+	sender = qp_make(RDMA_QP_UD, 0);
+	assert_int_equal(rdma_qp_connect(sender, NULL), 0);
+	for (i = 0; i < 2; i++) {
+		qp[i] = qp_make(RDMA_QP_UD, i);
+		member[i] = rdma_multicast_join(qp[i], (const struct sockaddr *)&group, NULL);
+		assert_non_null(member[i]);
+	}
+	rdma_poll_cm(it.dev, event, RTE_DIM(event));
+	rdma_progress(it.dev, 0);
+	for (queue = 0; queue < 2; queue++) {
+		drain(it.tx[0]);
+		for (i = 0; i < 2; i++) {
+			const struct rdma_sge s = sge(i * 512, 512);
+			const struct rdma_recv_wr wr = {.wr_id = i, .sg = &s, .nb_sge = 1};
+
+			assert_int_equal(rdma_post_recv(qp[i], &wr, 1), 1);
+		}
+		send_group(sender, ah);
+		assert_int_equal(rte_ring_dequeue(it.tx[0], (void **)&m), 0);
+		assert_int_equal(rte_ring_enqueue(it.rx[queue], m), 0);
+		for (i = 0; i < 4; i++)
+			rdma_progress(it.dev, i & 1);
+		assert_int_equal(rdma_poll_cq(it.cq[0], &wc, 1), 1); /* that it was sent */
+		for (i = 0; i < 2; i++) {
+			assert_int_equal(rdma_poll_cq(it.cq[i], &wc, 1), 1);
+			assert_int_equal(wc.status, RDMA_WC_SUCCESS);
+			assert_ptr_equal(wc.qp, qp[i]);
+			assert_int_equal(wc.byte_len, RDMA_GRH_BYTES + 16);
+			assert_memory_equal(memory + i * 512 + 40, "hello, all of us", 16);
+			assert_int_equal(rdma_poll_cq(it.cq[i], &wc, 1), 0);
+		}
+	}
+	assert_int_equal(stat("rx_not_for_us"), 0);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(rdma_conn_destroy(member[i]), 0);
+		assert_int_equal(rdma_qp_destroy(qp[i]), 0);
+	}
+	assert_int_equal(rdma_qp_destroy(sender), 0);
+	assert_int_equal(rdma_ah_destroy(ah), 0);
+	device_close();
+	port_free();
+}
+
 int
 main(void)
 {
@@ -511,6 +619,8 @@ main(void)
 		cmocka_unit_test(test_kept_uc),
 		cmocka_unit_test(test_kept_rc),
 		cmocka_unit_test(test_segments),
+		cmocka_unit_test(test_shared_group),
+		cmocka_unit_test(test_groups),
 	};
 
 	if (rte_eal_init(RTE_DIM(argv), (char **)(uintptr_t)argv) < 0)

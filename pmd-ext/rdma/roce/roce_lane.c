@@ -182,14 +182,14 @@ receive(struct roce_lane *lane)
 	if (!lane->dev->no_poll && (!lane->dev->handover || lane->index == 0)) {
 		n = rte_eth_rx_burst(lane->port, lane->queue, m, ROCE_BURST);
 		lane->stats[ROCE_RX_PACKETS] += n;
-		roce_lane_rx(lane, m, n);
+		roce_lane_rx(lane, m, n, true);
 		total = n;
 	}
 	for (i = 0; i < lane->dev->nb_lanes && lane->dev->nb_lanes > 1; i++) {
 		if (i == lane->index)
 			continue;
 		n = rte_ring_sc_dequeue_burst(lane->handover[i], (void **)m, ROCE_BURST, NULL);
-		roce_lane_rx(lane, m, n);
+		roce_lane_rx(lane, m, n, false);
 		total += n;
 	}
 	return total;

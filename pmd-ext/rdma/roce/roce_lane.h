@@ -78,8 +78,11 @@ void roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool);
 
 unsigned int roce_lane_progress(struct rdma_dev *dev, uint16_t lane);
 
-/** Take frames in, whoever received them: roce_rx.c. */
-void roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n);
+/**
+ * Take frames in, whoever received them: roce_rx.c.
+ * @param wire from the port, not from another lane
+ */
+void roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool wire);
 
 /** Hand what is pending to the port. */
 void roce_lane_flush(struct roce_lane *lane);

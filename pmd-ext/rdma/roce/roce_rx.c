@@ -57,12 +57,51 @@ mad(struct roce_lane *lane, const struct roce_packet *pkt)
 	return to_control(lane, pkt->m);
 }
 
+/** Give a frame to the lane of its queue pair. @return true: the mbuf is no longer ours */
+static bool
+hand_over(struct roce_lane *lane, struct roce_lane *to, struct rte_mbuf *m)
+{
+	if (rte_ring_sp_enqueue(to->handover[lane->index], m) < 0) {
+		roce_count(lane, ROCE_RX_HANDOVER_FULL);
+		return false;
+	}
+	roce_count(lane, ROCE_RX_HANDOVER);
+	return true;
+}
+
+/** Queue pairs of other lanes may be in a group, too. @return to how many lanes it went */
+static unsigned int
+spread(struct roce_lane *lane, struct rte_mbuf *m)
+{
+	struct roce_dev *dev = lane->dev;
+	struct rte_mbuf *copy;
+	unsigned int i, n = 0;
+
+	for (i = 0; i < dev->nb_lanes; i++) {
+		if (i == lane->index ||
+			!__atomic_load_n(&dev->lanes[i]->nb_groups, __ATOMIC_RELAXED))
+			continue;
+		n++;
+		copy = rte_pktmbuf_copy(m, dev->pool, 0, UINT32_MAX);
+		if (!copy)
+			roce_count(lane, ROCE_RX_HANDOVER_FULL);
+		else if (!hand_over(lane, dev->lanes[i], copy))
+			rte_pktmbuf_free(copy);
+	}
+	return n;
+}
+
 static void
-multicast(struct roce_lane *lane, const struct roce_packet *pkt)
+multicast(struct roce_lane *lane, const struct roce_packet *pkt, bool wire)
 {
 	const struct roce_gid dst = roce_packet_dst(pkt);
+	const unsigned int others = wire ? spread(lane, pkt->m) : 0;
 	unsigned int i, checked = 0;
 
+	if ((rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
+		roce_count(lane, ROCE_RX_PKEY);
+		return;
+	}
 	for (i = 0; i < lane->nb_groups; i++) {
 		if (!roce_gid_equal(&lane->groups[i].gid, &dst))
 			continue;
@@ -75,7 +114,7 @@ multicast(struct roce_lane *lane, const struct roce_packet *pkt)
 		else
 			roce_responder_datagram(lane->groups[i].qp, pkt);
 	}
-	if (!checked)
+	if (!checked && !others)
 		roce_count(lane, ROCE_RX_OTHER);
 }
 
@@ -113,26 +152,14 @@ is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_p
 	return true;
 }
 
-/** Give a frame to the lane of its queue pair. @return true: the mbuf is no longer ours */
-static bool
-hand_over(struct roce_lane *lane, struct roce_lane *to, struct rte_mbuf *m)
-{
-	if (rte_ring_sp_enqueue(to->handover[lane->index], m) < 0) {
-		roce_count(lane, ROCE_RX_HANDOVER_FULL);
-		return false;
-	}
-	roce_count(lane, ROCE_RX_HANDOVER);
-	return true;
-}
-
 /** @return true: the mbuf is no longer ours */
 static bool
-data(struct roce_lane *lane, const struct roce_packet *pkt)
+data(struct roce_lane *lane, const struct roce_packet *pkt, bool wire)
 {
 	struct roce_qp *qp;
 
 	if (pkt->qpn == ROCE_QPN_MULTICAST && (pkt->opcode & ~ROCE_OPERATION) == ROCE_UD) {
-		multicast(lane, pkt);
+		multicast(lane, pkt, wire);
 		return false;
 	}
 	if (!is_for_us(lane->dev, pkt)) {
@@ -166,7 +193,7 @@ data(struct roce_lane *lane, const struct roce_packet *pkt)
 }
 
 void
-roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n)
+roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool wire)
 {
 	struct roce_packet pkt;
 	unsigned int i, done = 0;
@@ -188,7 +215,7 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n)
 		}
 		switch (roce_packet_parse(m[i], &pkt)) {
 		case ROCE_PACKET_DATA:
-			taken = data(lane, &pkt);
+			taken = data(lane, &pkt, wire);
 			break;
 		case ROCE_PACKET_CONTROL:
 			taken = to_control(lane, m[i]);

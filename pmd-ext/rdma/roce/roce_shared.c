@@ -36,6 +36,9 @@ is_ours(const struct rte_mbuf *m)
 	case RTE_ETHER_TYPE_IPV6:
 		l4 = l2 + sizeof(struct rte_ipv6_hdr);
 		proto = frame[l2 + offsetof(struct rte_ipv6_hdr, proto)];
+		/* questions about groups are behind a router alert (RFC 3810, 5) */
+		if (proto == IPPROTO_HOPOPTS)
+			return have > l4 && frame[l4] == IPPROTO_ICMPV6;
 		break;
 	default:
 		return false;
@@ -60,12 +63,12 @@ rdma_roce_rx(struct rdma_dev *dev, uint16_t index, struct rte_mbuf **m, uint16_t
 		}
 		ours[taken++] = m[i];
 		if (taken == RTE_DIM(ours)) {
-			roce_lane_rx(lane, ours, taken);
+			roce_lane_rx(lane, ours, taken, true);
 			lane->stats[ROCE_RX_PACKETS] += taken;
 			taken = 0;
 		}
 	}
-	roce_lane_rx(lane, ours, taken);
+	roce_lane_rx(lane, ours, taken, true);
 	lane->stats[ROCE_RX_PACKETS] += taken;
 	return kept;
 }
