@@ -604,6 +604,134 @@ test_groups(void **state)
 	port_free();
 }
 
+/* ---- numbers come round ---------------------------------------------------------------------- */
+
+static void
+carry(bool lose)
+{
+	struct rte_mbuf *m;
+
+	rdma_progress(it.dev, 0);
+	while (rte_ring_dequeue(it.tx[0], (void **)&m) == 0)
+		if (lose || rte_ring_enqueue(it.rx[0], m) < 0)
+			rte_pktmbuf_free(m);
+}
+
+/*
+ * An atomic is asked for again, and 2^24 packets ago there was another one of the same number: the
+ * answer is that of the later.
+ */
+static void
+test_atomic_round(void **state)
+{
+	struct rdma_sge s;
+	struct rdma_send_wr wr = {.sg = &s,
+		.nb_sge = 1,
+		.op = RDMA_OP_FETCH_ADD,
+		.flags = RDMA_SEND_SIGNALED,
+		.remote_addr = (uintptr_t)memory,
+		.swap_add = 5};
+	uint64_t *remote = (uint64_t *)memory, *local = (uint64_t *)(memory + 8);
+	struct rdma_qp *a, *b;
+	struct roce_qp *asker, *answerer;
+	struct rdma_wc wc;
+	uint64_t deadline;
+
+	port_make(1, false);
+	device(1, "ip=10.0.0.1/24");
+	a = qp_make(RDMA_QP_RC, 0);
+	b = qp_make(RDMA_QP_RC, 0);
+	connect_to(a, b, 0xfffff0);
+	connect_to(b, a, 0xfffff0);
+	asker = (struct roce_qp *)a;
+	answerer = (struct roce_qp *)b;
+	carry(false);
+	s = sge(8, 8);
+	wr.rkey = rdma_mr_rkey(it.mr);
+	*remote = 100;
+	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
+	while (rdma_poll_cq(it.cq[0], &wc, 1) == 0)
+		carry(false);
+	assert_int_equal(*local, 100);
+	/* as if 2^24 - 1 packets had gone by */
+	asker->req.next_psn = asker->req.una_psn = asker->req.max_psn = 0xfffff0;
+	answerer->resp.expected_psn = 0xfffff0;
+	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
+	carry(false); /* request */
+	carry(true);  /* its answer is lost */
+	deadline = rte_rdtsc() + 10 * rte_get_tsc_hz();
+	while (rdma_poll_cq(it.cq[0], &wc, 1) == 0 && rte_rdtsc() < deadline)
+		carry(false);
+	assert_int_equal(wc.status, RDMA_WC_SUCCESS);
+	assert_true(stat("rx_duplicates") > 0);
+	assert_int_equal(*remote, 110);
+	assert_int_equal(*local, 105);
+	assert_int_equal(rdma_qp_destroy(a), 0);
+	assert_int_equal(rdma_qp_destroy(b), 0);
+	drain(it.tx[0]);
+	drain(it.rx[0]);
+	device_close();
+	port_free();
+}
+
+/*
+ * A NAK is an answer. However often the receiver says that it is not ready, the time-out runs anew
+ * from what is sent next: else it would be over when the wait is.
+ */
+static void
+test_nak_is_answer(void **state)
+{
+	struct rdma_sge s;
+	const struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND};
+	const uint32_t psn = 0xfffff0;
+	struct roce_qp *asker;
+	struct rdma_qp *a, *b;
+	struct rte_mbuf *m;
+	unsigned int i;
+
+	port_make(1, false);
+	device(1, "ip=10.0.0.1/24");
+	a = qp_make(RDMA_QP_RC, 0);
+	b = qp_make(RDMA_QP_RC, 0);
+	connect_to(a, b, psn);
+	connect_to(b, a, psn);
+	asker = (struct roce_qp *)a;
+	asker->req.ack_cycles = 1000 * rte_get_tsc_hz(); /* never, here */
+	s = sge(0, 10);
+	carry(false);
+	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
+	for (i = 0; i < 1000 && asker->req.wait != ROCE_WAIT_RNR; i++)
+		carry(false);
+	assert_int_equal(asker->req.wait, ROCE_WAIT_RNR);
+	assert_int_equal(asker->req.ack_deadline, 0);
+	/* two posted, the first is lost: NAK of a sequence error */
+	assert_int_equal(rdma_qp_destroy(a), 0);
+	assert_int_equal(rdma_qp_destroy(b), 0);
+	a = qp_make(RDMA_QP_RC, 0);
+	b = qp_make(RDMA_QP_RC, 0);
+	connect_to(a, b, psn);
+	connect_to(b, a, psn);
+	asker = (struct roce_qp *)a;
+	asker->req.ack_cycles = 1000 * rte_get_tsc_hz();
+	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
+	rdma_progress(it.dev, 0);
+	assert_int_equal(rte_ring_dequeue(it.tx[0], (void **)&m), 0);
+	rte_pktmbuf_free(m);
+	asker->req.ack_deadline = 1; /* long over, but for the NAK */
+	assert_int_equal(rdma_post_send(a, &wr, 1), 1);
+	for (i = 0; i < 1000 && stat("rx_nak_sequence") == 0; i++)
+		carry(false);
+	assert_int_equal(stat("rx_nak_sequence"), 1);
+	assert_true(asker->req.ack_deadline != 1);
+	assert_int_equal(stat("ack_timeouts"), 0);
+	assert_int_equal(rdma_qp_destroy(a), 0);
+	assert_int_equal(rdma_qp_destroy(b), 0);
+	drain(it.tx[0]);
+	drain(it.rx[0]);
+	device_close();
+	port_free();
+}
+
 int
 main(void)
 {
@@ -621,6 +749,8 @@ main(void)
 		cmocka_unit_test(test_segments),
 		cmocka_unit_test(test_shared_group),
 		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_atomic_round),
+		cmocka_unit_test(test_nak_is_answer),
 	};
 
 	if (rte_eal_init(RTE_DIM(argv), (char **)(uintptr_t)argv) < 0)

@@ -121,6 +121,14 @@ resume(struct roce_qp *qp, bool complete)
 	roce_qp_activate(qp);
 }
 
+/** Also a NAK is an answer: the time-out begins anew with what is sent next (9.7.5.2.8). */
+static void
+answered(struct roce_requester *r)
+{
+	r->ack_deadline = 0;
+	r->probes = 0;
+}
+
 static void
 nak_sequence(struct roce_qp *qp, uint32_t psn)
 {
@@ -138,6 +146,7 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 	}
 	r->retries--;
 	r->window = RTE_MAX(r->window / 2, (uint32_t)ROCE_WINDOW_MIN);
+	answered(r);
 	roce_requester_rewind(qp, r->una_psn);
 	resume(qp, complete);
 }
@@ -170,6 +179,7 @@ nak_rnr(struct roce_qp *qp, uint32_t psn, uint8_t timer)
 	r->rnr_backoff = RTE_MIN(backoff + 1, RNR_BACKOFF_MAX);
 	r->rnr_cap = 1;
 	r->rnr_good = 0;
+	answered(r);
 	r->wait = ROCE_WAIT_RNR;
 	roce_timer_start(&qp->lane->wheel, &r->timer, qp->lane->now + wait);
 }

@@ -108,8 +108,9 @@ find(const struct roce_responder *r, uint32_t psn, uint32_t *answer)
 	const struct roce_answer *a;
 	uint32_t i, n = RTE_MIN(r->answer_head, r->answer_mask + 1);
 
-	for (i = r->answer_head - n; i != r->answer_head; i++) {
-		a = answer_at(r, i);
+	/* the latest first: 2^24 packets ago there was one of the same number */
+	for (i = r->answer_head; n--;) {
+		a = answer_at(r, --i);
 		if (roce_psn_diff(psn, a->first_psn) >= 0 &&
 			(uint32_t)roce_psn_diff(psn, a->first_psn) < a->nb_psn) {
 			*answer = i;
