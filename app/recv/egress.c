@@ -85,6 +85,7 @@ struct egress {
 	struct known *known; /* by batch */
 	uint64_t turn;
 	uint64_t look_at;
+	uint64_t cm_at;
 	bool lcore_polls; /* atomic */
 	uint64_t body_max[SINK_TABLES];
 	struct mailbox mail;
@@ -275,6 +276,19 @@ move_batches(struct egress *e, uint64_t now)
 	}
 }
 
+/* Runs that were adopted as well: who ends in order leaves nothing behind. */
+static bool
+all_is_over(const struct egress *e)
+{
+	unsigned int i;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (e->run[i].used)
+			return false;
+	}
+	return true;
+}
+
 static int
 do_begin(struct egress *e, const struct mailbox *m)
 {
@@ -330,7 +344,7 @@ take_order(struct egress *e)
 		m->answer = 0;
 		break;
 	case ORDER_IS_OVER:
-		m->answer = !e->run[e->current].used;
+		m->answer = all_is_over(e);
 		break;
 	}
 	__atomic_store_n(&m->order, ORDER_NONE, __ATOMIC_RELEASE);
@@ -353,8 +367,10 @@ turn(struct egress *e)
 				busy |= sink_sender_poll(e->run[i].sender[k]);
 		}
 	}
-	if (e->turn++ % CM_TURNS != 0)
+	/* an lcore that gives its CPU away makes few turns */
+	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
 		return busy;
+	e->cm_at = now;
 	n = rdma_poll_cm(e->dev, event, EVENTS);
 	for (i = 0; i < n; i++) {
 		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)

@@ -81,7 +81,7 @@ int egress_begin(struct egress *e, const char *name, uint64_t run, uint64_t inca
 /** Hold a batch. Waits while the ring is full, up to hold_ms; what is refused then is counted. */
 void egress_put(struct egress *e, const struct batch *batch);
 
-/** No more batches: wait until all are durable. @return 0; -ETIMEDOUT: the rest is in the ring */
+/** No more batches: wait until all that is held is durable, adopted ones too. @return 0; -ETIMEDOUT: the rest is in the ring */
 int egress_end(struct egress *e);
 
 /** Of the run at hand, or the last one. Any thread. */

@@ -107,12 +107,17 @@ plan_places(struct store_connection *c)
 	c->nb_places = 0;
 	for (i = 0; i < SINK_TABLES; i++) {
 		c->body_place[i] = t[i].body_max;
-		/* half for frames at most, which are small; what they leave is for images */
-		nb = (i == 0 ? bytes / 2 : bytes) / c->body_place[i];
+		/* an eighth for frames, which are small; what they leave is for images */
+		nb = (i == 0 ? bytes / 8 : bytes) / c->body_place[i];
 		if (nb > STORE_PLACES / (i == 0 ? 4 : 2))
 			nb = STORE_PLACES / (i == 0 ? 4 : 2);
-		if (nb < 2)
+		if (nb < 2) {
+			CONN_LOG(ERR, c,
+				"bodies of %" PRIu64 " bytes (%s) need more than %" PRIu64
+				" bytes of memory ([store] memory_mb)",
+				c->body_place[i], arrow_table_name(i), c->shared->memory);
 			return false;
+		}
 		c->nb_table[i] = nb;
 		c->nb_places += nb;
 		bytes -= nb * c->body_place[i];

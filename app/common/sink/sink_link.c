@@ -59,6 +59,8 @@ create_queues(struct sink_link *l)
 		.max_recv_wr = l->nb_receives,
 		.max_send_sge = SEND_SGE,
 		.max_recv_sge = 1,
+		/* 268 ms: lcores that share a CPU are away for longer than a network is */
+		.ack_timeout = 16,
 		.retry_count = 7,
 		.rnr_retry = 7,
 	};

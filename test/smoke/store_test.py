@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-recv to braggline-store over software RoCE and shared memory, kill -9 of either or both
+in between: what was kept is in the files once.
+
+usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the kills
+"""
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
+PERIOD = 10   # frames of the capture, which is repeated
+RATE = 500    # frames/s
+FRAMES = 3000
+BLOCK = 4096
+SECONDS = 120
+# places in a batch's metadata: app/common/README.rst
+PLACES = {'frames': (1304, 1376), 'images': (968, 1040)}
+
+
+def want(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+class Chain:
+    """A receiver, a store, and what lies between them."""
+
+    def __init__(self, build, where, kind):
+        self.build = build
+        # of receiver and store. A memif goes on when its client comes again, not its server
+        self.role = ('client', 'server') if kind in ('none', 'recv') else ('server', 'client')
+        self.where = where
+        self.name = f'braggline_store_{os.getpid()}'
+        self.ring = f'/dev/shm/{self.name}'
+        self.stored = f'{where}/stored'
+        self.logs = []
+        os.mkdir(self.stored)
+        with open(f'{where}/key', 'wb') as key:
+            key.write(os.urandom(64))
+        os.chmod(f'{where}/key', 0o600)
+        subprocess.run([f'{build}/app/detector/braggline-detector', '--frames', str(PERIOD),
+                        '--pcap', f'{where}/in.pcap', '--calibration', where], check=True,
+                       stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def start(self, name, program, eal, settings):
+        log = f'{self.where}/{len(self.logs):02d}-{name}.log'
+        self.logs.append(log)
+        command = [f'{self.build}/app/{program}', '--no-huge', '--no-pci', '--no-telemetry',
+                   '--file-prefix', f'{self.name}_{name}', *eal, '--']
+        for key, value in settings.items():
+            command += ['--set', f'{key}={value}']
+        with open(log, 'w', encoding='ascii') as out:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    def start_store(self):
+        process = self.start('store', 'store/braggline-store', [
+            '-m', '128', '--lcores', '0@(0-%d)' % (os.cpu_count() - 1),
+            '--vdev', f'net_memif0,role={self.role[1]},socket={self.name}'], {
+                'store.device': 'roce:port=net_memif0,ip=10.0.0.2/24',
+                'store.key': f'{self.where}/key', 'store.memory_mb': 64,
+                'store.heartbeat_ms': 100, 'store.silence_ms': 1000,
+                'files.directory': self.stored, 'files.sync_ms': 20})
+        wait_for(self, process, 'listening')
+        return process
+
+    def start_recv(self, frames):
+        where = self.where
+        return self.start('recv', 'recv/braggline-recv', [
+            '-m', '512', '--lcores', FLOAT, '--vdev', 'gpu_host0',
+            '--vdev', f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},'
+                      f'rate={RATE * 128}',
+            '--vdev', f'net_memif0,role={self.role[0]},socket={self.name}'], {
+                'port 0.device': 'net_replay0', 'run.name': 'chain', 'run.frames': frames,
+                'run.first_frame': 1, 'calibration.gain': f'{where}/gain_m%d.bin',
+                'calibration.pedestal_g0': f'{where}/pedestal_g0_m%d.bin',
+                'calibration.pedestal_g1': f'{where}/pedestal_g1_m%d.bin',
+                'calibration.pedestal_g2': f'{where}/pedestal_g2_m%d.bin',
+                'calibration.mask': f'{where}/mask_m%d.bin', 'veto.dry_run': 'yes',
+                'frames.backpressure': 'wait', 'output.directory': f'{where}/run',
+                'output.frames_interval': 32, 'output.images_interval': 8,
+                'output.preview': 'off', 'output.calibration': 'no',
+                'egress.device': 'roce:port=net_memif0,ip=10.0.0.1/24',
+                'egress.stores': '10.0.0.2', 'egress.key': f'{where}/key',
+                'egress.ring': self.ring, 'egress.ring_mb': 256, 'egress.rate_mb': 10,
+                'egress.hold_ms': 10000, 'egress.batch_mb': 2, 'egress.end_ms': SECONDS * 1000})
+
+    def held(self):
+        """What a receiver that was killed has left: {(incarnation, table): {sequence: rows}}."""
+        found = {}
+        with open(self.ring, 'rb') as ring:
+            header = ring.read(BLOCK)
+            runs_at, batches_at = struct.unpack_from('<QQ', header, 40)
+            count, = struct.unpack_from('<I', header, 72)
+            want(header[:8] == b'BLRETEN1', 'no retention ring')
+            ring.seek(batches_at)
+            batches = ring.read(128 * count)
+            for at in range(0, len(batches), 128):
+                if batches[at + 4] != 1:
+                    continue
+                sequence, rows = struct.unpack_from('<QQ', batches, at + 16)
+                run, table = struct.unpack_from('<HB', batches, at + 68)
+                ring.seek(runs_at + run * (BLOCK + 2 * (256 << 10)) + 16)
+                incarnation, = struct.unpack('<Q', ring.read(8))
+                found.setdefault((incarnation, ('frames', 'images')[table]), {})[sequence] = rows
+        return found
+
+    def files(self):
+        """What is in the store's files, likewise; nothing twice, all complete."""
+        found = {}
+        for directory, _, names in os.walk(self.stored):
+            for name in sorted(names):
+                want(name.endswith('.arrow'), name, 'is not complete')
+                table = name[:-6].rsplit('_', 1)[1]
+                incarnation = int(name.split('_')[1], 16)
+                batches = found.setdefault((incarnation, table), {})
+                for sequence, rows in self.read(f'{directory}/{name}', table):
+                    want(sequence not in batches, f'{name}: batch {sequence} is there twice')
+                    batches[sequence] = rows
+        return found
+
+    @staticmethod
+    def read(path, table):
+        with open(path, 'rb') as stream:
+            data = stream.read()
+        want(data[-6:] == b'ARROW1', path, 'has no footer')
+        at = 16 + struct.unpack_from('<I', data, 12)[0]
+        last = -1
+        while struct.unpack_from('<I', data, at + 4)[0] != 0:
+            body, = struct.unpack_from('<q', data, at + 40)
+            rows, = struct.unpack_from('<q', data, at + 80)
+            sequence = int(data[at + PLACES[table][0]:at + PLACES[table][0] + 16], 16)
+            want(sequence > last, path, 'does not ascend')
+            last = sequence
+            yield sequence, rows
+            at += BLOCK + body
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def end(process, name, status=0):
+    try:
+        code = process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        kill(process)
+        raise AssertionError(f'{name} does not end') from None
+    want(code == status, name, 'ended with status', code)
+
+
+def wait_for(chain, process, text):
+    log = chain.logs[-1]
+    for _ in range(600):
+        with open(log, encoding='ascii') as out:
+            if text in out.read():
+                return
+        want(process.poll() is None, 'ended, see', log)
+        time.sleep(0.05)
+    raise AssertionError(f'{log} does not say {text}')
+
+
+def play(chain, kind, moment):
+    """One run with kills of a kind; returns what was in the ring when the receiver was killed."""
+    held = {}
+    if chain.role[0] == 'client':
+        store = chain.start_store()
+        recv = chain.start_recv(FRAMES)
+    else:
+        recv = chain.start_recv(FRAMES)
+        wait_for(chain, recv, 'retention of')
+        store = chain.start_store()
+    time.sleep(0.5 + moment.uniform(0, 3))
+    if kind == 'none':
+        pass
+    elif kind == 'store':
+        kill(store)
+        time.sleep(moment.uniform(0, 1))
+        store = chain.start_store()
+    else:
+        want(recv.poll() is None, 'the run was over too soon')
+        if kind == 'both':
+            kill(store)
+        kill(recv)
+        held = chain.held()
+        # adopts what there is, and has a short run of its own
+        recv = chain.start_recv(50)
+        if kind == 'both':
+            wait_for(chain, recv, 'retention of')
+            store = chain.start_store()
+    end(recv, 'braggline-recv')
+    store.send_signal(signal.SIGTERM)
+    end(store, 'braggline-store')
+    return held
+
+
+def check(chain, kind, held):
+    found = chain.files()
+    for key, batches in held.items():
+        for sequence, rows in batches.items():
+            want(found.get(key, {}).get(sequence) == rows, key, sequence, 'was held and is lost')
+    for (incarnation, table), batches in found.items():
+        want(sorted(batches) == list(range(len(batches))), f'{incarnation:x}', table,
+             'has gaps:', sorted(batches))
+    rows = sorted(sum(b.values()) for (_, table), b in found.items() if table == 'images')
+    if kind in ('none', 'store'):
+        want(rows == [FRAMES], f'images: {rows} rows, wanted {FRAMES}')
+    else:
+        want(rows[0] == 50 and len(rows) == 2, f'images: {rows} rows, wanted 50 of the second run')
+    return rows
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    seed = int(os.environ.get('STORE_SEED', os.getpid()))
+    print(f'STORE_SEED={seed}', flush=True)
+    moment = random.Random(seed)
+    for number in range(rounds):
+        for kind in ('none', 'store', 'recv', 'both'):
+            with tempfile.TemporaryDirectory() as where:
+                chain = Chain(build, where, kind)
+                try:
+                    held = play(chain, kind, moment)
+                    rows = check(chain, kind, held)
+                except AssertionError:
+                    for log in chain.logs:
+                        with open(log, encoding='ascii', errors='replace') as out:
+                            print(f'---- {log}', *out.read().splitlines()[-30:], sep='\n')
+                    raise
+                finally:
+                    if os.path.exists(chain.ring):
+                        os.unlink(chain.ring)
+            print(f'{number}: {kind}: {sum(len(b) for b in held.values())} batches adopted, '
+                  f'images of {rows} rows', flush=True)
+
+
+if __name__ == '__main__':
+    main()
