@@ -17,6 +17,7 @@
 #include "perftest_report.h"
 #include "perftest_traffic.h"
 
+#define LAST_ACK     200  /* ms: three of the originals' time-outs */
 #define CONNECT_WAIT 2000 /* ms: an original listens anew for its measured queue pairs */
 
 struct run {
@@ -267,6 +268,9 @@ run_mode(struct session *s, const struct target *target)
 		rc = barrier(&r);
 	if (rc == 0)
 		perftest_print_line();
+	/* the last message is the server's; should our acknowledgement be lost, it asks again */
+	if (rc == 0 && target->client)
+		session_linger(s, LAST_ACK);
 	perftest_traffic_destroy(&r.traffic);
 	perftest_control_close(&r.control);
 	if (r.ud_listener)

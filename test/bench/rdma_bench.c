@@ -25,7 +25,7 @@
 #define SECONDS	  0.5	      /* of a round */
 #define MEMORY	  (192 * MIB) /* of each end: several times the last-level cache */
 #define DEPTH	  64
-#define IN_FLIGHT (8 * MIB) /* bytes, at most: what a switch would hold of it */
+#define IN_FLIGHT (512 * KIB) /* bytes of messages posted; 8 messages at least */
 #define PINGS	  20000
 #define STORM	  200
 

@@ -54,10 +54,10 @@ def loss(bench):
     bench.mtu(1024)
     for percent in (1, 4):
         lost = f'--loss {percent} --seed {percent}'
-        bench.serve('rping', f'-s -S 65536 {lost}', f'rping -c -a {OURS} -C 20 -V -S 65536',
+        bench.serve('rping', f'-s -S 65536 {lost}', f'rping -c -a {OURS} -C 20 -V -S 65535',
                     'frames were lost')
-        bench.connect('rping', f'-c -a {THEIRS} -C 20 -V -S 65536 {lost}',
-                      'rping -s -C 20 -S 65536', 'frames were lost', theirs=None)
+        bench.connect('rping', f'-c -a {THEIRS} -C 20 -V -S 65535 {lost}',
+                      'rping -s -C 20 -S 65535', 'frames were lost', theirs=None)
         for verb in VERBS:
             wanted = '-s 65536 -n 100'
             bench.serve(f'{verb}_bw', f'{wanted} {lost}', f'ib_{verb}_bw -R {wanted} {OURS}',
@@ -83,7 +83,7 @@ def ends(bench):
         run.expect('listening on port')
         bench.greet()
         for i in range(20):
-            bench.guest.run(f'rping -c -a {OURS} -S 65536 & sleep 0.{i:02}; kill -9 $!', 30)
+            bench.guest.run(f'rping -c -a {OURS} -S 65535 & sleep 0.{i:02}; kill -9 $!', 30)
         # one after the other: the dead ones are given up first
         still_serves(bench, '20 clients that were killed')
         run.interrupt()
