@@ -376,7 +376,6 @@ roce_requester_timeout(struct roce_qp *qp)
 		return;
 	if (wait == ROCE_WAIT_ACK && qp->lane->now < r->ack_deadline) {
 		roce_count(qp->lane, ROCE_TX_PROBE);
-		r->window = RTE_MAX(r->window / 2, (uint32_t)ROCE_WINDOW_MIN);
 		r->probes++;
 		roce_requester_rewind(qp, r->una_psn);
 	} else if (wait == ROCE_WAIT_ACK) {
