@@ -54,14 +54,13 @@ roce_frame_copy(struct roce_frame *f, const void *bytes, uint32_t length)
 	f->payload += length;
 }
 
-/** A segment of registered memory behind the others. */
+/** A segment of registered memory behind the others; a reference has been taken. */
 static void
 frame_refer(struct roce_lane *lane, struct roce_frame *f, uint8_t *addr, uint16_t length,
 	struct rte_mbuf_ext_shared_info *info)
 {
 	struct rte_mbuf *m = spare_get(lane);
 
-	rte_mbuf_ext_refcnt_update(info, 1);
 	rte_pktmbuf_attach_extbuf(m, addr, (rte_iova_t)(uintptr_t)addr, length, info);
 	m->data_len = length;
 	f->last->next = m;
@@ -86,11 +85,16 @@ roce_frame_attach(struct roce_lane *lane, struct roce_frame *f, const struct roc
 			at->offset = 0;
 			continue;
 		}
-		if (copy)
+		if (copy) {
 			roce_frame_copy(f, s->addr + at->offset, n);
-		else
-			frame_refer(lane, f, s->addr + at->offset, n,
-				info ? info : &s->mr->lane[lane->index].info);
+		} else if (info) {
+			rte_mbuf_ext_refcnt_update(info, 1);
+			frame_refer(lane, f, s->addr + at->offset, n, info);
+		} else {
+			roce_mr_hold(&s->mr->lane[lane->index]);
+			frame_refer(
+				lane, f, s->addr + at->offset, n, &s->mr->lane[lane->index].info);
+		}
 		at->offset += n;
 		length -= n;
 	}

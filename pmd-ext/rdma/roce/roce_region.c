@@ -95,15 +95,16 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 }
 
 /** Lists and mbufs that refer to it. Of a lane that works at it, of about now. */
-static uint64_t
+static int64_t
 mr_refs(const struct roce_dev *dev, const struct roce_mr *mr)
 {
-	uint64_t refs = 0;
+	int64_t refs = 0;
 	uint16_t i;
 
 	for (i = 0; i < dev->nb_lanes; i++)
 		refs += __atomic_load_n(&mr->lane[i].refs, __ATOMIC_RELAXED) +
-			rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1;
+			rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1 -
+			(int64_t)__atomic_load_n(&mr->lane[i].stock, __ATOMIC_RELAXED);
 	return refs;
 }
 

@@ -15,13 +15,29 @@
 
 #include "roce.h"
 
+/** References are taken so many at a time. */
+#define ROCE_MR_STOCK 64
+
 /** What refers to a region on one lane. */
 struct roce_mr_lane {
-	/** Of mbufs that point into the region; 1 when there are none. 16 bits: a lane has fewer
-	 *  mbufs. */
+	/** Of mbufs that point into the region, of the stock, and one. 16 bits: a lane has fewer
+	 *  mbufs. Who frees mbufs counts here, which may be another lcore. */
 	struct rte_mbuf_ext_shared_info info;
-	uint32_t refs; /**< list entries of posted requests; lane's alone */
+	/* the lane's alone, on a line that stays with it */
+	uint32_t refs __rte_cache_aligned; /**< list entries of posted requests */
+	uint32_t stock;			   /**< references taken and not yet given to an mbuf */
 } __rte_cache_aligned;
+
+/** Take a reference for an mbuf. */
+static inline void
+roce_mr_hold(struct roce_mr_lane *lane)
+{
+	if (lane->stock == 0) {
+		rte_mbuf_ext_refcnt_update(&lane->info, ROCE_MR_STOCK);
+		lane->stock = ROCE_MR_STOCK;
+	}
+	lane->stock--;
+}
 
 struct roce_mr {
 	struct rdma_mr base;
