@@ -14,7 +14,7 @@ import os
 import sys
 import time
 
-from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults
+from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults, rping
 from rdma_test import MTUS
 from rxe_vm import SKIP
 
@@ -54,7 +54,7 @@ def loss(bench):
     bench.mtu(1024)
     for percent in (1, 4):
         lost = f'--loss {percent} --seed {percent}'
-        bench.serve('rping', f'-s -S 65536 {lost}', f'rping -c -a {OURS} -C 20 -V -S 65535',
+        bench.serve('rping', f'-s -S 65536 {lost}', rping('-C 20 -V -S 65535'),
                     'frames were lost')
         bench.connect('rping', f'-c -a {THEIRS} -C 20 -V -S 65535 {lost}',
                       'rping -s -C 20 -S 65535', 'frames were lost', theirs=None)
@@ -70,7 +70,7 @@ def loss(bench):
 
 def still_serves(bench, what):
     """One and the same server, after something happened to its client."""
-    job = bench.guest.run(f'rping -c -a {OURS} -C 2 -V', 30)
+    job = bench.guest.run(rping('-C 2 -V'), 30)
     if job.status != 0:
         raise Broken(f'after {what} nobody is served: {job.status}\n{job.output}')
 
@@ -107,7 +107,7 @@ def ends(bench):
                 job.wait()
         finally:
             run.close()
-    bench.serve('rping', '-s', f'rping -c -a {OURS} -C 2 -V')
+    bench.serve('rping', '-s', rping('-C 2 -V'))
 
 
 def reboot(bench):

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults
+from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults, rping
 from rxe_vm import SKIP
 
 MTUS = (256, 512, 1024, 2048, 4096)
@@ -45,8 +45,8 @@ def every_mtu_and_size(bench):
             bench.mtu(mtu)
             sizes = ' '.join(map(str, SIZES))
             job = bench.guest.run(
-                f'for s in {sizes}; do rping -c -a {OURS} -C 2 -V -S $s || exit 1; '
-                'echo done $s; done', bench.seconds)
+                f'for s in {sizes}; do {rping("-C 2 -V -S $s")}; echo done $s; done',
+                bench.seconds)
             if job.status or job.output.count('done') != len(SIZES):
                 raise Broken(f'MTU {mtu}: status {job.status}:\n{job.output}\n{run.output}')
         run.interrupt()
