@@ -119,7 +119,7 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 		config_complain(c, "egress", "key", "is needed: a file that the stores have, too");
 }
 
-/* ---- the lcore's side ------------------------------------------------------------------------- */
+/* ---- the lcore's side ------------------------------------------------------------------------ */
 
 /* A store for a batch: one that is there, if any is. */
 static unsigned int
@@ -397,7 +397,7 @@ egress_poll(void *arg)
 	return turn(e);
 }
 
-/* ---- the others' side ------------------------------------------------------------------------- */
+/* ---- the others' side ------------------------------------------------------------------------ */
 
 /* Ask the lcore, and wait for its answer. Before lcores poll, who asks polls. */
 static int
@@ -541,7 +541,7 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 #undef GET
 }
 
-/* ---- its life --------------------------------------------------------------------------------- */
+/* ---- its life -------------------------------------------------------------------------------- */
 
 /* ADDRESS[:PORT], IPv4, or IPv6 in brackets. */
 static int

@@ -60,7 +60,8 @@ struct egress;
 void egress_settings_read(struct egress_settings *s, struct config *c);
 
 /**
- * Open device and ring, adopt what the ring holds: it is sent again. Main lcore, before lcores poll.
+ * Open device and ring, adopt what the ring holds: it is sent again. Main lcore, before lcores
+ * poll.
  * @return 0 or -errno (logged)
  */
 int egress_create(struct egress **e, const struct egress_settings *settings, uint64_t producer);
@@ -81,7 +82,10 @@ int egress_begin(struct egress *e, const char *name, uint64_t run, uint64_t inca
 /** Hold a batch. Waits while the ring is full, up to hold_ms; what is refused then is counted. */
 void egress_put(struct egress *e, const struct batch *batch);
 
-/** No more batches: wait until all that is held is durable, adopted ones too. @return 0; -ETIMEDOUT: the rest is in the ring */
+/**
+ * No more batches: wait until all that is held is durable, what was adopted too.
+ * @return 0; -ETIMEDOUT: the rest is in the ring
+ */
 int egress_end(struct egress *e);
 
 /** Of the run at hand, or the last one. Any thread. */

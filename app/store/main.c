@@ -50,8 +50,8 @@ usage(FILE *out)
 	fprintf(out,
 		"Usage: braggline-store [EAL options] -- --config FILE [options]\n"
 		"\n"
-		"Takes record batches from braggline-recv over RDMA and has them in Arrow files before\n"
-		"it says so. Runs until SIGTERM or SIGINT.\n"
+		"Takes record batches from braggline-recv over RDMA and has them in Arrow files\n"
+		"before it says so. Runs until SIGTERM or SIGINT.\n"
 		"\n"
 		"  -c, --config FILE            settings; README.rst has the table of keys\n"
 		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"

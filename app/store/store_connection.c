@@ -628,6 +628,19 @@ work_settling(struct store_connection *c)
 	return true;
 }
 
+/* Of a run that ends. It may take as long as the disk wants: others are served meanwhile. */
+static bool
+files_are_complete(struct store_connection *c)
+{
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES && !c->finishing; i++)
+		stream_writer_begin_finish(c->run->writer[i]);
+	c->finishing = true;
+	return stream_writer_finished(c->run->writer[0]) &&
+		stream_writer_finished(c->run->writer[1]);
+}
+
 static bool
 work_up(struct store_connection *c, uint64_t now)
 {
@@ -647,7 +660,7 @@ work_up(struct store_connection *c, uint64_t now)
 		return false;
 	if (c->shared->stopping)
 		store_connection_refuse(c, SINK_REASON_STOPPING);
-	if (c->state != STORE_ENDING)
+	if (c->state != STORE_ENDING || !files_are_complete(c))
 		return false;
 	m = sink_link_room(&c->link);
 	if (m == NULL)

@@ -502,13 +502,25 @@ discard_empty(struct stream_writer *w)
 	free(f);
 }
 
+void
+stream_writer_begin_finish(struct stream_writer *w)
+{
+	discard_empty(w);
+	begin_close(w);
+}
+
+bool
+stream_writer_finished(const struct stream_writer *w)
+{
+	return w->oldest == NULL;
+}
+
 int
 stream_writer_finish(struct stream_writer *w)
 {
 	struct stream_file *f;
 
-	discard_empty(w);
-	begin_close(w);
+	stream_writer_begin_finish(w);
 	for (f = w->oldest; f != NULL; f = f->next) {
 		if (f->has_thread)
 			pthread_join(f->thread, NULL);

@@ -119,6 +119,12 @@ int stream_writer_state(const struct stream_writer *w);
  */
 int stream_writer_cut(struct stream_writer *w, const struct interval_set *moved);
 
+/** Begin to complete the files: threads do, and poll gives the results. */
+void stream_writer_begin_finish(struct stream_writer *w);
+
+/** Whether that is over. */
+bool stream_writer_finished(const struct stream_writer *w);
+
 /** Complete the files; returns when they are, with results of all batches. @return first error */
 int stream_writer_finish(struct stream_writer *w);
 
