@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# `make demo`: a simulated detector, its capture replayed through the dataplane, and what came out.
+# `make demo`: a simulated detector, its capture replayed through the dataplane, what it keeps sent to a
+# store by RDMA in software, and what came out.
 # usage: demo.sh BUILD-DIR [FRAMES]
 
 set -eu
@@ -20,25 +21,49 @@ lcores=0
 rm -rf demo
 mkdir -p demo
 
-step "1/3 simulate: $frames frames of a JUNGFRAU module at 12.4 keV, 10 % hits"
+step "1/4 simulate: $frames frames of a JUNGFRAU module at 12.4 keV, 10 % hits"
 app/detector/braggline-detector --frames "$frames" --pcap demo/capture.pcap \
     --truth demo/truth.csv --calibration demo
 
-step "2/3 receive: replay the capture through the dataplane on lcores $lcores"
-app/recv/braggline-recv --no-huge -m 1024 --no-pci --no-shconf --no-telemetry -l "$lcores" \
-    --log-level lib.eal:warning --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap -- \
-    --config "$conf/demo.ini"
+eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning"
 
-step "3/3 look: what the Arrow files say, beside the truth of the simulation"
-app/scan/braggline-scan demo/run --truth demo/truth.csv --png demo/images.png \
+step "2/4 store: a storage node on the other end of a port of shared memory"
+mkdir demo/stored
+(umask 077 && head -c 64 /dev/urandom > demo/key)
+# shellcheck disable=SC2086
+app/store/braggline-store $eal -m 256 --no-shconf -l 0 \
+    --vdev "net_memif0,role=server,socket=braggline-demo-$$" -- \
+    -s store.device=roce:port=net_memif0,ip=10.0.0.2/24 -s store.key=demo/key \
+    -s store.memory_mb=128 -s files.directory=demo/stored > demo/store.log 2>&1 &
+store=$!
+trap 'kill $store 2>/dev/null || :; rm -f "/dev/shm/braggline-demo-$$"' EXIT
+until grep -q listening demo/store.log; do
+    kill -0 $store 2>/dev/null || { cat demo/store.log; exit 1; }
+    sleep 0.1
+done
+cat demo/store.log
+
+step "3/4 receive: replay the capture through the dataplane on lcores $lcores, hits to the store"
+# shellcheck disable=SC2086
+app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
+    --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap \
+    --vdev "net_memif0,role=client,socket=braggline-demo-$$" -- \
+    --config "$conf/demo.ini" -s egress.device=roce:port=net_memif0,ip=10.0.0.1/24 \
+    -s egress.stores=10.0.0.2 -s egress.key=demo/key -s egress.rate_mb=10 -s egress.batch_mb=4 \
+    -s "egress.ring=/dev/shm/braggline-demo-$$" -s egress.ring_mb=128
+kill $store
+wait $store
+
+step "4/4 look: what the Arrow files of the store say, beside the truth of the simulation"
+app/scan/braggline-scan demo/stored/* --truth demo/truth.csv --png demo/images.png \
     --plot demo/hits.png
 
 step "files, in $(pwd)/demo"
 cat << END
-  run/demo_frames.arrow  every frame: counts, verdict, what was missing
-  run/demo_images.arrow  the kept frames' pixels (read them with any Arrow library)
-  run/demo_ledger.ini    the fate of every frame and packet
-  images.png             maximum projection beside one kept frame
-  hits.png               Bragg counts and hit rate over time
-  truth.csv              what the simulation put in
+  stored/*/*_frames.arrow  every frame: counts, verdict, what was missing
+  stored/*/*_images.arrow  the kept frames' pixels (read them with any Arrow library)
+  run/demo_ledger.ini      the fate of every frame and packet
+  images.png               maximum projection beside one kept frame
+  hits.png                 Bragg counts and hit rate over time
+  truth.csv                what the simulation put in
 END
