@@ -105,8 +105,11 @@ replay_stats_reset(struct rte_eth_dev *dev)
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		if (rxq != NULL)
-			rxq->base = rxq->count;
+		if (rxq == NULL)
+			continue;
+		rxq->base = rxq->count;
+		/* a maximum begins anew; whoever polls meanwhile may bring the old one back */
+		rxq->count.most_waiting = 0;
 	}
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++) {
 		struct replay_txq *txq = dev->data->tx_queues[q];
