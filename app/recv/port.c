@@ -270,8 +270,9 @@ create_pools(struct port *p, const struct settings *s, const struct port_demand 
 		p->name, n.payload, n.rings, n.frames, n.caches, n.bursts);
 	snprintf(name, sizeof(name), "payload_%u", p->id);
 	if (p->reference)
-		p->payload_pool = rte_pktmbuf_pool_create(name, n.payload, PORT_MEMPOOL_CACHE, 0,
-			p->split ? 0 : RTE_PKTMBUF_HEADROOM, memory->socket);
+		p->payload_pool = rte_pktmbuf_pool_create_by_ops(name, n.payload,
+			PORT_MEMPOOL_CACHE, 0, p->split ? 0 : RTE_PKTMBUF_HEADROOM, memory->socket,
+			PORT_REFERENCE_OPS);
 	else
 		p->payload_pool = create_memory_pool(p, name, n.payload, s, memory);
 	if (p->payload_pool == NULL)
