@@ -154,12 +154,19 @@ poll_roles(void *arg)
 	uint32_t idle_rounds = 0;
 
 	while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE)) {
-		uint64_t now;
+		uint64_t now = last;
 		int busy = 0;
 
-		for (uint32_t i = 0; i < lc->nb_roles; i++)
-			busy |= lc->roles[i].poll(lc->roles[i].arg);
-		now = rte_rdtsc();
+		for (uint32_t i = 0; i < lc->nb_roles; i++) {
+			struct role *role = &lc->roles[i];
+			const uint64_t begin = now;
+			const int did = role->poll(role->arg);
+
+			now = rte_rdtsc();
+			if (did)
+				role->busy_cycles += now - begin;
+			busy |= did;
+		}
 		lc->rounds++;
 		if (busy) {
 			lc->busy_cycles += now - last;

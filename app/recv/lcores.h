@@ -29,6 +29,7 @@ struct role {
 	char name[24];
 	int (*poll)(void *arg); /**< non-zero if anything was done; never blocks */
 	void *arg;
+	uint64_t busy_cycles; /**< of polls that did anything; written by its lcore */
 };
 
 /** What one lcore does and has done. Written by that lcore. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rte_log.h>
+#include <rte_string_fns.h>
 #include <rte_telemetry.h>
 #include <rte_version.h>
 
@@ -102,6 +104,19 @@ get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+/** Keys of telemetry have no blanks and no dots. */
+static void
+add_role(struct rte_tel_data *d, const struct role *role)
+{
+	char key[sizeof(role->name)];
+
+	rte_strscpy(key, role->name, sizeof(key));
+	for (char *c = key; *c != '\0'; c++)
+		if (!isalnum((unsigned char)*c))
+			*c = '_';
+	rte_tel_data_add_dict_uint(d, key, role->busy_cycles);
+}
+
 static int
 get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -111,18 +126,24 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 	RTE_LCORE_FOREACH(id) {
 		const struct lcore *lc = &telemetry_run->pipeline->lcores->lcore[id];
 		char name[16], roles[RTE_TEL_MAX_STRING_LEN] = "";
-		struct rte_tel_data *e = telemetry_new_dict();
+		struct rte_tel_data *e = telemetry_new_dict(), *by_role = telemetry_new_dict();
 		size_t used = 0;
 
-		if (e == NULL)
+		if (e == NULL || by_role == NULL) {
+			rte_tel_data_free(e);
+			rte_tel_data_free(by_role);
 			return -ENOMEM;
+		}
 		for (uint32_t i = 0; i < lc->nb_roles && used < sizeof(roles); i++)
 			used += snprintf(roles + used, sizeof(roles) - used, "%s%s",
 				i == 0 ? "" : ", ", lc->roles[i].name);
+		for (uint32_t i = 0; i < lc->nb_roles; i++)
+			add_role(by_role, &lc->roles[i]);
 		rte_tel_data_add_dict_string(e, "roles", roles);
 		rte_tel_data_add_dict_uint(e, "busy_cycles", lc->busy_cycles);
 		rte_tel_data_add_dict_uint(e, "idle_cycles", lc->idle_cycles);
 		rte_tel_data_add_dict_uint(e, "rounds", lc->rounds);
+		telemetry_add_nested(e, "role_busy_cycles", by_role);
 		snprintf(name, sizeof(name), "%u", id);
 		telemetry_add_nested(d, name, e);
 	}
@@ -361,7 +382,7 @@ static const struct command commands[] = {
 	{"/braggline/ledger", "", "Every frame and packet of the run, or of the last one, by fate",
 		"run, state, frames {...}, packets {...}", get_ledger},
 	{"/braggline/lcores", "", "What each lcore does and how busy it is",
-		"by lcore: roles, busy_cycles, idle_cycles, rounds", get_lcores},
+		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
 	{"/braggline/rx", "", "Packets of each RX role since the start, by fate",
 		"by role: the packets of the ledger, pending", get_rx},
 	{"/braggline/modules", "", "What each module has sent since the start",
