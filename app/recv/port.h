@@ -24,8 +24,8 @@
 #define PORT_L2_BYTES (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN + 2 * RTE_VLAN_HLEN)
 
 /**
- * Order of a pool of references: last in, first out. What comes back first is what is taken next and
- * still in a cache; in a ring, all mbufs of the pool pass before one comes again, each from memory.
+ * Order of a pool of references: last in, first out. What comes back last is taken next and is
+ * in a cache still; in a ring, all mbufs of the pool pass before one comes again, each from memory.
  * (4M, 64 slots, one lcore: 18.7 Mpackets/s in place of 6.9.)
  */
 #define PORT_REFERENCE_OPS "lf_stack"

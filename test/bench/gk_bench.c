@@ -13,19 +13,24 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "bench_rows.h"
 #include "gk_bench.h"
 #include "gk_pixel.h"
 
 #define REPEATS_MAX 100
+#define BATCH_MAX   8
 
 static const char usage[] =
 	"Usage: gk_bench [--modules N] [--frames N] [--repeats N] [--isa NAME] [--numpy SCRIPT]\n"
+	"                [--rows FILE]\n"
 	"Throughput of the host gang kernels on one core, as a table.\n"
 	"  --modules N     JUNGFRAU modules of a frame, 1 to 32 (default 8: 4M, 8.4 MB raw)\n"
 	"  --frames N      frames of the working set, a multiple of 8 up to 64 (default 8)\n"
 	"  --repeats N     passes over the working set; the median counts (default 9)\n"
 	"  --isa NAME      only this instruction set: plain, avx2, avx512\n"
 	"  --numpy SCRIPT  gk_bench_numpy.py: the same with numpy\n"
+	"  --row NAME      only the row that numpy has by this name: count, csr, f32, i16\n"
+	"  --rows FILE     rows for bench.py: the best set, batches of 8\n"
 	"Columns: GB/s of raw data by the kernel; GB/s of raw data by its floor, a pass that only\n"
 	"reads the raw data and, once a batch, the coefficients of G0, and writes what the\n"
 	"kernel writes; their ratio; frames/s; speed-up over plain C in the same run.\n"
@@ -178,17 +183,19 @@ struct row {
 	enum gk_value value;
 	int kept;
 	int sure;
+	const char *goal;
+	double best; /* frames/s of the best set */
 };
 
-static const struct row rows[] = {
-	{"conversion + count", "count", GK_KIND_CSR, GK_VALUE_F32, 0, 0},
-	{"conversion + CSR 1 %", "csr", GK_KIND_CSR, GK_VALUE_F32, 1, 1},
-	{"conversion + CSR 1 % i16", NULL, GK_KIND_CSR, GK_VALUE_I16, 1, 1},
-	{"conversion + f32 image", "f32", GK_KIND_IMAGE, GK_VALUE_F32, 1, 1},
-	{"conversion + i16 image", "i16", GK_KIND_IMAGE, GK_VALUE_I16, 1, 1},
-	{"f32 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_F32, 1, 0},
-	{"i16 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_I16, 1, 0},
-	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, 1, 1},
+static struct row rows[] = {
+	{"conversion + count", "count", GK_KIND_CSR, GK_VALUE_F32, 0, 0, "ratio >= 0.7"},
+	{"conversion + CSR 1 %", "csr", GK_KIND_CSR, GK_VALUE_F32, 1, 1, "ratio >= 0.6"},
+	{"conversion + CSR 1 % i16", NULL, GK_KIND_CSR, GK_VALUE_I16, 1, 1, "ratio >= 0.6"},
+	{"conversion + f32 image", "f32", GK_KIND_IMAGE, GK_VALUE_F32, 1, 1, "ratio >= 0.6"},
+	{"conversion + i16 image", "i16", GK_KIND_IMAGE, GK_VALUE_I16, 1, 1, "ratio >= 0.6"},
+	{"f32 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_F32, 1, 0, "ratio >= 0.6"},
+	{"i16 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_I16, 1, 0, "ratio >= 0.6"},
+	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, 1, 1, "ratio >= 0.6"},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -219,9 +226,50 @@ writes_of(const struct bench *b, const struct row *row)
 	return w;
 }
 
+/* Bytes of memory that a frame moves at least: see floor_run(). */
+static double
+bytes_of(const struct bench *b, uint32_t batch, const struct floor_writes *w)
+{
+	const double pixels = (double)gk_pixels(&b->config.geometry);
+
+	return pixels * (2 + 8.0 / batch + w->pixel_bytes) +
+		(double)w->nnz * (2 + b->config.layout.value_size);
+}
+
+/* What bench.py gets: the best set of this processor, with the largest batch. */
+static void
+emit_row(const struct bench *b, struct row *row, enum gk_isa isa, uint32_t batch,
+	const double speed[3], double plain, const struct floor_writes *w)
+{
+	const double frame = 2e-9 * (double)gk_pixels(&b->config.geometry);
+	char what[80];
+
+	if (batch != BATCH_MAX || isa != (enum gk_isa)gk_isa_choose(GK_ISA_AUTO))
+		return;
+	row->best = speed[0] / frame;
+	bench_row(&(struct bench_row){.stage = "gang",
+		.what = row->name,
+		.value = row->best,
+		.unit = "frames/s",
+		.against = "a pass that reads and writes as much",
+		.other = speed[1] / frame,
+		.ratio = speed[2],
+		.goal = row->goal,
+		.bytes = bytes_of(b, batch, w)});
+	if (row->numpy == NULL || plain <= 0)
+		return;
+	snprintf(what, sizeof(what), "%s, %s beside C", row->name, gk_isa_name(isa));
+	bench_row(&(struct bench_row){.stage = "gang",
+		.what = what,
+		.value = speed[0] / frame,
+		.unit = "frames/s",
+		.against = "plain C",
+		.other = plain / frame});
+}
+
 /* @param plain  GB/s of plain C, which comes first; set by it */
 static int
-run_row(struct bench *b, const struct row *row, enum gk_isa isa, uint32_t batch, double *plain)
+run_row(struct bench *b, struct row *row, enum gk_isa isa, uint32_t batch, double *plain)
 {
 	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry) * b->frames;
 	double gang[REPEATS_MAX], least[REPEATS_MAX], ratio[REPEATS_MAX], median;
@@ -251,6 +299,9 @@ run_row(struct bench *b, const struct row *row, enum gk_isa isa, uint32_t batch,
 	median = gang[b->repeats / 2];
 	if (isa == GK_ISA_PLAIN)
 		*plain = median;
+	emit_row(b, row, isa, batch,
+		(const double[]){median, least[b->repeats / 2], ratio[b->repeats / 2]}, *plain,
+		&writes);
 	printf("%-28s %-7s %5u %8.2f %10.2f %7.2f %10.1f", row->name, gk_isa_name(isa), batch,
 		median, least[b->repeats / 2], ratio[b->repeats / 2], median / raw * b->frames);
 	if (*plain > 0)
@@ -258,6 +309,22 @@ run_row(struct bench *b, const struct row *row, enum gk_isa isa, uint32_t batch,
 	else
 		printf("        -\n");
 	return ret;
+}
+
+static void
+print_numpy(const struct row *row, double raw, double frame_seconds)
+{
+	char what[80];
+
+	printf("%-28s %-7s %5u %8.2f %10s %7s %10.1f\n", row->name, "numpy", 1, raw / frame_seconds,
+		"-", "-", 1 / frame_seconds);
+	snprintf(what, sizeof(what), "%s, beside numpy", row->name);
+	bench_row(&(struct bench_row){.stage = "gang",
+		.what = what,
+		.value = row->best,
+		.unit = "frames/s",
+		.against = "numpy",
+		.other = 1 / frame_seconds});
 }
 
 /* Rows of another program, single-threaded as all others here, with its own working set. */
@@ -283,9 +350,7 @@ run_numpy(const struct bench *b, const char *script)
 		}
 		for (size_t i = 0; i < ROWS; i++)
 			if (rows[i].numpy != NULL && strcmp(rows[i].numpy, name) == 0)
-				printf("%-28s %-7s %5u %8.2f %10s %7s %10.1f\n", rows[i].name,
-					"numpy", 1, raw / frame_seconds, "-", "-",
-					1 / frame_seconds);
+				print_numpy(&rows[i], raw, frame_seconds);
 	}
 	status = pclose(f);
 	if (status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 77))
@@ -301,6 +366,7 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *on
 	static const struct option options[] = {{"modules", required_argument, NULL, 'm'},
 		{"frames", required_argument, NULL, 'f'}, {"repeats", required_argument, NULL, 'r'},
 		{"isa", required_argument, NULL, 'i'}, {"numpy", required_argument, NULL, 'n'},
+		{"row", required_argument, NULL, 'w'}, {"rows", required_argument, NULL, 'o'},
 		{"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 
@@ -330,6 +396,12 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *on
 		case 'n':
 			*script = optarg;
 			break;
+		case 'w':
+			b->only_row = optarg;
+			break;
+		case 'o':
+			bench_rows_to(optarg);
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -351,7 +423,7 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *on
 
 /* All instruction sets of a row and a batch. */
 static int
-run_sets(struct bench *b, const struct row *row, enum gk_isa only, uint32_t batch)
+run_sets(struct bench *b, struct row *row, enum gk_isa only, uint32_t batch)
 {
 	double plain = 0;
 	int ret = 0;
@@ -372,7 +444,7 @@ run_sets(struct bench *b, const struct row *row, enum gk_isa only, uint32_t batc
 int
 main(int argc, char **argv)
 {
-	static const uint32_t batches[] = {1, 8};
+	static const uint32_t batches[] = {1, BATCH_MAX};
 	struct bench b = {.frames = 8, .repeats = 9};
 	enum gk_isa only = GK_ISA_AUTO;
 	const char *script = NULL;
@@ -390,7 +462,9 @@ main(int argc, char **argv)
 		"floor GB/s", "ratio", "frames/s", "x plain");
 	for (size_t i = 0; i < ROWS && ret == 0; i++)
 		for (size_t k = 0; k < sizeof(batches) / sizeof(batches[0]) && ret == 0; k++)
-			ret = run_sets(&b, &rows[i], only, batches[k]);
+			if (b.only_row == NULL ||
+				(rows[i].numpy != NULL && !strcmp(rows[i].numpy, b.only_row)))
+				ret = run_sets(&b, &rows[i], only, batches[k]);
 	if (ret == 0 && script != NULL)
 		ret = run_numpy(&b, script);
 	close_bench(&b);

@@ -18,6 +18,7 @@ struct bench {
 	float *r[3];
 	uint32_t frames; /* all of them, the working set */
 	uint32_t repeats;
+	const char *only_row; /* NULL: all */
 };
 
 /* What a row of the table writes, a frame. */

@@ -7,15 +7,12 @@
 
 #include <getopt.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <pcap/pcap.h>
-#include <rte_bus_vdev.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -23,219 +20,45 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
-#include <rte_mempool.h>
+#include <rte_pause.h>
 
-#include "rx.h"
+#include "bench_alone.h"
+#include "bench_capture.h"
+#include "bench_rows.h"
+#include "rx_bench.h"
 
-#define UDP_PORT     50000
-#define UDP_HEADERS  42
-#define SPLIT_AT     (UDP_HEADERS + 48)
-#define PACKET_BYTES (SPLIT_AT + 8192)
-#define PACKETS	     128 /* of a frame */
-#define SLOTS	     64
-#define ROUNDS	     5
+#define ROUNDS_MAX  99
+#define DESCRIPTORS 1024
 
 static const char usage[] =
-	"Usage: rx_bench [--frames N] [--seconds N]\n"
-	"Throughput of the RX path with one JUNGFRAU module in split mode, as a table.\n"
-	"  --frames N   frames of the capture that is replayed without end (default 384: 407 MB;\n"
-	"               of each packet two cache lines are read, 12.6 MB)\n"
-	"  --seconds N  time of one row (default 4), in 5 rounds, the best of which counts\n"
-	"Columns: million packets/s and TSC cycles a packet of the row; the same of a loop on one\n"
-	"lcore that polls the port, reads the frame number of each packet, frees it; the ratio\n"
-	"of the rates. On one lcore time is the CPU time of its thread, on two it is the clock's:\n"
-	"there another program on these CPUs shows.\n";
+	"Usage: rx_bench [--modules N] [--frames N] [--slots N] [--seconds S] [--rounds N]\n"
+	"                [--rows FILE]\n"
+	"Throughput of the RX path in split mode, as a table; medians of the rounds.\n"
+	"  --modules N  JUNGFRAU modules, 1 to 8 (default 8: 4M, 1,024 packets a frame)\n"
+	"  --frames N   frames of the capture, which is replayed without end (default 48:\n"
+	"               407 MB; of each packet two cache lines are read)\n"
+	"  --slots N    frame slots (default 64)\n"
+	"  --seconds S  of a window, up to 0.6 (default 0.3)\n"
+	"  --rounds N   windows of each row, all rows in turn (default 9)\n"
+	"  --rows FILE  rows for bench.py\n"
+	"Columns: million packets/s and TSC cycles a packet and lcore of the row; the same of a\n"
+	"loop that polls the port, reads the frame number of each packet, frees it; the ratio.\n"
+	"Time is the CPU time of the lcore that took most. Two lcores have an RX role each, of\n"
+	"half of the modules; the builder is polled by the first of them, as one lcore does all.\n";
 
-struct bench {
-	uint32_t frames;
-	double seconds;
-	uint16_t port;
-	struct rte_mempool *headers;
-	struct rte_mempool *pixels;
-	struct detector detector;
-	struct rx_streams *streams;
-	struct frame_table *table;
-	struct rx *rx;
-	struct rx *peers[1];
-	bool stop;
-	uint64_t frames_closed;
-	uint64_t frames_complete;
-};
-
-/** Packets in some TSC cycles. */
+/* Packets in some TSC cycles of each lcore. */
 struct speed {
 	uint64_t packets;
 	uint64_t cycles;
 };
 
-static void
-fail(const char *what, const char *why)
-{
-	fprintf(stderr, "rx_bench: %s: %s\n", what, why);
-	exit(1);
-}
-
-/** Frames 1 ... n of one module, to a file that is gone when this program is. */
-static int
-write_capture(uint32_t frames, char *path, size_t size)
-{
-	static uint8_t b[PACKET_BYTES];
-	struct pcap_pkthdr h = {.caplen = sizeof(b), .len = sizeof(b)};
-	pcap_t *pcap = pcap_open_dead(DLT_EN10MB, 65535);
-	const char *tmp = getenv("TMPDIR");
-	pcap_dumper_t *out;
-	int fd;
-
-	snprintf(path, size, "%s/rx_bench_XXXXXX", tmp != NULL ? tmp : "/tmp");
-	fd = mkstemp(path);
-	out = fd < 0 ? NULL : pcap_dump_fopen(pcap, fdopen(dup(fd), "wb"));
-	if (out == NULL)
-		fail(path, "cannot be written");
-	b[12] = 0x08;
-	b[14] = 0x45;
-	b[16] = (PACKET_BYTES - 14) >> 8;
-	b[17] = (PACKET_BYTES - 14) & 0xFF;
-	b[23] = 17;
-	b[36] = UDP_PORT >> 8;
-	b[37] = UDP_PORT & 0xFF;
-	b[38] = (PACKET_BYTES - 34) >> 8;
-	b[39] = (PACKET_BYTES - 34) & 0xFF;
-	b[UDP_HEADERS + 46] = 3;
-	b[UDP_HEADERS + 47] = 2;
-	for (uint32_t i = 0; i < frames * PACKETS; i++) {
-		const uint64_t frame = 1 + i / PACKETS;
-
-		memcpy(b + UDP_HEADERS, &frame, sizeof(frame));
-		b[UDP_HEADERS + 12] = i % PACKETS;
-		pcap_dump((u_char *)out, &h, b);
-	}
-	pcap_dump_close(out);
-	pcap_close(pcap);
-	return fd;
-}
-
-static void
-open_port(struct bench *b)
-{
-	struct rte_eth_conf conf = {
-		.rxmode.offloads = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT};
-	struct rte_eth_rxconf rx = {.rx_nseg = 2, .offloads = conf.rxmode.offloads};
-	union rte_eth_rxseg segments[2] = {0};
-	char path[256], args[512];
-	int fd;
-
-	fd = write_capture(b->frames, path, sizeof(path));
-	snprintf(args, sizeof(args), "file=%s,loops=0,rewrite=%u:8:le:%u", path, UDP_HEADERS,
-		b->frames);
-	if (rte_vdev_init("net_replay0", args) != 0 ||
-		rte_eth_dev_get_port_by_name("net_replay0", &b->port) != 0)
-		fail("net_replay0", "cannot be made; --frames smaller?");
-	close(fd);
-	unlink(path);
-	b->headers = rte_pktmbuf_pool_create(
-		"headers", 4095, 256, 0, RTE_PKTMBUF_HEADROOM + 128, SOCKET_ID_ANY);
-	b->pixels =
-		rte_pktmbuf_pool_create("pixels", SLOTS * PACKETS + 4095, 256, 0, 0, SOCKET_ID_ANY);
-	if (b->headers == NULL || b->pixels == NULL)
-		fail("pools", rte_strerror(rte_errno));
-	segments[0].split.mp = b->headers;
-	segments[0].split.length = SPLIT_AT;
-	segments[1].split.mp = b->pixels;
-	rx.rx_seg = segments;
-	if (rte_eth_dev_configure(b->port, 1, 0, &conf) != 0 ||
-		rte_eth_rx_queue_setup(b->port, 0, 1024, 0, &rx, NULL) != 0)
-		fail("net_replay0", "cannot be set up");
-}
-
-static void
-create_role(struct bench *b)
-{
-	struct frame_table_config c = {
-		.detector = &b->detector,
-		.lanes = 1,
-		.slots = SLOTS,
-		.give_up = 8,
-		.agree = 8,
-		.jump = 16384,
-		.stall_cycles = rte_get_tsc_hz(),
-		.frames = rte_zmalloc("frames",
-			SLOTS * gk_frame_stride(&(struct gk_geometry){.tiles = PACKETS}), 64),
-		.socket = SOCKET_ID_ANY,
-	};
-
-	if (c.frames == NULL || (b->table = frame_table_create(&c)) == NULL)
-		fail("frame table", rte_strerror(rte_errno));
-	b->rx = rte_zmalloc("rx", sizeof(*b->rx), RTE_CACHE_LINE_SIZE);
-	if (b->rx == NULL)
-		fail("RX role", "no memory");
-	b->peers[0] = b->rx;
-	b->rx->table = b->table;
-	b->rx->lane = &b->table->lanes[0];
-	b->rx->streams = b->streams;
-	b->rx->detector = &b->detector;
-	b->rx->peers = b->peers;
-	b->rx->nb_queues = 1;
-	b->rx->queues[0].port = b->port;
-	b->rx->inbox =
-		rte_ring_create("inbox", 64, SOCKET_ID_ANY, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
-	if (b->rx->inbox == NULL)
-		fail("inbox", rte_strerror(rte_errno));
-}
-
-static void
-free_role(struct bench *b)
-{
-	rte_ring_free(b->rx->inbox);
-	rte_free(b->rx);
-	rte_free(b->table->frames);
-	frame_table_destroy(b->table);
-}
-
-/** What the builder does without gangs: what is closed is given back. */
-static bool
-build(struct bench *b)
-{
-	struct frame_closed closed;
-	bool any = false;
-
-	while (frame_table_close(b->table, &closed)) {
-		b->frames_closed++;
-		b->frames_complete += closed.missing == 0;
-		any = true;
-		if (closed.packets == 0)
-			continue;
-		rte_pktmbuf_free_bulk(frame_table_mbufs(b->table, closed.slot), PACKETS);
-		frame_table_recycle(b->table, closed.slot);
-	}
-	return frame_table_open(b->table) > 0 || any;
-}
-
-/** Nothing may be left: give up what waits, close all. */
-static void
-finish(struct bench *b)
-{
-	b->rx->stop = true;
-	frame_table_flush(b->table);
-	while (!frame_table_flushed(b->table)) {
-		struct frame_closed closed;
-
-		rx_poll(b->rx);
-		while (frame_table_close(b->table, &closed)) {
-			if (closed.packets == 0)
-				continue;
-			rte_pktmbuf_free_bulk(frame_table_mbufs(b->table, closed.slot), PACKETS);
-			frame_table_recycle(b->table, closed.slot);
-		}
-	}
-}
-
 static uint64_t
-round_cycles(const struct bench *b)
+window(const struct rx_bench *b)
 {
-	return (uint64_t)(b->seconds / ROUNDS * rte_get_tsc_hz());
+	return (uint64_t)(b->seconds * rte_get_tsc_hz());
 }
 
-/** CPU time of this thread, in TSC cycles: a machine that is shared disturbs it less. */
+/* CPU time of this thread, in TSC cycles: a machine that is shared disturbs it less. */
 static uint64_t
 thread_cycles(void)
 {
@@ -245,114 +68,83 @@ thread_cycles(void)
 	return (uint64_t)((t.tv_sec + 1e-9 * t.tv_nsec) * rte_get_tsc_hz());
 }
 
-static struct speed
-poll_and_touch(struct bench *b)
+/* What one lcore does until the window ends. */
+struct loop {
+	struct rx_bench *b;
+	uint32_t lane;
+	bool roles;
+	struct speed speed;
+} __rte_cache_aligned;
+
+static void
+poll_and_touch(struct loop *l, uint64_t end)
 {
 	static volatile uint64_t sink;
-	const uint64_t begin = thread_cycles(), end = rte_rdtsc() + round_cycles(b);
 	struct rte_mbuf *m[RX_BURST];
-	struct speed s = {0};
 	uint64_t sum = 0;
 
 	while (rte_rdtsc() < end) {
-		const uint16_t n = rte_eth_rx_burst(b->port, 0, m, RX_BURST);
+		const uint16_t n = rte_eth_rx_burst(l->b->port, l->lane, m, RX_BURST);
 
 		for (uint16_t i = 0; i < n; i++)
-			sum += *rte_pktmbuf_mtod_offset(m[i], const uint64_t *, UDP_HEADERS);
+			sum += *rte_pktmbuf_mtod_offset(m[i], const uint64_t *, BENCH_UDP_HEADERS);
 		rte_pktmbuf_free_bulk(m, n);
-		s.packets += n;
+		l->speed.packets += n;
 	}
 	sink += sum;
-	s.cycles = thread_cycles() - begin;
-	return s;
 }
 
-static struct speed
-one_lcore(struct bench *b)
+static void
+poll_roles(struct loop *l, uint64_t end)
 {
-	const uint64_t begin = thread_cycles(), end = rte_rdtsc() + round_cycles(b);
-	struct speed s = {0};
+	struct rx *rx = l->b->rx[l->lane];
 
 	while (rte_rdtsc() < end) {
-		rx_poll(b->rx);
-		build(b);
+		rx_poll(rx);
+		if (l->lane == 0)
+			rx_bench_build(l->b);
 	}
-	s.packets = b->rx->counters[RX_PLACED];
-	s.cycles = thread_cycles() - begin;
-	return s;
-}
-
-/** As lcores of braggline-recv do where CPUs are shared. */
-static void
-rest(bool busy, uint32_t *idle)
-{
-	*idle = busy ? 0 : *idle + 1;
-	if (*idle >= 16)
-		sched_yield();
+	l->speed.packets = rx->counters[RX_PLACED];
 }
 
 static int
-rx_loop(void *arg)
+run_loop(void *arg)
 {
-	struct bench *b = arg;
-	uint32_t idle = 0;
+	struct loop *l = arg;
+	const uint64_t begin = thread_cycles(), end = rte_rdtsc() + window(l->b);
 
-	while (!__atomic_load_n(&b->stop, __ATOMIC_ACQUIRE))
-		rest(rx_poll(b->rx) != 0, &idle);
+	if (l->roles)
+		poll_roles(l, end);
+	else
+		poll_and_touch(l, end);
+	l->speed.cycles = thread_cycles() - begin;
 	return 0;
 }
 
+/* One window. */
 static struct speed
-two_lcores(struct bench *b)
+measure(struct rx_bench *b, uint32_t lanes, bool roles)
 {
-	const uint64_t begin = rte_rdtsc(), end = begin + round_cycles(b);
-	struct speed s = {0};
-	uint32_t idle = 0;
+	struct loop loop[RX_BENCH_LANES] = {0};
+	struct speed s;
 
-	b->stop = false;
-	if (rte_eal_remote_launch(rx_loop, b, rte_get_next_lcore(-1, 1, 0)) != 0)
-		fail("second lcore", "cannot be launched");
-	while (rte_rdtsc() < end)
-		rest(build(b), &idle);
-	__atomic_store_n(&b->stop, true, __ATOMIC_RELEASE);
+	rx_bench_start(b, lanes, DESCRIPTORS, roles);
+	for (uint32_t i = 0; i < lanes; i++)
+		loop[i] = (struct loop){.b = b, .lane = i, .roles = roles};
+	bench_alone_rest();
+	b->alone = bench_alone_begin();
+	if (lanes > 1 && rte_eal_remote_launch(run_loop, &loop[1], rte_get_next_lcore(-1, 1, 0)))
+		rx_bench_fail("second lcore", "cannot be launched");
+	run_loop(&loop[0]);
 	rte_eal_mp_wait_lcore();
-	s.packets = b->rx->counters[RX_PLACED];
-	s.cycles = rte_rdtsc() - begin;
-	return s;
-}
-
-static int
-compare(const void *a, const void *b)
-{
-	const struct speed *x = a, *y = b;
-	const double p = (double)x->packets / x->cycles, q = (double)y->packets / y->cycles;
-
-	return p < q ? -1 : p > q;
-}
-
-/** The best round; each begins at the first packet of the capture. */
-static struct speed
-measure(struct bench *b, struct speed (*run)(struct bench *), bool role)
-{
-	struct speed s[ROUNDS];
-
-	for (uint32_t i = 0; i < ROUNDS; i++) {
-		if (rte_eth_dev_start(b->port) != 0)
-			fail("net_replay0", "cannot be started");
-		if (role)
-			create_role(b);
-		s[i] = run(b);
-		if (role)
-			finish(b);
-		if (rte_eth_dev_stop(b->port) != 0)
-			fail("net_replay0", "cannot be stopped");
-		if (role)
-			free_role(b);
-		if (rte_mempool_in_use_count(b->pixels) + rte_mempool_in_use_count(b->headers) != 0)
-			fail("pools", "mbufs have not come back");
+	bench_alone_end();
+	rx_bench_stop(b, roles);
+	s = loop[0].speed;
+	for (uint32_t i = 1; i < lanes; i++) {
+		s.packets += loop[i].speed.packets;
+		s.cycles = RTE_MAX(s.cycles, loop[i].speed.cycles);
 	}
-	qsort(s, ROUNDS, sizeof(s[0]), compare);
-	return s[ROUNDS - 1];
+	return s;
 }
 
 static double
@@ -361,90 +153,196 @@ mpps(struct speed s)
 	return (double)s.packets * rte_get_tsc_hz() / s.cycles / 1e6;
 }
 
-static void
-print_row(const char *what, struct speed s, struct speed ceiling)
+static int
+compare(const void *a, const void *b)
 {
-	printf("%-28s %8.2f %8.1f %10.2f %8.1f %7.2f\n", what, mpps(s),
-		(double)s.cycles / s.packets, mpps(ceiling),
-		(double)ceiling.cycles / ceiling.packets, mpps(s) / mpps(ceiling));
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double
+median(const double *values, uint32_t n)
+{
+	double sorted[ROUNDS_MAX];
+
+	memcpy(sorted, values, n * sizeof(sorted[0]));
+	qsort(sorted, n, sizeof(sorted[0]), compare);
+	return sorted[n / 2];
+}
+
+static double
+median_ratio(const double *a, const double *b, uint32_t n)
+{
+	double ratio[ROUNDS_MAX];
+
+	for (uint32_t i = 0; i < n; i++)
+		ratio[i] = a[i] / b[i];
+	return median(ratio, n);
+}
+
+/* Windows of all rows in turn, so that they see the same machine. */
+struct rows {
+	double touch[RX_BENCH_LANES][ROUNDS_MAX]; /* Mpackets/s, by lanes - 1 */
+	double role[RX_BENCH_LANES][ROUNDS_MAX];
+};
+
+static void
+print_row(const struct rx_bench *b, const struct rows *r, uint32_t lanes)
+{
+	const double *role = r->role[lanes - 1], *touch = r->touch[lanes - 1];
+	const double this = median(role, b->rounds), ceiling = median(touch, b->rounds);
+	const double cycles = 1e-6 * rte_get_tsc_hz() * lanes;
+	char what[64];
+
+	snprintf(what, sizeof(what), "RX and builder, %u lcore%s", lanes, lanes > 1 ? "s" : "");
+	printf("%-26s %8.2f %8.1f %10.2f %8.1f %7.2f %8.2f\n", what, this, cycles / this, ceiling,
+		cycles / ceiling, median_ratio(role, touch, b->rounds),
+		median_ratio(role, r->role[0], b->rounds));
+	bench_row(&(struct bench_row){.stage = "RX",
+		.what = what,
+		.value = this,
+		.unit = "Mpackets/s",
+		.against = "poll and touch each header",
+		.other = ceiling,
+		.ratio = median_ratio(role, touch, b->rounds),
+		.goal = lanes == 1 ? "value >= 10" : NULL,
+		/* two lines of the capture, two of mbufs, two of tables; the frame's pointers */
+		.bytes = lanes == 1 ? BENCH_PACKETS * 8 * (6 * 64 + 16) : 0});
+	if (lanes > 1)
+		bench_row(&(struct bench_row){.stage = "RX",
+			.what = "2 lcores beside 1",
+			.value = this,
+			.unit = "Mpackets/s",
+			.against = "1 lcore",
+			.other = median(r->role[0], b->rounds),
+			.ratio = median_ratio(role, r->role[0], b->rounds),
+			.goal = "ratio >= 1.8"});
+	else
+		bench_row(&(struct bench_row){.stage = "RX",
+			.what = "cycles a packet above that loop",
+			.value = cycles / this - cycles / ceiling,
+			.unit = "cycles"});
 }
 
 static void
-parse_arguments(struct bench *b, int argc, char **argv)
+throughput(struct rx_bench *b)
+{
+	const uint32_t lcores = RTE_MIN(rte_lcore_count(), (unsigned int)RX_BENCH_LANES);
+	static struct rows r;
+
+	rx_bench_open_port(b, "");
+	for (uint32_t i = 0; i < b->rounds; i++) {
+		for (uint32_t lanes = 1; lanes <= lcores; lanes++) {
+			r.touch[lanes - 1][i] = mpps(measure(b, lanes, false));
+			r.role[lanes - 1][i] = mpps(measure(b, lanes, true));
+		}
+	}
+	rx_bench_close_port(b);
+	printf("RX path, %u frames of %u modules (%.0f MB) replayed without end, %u frame slots, "
+	       "%u mbufs, split at %u, TSC %.2f GHz%s; ",
+		b->frames, b->modules, 1e-6 * b->frames * b->detector.tiles * BENCH_PACKET_BYTES,
+		b->slots, b->pixels->size, BENCH_SPLIT_AT, 1e-9 * rte_get_tsc_hz(),
+		b->alone ? "" : "; no real-time priority: others disturb");
+	printf("%s\n\n", b->huge ? "huge pages" : "pages of 4 KB: there are no free huge pages");
+	printf("%-26s %17s   %17s\n", "", "this", "poll and touch");
+	printf("%-26s %8s %8s %10s %8s %7s %8s\n", "what", "Mpkt/s", "cyc/pkt", "Mpkt/s", "cyc/pkt",
+		"ratio", "x lcore");
+	for (uint32_t lanes = 1; lanes <= lcores; lanes++)
+		print_row(b, &r, lanes);
+	if (lcores < RX_BENCH_LANES)
+		printf("RX and builder, 2 lcores: not measured, there is one CPU\n");
+}
+
+static void
+parse_arguments(struct rx_bench *b, int argc, char **argv)
 {
 	static const struct option options[] = {
+		{"modules", required_argument, NULL, 'm'},
 		{"frames", required_argument, NULL, 'f'},
+		{"slots", required_argument, NULL, 'l'},
 		{"seconds", required_argument, NULL, 's'},
+		{"rounds", required_argument, NULL, 'r'},
+		{"rows", required_argument, NULL, 'o'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
 	int option;
 
-	while ((option = getopt_long(argc, argv, "f:s:h", options, NULL)) != -1) {
-		if (option == 'f')
+	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (option == 'm')
+			b->modules = strtoul(optarg, NULL, 10);
+		else if (option == 'f')
 			b->frames = strtoul(optarg, NULL, 10);
+		else if (option == 'l')
+			b->slots = strtoul(optarg, NULL, 10);
 		else if (option == 's')
 			b->seconds = strtod(optarg, NULL);
+		else if (option == 'r')
+			b->rounds = strtoul(optarg, NULL, 10);
+		else if (option == 'o')
+			bench_rows_to(optarg);
 		else if (option == 'h')
 			exit(fputs(usage, stdout) < 0);
 		else
 			exit(2);
 	}
-	if (b->frames < 1 || b->frames > 16384 || !(b->seconds > 0) || optind < argc) {
+	if (b->modules < 1 || b->modules > 8 || b->frames < 1 || b->frames > 4096 ||
+		b->slots < 16 || b->slots > 1024 || !(b->seconds > 0) ||
+		b->seconds > BENCH_WINDOW_MAX || b->rounds < 1 || b->rounds > ROUNDS_MAX ||
+		optind < argc) {
 		fputs(usage, stderr);
 		exit(2);
 	}
 }
 
 static void
-init_eal(char *program, uint32_t frames)
+init_eal(char *program, struct rx_bench *b)
 {
-	static char options[][32] = {"--no-huge", "--no-shconf", "--no-pci", "--no-telemetry",
-		"--log-level=lib.eal:error", "--log-level=braggline.*:error", "-l", "0,1", "-m",
-		""};
+	const uint64_t packets = (uint64_t)b->frames * b->detector.tiles;
+	const uint32_t mib = 320 + (uint32_t)(packets * (BENCH_PACKET_BYTES + 192) >> 20) +
+		b->slots * b->detector.tiles / 2048;
+	static char options[][32] = {"--iova-mode=va", "--no-pci", "--no-telemetry",
+		"--log-level=lib.eal:error", "--log-level=braggline.*:error", "-l", "0,1", "-m", "",
+		"--in-memory"};
 	char *argv[RTE_DIM(options) + 1] = {program};
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-		strcpy(options[7], "0");
-	snprintf(options[9], sizeof(options[9]), "%u",
-		128 + (uint32_t)((uint64_t)frames * PACKETS * (PACKET_BYTES + 192) >> 20));
+		strcpy(options[6], "0");
+	snprintf(options[8], sizeof(options[8]), "%u", mib);
+	b->huge = bench_huge_pages(mib);
+	if (!b->huge)
+		strcpy(options[9], "--no-huge");
 	for (uint32_t i = 0; i < RTE_DIM(options); i++)
 		argv[i + 1] = options[i];
+	/* its threads have what this one has */
+	bench_alone_begin();
 	if (rte_eal_init(RTE_DIM(argv), argv) < 0)
-		fail("EAL", rte_strerror(rte_errno));
+		rx_bench_fail("EAL", rte_strerror(rte_errno));
+	bench_alone_end();
 }
 
 int
 main(int argc, char **argv)
 {
-	static struct bench b = {.frames = 384, .seconds = 4};
-	struct speed ceiling;
+	static struct rx_bench b = {
+		.modules = 8, .frames = 48, .slots = 64, .seconds = 0.3, .rounds = 9};
 
 	parse_arguments(&b, argc, argv);
-	init_eal(argv[0], b.frames);
-	if (detector_init(&b.detector, &jungfrau_ops, 1, 1) != 0)
+	if (detector_init(&b.detector, &jungfrau_ops, b.modules, 1) != 0)
 		return 1;
+	init_eal(argv[0], &b);
 	b.streams = rte_malloc("streams", sizeof(*b.streams), 64);
 	if (b.streams == NULL)
 		return 1;
 	memset(b.streams, 0xFF, sizeof(*b.streams));
-	b.streams->stream[UDP_PORT] = 0;
-	open_port(&b);
-
-	printf("RX path, %u frames of one module (%.0f MB) replayed without end, %u frame slots, "
-	       "split at %u, TSC %.2f GHz\n\n",
-		b.frames, 1e-6 * b.frames * PACKETS * PACKET_BYTES, SLOTS, SPLIT_AT,
-		1e-9 * rte_get_tsc_hz());
-	printf("%-28s %17s   %17s\n", "", "this", "poll and touch");
-	printf("%-28s %8s %8s %10s %8s %7s\n", "what", "Mpkt/s", "cyc/pkt", "Mpkt/s", "cyc/pkt",
-		"ratio");
-	ceiling = measure(&b, poll_and_touch, false);
-	print_row("RX and builder, one lcore", measure(&b, one_lcore, true), ceiling);
-	if (rte_lcore_count() > 1)
-		print_row("RX and builder, two lcores", measure(&b, two_lcores, true), ceiling);
-	else
-		printf("RX and builder, two lcores: not measured, there is one CPU\n");
-	printf("\n%" PRIu64 " of %" PRIu64 " frames complete; one lcore polls both roles in turn\n",
-		b.frames_complete, b.frames_closed);
-	return b.frames_complete == b.frames_closed ? 0 : 1;
+	for (uint32_t m = 0; m < b.modules; m++)
+		b.streams->stream[BENCH_UDP_PORT + m] = m;
+	throughput(&b);
+	printf("\n%" PRIu64 " of %" PRIu64 " frames complete\n", b.frames_complete,
+		b.frames_closed);
+	if (b.frames_complete != b.frames_closed)
+		return 1;
+	rx_bench_bursts(&b);
+	return 0;
 }

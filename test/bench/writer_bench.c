@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "arrow_run.h"
+#include "bench_rows.h"
 #include "direct_io.h"
 
 #define ROUNDS_MAX  32
@@ -28,12 +29,14 @@
 
 static const char usage[] =
 	"Usage: writer_bench [--dir DIR] [--mib N] [--rounds N] [--slice KIB] [--depth N]\n"
+	"                    [--rows FILE]\n"
 	"Throughput to a durable file, as a table; the median of the rounds counts.\n"
 	"  --dir DIR    where to write (default: here); files are removed\n"
 	"  --mib N      bytes of a row, in MiB (default 1024)\n"
 	"  --rounds N   default 3\n"
 	"  --slice KIB  bytes of a write (default 4096)\n"
 	"  --depth N    writes at a time (default 8); the plain loop has one\n"
+	"  --rows FILE  rows for bench.py\n"
 	"All sync 256 MiB at a time and at the end, and write from 128 MiB or more; but fio\n"
 	"writes from as much as its depth holds, and tells its rate without its end.\n";
 
@@ -375,6 +378,25 @@ print_ratio(double rate, double of)
 		printf("  %8s", "-");
 }
 
+/* For bench.py: beside fio, or the ring of writes where there is no fio. */
+static void
+emit_row(const struct bench *b, enum row row, const double *rate)
+{
+	const enum row peer = rate[FIO] > 0 ? FIO : RING;
+	double ratio[ROUNDS_MAX];
+
+	for (unsigned int i = 0; i < b->rounds; i++)
+		ratio[i] = b->rate[row][i] / b->rate[peer][i];
+	bench_row(&(struct bench_row){.stage = "writer",
+		.what = names[row],
+		.value = rate[row] * 1e-9,
+		.unit = "GB/s",
+		.against = names[peer],
+		.other = rate[peer] * 1e-9,
+		.ratio = median(ratio, b->rounds),
+		.goal = "ratio >= 0.95"});
+}
+
 static void
 print_table(const struct bench *b)
 {
@@ -404,6 +426,8 @@ print_table(const struct bench *b)
 			ratio[i] = b->rate[row][i] / b->rate[FIO][i];
 		print_ratio(median(ratio, b->rounds), rate[FIO] > 0);
 		printf("\n");
+		if (row >= READY)
+			emit_row(b, row, rate);
 	}
 }
 
@@ -466,6 +490,7 @@ main(int argc, char **argv)
 		{"rounds", required_argument, NULL, 'r'},
 		{"slice", required_argument, NULL, 's'},
 		{"depth", required_argument, NULL, 'q'},
+		{"rows", required_argument, NULL, 'o'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
@@ -494,6 +519,9 @@ main(int argc, char **argv)
 			break;
 		case 'q':
 			b.config.depth = strtoul(optarg, NULL, 0);
+			break;
+		case 'o':
+			bench_rows_to(optarg);
 			break;
 		case 'h':
 			fputs(usage, stdout);

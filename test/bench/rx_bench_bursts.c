@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bursts of 1,024 packets, a 4M frame, at the pace of a line, into queues whose descriptors are all
+ * there is: net_replay with overrun=drop. One lcore polls RX role and builder. The most packets
+ * that ever waited are the smallest ring that holds. A machine that takes the CPU away for a while
+ * shows in the worst window, the RX path in the median one.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+
+#include "bench_alone.h"
+#include "bench_rows.h"
+#include "rx_bench.h"
+
+#define WINDOWS	    40
+#define DESCRIPTORS 4096
+#define WARM_UP	    0.02 /* s */
+
+struct burst {
+	const char *name;
+	uint64_t bps;
+	uint32_t every_us;
+};
+
+/* 1,024 packets of 8,306 bytes take 680 us at 100 Gb/s: there is one a millisecond */
+static const struct burst bursts[] = {
+	{"100 Gb/s, every ms", 100000000000u, 1000},
+	{"400 Gb/s, every 0.5 ms", 400000000000u, 500},
+};
+
+static uint64_t
+xstat(uint16_t port, const char *name)
+{
+	uint64_t id, value = 0;
+
+	if (rte_eth_xstats_get_id_by_name(port, name, &id) != 0 ||
+		rte_eth_xstats_get_by_id(port, &id, &value, 1) != 1)
+		rx_bench_fail(name, "there is no such counter");
+	return value;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void
+poll_until(struct rx_bench *b, double seconds)
+{
+	const uint64_t end = rte_rdtsc() + (uint64_t)(seconds * rte_get_tsc_hz());
+
+	while (rte_rdtsc() < end) {
+		rx_poll(b->rx[0]);
+		rx_bench_build(b);
+	}
+}
+
+/* A window of bursts. @return the most packets that waited */
+static uint64_t
+run_window(struct rx_bench *b, uint64_t *packets, uint64_t *missed)
+{
+	struct rte_eth_stats stats;
+	uint64_t waiting;
+
+	rx_bench_start(b, 1, DESCRIPTORS, true);
+	bench_alone_rest();
+	b->alone = bench_alone_begin();
+	/* memory is touched for the first time, and the first frame is looked for */
+	poll_until(b, WARM_UP);
+	rte_eth_stats_reset(b->port);
+	rte_eth_xstats_reset(b->port);
+	poll_until(b, b->seconds);
+	bench_alone_end();
+	rte_eth_stats_get(b->port, &stats);
+	waiting = xstat(b->port, "rx_most_waiting_packets");
+	*packets += stats.ipackets;
+	*missed += stats.imissed;
+	rx_bench_stop(b, true);
+	return waiting;
+}
+
+static void
+run_bursts(struct rx_bench *b, const struct burst *burst)
+{
+	const uint32_t windows = b->rounds * 4 < WINDOWS ? b->rounds * 4 : WINDOWS;
+	uint64_t waiting[WINDOWS], packets = 0, missed = 0;
+	char args[128], what[96];
+
+	snprintf(args, sizeof(args), ",bps=%" PRIu64 ",burst=1024:%u000,overrun=drop", burst->bps,
+		burst->every_us);
+	rx_bench_open_port(b, args);
+	for (uint32_t i = 0; i < windows; i++)
+		waiting[i] = run_window(b, &packets, &missed);
+	rx_bench_close_port(b);
+	qsort(waiting, windows, sizeof(waiting[0]), compare);
+	printf("%-26s %10" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64 " %8" PRIu64 "\n",
+		burst->name, packets + missed, missed, waiting[0], waiting[windows / 2],
+		waiting[windows - 1]);
+	snprintf(what, sizeof(what), "packets lost of bursts of 1,024, %s", burst->name);
+	bench_row(&(struct bench_row){.stage = "RX",
+		.what = what,
+		.value = (double)missed,
+		.unit = "packets",
+		.against = "sent",
+		.other = (double)(packets + missed),
+		.goal = "value <= 0"});
+	snprintf(what, sizeof(what), "smallest ring that holds them, %s", burst->name);
+	bench_row(&(struct bench_row){.stage = "RX",
+		.what = what,
+		.value = (double)waiting[windows / 2],
+		.unit = "descriptors",
+		.against = "worst window",
+		.other = (double)waiting[windows - 1]});
+}
+
+void
+rx_bench_bursts(struct rx_bench *b)
+{
+	b->frames = b->frames < 8 ? b->frames : 8;
+	b->seconds /= 3;
+	printf("\nbursts of 1,024 packets, 8,306 bytes each on the wire, windows of %.2f s, %u "
+	       "descriptors%s\n",
+		b->seconds, DESCRIPTORS, b->alone ? "" : "; no real-time priority: others disturb");
+	printf("%-26s %10s %8s   %s\n", "", "", "", "smallest ring that holds");
+	printf("%-26s %10s %8s %8s %8s %8s\n", "what", "packets", "lost", "least", "median",
+		"worst");
+	for (uint32_t i = 0; i < RTE_DIM(bursts); i++)
+		run_bursts(b, &bursts[i]);
+}
