@@ -437,7 +437,9 @@ tell_moved(struct sink_sender *s)
 	sink_message_begin(m, SINK_MOVED, sizeof(*m) + nb * sizeof(m->interval[0]), s->sent++);
 	m->table = s->moved_table;
 	m->nb = nb;
-	memcpy(m->interval, set->at + s->moved_at, nb * sizeof(m->interval[0]));
+	/* an empty set has no array */
+	if (nb > 0)
+		memcpy(m->interval, set->at + s->moved_at, nb * sizeof(m->interval[0]));
 	s->moved_at += nb;
 	if (s->moved_at == set->nb) {
 		s->moved_at = 0;
