@@ -79,7 +79,7 @@ struct sink_sender_stats {
 
 struct sink_sender;
 
-/** *Control.* @return 0; -ENOMEM; -EINVAL: no such run, schemas that no store would take */
+/** *Control.* @return 0; -ENOMEM; -EINVAL: no such run */
 int sink_sender_open(struct sink_sender **s, const struct sink_sender_config *config);
 
 /** Batches of this store may be sent: assigned to it in the ring, oldest first. @return -ENOMEM */

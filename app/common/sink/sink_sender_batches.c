@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "sink_sender_private.h"
+
+static int
+queue_put(struct queue *q, uint32_t batch)
+{
+	uint32_t room, *at, i;
+
+	if (q->nb == q->room) {
+		room = q->room > 0 ? 2 * q->room : 64;
+		at = malloc(room * sizeof(*at));
+		if (at == NULL)
+			return -ENOMEM;
+		for (i = 0; i < q->nb; i++)
+			at[i] = q->at[(q->head + i) & (q->room - 1)];
+		free(q->at);
+		*q = (struct queue){at, 0, q->nb, room};
+	}
+	q->at[(q->head + q->nb++) & (q->room - 1)] = batch;
+	return 0;
+}
+
+static uint32_t
+queue_take(struct queue *q)
+{
+	const uint32_t batch = q->at[q->head];
+
+	q->head = (q->head + 1) & (q->room - 1);
+	q->nb--;
+	return batch;
+}
+
+bool
+sink_sender_owns(const struct sink_sender *s, const struct retention_batch *b)
+{
+	return b->held && b->run == s->config.run && b->owner == s->config.store;
+}
+
+int
+sink_sender_offer(struct sink_sender *s, uint32_t batch)
+{
+	struct retention_batch b;
+
+	/* without a connection it is found in the ring when one stands */
+	if (s->state != SINK_SENDER_UP || !retention_get(s->config.retention, batch, &b))
+		return 0;
+	return queue_put(&s->queue[b.table], batch);
+}
+
+int
+sink_sender_fill_queues(struct sink_sender *s)
+{
+	struct retention_batch b;
+	uint32_t n, i, *list;
+	int rc = 0;
+
+	n = retention_list(s->config.retention, NULL, 0);
+	list = malloc((n + 1) * sizeof(*list));
+	if (list == NULL)
+		return -ENOMEM;
+	(void)retention_list(s->config.retention, list, n);
+	for (i = 0; i < SINK_TABLES; i++)
+		s->queue[i].nb = 0;
+	for (i = 0; i < n && rc == 0; i++) {
+		if (retention_get(s->config.retention, list[i], &b) && sink_sender_owns(s, &b))
+			rc = queue_put(&s->queue[b.table], list[i]);
+	}
+	free(list);
+	return rc;
+}
+
+void
+sink_sender_release(struct sink_sender *s, uint32_t batch, enum sink_result_status status)
+{
+	retention_release(s->config.retention, batch);
+	if (s->config.result != NULL)
+		s->config.result(s->config.arg, batch, status);
+}
+
+enum sink_reason
+sink_sender_take_places(struct sink_sender *s, const struct sink_grant *m)
+{
+	enum sink_reason reason;
+	uint32_t i;
+
+	s->place = calloc(SINK_ENTRIES_MAX, sizeof(*s->place));
+	if (s->place == NULL)
+		return SINK_REASON_FAILED;
+	reason = sink_grant_places(m, s->run.body_max, s->place, &s->nb_places);
+	if (reason != SINK_REASON_NONE)
+		return reason;
+	s->used = malloc(s->nb_places * sizeof(*s->used));
+	for (i = 0; i < SINK_TABLES; i++)
+		s->free_place[i] = malloc(s->nb_places * sizeof(uint32_t));
+	if (s->used == NULL || s->free_place[0] == NULL || s->free_place[1] == NULL)
+		return SINK_REASON_FAILED;
+	/* low numbers first */
+	for (i = s->nb_places; i-- > 0;) {
+		s->used[i].batch = NO_BATCH;
+		s->free_place[s->place[i].table][s->nb_free[s->place[i].table]++] = i;
+	}
+	for (s->nb_free_stages = 0; s->nb_free_stages < WINDOW; s->nb_free_stages++)
+		s->free_stage[s->nb_free_stages] = s->nb_free_stages;
+	return SINK_REASON_NONE;
+}
+
+enum sink_reason
+sink_sender_take_results(struct sink_sender *s, const struct sink_results *m)
+{
+	const struct sink_result *result;
+	struct retention_batch b;
+	struct used *used;
+	uint32_t i, batch;
+
+	for (i = 0; i < m->nb; i++) {
+		result = &m->result[i];
+		if (result->entry >= s->nb_places)
+			return SINK_REASON_MALFORMED;
+		used = &s->used[result->entry];
+		batch = used->batch;
+		if (batch == NO_BATCH || !retention_get(s->config.retention, batch, &b) ||
+			b.sequence != result->sequence || b.table != result->table)
+			return SINK_REASON_ORDER;
+		used->batch = NO_BATCH;
+		s->free_stage[s->nb_free_stages++] = used->stage;
+		s->free_place[b.table][s->nb_free[b.table]++] = result->entry;
+		if (result->status == SINK_AGAIN) {
+			s->stats.again++;
+			if (s->config.result != NULL)
+				s->config.result(s->config.arg, batch, SINK_AGAIN);
+			continue;
+		}
+		s->stats.durable += result->status == SINK_DURABLE;
+		s->stats.doubles += result->status == SINK_DOUBLE;
+		sink_sender_release(s, batch, result->status);
+	}
+	return SINK_REASON_NONE;
+}
+
+bool
+sink_sender_send_batch(struct sink_sender *s, unsigned int table)
+{
+	const struct sink_place *place;
+	struct retention_batch b;
+	struct sink_batch batch;
+	struct sink_entry *entry;
+	struct rdma_sge sg;
+	uint32_t index, number, stage;
+
+	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0 ||
+		s->writes + 2 > 2 * WINDOW)
+		return false;
+	index = queue_take(&s->queue[table]);
+	if (!retention_get(s->config.retention, index, &b) || !sink_sender_owns(s, &b))
+		return true;
+	number = s->free_place[table][s->nb_free[table] - 1];
+	stage = s->free_stage[s->nb_free_stages - 1];
+	place = &s->place[number];
+	entry = (struct sink_entry *)(s->link.extra + stage * SINK_ENTRY_BYTES);
+	batch = (struct sink_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
+		b.body_crc32c, number};
+	if (sink_entry_make(&s->stream[table], &batch, b.metadata, entry) < 0) {
+		SENDER_LOG(ERR, s, "batch %" PRIu64 " of %" PRIu64 " bytes is larger than a place",
+			b.sequence, b.body_bytes);
+		return true;
+	}
+	sg = (struct rdma_sge){
+		(uintptr_t)b.body, (uint32_t)b.body_bytes, rdma_mr_lkey(s->config.mr)};
+	if (sink_link_write(&s->link, index, &sg, place->body, place->body_rkey, NULL) < 0)
+		return false;
+	sg = (struct rdma_sge){(uintptr_t)entry, SINK_ENTRY_BYTES, rdma_mr_lkey(s->link.mr)};
+	if (sink_link_write(&s->link, index, &sg, place->metadata, place->metadata_rkey, &number) <
+		0)
+		return false;
+	s->writes += 2;
+	s->nb_free[table]--;
+	s->nb_free_stages--;
+	s->used[number] = (struct used){index, stage};
+	s->stats.sent++;
+	s->stats.bytes += b.body_bytes + SINK_ENTRY_BYTES;
+	return true;
+}
+
+uint32_t
+sink_sender_open_batches(const struct sink_sender *s)
+{
+	struct retention_batch b;
+	uint32_t i, n = 0;
+
+	if (s->state == SINK_SENDER_UP)
+		return s->queue[0].nb + s->queue[1].nb + s->nb_places - s->nb_free[0] -
+			s->nb_free[1];
+	for (i = retention_next(s->config.retention, 0); i != UINT32_MAX;
+		i = retention_next(s->config.retention, i + 1))
+		n += retention_get(s->config.retention, i, &b) && sink_sender_owns(s, &b);
+	return n;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <string.h>
+
+#include "sink_sender_private.h"
+
+int
+sink_sender_collect_moved(struct sink_sender *s)
+{
+	const struct retention *r = s->config.retention;
+	struct retention_batch b;
+	uint32_t i;
+
+	for (i = retention_next(r, 0); i != UINT32_MAX; i = retention_next(r, i + 1)) {
+		if (!retention_get(r, i, &b) || b.run != s->config.run ||
+			(b.moved & 1u << s->config.store) == 0)
+			continue;
+		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void
+sink_sender_tell_moved(struct sink_sender *s)
+{
+	const struct interval_set *set = &s->moved[s->moved_table];
+	struct sink_intervals *m = sink_link_room(&s->link);
+	size_t nb;
+	bool more;
+
+	if (m == NULL)
+		return;
+	nb = set->nb - s->moved_at;
+	if (nb > SINK_INTERVALS_MAX)
+		nb = SINK_INTERVALS_MAX;
+	sink_message_begin(m, SINK_MOVED, sizeof(*m) + nb * sizeof(m->interval[0]), s->sent++);
+	m->table = s->moved_table;
+	m->nb = nb;
+	/* an empty set has no array */
+	if (nb > 0)
+		memcpy(m->interval, set->at + s->moved_at, nb * sizeof(m->interval[0]));
+	s->moved_at += nb;
+	if (s->moved_at == set->nb) {
+		s->moved_at = 0;
+		s->moved_table++;
+	}
+	more = s->moved_table < SINK_TABLES;
+	m->head.flags = more ? SINK_MORE : 0;
+	s->moved_told = !more;
+	(void)sink_link_send(&s->link, m->head.length);
+}
+
+enum sink_reason
+sink_sender_take_have(struct sink_sender *s, const struct sink_intervals *m)
+{
+	uint32_t i;
+
+	if (s->have_all || m->table < s->have_table)
+		return SINK_REASON_ORDER;
+	s->have_table = m->table;
+	for (i = 0; i < m->nb; i++) {
+		if (interval_set_add(
+			    &s->have[m->table], m->interval[i].first, m->interval[i].last) < 0)
+			return SINK_REASON_FAILED;
+	}
+	s->have_all = (m->head.flags & SINK_MORE) == 0;
+	return SINK_REASON_NONE;
+}
+
+void
+sink_sender_release_found(struct sink_sender *s)
+{
+	struct retention *r = s->config.retention;
+	struct retention_batch b;
+	uint32_t i;
+
+	for (i = retention_next(r, 0); i != UINT32_MAX; i = retention_next(r, i + 1)) {
+		if (!retention_get(r, i, &b) || !sink_sender_owns(s, &b) ||
+			!interval_set_has(&s->have[b.table], b.sequence))
+			continue;
+		s->stats.found++;
+		sink_sender_release(s, i, SINK_DURABLE);
+	}
+	retention_confirm(r, s->config.run, s->config.store);
+}

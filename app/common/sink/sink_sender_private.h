@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef SINK_SENDER_PRIVATE_H
+#define SINK_SENDER_PRIVATE_H
+
+/**
+ * @file
+ * What the parts of a sender share: sink_sender.c (the connection and its states),
+ * sink_sender_inventory.c (what went elsewhere, what the store has) and sink_sender_batches.c
+ * (batches into places of the store's, and their results).
+ */
+
+#include <rte_log.h>
+
+#include "interval_set.h"
+#include "sink_entry.h"
+#include "sink_handshake.h"
+#include "sink_link.h"
+#include "sink_message.h"
+#include "sink_sender.h"
+
+extern int sink_sender_logtype;
+
+#define SENDER_LOG(level, s, fmt, ...)                                             \
+	rte_log(RTE_LOG_##level, sink_sender_logtype, "sink: store %s: " fmt "\n", \
+		(s)->config.name, ##__VA_ARGS__)
+
+#define WINDOW	 256 /* batches on their way, at most */
+#define NO_BATCH UINT32_MAX
+
+/* Batches in a row. */
+struct queue {
+	uint32_t *at;
+	uint32_t head;
+	uint32_t nb;
+	uint32_t room; /* a power of two */
+};
+
+/* A place of the store's that is in use. */
+struct used {
+	uint32_t batch; /* NO_BATCH: free */
+	uint32_t stage;
+};
+
+struct sink_sender {
+	struct sink_sender_config config;
+	struct retention_run run;
+	enum sink_sender_state state;
+	struct sink_handshake handshake;
+	struct sink_link link;
+	struct rdma_conn *conn;
+	bool link_is_open;
+	bool closing; /* the link is to be closed */
+	bool finish;
+	uint64_t retry_at; /* ms */
+	uint64_t back_off;
+	uint64_t down_since;
+	/* of this connection */
+	uint64_t sent; /* messages */
+	uint64_t received;
+	uint64_t heard; /* ms */
+	uint64_t said;
+	uint64_t heartbeat;
+	uint64_t silence;
+	struct interval_set moved[SINK_TABLES];
+	unsigned int moved_table; /* that is told now */
+	size_t moved_at;
+	bool moved_told;
+	struct interval_set have[SINK_TABLES];
+	unsigned int have_table;
+	bool have_all;
+	struct sink_place *place;
+	struct used *used;
+	uint32_t nb_places;
+	uint32_t *free_place[SINK_TABLES];
+	uint32_t nb_free[SINK_TABLES];
+	uint32_t free_stage[WINDOW];
+	uint32_t nb_free_stages;
+	uint32_t writes; /* on their way */
+	struct sink_stream stream[SINK_TABLES];
+	struct queue queue[SINK_TABLES];
+	struct sink_sender_stats stats;
+};
+
+/* ---- sink_sender_inventory.c ----------------------------------------------------------------- */
+
+/** What may be there and went elsewhere: for a connection that is proved. @return 0; -ENOMEM */
+int sink_sender_collect_moved(struct sink_sender *s);
+
+/** Tell some of it. */
+void sink_sender_tell_moved(struct sink_sender *s);
+
+/** The store tells some of what it has. */
+enum sink_reason sink_sender_take_have(struct sink_sender *s, const struct sink_intervals *m);
+
+/** All of that is known: it need not be held. */
+void sink_sender_release_found(struct sink_sender *s);
+
+/* ---- sink_sender_batches.c ------------------------------------------------------------------- */
+
+/** Whether a batch of the ring is this sender's. */
+bool sink_sender_owns(const struct sink_sender *s, const struct retention_batch *b);
+
+/** Queue all that the ring says is this store's, oldest first. @return 0; -ENOMEM */
+int sink_sender_fill_queues(struct sink_sender *s);
+
+/** A batch is durable: the ring and the owner are told. */
+void sink_sender_release(struct sink_sender *s, uint32_t batch, enum sink_result_status status);
+
+/** The store's places, all of them free. */
+enum sink_reason sink_sender_take_places(struct sink_sender *s, const struct sink_grant *m);
+
+enum sink_reason sink_sender_take_results(struct sink_sender *s, const struct sink_results *m);
+
+/** The next batch of a table into a place of the store's. @return whether one went */
+bool sink_sender_send_batch(struct sink_sender *s, unsigned int table);
+
+#endif /* SINK_SENDER_PRIVATE_H */
