@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "arrow_tables.h"
+#include "sink_message.h"
+#include "store_connection_private.h"
+
+/* How many places of which size. @return false: a message of one frame does not fit */
+static bool
+plan_places(struct store_connection *c)
+{
+	const struct sink_table *t = c->handshake.proof.table;
+	uint64_t bytes = c->shared->memory, nb;
+	unsigned int i;
+
+	c->nb_places = 0;
+	for (i = 0; i < SINK_TABLES; i++) {
+		c->body_place[i] = t[i].body_max;
+		/* an eighth for frames, which are small; what they leave is for images */
+		nb = (i == 0 ? bytes / 8 : bytes) / c->body_place[i];
+		if (nb > STORE_PLACES / (i == 0 ? 4 : 2))
+			nb = STORE_PLACES / (i == 0 ? 4 : 2);
+		if (nb < 2) {
+			CONN_LOG(ERR, c,
+				"bodies of %" PRIu64 " bytes (%s) need more than %" PRIu64
+				" bytes of memory ([store] memory_mb)",
+				c->body_place[i], arrow_table_name(i), c->shared->memory);
+			return false;
+		}
+		c->nb_table[i] = nb;
+		c->nb_places += nb;
+		bytes -= nb * c->body_place[i];
+	}
+	return true;
+}
+
+static uint8_t *
+body_at(const struct store_connection *c, uint32_t entry)
+{
+	const uint64_t frames = c->nb_table[0] * c->body_place[0];
+
+	return entry < c->nb_table[0]
+		? c->bodies + entry * c->body_place[0]
+		: c->bodies + frames + (entry - c->nb_table[0]) * c->body_place[1];
+}
+
+static struct rdma_mr *
+register_ring(const struct store_connection *c, void *addr, uint64_t length)
+{
+	const struct rdma_mr_attr attr = {
+		.addr = addr,
+		.length = length,
+		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.gpu = -1,
+	};
+
+	return rdma_mr_reg(c->shared->pd, &attr);
+}
+
+static enum sink_reason
+open_rings(struct store_connection *c)
+{
+	const uint64_t entries = (uint64_t)c->nb_places * SINK_ENTRY_BYTES;
+	const uint64_t bodies =
+		c->nb_table[0] * c->body_place[0] + c->nb_table[1] * c->body_place[1];
+	void *memory;
+	uint32_t i;
+
+	c->memory_size = 2 * entries + bodies;
+	memory = mmap(NULL, c->memory_size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (memory == MAP_FAILED)
+		return SINK_REASON_FAILED;
+	c->memory = memory;
+	c->entries = memory;
+	c->copies = c->memory + entries;
+	c->bodies = c->copies + entries;
+	c->entries_mr = register_ring(c, c->entries, entries);
+	c->bodies_mr = register_ring(c, c->bodies, bodies);
+	if (c->entries_mr == NULL || c->bodies_mr == NULL ||
+		sink_random(&c->epoch, sizeof(c->epoch)) < 0)
+		return SINK_REASON_FAILED;
+	for (i = 0; i < c->nb_places; i++)
+		c->place[i] = (struct store_place){false, i >= c->nb_table[0]};
+	for (i = 0; i < SINK_TABLES; i++) {
+		const struct arrow_identity identity = {
+			c->run->producer, c->run->run, c->run->incarnation, arrow_table_name(i)};
+
+		if (sink_stream_init(&c->stream[i], i, &c->run->reader[i].schema, &identity,
+			    c->epoch, c->body_place[i]) < 0)
+			return SINK_REASON_SCHEMA;
+	}
+	return SINK_REASON_NONE;
+}
+
+enum sink_reason
+store_connection_open_rings(struct store_connection *c)
+{
+	return plan_places(c) ? open_rings(c) : SINK_REASON_BODY;
+}
+
+bool
+store_connection_grant(struct store_connection *c)
+{
+	struct sink_grant *m = sink_link_room(&c->link);
+	const uint64_t frames = c->nb_table[0] * c->body_place[0];
+
+	if (m == NULL)
+		return false;
+	sink_message_begin(m, SINK_GRANT, sizeof(*m) + 3 * sizeof(m->region[0]), c->sent++);
+	m->epoch = c->epoch;
+	m->heartbeat_ms = c->shared->heartbeat_ms;
+	m->silence_ms = c->shared->silence_ms;
+	m->commit_ms = c->shared->commit_ms;
+	m->nb = 3;
+	m->region[0] = (struct sink_region){(uintptr_t)c->entries, SINK_ENTRY_BYTES,
+		rdma_mr_rkey(c->entries_mr), 0, c->nb_places, SINK_REGION_METADATA, 0, 0};
+	m->region[1] = (struct sink_region){(uintptr_t)c->bodies, c->body_place[0],
+		rdma_mr_rkey(c->bodies_mr), 0, c->nb_table[0], SINK_REGION_BODY, 0, 0};
+	m->region[2] = (struct sink_region){(uintptr_t)c->bodies + frames, c->body_place[1],
+		rdma_mr_rkey(c->bodies_mr), c->nb_table[0], c->nb_table[1], SINK_REGION_BODY, 1, 0};
+	return sink_link_send(&c->link, m->head.length) == 0;
+}
+
+/* A batch is announced: copy, look, take. */
+void
+store_connection_written(void *arg, uint32_t index)
+{
+	static struct sink_entry copy __attribute__((aligned(64)));
+	struct store_connection *c = arg;
+	struct store_counters *n = &c->shared->counters;
+	enum sink_entry_fault fault = SINK_ENTRY_PLACE;
+	struct stream_batch b = {.tag = (uint64_t)c->index << 32 | index};
+	uint8_t table;
+
+	c->heard = sink_link_clock();
+	if (c->state != STORE_UP)
+		return;
+	if (index < c->nb_places && !c->place[index].taken) {
+		table = c->place[index].table;
+		memcpy(&copy, &c->entries[index], sizeof(copy));
+		b.metadata = c->copies + (uint64_t)index * SINK_BLOCK;
+		b.body = body_at(c, index);
+		fault = sink_entry_check(&c->stream[table], &copy, index, &b.sink,
+			c->copies + (uint64_t)index * SINK_BLOCK);
+	}
+	n->fault[fault]++;
+	if (fault != SINK_ENTRY_GOOD) {
+		CONN_LOG(
+			WARNING, c, "entry %u is refused: %s", index, sink_entry_fault_name(fault));
+		store_connection_refuse(c, SINK_REASON_ENTRY);
+		return;
+	}
+	n->bytes += b.sink.body_bytes;
+	c->place[index].taken = true;
+	c->pending++;
+	stream_writer_append(c->run->writer[table], &b);
+}
+
+void
+store_connection_result(struct store_connection *c, uint32_t entry, uint64_t sequence,
+	enum sink_result_status status)
+{
+	struct store_counters *n = &c->shared->counters;
+
+	c->pending--;
+	c->place[entry].taken = false;
+	switch (status) {
+	case SINK_DURABLE:
+		n->durable++;
+		c->batches[c->place[entry].table]++;
+		break;
+	case SINK_DOUBLE:
+		n->doubles++;
+		break;
+	default:
+		n->again++;
+	}
+	/* of a connection that is gone nobody hears: the next one is told what is here */
+	if (c->state == STORE_UP || c->state == STORE_ENDING)
+		c->results[c->nb_results++] =
+			(struct sink_result){sequence, entry, c->place[entry].table, status, 0};
+}
+
+/* @return false: not all has let go of it */
+static bool
+close_registrations(struct store_connection *c)
+{
+	if (c->entries_mr != NULL && rdma_mr_dereg(c->entries_mr) < 0)
+		return false;
+	c->entries_mr = NULL;
+	if (c->bodies_mr != NULL && rdma_mr_dereg(c->bodies_mr) < 0)
+		return false;
+	c->bodies_mr = NULL;
+	return true;
+}
+
+bool
+store_connection_close_rings(struct store_connection *c)
+{
+	if (!close_registrations(c) || c->pending > 0)
+		return false;
+	if (c->memory != NULL)
+		munmap(c->memory, c->memory_size);
+	return true;
+}
