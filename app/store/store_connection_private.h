@@ -33,7 +33,7 @@ bool store_connection_grant(struct store_connection *c);
 /** A batch has come to a place: sink_link_ops. */
 void store_connection_written(void *arg, uint32_t index);
 
-/** The link is closed: let go of the rings. @return false: not all has let go of them, call again */
+/** The link is closed: give up the rings. @return false: something still holds them, call again */
 bool store_connection_close_rings(struct store_connection *c);
 
 #endif /* STORE_CONNECTION_PRIVATE_H */
