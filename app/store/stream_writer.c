@@ -10,58 +10,12 @@
 #include "batch_builder.h"
 #include "direct_io.h"
 #include "sink_message.h"
-#include "stream_known.h"
-#include "stream_writer.h"
+#include "stream_writer_private.h"
 
 #define NS_PER_MS 1000000ull
 
-/* A batch that has no result. */
-struct item {
-	uint64_t sequence;
-	uint64_t tag;
-	uint64_t bytes;
-	uint64_t rows;
-	size_t index; /* in its file; SIZE_MAX: a double */
-};
-
-/* A file that is written or being closed. */
-struct stream_file {
-	struct stream_file *next; /* younger */
-	struct arrow_file file;
-	struct item *item;
-	size_t nb;
-	size_t room;
-	size_t results; /* items that have one */
-	struct interval_set have;
-	uint64_t charged; /* to the quota */
-	uint64_t opened_at;
-	uint64_t last; /* sequence */
-	bool empty;
-	bool closing;
-	bool has_thread;
-	pthread_t thread;
-	bool closed; /* atomic */
-};
-
-struct stream_writer {
-	struct stream_writer_config config;
-	const struct arrow_io_ops *io;
-	struct stream_file *oldest;
-	struct stream_file *current; /* the youngest, if it is open; NULL: none is */
-	struct stream_known known;   /* files that are closed, and all that is durable */
-	struct interval_set taken;   /* without a result */
-	unsigned int set;	     /* number of the last file */
-	uint64_t retry_at;
-	uint64_t backoff; /* ns */
-	int first_error;
-	struct stream_stats stats; /* one writer; read with atomic loads */
-};
-
-#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
-#define ADD(counter, n)	    SET(counter, (counter) + (n))
-
-static void
-say(const struct stream_writer *w, bool error, const char *text)
+void
+stream_writer_say(const struct stream_writer *w, bool error, const char *text)
 {
 	if (w->config.log != NULL)
 		w->config.log(w->config.arg, error, text);
@@ -114,115 +68,6 @@ int
 stream_writer_state(const struct stream_writer *w)
 {
 	return w->stats.error;
-}
-
-/* ---- results --------------------------------------------------------------------------------- */
-
-static void
-give_result(struct stream_writer *w, const struct item *item, enum sink_result_status status)
-{
-	switch (status) {
-	case SINK_DURABLE:
-		ADD(w->stats.batches, 1);
-		ADD(w->stats.rows, item->rows);
-		ADD(w->stats.bytes, item->bytes);
-		break;
-	case SINK_DOUBLE:
-		ADD(w->stats.doubles, 1);
-		break;
-	default:
-		ADD(w->stats.again, 1);
-	}
-	w->config.result(w->config.arg, item->tag, item->sequence, status);
-}
-
-/* A batch of a file is durable, or never will be. */
-static void
-resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
-{
-	bool durable = item->index < f->file.nb_durable;
-
-	SET(w->stats.pending, w->stats.pending - 1);
-	if (item->index == SIZE_MAX) {
-		/* all before it have their results: the first one's is known */
-		durable = interval_set_has(&w->known.have, item->sequence);
-		give_result(w, item, durable ? SINK_DOUBLE : SINK_AGAIN);
-		return;
-	}
-	(void)interval_set_remove(&w->taken, item->sequence, item->sequence);
-	/* one that cannot be remembered is one that will be written twice */
-	if (durable &&
-		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
-			interval_set_add(&f->have, item->sequence, item->sequence) < 0))
-		say(w, true, "no memory for a list of what is durable");
-	if (durable)
-		w->backoff = 0;
-	give_result(w, item, durable ? SINK_DURABLE : SINK_AGAIN);
-}
-
-static void
-count_latency(struct stream_writer *w, struct stream_file *f)
-{
-	unsigned int i;
-
-	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
-		if (f->file.latency[i] == 0)
-			continue;
-		ADD(w->stats.latency[i], f->file.latency[i]);
-		f->file.latency[i] = 0;
-	}
-}
-
-/* A closed file whose batches all have results. */
-static void
-retire(struct stream_writer *w, struct stream_file *f)
-{
-	if (f->has_thread)
-		pthread_join(f->thread, NULL);
-	ADD(w->stats.complete, f->file.complete);
-	ADD(w->stats.syncs, f->file.out.syncs);
-	if (f->file.error != 0) {
-		say(w, true, f->file.message);
-		if (w->first_error == 0)
-			w->first_error = f->file.error;
-	}
-	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have) < 0)
-		say(w, true, "no memory for a list of files");
-	if (w->config.quota != NULL)
-		w->config.quota->used += f->file.size - f->charged;
-	interval_set_free(&f->have);
-	free(f->item);
-	free(f);
-}
-
-/* Results of what is known by now, oldest first. */
-static void
-give_results(struct stream_writer *w)
-{
-	struct stream_file *f;
-	bool closed;
-
-	while ((f = w->oldest) != NULL) {
-		closed = __atomic_load_n(&f->closed, __ATOMIC_ACQUIRE);
-		/* its thread has it now */
-		if (f->closing && !closed)
-			return;
-		count_latency(w, f);
-		while (f->results < f->nb &&
-			(closed || f->item[f->results].index == SIZE_MAX ||
-				f->item[f->results].index < f->file.nb_durable))
-			resolve(w, f, &f->item[f->results++]);
-		if (!closed)
-			break;
-		w->oldest = f->next;
-		retire(w, f);
-	}
-	/* what has been told is of no interest */
-	if (f != NULL && f->results > 0 && f->results >= f->nb / 2) {
-		memmove(f->item, f->item + f->results, (f->nb - f->results) * sizeof(*f->item));
-		f->nb -= f->results;
-		f->results = 0;
-	}
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -319,14 +164,14 @@ open_file(struct stream_writer *w)
 	rc = create_file(w, f);
 	if (rc < 0) {
 		if (w->stats.error != rc)
-			say(w, true, f->file.message);
+			stream_writer_say(w, true, f->file.message);
 		back_off(w, rc);
 		free(f);
 		return rc;
 	}
 	if (w->stats.error != 0) {
 		ADD(w->stats.resumes, 1);
-		say(w, true, "writing again");
+		stream_writer_say(w, true, "writing again");
 		SET(w->stats.error, 0);
 	}
 	f->file.clock = w->config.clock;
@@ -421,7 +266,7 @@ prepare(struct stream_writer *w, const struct item *item)
 		begin_close(w);
 	if (is_over_quota(w, item->bytes)) {
 		if (w->stats.error != -EDQUOT)
-			say(w, true, "the quota of this producer is used up");
+			stream_writer_say(w, true, "the quota of this producer is used up");
 		back_off(w, -EDQUOT);
 		return -EDQUOT;
 	}
@@ -445,7 +290,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	struct stream_file *f;
 
 	if (interval_set_has(&w->known.have, item.sequence)) {
-		give_result(w, &item, SINK_DOUBLE);
+		stream_writer_give_result(w, &item, SINK_DOUBLE);
 		return;
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
@@ -453,24 +298,24 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		for (f = w->oldest; f->next != NULL; f = f->next)
 			;
 		if (note_item(f, &item) < 0)
-			give_result(w, &item, SINK_AGAIN);
+			stream_writer_give_result(w, &item, SINK_AGAIN);
 		else
 			ADD(w->stats.pending, 1);
 		return;
 	}
 	if (prepare(w, &item) < 0) {
-		give_result(w, &item, SINK_AGAIN);
+		stream_writer_give_result(w, &item, SINK_AGAIN);
 		return;
 	}
 	item.index = w->current->file.nb_batches;
 	if (interval_set_add(&w->taken, item.sequence, item.sequence) < 0 ||
 		note_item(w->current, &item) < 0) {
 		(void)interval_set_remove(&w->taken, item.sequence, item.sequence);
-		give_result(w, &item, SINK_AGAIN);
+		stream_writer_give_result(w, &item, SINK_AGAIN);
 		return;
 	}
 	write_batch(w, b, &item);
-	give_results(w);
+	stream_writer_give_results(w);
 }
 
 void
@@ -478,7 +323,7 @@ stream_writer_poll(struct stream_writer *w)
 {
 	if (w->current != NULL && arrow_file_poll(&w->current->file) < 0)
 		begin_outage(w);
-	give_results(w);
+	stream_writer_give_results(w);
 	/* nobody sends a batch before we are good again */
 	if (w->stats.error != 0 && w->current == NULL && arrow_slices_clock() >= w->retry_at &&
 		!is_over_quota(w, SINK_BLOCK))
@@ -526,7 +371,7 @@ stream_writer_finish(struct stream_writer *w)
 			pthread_join(f->thread, NULL);
 		f->has_thread = false;
 	}
-	give_results(w);
+	stream_writer_give_results(w);
 	return w->first_error;
 }
 
@@ -540,7 +385,7 @@ stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH
 
 	rc = stream_known_read(&w->known, w->io, &w->config.identity, path, &size, &cut, message);
 	if (cut > 0)
-		say(w, true, message);
+		stream_writer_say(w, true, message);
 	if (rc == 0 && w->config.quota != NULL)
 		w->config.quota->used += size;
 	return rc;
@@ -560,7 +405,7 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 	(void)stream_writer_finish(w);
 	rc = stream_known_cut(&w->known, w->io, moved, &cut, message);
 	ADD(w->stats.cut, cut);
-	say(w, rc < 0, message);
+	stream_writer_say(w, rc < 0, message);
 	return rc;
 }
 
