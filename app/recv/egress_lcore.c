@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "egress_private.h"
+#include "sink/sink_link.h"
+
+#define CM_TURNS 64
+#define MOVE_MS	 100 /* how often it is looked whether a store is gone for good */
+#define EVENTS	 8
+
+/* A store for a batch: one that is there, if any is. */
+static unsigned int
+choose_store(struct egress *e, const struct egress_run *run)
+{
+	unsigned int i, store;
+
+	for (i = 0; i < e->nb_stores; i++) {
+		store = e->settings.policy == EGRESS_PRIMARY ? i
+							     : (e->next_store + i) % e->nb_stores;
+		if (!sink_sender_is_down(run->sender[store])) {
+			e->next_store = store + 1;
+			return store;
+		}
+	}
+	return e->settings.policy == EGRESS_PRIMARY ? 0 : e->next_store++ % e->nb_stores;
+}
+
+static struct sink_sender *
+sender_of(const struct egress *e, const struct retention_batch *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->nb_stores; i++) {
+		if (e->number[i] == b->owner)
+			return e->run[b->run].sender[i];
+	}
+	return NULL;
+}
+
+static void
+on_result(void *arg, uint32_t batch, enum sink_result_status status)
+{
+	struct egress *e = arg;
+	const struct known *k = &e->known[batch];
+	struct egress_stats *s = &e->stats[k->table];
+	struct sink_sender *sender;
+	struct retention_batch b;
+
+	if (status != SINK_AGAIN) {
+		/* those that were adopted are another run's */
+		ADD(s->durable, k->run == e->current);
+		ADD(s->rows, k->run == e->current ? k->rows : 0);
+		return;
+	}
+	/* the store says when it is good again; until then it waits there, or is moved */
+	if (!retention_get(e->ring, batch, &b))
+		return;
+	sender = sender_of(e, &b);
+	if (sender != NULL)
+		(void)sink_sender_offer(sender, batch);
+}
+
+static int
+open_senders(struct egress *e, unsigned int index)
+{
+	struct egress_run *run = &e->run[index];
+	struct sink_sender_config c = {
+		.dev = e->dev,
+		.pd = e->pd,
+		.retention = e->ring,
+		.mr = e->mr,
+		.run = index,
+		.producer = e->producer,
+		.key = &e->key,
+		.role = SINK_ROLE_RECEIVER,
+		.result = on_result,
+		.arg = e,
+	};
+	unsigned int i;
+	int rc = 0;
+
+	memset(run, 0, sizeof(*run));
+	run->used = true;
+	run->index = index;
+	for (i = 0; i < e->nb_stores && rc == 0; i++) {
+		c.address = e->address[i];
+		c.name = e->name[i];
+		c.store = e->number[i];
+		rc = sink_sender_open(&run->sender[i], &c);
+	}
+	return rc;
+}
+
+static void
+finish_run(struct egress_run *run, unsigned int nb_stores)
+{
+	unsigned int i;
+
+	run->finishing = true;
+	for (i = 0; i < nb_stores; i++)
+		sink_sender_finish(run->sender[i]);
+}
+
+static bool
+run_is_over(const struct egress *e, const struct egress_run *run)
+{
+	struct sink_sender_stats stats;
+	struct retention_run r;
+	unsigned int i, ended = 0;
+
+	if (!retention_run_get(e->ring, run->index, &r) || r.references > 0)
+		return false;
+	for (i = 0; i < e->nb_stores; i++) {
+		sink_sender_stats_get(run->sender[i], &stats);
+		/* one that was never reached has nothing to be ended */
+		ended += stats.state == SINK_SENDER_ENDED || stats.connections == 0;
+	}
+	return run->finishing && ended == e->nb_stores;
+}
+
+/* All of it is durable, and the stores know: forget it. */
+static void
+retire_run(struct egress *e, struct egress_run *run)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->nb_stores; i++) {
+		if (run->sender[i] != NULL && sink_sender_close(run->sender[i]) == 0)
+			run->sender[i] = NULL;
+	}
+	for (i = 0; i < e->nb_stores; i++) {
+		if (run->sender[i] != NULL)
+			return;
+	}
+	if (retention_run_drop(e->ring, run->index) == 0)
+		run->used = false;
+}
+
+/* Batches of stores that are gone go to others. */
+static void
+move_batches(struct egress *e, uint64_t now)
+{
+	struct retention_batch b;
+	struct sink_sender *from;
+	unsigned int store;
+	uint32_t i;
+
+	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
+		if (!retention_get(e->ring, i, &b) || !b.held || !e->run[b.run].used)
+			continue;
+		from = sender_of(e, &b);
+		/* one that is not configured any more is gone, too */
+		if (from != NULL &&
+			(!sink_sender_is_down(from) ||
+				now - sink_sender_down_since(from) < e->settings.failover_ms))
+			continue;
+		store = choose_store(e, &e->run[b.run]);
+		if (sink_sender_is_down(e->run[b.run].sender[store]))
+			continue;
+		retention_move(e->ring, i, e->number[store]);
+		(void)sink_sender_offer(e->run[b.run].sender[store], i);
+	}
+}
+
+/* Runs that were adopted as well: who ends in order leaves nothing behind. */
+static bool
+all_is_over(const struct egress *e)
+{
+	unsigned int i;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (e->run[i].used)
+			return false;
+	}
+	return true;
+}
+
+int
+egress_adopt_runs(struct egress *e)
+{
+	struct retention_batch b;
+	struct retention_run run;
+	unsigned int i;
+	uint32_t batch;
+	int rc = 0;
+
+	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
+		batch = retention_next(e->ring, batch + 1)) {
+		if (retention_get(e->ring, batch, &b))
+			e->known[batch] = (struct known){b.rows, b.run, b.table};
+	}
+	for (i = 0; i < RETENTION_RUNS && rc == 0; i++) {
+		if (!retention_run_get(e->ring, i, &run))
+			continue;
+		LOG(NOTICE, "run %s of incarnation %016" PRIx64 ": %u batches are sent again\n",
+			run.name, run.incarnation, run.references);
+		rc = open_senders(e, i);
+		if (rc == 0)
+			finish_run(&e->run[i], e->nb_stores);
+	}
+	return rc;
+}
+
+static int
+do_begin(struct egress *e, const struct mailbox *m)
+{
+	int index, rc;
+
+	index = retention_run_add(e->ring, m->run);
+	if (index < 0)
+		return index;
+	rc = open_senders(e, index);
+	if (rc < 0)
+		return rc;
+	e->current = index;
+	return 0;
+}
+
+static int
+do_commit(struct egress *e, struct mailbox *m)
+{
+	struct egress_run *run = &e->run[e->current];
+	unsigned int store;
+	uint32_t batch;
+
+	m->batch.run = e->current;
+	batch = retention_commit(e->ring, &m->batch);
+	e->known[batch] = (struct known){m->batch.rows, e->current, m->batch.table};
+	store = choose_store(e, run);
+	retention_assign(e->ring, batch, e->number[store]);
+	return sink_sender_offer(run->sender[store], batch);
+}
+
+static void
+take_order(struct egress *e)
+{
+	struct mailbox *m = &e->mail;
+	const int order = __atomic_load_n(&m->order, __ATOMIC_ACQUIRE);
+
+	switch ((enum order)order) {
+	case ORDER_NONE:
+		return;
+	case ORDER_BEGIN:
+		m->answer = do_begin(e, m);
+		break;
+	case ORDER_RESERVE:
+		m->room = retention_reserve(e->ring, m->body);
+		m->answer = m->room != NULL ? 0 : -ENOSPC;
+		break;
+	case ORDER_COMMIT:
+		m->answer = do_commit(e, m);
+		break;
+	case ORDER_END:
+		retention_run_end(e->ring, e->current, m->batches);
+		finish_run(&e->run[e->current], e->nb_stores);
+		m->answer = 0;
+		break;
+	case ORDER_IS_OVER:
+		m->answer = all_is_over(e);
+		break;
+	}
+	__atomic_store_n(&m->order, ORDER_NONE, __ATOMIC_RELEASE);
+}
+
+int
+egress_turn(struct egress *e)
+{
+	const uint64_t now = sink_link_clock();
+	struct rdma_event event[EVENTS];
+	bool busy = false;
+	unsigned int i, k, n, lane;
+
+	take_order(e);
+	for (lane = 0; lane < e->info.nb_lanes; lane++)
+		busy |= rdma_progress(e->dev, lane) > 0;
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		for (k = 0; e->run[i].used && k < e->nb_stores; k++) {
+			if (e->run[i].sender[k] != NULL)
+				busy |= sink_sender_poll(e->run[i].sender[k]);
+		}
+	}
+	/* an lcore that gives its CPU away makes few turns */
+	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
+		return busy;
+	e->cm_at = now;
+	n = rdma_poll_cm(e->dev, event, EVENTS);
+	for (i = 0; i < n; i++) {
+		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+			sink_sender_event(rdma_conn_context(event[i].conn), &event[i]);
+	}
+	if (now < e->look_at)
+		return busy || n > 0;
+	e->look_at = now + MOVE_MS;
+	move_batches(e, now);
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (e->run[i].used && run_is_over(e, &e->run[i]))
+			retire_run(e, &e->run[i]);
+	}
+	return busy || n > 0;
+}
+
+int
+egress_poll(void *arg)
+{
+	struct egress *e = arg;
+
+	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_RELAXED))
+		__atomic_store_n(&e->lcore_polls, true, __ATOMIC_RELEASE);
+	return egress_turn(e);
+}
