@@ -42,6 +42,11 @@ class Telemetry:
                     raise
                 time.sleep(0.1)
         self.size = json.loads(self.socket.recv(1024).decode())['max_output_len']
+        # the socket is there before the receiver's commands
+        while '/braggline/info' not in self('/') or self('/braggline/gangs') is None:
+            if time.monotonic() > end:
+                raise SystemExit('recv_bench: no /braggline commands')
+            time.sleep(0.1)
 
     def __call__(self, command):
         self.socket.send(command.encode())
