@@ -402,7 +402,7 @@ work_up(struct sink_sender *s, uint64_t now)
 	/* frames first: they are few and small */
 	while (sink_sender_send_batch(s, 0) || sink_sender_send_batch(s, 1))
 		busy = true;
-	if (s->finish && sink_sender_open_batches(s) == 0)
+	if (s->finish && sink_sender_is_idle(s))
 		send_end(s);
 	return busy;
 }

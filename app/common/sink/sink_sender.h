@@ -94,9 +94,6 @@ void sink_sender_event(struct sink_sender *s, const struct rdma_event *event);
 /** Let things go on. @return something was done: for the owner's idle policy. *Control.* */
 bool sink_sender_poll(struct sink_sender *s);
 
-/** Batches without a result. */
-uint32_t sink_sender_open_batches(const struct sink_sender *s);
-
 /** Whether its batches may be moved to another store: only while there is no connection. */
 bool sink_sender_is_down(const struct sink_sender *s);
 

@@ -186,17 +186,9 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	return true;
 }
 
-uint32_t
-sink_sender_open_batches(const struct sink_sender *s)
+bool
+sink_sender_is_idle(const struct sink_sender *s)
 {
-	struct retention_batch b;
-	uint32_t i, n = 0;
-
-	if (s->state == SINK_SENDER_UP)
-		return s->queue[0].nb + s->queue[1].nb + s->nb_places - s->nb_free[0] -
-			s->nb_free[1];
-	for (i = retention_next(s->config.retention, 0); i != UINT32_MAX;
-		i = retention_next(s->config.retention, i + 1))
-		n += retention_get(s->config.retention, i, &b) && sink_sender_owns(s, &b);
-	return n;
+	return s->queue[0].nb == 0 && s->queue[1].nb == 0 &&
+		s->nb_free[0] + s->nb_free[1] == s->nb_places;
 }
