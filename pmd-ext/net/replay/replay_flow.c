@@ -7,11 +7,11 @@
  */
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rte_cycles.h>
 #include <rte_flow_driver.h>
 #include <rte_malloc.h>
 #include <rte_pause.h>
@@ -168,7 +168,7 @@ pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
 
 		/* on a shared CPU the lcore may be waiting for this very thread to give way */
 		for (uint32_t spins = 0; __atomic_load_n(&rxq->in_burst, __ATOMIC_ACQUIRE); spins++)
-			spins < 1000 ? rte_pause() : (void)sched_yield();
+			spins < 1000 ? rte_pause() : rte_delay_us_sleep(10);
 	}
 	return 0;
 }
