@@ -234,7 +234,8 @@ test_grh(void **state)
 static enum options_result
 parse(const struct mode *mode, struct target *target, const char *line)
 {
-	char text[256], *words[16], *next = text;
+	static char text[256]; /* targets point into it */
+	char *words[16], *next = text;
 	int n = 0;
 
 	snprintf(text, sizeof(text), "mode %s", line);
