@@ -20,13 +20,16 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct replay_capture *capture = NULL;
+	struct replay_devargs args = {.nb_files = 1};
 	uint64_t bytes = 0;
 	char path[64];
 
 	if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size)
 		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-	if (replay_capture_load(&capture, path, size > 0 ? data[size - 1] : 90, SOCKET_ID_ANY) != 0)
+	args.files[0] = path;
+	args.align_at = size > 0 ? data[size - 1] : 90;
+	if (replay_capture_load(&capture, &args, SOCKET_ID_ANY) != 0)
 		return 0;
 	for (uint32_t i = 0; i < capture->nb_packets; i++) {
 		const struct replay_packet *p = &capture->packets[i];
