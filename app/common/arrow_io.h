@@ -4,8 +4,8 @@
  * How bytes reach the disk: a table of operations, one call of the operating system each, so that
  * what is built on it can be tested on a disk that fails, reorders and forgets.
  *
- * Two implementations: direct_io (direct_io.h), and the disk of the tests. One thread per file;
- * operations return 0 or -errno.
+ * Three implementations: direct_io (direct_io.h), the store's cufile_io, and the disk of the tests.
+ * One thread per file; operations return 0 or -errno.
  */
 #ifndef ARROW_IO_H
 #define ARROW_IO_H
@@ -19,20 +19,22 @@
 
 /** How a file is written, the best last. */
 enum arrow_io_mode {
-	ARROW_IO_AUTO,	      /**< asked for: the best there is */
-	ARROW_IO_BUFFERED,    /**< through the page cache */
-	ARROW_IO_DIRECT,      /**< O_DIRECT, one write at a time */
-	ARROW_IO_DIRECT_URING /**< O_DIRECT, several writes at a time through io_uring */
+	ARROW_IO_AUTO,	       /**< asked for: the best there is */
+	ARROW_IO_BUFFERED,     /**< through the page cache */
+	ARROW_IO_DIRECT,       /**< O_DIRECT, one write at a time */
+	ARROW_IO_DIRECT_URING, /**< O_DIRECT, several writes at a time through io_uring */
+	ARROW_IO_CUFILE,       /**< cuFile in compatibility mode, or by a way that is not known */
+	ARROW_IO_GPUDIRECT     /**< cuFile, known not to go through the host */
 };
 
-/** @return `buffered`, `direct`, `direct+io_uring` */
+/** @return `buffered`, `direct`, `direct+io_uring`, `cufile`, `cufile+gpudirect` */
 const char *arrow_io_mode_name(enum arrow_io_mode mode);
 
 /** How an open file is written. */
 struct arrow_io_info {
 	enum arrow_io_mode mode;
 	uint32_t memory_align; /**< of each part of a write that need not be copied */
-	char why[120];	       /**< what stood in the way of the best mode; "" if nothing */
+	char why[120];	       /**< what stood in the way of the best mode; of cuFile, its mode */
 };
 
 /** A write or sync that has ended. */

@@ -556,7 +556,7 @@ is_crc(const char *text, uint32_t crc)
 }
 
 int
-arrow_reader_crc(const struct arrow_reader *r, size_t batch)
+arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_crc)
 {
 	const struct arrow_read_batch *b = &r->batches[batch];
 	const uint8_t *metadata = r->data + b->offset;
@@ -569,5 +569,14 @@ arrow_reader_crc(const struct arrow_reader *r, size_t batch)
 		return -EBADMSG;
 	if (b->crc32c == NULL)
 		return 0;
-	return is_crc(b->crc32c, arrow_crc32c(0, b->body, b->body_length)) ? 1 : -EBADMSG;
+	return is_crc(b->crc32c, body_crc) ? 1 : -EBADMSG;
+}
+
+int
+arrow_reader_crc(const struct arrow_reader *r, size_t batch)
+{
+	const struct arrow_read_batch *b = &r->batches[batch];
+
+	return arrow_reader_crc_is(
+		r, batch, b->crc32c != NULL ? arrow_crc32c(0, b->body, b->body_length) : 0);
 }

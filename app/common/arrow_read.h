@@ -94,6 +94,12 @@ int arrow_reader_column(const struct arrow_reader *r, size_t batch, unsigned int
  */
 int arrow_reader_crc(const struct arrow_reader *r, size_t batch);
 
+/**
+ * The same where the body is somewhere else, too.
+ * @param body_crc  of the body there
+ */
+int arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_crc);
+
 /** Items of row i: start and end within arrow_column.data. */
 static inline void
 arrow_column_range(const struct arrow_column *c, uint64_t row, uint64_t *start, uint64_t *end)

@@ -305,6 +305,7 @@ gather(struct arrow_slices *s, const uint8_t *data, size_t size)
 			part = size;
 		memcpy(stage_at(s, s->gather) + s->fill, data, part);
 		s->fill += part;
+		s->copied += part;
 		if (s->fill == slice_room(s) && submit_gathered(s) < 0)
 			return s->error;
 	}

@@ -66,6 +66,7 @@ struct arrow_slices {
 	uint64_t sync_covers; /**< bytes that the sync under way makes durable */
 	uint64_t since;	      /**< when the first byte came that no sync has covered */
 	uint64_t syncs;
+	uint64_t copied; /**< bytes that were gathered: not written from where they were */
 	bool syncing;
 	bool torn; /**< a slice failed: `written` stays where it is */
 	int error;

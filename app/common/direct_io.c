@@ -53,6 +53,8 @@ arrow_io_mode_name(enum arrow_io_mode mode)
 		[ARROW_IO_BUFFERED] = "buffered",
 		[ARROW_IO_DIRECT] = "direct",
 		[ARROW_IO_DIRECT_URING] = "direct+io_uring",
+		[ARROW_IO_CUFILE] = "cufile",
+		[ARROW_IO_GPUDIRECT] = "cufile+gpudirect",
 	};
 
 	return names[mode];
@@ -159,6 +161,12 @@ fail:
 		close(f->fd);
 	free(f);
 	return rc;
+}
+
+int
+direct_io_fd(void *handle)
+{
+	return ((const struct disk_file *)handle)->fd;
 }
 
 static const struct arrow_io_info *

@@ -15,4 +15,7 @@
 
 extern const struct arrow_io_ops direct_io;
 
+/** @return descriptor of an open file, for who moves bytes in another way; it stays the file's */
+int direct_io_fd(void *handle);
+
 #endif /* DIRECT_IO_H */

@@ -15,7 +15,9 @@
 #include <rte_log.h>
 #include <rte_version.h>
 
+#include "command.h"
 #include "config.h"
+#include "slice_pool.h"
 #include "store.h"
 #include "store_telemetry.h"
 
@@ -23,11 +25,10 @@ RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, store_main_logtype, "store: " __VA_ARGS__)
 
-#define EXIT_CONFIG 2
-#define SETS_MAX    64
-#define IDLE_TURNS  1000
-#define IDLE_US	    50
-#define STOP_MS	    10000
+#define SETS_MAX   64
+#define IDLE_TURNS 1000
+#define IDLE_US	   50
+#define STOP_MS	   10000
 
 struct arguments {
 	const char *config_file;
@@ -35,6 +36,17 @@ struct arguments {
 	unsigned int nb_sets;
 	bool dump_config;
 };
+
+/* Work on directories, without EAL; an EAL option begins with a dash. */
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *what;
+} commands[] = {
+	{"load", cmd_load, "a run into memory, of the host or of a GPU"},
+};
+
+#define NB_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static volatile sig_atomic_t signalled;
 
@@ -47,8 +59,11 @@ on_signal(int number)
 static void
 usage(FILE *out)
 {
+	unsigned int i;
+
 	fprintf(out,
 		"Usage: braggline-store [EAL options] -- --config FILE [options]\n"
+		"       braggline-store COMMAND ...\n"
 		"\n"
 		"Takes record batches from braggline-recv over RDMA and has them in Arrow files\n"
 		"before it says so. Runs until SIGTERM or SIGINT.\n"
@@ -60,7 +75,11 @@ usage(FILE *out)
 		"  -V, --version                print the version\n"
 		"\n"
 		"Exit status: 0 all well; 1 something failed; 2 command line or settings are "
-		"wrong.\n");
+		"wrong.\n"
+		"\n"
+		"Commands, each with its own --help:\n");
+	for (i = 0; i < NB_COMMANDS; i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].what);
 }
 
 /* @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
@@ -112,10 +131,29 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 	return 0;
 }
 
+/* `auto`, `host`, `gpu:N` */
+static unsigned int
+read_bodies(struct config *c)
+{
+	const char *text = config_text(c, "store", "bodies", "auto");
+	unsigned long gpu;
+	char *end;
+
+	if (strcmp(text, "auto") == 0)
+		return STORE_BODIES_AUTO;
+	if (strcmp(text, "host") == 0)
+		return STORE_BODIES_HOST;
+	gpu = strncmp(text, "gpu:", 4) == 0 ? strtoul(text + 4, &end, 10) : ULONG_MAX;
+	if (gpu > INT16_MAX || *end != '\0' || end == text + 4)
+		config_complain(c, "store", "bodies", "wanted: auto, host or gpu:N");
+	return STORE_BODIES_GPU + gpu;
+}
+
 static void
 read_settings(struct store_config *s, struct config *c)
 {
-	static const char *const modes[] = {"auto", "buffered", "direct", "io_uring", NULL};
+	static const char *const modes[] = {
+		"auto", "buffered", "direct", "io_uring", "cufile", NULL};
 
 	s->device = config_text(c, "store", "device", NULL);
 	if (s->device == NULL)
@@ -125,11 +163,14 @@ read_settings(struct store_config *s, struct config *c)
 	if (s->key == NULL)
 		config_complain(c, "store", "key", "is needed: a file that receivers have, too");
 	s->node = config_uint(c, "store", "number", 0, 0, UINT64_MAX);
+	s->bodies = read_bodies(c);
 	s->memory = config_uint(c, "store", "memory_mb", 1024, 1, 1 << 20) << 20;
 	s->heartbeat_ms = config_uint(c, "store", "heartbeat_ms", 500, 10, 60000);
 	s->silence_ms = config_uint(c, "store", "silence_ms", 2000, s->heartbeat_ms + 1, 600000);
 	s->files.root = config_text(c, "files", "directory", ".");
-	s->files.slices.mode = config_choice(c, "files", "io", 0, modes);
+	s->io = config_choice(c, "files", "io", STORE_IO_AUTO, modes);
+	s->io_threads =
+		config_uint(c, "files", "threads", SLICE_POOL_THREADS, 1, SLICE_POOL_THREADS_MAX);
 	s->files.slices.slice = config_uint(c, "files", "slice_kb", 4096, 4, 1 << 20) << 10;
 	s->files.slices.depth = config_uint(c, "files", "depth", STREAM_DEPTH, 1, 64);
 	s->files.slices.sync_ms = config_uint(c, "files", "sync_ms", STREAM_SYNC_MS, 1, 60000);
@@ -166,10 +207,10 @@ run(const struct arguments *a)
 	char message[PATH_MAX];
 	struct store *s;
 	unsigned int i;
-	int rc, status = EXIT_CONFIG;
+	int rc, status = EXIT_USAGE;
 
 	if (c == NULL)
-		return EXIT_CONFIG;
+		return EXIT_USAGE;
 	for (i = 0; i < a->nb_sets; i++) {
 		if (config_set(c, a->sets[i]) != 0)
 			goto out;
@@ -208,17 +249,22 @@ main(int argc, char **argv)
 {
 	const struct sigaction action = {.sa_handler = on_signal};
 	struct arguments arguments = {0};
+	unsigned int i;
 	int used, rc;
 
+	for (i = 0; i < NB_COMMANDS && argc > 1; i++) {
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	}
 	used = rte_eal_init(argc, argv);
 	if (used < 0) {
 		fprintf(stderr, "braggline-store: EAL: %s\n", rte_strerror(rte_errno));
-		return EXIT_CONFIG;
+		return EXIT_USAGE;
 	}
 	rc = parse_arguments(&arguments, argc - used, argv + used);
 	if (rc != 0) {
 		rte_eal_cleanup();
-		return rc > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
+		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);

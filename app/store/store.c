@@ -49,6 +49,29 @@ apply(struct store *s, const struct store_config *c)
 	h->commit_ms = c->files.slices.sync_ms > 0 ? c->files.slices.sync_ms : STREAM_SYNC_MS;
 }
 
+/* Where bodies lie, and so how they are written. A disk that was given is a test's. */
+static int
+open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	const struct store_bodies_config config = {
+		.where = c->bodies,
+		.io = c->io,
+		.threads = c->io_threads,
+		.directory = c->files.root,
+		.rdma = s->info.gpu_memory,
+	};
+	int rc;
+
+	s->shared.bodies.gpu = -1;
+	s->shared.bodies.system = true;
+	if (c->files.slices.io != NULL)
+		return 0;
+	rc = store_bodies_open(&s->shared.bodies, &config, &s->shared.runs.files.slices, message);
+	if (rc == 0)
+		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.bodies.why);
+	return rc;
+}
+
 int
 store_open(struct store **store, const struct store_config *c, char message[PATH_MAX])
 {
@@ -79,6 +102,11 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 		return rc;
 	}
 	rdma_dev_info_get(s->shared.dev, &s->info);
+	rc = open_bodies(s, c, message);
+	if (rc < 0) {
+		(void)store_close(s);
+		return rc;
+	}
 	sink_link_address(&s->info.addr, s->shared.addr);
 	/* this lcore owns the lane, before control functions wait for it */
 	(void)rdma_progress(s->shared.dev, 0);
@@ -206,6 +234,7 @@ store_close(struct store *s)
 	rc = store_runs_close(&s->shared.runs);
 	if (s->listener != NULL)
 		(void)rdma_conn_destroy(s->listener);
+	store_bodies_close(&s->shared.bodies);
 	if (s->shared.pd != NULL)
 		(void)rdma_pd_free(s->shared.pd);
 	if (s->own_dev)

@@ -10,15 +10,19 @@
 #include "store_connection.h"
 
 struct store_config {
-	struct rdma_dev *dev;	  /**< open, and stays so; NULL: the next one is opened */
-	const char *device;	  /**< rdma_dev_open() */
-	uint16_t port;		  /**< 0: SINK_PORT */
-	const char *key;	  /**< path */
-	uint64_t node;		  /**< 0: random */
-	uint64_t memory;	  /**< bytes of bodies that a connection is granted; 0: 1 GiB */
-	uint32_t heartbeat_ms;	  /**< 0: 500 */
-	uint32_t silence_ms;	  /**< 0: 2000 */
-	struct store_files files; /**< without result and arg */
+	struct rdma_dev *dev;  /**< open, and stays so; NULL: the next one is opened */
+	const char *device;    /**< rdma_dev_open() */
+	uint16_t port;	       /**< 0: SINK_PORT */
+	const char *key;       /**< path */
+	uint64_t node;	       /**< 0: random */
+	uint64_t memory;       /**< bytes of bodies that a connection is granted; 0: 1 GiB */
+	uint32_t heartbeat_ms; /**< 0: 500 */
+	uint32_t silence_ms;   /**< 0: 2000 */
+	struct store_files
+		files;	     /**< without result and arg; of slices io, mode, depth are chosen */
+	unsigned int bodies; /**< STORE_BODIES_AUTO, ... */
+	enum store_io io;
+	unsigned int io_threads; /**< of cuFile; 0: SLICE_POOL_THREADS */
 };
 
 struct store;

@@ -11,6 +11,7 @@
 #include "sink_gate.h"
 #include "sink_handshake.h"
 #include "sink_link.h"
+#include "store_bodies.h"
 #include "store_run.h"
 
 #define STORE_CONNECTIONS 64
@@ -60,6 +61,7 @@ struct store_shared {
 	uint32_t commit_ms;
 	uint8_t addr[16];
 	struct sink_gate gate;
+	struct store_bodies bodies;
 	struct store_runs runs;
 	struct store_counters counters;
 	bool stopping;
@@ -98,13 +100,14 @@ struct store_connection {
 	uint64_t epoch;
 	uint64_t batches[SINK_TABLES]; /**< durable, of this connection */
 	/* rings */
-	uint8_t *memory; /**< entries, their copies, bodies */
+	uint8_t *memory; /**< entries, their copies */
 	uint64_t memory_size;
 	struct rdma_mr *entries_mr;
 	struct rdma_mr *bodies_mr;
 	struct sink_entry *entries; /**< that the peer writes */
 	uint8_t *copies;	    /**< of metadata: SINK_BLOCK each */
-	uint8_t *bodies;
+	uint8_t *bodies;	    /**< of the host or of a GPU */
+	uint64_t bodies_size;
 	uint64_t body_place[SINK_TABLES]; /**< bytes */
 	uint32_t nb_table[SINK_TABLES];
 	uint32_t nb_places;

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "arrow_tables.h"
+#include "body_memory.h"
 #include "sink_message.h"
 #include "store_connection_private.h"
 
@@ -48,13 +49,13 @@ body_at(const struct store_connection *c, uint32_t entry)
 }
 
 static struct rdma_mr *
-register_ring(const struct store_connection *c, void *addr, uint64_t length)
+register_ring(const struct store_connection *c, void *addr, uint64_t length, int16_t gpu)
 {
 	const struct rdma_mr_attr attr = {
 		.addr = addr,
 		.length = length,
 		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
-		.gpu = -1,
+		.gpu = gpu,
 	};
 
 	return rdma_mr_reg(c->shared->pd, &attr);
@@ -68,8 +69,10 @@ open_rings(struct store_connection *c)
 		c->nb_table[0] * c->body_place[0] + c->nb_table[1] * c->body_place[1];
 	void *memory;
 	uint32_t i;
+	int rc;
 
-	c->memory_size = 2 * entries + bodies;
+	c->memory_size = 2 * entries;
+	c->bodies_size = bodies;
 	memory = mmap(NULL, c->memory_size, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (memory == MAP_FAILED)
@@ -77,9 +80,16 @@ open_rings(struct store_connection *c)
 	c->memory = memory;
 	c->entries = memory;
 	c->copies = c->memory + entries;
-	c->bodies = c->copies + entries;
-	c->entries_mr = register_ring(c, c->entries, entries);
-	c->bodies_mr = register_ring(c, c->bodies, bodies);
+	rc = store_bodies_take(&c->shared->bodies, bodies, &c->bodies);
+	if (rc < 0) {
+		CONN_LOG(ERR, c, "no memory of %s for %" PRIu64 " bytes of bodies: %s",
+			body_memory_name(c->shared->bodies.gpu), bodies, strerror(-rc));
+		c->bodies = NULL;
+		return SINK_REASON_FAILED;
+	}
+	c->entries_mr = register_ring(c, c->entries, entries, -1);
+	c->bodies_mr =
+		register_ring(c, c->bodies, bodies, store_bodies_rdma_gpu(&c->shared->bodies));
 	if (c->entries_mr == NULL || c->bodies_mr == NULL ||
 		sink_random(&c->epoch, sizeof(c->epoch)) < 0)
 		return SINK_REASON_FAILED;
@@ -157,6 +167,8 @@ store_connection_written(void *arg, uint32_t index)
 	n->bytes += b.sink.body_bytes;
 	c->place[index].taken = true;
 	c->pending++;
+	/* what the NIC has written to a GPU is there for it, too, before anything reads it */
+	body_memory_flush(store_bodies_rdma_gpu(&c->shared->bodies));
 	stream_writer_append(c->run->writer[table], &b);
 }
 
@@ -203,7 +215,11 @@ store_connection_close_rings(struct store_connection *c)
 {
 	if (!close_registrations(c) || c->pending > 0)
 		return false;
+	if (c->bodies != NULL)
+		store_bodies_give(&c->shared->bodies, c->bodies, c->bodies_size);
+	c->bodies = NULL;
 	if (c->memory != NULL)
 		munmap(c->memory, c->memory_size);
+	c->memory = NULL;
 	return true;
 }

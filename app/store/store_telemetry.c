@@ -7,6 +7,7 @@
 
 #include <dpdk_compat.h>
 
+#include "body_memory.h"
 #include "sink_message.h"
 #include "store.h"
 #include "store_telemetry.h"
@@ -51,6 +52,11 @@ answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 		add(d, "connections_broken", s->counters.broken);
 		add(d, "connections_ended", s->counters.ended);
 		add(d, "connections_superseded", s->counters.superseded);
+		rte_tel_data_add_dict_string(d, "bodies", body_memory_name(s->bodies.gpu));
+		rte_tel_data_add_dict_string(d, "cufile",
+			s->bodies.cufile == NULL
+				? "not used"
+				: cufile_mode_name(cufile_info_get(s->bodies.cufile)->mode));
 		add(d, "body_bytes", s->counters.bytes);
 		add(d, "batches_durable", s->counters.durable);
 		add(d, "batches_double", s->counters.doubles);

@@ -418,6 +418,7 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(batches);
 	GET(rows);
 	GET(bytes);
+	GET(copied);
 	GET(doubles);
 	GET(again);
 	GET(pending);

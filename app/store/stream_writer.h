@@ -71,6 +71,7 @@ struct stream_stats {
 	uint64_t batches; /**< durable, of this process */
 	uint64_t rows;
 	uint64_t bytes;	  /**< of their metadata and bodies */
+	uint64_t copied;  /**< of them by the CPU, for files that are closed */
 	uint64_t doubles; /**< thrown away */
 	uint64_t again;	  /**< given back */
 	uint64_t pending; /**< without a result */

@@ -69,6 +69,7 @@ retire(struct stream_writer *w, struct stream_file *f)
 		pthread_join(f->thread, NULL);
 	ADD(w->stats.complete, f->file.complete);
 	ADD(w->stats.syncs, f->file.out.syncs);
+	ADD(w->stats.copied, f->file.out.copied);
 	if (f->file.error != 0) {
 		stream_writer_say(w, true, f->file.message);
 		if (w->first_error == 0)

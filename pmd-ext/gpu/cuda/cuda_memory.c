@@ -570,3 +570,23 @@ gpu_cuda_create(int16_t dev_id, const struct cuda_device *cuda)
 	pthread_mutex_init(&gpu->lock, NULL);
 	return gpu;
 }
+
+__attribute__((visibility("default"))) int
+gpu_cuda_enter(int16_t dev_id)
+{
+	const struct gpu_cuda *gpu = gpu_cuda_of(dev_id);
+	int ret = gpu != NULL ? cuda_device_enter(&gpu->cuda) : -ENODEV;
+
+	if (ret < 0)
+		rte_errno = -ret;
+	return ret;
+}
+
+__attribute__((visibility("default"))) void
+gpu_cuda_leave(int16_t dev_id)
+{
+	const struct gpu_cuda *gpu = gpu_cuda_of(dev_id);
+
+	if (gpu != NULL)
+		cuda_device_leave(&gpu->cuda);
+}

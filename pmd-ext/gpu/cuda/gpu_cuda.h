@@ -54,6 +54,20 @@ int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd
  */
 int gpu_cuda_copy(int16_t dev_id, void *to, const void *from, size_t size);
 
+/**
+ * Make the GPU's context current in the calling thread, for a library that works in it, such as
+ * cuFile. gpu_cuda_leave() restores what was current before; the two nest.
+ *
+ * @param dev_id a gpu_cuda device
+ * @return 0, otherwise a negative errno, also in rte_errno:
+ *   - -ENODEV: no gpu_cuda device has this id
+ *   - others: CUDA's error, logged
+ */
+int gpu_cuda_enter(int16_t dev_id);
+
+/** Undo gpu_cuda_enter(), in the same thread. */
+void gpu_cuda_leave(int16_t dev_id);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <rte_errno.h>
+#include <rte_gpudev.h>
+
+#include "body_memory.h"
+#include "gpu_cuda.h"
+#include "gpu_host.h"
+
+#define HUGE_PAGE (2ull << 20)
+#define GPU_PAGE  (64ull << 10) /* what CUDA pins and BAR windows are made of */
+
+static uint64_t
+whole_pages(uint64_t size)
+{
+	return (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+}
+
+static int
+alloc_host(uint64_t size, uint8_t **memory)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	void *at;
+
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB | MAP_POPULATE, -1, 0);
+	if (at == MAP_FAILED) {
+		/* none are reserved: pages as large as the kernel can make them */
+		at = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+		if (at == MAP_FAILED)
+			return -ENOMEM;
+		(void)madvise(at, size, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+		(void)madvise(at, size, MADV_POPULATE_WRITE);
+#endif
+	}
+	*memory = at;
+	return 0;
+}
+
+int
+body_memory_alloc(int16_t gpu, uint64_t size, uint8_t **memory)
+{
+	size = whole_pages(size);
+	if (gpu < 0)
+		return alloc_host(size, memory);
+	*memory = rte_gpu_mem_alloc(gpu, size, GPU_PAGE);
+	return *memory != NULL ? 0 : -rte_errno;
+}
+
+void
+body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size)
+{
+	if (gpu < 0)
+		(void)munmap(memory, whole_pages(size));
+	else
+		(void)rte_gpu_mem_free(gpu, memory);
+}
+
+int
+body_memory_copy(int16_t gpu, void *to, const void *from, size_t size)
+{
+	int rc;
+
+	if (gpu < 0) {
+		memcpy(to, from, size);
+		return 0;
+	}
+	/* gpudev has no copy: the drivers have */
+	rc = gpu_host_copy(gpu, to, from, size);
+	return rc == -ENODEV ? gpu_cuda_copy(gpu, to, from, size) : rc;
+}
+
+void
+body_memory_flush(int16_t gpu)
+{
+	if (gpu >= 0)
+		(void)rte_gpu_wmb(gpu);
+}
+
+bool
+body_memory_is_host(int16_t gpu)
+{
+	ptrdiff_t offset;
+
+	return gpu < 0 || (gpu_host_view(gpu, &offset) == 0 && offset == 0);
+}
+
+int16_t
+body_memory_gpu(const char *name)
+{
+	struct rte_gpu_info info;
+	int16_t id;
+
+	RTE_GPU_FOREACH(id)
+	{
+		if (rte_gpu_info_get(id, &info) < 0)
+			continue;
+		if (name != NULL ? strcmp(name, info.name) == 0 : !body_memory_is_host(id))
+			return id;
+	}
+	return -1;
+}
+
+const char *
+body_memory_name(int16_t gpu)
+{
+	static __thread struct rte_gpu_info info;
+
+	return gpu < 0 || rte_gpu_info_get(gpu, &info) < 0 ? "host" : info.name;
+}

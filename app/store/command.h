@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Subcommands, `braggline-store NAME ...`: work on directories, without EAL. Each has a file
+ * cmd_NAME.c and a line of the table in main.c.
+ */
+#ifndef COMMAND_H
+#define COMMAND_H
+
+/** Exit status: all well is EXIT_SUCCESS, EXIT_FAILURE that something is wrong or has failed. */
+#define EXIT_USAGE 2
+
+/** @param argv  from the name on. @return exit status */
+int cmd_load(int argc, char **argv);
+
+#endif /* COMMAND_H */

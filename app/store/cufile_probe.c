@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "body_memory.h"
+#include "cufile_private.h"
+
+#define PROBE_BYTES (1u << 20)
+#define COMPAT	    "CUFILE_ALLOW_COMPAT_MODE" /* overrides properties.allow_compat_mode */
+
+/* What a probe has come to. */
+struct trial {
+	struct cufile_properties properties;
+	bool has_counters; /* of nvidia-fs */
+	uint64_t before;
+	uint64_t after;
+	int rc;
+	char what[160]; /* what failed */
+};
+
+struct cufile_error
+cufile_library_attach(const struct cufile_library *lib, int fd, void **handle)
+{
+	struct cufile_descr descr = {.type = CUFILE_HANDLE_TYPE_FD, .handle.fd = fd};
+
+	return lib->symbols.handle_register(handle, &descr);
+}
+
+const char *
+cufile_library_hint(int code)
+{
+	switch (code) {
+	case CUFILE_BASE_ERROR + 1:
+		return " (the driver does not start: no nvidia-fs, no P2PDMA)";
+	case CUFILE_BASE_ERROR + 8:
+		return " (not supported on this platform)";
+	case CUFILE_BASE_ERROR + 27:
+		return " (no entry of the disk in /run/udev/data, or no such file system)";
+	default:
+		return "";
+	}
+}
+
+static void
+note(struct trial *t, const char *call, struct cufile_error error)
+{
+	t->rc = -ENOTSUP;
+	snprintf(t->what, sizeof(t->what), "%s: error %d (CUDA: %d)%s", call, error.code,
+		error.cuda, cufile_library_hint(error.code));
+}
+
+static void
+note_errno(struct trial *t, const char *what, int error)
+{
+	t->rc = error;
+	snprintf(t->what, sizeof(t->what), "%s: %s", what, strerror(-error));
+}
+
+/* Writes that nvidia-fs has carried: `n=` of its line `Writes`, and `Write=` of `Ops`, whichever
+ * moves. @return whether it is there */
+static bool
+read_counters(const char *path, uint64_t *writes)
+{
+	FILE *f = fopen(path, "r");
+	char line[512], *at;
+
+	*writes = 0;
+	if (f == NULL)
+		return false;
+	while (fgets(line, sizeof(line), f) != NULL) {
+		at = NULL;
+		if (strncmp(line, "Writes", 6) == 0)
+			at = strstr(line, "n=");
+		else if (strncmp(line, "Ops", 3) == 0)
+			at = strstr(line, "Write=");
+		if (at != NULL)
+			*writes += strtoull(strchr(at, '=') + 1, NULL, 10);
+	}
+	fclose(f);
+	return true;
+}
+
+static int
+nameless_file(const char *directory)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
+	if (fd >= 0)
+		return fd;
+	/* file systems without O_TMPFILE, or without O_DIRECT */
+	if (snprintf(path, sizeof(path), "%s/.cufile_XXXXXX", directory) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	(void)unlink(path);
+	(void)fcntl(fd, F_SETFL, O_DIRECT);
+	return fd;
+}
+
+/* The pattern went out of the GPU; is it what the file has? */
+static void
+compare(struct trial *t, int fd, const uint8_t *pattern)
+{
+	uint8_t *found = aligned_alloc(4096, PROBE_BYTES);
+
+	if (found == NULL)
+		note_errno(t, "memory", -ENOMEM);
+	else if (pread(fd, found, PROBE_BYTES, 0) != PROBE_BYTES)
+		note_errno(t, "reading what cuFile wrote", errno > 0 ? -errno : -EIO);
+	else if (memcmp(found, pattern, PROBE_BYTES) != 0)
+		note_errno(t, "what cuFile wrote is not what the GPU had", -EBADMSG);
+	free(found);
+}
+
+static void
+write_registered(struct cufile_library *lib, struct trial *t, int fd, const uint8_t *memory,
+	const char *stats)
+{
+	struct cufile_error error;
+	void *handle;
+	ssize_t n;
+
+	error = cufile_library_attach(lib, fd, &handle);
+	if (error.code != 0) {
+		note(t, "cuFileHandleRegister", error);
+		return;
+	}
+	t->has_counters = read_counters(stats, &t->before);
+	errno = 0;
+	n = lib->symbols.write(handle, memory, PROBE_BYTES, 0, 0);
+	(void)read_counters(stats, &t->after);
+	if (n == -1)
+		note_errno(t, "cuFileWrite", errno > 0 ? -errno : -EIO);
+	else if (n != PROBE_BYTES)
+		note(t, "cuFileWrite", (struct cufile_error){n < 0 ? (int)-n : 0, 0});
+	lib->symbols.handle_deregister(handle);
+}
+
+static void
+write_probe(struct cufile_library *lib, struct trial *t, int fd, const char *stats)
+{
+	uint8_t *pattern = aligned_alloc(4096, PROBE_BYTES), *memory = NULL;
+	struct cufile_error error;
+	unsigned int i;
+	int rc;
+
+	rc = pattern != NULL ? body_memory_alloc(lib->gpu, PROBE_BYTES, &memory) : -ENOMEM;
+	for (i = 0; rc == 0 && i < PROBE_BYTES; i++)
+		pattern[i] = i * 2654435761u >> 24;
+	if (rc == 0)
+		rc = body_memory_copy(lib->gpu, memory, pattern, PROBE_BYTES);
+	if (rc < 0) {
+		note_errno(t, "memory of the GPU", rc);
+		goto out;
+	}
+	error = lib->symbols.buf_register(memory, PROBE_BYTES, 0);
+	if (error.code != 0) {
+		note(t, "cuFileBufRegister", error);
+		goto out;
+	}
+	write_registered(lib, t, fd, memory, stats);
+	(void)lib->symbols.buf_deregister(memory);
+	if (t->rc == 0)
+		compare(t, fd, pattern);
+out:
+	if (memory != NULL)
+		body_memory_free(lib->gpu, memory, PROBE_BYTES);
+	free(pattern);
+}
+
+/* Open the driver as the environment is, and write; the driver stays open if that works. */
+static void
+try_once(struct cufile_library *lib, const char *directory, const char *stats, struct trial *t)
+{
+	struct cufile_error error;
+	int fd;
+
+	memset(t, 0, sizeof(*t));
+	error = lib->symbols.driver_open();
+	if (error.code != 0) {
+		note(t, "cuFileDriverOpen", error);
+		return;
+	}
+	lib->opened = true;
+	error = lib->symbols.get_properties(&t->properties);
+	if (error.code != 0)
+		memset(&t->properties, 0, sizeof(t->properties));
+	fd = nameless_file(directory);
+	if (fd < 0) {
+		note_errno(t, directory, fd);
+	} else {
+		write_probe(lib, t, fd, stats);
+		close(fd);
+	}
+	if (t->rc < 0) {
+		(void)lib->symbols.driver_close();
+		lib->opened = false;
+	}
+}
+
+static bool
+nvidia_fs_did_it(const struct trial *t, struct cufile_info *info)
+{
+	if (!t->has_counters || t->after <= t->before)
+		return false;
+	info->mode = CUFILE_NVIDIA_FS;
+	snprintf(info->proof, sizeof(info->proof),
+		"writes counted by nvidia-fs %u.%u went from %" PRIu64 " to %" PRIu64
+		" with one of %u bytes",
+		t->properties.nvfs_major, t->properties.nvfs_minor, t->before, t->after,
+		PROBE_BYTES);
+	return true;
+}
+
+/* It has written with compatibility mode forbidden. */
+static void
+tell_direct(const struct trial *t, struct cufile_info *info)
+{
+	const struct cufile_properties *p = &t->properties;
+
+	if (nvidia_fs_did_it(t, info))
+		return;
+	if ((p->feature_flags & CUFILE_FEATURE_P2P) != 0 ||
+		(p->status_flags & CUFILE_STATUS_NVME_P2P) != 0) {
+		info->mode = CUFILE_P2PDMA;
+		snprintf(info->proof, sizeof(info->proof),
+			"it writes with compatibility mode forbidden, says that it has P2PDMA "
+			"(status %#x, features %#x), and %s",
+			p->status_flags, p->feature_flags,
+			t->has_counters ? "nvidia-fs has counted nothing"
+					: "there is no nvidia-fs");
+		return;
+	}
+	info->mode = CUFILE_UNPROVEN;
+	snprintf(info->proof, sizeof(info->proof),
+		"it writes with compatibility mode forbidden, but says nothing of P2PDMA (status "
+		"%#x, features %#x), and %s",
+		p->status_flags, p->feature_flags,
+		t->has_counters ? "nvidia-fs has counted nothing (rw_stats_enabled?)"
+				: "there is no nvidia-fs");
+}
+
+int
+cufile_probe(struct cufile_library *lib, const char *directory, const char *stats,
+	struct cufile_info *info, char message[PATH_MAX])
+{
+	const bool told = getenv(COMPAT) != NULL;
+	struct trial strict, t;
+
+	strict.what[0] = '\0';
+	if (!told) {
+		(void)setenv(COMPAT, "false", 1);
+		try_once(lib, directory, stats, &strict);
+		(void)unsetenv(COMPAT);
+		/* a library that does not heed it would say so here */
+		if (strict.rc == 0 && !(strict.properties.control_flags & CUFILE_CONTROL_COMPAT)) {
+			tell_direct(&strict, info);
+			return 0;
+		}
+		if (strict.rc == 0 && nvidia_fs_did_it(&strict, info))
+			return 0;
+		if (strict.rc == 0) {
+			(void)lib->symbols.driver_close();
+			lib->opened = false;
+			snprintf(strict.what, sizeof(strict.what),
+				"it cannot be forbidden: %s is not heeded", COMPAT);
+		}
+		(void)setenv(COMPAT, "true", 1);
+	}
+	try_once(lib, directory, stats, &t);
+	if (!told)
+		(void)unsetenv(COMPAT);
+	if (t.rc < 0) {
+		snprintf(message, PATH_MAX, "cuFile does not work in %.2000s: %s%s%s", directory,
+			t.what, strict.what[0] != '\0' ? "; without compatibility mode " : "",
+			strict.what);
+		return t.rc;
+	}
+	if (nvidia_fs_did_it(&t, info))
+		return 0;
+	info->mode = CUFILE_COMPAT;
+	snprintf(info->proof, sizeof(info->proof), "%s; %s",
+		told ? COMPAT " is set, so nothing was forbidden" : strict.what,
+		t.has_counters ? "nvidia-fs has counted nothing" : "there is no nvidia-fs");
+	return 0;
+}
