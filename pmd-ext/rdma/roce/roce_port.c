@@ -70,7 +70,10 @@ path_mtu(uint16_t port_mtu)
 static int
 pool_make(struct roce_dev *dev, uint16_t port_mtu, unsigned int descriptors)
 {
-	const unsigned int room = RTE_ALIGN(port_mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN, 64);
+	/* net_af_packet asks for the room of its rings' frames, whatever the MTU */
+	const unsigned int room = RTE_ALIGN(
+		RTE_MAX(port_mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN, RTE_MBUF_DEFAULT_DATAROOM),
+		64);
 
 	dev->pool = roce_pool_make(dev, "rx",
 		POOL_SPARE + dev->nb_lanes * (descriptors ? descriptors + 2 * POOL_CACHE : 0),
