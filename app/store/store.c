@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <rte_errno.h>
 #include <rte_log.h>
@@ -72,6 +74,20 @@ open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX
 	return rc;
 }
 
+/* The directory of all runs: found out now, not when the first receiver comes. */
+static int
+make_root(const char *root, char message[PATH_MAX])
+{
+	int rc = 0;
+
+	if ((mkdir(root, 0755) < 0 && errno != EEXIST) || access(root, W_OK | X_OK) < 0) {
+		rc = -errno;
+		snprintf(message, PATH_MAX, "directory of the files, %.3000s: %s", root,
+			strerror(-rc));
+	}
+	return rc;
+}
+
 int
 store_open(struct store **store, const struct store_config *c, char message[PATH_MAX])
 {
@@ -86,7 +102,9 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	for (i = 0; i < STORE_CONNECTIONS; i++)
 		s->connection[i].index = i;
 	apply(s, c);
-	rc = sink_key_read(&s->shared.key, c->key, message);
+	rc = make_root(c->files.root, message);
+	if (rc == 0)
+		rc = sink_key_read(&s->shared.key, c->key, message);
 	if (rc == 0 && s->shared.node == 0)
 		rc = sink_random(&s->shared.node, sizeof(s->shared.node));
 	if (rc < 0) {

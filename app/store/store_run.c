@@ -38,9 +38,30 @@ on_clock(void *arg)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+/* How names of a run's files begin. */
+static void
+file_prefix(const struct store_run *r, char prefix[SINK_NAME_BYTES + 32])
+{
+	snprintf(prefix, SINK_NAME_BYTES + 32, "%s_%016" PRIx64 "_", r->name, r->incarnation);
+}
+
+/* Files of a run that recovery has looked at. */
+struct recovered {
+	char prefix[SINK_NAME_BYTES + 32];
+	bool busy; /* one of them is */
+};
+
 static void
 on_recovery(void *arg, const struct arrow_recovery *report)
 {
+	struct recovered *r = arg;
+	const char *name = strrchr(report->path, '/');
+
+	name = name == NULL ? report->path : name + 1;
+	if (strncmp(name, r->prefix, strlen(r->prefix)) == 0)
+		r->busy |= report->state == ARROW_RECOVERY_BUSY;
+	else if (report->state == ARROW_RECOVERY_BUSY)
+		return; /* another incarnation's that is being written here */
 	RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
 }
 
@@ -76,7 +97,7 @@ list_files(const struct store_run *r, unsigned int table, struct dirent ***entry
 	char begin[SINK_NAME_BYTES + 32], end[32];
 	int i, n, kept = 0;
 
-	snprintf(begin, sizeof(begin), "%s_%016" PRIx64 "_", r->name, r->incarnation);
+	file_prefix(r, begin);
 	snprintf(end, sizeof(end), "_%s.arrow", arrow_table_name(table));
 	n = scandir(r->dir, entry, NULL, alphasort);
 	if (n < 0)
@@ -174,6 +195,7 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 {
 	const char *const root = s->files.root;
 	enum sink_reason reason = SINK_REASON_NONE;
+	struct recovered recovered = {0};
 	unsigned int i;
 
 	*r = (struct store_run){
@@ -195,8 +217,15 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 		return SINK_REASON_FAILED;
 	}
 	/* what a crash has left; files of other incarnations as well, if nobody writes them */
-	if (arrow_recover_dir(NULL, r->dir, on_recovery, NULL) < 0)
+	file_prefix(r, recovered.prefix);
+	if (arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0)
 		return SINK_REASON_FAILED;
+	/*
+	 * What is in them is not known, so it would be stored again. The kernel may hold the lock
+	 * of a process that was killed until its io_uring has ended.
+	 */
+	if (recovered.busy)
+		return SINK_REASON_BUSY;
 	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
 		reason = open_writer(s, r, i);
 	return reason;

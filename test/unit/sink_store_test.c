@@ -5,10 +5,12 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -694,6 +696,35 @@ test_superseded(void **state)
 	each_is_there_once(nb);
 }
 
+/* A store that was killed a moment ago may still hold its files: what they have is not known. */
+static void
+test_file_is_held(void **state)
+{
+	const struct arrow_identity id = sink_sample_identity(0);
+	char path[PATH_MAX];
+	int fd;
+
+	open_store(0);
+	snprintf(path, sizeof(path), "%s/store0/sample-0123456789abcdef-%016lx", root, id.run);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path + strlen(path), sizeof(path) - strlen(path),
+		"/sample_%016lx_000001_frames.arrow.part", id.incarnation);
+	fd = open(path, O_CREAT | O_RDWR, 0644);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	open_receiver();
+	open_sender(0);
+	(void)keep(0, 0, 0);
+	(void)keep(1, 0, 0);
+	UNTIL(stats_of(0).reason == SINK_REASON_BUSY);
+	assert_int_equal(held(), 2);
+	close(fd);
+	UNTIL(held() == 0);
+	end_run(0);
+	close_receiver();
+	close_store(0);
+	each_is_there_once(1);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -707,6 +738,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_moved, begin_test),
 		cmocka_unit_test_setup(test_wrong_key, begin_test),
 		cmocka_unit_test_setup(test_superseded, begin_test),
+		cmocka_unit_test_setup(test_file_is_held, begin_test),
 	};
 	unsigned int i;
 	FILE *f;
