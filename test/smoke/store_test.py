@@ -9,25 +9,18 @@ usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the k
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
+from chain import held, stored, want
+
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
 PERIOD = 10   # frames of the capture, which is repeated
 RATE = 500    # frames/s
 FRAMES = 3000
-BLOCK = 4096
 SECONDS = 120
-# places in a batch's metadata: app/common/README.rst
-PLACES = {'frames': (1304, 1376), 'images': (968, 1040)}
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 class Chain:
@@ -92,56 +85,6 @@ class Chain:
                 'egress.ring': self.ring, 'egress.ring_mb': 256, 'egress.rate_mb': 10,
                 'egress.hold_ms': 10000, 'egress.batch_mb': 2, 'egress.end_ms': SECONDS * 1000})
 
-    def held(self):
-        """What a receiver that was killed has left: {(incarnation, table): {sequence: rows}}."""
-        found = {}
-        with open(self.ring, 'rb') as ring:
-            header = ring.read(BLOCK)
-            runs_at, batches_at = struct.unpack_from('<QQ', header, 40)
-            count, = struct.unpack_from('<I', header, 72)
-            want(header[:8] == b'BLRETEN1', 'no retention ring')
-            ring.seek(batches_at)
-            batches = ring.read(128 * count)
-            for at in range(0, len(batches), 128):
-                if batches[at + 4] != 1:
-                    continue
-                sequence, rows = struct.unpack_from('<QQ', batches, at + 16)
-                run, table = struct.unpack_from('<HB', batches, at + 68)
-                ring.seek(runs_at + run * (BLOCK + 2 * (256 << 10)) + 16)
-                incarnation, = struct.unpack('<Q', ring.read(8))
-                found.setdefault((incarnation, ('frames', 'images')[table]), {})[sequence] = rows
-        return found
-
-    def files(self):
-        """What is in the store's files, likewise; nothing twice, all complete."""
-        found = {}
-        for directory, _, names in os.walk(self.stored):
-            for name in sorted(names):
-                want(name.endswith('.arrow'), name, 'is not complete')
-                table = name[:-6].rsplit('_', 1)[1]
-                incarnation = int(name.split('_')[1], 16)
-                batches = found.setdefault((incarnation, table), {})
-                for sequence, rows in self.read(f'{directory}/{name}', table):
-                    want(sequence not in batches, f'{name}: batch {sequence} is there twice')
-                    batches[sequence] = rows
-        return found
-
-    @staticmethod
-    def read(path, table):
-        with open(path, 'rb') as stream:
-            data = stream.read()
-        want(data[-6:] == b'ARROW1', path, 'has no footer')
-        at = 16 + struct.unpack_from('<I', data, 12)[0]
-        last = -1
-        while struct.unpack_from('<I', data, at + 4)[0] != 0:
-            body, = struct.unpack_from('<q', data, at + 40)
-            rows, = struct.unpack_from('<q', data, at + 80)
-            sequence = int(data[at + PLACES[table][0]:at + PLACES[table][0] + 16], 16)
-            want(sequence > last, path, 'does not ascend')
-            last = sequence
-            yield sequence, rows
-            at += BLOCK + body
-
 
 def kill(process):
     process.send_signal(signal.SIGKILL)
@@ -170,7 +113,7 @@ def wait_for(chain, process, text):
 
 def play(chain, kind, moment):
     """One run with kills of a kind; returns what was in the ring when the receiver was killed."""
-    held = {}
+    left = {}
     if chain.role[0] == 'client':
         store = chain.start_store()
         recv = chain.start_recv(FRAMES)
@@ -178,6 +121,8 @@ def play(chain, kind, moment):
         recv = chain.start_recv(FRAMES)
         wait_for(chain, recv, 'retention of')
         store = chain.start_store()
+    if chain.role[0] == 'client':
+        wait_for(chain, recv, 'retention of')
     time.sleep(0.5 + moment.uniform(0, 3))
     if kind == 'none':
         pass
@@ -190,7 +135,7 @@ def play(chain, kind, moment):
         if kind == 'both':
             kill(store)
         kill(recv)
-        held = chain.held()
+        left = held(chain.ring)
         # adopts what there is, and has a short run of its own
         recv = chain.start_recv(50)
         if kind == 'both':
@@ -199,12 +144,12 @@ def play(chain, kind, moment):
     end(recv, 'braggline-recv')
     store.send_signal(signal.SIGTERM)
     end(store, 'braggline-store')
-    return held
+    return left
 
 
-def check(chain, kind, held):
-    found = chain.files()
-    for key, batches in held.items():
+def check(chain, kind, left):
+    found = stored(chain.stored)
+    for key, batches in left.items():
         for sequence, rows in batches.items():
             want(found.get(key, {}).get(sequence) == rows, key, sequence, 'was held and is lost')
     for (incarnation, table), batches in found.items():
@@ -229,8 +174,8 @@ def main():
             with tempfile.TemporaryDirectory() as where:
                 chain = Chain(build, where, kind)
                 try:
-                    held = play(chain, kind, moment)
-                    rows = check(chain, kind, held)
+                    left = play(chain, kind, moment)
+                    rows = check(chain, kind, left)
                 except AssertionError:
                     for log in chain.logs:
                         with open(log, encoding='ascii', errors='replace') as out:
@@ -239,7 +184,7 @@ def main():
                 finally:
                     if os.path.exists(chain.ring):
                         os.unlink(chain.ring)
-            print(f'{number}: {kind}: {sum(len(b) for b in held.values())} batches adopted, '
+            print(f'{number}: {kind}: {sum(len(b) for b in left.values())} batches adopted, '
                   f'images of {rows} rows', flush=True)
 
 

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tests of the chain braggline-detector, -recv, -store read: retention rings and files.
+
+Independent of the product: by the byte tables of app/common/README.rst and sink/README.rst.
+"""
+
+import os
+import struct
+
+BLOCK = 4096
+TABLES = ('frames', 'images')
+# places in a batch's metadata: sequence, buffers
+PLACES = {'frames': (1304, 400), 'images': (968, 272)}
+# buffers of columns of `frames`; that of frame numbers is the first of `images`, too
+FRAME, BUNCH, FLAGS, BRAGG_COUNT, VERDICT = 1, 3, 13, 18, 28
+INCOMPLETE = 1
+LOST = 5
+
+
+def want(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+def held(path):
+    """What a receiver that was killed has left: {(incarnation, table): {sequence: rows}}."""
+    found = {}
+    with open(path, 'rb') as ring:
+        header = ring.read(BLOCK)
+        runs_at, batches_at = struct.unpack_from('<QQ', header, 40)
+        count, = struct.unpack_from('<I', header, 72)
+        want(header[:8] == b'BLRETEN1', 'no retention ring')
+        ring.seek(batches_at)
+        batches = ring.read(128 * count)
+        for at in range(0, len(batches), 128):
+            if batches[at + 4] != 1:
+                continue
+            sequence, rows = struct.unpack_from('<QQ', batches, at + 16)
+            run, table = struct.unpack_from('<HB', batches, at + 68)
+            ring.seek(runs_at + run * (BLOCK + 2 * (256 << 10)) + 16)
+            incarnation, = struct.unpack('<Q', ring.read(8))
+            found.setdefault((incarnation, TABLES[table]), {})[sequence] = rows
+    return found
+
+
+class Batch:
+    """One of a file; `data` is the whole file."""
+
+    def __init__(self, data, at, table):
+        self.data = data
+        self.table = table
+        self.metadata = at
+        body, = struct.unpack_from('<q', data, at + 40)
+        self.rows, = struct.unpack_from('<q', data, at + 80)
+        sequence = at + PLACES[table][0]
+        self.sequence = int(data[sequence:sequence + 16], 16)
+        self.body = at + BLOCK
+        self.end = self.body + body
+
+    def column(self, buffer, kind):
+        """Values of a column without nulls, of a type of the module struct."""
+        at, _ = struct.unpack_from('<qq', self.data, self.metadata + PLACES[self.table][1] +
+                                   16 * buffer)
+        return struct.unpack_from(f'<{self.rows}{kind}', self.data, self.body + at)
+
+
+def batches(path):
+    """Batches of a complete file, which ascend."""
+    table = path[:-6].rsplit('_', 1)[1]
+    with open(path, 'rb') as stream:
+        data = stream.read()
+    want(data[-6:] == b'ARROW1', path, 'has no footer')
+    at = 16 + struct.unpack_from('<I', data, 12)[0]
+    last = -1
+    while struct.unpack_from('<I', data, at + 4)[0] != 0:
+        batch = Batch(data, at, table)
+        want(batch.sequence > last, path, 'does not ascend')
+        last = batch.sequence
+        yield batch
+        at = batch.end
+
+
+def files(*directories):
+    """(incarnation, table, path) of all files of stores; all are complete."""
+    for directory in directories:
+        for where, _, names in os.walk(directory):
+            for name in sorted(names):
+                want(name.endswith('.arrow'), name, 'is not complete')
+                yield int(name.split('_')[1], 16), name[:-6].rsplit('_', 1)[1], f'{where}/{name}'
+
+
+def stored(*directories):
+    """What is in the stores' files: {(incarnation, table): {sequence: rows}}; nothing twice."""
+    found = {}
+    for incarnation, table, path in files(*directories):
+        known = found.setdefault((incarnation, table), {})
+        for batch in batches(path):
+            want(batch.sequence not in known, f'{path}: batch {batch.sequence} is there twice')
+            known[batch.sequence] = batch.rows
+    return found

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A switch of veth devices in this network namespace that loses frames and whose links can be cut.
+
+A process of its own, as its users wait for other things; it reads orders from standard input:
+`loss P`, `cut PORT`, `join PORT`.
+
+usage: wire.py INTERFACE...
+"""
+
+import os
+import random
+import selectors
+import socket
+import subprocess
+import sys
+
+SOL_PACKET = 263
+PACKET_IGNORE_OUTGOING = 23
+ETH_P_ALL = 3
+BURST = 64
+
+
+class Wire:
+    """`ports` devices for DPDK's net_af_packet, p0 p1 ..., which reach each other."""
+
+    def __init__(self, ports, seed):
+        self.names = [f'p{i}' for i in range(ports)]
+        for name in self.names:
+            for command in (f'link add {name} type veth peer name s{name}',
+                            f'link set {name} addrgenmode none mtu 9000 up',
+                            f'link set s{name} addrgenmode none mtu 9000 up'):
+                subprocess.run(['ip', *command.split()], check=True, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), *(f's{name}' for name in self.names)],
+            stdin=subprocess.PIPE, text=True, env={**os.environ, 'WIRE_SEED': str(seed)})
+
+    def order(self, *words):
+        print(*words, file=self.process.stdin, flush=True)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Switch:
+    def __init__(self, interfaces, seed):
+        self.selector = selectors.DefaultSelector()
+        self.random = random.Random(seed)
+        self.loss = 0.0
+        self.cut = set()
+        self.where = {}  # port of a MAC address
+        self.ports = []
+        for number, interface in enumerate(interfaces):
+            port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            port.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+            port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 20)
+            port.bind((interface, ETH_P_ALL))
+            port.setblocking(False)
+            self.ports.append(port)
+            self.selector.register(port, selectors.EVENT_READ, number)
+        os.set_blocking(0, False)
+        self.selector.register(0, selectors.EVENT_READ, None)
+
+    def obey(self):
+        text = os.read(0, 4096)
+        for line in text.decode().splitlines():
+            order, value = line.split()
+            if order == 'loss':
+                self.loss = float(value)
+            elif order == 'cut':
+                self.cut.add(int(value))
+            else:
+                self.cut.discard(int(value))
+        return len(text) > 0
+
+    def carry(self, number):
+        for _ in range(BURST):
+            try:
+                frame = self.ports[number].recv(16384)
+            except BlockingIOError:
+                return
+            self.where[frame[6:12]] = number
+            if number in self.cut or self.random.random() < self.loss:
+                continue
+            there = self.where.get(frame[:6])
+            for other in range(len(self.ports)) if there is None else (there,):
+                if other == number or other in self.cut:
+                    continue
+                try:
+                    self.ports[other].send(frame)
+                except OSError:
+                    pass  # its queue is full: lost, as on any wire
+
+    def run(self):
+        while True:
+            for key, _ in self.selector.select():
+                if key.data is not None:
+                    self.carry(key.data)
+                elif not self.obey():
+                    return
+
+
+if __name__ == '__main__':
+    Switch(sys.argv[1:], int(os.environ.get('WIRE_SEED', '1'))).run()
