@@ -8,6 +8,7 @@
 
 #include "arrow_file.h"
 #include "batch_builder.h"
+#include "fail_point.h"
 
 static int
 file_fail(struct arrow_file *f, int error, const char *what)
@@ -156,6 +157,7 @@ file_note_durable(struct arrow_file *f)
 
 	if (!next_is_durable(f))
 		return 0;
+	FAIL_POINT("file.synced");
 	if (!f->named) {
 		rc = f->out.config.io->sync_dir(f->part);
 		if (rc < 0)
@@ -284,11 +286,13 @@ arrow_file_close(struct arrow_file *f)
 			(void)arrow_slices_end(&f->out);
 		goto out;
 	}
+	FAIL_POINT("file.trailer");
 	what = "rename";
 	rc = io->rename(f->part, f->path);
 	if (rc < 0)
 		goto out;
 	f->complete = true;
+	FAIL_POINT("file.renamed");
 out:
 	if (rc < 0)
 		file_fail(f, rc, what);

@@ -155,12 +155,12 @@ move_batches(struct egress *e, uint64_t now)
 		/* one that is not configured any more is gone, too */
 		if (from != NULL &&
 			(!sink_sender_is_down(from) ||
-				now - sink_sender_down_since(from) < e->settings.failover_ms))
+				now - sink_sender_idle_since(from) < e->settings.failover_ms))
 			continue;
 		store = choose_store(e, &e->run[b.run]);
 		if (sink_sender_is_down(e->run[b.run].sender[store]))
 			continue;
-		retention_move(e->ring, i, e->number[store]);
+		retention_assign(e->ring, i, e->number[store]);
 		(void)sink_sender_offer(e->run[b.run].sender[store], i);
 	}
 }

@@ -5,6 +5,7 @@
 
 #include <rte_log.h>
 
+#include "fail_point.h"
 #include "sink_message.h"
 #include "store_connection_private.h"
 
@@ -219,6 +220,7 @@ send_results(struct store_connection *c)
 			break;
 		c->said = sink_link_clock();
 		sent += nb;
+		FAIL_POINT("store.results");
 	}
 	c->nb_results -= sent;
 	memmove(c->results, c->results + sent, c->nb_results * sizeof(c->results[0]));
@@ -264,6 +266,7 @@ tell_have(struct store_connection *c)
 	}
 	m->head.flags = c->have_table < SINK_TABLES ? SINK_MORE : 0;
 	(void)sink_link_send(&c->link, m->head.length);
+	FAIL_POINT("store.have");
 	return c->have_table == SINK_TABLES;
 }
 
@@ -425,6 +428,7 @@ work_settling(struct store_connection *c)
 			store_connection_refuse(c, SINK_REASON_FAILED);
 			return true;
 		}
+		FAIL_POINT("store.cut");
 	}
 	reason = store_connection_open_rings(c);
 	if (reason != SINK_REASON_NONE) {
@@ -480,6 +484,7 @@ work_up(struct store_connection *c, uint64_t now)
 	sink_message_begin(m, SINK_ENDED, sizeof(*m), c->sent++);
 	memcpy(m->batches, c->batches, sizeof(m->batches));
 	(void)sink_link_send(&c->link, sizeof(*m));
+	FAIL_POINT("store.ended");
 	c->shared->counters.ended++;
 	c->deadline = now + LEAVE_MS;
 	enter(c, STORE_LEAVING);
@@ -495,6 +500,7 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 		return false;
 	if (c->state == STORE_CLOSING)
 		return work_closing(c);
+	c->heard += sink_link_absence(&c->link, now);
 	busy = sink_link_poll(&c->link) > 0;
 	if (c->link.broken) {
 		begin_close(c);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "arrow_tables.h"
+#include "fail_point.h"
 #include "body_memory.h"
 #include "sink_message.h"
 #include "store_connection_private.h"
@@ -167,6 +168,7 @@ store_connection_written(void *arg, uint32_t index)
 	n->bytes += b.sink.body_bytes;
 	c->place[index].taken = true;
 	c->pending++;
+	FAIL_POINT("store.taken");
 	/* what the NIC has written to a GPU is there for it, too, before anything reads it */
 	body_memory_flush(store_bodies_rdma_gpu(&c->shared->bodies));
 	stream_writer_append(c->run->writer[table], &b);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fail_point.h"
 #include "stream_writer_private.h"
 
 void
@@ -43,8 +44,10 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
 			interval_set_add(&f->have, item->sequence, item->sequence) < 0))
 		stream_writer_say(w, true, "no memory for a list of what is durable");
-	if (durable)
+	if (durable) {
 		w->backoff = 0;
+		FAIL_POINT("stream.durable");
+	}
 	stream_writer_give_result(w, item, durable ? SINK_DURABLE : SINK_AGAIN);
 }
 

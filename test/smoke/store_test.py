@@ -66,7 +66,7 @@ class Chain:
 
     def start_recv(self, frames):
         where = self.where
-        return self.start('recv', 'recv/braggline-recv', [
+        process = self.start('recv', 'recv/braggline-recv', [
             '-m', '512', '--lcores', FLOAT, '--vdev', 'gpu_host0',
             '--vdev', f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},'
                       f'rate={RATE * 128}',
@@ -84,6 +84,9 @@ class Chain:
                 'egress.stores': '10.0.0.2', 'egress.key': f'{where}/key',
                 'egress.ring': self.ring, 'egress.ring_mb': 256, 'egress.rate_mb': 10,
                 'egress.hold_ms': 10000, 'egress.batch_mb': 2, 'egress.end_ms': SECONDS * 1000})
+        # before that there is nothing that a kill could hit
+        wait_for(self, process, 'retention of')
+        return process
 
 
 def kill(process):
@@ -119,7 +122,6 @@ def play(chain, kind, moment):
         recv = chain.start_recv(FRAMES)
     else:
         recv = chain.start_recv(FRAMES)
-        wait_for(chain, recv, 'retention of')
         store = chain.start_store()
     if chain.role[0] == 'client':
         wait_for(chain, recv, 'retention of')
@@ -139,7 +141,6 @@ def play(chain, kind, moment):
         # adopts what there is, and has a short run of its own
         recv = chain.start_recv(50)
         if kind == 'both':
-            wait_for(chain, recv, 'retention of')
             store = chain.start_store()
     end(recv, 'braggline-recv')
     store.send_signal(signal.SIGTERM)
@@ -159,7 +160,8 @@ def check(chain, kind, left):
     if kind in ('none', 'store'):
         want(rows == [FRAMES], f'images: {rows} rows, wanted {FRAMES}')
     else:
-        want(rows[0] == 50 and len(rows) == 2, f'images: {rows} rows, wanted 50 of the second run')
+        # nothing of the first run, if it was killed that early
+        want(rows[0] == 50 and len(rows) <= 2, f'images: {rows} rows, wanted 50 of the second run')
     return rows
 
 

@@ -551,6 +551,25 @@ test_broken(void **state)
 	each_is_there_once(nb);
 }
 
+/* Who was away itself, for a disk or a CPU, has no reason to call the other end silent. */
+static void
+test_away(void **state)
+{
+	open_store(0);
+	open_receiver();
+	open_sender(0);
+	UNTIL(stats_of(0).state == SINK_SENDER_UP);
+	(void)keep(0, 0, 0);
+	/* longer than silence_ms; what the other end had said lies there */
+	usleep(1300 * 1000);
+	UNTIL(held() == 0);
+	assert_int_equal(stats_of(0).connections, 1);
+	assert_int_equal(stats_of(0).broken, 0);
+	assert_int_equal(store_look(store[0])->counters.broken, 0);
+	close_receiver();
+	close_store(0);
+}
+
 /* A store goes and comes back, and its batches stay its own. */
 static void
 test_store_returns(void **state)
@@ -591,7 +610,7 @@ move_all(unsigned int from, unsigned int to)
 		if (!b.held || b.owner != from)
 			continue;
 		assert_true(sink_sender_is_down(sender[from]));
-		retention_move(ring, i, to);
+		retention_assign(ring, i, to);
 		assert_int_equal(sink_sender_offer(sender[to], i), 0);
 	}
 }
@@ -734,6 +753,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_line, begin_test),
 		cmocka_unit_test_setup(test_broken, begin_test),
+		cmocka_unit_test_setup(test_away, begin_test),
 		cmocka_unit_test_setup(test_store_returns, begin_test),
 		cmocka_unit_test_setup(test_moved, begin_test),
 		cmocka_unit_test_setup(test_wrong_key, begin_test),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fail_point.h"
 #include "retention_private.h"
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -88,6 +89,13 @@ retention_run_get(const struct retention *r, unsigned int index, struct retentio
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
+/* From the oldest that is held on. */
+static uint32_t
+nb_taken(const struct retention *r)
+{
+	return (r->taken_head + r->nb_batches + 1 - r->taken_tail) % (r->nb_batches + 1);
+}
+
 /* Where bytes of a position are. */
 static uint8_t *
 data_at(const struct retention *r, uint64_t position)
@@ -101,7 +109,9 @@ retention_reserve(struct retention *r, uint64_t body)
 	const uint64_t bytes = SINK_BLOCK + body;
 	uint64_t at = r->head;
 
-	if (r->nb_free == 0 || body > r->data_size || bytes > r->data_size)
+	/* one that stays holds the list of what came after it, too */
+	if (r->nb_free == 0 || nb_taken(r) == r->nb_batches || body > r->data_size ||
+		bytes > r->data_size)
 		goto full;
 	/* in one piece: what is left at the end stays empty */
 	if (at % r->data_size + bytes > r->data_size)
@@ -142,7 +152,7 @@ retention_commit(struct retention *r, const struct retention_batch *from)
 	/* nobody looks at it before its state says so */
 	step(r);
 	b->owner = RETENTION_NOBODY;
-	b->moved = 0;
+	b->given = 0;
 	b->position = r->reserved;
 	b->sequence = from->sequence;
 	b->rows = from->rows;
@@ -189,7 +199,7 @@ retention_get(const struct retention *r, uint32_t index, struct retention_batch 
 		.run = b->run,
 		.table = b->table,
 		.owner = b->owner,
-		.moved = b->moved,
+		.given = b->given,
 		.held = b->state == BATCH_HELD,
 	};
 	if (to->held) {
@@ -217,15 +227,26 @@ is_held(const struct retention *r, const struct taken *t)
 }
 
 uint32_t
+retention_walk(const struct retention *r, uint32_t *at)
+{
+	const struct taken *t;
+
+	while (*at < nb_taken(r)) {
+		t = &r->taken[(r->taken_tail + (*at)++) % (r->nb_batches + 1)];
+		if (is_held(r, t))
+			return t->batch;
+	}
+	return UINT32_MAX;
+}
+
+uint32_t
 retention_list(const struct retention *r, uint32_t *batch, uint32_t room)
 {
-	uint32_t i, n = 0;
+	uint32_t at = 0, n = 0, i;
 
-	for (i = r->taken_tail; i != r->taken_head; i = (i + 1) % (r->nb_batches + 1)) {
-		if (!is_held(r, &r->taken[i]))
-			continue;
+	while ((i = retention_walk(r, &at)) != UINT32_MAX) {
 		if (n < room)
-			batch[n] = r->taken[i].batch;
+			batch[n] = i;
 		n++;
 	}
 	return n;
@@ -234,23 +255,26 @@ retention_list(const struct retention *r, uint32_t *batch, uint32_t room)
 void
 retention_assign(struct retention *r, uint32_t batch, unsigned int store)
 {
-	PUT(r->batch[batch].owner, store);
+	struct ring_batch *b = &r->batch[batch];
+
+	if (b->owner == store)
+		return;
+	COUNT(r->stats.moved, b->owner < RETENTION_STORES && (b->given & 1u << b->owner) != 0);
+	PUT(b->owner, store);
 	step(r);
+	FAIL_POINT("ring.assigned");
 }
 
 void
-retention_move(struct retention *r, uint32_t batch, unsigned int store)
+retention_give(struct retention *r, uint32_t batch)
 {
 	struct ring_batch *b = &r->batch[batch];
 
-	/* first: that it is nowhere else must not be believed */
-	if (b->owner < RETENTION_STORES) {
-		PUT(b->moved, b->moved | 1u << b->owner);
-		step(r);
-	}
-	PUT(b->owner, store);
+	if ((b->given & 1u << b->owner) != 0)
+		return;
+	PUT(b->given, b->given | 1u << b->owner);
 	step(r);
-	COUNT(r->stats.moved, 1);
+	FAIL_POINT("ring.given");
 }
 
 /* Nothing is known of it any more. */
@@ -282,16 +306,27 @@ retention_release(struct retention *r, uint32_t batch)
 
 	if (b->state != BATCH_HELD)
 		return;
-	if (b->moved == 0) {
+	FAIL_POINT("ring.release");
+	if (others_given(b) == 0) {
 		forget(r, batch);
 	} else {
 		PUT(b->state, BATCH_IN_DOUBT);
 		step(r);
 		COUNT(r->stats.in_doubt, 1);
 	}
+	FAIL_POINT("ring.released");
 	SET(r->stats.batches, r->stats.batches - 1);
 	COUNT(r->stats.released, 1);
 	move_tail(r);
+}
+
+void
+retention_settle(struct retention *r, uint32_t batch)
+{
+	if (r->batch[batch].state != BATCH_IN_DOUBT)
+		return;
+	forget(r, batch);
+	SET(r->stats.in_doubt, r->stats.in_doubt - 1);
 }
 
 void
@@ -302,14 +337,15 @@ retention_confirm(struct retention *r, unsigned int run, unsigned int store)
 
 	for (i = 0; i < r->nb_batches; i++) {
 		b = &r->batch[i];
-		if (b->state == BATCH_FREE || b->run != run || (b->moved & 1u << store) == 0)
+		/* its owner's own it was not told */
+		if (b->state == BATCH_FREE || b->run != run || b->owner == store ||
+			(b->given & 1u << store) == 0)
 			continue;
-		PUT(b->moved, b->moved & ~(1u << store));
+		PUT(b->given, b->given & ~(1u << store));
 		step(r);
-		if (b->state == BATCH_IN_DOUBT && b->moved == 0) {
-			forget(r, i);
-			SET(r->stats.in_doubt, r->stats.in_doubt - 1);
-		}
+		FAIL_POINT("ring.confirmed");
+		if (others_given(b) == 0)
+			retention_settle(r, i);
 	}
 }
 

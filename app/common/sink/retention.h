@@ -29,6 +29,7 @@
 #define RETENTION_SCHEMA  (256u << 10) /**< bytes of a table's schema, at most */
 #define RETENTION_LEDGER  4000	       /**< bytes of a ledger, at most */
 #define RETENTION_NOBODY  0xff	       /**< no store yet */
+#define RETENTION_SPILL	  0xfe	       /**< a file of the receiver's own */
 #define RETENTION_BATCHES 65536	       /**< that are held, or in doubt; the default */
 
 /** What is known of a batch that is held; its bytes are `metadata` and then `body`. */
@@ -42,9 +43,9 @@ struct retention_batch {
 	uint32_t body_crc32c;
 	uint16_t run; /**< index: retention_run_get() */
 	uint8_t table;
-	uint8_t owner;	   /**< store that was given it, or RETENTION_NOBODY */
-	uint16_t moved;	   /**< bits of stores that may have it as well */
-	bool held;	   /**< false: a store has it for good; only `moved` is still of interest */
+	uint8_t owner;	   /**< whose it is: a store, RETENTION_SPILL or RETENTION_NOBODY */
+	uint16_t given;	   /**< bits of stores that may have it */
+	bool held;	   /**< false: its owner has it for good; others may have it as well */
 	uint8_t *metadata; /**< SINK_BLOCK bytes; NULL: not held */
 	uint8_t *body;
 };
@@ -80,7 +81,7 @@ struct retention_stats {
 	uint64_t in_doubt; /**< released, but a store that may have them does not know it yet */
 	uint64_t put;
 	uint64_t released;
-	uint64_t moved;
+	uint64_t moved; /**< given to one, and then another's */
 	uint64_t adopted;
 	uint64_t full; /**< times that there was no room */
 };
@@ -152,16 +153,26 @@ uint32_t retention_next(const struct retention *r, uint32_t batch);
 /** All that is held, oldest first. @return how many; at most `room` are written */
 uint32_t retention_list(const struct retention *r, uint32_t *batch, uint32_t room);
 
-/** Write down that a store, index below RETENTION_STORES, is about to be given it. */
-void retention_assign(struct retention *r, uint32_t batch, unsigned int store);
+/** Held batches in the order of the ring, from *at = 0 on; nothing is released in between. */
+uint32_t retention_walk(const struct retention *r, uint32_t *at);
 
-/** Its store is gone: write down that it may have it, then that another is given it. */
-void retention_move(struct retention *r, uint32_t batch, unsigned int store);
+/**
+ * Whose it is from here on. Of one that was given to a store: that store is gone, and it has to
+ * hear of it.
+ * @param owner  index below RETENTION_STORES, RETENTION_SPILL or RETENTION_NOBODY
+ */
+void retention_assign(struct retention *r, uint32_t batch, unsigned int owner);
 
-/** A store has it for good. */
+/** The store that owns it may have it from here on: before its first byte goes. */
+void retention_give(struct retention *r, uint32_t batch);
+
+/** Its owner has it for good. */
 void retention_release(struct retention *r, uint32_t batch);
 
-/** This store has been told what of a run went elsewhere, and has cut it off. */
+/** In doubt no longer: others have seen to it. */
+void retention_settle(struct retention *r, uint32_t batch);
+
+/** This store has been told what of a run it was given and is another's, and has cut it off. */
 void retention_confirm(struct retention *r, unsigned int run, unsigned int store);
 
 /** The number under which a store is known here: of its address as configured. @return -ENOSPC */

@@ -158,7 +158,7 @@ rebuild(struct retention *r, char *message)
 	for (i = r->nb_batches; i-- > 0;) {
 		b = &r->batch[i];
 		/* killed between the last one that was told and forgetting it */
-		if (b->state == BATCH_IN_DOUBT && b->moved == 0)
+		if (b->state == BATCH_IN_DOUBT && others_given(b) == 0)
 			PUT(b->state, BATCH_FREE);
 		if (b->state == BATCH_FREE) {
 			r->free_batch[r->nb_free++] = i;

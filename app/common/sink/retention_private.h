@@ -7,7 +7,7 @@
 #include "retention.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 1
+#define RING_VERSION 2
 #define ADDRESS_MAX  64
 
 /* How the file begins. What `crc` covers never changes. */
@@ -63,14 +63,14 @@ static_assert(sizeof(struct ring_run) == SINK_BLOCK + SINK_TABLES * RETENTION_SC
 enum batch_state {
 	BATCH_FREE,
 	BATCH_HELD,
-	BATCH_IN_DOUBT, /* released, `moved` is not zero */
+	BATCH_IN_DOUBT, /* released, but others than its owner were given it */
 };
 
 struct ring_batch {
 	uint32_t crc;  /* from `position` on */
 	uint8_t state; /* makes it valid */
 	uint8_t owner;
-	uint16_t moved;
+	uint16_t given;
 	uint64_t position; /* in bytes ever taken; modulo data_size: in the file */
 	uint64_t sequence;
 	uint64_t rows;
@@ -140,6 +140,13 @@ run_crc(const struct ring_run *run)
 {
 	return arrow_crc32c(
 		0, &run->run, offsetof(struct ring_run, batches) - offsetof(struct ring_run, run));
+}
+
+/* Who may have a batch beside its owner. */
+static inline uint16_t
+others_given(const struct ring_batch *b)
+{
+	return b->owner < RETENTION_STORES ? b->given & ~(1u << b->owner) : b->given;
 }
 
 static inline uint64_t

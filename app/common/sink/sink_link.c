@@ -89,6 +89,7 @@ sink_link_open(struct sink_link *l, const struct sink_link_config *config)
 
 	memset(l, 0, sizeof(*l));
 	l->config = *config;
+	l->listened = sink_link_clock();
 	l->nb_receives = SINK_RECEIVES + config->receives;
 	l->size = (uint64_t)(l->nb_receives + SINK_LINK_SENDS) * SINK_MESSAGE_MAX + config->extra;
 	memory = mmap(NULL, l->size, PROT_READ | PROT_WRITE,
@@ -232,6 +233,15 @@ sink_link_poll(struct sink_link *l)
 		sink_link_break(l);
 	}
 	return n;
+}
+
+uint64_t
+sink_link_absence(struct sink_link *l, uint64_t now)
+{
+	const uint64_t gap = now > l->listened ? now - l->listened : 0;
+
+	l->listened = now;
+	return gap > SINK_LINK_AWAY_MS ? gap : 0;
 }
 
 void

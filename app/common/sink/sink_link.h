@@ -16,7 +16,8 @@
 #include "rdma/rdma.h"
 #include "sink_wire.h"
 
-#define SINK_LINK_SENDS 32 /**< messages on their way, at most */
+#define SINK_LINK_SENDS	  32 /**< messages on their way, at most */
+#define SINK_LINK_AWAY_MS 50 /**< between polls: longer, and the poller was somewhere else */
 
 struct sink_link_ops {
 	/** A message has come. `message` is aligned to 8. */
@@ -50,7 +51,8 @@ struct sink_link {
 	uint32_t free_send[SINK_LINK_SENDS];
 	uint32_t nb_free_sends;
 	uint32_t qpn;
-	bool broken; /**< nothing goes over any more */
+	uint64_t listened; /**< ms */
+	bool broken;	   /**< nothing goes over any more */
 	enum rdma_wc_status why;
 };
 
@@ -79,6 +81,13 @@ int sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *
 
 /** Take what has come. @return completions */
 unsigned int sink_link_poll(struct sink_link *l);
+
+/**
+ * Ms since the last call in which nobody listened: the poller was waiting for a disk or a CPU. They
+ * say nothing about the peer, whose messages may lie there.
+ * @param now  of sink_link_clock()
+ */
+uint64_t sink_link_absence(struct sink_link *l, uint64_t now);
 
 /** Give it up: the queue pair goes to error. */
 void sink_link_break(struct sink_link *l);

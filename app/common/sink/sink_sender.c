@@ -8,6 +8,7 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 
+#include "fail_point.h"
 #include "sink_sender_private.h"
 
 RTE_LOG_REGISTER(sink_sender_logtype, braggline.sink, NOTICE);
@@ -285,6 +286,9 @@ take_grant(struct sink_sender *s, const struct sink_grant *m)
 	s->silence = m->silence_ms;
 	s->back_off = 0;
 	s->down_since = 0;
+	s->bad_since = 0;
+	s->progress_at = s->heard;
+	s->stuck = false;
 	s->stats.connections++;
 	s->stats.node = s->handshake.answer.node;
 	s->stats.store_state = SINK_STATE_GOOD;
@@ -314,6 +318,10 @@ take_session_message(struct sink_sender *s, const struct sink_message *m)
 		if (status->state != s->stats.store_state)
 			SENDER_LOG(WARNING, s, "is %s", sink_state_name(status->state));
 		s->stats.store_state = status->state;
+		if (status->state == SINK_STATE_GOOD)
+			s->bad_since = 0;
+		else if (s->bad_since == 0)
+			s->bad_since = s->heard;
 		return SINK_REASON_NONE;
 	case SINK_ENDED:
 		if (s->state != SINK_SENDER_ENDING)
@@ -383,6 +391,28 @@ send_end(struct sink_sender *s)
 		m->batches[i] = run.batches[i];
 	(void)sink_link_send(&s->link, sizeof(*m));
 	enter(s, SINK_SENDER_ENDING);
+	FAIL_POINT("recv.end");
+}
+
+/* It is there and says so, but nothing becomes of what it was given: that should not be. */
+static void
+watch_results(struct sink_sender *s, uint64_t now)
+{
+	if (sink_sender_is_idle(s) || s->stats.store_state != SINK_STATE_GOOD) {
+		s->progress_at = now;
+	} else if (now >= s->progress_at + SINK_STUCK_MS && !s->stuck) {
+		s->stuck = true;
+		s->stats.stuck++;
+		SENDER_LOG(WARNING, s,
+			"no result for %" PRIu64
+			" ms: %u of %u places wait for one, %u WRITEs are on "
+			"their way, %u batches wait",
+			now - s->progress_at, s->nb_places - s->nb_free[0] - s->nb_free[1],
+			s->nb_places, s->writes, s->queue[0].nb + s->queue[1].nb);
+	} else if (now < s->progress_at + SINK_STUCK_MS && s->stuck) {
+		s->stuck = false;
+		SENDER_LOG(WARNING, s, "results come again");
+	}
 }
 
 static bool
@@ -397,6 +427,7 @@ work_up(struct sink_sender *s, uint64_t now)
 	}
 	if (now >= s->said + s->heartbeat)
 		send_status(s);
+	watch_results(s, now);
 	if (s->state != SINK_SENDER_UP || s->stats.store_state != SINK_STATE_GOOD)
 		return false;
 	/* frames first: they are few and small */
@@ -445,11 +476,15 @@ bool
 sink_sender_poll(struct sink_sender *s)
 {
 	const uint64_t now = sink_link_clock();
+	uint64_t away;
 	bool busy = false;
 
 	if (s->closing && !close_link(s))
 		return true;
 	if (s->link_is_open) {
+		away = sink_link_absence(&s->link, now);
+		s->heard += away;
+		s->progress_at += away;
 		busy = sink_link_poll(&s->link) > 0;
 		if (s->link_is_open && s->link.broken && s->state != SINK_SENDER_ENDED) {
 			SENDER_LOG(
@@ -512,10 +547,23 @@ sink_sender_is_down(const struct sink_sender *s)
 	return s->state <= SINK_SENDER_PROVING;
 }
 
-uint64_t
-sink_sender_down_since(const struct sink_sender *s)
+bool
+sink_sender_takes(const struct sink_sender *s)
 {
-	return s->down_since;
+	return s->state == SINK_SENDER_UP && s->stats.store_state == SINK_STATE_GOOD;
+}
+
+uint64_t
+sink_sender_idle_since(const struct sink_sender *s)
+{
+	return s->down_since != 0 ? s->down_since : s->bad_since;
+}
+
+void
+sink_sender_give_up(struct sink_sender *s)
+{
+	if (s->state > SINK_SENDER_CONNECTING && s->state < SINK_SENDER_ENDED)
+		refuse(s, SINK_REASON_STOPPING);
 }
 
 void

@@ -22,6 +22,7 @@
 #define SINK_BACK_OFF_MS     100  /**< between connections, doubled each time, */
 #define SINK_BACK_OFF_MAX_MS 5000 /**< up to this */
 #define SINK_HANDSHAKE_MS    5000
+#define SINK_STUCK_MS	     5000 /**< batches without a result for so long are told of */
 
 enum sink_sender_state {
 	SINK_SENDER_DOWN,	/**< until the time of the next try */
@@ -68,6 +69,7 @@ struct sink_sender_stats {
 	uint64_t refused;     /**< tries that the store refused */
 	uint64_t unreachable; /**< tries that nobody answered */
 	uint64_t malformed;   /**< messages of a store that are not what they should be */
+	uint64_t stuck;	      /**< times that no result came for SINK_STUCK_MS */
 	uint32_t places;      /**< of this connection */
 	uint32_t credits;     /**< of them free, now */
 	uint32_t waiting;     /**< batches that wait for one, now */
@@ -97,8 +99,14 @@ bool sink_sender_poll(struct sink_sender *s);
 /** Whether its batches may be moved to another store: only while there is no connection. */
 bool sink_sender_is_down(const struct sink_sender *s);
 
-/** Since when, ms of the sender's clock, there has been no connection; 0: there is one. */
-uint64_t sink_sender_down_since(const struct sink_sender *s);
+/** Whether what is offered now goes now: connected, and the store is good. */
+bool sink_sender_takes(const struct sink_sender *s);
+
+/** Since when, ms of sink_link_clock(), it has not taken anything; 0: it does. */
+uint64_t sink_sender_idle_since(const struct sink_sender *s);
+
+/** End the connection of a store that takes nothing: its batches may be moved then. *Control.* */
+void sink_sender_give_up(struct sink_sender *s);
 
 void sink_sender_stats_get(const struct sink_sender *s, struct sink_sender_stats *stats);
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "fail_point.h"
 #include "sink_sender_private.h"
 
 static int
@@ -25,14 +26,12 @@ queue_put(struct queue *q, uint32_t batch)
 	return 0;
 }
 
-static uint32_t
-queue_take(struct queue *q)
+/* The first one has gone, or is not ours any more. */
+static void
+queue_drop(struct queue *q)
 {
-	const uint32_t batch = q->at[q->head];
-
 	q->head = (q->head + 1) & (q->room - 1);
 	q->nb--;
-	return batch;
 }
 
 bool
@@ -126,6 +125,8 @@ sink_sender_take_results(struct sink_sender *s, const struct sink_results *m)
 		if (batch == NO_BATCH || !retention_get(s->config.retention, batch, &b) ||
 			b.sequence != result->sequence || b.table != result->table)
 			return SINK_REASON_ORDER;
+		s->progress_at = s->heard;
+		FAIL_POINT("recv.result");
 		used->batch = NO_BATCH;
 		s->free_stage[s->nb_free_stages++] = used->stage;
 		s->free_place[b.table][s->nb_free[b.table]++] = result->entry;
@@ -155,9 +156,12 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0 ||
 		s->writes + 2 > 2 * WINDOW)
 		return false;
-	index = queue_take(&s->queue[table]);
-	if (!retention_get(s->config.retention, index, &b) || !sink_sender_owns(s, &b))
+	/* it stays the first one until it has gone: nobody would come back to it */
+	index = s->queue[table].at[s->queue[table].head];
+	if (!retention_get(s->config.retention, index, &b) || !sink_sender_owns(s, &b)) {
+		queue_drop(&s->queue[table]);
 		return true;
+	}
 	number = s->free_place[table][s->nb_free[table] - 1];
 	stage = s->free_stage[s->nb_free_stages - 1];
 	place = &s->place[number];
@@ -167,16 +171,24 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	if (sink_entry_make(&s->stream[table], &batch, b.metadata, entry) < 0) {
 		SENDER_LOG(ERR, s, "batch %" PRIu64 " of %" PRIu64 " bytes is larger than a place",
 			b.sequence, b.body_bytes);
+		queue_drop(&s->queue[table]);
 		return true;
 	}
 	sg = (struct rdma_sge){
 		(uintptr_t)b.body, (uint32_t)b.body_bytes, rdma_mr_lkey(s->config.mr)};
+	retention_give(s->config.retention, index);
 	if (sink_link_write(&s->link, index, &sg, place->body, place->body_rkey, NULL) < 0)
 		return false;
+	FAIL_POINT("recv.body");
 	sg = (struct rdma_sge){(uintptr_t)entry, SINK_ENTRY_BYTES, rdma_mr_lkey(s->link.mr)};
 	if (sink_link_write(&s->link, index, &sg, place->metadata, place->metadata_rkey, &number) <
-		0)
+		0) {
+		/* a body that is never announced: the place is lost to this connection */
+		sink_link_break(&s->link);
 		return false;
+	}
+	FAIL_POINT("recv.imm");
+	queue_drop(&s->queue[table]);
 	s->writes += 2;
 	s->nb_free[table]--;
 	s->nb_free_stages--;

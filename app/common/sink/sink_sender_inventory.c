@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fail_point.h"
 #include "sink_sender_private.h"
 
 int
@@ -14,7 +15,7 @@ sink_sender_collect_moved(struct sink_sender *s)
 
 	for (i = retention_next(r, 0); i != UINT32_MAX; i = retention_next(r, i + 1)) {
 		if (!retention_get(r, i, &b) || b.run != s->config.run ||
-			(b.moved & 1u << s->config.store) == 0)
+			b.owner == s->config.store || (b.given & 1u << s->config.store) == 0)
 			continue;
 		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
 			return -ENOMEM;
@@ -50,6 +51,7 @@ sink_sender_tell_moved(struct sink_sender *s)
 	m->head.flags = more ? SINK_MORE : 0;
 	s->moved_told = !more;
 	(void)sink_link_send(&s->link, m->head.length);
+	FAIL_POINT("recv.moved");
 }
 
 enum sink_reason
@@ -83,5 +85,6 @@ sink_sender_release_found(struct sink_sender *s)
 		s->stats.found++;
 		sink_sender_release(s, i, SINK_DURABLE);
 	}
+	FAIL_POINT("recv.have");
 	retention_confirm(r, s->config.run, s->config.store);
 }

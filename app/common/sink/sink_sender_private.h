@@ -75,7 +75,10 @@ struct sink_sender {
 	uint32_t nb_free[SINK_TABLES];
 	uint32_t free_stage[WINDOW];
 	uint32_t nb_free_stages;
-	uint32_t writes; /* on their way */
+	uint32_t writes;      /* on their way */
+	uint64_t progress_at; /* ms: a result came, or nothing waited for one */
+	uint64_t bad_since;   /* ms: the store has not been good; 0: it is */
+	bool stuck;	      /* and that was said */
 	struct sink_stream stream[SINK_TABLES];
 	struct queue queue[SINK_TABLES];
 	struct sink_sender_stats stats;
