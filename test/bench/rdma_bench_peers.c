@@ -149,8 +149,8 @@ send_stream(struct rig *rig)
 	shutdown(work.socket, SHUT_WR);
 }
 
-static void
-connect_stream(int stream[2])
+void
+peers_connect_stream(int stream[2])
 {
 	struct sockaddr_in in = {.sin_family = AF_INET};
 	int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -175,7 +175,7 @@ peers_tcp(struct rig *rig, size_t size, double seconds)
 	int stream[2];
 	ssize_t n;
 
-	connect_stream(stream);
+	peers_connect_stream(stream);
 	work.size = size;
 	work.socket = stream[0];
 	begin = rte_rdtsc();

@@ -27,6 +27,9 @@ double peers_loop(struct rig *rig, double seconds);
 /** The same passes on two cores: CRC here, CRC and copy there. @return bytes/s */
 double peers_ceiling(struct rig *rig, double seconds);
 
+/** Connect a TCP stream over loopback: the end that sends, the end that receives. */
+void peers_connect_stream(int stream[2]);
+
 /** A TCP stream over loopback, messages of `size` bytes; the same cores. @return bytes/s */
 double peers_tcp(struct rig *rig, size_t size, double seconds);
 

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+
+#include "sink/retention.h"
+#include "sink/sink_link.h"
+#include "sink/sink_sender.h"
+#include "sink_bench.h"
+#include "store.h"
+
+#define PATIENCE_MS 10000
+
+/* The receiver's end. */
+static struct {
+	struct retention *ring;
+	struct rdma_pd *pd;
+	struct rdma_mr *mr;
+	struct sink_sender *sender;
+	struct sink_key key;
+	unsigned int run;
+	uint64_t sequence;
+} sender;
+
+static struct store *store;
+
+/* ---- a disk that takes everything at once ---------------------------------------------------- */
+
+struct null_file {
+	struct arrow_io_info info;
+	uint64_t tag[ARROW_IO_DEPTH_MAX + 1];
+	unsigned int nb;
+};
+
+static int
+null_open(void **handle, const struct arrow_io_open *how)
+{
+	struct null_file *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return -ENOMEM;
+	f->info = (struct arrow_io_info){.mode = ARROW_IO_DIRECT_URING, .memory_align = 512};
+	*handle = f;
+	return 0;
+}
+
+static const struct arrow_io_info *
+null_info(void *handle)
+{
+	return &((struct null_file *)handle)->info;
+}
+
+static int
+null_sync(void *handle, uint64_t tag)
+{
+	struct null_file *f = handle;
+
+	f->tag[f->nb++] = tag;
+	return 0;
+}
+
+static int
+null_write(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset, uint64_t tag)
+{
+	return null_sync(handle, tag);
+}
+
+static int
+null_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	struct null_file *f = handle;
+
+	if (f->nb == 0)
+		return 0;
+	*done = (struct arrow_io_done){.tag = f->tag[--f->nb]};
+	return 1;
+}
+
+static int
+null_size(void *handle, uint64_t size)
+{
+	return 0;
+}
+
+static int
+null_map(void *handle, const uint8_t **data, uint64_t *size)
+{
+	return -ENOTSUP;
+}
+
+static int
+null_close(void *handle)
+{
+	free(handle);
+	return 0;
+}
+
+static int
+null_rename(const char *from, const char *to)
+{
+	return 0;
+}
+
+static int
+null_path(const char *path)
+{
+	return 0;
+}
+
+static const struct arrow_io_ops null_io = {
+	.open = null_open,
+	.info = null_info,
+	.write = null_write,
+	.sync = null_sync,
+	.reap = null_reap,
+	.allocate = null_size,
+	.truncate = null_size,
+	.map = null_map,
+	.close = null_close,
+	.rename = null_rename,
+	.remove = null_path,
+	.sync_dir = null_path,
+};
+
+/* ---- the receiver's end ----------------------------------------------------------------------- */
+
+static void
+write_hex(uint8_t *to, uint64_t value, unsigned int digits)
+{
+	char text[17];
+
+	snprintf(text, sizeof(text), "%0*" PRIx64, (int)digits, value);
+	memcpy(to, text, digits);
+}
+
+/*
+ * Another one is kept: its metadata are written as the builder does; its body is what the ring has
+ * there, as nobody looks at it and copying it into the ring is the work of another thread.
+ */
+static bool
+keep(void)
+{
+	const struct retention_batch b = {
+		.sequence = sender.sequence,
+		.rows = batch.rows,
+		.last = batch.rows - 1,
+		.received = 1,
+		.run = sender.run,
+		.table = batch.table,
+	};
+	uint8_t *bytes = retention_reserve(sender.ring, batch.body);
+	uint32_t number, crc;
+
+	if (bytes == NULL)
+		return false;
+	memcpy(bytes, batch.metadata, SINK_BLOCK);
+	write_hex(bytes + batch.template.sequence, sender.sequence, 16);
+	write_hex(bytes + batch.template.crc32c, 0, 8);
+	write_hex(bytes + batch.template.metadata_crc32c, 0, 8);
+	crc = arrow_metadata_crc(bytes, SINK_BLOCK, batch.template.metadata_crc32c);
+	write_hex(bytes + batch.template.metadata_crc32c, crc, 8);
+	number = retention_commit(sender.ring, &b);
+	retention_assign(sender.ring, number, 0);
+	if (sink_sender_offer(sender.sender, number) < 0)
+		rig_die("no memory for a batch's number");
+	sender.sequence++;
+	return true;
+}
+
+static void
+on_result(void *arg, uint32_t number, enum sink_result_status status)
+{
+	if (status != SINK_DURABLE)
+		rig_die("a batch was not stored: %d", status);
+}
+
+/* A turn of the receiver's egress lcore. */
+static void
+turn(void)
+{
+	static unsigned int turns;
+	struct rdma_event event[4];
+	unsigned int i, n;
+
+	(void)rdma_progress(rig.a.dev, 0);
+	(void)sink_sender_poll(sender.sender);
+	if (turns++ % 64 != 0)
+		return;
+	n = rdma_poll_cm(rig.a.dev, event, 4);
+	for (i = 0; i < n; i++) {
+		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+			sink_sender_event(rdma_conn_context(event[i].conn), &event[i]);
+	}
+}
+
+static struct sink_sender_stats
+stats(void)
+{
+	struct sink_sender_stats s;
+
+	sink_sender_stats_get(sender.sender, &s);
+	return s;
+}
+
+/* Until it is so. */
+#define UNTIL(condition)                                                \
+	do {                                                            \
+		const uint64_t limit = sink_link_clock() + PATIENCE_MS; \
+		while (!(condition)) {                                  \
+			turn();                                         \
+			if (sink_link_clock() > limit)                  \
+				rig_die("not in time: %s", #condition); \
+		}                                                       \
+	} while (0)
+
+/* Run a job on the worker while the main lcore is the store. */
+static void
+run(void (*what)(struct rig *))
+{
+	atomic_store_explicit(&rig.job, what, memory_order_release);
+	while (atomic_load_explicit(&rig.job, memory_order_acquire))
+		(void)store_poll(store);
+}
+
+static void
+open_sender(struct rig *r)
+{
+	struct retention_run run_of = {.run = 1, .incarnation = batch.incarnation, .name = "bench"};
+	struct sink_sender_config c = {
+		.dev = r->a.dev,
+		.pd = sender.pd,
+		.retention = sender.ring,
+		.mr = sender.mr,
+		.producer = 1,
+		.key = &sender.key,
+		.role = SINK_ROLE_RECEIVER,
+		.name = "bench",
+		.result = on_result,
+	};
+	struct sockaddr_in *to = (struct sockaddr_in *)&c.address;
+	uint8_t *header[ARROW_TABLES];
+	size_t size;
+	unsigned int i;
+	int index;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (arrow_header_build(&batch.tables.schema[i], &header[i], &size) < 0)
+			rig_die("no memory for a schema");
+		run_of.schema[i] = header[i];
+		run_of.schema_bytes[i] = size;
+		run_of.body_max[i] = i == batch.table ? batch.body : SINK_BLOCK;
+	}
+	index = retention_run_add(sender.ring, &run_of);
+	for (i = 0; i < ARROW_TABLES; i++)
+		free(header[i]);
+	if (index < 0)
+		rig_die("the ring takes no run: %s", strerror(-index));
+	sender.run = c.run = index;
+	sender.sequence = 0;
+	c.store = retention_store(sender.ring, "bench");
+	to->sin_family = AF_INET;
+	to->sin_port = htons(SINK_PORT);
+	to->sin_addr.s_addr = htonl(0x0a000002);
+	if (sink_sender_open(&sender.sender, &c) < 0)
+		rig_die("no sender");
+	UNTIL(stats().state == SINK_SENDER_UP);
+}
+
+static void
+close_sender(struct rig *r)
+{
+	const uint64_t batches[SINK_TABLES] = {0};
+
+	retention_run_end(sender.ring, sender.run, batches);
+	sink_sender_finish(sender.sender);
+	UNTIL(stats().state == SINK_SENDER_ENDED);
+	UNTIL(sink_sender_close(sender.sender) == 0);
+	sender.sender = NULL;
+	if (retention_run_drop(sender.ring, sender.run) < 0)
+		rig_die("batches are left");
+}
+
+static void
+stream_batches(struct rig *r)
+{
+	const uint64_t length = (uint64_t)(job.seconds * (double)rte_get_tsc_hz());
+	const uint64_t begin = rte_rdtsc(), durable = stats().durable;
+	uint64_t done = 0;
+
+	while (rte_rdtsc() - begin < length) {
+		while (sender.sequence - stats().durable < batch_depth() && keep())
+			;
+		turn();
+	}
+	done = stats().durable - durable;
+	job.cycles = rte_rdtsc() - begin;
+	job.bytes = done * (batch.body + SINK_BLOCK);
+	UNTIL(stats().durable == sender.sequence);
+}
+
+/* Batches that have been taken, as the store counts them. */
+static uint64_t
+taken(void)
+{
+	return __atomic_load_n(
+		&store_look(store)->counters.fault[SINK_ENTRY_GOOD], __ATOMIC_RELAXED);
+}
+
+static void
+single_batches(struct rig *r)
+{
+	const double tick = 1e3 / (double)rte_get_tsc_hz();
+	unsigned int i;
+
+	for (i = 0; i < job.nb_times; i++) {
+		const uint64_t before = taken(), begin = rte_rdtsc();
+
+		while (!keep())
+			turn();
+		while (taken() == before)
+			turn();
+		job.times[i] = (double)(rte_rdtsc() - begin) * tick;
+		UNTIL(stats().durable == sender.sequence);
+	}
+}
+
+void
+ends_begin(void)
+{
+	run(open_sender);
+}
+
+void
+ends_end(void)
+{
+	run(close_sender);
+}
+
+double
+ends_stream(void)
+{
+	run(stream_batches);
+	return (double)job.bytes * (double)rte_get_tsc_hz() / (double)job.cycles;
+}
+
+void
+ends_singles(void)
+{
+	run(single_batches);
+}
+
+void
+ends_open(char *directory)
+{
+	char path[64], message[PATH_MAX];
+	const struct retention_config c = {.path = path, .producer = 1, .bytes = MEMORY};
+	struct rdma_mr_attr attr = {.gpu = -1};
+	struct store_config config = {
+		.dev = rig.b.dev,
+		.key = path,
+		.memory = MEMORY,
+		.heartbeat_ms = 1000,
+		/* nobody speaks while the others are measured */
+		.silence_ms = 60000,
+		.files = {.root = directory,
+			.slices = {.io = &null_io, .sync_ms = 1, .sync_bytes = MIB}},
+	};
+	FILE *f;
+
+	if (mkdtemp(directory) == NULL)
+		rig_die("%s: %s", directory, strerror(errno));
+	snprintf(path, sizeof(path), "/dev/shm/braggline-bench-%d", getpid());
+	f = fopen(path, "w");
+	if (f == NULL || fprintf(f, "%032d", 1) < 0 || fclose(f) != 0 || chmod(path, 0600) < 0)
+		rig_die("%s: %s", path, strerror(errno));
+	if (sink_key_read(&sender.key, path, message) < 0 ||
+		store_open(&store, &config, message) < 0)
+		rig_die("%s", message);
+	unlink(path);
+	if (retention_open(&sender.ring, &c, message) != 0)
+		rig_die("%s", message);
+	unlink(path);
+	sender.pd = rdma_pd_alloc(rig.a.dev);
+	retention_memory(sender.ring, &attr.addr, &attr.length);
+	/* every page is there before anything is measured */
+	memset((uint8_t *)attr.addr + attr.length - MEMORY, 0x5a, MEMORY);
+	sender.mr = rdma_mr_reg(sender.pd, &attr);
+	if (sender.mr == NULL)
+		rig_die("no memory region: %s", rte_strerror(rte_errno));
+}
+
+static void
+deregister(struct rig *r)
+{
+	const uint64_t limit = sink_link_clock() + PATIENCE_MS;
+
+	while (rdma_mr_dereg(sender.mr) == -EBUSY && sink_link_clock() < limit)
+		(void)rdma_progress(r->a.dev, 0);
+}
+
+void
+ends_close(const char *directory)
+{
+	char run_directory[128];
+
+	run(deregister);
+	store_stop(store);
+	while (!store_is_idle(store))
+		(void)store_poll(store);
+	(void)store_close(store);
+	rdma_pd_free(sender.pd);
+	retention_close(sender.ring);
+	snprintf(run_directory, sizeof(run_directory), "%s/bench-%016d-%016d", directory, 1, 1);
+	rmdir(run_directory);
+	rmdir(directory);
+}
