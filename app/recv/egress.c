@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,30 +19,6 @@ RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 #define NAP_US	  50
 #define ROUND_MS  5
 #define COMMIT_MS 200 /* what a store may take until it syncs: twice its default */
-
-void
-egress_settings_read(struct egress_settings *s, struct config *c)
-{
-	static const char *const policies[] = {"round_robin", "primary", NULL};
-
-	s->device = config_text(c, "egress", "device", NULL);
-	s->stores = config_text(c, "egress", "stores", NULL);
-	s->key = config_text(c, "egress", "key", NULL);
-	s->ring = config_text(c, "egress", "ring", "/dev/shm/braggline-retention");
-	s->ring_bytes = config_uint(c, "egress", "ring_mb", 1024, 1, UINT32_MAX) << 20;
-	s->batch_bytes = config_uint(c, "egress", "batch_mb", 16, 1, 512) << 20;
-	s->rate = config_uint(c, "egress", "rate_mb", 100, 1, 1000000) * 1000000;
-	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);
-	s->failover_ms = config_uint(c, "egress", "failover_ms", 3000, 1, UINT32_MAX);
-	s->hold_ms = config_uint(c, "egress", "hold_ms", 1000, 0, UINT32_MAX);
-	s->end_ms = config_uint(c, "egress", "end_ms", 60000, 0, UINT32_MAX);
-	if (s->device == NULL)
-		return;
-	if (s->stores == NULL)
-		config_complain(c, "egress", "stores", "is needed: ADDRESS[:PORT],...");
-	if (s->key == NULL)
-		config_complain(c, "egress", "key", "is needed: a file that the stores have, too");
-}
 
 /* ---- a run's batches ------------------------------------------------------------------------- */
 
@@ -65,25 +39,25 @@ ask(struct egress *e, enum order order)
 }
 
 int
-egress_begin(struct egress *e, const char *name, uint64_t number, uint64_t incarnation,
-	const struct arrow_tables *tables, const uint64_t body_max[ARROW_TABLES],
-	char message[PATH_MAX])
+egress_begin(struct egress *e, const struct egress_begin *begin, char message[PATH_MAX])
 {
-	struct retention_run run = {.run = number, .incarnation = incarnation};
+	struct retention_run run = {.run = begin->run, .incarnation = begin->incarnation};
 	uint8_t *header[ARROW_TABLES] = {NULL};
 	unsigned int i;
 	size_t size;
 	int rc = 0;
 
-	snprintf(run.name, sizeof(run.name), "%s", name);
+	snprintf(run.name, sizeof(run.name), "%s", begin->name);
 	for (i = 0; i < ARROW_TABLES && rc == 0; i++) {
-		rc = arrow_header_build(&tables->schema[i], &header[i], &size);
+		rc = arrow_header_build(&begin->tables->schema[i], &header[i], &size);
 		run.schema[i] = header[i];
 		run.schema_bytes[i] = size;
-		run.body_max[i] = body_max[i];
-		e->body_max[i] = body_max[i];
+		run.body_max[i] = begin->body_max[i];
+		e->body_max[i] = begin->body_max[i];
 		e->stats[i] = (struct egress_stats){0};
 	}
+	e->clock = begin->clock;
+	e->clock_arg = begin->clock_arg;
 	e->mail.run = &run;
 	if (rc == 0)
 		rc = ask(e, ORDER_BEGIN);
@@ -100,16 +74,33 @@ egress_begin(struct egress *e, const char *name, uint64_t number, uint64_t incar
 static uint8_t *
 wait_for_room(struct egress *e, uint64_t body)
 {
-	const uint64_t until = sink_link_clock() + e->settings.hold_ms;
 	const struct timespec nap = {.tv_nsec = 20 * NAP_US * 1000};
+	uint64_t until = sink_link_clock() + e->settings.hold_ms, progress = 0, now;
 
 	e->mail.body = body;
 	while (ask(e, ORDER_RESERVE) < 0) {
-		if (sink_link_clock() >= until)
+		now = sink_link_clock();
+		/* as long as spilling makes room */
+		if (progress != __atomic_load_n(&e->ladder.progress, __ATOMIC_RELAXED)) {
+			progress = __atomic_load_n(&e->ladder.progress, __ATOMIC_RELAXED);
+			until = now + e->settings.hold_ms;
+		}
+		if (now >= until)
 			return NULL;
 		nanosleep(&nap, NULL);
 	}
 	return e->mail.room;
+}
+
+/* Of the ladder's last step, said once until it is left. */
+static void
+refuse(struct egress *e, const struct batch *b)
+{
+	struct egress_stats *s = &e->stats[b->table];
+
+	ADD(s->refused, 1);
+	ADD(s->refused_rows, b->rows);
+	(void)ask(e, ORDER_REFUSED);
 }
 
 void
@@ -128,8 +119,7 @@ egress_put(struct egress *e, const struct batch *b)
 	}
 	room = wait_for_room(e, b->body_length);
 	if (room == NULL) {
-		ADD(s->refused, 1);
-		ADD(s->refused_rows, b->rows);
+		refuse(e, b);
 		return;
 	}
 	memcpy(room, b->metadata, b->metadata_size);
@@ -145,10 +135,11 @@ egress_put(struct egress *e, const struct batch *b)
 		.body_crc32c = b->crc32c,
 		.table = b->table,
 	};
-	(void)ask(e, ORDER_COMMIT);
+	/* first: no more may be durable than were put */
 	ADD(s->put, 1);
 	ADD(s->put_rows, b->rows);
 	ADD(s->bytes, b->metadata_size + b->body_length);
+	(void)ask(e, ORDER_COMMIT);
 }
 
 int
@@ -176,6 +167,7 @@ void
 egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *to)
 {
 	const struct egress_stats *from = &e->stats[table];
+	unsigned int i;
 
 #define GET(member) __atomic_load(&from->member, &to->member, __ATOMIC_RELAXED)
 	GET(put);
@@ -187,60 +179,14 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 	GET(refused_rows);
 	GET(oversize);
 	GET(oversize_rows);
+	GET(spilled);
+	GET(spilled_rows);
+	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+		GET(latency[i]);
 #undef GET
 }
 
 /* ---- its life -------------------------------------------------------------------------------- */
-
-/* ADDRESS[:PORT], IPv4, or IPv6 in brackets. */
-static int
-parse_store(const char *text, struct sockaddr_storage *to)
-{
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)to;
-	struct sockaddr_in *four = (struct sockaddr_in *)to;
-	char address[64], *port, *end;
-	unsigned long number = SINK_PORT;
-
-	memset(to, 0, sizeof(*to));
-	if (snprintf(address, sizeof(address), "%s", text) >= (int)sizeof(address))
-		return -EINVAL;
-	port = address[0] == '[' ? strstr(address, "]:") : strchr(address, ':');
-	if (port != NULL) {
-		end = strchr(port, ':') + 1;
-		number = strtoul(end, &end, 10);
-		if (*end != '\0' || number == 0 || number > UINT16_MAX)
-			return -EINVAL;
-		*port = '\0';
-	}
-	if (address[0] == '[') {
-		six->sin6_family = AF_INET6;
-		six->sin6_port = htons(number);
-		if (port == NULL && address[strlen(address) - 1] == ']')
-			address[strlen(address) - 1] = '\0';
-		return inet_pton(AF_INET6, address + 1, &six->sin6_addr) == 1 ? 0 : -EINVAL;
-	}
-	four->sin_family = AF_INET;
-	four->sin_port = htons(number);
-	return inet_pton(AF_INET, address, &four->sin_addr) == 1 ? 0 : -EINVAL;
-}
-
-static int
-parse_stores(struct egress *e)
-{
-	char list[1024], *save = NULL, *text;
-
-	snprintf(list, sizeof(list), "%s", e->settings.stores);
-	for (text = strtok_r(list, ", ", &save); text != NULL; text = strtok_r(NULL, ", ", &save)) {
-		if (e->nb_stores == EGRESS_STORES ||
-			parse_store(text, &e->address[e->nb_stores]) < 0) {
-			LOG(ERR, "[egress] stores: '%s': wanted ADDRESS[:PORT], at most %u\n", text,
-				EGRESS_STORES);
-			return -EINVAL;
-		}
-		snprintf(e->name[e->nb_stores++], sizeof(e->name[0]), "%s", text);
-	}
-	return e->nb_stores > 0 ? 0 : -EINVAL;
-}
 
 static int
 check_size(const struct egress *e)
@@ -319,6 +265,35 @@ open_device(struct egress *e)
 	return 0;
 }
 
+static int
+open_spill(struct egress *e)
+{
+	const struct spill_config c = {
+		.dir = e->settings.spill,
+		.limit = e->settings.spill_bytes,
+		.producer = e->producer,
+	};
+	char message[PATH_MAX];
+	int rc;
+
+	if (c.dir == NULL)
+		return egress_adopt_spilled(e);
+	rc = spill_create(&e->spill, &c, message);
+	if (rc < 0)
+		LOG(ERR, "[egress] spill: %s\n", message);
+	return rc < 0 ? rc : egress_adopt_spilled(e);
+}
+
+int
+egress_start(struct egress *e, const cpu_set_t *cpus)
+{
+	const int rc = e->spill != NULL ? spill_start(e->spill, cpus) : 0;
+
+	if (rc < 0)
+		LOG(ERR, "cannot start the thread that spills: %s\n", strerror(-rc));
+	return rc;
+}
+
 int
 egress_create(struct egress **egress, const struct egress_settings *settings, uint64_t producer)
 {
@@ -331,7 +306,7 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	e->settings = *settings;
 	e->producer = producer;
 	e->current = -1;
-	rc = parse_stores(e);
+	rc = egress_parse_stores(e);
 	if (rc == 0) {
 		rc = sink_key_read(&e->key, settings->key, message);
 		if (rc < 0)
@@ -341,6 +316,8 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 		rc = open_ring(e);
 	if (rc == 0)
 		rc = open_device(e);
+	if (rc == 0)
+		rc = open_spill(e);
 	if (rc == 0)
 		rc = egress_adopt_runs(e);
 	if (rc < 0) {
@@ -379,6 +356,8 @@ egress_destroy(struct egress *e)
 		(void)rdma_pd_free(e->pd);
 	if (e->dev != NULL)
 		(void)rdma_dev_close(e->dev);
+	/* it reads the ring */
+	spill_destroy(e->spill);
 	retention_close(e->ring);
 	sink_key_forget(&e->key);
 	free(e->known);

@@ -14,18 +14,32 @@
 #define EGRESS_H
 
 #include <limits.h>
+#include <sched.h>
 #include <stdbool.h>
 
 #include "arrow_run.h"
 #include "config.h"
 #include "sink/retention.h"
+#include "sink/sink_sender.h"
 
 #define EGRESS_STORES 8
 
 enum egress_policy {
-	EGRESS_ROUND_ROBIN, /**< batch by batch over the stores that are there */
-	EGRESS_PRIMARY,	    /**< the first one that is there */
+	EGRESS_ROUND_ROBIN, /**< batch by batch over the stores that take them */
+	EGRESS_BY_FRAME,    /**< by the number of a batch's first frame */
+	EGRESS_PRIMARY,	    /**< the first one; another when it is gone */
 };
+
+/** What becomes of batches when stores stand still. */
+enum egress_step {
+	EGRESS_HOLD,   /**< they stay in the ring */
+	EGRESS_SPILL,  /**< the oldest go to local files */
+	EGRESS_REFUSE, /**< the ring is full: counted */
+	EGRESS_STEPS
+};
+
+/** @return `hold`, `spill`, `refuse` */
+const char *egress_step_name(enum egress_step step);
 
 struct egress_settings {
 	const char *device; /**< rdma_dev_open(); NULL: no egress, files are written here */
@@ -36,8 +50,12 @@ struct egress_settings {
 	uint64_t batch_bytes; /**< limit of a batch's body; one frame may be larger */
 	uint64_t rate;	      /**< bytes of kept batches a second that the ring is to be good for */
 	unsigned int policy;  /**< enum egress_policy */
+	uint64_t interval;    /**< by frame: frame numbers that go to a store in a row */
 	uint32_t failover_ms; /**< a store that is gone so long loses its batches to others */
-	uint32_t hold_ms;     /**< a full ring holds the writer so long; then batches are refused */
+	uint32_t hold_ms;     /**< stores may stand still so long; then the next step */
+	const char *spill;    /**< directory; NULL: nothing is spilled */
+	uint64_t spill_bytes; /**< of its files, at most; 0: as the disk has */
+	uint32_t spill_at;    /**< percent of the ring that may be full before */
 	uint32_t end_ms;      /**< the end of a run waits so long; the rest stays in the ring */
 };
 
@@ -52,6 +70,42 @@ struct egress_stats {
 	uint64_t refused_rows;
 	uint64_t oversize; /**< batches larger than any place */
 	uint64_t oversize_rows;
+	uint64_t spilled; /**< batches in local files, for good */
+	uint64_t spilled_rows;
+	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< first packet of the last frame to durable */
+};
+
+/** A store as it is configured, all runs together. */
+struct egress_store {
+	const char *name;
+	struct sink_sender_stats now; /**< of the run at hand, or the oldest that is sent */
+	uint64_t connections;
+	uint64_t broken;
+	uint64_t refused;
+	uint64_t unreachable;
+	uint64_t malformed;
+	uint64_t stuck;
+	uint64_t sent;
+	uint64_t bytes;
+	uint64_t durable;
+	uint64_t found;
+	uint64_t doubles;
+	uint64_t again;
+};
+
+/** For telemetry: about what it was 100 ms ago. */
+struct egress_view {
+	unsigned int nb_stores;
+	unsigned int runs; /**< whose batches are held, adopted ones too */
+	enum egress_step step;
+	uint64_t steps[EGRESS_STEPS];		 /**< times that each was come to */
+	uint64_t spill_error;			 /**< errno, now */
+	uint64_t spill_used;			 /**< bytes */
+	uint64_t spilled;			 /**< batches, of all runs */
+	uint64_t adopted_spilled;		 /**< ... of a process that died */
+	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< kept to durable, all batches */
+	struct retention_stats retention;
+	struct egress_store store[EGRESS_STORES];
 };
 
 struct egress;
@@ -69,17 +123,27 @@ int egress_create(struct egress **e, const struct egress_settings *settings, uin
 /** A role's poll function: arg is the egress. */
 int egress_poll(void *arg);
 
-/**
- * Begin a run.
- * @param body_max  bytes of the largest body of each table
- * @param message   out, on error
- * @return 0 or -errno
- */
-int egress_begin(struct egress *e, const char *name, uint64_t run, uint64_t incarnation,
-	const struct arrow_tables *tables, const uint64_t body_max[ARROW_TABLES],
-	char message[PATH_MAX]);
+/** Lcores have their CPUs: threads begin on what is left. @return 0 or -errno (logged) */
+int egress_start(struct egress *e, const cpu_set_t *cpus);
 
-/** Hold a batch. Waits while the ring is full, up to hold_ms; what is refused then is counted. */
+/** What is new with a run. */
+struct egress_begin {
+	const char *name;
+	uint64_t run;
+	uint64_t incarnation;
+	const struct arrow_tables *tables;
+	uint64_t body_max[ARROW_TABLES]; /**< bytes of the largest body */
+	int64_t (*clock)(void *arg);	 /**< as `received` of batches; any thread. NULL: none */
+	void *clock_arg;
+};
+
+/** Begin a run. @param message  out, on error. @return 0 or -errno */
+int egress_begin(struct egress *e, const struct egress_begin *run, char message[PATH_MAX]);
+
+/**
+ * Hold a batch. Waits while the ring is full, as long as spilling makes room and otherwise up to
+ * hold_ms; what is refused then is counted.
+ */
 void egress_put(struct egress *e, const struct batch *batch);
 
 /**
@@ -90,6 +154,9 @@ int egress_end(struct egress *e);
 
 /** Of the run at hand, or the last one. Any thread. */
 void egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *stats);
+
+/** Any thread. */
+void egress_view_get(struct egress *e, struct egress_view *view);
 
 /** No lcore polls any more; called by the one that did or the main one. What is held stays. */
 void egress_destroy(struct egress *e);

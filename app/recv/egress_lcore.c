@@ -4,61 +4,65 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <rte_common.h>
+#include <rte_cycles.h>
+
 #include "egress_private.h"
+#include "fail_point.h"
 #include "sink/sink_link.h"
 
 #define CM_TURNS 64
 #define MOVE_MS	 100 /* how often it is looked whether a store is gone for good */
 #define EVENTS	 8
 
-/* A store for a batch: one that is there, if any is. */
-static unsigned int
-choose_store(struct egress *e, const struct egress_run *run)
+static void
+count_latency(uint64_t histogram[ARROW_LATENCY_BUCKETS], uint64_t us)
 {
-	unsigned int i, store;
+	const unsigned int bucket = us == 0 ? 0 : 64 - __builtin_clzll(us);
 
-	for (i = 0; i < e->nb_stores; i++) {
-		store = e->settings.policy == EGRESS_PRIMARY ? i
-							     : (e->next_store + i) % e->nb_stores;
-		if (!sink_sender_is_down(run->sender[store])) {
-			e->next_store = store + 1;
-			return store;
-		}
-	}
-	return e->settings.policy == EGRESS_PRIMARY ? 0 : e->next_store++ % e->nb_stores;
+	ADD(histogram[RTE_MIN(bucket, ARROW_LATENCY_BUCKETS - 1u)], 1);
 }
 
-static struct sink_sender *
-sender_of(const struct egress *e, const struct retention_batch *b)
+void
+egress_known(struct egress *e, uint32_t batch, bool spilled)
 {
-	unsigned int i;
+	const struct known *k = &e->known[batch];
+	struct egress_stats *s = &e->stats[k->table];
+	int64_t now;
 
-	for (i = 0; i < e->nb_stores; i++) {
-		if (e->number[i] == b->owner)
-			return e->run[b->run].sender[i];
+	if (k->kept_at != 0)
+		count_latency(e->latency, (rte_rdtsc() - k->kept_at) * 1e6 / rte_get_tsc_hz());
+	/* those that were adopted are another run's */
+	if (k->run != e->current || k->kept_at == 0)
+		return;
+	if (spilled) {
+		ADD(s->spilled, 1);
+		ADD(s->spilled_rows, k->rows);
+		return;
 	}
-	return NULL;
+	ADD(s->durable, 1);
+	ADD(s->rows, k->rows);
+	if (e->clock == NULL || k->received == 0)
+		return;
+	now = e->clock(e->clock_arg);
+	count_latency(s->latency, now > k->received ? (now - k->received) / 1000 : 0);
 }
 
 static void
 on_result(void *arg, uint32_t batch, enum sink_result_status status)
 {
 	struct egress *e = arg;
-	const struct known *k = &e->known[batch];
-	struct egress_stats *s = &e->stats[k->table];
 	struct sink_sender *sender;
 	struct retention_batch b;
 
 	if (status != SINK_AGAIN) {
-		/* those that were adopted are another run's */
-		ADD(s->durable, k->run == e->current);
-		ADD(s->rows, k->run == e->current ? k->rows : 0);
+		egress_known(e, batch, false);
 		return;
 	}
 	/* the store says when it is good again; until then it waits there, or is moved */
 	if (!retention_get(e->ring, batch, &b))
 		return;
-	sender = sender_of(e, &b);
+	sender = egress_sender_of(e, &b);
 	if (sender != NULL)
 		(void)sink_sender_offer(sender, batch);
 }
@@ -111,6 +115,8 @@ run_is_over(const struct egress *e, const struct egress_run *run)
 	struct retention_run r;
 	unsigned int i, ended = 0;
 
+	if (run->retiring)
+		return true;
 	if (!retention_run_get(e->ring, run->index, &r) || r.references > 0)
 		return false;
 	for (i = 0; i < e->nb_stores; i++) {
@@ -127,6 +133,9 @@ retire_run(struct egress *e, struct egress_run *run)
 {
 	unsigned int i;
 
+	for (i = 0; i < e->nb_stores && !run->retiring; i++)
+		egress_view_retire(e, i, run->sender[i]);
+	run->retiring = true;
 	for (i = 0; i < e->nb_stores; i++) {
 		if (run->sender[i] != NULL && sink_sender_close(run->sender[i]) == 0)
 			run->sender[i] = NULL;
@@ -135,34 +144,10 @@ retire_run(struct egress *e, struct egress_run *run)
 		if (run->sender[i] != NULL)
 			return;
 	}
+	if (e->spill != NULL && !spill_close_run(e->spill, run->index))
+		return;
 	if (retention_run_drop(e->ring, run->index) == 0)
 		run->used = false;
-}
-
-/* Batches of stores that are gone go to others. */
-static void
-move_batches(struct egress *e, uint64_t now)
-{
-	struct retention_batch b;
-	struct sink_sender *from;
-	unsigned int store;
-	uint32_t i;
-
-	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
-		if (!retention_get(e->ring, i, &b) || !b.held || !e->run[b.run].used)
-			continue;
-		from = sender_of(e, &b);
-		/* one that is not configured any more is gone, too */
-		if (from != NULL &&
-			(!sink_sender_is_down(from) ||
-				now - sink_sender_idle_since(from) < e->settings.failover_ms))
-			continue;
-		store = choose_store(e, &e->run[b.run]);
-		if (sink_sender_is_down(e->run[b.run].sender[store]))
-			continue;
-		retention_assign(e->ring, i, e->number[store]);
-		(void)sink_sender_offer(e->run[b.run].sender[store], i);
-	}
 }
 
 /* Runs that were adopted as well: who ends in order leaves nothing behind. */
@@ -190,7 +175,7 @@ egress_adopt_runs(struct egress *e)
 	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
 		batch = retention_next(e->ring, batch + 1)) {
 		if (retention_get(e->ring, batch, &b))
-			e->known[batch] = (struct known){b.rows, b.run, b.table};
+			e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
 	}
 	for (i = 0; i < RETENTION_RUNS && rc == 0; i++) {
 		if (!retention_run_get(e->ring, i, &run))
@@ -201,6 +186,8 @@ egress_adopt_runs(struct egress *e)
 		if (rc == 0)
 			finish_run(&e->run[i], e->nb_stores);
 	}
+	/* of stores that are not configured any more */
+	e->unassigned = true;
 	return rc;
 }
 
@@ -228,8 +215,10 @@ do_commit(struct egress *e, struct mailbox *m)
 
 	m->batch.run = e->current;
 	batch = retention_commit(e->ring, &m->batch);
-	e->known[batch] = (struct known){m->batch.rows, e->current, m->batch.table};
-	store = choose_store(e, run);
+	e->known[batch] = (struct known){
+		m->batch.rows, e->current, m->batch.table, rte_rdtsc(), m->batch.received};
+	FAIL_POINT("recv.kept");
+	store = egress_choose(e, run, m->batch.first);
 	retention_assign(e->ring, batch, e->number[store]);
 	return sink_sender_offer(run->sender[store], batch);
 }
@@ -249,9 +238,14 @@ take_order(struct egress *e)
 	case ORDER_RESERVE:
 		m->room = retention_reserve(e->ring, m->body);
 		m->answer = m->room != NULL ? 0 : -ENOSPC;
+		e->ladder.full = m->room == NULL;
 		break;
 	case ORDER_COMMIT:
 		m->answer = do_commit(e, m);
+		break;
+	case ORDER_REFUSED:
+		egress_refused(e);
+		m->answer = 0;
 		break;
 	case ORDER_END:
 		retention_run_end(e->ring, e->current, m->batches);
@@ -283,6 +277,7 @@ egress_turn(struct egress *e)
 		}
 	}
 	/* an lcore that gives its CPU away makes few turns */
+	busy |= egress_spill_turn(e, now);
 	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
 		return busy;
 	e->cm_at = now;
@@ -294,11 +289,12 @@ egress_turn(struct egress *e)
 	if (now < e->look_at)
 		return busy || n > 0;
 	e->look_at = now + MOVE_MS;
-	move_batches(e, now);
+	egress_move(e, now);
 	for (i = 0; i < RETENTION_RUNS; i++) {
 		if (e->run[i].used && run_is_over(e, &e->run[i]))
 			retire_run(e, &e->run[i]);
 	}
+	egress_view_update(e);
 	return busy || n > 0;
 }
 

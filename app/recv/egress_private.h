@@ -5,8 +5,12 @@
 /**
  * @file
  * What the parts of the egress share: egress.c (its life, and what threads that make batches and
- * runs ask of it) and egress_lcore.c (what its lcore does: orders, senders, stores that are gone).
+ * runs ask of it), egress_settings.c, and what its lcore does: egress_lcore.c (orders, runs),
+ * egress_policy.c (which store has which batch), egress_spill.c (when all stand still) and
+ * egress_view.c (what telemetry shows).
  */
+
+#include <rte_seqcount.h>
 
 #include <rte_log.h>
 
@@ -14,6 +18,7 @@
 #include "rdma/rdma.h"
 #include "sink/sink_key.h"
 #include "sink/sink_sender.h"
+#include "spill.h"
 
 extern int egress_logtype;
 
@@ -25,6 +30,7 @@ enum order {
 	ORDER_BEGIN,
 	ORDER_RESERVE,
 	ORDER_COMMIT,
+	ORDER_REFUSED,
 	ORDER_END,
 	ORDER_IS_OVER,
 };
@@ -45,12 +51,26 @@ struct known {
 	uint32_t rows;
 	uint8_t run; /* index */
 	uint8_t table;
+	uint64_t kept_at; /* TSC; 0: by another process */
+	int64_t received;
+};
+
+/* What is done when stores stand still; the lcore's. */
+struct ladder {
+	enum egress_step step; /* atomic */
+	uint64_t above_since;  /* ms: the ring is fuller than spill_at; 0: it is not */
+	uint64_t rest_until;   /* ms: a spill that gives batches back is left alone */
+	uint64_t in_spill;     /* bytes that are being spilled */
+	uint64_t progress;     /* batches ever spilled; atomic */
+	uint64_t look_at;      /* ms */
+	bool full;	       /* the last batch found no room */
 };
 
 /* A run whose batches are held. */
 struct egress_run {
 	bool used;
 	bool finishing;
+	bool retiring;	    /* senders are being closed */
 	unsigned int index; /* in the ring */
 	struct sink_sender *sender[EGRESS_STORES];
 };
@@ -72,6 +92,15 @@ struct egress {
 	int current; /* index of the run at hand; -1: none */
 	unsigned int next_store;
 	struct known *known; /* by batch */
+	struct spill *spill; /* NULL: none */
+	struct ladder ladder;
+	bool unassigned; /* some batch may be nobody's */
+	int64_t (*clock)(void *arg);
+	void *clock_arg;
+	rte_seqcount_t view_count;
+	struct egress_view view;
+	struct egress_store past[EGRESS_STORES]; /* counters of senders that are closed */
+	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	uint64_t turn;
 	uint64_t look_at;
 	uint64_t cm_at;
@@ -86,6 +115,45 @@ struct egress {
 
 /** Runs of a receiver that was killed: theirs is sent, and then they are over. @return 0; -errno */
 int egress_adopt_runs(struct egress *e);
+
+/** Of the device and the ring: [egress] as text. @return 0 or -EINVAL (logged) */
+int egress_parse_stores(struct egress *e);
+
+/** Open the senders of a run of the ring. @return 0 or -errno */
+int egress_open_senders(struct egress *e, unsigned int index);
+
+/** The lcore: a batch is known to be durable, and released by now. */
+void egress_known(struct egress *e, uint32_t batch, bool spilled);
+
+/* ---- egress_policy.c ------------------------------------------------------------------------- */
+
+/** The sender of the store that a batch is of; NULL: none that is configured. */
+struct sink_sender *egress_sender_of(const struct egress *e, const struct retention_batch *b);
+
+/** A store for a batch. @param first  number of its first frame */
+unsigned int egress_choose(struct egress *e, const struct egress_run *run, uint64_t first);
+
+/** Batches of stores that are gone go to others. */
+void egress_move(struct egress *e, uint64_t now);
+
+/* ---- egress_spill.c -------------------------------------------------------------------------- */
+
+/** What was being spilled when another process died. @return 0 or -errno */
+int egress_adopt_spilled(struct egress *e);
+
+/** A batch found no room, and was not waited for any longer. */
+void egress_refused(struct egress *e);
+
+/** Results, and the next batches. @return something was done */
+bool egress_spill_turn(struct egress *e, uint64_t now);
+
+/* ---- egress_view.c --------------------------------------------------------------------------- */
+
+/** A sender is closed: its counters stay. */
+void egress_view_retire(struct egress *e, unsigned int store, const struct sink_sender *sender);
+
+/** Show how things are. */
+void egress_view_update(struct egress *e);
 
 /** The lcore's turn, or that of who asks before lcores poll. @return something was done */
 int egress_turn(struct egress *e);

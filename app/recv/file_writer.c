@@ -284,14 +284,19 @@ begin_egress(struct file_writer *w, char message[PATH_MAX])
 	const uint64_t gaps = ARROW_BUFFERS_MAX * ARROW_BLOCK;
 	const uint64_t frame = pixels * 6 + gk_rows(&c->geometry) * 4 + pixels / 8;
 	const uint64_t images = c->byte_limit > frame ? c->byte_limit : frame;
-	const uint64_t body_max[ARROW_TABLES] = {
-		(rows * (256ull + 2 * c->modules) + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK *
-			ARROW_BLOCK,
-		(images + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK,
+	const struct egress_begin begin = {
+		.name = c->run,
+		.run = c->run_id,
+		.incarnation = c->incarnation,
+		.tables = &w->tables,
+		.body_max = {(rows * (256ull + 2 * c->modules) + gaps + ARROW_BLOCK - 1) /
+				ARROW_BLOCK * ARROW_BLOCK,
+			(images + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK},
+		.clock = c->clock,
+		.clock_arg = c->clock_arg,
 	};
 
-	return egress_begin(
-		c->egress, c->run, c->run_id, c->incarnation, &w->tables, body_max, message);
+	return egress_begin(c->egress, &begin, message);
 }
 
 static int
@@ -392,7 +397,7 @@ file_writer_stop(struct file_writer *w, bool drain)
 
 static void
 get_table_stats(const struct file_writer *w, enum arrow_table table, struct arrow_run_stats *to,
-	uint64_t *held)
+	struct file_writer_stats *sum)
 {
 	struct egress_stats e;
 
@@ -401,7 +406,9 @@ get_table_stats(const struct file_writer *w, enum arrow_table table, struct arro
 		return;
 	}
 	egress_stats_get(w->config.egress, table, &e);
-	*held = e.put_rows - e.rows;
+	sum->held = e.put_rows - e.rows - e.spilled_rows;
+	sum->spilled = e.spilled_rows;
+	sum->unretained = e.refused_rows;
 	*to = (struct arrow_run_stats){
 		.rows = e.rows,
 		.batches = e.durable,
@@ -410,6 +417,7 @@ get_table_stats(const struct file_writer *w, enum arrow_table table, struct arro
 		.unwritten_full = e.refused_rows,
 		.unwritten_error = e.oversize_rows,
 	};
+	memcpy(to->latency, e.latency, sizeof(to->latency));
 }
 
 void
@@ -426,8 +434,10 @@ file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *sta
 	GET(naps);
 #undef GET
 	stats->held = 0;
+	stats->spilled = 0;
+	stats->unretained = 0;
 	for (i = 0; i < ARROW_TABLES; i++)
-		get_table_stats(w, i, &stats->table[i], &stats->held);
+		get_table_stats(w, i, &stats->table[i], stats);
 	images->unwritten_bad = stats->bad_records;
 	images->unwritten += stats->bad_records;
 	stats->frames_unwritten = stats->table[ARROW_FRAMES].unwritten + images->unwritten;

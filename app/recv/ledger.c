@@ -17,10 +17,10 @@ balance(struct ledger *l)
 	uint64_t ends = 0;
 
 	l->in_flight = l->frames -
-		(l->stored + l->held + l->unwritten + l->vetoed + l->incomplete + l->lost +
-			l->refused + l->aborted);
-	l->frames_balance = l->in_flight == 0 && kept == l->stored + l->held + l->unwritten &&
-		l->records == l->frames;
+		(l->stored + l->held + l->spilled + l->unwritten + l->vetoed + l->incomplete +
+			l->lost + l->refused + l->aborted);
+	l->frames_balance = l->in_flight == 0 &&
+		kept == l->stored + l->held + l->spilled + l->unwritten && l->records == l->frames;
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
 		ends += l->packets[c];
 	l->packets_balance = ends == l->packets[RX_PACKETS];
@@ -43,6 +43,8 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer
 	l->unwritten_rows = w.table[ARROW_FRAMES].unwritten;
 	l->stored = w.table[ARROW_IMAGES].rows;
 	l->held = w.held;
+	l->spilled = w.spilled;
+	l->unretained = w.unretained;
 	l->records = w.records;
 	l->vetoed = b->verdicts[FRAME_VETOED];
 	l->incomplete = b->verdicts[FRAME_INCOMPLETE];
@@ -99,13 +101,17 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "stored", l->stored, l->frames, "kept and in the files");
 	if (l->held != 0)
 		line(out, "held", l->held, l->frames, "kept, for stores that do not take them now");
+	if (l->spilled != 0)
+		line(out, "spilled", l->spilled, l->frames, "kept, in local files: to be imported");
 	line(out, "vetoed", l->vetoed, l->frames, "rejected");
 	line(out, "incomplete", l->incomplete, l->frames, "dropped, packets missing");
 	line(out, "lost", l->lost, l->frames, "no packet arrived");
 	line(out, "refused", l->refused, l->frames, "no room");
 	if (l->aborted != 0)
 		line(out, "aborted", l->aborted, l->frames, "thrown away with the run");
-	line(out, "unwritten", l->unwritten, l->frames, "kept, but the file system failed");
+	line(out, "unwritten", l->unwritten, l->frames,
+		l->unretained != 0 ? "kept, but nothing took them"
+				   : "kept, but the file system failed");
 	line(out, "in flight", l->in_flight, l->frames, "");
 	line(out, "= sum", l->frames, 0,
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
@@ -114,6 +120,9 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "audited", l->audited, l->frames, "rejected, kept by the prescale");
 	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because the veto only marks");
 	line(out, "incomplete, kept", l->incomplete_kept, l->frames, "missing pixels masked");
+	if (l->unretained != 0)
+		line(out, "unretained", l->unretained, l->frames,
+			"unwritten, as the retention ring was full");
 	if (l->unwritten_rows != 0)
 		line(out, "rows not written", l->unwritten_rows, l->frames,
 			"of `frames`: the file system failed");
@@ -152,12 +161,14 @@ ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t 
 		{"frames", l->frames},
 		{"stored", l->stored},
 		{"held", l->held},
+		{"spilled", l->spilled},
 		{"vetoed", l->vetoed},
 		{"incomplete", l->incomplete},
 		{"lost", l->lost},
 		{"refused", l->refused},
 		{"aborted", l->aborted},
 		{"unwritten", l->unwritten},
+		{"unretained", l->unretained},
 		{"unwritten_rows", l->unwritten_rows},
 		{"in_flight", l->in_flight},
 		{"hits", l->hits},

@@ -19,7 +19,8 @@ struct ledger {
 	uint64_t frames;    /**< that the detector sent, as far as numbers tell: first ... last */
 	uint64_t stored;    /**< kept, and in a file */
 	uint64_t held;	    /**< kept, in the retention ring: sent when a store takes them */
-	uint64_t unwritten; /**< kept, but the file system failed */
+	uint64_t spilled;   /**< kept, in files of our own, to be imported into a store */
+	uint64_t unwritten; /**< kept, but the file system failed, or retention was full */
 	uint64_t unwritten_rows; /**< of `frames`, the file system failed */
 	uint64_t vetoed;
 	uint64_t incomplete; /**< dropped because packets were missing */
@@ -31,6 +32,7 @@ struct ledger {
 	uint64_t hits;
 	uint64_t audited;
 	uint64_t dry_run;
+	uint64_t unretained; /**< of those unwritten: no room in the retention ring */
 	uint64_t incomplete_kept;
 	uint64_t missing_packets;
 	uint64_t timeouts;

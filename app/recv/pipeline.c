@@ -386,6 +386,8 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 		ret = assign_roles(p);
 	if (ret == 0)
 		writer_cpus(p, process_cpus, &p->writer_cpus);
+	if (ret == 0 && p->stores != NULL)
+		ret = egress_start(p->stores, &p->writer_cpus);
 	if (ret == 0)
 		ret = create_preview(p);
 	/* once a port is open, packets arrive, and wait in its rings */

@@ -69,7 +69,10 @@ ledger_frames(const struct ledger *l)
 	rte_tel_data_add_dict_uint(d, "lost", l->lost);
 	rte_tel_data_add_dict_uint(d, "refused", l->refused);
 	rte_tel_data_add_dict_uint(d, "aborted", l->aborted);
+	rte_tel_data_add_dict_uint(d, "held", l->held);
+	rte_tel_data_add_dict_uint(d, "spilled", l->spilled);
 	rte_tel_data_add_dict_uint(d, "unwritten", l->unwritten);
+	rte_tel_data_add_dict_uint(d, "unretained", l->unretained);
 	rte_tel_data_add_dict_uint(d, "in_flight", l->in_flight);
 	rte_tel_data_add_dict_uint(d, "hits", l->hits);
 	rte_tel_data_add_dict_uint(d, "audited", l->audited);
@@ -400,6 +403,15 @@ static const struct command commands[] = {
 		"(taken), durable, unwritten, unwritten_full, unwritten_error, unwritten_bad, "
 		"batches, bytes, files, outages, resumes, error",
 		telemetry_writer},
+	{"/braggline/egress", "",
+		"Stores, what is held for them, and what is done when they stand still",
+		"active; step (hold, spill, refuse), spills, refusals (times), spilled (batches), "
+		"spilled_adopted, spill_used (bytes), spill_error, runs (held); retention "
+		"{batches, bytes, room, in_doubt, put, released, moved, adopted, full}; stores by "
+		"number: address, state, says, node, places, credits, waiting, sent, bytes, "
+		"durable, found, doubles, again, connections, broken, refused, unreachable, "
+		"malformed, stuck, reason; below_us [...], kept_to_durable [...]",
+		telemetry_egress},
 	{"/braggline/preview", "", "Picture of the run at hand, or of the last one that has one",
 		"active, path, sequence (counts all pictures), frame, frames (in the maximum), "
 		"skipped, errors, error",

@@ -31,6 +31,7 @@ void telemetry_add_text(struct rte_tel_data *d, const char *name, const char *te
 
 int telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d);
 int telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d);
+int telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d);
 int telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d);
 
 #endif /* TELEMETRY_PRIVATE_H */

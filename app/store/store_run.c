@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,58 +81,6 @@ quota_of(struct store_runs *s, uint64_t producer)
 	return NULL;
 }
 
-static bool
-ends_with(const char *text, const char *end)
-{
-	const size_t len = strlen(text), end_len = strlen(end);
-
-	return len > end_len && strcmp(text + len - end_len, end) == 0;
-}
-
-/* Names of a run's complete files of a table, in the order in which they were begun. */
-static int
-list_files(const struct store_run *r, unsigned int table, struct dirent ***entry)
-{
-	char begin[SINK_NAME_BYTES + 32], end[32];
-	int i, n, kept = 0;
-
-	file_prefix(r, begin);
-	snprintf(end, sizeof(end), "_%s.arrow", arrow_table_name(table));
-	n = scandir(r->dir, entry, NULL, alphasort);
-	if (n < 0)
-		return -errno;
-	for (i = 0; i < n; i++) {
-		if (strncmp((*entry)[i]->d_name, begin, strlen(begin)) == 0 &&
-			ends_with((*entry)[i]->d_name, end))
-			(*entry)[kept++] = (*entry)[i];
-		else
-			free((*entry)[i]);
-	}
-	return kept;
-}
-
-/* What is there already. A file that cannot be read is no reason to take nothing. */
-static int
-adopt_files(struct store_run *r, unsigned int table)
-{
-	char path[PATH_MAX], message[PATH_MAX];
-	struct dirent **entry;
-	int i, n;
-
-	n = list_files(r, table, &entry);
-	if (n < 0)
-		return n;
-	for (i = 0; i < n; i++) {
-		if (snprintf(path, sizeof(path), "%s/%s", r->dir, entry[i]->d_name) <
-				(int)sizeof(path) &&
-			stream_writer_adopt(r->writer[table], path, message) < 0)
-			RUN_LOG(ERR, "%s\n", message);
-		free(entry[i]);
-	}
-	free(entry);
-	return 0;
-}
-
 static enum sink_reason
 open_schema(struct store_run *r, const struct sink_handshake *h, unsigned int table)
 {
@@ -171,7 +118,8 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 		.arg = s->files.arg,
 	};
 
-	if (stream_writer_open(&r->writer[table], &c) < 0 || adopt_files(r, table) < 0)
+	if (stream_writer_open(&r->writer[table], &c) < 0 ||
+		stream_writer_adopt_all(r->writer[table]) < 0)
 		return SINK_REASON_FAILED;
 	return SINK_REASON_NONE;
 }

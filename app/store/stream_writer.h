@@ -98,6 +98,12 @@ int stream_writer_open(struct stream_writer **w, const struct stream_writer_conf
  */
 int stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX]);
 
+/**
+ * All complete files of this stream in its directory. One that cannot be read is no reason to write
+ * nothing: that is logged. @return 0; -errno of the directory
+ */
+int stream_writer_adopt_all(struct stream_writer *w);
+
 /** Write a batch, or give it back: a result follows in any case, maybe before this returns. */
 void stream_writer_append(struct stream_writer *w, const struct stream_batch *batch);
 

@@ -6,6 +6,7 @@ in between: what was kept is in the files once.
 usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the kills
 """
 
+import configparser
 import os
 import random
 import signal
@@ -21,6 +22,10 @@ PERIOD = 10   # frames of the capture, which is repeated
 RATE = 500    # frames/s
 FRAMES = 3000
 SECONDS = 120
+# a small ring that stands still soon
+SMALL = {'egress.ring_mb': 24, 'egress.failover_ms': 500, 'egress.hold_ms': 400,
+         'egress.spill_at': 50}
+LADDER = {'spill': SMALL, 'refuse': {**SMALL, 'egress.spill_mb': 2}}
 
 
 class Chain:
@@ -34,6 +39,10 @@ class Chain:
         self.name = f'braggline_store_{os.getpid()}'
         self.ring = f'/dev/shm/{self.name}'
         self.stored = f'{where}/stored'
+        self.spilled = f'{where}/spilled'
+        self.more = LADDER.get(kind, {})
+        if self.more:
+            self.more = {**self.more, 'egress.spill': self.spilled}
         self.logs = []
         os.mkdir(self.stored)
         with open(f'{where}/key', 'wb') as key:
@@ -83,7 +92,8 @@ class Chain:
                 'egress.device': 'roce:port=net_memif0,ip=10.0.0.1/24',
                 'egress.stores': '10.0.0.2', 'egress.key': f'{where}/key',
                 'egress.ring': self.ring, 'egress.ring_mb': 256, 'egress.rate_mb': 10,
-                'egress.hold_ms': 10000, 'egress.batch_mb': 2, 'egress.end_ms': SECONDS * 1000})
+                'egress.hold_ms': 10000, 'egress.batch_mb': 2, 'egress.end_ms': SECONDS * 1000,
+                **self.more})
         # before that there is nothing that a kill could hit
         wait_for(self, process, 'retention of')
         return process
@@ -122,11 +132,15 @@ def play(chain, kind, moment):
         recv = chain.start_recv(FRAMES)
     else:
         recv = chain.start_recv(FRAMES)
+        if kind in LADDER:
+            # no store is there until the ladder's step has been taken
+            wait_for(chain, recv, f'-> {kind}:')
+            time.sleep(1)
         store = chain.start_store()
     if chain.role[0] == 'client':
         wait_for(chain, recv, 'retention of')
     time.sleep(0.5 + moment.uniform(0, 3))
-    if kind == 'none':
+    if kind == 'none' or kind in LADDER:
         pass
     elif kind == 'store':
         kill(store)
@@ -148,7 +162,27 @@ def play(chain, kind, moment):
     return left
 
 
+def check_ladder(chain, kind):
+    """What was kept is in the store's files or in those of the receiver, once."""
+    found = stored(chain.stored, chain.spilled)
+    spilled = stored(chain.spilled)
+    ini = configparser.ConfigParser()
+    ini.read(f'{chain.where}/run/chain_ledger.ini')
+    ledger = {k: int(v) for k, v in ini['frames'].items()}
+    want(ledger['balanced'] == 1 and ledger['frames'] == FRAMES, ledger)
+    for what, batches, column in (('spilled', spilled, 'spilled'),
+                                  ('in files', found, 'kept')):
+        ledger['kept'] = ledger['stored'] + ledger['spilled']
+        rows = sum(sum(b.values()) for (_, table), b in batches.items() if table == 'images')
+        want(rows == ledger[column] and rows > 0, what, rows, ledger)
+    want(ledger['unretained'] == FRAMES - ledger['kept'], ledger)
+    want((ledger['unretained'] > 0) == (kind == 'refuse'), ledger)
+    return [ledger['stored'], ledger['spilled'], ledger['unretained']]
+
+
 def check(chain, kind, left):
+    if kind in LADDER:
+        return check_ladder(chain, kind)
     found = stored(chain.stored)
     for key, batches in left.items():
         for sequence, rows in batches.items():
@@ -172,7 +206,7 @@ def main():
     print(f'STORE_SEED={seed}', flush=True)
     moment = random.Random(seed)
     for number in range(rounds):
-        for kind in ('none', 'store', 'recv', 'both'):
+        for kind in ('none', 'store', 'recv', 'both', *LADDER):
             with tempfile.TemporaryDirectory() as where:
                 chain = Chain(build, where, kind)
                 try:

@@ -570,6 +570,36 @@ test_away(void **state)
 	close_store(0);
 }
 
+/* A batch that is offered twice, as it was another's for a while, goes once: the second copy would
+ * be read out of memory that is somebody else's by then. */
+static void
+test_offered_twice(void **state)
+{
+	const unsigned int nb = fewest();
+	unsigned int k;
+	uint32_t batch;
+
+	open_store(0);
+	open_receiver();
+	open_sender(0);
+	UNTIL(stats_of(0).state == SINK_SENDER_UP);
+	for (k = 0; k < nb; k++) {
+		batch = keep(0, k, 0);
+		assert_int_equal(sink_sender_offer(sender[0], batch), 0);
+		batch = keep(1, k, 0);
+		retention_assign(ring, batch, RETENTION_SPILL);
+		retention_assign(ring, batch, 0);
+		assert_int_equal(sink_sender_offer(sender[0], batch), 0);
+	}
+	UNTIL(held() == 0);
+	end_run(0);
+	assert_int_equal(stats_of(0).sent, 2 * nb);
+	assert_int_equal(stats_of(0).connections, 1);
+	close_receiver();
+	close_store(0);
+	each_is_there_once(nb);
+}
+
 /* A store goes and comes back, and its batches stay its own. */
 static void
 test_store_returns(void **state)
@@ -754,6 +784,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_line, begin_test),
 		cmocka_unit_test_setup(test_broken, begin_test),
 		cmocka_unit_test_setup(test_away, begin_test),
+		cmocka_unit_test_setup(test_offered_twice, begin_test),
 		cmocka_unit_test_setup(test_store_returns, begin_test),
 		cmocka_unit_test_setup(test_moved, begin_test),
 		cmocka_unit_test_setup(test_wrong_key, begin_test),

@@ -30,7 +30,7 @@
 #define RETENTION_LEDGER  4000	       /**< bytes of a ledger, at most */
 #define RETENTION_NOBODY  0xff	       /**< no store yet */
 #define RETENTION_SPILL	  0xfe	       /**< a file of the receiver's own */
-#define RETENTION_BATCHES 65536	       /**< that are held, or in doubt; the default */
+#define RETENTION_BATCHES 65536	       /**< that are held, or in doubt; at most, the default */
 
 /** What is known of a batch that is held; its bytes are `metadata` and then `body`. */
 struct retention_batch {

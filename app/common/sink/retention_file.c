@@ -64,7 +64,8 @@ create(struct retention *r, const struct retention_config *c, uint64_t page, cha
 	h.data_at = round_up(h.batches_at + (uint64_t)nb * sizeof(struct ring_batch), page);
 	h.data_size = round_up(c->bytes, page);
 	h.size = h.data_at + h.data_size;
-	if (c->bytes < 2 * SINK_BLOCK || h.data_size < c->bytes || h.size < h.data_size) {
+	if (nb > RETENTION_BATCHES || c->bytes < 2 * SINK_BLOCK || h.data_size < c->bytes ||
+		h.size < h.data_size) {
 		snprintf(message, PATH_MAX, "a retention ring of %llu bytes: wanted at least %u",
 			(unsigned long long)c->bytes, 2 * SINK_BLOCK);
 		return -EINVAL;
@@ -98,7 +99,8 @@ check_header(
 			c->path, h->version, RING_VERSION);
 		return -EINVAL;
 	}
-	if (h->crc != header_crc(h) || h->size != size || h->nb_batches == 0 || h->data_at > size ||
+	if (h->crc != header_crc(h) || h->size != size || h->nb_batches == 0 ||
+		h->nb_batches > RETENTION_BATCHES || h->data_at > size ||
 		h->data_size != size - h->data_at ||
 		h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch) > h->data_at) {
 		snprintf(message, PATH_MAX,

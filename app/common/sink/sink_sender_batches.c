@@ -3,15 +3,32 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fail_point.h"
 #include "sink_sender_private.h"
 
+/* Whether a batch is in a queue or a place: it must not be in two. */
+static bool
+is_here(const struct sink_sender *s, uint32_t batch)
+{
+	return (s->here[batch / 64] & UINT64_C(1) << batch % 64) != 0;
+}
+
+static void
+is_gone(struct sink_sender *s, uint32_t batch)
+{
+	s->here[batch / 64] &= ~(UINT64_C(1) << batch % 64);
+}
+
 static int
-queue_put(struct queue *q, uint32_t batch)
+queue_put(struct sink_sender *s, struct queue *q, uint32_t batch)
 {
 	uint32_t room, *at, i;
 
+	/* one that was another's for a while may still stand here */
+	if (is_here(s, batch))
+		return 0;
 	if (q->nb == q->room) {
 		room = q->room > 0 ? 2 * q->room : 64;
 		at = malloc(room * sizeof(*at));
@@ -23,6 +40,7 @@ queue_put(struct queue *q, uint32_t batch)
 		*q = (struct queue){at, 0, q->nb, room};
 	}
 	q->at[(q->head + q->nb++) & (q->room - 1)] = batch;
+	s->here[batch / 64] |= UINT64_C(1) << batch % 64;
 	return 0;
 }
 
@@ -48,7 +66,7 @@ sink_sender_offer(struct sink_sender *s, uint32_t batch)
 	/* without a connection it is found in the ring when one stands */
 	if (s->state != SINK_SENDER_UP || !retention_get(s->config.retention, batch, &b))
 		return 0;
-	return queue_put(&s->queue[b.table], batch);
+	return queue_put(s, &s->queue[b.table], batch);
 }
 
 int
@@ -65,9 +83,10 @@ sink_sender_fill_queues(struct sink_sender *s)
 	(void)retention_list(s->config.retention, list, n);
 	for (i = 0; i < SINK_TABLES; i++)
 		s->queue[i].nb = 0;
+	memset(s->here, 0, sizeof(s->here));
 	for (i = 0; i < n && rc == 0; i++) {
 		if (retention_get(s->config.retention, list[i], &b) && sink_sender_owns(s, &b))
-			rc = queue_put(&s->queue[b.table], list[i]);
+			rc = queue_put(s, &s->queue[b.table], list[i]);
 	}
 	free(list);
 	return rc;
@@ -128,6 +147,7 @@ sink_sender_take_results(struct sink_sender *s, const struct sink_results *m)
 		s->progress_at = s->heard;
 		FAIL_POINT("recv.result");
 		used->batch = NO_BATCH;
+		is_gone(s, batch);
 		s->free_stage[s->nb_free_stages++] = used->stage;
 		s->free_place[b.table][s->nb_free[b.table]++] = result->entry;
 		if (result->status == SINK_AGAIN) {
@@ -160,6 +180,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	index = s->queue[table].at[s->queue[table].head];
 	if (!retention_get(s->config.retention, index, &b) || !sink_sender_owns(s, &b)) {
 		queue_drop(&s->queue[table]);
+		is_gone(s, index);
 		return true;
 	}
 	number = s->free_place[table][s->nb_free[table] - 1];
@@ -172,6 +193,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		SENDER_LOG(ERR, s, "batch %" PRIu64 " of %" PRIu64 " bytes is larger than a place",
 			b.sequence, b.body_bytes);
 		queue_drop(&s->queue[table]);
+		is_gone(s, index);
 		return true;
 	}
 	sg = (struct rdma_sge){

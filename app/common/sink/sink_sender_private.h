@@ -81,6 +81,7 @@ struct sink_sender {
 	bool stuck;	      /* and that was said */
 	struct sink_stream stream[SINK_TABLES];
 	struct queue queue[SINK_TABLES];
+	uint64_t here[RETENTION_BATCHES / 64]; /* bits of batches in a queue or a place */
 	struct sink_sender_stats stats;
 };
 

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which store has which batch: for a new one, and when a store is gone. */
+
+#include "egress_private.h"
+#include "sink/sink_link.h"
+
+/* Whether a store has not taken anything for so long that its batches are better off elsewhere. */
+static bool
+is_gone(const struct egress *e, const struct sink_sender *sender, uint64_t now)
+{
+	const uint64_t since = sink_sender_idle_since(sender);
+
+	return since != 0 && now - since >= e->settings.failover_ms;
+}
+
+/* The store that a batch goes to as long as it is there. */
+static unsigned int
+home(const struct egress *e, uint64_t first)
+{
+	switch ((enum egress_policy)e->settings.policy) {
+	case EGRESS_BY_FRAME:
+		return first / e->settings.interval % e->nb_stores;
+	case EGRESS_PRIMARY:
+		return 0;
+	case EGRESS_ROUND_ROBIN:
+		break;
+	}
+	return e->next_store % e->nb_stores;
+}
+
+unsigned int
+egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
+{
+	const bool sticks = e->settings.policy != EGRESS_ROUND_ROBIN;
+	const unsigned int from = home(e, first);
+	unsigned int i, store;
+
+	e->next_store++;
+	if (sticks && !is_gone(e, run->sender[from], sink_link_clock()))
+		return from;
+	for (i = 0; i < e->nb_stores; i++) {
+		store = (from + i) % e->nb_stores;
+		if (sink_sender_takes(run->sender[store]))
+			return store;
+	}
+	/* one that is just connecting, rather than one that is not there */
+	for (i = 0; i < e->nb_stores; i++) {
+		store = (from + i) % e->nb_stores;
+		if (!sink_sender_is_down(run->sender[store]))
+			return store;
+	}
+	return from;
+}
+
+struct sink_sender *
+egress_sender_of(const struct egress *e, const struct retention_batch *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->nb_stores; i++) {
+		if (e->number[i] == b->owner)
+			return e->run[b->run].sender[i];
+	}
+	return NULL;
+}
+
+/* A store that is there and takes nothing, as its disk is full, keeps what it was given as long as
+ * it is connected. */
+static void
+give_up_idle(struct egress *e, const struct egress_run *run, uint64_t now)
+{
+	unsigned int i, takes = 0;
+
+	for (i = 0; i < e->nb_stores; i++)
+		takes += sink_sender_takes(run->sender[i]);
+	for (i = 0; i < e->nb_stores; i++) {
+		if ((takes > 0 || e->ladder.step != EGRESS_HOLD) &&
+			!sink_sender_is_down(run->sender[i]) && is_gone(e, run->sender[i], now))
+			sink_sender_give_up(run->sender[i]);
+	}
+}
+
+/* Whether a batch may go elsewhere. */
+static bool
+may_leave(const struct egress *e, const struct retention_batch *b, uint64_t now)
+{
+	const struct sink_sender *from = egress_sender_of(e, b);
+
+	/* nobody's, or of a store that is not configured any more */
+	if (from == NULL)
+		return true;
+	if (b->given & 1u << b->owner)
+		return sink_sender_is_down(from) && is_gone(e, from, now);
+	return e->settings.policy == EGRESS_ROUND_ROBIN ? !sink_sender_takes(from)
+							: is_gone(e, from, now);
+}
+
+static bool
+all_take(const struct egress *e)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		for (k = 0; e->run[i].used && k < e->nb_stores; k++) {
+			if (e->run[i].sender[k] != NULL && !sink_sender_takes(e->run[i].sender[k]))
+				return false;
+		}
+	}
+	return true;
+}
+
+void
+egress_move(struct egress *e, uint64_t now)
+{
+	struct retention_batch b;
+	unsigned int store, i;
+	uint32_t batch, at = 0;
+	bool left = false;
+
+	if (!e->unassigned && all_take(e))
+		return;
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (e->run[i].used && !e->run[i].retiring)
+			give_up_idle(e, &e->run[i], now);
+	}
+	while ((batch = retention_walk(e->ring, &at)) != UINT32_MAX) {
+		if (!retention_get(e->ring, batch, &b) || !e->run[b.run].used ||
+			e->run[b.run].retiring || b.owner == RETENTION_SPILL ||
+			!may_leave(e, &b, now))
+			continue;
+		store = egress_choose(e, &e->run[b.run], b.first);
+		if (!sink_sender_takes(e->run[b.run].sender[store])) {
+			left |= egress_sender_of(e, &b) == NULL;
+			continue;
+		}
+		retention_assign(e->ring, batch, e->number[store]);
+		(void)sink_sender_offer(e->run[b.run].sender[store], batch);
+	}
+	e->unassigned = left;
+}

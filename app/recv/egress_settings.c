@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* [egress] of the settings. */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "egress_private.h"
+
+void
+egress_settings_read(struct egress_settings *s, struct config *c)
+{
+	static const char *const policies[] = {"round_robin", "by_frame", "primary", NULL};
+
+	s->device = config_text(c, "egress", "device", NULL);
+	s->stores = config_text(c, "egress", "stores", NULL);
+	s->key = config_text(c, "egress", "key", NULL);
+	s->ring = config_text(c, "egress", "ring", "/dev/shm/braggline-retention");
+	s->ring_bytes = config_uint(c, "egress", "ring_mb", 1024, 1, UINT32_MAX) << 20;
+	s->batch_bytes = config_uint(c, "egress", "batch_mb", 16, 1, 512) << 20;
+	s->rate = config_uint(c, "egress", "rate_mb", 100, 1, 1000000) * 1000000;
+	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);
+	s->interval = config_uint(c, "egress", "interval", 1024, 1, UINT32_MAX);
+	s->failover_ms = config_uint(c, "egress", "failover_ms", 3000, 1, UINT32_MAX);
+	s->hold_ms = config_uint(c, "egress", "hold_ms", 1000, 0, UINT32_MAX);
+	s->spill = config_text(c, "egress", "spill", NULL);
+	s->spill_bytes = config_uint(c, "egress", "spill_mb", 0, 0, UINT32_MAX) << 20;
+	s->spill_at = config_uint(c, "egress", "spill_at", 75, 1, 100);
+	s->end_ms = config_uint(c, "egress", "end_ms", 60000, 0, UINT32_MAX);
+	if (s->device == NULL)
+		return;
+	if (s->stores == NULL)
+		config_complain(c, "egress", "stores", "is needed: ADDRESS[:PORT],...");
+	if (s->key == NULL)
+		config_complain(c, "egress", "key", "is needed: a file that the stores have, too");
+}
+
+/* ADDRESS[:PORT], IPv4, or IPv6 in brackets. */
+static int
+parse_store(const char *text, struct sockaddr_storage *to)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)to;
+	struct sockaddr_in *four = (struct sockaddr_in *)to;
+	char address[64], *port, *end;
+	unsigned long number = SINK_PORT;
+
+	memset(to, 0, sizeof(*to));
+	if (snprintf(address, sizeof(address), "%s", text) >= (int)sizeof(address))
+		return -EINVAL;
+	port = address[0] == '[' ? strstr(address, "]:") : strchr(address, ':');
+	if (port != NULL) {
+		end = strchr(port, ':') + 1;
+		number = strtoul(end, &end, 10);
+		if (*end != '\0' || number == 0 || number > UINT16_MAX)
+			return -EINVAL;
+		*port = '\0';
+	}
+	if (address[0] == '[') {
+		six->sin6_family = AF_INET6;
+		six->sin6_port = htons(number);
+		if (port == NULL && address[strlen(address) - 1] == ']')
+			address[strlen(address) - 1] = '\0';
+		return inet_pton(AF_INET6, address + 1, &six->sin6_addr) == 1 ? 0 : -EINVAL;
+	}
+	four->sin_family = AF_INET;
+	four->sin_port = htons(number);
+	return inet_pton(AF_INET, address, &four->sin_addr) == 1 ? 0 : -EINVAL;
+}
+
+int
+egress_parse_stores(struct egress *e)
+{
+	char list[1024], *save = NULL, *text;
+
+	snprintf(list, sizeof(list), "%s", e->settings.stores);
+	for (text = strtok_r(list, ", ", &save); text != NULL; text = strtok_r(NULL, ", ", &save)) {
+		if (e->nb_stores == EGRESS_STORES ||
+			parse_store(text, &e->address[e->nb_stores]) < 0) {
+			LOG(ERR, "[egress] stores: '%s': wanted ADDRESS[:PORT], at most %u\n", text,
+				EGRESS_STORES);
+			return -EINVAL;
+		}
+		snprintf(e->name[e->nb_stores++], sizeof(e->name[0]), "%s", text);
+	}
+	return e->nb_stores > 0 ? 0 : -EINVAL;
+}

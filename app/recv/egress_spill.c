@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* When all stores stand still: hold, spill, refuse. */
+
+#include <inttypes.h>
+
+#include "egress_private.h"
+#include "fail_point.h"
+
+#define RESULTS	 32
+#define REST_MS	 1000 /* after a batch was given back */
+#define LOW_PART 2    /* spilling ends when the ring is half as full as it began */
+
+const char *
+egress_step_name(enum egress_step step)
+{
+	static const char *const names[EGRESS_STEPS] = {
+		[EGRESS_HOLD] = "hold",
+		[EGRESS_SPILL] = "spill",
+		[EGRESS_REFUSE] = "refuse",
+	};
+
+	return names[step];
+}
+
+/* Bytes of the ring that are not free. */
+static uint64_t
+fill(const struct egress *e, uint64_t *room)
+{
+	struct retention_stats stats;
+
+	retention_stats_get(e->ring, &stats);
+	*room = stats.room;
+	return stats.bytes;
+}
+
+static void
+enter(struct egress *e, enum egress_step step)
+{
+	uint64_t room, used = fill(e, &room);
+
+	if (step == e->ladder.step)
+		return;
+	LOG(WARNING, "%s -> %s: the retention ring is %u %% full\n",
+		egress_step_name(e->ladder.step), egress_step_name(step),
+		(unsigned int)(100 * used / room));
+	SET(e->ladder.step, step);
+	ADD(e->view.steps[step], 1);
+}
+
+/* What a dead process was spilling: in its files, or not. */
+static void
+settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
+{
+	const bool has = e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
+
+	if (!b->held) {
+		/* somebody has imported it, and told the stores that were given it, too */
+		if (e->spill != NULL && !has)
+			retention_settle(e->ring, batch);
+	} else if (has) {
+		ADD(e->view.adopted_spilled, 1);
+		retention_release(e->ring, batch);
+	} else {
+		retention_assign(e->ring, batch, RETENTION_NOBODY);
+		e->unassigned = true;
+	}
+}
+
+int
+egress_adopt_spilled(struct egress *e)
+{
+	bool known[RETENTION_RUNS] = {false};
+	struct retention_batch b;
+	struct retention_run run;
+	uint32_t i;
+	int rc;
+
+	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
+		if (!retention_get(e->ring, i, &b) || b.owner != RETENTION_SPILL)
+			continue;
+		if (e->spill == NULL && !known[0]) {
+			LOG(WARNING,
+				"batches were being spilled and [egress] spill is not set: "
+				"stores get them, and may have them twice after an import\n");
+			known[0] = true;
+		} else if (e->spill != NULL && !known[b.run]) {
+			(void)retention_run_get(e->ring, b.run, &run);
+			rc = spill_adopt_run(e->spill, b.run, &run);
+			if (rc < 0)
+				return rc;
+			known[b.run] = true;
+		}
+		settle(e, i, &b);
+	}
+	return 0;
+}
+
+static bool
+take_results(struct egress *e, uint64_t now)
+{
+	struct spill_result result[RESULTS];
+	struct retention_batch b;
+	unsigned int i, n;
+
+	n = spill_results(e->spill, result, RESULTS);
+	for (i = 0; i < n; i++) {
+		if (!retention_get(e->ring, result[i].batch, &b))
+			continue;
+		e->ladder.in_spill -= SINK_BLOCK + b.body_bytes;
+		if (result[i].durable) {
+			FAIL_POINT("spill.result");
+			retention_release(e->ring, result[i].batch);
+			egress_known(e, result[i].batch, true);
+			ADD(e->ladder.progress, 1);
+			continue;
+		}
+		retention_assign(e->ring, result[i].batch, RETENTION_NOBODY);
+		e->unassigned = true;
+		e->ladder.rest_until = now + REST_MS;
+	}
+	return n > 0;
+}
+
+/* One that a store has, or may have while it is connected, is that store's. */
+static bool
+may_spill(const struct egress *e, const struct retention_batch *b)
+{
+	const struct sink_sender *sender = egress_sender_of(e, b);
+
+	if (b->owner == RETENTION_SPILL || !e->run[b->run].used || e->run[b->run].retiring)
+		return false;
+	return sender == NULL || (b->given & 1u << b->owner) == 0 || sink_sender_is_down(sender);
+}
+
+/* The oldest first: they hold the room of what came after them. */
+static bool
+put_batches(struct egress *e, uint64_t enough)
+{
+	struct retention_batch b;
+	struct retention_run run;
+	uint32_t batch, at = 0;
+	bool busy = false;
+
+	while (e->ladder.in_spill < enough && spill_has_room(e->spill) &&
+		(batch = retention_walk(e->ring, &at)) != UINT32_MAX) {
+		if (!retention_get(e->ring, batch, &b) || !may_spill(e, &b) ||
+			!retention_run_get(e->ring, b.run, &run))
+			continue;
+		/* first: who adopts the ring has to know that it may be in a file */
+		retention_assign(e->ring, batch, RETENTION_SPILL);
+		FAIL_POINT("spill.assigned");
+		spill_put(e->spill, batch, &b, &run);
+		e->ladder.in_spill += SINK_BLOCK + b.body_bytes;
+		busy = true;
+	}
+	return busy;
+}
+
+/* How full the ring is, and for how long it has been. */
+static void
+climb(struct egress *e, uint64_t now)
+{
+	struct ladder *l = &e->ladder;
+	uint64_t room, used = fill(e, &room);
+	const uint64_t mark = room / 100 * e->settings.spill_at;
+
+	if (used < mark && !l->full)
+		l->above_since = 0;
+	else if (l->above_since == 0)
+		l->above_since = now;
+	if (l->step != EGRESS_HOLD && used < mark / LOW_PART && !l->full) {
+		enter(e, EGRESS_HOLD);
+		if (e->spill != NULL)
+			spill_pause(e->spill);
+	} else if (l->step == EGRESS_HOLD && e->spill != NULL && l->above_since != 0 &&
+		now - l->above_since >= e->settings.hold_ms / 2) {
+		enter(e, EGRESS_SPILL);
+	}
+}
+
+void
+egress_refused(struct egress *e)
+{
+	enter(e, EGRESS_REFUSE);
+}
+
+bool
+egress_spill_turn(struct egress *e, uint64_t now)
+{
+	const bool results = e->spill != NULL && take_results(e, now);
+	uint64_t room, used;
+
+	if (!results && now < e->ladder.look_at)
+		return false;
+	e->ladder.look_at = now + 1;
+	climb(e, now);
+	if (e->spill == NULL || e->ladder.step == EGRESS_HOLD || now < e->ladder.rest_until)
+		return results;
+	used = fill(e, &room);
+	return put_batches(e, used - used / LOW_PART) || results;
+}
