@@ -90,6 +90,10 @@ def files(*directories):
                 yield int(name.split('_')[1], 16), name[:-6].rsplit('_', 1)[1], f'{where}/{name}'
 
 
+def producer(path):
+    return int(os.path.basename(os.path.dirname(path)).split('-')[-2], 16)
+
+
 def stored(*directories):
     """What is in the stores' files: {(incarnation, table): {sequence: rows}}; nothing twice."""
     found = {}

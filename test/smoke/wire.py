@@ -21,16 +21,23 @@ ETH_P_ALL = 3
 BURST = 64
 
 
+def link(name, number, peer, peer_number=0):
+    """A pair of veth devices, of these numbers. net_af_packet makes the number of a group that all
+    processes share from those of process and device: devices of far numbers keep them apart."""
+    there = f'index {peer_number << 12}' if peer_number else ''
+    for command in (f'link add {name} index {number << 12} type veth peer name {peer} {there}',
+                    f'link set {name} addrgenmode none mtu 9000 up',
+                    f'link set {peer} addrgenmode none mtu 9000 up'):
+        subprocess.run(['ip', *command.split()], check=True, stdin=subprocess.DEVNULL)
+
+
 class Wire:
     """`ports` devices for DPDK's net_af_packet, p0 p1 ..., which reach each other."""
 
     def __init__(self, ports, seed):
         self.names = [f'p{i}' for i in range(ports)]
-        for name in self.names:
-            for command in (f'link add {name} type veth peer name s{name}',
-                            f'link set {name} addrgenmode none mtu 9000 up',
-                            f'link set s{name} addrgenmode none mtu 9000 up'):
-                subprocess.run(['ip', *command.split()], check=True, stdin=subprocess.DEVNULL)
+        for i, name in enumerate(self.names):
+            link(name, 1 + i, f's{name}')
         self.process = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), *(f's{name}' for name in self.names)],
             stdin=subprocess.PIPE, text=True, env={**os.environ, 'WIRE_SEED': str(seed)})

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Detectors, receivers and stores as programs on one machine, a wire between them, and what must be
+in the files in the end. For tests; all of it in a network namespace of its own."""
+
+import csv
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import chain
+from chain import want
+from wire import Wire, link
+
+LCORES = f'0@(0-{os.cpu_count() - 1})'
+# rings hold whole blocks of pages, frames hold a packet (8,282 bytes) and no more than an mbuf
+DETECTOR = 'blocksz=1069056,framesz=8352,framecnt=2048,qpairs=1'
+ROCE = 'framecnt=1024'
+RATE = 50     # frames/s
+ROWS = 64     # of a module: 16 packets, 131,072 bytes
+DISTINCT = 50
+SECONDS = 60  # patience
+
+
+class World:
+    """Processes are called detector0, recv0, store0 and so on; a detector is its receiver's."""
+
+    READY = {'detector': '', 'recv': 'packets in', 'store': 'listening'}
+
+    def __init__(self, build, where, seed, receivers, stores):
+        self.build = build
+        self.where = where
+        self.random = random.Random(seed)
+        self.receivers = receivers
+        self.stores = stores
+        self.directories = [f'{where}/stored{i}' for i in range(stores)]
+        self.held = {}      # batches that were ever seen held
+        self.process = {}
+        self.logs = {}
+        self.kills = 0
+        self.recv_kills = 0
+        self.wire = Wire(receivers + stores, seed)
+        for i in range(receivers):
+            link(f'd{i}', 8 + i, f'r{i}', 12 + i)
+        with open(f'{where}/key', 'wb') as key:
+            key.write(os.urandom(64))
+        os.chmod(f'{where}/key', 0o600)
+
+    @staticmethod
+    def ring(number):
+        return f'/dev/shm/braggline_world_{os.getpid()}_{number}'
+
+    def port(self, name):
+        """Of the wire."""
+        return int(name[-1]) + (self.receivers if name.startswith('store') else 0)
+
+    def start(self, name, program, eal, words, **environment):
+        log = f'{self.where}/{name}.log'
+        self.logs[name] = log
+        with open(log, 'a', encoding='ascii') as out:
+            begin = out.tell()
+            self.process[name] = subprocess.Popen(
+                [f'{self.build}/app/{program}', '--no-huge', '--no-pci', '--no-telemetry',
+                 '--no-shconf', '--log-level', 'lib.eal:warning', *eal, '--', *words],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                env={**os.environ, **environment})
+        return begin
+
+    def wait_for(self, name, begin, text):
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            if self.said(name, begin, text):
+                return
+            want(self.process[name].poll() is None, name, 'ended by itself')
+            time.sleep(0.01)
+        raise AssertionError(f'{name} does not say "{text}"')
+
+    def said(self, name, begin, text):
+        with open(self.logs[name], encoding='ascii', errors='replace') as out:
+            out.seek(begin)
+            return text in out.read()
+
+    def settings(self, **values):
+        for key, value in values.items():
+            yield from ('--set', f'{key.replace("__", ".")}={value}')
+
+    def start_detector(self, number):
+        where = f'{self.where}/detector{number}'
+        return self.start(f'detector{number}', 'detector/braggline-detector', [
+            '-m', '64', '--lcores', LCORES, '--vdev', f'net_af_packet0,iface=d{number},{DETECTOR}'], [
+                '--port', 'net_af_packet0', '--rows', str(ROWS), '--distinct', str(DISTINCT),
+                '--rate', str(RATE), '--hit-fraction', '0.7', '--seed', str(number + 1), '--loop',
+                '--truth', f'{where}/truth.csv'])
+
+    def calibrate(self, number):
+        """Make what a receiver wants to know of its detector."""
+        where = f'{self.where}/detector{number}'
+        os.mkdir(where)
+        subprocess.run([f'{self.build}/app/detector/braggline-detector', '--rows', str(ROWS),
+                        '--seed', str(number + 1), '--calibration', where], check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+
+    def start_recv(self, number, **environment):
+        where = f'{self.where}/detector{number}'
+        stores = ','.join(f'10.0.0.{100 + i}' for i in range(self.stores))
+        return self.start(f'recv{number}', 'recv/braggline-recv', [
+            '-m', '256', '--lcores', LCORES, '--vdev', 'gpu_host0',
+            '--vdev', f'net_af_packet0,iface=r{number},{DETECTOR}',
+            '--vdev', f'net_af_packet1,iface=p{number},{ROCE}'], [
+                '--quiet', '--set', 'port 0.device=net_af_packet0', '--set', 'port 0.mtu=1500',
+                '--set', 'port 0.descriptors=512', *self.settings(
+                    detector__rows=ROWS, frames__slots=16,
+                    calibration__gain=f'{where}/gain_m%d.bin',
+                    calibration__pedestal_g0=f'{where}/pedestal_g0_m%d.bin',
+                    calibration__pedestal_g1=f'{where}/pedestal_g1_m%d.bin',
+                    calibration__pedestal_g2=f'{where}/pedestal_g2_m%d.bin',
+                    calibration__mask=f'{where}/mask_m%d.bin', veto__dry_run='yes',
+                    run__name='run', output__directory=where, output__producer=number + 1,
+                    output__frames_interval=4, output__images_interval=2, output__preview='off',
+                    output__calibration='no',
+                    egress__device=f'roce:port=net_af_packet1,ip=10.0.0.{number + 1}/24',
+                    egress__stores=stores, egress__key=f'{self.where}/key',
+                    egress__ring=self.ring(number), egress__ring_mb=64, egress__rate_mb=2,
+                    egress__hold_ms=5000, egress__batch_mb=1, egress__failover_ms=500,
+                    egress__end_ms=SECONDS * 1000)], **environment)
+
+    def start_store(self, number, **environment):
+        return self.start(f'store{number}', 'store/braggline-store', [
+            '-m', '64', '--lcores', LCORES, '--vdev',
+            f'net_af_packet0,iface=p{self.receivers + number},{ROCE}'], self.settings(
+                store__device=f'roce:port=net_af_packet0,ip=10.0.0.{100 + number}/24',
+                store__key=f'{self.where}/key', store__memory_mb=64, store__number=number + 1,
+                store__heartbeat_ms=100, store__silence_ms=1000,
+                files__directory=self.directories[number], files__sync_ms=10), **environment)
+
+    def begin(self, name, **environment):
+        start = {'detector': self.start_detector, 'recv': self.start_recv,
+                 'store': self.start_store}[name[:-1]]
+        return start(int(name[-1]), **environment)
+
+    def launch(self, *names, **environment):
+        """Start, all at once, and wait until they are there."""
+        for name, begin in [(name, self.begin(name, **environment)) for name in names]:
+            self.wait_for(name, begin, self.READY[name[:-1]])
+
+    def kill(self, *names):
+        for name in names:
+            self.process[name].send_signal(signal.SIGKILL)
+            self.kills += 1
+        for name in names:
+            self.process[name].wait()
+            if name.startswith('recv'):
+                self.recv_kills += 1
+                for stream, batches in chain.held(self.ring(int(name[-1]))).items():
+                    self.held.setdefault(stream, {}).update(batches)
+
+    def end(self, name):
+        process = self.process[name]
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(2 * SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f'{name} does not end') from None
+        want(code == 0, name, 'ended with status', code)
+
+    def close(self):
+        for process in self.process.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        self.wire.close()
+        for i in range(self.receivers):
+            if os.path.exists(self.ring(i)):
+                os.unlink(self.ring(i))
+
+    def check(self):
+        """What is in the files, when all have ended."""
+        found = chain.stored(*self.directories)
+        want(found, 'nothing is stored')
+        for stream, batches in self.held.items():
+            for sequence, rows in batches.items():
+                want(found.get(stream, {}).get(sequence) == rows, *stream, sequence,
+                     'was held and is lost')
+        for stream, batches in found.items():
+            gaps = [n for n in range(max(batches) + 1) if n not in batches]
+            want(not gaps, *stream, 'has gaps:', *gaps)
+        for number in range(self.receivers):
+            self.check_frames(number)
+
+    def check_frames(self, number):
+        """Rows of a receiver."""
+        with open(f'{self.where}/detector{number}/truth.csv', newline='', encoding='ascii') as file:
+            truth = {int(t['frame']): t for t in csv.DictReader(file)}
+        seen = {'frames': set(), 'images': set()}
+        lost = 0
+        for _, table, path in chain.files(*self.directories):
+            if chain.producer(path) != number + 1:
+                continue
+            for batch in chain.batches(path):
+                for frame in batch.column(chain.FRAME, 'Q'):
+                    want(frame not in seen[table], 'frame', frame, 'is twice in', table)
+                    seen[table].add(frame)
+                if table == 'frames':
+                    lost += self.compare(batch, truth)
+        frames = sorted(seen['frames'])
+        gaps = sum(b != a + 1 for a, b in itertools.pairwise(frames))
+        want(gaps <= self.recv_kills, gaps, 'gaps by', self.recv_kills, 'deaths of receivers')
+        print(f'recv{number}: {len(frames) - lost} of {frames[-1] - frames[0] + 1} frames are '
+              f'there once, {lost} did not arrive, {gaps} gaps; {len(seen["images"])} images')
+
+    @staticmethod
+    def compare(batch, truth):
+        """Rows of `frames` with what the detector made; returns how many did not arrive."""
+        lost = 0
+        for frame, bunch, flags, count, verdict in zip(
+                batch.column(chain.FRAME, 'Q'), batch.column(chain.BUNCH, 'Q'),
+                batch.column(chain.FLAGS, 'I'), batch.column(chain.BRAGG_COUNT, 'I'),
+                batch.column(chain.VERDICT, 'B')):
+            if verdict == chain.LOST:
+                lost += 1
+                continue
+            want(int(truth[frame]['bunch_id']) == bunch, frame, bunch, truth[frame])
+            want(flags & chain.INCOMPLETE or int(truth[frame]['strong_pixels']) == count, frame,
+                 count, truth[frame])
+        return lost
+
+
+def inside(main):
+    """Call main in a network namespace of our own: nobody else speaks there, and it goes with us."""
+    if 'WORLD_INSIDE' in os.environ:
+        main()
+        return
+    if os.geteuid() != 0:
+        print('SKIPPED: root, for a network namespace')
+        sys.exit(77)
+    os.environ['WORLD_INSIDE'] = '1'
+    os.execvp('unshare', ['unshare', '--net', sys.executable, *sys.argv])
+
+
+def play(build, receivers, stores, story, look=lambda world: None):
+    """story(world) is what happens; then all end in order, and the files are checked; look(world)
+    sees them as well."""
+    seed = int(os.environ.get('WORLD_SEED', os.getpid()))
+    print(f'WORLD_SEED={seed}', flush=True)
+    with tempfile.TemporaryDirectory() as where:
+        world = World(os.path.abspath(build), where, seed, receivers, stores)
+        kinds = [[f'{kind}{i}' for i in range(n)] for kind, n in (
+            ('detector', receivers), ('recv', receivers), ('store', stores))]
+        try:
+            for number in range(receivers):
+                world.calibrate(number)
+            # detectors last: net_af_packet hears all devices until it has bound its socket to one
+            for names in reversed(kinds):
+                world.launch(*names)
+            story(world)
+            for name in itertools.chain(*kinds):
+                world.end(name)
+            world.check()
+            look(world)
+            return world
+        except AssertionError:
+            for name in world.logs:
+                with open(world.logs[name], encoding='ascii', errors='replace') as out:
+                    print(f'---- {name}', *out.read().splitlines()[-30:], sep='\n')
+            raise
+        finally:
+            world.close()
