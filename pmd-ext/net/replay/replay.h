@@ -108,7 +108,12 @@ struct replay_packet {
 static_assert(sizeof(struct replay_packet) == REPLAY_LINE, "one packet, one line");
 
 struct replay_capture {
+	/* By flow: what other queues have, other lcores write to, and a processor that fetches
+	 * lines ahead would take these from them. (Two queues, modules that take turns: see
+	 * test/bench/results/host.rst.)
+	 */
 	struct replay_packet *packets;
+	uint32_t *order; /* place in `packets` of each packet, as captured */
 	uint32_t nb_packets;
 	uint32_t align; /* this byte of every frame lies on a line, modulo REPLAY_LINE */
 	uint64_t bytes;
@@ -124,6 +129,13 @@ struct replay_capture {
 	intptr_t *away; /* 0: there is none */
 	bool placed;	/* the twin is up to date */
 };
+
+/* The packet that was captured as number i. */
+static inline struct replay_packet *
+replay_capture_packet(const struct replay_capture *capture, uint32_t i)
+{
+	return &capture->packets[capture->order[i]];
+}
 
 enum replay_mode {
 	REPLAY_REFERENCE,	/* the whole frame is one attached segment */

@@ -163,6 +163,7 @@ capture_free(struct replay_capture *capture)
 	rte_free(capture->chunks);
 	rte_free(capture->away);
 	rte_free(capture->packets);
+	rte_free(capture->order);
 	rte_free(capture);
 }
 
@@ -175,7 +176,9 @@ capture_alloc(struct replay_capture *capture, const char *file, int socket)
 
 	heap_free_bytes(socket, &has, &largest);
 	capture->packets = rte_zmalloc_socket("replay_packets", entries, REPLAY_LINE, socket);
-	if (capture->packets == NULL)
+	capture->order = rte_malloc_socket("replay_order",
+		capture->nb_packets * sizeof(capture->order[0]), REPLAY_LINE, socket);
+	if (capture->packets == NULL || capture->order == NULL)
 		goto refuse;
 	capture->chunks = rte_zmalloc_socket(
 		"replay_chunks", capture->nb_chunks * sizeof(capture->chunks[0]), 0, socket);
@@ -312,9 +315,27 @@ by_time(const void *a, const void *b)
 	return one < two ? -1 : 1; /* as the files were given */
 }
 
-/* Files of several interfaces become one: in the order of their time stamps. */
 static int
-capture_merge(struct replay_capture *capture, const char *file, int socket)
+by_flow(const void *a, const void *b)
+{
+	const struct replay_packet *one = *(const struct replay_packet *const *)a;
+	const struct replay_packet *two = *(const struct replay_packet *const *)b;
+	const uint64_t one_addr = (uint64_t)one->src_addr << 32 | one->dst_addr,
+		       two_addr = (uint64_t)two->src_addr << 32 | two->dst_addr;
+	const uint32_t one_port = (uint32_t)one->src_port << 16 | one->dst_port,
+		       two_port = (uint32_t)two->src_port << 16 | two->dst_port;
+
+	if (one_addr != two_addr)
+		return one_addr < two_addr ? -1 : 1;
+	if (one_port != two_port)
+		return one_port < two_port ? -1 : 1;
+	return one < two ? -1 : 1; /* as captured */
+}
+
+/* Sorts the packets. `place`, unless NULL, receives where each of them is then. */
+static int
+capture_sort(struct replay_capture *capture, const char *file, int socket,
+	int (*compare)(const void *a, const void *b), uint32_t *place)
 {
 	const size_t bytes = capture->nb_packets * sizeof(capture->packets[0]);
 	struct replay_packet **order, *packets;
@@ -322,17 +343,20 @@ capture_merge(struct replay_capture *capture, const char *file, int socket)
 	order = rte_malloc_socket("replay_order", capture->nb_packets * sizeof(*order), 0, socket);
 	packets = rte_malloc_socket("replay_packets", bytes, REPLAY_LINE, socket);
 	if (order == NULL || packets == NULL) {
-		REPLAY_LOG(ERR, "%s and the files after it: no EAL memory to merge them, %zu bytes",
-			file, bytes + capture->nb_packets * sizeof(*order));
+		REPLAY_LOG(ERR, "%s: no EAL memory to sort its packets, %zu bytes", file,
+			bytes + capture->nb_packets * sizeof(*order));
 		rte_free(order);
 		rte_free(packets);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < capture->nb_packets; i++)
 		order[i] = &capture->packets[i];
-	qsort(order, capture->nb_packets, sizeof(*order), by_time);
-	for (uint32_t i = 0; i < capture->nb_packets; i++)
+	qsort(order, capture->nb_packets, sizeof(*order), compare);
+	for (uint32_t i = 0; i < capture->nb_packets; i++) {
 		packets[i] = *order[i];
+		if (place != NULL)
+			place[order[i] - capture->packets] = i;
+	}
 	rte_free(order);
 	rte_free(capture->packets);
 	capture->packets = packets;
@@ -361,8 +385,11 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 		REPLAY_LOG(ERR, "%s: changed while it was read", args->files[args->nb_files - 1]);
 		ret = -EIO;
 	}
+	/* files of several interfaces become one */
 	if (ret == 0 && args->nb_files > 1)
-		ret = capture_merge(capture, first, socket);
+		ret = capture_sort(capture, first, socket, by_time, NULL);
+	if (ret == 0)
+		ret = capture_sort(capture, first, socket, by_flow, capture->order);
 	if (ret < 0) {
 		capture_free(capture);
 		return ret;

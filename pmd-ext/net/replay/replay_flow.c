@@ -95,7 +95,7 @@ count_hits(
 
 	places_of(dev, place);
 	for (uint32_t i = 0; i < replay->capture->nb_packets; i++) {
-		const struct replay_packet *packet = &replay->capture->packets[i];
+		const struct replay_packet *packet = replay_capture_packet(replay->capture, i);
 		const uint16_t at = RTE_MIN(replay->queue_of[i], replay->args.queues);
 		uint64_t n;
 
@@ -186,8 +186,9 @@ static void
 steer(struct replay_dev *dev, const struct rte_flow *changed)
 {
 	for (uint32_t i = 0; i < dev->capture->nb_packets; i++)
-		if (replay_rule_matches(changed, &dev->capture->packets[i]))
-			move_packet(dev, i, queue_by_rules(dev, &dev->capture->packets[i]));
+		if (replay_rule_matches(changed, replay_capture_packet(dev->capture, i)))
+			move_packet(dev, i,
+				queue_by_rules(dev, replay_capture_packet(dev->capture, i)));
 }
 
 static int

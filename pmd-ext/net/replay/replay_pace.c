@@ -37,7 +37,7 @@ pace_by_bits(struct replay_pace *pace, uint64_t bps, const struct replay_capture
 
 	for (uint32_t i = 0; i < pace->nb_packets; i++) {
 		pace->offset[i] = parts(bits, hz, bps);
-		bits += (capture->packets[i].len + WIRE_BYTES) * 8u;
+		bits += (replay_capture_packet(capture, i)->len + WIRE_BYTES) * 8u;
 	}
 	pace->loop = parts(bits, hz, bps);
 }
@@ -47,11 +47,11 @@ static int
 pace_as_captured(struct replay_pace *pace, double speed, const struct replay_capture *capture)
 {
 	const double cycles = rte_get_tsc_hz() / 1e9 / speed * (1 << REPLAY_PACE_SHIFT);
-	const uint64_t first = capture->packets[0].time_ns;
+	const uint64_t first = replay_capture_packet(capture, 0)->time_ns;
 	uint64_t passed = 0;
 
 	for (uint32_t i = 0; i < pace->nb_packets; i++) {
-		const uint64_t at = capture->packets[i].time_ns;
+		const uint64_t at = replay_capture_packet(capture, i)->time_ns;
 
 		/* clocks step back at times: such a packet comes with the one before it */
 		if (at > first)

@@ -80,6 +80,7 @@ fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, const struct replay_
 
 struct batch {
 	uint32_t index[BATCH];
+	struct replay_packet *packet[BATCH];
 	uint64_t due[BATCH];		/* TSC, with pacing */
 	uint32_t from[BATCH];		/* which of the chosen each mbuf holds */
 	struct replay_pick pick[BATCH]; /* with faults */
@@ -98,13 +99,13 @@ length(const struct batch *batch, uint32_t i, const struct replay_packet *packet
 }
 
 static inline void
-prefetch_frame(const struct replay_rxq *rxq, const struct batch *batch, uint32_t i)
+prefetch_frame(const struct batch *batch, uint32_t i)
 {
 	const uint8_t *data;
 
 	if (i >= batch->n)
 		return;
-	data = rxq->dev->capture->packets[batch->index[i]].data;
+	data = batch->packet[i]->data;
 	rte_prefetch0(data);
 	rte_prefetch0(data + REPLAY_LINE);
 }
@@ -123,15 +124,14 @@ attach_rest(struct replay_rxq *rxq, const struct batch *batch, uint32_t i, struc
 static __rte_always_inline void
 rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
-	struct replay_packet *packets = rxq->dev->capture->packets;
 	uint32_t i, n;
 
 	n = take_mbufs(rxq->rest_pool, bufs, batch->n);
 	for (i = 0; i < n; i++) {
-		struct replay_packet *packet = &packets[batch->index[i]];
+		struct replay_packet *packet = batch->packet[i];
 
 		/* an RNIC leaves fresh headers in the cache, too */
-		prefetch_frame(rxq, batch, i);
+		prefetch_frame(batch, i);
 		if (!attach_rest(rxq, batch, i, bufs[i], packet, 0, 0, faulty))
 			break;
 		fill_head(rxq, bufs[i], packet, bufs[i]->pkt_len);
@@ -146,7 +146,6 @@ static __rte_always_inline void
 rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
 	const struct replay_devargs *args = &rxq->dev->args;
-	struct replay_packet *packets = rxq->dev->capture->packets;
 	const bool rewrite = args->nb_rewrites != 0 && rxq->loop != 0;
 	const intptr_t *away = rxq->dev->capture->away;
 	const uint32_t room = rxq->first_room;
@@ -156,15 +155,15 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 	nb_rest = take_mbufs(rxq->rest_pool, rest, batch->n);
 	n = take_mbufs(rxq->first_pool, bufs, nb_rest);
 	for (i = 0; i < RTE_MIN(n, AHEAD); i++)
-		prefetch_frame(rxq, batch, i);
+		prefetch_frame(batch, i);
 	for (i = 0; i < n; i++) {
-		struct replay_packet *packet = &packets[batch->index[i]];
+		struct replay_packet *packet = batch->packet[i];
 		struct rte_mbuf *m = bufs[i], *payload = rest[nb_used];
 		const uint32_t whole = length(batch, i, packet, faulty);
 		uint32_t len = RTE_MIN(whole, room);
 		uint8_t *frame;
 
-		prefetch_frame(rxq, batch, i + AHEAD);
+		prefetch_frame(batch, i + AHEAD);
 		if (likely(whole > room)) {
 			if (!attach_rest(rxq, batch, i, payload, packet, away[packet->chunk], room,
 				    faulty))
@@ -247,7 +246,6 @@ static __rte_always_inline void
 rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
 {
 	const struct replay_devargs *args = &rxq->dev->args;
-	const struct replay_packet *packets = rxq->dev->capture->packets;
 	const bool rewrite = args->nb_rewrites != 0 && rxq->loop != 0;
 	const uint32_t room = rxq->first_room;
 	/* a split packet has its two segments without asking for SCATTER */
@@ -256,14 +254,14 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 
 	n = take_mbufs(rxq->first_pool, bufs, batch->n);
 	for (i = 0; i < RTE_MIN(n, AHEAD); i++)
-		prefetch_frame(rxq, batch, i);
+		prefetch_frame(batch, i);
 	for (i = 0; i < n; i++) {
-		const struct replay_packet *packet = &packets[batch->index[i]];
+		const struct replay_packet *packet = batch->packet[i];
 		const uint32_t whole = length(batch, i, packet, faulty);
 		uint32_t len = RTE_MIN(whole, room), nb_rest = 0;
 		struct rte_mbuf *m = bufs[out];
 
-		prefetch_frame(rxq, batch, i + AHEAD);
+		prefetch_frame(batch, i + AHEAD);
 		if (whole > room)
 			nb_rest = (whole - room + rxq->rest_room - 1u) / rxq->rest_room;
 		if (unlikely(nb_rest > most)) {
@@ -371,7 +369,8 @@ choose(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t *pass
 				break;
 			batch->due[batch->n] = due;
 		}
-		rte_prefetch0(&dev->capture->packets[i]);
+		batch->packet[batch->n] = replay_capture_packet(dev->capture, i);
+		rte_prefetch0(batch->packet[batch->n]);
 		batch->index[batch->n++] = i;
 	}
 	return i;
@@ -387,7 +386,8 @@ pick(const struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t i
 	if (batch->n == max)
 		return false;
 	*p = *one;
-	replay_fault_pick(&rxq->dev->args.faults, p, rxq->dev->capture->packets[index].len);
+	batch->packet[batch->n] = replay_capture_packet(rxq->dev->capture, index);
+	replay_fault_pick(&rxq->dev->args.faults, p, batch->packet[batch->n]->len);
 	p->lost[0] = batch->lost[0];
 	p->lost[1] = batch->lost[1];
 	batch->due[batch->n] = due;
@@ -491,7 +491,7 @@ stamp(const struct replay_rxq *rxq, const struct batch *batch, struct rte_mbuf *
 		rte_mbuf_timestamp_t at = paced ? batch->due[from] : now;
 
 		if (dev->args.stamp == REPLAY_STAMP_CAPTURED)
-			at = dev->capture->packets[batch->index[from]].time_ns;
+			at = batch->packet[from]->time_ns;
 		*RTE_MBUF_DYNFIELD(bufs[i], dev->stamp_offset, rte_mbuf_timestamp_t *) = at;
 		bufs[i]->ol_flags |= dev->stamp_flag;
 	}
