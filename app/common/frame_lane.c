@@ -83,6 +83,53 @@ frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame)
 	__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
 }
 
+/**
+ * Free this lane's mbufs of a slot, from where it was left off, at most `most` of them.
+ * @return how many were passed; lane->reclaim_stream says whether there are more
+ */
+static uint32_t
+reclaim_slot(struct frame_table *ft, struct frame_lane *lane, uint32_t slot, uint32_t most)
+{
+	const struct detector *d = &ft->detector;
+	uint32_t passed = 0, n;
+
+	for (; lane->reclaim_stream < d->streams; lane->reclaim_stream++) {
+		if (ft->config.owner[lane->reclaim_stream] != lane->id)
+			continue;
+		n = RTE_MIN(d->stream_packets - lane->reclaim_packet, most - passed);
+		/* absent ones are NULL, and passed over */
+		rte_pktmbuf_free_bulk(frame_table_mbufs(ft, slot) +
+				detector_stream_tile(d, lane->reclaim_stream) +
+				lane->reclaim_packet,
+			n);
+		passed += n;
+		lane->reclaim_packet += n;
+		if (lane->reclaim_packet < d->stream_packets)
+			return passed;
+		lane->reclaim_packet = 0;
+	}
+	return passed;
+}
+
+uint32_t
+frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uint32_t most)
+{
+	const uint64_t end = __atomic_load_n(&ft->releases.nb, __ATOMIC_ACQUIRE);
+	uint64_t at = lane->reclaimed;
+	uint32_t passed = 0;
+
+	while (at != end && passed < most) {
+		const uint32_t slot = ft->releases.slot[at & ft->releases.mask];
+
+		passed += reclaim_slot(ft, lane, slot, most - passed);
+		if (lane->reclaim_stream < ft->detector.streams)
+			break;
+		lane->reclaim_stream = 0;
+		__atomic_store_n(&lane->reclaimed, ++at, __ATOMIC_RELEASE);
+	}
+	return passed;
+}
+
 /** There is no run. Its frame is remembered: the next run would only get the rest of it. */
 static enum frame_place
 drop_unused(struct frame_lane *lane, uint64_t frame)

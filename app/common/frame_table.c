@@ -72,10 +72,19 @@ frame_table_create(const struct frame_table_config *config)
 	ft->builder.free_slots =
 		rte_zmalloc_socket("frame_free", config->slots * sizeof(*ft->builder.free_slots),
 			RTE_CACHE_LINE_SIZE, config->socket);
+	ft->builder.released = rte_zmalloc_socket("frame_released",
+		config->slots * sizeof(*ft->builder.released), RTE_CACHE_LINE_SIZE, config->socket);
+	ft->builder.recycled = rte_zmalloc_socket("frame_recycled",
+		entries * sizeof(*ft->builder.recycled), RTE_CACHE_LINE_SIZE, config->socket);
+	ft->releases.slot = rte_zmalloc_socket("frame_releases",
+		entries * sizeof(*ft->releases.slot), RTE_CACHE_LINE_SIZE, config->socket);
+	ft->releases.mask = entries - 1;
 	ft->qsbr = rte_zmalloc_socket("frame_qsbr", rte_rcu_qsbr_get_memsize(config->lanes),
 		RTE_CACHE_LINE_SIZE, config->socket);
 	if (ft->entry == NULL || ft->streams == NULL || ft->mbufs == NULL || ft->lanes == NULL ||
-		ft->builder.slot_of == NULL || ft->builder.free_slots == NULL || ft->qsbr == NULL ||
+		ft->builder.slot_of == NULL || ft->builder.free_slots == NULL ||
+		ft->builder.released == NULL || ft->builder.recycled == NULL ||
+		ft->releases.slot == NULL || ft->qsbr == NULL ||
 		rte_rcu_qsbr_init(ft->qsbr, config->lanes) != 0)
 		goto no_memory;
 	for (uint64_t i = 0; i < entries; i++)
@@ -131,6 +140,9 @@ frame_table_destroy(struct frame_table *ft)
 	rte_free(ft->lanes);
 	rte_free(ft->builder.slot_of);
 	rte_free(ft->builder.free_slots);
+	rte_free(ft->builder.released);
+	rte_free(ft->builder.recycled);
+	rte_free(ft->releases.slot);
 	rte_free(ft->qsbr);
 	rte_free(ft);
 }
@@ -152,12 +164,35 @@ refuse_frames(struct frame_table *ft)
 	}
 	return refused;
 }
+
+/** Slots that every lane has passed are free. */
+static void
+take_recycled(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t passed = UINT64_MAX;
+
+	if (b->recycled_first == b->recycled_end)
+		return;
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		passed =
+			RTE_MIN(passed, __atomic_load_n(&ft->lanes[i].reclaimed, __ATOMIC_ACQUIRE));
+	for (; b->recycled_first != b->recycled_end; b->recycled_first++) {
+		const uint32_t slot = b->recycled[b->recycled_first & ft->releases.mask];
+
+		if (b->released[slot] > passed)
+			break;
+		b->free_slots[b->nb_free++] = slot;
+	}
+}
+
 uint32_t
 frame_table_open(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 	uint32_t opened = 0;
 
+	take_recycled(ft);
 	if (!frame_window_ready(ft))
 		return 0;
 	while (b->nb_free > 0 && b->next_open < ft->window.end &&
@@ -185,10 +220,24 @@ frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t
 		return 0;
 	return __builtin_popcountll(st->seen[0]) + __builtin_popcountll(st->seen[1]);
 }
+
+void
+frame_table_release(struct frame_table *ft, uint32_t slot)
+{
+	struct frame_releases *r = &ft->releases;
+
+	r->slot[r->nb & r->mask] = slot;
+	ft->builder.released[slot] = r->nb + 1;
+	__atomic_store_n(&r->nb, r->nb + 1, __ATOMIC_RELEASE);
+}
+
 void
 frame_table_recycle(struct frame_table *ft, uint32_t slot)
 {
-	ft->builder.free_slots[ft->builder.nb_free++] = slot;
+	struct frame_builder *b = &ft->builder;
+
+	b->recycled[b->recycled_end++ & ft->releases.mask] = slot;
+	take_recycled(ft);
 }
 
 void

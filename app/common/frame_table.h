@@ -26,6 +26,11 @@
  * is not waited for again until it speaks. A lane that can hold no more packets, of which none has
  * its frame open, will not bring anything for open frames: its streams count as ahead.
  *
+ * Giving back. Mbufs are freed by the RX lcores that have placed them: so they stay in those
+ * lcores' mempool caches, and neither they nor their buffers' counts travel between CPUs. The
+ * builder says which slots are done with (frame_table_release()); each lane walks its own part of
+ * them, a few mbufs a round. A slot is opened again once every lane has passed it.
+ *
  * A number of which the window cannot be near is believed when `agree` packets of one lane in a
  * row, with none placed between, agree on it; until then they are dropped. Less than `jump` ahead
  * frames were lost. Farther away, or back by more than `give_up` frames, the detector was
@@ -143,11 +148,15 @@ struct frame_lane {
 	uint64_t passed;  /**< number + 1 of the last packet dropped because there was no run */
 	uint64_t agreed;  /**< frame + 1 that this lane's packets agree on, 0 = none */
 	uint32_t acknowledged; /**< = generation, for the builder */
+	uint64_t reclaimed;    /**< slots of frame_releases whose mbufs this lane has freed */
 
 	/** Highest frame + 1 of which there are packets, by stream. */
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** Frame + 1 of a packet that was ahead by more than a frame: the next one confirms it. */
 	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+	/** How far frame_lane_reclaim() is in the slot that is its next. */
+	uint32_t reclaim_stream;
+	uint32_t reclaim_packet;
 } __rte_cache_aligned;
 
 enum frame_window_state {
@@ -170,6 +179,13 @@ struct frame_window {
 	uint32_t generation; /**< moves of the window */
 } __rte_cache_aligned;
 
+/** Slots whose mbufs are no longer used, in the order in which the builder says so. */
+struct frame_releases {
+	uint64_t nb;
+	uint16_t *slot; /**< a ring: no slot is in it twice */
+	uint32_t mask;
+} __rte_cache_aligned;
+
 /** Builder's part of the table. */
 struct frame_builder {
 	uint64_t next_close; /**< head: lowest frame that is not closed */
@@ -177,6 +193,10 @@ struct frame_builder {
 	uint16_t *slot_of;   /**< slot by entry, also after the tag has changed */
 	uint32_t *free_slots;
 	uint32_t nb_free;
+	uint64_t *released;	 /**< frame_releases.nb after its release, by slot; 0 = none */
+	uint16_t *recycled;	 /**< slots that lanes may still be at: a ring, oldest first */
+	uint64_t recycled_first; /**< indices run free, masked as those of frame_releases */
+	uint64_t recycled_end;
 	bool beginning;	     /**< a run is to begin, lanes have not all acknowledged */
 	bool stopping;	     /**< no more frames are taken, see frame_table_stop() */
 	bool fresh;	     /**< no window of this run yet */
@@ -211,6 +231,7 @@ struct frame_table {
 	struct frame_table_config config;
 	uint64_t run_first; /**< first frame of the run, counted as ours are; 0 = not known */
 	struct frame_window window;
+	struct frame_releases releases;
 	struct frame_builder builder __rte_cache_aligned;
 };
 
@@ -271,7 +292,10 @@ uint32_t frame_table_open(struct frame_table *ft);
  */
 bool frame_table_close(struct frame_table *ft, struct frame_closed *closed);
 
-/** Give a slot back. Its mbufs are the caller's. */
+/** A slot's mbufs are not used any more: the lanes free them. At most once before recycling. */
+void frame_table_release(struct frame_table *ft, uint32_t slot);
+
+/** Give a slot back. Its mbufs are the caller's, unless it has released them. */
 void frame_table_recycle(struct frame_table *ft, uint32_t slot);
 
 /** Begin a run, when there is none: frame_table_open() does the rest. @return 0 or -EBUSY */
@@ -350,6 +374,14 @@ frame_lane_may_vote(const struct frame_table *ft, const struct frame_lane *lane)
 
 /** A stream has reached a frame, if this is not one corrupt number. */
 void frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame);
+
+/**
+ * Free mbufs that this lane has placed in slots which the builder has released. About as many as
+ * came in the meantime, and a few more, keep the lcore's mempool cache as full as it is.
+ * @param most  mbufs to pass at most
+ * @return mbufs passed
+ */
+uint32_t frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uint32_t most);
 
 /** The answer for a frame whose entry does not carry its tag. */
 enum frame_place frame_lane_miss(

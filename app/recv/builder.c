@@ -108,7 +108,7 @@ take_raw(struct builder *b)
 			const struct gk_work *work = gk_ring_work(&b->rings[g], batch);
 
 			for (uint32_t i = 0; i < work->nb_frames; i++)
-				builder_free_mbufs(b, work->slot[i]);
+				frame_table_release(b->config.table, work->slot[i]);
 			n++;
 		}
 	}
@@ -212,7 +212,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	}
 	if (b->aborting || (closed->missing > 0 && closed->packets < b->packets_min)) {
 		r->verdict = b->aborting ? FRAME_ABORTED : FRAME_INCOMPLETE;
-		builder_free_mbufs(b, closed->slot);
+		frame_table_release(b->config.table, closed->slot);
 		frame_table_recycle(b->config.table, closed->slot);
 		return;
 	}

@@ -94,14 +94,6 @@ place_at(struct builder *b, uint32_t index)
 	return &b->places[index & (BUILDER_RECORDS - 1)];
 }
 
-/** The packets of a slot go back; absent ones are NULL, which rte_pktmbuf_free_bulk() skips. */
-static inline void
-builder_free_mbufs(struct builder *b, uint32_t slot)
-{
-	rte_pktmbuf_free_bulk(
-		frame_table_mbufs(b->config.table, slot), b->config.table->detector.tiles);
-}
-
 /** The gang with the fewest batches out, if it may have one more. */
 static inline struct gk_ring *
 builder_idlest_gang(struct builder *b)

@@ -78,7 +78,7 @@ abort_waiting(struct builder *b)
 
 		if (place->state != PLACE_CLOSED)
 			continue;
-		builder_free_mbufs(b, place->slot);
+		frame_table_release(b->config.table, place->slot);
 		frame_table_recycle(b->config.table, place->slot);
 		place->record->verdict = FRAME_ABORTED;
 		place->state = PLACE_READY;

@@ -419,6 +419,8 @@ pipeline_destroy(struct pipeline *p)
 		p->gk_ops->destroy(p->gk);
 	builder_destroy(p->builder);
 	for (uint32_t i = 0; i < FRAME_LANES_MAX && p->rx[i] != NULL; i++) {
+		/* what was released after its lcore had stopped */
+		frame_lane_reclaim(p->table, p->rx[i]->lane, UINT32_MAX);
 		rte_ring_free(p->rx[i]->inbox);
 		rte_free(p->rx[i]);
 	}

@@ -350,6 +350,7 @@ rx_poll(void *arg)
 	frame_lane_quiescent(rx->table, rx->lane);
 	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
 		drop_waiting(rx);
+		frame_lane_reclaim(rx->table, rx->lane, UINT32_MAX);
 		__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
 		return 0;
 	}
@@ -362,5 +363,8 @@ rx_poll(void *arg)
 	received = poll_sources(rx);
 	hand_all_on(rx);
 	want(rx);
+	/* a few more than came: caches stay as full as they are, and pools are left alone */
+	n += frame_lane_reclaim(
+		rx->table, rx->lane, RTE_MAX(received + received / 8, (uint32_t)RX_BURST));
 	return n + received != 0;
 }

@@ -151,7 +151,7 @@ give_back(struct rx_bench *b, const struct frame_closed *closed)
 {
 	if (closed->packets == 0)
 		return;
-	rte_pktmbuf_free_bulk(frame_table_mbufs(b->table, closed->slot), b->detector.tiles);
+	frame_table_release(b->table, closed->slot);
 	frame_table_recycle(b->table, closed->slot);
 }
 
@@ -185,6 +185,8 @@ finish(struct rx_bench *b)
 		while (frame_table_close(b->table, &closed))
 			give_back(b, &closed);
 	}
+	for (uint32_t i = 0; i < b->lanes; i++)
+		rx_poll(b->rx[i]);
 }
 
 void

@@ -82,6 +82,7 @@ poll(uint32_t rounds)
 		ft->builder.looked_at = 0;
 		builder_poll(b);
 		rig_quiescent(ft);
+		frame_lane_reclaim(ft, &ft->lanes[0], UINT32_MAX);
 	}
 }
 
