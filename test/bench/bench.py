@@ -21,6 +21,8 @@ import roofline
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIELDS = ('stage', 'what', 'value', 'unit', 'against', 'other', 'ratio', 'goal', 'bytes')
 
+LIMIT = 400  # seconds of a benchmark
+
 # name: command below the build directory, what is added for smoke, what for figures
 BENCHMARKS = {
     'rx': (['test/bench/rx_bench'],
@@ -44,10 +46,16 @@ def run(build, name, smoke, where):
     if not command[0].startswith('/'):
         command[0] = os.path.join(build, command[0])
     print(f'== {name}', flush=True)
-    done = subprocess.run(command, cwd=build, stdin=subprocess.DEVNULL, check=False,
-                          stderr=subprocess.STDOUT)
-    if done.returncode != 0:
-        print(f'bench: {name}: exit status {done.returncode}: {" ".join(command)}')
+    with subprocess.Popen(command, cwd=build, stdin=subprocess.DEVNULL,
+                          stderr=subprocess.STDOUT) as process:
+        try:
+            status = process.wait(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            print(f'bench: {name}: has not ended in {LIMIT} s: {" ".join(command)}')
+            process.terminate()  # what it has started goes with it
+            return None
+    if status != 0:
+        print(f'bench: {name}: exit status {status}: {" ".join(command)}')
         return None
     with open(rows, encoding='utf-8') as lines:
         found = [dict(zip(FIELDS, line.rstrip('\n').split('\t'))) for line in lines]

@@ -21,10 +21,13 @@ import time
 
 MODULES = 8
 PACKETS = 128 * MODULES
+TELEMETRY_SECONDS = 20  # the receiver may share its CPUs with much else
+STOP_SECONDS = 60
+PROGRAM_SECONDS = 120  # a floor, or the making of a capture
 
 
 class Telemetry:
-    """DPDK's telemetry socket: a command a message, JSON back."""
+    """DPDK's telemetry socket: a command a message, JSON back. Nothing waits without an end."""
 
     def __init__(self, prefix, process):
         path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
@@ -34,23 +37,31 @@ class Telemetry:
                 raise SystemExit('recv_bench: braggline-recv has ended')
             try:
                 self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self.socket.settimeout(TELEMETRY_SECONDS)
                 self.socket.connect(path)
                 break
-            except OSError:
+            except OSError as error:
                 self.socket.close()
                 if time.monotonic() > end:
-                    raise
+                    raise SystemExit(f'recv_bench: {path}: {error}') from error
                 time.sleep(0.1)
-        self.size = json.loads(self.socket.recv(1024).decode())['max_output_len']
+        self.size = json.loads(self.answer('greeting'))['max_output_len']
         # the socket is there before the receiver's commands
         while '/braggline/info' not in self('/') or self('/braggline/gangs') is None:
             if time.monotonic() > end:
                 raise SystemExit('recv_bench: no /braggline commands')
             time.sleep(0.1)
 
+    def answer(self, what):
+        try:
+            return self.socket.recv(getattr(self, 'size', 1024)).decode()
+        except TimeoutError as error:
+            raise SystemExit(f'recv_bench: telemetry: no answer to {what} in '
+                             f'{TELEMETRY_SECONDS} s') from error
+
     def __call__(self, command):
         self.socket.send(command.encode())
-        return json.loads(self.socket.recv(self.size).decode())[command]
+        return json.loads(self.answer(command))[command]
 
 
 def cpu_seconds(pid):
@@ -93,12 +104,20 @@ def command(build, where, prefix, frames):
     return c
 
 
+def run_program(command):
+    """One that ends by itself."""
+    try:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, timeout=PROGRAM_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise SystemExit(f'recv_bench: {command[0]} has not ended in {PROGRAM_SECONDS} s') \
+            from error
+
+
 def run(build, where, frames, seconds):
     """@return two samples of one run in its steady state, and the frames stored meanwhile"""
-    subprocess.run([f'{build}/app/detector/braggline-detector', '--modules', str(MODULES),
-                    '--frames', str(frames), '--pcap', f'{where}/in.pcap', '--calibration', where],
-                   check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   stdout=subprocess.DEVNULL)
+    run_program([f'{build}/app/detector/braggline-detector', '--modules', str(MODULES),
+                 '--frames', str(frames), '--pcap', f'{where}/in.pcap', '--calibration', where])
     prefix = f'braggline_bench_{os.getpid()}'
     with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
             subprocess.Popen(command(build, where, prefix, frames), stdin=subprocess.DEVNULL,
@@ -115,7 +134,12 @@ def run(build, where, frames, seconds):
             after = sample(telemetry, process.pid)
             ledger = telemetry('/braggline/ledger')['frames']
             process.send_signal(signal.SIGINT)
-            if process.wait(timeout=60) != 0:
+            try:
+                process.wait(timeout=STOP_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise SystemExit(f'recv_bench: braggline-recv has not ended {STOP_SECONDS} s '
+                                 f'after SIGINT') from error
+            if process.returncode != 0:
                 raise SystemExit(f'recv_bench: exit status {process.returncode}')
             return begin, after, ledger
         except BaseException:
@@ -128,8 +152,7 @@ def run(build, where, frames, seconds):
 def floor(program, arguments, stage, what, where):
     """Seconds of a frame, as another benchmark has it."""
     rows = f'{where}/floor.rows'
-    subprocess.run([program, *arguments, '--rows', rows], check=True, stdin=subprocess.DEVNULL,
-                   stdout=subprocess.DEVNULL)
+    run_program([program, *arguments, '--rows', rows])
     with open(rows, encoding='utf-8') as lines:
         for line in lines:
             row = line.split('\t')
@@ -146,6 +169,8 @@ def main():
     parser.add_argument('--rows', default=os.devnull)
     parser.add_argument('build')
     o = parser.parse_args()
+    # so that the receiver and the directory go away with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit('recv_bench: SIGTERM'))
     with tempfile.TemporaryDirectory() as where:
         begin, after, ledger = run(o.build, where, o.frames, o.seconds)
         quick = ['--repeats', '3'] if o.seconds > 2 else ['--repeats', '1']
