@@ -109,6 +109,7 @@ static const struct option_row rows[] = {
 /* Values that getopt_long() returns for what is not in a row; rows return their index. */
 enum {
 	OPTION_PACK = 1000,
+	OPTION_REPLAY,
 	OPTION_LOOP,
 	OPTION_HELP,
 	OPTION_VERSION
@@ -377,6 +378,7 @@ print_help(void)
 	detector_options_default(&options);
 	printf("Usage: braggline-detector [OPTION]...                       model a detector\n"
 	       "       braggline-detector --pack [OPTION]... FILE...        pack raw frames\n"
+	       "       braggline-detector --replay [OPTION]... RUN...       raw frames of a run\n"
 	       "       braggline-detector EAL-OPTION... -- --port NAME [OPTION]...\n"
 	       "Write or transmit the packets of a JUNGFRAU detector, with their truth and "
 	       "calibration.\n"
@@ -388,6 +390,8 @@ print_help(void)
 	}
 	printf("  %-24s %s\n", "--pack",
 		"take frames from FILEs of u16 [modules][512][1024] instead of the model");
+	printf("  %-24s %s\n", "--replay",
+		"take raw frames and their headers from the Arrow files of RUNs");
 	printf("  %-24s %s\n", "--loop", "transmit until a signal comes, whatever --frames says");
 	printf("  %-24s %s\n  %-24s %s\n", "--help", "print this", "--version",
 		"print the version");
@@ -397,7 +401,7 @@ print_help(void)
 int
 detector_options_parse(int argc, char **argv, struct detector_options *options)
 {
-	struct option table[NB_ROWS + 5] = {0};
+	struct option table[NB_ROWS + 6] = {0};
 	int choice, rc;
 
 	for (size_t i = 0; i < NB_ROWS; i++)
@@ -406,6 +410,7 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 	table[NB_ROWS + 1] = (struct option){"help", no_argument, NULL, OPTION_HELP};
 	table[NB_ROWS + 2] = (struct option){"version", no_argument, NULL, OPTION_VERSION};
 	table[NB_ROWS + 3] = (struct option){"loop", no_argument, NULL, OPTION_LOOP};
+	table[NB_ROWS + 4] = (struct option){"replay", no_argument, NULL, OPTION_REPLAY};
 
 	detector_options_default(options);
 	options->model.column_modules = 0; /* until it is said: all */
@@ -414,6 +419,9 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 		switch (choice) {
 		case OPTION_PACK:
 			options->pack = true;
+			break;
+		case OPTION_REPLAY:
+			options->replay = true;
 			break;
 		case OPTION_LOOP:
 			options->loop = true;
@@ -442,6 +450,27 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 	options->pack_paths = argv + optind;
 	options->nb_pack_paths = argc - optind;
 	return detector_options_check(options);
+}
+
+static int
+check_replay(const struct detector_options *options)
+{
+	const char *wrong = options->pack	    ? "pack"
+		: options->port_name != NULL	    ? "port"
+		: options->truth_path != NULL	    ? "truth"
+		: options->calibration_path != NULL ? "calibration"
+		: options->report_path != NULL	    ? "report"
+						    : NULL;
+
+	if (options->nb_pack_paths == 0) {
+		warnx("--replay: found no run, wanted directories or Arrow files");
+		return -EINVAL;
+	}
+	if (wrong != NULL) {
+		warnx("--replay: found --%s, wanted --pcap or --raw only", wrong);
+		return -EINVAL;
+	}
+	return 0;
 }
 
 static int
@@ -510,6 +539,8 @@ detector_options_check(const struct detector_options *options)
 	}
 	if (check_port(options) != 0)
 		return -EINVAL;
+	if (options->replay)
+		return check_replay(options);
 	if (options->pack) {
 		if (options->nb_pack_paths == 0) {
 			warnx("--pack: found no file, wanted raw frame files");

@@ -40,7 +40,8 @@ struct detector_options {
 	const char *report_path; /**< INI */
 
 	bool pack;
-	char *const *pack_paths; /**< raw frame files */
+	bool replay;
+	char *const *pack_paths; /**< raw frame files; of --replay, Arrow files and directories */
 	int nb_pack_paths;
 };
 

@@ -32,7 +32,8 @@ volatile sig_atomic_t detector_stop;
 /* A frame stays until its last packet has left. */
 struct kept_frame {
 	struct jungfrau_frame_header header;
-	uint16_t *raw; /* [modules][pixels] */
+	uint16_t *raw;							     /* [modules][pixels] */
+	uint8_t missing[JUNGFRAU_MODULES_MAX * JUNGFRAU_MODULE_PACKETS / 8]; /* of a run */
 };
 
 struct run {
@@ -82,6 +83,18 @@ end_progress(uint64_t start, uint64_t shown)
 		fprintf(stderr, "\r\033[K");
 }
 
+/* A frame of a run goes out as it has come in. */
+static bool
+is_missing(const struct jungfrau_wire *wire, const struct kept_frame *kept,
+	const struct wire_packet *packet)
+{
+	const uint32_t place = packet->module * JUNGFRAU_MODULE_PACKETS +
+		jungfrau_payload_offset(wire, packet->interface, packet->packet) /
+			JUNGFRAU_PAYLOAD_BYTES;
+
+	return kept->missing[place / 8] >> place % 8 & 1;
+}
+
 static int
 write_packet(struct run *run, const struct wire_packet *packet, uint64_t time)
 {
@@ -89,6 +102,8 @@ write_packet(struct run *run, const struct wire_packet *packet, uint64_t time)
 	uint8_t bytes[JUNGFRAU_PACKET_BYTES];
 	uint32_t length;
 
+	if (is_missing(&run->options->wire, kept, packet))
+		return 0;
 	jungfrau_packet_make(&run->options->wire, &kept->header, packet->module, packet->interface,
 		packet->packet, kept->raw + (size_t)packet->module * JUNGFRAU_PIXELS, bytes);
 	length = wire_packet_damage(packet, bytes);
@@ -128,8 +143,14 @@ make_frame(struct run *run, uint64_t index)
 		&run->source, pulse, kept->raw, options->truth_path != NULL ? &run->truth : NULL);
 	if (rc != 0)
 		return rc;
-	kept->header = pulse_header(
-		&run->numbering, pulse, run->source.model != NULL && run->source.frame.dark);
+	if (run->source.run != NULL) {
+		kept->header = run->source.header;
+		memcpy(kept->missing, run->source.missing,
+			options->model.modules * JUNGFRAU_MODULE_PACKETS / 8);
+	} else {
+		kept->header = pulse_header(&run->numbering, pulse,
+			run->source.model != NULL && run->source.frame.dark);
+	}
 	count = packet_faults_frame(run->faults, pulse, run->packets, &fate);
 	detector_report_frame(&run->report, &fate);
 

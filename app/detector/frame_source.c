@@ -15,6 +15,9 @@ frame_source_open(struct frame_source *source, const struct detector_options *op
 	if (options->pack)
 		return frame_files_open(&source->files, options->pack_paths, options->nb_pack_paths,
 			options->model.modules, &source->frames);
+	if (options->replay)
+		return run_frames_open(&source->run, options->pack_paths, options->nb_pack_paths,
+			options->model.modules, &source->frames);
 	rc = jungfrau_model_create(&options->model, &source->model);
 	if (rc != 0)
 		warnx("cannot make the model of %u modules: %s", options->model.modules,
@@ -31,6 +34,8 @@ frame_source_make(
 
 	if (truth != NULL)
 		*truth = (struct frame_truth){0};
+	if (source->run != NULL)
+		return run_frames_read(source->run, raw, &source->header, &source->missing);
 	if (source->model == NULL)
 		return frame_files_read(&source->files, raw);
 	jungfrau_model_plan(source->model, pulse, frame);
@@ -52,6 +57,8 @@ void
 frame_source_close(struct frame_source *source)
 {
 	frame_files_close(&source->files);
+	run_frames_close(source->run);
+	source->run = NULL;
 	jungfrau_model_destroy(source->model);
 	source->model = NULL;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Where frames come from: the model, or files.
+ * Where frames come from: the model, files, or a run that was written.
  */
 #ifndef FRAME_SOURCE_H
 #define FRAME_SOURCE_H
 
 #include "detector_options.h"
 #include "frame_files.h"
+#include "run_frames.h"
 
 /** What is known about a drawn frame; zeros for a frame from a file. */
 struct frame_truth {
@@ -21,7 +22,11 @@ struct frame_source {
 	struct jungfrau_model *model; /**< NULL: frames come from files */
 	uint64_t frames;	      /**< in the files, or as many as the options ask for */
 	struct frame_files files;
+	struct run_frames *run; /**< frames of a run; NULL: none */
 	struct jungfrau_frame frame;
+	/* of a run, about the frame that was read last */
+	struct jungfrau_frame_header header;
+	const uint8_t *missing; /**< packets, run_frames_read() */
 };
 
 /** @return 0 or -errno, reported */

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A raw run is judged anew: its frames, replayed to a receiver with other thresholds, give what a
+live run with these thresholds gives; and braggline-store load reads all of it back.
+
+usage: replay_run_test.py BUILD-DIR
+"""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+import tempfile
+
+FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
+FRAMES = 120
+NEW = {'veto.bragg_threshold': '25', 'veto.bragg_min': '5', 'output.csr_threshold': '3',
+       'veto.dry_run': 'no', 'output.kind': 'csr'}
+RAW = {'veto.dry_run': 'yes', 'output.kind': 'raw'}
+
+
+def want(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+def run(*command):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False, timeout=120)
+    want(done.returncode == 0, 'status', done.returncode, 'of', ' '.join(command), '\n',
+         done.stdout)
+    return done.stdout
+
+
+class Test:
+    def __init__(self, build, where):
+        self.build = build
+        self.where = where
+
+    def receive(self, name, capture, settings):
+        command = [f'{self.build}/app/recv/braggline-recv', '--no-huge', '-m', '1024', '--no-pci',
+                   '--no-shconf', '--no-telemetry', '--lcores', FLOAT, '--vdev', 'gpu_host0',
+                   '--vdev', f'net_replay0,file={self.where}/{capture}.pcap', '--', '--quiet']
+        settings = {
+            'detector.modules': 2, 'detector.interfaces': 2, 'run.name': 'run',
+            'run.frames': FRAMES, 'run.first_frame': 1, 'run.idle_timeout_ms': 3000,
+            'frames.backpressure': 'wait', 'frames.stall_ms': 3000,
+            'frames.incomplete': 'keep', 'output.directory': f'{self.where}/{name}',
+            'output.preview': 'off', 'output.frames_interval': 64, 'output.images_interval': 8,
+            'calibration.gain': f'{self.where}/gain_m%d.bin',
+            'calibration.mask': f'{self.where}/mask_m%d.bin', **settings}
+        for gain in range(3):
+            settings[f'calibration.pedestal_g{gain}'] = f'{self.where}/pedestal_g{gain}_m%d.bin'
+        for key, value in settings.items():
+            command += ['--set', f'{key}={value}']
+        run(*command)
+
+    def rows(self, name):
+        """All columns of frames but the time of arrival."""
+        out = run(f'{self.build}/app/scan/braggline-scan', '--csv', '-',
+                  f'{self.where}/{name}/run_frames.arrow')
+        rows = list(csv.DictReader(io.StringIO(out)))
+        for row in rows:
+            del row['receive_time']
+        return rows
+
+    def bodies(self, name):
+        """Bodies of images: not the metadata, which have the identity of a process."""
+        with open(f'{self.where}/{name}/run_images.arrow', 'rb') as stream:
+            data = stream.read()
+        at = 16 + int.from_bytes(data[12:16], 'little')
+        while int.from_bytes(data[at + 4:at + 8], 'little') != 0:
+            size = int.from_bytes(data[at + 40:at + 48], 'little')
+            yield data[at + 4096:at + 4096 + size]
+            at += 4096 + size
+
+    def play(self):
+        detector = f'{self.build}/app/detector/braggline-detector'
+        shape = ['--modules', '2', '--interfaces', '2']
+        run(detector, *shape, '--frames', str(FRAMES), '--hit-fraction', '0.3', '--dark-every',
+            '7', '--fault', 'loss=0.001', '--pcap', f'{self.where}/in.pcap', '--calibration',
+            self.where)
+        self.receive('live', 'in', NEW)
+        self.receive('raw', 'in', RAW)
+        run(detector, '--replay', *shape, '--pcap', f'{self.where}/again.pcap',
+            f'{self.where}/raw')
+        self.receive('again', 'again', NEW)
+        wrong = subprocess.run([detector, '--replay', '--modules', '1', '--pcap',
+                                f'{self.where}/wrong.pcap', f'{self.where}/raw'], check=False,
+                               stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+        want(wrong.returncode == 1 and 'found a run of 2 modules' in wrong.stderr, wrong)
+        self.compare()
+        self.load()
+
+    def compare(self):
+        live, again, raw = (self.rows(n) for n in ('live', 'again', 'raw'))
+        want(len(live) == FRAMES, len(live), 'rows')
+        for one, other in zip(live, again):
+            want(one == other, 'live:', one, '\nreplayed:', other)
+        want(len(again) == FRAMES, len(again), 'rows are replayed')
+        hits = sum(row['verdict'] == '1' for row in live)
+        other_hits = sum(int(row['bragg_count']) > 0 for row in raw)
+        partial = sum(int(row['flags']) & 1 for row in live)
+        want(0 < hits < FRAMES and partial > 0, hits, 'hits,', partial, 'incomplete')
+        want(list(self.bodies('live')) == list(self.bodies('again')), 'images differ')
+        print(f'{FRAMES} frames, {hits} hits with new thresholds, {partial} incomplete, '
+              f'{other_hits} with Bragg pixels in the raw run: live and replayed are equal')
+
+    def load(self):
+        out = run(f'{self.build}/app/store/braggline-store', 'load', f'{self.where}/raw',
+                  f'{self.where}/again')
+        print(out, end='')
+        want(out.count(' 0 wrong, 0 without') == 2, 'load does not say that all is right')
+        # gpudev's memory, and nobody but it may look there
+        out = run(f'{self.build}/app/store/braggline-store', 'load', '--gpu', 'gpu_host0',
+                  '--threads', '3', '--slice', '64', f'{self.where}/raw')
+        want('memory of gpu_host0' in out and ' 0 wrong' in out, out)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as where:
+        Test(os.path.abspath(sys.argv[1]), where).play()
+
+
+if __name__ == '__main__':
+    main()
