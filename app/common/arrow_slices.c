@@ -98,6 +98,8 @@ arrow_slices_open(
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (stage == MAP_FAILED)
 		return -errno;
+	/* a write from huge pages is one request to the disk, not one for each few hundred pages */
+	(void)madvise(stage, stage_size(s), MADV_HUGEPAGE);
 	s->stage = stage;
 	free_all_stages(s);
 	s->slice = calloc(ARROW_SLICE_QUEUE, sizeof(*s->slice));

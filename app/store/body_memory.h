@@ -12,6 +12,14 @@
 #include <stdint.h>
 
 /**
+ * For a program without EAL: begin it with a GPU and nothing else, until rte_eal_cleanup().
+ * @param device  as --vdev wants it: `gpu_cuda0,device=0`
+ * @param gpu     out: gpudev
+ * @return 0; -ENODEV: it is no GPU; -errno of EAL; what is wrong has been logged
+ */
+int body_memory_begin(const char *device, int16_t *gpu);
+
+/**
  * Take memory that is resident, at a multiple of 4096.
  * @param gpu   gpudev; -1: the host's
  * @param size  bytes, rounded up to what pages need

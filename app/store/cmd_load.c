@@ -3,13 +3,11 @@
 
 #include <getopt.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <rte_eal.h>
-#include <rte_errno.h>
 
 #include "body_memory.h"
 #include "command.h"
@@ -101,30 +99,14 @@ parse(struct load_arguments *a, int argc, char **argv)
 	return -1;
 }
 
-/* The GPU's driver, and of EAL nothing else. */
 static int
 open_gpu(struct load_arguments *a)
 {
-	char text[512], name[64], *words[32], *rest = text;
-	int nb = 0;
+	int rc = body_memory_begin(a->device, &a->config.gpu);
 
-	/* EAL wants words that it may change */
-	if (snprintf(text, sizeof(text),
-		    "braggline-store --no-huge -m 64 --no-pci --no-shconf --no-telemetry "
-		    "--log-level lib.eal:error --lcores 0@%d --vdev %s",
-		    sched_getcpu(), a->device) >= (int)sizeof(text))
-		return -1;
-	while ((words[nb] = strtok_r(NULL, " ", &rest)) != NULL)
-		nb++;
-	if (rte_eal_init(nb, words) < 0) {
-		fprintf(stderr, "braggline-store load: EAL: %s\n", rte_strerror(rte_errno));
-		return -1;
-	}
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(a->device, ","), a->device);
-	a->config.gpu = body_memory_gpu(name);
-	if (a->config.gpu < 0)
-		fprintf(stderr, "braggline-store load: %s is no GPU\n", a->device);
-	return a->config.gpu < 0 ? -1 : 0;
+	if (rc < 0)
+		fprintf(stderr, "braggline-store load: %s: %s\n", a->device, strerror(-rc));
+	return rc;
 }
 
 static int

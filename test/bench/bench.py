@@ -33,6 +33,7 @@ BENCHMARKS = {
            ['--modules', '1', '--repeats', '1'], []),
     'bitshuffle': (['test/bench/bitshuffle_bench'], ['--modules', '1', '--repeats', '1'], []),
     'writer': (['test/bench/writer_bench'], ['--mib', '64', '--rounds', '1'], ['--rounds', '5']),
+    'store': (['test/bench/store_bench'], ['--mib', '64', '--rounds', '1'], ['--rounds', '7']),
     'recv': ([sys.executable, f'{HERE}/recv_bench.py', '.'],
              ['--frames', '4', '--seconds', '1'], []),
 }

@@ -13,11 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "arrow_run.h"
+#include "bench_fio.h"
 #include "bench_rows.h"
 #include "direct_io.h"
 
@@ -26,6 +28,7 @@
 #define TILES	    128 /* packets of a JUNGFRAU module, 4 rows each */
 #define NNZ	    30720
 #define READY_BYTES (128u << 20)
+#define HUGE_PAGE   (2u << 20)
 
 static const char usage[] =
 	"Usage: writer_bench [--dir DIR] [--mib N] [--rounds N] [--slice KIB] [--depth N]\n"
@@ -38,7 +41,7 @@ static const char usage[] =
 	"  --depth N    writes at a time (default 8); the plain loop has one\n"
 	"  --rows FILE  rows for bench.py\n"
 	"All sync 256 MiB at a time and at the end, and write from 128 MiB or more; but fio\n"
-	"writes from as much as its depth holds, and tells its rate without its end.\n";
+	"writes from as much as its depth holds. Memory is in huge pages.\n";
 
 enum row {
 	LOOP,
@@ -171,35 +174,24 @@ write_ring(struct bench *b)
 	return b->bytes;
 }
 
-/* @return bytes/s as fio says; 0: no fio, or it does not want to */
 static double
 write_fio(const struct bench *b)
 {
-	char command[PATH_MAX + 512], line[8192], *field;
-	unsigned int i;
-	double kib = 0;
-	FILE *fio;
+	char path[PATH_MAX];
+	const struct bench_fio f = {
+		.path = path,
+		.writing = true,
+		.depth = b->config.depth,
+		.slice = b->config.slice,
+		.bytes = b->bytes,
+		.sync_bytes = ARROW_SLICE_SYNC_BYTES,
+	};
+	double rate;
 
-	snprintf(command, sizeof(command),
-		"fio --minimal --name=bench --filename='%s/writer_bench.fio' --rw=write "
-		"--direct=1 --ioengine=io_uring --iodepth=%u --bs=%uk --size=%" PRIu64
-		" --fallocate=native --fdatasync=%" PRIu64 " --unlink=1 2>&1",
-		b->dir, b->config.depth, b->config.slice / 1024, b->bytes,
-		(uint64_t)ARROW_SLICE_SYNC_BYTES / b->config.slice);
-	fio = popen(command, "r");
-	if (fio == NULL)
-		return 0;
-	while (fgets(line, sizeof(line), fio) != NULL) {
-		if (strncmp(line, "3;", 2) != 0)
-			continue;
-		/* terse format 3: field 48 is KiB/s of writes */
-		field = line;
-		for (i = 1; i < 48 && field != NULL; i++)
-			field = strchr(field, ';') != NULL ? strchr(field, ';') + 1 : NULL;
-		if (field != NULL)
-			kib = strtod(field, NULL);
-	}
-	return pclose(fio) == 0 ? kib * 1024 : 0;
+	path_of(b, "writer_bench.fio", path);
+	rate = bench_fio(&f);
+	unlink(path);
+	return rate;
 }
 
 static void
@@ -459,10 +451,13 @@ prepare(struct bench *b)
 
 	b->geometry = builder.geometry;
 	gk_layout_init(&b->layout, &b->geometry, GK_VALUE_F32, NNZ);
-	b->outputs = aligned_alloc(ARROW_BLOCK, SLOTS * b->layout.stride);
-	b->ready = aligned_alloc(ARROW_BLOCK, READY_BYTES);
+	b->outputs = aligned_alloc(HUGE_PAGE, SLOTS * b->layout.stride);
+	b->ready = aligned_alloc(HUGE_PAGE, READY_BYTES);
 	if (b->outputs == NULL || b->ready == NULL || arrow_tables_init(&b->tables, &tables) < 0)
 		die("memory", ENOMEM);
+	/* as what a NIC writes to */
+	(void)madvise(b->ready, READY_BYTES, MADV_HUGEPAGE);
+	(void)madvise(b->outputs, SLOTS * b->layout.stride, MADV_HUGEPAGE);
 	memset(b->ready, 1, READY_BYTES);
 	memset(b->outputs, 1, SLOTS * b->layout.stride);
 	for (i = 0; i < SLOTS; i++) {

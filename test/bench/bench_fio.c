@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_fio.h"
+
+/* terse format 3: KiB/s of reads and writes */
+#define FIELD_READ  7
+#define FIELD_WRITE 48
+
+static double
+run(const struct bench_fio *f, const char *memory, bool last)
+{
+	const unsigned int wanted = f->writing ? FIELD_WRITE : FIELD_READ;
+	char command[PATH_MAX + 512], rest[96], line[8192], *field;
+	unsigned int i;
+	double kib = 0;
+	FILE *fio;
+
+	snprintf(rest, sizeof(rest), "--unlink=%d", last);
+	if (f->writing)
+		snprintf(rest, sizeof(rest),
+			"--fallocate=native --end_fsync=1 --fdatasync=%" PRIu64,
+			f->sync_bytes / f->slice);
+	snprintf(command, sizeof(command),
+		"fio --minimal --name=bench --filename='%s' --rw=%s --direct=1 "
+		"--ioengine=io_uring --iodepth=%u --bs=%uk --size=%" PRIu64 " --mem=%s %s 2>&1",
+		f->path, f->writing ? "write" : "read", f->depth, f->slice / 1024, f->bytes, memory,
+		rest);
+	fio = popen(command, "r");
+	if (fio == NULL)
+		return 0;
+	while (fgets(line, sizeof(line), fio) != NULL) {
+		if (strncmp(line, "3;", 2) != 0)
+			continue;
+		field = line;
+		for (i = 1; i < wanted && field != NULL; i++)
+			field = strchr(field, ';') != NULL ? strchr(field, ';') + 1 : NULL;
+		if (field != NULL)
+			kib = strtod(field, NULL);
+	}
+	return pclose(fio) == 0 ? kib * 1024 : 0;
+}
+
+double
+bench_fio(const struct bench_fio *f)
+{
+	/* huge pages first: without any it ends at once */
+	const double huge = run(f, "mmaphuge", false), small = run(f, "malloc", true);
+
+	return huge > small ? huge : small;
+}

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a store does with bodies that have arrived - into durable files, and back into memory -
+ * beside fio on the same disk with the same sync policy. With --gpu also out of a GPU's memory by
+ * cuFile, whose mode is proven first, beside pinned bounce buffers. All rows of a round follow one
+ * another, so that a disk that is slower for a while is so for its neighbours, too; ratios are
+ * those of neighbours.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arrow_crc.h"
+#include "arrow_tables.h"
+#include "batch_builder.h"
+#include "bench_fio.h"
+#include "bench_rows.h"
+#include "body_memory.h"
+#include "run_load.h"
+#include "store_bench.h"
+#include "store_bodies.h"
+#include "stream_writer.h"
+
+#define ROUNDS_MAX 32
+#define BODY	   (64ull << 20)
+#define SYNC_BYTES (256ull << 20)
+
+static const char usage[] =
+	"Usage: store_bench [--dir DIR] [--mib N] [--rounds N] [--threads N] [--slice KIB]\n"
+	"                   [--gpu DEVICE] [--rows FILE]\n"
+	"A store's disk side beside fio, as a table; the median of the rounds counts.\n"
+	"  --dir DIR     where to write (default: here); files are removed\n"
+	"  --mib N       bytes of a row, in MiB (default 1024)\n"
+	"  --rounds N    default 3\n"
+	"  --threads N   of load and cuFile; writes at a time of direct I/O (default 16)\n"
+	"  --slice KIB   bytes of a write or read (default 4096)\n"
+	"  --gpu DEVICE  a GPU's memory, too: gpu_cuda0,device=0\n"
+	"  --rows FILE   rows for bench.py\n"
+	"All sync 256 MiB at a time and at the end, and that counts.\n";
+
+enum row {
+	WRITE,
+	FIO_WRITE,
+	LOAD,
+	FIO_READ,
+	GPU_WRITE,
+	GPU_BOUNCE,
+	GPU_LOAD,
+	ROWS
+};
+
+static const struct {
+	const char *what;
+	enum row peer;
+	const char *goal;
+} rows[ROWS] = {
+	[WRITE] = {"bodies in host memory to durable file", FIO_WRITE, "ratio >= 0.95"},
+	[FIO_WRITE] = {"fio --direct=1, writing", FIO_WRITE, ""},
+	[LOAD] = {"load into host memory, with CRC", FIO_READ, "ratio >= 0.95"},
+	[FIO_READ] = {"fio --direct=1, reading", FIO_READ, ""},
+	[GPU_WRITE] = {"bodies in GPU memory to durable file", GPU_BOUNCE, ""},
+	[GPU_BOUNCE] = {"the same by pinned bounce buffers", FIO_WRITE, ""},
+	[GPU_LOAD] = {"load into GPU memory", FIO_READ, ""},
+};
+
+struct bench {
+	struct store_bench_io io;
+	unsigned int rounds;
+	struct arrow_slices_config slices;
+	struct arrow_tables tables;
+	struct arrow_template template;
+	uint8_t *metadata; /* of each place */
+	unsigned int nb_places;
+	unsigned int free_place[64];
+	unsigned int nb_free;
+	struct store_bodies host;
+	struct store_bodies gpu;
+	struct arrow_slices_config gpu_slices;
+	uint64_t copied; /* by the CPU, of the last run */
+	uint64_t bodies;
+	double rate[ROWS][ROUNDS_MAX]; /* bytes/s; 0: not there */
+};
+
+void
+store_bench_die(const char *what, int error)
+{
+	fprintf(stderr, "store_bench: %s: %s\n", what, strerror(error < 0 ? -error : error));
+	exit(1);
+}
+
+static void
+remove_run(const struct bench *b)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	DIR *dir = opendir(b->io.dir);
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (strncmp(entry->d_name, "bench_", 6) == 0 &&
+			snprintf(path, sizeof(path), "%s/%s", b->io.dir, entry->d_name) <
+				(int)sizeof(path))
+			unlink(path);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+static void
+on_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	struct bench *b = arg;
+
+	if (status != SINK_DURABLE)
+		store_bench_die("a batch was not stored", EIO);
+	b->free_place[b->nb_free++] = tag;
+}
+
+static void
+on_log(void *arg, bool error, const char *text)
+{
+	if (error)
+		fprintf(stderr, "store_bench: %s\n", text);
+}
+
+/* Announcement of a body, which is the same for all. */
+static void
+patch(struct bench *b, uint8_t *metadata, uint64_t sequence, uint32_t crc)
+{
+	struct arrow_node nodes[ARROW_BUFFERS_MAX] = {{0}};
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX] = {{0}};
+	const struct arrow_batch batch = {0, nodes, buffers, BODY, sequence, crc};
+
+	memcpy(metadata, b->template.bytes, b->template.size);
+	arrow_template_patch(&b->template, metadata, &batch);
+}
+
+/* As a connection's batches come: into places that are free again once their result is known. */
+static double
+write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slices_config *slices)
+{
+	const struct stream_writer_config config = {
+		.dir = b->io.dir,
+		.run = "bench",
+		.identity = {1, 2, 3, arrow_table_name(ARROW_IMAGES)},
+		.schema = &b->tables.schema[ARROW_IMAGES],
+		.slices = *slices,
+		.result = on_result,
+		.log = on_log,
+		.arg = b,
+	};
+	const uint64_t size = b->nb_places * BODY, nb = b->io.bytes / BODY;
+	struct stream_writer *w;
+	struct stream_stats stats;
+	unsigned int place;
+	uint8_t *memory;
+	uint64_t i, begin;
+	double seconds;
+	int rc;
+
+	remove_run(b);
+	rc = store_bodies_take(bodies, size, &memory);
+	for (i = 0; rc == 0 && i < b->nb_places; i++)
+		rc = body_memory_copy(bodies->gpu, memory + i * BODY, b->io.pattern, BODY);
+	if (rc < 0)
+		store_bench_die("memory of bodies", rc);
+	b->nb_free = 0;
+	while (b->nb_free < b->nb_places) {
+		b->free_place[b->nb_free] = b->nb_free;
+		b->nb_free++;
+	}
+	begin = arrow_slices_clock();
+	rc = stream_writer_open(&w, &config);
+	if (rc < 0)
+		store_bench_die("writer", rc);
+	for (i = 0; i < nb; i++) {
+		while (b->nb_free == 0)
+			stream_writer_poll(w);
+		place = b->free_place[--b->nb_free];
+		patch(b, b->metadata + place * SINK_BLOCK, i, b->io.crc);
+		stream_writer_append(w,
+			&(struct stream_batch){
+				.sink = {.sequence = i,
+					.body_bytes = BODY,
+					.body_crc32c = b->io.crc},
+				.metadata = b->metadata + place * SINK_BLOCK,
+				.body = memory + place * BODY,
+				.tag = place,
+			});
+	}
+	rc = stream_writer_finish(w);
+	seconds = (arrow_slices_clock() - begin) * 1e-9;
+	if (rc < 0)
+		store_bench_die("writer", rc);
+	stream_writer_stats_get(w, &stats);
+	b->copied = stats.copied;
+	b->bodies = nb * BODY;
+	stream_writer_close(w);
+	store_bodies_give(bodies, memory, size);
+	return nb * BODY / seconds;
+}
+
+static double
+load_run(struct bench *b, struct store_bodies *bodies)
+{
+	const struct run_load_config config = {
+		.threads = b->io.threads,
+		.slice = b->slices.slice,
+		.gpu = bodies->gpu,
+		.cufile = bodies->cufile,
+		/* what is copied back to be checked is no part of a load */
+		.unchecked = bodies->gpu >= 0,
+	};
+	char message[PATH_MAX];
+	struct run_load l;
+	double rate;
+
+	if (run_load(&l, &config, b->io.dir, message) < 0)
+		store_bench_die(message, EIO);
+	if (l.damaged > 0 || l.batches != b->io.bytes / BODY)
+		store_bench_die("what was loaded is not what was written", EIO);
+	rate = l.bytes / l.seconds;
+	run_load_free(&l);
+	return rate;
+}
+
+static double
+run_fio(const struct bench *b, bool writing)
+{
+	char path[PATH_MAX];
+	const struct bench_fio f = {
+		.path = path,
+		.writing = writing,
+		.depth = b->io.threads,
+		.slice = b->io.slice,
+		.bytes = b->io.bytes,
+		.sync_bytes = b->io.sync_bytes,
+	};
+
+	if (snprintf(path, sizeof(path), "%s/bench_fio", b->io.dir) >= (int)sizeof(path))
+		store_bench_die(b->io.dir, ENAMETOOLONG);
+	return bench_fio(&f);
+}
+
+static double
+measure(struct bench *b, enum row row)
+{
+	const bool gpu = b->gpu.cufile != NULL;
+
+	switch (row) {
+	case WRITE:
+		return write_run(b, &b->host, &b->slices);
+	case FIO_WRITE:
+		return run_fio(b, true);
+	case LOAD:
+		return load_run(b, &b->host);
+	case FIO_READ:
+		return run_fio(b, false);
+	case GPU_WRITE:
+		return gpu ? write_run(b, &b->gpu, &b->gpu_slices) : 0;
+	case GPU_BOUNCE:
+		return gpu ? store_bench_bounce(&b->io, b->gpu.gpu) : 0;
+	default:
+		return gpu ? load_run(b, &b->gpu) : 0;
+	}
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double
+median(const double *values, unsigned int nb)
+{
+	double sorted[ROUNDS_MAX];
+
+	memcpy(sorted, values, nb * sizeof(sorted[0]));
+	qsort(sorted, nb, sizeof(sorted[0]), by_value);
+	return nb % 2 ? sorted[nb / 2] : (sorted[nb / 2 - 1] + sorted[nb / 2]) / 2;
+}
+
+/* Beside its peer, round by round: the disk is the same then. */
+static double
+ratio_of(const struct bench *b, enum row row)
+{
+	double ratio[ROUNDS_MAX];
+
+	for (unsigned int i = 0; i < b->rounds; i++)
+		ratio[i] = b->rate[row][i] / b->rate[rows[row].peer][i];
+	return median(ratio, b->rounds);
+}
+
+static void
+print_table(const struct bench *b)
+{
+	double rate, peer, ratio;
+	unsigned int row;
+
+	printf("\n%s\n", b->host.why);
+	if (b->gpu.cufile != NULL)
+		printf("%s\n", b->gpu.why);
+	printf("slices of %u KiB, %u at a time, %" PRIu64 " MiB a row, median of %u rounds\n",
+		b->slices.slice >> 10, b->slices.depth, b->io.bytes >> 20, b->rounds);
+	printf("%-40s  %7s  %7s  %7s  %9s\n", "what", "GB/s", "least", "most", "of peer");
+	for (row = 0; row < ROWS; row++) {
+		rate = median(b->rate[row], b->rounds);
+		if (rate == 0) {
+			printf("%-40s  not there\n", rows[row].what);
+			continue;
+		}
+		double sorted[ROUNDS_MAX];
+
+		memcpy(sorted, b->rate[row], b->rounds * sizeof(sorted[0]));
+		qsort(sorted, b->rounds, sizeof(sorted[0]), by_value);
+		printf("%-40s  %7.3f  %7.3f  %7.3f", rows[row].what, rate * 1e-9, sorted[0] * 1e-9,
+			sorted[b->rounds - 1] * 1e-9);
+		peer = median(b->rate[rows[row].peer], b->rounds);
+		ratio = peer > 0 ? ratio_of(b, row) : 0;
+		if (rows[row].peer != row && peer > 0)
+			printf("  %7.1f %%", 100 * ratio);
+		printf("\n");
+		if (rows[row].peer != row && peer > 0)
+			bench_row(&(struct bench_row){.stage = "store",
+				.what = rows[row].what,
+				.value = rate * 1e-9,
+				.unit = "GB/s",
+				.against = rows[rows[row].peer].what,
+				.other = peer * 1e-9,
+				.ratio = ratio,
+				.goal = rows[row].goal});
+	}
+	printf("CPU copies of a byte of a body after it has arrived: %.6f\n",
+		(double)b->copied / b->bodies);
+	bench_row(&(struct bench_row){.stage = "store",
+		.what = "CPU copies of a byte of a body",
+		.value = (double)b->copied / b->bodies,
+		.unit = "copies",
+		.goal = "value <= 0.001"});
+}
+
+static void
+prepare(struct bench *b, const char *device)
+{
+	const struct arrow_tables_config tables = {
+		.modules = 1,
+		.rows = 512,
+		.cols = 1024,
+		.packets = 128,
+		.value = GK_VALUE_F32,
+	};
+	const struct arrow_identity identity = {1, 2, 3, arrow_table_name(ARROW_IMAGES)};
+	struct store_bodies_config config = {
+		.where = STORE_BODIES_HOST,
+		.threads = b->io.threads,
+		.directory = b->io.dir,
+		.rdma = true,
+	};
+	char message[PATH_MAX];
+	int16_t gpu;
+	uint64_t i;
+	int rc;
+
+	/* a GiB, as connections are granted, in flight until it is durable */
+	b->nb_places = 16;
+	b->metadata = aligned_alloc(SINK_BLOCK, b->nb_places * SINK_BLOCK);
+	b->io.pattern = aligned_alloc(SINK_BLOCK, BODY);
+	if (b->metadata == NULL || b->io.pattern == NULL ||
+		arrow_tables_init(&b->tables, &tables) < 0 ||
+		arrow_template_init(&b->template, &b->tables.schema[ARROW_IMAGES], &identity) < 0)
+		store_bench_die("memory", ENOMEM);
+	for (i = 0; i < BODY / 8; i++)
+		((uint64_t *)b->io.pattern)[i] = i * 6364136223846793005ull;
+	b->io.crc = arrow_crc32c(0, b->io.pattern, BODY);
+	rc = store_bodies_open(&b->host, &config, &b->slices, message);
+	if (rc < 0)
+		store_bench_die(message, rc);
+	if (device == NULL)
+		return;
+	rc = body_memory_begin(device, &gpu);
+	if (rc < 0)
+		store_bench_die(device, rc);
+	config.where = STORE_BODIES_GPU + gpu;
+	b->gpu_slices = b->slices;
+	rc = store_bodies_open(&b->gpu, &config, &b->gpu_slices, message);
+	if (rc < 0)
+		store_bench_die(message, rc);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"dir", required_argument, NULL, 'd'},
+		{"mib", required_argument, NULL, 'm'},
+		{"rounds", required_argument, NULL, 'r'},
+		{"threads", required_argument, NULL, 't'},
+		{"slice", required_argument, NULL, 's'},
+		{"gpu", required_argument, NULL, 'g'},
+		{"rows", required_argument, NULL, 'o'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	static struct bench b = {
+		.io = {.dir = ".", .bytes = 1ull << 30, .threads = 16},
+		.rounds = 3,
+		.slices = {.slice = ARROW_SLICE_SIZE, .sync_ms = 60000, .sync_bytes = SYNC_BYTES},
+	};
+	const char *device = NULL;
+	unsigned int round, row;
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (opt) {
+		case 'd':
+			b.io.dir = optarg;
+			break;
+		case 'm':
+			b.io.bytes = strtoull(optarg, NULL, 0) << 20;
+			break;
+		case 'r':
+			b.rounds = strtoul(optarg, NULL, 0);
+			break;
+		case 't':
+			b.io.threads = strtoul(optarg, NULL, 0);
+			break;
+		case 's':
+			b.slices.slice = strtoul(optarg, NULL, 0) << 10;
+			break;
+		case 'g':
+			device = optarg;
+			break;
+		case 'o':
+			bench_rows_to(optarg);
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			return 2;
+		}
+	}
+	if (optind < argc || b.rounds < 1 || b.rounds > ROUNDS_MAX || b.io.bytes < BODY ||
+		b.io.threads < 1 || b.io.threads > ARROW_IO_DEPTH_MAX || b.slices.slice == 0 ||
+		b.slices.slice % ARROW_BLOCK != 0) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	b.io.bytes = b.io.bytes / BODY * BODY;
+	b.io.slice = b.slices.slice;
+	b.io.sync_bytes = SYNC_BYTES;
+	b.slices.depth = b.io.threads;
+	prepare(&b, device);
+	for (round = 0; round < b.rounds; round++) {
+		for (row = 0; row < ROWS; row++)
+			b.rate[row][round] = measure(&b, row);
+	}
+	remove_run(&b);
+	print_table(&b);
+	store_bodies_close(&b.gpu);
+	store_bodies_close(&b.host);
+	return 0;
+}
