@@ -163,6 +163,23 @@ egress_end(struct egress *e)
 	return 0;
 }
 
+bool
+egress_keep_ledger(struct egress *e, const struct ledger_kept *kept)
+{
+	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE))
+		return false;
+	e->ledger = *kept;
+	__atomic_store_n(&e->ledger_is_new, true, __ATOMIC_RELEASE);
+	return true;
+}
+
+bool
+egress_ledger_before(const struct egress *e, struct ledger_kept *kept)
+{
+	*kept = e->before;
+	return e->before.version == LEDGER_KEPT_VERSION && e->before.running;
+}
+
 void
 egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *to)
 {
@@ -238,6 +255,8 @@ open_ring(struct egress *e)
 			return e->number[i];
 		}
 	}
+	static_assert(sizeof(e->before) <= RETENTION_LEDGER, "room in the ring");
+	(void)retention_ledger_get(e->ring, &e->before, sizeof(e->before));
 	e->known = calloc(RETENTION_BATCHES, sizeof(*e->known));
 	return e->known != NULL ? check_size(e) : -ENOMEM;
 }

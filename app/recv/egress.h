@@ -109,6 +109,7 @@ struct egress_view {
 };
 
 struct egress;
+struct ledger_kept;
 
 /** Read [egress]. */
 void egress_settings_read(struct egress_settings *s, struct config *c);
@@ -151,6 +152,16 @@ void egress_put(struct egress *e, const struct batch *batch);
  * @return 0; -ETIMEDOUT: the rest is in the ring
  */
 int egress_end(struct egress *e);
+
+/**
+ * Keep a ledger in the ring, so that it outlives the process. One thread.
+ * @param kept  all but incarnation and retained_frame, which the egress knows
+ * @return false: the one before is still on its way
+ */
+bool egress_keep_ledger(struct egress *e, const struct ledger_kept *kept);
+
+/** The ledger of a process that died in the middle of a run. @return false: none did */
+bool egress_ledger_before(const struct egress *e, struct ledger_kept *kept);
 
 /** Of the run at hand, or the last one. Any thread. */
 void egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *stats);

@@ -174,8 +174,13 @@ egress_adopt_runs(struct egress *e)
 
 	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
 		batch = retention_next(e->ring, batch + 1)) {
-		if (retention_get(e->ring, batch, &b))
-			e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
+		if (!retention_get(e->ring, batch, &b))
+			continue;
+		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
+		/* the last one may have come after the last ledger */
+		if (b.table == ARROW_FRAMES && retention_run_get(e->ring, b.run, &run) &&
+			run.incarnation == e->before.incarnation)
+			e->before.retained_frame = RTE_MAX(e->before.retained_frame, b.last);
 	}
 	for (i = 0; i < RETENTION_RUNS && rc == 0; i++) {
 		if (!retention_run_get(e->ring, i, &run))
@@ -191,6 +196,21 @@ egress_adopt_runs(struct egress *e)
 	return rc;
 }
 
+/* Of the ring: a new one, or that of the last batch of `frames`. */
+static void
+put_ledger(struct egress *e)
+{
+	const uint64_t incarnation = e->kept.incarnation, retained = e->kept.retained_frame;
+
+	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE)) {
+		e->kept = e->ledger;
+		e->kept.incarnation = incarnation;
+		e->kept.retained_frame = retained;
+		__atomic_store_n(&e->ledger_is_new, false, __ATOMIC_RELEASE);
+	}
+	retention_ledger_put(e->ring, &e->kept, sizeof(e->kept));
+}
+
 static int
 do_begin(struct egress *e, const struct mailbox *m)
 {
@@ -203,6 +223,8 @@ do_begin(struct egress *e, const struct mailbox *m)
 	if (rc < 0)
 		return rc;
 	e->current = index;
+	e->kept.incarnation = m->run->incarnation;
+	e->kept.retained_frame = 0;
 	return 0;
 }
 
@@ -218,6 +240,11 @@ do_commit(struct egress *e, struct mailbox *m)
 	e->known[batch] = (struct known){
 		m->batch.rows, e->current, m->batch.table, rte_rdtsc(), m->batch.received};
 	FAIL_POINT("recv.kept");
+	/* what was seen up to here is accounted for, whoever adopts the ring */
+	if (m->batch.table == ARROW_FRAMES) {
+		e->kept.retained_frame = m->batch.last;
+		put_ledger(e);
+	}
 	store = egress_choose(e, run, m->batch.first);
 	retention_assign(e->ring, batch, e->number[store]);
 	return sink_sender_offer(run->sender[store], batch);
@@ -294,6 +321,8 @@ egress_turn(struct egress *e)
 		if (e->run[i].used && run_is_over(e, &e->run[i]))
 			retire_run(e, &e->run[i]);
 	}
+	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_RELAXED))
+		put_ledger(e);
 	egress_view_update(e);
 	return busy || n > 0;
 }

@@ -15,6 +15,7 @@
 #include <rte_log.h>
 
 #include "egress.h"
+#include "ledger.h"
 #include "rdma/rdma.h"
 #include "sink/sink_key.h"
 #include "sink/sink_sender.h"
@@ -91,8 +92,12 @@ struct egress {
 	struct egress_run run[RETENTION_RUNS];
 	int current; /* index of the run at hand; -1: none */
 	unsigned int next_store;
-	struct known *known; /* by batch */
-	struct spill *spill; /* NULL: none */
+	struct known *known;	   /* by batch */
+	struct spill *spill;	   /* NULL: none */
+	struct ledger_kept before; /* of a process that died; version 0: there was none */
+	struct ledger_kept kept;   /* as it is in the ring; the lcore's */
+	struct ledger_kept ledger; /* to be kept; */
+	bool ledger_is_new;	   /* atomic: the lcore's then */
 	struct ladder ladder;
 	bool unassigned; /* some batch may be nobody's */
 	int64_t (*clock)(void *arg);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 #include <rte_log.h>
@@ -9,6 +10,45 @@
 #include "ledger.h"
 
 RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
+
+#define COLUMN(name)                                 \
+	{                                            \
+#name, offsetof(struct ledger, name) \
+	}
+
+/* Of frames, as they are written and kept. */
+static const struct {
+	const char *name;
+	size_t at;
+} columns[LEDGER_COLUMNS] = {
+	COLUMN(frames),
+	COLUMN(stored),
+	COLUMN(held),
+	COLUMN(spilled),
+	COLUMN(vetoed),
+	COLUMN(incomplete),
+	COLUMN(lost),
+	COLUMN(refused),
+	COLUMN(aborted),
+	COLUMN(lost_at_restart),
+	COLUMN(lost_while_down),
+	COLUMN(unwritten),
+	COLUMN(unretained),
+	COLUMN(unwritten_rows),
+	COLUMN(in_flight),
+	COLUMN(hits),
+	COLUMN(audited),
+	COLUMN(dry_run),
+	COLUMN(incomplete_kept),
+	COLUMN(missing_packets),
+	COLUMN(timeouts),
+};
+
+static uint64_t
+column(const struct ledger *l, uint32_t i)
+{
+	return *(const uint64_t *)((const uint8_t *)l + columns[i].at);
+}
 
 static void
 balance(struct ledger *l)
@@ -18,9 +58,11 @@ balance(struct ledger *l)
 
 	l->in_flight = l->frames -
 		(l->stored + l->held + l->spilled + l->unwritten + l->vetoed + l->incomplete +
-			l->lost + l->refused + l->aborted);
+			l->lost + l->refused + l->aborted + l->lost_at_restart +
+			l->lost_while_down);
 	l->frames_balance = l->in_flight == 0 &&
-		kept == l->stored + l->held + l->spilled + l->unwritten && l->records == l->frames;
+		kept == l->stored + l->held + l->spilled + l->unwritten &&
+		l->records + l->lost_at_restart + l->lost_while_down == l->frames;
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
 		ends += l->packets[c];
 	l->packets_balance = ends == l->packets[RX_PACKETS];
@@ -83,6 +125,32 @@ ledger_since(struct ledger *l, const struct ledger *before)
 	balance(l);
 }
 
+void
+ledger_keep(const struct ledger *l, struct ledger_kept *kept)
+{
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		kept->columns[i] = column(l, i);
+}
+
+void
+ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first)
+{
+	const uint64_t stride = RTE_MAX(before->stride, 1u);
+	const uint64_t seen = RTE_MAX(before->last_frame, before->retained_frame);
+	uint64_t retained = before->retained_frame;
+
+	/* none is: all that it had seen is lost */
+	if (retained == 0 && before->first_frame > 0)
+		retained = before->first_frame - 1;
+	/* until the first of ours has come it is not known whether the detector has gone on */
+	if (first == 0)
+		return;
+	l->lost_at_restart = (seen - retained + stride - 1) / stride;
+	l->lost_while_down = first > seen ? (first - seen - 1) / stride : 0;
+	l->frames += l->lost_at_restart + l->lost_while_down;
+	balance(l);
+}
+
 static void
 line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 {
@@ -109,6 +177,11 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "refused", l->refused, l->frames, "no room");
 	if (l->aborted != 0)
 		line(out, "aborted", l->aborted, l->frames, "thrown away with the run");
+	if (l->lost_at_restart + l->lost_while_down != 0) {
+		line(out, "lost at restart", l->lost_at_restart, l->frames,
+			"in a receiver that died");
+		line(out, "lost while down", l->lost_while_down, l->frames, "until it was back");
+	}
 	line(out, "unwritten", l->unwritten, l->frames,
 		l->unretained != 0 ? "kept, but nothing took them"
 				   : "kept, but the file system failed");
@@ -154,38 +227,14 @@ int
 ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes,
 	const char *path)
 {
-	const struct {
-		const char *name;
-		uint64_t value;
-	} frames[] = {
-		{"frames", l->frames},
-		{"stored", l->stored},
-		{"held", l->held},
-		{"spilled", l->spilled},
-		{"vetoed", l->vetoed},
-		{"incomplete", l->incomplete},
-		{"lost", l->lost},
-		{"refused", l->refused},
-		{"aborted", l->aborted},
-		{"unwritten", l->unwritten},
-		{"unretained", l->unretained},
-		{"unwritten_rows", l->unwritten_rows},
-		{"in_flight", l->in_flight},
-		{"hits", l->hits},
-		{"audited", l->audited},
-		{"dry_run", l->dry_run},
-		{"incomplete_kept", l->incomplete_kept},
-		{"missing_packets", l->missing_packets},
-		{"timeouts", l->timeouts},
-		{"balanced", l->frames_balance && l->placed_balance},
-	};
 	FILE *f = fopen(path, "w");
 	int ret = 0;
 
 	if (f != NULL) {
 		fprintf(f, "[frames]\n");
-		for (uint32_t i = 0; i < RTE_DIM(frames); i++)
-			fprintf(f, "%s = %" PRIu64 "\n", frames[i].name, frames[i].value);
+		for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+			fprintf(f, "%s = %" PRIu64 "\n", columns[i].name, column(l, i));
+		fprintf(f, "balanced = %d\n", l->frames_balance && l->placed_balance);
 		fprintf(f, "\n[packets]\n");
 		for (uint32_t c = 0; c < RX_COUNTERS; c++)
 			fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);

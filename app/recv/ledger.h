@@ -14,6 +14,25 @@
 #include "pipeline.h"
 #include "rx.h"
 
+/** Columns of frames, in the order of a ledger's `[frames]`. */
+#define LEDGER_COLUMNS 21
+
+/** What of a run's ledger outlives the process, in its retention ring: README.rst. */
+struct ledger_kept {
+	uint32_t version;	 /**< LEDGER_KEPT_VERSION */
+	uint32_t running;	 /**< the run has not ended in order */
+	uint64_t run;		 /**< its number */
+	uint64_t incarnation;	 /**< of its batches */
+	uint64_t stride;	 /**< of its frame numbers */
+	int64_t written;	 /**< ns since 1970 */
+	uint64_t first_frame;	 /**< that was closed, */
+	uint64_t last_frame;	 /**< and the last one */
+	uint64_t retained_frame; /**< last one whose row of `frames` is in retention, 0: none */
+	uint64_t columns[LEDGER_COLUMNS];
+};
+
+#define LEDGER_KEPT_VERSION 1
+
 struct ledger {
 	/* frames, by fate */
 	uint64_t frames;    /**< that the detector sent, as far as numbers tell: first ... last */
@@ -23,10 +42,12 @@ struct ledger {
 	uint64_t unwritten; /**< kept, but the file system failed, or retention was full */
 	uint64_t unwritten_rows; /**< of `frames`, the file system failed */
 	uint64_t vetoed;
-	uint64_t incomplete; /**< dropped because packets were missing */
-	uint64_t lost;	     /**< no packet arrived */
-	uint64_t refused;    /**< no room when they had to be opened */
-	uint64_t aborted;    /**< thrown away when the run was aborted */
+	uint64_t incomplete;	  /**< dropped because packets were missing */
+	uint64_t lost;		  /**< no packet arrived */
+	uint64_t refused;	  /**< no room when they had to be opened */
+	uint64_t aborted;	  /**< thrown away when the run was aborted */
+	uint64_t lost_at_restart; /**< known to a receiver that died, and to nobody since */
+	uint64_t lost_while_down; /**< between its last one and our first */
 	uint64_t in_flight;
 	/* of the frames above */
 	uint64_t hits;
@@ -53,6 +74,16 @@ void ledger_read(struct ledger *l, const struct pipeline *p, const struct file_w
 
 /** Leave what came after `before` was read: a run's share. Files are the run's own already. */
 void ledger_since(struct ledger *l, const struct ledger *before);
+
+/** Columns that are kept. */
+void ledger_keep(const struct ledger *l, struct ledger_kept *kept);
+
+/**
+ * Add what is missing since a receiver died in the middle of this run.
+ * @param before  its ledger
+ * @param first   first frame of ours, 0: there is none yet
+ */
+void ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first);
 
 /** Print as aligned lines of name and number, with shares. */
 void ledger_print(const struct ledger *l, FILE *out);

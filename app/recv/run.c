@@ -13,6 +13,7 @@
 
 #include "arrow_recovery.h"
 #include "run.h"
+#include "run_ledger.h"
 
 RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
 
@@ -278,6 +279,8 @@ start(struct run *r)
 	ret = give_order(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
+	run_ledger_resume(r);
+	r->keep_at = 0;
 	r->nb_vetoes = 0;
 	note_veto(r, &command.veto, 0);
 	r->runs++;
@@ -329,8 +332,8 @@ finish(struct run *r)
 	last->first_frame = builder_stats(r->pipeline->builder)->first_frame;
 	last->last_frame = builder_stats(r->pipeline->builder)->last_frame;
 	last->veto_version = r->veto_version;
-	ledger_read(&last->ledger, r->pipeline, r->writer);
-	ledger_since(&last->ledger, &r->before);
+	run_ledger_read(r, &last->ledger);
+	run_ledger_keep(r, false);
 	snprintf(path, sizeof(path), "%s/%s_ledger.ini", r->settings.directory, r->settings.run);
 	ret = ledger_write(&last->ledger, r->vetoes, r->nb_vetoes, path);
 	if (ret != 0) {
@@ -479,6 +482,8 @@ run_tick(struct run *r)
 		if (is_over(r))
 			stop(r, false);
 	}
+	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) && rte_rdtsc() >= r->keep_at)
+		run_ledger_keep(r, true);
 	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
 		finish(r);
 	pthread_mutex_unlock(&r->lock);
@@ -576,8 +581,7 @@ run_get_status(struct run *r, struct run_status *status)
 		snprintf(status->directory, sizeof(status->directory), "%s", r->settings.directory);
 	}
 	if (r->state == RUN_RUNNING || r->state == RUN_STOPPING) {
-		ledger_read(&status->ledger, r->pipeline, r->writer);
-		ledger_since(&status->ledger, &r->before);
+		run_ledger_read(r, &status->ledger);
 		status->first_frame = b->first_frame;
 		status->last_frame = b->last_frame;
 		status->veto_version = r->veto_version;

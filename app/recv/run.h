@@ -86,6 +86,9 @@ struct run {
 	struct settings settings;
 	struct file_writer *writer;
 	struct ledger before;		    /**< counters when the run began */
+	struct ledger_kept resumed;	    /**< of a receiver that died in it; version 0: none */
+	bool asked;			    /**< ... and nobody asks again */
+	uint64_t keep_at;		    /**< TSC when the ledger is kept next */
 	struct run_status last;		    /**< of the last run that ended */
 	char paths[ARROW_TABLES][PATH_MAX]; /**< its files */
 	uint64_t activity;		    /**< packets and frames so far, */

@@ -71,6 +71,8 @@ ledger_frames(const struct ledger *l)
 	rte_tel_data_add_dict_uint(d, "aborted", l->aborted);
 	rte_tel_data_add_dict_uint(d, "held", l->held);
 	rte_tel_data_add_dict_uint(d, "spilled", l->spilled);
+	rte_tel_data_add_dict_uint(d, "lost_at_restart", l->lost_at_restart);
+	rte_tel_data_add_dict_uint(d, "lost_while_down", l->lost_while_down);
 	rte_tel_data_add_dict_uint(d, "unwritten", l->unwritten);
 	rte_tel_data_add_dict_uint(d, "unretained", l->unretained);
 	rte_tel_data_add_dict_uint(d, "in_flight", l->in_flight);

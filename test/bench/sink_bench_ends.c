@@ -131,7 +131,7 @@ static const struct arrow_io_ops null_io = {
 	.sync_dir = null_path,
 };
 
-/* ---- the receiver's end ----------------------------------------------------------------------- */
+/* ---- the receiver's end ---------------------------------------------------------------------- */
 
 static void
 write_hex(uint8_t *to, uint64_t value, unsigned int digits)

@@ -44,6 +44,18 @@ def held(path):
     return found
 
 
+def ledger(path):
+    """What the ring says of the run: app/recv/README.rst."""
+    with open(path, 'rb') as ring:
+        at, = struct.unpack_from('<Q', ring.read(BLOCK), 32)
+        ring.seek(at)
+        copies = [ring.read(BLOCK) for _ in range(2)]
+    last = max(copies, key=lambda c: struct.unpack_from('<Q', c, 8))
+    names = ('version', 'running', 'run', 'incarnation', 'stride', 'written', 'first', 'last',
+             'retained')
+    return dict(zip(names, struct.unpack_from('<IIQQQqQQQ', last, 16)))
+
+
 class Batch:
     """One of a file; `data` is the whole file."""
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-from chain import held, stored, want
+from chain import held, ledger, stored, want
 
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
 PERIOD = 10   # frames of the capture, which is repeated
@@ -152,6 +152,7 @@ def play(chain, kind, moment):
             kill(store)
         kill(recv)
         left = held(chain.ring)
+        chain.before = ledger(chain.ring)
         # adopts what there is, and has a short run of its own
         recv = chain.start_recv(50)
         if kind == 'both':
@@ -162,22 +163,41 @@ def play(chain, kind, moment):
     return left
 
 
+def read_ledger(chain):
+    ini = configparser.ConfigParser()
+    ini.read(f'{chain.where}/run/chain_ledger.ini')
+    return {k: int(v) for k, v in ini['frames'].items()}
+
+
 def check_ladder(chain, kind):
     """What was kept is in the store's files or in those of the receiver, once."""
     found = stored(chain.stored, chain.spilled)
     spilled = stored(chain.spilled)
-    ini = configparser.ConfigParser()
-    ini.read(f'{chain.where}/run/chain_ledger.ini')
-    ledger = {k: int(v) for k, v in ini['frames'].items()}
-    want(ledger['balanced'] == 1 and ledger['frames'] == FRAMES, ledger)
+    known = read_ledger(chain)
+    want(known['balanced'] == 1 and known['frames'] == FRAMES, known)
     for what, batches, column in (('spilled', spilled, 'spilled'),
                                   ('in files', found, 'kept')):
-        ledger['kept'] = ledger['stored'] + ledger['spilled']
+        known['kept'] = known['stored'] + known['spilled']
         rows = sum(sum(b.values()) for (_, table), b in batches.items() if table == 'images')
-        want(rows == ledger[column] and rows > 0, what, rows, ledger)
-    want(ledger['unretained'] == FRAMES - ledger['kept'], ledger)
-    want((ledger['unretained'] > 0) == (kind == 'refuse'), ledger)
-    return [ledger['stored'], ledger['spilled'], ledger['unretained']]
+        want(rows == known[column] and rows > 0, what, rows, known)
+    want(known['unretained'] == FRAMES - known['kept'], known)
+    want((known['unretained'] > 0) == (kind == 'refuse'), known)
+    return [known['stored'], known['spilled'], known['unretained']]
+
+
+def check_lost(chain, found):
+    """Frames of the receiver that was killed are in its files, or are lost and counted."""
+    before, lost = chain.before, read_ledger(chain)
+    if before['version'] == 0:
+        return  # killed before there was one
+    want(before['running'] == 1, before)
+    rows = sum(found.get((before['incarnation'], 'frames'), {}).values())
+    # a batch that came after the last ledger is adopted, too
+    want(rows == 0 or rows >= before['retained'] - before['first'] + 1, rows, before)
+    seen = max(before['last'], rows)
+    want(lost['lost_at_restart'] == seen - rows, lost, before, rows)
+    want(lost['lost_while_down'] == 0 and lost['balanced'] == 1, lost)
+    want(lost['frames'] == 50 + lost['lost_at_restart'], lost)
 
 
 def check(chain, kind, left):
@@ -194,6 +214,7 @@ def check(chain, kind, left):
     if kind in ('none', 'store'):
         want(rows == [FRAMES], f'images: {rows} rows, wanted {FRAMES}')
     else:
+        check_lost(chain, found)
         # nothing of the first run, if it was killed that early
         want(rows[0] == 50 and len(rows) <= 2, f'images: {rows} rows, wanted 50 of the second run')
     return rows
