@@ -11,7 +11,8 @@
 
 #define SYNC_TAG    UINT64_MAX
 #define NS_PER_MS   1000000ull
-#define AHEAD_LEAST 4 /* slices: a short file does not take much */
+#define AHEAD_LEAST 16 /* slices: a short file does not take much */
+#define AHEAD_TIMES 4  /* what there is */
 
 uint64_t
 arrow_slices_clock(void)
@@ -143,18 +144,17 @@ arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
 	return rc;
 }
 
-/* Room for what is about to be written. That there is none the write will tell. */
+/* Room for what is about to be written. That there is none the write will tell. Seldom: fallocate(2)
+ * waits until no direct write of the file is on its way (ext4, XFS), and lets none begin. */
 static void
 allocate(struct arrow_slices *s, uint64_t end)
 {
+	const uint64_t least = (uint64_t)AHEAD_LEAST * s->config.slice;
 	uint64_t ahead;
 	int rc;
 
 	while (s->ahead > 0 && end > s->allocated) {
-		/* as much again as there is, within limits */
-		ahead = end > (uint64_t)AHEAD_LEAST * s->config.slice
-			? end
-			: (uint64_t)AHEAD_LEAST * s->config.slice;
+		ahead = AHEAD_TIMES * end > least ? AHEAD_TIMES * end : least;
 		if (ahead > s->ahead)
 			ahead = s->ahead;
 		rc = arrow_slices_reserve(s, end + ahead);

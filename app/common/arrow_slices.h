@@ -26,7 +26,7 @@
 #define ARROW_SLICE_DEPTH      8
 #define ARROW_SLICE_SYNC_MS    1000
 #define ARROW_SLICE_SYNC_BYTES (256u << 20)
-#define ARROW_SLICE_AHEAD      (256u << 20)
+#define ARROW_SLICE_AHEAD      (4ull << 30)
 #define ARROW_SLICE_QUEUE      256 /**< slices begun or waiting */
 
 /** How to write; 0 is the default of each. */
