@@ -163,6 +163,26 @@ all_is_over(const struct egress *e)
 	return true;
 }
 
+/*
+ * Of a run of which nothing is left the stores need only be told its end, without which they
+ * complete its files after a time. A receiver that starts again and again must not fill the ring
+ * with those.
+ */
+static void
+forget_empty_runs(struct egress *e)
+{
+	struct retention_run run;
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < RETENTION_RUNS; i++)
+		nb += retention_run_get(e->ring, i, &run);
+	for (i = 0; i < RETENTION_RUNS && nb > RETENTION_RUNS / 2; i++) {
+		if (retention_run_get(e->ring, i, &run) && run.references == 0 &&
+			retention_run_drop(e->ring, i) == 0)
+			nb--;
+	}
+}
+
 int
 egress_adopt_runs(struct egress *e)
 {
@@ -171,6 +191,8 @@ egress_adopt_runs(struct egress *e)
 	unsigned int i;
 	uint32_t batch;
 	int rc = 0;
+
+	forget_empty_runs(e);
 
 	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
 		batch = retention_next(e->ring, batch + 1)) {
