@@ -293,8 +293,10 @@ take_grant(struct sink_sender *s, const struct sink_grant *m)
 	s->stats.node = s->handshake.answer.node;
 	s->stats.store_state = SINK_STATE_GOOD;
 	enter(s, SINK_SENDER_UP);
-	SENDER_LOG(INFO, s, "connected, %u places, %" PRIu64 " batches found there", s->nb_places,
-		s->stats.found);
+	rte_log(s->lonely ? RTE_LOG_WARNING : RTE_LOG_INFO, sink_sender_logtype,
+		"sink: store %s: connected, %u places, %" PRIu64 " batches found there\n",
+		s->config.name, s->nb_places, s->stats.found);
+	s->lonely = false;
 	return sink_sender_fill_queues(s) < 0 ? SINK_REASON_FAILED : SINK_REASON_NONE;
 }
 
@@ -394,27 +396,6 @@ send_end(struct sink_sender *s)
 	FAIL_POINT("recv.end");
 }
 
-/* It is there and says so, but nothing becomes of what it was given: that should not be. */
-static void
-watch_results(struct sink_sender *s, uint64_t now)
-{
-	if (sink_sender_is_idle(s) || s->stats.store_state != SINK_STATE_GOOD) {
-		s->progress_at = now;
-	} else if (now >= s->progress_at + SINK_STUCK_MS && !s->stuck) {
-		s->stuck = true;
-		s->stats.stuck++;
-		SENDER_LOG(WARNING, s,
-			"no result for %" PRIu64
-			" ms: %u of %u places wait for one, %u WRITEs are on "
-			"their way, %u batches wait",
-			now - s->progress_at, s->nb_places - s->nb_free[0] - s->nb_free[1],
-			s->nb_places, s->writes, s->queue[0].nb + s->queue[1].nb);
-	} else if (now < s->progress_at + SINK_STUCK_MS && s->stuck) {
-		s->stuck = false;
-		SENDER_LOG(WARNING, s, "results come again");
-	}
-}
-
 static bool
 work_up(struct sink_sender *s, uint64_t now)
 {
@@ -427,7 +408,7 @@ work_up(struct sink_sender *s, uint64_t now)
 	}
 	if (now >= s->said + s->heartbeat)
 		send_status(s);
-	watch_results(s, now);
+	sink_sender_watch_results(s, now);
 	if (s->state != SINK_SENDER_UP || s->stats.store_state != SINK_STATE_GOOD)
 		return false;
 	/* frames first: they are few and small */
@@ -479,6 +460,7 @@ sink_sender_poll(struct sink_sender *s)
 	uint64_t away;
 	bool busy = false;
 
+	sink_sender_watch_connection(s, now);
 	if (s->closing && !close_link(s))
 		return true;
 	if (s->link_is_open) {

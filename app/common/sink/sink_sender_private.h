@@ -79,6 +79,7 @@ struct sink_sender {
 	uint64_t progress_at; /* ms: a result came, or nothing waited for one */
 	uint64_t bad_since;   /* ms: the store has not been good; 0: it is */
 	bool stuck;	      /* and that was said */
+	bool lonely;	      /* no connection for SINK_STUCK_MS was said */
 	struct sink_stream stream[SINK_TABLES];
 	struct queue queue[SINK_TABLES];
 	uint64_t here[RETENTION_BATCHES / 64]; /* bits of batches in a queue or a place */
@@ -98,6 +99,14 @@ enum sink_reason sink_sender_take_have(struct sink_sender *s, const struct sink_
 
 /** All of that is known: it need not be held. */
 void sink_sender_release_found(struct sink_sender *s);
+
+/* ---- sink_sender_watch.c --------------------------------------------------------------------- */
+
+/** Of a connection that is up: whether results come. */
+void sink_sender_watch_results(struct sink_sender *s, uint64_t now);
+
+/** Whether there is one. */
+void sink_sender_watch_connection(struct sink_sender *s, uint64_t now);
 
 /* ---- sink_sender_batches.c ------------------------------------------------------------------- */
 
