@@ -49,9 +49,8 @@ follows(const struct arrow_read_batch *b, const struct arrow_read_batch *before)
 		strtoull(b->sequence, NULL, 16) > strtoull(before->sequence, NULL, 16);
 }
 
-/* What is wrong with a batch, or NULL. */
-static const char *
-find_fault(const struct arrow_reader *r, size_t i)
+const char *
+arrow_recovery_fault(const struct arrow_reader *r, size_t i)
 {
 	const struct arrow_read_batch *b = &r->batches[i];
 	struct arrow_column column;
@@ -79,7 +78,7 @@ arrow_recovery_scan(const struct arrow_reader *r, uint64_t *end, const char **wh
 
 	*why = NULL;
 	for (i = 0; i < r->nb_batches; i++) {
-		*why = find_fault(r, i);
+		*why = arrow_recovery_fault(r, i);
 		if (*why != NULL)
 			break;
 	}

@@ -48,6 +48,12 @@ struct arrow_recovery {
 size_t arrow_recovery_scan(const struct arrow_reader *r, uint64_t *end, const char **why);
 
 /**
+ * What is wrong with a batch, every byte of it looked at, or with its place behind the one before.
+ * @return NULL: nothing is; else a static text
+ */
+const char *arrow_recovery_fault(const struct arrow_reader *r, size_t batch);
+
+/**
  * Recover one file.
  * @param io    NULL: direct_io
  * @param part  its path, which ends in `.arrow.part`

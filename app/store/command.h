@@ -12,5 +12,7 @@
 
 /** @param argv  from the name on. @return exit status */
 int cmd_load(int argc, char **argv);
+int cmd_reconcile(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 
 #endif /* COMMAND_H */

@@ -44,6 +44,8 @@ static const struct {
 	const char *what;
 } commands[] = {
 	{"load", cmd_load, "a run into memory, of the host or of a GPU"},
+	{"reconcile", cmd_reconcile, "each batch into one file of all stores"},
+	{"verify", cmd_verify, "whether files are what they were when they were written"},
 };
 
 #define NB_COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -12,6 +12,7 @@
 #include <rte_log.h>
 
 #include "store.h"
+#include "store_tree.h"
 
 RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 
@@ -22,6 +23,7 @@ RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 struct store {
 	struct store_shared shared;
 	struct rdma_conn *listener;
+	int lock; /* of the directory */
 	bool own_dev;
 	struct rdma_dev_info info;
 	unsigned int turn;
@@ -107,6 +109,8 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 		rc = sink_key_read(&s->shared.key, c->key, message);
 	if (rc == 0 && s->shared.node == 0)
 		rc = sink_random(&s->shared.node, sizeof(s->shared.node));
+	if (rc == 0)
+		rc = s->lock = store_tree_lock(c->files.root, message);
 	if (rc < 0) {
 		free(s);
 		return rc;
@@ -116,6 +120,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	if (s->shared.dev == NULL) {
 		rc = -rte_errno;
 		snprintf(message, PATH_MAX, "device %.3000s: %s", c->device, rte_strerror(-rc));
+		close(s->lock);
 		free(s);
 		return rc;
 	}
@@ -258,6 +263,7 @@ store_close(struct store *s)
 	if (s->own_dev)
 		(void)rdma_dev_close(s->shared.dev);
 	sink_key_forget(&s->shared.key);
+	close(s->lock);
 	free(s);
 	return rc;
 }

@@ -27,7 +27,11 @@ struct store_config {
 
 struct store;
 
-/** @param message  out, on error: what is wrong. @return 0 or -errno */
+/**
+ * Its directory is locked until it is closed (store_tree_lock()).
+ * @param message  out, on error: what is wrong
+ * @return 0 or -errno
+ */
 int store_open(struct store **s, const struct store_config *config, char message[PATH_MAX]);
 
 /** Let everything go on. @return something was done */

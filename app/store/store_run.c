@@ -14,6 +14,7 @@
 #include "arrow_tables.h"
 #include "direct_io.h"
 #include "store_run.h"
+#include "stream_source.h"
 
 RTE_LOG_REGISTER(store_run_logtype, braggline.store.run, NOTICE);
 
@@ -141,9 +142,9 @@ free_run(struct store_run *r)
 static enum sink_reason
 open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake *h)
 {
-	const char *const root = s->files.root;
 	enum sink_reason reason = SINK_REASON_NONE;
 	struct recovered recovered = {0};
+	struct arrow_identity identity;
 	unsigned int i;
 
 	*r = (struct store_run){
@@ -153,8 +154,8 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 		.incarnation = h->proof.incarnation,
 	};
 	memcpy(r->name, h->proof.name, sizeof(r->name));
-	if (snprintf(r->dir, sizeof(r->dir), "%s/%s-%016" PRIx64 "-%016" PRIx64, root, r->name,
-		    r->producer, r->run) >= (int)sizeof(r->dir))
+	identity = (struct arrow_identity){r->producer, r->run, r->incarnation, NULL};
+	if (stream_source_dir(r->dir, s->files.root, r->name, &identity) < 0)
 		return SINK_REASON_FAILED;
 	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
 		reason = open_schema(r, h, i);

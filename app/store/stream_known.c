@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrow_read.h"
 #include "arrow_recovery.h"
 #include "stream_known.h"
+#include "stream_source.h"
 
 void
 stream_known_free(struct stream_known *k)
@@ -41,67 +41,24 @@ stream_known_add(struct stream_known *k, const char *path, struct interval_set *
 	return 0;
 }
 
-static bool
-is_number(const char *text, uint64_t wanted)
-{
-	char digits[17];
-
-	snprintf(digits, sizeof(digits), "%016" PRIx64, wanted);
-	return text != NULL && strcmp(text, digits) == 0;
-}
-
-static int
-read_sequences(
-	const struct arrow_identity *id, const struct arrow_reader *r, struct interval_set *have)
-{
-	const struct arrow_read_batch *b;
-	uint64_t sequence;
-	size_t i;
-
-	for (i = 0; i < r->nb_batches; i++) {
-		b = &r->batches[i];
-		if (!is_number(b->producer, id->producer) || !is_number(b->run, id->run) ||
-			!is_number(b->incarnation, id->incarnation) || b->table == NULL ||
-			strcmp(b->table, id->table) != 0 || b->sequence == NULL)
-			return -EXDEV;
-		sequence = strtoull(b->sequence, NULL, 16);
-		if (interval_set_add(have, sequence, sequence) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 /* What a file has. */
 static int
 read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
 	uint64_t *size, struct interval_set *have, char *message)
 {
-	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
-	const char *problem = NULL;
-	struct arrow_reader r;
-	const uint8_t *data;
-	void *handle;
+	struct arrow_identity wanted = *id;
+	struct stream_source s;
 	int rc;
 
-	rc = io->open(&handle, &how);
-	if (rc < 0) {
-		snprintf(message, PATH_MAX, "%.3000s cannot be opened: %s", path, strerror(-rc));
+	rc = stream_source_open(&s, io, path, message);
+	if (rc < 0)
 		return rc;
-	}
-	rc = io->map(handle, &data, size);
-	if (rc == 0)
-		rc = arrow_reader_open_memory(&r, data, *size, &problem);
-	if (rc == 0) {
-		problem = r.problem;
-		rc = r.complete ? read_sequences(id, &r, have) : -EBADMSG;
-		arrow_reader_close(&r);
-	}
-	if (rc == -EXDEV)
-		problem = "batches of another stream";
+	*size = s.reader.size;
+	rc = stream_source_list(&s.reader, &wanted, have);
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
-			problem != NULL ? problem : strerror(-rc));
-	(void)io->close(handle);
+			rc == -EXDEV ? "batches of another stream" : strerror(-rc));
+	stream_source_close(&s);
 	return rc;
 }
 
@@ -117,10 +74,9 @@ count_below(const struct interval_set *s, uint64_t n)
 	return count;
 }
 
-/* Cut a file off from a batch on, which it has: numbers in a file ascend. */
-static int
-cut_file(struct stream_known *k, const struct arrow_io_ops *io, struct stream_known_file *f,
-	uint64_t from, uint64_t *cut, char *message)
+int
+stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
+	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX])
 {
 	const uint64_t stay = count_below(&f->have, from);
 	struct arrow_recovery report;
@@ -155,7 +111,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	for (i = 0; i < k->nb && rc == 0; i++) {
 		from = interval_set_first_common(&k->file[i].have, moved);
 		if (from != UINT64_MAX)
-			rc = cut_file(k, io, &k->file[i], from, cut, message);
+			rc = stream_known_cut_file(k, io, &k->file[i], from, cut, message);
 	}
 	return rc;
 }

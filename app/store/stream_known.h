@@ -46,6 +46,14 @@ int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	char message[PATH_MAX]);
 
 /**
+ * Cut one file off from a batch on, which it has; `have` of all goes with it.
+ * @param cut  out: so many are added
+ * @return 0; -errno: it may still be there, the message says why
+ */
+int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
+	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
+
+/**
  * Cut off each file from the first batch on that is in `moved`.
  * @param cut  out: how many were
  * @return 0; -errno: of the first file that could not be cut off, the message says why

@@ -138,6 +138,19 @@ disk_find(struct disk *d, const char *path)
 	return NULL;
 }
 
+/* Whether there is what a `.part` becomes: arrow_file_create() looks for that on a real disk. */
+static inline bool
+disk_has_complete(struct disk *d, const char *part)
+{
+	char name[64];
+	const size_t len = snprintf(name, sizeof(name), "%s", disk_base_name(part));
+
+	if (len < 5 || strcmp(name + len - 5, ".part") != 0)
+		return false;
+	name[len - 5] = '\0';
+	return disk_find(d, name) != NULL;
+}
+
 static inline struct disk_event *
 disk_log(struct disk *d, enum disk_kind kind, const struct disk_file *f)
 {
@@ -198,7 +211,9 @@ disk_open(void **handle, const struct arrow_io_open *how)
 	if (rc == 0 && how->existing)
 		rc = f == NULL ? -ENOENT : f->is_open ? -EBUSY : 0;
 	if (rc == 0 && !how->existing) {
-		rc = f != NULL ? -EEXIST : disk->nb_files == DISK_FILES ? -ENFILE : 0;
+		rc = f != NULL || disk_has_complete(disk, how->path) ? -EEXIST
+			: disk->nb_files == DISK_FILES		     ? -ENFILE
+								     : 0;
 		if (rc == 0) {
 			f = &disk->file[disk->nb_files++];
 			snprintf(f->name, sizeof(f->name), "%s", disk_base_name(how->path));

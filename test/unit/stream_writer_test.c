@@ -11,9 +11,7 @@
 
 #include <cmocka.h>
 
-#include "arrow_disk.h"
-#include "arrow_recovery.h"
-#include "sink_sample.h"
+#include "stream_disk.h"
 #include "stream_writer.h"
 
 #define GIVEN_MAX 512
@@ -141,86 +139,18 @@ claim(void *arg)
 	return ((const struct rig *)arg)->nb_durable;
 }
 
-static bool
-has_end(const char *name, const char *end)
-{
-	const size_t n = strlen(name), e = strlen(end);
-
-	return n > e && strcmp(name + n - e, end) == 0;
-}
-
-/* Complete what a crash has left; a name is like a path. */
-static void
-recover_all(void)
-{
-	struct arrow_recovery report;
-	char path[80];
-	unsigned int i;
-
-	for (i = 0; i < disk->nb_files; i++) {
-		snprintf(path, sizeof(path), "/%s", disk->file[i].name);
-		if (has_end(path, ".part") && arrow_recover_file(&disk_io, path, &report) < 0)
-			/* the header was lost: then there was nothing durable in it */
-			assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
-	}
-}
-
-static int
-by_name(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* A store that starts: what its files have. `r` is used for nothing else. */
 static void
 adopt_all(struct rig *r, enum arrow_table table)
 {
-	static char path[DISK_FILES][80];
-	const char *sorted[DISK_FILES];
+	const char *path[DISK_FILES];
+	const unsigned int n = list_complete(path);
 	char message[PATH_MAX];
-	unsigned int i, n = 0;
+	unsigned int i;
 
 	rig_open(r, table);
-	for (i = 0; i < disk->nb_files; i++) {
-		snprintf(path[n], sizeof(path[n]), "/%s", disk->file[i].name);
-		if (has_end(path[n], ".arrow")) {
-			sorted[n] = path[n];
-			n++;
-		}
-	}
-	qsort(sorted, n, sizeof(sorted[0]), by_name);
 	for (i = 0; i < n; i++)
-		assert_int_equal(stream_writer_adopt(r->w, sorted[i], message), 0);
-}
-
-/* How often a batch is in complete files, whose CRCs are right. */
-static unsigned int
-times_in_files(enum arrow_table table, unsigned int batch)
-{
-	const uint64_t sequence = s.batch[table][batch].batch.sequence;
-	unsigned int i, n = 0;
-	const char *problem;
-	struct arrow_reader r;
-	size_t k;
-
-	for (i = 0; i < disk->nb_files; i++) {
-		if (!has_end(disk->file[i].name, ".arrow"))
-			continue;
-		assert_int_equal(arrow_reader_open_memory(
-					 &r, disk->file[i].data, disk->file[i].size, &problem),
-			0);
-		assert_true(r.complete);
-		for (k = 0; k < r.nb_batches; k++) {
-			if (strtoull(r.batches[k].sequence, NULL, 16) != sequence)
-				continue;
-			n++;
-			assert_int_equal(arrow_reader_crc(&r, k), 1);
-			assert_memory_equal(r.batches[k].body, s.batch[table][batch].body,
-				r.batches[k].body_length);
-		}
-		arrow_reader_close(&r);
-	}
-	return n;
+		assert_int_equal(stream_writer_adopt(r->w, path[i], message), 0);
 }
 
 static void
@@ -255,7 +185,7 @@ test_order(void **state)
 			assert_int_equal(r->given[i].status,
 				seen[r->given[i].batch] ? SINK_DOUBLE : SINK_DURABLE);
 			seen[r->given[i].batch] = true;
-			assert_int_equal(times_in_files(table, r->given[i].batch), 1);
+			assert_int_equal(times_in_files(&s, table, r->given[i].batch), 1);
 		}
 		stream_writer_stats_get(r->w, &stats);
 		assert_int_equal(stats.batches, r->nb_durable);
@@ -316,12 +246,12 @@ test_crash(void **state)
 			recover_all();
 			adopt_all(again, r->table);
 			for (i = 0; i < claimed; i++) {
-				assert_int_equal(times_in_files(r->table, r->durable[i]), 1);
+				assert_int_equal(times_in_files(&s, r->table, r->durable[i]), 1);
 				assert_true(interval_set_has(stream_writer_have(again->w),
 					s.batch[r->table][r->durable[i]].batch.sequence));
 			}
 			for (i = 0; i < s.nb[r->table]; i++)
-				assert_true(times_in_files(r->table, i) <= 1);
+				assert_true(times_in_files(&s, r->table, i) <= 1);
 			stream_writer_close(again->w);
 			disk_free(disk);
 			crashes++;
@@ -380,7 +310,7 @@ test_errors(void **state)
 			for (k = 0, durable = false; k < r->nb; k++)
 				durable |= r->given[k].batch == i &&
 					r->given[k].status == SINK_DURABLE;
-			n = times_in_files(r->table, i);
+			n = times_in_files(&s, r->table, i);
 			assert_true(n <= 1);
 			assert_true(n == 1 || !durable);
 		}
@@ -427,7 +357,7 @@ test_cut(void **state)
 			for (i = 0; i < s.nb[r->table]; i++) {
 				sequence = s.batch[r->table][i].batch.sequence;
 				n = interval_set_has(stream_writer_have(r->w), sequence);
-				assert_int_equal(times_in_files(r->table, i), n);
+				assert_int_equal(times_in_files(&s, r->table, i), n);
 				assert_int_equal(
 					interval_set_has(stream_writer_have(again->w), sequence),
 					n);
@@ -442,7 +372,7 @@ test_cut(void **state)
 		(void)stream_writer_finish(r->w);
 		check_results(r);
 		for (i = 0; i < s.nb[r->table]; i++)
-			assert_true(times_in_files(r->table, i) <= 1);
+			assert_true(times_in_files(&s, r->table, i) <= 1);
 		stream_writer_close(r->w);
 		disk_free(disk);
 		interval_set_free(&moved);

@@ -101,6 +101,16 @@ struct retention;
 int retention_open(
 	struct retention **r, const struct retention_config *config, char message[PATH_MAX]);
 
+/**
+ * Adopt a file that some receiver has left, wherever it is now.
+ * @param message  out: what is held, or what is wrong
+ * @return 0; -EBUSY: its receiver runs; else as retention_open()
+ */
+int retention_open_existing(struct retention **r, const char *path, char message[PATH_MAX]);
+
+/** Whose it is. */
+uint64_t retention_producer(const struct retention *r);
+
 /** The file stays. */
 void retention_close(struct retention *r);
 

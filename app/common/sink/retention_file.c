@@ -91,12 +91,11 @@ create(struct retention *r, const struct retention_config *c, uint64_t page, cha
 
 /* Whether a header, read from a file of that size, is one of ours. */
 static int
-check_header(
-	const struct ring_header *h, const struct retention_config *c, uint64_t size, char *message)
+check_header(const struct ring_header *h, const char *path, uint64_t size, char *message)
 {
 	if (h->version != RING_VERSION) {
 		snprintf(message, PATH_MAX, "%.3000s is a retention ring of version %u: wanted %u",
-			c->path, h->version, RING_VERSION);
+			path, h->version, RING_VERSION);
 		return -EINVAL;
 	}
 	if (h->crc != header_crc(h) || h->size != size || h->nb_batches == 0 ||
@@ -106,16 +105,21 @@ check_header(
 		snprintf(message, PATH_MAX,
 			"the retention ring %.3000s is damaged: what it holds cannot be told; "
 			"move it away to begin a new one",
-			c->path);
+			path);
 		return -EBADMSG;
 	}
-	if (h->producer != c->producer) {
-		snprintf(message, PATH_MAX,
-			"the retention ring %.3000s is of producer %016llx: wanted %016llx",
-			c->path, (unsigned long long)h->producer, (unsigned long long)c->producer);
-		return -EINVAL;
-	}
 	return 0;
+}
+
+static int
+check_producer(const struct ring_header *h, const struct retention_config *c, char *message)
+{
+	if (h->producer == c->producer)
+		return 0;
+	snprintf(message, PATH_MAX,
+		"the retention ring %.3000s is of producer %016llx: wanted %016llx", c->path,
+		(unsigned long long)h->producer, (unsigned long long)c->producer);
+	return -EINVAL;
 }
 
 static int
@@ -188,8 +192,10 @@ rebuild(struct retention *r, char *message)
 	return 0;
 }
 
+/* @param c  NULL: of any producer. @return 1; 0: there is nothing; -errno */
 static int
-adopt(struct retention *r, const struct retention_config *c, uint64_t size, char *message)
+adopt(struct retention *r, const char *path, const struct retention_config *c, uint64_t size,
+	char *message)
 {
 	struct ring_header h;
 	unsigned int i;
@@ -200,18 +206,19 @@ adopt(struct retention *r, const struct retention_config *c, uint64_t size, char
 	if (pread(r->fd, &h, sizeof(h), 0) != sizeof(h) ||
 		(h.magic != 0 && h.magic != RING_MAGIC)) {
 		snprintf(message, PATH_MAX, "%.3000s is no retention ring, and is not overwritten",
-			c->path);
+			path);
 		return -EINVAL;
 	}
 	/* begun, and its process was killed then */
 	if (h.magic == 0)
 		return 0;
-	rc = check_header(&h, c, size, message);
+	rc = check_header(&h, path, size, message);
+	if (rc == 0 && c != NULL)
+		rc = check_producer(&h, c, message);
 	if (rc == 0) {
 		rc = map_file(r, size);
 		if (rc < 0)
-			snprintf(message, PATH_MAX, "cannot map %.3000s: %s", c->path,
-				strerror(-rc));
+			snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-rc));
 	}
 	if (rc < 0)
 		return rc;
@@ -224,18 +231,39 @@ adopt(struct retention *r, const struct retention_config *c, uint64_t size, char
 	if (rc < 0)
 		return rc;
 	snprintf(message, PATH_MAX, "%llu batches of %.3000s adopted, %llu in doubt",
-		(unsigned long long)r->stats.batches, c->path,
-		(unsigned long long)r->stats.in_doubt);
+		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt);
 	return 1;
+}
+
+/* Open a file, for this process alone. */
+static int
+open_file(struct retention *r, const char *path, int flags, uint64_t *size, char *message)
+{
+	struct stat st;
+	int rc;
+
+	r->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	if (r->fd < 0 || fstat(r->fd, &st) < 0) {
+		rc = -errno;
+		snprintf(message, PATH_MAX, "cannot open the retention ring %.3000s: %s", path,
+			strerror(-rc));
+		return rc;
+	}
+	if (flock(r->fd, LOCK_EX | LOCK_NB) < 0) {
+		snprintf(
+			message, PATH_MAX, "the retention ring %.3000s is another process's", path);
+		return -EBUSY;
+	}
+	*size = st.st_size;
+	return 0;
 }
 
 int
 retention_open(struct retention **ring, const struct retention_config *c, char message[PATH_MAX])
 {
 	struct retention *r = calloc(1, sizeof(*r));
-	uint64_t page = SINK_BLOCK;
+	uint64_t page = SINK_BLOCK, size;
 	struct statfs fs;
-	struct stat st;
 	int rc;
 
 	snprintf(message, PATH_MAX, "no memory for a retention ring");
@@ -243,8 +271,10 @@ retention_open(struct retention **ring, const struct retention_config *c, char m
 		return -ENOMEM;
 	r->step = c->step;
 	r->step_arg = c->step_arg;
-	r->fd = open(c->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (r->fd < 0 || fstat(r->fd, &st) < 0 || fstatfs(r->fd, &fs) < 0) {
+	rc = open_file(r, c->path, O_CREAT, &size, message);
+	if (rc < 0)
+		goto fail;
+	if (fstatfs(r->fd, &fs) < 0) {
 		rc = -errno;
 		snprintf(message, PATH_MAX, "cannot open the retention ring %.3000s: %s", c->path,
 			strerror(-rc));
@@ -258,16 +288,10 @@ retention_open(struct retention **ring, const struct retention_config *c, char m
 			c->path);
 		goto fail;
 	}
-	if (flock(r->fd, LOCK_EX | LOCK_NB) < 0) {
-		rc = -EBUSY;
-		snprintf(message, PATH_MAX, "the retention ring %.3000s is another process's",
-			c->path);
-		goto fail;
-	}
 	/* of a hugetlbfs: its huge pages */
 	if ((uint64_t)fs.f_bsize > page)
 		page = fs.f_bsize;
-	rc = adopt(r, c, st.st_size, message);
+	rc = adopt(r, c->path, c, size, message);
 	if (rc == 0) {
 		rc = create(r, c, page, message);
 		if (rc == 0) {
@@ -286,6 +310,38 @@ retention_open(struct retention **ring, const struct retention_config *c, char m
 fail:
 	retention_close(r);
 	return rc;
+}
+
+int
+retention_open_existing(struct retention **ring, const char *path, char message[PATH_MAX])
+{
+	struct retention *r = calloc(1, sizeof(*r));
+	uint64_t size;
+	int rc;
+
+	snprintf(message, PATH_MAX, "no memory for a retention ring");
+	if (r == NULL)
+		return -ENOMEM;
+	rc = open_file(r, path, 0, &size, message);
+	if (rc == 0) {
+		rc = adopt(r, path, NULL, size, message);
+		if (rc == 0) {
+			snprintf(message, PATH_MAX, "%.3000s is no retention ring", path);
+			rc = -EINVAL;
+		}
+	}
+	if (rc < 0) {
+		retention_close(r);
+		return rc;
+	}
+	*ring = r;
+	return 0;
+}
+
+uint64_t
+retention_producer(const struct retention *r)
+{
+	return r->header->producer;
 }
 
 void

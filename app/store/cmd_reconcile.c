@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braggline-store reconcile: each batch into one file of all stores. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "direct_io.h"
+#include "reconcile.h"
+#include "retention.h"
+#include "store_tree.h"
+
+#define RINGS_MAX 16
+
+static const char help[] =
+	"usage: braggline-store reconcile [OPTION...] DIR...\n"
+	"Batches that two stores have are cut off one of them, so that each batch is in one\n"
+	"file. DIR: directories of stores ([files] directory), of all that may have had batches\n"
+	"of the same runs, and directories that receivers have spilled to.\n"
+	"\n"
+	"For streams whose receiver does not come back, or whose retention ring is named: it\n"
+	"would tell stores to cut off what has gone elsewhere, and the copy that stays here may\n"
+	"be that one. A ring that is named forgets that.\n"
+	"\n"
+	"Whatever happens to this process or machine meanwhile, each batch stays in some file;\n"
+	"do it again then. What is cut off behind a double and is nowhere else gets a file of\n"
+	"its own first. Stores that hold a directory must be stopped.\n"
+	"\n"
+	"  -r, --ring FILE     retention ring that a receiver has left; may be given again\n"
+	"      --without-ring  rings of receivers that are not named are gone for good\n"
+	"  -n, --dry-run       change nothing, say what would be done\n"
+	"  -h, --help          this text\n"
+	"\n"
+	"Exit status: 0; 1 if something is damaged or has failed; 2 for a wrong command line.\n";
+
+struct job {
+	struct reconcile reconcile;
+	const char *ring_path[RINGS_MAX];
+	unsigned int nb_rings;
+	struct retention *ring[RINGS_MAX];
+	bool without_ring;
+};
+
+static void
+say(void *arg, bool error, const char *text)
+{
+	fprintf(error ? stderr : stdout, "%s\n", text);
+}
+
+static void
+say_recovery(const char *path, const char *what)
+{
+	printf("%s: %s\n", path, what);
+}
+
+static int
+fail(const char *message)
+{
+	fprintf(stderr, "braggline-store reconcile: %s\n", message);
+	return EXIT_FAILURE;
+}
+
+static int
+open_rings(struct job *j)
+{
+	char message[PATH_MAX];
+	unsigned int i;
+	int rc;
+
+	for (i = 0; i < j->nb_rings; i++) {
+		rc = retention_open_existing(&j->ring[i], j->ring_path[i], message);
+		if (rc < 0)
+			return fail(message);
+	}
+	return EXIT_SUCCESS;
+}
+
+static bool
+has_ring(const struct job *j, uint64_t producer)
+{
+	unsigned int i;
+
+	for (i = 0; i < j->nb_rings; i++) {
+		if (retention_producer(j->ring[i]) == producer)
+			return true;
+	}
+	return j->without_ring;
+}
+
+/* What a store was to cut off when it comes back: by then a copy of it may be the only one. */
+static void
+forget_moved(struct retention *ring)
+{
+	unsigned int run, store;
+
+	for (run = 0; run < RETENTION_RUNS; run++) {
+		for (store = 0; store < RETENTION_STORES; store++)
+			retention_confirm(ring, run, store);
+	}
+}
+
+/* All receivers that had doubles are known not to say anything more of them. */
+static int
+settle_rings(struct job *j)
+{
+	const struct reconcile_stream *s;
+	char message[PATH_MAX];
+	unsigned int k;
+	size_t i;
+
+	for (i = 0; i < j->reconcile.nb; i++) {
+		s = &j->reconcile.stream[i];
+		if (reconcile_doubles(s) == 0 || has_ring(j, s->identity.producer))
+			continue;
+		snprintf(message, sizeof(message),
+			"producer %016" PRIx64
+			" has doubles: name its retention ring (--ring), or say "
+			"that it is gone (--without-ring)",
+			s->identity.producer);
+		return fail(message);
+	}
+	for (k = 0; k < j->nb_rings && !j->reconcile.dry_run; k++)
+		forget_moved(j->ring[k]);
+	return EXIT_SUCCESS;
+}
+
+/* `.part` files are completed first, as a store does; to say what would be done they stay. */
+static int
+read_files(struct job *j, char **dir)
+{
+	struct store_tree tree = {0};
+	char message[PATH_MAX];
+	int left, status = EXIT_SUCCESS;
+	size_t i;
+
+	left = j->reconcile.dry_run ? 0 : store_tree_recover(dir, say_recovery, message);
+	if (left < 0 || store_tree_read(&tree, dir, message) < 0)
+		status = fail(message);
+	if (left > 0)
+		status = fail("files that are not complete, and what they have is not known");
+	for (i = 0; i < tree.nb && status == EXIT_SUCCESS; i++) {
+		if (store_tree_is_part(tree.path[i]))
+			printf("%s is not complete, and is left out\n", tree.path[i]);
+		else if (reconcile_read(&j->reconcile, tree.path[i]) < 0)
+			status = EXIT_FAILURE;
+	}
+	store_tree_free(&tree);
+	return status;
+}
+
+static int
+work(struct job *j, char **dir)
+{
+	struct reconcile *r = &j->reconcile;
+	char message[PATH_MAX];
+	unsigned int i;
+	int status, rc;
+
+	/* held until the process ends */
+	for (i = 0; dir[i] != NULL; i++) {
+		if (store_tree_lock(dir[i], message) < 0)
+			return fail(message);
+	}
+	status = open_rings(j);
+	if (status == EXIT_SUCCESS)
+		status = read_files(j, dir);
+	if (status == EXIT_SUCCESS)
+		status = settle_rings(j);
+	if (status != EXIT_SUCCESS)
+		return status;
+	rc = reconcile_run(r);
+	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
+	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
+		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,
+		r->copied);
+	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int
+cmd_reconcile(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"ring", required_argument, NULL, 'r'},
+		{"without-ring", no_argument, NULL, 'w'},
+		{"dry-run", no_argument, NULL, 'n'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	struct job j = {.reconcile = {.io = &direct_io, .say = say}};
+	int option, status;
+	unsigned int i;
+
+	while ((option = getopt_long(argc, argv, "r:nh", options, NULL)) != -1) {
+		switch (option) {
+		case 'r':
+			if (j.nb_rings == RINGS_MAX) {
+				fprintf(stderr,
+					"braggline-store reconcile: at most %u times --ring\n",
+					RINGS_MAX);
+				return EXIT_USAGE;
+			}
+			j.ring_path[j.nb_rings++] = optarg;
+			break;
+		case 'w':
+			j.without_ring = true;
+			break;
+		case 'n':
+			j.reconcile.dry_run = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return EXIT_SUCCESS;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind == argc) {
+		fprintf(stderr, "braggline-store reconcile: which directories? See --help\n");
+		return EXIT_USAGE;
+	}
+	status = work(&j, argv + optind);
+	reconcile_free(&j.reconcile);
+	for (i = 0; i < j.nb_rings; i++)
+		retention_close(j.ring[i]);
+	return status;
+}

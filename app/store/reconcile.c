@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reconcile.h"
+#include "stream_source.h"
+
+#define NONE UINT64_MAX
+
+/* How a file is to be cut off. */
+struct cut {
+	size_t file;
+	uint64_t from;		   /* number of the first batch that goes */
+	uint64_t gone;		   /* batches that go */
+	struct interval_set alone; /* of them, those that no other file has */
+};
+
+__attribute__((format(printf, 3, 4))) static void
+say(const struct reconcile *r, bool error, const char *format, ...)
+{
+	char text[3 * PATH_MAX];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	r->say(r->arg, error, text);
+}
+
+void
+reconcile_free(struct reconcile *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->nb; i++)
+		stream_known_free(&r->stream[i].known);
+	free(r->stream);
+	r->stream = NULL;
+	r->nb = 0;
+}
+
+static bool
+is_same(const struct arrow_identity *a, const struct arrow_identity *b)
+{
+	return a->producer == b->producer && a->run == b->run && a->incarnation == b->incarnation &&
+		strcmp(a->table, b->table) == 0;
+}
+
+static struct reconcile_stream *
+find_stream(struct reconcile *r, const struct arrow_identity *identity)
+{
+	struct reconcile_stream *more;
+	size_t i;
+
+	for (i = 0; i < r->nb; i++) {
+		if (is_same(&r->stream[i].identity, identity))
+			return &r->stream[i];
+	}
+	more = realloc(r->stream, (r->nb + 1) * sizeof(*more));
+	if (more == NULL)
+		return NULL;
+	r->stream = more;
+	more[r->nb] = (struct reconcile_stream){.identity = *identity};
+	return &more[r->nb++];
+}
+
+static int
+add_all(struct interval_set *to, const struct interval_set *from)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < from->nb && rc == 0; i++)
+		rc = interval_set_add(to, from->at[i].first, from->at[i].last);
+	return rc;
+}
+
+static int
+remove_all(struct interval_set *to, const struct interval_set *what)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < what->nb && rc == 0; i++)
+		rc = interval_set_remove(to, what->at[i].first, what->at[i].last);
+	return rc;
+}
+
+int
+reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity *identity,
+	struct interval_set *have)
+{
+	struct reconcile_stream *s;
+
+	if (have->nb == 0)
+		return 0;
+	s = find_stream(r, identity);
+	if (s == NULL || add_all(&s->known.have, have) < 0)
+		return -ENOMEM;
+	return stream_known_add(&s->known, path, have);
+}
+
+int
+reconcile_read(struct reconcile *r, const char *path)
+{
+	struct arrow_identity identity = {0};
+	struct interval_set have = {0};
+	char message[PATH_MAX];
+	struct stream_source s;
+	int rc;
+
+	rc = stream_source_open(&s, r->io, path, message);
+	if (rc < 0) {
+		say(r, true, "%s", message);
+		return rc;
+	}
+	rc = stream_source_list(&s.reader, &identity, &have);
+	stream_source_close(&s);
+	if (rc == 0)
+		rc = reconcile_add(r, path, &identity, &have);
+	if (rc < 0)
+		say(r, true, "%s: %s", path,
+			rc == -EXDEV ? "batches of no stream, or of several" : strerror(-rc));
+	interval_set_free(&have);
+	return rc;
+}
+
+uint64_t
+reconcile_doubles(const struct reconcile_stream *s)
+{
+	uint64_t copies = 0;
+	size_t i;
+
+	for (i = 0; i < s->known.nb; i++)
+		copies += interval_set_count(&s->known.file[i].have);
+	return copies - interval_set_count(&s->known.have);
+}
+
+/* The first batch of a file that another one has as well. */
+static uint64_t
+first_double(const struct stream_known *k, size_t file)
+{
+	uint64_t first = NONE, n;
+	size_t i;
+
+	for (i = 0; i < k->nb; i++) {
+		if (i == file)
+			continue;
+		n = interval_set_first_common(&k->file[file].have, &k->file[i].have);
+		if (n < first)
+			first = n;
+	}
+	return first;
+}
+
+/* What goes if this file is cut off at its first double. */
+static int
+plan_cut(const struct stream_known *k, size_t file, struct cut *c)
+{
+	size_t i;
+	int rc;
+
+	*c = (struct cut){.file = file, .from = first_double(k, file)};
+	if (c->from == NONE)
+		return 0;
+	rc = add_all(&c->alone, &k->file[file].have);
+	if (rc == 0 && c->from > 0)
+		rc = interval_set_remove(&c->alone, 0, c->from - 1);
+	c->gone = interval_set_count(&c->alone);
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		if (i != file)
+			rc = remove_all(&c->alone, &k->file[i].have);
+	}
+	return rc;
+}
+
+/* The cut behind which the fewest batches are that would have to be copied, and of those the
+ * smallest. @return 1: there is one; 0: there are no doubles; -ENOMEM */
+static int
+choose_cut(const struct stream_known *k, struct cut *best)
+{
+	uint64_t alone, least = 0;
+	struct cut c;
+	size_t i;
+	int rc;
+
+	*best = (struct cut){.from = NONE};
+	for (i = 0; i < k->nb; i++) {
+		rc = plan_cut(k, i, &c);
+		if (rc < 0) {
+			interval_set_free(&best->alone);
+			interval_set_free(&c.alone);
+			return rc;
+		}
+		alone = interval_set_count(&c.alone);
+		if (c.from == NONE ||
+			(best->from != NONE &&
+				(alone > least || (alone == least && c.gone >= best->gone)))) {
+			interval_set_free(&c.alone);
+			continue;
+		}
+		interval_set_free(&best->alone);
+		*best = c;
+		least = alone;
+	}
+	return best->from != NONE;
+}
+
+/* Every file that has doubles is as it was written: one of the copies stays, and is the only one. */
+static int
+check_files(const struct reconcile *r, const struct stream_known *k)
+{
+	char message[PATH_MAX];
+	struct stream_source s;
+	const char *why;
+	size_t i;
+	int rc, worst = 0;
+
+	for (i = 0; i < k->nb; i++) {
+		if (first_double(k, i) == NONE)
+			continue;
+		rc = stream_source_open(&s, r->io, k->file[i].path, message);
+		if (rc < 0) {
+			say(r, true, "%s", message);
+			return rc;
+		}
+		why = stream_source_fault(&s);
+		stream_source_close(&s);
+		if (why == NULL)
+			continue;
+		say(r, true, "%s: %s: nothing of its stream is cut off", k->file[i].path, why);
+		worst = -EBADMSG;
+	}
+	return worst;
+}
+
+static void
+count_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	uint64_t *durable = arg;
+
+	*durable += status == SINK_DURABLE;
+}
+
+/* Directory of a file. */
+static int
+dir_of(const char *path, char dir[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+	const int size = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+
+	return snprintf(dir, PATH_MAX, "%.*s", size, slash == NULL ? "." : path) < PATH_MAX
+		? 0
+		: -ENAMETOOLONG;
+}
+
+/* Batches of a file into one of their own, beside it. @return 0: they are durable there */
+static int
+copy_out(const struct reconcile *r, const struct reconcile_stream *stream,
+	const struct stream_source *s, const struct interval_set *which, char *run, char *dir)
+{
+	uint64_t durable = 0;
+	struct stream_writer_config c = {
+		.dir = dir,
+		.run = run,
+		.identity = stream->identity,
+		.schema = &s->reader.schema,
+		.slices = r->slices,
+		.roll_bytes = UINT64_MAX,
+		.result = count_result,
+		.arg = &durable,
+	};
+	struct stream_writer *w;
+	int64_t given;
+	int rc, error;
+
+	c.slices.io = r->io;
+	rc = stream_writer_open(&w, &c);
+	if (rc < 0)
+		return rc;
+	given = stream_source_copy(s, w, which);
+	error = stream_writer_finish(w);
+	stream_writer_close(w);
+	if (given < 0)
+		return (int)given;
+	return durable == interval_set_count(which) ? 0 : error < 0 ? error : -EIO;
+}
+
+/* Complete files of a directory are known by what they have: the new one is read like any other. */
+static int
+copy_alone(struct reconcile *r, struct reconcile_stream *stream, const struct cut *c)
+{
+	const char *path = stream->known.file[c->file].path;
+	char run[SINK_NAME_BYTES], dir[PATH_MAX], message[PATH_MAX];
+	struct stream_source s;
+	int rc;
+
+	rc = dir_of(path, dir);
+	if (rc == 0)
+		rc = stream_source_run(path, run);
+	if (rc < 0) {
+		say(r, true, "%s: this is no name of a store's file", path);
+		return rc;
+	}
+	rc = stream_source_open(&s, r->io, path, message);
+	if (rc < 0) {
+		say(r, true, "%s", message);
+		return rc;
+	}
+	rc = copy_out(r, stream, &s, &c->alone, run, dir);
+	stream_source_close(&s);
+	if (rc < 0)
+		say(r, true, "%s: what is behind batch %" PRIu64 " cannot be copied: %s", path,
+			c->from, strerror(-rc));
+	return rc;
+}
+
+/* The same in the lists alone. */
+static int
+forget(struct stream_known *k, const struct cut *c)
+{
+	return interval_set_remove(&k->file[c->file].have, c->from, UINT64_MAX - 1);
+}
+
+static int
+work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
+{
+	struct stream_known *k = &stream->known;
+	const uint64_t alone = interval_set_count(&c->alone);
+	char message[PATH_MAX];
+	uint64_t cut = 0;
+	int rc = 0;
+
+	say(r, false,
+		"%s: %s at batch %" PRIu64 ": %" PRIu64 " batches, %" PRIu64 " of them copied",
+		k->file[c->file].path, r->dry_run ? "would be cut off" : "cut off", c->from,
+		c->gone, alone);
+	if (alone > 0 && !r->dry_run)
+		rc = copy_alone(r, stream, c);
+	if (rc == 0 && r->dry_run)
+		rc = forget(k, c);
+	else if (rc == 0) {
+		rc = stream_known_cut_file(k, r->io, &k->file[c->file], c->from, &cut, message);
+		if (rc < 0)
+			say(r, true, "%s", message);
+	}
+	if (rc == 0) {
+		r->cut += c->gone;
+		r->copied += alone;
+		r->files++;
+	}
+	return rc;
+}
+
+static int
+reconcile_stream(struct reconcile *r, struct reconcile_stream *stream)
+{
+	const uint64_t doubles = reconcile_doubles(stream);
+	struct cut c;
+	int rc;
+
+	r->batches += interval_set_count(&stream->known.have);
+	r->doubles += doubles;
+	if (doubles == 0)
+		return 0;
+	rc = check_files(r, &stream->known);
+	if (rc < 0)
+		return rc;
+	while ((rc = choose_cut(&stream->known, &c)) > 0) {
+		rc = work_cut(r, stream, &c);
+		interval_set_free(&c.alone);
+		if (rc < 0)
+			break;
+	}
+	return rc;
+}
+
+int
+reconcile_run(struct reconcile *r)
+{
+	size_t i;
+	int rc, first = 0;
+
+	for (i = 0; i < r->nb; i++) {
+		rc = reconcile_stream(r, &r->stream[i]);
+		if (first == 0)
+			first = rc;
+	}
+	return first;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow_recovery.h"
+#include "arrow_tables.h"
+#include "sink_message.h"
+#include "stream_source.h"
+
+int
+stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+	char message[PATH_MAX])
+{
+	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
+	const char *problem = NULL;
+	const uint8_t *data;
+	uint64_t size;
+	int rc;
+
+	*s = (struct stream_source){.io = io, .path = path};
+	rc = io->open(&s->handle, &how);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s cannot be opened: %s", path,
+			rc == -EBUSY ? "somebody has it open" : strerror(-rc));
+		return rc;
+	}
+	rc = io->map(s->handle, &data, &size);
+	if (rc == 0)
+		rc = arrow_reader_open_memory(&s->reader, data, size, &problem);
+	if (rc == 0 && !s->reader.complete) {
+		problem = s->reader.problem;
+		arrow_reader_close(&s->reader);
+		rc = -EBADMSG;
+	}
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", path,
+			problem != NULL ? problem : strerror(-rc));
+		(void)io->close(s->handle);
+	}
+	return rc;
+}
+
+void
+stream_source_close(struct stream_source *s)
+{
+	arrow_reader_close(&s->reader);
+	(void)s->io->close(s->handle);
+}
+
+uint64_t
+stream_source_sequence(const struct arrow_reader *r, size_t batch)
+{
+	return strtoull(r->batches[batch].sequence, NULL, 16);
+}
+
+/* @return whether a text is this number in 16 digits */
+static bool
+is_number(const char *text, uint64_t wanted)
+{
+	char digits[17];
+
+	snprintf(digits, sizeof(digits), "%016" PRIx64, wanted);
+	return text != NULL && strcmp(text, digits) == 0;
+}
+
+static bool
+is_of(const struct arrow_read_batch *b, const struct arrow_identity *id)
+{
+	return is_number(b->producer, id->producer) && is_number(b->run, id->run) &&
+		is_number(b->incarnation, id->incarnation) && b->table != NULL &&
+		strcmp(b->table, id->table) == 0 && b->sequence != NULL;
+}
+
+/* Whose a batch says that it is; the texts have been checked only if it is_of() that then. */
+static int
+read_identity(const struct arrow_read_batch *b, struct arrow_identity *id)
+{
+	unsigned int i;
+
+	if (b->producer == NULL || b->run == NULL || b->incarnation == NULL || b->table == NULL)
+		return -EXDEV;
+	id->producer = strtoull(b->producer, NULL, 16);
+	id->run = strtoull(b->run, NULL, 16);
+	id->incarnation = strtoull(b->incarnation, NULL, 16);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (strcmp(b->table, arrow_table_name(i)) == 0)
+			id->table = arrow_table_name(i);
+	}
+	return id->table != NULL ? 0 : -EXDEV;
+}
+
+int
+stream_source_list(
+	const struct arrow_reader *r, struct arrow_identity *id, struct interval_set *have)
+{
+	uint64_t sequence;
+	size_t i;
+	int rc = 0;
+
+	if (id->table == NULL && r->nb_batches > 0)
+		rc = read_identity(&r->batches[0], id);
+	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		if (!is_of(&r->batches[i], id))
+			return -EXDEV;
+		sequence = stream_source_sequence(r, i);
+		/* twice in one file, or the highest number, is nothing that a store makes */
+		if (interval_set_has(have, sequence) || sequence == UINT64_MAX)
+			return -EXDEV;
+		rc = interval_set_add(have, sequence, sequence);
+	}
+	return rc;
+}
+
+const char *
+stream_source_fault(const struct stream_source *s)
+{
+	const char *why;
+	uint64_t end;
+
+	(void)arrow_recovery_scan(&s->reader, &end, &why);
+	return why;
+}
+
+int
+stream_source_run(const char *path, char run[SINK_NAME_BYTES])
+{
+	const char *name = strrchr(path, '/');
+	const char *at;
+	unsigned int i;
+	size_t size;
+
+	name = name != NULL ? name + 1 : path;
+	/* a run may have underscores: three are not its own */
+	at = name + strlen(name);
+	for (i = 0; i < 3; i++) {
+		do {
+			if (at == name)
+				return -EINVAL;
+		} while (*--at != '_');
+	}
+	size = at - name;
+	memset(run, 0, SINK_NAME_BYTES);
+	if (size >= SINK_NAME_BYTES || strspn(at + 1, "0123456789abcdef") != 16)
+		return -EINVAL;
+	memcpy(run, name, size);
+	return sink_name_check(run) ? 0 : -EINVAL;
+}
+
+int
+stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
+	const struct arrow_identity *identity)
+{
+	return snprintf(dir, PATH_MAX, "%s/%s-%016" PRIx64 "-%016" PRIx64, root, run,
+		       identity->producer, identity->run) < PATH_MAX
+		? 0
+		: -ENAMETOOLONG;
+}
+
+/* A batch as a writer takes it; its tag is its place in the file. */
+static int
+make_batch(const struct arrow_reader *r, size_t i, struct stream_batch *to)
+{
+	const struct arrow_read_batch *b = &r->batches[i];
+
+	if (b->metadata_size != SINK_BLOCK || b->body_length % SINK_BLOCK != 0 || b->crc32c == NULL)
+		return -EBADMSG;
+	*to = (struct stream_batch){
+		.sink = {.sequence = stream_source_sequence(r, i),
+			.rows = b->rows,
+			.body_bytes = b->body_length,
+			.body_crc32c = strtoul(b->crc32c, NULL, 16)},
+		.metadata = r->data + b->offset,
+		.body = (void *)(uintptr_t)b->body,
+		.tag = i,
+	};
+	return 0;
+}
+
+int64_t
+stream_source_copy(
+	const struct stream_source *s, struct stream_writer *w, const struct interval_set *only)
+{
+	const struct arrow_reader *r = &s->reader;
+	struct stream_batch batch;
+	int64_t given = 0;
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		if (only != NULL && !interval_set_has(only, stream_source_sequence(r, i)))
+			continue;
+		rc = make_batch(r, i, &batch);
+		if (rc < 0)
+			break;
+		stream_writer_append(w, &batch);
+		given++;
+	}
+	/* they are written from the mapping: with the results of all nobody reads it any more */
+	(void)stream_writer_finish(w);
+	return rc < 0 ? rc : given;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A complete file of a stream being read: whose batches it has, which, and from there into a
+ * stream's writer. What is written is what was read, byte for byte: batches keep their identity.
+ *
+ * The file is locked while it is open, and mapped: a disk that cannot read it ends the process
+ * (SIGBUS). One thread.
+ */
+#ifndef STREAM_SOURCE_H
+#define STREAM_SOURCE_H
+
+#include <limits.h>
+
+#include "arrow_io.h"
+#include "arrow_read.h"
+#include "interval_set.h"
+#include "sink_wire.h"
+#include "stream_writer.h"
+
+struct stream_source {
+	const struct arrow_io_ops *io;
+	const char *path; /**< the caller's */
+	void *handle;
+	struct arrow_reader reader;
+};
+
+/**
+ * @param message  out, on error: what is wrong
+ * @return 0; -EBADMSG: not complete, or damaged; -EBUSY: somebody has it; -errno
+ */
+int stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+	char message[PATH_MAX]);
+
+void stream_source_close(struct stream_source *s);
+
+/**
+ * What a file has.
+ * @param identity  whose batches they must be; its table NULL: out, those of the first batch (and
+ *   still NULL if there is none)
+ * @param have      out: their sequence numbers are added
+ * @return 0; -EXDEV: of another stream, or of none; -ENOMEM
+ */
+int stream_source_list(
+	const struct arrow_reader *r, struct arrow_identity *identity, struct interval_set *have);
+
+/** Number of a batch in its stream. */
+uint64_t stream_source_sequence(const struct arrow_reader *r, size_t batch);
+
+/**
+ * What is wrong with a batch or the end of the file, every byte looked at.
+ * @return NULL: all is right; else a static text
+ */
+const char *stream_source_fault(const struct stream_source *s);
+
+/**
+ * Name of the run, out of the name of one of its files: RUN_INCARNATION_NNNNNN_TABLE.arrow.
+ * @return 0; -EINVAL: a file that has another name
+ */
+int stream_source_run(const char *path, char run[SINK_NAME_BYTES]);
+
+/** Where the files of a run are, below a store's root. @return 0; -ENAMETOOLONG */
+int stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
+	const struct arrow_identity *identity);
+
+/**
+ * Give a writer the batches of a file, in their order, and complete what it has written; returns
+ * with the results of all.
+ * @param only  those that are in it; NULL: all
+ * @return batches that were given; -EBADMSG: one that no receiver of ours has made
+ */
+int64_t stream_source_copy(
+	const struct stream_source *s, struct stream_writer *w, const struct interval_set *only);
+
+#endif /* STREAM_SOURCE_H */
