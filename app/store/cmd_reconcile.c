@@ -10,11 +10,9 @@
 
 #include "command.h"
 #include "direct_io.h"
+#include "left_rings.h"
 #include "reconcile.h"
-#include "retention.h"
 #include "store_tree.h"
-
-#define RINGS_MAX 16
 
 static const char help[] =
 	"usage: braggline-store reconcile [OPTION...] DIR...\n"
@@ -39,10 +37,9 @@ static const char help[] =
 
 struct job {
 	struct reconcile reconcile;
-	const char *ring_path[RINGS_MAX];
+	const char *ring_path[LEFT_RINGS_MAX];
 	unsigned int nb_rings;
-	struct retention *ring[RINGS_MAX];
-	bool without_ring;
+	struct left_rings rings;
 };
 
 static void
@@ -64,67 +61,24 @@ fail(const char *message)
 	return EXIT_FAILURE;
 }
 
-static int
-open_rings(struct job *j)
-{
-	char message[PATH_MAX];
-	unsigned int i;
-	int rc;
-
-	for (i = 0; i < j->nb_rings; i++) {
-		rc = retention_open_existing(&j->ring[i], j->ring_path[i], message);
-		if (rc < 0)
-			return fail(message);
-	}
-	return EXIT_SUCCESS;
-}
-
-static bool
-has_ring(const struct job *j, uint64_t producer)
-{
-	unsigned int i;
-
-	for (i = 0; i < j->nb_rings; i++) {
-		if (retention_producer(j->ring[i]) == producer)
-			return true;
-	}
-	return j->without_ring;
-}
-
-/* What a store was to cut off when it comes back: by then a copy of it may be the only one. */
-static void
-forget_moved(struct retention *ring)
-{
-	unsigned int run, store;
-
-	for (run = 0; run < RETENTION_RUNS; run++) {
-		for (store = 0; store < RETENTION_STORES; store++)
-			retention_confirm(ring, run, store);
-	}
-}
-
 /* All receivers that had doubles are known not to say anything more of them. */
 static int
-settle_rings(struct job *j)
+check_rings(const struct job *j)
 {
 	const struct reconcile_stream *s;
 	char message[PATH_MAX];
-	unsigned int k;
 	size_t i;
 
 	for (i = 0; i < j->reconcile.nb; i++) {
 		s = &j->reconcile.stream[i];
-		if (reconcile_doubles(s) == 0 || has_ring(j, s->identity.producer))
+		if (reconcile_doubles(s) == 0 || left_rings_has(&j->rings, s->identity.producer))
 			continue;
 		snprintf(message, sizeof(message),
-			"producer %016" PRIx64
-			" has doubles: name its retention ring (--ring), or say "
-			"that it is gone (--without-ring)",
+			"producer %016" PRIx64 " has doubles: name its retention ring (--ring), or "
+			"say that it is gone (--without-ring)",
 			s->identity.producer);
 		return fail(message);
 	}
-	for (k = 0; k < j->nb_rings && !j->reconcile.dry_run; k++)
-		forget_moved(j->ring[k]);
 	return EXIT_SUCCESS;
 }
 
@@ -137,7 +91,9 @@ read_files(struct job *j, char **dir)
 	int left, status = EXIT_SUCCESS;
 	size_t i;
 
-	left = j->reconcile.dry_run ? 0 : store_tree_recover(dir, say_recovery, message);
+	left = store_tree_lock_runs(dir, message);
+	if (left == 0 && !j->reconcile.dry_run)
+		left = store_tree_recover(dir, say_recovery, message);
 	if (left < 0 || store_tree_read(&tree, dir, message) < 0)
 		status = fail(message);
 	if (left > 0)
@@ -165,14 +121,20 @@ work(struct job *j, char **dir)
 		if (store_tree_lock(dir[i], message) < 0)
 			return fail(message);
 	}
-	status = open_rings(j);
+	for (i = 0; i < j->nb_rings; i++) {
+		if (left_rings_add(&j->rings, j->ring_path[i], message) < 0)
+			return fail(message);
+	}
+	status = read_files(j, dir);
 	if (status == EXIT_SUCCESS)
-		status = read_files(j, dir);
-	if (status == EXIT_SUCCESS)
-		status = settle_rings(j);
+		status = check_rings(j);
 	if (status != EXIT_SUCCESS)
 		return status;
+	if (!r->dry_run)
+		left_rings_forget(&j->rings);
 	rc = reconcile_run(r);
+	for (i = 0; i < r->nb && rc == 0 && !r->dry_run; i++)
+		(void)left_rings_release(&j->rings, &r->stream[i].identity, &r->stream[i].all);
 	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
 	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,
@@ -192,21 +154,20 @@ cmd_reconcile(int argc, char **argv)
 	};
 	struct job j = {.reconcile = {.io = &direct_io, .say = say}};
 	int option, status;
-	unsigned int i;
 
 	while ((option = getopt_long(argc, argv, "r:nh", options, NULL)) != -1) {
 		switch (option) {
 		case 'r':
-			if (j.nb_rings == RINGS_MAX) {
+			if (j.nb_rings == LEFT_RINGS_MAX) {
 				fprintf(stderr,
 					"braggline-store reconcile: at most %u times --ring\n",
-					RINGS_MAX);
+					LEFT_RINGS_MAX);
 				return EXIT_USAGE;
 			}
 			j.ring_path[j.nb_rings++] = optarg;
 			break;
 		case 'w':
-			j.without_ring = true;
+			j.rings.without = true;
 			break;
 		case 'n':
 			j.reconcile.dry_run = true;
@@ -224,7 +185,6 @@ cmd_reconcile(int argc, char **argv)
 	}
 	status = work(&j, argv + optind);
 	reconcile_free(&j.reconcile);
-	for (i = 0; i < j.nb_rings; i++)
-		retention_close(j.ring[i]);
+	left_rings_close(&j.rings);
 	return status;
 }

@@ -11,6 +11,7 @@
 #define EXIT_USAGE 2
 
 /** @param argv  from the name on. @return exit status */
+int cmd_import(int argc, char **argv);
 int cmd_load(int argc, char **argv);
 int cmd_reconcile(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

@@ -17,8 +17,7 @@
 
 #include "command.h"
 #include "config.h"
-#include "slice_pool.h"
-#include "store.h"
+#include "store_settings.h"
 #include "store_telemetry.h"
 
 RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
@@ -43,6 +42,7 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *what;
 } commands[] = {
+	{"import", cmd_import, "what was spilled, or is held in a ring, into a store's directory"},
 	{"load", cmd_load, "a run into memory, of the host or of a GPU"},
 	{"reconcile", cmd_reconcile, "each batch into one file of all stores"},
 	{"verify", cmd_verify, "whether files are what they were when they were written"},
@@ -133,56 +133,6 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 	return 0;
 }
 
-/* `auto`, `host`, `gpu:N` */
-static unsigned int
-read_bodies(struct config *c)
-{
-	const char *text = config_text(c, "store", "bodies", "auto");
-	unsigned long gpu;
-	char *end;
-
-	if (strcmp(text, "auto") == 0)
-		return STORE_BODIES_AUTO;
-	if (strcmp(text, "host") == 0)
-		return STORE_BODIES_HOST;
-	gpu = strncmp(text, "gpu:", 4) == 0 ? strtoul(text + 4, &end, 10) : ULONG_MAX;
-	if (gpu > INT16_MAX || *end != '\0' || end == text + 4)
-		config_complain(c, "store", "bodies", "wanted: auto, host or gpu:N");
-	return STORE_BODIES_GPU + gpu;
-}
-
-static void
-read_settings(struct store_config *s, struct config *c)
-{
-	static const char *const modes[] = {
-		"auto", "buffered", "direct", "io_uring", "cufile", NULL};
-
-	s->device = config_text(c, "store", "device", NULL);
-	if (s->device == NULL)
-		config_complain(c, "store", "device", "is needed: roce:... or verbs:...");
-	s->port = config_uint(c, "store", "port", SINK_PORT, 1, UINT16_MAX);
-	s->key = config_text(c, "store", "key", NULL);
-	if (s->key == NULL)
-		config_complain(c, "store", "key", "is needed: a file that receivers have, too");
-	s->node = config_uint(c, "store", "number", 0, 0, UINT64_MAX);
-	s->bodies = read_bodies(c);
-	s->memory = config_uint(c, "store", "memory_mb", 1024, 1, 1 << 20) << 20;
-	s->heartbeat_ms = config_uint(c, "store", "heartbeat_ms", 500, 10, 60000);
-	s->silence_ms = config_uint(c, "store", "silence_ms", 2000, s->heartbeat_ms + 1, 600000);
-	s->files.root = config_text(c, "files", "directory", ".");
-	s->io = config_choice(c, "files", "io", STORE_IO_AUTO, modes);
-	s->io_threads =
-		config_uint(c, "files", "threads", SLICE_POOL_THREADS, 1, SLICE_POOL_THREADS_MAX);
-	s->files.slices.slice = config_uint(c, "files", "slice_kb", 4096, 4, 1 << 20) << 10;
-	s->files.slices.depth = config_uint(c, "files", "depth", STREAM_DEPTH, 1, 64);
-	s->files.slices.sync_ms = config_uint(c, "files", "sync_ms", STREAM_SYNC_MS, 1, 60000);
-	s->files.slices.sync_bytes = config_uint(c, "files", "sync_mb", 256, 1, 65536) << 20;
-	s->files.roll_bytes = config_uint(c, "files", "roll_mb", 65536, 1, UINT32_MAX) << 20;
-	s->files.roll_ms = config_uint(c, "files", "roll_s", 0, 0, 1000000) * 1000;
-	s->files.quota = config_uint(c, "files", "quota_mb", 0, 0, UINT32_MAX) << 20;
-	s->files.idle_ms = config_uint(c, "files", "idle_s", 600, 0, 1000000) * 1000;
-}
-
 static void
 poll_until_signal(struct store *s)
 {
@@ -217,7 +167,8 @@ run(const struct arguments *a)
 		if (config_set(c, a->sets[i]) != 0)
 			goto out;
 	}
-	read_settings(&settings, c);
+	store_settings_read(&settings, c);
+	store_settings_need(c);
 	if (config_check(c) != 0)
 		goto out;
 	status = EXIT_SUCCESS;

@@ -37,8 +37,10 @@ reconcile_free(struct reconcile *r)
 {
 	size_t i;
 
-	for (i = 0; i < r->nb; i++)
+	for (i = 0; i < r->nb; i++) {
 		stream_known_free(&r->stream[i].known);
+		interval_set_free(&r->stream[i].all);
+	}
 	free(r->stream);
 	r->stream = NULL;
 	r->nb = 0;
@@ -100,7 +102,7 @@ reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity
 	if (have->nb == 0)
 		return 0;
 	s = find_stream(r, identity);
-	if (s == NULL || add_all(&s->known.have, have) < 0)
+	if (s == NULL || add_all(&s->all, have) < 0)
 		return -ENOMEM;
 	return stream_known_add(&s->known, path, have);
 }
@@ -138,7 +140,7 @@ reconcile_doubles(const struct reconcile_stream *s)
 
 	for (i = 0; i < s->known.nb; i++)
 		copies += interval_set_count(&s->known.file[i].have);
-	return copies - interval_set_count(&s->known.have);
+	return copies - interval_set_count(&s->all);
 }
 
 /* The first batch of a file that another one has as well. */
@@ -211,7 +213,7 @@ choose_cut(const struct stream_known *k, struct cut *best)
 	return best->from != NONE;
 }
 
-/* Every file that has doubles is as it was written: one of the copies stays, and is the only one. */
+/* Every file that has doubles is as it was written: the copy that stays will be the only one. */
 static int
 check_files(const struct reconcile *r, const struct stream_known *k)
 {
@@ -364,7 +366,7 @@ reconcile_stream(struct reconcile *r, struct reconcile_stream *stream)
 	struct cut c;
 	int rc;
 
-	r->batches += interval_set_count(&stream->known.have);
+	r->batches += interval_set_count(&stream->all);
 	r->doubles += doubles;
 	if (doubles == 0)
 		return 0;

@@ -23,6 +23,7 @@
 struct reconcile_stream {
 	struct arrow_identity identity;
 	struct stream_known known;
+	struct interval_set all; /**< batches that any of them has, also afterwards */
 };
 
 struct reconcile {

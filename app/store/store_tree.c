@@ -28,9 +28,12 @@ store_tree_is_part(const char *path)
 	return ends_with(path, ".arrow.part");
 }
 
+/* Files of a directory come one after the other, and before what is below it. */
 static int
 by_name(const FTSENT **a, const FTSENT **b)
 {
+	if (((*a)->fts_info == FTS_D) != ((*b)->fts_info == FTS_D))
+		return (*a)->fts_info == FTS_D ? 1 : -1;
 	return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
@@ -107,6 +110,53 @@ store_tree_recover(
 	}
 	store_tree_free(&t);
 	return rc < 0 ? rc : left;
+}
+
+/* Hold the directory of a file itself. */
+static int
+lock_dir_of(const char *path, size_t size, char *message)
+{
+	char dir[PATH_MAX];
+	int fd, rc = 0;
+
+	if (size >= sizeof(dir))
+		return -ENAMETOOLONG;
+	snprintf(dir, sizeof(dir), "%.*s", (int)size, path);
+	if (size == 0)
+		strcpy(dir, path[0] == '/' ? "/" : ".");
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		rc = fd >= 0 && errno == EWOULDBLOCK ? -EBUSY : -errno;
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
+			rc == -EBUSY ? "its receiver holds it: a store may still have to cut off "
+				       "what was spilled"
+				     : strerror(-rc));
+		if (fd >= 0)
+			close(fd);
+	}
+	return rc;
+}
+
+int
+store_tree_lock_runs(char *const *root, char message[PATH_MAX])
+{
+	struct store_tree t = {0};
+	const char *last = "";
+	size_t i, size, last_size = 0;
+	int rc;
+
+	rc = store_tree_read(&t, root, message);
+	for (i = 0; i < t.nb && rc == 0; i++) {
+		size = strrchr(t.path[i], '/') != NULL ? strrchr(t.path[i], '/') - t.path[i] : 0;
+		if (last_size == size && strncmp(last, t.path[i], size) == 0)
+			continue;
+		rc = lock_dir_of(t.path[i], size, message);
+		last = t.path[i];
+		last_size = size;
+	}
+	store_tree_free(&t);
+	return rc;
 }
 
 /* @return a descriptor that holds a lock file; -EBUSY; -errno */

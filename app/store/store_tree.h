@@ -39,6 +39,13 @@ int store_tree_recover(
 	char *const *root, void (*say)(const char *path, const char *what), char message[PATH_MAX]);
 
 /**
+ * Hold directories of runs that have files below others: a receiver holds those that it has spilled
+ * to until no store may have to cut off what is in them. They are held until the process ends.
+ * @return 0; -EBUSY; -errno
+ */
+int store_tree_lock_runs(char *const *root, char message[PATH_MAX]);
+
+/**
  * Hold a directory: `.lock` in it. It is held until the descriptor is closed or the process ends.
  * @return a descriptor; -EBUSY: somebody else holds it; -errno
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files of two stores that have batches twice, on a disk that forgets and fails: each batch is in
- * some file at any moment, and in one in the end. SINK_SEED and SINK_SEEDS choose what goes wrong. */
+ * some file at any moment, and in one in the end. SINK_SEED, SINK_SEEDS choose what goes wrong. */
 
 #include <errno.h>
 #include <setjmp.h>

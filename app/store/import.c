@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arrow_crc.h"
+#include "arrow_recovery.h"
+#include "arrow_tables.h"
+#include "direct_io.h"
+#include "import.h"
+#include "stream_source.h"
+
+#define IMPORTED ".imported"
+
+__attribute__((format(printf, 3, 4))) static void
+say(const struct import *s, bool error, const char *format, ...)
+{
+	char text[2 * PATH_MAX];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	s->say(s->arg, error, text);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static void
+take_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	struct import *s = arg;
+
+	s->counts.stored += status == SINK_DURABLE;
+	s->counts.doubles += status == SINK_DOUBLE;
+	s->counts.failed += status == SINK_AGAIN;
+	if (s->ring != NULL && status != SINK_AGAIN)
+		retention_release(s->ring, tag);
+}
+
+static void
+log_writer(void *arg, bool error, const char *text)
+{
+	say(arg, error, "%s", text);
+}
+
+static void
+close_stream(struct import_stream *t)
+{
+	stream_writer_close(t->writer);
+	if (t->reader.data != NULL)
+		arrow_reader_close(&t->reader);
+	free(t->header);
+	free(t);
+}
+
+void
+import_free(struct import *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->nb; i++)
+		close_stream(s->stream[i]);
+	free(s->stream);
+	s->stream = NULL;
+	s->nb = 0;
+}
+
+/* Whether a file is one of this stream, by its name: others may be written just now. */
+static bool
+is_own_file(const struct import_stream *t, const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	char begin[SINK_NAME_BYTES + 32], end[32];
+
+	snprintf(begin, sizeof(begin), "%s_%016" PRIx64 "_", t->run, t->identity.incarnation);
+	snprintf(end, sizeof(end), "_%s.arrow", t->identity.table);
+	return strncmp(name, begin, strlen(begin)) == 0 && strstr(name, end) != NULL;
+}
+
+/* A `.part` file of a stream that is opened. */
+struct recovered {
+	struct import *import;
+	const struct import_stream *stream;
+	bool unknown; /* somebody holds what the stream may have */
+};
+
+static void
+note_recovery(void *arg, const struct arrow_recovery *report)
+{
+	struct recovered *r = arg;
+	const bool failed =
+		report->state == ARROW_RECOVERY_BUSY || report->state == ARROW_RECOVERY_FAILED;
+
+	if (failed && !is_own_file(r->stream, report->path))
+		return;
+	r->unknown |= failed;
+	say(r->import, failed, "%s: %s", report->path, report->message);
+}
+
+/* What the store has: `.part` files are completed as when it starts. */
+static int
+adopt_files(struct import *s, struct import_stream *t)
+{
+	struct recovered r = {s, t, false};
+	int rc;
+
+	rc = arrow_recover_dir(NULL, t->dir, note_recovery, &r);
+	if (rc >= 0)
+		rc = r.unknown ? -EBUSY : stream_writer_adopt_all(t->writer);
+	return rc < 0 ? rc : 0;
+}
+
+static int
+open_stream(struct import *s, struct import_stream *t)
+{
+	const struct stream_writer_config c = {
+		.dir = t->dir,
+		.run = t->run,
+		.identity = t->identity,
+		.schema = &t->reader.schema,
+		.slices = s->slices,
+		.result = take_result,
+		.log = log_writer,
+		.arg = s,
+	};
+	const char *problem;
+	int rc;
+
+	rc = stream_source_dir(t->dir, s->root, t->run, &t->identity);
+	if (rc == 0 && mkdir(t->dir, 0755) < 0 && errno != EEXIST)
+		rc = -errno;
+	if (rc == 0)
+		rc = direct_io.sync_dir(t->dir);
+	if (rc < 0) {
+		say(s, true, "%s: %s", t->dir, strerror(-rc));
+		return rc;
+	}
+	rc = arrow_reader_open_memory(&t->reader, t->header, t->header_size, &problem);
+	if (rc < 0) {
+		say(s, true, "schema of run %s: %s", t->run, problem);
+		return rc;
+	}
+	rc = stream_writer_open(&t->writer, &c);
+	return rc == 0 ? adopt_files(s, t) : rc;
+}
+
+static bool
+is_stream(const struct import_stream *t, const struct arrow_identity *id, const char *run)
+{
+	return t->identity.producer == id->producer && t->identity.run == id->run &&
+		t->identity.incarnation == id->incarnation &&
+		strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0;
+}
+
+/* The stream that batches belong to. @return NULL: the reason has been said */
+static struct import_stream *
+find_stream(struct import *s, const struct arrow_identity *id, const char *run,
+	const uint8_t *header, uint64_t size)
+{
+	struct import_stream *t, **more;
+	size_t i;
+
+	for (i = 0; i < s->nb; i++) {
+		t = s->stream[i];
+		if (!is_stream(t, id, run))
+			continue;
+		if (t->header_size == size && memcmp(t->header, header, size) == 0)
+			return t;
+		say(s, true, "run %s has two schemas of %s", run, id->table);
+		return NULL;
+	}
+	t = calloc(1, sizeof(*t));
+	more = realloc(s->stream, (s->nb + 1) * sizeof(struct import_stream *));
+	if (more != NULL)
+		s->stream = more;
+	if (t != NULL)
+		t->header = malloc(size);
+	if (t == NULL || more == NULL || t->header == NULL) {
+		say(s, true, "no memory for run %s", run);
+		if (t != NULL)
+			free(t->header);
+		free(t);
+		return NULL;
+	}
+	t->identity = *id;
+	t->header_size = size;
+	memcpy(t->header, header, size);
+	snprintf(t->run, sizeof(t->run), "%s", run);
+	if (open_stream(s, t) < 0) {
+		close_stream(t);
+		return NULL;
+	}
+	more[s->nb++] = t;
+	return t;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* All that it has is stored: it goes, and its directory if nothing else is in it. */
+static int
+retire_file(struct import *s, const char *path)
+{
+	char to[PATH_MAX];
+	int rc = 0;
+
+	if (!s->keep)
+		rc = direct_io.remove(path);
+	else if (snprintf(to, sizeof(to), "%s" IMPORTED, path) < (int)sizeof(to))
+		rc = direct_io.rename(path, to);
+	else
+		rc = -ENAMETOOLONG;
+	if (rc == 0)
+		rc = direct_io.sync_dir(path);
+	if (rc < 0)
+		say(s, true, "%s is stored, and cannot be removed: %s", path, strerror(-rc));
+	return rc;
+}
+
+static int
+copy_file(struct import *s, const struct stream_source *source, const char *run)
+{
+	const struct import_counts before = s->counts;
+	struct arrow_identity identity = {0};
+	struct interval_set have = {0};
+	struct import_stream *t;
+	const char *fault;
+	int64_t given;
+	int rc;
+
+	rc = stream_source_list(&source->reader, &identity, &have);
+	interval_set_free(&have);
+	fault = rc < 0 ? "batches of no stream, or of several" : stream_source_fault(source);
+	if (fault != NULL) {
+		say(s, true, "%s: %s", source->path, fault);
+		return -EBADMSG;
+	}
+	/* one without batches is stored as it is */
+	if (identity.table == NULL)
+		return 0;
+	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
+	if (t == NULL)
+		return -EIO;
+	given = stream_source_copy(source, t->writer, NULL);
+	if (given >= 0 && s->counts.failed == before.failed) {
+		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " were there",
+			source->path, s->counts.stored - before.stored,
+			s->counts.doubles - before.doubles);
+		return 0;
+	}
+	rc = given < 0 ? (int)given : stream_writer_state(t->writer);
+	say(s, true, "%s is not stored: %s", source->path, strerror(rc < 0 ? -rc : EIO));
+	return rc < 0 ? rc : -EIO;
+}
+
+int
+import_file(struct import *s, const char *path)
+{
+	char run[SINK_NAME_BYTES], message[PATH_MAX];
+	struct stream_source source;
+	int rc;
+
+	if (stream_source_run(path, run) < 0) {
+		say(s, true, "%s: this is no name of a store's file", path);
+		return -EINVAL;
+	}
+	rc = stream_source_open(&source, &direct_io, path, message);
+	if (rc < 0) {
+		say(s, true, "%s", message);
+		return rc;
+	}
+	s->ring = NULL;
+	rc = copy_file(s, &source, run);
+	/* while it is locked */
+	if (rc == 0)
+		rc = retire_file(s, path);
+	stream_source_close(&source);
+	return rc;
+}
+
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+static struct import_stream *
+stream_of(struct import *s, const struct retention_batch *b)
+{
+	struct arrow_identity identity = {.producer = retention_producer(s->ring)};
+	struct retention_run run;
+
+	if (!retention_run_get(s->ring, b->run, &run))
+		return NULL;
+	identity.run = run.run;
+	identity.incarnation = run.incarnation;
+	identity.table = arrow_table_name(b->table);
+	return find_stream(
+		s, &identity, run.name, run.schema[b->table], run.schema_bytes[b->table]);
+}
+
+/* Oldest first: what is released meanwhile does not matter to a list. */
+static int
+copy_held(struct import *s, const uint32_t *list, uint32_t nb)
+{
+	struct retention_batch b;
+	struct import_stream *t;
+	uint32_t i;
+
+	for (i = 0; i < nb; i++) {
+		if (!retention_get(s->ring, list[i], &b) || !b.held)
+			continue;
+		if (arrow_crc32c(0, b.body, b.body_bytes) != b.body_crc32c) {
+			say(s, true, "batch %" PRIu64 " of the ring is damaged, and stays",
+				b.sequence);
+			s->counts.failed++;
+			continue;
+		}
+		t = stream_of(s, &b);
+		if (t == NULL)
+			return -EIO;
+		const struct stream_batch batch = {
+			.sink = {.sequence = b.sequence,
+				.rows = b.rows,
+				.first = b.first,
+				.last = b.last,
+				.body_bytes = b.body_bytes,
+				.body_crc32c = b.body_crc32c},
+			.metadata = b.metadata,
+			.body = b.body,
+			.tag = list[i],
+		};
+		stream_writer_append(t->writer, &batch);
+	}
+	return 0;
+}
+
+int
+import_ring(struct import *s, struct retention *ring)
+{
+	const struct import_counts before = s->counts;
+	uint32_t *list, nb;
+	size_t i;
+	int rc;
+
+	nb = retention_list(ring, NULL, 0);
+	list = malloc((nb + 1) * sizeof(*list));
+	if (list == NULL) {
+		say(s, true, "no memory for a list of %u batches", nb);
+		return -ENOMEM;
+	}
+	s->ring = ring;
+	(void)retention_list(ring, list, nb);
+	rc = copy_held(s, list, nb);
+	for (i = 0; i < s->nb; i++)
+		(void)stream_writer_finish(s->stream[i]->writer);
+	s->ring = NULL;
+	free(list);
+	say(s, false, "ring: %u batches were held, %" PRIu64 " stored, %" PRIu64 " were there", nb,
+		s->counts.stored - before.stored, s->counts.doubles - before.doubles);
+	if (rc == 0 && s->counts.failed > before.failed)
+		rc = -EIO;
+	return rc;
+}

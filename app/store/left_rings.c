@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arrow_tables.h"
+#include "left_rings.h"
+
+int
+left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX])
+{
+	int rc;
+
+	if (r->nb == LEFT_RINGS_MAX) {
+		snprintf(message, PATH_MAX, "at most %u retention rings", LEFT_RINGS_MAX);
+		return -E2BIG;
+	}
+	rc = retention_open_existing(&r->ring[r->nb], path, message);
+	r->nb += rc == 0;
+	return rc;
+}
+
+void
+left_rings_close(struct left_rings *r)
+{
+	while (r->nb > 0)
+		retention_close(r->ring[--r->nb]);
+}
+
+bool
+left_rings_has(const struct left_rings *r, uint64_t producer)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->nb; i++) {
+		if (retention_producer(r->ring[i]) == producer)
+			return true;
+	}
+	return r->without;
+}
+
+void
+left_rings_forget(struct left_rings *r)
+{
+	unsigned int i, run, store;
+
+	for (i = 0; i < r->nb; i++) {
+		for (run = 0; run < RETENTION_RUNS; run++) {
+			for (store = 0; store < RETENTION_STORES; store++)
+				retention_confirm(r->ring[i], run, store);
+		}
+	}
+}
+
+static uint64_t
+release(struct retention *ring, const struct arrow_identity *id, const struct interval_set *stored)
+{
+	struct retention_batch b;
+	struct retention_run run;
+	uint64_t released = 0;
+	uint32_t i;
+
+	for (i = retention_next(ring, 0); i != UINT32_MAX; i = retention_next(ring, i + 1)) {
+		if (!retention_get(ring, i, &b) || !b.held ||
+			!retention_run_get(ring, b.run, &run) || run.run != id->run ||
+			run.incarnation != id->incarnation ||
+			strcmp(arrow_table_name(b.table), id->table) != 0 ||
+			!interval_set_has(stored, b.sequence))
+			continue;
+		retention_release(ring, i);
+		released++;
+	}
+	return released;
+}
+
+uint64_t
+left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
+	const struct interval_set *stored)
+{
+	uint64_t released = 0;
+	unsigned int i;
+
+	for (i = 0; i < r->nb; i++) {
+		if (retention_producer(r->ring[i]) == identity->producer)
+			released += release(r->ring[i], identity, stored);
+	}
+	return released;
+}

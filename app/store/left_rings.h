@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Retention rings that receivers have left, for commands that decide over their heads where batches
+ * are. A ring remembers which stores are to cut off what; if that were said later, the copy that is
+ * cut off may be the only one by then. So it must forget it first, and doubles are reconciled.
+ */
+#ifndef LEFT_RINGS_H
+#define LEFT_RINGS_H
+
+#include <stdbool.h>
+
+#include "arrow_schema.h"
+#include "interval_set.h"
+#include "retention.h"
+
+#define LEFT_RINGS_MAX 16
+
+struct left_rings {
+	struct retention *ring[LEFT_RINGS_MAX];
+	unsigned int nb;
+	bool without; /**< those that are not here are gone for good */
+};
+
+/** Open one more. @return 0; -E2BIG; as retention_open_existing() */
+int left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX]);
+
+void left_rings_close(struct left_rings *r);
+
+/** Whether nobody will say anything about batches of a producer. */
+bool left_rings_has(const struct left_rings *r, uint64_t producer);
+
+/** No store is told what went elsewhere. */
+void left_rings_forget(struct left_rings *r);
+
+/** Batches of a stream that are in files for good. @return how many of them were held */
+uint64_t left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
+	const struct interval_set *stored);
+
+#endif /* LEFT_RINGS_H */

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-store verify, reconcile and import over what a chain has left that was killed.
+
+usage: store_commands_test.py BUILD-DIR
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from chain import held, stored, want
+from store_test import Chain, SECONDS, end, kill
+
+FRAMES = 3000
+
+
+class Commands:
+    def __init__(self, build):
+        self.program = f'{os.path.abspath(build)}/app/store/braggline-store'
+
+    def __call__(self, *arguments, status=0, says=''):
+        done = subprocess.run([self.program, *arguments], stdin=subprocess.DEVNULL, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=SECONDS)
+        want(done.returncode == status and says in done.stdout, *arguments, 'gave',
+             done.returncode, f'wanted {status} and "{says}":\n', done.stdout)
+        return done.stdout
+
+
+def paths(*directories):
+    found = []
+    for directory in directories:
+        for where, _, names in os.walk(directory):
+            found += [f'{where}/{name}' for name in names if name.endswith('.arrow')]
+    return sorted(found)
+
+
+def copy(source, to):
+    shutil.copytree(source, to, ignore=shutil.ignore_patterns('.lock'))
+    return to
+
+
+def check_usage(store):
+    for command in ('verify', 'reconcile', 'import'):
+        store(command, '--help', says=f'usage: braggline-store {command}')
+        store(command, status=2)
+        store(command, '--no-such-option', status=2)
+    store('verify', '/nowhere/at/all', status=1)
+
+
+def leave(chain, store):
+    """Stop the store in the middle of a run, then kill the receiver; returns what is held."""
+    program = chain.start_store()
+    receiver = chain.start_recv(FRAMES)
+    # that the store is alive is seen by all commands that write
+    store('reconcile', chain.stored, status=1, says='at work there')
+    store('import', '--to', chain.stored, chain.where, status=1, says='at work there')
+    time.sleep(2)
+    program.send_signal(signal.SIGTERM)
+    end(program, 'braggline-store')
+    # what comes now is held
+    time.sleep(1)
+    want(receiver.poll() is None, 'the run was over too soon')
+    kill(receiver)
+    left = held(chain.ring)
+    want(left, 'nothing is held')
+    return left
+
+
+def check_verify(store, chain):
+    out = store('verify', chain.stored, says=' 0 files with something wrong')
+    want(out.count('good ') == len(paths(chain.stored)), 'a line for each file', out)
+    damaged = copy(chain.stored, f'{chain.where}/damaged')
+    path = paths(damaged)[-1]
+    with open(path, 'r+b') as stream:
+        stream.seek(os.path.getsize(path) // 2)
+        byte = stream.read(1)[0]
+        stream.seek(-1, os.SEEK_CUR)
+        stream.write(bytes([byte ^ 1]))
+    store('verify', '--quiet', damaged, status=1, says=f'WRONG  {path}')
+    # as the copy that stays must be good, nothing is cut off
+    before = [os.path.getsize(p) for p in paths(chain.stored)]
+    store('reconcile', '--without-ring', chain.stored, damaged, status=1,
+          says='nothing of its stream is cut off')
+    want(before[-1] == os.path.getsize(paths(chain.stored)[-1]), 'the good one was cut')
+    shutil.rmtree(damaged)
+
+
+def check_reconcile(store, chain, there):
+    second = copy(chain.stored, f'{chain.where}/second')
+    # one that only the other store has
+    os.unlink(paths(chain.stored)[-1])
+    store('verify', chain.stored, second, status=1, says='there twice')
+    store('reconcile', chain.stored, second, status=1, says='name its retention ring')
+    both = (chain.stored, second)
+    store('reconcile', '--dry-run', '--ring', chain.ring, *both, says='would be cut off')
+    store('verify', *both, status=1, says='there twice')
+    store('reconcile', '--ring', chain.ring, *both, says='cut off')
+    store('verify', *both, says=' 0 there twice')
+    want(stored(*both) == there, 'batches were lost')
+    store('reconcile', *both, says=' 0 doubles')
+    return second
+
+
+def check_import(store, chain, second, there):
+    run = os.open(os.path.dirname(paths(second)[0]), os.O_RDONLY)
+    fcntl.flock(run, fcntl.LOCK_EX)
+    store('import', '--to', chain.stored, second, status=1, says='its receiver holds it')
+    os.close(run)
+    doubles = copy(chain.stored, f'{chain.where}/doubles')
+    nb = len(paths(doubles))
+    store('import', '--keep', '--to', chain.stored, doubles,
+          says='0 batches stored')
+    want(not paths(doubles), 'was not renamed')
+    store('import', '--set', f'files.directory={chain.stored}', second,
+          says='0 stay where they were')
+    want(not paths(second) and len(paths(chain.stored)) > nb, 'was not removed')
+    want(stored(chain.stored) == there, 'batches were lost')
+
+
+def check_ring(store, chain, left, there):
+    store('import', '--to', chain.stored, chain.ring, says='0 stay where they were')
+    want(not held(chain.ring), 'is still held')
+    for key, batches in left.items():
+        there.setdefault(key, {}).update(batches)
+    want(stored(chain.stored) == there, 'what was held is not there')
+    for (incarnation, table), batches in there.items():
+        want(sorted(batches) == list(range(len(batches))), f'{incarnation:x} {table} has gaps')
+    store('import', '--to', chain.stored, chain.ring, says='0 batches stored, 0 were there')
+    store('verify', chain.stored, says=' 0 files with something wrong')
+
+
+def main():
+    store = Commands(sys.argv[1])
+    check_usage(store)
+    with tempfile.TemporaryDirectory() as where:
+        chain = Chain(os.path.abspath(sys.argv[1]), where, 'recv')
+        try:
+            left = leave(chain, store)
+            there = stored(chain.stored)
+            check_verify(store, chain)
+            second = check_reconcile(store, chain, there)
+            # the ring knows what reconcile has found in files
+            left = held(chain.ring)
+            check_import(store, chain, second, there)
+            check_ring(store, chain, left, there)
+        finally:
+            if os.path.exists(chain.ring):
+                os.unlink(chain.ring)
+    print(f'{sum(len(b) for b in there.values())} batches, '
+          f'{sum(len(b) for b in left.values())} of them out of the ring')
+
+
+if __name__ == '__main__':
+    main()
