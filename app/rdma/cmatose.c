@@ -17,29 +17,6 @@ cmatose_parse(int argc, char **argv, struct target *target)
 }
 
 static int
-connect_all(struct session *s, const struct target *target, struct message_node *nodes)
-{
-	struct rdma_event request;
-	unsigned int i;
-	char why[128];
-	int rc = 0;
-
-	for (i = 0; i < options.connections && rc == 0; i++) {
-		if (target->client) {
-			rc = endpoint_connect(&nodes[i].e, &target->peer, NULL);
-		} else {
-			rc = session_request(s, &request, session_deadline(0));
-			if (rc == 0)
-				rc = endpoint_accept(&nodes[i].e, &request);
-		}
-		if (rc < 0 && rc != -EINTR)
-			printf("cmatose: connection %u: %s\n", i,
-				endpoint_failure(&nodes[i].e, rc, why, sizeof(why)));
-	}
-	return rc;
-}
-
-static int
 send_all(struct message_node *nodes)
 {
 	unsigned int i;
@@ -116,7 +93,7 @@ cmatose_run(struct session *s, const struct target *target)
 		printf("cmatose: connecting\n");
 	}
 	if (rc == 0)
-		rc = connect_all(s, target, nodes);
+		rc = message_nodes_connect(s, &options, target, nodes, "cmatose");
 	if (rc == 0 && options.count)
 		rc = transfer(target, nodes);
 	if (rc == 0 && target->client)

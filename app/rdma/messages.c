@@ -138,6 +138,30 @@ message_nodes_destroy(
 }
 
 int
+message_nodes_connect(struct session *s, const struct message_options *o,
+	const struct target *target, struct message_node *nodes, const char *name)
+{
+	struct rdma_event request;
+	unsigned int i;
+	char why[128];
+	int rc = 0;
+
+	for (i = 0; i < o->connections && rc == 0; i++) {
+		if (target->client) {
+			rc = endpoint_connect(&nodes[i].e, &target->peer, NULL);
+		} else {
+			rc = session_request(s, &request, session_deadline(0));
+			if (rc == 0)
+				rc = endpoint_accept(&nodes[i].e, &request);
+		}
+		if (rc < 0 && rc != -EINTR)
+			printf("%s: connection %u: %s\n", name, i,
+				endpoint_failure(&nodes[i].e, rc, why, sizeof(why)));
+	}
+	return rc;
+}
+
+int
 message_send(struct message_node *node, const struct message_options *o, struct rdma_ah *ah,
 	uint32_t qpn, uint32_t qkey)
 {

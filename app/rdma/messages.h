@@ -44,6 +44,13 @@ struct message_node *message_nodes_create(
 void message_nodes_destroy(
 	struct session *s, const struct message_options *o, struct message_node *nodes);
 
+/**
+ * Connect all nodes to a server, or wait until as many clients have come.
+ * @param name of the mode: what fails is said on stdout, as the originals do
+ */
+int message_nodes_connect(struct session *s, const struct message_options *o,
+	const struct target *target, struct message_node *nodes, const char *name);
+
 /** SEND all messages of a node, with completions. @param ah NULL: RC */
 int message_send(struct message_node *node, const struct message_options *o, struct rdma_ah *ah,
 	uint32_t qpn, uint32_t qkey);

@@ -19,29 +19,6 @@ udaddy_parse(int argc, char **argv, struct target *target)
 	return message_options_parse(argc, argv, MESSAGE_UDADDY, &options, target);
 }
 
-static int
-connect_all(struct session *s, const struct target *target, struct message_node *nodes)
-{
-	struct rdma_event request;
-	unsigned int i;
-	char why[128];
-	int rc = 0;
-
-	for (i = 0; i < options.connections && rc == 0; i++) {
-		if (target->client) {
-			rc = endpoint_connect(&nodes[i].e, &target->peer, NULL);
-		} else {
-			rc = session_request(s, &request, session_deadline(0));
-			if (rc == 0)
-				rc = endpoint_accept(&nodes[i].e, &request);
-		}
-		if (rc < 0 && rc != -EINTR)
-			printf("udaddy: connection %u: %s\n", i,
-				endpoint_failure(&nodes[i].e, rc, why, sizeof(why)));
-	}
-	return rc;
-}
-
 /* A handle for whoever sent what lies in the node's buffer. */
 static struct rdma_ah *
 reply_handle(struct session *s, const struct message_node *node)
@@ -118,7 +95,7 @@ udaddy_run(struct session *s, const struct target *target)
 		printf("udaddy: connecting\n");
 	}
 	if (rc == 0)
-		rc = connect_all(s, target, nodes);
+		rc = message_nodes_connect(s, &options, target, nodes, "udaddy");
 	if (rc == 0 && options.count)
 		rc = transfer(s, target, nodes);
 	message_nodes_destroy(s, &options, nodes);
