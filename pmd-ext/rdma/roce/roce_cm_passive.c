@@ -165,6 +165,63 @@ req_check(struct roce_control *c, const struct roce_cm_packet *packet,
 	return 0;
 }
 
+/** Have a request found when it comes again. @return 0; -EEXIST, -ENOSPC */
+static int
+request_index(struct roce_conn *conn)
+{
+	struct roce_control *c = conn->control;
+	int ret;
+
+	if (conn->type == RDMA_QP_UD)
+		return roce_conn_index(
+			c, ROCE_CONN_BY_PEER_SERVICE, &conn->peer, conn->remote_id, conn);
+	ret = roce_conn_index(c, ROCE_CONN_BY_PEER, &conn->peer, conn->remote_id, conn);
+	if (ret == 0)
+		ret = roce_conn_index(
+			c, ROCE_CONN_BY_PEER_QPN, &conn->peer, conn->remote_qpn, conn);
+	return ret;
+}
+
+struct rdma_event *
+roce_passive_conn(struct roce_control *c, const struct roce_cm_packet *packet,
+	struct roce_conn *listener, const struct roce_cma *cma)
+{
+	const struct roce_cm_msg *msg = &packet->msg;
+	const bool ud = listener->type == RDMA_QP_UD;
+	struct rdma_event *event;
+	struct roce_conn *conn;
+
+	if (listener->pending >= listener->backlog) {
+		/* it comes again */
+		roce_control_count(c, ROCE_CM_BACKLOG_FULL);
+		return NULL;
+	}
+	conn = roce_conn_new(c);
+	if (!conn)
+		return NULL;
+	conn->held = true;
+	conn->type = listener->type;
+	conn->listener = listener;
+	conn->port = cma->port;
+	conn->peer = packet->src;
+	conn->own = packet->dst;
+	conn->mac = packet->mac;
+	conn->tid = msg->tid;
+	conn->remote_id = ud ? msg->sidr_req.request_id : msg->req.local_id;
+	conn->remote_qpn = ud ? 0 : msg->req.qpn;
+	roce_conn_enter(conn, ud ? ROCE_CONN_SIDR_RECEIVED : ROCE_CONN_REQ_RECEIVED,
+		roce_cm_attr_name(msg->attr));
+	event = roce_conn_event(conn, RDMA_EVENT_CONNECT_REQUEST, 0);
+	if (!event || request_index(conn) < 0) {
+		roce_control_forget(c, conn);
+		conn->held = false;
+		roce_conn_close(conn, "no room");
+		return NULL;
+	}
+	event->listener = &listener->base;
+	return event;
+}
+
 void
 roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packet)
 {
@@ -183,40 +240,14 @@ roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packet)
 		roce_cm_reject(c, packet, ROCE_CM_ANSWERS_REQ, reason);
 		return;
 	}
-	if (listener->pending >= listener->backlog) {
-		/* it comes again */
-		roce_control_count(c, ROCE_CM_BACKLOG_FULL);
+	event = roce_passive_conn(c, packet, listener, &cma);
+	if (!event)
 		return;
-	}
-	conn = roce_conn_new(c);
-	if (!conn)
-		return;
-	conn->held = true;
-	conn->type = listener->type;
-	conn->listener = listener;
-	conn->port = cma.port;
-	conn->peer = packet->src;
-	conn->own = packet->dst;
-	conn->mac = packet->mac;
-	conn->tid = packet->msg.tid;
-	conn->remote_id = req->local_id;
-	conn->remote_qpn = req->qpn;
+	conn = roce_conn(event->conn);
 	conn->remote_psn = req->psn;
 	conn->mtu = roce_cm_mtu_bytes(req->mtu);
 	conn->peer_starts = req->initiator_depth;
 	conn->peer_allows = req->responder_resources;
-	roce_conn_enter(conn, ROCE_CONN_REQ_RECEIVED, "REQ");
-	event = roce_conn_event(conn, RDMA_EVENT_CONNECT_REQUEST, 0);
-	if (!event ||
-		roce_conn_index(c, ROCE_CONN_BY_PEER, &conn->peer, conn->remote_id, conn) < 0 ||
-		roce_conn_index(c, ROCE_CONN_BY_PEER_QPN, &conn->peer, conn->remote_qpn, conn) <
-			0) {
-		roce_control_forget(c, conn);
-		conn->held = false;
-		roce_conn_close(conn, "no room");
-		return;
-	}
-	event->listener = &listener->base;
 	event->rd_atom = conn->peer_starts;
 	event->responder_rd_atom = conn->peer_allows;
 	event->remote_qpn = conn->remote_qpn;

@@ -169,6 +169,12 @@ void roce_active_fail(struct roce_conn *conn, int status, const char *why);
 bool roce_active_retry_mtu(struct roce_conn *conn, const struct roce_cm_rej *rej);
 
 void roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packet);
+/**
+ * A connection for a request, a REQ or a SIDR_REQ, and the event that hands it to the application.
+ * @return to be filled in; NULL: backlog or device full, counted
+ */
+struct rdma_event *roce_passive_conn(struct roce_control *c, const struct roce_cm_packet *packet,
+	struct roce_conn *listener, const struct roce_cma *cma);
 void roce_passive_rtu(struct roce_conn *conn, const char *why);
 struct roce_conn *roce_passive_listener(
 	struct roce_control *c, enum rdma_qp_type type, uint16_t port);

@@ -46,7 +46,7 @@ roce_sidr_req(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_sidr_req *req = &packet->msg.sidr_req;
 	const bool udp = req->service_id >> 16 == ROCE_PORT_SPACE_UDP;
-	struct roce_conn *conn, *listener;
+	struct roce_conn *listener;
 	struct rdma_event *event;
 	struct roce_cma cma;
 
@@ -63,34 +63,10 @@ roce_sidr_req(struct roce_control *c, const struct roce_cm_packet *packet)
 		rep_send(c, packet, ROCE_SIDR_REJECTED);
 		return;
 	}
-	if (listener->pending >= listener->backlog) {
-		roce_control_count(c, ROCE_CM_BACKLOG_FULL);
+	event = roce_passive_conn(c, packet, listener, &cma);
+	if (!event)
 		return;
-	}
-	conn = roce_conn_new(c);
-	if (!conn)
-		return;
-	conn->held = true;
-	conn->type = RDMA_QP_UD;
-	conn->listener = listener;
-	conn->port = cma.port;
-	conn->peer = packet->src;
-	conn->own = packet->dst;
-	conn->mac = packet->mac;
-	conn->tid = packet->msg.tid;
-	conn->remote_id = req->request_id;
-	conn->service_id = req->service_id;
-	roce_conn_enter(conn, ROCE_CONN_SIDR_RECEIVED, "SIDR_REQ");
-	event = roce_conn_event(conn, RDMA_EVENT_CONNECT_REQUEST, 0);
-	if (!event ||
-		roce_conn_index(c, ROCE_CONN_BY_PEER_SERVICE, &conn->peer, conn->remote_id, conn) <
-			0) {
-		roce_control_forget(c, conn);
-		conn->held = false;
-		roce_conn_close(conn, "no room");
-		return;
-	}
-	event->listener = &listener->base;
+	roce_conn(event->conn)->service_id = req->service_id;
 	roce_conn_private(
 		event, req->private_data + ROCE_CMA_BYTES, ROCE_CM_PRIVATE_SIDR - ROCE_CMA_BYTES);
 }
