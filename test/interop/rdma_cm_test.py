@@ -12,16 +12,11 @@ import os
 import sys
 import time
 
-from rdma_peer import OURS, THEIRS, Bench, Broken, Missing
-from rxe_vm import SKIP
+from rdma_peer import OURS, THEIRS, Bench, Broken, outcome, step
 
 LOSS = 15
 SEEDS = (1, 2)
 PINGS = f'rping -c -a {OURS} -C 3 -v'
-
-
-def step(what, begin):
-    print(f'{time.monotonic() - begin:6.1f} s  {what}', flush=True)
 
 
 def loss(bench):
@@ -91,15 +86,7 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    try:
-        test(os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'))
-    except Missing as missing:
-        print('skipped:', missing)
-        return SKIP
-    except Broken as broken:
-        print('FAILED:', broken)
-        return 1
-    return 0
+    return outcome(test, os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'))
 
 
 if __name__ == '__main__':

@@ -14,9 +14,8 @@ import os
 import sys
 import time
 
-from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults, rping
+from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping
 from rdma_test import MTUS
-from rxe_vm import SKIP
 
 SIZES = (1, 255, 4095, 65537, 1048577, 8388608)
 VERBS = ('write', 'read', 'send')
@@ -158,15 +157,8 @@ def main():
     if len(sys.argv) < 2 or any(name not in known for name in sys.argv[2:]):
         print(__doc__, file=sys.stderr)
         return 2
-    try:
-        run_parts(os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'), sys.argv[2:])
-    except Missing as missing:
-        print('skipped:', missing)
-        return SKIP
-    except Broken as broken:
-        print('FAILED:', broken)
-        return 1
-    return 0
+    tool = os.path.join(sys.argv[1], 'app/rdma/braggline-rdma')
+    return outcome(run_parts, tool, sys.argv[2:])
 
 
 if __name__ == '__main__':

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 
-from rxe_vm import Broken, Guest, Missing, die_with_us
+from rxe_vm import SKIP, Broken, Guest, Missing, die_with_us
 
 OURS, THEIRS = '10.99.0.1', '10.99.0.2'
 # of Ethernet, for a RoCE MTU: rdma_rxe takes the largest that leaves room for 80 bytes of headers
@@ -31,6 +31,24 @@ def rping(options):
     return (f'out=$(rping -c -a {OURS} {options} 2>&1) || case $out in '
             '*mismatch*) false;; *"rdma_get_cm_event: Bad file"*) true;; *) false;; esac || '
             '{ echo "$out"; exit 1; }; echo "$out"')
+
+
+def step(what, begin):
+    """Say how far a test is, and when."""
+    print(f'{time.monotonic() - begin:6.1f} s  {what}', flush=True)
+
+
+def outcome(test, *what):
+    """Exit status of a test, which raises what is missing or broken."""
+    try:
+        test(*what)
+    except Missing as missing:
+        print('skipped:', missing)
+        return SKIP
+    except Broken as broken:
+        print('FAILED:', broken)
+        return 1
+    return 0
 
 
 class Run:

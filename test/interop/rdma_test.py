@@ -12,8 +12,7 @@ import os
 import sys
 import time
 
-from rdma_peer import OURS, THEIRS, Bench, Broken, Missing, capture_faults, rping
-from rxe_vm import SKIP
+from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping, step
 
 MTUS = (256, 512, 1024, 2048, 4096)
 # around MTUs, cache lines, words; rping takes 23 to 65536
@@ -29,10 +28,6 @@ PERFTEST = (
     ('send_bw', '-c UD', 1024, 50, 1024),
     ('atomic_bw', '', None, 100, 1024),
 )
-
-
-def step(what, begin):
-    print(f'{time.monotonic() - begin:6.1f} s  {what}', flush=True)
 
 
 def every_mtu_and_size(bench):
@@ -138,15 +133,7 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    try:
-        test(os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'))
-    except Missing as missing:
-        print('skipped:', missing)
-        return SKIP
-    except Broken as broken:
-        print('FAILED:', broken)
-        return 1
-    return 0
+    return outcome(test, os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'))
 
 
 if __name__ == '__main__':
