@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <inttypes.h>
-#include <unistd.h>
 
 #include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
-#include <rte_memory.h>
 
 #include <ethdev_driver.h>
 
 #include "roce_frame.h"
 #include "roce_lane.h"
+#include "roce_pages.h"
 #include "roce_port.h"
 
 /* what rdma_rxe takes off for headers, too: 40 IPv6, 8 UDP, 12 BTH, 16 RETH, 4 ICRC */
@@ -195,57 +193,11 @@ roce_port_close(struct roce_dev *dev)
 	queues_take(dev, false);
 }
 
-/** Whole pages around memory. */
-static void
-pages(void *addr, uint64_t length, uintptr_t *first, size_t *bytes)
-{
-	const size_t page = (size_t)getpagesize();
-
-	*first = RTE_ALIGN_FLOOR((uintptr_t)addr, page);
-	*bytes = RTE_ALIGN_CEIL((uintptr_t)addr + length, page) - *first;
-}
-
 int
 roce_port_map(struct roce_dev *dev, void *addr, uint64_t length)
 {
-	struct rte_eth_dev_info info;
-	uintptr_t first;
-	size_t bytes;
-	int ret;
-
-	/* DPDK's own memory is mapped; virtual ports and copies need nothing */
-	if (dev->copy || is_virtual(dev->port) || rte_mem_virt2memseg_list(addr))
+	/* virtual ports and copies need nothing */
+	if (dev->copy || is_virtual(dev->port))
 		return 0;
-	pages(addr, length, &first, &bytes);
-	ret = rte_eth_dev_info_get(dev->port, &info);
-	if (ret < 0)
-		return ret;
-	if (rte_extmem_register((void *)first, bytes, NULL, 0, (size_t)getpagesize()) < 0 &&
-		rte_errno != EEXIST)
-		goto fail;
-	if (rte_dev_dma_map(info.device, (void *)first, first, bytes) < 0 && rte_errno != ENOTSUP) {
-		ret = rte_errno;
-		rte_extmem_unregister((void *)first, bytes);
-		rte_errno = ret;
-		goto fail;
-	}
-	return 1;
-fail:
-	ret = rte_errno;
-	RDMA_LOG(ERR, "port %u: %zu bytes at %p can't be mapped for it: %s", dev->port, bytes,
-		(void *)first, rte_strerror(ret));
-	return ret == ENOMEM ? -ENOMEM : -ENOTSUP;
-}
-
-void
-roce_port_unmap(struct roce_dev *dev, void *addr, uint64_t length)
-{
-	struct rte_eth_dev_info info;
-	uintptr_t first;
-	size_t bytes;
-
-	pages(addr, length, &first, &bytes);
-	if (rte_eth_dev_info_get(dev->port, &info) == 0)
-		rte_dev_dma_unmap(info.device, (void *)first, first, bytes);
-	rte_extmem_unregister((void *)first, bytes);
+	return roce_pages_hold(dev->port, addr, length);
 }

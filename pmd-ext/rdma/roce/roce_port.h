@@ -13,11 +13,7 @@
 int roce_port_open(struct roce_dev *dev);
 void roce_port_close(struct roce_dev *dev);
 
-/**
- * Make memory known to EAL and the port where it needs that.
- * @return 1: done, undo it some day; 0: no need; negative errno: the port can't reach it, logged
- */
+/** Make memory known to EAL and the port where it needs that. @return as roce_pages_hold() */
 int roce_port_map(struct roce_dev *dev, void *addr, uint64_t length);
-void roce_port_unmap(struct roce_dev *dev, void *addr, uint64_t length);
 
 #endif

@@ -12,6 +12,7 @@
 #include <rte_memory.h>
 
 #include "roce_lane.h"
+#include "roce_pages.h"
 #include "roce_port.h"
 #include "roce_region.h"
 
@@ -129,7 +130,7 @@ roce_mr_dereg(struct rdma_mr *base)
 		return -EBUSY;
 	}
 	if (mr->mapped)
-		roce_port_unmap(dev, (void *)(uintptr_t)mr->first, mr->length);
+		roce_pages_release((void *)(uintptr_t)mr->first, mr->length);
 	dev->nb_mrs--;
 	rte_free(mr);
 	return 0;
