@@ -415,6 +415,97 @@ test_moved(void **state)
 	rig_close();
 }
 
+/* The next frame that goes to an Ethernet address other than ARP's */
+static void
+assert_goes_to(const struct rte_ether_addr *mac)
+{
+	struct rte_mbuf *m;
+	bool data;
+
+	do {
+		m = rig_receive(THEM);
+		assert_non_null(m);
+		data = rte_pktmbuf_mtod(m, const uint8_t *)[13] != 0x06;
+		if (data)
+			assert_memory_equal(rte_pktmbuf_mtod(m, void *), mac, 6);
+		rte_pktmbuf_free(m);
+	} while (!data);
+}
+
+/*
+ * So has what was connected by hand, and address handles; also when nobody has asked for the
+ * station in hours: it is not forgotten while something goes there.
+ */
+static void
+test_moved_unasked(void **state)
+{
+	const struct roce_arp reply = {
+		.op = ROCE_ARP_REPLY,
+		.sender_mac = {{0x52, 0x54, 0, 0, 0, 0x0b}},
+		.sender_ip = RTE_BE32(0x0a630002),
+		.target_ip = RTE_BE32(0x0a630001),
+	};
+	struct rdma_qp_peer to = {.qpn = 80, .mtu = 1024, .rd_atom = 1};
+	struct roce_arp arp = {
+		.op = ROCE_ARP_REQUEST,
+		.sender_mac = {{0x52, 0x54, 0, 0, 0, 0x77}},
+		.sender_ip = RTE_BE32(0x0a630002),
+		.target_ip = RTE_BE32(0x0a630002),
+	};
+	/* tshark looks for EoIB in datagrams, and stumbles over empty ones */
+	static uint8_t text[64];
+	const struct rdma_mr_attr text_attr = {.addr = text, .length = sizeof(text), .gpu = -1};
+	struct rdma_sge sge = {.addr = (uintptr_t)text, .length = sizeof(text)};
+	struct rdma_send_wr write = {.op = RDMA_OP_WRITE};
+	struct rdma_send_wr datagram = {.op = RDMA_OP_SEND, .sg = &sge, .nb_sge = 1};
+	struct rdma_mr *mr;
+	struct rdma_qp *rc, *ud;
+
+	open_us("ip=10.99.0.1/24", "10.99.0.2");
+	rig_known(THEM);
+	mr = rdma_mr_reg(rig[US].pd, &text_attr);
+	assert_non_null(mr);
+	sge.lkey = rdma_mr_lkey(mr);
+	rc = rig_qp(US, RDMA_QP_RC);
+	ud = rig_qp(US, RDMA_QP_UD);
+	memcpy(&to.addr, rig_address(THEM, 0), sizeof(struct sockaddr_in));
+	assert_int_equal(rdma_qp_connect(rc, &to), 0);
+	assert_int_equal(rdma_qp_connect(ud, NULL), 0);
+	datagram.ud.ah = rdma_ah_create(rig[US].pd, rig_address(THEM, 0), 0, 0);
+	datagram.ud.remote_qpn = 81;
+	assert_non_null(datagram.ud.ah);
+	send_arp(&reply, &rig[US].mac);
+	for (unsigned int hours = 0; hours < 2; hours++) {
+		rig_jump(3600000, 60000);
+		drain();
+		arp.sender_mac.addr_bytes[5]++;
+		send_arp(&arp, &everybody);
+		rig_run(2);
+		assert_int_equal(rig_stat(US, "neighbors_moved"), hours + 1);
+		assert_int_equal(rdma_post_send(ud, &datagram, 1), 1);
+		rig_run(1);
+		assert_goes_to(&arp.sender_mac);
+		assert_int_equal(rdma_post_send(rc, &write, 1), 1);
+		rig_run(1);
+		assert_goes_to(&arp.sender_mac);
+	}
+	drain();
+	rig_run(1);
+	assert_int_equal(rdma_qp_destroy(rc), 0);
+	assert_int_equal(rdma_qp_destroy(ud), 0);
+	assert_int_equal(rdma_mr_dereg(mr), 0);
+	/* nothing goes there any more */
+	assert_int_equal(rdma_ah_destroy(datagram.ud.ah), 0);
+	rig_jump(3600000, 60000);
+	drain();
+	arp.sender_mac.addr_bytes[5]++;
+	send_arp(&arp, &everybody);
+	rig_run(2);
+	assert_int_equal(rig_stat(US, "neighbors_moved"), 2);
+	drain();
+	rig_close();
+}
+
 /* Off the link: the gateway's address; without a gateway there is no way. */
 static void
 test_routes(void **state)
@@ -452,14 +543,14 @@ test_address_handle(void **state)
 	rig_known(THEM);
 	ah = rdma_ah_create(rig[US].pd, rig_address(THEM, 0), 4, 9);
 	assert_non_null(ah);
-	assert_memory_equal(((struct roce_ah *)ah)->path.header, &rig[THEM].mac, 6);
-	assert_int_equal(((struct roce_ah *)ah)->path.header[L2 + 1], 4);
-	assert_int_equal(((struct roce_ah *)ah)->path.header[L2 + 8], 9);
+	assert_memory_equal(((struct roce_ah *)ah)->paths[0].header, &rig[THEM].mac, 6);
+	assert_int_equal(((struct roce_ah *)ah)->paths[0].header[L2 + 1], 4);
+	assert_int_equal(((struct roce_ah *)ah)->paths[0].header[L2 + 8], 9);
 	assert_int_equal(rdma_pd_free(rig[US].pd), -EBUSY);
 	assert_int_equal(rdma_ah_destroy(ah), 0);
 	ah = rdma_ah_create(rig[US].pd, (struct sockaddr *)&group, 0, 0);
 	assert_non_null(ah);
-	assert_memory_equal(((struct roce_ah *)ah)->path.header, group_mac, 6);
+	assert_memory_equal(((struct roce_ah *)ah)->paths[0].header, group_mac, 6);
 	assert_int_equal(rdma_ah_destroy(ah), 0);
 	assert_null(rdma_ah_create(rig[US].pd, (struct sockaddr *)&far, 0, 0));
 	assert_int_equal(rte_errno, EHOSTUNREACH);
@@ -849,6 +940,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_announcement),
 		cmocka_unit_test(test_flood),
 		cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_moved_unasked),
 		cmocka_unit_test(test_routes),
 		cmocka_unit_test(test_address_handle),
 		cmocka_unit_test(test_nd),

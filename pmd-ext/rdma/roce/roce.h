@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include <rte_common.h>
 #include <rte_ether.h>
@@ -234,9 +235,18 @@ uint32_t roce_random(unsigned int bits);
 /** Address handle of a UD queue pair: posted sends refer to it. */
 struct roce_ah {
 	struct rdma_ah base;
-	struct roce_path path;	       /**< UDP source port is set by the sender */
+	TAILQ_ENTRY(roce_ah) next; /**< of the control part's */
+	/** The way, and one to be made when it changes; UDP source port is set by the sender. */
+	struct roce_path paths[2];
+	_Atomic uint8_t current;       /**< of these; written by control */
 	uint32_t refs[ROCE_LANES_MAX]; /**< unfinished sends; each written by its lane alone */
 };
+
+static inline const struct roce_path *
+roce_ah_path(const struct roce_ah *ah)
+{
+	return &ah->paths[atomic_load_explicit(&ah->current, memory_order_acquire)];
+}
 
 /* ---- control part (roce_control.c and beside it) -------------------------------------------- */
 

@@ -114,17 +114,6 @@ roce_conn_close(struct roce_conn *conn, const char *why)
 	}
 }
 
-bool
-roce_ah_busy(const struct roce_dev *dev, const struct roce_ah *ah)
-{
-	uint16_t i;
-
-	for (i = 0; i < dev->nb_lanes; i++)
-		if (__atomic_load_n(&ah->refs[i], __ATOMIC_ACQUIRE) != 0)
-			return true;
-	return false;
-}
-
 void
 roce_conns_bury(struct roce_control *c)
 {
@@ -132,11 +121,10 @@ roce_conns_bury(struct roce_control *c)
 
 	for (conn = TAILQ_FIRST(&c->conns.dead); conn; conn = next) {
 		next = TAILQ_NEXT(conn, next);
-		/* sends refer to it still */
-		if (conn->ah && roce_ah_busy(c->dev, conn->ah))
+		/* sends refer to its handle still */
+		if (!roce_ah_free(c, conn->ah))
 			continue;
 		TAILQ_REMOVE(&c->conns.dead, conn, next);
-		free(conn->ah);
 		free(conn);
 		c->conns.nb_conns--;
 	}
@@ -191,26 +179,6 @@ roce_conn_qp_error(struct roce_conn *conn)
 		roce_qp_modify(conn->base.qp, &modify);
 }
 
-struct roce_ah *
-roce_conn_ah(const struct roce_dev *dev, const struct roce_gid *own, const struct roce_gid *dst,
-	const struct rte_ether_addr *mac, uint8_t traffic_class, uint8_t hop_limit)
-{
-	const struct roce_path_attr attr = {
-		.src_mac = dev->mac,
-		.dst_mac = *mac,
-		.src = *own,
-		.dst = *dst,
-		.vlan_tci = dev->vlan_tci,
-		.traffic_class = traffic_class,
-		.hop_limit = hop_limit,
-	};
-	struct roce_ah *ah = calloc(1, sizeof(*ah));
-
-	if (ah)
-		roce_path_make(&ah->path, &attr);
-	return ah;
-}
-
 /* ---- time ----------------------------------------------------------------------------------- */
 
 #define INTERVAL_MAX_MS 2000
@@ -255,32 +223,5 @@ roce_conns_resolved(struct roce_control *c)
 	for (conn = TAILQ_FIRST(&c->conns.resolving); conn; conn = next) {
 		next = TAILQ_NEXT(conn, next_listed);
 		roce_active_resolved(conn);
-	}
-}
-
-void
-roce_conns_moved(
-	struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac)
-{
-	struct roce_conn *conn;
-
-	TAILQ_FOREACH(conn, &c->conns.all, next) {
-		const struct roce_gid *to =
-			conn->state >= ROCE_CONN_REQ_SENT && conn->state <= ROCE_CONN_DREQ_SENT
-			? roce_neighbor_next_hop(c->dev, &conn->peer)
-			: NULL;
-		struct roce_qp_modify modify = {0};
-		struct roce_path path;
-
-		if (!to || !roce_gid_equal(to, hop))
-			continue;
-		conn->mac = *mac;
-		if (conn->state != ROCE_CONN_REP_SENT && conn->state != ROCE_CONN_ESTABLISHED)
-			continue;
-		roce_conn_path(conn, conn->base.qp, &path);
-		modify.state = roce_qp_state(conn->base.qp);
-		modify.path = &path;
-		if (modify.state == RDMA_QP_RTR || modify.state == RDMA_QP_RTS)
-			roce_qp_modify(conn->base.qp, &modify);
 	}
 }

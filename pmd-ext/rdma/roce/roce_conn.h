@@ -107,19 +107,21 @@ void roce_conn_path(const struct roce_conn *conn, const struct rdma_qp *qp, stru
 void roce_conn_qp_error(struct roce_conn *conn);
 
 /** Address handle of a peer for a UD queue pair. @return NULL: no memory */
-struct roce_ah *roce_conn_ah(const struct roce_dev *dev, const struct roce_gid *own,
-	const struct roce_gid *dst, const struct rte_ether_addr *mac, uint8_t traffic_class,
-	uint8_t hop_limit);
+struct roce_ah *roce_ah_new(struct rdma_pd *pd, const struct roce_gid *dst,
+	const struct rte_ether_addr *mac, uint8_t traffic_class, uint8_t hop_limit);
 
-/** Is a posted send still to use it? */
-bool roce_ah_busy(const struct roce_dev *dev, const struct roce_ah *ah);
+/** @param ah may be NULL @return false: a posted send is still to use it */
+bool roce_ah_free(struct roce_control *c, struct roce_ah *ah);
 
 /** Addresses have been resolved, or not: go on with those that wait. */
 void roce_conns_resolved(struct roce_control *c);
 
-/** A next hop has another Ethernet address: so have the connections that go there. */
-void roce_conns_moved(
+/** A next hop has another Ethernet address: so has all that goes there (roce_hop.c). */
+void roce_hop_moved(
 	struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac);
+
+/** Does a queue pair or an address handle go there? */
+bool roce_hop_used(const struct roce_control *c, const struct roce_gid *hop);
 
 /** Free what has died. */
 void roce_conns_bury(struct roce_control *c);

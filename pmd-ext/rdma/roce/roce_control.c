@@ -347,6 +347,7 @@ roce_control_open(struct roce_dev *dev)
 	c->hz = rte_get_tsc_hz();
 	c->psn = roce_random(24);
 	STAILQ_INIT(&c->events);
+	TAILQ_INIT(&c->ahs);
 	roce_control_time(c);
 	/* ticks of about a millisecond: nothing here is in a hurry */
 	roce_wheel_init(&c->wheel, c->hz * 128, c->now);

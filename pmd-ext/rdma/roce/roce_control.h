@@ -75,7 +75,8 @@ struct roce_control {
 	struct roce_neighbors neighbors;
 	struct roce_memberships memberships;
 	struct roce_conns conns;
-	uint64_t echo_second; /**< the second in which echo_sent were sent */
+	TAILQ_HEAD(, roce_ah) ahs; /**< address handles */
+	uint64_t echo_second;	   /**< the second in which echo_sent were sent */
 	uint32_t echo_sent;
 	uint64_t mtu_warning; /**< TSC: no other one before */
 	uint32_t psn;	      /**< of QP1 */

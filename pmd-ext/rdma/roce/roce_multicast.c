@@ -1,63 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Address handles, and queue pairs in multicast groups. */
+/* Queue pairs in multicast groups. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include <rte_errno.h>
 
 #include "roce_conn.h"
 #include "roce_control.h"
-
-static int
-gid_of(const struct sockaddr *address, struct roce_gid *gid)
-{
-	struct sockaddr_storage sa = {0};
-
-	if (address->sa_family == AF_INET)
-		memcpy(&sa, address, sizeof(struct sockaddr_in));
-	else if (address->sa_family == AF_INET6)
-		memcpy(&sa, address, sizeof(struct sockaddr_in6));
-	return roce_gid_from_sockaddr(gid, (struct sockaddr *)&sa);
-}
-
-struct rdma_ah *
-roce_ah_create(
-	struct rdma_pd *pd, const struct sockaddr *dst, uint8_t traffic_class, uint8_t hop_limit)
-{
-	struct roce_dev *dev = roce_dev(pd->dev);
-	struct rte_ether_addr mac;
-	char text[INET6_ADDRSTRLEN];
-	struct roce_gid gid;
-	struct roce_ah *ah;
-	int ret = gid_of(dst, &gid);
-
-	if (ret == 0)
-		ret = roce_control_resolve(dev, &gid, &mac);
-	if (ret < 0) {
-		if (ret == -EHOSTUNREACH)
-			RDMA_LOG(ERR, "device %s: no way to %s", dev->base.name,
-				roce_gid_text(&gid, text, sizeof(text)));
-		rte_errno = ret == -EAGAIN ? EAGAIN : EHOSTUNREACH;
-		return NULL;
-	}
-	ah = roce_conn_ah(dev, roce_dev_source(dev, &gid), &gid, &mac, traffic_class, hop_limit);
-	if (!ah) {
-		rte_errno = ENOMEM;
-		return NULL;
-	}
-	return &ah->base;
-}
-
-int
-roce_ah_destroy(struct rdma_ah *base)
-{
-	struct roce_ah *ah = (struct roce_ah *)base;
-
-	if (roce_ah_busy(roce_dev(base->pd->dev), ah))
-		return -EBUSY;
-	free(ah);
-	return 0;
-}
 
 /** A datagram queue pair in a group. @return its membership; NULL with rte_errno */
 static struct roce_conn *
@@ -74,12 +22,10 @@ member_new(struct roce_control *c, struct rdma_qp *qp, const struct roce_gid *gi
 	conn->peer = *gid;
 	conn->own = *roce_dev_source(c->dev, gid);
 	conn->mac = mac;
-	conn->ah = roce_conn_ah(
-		c->dev, &conn->own, gid, &mac, qp->attr.traffic_class, qp->attr.hop_limit);
+	conn->ah = roce_ah_new(qp->pd, gid, &mac, qp->attr.traffic_class, qp->attr.hop_limit);
 	ret = conn->ah ? roce_qp_attach(qp, gid) : -ENOMEM;
 	if (ret < 0)
 		goto fail;
-	conn->ah->base.pd = qp->pd;
 	ret = roce_qp_state(qp) == RDMA_QP_RTS ? 0 : roce_qp_modify(qp, &ready);
 	if (ret == 0)
 		ret = roce_membership_join(c, gid);
@@ -103,7 +49,7 @@ roce_multicast_join(struct rdma_qp *qp, const struct sockaddr *group)
 	struct roce_gid gid;
 
 	roce_control_time(c);
-	if (gid_of(group, &gid) < 0 || !roce_gid_is_multicast(&gid) ||
+	if (roce_gid_from_sockaddr(&gid, group) < 0 || !roce_gid_is_multicast(&gid) ||
 		!roce_dev_source(dev, &gid)) {
 		RDMA_LOG(ERR,
 			"device %s: queue pair 0x%06x joins no multicast group of an address "

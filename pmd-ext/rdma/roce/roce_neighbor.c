@@ -182,8 +182,15 @@ neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
 			roce_expiry_start(c, timer, PROBE_MS);
 			return;
 		}
-		/* fall through */
+		neighbor_drop(c, n);
+		return;
 	case ROCE_NEIGHBOR_STALE:
+		/* data goes there without a question: what it says of itself must be heard */
+		if (roce_hop_used(c, &n->gid)) {
+			roce_expiry_start(c, timer, STALE_MS);
+			return;
+		}
+		/* fall through */
 	case ROCE_NEIGHBOR_FAILED:
 		neighbor_drop(c, n);
 		return;
@@ -213,10 +220,11 @@ neighbor_heard(struct roce_control *c, struct roce_neighbor *n, const struct rte
 		neighbor_enter(n, ROCE_NEIGHBOR_STALE);
 		roce_expiry_start(c, &n->timer, STALE_MS);
 	}
-	if (moved) {
+	if (moved)
 		roce_control_count(c, ROCE_NEIGHBORS_MOVED);
-		roce_conns_moved(c, &n->gid, mac);
-	}
+	/* one that was forgotten may have moved meanwhile, too */
+	if (moved || asked || fresh)
+		roce_hop_moved(c, &n->gid, mac);
 	if (asked)
 		roce_conns_resolved(c);
 }

@@ -10,12 +10,16 @@
 int
 roce_gid_from_sockaddr(struct roce_gid *gid, const struct sockaddr *addr)
 {
+	const uint8_t *raw = (const uint8_t *)addr;
+	rte_be32_t v4;
+
 	switch (addr->sa_family) {
 	case AF_INET:
-		*gid = roce_gid_v4(((const struct sockaddr_in *)addr)->sin_addr.s_addr);
+		memcpy(&v4, raw + offsetof(struct sockaddr_in, sin_addr), sizeof(v4));
+		*gid = roce_gid_v4(v4);
 		return 0;
 	case AF_INET6:
-		memcpy(gid->raw, &((const struct sockaddr_in6 *)addr)->sin6_addr, sizeof(gid->raw));
+		memcpy(gid->raw, raw + offsetof(struct sockaddr_in6, sin6_addr), sizeof(gid->raw));
 		return 0;
 	default:
 		return -EAFNOSUPPORT;

@@ -94,6 +94,13 @@ void roce_path_make(struct roce_path *path, const struct roce_path_attr *attr);
 /** Fill in what depends on length. @param header copy of path->header @param udp_payload bytes */
 void roce_path_finish(const struct roce_path *path, uint8_t *header, uint16_t udp_payload);
 
+/** The Ethernet address of the next hop. */
+static inline struct rte_ether_addr *
+roce_path_mac(struct roce_path *path)
+{
+	return &((struct rte_ether_hdr *)path->header)->dst_addr;
+}
+
 /** Mark its packets as ECN-capable, ECT(0) (RFC 3168). */
 void roce_path_ecn(struct roce_path *path);
 

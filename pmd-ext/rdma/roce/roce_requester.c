@@ -151,7 +151,7 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 	} else {
 		head.opcode += ROCE_UD;
 		head.qpn = wqe->remote_qpn;
-		path = &wqe->ah->path;
+		path = roce_ah_path(wqe->ah);
 	}
 	head.solicited = last && (wqe->flags & RDMA_SEND_SOLICITED);
 	roce_frame_begin(qp->lane, &f, path, &head, roce_opcodes[head.opcode].ext_bytes);

@@ -169,13 +169,12 @@ roce_sidr_rep(struct roce_control *c, const struct roce_cm_packet *packet)
 		fail(conn, rep->status, rep);
 		return;
 	}
-	conn->ah = roce_conn_ah(c->dev, &conn->own, &conn->peer, &conn->mac,
+	conn->ah = roce_ah_new(conn->base.qp->pd, &conn->peer, &conn->mac,
 		conn->base.qp->attr.traffic_class, conn->base.qp->attr.hop_limit);
 	if (!conn->ah || qp_ready(conn->base.qp) < 0) {
 		roce_active_fail(conn, conn->ah ? -ENOTCONN : -ENOMEM, "SIDR_REP");
 		return;
 	}
-	conn->ah->base.pd = conn->base.qp->pd;
 	conn->remote_qpn = rep->qpn;
 	roce_conn_enter(conn, ROCE_CONN_SIDR_DONE, "SIDR_REP");
 	event = roce_conn_event(conn, RDMA_EVENT_ESTABLISHED, 0);
