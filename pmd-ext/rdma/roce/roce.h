@@ -52,6 +52,7 @@ enum roce_stat {
 	ROCE_RX_HANDOVER,      /**< handed to another lane */
 	ROCE_RX_HANDOVER_FULL, /**< its ring was full: dropped */
 	ROCE_RX_OTHER,	       /**< neither for us nor known: dropped */
+	ROCE_RX_VLAN,	       /**< of another VLAN: dropped */
 	ROCE_RX_MALFORMED,     /**< lengths, versions, pads that can't be */
 	ROCE_RX_ICRC,	       /**< ICRC wrong */
 	ROCE_RX_OPCODE,	       /**< opcode unknown or not of this transport */

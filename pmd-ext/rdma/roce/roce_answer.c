@@ -15,26 +15,26 @@ job_at(const struct roce_responder *r, uint32_t i)
 	return &r->jobs[i & r->job_mask];
 }
 
-/** Is the answer that a new one would take the place of still to be given? */
-static bool
-in_use(const struct roce_responder *r, uint32_t answer)
+/** Add to what is to be answered. */
+static void
+job_add(struct roce_responder *r, uint32_t answer, uint32_t start, bool again)
+{
+	*job_at(r, r->job_head++) =
+		(struct roce_job){.answer = answer, .start = start, .again = again};
+}
+
+/**
+ * A new answer takes the place of an old one, which the peer must have got by now, else it could
+ * not ask for so many: it need not be repeated.
+ */
+static void
+job_forget(struct roce_responder *r, uint32_t answer)
 {
 	uint32_t i;
 
 	for (i = r->job_tail; i != r->job_head; i++)
 		if (job_at(r, i)->answer == answer)
-			return true;
-	return false;
-}
-
-/** Add to what is to be answered. @return false: full */
-static bool
-job_add(struct roce_responder *r, uint32_t answer, uint32_t start)
-{
-	if (r->job_head - r->job_tail > r->job_mask)
-		return false;
-	*job_at(r, r->job_head++) = (struct roce_job){.answer = answer, .start = start};
-	return true;
+			job_at(r, i)->sent = UINT32_MAX - job_at(r, i)->start;
 }
 
 /** Do it, on memory that was found allowed and aligned. @return the old value */
@@ -62,12 +62,13 @@ roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt)
 	struct roce_answer a = {.atomic = pkt->flags & ROCE_F_ATOMICETH};
 	struct roce_mr *mr;
 
-	if (pkt->length || r->rd_atom == 0) {
+	/* more at once than agreed (9.7.4.1.5) */
+	if (pkt->length || r->unanswered >= r->rd_atom) {
 		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
 		return false;
 	}
-	/* more than agreed, or repeats of old ones in the way: as if it had been lost */
-	if (r->job_head - r->job_tail > r->job_mask || in_use(r, oldest)) {
+	/* all the rest is repeats, which have been cancelled, of a peer that asks very often */
+	if (r->job_head - r->job_tail > r->job_mask) {
 		roce_count(qp->lane, ROCE_RX_INVALID);
 		return false;
 	}
@@ -78,7 +79,7 @@ roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt)
 	a.first_psn = pkt->psn;
 	a.nb_psn = a.atomic || !a.length ? 1 : (a.length - 1) / qp->mtu + 1;
 	a.msn = (r->msn + 1) & ROCE_PSN_MASK;
-	if (a.nb_psn >= 1U << 23 || (a.atomic && (a.va & 7))) {
+	if (a.length > ROCE_DMA_MAX || a.nb_psn >= 1U << 23 || (a.atomic && (a.va & 7))) {
 		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
 		return false;
 	}
@@ -93,9 +94,11 @@ roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 	if (a.atomic)
 		a.value = execute(pkt, eth, (uint64_t *)(uintptr_t)a.va);
+	job_forget(r, oldest);
 	*answer_at(r, r->answer_head) = a;
-	job_add(r, r->answer_head, 0);
+	job_add(r, r->answer_head, 0, false);
 	r->answer_head++;
+	r->unanswered++;
 	r->expected_psn = roce_psn_add(r->expected_psn, a.nb_psn);
 	roce_qp_activate(qp);
 	return true;
@@ -152,8 +155,10 @@ roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt)
 		job->sent = 0;
 		return;
 	}
-	if (!job_add(r, answer, start))
+	if (r->job_head - r->job_tail > r->job_mask)
 		roce_count(qp->lane, ROCE_RX_INVALID);
+	else
+		job_add(r, answer, start, true);
 }
 
 /** An atomic's answer. */
@@ -224,12 +229,17 @@ roce_answer_run(struct roce_qp *qp)
 	struct roce_job *job;
 
 	while (r->job_tail != r->job_head) {
+		job = job_at(r, r->job_tail);
+		a = answer_at(r, job->answer);
+		if (job->start + job->sent >= a->nb_psn) {
+			r->unanswered -= !job->again;
+			r->job_tail++;
+			continue;
+		}
 		if (budget-- == 0 || roce_lane_tx_room(lane) == 0 ||
 			!roce_rate_allows(&qp->rate, lane->now) ||
 			!roce_lane_spare(lane, ROCE_FRAME_SEGMENTS))
 			return false;
-		job = job_at(r, r->job_tail);
-		a = answer_at(r, job->answer);
 		if (a->atomic) {
 			send_atomic(qp, a);
 		} else if (!send_read(qp, a, job)) {
@@ -239,8 +249,6 @@ roce_answer_run(struct roce_qp *qp)
 			return true;
 		}
 		job->sent++;
-		if (job->start + job->sent == a->nb_psn)
-			r->job_tail++;
 	}
 	return true;
 }

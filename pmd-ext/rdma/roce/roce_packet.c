@@ -8,7 +8,7 @@
 
 /** Ethernet and at most one VLAN tag. @return bytes, 0: too short */
 static unsigned int
-parse_l2(const uint8_t *frame, unsigned int have, uint16_t *type)
+parse_l2(const uint8_t *frame, unsigned int have, uint16_t *type, uint16_t *vlan_tci)
 {
 	const struct rte_ether_hdr *eth = (const struct rte_ether_hdr *)frame;
 	const struct rte_vlan_hdr *vlan = (const struct rte_vlan_hdr *)(eth + 1);
@@ -21,6 +21,7 @@ parse_l2(const uint8_t *frame, unsigned int have, uint16_t *type)
 	if (have < sizeof(*eth) + sizeof(*vlan))
 		return 0;
 	*type = rte_be_to_cpu_16(vlan->eth_proto);
+	*vlan_tci = rte_be_to_cpu_16(vlan->vlan_tci);
 	return sizeof(*eth) + sizeof(*vlan);
 }
 
@@ -33,10 +34,14 @@ parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigne
 	const struct rte_ipv6_hdr *ip6;
 	const struct rte_udp_hdr *udp;
 	uint32_t ip_length;
-	uint16_t type = 0;
+	uint16_t type = 0, tci = 0;
 
 	pkt->m = m;
-	pkt->l2_len = parse_l2(frame, have, &type);
+	/* a port that takes tags off puts them there */
+	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
+		tci = m->vlan_tci;
+	pkt->l2_len = parse_l2(frame, have, &type, &tci);
+	pkt->vlan = tci & ROCE_VLAN_ID;
 	if (pkt->l2_len == 0)
 		return ROCE_PACKET_MALFORMED;
 	m->l2_len = pkt->l2_len;

@@ -25,6 +25,7 @@ struct roce_packet {
 	uint32_t payload; /**< its offset in the frame */
 	uint16_t length;  /**< of the payload, without pad */
 	uint16_t flags;	  /**< enum roce_opcode_flag */
+	uint16_t vlan;	  /**< 0: no tag, or one of a priority alone; of any Ethernet frame */
 	uint8_t opcode;
 	uint8_t pad;
 	uint8_t l2_len, l3_len;
@@ -38,6 +39,7 @@ enum roce_packet_kind {
 	ROCE_PACKET_CONTROL, /**< ARP, IP but not RoCEv2: m->l2_len, m->l3_len are set */
 	ROCE_PACKET_MALFORMED,
 	ROCE_PACKET_OPCODE, /**< opcode unknown */
+	ROCE_PACKET_VLAN,   /**< of another VLAN; parsing does not ask */
 };
 
 /**

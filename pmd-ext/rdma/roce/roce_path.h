@@ -19,6 +19,8 @@
 
 #include "roce_wire.h"
 
+#define ROCE_VLAN_ID 0x0fff /* of a tag; 0: it tells a priority, and no VLAN (802.1Q 9.6) */
+
 /** IP address as a GID: IPv6, or IPv4 as ::ffff:a.b.c.d (A17.4.5.2). */
 struct roce_gid {
 	uint8_t raw[16];

@@ -229,7 +229,7 @@ to_rtr(struct roce_qp *qp, const struct roce_qp_modify *to)
 	if (to->mtu)
 		qp->mtu = RTE_MIN(to->mtu, qp->base.attr.max_mtu);
 	r->expected_psn = to->peer_psn & ROCE_PSN_MASK;
-	r->rd_atom = RTE_MIN(to->responder_rd_atom, r->answer_mask + 1);
+	r->rd_atom = RTE_MIN(to->responder_rd_atom, qp->base.attr.max_rd_atom);
 	if (to->min_rnr_timer)
 		r->min_rnr_timer = to->min_rnr_timer;
 }

@@ -69,6 +69,7 @@ struct roce_job {
 	uint32_t answer; /**< index */
 	uint32_t start;	 /**< PSNs of it that were not asked for */
 	uint32_t sent;	 /**< PSNs of it that are done, from start on */
+	bool again;	 /**< it was answered before */
 };
 
 /** Progress of a message that comes in. */
@@ -149,7 +150,8 @@ struct roce_responder {
 	struct roce_job *jobs;
 	uint32_t answer_head, answer_mask;
 	uint32_t job_head, job_tail, job_mask;
-	uint8_t *ring; /**< of struct roce_rqe */
+	uint32_t unanswered; /**< jobs that were never done */
+	uint8_t *ring;	     /**< of struct roce_rqe */
 	uint32_t stride;
 };
 

@@ -140,6 +140,10 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 		r->rkey = rte_be_to_cpu_32(reth->rkey);
 		r->left = rte_be_to_cpu_32(reth->length);
 		r->received = 0;
+		if (r->left > ROCE_DMA_MAX) {
+			roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
+			return REFUSED;
+		}
 	}
 	if (pkt->flags & ROCE_F_LAST ? pkt->length != r->left : pkt->length >= r->left) {
 		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
@@ -250,8 +254,9 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (!answered && (pkt->bth->ack & ROCE_BTH_ACKREQ)) {
 		r->say = ROCE_SAY_ACK;
 		roce_qp_activate(qp);
-	} else if (r->say == ROCE_SAY_NAK) {
-		/* it came late, not never: what was dropped meanwhile shows as the next gap */
+	} else if (r->say == ROCE_SAY_NAK || r->say == ROCE_SAY_RNR) {
+		/* It came late, not never: what was dropped meanwhile shows as the next gap. Or it
+		 * came again before its NAK got out, and found a receive. */
 		r->say = ROCE_SAY_ACK;
 	}
 }

@@ -195,6 +195,8 @@ data(struct roce_lane *lane, const struct roce_packet *pkt, bool wire)
 void
 roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool wire)
 {
+	const uint16_t vlan = lane->dev->vlan_tci & ROCE_VLAN_ID;
+	enum roce_packet_kind kind;
 	struct roce_packet pkt;
 	unsigned int i, done = 0;
 	bool taken;
@@ -213,7 +215,10 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 			rte_prefetch0(rte_pktmbuf_mtod(m[i + 1]->next, const void *));
 			rte_prefetch0(&m[i + 1]->next->shinfo);
 		}
-		switch (roce_packet_parse(m[i], &pkt)) {
+		kind = roce_packet_parse(m[i], &pkt);
+		if (unlikely(pkt.vlan != vlan))
+			kind = ROCE_PACKET_VLAN;
+		switch (kind) {
 		case ROCE_PACKET_DATA:
 			taken = data(lane, &pkt, wire);
 			break;
@@ -225,6 +230,9 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 			break;
 		case ROCE_PACKET_MALFORMED:
 			roce_count(lane, ROCE_RX_MALFORMED);
+			break;
+		case ROCE_PACKET_VLAN:
+			roce_count(lane, ROCE_RX_VLAN);
 			break;
 		}
 		if (!taken)

@@ -15,6 +15,7 @@ static const char *const name[ROCE_STATS] = {
 	[ROCE_RX_HANDOVER] = "rx_handed_over",
 	[ROCE_RX_HANDOVER_FULL] = "rx_handover_ring_full",
 	[ROCE_RX_OTHER] = "rx_not_for_us",
+	[ROCE_RX_VLAN] = "rx_other_vlan",
 	[ROCE_RX_MALFORMED] = "rx_malformed",
 	[ROCE_RX_ICRC] = "rx_icrc_errors",
 	[ROCE_RX_OPCODE] = "rx_bad_opcode",

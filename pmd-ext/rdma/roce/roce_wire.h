@@ -53,7 +53,8 @@ struct roce_deth {
 } __rte_packed;
 static_assert(sizeof(struct roce_deth) == 8, "IBTA 9.3.2");
 
-/** RDMA extended transport header: WRITE and READ. */
+/** RDMA extended transport header: WRITE and READ, of up to ROCE_DMA_MAX bytes (9.3.3.2). */
+#define ROCE_DMA_MAX (1U << 31)
 struct roce_reth {
 	rte_be64_t va;
 	rte_be32_t rkey;

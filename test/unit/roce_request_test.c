@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests made by hand, as no engine of ours makes them: what a responder says to them. */
+#include "roce_rig.h"
+
+#include <rte_ip.h>
+
+#include "roce_icrc.h"
+#include "roce_qp.h"
+
+#define MTU  1024
+#define SAID 64
+#define VLAN 5
+
+/* What end 1 said, in order */
+struct said {
+	uint8_t opcode, syndrome;
+	uint32_t psn;
+};
+
+static struct rig rig;
+static struct rte_mempool *pool;
+static struct said said[SAID];
+static unsigned int nb_said;
+static uint32_t first_psn;
+
+/* Answers are looked at here, and end 0, which asked for nothing, sees none of them. */
+static bool
+hear(struct rig *r, unsigned int from, struct rte_mbuf *m)
+{
+	struct roce_packet pkt;
+
+	if (from != 1 || roce_packet_parse(m, &pkt) != ROCE_PACKET_DATA)
+		return true;
+	assert_true(nb_said < SAID);
+	said[nb_said].opcode = pkt.opcode;
+	said[nb_said].psn = roce_psn_diff(pkt.psn, first_psn);
+	said[nb_said++].syndrome =
+		pkt.flags & ROCE_F_AETH ? roce_packet_aeth(&pkt)->syndrome : 0xff;
+	return false;
+}
+
+static void
+open_with(const struct rdma_qp_attr *more, const char *options)
+{
+	struct rdma_qp_attr attr = {.retry_count = 7, .rnr_retry = 7};
+
+	if (more)
+		attr = *more;
+	attr.type = RDMA_QP_RC;
+	rig_open(&rig, options);
+	rig_connect(&rig, &attr, MTU);
+	rig_run(&rig, 1);
+	first_psn = ((struct roce_qp *)rig.end[1].qp)->resp.expected_psn;
+	nb_said = 0;
+	rig.tap = hear;
+}
+
+static void
+finish(void)
+{
+	rig.tap = NULL;
+	rig_disconnect(&rig);
+	rig_close(&rig);
+}
+
+/* A frame as end 0 would send it. @param tci of a VLAN tag, -1: none */
+static struct rte_mbuf *
+forge(uint8_t opcode, uint32_t psn, const void *ext, unsigned int length, int tci)
+{
+	const struct roce_qp *qp = (struct roce_qp *)rig.end[0].qp;
+	const unsigned int ext_bytes = roce_opcodes[opcode].ext_bytes;
+	const struct roce_path_attr attr = {
+		.src = qp->path.src,
+		.dst = qp->path.dst,
+		.vlan_tci = tci >= 0 ? tci : 0,
+		.hop_limit = 64,
+	};
+	static const uint8_t payload[MTU];
+	struct roce_path path;
+	struct roce_bth *bth;
+	struct rte_mbuf *m;
+	uint8_t *frame;
+	uint32_t crc;
+
+	roce_path_make(&path, &attr);
+	m = rte_pktmbuf_alloc(pool);
+	assert_non_null(m);
+	frame = (uint8_t *)rte_pktmbuf_append(
+		m, path.length + sizeof(*bth) + ext_bytes + length + ROCE_ICRC_BYTES);
+	memcpy(frame, path.header, path.length);
+	roce_path_finish(&path, frame, sizeof(*bth) + ext_bytes + length + ROCE_ICRC_BYTES);
+	bth = (struct roce_bth *)(frame + path.length);
+	memset(bth, 0, sizeof(*bth));
+	bth->opcode = opcode;
+	bth->pkey = RTE_BE16(ROCE_PKEY);
+	roce_put24(bth->qpn, qp->peer_qpn);
+	roce_put24(bth->psn, roce_psn_add(first_psn, psn));
+	if (ext_bytes)
+		memcpy(bth + 1, ext, ext_bytes);
+	memcpy((uint8_t *)(bth + 1) + ext_bytes, payload, length);
+	crc = roce_icrc_headers(frame + path.l2_len, path.l3_len,
+		path.length - path.l2_len + sizeof(*bth) + ext_bytes);
+	crc = rte_cpu_to_le_32(roce_icrc_bytes(crc, payload, length));
+	memcpy(frame + m->pkt_len - sizeof(crc), &crc, sizeof(crc));
+	return m;
+}
+
+static void
+deliver(struct rte_mbuf *m)
+{
+	assert_int_equal(rte_ring_enqueue(rig.end[1].rx[0], m), 0);
+}
+
+static struct roce_reth
+reth(uint32_t offset, uint32_t length)
+{
+	return (struct roce_reth){
+		.va = rte_cpu_to_be_64((uintptr_t)rig.end[1].memory + offset),
+		.rkey = rte_cpu_to_be_32(rdma_mr_rkey(rig.end[1].mr)),
+		.length = rte_cpu_to_be_32(length),
+	};
+}
+
+static void
+read_request(uint32_t psn, uint32_t length)
+{
+	const struct roce_reth ext = reth(0, length);
+
+	deliver(forge(ROCE_READ_REQUEST, psn, &ext, 0, -1));
+}
+
+static void
+assert_said(unsigned int i, uint8_t opcode, uint32_t psn, uint8_t syndrome)
+{
+	assert_true(i < nb_said);
+	if (said[i].opcode != opcode || said[i].psn != psn || said[i].syndrome != syndrome)
+		fail_msg("answer %u: opcode %#x, PSN %u, syndrome %#x; wanted %#x, %u, %#x", i,
+			said[i].opcode, said[i].psn, said[i].syndrome, opcode, psn, syndrome);
+}
+
+/*
+ * A request finds no receive; before the NAK gets out it comes again, and finds one. A NAK that was
+ * sent now would be about a request that was taken.
+ */
+static void
+test_not_ready_any_more(void **state)
+{
+	struct rdma_sge s;
+	const struct rdma_recv_wr wr = {.sg = &s, .nb_sge = 1};
+	struct roce_packet pkt;
+	struct rte_mbuf *m;
+
+	open_with(NULL, ",mtu=1024");
+	s = (struct rdma_sge){(uintptr_t)rig.end[1].memory, 4096, rdma_mr_lkey(rig.end[1].mr)};
+	m = forge(ROCE_SEND_FIRST, 0, NULL, MTU, -1);
+	assert_int_equal(roce_packet_parse(m, &pkt), ROCE_PACKET_DATA);
+	roce_responder_request((struct roce_qp *)rig.end[1].qp, &pkt);
+	assert_int_equal(rdma_post_recv(rig.end[1].qp, &wr, 1), 1);
+	roce_responder_request((struct roce_qp *)rig.end[1].qp, &pkt);
+	rte_pktmbuf_free(m);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 1);
+	assert_said(0, ROCE_ACKNOWLEDGE, 0, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	finish();
+}
+
+/* No message is longer than 2^31 bytes: that is an invalid request, not one of wrong memory. */
+static void
+test_too_long(void **state)
+{
+	static const struct {
+		uint32_t length;
+		uint8_t syndrome;
+	} row[] = {{(1U << 31) + 1, ROCE_NAK_INVALID_REQUEST}, {1U << 31, ROCE_NAK_REMOTE_ACCESS}};
+	struct roce_reth ext;
+
+	for (unsigned int i = 0; i < RTE_DIM(row); i++) {
+		open_with(NULL, ",mtu=1024");
+		ext = reth(0, row[i].length);
+		deliver(forge(ROCE_WRITE_FIRST, 0, &ext, MTU, -1));
+		rig_run(&rig, 1);
+		assert_int_equal(nb_said, 1);
+		assert_said(0, ROCE_ACKNOWLEDGE, 0, row[i].syndrome);
+		finish();
+		open_with(NULL, ",mtu=1024");
+		read_request(0, row[i].length);
+		rig_run(&rig, 1);
+		assert_int_equal(nb_said, 1);
+		assert_said(0, ROCE_ACKNOWLEDGE, 0, row[i].syndrome);
+		finish();
+	}
+}
+
+/* More READs at once than agreed: those that are allowed are answered, the next is an error. */
+static void
+test_too_many_reads(void **state)
+{
+	const struct rdma_qp_attr attr = {.max_rd_atom = 3, .retry_count = 7, .rnr_retry = 7};
+	struct rdma_qp_info info;
+	unsigned int i;
+
+	open_with(&attr, ",mtu=1024");
+	for (i = 0; i < 4; i++)
+		read_request(i, 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	for (i = 0; i < 3; i++)
+		assert_said(i, ROCE_READ_RESPONSE_ONLY, i, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_said(3, ROCE_ACKNOWLEDGE, 3, ROCE_NAK_INVALID_REQUEST);
+	rdma_qp_info_get(rig.end[1].qp, &info);
+	assert_int_equal(info.state, RDMA_QP_ERROR);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 1);
+	finish();
+}
+
+/* An old READ is asked for again, and then comes a new one that shows that it was answered well. */
+static void
+test_repeat_in_the_way(void **state)
+{
+	const struct rdma_qp_attr attr = {.max_rd_atom = 2, .retry_count = 7, .rnr_retry = 7};
+
+	open_with(&attr, ",mtu=1024");
+	read_request(0, 3 * MTU);
+	read_request(3, 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	read_request(0, 3 * MTU);
+	read_request(3, 100);
+	read_request(4, 200);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 6);
+	assert_said(4, ROCE_READ_RESPONSE_ONLY, 3, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_said(5, ROCE_READ_RESPONSE_ONLY, 4, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 0);
+	/* and again, once it is no new one any more */
+	read_request(5, 100);
+	read_request(4, 200);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 8);
+	assert_said(6, ROCE_READ_RESPONSE_ONLY, 5, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_said(7, ROCE_READ_RESPONSE_ONLY, 4, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	finish();
+}
+
+/* @param tci of a tag in the frame @param stripped of one that the port took off; -1: none */
+static void
+vlan(int tci, int stripped, bool taken)
+{
+	const uint64_t before = rig_stat(&rig, 1, "rx_other_vlan");
+	struct rte_mbuf *m = forge(ROCE_SEND_ONLY, -1, NULL, 0, tci);
+
+	if (stripped >= 0) {
+		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+		m->vlan_tci = (uint16_t)stripped;
+	}
+	nb_said = 0;
+	deliver(m);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, taken);
+	assert_int_equal(rig_stat(&rig, 1, "rx_other_vlan") - before, !taken);
+}
+
+/* Only the own VLAN is heard; a tag of a priority is none. */
+static void
+test_vlan(void **state)
+{
+	open_with(NULL, ",mtu=1024");
+	vlan(-1, -1, true);
+	vlan(VLAN, -1, false);
+	vlan(3 << 13, -1, true);
+	vlan(-1, VLAN, false);
+	vlan(-1, 3 << 13, true);
+	finish();
+	open_with(NULL, ",mtu=1024,vlan=5");
+	vlan(-1, -1, false);
+	vlan(VLAN, -1, true);
+	vlan(3 << 13 | VLAN, -1, true);
+	vlan(VLAN + 1, -1, false);
+	vlan(3 << 13, -1, false);
+	vlan(-1, VLAN, true);
+	vlan(-1, VLAN + 1, false);
+	finish();
+}
+
+static int
+setup(void **state)
+{
+	rig_eal();
+	pool = rte_pktmbuf_pool_create("forged", 255, 0, 0, 2048, 0);
+	assert_non_null(pool);
+	return 0;
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_not_ready_any_more),
+		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_too_many_reads),
+		cmocka_unit_test(test_repeat_in_the_way),
+		cmocka_unit_test(test_vlan),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
