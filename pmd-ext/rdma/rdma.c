@@ -300,6 +300,7 @@ qp_check(const struct rdma_dev *dev, const struct rdma_qp_attr *a, const struct 
 		{"retry_count", a->retry_count, 0, 7},
 		{"rnr_retry", a->rnr_retry, 0, 7},
 		{"min_rnr_timer", a->min_rnr_timer, 1, 31},
+		{"qkey", a->qkey, 1, INT32_MAX},
 		{"send_cq's lane", a->send_cq->lane, a->lane, a->lane},
 		{"recv_cq's lane", a->recv_cq->lane, a->lane, a->lane},
 	};

@@ -294,9 +294,9 @@ struct rdma_qp_attr {
 	uint8_t traffic_class; /**< IP TOS or traffic class; its two low bits are ECN (0) */
 	uint8_t hop_limit;     /**< (64) */
 	uint32_t rate_mbps;    /**< static rate limit of this queue pair (0: none) */
-	uint32_t qkey;	       /**< UD (that of RDMA_UDP, 0x01234567) */
-	bool signal_all;       /**< every send is signalled */
-	bool trust_icrc;       /**< `roce`: don't check received ICRCs: trusted links only */
+	uint32_t qkey;	 /**< UD (that of RDMA_UDP, 0x01234567); the top bit is not for programs */
+	bool signal_all; /**< every send is signalled */
+	bool trust_icrc; /**< `roce`: don't check received ICRCs: trusted links only */
 };
 
 /** Create one in RDMA_QP_INIT. *Control.* @return NULL with rte_errno EINVAL, ENOMEM, ENOSPC */
@@ -382,8 +382,9 @@ struct rdma_send_wr {
 			uint32_t rkey;
 		};
 		struct {
-			struct rdma_ah *ah;
+			struct rdma_ah *ah; /**< of the queue pair's protection domain */
 			uint32_t remote_qpn;
+			/** With the top bit set that of the own queue pair is sent */
 			uint32_t remote_qkey;
 		} ud;
 	};

@@ -267,6 +267,57 @@ test_ud_dropped(void **state)
 	rig_disconnect(&rig);
 }
 
+/*
+ * A controlled Q_Key, with the top bit, is not for programs: none can be had, and in its place the
+ * own one is sent.
+ */
+static void
+test_ud_controlled(void **state)
+{
+	struct rdma_qp_attr attr = {.type = RDMA_QP_UD, .qkey = 0x80010000};
+	struct rdma_sge s = sge(0, 0, 8);
+	struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .flags = RDMA_SEND_SIGNALED};
+	const uint64_t qkey = rig_stat(&rig, 1, "rx_bad_qkey");
+	struct rdma_qp_info to;
+
+	attr.send_cq = attr.recv_cq = rig.end[0].cq;
+	assert_null(rdma_qp_create(rig.end[0].pd, &attr));
+	assert_int_equal(rte_errno, EINVAL);
+	attr.qkey = 0x11223344;
+	rig_connect(&rig, &attr, MTU);
+	rdma_qp_info_get(rig.end[1].qp, &to);
+	wr.ud.ah = handle();
+	wr.ud.remote_qpn = to.qpn;
+	wr.ud.remote_qkey = 0x80010000;
+	receive(1, 0, 48);
+	assert_int_equal(rdma_post_send(rig.end[0].qp, &wr, 1), 1);
+	wait_for(0, RDMA_WC_SUCCESS);
+	assert_int_equal(wait_for(1, RDMA_WC_SUCCESS).byte_len, 48);
+	assert_int_equal(rig_stat(&rig, 1, "rx_bad_qkey"), qkey);
+	assert_int_equal(rdma_ah_destroy(wr.ud.ah), 0);
+	rig_disconnect(&rig);
+}
+
+/* A handle of another protection domain, or device, is none of this queue pair's. */
+static void
+test_ud_foreign_handle(void **state)
+{
+	const struct rdma_qp_attr attr = {.type = RDMA_QP_UD};
+	struct rdma_send_wr wr = {.ud = {.remote_qpn = 5}};
+	struct rdma_pd *own = rig.end[0].pd, *other = rdma_pd_alloc(rig.end[0].dev);
+
+	assert_non_null(other);
+	rig_connect(&rig, &attr, MTU);
+	rig.end[0].pd = other;
+	wr.ud.ah = handle();
+	rig.end[0].pd = own;
+	assert_int_equal(rdma_post_send(rig.end[0].qp, &wr, 1), 0);
+	assert_int_equal(rte_errno, EINVAL);
+	assert_int_equal(rdma_ah_destroy(wr.ud.ah), 0);
+	assert_int_equal(rdma_pd_free(other), 0);
+	rig_disconnect(&rig);
+}
+
 /* Memory is the application's again only when the port has let go of the frames. */
 static void
 test_uc_memory(void **state)
@@ -317,6 +368,8 @@ main(void)
 		cmocka_unit_test(test_uc_memory),
 		cmocka_unit_test(test_ud),
 		cmocka_unit_test(test_ud_dropped),
+		cmocka_unit_test(test_ud_controlled),
+		cmocka_unit_test(test_ud_foreign_handle),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

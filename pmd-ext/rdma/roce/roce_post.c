@@ -72,7 +72,8 @@ send_check(const struct roce_qp *qp, const struct rdma_send_wr *wr, uint64_t *le
 		bytes += wr->sg[i].length;
 	if (bytes > ROCE_MESSAGE_MAX)
 		return EINVAL;
-	if (qp->type == RDMA_QP_UD && (!wr->ud.ah || bytes > qp->mtu))
+	if (qp->type == RDMA_QP_UD &&
+		(!wr->ud.ah || wr->ud.ah->pd != qp->base.pd || bytes > qp->mtu))
 		return EINVAL;
 	if ((op & ANSWERED_OPS) && ((wr->flags & RDMA_SEND_INLINE) || qp->req.rd_atom == 0))
 		return EINVAL;
@@ -113,7 +114,9 @@ send_fill(struct roce_qp *qp, struct roce_wqe *wqe, const struct rdma_send_wr *w
 		wqe->ah = (struct roce_ah *)wr->ud.ah;
 		wqe->ah->refs[qp->lane->index]++;
 		wqe->remote_qpn = wr->ud.remote_qpn;
-		wqe->rkey = wr->ud.remote_qkey;
+		/* a controlled one is not for anybody to name: the own is sent (10.2.5) */
+		wqe->rkey =
+			wr->ud.remote_qkey & ROCE_QKEY_CONTROLLED ? qp->qkey : wr->ud.remote_qkey;
 	} else {
 		wqe->remote_addr = wr->remote_addr;
 		wqe->rkey = wr->rkey;

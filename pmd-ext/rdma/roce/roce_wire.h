@@ -15,15 +15,16 @@
 #include <rte_byteorder.h>
 #include <rte_common.h>
 
-#define ROCE_UDP_PORT	   4791
-#define ROCE_ICRC_BYTES	   4
-#define ROCE_QPN_CM	   1 /* general services: CM MADs */
-#define ROCE_QPN_MULTICAST 0xffffff
-#define ROCE_QKEY_CM	   0x80010000
-#define ROCE_PKEY	   0xffff /* the default partition, full member */
-#define ROCE_PKEY_BASE	   0x7fff /* without the membership bit */
-#define ROCE_PSN_MASK	   0xffffff
-#define ROCE_MAD_BYTES	   256
+#define ROCE_UDP_PORT	     4791
+#define ROCE_ICRC_BYTES	     4
+#define ROCE_QPN_CM	     1 /* general services: CM MADs */
+#define ROCE_QPN_MULTICAST   0xffffff
+#define ROCE_QKEY_CM	     0x80010000
+#define ROCE_QKEY_CONTROLLED 0x80000000
+#define ROCE_PKEY	     0xffff /* the default partition, full member */
+#define ROCE_PKEY_BASE	     0x7fff /* without the membership bit */
+#define ROCE_PSN_MASK	     0xffffff
+#define ROCE_MAD_BYTES	     256
 
 /** Base transport header. */
 struct roce_bth {
