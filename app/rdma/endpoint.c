@@ -13,6 +13,7 @@
 #define ACCEPT_PATIENCE	    10000 /* ms, for the peer's RTU */
 #define DISCONNECT_PATIENCE 1000  /* ms, for the peer's DREP */
 #define DESTROY_PATIENCE    1000  /* ms, for the lane to let go */
+#define KEEPALIVE	    5000  /* ms: no server waits for ever for a client that is gone */
 
 int
 endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr *attr)
@@ -115,6 +116,7 @@ endpoint_connect(
 	int rc;
 
 	a.context = e;
+	a.keepalive_ms = KEEPALIVE;
 	for (;;) {
 		rc = connect_once(e, peer, &a);
 		if (rc != -ECONNREFUSED || waited >= e->session->wait_ms || session_stop)
@@ -140,7 +142,7 @@ endpoint_listen(struct session *s, enum rdma_qp_type type, uint16_t port, uint32
 int
 endpoint_accept(struct endpoint *e, const struct rdma_event *request)
 {
-	struct rdma_conn_attr attr = {.context = e};
+	struct rdma_conn_attr attr = {.context = e, .keepalive_ms = KEEPALIVE};
 	int rc = rdma_conn_accept(request->conn, e->qp, &attr);
 
 	if (rc < 0) {

@@ -26,7 +26,7 @@ struct run {
 	const struct perftest_options *options;
 	struct perftest_control control;
 	struct perftest_traffic traffic;
-	struct rdma_conn *listener, *ud_listener;
+	struct rdma_conn *listener, *measured_listener; /**< NULL: the measured are RC, too */
 	uint16_t mtu;
 };
 
@@ -35,10 +35,10 @@ static struct perftest_options options;
 static int
 listen_for(struct run *r)
 {
-	if (r->options->type == RDMA_QP_UD) {
-		r->ud_listener =
-			endpoint_listen(r->session, RDMA_QP_UD, r->target->port, r->options->qps);
-		if (!r->ud_listener)
+	if (r->options->type != RDMA_QP_RC) {
+		r->measured_listener = endpoint_listen(
+			r->session, r->options->type, r->target->port, r->options->qps);
+		if (!r->measured_listener)
 			return -rte_errno;
 	}
 	r->listener = endpoint_listen(r->session, RDMA_QP_RC, r->target->port, r->options->qps + 1);
@@ -273,8 +273,8 @@ run_mode(struct session *s, const struct target *target)
 		session_linger(s, LAST_ACK);
 	perftest_traffic_destroy(&r.traffic);
 	perftest_control_close(&r.control);
-	if (r.ud_listener)
-		rdma_conn_destroy(r.ud_listener);
+	if (r.measured_listener)
+		rdma_conn_destroy(r.measured_listener);
 	if (r.listener)
 		rdma_conn_destroy(r.listener);
 	return rc;

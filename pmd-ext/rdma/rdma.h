@@ -458,6 +458,10 @@ struct rdma_conn_attr {
 	uint8_t cm_retries;   /**< of REQ, REP, DREQ (15) */
 	uint32_t timeout_ms;  /**< for all: address, REQ and its retries (10,000) */
 	uint16_t source_port; /**< of the RDMA_CM header (ephemeral) */
+	/** RC, `roce`: a peer that says nothing for so long is asked for a sign of life, and is
+	 *  RDMA_EVENT_DISCONNECTED with -ETIMEDOUT when it gave none for twice as long. Else one
+	 *  that vanished is noticed only when something is sent to it. (0: never) */
+	uint32_t keepalive_ms;
 };
 
 /**
@@ -465,7 +469,8 @@ struct rdma_conn_attr {
  * pair is in RTS), _REJECTED or _UNREACHABLE. For a UD queue pair SIDR looks up the service.
  *
  * @param qp in RDMA_QP_INIT, of the same device
- * @param dst IP address and port (RDMA_PS_TCP; UD: RDMA_PS_UDP)
+ * @param dst IP address and port (RC: RDMA_PS_TCP; UC: RDMA_PS_IB, as librdmacm has UC nowhere
+ *   else; UD: RDMA_PS_UDP)
  * @return NULL with rte_errno EINVAL, ENOMEM, EAFNOSUPPORT
  */
 struct rdma_conn *rdma_conn_connect(
@@ -474,7 +479,7 @@ struct rdma_conn *rdma_conn_connect(
 /**
  * Listen. *Control.*
  *
- * @param type of queue pairs: RC and UC share a port space, UD has its own
+ * @param type of queue pairs: each has a port space of its own (rdma_conn_connect())
  * @param port service, CPU byte order
  * @param backlog requests that are not answered yet, at least 1; more are dropped and counted
  * @return NULL with rte_errno EADDRINUSE, ENOMEM

@@ -4,6 +4,7 @@
  * replayed to either of our roles; then what no decent peer sends. ROCE_SEED repeats a random run.
  */
 #include "roce_cm_rig.h"
+#include "roce_qp.h"
 
 #include <unistd.h>
 
@@ -48,6 +49,10 @@ close_us(void)
 	rig_close();
 }
 
+/* what their REQs allow us, and what we accept with */
+static uint8_t theirs_retries = 7, theirs_rnr_retries = 7;
+static uint32_t theirs_keepalive;
+
 static struct roce_cm_msg
 req_of(uint32_t local_id, uint32_t qpn)
 {
@@ -62,8 +67,10 @@ req_of(uint32_t local_id, uint32_t qpn)
 				.psn = 77,
 				.responder_resources = 1,
 				.initiator_depth = 1,
+				.retry_count = theirs_retries,
 				.pkey = 0xffff,
 				.mtu = 3,
+				.rnr_retry = theirs_rnr_retries,
 			},
 	};
 	const struct roce_cma cma = {
@@ -111,13 +118,14 @@ struct theirs {
 static void
 connect_theirs(struct theirs *t, uint32_t id, uint32_t qpn)
 {
+	const struct rdma_conn_attr attr = {.keepalive_ms = theirs_keepalive};
 	struct roce_cm_msg msg = req_of(id, qpn);
 
 	rig_send_cm(THEM, &msg);
 	t->conn = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
 	t->qp = rig_qp(US, RDMA_QP_RC);
 	t->id = id;
-	assert_int_equal(rdma_conn_accept(t->conn, t->qp, NULL), 0);
+	assert_int_equal(rdma_conn_accept(t->conn, t->qp, &attr), 0);
 	msg = expect_cm(ROCE_CM_REP, 10);
 	assert_int_equal(msg.rep.remote_id, id);
 	assert_int_equal(msg.rep.qpn, t->qp->qpn);
@@ -602,7 +610,129 @@ test_stale(void **state)
 	assert_int_equal(expect_cm(ROCE_CM_REJ, 10).rej.reason, ROCE_REJ_STALE_CONNECTION);
 	rig_event(US, RDMA_EVENT_DISCONNECTED, 10);
 	destroy_theirs(&t);
-	assert_int_equal(rig_stat(US, "cm_stale"), 3);
+	/* all numbers are the same by chance, but for the sequence number that they begin with */
+	connect_theirs(&t, 9, 52);
+	msg = req_of(9, 52);
+	rig_send_cm(THEM, &msg);
+	rig_run(10);
+	assert_int_equal(rig_stat(US, "cm_duplicates"), 1);
+	msg.req.psn++;
+	rig_send_cm(THEM, &msg);
+	assert_int_equal(expect_cm(ROCE_CM_REJ, 10).rej.reason, ROCE_REJ_STALE_CONNECTION);
+	rig_event(US, RDMA_EVENT_DISCONNECTED, 10);
+	destroy_theirs(&t);
+	assert_int_equal(rig_stat(US, "cm_stale"), 4);
+	close_us();
+}
+
+/*
+ * Their machine is switched off without a word and started anew, with other numbers: it is served
+ * at once, and that the old connection has nobody at its other end is noticed, too.
+ */
+static void
+test_switched_off(void **state)
+{
+	struct theirs old, new;
+
+	open_us();
+	theirs_keepalive = 5000;
+	connect_theirs(&old, 5, 50);
+	theirs_keepalive = 0;
+	rig_run(1000);
+	connect_theirs(&new, 0x80000006, 17);
+	assert_int_equal(rig_event(US, RDMA_EVENT_DISCONNECTED, 10000)->status, -ETIMEDOUT);
+	assert_int_equal(rig_stat(US, "tx_keepalives"), 8);
+	/* should they be alive after all, and have lost data only */
+	assert_int_equal(expect_cm(ROCE_CM_DREQ, 10).dreq.local_id, old.our_id);
+	rig_event(US, RDMA_EVENT_TIMEWAIT_EXIT, 2000);
+	destroy_theirs(&old);
+	rig_run(20000);
+	assert_false(rig_has_event(US));
+	destroy_theirs(&new);
+	close_us();
+}
+
+/* How often a queue pair tries is what the peer allows, and no more than its owner wants. */
+static void
+test_retries(void **state)
+{
+	struct roce_cm_msg msg;
+	struct roce_qp *ours;
+	struct theirs t;
+
+	open_us();
+	rig_known(THEM);
+	theirs_retries = 3;
+	theirs_rnr_retries = 2;
+	connect_theirs(&t, 5, 50);
+	theirs_retries = theirs_rnr_retries = 7;
+	ours = (struct roce_qp *)t.qp;
+	assert_int_equal(ours->req.retry_count, 3);
+	assert_int_equal(ours->req.rnr_retry, 2);
+	destroy_theirs(&t);
+	/* asked by us, they name one of the two */
+	t.qp = rig_qp(US, RDMA_QP_RC);
+	t.conn = rdma_conn_connect(t.qp, rig_address(THEM, PORT), NULL);
+	assert_non_null(t.conn);
+	while (rig_receive_cm(THEM, &msg, 100) && msg.attr != ROCE_CM_REQ)
+		;
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_REP,
+		.tid = msg.tid,
+		.rep = {.local_id = 6, .remote_id = msg.req.local_id, .qpn = 60, .rnr_retry = 1}};
+	rig_send_cm(THEM, &msg);
+	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
+	ours = (struct roce_qp *)t.qp;
+	assert_int_equal(ours->req.retry_count, 7);
+	assert_int_equal(ours->req.rnr_retry, 1);
+	destroy_theirs(&t);
+	close_us();
+}
+
+/* A service is asked for with a number that their machine had used before it was started anew. */
+static void
+test_sidr_again(void **state)
+{
+	struct roce_cm_msg msg = {
+		.attr = ROCE_CM_SIDR_REQ,
+		.tid = 1,
+		.sidr_req =
+			{
+				.request_id = 5,
+				.pkey = 0xffff,
+				.service_id = (uint64_t)ROCE_PORT_SPACE_UDP << 16 | PORT,
+			},
+	};
+	struct rdma_conn *conn[2], *service;
+	struct roce_cm_msg req;
+	struct rdma_qp *qp;
+
+	open_us();
+	service = rdma_conn_listen(rig[US].dev, RDMA_QP_UD, PORT, 4, NULL);
+	assert_non_null(service);
+	qp = rig_qp(US, RDMA_QP_UD);
+	req = req_of(1, 1);
+	memcpy(msg.sidr_req.private_data, req.req.private_data, ROCE_CMA_BYTES);
+	rig_send_cm(THEM, &msg);
+	conn[0] = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
+	/* before it is answered */
+	msg.tid++;
+	rig_send_cm(THEM, &msg);
+	rig_run(2);
+	assert_int_equal(rig_event(US, RDMA_EVENT_REJECTED, 10)->status, -ESTALE);
+	conn[1] = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
+	assert_int_equal(rdma_conn_accept(conn[0], qp, NULL), -ENOTCONN);
+	assert_int_equal(rdma_conn_destroy(conn[0]), 0);
+	assert_int_equal(rdma_conn_accept(conn[1], qp, NULL), 0);
+	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
+	assert_int_equal(rdma_conn_destroy(conn[1]), 0);
+	assert_int_equal(expect_cm(ROCE_CM_SIDR_REP, 10).tid, 2);
+	/* and while the answer is kept for duplicates */
+	msg.tid++;
+	rig_send_cm(THEM, &msg);
+	conn[0] = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
+	assert_int_equal(rdma_conn_reject(conn[0], NULL, 0), 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	assert_int_equal(rdma_conn_destroy(service), 0);
 	close_us();
 }
 
@@ -682,7 +812,7 @@ test_bad_requests(void **state)
 			msg.req.service_id++;
 			break;
 		case 1:
-			msg.req.service_id = 0x013f0000 | PORT;
+			msg.req.service_id = (uint64_t)ROCE_PORT_SPACE_IB << 16 | PORT;
 			break;
 		case 2:
 			msg.req.primary.local_gid[15]++;
@@ -968,6 +1098,9 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_duplicates),
 		cmocka_unit_test(test_rep_again),
 		cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_switched_off),
+		cmocka_unit_test(test_retries),
+		cmocka_unit_test(test_sidr_again),
 		cmocka_unit_test(test_rej),
 		cmocka_unit_test(test_bad_requests),
 		cmocka_unit_test(test_bad_mads),

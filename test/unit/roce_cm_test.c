@@ -226,7 +226,7 @@ test_reject(void **state)
 
 	/* the queue pair may try again */
 	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL);
-	assert_null(rdma_conn_listen(rig[B].dev, RDMA_QP_UC, PORT, 4, NULL));
+	assert_null(rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL));
 	p.conn[A] = rdma_conn_connect(p.qp[A], rig_address(B, PORT), NULL);
 	assert_non_null(p.conn[A]);
 	e = rig_event(B, RDMA_EVENT_CONNECT_REQUEST, 100);
@@ -239,11 +239,11 @@ test_reject(void **state)
 	assert_int_equal(rdma_conn_disconnect(p.conn[A]), -ENOTCONN);
 	destroy(&p);
 
-	/* UC where RC is wanted */
+	/* UC has services of its own */
 	connect_pair(&p, RDMA_QP_UC, NULL);
 	assert_int_equal(
-		rig_event(A, RDMA_EVENT_REJECTED, 100)->status, ROCE_REJ_INVALID_TRANSPORT);
-	assert_int_equal(rig_stat(B, "cm_bad_request"), 1);
+		rig_event(A, RDMA_EVENT_REJECTED, 100)->status, ROCE_REJ_INVALID_SERVICE_ID);
+	assert_int_equal(rig_stat(B, "cm_no_listener"), 2);
 	destroy(&p);
 	finish(listener);
 }
@@ -520,6 +520,66 @@ test_peer_vanishes(void **state)
 	assert_int_equal(state_of(p.qp[B]), RDMA_QP_ERROR);
 	rig_event(B, RDMA_EVENT_TIMEWAIT_EXIT, 2000);
 	rig_event(A, RDMA_EVENT_UNREACHABLE, 100);
+	destroy(&p);
+	finish(listener);
+}
+
+/*
+ * The peer of an idle connection vanishes. Asked for signs of life it is noticed, and one that is
+ * only idle is not; without, nobody knows. UC has no acknowledgement to ask for.
+ */
+static void
+test_keepalive(void **state)
+{
+	const struct rdma_conn_attr attr = {.keepalive_ms = 4000};
+	struct rdma_conn *listener;
+	struct pair p = {0};
+	uint64_t asked;
+
+	open_ip4();
+	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_RC, PORT, 4, NULL);
+	connect_pair(&p, RDMA_QP_RC, &attr);
+	accept_pair(&p, RDMA_QP_RC);
+	rig_event(A, RDMA_EVENT_ESTABLISHED, 100);
+	rig_event(B, RDMA_EVENT_ESTABLISHED, 100);
+	rig_jump(60000, 10);
+	assert_false(rig_has_event(A));
+	assert_in_range(rig_stat(A, "tx_keepalives"), 10, 20);
+	assert_int_equal(rig_stat(B, "tx_keepalives"), 0);
+	assert_int_equal(rig_stat(B, "qp_errors"), 0);
+	/* a few of the questions get lost */
+	rig_wire.lose = 1000;
+	rig_jump(3000, 10);
+	rig_wire.lose = 0;
+	rig_jump(20000, 10);
+	assert_false(rig_has_event(A));
+	/* while it talks, nobody asks it */
+	asked = rig_stat(A, "tx_keepalives");
+	for (unsigned int i = 0; i < 10; i++) {
+		const struct rdma_send_wr wr = {.op = RDMA_OP_WRITE};
+
+		assert_int_equal(rdma_post_send(p.qp[i & 1 ? A : B], &wr, 1), 1);
+		rig_jump(2000, 10);
+	}
+	assert_int_equal(rig_stat(A, "tx_keepalives"), asked);
+	rig_wire.lose = 1000;
+	assert_int_equal(rig_event(A, RDMA_EVENT_DISCONNECTED, 12100)->status, -ETIMEDOUT);
+	assert_int_equal(state_of(p.qp[A]), RDMA_QP_ERROR);
+	rig_event(A, RDMA_EVENT_TIMEWAIT_EXIT, 2000);
+	rig_jump(60000, 10);
+	assert_false(rig_has_event(B));
+	destroy(&p);
+	finish(listener);
+
+	open_ip4();
+	listener = rdma_conn_listen(rig[B].dev, RDMA_QP_UC, PORT, 4, NULL);
+	connect_pair(&p, RDMA_QP_UC, &attr);
+	accept_pair(&p, RDMA_QP_UC);
+	rig_event(A, RDMA_EVENT_ESTABLISHED, 100);
+	rig_event(B, RDMA_EVENT_ESTABLISHED, 100);
+	rig_jump(20000, 10);
+	assert_false(rig_has_event(A));
+	assert_int_equal(rig_stat(A, "tx_keepalives"), 0);
 	destroy(&p);
 	finish(listener);
 }
@@ -810,6 +870,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_two_on_one_listener),
 		cmocka_unit_test(test_both_disconnect),
 		cmocka_unit_test(test_peer_vanishes),
+		cmocka_unit_test(test_keepalive),
 		cmocka_unit_test(test_destroy_everywhere),
 		cmocka_unit_test(test_sidr),
 		cmocka_unit_test(test_first_packet),

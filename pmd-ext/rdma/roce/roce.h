@@ -79,6 +79,7 @@ enum roce_stat {
 	ROCE_TX_RETRANSMIT, /**< packets sent again */
 	ROCE_TX_TIMEOUT,    /**< local acknowledge time-outs */
 	ROCE_TX_PROBE,	    /**< packets sent again early, as no answer came for a round trip */
+	ROCE_TX_KEEPALIVE,  /**< idle peers asked for a sign of life */
 	ROCE_TX_NOMBUF,	    /**< no mbuf: tried again later */
 	ROCE_TX_CNP,
 	ROCE_RX_CNP,
@@ -219,6 +220,14 @@ struct roce_qp_modify {
  * @return 0; -EINVAL: no such transition
  */
 int roce_qp_modify(struct rdma_qp *qp, const struct roce_qp_modify *modify);
+
+/**
+ * Has the peer of an RC queue pair given a sign of life since this was called last? *Control.*
+ *
+ * @param ask it for one when it has not
+ * @return 1, also when there is work under way; 0: none; -ENOTCONN: not in RDMA_QP_RTS
+ */
+int roce_qp_alive(struct rdma_qp *qp, bool ask);
 
 /** State of about now; any lcore. */
 enum rdma_qp_state roce_qp_state(const struct rdma_qp *qp);

@@ -275,6 +275,7 @@ roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
 		return;
 	}
 	if (roce_psn_diff(pkt->psn, r->una_psn) < 0 || roce_psn_diff(pkt->psn, r->max_psn) >= 0) {
+		qp->life.answered = true;
 		roce_count(qp->lane, ROCE_RX_STALE);
 		return;
 	}

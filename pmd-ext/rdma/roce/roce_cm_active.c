@@ -71,16 +71,10 @@ roce_conn_connect(struct rdma_qp *qp, const struct sockaddr *dst, const struct r
 	struct roce_dev *dev = roce_dev(qp->pd->dev);
 	struct roce_control *c = dev->control;
 	const bool ud = qp->attr.type == RDMA_QP_UD;
-	struct sockaddr_storage sa = {0};
 	struct roce_conn *conn;
 	struct roce_gid peer;
-	int ret;
+	int ret = roce_gid_from_sockaddr(&peer, dst);
 
-	if (dst->sa_family == AF_INET)
-		memcpy(&sa, dst, sizeof(struct sockaddr_in));
-	else if (dst->sa_family == AF_INET6)
-		memcpy(&sa, dst, sizeof(struct sockaddr_in6));
-	ret = roce_gid_from_sockaddr(&peer, (struct sockaddr *)&sa);
 	if (ret < 0)
 		RDMA_LOG(ERR, "device %s: connection to an address of family %d, wanted IP",
 			dev->base.name, dst->sa_family);
@@ -100,9 +94,8 @@ roce_conn_connect(struct rdma_qp *qp, const struct sockaddr *dst, const struct r
 	conn->peer = peer;
 	conn->own = *roce_dev_source(dev, &peer);
 	/* at the same place in both families */
-	conn->port = rte_be_to_cpu_16(((struct sockaddr_in *)&sa)->sin_port);
-	conn->service_id =
-		(uint64_t)(ud ? ROCE_PORT_SPACE_UDP : ROCE_PORT_SPACE_TCP) << 16 | conn->port;
+	conn->port = rte_be_to_cpu_16(((const struct sockaddr_in *)dst)->sin_port);
+	conn->service_id = roce_service_id(conn->type, conn->port);
 	conn->source_port =
 		attr->source_port ? attr->source_port : EPHEMERAL + roce_random(32) % EPHEMERALS;
 	conn->tid = (uint64_t)roce_random(32) << 32 | roce_random(32);
@@ -110,6 +103,7 @@ roce_conn_connect(struct rdma_qp *qp, const struct sockaddr *dst, const struct r
 	conn->mtu = RTE_MIN(attr->mtu ? attr->mtu : qp->attr.max_mtu, qp->attr.max_mtu);
 	conn->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS;
 	conn->retries = attr->cm_retries ? attr->cm_retries : RETRIES;
+	conn->keepalive_ms = attr->keepalive_ms;
 	conn->private_len = attr->private_len;
 	if (attr->private_len)
 		memcpy(conn->private_data, attr->private_data, attr->private_len);
@@ -264,7 +258,7 @@ roce_active_rep(struct roce_conn *conn, const struct roce_cm_packet *packet)
 		.local_psn = rep->psn,
 		.rd_atom = RTE_MIN(qp->attr.max_rd_atom, rep->responder_resources),
 		.retry_count = UINT8_MAX,
-		.rnr_retry = UINT8_MAX,
+		.rnr_retry = RTE_MIN(qp->attr.rnr_retry, rep->rnr_retry),
 	};
 	struct rdma_event *event;
 	struct roce_path path;
@@ -289,6 +283,7 @@ roce_active_rep(struct roce_conn *conn, const struct roce_cm_packet *packet)
 	/* found by it when the peer forgets us and gives up: REJ of a time-out */
 	roce_conn_index(c, ROCE_CONN_BY_PEER, &conn->peer, rep->local_id, conn);
 	roce_conn_enter(conn, ROCE_CONN_ESTABLISHED, "REP");
+	roce_end_watch(conn);
 	roce_cm_send(conn, &rtu);
 	roce_control_count(c, ROCE_CM_CONNECTED);
 	conn->announced = true;

@@ -9,6 +9,8 @@
 #define TIMEWAIT_MS	500
 #define TIMEWAIT_MAX_MS 8000
 
+#define KEEPALIVES 8 /* questions that an idle peer may leave unanswered */
+
 /** The connection that a message of either end's ids is about. */
 static struct roce_conn *
 conn_of(struct roce_control *c, const struct roce_gid *peer, uint32_t local_id, uint32_t remote_id)
@@ -45,8 +47,8 @@ gone_down(struct roce_conn *conn, int status, const char *why)
 
 /* ---- ours ------------------------------------------------------------------------------------ */
 
-void
-roce_end_disconnect(struct roce_conn *conn, const char *why)
+static void
+dreq_send(struct roce_conn *conn)
 {
 	const struct roce_cm_msg dreq = {
 		.attr = ROCE_CM_DREQ,
@@ -59,10 +61,47 @@ roce_end_disconnect(struct roce_conn *conn, const char *why)
 			},
 	};
 
+	roce_cm_send(conn, &dreq);
+}
+
+void
+roce_end_disconnect(struct roce_conn *conn, const char *why)
+{
 	roce_conn_qp_error(conn);
 	roce_conn_enter(conn, ROCE_CONN_DREQ_SENT, why);
-	roce_cm_send(conn, &dreq);
+	dreq_send(conn);
 	roce_cm_await(conn);
+}
+
+void
+roce_end_watch(struct roce_conn *conn)
+{
+	conn->silent = 0;
+	if (conn->keepalive_ms && conn->type == RDMA_QP_RC)
+		roce_expiry_start(conn->control, &conn->timer, conn->keepalive_ms);
+}
+
+void
+roce_end_idle(struct roce_conn *conn)
+{
+	const bool ask = conn->silent < KEEPALIVES;
+	const int alive = roce_qp_alive(conn->base.qp, ask);
+
+	if (alive < 0)
+		return; /* in error: its owner knows */
+	if (alive) {
+		roce_end_watch(conn);
+		return;
+	}
+	conn->silent++;
+	if (ask) {
+		roce_expiry_start(
+			conn->control, &conn->timer, RTE_MAX(conn->keepalive_ms / KEEPALIVES, 1u));
+		return;
+	}
+	/* should it only be data that gets lost, it shall know */
+	dreq_send(conn);
+	gone_down(conn, -ETIMEDOUT, "no sign of life");
 }
 
 int
@@ -199,10 +238,14 @@ roce_end_lost(struct roce_conn *conn, int status, const char *why)
 		gone_down(conn, status, why);
 		return;
 	case ROCE_CONN_REQ_RECEIVED:
+	case ROCE_CONN_SIDR_RECEIVED:
 		/* not yet in the application's hands: it need not know */
 		if (roce_control_forget(conn->control, conn))
 			conn->held = false;
 		roce_conn_event(conn, RDMA_EVENT_REJECTED, status);
+		roce_conn_close(conn, why);
+		return;
+	case ROCE_CONN_SIDR_DONE:
 		roce_conn_close(conn, why);
 		return;
 	default:

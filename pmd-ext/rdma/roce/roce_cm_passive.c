@@ -15,20 +15,13 @@
 
 /* ---- listeners ------------------------------------------------------------------------------ */
 
-/** RC and UC share a port space. */
-static bool
-same_space(enum rdma_qp_type a, enum rdma_qp_type b)
-{
-	return (a == RDMA_QP_UD) == (b == RDMA_QP_UD);
-}
-
 struct roce_conn *
-roce_passive_listener(struct roce_control *c, enum rdma_qp_type type, uint16_t port)
+roce_passive_listener(struct roce_control *c, uint64_t service_id)
 {
 	struct roce_conn *listener;
 
 	TAILQ_FOREACH(listener, &c->conns.listeners, next_listed)
-		if (listener->port == port && same_space(listener->type, type))
+		if (listener->service_id == service_id)
 			return listener;
 	return NULL;
 }
@@ -39,8 +32,8 @@ roce_conn_listen(struct rdma_dev *dev, enum rdma_qp_type type, uint16_t port, ui
 	struct roce_control *c = roce_dev(dev)->control;
 	struct roce_conn *conn;
 
-	if (roce_passive_listener(c, type, port)) {
-		RDMA_LOG(ERR, "device %s: port %u has a listener", dev->name, port);
+	if (roce_passive_listener(c, roce_service_id(type, port))) {
+		RDMA_LOG(ERR, "device %s: port %u has a listener of that type", dev->name, port);
 		rte_errno = EADDRINUSE;
 		return NULL;
 	}
@@ -50,6 +43,7 @@ roce_conn_listen(struct rdma_dev *dev, enum rdma_qp_type type, uint16_t port, ui
 	conn->held = true;
 	conn->type = type;
 	conn->port = port;
+	conn->service_id = roce_service_id(type, port);
 	conn->backlog = RTE_MAX(backlog, 1);
 	roce_conn_enter(conn, ROCE_CONN_LISTENING, "listen");
 	return &conn->base;
@@ -106,7 +100,8 @@ req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 	const struct roce_cm_req *req = &packet->msg.req;
 	struct roce_conn *conn = roce_conn_find(c, ROCE_CONN_BY_PEER, &packet->src, req->local_id);
 
-	if (conn && !conn->active && conn->tid == packet->msg.tid) {
+	if (conn && !conn->active && conn->tid == packet->msg.tid && conn->remote_qpn == req->qpn &&
+		conn->remote_psn == req->psn) {
 		req_again(conn, packet);
 		return true;
 	}
@@ -143,7 +138,7 @@ req_check(struct roce_control *c, const struct roce_cm_packet *packet,
 	const struct roce_cm_req *req = &packet->msg.req;
 	const uint16_t mtu = roce_cm_mtu_bytes(req->mtu);
 
-	if (!listener) {
+	if (!listener || listener->type == RDMA_QP_UD) {
 		roce_control_count(c, ROCE_CM_NO_LISTENER);
 		return ROCE_REJ_INVALID_SERVICE_ID;
 	}
@@ -226,7 +221,6 @@ void
 roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_cm_req *req = &packet->msg.req;
-	const bool tcp = req->service_id >> 16 == ROCE_PORT_SPACE_TCP;
 	struct roce_conn *conn, *listener;
 	struct rdma_event *event;
 	struct roce_cma cma;
@@ -234,7 +228,7 @@ roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packet)
 
 	if (req_known(c, packet))
 		return;
-	listener = tcp ? roce_passive_listener(c, RDMA_QP_RC, req->service_id & 0xffff) : NULL;
+	listener = roce_passive_listener(c, req->service_id);
 	reason = req_check(c, packet, listener, &cma);
 	if (reason) {
 		roce_cm_reject(c, packet, ROCE_CM_ANSWERS_REQ, reason);
@@ -248,6 +242,8 @@ roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packet)
 	conn->mtu = roce_cm_mtu_bytes(req->mtu);
 	conn->peer_starts = req->initiator_depth;
 	conn->peer_allows = req->responder_resources;
+	conn->retry_count = req->retry_count;
+	conn->rnr_retry = req->rnr_retry;
 	event->rd_atom = conn->peer_starts;
 	event->responder_rd_atom = conn->peer_allows;
 	event->remote_qpn = conn->remote_qpn;
@@ -377,6 +373,7 @@ roce_conn_accept(struct rdma_conn *base, struct rdma_qp *qp, const struct rdma_c
 	conn->local_qpn = qp->qpn;
 	conn->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS;
 	conn->retries = attr->cm_retries ? attr->cm_retries : RETRIES;
+	conn->keepalive_ms = attr->keepalive_ms;
 	roce_conn_enter(conn, ROCE_CONN_REP_SENT, "accept");
 	rep_send(conn, qp, attr);
 	roce_cm_await(conn);
@@ -415,14 +412,15 @@ roce_passive_rtu(struct roce_conn *conn, const char *why)
 		.state = RDMA_QP_RTS,
 		.local_psn = conn->remote_psn,
 		.rd_atom = RTE_MIN(qp->attr.max_rd_atom, conn->peer_allows),
-		.retry_count = UINT8_MAX,
-		.rnr_retry = UINT8_MAX,
+		.retry_count = RTE_MIN(qp->attr.retry_count, conn->retry_count),
+		.rnr_retry = RTE_MIN(qp->attr.rnr_retry, conn->rnr_retry),
 	};
 
 	roce_conn_enter(conn, ROCE_CONN_ESTABLISHED, why);
 	roce_control_count(conn->control, ROCE_CM_CONNECTED);
 	/* Fails only when the queue pair went to error meanwhile; then its completions tell. */
 	roce_qp_modify(qp, &modify);
+	roce_end_watch(conn);
 	conn->announced = true;
 	roce_conn_event(conn, RDMA_EVENT_ESTABLISHED, 0);
 }

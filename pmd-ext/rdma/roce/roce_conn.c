@@ -207,6 +207,9 @@ conn_expired(struct roce_control *c, struct roce_expiry *timer)
 		roce_expiry_start(c, timer,
 			RTE_MIN(conn->interval_ms, (conn->deadline - c->now) * 1000 / c->hz + 1));
 		return;
+	case ROCE_CONN_ESTABLISHED:
+		roce_end_idle(conn);
+		return;
 	case ROCE_CONN_TIMEWAIT:
 		roce_conn_event(conn, RDMA_EVENT_TIMEWAIT_EXIT, 0);
 		/* fall through */

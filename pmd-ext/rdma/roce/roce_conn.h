@@ -58,6 +58,7 @@ struct roce_conn {
 	uint32_t local_psn, remote_psn;
 	uint16_t mtu;			  /**< bytes */
 	uint8_t peer_starts, peer_allows; /**< READs and atomics, as the peer said */
+	uint8_t retry_count, rnr_retry;	  /**< passive: how often we are to try, as it said */
 
 	/* the message that is repeated */
 	struct roce_expiry timer;
@@ -66,6 +67,9 @@ struct roce_conn {
 	uint32_t interval_ms;
 	uint8_t retries, retries_left;
 	uint8_t mad[ROCE_MAD_BYTES];
+
+	uint32_t keepalive_ms; /**< 0: none */
+	uint8_t silent;	       /**< times that the peer was asked for a sign of life */
 
 	uint16_t source_port;
 	uint16_t private_len;
@@ -77,6 +81,19 @@ static inline struct roce_conn *
 roce_conn(struct rdma_conn *conn)
 {
 	return (struct roce_conn *)conn;
+}
+
+/** Service id of a port, CPU byte order. */
+static inline uint64_t
+roce_service_id(enum rdma_qp_type type, uint16_t port)
+{
+	static const uint16_t space[] = {
+		[RDMA_QP_RC] = ROCE_PORT_SPACE_TCP,
+		[RDMA_QP_UC] = ROCE_PORT_SPACE_IB,
+		[RDMA_QP_UD] = ROCE_PORT_SPACE_UDP,
+	};
+
+	return (uint64_t)space[type] << 16 | port;
 }
 
 /** A CM message that came, and from whom. */
@@ -178,8 +195,7 @@ void roce_passive_req(struct roce_control *c, const struct roce_cm_packet *packe
 struct rdma_event *roce_passive_conn(struct roce_control *c, const struct roce_cm_packet *packet,
 	struct roce_conn *listener, const struct roce_cma *cma);
 void roce_passive_rtu(struct roce_conn *conn, const char *why);
-struct roce_conn *roce_passive_listener(
-	struct roce_control *c, enum rdma_qp_type type, uint16_t port);
+struct roce_conn *roce_passive_listener(struct roce_control *c, uint64_t service_id);
 
 void roce_end_rej(struct roce_control *c, const struct roce_cm_packet *packet);
 void roce_end_dreq(struct roce_control *c, const struct roce_cm_packet *packet);
@@ -188,6 +204,10 @@ void roce_end_drep(struct roce_control *c, const struct roce_cm_packet *packet);
 void roce_end_lost(struct roce_conn *conn, int status, const char *why);
 /** The peer did not answer for too long. */
 void roce_end_timeout(struct roce_conn *conn);
+/** It is up: look for signs of life of the peer, now and then. */
+void roce_end_watch(struct roce_conn *conn);
+/** Time to look again. */
+void roce_end_idle(struct roce_conn *conn);
 /** DREQ, and error for the queue pair. */
 void roce_end_disconnect(struct roce_conn *conn, const char *why);
 void roce_end_timewait(struct roce_conn *conn, const char *why);

@@ -13,10 +13,13 @@
 
 #include "roce_wire.h"
 
-#define ROCE_MAD_CLASS_CM    0x07
-#define ROCE_RDMA_UDP_QKEY   0x01234567 /**< of RDMA_PS_UDP and multicast, by librdmacm */
-#define ROCE_PORT_SPACE_TCP  0x0106	/**< service id: 0x0106 << 16 | port */
+#define ROCE_MAD_CLASS_CM  0x07
+#define ROCE_RDMA_UDP_QKEY 0x01234567 /**< of RDMA_PS_UDP and multicast, by librdmacm */
+/* Port spaces: a service id is one of these << 16 | port. Linux' RDMA_PS_TCP is RC only, for UC
+ * there is nothing but RDMA_PS_IB. */
+#define ROCE_PORT_SPACE_TCP  0x0106
 #define ROCE_PORT_SPACE_UDP  0x0111
+#define ROCE_PORT_SPACE_IB   0x013f
 #define ROCE_CM_PRIVATE_REQ  92 /**< with the header of the RDMA CM */
 #define ROCE_CM_PRIVATE_SIDR 216
 #define ROCE_CMA_BYTES	     36

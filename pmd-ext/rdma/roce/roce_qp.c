@@ -241,6 +241,8 @@ to_rts(struct roce_qp *qp, const struct roce_qp_modify *to)
 	const uint8_t timeout = to->ack_timeout ? to->ack_timeout : qp->base.attr.ack_timeout;
 
 	r->next_psn = r->una_psn = r->max_psn = to->local_psn & ROCE_PSN_MASK;
+	qp->life.una_psn = r->una_psn;
+	qp->life.expected_psn = qp->resp.expected_psn;
 	r->rd_atom = RTE_MIN(to->rd_atom, qp->base.attr.max_rd_atom);
 	if (to->retry_count != UINT8_MAX)
 		r->retry_count = to->retry_count & 7;

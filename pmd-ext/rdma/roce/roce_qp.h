@@ -155,6 +155,12 @@ struct roce_responder {
 	uint32_t stride;
 };
 
+/** What was heard of the peer when it was last looked for signs of life. */
+struct roce_life {
+	uint32_t una_psn, expected_psn;
+	bool answered; /**< an acknowledgement of nothing new came: it may be that of a keepalive */
+};
+
 struct roce_qp {
 	struct rdma_qp base;
 	struct roce_dev *dev;
@@ -179,6 +185,7 @@ struct roce_qp {
 	uint64_t cnp_at;       /**< TSC: no congestion notification before */
 	struct roce_requester req;
 	struct roce_responder resp;
+	struct roce_life life;
 };
 
 static inline struct roce_wqe *

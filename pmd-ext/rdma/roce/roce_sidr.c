@@ -33,8 +33,13 @@ req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 	struct roce_conn *conn = roce_conn_find(
 		c, ROCE_CONN_BY_PEER_SERVICE, &packet->src, packet->msg.sidr_req.request_id);
 
-	if (!conn || conn->tid != packet->msg.tid)
+	if (!conn)
 		return false;
+	if (conn->tid != packet->msg.tid) {
+		/* the peer has begun anew: of what it asked before it knows nothing any more */
+		roce_end_lost(conn, -ESTALE, "SIDR_REQ of a new query");
+		return false;
+	}
 	roce_control_count(c, ROCE_CM_DUPLICATES);
 	if (conn->state == ROCE_CONN_SIDR_DONE)
 		roce_cm_repeat(conn);
@@ -45,15 +50,14 @@ void
 roce_sidr_req(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_sidr_req *req = &packet->msg.sidr_req;
-	const bool udp = req->service_id >> 16 == ROCE_PORT_SPACE_UDP;
 	struct roce_conn *listener;
 	struct rdma_event *event;
 	struct roce_cma cma;
 
 	if (req_known(c, packet))
 		return;
-	listener = udp ? roce_passive_listener(c, RDMA_QP_UD, req->service_id & 0xffff) : NULL;
-	if (!listener) {
+	listener = roce_passive_listener(c, req->service_id);
+	if (!listener || listener->type != RDMA_QP_UD) {
 		roce_control_count(c, ROCE_CM_NO_LISTENER);
 		rep_send(c, packet, ROCE_SIDR_UNSUPPORTED);
 		return;
