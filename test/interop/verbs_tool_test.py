@@ -124,6 +124,9 @@ def against_roce(tool, folder):
         host.close()
         with Host(tool, folder, 'write_bw -s 65536 -n 50') as host:
             verbs_asks(f'write_bw {device} -s 65536 -n 50 {HOST}', '#bytes')
+        host.close()
+        with Host(tool, folder, 'send_bw -c UC -s 4000 -n 50') as host:
+            verbs_asks(f'send_bw {device} -c UC -s 4000 -n 50 {HOST}', '#bytes')
         with Host(tool, folder, f'rping -c -a {GUEST} -C 3 -v --wait 60') as host:
             job = guest.start('until ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; do sleep 0.1; done; '
                               f'{TOOL} rping {device} -s', seconds=180)
