@@ -156,6 +156,7 @@ egress_end(struct egress *e)
 		if (sink_link_clock() >= until) {
 			LOG(ERR, "the run's end waits for stores: the rest stays in %s\n",
 				e->settings.ring);
+			(void)ask(e, ORDER_SAY_WHY_NOT);
 			return -ETIMEDOUT;
 		}
 		nanosleep(&nap, NULL);

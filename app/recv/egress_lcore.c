@@ -10,6 +10,7 @@
 #include "egress_private.h"
 #include "fail_point.h"
 #include "sink/sink_link.h"
+#include "sink/sink_message.h"
 
 #define CM_TURNS 64
 #define MOVE_MS	 100 /* how often it is looked whether a store is gone for good */
@@ -163,6 +164,32 @@ all_is_over(const struct egress *e)
 	return true;
 }
 
+/* What the end of a run waited for in vain. */
+static void
+say_what_is_left(const struct egress *e)
+{
+	struct sink_sender_stats stats;
+	struct retention_run run;
+	unsigned int i, k;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (!e->run[i].used || !retention_run_get(e->ring, i, &run))
+			continue;
+		LOG(ERR,
+			"left of run %s, incarnation %016" PRIx64
+			": %u batches, held or in doubt\n",
+			run.name, run.incarnation, run.references);
+		for (k = 0; k < e->nb_stores && !e->run[i].retiring; k++) {
+			sink_sender_stats_get(e->run[i].sender[k], &stats);
+			LOG(ERR,
+				"    store %s: %s, %" PRIu64 " of %" PRIu64 " batches durable, "
+				"last refusal: %s\n",
+				e->name[k], sink_sender_state_name(stats.state), stats.durable,
+				stats.sent, sink_reason_name(stats.reason));
+		}
+	}
+}
+
 /*
  * Of a run of which nothing is left the stores need only be told its end, without which they
  * complete its files after a time. A receiver that starts again and again must not fill the ring
@@ -303,6 +330,10 @@ take_order(struct egress *e)
 		break;
 	case ORDER_IS_OVER:
 		m->answer = all_is_over(e);
+		break;
+	case ORDER_SAY_WHY_NOT:
+		say_what_is_left(e);
+		m->answer = 0;
 		break;
 	}
 	__atomic_store_n(&m->order, ORDER_NONE, __ATOMIC_RELEASE);

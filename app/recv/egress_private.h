@@ -34,6 +34,7 @@ enum order {
 	ORDER_REFUSED,
 	ORDER_END,
 	ORDER_IS_OVER,
+	ORDER_SAY_WHY_NOT,
 };
 
 /* One thing at a time: `order` is stored last by who asks, and back to ORDER_NONE by the lcore. */

@@ -327,9 +327,9 @@ close_receiver(void)
 	unlink(ring_path);
 }
 
-/* A batch is kept, and this store's. */
+/* A batch is kept, and no store's. */
 static uint32_t
-keep(unsigned int table, unsigned int k, unsigned int to)
+hold(unsigned int table, unsigned int k)
 {
 	const struct sink_sample_batch *from = &s.batch[table][k];
 	const struct retention_batch b = {
@@ -343,12 +343,19 @@ keep(unsigned int table, unsigned int k, unsigned int to)
 		.table = table,
 	};
 	uint8_t *bytes = retention_reserve(ring, from->batch.body_bytes);
-	uint32_t batch;
 
 	assert_non_null(bytes);
 	memcpy(bytes, from->metadata, SINK_BLOCK);
 	memcpy(bytes + SINK_BLOCK, from->body, from->batch.body_bytes);
-	batch = retention_commit(ring, &b);
+	return retention_commit(ring, &b);
+}
+
+/* A batch is kept, and this store's. */
+static uint32_t
+keep(unsigned int table, unsigned int k, unsigned int to)
+{
+	const uint32_t batch = hold(table, k);
+
 	retention_assign(ring, batch, to);
 	if (sender[to] != NULL)
 		assert_int_equal(sink_sender_offer(sender[to], batch), 0);
@@ -745,6 +752,39 @@ test_superseded(void **state)
 	each_is_there_once(nb);
 }
 
+/* No store is told the end while a batch of the run is held: it may be given it yet. */
+static void
+test_end_waits(void **state)
+{
+	uint64_t until;
+	uint32_t batch;
+
+	open_store(0);
+	open_store(1);
+	open_receiver();
+	open_sender(0);
+	open_sender(1);
+	/* nobody's, as when a receiver was killed before it had chosen a store */
+	batch = hold(0, 0);
+	(void)keep(1, 0, 0);
+	sink_sender_finish(sender[0]);
+	sink_sender_finish(sender[1]);
+	UNTIL(held() == 1);
+	for (until = sink_link_clock() + 300; sink_link_clock() < until;)
+		turn();
+	assert_int_equal(stats_of(0).state, SINK_SENDER_UP);
+	assert_int_equal(stats_of(1).state, SINK_SENDER_UP);
+	retention_assign(ring, batch, 1);
+	assert_int_equal(sink_sender_offer(sender[1], batch), 0);
+	UNTIL(held() == 0);
+	end_run(0);
+	end_run(1);
+	close_receiver();
+	close_store(0);
+	close_store(1);
+	each_is_there_once(1);
+}
+
 /* A store that was killed a moment ago may still hold its files: what they have is not known. */
 static void
 test_file_is_held(void **state)
@@ -789,6 +829,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_moved, begin_test),
 		cmocka_unit_test_setup(test_wrong_key, begin_test),
 		cmocka_unit_test_setup(test_superseded, begin_test),
+		cmocka_unit_test_setup(test_end_waits, begin_test),
 		cmocka_unit_test_setup(test_file_is_held, begin_test),
 	};
 	unsigned int i;

@@ -84,6 +84,7 @@ retention_run_get(const struct retention *r, unsigned int index, struct retentio
 	}
 	to->ended = run->ended;
 	to->references = r->references[index];
+	to->held = r->held[index];
 	return true;
 }
 
@@ -174,6 +175,7 @@ retention_commit(struct retention *r, const struct retention_batch *from)
 	r->head = r->reserved + r->reserved_bytes;
 	r->reserved_bytes = 0;
 	r->references[b->run]++;
+	r->held[b->run]++;
 	COUNT(r->stats.batches, 1);
 	COUNT(r->stats.put, 1);
 	count_fill(r);
@@ -307,6 +309,7 @@ retention_release(struct retention *r, uint32_t batch)
 	if (b->state != BATCH_HELD)
 		return;
 	FAIL_POINT("ring.release");
+	r->held[b->run]--;
 	if (others_given(b) == 0) {
 		forget(r, batch);
 	} else {

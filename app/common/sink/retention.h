@@ -60,7 +60,8 @@ struct retention_run {
 	uint64_t body_max[SINK_TABLES];
 	uint64_t batches[SINK_TABLES]; /**< once it has ended: how many there were */
 	bool ended;
-	uint32_t references; /**< batches that are held or in doubt */
+	uint32_t references; /**< batches that are held or in doubt, */
+	uint32_t held;	     /**< and those of them that are held */
 };
 
 struct retention_config {

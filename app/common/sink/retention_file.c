@@ -177,6 +177,7 @@ rebuild(struct retention *r, char *message)
 		r->references[b->run]++;
 		if (b->position + SINK_BLOCK + b->body_bytes > r->head)
 			r->head = b->position + SINK_BLOCK + b->body_bytes;
+		r->held[b->run] += b->state == BATCH_HELD;
 		if (b->state == BATCH_HELD)
 			r->taken[n++] = (struct taken){b->position, i};
 		else

@@ -109,10 +109,11 @@ struct retention {
 	uint32_t *free_batch;
 	uint32_t nb_free;
 	uint32_t references[RETENTION_RUNS];
-	uint64_t head;		 /* bytes ever taken */
-	uint64_t tail;		 /* ... and free again */
-	uint64_t reserved;	 /* position of what is reserved, */
-	uint64_t reserved_bytes; /* 0: nothing is */
+	uint32_t held[RETENTION_RUNS]; /* of them */
+	uint64_t head;		       /* bytes ever taken */
+	uint64_t tail;		       /* ... and free again */
+	uint64_t reserved;	       /* position of what is reserved, */
+	uint64_t reserved_bytes;       /* 0: nothing is */
 	uint64_t ledger_number;
 	struct retention_stats stats;
 	void (*step)(void *arg);

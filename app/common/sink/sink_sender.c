@@ -382,11 +382,15 @@ send_status(struct sink_sender *s)
 static void
 send_end(struct sink_sender *s)
 {
-	struct sink_end *m = sink_link_room(&s->link);
 	struct retention_run run;
+	struct sink_end *m;
 	unsigned int i;
 
-	if (m == NULL || !retention_run_get(s->config.retention, s->config.run, &run))
+	/* what is another store's, or nobody's yet, may become this one's */
+	if (!retention_run_get(s->config.retention, s->config.run, &run) || run.held > 0)
+		return;
+	m = sink_link_room(&s->link);
+	if (m == NULL)
 		return;
 	sink_message_begin(m, SINK_END, sizeof(*m), s->sent++);
 	for (i = 0; i < SINK_TABLES; i++)

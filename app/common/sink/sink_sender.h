@@ -87,7 +87,7 @@ int sink_sender_open(struct sink_sender **s, const struct sink_sender_config *co
 /** Batches of this store may be sent: assigned to it in the ring, oldest first. @return -ENOMEM */
 int sink_sender_offer(struct sink_sender *s, uint32_t batch);
 
-/** Nothing more will be offered: END when all has its result. */
+/** The run is complete: END when nothing of it is held any more, by whatever store. */
 void sink_sender_finish(struct sink_sender *s);
 
 /** An event of the CM with rdma_conn_context() this sender. *Control.* */
