@@ -200,7 +200,8 @@ sort(struct rows *rows)
 {
 	size_t i;
 
-	qsort(rows->at, rows->nb, sizeof(rows->at[0]), by_frame);
+	if (rows->nb > 0)
+		qsort(rows->at, rows->nb, sizeof(rows->at[0]), by_frame);
 	for (i = 1; i < rows->nb; i++) {
 		if (rows->at[i].frame != rows->at[i - 1].frame)
 			continue;

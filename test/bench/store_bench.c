@@ -370,8 +370,8 @@ prepare(struct bench *b, const char *device)
 	uint64_t i;
 	int rc;
 
-	/* a GiB, as connections are granted, in flight until it is durable */
-	b->nb_places = 16;
+	/* enough for what is in flight until it is durable, twice a sync */
+	b->nb_places = 8;
 	b->metadata = aligned_alloc(SINK_BLOCK, b->nb_places * SINK_BLOCK);
 	b->io.pattern = aligned_alloc(SINK_BLOCK, BODY);
 	if (b->metadata == NULL || b->io.pattern == NULL ||
