@@ -395,8 +395,9 @@ images_columns_full(const struct batch_builder *b, const struct image_row *row)
 		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX;
 }
 
+/** @param chunk  raw frame, already compressed; NULL: it is not, or there is none */
 static int
-images_add(struct batch_builder *b, const struct frame_record *rec)
+images_add(struct batch_builder *b, const struct frame_record *rec, const struct batch_chunk *chunk)
 {
 	const struct gk_layout *l = &b->config.layout;
 	struct table *t = &b->table[ARROW_IMAGES];
@@ -421,7 +422,9 @@ images_add(struct batch_builder *b, const struct frame_record *rec)
 	put_list(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t));
 	put_list(t, IMAGES_VALUE, row.output + l->value, row.nb_value, l->value_size);
 	put_validity(t, IMAGES_RAW, row.raw_bound > 0);
-	if (row.raw_bound > 0) {
+	if (row.raw_bound > 0 && chunk != NULL) {
+		batch_region_append_large(raw, chunk->bytes, chunk->size);
+	} else if (row.raw_bound > 0) {
 		packed = bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
 			batch_region_grow(raw, row.raw_bound));
 		batch_region_shrink(raw, row.raw_bound - packed);
@@ -517,8 +520,15 @@ batch_builder_destroy(struct batch_builder *builder)
 int
 batch_builder_add(struct batch_builder *builder, const struct frame_record *record)
 {
+	return batch_builder_add_packed(builder, record, NULL);
+}
+
+int
+batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
+	const struct batch_chunk *chunk)
+{
 	frames_add(builder, record);
-	return frame_verdict_is_kept(record->verdict) ? images_add(builder, record) : 0;
+	return frame_verdict_is_kept(record->verdict) ? images_add(builder, record, chunk) : 0;
 }
 
 void

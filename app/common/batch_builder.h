@@ -96,6 +96,16 @@ void batch_builder_destroy(struct batch_builder *builder);
  */
 int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
 
+/** What bitshuffle_compress() makes of a raw frame. */
+struct batch_chunk {
+	const uint8_t *bytes;
+	size_t size;
+};
+
+/** The same for a raw frame that is compressed already: its output slot is not read. */
+int batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
+	const struct batch_chunk *chunk);
+
 /** Emit what has been collected. The next row starts another batch. */
 void batch_builder_flush(struct batch_builder *builder);
 

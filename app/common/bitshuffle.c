@@ -62,29 +62,58 @@ bitshuffle_compress(const uint16_t *from, size_t n, uint8_t *to)
 	return bitshuffle_compress_by(bitshuffle_planes_find(NULL), from, n, to);
 }
 
-size_t
-bitshuffle_compress_by(
-	const struct bitshuffle_planes *planes, const uint16_t *from, size_t n, uint8_t *to)
+static void
+begin(struct bitshuffle_job *job, const struct bitshuffle_planes *planes, const uint16_t *from,
+	size_t n, uint8_t *to)
 {
-	uint8_t plain[BITSHUFFLE_BLOCK * 2];
-	uint8_t *at = to + HEADER;
-	size_t block;
-	int size;
-
+	*job = (struct bitshuffle_job){
+		.planes = planes, .from = from, .left = n, .to = to, .written = HEADER};
 	put_be32(to, (uint64_t)n * 2 >> 32);
 	put_be32(to + 4, (uint64_t)n * 2);
 	put_be32(to + 8, BITSHUFFLE_BLOCK * 2);
-	for (; n >= 8; n -= block, from += block) {
-		block = next_block(n);
-		planes->split(from, block, plain);
+}
+
+void
+bitshuffle_begin(struct bitshuffle_job *job, const uint16_t *from, size_t n, uint8_t *to)
+{
+	begin(job, bitshuffle_planes_find(NULL), from, n, to);
+}
+
+bool
+bitshuffle_continue(struct bitshuffle_job *job, size_t blocks)
+{
+	uint8_t plain[BITSHUFFLE_BLOCK * 2];
+	uint8_t *at = job->to + job->written;
+	size_t block;
+	int size;
+
+	for (; job->left >= 8 && blocks > 0; job->left -= block, job->from += block, blocks--) {
+		block = next_block(job->left);
+		job->planes->split(job->from, block, plain);
 		/* cannot fail: the bound of LZ4 is there */
 		size = LZ4_compress_default((const char *)plain, (char *)at + 4, (int)block * 2,
 			LZ4_COMPRESSBOUND(BITSHUFFLE_BLOCK * 2));
 		put_be32(at, size);
 		at += 4 + size;
 	}
-	memcpy(at, from, n * 2);
-	return at + n * 2 - to;
+	job->written = at - job->to;
+	if (job->left >= 8)
+		return false;
+	memcpy(at, job->from, job->left * 2);
+	job->written += job->left * 2;
+	job->left = 0;
+	return true;
+}
+
+size_t
+bitshuffle_compress_by(
+	const struct bitshuffle_planes *planes, const uint16_t *from, size_t n, uint8_t *to)
+{
+	struct bitshuffle_job job;
+
+	begin(&job, planes, from, n, to);
+	bitshuffle_continue(&job, SIZE_MAX);
+	return job.written;
 }
 
 int

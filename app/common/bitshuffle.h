@@ -14,6 +14,7 @@
 #ifndef BITSHUFFLE_H
 #define BITSHUFFLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,21 @@ size_t bitshuffle_bound(size_t n);
  * @return bytes written
  */
 size_t bitshuffle_compress(const uint16_t *from, size_t n, uint8_t *to);
+
+/** A chunk that is made piece by piece, by whoever has time; by one thread at a time. */
+struct bitshuffle_job {
+	const struct bitshuffle_planes *planes;
+	const uint16_t *from; /**< what is left */
+	size_t left;
+	uint8_t *to;
+	size_t written; /**< bytes of the chunk so far */
+};
+
+/** Begin to compress n values; `from` and `to` as for bitshuffle_compress(). */
+void bitshuffle_begin(struct bitshuffle_job *job, const uint16_t *from, size_t n, uint8_t *to);
+
+/** Compress the next `blocks` blocks at most. @return is the chunk complete? */
+bool bitshuffle_continue(struct bitshuffle_job *job, size_t blocks);
 
 /**
  * Decompress a chunk that may be damaged or hostile.

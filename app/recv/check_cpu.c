@@ -53,6 +53,10 @@ check_place_roles(struct check *c, const struct settings *s, struct check_lcores
 	}
 	if (ret == 0)
 		ret = lcores_add(lcores, s, ROLE_BUILDER, 0, "builder", NULL, NULL);
+	for (uint32_t i = 0; i < s->nb_compress_map && ret == 0; i++) {
+		snprintf(name, sizeof(name), "compress %u", i);
+		ret = lcores_add(lcores, s, ROLE_COMPRESS, i, name, NULL, NULL);
+	}
 	for (uint32_t i = 0; i < workers && ret == 0 && ops != NULL && ops->poll != NULL; i++) {
 		snprintf(name, sizeof(name), "gang %u.%u", i % s->gangs, i / s->gangs);
 		ret = lcores_add(lcores, s, ROLE_GANG, i, name, NULL, NULL);

@@ -12,6 +12,7 @@
 #include <rte_log.h>
 #include <rte_ring.h>
 
+#include "compressor.h"
 #include "egress.h"
 #include "file_writer.h"
 
@@ -146,8 +147,23 @@ fetch(struct file_writer *w, const struct frame_record *record)
 	return &w->fetched;
 }
 
+/* @param job  has compressed its output, or will have; NULL: nobody has */
+static int
+add(struct file_writer *w, const struct frame_record *record, struct compress_job *job)
+{
+	struct batch_chunk chunk;
+	int rc;
+
+	if (job == NULL)
+		return batch_builder_add(w->builder, record);
+	chunk.size = compressor_finish(w->config.compressor, job, &chunk.bytes);
+	rc = batch_builder_add_packed(w->builder, record, &chunk);
+	compressor_release(w->config.compressor, job);
+	return rc;
+}
+
 static void
-take(struct file_writer *w, const struct frame_record *from)
+take(struct file_writer *w, const struct frame_record *from, struct compress_job *job)
 {
 	const bool kept = frame_verdict_is_kept(from->verdict), far = w->config.staging != NULL;
 	const struct frame_record *record = kept && far ? fetch(w, from) : from;
@@ -163,7 +179,7 @@ take(struct file_writer *w, const struct frame_record *from)
 		batch_builder_flush(w->builder);
 		arrow_run_roll(w->run);
 	}
-	if (batch_builder_add(w->builder, record) == 0) {
+	if (add(w, record, job) == 0) {
 		if (kept && c->kept != NULL)
 			c->kept(c->kept_arg, record,
 				far ? c->staging : c->outputs + record->out * c->layout.stride);
@@ -178,12 +194,45 @@ take(struct file_writer *w, const struct frame_record *from)
 			record->frame, from->out, w->config.nb_outputs, record->kind);
 }
 
+/* Is it a raw frame that can be compressed where it lies? */
+static bool
+is_raw(const struct file_writer_config *c, const struct frame_record *record)
+{
+	return c->compressor != NULL && c->staging == NULL && record->kind == GK_KIND_RAW &&
+		frame_verdict_is_kept(record->verdict) && record->out < c->nb_outputs;
+}
+
+/*
+ * Has raw frames from `at` on compressed, as far as jobs are free.
+ * @return the first frame that was not looked at
+ */
+static unsigned int
+compress_ahead(const struct file_writer *w, void *const record[], struct compress_job *job[],
+	unsigned int at, unsigned int n)
+{
+	const struct file_writer_config *c = &w->config;
+
+	for (; at < n; at++) {
+		const struct frame_record *r = record[at];
+
+		job[at] = NULL;
+		if (!is_raw(c, r))
+			continue;
+		job[at] = compressor_begin(c->compressor,
+			(const uint16_t *)(c->outputs + r->out * c->layout.stride + c->layout.raw));
+		if (job[at] == NULL)
+			break;
+	}
+	return at;
+}
+
 static void *
 writer_main(void *arg)
 {
 	struct file_writer *w = arg;
+	struct compress_job *job[FILE_WRITER_BURST];
 	void *record[FILE_WRITER_BURST];
-	unsigned int i, n;
+	unsigned int i, n, ahead;
 	enum request request;
 
 	for (;;) {
@@ -200,8 +249,9 @@ writer_main(void *arg)
 			nap(w);
 			continue;
 		}
-		for (i = 0; i < n; i++) {
-			take(w, record[i]);
+		for (i = ahead = 0; i < n; i++) {
+			ahead = compress_ahead(w, record, job, RTE_MAX(ahead, i), n);
+			take(w, record[i], job[i]);
 			/* keeps the disk busy while batches grow */
 			if (w->run != NULL)
 				arrow_run_poll(w->run);

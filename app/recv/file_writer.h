@@ -27,6 +27,7 @@
 #include "arrow_run.h"
 
 struct rte_ring;
+struct compressor;
 struct egress;
 
 #define FILE_WRITER_NAP_US 200 /**< sleep while there is nothing to do */
@@ -59,7 +60,9 @@ struct file_writer_config {
 	uint32_t images_interval;
 	uint64_t byte_limit;
 	const cpu_set_t *cpus; /**< where the thread runs; NULL: where its creator does */
-	struct egress *egress; /**< batches go to stores; NULL: into files here */
+	/** Compresses raw frames ahead, if the CPU reaches the outputs. NULL: the writer does */
+	struct compressor *compressor;
+	struct egress *egress;		   /**< batches go to stores; NULL: into files here */
 	struct arrow_slices_config slices; /**< direct I/O, slices, depth, sync; all 0: defaults */
 	uint64_t roll_frames;		   /**< see struct arrow_run_config; 0: no matter */
 	uint64_t roll_bytes;

@@ -112,10 +112,12 @@ lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, uint
 	const uint32_t *map = kind == ROLE_RX ? s->rx_map
 		: kind == ROLE_BUILDER	      ? s->builder_map
 		: kind == ROLE_EGRESS	      ? s->egress_map
+		: kind == ROLE_COMPRESS	      ? s->compress_map
 					      : s->gang_map;
 	const uint32_t nb_map = kind == ROLE_RX ? s->nb_rx_map
 		: kind == ROLE_BUILDER		? s->nb_builder_map
 		: kind == ROLE_EGRESS		? s->nb_egress_map
+		: kind == ROLE_COMPRESS		? s->nb_compress_map
 						: s->nb_gang_map;
 	const uint32_t id = nb_map > 0 ? map[index % nb_map] : spread(s, kind, index);
 	struct lcore *lc = &l->lcore[id];

@@ -21,6 +21,7 @@ enum role_kind {
 	ROLE_RX,
 	ROLE_BUILDER,
 	ROLE_EGRESS, /**< RDMA to stores */
+	ROLE_COMPRESS,
 	ROLE_GANG
 };
 

@@ -9,6 +9,7 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 
+#include "compressor.h"
 #include "pipeline.h"
 
 RTE_LOG_REGISTER(pipeline_logtype, braggline.recv, NOTICE);
@@ -315,6 +316,20 @@ create_preview(struct pipeline *p)
 	return p->preview != NULL ? 0 : -ENOMEM;
 }
 
+/** Jobs for each role, and as many that wait: a role need not wait for the writer. */
+static int
+create_compressor(struct pipeline *p)
+{
+	const uint32_t roles = p->settings->nb_compress_map;
+
+	if (roles == 0)
+		return 0;
+	p->compressor = compressor_create(2 * roles, gk_pixels(&p->gk_config.geometry));
+	if (p->compressor == NULL)
+		LOG(ERR, "no memory to compress %u frames at a time\n", 2 * roles);
+	return p->compressor != NULL ? 0 : -ENOMEM;
+}
+
 static int
 assign_roles(struct pipeline *p)
 {
@@ -338,6 +353,11 @@ assign_roles(struct pipeline *p)
 			p->lcores, s, ROLE_BUILDER, 0, "builder", builder_poll, p->builder);
 	if (ret == 0 && p->stores != NULL)
 		ret = lcores_add(p->lcores, s, ROLE_EGRESS, 0, "egress", egress_poll, p->stores);
+	for (uint32_t i = 0; i < s->nb_compress_map && ret == 0; i++) {
+		snprintf(name, sizeof(name), "compress %u", i);
+		ret = lcores_add(
+			p->lcores, s, ROLE_COMPRESS, i, name, compressor_poll, p->compressor);
+	}
 	for (uint32_t i = 0; i < s->gangs * workers && ret == 0 && p->gk_ops->poll != NULL; i++) {
 		struct gang_worker *w = &p->workers[i];
 
@@ -383,6 +403,8 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 	if (ret == 0 && settings->egress.device != NULL)
 		ret = egress_create(&p->stores, &settings->egress, settings->producer);
 	if (ret == 0)
+		ret = create_compressor(p);
+	if (ret == 0)
 		ret = assign_roles(p);
 	if (ret == 0)
 		writer_cpus(p, process_cpus, &p->writer_cpus);
@@ -409,6 +431,7 @@ pipeline_destroy(struct pipeline *p)
 	uint32_t leaked = 0;
 
 	egress_destroy(p->stores);
+	compressor_destroy(p->compressor);
 	preview_destroy(p->preview);
 	pedestal_destroy(p->pedestal);
 	for (uint32_t i = 0; i < p->nb_ports; i++)

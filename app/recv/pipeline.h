@@ -53,7 +53,8 @@ struct pipeline {
 	uint32_t nb_ports;
 	struct builder *builder;
 	struct rte_ring *egress;
-	struct egress *stores; /**< NULL: files are written here */
+	struct egress *stores;	       /**< NULL: files are written here */
+	struct compressor *compressor; /**< NULL: the writer compresses by itself */
 	struct rte_ring *returned;
 	cpu_set_t writer_cpus; /**< for threads off the datapath */
 	struct preview *preview;

@@ -152,6 +152,7 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		.images_interval = s->images_interval,
 		.cpus = &p->writer_cpus,
 		.slices = s->writing,
+		.compressor = p->compressor,
 		.egress = p->stores,
 		.byte_limit = p->stores != NULL ? s->egress.batch_bytes : 0,
 		.roll_frames = s->roll_frames,

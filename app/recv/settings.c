@@ -138,6 +138,8 @@ read_lcores(struct settings *s, struct config *c)
 	s->nb_rx_map =
 		config_list(c, "lcores", "rx", s->rx_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
 	s->nb_egress_map = config_list(c, "lcores", "egress", s->egress_map, 1, RTE_MAX_LCORE - 1);
+	s->nb_compress_map = config_list(
+		c, "lcores", "compress", s->compress_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
 	s->nb_builder_map =
 		config_list(c, "lcores", "builder", s->builder_map, 1, RTE_MAX_LCORE - 1);
 	s->nb_gang_map = config_list(

@@ -85,6 +85,7 @@ struct settings {
 	uint32_t rx_map[SETTINGS_LCORES_MAX], nb_rx_map; /**< lcore ids, none = automatic */
 	uint32_t builder_map[1], nb_builder_map;
 	uint32_t egress_map[1], nb_egress_map;
+	uint32_t compress_map[SETTINGS_LCORES_MAX], nb_compress_map; /**< none = the writer */
 	struct egress_settings egress;
 	uint32_t gang_map[SETTINGS_LCORES_MAX], nb_gang_map;
 	enum idle_policy idle;

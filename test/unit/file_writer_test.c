@@ -3,6 +3,7 @@
  * a disk in memory that fails. */
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,6 +21,7 @@
 #include "arrow_read.h"
 #include "arrow_recovery.h"
 #include "arrow_sample.h"
+#include "compressor.h"
 #include "file_writer.h"
 
 #define RECORDS 32
@@ -231,6 +233,84 @@ creates_and_destroys(void **state)
 	c = config();
 	c.run = "a/b";
 	assert_int_equal(file_writer_create(&w, &c, message), -EINVAL);
+}
+
+/* Records of kept frames, raw ones most of all, each with an output slot of its own. */
+#define PACKED_SLOTS 24
+
+static void
+write_packed_run(const char *run, uint8_t *slots, struct compressor *compressor)
+{
+	struct file_writer_config c = config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	void *back;
+
+	c.run = run;
+	c.outputs = slots;
+	c.nb_outputs = PACKED_SLOTS;
+	c.compressor = compressor;
+	for (unsigned int i = 0; i < PACKED_SLOTS; i++)
+		assert_int_equal(rte_ring_enqueue(to_writer, &records[i]), 0);
+	w = start(&c);
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].rows, PACKED_SLOTS);
+	assert_int_equal(s.bad_records, 0);
+	file_writer_destroy(w);
+	for (unsigned int i = 0; i < PACKED_SLOTS; i++) /* in order */
+		assert_true(rte_ring_dequeue(from_writer, &back) == 0 && back == &records[i]);
+}
+
+static bool helper_stops;
+
+static void *
+help(void *compressor)
+{
+	while (!__atomic_load_n(&helper_stops, __ATOMIC_ACQUIRE))
+		compressor_poll(compressor);
+	return NULL;
+}
+
+/* The same bytes by the writer alone, with jobs that nobody else polls, and with two helpers. */
+static void
+compressed_by_others(void **state)
+{
+	uint8_t *slots = aligned_alloc(4096, PACKED_SLOTS * sample.layout.stride);
+	struct compressor *c = compressor_create(3, gk_pixels(&sample.geometry));
+	unsigned int raw = 0;
+	char command[256];
+	pthread_t helper[2];
+
+	assert_true(slots != NULL && c != NULL);
+	for (unsigned int n = 0; n < PACKED_SLOTS;) {
+		sample_next(&sample, 1, 1);
+		if (!frame_verdict_is_kept(sample.record.verdict) ||
+			(sample.record.kind != GK_KIND_RAW && n % 4 != 0))
+			continue;
+		memcpy(slots + n * sample.layout.stride, sample.outputs, sample.layout.stride);
+		records[n] = sample.record;
+		raw += records[n].kind == GK_KIND_RAW;
+		records[n].out = n;
+		n++;
+	}
+	assert_true(raw > PACKED_SLOTS / 2);
+	write_packed_run("alone", slots, NULL);
+	write_packed_run("jobs", slots, c);
+	for (unsigned int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&helper[i], NULL, help, c), 0);
+	write_packed_run("helped", slots, c);
+	__atomic_store_n(&helper_stops, true, __ATOMIC_RELEASE);
+	for (unsigned int i = 0; i < 2; i++)
+		pthread_join(helper[i], NULL);
+	snprintf(command, sizeof(command),
+		"cd %s && cmp alone_images.arrow jobs_images.arrow && "
+		"cmp alone_images.arrow helped_images.arrow && "
+		"cmp alone_frames.arrow helped_frames.arrow",
+		dir);
+	assert_int_equal(system(command), 0);
+	compressor_destroy(c);
+	free(slots);
 }
 
 /* Output slots that only a copy reaches: the sample's own is at slot 2 of these. */
@@ -669,6 +749,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(writes_a_run, setup, teardown),
 		cmocka_unit_test_setup_teardown(stop_drains, setup, teardown),
 		cmocka_unit_test_setup_teardown(creates_and_destroys, setup, teardown),
+		cmocka_unit_test_setup_teardown(compressed_by_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(outputs_are_fetched, setup, teardown),
 		cmocka_unit_test_setup_teardown(full_and_resumed, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_call_fails, setup, teardown),
