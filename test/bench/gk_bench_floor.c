@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The least that a gang must do: read and write. Ordinary loads of 8 bytes, which compilers make
- * vectors of, are the fastest readers that we know (wider ones and prefetches were tried); full
- * images are written past the caches, as gangs do.
+ * vectors of, with the next tile fetched ahead or left to the processor: one is faster on Turin,
+ * the other on Genoa, and the faster counts. Full images are written past the caches, as gangs do.
  */
 
+#include <stdbool.h>
 #include <string.h>
 
 #ifdef __x86_64__
@@ -13,15 +14,25 @@
 
 #include "gk_bench.h"
 
-/* Sums keep the loads. */
-static uint64_t
-read_all(const void *memory, uint64_t bytes)
+#define LINE 64
+
+/* Sums keep the loads. @param ahead  fetch as much as follows, which is the next tile */
+static inline __attribute__((always_inline)) uint64_t
+read_all(const void *memory, uint64_t bytes, bool ahead)
 {
-	const uint64_t *w = memory;
+	const uint64_t words = LINE / sizeof(uint64_t), *w = memory;
 	uint64_t sum = 0;
 
-	for (uint64_t i = 0; i < bytes / sizeof(*w); i++)
-		sum += w[i];
+	if (!ahead) {
+		for (uint64_t i = 0; i < bytes / sizeof(*w); i++)
+			sum += w[i];
+		return sum;
+	}
+	for (uint64_t line = 0; line < bytes / LINE; line++) {
+		__builtin_prefetch((const uint8_t *)memory + bytes + line * LINE, 0, 2);
+		for (uint64_t i = 0; i < words; i++)
+			sum += w[line * words + i];
+	}
 	return sum;
 }
 
@@ -68,8 +79,8 @@ write_lists(const struct bench *b, uint8_t *out, uint32_t tile, uint64_t at, uin
 	memset(out + l->value + at * l->value_size, 1, n * l->value_size);
 }
 
-double
-floor_run(const struct bench *b, uint32_t batch, const struct floor_writes *writes)
+static inline __attribute__((always_inline)) double
+pass(const struct bench *b, uint32_t batch, const struct floor_writes *writes, bool ahead)
 {
 	const struct gk_geometry *g = &b->config.geometry;
 	const uint64_t tile = (uint64_t)g->tile_rows * g->cols;
@@ -82,13 +93,13 @@ floor_run(const struct bench *b, uint32_t batch, const struct floor_writes *writ
 			const uint64_t at = (uint64_t)writes->nnz * t / g->tiles,
 				       next = (uint64_t)writes->nnz * (t + 1) / g->tiles;
 
-			sum += read_all(b->p[0] + t * tile, tile * 4);
-			sum += read_all(b->r[0] + t * tile, tile * 4);
+			sum += read_all(b->p[0] + t * tile, tile * 4, ahead);
+			sum += read_all(b->r[0] + t * tile, tile * 4, ahead);
 			for (uint32_t i = f; i < f + batch; i++) {
 				uint8_t *out = b->config.outputs + i * b->config.layout.stride;
 
-				sum += read_all(
-					b->raw + (i * (uint64_t)g->tiles + t) * tile, tile * 2);
+				sum += read_all(b->raw + (i * (uint64_t)g->tiles + t) * tile,
+					tile * 2, ahead);
 				if (writes->pixel_bytes > 0)
 					write_past(out + b->config.layout.value +
 							t * tile * writes->pixel_bytes,
@@ -101,4 +112,12 @@ floor_run(const struct bench *b, uint32_t batch, const struct floor_writes *writ
 	sink = sum;
 	(void)sink;
 	return seconds() - start;
+}
+
+double
+floor_run(const struct bench *b, uint32_t batch, const struct floor_writes *writes)
+{
+	const double left = pass(b, batch, writes, false), fetched = pass(b, batch, writes, true);
+
+	return left < fetched ? left : fetched;
 }
