@@ -297,11 +297,11 @@ open_spill(struct egress *e)
 	int rc;
 
 	if (c.dir == NULL)
-		return egress_adopt_spilled(e);
+		return 0;
 	rc = spill_create(&e->spill, &c, message);
 	if (rc < 0)
 		LOG(ERR, "[egress] spill: %s\n", message);
-	return rc < 0 ? rc : egress_adopt_spilled(e);
+	return rc;
 }
 
 int

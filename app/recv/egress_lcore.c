@@ -220,7 +220,8 @@ egress_adopt_runs(struct egress *e)
 	int rc = 0;
 
 	forget_empty_runs(e);
-
+	/* a run that is forgotten must have no files open */
+	rc = egress_adopt_spilled(e);
 	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
 		batch = retention_next(e->ring, batch + 1)) {
 		if (!retention_get(e->ring, batch, &b))

@@ -113,8 +113,8 @@ def end(process, name, status=0):
     want(code == status, name, 'ended with status', code)
 
 
-def wait_for(chain, process, text):
-    log = chain.logs[-1]
+def wait_for(chain, process, text, log=-1):
+    log = chain.logs[log]
     for _ in range(600):
         with open(log, encoding='ascii') as out:
             if text in out.read():
@@ -133,9 +133,14 @@ def play(chain, kind, moment):
     else:
         recv = chain.start_recv(FRAMES)
         if kind in LADDER:
-            # no store is there until the ladder's step has been taken
-            wait_for(chain, recv, f'-> {kind}:')
-            time.sleep(1)
+            # no store is there until the ladder's step has been taken; what it was given before
+            # is spilled, too, and cut off when it is back
+            if kind == 'spill':
+                store = chain.start_store()
+                time.sleep(1 + moment.uniform(0, 1))
+                kill(store)
+            wait_for(chain, recv, f'-> {kind}:', 0)
+            time.sleep(0.5)
         store = chain.start_store()
     if chain.role[0] == 'client':
         wait_for(chain, recv, 'retention of')

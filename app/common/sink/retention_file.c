@@ -99,8 +99,9 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 		return -EINVAL;
 	}
 	if (h->crc != header_crc(h) || h->size != size || h->nb_batches == 0 ||
-		h->nb_batches > RETENTION_BATCHES || h->data_at > size ||
-		h->data_size != size - h->data_at ||
+		h->nb_batches > RETENTION_BATCHES ||
+		h->batches_at - h->runs_at != RETENTION_RUNS * sizeof(struct ring_run) ||
+		h->data_at > size || h->data_size != size - h->data_at ||
 		h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch) > h->data_at) {
 		snprintf(message, PATH_MAX,
 			"the retention ring %.3000s is damaged: what it holds cannot be told; "
