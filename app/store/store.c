@@ -18,6 +18,7 @@ RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 
 #define EVENTS	       8
 #define CM_TURNS       64 /* of the engine for one of the CM and the files */
+#define RATE_MS	       1000
 #define DEFAULT_MEMORY (1ull << 30)
 
 struct store {
@@ -25,6 +26,8 @@ struct store {
 	struct rdma_conn *listener;
 	int lock; /* of the directory */
 	bool own_dev;
+	uint64_t rated_at; /* ms */
+	uint64_t rated_bytes;
 	struct rdma_dev_info info;
 	unsigned int turn;
 	struct store_connection connection[STORE_CONNECTIONS];
@@ -200,6 +203,18 @@ expire(struct store *s, uint64_t now)
 	}
 }
 
+static void
+count_rate(struct store *s, uint64_t now)
+{
+	struct store_counters *n = &s->shared.counters;
+
+	if (now < s->rated_at + RATE_MS)
+		return;
+	n->bytes_per_s = (n->bytes - s->rated_bytes) * 1000 / (now - s->rated_at);
+	s->rated_at = now;
+	s->rated_bytes = n->bytes;
+}
+
 bool
 store_poll(struct store *s)
 {
@@ -215,6 +230,7 @@ store_poll(struct store *s)
 		busy |= poll_cm(s, now);
 		expire(s, now);
 		store_runs_poll(&s->shared.runs, now);
+		count_rate(s, now);
 	}
 	return busy;
 }

@@ -395,6 +395,22 @@ work_proving(struct store_connection *c, uint64_t now)
 	return false;
 }
 
+/* What went elsewhere goes. @return false: some of it may still be there */
+static bool
+cut_moved(struct store_connection *c, unsigned int table)
+{
+	struct store_counters *n = &c->shared->counters;
+	struct stream_stats before, after;
+	int rc;
+
+	stream_writer_stats_get(c->run->writer[table], &before);
+	rc = stream_writer_cut(c->run->writer[table], &c->moved[table]);
+	stream_writer_stats_get(c->run->writer[table], &after);
+	n->cuts += after.cut > before.cut;
+	n->batches_cut += after.cut - before.cut;
+	return rc == 0;
+}
+
 /* The run is ours once an older connection has let go of it and all has its result. */
 static bool
 work_settling(struct store_connection *c)
@@ -424,7 +440,7 @@ work_settling(struct store_connection *c)
 	if (!store_run_settled(c->run))
 		return false;
 	for (i = 0; i < SINK_TABLES; i++) {
-		if (stream_writer_cut(c->run->writer[i], &c->moved[i]) < 0) {
+		if (!cut_moved(c, i)) {
 			store_connection_refuse(c, SINK_REASON_FAILED);
 			return true;
 		}

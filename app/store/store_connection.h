@@ -33,7 +33,7 @@ enum store_connection_state {
 /** @return `proving`, ... */
 const char *store_connection_state_name(enum store_connection_state state);
 
-/** Counters of all connections of a store; all only grow. */
+/** Counters of all connections of a store; all but bytes_per_s only grow. */
 struct store_counters {
 	uint64_t requests;
 	uint64_t stood;	 /**< connections that were granted places */
@@ -46,6 +46,9 @@ struct store_counters {
 	uint64_t durable;
 	uint64_t doubles;
 	uint64_t again;
+	uint64_t cuts;	      /**< times that batches went, because they are elsewhere */
+	uint64_t batches_cut; /**< those, and what was behind them */
+	uint64_t bytes_per_s; /**< of bodies, in the last second */
 };
 
 /** What all connections have in common. */

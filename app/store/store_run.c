@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,11 +126,23 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 	return SINK_REASON_NONE;
 }
 
+/* Held by who looks at writers of runs, and by who is about to free one. */
+static pthread_mutex_t view_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+show_run(struct store_run *r, bool visible)
+{
+	pthread_mutex_lock(&view_lock);
+	r->visible = visible;
+	pthread_mutex_unlock(&view_lock);
+}
+
 static void
 free_run(struct store_run *r)
 {
 	unsigned int i;
 
+	show_run(r, false);
 	for (i = 0; i < SINK_TABLES; i++) {
 		stream_writer_close(r->writer[i]);
 		if (r->reader[i].data != NULL)
@@ -224,6 +237,7 @@ store_run_find(struct store_runs *s, const struct sink_handshake *h, enum sink_r
 	*reason = open_run(s, free_one, h);
 	if (*reason == SINK_REASON_NONE) {
 		s->opened++;
+		show_run(free_one, true);
 		return free_one;
 	}
 	free_run(free_one);
@@ -281,6 +295,17 @@ store_run_state(const struct store_run *r)
 	return state;
 }
 
+static void
+add_latency(uint64_t *to, const struct stream_writer *w)
+{
+	struct stream_stats stats;
+	unsigned int i;
+
+	stream_writer_stats_get(w, &stats);
+	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+		to[i] += stats.latency[i];
+}
+
 int
 store_run_end(struct store_runs *s, struct store_run *r)
 {
@@ -292,8 +317,57 @@ store_run_end(struct store_runs *s, struct store_run *r)
 		rc = rc == 0 ? error : rc;
 	}
 	s->ended++;
+	pthread_mutex_lock(&view_lock);
+	for (i = 0; i < SINK_TABLES; i++)
+		add_latency(s->latency, r->writer[i]);
+	r->visible = false;
+	pthread_mutex_unlock(&view_lock);
 	free_run(r);
 	return rc;
+}
+
+bool
+store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table,
+	struct store_stream_view *view)
+{
+	const struct store_run *r;
+	unsigned int i;
+	bool visible;
+
+	if (run >= STORE_RUNS || table >= SINK_TABLES)
+		return false;
+	r = &s->run[run];
+	memset(view, 0, sizeof(*view));
+	pthread_mutex_lock(&view_lock);
+	visible = r->visible;
+	if (visible) {
+		memcpy(view->run, r->name, sizeof(view->run));
+		view->producer = r->producer;
+		view->incarnation = r->incarnation;
+		view->connected = r->connection != NULL;
+		stream_writer_stats_get(r->writer[table], &view->stats);
+	}
+	pthread_mutex_unlock(&view_lock);
+	view->quota = s->files.quota;
+	for (i = 0; i < STORE_RUNS && view->quota > 0; i++) {
+		if (s->producer[i].quota.limit != 0 && s->producer[i].producer == view->producer)
+			view->quota_used = s->producer[i].quota.used;
+	}
+	return visible;
+}
+
+void
+store_runs_latency(const struct store_runs *s, uint64_t latency[ARROW_LATENCY_BUCKETS])
+{
+	unsigned int i, k;
+
+	pthread_mutex_lock(&view_lock);
+	memcpy(latency, s->latency, sizeof(s->latency));
+	for (i = 0; i < STORE_RUNS; i++) {
+		for (k = 0; k < SINK_TABLES && s->run[i].visible; k++)
+			add_latency(latency, s->run[i].writer[k]);
+	}
+	pthread_mutex_unlock(&view_lock);
 }
 
 int

@@ -45,6 +45,18 @@ struct store_run {
 	struct stream_writer *writer[SINK_TABLES];
 	void *connection;    /**< that it belongs to; NULL: none */
 	uint64_t idle_since; /**< ms; 0: it has a connection */
+	bool visible;	     /**< to store_runs_view() */
+};
+
+/** A stream as other threads may see it. */
+struct store_stream_view {
+	char run[SINK_NAME_BYTES];
+	uint64_t producer;
+	uint64_t incarnation;
+	bool connected;
+	uint64_t quota; /**< bytes that the producer may take; 0: no matter */
+	uint64_t quota_used;
+	struct stream_stats stats;
 };
 
 struct store_runs {
@@ -55,6 +67,7 @@ struct store_runs {
 	uint64_t ended;
 	uint64_t idle; /**< completed because nobody came */
 	uint64_t refused;
+	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< of runs that have ended */
 };
 
 /**
@@ -76,6 +89,13 @@ enum sink_state store_run_state(const struct store_run *r);
 
 /** Complete the files and forget the run; all have results then. @return 0 or the first error */
 int store_run_end(struct store_runs *s, struct store_run *r);
+
+/** Any thread. @return whether there is such a run now */
+bool store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table,
+	struct store_stream_view *view);
+
+/** Last packet to durable, of all runs that there are or were: arrow_file.h. Any thread. */
+void store_runs_latency(const struct store_runs *s, uint64_t latency[ARROW_LATENCY_BUCKETS]);
 
 /** End all. @return 0 or the first error */
 int store_runs_close(struct store_runs *s);

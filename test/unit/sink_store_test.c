@@ -492,6 +492,7 @@ end_run(unsigned int i)
 static void
 test_line(void **state)
 {
+	struct store_stream_view view;
 	const unsigned int nb = fewest();
 	unsigned int k;
 
@@ -504,7 +505,14 @@ test_line(void **state)
 		turn();
 	}
 	UNTIL(held() == 0);
+	for (k = 0; k < SINK_TABLES; k++) {
+		assert_true(store_runs_view(&store_look(store[0])->runs, 0, k, &view));
+		assert_int_equal(view.stats.batches, nb);
+		assert_int_equal(view.producer, sink_sample_identity(k).producer);
+		assert_true(view.connected);
+	}
 	end_run(0);
+	UNTIL(!store_runs_view(&store_look(store[0])->runs, 0, 0, &view));
 	if (stats_of(0).connections != 1)
 		give_up("one connection");
 	assert_int_equal(stats_of(0).durable, 2 * nb);
@@ -723,6 +731,40 @@ test_wrong_key(void **state)
 	close_store(0);
 }
 
+/* Who has the key, and announces what is none: refused and counted each time, nothing is written,
+ * and whoever comes next is served. */
+static void
+test_garbage(void **state)
+{
+	const unsigned int place = s.stream[0].template.nodes;
+	const struct store_counters *n;
+	struct retention_batch b;
+	uint32_t batch;
+
+	open_store(0);
+	open_receiver();
+	batch = keep(0, 0, 0);
+	assert_true(retention_get(ring, batch, &b));
+	/* rows of a column that the descriptor does not know of */
+	b.metadata[place] ^= 1;
+	open_sender(0);
+	n = &store_look(store[0])->counters;
+	UNTIL(n->refused[SINK_REASON_ENTRY] >= 2);
+	assert_true(n->fault[SINK_ENTRY_METADATA] >= 2);
+	assert_int_equal(n->fault[SINK_ENTRY_GOOD] + n->durable + n->bytes, 0);
+	close_sender(0);
+	b.metadata[place] ^= 1;
+	open_sender(0);
+	UNTIL(held() == 0);
+	assert_int_equal(n->durable, 1);
+	end_run(0);
+	close_receiver();
+	close_store(0);
+	memset(found, 0, sizeof(found));
+	look_below(root);
+	assert_int_equal(found[0][0], 1);
+}
+
 /* A second process with the same stream: the older connection ends, nothing is there twice. */
 static void
 test_superseded(void **state)
@@ -828,6 +870,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_store_returns, begin_test),
 		cmocka_unit_test_setup(test_moved, begin_test),
 		cmocka_unit_test_setup(test_wrong_key, begin_test),
+		cmocka_unit_test_setup(test_garbage, begin_test),
 		cmocka_unit_test_setup(test_superseded, begin_test),
 		cmocka_unit_test_setup(test_end_waits, begin_test),
 		cmocka_unit_test_setup(test_file_is_held, begin_test),
