@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """kill -9, again and again: a detector that goes on, a receiver, two stores, and the wire between.
 
-Processes die at random moments and at every named step (fail points), alone and together, links are
-cut, one frame in a hundred is lost. In the end, after `braggline-store reconcile`:
+Processes die at random moments and at every named step (fail points: app/common/sink/README.rst),
+alone and together, links are cut, one frame in a hundred is lost. In the end, after `braggline-store reconcile`
+(half of the kills with a receiver that does not come back: its ring is imported):
 
 - every batch that was ever seen held in the receiver's retention ring is in the files,
 - each stream's batches are in the files of both stores once, without gaps,
@@ -18,11 +19,20 @@ import sys
 import time
 
 import world
+from chain import want
 
 # a process of this name dies; a link of this name is cut
 KINDS = (('recv0',), ('store0',), ('store1',), ('store0', 'store1'), ('recv0', 'store0'),
          ('recv0', 'store0', 'store1'), ('link store0',), ('link store1',), ('link recv0',),
          ('loss',))
+# a process is started, and dies at a step; those of the second line need what does not always happen
+STEPS = {
+    'recv0': (('recv.kept', 'ring.assigned', 'ring.given', 'recv.body', 'recv.imm', 'recv.result',
+               'ring.release', 'ring.released', 'recv.have'),
+              ('recv.moved', 'ring.confirmed')),
+    'store0': (('store.have', 'store.taken', 'stream.durable', 'store.results', 'file.synced'),
+               ('store.cut', 'file.trailer', 'file.renamed'))}
+STEP_SECONDS = 3  # patience
 
 
 def upset(w, kind):
@@ -44,23 +54,53 @@ def upset(w, kind):
     time.sleep(moment)
 
 
-def main():
-    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+def die_at(w, victim, step, count):
+    """A process is started again, and dies at a step. @return whether it came to it"""
+    w.kill(victim)
+    w.begin(victim, BRAGGLINE_FAIL_POINT=f'{step}:{count}')
+    reached = w.dies(victim, STEP_SECONDS)
+    if not reached:
+        w.kill(victim)
+    w.launch(victim)
+    return reached
+
+
+def play(build, kills, steps, abandon):
+    """@return steps that were reached"""
     begin = time.monotonic()
+    reached = set()
 
     def story(w):
         for number in itertools.count():
             if w.kills >= kills:
                 break
             kind = KINDS[number % len(KINDS)]
+            victim, step = steps[number % len(steps)]
+            if sys.stdout.isatty() or number % 10 == 0:
+                print(f'{w.kills} kills, {time.monotonic() - begin:.0f} s: {"+".join(kind)}, '
+                      f'{victim} at {step}', flush=True)
             upset(w, kind)
-            if sys.stdout.isatty() or number % 20 == 0:
-                print(f'{w.kills} kills, {time.monotonic() - begin:.0f} s: {"+".join(kind)}',
-                      flush=True)
+            # the first time it comes there; later on, some time
+            if die_at(w, victim, step, 1 if number < len(steps) else w.random.randint(1, 10)):
+                reached.add(step)
 
-    w = world.play(sys.argv[1], 1, 2, story)
+    w = world.play(build, 1, 2, story, abandon=abandon)
     print(f'{w.kills} kills ({w.recv_kills} of the receiver) in {time.monotonic() - begin:.0f} s: '
           f'{sum(len(b) for b in w.held.values())} batches were seen held')
+    return reached
+
+
+def main():
+    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    steps = [(victim, step) for victim, lists in STEPS.items() for step in sum(lists, ())]
+    reached = play(sys.argv[1], kills // 2, steps, abandon=False)
+    steps.reverse()
+    reached |= play(sys.argv[1], kills - kills // 2, steps, abandon=True)
+    print('died at:', *sorted(reached))
+    # three of a round
+    if kills >= 6 * len(steps):
+        never = [step for lists in STEPS.values() for step in lists[0] if step not in reached]
+        want(not never, 'never came to', *never)
 
 
 if __name__ == '__main__':

@@ -31,6 +31,10 @@ def link(name, number, peer, peer_number=0):
         subprocess.run(['ip', *command.split()], check=True, stdin=subprocess.DEVNULL)
 
 
+def unlink(name):
+    subprocess.run(['ip', 'link', 'del', name], check=True, stdin=subprocess.DEVNULL)
+
+
 class Wire:
     """`ports` devices for DPDK's net_af_packet, p0 p1 ..., which reach each other."""
 
@@ -48,6 +52,8 @@ class Wire:
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+        for name in self.names:
+            unlink(name)
 
 
 class Switch:

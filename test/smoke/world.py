@@ -15,7 +15,7 @@ import time
 
 import chain
 from chain import want
-from wire import Wire, link
+from wire import Wire, link, unlink
 
 LCORES = f'0@(0-{os.cpu_count() - 1})'
 # rings hold whole blocks of pages, frames hold a packet (8,282 bytes) and no more than an mbuf
@@ -152,13 +152,27 @@ class World:
     def kill(self, *names):
         for name in names:
             self.process[name].send_signal(signal.SIGKILL)
-            self.kills += 1
         for name in names:
             self.process[name].wait()
-            if name.startswith('recv'):
-                self.recv_kills += 1
-                for stream, batches in chain.held(self.ring(int(name[-1]))).items():
-                    self.held.setdefault(stream, {}).update(batches)
+            self.dead(name)
+
+    def dies(self, name, seconds):
+        """@return whether it is killed by itself in this time"""
+        try:
+            code = self.process[name].wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        want(code == -signal.SIGKILL, name, 'ended with status', code)
+        self.dead(name)
+        return True
+
+    def dead(self, name):
+        self.kills += 1
+        if not name.startswith('recv'):
+            return
+        self.recv_kills += 1
+        for stream, batches in chain.held(self.ring(int(name[-1]))).items():
+            self.held.setdefault(stream, {}).update(batches)
 
     def end(self, name):
         process = self.process[name]
@@ -176,8 +190,31 @@ class World:
                 process.wait()
         self.wire.close()
         for i in range(self.receivers):
+            unlink(f'd{i}')
             if os.path.exists(self.ring(i)):
                 os.unlink(self.ring(i))
+
+    def tool(self, *words):
+        """A command of braggline-store on directories."""
+        done = subprocess.run([f'{self.build}/app/store/braggline-store', *words], check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        want(done.returncode == 0, *words, 'ended with status', done.returncode, done.stdout)
+
+    def finish(self, abandon):
+        """All end in order; or the receivers are killed and do not come back."""
+        rings = [self.ring(i) for i in range(self.receivers)]
+        receivers = [name for name in self.process if name.startswith('recv')]
+        for name in sorted(self.process):
+            if abandon and name in receivers:
+                self.kill(name)
+            else:
+                self.end(name)
+        for ring in rings if abandon else ():
+            self.tool('import', '--keep', '--to', self.directories[0], ring)
+        self.tool('reconcile', *(w for ring in rings for w in ('--ring', ring)),
+                  *self.directories)
+        self.tool('verify', '--quiet', *self.directories)
 
     def check(self):
         """What is in the files, when all have ended."""
@@ -243,9 +280,9 @@ def inside(main):
     os.execvp('unshare', ['unshare', '--net', sys.executable, *sys.argv])
 
 
-def play(build, receivers, stores, story, look=lambda world: None):
-    """story(world) is what happens; then all end in order, and the files are checked; look(world)
-    sees them as well."""
+def play(build, receivers, stores, story, look=lambda world: None, abandon=False):
+    """story(world) is what happens; then all end, the directories are reconciled, and the files are
+    checked; look(world) sees them as well."""
     seed = int(os.environ.get('WORLD_SEED', os.getpid()))
     print(f'WORLD_SEED={seed}', flush=True)
     with tempfile.TemporaryDirectory() as where:
@@ -259,15 +296,14 @@ def play(build, receivers, stores, story, look=lambda world: None):
             for names in reversed(kinds):
                 world.launch(*names)
             story(world)
-            for name in itertools.chain(*kinds):
-                world.end(name)
+            world.finish(abandon)
             world.check()
             look(world)
             return world
         except AssertionError:
             for name in world.logs:
                 with open(world.logs[name], encoding='ascii', errors='replace') as out:
-                    print(f'---- {name}', *out.read().splitlines()[-30:], sep='\n')
+                    print(f'---- {name}', *out.read().splitlines()[-80:], sep='\n')
             raise
         finally:
             world.close()
