@@ -251,7 +251,7 @@ struct result {
 
 /* Rounds of a stream over a pair of its own. */
 static struct result
-measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size)
+measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigned int nb_rounds)
 {
 	bool receives = op == RDMA_OP_SEND;
 	uint64_t useful = 0, frames = 0, busy_a = 0, busy_b = 0;
@@ -264,7 +264,7 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size)
 	rig_connect(&rig, attr);
 	if (receives)
 		post_receives(&rig.b, DEPTH);
-	for (i = 0; i < rounds; i++) {
+	for (i = 0; i < nb_rounds; i++) {
 		const struct rig_side *data = op == RDMA_OP_READ ? &rig.b : &rig.a;
 		const struct rig_side *sink = op == RDMA_OP_READ ? &rig.a : &rig.b;
 		uint64_t before = rig_stat(data, "tx_packets");
@@ -284,7 +284,7 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size)
 				(double)job.cycles;
 	}
 	rig_disconnect(&rig);
-	result.bytes = median(rate, rounds);
+	result.bytes = median(rate, nb_rounds);
 	result.messages = result.bytes / size;
 	result.frames = (double)frames / ((double)useful / RTE_MIN(size, (uint32_t)RIG_MTU));
 	result.send_cycles = (double)busy_a / (double)frames;
@@ -327,21 +327,23 @@ bench_streams(void)
 	printf("%-34s %8s %9s %9s %6s %9s %6s\n", "what", "message", "this", "ceiling", "ratio",
 		"TCP", "ratio");
 	for (i = 0; i < RTE_DIM(sizes); i++) {
-		double ceiling[ROUNDS], tcp[ROUNDS];
+		double ceiling[ROUNDS], tcp[ROUNDS], rate[RTE_DIM(kinds)][ROUNDS];
 		unsigned int r;
 
-		/* peers before and after the first row of the size, and around all others */
+		/* by turns: what else the machine does is the same for all of them */
 		for (r = 0; r < rounds; r++) {
 			ceiling[r] = peers_ceiling(&rig, seconds);
+			for (k = 0; k < RTE_DIM(kinds); k++) {
+				struct rdma_qp_attr attr = reliable;
+
+				attr.type = kinds[k].type;
+				rate[k][r] = measure(&attr, kinds[k].op, sizes[i], 1).bytes;
+			}
 			tcp[r] = peers_tcp(&rig, sizes[i], seconds);
 		}
-		for (k = 0; k < RTE_DIM(kinds); k++) {
-			struct rdma_qp_attr attr = reliable;
-
-			attr.type = kinds[k].type;
-			row(kinds[k].name, sizes[i], measure(&attr, kinds[k].op, sizes[i]).bytes,
+		for (k = 0; k < RTE_DIM(kinds); k++)
+			row(kinds[k].name, sizes[i], median(rate[k], rounds),
 				median(ceiling, rounds), median(tcp, rounds));
-		}
 	}
 }
 
@@ -350,7 +352,7 @@ static void
 bench_alone(void)
 {
 	static const uint32_t sizes[] = {64 * KIB, MIB};
-	double loop[ROUNDS];
+	double loop[ROUNDS], rate[ROUNDS];
 	unsigned int i, r;
 
 	rig_close(&rig);
@@ -358,12 +360,11 @@ bench_alone(void)
 	printf("Both ends on one lcore, Gbit/s\n");
 	printf("%-34s %8s %9s %9s %6s\n", "what", "message", "this", "loop", "ratio");
 	for (i = 0; i < RTE_DIM(sizes); i++) {
-		double bytes;
-
-		for (r = 0; r < rounds; r++)
+		for (r = 0; r < rounds; r++) {
 			loop[r] = peers_loop(&rig, seconds);
-		bytes = measure(&reliable, RDMA_OP_WRITE, sizes[i]).bytes;
-		row("RC WRITE", sizes[i], bytes, median(loop, rounds), 0);
+			rate[r] = measure(&reliable, RDMA_OP_WRITE, sizes[i], 1).bytes;
+		}
+		row("RC WRITE", sizes[i], median(rate, rounds), median(loop, rounds), 0);
 	}
 	rig_close(&rig);
 	rig_open(&rig, MEMORY, false);
@@ -378,9 +379,9 @@ bench_cycles(void)
 
 	peers_passes(&rig, &passes);
 	trusting.trust_icrc = true;
-	checked = measure(&reliable, RDMA_OP_WRITE, MIB);
-	trusted = measure(&trusting, RDMA_OP_WRITE, MIB);
-	small = measure(&reliable, RDMA_OP_WRITE, 64);
+	checked = measure(&reliable, RDMA_OP_WRITE, MIB, rounds);
+	trusted = measure(&trusting, RDMA_OP_WRITE, MIB, rounds);
+	small = measure(&reliable, RDMA_OP_WRITE, 64, rounds);
 	printf("Cycles of a packet, RC WRITE of 1 MiB (TSC, %.2f GHz)\n",
 		(double)rte_get_tsc_hz() / 1e9);
 	printf("%-58s %8s\n", "stage", "cycles");
@@ -396,8 +397,8 @@ bench_cycles(void)
 static void
 bench_small(void)
 {
-	struct result write = measure(&reliable, RDMA_OP_WRITE, 64);
-	struct result send = measure(&reliable, RDMA_OP_SEND, 64);
+	struct result write = measure(&reliable, RDMA_OP_WRITE, 64, rounds);
+	struct result send = measure(&reliable, RDMA_OP_SEND, 64, rounds);
 
 	printf("Small messages, 64 B\n%-34s %12s\n", "what", "this");
 	printf("%-34s %9.3f M/s\n", "RC WRITE", write.messages / 1e6);
@@ -431,7 +432,7 @@ bench_loss(void)
 		char text[16];
 
 		rig.loss = (uint32_t)(chances[i] * 4294967296.0);
-		result = measure(&reliable, RDMA_OP_WRITE, 64 * KIB);
+		result = measure(&reliable, RDMA_OP_WRITE, 64 * KIB, rounds);
 		rig.loss = 0;
 		if (!i)
 			clean = result;
@@ -476,8 +477,8 @@ bench_idle(void)
 	printf("%-34s %9s %9s %9s %9s\n", "idle", "Gbit/s", "ratio", "M/s", "ratio");
 	for (i = 0; i < RTE_DIM(counts); i++) {
 		struct rdma_qp **idle = rig_idle(&rig, counts[i]);
-		struct result wide = measure(&reliable, RDMA_OP_WRITE, 64 * KIB);
-		struct result small = measure(&reliable, RDMA_OP_WRITE, 64);
+		struct result wide = measure(&reliable, RDMA_OP_WRITE, 64 * KIB, rounds);
+		struct result small = measure(&reliable, RDMA_OP_WRITE, 64, rounds);
 
 		rig_idle_close(&rig, idle, counts[i]);
 		if (!i)

@@ -13,7 +13,7 @@
 #include <rte_ring.h>
 
 #define BURST 32
-#define SLOTS 1024
+#define SLOTS 128 /* 512 KiB on the way, as the engine has */
 
 /* The job on the worker's side; one at a time. */
 static struct {
