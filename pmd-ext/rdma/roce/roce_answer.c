@@ -191,7 +191,7 @@ send_read(struct roce_qp *qp, const struct roce_answer *a, const struct roce_job
 	const uint32_t n = RTE_MIN(a->length - offset, qp->mtu);
 	const bool first = job->sent == 0, last = at + 1 == a->nb_psn;
 	struct roce_frame_head head = {.qpn = qp->peer_qpn, .psn = roce_psn_add(a->first_psn, at)};
-	struct roce_segment segment = {.length = n};
+	struct roce_segment segment = {.length = a->length - offset};
 	struct roce_cursor cursor = {0, 0};
 	struct roce_aeth *aeth;
 	struct roce_frame f;
@@ -199,7 +199,7 @@ send_read(struct roce_qp *qp, const struct roce_answer *a, const struct roce_job
 	if (n) {
 		segment.mr = roce_mr_find(qp->dev, a->rkey);
 		if (!segment.mr ||
-			!roce_mr_allows(segment.mr, qp->base.pd, a->va + offset, n,
+			!roce_mr_allows(segment.mr, qp->base.pd, a->va + offset, segment.length,
 				RDMA_ACCESS_REMOTE_READ))
 			return false;
 		segment.addr = (uint8_t *)(uintptr_t)(a->va + offset);

@@ -16,9 +16,15 @@
 #define ROCE_STREAM_MIN 32768
 
 /**
- * Copy past the caches, where the machine can. All of it is visible to other lcores before anything
- * that is written later.
+ * Copy past the caches, where the machine can. Other lcores may see what is written later first,
+ * up to the next roce_copy_fence().
  */
 void roce_copy_stream(void *to, const void *from, size_t length);
+
+/**
+ * All that was copied is visible to other lcores before anything that is written later. It waits
+ * for memory (300 cycles): once for a burst, not for every packet.
+ */
+void roce_copy_fence(void);
 
 #endif

@@ -1,13 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <rte_memcpy.h>
+#include <rte_prefetch.h>
 
 #include "roce_frame.h"
 #include "roce_icrc.h"
 
+/** Mbufs are asked for so many ahead of their use: of four packets. */
+#define SPARE_AHEAD 12
+
+/** Who freed it wrote to it last: it has to come from that lcore's cache, to be written. */
 static struct rte_mbuf *
 spare_get(struct roce_lane *lane)
 {
-	return lane->spare[--lane->nb_spare];
+	struct rte_mbuf *m = lane->spare[--lane->nb_spare];
+	const struct rte_mbuf *later;
+
+	if (likely(lane->nb_spare >= SPARE_AHEAD)) {
+		later = lane->spare[lane->nb_spare - SPARE_AHEAD];
+		rte_prefetch0_write(later);
+		rte_prefetch0_write(&later->next);
+		rte_prefetch0_write((const char *)(later + 1) + RTE_PKTMBUF_HEADROOM);
+	}
+	rte_pktmbuf_reset(m);
+	return m;
+}
+
+/** Payload of the packet after this one, fetched while the CRC of this one is made. */
+static void
+prefetch_next(const struct roce_segment *s, uint32_t offset, uint32_t length)
+{
+	const uint32_t n = RTE_MIN(s->length - offset, length);
+	uint32_t i;
+
+	for (i = 0; i < n; i += RTE_CACHE_LINE_SIZE)
+		rte_prefetch0(s->addr + offset + i);
 }
 
 void
@@ -97,6 +123,8 @@ roce_frame_attach(struct roce_lane *lane, struct roce_frame *f, const struct roc
 		}
 		at->offset += n;
 		length -= n;
+		if (length == 0 && !copy)
+			prefetch_next(s, at->offset, f->payload);
 	}
 }
 

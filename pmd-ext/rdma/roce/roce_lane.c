@@ -15,6 +15,9 @@
 
 #define POOL_MBUFS 16383
 #define POOL_CACHE 512
+/* What came back last goes out next and is in a cache still. Through a ring all mbufs pass before
+ * one comes again, each from memory: a packet took 140 cycles more. */
+#define POOL_OPS "stack"
 
 /* ---- whose it is -------------------- */
 
@@ -363,7 +366,7 @@ roce_pool_make(const struct roce_dev *dev, const char *what, unsigned int n, uns
 		}
 	/* one that had to stay keeps its name */
 	snprintf(name, sizeof(name), "roce%u_%s_%u", dev->port, what, pools++);
-	return rte_pktmbuf_pool_create(name, n, cache, 0, room, dev->numa_node);
+	return rte_pktmbuf_pool_create_by_ops(name, n, cache, 0, room, dev->numa_node, POOL_OPS);
 }
 
 void
@@ -413,7 +416,8 @@ roce_lane_close(struct roce_lane *lane)
 	rte_ring_free(lane->calls);
 	rte_ring_free(lane->notes);
 	rte_pktmbuf_free_bulk(lane->tx, lane->tx_end);
-	rte_pktmbuf_free_bulk(lane->spare, lane->nb_spare);
+	if (lane->nb_spare)
+		rte_mempool_put_bulk(lane->pool, (void **)lane->spare, lane->nb_spare);
 	roce_pool_free(dev, lane->pool);
 	dev->lanes[lane->index] = NULL;
 	rte_free(lane);

@@ -40,8 +40,8 @@ struct roce_lane {
 	uint64_t now;		    /**< TSC at the begin of this poll */
 	struct roce_qp_list active; /**< queue pairs with something to send */
 
-	struct rte_mempool *pool; /**< of frames to send */
-	struct rte_mbuf *spare[ROCE_SPARE_MBUFS];
+	struct rte_mempool *pool;		  /**< of frames to send */
+	struct rte_mbuf *spare[ROCE_SPARE_MBUFS]; /**< raw: reset when one is used */
 	unsigned int nb_spare;
 	struct rte_mbuf *tx[ROCE_TX_PENDING];
 	unsigned int tx_end; /**< how many are pending */
@@ -118,8 +118,8 @@ roce_lane_spare(struct roce_lane *lane, unsigned int n)
 {
 	if (likely(lane->nb_spare >= n))
 		return true;
-	if (rte_pktmbuf_alloc_bulk(lane->pool, lane->spare + lane->nb_spare, ROCE_SPARE_MBUFS / 2) <
-		0) {
+	if (rte_mempool_get_bulk(lane->pool, (void **)(lane->spare + lane->nb_spare),
+		    ROCE_SPARE_MBUFS / 2) < 0) {
 		lane->stats[ROCE_TX_NOMBUF]++;
 		return false;
 	}

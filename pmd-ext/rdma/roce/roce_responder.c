@@ -161,6 +161,9 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length,
 			r->received + r->left >= ROCE_STREAM_MIN);
 	}
+	/* who looks at memory finds all of a message before anything of the next one */
+	if (pkt->flags & ROCE_F_LAST && r->received + r->left >= ROCE_STREAM_MIN)
+		roce_copy_fence();
 	r->va += pkt->length;
 	r->left -= pkt->length;
 	r->received += pkt->length;

@@ -2,6 +2,7 @@
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
+#include "roce_copy.h"
 #include "roce_lane.h"
 #include "roce_packet.h"
 #include "roce_qp.h"
@@ -192,6 +193,56 @@ data(struct roce_lane *lane, const struct roce_packet *pkt, bool wire)
 	return false;
 }
 
+/** All of a payload that a sender referred to: another core has it. */
+static void
+prefetch_payload(const struct rte_mbuf *m)
+{
+	uint32_t i;
+
+	if (m->nb_segs == 1)
+		return;
+	for (m = m->next, i = 0; i < m->data_len; i += RTE_CACHE_LINE_SIZE)
+		rte_prefetch0(rte_pktmbuf_mtod_offset(m, const void *, i));
+}
+
+/** To be written: it is freed here. */
+static void
+prefetch_mbuf(const struct rte_mbuf *m)
+{
+	rte_prefetch0_write(m);
+	rte_prefetch0_write(&m->next);
+}
+
+/**
+ * What another core wrote is asked for early, one link of the chains at a time: mbufs, then what
+ * they hold, then the next mbufs.
+ */
+static void
+prefetch(struct rte_mbuf **m, unsigned int n)
+{
+	struct rte_mbuf *link[ROCE_BURST];
+	unsigned int i, chained = 0;
+
+	for (i = 0; i < n; i++)
+		prefetch_mbuf(m[i]);
+	for (i = 0; i < n; i++) {
+		rte_prefetch0(rte_pktmbuf_mtod(m[i], const void *));
+		if (m[i]->nb_segs > 1) {
+			prefetch_mbuf(m[i]->next);
+			link[chained++] = m[i]->next;
+		}
+	}
+	while (chained) {
+		for (i = 0, n = chained, chained = 0; i < n; i++) {
+			rte_prefetch0(rte_pktmbuf_mtod(link[i], const void *));
+			if (link[i]->next) {
+				prefetch_mbuf(link[i]->next);
+				link[chained++] = link[i]->next;
+			}
+		}
+	}
+}
+
 void
 roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool wire)
 {
@@ -201,20 +252,13 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 	unsigned int i, done = 0;
 	bool taken;
 
-	/* what another core wrote is asked for early, one link of the chain at a time */
-	for (i = 0; i < n; i++)
-		rte_prefetch0(m[i]);
-	for (i = 0; i < n; i++) {
-		rte_prefetch0(rte_pktmbuf_mtod(m[i], const void *));
-		if (m[i]->next)
-			rte_prefetch0(m[i]->next);
-	}
+	if (n == 0)
+		return;
+	prefetch(m, n);
 	for (i = 0; i < n; i++) {
 		taken = false;
-		if (i + 1 < n && m[i + 1]->next) {
-			rte_prefetch0(rte_pktmbuf_mtod(m[i + 1]->next, const void *));
-			rte_prefetch0(&m[i + 1]->next->shinfo);
-		}
+		if (i + 1 < n)
+			prefetch_payload(m[i + 1]);
 		kind = roce_packet_parse(m[i], &pkt);
 		if (unlikely(pkt.vlan != vlan))
 			kind = ROCE_PACKET_VLAN;
@@ -238,5 +282,7 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 		if (!taken)
 			m[done++] = m[i];
 	}
+	/* before completions are looked at, or memory is taken back */
+	roce_copy_fence();
 	rte_pktmbuf_free_bulk(m, done);
 }
