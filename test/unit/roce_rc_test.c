@@ -514,6 +514,65 @@ test_nobody_answers(void **state)
 	rig_disconnect(&rig);
 }
 
+static struct rte_mbuf *first_answer;
+static bool withheld;
+
+/* Keeps a copy of the first answer that passes, lets no other pass while they are withheld. */
+static bool
+withhold(struct rig *r, unsigned int from, struct rte_mbuf *m)
+{
+	static struct rte_mempool *pool;
+
+	if (from == 0)
+		return true;
+	if (!pool)
+		pool = rte_pktmbuf_pool_create("answers", 255, 0, 0, 2048, 0);
+	if (first_answer)
+		return !withheld;
+	first_answer = rte_pktmbuf_copy(m, pool, 0, UINT32_MAX);
+	assert_non_null(first_answer);
+	return true;
+}
+
+/*
+ * A READ was asked for twice, and its answers come again for longer than all time-outs take: the
+ * peer is there, and the next READ has to wait for its turn.
+ */
+static void
+test_answered_twice(void **state)
+{
+	const struct rdma_qp_attr attr = {.rnr_retry = 7, .retry_count = 2, .ack_timeout = 12};
+	struct rdma_sge s = sge(0, 0, 100);
+	struct rdma_send_wr wr = {.sg = &s,
+		.nb_sge = 1,
+		.op = RDMA_OP_READ,
+		.remote_addr = (uintptr_t)rig.end[1].memory,
+		.rkey = rdma_mr_rkey(rig.end[1].mr)};
+	const uint64_t end = rte_rdtsc() + rte_get_tsc_hz() / 10; /* 3 x 17 ms, and more */
+	struct rdma_wc wc;
+
+	connect_rc(&attr);
+	rig.tap = withhold;
+	post(&wr);
+	wait_for(0, RDMA_WC_SUCCESS);
+	assert_non_null(first_answer);
+	withheld = true;
+	post(&wr);
+	while (rte_rdtsc() < end) {
+		if (rte_ring_empty(rig.end[0].rx[0])) {
+			rte_mbuf_refcnt_update(first_answer, 1);
+			assert_int_equal(rte_ring_enqueue(rig.end[0].rx[0], first_answer), 0);
+		}
+		assert_int_equal(rig_wait(&rig, 0, &wc, 0), 0);
+	}
+	withheld = false;
+	wait_for(0, RDMA_WC_SUCCESS);
+	rig.tap = NULL;
+	rig_run(&rig, 1);
+	rte_pktmbuf_free(first_answer);
+	rig_disconnect(&rig);
+}
+
 /* A region that a posted receive refers to can't go. */
 static void
 test_busy(void **state)
@@ -554,6 +613,7 @@ main(void)
 		cmocka_unit_test(test_storm),
 		cmocka_unit_test(test_not_ready_ends),
 		cmocka_unit_test(test_nobody_answers),
+		cmocka_unit_test(test_answered_twice),
 		cmocka_unit_test(test_busy),
 	};
 

@@ -263,6 +263,21 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	resume(qp, complete);
 }
 
+/** A response to nothing outstanding: of something that was asked for twice, most often. */
+static void
+stale(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_requester *r = &qp->req;
+
+	roce_count(qp->lane, ROCE_RX_STALE);
+	qp->life.answered = true;
+	/* a READ is given again as a whole: the peer is at it, and comes to what is behind later */
+	if (pkt->opcode != ROCE_ACKNOWLEDGE && r->wait == ROCE_WAIT_ACK) {
+		r->ack_deadline = 0;
+		roce_requester_arm(qp);
+	}
+}
+
 void
 roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
 {
@@ -275,8 +290,7 @@ roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
 		return;
 	}
 	if (roce_psn_diff(pkt->psn, r->una_psn) < 0 || roce_psn_diff(pkt->psn, r->max_psn) >= 0) {
-		qp->life.answered = true;
-		roce_count(qp->lane, ROCE_RX_STALE);
+		stale(qp, pkt);
 		return;
 	}
 	if (pkt->flags & ROCE_F_AETH)

@@ -6,8 +6,10 @@
 
 /* what a peer may take to answer, in addition to round trips: 0.25 ms */
 #define PROBE_PER_SECOND 4000
-/* each waits twice as long as the one before; then the time-out has the word */
-#define PROBES_MAX 10
+/* Each waits twice as long as the one before; then the time-out has the word. A READ is given again
+ * as far as it is missing, by a peer that may only be slow: not so often. */
+#define PROBES_MAX	10
+#define PROBES_READ_MAX 2
 
 static bool
 is_answered(const struct roce_wqe *wqe)
@@ -301,6 +303,17 @@ roce_requester_run(struct roce_qp *qp)
 	return more;
 }
 
+/** How often to ask early for what is oldest. */
+static uint8_t
+probes_max(const struct roce_qp *qp)
+{
+	const struct roce_wqe *wqe = roce_wqe(qp, qp->req.una);
+
+	return wqe->op == RDMA_OP_READ && wqe->nb_psn - wqe->answered > ROCE_WINDOW
+		? PROBES_READ_MAX
+		: PROBES_MAX;
+}
+
 void
 roce_requester_arm(struct roce_qp *qp)
 {
@@ -318,7 +331,7 @@ roce_requester_arm(struct roce_qp *qp)
 	if (r->ack_deadline == 0)
 		r->ack_deadline = now + r->ack_cycles;
 	deadline = r->ack_deadline;
-	if (r->rtt && r->probes < PROBES_MAX)
+	if (r->rtt && r->probes < probes_max(qp))
 		deadline = RTE_MIN(deadline,
 			now +
 				((r->rtt + 4 * r->rtt_var + rte_get_tsc_hz() / PROBE_PER_SECOND)
