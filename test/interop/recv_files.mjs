@@ -8,6 +8,7 @@
 //                               PSI's own converted images of real frames
 //   digest RUN                  prints a digest of all columns but receive times
 //   epochs RUN LENGTH EVERY     versions of epochs of LENGTH frames, every EVERYth one dark
+//   rows RUN TABLE              prints how many rows a table has; each has a frame number
 //   truth RUN CSV               hits against the truth of braggline-detector
 
 import { createHash } from 'node:crypto';
@@ -153,6 +154,14 @@ function digest() {
     }
 }
 
+function rows([name]) {
+    const frames = table(name).getChild('frame');
+    let n = 0;
+    for (const frame of frames)
+        n += typeof frame === 'bigint';
+    console.log(n);
+}
+
 function truth([csv]) {
     const [head, ...lines] = readFileSync(csv, 'utf8').trimEnd().split('\n');
     const at = Object.fromEntries(head.split(',').map((n, i) => [n, i]));
@@ -190,7 +199,7 @@ function epochs([length, every]) {
     console.log('pedestal versions follow the epochs');
 }
 
-const commands = { epochs, pattern: (a) => pattern(int(a[0])), converted, digest, truth };
+const commands = { epochs, pattern: (a) => pattern(int(a[0])), converted, digest, rows, truth };
 if (!(command in commands))
     fail('no such command');
 commands[command](args);

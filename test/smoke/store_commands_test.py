@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-store verify, reconcile and import over what a chain has left that was killed.
 
-usage: store_commands_test.py BUILD-DIR
+usage: store_commands_test.py BUILD-DIR MODULES-DIR
 """
 
 import fcntl
@@ -136,6 +136,25 @@ def check_ring(store, chain, left, there):
     store('verify', chain.stored, says=' 0 files with something wrong')
 
 
+def check_reader(chain, there, modules):
+    """apache-arrow finds as many rows as there are, in all files."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../interop/recv_files.mjs')
+    if not shutil.which('node') or not os.path.isdir(f'{modules}/node_modules/apache-arrow'):
+        print('apache-arrow is missing (make deps): not read by it')
+        return
+    rows = {'frames': 0, 'images': 0}
+    for prefix in {path[:-6].rsplit('_', 1)[0] for path in paths(chain.stored)}:
+        for table in rows:
+            if not os.path.exists(f'{prefix}_{table}.arrow'):
+                continue
+            out = subprocess.run(['node', script, modules, 'rows', prefix, table], check=True,
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            rows[table] += int(out.stdout)
+    for table, found in rows.items():
+        wanted = sum(sum(b.values()) for (_, t), b in there.items() if t == table)
+        want(found == wanted, f'apache-arrow finds {found} rows of {table}, wanted {wanted}')
+
+
 def main():
     store = Commands(sys.argv[1])
     check_usage(store)
@@ -150,6 +169,7 @@ def main():
             left = held(chain.ring)
             check_import(store, chain, second, there)
             check_ring(store, chain, left, there)
+            check_reader(chain, there, sys.argv[2])
         finally:
             if os.path.exists(chain.ring):
                 os.unlink(chain.ring)
