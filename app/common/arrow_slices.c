@@ -145,7 +145,7 @@ arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
 }
 
 /* Room for what is about to be written. That there is none the write will tell. Seldom:
- * fallocate(2) waits until no direct write of the file is on its way (ext4), and lets none begin. */
+ * fallocate(2) waits until no direct write of the file is on its way (ext4), lets none begin. */
 static void
 allocate(struct arrow_slices *s, uint64_t end)
 {

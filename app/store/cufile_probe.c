@@ -86,22 +86,20 @@ read_counters(const char *path, uint64_t *writes)
 	return true;
 }
 
+/* Not by O_TMPFILE, whose flags stay with the descriptor: cuFile refuses them. */
 static int
 nameless_file(const char *directory)
 {
 	char path[PATH_MAX];
 	int fd;
 
-	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
-	if (fd >= 0)
-		return fd;
-	/* file systems without O_TMPFILE, or without O_DIRECT */
 	if (snprintf(path, sizeof(path), "%s/.cufile_XXXXXX", directory) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
 	fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	(void)unlink(path);
+	/* file systems without it do not matter here */
 	(void)fcntl(fd, F_SETFL, O_DIRECT);
 	return fd;
 }
