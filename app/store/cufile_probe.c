@@ -86,19 +86,20 @@ read_counters(const char *path, uint64_t *writes)
 	return true;
 }
 
-/* Not by O_TMPFILE, whose flags stay with the descriptor: cuFile refuses them. */
+/*
+ * Not by O_TMPFILE, whose flags cuFile refuses, and not without a name: it opens the file again by
+ * the name that the descriptor has.
+ */
 static int
-nameless_file(const char *directory)
+make_file(const char *directory, char path[PATH_MAX])
 {
-	char path[PATH_MAX];
 	int fd;
 
-	if (snprintf(path, sizeof(path), "%s/.cufile_XXXXXX", directory) >= (int)sizeof(path))
+	if (snprintf(path, PATH_MAX, "%s/.cufile_XXXXXX", directory) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	(void)unlink(path);
 	/* file systems without it do not matter here */
 	(void)fcntl(fd, F_SETFL, O_DIRECT);
 	return fd;
@@ -180,6 +181,7 @@ static void
 try_once(struct cufile_library *lib, const char *directory, const char *stats, struct trial *t)
 {
 	struct cufile_error error;
+	char path[PATH_MAX];
 	int fd;
 
 	memset(t, 0, sizeof(*t));
@@ -192,11 +194,12 @@ try_once(struct cufile_library *lib, const char *directory, const char *stats, s
 	error = lib->symbols.get_properties(&t->properties);
 	if (error.code != 0)
 		memset(&t->properties, 0, sizeof(t->properties));
-	fd = nameless_file(directory);
+	fd = make_file(directory, path);
 	if (fd < 0) {
 		note_errno(t, directory, fd);
 	} else {
 		write_probe(lib, t, fd, stats);
+		(void)unlink(path);
 		close(fd);
 	}
 	if (t->rc < 0) {
