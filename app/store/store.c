@@ -136,11 +136,8 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	sink_link_address(&s->info.addr, s->shared.addr);
 	/* this lcore owns the lane, before control functions wait for it */
 	(void)rdma_progress(s->shared.dev, 0);
-	s->shared.pd = rdma_pd_alloc(s->shared.dev);
-	s->listener = s->shared.pd == NULL
-		? NULL
-		: rdma_conn_listen(s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : SINK_PORT,
-			  SINK_GATE_PLACES, NULL);
+	s->listener = rdma_conn_listen(s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : SINK_PORT,
+		SINK_GATE_PLACES, NULL);
 	if (s->listener == NULL) {
 		rc = -rte_errno;
 		snprintf(message, PATH_MAX, "cannot listen on port %u of %.3000s: %s",
@@ -274,8 +271,6 @@ store_close(struct store *s)
 	if (s->listener != NULL)
 		(void)rdma_conn_destroy(s->listener);
 	store_bodies_close(&s->shared.bodies);
-	if (s->shared.pd != NULL)
-		(void)rdma_pd_free(s->shared.pd);
 	if (s->own_dev)
 		(void)rdma_dev_close(s->shared.dev);
 	sink_key_forget(&s->shared.key);

@@ -103,8 +103,9 @@ work_closing(struct store_connection *c)
 			return false;
 		c->link_is_open = false;
 	}
-	if (!store_connection_close_rings(c))
+	if (!store_connection_close_rings(c) || (c->pd != NULL && rdma_pd_free(c->pd) < 0))
 		return false;
+	c->pd = NULL;
 	for (i = 0; i < SINK_TABLES; i++) {
 		sink_stream_free(&c->stream[i]);
 		interval_set_free(&c->moved[i]);
@@ -284,9 +285,8 @@ reject(struct store_shared *s, const struct rdma_event *event, enum sink_reason 
 static enum sink_reason
 accept_request(struct store_connection *c, const struct rdma_event *event, uint64_t now)
 {
-	const struct sink_link_config link = {
+	struct sink_link_config link = {
 		.dev = c->shared->dev,
-		.pd = c->shared->pd,
 		.lane = c->shared->lane,
 		.receives = STORE_PLACES,
 		.ops = &link_ops,
@@ -304,14 +304,13 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 		event->private_data, event->private_len, now + SINK_GATE_MS);
 	if (reason != SINK_REASON_NONE)
 		return reason;
-	if (sink_link_open(&c->link, &link) < 0)
+	c->pd = rdma_pd_alloc(c->shared->dev);
+	link.pd = c->pd;
+	if (c->pd == NULL || sink_link_open(&c->link, &link) < 0)
 		return SINK_REASON_FAILED;
 	c->link_is_open = true;
-	if (rdma_conn_accept(event->conn, c->link.qp, &attr) < 0) {
-		(void)sink_link_close(&c->link);
-		c->link_is_open = false;
+	if (rdma_conn_accept(event->conn, c->link.qp, &attr) < 0)
 		return SINK_REASON_FAILED;
-	}
 	c->conn = event->conn;
 	/* now: what the peer says may come before it is known that it has heard us */
 	memcpy(self.addr, c->shared->addr, sizeof(self.addr));
@@ -343,14 +342,12 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 	c->heard = now;
 	memcpy(c->peer.addr, addr, sizeof(addr));
 	c->peer.qpn = event->remote_qpn;
+	enter(c, STORE_PROVING);
 	reason = accept_request(c, event, now);
 	if (reason != SINK_REASON_NONE) {
-		sink_gate_leave(&s->gate, gate);
-		sink_handshake_end(&c->handshake);
 		reject(s, event, reason);
-		return;
+		begin_close(c);
 	}
-	enter(c, STORE_PROVING);
 }
 
 void

@@ -54,7 +54,6 @@ struct store_counters {
 /** What all connections have in common. */
 struct store_shared {
 	struct rdma_dev *dev;
-	struct rdma_pd *pd;
 	uint16_t lane;
 	struct sink_key key;
 	uint64_t node;	 /**< number of the store */
@@ -81,6 +80,7 @@ struct store_connection {
 	unsigned int index;
 	struct store_shared *shared;
 	struct rdma_conn *conn;
+	struct rdma_pd *pd; /**< its own: an rkey of another connection's is worth nothing here */
 	struct sink_link link;
 	bool link_is_open;
 	bool established; /**< may send */

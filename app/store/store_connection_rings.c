@@ -59,7 +59,7 @@ register_ring(const struct store_connection *c, void *addr, uint64_t length, int
 		.gpu = gpu,
 	};
 
-	return rdma_mr_reg(c->shared->pd, &attr);
+	return rdma_mr_reg(c->pd, &attr);
 }
 
 static enum sink_reason
