@@ -2,13 +2,10 @@
 // Reads both tables with apache-arrow and compares every value with the text of arrow_write.
 // usage: node arrow_js.mjs MODULES-DIR DIR NAME   (MODULES-DIR holds node_modules)
 
-import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { arrow } from './apache_arrow.mjs';
 
-const [modules, dir, name] = process.argv.slice(2);
-const require = createRequire(resolve(modules, 'here.js'));
-const arrow = require('apache-arrow');
+const [dir, name] = process.argv.slice(3);
 
 function hex(typed) {
     return Buffer.from(typed.buffer, typed.byteOffset, typed.byteLength).toString('hex');

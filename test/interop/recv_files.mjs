@@ -12,13 +12,11 @@
 //   truth RUN CSV               hits against the truth of braggline-detector
 
 import { createHash } from 'node:crypto';
-import { createRequire } from 'node:module';
 import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { arrow } from './apache_arrow.mjs';
+import { isTrue, readTruth, tell } from './truth.mjs';
 
-const [modules, command, run, ...args] = process.argv.slice(2);
-const require = createRequire(resolve(modules, 'here.js'));
-const arrow = require('apache-arrow');
+const [command, run, ...args] = process.argv.slice(3);
 
 const ROWS = 512;
 const COLS = 1024;
@@ -163,28 +161,22 @@ function rows([name]) {
 }
 
 function truth([csv]) {
-    const [head, ...lines] = readFileSync(csv, 'utf8').trimEnd().split('\n');
-    const at = Object.fromEntries(head.split(',').map((n, i) => [n, i]));
+    const wanted = readTruth(csv);
     const rows = table('frames');
     let hits = 0, wrong = 0;
-    if (rows.numRows !== lines.length)
-        fail(`${rows.numRows} frames, the truth has ${lines.length}`);
-    lines.forEach((l, i) => {
-        const want = l.split(',');
+    if (rows.numRows !== wanted.length)
+        fail(`${rows.numRows} frames, the truth has ${wanted.length}`);
+    wanted.forEach((want, i) => {
         const row = rows.get(i);
         const hit = row.verdict === 1;
         hits += hit;
-        if (String(row.frame) !== want[at.frame] || String(row.bunch_id) !== want[at.bunch_id])
-            fail(`row ${i}: frame ${row.frame} bunch ${row.bunch_id}, wanted ${l}`);
-        if (row.bragg_count !== int(want[at.strong_pixels]) ||
-            row.saturated !== int(want[at.saturated_pixels]))
-            fail(`frame ${row.frame}: ${row.bragg_count} strong and ${row.saturated} saturated ` +
-                `pixels, wanted ${l}`);
-        wrong += hit !== (want[at.hit] === '1');
+        if (!isTrue(row, want))
+            fail(`row ${i}: ${tell(row)}, wanted ${tell(want)}`);
+        wrong += hit !== (want.hit === 1n);
     });
     if (wrong !== 0)
-        fail(`${wrong} of ${lines.length} verdicts are wrong`);
-    console.log(`${lines.length} frames, ${hits} hits: counts and verdicts are the truth`);
+        fail(`${wrong} of ${wanted.length} verdicts are wrong`);
+    console.log(`${wanted.length} frames, ${hits} hits: counts and verdicts are the truth`);
 }
 
 // pedestals change with every epoch from the third on; dark frames are flagged

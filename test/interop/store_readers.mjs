@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Reads all files of a run's stores with apache-arrow, compares them with the detector's truth, and
+// prints as JSON what it found:
+//   sums       of all rows, for comparison with another reader
+//   threshold  of Bragg pixels
+//   rows       of an image
+//   files      [{path, table, fields, batches}]: formats and places in the file as the Arrow C data
+//              interface wants them
+//
+// usage: node store_readers.mjs MODULES-DIR TRUTH-CSV PATH...
+
+import { readFileSync } from 'node:fs';
+import { arrow } from './apache_arrow.mjs';
+import { isTrue, readTruth, tell } from './truth.mjs';
+
+const { Type } = arrow;
+const INCOMPLETE = 1;
+const LOST = 5;
+const KEPT = [1, 2, 3];
+const [csv, ...paths] = process.argv.slice(3);
+
+function want(condition, text) {
+    if (condition)
+        return;
+    console.error(`FAILED: ${text}`);
+    process.exit(1);
+}
+
+function format(type) {
+    switch (type.typeId) {
+    case Type.Int:
+        return { 8: 'cC', 16: 'sS', 32: 'iI', 64: 'lL' }[type.bitWidth][type.isSigned ? 0 : 1];
+    case Type.Float:
+        return 'efg'[type.precision];
+    case Type.Timestamp:
+        return `ts${'smun'[type.unit]}:${type.timezone ?? ''}`;
+    case Type.Binary:
+        return 'z';
+    case Type.List:
+        return '+l';
+    case Type.FixedSizeList:
+        return `+w:${type.listSize}`;
+    default:
+        want(false, `a column of type ${type}`);
+    }
+}
+
+function field({ name, type, nullable }) {
+    return { name, nullable, format: format(type), children: (type.children ?? []).map(field) };
+}
+
+// apache-arrow copies nothing: its arrays lie in the bytes of the file
+function place(array, file) {
+    if (!array || array.byteLength === 0)
+        return null;
+    want(array.buffer === file.buffer, 'a buffer does not lie in the file');
+    return array.byteOffset - file.byteOffset;
+}
+
+function column(data, file) {
+    const nested = data.children.length > 0;
+    const buffers = [data.nullCount > 0 ? data.nullBitmap : null];
+    if ([Type.List, Type.Binary].includes(data.typeId))
+        buffers.push(data.valueOffsets);
+    if (!nested)
+        buffers.push(data.values);
+    return {
+        length: data.length, nulls: data.nullCount, buffers: buffers.map((b) => place(b, file)),
+        children: data.children.map((c) => column(c, file)),
+    };
+}
+
+const tables = { frames: new Map(), images: new Map() };
+const settings = new Set();
+
+function read(path) {
+    const file = readFileSync(path);
+    const reader = arrow.RecordBatchReader.from(file).open();
+    const { schema } = reader;
+    const table = schema.metadata.get('braggline.table');
+    const known = tables[table];
+    const batches = [];
+    want(reader.isFile() && known, `${path}: not a file of frames or images`);
+    settings.add(JSON.stringify({
+        threshold: Number(schema.metadata.get('braggline.bragg_threshold')),
+        rows: Number(schema.metadata.get('braggline.rows')),
+    }));
+    for (const batch of reader) {
+        for (const row of batch) {
+            want(!known.has(row.frame), `${path}: frame ${row.frame} is there twice`);
+            known.set(row.frame, row);
+        }
+        const columns = batch.data.children.map((c) => column(c, file));
+        batches.push({ rows: batch.numRows, columns });
+    }
+    return { path, table, fields: schema.fields.map(field), batches };
+}
+
+// numbers by their places, so that none can take the place of another
+function weigh(list) {
+    const weight = (v, k) => (Number.isFinite(v) ? (k + 1) * Math.trunc(v) : 0);
+    return list.toArray().reduce((n, v, k) => n + weight(v, k), 0);
+}
+
+const files = paths.map(read);
+const { threshold, rows } = JSON.parse([...settings][0]);
+const truth = new Map(readTruth(csv).map((t) => [t.frame, t]));
+const sums = {
+    frames: 0, images: 0, lost: 0, incomplete: 0, strong: 0, nnz: 0, missing: 0, row_ptr: 0, col: 0,
+    value: 0,
+};
+
+want(settings.size === 1 && threshold > 0 && rows > 0, `schemas say ${[...settings]}`);
+for (const [frame, row] of tables.frames) {
+    const image = tables.images.get(frame);
+    const incomplete = (row.flags & INCOMPLETE) !== 0;
+    sums.frames++;
+    sums.lost += row.verdict === LOST;
+    sums.incomplete += incomplete;
+    sums.strong += row.bragg_count;
+    sums.nnz += row.nnz;
+    sums.missing += [...row.missing].reduce((n, m) => n + m, 0);
+    if (row.verdict === LOST) {
+        want(!image, `frame ${frame} is lost, but has an image`);
+        continue;
+    }
+    want(truth.has(frame) && (incomplete || isTrue(row, truth.get(frame))),
+        `row of frames ${tell(row)}, wanted ${tell(truth.get(frame) ?? 'none')}`);
+    // the veto is a dry run: what is whole is kept
+    want(incomplete || KEPT.includes(row.verdict), `frame ${frame}: verdict ${row.verdict}`);
+    want(KEPT.includes(row.verdict) === !!image, `frame ${frame}: verdict ${row.verdict}, ` +
+        `${image ? 'an' : 'no'} image`);
+    if (!image)
+        continue;
+    const strong = image.value.toArray().reduce((n, v) => n + (v >= threshold), 0);
+    sums.images++;
+    for (const list of ['row_ptr', 'col', 'value'])
+        sums[list] += weigh(image[list]);
+    want(image.kind === row.kind && strong === row.bragg_count, `frame ${frame}: image of kind ` +
+        `${image.kind} has ${strong} Bragg pixels, wanted ${row.kind} and ${row.bragg_count}`);
+}
+want(sums.images === tables.images.size, 'an image has no row of frames');
+console.log(JSON.stringify({ sums, threshold, rows, files }));
