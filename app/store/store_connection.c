@@ -47,18 +47,31 @@ leave_gate(struct store_connection *c)
 	c->gate = -1;
 }
 
-/* Nothing goes over any more. What was taken stays the store's. */
+static bool
+stands(const struct store_connection *c)
+{
+	return c->state == STORE_UP || c->state == STORE_ENDING;
+}
+
+/* Nothing goes over any more, and why was counted. What was taken stays the store's. */
+static void
+cut_off(struct store_connection *c)
+{
+	leave_gate(c);
+	sink_link_break(&c->link);
+	c->nb_results = 0;
+	enter(c, STORE_CLOSING);
+}
+
+/* The peer is gone, or has had its last word. */
 static void
 begin_close(struct store_connection *c)
 {
 	if (c->state == STORE_CLOSING || c->state == STORE_FREE)
 		return;
-	if (c->state == STORE_UP || c->state == STORE_ENDING)
-		c->shared->counters.broken++;
-	leave_gate(c);
-	sink_link_break(&c->link);
-	c->nb_results = 0;
-	enter(c, STORE_CLOSING);
+	c->shared->counters.broken += stands(c);
+	c->shared->counters.abandoned += c->state < STORE_UP;
+	cut_off(c);
 }
 
 void
@@ -71,13 +84,12 @@ store_connection_refuse(struct store_connection *c, enum sink_reason reason)
 	c->shared->counters.refused[reason]++;
 	CONN_LOG(WARNING, c, "given up while %s: %s", store_connection_state_name(c->state),
 		sink_reason_name(reason));
+	c->shared->counters.broken += stands(c);
 	m = c->link.broken || !c->established ? NULL : sink_link_room(&c->link);
 	if (m == NULL) {
-		begin_close(c);
+		cut_off(c);
 		return;
 	}
-	if (c->state == STORE_UP || c->state == STORE_ENDING)
-		c->shared->counters.broken++;
 	sink_message_begin(m, SINK_REFUSE, sizeof(*m),
 		c->state == STORE_PROVING ? c->handshake.sent : c->sent++);
 	m->reason = reason;
@@ -122,19 +134,32 @@ work_closing(struct store_connection *c)
 static enum sink_reason
 take_moved(struct store_connection *c, const struct sink_intervals *m)
 {
+	struct interval_set *set = &c->moved[m->table];
 	uint32_t i;
 
 	if (m->table < c->moved_table)
 		return SINK_REASON_ORDER;
+	/* ascending over messages as well: each goes behind the last one, which costs little */
+	if (m->nb > 0 && set->nb > 0 && m->interval[0].first <= set->at[set->nb - 1].last + 1)
+		return SINK_REASON_MALFORMED;
+	if (set->nb + m->nb > SINK_MOVED_MAX)
+		return SINK_REASON_MALFORMED;
 	c->moved_table = m->table;
 	for (i = 0; i < m->nb; i++) {
-		if (interval_set_add(
-			    &c->moved[m->table], m->interval[i].first, m->interval[i].last) < 0)
+		if (interval_set_add(set, m->interval[i].first, m->interval[i].last) < 0)
 			return SINK_REASON_FAILED;
 	}
 	if ((m->head.flags & SINK_MORE) == 0)
 		enter(c, STORE_SETTLING);
 	return SINK_REASON_NONE;
+}
+
+/* A reason that is the peer's word is not counted as ours. */
+static void
+given_up(struct store_connection *c, enum sink_reason reason)
+{
+	CONN_LOG(WARNING, c, "the receiver gives up: %s", sink_reason_name(reason));
+	begin_close(c);
 }
 
 static enum sink_reason
@@ -152,9 +177,7 @@ take_session_message(struct store_connection *c, const struct sink_message *m)
 		enter(c, STORE_ENDING);
 		return SINK_REASON_NONE;
 	case SINK_REFUSE:
-		CONN_LOG(WARNING, c, "the receiver gives up: %s",
-			sink_reason_name(((const struct sink_refuse *)m)->reason));
-		begin_close(c);
+		given_up(c, ((const struct sink_refuse *)m)->reason);
 		return SINK_REASON_NONE;
 	default:
 		return SINK_REASON_ORDER;
@@ -168,6 +191,8 @@ proved(struct store_connection *c)
 	leave_gate(c);
 	c->sent = c->handshake.sent;
 	c->received = c->handshake.received;
+	/* whatever it says until then: one that says little at a time does not stay for ever */
+	c->deadline = sink_link_clock() + SINK_GATE_MS;
 	enter(c, STORE_HEARING);
 }
 
@@ -182,7 +207,9 @@ on_message(void *arg, const void *message, uint32_t size)
 		return;
 	if (c->state == STORE_PROVING) {
 		reason = sink_handshake_receive(&c->handshake, message, size);
-		if (reason != SINK_REASON_NONE)
+		if (c->handshake.told)
+			given_up(c, reason);
+		else if (reason != SINK_REASON_NONE)
 			store_connection_refuse(c, reason);
 		else if (c->handshake.state == SINK_HANDSHAKE_DONE)
 			/* now: the next message may be the next completion */
@@ -346,7 +373,7 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 	reason = accept_request(c, event, now);
 	if (reason != SINK_REASON_NONE) {
 		reject(s, event, reason);
-		begin_close(c);
+		cut_off(c);
 	}
 }
 
@@ -516,6 +543,8 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 	c->heard += sink_link_absence(&c->link, now);
 	busy = sink_link_poll(&c->link) > 0;
 	if (c->link.broken) {
+		CONN_LOG(INFO, c, "gone while %s: %s", store_connection_state_name(c->state),
+			rdma_wc_status_name(c->link.why));
 		begin_close(c);
 		return true;
 	}
@@ -523,7 +552,7 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 	case STORE_PROVING:
 		return work_proving(c, now) || busy;
 	case STORE_HEARING:
-		if (now > c->heard + SINK_GATE_MS)
+		if (now >= c->deadline)
 			store_connection_refuse(c, SINK_REASON_LATE);
 		return busy;
 	case STORE_SETTLING:

@@ -36,9 +36,10 @@ const char *store_connection_state_name(enum store_connection_state state);
 /** Counters of all connections of a store; all but bytes_per_s only grow. */
 struct store_counters {
 	uint64_t requests;
-	uint64_t stood;	 /**< connections that were granted places */
-	uint64_t broken; /**< of them, without an orderly end */
-	uint64_t ended;	 /**< of them, with one */
+	uint64_t stood;	    /**< connections that were granted places */
+	uint64_t broken;    /**< of them, without an orderly end */
+	uint64_t ended;	    /**< of them, with one */
+	uint64_t abandoned; /**< that went before they stood, and nobody said why */
 	uint64_t superseded;
 	uint64_t refused[SINK_REASONS];
 	uint64_t fault[SINK_ENTRY_FAULTS]; /**< entries, by what was wrong; [0]: good ones */
@@ -98,7 +99,7 @@ struct store_connection {
 	uint64_t received;
 	uint64_t heard; /**< ms */
 	uint64_t said;
-	uint64_t deadline; /**< of STORE_LEAVING */
+	uint64_t deadline; /**< of STORE_HEARING, STORE_LEAVING */
 	enum sink_state said_state;
 	uint64_t epoch;
 	uint64_t batches[SINK_TABLES]; /**< durable, of this connection */

@@ -148,8 +148,11 @@ store_connection_written(void *arg, uint32_t index)
 	uint8_t table;
 
 	c->heard = sink_link_clock();
-	if (c->state != STORE_UP)
+	if (c->state != STORE_UP) {
+		/* it has no place yet, or has said that nothing more will come */
+		store_connection_refuse(c, SINK_REASON_ORDER);
 		return;
+	}
 	if (index < c->nb_places && !c->place[index].taken) {
 		table = c->place[index].table;
 		memcpy(&copy, &c->entries[index], sizeof(copy));

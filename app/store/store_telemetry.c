@@ -76,6 +76,7 @@ answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 		add(d, "connections_stood", s->counters.stood);
 		add(d, "connections_broken", s->counters.broken);
 		add(d, "connections_ended", s->counters.ended);
+		add(d, "connections_abandoned", s->counters.abandoned);
 		add(d, "connections_superseded", s->counters.superseded);
 		rte_tel_data_add_dict_string(d, "bodies", body_memory_name(s->bodies.gpu));
 		rte_tel_data_add_dict_string(d, "cufile",

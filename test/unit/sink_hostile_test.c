@@ -4,6 +4,7 @@
  * made over a connection of its own, by whoever has the key where the key is needed. */
 
 #include <arpa/inet.h>
+#include <errno.h>
 
 #include "sink_store_rig.h"
 
@@ -27,12 +28,12 @@ struct peer {
 	struct rdma_conn *conn;
 	struct sink_handshake handshake;
 	bool mute;	  /* says nothing but what the test says */
+	bool withholds;	  /* says what a receiver does, but not MOVED */
 	bool established; /* by the CM */
 	bool gone;
 	bool granted;
 	enum sink_reason refused; /* by REJ or REFUSE */
 	uint64_t sent;
-	uint64_t receiver_messages;
 	uint64_t durable; /* results */
 	uint64_t doubles;
 	bool ended;
@@ -84,7 +85,6 @@ on_message(void *arg, const void *message, uint32_t size)
 	struct peer *p = arg;
 	uint32_t i;
 
-	p->receiver_messages++;
 	switch ((enum sink_type)m->type) {
 	case SINK_REFUSE:
 		p->refused = ((const struct sink_refuse *)message)->reason;
@@ -165,6 +165,8 @@ go_on(struct peer *p)
 		(void)sink_link_send(&p->link, size);
 		if (p->handshake.state == SINK_HANDSHAKE_DONE) {
 			p->sent = p->handshake.sent;
+			if (p->withholds)
+				return;
 			sink_message_begin(&moved, SINK_MOVED, sizeof(moved), p->sent++);
 			say(p, &moved, sizeof(moved));
 		}
@@ -303,13 +305,17 @@ entry_of(struct peer *p, unsigned int table, unsigned int k, uint32_t place)
 }
 
 static void
+write_at(struct peer *p, const void *from, uint64_t bytes, uint64_t addr, uint32_t rkey)
+{
+	const struct rdma_sge sg = {(uintptr_t)from, (uint32_t)bytes, rdma_mr_lkey(p->link.mr)};
+
+	(void)sink_link_write(&p->link, 0, &sg, addr, rkey, NULL);
+}
+
+static void
 write_body(struct peer *p, uint32_t place, uint64_t bytes)
 {
-	const struct rdma_sge sg = {
-		(uintptr_t)p->link.extra, (uint32_t)bytes, rdma_mr_lkey(p->link.mr)};
-
-	(void)sink_link_write(
-		&p->link, 0, &sg, p->place[place].body, p->place[place].body_rkey, NULL);
+	write_at(p, p->link.extra, bytes, p->place[place].body, p->place[place].body_rkey);
 }
 
 /* `imm` need not be the place that is written. */
@@ -321,6 +327,14 @@ write_entry(struct peer *p, uint32_t place, uint32_t imm, const struct sink_entr
 	(void)sink_link_write(
 		&p->link, 0, &sg, p->place[place].metadata, p->place[place].metadata_rkey, &imm);
 	p->written++;
+}
+
+static void
+write_nothing(struct peer *p, uint32_t imm)
+{
+	const struct rdma_sge sg = {(uintptr_t)p->link.extra, 0, rdma_mr_lkey(p->link.mr)};
+
+	(void)sink_link_write(&p->link, 0, &sg, 0, 0, &imm);
 }
 
 /* ---- the store ------------------------------------------------------------------------------- */
@@ -584,6 +598,7 @@ test_places(void **state)
 	const uint32_t imm[] = {UINT32_MAX, STORE_PLACES, 1};
 	struct sink_entry *entry;
 	unsigned int i;
+	struct sink_end m;
 	struct peer *p;
 	uint64_t good;
 
@@ -596,6 +611,18 @@ test_places(void **state)
 		is_refused(p, SINK_REASON_ENTRY);
 		assert_int_equal(n->fault[SINK_ENTRY_PLACE], i < 2 ? i + 1 : 2);
 		assert_int_equal(n->fault[SINK_ENTRY_GARBAGE], i < 2 ? 0 : 1);
+	}
+	/* before there are any, and when all was said: without a byte to write no key is needed */
+	for (i = 4; i < 6; i++) {
+		p = call(i, NULL);
+		p->mute = i == 4;
+		UNTIL(i == 4 ? p->established : p->granted);
+		sink_message_begin(&m, SINK_END, sizeof(m), p->sent++);
+		if (i == 5)
+			say(p, &m, sizeof(m));
+		write_nothing(p, 0);
+		is_refused(p, SINK_REASON_ORDER);
+		assert_int_equal(n->refused[SINK_REASON_ORDER], i - 3);
 	}
 	/* one that is taken: before its result has come */
 	p = stand(i);
@@ -674,6 +701,328 @@ test_outside(void **state)
 	honest_is_there_once();
 }
 
+/* The store's own view of a peer's connection. */
+static const struct store_connection *
+seen(const struct peer *p)
+{
+	const struct store_connection *c;
+	unsigned int i;
+
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		c = store_look_connection(rig.store[0], i);
+		if (c->state != STORE_FREE && c->peer.qpn == p->link.qpn)
+			return c;
+	}
+	fail_msg("the store does not know this peer");
+	return NULL;
+}
+
+/* The only complete file of a table that the hostile peer has. */
+static void
+open_hostile_file(struct arrow_reader *r, unsigned int incarnation, unsigned int table)
+{
+	char path[PATH_MAX];
+	const char *problem;
+
+	snprintf(path, sizeof(path), "%s/store0/hostile-%016x-%016x/hostile_%016x_000001_%s.arrow",
+		rig.root, PRODUCER, RUN, incarnation, arrow_table_name(table));
+	assert_int_equal(arrow_reader_open(r, path, &problem), 0);
+	assert_true(r->complete);
+}
+
+/* What is written into a place that is taken: a body shows it by its CRC, as `braggline-store
+ * verify` says, and of an entry the copy counts. */
+static void
+test_rewritten(void **state)
+{
+	struct arrow_reader r;
+	struct sink_entry *entry;
+	struct sink_end m;
+	struct peer *p;
+
+	begin();
+	p = stand(0);
+	/* right after the immediate, so before the store has looked */
+	entry = entry_of(p, 0, 0, 0);
+	write_body(p, 0, entry->descriptor.body_bytes);
+	write_entry(p, 0, 0, entry);
+	memset(p->link.extra + ROOM, 0x5a, SINK_BLOCK);
+	write_at(p, p->link.extra + ROOM, SINK_BLOCK, p->place[0].body, p->place[0].body_rkey);
+	UNTIL(p->durable == 1);
+	/* after it has looked: another entry, as good as the one before */
+	entry = entry_of(p, 0, 1, 1);
+	write_body(p, 1, entry->descriptor.body_bytes);
+	write_entry(p, 1, 1, entry);
+	UNTIL(seen(p)->place[1].taken || p->durable == 2);
+	entry = entry_of(p, 0, 2, 1);
+	write_at(p, entry, SINK_ENTRY_BYTES, p->place[1].metadata, p->place[1].metadata_rkey);
+	UNTIL(p->durable == 2);
+	assert_memory_equal(&seen(p)->entries[1], entry, SINK_ENTRY_BYTES);
+	sink_message_begin(&m, SINK_END, sizeof(m), p->sent++);
+	say(p, &m, sizeof(m));
+	UNTIL(p->ended);
+	open_hostile_file(&r, 0, 0);
+	assert_int_equal(r.nb_batches, 2);
+	assert_int_equal(arrow_reader_crc(&r, 0), -EBADMSG);
+	assert_int_equal(arrow_reader_crc(&r, 1), 1);
+	assert_int_equal(
+		strtoull(r.batches[1].sequence, NULL, 16), rig.sample.batch[0][1].batch.sequence);
+	arrow_reader_close(&r);
+	end();
+	honest_is_there_once();
+}
+
+/* Messages that do not belong where they come, or are none at all. */
+static void
+test_messages(void **state)
+{
+	static const struct {
+		uint16_t type;
+		uint32_t size;
+		bool again; /* with the number of the one before */
+		enum sink_reason reason;
+	} wrong[] = {
+		{0, 16, false, SINK_REASON_MALFORMED},
+		{SINK_TYPES, 16, false, SINK_REASON_MALFORMED},
+		{UINT16_MAX, 16, false, SINK_REASON_MALFORMED},
+		{SINK_STATUS, 15, false, SINK_REASON_MALFORMED},
+		{SINK_STATUS, 1, false, SINK_REASON_MALFORMED},
+		{SINK_STATUS, sizeof(struct sink_status), true, SINK_REASON_ORDER},
+		{SINK_ANSWER, sizeof(struct sink_answer), false, SINK_REASON_ORDER},
+		{SINK_HAVE, sizeof(struct sink_intervals), false, SINK_REASON_ORDER},
+		{SINK_MOVED, sizeof(struct sink_intervals), false, SINK_REASON_ORDER},
+		{SINK_ENDED, sizeof(struct sink_end), false, SINK_REASON_ORDER},
+		{SINK_PROOF, sizeof(struct sink_proof), false, SINK_REASON_ORDER},
+	};
+	union {
+		struct sink_message head;
+		struct sink_proof proof;
+		uint8_t bytes[SINK_MESSAGE_MAX];
+	} m;
+	uint64_t before;
+	unsigned int i, up;
+	struct peer *p;
+
+	begin();
+	for (i = 0; i < 2 * RTE_DIM(wrong); i++) {
+		/* when it stands, and when it has not proved itself */
+		up = i % 2;
+		p = call(i % PEERS, NULL);
+		p->mute = !up;
+		UNTIL(up ? p->granted : p->established);
+		memset(&m, 0, sizeof(m));
+		if (wrong[i / 2].type == SINK_PROOF)
+			m.proof = p->handshake.proof;
+		m.head.type = wrong[i / 2].type;
+		m.head.length = wrong[i / 2].size;
+		m.head.number = p->sent - (up && wrong[i / 2].again);
+		/* a first message has no other before it, and one that is a proof is not wrong */
+		if (!up && (wrong[i / 2].again || wrong[i / 2].type == SINK_PROOF))
+			m.head.number++;
+		before = counters()->refused[wrong[i / 2].reason];
+		say(p, &m, wrong[i / 2].size);
+		is_refused(p, wrong[i / 2].reason);
+		assert_int_equal(counters()->refused[wrong[i / 2].reason], before + 1);
+	}
+	end();
+	honest_is_there_once();
+}
+
+/* What a peer says of itself, unproved, is not counted as the store's own reasons. */
+static void
+test_abandoned(void **state)
+{
+	struct sink_refuse m;
+	struct rdma_sge sg;
+	const struct rdma_send_wr wr = {.sg = &sg, .nb_sge = 1, .op = RDMA_OP_SEND};
+	struct peer *p;
+
+	begin();
+	p = call(0, NULL);
+	p->mute = true;
+	UNTIL(p->established);
+	sink_message_begin(&m, SINK_REFUSE, sizeof(m), 0);
+	m.reason = SINK_REASON_QUOTA;
+	say(p, &m, sizeof(m));
+	UNTIL(counters()->abandoned == 1);
+	assert_int_equal(counters()->refused[SINK_REASON_QUOTA], 0);
+	hang_up(p);
+	UNTIL(connections() == 0);
+	/* more than the store has a receive for: the queue pair ends */
+	p = call(1, NULL);
+	p->mute = true;
+	UNTIL(p->established);
+	sg = (struct rdma_sge){
+		(uintptr_t)p->link.extra, SINK_MESSAGE_MAX + 1, rdma_mr_lkey(p->link.mr)};
+	assert_int_equal(rdma_post_send(p->link.qp, &wr, 1), 1);
+	UNTIL(p->link.broken);
+	assert_int_equal(p->link.why, RDMA_WC_REM_INV_REQ_ERR);
+	hang_up(p);
+	UNTIL(connections() == 0);
+	assert_int_equal(counters()->abandoned, 2);
+	end();
+	honest_is_there_once();
+}
+
+static void
+say_proof(struct peer *p)
+{
+	uint8_t proof[SINK_MESSAGE_MAX] __attribute__((aligned(8)));
+
+	say(p, proof, sink_handshake_send(&p->handshake, proof));
+}
+
+/* A little of the schema, and more will follow. */
+static void
+say_some_schema(struct peer *p)
+{
+	uint64_t room[8] = {0};
+	struct sink_schema *m = (struct sink_schema *)room;
+
+	sink_message_begin(m, SINK_SCHEMA, sizeof(*m) + 1, p->handshake.sent++);
+	m->head.flags = SINK_MORE;
+	m->offset = p->handshake.offset++;
+	m->bytes[0] = schema[0][m->offset];
+	say(p, m, sizeof(*m) + 1);
+}
+
+/* Half-open ones and slow ones: few at a time, and not for long. */
+static void
+test_half_open(void **state)
+{
+	const struct store_counters *n;
+	struct peer *p;
+	unsigned int i;
+
+	begin();
+	n = counters();
+	/* one that does not hear the answer */
+	p = call(0, NULL);
+	UNTIL(connections() == 1);
+	rig.station[HOSTILE].out = true;
+	passed_ms += SINK_GATE_MS;
+	UNTIL(connections() == 0);
+	assert_int_equal(n->refused[SINK_REASON_LATE], 1);
+	hang_up(p);
+	rig.station[HOSTILE].out = false;
+	/* silent, silent after the proof, schemas byte by byte, silent */
+	for (i = 1; i <= SINK_GATE_PER_ADDRESS; i++) {
+		p = call(i, NULL);
+		p->mute = true;
+		UNTIL(p->established);
+		if (i == 2 || i == 3)
+			say_proof(p);
+	}
+	UNTIL(peer[3].handshake.state == SINK_HANDSHAKE_SCHEMAS);
+	p = call(i, NULL);
+	UNTIL(p->gone);
+	assert_int_equal(p->refused, SINK_REASON_BUSY);
+	hang_up(p);
+	assert_int_equal(connections(), SINK_GATE_PER_ADDRESS);
+	assert_int_equal(n->refused[SINK_REASON_BUSY], 1);
+	for (i = 0; i < 4; i++) {
+		say_some_schema(&peer[3]);
+		passed_ms += SINK_GATE_MS / 5;
+		UNTIL(seen(&peer[3])->handshake.offset == i + 1);
+	}
+	assert_int_equal(connections(), SINK_GATE_PER_ADDRESS);
+	passed_ms += SINK_GATE_MS / 5;
+	for (i = 1; i <= SINK_GATE_PER_ADDRESS; i++) {
+		UNTIL(peer[i].refused == SINK_REASON_LATE);
+		hang_up(&peer[i]);
+	}
+	assert_int_equal(n->refused[SINK_REASON_LATE], 1 + SINK_GATE_PER_ADDRESS);
+	UNTIL(connections() == 0);
+	(void)stand(8);
+	end();
+	honest_is_there_once();
+}
+
+/* With the key, and never at the end of what it has to say. */
+static void
+test_moved_for_ever(void **state)
+{
+	struct {
+		struct sink_intervals m;
+		struct sink_interval at[SINK_INTERVALS_MAX];
+	} m;
+	struct sink_status status;
+	uint64_t next = 1;
+	struct peer *p;
+	unsigned int i;
+
+	begin();
+	/* alive, that is all */
+	p = call(0, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == SINK_HANDSHAKE_DONE);
+	for (i = 0; i < 6 && p->refused == SINK_REASON_NONE; i++) {
+		sink_message_begin(&status, SINK_STATUS, sizeof(status), p->sent++);
+		say(p, &status, sizeof(status));
+		passed_ms += SINK_GATE_MS / 5;
+		UNTIL(p->link.nb_free_sends == SINK_LINK_SENDS);
+	}
+	is_refused(p, SINK_REASON_LATE);
+	assert_int_equal(counters()->refused[SINK_REASON_LATE], 1);
+	/* downwards, each before all that there are */
+	p = call(1, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == SINK_HANDSHAKE_DONE);
+	for (i = 0; i < 2; i++) {
+		sink_message_begin(&m, SINK_MOVED, sizeof(m.m) + 16, p->sent++);
+		m.m.head.flags = SINK_MORE;
+		m.m.nb = 1;
+		m.at[0].first = m.at[0].last = 100 - 10 * i;
+		say(p, &m, sizeof(m.m) + 16);
+	}
+	is_refused(p, SINK_REASON_MALFORMED);
+	/* and upwards without an end */
+	p = call(2, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == SINK_HANDSHAKE_DONE);
+	while (p->refused == SINK_REASON_NONE && next < 4ull * SINK_MOVED_MAX) {
+		sink_message_begin(&m, SINK_MOVED, sizeof(m), p->sent++);
+		m.m.head.flags = SINK_MORE;
+		m.m.nb = SINK_INTERVALS_MAX;
+		for (i = 0; i < SINK_INTERVALS_MAX; i++, next += 2)
+			m.at[i].first = m.at[i].last = next;
+		say(p, &m, m.m.head.length);
+		UNTIL(p->link.nb_free_sends > 0 || p->refused != SINK_REASON_NONE);
+	}
+	is_refused(p, SINK_REASON_MALFORMED);
+	assert_int_equal(counters()->refused[SINK_REASON_MALFORMED], 2);
+	end();
+	honest_is_there_once();
+}
+
+/* As many requests as there can be, each in another's name: a receiver elsewhere still gets in. */
+static void
+test_flood(void **state)
+{
+	struct sink_private req = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 0, {0}};
+	const struct store_counters *n;
+	unsigned int i, away = 0;
+
+	begin();
+	n = counters();
+	for (i = 0; i < PEERS; i++) {
+		req.node = sample_random(&rig.sample.sample);
+		call(i, &req)->mute = true;
+	}
+	UNTIL(n->requests == 1 + PEERS);
+	rig_close_sender(0);
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	for (i = 0; i < PEERS; i++)
+		away += peer[i].refused == SINK_REASON_BUSY;
+	assert_int_equal(away, PEERS - SINK_GATE_PER_ADDRESS);
+	assert_int_equal(n->refused[SINK_REASON_BUSY], PEERS - SINK_GATE_PER_ADDRESS);
+	passed_ms += SINK_GATE_MS;
+	end();
+	assert_true(kept == rig_fewest());
+	honest_is_there_once();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -683,6 +1032,12 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_oversize, rig_begin_test),
 		cmocka_unit_test_setup(test_places, rig_begin_test),
 		cmocka_unit_test_setup(test_outside, rig_begin_test),
+		cmocka_unit_test_setup(test_rewritten, rig_begin_test),
+		cmocka_unit_test_setup(test_messages, rig_begin_test),
+		cmocka_unit_test_setup(test_abandoned, rig_begin_test),
+		cmocka_unit_test_setup(test_half_open, rig_begin_test),
+		cmocka_unit_test_setup(test_moved_for_ever, rig_begin_test),
+		cmocka_unit_test_setup(test_flood, rig_begin_test),
 	};
 
 	return rig_main(tests);

@@ -273,7 +273,8 @@ sink_handshake_receive(struct sink_handshake *h, const void *message, size_t siz
 	if (reason != SINK_REASON_NONE)
 		return fail(h, reason);
 	h->received++;
-	if (m->type == SINK_REFUSE)
+	h->told = m->type == SINK_REFUSE;
+	if (h->told)
 		return fail(h, ((const struct sink_refuse *)message)->reason);
 	if (h->store && h->state == SINK_HANDSHAKE_PROVING && m->type == SINK_PROOF)
 		return take_proof(h, message);

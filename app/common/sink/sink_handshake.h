@@ -55,6 +55,7 @@ struct sink_offer {
 struct sink_handshake {
 	enum sink_handshake_state state;
 	enum sink_reason reason;
+	bool told; /**< reason is what the peer has said */
 	bool store;
 	bool answer_due;
 	const struct sink_key *key;

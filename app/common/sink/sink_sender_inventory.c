@@ -6,6 +6,8 @@
 #include "fail_point.h"
 #include "sink_sender_private.h"
 
+static_assert(RETENTION_BATCHES <= SINK_MOVED_MAX, "all of them can be told");
+
 int
 sink_sender_collect_moved(struct sink_sender *s)
 {

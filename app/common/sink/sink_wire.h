@@ -174,6 +174,7 @@ struct sink_intervals {
 };
 static_assert(sizeof(struct sink_intervals) == 24, "layout");
 #define SINK_INTERVALS_MAX ((SINK_MESSAGE_MAX - 24) / 16)
+#define SINK_MOVED_MAX	   (1u << 16) /**< intervals of a table: a receiver holds no more batches */
 
 enum sink_region_kind {
 	SINK_REGION_METADATA, /**< SINK_ENTRY_BYTES each, of all tables */
