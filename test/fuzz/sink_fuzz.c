@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a peer sends to a store or a receiver: entries of the metadata ring and messages. An entry
  * that is taken has the stream's identity, a body within its place, and metadata that our own
- * template makes of its numbers. The first byte says what the rest is. */
+ * template makes of its numbers; it is written to a file on a disk in memory, which then has this
+ * one batch, and a second time it is a double. The first byte says what the rest is. */
 
 #include "seed_corpus.h"
 
+#include "../unit/arrow_disk.h"
 #include "../unit/sink_sample.h"
+#include "arrow_read.h"
 #include "sink_handshake.h"
 #include "sink_message.h"
+#include "stream_writer.h"
 
 #define WANT(condition)           \
 	do {                      \
@@ -24,7 +28,62 @@ enum what {
 	WHATS
 };
 
+#define BODY_MAX (1u << 20) /* of the sample's streams */
+
 static struct sink_sample sample;
+
+static void
+take_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	enum sink_result_status *result = arg;
+
+	WANT(tag < 2 && result[tag] == 0);
+	result[tag] = status;
+}
+
+/* The file that was written has this batch, and no other. */
+static void
+look_into_file(const struct sink_batch *batch)
+{
+	struct arrow_reader r;
+	const char *problem;
+
+	WANT(disk->nb_files == 1);
+	WANT(arrow_reader_open_memory(&r, disk->file[0].data, disk->file[0].size, &problem) == 0);
+	WANT(r.complete && r.nb_batches == 1);
+	WANT(strtoull(r.batches[0].sequence, NULL, 16) == batch->sequence);
+	WANT((uint64_t)r.batches[0].body_length == batch->body_bytes);
+	arrow_reader_close(&r);
+}
+
+/* What becomes of an entry that is good. */
+static void
+write_batch(unsigned int table, const struct sink_batch *batch, const uint8_t *metadata)
+{
+	static uint8_t body[BODY_MAX] __attribute__((aligned(SINK_BLOCK)));
+	enum sink_result_status result[2] = {0};
+	const struct stream_writer_config c = {
+		.dir = "/nowhere",
+		.run = "r",
+		.identity = sink_sample_identity(table),
+		.schema = &sample.tables.schema[table],
+		.slices = {.io = &disk_io, .slice = 1 << 16, .depth = 4, .ahead = 1 << 17},
+		.result = take_result,
+		.arg = result,
+	};
+	struct stream_batch b = {*batch, metadata, body, 0};
+	struct stream_writer *w;
+
+	disk = disk_new(1);
+	WANT(stream_writer_open(&w, &c) == 0);
+	for (; b.tag < 2; b.tag++)
+		stream_writer_append(w, &b);
+	WANT(stream_writer_finish(w) == 0);
+	WANT(result[0] == SINK_DURABLE && result[1] == SINK_DOUBLE);
+	stream_writer_close(w);
+	look_into_file(batch);
+	disk_free(disk);
+}
 
 static void
 try_entry(const uint8_t *data, size_t size, bool sign)
@@ -32,7 +91,7 @@ try_entry(const uint8_t *data, size_t size, bool sign)
 	static struct sink_entry entry __attribute__((aligned(64)));
 	struct sink_stream *s;
 	struct sink_batch batch;
-	uint8_t metadata[SINK_BLOCK], made[SINK_BLOCK];
+	uint8_t metadata[SINK_BLOCK] __attribute__((aligned(SINK_BLOCK))), made[SINK_BLOCK];
 	struct arrow_node nodes[ARROW_NODES_MAX];
 	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
 	struct arrow_batch again;
@@ -62,6 +121,7 @@ try_entry(const uint8_t *data, size_t size, bool sign)
 	memcpy(made, s->template.bytes, SINK_BLOCK);
 	arrow_template_patch(&s->template, made, &again);
 	WANT(memcmp(made, metadata, SINK_BLOCK) == 0);
+	write_batch(entry.descriptor.table, &batch, metadata);
 }
 
 static void
