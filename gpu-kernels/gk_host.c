@@ -28,6 +28,9 @@ host_destroy(struct gk *gk)
 {
 	if (gk == NULL)
 		return;
+	free(gk->packed_value);
+	free(gk->packed_col);
+	free(gk->packed);
 	free(gk->bits);
 	free(gk->row_nnz);
 	free(gk->gang);
@@ -37,7 +40,7 @@ host_destroy(struct gk *gk)
 static int
 host_create(const struct gk_config *config, struct gk **out)
 {
-	uint64_t gang_rows, gang_bits;
+	uint64_t gang_rows, gang_bits, gang_tiles;
 	struct gk *gk;
 	int ret;
 
@@ -66,7 +69,17 @@ host_create(const struct gk_config *config, struct gk **out)
 	gk->row_nnz = aligned_alloc(64, config->gangs * gang_rows * sizeof(*gk->row_nnz));
 	/* 64 bytes more than are written: gk_tile_ops.csr() reads vectors of them */
 	gk->bits = calloc(config->gangs * gang_bits + 16, sizeof(*gk->bits));
-	if (gk->gang == NULL || gk->row_nnz == NULL || gk->bits == NULL) {
+	/* a batch that is denser than 1 pixel in 16 is read twice */
+	gk->packed_cap = config->layout.nnz_cap < gk_pixels(&config->geometry) / GK_BATCH_MAX
+		? config->layout.nnz_cap * GK_BATCH_MAX
+		: (uint32_t)gk_pixels(&config->geometry);
+	gang_tiles = round_up((uint64_t)GK_BATCH_MAX * config->geometry.tiles, 16);
+	gk->packed = calloc(config->gangs * gang_tiles, sizeof(*gk->packed));
+	gk->packed_col = calloc((uint64_t)config->gangs * gk->packed_cap, sizeof(*gk->packed_col));
+	gk->packed_value =
+		calloc((uint64_t)config->gangs * gk->packed_cap, config->layout.value_size);
+	if (gk->gang == NULL || gk->row_nnz == NULL || gk->bits == NULL || gk->packed == NULL ||
+		gk->packed_col == NULL || gk->packed_value == NULL) {
 		host_destroy(gk);
 		snprintf(reason, sizeof(reason), "no memory");
 		return -ENOMEM;
@@ -75,6 +88,10 @@ host_create(const struct gk_config *config, struct gk **out)
 	for (uint32_t i = 0; i < config->gangs; i++) {
 		gk->gang[i].row_nnz = gk->row_nnz + i * gang_rows;
 		gk->gang[i].bits = gk->bits + i * gang_bits;
+		gk->gang[i].packed = gk->packed + i * gang_tiles;
+		gk->gang[i].packed_col = gk->packed_col + (uint64_t)i * gk->packed_cap;
+		gk->gang[i].packed_value =
+			gk->packed_value + (uint64_t)i * gk->packed_cap * config->layout.value_size;
 		atomic_init(&gk->gang[i].claim, gang_claim(0, GANG_STOPPED));
 	}
 	*out = gk;

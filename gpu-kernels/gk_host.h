@@ -52,8 +52,21 @@ struct gang_frame {
 	uint64_t number;
 	uint32_t flags;
 	uint32_t kind;
-	uint32_t early; /**< kind that is sure beforehand and written while counting, or NONE */
+	uint32_t early;	  /**< kind that is sure or likely, made while counting; or NONE */
+	uint32_t *packed; /**< [tiles], set while counting if early is CSR and the packet is there:
+			   * index into gang.packed_*, or GANG_NOT_PACKED */
 };
+
+/** Not in the scratch, which was full. */
+#define GANG_NOT_PACKED UINT32_MAX
+
+/** After the verdict: the kind of what is not in the output slot yet, or GK_KIND_NONE. */
+static inline uint32_t
+gang_frame_left(const struct gang_frame *f)
+{
+	/* lists wait for row_ptr even where they are packed */
+	return f->kind == f->early && f->kind != GK_KIND_CSR ? GK_KIND_NONE : f->kind;
+}
 
 /** Written by the one thread that moves the gang on; read by those who claimed a tile after. */
 struct gang_batch {
@@ -78,6 +91,13 @@ struct gang {
 	struct gang_update update;
 	uint16_t *row_nnz; /**< [GK_BATCH_MAX][rows] */
 	uint32_t *bits;	   /**< [GK_BATCH_MAX][pixels / 32] */
+	uint32_t likely;   /**< enough of the last batch was kept, and as the kind asked for */
+	/** Scratch of lists that are made before their places are known: tiles as they come. @{ */
+	alignas(64) _Atomic uint64_t nb_packed;
+	uint32_t *packed; /**< [GK_BATCH_MAX][tiles], gang_frame.packed */
+	uint16_t *packed_col;
+	uint8_t *packed_value;
+	/** @} */
 };
 
 struct gk {
@@ -89,6 +109,10 @@ struct gk {
 	struct gang *gang;
 	uint16_t *row_nnz;
 	uint32_t *bits;
+	uint32_t packed_cap; /**< pixels that fit into the scratch of a gang */
+	uint32_t *packed;
+	uint16_t *packed_col;
+	uint8_t *packed_value;
 };
 
 /** Claim word: batches done << 32 | phase << 28 | next tile. @{ */
@@ -125,7 +149,7 @@ int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
 
 /**
  * Statistics of one tile of every frame of the batch, the dark samples of dark ones, and the output
- * of those whose kind is sure beforehand: the tile is in L2 then.
+ * of those whose kind is sure or likely: the tile is in L2 then.
  */
 void gk_host_tile_stats(const struct gk *gk, struct gang *gang, uint32_t tile);
 

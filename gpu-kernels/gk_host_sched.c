@@ -46,16 +46,22 @@ complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	enter(g, done + 1, GANG_IDLE);
 }
 
-/* The kind that the output has whatever is counted: all frames are hits, or this one is kept. */
+/*
+ * The kind that is made while counting. Sure, whatever is counted: all frames are hits, or this one
+ * is kept; only lists may become too long. Else a guess, by the last batch. Where it is wrong, what
+ * was made is let lie.
+ */
 static uint32_t
-sure_kind(const struct gang_frame *f, const struct gk_params *params)
+early_kind(const struct gang *g, const struct gang_frame *f, const struct gk_params *params)
 {
 	const bool hit = params->bragg_min == 0 && params->bragg_max == UINT32_MAX;
 	const bool kept = (f->flags & GK_FRAME_KEEP) && !(f->flags & GK_FRAME_KIND_RAW);
 
-	if (f->out == NULL || !(hit || kept) || params->kind == GK_KIND_CSR)
+	if (f->out == NULL)
 		return GK_KIND_NONE;
-	return params->kind;
+	if (g->likely || ((hit || kept) && params->kind != GK_KIND_CSR))
+		return params->kind;
+	return GK_KIND_NONE;
 }
 
 static void
@@ -76,7 +82,8 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	f->number = frame->frame;
 	f->flags = frame->flags;
 	f->kind = GK_KIND_NONE;
-	f->early = sure_kind(f, &g->batch.params);
+	f->early = early_kind(g, f, &g->batch.params);
+	f->packed = g->packed + (uint64_t)index * c->geometry.tiles;
 	atomic_store_explicit(&g->sums[index].sum, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].bragg_nnz, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].saturated_invalid, 0, memory_order_relaxed);
@@ -135,6 +142,7 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	}
 	g->batch.nb_frames = work->nb_frames;
 	g->batch.dark_frames = 0;
+	atomic_store_explicit(&g->nb_packed, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < work->nb_frames; i++) {
 		setup_frame(gk, g, i, work->slot[i]);
 		g->batch.dark_frames += (g->batch.frame[i].flags & GK_FRAME_DARK) != 0;
@@ -171,14 +179,19 @@ idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 static void
 decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
-	uint32_t left = 0;
+	uint32_t left = 0, outs = 0, as_asked = 0;
 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
 		const struct gang_frame *f = &g->batch.frame[i];
 
 		gk_host_verdict(gk, g, i);
-		left += f->kind != GK_KIND_NONE && f->early == GK_KIND_NONE;
+		left += gang_frame_left(f) != GK_KIND_NONE;
+		outs += f->out != NULL;
+		as_asked += f->out != NULL && f->kind == g->batch.params.kind;
 	}
+	/* a third: where wasted f32 images, the dearest, begin to cost less than second passes */
+	if (outs > 0)
+		g->likely = 3 * as_asked > outs;
 	if (left > 0)
 		enter(g, done, GANG_OUTPUT);
 	else

@@ -7,6 +7,11 @@
 #include "gk_host.h"
 #include "gk_pixel.h"
 
+/* Bits of 8,192 pixels, twice a packet of JUNGFRAU: lists are made of them while they are in L1 */
+#define NEAR_WORDS 256
+/* What gk_tile_ops.csr() may read behind them */
+#define NEAR_PAD 16
+
 static struct gk_tile
 tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
 {
@@ -161,17 +166,66 @@ fill_missing(enum gk_value type, void *value, uint64_t n)
 	}
 }
 
+/* Is the tile in the scratch? */
+static bool
+is_packed(const struct gang_frame *f, uint32_t tile)
+{
+	return f->early == GK_KIND_CSR && f->packed[tile] != GANG_NOT_PACKED;
+}
+
+/*
+ * Lists of the tile, which is in L2, of those frames that will likely be lists: to the scratch,
+ * since where they belong depends on the tiles before them. The second pass copies them, and does
+ * not read a quarter of the raw data and of the coefficients again.
+ */
 static void
-csr_output(const struct gk *gk, const struct gang_frame *f, const struct gk_tile *t, uint32_t tile)
+pack(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile, uint32_t n,
+	const uint32_t frame[], const struct gk_tile_counts counts[], uint32_t *const bits[])
+{
+	uint64_t at, nnz = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		nnz += g->batch.frame[frame[i]].early == GK_KIND_CSR ? counts[i].nnz : 0;
+	/* relaxed: what is in it is ordered by gang.finished */
+	at = atomic_fetch_add_explicit(&g->nb_packed, nnz, memory_order_relaxed);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct gang_frame *f = &g->batch.frame[frame[i]];
+
+		if (f->early != GK_KIND_CSR)
+			continue;
+		f->packed[tile] = GANG_NOT_PACKED;
+		if (at + counts[i].nnz <= gk->packed_cap) {
+			f->packed[tile] = (uint32_t)at;
+			gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile], bits[i],
+				gk->config.value, g->packed_col + at,
+				g->packed_value + at * gk->config.layout.value_size);
+		} else if (bits[i] != tile_bits(gk, f, tile)) {
+			memcpy(tile_bits(gk, f, tile), bits[i], gk->tile_pixels / 8);
+		}
+		at += counts[i].nnz;
+	}
+}
+
+static void
+csr_output(const struct gk *gk, const struct gang *g, const struct gang_frame *f,
+	const struct gk_tile *t, uint32_t tile)
 {
 	const struct gk_layout *l = &gk->config.layout;
-	const uint32_t at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t->rows];
+	const uint32_t *row_ptr = (const uint32_t *)(f->out + l->row_ptr) + tile * t->rows;
+	const uint64_t at = row_ptr[0], n = row_ptr[t->rows] - at;
+	uint16_t *col = (uint16_t *)(f->out + l->col) + at;
+	uint8_t *value = f->out + l->value + at * l->value_size;
 
-	if (f->packet[tile] != 0)
+	if (f->packet[tile] == 0)
+		return;
+	if (is_packed(f, tile)) {
+		memcpy(col, g->packed_col + f->packed[tile], n * sizeof(*col));
+		memcpy(value, g->packed_value + (uint64_t)f->packed[tile] * l->value_size,
+			n * l->value_size);
+	} else {
 		gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile],
-			tile_bits(gk, f, tile), gk->config.value,
-			(uint16_t *)(f->out + l->col) + at,
-			f->out + l->value + (uint64_t)at * l->value_size);
+			tile_bits(gk, f, tile), gk->config.value, col, value);
+	}
 }
 
 static void
@@ -195,12 +249,13 @@ fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uin
 	struct gk_tile t;
 	uint64_t at, end;
 
-	if (f->kind == GK_KIND_NONE || f->early != GK_KIND_NONE || gk->tile_ops->fetch == NULL ||
+	if (gang_frame_left(f) == GK_KIND_NONE || gk->tile_ops->fetch == NULL ||
 		tile == gk->config.geometry.tiles || f->packet[tile] == 0)
 		return;
 	t = tile_of(gk, g, tile);
-	gk->tile_ops->fetch(
-		&t, (const uint16_t *)(uintptr_t)f->packet[tile], f->kind != GK_KIND_RAW);
+	if (f->kind != GK_KIND_CSR || !is_packed(f, tile))
+		gk->tile_ops->fetch(
+			&t, (const uint16_t *)(uintptr_t)f->packet[tile], f->kind != GK_KIND_RAW);
 	if (f->kind != GK_KIND_CSR)
 		return;
 	at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t.rows];
@@ -212,8 +267,8 @@ fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uin
 }
 
 /*
- * Output of one tile of every frame that is kept.
- * @param early  of those whose kind is sure beforehand, or of the others
+ * Output of one tile of every frame.
+ * @param early  while counting: images and raw data that are likely; or what is left to write
  */
 static void
 tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uint32_t tile,
@@ -227,15 +282,15 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
 		const struct gang_frame *f = &g->batch.frame[i];
 
-		if ((f->early != GK_KIND_NONE) != early)
-			continue;
-		switch (early ? f->early : f->kind) {
+		switch (early ? f->early : gang_frame_left(f)) {
 		case GK_KIND_CSR:
+			if (early)
+				break; /* pack() */
 			if (i + 1 < g->batch.nb_frames)
 				fetch(gk, g, f + 1, tile);
 			else
 				fetch(gk, g, &g->batch.frame[0], tile + 1);
-			csr_output(gk, f, t, tile);
+			csr_output(gk, g, f, t, tile);
 			break;
 		case GK_KIND_IMAGE:
 			raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
@@ -279,7 +334,7 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 	struct gk_tile_counts counts[GK_BATCH_MAX];
 	const uint16_t *raw[GK_BATCH_MAX], *ahead[GK_BATCH_MAX];
 	uint16_t *row_nnz[GK_BATCH_MAX];
-	uint32_t *bits[GK_BATCH_MAX];
+	uint32_t *bits[GK_BATCH_MAX], near[GK_BATCH_MAX][NEAR_WORDS + NEAR_PAD];
 	uint32_t frame[GK_BATCH_MAX];
 	uint32_t n = 0;
 
@@ -298,12 +353,16 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 			: NULL;
 		row_nnz[n] = rows;
 		bits[n] = f->bits != NULL ? tile_bits(gk, f, tile) : NULL;
+		if (f->early == GK_KIND_CSR && gk->tile_pixels / 32 <= NEAR_WORDS)
+			bits[n] = near[n];
 		frame[n++] = i;
 	}
 	if (n > 0)
 		gk->tile_ops->stats(&t, n, raw, ahead, counts, row_nnz, bits);
 	for (uint32_t i = 0; i < n; i++)
 		add_counts(&g->sums[frame[i]], &counts[i]);
+	if (g->batch.params.kind == GK_KIND_CSR && g->likely)
+		pack(gk, g, &t, tile, n, frame, counts, bits);
 	if (n > 0 && g->batch.dark_frames > 0)
 		add_dark(gk, g, &t, tile);
 	tile_output(gk, g, &t, tile, true);

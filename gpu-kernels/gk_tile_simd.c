@@ -434,6 +434,8 @@ simd_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enu
 	uint16_t *col, void *value)
 {
 	const uint32_t row_runs = t->cols / RUN, runs = t->rows * row_runs;
+	/* instead of a division a run: exact, since what is divided and row_runs are below 2^12 */
+	const uint64_t inverse = UINT32_MAX / row_runs + UINT64_C(1);
 	uint16_t list[LISTED + VEC_LANES];
 	struct packed packed;
 	uint64_t at = 0;
@@ -441,15 +443,17 @@ simd_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enu
 	packed.n = 0;
 	for (uint32_t first = 0; first < runs; first += LISTED) {
 		const uint32_t end = runs - first < LISTED ? runs : first + LISTED;
-		const uint32_t n = list_runs(bits, first, end, list);
+		const uint32_t n = list_runs(bits, first, end, list), in_row = first % row_runs;
 
 		for (uint32_t i = 0; i < n; i++) {
 			const uint32_t run = first + list[i];
 			const uint64_t x = (uint64_t)run * RUN;
+			const uint32_t column = in_row + list[i];
+			const uint32_t row = (uint32_t)(column * inverse >> 32);
 
 			if (packed.n > PACKED - RUN)
 				at += put_packed(&packed, type, col, value, at);
-			pack_run(t, x, run % row_runs * RUN, raw, bits[run], &packed);
+			pack_run(t, x, (column - row * row_runs) * RUN, raw, bits[run], &packed);
 		}
 	}
 	put_packed(&packed, type, col, value, at);

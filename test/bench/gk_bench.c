@@ -34,7 +34,8 @@ static const char usage[] =
 	"Columns: GB/s of raw data by the kernel; GB/s of raw data by its floor, a pass that only\n"
 	"reads the raw data and, once a batch, the coefficients of G0, and writes what the\n"
 	"kernel writes; their ratio; frames/s; speed-up over plain C in the same run.\n"
-	"`count` keeps no frame, other rows all; `after the verdict`: which nobody knows before.\n";
+	"`count` keeps no frame, other rows all; `after the verdict`: which nobody knows before,\n"
+	"but gangs guess from the batch before.\n";
 
 static int
 compare(const void *a, const void *b)

@@ -116,7 +116,7 @@ check_slot(struct stage *s, uint32_t slot, uint64_t number, int learn)
 {
 	struct truth *truth = &s->truth[number % PATTERNS];
 	struct gk_result result = s->rig.config.results[slot];
-	const uint64_t output = hash(rig_output(&s->rig, slot), s->rig.config.layout.stride);
+	const uint64_t output = hash(rig_output(&s->rig, slot), rig_output_bytes(&s->rig, &result));
 
 	assert_int_equal(result.frame, number);
 	result.frame = 0;

@@ -110,6 +110,18 @@ rig_output(const struct rig *rig, uint32_t slot)
 	return rig->config.outputs + slot * rig->config.layout.stride;
 }
 
+/* Bytes of a slot, from its start, that the result speaks for; a wrong guess may lie behind. */
+static inline uint64_t
+rig_output_bytes(const struct rig *rig, const struct gk_result *result)
+{
+	const struct gk_layout *l = &rig->config.layout;
+
+	if (result->kind == GK_KIND_NONE)
+		return l->value;
+	return result->kind == GK_KIND_RAW ? l->raw + gk_pixels(&rig->config.geometry) * 2
+					   : l->stride;
+}
+
 /* The instruction set that a test is asked to run with (GK_ISA); by itself what is chosen. */
 static inline enum gk_isa
 rig_isa(void)
