@@ -2,7 +2,12 @@
 
 #include <string.h>
 
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+
 #include "frame_table_private.h"
+
+#define FREE_BURST 32 /* mbufs whose lines are on their way at a time */
 
 void
 frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t generation)
@@ -84,6 +89,31 @@ frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame)
 }
 
 /**
+ * Free mbufs; absent ones are NULL. It is long since they were placed, so their lines are far away:
+ * all are asked for before the first one is waited for, then the counts that they lead to.
+ */
+static void
+free_mbufs(struct rte_mbuf **m, uint32_t n)
+{
+	uint32_t at, i, end;
+
+	for (at = 0; at < n; at = end) {
+		end = RTE_MIN(at + FREE_BURST, n);
+		for (i = at; i < end; i++) {
+			if (m[i] == NULL)
+				continue;
+			rte_mbuf_prefetch_part1(m[i]);
+			rte_mbuf_prefetch_part2(m[i]);
+		}
+		for (i = at; i < end; i++) {
+			if (m[i] != NULL && RTE_MBUF_HAS_EXTBUF(m[i]))
+				rte_prefetch0(m[i]->shinfo);
+		}
+		rte_pktmbuf_free_bulk(m + at, end - at);
+	}
+}
+
+/**
  * Free this lane's mbufs of a slot, from where it was left off, at most `most` of them.
  * @return how many were passed; lane->reclaim_stream says whether there are more
  */
@@ -97,8 +127,7 @@ reclaim_slot(struct frame_table *ft, struct frame_lane *lane, uint32_t slot, uin
 		if (ft->config.owner[lane->reclaim_stream] != lane->id)
 			continue;
 		n = RTE_MIN(d->stream_packets - lane->reclaim_packet, most - passed);
-		/* absent ones are NULL, and passed over */
-		rte_pktmbuf_free_bulk(frame_table_mbufs(ft, slot) +
+		free_mbufs(frame_table_mbufs(ft, slot) +
 				detector_stream_tile(d, lane->reclaim_stream) +
 				lane->reclaim_packet,
 			n);
