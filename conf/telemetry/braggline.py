@@ -8,8 +8,9 @@ INFO = {
     'info': ('Always 1; what the process is in the labels.', 'gauge'),
     'running': ('A run takes frames: 1, else 0.', 'gauge'),
     'runs': ('Runs that were started.', 'counter'),
-    'frames': ('Frames of the run by fate; the fates add up to all.', 'counter'),
+    'frames': ('Frames of the run by fate; with those in flight and held they are all.', 'counter'),
     'frames_in_flight': ('Frames of the run on their way.', 'gauge'),
+    'frames_held': ('Kept frames of the run that no store has yet.', 'gauge'),
     'kept_frames': ('Kept frames of the run by reason.', 'counter'),
     'incomplete_kept_frames': ('Kept frames of the run with missing packets.', 'counter'),
     'timeout_frames': ('Frames of the run that were closed by time.', 'counter'),
@@ -27,6 +28,20 @@ INFO = {
     'writer_durable_rows': ('Rows on the disk, of the run by table.', 'counter'),
     'writer_unwritten_rows': ('Rows that no file has, of the run by table and cause.', 'counter'),
     'writer_outages': ('Times that a file failed, of the run by table.', 'counter'),
+    'egress_active': ('Batches go to stores: 1, to files here: 0.', 'gauge'),
+    'egress_step': ('1 for the step that is taken: hold, spill, refuse; else 0.', 'gauge'),
+    'egress_spilled_batches': ('Batches that went to local files.', 'counter'),
+    'retention_batches': ('Batches in the retention ring.', 'gauge'),
+    'retention_bytes': ('Bytes of the ring that cannot be used now.', 'gauge'),
+    'retention_room_bytes': ('Bytes of the ring.', 'gauge'),
+    'retention_in_doubt_batches': ('Batches that a store may have and must not.', 'gauge'),
+    'store_up': ('There is a connection to the store: 1, else 0.', 'gauge'),
+    'store_credits': ('Free places at the store.', 'gauge'),
+    'store_sent_batches': ('Batches sent by store, each time.', 'counter'),
+    'store_sent_bytes': ('Bytes of them.', 'counter'),
+    'store_durable_batches': ('Batches that the store has for good.', 'counter'),
+    'store_broken_connections': ('Connections that broke, by store.', 'counter'),
+    'store_stuck': ('Times that there was no result for long, by store.', 'counter'),
     'latency_seconds_bucket': ('Times up to `le` by step; *_batch: of whole batches.', 'counter'),
     'latency_seconds_count': ('Times measured by step.', 'counter'),
     'pedestal_updates': ('Updates of the pedestals by dark frames.', 'counter'),
@@ -36,7 +51,8 @@ INFO = {
     'preview_pictures': ('Pictures that were written.', 'counter'),
 }
 
-FATES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten')
+FATES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten', 'spilled',
+         'lost_at_restart', 'lost_while_down')
 REASONS = {'hit': 'hits', 'audit': 'audited', 'dry_run': 'dry_run'}
 CAUSES = {'full': 'unwritten_full', 'error': 'unwritten_error', 'bad': 'unwritten_bad'}
 # Counters among the packets' that are no fate: totals, bursts, waits, and packets handed on to
@@ -63,6 +79,7 @@ def ledger(sock):
     for reason, name in REASONS.items():
         yield 'kept_frames', frames[name], {'reason': reason}
     yield 'frames_in_flight', frames['in_flight'], {}
+    yield 'frames_held', frames['held'], {}
     yield 'incomplete_kept_frames', frames['incomplete_kept'], {}
     yield 'timeout_frames', frames['timeouts'], {}
     for fate, n in packets.items():
@@ -85,10 +102,37 @@ def writer(sock):
             yield 'writer_unwritten_rows', t[name], {**labels, 'cause': cause}
 
 
+def egress(sock):
+    reply = sock.cmd('/braggline/egress')
+    active = reply['active']
+    ring = reply['retention'] if active else dict.fromkeys(
+        ('batches', 'bytes', 'room', 'in_doubt'), 0)
+    yield 'egress_active', active, {}
+    for step in 'hold', 'spill', 'refuse':
+        yield 'egress_step', int(bool(active) and reply['step'] == step), {'step': step}
+    yield 'egress_spilled_batches', reply['spilled'] if active else 0, {}
+    yield 'retention_batches', ring['batches'], {}
+    yield 'retention_bytes', ring['bytes'], {}
+    yield 'retention_room_bytes', ring['room'], {}
+    yield 'retention_in_doubt_batches', ring['in_doubt'], {}
+    for store in reply['stores'].values() if active else ():
+        labels = {'store': store['address']}
+        yield 'store_up', int(store['state'] == 'up'), labels
+        yield 'store_credits', store['credits'], labels
+        yield 'store_sent_batches', store['sent'], labels
+        yield 'store_sent_bytes', store['bytes'], labels
+        yield 'store_durable_batches', store['durable'], labels
+        yield 'store_broken_connections', store['broken'], labels
+        yield 'store_stuck', store['stuck'], labels
+
+
 def latency(sock):
     """Histograms as Prometheus has them: each bucket with all below it."""
     reply = sock.cmd('/braggline/latency')
     below = reply.pop('below_us')
+    stores = sock.cmd('/braggline/egress')
+    if stores['active']:
+        reply['kept_to_durable'] = stores['kept_to_durable']
     for step, histogram in reply.items():
         total = 0
         for us, n in zip(below, histogram):
@@ -115,6 +159,7 @@ def metrics(sock):
             'gang_frames': 'frames', 'gang_batches': 'batches',
             'gang_pending_batches': 'pending'}),
         *writer(sock),
+        *egress(sock),
         *latency(sock),
         ('pedestal_updates', pedestal['updates'], {}),
         ('pedestal_samples', pedestal['update_samples'], {}),
