@@ -104,6 +104,25 @@ def files(*directories):
                 yield int(name.split('_')[1], 16), name[:-6].rsplit('_', 1)[1], f'{where}/{name}'
 
 
+def parts(directory):
+    """Files of a store that are not complete."""
+    return [f'{where}/{name}' for where, _, names in os.walk(directory) for name in names
+            if name.endswith('.part')]
+
+
+def has_batch(path):
+    """Whether a file that is being written has its first one."""
+    try:
+        with open(path, 'rb') as stream:
+            head = stream.read(BLOCK)
+            if len(head) < BLOCK:
+                return False
+            stream.seek(16 + struct.unpack_from('<I', head, 12)[0])
+            return stream.read(4) == b'\xff\xff\xff\xff'
+    except FileNotFoundError:
+        return False
+
+
 def producer(path):
     return int(os.path.basename(os.path.dirname(path)).split('-')[-2], 16)
 

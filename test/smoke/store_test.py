@@ -31,6 +31,8 @@ LADDER = {'spill': SMALL, 'refuse': {**SMALL, 'egress.spill_mb': 2}}
 class Chain:
     """A receiver, a store, and what lies between them."""
 
+    MORE_EAL = ('--no-telemetry',)
+
     def __init__(self, build, where, kind):
         self.build = build
         # of receiver and store. A memif goes on when its client comes again, not its server
@@ -55,7 +57,7 @@ class Chain:
     def start(self, name, program, eal, settings):
         log = f'{self.where}/{len(self.logs):02d}-{name}.log'
         self.logs.append(log)
-        command = [f'{self.build}/app/{program}', '--no-huge', '--no-pci', '--no-telemetry',
+        command = [f'{self.build}/app/{program}', '--no-huge', '--no-pci', *self.MORE_EAL,
                    '--file-prefix', f'{self.name}_{name}', *eal, '--']
         for key, value in settings.items():
             command += ['--set', f'{key}={value}']

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Two receivers, two stores: one store is killed and comes back. What was kept is in the files once,
-and both stores get their share again.
+and both stores get their share again; how long it took until the one that is back had a batch.
 
 usage: stores_test.py BUILD-DIR; WORLD_SEED repeats moments
 """
@@ -26,7 +26,13 @@ def main():
         time.sleep(3)
         w.kill('store1')
         time.sleep(AWAY)
+        before = set(chain.parts(w.directories[1]))
+        started = time.monotonic()
         w.launch('store1')
+        while not any(chain.has_batch(p) for p in chain.parts(w.directories[1]) if p not in before):
+            want(time.monotonic() - started < world.SECONDS, 'store1 gets no batch')
+            time.sleep(0.002)
+        print(f'first batch {time.monotonic() - started:.2f} s after the start of the store')
         # the number of the frame that is being sent
         back.append(int((time.monotonic() - begin) * world.RATE))
         time.sleep(AFTER)

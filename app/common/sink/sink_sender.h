@@ -20,7 +20,7 @@
 #include "sink_key.h"
 
 #define SINK_BACK_OFF_MS     100  /**< between connections, doubled each time, */
-#define SINK_BACK_OFF_MAX_MS 5000 /**< up to this */
+#define SINK_BACK_OFF_MAX_MS 1000 /**< up to this: a store that is back has batches within 2 s */
 #define SINK_HANDSHAKE_MS    5000
 #define SINK_STUCK_MS	     5000 /**< batches without a result for so long are told of */
 
