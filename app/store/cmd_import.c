@@ -47,18 +47,6 @@ struct job {
 	struct config *config;
 };
 
-static void
-say(void *arg, bool error, const char *text)
-{
-	fprintf(error ? stderr : stdout, "%s\n", text);
-}
-
-static void
-say_recovery(const char *path, const char *what)
-{
-	printf("%s: %s\n", path, what);
-}
-
 static int
 fail(const char *message)
 {
@@ -128,7 +116,7 @@ import_files(struct job *j, char **source)
 		return EXIT_SUCCESS;
 	left = store_tree_lock_runs(source, message);
 	if (left == 0)
-		left = store_tree_recover(source, say_recovery, message);
+		left = store_tree_recover(source, command_say_recovery, message);
 	if (left < 0 || store_tree_read(&tree, source, message) < 0)
 		return fail(message);
 	if (left > 0)
@@ -220,7 +208,7 @@ parse_arguments(struct job *j, int argc, char **argv)
 int
 cmd_import(int argc, char **argv)
 {
-	struct job j = {.import = {.say = say}};
+	struct job j = {.import = {.say = command_say}};
 	char **files;
 	int status, rc;
 

@@ -42,18 +42,6 @@ struct job {
 	struct left_rings rings;
 };
 
-static void
-say(void *arg, bool error, const char *text)
-{
-	fprintf(error ? stderr : stdout, "%s\n", text);
-}
-
-static void
-say_recovery(const char *path, const char *what)
-{
-	printf("%s: %s\n", path, what);
-}
-
 static int
 fail(const char *message)
 {
@@ -93,7 +81,7 @@ read_files(struct job *j, char **dir)
 
 	left = store_tree_lock_runs(dir, message);
 	if (left == 0 && !j->reconcile.dry_run)
-		left = store_tree_recover(dir, say_recovery, message);
+		left = store_tree_recover(dir, command_say_recovery, message);
 	if (left < 0 || store_tree_read(&tree, dir, message) < 0)
 		status = fail(message);
 	if (left > 0)
@@ -152,7 +140,7 @@ cmd_reconcile(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
-	struct job j = {.reconcile = {.io = &direct_io, .say = say}};
+	struct job j = {.reconcile = {.io = &direct_io, .say = command_say}};
 	int option, status;
 
 	while ((option = getopt_long(argc, argv, "r:nh", options, NULL)) != -1) {

@@ -46,12 +46,6 @@ struct verify {
 	uint64_t said;
 };
 
-static void
-say(void *arg, bool error, const char *text)
-{
-	fprintf(error ? stderr : stdout, "%s\n", text);
-}
-
 static double
 seconds_since(uint64_t begun)
 {
@@ -171,7 +165,7 @@ cmd_verify(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
-	struct verify v = {.on_terminal = isatty(STDERR_FILENO), .streams = {.say = say}};
+	struct verify v = {.on_terminal = isatty(STDERR_FILENO), .streams = {.say = command_say}};
 	struct store_tree tree = {0};
 	char message[PATH_MAX];
 	int option, status;
