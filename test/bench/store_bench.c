@@ -20,6 +20,7 @@
 #include "arrow_crc.h"
 #include "arrow_tables.h"
 #include "batch_builder.h"
+#include "bench_median.h"
 #include "bench_fio.h"
 #include "bench_rows.h"
 #include "body_memory.h"
@@ -271,24 +272,6 @@ measure(struct bench *b, enum row row)
 	}
 }
 
-static int
-by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double
-median(const double *values, unsigned int nb)
-{
-	double sorted[ROUNDS_MAX];
-
-	memcpy(sorted, values, nb * sizeof(sorted[0]));
-	qsort(sorted, nb, sizeof(sorted[0]), by_value);
-	return nb % 2 ? sorted[nb / 2] : (sorted[nb / 2 - 1] + sorted[nb / 2]) / 2;
-}
-
 /* Beside its peer, round by round: the disk is the same then. */
 static double
 ratio_of(const struct bench *b, enum row row)
@@ -297,7 +280,7 @@ ratio_of(const struct bench *b, enum row row)
 
 	for (unsigned int i = 0; i < b->rounds; i++)
 		ratio[i] = b->rate[row][i] / b->rate[rows[row].peer][i];
-	return median(ratio, b->rounds);
+	return bench_median(ratio, b->rounds);
 }
 
 static void
@@ -313,7 +296,7 @@ print_table(const struct bench *b)
 		b->slices.slice >> 10, b->slices.depth, b->io.bytes >> 20, b->rounds);
 	printf("%-40s  %7s  %7s  %7s  %9s\n", "what", "GB/s", "least", "most", "of peer");
 	for (row = 0; row < ROWS; row++) {
-		rate = median(b->rate[row], b->rounds);
+		rate = bench_median(b->rate[row], b->rounds);
 		if (rate == 0) {
 			printf("%-40s  not there\n", rows[row].what);
 			continue;
@@ -321,10 +304,10 @@ print_table(const struct bench *b)
 		double sorted[ROUNDS_MAX];
 
 		memcpy(sorted, b->rate[row], b->rounds * sizeof(sorted[0]));
-		qsort(sorted, b->rounds, sizeof(sorted[0]), by_value);
+		qsort(sorted, b->rounds, sizeof(sorted[0]), bench_by_value);
 		printf("%-40s  %7.3f  %7.3f  %7.3f", rows[row].what, rate * 1e-9, sorted[0] * 1e-9,
 			sorted[b->rounds - 1] * 1e-9);
-		peer = median(b->rate[rows[row].peer], b->rounds);
+		peer = bench_median(b->rate[rows[row].peer], b->rounds);
 		ratio = peer > 0 ? ratio_of(b, row) : 0;
 		if (rows[row].peer != row && peer > 0)
 			printf("  %7.1f %%", 100 * ratio);

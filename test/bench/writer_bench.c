@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "arrow_run.h"
+#include "bench_median.h"
 #include "bench_fio.h"
 #include "bench_rows.h"
 #include "direct_io.h"
@@ -343,24 +344,6 @@ measure(struct bench *b, enum row row, unsigned int round)
 	b->cpu[row][round] = (cpu_time() - cpu) / bytes;
 }
 
-static int
-by_value(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double
-median(const double *values, unsigned int nb)
-{
-	double sorted[ROUNDS_MAX];
-
-	memcpy(sorted, values, nb * sizeof(sorted[0]));
-	qsort(sorted, nb, sizeof(sorted[0]), by_value);
-	return nb % 2 ? sorted[nb / 2] : (sorted[nb / 2 - 1] + sorted[nb / 2]) / 2;
-}
-
 static void
 print_ratio(double rate, double of)
 {
@@ -385,7 +368,7 @@ emit_row(const struct bench *b, enum row row, const double *rate)
 		.unit = "GB/s",
 		.against = names[peer],
 		.other = rate[peer] * 1e-9,
-		.ratio = median(ratio, b->rounds),
+		.ratio = bench_median(ratio, b->rounds),
 		.goal = "ratio >= 0.95"});
 }
 
@@ -399,7 +382,7 @@ print_table(const struct bench *b)
 		b->mode, b->config.slice >> 10, b->config.depth, b->bytes >> 20, b->rounds);
 	printf("%-30s  %8s  %10s  %8s  %8s\n", "what", "GB/s", "CPU ms/GB", "of loop", "of fio");
 	for (row = 0; row < ROWS; row++)
-		rate[row] = median(b->rate[row], b->rounds);
+		rate[row] = bench_median(b->rate[row], b->rounds);
 	for (row = 0; row < ROWS; row++) {
 		if (rate[row] == 0) {
 			printf("%-30s  not installed\n", names[row]);
@@ -409,14 +392,14 @@ print_table(const struct bench *b)
 		if (row == FIO)
 			printf("  %10s", "-");
 		else
-			printf("  %10.0f", median(b->cpu[row], b->rounds) * 1e12);
+			printf("  %10.0f", bench_median(b->cpu[row], b->rounds) * 1e12);
 		/* round by round: the disk is the same then */
 		for (i = 0; i < b->rounds; i++)
 			ratio[i] = b->rate[row][i] / b->rate[LOOP][i];
-		print_ratio(median(ratio, b->rounds), 1);
+		print_ratio(bench_median(ratio, b->rounds), 1);
 		for (i = 0; i < b->rounds && rate[FIO] > 0; i++)
 			ratio[i] = b->rate[row][i] / b->rate[FIO][i];
-		print_ratio(median(ratio, b->rounds), rate[FIO] > 0);
+		print_ratio(bench_median(ratio, b->rounds), rate[FIO] > 0);
 		printf("\n");
 		if (row >= READY)
 			emit_row(b, row, rate);

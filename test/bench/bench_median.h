@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Medians of rounds. */
+#ifndef BENCH_MEDIAN_H
+#define BENCH_MEDIAN_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BENCH_ROUNDS_MAX 64
+
+static inline int
+bench_by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Of at most BENCH_ROUNDS_MAX values, which stay as they are. */
+static inline double
+bench_median(const double *values, unsigned int nb)
+{
+	double sorted[BENCH_ROUNDS_MAX];
+
+	memcpy(sorted, values, nb * sizeof(sorted[0]));
+	qsort(sorted, nb, sizeof(sorted[0]), bench_by_value);
+	return nb % 2 ? sorted[nb / 2] : (sorted[nb / 2 - 1] + sorted[nb / 2]) / 2;
+}
+
+#endif /* BENCH_MEDIAN_H */
