@@ -47,10 +47,11 @@ struct arrow_file {
 	void *clock_arg;	      /**< latency is counted. Any thread that has the file */
 	bool named;		      /**< the directory entry is durable */
 	bool complete;		      /**< trailer written, file has its name */
+	bool stalled;		      /**< as arrow_file_has_news() told last */
 	int error;		      /**< 0, or the -errno that ended it first */
 	char path[PATH_MAX];	      /**< when complete */
 	char part[PATH_MAX];	      /**< until then */
-	char message[PATH_MAX + 128]; /**< if error: what, where, why */
+	char message[PATH_MAX + 128]; /**< if error or news: what, where, why */
 };
 
 /**
@@ -75,6 +76,9 @@ int arrow_file_append(struct arrow_file *f, const struct batch *batch);
 
 /** See what has become durable, begin what is due. @return 0 or the error that ended the file */
 int arrow_file_poll(struct arrow_file *f);
+
+/** Whether the disk has come to stand still, or moves again, since this was asked: message says so. */
+bool arrow_file_has_news(struct arrow_file *f);
 
 /** Return when nobody reads the memory of batches that end before byte `end` of the file. */
 void arrow_file_wait(struct arrow_file *f, uint64_t end);

@@ -544,6 +544,10 @@ arrow_run_poll(struct arrow_run *r)
 			begin_outage(r, i);
 		else
 			count_file(t, t->file);
+		if (t->file != NULL && arrow_file_has_news(&t->file->file)) {
+			ADD(t->stats.stalls, t->file->file.stalled);
+			say(r, true, t->file->file.message);
+		}
 	}
 	if (r->closing != NULL)
 		reap_closed(r, false);
@@ -601,6 +605,7 @@ arrow_run_stats_get(
 	GET(files);
 	GET(complete);
 	GET(outages);
+	GET(stalls);
 	GET(resumes);
 	GET(retries);
 	GET(syncs);

@@ -70,6 +70,7 @@ struct arrow_run_stats {
 	uint64_t files;		  /**< begun */
 	uint64_t complete;	  /**< of them, with footer and name */
 	uint64_t outages;	  /**< times that a file failed */
+	uint64_t stalls;	  /**< times that the disk stood still: arrow_slices.h */
 	uint64_t resumes;	  /**< times that writing went on after that */
 	uint64_t retries;	  /**< times that it was tried in vain */
 	uint64_t syncs;		  /**< group commits of files that are closed */

@@ -73,6 +73,8 @@ apply_defaults(struct arrow_slices_config *c)
 		c->sync_ms = ARROW_SLICE_SYNC_MS;
 	if (c->sync_bytes == 0)
 		c->sync_bytes = ARROW_SLICE_SYNC_BYTES;
+	if (c->stall_ms == 0)
+		c->stall_ms = ARROW_SLICE_STALL_MS;
 	if (c->ahead == 0)
 		c->ahead = ARROW_SLICE_AHEAD;
 }
@@ -164,6 +166,12 @@ allocate(struct arrow_slices *s, uint64_t end)
 	}
 }
 
+static bool
+is_at_work(const struct arrow_slices *s)
+{
+	return s->next > s->tail || s->syncing;
+}
+
 /* Begin what waits, as far as the disk may have it. */
 static void
 push(struct arrow_slices *s)
@@ -174,6 +182,8 @@ push(struct arrow_slices *s)
 	while (s->error == 0 && s->next < s->head && s->next - s->tail < s->config.depth) {
 		slice = slice_at(s, s->next);
 		allocate(s, slice->offset + slice->length);
+		if (!is_at_work(s))
+			s->moved = arrow_slices_clock();
 		rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->next);
 		if (rc < 0)
 			fail(s, rc);
@@ -226,6 +236,7 @@ reap(struct arrow_slices *s, bool wait)
 		fail(s, rc);
 	if (rc <= 0)
 		return false;
+	s->moved = arrow_slices_clock();
 	if (done.tag == SYNC_TAG)
 		end_sync(s, done.error);
 	else
@@ -394,6 +405,8 @@ begin_sync(struct arrow_slices *s)
 
 	s->sync_covers = s->written;
 	s->since = arrow_slices_clock();
+	if (!is_at_work(s))
+		s->moved = s->since;
 	rc = s->config.io->sync(s->handle, SYNC_TAG);
 	if (rc < 0) {
 		s->error_in_sync |= s->error == 0;
@@ -409,6 +422,8 @@ arrow_slices_poll(struct arrow_slices *s)
 	push(s);
 	while (s->error == 0 && reap(s, false))
 		;
+	s->stalled =
+		is_at_work(s) && arrow_slices_clock() - s->moved >= s->config.stall_ms * NS_PER_MS;
 	if (s->error != 0 || s->syncing)
 		return s->error;
 	if (s->sync_target <= s->sync_covers && sync_is_due(s)) {

@@ -26,6 +26,7 @@
 #define ARROW_SLICE_DEPTH      8
 #define ARROW_SLICE_SYNC_MS    1000
 #define ARROW_SLICE_SYNC_BYTES (256u << 20)
+#define ARROW_SLICE_STALL_MS   2000
 #define ARROW_SLICE_AHEAD      (4ull << 30)
 #define ARROW_SLICE_QUEUE      256 /**< slices begun or waiting */
 
@@ -37,7 +38,8 @@ struct arrow_slices_config {
 	uint32_t depth;		       /**< writes at a time, at most ARROW_IO_DEPTH_MAX */
 	uint32_t sync_ms;
 	uint64_t sync_bytes;
-	uint64_t ahead; /**< bytes allocated ahead of the end, at most */
+	uint32_t stall_ms; /**< a disk that ends nothing for so long stands still */
+	uint64_t ahead;	   /**< bytes allocated ahead of the end, at most */
 	/** Bytes that stay are never gathered, however few: they are no memory of the CPU's, or are
 	 * not to be copied. */
 	bool in_place;
@@ -65,10 +67,12 @@ struct arrow_slices {
 	uint64_t sync_target; /**< a sync is wanted when `written` gets here */
 	uint64_t sync_covers; /**< bytes that the sync under way makes durable */
 	uint64_t since;	      /**< when the first byte came that no sync has covered */
+	uint64_t moved; /**< when the disk last ended something, or was given something to do */
 	uint64_t syncs;
 	uint64_t copied; /**< bytes that were gathered: not written from where they were */
 	bool syncing;
-	bool torn; /**< a slice failed: `written` stays where it is */
+	bool stalled; /**< as arrow_slices_poll() found it */
+	bool torn;    /**< a slice failed: `written` stays where it is */
 	int error;
 	bool error_in_sync; /**< what has been written since `durable` may be lost */
 	uint8_t *stage;	    /**< depth + 1 slices */

@@ -403,7 +403,7 @@ static const struct command commands[] = {
 	{"/braggline/writer", "", "What the writer of the run has done, or that of the last one",
 		"run; frames {...}, images {...}: state, mode, why (not the best one), path, rows "
 		"(taken), durable, unwritten, unwritten_full, unwritten_error, unwritten_bad, "
-		"batches, bytes, files, outages, resumes, error",
+		"batches, bytes, files, outages, stalls, resumes, error",
 		telemetry_writer},
 	{"/braggline/egress", "",
 		"Stores, what is held for them, and what is done when they stand still",

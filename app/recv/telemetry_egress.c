@@ -109,6 +109,7 @@ writer_table(const struct run_writer *w, enum arrow_table table, uint64_t rows)
 	rte_tel_data_add_dict_uint(d, "bytes", s->bytes);
 	rte_tel_data_add_dict_uint(d, "files", s->files);
 	rte_tel_data_add_dict_uint(d, "outages", s->outages);
+	rte_tel_data_add_dict_uint(d, "stalls", s->stalls);
 	rte_tel_data_add_dict_uint(d, "resumes", s->resumes);
 	telemetry_add_text(d, "error", w->status[table].error);
 	return d;

@@ -59,6 +59,8 @@ alarm_name(const struct store_shared *s)
 			name = "quota";
 		else if (v.stats.error < 0 && v.stats.error != -EDQUOT)
 			return "I/O error";
+		else if (v.stats.stalled != 0 && strcmp(name, "none") == 0)
+			name = "disk stands still";
 	}
 	return name;
 }
@@ -158,6 +160,7 @@ stream_dict(const struct store_stream_view *v)
 	add(d, "files_complete", v->stats.complete);
 	add(d, "syncs", v->stats.syncs);
 	add(d, "outages", v->stats.outages);
+	add(d, "stalls", v->stats.stalls);
 	add(d, "resumes", v->stats.resumes);
 	add(d, "error", -v->stats.error);
 	add(d, "quota", v->quota);

@@ -318,11 +318,24 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	stream_writer_give_results(w);
 }
 
+static void
+watch_disk(struct stream_writer *w)
+{
+	struct arrow_file *f = w->current != NULL ? &w->current->file : NULL;
+
+	if (f != NULL && arrow_file_has_news(f)) {
+		ADD(w->stats.stalls, f->stalled);
+		stream_writer_say(w, true, f->message);
+	}
+	SET(w->stats.stalled, f != NULL && f->stalled);
+}
+
 void
 stream_writer_poll(struct stream_writer *w)
 {
 	if (w->current != NULL && arrow_file_poll(&w->current->file) < 0)
 		begin_outage(w);
+	watch_disk(w);
 	stream_writer_give_results(w);
 	/* nobody sends a batch before we are good again */
 	if (w->stats.error != 0 && w->current == NULL && arrow_slices_clock() >= w->retry_at &&
@@ -427,6 +440,8 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(complete);
 	GET(syncs);
 	GET(outages);
+	GET(stalls);
+	GET(stalled);
 	GET(resumes);
 	GET(error);
 	GET(mode);

@@ -80,7 +80,9 @@ struct stream_stats {
 	uint64_t complete;
 	uint64_t syncs; /**< group commits of files that are closed */
 	uint64_t outages;
+	uint64_t stalls; /**< times that the disk stood still: arrow_slices.h */
 	uint64_t resumes;
+	uint32_t stalled;			 /**< the disk stands still */
 	int32_t error;				 /**< -errno of the outage now; 0: none */
 	uint32_t mode;				 /**< enum arrow_io_mode of the last file */
 	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< last packet to durable: arrow_file.h */

@@ -121,7 +121,8 @@ def run(build, where, frames, seconds):
     prefix = f'braggline_bench_{os.getpid()}'
     with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
             subprocess.Popen(command(build, where, prefix, frames), stdin=subprocess.DEVNULL,
-                             stdout=log, stderr=subprocess.STDOUT) as process:
+                             stdout=log, stderr=subprocess.STDOUT,
+                             start_new_session=True) as process:
         try:
             telemetry = Telemetry(prefix, process)
             end = time.monotonic() + 60

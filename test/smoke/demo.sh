@@ -30,8 +30,9 @@ eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning"
 step "2/4 store: a storage node on the other end of a port of shared memory"
 mkdir demo/stored
 (umask 077 && head -c 64 /dev/urandom > demo/key)
+# a session of its own, as services have: "Disks that stand still" in the store's README
 # shellcheck disable=SC2086
-app/store/braggline-store $eal -m 256 --no-shconf -l 0 \
+setsid app/store/braggline-store $eal -m 256 --no-shconf -l 0 \
     --vdev "net_memif0,role=server,socket=braggline-demo-$$" -- \
     -s store.device=roce:port=net_memif0,ip=10.0.0.2/24 -s store.key=demo/key \
     -s store.memory_mb=128 -s files.directory=demo/stored > demo/store.log 2>&1 &

@@ -69,7 +69,7 @@ def run(c, timeout=90):
 
 def start(c):
     return subprocess.Popen(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+                            stderr=subprocess.STDOUT, text=True, start_new_session=True)
 
 
 def ini(path):

@@ -85,7 +85,7 @@ def running(build, *settings, lcores=FLOAT):
             command += ['--set', s]
         with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
                 subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
-                                 stderr=subprocess.STDOUT) as process:
+                                 stderr=subprocess.STDOUT, start_new_session=True) as process:
             try:
                 yield process, Telemetry(prefix, process), where
             except BaseException:

@@ -58,7 +58,7 @@ def recv(where, rate, *settings, out='out', modules=1):
               'output.frames_interval=64', *settings):
         c += ['--set', s]
     p = subprocess.Popen(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True)
+                         stderr=subprocess.STDOUT, text=True, start_new_session=True)
     name = next((s[9:] for s in settings if s.startswith('run.name=')), 'run')
     end = time.monotonic() + 60
     while not glob.glob(f'{where}/{out}/{name}_frames.arrow.part'):

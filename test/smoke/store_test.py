@@ -62,7 +62,9 @@ class Chain:
         for key, value in settings.items():
             command += ['--set', f'{key}={value}']
         with open(log, 'w', encoding='ascii') as out:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            # as services have: see "Disks that stand still" in the store's README
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                    start_new_session=True)
 
     def start_store(self):
         process = self.start('store', 'store/braggline-store', [

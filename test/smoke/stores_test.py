@@ -13,16 +13,14 @@ import chain
 import world
 from chain import want
 
-AWAY = 3    # seconds
-AFTER = 6   # seconds
+AWAY = 3     # seconds
+AFTER = 6    # seconds
 SHARE = 0.4
+WINDOW = 20  # batches
 
 
 def main():
-    back = []
-
     def story(w):
-        begin = time.monotonic()
         time.sleep(3)
         w.kill('store1')
         time.sleep(AWAY)
@@ -33,24 +31,30 @@ def main():
             want(time.monotonic() - started < world.SECONDS, 'store1 gets no batch')
             time.sleep(0.002)
         print(f'first batch {time.monotonic() - started:.2f} s after the start of the store')
-        # the number of the frame that is being sent
-        back.append(int((time.monotonic() - begin) * world.RATE))
         time.sleep(AFTER)
 
-    world.play(sys.argv[1], 2, 2, story, lambda w: look(w, back[0]))
+    world.play(sys.argv[1], 2, 2, story, look)
 
 
-def look(w, back):
-    """Which store got how many batches of images."""
-    seconds = [[0, 0] for _ in range(AFTER)]
+def look(w):
+    """Of each run, in the order of its batches: which store each one of images went to."""
+    runs = {}
     for store, directory in enumerate(w.directories):
-        for _, table, path in chain.files(directory):
+        for incarnation, table, path in chain.files(directory):
             for batch in chain.batches(path) if table == 'images' else ():
-                second = (batch.column(chain.FRAME, 'Q')[0] - back) // world.RATE
-                if 0 <= second < AFTER:
-                    seconds[second][store] += 1
-    print('batches of images by store, second by second since both are there again:', *seconds)
-    want(any(min(s) >= SHARE * sum(s) > 0 for s in seconds), 'no balance')
+                runs.setdefault(incarnation, []).append((batch.sequence, store))
+    want(len(runs) == 2, len(runs), 'runs')
+    for run in runs.values():
+        stores = [store for _, store in sorted(run)]
+        # store1 was away where its batches are furthest apart
+        own = [at for at, store in enumerate(stores) if store == 1]
+        _, back = max((after - at, after) for at, after in zip(own, own[1:]))
+        print(f'batches of images by store: before, {stores[:back].count(0)} and '
+              f'{stores[:back].count(1)}; back, {stores[back:].count(0)} and '
+              f'{stores[back:].count(1)}')
+        shares = [sum(stores[at:at + WINDOW]) / WINDOW
+                  for at in range(back, len(stores) - WINDOW)]
+        want(any(SHARE <= share <= 1 - SHARE for share in shares), 'no balance', stores[back:])
 
 
 if __name__ == '__main__':

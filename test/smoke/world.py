@@ -67,7 +67,7 @@ class World:
             self.process[name] = subprocess.Popen(
                 [f'{self.build}/app/{program}', '--no-huge', '--no-pci', '--no-telemetry',
                  '--no-shconf', '--log-level', 'lib.eal:warning', *eal, '--', *words],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
                 env={**os.environ, **environment})
         return begin
 

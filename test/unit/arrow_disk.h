@@ -62,6 +62,7 @@ struct disk {
 	uint64_t fail_from; /* calls that fail; both 0: none */
 	uint64_t fail_until;
 	int fail_error;
+	bool stuck;	   /* ends nothing that nobody waits for */
 	uint64_t capacity; /* bytes of all files; 0: no limit */
 	uint64_t (*claim)(void *arg);
 	void *claim_arg;
@@ -299,7 +300,7 @@ disk_reap(void *handle, bool wait, struct arrow_io_done *done)
 	int rc = 0;
 
 	pthread_mutex_lock(&d->lock);
-	if (h->nb_pending > 0 && (wait || disk_random(d) % 2)) {
+	if (h->nb_pending > 0 && (wait || (!d->stuck && disk_random(d) % 2))) {
 		i = disk_random(d) % h->nb_pending;
 		*done = (struct arrow_io_done){h->pending[i].tag, h->pending[i].error};
 		if (done->error == 0)

@@ -35,6 +35,7 @@ struct rig {
 	unsigned int durable[GIVEN_MAX]; /* batches, in the order of their results */
 	unsigned int nb_durable;
 	struct stream_quota quota;
+	unsigned int said;
 };
 
 static uint32_t
@@ -410,6 +411,68 @@ test_quota(void **state)
 }
 
 static void
+poll_until_settled(struct rig *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < 1000000 && !stream_writer_settled(r->w); i++)
+		stream_writer_poll(r->w);
+	assert_true(stream_writer_settled(r->w));
+}
+
+static void
+count_text(void *arg, bool error, const char *text)
+{
+	struct rig *r = arg;
+
+	r->said += error && strstr(text, "the disk ") != NULL;
+}
+
+/* A disk that ends nothing is told of once, and that it moves again. */
+static void
+test_stall(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	struct stream_stats stats;
+	unsigned int i;
+
+	disk = disk_new(seed);
+	c.slices.sync_ms = 1;
+	c.slices.stall_ms = 200;
+	c.roll_batches = 0;
+	c.log = count_text;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	for (i = 0; i < 2; i++) {
+		give(r, 2 * i);
+		poll_until_settled(r);
+		/* a pause of ours is none of the disk */
+		usleep(250000);
+		disk->stuck = true;
+		give(r, 2 * i + 1);
+		stream_writer_poll(r->w);
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.stalled, 0);
+		usleep(250000);
+		stream_writer_poll(r->w);
+		stream_writer_poll(r->w);
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.stalled, 1);
+		assert_int_equal(stats.stalls, i + 1);
+		assert_int_equal(r->said, 2 * i + 1);
+		disk->stuck = false;
+		poll_until_settled(r);
+		stream_writer_poll(r->w);
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.stalled, 0);
+		assert_int_equal(r->said, 2 * i + 2);
+	}
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+static void
 test_names(void **state)
 {
 	struct rig r = {0};
@@ -432,6 +495,7 @@ main(void)
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
 	};
 	int rc;
