@@ -33,8 +33,8 @@ struct config {
 	char mistake[512]; /**< the last one */
 };
 
-struct config *
-config_open(const char *file)
+static struct config *
+read_file(const char *file)
 {
 	struct rte_cfgfile_parameters params = {.comment_character = ';'};
 	struct config *c = calloc(1, sizeof(*c));
@@ -104,6 +104,35 @@ config_set(struct config *c, const char *assignment)
 	if (rte_cfgfile_has_entry(c->ini, section, key))
 		return rte_cfgfile_set_entry(c->ini, section, key, equals + 1);
 	return rte_cfgfile_add_entry(c->ini, section, key, equals + 1);
+}
+
+int
+config_source_set(struct config_source *source, const char *assignment)
+{
+	if (source->nb_sets == CONFIG_SETS_MAX) {
+		LOG(ERR, "at most %u times --set\n", CONFIG_SETS_MAX);
+		return -ENOSPC;
+	}
+	source->set[source->nb_sets++] = assignment;
+	return 0;
+}
+
+struct config *
+config_open(const struct config_source *source)
+{
+	struct config *c = read_file(source->file);
+	unsigned int i;
+	int rc;
+
+	for (i = 0; c != NULL && i < source->nb_sets; i++) {
+		rc = config_set(c, source->set[i]);
+		if (rc != 0) {
+			config_close(c);
+			rte_errno = -rc;
+			return NULL;
+		}
+	}
+	return c;
 }
 
 bool

@@ -17,14 +17,22 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define CONFIG_SETS_MAX 64
+
+/** What a command line says of settings: `--config FILE`, and `--set` in their order. */
+struct config_source {
+	const char *file; /**< NULL: none */
+	const char *set[CONFIG_SETS_MAX];
+	unsigned int nb_sets;
+};
+
 struct config;
 
-/**
- * Read a file.
- * @param file  path, or NULL for an empty configuration
- * @return NULL with rte_errno set and the reason logged
- */
-struct config *config_open(const char *file);
+/** Note one `--set`. @return 0; -ENOSPC, logged */
+int config_source_set(struct config_source *source, const char *assignment);
+
+/** Read the file, set what is to be set. @return NULL with rte_errno set and the reason logged */
+struct config *config_open(const struct config_source *source);
 void config_close(struct config *c);
 
 /** Override one value, `section.key=value` as given on a command line. @return 0 or -EINVAL */

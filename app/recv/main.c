@@ -31,7 +31,7 @@ RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 #define PROGRESS_SECONDS 2
 
 struct arguments {
-	struct run_base base;
+	struct config_source settings;
 	bool dump_config;
 	bool check;
 	bool quiet;
@@ -104,15 +104,11 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "c:s:qhV", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
-			a->base.config_file = optarg;
+			a->settings.file = optarg;
 			break;
 		case 's':
-			if (a->base.nb_assignments == RUN_ASSIGNMENTS_MAX) {
-				fprintf(stderr, "braggline-recv: at most %u times --set\n",
-					RUN_ASSIGNMENTS_MAX);
+			if (config_source_set(&a->settings, optarg) < 0)
 				return -EINVAL;
-			}
-			a->base.assignments[a->base.nb_assignments++] = optarg;
 			break;
 		case 'D':
 			a->dump_config = true;
@@ -141,7 +137,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		fprintf(stderr, "braggline-recv: '%s' is not an option\n", argv[optind]);
 		return -EINVAL;
 	}
-	if (a->base.config_file == NULL && a->base.nb_assignments == 0 && !a->dump_config) {
+	if (a->settings.file == NULL && a->settings.nb_sets == 0 && !a->dump_config) {
 		fprintf(stderr, "braggline-recv: --config FILE is needed; see --help\n");
 		return -EINVAL;
 	}
@@ -303,15 +299,12 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	static struct settings settings;
 	static struct service service;
 	struct way way;
-	struct config *config = config_open(a->base.config_file);
+	struct config *config = config_open(&a->settings);
 	int status = EXIT_CONFIG, ret;
 	uint32_t leaked;
 
 	if (config == NULL)
 		return EXIT_CONFIG;
-	for (unsigned int i = 0; i < a->base.nb_assignments; i++)
-		if (config_set(config, a->base.assignments[i]) != 0)
-			goto out;
 	if (settings_read(&settings, config) != 0)
 		goto out;
 	if (a->dump_config) {
@@ -333,7 +326,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.pipeline = &pipeline;
 	service.settings = &settings;
 	service.quiet = a->quiet;
-	run_init(&service.run, &pipeline, &settings, &a->base);
+	run_init(&service.run, &pipeline, &settings, &a->settings);
 	if (pipeline_create(&pipeline, &settings, &way, process_cpus) == 0 &&
 		telemetry_register(&service.run) == 0 && receive(&service) == 0)
 		status = EXIT_SUCCESS;

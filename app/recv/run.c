@@ -51,7 +51,7 @@ static int __rte_format_printf(3, 4) complain(struct run *r, int error, const ch
 
 void
 run_init(struct run *r, struct pipeline *p, const struct settings *process,
-	const struct run_base *base)
+	const struct config_source *base)
 {
 	memset(r, 0, sizeof(*r));
 	pthread_mutex_init(&r->lock, NULL);
@@ -153,15 +153,12 @@ static int
 read_settings(struct run *r, const char *assignments, const char *vetoes, struct config **config,
 	struct settings *settings)
 {
-	const struct run_base *base = r->base;
-	struct config *c = config_open(base->config_file);
+	struct config *c = config_open(r->base);
 	int ret = 0;
 
 	if (c == NULL)
-		return complain(r, -EINVAL, "cannot read %s", base->config_file);
-	for (unsigned int i = 0; i < base->nb_assignments && ret == 0; i++)
-		ret = config_set(c, base->assignments[i]);
-	if (ret == 0 && assignments != NULL)
+		return complain(r, -EINVAL, "cannot read %s", r->base->file);
+	if (assignments != NULL)
 		ret = apply(r, c, assignments, NULL);
 	if (ret == 0 && vetoes != NULL)
 		ret = apply(r, c, vetoes, "veto.");

@@ -31,8 +31,7 @@
 #include "pipeline.h"
 #include "settings.h"
 
-#define RUN_MESSAGE_SIZE    512
-#define RUN_ASSIGNMENTS_MAX 64
+#define RUN_MESSAGE_SIZE 512
 
 enum run_state {
 	RUN_IDLE,
@@ -44,13 +43,6 @@ enum run_state {
 };
 
 extern const char *const run_state_names[RUN_STATES];
-
-/** What every run builds on: the command line. */
-struct run_base {
-	const char *config_file;		      /**< NULL: defaults */
-	const char *assignments[RUN_ASSIGNMENTS_MAX]; /**< section.key=value, applied in order */
-	unsigned int nb_assignments;
-};
 
 /** What is to be told of the run at hand or, when there is none, of the last one. */
 struct run_status {
@@ -79,10 +71,10 @@ struct run {
 	pthread_mutex_t lock;
 	enum run_state state;
 	struct pipeline *pipeline;
-	const struct run_base *base;
-	const struct settings *process; /**< that the pipeline was made with */
-	struct config *config;		/**< of the run at hand; its settings point into it */
-	char *assignments;		/**< what it has of its own, thresholds of later on too */
+	const struct config_source *base; /**< what every run builds on */
+	const struct settings *process;	  /**< that the pipeline was made with */
+	struct config *config;		  /**< of the run at hand; its settings point into it */
+	char *assignments;		  /**< what it has of its own, thresholds of later on too */
 	struct settings settings;
 	struct file_writer *writer;
 	struct ledger before;		    /**< counters when the run began */
@@ -112,7 +104,7 @@ struct run {
  * Until lcores poll (run.lcores_poll), a run may be started already: packets then wait for it.
  */
 void run_init(struct run *r, struct pipeline *p, const struct settings *process,
-	const struct run_base *base);
+	const struct config_source *base);
 void run_free(struct run *r);
 
 /**

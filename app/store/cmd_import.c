@@ -15,8 +15,6 @@
 #include "store_settings.h"
 #include "store_tree.h"
 
-#define SETS_MAX 64
-
 static const char help[] =
 	"usage: braggline-store import [OPTION...] --to DIR SOURCE...\n"
 	"       braggline-store import [OPTION...] --config FILE [--set S.KEY=VALUE]... SOURCE...\n"
@@ -41,9 +39,7 @@ struct job {
 	struct import import;
 	struct left_rings rings;
 	const char *to;
-	const char *config_file;
-	const char *sets[SETS_MAX];
-	unsigned int nb_sets;
+	struct config_source settings;
 	struct config *config;
 };
 
@@ -59,18 +55,13 @@ static int
 read_config(struct job *j)
 {
 	struct store_config settings = {0};
-	unsigned int i;
 
 	j->import.root = j->to;
-	if (j->config_file == NULL && j->nb_sets == 0)
+	if (j->settings.file == NULL && j->settings.nb_sets == 0)
 		return EXIT_SUCCESS;
-	j->config = config_open(j->config_file);
+	j->config = config_open(&j->settings);
 	if (j->config == NULL)
 		return EXIT_USAGE;
-	for (i = 0; i < j->nb_sets; i++) {
-		if (config_set(j->config, j->sets[i]) != 0)
-			return EXIT_USAGE;
-	}
 	store_settings_read(&settings, j->config);
 	if (config_check(j->config) != 0)
 		return EXIT_USAGE;
@@ -177,15 +168,11 @@ parse_arguments(struct job *j, int argc, char **argv)
 			j->to = optarg;
 			break;
 		case 'c':
-			j->config_file = optarg;
+			j->settings.file = optarg;
 			break;
 		case 's':
-			if (j->nb_sets == SETS_MAX) {
-				fprintf(stderr, "braggline-store import: at most %u times --set\n",
-					SETS_MAX);
+			if (config_source_set(&j->settings, optarg) < 0)
 				return -EINVAL;
-			}
-			j->sets[j->nb_sets++] = optarg;
 			break;
 		case 'k':
 			j->import.keep = true;
@@ -197,7 +184,8 @@ parse_arguments(struct job *j, int argc, char **argv)
 			return -EINVAL;
 		}
 	}
-	if (optind == argc || (j->to == NULL && j->config_file == NULL && j->nb_sets == 0)) {
+	if (optind == argc ||
+		(j->to == NULL && j->settings.file == NULL && j->settings.nb_sets == 0)) {
 		fprintf(stderr,
 			"braggline-store import: what, and --to which directory? See --help\n");
 		return -EINVAL;

@@ -24,15 +24,12 @@ RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, store_main_logtype, "store: " __VA_ARGS__)
 
-#define SETS_MAX   64
 #define IDLE_TURNS 1000
 #define IDLE_US	   50
 #define STOP_MS	   10000
 
 struct arguments {
-	const char *config_file;
-	const char *sets[SETS_MAX];
-	unsigned int nb_sets;
+	struct config_source settings;
 	bool dump_config;
 };
 
@@ -102,15 +99,11 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "c:s:hV", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
-			a->config_file = optarg;
+			a->settings.file = optarg;
 			break;
 		case 's':
-			if (a->nb_sets == SETS_MAX) {
-				fprintf(stderr, "braggline-store: at most %u times --set\n",
-					SETS_MAX);
+			if (config_source_set(&a->settings, optarg) < 0)
 				return -EINVAL;
-			}
-			a->sets[a->nb_sets++] = optarg;
 			break;
 		case 'D':
 			a->dump_config = true;
@@ -154,19 +147,14 @@ poll_until_signal(struct store *s)
 static int
 run(const struct arguments *a)
 {
-	struct config *c = config_open(a->config_file);
+	struct config *c = config_open(&a->settings);
 	struct store_config settings = {0};
 	char message[PATH_MAX];
 	struct store *s;
-	unsigned int i;
 	int rc, status = EXIT_USAGE;
 
 	if (c == NULL)
 		return EXIT_USAGE;
-	for (i = 0; i < a->nb_sets; i++) {
-		if (config_set(c, a->sets[i]) != 0)
-			goto out;
-	}
 	store_settings_read(&settings, c);
 	store_settings_need(c);
 	if (config_check(c) != 0)

@@ -51,7 +51,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct settings process;
 	const uint8_t *end = memchr(data, 0, size);
 	const size_t ini = end != NULL ? (size_t)(end - data) : size;
-	struct run_base base = {.config_file = path};
+	const struct config_source base = {.file = path};
 	char assignments[512] = "";
 	struct config *c;
 	struct run run;
@@ -63,7 +63,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (end != NULL)
 		snprintf(assignments, sizeof(assignments), "%.*s", (int)(size - ini - 1),
 			(const char *)end + 1);
-	c = config_open(path);
+	c = config_open(&base);
 	if (c != NULL) {
 		if (settings_read(&process, c) == 0) {
 			check(&process);
