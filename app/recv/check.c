@@ -234,6 +234,7 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 		check_isolation(c, &lcores);
 		check_governor(c, &lcores);
 		check_irqbalance(c, &lcores);
+		check_interrupts(c, &lcores);
 		check_command_line(c, &lcores);
 		check_numa(c, &lcores, &heap, &gpu, ports, s->nb_ports);
 	}

@@ -113,6 +113,7 @@ void check_siblings(struct check *c, const struct check_lcores *l);
 void check_isolation(struct check *c, const struct check_lcores *l);
 void check_governor(struct check *c, const struct check_lcores *l);
 void check_irqbalance(struct check *c, const struct check_lcores *l);
+void check_interrupts(struct check *c, const struct check_lcores *l);
 void check_command_line(struct check *c, const struct check_lcores *l);
 
 /* Memory: check_memory.c */

@@ -308,6 +308,75 @@ check_irqbalance(struct check *c, const struct check_lcores *l)
 	}
 }
 
+/** The handler of an interrupt, which names a folder. @return false: it has none */
+static bool
+find_handler(const struct check *c, const char *number, char *name, size_t size)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	bool found = false;
+	DIR *irq;
+
+	snprintf(path, sizeof(path), "%s/proc/irq/%s", c->root, number);
+	irq = opendir(path);
+	if (irq == NULL)
+		return false;
+	while (!found && (entry = readdir(irq)) != NULL) {
+		found = entry->d_type == DT_DIR && entry->d_name[0] != '.';
+		if (found)
+			rte_strscpy(name, entry->d_name, size);
+	}
+	closedir(irq);
+	return found;
+}
+
+/** What an interrupt's handler leaves to workers of its CPU waits, too: the end of direct writes. */
+void
+check_interrupts(struct check *c, const struct check_lcores *l)
+{
+	char path[PATH_MAX], list[256], name[64], found[256] = "";
+	cpu_set_t used, to;
+	struct dirent *entry;
+	uint32_t nb = 0;
+	DIR *irqs;
+
+	used_cpus(l, &used);
+	snprintf(path, sizeof(path), "%s/proc/irq", c->root);
+	irqs = opendir(path);
+	if (irqs == NULL) {
+		check_add(c, CHECK_NA, "interrupts", "the kernel does not tell");
+		return;
+	}
+	while ((entry = readdir(irqs)) != NULL) {
+		const size_t at = strlen(found);
+
+		if (!isdigit((unsigned char)entry->d_name[0]) ||
+			check_read(c, list, sizeof(list), "/proc/irq/%s/effective_affinity_list",
+				entry->d_name) <= 0)
+			continue;
+		check_parse_cpus(list, &to);
+		CPU_AND(&to, &to, &used);
+		if (CPU_COUNT(&to) == 0 || !find_handler(c, entry->d_name, name, sizeof(name)))
+			continue;
+		if (nb++ < 3)
+			snprintf(found + at, sizeof(found) - at, "%s%s (%.9s)", at == 0 ? "" : ", ",
+				name, entry->d_name);
+	}
+	closedir(irqs);
+	if (nb == 0) {
+		check_add(c, CHECK_OK, "interrupts", "none of a device comes to a polling CPU");
+	} else if (!l->live) {
+		check_add(c, CHECK_NA, "interrupts",
+			"%u come to polling CPUs; a replay waits for its receiver", nb);
+	} else {
+		check_add(c, CHECK_WARN, "interrupts", "%u come to polling CPUs: %s%s", nb, found,
+			nb > 3 ? ", ..." : "");
+		check_fix(c,
+			"echo OTHER-CPUS > /proc/irq/NUMBER/smp_affinity_list; a disk's also end "
+			"its writes there");
+	}
+}
+
 /** Is `name=...` a word of the command line? Append it to `found`. */
 static bool
 find_option(const char *line, const char *name, char *found, size_t size)

@@ -176,6 +176,29 @@ test_irqbalance(void **state)
 }
 
 static void
+test_interrupts(void **state)
+{
+	struct check_lcores l = LCORES(true, "2", "3");
+
+	check_interrupts(&check, &l);
+	want(CHECK_NA, "does not tell", "");
+	put("/proc/irq/default_smp_affinity", "f\n");
+	put("/proc/irq/24/effective_affinity_list", "0-1\n");
+	put("/proc/irq/24/eth0-rx-0/x", "");
+	/* nobody handles it */
+	put("/proc/irq/25/effective_affinity_list", "3\n");
+	check_interrupts(&check, &l);
+	want(CHECK_OK, "none of a device", "");
+	put("/proc/irq/36/effective_affinity_list", "3\n");
+	put("/proc/irq/36/nvme0q4/x", "");
+	check_interrupts(&check, &l);
+	want(CHECK_WARN, "1 come to polling CPUs: nvme0q4 (36)", "smp_affinity_list");
+	l.live = false;
+	check_interrupts(&check, &l);
+	want(CHECK_NA, "replay", "");
+}
+
+static void
 test_command_line(void **state)
 {
 	struct check_lcores l = LCORES(true, "2", "3", "4");
@@ -387,6 +410,7 @@ main(void)
 		TEST(test_isolation),
 		TEST(test_governor),
 		TEST(test_irqbalance),
+		TEST(test_interrupts),
 		TEST(test_command_line),
 		TEST(test_huge_pages),
 		TEST(test_heap),
