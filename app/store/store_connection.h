@@ -15,7 +15,7 @@
 #include "store_run.h"
 
 #define STORE_CONNECTIONS 64
-#define STORE_PLACES	  256 /**< of a connection, at most */
+#define STORE_PLACES	  1024 /**< of a connection, at most */
 
 enum store_connection_state {
 	STORE_FREE,
