@@ -50,7 +50,7 @@ run() {
 		echo quit
 	} | LD_PRELOAD="$preload" ASAN_OPTIONS=detect_leaks=0 \
 		LD_LIBRARY_PATH="$drivers${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
-		timeout 60 dpdk-testpmd --no-huge --no-pci --no-shconf -m 256 \
+		timeout 180 dpdk-testpmd --no-huge --no-pci --no-shconf -m 256 \
 		--lcores "(0,1)@($cpus)" -d librte_net_replay.so \
 		--vdev "net_replay0,file=$work/packets.pcap,$2" -- \
 		-i --forward-mode=rxonly --no-flush-rx --total-num-mbufs=4096 \
