@@ -67,8 +67,7 @@ host_create(const struct gk_config *config, struct gk **out)
 	gang_bits = round_up((uint64_t)GK_BATCH_MAX * gk_pixels(&config->geometry) / 32, 16);
 	gk->gang = aligned_alloc(64, config->gangs * sizeof(*gk->gang));
 	gk->row_nnz = aligned_alloc(64, config->gangs * gang_rows * sizeof(*gk->row_nnz));
-	/* 64 bytes more than are written: gk_tile_ops.csr() reads vectors of them */
-	gk->bits = calloc(config->gangs * gang_bits + 16, sizeof(*gk->bits));
+	gk->bits = calloc(config->gangs * gang_bits, sizeof(*gk->bits));
 	/* a batch that is denser than 1 pixel in 16 is read twice */
 	gk->packed_cap = config->layout.nnz_cap < gk_pixels(&config->geometry) / GK_BATCH_MAX
 		? config->layout.nnz_cap * GK_BATCH_MAX

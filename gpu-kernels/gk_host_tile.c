@@ -9,8 +9,6 @@
 
 /* Bits of 8,192 pixels, twice a packet of JUNGFRAU: lists are made of them while they are in L1 */
 #define NEAR_WORDS 256
-/* What gk_tile_ops.csr() may read behind them */
-#define NEAR_PAD 16
 
 static struct gk_tile
 tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
@@ -334,7 +332,7 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 	struct gk_tile_counts counts[GK_BATCH_MAX];
 	const uint16_t *raw[GK_BATCH_MAX], *ahead[GK_BATCH_MAX];
 	uint16_t *row_nnz[GK_BATCH_MAX];
-	uint32_t *bits[GK_BATCH_MAX], near[GK_BATCH_MAX][NEAR_WORDS + NEAR_PAD];
+	uint32_t *bits[GK_BATCH_MAX], near[GK_BATCH_MAX][NEAR_WORDS];
 	uint32_t frame[GK_BATCH_MAX];
 	uint32_t n = 0;
 

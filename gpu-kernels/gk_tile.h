@@ -54,7 +54,7 @@ struct gk_tile_ops {
 	/**
 	 * Columns and values of the pixels whose bit is set, in raster order: exactly as many as
 	 * there are, not a byte more (the next tile's pixels follow).
-	 * @param bits   of stats(); what follows them may be read, up to 64 bytes
+	 * @param bits   of stats()
 	 * @param value  f32 or i16 as `type` says
 	 */
 	void (*csr)(const struct gk_tile *tile, const uint16_t *raw, const uint32_t *bits,

@@ -12,12 +12,16 @@
  *    within bounds that keep G0 photons normal numbers below 4096 (or 0). Then 256 r is exact, a
  *    scaled photon is 256 times the photon to the bit, comparing it with 256 times the threshold
  *    is the same, its rounding is gk_sum_q8(), and 32 bits hold the sum of a strip.
- *  - Unusable pixels get p = r = 0 in the registers: they add 0; their bits are cleared after.
+ *  - Most runs have no unusable pixel, and nothing is masked there. In others these get p = r = 0
+ *    in the registers: they add 0; their bits are cleared after.
  *  - A run that is not tame, or of a frame that has other gains than G0 in it, is marked and done
  *    after its strip, case by case, in vectors too.
  *
  * Pixels at or above a threshold are counted as bits, by row; the bits of csr_threshold are kept,
  * and say what to read again for CSR: at 1 %, a quarter of the raw data.
+ *
+ * With AVX-512 the 32 pixels of a frame take some 24 instructions, with AVX2 50, and what 8 frames
+ * share 12 and 20 more.
  */
 
 #include <stdbool.h>
@@ -32,16 +36,12 @@
 /* Runs that share sums of 32 bits; their states are bits of one word */
 #define STRIP_RUNS 32
 #define STRIP	   (STRIP_RUNS * RUN)
-/* Frames whose sums are in registers together */
-#if VEC_LANES == 16
+/* Frames that share what is made of a run's coefficients; AVX2 has their sums in L1 */
 #define TOGETHER 8
-#else
-#define TOGETHER 4
-#endif
-/* Pixels of a tile that are packed before they are copied to where they belong */
-#define PACKED 1024
-/* Runs of a tile that are listed before they are worked on */
-#define LISTED 512
+/* Pixels of a tile that are listed before they are copied to where they belong */
+#define PACKED (2 * STRIP)
+/* Columns of two runs that are listed without a look at how many there are */
+#define UNASKED 2
 
 /*
  * Bounds of tame coefficients, as bits: 2^-60 <= p < 2^15 and 2^-60 <= r < 2^-4. |adu - p| < 2^15
@@ -96,7 +96,7 @@ run_photons(const struct gk_tile *t, uint64_t x, const uint16_t *raw, vec_f32 ph
 /* What a strip of one frame is made of. */
 struct strip {
 	_Alignas(64) uint32_t bragg[STRIP_RUNS]; /* bits of the pixels >= bragg_threshold */
-	uint32_t *csr;				 /* ... >= csr_threshold */
+	uint32_t csr[STRIP_RUNS];		 /* ... >= csr_threshold */
 	uint32_t slow;				 /* runs that are put off */
 	const uint16_t *ahead;			 /* what is wanted a strip later */
 };
@@ -144,48 +144,65 @@ fetch(const void *line)
 
 /* What the frames of a strip share of a run, in registers. */
 struct tame_run {
-	vec_f32 p[RUN_VECS]; /* 0 where the pixel is unusable */
+	vec_f32 p[RUN_VECS];
 	vec_f32 r[RUN_VECS]; /* times GK_SUM_SCALE */
-	uint32_t usable;     /* bits */
-	uint32_t dead;
 };
 
-VEC_FN struct tame_run
-load_run(const struct gk_tile *t, uint64_t x)
+/* @return are all pixels usable, and within bounds? */
+VEC_FN bool
+load_run(const struct gk_tile *t, uint64_t x, struct tame_run *run)
 {
-	struct tame_run run = {.usable = 0};
+	vec_mask bounded = vec_mask_all();
 
+	for (int k = 0; k < RUN_VECS; k++) {
+		const vec_f32 r = vec_load(t->r[0] + x + k * VEC_LANES);
+
+		run->p[k] = vec_load(t->p[0] + x + k * VEC_LANES);
+		run->r[k] = vec_mul(r, vec_set((float)GK_SUM_SCALE));
+		bounded = vec_bits_within(bounded, run->p[k], TAME_LOW, TAME_P_RANGE);
+		bounded = vec_bits_within(bounded, r, TAME_LOW, TAME_R_RANGE);
+	}
+	return vec_mask_is_all(bounded);
+}
+
+/*
+ * The same of a run with unusable pixels, whose p and r become 0.
+ * @return bits of the usable pixels
+ */
+VEC_FN uint32_t
+load_run_with_dead(const struct gk_tile *t, uint64_t x, struct tame_run *run, uint32_t *dead)
+{
+	uint32_t usable = 0;
+
+	*dead = 0;
 	for (int k = 0; k < RUN_VECS; k++) {
 		const vec_f32 p = vec_load(t->p[0] + x + k * VEC_LANES),
 			      r = vec_load(t->r[0] + x + k * VEC_LANES);
-		const vec_mask bounded = vec_mask_and(vec_bits_within(p, TAME_LOW, TAME_P_RANGE),
-			vec_bits_within(r, TAME_LOW, TAME_R_RANGE));
+		const vec_mask bounded =
+			vec_bits_within(vec_bits_within(vec_mask_all(), p, TAME_LOW, TAME_P_RANGE),
+				r, TAME_LOW, TAME_R_RANGE);
 
-		run.dead |= vec_mask_bits(vec_unordered(p, r)) << k * VEC_LANES;
-		run.usable |= vec_mask_bits(bounded) << k * VEC_LANES;
-		run.p[k] = vec_keep(bounded, p);
-		run.r[k] = vec_mul(vec_keep(bounded, r), vec_set((float)GK_SUM_SCALE));
+		*dead |= vec_mask_bits(vec_unordered(p, r)) << k * VEC_LANES;
+		usable |= vec_mask_bits(bounded) << k * VEC_LANES;
+		run->p[k] = vec_keep(bounded, p);
+		run->r[k] = vec_mul(vec_keep(bounded, r), vec_set((float)GK_SUM_SCALE));
 	}
-	return run;
+	return usable;
 }
 
-/* A tame run of one frame, all in G0. */
+/* A tame run of one frame, all in G0. Bits go to memory a vector at a time: nothing is shifted. */
 VEC_FN void
 count_run(const struct tame_run *run, const uint16_t *raw, vec_f32 bragg_threshold,
-	vec_f32 csr_threshold, vec_i32 *sum, uint32_t *bragg_bits, uint32_t *csr_bits)
+	vec_f32 csr_threshold, vec_i32 *sum, vec_bits *bragg, vec_bits *csr)
 {
-	uint32_t bragg = 0, csr = 0;
-
 	for (int k = 0; k < RUN_VECS; k++) {
 		const vec_f32 words = vec_float(vec_words(raw + k * VEC_LANES));
 		const vec_f32 q = vec_mul(vec_sub(words, run->p[k]), run->r[k]);
 
 		*sum = vec_add_i32(*sum, vec_round(q));
-		bragg |= vec_mask_bits(vec_ge(q, bragg_threshold)) << k * VEC_LANES;
-		csr |= vec_mask_bits(vec_ge(q, csr_threshold)) << k * VEC_LANES;
+		bragg[k] = (vec_bits)vec_mask_bits(vec_ge(q, bragg_threshold));
+		csr[k] = (vec_bits)vec_mask_bits(vec_ge(q, csr_threshold));
 	}
-	*bragg_bits = bragg & run->usable;
-	*csr_bits = csr & run->usable;
 }
 
 /*
@@ -204,10 +221,11 @@ strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32
 		sum[f] = vec_set_i32(0);
 	for (uint32_t i = 0; i < runs; i++) {
 		const uint64_t x = first + i * RUN;
-		const struct tame_run run = load_run(t, x);
 		vec_run gains = vec_run_load(raw[0] + x);
+		struct tame_run run;
+		uint32_t usable;
+		bool tame;
 
-		dead[i] = run.dead;
 		for (int k = 0; k < RUN; k += 16) {
 			fetch(t->p[0] + x + STRIP + k);
 			fetch(t->r[0] + x + STRIP + k);
@@ -215,28 +233,30 @@ strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32
 #pragma GCC unroll 8
 		for (uint32_t f = 0; f < n; f++)
 			fetch(s[f].ahead + i * RUN);
-		if (__builtin_expect((run.usable | run.dead) != UINT32_MAX, 0)) {
-			for (uint32_t f = 0; f < n; f++)
-				s[f].slow |= UINT32_C(1) << i;
-			continue;
-		}
 #pragma GCC unroll 8
 		for (uint32_t f = 1; f < n; f++)
 			gains = vec_run_or(gains, raw[f] + x);
-		if (__builtin_expect(!vec_run_any(gains, GK_RAW_GAIN_MASK), 1)) {
+		tame = load_run(t, x, &run);
+		if (__builtin_expect(tame && !vec_run_any(gains, GK_RAW_GAIN_MASK), 1)) {
+			dead[i] = 0;
 #pragma GCC unroll 8
 			for (uint32_t f = 0; f < n; f++)
 				count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
-					&s[f].bragg[i], &s[f].csr[i]);
+					(vec_bits *)&s[f].bragg[i], (vec_bits *)&s[f].csr[i]);
 			continue;
 		}
+		usable = load_run_with_dead(t, x, &run, &dead[i]);
 #pragma GCC unroll 8
 		for (uint32_t f = 0; f < n; f++) {
-			if (vec_run_any(vec_run_load(raw[f] + x), GK_RAW_GAIN_MASK))
+			if ((usable | dead[i]) != UINT32_MAX ||
+				vec_run_any(vec_run_load(raw[f] + x), GK_RAW_GAIN_MASK)) {
 				s[f].slow |= UINT32_C(1) << i;
-			else
-				count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
-					&s[f].bragg[i], &s[f].csr[i]);
+				continue;
+			}
+			count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
+				(vec_bits *)&s[f].bragg[i], (vec_bits *)&s[f].csr[i]);
+			s[f].bragg[i] &= usable;
+			s[f].csr[i] &= usable;
 		}
 	}
 	for (uint32_t f = 0; f < n; f++)
@@ -263,23 +283,19 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *const bits[],
 	struct gk_tile_counts c[])
 {
-	uint32_t own_bits[TOGETHER][STRIP_RUNS], dead[STRIP_RUNS], nb_dead;
+	uint32_t dead[STRIP_RUNS], nb_dead;
 	struct strip s[TOGETHER];
 
 	for (uint32_t f = 0; f < n; f++) {
-		s[f].csr = bits[f] != NULL ? bits[f] + first / RUN : own_bits[f];
 		s[f].slow = 0;
 		s[f].ahead = raw[f] + first + runs * RUN;
 		if (first + runs * RUN == (uint64_t)t->rows * t->cols && ahead[f] != NULL)
 			s[f].ahead = ahead[f];
 	}
 	/* TOGETHER or its halves */
-#if TOGETHER == 8
 	if (n == 8)
 		strip_stats(t, first, runs, 8, raw, s, dead, c);
-	else
-#endif
-		if (n == 4)
+	else if (n == 4)
 		strip_stats(t, first, runs, 4, raw, s, dead, c);
 	else if (n == 2)
 		strip_stats(t, first, runs, 2, raw, s, dead, c);
@@ -296,6 +312,8 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 		}
 		c[f].bragg += count_bits(s[f].bragg, runs);
 		c[f].nnz += count_bits(s[f].csr, runs);
+		if (bits[f] != NULL)
+			memcpy(bits[f] + first / RUN, s[f].csr, runs * sizeof(s[f].csr[0]));
 	}
 }
 
@@ -346,19 +364,17 @@ run_i16(const vec_f32 photons[RUN_VECS])
 	return vec_pack_run(whole);
 }
 
-/* Packed pixels on their way out. */
+/* Listed pixels on their way out. */
 struct packed {
-	uint32_t n;
-	_Alignas(64) float photons[PACKED + RUN];
-	uint16_t col[PACKED + RUN];
+	_Alignas(64) float photons[PACKED];
+	uint16_t col[PACKED + UNASKED];
 };
 
-/* @return how many */
-static uint32_t
-put_packed(struct packed *packed, enum gk_value type, uint16_t *col, void *value, uint64_t at)
+static void
+put_packed(const struct packed *packed, uint32_t n, enum gk_value type, uint16_t *col, void *value,
+	uint64_t at)
 {
-	int16_t whole[PACKED + RUN];
-	const uint32_t n = packed->n;
+	int16_t whole[PACKED];
 
 	memcpy(col + at, packed->col, n * sizeof(*col));
 	if (type == GK_VALUE_I16) {
@@ -374,41 +390,61 @@ put_packed(struct packed *packed, enum gk_value type, uint16_t *col, void *value
 		/* no NaN is at or above a threshold: they need not be made alike */
 		memcpy((float *)value + at, packed->photons, n * sizeof(float));
 	}
-	packed->n = 0;
-	return n;
 }
 
-VEC_FN void
-pack_run(const struct gk_tile *t, uint64_t x, uint32_t col, const uint16_t *raw, uint32_t bits,
-	struct packed *packed)
-{
-	vec_f32 photons[RUN_VECS];
-
-	run_photons(t, x, raw, photons);
-	for (int k = 0; k < RUN_VECS; k++) {
-		const uint32_t some = bits >> k * VEC_LANES & ((1u << VEC_LANES) - 1);
-
-		vec_store_packed(packed->photons + packed->n, some, photons[k]);
-		vec_store_packed_lanes(packed->col + packed->n, some, col + k * VEC_LANES);
-		packed->n += (uint32_t)__builtin_popcount(some);
-	}
-}
-
-/* Runs with something in them, from `first` on: so that what follows need not guess. */
-static uint32_t
-list_runs(const uint32_t *bits, uint32_t first, uint32_t end, uint16_t list[])
+/*
+ * Columns of the pixels whose bit is set, from that of the first bit on. UNASKED columns are
+ * written whether there are so many or not: at 1 % that is right for nearly every pair of runs, and
+ * a branch that asks first would be guessed wrong for half of them.
+ * @return how many are right
+ */
+VEC_FN uint32_t
+list_pixels(const uint32_t *bits, uint32_t runs, uint32_t first, uint16_t col[])
 {
 	uint32_t n = 0;
 
-	for (uint32_t run = first; run < end; run += VEC_LANES) {
-		uint32_t some = vec_nonzero_bits(bits + run);
+	for (uint32_t run = 0; run < runs; run += 2) {
+		const uint32_t here = first + run * RUN;
+		uint64_t left = bits[run];
+		uint16_t *to = col + n;
 
-		if (end - run < VEC_LANES)
-			some &= (1u << (end - run)) - 1;
-		vec_store_packed_lanes(list + n, some, run - first);
-		n += (uint32_t)__builtin_popcount(some);
+		if (run + 1 < runs)
+			left |= (uint64_t)bits[run + 1] << RUN;
+		n += (uint32_t)__builtin_popcountll(left);
+		for (int i = 0; i < UNASKED; i++) {
+			*to++ = (uint16_t)(here + _tzcnt_u64(left));
+			left &= left - 1;
+		}
+		for (; left != 0; left &= left - 1)
+			*to++ = (uint16_t)(here + _tzcnt_u64(left));
 	}
 	return n;
+}
+
+/* Photons of listed pixels of a row. One by one: at 1 %, hardly any has a neighbour to go with. */
+VEC_FN void
+listed_photons(const struct gk_tile *t, uint64_t row, const uint16_t *raw, uint32_t n,
+	const uint16_t col[], float photons[])
+{
+	const float *p0 = t->p[0] + row, *r0 = t->r[0] + row;
+	uint32_t gains = 0;
+
+	raw += row;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t word = raw[col[i]];
+
+		gains |= word;
+		photons[i] = ((float)(int32_t)word - p0[col[i]]) * r0[col[i]];
+	}
+	if (__builtin_expect((gains & GK_RAW_GAIN_MASK) == 0, 1))
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t x = row + col[i];
+		const float p[3] = {t->p[0][x], t->p[1][x], t->p[2][x]};
+		const float r[3] = {t->r[0][x], t->r[1][x], t->r[2][x]};
+
+		photons[i] = gk_photons(raw[col[i]], p, r);
+	}
 }
 
 /*
@@ -433,30 +469,27 @@ static void
 simd_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enum gk_value type,
 	uint16_t *col, void *value)
 {
-	const uint32_t row_runs = t->cols / RUN, runs = t->rows * row_runs;
-	/* instead of a division a run: exact, since what is divided and row_runs are below 2^12 */
-	const uint64_t inverse = UINT32_MAX / row_runs + UINT64_C(1);
-	uint16_t list[LISTED + VEC_LANES];
+	const uint32_t row_runs = t->cols / RUN;
 	struct packed packed;
 	uint64_t at = 0;
+	uint32_t n = 0;
 
-	packed.n = 0;
-	for (uint32_t first = 0; first < runs; first += LISTED) {
-		const uint32_t end = runs - first < LISTED ? runs : first + LISTED;
-		const uint32_t n = list_runs(bits, first, end, list), in_row = first % row_runs;
+	for (uint32_t row = 0; row < t->rows; row++, bits += row_runs) {
+		for (uint32_t run = 0, some; run < row_runs; run += STRIP_RUNS, n += some) {
+			const uint32_t left = row_runs - run;
 
-		for (uint32_t i = 0; i < n; i++) {
-			const uint32_t run = first + list[i];
-			const uint64_t x = (uint64_t)run * RUN;
-			const uint32_t column = in_row + list[i];
-			const uint32_t row = (uint32_t)(column * inverse >> 32);
-
-			if (packed.n > PACKED - RUN)
-				at += put_packed(&packed, type, col, value, at);
-			pack_run(t, x, (column - row * row_runs) * RUN, raw, bits[run], &packed);
+			if (n > PACKED - STRIP) {
+				put_packed(&packed, n, type, col, value, at);
+				at += n;
+				n = 0;
+			}
+			some = list_pixels(bits + run, left < STRIP_RUNS ? left : STRIP_RUNS,
+				run * RUN, packed.col + n);
+			listed_photons(t, (uint64_t)row * t->cols, raw, some, packed.col + n,
+				packed.photons + n);
 		}
 	}
-	put_packed(&packed, type, col, value, at);
+	put_packed(&packed, n, type, col, value, at);
 }
 
 VEC_FN void

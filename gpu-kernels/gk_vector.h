@@ -26,6 +26,8 @@
 typedef __m512 vec_f32;
 typedef __m512i vec_i32;
 typedef __mmask16 vec_mask;
+/** Lane i as bit i, in memory: those of neighbours make one long word. */
+typedef uint16_t __attribute__((may_alias)) vec_bits;
 
 VEC_FN vec_f32
 vec_load(const float *p)
@@ -115,25 +117,31 @@ vec_unordered(vec_f32 a, vec_f32 b)
 	return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
 }
 
-/** Are the bits of a, as integers, in [low, low + range)? Of positive floats: is a? */
+/** Is m, and are the bits of a, as integers, in [low, low + range)? Of positive floats: is a? */
 VEC_FN vec_mask
-vec_bits_within(vec_f32 a, uint32_t low, uint32_t range)
+vec_bits_within(vec_mask m, vec_f32 a, uint32_t low, uint32_t range)
 {
-	return _mm512_cmplt_epu32_mask(
+	return _mm512_mask_cmplt_epu32_mask(m,
 		_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_set1_epi32((int)low)),
 		_mm512_set1_epi32((int)range));
-}
-
-VEC_FN vec_mask
-vec_mask_and(vec_mask a, vec_mask b)
-{
-	return a & b;
 }
 
 VEC_FN vec_mask
 vec_mask_or(vec_mask a, vec_mask b)
 {
 	return a | b;
+}
+
+VEC_FN vec_mask
+vec_mask_all(void)
+{
+	return 0xFFFF;
+}
+
+VEC_FN int
+vec_mask_is_all(vec_mask m)
+{
+	return m == 0xFFFF;
 }
 
 /** Lane i as bit i. */
@@ -254,40 +262,13 @@ vec_run_store(void *to, vec_run a)
 	_mm512_storeu_si512(to, a);
 }
 
-/** Lanes whose bit is set, moved together; a whole vector is written. */
-VEC_FN void
-vec_store_packed(float *to, uint32_t bits, vec_f32 x)
-{
-	_mm512_storeu_ps(to, _mm512_maskz_compress_ps((__mmask16)bits, x));
-}
-
-/** first + lane of the lanes whose bit is set, moved together; a whole vector is written. */
-VEC_FN void
-vec_store_packed_lanes(uint16_t *to, uint32_t bits, uint32_t first)
-{
-	const __m512i lanes =
-		_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-
-	_mm256_storeu_si256((void *)to,
-		_mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(
-			(__mmask16)bits, _mm512_add_epi32(lanes, _mm512_set1_epi32((int)first)))));
-}
-
-/** Bit i: is w[i] not 0? */
-VEC_FN uint32_t
-vec_nonzero_bits(const uint32_t *w)
-{
-	const __m512i x = _mm512_loadu_si512(w);
-
-	return _mm512_test_epi32_mask(x, x);
-}
-
 #else /* AVX2 */
 
 #define VEC_LANES 8
 typedef __m256 vec_f32;
 typedef __m256i vec_i32;
 typedef __m256 vec_mask;
+typedef uint8_t __attribute__((may_alias)) vec_bits;
 
 VEC_FN vec_f32
 vec_load(const float *p)
@@ -370,25 +351,38 @@ vec_unordered(vec_f32 a, vec_f32 b)
 }
 
 VEC_FN vec_mask
-vec_bits_within(vec_f32 a, uint32_t low, uint32_t range)
-{
-	const __m256i x = _mm256_sub_epi32(_mm256_castps_si256(a), _mm256_set1_epi32((int)low)),
-		      last = _mm256_set1_epi32((int)(range - 1));
-
-	/* there is no unsigned comparison, but a minimum */
-	return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_min_epu32(x, last), x));
-}
-
-VEC_FN vec_mask
 vec_mask_and(vec_mask a, vec_mask b)
 {
 	return _mm256_and_ps(a, b);
 }
 
 VEC_FN vec_mask
+vec_bits_within(vec_mask m, vec_f32 a, uint32_t low, uint32_t range)
+{
+	const __m256i x = _mm256_sub_epi32(_mm256_castps_si256(a), _mm256_set1_epi32((int)low)),
+		      last = _mm256_set1_epi32((int)(range - 1));
+
+	/* there is no unsigned comparison, but a minimum */
+	return vec_mask_and(
+		m, _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_min_epu32(x, last), x)));
+}
+
+VEC_FN vec_mask
 vec_mask_or(vec_mask a, vec_mask b)
 {
 	return _mm256_or_ps(a, b);
+}
+
+VEC_FN vec_mask
+vec_mask_all(void)
+{
+	return _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+}
+
+VEC_FN int
+vec_mask_is_all(vec_mask m)
+{
+	return _mm256_movemask_ps(m) == 0xFF;
 }
 
 VEC_FN uint32_t
@@ -513,50 +507,6 @@ vec_run_store(void *to, vec_run a)
 {
 	_mm256_storeu_si256(to, a.half[0]);
 	_mm256_storeu_si256((__m256i *)to + 1, a.half[1]);
-}
-
-/* Byte k of entry m: the lane of the k-th bit that is set in m. */
-#define VEC_BIT(m, i) \
-	((m) >> (i)&1 ? UINT64_C(i) << 8 * __builtin_popcount((m) & ((1u << (i)) - 1)) : 0)
-#define VEC_ENTRY(m)                                                                     \
-	(VEC_BIT(m, 0) | VEC_BIT(m, 1) | VEC_BIT(m, 2) | VEC_BIT(m, 3) | VEC_BIT(m, 4) | \
-		VEC_BIT(m, 5) | VEC_BIT(m, 6) | VEC_BIT(m, 7))
-#define VEC_ENTRIES4(m) VEC_ENTRY(m), VEC_ENTRY((m) + 1), VEC_ENTRY((m) + 2), VEC_ENTRY((m) + 3)
-#define VEC_ENTRIES16(m) \
-	VEC_ENTRIES4(m), VEC_ENTRIES4((m) + 4), VEC_ENTRIES4((m) + 8), VEC_ENTRIES4((m) + 12)
-#define VEC_ENTRIES64(m) \
-	VEC_ENTRIES16(m), VEC_ENTRIES16((m) + 16), VEC_ENTRIES16((m) + 32), VEC_ENTRIES16((m) + 48)
-
-static const uint64_t vec_packed_lanes[256] = {
-	VEC_ENTRIES64(0u), VEC_ENTRIES64(64u), VEC_ENTRIES64(128u), VEC_ENTRIES64(192u)};
-
-VEC_FN vec_i32
-vec_packing(uint32_t bits)
-{
-	return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)vec_packed_lanes[bits]));
-}
-
-VEC_FN void
-vec_store_packed(float *to, uint32_t bits, vec_f32 x)
-{
-	_mm256_storeu_ps(to, _mm256_permutevar8x32_ps(x, vec_packing(bits)));
-}
-
-VEC_FN void
-vec_store_packed_lanes(uint16_t *to, uint32_t bits, uint32_t first)
-{
-	const __m128i lanes = _mm_cvtepu8_epi16(_mm_cvtsi64_si128((int64_t)vec_packed_lanes[bits]));
-
-	_mm_storeu_si128((void *)to, _mm_add_epi16(lanes, _mm_set1_epi16((short)first)));
-}
-
-VEC_FN uint32_t
-vec_nonzero_bits(const uint32_t *w)
-{
-	const __m256i zero =
-		_mm256_cmpeq_epi32(_mm256_loadu_si256((const void *)w), _mm256_setzero_si256());
-
-	return ~(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(zero)) & 0xFF;
 }
 
 #endif /* AVX-512, AVX2 */
