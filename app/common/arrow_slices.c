@@ -8,11 +8,12 @@
 
 #include "arrow_slices.h"
 #include "direct_io.h"
+#include "huge_pages.h"
 
 #define SYNC_TAG    UINT64_MAX
 #define NS_PER_MS   1000000ull
 #define AHEAD_LEAST 16 /* slices: a short file does not take much */
-#define AHEAD_TIMES 4  /* what there is */
+#define AHEAD_TIMES 16 /* what there is */
 
 uint64_t
 arrow_slices_clock(void)
@@ -46,7 +47,7 @@ stage_at(struct arrow_slices *s, int i)
 static size_t
 stage_size(const struct arrow_slices *s)
 {
-	return (size_t)(s->config.depth + 1) * s->config.slice;
+	return huge_pages_round((size_t)(s->config.depth + 1) * s->config.slice);
 }
 
 static void
@@ -84,7 +85,6 @@ arrow_slices_open(
 	struct arrow_slices *s, const struct arrow_slices_config *config, const char *path)
 {
 	struct arrow_io_open how = {.path = path};
-	void *stage;
 	int rc;
 
 	memset(s, 0, sizeof(*s));
@@ -96,14 +96,9 @@ arrow_slices_open(
 	s->ahead = s->config.ahead;
 	how.mode = s->config.mode;
 	how.depth = s->config.depth;
-	/* pages are taken when they are used first */
-	stage = mmap(NULL, stage_size(s), PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (stage == MAP_FAILED)
+	s->stage = huge_pages_map(stage_size(s));
+	if (s->stage == NULL)
 		return -errno;
-	/* a write from huge pages is one request to the disk, not one for each few hundred pages */
-	(void)madvise(stage, stage_size(s), MADV_HUGEPAGE);
-	s->stage = stage;
 	free_all_stages(s);
 	s->slice = calloc(ARROW_SLICE_QUEUE, sizeof(*s->slice));
 	rc = s->slice != NULL ? s->config.io->open(&s->handle, &how) : -ENOMEM;
@@ -222,6 +217,51 @@ end_slice(struct arrow_slices *s, struct arrow_slice *slice, int error)
 	}
 }
 
+/* Whether what has been taken should become durable by now. */
+static bool
+sync_is_due(const struct arrow_slices *s)
+{
+	const uint64_t open = s->taken - s->sync_covers;
+
+	return open > 0 &&
+		(open >= s->config.sync_bytes ||
+			arrow_slices_clock() - s->since >= s->config.sync_ms * NS_PER_MS);
+}
+
+static int
+begin_sync(struct arrow_slices *s)
+{
+	int rc;
+
+	s->sync_covers = s->written;
+	s->since = arrow_slices_clock();
+	if (!is_at_work(s))
+		s->moved = s->since;
+	rc = s->config.io->sync(s->handle, SYNC_TAG);
+	if (rc < 0) {
+		s->error_in_sync |= s->error == 0;
+		return fail(s, rc);
+	}
+	s->syncing = true;
+	return 0;
+}
+
+/* Syncs follow one another, sync_bytes at most each, whatever waits behind them: what is being
+ * written meanwhile is the next's. */
+static void
+begin_due_sync(struct arrow_slices *s)
+{
+	const uint64_t most = s->sync_covers + s->config.sync_bytes;
+
+	if (s->error != 0 || s->syncing)
+		return;
+	if (s->sync_target <= s->sync_covers && sync_is_due(s))
+		s->sync_target = s->submitted < most ? s->submitted : most;
+	/* a sync covers what had ended when it began */
+	if (s->sync_target > s->sync_covers && s->written >= s->sync_target)
+		begin_sync(s);
+}
+
 /* Take note of one thing that has ended, and begin another. @return false: none has, or is on its
  * way */
 static bool
@@ -242,6 +282,7 @@ reap(struct arrow_slices *s, bool wait)
 	else
 		end_slice(s, slice_at(s, done.tag), done.error);
 	push(s);
+	begin_due_sync(s);
 	return true;
 }
 
@@ -387,35 +428,6 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 	return arrow_slices_poll(s);
 }
 
-/* Whether what has been taken should become durable by now. */
-static bool
-sync_is_due(const struct arrow_slices *s)
-{
-	const uint64_t open = s->taken - s->sync_covers;
-
-	return open > 0 &&
-		(open >= s->config.sync_bytes ||
-			arrow_slices_clock() - s->since >= s->config.sync_ms * NS_PER_MS);
-}
-
-static int
-begin_sync(struct arrow_slices *s)
-{
-	int rc;
-
-	s->sync_covers = s->written;
-	s->since = arrow_slices_clock();
-	if (!is_at_work(s))
-		s->moved = s->since;
-	rc = s->config.io->sync(s->handle, SYNC_TAG);
-	if (rc < 0) {
-		s->error_in_sync |= s->error == 0;
-		return fail(s, rc);
-	}
-	s->syncing = true;
-	return 0;
-}
-
 int
 arrow_slices_poll(struct arrow_slices *s)
 {
@@ -424,16 +436,11 @@ arrow_slices_poll(struct arrow_slices *s)
 		;
 	s->stalled =
 		is_at_work(s) && arrow_slices_clock() - s->moved >= s->config.stall_ms * NS_PER_MS;
-	if (s->error != 0 || s->syncing)
-		return s->error;
-	if (s->sync_target <= s->sync_covers && sync_is_due(s)) {
+	/* a slice that is not full goes only where a sync would wait for it */
+	if (!s->syncing && s->sync_target <= s->sync_covers && sync_is_due(s) &&
+		s->submitted < s->sync_covers + s->config.sync_bytes)
 		submit_gathered(s);
-		s->sync_target = s->submitted;
-	}
-	/* a sync covers what had ended when it began: what is being written meanwhile is the next's
-	 */
-	if (s->error == 0 && s->sync_target > s->sync_covers && s->written >= s->sync_target)
-		begin_sync(s);
+	begin_due_sync(s);
 	return s->error;
 }
 

@@ -175,6 +175,15 @@ table_count(struct table *t)
 	}
 }
 
+/* The oldest set, so that it is the one that is written first. `size` of the batch just made. */
+static struct column_set *
+next_set(struct table *t, uint64_t ahead, uint64_t size)
+{
+	const unsigned int used = t->set - t->sets + 1;
+
+	return used < t->nb_sets && (used < 2 || used * size < ahead) ? t->set + 1 : t->sets;
+}
+
 static void
 table_emit(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
 {
@@ -237,8 +246,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	config->emit(config->arg, &batch);
 	/* taken back when the first row of the next batch needs it, not before */
 	set->lent = true;
-	if (++t->set == t->sets + t->nb_sets)
-		t->set = t->sets;
+	t->set = next_set(t, config->ahead, at);
 	t->rows = 0;
 	t->bytes = 0;
 	memset(t->null_count, 0, sizeof(t->null_count));
@@ -470,6 +478,8 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	if (b == NULL)
 		return -ENOMEM;
 	b->config = *config;
+	if (b->config.ahead == 0)
+		b->config.ahead = BATCH_AHEAD;
 	b->pixels = gk_pixels(&config->geometry);
 	b->raster_rows = gk_rows(&config->geometry);
 	b->missing_bytes = (config->geometry.tiles + 7) / 8;

@@ -29,6 +29,7 @@
 #define BATCH_IMAGES_INTERVAL 64
 #define BATCH_INTERVAL_MAX    (1 << 20)
 #define BATCH_BYTE_LIMIT      (256u << 20)
+#define BATCH_AHEAD	      (64u << 20)
 
 #define BATCH_SETS_MAX 8
 
@@ -73,6 +74,9 @@ struct batch_builder_config {
 	batch_emit emit;
 	batch_reclaim reclaim; /**< NULL: batches do not last */
 	unsigned int sets; /**< of columns, at most BATCH_SETS_MAX; 0: 1. More than 1: reclaim */
+	/** Bytes on their way that keep the disk busy while a batch grows: of large batches fewer
+	 * sets are used, but two; a set takes memory when it is used first. 0: BATCH_AHEAD */
+	uint64_t ahead;
 	void *arg;
 };
 

@@ -7,11 +7,12 @@
 
 #include "arrow_crc.h"
 #include "batch_region.h"
+#include "huge_pages.h"
 
 /* fits into an L2 cache together with its source */
-#define SLICE	  (64 * 1024)
-#define PAGE	  4096
-#define HUGE_PAGE (2 * 1024 * 1024)
+#define SLICE	   (64 * 1024)
+#define PAGE	   4096
+#define HUGE_LEAST (16 * HUGE_PAGE_SIZE) /* small regions have small pages */
 
 static size_t
 round_up(size_t n, size_t align)
@@ -27,13 +28,15 @@ batch_region_init(struct batch_region *r, size_t most)
 	memset(r, 0, sizeof(*r));
 	/* a page more: batch_region_finish() may add zeros to the last one */
 	most = round_up(most, PAGE) + PAGE;
-	base = mmap(NULL, most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		-1, 0);
-	if (base == MAP_FAILED)
+	if (most >= HUGE_LEAST) {
+		most = huge_pages_round(most);
+		base = huge_pages_map(most);
+	} else {
+		base = mmap(NULL, most, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	}
+	if (base == NULL || base == MAP_FAILED)
 		return -errno;
-	/* fewer faults where there is much; a hint, so what it returns does not matter */
-	if (most >= 16 * HUGE_PAGE)
-		(void)madvise(base, most, MADV_HUGEPAGE);
 	r->base = base;
 	r->reserved = most;
 	return 0;
@@ -113,7 +116,7 @@ batch_region_reset(struct batch_region *r)
 	if (r->summed > r->committed)
 		r->committed = r->summed;
 	if (++r->batches == BATCH_REGION_WINDOW) {
-		keep = round_up(r->peak, HUGE_PAGE);
+		keep = huge_pages_round(r->peak);
 		if (keep < r->committed) {
 			(void)madvise(
 				r->base + keep, round_up(r->committed, PAGE) - keep, MADV_DONTNEED);

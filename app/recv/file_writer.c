@@ -314,7 +314,8 @@ create_builder(struct file_writer *w)
 		.byte_limit = c->byte_limit,
 		.emit = writer_emit,
 		.reclaim = writer_reclaim,
-		.sets = FILE_WRITER_SETS,
+		/* egress copies a batch before it returns */
+		.sets = c->egress != NULL ? 1 : FILE_WRITER_SETS,
 		.arg = w,
 	};
 	int rc;

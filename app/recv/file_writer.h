@@ -32,7 +32,7 @@ struct egress;
 
 #define FILE_WRITER_NAP_US 200 /**< sleep while there is nothing to do */
 #define FILE_WRITER_BURST  32
-#define FILE_WRITER_SETS   2 /**< batches of a table that are made or written at a time */
+#define FILE_WRITER_SETS   BATCH_SETS_MAX /**< batches that are made or written at a time */
 
 struct file_writer_config {
 	const char *dir;	  /**< must exist */

@@ -14,9 +14,9 @@
 #include "body_memory.h"
 #include "gpu_cuda.h"
 #include "gpu_host.h"
+#include "huge_pages.h"
 
-#define HUGE_PAGE (2ull << 20)
-#define GPU_PAGE  (64ull << 10) /* what CUDA pins and BAR windows are made of */
+#define GPU_PAGE (64ull << 10) /* what CUDA pins and BAR windows are made of */
 
 int
 body_memory_begin(const char *device, int16_t *gpu)
@@ -39,25 +39,18 @@ body_memory_begin(const char *device, int16_t *gpu)
 	return *gpu < 0 ? -ENODEV : 0;
 }
 
-static uint64_t
-whole_pages(uint64_t size)
-{
-	return (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-}
-
 static int
 alloc_host(uint64_t size, uint8_t **memory)
 {
-	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 	void *at;
 
-	at = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB | MAP_POPULATE, -1, 0);
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
 	if (at == MAP_FAILED) {
 		/* none are reserved: pages as large as the kernel can make them */
-		at = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
-		if (at == MAP_FAILED)
+		at = huge_pages_map(size);
+		if (at == NULL)
 			return -ENOMEM;
-		(void)madvise(at, size, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_WRITE
 		(void)madvise(at, size, MADV_POPULATE_WRITE);
 #endif
@@ -69,7 +62,7 @@ alloc_host(uint64_t size, uint8_t **memory)
 int
 body_memory_alloc(int16_t gpu, uint64_t size, uint8_t **memory)
 {
-	size = whole_pages(size);
+	size = huge_pages_round(size);
 	if (gpu < 0)
 		return alloc_host(size, memory);
 	*memory = rte_gpu_mem_alloc(gpu, size, GPU_PAGE);
@@ -80,7 +73,7 @@ void
 body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size)
 {
 	if (gpu < 0)
-		(void)munmap(memory, whole_pages(size));
+		(void)munmap(memory, huge_pages_round(size));
 	else
 		(void)rte_gpu_mem_free(gpu, memory);
 }

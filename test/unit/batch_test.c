@@ -187,6 +187,41 @@ lasting(void **state)
 	sample_free(&s);
 }
 
+/* Batches that are enough for the disk: two sets, however many there are. */
+static void
+large_batches(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	unsigned int i, k;
+
+	memset(lent, 0, sizeof(lent));
+	sample_init(&s, 22, GK_VALUE_I16, 2);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 5;
+	c.emit = lend;
+	c.reclaim = take_back;
+	c.sets = 3;
+	c.ahead = 1;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 100; i++) {
+		sample_next(&s, 1, 4);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		for (k = 0; k < 3; k++)
+			assert_int_equal(lent[i][k].out, k < 2);
+	}
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
 /* A record that says what its output slot does not hold is refused, its row in `frames` is not. */
 static void
 wrong_records(void **state)
@@ -269,6 +304,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cutting),
 		cmocka_unit_test(lasting),
+		cmocka_unit_test(large_batches),
 		cmocka_unit_test(wrong_records),
 		cmocka_unit_test(region_memory),
 	};
