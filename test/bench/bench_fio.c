@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench_fio.h"
 
@@ -12,22 +13,23 @@
 #define FIELD_READ  7
 #define FIELD_WRITE 48
 
+static const char *memory = "mmaphuge";
+
 static double
-run(const struct bench_fio *f, const char *memory, bool last)
+run(const struct bench_fio *f)
 {
 	const unsigned int wanted = f->writing ? FIELD_WRITE : FIELD_READ;
-	char command[PATH_MAX + 512], rest[96], line[8192], *field;
+	char command[PATH_MAX + 512], rest[96] = "", line[8192], *field;
 	unsigned int i;
 	double kib = 0;
 	FILE *fio;
 
-	snprintf(rest, sizeof(rest), "--unlink=%d", last);
 	if (f->writing)
 		snprintf(rest, sizeof(rest),
 			"--fallocate=native --end_fsync=1 --fdatasync=%" PRIu64,
 			f->sync_bytes / f->slice);
 	snprintf(command, sizeof(command),
-		"fio --minimal --name=bench --filename='%s' --rw=%s --direct=1 "
+		"fio --minimal --name=bench --filename='%s' --rw=%s --direct=1 --unlink=1 "
 		"--ioengine=io_uring --iodepth=%u --bs=%uk --size=%" PRIu64 " --mem=%s %s 2>&1",
 		f->path, f->writing ? "write" : "read", f->depth, f->slice / 1024, f->bytes, memory,
 		rest);
@@ -49,8 +51,20 @@ run(const struct bench_fio *f, const char *memory, bool last)
 double
 bench_fio(const struct bench_fio *f)
 {
-	/* huge pages first: without any it ends at once */
-	const double huge = run(f, "mmaphuge", false), small = run(f, "malloc", true);
+	double rate = run(f);
 
-	return huge > small ? huge : small;
+	/* without enough huge pages it ends at once */
+	if (rate == 0 && strcmp(memory, "malloc") != 0) {
+		memory = "malloc";
+		rate = run(f);
+	}
+	(void)unlink(f->path);
+	return rate;
+}
+
+const char *
+bench_fio_memory(void)
+{
+	return strcmp(memory, "malloc") == 0 ? "pages of 4 KiB: vm.nr_hugepages is too low"
+					     : "huge pages";
 }

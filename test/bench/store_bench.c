@@ -3,8 +3,10 @@
  * What a store does with bodies that have arrived - into durable files, and back into memory -
  * beside fio on the same disk with the same sync policy. With --gpu also out of a GPU's memory by
  * cuFile, whose mode is proven first, beside pinned bounce buffers. All rows of a round follow one
- * another, so that a disk that is slower for a while is so for its neighbours, too; ratios are
- * those of neighbours.
+ * another, up and down the table, so that a disk that is slower for a while is so for its
+ * neighbours, too; ratios are those of neighbours. Each row begins on a disk at rest, with a new
+ * file where the one before has gone: where on a virtual disk a file comes to lie, and whether the
+ * host has that room already, is worth a factor of up to two.
  */
 
 #include <dirent.h>
@@ -20,8 +22,9 @@
 #include "arrow_crc.h"
 #include "arrow_tables.h"
 #include "batch_builder.h"
-#include "bench_median.h"
+#include "bench_disk.h"
 #include "bench_fio.h"
+#include "bench_median.h"
 #include "bench_rows.h"
 #include "body_memory.h"
 #include "run_load.h"
@@ -165,7 +168,6 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slice
 	double seconds;
 	int rc;
 
-	remove_run(b);
 	rc = store_bodies_take(bodies, size, &memory);
 	for (i = 0; rc == 0 && i < b->nb_places; i++)
 		rc = body_memory_copy(bodies->gpu, memory + i * BODY, b->io.pattern, BODY);
@@ -249,8 +251,17 @@ run_fio(const struct bench *b, bool writing)
 	return bench_fio(&f);
 }
 
+/* A run to be loaded, which is not timed. */
 static double
-measure(struct bench *b, enum row row)
+load_new_run(struct bench *b, struct store_bodies *bodies)
+{
+	(void)write_run(b, &b->host, &b->slices);
+	bench_disk_settle(b->io.dir);
+	return load_run(b, bodies);
+}
+
+static double
+measure_row(struct bench *b, enum row row)
 {
 	const bool gpu = b->gpu.cufile != NULL;
 
@@ -260,7 +271,7 @@ measure(struct bench *b, enum row row)
 	case FIO_WRITE:
 		return run_fio(b, true);
 	case LOAD:
-		return load_run(b, &b->host);
+		return load_new_run(b, &b->host);
 	case FIO_READ:
 		return run_fio(b, false);
 	case GPU_WRITE:
@@ -268,8 +279,19 @@ measure(struct bench *b, enum row row)
 	case GPU_BOUNCE:
 		return gpu ? store_bench_bounce(&b->io, b->gpu.gpu) : 0;
 	default:
-		return gpu ? load_run(b, &b->gpu) : 0;
+		return gpu ? load_new_run(b, &b->gpu) : 0;
 	}
+}
+
+static double
+measure(struct bench *b, enum row row)
+{
+	double rate;
+
+	bench_disk_settle(b->io.dir);
+	rate = measure_row(b, row);
+	remove_run(b);
+	return rate;
 }
 
 /* Beside its peer, round by round: the disk is the same then. */
@@ -294,6 +316,7 @@ print_table(const struct bench *b)
 		printf("%s\n", b->gpu.why);
 	printf("slices of %u KiB, %u at a time, %" PRIu64 " MiB a row, median of %u rounds\n",
 		b->slices.slice >> 10, b->slices.depth, b->io.bytes >> 20, b->rounds);
+	printf("fio has its memory in %s\n", bench_fio_memory());
 	printf("%-40s  %7s  %7s  %7s  %9s\n", "what", "GB/s", "least", "most", "of peer");
 	for (row = 0; row < ROWS; row++) {
 		rate = bench_median(b->rate[row], b->rounds);
@@ -399,7 +422,7 @@ main(int argc, char **argv)
 		.slices = {.slice = ARROW_SLICE_SIZE, .sync_ms = 60000, .sync_bytes = SYNC_BYTES},
 	};
 	const char *device = NULL;
-	unsigned int round, row;
+	unsigned int round, row, i;
 	int opt;
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -443,11 +466,13 @@ main(int argc, char **argv)
 	b.io.sync_bytes = SYNC_BYTES;
 	b.slices.depth = b.io.threads;
 	prepare(&b, device);
-	for (round = 0; round < b.rounds; round++) {
-		for (row = 0; row < ROWS; row++)
-			b.rate[row][round] = measure(&b, row);
-	}
 	remove_run(&b);
+	for (round = 0; round < b.rounds; round++) {
+		for (i = 0; i < ROWS; i++) {
+			row = round % 2 ? ROWS - 1 - i : i;
+			b.rate[row][round] = measure(&b, row);
+		}
+	}
 	print_table(&b);
 	store_bodies_close(&b.gpu);
 	store_bodies_close(&b.host);

@@ -2,8 +2,9 @@
 /*
  * The file writer - record batches out of output slots, CRC, slices, group commit - beside loops
  * that write the same number of bytes to the same disk with O_DIRECT and the same sync policy, and
- * beside fio where it is installed. Rounds of all rows follow one another, so that a disk that is
- * slower for a while is so for all.
+ * beside fio where it is installed. Rounds of all rows follow one another, up and down the table,
+ * so that a disk that is slower for a while is so for all; each row begins on a disk at rest, with
+ * a new file where the one before has gone. That files are removed is not timed.
  */
 
 #include <errno.h>
@@ -19,8 +20,9 @@
 #include <unistd.h>
 
 #include "arrow_run.h"
-#include "bench_median.h"
+#include "bench_disk.h"
 #include "bench_fio.h"
+#include "bench_median.h"
 #include "bench_rows.h"
 #include "direct_io.h"
 
@@ -42,7 +44,8 @@ static const char usage[] =
 	"  --depth N    writes at a time (default 8); the plain loop has one\n"
 	"  --rows FILE  rows for bench.py\n"
 	"All sync 256 MiB at a time and at the end, and write from 128 MiB or more; but fio\n"
-	"writes from as much as its depth holds. Memory is in huge pages.\n";
+	"writes from as much as its depth holds. Memory is in huge pages; fio's is where\n"
+	"vm.nr_hugepages allows it.\n";
 
 enum row {
 	LOOP,
@@ -75,7 +78,9 @@ struct bench {
 	uint8_t *outputs;
 	uint8_t *ready; /* body of a batch */
 	struct arrow_tables tables;
-	struct batch_builder *builder;
+	/* one a kind: columns have their pages after the first batches of a run of that kind */
+	struct batch_builder *images;
+	struct batch_builder *csr;
 	struct arrow_run *run; /* at hand */
 	char mode[200];
 };
@@ -139,7 +144,6 @@ write_loop(struct bench *b)
 	if (fdatasync(fd) < 0)
 		die(path, errno);
 	close(fd);
-	unlink(path);
 	return b->bytes;
 }
 
@@ -171,7 +175,6 @@ write_ring(struct bench *b)
 	if (rc < 0)
 		die(path, rc);
 	arrow_slices_close(&out);
-	unlink(path);
 	return b->bytes;
 }
 
@@ -187,20 +190,21 @@ write_fio(const struct bench *b)
 		.bytes = b->bytes,
 		.sync_bytes = ARROW_SLICE_SYNC_BYTES,
 	};
-	double rate;
 
 	path_of(b, "writer_bench.fio", path);
-	rate = bench_fio(&f);
-	unlink(path);
-	return rate;
+	return bench_fio(&f);
 }
 
 static void
-remove_run(const struct bench *b)
+remove_files(const struct bench *b)
 {
 	char path[PATH_MAX], name[64];
 	unsigned int i;
 
+	path_of(b, "writer_bench.loop", path);
+	unlink(path);
+	path_of(b, "writer_bench.ring", path);
+	unlink(path);
 	for (i = 0; i < ARROW_TABLES; i++) {
 		snprintf(name, sizeof(name), "writer_bench_%s.arrow", arrow_table_name(i));
 		path_of(b, name, path);
@@ -257,7 +261,6 @@ close_run(struct bench *b)
 		bytes += s.bytes;
 	}
 	arrow_run_free(b->run);
-	remove_run(b);
 	return bytes;
 }
 
@@ -266,6 +269,7 @@ static uint64_t
 write_records(struct bench *b, enum gk_kind kind)
 {
 	const uint64_t row = kind == GK_KIND_CSR ? NNZ * 6 : gk_pixels(&b->geometry) * 4;
+	struct batch_builder *builder = kind == GK_KIND_CSR ? b->csr : b->images;
 	struct frame_record record = {.verdict = FRAME_HIT, .kind = kind};
 	uint64_t done;
 
@@ -274,11 +278,11 @@ write_records(struct bench *b, enum gk_kind kind)
 		record.frame++;
 		record.out = record.frame % SLOTS;
 		if (arrow_run_wants_roll(b->run, record.frame) ||
-			batch_builder_add(b->builder, &record) < 0)
+			batch_builder_add(builder, &record) < 0)
 			die("record", EINVAL);
 		arrow_run_poll(b->run);
 	}
-	batch_builder_flush(b->builder);
+	batch_builder_flush(builder);
 	return close_run(b);
 }
 
@@ -314,34 +318,40 @@ write_batches(struct bench *b)
 	return done;
 }
 
+static uint64_t
+write_row(struct bench *b, enum row row)
+{
+	switch (row) {
+	case LOOP:
+		return write_loop(b);
+	case RING:
+		return write_ring(b);
+	case READY:
+		return write_batches(b);
+	case IMAGES:
+		return write_records(b, GK_KIND_IMAGE);
+	default:
+		return write_records(b, GK_KIND_CSR);
+	}
+}
+
 static void
 measure(struct bench *b, enum row row, unsigned int round)
 {
-	const double cpu = cpu_time();
-	const uint64_t begin = arrow_slices_clock();
-	uint64_t bytes = 0;
+	uint64_t begin, bytes;
+	double cpu;
 
-	switch (row) {
-	case LOOP:
-		bytes = write_loop(b);
-		break;
-	case RING:
-		bytes = write_ring(b);
-		break;
-	case FIO:
+	bench_disk_settle(b->dir);
+	if (row == FIO) {
 		b->rate[row][round] = write_fio(b);
 		return;
-	case READY:
-		bytes = write_batches(b);
-		break;
-	case IMAGES:
-		bytes = write_records(b, GK_KIND_IMAGE);
-		break;
-	default:
-		bytes = write_records(b, GK_KIND_CSR);
 	}
+	cpu = cpu_time();
+	begin = arrow_slices_clock();
+	bytes = write_row(b, row);
 	b->rate[row][round] = bytes / ((arrow_slices_clock() - begin) * 1e-9);
 	b->cpu[row][round] = (cpu_time() - cpu) / bytes;
+	remove_files(b);
 }
 
 static void
@@ -380,6 +390,7 @@ print_table(const struct bench *b)
 
 	printf("\n%s, slices of %u KiB, %u at a time, %" PRIu64 " MiB a row, median of %u rounds\n",
 		b->mode, b->config.slice >> 10, b->config.depth, b->bytes >> 20, b->rounds);
+	printf("fio has its memory in %s\n", bench_fio_memory());
 	printf("%-30s  %8s  %10s  %8s  %8s\n", "what", "GB/s", "CPU ms/GB", "of loop", "of fio");
 	for (row = 0; row < ROWS; row++)
 		rate[row] = bench_median(b->rate[row], b->rounds);
@@ -423,7 +434,7 @@ prepare(struct bench *b)
 		.nb_outputs = SLOTS,
 		.emit = emit,
 		.reclaim = reclaim,
-		.sets = 2,
+		.sets = BATCH_SETS_MAX,
 		.arg = b,
 	};
 	struct batch_builder_config c = builder;
@@ -450,12 +461,17 @@ prepare(struct bench *b)
 	}
 	c.layout = b->layout;
 	c.outputs = b->outputs;
-	rc = batch_builder_create(&b->builder, &c);
+	rc = batch_builder_create(&b->images, &c);
+	if (rc == 0)
+		rc = batch_builder_create(&b->csr, &c);
 	if (rc < 0)
 		die("batch builder", rc);
-	/* the columns' pages are taken once: a run has them after its first batches */
+	/* the columns take their pages */
 	b->bytes = 512 << 20;
 	write_records(b, GK_KIND_IMAGE);
+	remove_files(b);
+	write_records(b, GK_KIND_CSR);
+	remove_files(b);
 	b->bytes = bytes;
 }
 
@@ -478,7 +494,7 @@ main(int argc, char **argv)
 		.rounds = 3,
 		.config = {.slice = ARROW_SLICE_SIZE, .depth = ARROW_SLICE_DEPTH},
 	};
-	unsigned int round, row;
+	unsigned int round, i;
 	int opt;
 
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -516,14 +532,15 @@ main(int argc, char **argv)
 	}
 	/* whole slices for all */
 	b.bytes = (b.bytes + b.config.slice - 1) / b.config.slice * b.config.slice;
-	remove_run(&b);
+	remove_files(&b);
 	prepare(&b);
 	for (round = 0; round < b.rounds; round++) {
-		for (row = 0; row < ROWS; row++)
-			measure(&b, row, round);
+		for (i = 0; i < ROWS; i++)
+			measure(&b, round % 2 ? ROWS - 1 - i : i, round);
 	}
 	print_table(&b);
-	batch_builder_destroy(b.builder);
+	batch_builder_destroy(b.images);
+	batch_builder_destroy(b.csr);
 	arrow_tables_free(&b.tables);
 	free(b.outputs);
 	free(b.ready);
