@@ -2,10 +2,12 @@
 /*
  * The sink protocol with one receiver and two stores, for spin: app/common/sink/README.rst.
  *
- * Batches go from the receiver's retention to stores and into their files. Anybody may crash at any
- * moment: a receiver keeps its retention ring (what is held, whose it is, what was moved), a store
- * its file, of which a power failure may take what was not synced. Connections may be cut, and what
- * was written into them may arrive late. Claims:
+ * Batches go from the receiver's retention to stores and into their files, or are spilled into a
+ * file of the receiver's own. Anybody may crash at any moment: a receiver keeps its retention ring
+ * (what is held, whose it is, what was moved) and what it has spilled, a store its file; a power
+ * failure may take of a file what was not synced. Connections may be cut, and what was written into
+ * them may arrive late. Somebody may import and reconcile while a receiver is down (sink_tools.pml;
+ * sink_store.pml is a store). Claims:
  *
  *  - exactly once: when all is released and reconciled, each batch is in one file, once;
  *  - no lost acknowledgement: what the receiver releases is durable, and stays so;
@@ -18,16 +20,26 @@
 #ifndef BATCHES
 #define BATCHES 3
 #endif
+#ifndef PLACES
 #define PLACES 2
+#endif
 #define STORES 2
-#define NOBODY STORES
+#define SPILL STORES
+#define NOBODY (STORES + 1)
 
-/* How often connections are cut or somebody crashes, and how many batches go elsewhere then. */
+/* How often connections are cut or somebody crashes, how many batches go elsewhere then, how often
+ * somebody imports or reconciles in the middle of it, and how often that is killed. */
 #ifndef FAULTS
 #define FAULTS 2
 #endif
 #ifndef MOVES
 #define MOVES 2
+#endif
+#ifndef TOOLS
+#define TOOLS 0
+#endif
+#ifndef KILLS
+#define KILLS 1
 #endif
 
 #define IN(set, b) (((set) >> (b)) & 1)
@@ -42,26 +54,38 @@ mtype = { CONNECT, BODY, IMM, HAVE, RESULT };
 chan to[STORES] = [4] of { mtype, byte, byte, byte };
 chan from[STORES] = [3] of { mtype, byte, byte, byte };
 
-/* ---- what survives the receiver: its retention ring -------------------------------------------- */
+/* ---- what survives the receiver: its retention ring ----------------------------------------- */
 
 byte held = ALL;	     /* not released */
 byte owner[BATCHES] = NOBODY; /* to whom it was given */
 byte moved[STORES];	     /* may be there, and went elsewhere */
 
-/* ---- what survives a store: its file ----------------------------------------------------------- */
+/* ---- what survives: files of the stores, and what the receiver has spilled ------------------ */
 
 typedef disk {
 	byte batch[BATCHES];
 	byte length;
 	byte synced; /* at least so many survive */
 };
-disk file[STORES];
+disk file[STORES + 1];
 
 bool broken[STORES]; /* a store has crashed, and the receiver has not noticed */
-byte connections;    /* their numbers, as rkeys, are never used twice */
+byte connections[STORES]; /* their numbers, as rkeys, are never used twice */
 byte faults = FAULTS;
 byte moves = MOVES;
-bool finished;
+
+mtype = { RUNS, DEAD, FINISHED };
+mtype life = RUNS; /* of the receiver; while it runs it has locks on its ring and what it spills */
+bool over;
+#if TOOLS > 0
+byte tools = TOOLS;
+byte kills = KILLS;
+bool working;	     /* somebody who is no receiver has these locks */
+bool stop[STORES];   /* the same of a store's directory: */
+bool stopped[STORES]; /* it does not run */
+bool dirty;	     /* only `reconcile` can tell now what is there twice */
+byte begun[STORES];  /* where files begin that an import has made */
+#endif
 
 #define DOWN 0
 #define WAITING 1
@@ -73,25 +97,27 @@ byte conn[STORES];
 byte sent[STORES];	   /* batches, on this connection */
 byte places[STORES]; /* that are free */
 
-/* ---- the receiver ------------------------------------------------------------------------------- */
+/* ---- the receiver --------------------------------------------------------------------------- */
 
 hidden byte i; /* of d_steps */
 hidden byte k;
 hidden byte yes;
+hidden byte n;
 
-inline release(s, b)
+/* Whether a batch is among the first of a file. */
+inline find(s, b, end_of)
 {
 	yes = false;
 	i = 0;
 	do
-	:: i < file[s].synced ->
-		if
-		:: file[s].batch[i] == b -> yes = true
-		:: else
-		fi;
-		i++
+	:: i < end_of -> yes = yes || (file[s].batch[i] == b); i++
 	:: else -> break
-	od;
+	od
+}
+
+inline release(s, b)
+{
+	find(s, b, file[s].synced);
 	assert(yes); /* no lost acknowledgement */
 	held = WITHOUT(held, b)
 }
@@ -101,13 +127,13 @@ inline release(s, b)
 /* Before anything else a store learns what went elsewhere. */
 inline connect(s)
 {
-	connections++;
-	conn[s] = connections;
+	connections[s]++;
+	conn[s] = connections[s];
 	link[s] = WAITING;
 #ifdef NO_MOVED
-	to[s]!CONNECT(connections, 0, 0)
+	to[s]!CONNECT(conn[s], 0, 0)
 #else
-	to[s]!CONNECT(connections, moved[s], 0)
+	to[s]!CONNECT(conn[s], moved[s], 0)
 #endif
 }
 
@@ -189,7 +215,8 @@ inline send(s)
 #else
 #define CAN_LEAVE(s) (link[s] == DOWN)
 #endif
-#define CAN_MOVE(s) (moves > 0 && CAN_LEAVE(s) && (GIVEN(s, 0) || GIVEN(s, 1) || GIVEN(s, BATCHES - 1)))
+#define CAN_MOVE(s) \
+	(moves > 0 && CAN_LEAVE(s) && (GIVEN(s, 0) || GIVEN(s, 1) || GIVEN(s, BATCHES - 1)))
 
 inline move(s)
 {
@@ -235,10 +262,123 @@ inline down(s)
 	k = 0
 }
 
+/* ---- batches that no store takes: files of the receiver's own ------------------------------- */
+
+#ifdef SPILL_WHILE_CONNECTING
+#define IS_GONE(s) (s < STORES && link[s] != UP)
+#else
+#define IS_GONE(s) (s < STORES && link[s] == DOWN)
+#endif
+#define MAY_SPILL(b) (IN(held, b) && (owner[b] == NOBODY || IS_GONE(owner[b])))
+#define CAN_SPILL (moves > 0 && (MAY_SPILL(0) || MAY_SPILL(1) || MAY_SPILL(BATCHES - 1)))
+
+/* Written down in the ring first: who adopts it has to look into the file. */
+inline spill()
+{
+	k = 0;
+	do
+	:: MAY_SPILL(k) -> break
+	:: else -> k++
+	od;
+	moves--;
+	if
+	:: owner[k] < STORES -> moved[owner[k]] = WITH(moved[owner[k]], k)
+	:: else
+	fi;
+	owner[k] = SPILL;
+	k = 0
+}
+
+#define OF_SPILL(b) (IN(held, b) && owner[b] == SPILL)
+#define SPILLING (OF_SPILL(0) || OF_SPILL(1) || OF_SPILL(BATCHES - 1))
+
+/* The first that is not in a file yet, or not durable. */
+inline spill_one()
+{
+	k = 0;
+	do
+	:: k < BATCHES && OF_SPILL(k) ->
+		find(SPILL, k, file[SPILL].length);
+		if
+		:: yes -> k++
+		:: else -> break
+		fi
+	:: k < BATCHES && !OF_SPILL(k) -> k++
+	:: else -> break
+	od;
+	if
+	:: k < BATCHES ->
+		file[SPILL].batch[file[SPILL].length] = k;
+		file[SPILL].length++
+	:: else -> file[SPILL].synced = file[SPILL].length
+	fi;
+	k = 0
+}
+
+#ifdef RELEASE_BEFORE_SPILLED
+#define SPILLED file[SPILL].length
+#else
+#define SPILLED file[SPILL].synced
+#endif
+
+inline spill_result()
+{
+	k = 0;
+	do
+	:: k < BATCHES && OF_SPILL(k) ->
+		find(SPILL, k, SPILLED);
+		if
+		:: yes -> release(SPILL, k); break
+		:: else -> k++
+		fi
+	:: k < BATCHES && !OF_SPILL(k) -> k++
+	:: else -> break
+	od;
+	k = 0
+}
+
+/* ---- its life ------------------------------------------------------------------------------- */
+
+/* What was spilled is the file's. What is in no file any more was imported by somebody, who sees to
+ * it that it is nowhere else: stores are not to cut that off. */
+inline adopt()
+{
+	k = 0;
+	do
+	:: k < BATCHES && owner[k] == SPILL ->
+		find(SPILL, k, file[SPILL].length);
+		if
+#ifndef ADOPT_BLINDLY
+		:: IN(held, k) && yes -> held = WITHOUT(held, k)
+		:: IN(held, k) && !yes -> owner[k] = NOBODY
+#else
+		:: IN(held, k) -> owner[k] = NOBODY
+#endif
+#ifndef KEEP_DOUBTS
+		:: !IN(held, k) && !yes ->
+			moved[0] = WITHOUT(moved[0], k);
+			moved[1] = WITHOUT(moved[1], k)
+#endif
+		:: else
+		fi;
+		k++
+	:: k < BATCHES && owner[k] != SPILL -> k++
+	:: else -> break
+	od;
+	k = 0
+}
+
+#if TOOLS > 0
+#define CAN_START !working
+#else
+#define CAN_START true
+#endif
+
 active proctype receiver()
 {
 	byte e, x, b;
 
+runs:
 	do
 	:: d_step { CAN_CONNECT(0) -> connect(0) }
 	:: d_step { CAN_CONNECT(1) -> connect(1) }
@@ -257,9 +397,14 @@ active proctype receiver()
 	:: d_step { broken[0] -> broken[0] = false; down(0) }
 	:: d_step { broken[1] -> broken[1] = false; down(1) }
 
+	/* no store takes it */
+	:: d_step { CAN_SPILL -> spill() }
+	:: d_step { SPILLING -> spill_one() }
+	:: d_step { SPILLING -> spill_result() }
+
 	/* crash: what is not in the retention ring is forgotten */
 	:: d_step {
-		faults > 0 && (link[0] != DOWN || link[1] != DOWN) ->
+		faults > 0 && (link[0] != DOWN || link[1] != DOWN || SPILLING) ->
 		faults--;
 		down(0);
 		down(1);
@@ -268,214 +413,30 @@ active proctype receiver()
 		moved[1] = 0;
 #endif
 		k = 0
-	}
+	} -> goto crash
 
-	:: d_step { held == 0 && moved[0] == 0 && moved[1] == 0 -> finished = true } -> break
+	:: d_step { held == 0 && moved[0] == 0 && moved[1] == 0 -> life = FINISHED } -> goto end
 	od;
-	skip; /* spin lets no break lead into a d_step */
-
-	/* exactly once: reconciled, so nothing is in doubt */
-	d_step {
-		k = 0;
-		do
-		:: k < BATCHES ->
-			b = 0;
-			i = 0;
-			do
-			:: i < file[0].length -> b = b + (file[0].batch[i] == k); i++
-			:: else -> break
-			od;
-			i = 0;
-			do
-			:: i < file[1].length -> b = b + (file[1].batch[i] == k); i++
-			:: else -> break
-			od;
-			assert(b == 1);
-			k++
-		:: else -> break
-		od;
-		k = 0
-	}
-}
-
-/* ---- stores ------------------------------------------------------------------------------------- */
-
-inline write_one(s)
-{
-	/* no place is used twice: the body is still the one that was announced */
-	assert(memory[place[0]] == taken[0]);
-	file[s].batch[file[s].length] = taken[0];
-	place_of[file[s].length] = place[0];
-	file[s].length++;
-	i = 1;
-	do
-	:: i < nb -> taken[i - 1] = taken[i]; place[i - 1] = place[i]; i++
-	:: else -> break
-	od;
-	nb--;
-	taken[nb] = 0;
-	place[nb] = 0
-}
-
-inline look(s, b)
-{
-	yes = false;
-	i = 0;
-	do
-	:: i < file[s].length -> yes = yes || (file[s].batch[i] == b); i++
-	:: else -> break
-	od;
-	i = 0;
-	do
-	:: i < nb -> yes = yes || (taken[i] == b); i++
-	:: else -> break
-	od
-}
-
-/* What was moved is cut off, from the first one on: what follows is still the receiver's. */
-inline cut_off(s, set)
-{
-	i = 0;
-	do
-	:: i < file[s].length && !IN(set, file[s].batch[i]) -> i++
-	:: else -> break
-	od;
-	do
-	:: file[s].length > i ->
-		file[s].length--;
-		file[s].batch[file[s].length] = 0
-	:: else -> break
-	od;
-	if
-	:: file[s].synced > file[s].length -> file[s].synced = file[s].length
-	:: else
-	fi
-}
-
-inline have(s)
-{
-	x = 0;
-	i = 0;
-	do
-	:: i < file[s].synced -> x = WITH(x, file[s].batch[i]); i++
-	:: else -> break
-	od
-}
-
-#ifdef GRANT_BEFORE_SETTLED
-#define SETTLED true
-#else
-#define SETTLED (nb == 0 && file[s].synced == file[s].length)
-#endif
-
-proctype store(byte s)
-{
-	byte current;	      /* connection whose writes the memory takes */
-	byte memory[PLACES];  /* bodies */
-	byte taken[PLACES];   /* announced, not written yet */
-	byte place[PLACES];
-	byte nb;
-	byte place_of[BATCHES]; /* of what is in the file */
-	byte reported;		/* of the file */
-	byte e, x, b;
-
-alive:
-	do
-	/* what was taken is settled first: it is in the file, or it is nowhere */
-	:: d_step {
-		/* what was written before may still be on its way */
-		(to[s]??[CONNECT, _, _, _] && len(from[s]) < 3 && SETTLED) ->
-		to[s]??CONNECT(e, x, b);
-		current = e;
-		cut_off(s, x);
-		have(s);
-		reported = file[s].length;
-		from[s]!HAVE(e, x, 0);
-		e = 0;
-		x = 0;
-		b = 0
-	}
-	:: d_step {
-		to[s]?BODY(e, x, b) ->
-		if
-		:: e == current -> memory[x] = b
-		:: else /* its rkey is gone */
-		fi;
-		e = 0;
-		x = 0;
-		b = 0
-	}
-	:: d_step {
-		(len(from[s]) < 3 && to[s]?[IMM, _, _, _]) ->
-		to[s]?IMM(e, x, b);
-		look(s, b);
-		if
-		:: e == current && !yes ->
-			taken[nb] = b;
-			place[nb] = x;
-			nb++
-		:: e == current && yes -> from[s]!RESULT(current, x, b)
-		:: else
-		fi;
-		e = 0;
-		x = 0;
-		b = 0
-	}
-#ifdef OLD_KEYS
-	:: d_step { late && late_store == s -> late = false; memory[late_place] = late_batch }
-#endif
-	:: d_step { nb > 0 -> write_one(s) }
-	:: d_step { file[s].synced < file[s].length -> file[s].synced = file[s].length }
-#ifdef ACK_BEFORE_SYNC
-	:: d_step {
-		reported < file[s].length && len(from[s]) < 3 ->
-#else
-	:: d_step {
-		reported < file[s].synced && len(from[s]) < 3 ->
-#endif
-		from[s]!RESULT(current, place_of[reported], file[s].batch[reported]);
-		reported++
-	}
-
-	/* the power fails: any part of what was not synced is lost */
-	:: d_step { faults > 0 -> faults-- } -> goto crash
-	:: finished -> break
-	od;
-	goto end;
 
 crash:
 	if
-	:: file[s].length > file[s].synced ->
-		d_step { file[s].length--; file[s].batch[file[s].length] = 0 };
+	:: file[SPILL].length > file[SPILL].synced ->
+		d_step {
+			file[SPILL].length--;
+			file[SPILL].batch[file[SPILL].length] = 0
+		};
 		goto crash
 	:: true
 	fi;
-	d_step {
-		file[s].synced = file[s].length;
-		broken[s] = true;
-		current = 0;
-		nb = 0;
-		reported = 0;
-		i = 0;
-		do
-		:: i < PLACES -> memory[i] = 0; taken[i] = 0; place[i] = 0; i++
-		:: else -> break
-		od;
-		i = 0;
-		do
-		:: i < BATCHES -> place_of[i] = 0; i++
-		:: else -> break
-		od;
-		do
-		:: nempty(to[s]) -> to[s]?_, _, _, _
-		:: empty(to[s]) -> break
-		od;
-		i = 0
-	}
-	goto alive;
+	d_step { file[SPILL].synced = file[SPILL].length; life = DEAD };
+	d_step { CAN_START -> life = RUNS; broken[0] = false; broken[1] = false; adopt() };
+	goto runs;
 end:
 	skip
 }
+
+#include "sink_store.pml"
+#include "sink_tools.pml"
 
 init
 {
