@@ -442,6 +442,7 @@ struct rdma_event {
 	uint8_t rd_atom;	   /**< request: what the peer starts at most */
 	uint8_t responder_rd_atom; /**< request: what the peer allows us to start */
 	struct rdma_ah *ah;	   /**< UD, multicast: belongs to the connection */
+	/** the peer's queue pair: request (not UD) and what answers ours, RDMA_EVENT_ESTABLISHED */
 	uint32_t remote_qpn;
 	uint32_t remote_qkey;
 	uint16_t private_len; /**< bytes; padded by the CM to the message's whole room */

@@ -48,18 +48,30 @@ connect_to(struct rdma_qp *qp, uint16_t port, const struct rdma_conn_attr *attr)
 	return conn;
 }
 
-static void
-established(const struct rdma_conn *active, const struct rdma_conn *passive)
-{
-	assert_ptr_equal(rig_event(one, RDMA_EVENT_ESTABLISHED).conn, active);
-	assert_ptr_equal(rig_event(two, RDMA_EVENT_ESTABLISHED).conn, passive);
-}
-
 /** Listener, connection, both queue pairs. */
 struct connected {
 	struct rdma_qp *qp[2];
 	struct rdma_conn *listener, *conn[2];
 };
+
+static uint32_t
+qpn_of(const struct rdma_qp *qp)
+{
+	struct rdma_qp_info info;
+
+	assert_int_equal(rdma_qp_info_get(qp, &info), 0);
+	return info.qpn;
+}
+
+static void
+established(const struct connected *c)
+{
+	struct rdma_event event = rig_event(one, RDMA_EVENT_ESTABLISHED);
+
+	assert_ptr_equal(event.conn, c->conn[0]);
+	assert_int_equal(event.remote_qpn, qpn_of(c->qp[1]));
+	assert_ptr_equal(rig_event(two, RDMA_EVENT_ESTABLISHED).conn, c->conn[1]);
+}
 
 static void
 connect_both(struct connected *c, enum rdma_qp_type type)
@@ -76,6 +88,7 @@ connect_both(struct connected *c, enum rdma_qp_type type)
 	c->conn[0] = connect_to(c->qp[0], PORT, &attr);
 	event = rig_event(two, RDMA_EVENT_CONNECT_REQUEST);
 	assert_ptr_equal(event.listener, c->listener);
+	assert_int_equal(event.remote_qpn, qpn_of(c->qp[0]));
 	assert_ptr_equal(rdma_conn_context(event.conn), &context);
 	assert_true(event.private_len >= sizeof(hello));
 	assert_memory_equal(event.private_data, hello, sizeof(hello));
@@ -128,7 +141,7 @@ connections_come_and_go(void **state)
 	/* ended by either side, and again */
 	for (i = 0; i < 4; i++) {
 		connect_both(&c, RDMA_QP_RC);
-		established(c.conn[0], c.conn[1]);
+		established(&c);
 		send_through(&c);
 		rig_recv(c.qp[1], 9, rig_sge(two, TO, 64));
 		assert_int_equal(rdma_conn_disconnect(c.conn[i & 1]), 0);
@@ -148,7 +161,7 @@ a_live_connection_may_be_destroyed(void **state)
 	struct connected c;
 
 	connect_both(&c, RDMA_QP_RC);
-	established(c.conn[0], c.conn[1]);
+	established(&c);
 	destroy_both(&c);
 }
 
@@ -246,7 +259,7 @@ unreliable_connections_too(void **state)
 	struct connected c;
 
 	connect_both(&c, RDMA_QP_UC);
-	established(c.conn[0], c.conn[1]);
+	established(&c);
 	send_through(&c);
 	destroy_both(&c);
 }

@@ -145,6 +145,7 @@ struct verbs_conn {
 	uint64_t deadline;     /**< TSC, of the states before RDMA_EVENT_ESTABLISHED */
 	uint8_t rd_atom;       /**< request: what the peer starts */
 	uint8_t responder_rd_atom;
+	uint32_t remote_qpn; /**< RC, UC */
 	uint16_t private_len;
 	uint8_t private_data[RDMA_PRIVATE_MAX]; /**< of a REQ to come */
 	struct sockaddr_storage group;		/**< multicast */

@@ -55,6 +55,7 @@ fill(struct rdma_event *event, struct verbs_conn *conn, enum rdma_event_type typ
 	event->status = status;
 	event->conn = &conn->base;
 	event->qp = conn->qp ? &conn->qp->base : NULL;
+	event->remote_qpn = conn->remote_qpn;
 	if (conn->id->route.addr.dst_addr.sa_family)
 		memcpy(&event->peer, &conn->id->route.addr.dst_storage, sizeof(event->peer));
 }
@@ -89,6 +90,7 @@ respond(struct rdma_event *event, struct verbs_conn *conn, const struct rdma_con
 		rdma_reject(conn->id, NULL, 0);
 		return fail(event, conn, ret);
 	}
+	conn->remote_qpn = param->qp_num;
 	to_state(conn, VERBS_ESTABLISHED);
 	conn->dev->stats.cm_established++;
 	fill(event, conn, RDMA_EVENT_ESTABLISHED, 0);
@@ -145,6 +147,7 @@ take_request(struct rdma_event *event, struct verbs_conn *listener, struct rdma_
 	id->context = conn;
 	LIST_INSERT_HEAD(&dev->conns, conn, next);
 	dev->stats.cm_requests++;
+	conn->remote_qpn = conn->type != RDMA_QP_UD ? param->qp_num : 0;
 	fill(event, conn, RDMA_EVENT_CONNECT_REQUEST, 0);
 	event->listener = &listener->base;
 	if (conn->type != RDMA_QP_UD) {
