@@ -266,6 +266,7 @@ static int
 open_device(struct egress *e)
 {
 	struct rdma_mr_attr attr = {.gpu = -1};
+	int rc;
 
 	e->dev = rdma_dev_open(e->settings.device);
 	if (e->dev == NULL) {
@@ -276,13 +277,13 @@ open_device(struct egress *e)
 	(void)rdma_progress(e->dev, 0);
 	e->pd = rdma_pd_alloc(e->dev);
 	retention_memory(e->ring, &attr.addr, &attr.length);
-	e->mr = e->pd != NULL ? rdma_mr_reg(e->pd, &attr) : NULL;
-	if (e->mr == NULL) {
+	rc = e->pd != NULL
+		? sink_memory_open(&e->memory, e->pd, &attr, e->info.max_mr_bytes, SINK_BLOCK)
+		: -rte_errno;
+	if (rc < 0)
 		LOG(ERR, "device %s cannot send out of the retention ring: %s\n",
-			e->settings.device, rte_strerror(rte_errno));
-		return -rte_errno;
-	}
-	return 0;
+			e->settings.device, rte_strerror(-rc));
+	return rc;
 }
 
 static int
@@ -370,8 +371,7 @@ egress_destroy(struct egress *e)
 		if (e->dev != NULL)
 			(void)egress_turn(e);
 	} while (left > 0 && sink_link_clock() < until);
-	if (e->mr != NULL)
-		(void)rdma_mr_dereg(e->mr);
+	(void)sink_memory_close(&e->memory);
 	if (e->pd != NULL)
 		(void)rdma_pd_free(e->pd);
 	if (e->dev != NULL)

@@ -84,7 +84,7 @@ struct egress {
 	struct rdma_dev *dev;
 	struct rdma_dev_info info;
 	struct rdma_pd *pd;
-	struct rdma_mr *mr;
+	struct sink_memory memory; /* the ring */
 	struct retention *ring;
 	unsigned int nb_stores;
 	struct sockaddr_storage address[EGRESS_STORES];

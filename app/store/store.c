@@ -133,6 +133,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 		(void)store_close(s);
 		return rc;
 	}
+	s->shared.region = c->region > 0 ? c->region : s->info.max_mr_bytes;
 	sink_link_address(&s->info.addr, s->shared.addr);
 	/* this lcore owns the lane, before control functions wait for it */
 	(void)rdma_progress(s->shared.dev, 0);

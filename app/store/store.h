@@ -18,6 +18,7 @@ struct store_config {
 	uint64_t memory;       /**< bytes of bodies that a connection is granted; 0: 1 GiB */
 	uint32_t heartbeat_ms; /**< 0: 500 */
 	uint32_t silence_ms;   /**< 0: 2000 */
+	uint64_t region;       /**< bytes of one registration at most; 0: what the device can */
 	struct store_files
 		files;	     /**< without result and arg; of slices io, mode, depth are chosen */
 	unsigned int bodies; /**< STORE_BODIES_AUTO, ... */

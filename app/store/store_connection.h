@@ -11,6 +11,7 @@
 #include "sink_gate.h"
 #include "sink_handshake.h"
 #include "sink_link.h"
+#include "sink_memory.h"
 #include "store_bodies.h"
 #include "store_run.h"
 
@@ -59,6 +60,7 @@ struct store_shared {
 	struct sink_key key;
 	uint64_t node;	 /**< number of the store */
 	uint64_t memory; /**< bytes of bodies that a connection is granted */
+	uint64_t region; /**< bytes of one registration, at most */
 	uint32_t heartbeat_ms;
 	uint32_t silence_ms;
 	uint32_t commit_ms;
@@ -107,7 +109,7 @@ struct store_connection {
 	uint8_t *memory; /**< entries, their copies */
 	uint64_t memory_size;
 	struct rdma_mr *entries_mr;
-	struct rdma_mr *bodies_mr;
+	struct sink_memory bodies_mr[SINK_TABLES];
 	struct sink_entry *entries; /**< that the peer writes */
 	uint8_t *copies;	    /**< of metadata: SINK_BLOCK each */
 	uint8_t *bodies;	    /**< of the host or of a GPU */

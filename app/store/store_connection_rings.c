@@ -49,17 +49,42 @@ body_at(const struct store_connection *c, uint32_t entry)
 		: c->bodies + frames + (entry - c->nb_table[0]) * c->body_place[1];
 }
 
-static struct rdma_mr *
-register_ring(const struct store_connection *c, void *addr, uint64_t length, int16_t gpu)
+/* Entries at once, bodies of each table in slices of whole places. */
+static bool
+register_rings(struct store_connection *c)
 {
-	const struct rdma_mr_attr attr = {
-		.addr = addr,
-		.length = length,
+	struct rdma_mr_attr attr = {
+		.addr = c->entries,
+		.length = (uint64_t)c->nb_places * SINK_ENTRY_BYTES,
 		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
-		.gpu = gpu,
+		.gpu = -1,
 	};
+	uint32_t regions = 1;
+	unsigned int i;
+	int rc;
 
-	return rdma_mr_reg(c->pd, &attr);
+	c->entries_mr = rdma_mr_reg(c->pd, &attr);
+	if (c->entries_mr == NULL)
+		return false;
+	attr.addr = c->bodies;
+	attr.gpu = store_bodies_rdma_gpu(&c->shared->bodies);
+	for (i = 0; i < SINK_TABLES; i++) {
+		attr.length = c->nb_table[i] * c->body_place[i];
+		rc = sink_memory_open(
+			&c->bodies_mr[i], c->pd, &attr, c->shared->region, c->body_place[i]);
+		if (rc < 0) {
+			CONN_LOG(ERR, c, "%" PRIu64 " bytes of bodies (%s) not registered: %s",
+				attr.length, arrow_table_name(i), strerror(-rc));
+			return false;
+		}
+		regions += c->bodies_mr[i].nb;
+		attr.addr = (uint8_t *)attr.addr + attr.length;
+	}
+	if (regions <= SINK_REGIONS_MAX)
+		return true;
+	CONN_LOG(ERR, c, "%u regions of at most %" PRIu64 " bytes, a grant has room for %d",
+		regions, c->shared->region, SINK_REGIONS_MAX);
+	return false;
 }
 
 static enum sink_reason
@@ -88,11 +113,7 @@ open_rings(struct store_connection *c)
 		c->bodies = NULL;
 		return SINK_REASON_FAILED;
 	}
-	c->entries_mr = register_ring(c, c->entries, entries, -1);
-	c->bodies_mr =
-		register_ring(c, c->bodies, bodies, store_bodies_rdma_gpu(&c->shared->bodies));
-	if (c->entries_mr == NULL || c->bodies_mr == NULL ||
-		sink_random(&c->epoch, sizeof(c->epoch)) < 0)
+	if (!register_rings(c) || sink_random(&c->epoch, sizeof(c->epoch)) < 0)
 		return SINK_REASON_FAILED;
 	for (i = 0; i < c->nb_places; i++)
 		c->place[i] = (struct store_place){false, i >= c->nb_table[0]};
@@ -117,22 +138,30 @@ bool
 store_connection_grant(struct store_connection *c)
 {
 	struct sink_grant *m = sink_link_room(&c->link);
-	const uint64_t frames = c->nb_table[0] * c->body_place[0];
+	const struct sink_memory *bodies;
+	uint32_t first = 0, nb, slice;
+	unsigned int i;
 
 	if (m == NULL)
 		return false;
-	sink_message_begin(m, SINK_GRANT, sizeof(*m) + 3 * sizeof(m->region[0]), c->sent++);
+	nb = 1 + c->bodies_mr[0].nb + c->bodies_mr[1].nb;
+	sink_message_begin(m, SINK_GRANT, sizeof(*m) + nb * sizeof(m->region[0]), c->sent++);
 	m->epoch = c->epoch;
 	m->heartbeat_ms = c->shared->heartbeat_ms;
 	m->silence_ms = c->shared->silence_ms;
 	m->commit_ms = c->shared->commit_ms;
-	m->nb = 3;
-	m->region[0] = (struct sink_region){(uintptr_t)c->entries, SINK_ENTRY_BYTES,
+	m->region[m->nb++] = (struct sink_region){(uintptr_t)c->entries, SINK_ENTRY_BYTES,
 		rdma_mr_rkey(c->entries_mr), 0, c->nb_places, SINK_REGION_METADATA, 0, 0};
-	m->region[1] = (struct sink_region){(uintptr_t)c->bodies, c->body_place[0],
-		rdma_mr_rkey(c->bodies_mr), 0, c->nb_table[0], SINK_REGION_BODY, 0, 0};
-	m->region[2] = (struct sink_region){(uintptr_t)c->bodies + frames, c->body_place[1],
-		rdma_mr_rkey(c->bodies_mr), c->nb_table[0], c->nb_table[1], SINK_REGION_BODY, 1, 0};
+	for (i = 0; i < SINK_TABLES; i++) {
+		bodies = &c->bodies_mr[i];
+		for (slice = 0; slice < bodies->nb; slice++) {
+			nb = sink_memory_slice_bytes(bodies, slice) / c->body_place[i];
+			m->region[m->nb++] = (struct sink_region){
+				(uintptr_t)bodies->addr + slice * bodies->slice, c->body_place[i],
+				rdma_mr_rkey(bodies->mr[slice]), first, nb, SINK_REGION_BODY, i, 0};
+			first += nb;
+		}
+	}
 	return sink_link_send(&c->link, m->head.length) == 0;
 }
 
@@ -209,10 +238,7 @@ close_registrations(struct store_connection *c)
 	if (c->entries_mr != NULL && rdma_mr_dereg(c->entries_mr) < 0)
 		return false;
 	c->entries_mr = NULL;
-	if (c->bodies_mr != NULL && rdma_mr_dereg(c->bodies_mr) < 0)
-		return false;
-	c->bodies_mr = NULL;
-	return true;
+	return sink_memory_close(&c->bodies_mr[0]) == 0 && sink_memory_close(&c->bodies_mr[1]) == 0;
 }
 
 bool

@@ -24,7 +24,7 @@
 static struct {
 	struct retention *ring;
 	struct rdma_pd *pd;
-	struct rdma_mr *mr;
+	struct sink_memory memory;
 	struct sink_sender *sender;
 	struct sink_key key;
 	unsigned int run;
@@ -239,7 +239,8 @@ open_sender(struct rig *r)
 		.dev = r->a.dev,
 		.pd = sender.pd,
 		.retention = sender.ring,
-		.mr = sender.mr,
+		.memory = &sender.memory,
+		.message_max = MEMORY,
 		.producer = 1,
 		.key = &sender.key,
 		.role = SINK_ROLE_RECEIVER,
@@ -375,6 +376,7 @@ ends_open(char *directory)
 			.slices = {.io = &null_io, .sync_ms = 1, .sync_bytes = MIB}},
 	};
 	FILE *f;
+	int rc;
 
 	if (mkdtemp(directory) == NULL)
 		rig_die("%s: %s", directory, strerror(errno));
@@ -393,9 +395,9 @@ ends_open(char *directory)
 	retention_memory(sender.ring, &attr.addr, &attr.length);
 	/* every page is there before anything is measured */
 	memset((uint8_t *)attr.addr + attr.length - MEMORY, 0x5a, MEMORY);
-	sender.mr = rdma_mr_reg(sender.pd, &attr);
-	if (sender.mr == NULL)
-		rig_die("no memory region: %s", rte_strerror(rte_errno));
+	rc = sink_memory_open(&sender.memory, sender.pd, &attr, UINT64_MAX, SINK_BLOCK);
+	if (rc < 0)
+		rig_die("no memory region: %s", rte_strerror(-rc));
 }
 
 static void
@@ -403,7 +405,7 @@ deregister(struct rig *r)
 {
 	const uint64_t limit = sink_link_clock() + PATIENCE_MS;
 
-	while (rdma_mr_dereg(sender.mr) == -EBUSY && sink_link_clock() < limit)
+	while (sink_memory_close(&sender.memory) == -EBUSY && sink_link_clock() < limit)
 		(void)rdma_progress(r->a.dev, 0);
 }
 

@@ -149,6 +149,7 @@ rig_open_store(unsigned int i)
 		.key = rig.key_path,
 		.node = 100 + i,
 		.memory = 4 << 20,
+		.region = rig.region,
 		.heartbeat_ms = 100,
 		.silence_ms = 1000,
 		.files = {.root = dir[i],
@@ -179,7 +180,8 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.dev = rig.dev[0],
 		.pd = rig.pd,
 		.retention = rig.ring,
-		.mr = rig.mr,
+		.memory = &rig.memory,
+		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
 		.run = rig.run,
 		.producer = 0x0123456789abcdefull,
 		.key = &rig.key,
@@ -253,8 +255,9 @@ rig_open_receiver(void)
 		free(header[i]);
 	rig.pd = rdma_pd_alloc(rig.dev[0]);
 	retention_memory(rig.ring, &attr.addr, &attr.length);
-	rig.mr = rdma_mr_reg(rig.pd, &attr);
-	assert_non_null(rig.mr);
+	assert_int_equal(sink_memory_open(&rig.memory, rig.pd, &attr,
+				 rig.region > 0 ? rig.region : UINT64_MAX, SINK_BLOCK),
+		0);
 	rig.again = 0;
 }
 
@@ -265,7 +268,7 @@ rig_close_receiver(void)
 
 	for (i = 0; i < RIG_STORES; i++)
 		rig_close_sender(i);
-	for (i = 0; i < 1000 && rdma_mr_dereg(rig.mr) < 0; i++)
+	for (i = 0; i < 1000 && sink_memory_close(&rig.memory) < 0; i++)
 		rig_turn();
 	assert_int_equal(rdma_pd_free(rig.pd), 0);
 	rig.pd = NULL;
@@ -425,6 +428,8 @@ rig_begin_test(void **state)
 	for (i = 0; i < RIG_STATIONS; i++)
 		rig.station[i].out = false;
 	rig.lose = 0;
+	rig.region = 0;
+	rig.message_max = 0;
 	return 0;
 }
 

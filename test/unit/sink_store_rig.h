@@ -44,8 +44,10 @@ struct rig {
 	char message[PATH_MAX];
 	struct store *store[RIG_STORES];
 	struct rdma_dev *dev[RIG_STATIONS];
-	struct rdma_pd *pd; /* the receiver's */
-	struct rdma_mr *mr;
+	struct rdma_pd *pd;	   /* the receiver's */
+	struct sink_memory memory; /* its ring */
+	uint64_t region;	   /* bytes of a registration and of a message; 0: no matter */
+	uint64_t message_max;
 	struct retention *ring;
 	struct sink_key key;
 	struct sink_sender *sender[RIG_STORES];

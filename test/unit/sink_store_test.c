@@ -49,6 +49,23 @@ test_line(void **state)
 	rig_each_is_there_once(nb);
 }
 
+/* Adapters whose registrations and messages are smaller than rings and batches. */
+static void
+test_pieces(void **state)
+{
+	uint64_t most = 0;
+	unsigned int i, k;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		for (k = 0; k < rig.sample.nb[i]; k++)
+			most = RTE_MAX(most, rig.sample.batch[i][k].batch.body_bytes);
+	}
+	/* two places and a bit; a batch is in two slices of the ring now and then */
+	rig.region = 2 * most + 3 * SINK_BLOCK;
+	rig.message_max = SINK_BLOCK + 64;
+	test_line(state);
+}
+
 /* Frames are lost, the link is pulled out again and again. */
 static void
 test_broken(void **state)
@@ -385,6 +402,7 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_line, rig_begin_test),
+		cmocka_unit_test_setup(test_pieces, rig_begin_test),
 		cmocka_unit_test_setup(test_broken, rig_begin_test),
 		cmocka_unit_test_setup(test_away, rig_begin_test),
 		cmocka_unit_test_setup(test_offered_twice, rig_begin_test),

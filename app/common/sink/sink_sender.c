@@ -140,7 +140,7 @@ begin_connection(struct sink_sender *s)
 		.dev = s->config.dev,
 		.pd = s->config.pd,
 		.lane = s->config.lane,
-		.writes = 2 * WINDOW,
+		.writes = WRITES,
 		.extra = WINDOW * SINK_ENTRY_BYTES,
 		.ops = &link_ops,
 		.arg = s,

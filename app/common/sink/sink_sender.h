@@ -18,6 +18,7 @@
 #include "rdma/rdma.h"
 #include "retention.h"
 #include "sink_key.h"
+#include "sink_memory.h"
 
 #define SINK_BACK_OFF_MS     100  /**< between connections, doubled each time, */
 #define SINK_BACK_OFF_MAX_MS 1000 /**< up to this: a store that is back has batches within 2 s */
@@ -44,9 +45,10 @@ struct sink_sender_config {
 	uint16_t lane;
 	struct sockaddr_storage address; /**< of the store, with port */
 	struct retention *retention;
-	const struct rdma_mr *mr; /**< of the retention ring: retention_memory() */
-	unsigned int run;	  /**< index in the ring */
-	unsigned int store;	  /**< number in the ring */
+	const struct sink_memory *memory; /**< the retention ring: retention_memory() */
+	uint64_t message_max;		  /**< bytes of a WRITE (rdma_dev_info.max_msg_bytes) */
+	unsigned int run;		  /**< index in the ring */
+	unsigned int store;		  /**< number in the ring */
 	uint64_t producer;
 	const struct sink_key *key;
 	enum sink_role role;

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_common.h>
+
 #include "fail_point.h"
 #include "sink_sender_private.h"
 
@@ -163,6 +165,50 @@ sink_sender_take_results(struct sink_sender *s, const struct sink_results *m)
 	return SINK_REASON_NONE;
 }
 
+/* A body goes in pieces: out of one slice of the ring, and no longer than a message may be. */
+static uint64_t
+piece_of(const struct sink_sender *s, const struct retention_batch *b, uint64_t at,
+	const struct rdma_mr **mr)
+{
+	uint64_t bytes;
+
+	*mr = sink_memory_at(s->config.memory, b->body + at, &bytes);
+	return RTE_MIN(RTE_MIN(bytes, b->body_bytes - at), s->config.message_max);
+}
+
+static uint32_t
+count_pieces(const struct sink_sender *s, const struct retention_batch *b)
+{
+	const struct rdma_mr *mr;
+	uint32_t nb = 0;
+	uint64_t at;
+
+	for (at = 0; at < b->body_bytes; at += piece_of(s, b, at, &mr))
+		nb++;
+	return nb;
+}
+
+static int
+write_body(struct sink_sender *s, uint32_t index, const struct retention_batch *b,
+	const struct sink_place *place)
+{
+	const struct rdma_mr *mr;
+	uint64_t at = 0;
+	int rc = 0;
+
+	while (at < b->body_bytes && rc == 0) {
+		const uint64_t bytes = piece_of(s, b, at, &mr);
+		const struct rdma_sge sg = {
+			(uintptr_t)b->body + at, (uint32_t)bytes, rdma_mr_lkey(mr)};
+
+		rc = sink_link_write(
+			&s->link, index, &sg, place->body + at, place->body_rkey, NULL);
+		s->writes += rc == 0;
+		at += bytes;
+	}
+	return rc;
+}
+
 bool
 sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 {
@@ -173,8 +219,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	struct rdma_sge sg;
 	uint32_t index, number, stage;
 
-	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0 ||
-		s->writes + 2 > 2 * WINDOW)
+	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
 		return false;
 	/* it stays the first one until it has gone: nobody would come back to it */
 	index = s->queue[table].at[s->queue[table].head];
@@ -183,6 +228,8 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		is_gone(s, index);
 		return true;
 	}
+	if (s->writes + count_pieces(s, &b) + 1 > WRITES)
+		return false;
 	number = s->free_place[table][s->nb_free[table] - 1];
 	stage = s->free_stage[s->nb_free_stages - 1];
 	place = &s->place[number];
@@ -196,10 +243,8 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		is_gone(s, index);
 		return true;
 	}
-	sg = (struct rdma_sge){
-		(uintptr_t)b.body, (uint32_t)b.body_bytes, rdma_mr_lkey(s->config.mr)};
 	retention_give(s->config.retention, index);
-	if (sink_link_write(&s->link, index, &sg, place->body, place->body_rkey, NULL) < 0)
+	if (write_body(s, index, &b, place) < 0)
 		return false;
 	FAIL_POINT("recv.body");
 	sg = (struct rdma_sge){(uintptr_t)entry, SINK_ENTRY_BYTES, rdma_mr_lkey(s->link.mr)};
@@ -211,7 +256,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	}
 	FAIL_POINT("recv.imm");
 	queue_drop(&s->queue[table]);
-	s->writes += 2;
+	s->writes++;
 	s->nb_free[table]--;
 	s->nb_free_stages--;
 	s->used[number] = (struct used){index, stage};

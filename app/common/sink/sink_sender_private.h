@@ -24,7 +24,8 @@ extern int sink_sender_logtype;
 	rte_log(RTE_LOG_##level, sink_sender_logtype, "sink: store %s: " fmt "\n", \
 		(s)->config.name, ##__VA_ARGS__)
 
-#define WINDOW	 256 /* batches on their way, at most */
+#define WINDOW	 256	      /* batches on their way, at most */
+#define WRITES	 (2 * WINDOW) /* of bodies' pieces and of entries */
 #define NO_BATCH UINT32_MAX
 
 /* Batches in a row. */
