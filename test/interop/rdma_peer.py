@@ -19,6 +19,11 @@ OURS, THEIRS = '10.99.0.1', '10.99.0.2'
 # of Ethernet, for a RoCE MTU: rdma_rxe takes the largest that leaves room for 80 bytes of headers
 ETHERNET_MTU = {256: 400, 512: 700, 1024: 1500, 2048: 2500, 4096: 4300}
 ETHERNET_MAX = 4300
+# sh in the guest: until its link is up. Before there is an answer it may be that of the last run,
+# about to go down.
+LINK = (f'until ping -c 1 -W 1 {OURS} >/dev/null && ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; '
+        'do usleep 100000; done')
+GRACE = 10      # seconds for one end when the other has ended
 
 
 def pick_cpus():
@@ -88,13 +93,19 @@ class Run:
                 raise Broken(f'braggline-rdma {self.name} never printed {text!r}:\n{self.output}')
             time.sleep(0.05)
 
+    def ends(self, seconds):
+        """Its exit status; None: it does not end in this time."""
+        try:
+            return self.process.wait(max(0.1, seconds))
+        except subprocess.TimeoutExpired:
+            return None
+
     def wait(self):
         """Its exit status; None: it took too long, and is killed."""
-        try:
-            return self.process.wait(max(0.1, self.deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        status = self.ends(self.deadline - time.monotonic())
+        if status is None:
             self.close()
-            return None
+        return status
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
@@ -164,17 +175,24 @@ class Bench:
         run = self.ours(mode, f'{options} --wait {self.seconds}')
         try:
             job = self.server(server)
+            self.until_one_ends(run, job)
             status = run.wait()
             job.wait()
             self.check(run, status, job, texts, theirs, ours)
         finally:
             run.close()
 
+    def until_one_ends(self, run, job):
+        """Ours as a client waits for a server: not for one that has ended without it."""
+        while run.process.poll() is None and job.status is None and \
+                time.monotonic() < run.deadline:
+            time.sleep(0.05)
+        if job.status and run.ends(GRACE) is None:
+            run.interrupt()
+
     def server(self, command):
         """Start a server of the guest's; it needs a link, so ours is started before."""
-        return self.guest.start(
-            'until ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; do sleep 0.1; done; exec '
-            f'{command}', self.seconds)
+        return self.guest.start(f'{LINK}; exec {command}', self.seconds)
 
     def check(self, run, status, job, texts, theirs, ours):
         both = run.output + job.output

@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS
 from rxe_vm import Broken, Guest, Missing, SKIP, die_with_us
 
-GUEST, HOST, MTU = '10.99.0.2', '10.99.0.1', 4300
 EAL = '--no-huge -m 64 --no-pci --no-shconf --no-telemetry'
 TOOL = f'braggline-rdma {EAL} --'
 
@@ -60,20 +60,20 @@ def stock_peers(guest):
     device = '--device verbs:rxe0 -e'
     for mode, options, original, text in PEERS:
         pair(f'{mode}, ours serves {original}', f'{TOOL} {mode} {device} {options}',
-             f'{original} -R {options} {GUEST}', text)
+             f'{original} -R {options} {THEIRS}', text)
     mode, options, original, text = PEERS[0]
     pair(f'{mode}, {original} serves ours', f'{original} -R {options}',
-         f'{TOOL} {mode} {device} {options} {GUEST}', text)
+         f'{TOOL} {mode} {device} {options} {THEIRS}', text)
     pair('write_bw, ours serves ours', f'{TOOL} write_bw {device} -s 1000000 -n 5',
-         f'{TOOL} write_bw {device} -s 1000000 -n 5 {GUEST}', '#bytes')
+         f'{TOOL} write_bw {device} -s 1000000 -n 5 {THEIRS}', '#bytes')
     pair('rping, ours serves the original', f'{TOOL} rping {device} -s',
-         f'rping -c -a {GUEST} -C 3 -v', 'ping data: rdma-ping-2')
-    pair('rping, the original serves ours', f'rping -s -a {GUEST} -C 3',
-         f'{TOOL} rping {device} -c -a {GUEST} -C 3 -v', 'rdma-ping-2')
+         f'rping -c -a {THEIRS} -C 3 -v', 'ping data: rdma-ping-2')
+    pair('rping, the original serves ours', f'rping -s -a {THEIRS} -C 3',
+         f'{TOOL} rping {device} -c -a {THEIRS} -C 3 -v', 'rdma-ping-2')
     pair('cmatose, ours serves ucmatose', f'{TOOL} cmatose {device} -C 10',
-         f'ucmatose -s {GUEST} -C 10', 'data transfers complete')
+         f'ucmatose -s {THEIRS} -C 10', 'data transfers complete')
     pair('udaddy, ours serves the original', f'{TOOL} udaddy {device}',
-         f'udaddy -s {GUEST}', 'data transfers complete')
+         f'udaddy -s {THEIRS}', 'data transfers complete')
 
 
 class Host:
@@ -86,7 +86,7 @@ class Host:
             [tool, '--lcores', f'0@({cpus})', '--no-huge', '-m', '256', '--no-pci', '--no-shconf',
              '--no-telemetry', '--log-level=lib.vhost.*:error',
              f'--vdev=net_vhost0,iface={folder}/nic,queues=1,client=1', '--',
-             *words.split(), '--device', f'roce:port=0,ip={HOST}/24,mtu=4096', '-e'],
+             *words.split(), '--device', f'roce:port=0,ip={OURS}/24,mtu=4096', '-e'],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
             preexec_fn=die_with_us)
 
@@ -109,27 +109,25 @@ class Host:
 def against_roce(tool, folder):
     """verbs in the guest, roce on the host: two providers, one interface."""
     device = '--device verbs:rxe0 -e'
-    reach = f'until ping -c 1 -W 1 {HOST} >/dev/null; do :; done'
     with Host(tool, folder, 'rping -s -S 20000') as host, \
-         Guest([f'{GUEST}/24'], vhost_server=f'{folder}/nic', mtu=MTU, memory=768,
+         Guest([f'{THEIRS}/24'], vhost_server=f'{folder}/nic', mtu=ETHERNET_MAX, memory=768,
                files={tool: '/bin/braggline-rdma'}) as guest:
         # the guest's network card is there as soon as the host's end has come
         def verbs_asks(words, text):
-            job = guest.run(f'{reach}; {TOOL} {words}', seconds=180)
+            job = guest.run(f'{LINK}; {TOOL} {words}', seconds=180)
             if job.status:
                 print(host.output())
             check(job, f'{words.split()[0]}, roce serves verbs', text)
 
-        verbs_asks(f'rping {device} -c -a {HOST} -C 3 -v -S 20000', 'rdma-ping-2')
+        verbs_asks(f'rping {device} -c -a {OURS} -C 3 -v -S 20000', 'rdma-ping-2')
         host.close()
         with Host(tool, folder, 'write_bw -s 65536 -n 50') as host:
-            verbs_asks(f'write_bw {device} -s 65536 -n 50 {HOST}', '#bytes')
+            verbs_asks(f'write_bw {device} -s 65536 -n 50 {OURS}', '#bytes')
         host.close()
         with Host(tool, folder, 'send_bw -c UC -s 4000 -n 50') as host:
-            verbs_asks(f'send_bw {device} -c UC -s 4000 -n 50 {HOST}', '#bytes')
-        with Host(tool, folder, f'rping -c -a {GUEST} -C 3 -v --wait 60') as host:
-            job = guest.start('until ibv_devinfo -d rxe0 | grep -q PORT_ACTIVE; do sleep 0.1; done; '
-                              f'{TOOL} rping {device} -s', seconds=180)
+            verbs_asks(f'send_bw {device} -c UC -s 4000 -n 50 {OURS}', '#bytes')
+        with Host(tool, folder, f'rping -c -a {THEIRS} -C 3 -v --wait 60') as host:
+            job = guest.start(f'{LINK}; {TOOL} rping {device} -s', seconds=180)
             status = host.process.wait(180)
             if status or 'rdma-ping-2' not in host.output():
                 raise Broken(f'rping, verbs serves roce: {status}\n{host.output()}\n{job.output}')
@@ -143,7 +141,7 @@ def main():
     try:
         with open(f'{folder}/both', 'w', encoding='ascii') as f:
             f.write(BOTH)
-        with Guest([f'{GUEST}/24'], netdev='hubport,hubid=0', mtu=MTU, memory=768,
+        with Guest([f'{THEIRS}/24'], netdev='hubport,hubid=0', mtu=ETHERNET_MAX, memory=768,
                    files={tool: '/bin/braggline-rdma', f'{folder}/both': '/bin/both'}) as guest:
             stock_peers(guest)
         against_roce(tool, folder)
