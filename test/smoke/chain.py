@@ -5,6 +5,7 @@
 Independent of the product: by the byte tables of app/common/README.rst and sink/README.rst.
 """
 
+import csv
 import os
 import struct
 
@@ -136,3 +137,24 @@ def stored(*directories):
             want(batch.sequence not in known, f'{path}: batch {batch.sequence} is there twice')
             known[batch.sequence] = batch.rows
     return found
+
+
+def truth(path):
+    """What a detector made: {frame: {column: text}}."""
+    with open(path, newline='', encoding='ascii') as stream:
+        return {int(row['frame']): row for row in csv.DictReader(stream)}
+
+
+def compare(batch, made):
+    """Rows of `frames` with what the detector made; returns how many did not arrive."""
+    lost = 0
+    for frame, bunch, flags, count, verdict in zip(
+            batch.column(FRAME, 'Q'), batch.column(BUNCH, 'Q'), batch.column(FLAGS, 'I'),
+            batch.column(BRAGG_COUNT, 'I'), batch.column(VERDICT, 'B')):
+        if verdict == LOST:
+            lost += 1
+            continue
+        want(int(made[frame]['bunch_id']) == bunch, frame, bunch, made[frame])
+        want(flags & INCOMPLETE or int(made[frame]['strong_pixels']) == count, frame, count,
+             made[frame])
+    return lost

@@ -3,7 +3,6 @@
 """Detectors, receivers and stores as programs on one machine, a wire between them, and what must be
 in the files in the end. For tests; all of it in a network namespace of its own."""
 
-import csv
 import itertools
 import os
 import random
@@ -232,8 +231,7 @@ class World:
 
     def check_frames(self, number):
         """Rows of a receiver."""
-        with open(f'{self.where}/detector{number}/truth.csv', newline='', encoding='ascii') as file:
-            truth = {int(t['frame']): t for t in csv.DictReader(file)}
+        truth = chain.truth(f'{self.where}/detector{number}/truth.csv')
         seen = {'frames': set(), 'images': set()}
         lost = 0
         for _, table, path in chain.files(*self.directories):
@@ -244,28 +242,12 @@ class World:
                     want(frame not in seen[table], 'frame', frame, 'is twice in', table)
                     seen[table].add(frame)
                 if table == 'frames':
-                    lost += self.compare(batch, truth)
+                    lost += chain.compare(batch, truth)
         frames = sorted(seen['frames'])
         gaps = sum(b != a + 1 for a, b in itertools.pairwise(frames))
         want(gaps <= self.recv_kills, gaps, 'gaps by', self.recv_kills, 'deaths of receivers')
         print(f'recv{number}: {len(frames) - lost} of {frames[-1] - frames[0] + 1} frames are '
               f'there once, {lost} did not arrive, {gaps} gaps; {len(seen["images"])} images')
-
-    @staticmethod
-    def compare(batch, truth):
-        """Rows of `frames` with what the detector made; returns how many did not arrive."""
-        lost = 0
-        for frame, bunch, flags, count, verdict in zip(
-                batch.column(chain.FRAME, 'Q'), batch.column(chain.BUNCH, 'Q'),
-                batch.column(chain.FLAGS, 'I'), batch.column(chain.BRAGG_COUNT, 'I'),
-                batch.column(chain.VERDICT, 'B')):
-            if verdict == chain.LOST:
-                lost += 1
-                continue
-            want(int(truth[frame]['bunch_id']) == bunch, frame, bunch, truth[frame])
-            want(flags & chain.INCOMPLETE or int(truth[frame]['strong_pixels']) == count, frame,
-                 count, truth[frame])
-        return lost
 
 
 def inside(main):

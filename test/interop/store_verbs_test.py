@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Batches between providers: braggline-recv and braggline-store, one of them over the roce engine
+on this machine, the other over verbs on the kernel's rdma_rxe in a guest.
+
+usage: store_verbs_test.py BUILDDIR DPDK-LIBDIR [kill]
+  Each way once, in one guest: every frame of the detector is in the files once, as it was made, and
+  all end in order. kill: the guest's program is killed in mid-run, and started again.
+"""
+
+import configparser
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS, outcome, pick_cpus, step
+from rxe_vm import Broken, Guest, die_with_us
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
+import chain
+
+EAL = '--no-huge --no-pci --no-shconf --no-telemetry --log-level=lib.eal:warning'.split()
+# DPDK's drivers of mempools, which it loads from where it is installed
+MEMPOOLS = ('librte_mempool_ring.so', 'librte_mempool_stack.so')
+ROWS = 64       # of the module: 16 packets a frame
+PERIOD = 20     # frames of the capture, which is repeated
+RATE = 20       # frames/s: an emulated CPU is a slow one
+# Many small batches; 14.7 and 6.3 MB: more, and less, than rdma_rxe sends in a message, 8 MiB.
+SMALL = {'output.kind': 'csr', 'output.images_interval': 2}
+LARGE = {'output.kind': 'image', 'output.images_interval': 64}
+FRAMES, FRAMES_LARGE, FRAMES_KILLED = 40, 10, 160   # of a run
+AGAIN = 20      # of the second run, after the receiver was killed
+SECONDS = 120   # patience
+
+# sh in the guest. Programs that poll are sessions of their own: Linux schedules by session.
+START = 'setsid {} & pid=$!\n'
+AWAIT = 'until [ -e /share/{} ] || ! [ -d /proc/$pid ]; do usleep 100000; done\n'
+KILL = AWAIT.format('now') + 'kill -9 $pid || exit 99\nwait $pid\n'
+
+
+def settings(values):
+    for key, value in values.items():
+        yield from ('-s', f'{key}={value}')
+
+
+def receiver(capture, where, device, store, ring, frames, output):
+    """Words of a braggline-recv but for EAL's."""
+    return ['--vdev', 'gpu_host0', '--vdev',
+            f'net_replay0,file={capture}/in.pcap,loops=0,rewrite=42:8:le:{PERIOD},rate={RATE * 16}',
+            '--', '--quiet', *settings({
+                'detector.rows': ROWS, 'port 0.device': 'net_replay0', 'run.name': 'run',
+                'run.frames': frames, 'run.first_frame': 1,
+                'calibration.gain': f'{capture}/gain_m%d.bin',
+                'calibration.pedestal_g0': f'{capture}/pedestal_g0_m%d.bin',
+                'calibration.pedestal_g1': f'{capture}/pedestal_g1_m%d.bin',
+                'calibration.pedestal_g2': f'{capture}/pedestal_g2_m%d.bin',
+                'calibration.mask': f'{capture}/mask_m%d.bin', 'veto.dry_run': 'yes',
+                'output.directory': where, 'output.frames_interval': 8, **output,
+                'output.preview': 'off', 'output.calibration': 'no', 'egress.device': device,
+                'egress.stores': store, 'egress.key': f'{capture}/key', 'egress.ring': ring,
+                'egress.ring_mb': 128, 'egress.rate_mb': 6, 'egress.end_ms': SECONDS * 1000})]
+
+
+def keeper(capture, directory, device):
+    """Words of a braggline-store but for EAL's."""
+    return ['--', *settings({
+        'store.device': device, 'store.key': f'{capture}/key', 'store.memory_mb': 256,
+        'store.silence_ms': 10000, 'files.directory': directory, 'files.sync_ms': 20})]
+
+
+class Rig:
+    """A capture, a guest, and programs on either side of its network card."""
+
+    def __init__(self, build, libdir, where, kill):
+        self.build, self.libdir, self.where, self.kill = build, libdir, where, kill
+        self.ring = f'/dev/shm/braggline_store_verbs_{os.getpid()}'     # on either machine
+        self.guest, self.logs, self.processes = None, [], []
+        with open(f'{where}/key', 'wb') as key:
+            key.write(os.urandom(64))
+        os.chmod(f'{where}/key', 0o600)
+        subprocess.run(
+            [f'{build}/app/detector/braggline-detector', '--frames', str(PERIOD), '--rows',
+             str(ROWS), '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--truth',
+             f'{where}/truth.csv', '--calibration', where], check=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def boot(self):
+        files = {f'{self.libdir}/{name}': f'/lib/{name}' for name in MEMPOOLS}
+        for name in ('recv', 'store'):
+            files[f'{self.build}/app/{name}/braggline-{name}'] = f'/bin/braggline-{name}'
+        self.guest = Guest([f'{THEIRS}/24'], vhost_server=f'{self.where}/nic', mtu=ETHERNET_MAX,
+                           share=self.where, memory=1024, files=files)
+
+    def here(self, program, words):
+        """A program on this machine, at the guest's network card."""
+        log = f'{self.where}/{len(self.logs)}.log'
+        self.logs.append(log)
+        with open(log, 'w', encoding='ascii') as out:
+            process = subprocess.Popen(
+                [f'{self.build}/app/{program}', '--lcores', f'0@({pick_cpus()})', '-m', '256', *EAL,
+                 '--log-level=lib.vhost.*:error', '--vdev',
+                 f'net_vhost0,iface={self.where}/nic,queues=1,client=1', *words],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                preexec_fn=die_with_us)
+        self.processes.append(process)
+        return process
+
+    @staticmethod
+    def there(program, words):
+        """Line of sh: the same in the guest."""
+        drivers = (word for name in MEMPOOLS for word in ('-d', f'/lib/{name}'))
+        return shlex.join([program, *drivers, '-l', '0', '-m', '256', *EAL, *words])
+
+    def script(self, name, text):
+        """A command of the guest's."""
+        with open(f'{self.where}/{name}', 'w', encoding='ascii') as out:
+            out.write(f'{LINK}\n{text}')
+        return f'sh /share/{name}'
+
+    def tell(self, name):
+        """Scripts of the guest wait for such files."""
+        with open(f'{self.where}/{name}', 'w', encoding='ascii'):
+            pass
+
+    def until(self, done, process, what):
+        end = time.monotonic() + SECONDS
+        while not done():
+            if process.poll() is not None or time.monotonic() > end:
+                raise Broken(f'{what}: not in time, or status {process.poll()}')
+            time.sleep(0.05)
+
+    def says(self, process, text):
+        def done():
+            with open(self.logs[-1], encoding='ascii', errors='replace') as log:
+                return text in log.read()
+        self.until(done, process, f'"{text}"')
+
+    def end(self, process, name):
+        try:
+            status = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Broken(f'{name} does not end') from None
+        if status:
+            raise Broken(f'{name}: status {status}')
+
+    @staticmethod
+    def job_ends(job):
+        if job.wait():
+            raise Broken(f'the guest: status {job.status}')
+
+    def show(self):
+        """All that was said."""
+        for log in self.logs:
+            with open(log, encoding='ascii', errors='replace') as out:
+                print(f'---- {log}', *out.read().splitlines()[-40:], sep='\n')
+        if self.guest:
+            print('---- the guest', self.guest.job.output, self.guest.console(), sep='\n')
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if self.guest:
+            self.guest.close()
+        if os.path.exists(self.ring):
+            os.unlink(self.ring)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        self.close()
+
+
+def from_guest(rig):
+    """braggline-recv over verbs, braggline-store over roce."""
+    stored = f'{rig.where}/roce'
+    frames, output = (FRAMES_KILLED, SMALL) if rig.kill else (FRAMES_LARGE, LARGE)
+    store = rig.here('store/braggline-store',
+                     keeper(rig.where, stored, f'roce:port=net_vhost0,ip={OURS}/24,mtu=4096'))
+    rig.boot()
+    rig.says(store, 'listening')
+
+    def recv(frames):
+        return START.format(rig.there('braggline-recv', receiver(
+            '/share', '/share/verbs_run', 'verbs:rxe0', OURS, rig.ring, frames, output)))
+
+    text = recv(frames)
+    if rig.kill:
+        text += KILL + f'cp {rig.ring} /share/left\n' + recv(AGAIN)
+    job = rig.guest.start(rig.script('recv', text + 'wait $pid\n'), SECONDS)
+    if rig.kill:
+        rig.until(lambda: any(map(chain.has_batch, chain.parts(stored))), store, 'a batch')
+        rig.tell('now')
+    rig.job_ends(job)
+    store.send_signal(signal.SIGTERM)
+    rig.end(store, 'braggline-store')
+    if rig.kill:
+        os.unlink(f'{rig.where}/now')
+        check_adopted(rig, stored, frames)
+    else:
+        check_run(rig, stored, frames, 'verbs_run')
+
+
+def to_guest(rig):
+    """braggline-recv over roce, braggline-store over verbs."""
+    frames = FRAMES_KILLED if rig.kill else FRAMES
+    store = START.format(rig.there('braggline-store',
+                                   keeper('/share', '/tmp/stored', 'verbs:rxe0')))
+    # the guest's link is there when ours is
+    recv = rig.here('recv/braggline-recv', ['--log-level=braggline.sink:debug', *receiver(
+        rig.where, f'{rig.where}/roce_run', f'roce:port=net_vhost0,ip={OURS}/24,mtu=4096', THEIRS,
+        rig.ring, frames, SMALL)])
+    text = store + KILL + store if rig.kill else store
+    job = rig.guest.start(rig.script('store', text + AWAIT.format('stop') + 'kill $pid\n'
+                                     'wait $pid && cp -r /tmp/stored /share/verbs\n'), SECONDS)
+    if rig.kill:
+        rig.says(recv, '-> up')
+        time.sleep(1)
+        rig.tell('now')
+    rig.end(recv, 'braggline-recv')
+    rig.tell('stop')
+    rig.job_ends(job)
+    check_run(rig, f'{rig.where}/verbs', frames, 'roce_run')
+
+
+def rows(rig, directory, frames):
+    """Of {(incarnation, table): rows}, which are those of the detector, without gaps from 1 on."""
+    truth = chain.truth(f'{rig.where}/truth.csv')
+    truth = {n: truth[(n - 1) % PERIOD + 1] for n in range(1, frames + 1)}
+    found = {}
+    for incarnation, table, path in chain.files(directory):
+        for batch in chain.batches(path):
+            seen = found.setdefault((incarnation, table), [])
+            seen += batch.column(chain.FRAME, 'Q')
+            if table == 'frames':
+                chain.want(chain.compare(batch, truth) == 0, 'frames did not arrive')
+    for stream, seen in found.items():
+        chain.want(seen == list(range(1, len(seen) + 1)), *stream, seen)
+    return {stream: len(seen) for stream, seen in found.items()}
+
+
+def check_run(rig, directory, frames, run):
+    """All frames of one run, and its ledger says so."""
+    found = rows(rig, directory, frames)
+    chain.want(sorted(table for _, table in found) == sorted(chain.TABLES) and
+               set(found.values()) == {frames}, found, 'wanted', frames)
+    ini = configparser.ConfigParser()
+    ini.read(f'{rig.where}/{run}/run_ledger.ini')
+    ledger = {k: int(v) for k, v in ini['frames'].items()}
+    chain.want(ledger['balanced'] == 1 and ledger['stored'] == ledger['frames'] == frames,
+               ledger)
+
+
+def check_adopted(rig, directory, frames):
+    """What the receiver held as it was killed, all that came before, and its second run."""
+    found, stored = rows(rig, directory, frames), chain.stored(directory)
+    for stream, batches in chain.held(f'{rig.where}/left').items():
+        for sequence, count in batches.items():
+            chain.want(stored.get(stream, {}).get(sequence) == count, *stream, sequence,
+                       'was held and is lost')
+    for table in chain.TABLES:
+        of_table = sorted(count for (_, name), count in found.items() if name == table)
+        chain.want(len(of_table) == 2 and AGAIN in of_table, table, found)
+
+
+def test(build, libdir, kill):
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as where, Rig(build, libdir, where, kill) as rig:
+        try:
+            for part in (from_guest, to_guest):
+                part(rig)
+                step(part.__name__, begin)
+        except (AssertionError, Broken) as wrong:
+            rig.show()
+            raise Broken(str(wrong)) from wrong
+
+
+def main():
+    if len(sys.argv) < 3 or sys.argv[3:] not in ([], ['kill']):
+        print(__doc__, file=sys.stderr)
+        return 2
+    return outcome(test, os.path.abspath(sys.argv[1]), sys.argv[2], len(sys.argv) > 3)
+
+
+if __name__ == '__main__':
+    sys.exit(main())
