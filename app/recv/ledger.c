@@ -132,18 +132,37 @@ ledger_keep(const struct ledger *l, struct ledger_kept *kept)
 		kept->columns[i] = column(l, i);
 }
 
+/* The last frame that it had seen, and the last one that is not lost. */
+static uint64_t
+last_seen(const struct ledger_kept *before, uint64_t *retained)
+{
+	*retained = before->retained_frame;
+	/* none is: all that it had seen is lost */
+	if (*retained == 0 && before->first_frame > 0)
+		*retained = before->first_frame - 1;
+	return RTE_MAX(before->last_frame, before->retained_frame);
+}
+
+void
+ledger_pass_on(struct ledger_kept *kept, const struct ledger_kept *before)
+{
+	uint64_t retained, seen = last_seen(before, &retained);
+
+	if (kept->first_frame > 0 || seen == 0)
+		return;
+	kept->first_frame = retained + 1;
+	kept->last_frame = seen;
+}
+
 void
 ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first)
 {
 	const uint64_t stride = RTE_MAX(before->stride, 1u);
-	const uint64_t seen = RTE_MAX(before->last_frame, before->retained_frame);
-	uint64_t retained = before->retained_frame;
+	uint64_t retained, seen = last_seen(before, &retained);
 
-	/* none is: all that it had seen is lost */
-	if (retained == 0 && before->first_frame > 0)
-		retained = before->first_frame - 1;
-	/* until the first of ours has come it is not known whether the detector has gone on */
-	if (first == 0)
+	/* until the first of ours has come it is not known whether the detector has gone on, and
+	 * nothing is missing for all we know if nobody has seen any before */
+	if (first == 0 || seen == 0)
 		return;
 	l->lost_at_restart = (seen - retained + stride - 1) / stride;
 	l->lost_while_down = first > seen ? (first - seen - 1) / stride : 0;

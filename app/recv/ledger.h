@@ -25,8 +25,8 @@ struct ledger_kept {
 	uint64_t incarnation;	 /**< of its batches */
 	uint64_t stride;	 /**< of its frame numbers */
 	int64_t written;	 /**< ns since 1970 */
-	uint64_t first_frame;	 /**< that was closed, */
-	uint64_t last_frame;	 /**< and the last one */
+	uint64_t first_frame;	 /**< that was closed, 0: none */
+	uint64_t last_frame;	 /**< the last one, 0: none */
 	uint64_t retained_frame; /**< last one whose row of `frames` is in retention, 0: none */
 	uint64_t columns[LEDGER_COLUMNS];
 };
@@ -84,6 +84,9 @@ void ledger_keep(const struct ledger *l, struct ledger_kept *kept);
  * @param first   first frame of ours, 0: there is none yet
  */
 void ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first);
+
+/** Of a receiver that has seen no frame yet: who comes next resumes from what it has found. */
+void ledger_pass_on(struct ledger_kept *kept, const struct ledger_kept *before);
 
 /** Print as aligned lines of name and number, with shares. */
 void ledger_print(const struct ledger *l, FILE *out);

@@ -62,6 +62,8 @@ run_ledger_keep(struct run *r, bool running)
 	kept.written = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	run_ledger_read(r, &l);
 	ledger_keep(&l, &kept);
+	if (r->resumed.version != 0)
+		ledger_pass_on(&kept, &r->resumed);
 	/* the last one is worth waiting for; an lcore that is gone takes none */
 	for (unsigned int i = 0;
 		!egress_keep_ledger(r->pipeline->stores, &kept) && !running && i < KEEP_TRIES; i++)

@@ -5,6 +5,7 @@
 Independent of the product: by the byte tables of app/common/README.rst and sink/README.rst.
 """
 
+import configparser
 import csv
 import os
 import struct
@@ -55,6 +56,13 @@ def ledger(path):
     names = ('version', 'running', 'run', 'incarnation', 'stride', 'written', 'first', 'last',
              'retained')
     return dict(zip(names, struct.unpack_from('<IIQQQqQQQ', last, 16)))
+
+
+def final_ledger(path):
+    """Of a run that has ended: columns of frames."""
+    ini = configparser.ConfigParser()
+    ini.read(path)
+    return {k: int(v) for k, v in ini['frames'].items()}
 
 
 class Batch:

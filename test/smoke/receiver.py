@@ -23,10 +23,10 @@ def want(condition, *what):
 class Telemetry:
     """usertools/dpdk-telemetry.py: a SEQPACKET socket, a command a message, JSON back."""
 
-    def __init__(self, prefix, process):
+    def __init__(self, prefix, process, command='/braggline/info'):
         path = f'/var/run/dpdk/{prefix}/dpdk_telemetry.v2'
         for _ in range(200):
-            want(process.poll() is None, 'braggline-recv has ended')
+            want(process.poll() is None, prefix, 'has ended')
             try:
                 self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 self.socket.connect(path)
@@ -38,7 +38,7 @@ class Telemetry:
             raise AssertionError(f'no telemetry at {path}')
         self.size = json.loads(self.socket.recv(1024).decode())['max_output_len']
         for _ in range(100):
-            if '/braggline/info' in self('/')['/']:
+            if command in self('/')['/']:
                 return
             time.sleep(0.1)
         raise AssertionError('no /braggline commands')

@@ -6,7 +6,6 @@ in between: what was kept is in the files once.
 usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the kills
 """
 
-import configparser
 import os
 import random
 import signal
@@ -15,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from chain import held, ledger, stored, want
+from chain import final_ledger, held, ledger, stored, want
 
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
 PERIOD = 10   # frames of the capture, which is repeated
@@ -173,9 +172,7 @@ def play(chain, kind, moment):
 
 
 def read_ledger(chain):
-    ini = configparser.ConfigParser()
-    ini.read(f'{chain.where}/run/chain_ledger.ini')
-    return {k: int(v) for k, v in ini['frames'].items()}
+    return final_ledger(f'{chain.where}/run/chain_ledger.ini')
 
 
 def check_ladder(chain, kind):

@@ -6,6 +6,7 @@ in the files in the end. For tests; all of it in a network namespace of its own.
 import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 
 import chain
 from chain import want
+from receiver import Telemetry
 from wire import Wire, link, unlink
 
 LCORES = f'0@(0-{os.cpu_count() - 1})'
@@ -31,12 +33,13 @@ class World:
 
     READY = {'detector': '', 'recv': 'packets in', 'store': 'listening'}
 
-    def __init__(self, build, where, seed, receivers, stores):
+    def __init__(self, build, where, seed, receivers, stores, telemetry):
         self.build = build
         self.where = where
         self.random = random.Random(seed)
         self.receivers = receivers
         self.stores = stores
+        self.telemetry = telemetry
         self.directories = [f'{where}/stored{i}' for i in range(stores)]
         self.held = {}      # batches that were ever seen held
         self.process = {}
@@ -54,6 +57,15 @@ class World:
     def ring(number):
         return f'/dev/shm/braggline_world_{os.getpid()}_{number}'
 
+    @staticmethod
+    def prefix(name):
+        return f'braggline_world_{os.getpid()}_{name}'
+
+    def ask(self, name):
+        """Telemetry of a receiver or store."""
+        return Telemetry(self.prefix(name), self.process[name],
+                         '/braggline/store' if name.startswith('store') else '/braggline/info')
+
     def port(self, name):
         """Of the wire."""
         return int(name[-1]) + (self.receivers if name.startswith('store') else 0)
@@ -64,8 +76,10 @@ class World:
         with open(log, 'a', encoding='ascii') as out:
             begin = out.tell()
             self.process[name] = subprocess.Popen(
-                [f'{self.build}/app/{program}', '--no-huge', '--no-pci', '--no-telemetry',
-                 '--no-shconf', '--log-level', 'lib.eal:warning', *eal, '--', *words],
+                [f'{self.build}/app/{program}', '--no-huge', '--no-pci',
+                 *(('--file-prefix', self.prefix(name)) if self.telemetry else
+                   ('--no-telemetry', '--no-shconf')),
+                 '--log-level', 'lib.eal:warning', *eal, '--', *words],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
                 env={**os.environ, **environment})
         return begin
@@ -155,6 +169,13 @@ class World:
             self.process[name].wait()
             self.dead(name)
 
+    def hold(self, name):
+        """It stands still."""
+        self.process[name].send_signal(signal.SIGSTOP)
+
+    def go_on(self, name):
+        self.process[name].send_signal(signal.SIGCONT)
+
     def dies(self, name, seconds):
         """@return whether it is killed by itself in this time"""
         try:
@@ -187,6 +208,8 @@ class World:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+        for name in self.process:
+            shutil.rmtree(f'/var/run/dpdk/{self.prefix(name)}', ignore_errors=True)
         self.wire.close()
         for i in range(self.receivers):
             unlink(f'd{i}')
@@ -262,13 +285,13 @@ def inside(main):
     os.execvp('unshare', ['unshare', '--net', sys.executable, *sys.argv])
 
 
-def play(build, receivers, stores, story, look=lambda world: None, abandon=False):
+def play(build, receivers, stores, story, look=lambda world: None, abandon=False, telemetry=False):
     """story(world) is what happens; then all end, the directories are reconciled, and the files are
     checked; look(world) sees them as well."""
     seed = int(os.environ.get('WORLD_SEED', os.getpid()))
     print(f'WORLD_SEED={seed}', flush=True)
     with tempfile.TemporaryDirectory() as where:
-        world = World(os.path.abspath(build), where, seed, receivers, stores)
+        world = World(os.path.abspath(build), where, seed, receivers, stores, telemetry)
         kinds = [[f'{kind}{i}' for i in range(n)] for kind, n in (
             ('detector', receivers), ('recv', receivers), ('store', stores))]
         try:

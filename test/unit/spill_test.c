@@ -257,6 +257,23 @@ test_resumed(void **state)
 	l = (struct ledger){0};
 	ledger_resume(&l, &none, 180);
 	assert_int_equal(l.lost_at_restart, 40);
+	/* one in between died before it had seen any: as if it had not been */
+	kept = (struct ledger_kept){.version = LEDGER_KEPT_VERSION, .stride = 2};
+	ledger_pass_on(&kept, &before);
+	l = (struct ledger){0};
+	ledger_resume(&l, &kept, 200);
+	assert_int_equal(l.lost_at_restart, 8);
+	assert_int_equal(l.lost_while_down, 10);
+	kept.first_frame = 0;
+	ledger_pass_on(&kept, &none);
+	l = (struct ledger){0};
+	ledger_resume(&l, &kept, 180);
+	assert_int_equal(l.lost_at_restart, 40);
+	/* nor had the first one */
+	kept = (struct ledger_kept){.version = LEDGER_KEPT_VERSION};
+	l = (struct ledger){0};
+	ledger_resume(&l, &kept, 180);
+	assert_int_equal(l.lost_at_restart + l.lost_while_down, 0);
 }
 
 int
