@@ -31,6 +31,7 @@ host_destroy(struct gk *gk)
 	free(gk->packed_value);
 	free(gk->packed_col);
 	free(gk->packed);
+	free(gk->place);
 	free(gk->bits);
 	free(gk->row_nnz);
 	free(gk->gang);
@@ -72,13 +73,15 @@ host_create(const struct gk_config *config, struct gk **out)
 	gk->packed_cap = config->layout.nnz_cap < gk_pixels(&config->geometry) / GK_BATCH_MAX
 		? config->layout.nnz_cap * GK_BATCH_MAX
 		: (uint32_t)gk_pixels(&config->geometry);
+	gk->place = aligned_alloc(
+		64, (uint64_t)config->gangs * config->geometry.tiles * sizeof(*gk->place));
 	gang_tiles = round_up((uint64_t)GK_BATCH_MAX * config->geometry.tiles, 16);
 	gk->packed = calloc(config->gangs * gang_tiles, sizeof(*gk->packed));
 	gk->packed_col = calloc((uint64_t)config->gangs * gk->packed_cap, sizeof(*gk->packed_col));
 	gk->packed_value =
 		calloc((uint64_t)config->gangs * gk->packed_cap, config->layout.value_size);
-	if (gk->gang == NULL || gk->row_nnz == NULL || gk->bits == NULL || gk->packed == NULL ||
-		gk->packed_col == NULL || gk->packed_value == NULL) {
+	if (gk->gang == NULL || gk->row_nnz == NULL || gk->bits == NULL || gk->place == NULL ||
+		gk->packed == NULL || gk->packed_col == NULL || gk->packed_value == NULL) {
 		host_destroy(gk);
 		snprintf(reason, sizeof(reason), "no memory");
 		return -ENOMEM;
@@ -87,6 +90,7 @@ host_create(const struct gk_config *config, struct gk **out)
 	for (uint32_t i = 0; i < config->gangs; i++) {
 		gk->gang[i].row_nnz = gk->row_nnz + i * gang_rows;
 		gk->gang[i].bits = gk->bits + i * gang_bits;
+		gk->gang[i].place = gk->place + (uint64_t)i * config->geometry.tiles;
 		gk->gang[i].packed = gk->packed + i * gang_tiles;
 		gk->gang[i].packed_col = gk->packed_col + (uint64_t)i * gk->packed_cap;
 		gk->gang[i].packed_value =

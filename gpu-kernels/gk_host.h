@@ -32,6 +32,7 @@ struct gang_sums {
 	alignas(64) _Atomic int64_t sum;
 	_Atomic uint64_t bragg_nnz;	    /**< bragg << 32 | nnz */
 	_Atomic uint64_t saturated_invalid; /**< saturated << 32 | invalid */
+	_Atomic uint32_t unplaced;	    /**< a likely list is not in the output slot yet */
 };
 _Static_assert(sizeof(struct gang_sums) == 64, "frames share no line");
 
@@ -52,21 +53,26 @@ struct gang_frame {
 	uint64_t number;
 	uint32_t flags;
 	uint32_t kind;
+	uint32_t left;	  /**< after the verdict: kind of what is not in the slot yet, or NONE */
 	uint32_t early;	  /**< kind that is sure or likely, made while counting; or NONE */
 	uint32_t *packed; /**< [tiles], set while counting if early is CSR and the packet is there:
-			   * index into gang.packed_*, or GANG_NOT_PACKED */
+			   * index into gang.packed_*, or one of the next */
 };
 
-/** Not in the scratch, which was full. */
-#define GANG_NOT_PACKED UINT32_MAX
+#define GANG_NOT_PACKED UINT32_MAX	 /**< not in the scratch, which was full */
+#define GANG_PLACED	(UINT32_MAX - 1) /**< in the output slot */
 
-/** After the verdict: the kind of what is not in the output slot yet, or GK_KIND_NONE. */
-static inline uint32_t
-gang_frame_left(const struct gang_frame *f)
-{
-	/* lists wait for row_ptr even where they are packed */
-	return f->kind == f->early && f->kind != GK_KIND_CSR ? GK_KIND_NONE : f->kind;
-}
+/**
+ * Where a tile's lists begin, in every frame of the batch. It is known when all tiles before are
+ * counted. Whoever sets the second bit of `state` goes on to the next tile.
+ */
+struct gang_place {
+	alignas(64) uint32_t start[GK_BATCH_MAX];
+	uint32_t nnz[GK_BATCH_MAX];
+	_Atomic uint32_t state; /**< GANG_PLACE_* */
+};
+#define GANG_PLACE_KNOWN   1u /**< `start` is written */
+#define GANG_PLACE_COUNTED 2u /**< `nnz` is written */
 
 /** Written by the one thread that moves the gang on; read by those who claimed a tile after. */
 struct gang_batch {
@@ -92,6 +98,7 @@ struct gang {
 	uint16_t *row_nnz; /**< [GK_BATCH_MAX][rows] */
 	uint32_t *bits;	   /**< [GK_BATCH_MAX][pixels / 32] */
 	uint32_t likely;   /**< enough of the last batch was kept, and as the kind asked for */
+	struct gang_place *place; /**< [tiles] */
 	/** Scratch of lists that are made before their places are known: tiles as they come. @{ */
 	alignas(64) _Atomic uint64_t nb_packed;
 	uint32_t *packed; /**< [GK_BATCH_MAX][tiles], gang_frame.packed */
@@ -109,6 +116,7 @@ struct gk {
 	struct gang *gang;
 	uint16_t *row_nnz;
 	uint32_t *bits;
+	struct gang_place *place;
 	uint32_t packed_cap; /**< pixels that fit into the scratch of a gang */
 	uint32_t *packed;
 	uint16_t *packed_col;

@@ -20,6 +20,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "gk_host.h"
 
@@ -87,6 +88,17 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	atomic_store_explicit(&g->sums[index].sum, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].bragg_nnz, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].saturated_invalid, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->sums[index].unplaced, 0, memory_order_relaxed);
+}
+
+/* Likely lists begin at 0 in the first tile; where in others, those who count will say. */
+static void
+setup_places(const struct gk *gk, struct gang *g)
+{
+	for (uint32_t tile = 0; tile < gk->config.geometry.tiles; tile++)
+		atomic_store_explicit(&g->place[tile].state, tile == 0 ? GANG_PLACE_KNOWN : 0,
+			memory_order_relaxed);
+	memset(g->place[0].start, 0, sizeof(g->place[0].start));
 }
 
 /* An update or a clearing; coefficients and parameters are there for the former only. */
@@ -143,6 +155,8 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	g->batch.nb_frames = work->nb_frames;
 	g->batch.dark_frames = 0;
 	atomic_store_explicit(&g->nb_packed, 0, memory_order_relaxed);
+	if (g->likely && g->batch.params.kind == GK_KIND_CSR)
+		setup_places(gk, g);
 	for (uint32_t i = 0; i < work->nb_frames; i++) {
 		setup_frame(gk, g, i, work->slot[i]);
 		g->batch.dark_frames += (g->batch.frame[i].flags & GK_FRAME_DARK) != 0;
@@ -185,7 +199,7 @@ decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 		const struct gang_frame *f = &g->batch.frame[i];
 
 		gk_host_verdict(gk, g, i);
-		left += gang_frame_left(f) != GK_KIND_NONE;
+		left += f->left != GK_KIND_NONE;
 		outs += f->out != NULL;
 		as_asked += f->out != NULL && f->kind == g->batch.params.kind;
 	}

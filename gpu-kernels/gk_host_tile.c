@@ -131,6 +131,9 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 	uint32_t *row_ptr;
 
 	f->kind = output_kind(f, params, hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT, nnz);
+	f->left = f->kind;
+	if (f->kind == f->early && atomic_load_explicit(&sums->unplaced, memory_order_relaxed) == 0)
+		f->left = GK_KIND_NONE;
 	*f->result = (struct gk_result){
 		.frame = f->number,
 		.sum = atomic_load_explicit(&sums->sum, memory_order_relaxed),
@@ -164,43 +167,106 @@ fill_missing(enum gk_value type, void *value, uint64_t n)
 	}
 }
 
-/* Is the tile in the scratch? */
-static bool
-is_packed(const struct gang_frame *f, uint32_t tile)
+/* Where the tile's list is: index into the scratch, or GANG_NOT_PACKED, or GANG_PLACED */
+static uint32_t
+packed_at(const struct gang_frame *f, uint32_t tile)
 {
-	return f->early == GK_KIND_CSR && f->packed[tile] != GANG_NOT_PACKED;
+	return f->early == GK_KIND_CSR ? f->packed[tile] : GANG_NOT_PACKED;
+}
+
+/* Lines of n pixels of the lists from `at` on, which will be written. */
+static void
+fetch_lists(const struct gk_layout *l, uint8_t *out, uint64_t at, uint64_t n)
+{
+	const uint64_t end = at + n;
+
+	for (uint64_t i = at * sizeof(uint16_t); i < end * sizeof(uint16_t); i += 64)
+		__builtin_prefetch(out + l->col + i, 1);
+	for (uint64_t i = at * l->value_size; i < end * l->value_size; i += 64)
+		__builtin_prefetch(out + l->value + i, 1);
 }
 
 /*
- * Lists of the tile, which is in L2, of those frames that will likely be lists: to the scratch,
- * since where they belong depends on the tiles before them. The second pass copies them, and does
- * not read a quarter of the raw data and of the coefficients again.
+ * The tile is counted. If it is known where its lists begin, it is known of the next one's, and of
+ * others that were counted before their time; all these are this thread's to say.
+ */
+static bool
+place(const struct gk *gk, struct gang *g, uint32_t tile, uint32_t n, const uint32_t frame[],
+	const struct gk_tile_counts counts[])
+{
+	const uint32_t tiles = gk->config.geometry.tiles;
+	struct gang_place *at = &g->place[tile], *next;
+
+	memset(at->nnz, 0, sizeof(at->nnz));
+	for (uint32_t i = 0; i < n; i++)
+		at->nnz[frame[i]] = counts[i].nnz;
+	if (!(atomic_fetch_or_explicit(&at->state, GANG_PLACE_COUNTED, memory_order_acq_rel) &
+		    GANG_PLACE_KNOWN))
+		return false;
+	for (; ++tile < tiles; at = next) {
+		next = at + 1;
+		for (uint32_t i = 0; i < GK_BATCH_MAX; i++)
+			next->start[i] = at->start[i] + at->nnz[i];
+		if (!(atomic_fetch_or_explicit(
+			      &next->state, GANG_PLACE_KNOWN, memory_order_acq_rel) &
+			    GANG_PLACE_COUNTED))
+			break;
+	}
+	return true;
+}
+
+/*
+ * Lists of the tile to a scratch, since where they belong depends on tiles before it that others
+ * are counting. The second pass copies them.
  */
 static void
-pack(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile, uint32_t n,
+pack(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile,
+	struct gang_frame *f, uint32_t nnz, uint32_t *bits)
+{
+	/* relaxed: what is in it is ordered by gang.finished */
+	const uint64_t at = atomic_fetch_add_explicit(&g->nb_packed, nnz, memory_order_relaxed);
+
+	if (at + nnz <= gk->packed_cap) {
+		f->packed[tile] = (uint32_t)at;
+		gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile], bits,
+			gk->config.value, g->packed_col + at,
+			g->packed_value + at * gk->config.layout.value_size);
+		return;
+	}
+	f->packed[tile] = GANG_NOT_PACKED;
+	if (bits != tile_bits(gk, f, tile))
+		memcpy(tile_bits(gk, f, tile), bits, gk->tile_pixels / 8);
+}
+
+/* Lists of the tile, which is in L2, of those frames that will likely be lists. */
+static void
+early_lists(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile, uint32_t n,
 	const uint32_t frame[], const struct gk_tile_counts counts[], uint32_t *const bits[])
 {
-	uint64_t at, nnz = 0;
+	const struct gk_layout *l = &gk->config.layout;
+	const bool known = place(gk, g, tile, n, frame, counts);
 
-	for (uint32_t i = 0; i < n; i++)
-		nnz += g->batch.frame[frame[i]].early == GK_KIND_CSR ? counts[i].nnz : 0;
-	/* relaxed: what is in it is ordered by gang.finished */
-	at = atomic_fetch_add_explicit(&g->nb_packed, nnz, memory_order_relaxed);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct gang_frame *f = &g->batch.frame[frame[i]];
+		struct gang_frame *f = &g->batch.frame[frame[i]];
+		const uint32_t nnz = counts[i].nnz;
+		uint64_t at;
 
 		if (f->early != GK_KIND_CSR)
 			continue;
-		f->packed[tile] = GANG_NOT_PACKED;
-		if (at + counts[i].nnz <= gk->packed_cap) {
-			f->packed[tile] = (uint32_t)at;
-			gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile], bits[i],
-				gk->config.value, g->packed_col + at,
-				g->packed_value + at * gk->config.layout.value_size);
-		} else if (bits[i] != tile_bits(gk, f, tile)) {
-			memcpy(tile_bits(gk, f, tile), bits[i], gk->tile_pixels / 8);
+		if (!known) {
+			atomic_store_explicit(&g->sums[frame[i]].unplaced, 1, memory_order_relaxed);
+			pack(gk, g, t, tile, f, nnz, bits[i]);
+			continue;
 		}
-		at += counts[i].nnz;
+		f->packed[tile] = GANG_PLACED;
+		at = g->place[tile].start[frame[i]];
+		if (at + nnz > l->nnz_cap)
+			continue; /* it becomes an image */
+		gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile], bits[i],
+			gk->config.value, (uint16_t *)(f->out + l->col) + at,
+			f->out + l->value + at * l->value_size);
+		/* of the next tile, as if it had as many */
+		fetch_lists(l, f->out, at + nnz, nnz);
 	}
 }
 
@@ -213,12 +279,13 @@ csr_output(const struct gk *gk, const struct gang *g, const struct gang_frame *f
 	const uint64_t at = row_ptr[0], n = row_ptr[t->rows] - at;
 	uint16_t *col = (uint16_t *)(f->out + l->col) + at;
 	uint8_t *value = f->out + l->value + at * l->value_size;
+	const uint32_t packed = packed_at(f, tile);
 
-	if (f->packet[tile] == 0)
+	if (f->packet[tile] == 0 || packed == GANG_PLACED)
 		return;
-	if (is_packed(f, tile)) {
-		memcpy(col, g->packed_col + f->packed[tile], n * sizeof(*col));
-		memcpy(value, g->packed_value + (uint64_t)f->packed[tile] * l->value_size,
+	if (packed != GANG_NOT_PACKED) {
+		memcpy(col, g->packed_col + packed, n * sizeof(*col));
+		memcpy(value, g->packed_value + (uint64_t)packed * l->value_size,
 			n * l->value_size);
 	} else {
 		gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile],
@@ -245,23 +312,22 @@ fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uin
 {
 	const struct gk_layout *l = &gk->config.layout;
 	struct gk_tile t;
-	uint64_t at, end;
+	uint32_t packed;
+	uint64_t at;
 
-	if (gang_frame_left(f) == GK_KIND_NONE || gk->tile_ops->fetch == NULL ||
+	if (f->left == GK_KIND_NONE || gk->tile_ops->fetch == NULL ||
 		tile == gk->config.geometry.tiles || f->packet[tile] == 0)
 		return;
 	t = tile_of(gk, g, tile);
-	if (f->kind != GK_KIND_CSR || !is_packed(f, tile))
+	packed = packed_at(f, tile);
+	if (f->kind != GK_KIND_CSR || packed == GANG_NOT_PACKED)
 		gk->tile_ops->fetch(
 			&t, (const uint16_t *)(uintptr_t)f->packet[tile], f->kind != GK_KIND_RAW);
-	if (f->kind != GK_KIND_CSR)
+	if (f->kind != GK_KIND_CSR || packed == GANG_PLACED)
 		return;
 	at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t.rows];
-	end = ((const uint32_t *)(f->out + l->row_ptr))[(tile + 1) * t.rows];
-	for (uint64_t i = at * 2; i < end * 2; i += 64)
-		__builtin_prefetch(f->out + l->col + i, 1);
-	for (uint64_t i = at * l->value_size; i < end * l->value_size; i += 64)
-		__builtin_prefetch(f->out + l->value + i, 1);
+	fetch_lists(
+		l, f->out, at, ((const uint32_t *)(f->out + l->row_ptr))[(tile + 1) * t.rows] - at);
 }
 
 /*
@@ -280,10 +346,10 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
 		const struct gang_frame *f = &g->batch.frame[i];
 
-		switch (early ? f->early : gang_frame_left(f)) {
+		switch (early ? f->early : f->left) {
 		case GK_KIND_CSR:
 			if (early)
-				break; /* pack() */
+				break; /* early_lists() */
 			if (i + 1 < g->batch.nb_frames)
 				fetch(gk, g, f + 1, tile);
 			else
@@ -360,7 +426,7 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 	for (uint32_t i = 0; i < n; i++)
 		add_counts(&g->sums[frame[i]], &counts[i]);
 	if (g->batch.params.kind == GK_KIND_CSR && g->likely)
-		pack(gk, g, &t, tile, n, frame, counts, bits);
+		early_lists(gk, g, &t, tile, n, frame, counts, bits);
 	if (n > 0 && g->batch.dark_frames > 0)
 		add_dark(gk, g, &t, tile);
 	tile_output(gk, g, &t, tile, true);

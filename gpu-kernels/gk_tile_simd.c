@@ -393,31 +393,39 @@ put_packed(const struct packed *packed, uint32_t n, enum gk_value type, uint16_t
 }
 
 /*
- * Columns of the pixels whose bit is set, from that of the first bit on. UNASKED columns are
+ * Columns of the pixels of two runs whose bit is set, the first one's being `col`. UNASKED are
  * written whether there are so many or not: at 1 % that is right for nearly every pair of runs, and
  * a branch that asks first would be guessed wrong for half of them.
  * @return how many are right
  */
 VEC_FN uint32_t
-list_pixels(const uint32_t *bits, uint32_t runs, uint32_t first, uint16_t col[])
+list_pair(uint64_t bits, uint32_t col, uint16_t to[])
 {
-	uint32_t n = 0;
+	const uint32_t n = (uint32_t)__builtin_popcountll(bits);
+	/* two columns in one word: compilers make too much of two */
+	uint32_t both = col * 0x10001 + (uint32_t)_tzcnt_u64(bits);
 
-	for (uint32_t run = 0; run < runs; run += 2) {
-		const uint32_t here = first + run * RUN;
-		uint64_t left = bits[run];
-		uint16_t *to = col + n;
+	bits &= bits - 1;
+	both += (uint32_t)_tzcnt_u64(bits) << 16;
+	memcpy(to, &both, sizeof(both));
+	for (bits &= bits - 1, to += UNASKED; bits != 0; bits &= bits - 1)
+		*to++ = (uint16_t)(col + _tzcnt_u64(bits));
+	return n;
+}
 
-		if (run + 1 < runs)
-			left |= (uint64_t)bits[run + 1] << RUN;
-		n += (uint32_t)__builtin_popcountll(left);
-		for (int i = 0; i < UNASKED; i++) {
-			*to++ = (uint16_t)(here + _tzcnt_u64(left));
-			left &= left - 1;
-		}
-		for (; left != 0; left &= left - 1)
-			*to++ = (uint16_t)(here + _tzcnt_u64(left));
+/* The same of a strip. */
+VEC_FN uint32_t
+list_pixels(const uint32_t *bits, uint32_t runs, uint32_t col, uint16_t to[])
+{
+	uint32_t n = 0, run = 0;
+	uint64_t pair;
+
+	for (; run + 2 <= runs; run += 2) {
+		memcpy(&pair, bits + run, sizeof(pair));
+		n += list_pair(pair, col + run * RUN, to + n);
 	}
+	if (run < runs)
+		n += list_pair(bits[run], col + run * RUN, to + n);
 	return n;
 }
 

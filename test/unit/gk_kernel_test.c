@@ -149,7 +149,7 @@ check_frame(const struct rig *rig, uint32_t slot, const struct gk_params *params
 	const struct gk_result *found = &rig->config.results[slot];
 	struct gk_result wanted;
 	uint8_t *out = ref_frame(rig, slot, params, &wanted);
-	const uint8_t *bytes;
+	uint8_t *bytes;
 
 	assert_int_equal(found->frame, wanted.frame);
 	assert_int_equal(found->invalid, wanted.invalid);
@@ -162,7 +162,8 @@ check_frame(const struct rig *rig, uint32_t slot, const struct gk_params *params
 	assert_memory_equal(found, &wanted, sizeof(wanted));
 	if (frame->out != GK_NO_OUT) {
 		bytes = rig_output(rig, frame->out);
-		for (uint64_t i = 0; i < rig_output_bytes(rig, &wanted); i++) {
+		rig_forget_guess(rig, &wanted, bytes);
+		for (uint64_t i = 0; i < rig->config.layout.stride; i++) {
 			if (bytes[i] != out[i])
 				fail_msg("frame %llu kind %u: byte %llu of its output (col at "
 					 "%llu, value at %llu) is 0x%02x, wanted 0x%02x",

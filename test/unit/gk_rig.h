@@ -110,16 +110,19 @@ rig_output(const struct rig *rig, uint32_t slot)
 	return rig->config.outputs + slot * rig->config.layout.stride;
 }
 
-/* Bytes of a slot, from its start, that the result speaks for; a wrong guess may lie behind. */
-static inline uint64_t
-rig_output_bytes(const struct rig *rig, const struct gk_result *result)
+/* Guard bytes over what the result does not speak for: a wrong guess may lie there. */
+static inline void
+rig_forget_guess(const struct rig *rig, const struct gk_result *result, uint8_t *out)
 {
 	const struct gk_layout *l = &rig->config.layout;
+	const uint64_t raw_end = l->raw + gk_pixels(&rig->config.geometry) * 2;
 
-	if (result->kind == GK_KIND_NONE)
-		return l->value;
-	return result->kind == GK_KIND_RAW ? l->raw + gk_pixels(&rig->config.geometry) * 2
-					   : l->stride;
+	if (result->kind != GK_KIND_CSR)
+		memset(out + l->col, RIG_GUARD, l->value - l->col);
+	if (result->kind == GK_KIND_RAW)
+		memset(out + raw_end, RIG_GUARD, l->stride - raw_end);
+	else if (result->kind == GK_KIND_NONE)
+		memset(out + l->value, RIG_GUARD, l->stride - l->value);
 }
 
 /* The instruction set that a test is asked to run with (GK_ISA); by itself what is chosen. */
