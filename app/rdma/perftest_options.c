@@ -11,6 +11,7 @@
 #define AT(member)   offsetof(struct perftest_options, member)
 #define SIZE_MAX_ALL (1 << 23) /* of -a, as with the originals */
 #define OUT_READS    128       /* most that perftest asks for; what rdma_rxe has */
+#define SIZE_DEFAULT UINT64_MAX
 #define NO_HELP	     NULL
 
 static const struct option_row rows[] = {
@@ -87,7 +88,7 @@ set_defaults(struct perftest_options *o)
 {
 	if (o->verb == PERFTEST_ATOMIC)
 		o->size = 8;
-	else if (!o->size)
+	else if (o->size == SIZE_DEFAULT)
 		o->size = o->latency ? 2 : 65536;
 	if (!o->iterations)
 		o->iterations = o->verb == PERFTEST_WRITE && !o->latency ? 5000 : 1000;
@@ -108,6 +109,7 @@ perftest_options_parse(int argc, char **argv, struct perftest_options *o, struct
 	const char *host = NULL;
 	enum options_result result;
 
+	o->size = SIZE_DEFAULT;
 	o->port = 18515;
 	o->qps = 1;
 	o->cq_mod = 100;
@@ -124,6 +126,8 @@ perftest_options_parse(int argc, char **argv, struct perftest_options *o, struct
 		return result;
 	if (o->mtu & (o->mtu - 1))
 		return wrong(argv[0], "-m", "another number", "256, 512, 1024, 2048 or 4096");
+	if (o->latency && o->size == 0)
+		return wrong(argv[0], "-s", "0", "1 or more: the last byte is waited for");
 	if (o->all && (o->latency || o->verb == PERFTEST_ATOMIC || o->duration))
 		return wrong(argv[0], "-a", "latency, atomics or -D", "-a without these");
 	if (host) {

@@ -28,7 +28,7 @@ struct perftest_options {
 	enum rdma_qp_type type;
 	bool fetch_add; /**< atomics; else compare and swap */
 
-	uint64_t size;	     /**< bytes; 0: 65536, 2 for latency, 8 for atomics */
+	uint64_t size;	     /**< bytes (65536; 2 for latency, 8 for atomics) */
 	uint64_t iterations; /**< of each queue pair; 0: 1000 or 5000 */
 	uint32_t duration;   /**< s, instead of iterations; 0: none */
 	bool all;	     /**< sizes from 2 to 2^23 */
