@@ -330,7 +330,7 @@ find_handler(const struct check *c, const char *number, char *name, size_t size)
 	return found;
 }
 
-/** What an interrupt's handler leaves to workers of its CPU waits, too: the end of direct writes. */
+/** What an interrupt's handler leaves to workers of its CPU waits, too: ends of direct writes. */
 void
 check_interrupts(struct check *c, const struct check_lcores *l)
 {

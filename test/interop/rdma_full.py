@@ -8,6 +8,7 @@ usage: rdma_full.py BUILDDIR [PART...]
   loss       1 and 4 % of all frames lost, both ways: rping compares data, perftest ends well
   ends       either side is ended in every state; the next one is served as if nothing had been
   reboot     the guest is gone in mid-transfer, and comes back
+  store      store_verbs_test.py, with kill -9 in the guest
 """
 
 import functools
@@ -15,6 +16,7 @@ import os
 import sys
 import time
 
+import store_verbs_test
 from rdma_peer import OURS, THEIRS, Bench, Broken, capture_faults, outcome, rping, step
 from rdma_test import MTUS
 
@@ -39,7 +41,10 @@ def sizes(bench, say):
                 both(bench, f'{verb}_bw', f'-s {size} -n {count}', f' {size} ')
                 say(f'{verb}_bw at MTU {mtu}, {size} bytes')
     # what perftest itself refuses: messages of no bytes
-    bench.connect('write_bw', f'-s 0 -n 100 {THEIRS}', 'ib_write_bw -R -s 1 -n 100', ' 0 ')
+    for verb in VERBS:
+        bench.connect(f'{verb}_bw', f'-s 0 -n 100 {PATIENCE} {THEIRS}',
+                      f'ib_{verb}_bw -R -s 1 -n 100', ' 0 ')
+        say(f'{verb}_bw, 0 bytes')
     # all sizes that perftest goes through, in one connection
     bench.mtu(4096)
     for verb in VERBS:
@@ -167,7 +172,7 @@ PARTS = (sizes, latency, loss, ends, reboot)
 def run_parts(tool, names):
     with Bench(tool, memory=512, seconds=300) as bench:
         for part in PARTS:
-            if names and part.__name__ not in names:
+            if part.__name__ not in names:
                 continue
             begin = time.monotonic()
             part(bench, functools.partial(step, begin=begin))
@@ -180,12 +185,18 @@ def run_parts(tool, names):
 
 
 def main():
-    known = [part.__name__ for part in PARTS]
+    known = [part.__name__ for part in PARTS] + ['store']
     if len(sys.argv) < 2 or any(name not in known for name in sys.argv[2:]):
         print(__doc__, file=sys.stderr)
         return 2
-    tool = os.path.join(sys.argv[1], 'app/rdma/braggline-rdma')
-    return outcome(run_parts, tool, sys.argv[2:])
+    build, names, status = sys.argv[1], sys.argv[2:] or known, 0
+    if names != ['store']:
+        status = outcome(run_parts, os.path.join(build, 'app/rdma/braggline-rdma'), names)
+    if 'store' in names and status == 0:
+        begin = time.monotonic()
+        status = outcome(store_verbs_test.test, build, True)
+        print(f'store: {time.monotonic() - begin:.0f} s', flush=True)
+    return status
 
 
 if __name__ == '__main__':

@@ -3,7 +3,7 @@
 """Batches between providers: braggline-recv and braggline-store, one of them over the roce engine
 on this machine, the other over verbs on the kernel's rdma_rxe in a guest.
 
-usage: store_verbs_test.py BUILDDIR DPDK-LIBDIR [kill]
+usage: store_verbs_test.py BUILDDIR [kill]
   Each way once, in one guest: every frame of the detector is in the files once, as it was made, and
   all end in order. kill: the guest's program is killed in mid-run, and started again.
 """
@@ -75,8 +75,8 @@ def keeper(capture, directory, device):
 class Rig:
     """A capture, a guest, and programs on either side of its network card."""
 
-    def __init__(self, build, libdir, where, kill):
-        self.build, self.libdir, self.where, self.kill = build, libdir, where, kill
+    def __init__(self, build, where, kill):
+        self.build, self.where, self.kill = build, where, kill
         self.ring = f'/dev/shm/braggline_store_verbs_{os.getpid()}'     # on either machine
         self.guest, self.logs, self.processes = None, [], []
         with open(f'{where}/key', 'wb') as key:
@@ -89,7 +89,9 @@ class Rig:
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def boot(self):
-        files = {f'{self.libdir}/{name}': f'/lib/{name}' for name in MEMPOOLS}
+        libdir = subprocess.run(['pkg-config', '--variable=libdir', 'libdpdk'], check=True,
+                                stdout=subprocess.PIPE, text=True).stdout.strip()
+        files = {f'{libdir}/{name}': f'/lib/{name}' for name in MEMPOOLS}
         for name in ('recv', 'store'):
             files[f'{self.build}/app/{name}/braggline-{name}'] = f'/bin/braggline-{name}'
         self.guest = Guest([f'{THEIRS}/24'], vhost_server=f'{self.where}/nic', mtu=ETHERNET_MAX,
@@ -269,9 +271,10 @@ def check_adopted(rig, directory, frames):
         chain.want(len(of_table) == 2 and AGAIN in of_table, table, found)
 
 
-def test(build, libdir, kill):
+def test(build, kill):
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as where, Rig(build, libdir, where, kill) as rig:
+    with tempfile.TemporaryDirectory() as where, \
+            Rig(os.path.abspath(build), where, kill) as rig:
         try:
             for part in (from_guest, to_guest):
                 part(rig)
@@ -282,10 +285,10 @@ def test(build, libdir, kill):
 
 
 def main():
-    if len(sys.argv) < 3 or sys.argv[3:] not in ([], ['kill']):
+    if len(sys.argv) < 2 or sys.argv[2:] not in ([], ['kill']):
         print(__doc__, file=sys.stderr)
         return 2
-    return outcome(test, os.path.abspath(sys.argv[1]), sys.argv[2], len(sys.argv) > 3)
+    return outcome(test, sys.argv[1], len(sys.argv) > 2)
 
 
 if __name__ == '__main__':

@@ -21,7 +21,7 @@ struct sink_memory {
 /**
  * @param most  bytes of a slice
  * @param unit  bytes that are in one slice, from the first address on
- * @return 0; -E2BIG: unit is more than that; -ENOMEM; as rdma_mr_reg(). Then there is nothing to close
+ * @return 0; -E2BIG: unit is more than that; -ENOMEM; as rdma_mr_reg(). On errors nothing is open
  */
 int sink_memory_open(struct sink_memory *m, struct rdma_pd *pd, const struct rdma_mr_attr *attr,
 	uint64_t most, uint64_t unit);
