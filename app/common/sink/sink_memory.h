@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Memory registered in as many slices as it takes: adapters take no regions of any size
- * (rdma_dev_info.max_mr_bytes, 3.5 GiB with `verbs`), retention rings and bodies have one. *Control*
- * functions of rdma.h, but sink_memory_at().
+ * Memory registered in as many slices as it takes: adapters take regions of a limited size only
+ * (rdma_dev_info.max_mr_bytes, 3.5 GiB with `verbs`), retention rings and bodies may be larger.
+ * *Control* functions of rdma.h, but sink_memory_at().
  */
 #ifndef SINK_MEMORY_H
 #define SINK_MEMORY_H
