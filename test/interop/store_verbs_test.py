@@ -34,7 +34,7 @@ SMALL = {'output.kind': 'csr', 'output.images_interval': 2}
 LARGE = {'output.kind': 'image', 'output.images_interval': 64}
 FRAMES, FRAMES_LARGE, FRAMES_KILLED = 40, 10, 160   # of a run
 AGAIN = 20      # of the second run, after the receiver was killed
-SECONDS = 120   # patience
+SECONDS = 300   # patience
 
 # sh in the guest. Programs that poll are sessions of their own: Linux schedules by session.
 START = 'setsid {} & pid=$!\n'
