@@ -301,17 +301,18 @@ stream_of(struct import *s, const struct retention_batch *b)
 		s, &identity, run.name, run.schema[b->table], run.schema_bytes[b->table]);
 }
 
-/* Oldest first: what is released meanwhile does not matter to a list. */
+/* Oldest first. */
 static int
-copy_held(struct import *s, const uint32_t *list, uint32_t nb)
+copy_held(struct import *s, uint32_t *nb)
 {
 	struct retention_batch b;
 	struct import_stream *t;
-	uint32_t i;
+	uint32_t number, at = 0;
 
-	for (i = 0; i < nb; i++) {
-		if (!retention_get(s->ring, list[i], &b) || !b.held)
+	while ((number = retention_walk(s->ring, &at)) != UINT32_MAX) {
+		if (!retention_get(s->ring, number, &b))
 			continue;
+		(*nb)++;
 		if (arrow_crc32c(0, b.body, b.body_bytes) != b.body_crc32c) {
 			say(s, true, "batch %" PRIu64 " of the ring is damaged, and stays",
 				b.sequence);
@@ -330,7 +331,7 @@ copy_held(struct import *s, const uint32_t *list, uint32_t nb)
 				.body_crc32c = b.body_crc32c},
 			.metadata = b.metadata,
 			.body = b.body,
-			.tag = list[i],
+			.tag = number,
 		};
 		stream_writer_append(t->writer, &batch);
 	}
@@ -341,23 +342,15 @@ int
 import_ring(struct import *s, struct retention *ring)
 {
 	const struct import_counts before = s->counts;
-	uint32_t *list, nb;
+	uint32_t nb = 0;
 	size_t i;
 	int rc;
 
-	nb = retention_list(ring, NULL, 0);
-	list = malloc((nb + 1) * sizeof(*list));
-	if (list == NULL) {
-		say(s, true, "no memory for a list of %u batches", nb);
-		return -ENOMEM;
-	}
 	s->ring = ring;
-	(void)retention_list(ring, list, nb);
-	rc = copy_held(s, list, nb);
+	rc = copy_held(s, &nb);
 	for (i = 0; i < s->nb; i++)
 		(void)stream_writer_finish(s->stream[i]->writer);
 	s->ring = NULL;
-	free(list);
 	say(s, false, "ring: %u batches were held, %" PRIu64 " stored, %" PRIu64 " were there", nb,
 		s->counts.stored - before.stored, s->counts.doubles - before.doubles);
 	if (rc == 0 && s->counts.failed > before.failed)

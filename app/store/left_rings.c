@@ -59,16 +59,16 @@ release(struct retention *ring, const struct arrow_identity *id, const struct in
 	struct retention_batch b;
 	struct retention_run run;
 	uint64_t released = 0;
-	uint32_t i;
+	uint32_t batch, at = 0;
 
-	for (i = retention_next(ring, 0); i != UINT32_MAX; i = retention_next(ring, i + 1)) {
-		if (!retention_get(ring, i, &b) || !b.held ||
-			!retention_run_get(ring, b.run, &run) || run.run != id->run ||
-			run.incarnation != id->incarnation ||
+	/* in the order of files: see sink_sender_release_found() */
+	while ((batch = retention_walk(ring, &at)) != UINT32_MAX) {
+		if (!retention_get(ring, batch, &b) || !retention_run_get(ring, b.run, &run) ||
+			run.run != id->run || run.incarnation != id->incarnation ||
 			strcmp(arrow_table_name(b.table), id->table) != 0 ||
 			!interval_set_has(stored, b.sequence))
 			continue;
-		retention_release(ring, i);
+		retention_release(ring, batch);
 		released++;
 	}
 	return released;

@@ -225,11 +225,20 @@ rig_stats_of(unsigned int i)
 	return stats;
 }
 
+static void
+on_step(void *arg)
+{
+	if (rig.step != NULL)
+		rig.step();
+}
+
 void
 rig_open_receiver(void)
 {
-	const struct retention_config c = {
-		.path = rig.ring_path, .producer = 0x0123456789abcdefull, .bytes = RIG_RING};
+	const struct retention_config c = {.path = rig.ring_path,
+		.producer = 0x0123456789abcdefull,
+		.bytes = RIG_RING,
+		.step = on_step};
 	const struct arrow_identity id = sink_sample_identity(0);
 	struct rdma_mr_attr attr = {.gpu = -1};
 	struct retention_run r = {.run = id.run, .incarnation = id.incarnation, .name = "sample"};

@@ -54,6 +54,7 @@ struct rig {
 	unsigned int run;
 	unsigned int again;
 	void (*also)(void); /* in each turn; NULL: nothing */
+	void (*step)(void); /* after each store into the ring; NULL: nothing */
 	unsigned int found[ARROW_TABLES][SINK_SAMPLE_BATCHES];
 };
 

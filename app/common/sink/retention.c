@@ -232,26 +232,17 @@ uint32_t
 retention_walk(const struct retention *r, uint32_t *at)
 {
 	const struct taken *t;
+	/* not counted from the tail, which moves with what is released */
+	uint32_t i = *at == 0 ? r->taken_tail : *at - 1;
 
-	while (*at < nb_taken(r)) {
-		t = &r->taken[(r->taken_tail + (*at)++) % (r->nb_batches + 1)];
+	while (i != r->taken_head) {
+		t = &r->taken[i];
+		i = (i + 1) % (r->nb_batches + 1);
+		*at = i + 1;
 		if (is_held(r, t))
 			return t->batch;
 	}
 	return UINT32_MAX;
-}
-
-uint32_t
-retention_list(const struct retention *r, uint32_t *batch, uint32_t room)
-{
-	uint32_t at = 0, n = 0, i;
-
-	while ((i = retention_walk(r, &at)) != UINT32_MAX) {
-		if (n < room)
-			batch[n] = i;
-		n++;
-	}
-	return n;
 }
 
 void

@@ -161,10 +161,8 @@ bool retention_get(const struct retention *r, uint32_t batch, struct retention_b
 /** The next number from `batch` on that is held or in doubt, in no order; UINT32_MAX: none. */
 uint32_t retention_next(const struct retention *r, uint32_t batch);
 
-/** All that is held, oldest first. @return how many; at most `room` are written */
-uint32_t retention_list(const struct retention *r, uint32_t *batch, uint32_t room);
-
-/** Held batches in the order of the ring, from *at = 0 on; nothing is released in between. */
+/** Held batches, the oldest first, from *at = 0 on; they may be released in between, and nothing else
+ * may be put in. @return UINT32_MAX: that was all */
 uint32_t retention_walk(const struct retention *r, uint32_t *at);
 
 /**

@@ -75,22 +75,16 @@ int
 sink_sender_fill_queues(struct sink_sender *s)
 {
 	struct retention_batch b;
-	uint32_t n, i, *list;
+	uint32_t batch, at = 0, i;
 	int rc = 0;
 
-	n = retention_list(s->config.retention, NULL, 0);
-	list = malloc((n + 1) * sizeof(*list));
-	if (list == NULL)
-		return -ENOMEM;
-	(void)retention_list(s->config.retention, list, n);
 	for (i = 0; i < SINK_TABLES; i++)
 		s->queue[i].nb = 0;
 	memset(s->here, 0, sizeof(s->here));
-	for (i = 0; i < n && rc == 0; i++) {
-		if (retention_get(s->config.retention, list[i], &b) && sink_sender_owns(s, &b))
-			rc = queue_put(s, &s->queue[b.table], list[i]);
+	while (rc == 0 && (batch = retention_walk(s->config.retention, &at)) != UINT32_MAX) {
+		if (retention_get(s->config.retention, batch, &b) && sink_sender_owns(s, &b))
+			rc = queue_put(s, &s->queue[b.table], batch);
 	}
-	free(list);
 	return rc;
 }
 

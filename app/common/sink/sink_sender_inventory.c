@@ -78,14 +78,16 @@ sink_sender_release_found(struct sink_sender *s)
 {
 	struct retention *r = s->config.retention;
 	struct retention_batch b;
-	uint32_t i;
+	uint32_t batch, at = 0;
 
-	for (i = retention_next(r, 0); i != UINT32_MAX; i = retention_next(r, i + 1)) {
-		if (!retention_get(r, i, &b) || !sink_sender_owns(s, &b) ||
+	/* In the order of the store's files. Who dies half-way may find one that is still held moved
+	 * elsewhere; the store then cuts its file off there, and what is behind must be held, too. */
+	while ((batch = retention_walk(r, &at)) != UINT32_MAX) {
+		if (!retention_get(r, batch, &b) || !sink_sender_owns(s, &b) ||
 			!interval_set_has(&s->have[b.table], b.sequence))
 			continue;
 		s->stats.found++;
-		sink_sender_release(s, i, SINK_DURABLE);
+		sink_sender_release(s, batch, SINK_DURABLE);
 	}
 	FAIL_POINT("recv.have");
 	retention_confirm(r, s->config.run, s->config.store);
