@@ -161,8 +161,8 @@ bool retention_get(const struct retention *r, uint32_t batch, struct retention_b
 /** The next number from `batch` on that is held or in doubt, in no order; UINT32_MAX: none. */
 uint32_t retention_next(const struct retention *r, uint32_t batch);
 
-/** Held batches, the oldest first, from *at = 0 on; they may be released in between, and nothing else
- * may be put in. @return UINT32_MAX: that was all */
+/** Held batches, the oldest first, from *at = 0 on; they may be released in between, and nothing
+ * else may be put in. @return UINT32_MAX: that was all */
 uint32_t retention_walk(const struct retention *r, uint32_t *at);
 
 /**

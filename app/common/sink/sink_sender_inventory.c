@@ -80,8 +80,9 @@ sink_sender_release_found(struct sink_sender *s)
 	struct retention_batch b;
 	uint32_t batch, at = 0;
 
-	/* In the order of the store's files. Who dies half-way may find one that is still held moved
-	 * elsewhere; the store then cuts its file off there, and what is behind must be held, too. */
+	/* In the order of the store's files. Who dies half-way may find one that is still held
+	 * moved elsewhere; the store then cuts its file off there, and what is behind must be
+	 * held, too. */
 	while ((batch = retention_walk(r, &at)) != UINT32_MAX) {
 		if (!retention_get(r, batch, &b) || !sink_sender_owns(s, &b) ||
 			!interval_set_has(&s->have[b.table], b.sequence))
