@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import background
+
 BUILD = sys.argv[1]
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -68,8 +70,7 @@ def run(c, timeout=90):
 
 
 def start(c):
-    return subprocess.Popen(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    return background.start(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def ini(path):

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import time
 
+import background
+
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 PERIOD = 10  # frames of the capture
 RATE = 500   # frames/s
@@ -84,8 +86,7 @@ def running(build, *settings, lcores=FLOAT):
         for s in settings:
             command += ['--set', s]
         with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
-                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
-                                 stderr=subprocess.STDOUT, start_new_session=True) as process:
+                background.start(command, stdout=log, stderr=subprocess.STDOUT) as process:
             try:
                 yield process, Telemetry(prefix, process), where
             except BaseException:

@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+import background
+
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
@@ -57,8 +59,7 @@ def recv(where, rate, *settings, out='out', modules=1):
               'veto.dry_run=yes', 'output.csr_threshold=5', 'output.images_interval=16',
               'output.frames_interval=64', *settings):
         c += ['--set', s]
-    p = subprocess.Popen(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    p = background.start(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     name = next((s[9:] for s in settings if s.startswith('run.name=')), 'run')
     end = time.monotonic() + 60
     while not glob.glob(f'{where}/{out}/{name}_frames.arrow.part'):

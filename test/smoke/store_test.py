@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import background
 from chain import final_ledger, held, ledger, stored, want
 
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
@@ -61,9 +62,7 @@ class Chain:
         for key, value in settings.items():
             command += ['--set', f'{key}={value}']
         with open(log, 'w', encoding='ascii') as out:
-            # as services have: see "Disks that stand still" in the store's README
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                    start_new_session=True)
+            return background.start(command, stdout=out, stderr=out)
 
     def start_store(self):
         process = self.start('store', 'store/braggline-store', [

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 
+import background
 import chain
 from chain import want
 from receiver import Telemetry
@@ -75,13 +76,12 @@ class World:
         self.logs[name] = log
         with open(log, 'a', encoding='ascii') as out:
             begin = out.tell()
-            self.process[name] = subprocess.Popen(
+            self.process[name] = background.start(
                 [f'{self.build}/app/{program}', '--no-huge', '--no-pci',
                  *(('--file-prefix', self.prefix(name)) if self.telemetry else
                    ('--no-telemetry', '--no-shconf')),
                  '--log-level', 'lib.eal:warning', *eal, '--', *words],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-                env={**os.environ, **environment})
+                stdout=out, stderr=out, env={**os.environ, **environment})
         return begin
 
     def wait_for(self, name, begin, text):
