@@ -13,11 +13,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <rte_common.h>
+
 #include "rdma.h"
 
 #define RIG_MTU 4096
 
-/** An end. */
+/** An end, on lines that the other end's lcore does not touch. */
 struct rig_side {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
@@ -27,7 +29,7 @@ struct rig_side {
 	struct rdma_qp *qp;
 	uint64_t recv_at; /**< receives posted: where the next one goes */
 	uint64_t busy;	  /**< TSC cycles of polls that found work */
-};
+} __rte_cache_aligned;
 
 struct rig {
 	struct rig_side a, b;		 /**< requester: worker lcore; responder: main lcore */
