@@ -2,7 +2,6 @@
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 
-#include "roce_copy.h"
 #include "roce_qp.h"
 
 /** Longest wait for a receiver: its timer doubled so many times while it stays not ready. */
@@ -255,7 +254,7 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 			roce_count(qp->lane, ROCE_RX_INVALID);
 			return;
 		}
-		scatter(pkt, wqe->segment, offset, wqe->length >= ROCE_STREAM_MIN);
+		scatter(pkt, wqe->segment, offset, roce_lane_streams(qp->lane, wqe->length));
 		qp->lane->stats[ROCE_RX_BYTES] += pkt->length;
 	}
 	wqe->answered++;

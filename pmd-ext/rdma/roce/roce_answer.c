@@ -174,8 +174,7 @@ send_atomic(struct roce_qp *qp, const struct roce_answer *a)
 	struct roce_aeth *aeth;
 	struct roce_frame f;
 
-	roce_frame_begin(
-		qp->lane, &f, &qp->path, &head, sizeof(*aeth) + sizeof(struct roce_atomicack));
+	roce_frame_begin(&f, &qp->path, &head, sizeof(*aeth) + sizeof(struct roce_atomicack));
 	aeth = (struct roce_aeth *)f.ext;
 	aeth->syndrome = ROCE_AETH_ACK | ROCE_AETH_CREDITS;
 	roce_put24(aeth->msn, a->msn);
@@ -208,13 +207,19 @@ send_read(struct roce_qp *qp, const struct roce_answer *a, const struct roce_job
 		: first		    ? ROCE_READ_RESPONSE_FIRST
 		: last		    ? ROCE_READ_RESPONSE_LAST
 				    : ROCE_READ_RESPONSE_MIDDLE;
-	roce_frame_begin(qp->lane, &f, &qp->path, &head, roce_opcodes[head.opcode].ext_bytes);
+	roce_frame_begin(&f, &qp->path, &head, roce_opcodes[head.opcode].ext_bytes);
 	if (first || last) {
 		aeth = (struct roce_aeth *)f.ext;
 		aeth->syndrome = ROCE_AETH_ACK | ROCE_AETH_CREDITS;
 		roce_put24(aeth->msn, a->msn);
 	}
 	roce_frame_attach(qp->lane, &f, &segment, &cursor, n, NULL);
+	if (last && qp->resp.job_tail + 1 != qp->resp.job_head) {
+		a = answer_at(&qp->resp, job_at(&qp->resp, qp->resp.job_tail + 1)->answer);
+		if (!a->atomic)
+			roce_frame_next(
+				&f, (const void *)(uintptr_t)a->va, RTE_MIN(a->length, qp->mtu));
+	}
 	roce_rate_sent(&qp->rate, qp->lane->now, roce_frame_end(qp->lane, &f));
 	return true;
 }

@@ -46,7 +46,7 @@ roce_congestion_run(struct roce_qp *qp)
 	if (roce_lane_tx_room(qp->lane) == 0 || !roce_lane_spare(qp->lane, ROCE_FRAME_SEGMENTS))
 		return true;
 	qp->cnp_due = false;
-	roce_frame_begin(qp->lane, &f, &qp->path, &head, CNP_BYTES);
+	roce_frame_begin(&f, &qp->path, &head, CNP_BYTES);
 	f.bth->ecn = ROCE_BTH_BECN;
 	memset(f.ext, 0, CNP_BYTES);
 	roce_frame_end(qp->lane, &f);

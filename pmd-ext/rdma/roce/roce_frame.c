@@ -5,9 +5,6 @@
 #include "roce_frame.h"
 #include "roce_icrc.h"
 
-/** Mbufs are asked for so many ahead of their use: of four packets. */
-#define SPARE_AHEAD 12
-
 /** Who freed it wrote to it last: it has to come from that lcore's cache, to be written. */
 static struct rte_mbuf *
 spare_get(struct roce_lane *lane)
@@ -15,8 +12,8 @@ spare_get(struct roce_lane *lane)
 	struct rte_mbuf *m = lane->spare[--lane->nb_spare];
 	const struct rte_mbuf *later;
 
-	if (likely(lane->nb_spare >= SPARE_AHEAD)) {
-		later = lane->spare[lane->nb_spare - SPARE_AHEAD];
+	if (likely(lane->nb_spare >= ROCE_SPARE_AHEAD)) {
+		later = lane->spare[lane->nb_spare - ROCE_SPARE_AHEAD];
 		rte_prefetch0_write(later);
 		rte_prefetch0_write(&later->next);
 		rte_prefetch0_write((const char *)(later + 1) + RTE_PKTMBUF_HEADROOM);
@@ -25,26 +22,13 @@ spare_get(struct roce_lane *lane)
 	return m;
 }
 
-/** Payload of the packet after this one, fetched while the CRC of this one is made. */
-static void
-prefetch_next(const struct roce_segment *s, uint32_t offset, uint32_t length)
-{
-	const uint32_t n = RTE_MIN(s->length - offset, length);
-	uint32_t i;
-
-	for (i = 0; i < n; i += RTE_CACHE_LINE_SIZE)
-		rte_prefetch0(s->addr + offset + i);
-}
-
 void
-roce_frame_begin(struct roce_lane *lane, struct roce_frame *f, const struct roce_path *path,
+roce_frame_begin(struct roce_frame *f, const struct roce_path *path,
 	const struct roce_frame_head *head, unsigned int ext_bytes)
 {
-	struct rte_mbuf *m = spare_get(lane);
-	uint8_t *header = rte_pktmbuf_mtod(m, uint8_t *);
-	struct roce_bth *bth = (struct roce_bth *)(header + path->length);
+	struct roce_bth *bth = (struct roce_bth *)(f->header + path->length);
 
-	memcpy(header, path->header, sizeof(path->header));
+	memcpy(f->header, path->header, sizeof(path->header));
 	bth->opcode = head->opcode;
 	bth->flags = head->solicited ? ROCE_BTH_SOLICITED : 0;
 	bth->pkey = RTE_BE16(ROCE_PKEY);
@@ -52,14 +36,13 @@ roce_frame_begin(struct roce_lane *lane, struct roce_frame *f, const struct roce
 	roce_put24(bth->qpn, head->qpn);
 	bth->ack = head->ack ? ROCE_BTH_ACKREQ : 0;
 	roce_put24(bth->psn, head->psn);
-	f->m = f->last = m;
 	f->path = path;
 	f->bth = bth;
 	f->ext = (uint8_t *)(bth + 1);
 	f->headers = path->length + sizeof(*bth) + ext_bytes;
 	f->payload = 0;
-	m->data_len = f->headers;
-	m->port = lane->port;
+	f->nb_parts = 0;
+	f->next = NULL;
 }
 
 void
@@ -71,36 +54,12 @@ roce_frame_udp_port(struct roce_frame *f, uint16_t port)
 }
 
 void
-roce_frame_copy(struct roce_frame *f, const void *bytes, uint32_t length)
-{
-	struct rte_mbuf *m = f->m;
-
-	rte_memcpy(rte_pktmbuf_mtod_offset(m, void *, m->data_len), bytes, length);
-	m->data_len += length;
-	f->payload += length;
-}
-
-/** A segment of registered memory behind the others; a reference has been taken. */
-static void
-frame_refer(struct roce_lane *lane, struct roce_frame *f, uint8_t *addr, uint16_t length,
-	struct rte_mbuf_ext_shared_info *info)
-{
-	struct rte_mbuf *m = spare_get(lane);
-
-	rte_pktmbuf_attach_extbuf(m, addr, (rte_iova_t)(uintptr_t)addr, length, info);
-	m->data_len = length;
-	f->last->next = m;
-	f->last = m;
-	f->m->nb_segs++;
-	f->payload += length;
-}
-
-void
 roce_frame_attach(struct roce_lane *lane, struct roce_frame *f, const struct roce_segment *list,
 	struct roce_cursor *at, uint32_t length, struct rte_mbuf_ext_shared_info *info)
 {
 	const bool copy = length <= ROCE_COPY_MAX || lane->dev->copy;
 	const struct roce_segment *s;
+	struct roce_part *part;
 	uint32_t n;
 
 	while (length) {
@@ -111,20 +70,24 @@ roce_frame_attach(struct roce_lane *lane, struct roce_frame *f, const struct roc
 			at->offset = 0;
 			continue;
 		}
-		if (copy) {
-			roce_frame_copy(f, s->addr + at->offset, n);
-		} else if (info) {
+		part = &f->part[f->nb_parts++];
+		part->addr = s->addr + at->offset;
+		part->length = n;
+		part->info = NULL;
+		if (!copy && info) {
 			rte_mbuf_ext_refcnt_update(info, 1);
-			frame_refer(lane, f, s->addr + at->offset, n, info);
-		} else {
+			part->info = info;
+		} else if (!copy) {
 			roce_mr_hold(&s->mr->lane[lane->index]);
-			frame_refer(
-				lane, f, s->addr + at->offset, n, &s->mr->lane[lane->index].info);
+			part->info = &s->mr->lane[lane->index].info;
 		}
+		f->payload += n;
 		at->offset += n;
 		length -= n;
-		if (length == 0 && !copy)
-			prefetch_next(s, at->offset, f->payload);
+		if (length == 0 && !copy) {
+			f->next = s->addr + at->offset;
+			f->next_length = RTE_MIN(s->length - at->offset, f->payload);
+		}
 	}
 }
 
@@ -149,29 +112,75 @@ roce_list_write(
 	}
 }
 
+/** Headers and payload into mbufs. @param last out: of the chain @return the first */
+static struct rte_mbuf *
+chain(struct roce_lane *lane, const struct roce_frame *f, struct rte_mbuf **last)
+{
+	struct rte_mbuf *m = spare_get(lane), *to = m;
+	uint8_t *out = rte_pktmbuf_mtod(m, uint8_t *);
+	const struct roce_part *part;
+	unsigned int i;
+
+	/* by lines: most headers take one, whatever their length */
+	rte_mov64(out, f->header);
+	if (f->headers > 64)
+		rte_mov64(out + 64, f->header + 64);
+	m->data_len = f->headers;
+	m->port = lane->port;
+	for (i = 0; i < f->nb_parts; i++) {
+		part = &f->part[i];
+		if (!part->info) {
+			rte_memcpy(rte_pktmbuf_mtod_offset(m, void *, m->data_len), part->addr,
+				part->length);
+			m->data_len += part->length;
+			continue;
+		}
+		to->next = spare_get(lane);
+		to = to->next;
+		rte_pktmbuf_attach_extbuf(to, part->addr, (rte_iova_t)(uintptr_t)part->addr,
+			part->length, part->info);
+		to->data_len = part->length;
+		m->nb_segs++;
+	}
+	if (to != m) {
+		to->next = spare_get(lane);
+		to = to->next;
+		m->nb_segs++;
+	}
+	*last = to;
+	return m;
+}
+
+/** Payload of the packet after this one, fetched while the CRC of this one is made. */
+static void
+prefetch_next(const struct roce_frame *f)
+{
+	uint32_t i;
+
+	for (i = 0; f->next && i < f->next_length; i += RTE_CACHE_LINE_SIZE)
+		rte_prefetch0(f->next + i);
+}
+
 uint32_t
 roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 {
 	static const uint8_t zero[4];
 	const uint32_t pad = -f->payload & 3, tail = pad + ROCE_ICRC_BYTES;
-	struct rte_mbuf *m = f->m, *last = f->last;
-	uint8_t *header = rte_pktmbuf_mtod(m, uint8_t *), *end;
+	struct rte_mbuf *m, *last;
+	unsigned int i;
 	uint32_t crc;
+	uint8_t *end;
 
 	f->bth->flags |= pad << 4;
-	roce_path_finish(f->path, header, f->headers - f->path->length + f->payload + tail);
+	roce_path_finish(f->path, f->header, f->headers - f->path->length + f->payload + tail);
 	crc = roce_icrc_headers(
-		header + f->path->l2_len, f->path->l3_len, f->headers - f->path->l2_len);
-	if (f->payload)
-		crc = roce_icrc_mbuf(crc, m, f->headers, f->payload);
+		f->header + f->path->l2_len, f->path->l3_len, f->headers - f->path->l2_len);
+	m = chain(lane, f, &last);
+	prefetch_next(f);
+	for (i = 0; i < f->nb_parts; i++)
+		crc = roce_icrc_bytes(crc, f->part[i].addr, f->part[i].length);
 	if (pad)
 		crc = roce_icrc_bytes(crc, zero, pad);
-	if (last != m) {
-		last->next = spare_get(lane);
-		last = last->next;
-		m->nb_segs++;
-		last->data_len = 0;
-	}
 	end = rte_pktmbuf_mtod_offset(last, uint8_t *, last->data_len);
 	memset(end, 0, pad);
 	end[pad] = crc;

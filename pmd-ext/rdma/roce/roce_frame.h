@@ -37,33 +37,43 @@ struct roce_cursor {
 void roce_list_write(const struct roce_segment *list, struct roce_cursor *at, const void *bytes,
 	uint32_t length);
 
-/** A frame in the making. */
+/** A part of a frame's payload, where it lies. */
+struct roce_part {
+	uint8_t *addr;
+	uint32_t length;
+	struct rte_mbuf_ext_shared_info *info; /**< a reference was taken; NULL: it is copied */
+};
+
+/**
+ * A frame in the making: all of it is described first, and put into mbufs at the end. Their lines
+ * come from another core's cache; nothing is read back that waits for them.
+ */
 struct roce_frame {
-	struct rte_mbuf *m, *last;
 	const struct roce_path *path;
-	struct roce_bth *bth;
-	uint8_t *ext;
-	uint32_t headers; /**< bytes of all headers */
-	uint32_t payload; /**< bytes so far */
+	struct roce_bth *bth; /**< in header */
+	uint8_t *ext;	      /**< behind it */
+	uint32_t headers;     /**< bytes of all headers */
+	uint32_t payload;     /**< bytes so far */
+	unsigned int nb_parts;
+	struct roce_part part[RDMA_SGE_MAX];
+	const uint8_t *next; /**< what is likely to be sent after this, NULL: nothing */
+	uint32_t next_length;
+	uint8_t header[RTE_ALIGN_CEIL(ROCE_HEADER_MAX, RTE_CACHE_LINE_SIZE)] __rte_cache_aligned;
 };
 
 /** Most mbufs that a frame takes. */
 #define ROCE_FRAME_SEGMENTS (RDMA_SGE_MAX + 2)
 
 /**
- * Begin a frame: headers but lengths and ICRC. roce_lane_spare(lane, ROCE_FRAME_SEGMENTS) must have
- * said yes.
+ * Begin a frame: headers but lengths and ICRC.
  *
  * @param ext_bytes room for extended headers, to be filled in before the payload comes
  */
-void roce_frame_begin(struct roce_lane *lane, struct roce_frame *f, const struct roce_path *path,
+void roce_frame_begin(struct roce_frame *f, const struct roce_path *path,
 	const struct roce_frame_head *head, unsigned int ext_bytes);
 
 /** Another UDP source port than the path's. */
 void roce_frame_udp_port(struct roce_frame *f, uint16_t port);
-
-/** Payload that is copied: at most ROCE_COPY_MAX bytes. */
-void roce_frame_copy(struct roce_frame *f, const void *bytes, uint32_t length);
 
 /**
  * Payload out of a list: by reference, or copied where it is short or must be.
@@ -74,7 +84,19 @@ void roce_frame_attach(struct roce_lane *lane, struct roce_frame *f,
 	const struct roce_segment *list, struct roce_cursor *at, uint32_t length,
 	struct rte_mbuf_ext_shared_info *info);
 
-/** End it, lengths, pad and ICRC, and give it to the port. @return bytes of it */
+/** What is likely to be sent after it, where that is not known from its list. */
+static inline void
+roce_frame_next(struct roce_frame *f, const void *addr, uint32_t length)
+{
+	f->next = addr;
+	f->next_length = length;
+}
+
+/**
+ * End it, lengths, pad and ICRC, and give it to the port. roce_lane_spare(lane,
+ * ROCE_FRAME_SEGMENTS) must have said yes.
+ * @return bytes of it
+ */
 uint32_t roce_frame_end(struct roce_lane *lane, struct roce_frame *f);
 
 #endif

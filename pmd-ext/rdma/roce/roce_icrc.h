@@ -12,14 +12,14 @@
 
 #include <rte_mbuf.h>
 
-/** CRC after the 8 bytes of ones. */
-#define ROCE_ICRC_SEED 0x2144df1cU
+/** Bytes of ones in front. */
+#define ROCE_ICRC_ONES 8
 
 /** Longest run of headers from IP to the last extended one. */
 #define ROCE_ICRC_HEADERS_MAX (40 + 8 + 12 + 28)
 
 /**
- * Over the headers, from ROCE_ICRC_SEED.
+ * Over the ones and the headers.
  *
  * @param l3 IP header
  * @param l3_len 20 (IPv4) or 40 (IPv6)

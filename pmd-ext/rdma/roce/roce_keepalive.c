@@ -20,7 +20,7 @@ probe(struct roce_qp *qp)
 	};
 	struct roce_frame f;
 
-	roce_frame_begin(qp->lane, &f, &qp->path, &head, 0);
+	roce_frame_begin(&f, &qp->path, &head, 0);
 	roce_frame_end(qp->lane, &f);
 	roce_count(qp->lane, ROCE_TX_KEEPALIVE);
 }

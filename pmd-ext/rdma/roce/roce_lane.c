@@ -169,6 +169,18 @@ roce_lane_flush(struct roce_lane *lane)
 	lane->tx_end = n - i;
 }
 
+void
+roce_lane_refill(struct roce_lane *lane)
+{
+	struct rte_mbuf *more[ROCE_SPARE_MBUFS / 2];
+
+	if (rte_mempool_get_bulk(lane->pool, (void **)more, RTE_DIM(more)) < 0)
+		return;
+	memmove(lane->spare + RTE_DIM(more), lane->spare, lane->nb_spare * sizeof(more[0]));
+	memcpy(lane->spare, more, sizeof(more));
+	lane->nb_spare += RTE_DIM(more);
+}
+
 int
 roce_lane_reclaim(struct roce_lane *lane, void *arg)
 {
@@ -283,6 +295,7 @@ roce_lane_progress(struct rdma_dev *dev, uint16_t index)
 	/* memory that was sent from is let go of when the port looks at its ring again */
 	if (lane->held && sent == 0)
 		roce_lane_reclaim(lane, NULL);
+	roce_lane_settle(lane);
 	roce_lane_flush(lane);
 	return received + sent;
 }

@@ -13,12 +13,14 @@
 #include <rte_ring.h>
 
 #include "roce.h"
+#include "roce_copy.h"
 #include "roce_timer.h"
 
 #define ROCE_BURST	 32  /* packets received at once */
 #define ROCE_TX_PENDING	 128 /* packets made and not yet taken by the port */
 #define ROCE_QUANTUM	 16  /* packets of one queue pair before others have their turn */
 #define ROCE_SPARE_MBUFS 256
+#define ROCE_SPARE_AHEAD 12   /* mbufs are asked for so many ahead of their use: of four packets */
 #define ROCE_RING_SLOTS	 1024 /* of each ring between lcores */
 #define ROCE_COPY_MAX	 256  /* payload up to this many bytes is copied behind the headers */
 #define ROCE_GROUPS_MAX	 64   /* memberships of a lane's queue pairs */
@@ -48,7 +50,8 @@ struct roce_lane {
 
 	struct roce_group groups[ROCE_GROUPS_MAX];
 	unsigned int nb_groups;
-	bool held; /**< a queue pair waits until the port lets go of frames */
+	bool held;     /**< a queue pair waits until the port lets go of frames */
+	bool streamed; /**< payload was written past the caches, and not fenced since */
 
 	struct rte_ring *calls;			   /**< control -> lane: struct roce_call */
 	struct rte_ring *to_lane;		   /**< control -> lane: frames */
@@ -93,6 +96,29 @@ int roce_lane_reclaim(struct roce_lane *lane, void *arg);
 /** Tell the control lcore. */
 void roce_lane_note(struct roce_lane *lane, enum roce_note_type type, uint32_t qpn);
 
+/**
+ * All payload that was placed is visible before anything that is written later: before the next
+ * message, before frames leave, before completions can be looked at. Late: by then the stores are
+ * mostly through, and nothing waits.
+ */
+static inline void
+roce_lane_settle(struct roce_lane *lane)
+{
+	if (lane->streamed)
+		roce_copy_fence();
+	lane->streamed = false;
+}
+
+/** Is a message of that length placed past the caches? */
+static inline bool
+roce_lane_streams(struct roce_lane *lane, uint64_t length)
+{
+	const bool stream = length >= ROCE_STREAM_MIN;
+
+	lane->streamed |= stream;
+	return stream;
+}
+
 static inline void
 roce_count(struct roce_lane *lane, enum roce_stat stat)
 {
@@ -112,19 +138,19 @@ roce_lane_tx(struct roce_lane *lane, struct rte_mbuf *m)
 	lane->stats[ROCE_TX_PACKETS]++;
 }
 
+/** Get more mbufs: below those that have been asked for. */
+void roce_lane_refill(struct roce_lane *lane);
+
 /** Have so many mbufs at hand. @return false: the pool is empty, counted */
 static inline bool
 roce_lane_spare(struct roce_lane *lane, unsigned int n)
 {
+	if (unlikely(lane->nb_spare < n + ROCE_SPARE_AHEAD))
+		roce_lane_refill(lane);
 	if (likely(lane->nb_spare >= n))
 		return true;
-	if (rte_mempool_get_bulk(lane->pool, (void **)(lane->spare + lane->nb_spare),
-		    ROCE_SPARE_MBUFS / 2) < 0) {
-		lane->stats[ROCE_TX_NOMBUF]++;
-		return false;
-	}
-	lane->nb_spare += ROCE_SPARE_MBUFS / 2;
-	return true;
+	lane->stats[ROCE_TX_NOMBUF]++;
+	return false;
 }
 
 #endif

@@ -129,6 +129,14 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 	return false;
 }
 
+/** The next request's payload is sent after this frame. */
+static void
+foretell(const struct roce_qp *qp, struct roce_frame *f, const struct roce_wqe *wqe)
+{
+	if (!is_answered(wqe) && wqe->nb_segments)
+		roce_frame_next(f, wqe->segment[0].addr, RTE_MIN(wqe->segment[0].length, qp->mtu));
+}
+
 /** Next packet of a SEND or WRITE. */
 static void
 send_data(struct roce_qp *qp, struct roce_wqe *wqe)
@@ -156,7 +164,7 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 		path = roce_ah_path(wqe->ah);
 	}
 	head.solicited = last && (wqe->flags & RDMA_SEND_SOLICITED);
-	roce_frame_begin(qp->lane, &f, path, &head, roce_opcodes[head.opcode].ext_bytes);
+	roce_frame_begin(&f, path, &head, roce_opcodes[head.opcode].ext_bytes);
 	ext = f.ext;
 	if (qp->type == RDMA_QP_UD) {
 		roce_frame_udp_port(&f, qp->udp_port);
@@ -185,6 +193,8 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 		roce_frame_attach(qp->lane, &f, wqe->segment, &r->at, n,
 			qp->type == RDMA_QP_RC ? NULL : &wqe->info);
 	}
+	if (last && r->current + 1 != r->head)
+		foretell(qp, &f, roce_wqe(qp, r->current + 1));
 	roce_rate_sent(&qp->rate, qp->lane->now, roce_frame_end(qp->lane, &f));
 	sent(qp, roce_psn_add(r->next_psn, 1));
 	r->offset += n;
@@ -206,7 +216,7 @@ send_read(struct roce_qp *qp, struct roce_wqe *wqe)
 	struct roce_reth *reth;
 	struct roce_frame f;
 
-	roce_frame_begin(qp->lane, &f, &qp->path, &head, sizeof(*reth));
+	roce_frame_begin(&f, &qp->path, &head, sizeof(*reth));
 	reth = (struct roce_reth *)f.ext;
 	reth->va = rte_cpu_to_be_64(wqe->remote_addr + done);
 	reth->rkey = rte_cpu_to_be_32(wqe->rkey);
@@ -226,7 +236,7 @@ send_atomic(struct roce_qp *qp, struct roce_wqe *wqe)
 	struct roce_atomiceth *eth;
 	struct roce_frame f;
 
-	roce_frame_begin(qp->lane, &f, &qp->path, &head, sizeof(*eth));
+	roce_frame_begin(&f, &qp->path, &head, sizeof(*eth));
 	eth = (struct roce_atomiceth *)f.ext;
 	eth->va = rte_cpu_to_be_64(wqe->remote_addr);
 	eth->rkey = rte_cpu_to_be_32(wqe->rkey);

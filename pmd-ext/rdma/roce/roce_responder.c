@@ -2,7 +2,6 @@
 #include <rte_byteorder.h>
 #include <rte_ip.h>
 
-#include "roce_copy.h"
 #include "roce_qp.h"
 
 /** UC: packets that come so many late, or twice, are dropped. */
@@ -59,8 +58,10 @@ receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enu
 
 /** Payload into the list of a receive, which has the room. */
 static void
-place_list(struct roce_cursor *at, const struct roce_rqe *rqe, const struct roce_packet *pkt)
+place_list(struct roce_lane *lane, struct roce_cursor *at, const struct roce_rqe *rqe,
+	const struct roce_packet *pkt)
 {
+	const bool stream = roce_lane_streams(lane, rqe->length);
 	uint32_t from = 0, n;
 
 	while (from < pkt->length) {
@@ -70,8 +71,7 @@ place_list(struct roce_cursor *at, const struct roce_rqe *rqe, const struct roce
 			at->offset = 0;
 			continue;
 		}
-		roce_packet_copy(pkt, from, rqe->segment[at->entry].addr + at->offset, n,
-			rqe->length >= ROCE_STREAM_MIN);
+		roce_packet_copy(pkt, from, rqe->segment[at->entry].addr + at->offset, n, stream);
 		at->offset += n;
 		from += n;
 	}
@@ -105,7 +105,7 @@ take_send(struct roce_qp *qp, const struct roce_packet *pkt)
 		receive_failed(qp, pkt->psn, RDMA_WC_LOC_LEN_ERR, ROCE_NAK_INVALID_REQUEST);
 		return REFUSED;
 	}
-	place_list(&r->at, rqe, pkt);
+	place_list(qp->lane, &r->at, rqe, pkt);
 	r->received += pkt->length;
 	r->inbound = ROCE_IN_SEND;
 	if (!(pkt->flags & ROCE_F_LAST))
@@ -135,6 +135,8 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 		return REFUSED;
 	}
 	if (pkt->flags & ROCE_F_FIRST) {
+		/* who looks at memory finds all of a message before anything of the next one */
+		roce_lane_settle(qp->lane);
 		reth = roce_packet_reth(pkt);
 		r->va = rte_be_to_cpu_64(reth->va);
 		r->rkey = rte_be_to_cpu_32(reth->rkey);
@@ -159,11 +161,8 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 			return REFUSED;
 		}
 		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length,
-			r->received + r->left >= ROCE_STREAM_MIN);
+			roce_lane_streams(qp->lane, (uint64_t)r->received + r->left));
 	}
-	/* who looks at memory finds all of a message before anything of the next one */
-	if (pkt->flags & ROCE_F_LAST && r->received + r->left >= ROCE_STREAM_MIN)
-		roce_copy_fence();
 	r->va += pkt->length;
 	r->left -= pkt->length;
 	r->received += pkt->length;
@@ -355,7 +354,7 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 	/* an IPv4 header is in the last 20 bytes (A17.4.5.1) */
 	memcpy(grh + sizeof(grh) - pkt->l3_len, pkt->l3, pkt->l3_len);
 	roce_list_write(rqe->segment, &at, grh, sizeof(grh));
-	place_list(&at, rqe, pkt);
+	place_list(qp->lane, &at, rqe, pkt);
 	if (pkt->flags & ROCE_F_IMM) {
 		wc.flags |= RDMA_WC_WITH_IMM;
 		wc.imm = roce_packet_imm(pkt);
@@ -375,7 +374,7 @@ say(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
 	struct roce_aeth *aeth;
 	struct roce_frame f;
 
-	roce_frame_begin(qp->lane, &f, &qp->path, &head, sizeof(*aeth));
+	roce_frame_begin(&f, &qp->path, &head, sizeof(*aeth));
 	aeth = (struct roce_aeth *)f.ext;
 	aeth->syndrome = syndrome;
 	roce_put24(aeth->msn, qp->resp.msn);

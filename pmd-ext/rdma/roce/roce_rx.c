@@ -2,7 +2,6 @@
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
-#include "roce_copy.h"
 #include "roce_lane.h"
 #include "roce_packet.h"
 #include "roce_qp.h"
@@ -255,6 +254,7 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 	if (n == 0)
 		return;
 	prefetch(m, n);
+	prefetch_payload(m[0]);
 	for (i = 0; i < n; i++) {
 		taken = false;
 		if (i + 1 < n)
@@ -282,7 +282,5 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 		if (!taken)
 			m[done++] = m[i];
 	}
-	/* before completions are looked at, or memory is taken back */
-	roce_copy_fence();
 	rte_pktmbuf_free_bulk(m, done);
 }

@@ -70,5 +70,6 @@ rdma_roce_rx(struct rdma_dev *dev, uint16_t index, struct rte_mbuf **m, uint16_t
 	}
 	roce_lane_rx(lane, ours, taken, true);
 	lane->stats[ROCE_RX_PACKETS] += taken;
+	roce_lane_settle(lane);
 	return kept;
 }
