@@ -425,6 +425,13 @@ enum rdma_event_type {
 	RDMA_EVENT_MULTICAST_ERROR,
 	RDMA_EVENT_QP_ERROR,	  /**< fatal; its completions tell why */
 	RDMA_EVENT_ADDR_CONFLICT, /**< another station claims our address */
+	/**
+	 * The adapter or port is gone, or failed for good (`roce`: its ethdev said
+	 * RTE_ETH_EVENT_INTR_RMV or _DESTROY). `roce`: every queue pair is in error, what was
+	 * posted is flushed, and each connection ends with an event of its own, status -ENODEV;
+	 * `verbs`: as the adapter's driver has it. Destroy all and close the device; nothing else
+	 * is of use. Whoever takes a port away stops the lcores that poll it first, or has it tell.
+	 */
 	RDMA_EVENT_DEVICE_REMOVED,
 };
 
@@ -472,7 +479,7 @@ struct rdma_conn_attr {
  * @param qp in RDMA_QP_INIT, of the same device
  * @param dst IP address and port (RC: RDMA_PS_TCP; UC: RDMA_PS_IB, as librdmacm has UC nowhere
  *   else; UD: RDMA_PS_UDP)
- * @return NULL with rte_errno EINVAL, ENOMEM, EAFNOSUPPORT
+ * @return NULL with rte_errno EINVAL, ENOMEM, EAFNOSUPPORT, ENODEV (device removed)
  */
 struct rdma_conn *rdma_conn_connect(
 	struct rdma_qp *qp, const struct sockaddr *dst, const struct rdma_conn_attr *attr);
@@ -483,7 +490,7 @@ struct rdma_conn *rdma_conn_connect(
  * @param type of queue pairs: each has a port space of its own (rdma_conn_connect())
  * @param port service, CPU byte order
  * @param backlog requests that are not answered yet, at least 1; more are dropped and counted
- * @return NULL with rte_errno EADDRINUSE, ENOMEM
+ * @return NULL with rte_errno EADDRINUSE, ENOMEM, ENODEV (device removed)
  */
 struct rdma_conn *rdma_conn_listen(struct rdma_dev *dev, enum rdma_qp_type type, uint16_t port,
 	uint16_t backlog, void *context);

@@ -110,9 +110,18 @@ struct roce_call {
 	_Atomic uint32_t done;
 };
 
+/** How much there is of a device's port. */
+enum roce_port_state {
+	ROCE_PORT_THERE,
+	ROCE_PORT_GOING, /**< it said so: nothing is received from or sent to it any more */
+	ROCE_PORT_GONE,	 /**< its number may be another port's */
+};
+
 /** Device. Control lcore's, constant for lanes after rdma_dev_open(). */
 struct roce_dev {
 	struct rdma_dev base;
+	TAILQ_ENTRY(roce_dev) next; /**< of open ones: roce_port.c */
+	_Atomic uint8_t port_state; /**< enum roce_port_state; written by any thread */
 	uint16_t port;
 	uint16_t queue; /**< first RX and TX queue */
 	uint16_t nb_lanes;
@@ -147,6 +156,13 @@ struct roce_dev {
 	uint64_t control_full;	      /**< frames that a lane's ring did not take */
 	struct roce_control *control; /**< address resolution, CM, multicast: the control lcore's */
 };
+
+/** May the port be used? Any lcore. */
+static inline bool
+roce_dev_has_port(const struct roce_dev *dev)
+{
+	return atomic_load_explicit(&dev->port_state, memory_order_relaxed) == ROCE_PORT_THERE;
+}
 
 static inline struct roce_dev *
 roce_dev(struct rdma_dev *dev)

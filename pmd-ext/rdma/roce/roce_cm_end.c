@@ -253,6 +253,25 @@ roce_end_lost(struct roce_conn *conn, int status, const char *why)
 	}
 }
 
+void
+roce_end_removed(struct roce_conn *conn)
+{
+	static const char why[] = "port removed";
+
+	switch (conn->state) {
+	case ROCE_CONN_RESOLVING:
+	case ROCE_CONN_REQ_SENT:
+	case ROCE_CONN_SIDR_SENT:
+		roce_active_fail(conn, -ENODEV, why);
+		return;
+	case ROCE_CONN_MEMBER:
+		roce_conn_event(conn, RDMA_EVENT_MULTICAST_ERROR, -ENODEV);
+		return;
+	default:
+		roce_end_lost(conn, -ENODEV, why);
+	}
+}
+
 static void
 rej_own(struct roce_conn *conn, const struct roce_cm_rej *rej)
 {

@@ -31,6 +31,9 @@ roce_conn_new(struct roce_control *c)
 {
 	struct roce_conn *conn;
 
+	rte_errno = ENODEV;
+	if (c->removed)
+		return NULL;
 	rte_errno = ENOMEM;
 	if (c->conns.nb_conns >= c->conns.max) {
 		roce_control_count(c, ROCE_CM_TABLE_FULL);

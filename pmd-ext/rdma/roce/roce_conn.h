@@ -105,7 +105,10 @@ struct roce_cm_packet {
 
 /* ---- objects (roce_conn.c) ------------------------------------------------------------------- */
 
-/** @return NULL with rte_errno ENOMEM: no memory, or the device's limit is reached (counted) */
+/**
+ * @return NULL with rte_errno ENOMEM: no memory, or the device's limit is reached (counted);
+ *   ENODEV: the port is gone
+ */
 struct roce_conn *roce_conn_new(struct roce_control *c);
 
 /** Go to a state; why is a message's name, "time-out" or the like, for the log. */
@@ -204,6 +207,8 @@ void roce_end_drep(struct roce_control *c, const struct roce_cm_packet *packet);
 void roce_end_lost(struct roce_conn *conn, int status, const char *why);
 /** The peer did not answer for too long. */
 void roce_end_timeout(struct roce_conn *conn);
+/** The port is gone. */
+void roce_end_removed(struct roce_conn *conn);
 /** It is up: look for signs of life of the peer, now and then. */
 void roce_end_watch(struct roce_conn *conn);
 /** Time to look again. */

@@ -307,6 +307,29 @@ receive(struct roce_control *c)
 		note(c, &notes[i]);
 }
 
+/** The port is gone: so is every connection, and queue pairs have no way to their peers. */
+static void
+removed(struct roce_control *c)
+{
+	const struct roce_qp_modify error = {.state = RDMA_QP_ERROR};
+	struct roce_conn *conn, *next;
+	struct roce_qp *qp;
+	uint32_t i;
+
+	c->removed = true;
+	RDMA_LOG(NOTICE, "device %s: its port is gone", c->dev->base.name);
+	roce_control_event(c, RDMA_EVENT_DEVICE_REMOVED, NULL, -ENODEV);
+	for (conn = TAILQ_FIRST(&c->conns.all); conn; conn = next) {
+		next = TAILQ_NEXT(conn, next);
+		roce_end_removed(conn);
+	}
+	for (i = 0; i <= c->dev->qp_mask; i++) {
+		qp = c->dev->qps[i];
+		if (qp)
+			roce_qp_modify((struct rdma_qp *)qp, &error);
+	}
+}
+
 uint16_t
 roce_control_poll(struct rdma_dev *dev, struct rdma_event *event, uint16_t n)
 {
@@ -316,6 +339,8 @@ roce_control_poll(struct rdma_dev *dev, struct rdma_event *event, uint16_t n)
 
 	roce_control_time(c);
 	receive(c);
+	if (unlikely(!roce_dev_has_port(c->dev)) && !c->removed)
+		removed(c);
 	timers_run(c);
 	roce_conns_bury(c);
 	while (got < n && (e = STAILQ_FIRST(&c->events))) {

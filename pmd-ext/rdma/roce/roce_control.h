@@ -78,6 +78,7 @@ struct roce_control {
 	TAILQ_HEAD(, roce_ah) ahs; /**< address handles */
 	uint64_t echo_second;	   /**< the second in which echo_sent were sent */
 	uint32_t echo_sent;
+	bool removed;	      /**< the port's end has been told */
 	uint64_t mtu_warning; /**< TSC: no other one before */
 	uint32_t psn;	      /**< of QP1 */
 	uint64_t stats[ROCE_CONTROL_STATS];

@@ -104,8 +104,8 @@ roce_dev_info_get(const struct rdma_dev *base, struct rdma_dev_info *info)
 	struct rte_eth_link link;
 
 	roce_gid_to_sockaddr(dev->has_ip4 ? &dev->ip4 : &dev->ip6, 0, &info->addr);
-	if (rte_eth_link_get_nowait(dev->port, &link) == 0 && link.link_status &&
-		link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
+	if (roce_dev_has_port(dev) && rte_eth_link_get_nowait(dev->port, &link) == 0 &&
+		link.link_status && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
 		info->link_mbps = link.link_speed;
 	info->max_qp = dev->max_qps;
 	info->max_wr = ROCE_WR_MAX;

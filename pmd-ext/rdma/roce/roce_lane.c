@@ -163,6 +163,11 @@ roce_lane_flush(struct roce_lane *lane)
 
 	if (n == 0)
 		return;
+	if (unlikely(!roce_dev_has_port(lane->dev))) {
+		rte_pktmbuf_free_bulk(lane->tx, n);
+		lane->tx_end = 0;
+		return;
+	}
 	i = rte_eth_tx_burst(lane->port, lane->queue, lane->tx, n);
 	if (unlikely(i < n))
 		memmove(lane->tx, lane->tx + i, (n - i) * sizeof(lane->tx[0]));
@@ -184,6 +189,8 @@ roce_lane_refill(struct roce_lane *lane)
 int
 roce_lane_reclaim(struct roce_lane *lane, void *arg)
 {
+	if (!roce_dev_has_port(lane->dev))
+		return -ENODEV;
 	return rte_eth_tx_done_cleanup(lane->port, lane->queue, 0);
 }
 
@@ -194,7 +201,8 @@ receive(struct roce_lane *lane)
 	unsigned int n, total = 0;
 	uint16_t i;
 
-	if (!lane->dev->no_poll && (!lane->dev->handover || lane->index == 0)) {
+	if (!lane->dev->no_poll && likely(roce_dev_has_port(lane->dev)) &&
+		(!lane->dev->handover || lane->index == 0)) {
 		n = rte_eth_rx_burst(lane->port, lane->queue, m, ROCE_BURST);
 		lane->stats[ROCE_RX_PACKETS] += n;
 		roce_lane_rx(lane, m, n, true);

@@ -267,7 +267,7 @@ roce_control_resolve(struct roce_dev *dev, const struct roce_gid *dst, struct rt
 	const struct roce_gid *hop, *own = roce_dev_source(dev, dst);
 	struct roce_neighbor *n;
 
-	if (!own || roce_gid_is_none(dst))
+	if (!own || roce_gid_is_none(dst) || c->removed)
 		return -EHOSTUNREACH;
 	if (roce_gid_is_multicast(dst)) {
 		*mac = roce_gid_multicast_mac(dst);

@@ -5,6 +5,7 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_spinlock.h>
 
 #include <ethdev_driver.h>
 
@@ -18,6 +19,42 @@
 #define DESCRIPTORS 1024
 #define POOL_SPARE  1023 /* frames with the control lcore */
 #define POOL_CACHE  256
+
+/** Open devices. Ports tell of their end in a thread of EAL's, or of whoever ends them. */
+static TAILQ_HEAD(, roce_dev) devices = TAILQ_HEAD_INITIALIZER(devices);
+static rte_spinlock_t devices_lock = RTE_SPINLOCK_INITIALIZER;
+
+static int
+port_ends(uint16_t port, enum rte_eth_event_type type, void *arg, void *ret)
+{
+	struct roce_dev *dev;
+
+	rte_spinlock_lock(&devices_lock);
+	TAILQ_FOREACH(dev, &devices, next)
+		if (dev->port == port)
+			atomic_store_explicit(&dev->port_state,
+				type == RTE_ETH_EVENT_DESTROY ? ROCE_PORT_GONE : ROCE_PORT_GOING,
+				memory_order_release);
+	rte_spinlock_unlock(&devices_lock);
+	return 0;
+}
+
+/** For all ports and for good: a port that is gone can't be told to forget a function. */
+static int
+listen_to_ports(void)
+{
+	static bool done;
+	int ret = 0;
+
+	if (!done)
+		ret = rte_eth_dev_callback_register(
+			RTE_ETH_ALL, RTE_ETH_EVENT_INTR_RMV, port_ends, NULL);
+	if (!done && ret == 0)
+		ret = rte_eth_dev_callback_register(
+			RTE_ETH_ALL, RTE_ETH_EVENT_DESTROY, port_ends, NULL);
+	done = ret == 0;
+	return ret;
+}
 
 /** Queues that devices have taken. The control lcore's. */
 static uint64_t taken[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT / 64];
@@ -126,6 +163,8 @@ roce_port_open(struct roce_dev *dev)
 	int ret;
 
 	ret = rte_eth_dev_info_get(dev->port, &info);
+	if (ret == 0)
+		ret = listen_to_ports();
 	if (ret < 0)
 		return ret;
 	if (dev->queue + dev->nb_lanes > RTE_MAX_QUEUES_PER_PORT || !queues_take(dev, true)) {
@@ -133,6 +172,9 @@ roce_port_open(struct roce_dev *dev)
 			dev->queue, dev->queue + dev->nb_lanes - 1);
 		return -EBUSY;
 	}
+	rte_spinlock_lock(&devices_lock);
+	TAILQ_INSERT_TAIL(&devices, dev, next);
+	rte_spinlock_unlock(&devices_lock);
 	dev->numa_node = rte_eth_dev_socket_id(dev->port);
 	if (!data->dev_started) {
 		ret = port_start(dev, &info);
@@ -188,7 +230,11 @@ roce_port_open(struct roce_dev *dev)
 void
 roce_port_close(struct roce_dev *dev)
 {
-	if (dev->own_port && rte_eth_devices[dev->port].data->dev_started)
+	rte_spinlock_lock(&devices_lock);
+	TAILQ_REMOVE(&devices, dev, next);
+	rte_spinlock_unlock(&devices_lock);
+	if (dev->own_port && dev->port_state != ROCE_PORT_GONE &&
+		rte_eth_devices[dev->port].data->dev_started)
 		rte_eth_dev_stop(dev->port);
 	queues_take(dev, false);
 }
