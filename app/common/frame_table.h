@@ -177,6 +177,9 @@ struct frame_window {
 	uint64_t offset;
 	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< moves of the window */
+	/** Changes of the above and of entries, each counted after it: as long as it stays the same,
+	 * a packet that waits would wait again. */
+	uint64_t changes;
 } __rte_cache_aligned;
 
 /** Slots whose mbufs are no longer used, in the order in which the builder says so. */
@@ -356,6 +359,13 @@ frame_lane_want(struct frame_lane *lane, uint64_t frame_plus_1, bool full)
 		__atomic_store_n(&lane->wanted, frame_plus_1, __ATOMIC_RELEASE);
 	if (lane->blocked != blocked)
 		__atomic_store_n(&lane->blocked, blocked, __ATOMIC_RELEASE);
+}
+
+/** @return a count that changes when a packet that waits should be tried again */
+static inline uint64_t
+frame_lane_changes(const struct frame_table *ft)
+{
+	return __atomic_load_n(&ft->window.changes, __ATOMIC_ACQUIRE);
 }
 
 /**

@@ -17,6 +17,13 @@ extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
+/** The builder has changed what lanes make of a frame; see frame_window.changes. */
+static inline void
+frame_window_changed(struct frame_table *ft)
+{
+	__atomic_store_n(&ft->window.changes, ft->window.changes + 1, __ATOMIC_RELEASE);
+}
+
 /** The builder says where the window begins, and how far behind that a frame may lie. */
 static inline void
 frame_window_publish(struct frame_table *ft)
@@ -25,6 +32,7 @@ frame_window_publish(struct frame_table *ft)
 	__atomic_store_n(&ft->window.horizon,
 		RTE_MIN(ft->builder.next_close + ft->config.jump, FRAME_NUMBER_MAX),
 		__ATOMIC_RELAXED);
+	frame_window_changed(ft);
 }
 
 /** The builder gives a frame a slot, or says FRAME_TAG_CLOSED or FRAME_TAG_REFUSED of it. */
@@ -33,6 +41,7 @@ frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 {
 	__atomic_store_n(&ft->entry[frame & ft->entry_mask],
 		(frame + 1) << FRAME_TAG_SLOT_BITS | slot, __ATOMIC_RELEASE);
+	frame_window_changed(ft);
 }
 
 /** Highest frame + 1 that came of a stream; 0: none yet. */

@@ -38,6 +38,7 @@ static void
 set_state(struct frame_table *ft, enum frame_window_state state)
 {
 	__atomic_store_n(&ft->window.state, state, __ATOMIC_RELEASE);
+	frame_window_changed(ft);
 }
 
 /**
@@ -109,6 +110,7 @@ move_window(struct frame_table *ft)
 		clear_entries(ft);
 		__atomic_store_n(
 			&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
+		frame_window_changed(ft);
 		b->moving = true;
 	}
 	if (!lanes_acknowledged(ft))
@@ -148,6 +150,7 @@ forget_old_window(struct frame_table *ft)
 	if (rte_rdtsc() - b->moved_at < ft->config.stall_cycles)
 		return;
 	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
+	frame_window_changed(ft);
 	b->moved_at = 0;
 }
 
@@ -178,6 +181,7 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	/* packets wait from now on; lanes forget what those of earlier runs made them think */
 	set_state(ft, FRAME_WINDOW_MOVING);
 	__atomic_store_n(&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
+	frame_window_changed(ft);
 	return 0;
 }
 
@@ -217,6 +221,7 @@ frame_table_stop(struct frame_table *ft)
 		end = RTE_MAX(end, frame_stream_progress(ft, s));
 	end = RTE_MIN(end, ft->window.end);
 	__atomic_store_n(&ft->window.end, end, __ATOMIC_RELEASE);
+	frame_window_changed(ft);
 	for (uint64_t f = RTE_MAX(end, b->next_close); f < b->next_open; f++)
 		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
 			frame_entry_set(ft, f, FRAME_TAG_CLOSED);

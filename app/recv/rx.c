@@ -259,7 +259,6 @@ want(struct rx *rx)
 			lowest = RTE_MIN(lowest, frame);
 	}
 	frame_lane_want(rx->lane, lowest + 1, is_full(rx));
-	rx->counters[RX_WAITS]++;
 }
 
 /** While there is no window, packets that wait vote on where it should be, each once. */
@@ -346,7 +345,13 @@ rx_poll(void *arg)
 {
 	struct rx *rx = arg;
 	uint32_t n = 0, received;
+	/* before anything is looked at: what changes from now on is for the next round */
+	const uint64_t changes = frame_lane_changes(rx->table);
+	/* an lcore whose gangs are behind polls often while the window is full: as long as the
+	 * builder has done nothing, that is to cost them little */
+	const bool try = changes != rx->changes;
 
+	rx->changes = changes;
 	frame_lane_quiescent(rx->table, rx->lane);
 	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
 		drop_waiting(rx);
@@ -355,14 +360,18 @@ rx_poll(void *arg)
 		return 0;
 	}
 	if (rx->nb_pending > 0) {
-		n = place_pending(rx);
+		if (try)
+			n = place_pending(rx);
 		/* without a window, what waits may bring the agreement, or more packets do */
 		if (frame_lane_may_vote(rx->table, rx->lane))
 			vote(rx);
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);
-	want(rx);
+	if (rx->nb_pending > 0)
+		rx->counters[RX_WAITS]++;
+	if (try || received > 0)
+		want(rx);
 	/* a few more than came: caches stay as full as they are, and pools are left alone */
 	n += frame_lane_reclaim(
 		rx->table, rx->lane, RTE_MAX(received + received / 8, (uint32_t)RX_BURST));

@@ -81,6 +81,7 @@ struct rx {
 	bool drop_handoff; /**< full inbox: drop (true) or wait (false) */
 	uint32_t nb_pending;
 	uint32_t nb_voted; /**< pending packets whose vote is counted */
+	uint64_t changes;  /**< of the table, before pending packets were tried last */
 	uint32_t nb_outbox[FRAME_LANES_MAX];
 	bool stop; /**< set by the control lcore: place no more */
 	bool stopped;
