@@ -162,6 +162,33 @@ inline take_have(s)
 	b = 0
 }
 
+/* It dies when it has released one of those. */
+inline take_some(s)
+{
+	faults--;
+#ifdef FOUND_IN_ANY_ORDER
+	k = BATCHES - 1;
+	do
+	:: k > 0 && !(IN(x, k) && IN(held, k)) -> k--
+#else
+	k = 0;
+	do
+	:: k < BATCHES - 1 && !(IN(x, k) && IN(held, k)) -> k++
+#endif
+	:: else -> break
+	od;
+	if
+	:: e == conn[s] && link[s] == WAITING && IN(x, k) && IN(held, k) -> release(s, k)
+	:: else
+	fi;
+	down(0);
+	down(1);
+	e = 0;
+	x = 0;
+	b = 0;
+	k = 0
+}
+
 inline take_result(s)
 {
 	if
@@ -384,6 +411,10 @@ runs:
 	:: d_step { CAN_CONNECT(1) -> connect(1) }
 	:: d_step { from[0]?HAVE(e, x, b) -> take_have(0) }
 	:: d_step { from[1]?HAVE(e, x, b) -> take_have(1) }
+	:: d_step { faults > 0 && from[0]?[HAVE, e, x, b] -> from[0]?HAVE(e, x, b); take_some(0) }
+		-> goto crash
+	:: d_step { faults > 0 && from[1]?[HAVE, e, x, b] -> from[1]?HAVE(e, x, b); take_some(1) }
+		-> goto crash
 	:: d_step { from[0]?RESULT(e, x, b) -> take_result(0) }
 	:: d_step { from[1]?RESULT(e, x, b) -> take_result(1) }
 	:: d_step { CAN_SEND(0) -> send(0) }
