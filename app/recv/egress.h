@@ -84,10 +84,13 @@ struct egress_store {
 	uint64_t refused;
 	uint64_t unreachable;
 	uint64_t malformed;
+	uint64_t late;
 	uint64_t stuck;
 	uint64_t sent;
 	uint64_t bytes;
+	uint64_t bytes_per_s; /**< in the last second */
 	uint64_t durable;
+	uint64_t durable_per_s;
 	uint64_t found;
 	uint64_t doubles;
 	uint64_t again;

@@ -105,7 +105,9 @@ struct egress {
 	void *clock_arg;
 	rte_seqcount_t view_count;
 	struct egress_view view;
-	struct egress_store past[EGRESS_STORES]; /* counters of senders that are closed */
+	struct egress_store past[EGRESS_STORES];  /* counters of senders that are closed */
+	struct egress_store rated[EGRESS_STORES]; /* as they were when rates were made last */
+	uint64_t rated_at;			  /* ms */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	uint64_t turn;
 	uint64_t look_at;

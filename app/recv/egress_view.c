@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "egress_private.h"
+#include "sink/sink_link.h"
+
+#define RATE_MS 1000
 
 static void
 add(struct egress_store *to, const struct sink_sender_stats *s)
@@ -14,6 +17,7 @@ add(struct egress_store *to, const struct sink_sender_stats *s)
 	to->refused += s->refused;
 	to->unreachable += s->unreachable;
 	to->malformed += s->malformed;
+	to->late += s->late;
 	to->stuck += s->stuck;
 	to->sent += s->sent;
 	to->bytes += s->bytes;
@@ -50,6 +54,30 @@ view_store(struct egress *e, unsigned int k, struct egress_store *to)
 	}
 }
 
+/* Of the last second. */
+static void
+make_rates(struct egress *e, struct egress_view *v)
+{
+	const uint64_t now = sink_link_clock(), ms = now - e->rated_at;
+	struct egress_store *old, *s;
+	unsigned int i;
+
+	for (i = 0; i < e->nb_stores; i++) {
+		s = &v->store[i];
+		old = &e->rated[i];
+		if (ms >= RATE_MS) {
+			s->bytes_per_s = (s->bytes - old->bytes) * 1000 / ms;
+			s->durable_per_s = (s->durable - old->durable) * 1000 / ms;
+			*old = *s;
+		} else {
+			s->bytes_per_s = old->bytes_per_s;
+			s->durable_per_s = old->durable_per_s;
+		}
+	}
+	if (ms >= RATE_MS)
+		e->rated_at = now;
+}
+
 void
 egress_view_update(struct egress *e)
 {
@@ -72,6 +100,7 @@ egress_view_update(struct egress *e)
 	retention_stats_get(e->ring, &v->retention);
 	for (i = 0; i < e->nb_stores; i++)
 		view_store(e, i, &v->store[i]);
+	make_rates(e, v);
 	rte_seqcount_write_end(&e->view_count);
 }
 

@@ -411,8 +411,9 @@ static const struct command commands[] = {
 		"spilled_adopted, spill_used (bytes), spill_error, runs (held); retention "
 		"{batches, bytes, room, in_doubt, put, released, moved, adopted, full}; stores by "
 		"number: address, state, says, node, places, credits, waiting, sent, bytes, "
-		"durable, found, doubles, again, connections, broken, refused, unreachable, "
-		"malformed, stuck, reason; below_us [...], kept_to_durable [...]",
+		"bytes_per_s, durable, durable_per_s, found, doubles, again, connections, "
+		"broken, refused, unreachable, malformed, late, stuck, reason; "
+		"below_us [...], kept_to_durable [...]",
 		telemetry_egress},
 	{"/braggline/preview", "", "Picture of the run at hand, or of the last one that has one",
 		"active, path, sequence (counts all pictures), frame, frames (in the maximum), "

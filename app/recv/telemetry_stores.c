@@ -41,7 +41,9 @@ store(const struct egress_store *s)
 	rte_tel_data_add_dict_uint(d, "waiting", s->now.waiting);
 	rte_tel_data_add_dict_uint(d, "sent", s->sent);
 	rte_tel_data_add_dict_uint(d, "bytes", s->bytes);
+	rte_tel_data_add_dict_uint(d, "bytes_per_s", s->bytes_per_s);
 	rte_tel_data_add_dict_uint(d, "durable", s->durable);
+	rte_tel_data_add_dict_uint(d, "durable_per_s", s->durable_per_s);
 	rte_tel_data_add_dict_uint(d, "found", s->found);
 	rte_tel_data_add_dict_uint(d, "doubles", s->doubles);
 	rte_tel_data_add_dict_uint(d, "again", s->again);
@@ -50,6 +52,7 @@ store(const struct egress_store *s)
 	rte_tel_data_add_dict_uint(d, "refused", s->refused);
 	rte_tel_data_add_dict_uint(d, "unreachable", s->unreachable);
 	rte_tel_data_add_dict_uint(d, "malformed", s->malformed);
+	rte_tel_data_add_dict_uint(d, "late", s->late);
 	rte_tel_data_add_dict_uint(d, "stuck", s->stuck);
 	rte_tel_data_add_dict_string(d, "reason", sink_reason_name(s->now.reason));
 	return d;

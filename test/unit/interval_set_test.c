@@ -45,8 +45,8 @@ compare(const struct interval_set *s, const bool *in)
 static void
 test_random(void **state)
 {
-	struct interval_set s = {0};
-	bool in[NUMBERS] = {false}, meets;
+	struct interval_set s = {0}, some = {0};
+	bool in[NUMBERS] = {false}, meets, common[NUMBERS];
 	uint64_t first, last, n;
 	int step;
 
@@ -58,6 +58,11 @@ test_random(void **state)
 		for (n = first, meets = false; n <= last; n++)
 			meets |= in[n];
 		assert_int_equal(interval_set_meets(&s, first, last), meets);
+		memset(common, 0, sizeof(common));
+		memcpy(common + first, in + first, last - first + 1);
+		assert_int_equal(interval_set_add_common(&some, &s, first, last), 0);
+		compare(&some, common);
+		interval_set_free(&some);
 		if (random_number() % 2) {
 			assert_int_equal(interval_set_add(&s, first, last), 0);
 			memset(in + first, true, last - first + 1);
@@ -79,6 +84,8 @@ test_ends(void **state)
 	assert_int_equal(interval_set_add(&s, UINT64_MAX, UINT64_MAX), -EINVAL);
 	assert_int_equal(interval_set_add(&s, 2, 1), -EINVAL);
 	assert_int_equal(interval_set_remove(&s, 0, UINT64_MAX), -EINVAL);
+	assert_int_equal(interval_set_add_common(&s, &s, 2, 1), -EINVAL);
+	assert_int_equal(interval_set_add_common(&s, &s, 0, UINT64_MAX), -EINVAL);
 	assert_int_equal(interval_set_add(&s, 0, 0), 0);
 	assert_int_equal(interval_set_add(&s, UINT64_MAX - 1, UINT64_MAX - 1), 0);
 	assert_int_equal(interval_set_add(&s, UINT64_MAX - 2, UINT64_MAX - 2), 0);

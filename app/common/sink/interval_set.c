@@ -81,6 +81,24 @@ interval_set_add(struct interval_set *s, uint64_t first, uint64_t last)
 }
 
 int
+interval_set_add_common(
+	struct interval_set *s, const struct interval_set *of, uint64_t first, uint64_t last)
+{
+	const struct interval *at;
+	size_t i;
+	int rc = 0;
+
+	if (last < first || last == UINT64_MAX)
+		return -EINVAL;
+	for (i = find(of, first); i < of->nb && of->at[i].first <= last && rc == 0; i++) {
+		at = &of->at[i];
+		rc = interval_set_add(s, at->first > first ? at->first : first,
+			at->last < last ? at->last : last);
+	}
+	return rc;
+}
+
+int
 interval_set_remove(struct interval_set *s, uint64_t first, uint64_t last)
 {
 	struct interval rest[2];

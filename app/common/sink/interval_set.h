@@ -33,6 +33,10 @@ void interval_set_free(struct interval_set *s);
  */
 int interval_set_add(struct interval_set *s, uint64_t first, uint64_t last);
 
+/** Add those of first to last that another set has. @return as interval_set_add() */
+int interval_set_add_common(
+	struct interval_set *s, const struct interval_set *of, uint64_t first, uint64_t last);
+
 /** Take first to last out, as far as they are in. @return as interval_set_add() */
 int interval_set_remove(struct interval_set *s, uint64_t first, uint64_t last);
 

@@ -14,6 +14,7 @@
 RTE_LOG_REGISTER(sink_sender_logtype, braggline.sink, NOTICE);
 
 #define CONNECT_MS 3000
+#define WAITING_MS (4 * SINK_HANDSHAKE_MS)
 
 const char *
 sink_sender_state_name(enum sink_sender_state state)
@@ -49,6 +50,7 @@ forget_connection(struct sink_sender *s)
 
 	for (i = 0; i < SINK_TABLES; i++) {
 		interval_set_free(&s->moved[i]);
+		interval_set_free(&s->mine[i]);
 		interval_set_free(&s->have[i]);
 		free(s->free_place[i]);
 		s->free_place[i] = NULL;
@@ -111,6 +113,7 @@ refuse(struct sink_sender *s, enum sink_reason reason)
 
 	SENDER_LOG(WARNING, s, "given up: %s", sink_reason_name(reason));
 	s->stats.malformed += reason == SINK_REASON_MALFORMED || reason == SINK_REASON_ORDER;
+	s->stats.late += reason == SINK_REASON_LATE;
 	if (m != NULL && s->state > SINK_SENDER_CONNECTING) {
 		sink_message_begin(m, SINK_REFUSE, sizeof(*m),
 			s->state == SINK_SENDER_PROVING ? s->handshake.sent : s->sent);
@@ -448,7 +451,9 @@ work_proving(struct sink_sender *s, uint64_t now)
 	s->moved_told = false;
 	s->have_all = false;
 	s->have_table = 0;
-	if (sink_sender_collect_moved(s) < 0) {
+	s->have_next = 0;
+	s->waiting_since = 0;
+	if (sink_sender_collect(s) < 0) {
 		refuse(s, SINK_REASON_FAILED);
 		return true;
 	}
@@ -471,6 +476,8 @@ sink_sender_poll(struct sink_sender *s)
 		away = sink_link_absence(&s->link, now);
 		s->heard += away;
 		s->progress_at += away;
+		if (s->waiting_since != 0)
+			s->waiting_since += away;
 		busy = sink_link_poll(&s->link) > 0;
 		if (s->link_is_open && s->link.broken && s->state != SINK_SENDER_ENDED) {
 			SENDER_LOG(
@@ -489,8 +496,10 @@ sink_sender_poll(struct sink_sender *s)
 	case SINK_SENDER_WAITING:
 		while (!s->moved_told && sink_link_room(&s->link) != NULL)
 			sink_sender_tell_moved(s);
-		/* the store settles first: that takes as long as a sync, or an outage, does */
-		if (now > s->heard + 4 * SINK_HANDSHAKE_MS)
+		/* the store settles first: that takes as long as a sync, or an outage, does; once
+		 * it has begun with HAVE it comes to an end */
+		if (now > s->heard + WAITING_MS ||
+			(s->waiting_since != 0 && now > s->waiting_since + WAITING_MS))
 			refuse(s, SINK_REASON_LATE);
 		break;
 	case SINK_SENDER_UP:

@@ -71,6 +71,7 @@ struct sink_sender_stats {
 	uint64_t refused;     /**< tries that the store refused */
 	uint64_t unreachable; /**< tries that nobody answered */
 	uint64_t malformed;   /**< messages of a store that are not what they should be */
+	uint64_t late;	      /**< tries that did not stand in time */
 	uint64_t stuck;	      /**< times that no result came for SINK_STUCK_MS */
 	uint32_t places;      /**< of this connection */
 	uint32_t credits;     /**< of them free, now */

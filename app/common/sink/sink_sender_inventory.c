@@ -9,17 +9,23 @@
 static_assert(RETENTION_BATCHES <= SINK_MOVED_MAX, "all of them can be told");
 
 int
-sink_sender_collect_moved(struct sink_sender *s)
+sink_sender_collect(struct sink_sender *s)
 {
 	const struct retention *r = s->config.retention;
 	struct retention_batch b;
-	uint32_t i;
+	uint32_t i, at = 0;
 
 	for (i = retention_next(r, 0); i != UINT32_MAX; i = retention_next(r, i + 1)) {
 		if (!retention_get(r, i, &b) || b.run != s->config.run ||
 			b.owner == s->config.store || (b.given & 1u << s->config.store) == 0)
 			continue;
 		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
+			return -ENOMEM;
+	}
+	/* in their order, as they may be many */
+	while ((i = retention_walk(r, &at)) != UINT32_MAX) {
+		if (retention_get(r, i, &b) && sink_sender_owns(s, &b) &&
+			interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -56,18 +62,28 @@ sink_sender_tell_moved(struct sink_sender *s)
 	FAIL_POINT("recv.moved");
 }
 
+/* A store may have any number of batches, and say so for ever: only what is held here is noted. */
 enum sink_reason
 sink_sender_take_have(struct sink_sender *s, const struct sink_intervals *m)
 {
+	const struct interval_set *mine = &s->mine[m->table];
 	uint32_t i;
 
 	if (s->have_all || m->table < s->have_table)
 		return SINK_REASON_ORDER;
+	if (s->waiting_since == 0)
+		s->waiting_since = s->heard;
+	if (m->table > s->have_table)
+		s->have_next = 0;
 	s->have_table = m->table;
+	/* ascending over messages as well */
+	if (m->nb > 0 && s->have_next > 0 && m->interval[0].first <= s->have_next)
+		return SINK_REASON_MALFORMED;
 	for (i = 0; i < m->nb; i++) {
-		if (interval_set_add(
-			    &s->have[m->table], m->interval[i].first, m->interval[i].last) < 0)
+		if (interval_set_add_common(&s->have[m->table], mine, m->interval[i].first,
+			    m->interval[i].last) < 0)
 			return SINK_REASON_FAILED;
+		s->have_next = m->interval[i].last + 1;
 	}
 	s->have_all = (m->head.flags & SINK_MORE) == 0;
 	return SINK_REASON_NONE;

@@ -66,9 +66,12 @@ struct sink_sender {
 	unsigned int moved_table; /* that is told now */
 	size_t moved_at;
 	bool moved_told;
-	struct interval_set have[SINK_TABLES];
+	struct interval_set mine[SINK_TABLES]; /* what HAVE may be about: held when it began, */
+	struct interval_set have[SINK_TABLES]; /* and what of it the store has */
 	unsigned int have_table;
+	uint64_t have_next; /* of this table, the lowest number that has not been spoken of */
 	bool have_all;
+	uint64_t waiting_since; /* ms: the first HAVE; 0: none yet */
 	struct sink_place *place;
 	struct used *used;
 	uint32_t nb_places;
@@ -89,8 +92,8 @@ struct sink_sender {
 
 /* ---- sink_sender_inventory.c ----------------------------------------------------------------- */
 
-/** What may be there and went elsewhere: for a connection that is proved. @return 0; -ENOMEM */
-int sink_sender_collect_moved(struct sink_sender *s);
+/** What may be there: went elsewhere, or is held. A connection is proved. @return 0; -ENOMEM */
+int sink_sender_collect(struct sink_sender *s);
 
 /** Tell some of it. */
 void sink_sender_tell_moved(struct sink_sender *s);

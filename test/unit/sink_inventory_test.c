@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store that says it has more than there is, in any order, and for ever: a receiver notes what it
+ * holds itself. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sink_sender_private.h"
+
+#define BATCHES 8 /* held, of table 1: every second one is this store's */
+#define STORE	0
+
+static char path[64];
+static struct retention *ring;
+static struct sink_sender *sender;
+static struct {
+	struct sink_intervals m;
+	struct sink_interval at[SINK_INTERVALS_MAX];
+} have;
+
+static int
+begin(void **state)
+{
+	static uint8_t schema[SINK_BLOCK];
+	const struct retention_config config = {.path = path, .producer = 7, .bytes = 1 << 20};
+	const struct retention_run run = {
+		.run = 1,
+		.incarnation = 2,
+		.name = "run",
+		.schema = {schema, schema},
+		.schema_bytes = {SINK_BLOCK, SINK_BLOCK},
+		.body_max = {SINK_BLOCK, SINK_BLOCK},
+	};
+	struct retention_batch b = {.rows = 1, .table = 1};
+	char message[PATH_MAX];
+	uint32_t batch;
+
+	snprintf(path, sizeof(path), "/dev/shm/sink_inventory_test_%d", getpid());
+	assert_int_equal(retention_open(&ring, &config, message), 0);
+	b.run = retention_run_add(ring, &run);
+	for (b.sequence = 0; b.sequence < BATCHES; b.sequence++) {
+		assert_non_null(retention_reserve(ring, SINK_BLOCK));
+		batch = retention_commit(ring, &b);
+		retention_assign(ring, batch, b.sequence % 2 == 0 ? STORE : STORE + 1);
+	}
+	sender = calloc(1, sizeof(*sender));
+	assert_non_null(sender);
+	sender->config.retention = ring;
+	sender->config.run = b.run;
+	sender->config.store = STORE;
+	sender->heard = 1;
+	assert_int_equal(sink_sender_collect(sender), 0);
+	assert_int_equal(interval_set_count(&sender->mine[1]), BATCHES / 2);
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		interval_set_free(&sender->moved[i]);
+		interval_set_free(&sender->mine[i]);
+		interval_set_free(&sender->have[i]);
+	}
+	free(sender);
+	retention_close(ring);
+	unlink(path);
+	return 0;
+}
+
+/* nb intervals of one number each, every other one from `first` on. */
+static enum sink_reason
+take(unsigned int table, uint64_t first, uint32_t nb, bool more)
+{
+	uint32_t i;
+
+	sink_message_begin(&have, SINK_HAVE, sizeof(have.m) + nb * sizeof(have.at[0]), 0);
+	have.m.head.flags = more ? SINK_MORE : 0;
+	have.m.table = table;
+	have.m.nb = nb;
+	for (i = 0; i < nb; i++)
+		have.at[i].first = have.at[i].last = first + 2 * i;
+	return sink_sender_take_have(sender, &have.m);
+}
+
+static void
+test_for_ever(void **state)
+{
+	const uint32_t nb = SINK_INTERVALS_MAX;
+	unsigned int i;
+
+	for (i = 0; i < 10000; i++) {
+		assert_int_equal(take(0, 2ull * nb * i, nb, true), SINK_REASON_NONE);
+		assert_int_equal(sender->have[0].room, 0);
+	}
+	for (i = 0; i < 10000; i++)
+		assert_int_equal(take(1, 2ull * nb * i, nb, true), SINK_REASON_NONE);
+	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
+	assert_true(sender->have[1].room <= 4 * BATCHES);
+	/* from the first one on its time runs */
+	assert_int_equal(sender->waiting_since, 1);
+}
+
+static void
+test_all_at_once(void **state)
+{
+	have.at[0].last = 0;
+	assert_int_equal(take(1, 0, 1, true), SINK_REASON_NONE);
+	have.at[0] = (struct sink_interval){2, UINT64_MAX - 1};
+	assert_int_equal(sink_sender_take_have(sender, &have.m), SINK_REASON_NONE);
+	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
+	assert_false(interval_set_has(&sender->have[1], 3));
+	/* behind the last number there is none */
+	assert_int_equal(take(1, UINT64_MAX - 1, 1, true), SINK_REASON_MALFORMED);
+}
+
+static void
+test_order(void **state)
+{
+	assert_int_equal(take(0, 100, 1, true), SINK_REASON_NONE);
+	assert_int_equal(take(0, 100, 1, true), SINK_REASON_MALFORMED);
+	/* touches it: they would have been one */
+	assert_int_equal(take(0, 101, 1, true), SINK_REASON_MALFORMED);
+	assert_int_equal(take(0, 4, 1, true), SINK_REASON_MALFORMED);
+	/* of another table: from 0 on */
+	assert_int_equal(take(1, 0, 1, true), SINK_REASON_NONE);
+	assert_int_equal(take(0, 200, 1, true), SINK_REASON_ORDER);
+	assert_int_equal(take(1, 2, 1, false), SINK_REASON_NONE);
+	assert_int_equal(take(1, 4, 1, true), SINK_REASON_ORDER);
+	assert_int_equal(interval_set_count(&sender->have[1]), 2);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_for_ever, begin, end),
+		cmocka_unit_test_setup_teardown(test_all_at_once, begin, end),
+		cmocka_unit_test_setup_teardown(test_order, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
