@@ -14,7 +14,6 @@ import time
 
 from receiver import running, want
 
-BUILD, ENDPOINT = sys.argv[1:3]
 LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
 
 
@@ -32,8 +31,8 @@ class Sock:
         return {**self.replies[uri]}
 
 
-def load():
-    spec = importlib.util.spec_from_file_location('braggline', ENDPOINT)
+def load(endpoint):
+    spec = importlib.util.spec_from_file_location('braggline', endpoint)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -101,8 +100,9 @@ def check(values, replies):
 
 
 def main():
-    module = load()
-    with running(BUILD, lcores=LCORES) as (process, t, where):
+    build, endpoint = sys.argv[1:3]
+    module = load(endpoint)
+    with running(build, lcores=LCORES) as (process, t, where):
         # before any run
         values, replies = collect(module, t)
         check(values, replies)
@@ -125,4 +125,5 @@ def main():
     print(len(module.info()), 'metrics for the exporter: ok')
 
 
-main()
+if __name__ == '__main__':
+    main()

@@ -34,13 +34,14 @@ class World:
 
     READY = {'detector': '', 'recv': 'packets in', 'store': 'listening'}
 
-    def __init__(self, build, where, seed, receivers, stores, telemetry):
+    def __init__(self, build, where, seed, receivers, stores, telemetry, settings):
         self.build = build
         self.where = where
         self.random = random.Random(seed)
         self.receivers = receivers
         self.stores = stores
         self.telemetry = telemetry
+        self.more = settings  # of receivers
         self.directories = [f'{where}/stored{i}' for i in range(stores)]
         self.held = {}      # batches that were ever seen held
         self.process = {}
@@ -141,7 +142,7 @@ class World:
                     egress__stores=stores, egress__key=f'{self.where}/key',
                     egress__ring=self.ring(number), egress__ring_mb=64, egress__rate_mb=2,
                     egress__hold_ms=5000, egress__batch_mb=1, egress__failover_ms=500,
-                    egress__end_ms=SECONDS * 1000)], **environment)
+                    egress__end_ms=SECONDS * 1000), *self.settings(**self.more)], **environment)
 
     def start_store(self, number, **environment):
         return self.start(f'store{number}', 'store/braggline-store', [
@@ -285,13 +286,15 @@ def inside(main):
     os.execvp('unshare', ['unshare', '--net', sys.executable, *sys.argv])
 
 
-def play(build, receivers, stores, story, look=lambda world: None, abandon=False, telemetry=False):
+def play(build, receivers, stores, story, look=lambda world: None, abandon=False, telemetry=False,
+         **settings):
     """story(world) is what happens; then all end, the directories are reconciled, and the files are
     checked; look(world) sees them as well."""
     seed = int(os.environ.get('WORLD_SEED', os.getpid()))
     print(f'WORLD_SEED={seed}', flush=True)
     with tempfile.TemporaryDirectory() as where:
-        world = World(os.path.abspath(build), where, seed, receivers, stores, telemetry)
+        world = World(os.path.abspath(build), where, seed, receivers, stores, telemetry,
+                      settings)
         kinds = [[f'{kind}{i}' for i in range(n)] for kind, n in (
             ('detector', receivers), ('recv', receivers), ('store', stores))]
         try:

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The policies `primary` and `by_frame` with two stores: the one that batches go to is killed, the
+other one takes them, and when it is back it gets its own again. In the end each batch is there once.
+Telemetry of all three meanwhile, and what the exporter makes of it.
+
+Nothing here is a matter of how long it takes: it is waited for what must come to be so.
+
+usage: store_policies_test.py BUILD-DIR ENDPOINT-FILE
+"""
+
+import sys
+import time
+
+import chain
+import exporter_test
+import world
+from chain import want
+
+ENOUGH = 10  # batches
+INTERVAL = 4
+
+
+def wait(what, ready):
+    end = time.monotonic() + world.SECONDS
+    while time.monotonic() < end:
+        value = ready()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f'{what}: not within {world.SECONDS} s')
+
+
+class Shares:
+    """Of the stores, by what the receiver says."""
+
+    def __init__(self, w):
+        self.recv = w.ask('recv0')
+        wait('a view of the stores', lambda: len(self.recv.get('egress')['stores']) == 2)
+
+    def now(self):
+        stores = self.recv.get('egress')['stores']
+        return [stores[str(i)] for i in range(2)]
+
+    def some(self, to, none=()):
+        """Until these stores have got some more, and those nothing in that time."""
+        begin = self.now()
+
+        def ready():
+            nonlocal begin
+            now = self.now()
+            if any(now[i]['sent'] != begin[i]['sent'] for i in none):
+                begin = now
+            return all(now[i]['durable'] >= begin[i]['durable'] + ENOUGH for i in to)
+        wait(f'batches for stores {to} alone', ready)
+
+
+def look_at(reply, what, *names):
+    want(all(name in reply for name in names), what, reply, 'wanted', *names)
+
+
+def telemetry(w, endpoint):
+    """Of both sides, while batches go to store 0."""
+    recv, store = w.ask('recv0'), w.ask('store0')
+
+    def rates():
+        e, s = recv.get('egress')['stores']['0'], store.get('store')
+        return e['bytes_per_s'] > 0 and e['durable_per_s'] > 0 and s['body_bytes_per_s'] > 0
+    wait('rates on both sides', rates)
+    e = recv.get('egress')
+    want(e['active'] == 1 and e['step'] == 'hold' and e['runs'] == 1, e)
+    want(e['retention']['put'] >= e['retention']['released'] > 0 and e['retention']['room'] > 0, e)
+    want(sum(e['kept_to_durable']) > 0 and len(e['below_us']) == len(e['kept_to_durable']), e)
+    first = e['stores']['0']
+    look_at(first, 'a store', 'waiting', 'found', 'doubles', 'again', 'refused', 'malformed', 'late')
+    want(first['state'] == 'up' and first['connections'] > 0 and first['node'] == 1, first)
+    want(0 <= first['credits'] <= first['places'] and first['places'] > 0, first)
+
+    s = store.get('store')
+    want(s['alarm'] == 'none' and s['connections_stood'] > 0 and s['batches_durable'] > 0, s)
+    look_at(s, 'store', 'reconciliations', 'batches_cut', 'batches_double', 'batches_given_back')
+    connection, = store.get('store/connections').values()
+    want(connection['places'] == connection['credits'] + connection['pending'] > 0, connection)
+    want(connection['images_durable'] > 0, connection)
+    streams = store.get('store/streams')
+    want(sum(streams['received_to_durable']) > 0, streams)
+    images = [x for x in streams.values() if isinstance(x, dict) and x['connected']]
+    want(images and all(x['files'] > 0 and x['batches'] > 0 and x['io'] for x in images), images)
+    look_at(images[0], 'stream', 'pending', 'files_complete', 'syncs', 'cut', 'error', 'quota_used')
+
+    module = exporter_test.load(endpoint)
+    values, replies = exporter_test.collect(module, recv)
+    exporter_test.check(values, replies)
+    for one in replies['/braggline/egress']['stores'].values():
+        labels = frozenset({('store', one['address'])})
+        want(values['store_durable_batches', labels] == one['durable'], one)
+        want(values['store_up', labels] == (one['state'] == 'up'), one)
+
+
+def primary(w, endpoint):
+    shares = Shares(w)
+    shares.some([0], none=[1])
+    telemetry(w, endpoint)
+    w.kill('store0')
+    shares.some([1])
+    w.launch('store0')
+    shares.some([0], none=[1])
+
+
+def by_frame(w, known):
+    shares = Shares(w)
+    wait('both stores', lambda: all(s['state'] == 'up' for s in shares.now()))
+    known.append(chain.ledger(w.ring(0))['retained'])
+    shares.some([0, 1])
+    w.kill('store1')
+    wait('its absence', lambda: shares.now()[1]['state'] != 'up')
+    shares.some([0])
+    w.launch('store1')
+    shares.some([0, 1])
+    known.append(shares.now()[0]['broken'])
+
+
+def look_by_frame(w, known):
+    """Each batch is where its first frame says, but for those of the store that was away."""
+    begin, broken = known
+    count = [[0, 0], [0, 0]]  # by home and store
+    for store, directory in enumerate(w.directories):
+        for _, _, path in chain.files(directory):
+            for batch in chain.batches(path):
+                frame = batch.column(chain.FRAME, 'Q')[0]
+                count[frame // INTERVAL % 2][store] += frame > begin + INTERVAL
+    print('by_frame: batches of store 0 in stores 0, 1:', count[0], 'of store 1:', count[1])
+    want(count[0][0] >= ENOUGH and count[1][1] >= 2 * ENOUGH, count)
+    # on a machine that stood still store 0 may have been away as well
+    want(count[0][1] == 0 or broken > 0, count, broken)
+    want(count[1][0] > 0, count)
+
+
+def main():
+    build, endpoint = sys.argv[1:3]
+    world.play(build, 1, 2, lambda w: primary(w, endpoint), telemetry=True,
+               egress__policy='primary')
+    known = []
+    world.play(build, 1, 2, lambda w: by_frame(w, known), lambda w: look_by_frame(w, known),
+               telemetry=True, egress__policy='by_frame', egress__interval=INTERVAL)
+
+
+if __name__ == '__main__':
+    world.inside(main)
