@@ -177,8 +177,8 @@ struct frame_window {
 	uint64_t offset;
 	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< moves of the window */
-	/** Changes of the above and of entries, each counted after it: as long as it stays the same,
-	 * a packet that waits would wait again. */
+	/** Changes of the above and of entries, each counted after it: as long as it is the same, a
+	 * packet that waits would wait again. */
 	uint64_t changes;
 } __rte_cache_aligned;
 

@@ -64,7 +64,12 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	e->mail.run = NULL;
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
-	if (rc < 0)
+	if (rc == -ENOSPC)
+		snprintf(message, PATH_MAX,
+			"the retention ring has batches of %u runs: stores must take those of one "
+			"before another begins",
+			RETENTION_RUNS);
+	else if (rc < 0)
 		snprintf(message, PATH_MAX, "the retention ring cannot take another run: %s",
 			strerror(-rc));
 	return rc;

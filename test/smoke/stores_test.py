@@ -6,6 +6,7 @@ and both stores get their share again; how long it took until the one that is ba
 usage: stores_test.py BUILD-DIR; WORLD_SEED repeats moments
 """
 
+import os
 import sys
 import time
 
@@ -19,42 +20,54 @@ SHARE = 0.4
 WINDOW = 20  # batches
 
 
+def names(directory):
+    """Files of a store, complete or not."""
+    return {os.path.basename(path).removesuffix('.part') for where, _, found in os.walk(directory)
+            for path in found}
+
+
 def main():
+    before = set()
+
     def story(w):
         time.sleep(3)
         w.kill('store1')
         time.sleep(AWAY)
-        before = set(chain.parts(w.directories[1]))
+        before.update(names(w.directories[1]))
         started = time.monotonic()
         w.launch('store1')
-        while not any(chain.has_batch(p) for p in chain.parts(w.directories[1]) if p not in before):
-            want(time.monotonic() - started < world.SECONDS, 'store1 gets no batch')
+        first = None
+        runs = set()
+        while len(runs) < 2:
+            want(time.monotonic() - started < world.SECONDS, 'store1 gets no batch of', *runs)
+            runs = {os.path.basename(p).split('_')[1] for p in chain.parts(w.directories[1])
+                    if os.path.basename(p)[:-5] not in before and chain.has_batch(p)}
+            if runs and first is None:
+                first = time.monotonic() - started
+                print(f'first batch {first:.2f} s after the start of the store')
             time.sleep(0.002)
-        print(f'first batch {time.monotonic() - started:.2f} s after the start of the store')
         time.sleep(AFTER)
 
-    world.play(sys.argv[1], 2, 2, story, look)
+    world.play(sys.argv[1], 2, 2, story, lambda w: look(w, before))
 
 
-def look(w):
+def look(w, before):
     """Of each run, in the order of its batches: which store each one of images went to."""
-    runs = {}
+    runs, new = {}, {}
     for store, directory in enumerate(w.directories):
         for incarnation, table, path in chain.files(directory):
             for batch in chain.batches(path) if table == 'images' else ():
                 runs.setdefault(incarnation, []).append((batch.sequence, store))
+                if store == 1 and os.path.basename(path) not in before:
+                    new.setdefault(incarnation, []).append(batch.sequence)
     want(len(runs) == 2, len(runs), 'runs')
-    for run in runs.values():
-        stores = [store for _, store in sorted(run)]
-        # store1 was away where its batches are furthest apart
-        own = [at for at, store in enumerate(stores) if store == 1]
-        _, back = max((after - at, after) for at, after in zip(own, own[1:]))
-        print(f'batches of images by store: before, {stores[:back].count(0)} and '
-              f'{stores[:back].count(1)}; back, {stores[back:].count(0)} and '
-              f'{stores[back:].count(1)}')
-        shares = [sum(stores[at:at + WINDOW]) / WINDOW
-                  for at in range(back, len(stores) - WINDOW)]
-        want(any(SHARE <= share <= 1 - SHARE for share in shares), 'no balance', stores[back:])
+    for incarnation, run in runs.items():
+        want(incarnation in new, 'store1 has nothing new of', f'{incarnation:016x}')
+        stores = [store for sequence, store in sorted(run) if sequence >= min(new[incarnation])]
+        print(f'batches of images by store since store1 is back: {stores.count(0)} and '
+              f'{stores.count(1)}')
+        shares = [sum(stores[at:at + WINDOW]) / WINDOW for at in range(len(stores) - WINDOW)]
+        want(any(SHARE <= share <= 1 - SHARE for share in shares), 'no balance', stores)
 
 
 if __name__ == '__main__':

@@ -25,7 +25,7 @@
 #include "sink_wire.h"
 
 #define RETENTION_STORES  16	       /**< that batches may be given to */
-#define RETENTION_RUNS	  16	       /**< whose batches may be held at a time */
+#define RETENTION_RUNS	  32	       /**< whose batches may be held at a time */
 #define RETENTION_SCHEMA  (256u << 10) /**< bytes of a table's schema, at most */
 #define RETENTION_LEDGER  4000	       /**< bytes of a ledger, at most */
 #define RETENTION_NOBODY  0xff	       /**< no store yet */

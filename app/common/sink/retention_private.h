@@ -7,7 +7,7 @@
 #include "retention.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 2
+#define RING_VERSION 3
 #define ADDRESS_MAX  64
 
 /* How the file begins. What `crc` covers never changes. */
