@@ -239,6 +239,7 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 		check_numa(c, &lcores, &heap, &gpu, ports, s->nb_ports);
 	}
 	check_numa_balancing(c);
+	check_autogroup(c);
 
 	check_tsc(c);
 	state = adjtimex(&timex);

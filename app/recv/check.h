@@ -166,6 +166,7 @@ void check_huge_pages(
 void check_numa(struct check *c, const struct check_lcores *l, const struct check_heap *heap,
 	const struct check_gpu *gpu, const struct check_port *ports, uint32_t nb_ports);
 void check_numa_balancing(struct check *c);
+void check_autogroup(struct check *c);
 void check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports);
 /** @param va  EAL uses virtual addresses for DMA */
 void check_iova(struct check *c, bool va, const struct check_port *ports, uint32_t nb_ports);

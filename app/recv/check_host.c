@@ -106,6 +106,22 @@ check_numa_balancing(struct check *c)
 }
 
 void
+check_autogroup(struct check *c)
+{
+	const int64_t on = check_read_number(c, "/proc/sys/kernel/sched_autogroup_enabled");
+
+	if (on < 0)
+		check_add(c, CHECK_NA, "autogroup", "the kernel has none");
+	else if (on == 0)
+		check_add(c, CHECK_OK, "autogroup", "off");
+	else {
+		check_add(c, CHECK_WARN, "autogroup",
+			"on: kernel threads that end writes may starve beside lcores");
+		check_fix(c, "sysctl kernel.sched_autogroup_enabled=0");
+	}
+}
+
+void
 check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports)
 {
 	char type[32], path[256], target[256];

@@ -22,7 +22,7 @@ PORT_ITEMS = ('device', 'pools', 'RX queues', 'RX descriptors', 'buffer split', 
 ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'way of pixels', 'GPUDirect', 'EAL memory', 'huge pages',
          'locked memory', 'IOVA mode', 'IOMMU', 'lcores', 'CPU sharing', 'SMT siblings',
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
-         'kernel command line', 'NUMA nodes', 'NUMA balancing', 'TSC', 'clock', 'calibration',
+         'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',
          'output directory', 'disk space', 'direct I/O')
 cases = {}
 

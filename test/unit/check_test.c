@@ -285,6 +285,19 @@ test_numa_balancing(void **state)
 }
 
 static void
+test_autogroup(void **state)
+{
+	check_autogroup(&check);
+	want(CHECK_NA, "", "");
+	put("/proc/sys/kernel/sched_autogroup_enabled", "1\n");
+	check_autogroup(&check);
+	want(CHECK_WARN, "on", "sysctl kernel.sched_autogroup_enabled=0");
+	put("/proc/sys/kernel/sched_autogroup_enabled", "0\n");
+	check_autogroup(&check);
+	want(CHECK_OK, "off", "");
+}
+
+static void
 test_tsc(void **state)
 {
 	check_tsc(&check);
@@ -415,6 +428,7 @@ main(void)
 		TEST(test_huge_pages),
 		TEST(test_heap),
 		TEST(test_numa_balancing),
+		TEST(test_autogroup),
 		TEST(test_tsc),
 		TEST(test_clock),
 		TEST(test_udp_ports),
