@@ -19,6 +19,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
+import background  # noqa: E402
+
 MODULES = 8
 PACKETS = 128 * MODULES
 TELEMETRY_SECONDS = 20  # the receiver may share its CPUs with much else
@@ -120,9 +123,8 @@ def run(build, where, frames, seconds):
                  '--frames', str(frames), '--pcap', f'{where}/in.pcap', '--calibration', where])
     prefix = f'braggline_bench_{os.getpid()}'
     with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
-            subprocess.Popen(command(build, where, prefix, frames), stdin=subprocess.DEVNULL,
-                             stdout=log, stderr=subprocess.STDOUT,
-                             start_new_session=True) as process:
+            background.start(command(build, where, prefix, frames), stdout=log,
+                             stderr=subprocess.STDOUT) as process:
         try:
             telemetry = Telemetry(prefix, process)
             end = time.monotonic() + 60

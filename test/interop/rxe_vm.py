@@ -33,12 +33,10 @@ rxe0 is on eth0; its GID 1 is the IPv4 address.
 """
 
 import argparse
-import ctypes
 import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +44,9 @@ import threading
 import time
 
 import rxe_image
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
+from background import die_with_us  # noqa: E402
 
 Missing = rxe_image.Missing
 TIMED_OUT, BROKEN, SKIP = 124, 125, 77
@@ -56,12 +57,6 @@ BOOT_SECONDS = 90
 OFFLOADS = ''.join(f',{name}=off' for name in (
     'csum', 'gso', 'guest_csum', 'guest_tso4', 'guest_tso6', 'guest_ufo', 'guest_ecn', 'host_tso4',
     'host_tso6', 'host_ufo', 'host_ecn'))
-
-
-def die_with_us():
-    """preexec_fn of a process that must not outlive this one, whatever ends it."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 class Broken(Exception):

@@ -18,9 +18,10 @@ import tempfile
 import time
 
 from rdma_peer import ETHERNET_MAX, LINK, OURS, THEIRS, outcome, pick_cpus, step
-from rxe_vm import Broken, Guest, die_with_us
+from rxe_vm import Broken, Guest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
+import background  # noqa: E402
 import chain
 
 EAL = '--no-huge --no-pci --no-shconf --no-telemetry --log-level=lib.eal:warning'.split()
@@ -102,12 +103,11 @@ class Rig:
         log = f'{self.where}/{len(self.logs)}.log'
         self.logs.append(log)
         with open(log, 'w', encoding='ascii') as out:
-            process = subprocess.Popen(
+            process = background.start(
                 [f'{self.build}/app/{program}', '--lcores', f'0@({pick_cpus()})', '-m', '256', *EAL,
                  '--log-level=lib.vhost.*:error', '--vdev',
                  f'net_vhost0,iface={self.where}/nic,queues=1,client=1', *words],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
-                preexec_fn=die_with_us)
+                stdout=out, stderr=out)
         self.processes.append(process)
         return process
 

@@ -10,11 +10,11 @@ usage: restart_test.py BUILD-DIR
 """
 
 import sys
-import time
 
 import chain
 import world
 from chain import want
+from world import wait
 
 PACKETS = 16  # of a frame
 AWAY = 25     # frames
@@ -25,16 +25,6 @@ def sent():
     with open('/proc/net/dev', encoding='ascii') as file:
         line, = (line for line in file if line.strip().startswith('d0:'))
     return int(line.split(':')[1].split()[9])
-
-
-def wait(what, ready):
-    end = time.monotonic() + world.SECONDS
-    while time.monotonic() < end:
-        value = ready()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f'{what}: not within {world.SECONDS} s')
 
 
 def some_retained(w, than):

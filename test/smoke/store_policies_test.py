@@ -16,19 +16,10 @@ import chain
 import exporter_test
 import world
 from chain import want
+from world import wait
 
 ENOUGH = 10  # batches
 INTERVAL = 4
-
-
-def wait(what, ready):
-    end = time.monotonic() + world.SECONDS
-    while time.monotonic() < end:
-        value = ready()
-        if value:
-            return value
-        time.sleep(0.05)
-    raise AssertionError(f'{what}: not within {world.SECONDS} s')
 
 
 class Shares:

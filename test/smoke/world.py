@@ -29,6 +29,17 @@ DISTINCT = 50
 SECONDS = 60  # patience
 
 
+def wait(what, ready):
+    """Until something is so. @return what ready() says"""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        value = ready()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f'{what}: not within {SECONDS} s')
+
+
 class World:
     """Processes are called detector0, recv0, store0 and so on; a detector is its receiver's."""
 
