@@ -64,6 +64,7 @@ settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
 		retention_assign(e->ring, batch, RETENTION_NOBODY);
 		e->unassigned = true;
 	}
+	FAIL_POINT("spill.adopted");
 }
 
 int

@@ -203,6 +203,7 @@ open_run(struct spill *s, struct spill_run *r)
 		return rc;
 	}
 	r->open = true;
+	FAIL_POINT("spill.opened");
 	return 0;
 }
 
@@ -274,6 +275,7 @@ carry_out(struct spill *s, const struct spill_order *o)
 		break;
 	case ORDER_CLOSE:
 		close_run(&s->run[o->run]);
+		FAIL_POINT("spill.closed");
 		__atomic_store_n(&s->run[o->run].closed, true, __ATOMIC_RELEASE);
 		break;
 	case ORDER_END:

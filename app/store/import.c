@@ -13,6 +13,7 @@
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "direct_io.h"
+#include "fail_point.h"
 #include "import.h"
 #include "stream_source.h"
 
@@ -216,6 +217,7 @@ retire_file(struct import *s, const char *path)
 		rc = direct_io.rename(path, to);
 	else
 		rc = -ENAMETOOLONG;
+	FAIL_POINT("import.removed");
 	if (rc == 0)
 		rc = direct_io.sync_dir(path);
 	if (rc < 0)
@@ -277,6 +279,7 @@ import_file(struct import *s, const char *path)
 	}
 	s->ring = NULL;
 	rc = copy_file(s, &source, run);
+	FAIL_POINT("import.stored");
 	/* while it is locked */
 	if (rc == 0)
 		rc = retire_file(s, path);

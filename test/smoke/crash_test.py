@@ -3,8 +3,9 @@
 """kill -9, again and again: a detector that goes on, a receiver, two stores, and the wire between.
 
 Processes die at random moments and at every named step (fail points: app/common/sink/README.rst),
-alone and together, links are cut, one frame in a hundred is lost. In the end, after `braggline-store reconcile`
-(half of the kills with a receiver that does not come back: its ring is imported):
+alone and together, links are cut, one frame in a hundred is lost; a quarter of the kills is for spilling
+(crash_spill.py). In the end, after `braggline-store reconcile` (half of the kills with a receiver that does
+not come back: its ring, and what it has spilled, are imported):
 
 - every batch that was ever seen held in the receiver's retention ring is in the files,
 - each stream's batches are in the files of both stores once, without gaps,
@@ -18,6 +19,7 @@ import itertools
 import sys
 import time
 
+import crash_spill
 import world
 from chain import want
 
@@ -56,11 +58,7 @@ def upset(w, kind):
 
 def die_at(w, victim, step, count):
     """A process is started again, and dies at a step. @return whether it came to it"""
-    w.kill(victim)
-    w.begin(victim, BRAGGLINE_FAIL_POINT=f'{step}:{count}')
-    reached = w.dies(victim, STEP_SECONDS)
-    if not reached:
-        w.kill(victim)
+    reached = w.die_at(victim, step, count, STEP_SECONDS)
     w.launch(victim)
     return reached
 
@@ -92,6 +90,8 @@ def play(build, kills, steps, abandon):
 
 def main():
     kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    spilling = kills // 4
+    kills -= spilling
     steps = [(victim, step) for victim, lists in STEPS.items() for step in sum(lists, ())]
     reached = play(sys.argv[1], kills // 2, steps, abandon=False)
     steps.reverse()
@@ -101,6 +101,10 @@ def main():
     if kills >= 6 * len(steps):
         never = [step for lists in STEPS.values() for step in lists[0] if step not in reached]
         want(not never, 'never came to', *never)
+    reached = crash_spill.play(sys.argv[1], spilling // 2, 0, abandon=False)
+    reached |= crash_spill.play(sys.argv[1], spilling - spilling // 2, 1, abandon=True)
+    print('spilling died at:', *sorted(reached))
+    crash_spill.check(reached, spilling)
 
 
 if __name__ == '__main__':

@@ -45,13 +45,14 @@ class World:
 
     READY = {'detector': '', 'recv': 'packets in', 'store': 'listening'}
 
-    def __init__(self, build, where, seed, receivers, stores, telemetry, settings):
+    def __init__(self, build, where, seed, receivers, stores, telemetry, spill, settings):
         self.build = build
         self.where = where
         self.random = random.Random(seed)
         self.receivers = receivers
         self.stores = stores
         self.telemetry = telemetry
+        self.spill = spill
         self.more = settings  # of receivers
         self.directories = [f'{where}/stored{i}' for i in range(stores)]
         self.held = {}      # batches that were ever seen held
@@ -69,6 +70,9 @@ class World:
     @staticmethod
     def ring(number):
         return f'/dev/shm/braggline_world_{os.getpid()}_{number}'
+
+    def spilled(self, number):
+        return f'{self.where}/spilled{number}'
 
     @staticmethod
     def prefix(name):
@@ -134,6 +138,7 @@ class World:
     def start_recv(self, number, **environment):
         where = f'{self.where}/detector{number}'
         stores = ','.join(f'10.0.0.{100 + i}' for i in range(self.stores))
+        spill = {'egress__spill': self.spilled(number)} if self.spill else {}
         return self.start(f'recv{number}', 'recv/braggline-recv', [
             '-m', '256', '--lcores', LCORES, '--vdev', 'gpu_host0',
             '--vdev', f'net_af_packet0,iface=r{number},{DETECTOR}',
@@ -153,7 +158,7 @@ class World:
                     egress__stores=stores, egress__key=f'{self.where}/key',
                     egress__ring=self.ring(number), egress__ring_mb=64, egress__rate_mb=2,
                     egress__hold_ms=5000, egress__batch_mb=1, egress__failover_ms=500,
-                    egress__end_ms=SECONDS * 1000), *self.settings(**self.more)], **environment)
+                    egress__end_ms=SECONDS * 1000), *self.settings(**spill, **self.more)], **environment)
 
     def start_store(self, number, **environment):
         return self.start(f'store{number}', 'store/braggline-store', [
@@ -198,6 +203,17 @@ class World:
         self.dead(name)
         return True
 
+    def die_at(self, name, step, count, seconds):
+        """One that is dead, or dies now, is started again and dies at a step.
+        @return whether it came to it in this time"""
+        if self.process[name].poll() is None:
+            self.kill(name)
+        self.begin(name, BRAGGLINE_FAIL_POINT=f'{step}:{count}')
+        reached = self.dies(name, seconds)
+        if not reached:
+            self.kill(name)
+        return reached
+
     def dead(self, name):
         self.kills += 1
         if not name.startswith('recv'):
@@ -228,12 +244,23 @@ class World:
             if os.path.exists(self.ring(i)):
                 os.unlink(self.ring(i))
 
-    def tool(self, *words):
-        """A command of braggline-store on directories."""
+    def tool(self, *words, **environment):
+        """A command of braggline-store on directories. @return whether it died at its step"""
         done = subprocess.run([f'{self.build}/app/store/braggline-store', *words], check=False,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
-        want(done.returncode == 0, *words, 'ended with status', done.returncode, done.stdout)
+                              stderr=subprocess.STDOUT, text=True,
+                              env={**os.environ, **environment})
+        died = bool(environment) and done.returncode == -signal.SIGKILL
+        want(died or done.returncode == 0, *words, 'ended with status', done.returncode,
+             done.stdout)
+        self.kills += died
+        return died
+
+    def sources(self, rings):
+        """What an import can take: spilled files, and rings if so."""
+        numbers = range(self.receivers)
+        return [*filter(os.path.isdir, map(self.spilled, numbers)),
+                *(map(self.ring, numbers) if rings else ())]
 
     def finish(self, abandon):
         """All end in order; or the receivers are killed and do not come back."""
@@ -244,8 +271,9 @@ class World:
                 self.kill(name)
             else:
                 self.end(name)
-        for ring in rings if abandon else ():
-            self.tool('import', '--keep', '--to', self.directories[0], ring)
+        sources = self.sources(rings=abandon)
+        if sources:
+            self.tool('import', '--to', self.directories[0], *sources)
         self.tool('reconcile', *(w for ring in rings for w in ('--ring', ring)),
                   *self.directories)
         self.tool('verify', '--quiet', *self.directories)
@@ -298,14 +326,14 @@ def inside(main):
 
 
 def play(build, receivers, stores, story, look=lambda world: None, abandon=False, telemetry=False,
-         **settings):
+         spill=False, **settings):
     """story(world) is what happens; then all end, the directories are reconciled, and the files are
     checked; look(world) sees them as well."""
     seed = int(os.environ.get('WORLD_SEED', os.getpid()))
     print(f'WORLD_SEED={seed}', flush=True)
     with tempfile.TemporaryDirectory() as where:
         world = World(os.path.abspath(build), where, seed, receivers, stores, telemetry,
-                      settings)
+                      spill, settings)
         kinds = [[f'{kind}{i}' for i in range(n)] for kind, n in (
             ('detector', receivers), ('recv', receivers), ('store', stores))]
         try:
