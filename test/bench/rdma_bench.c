@@ -21,8 +21,8 @@
 
 #define KIB	  1024
 #define MIB	  (1024 * KIB)
-#define ROUNDS	  5
-#define SECONDS	  0.5	      /* of a round */
+#define ROUNDS	  11
+#define SECONDS	  0.25	      /* of a round */
 #define MEMORY	  (192 * MIB) /* of each end: several times the last-level cache */
 #define DEPTH	  64
 #define IN_FLIGHT (512 * KIB) /* bytes of messages posted; 8 messages at least */
@@ -64,10 +64,13 @@ compare(const void *a, const void *b)
 }
 
 static double
-median(double *v, unsigned int n)
+median(const double *v, unsigned int n)
 {
-	qsort(v, n, sizeof(*v), compare);
-	return v[n / 2];
+	double sorted[ROUNDS];
+
+	memcpy(sorted, v, n * sizeof(*v));
+	qsort(sorted, n, sizeof(*sorted), compare);
+	return sorted[n / 2];
 }
 
 /* ---- the worker's jobs ---------------------------------------------------------------------- */
@@ -292,17 +295,31 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigne
 	return result;
 }
 
+/* Beside a peer. The ratio is the median of neighbours: what the machine does to a round, it does to
+ * its peer's, too. */
 static void
-row(const char *what, uint32_t size, double bytes, double ceiling, double tcp)
+beside(const double *rate, const double *peer)
+{
+	double ratio[ROUNDS];
+	unsigned int i;
+
+	for (i = 0; i < rounds; i++)
+		ratio[i] = rate[i] / peer[i];
+	printf(" %9.2f %6.2f", gbit(median(peer, rounds)), median(ratio, rounds));
+}
+
+/* Rates of the rounds. @param tcp NULL: is not compared */
+static void
+row(const char *what, uint32_t size, const double *rate, const double *ceiling, const double *tcp)
 {
 	char text[16];
 
 	snprintf(text, sizeof(text), size % MIB ? "%u KiB" : "%u MiB",
 		size % MIB ? size / KIB : size / MIB);
-	printf("%-34s %8s %9.2f", what, text, gbit(bytes));
-	printf(" %9.2f %6.2f", gbit(ceiling), bytes / ceiling);
-	if (tcp > 0)
-		printf(" %9.2f %6.2f", gbit(tcp), bytes / tcp);
+	printf("%-34s %8s %9.2f", what, text, gbit(median(rate, rounds)));
+	beside(rate, ceiling);
+	if (tcp)
+		beside(rate, tcp);
 	printf("\n");
 	fflush(stdout);
 }
@@ -342,8 +359,7 @@ bench_streams(void)
 			tcp[r] = peers_tcp(&rig, sizes[i], seconds);
 		}
 		for (k = 0; k < RTE_DIM(kinds); k++)
-			row(kinds[k].name, sizes[i], median(rate[k], rounds),
-				median(ceiling, rounds), median(tcp, rounds));
+			row(kinds[k].name, sizes[i], rate[k], ceiling, tcp);
 	}
 }
 
@@ -364,7 +380,7 @@ bench_alone(void)
 			loop[r] = peers_loop(&rig, seconds);
 			rate[r] = measure(&reliable, RDMA_OP_WRITE, sizes[i], 1).bytes;
 		}
-		row("RC WRITE", sizes[i], median(rate, rounds), median(loop, rounds), 0);
+		row("RC WRITE", sizes[i], rate, loop, NULL);
 	}
 	rig_close(&rig);
 	rig_open(&rig, MEMORY, false);
