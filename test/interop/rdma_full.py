@@ -5,7 +5,7 @@
 usage: rdma_full.py BUILDDIR [PART...]
   sizes      write, read, send at every path MTU, both roles, sizes from 1 byte to 8 MiB, and 0
   latency    ib_*_lat, both roles
-  loss       1 and 4 % of all frames lost, both ways: rping compares data, perftest ends well
+  loss       1 to 4 % of all frames lost, both ways: rping compares data, perftest ends well
   ends       either side is ended in every state; the next one is served as if nothing had been
   reboot     the guest is gone in mid-transfer, and comes back
   store      store_verbs_test.py, with kill -9 in the guest
@@ -63,7 +63,7 @@ def loss(bench, say):
     bench.mtu(1024)
     # For a second loss in one message rdma_rxe waits 2.1 s, whatever NAKs come: shorter messages
     # where it sends and much is lost.
-    for percent, theirs in ((1, 65536), (4, 4096)):
+    for percent, theirs in ((1, 65536), (2, 16384), (3, 4096), (4, 4096)):
         lost = f'--loss {percent} --seed {percent} {PATIENCE}'
         noisy = f'--loss {percent} --seed {percent}'
         bench.serve('rping', f'-s -S 65536 {noisy}', rping('-C 20 -V -S 65535'),

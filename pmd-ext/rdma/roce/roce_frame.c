@@ -42,7 +42,7 @@ roce_frame_begin(struct roce_frame *f, const struct roce_path *path,
 	f->headers = path->length + sizeof(*bth) + ext_bytes;
 	f->payload = 0;
 	f->nb_parts = 0;
-	f->next = NULL;
+	f->next_length = 0;
 }
 
 void
@@ -151,13 +151,17 @@ chain(struct roce_lane *lane, const struct roce_frame *f, struct rte_mbuf **last
 	return m;
 }
 
-/** Payload of the packet after this one, fetched while the CRC of this one is made. */
+/**
+ * Payload of the packet after this one is fetched while this one is worked on: half of it before
+ * the CRC, half of it after. All at once is more than a core can have on its way, and the CRC waits
+ * until there is room again.
+ */
 static void
-prefetch_next(const struct roce_frame *f)
+prefetch_next(const struct roce_frame *f, uint32_t from, uint32_t to)
 {
 	uint32_t i;
 
-	for (i = 0; f->next && i < f->next_length; i += RTE_CACHE_LINE_SIZE)
+	for (i = from; i < to; i += RTE_CACHE_LINE_SIZE)
 		rte_prefetch0(f->next + i);
 }
 
@@ -166,6 +170,7 @@ roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 {
 	static const uint8_t zero[4];
 	const uint32_t pad = -f->payload & 3, tail = pad + ROCE_ICRC_BYTES;
+	const uint32_t half = RTE_ALIGN(f->next_length / 2, RTE_CACHE_LINE_SIZE);
 	struct rte_mbuf *m, *last;
 	unsigned int i;
 	uint32_t crc;
@@ -176,9 +181,10 @@ roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 	crc = roce_icrc_headers(
 		f->header + f->path->l2_len, f->path->l3_len, f->headers - f->path->l2_len);
 	m = chain(lane, f, &last);
-	prefetch_next(f);
+	prefetch_next(f, 0, half);
 	for (i = 0; i < f->nb_parts; i++)
 		crc = roce_icrc_bytes(crc, f->part[i].addr, f->part[i].length);
+	prefetch_next(f, half, f->next_length);
 	if (pad)
 		crc = roce_icrc_bytes(crc, zero, pad);
 	end = rte_pktmbuf_mtod_offset(last, uint8_t *, last->data_len);

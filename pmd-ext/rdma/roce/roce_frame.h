@@ -56,8 +56,8 @@ struct roce_frame {
 	uint32_t payload;     /**< bytes so far */
 	unsigned int nb_parts;
 	struct roce_part part[RDMA_SGE_MAX];
-	const uint8_t *next; /**< what is likely to be sent after this, NULL: nothing */
-	uint32_t next_length;
+	const uint8_t *next;  /**< what is likely to be sent after this */
+	uint32_t next_length; /**< 0: nothing is */
 	uint8_t header[RTE_ALIGN_CEIL(ROCE_HEADER_MAX, RTE_CACHE_LINE_SIZE)] __rte_cache_aligned;
 };
 
