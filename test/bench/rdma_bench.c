@@ -295,8 +295,8 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigne
 	return result;
 }
 
-/* Beside a peer. The ratio is the median of neighbours: what the machine does to a round, it does to
- * its peer's, too. */
+/* Beside a peer. The ratio is the median of neighbours: what the machine does to a round, it does
+ * to its peer's, too. */
 static void
 beside(const double *rate, const double *peer)
 {
