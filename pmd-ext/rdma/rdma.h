@@ -27,7 +27,8 @@
  *
  * A queue pair belongs to one lcore - the one that calls rdma_progress() for its lane - and so do
  * its completion queues; only that lcore posts to it and polls them. All functions that are marked
- * *control* belong to one lcore at a time, the control lcore; it may be the same as an engine's.
+ * *control* belong to one lcore at a time, whatever the device: the control lcore; it may be the
+ * same as an engine's.
  * Control functions may wait until the lane has taken note: that lane must be polled meanwhile,
  * unless it is the calling lcore's own, which the function then polls itself. Nothing here may be
  * called from a thread that is no lcore (architecture: such threads never touch mempools).
@@ -93,8 +94,8 @@ struct rdma_dev_info {
  *   receives from the port (each lane does; either way a packet goes on to the lane of its queue
  *   pair, so that RSS may spread them as it likes); `poll=0` none does: rdma_roce.h hands over what
  *   another poller of a shared queue found. A port that is not configured yet is configured and
- *   started, and at close stopped, by the provider. On a started port the named queues must be
- *   there.
+ *   started by the provider, and stopped when the last device on it closes. On a started port the
+ *   named queues must be there.
  * - `verbs:mlx5_0[,port=1][,gid=3]`: an adapter known to rdma-core; without `gid` its RoCEv2 GID of
  *   an IPv4 address, lowest index first.
  *

@@ -39,6 +39,7 @@
 
 struct roce_dev;
 struct roce_lane;
+struct roce_port;
 struct roce_qp;
 
 /** Counters of a lane: name in roce_stat.c, same order. */
@@ -122,13 +123,14 @@ struct roce_dev {
 	struct rdma_dev base;
 	TAILQ_ENTRY(roce_dev) next; /**< of open ones: roce_port.c */
 	_Atomic uint8_t port_state; /**< enum roce_port_state; written by any thread */
+	struct roce_port *shared;   /**< with other devices on the port: the control lcore's */
+	uint32_t number; /**< of those that were opened: the names of what EAL keeps for it */
 	uint16_t port;
 	uint16_t queue; /**< first RX and TX queue */
 	uint16_t nb_lanes;
 	uint16_t mtu;	   /**< largest path MTU */
 	uint16_t max_sge;  /**< of a list: what the port takes in a frame */
 	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
-	bool own_port;	   /**< configured and started by us */
 	bool no_poll;	   /**< packets are handed over by rdma_roce_rx() only */
 	bool handover;	   /**< only lane 0 polls the port */
 	bool dcqcn;	   /**< react to congestion marks */
@@ -142,7 +144,7 @@ struct roce_dev {
 	bool has_gateway4, has_gateway6;
 	struct roce_gid gateway4, gateway6;
 
-	struct rte_mempool *pool; /**< frames of the control lcore, and RX where the port is ours */
+	struct rte_mempool *pool; /**< frames of the control lcore */
 	struct roce_lane *lanes[ROCE_LANES_MAX];
 
 	/** Queue pairs: slot = number & qp_mask. Written by control (release), read by lanes. */

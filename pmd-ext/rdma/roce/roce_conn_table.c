@@ -30,7 +30,7 @@ roce_conns_open(struct roce_control *c)
 	all->max = 2 * c->dev->max_qps + EXTRA_CONNS;
 	/* up to four keys each, and room, so that no key fails to find a place */
 	parameters.entries = all->max * 6;
-	snprintf(name, sizeof(name), "roce_cm_%u_%u", c->dev->port, c->dev->queue);
+	snprintf(name, sizeof(name), "roce%u_cm", c->dev->number);
 	all->hash = rte_hash_create(&parameters);
 	return all->hash ? 0 : -ENOMEM;
 }

@@ -45,11 +45,11 @@ dev_free(struct roce_dev *dev)
 		if (dev->lanes[i])
 			roce_lane_finish(dev->lanes[i]);
 	/* a port that stops lets go of the lanes' frames */
-	roce_port_close(dev);
+	roce_port_stop(dev);
 	for (i = 0; i < dev->nb_lanes; i++)
 		if (dev->lanes[i])
 			roce_lane_close(dev->lanes[i]);
-	roce_pool_free(dev, dev->pool);
+	roce_port_close(dev);
 	rte_free(dev->qps);
 	rte_free(dev->mrs);
 	rte_free(dev);
@@ -59,6 +59,7 @@ struct rdma_dev *
 roce_dev_open(const char *args)
 {
 	struct roce_dev *dev = rte_zmalloc("roce_dev", sizeof(*dev), RTE_CACHE_LINE_SIZE);
+	static uint32_t opened;
 	uint16_t i;
 	int ret;
 
@@ -66,11 +67,12 @@ roce_dev_open(const char *args)
 		rte_errno = ENOMEM;
 		return NULL;
 	}
+	/* port and queue name nobody: a port may be gone, its device there, its number another's */
+	dev->number = opened++;
 	ret = roce_args_parse(dev, args);
 	if (ret == 0)
 		ret = roce_port_open(dev);
 	if (ret < 0) {
-		roce_pool_free(dev, dev->pool);
 		rte_free(dev);
 		rte_errno = -ret;
 		return NULL;

@@ -315,7 +315,7 @@ ring_make(struct roce_dev *dev, uint16_t lane, const char *what, unsigned int es
 {
 	char name[RTE_RING_NAMESIZE];
 
-	if (snprintf(name, sizeof(name), "roce%u.%u_%u_%s", dev->port, dev->queue, lane, what) >=
+	if (snprintf(name, sizeof(name), "roce%u_%u_%s", dev->number, lane, what) >=
 		(int)sizeof(name))
 		return NULL;
 	return rte_ring_create_elem(

@@ -455,7 +455,7 @@ roce_neighbors_open(struct roce_control *c)
 		.socket_id = SOCKET_ID_ANY,
 	};
 
-	snprintf(name, sizeof(name), "roce_nb_%u_%u", c->dev->port, c->dev->queue);
+	snprintf(name, sizeof(name), "roce%u_nb", c->dev->number);
 	all->hash = rte_hash_create(&parameters);
 	all->entries = calloc(ROCE_NEIGHBORS_MAX, sizeof(*all->entries));
 	if (!all->hash || !all->entries)

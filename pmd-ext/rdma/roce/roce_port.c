@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <stdlib.h>
 
 #include <rte_bus.h>
 #include <rte_dev.h>
@@ -56,27 +57,64 @@ listen_to_ports(void)
 	return ret;
 }
 
-/** Queues that devices have taken. The control lcore's. */
-static uint64_t taken[RTE_MAX_ETHPORTS][RTE_MAX_QUEUES_PER_PORT / 64];
-
-static bool
-queues_take(const struct roce_dev *dev, bool take)
+static void
+queues_set(struct roce_dev *dev, bool taken)
 {
 	uint16_t i, q;
 
-	for (i = 0; take && i < dev->nb_lanes; i++) {
-		q = dev->queue + i;
-		if (taken[dev->port][q / 64] & RTE_BIT64(q % 64))
-			return false;
-	}
 	for (i = 0; i < dev->nb_lanes; i++) {
 		q = dev->queue + i;
-		if (take)
-			taken[dev->port][q / 64] |= RTE_BIT64(q % 64);
+		if (taken)
+			dev->shared->taken[q / 64] |= RTE_BIT64(q % 64);
 		else
-			taken[dev->port][q / 64] &= ~RTE_BIT64(q % 64);
+			dev->shared->taken[q / 64] &= ~RTE_BIT64(q % 64);
 	}
-	return true;
+}
+
+/** Queues of the device that others have, or that no port has. */
+static bool
+queues_taken(const struct roce_dev *dev, const struct roce_port *port)
+{
+	uint16_t i, q;
+
+	if (dev->queue + dev->nb_lanes > RTE_MAX_QUEUES_PER_PORT)
+		return true;
+	for (i = 0; i < dev->nb_lanes; i++) {
+		q = dev->queue + i;
+		if (port->taken[q / 64] & RTE_BIT64(q % 64))
+			return true;
+	}
+	return false;
+}
+
+/** Have the port together with the devices that are on it. @return 0; -EBUSY, -ENOMEM */
+static int
+port_share(struct roce_dev *dev)
+{
+	struct roce_port *port = NULL;
+	struct roce_dev *other;
+
+	/* who had that number before is none of them */
+	TAILQ_FOREACH(other, &devices, next)
+		if (other->port == dev->port && other->port_state != ROCE_PORT_GONE)
+			port = other->shared;
+	if (!port)
+		port = calloc(1, sizeof(*port));
+	if (!port)
+		return -ENOMEM;
+	if (queues_taken(dev, port)) {
+		if (port->nb_devices == 0)
+			free(port);
+		return -EBUSY;
+	}
+	port->id = dev->port;
+	port->nb_devices++;
+	dev->shared = port;
+	queues_set(dev, true);
+	rte_spinlock_lock(&devices_lock);
+	TAILQ_INSERT_TAIL(&devices, dev, next);
+	rte_spinlock_unlock(&devices_lock);
+	return 0;
 }
 
 static bool
@@ -101,19 +139,16 @@ path_mtu(uint16_t port_mtu)
 	return 0;
 }
 
-/** Frames received and those of the control lcore. @return 0; -ENOMEM */
-static int
-pool_make(struct roce_dev *dev, uint16_t port_mtu, unsigned int descriptors)
+/** Room for n frames of the port. */
+static struct rte_mempool *
+pool_make(struct roce_dev *dev, const char *what, uint16_t port_mtu, unsigned int n)
 {
 	/* net_af_packet asks for the room of its rings' frames, whatever the MTU */
 	const unsigned int room = RTE_ALIGN(
 		RTE_MAX(port_mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN, RTE_MBUF_DEFAULT_DATAROOM),
 		64);
 
-	dev->pool = roce_pool_make(dev, "rx",
-		POOL_SPARE + dev->nb_lanes * (descriptors ? descriptors + 2 * POOL_CACHE : 0),
-		POOL_CACHE, RTE_PKTMBUF_HEADROOM + room);
-	return dev->pool ? 0 : -ENOMEM;
+	return roce_pool_make(dev, what, n, POOL_CACHE, RTE_PKTMBUF_HEADROOM + room);
 }
 
 /** A port that nobody configured. */
@@ -123,6 +158,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	const uint64_t rss = info->flow_type_rss_offloads &
 		(RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
 	const uint16_t queues = dev->queue + dev->nb_lanes;
+	struct roce_port *port = dev->shared;
 	uint16_t q, rxd = DESCRIPTORS, txd = DESCRIPTORS, mtu = RTE_ETHER_MTU;
 	struct rte_eth_conf conf = {0};
 	int ret;
@@ -135,14 +171,17 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf = rss;
 	}
-	dev->own_port = true;
+	port->ours = true;
 	ret = rte_eth_dev_configure(dev->port, queues, queues, &conf);
 	if (ret == 0)
 		ret = rte_eth_dev_adjust_nb_rx_tx_desc(dev->port, &rxd, &txd);
-	if (ret == 0)
-		ret = pool_make(dev, conf.rxmode.mtu, rxd);
+	if (ret == 0) {
+		port->pool = pool_make(
+			dev, "rx", conf.rxmode.mtu, POOL_SPARE + queues * (rxd + 2 * POOL_CACHE));
+		ret = port->pool ? 0 : -ENOMEM;
+	}
 	for (q = 0; ret == 0 && q < queues; q++) {
-		ret = rte_eth_rx_queue_setup(dev->port, q, rxd, dev->numa_node, NULL, dev->pool);
+		ret = rte_eth_rx_queue_setup(dev->port, q, rxd, dev->numa_node, NULL, port->pool);
 		if (ret == 0)
 			ret = rte_eth_tx_queue_setup(dev->port, q, txd, dev->numa_node, NULL);
 	}
@@ -167,33 +206,30 @@ roce_port_open(struct roce_dev *dev)
 		ret = listen_to_ports();
 	if (ret < 0)
 		return ret;
-	if (dev->queue + dev->nb_lanes > RTE_MAX_QUEUES_PER_PORT || !queues_take(dev, true)) {
+	ret = port_share(dev);
+	if (ret == -EBUSY)
 		RDMA_LOG(ERR, "port %u: queues %u to %u are taken by another device", dev->port,
 			dev->queue, dev->queue + dev->nb_lanes - 1);
-		return -EBUSY;
-	}
-	rte_spinlock_lock(&devices_lock);
-	TAILQ_INSERT_TAIL(&devices, dev, next);
-	rte_spinlock_unlock(&devices_lock);
+	if (ret < 0)
+		return ret;
 	dev->numa_node = rte_eth_dev_socket_id(dev->port);
-	if (!data->dev_started) {
+	if (!data->dev_started && dev->shared->nb_devices == 1) {
 		ret = port_start(dev, &info);
 	} else if (dev->queue + dev->nb_lanes > RTE_MIN(info.nb_rx_queues, info.nb_tx_queues)) {
 		RDMA_LOG(ERR, "port %u: started with %u RX and %u TX queues, wanted %u", dev->port,
 			info.nb_rx_queues, info.nb_tx_queues, dev->queue + dev->nb_lanes);
 		ret = -EINVAL;
-	} else {
-		rte_eth_dev_get_mtu(dev->port, &port_mtu);
-		ret = pool_make(dev, port_mtu, 0);
 	}
 	if (ret == 0)
 		ret = rte_eth_dev_get_mtu(dev->port, &port_mtu);
 	if (ret == 0)
 		ret = rte_eth_macaddr_get(dev->port, &dev->mac);
-	if (ret < 0) {
-		roce_port_close(dev);
-		return ret;
+	if (ret == 0) {
+		dev->pool = pool_make(dev, "control", port_mtu, POOL_SPARE);
+		ret = dev->pool ? 0 : -ENOMEM;
 	}
+	if (ret < 0)
+		goto fail;
 	/* net_ring has none, and takes what comes: neighbours need one to tell us by */
 	if (rte_is_zero_ether_addr(&dev->mac))
 		rte_eth_random_addr(dev->mac.addr_bytes);
@@ -202,8 +238,8 @@ roce_port_open(struct roce_dev *dev)
 		RDMA_LOG(ERR, "port %u: MTU %u, wanted %u for a path MTU of %u", dev->port,
 			port_mtu, (dev->mtu ? dev->mtu : 256) + OVERHEAD,
 			dev->mtu ? dev->mtu : 256);
-		roce_port_close(dev);
-		return -ENOTSUP;
+		ret = -ENOTSUP;
+		goto fail;
 	}
 	if (!dev->mtu)
 		dev->mtu = fits;
@@ -225,18 +261,34 @@ roce_port_open(struct roce_dev *dev)
 			dev->port, segments, dev->max_sge, dev->copy ? ", copied" : "");
 	}
 	return 0;
+fail:
+	roce_port_stop(dev);
+	roce_port_close(dev);
+	return ret;
+}
+
+void
+roce_port_stop(struct roce_dev *dev)
+{
+	if (dev->shared->ours && dev->shared->nb_devices == 1 &&
+		dev->port_state != ROCE_PORT_GONE && rte_eth_devices[dev->port].data->dev_started)
+		rte_eth_dev_stop(dev->port);
 }
 
 void
 roce_port_close(struct roce_dev *dev)
 {
+	struct roce_port *port = dev->shared;
+
 	rte_spinlock_lock(&devices_lock);
 	TAILQ_REMOVE(&devices, dev, next);
 	rte_spinlock_unlock(&devices_lock);
-	if (dev->own_port && dev->port_state != ROCE_PORT_GONE &&
-		rte_eth_devices[dev->port].data->dev_started)
-		rte_eth_dev_stop(dev->port);
-	queues_take(dev, false);
+	queues_set(dev, false);
+	roce_pool_free(dev, dev->pool);
+	if (--port->nb_devices > 0)
+		return;
+	roce_pool_free(dev, port->pool);
+	free(port);
 }
 
 int

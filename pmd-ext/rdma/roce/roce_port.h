@@ -9,8 +9,22 @@
 
 #include "roce.h"
 
+/** What devices on the same port share. The control lcore's. */
+struct roce_port {
+	uint16_t id;
+	uint16_t nb_devices;
+	bool ours; /**< configured and started by one of them: the last one stops it */
+	struct rte_mempool *pool;		      /**< RX where it is ours */
+	uint64_t taken[RTE_MAX_QUEUES_PER_PORT / 64]; /**< queues that devices have */
+};
+
 /** Find, configure and start, or check, the port. dev->port, queue, nb_lanes, handover are set. */
 int roce_port_open(struct roce_dev *dev);
+
+/** Stop the port where it is ours and no other device's. Frames of lanes come back. */
+void roce_port_stop(struct roce_dev *dev);
+
+/** Leave the port. dev->pool goes, and with the last device the port's own. */
 void roce_port_close(struct roce_dev *dev);
 
 /** Make memory known to EAL and the port where it needs that. @return as roce_pages_hold() */
