@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Several devices on one port: what one of them does to the port is not felt by the others. The
- * port is net_ring.
+ * port is net_ring; what it is told and what it can is the test's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,16 +24,22 @@
 #include "rdma.h"
 #include "roce_arp.h"
 #include "roce_control.h"
+#include "roce_filter.h"
 
-#define QUEUES 5
+#define QUEUES	  5
+#define ADDRESSES 2048
 
-/* A port, and what it was told. */
+/* A port, what it can, what it was told. */
 static struct {
 	uint16_t id;
 	struct rte_ring *rx[QUEUES], *tx[QUEUES];
 	struct eth_dev_ops ops;
 	const struct eth_dev_ops *true_ops;
 	struct rte_mempool *pool; /* RX frames of the last queue set up */
+	unsigned int room;	  /* addresses that its list takes */
+	unsigned int lists;	  /* it was given */
+	struct rte_ether_addr list[ADDRESSES];
+	unsigned int nb_list;
 } nic;
 
 /* Devices, named by their queue: queue 0 has 10.0.0.1 and fd00::1. */
@@ -47,11 +53,42 @@ static struct station {
 /* ---- the port -------------------------------------------------------------------------------- */
 
 static int
+by_value(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct rte_ether_addr));
+}
+
+/* As mlx5: neither a list without end nor an address twice */
+static int
+take_list(struct rte_eth_dev *dev, struct rte_ether_addr *list, uint32_t n)
+{
+	static struct rte_ether_addr sorted[ADDRESSES];
+
+	nic.lists++;
+	if (n > nic.room)
+		return -ENOSPC;
+	memcpy(sorted, list, n * sizeof(*list));
+	qsort(sorted, n, sizeof(*list), by_value);
+	for (uint32_t i = 1; i < n; i++)
+		if (by_value(&sorted[i - 1], &sorted[i]) == 0)
+			return -EADDRINUSE;
+	memcpy(nic.list, sorted, n * sizeof(*list));
+	nic.nb_list = n;
+	return 0;
+}
+
+static int
 rx_queue(struct rte_eth_dev *dev, uint16_t queue, uint16_t n, unsigned int socket,
 	const struct rte_eth_rxconf *conf, struct rte_mempool *pool)
 {
 	nic.pool = pool;
 	return nic.true_ops->rx_queue_setup(dev, queue, n, socket, conf, pool);
+}
+
+static int
+do_switch(struct rte_eth_dev *dev)
+{
+	return 0;
 }
 
 static void
@@ -75,10 +112,16 @@ port_make(bool started)
 	port = rte_eth_from_rings(name, nic.rx, QUEUES, nic.tx, QUEUES, 0);
 	assert_true(port >= 0);
 	nic.id = port;
+	nic.room = ADDRESSES;
 	nic.true_ops = rte_eth_devices[port].dev_ops;
 	nic.ops = *nic.true_ops;
 	nic.ops.rx_queue_setup = rx_queue;
+	nic.ops.set_mc_addr_list = take_list;
+	nic.ops.allmulticast_enable = nic.ops.allmulticast_disable = do_switch;
+	nic.ops.promiscuous_enable = nic.ops.promiscuous_disable = do_switch;
 	rte_eth_devices[port].dev_ops = &nic.ops;
+	rte_eth_devices[port].data->promiscuous = 0;
+	rte_eth_devices[port].data->all_multicast = 0;
 	if (started) {
 		static struct rte_mempool *pool;
 		const struct rte_eth_conf conf = {0};
@@ -271,6 +314,264 @@ test_number_again(void **state)
 	rings_free(rx, tx);
 }
 
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+#define NODES4	     "01:00:5E:00:00:01 "
+#define NODES6	     "33:33:00:00:00:01 "
+#define SOLICITED(n) "33:33:FF:00:00:0" #n " "
+
+/* The port's list is this one. */
+static void
+assert_list(const char *wanted)
+{
+	char text[RTE_ETHER_ADDR_FMT_SIZE * 32] = "", *end = text;
+
+	assert_in_range(nic.nb_list, 0, 31);
+	for (unsigned int i = 0; i < nic.nb_list; i++) {
+		rte_ether_format_addr(end, RTE_ETHER_ADDR_FMT_SIZE, &nic.list[i]);
+		end = strcat(end, " ") + RTE_ETHER_ADDR_FMT_SIZE;
+	}
+	assert_string_equal(text, wanted);
+}
+
+static struct rdma_conn *
+join(unsigned int queue, const char *group)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET};
+	struct rdma_conn *member;
+
+	assert_int_equal(inet_pton(AF_INET, group, &sa.sin_addr), 1);
+	member = rdma_multicast_join(station[queue].qp, (struct sockaddr *)&sa, NULL);
+	assert_non_null(member);
+	return member;
+}
+
+static void
+leave(struct rdma_conn *member)
+{
+	assert_int_equal(rdma_conn_destroy(member), 0);
+}
+
+static uint64_t
+refused(unsigned int queue)
+{
+	struct rdma_xstat x[256];
+	const int n = rdma_xstats_get(station[queue].dev, x, RTE_DIM(x));
+
+	for (int i = 0; i < n; i++)
+		if (strcmp(x[i].name, "group_lists_refused") == 0)
+			return x[i].value;
+	fail_msg("no counter of refused lists");
+	return 0;
+}
+
+/* Opening one does not end the other's neighbor discovery, nor does closing. */
+static void
+test_own_addresses(void **state)
+{
+	port_make(true);
+	station_open(0, "fd00::");
+	assert_list(NODES6 SOLICITED(1));
+	station_open(1, "fd00::");
+	assert_list(NODES6 SOLICITED(1) SOLICITED(2));
+	station_open(2, "10.0.0.");
+	station_close(0);
+	assert_list(NODES6 SOLICITED(2));
+	station_close(2);
+	assert_list(NODES6 SOLICITED(2));
+	station_close(1);
+	assert_list("");
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 0);
+	port_free();
+}
+
+/* A group that two want is there until both have left it. */
+static void
+test_common_groups(void **state)
+{
+	struct rdma_conn *one, *two, *own;
+	unsigned int lists;
+
+	port_make(true);
+	station_open(0, "10.0.0.");
+	station_open(1, "10.0.0.");
+	own = join(1, "239.1.0.9");
+	one = join(0, "239.1.2.3");
+	assert_list(NODES4 "01:00:5E:01:00:09 01:00:5E:01:02:03 ");
+	lists = nic.lists;
+	two = join(1, "239.1.2.3");
+	/* a driver may lose frames while it changes its list */
+	assert_int_equal(nic.lists, lists);
+	leave(one);
+	assert_int_equal(nic.lists, lists);
+	leave(own);
+	assert_list(NODES4 "01:00:5E:01:02:03 ");
+	one = join(0, "239.1.2.3");
+	leave(one);
+	station_close(0);
+	assert_list(NODES4 "01:00:5E:01:02:03 ");
+	leave(two);
+	assert_list(NODES4);
+	station_close(1);
+	assert_list("");
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 0);
+	port_free();
+}
+
+/* Two groups of one Ethernet address: of a device, and of two of them. */
+static void
+test_common_address(void **state)
+{
+	struct rdma_conn *member[3];
+
+	port_make(true);
+	station_open(0, "10.0.0.");
+	station_open(1, "10.0.0.");
+	member[0] = join(0, "239.1.2.3");
+	member[1] = join(0, "239.129.2.3");
+	member[2] = join(1, "238.1.2.3");
+	assert_list(NODES4 "01:00:5E:01:02:03 ");
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 0);
+	leave(member[0]);
+	leave(member[1]);
+	assert_list(NODES4 "01:00:5E:01:02:03 ");
+	leave(member[2]);
+	assert_list(NODES4);
+	station_close(0);
+	station_close(1);
+	port_free();
+}
+
+/* More than the port takes: all come, until there are less; whoever asked for too much. */
+static void
+test_too_long(void **state)
+{
+	struct rdma_conn *member[2];
+
+	port_make(true);
+	nic.room = 3;
+	station_open(0, "fd00::");
+	station_open(1, "10.0.0.");
+	assert_int_equal(refused(1), 0);
+	member[0] = join(1, "239.1.2.3");
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 1);
+	assert_int_equal(refused(1), 1);
+	member[1] = join(1, "239.1.2.4");
+	assert_int_equal(refused(1), 2);
+	/* what it has not taken, one of them leaves: too long still */
+	leave(member[0]);
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 1);
+	assert_int_equal(refused(1), 3);
+	station_close(0);
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 0);
+	assert_list(NODES4 "01:00:5E:01:02:04 ");
+	assert_int_equal(refused(1), 3);
+	leave(member[1]);
+	assert_list(NODES4);
+	station_close(1);
+	port_free();
+}
+
+/* What the application has switched on is not ours to switch off. */
+static void
+test_not_ours(void **state)
+{
+	port_make(true);
+	nic.room = 1;
+	assert_int_equal(rte_eth_allmulticast_enable(nic.id), 0);
+	station_open(0, "fd00::");
+	station_open(1, "fd00::");
+	assert_int_equal(refused(1), 1);
+	station_close(0);
+	station_close(1);
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 1);
+	port_free();
+}
+
+/* More than anybody keeps account of */
+static void
+test_beyond_count(void **state)
+{
+	struct roce_gid group;
+
+	port_make(true);
+	for (unsigned int q = 0; q < QUEUES; q++) {
+		struct roce_control *c;
+
+		station_open(q, "10.0.0.");
+		c = roce_dev(station[q].dev)->control;
+		assert_int_equal(rte_eth_allmulticast_get(nic.id), 0);
+		for (unsigned int i = 0; i < 250; i++) {
+			group = roce_gid_v4(rte_cpu_to_be_32(0xef010000 | q << 8 | i));
+			assert_int_equal(roce_membership_join(c, &group), 0);
+		}
+	}
+	assert_int_equal(nic.nb_list, ROCE_FILTER_MAX);
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 1);
+	assert_int_equal(refused(QUEUES - 1), 1);
+	station_close(1);
+	assert_int_equal(nic.nb_list, (QUEUES - 1) * 250 + 1);
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 0);
+	for (unsigned int q = 0; q < QUEUES; q++)
+		if (station[q].dev)
+			station_close(q);
+	assert_list("");
+	port_free();
+}
+
+/* A port without lists takes all groups, or everything, until the last device goes. */
+static void
+test_no_list(void **state)
+{
+	port_make(true);
+	nic.ops.set_mc_addr_list = NULL;
+	station_open(0, "fd00::");
+	station_open(1, "fd00::");
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 1);
+	assert_int_equal(refused(0), 2);
+	assert_int_equal(rte_eth_promiscuous_get(nic.id), 0);
+	station_close(0);
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 1);
+	station_close(1);
+	assert_int_equal(rte_eth_allmulticast_get(nic.id), 0);
+	port_free();
+
+	port_make(true);
+	nic.ops.set_mc_addr_list = NULL;
+	nic.ops.allmulticast_enable = NULL;
+	station_open(0, "fd00::");
+	station_open(1, "fd00::");
+	assert_int_equal(rte_eth_promiscuous_get(nic.id), 1);
+	station_close(1);
+	assert_int_equal(rte_eth_promiscuous_get(nic.id), 1);
+	station_close(0);
+	assert_int_equal(rte_eth_promiscuous_get(nic.id), 0);
+	port_free();
+}
+
+/* A device whose port is gone has no say in that which got its number. */
+static void
+test_list_of_another(void **state)
+{
+	struct rte_ring *rx[QUEUES], *tx[QUEUES];
+	struct rdma_conn *member[2];
+
+	port_make(true);
+	station_open(0, "10.0.0.");
+	member[0] = join(0, "239.1.2.3");
+	port_replace(true, rx, tx);
+	station_open(0, "10.0.0.");
+	member[1] = join(0, "239.1.2.4");
+	leave(member[0]);
+	assert_list(NODES4 "01:00:5E:01:02:04 ");
+	station_close(1);
+	assert_list(NODES4 "01:00:5E:01:02:04 ");
+	leave(member[1]);
+	station_close(0);
+	port_free();
+	rings_free(rx, tx);
+}
+
 int
 main(void)
 {
@@ -279,6 +580,14 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_runs_for_the_last),
 		cmocka_unit_test(test_number_again),
+		cmocka_unit_test(test_own_addresses),
+		cmocka_unit_test(test_common_groups),
+		cmocka_unit_test(test_common_address),
+		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_not_ours),
+		cmocka_unit_test(test_beyond_count),
+		cmocka_unit_test(test_no_list),
+		cmocka_unit_test(test_list_of_another),
 	};
 
 	if (rte_eal_init(RTE_DIM(argv), (char **)(uintptr_t)argv) < 0)

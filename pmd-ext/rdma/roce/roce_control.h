@@ -33,6 +33,7 @@ enum roce_control_stat {
 	ROCE_ECHO_LIMITED, /**< too many a second: not answered */
 	ROCE_GROUP_QUERIES,
 	ROCE_GROUP_REPORTS,
+	ROCE_GROUP_REFUSED,    /**< lists by the port, which takes all groups instead */
 	ROCE_MAD_MALFORMED,    /**< no CM message, or fields that contradict each other */
 	ROCE_MAD_UNSUPPORTED,  /**< of a class or attribute not spoken here */
 	ROCE_MAD_QKEY,	       /**< not the Q_Key of QP1, or not from QP1 */

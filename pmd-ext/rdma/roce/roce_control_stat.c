@@ -18,6 +18,7 @@ static const char *const names[ROCE_CONTROL_STATS] = {
 	[ROCE_ECHO_LIMITED] = "echo_limited",
 	[ROCE_GROUP_QUERIES] = "group_queries",
 	[ROCE_GROUP_REPORTS] = "group_reports",
+	[ROCE_GROUP_REFUSED] = "group_lists_refused",
 	[ROCE_MAD_MALFORMED] = "mad_malformed",
 	[ROCE_MAD_UNSUPPORTED] = "mad_unsupported",
 	[ROCE_MAD_QKEY] = "mad_qkey",

@@ -2,40 +2,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <rte_ethdev.h>
 #include <rte_random.h>
 
 #include "roce_control.h"
+#include "roce_filter.h"
 #include "roce_group.h"
 #include "roce_nd.h"
 
 #define ROBUSTNESS  2	   /* reports of a change (RFC 3376, 8.1) */
 #define INTERVAL_MS 1000   /* between these (8.11) */
 #define OLD_MS	    260000 /* older version present: 2 x 125 s + 10 s (8.12) */
-
-/** Tell the port which Ethernet groups to take; all of them where it has no such filter. */
-static void
-filter_set(struct roce_control *c)
-{
-	const struct roce_memberships *all = &c->memberships;
-	struct rte_ether_addr mac[ROCE_MEMBERSHIPS_MAX];
-	const uint16_t port = c->dev->port;
-	uint32_t i, n = 0;
-	int ret;
-
-	for (i = 0; i < all->nb_entries; i++)
-		if (all->entries[i].refs > 0)
-			mac[n++] = roce_gid_multicast_mac(&all->entries[i].group);
-	ret = rte_eth_dev_set_mc_addr_list(port, mac, n);
-	if (ret < 0)
-		ret = rte_eth_allmulticast_enable(port);
-	if (ret < 0)
-		ret = rte_eth_promiscuous_enable(port);
-	/* a port without any of these, as net_ring, filters nothing */
-	if (ret < 0)
-		RDMA_LOG(DEBUG, "device %s: port %u has no filter for multicast: %s",
-			c->dev->base.name, port, rte_strerror(-ret));
-}
 
 static bool
 speaks_old(const struct roce_control *c, bool v4)
@@ -131,7 +107,7 @@ join(struct roce_control *c, const struct roce_gid *group, bool silent)
 	m->timer.expired = membership_expired;
 	m->silent = silent;
 	m->refs = 1;
-	filter_set(c);
+	roce_filter_set(c);
 	change(c, m, ROCE_GROUP_JOINS);
 	return 0;
 }
@@ -158,7 +134,7 @@ roce_membership_leave(struct roce_control *c, const struct roce_gid *group)
 	if (!m || m->refs == 0 || --m->refs > 0)
 		return;
 	roce_control_time(c);
-	filter_set(c);
+	roce_filter_set(c);
 	change(c, m, ROCE_GROUP_LEAVES);
 }
 
@@ -209,6 +185,17 @@ roce_membership_message(struct roce_control *c, const struct roce_ip *ip, const 
 	return 0; /* what others are members of is none of our business: all report (v3) */
 }
 
+unsigned int
+roce_memberships_macs(const struct roce_memberships *all, struct rte_ether_addr *mac)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < all->nb_entries; i++)
+		if (all->entries[i].refs > 0)
+			mac[n++] = roce_gid_multicast_mac(&all->entries[i].group);
+	return n;
+}
+
 int
 roce_memberships_open(struct roce_control *c)
 {
@@ -235,5 +222,7 @@ roce_memberships_close(struct roce_control *c)
 	for (i = 0; i < c->memberships.nb_entries; i++)
 		if (c->memberships.entries[i].refs > 0 && !c->memberships.entries[i].silent)
 			report(c, &c->memberships.entries[i], ROCE_GROUP_LEAVES);
+	c->memberships.nb_entries = 0;
+	roce_filter_set(c);
 	free(c->memberships.entries);
 }

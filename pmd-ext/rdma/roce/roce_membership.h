@@ -5,7 +5,7 @@
 /**
  * @file
  * Groups that the device is a member of: reported to routers and snooping switches (IGMP, MLD),
- * queries answered, the port's filter of Ethernet addresses kept.
+ * queries answered, the port's filter of Ethernet addresses told.
  */
 
 #include "roce_expiry.h"
@@ -33,6 +33,9 @@ struct roce_memberships {
 /** @return 0; -ENOMEM */
 int roce_memberships_open(struct roce_control *c);
 void roce_memberships_close(struct roce_control *c);
+
+/** Their Ethernet addresses, with doubles. @return how many, at most ROCE_MEMBERSHIPS_MAX */
+unsigned int roce_memberships_macs(const struct roce_memberships *all, struct rte_ether_addr *mac);
 
 /** Join, or one more reference. @return 0; -ENOSPC */
 int roce_membership_join(struct roce_control *c, const struct roce_gid *group);

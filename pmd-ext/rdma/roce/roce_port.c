@@ -57,6 +57,15 @@ listen_to_ports(void)
 	return ret;
 }
 
+const struct roce_dev *
+roce_port_next(const struct roce_port *port, const struct roce_dev *dev)
+{
+	do
+		dev = dev ? TAILQ_NEXT(dev, next) : TAILQ_FIRST(&devices);
+	while (dev && dev->shared != port);
+	return dev;
+}
+
 static void
 queues_set(struct roce_dev *dev, bool taken)
 {

@@ -8,6 +8,7 @@
  */
 
 #include "roce.h"
+#include "roce_filter.h"
 
 /** What devices on the same port share. The control lcore's. */
 struct roce_port {
@@ -16,6 +17,7 @@ struct roce_port {
 	bool ours; /**< configured and started by one of them: the last one stops it */
 	struct rte_mempool *pool;		      /**< RX where it is ours */
 	uint64_t taken[RTE_MAX_QUEUES_PER_PORT / 64]; /**< queues that devices have */
+	struct roce_filter filter;
 };
 
 /** Find, configure and start, or check, the port. dev->port, queue, nb_lanes, handover are set. */
@@ -26,6 +28,9 @@ void roce_port_stop(struct roce_dev *dev);
 
 /** Leave the port. dev->pool goes, and with the last device the port's own. */
 void roce_port_close(struct roce_dev *dev);
+
+/** The device on a port that was opened after one. @param dev NULL: the first @return NULL: none */
+const struct roce_dev *roce_port_next(const struct roce_port *port, const struct roce_dev *dev);
 
 /** Make memory known to EAL and the port where it needs that. @return as roce_pages_hold() */
 int roce_port_map(struct roce_dev *dev, void *addr, uint64_t length);
