@@ -53,13 +53,16 @@ class World:
         self.stores = stores
         self.telemetry = telemetry
         self.spill = spill
-        self.more = settings  # of receivers
+        of_stores = {k: v for k, v in settings.items() if k.startswith(('store__', 'files__'))}
+        self.more = {'store': of_stores,
+                     'recv': {k: v for k, v in settings.items() if k not in of_stores}}
         self.directories = [f'{where}/stored{i}' for i in range(stores)]
         self.held = {}      # batches that were ever seen held
         self.process = {}
         self.logs = {}
         self.kills = 0
         self.recv_kills = 0
+        self.disks = set()
         self.wire = Wire(receivers + stores, seed)
         for i in range(receivers):
             link(f'd{i}', 8 + i, f'r{i}', 12 + i)
@@ -77,6 +80,18 @@ class World:
     @staticmethod
     def prefix(name):
         return f'braggline_world_{os.getpid()}_{name}'
+
+    def disk(self, number, megabytes):
+        """A store's directory is a file system of its own, of this size from now on."""
+        where = self.directories[number]
+        os.makedirs(where, exist_ok=True)
+        more = ',remount' if where in self.disks else ''
+        done = subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={megabytes}m{more}', 'none',
+                               where], check=False, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            print('SKIPPED: a small file system: mount:', done.stderr.strip())
+            sys.exit(77)
+        self.disks.add(where)
 
     def ask(self, name):
         """Telemetry of a receiver or store."""
@@ -158,16 +173,17 @@ class World:
                     egress__stores=stores, egress__key=f'{self.where}/key',
                     egress__ring=self.ring(number), egress__ring_mb=64, egress__rate_mb=2,
                     egress__hold_ms=5000, egress__batch_mb=1, egress__failover_ms=500,
-                    egress__end_ms=SECONDS * 1000), *self.settings(**spill, **self.more)], **environment)
+                    egress__end_ms=SECONDS * 1000), *self.settings(**spill, **self.more['recv'])], **environment)
 
     def start_store(self, number, **environment):
         return self.start(f'store{number}', 'store/braggline-store', [
             '-m', '64', '--lcores', LCORES, '--vdev',
-            f'net_af_packet0,iface=p{self.receivers + number},{ROCE}'], self.settings(
+            f'net_af_packet0,iface=p{self.receivers + number},{ROCE}'], [*self.settings(
                 store__device=f'roce:port=net_af_packet0,ip=10.0.0.{100 + number}/24',
                 store__key=f'{self.where}/key', store__memory_mb=64, store__number=number + 1,
                 store__heartbeat_ms=100, store__silence_ms=1000,
-                files__directory=self.directories[number], files__sync_ms=10), **environment)
+                files__directory=self.directories[number], files__sync_ms=10),
+                *self.settings(**self.more['store'])], **environment)
 
     def begin(self, name, **environment):
         start = {'detector': self.start_detector, 'recv': self.start_recv,
@@ -243,6 +259,8 @@ class World:
             unlink(f'd{i}')
             if os.path.exists(self.ring(i)):
                 os.unlink(self.ring(i))
+        for where in self.disks:
+            subprocess.run(['umount', where], check=True)
 
     def tool(self, *words, **environment):
         """A command of braggline-store on directories. @return whether it died at its step"""
@@ -314,21 +332,22 @@ class World:
 
 
 def inside(main):
-    """Call main in a network namespace of our own: nobody else speaks there, and it goes with us."""
+    """Call main in namespaces of our own: nobody else speaks in that network, and it goes with us, as
+    does what is mounted."""
     if 'WORLD_INSIDE' in os.environ:
         main()
         return
     if os.geteuid() != 0:
-        print('SKIPPED: root, for a network namespace')
+        print('SKIPPED: root, for a network namespace and mounts')
         sys.exit(77)
     os.environ['WORLD_INSIDE'] = '1'
-    os.execvp('unshare', ['unshare', '--net', sys.executable, *sys.argv])
+    os.execvp('unshare', ['unshare', '--net', '--mount', sys.executable, *sys.argv])
 
 
-def play(build, receivers, stores, story, look=lambda world: None, abandon=False, telemetry=False,
-         spill=False, **settings):
-    """story(world) is what happens; then all end, the directories are reconciled, and the files are
-    checked; look(world) sees them as well."""
+def play(build, receivers, stores, story, look=lambda world: None, before=lambda world: None,
+         abandon=False, telemetry=False, spill=False, **settings):
+    """before(world) sees to what they find, story(world) is what happens; then all end, the directories
+    are reconciled, and the files are checked; look(world) sees them as well."""
     seed = int(os.environ.get('WORLD_SEED', os.getpid()))
     print(f'WORLD_SEED={seed}', flush=True)
     with tempfile.TemporaryDirectory() as where:
@@ -337,6 +356,7 @@ def play(build, receivers, stores, story, look=lambda world: None, abandon=False
         kinds = [[f'{kind}{i}' for i in range(n)] for kind, n in (
             ('detector', receivers), ('recv', receivers), ('store', stores))]
         try:
+            before(world)
             for number in range(receivers):
                 world.calibrate(number)
             # detectors last: net_af_packet hears all devices until it has bound its socket to one
