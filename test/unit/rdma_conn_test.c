@@ -352,8 +352,8 @@ groups_are_joined(void **state)
 	rig_unpair(qp);
 }
 
-static int
-tests(void)
+int
+main(int argc, char **argv)
 {
 	const struct CMUnitTest test[] = {
 		cmocka_unit_test(connections_come_and_go),
@@ -366,14 +366,7 @@ tests(void)
 		cmocka_unit_test(a_service_is_looked_up),
 		cmocka_unit_test(groups_are_joined),
 	};
-	int failed = cmocka_run_group_tests(test, NULL, NULL);
+	const int unable = rig_open(argc, argv);
 
-	rig_close();
-	return failed;
-}
-
-int
-main(int argc, char **argv)
-{
-	return rig_run(argc, argv, tests);
+	return unable ? unable : rig_close(cmocka_run_group_tests(test, NULL, NULL));
 }

@@ -639,8 +639,8 @@ datagrams_come_with_their_header(void **state)
 	rig_unpair(qp);
 }
 
-static int
-tests(void)
+int
+main(int argc, char **argv)
 {
 	const struct CMUnitTest test[] = {
 		cmocka_unit_test(device_says_what_it_can),
@@ -663,14 +663,7 @@ tests(void)
 		cmocka_unit_test(unreliable_connections_send_and_write),
 		cmocka_unit_test(datagrams_come_with_their_header),
 	};
-	int failed = cmocka_run_group_tests(test, NULL, NULL);
+	const int unable = rig_open(argc, argv);
 
-	rig_close();
-	return failed;
-}
-
-int
-main(int argc, char **argv)
-{
-	return rig_run(argc, argv, tests);
+	return unable ? unable : rig_close(cmocka_run_group_tests(test, NULL, NULL));
 }

@@ -37,33 +37,6 @@ open_end(struct rig_end *end, const char *name, struct rdma_dev *same)
 	return end->cq && end->mr;
 }
 
-bool
-rig_open(int argc, char **argv)
-{
-	const char *second = argc > 2 ? argv[2] : argv[1];
-
-	return open_end(&rig.end[0], argv[1], NULL) &&
-		open_end(&rig.end[1], second, strcmp(argv[1], second) == 0 ? rig.end[0].dev : NULL);
-}
-
-void
-rig_close(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		struct rig_end *end = &rig.end[i];
-
-		assert_int_equal(rdma_mr_dereg(end->mr), 0);
-		assert_int_equal(rdma_cq_destroy(end->cq), 0);
-		assert_int_equal(rdma_pd_free(end->pd), 0);
-		munmap(end->memory, RIG_BYTES);
-	}
-	if (rig.end[1].dev != rig.end[0].dev)
-		assert_int_equal(rdma_dev_close(rig.end[1].dev), 0);
-	assert_int_equal(rdma_dev_close(rig.end[0].dev), 0);
-}
-
 /** An argument with the process's number in place of %: for names that no two tests may share. */
 static char *
 with_pid(char *argument)
@@ -80,13 +53,14 @@ with_pid(char *argument)
 }
 
 int
-rig_run(int argc, char **argv, int (*tests)(void))
+rig_open(int argc, char **argv)
 {
 	static char program[] = "rdma", no_huge[] = "--no-huge", memory[] = "-m", amount[] = "64",
 		    no_pci[] = "--no-pci", no_conf[] = "--no-shconf",
 		    no_telemetry[] = "--no-telemetry";
 	char *eal[32] = {program, no_huge, memory, amount, no_pci, no_conf, no_telemetry};
-	int i, n = 7, failed;
+	const char *second = argc > 2 ? argv[2] : argv[1];
+	int i, n = 7;
 
 	if (argc < 2) {
 		printf("skipped: no RDMA device named\n");
@@ -98,12 +72,32 @@ rig_run(int argc, char **argv, int (*tests)(void))
 		printf("EAL: %s\n", rte_strerror(rte_errno));
 		return 1;
 	}
-	if (!rig_open(argc, argv)) {
+	if (!open_end(&rig.end[0], argv[1], NULL) ||
+		!open_end(&rig.end[1], second,
+			strcmp(argv[1], second) == 0 ? rig.end[0].dev : NULL)) {
 		printf("device %s%s%s: %s\n", argv[1], argc > 2 ? " or " : "",
 			argc > 2 ? argv[2] : "", rte_strerror(rte_errno));
 		return 1;
 	}
-	failed = tests();
+	return 0;
+}
+
+int
+rig_close(int failed)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct rig_end *end = &rig.end[i];
+
+		assert_int_equal(rdma_mr_dereg(end->mr), 0);
+		assert_int_equal(rdma_cq_destroy(end->cq), 0);
+		assert_int_equal(rdma_pd_free(end->pd), 0);
+		munmap(end->memory, RIG_BYTES);
+	}
+	if (rig.end[1].dev != rig.end[0].dev)
+		assert_int_equal(rdma_dev_close(rig.end[1].dev), 0);
+	assert_int_equal(rdma_dev_close(rig.end[0].dev), 0);
 	/*
 	 * With both ends of a socket in one process net_memif's interrupt thread may run into what
 	 * EAL's end is just freeing (DPDK 22.11).

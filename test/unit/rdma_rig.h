@@ -41,11 +41,10 @@ struct rig {
 
 extern struct rig rig;
 
-/** Opens the devices of the command line. @return false: see the log */
-bool rig_open(int argc, char **argv);
-void rig_close(void);
-/** 77 after saying why when there is no such device here, otherwise cmocka's result. */
-int rig_run(int argc, char **argv, int (*tests)(void));
+/** EAL and the devices of the command line. @return 0; after saying why 77: none named, 1: can't */
+int rig_open(int argc, char **argv);
+/** The end of them, and of the process where EAL has none. @return failed: cmocka's result */
+int rig_close(int failed);
 
 /** All the polling that both ends need, events into rig_end.event. */
 void rig_poll(void);

@@ -103,22 +103,15 @@ a_port_is_gone(void **state)
 	assert_int_equal(rdma_conn_destroy(listener), 0);
 }
 
-static int
-tests(void)
+int
+main(int argc, char **argv)
 {
 	const struct CMUnitTest test[] = {
 		cmocka_unit_test(connected),
 		cmocka_unit_test(a_port_says_that_it_goes),
 		cmocka_unit_test(a_port_is_gone),
 	};
-	int failed = cmocka_run_group_tests(test, NULL, NULL);
+	const int unable = rig_open(argc, argv);
 
-	rig_close();
-	return failed;
-}
-
-int
-main(int argc, char **argv)
-{
-	return rig_run(argc, argv, tests);
+	return unable ? unable : rig_close(cmocka_run_group_tests(test, NULL, NULL));
 }
