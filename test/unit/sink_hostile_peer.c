@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_debug.h>
+
+#include "arrow_tables.h"
+#include "sink_hostile_peer.h"
+
+#define ENTRIES	 4 /* that a peer may have on their way */
+#define ALIVE_MS 200
+
+struct peer peer[PEERS];
+struct peers peers;
+
+void
+peer_say(struct peer *p, const void *message, size_t size)
+{
+	void *room = sink_link_room(&p->link);
+
+	RTE_VERIFY(room != NULL);
+	memmove(room, message, size);
+	(void)sink_link_send(&p->link, size);
+}
+
+bool
+peer_alive(struct peer *p)
+{
+	static uint64_t said;
+	struct sink_status status = {0};
+
+	if (sink_link_clock() < said + ALIVE_MS || p->link.nb_free_sends == 0)
+		return true;
+	said = sink_link_clock();
+	sink_message_begin(&status, SINK_STATUS, sizeof(status), p->sent++);
+	peer_say(p, &status, sizeof(status));
+	return true;
+}
+
+static void
+on_message(void *arg, const void *message, uint32_t size)
+{
+	const struct sink_message *m = message;
+	const struct sink_results *results = message;
+	struct peer *p = arg;
+	uint32_t i;
+
+	switch ((enum sink_type)m->type) {
+	case SINK_REFUSE:
+		p->refused = ((const struct sink_refuse *)message)->reason;
+		return;
+	case SINK_GRANT:
+		memcpy(&p->grant, message, sizeof(p->grant));
+		memcpy(p->region, ((const struct sink_grant *)message)->region, sizeof(p->region));
+		RTE_VERIFY(
+			sink_grant_places(message, peers.body_max, p->place, &p->nb_places) == 0);
+		for (i = 0; i < SINK_TABLES; i++) {
+			p->stream[i].epoch = p->grant.epoch;
+			p->stream[i].body_max = UINT64_MAX;
+		}
+		p->granted = true;
+		return;
+	case SINK_RESULTS:
+		for (i = 0; i < results->nb; i++) {
+			p->durable += results->result[i].status == SINK_DURABLE;
+			p->doubles += results->result[i].status == SINK_DOUBLE;
+		}
+		return;
+	case SINK_ENDED:
+		p->ended = true;
+		return;
+	default:
+		if (p->handshake.state < SINK_HANDSHAKE_DONE)
+			(void)sink_handshake_receive(&p->handshake, message, size);
+	}
+}
+
+static const struct sink_link_ops link_ops = {.message = on_message};
+
+static void
+on_event(struct peer *p, const struct rdma_event *event)
+{
+	struct sink_endpoint self = {.qpn = p->link.qpn}, store = {.qpn = event->remote_qpn};
+	struct rdma_dev_info info;
+	struct sink_reject reject;
+
+	switch (event->type) {
+	case RDMA_EVENT_ESTABLISHED:
+		p->established = true;
+		rdma_dev_info_get(peers.dev, &info);
+		sink_link_address(&info.addr, self.addr);
+		sink_link_address(&peers.store, store.addr);
+		RTE_VERIFY(sink_handshake_open(&p->handshake, event->private_data,
+				   event->private_len, &self, &store) == SINK_REASON_NONE);
+		break;
+	case RDMA_EVENT_REJECTED:
+		memcpy(&reject, event->private_data, sizeof(reject));
+		p->refused = reject.reason;
+		p->gone = true;
+		break;
+	case RDMA_EVENT_UNREACHABLE:
+	case RDMA_EVENT_DISCONNECTED:
+	case RDMA_EVENT_QP_ERROR:
+		p->gone = true;
+		break;
+	default:
+		break;
+	}
+}
+
+/* What a decent receiver says, up to its places. */
+static void
+go_on(struct peer *p)
+{
+	struct sink_intervals moved;
+	void *room;
+	size_t size;
+
+	while (p->handshake.state != SINK_HANDSHAKE_DONE &&
+		(room = sink_link_room(&p->link)) != NULL) {
+		size = sink_handshake_send(&p->handshake, room);
+		if (size == 0)
+			return;
+		(void)sink_link_send(&p->link, size);
+		if (p->handshake.state == SINK_HANDSHAKE_DONE) {
+			p->sent = p->handshake.sent;
+			if (p->withholds)
+				return;
+			sink_message_begin(&moved, SINK_MOVED, sizeof(moved), p->sent++);
+			peer_say(p, &moved, sizeof(moved));
+		}
+	}
+}
+
+struct peer *
+peer_call(unsigned int i, const struct sink_private *req)
+{
+	const struct sink_link_config config = {
+		.dev = peers.dev,
+		.pd = peers.pd,
+		.writes = 64,
+		.extra = 2 * PEER_ROOM + ENTRIES * SINK_ENTRY_BYTES,
+		.ops = &link_ops,
+		.arg = &peer[i],
+	};
+	struct sink_offer offer = {.role = SINK_ROLE_RECEIVER,
+		.producer = PEER_PRODUCER,
+		.run = PEER_RUN,
+		.incarnation = i,
+		.name = "hostile"};
+	struct peer *p = &peer[i];
+	struct rdma_conn_attr attr = {
+		.private_data = &p->handshake.receiver,
+		.private_len = sizeof(p->handshake.receiver),
+		.context = p,
+		.timeout_ms = 3000,
+	};
+	struct arrow_identity id = {PEER_PRODUCER, PEER_RUN, i, NULL};
+	unsigned int k;
+
+	memset(p, 0, sizeof(*p));
+	for (k = 0; k < SINK_TABLES; k++) {
+		offer.table[k].schema = peers.schema[k];
+		offer.table[k].schema_bytes = peers.schema_bytes[k];
+		offer.table[k].body_max = peers.body_max[k];
+		id.table = arrow_table_name(k);
+		RTE_VERIFY(sink_stream_init(&p->stream[k], k, &peers.sample->tables.schema[k], &id,
+				   0, UINT64_MAX) == 0);
+	}
+	RTE_VERIFY(sink_link_open(&p->link, &config) == 0);
+	p->link_is_open = true;
+	RTE_VERIFY(sink_handshake_call(&p->handshake, peers.key, &offer, UINT64_MAX) == 0);
+	if (req != NULL)
+		p->handshake.receiver = *req;
+	p->conn = rdma_conn_connect(p->link.qp, (const struct sockaddr *)&peers.store, &attr);
+	RTE_VERIFY(p->conn != NULL);
+	return p;
+}
+
+bool
+peer_hang_up(struct peer *p)
+{
+	unsigned int i;
+
+	if (p->conn != NULL)
+		(void)rdma_conn_destroy(p->conn);
+	p->conn = NULL;
+	if (p->link_is_open) {
+		sink_link_break(&p->link);
+		if (sink_link_close(&p->link) < 0)
+			return false;
+	}
+	p->link_is_open = false;
+	sink_handshake_end(&p->handshake);
+	for (i = 0; i < SINK_TABLES; i++)
+		sink_stream_free(&p->stream[i]);
+	return true;
+}
+
+void
+peers_turn(void)
+{
+	struct rdma_event event[4];
+	unsigned int i, n;
+
+	(void)rdma_progress(peers.dev, 0);
+	n = rdma_poll_cm(peers.dev, event, 4);
+	for (i = 0; i < n; i++) {
+		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+			on_event(rdma_conn_context(event[i].conn), &event[i]);
+	}
+	for (i = 0; i < PEERS; i++) {
+		if (!peer[i].link_is_open)
+			continue;
+		(void)sink_link_poll(&peer[i].link);
+		if (peer[i].established && !peer[i].mute && !peer[i].link.broken)
+			go_on(&peer[i]);
+	}
+}
+
+void
+peers_open(struct rdma_dev *dev, uint32_t store, const struct sink_key *key,
+	const struct sink_sample *sample)
+{
+	struct sockaddr_in *to = (struct sockaddr_in *)&peers.store;
+	unsigned int i, k;
+	size_t size;
+
+	memset(peer, 0, sizeof(peer));
+	memset(&peers, 0, sizeof(peers));
+	peers.dev = dev;
+	peers.pd = rdma_pd_alloc(dev);
+	peers.key = key;
+	peers.sample = sample;
+	to->sin_family = AF_INET;
+	to->sin_port = htons(SINK_PORT);
+	to->sin_addr.s_addr = htonl(store);
+	for (i = 0; i < SINK_TABLES; i++) {
+		RTE_VERIFY(arrow_header_build(&sample->tables.schema[i], &peers.schema[i], &size) ==
+			0);
+		peers.schema_bytes[i] = size;
+		for (k = 0; k < sample->nb[i]; k++)
+			peers.body_max[i] =
+				RTE_MAX(peers.body_max[i], sample->batch[i][k].batch.body_bytes);
+		RTE_VERIFY(peers.body_max[i] <= PEER_ROOM);
+	}
+}
+
+bool
+peers_close(void)
+{
+	unsigned int i;
+
+	if (rdma_pd_free(peers.pd) < 0)
+		return false;
+	for (i = 0; i < SINK_TABLES; i++)
+		free(peers.schema[i]);
+	return true;
+}
+
+struct sink_entry *
+peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t place)
+{
+	const struct sink_sample_batch *from = &peers.sample->batch[table][k];
+	struct sink_entry *entry = (struct sink_entry *)(p->link.extra + 2 * PEER_ROOM +
+		p->written % ENTRIES * SINK_ENTRY_BYTES);
+	const struct arrow_template *t = &p->stream[table].template;
+	struct arrow_node nodes[ARROW_NODES_MAX];
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
+	const struct arrow_batch batch = {(int64_t)from->batch.rows, nodes, buffers,
+		(int64_t)from->batch.body_bytes, from->batch.sequence, from->batch.body_crc32c};
+	struct sink_batch b = from->batch;
+	uint8_t metadata[SINK_BLOCK];
+
+	memcpy(nodes, from->metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
+	memcpy(buffers, from->metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
+	memcpy(metadata, t->bytes, SINK_BLOCK);
+	arrow_template_patch(t, metadata, &batch);
+	b.entry = place;
+	RTE_VERIFY(sink_entry_make(&p->stream[table], &b, metadata, entry) == 0);
+	memcpy(p->link.extra, from->body, from->batch.body_bytes);
+	return entry;
+}
+
+void
+peer_write_at(struct peer *p, const void *from, uint64_t bytes, uint64_t addr, uint32_t rkey)
+{
+	const struct rdma_sge sg = {(uintptr_t)from, (uint32_t)bytes, rdma_mr_lkey(p->link.mr)};
+
+	(void)sink_link_write(&p->link, 0, &sg, addr, rkey, NULL);
+}
+
+void
+peer_write_body(struct peer *p, uint32_t place, uint64_t bytes)
+{
+	peer_write_at(p, p->link.extra, bytes, p->place[place].body, p->place[place].body_rkey);
+}
+
+void
+peer_write_entry(struct peer *p, uint32_t place, uint32_t imm, const struct sink_entry *entry)
+{
+	const struct rdma_sge sg = {(uintptr_t)entry, SINK_ENTRY_BYTES, rdma_mr_lkey(p->link.mr)};
+
+	(void)sink_link_write(
+		&p->link, 0, &sg, p->place[place].metadata, p->place[place].metadata_rkey, &imm);
+	p->written++;
+}
+
+void
+peer_write_nothing(struct peer *p, uint32_t imm)
+{
+	const struct rdma_sge sg = {(uintptr_t)p->link.extra, 0, rdma_mr_lkey(p->link.mr)};
+
+	(void)sink_link_write(&p->link, 0, &sg, 0, 0, &imm);
+}

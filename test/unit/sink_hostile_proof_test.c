@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store whose other peers mean it no good and have not proved themselves, or not yet. SINK_SEED
+ * repeats a run. */
+
+#include "sink_hostile_rig.h"
+
+/* All that an earlier connection said, said again. */
+static void
+test_replayed(void **state)
+{
+	struct sink_private req;
+	struct sink_proof proof;
+	struct peer *p;
+	uint64_t stood;
+
+	hostile_begin();
+	p = hostile_stand(0);
+	req = p->handshake.receiver;
+	proof = p->handshake.proof;
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == 0);
+	stood = hostile_counters()->stood;
+	p = peer_call(1, &req);
+	p->mute = true;
+	UNTIL(p->established);
+	peer_say(p, &proof, sizeof(proof));
+	hostile_is_refused(p, SINK_REASON_KEY);
+	assert_int_equal(hostile_counters()->refused[SINK_REASON_KEY], 1);
+	/* with the ends that it now has, and the old MAC */
+	p = peer_call(2, &req);
+	p->mute = true;
+	UNTIL(p->established);
+	proof.receiver = p->handshake.proof.receiver;
+	proof.store = p->handshake.proof.store;
+	peer_say(p, &proof, sizeof(proof));
+	hostile_is_refused(p, SINK_REASON_KEY);
+	assert_int_equal(hostile_counters()->refused[SINK_REASON_KEY], 2);
+	assert_int_equal(hostile_counters()->stood, stood);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* What a peer says of itself, unproved, is not counted as the store's own reasons. */
+static void
+test_abandoned(void **state)
+{
+	struct sink_refuse m;
+	struct rdma_sge sg;
+	const struct rdma_send_wr wr = {.sg = &sg, .nb_sge = 1, .op = RDMA_OP_SEND};
+	struct peer *p;
+
+	hostile_begin();
+	p = peer_call(0, NULL);
+	p->mute = true;
+	UNTIL(p->established);
+	sink_message_begin(&m, SINK_REFUSE, sizeof(m), 0);
+	m.reason = SINK_REASON_QUOTA;
+	peer_say(p, &m, sizeof(m));
+	UNTIL(hostile_counters()->abandoned == 1);
+	assert_int_equal(hostile_counters()->refused[SINK_REASON_QUOTA], 0);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == 0);
+	/* more than the store has a receive for: the queue pair ends */
+	p = peer_call(1, NULL);
+	p->mute = true;
+	UNTIL(p->established);
+	sg = (struct rdma_sge){
+		(uintptr_t)p->link.extra, SINK_MESSAGE_MAX + 1, rdma_mr_lkey(p->link.mr)};
+	assert_int_equal(rdma_post_send(p->link.qp, &wr, 1), 1);
+	UNTIL(p->link.broken);
+	assert_int_equal(p->link.why, RDMA_WC_REM_INV_REQ_ERR);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == 0);
+	assert_int_equal(hostile_counters()->abandoned, 2);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+static void
+say_proof(struct peer *p)
+{
+	uint8_t proof[SINK_MESSAGE_MAX] __attribute__((aligned(8)));
+
+	peer_say(p, proof, sink_handshake_send(&p->handshake, proof));
+}
+
+/* A little of the schema, and more will follow. */
+static void
+say_some_schema(struct peer *p)
+{
+	uint64_t room[8] = {0};
+	struct sink_schema *m = (struct sink_schema *)room;
+
+	sink_message_begin(m, SINK_SCHEMA, sizeof(*m) + 1, p->handshake.sent++);
+	m->head.flags = SINK_MORE;
+	m->offset = p->handshake.offset++;
+	m->bytes[0] = peers.schema[0][m->offset];
+	peer_say(p, m, sizeof(*m) + 1);
+}
+
+/* Half-open ones and slow ones: few at a time, and not for long. */
+static void
+test_half_open(void **state)
+{
+	const struct store_counters *n;
+	struct peer *p;
+	unsigned int i;
+
+	hostile_begin();
+	n = hostile_counters();
+	/* one that does not hear the answer */
+	p = peer_call(0, NULL);
+	UNTIL(hostile_connections() == 1);
+	rig.station[HOSTILE_STATION].out = true;
+	hostile_passed_ms += SINK_GATE_MS;
+	UNTIL(hostile_connections() == 0);
+	assert_int_equal(n->refused[SINK_REASON_LATE], 1);
+	hostile_hang_up(p);
+	rig.station[HOSTILE_STATION].out = false;
+	/* silent, silent after the proof, schemas byte by byte, silent */
+	for (i = 1; i <= SINK_GATE_PER_ADDRESS; i++) {
+		p = peer_call(i, NULL);
+		p->mute = true;
+		UNTIL(p->established);
+		if (i == 2 || i == 3)
+			say_proof(p);
+	}
+	UNTIL(peer[3].handshake.state == SINK_HANDSHAKE_SCHEMAS);
+	p = peer_call(i, NULL);
+	UNTIL(p->gone);
+	assert_int_equal(p->refused, SINK_REASON_BUSY);
+	hostile_hang_up(p);
+	assert_int_equal(hostile_connections(), SINK_GATE_PER_ADDRESS);
+	assert_int_equal(n->refused[SINK_REASON_BUSY], 1);
+	for (i = 0; i < 4; i++) {
+		say_some_schema(&peer[3]);
+		hostile_passed_ms += SINK_GATE_MS / 5;
+		UNTIL(hostile_seen(&peer[3])->handshake.offset == i + 1);
+	}
+	assert_int_equal(hostile_connections(), SINK_GATE_PER_ADDRESS);
+	hostile_passed_ms += SINK_GATE_MS / 5;
+	for (i = 1; i <= SINK_GATE_PER_ADDRESS; i++) {
+		UNTIL(peer[i].refused == SINK_REASON_LATE);
+		hostile_hang_up(&peer[i]);
+	}
+	assert_int_equal(n->refused[SINK_REASON_LATE], 1 + SINK_GATE_PER_ADDRESS);
+	UNTIL(hostile_connections() == 0);
+	(void)hostile_stand(8);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* As many requests as there can be, each in another's name: a receiver elsewhere still gets in. */
+static void
+test_flood(void **state)
+{
+	struct sink_private req = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 0, {0}};
+	const struct store_counters *n;
+	unsigned int i, away = 0;
+
+	hostile_begin();
+	n = hostile_counters();
+	for (i = 0; i < PEERS; i++) {
+		req.node = sample_random(&rig.sample.sample);
+		peer_call(i, &req)->mute = true;
+	}
+	UNTIL(n->requests == 1 + PEERS);
+	rig_close_sender(0);
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	for (i = 0; i < PEERS; i++)
+		away += peer[i].refused == SINK_REASON_BUSY;
+	assert_int_equal(away, PEERS - SINK_GATE_PER_ADDRESS);
+	assert_int_equal(n->refused[SINK_REASON_BUSY], PEERS - SINK_GATE_PER_ADDRESS);
+	hostile_passed_ms += SINK_GATE_MS;
+	hostile_end();
+	assert_true(hostile_kept == rig_fewest());
+	hostile_beside_is_there_once();
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_replayed, rig_begin_test),
+		cmocka_unit_test_setup(test_abandoned, rig_begin_test),
+		cmocka_unit_test_setup(test_half_open, rig_begin_test),
+		cmocka_unit_test_setup(test_flood, rig_begin_test),
+	};
+
+	return rig_main(tests);
+}
