@@ -23,7 +23,7 @@ progress(struct roce_qp *qp)
 	r->rnr_retries = r->rnr_retry;
 	r->probe = false;
 	r->asked_again = false;
-	r->window += r->window < ROCE_WINDOW;
+	r->window += r->window < r->window_max;
 	r->rnr_backoff = 0;
 	r->ack_deadline = 0;
 	r->probes = 0;

@@ -118,7 +118,6 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	qp->signal_all = attr->signal_all;
 	qp->mtu = attr->max_mtu;
 	qp->qkey = attr->qkey;
-	qp->req.window = ROCE_WINDOW;
 	qp->req.retry_count = attr->retry_count;
 	qp->req.rnr_retry = attr->rnr_retry;
 	qp->req.rd_atom = attr->max_rd_atom;
@@ -240,6 +239,8 @@ to_rts(struct roce_qp *qp, const struct roce_qp_modify *to)
 	struct roce_requester *r = &qp->req;
 	const uint8_t timeout = to->ack_timeout ? to->ack_timeout : qp->base.attr.ack_timeout;
 
+	r->window_max = RTE_MIN(ROCE_WINDOW, ROCE_WINDOW_BYTES / qp->mtu);
+	r->window = r->window_max;
 	r->next_psn = r->una_psn = r->max_psn = to->local_psn & ROCE_PSN_MASK;
 	qp->life.una_psn = r->una_psn;
 	qp->life.expected_psn = qp->resp.expected_psn;
