@@ -45,7 +45,8 @@ class World:
 
     READY = {'detector': '', 'recv': 'packets in', 'store': 'listening'}
 
-    def __init__(self, build, where, seed, receivers, stores, telemetry, spill, settings):
+    def __init__(self, build, where, seed, receivers, stores, telemetry, spill, guests,
+                 settings):
         self.build = build
         self.where = where
         self.random = random.Random(seed)
@@ -63,7 +64,7 @@ class World:
         self.kills = 0
         self.recv_kills = 0
         self.disks = set()
-        self.wire = Wire(receivers + stores, seed)
+        self.wire = Wire(receivers + stores + guests, seed)
         for i in range(receivers):
             link(f'd{i}', 8 + i, f'r{i}', 12 + i)
         with open(f'{where}/key', 'wb') as key:
@@ -108,7 +109,7 @@ class World:
         with open(log, 'a', encoding='ascii') as out:
             begin = out.tell()
             self.process[name] = background.start(
-                [f'{self.build}/app/{program}', '--no-huge', '--no-pci',
+                [f'{self.build}/{program}', '--no-huge', '--no-pci',
                  *(('--file-prefix', self.prefix(name)) if self.telemetry else
                    ('--no-telemetry', '--no-shconf')),
                  '--log-level', 'lib.eal:warning', *eal, '--', *words],
@@ -135,7 +136,7 @@ class World:
 
     def start_detector(self, number):
         where = f'{self.where}/detector{number}'
-        return self.start(f'detector{number}', 'detector/braggline-detector', [
+        return self.start(f'detector{number}', 'app/detector/braggline-detector', [
             '-m', '64', '--lcores', LCORES, '--vdev', f'net_af_packet0,iface=d{number},{DETECTOR}'], [
                 '--port', 'net_af_packet0', '--rows', str(ROWS), '--distinct', str(DISTINCT),
                 '--rate', str(RATE), '--hit-fraction', '0.7', '--seed', str(number + 1), '--loop',
@@ -154,7 +155,7 @@ class World:
         where = f'{self.where}/detector{number}'
         stores = ','.join(f'10.0.0.{100 + i}' for i in range(self.stores))
         spill = {'egress__spill': self.spilled(number)} if self.spill else {}
-        return self.start(f'recv{number}', 'recv/braggline-recv', [
+        return self.start(f'recv{number}', 'app/recv/braggline-recv', [
             '-m', '256', '--lcores', LCORES, '--vdev', 'gpu_host0',
             '--vdev', f'net_af_packet0,iface=r{number},{DETECTOR}',
             '--vdev', f'net_af_packet1,iface=p{number},{ROCE}'], [
@@ -176,7 +177,7 @@ class World:
                     egress__end_ms=SECONDS * 1000), *self.settings(**spill, **self.more['recv'])], **environment)
 
     def start_store(self, number, **environment):
-        return self.start(f'store{number}', 'store/braggline-store', [
+        return self.start(f'store{number}', 'app/store/braggline-store', [
             '-m', '64', '--lcores', LCORES, '--vdev',
             f'net_af_packet0,iface=p{self.receivers + number},{ROCE}'], [*self.settings(
                 store__device=f'roce:port=net_af_packet0,ip=10.0.0.{100 + number}/24',
@@ -184,6 +185,13 @@ class World:
                 store__heartbeat_ms=100, store__silence_ms=1000,
                 files__directory=self.directories[number], files__sync_ms=10),
                 *self.settings(**self.more['store'])], **environment)
+
+    def start_guest(self, name, program, number, *words):
+        """Another program on the wire, with a device and the first store's address."""
+        port = self.receivers + self.stores + number
+        return self.start(name, program, [
+            '-m', '64', '--lcores', LCORES, '--vdev', f'net_af_packet0,iface=p{port},{ROCE}'], [
+                f'roce:port=net_af_packet0,ip=10.0.0.{200 + number}/24', '10.0.0.100', *words])
 
     def begin(self, name, **environment):
         start = {'detector': self.start_detector, 'recv': self.start_recv,
@@ -345,14 +353,14 @@ def inside(main):
 
 
 def play(build, receivers, stores, story, look=lambda world: None, before=lambda world: None,
-         abandon=False, telemetry=False, spill=False, **settings):
+         abandon=False, telemetry=False, spill=False, guests=0, **settings):
     """before(world) sees to what they find, story(world) is what happens; then all end, the directories
     are reconciled, and the files are checked; look(world) sees them as well."""
     seed = int(os.environ.get('WORLD_SEED', os.getpid()))
     print(f'WORLD_SEED={seed}', flush=True)
     with tempfile.TemporaryDirectory() as where:
         world = World(os.path.abspath(build), where, seed, receivers, stores, telemetry,
-                      spill, settings)
+                      spill, guests, settings)
         kinds = [[f'{kind}{i}' for i in range(n)] for kind, n in (
             ('detector', receivers), ('recv', receivers), ('store', stores))]
         try:

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers of a running store that mean it no good, one after the other: for hostile_test.py. Of each
+ * it prints a line: what was tried, and the store's counters that have to go up by one for it.
+ *
+ * Usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_common.h>
+#include <rte_eal.h>
+
+#include "sink_gate.h"
+#include "sink_hostile_peer.h"
+
+#define SECONDS 30
+#define NAP_US	50
+#define STOOD	"connections_stood connections_broken"
+#define FRAMES	100
+
+/* Go on until something is so. */
+#define UNTIL(condition)                                                      \
+	do {                                                                  \
+		const uint64_t limit = sink_link_clock() + SECONDS * 1000;    \
+		while (!(condition)) {                                        \
+			turn();                                               \
+			if (sink_link_clock() > limit)                        \
+				rte_exit(1, "not in time: %s\n", #condition); \
+		}                                                             \
+	} while (0)
+
+static struct sink_sample sample;
+static unsigned int next;
+
+static void
+turn(void)
+{
+	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+
+	peers_turn();
+	nanosleep(&nap, NULL);
+}
+
+static void
+tried(const char *what, const char *counters)
+{
+	printf("%s: %s\n", what, counters);
+	fflush(stdout);
+}
+
+static struct peer *
+call(const struct sink_private *req)
+{
+	return peer_call(next++ % PEERS, req);
+}
+
+/* One that has proved itself and was granted places. */
+static struct peer *
+stand(void)
+{
+	struct peer *p = call(NULL);
+
+	UNTIL(p->granted);
+	return p;
+}
+
+static void
+hang_up(struct peer *p)
+{
+	UNTIL(peer_hang_up(p));
+}
+
+static void
+is_refused(struct peer *p, const char *what, const char *counters)
+{
+	UNTIL(p->refused != SINK_REASON_NONE || p->gone || p->link.broken);
+	hang_up(p);
+	tried(what, counters);
+}
+
+/* ---- of whom has no key ---------------------------------------------------------------------- */
+
+static void
+try_another_key(void)
+{
+	const struct sink_key *key = peers.key;
+	struct sink_key wrong = *key;
+
+	wrong.bytes[wrong.size - 1] ^= 1;
+	peers.key = &wrong;
+	is_refused(call(NULL), "another key", "refused_key");
+	peers.key = key;
+}
+
+/* All that an earlier connection said. */
+static void
+try_replay(void)
+{
+	struct peer *p = stand();
+	const struct sink_private req = p->handshake.receiver;
+	const struct sink_proof proof = p->handshake.proof;
+
+	hang_up(p);
+	tried("a good one", STOOD);
+	p = call(&req);
+	p->mute = true;
+	UNTIL(p->established);
+	peer_say(p, &proof, sizeof(proof));
+	is_refused(p, "an old proof", "refused_key");
+}
+
+/* Silent ones: few at a time, and not for long. */
+static void
+try_half_open(void)
+{
+	struct peer *p[SINK_GATE_PER_ADDRESS + 1];
+	unsigned int i;
+
+	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++) {
+		p[i] = call(NULL);
+		p[i]->mute = true;
+		UNTIL(p[i]->established);
+	}
+	is_refused(call(NULL), "one too many", "refused_busy");
+	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++)
+		is_refused(p[i], "silent", "refused_late");
+}
+
+/* ---- of whom has it -------------------------------------------------------------------------- */
+
+enum forgery {
+	FORGED_PRODUCER,
+	FORGED_RUN,
+	FORGED_EPOCH,
+	FORGED_SEQUENCE,
+	FORGED_METADATA,
+	FORGED_LENGTH,
+	FORGED_BYTES,
+	FORGERIES,
+};
+
+static void
+try_forgery(enum forgery kind)
+{
+	static const struct {
+		const char *what, *counters;
+	} texts[FORGERIES] = {
+		[FORGED_PRODUCER] = {"the receiver's producer", "entries_identity"},
+		[FORGED_RUN] = {"another run", "entries_identity"},
+		[FORGED_EPOCH] = {"another connection's entry", "entries_place"},
+		[FORGED_SEQUENCE] = {"the last sequence", "entries_sequence"},
+		[FORGED_METADATA] = {"metadata of another batch", "entries_metadata"},
+		[FORGED_LENGTH] = {"a body larger than its place", "entries_length"},
+		[FORGED_BYTES] = {"garbage", "entries_garbage"},
+	};
+	struct peer *p = stand();
+	struct sink_entry *entry = peer_entry(p, 0, 0, 0);
+	struct sink_descriptor *d = &entry->descriptor;
+	char counters[128];
+	size_t i;
+
+	peer_write_body(p, 0, d->body_bytes);
+	switch (kind) {
+	case FORGED_PRODUCER:
+		d->producer = 1; /* of the receiver beside us */
+		break;
+	case FORGED_RUN:
+		d->run++;
+		break;
+	case FORGED_EPOCH:
+		d->epoch++;
+		break;
+	case FORGED_SEQUENCE:
+		d->sequence = UINT64_MAX;
+		break;
+	case FORGED_METADATA:
+		d->sequence++;
+		break;
+	case FORGED_LENGTH:
+		d->body_bytes = peers.body_max[0] + SINK_BLOCK;
+		break;
+	default:
+		for (i = 0; i < sizeof(*entry); i++)
+			((uint8_t *)entry)[i] = sample_random(&sample.sample);
+	}
+	if (kind != FORGED_BYTES)
+		sink_sample_sign(entry);
+	peer_write_entry(p, 0, 0, entry);
+	snprintf(counters, sizeof(counters), STOOD " refused_entry %s", texts[kind].counters);
+	is_refused(p, texts[kind].what, counters);
+}
+
+static void
+try_places(void)
+{
+	struct peer *p = stand();
+
+	peer_write_entry(p, 0, UINT32_MAX, peer_entry(p, 0, 0, 0));
+	is_refused(p, "a place that is none", STOOD " refused_entry entries_place");
+}
+
+static void
+try_messages(void)
+{
+	struct sink_status m;
+	struct peer *p = stand();
+
+	sink_message_begin(&m, SINK_TYPES, sizeof(m), p->sent++);
+	peer_say(p, &m, sizeof(m));
+	is_refused(p, "no message", STOOD " refused_malformed");
+	p = stand();
+	sink_message_begin(&m, SINK_STATUS, sizeof(m), p->sent++);
+	m.head.length += SINK_BLOCK;
+	peer_say(p, &m, sizeof(m));
+	is_refused(p, "more bytes said than sent", STOOD " refused_malformed");
+	p = stand();
+	sink_message_begin(&m, SINK_STATUS, sizeof(m), p->sent - 1);
+	peer_say(p, &m, sizeof(m));
+	is_refused(p, "a message again", STOOD " refused_order");
+}
+
+/* Addresses and keys of memory that was not granted: refused by the device. */
+static void
+try_outside(void)
+{
+	static const char *const what[] = {
+		"before the entries", "behind the entries", "another rkey", "a place that was"};
+	struct sink_region stale = {0};
+	struct peer *p;
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(what); i++) {
+		p = stand();
+		if (i == 0)
+			p->place[0].metadata -= SINK_ENTRY_BYTES;
+		else if (i == 1)
+			p->place[0].metadata += p->nb_places * SINK_ENTRY_BYTES - 8;
+		else if (i == 2)
+			p->place[0].metadata_rkey ^= 1;
+		else
+			p->place[0].metadata_rkey = stale.rkey;
+		stale = p->region[0];
+		peer_write_entry(p, 0, 0, peer_entry(p, 0, 0, 0));
+		UNTIL(p->link.broken);
+		if (p->link.why != RDMA_WC_REM_ACCESS_ERR)
+			rte_exit(1, "%s: completed with status %d\n", what[i], (int)p->link.why);
+		hang_up(p);
+		tried(what[i], STOOD);
+	}
+}
+
+int
+main(int argc, char **argv)
+{
+	char message[PATH_MAX];
+	struct in_addr store;
+	struct rdma_dev *dev;
+	struct sink_key key;
+	enum forgery kind;
+	int n = rte_eal_init(argc, argv);
+
+	if (n < 0 || argc - n != 4 || inet_pton(AF_INET, argv[n + 2], &store) != 1)
+		rte_exit(2, "usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE\n");
+	if (sink_key_read(&key, argv[n + 3], message) < 0)
+		rte_exit(1, "%s\n", message);
+	dev = rdma_dev_open(argv[n + 1]);
+	if (dev == NULL)
+		rte_exit(1, "no device %s\n", argv[n + 1]);
+	sink_sample_init(&sample, 1, FRAMES);
+	peers_open(dev, ntohl(store.s_addr), &key, &sample);
+	try_another_key();
+	try_replay();
+	for (kind = 0; kind < FORGERIES; kind++)
+		try_forgery(kind);
+	try_places();
+	try_messages();
+	try_outside();
+	try_half_open();
+	UNTIL(peers_close());
+	(void)rdma_dev_close(dev);
+	sink_sample_free(&sample);
+	rte_eal_cleanup();
+	return 0;
+}

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A store that runs, a receiver that sends to it, and another process on the same wire that means it
+no good, without the key and with it (hostile_peers.c). Each thing that is tried is refused and counted
+by its cause; the receiver notices nothing, and all that it has kept is in the files.
+
+usage: hostile_test.py BUILD-DIR
+"""
+
+import collections
+import sys
+
+import chain
+import world
+from chain import want
+from world import wait
+
+PROGRAM = 'test/smoke/hostile_peers'
+ENOUGH = 10  # batches
+
+
+def story(w):
+    recv, store = w.ask('recv0'), w.ask('store0')
+
+    def some():
+        begin = recv.get('egress')['stores']['0']['durable']
+        wait('batches of the receiver', lambda: recv.get('egress')['stores']['0']['durable'] >=
+             begin + ENOUGH)
+
+    def alone():
+        wait('the receiver alone', lambda: len(store.get('store/connections')) == 1)
+
+    wait('a view of the store', lambda: recv.get('egress')['stores'])
+    some()
+    # one that dies in the middle of it, as well
+    w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/key')
+    wait('an entry that is refused', lambda: store.get('store')['refused_entry'] > 0)
+    w.kill('hostile_peers')
+    alone()
+    before = store.get('store')
+    durable = recv.get('egress')['stores']['0']['durable']
+    begin = w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/key')
+    code = w.process['hostile_peers'].wait(world.SECONDS)
+    with open(w.logs['hostile_peers'], encoding='ascii') as out:
+        out.seek(begin)
+        tried = [line.strip().split(': ') for line in out if ': ' in line]
+    tried = [names.split() for _, names in tried if all(n in before for n in names.split())]
+    want(code == 0, 'hostile_peers ended with status', code)
+    durable = recv.get('egress')['stores']['0']['durable'] - durable
+    print(f'{len(tried)} things were tried, {durable} batches of the receiver stored meanwhile')
+    want(durable >= ENOUGH, durable)
+    wanted = collections.Counter(name for names in tried for name in names)
+
+    def counted():
+        now = store.get('store')
+        return {name: now[name] - before[name] for name in now
+                if name in wanted or name.startswith(('refused_', 'entries_'))}
+    alone()
+    found = {name: n for name, n in counted().items() if n > 0 and name != 'entries_good'}
+    want(found == wanted, found, 'wanted', dict(wanted))
+    some()
+    s = recv.get('egress')['stores']['0']
+    want(s['connections'] == 1 and s['broken'] + s['again'] + s['refused'] == 0, s)
+
+
+def look(w):
+    known = chain.final_ledger(f'{w.where}/detector0/run_ledger.ini')
+    want(known['balanced'] == 1 and known['unretained'] == 0, known)
+    stored = chain.stored(*w.directories)
+    want(len(stored) == 2, 'streams that have batches:', *stored)
+
+
+def main():
+    world.play(sys.argv[1], 1, 1, story, look, telemetry=True, guests=1)
+
+
+if __name__ == '__main__':
+    world.inside(main)
