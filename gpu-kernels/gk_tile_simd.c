@@ -68,10 +68,15 @@ photons_any(const struct gk_tile *t, uint64_t x, vec_i32 words)
 			vec_eq_i32(words, GK_RAW_G1_SATURATED), vec_eq_i32(words, GK_RAW_MISSING)));
 	vec_f32 p = vec_load(t->p[0] + x), r = vec_load(t->r[0] + x), photons;
 
-	p = vec_load_where(g1, t->p[1] + x, p);
-	p = vec_load_where(g2, t->p[2] + x, p);
-	r = vec_load_where(g1, t->r[1] + x, r);
-	r = vec_load_where(g2, t->r[2] + x, r);
+	/* a load of no lane waits for memory like any other, and few runs have both */
+	if (vec_mask_bits(g1) != 0) {
+		p = vec_load_where(g1, t->p[1] + x, p);
+		r = vec_load_where(g1, t->r[1] + x, r);
+	}
+	if (vec_mask_bits(g2) != 0) {
+		p = vec_load_where(g2, t->p[2] + x, p);
+		r = vec_load_where(g2, t->r[2] + x, r);
+	}
 	photons = vec_mul(vec_sub(vec_float(vec_and_i32(words, GK_RAW_ADC_MASK)), p), r);
 	photons = vec_select(
 		vec_eq_i32(words, GK_RAW_SATURATED), vec_sub(vec_set(INFINITY), p), photons);
@@ -140,6 +145,23 @@ VEC_FN void
 fetch(const void *line)
 {
 	__builtin_prefetch(line, 0, 2);
+}
+
+/*
+ * Coefficients of the gains that the words of a run have, which is put off: hardly anybody else
+ * asks for those of G1 and G2, so they come from memory.
+ */
+VEC_FN void
+fetch_gains(const struct gk_tile *t, uint64_t x, vec_run words)
+{
+	/* the bits of G2 are those of G1 and one more */
+	for (int g = 1; g < 3 && vec_run_any(words, g == 1 ? GK_RAW_G1 : GK_RAW_G2 ^ GK_RAW_G1);
+		g++) {
+		for (int k = 0; k < RUN; k += 16) {
+			fetch(t->p[g] + x + k);
+			fetch(t->r[g] + x + k);
+		}
+	}
 }
 
 /* What the frames of a strip share of a run, in registers. */
@@ -248,9 +270,12 @@ strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32
 		usable = load_run_with_dead(t, x, &run, &dead[i]);
 #pragma GCC unroll 8
 		for (uint32_t f = 0; f < n; f++) {
+			const vec_run words = vec_run_load(raw[f] + x);
+
 			if ((usable | dead[i]) != UINT32_MAX ||
-				vec_run_any(vec_run_load(raw[f] + x), GK_RAW_GAIN_MASK)) {
+				vec_run_any(words, GK_RAW_GAIN_MASK)) {
 				s[f].slow |= UINT32_C(1) << i;
+				fetch_gains(t, x, words);
 				continue;
 			}
 			count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
@@ -292,15 +317,33 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 		if (first + runs * RUN == (uint64_t)t->rows * t->cols && ahead[f] != NULL)
 			s[f].ahead = ahead[f];
 	}
-	/* TOGETHER or its halves */
-	if (n == 8)
-		strip_stats(t, first, runs, 8, raw, s, dead, c);
-	else if (n == 4)
+	/* a number of its own for each: what is left of a batch costs no second pass */
+	switch (n) {
+	case TOGETHER:
+		strip_stats(t, first, runs, TOGETHER, raw, s, dead, c);
+		break;
+	case 7:
+		strip_stats(t, first, runs, 7, raw, s, dead, c);
+		break;
+	case 6:
+		strip_stats(t, first, runs, 6, raw, s, dead, c);
+		break;
+	case 5:
+		strip_stats(t, first, runs, 5, raw, s, dead, c);
+		break;
+	case 4:
 		strip_stats(t, first, runs, 4, raw, s, dead, c);
-	else if (n == 2)
+		break;
+	case 3:
+		strip_stats(t, first, runs, 3, raw, s, dead, c);
+		break;
+	case 2:
 		strip_stats(t, first, runs, 2, raw, s, dead, c);
-	else
+		break;
+	default:
 		strip_stats(t, first, runs, 1, raw, s, dead, c);
+		break;
+	}
 	nb_dead = count_bits(dead, runs);
 	for (uint32_t f = 0; f < n; f++) {
 		c[f].invalid += nb_dead;
@@ -337,8 +380,7 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 
 			/* frames inside: the strip's coefficients stay in L1 for all of them */
 			for (uint32_t f = 0, some; f < n; f += some) {
-				for (some = TOGETHER; some > n - f;)
-					some /= 2;
+				some = n - f < TOGETHER ? n - f : TOGETHER;
 				some_frames(t, first, runs, some, raw + f, ahead + f, bits + f,
 					counts + f);
 			}
