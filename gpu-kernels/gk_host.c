@@ -62,13 +62,15 @@ host_create(const struct gk_config *config, struct gk **out)
 	gk->frame_stride = gk_frame_stride(&config->geometry);
 	gk->rows = gk_rows(&config->geometry);
 	gk->tile_pixels = config->geometry.tile_rows * config->geometry.cols;
+	gk->tile_bits = (uint32_t)round_up(
+		gk_tile_bits(config->geometry.tile_rows, config->geometry.cols), 16);
 
 	/* whole cache lines a gang: 32 counts of 2 bytes */
 	gang_rows = round_up((uint64_t)GK_BATCH_MAX * gk->rows, 32);
-	gang_bits = round_up((uint64_t)GK_BATCH_MAX * gk_pixels(&config->geometry) / 32, 16);
+	gang_bits = (uint64_t)GK_BATCH_MAX * config->geometry.tiles * gk->tile_bits;
 	gk->gang = aligned_alloc(64, config->gangs * sizeof(*gk->gang));
 	gk->row_nnz = aligned_alloc(64, config->gangs * gang_rows * sizeof(*gk->row_nnz));
-	gk->bits = calloc(config->gangs * gang_bits, sizeof(*gk->bits));
+	gk->bits = aligned_alloc(64, config->gangs * gang_bits * sizeof(*gk->bits));
 	/* a batch that is denser than 1 pixel in 16 is read twice */
 	gk->packed_cap = config->layout.nnz_cap < gk_pixels(&config->geometry) / GK_BATCH_MAX
 		? config->layout.nnz_cap * GK_BATCH_MAX

@@ -49,7 +49,7 @@ struct gang_frame {
 	uint8_t *out; /**< output slot; NULL = none */
 	struct gk_result *result;
 	uint16_t *row_nnz; /**< pixels >= csr_threshold by row */
-	uint32_t *bits;	   /**< the same, a bit a pixel; NULL = it cannot become CSR */
+	uint32_t *bits;	   /**< which ones, tile_bits apart; NULL = it cannot become CSR */
 	uint64_t number;
 	uint32_t flags;
 	uint32_t kind;
@@ -96,7 +96,7 @@ struct gang {
 	struct gang_sums sums[GK_BATCH_MAX];
 	struct gang_update update;
 	uint16_t *row_nnz; /**< [GK_BATCH_MAX][rows] */
-	uint32_t *bits;	   /**< [GK_BATCH_MAX][pixels / 32] */
+	uint32_t *bits;	   /**< [GK_BATCH_MAX][tiles][tile_bits] */
 	uint32_t likely;   /**< enough of the last batch was kept, and as the kind asked for */
 	struct gang_place *place; /**< [tiles] */
 	/** Scratch of lists that are made before their places are known: tiles as they come. @{ */
@@ -113,6 +113,7 @@ struct gk {
 	uint64_t frame_stride;
 	uint32_t rows;
 	uint32_t tile_pixels;
+	uint32_t tile_bits; /**< words that a tile's bits may take, whole cache lines */
 	struct gang *gang;
 	uint16_t *row_nnz;
 	uint32_t *bits;

@@ -79,7 +79,7 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	f->row_nnz = g->row_nnz + (uint64_t)index * gk->rows;
 	f->bits = f->out == NULL || g->batch.params.kind != GK_KIND_CSR
 		? NULL
-		: g->bits + index * (gk_pixels(&c->geometry) / 32);
+		: g->bits + (uint64_t)index * c->geometry.tiles * gk->tile_bits;
 	f->number = frame->frame;
 	f->flags = frame->flags;
 	f->kind = GK_KIND_NONE;

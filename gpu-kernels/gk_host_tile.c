@@ -7,7 +7,7 @@
 #include "gk_host.h"
 #include "gk_pixel.h"
 
-/* Bits of 8,192 pixels, twice a packet of JUNGFRAU: lists are made of them while they are in L1 */
+/* Bits of some 8,000 pixels, twice a packet of JUNGFRAU: lists are made of them while in L1 */
 #define NEAR_WORDS 256
 
 static struct gk_tile
@@ -32,7 +32,7 @@ tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
 static uint32_t *
 tile_bits(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
 {
-	return f->bits + (uint64_t)tile * (gk->tile_pixels / 32);
+	return f->bits + (uint64_t)tile * gk->tile_bits;
 }
 
 static void
@@ -235,7 +235,7 @@ pack(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile
 	}
 	f->packed[tile] = GANG_NOT_PACKED;
 	if (bits != tile_bits(gk, f, tile))
-		memcpy(tile_bits(gk, f, tile), bits, gk->tile_pixels / 8);
+		memcpy(tile_bits(gk, f, tile), bits, gk->tile_bits * sizeof(*bits));
 }
 
 /* Lists of the tile, which is in L2, of those frames that will likely be lists. */
@@ -417,7 +417,7 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 			: NULL;
 		row_nnz[n] = rows;
 		bits[n] = f->bits != NULL ? tile_bits(gk, f, tile) : NULL;
-		if (f->early == GK_KIND_CSR && gk->tile_pixels / 32 <= NEAR_WORDS)
+		if (f->early == GK_KIND_CSR && gk->tile_bits <= NEAR_WORDS)
 			bits[n] = near[n];
 		frame[n++] = i;
 	}

@@ -29,6 +29,16 @@ struct gk_tile_counts {
 	uint32_t invalid;
 };
 
+/** Pixels whose bits are a strip of gk_tile_ops.stats(); one at the end of a row may be shorter. */
+#define GK_TILE_STRIP 1024
+
+/** Words that the bits of a tile may take, see gk_tile_ops.stats(). */
+static inline uint32_t
+gk_tile_bits(uint32_t rows, uint32_t cols)
+{
+	return rows * (cols / 32 + (cols + GK_TILE_STRIP - 1) / GK_TILE_STRIP);
+}
+
 struct gk_tile_ops {
 	const char *name;
 
@@ -38,8 +48,11 @@ struct gk_tile_ops {
 	 * @param ahead    pixels that are likely to be asked for next, or NULL: a hint
 	 * @param counts   set for each frame
 	 * @param row_nnz  u16[rows] of each frame: pixels >= csr_threshold by row
-	 * @param bits     u32[rows x cols / 32] of each frame, or NULL: bit i of word k is set for
-	 *                 pixel 32 k + i of the tile if it is >= csr_threshold
+	 * @param bits     which pixels are >= csr_threshold, u32[gk_tile_bits()] of each frame or
+	 *                 NULL. Strip by strip: a word whose bit k is set if any of pixels 32 k ...
+	 *                 32 k + 31 is one; then those words that have any, bit i for pixel
+	 *                 32 k + i. What is left of the array is not written: most frames have few
+	 *                 such pixels, and a bit each would be an eighth of what is read of them
 	 */
 	void (*stats)(const struct gk_tile *tile, uint32_t n, const uint16_t *const raw[],
 		const uint16_t *const ahead[], struct gk_tile_counts counts[],

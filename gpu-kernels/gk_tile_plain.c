@@ -16,7 +16,7 @@
 /* Pixels whose gains are looked at together: a cache line of raw data; divides gk_geometry.cols */
 #define RUN 32
 /* Photons on the stack: 4 KiB, an eighth of the smallest L1; a row of a JUNGFRAU module */
-#define STRIP 1024
+#define STRIP GK_TILE_STRIP
 
 static inline bool
 run_is_g0(const uint16_t *raw)
@@ -116,17 +116,24 @@ count_any(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_t
 	c->saturated += n - finite - invalid;
 }
 
-/* Bit i of word k: is photons[32 k + i] at or above the threshold? */
-static inline void
-set_bits(const float *photons, uint32_t n, float threshold, uint32_t *bits)
+/* Bits of a strip, gk_tile_ops.stats(). @return where those of the next one go */
+static inline uint32_t *
+put_bits(uint32_t *to, const float *photons, uint32_t n, float threshold)
 {
+	uint32_t *used = to++;
+
+	*used = 0;
 	for (uint32_t at = 0; at < n; at += RUN) {
 		uint32_t word = 0;
 
 		for (int i = 0; i < RUN; i++)
 			word |= (uint32_t)(photons[at + i] >= threshold) << i;
-		bits[at / RUN] = word;
+		if (word == 0)
+			continue;
+		*used |= UINT32_C(1) << at / RUN;
+		*to++ = word;
 	}
+	return to;
 }
 
 static void
@@ -135,7 +142,9 @@ plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	uint32_t *const bits[])
 {
 	_Alignas(64) float photons[STRIP];
+	uint32_t *to[GK_BATCH_MAX];
 
+	memcpy(to, bits, n * sizeof(to[0]));
 	memset(counts, 0, n * sizeof(counts[0]));
 	for (uint32_t row = 0; row < t->rows; row++) {
 		for (uint32_t f = 0; f < n; f++)
@@ -152,9 +161,8 @@ plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 				if (!count_small(t, photons, len, &counts[f]))
 					count_any(t, photons, len, &counts[f]);
 				row_nnz[f][row] += counts[f].nnz - before;
-				if (bits[f] != NULL)
-					set_bits(photons, len, t->csr_threshold,
-						bits[f] + first / RUN);
+				if (to[f] != NULL)
+					to[f] = put_bits(to[f], photons, len, t->csr_threshold);
 			}
 		}
 	}
@@ -176,23 +184,37 @@ store_values(const float *photons, uint32_t n, enum gk_value type, void *value, 
 	}
 }
 
+/* One pixel of a list. */
+static inline void
+put_value(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value type, void *value,
+	uint64_t at)
+{
+	const float p[3] = {t->p[0][x], t->p[1][x], t->p[2][x]};
+	const float r[3] = {t->r[0][x], t->r[1][x], t->r[2][x]};
+	const float photons = gk_photons(raw[x], p, r);
+
+	store_values(&photons, 1, type, value, at);
+}
+
 static void
 plain_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enum gk_value type,
 	uint16_t *col, void *value)
 {
-	const uint32_t row_runs = t->cols / RUN, runs = t->rows * row_runs;
 	uint64_t out = 0;
 
-	for (uint32_t run = 0; run < runs; run++) {
-		for (uint32_t left = bits[run]; left != 0; left &= left - 1) {
-			const uint32_t i = (uint32_t)__builtin_ctz(left);
-			const uint64_t x = (uint64_t)run * RUN + i;
-			const float p[3] = {t->p[0][x], t->p[1][x], t->p[2][x]};
-			const float r[3] = {t->r[0][x], t->r[1][x], t->r[2][x]};
-			const float photons = gk_photons(raw[x], p, r);
+	for (uint32_t row = 0; row < t->rows; row++) {
+		for (uint32_t col0 = 0; col0 < t->cols; col0 += STRIP) {
+			for (uint32_t used = *bits++; used != 0; used &= used - 1) {
+				const uint32_t first = col0 + (uint32_t)__builtin_ctz(used) * RUN;
 
-			col[out] = (uint16_t)(run % row_runs * RUN + i);
-			store_values(&photons, 1, type, value, out++);
+				for (uint32_t left = *bits++; left != 0; left &= left - 1) {
+					const uint32_t c = first + (uint32_t)__builtin_ctz(left);
+
+					col[out] = (uint16_t)c;
+					put_value(t, (uint64_t)row * t->cols + c, raw, type, value,
+						out++);
+				}
+			}
 		}
 	}
 }

@@ -35,7 +35,8 @@
 #define RUN_VECS (RUN / VEC_LANES)
 /* Runs that share sums of 32 bits; their states are bits of one word */
 #define STRIP_RUNS 32
-#define STRIP	   (STRIP_RUNS * RUN)
+#define STRIP	   GK_TILE_STRIP
+_Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
 /* Frames that share what is made of a run's coefficients; AVX2 has their sums in L1 */
 #define TOGETHER 8
 /* Pixels of a tile that are listed before they are copied to where they belong */
@@ -303,9 +304,21 @@ count_bits(const uint32_t *bits, uint32_t n)
 	return (uint32_t)count;
 }
 
+/* Bits of a strip, gk_tile_ops.stats(). @return where those of the next one go */
+static uint32_t *
+put_bits(uint32_t *to, const uint32_t words[STRIP_RUNS], uint32_t runs)
+{
+	const uint32_t used = _bzhi_u32(vec_words_used(words), runs);
+
+	*to++ = used;
+	vec_words_pack(words, used, to);
+	return to + __builtin_popcount(used);
+}
+
+/* @param bits  of the strip; moved on to the next one */
 static void
 some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
-	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *const bits[],
+	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *bits[],
 	struct gk_tile_counts c[])
 {
 	uint32_t dead[STRIP_RUNS], nb_dead;
@@ -356,7 +369,7 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 		c[f].bragg += count_bits(s[f].bragg, runs);
 		c[f].nnz += count_bits(s[f].csr, runs);
 		if (bits[f] != NULL)
-			memcpy(bits[f] + first / RUN, s[f].csr, runs * sizeof(s[f].csr[0]));
+			bits[f] = put_bits(bits[f], s[f].csr, runs);
 	}
 }
 
@@ -366,7 +379,9 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	uint32_t *const bits[])
 {
 	const uint32_t row_runs = t->cols / RUN;
+	uint32_t *to[GK_BATCH_MAX];
 
+	memcpy(to, bits, n * sizeof(to[0]));
 	memset(counts, 0, n * sizeof(counts[0]));
 	for (uint32_t row = 0; row < t->rows; row++) {
 		uint32_t before[GK_BATCH_MAX];
@@ -381,7 +396,7 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 			/* frames inside: the strip's coefficients stay in L1 for all of them */
 			for (uint32_t f = 0, some; f < n; f += some) {
 				some = n - f < TOGETHER ? n - f : TOGETHER;
-				some_frames(t, first, runs, some, raw + f, ahead + f, bits + f,
+				some_frames(t, first, runs, some, raw + f, ahead + f, to + f,
 					counts + f);
 			}
 		}
@@ -520,21 +535,27 @@ simd_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enu
 	uint16_t *col, void *value)
 {
 	const uint32_t row_runs = t->cols / RUN;
+	uint32_t words[STRIP_RUNS];
 	struct packed packed;
 	uint64_t at = 0;
 	uint32_t n = 0;
 
-	for (uint32_t row = 0; row < t->rows; row++, bits += row_runs) {
+	for (uint32_t row = 0; row < t->rows; row++) {
 		for (uint32_t run = 0, some; run < row_runs; run += STRIP_RUNS, n += some) {
-			const uint32_t left = row_runs - run;
+			const uint32_t left = row_runs - run, used = *bits++;
 
+			some = 0;
+			if (used == 0)
+				continue;
 			if (n > PACKED - STRIP) {
 				put_packed(&packed, n, type, col, value, at);
 				at += n;
 				n = 0;
 			}
-			some = list_pixels(bits + run, left < STRIP_RUNS ? left : STRIP_RUNS,
-				run * RUN, packed.col + n);
+			vec_words_unpack(bits, used, words);
+			bits += __builtin_popcount(used);
+			some = list_pixels(words, left < STRIP_RUNS ? left : STRIP_RUNS, run * RUN,
+				packed.col + n);
 			listed_photons(t, (uint64_t)row * t->cols, raw, some, packed.col + n,
 				packed.photons + n);
 		}

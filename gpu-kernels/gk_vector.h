@@ -262,6 +262,45 @@ vec_run_store(void *to, vec_run a)
 	_mm512_storeu_si512(to, a);
 }
 
+/** Bit i: word i of 32 is not 0. */
+VEC_FN uint32_t
+vec_words_used(const uint32_t words[32])
+{
+	const __m512i low = _mm512_loadu_si512(words), high = _mm512_loadu_si512(words + 16);
+
+	return _mm512_test_epi32_mask(low, low) |
+		(uint32_t)_mm512_test_epi32_mask(high, high) << 16;
+}
+
+/** The used ones of 32 words, in a row; no more than they are is written. */
+VEC_FN void
+vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
+{
+	for (int i = 0; i < 32; i += 16) {
+		const __mmask16 m = (__mmask16)(used >> i);
+		const uint32_t n = (uint32_t)__builtin_popcount(m);
+
+		_mm512_mask_storeu_epi32(to, (__mmask16)((1u << n) - 1),
+			_mm512_maskz_compress_epi32(m, _mm512_loadu_si512(words + i)));
+		to += n;
+	}
+}
+
+/** And back: others become 0. */
+VEC_FN void
+vec_words_unpack(const uint32_t *from, uint32_t used, uint32_t words[32])
+{
+	for (int i = 0; i < 32; i += 16) {
+		const __mmask16 m = (__mmask16)(used >> i);
+		const uint32_t n = (uint32_t)__builtin_popcount(m);
+
+		_mm512_storeu_si512(words + i,
+			_mm512_maskz_expand_epi32(
+				m, _mm512_maskz_loadu_epi32((__mmask16)((1u << n) - 1), from)));
+		from += n;
+	}
+}
+
 #else /* AVX2 */
 
 #define VEC_LANES 8
@@ -507,6 +546,36 @@ vec_run_store(void *to, vec_run a)
 {
 	_mm256_storeu_si256(to, a.half[0]);
 	_mm256_storeu_si256((__m256i *)to + 1, a.half[1]);
+}
+
+VEC_FN uint32_t
+vec_words_used(const uint32_t words[32])
+{
+	uint32_t used = 0;
+
+	for (int i = 0; i < 32; i += VEC_LANES) {
+		const __m256i none = _mm256_cmpeq_epi32(
+			_mm256_loadu_si256((const void *)(words + i)), _mm256_setzero_si256());
+
+		used |= (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(none)) << i;
+	}
+	return ~used;
+}
+
+VEC_FN void
+vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
+{
+	for (; used != 0; used &= used - 1)
+		*to++ = words[_tzcnt_u32(used)];
+}
+
+VEC_FN void
+vec_words_unpack(const uint32_t *from, uint32_t used, uint32_t words[32])
+{
+	for (int i = 0; i < 32; i += VEC_LANES)
+		_mm256_storeu_si256((void *)(words + i), _mm256_setzero_si256());
+	for (; used != 0; used &= used - 1)
+		words[_tzcnt_u32(used)] = *from++;
 }
 
 #endif /* AVX-512, AVX2 */

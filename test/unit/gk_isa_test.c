@@ -29,6 +29,12 @@ image_size(const struct gk_tile *t)
 	return (uint64_t)t->rows * t->cols * sizeof(float) + GUARD;
 }
 
+static uint64_t
+bits_size(const struct gk_tile *t)
+{
+	return gk_tile_bits(t->rows, t->cols) * sizeof(uint32_t) + GUARD;
+}
+
 static void *
 guarded(uint64_t size)
 {
@@ -48,7 +54,7 @@ make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
 	memset(m, 0, sizeof(*m));
 	for (uint32_t f = 0; f < n; f++) {
 		m->row_nnz[f] = guarded(t->rows * 2 + GUARD);
-		m->bits[f] = f % 5 == 4 ? NULL : guarded(pixels / 8 + GUARD);
+		m->bits[f] = f % 5 == 4 ? NULL : guarded(bits_size(t));
 		m->col[f] = guarded(pixels * 2 + GUARD);
 		m->csr[f] = guarded(size);
 		m->image[f] = guarded(size);
@@ -81,7 +87,7 @@ check_same(const struct gk_tile *t, uint32_t n, const struct made *a, const stru
 		assert_memory_equal(&a->counts[f], &b->counts[f], sizeof(a->counts[f]));
 		assert_memory_equal(a->row_nnz[f], b->row_nnz[f], t->rows * 2 + GUARD);
 		if (a->bits[f] != NULL)
-			assert_memory_equal(a->bits[f], b->bits[f], pixels / 8 + GUARD);
+			assert_memory_equal(a->bits[f], b->bits[f], bits_size(t));
 		assert_memory_equal(a->col[f], b->col[f], pixels * 2 + GUARD);
 		assert_memory_equal(a->csr[f], b->csr[f], image_size(t));
 		assert_memory_equal(a->image[f], b->image[f], image_size(t));
