@@ -41,8 +41,8 @@ struct gk_config {
 	struct gk_layout layout; /**< of output slots, by gk_layout_init() */
 	enum gk_value value;
 	uint32_t gangs;	  /**< 1 ... GK_GANGS_MAX */
-	uint32_t workers; /**< cuda: thread blocks of one gang, 0 = choose; host: not looked at,
-			     any number of threads may poll */
+	uint32_t workers; /**< cuda: thread blocks of one gang, 0 = choose; host: threads that
+			     are expected, any number may poll */
 	struct gk_channel *channel; /**< zeroed but for params, coef and dark */
 	uint8_t *frames;	    /**< frame slots, gk_frame_stride() apart */
 	struct gk_result *results;  /**< one a frame slot */
@@ -90,7 +90,7 @@ struct gk_ops {
 
 	/**
 	 * Do one quantum of a host gang's work; NULL where the gangs run by themselves.
-	 * Never blocks and waits for nobody: a quantum is at most one tile of every frame in a
+	 * Never blocks and waits for nobody: a quantum is at most 8 tiles of every frame in a
 	 * batch. Any number of threads may serve a gang, and one thread any number of gangs; a
 	 * thread that is preempted inside delays only the batch that it works on. Returns 0 while
 	 * the gangs are stopped.

@@ -4,9 +4,10 @@
  * Private state of host gangs.
  *
  * A gang is whoever calls poll() for it. Its state is one 64-bit claim word: batches done, phase,
- * next tile. A thread claims a tile of whatever batch and phase the word says by adding one to it,
- * works on it and says so in `finished`; the thread that finishes the last tile, alone then, moves
- * the gang on. Nobody waits for anybody, so roles may share threads and threads may be preempted.
+ * next tile. A thread claims a few tiles of whatever batch and phase the word says by adding their
+ * number to it, works on them and says so in `finished`; the thread that finishes the last one,
+ * alone then, moves the gang on. Nobody waits for anybody, so roles may share threads and threads
+ * may be preempted.
  */
 #ifndef GK_HOST_H
 #define GK_HOST_H
@@ -157,10 +158,10 @@ gang_claim_tile(uint64_t claim)
 int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
 
 /**
- * Statistics of one tile of every frame of the batch, the dark samples of dark ones, and the output
- * of those whose kind is sure or likely: the tile is in L2 then.
+ * Statistics of tiles first ... end - 1 of every frame of the batch, the dark samples of dark ones,
+ * and the output of those whose kind is sure or likely: a tile is in L2 then.
  */
-void gk_host_tile_stats(const struct gk *gk, struct gang *gang, uint32_t tile);
+void gk_host_stats(const struct gk *gk, struct gang *gang, uint32_t first, uint32_t end);
 
 /** Turn the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
 void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);

@@ -14,7 +14,7 @@
  *
  * A claim is a fetch-and-add, and it claims what it returns, not what was looked at before: between
  * the two the gang may have gone on by any number of phases and batches. Looking first keeps the
- * tile field from growing: what exceeds the number of tiles is at most one per thread.
+ * tile field from growing: what exceeds the number of tiles is at most one quantum a thread.
  */
 
 #include <assert.h>
@@ -23,6 +23,12 @@
 #include <string.h>
 
 #include "gk_host.h"
+
+/*
+ * Tiles that a thread works on in a row, at most. Of a batch of 8 JUNGFRAU frames they take some 25
+ * us; their pointers, as the counts of their rows, are a cache line a frame.
+ */
+#define QUANTUM_TILES 8
 
 static void
 enter(struct gang *g, uint32_t done, enum gang_phase phase)
@@ -218,15 +224,32 @@ has_tiles(enum gang_phase phase)
 	return phase == GANG_STATS || phase == GANG_OUTPUT || phase == GANG_UPDATE;
 }
 
-static void
-do_tile(const struct gk *gk, struct gang *g, enum gang_phase phase, uint32_t tile)
+/*
+ * How many tiles to claim: neighbours, since what is fetched ahead is of the next one. Few, since
+ * other roles wait for their turn; and fewer at the end, so that all threads come to it together.
+ */
+static uint32_t
+quantum(const struct gk *gk, uint32_t left)
 {
-	if (phase == GANG_STATS)
-		gk_host_tile_stats(gk, g, tile);
-	else if (phase == GANG_OUTPUT)
-		gk_host_tile_output(gk, g, tile);
-	else
-		gk_host_tile_update(gk, g, tile);
+	const uint32_t threads = gk->config.workers > 0 ? gk->config.workers : 1;
+	const uint32_t share = left / (4 * threads);
+
+	return share < 1 ? 1 : share < QUANTUM_TILES ? share : QUANTUM_TILES;
+}
+
+static void
+do_tiles(const struct gk *gk, struct gang *g, enum gang_phase phase, uint32_t first, uint32_t end)
+{
+	if (phase == GANG_STATS) {
+		gk_host_stats(gk, g, first, end);
+		return;
+	}
+	for (uint32_t tile = first; tile < end; tile++) {
+		if (phase == GANG_OUTPUT)
+			gk_host_tile_output(gk, g, tile);
+		else
+			gk_host_tile_update(gk, g, tile);
+	}
 }
 
 int
@@ -234,6 +257,7 @@ gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 {
 	const uint32_t tiles = gk->config.geometry.tiles;
 	struct gang *g = &gk->gang[gang];
+	uint32_t first, end, n;
 	enum gang_phase phase;
 	uint64_t claim;
 
@@ -245,15 +269,19 @@ gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 	if (!has_tiles(phase) || gang_claim_tile(claim) >= tiles)
 		return 0;
 
-	claim = atomic_fetch_add_explicit(&g->claim, 1, memory_order_acq_rel);
+	n = quantum(gk, tiles - gang_claim_tile(claim));
+	claim = atomic_fetch_add_explicit(&g->claim, n, memory_order_acq_rel);
 	phase = gang_claim_phase(claim);
-	if (!has_tiles(phase) || gang_claim_tile(claim) >= tiles)
-		return 0; /* came too late: there was no such tile */
+	first = gang_claim_tile(claim);
+	if (!has_tiles(phase) || first >= tiles)
+		return 0; /* came too late: there were no such tiles */
+	end = n < tiles - first ? first + n : tiles;
 
-	/* the phase cannot change before this tile is finished */
-	do_tile(gk, g, phase, gang_claim_tile(claim));
+	/* the phase cannot change before these tiles are finished */
+	do_tiles(gk, g, phase, first, end);
 	/* acquire: the last one sees what all others have done */
-	if (atomic_fetch_add_explicit(&g->finished, 1, memory_order_acq_rel) + 1 < tiles)
+	n = end - first;
+	if (atomic_fetch_add_explicit(&g->finished, n, memory_order_acq_rel) + n < tiles)
 		return 1;
 
 	if (phase == GANG_STATS) {

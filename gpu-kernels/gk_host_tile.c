@@ -389,10 +389,11 @@ gk_host_tile_output(const struct gk *gk, const struct gang *g, uint32_t tile)
 	tile_output(gk, g, &t, tile, false);
 }
 
-void
-gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
+/* @param sums  of each frame of the batch, added to */
+static void
+tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
+	struct gk_tile_counts sums[])
 {
-	const struct gk_tile_counts missing = {.invalid = gk->tile_pixels};
 	const uint32_t tile_rows = gk->config.geometry.tile_rows;
 	const struct gk_tile t = tile_of(gk, g, tile);
 	struct gk_tile_counts counts[GK_BATCH_MAX];
@@ -408,13 +409,11 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 
 		if (f->packet[tile] == 0) {
 			memset(rows, 0, tile_rows * sizeof(rows[0]));
-			add_counts(&g->sums[i], &missing);
+			sums[i].invalid += gk->tile_pixels;
 			continue;
 		}
 		raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
-		ahead[n] = tile + 1 < gk->config.geometry.tiles
-			? (const uint16_t *)(uintptr_t)f->packet[tile + 1]
-			: NULL;
+		ahead[n] = go_on ? (const uint16_t *)(uintptr_t)f->packet[tile + 1] : NULL;
 		row_nnz[n] = rows;
 		bits[n] = f->bits != NULL ? tile_bits(gk, f, tile) : NULL;
 		if (f->early == GK_KIND_CSR && gk->tile_bits <= NEAR_WORDS)
@@ -423,11 +422,33 @@ gk_host_tile_stats(const struct gk *gk, struct gang *g, uint32_t tile)
 	}
 	if (n > 0)
 		gk->tile_ops->stats(&t, n, raw, ahead, counts, row_nnz, bits);
-	for (uint32_t i = 0; i < n; i++)
-		add_counts(&g->sums[frame[i]], &counts[i]);
+	for (uint32_t i = 0; i < n; i++) {
+		struct gk_tile_counts *to = &sums[frame[i]];
+
+		to->sum += counts[i].sum;
+		to->bragg += counts[i].bragg;
+		to->nnz += counts[i].nnz;
+		to->saturated += counts[i].saturated;
+		to->invalid += counts[i].invalid;
+	}
 	if (g->batch.params.kind == GK_KIND_CSR && g->likely)
 		early_lists(gk, g, &t, tile, n, frame, counts, bits);
 	if (n > 0 && g->batch.dark_frames > 0)
 		add_dark(gk, g, &t, tile);
 	tile_output(gk, g, &t, tile, true);
+}
+
+void
+gk_host_stats(const struct gk *gk, struct gang *g, uint32_t first, uint32_t end)
+{
+	/* of others' tiles nothing is fetched */
+	const uint32_t last = gk->config.workers > 1 ? end : gk->config.geometry.tiles;
+	struct gk_tile_counts sums[GK_BATCH_MAX];
+
+	/* all threads of the gang add to a line a frame, which goes from one to the other */
+	memset(sums, 0, g->batch.nb_frames * sizeof(sums[0]));
+	for (uint32_t tile = first; tile < end; tile++)
+		tile_stats(gk, g, tile, tile + 1 < last, sums);
+	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
+		add_counts(&g->sums[i], &sums[i]);
 }

@@ -14,7 +14,9 @@
 #define FRAMES	 2500 /* of one combination of gangs and threads */
 #define WORKERS	 4
 
-static const struct gk_geometry geometry = {5, 2, 64};
+/* tiles for quanta of several */
+#define TILES 20
+static const struct gk_geometry geometry = {TILES, 1, 32};
 
 /* What a pattern gives; the output as a hash of the whole slot, guard bytes included. */
 struct truth {
@@ -25,7 +27,7 @@ struct truth {
 struct stage {
 	struct rig rig;
 	uint16_t *pattern[PATTERNS]; /* [tiles][tile pixels], 64-byte aligned */
-	uint8_t missing[PATTERNS][8];
+	uint8_t missing[PATTERNS][TILES];
 	struct truth truth[PATTERNS];
 	int quit;
 	int mixed; /* threads serve any gang, not their own */
@@ -312,8 +314,8 @@ test_stop_finishes(void **state)
 		assert_true(++polls < 1000);
 	}
 	assert_int_equal(gk_ring_is_done(ring, UINT32_MAX - 1 + 3), 1);
-	/* a quantum is one tile: setup, then tiles once or twice a batch */
-	assert_in_range(polls, 4 * (1 + geometry.tiles), 4 * (1 + 2 * geometry.tiles) + 1);
+	/* a quantum is 8 tiles at most: setup, then tiles once or twice a batch */
+	assert_in_range(polls, 4 * (1 + geometry.tiles / 8), 4 * (1 + 2 * geometry.tiles) + 1);
 
 	*gk_ring_next(ring) = (struct gk_work){.nb_frames = 1, .slot = {0}};
 	gk_ring_submit(ring);
