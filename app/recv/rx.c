@@ -288,8 +288,8 @@ take(struct rx *rx, struct rte_mbuf **burst, uint32_t n)
 }
 
 /**
- * One burst of each queue and of the inbox, as long as there is room for it to wait. Queues are
- * left alone while an outbox is not empty. The inbox never is: what comes from there goes to no
+ * A few bursts of each queue and one of the inbox, as long as there is room for it to wait. Queues
+ * are left alone while an outbox is not empty. The inbox never is: what comes from there goes to no
  * outbox, so that two roles whose inboxes are full do not wait for each other.
  */
 static uint32_t
@@ -298,16 +298,21 @@ poll_sources(struct rx *rx)
 	struct rte_mbuf *burst[RX_BURST];
 	uint32_t total = 0, n;
 
-	for (uint32_t q = 0; q < rx->nb_queues && !is_full(rx) && hand_all_on(rx); q++) {
-		n = rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
-		if (n == 0)
-			continue;
-		total += n;
-		rx->counters[RX_PACKETS] += n;
-		rx->counters[RX_BURSTS]++;
-		for (uint32_t i = 0; i < n; i++)
-			rx->counters[RX_BYTES] += burst[i]->pkt_len;
-		take(rx, burst, n);
+	for (uint32_t q = 0; q < rx->nb_queues; q++) {
+		for (uint32_t b = 0; b < RX_BURSTS_A_POLL && !is_full(rx) && hand_all_on(rx); b++) {
+			n = rte_eth_rx_burst(
+				rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
+			if (n == 0)
+				break;
+			total += n;
+			rx->counters[RX_PACKETS] += n;
+			rx->counters[RX_BURSTS]++;
+			for (uint32_t i = 0; i < n; i++)
+				rx->counters[RX_BYTES] += burst[i]->pkt_len;
+			take(rx, burst, n);
+			if (n < RX_BURST)
+				break;
+		}
 	}
 	if (is_full(rx))
 		return total;

@@ -6,6 +6,7 @@
 #include <rte_gpudev.h>
 #include <rte_string_fns.h>
 
+#include "builder.h"
 #include "port.h"
 #include "way.h"
 
@@ -118,9 +119,11 @@ settle(const struct way *w, struct settings *s)
 		if (s->outputs != 0)
 			s->batch = RTE_MIN(s->batch, s->outputs);
 	}
-	/* every gang has a batch in work, and one grows */
+	/* every gang has a batch in work, and one grows; host gangs have one behind, too, which
+	 * kept frames that wait for the writer would else make smaller */
 	if (s->outputs == 0)
-		s->outputs = RTE_MAX(OUTPUTS_AT_LEAST, s->batch * (s->gangs + 1));
+		s->outputs = RTE_MAX(OUTPUTS_AT_LEAST,
+			s->batch * ((on_gpu ? 1 : BUILDER_GANG_DEPTH) * s->gangs + 1));
 }
 
 int

@@ -108,11 +108,11 @@ open_settings_are_settled(void **state)
 	assert_string_equal(s.kernel, "host"); /* gpu_host runs no kernels */
 	assert_int_equal(s.gangs, 1);
 	assert_int_equal(s.batch, 8);
-	assert_int_equal(s.outputs, 16);
+	assert_int_equal(s.outputs, 24);
 	s = settings;
 	s.gangs = 3;
 	assert_int_equal(way_choose(&way, &s), 0);
-	assert_int_equal(s.outputs, 32);
+	assert_int_equal(s.outputs, 56);
 	s = settings;
 	s.outputs = 5;
 	assert_int_equal(way_choose(&way, &s), 0);
