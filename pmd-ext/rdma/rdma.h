@@ -93,9 +93,11 @@ struct rdma_dev_info {
  *   (4096, 65536); `cc=dcqcn|none` reaction to congestion marks (none); `handover=1` only lane 0
  *   receives from the port (each lane does; either way a packet goes on to the lane of its queue
  *   pair, so that RSS may spread them as it likes); `poll=0` none does: rdma_roce.h hands over what
- *   another poller of a shared queue found. A port that is not configured yet is configured and
- *   started by the provider, and stopped when the last device on it closes. On a started port the
- *   named queues must be there.
+ *   another poller of a shared queue found; `steer=auto|no` may a port with more queues be asked by
+ *   rte_flow for what is the device's (auto)? `no` where the application has rules of its own. What
+ *   other devices on the port receive for this one comes to it, too, by its lane 0. A port that
+ *   is not configured yet is configured and started by the provider, and stopped when the last
+ *   device on it closes. On a started port the named queues must be there.
  * - `verbs:mlx5_0[,port=1][,gid=3]`: an adapter known to rdma-core; without `gid` its RoCEv2 GID of
  *   an IPv4 address, lowest index first.
  *
@@ -107,7 +109,10 @@ struct rdma_dev_info {
  */
 struct rdma_dev *rdma_dev_open(const char *name);
 
-/** Close. *Control.* @return 0; -EBUSY: protection domains, completion queues, listeners remain. */
+/**
+ * Close. *Control.* Lanes of other `roce` devices on the port are to be polled meanwhile, too.
+ * @return 0; -EBUSY: protection domains, completion queues, listeners remain.
+ */
 int rdma_dev_close(struct rdma_dev *dev);
 
 /** What the device can do and how it is addressed. Any lcore. @return 0 */

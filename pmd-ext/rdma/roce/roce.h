@@ -16,6 +16,8 @@
  * - has a lane run a function on its own lcore and waits for it: roce_lane_call(). That is how a
  *   queue pair changes state, how a region or queue pair is retired.
  *
+ * Lanes of other devices on the port give lane 0 what came to their queues (`given`).
+ *
  * The tables of queue pairs and regions are written by the control lcore with release stores and
  * read by lanes; what is taken out of them is freed after every lane has run a call since.
  */
@@ -36,7 +38,9 @@
 #include "roce_wire.h"
 
 #define ROCE_LANES_MAX 16
+#define ROCE_RULES_MAX 6 /* three an address family */
 
+struct rte_flow;
 struct roce_dev;
 struct roce_lane;
 struct roce_port;
@@ -52,6 +56,9 @@ enum roce_stat {
 	ROCE_RX_CONTROL_FULL,  /**< its ring was full: dropped */
 	ROCE_RX_HANDOVER,      /**< handed to another lane */
 	ROCE_RX_HANDOVER_FULL, /**< its ring was full: dropped */
+	ROCE_RX_GIVEN,	       /**< handed to another device on the port */
+	ROCE_RX_GIVEN_FULL,    /**< its ring was full: dropped */
+	ROCE_RX_TAKEN,	       /**< received by another device on the port */
 	ROCE_RX_OTHER,	       /**< neither for us nor known: dropped */
 	ROCE_RX_VLAN,	       /**< of another VLAN: dropped */
 	ROCE_RX_MALFORMED,     /**< lengths, versions, pads that can't be */
@@ -123,7 +130,7 @@ struct roce_dev {
 	struct rdma_dev base;
 	TAILQ_ENTRY(roce_dev) next; /**< of open ones: roce_port.c */
 	_Atomic uint8_t port_state; /**< enum roce_port_state; written by any thread */
-	struct roce_port *shared;   /**< with other devices on the port: the control lcore's */
+	struct roce_port *shared;   /**< with other devices on the port */
 	uint32_t number; /**< of those that were opened: the names of what EAL keeps for it */
 	uint16_t port;
 	uint16_t queue; /**< first RX and TX queue */
@@ -133,6 +140,7 @@ struct roce_dev {
 	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
 	bool no_poll;	   /**< packets are handed over by rdma_roce_rx() only */
 	bool handover;	   /**< only lane 0 polls the port */
+	bool no_steer;	   /**< the port isn't asked for what is the device's */
 	bool dcqcn;	   /**< react to congestion marks */
 	bool copy;	   /**< port can't send from registered memory: payload is copied */
 	struct rte_ether_addr mac;
@@ -144,7 +152,11 @@ struct roce_dev {
 	bool has_gateway4, has_gateway6;
 	struct roce_gid gateway4, gateway6;
 
+	struct rte_flow *rules[ROCE_RULES_MAX]; /**< that the port has for us */
+	unsigned int nb_rules;
+
 	struct rte_mempool *pool; /**< frames of the control lcore */
+	struct rte_ring *given;	  /**< frames from other devices on the port, for lane 0 */
 	struct roce_lane *lanes[ROCE_LANES_MAX];
 
 	/** Queue pairs: slot = number & qp_mask. Written by control (release), read by lanes. */

@@ -201,6 +201,16 @@ set_handover(struct roce_dev *dev, const char *key, const char *value)
 }
 
 static int
+set_steer(struct roce_dev *dev, const char *key, const char *value)
+{
+	dev->no_steer = strcmp(value, "no") == 0;
+	if (dev->no_steer || strcmp(value, "auto") == 0)
+		return 0;
+	RDMA_LOG(ERR, "roce: %s=%s, wanted auto or no", key, value);
+	return -EINVAL;
+}
+
+static int
 set_poll(struct roce_dev *dev, const char *key, const char *value)
 {
 	uint32_t n;
@@ -237,6 +247,7 @@ static const struct {
 	{"qps", set_qps},
 	{"mrs", set_mrs},
 	{"handover", set_handover},
+	{"steer", set_steer},
 	{"poll", set_poll},
 	{"cc", set_cc},
 };
@@ -259,7 +270,7 @@ one(const char *key, const char *value, void *arg)
 	if (i == RTE_DIM(keys)) {
 		RDMA_LOG(ERR,
 			"roce: unknown key %s, wanted port, queue, lanes, ip, gateway, vlan, mtu, "
-			"qps, mrs, handover, poll or cc",
+			"qps, mrs, handover, steer, poll or cc",
 			key);
 		p->ret = -EINVAL;
 		return -1;

@@ -11,6 +11,8 @@
 #include "roce_lane.h"
 #include "roce_port.h"
 #include "roce_qp.h"
+#include "roce_sibling.h"
+#include "roce_steer.h"
 
 uint32_t
 roce_random(unsigned int bits)
@@ -40,6 +42,8 @@ dev_free(struct roce_dev *dev)
 {
 	uint16_t i;
 
+	roce_steer_close(dev);
+	roce_sibling_leave(dev);
 	roce_control_close(dev);
 	for (i = 0; i < dev->nb_lanes; i++)
 		if (dev->lanes[i])
@@ -49,6 +53,7 @@ dev_free(struct roce_dev *dev)
 	for (i = 0; i < dev->nb_lanes; i++)
 		if (dev->lanes[i])
 			roce_lane_close(dev->lanes[i]);
+	roce_sibling_close(dev);
 	roce_port_close(dev);
 	rte_free(dev->qps);
 	rte_free(dev->mrs);
@@ -81,6 +86,8 @@ roce_dev_open(const char *args)
 	for (i = 0; ret == 0 && i < dev->nb_lanes; i++)
 		ret = roce_lane_open(dev, i);
 	if (ret == 0)
+		ret = roce_sibling_open(dev);
+	if (ret == 0)
 		ret = roce_control_open(dev);
 	if (ret < 0) {
 		RDMA_LOG(ERR, "roce:%s: no memory for %u lanes, %u queue pairs and %u regions",
@@ -89,6 +96,8 @@ roce_dev_open(const char *args)
 		rte_errno = -ret;
 		return NULL;
 	}
+	roce_sibling_join(dev);
+	roce_steer_open(dev);
 	return &dev->base;
 }
 

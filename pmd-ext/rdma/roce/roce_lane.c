@@ -205,14 +205,20 @@ receive(struct roce_lane *lane)
 		(!lane->dev->handover || lane->index == 0)) {
 		n = rte_eth_rx_burst(lane->port, lane->queue, m, ROCE_BURST);
 		lane->stats[ROCE_RX_PACKETS] += n;
-		roce_lane_rx(lane, m, n, true);
+		roce_lane_rx(lane, m, n, ROCE_FROM_PORT);
 		total = n;
+	}
+	if (lane->index == 0 && unlikely(!rte_ring_empty(lane->dev->given))) {
+		n = rte_ring_sc_dequeue_burst(lane->dev->given, (void **)m, ROCE_BURST, NULL);
+		lane->stats[ROCE_RX_TAKEN] += n;
+		roce_lane_rx(lane, m, n, ROCE_FROM_DEVICE);
+		total += n;
 	}
 	for (i = 0; i < lane->dev->nb_lanes && lane->dev->nb_lanes > 1; i++) {
 		if (i == lane->index)
 			continue;
 		n = rte_ring_sc_dequeue_burst(lane->handover[i], (void **)m, ROCE_BURST, NULL);
-		roce_lane_rx(lane, m, n, false);
+		roce_lane_rx(lane, m, n, ROCE_FROM_LANE);
 		total += n;
 	}
 	return total;

@@ -81,11 +81,15 @@ void roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool);
 
 unsigned int roce_lane_progress(struct rdma_dev *dev, uint16_t lane);
 
-/**
- * Take frames in, whoever received them: roce_rx.c.
- * @param wire from the port, not from another lane
- */
-void roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool wire);
+/** Where a frame comes from: who has seen it before passes it on no more. */
+enum roce_from {
+	ROCE_FROM_PORT,
+	ROCE_FROM_DEVICE, /**< another one on the port */
+	ROCE_FROM_LANE,	  /**< another one of the device */
+};
+
+/** Take frames in, whoever received them: roce_rx.c. */
+void roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, enum roce_from from);
 
 /** Hand what is pending to the port. */
 void roce_lane_flush(struct roce_lane *lane);

@@ -111,7 +111,7 @@ port_share(struct roce_dev *dev)
 		port = calloc(1, sizeof(*port));
 	if (!port)
 		return -ENOMEM;
-	if (queues_taken(dev, port)) {
+	if (queues_taken(dev, port) || port->nb_devices == ROCE_SIBLINGS_MAX) {
 		if (port->nb_devices == 0)
 			free(port);
 		return -EBUSY;
@@ -217,8 +217,10 @@ roce_port_open(struct roce_dev *dev)
 		return ret;
 	ret = port_share(dev);
 	if (ret == -EBUSY)
-		RDMA_LOG(ERR, "port %u: queues %u to %u are taken by another device", dev->port,
-			dev->queue, dev->queue + dev->nb_lanes - 1);
+		RDMA_LOG(ERR,
+			"port %u: queues %u to %u are taken by another device, or %u are "
+			"on it, the most there may be",
+			dev->port, dev->queue, dev->queue + dev->nb_lanes - 1, ROCE_SIBLINGS_MAX);
 	if (ret < 0)
 		return ret;
 	dev->numa_node = rte_eth_dev_socket_id(dev->port);

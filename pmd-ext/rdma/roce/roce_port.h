@@ -10,7 +10,9 @@
 #include "roce.h"
 #include "roce_filter.h"
 
-/** What devices on the same port share. The control lcore's. */
+#define ROCE_SIBLINGS_MAX 64
+
+/** What devices on the same port share. The control lcore's, but for what says otherwise. */
 struct roce_port {
 	uint16_t id;
 	uint16_t nb_devices;
@@ -18,6 +20,8 @@ struct roce_port {
 	struct rte_mempool *pool;		      /**< RX where it is ours */
 	uint64_t taken[RTE_MAX_QUEUES_PER_PORT / 64]; /**< queues that devices have */
 	struct roce_filter filter;
+	/** From the front, no gaps. Written by control (release), read by lanes. */
+	struct roce_dev *_Atomic siblings[ROCE_SIBLINGS_MAX];
 };
 
 /** Find, configure and start, or check, the port. dev->port, queue, nb_lanes, handover are set. */

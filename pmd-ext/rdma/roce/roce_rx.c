@@ -5,6 +5,7 @@
 #include "roce_lane.h"
 #include "roce_packet.h"
 #include "roce_qp.h"
+#include "roce_sibling.h"
 
 /** Give a frame to the control lcore. @return true: the mbuf is no longer ours */
 static bool
@@ -92,11 +93,15 @@ spread(struct roce_lane *lane, struct rte_mbuf *m)
 }
 
 static void
-multicast(struct roce_lane *lane, const struct roce_packet *pkt, bool wire)
+multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
 {
 	const struct roce_gid dst = roce_packet_dst(pkt);
-	const unsigned int others = wire ? spread(lane, pkt->m) : 0;
-	unsigned int i, checked = 0;
+	unsigned int i, checked = 0, others = 0;
+
+	if (from != ROCE_FROM_LANE)
+		others = spread(lane, pkt->m);
+	if (from == ROCE_FROM_PORT)
+		others += roce_sibling_give(lane, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
 
 	if ((rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
 		roce_count(lane, ROCE_RX_PKEY);
@@ -152,20 +157,45 @@ is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_p
 	return true;
 }
 
+/**
+ * Of another address or VLAN than ours: another device's on the port, or counted.
+ * @return true: the mbuf is no longer ours
+ */
+static bool
+foreign(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_packet_kind kind,
+	enum roce_from from, enum roce_stat why)
+{
+	enum roce_given given = ROCE_GIVEN_TO_NONE;
+
+	if (from == ROCE_FROM_PORT && (kind == ROCE_PACKET_DATA || kind == ROCE_PACKET_CONTROL))
+		given = roce_sibling_give(lane, pkt, kind);
+	if (given == ROCE_GIVEN_TO_NONE)
+		roce_count(lane, why);
+	return given == ROCE_GIVEN_AWAY;
+}
+
 /** @return true: the mbuf is no longer ours */
 static bool
-data(struct roce_lane *lane, const struct roce_packet *pkt, bool wire)
+control(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
+{
+	if (from == ROCE_FROM_PORT &&
+		roce_sibling_give(lane, pkt, ROCE_PACKET_CONTROL) == ROCE_GIVEN_AWAY)
+		return true;
+	return to_control(lane, pkt->m);
+}
+
+/** @return true: the mbuf is no longer ours */
+static bool
+data(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
 {
 	struct roce_qp *qp;
 
 	if (pkt->qpn == ROCE_QPN_MULTICAST && (pkt->opcode & ~ROCE_OPERATION) == ROCE_UD) {
-		multicast(lane, pkt, wire);
+		multicast(lane, pkt, from);
 		return false;
 	}
-	if (!is_for_us(lane->dev, pkt)) {
-		roce_count(lane, ROCE_RX_OTHER);
-		return false;
-	}
+	if (!is_for_us(lane->dev, pkt))
+		return foreign(lane, pkt, ROCE_PACKET_DATA, from, ROCE_RX_OTHER);
 	if (pkt->qpn == ROCE_QPN_CM)
 		return mad(lane, pkt);
 	qp = roce_qp_lookup(lane->dev, pkt->qpn);
@@ -243,7 +273,7 @@ prefetch(struct rte_mbuf **m, unsigned int n)
 }
 
 void
-roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool wire)
+roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, enum roce_from from)
 {
 	const uint16_t vlan = lane->dev->vlan_tci & ROCE_VLAN_ID;
 	enum roce_packet_kind kind;
@@ -260,14 +290,16 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 		if (i + 1 < n)
 			prefetch_payload(m[i + 1]);
 		kind = roce_packet_parse(m[i], &pkt);
-		if (unlikely(pkt.vlan != vlan))
+		if (unlikely(pkt.vlan != vlan)) {
+			taken = foreign(lane, &pkt, kind, from, ROCE_RX_VLAN);
 			kind = ROCE_PACKET_VLAN;
+		}
 		switch (kind) {
 		case ROCE_PACKET_DATA:
-			taken = data(lane, &pkt, wire);
+			taken = data(lane, &pkt, from);
 			break;
 		case ROCE_PACKET_CONTROL:
-			taken = to_control(lane, m[i]);
+			taken = control(lane, &pkt, from);
 			break;
 		case ROCE_PACKET_OPCODE:
 			roce_count(lane, ROCE_RX_OPCODE);
@@ -276,7 +308,6 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, bool w
 			roce_count(lane, ROCE_RX_MALFORMED);
 			break;
 		case ROCE_PACKET_VLAN:
-			roce_count(lane, ROCE_RX_VLAN);
 			break;
 		}
 		if (!taken)
