@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +28,7 @@ static struct {
 	struct sink_key key;
 	unsigned int run;
 	uint64_t sequence;
+	uint8_t metadata[SINK_BLOCK]; /* of the batch that is made */
 } sender;
 
 static struct store *store;
@@ -133,22 +133,22 @@ static const struct arrow_io_ops null_io = {
 
 /* ---- the receiver's end ---------------------------------------------------------------------- */
 
-static void
-write_hex(uint8_t *to, uint64_t value, unsigned int digits)
-{
-	char text[17];
-
-	snprintf(text, sizeof(text), "%0*" PRIx64, (int)digits, value);
-	memcpy(to, text, digits);
-}
-
 /*
- * Another one is kept: its metadata are written as the builder does; its body is what the ring has
- * there, as nobody looks at it and copying it into the ring is the work of another thread.
+ * Another one is kept: its metadata are made and put there as the builder does; its body is what
+ * the ring has there, as nobody looks at it and copying it into the ring is the work of another
+ * thread.
  */
 static bool
 keep(void)
 {
+	const struct arrow_template *t = &batch.template;
+	const struct arrow_batch numbers = {
+		.rows = batch.rows,
+		.nodes = (const struct arrow_node *)(batch.metadata + t->nodes),
+		.buffers = (const struct arrow_buffer *)(batch.metadata + t->buffers),
+		.body_length = batch.body,
+		.sequence = sender.sequence,
+	};
 	const struct retention_batch b = {
 		.sequence = sender.sequence,
 		.rows = batch.rows,
@@ -158,16 +158,12 @@ keep(void)
 		.table = batch.table,
 	};
 	uint8_t *bytes = retention_reserve(sender.ring, batch.body);
-	uint32_t number, crc;
+	uint32_t number;
 
 	if (bytes == NULL)
 		return false;
-	memcpy(bytes, batch.metadata, SINK_BLOCK);
-	write_hex(bytes + batch.template.sequence, sender.sequence, 16);
-	write_hex(bytes + batch.template.crc32c, 0, 8);
-	write_hex(bytes + batch.template.metadata_crc32c, 0, 8);
-	crc = arrow_metadata_crc(bytes, SINK_BLOCK, batch.template.metadata_crc32c);
-	write_hex(bytes + batch.template.metadata_crc32c, crc, 8);
+	arrow_template_patch(t, sender.metadata, &numbers);
+	memcpy(bytes, sender.metadata, SINK_BLOCK);
 	number = retention_commit(sender.ring, &b);
 	retention_assign(sender.ring, number, 0);
 	if (sink_sender_offer(sender.sender, number) < 0)
@@ -267,6 +263,7 @@ open_sender(struct rig *r)
 		rig_die("the ring takes no run: %s", strerror(-index));
 	sender.run = c.run = index;
 	sender.sequence = 0;
+	memcpy(sender.metadata, batch.template.bytes, SINK_BLOCK);
 	c.store = retention_store(sender.ring, "bench");
 	to->sin_family = AF_INET;
 	to->sin_port = htons(SINK_PORT);
