@@ -24,7 +24,8 @@ struct sink_link_ops {
 	void (*message)(void *arg, const void *message, uint32_t size);
 	/** A WRITE_WITH_IMM has come, and all WRITEs before it. NULL: not expected. */
 	void (*written)(void *arg, uint32_t imm);
-	/** A WRITE of ours has ended well. NULL: nobody waits for that. */
+	/** A WRITE of ours with an immediate has ended well, and all before it. NULL: nobody waits
+	 * for that. */
 	void (*done)(void *arg, uint64_t wr_id);
 };
 
@@ -72,8 +73,9 @@ void *sink_link_room(struct sink_link *l);
 int sink_link_send(struct sink_link *l, uint32_t size);
 
 /**
- * Write, signalled.
- * @param imm  NULL: without
+ * Write. That it has ended is only said of one with an immediate, which must follow.
+ * @param wr_id  of sink_link_ops.done
+ * @param imm    NULL: without
  * @return 0; -EPIPE: broken; -EAGAIN: too many on their way
  */
 int sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_common.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 
@@ -125,13 +126,13 @@ refuse(struct sink_sender *s, enum sink_reason reason)
 
 static void on_message(void *arg, const void *message, uint32_t size);
 
+/* An entry's WRITE has ended, and those of its body. */
 static void
-on_done(void *arg, uint64_t wr_id)
+on_done(void *arg, uint64_t writes)
 {
 	struct sink_sender *s = arg;
 
-	if (s->writes > 0)
-		s->writes--;
+	s->writes -= RTE_MIN(s->writes, writes);
 }
 
 static const struct sink_link_ops link_ops = {.message = on_message, .done = on_done};

@@ -183,8 +183,7 @@ count_pieces(const struct sink_sender *s, const struct retention_batch *b)
 }
 
 static int
-write_body(struct sink_sender *s, uint32_t index, const struct retention_batch *b,
-	const struct sink_place *place)
+write_body(struct sink_sender *s, const struct retention_batch *b, const struct sink_place *place)
 {
 	const struct rdma_mr *mr;
 	uint64_t at = 0;
@@ -195,9 +194,7 @@ write_body(struct sink_sender *s, uint32_t index, const struct retention_batch *
 		const struct rdma_sge sg = {
 			(uintptr_t)b->body + at, (uint32_t)bytes, rdma_mr_lkey(mr)};
 
-		rc = sink_link_write(
-			&s->link, index, &sg, place->body + at, place->body_rkey, NULL);
-		s->writes += rc == 0;
+		rc = sink_link_write(&s->link, 0, &sg, place->body + at, place->body_rkey, NULL);
 		at += bytes;
 	}
 	return rc;
@@ -211,7 +208,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	struct sink_batch batch;
 	struct sink_entry *entry;
 	struct rdma_sge sg;
-	uint32_t index, number, stage;
+	uint32_t index, number, stage, writes;
 
 	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
 		return false;
@@ -222,7 +219,8 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		is_gone(s, index);
 		return true;
 	}
-	if (s->writes + count_pieces(s, &b) + 1 > WRITES)
+	writes = count_pieces(s, &b) + 1;
+	if (s->writes + writes > WRITES)
 		return false;
 	number = s->free_place[table][s->nb_free[table] - 1];
 	stage = s->free_stage[s->nb_free_stages - 1];
@@ -238,25 +236,27 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		return true;
 	}
 	retention_give(s->config.retention, index);
-	if (write_body(s, index, &b, place) < 0)
-		return false;
+	if (write_body(s, &b, place) < 0)
+		goto lost;
 	FAIL_POINT("recv.body");
 	sg = (struct rdma_sge){(uintptr_t)entry, SINK_ENTRY_BYTES, rdma_mr_lkey(s->link.mr)};
-	if (sink_link_write(&s->link, index, &sg, place->metadata, place->metadata_rkey, &number) <
-		0) {
-		/* a body that is never announced: the place is lost to this connection */
-		sink_link_break(&s->link);
-		return false;
-	}
+	if (sink_link_write(&s->link, writes, &sg, place->metadata, place->metadata_rkey, &number) <
+		0)
+		goto lost;
 	FAIL_POINT("recv.imm");
 	queue_drop(&s->queue[table]);
-	s->writes++;
+	s->writes += writes;
 	s->nb_free[table]--;
 	s->nb_free_stages--;
 	s->used[number] = (struct used){index, stage};
 	s->stats.sent++;
 	s->stats.bytes += b.body_bytes + SINK_ENTRY_BYTES;
 	return true;
+
+lost:
+	/* a body, or some of it, that is never announced: the place is lost to this connection */
+	sink_link_break(&s->link);
+	return false;
 }
 
 bool
