@@ -99,6 +99,24 @@ test_any_byte(void **state)
 	assert_true(faults[SINK_ENTRY_GOOD] < n / 4);
 }
 
+/* Behind the metadata are zeros for the file, whatever is there. */
+static void
+test_behind(void **state)
+{
+	const struct sink_sample_batch *b;
+	uint32_t at, i;
+
+	for (i = 0; i < 1000; i++) {
+		b = pick();
+		at = entry.descriptor.metadata_bytes;
+		entry.metadata[at + sample_random(&s.sample) % (sizeof(entry.metadata) - at)] = 1;
+		assert_int_equal(check(b->batch.entry), SINK_ENTRY_GARBAGE);
+		sink_sample_sign(&entry);
+		assert_int_equal(check(b->batch.entry), SINK_ENTRY_GOOD);
+		assert_memory_equal(metadata, b->metadata, SINK_BLOCK);
+	}
+}
+
 static void
 test_forged(void **state)
 {
@@ -193,11 +211,11 @@ test_buffers_outside(void **state)
 				b->batch.body_crc32c};
 			arrow_template_patch(t, made, &batch_of);
 			of = b->batch;
-			assert_int_equal(sink_entry_make(&s.stream[i], &of, made, &entry), 0);
+			assert_int_equal(sink_sample_entry(&s.stream[i], &of, made, &entry), 0);
 			assert_int_equal(check(of.entry), SINK_ENTRY_METADATA);
 			buffers[k].offset = -8;
 			arrow_template_patch(t, made, &batch_of);
-			assert_int_equal(sink_entry_make(&s.stream[i], &of, made, &entry), 0);
+			assert_int_equal(sink_sample_entry(&s.stream[i], &of, made, &entry), 0);
 			assert_int_equal(check(of.entry), SINK_ENTRY_METADATA);
 		}
 	}
@@ -206,15 +224,16 @@ test_buffers_outside(void **state)
 static void
 test_make(void **state)
 {
+	static uint8_t ones[SINK_BLOCK];
 	struct sink_batch of;
 
 	of = s.batch[0][0].batch;
 	of.body_bytes = (1 << 20) + 4096;
 	assert_int_equal(
-		sink_entry_make(&s.stream[0], &of, s.batch[0][0].metadata, &entry), -EMSGSIZE);
+		sink_sample_entry(&s.stream[0], &of, s.batch[0][0].metadata, &entry), -EMSGSIZE);
 	of = s.batch[0][0].batch;
-	memset(metadata, 1, sizeof(metadata));
-	assert_int_equal(sink_entry_make(&s.stream[0], &of, metadata, &entry), -EMSGSIZE);
+	memset(ones, 1, sizeof(ones));
+	assert_int_equal(sink_sample_entry(&s.stream[0], &of, ones, &entry), -EMSGSIZE);
 }
 
 int
@@ -224,6 +243,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good),
 		cmocka_unit_test(test_any_byte),
+		cmocka_unit_test(test_behind),
 		cmocka_unit_test(test_forged),
 		cmocka_unit_test(test_lengths),
 		cmocka_unit_test(test_buffers_outside),

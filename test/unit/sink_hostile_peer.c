@@ -280,7 +280,7 @@ peer_entry(struct peer *p, unsigned int table, unsigned int k, uint32_t place)
 	memcpy(metadata, t->bytes, SINK_BLOCK);
 	arrow_template_patch(t, metadata, &batch);
 	b.entry = place;
-	RTE_VERIFY(sink_entry_make(&p->stream[table], &b, metadata, entry) == 0);
+	RTE_VERIFY(sink_sample_entry(&p->stream[table], &b, metadata, entry) == 0);
 	memcpy(p->link.extra, from->body, from->batch.body_bytes);
 	return entry;
 }
@@ -290,7 +290,7 @@ peer_write_at(struct peer *p, const void *from, uint64_t bytes, uint64_t addr, u
 {
 	const struct rdma_sge sg = {(uintptr_t)from, (uint32_t)bytes, rdma_mr_lkey(p->link.mr)};
 
-	(void)sink_link_write(&p->link, 0, &sg, addr, rkey, NULL);
+	(void)sink_link_write(&p->link, 0, &sg, 1, addr, rkey, NULL);
 }
 
 void
@@ -305,7 +305,7 @@ peer_write_entry(struct peer *p, uint32_t place, uint32_t imm, const struct sink
 	const struct rdma_sge sg = {(uintptr_t)entry, SINK_ENTRY_BYTES, rdma_mr_lkey(p->link.mr)};
 
 	(void)sink_link_write(
-		&p->link, 0, &sg, p->place[place].metadata, p->place[place].metadata_rkey, &imm);
+		&p->link, 0, &sg, 1, p->place[place].metadata, p->place[place].metadata_rkey, &imm);
 	p->written++;
 }
 
@@ -314,5 +314,5 @@ peer_write_nothing(struct peer *p, uint32_t imm)
 {
 	const struct rdma_sge sg = {(uintptr_t)p->link.extra, 0, rdma_mr_lkey(p->link.mr)};
 
-	(void)sink_link_write(&p->link, 0, &sg, 0, 0, &imm);
+	(void)sink_link_write(&p->link, 0, &sg, 1, 0, 0, &imm);
 }

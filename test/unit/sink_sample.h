@@ -36,6 +36,15 @@ sink_sample_identity(enum arrow_table table)
 	};
 }
 
+/* An entry as it is when all of it has come. */
+static inline int
+sink_sample_entry(const struct sink_stream *s, const struct sink_batch *batch,
+	const uint8_t *metadata, struct sink_entry *entry)
+{
+	memcpy(entry->metadata, metadata, sizeof(entry->metadata));
+	return sink_entry_describe(s, batch, metadata, &entry->descriptor);
+}
+
 static inline void
 sink_sample_take(void *arg, const struct batch *b)
 {
@@ -53,7 +62,7 @@ sink_sample_take(void *arg, const struct batch *b)
 	for (i = 0; i < b->nb_body; at += b->body[i++].iov_len)
 		memcpy(to->body + at, b->body[i].iov_base, b->body[i].iov_len);
 	if (b->metadata_size != SINK_BLOCK ||
-		sink_entry_make(&s->stream[b->table], &to->batch, to->metadata, &to->entry) < 0)
+		sink_sample_entry(&s->stream[b->table], &to->batch, to->metadata, &to->entry) < 0)
 		abort();
 	s->nb[b->table]++;
 }

@@ -50,30 +50,43 @@ sink_stream_free(struct sink_stream *s)
 
 /* CRC-32C of an entry whose own four bytes count as zeros. */
 static uint32_t
-entry_crc(const struct sink_entry *entry)
+entry_crc(const struct sink_descriptor *descriptor, const uint8_t *metadata)
 {
-	const uint8_t *bytes = (const uint8_t *)entry;
-	const size_t at = offsetof(struct sink_entry, descriptor.crc32c);
-	const size_t behind = at + sizeof(entry->descriptor.crc32c);
-	uint32_t crc;
+	struct sink_descriptor d = *descriptor;
 
-	crc = arrow_crc32c(0, bytes, at);
-	crc = arrow_crc32c_zeros(crc, behind - at);
-	return arrow_crc32c(crc, bytes + behind, sizeof(*entry) - behind);
+	d.crc32c = 0;
+	return arrow_crc32c(arrow_crc32c(0, &d, sizeof(d)), metadata, SINK_ENTRY_METADATA_BYTES);
+}
+
+/* Bytes of metadata up to the last that is not zero. More than half of them are zeros: by lines,
+ * as byte by byte that took longer than sending all of it. */
+static uint32_t
+used_bytes(const uint8_t *metadata)
+{
+	uint32_t size = SINK_BLOCK, i;
+	uint64_t line[8], any;
+
+	for (; size > 0; size -= sizeof(line)) {
+		memcpy(line, metadata + size - sizeof(line), sizeof(line));
+		for (any = 0, i = 0; i < 8; i++)
+			any |= line[i];
+		if (any != 0)
+			break;
+	}
+	while (size > 0 && metadata[size - 1] == 0)
+		size--;
+	return size;
 }
 
 int
-sink_entry_make(const struct sink_stream *s, const struct sink_batch *batch,
-	const uint8_t *metadata, struct sink_entry *entry)
+sink_entry_describe(const struct sink_stream *s, const struct sink_batch *batch,
+	const uint8_t *metadata, struct sink_descriptor *descriptor)
 {
-	uint32_t size = SINK_BLOCK;
+	const uint32_t size = used_bytes(metadata);
 
-	while (size > 0 && metadata[size - 1] == 0)
-		size--;
-	if (size > sizeof(entry->metadata) || batch->body_bytes > s->body_max)
+	if (size > SINK_ENTRY_METADATA_BYTES || batch->body_bytes > s->body_max)
 		return -EMSGSIZE;
-	memset(entry, 0, sizeof(*entry));
-	entry->descriptor = (struct sink_descriptor){
+	*descriptor = (struct sink_descriptor){
 		.magic = SINK_MAGIC,
 		.version = SINK_VERSION,
 		.table = s->table,
@@ -91,8 +104,7 @@ sink_entry_make(const struct sink_stream *s, const struct sink_batch *batch,
 		.body_crc32c = batch->body_crc32c,
 		.metadata_bytes = size,
 	};
-	memcpy(entry->metadata, metadata, size);
-	entry->descriptor.crc32c = entry_crc(entry);
+	descriptor->crc32c = entry_crc(descriptor, metadata);
 	return 0;
 }
 
@@ -103,7 +115,7 @@ check_descriptor(const struct sink_stream *s, const struct sink_entry *entry, ui
 
 	if (d->magic != SINK_MAGIC || d->version != SINK_VERSION || d->table != s->table ||
 		d->reserved != 0 || d->reserved2[0] != 0 || d->reserved2[1] != 0 ||
-		d->crc32c != entry_crc(entry))
+		d->crc32c != entry_crc(d, entry->metadata))
 		return SINK_ENTRY_GARBAGE;
 	if (d->entry != index || d->epoch != s->epoch)
 		return SINK_ENTRY_PLACE;

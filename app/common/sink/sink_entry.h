@@ -65,12 +65,13 @@ struct sink_batch {
 };
 
 /**
- * Make an entry.
+ * Announce a batch: what an entry begins with. The first SINK_ENTRY_METADATA_BYTES of the metadata
+ * follow as they are.
  * @param metadata  SINK_BLOCK bytes as arrow_template_patch() left them
  * @return 0; -EMSGSIZE: they do not fit behind the descriptor, or the body is longer than body_max
  */
-int sink_entry_make(const struct sink_stream *s, const struct sink_batch *batch,
-	const uint8_t *metadata, struct sink_entry *entry);
+int sink_entry_describe(const struct sink_stream *s, const struct sink_batch *batch,
+	const uint8_t *metadata, struct sink_descriptor *descriptor);
 
 /**
  * Look at an entry.

@@ -11,7 +11,7 @@
 #include "sink_link.h"
 
 #define BURST	 32
-#define SEND_SGE 1
+#define SEND_SGE 2
 
 /* What a completion is about, in the highest byte of its number. */
 enum kind {
@@ -163,13 +163,13 @@ sink_link_send(struct sink_link *l, uint32_t size)
 }
 
 int
-sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg,
+sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
 {
 	const struct rdma_send_wr wr = {
 		.wr_id = ID(KIND_WRITE, wr_id),
 		.sg = sg,
-		.nb_sge = 1,
+		.nb_sge = nb_sge,
 		.op = imm != NULL ? RDMA_OP_WRITE_IMM : RDMA_OP_WRITE,
 		.flags = imm != NULL ? RDMA_SEND_SIGNALED : 0,
 		.imm = imm != NULL ? *imm : 0,

@@ -75,10 +75,11 @@ int sink_link_send(struct sink_link *l, uint32_t size);
 /**
  * Write. That it has ended is only said of one with an immediate, which must follow.
  * @param wr_id  of sink_link_ops.done
+ * @param nb_sge 1 or 2
  * @param imm    NULL: without
  * @return 0; -EPIPE: broken; -EAGAIN: too many on their way
  */
-int sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg,
+int sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
 
 /** Take what has come. @return completions */

@@ -145,7 +145,7 @@ begin_connection(struct sink_sender *s)
 		.pd = s->config.pd,
 		.lane = s->config.lane,
 		.writes = WRITES,
-		.extra = WINDOW * SINK_ENTRY_BYTES,
+		.extra = WINDOW * STAGE,
 		.ops = &link_ops,
 		.arg = s,
 	};

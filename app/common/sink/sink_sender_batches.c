@@ -194,10 +194,27 @@ write_body(struct sink_sender *s, const struct retention_batch *b, const struct 
 		const struct rdma_sge sg = {
 			(uintptr_t)b->body + at, (uint32_t)bytes, rdma_mr_lkey(mr)};
 
-		rc = sink_link_write(&s->link, 0, &sg, place->body + at, place->body_rkey, NULL);
+		rc = sink_link_write(&s->link, 0, &sg, 1, place->body + at, place->body_rkey, NULL);
 		at += bytes;
 	}
 	return rc;
+}
+
+/* The descriptor, and behind it the metadata from where they are held: the last of so many. */
+static int
+write_entry(struct sink_sender *s, const struct sink_descriptor *descriptor,
+	const struct retention_batch *b, const struct sink_place *place, uint32_t number,
+	uint32_t writes)
+{
+	uint64_t room; /* a slice of the ring has whole blocks */
+	const struct rdma_mr *mr = sink_memory_at(s->config.memory, b->metadata, &room);
+	const struct rdma_sge sg[] = {
+		{(uintptr_t)descriptor, sizeof(*descriptor), rdma_mr_lkey(s->link.mr)},
+		{(uintptr_t)b->metadata, SINK_ENTRY_METADATA_BYTES, rdma_mr_lkey(mr)},
+	};
+
+	return sink_link_write(
+		&s->link, writes, sg, 2, place->metadata, place->metadata_rkey, &number);
 }
 
 bool
@@ -206,8 +223,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	const struct sink_place *place;
 	struct retention_batch b;
 	struct sink_batch batch;
-	struct sink_entry *entry;
-	struct rdma_sge sg;
+	struct sink_descriptor *descriptor;
 	uint32_t index, number, stage, writes;
 
 	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
@@ -225,10 +241,10 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	number = s->free_place[table][s->nb_free[table] - 1];
 	stage = s->free_stage[s->nb_free_stages - 1];
 	place = &s->place[number];
-	entry = (struct sink_entry *)(s->link.extra + stage * SINK_ENTRY_BYTES);
+	descriptor = (struct sink_descriptor *)(s->link.extra + stage * STAGE);
 	batch = (struct sink_batch){b.sequence, b.rows, b.first, b.last, b.received, b.body_bytes,
 		b.body_crc32c, number};
-	if (sink_entry_make(&s->stream[table], &batch, b.metadata, entry) < 0) {
+	if (sink_entry_describe(&s->stream[table], &batch, b.metadata, descriptor) < 0) {
 		SENDER_LOG(ERR, s, "batch %" PRIu64 " of %" PRIu64 " bytes is larger than a place",
 			b.sequence, b.body_bytes);
 		queue_drop(&s->queue[table]);
@@ -239,9 +255,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	if (write_body(s, &b, place) < 0)
 		goto lost;
 	FAIL_POINT("recv.body");
-	sg = (struct rdma_sge){(uintptr_t)entry, SINK_ENTRY_BYTES, rdma_mr_lkey(s->link.mr)};
-	if (sink_link_write(&s->link, writes, &sg, place->metadata, place->metadata_rkey, &number) <
-		0)
+	if (write_entry(s, descriptor, &b, place, number, writes) < 0)
 		goto lost;
 	FAIL_POINT("recv.imm");
 	queue_drop(&s->queue[table]);

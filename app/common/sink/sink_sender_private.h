@@ -26,6 +26,7 @@ extern int sink_sender_logtype;
 
 #define WINDOW	 256	      /* batches on their way, at most */
 #define WRITES	 (2 * WINDOW) /* of bodies' pieces and of entries */
+#define STAGE	 128	      /* bytes of a descriptor on its way, in cache lines of its own */
 #define NO_BATCH UINT32_MAX
 
 /* Batches in a row. */

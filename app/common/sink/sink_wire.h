@@ -292,11 +292,13 @@ struct sink_descriptor {
 };
 static_assert(sizeof(struct sink_descriptor) == 120, "layout");
 
+#define SINK_ENTRY_METADATA_BYTES (SINK_ENTRY_BYTES - 120)
+
 /** A place of the metadata ring: one WRITE_WITH_IMM, after the body's WRITEs. */
 struct sink_entry {
 	struct sink_descriptor descriptor;
 	/** Arrow's metadata of the batch from the FFFFFFFF on, without the zeros at their end. */
-	uint8_t metadata[SINK_ENTRY_BYTES - sizeof(struct sink_descriptor)];
+	uint8_t metadata[SINK_ENTRY_METADATA_BYTES];
 };
 static_assert(sizeof(struct sink_entry) == SINK_ENTRY_BYTES, "a place of the ring");
 
