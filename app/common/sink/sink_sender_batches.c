@@ -10,6 +10,8 @@
 #include "fail_point.h"
 #include "sink_sender_private.h"
 
+#define AHEAD 2 /* batches: a read of memory takes as long as one */
+
 /* Whether a batch is in a queue or a place: it must not be in two. */
 static bool
 is_here(const struct sink_sender *s, uint32_t batch)
@@ -217,6 +219,15 @@ write_entry(struct sink_sender *s, const struct sink_descriptor *descriptor,
 		&s->link, writes, sg, 2, place->metadata, place->metadata_rkey, &number);
 }
 
+/* Metadata that wait have left the nearest cache, most often: they come while those before them
+ * are worked on. */
+static void
+prefetch_behind(const struct sink_sender *s, const struct queue *q)
+{
+	if (q->nb > AHEAD)
+		retention_prefetch(s->config.retention, q->at[(q->head + AHEAD) & (q->room - 1)]);
+}
+
 bool
 sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 {
@@ -230,6 +241,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		return false;
 	/* it stays the first one until it has gone: nobody would come back to it */
 	index = s->queue[table].at[s->queue[table].head];
+	prefetch_behind(s, &s->queue[table]);
 	if (!retention_get(s->config.retention, index, &b) || !sink_sender_owns(s, &b)) {
 		queue_drop(&s->queue[table]);
 		is_gone(s, index);
