@@ -169,7 +169,6 @@ store_connection_grant(struct store_connection *c)
 void
 store_connection_written(void *arg, uint32_t index)
 {
-	static struct sink_entry copy __attribute__((aligned(64)));
 	struct store_connection *c = arg;
 	struct store_counters *n = &c->shared->counters;
 	enum sink_entry_fault fault = SINK_ENTRY_PLACE;
@@ -184,10 +183,9 @@ store_connection_written(void *arg, uint32_t index)
 	}
 	if (index < c->nb_places && !c->place[index].taken) {
 		table = c->place[index].table;
-		memcpy(&copy, &c->entries[index], sizeof(copy));
 		b.metadata = c->copies + (uint64_t)index * SINK_BLOCK;
 		b.body = body_at(c, index);
-		fault = sink_entry_check(&c->stream[table], &copy, index, &b.sink,
+		fault = sink_entry_check(&c->stream[table], &c->entries[index], index, &b.sink,
 			c->copies + (uint64_t)index * SINK_BLOCK);
 	}
 	n->fault[fault]++;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arrow_crc.h"
@@ -20,32 +21,6 @@ sink_entry_fault_name(enum sink_entry_fault fault)
 	};
 
 	return names[fault];
-}
-
-int
-sink_stream_init(struct sink_stream *s, uint8_t table, const struct arrow_schema *schema,
-	const struct arrow_identity *identity, uint64_t epoch, uint64_t body_max)
-{
-	int rc;
-
-	memset(s, 0, sizeof(*s));
-	s->identity = *identity;
-	s->schema = schema;
-	s->epoch = epoch;
-	s->body_max = body_max;
-	s->table = table;
-	rc = arrow_template_init(&s->template, schema, identity);
-	if (rc == 0 && s->template.size != SINK_BLOCK) {
-		sink_stream_free(s);
-		rc = -EINVAL;
-	}
-	return rc;
-}
-
-void
-sink_stream_free(struct sink_stream *s)
-{
-	arrow_template_free(&s->template);
 }
 
 /* CRC-32C of an entry whose own four bytes count as zeros. */
@@ -79,6 +54,43 @@ used_bytes(const uint8_t *metadata)
 }
 
 int
+sink_stream_init(struct sink_stream *s, uint8_t table, const struct arrow_schema *schema,
+	const struct arrow_identity *identity, uint64_t epoch, uint64_t body_max)
+{
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->identity = *identity;
+	s->schema = schema;
+	s->epoch = epoch;
+	s->body_max = body_max;
+	s->table = table;
+	rc = arrow_template_init(&s->template, schema, identity);
+	if (rc < 0)
+		return rc;
+	if (s->template.size != SINK_BLOCK) {
+		sink_stream_free(s);
+		return -EINVAL;
+	}
+	s->made = aligned_alloc(SINK_BLOCK, 2 * SINK_BLOCK);
+	if (s->made == NULL) {
+		sink_stream_free(s);
+		return -ENOMEM;
+	}
+	s->copy = s->made + SINK_BLOCK;
+	memcpy(s->made, s->template.bytes, SINK_BLOCK);
+	return 0;
+}
+
+void
+sink_stream_free(struct sink_stream *s)
+{
+	arrow_template_free(&s->template);
+	free(s->made);
+	s->made = NULL;
+}
+
+int
 sink_entry_describe(const struct sink_stream *s, const struct sink_batch *batch,
 	const uint8_t *metadata, struct sink_descriptor *descriptor)
 {
@@ -109,13 +121,11 @@ sink_entry_describe(const struct sink_stream *s, const struct sink_batch *batch,
 }
 
 static enum sink_entry_fault
-check_descriptor(const struct sink_stream *s, const struct sink_entry *entry, uint32_t index)
+check_descriptor(const struct sink_stream *s, const struct sink_descriptor *d, uint32_t index)
 {
-	const struct sink_descriptor *d = &entry->descriptor;
-
 	if (d->magic != SINK_MAGIC || d->version != SINK_VERSION || d->table != s->table ||
 		d->reserved != 0 || d->reserved2[0] != 0 || d->reserved2[1] != 0 ||
-		d->crc32c != entry_crc(d, entry->metadata))
+		d->crc32c != entry_crc(d, s->copy))
 		return SINK_ENTRY_GARBAGE;
 	if (d->entry != index || d->epoch != s->epoch)
 		return SINK_ENTRY_PLACE;
@@ -126,7 +136,7 @@ check_descriptor(const struct sink_stream *s, const struct sink_entry *entry, ui
 	if (d->sequence == UINT64_MAX)
 		return SINK_ENTRY_SEQUENCE;
 	if (d->body_bytes == 0 || d->body_bytes > s->body_max || d->body_bytes % SINK_BLOCK != 0 ||
-		d->metadata_bytes == 0 || d->metadata_bytes > sizeof(entry->metadata) ||
+		d->metadata_bytes == 0 || d->metadata_bytes > SINK_ENTRY_METADATA_BYTES ||
 		d->rows == 0 || d->rows > INT64_MAX || d->first > d->last)
 		return SINK_ENTRY_LENGTH;
 	return SINK_ENTRY_GOOD;
@@ -169,9 +179,9 @@ check_buffers(const struct sink_stream *s, const struct arrow_buffer *buffers, u
 	return true;
 }
 
-/* Numbers out, metadata in: `scratch` gets what the template makes of them. */
+/* Numbers out of the copy; the template makes metadata of them. */
 static enum sink_entry_fault
-check_metadata(struct sink_stream *s, const struct sink_descriptor *d, const uint8_t *metadata)
+check_metadata(struct sink_stream *s, const struct sink_descriptor *d)
 {
 	const struct arrow_template *t = &s->template;
 	struct arrow_node nodes[ARROW_NODES_MAX];
@@ -185,40 +195,42 @@ check_metadata(struct sink_stream *s, const struct sink_descriptor *d, const uin
 		.crc32c = d->body_crc32c,
 	};
 
-	memcpy(nodes, metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
-	memcpy(buffers, metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
+	memcpy(nodes, s->copy + t->nodes, t->nb_nodes * sizeof(nodes[0]));
+	memcpy(buffers, s->copy + t->buffers, t->nb_buffers * sizeof(buffers[0]));
 	if (!check_nodes(s, nodes, batch.rows) || !check_buffers(s, buffers, d->body_bytes))
 		return SINK_ENTRY_METADATA;
-	memcpy(s->scratch, t->bytes, SINK_BLOCK);
-	arrow_template_patch(t, s->scratch, &batch);
-	return memcmp(s->scratch, metadata, SINK_BLOCK) == 0 ? SINK_ENTRY_GOOD
-							     : SINK_ENTRY_METADATA;
+	arrow_template_patch(t, s->made, &batch);
+	return memcmp(s->made, s->copy, SINK_BLOCK) == 0 ? SINK_ENTRY_GOOD : SINK_ENTRY_METADATA;
 }
 
 enum sink_entry_fault
 sink_entry_check(struct sink_stream *s, const struct sink_entry *entry, uint32_t index,
 	struct sink_batch *batch, uint8_t *metadata)
 {
-	const struct sink_descriptor *d = &entry->descriptor;
 	enum sink_entry_fault fault;
+	struct sink_descriptor d;
 
-	fault = check_descriptor(s, entry, index);
+	memcpy(&d, &entry->descriptor, sizeof(d));
+	memcpy(s->copy, entry->metadata, SINK_ENTRY_METADATA_BYTES);
+	/* nothing is loaded from there again */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	fault = check_descriptor(s, &d, index);
 	if (fault != SINK_ENTRY_GOOD)
 		return fault;
-	memcpy(metadata, entry->metadata, d->metadata_bytes);
-	memset(metadata + d->metadata_bytes, 0, SINK_BLOCK - d->metadata_bytes);
-	fault = check_metadata(s, d, metadata);
+	memset(s->copy + d.metadata_bytes, 0, SINK_BLOCK - d.metadata_bytes);
+	fault = check_metadata(s, &d);
 	if (fault != SINK_ENTRY_GOOD)
 		return fault;
+	memcpy(metadata, s->made, SINK_BLOCK);
 	*batch = (struct sink_batch){
-		.sequence = d->sequence,
-		.rows = d->rows,
-		.first = d->first,
-		.last = d->last,
-		.received = d->received,
-		.body_bytes = d->body_bytes,
-		.body_crc32c = d->body_crc32c,
-		.entry = d->entry,
+		.sequence = d.sequence,
+		.rows = d.rows,
+		.first = d.first,
+		.last = d.last,
+		.received = d.received,
+		.body_bytes = d.body_bytes,
+		.body_crc32c = d.body_crc32c,
+		.entry = d.entry,
 	};
 	return SINK_ENTRY_GOOD;
 }

@@ -24,7 +24,9 @@ struct sink_stream {
 	uint64_t epoch;
 	uint64_t body_max; /**< bytes */
 	uint8_t table;	   /**< enum arrow_table */
-	uint8_t scratch[ARROW_BLOCK];
+	/* a block each, for sink_entry_check() */
+	uint8_t *made; /**< metadata by our template, of an entry's numbers */
+	uint8_t *copy; /**< what the entry says */
 };
 
 /** Why an entry is refused; each is a counter. */
@@ -74,10 +76,10 @@ int sink_entry_describe(const struct sink_stream *s, const struct sink_batch *ba
 	const uint8_t *metadata, struct sink_descriptor *descriptor);
 
 /**
- * Look at an entry.
+ * Copy an entry once, and look at the copy.
  *
- * @param s      of the table that the descriptor names, whose number the caller has checked
- * @param entry  a copy that nobody else can write, aligned to 64
+ * @param s      of the table that the descriptor is to name
+ * @param entry  where its peer can write to, at any time
  * @param index  of the immediate
  * @param batch  out, if good
  * @param metadata  out, if good: SINK_BLOCK bytes for the file
