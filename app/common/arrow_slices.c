@@ -178,7 +178,7 @@ push(struct arrow_slices *s)
 		slice = slice_at(s, s->next);
 		allocate(s, slice->offset + slice->length);
 		if (!is_at_work(s))
-			s->moved = arrow_slices_clock();
+			s->moved = s->now;
 		rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->next);
 		if (rc < 0)
 			fail(s, rc);
@@ -225,7 +225,7 @@ sync_is_due(const struct arrow_slices *s)
 
 	return open > 0 &&
 		(open >= s->config.sync_bytes ||
-			arrow_slices_clock() - s->since >= s->config.sync_ms * NS_PER_MS);
+			s->now - s->since >= s->config.sync_ms * NS_PER_MS);
 }
 
 static int
@@ -234,9 +234,9 @@ begin_sync(struct arrow_slices *s)
 	int rc;
 
 	s->sync_covers = s->written;
-	s->since = arrow_slices_clock();
+	s->since = s->now;
 	if (!is_at_work(s))
-		s->moved = s->since;
+		s->moved = s->now;
 	rc = s->config.io->sync(s->handle, SYNC_TAG);
 	if (rc < 0) {
 		s->error_in_sync |= s->error == 0;
@@ -276,7 +276,9 @@ reap(struct arrow_slices *s, bool wait)
 		fail(s, rc);
 	if (rc <= 0)
 		return false;
-	s->moved = arrow_slices_clock();
+	if (wait)
+		s->now = arrow_slices_clock();
+	s->moved = s->now;
 	if (done.tag == SYNC_TAG)
 		end_sync(s, done.error);
 	else
@@ -402,6 +404,21 @@ refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 	return s->error;
 }
 
+static int
+proceed(struct arrow_slices *s)
+{
+	push(s);
+	while (s->error == 0 && reap(s, false))
+		;
+	s->stalled = is_at_work(s) && s->now - s->moved >= s->config.stall_ms * NS_PER_MS;
+	/* a slice that is not full goes only where a sync would wait for it */
+	if (!s->syncing && s->sync_target <= s->sync_covers && sync_is_due(s) &&
+		s->submitted < s->sync_covers + s->config.sync_bytes)
+		submit_gathered(s);
+	begin_due_sync(s);
+	return s->error;
+}
+
 int
 arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int nb, bool stay)
 {
@@ -412,8 +429,9 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 
 	if (s->error != 0)
 		return s->error;
+	s->now = arrow_slices_clock();
 	if (s->taken == s->sync_covers)
-		s->since = arrow_slices_clock();
+		s->since = s->now;
 	for (i = 0; i < nb; i++) {
 		length += iov[i].iov_len;
 		stay &= ((uintptr_t)iov[i].iov_base & memory) == 0 &&
@@ -425,28 +443,20 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 	else
 		for (i = 0; i < nb && s->error == 0; i++)
 			gather(s, iov[i].iov_base, iov[i].iov_len);
-	return arrow_slices_poll(s);
+	return proceed(s);
 }
 
 int
 arrow_slices_poll(struct arrow_slices *s)
 {
-	push(s);
-	while (s->error == 0 && reap(s, false))
-		;
-	s->stalled =
-		is_at_work(s) && arrow_slices_clock() - s->moved >= s->config.stall_ms * NS_PER_MS;
-	/* a slice that is not full goes only where a sync would wait for it */
-	if (!s->syncing && s->sync_target <= s->sync_covers && sync_is_due(s) &&
-		s->submitted < s->sync_covers + s->config.sync_bytes)
-		submit_gathered(s);
-	begin_due_sync(s);
-	return s->error;
+	s->now = arrow_slices_clock();
+	return proceed(s);
 }
 
 void
 arrow_slices_wait(struct arrow_slices *s, uint64_t end)
 {
+	s->now = arrow_slices_clock();
 	/* after an error what waits in the queue is never begun; what was begun ends */
 	while (s->tail < (s->error == 0 ? s->head : s->next) &&
 		slice_at(s, s->tail)->offset < end && reap(s, true))
@@ -456,6 +466,7 @@ arrow_slices_wait(struct arrow_slices *s, uint64_t end)
 int
 arrow_slices_flush(struct arrow_slices *s)
 {
+	s->now = arrow_slices_clock();
 	submit_gathered(s);
 	arrow_slices_wait(s, UINT64_MAX);
 	return s->error;

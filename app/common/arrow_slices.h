@@ -68,6 +68,7 @@ struct arrow_slices {
 	uint64_t sync_covers; /**< bytes that the sync under way makes durable */
 	uint64_t since;	      /**< when the first byte came that no sync has covered */
 	uint64_t moved; /**< when the disk last ended something, or was given something to do */
+	uint64_t now;	/**< as the clock was read last: by each call, and after each wait */
 	uint64_t syncs;
 	uint64_t copied; /**< bytes that were gathered: not written from where they were */
 	bool syncing;

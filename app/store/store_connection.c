@@ -202,7 +202,7 @@ on_message(void *arg, const void *message, uint32_t size)
 	struct store_connection *c = arg;
 	enum sink_reason reason;
 
-	c->heard = sink_link_clock();
+	c->heard = c->link.listened;
 	if (c->state >= STORE_LEAVING)
 		return;
 	if (c->state == STORE_PROVING) {

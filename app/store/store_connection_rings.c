@@ -175,7 +175,7 @@ store_connection_written(void *arg, uint32_t index)
 	struct stream_batch b = {.tag = (uint64_t)c->index << 32 | index};
 	uint8_t table;
 
-	c->heard = sink_link_clock();
+	c->heard = c->link.listened;
 	if (c->state != STORE_UP) {
 		/* it has no place yet, or has said that nothing more will come */
 		store_connection_refuse(c, SINK_REASON_ORDER);

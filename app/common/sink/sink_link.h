@@ -52,7 +52,7 @@ struct sink_link {
 	uint32_t free_send[SINK_LINK_SENDS];
 	uint32_t nb_free_sends;
 	uint32_t qpn;
-	uint64_t listened; /**< ms */
+	uint64_t listened; /**< ms of sink_link_clock(): of the last sink_link_absence() */
 	bool broken;	   /**< nothing goes over any more */
 	enum rdma_wc_status why;
 };

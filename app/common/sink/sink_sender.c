@@ -350,7 +350,7 @@ on_message(void *arg, const void *message, uint32_t size)
 	struct sink_sender *s = arg;
 	enum sink_reason reason;
 
-	s->heard = sink_link_clock();
+	s->heard = s->link.listened;
 	/* of a connection that was given up: what follows is of no interest */
 	if (s->state == SINK_SENDER_DOWN || s->state == SINK_SENDER_ENDED)
 		return;
