@@ -18,7 +18,8 @@ struct run_file {
 	uint64_t accepted; /* rows that it was given */
 	uint64_t rows;	   /* of them, counted as durable */
 	uint64_t batches;
-	uint64_t bytes;		       /* counted */
+	uint64_t bytes; /* counted */
+	uint64_t syncs;
 	uint64_t lent[BATCH_SETS_MAX]; /* where the last batch of each set of columns ends */
 	bool failed;		       /* before it was closed: that has been said */
 	/* while it is being closed */
@@ -100,6 +101,7 @@ count_file(struct table_files *t, struct run_file *f)
 	ADD(t->stats.batches, f->file.nb_durable - f->batches);
 	/* less than before if a closed file had to be cut */
 	ADD(t->stats.bytes, f->file.size - f->bytes);
+	ADD(t->stats.syncs, f->file.out.syncs - f->syncs);
 	if (f->file.nb_durable > f->batches) {
 		t->backoff = 0;
 		for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
@@ -110,6 +112,7 @@ count_file(struct table_files *t, struct run_file *f)
 	f->rows = f->file.rows_durable;
 	f->batches = f->file.nb_durable;
 	f->bytes = f->file.size;
+	f->syncs = f->file.out.syncs;
 }
 
 static void
@@ -172,7 +175,6 @@ end_close(struct arrow_run *r, struct run_file *f)
 	count_file(t, f);
 	count_unwritten(t, f->file.error, f->accepted - f->file.rows);
 	ADD(t->stats.complete, f->file.complete);
-	ADD(t->stats.syncs, f->file.out.syncs);
 	if (f->file.error != 0 && !f->failed) {
 		say(r, true, f->file.message);
 		if (r->first_error == 0)

@@ -73,7 +73,7 @@ struct arrow_run_stats {
 	uint64_t stalls;	  /**< times that the disk stood still: arrow_slices.h */
 	uint64_t resumes;	  /**< times that writing went on after that */
 	uint64_t retries;	  /**< times that it was tried in vain */
-	uint64_t syncs;		  /**< group commits of files that are closed */
+	uint64_t syncs;		  /**< group commits, and the last one of each file */
 	int32_t error;		  /**< -errno of the outage now; 0: none */
 	uint32_t state;		  /**< enum arrow_run_state */
 	uint32_t mode;		  /**< enum arrow_io_mode of the last file */

@@ -78,7 +78,7 @@ struct stream_stats {
 	uint64_t cut;	  /**< that went elsewhere, and those behind them */
 	uint64_t files;	  /**< begun */
 	uint64_t complete;
-	uint64_t syncs; /**< group commits of files that are closed */
+	uint64_t syncs; /**< group commits, and the last one of each file */
 	uint64_t outages;
 	uint64_t stalls; /**< times that the disk stood still: arrow_slices.h */
 	uint64_t resumes;

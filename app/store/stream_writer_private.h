@@ -32,6 +32,7 @@ struct stream_file {
 	size_t results; /* items that have one */
 	struct interval_set have;
 	uint64_t charged; /* to the quota */
+	uint64_t syncs;	  /* that are counted */
 	uint64_t opened_at;
 	uint64_t last; /* sequence */
 	bool empty;

@@ -51,11 +51,14 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 	stream_writer_give_result(w, item, durable ? SINK_DURABLE : SINK_AGAIN);
 }
 
+/* What a file, open or closed, has to show for since it was looked at last. */
 static void
-count_latency(struct stream_writer *w, struct stream_file *f)
+count_file(struct stream_writer *w, struct stream_file *f)
 {
 	unsigned int i;
 
+	ADD(w->stats.syncs, f->file.out.syncs - f->syncs);
+	f->syncs = f->file.out.syncs;
 	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
 		if (f->file.latency[i] == 0)
 			continue;
@@ -71,7 +74,6 @@ retire(struct stream_writer *w, struct stream_file *f)
 	if (f->has_thread)
 		pthread_join(f->thread, NULL);
 	ADD(w->stats.complete, f->file.complete);
-	ADD(w->stats.syncs, f->file.out.syncs);
 	ADD(w->stats.copied, f->file.out.copied);
 	if (f->file.error != 0) {
 		stream_writer_say(w, true, f->file.message);
@@ -98,7 +100,7 @@ stream_writer_give_results(struct stream_writer *w)
 		/* its thread has it now */
 		if (f->closing && !closed)
 			return;
-		count_latency(w, f);
+		count_file(w, f);
 		while (f->results < f->nb &&
 			(closed || f->item[f->results].index == SIZE_MAX ||
 				f->item[f->results].index < f->file.nb_durable))

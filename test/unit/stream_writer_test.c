@@ -466,6 +466,9 @@ test_stall(void **state)
 		stream_writer_stats_get(r->w, &stats);
 		assert_int_equal(stats.stalled, 0);
 		assert_int_equal(r->said, 2 * i + 2);
+		/* of the file that is open: one for each batch, as each has waited for its own */
+		assert_int_equal(stats.complete, 0);
+		assert_int_equal(stats.syncs, 2 * (i + 1));
 	}
 	stream_writer_close(r->w);
 	disk_free(disk);
