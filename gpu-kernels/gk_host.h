@@ -166,8 +166,8 @@ void gk_host_stats(const struct gk *gk, struct gang *gang, uint32_t first, uint3
 /** Turn the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
 void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);
 
-/** Output of one tile of every frame of the batch that is kept. */
-void gk_host_tile_output(const struct gk *gk, const struct gang *gang, uint32_t tile);
+/** Output of tiles first ... end - 1 of every frame of the batch that is kept. */
+void gk_host_output(const struct gk *gk, const struct gang *gang, uint32_t first, uint32_t end);
 
 /** Dark update, or clearing, of one tile. */
 void gk_host_tile_update(const struct gk *gk, struct gang *gang, uint32_t tile);

@@ -240,16 +240,13 @@ quantum(const struct gk *gk, uint32_t left)
 static void
 do_tiles(const struct gk *gk, struct gang *g, enum gang_phase phase, uint32_t first, uint32_t end)
 {
-	if (phase == GANG_STATS) {
+	if (phase == GANG_STATS)
 		gk_host_stats(gk, g, first, end);
-		return;
-	}
-	for (uint32_t tile = first; tile < end; tile++) {
-		if (phase == GANG_OUTPUT)
-			gk_host_tile_output(gk, g, tile);
-		else
+	else if (phase == GANG_OUTPUT)
+		gk_host_output(gk, g, first, end);
+	else
+		for (uint32_t tile = first; tile < end; tile++)
 			gk_host_tile_update(gk, g, tile);
-	}
 }
 
 int

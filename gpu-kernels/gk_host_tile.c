@@ -10,6 +10,9 @@
 /* Bits of some 8,000 pixels, twice a packet of JUNGFRAU: lists are made of them while in L1 */
 #define NEAR_WORDS 256
 
+/* Lists of fewer than a pixel in so many are fetched line by line, others as streams */
+#define SPARSE_PIXELS 256
+
 static struct gk_tile
 tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
 {
@@ -306,6 +309,43 @@ raw_output(const struct gk *gk, const struct gang_frame *f, const struct gk_tile
 		memset(to, 0xFF, gk->tile_pixels * sizeof(*to));
 }
 
+/* Are most of the frame's lines not touched by its lists, which are still to be made? */
+static bool
+is_sparse(const struct gk *gk, const struct gang_frame *f)
+{
+	return f->left == GK_KIND_CSR &&
+		f->result->nnz < gk_pixels(&gk->config.geometry) / SPARSE_PIXELS;
+}
+
+/*
+ * What lists of sparse frames touch in some tiles: too few lines to fetch a tile's while another
+ * one is listed, so all of their bits, then all that these name.
+ */
+static void
+fetch_sparse(const struct gk *gk, const struct gang *g, uint32_t first, uint32_t end)
+{
+	for (int pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
+			const struct gang_frame *f = &g->batch.frame[i];
+
+			if (gk->tile_ops->fetch == NULL || !is_sparse(gk, f))
+				continue;
+			for (uint32_t tile = first; tile < end; tile++) {
+				const struct gk_tile t = tile_of(gk, g, tile);
+
+				if (f->packet[tile] == 0 || packed_at(f, tile) != GANG_NOT_PACKED)
+					continue;
+				if (pass == 0)
+					__builtin_prefetch(tile_bits(gk, f, tile));
+				else
+					gk->tile_ops->fetch(&t,
+						(const uint16_t *)(uintptr_t)f->packet[tile], 1,
+						tile_bits(gk, f, tile));
+			}
+		}
+	}
+}
+
 /* What tile_output() will touch, while something else is worked on. */
 static void
 fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uint32_t tile)
@@ -320,9 +360,9 @@ fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uin
 		return;
 	t = tile_of(gk, g, tile);
 	packed = packed_at(f, tile);
-	if (f->kind != GK_KIND_CSR || packed == GANG_NOT_PACKED)
-		gk->tile_ops->fetch(
-			&t, (const uint16_t *)(uintptr_t)f->packet[tile], f->kind != GK_KIND_RAW);
+	if (f->kind != GK_KIND_CSR || (packed == GANG_NOT_PACKED && !is_sparse(gk, f)))
+		gk->tile_ops->fetch(&t, (const uint16_t *)(uintptr_t)f->packet[tile],
+			f->kind != GK_KIND_RAW, NULL);
 	if (f->kind != GK_KIND_CSR || packed == GANG_PLACED)
 		return;
 	at = ((const uint32_t *)(f->out + l->row_ptr))[tile * t.rows];
@@ -379,14 +419,17 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 }
 
 void
-gk_host_tile_output(const struct gk *gk, const struct gang *g, uint32_t tile)
+gk_host_output(const struct gk *gk, const struct gang *g, uint32_t first, uint32_t end)
 {
-	const struct gk_tile t = tile_of(gk, g, tile);
+	fetch_sparse(gk, g, first, end);
+	for (uint32_t tile = first; tile < end; tile++) {
+		const struct gk_tile t = tile_of(gk, g, tile);
 
-	for (uint32_t i = 0; i < g->batch.nb_frames; i++)
-		if (g->batch.frame[i].kind != GK_KIND_CSR)
-			fetch(gk, g, &g->batch.frame[i], tile + 1);
-	tile_output(gk, g, &t, tile, false);
+		for (uint32_t i = 0; i < g->batch.nb_frames; i++)
+			if (g->batch.frame[i].kind != GK_KIND_CSR)
+				fetch(gk, g, &g->batch.frame[i], tile + 1);
+		tile_output(gk, g, &t, tile, false);
+	}
 }
 
 /* @param sums  of each frame of the batch, added to */

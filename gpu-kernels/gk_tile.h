@@ -61,8 +61,10 @@ struct gk_tile_ops {
 	/**
 	 * An output of this tile will soon be asked for: a hint. NULL = takes none.
 	 * @param photons  coefficients are wanted, too
+	 * @param bits     of stats(): of nothing but these pixels; NULL: of all
 	 */
-	void (*fetch)(const struct gk_tile *tile, const uint16_t *raw, int photons);
+	void (*fetch)(
+		const struct gk_tile *tile, const uint16_t *raw, int photons, const uint32_t *bits);
 
 	/**
 	 * Columns and values of the pixels whose bit is set, in raster order: exactly as many as

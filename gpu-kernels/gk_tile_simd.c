@@ -512,15 +512,45 @@ listed_photons(const struct gk_tile *t, uint64_t row, const uint16_t *raw, uint3
 	}
 }
 
+/* The lines of pixels from x on whose bit is set; raw data of a run are one. */
+VEC_FN void
+fetch_run(const struct gk_tile *t, const uint16_t *raw, int photons, uint64_t x, uint32_t bits)
+{
+	fetch(raw + x);
+	for (int k = 0; photons && k < RUN; k += 16) {
+		if ((bits >> k & 0xFFFF) == 0)
+			continue;
+		fetch(t->p[0] + x + k);
+		fetch(t->r[0] + x + k);
+	}
+}
+
+static void
+fetch_listed(const struct gk_tile *t, const uint16_t *raw, int photons, const uint32_t *bits)
+{
+	for (uint32_t row = 0; row < t->rows; row++) {
+		for (uint32_t col = 0; col < t->cols; col += STRIP) {
+			const uint64_t first = (uint64_t)row * t->cols + col;
+
+			for (uint32_t used = *bits++; used != 0; used &= used - 1)
+				fetch_run(t, raw, photons, first + _tzcnt_u32(used) * RUN, *bits++);
+		}
+	}
+}
+
 /*
- * All of it: the processor sees a stream, and is faster with it than with the quarter of the lines
- * that csr() touches at 1 %.
+ * All of it, if so asked: the processor sees a stream, and is faster with it than with the quarter
+ * of the lines that csr() touches at 1 %.
  */
 static void
-simd_fetch(const struct gk_tile *t, const uint16_t *raw, int photons)
+simd_fetch(const struct gk_tile *t, const uint16_t *raw, int photons, const uint32_t *bits)
 {
 	const uint64_t pixels = (uint64_t)t->rows * t->cols;
 
+	if (bits != NULL) {
+		fetch_listed(t, raw, photons, bits);
+		return;
+	}
 	for (uint64_t x = 0; x < pixels; x += RUN) {
 		fetch(raw + x);
 		for (int k = 0; photons && k < RUN; k += 16) {

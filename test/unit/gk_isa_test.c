@@ -67,7 +67,7 @@ make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
 			ops->csr(t, raw[f], m->bits[f], type, m->col[f], m->csr[f]);
 		ops->copy(t, raw[f], m->copy[f]);
 		if (ops->fetch != NULL)
-			ops->fetch(t, raw[f], f % 2);
+			ops->fetch(t, raw[f], f % 2, f % 3 ? m->bits[f] : NULL);
 	}
 	ops->image(t, n, raw, type, m->image);
 	if (ops->drain != NULL)
