@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -17,6 +16,7 @@
 
 #include "arrow_schema.h"
 #include "direct_io.h"
+#include "file_lock.h"
 
 #define MEMORY_ALIGN 4096 /* where the kernel does not tell */
 
@@ -147,10 +147,9 @@ direct_open(void **handle, const struct arrow_io_open *how)
 		goto fail;
 	}
 	/* file systems without locks have nobody to keep out either */
-	if (flock(f->fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-		rc = -EBUSY;
+	rc = file_lock(f->fd, 0);
+	if (rc == -EBUSY)
 		goto fail;
-	}
 	choose_direct(f, how->mode);
 	choose_ring(f, how->mode);
 	*handle = f;

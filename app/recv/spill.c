@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "fail_point.h"
+#include "file_lock.h"
 #include "spill.h"
 #include "stream_writer.h"
 
@@ -134,6 +134,7 @@ static int
 lock_dir(struct spill *s, struct spill_run *r)
 {
 	const struct spill_run *other;
+	int rc;
 
 	if (snprintf(r->dir, sizeof(r->dir), "%s/%s-%016" PRIx64 "-%016" PRIx64, s->config.dir,
 		    r->run.name, s->config.producer, r->run.run) >= (int)sizeof(r->dir))
@@ -150,8 +151,9 @@ lock_dir(struct spill *s, struct spill_run *r)
 	r->dir_fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r->dir_fd < 0)
 		return -errno;
-	if (flock(r->dir_fd, LOCK_EX | LOCK_NB) < 0)
-		return -EBUSY;
+	rc = file_lock(r->dir_fd, 0);
+	if (rc < 0)
+		return rc;
 	return fsync(r->dir_fd) < 0 ? -errno : 0;
 }
 

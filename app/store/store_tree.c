@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "arrow_recovery.h"
+#include "file_lock.h"
 #include "store_tree.h"
 
 #define LOCK ".lock"
@@ -117,7 +117,7 @@ static int
 lock_dir_of(const char *path, size_t size, char *message)
 {
 	char dir[PATH_MAX];
-	int fd, rc = 0;
+	int fd, rc;
 
 	if (size >= sizeof(dir))
 		return -ENAMETOOLONG;
@@ -125,8 +125,7 @@ lock_dir_of(const char *path, size_t size, char *message)
 	if (size == 0)
 		strcpy(dir, path[0] == '/' ? "/" : ".");
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-		rc = fd >= 0 && errno == EWOULDBLOCK ? -EBUSY : -errno;
+	rc = fd < 0 ? -errno : file_lock(fd, FILE_LOCK_MS);
 	if (rc < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
 			rc == -EBUSY ? "its receiver holds it: a store may still have to cut off "
@@ -171,9 +170,9 @@ lock_file(const char *dir, const char *name, int flags)
 	fd = open(path, O_RDWR | O_CLOEXEC | flags, 0644);
 	if (fd < 0)
 		return -errno;
-	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+	rc = file_lock(fd, FILE_LOCK_MS);
+	if (rc == 0)
 		return fd;
-	rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
 	close(fd);
 	return rc;
 }

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "file_lock.h"
 #include "retention_private.h"
 
 static uint32_t
@@ -251,10 +251,11 @@ open_file(struct retention *r, const char *path, int flags, uint64_t *size, char
 			strerror(-rc));
 		return rc;
 	}
-	if (flock(r->fd, LOCK_EX | LOCK_NB) < 0) {
-		snprintf(
-			message, PATH_MAX, "the retention ring %.3000s is another process's", path);
-		return -EBUSY;
+	rc = file_lock(r->fd, FILE_LOCK_MS);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "the retention ring %.3000s is another process's: %s",
+			path, strerror(-rc));
+		return rc;
 	}
 	*size = st.st_size;
 	return 0;
