@@ -13,8 +13,8 @@
 #define FILE_LOCK_MS 5000
 
 /**
- * Take the lock of an open file, alone. It is the descriptor's, and gone with it. A lock whose owner
- * lives (/proc/locks) is not waited for.
+ * Take the lock of an open file, alone. It is the descriptor's, and gone with it. A lock whose
+ * owner lives (/proc/locks) is not waited for.
  *
  * @param wait_ms time in which a lock that has outlived its owner may go; 0: none
  * @return
