@@ -4,9 +4,9 @@
 
 /**
  * @file
- * flock(2) of what one process has for itself: a retention ring, a directory. A lock may outlive its
- * process: files that io_uring has used are let go of by workers of the kernel, which come late on a
- * machine whose CPUs poll (seen: 1.3 s after the process was gone).
+ * flock(2) of what one process has for itself: a retention ring, a directory. A lock may outlive
+ * its process: files that io_uring has used are let go of by workers of the kernel, which come late
+ * on a machine whose CPUs poll (seen: 1.3 s after the process was gone).
  */
 
 /** What a program waits as it starts: its predecessor may have died this moment. */
