@@ -11,6 +11,7 @@
 
 #include "detector_options.h"
 #include "detector_run.h"
+#include "eal_end.h"
 #include "transmit_run.h"
 
 static void
@@ -61,7 +62,7 @@ main(int argc, char **argv)
 		if (rte_eal_init(eal, argv) < 0)
 			errx(2, "EAL cannot be initialised: %s", rte_strerror(rte_errno));
 		rc = transmit_run(&options);
-		rte_eal_cleanup();
+		eal_end();
 		/* a signal is how --loop ends */
 		return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}

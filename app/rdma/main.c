@@ -9,6 +9,7 @@
 #include <rte_errno.h>
 
 #include "cmatose.h"
+#include "eal_end.h"
 #include "mckey.h"
 #include "perftest.h"
 #include "rping.h"
@@ -145,7 +146,7 @@ main(int argc, char **argv)
 	if (rte_eal_init(eal ? eal : 1, argv) < 0)
 		errx(2, "EAL cannot be initialised: %s", rte_strerror(rte_errno));
 	rc = run(mode, &target);
-	rte_eal_cleanup();
+	eal_end();
 	if (session_stop && rc < 0)
 		return 128 + session_stop;
 	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

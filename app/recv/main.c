@@ -17,6 +17,7 @@
 #include <rte_version.h>
 
 #include "check.h"
+#include "eal_end.h"
 #include "ledger.h"
 #include "pipeline.h"
 #include "run.h"
@@ -379,6 +380,6 @@ main(int argc, char **argv)
 	status = EXIT_CONFIG;
 	if (parse_arguments(&arguments, argc - ret, argv + ret) == 0)
 		status = run(&arguments, &process_cpus);
-	rte_eal_cleanup();
+	eal_end();
 	return status;
 }

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /**
- * For a program without EAL: begin it with a GPU and nothing else, until rte_eal_cleanup().
+ * For a program without EAL: begin it with a GPU and nothing else, until eal_end().
  * @param device  as --vdev wants it: `gpu_cuda0,device=0`
  * @param gpu     out: gpudev
  * @return 0; -ENODEV: it is no GPU; -errno of EAL; what is wrong has been logged

@@ -7,11 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_eal.h>
-
 #include "body_memory.h"
 #include "command.h"
 #include "cufile.h"
+#include "eal_end.h"
 #include "run_load.h"
 
 struct load_arguments {
@@ -195,6 +194,6 @@ cmd_load(int argc, char **argv)
 	}
 	cufile_close(a.config.cufile);
 	if (a.device != NULL)
-		rte_eal_cleanup();
+		eal_end();
 	return status;
 }

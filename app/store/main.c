@@ -17,6 +17,7 @@
 
 #include "command.h"
 #include "config.h"
+#include "eal_end.h"
 #include "store_settings.h"
 #include "store_telemetry.h"
 
@@ -204,12 +205,12 @@ main(int argc, char **argv)
 	}
 	rc = parse_arguments(&arguments, argc - used, argv + used);
 	if (rc != 0) {
-		rte_eal_cleanup();
+		eal_end();
 		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	rc = run(&arguments);
-	rte_eal_cleanup();
+	eal_end();
 	return rc;
 }

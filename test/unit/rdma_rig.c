@@ -9,8 +9,8 @@
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
-#include <rte_ethdev.h>
 
+#include "eal_end.h"
 #include "rdma_rig.h"
 
 struct rig rig;
@@ -98,15 +98,7 @@ rig_close(int failed)
 	if (rig.end[1].dev != rig.end[0].dev)
 		assert_int_equal(rdma_dev_close(rig.end[1].dev), 0);
 	assert_int_equal(rdma_dev_close(rig.end[0].dev), 0);
-	/*
-	 * With both ends of a socket in one process net_memif's interrupt thread may run into what
-	 * EAL's end is just freeing (DPDK 22.11).
-	 */
-	if (rte_eth_dev_count_avail() > 0) {
-		fflush(stdout);
-		_exit(failed);
-	}
-	rte_eal_cleanup();
+	eal_end();
 	return failed;
 }
 

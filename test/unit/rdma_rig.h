@@ -43,7 +43,7 @@ extern struct rig rig;
 
 /** EAL and the devices of the command line. @return 0; after saying why 77: none named, 1: can't */
 int rig_open(int argc, char **argv);
-/** The end of them, and of the process where EAL has none. @return failed: cmocka's result */
+/** The end of them, and of EAL. @return failed: cmocka's result */
 int rig_close(int failed);
 
 /** All the polling that both ends need, events into rig_end.event. */
