@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
-#include <stdlib.h>
 
 #include <rte_bus.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_malloc.h>
 #include <rte_spinlock.h>
 
 #include <ethdev_driver.h>
@@ -108,12 +108,12 @@ port_share(struct roce_dev *dev)
 		if (other->port == dev->port && other->port_state != ROCE_PORT_GONE)
 			port = other->shared;
 	if (!port)
-		port = calloc(1, sizeof(*port));
+		port = rte_zmalloc("roce_port", sizeof(*port), RTE_CACHE_LINE_SIZE);
 	if (!port)
 		return -ENOMEM;
 	if (queues_taken(dev, port) || port->nb_devices == ROCE_SIBLINGS_MAX) {
 		if (port->nb_devices == 0)
-			free(port);
+			rte_free(port);
 		return -EBUSY;
 	}
 	port->id = dev->port;
@@ -299,7 +299,7 @@ roce_port_close(struct roce_dev *dev)
 	if (--port->nb_devices > 0)
 		return;
 	roce_pool_free(dev, port->pool);
-	free(port);
+	rte_free(port);
 }
 
 int
