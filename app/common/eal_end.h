@@ -13,7 +13,7 @@
  * rte_eal_cleanup() removes devices, frees the alarms and unmaps EAL's memory while EAL's interrupt
  * thread goes on to look at all of them (DPDK 22.11): a driver that has used that thread shortly
  * before, as net_memif does when it connects or closes, has the program crash at its end. Here that
- * thread is held in an alarm of ours first, and for good. If it can't be, as it is busy with a
+ * thread is held in a callback of ours first, and for good. If it can't be, as it is busy with a
  * driver, EAL is left as it is: the process ends anyway.
  */
 void eal_end(void);
