@@ -178,8 +178,38 @@ hand_all_on(struct rx *rx)
 }
 
 /**
- * Place packets; those whose frame is not open yet are moved to the front. They hold nothing up: a
- * corrupt number waits alone.
+ * A packet waits as long as one of its stream and of an earlier frame does. Else it would be placed
+ * before that one where the builder opens both frames between the two looks, the stream would seem
+ * to be done with the earlier frame, and that would be closed.
+ */
+static bool
+is_behind(const struct rx *rx, const struct rx_packet *p)
+{
+	const uint64_t waiting = rx->waiting[p->stream];
+
+	return waiting != 0 && p->frame >= waiting;
+}
+
+static void
+wait_for(struct rx *rx, const struct rx_packet *p)
+{
+	uint64_t *waiting = &rx->waiting[p->stream];
+
+	rx->in_order = true;
+	if (*waiting == 0 || p->frame + 1 < *waiting)
+		*waiting = p->frame + 1;
+}
+
+static void
+none_waits(struct rx *rx)
+{
+	rx->in_order = false;
+	memset(rx->waiting, 0, sizeof(rx->waiting));
+}
+
+/**
+ * Place packets; those whose frame is not open yet are moved to the front. They hold no earlier
+ * frame up: a corrupt number waits alone.
  * @return how many wait
  */
 static uint32_t
@@ -203,9 +233,12 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		}
 		result = FRAME_PLACE_OTHER;
 		if (likely(frame_lane_is_ours(rx->table, &frame)))
-			result = frame_lane_place(rx->table, rx->lane, p->stream, frame, p->packet,
-				p->header, address, pixels);
+			result = unlikely(rx->in_order && is_behind(rx, p))
+				? FRAME_PLACE_WAIT
+				: frame_lane_place(rx->table, rx->lane, p->stream, frame, p->packet,
+					  p->header, address, pixels);
 		if (unlikely(result == FRAME_PLACE_WAIT)) {
+			wait_for(rx, p);
 			packets[waiting++] = *p;
 			continue;
 		}
@@ -237,6 +270,7 @@ place_pending(struct rx *rx)
 {
 	const uint32_t before = rx->nb_pending;
 
+	none_waits(rx);
 	rx->nb_pending = place(rx, rx->pending, before);
 	rx->nb_voted = RTE_MIN(rx->nb_voted, rx->nb_pending);
 	return before - rx->nb_pending;
@@ -287,8 +321,25 @@ take(struct rx *rx, struct rte_mbuf **burst, uint32_t n)
 	}
 }
 
+static uint32_t
+poll_queue(struct rx *rx, uint32_t q)
+{
+	struct rte_mbuf *burst[RX_BURST];
+	const uint32_t n =
+		rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
+
+	if (n == 0)
+		return 0;
+	rx->counters[RX_PACKETS] += n;
+	rx->counters[RX_BURSTS]++;
+	for (uint32_t i = 0; i < n; i++)
+		rx->counters[RX_BYTES] += burst[i]->pkt_len;
+	take(rx, burst, n);
+	return n;
+}
+
 /**
- * A few bursts of each queue and one of the inbox, as long as there is room for it to wait. Queues
+ * A few bursts of the queues and one of the inbox, as long as there is room for it to wait. Queues
  * are left alone while an outbox is not empty. The inbox never is: what comes from there goes to no
  * outbox, so that two roles whose inboxes are full do not wait for each other.
  */
@@ -297,21 +348,15 @@ poll_sources(struct rx *rx)
 {
 	struct rte_mbuf *burst[RX_BURST];
 	uint32_t total = 0, n;
+	bool more = true;
 
-	for (uint32_t q = 0; q < rx->nb_queues; q++) {
-		for (uint32_t b = 0; b < RX_BURSTS_A_POLL && !is_full(rx) && hand_all_on(rx); b++) {
-			n = rte_eth_rx_burst(
-				rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
-			if (n == 0)
-				break;
+	/* by turns: no lane gets further ahead of the others than by a burst */
+	for (uint32_t b = 0; b < RX_BURSTS_A_POLL && more; b++) {
+		more = false;
+		for (uint32_t q = 0; q < rx->nb_queues && !is_full(rx) && hand_all_on(rx); q++) {
+			n = poll_queue(rx, q);
+			more |= n == RX_BURST;
 			total += n;
-			rx->counters[RX_PACKETS] += n;
-			rx->counters[RX_BURSTS]++;
-			for (uint32_t i = 0; i < n; i++)
-				rx->counters[RX_BYTES] += burst[i]->pkt_len;
-			take(rx, burst, n);
-			if (n < RX_BURST)
-				break;
 		}
 	}
 	if (is_full(rx))
@@ -333,6 +378,7 @@ drop_waiting(struct rx *rx)
 		rte_pktmbuf_free(rx->pending[i].m);
 	rx->counters[RX_STOPPED] += rx->nb_pending;
 	rx->nb_pending = 0;
+	none_waits(rx);
 	for (uint32_t i = 0; i < rx->table->config.lanes; i++) {
 		rte_pktmbuf_free_bulk(rx->outbox[i], rx->nb_outbox[i]);
 		rx->counters[RX_STOPPED] += rx->nb_outbox[i];

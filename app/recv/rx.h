@@ -87,6 +87,9 @@ struct rx {
 	uint32_t nb_pending;
 	uint32_t nb_voted; /**< pending packets whose vote is counted */
 	uint64_t changes;  /**< of the table, before pending packets were tried last */
+	bool in_order;	   /**< some packets wait: others of their streams stay behind them */
+	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
+	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint32_t nb_outbox[FRAME_LANES_MAX];
 	bool stop; /**< set by the control lcore: place no more */
 	bool stopped;

@@ -28,6 +28,7 @@ static struct rte_mempool *rig_single, *rig_headers, *rig_pixels;
 static struct rig_queue rig_queues[RIG_QUEUES];
 static struct rx *rig_rx[RIG_ROLES];
 static struct rx_streams rig_streams;
+static void (*rig_meanwhile)(void); /* what another lcore does while a queue is polled */
 
 static uint16_t
 rig_rx_burst(void *queue, struct rte_mbuf **m, uint16_t n)
@@ -35,6 +36,8 @@ rig_rx_burst(void *queue, struct rte_mbuf **m, uint16_t n)
 	struct rig_queue *q = queue;
 	uint16_t i;
 
+	if (rig_meanwhile != NULL)
+		rig_meanwhile();
 	for (i = 0; i < n && q->tail != q->head; i++)
 		m[i] = q->m[q->tail++ % RIG_QUEUE_SIZE];
 	return i;

@@ -515,6 +515,41 @@ waits_for_slots(void **state)
 	finish();
 }
 
+static void
+open_frames(void)
+{
+	rig_meanwhile = NULL;
+	frame_table_open(ft);
+}
+
+/* The builder opens frames between RX's looks at what waits and at what comes: order is kept. */
+static void
+frames_open_meanwhile(void **state)
+{
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint64_t f = 1; f <= 4; f++)
+		send_frame(0, 0, f, false);
+	rig_push(0, rig_packet(0, 5, 0, false));
+	while (poll_all() != 0)
+		;
+	assert_int_equal(rig_rx[0]->nb_pending, 1);
+	assert_int_equal(build(), 4);
+	for (int i = 0; i < 20; i++)
+		poll_all(); /* slots come back, and are not opened yet */
+	assert_int_equal(rig_rx[0]->nb_pending, 1);
+	for (uint32_t p = 0; p < RX_BURST; p++)
+		rig_push(0, rig_packet(0, 6, p, false));
+	rig_meanwhile = open_frames;
+	poll_all();
+	assert_null(rig_meanwhile);
+	assert_int_equal(rig_count(ft, RX_PLACED), 4 * 128);
+	poll_all();
+	assert_int_equal(rig_count(ft, RX_PLACED), 4 * 128 + 1 + RX_BURST);
+	assert_int_equal(rig_rx[0]->nb_pending, 0);
+	finish();
+}
+
 /* A number a little ahead waits, and nothing waits behind it. */
 static void
 corrupt_number_waits_alone(void **state)
@@ -662,6 +697,7 @@ main(int argc, char **argv)
 		TEST(full_inbox_drops),
 		TEST(roles_do_not_wait_for_each_other),
 		TEST(waits_for_slots),
+		TEST(frames_open_meanwhile),
 		TEST(corrupt_number_waits_alone),
 		TEST(first_packets_find_the_window),
 		TEST(stop_in_the_middle),
