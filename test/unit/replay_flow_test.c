@@ -186,7 +186,7 @@ queues_are_polled_by_threads_of_their_own(void **state)
 					&pollers[q].last, NULL, __ATOMIC_ACQUIRE));
 			if (rule != NULL)
 				assert_int_equal(rte_flow_destroy((uint16_t)port, rule, &error), 0);
-			rte_delay_us(50);
+			rte_delay_us_sleep(50);
 		}
 		for (uint16_t q = 0; q < 3; q++) {
 			__atomic_store_n(&pollers[q].stop, true, __ATOMIC_RELEASE);
