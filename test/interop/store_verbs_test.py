@@ -197,7 +197,8 @@ def from_guest(rig):
         text += KILL + f'cp {rig.ring} /share/left\n' + recv(AGAIN)
     job = rig.guest.start(rig.script('recv', text + 'wait $pid\n'), SECONDS)
     if rig.kill:
-        rig.until(lambda: any(map(chain.has_batch, chain.parts(stored))), store, 'a batch')
+        rig.until(lambda: sum(map(chain.has_batch, chain.parts(stored))) == len(chain.TABLES),
+                  store, 'a batch of each table')
         rig.tell('now')
     rig.job_ends(job)
     store.send_signal(signal.SIGTERM)
