@@ -39,18 +39,32 @@ have_held(void)
 	return ret;
 }
 
+bool
+eal_hold(void)
+{
+	static bool asked, done;
+	struct timespec until;
+
+	if (done)
+		return true;
+	if (!asked) {
+		sem_init(&held, 0, 0);
+		if (have_held() < 0)
+			return false;
+		asked = true;
+	}
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE;
+	while (sem_timedwait(&held, &until) < 0)
+		if (errno != EINTR)
+			return false;
+	done = true;
+	return true;
+}
+
 void
 eal_end(void)
 {
-	struct timespec until;
-
-	sem_init(&held, 0, 0);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += PATIENCE;
-	if (have_held() < 0)
-		return;
-	while (sem_timedwait(&held, &until) < 0)
-		if (errno != EINTR)
-			return;
-	rte_eal_cleanup();
+	if (eal_hold())
+		rte_eal_cleanup();
 }

@@ -13,6 +13,7 @@
 
 #include "calibration_output.h"
 #include "detector_run.h"
+#include "eal_end.h"
 #include "transmit_loop.h"
 #include "truth_output.h"
 
@@ -199,6 +200,7 @@ transmit_run(const struct detector_options *options)
 	else if (rc == -ENOMEM)
 		warnx("out of memory");
 
+	eal_hold();
 	transmit_port_close(&run->port);
 	transmit_loop_release(&run->loop);
 	transmit_frames_release(&run->frames);

@@ -92,6 +92,7 @@ run(const struct mode *mode, const struct target *target)
 		rc = mode->run(&session, target);
 	session_linger(&session, LAST_FRAMES);
 	wiretap_close();
+	eal_hold();
 	session_close(&session);
 	return rc;
 }

@@ -333,6 +333,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		status = EXIT_SUCCESS;
 	telemetry_retire();
 	run_free(&service.run);
+	eal_hold();
 	leaked = pipeline_destroy(&pipeline);
 	if (leaked != 0) {
 		LOG(ERR, "%u mbufs did not come back: this is a bug\n", leaked);

@@ -176,6 +176,7 @@ run(const struct arguments *a)
 		settings.files.root);
 	poll_until_signal(s);
 	store_telemetry_close();
+	eal_hold();
 	rc = store_close(s);
 	if (rc < 0)
 		LOG(ERR, "a file ended with an error: %s\n", strerror(-rc));

@@ -87,6 +87,8 @@ rig_close(int failed)
 {
 	unsigned int i;
 
+	/* both ends of a memif go away at once */
+	eal_hold();
 	for (i = 0; i < 2; i++) {
 		struct rig_end *end = &rig.end[i];
 
