@@ -18,17 +18,20 @@
 static bool
 owner_lives(int fd)
 {
-	FILE *locks = fopen("/proc/locks", "re");
 	unsigned int major_, minor_;
 	bool lives = false;
 	uint64_t inode;
 	char line[256];
 	struct stat st;
+	FILE *locks;
 	int pid;
 
+	if (fstat(fd, &st) < 0)
+		return false;
+	locks = fopen("/proc/locks", "re");
 	if (locks == NULL)
 		return false;
-	while (!lives && fstat(fd, &st) == 0 && fgets(line, sizeof(line), locks) != NULL)
+	while (!lives && fgets(line, sizeof(line), locks) != NULL)
 		lives = sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%" SCNu64, &pid, &major_, &minor_,
 				&inode) == 4 &&
 			major_ == major(st.st_dev) && minor_ == minor(st.st_dev) &&

@@ -195,7 +195,6 @@ wait_for(struct rx *rx, const struct rx_packet *p)
 {
 	uint64_t *waiting = &rx->waiting[p->stream];
 
-	rx->in_order = true;
 	if (*waiting == 0 || p->frame + 1 < *waiting)
 		*waiting = p->frame + 1;
 }
@@ -203,7 +202,6 @@ wait_for(struct rx *rx, const struct rx_packet *p)
 static void
 none_waits(struct rx *rx)
 {
-	rx->in_order = false;
 	memset(rx->waiting, 0, sizeof(rx->waiting));
 }
 
@@ -233,7 +231,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		}
 		result = FRAME_PLACE_OTHER;
 		if (likely(frame_lane_is_ours(rx->table, &frame)))
-			result = unlikely(rx->in_order && is_behind(rx, p))
+			result = unlikely(rx->nb_pending + waiting > 0 && is_behind(rx, p))
 				? FRAME_PLACE_WAIT
 				: frame_lane_place(rx->table, rx->lane, p->stream, frame, p->packet,
 					  p->header, address, pixels);

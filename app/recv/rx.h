@@ -87,7 +87,6 @@ struct rx {
 	uint32_t nb_pending;
 	uint32_t nb_voted; /**< pending packets whose vote is counted */
 	uint64_t changes;  /**< of the table, before pending packets were tried last */
-	bool in_order;	   /**< some packets wait: others of their streams stay behind them */
 	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint32_t nb_outbox[FRAME_LANES_MAX];
@@ -101,7 +100,7 @@ struct rx {
 } __rte_cache_aligned;
 
 /**
- * One round: everything that waits, one burst of each queue, the inbox.
+ * One round: everything that waits, a few bursts of each queue, the inbox.
  * Its own lcore only. @return non-zero if any packet was handled
  */
 int rx_poll(void *rx);
