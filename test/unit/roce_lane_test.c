@@ -20,12 +20,12 @@
 #include <rte_debug.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
-#include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 #include <rte_ring.h>
 
 #include "rdma.h"
 #include "rdma_roce.h"
+#include "ring_port.h"
 #include "roce_qp.h"
 
 #define MEMORY	     8192
@@ -101,22 +101,12 @@ static void
 port_make(unsigned int queues, bool lazy)
 {
 	char name[32];
-	unsigned int i;
-	int port;
+	uint16_t port;
 
 	memset(&it, 0, sizeof(it));
 	generation++;
-	for (i = 0; i < queues; i++) {
-		snprintf(name, sizeof(name), "rx%u_%u", i, generation);
-		it.rx[i] = rte_ring_create(name, 256, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-		snprintf(name, sizeof(name), "tx%u_%u", i, generation);
-		it.tx[i] = rte_ring_create(name, 256, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-		assert_true(it.rx[i] && it.tx[i]);
-	}
 	snprintf(name, sizeof(name), "lane%u", generation);
-	port = rte_eth_from_rings(name, it.rx, queues, it.tx, queues, 0);
-	assert_true(port >= 0);
-	it.port = port;
+	it.port = port = ring_port_make(name, 256, queues, it.rx, it.tx);
 	if (!lazy)
 		return;
 	true_ops = rte_eth_devices[port].dev_ops;

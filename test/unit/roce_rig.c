@@ -8,8 +8,9 @@
 #include <rte_bus_vdev.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
-#include <rte_eth_ring.h>
 #include <rte_ethdev.h>
+
+#include "ring_port.h"
 
 #define GUARD 4096 /* bytes on either side of the region that nobody may write */
 
@@ -45,19 +46,10 @@ port_make(struct rig *rig, unsigned int i)
 	static struct rte_mempool *pool;
 	char name[32];
 	unsigned int q;
-	int port;
+	uint16_t port;
 
-	for (q = 0; q < rig->lanes; q++) {
-		snprintf(name, sizeof(name), "rig_rx%u_%u", i, q);
-		end->rx[q] = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-		snprintf(name, sizeof(name), "rig_tx%u_%u", i, q);
-		end->tx[q] = rte_ring_create(name, 4096, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-		assert_non_null(end->rx[q]);
-		assert_non_null(end->tx[q]);
-	}
 	snprintf(name, sizeof(name), "rig%u", i);
-	port = rte_eth_from_rings(name, end->rx, rig->lanes, end->tx, rig->lanes, 0);
-	assert_true(port >= 0);
+	port = ring_port_make(name, 4096, rig->lanes, end->rx, end->tx);
 	if (!rig->started)
 		return;
 	if (!pool)

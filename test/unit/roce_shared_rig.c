@@ -4,9 +4,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 
-#include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 
+#include "ring_port.h"
 #include "roce_arp.h"
 #include "roce_shared_rig.h"
 
@@ -59,22 +59,13 @@ port_make(bool started)
 {
 	static unsigned int generation;
 	char name[32];
-	int port;
+	uint16_t port;
 
 	memset(&nic, 0, sizeof(nic));
 	memset(station, 0, sizeof(station));
 	generation++;
-	for (unsigned int q = 0; q < QUEUES; q++) {
-		snprintf(name, sizeof(name), "rx%u_%u", q, generation);
-		nic.rx[q] = rte_ring_create(name, 256, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-		snprintf(name, sizeof(name), "tx%u_%u", q, generation);
-		nic.tx[q] = rte_ring_create(name, 256, 0, RING_F_SP_ENQ | RING_F_SC_DEQ);
-		assert_true(nic.rx[q] && nic.tx[q]);
-	}
 	snprintf(name, sizeof(name), "shared%u", generation);
-	port = rte_eth_from_rings(name, nic.rx, QUEUES, nic.tx, QUEUES, 0);
-	assert_true(port >= 0);
-	nic.id = port;
+	nic.id = port = ring_port_make(name, 256, QUEUES, nic.rx, nic.tx);
 	nic.room = ADDRESSES;
 	nic.true_ops = rte_eth_devices[port].dev_ops;
 	nic.ops = *nic.true_ops;

@@ -8,11 +8,11 @@
 #include "sink_store_rig.h"
 
 #include <rte_eal.h>
-#include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include "arrow_read.h"
+#include "ring_port.h"
 
 struct rig rig;
 
@@ -63,14 +63,8 @@ open_station(unsigned int i)
 {
 	char name[32], device[RDMA_NAME_MAX];
 
-	snprintf(name, sizeof(name), "rx%u", i);
-	rig.station[i].rx = rte_ring_create(name, 4096, 0, 0);
-	snprintf(name, sizeof(name), "tx%u", i);
-	rig.station[i].tx = rte_ring_create(name, 4096, 0, 0);
-	assert_non_null(rig.station[i].rx);
-	assert_non_null(rig.station[i].tx);
 	snprintf(name, sizeof(name), "st%u", i);
-	assert_true(rte_eth_from_rings(name, &rig.station[i].rx, 1, &rig.station[i].tx, 1, 0) >= 0);
+	ring_port_make(name, 4096, 1, &rig.station[i].rx, &rig.station[i].tx);
 	snprintf(device, sizeof(device), "roce:port=net_ring_st%u,ip=10.0.0.%u/24", i, i + 1);
 	rig.dev[i] = rdma_dev_open(device);
 	assert_non_null(rig.dev[i]);
