@@ -6,6 +6,12 @@
  * - the same columns copied into one buffer (serialised) and sent over TCP.
  * All on the same two cores in the same run. The store writes to a disk that takes everything at
  * once, so that only what lies before the disk is measured.
+ *
+ * Batches go in rows of as many as the retention ring holds. They are made before their row is
+ * timed: that is the builder's work, on another core of a receiver. Timed is what its egress lcore
+ * does, from room in the ring to the results, until the store has taken the last one; what is left
+ * then are results of the last group commit. The engine sends rows of as many: their begin and end,
+ * some 10 us, are less than 0.1 % of one.
  */
 #include <stdio.h>
 #include <stdlib.h>

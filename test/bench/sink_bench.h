@@ -49,6 +49,9 @@ void batch_free(void);
 /* Batches under way: bytes that any cache holds, and enough for large ones. */
 unsigned int batch_depth(void);
 
+/* Batches that are sent in a row: what the ring holds, wherever in it the first one lies. */
+unsigned int batch_segment(void);
+
 /* Retention ring, and a store with its files below a directory that is made. */
 void ends_open(char *directory);
 void ends_close(const char *directory);

@@ -103,3 +103,9 @@ batch_depth(void)
 {
 	return RTE_MAX(IN_FLIGHT / batch.body, 4u);
 }
+
+unsigned int
+batch_segment(void)
+{
+	return MEMORY / (batch.body + SINK_BLOCK) - 1;
+}

@@ -27,7 +27,10 @@ static struct {
 	struct sink_sender *sender;
 	struct sink_key key;
 	unsigned int run;
-	uint64_t sequence;
+	uint64_t sequence; /* batches that were kept */
+	uint64_t durable;
+	uint8_t *next;		      /* where the next one was made */
+	uint8_t *end;		      /* of the ring's memory */
 	uint8_t metadata[SINK_BLOCK]; /* of the batch that is made */
 } sender;
 
@@ -133,22 +136,44 @@ static const struct arrow_io_ops null_io = {
 
 /* ---- the receiver's end ---------------------------------------------------------------------- */
 
+/* Where the ring puts the next one that is kept, behind one at `at`: in one piece. */
+static uint8_t *
+behind(uint8_t *at)
+{
+	const uint64_t step = SINK_BLOCK + batch.body;
+
+	return at + 2 * step > sender.end ? sender.end - MEMORY : at + step;
+}
+
 /*
- * Another one is kept: its metadata are made and put there as the builder does; its body is what
- * the ring has there, as nobody looks at it and copying it into the ring is the work of another
- * thread.
+ * Make so many batches where the ring will have room for them, as the builder does: that is another
+ * thread of a receiver's. The ring is empty. A body is what lies there, as nobody looks at it.
  */
-static bool
-keep(void)
+static void
+make_batches(unsigned int n)
 {
 	const struct arrow_template *t = &batch.template;
-	const struct arrow_batch numbers = {
+	struct arrow_batch numbers = {
 		.rows = batch.rows,
 		.nodes = (const struct arrow_node *)(batch.metadata + t->nodes),
 		.buffers = (const struct arrow_buffer *)(batch.metadata + t->buffers),
 		.body_length = batch.body,
 		.sequence = sender.sequence,
 	};
+	uint8_t *at;
+
+	sender.next = at = retention_reserve(sender.ring, batch.body);
+	retention_give_up(sender.ring);
+	for (; n > 0; n--, numbers.sequence++, at = behind(at)) {
+		arrow_template_patch(t, sender.metadata, &numbers);
+		memcpy(at, sender.metadata, SINK_BLOCK);
+	}
+}
+
+/* One that was made is kept, assigned and offered: the egress lcore's work from here on. */
+static void
+keep(void)
+{
 	const struct retention_batch b = {
 		.sequence = sender.sequence,
 		.rows = batch.rows,
@@ -157,19 +182,16 @@ keep(void)
 		.run = sender.run,
 		.table = batch.table,
 	};
-	uint8_t *bytes = retention_reserve(sender.ring, batch.body);
 	uint32_t number;
 
-	if (bytes == NULL)
-		return false;
-	arrow_template_patch(t, sender.metadata, &numbers);
-	memcpy(bytes, sender.metadata, SINK_BLOCK);
+	if (retention_reserve(sender.ring, batch.body) != sender.next)
+		rig_die("the ring has no room for a batch where it was made");
 	number = retention_commit(sender.ring, &b);
 	retention_assign(sender.ring, number, 0);
 	if (sink_sender_offer(sender.sender, number) < 0)
 		rig_die("no memory for a batch's number");
+	sender.next = behind(sender.next);
 	sender.sequence++;
-	return true;
 }
 
 static void
@@ -177,6 +199,7 @@ on_result(void *arg, uint32_t number, enum sink_result_status status)
 {
 	if (status != SINK_DURABLE)
 		rig_die("a batch was not stored: %d", status);
+	sender.durable++;
 }
 
 /* A turn of the receiver's egress lcore. */
@@ -262,7 +285,7 @@ open_sender(struct rig *r)
 	if (index < 0)
 		rig_die("the ring takes no run: %s", strerror(-index));
 	sender.run = c.run = index;
-	sender.sequence = 0;
+	sender.sequence = sender.durable = 0;
 	memcpy(sender.metadata, batch.template.bytes, SINK_BLOCK);
 	c.store = retention_store(sender.ring, "bench");
 	to->sin_family = AF_INET;
@@ -287,30 +310,48 @@ close_sender(struct rig *r)
 		rig_die("batches are left");
 }
 
-static void
-stream_batches(struct rig *r)
-{
-	const uint64_t length = (uint64_t)(job.seconds * (double)rte_get_tsc_hz());
-	const uint64_t begin = rte_rdtsc(), durable = stats().durable;
-	uint64_t done = 0;
-
-	while (rte_rdtsc() - begin < length) {
-		while (sender.sequence - stats().durable < batch_depth() && keep())
-			;
-		turn();
-	}
-	done = stats().durable - durable;
-	job.cycles = rte_rdtsc() - begin;
-	job.bytes = done * (batch.body + SINK_BLOCK);
-	UNTIL(stats().durable == sender.sequence);
-}
-
 /* Batches that have been taken, as the store counts them. */
 static uint64_t
 taken(void)
 {
 	return __atomic_load_n(
 		&store_look(store)->counters.fault[SINK_ENTRY_GOOD], __ATOMIC_RELAXED);
+}
+
+/* Send batches that were made. @return cycles until the store has taken the last of them */
+static uint64_t
+send_batches(unsigned int n)
+{
+	const uint64_t end = sender.sequence + n, all = taken() + n;
+	const unsigned int depth = batch_depth();
+	const uint64_t begin = rte_rdtsc();
+	uint64_t cycles;
+
+	while (sender.sequence < end) {
+		while (sender.sequence < end && sender.sequence - sender.durable < depth)
+			keep();
+		turn();
+	}
+	/* the store's line is not looked at before */
+	UNTIL(taken() == all);
+	cycles = rte_rdtsc() - begin;
+	UNTIL(sender.durable == sender.sequence);
+	return cycles;
+}
+
+static void
+stream_batches(struct rig *r)
+{
+	const uint64_t length = (uint64_t)(job.seconds * (double)rte_get_tsc_hz());
+	const unsigned int n = batch_segment();
+
+	job.cycles = 0;
+	job.bytes = 0;
+	while (job.cycles < length) {
+		make_batches(n);
+		job.cycles += send_batches(n);
+		job.bytes += n * (batch.body + SINK_BLOCK);
+	}
 }
 
 static void
@@ -320,14 +361,8 @@ single_batches(struct rig *r)
 	unsigned int i;
 
 	for (i = 0; i < job.nb_times; i++) {
-		const uint64_t before = taken(), begin = rte_rdtsc();
-
-		while (!keep())
-			turn();
-		while (taken() == before)
-			turn();
-		job.times[i] = (double)(rte_rdtsc() - begin) * tick;
-		UNTIL(stats().durable == sender.sequence);
+		make_batches(1);
+		job.times[i] = (double)send_batches(1) * tick;
 	}
 }
 
@@ -390,8 +425,9 @@ ends_open(char *directory)
 	unlink(path);
 	sender.pd = rdma_pd_alloc(rig.a.dev);
 	retention_memory(sender.ring, &attr.addr, &attr.length);
+	sender.end = (uint8_t *)attr.addr + attr.length;
 	/* every page is there before anything is measured */
-	memset((uint8_t *)attr.addr + attr.length - MEMORY, 0x5a, MEMORY);
+	memset(sender.end - MEMORY, 0x5a, MEMORY);
 	rc = sink_memory_open(&sender.memory, sender.pd, &attr, UINT64_MAX, SINK_BLOCK);
 	if (rc < 0)
 		rig_die("no memory region: %s", rte_strerror(-rc));

@@ -75,18 +75,21 @@ post_batch(struct rig *r, uint64_t number)
 		rig_die("no room for a batch");
 }
 
+/* As many in a row as the other measurement sends, all of them over before the next ones. */
 static void
 stream_raw(struct rig *r)
 {
 	const uint64_t length = (uint64_t)(job.seconds * (double)rte_get_tsc_hz());
+	const unsigned int depth = RTE_MIN(batch_depth(), (unsigned int)DEPTH);
 	const uint64_t begin = rte_rdtsc();
-	uint64_t posted = 0, done = 0;
+	uint64_t posted = 0, done = 0, end = 0;
 	struct rdma_wc wc[DEPTH];
 	unsigned int n;
 
-	while (rte_rdtsc() - begin < length || done < posted) {
-		while (rte_rdtsc() - begin < length &&
-			posted - done < RTE_MIN(batch_depth(), (unsigned int)DEPTH))
+	while (done < end || rte_rdtsc() - begin < length) {
+		if (done == end)
+			end += batch_segment();
+		while (posted < end && posted - done < depth)
 			post_batch(r, posted++);
 		rig_turn(r);
 		n = rdma_poll_cq(r->a.send_cq, wc, DEPTH);
