@@ -100,3 +100,17 @@ arrow_crc32c_zeros(uint32_t crc, size_t len)
 	}
 	return crc;
 }
+
+void
+arrow_crc_zeros_init(struct arrow_crc_zeros *z, size_t len)
+{
+	const uint32_t none = arrow_crc32c_zeros(0, len);
+	uint32_t i, bits;
+
+	/* that of a sum is the sum of theirs, but for what zeros alone make: it is in one table */
+	for (i = 0; i < 8; i++) {
+		for (bits = 0; bits < 16; bits++)
+			z->of[i][bits] =
+				arrow_crc32c_zeros(bits << 4 * i, len) ^ (i > 0 ? none : 0);
+	}
+}

@@ -329,7 +329,7 @@ arrow_template_init(
 		{ARROW_KEY_CRC32C, "00000000"},
 		{ARROW_KEY_METADATA, "00000000"},
 	};
-	size_t at[5], batch[3], chars[KEYS] = {0}, nodes, buffers, size = 0;
+	size_t at[5], batch[3], chars[KEYS] = {0}, nodes, buffers, used, size = 0;
 	unsigned int nb_nodes, nb_buffers;
 	struct fb_writer w;
 	int rc;
@@ -350,11 +350,14 @@ arrow_template_init(
 	fb_refer(&w, batch[2], fb_vector(&w, nb_buffers, sizeof(struct arrow_buffer), 8, &buffers));
 	put_meta(&w, at[4], meta, KEYS, chars);
 
+	used = ARROW_PREFIX + w.len;
 	rc = frame_message(&w, "", 0, &t->bytes, &size);
 	fb_free(&w);
 	if (rc < 0)
 		return rc;
 	t->size = size;
+	t->used = used;
+	arrow_crc_zeros_init(&t->zeros, size - used);
 	t->nb_nodes = nb_nodes;
 	t->nb_buffers = nb_buffers;
 	t->rows = ARROW_PREFIX + batch[0];
@@ -387,12 +390,14 @@ arrow_metadata_crc(const uint8_t *metadata, size_t size, size_t digits)
 void
 arrow_template_patch(const struct arrow_template *t, uint8_t *metadata, const struct arrow_batch *b)
 {
+	uint32_t crc;
+
 	memcpy(metadata + t->rows, &b->rows, sizeof(b->rows));
 	memcpy(metadata + t->nodes, b->nodes, t->nb_nodes * sizeof(*b->nodes));
 	memcpy(metadata + t->buffers, b->buffers, t->nb_buffers * sizeof(*b->buffers));
 	memcpy(metadata + t->body_length, &b->body_length, sizeof(b->body_length));
 	put_hex(metadata + t->sequence, b->sequence, 16);
 	put_hex(metadata + t->crc32c, b->crc32c, 8);
-	put_hex(metadata + t->metadata_crc32c,
-		arrow_metadata_crc(metadata, t->size, t->metadata_crc32c), 8);
+	crc = arrow_metadata_crc(metadata, t->used, t->metadata_crc32c);
+	put_hex(metadata + t->metadata_crc32c, arrow_crc_zeros(&t->zeros, crc), 8);
 }

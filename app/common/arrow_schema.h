@@ -24,6 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arrow_crc.h"
+
 #define ARROW_BLOCK	  4096 /**< alignment of messages and bodies in a file */
 #define ARROW_MAGIC	  "ARROW1"
 #define ARROW_MAGIC_SIZE  6
@@ -119,6 +121,7 @@ struct arrow_batch {
 struct arrow_template {
 	uint8_t *bytes;
 	uint32_t size; /**< a multiple of ARROW_BLOCK */
+	uint32_t used; /**< of them; zeros follow */
 	uint16_t nb_nodes;
 	uint16_t nb_buffers;
 	uint32_t rows; /**< places of the numbers, from the start of bytes */
@@ -128,6 +131,7 @@ struct arrow_template {
 	uint32_t sequence;
 	uint32_t crc32c;
 	uint32_t metadata_crc32c;
+	struct arrow_crc_zeros zeros; /**< those */
 };
 
 /** A record batch within a file, as the footer lists it. */

@@ -91,7 +91,8 @@ try_entry(const uint8_t *data, size_t size, bool sign)
 	static struct sink_entry entry __attribute__((aligned(64)));
 	struct sink_stream *s;
 	struct sink_batch batch;
-	uint8_t metadata[SINK_BLOCK] __attribute__((aligned(SINK_BLOCK))), made[SINK_BLOCK];
+	uint8_t metadata[SINK_BLOCK] __attribute__((aligned(SINK_BLOCK))) = {0};
+	uint8_t made[SINK_BLOCK];
 	struct arrow_node nodes[ARROW_NODES_MAX];
 	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
 	struct arrow_batch again;

@@ -17,6 +17,7 @@ static void
 crc_check_value(void **state)
 {
 	uint8_t data[5000];
+	struct arrow_crc_zeros zeros;
 	uint32_t whole, a, b, power;
 	unsigned int i, cut;
 
@@ -43,6 +44,12 @@ crc_check_value(void **state)
 	assert_int_equal(a, whole);
 	memset(data, 0, sizeof(data));
 	assert_int_equal(arrow_crc32c_zeros(7, sizeof(data)), arrow_crc32c(7, data, sizeof(data)));
+	for (cut = 0; cut <= sizeof(data); cut += 97) {
+		arrow_crc_zeros_init(&zeros, cut);
+		assert_int_equal(arrow_crc_zeros(&zeros, 0), arrow_crc32c_zeros(0, cut));
+		assert_int_equal(arrow_crc_zeros(&zeros, ~0u), arrow_crc32c_zeros(~0u, cut));
+		assert_int_equal(arrow_crc_zeros(&zeros, whole), arrow_crc32c_zeros(whole, cut));
+	}
 }
 
 static void

@@ -39,6 +39,7 @@ pick(void)
 static enum sink_entry_fault
 check(uint32_t index)
 {
+	memset(metadata, 0, sizeof(metadata));
 	return sink_entry_check(stream_of(&entry), &entry, index, &batch, metadata);
 }
 
@@ -99,7 +100,8 @@ test_any_byte(void **state)
 	assert_true(faults[SINK_ENTRY_GOOD] < n / 4);
 }
 
-/* Behind the metadata are zeros for the file, whatever is there. */
+/* Behind the metadata are zeros for the file and for the CRC, whatever is there; also where an
+ * entry has some of them itself. */
 static void
 test_behind(void **state)
 {
@@ -110,10 +112,24 @@ test_behind(void **state)
 		b = pick();
 		at = entry.descriptor.metadata_bytes;
 		entry.metadata[at + sample_random(&s.sample) % (sizeof(entry.metadata) - at)] = 1;
-		assert_int_equal(check(b->batch.entry), SINK_ENTRY_GARBAGE);
+		assert_int_equal(check(b->batch.entry), SINK_ENTRY_GOOD);
+		assert_memory_equal(metadata, b->metadata, SINK_BLOCK);
+		if (i % 2 == 0)
+			continue;
+		entry = b->entry;
+		entry.descriptor.metadata_bytes +=
+			sample_random(&s.sample) % (sizeof(entry.metadata) - at + 1);
 		sink_sample_sign(&entry);
 		assert_int_equal(check(b->batch.entry), SINK_ENTRY_GOOD);
 		assert_memory_equal(metadata, b->metadata, SINK_BLOCK);
+		/* that counts: it is not zeros that the CRC is of */
+		at = entry.descriptor.metadata_bytes - 1;
+		if (at < b->entry.descriptor.metadata_bytes)
+			continue;
+		entry.metadata[at] = 1;
+		assert_int_equal(check(b->batch.entry), SINK_ENTRY_GARBAGE);
+		sink_sample_sign(&entry);
+		assert_int_equal(check(b->batch.entry), SINK_ENTRY_METADATA);
 	}
 }
 
@@ -225,6 +241,7 @@ static void
 test_make(void **state)
 {
 	static uint8_t ones[SINK_BLOCK];
+	struct sink_stream stream;
 	struct sink_batch of;
 
 	of = s.batch[0][0].batch;
@@ -233,7 +250,15 @@ test_make(void **state)
 		sink_sample_entry(&s.stream[0], &of, s.batch[0][0].metadata, &entry), -EMSGSIZE);
 	of = s.batch[0][0].batch;
 	memset(ones, 1, sizeof(ones));
-	assert_int_equal(sink_sample_entry(&s.stream[0], &of, ones, &entry), -EMSGSIZE);
+	stream = (struct sink_stream){.body_max = of.body_bytes};
+	assert_int_equal(sink_sample_entry(&stream, &of, ones, &entry), -EMSGSIZE);
+	/* the sender's has no template: it is as with one */
+	stream.table = 0;
+	stream.identity = s.stream[0].identity;
+	stream.epoch = s.stream[0].epoch;
+	assert_int_equal(sink_sample_entry(&stream, &of, s.batch[0][0].metadata, &entry), 0);
+	assert_memory_equal(
+		&entry.descriptor, &s.batch[0][0].entry.descriptor, sizeof(entry.descriptor));
 }
 
 int

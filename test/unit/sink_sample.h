@@ -38,8 +38,8 @@ sink_sample_identity(enum arrow_table table)
 
 /* An entry as it is when all of it has come. */
 static inline int
-sink_sample_entry(const struct sink_stream *s, const struct sink_batch *batch,
-	const uint8_t *metadata, struct sink_entry *entry)
+sink_sample_entry(struct sink_stream *s, const struct sink_batch *batch, const uint8_t *metadata,
+	struct sink_entry *entry)
 {
 	memcpy(entry->metadata, metadata, sizeof(entry->metadata));
 	return sink_entry_describe(s, batch, metadata, &entry->descriptor);
@@ -121,8 +121,13 @@ sink_sample_free(struct sink_sample *s)
 static inline void
 sink_sample_sign(struct sink_entry *entry)
 {
+	const uint32_t most = sizeof(entry->metadata);
+	uint32_t size = entry->descriptor.metadata_bytes, crc;
+
+	size = size < most ? size : most;
 	entry->descriptor.crc32c = 0;
-	entry->descriptor.crc32c = arrow_crc32c(0, entry, sizeof(*entry));
+	crc = arrow_crc32c(0, entry, sizeof(entry->descriptor) + size);
+	entry->descriptor.crc32c = arrow_crc32c_zeros(crc, most - size);
 }
 
 #endif /* SINK_SAMPLE_H */

@@ -214,12 +214,12 @@ retention_get(const struct retention *r, uint32_t index, struct retention_batch 
 }
 
 void
-retention_prefetch(const struct retention *r, uint32_t batch)
+retention_prefetch(const struct retention *r, uint32_t batch, uint32_t bytes)
 {
 	const uint8_t *metadata = data_at(r, r->batch[batch].position);
 	unsigned int i;
 
-	for (i = 0; i < SINK_BLOCK; i += CACHE_LINE)
+	for (i = 0; i < bytes; i += CACHE_LINE)
 		__builtin_prefetch(metadata + i);
 }
 

@@ -23,31 +23,36 @@ sink_entry_fault_name(enum sink_entry_fault fault)
 	return names[fault];
 }
 
-/* CRC-32C of an entry whose own four bytes count as zeros. */
+/* CRC-32C of an entry whose own four bytes, and all behind the metadata, count as zeros: they are
+ * more than half of it. */
 static uint32_t
-entry_crc(const struct sink_descriptor *descriptor, const uint8_t *metadata)
+entry_crc(const struct sink_stream *s, const struct sink_descriptor *descriptor,
+	const uint8_t *metadata, uint32_t size)
 {
 	struct sink_descriptor d = *descriptor;
+	uint32_t crc;
 
 	d.crc32c = 0;
-	return arrow_crc32c(arrow_crc32c(0, &d, sizeof(d)), metadata, SINK_ENTRY_METADATA_BYTES);
+	crc = arrow_crc32c(arrow_crc32c(0, &d, sizeof(d)), metadata, size);
+	return size == s->metadata_bytes
+		? arrow_crc_zeros(&s->zeros, crc)
+		: arrow_crc32c_zeros(crc, SINK_ENTRY_METADATA_BYTES - size);
 }
 
-/* Bytes of metadata up to the last that is not zero. More than half of them are zeros: by lines,
- * as byte by byte that took longer than sending all of it. */
+/* Entries of this stream have so many bytes of metadata: they are by one template. */
+static void
+expect(struct sink_stream *s, uint32_t size)
+{
+	s->metadata_bytes = size;
+	arrow_crc_zeros_init(&s->zeros, SINK_ENTRY_METADATA_BYTES - size);
+}
+
+/* Bytes of metadata up to the last that is not zero. */
 static uint32_t
 used_bytes(const uint8_t *metadata)
 {
-	uint32_t size = SINK_BLOCK, i;
-	uint64_t line[8], any;
+	uint32_t size = SINK_BLOCK;
 
-	for (; size > 0; size -= sizeof(line)) {
-		memcpy(line, metadata + size - sizeof(line), sizeof(line));
-		for (any = 0, i = 0; i < 8; i++)
-			any |= line[i];
-		if (any != 0)
-			break;
-	}
 	while (size > 0 && metadata[size - 1] == 0)
 		size--;
 	return size;
@@ -79,6 +84,7 @@ sink_stream_init(struct sink_stream *s, uint8_t table, const struct arrow_schema
 	}
 	s->copy = s->made + SINK_BLOCK;
 	memcpy(s->made, s->template.bytes, SINK_BLOCK);
+	expect(s, used_bytes(s->made));
 	return 0;
 }
 
@@ -91,13 +97,15 @@ sink_stream_free(struct sink_stream *s)
 }
 
 int
-sink_entry_describe(const struct sink_stream *s, const struct sink_batch *batch,
-	const uint8_t *metadata, struct sink_descriptor *descriptor)
+sink_entry_describe(struct sink_stream *s, const struct sink_batch *batch, const uint8_t *metadata,
+	struct sink_descriptor *descriptor)
 {
-	const uint32_t size = used_bytes(metadata);
+	const uint32_t size = s->metadata_bytes > 0 ? s->metadata_bytes : used_bytes(metadata);
 
 	if (size > SINK_ENTRY_METADATA_BYTES || batch->body_bytes > s->body_max)
 		return -EMSGSIZE;
+	if (s->metadata_bytes == 0)
+		expect(s, size);
 	*descriptor = (struct sink_descriptor){
 		.magic = SINK_MAGIC,
 		.version = SINK_VERSION,
@@ -116,16 +124,17 @@ sink_entry_describe(const struct sink_stream *s, const struct sink_batch *batch,
 		.body_crc32c = batch->body_crc32c,
 		.metadata_bytes = size,
 	};
-	descriptor->crc32c = entry_crc(descriptor, metadata);
+	descriptor->crc32c = entry_crc(s, descriptor, metadata, size);
 	return 0;
 }
 
 static enum sink_entry_fault
-check_descriptor(const struct sink_stream *s, const struct sink_descriptor *d, uint32_t index)
+check_descriptor(
+	const struct sink_stream *s, const struct sink_descriptor *d, uint32_t size, uint32_t index)
 {
 	if (d->magic != SINK_MAGIC || d->version != SINK_VERSION || d->table != s->table ||
 		d->reserved != 0 || d->reserved2[0] != 0 || d->reserved2[1] != 0 ||
-		d->crc32c != entry_crc(d, s->copy))
+		d->crc32c != entry_crc(s, d, s->copy, size))
 		return SINK_ENTRY_GARBAGE;
 	if (d->entry != index || d->epoch != s->epoch)
 		return SINK_ENTRY_PLACE;
@@ -181,9 +190,10 @@ check_buffers(const struct sink_stream *s, const struct arrow_buffer *buffers, u
 
 /* Numbers out of the copy; the template makes metadata of them. */
 static enum sink_entry_fault
-check_metadata(struct sink_stream *s, const struct sink_descriptor *d)
+check_metadata(struct sink_stream *s, const struct sink_descriptor *d, uint32_t size)
 {
 	const struct arrow_template *t = &s->template;
+	const uint32_t whole = size > t->used ? size : t->used;
 	struct arrow_node nodes[ARROW_NODES_MAX];
 	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
 	const struct arrow_batch batch = {
@@ -195,12 +205,14 @@ check_metadata(struct sink_stream *s, const struct sink_descriptor *d)
 		.crc32c = d->body_crc32c,
 	};
 
+	/* what did not come is zeros, as all is behind what the template has */
+	memset(s->copy + size, 0, whole - size);
 	memcpy(nodes, s->copy + t->nodes, t->nb_nodes * sizeof(nodes[0]));
 	memcpy(buffers, s->copy + t->buffers, t->nb_buffers * sizeof(buffers[0]));
 	if (!check_nodes(s, nodes, batch.rows) || !check_buffers(s, buffers, d->body_bytes))
 		return SINK_ENTRY_METADATA;
 	arrow_template_patch(t, s->made, &batch);
-	return memcmp(s->made, s->copy, SINK_BLOCK) == 0 ? SINK_ENTRY_GOOD : SINK_ENTRY_METADATA;
+	return memcmp(s->made, s->copy, whole) == 0 ? SINK_ENTRY_GOOD : SINK_ENTRY_METADATA;
 }
 
 enum sink_entry_fault
@@ -209,19 +221,22 @@ sink_entry_check(struct sink_stream *s, const struct sink_entry *entry, uint32_t
 {
 	enum sink_entry_fault fault;
 	struct sink_descriptor d;
+	uint32_t size;
 
+	/* nothing is loaded from there again, once it was */
 	memcpy(&d, &entry->descriptor, sizeof(d));
-	memcpy(s->copy, entry->metadata, SINK_ENTRY_METADATA_BYTES);
-	/* nothing is loaded from there again */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	fault = check_descriptor(s, &d, index);
+	size = d.metadata_bytes < SINK_ENTRY_METADATA_BYTES ? d.metadata_bytes
+							    : SINK_ENTRY_METADATA_BYTES;
+	memcpy(s->copy, entry->metadata, size);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	fault = check_descriptor(s, &d, size, index);
 	if (fault != SINK_ENTRY_GOOD)
 		return fault;
-	memset(s->copy + d.metadata_bytes, 0, SINK_BLOCK - d.metadata_bytes);
-	fault = check_metadata(s, &d);
+	fault = check_metadata(s, &d, size);
 	if (fault != SINK_ENTRY_GOOD)
 		return fault;
-	memcpy(metadata, s->made, SINK_BLOCK);
+	memcpy(metadata, s->made, s->template.used);
 	*batch = (struct sink_batch){
 		.sequence = d.sequence,
 		.rows = d.rows,

@@ -22,8 +22,10 @@ struct sink_stream {
 	const struct arrow_schema *schema; /**< the owner's; outlives this */
 	struct arrow_template template;
 	uint64_t epoch;
-	uint64_t body_max; /**< bytes */
-	uint8_t table;	   /**< enum arrow_table */
+	uint64_t body_max;	 /**< bytes */
+	uint8_t table;		 /**< enum arrow_table */
+	uint32_t metadata_bytes; /**< of the template, or of the first one described; 0: none */
+	struct arrow_crc_zeros zeros; /**< what is behind them in an entry */
 	/* a block each, for sink_entry_check() */
 	uint8_t *made; /**< metadata by our template, of an entry's numbers */
 	uint8_t *copy; /**< what the entry says */
@@ -69,10 +71,11 @@ struct sink_batch {
 /**
  * Announce a batch: what an entry begins with. The first SINK_ENTRY_METADATA_BYTES of the metadata
  * follow as they are.
- * @param metadata  SINK_BLOCK bytes as arrow_template_patch() left them
+ * @param metadata  SINK_BLOCK bytes as arrow_template_patch() left them: of one template all have
+ *                  as many that are not zero
  * @return 0; -EMSGSIZE: they do not fit behind the descriptor, or the body is longer than body_max
  */
-int sink_entry_describe(const struct sink_stream *s, const struct sink_batch *batch,
+int sink_entry_describe(struct sink_stream *s, const struct sink_batch *batch,
 	const uint8_t *metadata, struct sink_descriptor *descriptor);
 
 /**
@@ -82,7 +85,8 @@ int sink_entry_describe(const struct sink_stream *s, const struct sink_batch *ba
  * @param entry  where its peer can write to, at any time
  * @param index  of the immediate
  * @param batch  out, if good
- * @param metadata  out, if good: SINK_BLOCK bytes for the file
+ * @param metadata  out, if good: SINK_BLOCK bytes for the file. Of them only those are written that
+ *                  the template has; the rest stays the zeros that it was
  */
 enum sink_entry_fault sink_entry_check(struct sink_stream *s, const struct sink_entry *entry,
 	uint32_t index, struct sink_batch *batch, uint8_t *metadata);

@@ -222,10 +222,11 @@ write_entry(struct sink_sender *s, const struct sink_descriptor *descriptor,
 /* Metadata that wait have left the nearest cache, most often: they come while those before them
  * are worked on. */
 static void
-prefetch_behind(const struct sink_sender *s, const struct queue *q)
+prefetch_behind(const struct sink_sender *s, const struct queue *q, uint32_t bytes)
 {
 	if (q->nb > AHEAD)
-		retention_prefetch(s->config.retention, q->at[(q->head + AHEAD) & (q->room - 1)]);
+		retention_prefetch(
+			s->config.retention, q->at[(q->head + AHEAD) & (q->room - 1)], bytes);
 }
 
 bool
@@ -241,7 +242,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		return false;
 	/* it stays the first one until it has gone: nobody would come back to it */
 	index = s->queue[table].at[s->queue[table].head];
-	prefetch_behind(s, &s->queue[table]);
+	prefetch_behind(s, &s->queue[table], s->stream[table].metadata_bytes);
 	if (!retention_get(s->config.retention, index, &b) || !sink_sender_owns(s, &b)) {
 		queue_drop(&s->queue[table]);
 		is_gone(s, index);

@@ -275,7 +275,7 @@ struct sink_descriptor {
 	uint8_t table; /**< enum arrow_table */
 	uint8_t reserved;
 	uint32_t entry;	 /**< this place; the immediate of the WRITE that brought it */
-	uint32_t crc32c; /**< of the whole entry, these four bytes counted as zeros */
+	uint32_t crc32c; /**< of the entry; these four bytes and all behind metadata as zeros */
 	uint64_t epoch;	 /**< of the grant */
 	uint64_t producer;
 	uint64_t run;
