@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A store that says it has more than there is, in any order, and for ever: a receiver notes what it
- * holds itself. */
+ * holds itself, and waits for so long. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +16,11 @@
 #define BATCHES 8 /* held, of table 1: every second one is this store's */
 #define STORE	0
 
+#define PATIENCE_MS (4 * SINK_HANDSHAKE_MS) /* of a sender that waits for its grant */
+
+uint64_t __wrap_sink_link_clock(void);
+
+static uint64_t now; /* ms */
 static char path[64];
 static struct retention *ring;
 static struct sink_sender *sender;
@@ -23,6 +28,12 @@ static struct {
 	struct sink_intervals m;
 	struct sink_interval at[SINK_INTERVALS_MAX];
 } have;
+
+uint64_t
+__wrap_sink_link_clock(void)
+{
+	return now;
+}
 
 static int
 begin(void **state)
@@ -54,7 +65,10 @@ begin(void **state)
 	sender->config.retention = ring;
 	sender->config.run = b.run;
 	sender->config.store = STORE;
-	sender->heard = 1;
+	sender->config.name = "store";
+	sender->state = SINK_SENDER_WAITING;
+	sender->moved_told = true;
+	sender->heard = now = 1;
 	assert_int_equal(sink_sender_collect(sender), 0);
 	assert_int_equal(interval_set_count(&sender->mine[1]), BATCHES / 2);
 	return 0;
@@ -109,6 +123,46 @@ test_for_ever(void **state)
 	assert_int_equal(sender->waiting_since, 1);
 }
 
+/* The store says something, and the sender is polled. @return whether it is given up */
+static bool
+say(enum sink_type type)
+{
+	sender->heard = now;
+	if (type == SINK_HAVE)
+		assert_int_equal(take(0, sender->have_next + 1, 1, true), SINK_REASON_NONE);
+	(void)sink_sender_poll(sender);
+	return sender->state == SINK_SENDER_DOWN;
+}
+
+/* While it settles a store may take as long as it likes; with HAVE it may not. */
+static void
+test_no_end(void **state)
+{
+	uint64_t end;
+
+	for (end = now + 10 * PATIENCE_MS; now < end; now += 1000)
+		assert_false(say(SINK_STATUS));
+	for (end = now + PATIENCE_MS; now <= end; now += 1000)
+		assert_false(say(SINK_HAVE));
+	assert_true(say(SINK_HAVE));
+	assert_int_equal(sender->stats.late, 1);
+	/* nothing of what it said counts */
+	assert_int_equal(retention_next(ring, 0), 0);
+	assert_int_equal(sender->stats.found, 0);
+}
+
+static void
+test_silence(void **state)
+{
+	now += PATIENCE_MS;
+	(void)sink_sender_poll(sender);
+	assert_int_equal(sender->state, SINK_SENDER_WAITING);
+	now++;
+	(void)sink_sender_poll(sender);
+	assert_int_equal(sender->state, SINK_SENDER_DOWN);
+	assert_int_equal(sender->stats.late, 1);
+}
+
 static void
 test_all_at_once(void **state)
 {
@@ -143,6 +197,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_for_ever, begin, end),
+		cmocka_unit_test_setup_teardown(test_no_end, begin, end),
+		cmocka_unit_test_setup_teardown(test_silence, begin, end),
 		cmocka_unit_test_setup_teardown(test_all_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_order, begin, end),
 	};
