@@ -83,7 +83,7 @@ struct gk_ops {
 
 	/**
 	 * Begin to serve the rings (cuda: launch the persistent kernel), each from gk_done.done on:
-	 * from batch 0 on a zeroed channel, from where they stood after a stop. Clears quit.
+	 * from batch 0 on a zeroed channel, from where they stood after a stop. cuda: clears quit.
 	 * @return 0; -EBUSY: the gangs are running; -EINVAL: a doorbell and gk_done disagree
 	 */
 	int (*start)(struct gk *gk);
@@ -100,7 +100,7 @@ struct gk_ops {
 	int (*poll)(struct gk *gk, uint32_t gang, uint32_t worker);
 
 	/**
-	 * Set quit, and stop serving once what was handed over is done. May be called while other
+	 * Stop serving once what was handed over is done (cuda: sets quit). May be called while other
 	 * threads poll; when it has returned anything but -EBUSY, poll() does nothing.
 	 * @return 0; -EBUSY: batches are still out (host: keep polling; call again); or, with all
 	 *         gangs stopped, the gk_done.error of a gang that gave up; -EIO: the kernel crashed

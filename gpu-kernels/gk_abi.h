@@ -131,7 +131,7 @@ GK_STATIC_ASSERT(sizeof(struct gk_work) == 128, "one descriptor is two cache lin
 /** The one line that a dispatcher polls. Written by the builder (quit: by whoever stops). */
 struct gk_doorbell {
 	uint32_t head[GK_GANGS_MAX]; /**< batches handed to each gang since start (wraps) */
-	uint32_t quit;		     /**< non-zero: finish what was handed over, then end */
+	uint32_t quit;		     /**< cuda: non-zero: finish what was handed over, then end */
 	uint32_t watchdog;	     /**< the host increments it; a silent host ends a kernel */
 	uint32_t reserved[2];
 };

@@ -126,7 +126,6 @@ host_start(struct gk *gk)
 			return -EINVAL;
 		}
 	}
-	__atomic_store_n(&channel->bell.quit, 0, __ATOMIC_RELEASE);
 	for (i = 0; i < gk->config.gangs; i++) {
 		__atomic_store_n(&channel->done[i].error, 0, __ATOMIC_RELEASE);
 		atomic_store_explicit(&gk->gang[i].claim,
@@ -141,14 +140,13 @@ host_stop(struct gk *gk)
 	struct gk_channel *channel = gk->config.channel;
 	int ret = 0;
 
-	__atomic_store_n(&channel->bell.quit, 1, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < gk->config.gangs; i++) {
 		_Atomic uint64_t *word = &gk->gang[i].claim;
 		uint64_t claim = atomic_load_explicit(word, memory_order_acquire);
 		const uint32_t done = gang_claim_done(claim);
 
 		switch (gang_claim_phase(claim)) {
-		case GANG_STOPPED: /* a polling thread has seen quit */
+		case GANG_STOPPED:
 			continue;
 		case GANG_FAILED:
 			if (ret == 0) {

@@ -4,7 +4,7 @@
  *
  *   STOPPED --start()--> IDLE --doorbell--> SETUP --> STATS --> OUTPUT --> IDLE
  *                         |                  | |        |                  ^ ^
- *                         +--quit--> STOPPED | |        +--nothing is kept-+ |
+ *                         +-stop()-> STOPPED | |        +--nothing is kept-+ |
  *                                            | +------> UPDATE --------------+
  *                                            +--refused--> FAILED
  *
@@ -172,24 +172,22 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	enter(g, done, GANG_STATS);
 }
 
-/* Nothing is going on: see whether the builder has rung, or wants the gangs to end. */
+/*
+ * Nothing is going on: see whether the builder has rung. That it wants the gangs to end is not
+ * looked at here: a thread that has, and goes on after they have been stopped and started again,
+ * would find the word as it was and stop them once more. stop() does it.
+ */
 static int
 idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 {
-	const struct gk_doorbell *bell = &gk->config.channel->bell;
 	const uint32_t done = gang_claim_done(claim);
-	/* quit before head: what was handed over before quit was set is seen, and done */
-	const uint32_t quit = __atomic_load_n(&bell->quit, __ATOMIC_ACQUIRE);
-	const uint32_t head = __atomic_load_n(&bell->head[gang], __ATOMIC_ACQUIRE);
-	const enum gang_phase next = head != done ? GANG_SETUP : GANG_STOPPED;
+	const uint32_t head =
+		__atomic_load_n(&gk->config.channel->bell.head[gang], __ATOMIC_ACQUIRE);
 
-	if (head == done && quit == 0)
-		return 0;
 	/* the count of batches in the word keeps this from hitting a later idle state */
-	if (!atomic_compare_exchange_strong_explicit(&g->claim, &claim, gang_claim(done, next),
-		    memory_order_acq_rel, memory_order_relaxed))
-		return 0;
-	if (next == GANG_STOPPED)
+	if (head == done ||
+		!atomic_compare_exchange_strong_explicit(&g->claim, &claim,
+			gang_claim(done, GANG_SETUP), memory_order_acq_rel, memory_order_relaxed))
 		return 0;
 	setup(gk, g, gang, done);
 	return 1;

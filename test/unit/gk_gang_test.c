@@ -6,12 +6,14 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include "gk_rig.h"
 
 #define PATTERNS 48   /* different frames; frame n shows pattern n % PATTERNS */
 #define SLOTS	 40   /* fewer than frames that could be out: slots are scarce */
 #define FRAMES	 2500 /* of one combination of gangs and threads */
+#define STARTS	 2000 /* under the eyes of polling threads */
 #define WORKERS	 4
 
 /* tiles for quanta of several */
@@ -290,7 +292,7 @@ test_same_bytes(void **state)
 	}
 }
 
-/* What was handed over before quit is finished; what comes after waits for the next start. */
+/* What was handed over before the stop is finished; what comes after waits for the next start. */
 static void
 test_stop_finishes(void **state)
 {
@@ -324,14 +326,36 @@ test_stop_finishes(void **state)
 	assert_int_equal(s.rig.ops->start(s.rig.gk), 0);
 	rig_poll_all(&s.rig);
 	assert_int_equal(gk_ring_is_done(ring, UINT32_MAX - 1 + 4), 1);
-
-	/* quit set by the builder alone: the gang ends by itself */
-	__atomic_store_n(&s.rig.config.channel->bell.quit, 1, __ATOMIC_RELEASE);
-	rig_poll_all(&s.rig);
-	__atomic_store_n(&s.rig.config.channel->bell.quit, 0, __ATOMIC_RELEASE);
-	gk_ring_submit(ring);
-	assert_int_equal(s.rig.ops->poll(s.rig.gk, 0, 0), 0);
 	assert_int_equal(s.rig.ops->stop(s.rig.gk), 0);
+	stage_close(&s);
+}
+
+/* A thread that has looked just before a stop does not end what is started after it. */
+static void
+test_starts_again(void **state)
+{
+	uint64_t rng = rig_seed("starts again"), until;
+	struct worker workers[WORKERS];
+	struct stage s = {0};
+	struct gk_ring *ring;
+	uint32_t number;
+
+	stage_open(&s, 1, 0, &rng);
+	ring = &s.rig.ring[0];
+	fill_slot(&s, 0, 0);
+	start_workers(&s, workers, 1, WORKERS, &rng);
+	for (uint32_t i = 0; i < STARTS; i++) {
+		assert_int_equal(s.rig.ops->start(s.rig.gk), 0);
+		*gk_ring_next(ring) = (struct gk_work){.nb_frames = 1, .slot = {0}};
+		number = gk_ring_submit(ring);
+		for (until = time(NULL) + 20; !gk_ring_is_done(ring, number);) {
+			assert_true((uint64_t)time(NULL) < until);
+			sched_yield();
+		}
+		gk_ring_collect(ring);
+		stop_gangs(&s.rig);
+	}
+	join_workers(&s, workers, WORKERS);
 	stage_close(&s);
 }
 
@@ -381,6 +405,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stop_finishes),
+		cmocka_unit_test(test_starts_again),
 		cmocka_unit_test(test_gives_up),
 		cmocka_unit_test(test_same_bytes),
 	};
