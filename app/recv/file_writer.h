@@ -30,7 +30,7 @@ struct rte_ring;
 struct compressor;
 struct egress;
 
-#define FILE_WRITER_NAP_US 200 /**< sleep while there is nothing to do */
+#define FILE_WRITER_NAP_US 1000 /**< sleep while there is nothing to do */
 #define FILE_WRITER_BURST  32
 #define FILE_WRITER_SETS   BATCH_SETS_MAX /**< batches that are made or written at a time */
 

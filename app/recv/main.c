@@ -179,7 +179,7 @@ gang_failed(struct service *s)
 static void *
 serve(void *arg)
 {
-	const struct timespec tick = {.tv_nsec = 1000 * 1000};
+	const struct timespec tick = {.tv_nsec = 4000 * 1000};
 	struct service *s = arg;
 	bool stopping = false;
 
