@@ -35,7 +35,7 @@ BENCHMARKS = {
     'writer': (['test/bench/writer_bench'], ['--mib', '64', '--rounds', '1'], ['--rounds', '5']),
     'store': (['test/bench/store_bench'], ['--mib', '64', '--rounds', '1'], ['--rounds', '7']),
     'recv': ([sys.executable, f'{HERE}/recv_bench.py', '.'],
-             ['--frames', '4', '--seconds', '1'], []),
+             ['--frames', '8', '--seconds', '1'], []),
 }
 
 
