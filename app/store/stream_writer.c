@@ -287,17 +287,19 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		.rows = b->sink.rows,
 		.index = SIZE_MAX,
 	};
-	struct stream_file *f;
+	struct stream_file *f, *last;
 
 	if (interval_set_has(&w->known.have, item.sequence)) {
 		stream_writer_give_result(w, &item, SINK_DOUBLE);
 		return;
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
-		/* after the first one's result, so behind the youngest file's batches */
-		for (f = w->oldest; f->next != NULL; f = f->next)
-			;
-		if (note_item(f, &item) < 0)
+		/* after the first one's result, so behind all batches there are; a file that has
+		 * none may go without a word (discard_empty()) */
+		for (f = last = w->oldest; f != NULL; f = f->next)
+			if (!f->empty)
+				last = f;
+		if (note_item(last, &item) < 0)
 			stream_writer_give_result(w, &item, SINK_AGAIN);
 		else
 			ADD(w->stats.pending, 1);

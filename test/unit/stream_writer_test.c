@@ -3,8 +3,10 @@
  * whatever happens. SINK_SEED and SINK_SEEDS choose what goes wrong. */
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -429,6 +431,66 @@ count_text(void *arg, bool error, const char *text)
 }
 
 /* A disk that ends nothing is told of once, and that it moves again. */
+static struct {
+	pthread_t self;
+	_Atomic bool holds;
+} late;
+
+/* Files that a thread closes stay open. */
+static int
+late_sync_dir(const char *path)
+{
+	while (atomic_load(&late.holds) && !pthread_equal(pthread_self(), late.self))
+		usleep(100);
+	return disk_io.sync_dir(path);
+}
+
+/*
+ * A double of a batch whose file has failed and is being closed, when a new one is open and has
+ * nothing yet: that one goes at the end of the run, the double has its result all the same.
+ */
+static void
+test_double_after_outage(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	unsigned int i;
+
+	disk = disk_new(seed);
+	io.sync_dir = late_sync_dir;
+	late.self = pthread_self();
+	atomic_store(&late.holds, true);
+	c.slices.io = &io;
+	c.slices.sync_ms = 1;
+	c.roll_batches = 0;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	give(r, 0);
+	disk->fail_error = -EIO;
+	disk->fail_until = UINT64_MAX;
+	for (i = 1; stream_writer_state(r->w) == 0; i++) {
+		if (i < 20)
+			give(r, i);
+		usleep(100);
+		stream_writer_poll(r->w);
+	}
+	disk->fail_until = 0;
+	while (stream_writer_state(r->w) != 0) {
+		usleep(1000);
+		stream_writer_poll(r->w);
+	}
+	assert_int_equal(r->given[0].status, 0);
+	give(r, 0);
+	stream_writer_begin_finish(r->w);
+	atomic_store(&late.holds, false);
+	(void)stream_writer_finish(r->w);
+	check_results(r);
+	assert_true(stream_writer_settled(r->w));
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
 static void
 test_stall(void **state)
 {
@@ -466,9 +528,10 @@ test_stall(void **state)
 		stream_writer_stats_get(r->w, &stats);
 		assert_int_equal(stats.stalled, 0);
 		assert_int_equal(r->said, 2 * i + 2);
-		/* of the file that is open: one for each batch, as each has waited for its own */
+		/* of the file that is open: each batch has waited for its own; a machine that is
+		 * slow begins another one in the midst of a batch */
 		assert_int_equal(stats.complete, 0);
-		assert_int_equal(stats.syncs, 2 * (i + 1));
+		assert_true(stats.syncs >= 2 * (i + 1));
 	}
 	stream_writer_close(r->w);
 	disk_free(disk);
@@ -498,6 +561,7 @@ main(void)
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_double_after_outage),
 		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
 	};
