@@ -100,8 +100,8 @@ struct gk_ops {
 	int (*poll)(struct gk *gk, uint32_t gang, uint32_t worker);
 
 	/**
-	 * Stop serving once what was handed over is done (cuda: sets quit). May be called while other
-	 * threads poll; when it has returned anything but -EBUSY, poll() does nothing.
+	 * Stop serving once what was handed over is done (cuda: sets quit). May be called while
+	 * other threads poll; when it has returned anything but -EBUSY, poll() does nothing.
 	 * @return 0; -EBUSY: batches are still out (host: keep polling; call again); or, with all
 	 *         gangs stopped, the gk_done.error of a gang that gave up; -EIO: the kernel crashed
 	 */
