@@ -248,6 +248,32 @@ pair_seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* What a guess has left in the output slots of a batch: host gangs make some, CUDA gangs none. */
+static inline void
+pair_forget_guesses(struct pair *p, struct rig *rig, const struct gk_work *work)
+{
+	const uint64_t stride = rig->config.layout.stride;
+	const int far = rig == &p->cuda && p->in_device;
+	uint8_t *copy = far ? malloc(stride) : NULL;
+
+	for (uint32_t i = 0; i < work->nb_frames; i++) {
+		const struct gk_result *result = &rig->config.results[work->slot[i]];
+		const uint32_t out = rig_frame(rig, work->slot[i])->out;
+
+		if (out == GK_NO_OUT)
+			continue;
+		if (!far) {
+			rig_forget_guess(rig, result, rig_output(rig, out));
+			continue;
+		}
+		assert_non_null(copy);
+		pair_copy(p, (uintptr_t)copy, (uintptr_t)rig_output(rig, out), stride, 1);
+		rig_forget_guess(rig, result, copy);
+		pair_copy(p, (uintptr_t)rig_output(rig, out), (uintptr_t)copy, stride, 0);
+	}
+	free(copy);
+}
+
 /* Until both have done all that was handed over. */
 static inline void
 pair_drain(struct pair *p)
@@ -276,6 +302,7 @@ pair_drain(struct pair *p)
 				/* raw is never behind done */
 				assert_int_equal(gk_ring_take_raw(ring, &batch), 1);
 				assert_int_equal(batch, ring->done_tail);
+				pair_forget_guesses(p, rig, gk_ring_work(ring, ring->done_tail));
 				gk_ring_collect(ring);
 			}
 		}
