@@ -28,8 +28,8 @@ VERBS = ('write', 'read', 'send')
 
 def both(bench, mode, wanted, *texts):
     """A tool of perftest's, as client and as server."""
-    bench.serve(mode, f'{wanted} {PATIENCE}', f'ib_{mode} -R {wanted} {OURS}', *texts)
-    bench.connect(mode, f'{wanted} {PATIENCE} {THEIRS}', f'ib_{mode} -R {wanted}', *texts)
+    bench.serve(mode, f'{wanted} {PATIENCE}', f'ib_{mode} -F -R {wanted} {OURS}', *texts)
+    bench.connect(mode, f'{wanted} {PATIENCE} {THEIRS}', f'ib_{mode} -F -R {wanted}', *texts)
 
 
 def sizes(bench, say):
@@ -43,7 +43,7 @@ def sizes(bench, say):
     # what perftest itself refuses: messages of no bytes
     for verb in VERBS:
         bench.connect(f'{verb}_bw', f'-s 0 -n 100 {PATIENCE} {THEIRS}',
-                      f'ib_{verb}_bw -R -s 1 -n 100', ' 0 ')
+                      f'ib_{verb}_bw -F -R -s 1 -n 100', ' 0 ')
         say(f'{verb}_bw, 0 bytes')
     # all sizes that perftest goes through, in one connection
     bench.mtu(4096)
@@ -73,14 +73,14 @@ def loss(bench, say):
         say(f'rping with {percent} % lost')
         for verb in VERBS:
             wanted = f'-s {theirs} -n 100'
-            bench.serve(f'{verb}_bw', f'{wanted} {lost}', f'ib_{verb}_bw -R {wanted} {OURS}',
+            bench.serve(f'{verb}_bw', f'{wanted} {lost}', f'ib_{verb}_bw -F -R {wanted} {OURS}',
                         'frames were lost')
             say(f'{verb}_bw with {percent} % lost, the guest asks')
             wanted = '-s 65536 -n 100'
-            bench.connect(f'{verb}_bw', f'{wanted} {THEIRS} {lost}', f'ib_{verb}_bw -R {wanted}',
+            bench.connect(f'{verb}_bw', f'{wanted} {THEIRS} {lost}', f'ib_{verb}_bw -F -R {wanted}',
                           'frames were lost')
             say(f'{verb}_bw with {percent} % lost, we ask')
-        bench.serve('atomic_bw', f'-n 200 {lost}', f'ib_atomic_bw -R -n 200 {OURS}')
+        bench.serve('atomic_bw', f'-n 200 {lost}', f'ib_atomic_bw -F -R -n 200 {OURS}')
 
 
 def still_serves(bench, what, attempts=1):
@@ -113,7 +113,7 @@ def ends(bench, say):
         run = bench.ours('write_bw', f'-D 20 --wait 20 {THEIRS}', 60)
         try:
             # the original does not notice, and would poll for ever
-            job = bench.server('timeout -s KILL 6 ib_write_bw -R -D 20') if i > 1 else None
+            job = bench.server('timeout -s KILL 6 ib_write_bw -F -R -D 20') if i > 1 else None
             run.expect('#bytes' if job else 'EAL: ')
             time.sleep(0.1 * i)
             run.interrupt()
@@ -132,7 +132,7 @@ def reboot(bench, say):
     bench.mtu(4096)         # a guest has that when it boots
     run = bench.ours('write_bw', f'-D 60 --wait 30 {THEIRS}', 120)
     try:
-        bench.server('ib_write_bw -R -D 60')
+        bench.server('ib_write_bw -F -R -D 60')
         run.expect('#bytes')
         time.sleep(1)
         bench.guest.close()

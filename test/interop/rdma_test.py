@@ -59,8 +59,8 @@ def perftest(bench, mode, options, size, messages, mtu):
     bench.mtu(mtu)
     wanted = f'{options} -n {messages}' + (f' -s {size}' if size else '')
     # the guest's server is asked for its measured connections before it listens for them
-    bench.serve(mode, wanted, f'ib_{mode} -R {wanted} {OURS}', ' #bytes')
-    bench.connect(mode, f'{wanted} {THEIRS}', f'ib_{mode} -R {wanted}', ' #bytes')
+    bench.serve(mode, wanted, f'ib_{mode} -F -R {wanted} {OURS}', ' #bytes')
+    bench.connect(mode, f'{wanted} {THEIRS}', f'ib_{mode} -F -R {wanted}', ' #bytes')
 
 
 def messages(bench):

@@ -78,6 +78,20 @@ class Story:
                 self.w.go_on(name)
         self.w.launch(*dead)
 
+    def die_on_return(self, step, way):
+        """A receiver that spills dies at a step when the stores come back."""
+        begin = self.w.begin('recv0', BRAGGLINE_FAIL_POINT=f'{step}:1')
+        end = time.monotonic() + SECONDS
+        while (self.w.process['recv0'].poll() is None and time.monotonic() < end and
+               not self.w.said('recv0', begin, 'hold -> spill')):
+            time.sleep(0.01)
+        self.come_back(way)
+        if self.w.dies('recv0', SECONDS):
+            self.reached.add(step)
+        else:
+            self.w.kill('recv0')
+        self.note()
+
     def some_import(self):
         """Into the first store, over the head of a dead receiver; half of those that die are done
         again before it comes back."""
@@ -101,8 +115,12 @@ class Story:
             self.tried += 1
         self.spill()
         self.some_import()
-        self.come_back(way)
-        self.die_at(next(self.back))
+        step = next(self.back)
+        if step == 'spill.closed':
+            self.die_on_return(step, way)
+        else:
+            self.come_back(way)
+            self.die_at(step)
         self.w.launch('recv0')
         time.sleep(self.w.random.uniform(0, 1))
 
