@@ -430,7 +430,6 @@ count_text(void *arg, bool error, const char *text)
 	r->said += error && strstr(text, "the disk ") != NULL;
 }
 
-/* A disk that ends nothing is told of once, and that it moves again. */
 static struct {
 	pthread_t self;
 	_Atomic bool holds;
@@ -491,6 +490,17 @@ test_double_after_outage(void **state)
 	free(r);
 }
 
+static unsigned int
+ended_syncs(void)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < disk->nb_events; i++)
+		n += disk->event[i].kind == DISK_SYNC && disk->event[i].ended < disk->now;
+	return n;
+}
+
+/* A disk that ends nothing is told of once, and that it moves again. */
 static void
 test_stall(void **state)
 {
@@ -532,6 +542,7 @@ test_stall(void **state)
 		 * slow begins another one in the midst of a batch */
 		assert_int_equal(stats.complete, 0);
 		assert_true(stats.syncs >= 2 * (i + 1));
+		assert_int_equal(stats.syncs, ended_syncs());
 	}
 	stream_writer_close(r->w);
 	disk_free(disk);
