@@ -18,6 +18,7 @@
 
 #include <pcap/pcap.h>
 
+#include "bench_capture.h"
 #include "bench_rows.h"
 #include "calibration.h"
 #include "gk.h"
@@ -25,7 +26,6 @@
 
 #define BATCH	    8
 #define OUTPUTS	    24
-#define HEADERS	    42	 /* Ethernet, IPv4, UDP */
 #define STRIDE	    8704 /* of packets */
 #define WORKERS_MAX 16
 
@@ -53,7 +53,7 @@ static struct {
 	struct detector detector;
 	struct gk_config config;
 	struct gk *gk;
-	uint64_t nb_packets, frames_done, kept;
+	uint64_t frames_done, kept;
 	_Atomic bool stop;
 	_Atomic uint64_t cpu_ns;
 } it;
@@ -85,11 +85,11 @@ static bool
 put_packet(const uint8_t *b, uint32_t bytes, const uint8_t *pixels)
 {
 	const struct detector *d = &it.detector;
-	const uint8_t *header = b + HEADERS;
+	const uint8_t *header = b + BENCH_UDP_HEADERS;
 	struct detector_packet packet;
 	uint32_t stream;
 
-	if (bytes < HEADERS + d->ops->header_bytes + d->ops->pixel_bytes)
+	if (bytes < BENCH_UDP_HEADERS + d->ops->header_bytes + d->ops->pixel_bytes)
 		return false;
 	stream = ((uint32_t)b[36] << 8 | b[37]) - options.udp_port;
 	if (stream >= d->streams)
@@ -104,22 +104,30 @@ put_packet(const uint8_t *b, uint32_t bytes, const uint8_t *pixels)
 	return true;
 }
 
+static pcap_t *
+open_capture(void)
+{
+	char why[PCAP_ERRBUF_SIZE];
+	pcap_t *pcap = pcap_open_offline(options.capture, why);
+
+	if (pcap == NULL) {
+		fprintf(stderr, "gang_bench: %s\n", why);
+		exit(1);
+	}
+	return pcap;
+}
+
 /* All packets, in the order in which they came, as they would lie in a pool. */
 static void
 load_capture(void)
 {
-	char why[PCAP_ERRBUF_SIZE];
 	struct pcap_pkthdr *h;
 	const u_char *bytes;
 	uint8_t *memory;
 	uint64_t n = 0;
 	pcap_t *pcap;
 
-	pcap = pcap_open_offline(options.capture, why);
-	if (pcap == NULL) {
-		fprintf(stderr, "gang_bench: %s\n", why);
-		exit(1);
-	}
+	pcap = open_capture();
 	while (pcap_next_ex(pcap, &h, &bytes) == 1)
 		n++;
 	pcap_close(pcap);
@@ -132,10 +140,10 @@ load_capture(void)
 	it.config.frames = need(it.config.nb_frames * gk_frame_stride(&it.config.geometry));
 	it.config.results = need(it.config.nb_frames * sizeof(*it.config.results));
 	memory = need(n * STRIDE);
-	pcap = pcap_open_offline(options.capture, why);
-	for (; pcap != NULL && pcap_next_ex(pcap, &h, &bytes) == 1; memory += STRIDE) {
+	pcap = open_capture();
+	for (; pcap_next_ex(pcap, &h, &bytes) == 1; memory += STRIDE) {
 		if (put_packet(bytes, h->caplen, memory))
-			memcpy(memory, bytes + HEADERS + it.detector.ops->header_bytes,
+			memcpy(memory, bytes + BENCH_UDP_HEADERS + it.detector.ops->header_bytes,
 				it.detector.ops->pixel_bytes);
 	}
 	pcap_close(pcap);

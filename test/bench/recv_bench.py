@@ -132,9 +132,9 @@ def has_huge_pages(frames):
     return mounted and free >= megabytes(frames)
 
 
-def command(build, where, prefix, frames):
+def command(build, where, prefix, frames, huge):
     c = [f'{build}/app/recv/braggline-recv',
-         '--huge-unlink' if has_huge_pages(frames) else '--no-huge', '-m', str(megabytes(frames)),
+         '--huge-unlink' if huge else '--no-huge', '-m', str(megabytes(frames)),
          '--no-pci', '--file-prefix', prefix, '-l', '0,1', '--vdev', 'gpu_host0', '--vdev',
          f'net_replay0,file={where}/in.pcap,loops=0,rewrite=42:8:le:{frames}', '--', '--quiet']
     settings = {
@@ -160,11 +160,11 @@ def run_program(command):
             from error
 
 
-def run(build, where, frames, seconds):
+def run(build, where, frames, seconds, huge):
     """@return frames, seconds and CPU by role of a run in its steady state, and its ledger"""
     prefix = f'braggline_bench_{os.getpid()}'
     with open(f'{where}/log', 'w+', encoding='utf-8') as log, \
-            background.start(command(build, where, prefix, frames), stdout=log,
+            background.start(command(build, where, prefix, frames, huge), stdout=log,
                              stderr=subprocess.STDOUT) as process:
         try:
             telemetry = Telemetry(prefix, process)
@@ -207,13 +207,13 @@ def floor(program, arguments, stage, what, where):
     raise SystemExit(f'recv_bench: {program}: no row {what}')
 
 
-def floors(o, where):
+def floors(o, where, huge):
     """Seconds of CPU of a frame in the gang, and in replay, RX and builder."""
     return (
         CORES * floor(f'{o.build}/test/bench/gang_bench',
                       ['--modules', str(MODULES), '--workers', str(CORES),
                        '--bragg-min', str(BRAGG_MIN), '--seconds', str(min(o.seconds, 2)),
-                       *(['--huge'] if has_huge_pages(o.frames) else []),
+                       *(['--huge'] if huge else []),
                        f'{where}/in.pcap', where],
                       'gang', 'frames of the detector', where),
         floor(f'{o.build}/test/bench/rx_bench',
@@ -231,19 +231,20 @@ def main():
     o = parser.parse_args()
     # so that the receiver and the directory go away with us
     signal.signal(signal.SIGTERM, lambda *_: sys.exit('recv_bench: SIGTERM'))
+    huge = has_huge_pages(o.frames)
     with tempfile.TemporaryDirectory() as where:
         run_program([f'{o.build}/app/detector/braggline-detector', '--modules', str(MODULES),
                      '--frames', str(o.frames), '--pcap', f'{where}/in.pcap', '--calibration',
                      where])
-        before = floors(o, where)
-        frames, passed, roles, ledger = run(o.build, where, o.frames, o.seconds)
-        gang, rx = map(min, before, floors(o, where))
+        before = floors(o, where, huge)
+        frames, passed, roles, ledger = run(o.build, where, o.frames, o.seconds, huge)
+        gang, rx = map(min, before, floors(o, where, huge))
     cpu = sum(roles.values())
     cost = cpu / frames
     print(f'JUNGFRAU 4M on 2 cores: {frames} frames in {passed:.2f} s, {frames / passed:.0f}/s by '
           f'the clock with {cpu / passed:.2f} cores; {1e3 * cost:.3f} ms of CPU a frame, '
           f'{CORES / cost:.0f} frames/s with both cores to itself')
-    print('huge pages' if has_huge_pages(o.frames) else 'pages of 4 KiB, for want of huge ones')
+    print('huge pages' if huge else 'pages of 4 KiB, for want of huge ones')
     print(f'ledger: {json.dumps(ledger)}')
     rows = []
     for role, seconds in sorted(roles.items()):
