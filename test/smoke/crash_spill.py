@@ -46,8 +46,8 @@ class Story:
         self.both += (bool(chain.held(self.w.ring(0))) and
                       any(map(chain.has_batch, chain.parts(self.w.spilled(0)))))
 
-    def die_at(self, step, count=1):
-        if self.w.die_at('recv0', step, count, SECONDS):
+    def die_at(self, step, count=1, meanwhile=lambda begin: None):
+        if self.w.die_at('recv0', step, count, SECONDS, meanwhile):
             self.reached.add(step)
         self.note()
 
@@ -80,17 +80,14 @@ class Story:
 
     def die_on_return(self, step, way):
         """A receiver that spills dies at a step when the stores come back."""
-        begin = self.w.begin('recv0', BRAGGLINE_FAIL_POINT=f'{step}:1')
-        end = time.monotonic() + SECONDS
-        while (self.w.process['recv0'].poll() is None and time.monotonic() < end and
-               not self.w.said('recv0', begin, 'hold -> spill')):
-            time.sleep(0.01)
-        self.come_back(way)
-        if self.w.dies('recv0', SECONDS):
-            self.reached.add(step)
-        else:
-            self.w.kill('recv0')
-        self.note()
+        def return_of_stores(begin):
+            end = time.monotonic() + SECONDS
+            while (self.w.process['recv0'].poll() is None and time.monotonic() < end and
+                   not self.w.said('recv0', begin, 'hold -> spill')):
+                time.sleep(0.01)
+            self.come_back(way)
+
+        self.die_at(step, meanwhile=return_of_stores)
 
     def some_import(self):
         """Into the first store, over the head of a dead receiver; half of those that die are done

@@ -227,12 +227,12 @@ class World:
         self.dead(name)
         return True
 
-    def die_at(self, name, step, count, seconds):
-        """One that is dead, or dies now, is started again and dies at a step.
-        @return whether it came to it in this time"""
+    def die_at(self, name, step, count, seconds, meanwhile=lambda begin: None):
+        """One that is dead, or dies now, is started again and dies at a step, after
+        meanwhile(where its log begins). @return whether it came to it in this time"""
         if self.process[name].poll() is None:
             self.kill(name)
-        self.begin(name, BRAGGLINE_FAIL_POINT=f'{step}:{count}')
+        meanwhile(self.begin(name, BRAGGLINE_FAIL_POINT=f'{step}:{count}'))
         reached = self.dies(name, seconds)
         if not reached:
             self.kill(name)
