@@ -54,6 +54,7 @@ struct spill_run {
 	bool closed;		  /* atomic: the thread has let go of it */
 	bool open;
 	int dir_fd; /* locked */
+	int error;  /* why it could not be opened; tried again at retry_at */
 	uint64_t retry_at;
 	char dir[PATH_MAX];
 	struct arrow_reader reader[SINK_TABLES];
@@ -237,19 +238,17 @@ static void
 write_batch(struct spill *s, const struct spill_order *o)
 {
 	struct spill_run *r = &s->run[o->run];
-	int rc = 0;
 
-	if (!r->open) {
-		rc = clock_ms() < r->retry_at ? s->stats.error : open_run(s, r);
-		if (rc < 0 && clock_ms() >= r->retry_at)
-			r->retry_at = clock_ms() + REFUSE_MS;
+	if (!r->open && clock_ms() >= r->retry_at) {
+		r->error = open_run(s, r);
+		r->retry_at = clock_ms() + REFUSE_MS;
 	}
-	if (rc == 0) {
+	if (r->open) {
 		FAIL_POINT("spill.write");
 		stream_writer_append(r->writer[o->table], &o->what);
 		return;
 	}
-	SET(s->stats.error, rc);
+	SET(s->stats.error, r->error);
 	ADD(s->stats.again, 1);
 	give_result(s, o->batch, false);
 }

@@ -53,7 +53,8 @@ start(struct spill *spill)
 
 /* Numbers of batches here: those of `images` come after those of `frames`. */
 static void
-put(struct spill *spill, unsigned int table, unsigned int k)
+put_into(struct spill *spill, unsigned int index, const struct retention_run *of,
+	unsigned int table, unsigned int k)
 {
 	struct sink_sample_batch *from = &s.batch[table][k];
 	const struct retention_batch b = {
@@ -64,13 +65,19 @@ put(struct spill *spill, unsigned int table, unsigned int k)
 		.received = from->batch.received,
 		.body_bytes = from->batch.body_bytes,
 		.body_crc32c = from->batch.body_crc32c,
-		.run = 3,
+		.run = index,
 		.table = table,
 		.metadata = from->metadata,
 		.body = from->body,
 	};
 
-	spill_put(spill, table * SINK_SAMPLE_BATCHES + k, &b, &run);
+	spill_put(spill, table * SINK_SAMPLE_BATCHES + k, &b, of);
+}
+
+static void
+put(struct spill *spill, unsigned int table, unsigned int k)
+{
+	put_into(spill, 3, &run, table, k);
 }
 
 static unsigned int
@@ -197,6 +204,37 @@ test_limit(void **state)
 	spill_destroy(spill);
 }
 
+/* A run whose directory cannot be had, beside one that is spilled: each of its batches is given
+ * back, also those that come before it is tried again. */
+static void
+test_no_directory(void **state)
+{
+	const uint64_t limit = sink_link_clock() + SECONDS * 1000;
+	struct retention_run other = run;
+	struct spill *spill = open_spill(0);
+	unsigned int k, results = 0;
+	char path[128];
+	int fd;
+
+	other.run++;
+	snprintf(path, sizeof(path), "%s/sample-0123456789abcdef-%016llx", root,
+		(unsigned long long)other.run);
+	fd = open(path, O_WRONLY | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	start(spill);
+	assert_int_equal(put_all(spill, 1), 2);
+	memset(durable, 1, sizeof(durable));
+	for (k = 0; k < 4; k++) {
+		put_into(spill, 4, &other, 0, k);
+		while (results == k && sink_link_clock() < limit)
+			results += take(spill);
+		assert_int_equal(results, k + 1);
+		assert_false(durable[k]);
+	}
+	spill_destroy(spill);
+}
+
 /* What a process that died has spilled is not spilled again. */
 static void
 test_adopt(void **state)
@@ -284,6 +322,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_all, clean),
 		cmocka_unit_test_setup(test_limit, clean),
+		cmocka_unit_test_setup(test_no_directory, clean),
 		cmocka_unit_test_setup(test_adopt, clean),
 		cmocka_unit_test(test_resumed),
 	};
