@@ -26,7 +26,9 @@ file_free(struct arrow_file *f)
 {
 	arrow_slices_close(&f->out);
 	free(f->batches);
+	free(f->pending);
 	f->batches = NULL;
+	f->pending = NULL;
 }
 
 void
@@ -83,44 +85,85 @@ arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config
 		goto out;
 	}
 	f->size = size;
+	f->durable_end = size;
 out:
 	free(header);
 	return rc;
 }
 
-static int
-file_note_batch(struct arrow_file *f, const struct batch *b)
+static struct arrow_file_pending *
+pending_at(const struct arrow_file *f, size_t i)
 {
-	struct arrow_file_batch *batches;
-	size_t cap;
+	return &f->pending[i & (f->cap_pending - 1)];
+}
 
-	if (f->nb_batches == f->cap_batches) {
-		cap = f->cap_batches * 2 + 256;
-		batches = realloc(f->batches, cap * sizeof(*batches));
-		if (batches == NULL)
-			return -ENOMEM;
-		f->batches = batches;
-		f->cap_batches = cap;
-	}
-	f->batches[f->nb_batches++] = (struct arrow_file_batch){
-		{f->size, b->metadata_size, b->body_length},
-		b->rows,
-		b->received,
-	};
+/* Room for one batch more. */
+static int
+grow_batches(struct arrow_file *f)
+{
+	const size_t cap = f->cap_batches * 2 + 512;
+	struct arrow_file_batch *batches;
+
+	if (f->nb_batches < f->cap_batches)
+		return 0;
+	batches = realloc(f->batches, cap * sizeof(*batches));
+	if (batches == NULL)
+		return -ENOMEM;
+	f->batches = batches;
+	f->cap_batches = cap;
 	return 0;
 }
 
-static uint64_t
-batch_end(const struct arrow_file_batch *b)
+static int
+grow_pending(struct arrow_file *f)
 {
-	return b->block.offset + b->block.metadata + b->block.body;
+	const size_t cap = f->cap_pending > 0 ? f->cap_pending * 2 : 256;
+	struct arrow_file_pending *pending;
+	size_t i;
+
+	if (f->nb_batches - f->nb_durable < f->cap_pending)
+		return 0;
+	pending = malloc(cap * sizeof(*pending));
+	if (pending == NULL)
+		return -ENOMEM;
+	for (i = f->nb_durable; i < f->nb_batches; i++)
+		pending[i & (cap - 1)] = *pending_at(f, i);
+	free(f->pending);
+	f->pending = pending;
+	f->cap_pending = cap;
+	return 0;
+}
+
+static int
+file_note_batch(struct arrow_file *f, const struct batch *b)
+{
+	if (b->body_length % 8 != 0 || b->body_length / 8 > UINT32_MAX)
+		return -EINVAL;
+	if (grow_batches(f) < 0 || grow_pending(f) < 0)
+		return -ENOMEM;
+	f->batches[f->nb_batches] =
+		(struct arrow_file_batch){b->metadata_size, (uint32_t)(b->body_length / 8)};
+	*pending_at(f, f->nb_batches++) = (struct arrow_file_pending){b->rows, b->received};
+	return 0;
+}
+
+static struct arrow_block
+block_at(uint64_t offset, const struct arrow_file_batch *b)
+{
+	return (struct arrow_block){offset, b->metadata, UINT64_C(8) * b->body};
+}
+
+static uint64_t
+batch_end(uint64_t offset, const struct arrow_file_batch *b)
+{
+	return offset + b->metadata + UINT64_C(8) * b->body;
 }
 
 static bool
 next_is_durable(const struct arrow_file *f)
 {
 	return f->nb_durable < f->nb_batches &&
-		batch_end(&f->batches[f->nb_durable]) <= f->out.durable;
+		batch_end(f->durable_end, &f->batches[f->nb_durable]) <= f->out.durable;
 }
 
 static void
@@ -135,11 +178,12 @@ count_latency(struct arrow_file *f, int64_t received, int64_t now)
 static void
 count_durable(struct arrow_file *f)
 {
-	const struct arrow_file_batch *b;
+	const struct arrow_file_pending *b;
 	int64_t now = 0;
 
 	while (next_is_durable(f)) {
-		b = &f->batches[f->nb_durable++];
+		b = pending_at(f, f->nb_durable);
+		f->durable_end = batch_end(f->durable_end, &f->batches[f->nb_durable++]);
 		f->rows_durable += b->rows;
 		if (f->clock == NULL || b->received == 0)
 			continue;
@@ -235,19 +279,18 @@ arrow_file_wait(struct arrow_file *f, uint64_t end)
 static void
 file_cut(struct arrow_file *f)
 {
-	uint64_t sure;
-	size_t n;
+	uint64_t end = f->durable_end, sure;
+	size_t n = f->nb_durable;
 
 	/* what is on its way decides */
 	(void)arrow_slices_flush(&f->out);
 	/* a failed sync may have lost anything that was not durable before */
 	sure = f->out.error_in_sync ? f->out.durable : f->out.written;
-	for (n = 0; n < f->nb_batches && batch_end(&f->batches[n]) <= sure; n++)
-		;
-	if (f->nb_batches > 0)
-		f->size = n > 0 ? batch_end(&f->batches[n - 1]) : f->batches[0].block.offset;
+	for (; n < f->nb_batches && batch_end(end, &f->batches[n]) <= sure; n++)
+		end = batch_end(end, &f->batches[n]);
+	f->size = end;
 	for (; f->nb_batches > n; f->nb_batches--)
-		f->rows -= f->batches[f->nb_batches - 1].rows;
+		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
 	arrow_slices_cut(&f->out, f->size);
 }
 
@@ -257,14 +300,18 @@ file_write_trailer(struct arrow_file *f)
 	struct arrow_block *blocks;
 	struct iovec iov = {NULL, 0};
 	uint8_t *trailer = NULL;
+	uint64_t at = f->size;
 	size_t size, i;
 	int rc;
 
 	blocks = malloc((f->nb_batches + 1) * sizeof(*blocks));
 	if (blocks == NULL)
 		return -ENOMEM;
-	for (i = 0; i < f->nb_batches; i++)
-		blocks[i] = f->batches[i].block;
+	/* backwards: where the first one begins is not noted */
+	for (i = f->nb_batches; i-- > 0;) {
+		at -= batch_end(0, &f->batches[i]);
+		blocks[i] = block_at(at, &f->batches[i]);
+	}
 	rc = arrow_trailer_build(f->schema, blocks, f->nb_batches, &trailer, &size);
 	free(blocks);
 	if (rc < 0)
@@ -318,7 +365,7 @@ out:
 	/* all that was synced is in the file, whatever its name will be */
 	count_durable(f);
 	for (; f->nb_batches > f->nb_durable; f->nb_batches--)
-		f->rows -= f->batches[f->nb_batches - 1].rows;
+		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
 	file_free(f);
 	return f->error;
 }

@@ -24,9 +24,17 @@ struct batch;
 /** Buckets of a histogram: bucket i counts times below 2^i us, the last all others. */
 #define ARROW_LATENCY_BUCKETS 24
 
-/** A batch in the file. */
+/**
+ * A batch in the file, which follows the one before it. There may be millions of small ones, and
+ * memory that is new stops a polling lcore for the time of a page fault: so no more than it takes.
+ */
 struct arrow_file_batch {
-	struct arrow_block block;
+	uint32_t metadata; /**< bytes */
+	uint32_t body;	   /**< of eight bytes */
+};
+
+/** One that is not durable yet. */
+struct arrow_file_pending {
 	uint64_t rows;
 	int64_t received; /**< see struct batch */
 };
@@ -37,9 +45,12 @@ struct arrow_file {
 	struct arrow_file_batch *batches;
 	size_t nb_batches;
 	size_t cap_batches;
-	size_t nb_durable; /**< batches */
-	uint64_t size;	   /**< bytes given so far */
-	uint64_t rows;	   /**< of all batches; after close, of those that were kept */
+	size_t nb_durable;		    /**< batches */
+	uint64_t durable_end;		    /**< byte behind them */
+	struct arrow_file_pending *pending; /**< batches behind them: i at i & (cap_pending - 1) */
+	size_t cap_pending;
+	uint64_t size; /**< bytes given so far */
+	uint64_t rows; /**< of all batches; after close, of those that were kept */
 	uint64_t rows_durable;
 	/** Batches by the time from `received` to durable. */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];

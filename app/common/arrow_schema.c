@@ -398,6 +398,8 @@ arrow_template_patch(const struct arrow_template *t, uint8_t *metadata, const st
 	memcpy(metadata + t->body_length, &b->body_length, sizeof(b->body_length));
 	put_hex(metadata + t->sequence, b->sequence, 16);
 	put_hex(metadata + t->crc32c, b->crc32c, 8);
-	crc = arrow_metadata_crc(metadata, t->used, t->metadata_crc32c);
+	/* arrow_metadata_crc() in one go */
+	memcpy(metadata + t->metadata_crc32c, "00000000", 8);
+	crc = arrow_crc32c(0, metadata, t->used);
 	put_hex(metadata + t->metadata_crc32c, arrow_crc_zeros(&t->zeros, crc), 8);
 }

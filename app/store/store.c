@@ -31,6 +31,7 @@ struct store {
 	struct rdma_dev_info info;
 	unsigned int turn;
 	struct store_connection connection[STORE_CONNECTIONS];
+	uint64_t used; /* those that are not free: a line of each is a lot for every turn */
 };
 
 static void
@@ -170,10 +171,14 @@ poll_cm(struct store *s, uint64_t now)
 	struct store_connection *c;
 	unsigned int i, n;
 
+	static_assert(STORE_CONNECTIONS <= 64, "bits of store.used");
 	n = rdma_poll_cm(s->shared.dev, event, EVENTS);
 	for (i = 0; i < n; i++) {
 		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST) {
-			store_connection_request(&s->shared, free_connection(s), &event[i], now);
+			c = free_connection(s);
+			store_connection_request(&s->shared, c, &event[i], now);
+			if (c != NULL)
+				s->used |= UINT64_C(1) << c->index;
 			continue;
 		}
 		c = event[i].conn != NULL ? rdma_conn_context(event[i].conn) : NULL;
@@ -219,11 +224,16 @@ store_poll(struct store *s)
 	const uint64_t now = sink_link_clock();
 	unsigned int i, lane;
 	bool busy = false;
+	uint64_t used;
 
 	for (lane = 0; lane < s->info.nb_lanes; lane++)
 		busy |= rdma_progress(s->shared.dev, lane) > 0;
-	for (i = 0; i < STORE_CONNECTIONS; i++)
+	for (used = s->used; used != 0; used &= used - 1) {
+		i = __builtin_ctzll(used);
 		busy |= store_connection_poll(&s->connection[i], now);
+		if (s->connection[i].state == STORE_FREE)
+			s->used &= ~(UINT64_C(1) << i);
+	}
 	if (s->turn++ % CM_TURNS == 0 || !busy) {
 		busy |= poll_cm(s, now);
 		expire(s, now);

@@ -2,7 +2,7 @@
 /*
  * Record batches from a receiver's retention ring into a store's memory, over software RoCE between
  * two lcores, beside
- * - the same bytes by the engine alone: WRITE of the body, WRITE_WITH_IMM of 4096 bytes,
+ * - the same bytes by the engine alone: WRITE of the body, WRITE_WITH_IMM of the entry,
  * - the same columns copied into one buffer (serialised) and sent over TCP.
  * All on the same two cores in the same run. The store writes to a disk that takes everything at
  * once, so that only what lies before the disk is measured.

@@ -25,6 +25,7 @@ struct bench_batch {
 	struct arrow_template template; /* where its numbers are */
 	uint8_t metadata[SINK_BLOCK] __attribute__((aligned(SINK_BLOCK)));
 	uint64_t body;
+	uint32_t entry; /* bytes that announce it */
 	uint64_t rows;
 	size_t column[ARROW_IO_VECTORS]; /* bytes of its parts */
 	unsigned int nb_columns;

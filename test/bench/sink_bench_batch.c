@@ -30,6 +30,7 @@ on_batch(void *arg, const struct batch *b)
 	if (b->table != batch.table || batch.body != 0)
 		return;
 	memcpy(batch.metadata, b->metadata, SINK_BLOCK);
+	batch.entry = sizeof(struct sink_descriptor) + batch.template.used;
 	batch.body = b->body_length;
 	batch.rows = b->rows;
 	batch.nb_columns = b->nb_body;

@@ -350,7 +350,7 @@ stream_batches(struct rig *r)
 	while (job.cycles < length) {
 		make_batches(n);
 		job.cycles += send_batches(n);
-		job.bytes += n * (batch.body + SINK_BLOCK);
+		job.bytes += n * (batch.body + batch.entry);
 	}
 }
 

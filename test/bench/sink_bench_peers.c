@@ -53,7 +53,7 @@ post_batch(struct rig *r, uint64_t number)
 	const uint64_t from = (uintptr_t)r->a.memory + at, to = (uintptr_t)r->b.memory + at;
 	struct rdma_sge sge[2] = {
 		{from + SINK_BLOCK, batch.body, rdma_mr_lkey(r->a.mr)},
-		{from, SINK_BLOCK, rdma_mr_lkey(r->a.mr)},
+		{from, batch.entry, rdma_mr_lkey(r->a.mr)},
 	};
 	const struct rdma_send_wr wr[2] = {
 		{.sg = &sge[0],
@@ -98,7 +98,7 @@ stream_raw(struct rig *r)
 		done += n;
 	}
 	job.cycles = rte_rdtsc() - begin;
-	job.bytes = done * (batch.body + SINK_BLOCK);
+	job.bytes = done * (batch.body + batch.entry);
 }
 
 double
@@ -130,8 +130,8 @@ serialise(struct rig *r, uint64_t number)
 	uint8_t *to = tcp.buffer;
 	unsigned int i;
 
-	memcpy(to, batch.metadata, SINK_BLOCK);
-	to += SINK_BLOCK;
+	memcpy(to, batch.metadata, batch.entry);
+	to += batch.entry;
 	for (i = 0; i < batch.nb_columns; i++) {
 		memcpy(to, from, batch.column[i]);
 		to += batch.column[i];
@@ -143,7 +143,7 @@ serialise(struct rig *r, uint64_t number)
 static void
 send_one(struct rig *r, uint64_t number)
 {
-	const uint64_t size = batch.body + SINK_BLOCK;
+	const uint64_t size = batch.body + batch.entry;
 	uint64_t sent = 0;
 	ssize_t n;
 
@@ -165,7 +165,7 @@ stream_tcp(struct rig *r)
 	job.copying = 0;
 	while (rte_rdtsc() - begin < length)
 		send_one(r, number++);
-	job.bytes = number * (batch.body + SINK_BLOCK);
+	job.bytes = number * (batch.body + batch.entry);
 	while (atomic_load(&tcp.received) < job.bytes)
 		;
 	job.cycles = rte_rdtsc() - begin;
@@ -176,7 +176,7 @@ static void
 single_tcp(struct rig *r)
 {
 	const double tick = 1e3 / (double)rte_get_tsc_hz();
-	const uint64_t size = batch.body + SINK_BLOCK;
+	const uint64_t size = batch.body + batch.entry;
 	unsigned int i;
 
 	job.copying = 0;

@@ -117,17 +117,12 @@ sink_sample_free(struct sink_sample *s)
 	sample_free(&s->sample);
 }
 
-/* Give an entry that was changed the CRC that it needs. */
+/* Give an entry whose descriptor was changed the CRC that it needs. */
 static inline void
 sink_sample_sign(struct sink_entry *entry)
 {
-	const uint32_t most = sizeof(entry->metadata);
-	uint32_t size = entry->descriptor.metadata_bytes, crc;
-
-	size = size < most ? size : most;
 	entry->descriptor.crc32c = 0;
-	crc = arrow_crc32c(0, entry, sizeof(entry->descriptor) + size);
-	entry->descriptor.crc32c = arrow_crc32c_zeros(crc, most - size);
+	entry->descriptor.crc32c = arrow_crc32c(0, &entry->descriptor, sizeof(entry->descriptor));
 }
 
 #endif /* SINK_SAMPLE_H */

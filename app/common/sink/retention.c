@@ -7,8 +7,6 @@
 #include "fail_point.h"
 #include "retention_private.h"
 
-#define CACHE_LINE 64
-
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 int
@@ -211,16 +209,6 @@ retention_get(const struct retention *r, uint32_t index, struct retention_batch 
 		to->body = to->metadata + SINK_BLOCK;
 	}
 	return true;
-}
-
-void
-retention_prefetch(const struct retention *r, uint32_t batch, uint32_t bytes)
-{
-	const uint8_t *metadata = data_at(r, r->batch[batch].position);
-	unsigned int i;
-
-	for (i = 0; i < bytes; i += CACHE_LINE)
-		__builtin_prefetch(metadata + i);
 }
 
 uint32_t

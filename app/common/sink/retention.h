@@ -158,9 +158,6 @@ uint32_t retention_commit(struct retention *r, const struct retention_batch *bat
 /** Look at a batch. @return false: nothing of this number is held or in doubt */
 bool retention_get(const struct retention *r, uint32_t batch, struct retention_batch *to);
 
-/** So many bytes of its metadata are about to be read: have them in a cache by then. */
-void retention_prefetch(const struct retention *r, uint32_t batch, uint32_t bytes);
-
 /** The next number from `batch` on that is held or in doubt, in no order; UINT32_MAX: none. */
 uint32_t retention_next(const struct retention *r, uint32_t batch);
 

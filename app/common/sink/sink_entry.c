@@ -23,28 +23,14 @@ sink_entry_fault_name(enum sink_entry_fault fault)
 	return names[fault];
 }
 
-/* CRC-32C of an entry whose own four bytes, and all behind the metadata, count as zeros: they are
- * more than half of it. */
+/* CRC-32C of a descriptor whose own four bytes count as zeros. */
 static uint32_t
-entry_crc(const struct sink_stream *s, const struct sink_descriptor *descriptor,
-	const uint8_t *metadata, uint32_t size)
+descriptor_crc(const struct sink_descriptor *descriptor)
 {
 	struct sink_descriptor d = *descriptor;
-	uint32_t crc;
 
 	d.crc32c = 0;
-	crc = arrow_crc32c(arrow_crc32c(0, &d, sizeof(d)), metadata, size);
-	return size == s->metadata_bytes
-		? arrow_crc_zeros(&s->zeros, crc)
-		: arrow_crc32c_zeros(crc, SINK_ENTRY_METADATA_BYTES - size);
-}
-
-/* Entries of this stream have so many bytes of metadata: they are by one template. */
-static void
-expect(struct sink_stream *s, uint32_t size)
-{
-	s->metadata_bytes = size;
-	arrow_crc_zeros_init(&s->zeros, SINK_ENTRY_METADATA_BYTES - size);
+	return arrow_crc32c(0, &d, sizeof(d));
 }
 
 /* Bytes of metadata up to the last that is not zero. */
@@ -77,14 +63,13 @@ sink_stream_init(struct sink_stream *s, uint8_t table, const struct arrow_schema
 		sink_stream_free(s);
 		return -EINVAL;
 	}
-	s->made = aligned_alloc(SINK_BLOCK, 2 * SINK_BLOCK);
+	s->made = aligned_alloc(SINK_BLOCK, SINK_BLOCK);
 	if (s->made == NULL) {
 		sink_stream_free(s);
 		return -ENOMEM;
 	}
-	s->copy = s->made + SINK_BLOCK;
 	memcpy(s->made, s->template.bytes, SINK_BLOCK);
-	expect(s, used_bytes(s->made));
+	s->metadata_bytes = used_bytes(s->made);
 	return 0;
 }
 
@@ -105,7 +90,7 @@ sink_entry_describe(struct sink_stream *s, const struct sink_batch *batch, const
 	if (size > SINK_ENTRY_METADATA_BYTES || batch->body_bytes > s->body_max)
 		return -EMSGSIZE;
 	if (s->metadata_bytes == 0)
-		expect(s, size);
+		s->metadata_bytes = size;
 	*descriptor = (struct sink_descriptor){
 		.magic = SINK_MAGIC,
 		.version = SINK_VERSION,
@@ -124,17 +109,16 @@ sink_entry_describe(struct sink_stream *s, const struct sink_batch *batch, const
 		.body_crc32c = batch->body_crc32c,
 		.metadata_bytes = size,
 	};
-	descriptor->crc32c = entry_crc(s, descriptor, metadata, size);
+	descriptor->crc32c = descriptor_crc(descriptor);
 	return 0;
 }
 
 static enum sink_entry_fault
-check_descriptor(
-	const struct sink_stream *s, const struct sink_descriptor *d, uint32_t size, uint32_t index)
+check_descriptor(const struct sink_stream *s, const struct sink_descriptor *d, uint32_t index)
 {
 	if (d->magic != SINK_MAGIC || d->version != SINK_VERSION || d->table != s->table ||
 		d->reserved != 0 || d->reserved2[0] != 0 || d->reserved2[1] != 0 ||
-		d->crc32c != entry_crc(s, d, s->copy, size))
+		d->crc32c != descriptor_crc(d))
 		return SINK_ENTRY_GARBAGE;
 	if (d->entry != index || d->epoch != s->epoch)
 		return SINK_ENTRY_PLACE;
@@ -190,7 +174,8 @@ check_buffers(const struct sink_stream *s, const struct arrow_buffer *buffers, u
 
 /* Numbers out of the copy; the template makes metadata of them. */
 static enum sink_entry_fault
-check_metadata(struct sink_stream *s, const struct sink_descriptor *d, uint32_t size)
+check_metadata(
+	struct sink_stream *s, const struct sink_descriptor *d, uint8_t *metadata, uint32_t size)
 {
 	const struct arrow_template *t = &s->template;
 	const uint32_t whole = size > t->used ? size : t->used;
@@ -206,13 +191,13 @@ check_metadata(struct sink_stream *s, const struct sink_descriptor *d, uint32_t 
 	};
 
 	/* what did not come is zeros, as all is behind what the template has */
-	memset(s->copy + size, 0, whole - size);
-	memcpy(nodes, s->copy + t->nodes, t->nb_nodes * sizeof(nodes[0]));
-	memcpy(buffers, s->copy + t->buffers, t->nb_buffers * sizeof(buffers[0]));
+	memset(metadata + size, 0, whole - size);
+	memcpy(nodes, metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
+	memcpy(buffers, metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
 	if (!check_nodes(s, nodes, batch.rows) || !check_buffers(s, buffers, d->body_bytes))
 		return SINK_ENTRY_METADATA;
 	arrow_template_patch(t, s->made, &batch);
-	return memcmp(s->made, s->copy, whole) == 0 ? SINK_ENTRY_GOOD : SINK_ENTRY_METADATA;
+	return memcmp(s->made, metadata, whole) == 0 ? SINK_ENTRY_GOOD : SINK_ENTRY_METADATA;
 }
 
 enum sink_entry_fault
@@ -228,15 +213,15 @@ sink_entry_check(struct sink_stream *s, const struct sink_entry *entry, uint32_t
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	size = d.metadata_bytes < SINK_ENTRY_METADATA_BYTES ? d.metadata_bytes
 							    : SINK_ENTRY_METADATA_BYTES;
-	memcpy(s->copy, entry->metadata, size);
+	memcpy(metadata, entry->metadata, size);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	fault = check_descriptor(s, &d, size, index);
-	if (fault != SINK_ENTRY_GOOD)
+	fault = check_descriptor(s, &d, index);
+	if (fault == SINK_ENTRY_GOOD)
+		fault = check_metadata(s, &d, metadata, size);
+	if (fault != SINK_ENTRY_GOOD) {
+		memset(metadata, 0, SINK_BLOCK);
 		return fault;
-	fault = check_metadata(s, &d, size);
-	if (fault != SINK_ENTRY_GOOD)
-		return fault;
-	memcpy(metadata, s->made, s->template.used);
+	}
 	*batch = (struct sink_batch){
 		.sequence = d.sequence,
 		.rows = d.rows,

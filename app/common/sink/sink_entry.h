@@ -25,16 +25,13 @@ struct sink_stream {
 	uint64_t body_max;	 /**< bytes */
 	uint8_t table;		 /**< enum arrow_table */
 	uint32_t metadata_bytes; /**< of the template, or of the first one described; 0: none */
-	struct arrow_crc_zeros zeros; /**< what is behind them in an entry */
-	/* a block each, for sink_entry_check() */
-	uint8_t *made; /**< metadata by our template, of an entry's numbers */
-	uint8_t *copy; /**< what the entry says */
+	uint8_t *made;		 /**< for sink_entry_check(): what our template makes of one */
 };
 
 /** Why an entry is refused; each is a counter. */
 enum sink_entry_fault {
 	SINK_ENTRY_GOOD,
-	SINK_ENTRY_GARBAGE,  /**< magic, version, reserved bytes, table, CRC of the entry */
+	SINK_ENTRY_GARBAGE,  /**< magic, version, reserved bytes, table, CRC of the descriptor */
 	SINK_ENTRY_PLACE,    /**< another entry than the immediate named, another connection */
 	SINK_ENTRY_IDENTITY, /**< producer, run, incarnation of somebody else */
 	SINK_ENTRY_SEQUENCE, /**< a number that cannot be */
@@ -85,8 +82,8 @@ int sink_entry_describe(struct sink_stream *s, const struct sink_batch *batch,
  * @param entry  where its peer can write to, at any time
  * @param index  of the immediate
  * @param batch  out, if good
- * @param metadata  out, if good: SINK_BLOCK bytes for the file. Of them only those are written that
- *                  the template has; the rest stays the zeros that it was
+ * @param metadata  the copy: SINK_BLOCK bytes for the file, if good, which were zeros or good of
+ *                  this stream before: what the template does not have stays zeros. Else zeros
  */
 enum sink_entry_fault sink_entry_check(struct sink_stream *s, const struct sink_entry *entry,
 	uint32_t index, struct sink_batch *batch, uint8_t *metadata);

@@ -36,14 +36,20 @@ send_at(const struct sink_link *l, uint32_t i)
 	return l->memory + (uint64_t)(l->nb_receives + i) * SINK_MESSAGE_MAX;
 }
 
+/* At most BURST of them. */
 static void
-post_receive(struct sink_link *l, uint32_t i)
+post_receives(struct sink_link *l, const uint32_t number[], unsigned int n)
 {
-	const struct rdma_sge sg = {
-		(uintptr_t)receive_at(l, i), SINK_MESSAGE_MAX, rdma_mr_lkey(l->mr)};
-	const struct rdma_recv_wr wr = {ID(KIND_RECEIVE, i), &sg, 1};
+	struct rdma_recv_wr wr[BURST];
+	struct rdma_sge sg[BURST];
+	unsigned int i;
 
-	if (!l->broken && rdma_post_recv(l->qp, &wr, 1) != 1)
+	for (i = 0; i < n; i++) {
+		sg[i] = (struct rdma_sge){
+			(uintptr_t)receive_at(l, number[i]), SINK_MESSAGE_MAX, rdma_mr_lkey(l->mr)};
+		wr[i] = (struct rdma_recv_wr){ID(KIND_RECEIVE, number[i]), &sg[i], 1};
+	}
+	if (n > 0 && !l->broken && rdma_post_recv(l->qp, wr, n) != n)
 		sink_link_break(l);
 }
 
@@ -109,7 +115,7 @@ sink_link_open(struct sink_link *l, const struct sink_link_config *config)
 	for (i = 0; i < SINK_LINK_SENDS; i++)
 		l->free_send[l->nb_free_sends++] = i;
 	for (i = 0; i < l->nb_receives; i++)
-		post_receive(l, i);
+		post_receives(l, &i, 1);
 	return 0;
 }
 
@@ -201,7 +207,6 @@ take(struct sink_link *l, const struct rdma_wc *wc)
 			ops->message(l->config.arg, receive_at(l, number), wc->byte_len);
 		else
 			sink_link_break(l);
-		post_receive(l, number);
 		break;
 	case KIND_SEND:
 		l->free_send[l->nb_free_sends++] = number;
@@ -216,8 +221,9 @@ take(struct sink_link *l, const struct rdma_wc *wc)
 unsigned int
 sink_link_poll(struct sink_link *l)
 {
+	uint32_t receive[BURST];
 	struct rdma_wc wc[BURST];
-	unsigned int i, n;
+	unsigned int i, n, nb_receives = 0;
 
 	if (l->cq == NULL)
 		return 0;
@@ -226,12 +232,15 @@ sink_link_poll(struct sink_link *l)
 		if (wc[i].status == RDMA_WC_SUCCESS) {
 			/* what came before it broke has come */
 			take(l, &wc[i]);
+			if (KIND_OF(wc[i].wr_id) == KIND_RECEIVE)
+				receive[nb_receives++] = NUMBER_OF(wc[i].wr_id);
 			continue;
 		}
 		if (!l->broken)
 			l->why = wc[i].status;
 		sink_link_break(l);
 	}
+	post_receives(l, receive, nb_receives);
 	return n;
 }
 

@@ -10,8 +10,6 @@
 #include "fail_point.h"
 #include "sink_sender_private.h"
 
-#define AHEAD 2 /* batches: a read of memory takes as long as one */
-
 /* Whether a batch is in a queue or a place: it must not be in two. */
 static bool
 is_here(const struct sink_sender *s, uint32_t batch)
@@ -212,21 +210,11 @@ write_entry(struct sink_sender *s, const struct sink_descriptor *descriptor,
 	const struct rdma_mr *mr = sink_memory_at(s->config.memory, b->metadata, &room);
 	const struct rdma_sge sg[] = {
 		{(uintptr_t)descriptor, sizeof(*descriptor), rdma_mr_lkey(s->link.mr)},
-		{(uintptr_t)b->metadata, SINK_ENTRY_METADATA_BYTES, rdma_mr_lkey(mr)},
+		{(uintptr_t)b->metadata, descriptor->metadata_bytes, rdma_mr_lkey(mr)},
 	};
 
 	return sink_link_write(
 		&s->link, writes, sg, 2, place->metadata, place->metadata_rkey, &number);
-}
-
-/* Metadata that wait have left the nearest cache, most often: they come while those before them
- * are worked on. */
-static void
-prefetch_behind(const struct sink_sender *s, const struct queue *q, uint32_t bytes)
-{
-	if (q->nb > AHEAD)
-		retention_prefetch(
-			s->config.retention, q->at[(q->head + AHEAD) & (q->room - 1)], bytes);
 }
 
 bool
@@ -242,7 +230,6 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 		return false;
 	/* it stays the first one until it has gone: nobody would come back to it */
 	index = s->queue[table].at[s->queue[table].head];
-	prefetch_behind(s, &s->queue[table], s->stream[table].metadata_bytes);
 	if (!retention_get(s->config.retention, index, &b) || !sink_sender_owns(s, &b)) {
 		queue_drop(&s->queue[table]);
 		is_gone(s, index);
@@ -277,7 +264,7 @@ sink_sender_send_batch(struct sink_sender *s, unsigned int table)
 	s->nb_free_stages--;
 	s->used[number] = (struct used){index, stage};
 	s->stats.sent++;
-	s->stats.bytes += b.body_bytes + SINK_ENTRY_BYTES;
+	s->stats.bytes += b.body_bytes + sizeof(*descriptor) + descriptor->metadata_bytes;
 	return true;
 
 lost:

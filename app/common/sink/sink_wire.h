@@ -17,7 +17,7 @@
 #endif
 
 #define SINK_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */
-#define SINK_VERSION 1 /**< of all below, and of the layout that arrow_template gives to metadata */
+#define SINK_VERSION 2 /**< of all below, and of the layout that arrow_template gives to metadata */
 #define SINK_PORT    18516 /**< default service: beside perftest's 18515 */
 
 #define SINK_TABLES	  2 /**< frames, images: enum arrow_table */
@@ -275,7 +275,7 @@ struct sink_descriptor {
 	uint8_t table; /**< enum arrow_table */
 	uint8_t reserved;
 	uint32_t entry;	 /**< this place; the immediate of the WRITE that brought it */
-	uint32_t crc32c; /**< of the entry; these four bytes and all behind metadata as zeros */
+	uint32_t crc32c; /**< of these 120 bytes with zeros here; metadata have their own */
 	uint64_t epoch;	 /**< of the grant */
 	uint64_t producer;
 	uint64_t run;
@@ -294,7 +294,7 @@ static_assert(sizeof(struct sink_descriptor) == 120, "layout");
 
 #define SINK_ENTRY_METADATA_BYTES (SINK_ENTRY_BYTES - 120)
 
-/** A place of the metadata ring: one WRITE_WITH_IMM, after the body's WRITEs. */
+/** A place of the metadata ring: one WRITE_WITH_IMM of what is used, after the body's WRITEs. */
 struct sink_entry {
 	struct sink_descriptor descriptor;
 	/** Arrow's metadata of the batch from the FFFFFFFF on, without the zeros at their end. */
