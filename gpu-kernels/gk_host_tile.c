@@ -38,6 +38,15 @@ tile_bits(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
 	return f->bits + (uint64_t)tile * gk->tile_bits;
 }
 
+/* The tile's values in a full image. */
+static void *
+image_of(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
+{
+	const struct gk_layout *l = &gk->config.layout;
+
+	return f->out + l->value + (uint64_t)tile * gk->tile_pixels * l->value_size;
+}
+
 static void
 add_counts(struct gang_sums *sums, const struct gk_tile_counts *c)
 {
@@ -372,13 +381,12 @@ fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uin
 
 /*
  * Output of one tile of every frame.
- * @param early  while counting: images and raw data that are likely; or what is left to write
+ * @param early  while counting: raw data and missing tiles that are likely; or what is left
  */
 static void
 tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uint32_t tile,
 	bool early)
 {
-	const struct gk_layout *l = &gk->config.layout;
 	const uint16_t *raw[GK_BATCH_MAX];
 	void *value[GK_BATCH_MAX];
 	uint32_t n = 0;
@@ -398,12 +406,11 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 			break;
 		case GK_KIND_IMAGE:
 			raw[n] = (const uint16_t *)(uintptr_t)f->packet[tile];
-			value[n] = f->out + l->value +
-				(uint64_t)tile * gk->tile_pixels * l->value_size;
-			if (raw[n] != NULL)
-				n++;
-			else
+			value[n] = image_of(gk, f, tile);
+			if (raw[n] == NULL)
 				fill_missing(gk->config.value, value[n], gk->tile_pixels);
+			else if (!early)
+				n++; /* else it was made with the statistics */
 			break;
 		case GK_KIND_RAW:
 			raw_output(gk, f, t, tile);
@@ -444,6 +451,7 @@ tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
 	uint16_t *row_nnz[GK_BATCH_MAX];
 	uint32_t *bits[GK_BATCH_MAX], near[GK_BATCH_MAX][NEAR_WORDS];
 	uint32_t frame[GK_BATCH_MAX];
+	void *image[GK_BATCH_MAX];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < g->batch.nb_frames; i++) {
@@ -461,10 +469,12 @@ tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
 		bits[n] = f->bits != NULL ? tile_bits(gk, f, tile) : NULL;
 		if (f->early == GK_KIND_CSR && gk->tile_bits <= NEAR_WORDS)
 			bits[n] = near[n];
+		image[n] = f->early == GK_KIND_IMAGE ? image_of(gk, f, tile) : NULL;
 		frame[n++] = i;
 	}
 	if (n > 0)
-		gk->tile_ops->stats(&t, n, raw, ahead, counts, row_nnz, bits);
+		gk->tile_ops->stats(
+			&t, n, raw, ahead, counts, row_nnz, bits, gk->config.value, image);
 	for (uint32_t i = 0; i < n; i++) {
 		struct gk_tile_counts *to = &sums[frame[i]];
 

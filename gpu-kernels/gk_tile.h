@@ -32,11 +32,11 @@ struct gk_tile_counts {
 /** Pixels whose bits are a strip of gk_tile_ops.stats(); one at the end of a row may be shorter. */
 #define GK_TILE_STRIP 1024
 
-/** Words that the bits of a tile may take, see gk_tile_ops.stats(). */
+/** Words of gk_tile_ops.stats() bits: what a tile may take, and a vector that goes beyond. */
 static inline uint32_t
 gk_tile_bits(uint32_t rows, uint32_t cols)
 {
-	return rows * (cols / 32 + (cols + GK_TILE_STRIP - 1) / GK_TILE_STRIP);
+	return rows * (cols / 32 + (cols + GK_TILE_STRIP - 1) / GK_TILE_STRIP) + 8;
 }
 
 struct gk_tile_ops {
@@ -51,12 +51,16 @@ struct gk_tile_ops {
 	 * @param bits     which pixels are >= csr_threshold, u32[gk_tile_bits()] of each frame or
 	 *                 NULL. Strip by strip: a word whose bit k is set if any of pixels 32 k ...
 	 *                 32 k + 31 is one; then those words that have any, bit i for pixel
-	 *                 32 k + i. What is left of the array is not written: most frames have few
-	 *                 such pixels, and a bit each would be an eighth of what is read of them
+	 *                 32 k + i. What is left of the array has no meaning, and most of it is not
+	 *                 written: most frames have few such pixels, and a bit each would be an
+	 *                 eighth of what is read of them
+	 * @param type     of values in images
+	 * @param image    what image() would make, of each frame, or NULL: pixels are read once
 	 */
 	void (*stats)(const struct gk_tile *tile, uint32_t n, const uint16_t *const raw[],
 		const uint16_t *const ahead[], struct gk_tile_counts counts[],
-		uint16_t *const row_nnz[], uint32_t *const bits[]);
+		uint16_t *const row_nnz[], uint32_t *const bits[], enum gk_value type,
+		void *const image[]);
 
 	/**
 	 * An output of this tile will soon be asked for: a hint. NULL = takes none.

@@ -136,10 +136,26 @@ put_bits(uint32_t *to, const float *photons, uint32_t n, float threshold)
 	return to;
 }
 
+static inline void
+store_values(const float *photons, uint32_t n, enum gk_value type, void *value, uint64_t at)
+{
+	if (type == GK_VALUE_I16) {
+		int16_t *out = (int16_t *)value + at;
+
+		for (uint32_t i = 0; i < n; i++)
+			out[i] = gk_value_i16(photons[i]);
+	} else {
+		float *out = (float *)value + at;
+
+		for (uint32_t i = 0; i < n; i++)
+			out[i] = gk_value_f32(photons[i]);
+	}
+}
+
 static void
 plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	const uint16_t *const ahead[], struct gk_tile_counts counts[], uint16_t *const row_nnz[],
-	uint32_t *const bits[])
+	uint32_t *const bits[], enum gk_value type, void *const image[])
 {
 	_Alignas(64) float photons[STRIP];
 	uint32_t *to[GK_BATCH_MAX];
@@ -163,24 +179,10 @@ plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 				row_nnz[f][row] += counts[f].nnz - before;
 				if (to[f] != NULL)
 					to[f] = put_bits(to[f], photons, len, t->csr_threshold);
+				if (image[f] != NULL)
+					store_values(photons, len, type, image[f], first);
 			}
 		}
-	}
-}
-
-static inline void
-store_values(const float *photons, uint32_t n, enum gk_value type, void *value, uint64_t at)
-{
-	if (type == GK_VALUE_I16) {
-		int16_t *out = (int16_t *)value + at;
-
-		for (uint32_t i = 0; i < n; i++)
-			out[i] = gk_value_i16(photons[i]);
-	} else {
-		float *out = (float *)value + at;
-
-		for (uint32_t i = 0; i < n; i++)
-			out[i] = gk_value_f32(photons[i]);
 	}
 }
 

@@ -25,4 +25,8 @@ void GK_TILE_SET(gk_tile_update)(const struct gk_tile *t, uint64_t *cells, uint3
 	float alpha, float *p_out, struct gk_update *u);
 /** @} */
 
+/** struct gk_tile_ops csr of sets that have AVX2 (gk_tile_list.c) */
+void gk_tile_csr_avx2(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits,
+	enum gk_value type, uint16_t *col, void *value);
+
 #endif /* GK_TILE_SET_H */

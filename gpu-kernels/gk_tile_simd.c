@@ -18,7 +18,8 @@
  *    after its strip, case by case, in vectors too.
  *
  * Pixels at or above a threshold are counted as bits, by row; the bits of csr_threshold are kept,
- * and say what to read again for CSR: at 1 %, a quarter of the raw data.
+ * and say what to read again for CSR: at 1 %, a quarter of the raw data. An image that is wanted in
+ * any case is made of the photons that are counted.
  *
  * With AVX-512 the 32 pixels of a frame take some 24 instructions, with AVX2 50, and what 8 frames
  * share 12 and 20 more.
@@ -27,22 +28,15 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "gk_photons.h"
 #include "gk_tile_set.h"
-#include "gk_vector.h"
 
-/* Pixels whose gains are looked at together: a cache line of raw data; divides gk_geometry.cols */
-#define RUN	 32
-#define RUN_VECS (RUN / VEC_LANES)
 /* Runs that share sums of 32 bits; their states are bits of one word */
 #define STRIP_RUNS 32
 #define STRIP	   GK_TILE_STRIP
 _Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
 /* Frames that share what is made of a run's coefficients; AVX2 has their sums in L1 */
 #define TOGETHER 8
-/* Pixels of a tile that are listed before they are copied to where they belong */
-#define PACKED (2 * STRIP)
-/* Columns of two runs that are listed without a look at how many there are */
-#define UNASKED 2
 
 /*
  * Bounds of tame coefficients, as bits: 2^-60 <= p < 2^15 and 2^-60 <= r < 2^-4. |adu - p| < 2^15
@@ -51,53 +45,6 @@ _Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
 #define TAME_LOW     (67u << 23)
 #define TAME_P_RANGE ((142u << 23) - TAME_LOW)
 #define TAME_R_RANGE ((123u << 23) - TAME_LOW)
-
-VEC_FN vec_f32
-photons_g0(const struct gk_tile *t, uint64_t x, vec_i32 words)
-{
-	return vec_mul(vec_sub(vec_float(words), vec_load(t->p[0] + x)), vec_load(t->r[0] + x));
-}
-
-/* gk_photons() of the pixels from x on */
-VEC_FN vec_f32
-photons_any(const struct gk_tile *t, uint64_t x, vec_i32 words)
-{
-	const vec_i32 gain = vec_and_i32(words, GK_RAW_GAIN_MASK);
-	const vec_mask g1 = vec_eq_i32(gain, GK_RAW_G1), g2 = vec_eq_i32(gain, GK_RAW_G2);
-	const vec_mask nan = vec_mask_or(vec_eq_i32(gain, GK_RAW_INVALID),
-		vec_mask_or(
-			vec_eq_i32(words, GK_RAW_G1_SATURATED), vec_eq_i32(words, GK_RAW_MISSING)));
-	vec_f32 p = vec_load(t->p[0] + x), r = vec_load(t->r[0] + x), photons;
-
-	/* a load of no lane waits for memory like any other, and few runs have both */
-	if (vec_mask_bits(g1) != 0) {
-		p = vec_load_where(g1, t->p[1] + x, p);
-		r = vec_load_where(g1, t->r[1] + x, r);
-	}
-	if (vec_mask_bits(g2) != 0) {
-		p = vec_load_where(g2, t->p[2] + x, p);
-		r = vec_load_where(g2, t->r[2] + x, r);
-	}
-	photons = vec_mul(vec_sub(vec_float(vec_and_i32(words, GK_RAW_ADC_MASK)), p), r);
-	photons = vec_select(
-		vec_eq_i32(words, GK_RAW_SATURATED), vec_sub(vec_set(INFINITY), p), photons);
-	return vec_select(nan, vec_set(gk_nan()), photons);
-}
-
-/* Photons of a run. */
-VEC_FN void
-run_photons(const struct gk_tile *t, uint64_t x, const uint16_t *raw, vec_f32 photons[RUN_VECS])
-{
-	if (__builtin_expect(vec_run_any(vec_run_load(raw + x), GK_RAW_GAIN_MASK), 0)) {
-		for (int k = 0; k < RUN_VECS; k++)
-			photons[k] = photons_any(
-				t, x + k * VEC_LANES, vec_words(raw + x + k * VEC_LANES));
-	} else {
-		for (int k = 0; k < RUN_VECS; k++)
-			photons[k] = photons_g0(
-				t, x + k * VEC_LANES, vec_words(raw + x + k * VEC_LANES));
-	}
-}
 
 /* What a strip of one frame is made of. */
 struct strip {
@@ -315,6 +262,38 @@ put_bits(uint32_t *to, const uint32_t words[STRIP_RUNS], uint32_t runs)
 	return to + __builtin_popcount(used);
 }
 
+static void
+begin_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const uint16_t *ahead, struct strip *s)
+{
+	s->slow = 0;
+	s->ahead = raw + first + runs * RUN;
+	if (first + runs * RUN == (uint64_t)t->rows * t->cols && ahead != NULL)
+		s->ahead = ahead;
+}
+
+/*
+ * What is left of a strip of a frame: runs that were put off, and counting bits.
+ * @param bits  of the strip, or NULL
+ * @return where those of the next one go
+ */
+static uint32_t *
+end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const uint32_t dead[], uint32_t nb_dead, struct strip *s, uint32_t *bits,
+	struct gk_tile_counts *c)
+{
+	c->invalid += nb_dead;
+	for (uint32_t slow = s->slow; slow != 0; slow &= slow - 1) {
+		const uint32_t run = (uint32_t)__builtin_ctz(slow);
+
+		c->invalid -= (uint32_t)__builtin_popcount(dead[run]);
+		slow_run(t, first + run * RUN, raw, run, s, c);
+	}
+	c->bragg += count_bits(s->bragg, runs);
+	c->nnz += count_bits(s->csr, runs);
+	return bits != NULL ? put_bits(bits, s->csr, runs) : NULL;
+}
+
 /* @param bits  of the strip; moved on to the next one */
 static void
 some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
@@ -324,12 +303,8 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 	uint32_t dead[STRIP_RUNS], nb_dead;
 	struct strip s[TOGETHER];
 
-	for (uint32_t f = 0; f < n; f++) {
-		s[f].slow = 0;
-		s[f].ahead = raw[f] + first + runs * RUN;
-		if (first + runs * RUN == (uint64_t)t->rows * t->cols && ahead[f] != NULL)
-			s[f].ahead = ahead[f];
-	}
+	for (uint32_t f = 0; f < n; f++)
+		begin_strip(t, first, runs, raw[f], ahead[f], &s[f]);
 	/* a number of its own for each: what is left of a batch costs no second pass */
 	switch (n) {
 	case TOGETHER:
@@ -358,25 +333,160 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 		break;
 	}
 	nb_dead = count_bits(dead, runs);
-	for (uint32_t f = 0; f < n; f++) {
-		c[f].invalid += nb_dead;
-		for (uint32_t slow = s[f].slow; slow != 0; slow &= slow - 1) {
-			const uint32_t run = (uint32_t)__builtin_ctz(slow);
+	for (uint32_t f = 0; f < n; f++)
+		bits[f] = end_strip(t, first, runs, raw[f], dead, nb_dead, &s[f], bits[f], &c[f]);
+}
 
-			c[f].invalid -= (uint32_t)__builtin_popcount(dead[run]);
-			slow_run(t, first + run * RUN, raw[f], run, &s[f], &c[f]);
-		}
-		c[f].bragg += count_bits(s[f].bragg, runs);
-		c[f].nnz += count_bits(s[f].csr, runs);
-		if (bits[f] != NULL)
-			bits[f] = put_bits(bits[f], s[f].csr, runs);
+/* @param tame  are photons NaN, or within int16 by far? */
+VEC_FN void
+put_run(const vec_f32 photons[RUN_VECS], uint64_t x, const bool tame, const bool nan,
+	enum gk_value type, void *value)
+{
+	if (type == GK_VALUE_I16) {
+		vec_run_stream((int16_t *)value + x, tame ? run_whole(photons) : run_i16(photons));
+		return;
 	}
+	for (int k = 0; k < RUN_VECS; k++)
+		vec_stream((float *)value + x + k * VEC_LANES,
+			nan ? vec_select(vec_unordered(photons[k], photons[k]), vec_set(gk_nan()),
+				      photons[k])
+			    : photons[k]);
+}
+
+/* A run of an image whose statistics are put off. */
+static __attribute__((noinline)) void
+any_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value type, void *value)
+{
+	vec_f32 photons[RUN_VECS];
+
+	run_photons(t, x, raw, photons);
+	put_run(photons, x, false, true, type, value);
+}
+
+/* What frames share of a strip whose images are made. */
+struct tame_strip {
+	uint32_t dead[STRIP_RUNS]; /* bits of the unusable pixels of a tame run */
+	uint32_t nb_dead;
+	uint32_t tame;	/* runs that are */
+	uint32_t whole; /* those of them that have no unusable pixel */
+};
+
+static void
+load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, struct tame_strip *strip)
+{
+	strip->tame = strip->whole = 0;
+	for (uint32_t i = 0; i < runs; i++) {
+		const uint64_t x = first + i * RUN;
+		struct tame_run run;
+		uint32_t usable;
+
+		for (int k = 0; k < RUN; k += 16) {
+			fetch(t->p[0] + x + STRIP + k);
+			fetch(t->r[0] + x + STRIP + k);
+		}
+		strip->dead[i] = 0;
+		if (__builtin_expect(load_run(t, x, &run), 1)) {
+			strip->tame |= UINT32_C(1) << i;
+			strip->whole |= UINT32_C(1) << i;
+			continue;
+		}
+		usable = load_run_with_dead(t, x, &run, &strip->dead[i]);
+		strip->tame |= (uint32_t)((usable | strip->dead[i]) == UINT32_MAX) << i;
+	}
+	strip->nb_dead = count_bits(strip->dead, runs);
+}
+
+/* count_run() and the run's image. Photons are scaled for the sum only. */
+VEC_FN void
+image_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, const bool whole,
+	vec_f32 bragg_threshold, vec_f32 csr_threshold, enum gk_value type, void *value,
+	vec_i32 *sum, vec_bits *bragg, vec_bits *csr)
+{
+	vec_f32 photons[RUN_VECS];
+
+	for (int k = 0; k < RUN_VECS; k++) {
+		vec_f32 q;
+
+		photons[k] = photons_g0(t, x + k * VEC_LANES, vec_words(raw + x + k * VEC_LANES));
+		q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
+		if (!whole)
+			q = vec_keep(vec_lt(photons[k], vec_set(INFINITY)), q);
+		*sum = vec_add_i32(*sum, vec_round(q));
+		bragg[k] = (vec_bits)vec_mask_bits(vec_ge(photons[k], bragg_threshold));
+		csr[k] = (vec_bits)vec_mask_bits(vec_ge(photons[k], csr_threshold));
+	}
+	put_run(photons, x, true, !whole, type, value);
+}
+
+/* A strip of one frame, and its image. */
+VEC_FN void
+strip_image(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const struct tame_strip *strip, enum gk_value type, void *value, struct strip *s,
+	struct gk_tile_counts *c)
+{
+	const vec_f32 bragg_threshold = vec_set(t->bragg_threshold),
+		      csr_threshold = vec_set(t->csr_threshold);
+	vec_i32 sum = vec_set_i32(0);
+
+	for (uint32_t i = 0; i < runs; i++) {
+		const uint64_t x = first + i * RUN;
+		const vec_run words = vec_run_load(raw + x);
+		vec_bits *bragg = (vec_bits *)&s->bragg[i], *csr = (vec_bits *)&s->csr[i];
+
+		fetch(s->ahead + i * RUN);
+		if (__builtin_expect(
+			    vec_run_any(words, GK_RAW_GAIN_MASK) || !(strip->tame >> i & 1), 0)) {
+			s->slow |= UINT32_C(1) << i;
+			any_run(t, x, raw, type, value);
+		} else if (__builtin_expect(!(strip->whole >> i & 1), 0)) {
+			image_run(t, x, raw, false, bragg_threshold, csr_threshold, type, value,
+				&sum, bragg, csr);
+		} else {
+			image_run(t, x, raw, true, bragg_threshold, csr_threshold, type, value,
+				&sum, bragg, csr);
+		}
+	}
+	c->sum += vec_sum_i32(sum);
+}
+
+/* some_frames() of those whose images are made, one after the other: fewer streams are written. */
+static void
+some_images(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
+	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *bits[],
+	enum gk_value type, void *const image[], struct gk_tile_counts c[])
+{
+	struct tame_strip strip;
+	struct strip s;
+
+	load_strip(t, first, runs, &strip);
+	for (uint32_t f = 0; f < n; f++) {
+		begin_strip(t, first, runs, raw[f], ahead[f], &s);
+		if (type == GK_VALUE_I16)
+			strip_image(
+				t, first, runs, raw[f], &strip, GK_VALUE_I16, image[f], &s, &c[f]);
+		else
+			strip_image(
+				t, first, runs, raw[f], &strip, GK_VALUE_F32, image[f], &s, &c[f]);
+		bits[f] = end_strip(
+			t, first, runs, raw[f], strip.dead, strip.nb_dead, &s, bits[f], &c[f]);
+	}
+}
+
+/* How many of n frames, at most TOGETHER, are done in one go: images are made of all or of none. */
+static uint32_t
+alike(uint32_t n, void *const image[])
+{
+	uint32_t some = 1;
+
+	while (some < n && some < TOGETHER && (image[some] == NULL) == (image[0] == NULL))
+		some++;
+	return some;
 }
 
 static void
 simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	const uint16_t *const ahead[], struct gk_tile_counts counts[], uint16_t *const row_nnz[],
-	uint32_t *const bits[])
+	uint32_t *const bits[], enum gk_value type, void *const image[])
 {
 	const uint32_t row_runs = t->cols / RUN;
 	uint32_t *to[GK_BATCH_MAX];
@@ -395,120 +505,17 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 
 			/* frames inside: the strip's coefficients stay in L1 for all of them */
 			for (uint32_t f = 0, some; f < n; f += some) {
-				some = n - f < TOGETHER ? n - f : TOGETHER;
-				some_frames(t, first, runs, some, raw + f, ahead + f, to + f,
-					counts + f);
+				some = alike(n - f, image + f);
+				if (image[f] == NULL)
+					some_frames(t, first, runs, some, raw + f, ahead + f,
+						to + f, counts + f);
+				else
+					some_images(t, first, runs, some, raw + f, ahead + f,
+						to + f, type, image + f, counts + f);
 			}
 		}
 		for (uint32_t f = 0; f < n; f++)
 			row_nnz[f][row] = (uint16_t)(counts[f].nnz - before[f]);
-	}
-}
-
-/* gk_value_i16() of a run */
-VEC_FN vec_run
-run_i16(const vec_f32 photons[RUN_VECS])
-{
-	vec_i32 whole[RUN_VECS];
-
-	/*
-	 * Half away from zero: the largest float below 0.5 lifts n + 0.5 to n + 1 (to even where
-	 * it is a tie), and nothing that is less. NaN becomes INT32_MIN, and packed INT16_MIN.
-	 */
-	for (int k = 0; k < RUN_VECS; k++)
-		whole[k] = vec_truncate(
-			vec_add_away(vec_clamp_nan(photons[k], 32767.0f), 0x1.fffffep-2f));
-	return vec_pack_run(whole);
-}
-
-/* Listed pixels on their way out. */
-struct packed {
-	_Alignas(64) float photons[PACKED];
-	uint16_t col[PACKED + UNASKED];
-};
-
-static void
-put_packed(const struct packed *packed, uint32_t n, enum gk_value type, uint16_t *col, void *value,
-	uint64_t at)
-{
-	int16_t whole[PACKED];
-
-	memcpy(col + at, packed->col, n * sizeof(*col));
-	if (type == GK_VALUE_I16) {
-		for (uint32_t i = 0; i < n; i += RUN) {
-			vec_f32 photons[RUN_VECS];
-
-			for (int k = 0; k < RUN_VECS; k++)
-				photons[k] = vec_load(packed->photons + i + k * VEC_LANES);
-			vec_run_store(whole + i, run_i16(photons));
-		}
-		memcpy((int16_t *)value + at, whole, n * sizeof(*whole));
-	} else {
-		/* no NaN is at or above a threshold: they need not be made alike */
-		memcpy((float *)value + at, packed->photons, n * sizeof(float));
-	}
-}
-
-/*
- * Columns of the pixels of two runs whose bit is set, the first one's being `col`. UNASKED are
- * written whether there are so many or not: at 1 % that is right for nearly every pair of runs, and
- * a branch that asks first would be guessed wrong for half of them.
- * @return how many are right
- */
-VEC_FN uint32_t
-list_pair(uint64_t bits, uint32_t col, uint16_t to[])
-{
-	const uint32_t n = (uint32_t)__builtin_popcountll(bits);
-	/* two columns in one word: compilers make too much of two */
-	uint32_t both = col * 0x10001 + (uint32_t)_tzcnt_u64(bits);
-
-	bits &= bits - 1;
-	both += (uint32_t)_tzcnt_u64(bits) << 16;
-	memcpy(to, &both, sizeof(both));
-	for (bits &= bits - 1, to += UNASKED; bits != 0; bits &= bits - 1)
-		*to++ = (uint16_t)(col + _tzcnt_u64(bits));
-	return n;
-}
-
-/* The same of a strip. */
-VEC_FN uint32_t
-list_pixels(const uint32_t *bits, uint32_t runs, uint32_t col, uint16_t to[])
-{
-	uint32_t n = 0, run = 0;
-	uint64_t pair;
-
-	for (; run + 2 <= runs; run += 2) {
-		memcpy(&pair, bits + run, sizeof(pair));
-		n += list_pair(pair, col + run * RUN, to + n);
-	}
-	if (run < runs)
-		n += list_pair(bits[run], col + run * RUN, to + n);
-	return n;
-}
-
-/* Photons of listed pixels of a row. One by one: at 1 %, hardly any has a neighbour to go with. */
-VEC_FN void
-listed_photons(const struct gk_tile *t, uint64_t row, const uint16_t *raw, uint32_t n,
-	const uint16_t col[], float photons[])
-{
-	const float *p0 = t->p[0] + row, *r0 = t->r[0] + row;
-	uint32_t gains = 0;
-
-	raw += row;
-	for (uint32_t i = 0; i < n; i++) {
-		const uint32_t word = raw[col[i]];
-
-		gains |= word;
-		photons[i] = ((float)(int32_t)word - p0[col[i]]) * r0[col[i]];
-	}
-	if (__builtin_expect((gains & GK_RAW_GAIN_MASK) == 0, 1))
-		return;
-	for (uint32_t i = 0; i < n; i++) {
-		const uint64_t x = row + col[i];
-		const float p[3] = {t->p[0][x], t->p[1][x], t->p[2][x]};
-		const float r[3] = {t->r[0][x], t->r[1][x], t->r[2][x]};
-
-		photons[i] = gk_photons(raw[col[i]], p, r);
 	}
 }
 
@@ -560,53 +567,6 @@ simd_fetch(const struct gk_tile *t, const uint16_t *raw, int photons, const uint
 	}
 }
 
-static void
-simd_csr(const struct gk_tile *t, const uint16_t *raw, const uint32_t *bits, enum gk_value type,
-	uint16_t *col, void *value)
-{
-	const uint32_t row_runs = t->cols / RUN;
-	uint32_t words[STRIP_RUNS];
-	struct packed packed;
-	uint64_t at = 0;
-	uint32_t n = 0;
-
-	for (uint32_t row = 0; row < t->rows; row++) {
-		for (uint32_t run = 0, some; run < row_runs; run += STRIP_RUNS, n += some) {
-			const uint32_t left = row_runs - run, used = *bits++;
-
-			some = 0;
-			if (used == 0)
-				continue;
-			if (n > PACKED - STRIP) {
-				put_packed(&packed, n, type, col, value, at);
-				at += n;
-				n = 0;
-			}
-			vec_words_unpack(bits, used, words);
-			bits += __builtin_popcount(used);
-			some = list_pixels(words, left < STRIP_RUNS ? left : STRIP_RUNS, run * RUN,
-				packed.col + n);
-			listed_photons(t, (uint64_t)row * t->cols, raw, some, packed.col + n,
-				packed.photons + n);
-		}
-	}
-	put_packed(&packed, n, type, col, value, at);
-}
-
-VEC_FN void
-put_run(const vec_f32 photons[RUN_VECS], uint64_t x, enum gk_value type, void *value)
-{
-	const vec_f32 nan = vec_set(gk_nan());
-
-	if (type == GK_VALUE_I16) {
-		vec_run_stream((int16_t *)value + x, run_i16(photons));
-		return;
-	}
-	for (int k = 0; k < RUN_VECS; k++)
-		vec_stream((float *)value + x + k * VEC_LANES,
-			vec_select(vec_unordered(photons[k], photons[k]), nan, photons[k]));
-}
-
 VEC_FN void
 put_strip(const struct gk_tile *t, uint64_t first, uint64_t end, const uint16_t *raw,
 	enum gk_value type, void *value)
@@ -615,7 +575,7 @@ put_strip(const struct gk_tile *t, uint64_t first, uint64_t end, const uint16_t 
 		vec_f32 photons[RUN_VECS];
 
 		run_photons(t, x, raw, photons);
-		put_run(photons, x, type, value);
+		put_run(photons, x, false, true, type, value);
 	}
 }
 
@@ -661,7 +621,7 @@ const struct gk_tile_ops GK_TILE_SET(gk_tile) = {
 	.name = STRING_OF(GK_TILE_ISA),
 	.stats = simd_stats,
 	.fetch = simd_fetch,
-	.csr = simd_csr,
+	.csr = gk_tile_csr_avx2,
 	.image = simd_image,
 	.copy = simd_copy,
 	.drain = simd_drain,

@@ -272,7 +272,7 @@ vec_words_used(const uint32_t words[32])
 		(uint32_t)_mm512_test_epi32_mask(high, high) << 16;
 }
 
-/** The used ones of 32 words, in a row; no more than they are is written. */
+/** The used ones of 32 words, in a row. What is behind them, up to 32 words, may be written. */
 VEC_FN void
 vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
 {
@@ -286,24 +286,9 @@ vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
 	}
 }
 
-/** And back: others become 0. */
-VEC_FN void
-vec_words_unpack(const uint32_t *from, uint32_t used, uint32_t words[32])
-{
-	for (int i = 0; i < 32; i += 16) {
-		const __mmask16 m = (__mmask16)(used >> i);
-		const uint32_t n = (uint32_t)__builtin_popcount(m);
-
-		_mm512_storeu_si512(words + i,
-			_mm512_maskz_expand_epi32(
-				m, _mm512_maskz_loadu_epi32((__mmask16)((1u << n) - 1), from)));
-		from += n;
-	}
-}
-
 #else /* AVX2 */
 
-#define VEC_LANES 8
+#define VEC_LANES	  8
 typedef __m256 vec_f32;
 typedef __m256i vec_i32;
 typedef __m256 vec_mask;
@@ -562,20 +547,93 @@ vec_words_used(const uint32_t words[32])
 	return ~used;
 }
 
-VEC_FN void
-vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
+/*
+ * What moves lanes together, for AVX2 only: numbers of the bits that are set, in a row and a byte
+ * each, by the bits.
+ */
+#define VEC_RANK(bits, i) (8 * __builtin_popcount((bits) & ((1u << (i)) - 1)))
+#define VEC_LANE(bits, i) ((uint64_t)((bits) >> (i)&1 ? (i) : 0) << VEC_RANK(bits, i))
+#define VEC_ORDER(bits)                                                                  \
+	(VEC_LANE(bits, 1) | VEC_LANE(bits, 2) | VEC_LANE(bits, 3) | VEC_LANE(bits, 4) | \
+		VEC_LANE(bits, 5) | VEC_LANE(bits, 6) | VEC_LANE(bits, 7))
+#define VEC_ORDER_4(b)	VEC_ORDER(b), VEC_ORDER(b + 1), VEC_ORDER(b + 2), VEC_ORDER(b + 3)
+#define VEC_ORDER_16(b) VEC_ORDER_4(b), VEC_ORDER_4(b + 4), VEC_ORDER_4(b + 8), VEC_ORDER_4(b + 12)
+#define VEC_ORDER_64(b) \
+	VEC_ORDER_16(b), VEC_ORDER_16(b + 16), VEC_ORDER_16(b + 32), VEC_ORDER_16(b + 48)
+static const uint64_t vec_order[256] = {
+	VEC_ORDER_64(0u), VEC_ORDER_64(64u), VEC_ORDER_64(128u), VEC_ORDER_64(192u)};
+
+/** Those numbers times `factor`, a power of 2, plus `first`; behind them whatever. */
+VEC_FN vec_i32
+vec_numbers(uint32_t bits, const uint32_t factor, uint32_t first)
 {
-	for (; used != 0; used &= used - 1)
-		*to++ = words[_tzcnt_u32(used)];
+	const __m256i order = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)&vec_order[bits]));
+
+	return _mm256_add_epi32(
+		_mm256_slli_epi32(order, __builtin_ctz(factor)), _mm256_set1_epi32((int)first));
+}
+
+/** The same in 16 bits, all lanes to memory. */
+VEC_FN void
+vec_store_numbers_u16(uint16_t *to, uint32_t bits, const uint32_t factor, uint32_t first)
+{
+	const __m128i order = _mm_cvtepu8_epi16(_mm_loadl_epi64((const void *)&vec_order[bits]));
+
+	_mm_storeu_si128((void *)to,
+		_mm_add_epi16(_mm_slli_epi16(order, __builtin_ctz(factor)),
+			_mm_set1_epi16((short)first)));
+}
+
+/** The lanes whose bit is set, in a row; all lanes are written. */
+VEC_FN void
+vec_store_listed(float *to, uint32_t bits, vec_f32 x)
+{
+	_mm256_storeu_ps(to, _mm256_permutevar8x32_ps(x, vec_numbers(bits, 1, 0)));
+}
+
+VEC_FN vec_i32
+vec_load_i32(const uint32_t *p)
+{
+	return _mm256_loadu_si256((const void *)p);
 }
 
 VEC_FN void
-vec_words_unpack(const uint32_t *from, uint32_t used, uint32_t words[32])
+vec_store_i32(uint32_t *to, vec_i32 a)
 {
-	for (int i = 0; i < 32; i += VEC_LANES)
-		_mm256_storeu_si256((void *)(words + i), _mm256_setzero_si256());
-	for (; used != 0; used &= used - 1)
-		words[_tzcnt_u32(used)] = *from++;
+	_mm256_storeu_si256((void *)to, a);
+}
+
+/** Bit i: byte i is not 0. */
+VEC_FN uint32_t
+vec_bytes_used(vec_i32 a)
+{
+	return ~(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, _mm256_setzero_si256()));
+}
+
+VEC_FN vec_i32
+vec_or_i32(vec_i32 a, vec_i32 b)
+{
+	return _mm256_or_si256(a, b);
+}
+
+/** Is a bit of `bits` set in any lane? */
+VEC_FN int
+vec_any_i32(vec_i32 a, int32_t bits)
+{
+	return !_mm256_testz_si256(a, _mm256_set1_epi32(bits));
+}
+
+VEC_FN void
+vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
+{
+	for (int i = 0; i < 32; i += VEC_LANES) {
+		const uint32_t some = used >> i & 0xFF;
+
+		vec_store_i32(to,
+			_mm256_permutevar8x32_epi32(
+				vec_load_i32(words + i), vec_numbers(some, 1, 0)));
+		to += __builtin_popcount(some);
+	}
 }
 
 #endif /* AVX-512, AVX2 */

@@ -18,6 +18,7 @@ struct made {
 	uint16_t *col[GK_BATCH_MAX];
 	void *csr[GK_BATCH_MAX];
 	void *image[GK_BATCH_MAX];
+	void *early[GK_BATCH_MAX]; /* images of stats() */
 	uint16_t *copy[GK_BATCH_MAX];
 	uint64_t *cells;
 	float *p;
@@ -35,6 +36,18 @@ bits_size(const struct gk_tile *t)
 	return gk_tile_bits(t->rows, t->cols) * sizeof(uint32_t) + GUARD;
 }
 
+/* The words of a tile's bits that say something. */
+static uint64_t
+bits_words(const struct gk_tile *t, const uint32_t *bits)
+{
+	uint32_t strips = t->rows * ((t->cols + GK_TILE_STRIP - 1) / GK_TILE_STRIP);
+	uint64_t words = 0;
+
+	for (; strips > 0; strips--)
+		words += 1 + (uint32_t)__builtin_popcount(bits[words]);
+	return words;
+}
+
 static void *
 guarded(uint64_t size)
 {
@@ -46,7 +59,7 @@ guarded(uint64_t size)
 
 static void
 make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
-	const uint16_t *const raw[], enum gk_value type, struct made *m)
+	const uint16_t *const raw[], enum gk_value type, uint32_t images, struct made *m)
 {
 	const uint64_t pixels = (uint64_t)t->rows * t->cols, size = image_size(t);
 	const uint16_t *ahead[GK_BATCH_MAX];
@@ -58,10 +71,11 @@ make(const struct gk_tile_ops *ops, const struct gk_tile *t, uint32_t n,
 		m->col[f] = guarded(pixels * 2 + GUARD);
 		m->csr[f] = guarded(size);
 		m->image[f] = guarded(size);
+		m->early[f] = f % 7 < images ? guarded(size) : NULL;
 		m->copy[f] = guarded(pixels * 2 + GUARD);
 		ahead[f] = f % 2 ? NULL : raw[f];
 	}
-	ops->stats(t, n, raw, ahead, m->counts, m->row_nnz, m->bits);
+	ops->stats(t, n, raw, ahead, m->counts, m->row_nnz, m->bits, type, m->early);
 	for (uint32_t f = 0; f < n; f++) {
 		if (m->bits[f] != NULL)
 			ops->csr(t, raw[f], m->bits[f], type, m->col[f], m->csr[f]);
@@ -86,11 +100,19 @@ check_same(const struct gk_tile *t, uint32_t n, const struct made *a, const stru
 	for (uint32_t f = 0; f < n; f++) {
 		assert_memory_equal(&a->counts[f], &b->counts[f], sizeof(a->counts[f]));
 		assert_memory_equal(a->row_nnz[f], b->row_nnz[f], t->rows * 2 + GUARD);
-		if (a->bits[f] != NULL)
-			assert_memory_equal(a->bits[f], b->bits[f], bits_size(t));
+		if (a->bits[f] != NULL) {
+			assert_memory_equal(a->bits[f], b->bits[f],
+				bits_words(t, a->bits[f]) * sizeof(uint32_t));
+			assert_memory_equal((uint8_t *)a->bits[f] + bits_size(t) - GUARD,
+				(uint8_t *)b->bits[f] + bits_size(t) - GUARD, GUARD);
+		}
 		assert_memory_equal(a->col[f], b->col[f], pixels * 2 + GUARD);
 		assert_memory_equal(a->csr[f], b->csr[f], image_size(t));
 		assert_memory_equal(a->image[f], b->image[f], image_size(t));
+		if (a->early[f] != NULL) {
+			assert_memory_equal(a->early[f], a->image[f], image_size(t));
+			assert_memory_equal(b->early[f], a->image[f], image_size(t));
+		}
 		assert_memory_equal(a->copy[f], b->copy[f], pixels * 2 + GUARD);
 	}
 	assert_memory_equal(&a->update, &b->update, sizeof(a->update));
@@ -107,6 +129,7 @@ drop(struct made *m, uint32_t n)
 		free(m->col[f]);
 		free(m->csr[f]);
 		free(m->image[f]);
+		free(m->early[f]);
 		free(m->copy[f]);
 	}
 	free(m->cells);
@@ -115,15 +138,16 @@ drop(struct made *m, uint32_t n)
 
 /* All rows on the tiles of one batch. */
 static void
-compare_rows(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enum gk_value type)
+compare_rows(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enum gk_value type,
+	uint32_t images)
 {
 	struct made plain, other;
 
-	make(gk_tile_choose(GK_ISA_PLAIN), t, n, raw, type, &plain);
+	make(gk_tile_choose(GK_ISA_PLAIN), t, n, raw, type, images, &plain);
 	for (int isa = GK_ISA_PLAIN + 1; isa < GK_ISAS; isa++) {
 		if (gk_tile_choose(isa) == NULL)
 			continue;
-		make(gk_tile_choose(isa), t, n, raw, type, &other);
+		make(gk_tile_choose(isa), t, n, raw, type, images, &other);
 		check_same(t, n, &plain, &other);
 		drop(&other, n);
 	}
@@ -217,7 +241,7 @@ test_random_tiles(void **state)
 			t.p[s] = rig.p[s];
 			t.r[s] = rig.r[s];
 		}
-		compare_rows(&t, n, raw, rig_below(&rng, 2));
+		compare_rows(&t, n, raw, rig_below(&rng, 2), rig_below(&rng, 8));
 		rig_close(&rig);
 	}
 }

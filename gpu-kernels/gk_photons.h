@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * What vectors of pixels mean: gk_pixel.h with the vectors of gk_vector.h. Internal to the tile
+ * arithmetic that is built once per instruction set; empty where a compiler has not even AVX2.
+ */
+#ifndef GK_PHOTONS_H
+#define GK_PHOTONS_H
+
+#include "gk_tile.h"
+#include "gk_vector.h"
+
+#ifdef __AVX2__
+
+/** Pixels whose gains are looked at together: a cache line of raw data; divides gk_geometry.cols */
+#define RUN	 32
+#define RUN_VECS (RUN / VEC_LANES)
+
+/** gk_photons() of the pixels from x on, all in G0. */
+VEC_FN vec_f32
+photons_g0(const struct gk_tile *t, uint64_t x, vec_i32 words)
+{
+	return vec_mul(vec_sub(vec_float(words), vec_load(t->p[0] + x)), vec_load(t->r[0] + x));
+}
+
+/** ..., whatever their gains. */
+VEC_FN vec_f32
+photons_any(const struct gk_tile *t, uint64_t x, vec_i32 words)
+{
+	const vec_i32 gain = vec_and_i32(words, GK_RAW_GAIN_MASK);
+	const vec_mask g1 = vec_eq_i32(gain, GK_RAW_G1), g2 = vec_eq_i32(gain, GK_RAW_G2);
+	const vec_mask nan = vec_mask_or(vec_eq_i32(gain, GK_RAW_INVALID),
+		vec_mask_or(
+			vec_eq_i32(words, GK_RAW_G1_SATURATED), vec_eq_i32(words, GK_RAW_MISSING)));
+	vec_f32 p = vec_load(t->p[0] + x), r = vec_load(t->r[0] + x), photons;
+
+	/* a load of no lane waits for memory like any other, and few runs have both */
+	if (vec_mask_bits(g1) != 0) {
+		p = vec_load_where(g1, t->p[1] + x, p);
+		r = vec_load_where(g1, t->r[1] + x, r);
+	}
+	if (vec_mask_bits(g2) != 0) {
+		p = vec_load_where(g2, t->p[2] + x, p);
+		r = vec_load_where(g2, t->r[2] + x, r);
+	}
+	photons = vec_mul(vec_sub(vec_float(vec_and_i32(words, GK_RAW_ADC_MASK)), p), r);
+	photons = vec_select(
+		vec_eq_i32(words, GK_RAW_SATURATED), vec_sub(vec_set(INFINITY), p), photons);
+	return vec_select(nan, vec_set(gk_nan()), photons);
+}
+
+/** Photons of a run. */
+VEC_FN void
+run_photons(const struct gk_tile *t, uint64_t x, const uint16_t *raw, vec_f32 photons[RUN_VECS])
+{
+	if (__builtin_expect(vec_run_any(vec_run_load(raw + x), GK_RAW_GAIN_MASK), 0)) {
+		for (int k = 0; k < RUN_VECS; k++)
+			photons[k] = photons_any(
+				t, x + k * VEC_LANES, vec_words(raw + x + k * VEC_LANES));
+	} else {
+		for (int k = 0; k < RUN_VECS; k++)
+			photons[k] = photons_g0(
+				t, x + k * VEC_LANES, vec_words(raw + x + k * VEC_LANES));
+	}
+}
+
+/** gk_value_i16() of a run whose photons are NaN or within +-32767. */
+VEC_FN vec_run
+run_whole(const vec_f32 photons[RUN_VECS])
+{
+	vec_i32 whole[RUN_VECS];
+
+	/*
+	 * Half away from zero: the largest float below 0.5 lifts n + 0.5 to n + 1 (to even where
+	 * it is a tie), and nothing that is less. NaN becomes INT32_MIN, and packed INT16_MIN.
+	 */
+	for (int k = 0; k < RUN_VECS; k++)
+		whole[k] = vec_truncate(vec_add_away(photons[k], 0x1.fffffep-2f));
+	return vec_pack_run(whole);
+}
+
+/** ..., whatever they are. */
+VEC_FN vec_run
+run_i16(const vec_f32 photons[RUN_VECS])
+{
+	vec_f32 clamped[RUN_VECS];
+
+	for (int k = 0; k < RUN_VECS; k++)
+		clamped[k] = vec_clamp_nan(photons[k], 32767.0f);
+	return run_whole(clamped);
+}
+
+#endif /* __AVX2__ */
+
+#endif /* GK_PHOTONS_H */
