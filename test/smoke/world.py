@@ -40,6 +40,33 @@ def wait(what, ready):
     raise AssertionError(f'{what}: not within {SECONDS} s')
 
 
+class Steps:
+    """Steps to die at, in turn, on and on. Once all were tried, every other time it is one of those that
+    must be and none has died at."""
+
+    def __init__(self, steps, needed=None):
+        self.steps = list(steps)
+        self.needed = self.steps if needed is None else needed
+        self.reached = set()
+        self.turn = 0
+        self.again = 0
+
+    def never(self):
+        return [step for step in self.needed if step not in self.reached]
+
+    def __next__(self):
+        never = self.never()
+        if never and self.turn >= len(self.steps) and self.again < self.turn - len(self.steps):
+            self.again += 1
+            return never[self.again % len(never)]
+        self.turn += 1
+        return self.steps[(self.turn - 1) % len(self.steps)]
+
+    def note(self, step, reached):
+        if reached:
+            self.reached.add(step)
+
+
 class World:
     """Processes are called detector0, recv0, store0 and so on; a detector is its receiver's."""
 
@@ -59,8 +86,10 @@ class World:
                      'recv': {k: v for k, v in settings.items() if k not in of_stores}}
         self.directories = [f'{where}/stored{i}' for i in range(stores)]
         self.held = {}      # batches that were ever seen held
+        self.refusing = set()  # incarnations that have refused some, as their ring was full
         self.process = {}
         self.logs = {}
+        self.begins = {}    # where the log of the process begins that there is now
         self.kills = 0
         self.recv_kills = 0
         self.disks = set()
@@ -107,7 +136,7 @@ class World:
         log = f'{self.where}/{name}.log'
         self.logs[name] = log
         with open(log, 'a', encoding='ascii') as out:
-            begin = out.tell()
+            begin = self.begins[name] = out.tell()
             self.process[name] = background.start(
                 [f'{self.build}/{program}', '--no-huge', '--no-pci',
                  *(('--file-prefix', self.prefix(name)) if self.telemetry else
@@ -245,6 +274,12 @@ class World:
         self.recv_kills += 1
         for stream, batches in chain.held(self.ring(int(name[-1]))).items():
             self.held.setdefault(stream, {}).update(batches)
+        self.note_refusal(name)
+
+    def note_refusal(self, name):
+        """A receiver that was kept from running for long with a full ring does as it is told to."""
+        if self.said(name, self.begins[name], '-> refuse'):
+            self.refusing.add(chain.ledger(self.ring(int(name[-1])))['incarnation'])
 
     def end(self, name):
         process = self.process[name]
@@ -314,7 +349,8 @@ class World:
                      'was held and is lost')
         for stream, batches in found.items():
             gaps = [n for n in range(max(batches) + 1) if n not in batches]
-            want(not gaps, *stream, 'has gaps:', *gaps)
+            want(not gaps, f'{stream[0]:016x}', stream[1], 'has gaps:', *gaps,
+                 'by a receiver that refused some' if stream[0] in self.refusing else '')
         for number in range(self.receivers):
             self.check_frames(number)
 
@@ -378,7 +414,7 @@ def play(build, receivers, stores, story, look=lambda world: None, before=lambda
         except AssertionError:
             for name in world.logs:
                 with open(world.logs[name], encoding='ascii', errors='replace') as out:
-                    print(f'---- {name}', *out.read().splitlines()[-80:], sep='\n')
+                    print(f'---- {name}', *out.read().splitlines()[-400:], sep='\n')
             raise
         finally:
             world.close()
