@@ -106,7 +106,7 @@ list_groups(const struct gk_tile *t, const uint16_t *raw, const struct chunk *ch
 
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t run = group[i] / RUN_GROUPS, at = group[i] % RUN_GROUPS * GROUP;
-		const uint32_t bits = ((const vec_bits *)chunk->bits)[group[i]];
+		const uint32_t bits = ((const uint8_t *)chunk->bits)[group[i]];
 		const uint64_t x = chunk->x[run] + at;
 		const vec_i32 words = vec_words(raw + x);
 

@@ -160,19 +160,25 @@ load_run_with_dead(const struct gk_tile *t, uint64_t x, struct tame_run *run, ui
 	return usable;
 }
 
-/* A tame run of one frame, all in G0. Bits go to memory a vector at a time: nothing is shifted. */
+/* A tame run of one frame, all in G0. */
 VEC_FN void
 count_run(const struct tame_run *run, const uint16_t *raw, vec_f32 bragg_threshold,
-	vec_f32 csr_threshold, vec_i32 *sum, vec_bits *bragg, vec_bits *csr)
+	vec_f32 csr_threshold, vec_i32 *sum, uint32_t *bragg, uint32_t *csr)
 {
+	vec_mask above_bragg[RUN_VECS], above_csr[RUN_VECS];
+	vec_i32 whole = vec_set_i32(0);
+
 	for (int k = 0; k < RUN_VECS; k++) {
 		const vec_f32 words = vec_float(vec_words(raw + k * VEC_LANES));
 		const vec_f32 q = vec_mul(vec_sub(words, run->p[k]), run->r[k]);
 
-		*sum = vec_add_i32(*sum, vec_round(q));
-		bragg[k] = (vec_bits)vec_mask_bits(vec_ge(q, bragg_threshold));
-		csr[k] = (vec_bits)vec_mask_bits(vec_ge(q, csr_threshold));
+		whole = k == 0 ? vec_round(q) : vec_add_i32(whole, vec_round(q));
+		above_bragg[k] = vec_ge(q, bragg_threshold);
+		above_csr[k] = vec_ge(q, csr_threshold);
 	}
+	*sum = vec_add_i32(*sum, whole);
+	vec_put_bits(bragg, above_bragg);
+	vec_put_bits(csr, above_csr);
 }
 
 /*
@@ -212,7 +218,7 @@ strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32
 #pragma GCC unroll 8
 			for (uint32_t f = 0; f < n; f++)
 				count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
-					(vec_bits *)&s[f].bragg[i], (vec_bits *)&s[f].csr[i]);
+					&s[f].bragg[i], &s[f].csr[i]);
 			continue;
 		}
 		usable = load_run_with_dead(t, x, &run, &dead[i]);
@@ -227,7 +233,7 @@ strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32
 				continue;
 			}
 			count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
-				(vec_bits *)&s[f].bragg[i], (vec_bits *)&s[f].csr[i]);
+				&s[f].bragg[i], &s[f].csr[i]);
 			s[f].bragg[i] &= usable;
 			s[f].csr[i] &= usable;
 		}
@@ -400,8 +406,10 @@ load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, struct tame_s
 VEC_FN void
 image_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, const bool whole,
 	vec_f32 bragg_threshold, vec_f32 csr_threshold, enum gk_value type, void *value,
-	vec_i32 *sum, vec_bits *bragg, vec_bits *csr)
+	vec_i32 *sum, uint32_t *bragg, uint32_t *csr)
 {
+	vec_mask above_bragg[RUN_VECS], above_csr[RUN_VECS];
+	vec_i32 add = vec_set_i32(0);
 	vec_f32 photons[RUN_VECS];
 
 	for (int k = 0; k < RUN_VECS; k++) {
@@ -411,10 +419,13 @@ image_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, const bool w
 		q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
 		if (!whole)
 			q = vec_keep(vec_lt(photons[k], vec_set(INFINITY)), q);
-		*sum = vec_add_i32(*sum, vec_round(q));
-		bragg[k] = (vec_bits)vec_mask_bits(vec_ge(photons[k], bragg_threshold));
-		csr[k] = (vec_bits)vec_mask_bits(vec_ge(photons[k], csr_threshold));
+		add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
+		above_bragg[k] = vec_ge(photons[k], bragg_threshold);
+		above_csr[k] = vec_ge(photons[k], csr_threshold);
 	}
+	*sum = vec_add_i32(*sum, add);
+	vec_put_bits(bragg, above_bragg);
+	vec_put_bits(csr, above_csr);
 	put_run(photons, x, true, !whole, type, value);
 }
 
@@ -431,7 +442,7 @@ strip_image(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	for (uint32_t i = 0; i < runs; i++) {
 		const uint64_t x = first + i * RUN;
 		const vec_run words = vec_run_load(raw + x);
-		vec_bits *bragg = (vec_bits *)&s->bragg[i], *csr = (vec_bits *)&s->csr[i];
+		uint32_t *bragg = &s->bragg[i], *csr = &s->csr[i];
 
 		fetch(s->ahead + i * RUN);
 		if (__builtin_expect(

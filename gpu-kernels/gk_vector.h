@@ -26,8 +26,6 @@
 typedef __m512 vec_f32;
 typedef __m512i vec_i32;
 typedef __mmask16 vec_mask;
-/** Lane i as bit i, in memory: those of neighbours make one long word. */
-typedef uint16_t __attribute__((may_alias)) vec_bits;
 
 VEC_FN vec_f32
 vec_load(const float *p)
@@ -149,6 +147,17 @@ VEC_FN uint32_t
 vec_mask_bits(vec_mask m)
 {
 	return m;
+}
+
+/** Bits of the lanes of neighbours, one word: of 32 pixels. */
+VEC_FN void
+vec_put_bits(uint32_t *to, const vec_mask m[2])
+{
+	typedef uint16_t __attribute__((may_alias)) half;
+
+	/* to memory straight from their registers: nothing is shifted */
+	((half *)to)[0] = m[0];
+	((half *)to)[1] = m[1];
 }
 
 /** The next words, one a lane. */
@@ -292,7 +301,6 @@ vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
 typedef __m256 vec_f32;
 typedef __m256i vec_i32;
 typedef __m256 vec_mask;
-typedef uint8_t __attribute__((may_alias)) vec_bits;
 
 VEC_FN vec_f32
 vec_load(const float *p)
@@ -413,6 +421,20 @@ VEC_FN uint32_t
 vec_mask_bits(vec_mask m)
 {
 	return (uint32_t)_mm256_movemask_ps(m);
+}
+
+VEC_FN void
+vec_put_bits(uint32_t *to, const vec_mask m[4])
+{
+	const __m256i ends = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	__m256i half[2];
+
+	/* a byte a lane, within lanes of 128 bits: cheaper than taking four masks to four bytes */
+	for (int i = 0; i < 2; i++)
+		half[i] = _mm256_packs_epi32(
+			_mm256_castps_si256(m[2 * i]), _mm256_castps_si256(m[2 * i + 1]));
+	*to = (uint32_t)_mm256_movemask_epi8(
+		_mm256_permutevar8x32_epi32(_mm256_packs_epi16(half[0], half[1]), ends));
 }
 
 VEC_FN vec_i32
