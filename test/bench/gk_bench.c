@@ -81,16 +81,20 @@ fill(struct bench *b)
 			b->r[s][x] = s == 0 ? 1.0f / (508.4f + (float)(x % 32)) : -0.05f;
 		}
 	}
-	for (x = 0; x < pixels * b->frames; x++) {
-		rng = rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-		b->raw[x] = (uint16_t)(3000 + (rng >> 58) + ((rng >> 32) % 100 == 0 ? 5084 : 0));
-	}
 	for (uint32_t f = 0; f < b->frames; f++) {
 		frame_of(b, f)->frame = f;
 		frame_of(b, f)->out = f;
-		for (uint32_t t = 0; t < g->tiles; t++)
-			frame_of(b, f)->packet[t] = (uintptr_t)(b->raw + f * pixels +
-				(uint64_t)t * g->tile_rows * g->cols);
+		for (uint32_t t = 0; t < g->tiles; t++) {
+			uint16_t *raw = packet_of(b, f, t);
+
+			frame_of(b, f)->packet[t] = (uintptr_t)raw;
+			for (x = 0; x < (uint64_t)g->tile_rows * g->cols; x++) {
+				rng = rng * UINT64_C(6364136223846793005) +
+					UINT64_C(1442695040888963407);
+				raw[x] = (uint16_t)(3000 + (rng >> 58) +
+					((rng >> 32) % 100 == 0 ? 5084 : 0));
+			}
+		}
 	}
 }
 
@@ -110,7 +114,7 @@ open_bench(struct bench *b, uint32_t modules)
 	c->frames = need(b->frames * gk_frame_stride(&c->geometry));
 	c->results = need(b->frames * sizeof(*c->results));
 	c->outputs = need(b->frames * c->layout.stride);
-	b->raw = need(b->frames * pixels * 2);
+	b->packets = need((uint64_t)b->frames * c->geometry.tiles * packet_stride(&c->geometry));
 	for (int s = 0; s < 3; s++) {
 		b->p[s] = need(pixels * 4);
 		b->r[s] = need(pixels * 4);
@@ -143,7 +147,7 @@ close_bench(struct bench *b)
 		free(b->p[s]);
 		free(b->r[s]);
 	}
-	free(b->raw);
+	free(b->packets);
 	free(b->config.channel);
 	free(b->config.frames);
 	free(b->config.results);

@@ -13,7 +13,7 @@ struct bench {
 	struct gk_config config; /* of the gangs that are open */
 	struct gk *gk;
 	struct gk_ring ring;
-	uint16_t *raw;
+	uint8_t *packets; /* of all frames, one after the other: packet_of() */
 	float *p[3];
 	float *r[3];
 	uint32_t frames; /* all of them, the working set */
@@ -26,6 +26,24 @@ struct floor_writes {
 	uint32_t pixel_bytes; /* of a full image; 0 = none */
 	uint32_t nnz;	      /* pixels of a CSR list; 0 = none */
 };
+
+/* Bytes of a buffer beside its packet's pixels, as mbufs have: no two begin at the same place in a page */
+#define PACKET_MORE 576
+
+static inline uint64_t
+packet_stride(const struct gk_geometry *g)
+{
+	return (uint64_t)g->tile_rows * g->cols * sizeof(uint16_t) + PACKET_MORE;
+}
+
+/* The pixels of a tile of a frame. */
+static inline uint16_t *
+packet_of(const struct bench *b, uint32_t frame, uint32_t tile)
+{
+	const struct gk_geometry *g = &b->config.geometry;
+
+	return (uint16_t *)(b->packets + ((uint64_t)frame * g->tiles + tile) * packet_stride(g));
+}
 
 /* Of this thread: what others do on the machine counts as little as may be. */
 static inline double

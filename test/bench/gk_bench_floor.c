@@ -16,20 +16,20 @@
 
 #define LINE 64
 
-/* Sums keep the loads. @param ahead  fetch as much as follows, which is the next tile */
+/* Sums keep the loads. @param ahead  fetch as much from so many bytes further on, where the next tile is; or 0 */
 static inline __attribute__((always_inline)) uint64_t
-read_all(const void *memory, uint64_t bytes, bool ahead)
+read_all(const void *memory, uint64_t bytes, uint64_t ahead)
 {
 	const uint64_t words = LINE / sizeof(uint64_t), *w = memory;
 	uint64_t sum = 0;
 
-	if (!ahead) {
+	if (ahead == 0) {
 		for (uint64_t i = 0; i < bytes / sizeof(*w); i++)
 			sum += w[i];
 		return sum;
 	}
 	for (uint64_t line = 0; line < bytes / LINE; line++) {
-		__builtin_prefetch((const uint8_t *)memory + bytes + line * LINE, 0, 2);
+		__builtin_prefetch((const uint8_t *)memory + ahead + line * LINE, 0, 2);
 		for (uint64_t i = 0; i < words; i++)
 			sum += w[line * words + i];
 	}
@@ -93,13 +93,13 @@ pass(const struct bench *b, uint32_t batch, const struct floor_writes *writes, b
 			const uint64_t at = (uint64_t)writes->nnz * t / g->tiles,
 				       next = (uint64_t)writes->nnz * (t + 1) / g->tiles;
 
-			sum += read_all(b->p[0] + t * tile, tile * 4, ahead);
-			sum += read_all(b->r[0] + t * tile, tile * 4, ahead);
+			sum += read_all(b->p[0] + t * tile, tile * 4, ahead ? tile * 4 : 0);
+			sum += read_all(b->r[0] + t * tile, tile * 4, ahead ? tile * 4 : 0);
 			for (uint32_t i = f; i < f + batch; i++) {
 				uint8_t *out = b->config.outputs + i * b->config.layout.stride;
 
-				sum += read_all(b->raw + (i * (uint64_t)g->tiles + t) * tile,
-					tile * 2, ahead);
+				sum += read_all(
+					packet_of(b, i, t), tile * 2, ahead ? packet_stride(g) : 0);
 				if (writes->pixel_bytes > 0)
 					write_past(out + b->config.layout.value +
 							t * tile * writes->pixel_bytes,
