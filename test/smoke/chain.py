@@ -147,6 +147,11 @@ def stored(*directories):
     return found
 
 
+def gaps(batches):
+    """Numbers that a stream's batches miss."""
+    return [n for n in range(max(batches) + 1) if n not in batches]
+
+
 def truth(path):
     """What a detector made: {frame: {column: text}}."""
     with open(path, newline='', encoding='ascii') as stream:

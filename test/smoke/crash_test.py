@@ -8,7 +8,8 @@ alone and together, links are cut, one frame in a hundred is lost; a quarter of 
 not come back: its ring, and what it has spilled, are imported):
 
 - every batch that was ever seen held in the receiver's retention ring is in the files,
-- each stream's batches are in the files of both stores once, without gaps,
+- each stream's batches are in the files of both stores once, without gaps but for what a receiver says
+  that it refuses (one that was kept from running for long: full_ring_test.py),
 - each frame is there at most once, as the detector made it; frames miss only where the receiver was
   killed.
 
