@@ -27,7 +27,10 @@ struct floor_writes {
 	uint32_t nnz;	      /* pixels of a CSR list; 0 = none */
 };
 
-/* Bytes of a buffer beside its packet's pixels, as mbufs have: no two begin at the same place in a page */
+/*
+ * Bytes of a buffer beside its packet's pixels, as mbufs have: neighbours begin at other places of a
+ * page.
+ */
 #define PACKET_MORE 576
 
 static inline uint64_t
