@@ -28,8 +28,8 @@ struct floor_writes {
 };
 
 /*
- * Bytes of a buffer beside its packet's pixels, as mbufs have: neighbours begin at other places of a
- * page.
+ * Bytes of a buffer beside its packet's pixels, as mbufs have: neighbours begin at other
+ * places of a page.
  */
 #define PACKET_MORE 576
 

@@ -16,7 +16,7 @@
 
 #define LINE 64
 
-/* Sums keep the loads. @param ahead  the next tile is so many bytes on: it is fetched; 0 = is not */
+/* Sums keep the loads. @param ahead  the next tile is so many bytes on: fetch it; 0 = do not */
 static inline __attribute__((always_inline)) uint64_t
 read_all(const void *memory, uint64_t bytes, uint64_t ahead)
 {
