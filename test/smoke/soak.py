@@ -71,9 +71,10 @@ def main():
     begin = time.monotonic()
     seed = o.seed
     kills = failed = ended = 0
+    broken = False
     running = []
     while running or kills < o.kills:
-        late = time.monotonic() > begin + 60 * o.minutes
+        late = time.monotonic() > begin + 60 * o.minutes or broken
         if late and not running:
             break
         # those that run are going to have theirs
@@ -88,6 +89,8 @@ def main():
             failed += world.process.returncode != 0
             n = world.kills()
             kills += n
+            # it has not even begun, and nor would the next one
+            broken |= world.process.returncode != 0 and time.monotonic() < world.begin + 10
             print(f'{time.monotonic() - begin:6.0f} s: {kills} kills; world {world.seed}: {n} in '
                   f'{time.monotonic() - world.begin:.0f} s, {world.result()}', flush=True)
     print(f'{kills} kills in {ended} worlds, {failed} failed, '
