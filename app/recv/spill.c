@@ -21,7 +21,7 @@
 #include "fail_point.h"
 #include "file_lock.h"
 #include "spill.h"
-#include "stream_writer.h"
+#include "stream_source.h"
 
 RTE_LOG_REGISTER(spill_logtype, braggline.spill, NOTICE);
 
@@ -76,6 +76,12 @@ struct spill {
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
 
+static uint64_t
+clock_ms(void)
+{
+	return arrow_slices_clock() / 1000000;
+}
+
 static void
 on_log(void *arg, bool error, const char *text)
 {
@@ -85,10 +91,21 @@ on_log(void *arg, bool error, const char *text)
 		LOG(INFO, "%s\n", text);
 }
 
+/* Files of a run that recovery has looked at. */
+struct recovered {
+	const struct spill_run *run;
+	struct arrow_identity identity;
+	bool busy; /* one of this incarnation's is */
+};
+
 static void
 on_recovery(void *arg, const struct arrow_recovery *report)
 {
-	LOG(NOTICE, "%s\n", report->message);
+	struct recovered *r = arg;
+
+	LOG(NOTICE, "%s: %s\n", report->path, report->message);
+	r->busy |= report->state == ARROW_RECOVERY_BUSY &&
+		stream_source_is_of(report->path, r->run->run.name, &r->identity);
 }
 
 static void
@@ -189,6 +206,8 @@ open_table(struct spill *s, struct spill_run *r, unsigned int table)
 static int
 open_run(struct spill *s, struct spill_run *r)
 {
+	struct recovered recovered = {
+		r, {s->config.producer, r->run.run, r->run.incarnation, NULL}, false};
 	unsigned int i;
 	int rc;
 
@@ -196,7 +215,10 @@ open_run(struct spill *s, struct spill_run *r)
 	rc = lock_dir(s, r);
 	/* what a crash has left */
 	if (rc == 0)
-		rc = arrow_recover_dir(NULL, r->dir, on_recovery, NULL) < 0 ? -EIO : 0;
+		rc = arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0 ? -EIO : 0;
+	/* what is in it is not known, so it would be sent again */
+	if (recovered.busy)
+		rc = -EBUSY;
 	for (i = 0; i < SINK_TABLES && rc == 0; i++)
 		rc = open_table(s, r, i);
 	if (rc < 0) {
@@ -213,9 +235,16 @@ open_run(struct spill *s, struct spill_run *r)
 int
 spill_adopt_run(struct spill *s, unsigned int run, const struct retention_run *from)
 {
+	const uint64_t until = clock_ms() + FILE_LOCK_MS;
+	const struct timespec rest = {.tv_sec = 1};
+	int rc;
+
 	s->run[run].run = *from;
 	s->run[run].named = true;
-	return open_run(s, &s->run[run]);
+	/* locks may outlive the process that has died */
+	while ((rc = open_run(s, &s->run[run])) == -EBUSY && clock_ms() < until)
+		nanosleep(&rest, NULL);
+	return rc;
 }
 
 bool
@@ -227,12 +256,6 @@ spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t 
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
-
-static uint64_t
-clock_ms(void)
-{
-	return arrow_slices_clock() / 1000000;
-}
 
 static void
 write_batch(struct spill *s, const struct spill_order *o)

@@ -52,7 +52,7 @@ void spill_destroy(struct spill *s);
 
 /**
  * A run that was being spilled when another process died: its files are recovered, and who has what
- * is known then. Before anything is put; blocks.
+ * is known then. Before anything is put; blocks, for up to FILE_LOCK_MS if these are locked.
  * @return 0 or -errno (logged)
  */
 int spill_adopt_run(struct spill *s, unsigned int run, const struct retention_run *from);

@@ -73,18 +73,6 @@ import_free(struct import *s)
 	s->nb = 0;
 }
 
-/* Whether a file is one of this stream, by its name: others may be written just now. */
-static bool
-is_own_file(const struct import_stream *t, const char *path)
-{
-	const char *name = strrchr(path, '/') + 1;
-	char begin[SINK_NAME_BYTES + 32], end[32];
-
-	snprintf(begin, sizeof(begin), "%s_%016" PRIx64 "_", t->run, t->identity.incarnation);
-	snprintf(end, sizeof(end), "_%s.arrow", t->identity.table);
-	return strncmp(name, begin, strlen(begin)) == 0 && strstr(name, end) != NULL;
-}
-
 /* A `.part` file of a stream that is opened. */
 struct recovered {
 	struct import *import;
@@ -99,7 +87,7 @@ note_recovery(void *arg, const struct arrow_recovery *report)
 	const bool failed =
 		report->state == ARROW_RECOVERY_BUSY || report->state == ARROW_RECOVERY_FAILED;
 
-	if (failed && !is_own_file(r->stream, report->path))
+	if (failed && !stream_source_is_of(report->path, r->stream->run, &r->stream->identity))
 		return;
 	r->unknown |= failed;
 	say(r->import, failed, "%s: %s", report->path, report->message);

@@ -39,16 +39,10 @@ on_clock(void *arg)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* How names of a run's files begin. */
-static void
-file_prefix(const struct store_run *r, char prefix[SINK_NAME_BYTES + 32])
-{
-	snprintf(prefix, SINK_NAME_BYTES + 32, "%s_%016" PRIx64 "_", r->name, r->incarnation);
-}
-
 /* Files of a run that recovery has looked at. */
 struct recovered {
-	char prefix[SINK_NAME_BYTES + 32];
+	const char *run;
+	const struct arrow_identity *identity;
 	bool busy; /* one of them is */
 };
 
@@ -56,10 +50,8 @@ static void
 on_recovery(void *arg, const struct arrow_recovery *report)
 {
 	struct recovered *r = arg;
-	const char *name = strrchr(report->path, '/');
 
-	name = name == NULL ? report->path : name + 1;
-	if (strncmp(name, r->prefix, strlen(r->prefix)) == 0)
+	if (stream_source_is_of(report->path, r->run, r->identity))
 		r->busy |= report->state == ARROW_RECOVERY_BUSY;
 	else if (report->state == ARROW_RECOVERY_BUSY)
 		return; /* another incarnation's that is being written here */
@@ -119,10 +111,13 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 		.clock = on_clock,
 		.arg = s->files.arg,
 	};
+	int rc;
 
-	if (stream_writer_open(&r->writer[table], &c) < 0 ||
-		stream_writer_adopt_all(r->writer[table]) < 0)
-		return SINK_REASON_FAILED;
+	rc = stream_writer_open(&r->writer[table], &c);
+	if (rc == 0)
+		rc = stream_writer_adopt_all(r->writer[table]);
+	if (rc < 0)
+		return rc == -EBUSY ? SINK_REASON_BUSY : SINK_REASON_FAILED;
 	return SINK_REASON_NONE;
 }
 
@@ -156,8 +151,8 @@ static enum sink_reason
 open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake *h)
 {
 	enum sink_reason reason = SINK_REASON_NONE;
-	struct recovered recovered = {0};
 	struct arrow_identity identity;
+	struct recovered recovered = {r->name, &identity, false};
 	unsigned int i;
 
 	*r = (struct store_run){
@@ -179,7 +174,6 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 		return SINK_REASON_FAILED;
 	}
 	/* what a crash has left; files of other incarnations as well, if nobody writes them */
-	file_prefix(r, recovered.prefix);
 	if (arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0)
 		return SINK_REASON_FAILED;
 	/*

@@ -150,6 +150,18 @@ stream_source_run(const char *path, char run[SINK_NAME_BYTES])
 	return sink_name_check(run) ? 0 : -EINVAL;
 }
 
+bool
+stream_source_is_of(const char *path, const char *run, const struct arrow_identity *of)
+{
+	const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+	char begin[SINK_NAME_BYTES + 32], end[32];
+
+	snprintf(begin, sizeof(begin), "%s_%016" PRIx64 "_", run, of->incarnation);
+	snprintf(end, sizeof(end), "_%s.arrow", of->table != NULL ? of->table : "");
+	return strncmp(name, begin, strlen(begin)) == 0 &&
+		(of->table == NULL || strstr(name, end) != NULL);
+}
+
 int
 stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
 	const struct arrow_identity *identity)

@@ -59,6 +59,12 @@ const char *stream_source_fault(const struct stream_source *s);
  */
 int stream_source_run(const char *path, char run[SINK_NAME_BYTES]);
 
+/**
+ * Whether a file, complete or not, is one of a run's incarnation, and of its table unless that is
+ * NULL; by its name, as above.
+ */
+bool stream_source_is_of(const char *path, const char *run, const struct arrow_identity *of);
+
 /** Where the files of a run are, below a store's root. @return 0; -ENAMETOOLONG */
 int stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
 	const struct arrow_identity *identity);

@@ -102,7 +102,12 @@ int stream_writer_adopt(struct stream_writer *w, const char *path, char message[
 
 /**
  * All complete files of this stream in its directory. One that cannot be read is no reason to write
- * nothing: that is logged. @return 0; -errno of the directory
+ * nothing: that is logged.
+ *
+ * @return
+ *   - 0
+ *   - -EBUSY: one is locked; what is in it is not known, so it would be written again
+ *   - -errno of the directory
  */
 int stream_writer_adopt_all(struct stream_writer *w);
 

@@ -10,12 +10,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "file_lock.h"
+#include "left_lock.h"
 
 #define LEFT_MS 200
 
@@ -31,39 +30,6 @@ ms_since(const struct timespec *begin)
 		(now.tv_nsec - begin->tv_nsec) / 1000000);
 }
 
-/*
- * Another process takes the lock and ends; a child of its has the descriptor, and so the lock, for
- * some time after that, as a worker of the kernel may have.
- */
-static void
-leave(unsigned int ms)
-{
-	int there[2], status;
-	pid_t pid;
-	char c;
-
-	assert_int_equal(pipe(there), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		int fd = open(path, O_RDWR);
-
-		if (file_lock(fd, 0) < 0)
-			_exit(1);
-		if (fork() == 0) {
-			if (write(there[1], "", 1) == 1)
-				usleep(ms * 1000);
-			_exit(0);
-		}
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	assert_int_equal(read(there[0], &c, 1), 1);
-	close(there[0]);
-	close(there[1]);
-}
-
 /* A lock that outlives its owner goes in time. */
 static void
 test_waits(void **state)
@@ -72,7 +38,7 @@ test_waits(void **state)
 	struct timespec begin;
 
 	clock_gettime(CLOCK_MONOTONIC, &begin);
-	leave(LEFT_MS);
+	left_lock(path, LEFT_MS);
 	assert_int_equal(file_lock(fd, 0), -EBUSY);
 	assert_int_equal(file_lock(fd, 60000), 0);
 	assert_in_range(ms_since(&begin), LEFT_MS - 1, 30000);
@@ -85,7 +51,7 @@ test_gives_up(void **state)
 	int fd = open(path, O_RDWR);
 	struct timespec begin;
 
-	leave(2 * LEFT_MS);
+	left_lock(path, 2 * LEFT_MS);
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	assert_int_equal(file_lock(fd, LEFT_MS / 2), -EBUSY);
 	assert_true(ms_since(&begin) >= LEFT_MS / 2 - 1);

@@ -17,11 +17,13 @@
 
 #include "arrow_read.h"
 #include "ledger.h"
+#include "left_lock.h"
 #include "sink_link.h"
 #include "sink_sample.h"
 #include "spill.h"
 
 #define SECONDS 20
+#define LEFT_MS 300
 #define DIR_OF	"%s/sample-0123456789abcdef-000000000000002a"
 
 static struct sink_sample s;
@@ -257,6 +259,36 @@ test_adopt(void **state)
 	spill_destroy(spill);
 }
 
+/* ... also where a lock has outlived it: of the directory, of a file, of one that is not complete. */
+static void
+test_adopt_locked(void **state)
+{
+	char path[3][192], part[200];
+	struct spill *spill = open_spill(0);
+	unsigned int i;
+
+	start(spill);
+	assert_int_equal(put_all(spill, 3), 6);
+	spill_destroy(spill);
+	snprintf(path[0], sizeof(path[0]), DIR_OF, root);
+	for (i = 0; i < 2; i++)
+		snprintf(path[1 + i], sizeof(path[0]),
+			DIR_OF "/sample_fedcba9876543210_000001_%s.arrow", root,
+			arrow_table_name(i));
+	for (i = 0; i < 3; i++) {
+		left_lock(path[i], LEFT_MS);
+		if (i == 2) {
+			snprintf(part, sizeof(part), "%s.part", path[i]);
+			assert_int_equal(rename(path[i], part), 0);
+		}
+		spill = open_spill(0);
+		assert_int_equal(spill_adopt_run(spill, 3, &run), 0);
+		assert_true(spill_has(spill, 3, 0, s.batch[0][2].batch.sequence));
+		assert_true(spill_has(spill, 3, 1, s.batch[1][2].batch.sequence));
+		spill_destroy(spill);
+	}
+}
+
 /* Frames 100, 102 ... 178 were seen, and all up to 162 are retained. */
 static void
 test_resumed(void **state)
@@ -324,6 +356,7 @@ main(void)
 		cmocka_unit_test_setup(test_limit, clean),
 		cmocka_unit_test_setup(test_no_directory, clean),
 		cmocka_unit_test_setup(test_adopt, clean),
+		cmocka_unit_test_setup(test_adopt_locked, clean),
 		cmocka_unit_test(test_resumed),
 	};
 	const char *text = getenv("SINK_SEED");

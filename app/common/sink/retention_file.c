@@ -244,6 +244,7 @@ open_file(struct retention *r, const char *path, int flags, uint64_t *size, char
 	struct stat st;
 	int rc;
 
+	*size = 0;
 	r->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
 	if (r->fd < 0 || fstat(r->fd, &st) < 0) {
 		rc = -errno;
@@ -253,8 +254,10 @@ open_file(struct retention *r, const char *path, int flags, uint64_t *size, char
 	}
 	rc = file_lock(r->fd, FILE_LOCK_MS);
 	if (rc < 0) {
-		snprintf(message, PATH_MAX, "the retention ring %.3000s is another process's: %s",
-			path, strerror(-rc));
+		snprintf(message, PATH_MAX, "the retention ring %.3000s is another process's%s: %s",
+			path,
+			rc == -EBUSY ? " (or of one that has died and waits for its disk)" : "",
+			strerror(-rc));
 		return rc;
 	}
 	*size = st.st_size;
