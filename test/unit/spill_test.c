@@ -259,7 +259,7 @@ test_adopt(void **state)
 	spill_destroy(spill);
 }
 
-/* ... also where a lock has outlived it: of the directory, of a file, of one that is not complete. */
+/* Also where a lock has outlived it: of the directory, of a file, of one that is not complete. */
 static void
 test_adopt_locked(void **state)
 {
