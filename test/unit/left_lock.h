@@ -21,8 +21,8 @@
 #include "file_lock.h"
 
 /**
- * Another process takes the lock of a file or directory and ends; a child of its has the descriptor,
- * and so the lock, for some time after that.
+ * Another process takes the lock of a file or directory and ends; a child of its has the
+ * descriptor, and so the lock, for some time after that.
  */
 static inline void
 left_lock(const char *path, unsigned int ms)
