@@ -113,9 +113,7 @@ class World:
 
     def disk(self, number, megabytes):
         """A store's directory is a file system of its own, of this size from now on."""
-        self.disk_at(self.directories[number], megabytes)
-
-    def disk_at(self, where, megabytes):
+        where = self.directories[number]
         os.makedirs(where, exist_ok=True)
         more = ',remount' if where in self.disks else ''
         done = subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={megabytes}m{more}', 'none',

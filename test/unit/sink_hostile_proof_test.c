@@ -174,12 +174,14 @@ test_flood(void **state)
 		req.node = sample_random(&rig.sample.sample);
 		peer_call(i, &req)->mute = true;
 	}
-	UNTIL(n->requests == 1 + PEERS);
+	UNTIL(n->requests >= 1 + PEERS);
 	rig_close_sender(0);
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
 	UNTIL(turned_away() == PEERS - SINK_GATE_PER_ADDRESS);
-	assert_int_equal(n->refused[SINK_REASON_BUSY], PEERS - SINK_GATE_PER_ADDRESS);
+	/* one that was sent again, as by a machine that stood still, is refused again */
+	assert_true(n->refused[SINK_REASON_BUSY] >= PEERS - SINK_GATE_PER_ADDRESS);
+	assert_int_equal(n->requests - n->refused[SINK_REASON_BUSY], 2 + SINK_GATE_PER_ADDRESS);
 	hostile_passed_ms += SINK_GATE_MS;
 	hostile_end();
 	assert_true(hostile_kept == rig_fewest());
