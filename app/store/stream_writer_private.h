@@ -33,6 +33,7 @@ struct stream_file {
 	struct interval_set have;
 	uint64_t charged; /* to the quota */
 	uint64_t syncs;	  /* that are counted */
+	size_t counted;	  /* batches that were durable when it was looked at last */
 	uint64_t opened_at;
 	uint64_t last; /* sequence */
 	bool empty;

@@ -59,6 +59,10 @@ count_file(struct stream_writer *w, struct stream_file *f)
 
 	ADD(w->stats.syncs, f->file.out.syncs - f->syncs);
 	f->syncs = f->file.out.syncs;
+	/* latencies are of batches that have become durable */
+	if (f->counted == f->file.nb_durable)
+		return;
+	f->counted = f->file.nb_durable;
 	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
 		if (f->file.latency[i] == 0)
 			continue;
