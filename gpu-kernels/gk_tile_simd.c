@@ -160,25 +160,29 @@ load_run_with_dead(const struct gk_tile *t, uint64_t x, struct tame_run *run, ui
 	return usable;
 }
 
-/* A tame run of one frame, all in G0. */
+/*
+ * A tame run of one frame, all in G0.
+ * @param whole  no pixel is unusable: bits of bragg are only counted
+ */
 VEC_FN void
-count_run(const struct tame_run *run, const uint16_t *raw, vec_f32 bragg_threshold,
-	vec_f32 csr_threshold, vec_i32 *sum, uint32_t *bragg, uint32_t *csr)
+count_run(const struct tame_run *run, const uint16_t *raw, const bool whole,
+	vec_f32 bragg_threshold, vec_f32 csr_threshold, vec_i32 *sum, uint32_t *bragg,
+	uint32_t *csr)
 {
 	vec_mask above_bragg[RUN_VECS], above_csr[RUN_VECS];
-	vec_i32 whole = vec_set_i32(0);
+	vec_i32 add = vec_set_i32(0);
 
 	for (int k = 0; k < RUN_VECS; k++) {
 		const vec_f32 words = vec_float(vec_words(raw + k * VEC_LANES));
 		const vec_f32 q = vec_mul(vec_sub(words, run->p[k]), run->r[k]);
 
-		whole = k == 0 ? vec_round(q) : vec_add_i32(whole, vec_round(q));
+		add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
 		above_bragg[k] = vec_ge(q, bragg_threshold);
 		above_csr[k] = vec_ge(q, csr_threshold);
 	}
-	*sum = vec_add_i32(*sum, whole);
-	vec_put_bits(bragg, above_bragg);
-	vec_put_bits(csr, above_csr);
+	*sum = vec_add_i32(*sum, add);
+	vec_put_bits(bragg, above_bragg, !whole);
+	vec_put_bits(csr, above_csr, true);
 }
 
 /*
@@ -217,8 +221,8 @@ strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32
 			dead[i] = 0;
 #pragma GCC unroll 8
 			for (uint32_t f = 0; f < n; f++)
-				count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
-					&s[f].bragg[i], &s[f].csr[i]);
+				count_run(&run, raw[f] + x, true, bragg_threshold, csr_threshold,
+					&sum[f], &s[f].bragg[i], &s[f].csr[i]);
 			continue;
 		}
 		usable = load_run_with_dead(t, x, &run, &dead[i]);
@@ -232,7 +236,7 @@ strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32
 				fetch_gains(t, x, words);
 				continue;
 			}
-			count_run(&run, raw[f] + x, bragg_threshold, csr_threshold, &sum[f],
+			count_run(&run, raw[f] + x, false, bragg_threshold, csr_threshold, &sum[f],
 				&s[f].bragg[i], &s[f].csr[i]);
 			s[f].bragg[i] &= usable;
 			s[f].csr[i] &= usable;
@@ -424,8 +428,9 @@ image_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, const bool w
 		above_csr[k] = vec_ge(photons[k], csr_threshold);
 	}
 	*sum = vec_add_i32(*sum, add);
-	vec_put_bits(bragg, above_bragg);
-	vec_put_bits(csr, above_csr);
+	/* NaN is above nothing: bits of bragg are only counted */
+	vec_put_bits(bragg, above_bragg, false);
+	vec_put_bits(csr, above_csr, true);
 	put_run(photons, x, true, !whole, type, value);
 }
 

@@ -10,6 +10,7 @@
 #ifndef GK_VECTOR_H
 #define GK_VECTOR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "gk_pixel.h"
@@ -149,9 +150,12 @@ vec_mask_bits(vec_mask m)
 	return m;
 }
 
-/** Bits of the lanes of neighbours, one word: of 32 pixels. */
+/**
+ * Bits of the lanes of neighbours, one word: of 32 pixels.
+ * @param in_order  bit i is pixel i; else in an order of its own, for who counts them
+ */
 VEC_FN void
-vec_put_bits(uint32_t *to, const vec_mask m[2])
+vec_put_bits(uint32_t *to, const vec_mask m[2], const bool in_order)
 {
 	typedef uint16_t __attribute__((may_alias)) half;
 
@@ -424,17 +428,19 @@ vec_mask_bits(vec_mask m)
 }
 
 VEC_FN void
-vec_put_bits(uint32_t *to, const vec_mask m[4])
+vec_put_bits(uint32_t *to, const vec_mask m[4], const bool in_order)
 {
 	const __m256i ends = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-	__m256i half[2];
+	__m256i half[2], bytes;
 
 	/* a byte a lane, within lanes of 128 bits: cheaper than taking four masks to four bytes */
 	for (int i = 0; i < 2; i++)
 		half[i] = _mm256_packs_epi32(
 			_mm256_castps_si256(m[2 * i]), _mm256_castps_si256(m[2 * i + 1]));
-	*to = (uint32_t)_mm256_movemask_epi8(
-		_mm256_permutevar8x32_epi32(_mm256_packs_epi16(half[0], half[1]), ends));
+	bytes = _mm256_packs_epi16(half[0], half[1]);
+	if (in_order)
+		bytes = _mm256_permutevar8x32_epi32(bytes, ends);
+	*to = (uint32_t)_mm256_movemask_epi8(bytes);
 }
 
 VEC_FN vec_i32
