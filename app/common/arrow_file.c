@@ -345,8 +345,8 @@ arrow_file_close(struct arrow_file *f)
 		/* no end then: as many batches as are sure, and nothing behind them */
 		file_fail(f, rc, what);
 		file_cut(f);
-		if (io->truncate(f->out.handle, f->size) == 0)
-			(void)arrow_slices_end(&f->out);
+		f->uncut =
+			io->truncate(f->out.handle, f->size) < 0 || arrow_slices_end(&f->out) < 0;
 		goto out;
 	}
 	FAIL_POINT("file.trailer");

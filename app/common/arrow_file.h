@@ -54,10 +54,11 @@ struct arrow_file {
 	uint64_t rows_durable;
 	/** Batches by the time from `received` to durable. */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
-	int64_t (*clock)(void *arg);  /**< what `received` is by; the owner sets it. NULL: no */
-	void *clock_arg;	      /**< latency is counted. Any thread that has the file */
-	bool named;		      /**< the directory entry is durable */
-	bool complete;		      /**< trailer written, file has its name */
+	int64_t (*clock)(void *arg); /**< what `received` is by; the owner sets it. NULL: no */
+	void *clock_arg;	     /**< latency is counted. Any thread that has the file */
+	bool named;		     /**< the directory entry is durable */
+	bool complete;		     /**< trailer written, file has its name */
+	bool uncut; /**< after close, if not complete: batches may be behind those that were kept */
 	bool stalled;		      /**< as arrow_file_has_news() told last */
 	int error;		      /**< 0, or the -errno that ended it first */
 	char path[PATH_MAX];	      /**< when complete */

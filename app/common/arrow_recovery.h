@@ -17,7 +17,9 @@
 #ifndef ARROW_RECOVERY_H
 #define ARROW_RECOVERY_H
 
+#include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 
 #include "arrow_io.h"
 #include "arrow_read.h"
@@ -52,6 +54,17 @@ size_t arrow_recovery_scan(const struct arrow_reader *r, uint64_t *end, const ch
  * @return NULL: nothing is; else a static text
  */
 const char *arrow_recovery_fault(const struct arrow_reader *r, size_t batch);
+
+/**
+ * Whether there may be batches in a file that stays `.part`: not if it has no schema, as that is
+ * durable before any batch is.
+ */
+static inline bool
+arrow_recovery_is_unknown(const struct arrow_recovery *r)
+{
+	return r->state == ARROW_RECOVERY_BUSY ||
+		(r->state == ARROW_RECOVERY_FAILED && r->error != -EBADMSG);
+}
 
 /**
  * Recover one file.

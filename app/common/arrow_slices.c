@@ -193,7 +193,8 @@ end_sync(struct arrow_slices *s, int error)
 	s->syncing = false;
 	s->syncs++;
 	if (error < 0) {
-		s->error_in_sync |= s->error == 0;
+		/* also behind a failed write: the kernel tells of what is lost once */
+		s->error_in_sync = true;
 		fail(s, error);
 	} else {
 		s->durable = s->sync_covers;
@@ -239,7 +240,7 @@ begin_sync(struct arrow_slices *s)
 		s->moved = s->now;
 	rc = s->config.io->sync(s->handle, SYNC_TAG);
 	if (rc < 0) {
-		s->error_in_sync |= s->error == 0;
+		s->error_in_sync = true;
 		return fail(s, rc);
 	}
 	s->syncing = true;
@@ -469,6 +470,9 @@ arrow_slices_flush(struct arrow_slices *s)
 	s->now = arrow_slices_clock();
 	submit_gathered(s);
 	arrow_slices_wait(s, UINT64_MAX);
+	/* its word counts as well */
+	while (s->error != 0 && s->syncing && reap(s, true))
+		;
 	return s->error;
 }
 

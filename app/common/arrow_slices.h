@@ -104,7 +104,8 @@ int arrow_slices_poll(struct arrow_slices *s);
 /** Return when nobody reads the memory of bytes before `end` any more: written, or never to be. */
 void arrow_slices_wait(struct arrow_slices *s, uint64_t end);
 
-/** Return when everything given is written. @return 0 or the error */
+/** Return when everything given is written; after an error a sync has ended, too. @return 0 or the
+ * error */
 int arrow_slices_flush(struct arrow_slices *s);
 
 /** After an error: forget all from `size` on, which is at most `written`, and go on from there. */

@@ -18,6 +18,7 @@
 #include "arrow_read.h"
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
+#include "direct_io.h"
 #include "fail_point.h"
 #include "file_lock.h"
 #include "spill.h"
@@ -95,7 +96,8 @@ on_log(void *arg, bool error, const char *text)
 struct recovered {
 	const struct spill_run *run;
 	struct arrow_identity identity;
-	bool busy; /* one of this incarnation's is */
+	bool busy;   /* one of this incarnation's is */
+	bool failed; /* one could not be completed */
 };
 
 static void
@@ -104,8 +106,10 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 	struct recovered *r = arg;
 
 	LOG(NOTICE, "%s: %s\n", report->path, report->message);
-	r->busy |= report->state == ARROW_RECOVERY_BUSY &&
-		stream_source_is_of(report->path, r->run->run.name, &r->identity);
+	if (!stream_source_is_of(report->path, r->run->run.name, &r->identity))
+		return;
+	r->busy |= report->state == ARROW_RECOVERY_BUSY;
+	r->failed |= arrow_recovery_is_unknown(report);
 }
 
 static void
@@ -172,7 +176,9 @@ lock_dir(struct spill *s, struct spill_run *r)
 	rc = file_lock(r->dir_fd, 0);
 	if (rc < 0)
 		return rc;
-	return fsync(r->dir_fd) < 0 ? -errno : 0;
+	/* its name, too: what is spilled into it outlives the ring, which may be in memory */
+	rc = direct_io.sync_dir(r->dir);
+	return rc == 0 && fsync(r->dir_fd) < 0 ? -errno : rc;
 }
 
 static int
@@ -207,7 +213,9 @@ static int
 open_run(struct spill *s, struct spill_run *r)
 {
 	struct recovered recovered = {
-		r, {s->config.producer, r->run.run, r->run.incarnation, NULL}, false};
+		.run = r,
+		.identity = {s->config.producer, r->run.run, r->run.incarnation, NULL},
+	};
 	unsigned int i;
 	int rc;
 
@@ -219,6 +227,8 @@ open_run(struct spill *s, struct spill_run *r)
 	/* what is in it is not known, so it would be sent again */
 	if (recovered.busy)
 		rc = -EBUSY;
+	else if (recovered.failed)
+		rc = -EIO;
 	for (i = 0; i < SINK_TABLES && rc == 0; i++)
 		rc = open_table(s, r, i);
 	if (rc < 0) {

@@ -84,8 +84,7 @@ static void
 note_recovery(void *arg, const struct arrow_recovery *report)
 {
 	struct recovered *r = arg;
-	const bool failed =
-		report->state == ARROW_RECOVERY_BUSY || report->state == ARROW_RECOVERY_FAILED;
+	const bool failed = arrow_recovery_is_unknown(report);
 
 	if (failed && !stream_source_is_of(report->path, r->stream->run, &r->stream->identity))
 		return;

@@ -104,7 +104,7 @@ reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity
 	s = find_stream(r, identity);
 	if (s == NULL || add_all(&s->all, have) < 0)
 		return -ENOMEM;
-	return stream_known_add(&s->known, path, have);
+	return stream_known_add(&s->known, path, have, false);
 }
 
 int

@@ -234,7 +234,7 @@ static void
 send_results(struct store_connection *c)
 {
 	struct sink_results *m;
-	uint32_t nb, sent = 0;
+	uint32_t nb, sent = 0, i;
 
 	while (sent < c->nb_results && (m = sink_link_room(&c->link)) != NULL) {
 		nb = c->nb_results - sent;
@@ -247,6 +247,9 @@ send_results(struct store_connection *c)
 		if (sink_link_send(&c->link, m->head.length) < 0)
 			break;
 		c->said = sink_link_clock();
+		/* now they are the receiver's again */
+		for (i = sent; i < sent + nb; i++)
+			c->place[c->results[i].entry].taken = false;
 		sent += nb;
 		FAIL_POINT("store.results");
 	}

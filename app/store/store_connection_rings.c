@@ -211,7 +211,6 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 	struct store_counters *n = &c->shared->counters;
 
 	c->pending--;
-	c->place[entry].taken = false;
 	switch (status) {
 	case SINK_DURABLE:
 		n->durable++;
@@ -223,7 +222,10 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 	default:
 		n->again++;
 	}
-	/* of a connection that is gone nobody hears: the next one is told what is here */
+	/*
+	 * Of a connection that is gone nobody hears: the next one is told what is here. A place is
+	 * taken until its result has gone: there is one for each at most.
+	 */
 	if (c->state == STORE_UP || c->state == STORE_ENDING)
 		c->results[c->nb_results++] =
 			(struct sink_result){sequence, entry, c->place[entry].table, status, 0};

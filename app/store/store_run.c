@@ -43,19 +43,28 @@ on_clock(void *arg)
 struct recovered {
 	const char *run;
 	const struct arrow_identity *identity;
-	bool busy; /* one of them is */
+	bool busy;   /* one of them is */
+	bool failed; /* one could not be completed: what is in it is not known */
 };
 
 static void
 on_recovery(void *arg, const struct arrow_recovery *report)
 {
 	struct recovered *r = arg;
+	const bool busy = report->state == ARROW_RECOVERY_BUSY,
+		   unknown = arrow_recovery_is_unknown(report);
 
-	if (stream_source_is_of(report->path, r->run, r->identity))
-		r->busy |= report->state == ARROW_RECOVERY_BUSY;
-	else if (report->state == ARROW_RECOVERY_BUSY)
+	if (stream_source_is_of(report->path, r->run, r->identity)) {
+		r->busy |= busy;
+		r->failed |= unknown;
+	} else if (busy) {
 		return; /* another incarnation's that is being written here */
-	RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
+	}
+	if (unknown && !busy)
+		RUN_LOG(ERR, "%s: %s: what it has is not known, so nothing is stored behind it\n",
+			report->path, report->message);
+	else
+		RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
 }
 
 static struct stream_quota *
@@ -152,7 +161,7 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 {
 	enum sink_reason reason = SINK_REASON_NONE;
 	struct arrow_identity identity;
-	struct recovered recovered = {r->name, &identity, false};
+	struct recovered recovered = {.run = r->name, .identity = &identity};
 	unsigned int i;
 
 	*r = (struct store_run){
@@ -182,6 +191,8 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 	 */
 	if (recovered.busy)
 		return SINK_REASON_BUSY;
+	if (recovered.failed)
+		return SINK_REASON_FAILED;
 	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
 		reason = open_writer(s, r, i);
 	return reason;

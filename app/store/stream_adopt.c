@@ -17,9 +17,20 @@ ends_with(const char *text, const char *end)
 	return len > end_len && strcmp(text + len - end_len, end) == 0;
 }
 
+/* Files are told by numbers in their order: the next one's is above all that are there. */
+static void
+note_number(struct stream_writer *w, const char *name)
+{
+	const size_t before = strlen(w->config.run) + sizeof("_0123456789abcdef_") - 1;
+	const unsigned long set = strtoul(name + before, NULL, 10);
+
+	if (set > w->set && set < UINT32_MAX)
+		w->set = set;
+}
+
 /* Names of the stream's complete files, in the order in which they were begun. */
 static int
-list_files(const struct stream_writer *w, struct dirent ***entry)
+list_files(struct stream_writer *w, struct dirent ***entry)
 {
 	int i, n, kept = 0;
 
@@ -27,8 +38,12 @@ list_files(const struct stream_writer *w, struct dirent ***entry)
 	if (n < 0)
 		return -errno;
 	for (i = 0; i < n; i++) {
-		if (stream_source_is_of((*entry)[i]->d_name, w->config.run, &w->config.identity) &&
-			ends_with((*entry)[i]->d_name, ".arrow"))
+		const bool ours = stream_source_is_of(
+			(*entry)[i]->d_name, w->config.run, &w->config.identity);
+
+		if (ours)
+			note_number(w, (*entry)[i]->d_name);
+		if (ours && ends_with((*entry)[i]->d_name, ".arrow"))
 			(*entry)[kept++] = (*entry)[i];
 		else
 			free((*entry)[i]);

@@ -25,7 +25,7 @@ stream_known_free(struct stream_known *k)
 }
 
 int
-stream_known_add(struct stream_known *k, const char *path, struct interval_set *have)
+stream_known_add(struct stream_known *k, const char *path, struct interval_set *have, bool uncut)
 {
 	struct stream_known_file *more;
 
@@ -36,6 +36,7 @@ stream_known_add(struct stream_known *k, const char *path, struct interval_set *
 	more[k->nb].path = strdup(path);
 	if (more[k->nb].path == NULL)
 		return -ENOMEM;
+	more[k->nb].uncut = uncut;
 	more[k->nb++].have = *have;
 	memset(have, 0, sizeof(*have));
 	return 0;
@@ -99,6 +100,30 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	return rc == 0 ? interval_set_remove(&f->have, from, UINT64_MAX - 1) : rc;
 }
 
+/* A file that failed and could not be cut off then. */
+static int
+cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char message[PATH_MAX])
+{
+	struct arrow_recovery report;
+	char *path;
+	int rc;
+
+	rc = arrow_cut_file(io, f->path, interval_set_count(&f->have), &report);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX,
+			"%.2000s: batches that were given back may still be in it: %.1000s",
+			f->path, report.message);
+		return rc;
+	}
+	path = strdup(report.path);
+	if (path == NULL)
+		return -ENOMEM;
+	free(f->path);
+	f->path = path;
+	f->uncut = false;
+	return 0;
+}
+
 int
 stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
@@ -109,6 +134,10 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 
 	message[0] = '\0';
 	for (i = 0; i < k->nb && rc == 0; i++) {
+		if (k->file[i].uncut)
+			rc = cut_rest(&k->file[i], io, message);
+		if (rc < 0)
+			break;
 		from = interval_set_first_common(&k->file[i].have, moved);
 		if (from != UINT64_MAX)
 			rc = stream_known_cut_file(k, io, &k->file[i], from, cut, message);
@@ -133,7 +162,7 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	for (i = 0; rc == 0 && i < have.nb; i++)
 		rc = interval_set_add(&k->have, have.at[i].first, have.at[i].last);
 	if (rc == 0)
-		rc = stream_known_add(k, path, &have);
+		rc = stream_known_add(k, path, &have, false);
 	interval_set_free(&have);
 	return rc;
 }

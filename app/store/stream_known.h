@@ -7,6 +7,7 @@
 #define STREAM_KNOWN_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "arrow_io.h"
 #include "arrow_schema.h"
@@ -15,6 +16,7 @@
 struct stream_known_file {
 	char *path;
 	struct interval_set have;
+	bool uncut; /**< a `.part` that may have batches behind those, which were given back */
 };
 
 /** All zero: none. */
@@ -27,7 +29,8 @@ struct stream_known {
 void stream_known_free(struct stream_known *k);
 
 /** Add a file, and take what it has; `have` of all is the caller's. @return 0; -ENOMEM */
-int stream_known_add(struct stream_known *k, const char *path, struct interval_set *have);
+int stream_known_add(
+	struct stream_known *k, const char *path, struct interval_set *have, bool uncut);
 
 /**
  * Add a complete file that is there.
@@ -54,7 +57,8 @@ int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
 
 /**
- * Cut off each file from the first batch on that is in `moved`.
+ * Cut off each file from the first batch on that is in `moved`, and what has been given back of
+ * files that are `uncut`: some of it may have moved.
  * @param cut  out: how many were
  * @return 0; -errno: of the first file that could not be cut off, the message says why
  */

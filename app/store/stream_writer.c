@@ -415,10 +415,12 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 
 	if (!stream_writer_settled(w))
 		return -EBUSY;
-	if (interval_set_first_common(&w->known.have, moved) == UINT64_MAX)
+	if (moved->nb == 0 ||
+		(!w->uncut && interval_set_first_common(&w->known.have, moved) == UINT64_MAX))
 		return 0;
 	(void)stream_writer_finish(w);
 	rc = stream_known_cut(&w->known, w->io, moved, &cut, message);
+	w->uncut &= rc < 0;
 	ADD(w->stats.cut, cut);
 	stream_writer_say(w, rc < 0, message);
 	return rc;

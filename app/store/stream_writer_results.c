@@ -84,7 +84,8 @@ retire(struct stream_writer *w, struct stream_file *f)
 		if (w->first_error == 0)
 			w->first_error = f->file.error;
 	}
-	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have) < 0)
+	w->uncut |= f->file.uncut;
+	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, f->file.uncut) < 0)
 		stream_writer_say(w, true, "no memory for a list of files");
 	if (w->config.quota != NULL)
 		w->config.quota->used += f->file.size - f->charged;

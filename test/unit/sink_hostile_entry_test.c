@@ -162,6 +162,38 @@ test_places(void **state)
 	hostile_beside_is_there_once();
 }
 
+/* Results that nobody has room for: no place is announced again before its result has gone. */
+static void
+test_deaf(void **state)
+{
+	const struct store_counters *n;
+	struct sink_entry *entry;
+	unsigned int i;
+	struct peer *p;
+
+	hostile_begin();
+	n = hostile_counters();
+	p = hostile_stand(0);
+	entry = peer_entry(p, 0, 0, 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	UNTIL(peer_alive(p) && p->durable == 1);
+	p->deaf = true;
+	for (i = 0; i < 2 * STORE_PLACES && n->fault[SINK_ENTRY_PLACE] == 0; i++) {
+		const uint64_t doubles = n->doubles;
+
+		peer_write_entry(p, 0, 0, entry);
+		UNTIL(n->doubles > doubles || n->fault[SINK_ENTRY_PLACE] > 0);
+	}
+	assert_int_equal(n->fault[SINK_ENTRY_PLACE], 1);
+	assert_int_equal(n->refused[SINK_REASON_ENTRY], 1);
+	assert_true(n->doubles > 0 && n->doubles < STORE_PLACES);
+	p->deaf = false;
+	hostile_hang_up(p);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
 /* Addresses and keys of memory that was not granted, or is not any more: refused by the device. */
 static void
 test_outside(void **state)
@@ -288,6 +320,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_forged, rig_begin_test),
 		cmocka_unit_test_setup(test_oversize, rig_begin_test),
 		cmocka_unit_test_setup(test_places, rig_begin_test),
+		cmocka_unit_test_setup(test_deaf, rig_begin_test),
 		cmocka_unit_test_setup(test_outside, rig_begin_test),
 		cmocka_unit_test_setup(test_rewritten, rig_begin_test),
 	};

@@ -204,6 +204,7 @@ void
 peers_turn(void)
 {
 	struct rdma_event event[4];
+	struct rdma_wc wc[8];
 	unsigned int i, n;
 
 	(void)rdma_progress(peers.dev, 0);
@@ -215,6 +216,12 @@ peers_turn(void)
 	for (i = 0; i < PEERS; i++) {
 		if (!peer[i].link_is_open)
 			continue;
+		if (peer[i].deaf) {
+			/* what it had room for is never posted again */
+			while (rdma_poll_cq(peer[i].link.cq, wc, RTE_DIM(wc)) > 0)
+				;
+			continue;
+		}
 		(void)sink_link_poll(&peer[i].link);
 		if (peer[i].established && !peer[i].mute && !peer[i].link.broken)
 			go_on(&peer[i]);

@@ -22,6 +22,7 @@ struct peer {
 	struct sink_handshake handshake;
 	bool mute;	  /* says nothing but what the test says */
 	bool withholds;	  /* says what a receiver does, but not MOVED */
+	bool deaf;	  /* has room for no message */
 	bool established; /* by the CM */
 	bool gone;
 	bool granted;

@@ -490,6 +490,46 @@ test_double_after_outage(void **state)
 	free(r);
 }
 
+/*
+ * A file that fails and can be neither completed nor cut off: what was given back is in it, whole,
+ * and goes elsewhere. No word that it is not here before it is not.
+ */
+static void
+test_uncut(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct interval_set moved = {0};
+	unsigned int i;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	disk->fail_error = -EIO;
+	disk->fail_from = disk->calls;
+	disk->fail_until = UINT64_MAX;
+	for (; stream_writer_state(r->w) == 0; i++)
+		give(r, i);
+	poll_until_settled(r);
+	check_results(r);
+	for (i = 0; i < r->nb; i++) {
+		const uint64_t sequence = s.batch[r->table][i].batch.sequence;
+
+		assert_int_equal(r->given[i].status, SINK_AGAIN);
+		assert_int_equal(interval_set_add(&moved, sequence, sequence), 0);
+	}
+	assert_int_equal(stream_writer_cut(r->w, &moved), -EIO);
+	disk->fail_until = 0;
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	recover_all();
+	for (i = 0; i < r->nb; i++)
+		assert_int_equal(times_in_files(&s, r->table, i), 0);
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+}
+
 static unsigned int
 ended_syncs(void)
 {
@@ -573,6 +613,7 @@ main(void)
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_double_after_outage),
+		cmocka_unit_test(test_uncut),
 		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
 	};
