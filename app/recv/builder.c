@@ -56,6 +56,7 @@ builder_create(const struct builder_config *config)
 	for (uint32_t i = 0; i < config->gangs; i++)
 		gk_ring_init(&b->rings[i], config->channel, i);
 	b->ns_per_cycle = 1e9 / rte_get_tsc_hz();
+	utc_clock_begin(&b->utc);
 	for (uint32_t i = 0; i < config->table->detector.streams; i++)
 		b->module_expected[detector_stream_module(&config->table->detector, i)] +=
 			detector_stream_expected(&config->table->detector, i);
@@ -166,8 +167,8 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	r->detector_time = first->info.time;
 	r->exposure = first->info.exposure;
 	r->detector_status = first->info.status;
-	r->receive_time = b->config.clock_ns +
-		(int64_t)((double)(int64_t)(first->rx_tsc - b->config.clock_tsc) * b->ns_per_cycle);
+	utc_clock_follow(&b->utc);
+	r->receive_time = utc_clock_ns(&b->utc, first->rx_tsc);
 	return first->rx_tsc;
 }
 

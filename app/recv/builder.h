@@ -70,8 +70,6 @@ struct builder_config {
 	struct rte_ring *returned; /**< SP/SC: records that egress is done with */
 	bool gpu_writes; /**< a NIC writes packets to memory of this GPU: order that before bells */
 	int16_t gpu;
-	int64_t clock_ns; /**< UTC in ns at TSC clock_tsc */
-	uint64_t clock_tsc;
 	int socket;
 };
 

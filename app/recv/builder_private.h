@@ -9,6 +9,7 @@
 #define BUILDER_PRIVATE_H
 
 #include "builder.h"
+#include "utc_clock.h"
 
 enum place_state {
 	PLACE_READY,	/**< its record can go to egress */
@@ -50,6 +51,7 @@ struct builder {
 	uint32_t *free_outputs;
 	uint32_t nb_free_outputs;
 	double ns_per_cycle;
+	struct utc_clock utc;			     /* of receive times */
 	uint32_t module_expected[FRAME_MODULES_MAX]; /**< packets of a frame */
 
 	/* the veto that the next frame is given to gangs with, by place in gk_channel.params */

@@ -245,7 +245,7 @@ open_ring(struct egress *e)
 		.producer = e->producer,
 		.bytes = e->settings.ring_bytes,
 	};
-	char message[PATH_MAX];
+	char message[PATH_MAX], address[EGRESS_ADDRESS];
 	unsigned int i;
 	int rc;
 
@@ -254,10 +254,14 @@ open_ring(struct egress *e)
 	if (rc < 0)
 		return rc;
 	for (i = 0; i < e->nb_stores; i++) {
-		e->number[i] = retention_store(e->ring, e->name[i]);
+		egress_store_address(e, i, address);
+		e->number[i] = retention_store(e->ring, address);
 		if (e->number[i] < 0) {
-			LOG(ERR, "the retention ring has had %u stores and takes no other\n",
-				RETENTION_STORES);
+			LOG(ERR,
+				"the retention ring %s has had %u stores and takes no other: when it "
+				"holds nothing (/braggline/egress: batches and in_doubt are 0), stop "
+				"and remove it\n",
+				e->settings.ring, RETENTION_STORES);
 			return e->number[i];
 		}
 	}

@@ -124,6 +124,11 @@ struct egress {
 /** Runs of a receiver that was killed: theirs is sent, and then they are over. @return 0; -errno */
 int egress_adopt_runs(struct egress *e);
 
+#define EGRESS_ADDRESS 64
+
+/** ADDRESS:PORT of a store as the ring knows it, however it was written in the settings. */
+void egress_store_address(const struct egress *e, unsigned int store, char to[EGRESS_ADDRESS]);
+
 /** Of the device and the ring: [egress] as text. @return 0 or -EINVAL (logged) */
 int egress_parse_stores(struct egress *e);
 

@@ -70,6 +70,40 @@ parse_store(const char *text, struct sockaddr_storage *to)
 	return inet_pton(AF_INET, address, &four->sin_addr) == 1 ? 0 : -EINVAL;
 }
 
+void
+egress_store_address(const struct egress *e, unsigned int store, char to[EGRESS_ADDRESS])
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&e->address[store];
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&e->address[store];
+	char text[INET6_ADDRSTRLEN] = "";
+
+	if (six->sin6_family == AF_INET6) {
+		(void)inet_ntop(AF_INET6, &six->sin6_addr, text, sizeof(text));
+		snprintf(to, EGRESS_ADDRESS, "[%s]:%u", text, ntohs(six->sin6_port));
+		return;
+	}
+	(void)inet_ntop(AF_INET, &four->sin_addr, text, sizeof(text));
+	snprintf(to, EGRESS_ADDRESS, "%s:%u", text, ntohs(four->sin_port));
+}
+
+/* One store under two names would be told to cut off what it got under the other. */
+static int
+check_stores(const struct egress *e)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < e->nb_stores; i++) {
+		for (k = 0; k < i; k++) {
+			if (memcmp(&e->address[i], &e->address[k], sizeof(e->address[i])) != 0)
+				continue;
+			LOG(ERR, "[egress] stores: '%s' and '%s' are one store\n", e->name[k],
+				e->name[i]);
+			return -EINVAL;
+		}
+	}
+	return e->nb_stores > 0 ? 0 : -EINVAL;
+}
+
 int
 egress_parse_stores(struct egress *e)
 {
@@ -85,5 +119,5 @@ egress_parse_stores(struct egress *e)
 		}
 		snprintf(e->name[e->nb_stores++], sizeof(e->name[0]), "%s", text);
 	}
-	return e->nb_stores > 0 ? 0 : -EINVAL;
+	return check_stores(e);
 }

@@ -47,15 +47,31 @@ enter(struct egress *e, enum egress_step step)
 	ADD(e->view.steps[step], 1);
 }
 
-/* What a dead process was spilling: in its files, or not. */
-static void
-settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
+/* Of each stream what was spilled and is in no file any more: a number above all of it. */
+struct imported {
+	uint64_t end[RETENTION_RUNS][SINK_TABLES];
+};
+
+static bool
+is_spilled(const struct egress *e, const struct retention_batch *b)
 {
-	const bool has = e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
+	return e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
+}
+
+/*
+ * What a dead process was spilling: in its files, or not.
+ *
+ * What is not there was imported, and may be where it was: a store that had it. A store that is told
+ * of a batch that went elsewhere cuts off all behind that, too, so none before is told of any more.
+ */
+static void
+settle(struct egress *e, uint32_t batch, const struct retention_batch *b,
+	const struct imported *imported)
+{
+	const bool has = is_spilled(e, b);
 
 	if (!b->held) {
-		/* somebody has imported it, and told the stores that were given it, too */
-		if (e->spill != NULL && !has)
+		if (e->spill != NULL && b->sequence < imported->end[b->run][b->table])
 			retention_settle(e->ring, batch);
 	} else if (has) {
 		ADD(e->view.adopted_spilled, 1);
@@ -67,12 +83,14 @@ settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
 	FAIL_POINT("spill.adopted");
 }
 
-int
-egress_adopt_spilled(struct egress *e)
+/* Runs of what a dead process was spilling. */
+static int
+adopt_runs(struct egress *e, struct imported *imported)
 {
 	bool known[RETENTION_RUNS] = {false};
 	struct retention_batch b;
 	struct retention_run run;
+	uint64_t *end;
 	uint32_t i;
 	int rc;
 
@@ -91,8 +109,37 @@ egress_adopt_spilled(struct egress *e)
 				return rc;
 			known[b.run] = true;
 		}
-		settle(e, i, &b);
+		end = &imported->end[b.run][b.table];
+		if (!b.held && !is_spilled(e, &b) && b.sequence >= *end)
+			*end = b.sequence + 1;
 	}
+	return 0;
+}
+
+int
+egress_adopt_spilled(struct egress *e)
+{
+	struct imported imported = {0};
+	struct retention_batch b;
+	unsigned int doubts = 0;
+	uint32_t i;
+	int rc;
+
+	rc = adopt_runs(e, &imported);
+	if (rc < 0)
+		return rc;
+	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
+		if (!retention_get(e->ring, i, &b) || b.owner != RETENTION_SPILL)
+			continue;
+		doubts += !b.held && is_spilled(e, &b) && b.sequence < imported.end[b.run][b.table];
+		settle(e, i, &b, &imported);
+	}
+	if (doubts > 0)
+		LOG(WARNING,
+			"%u spilled batches were not imported, some behind them were: stores keep "
+			"what they have of them. Import the rest, then run braggline-store "
+			"reconcile\n",
+			doubts);
 	return 0;
 }
 

@@ -188,9 +188,8 @@ serve(void *arg)
 		print_progress(s);
 		if (signalled && !stopping) {
 			LOG(INFO, "stopping: %s\n", strsignal(signalled));
-			stopping = true;
-			if (run_get_state(&s->run) != RUN_IDLE)
-				run_stop(&s->run);
+			/* one that could not be stopped in time is asked again */
+			stopping = run_get_state(&s->run) == RUN_IDLE || run_stop(&s->run) == 0;
 		}
 		if ((stopping || !s->settings->service) && run_get_state(&s->run) == RUN_IDLE)
 			break;
@@ -328,6 +327,8 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	service.settings = &settings;
 	service.quiet = a->quiet;
 	run_init(&service.run, &pipeline, &settings, &a->settings);
+	/* commands may come before its lcores run: they wait */
+	service.run.lcores_poll = settings.service;
 	if (pipeline_create(&pipeline, &settings, &way, process_cpus) == 0 &&
 		telemetry_register(&service.run) == 0 && receive(&service) == 0)
 		status = EXIT_SUCCESS;

@@ -265,7 +265,6 @@ create_builder(struct pipeline *p)
 		.gpu = p->memory.gpu,
 		.socket = p->memory.socket,
 	};
-	struct timespec now;
 
 	p->egress = rte_ring_create(
 		"egress", BUILDER_RECORDS * 2, p->memory.socket, RING_F_SP_ENQ | RING_F_SC_DEQ);
@@ -277,9 +276,6 @@ create_builder(struct pipeline *p)
 	}
 	c.egress = p->egress;
 	c.returned = p->returned;
-	clock_gettime(CLOCK_REALTIME, &now);
-	c.clock_tsc = p->clock_tsc = rte_rdtsc();
-	c.clock_ns = p->clock_ns = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	p->builder = builder_create(&c);
 	return p->builder != NULL ? 0 : -rte_errno;
 }

@@ -58,8 +58,6 @@ struct pipeline {
 	struct rte_ring *returned;
 	cpu_set_t writer_cpus; /**< for threads off the datapath */
 	struct preview *preview;
-	int64_t clock_ns; /**< UTC in ns at TSC clock_tsc: receive times are counted from there */
-	uint64_t clock_tsc;
 	struct pedestal *pedestal; /**< of a dark run, else NULL */
 	struct gang_worker *workers;
 	struct lcores *lcores;

@@ -41,14 +41,14 @@ name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_
 	}
 }
 
-/** Now, as the builder counts: system time would drift away from it in a week. */
+/** Now, as receive times are, which follow this clock. */
 static int64_t
 receive_clock(void *arg)
 {
-	const struct pipeline *p = arg;
-	const double cycles = (double)(int64_t)(rte_rdtsc() - p->clock_tsc);
+	struct timespec now;
 
-	return p->clock_ns + (int64_t)(cycles * (1e9 / rte_get_tsc_hz()));
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
 /** Pictures of a run are no reason not to have one. */

@@ -418,6 +418,13 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	return 0;
 }
 
+/** Packets of a detector: others' (ARP, LLDP, ...) come on an idle line as well. */
+static uint64_t
+detector_packets(const uint64_t counters[])
+{
+	return counters[RX_PACKETS] - counters[RX_FOREIGN] - counters[RX_FRAGMENT];
+}
+
 /** Packets and frames move, or the line is idle; remembers when. */
 static void
 watch_activity(struct run *r)
@@ -428,12 +435,11 @@ watch_activity(struct run *r)
 
 	for (uint32_t v = 0; v < FRAME_VERDICTS; v++)
 		activity += b->verdicts[v];
-	for (uint32_t i = 0; i < r->process->rx_lcores; i++) {
-		activity += r->pipeline->rx[i]->counters[RX_PACKETS];
-	}
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		activity += detector_packets(r->pipeline->rx[i]->counters);
 	activity -= r->before.hits + r->before.audited + r->before.dry_run + r->before.vetoed +
 		r->before.incomplete + r->before.lost + r->before.refused + r->before.aborted +
-		r->before.packets[RX_PACKETS];
+		detector_packets(r->before.packets);
 	if (activity == r->activity)
 		return;
 	r->activity = activity;

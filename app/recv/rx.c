@@ -195,7 +195,8 @@ wait_for(struct rx *rx, const struct rx_packet *p)
 {
 	uint64_t *waiting = &rx->waiting[p->stream];
 
-	if (*waiting == 0 || p->frame + 1 < *waiting)
+	/* not of the last number there is: 0 is nothing that waits */
+	if (p->frame != UINT64_MAX && (*waiting == 0 || p->frame + 1 < *waiting))
 		*waiting = p->frame + 1;
 }
 

@@ -285,13 +285,33 @@ reply(struct rte_tel_data *d, int result)
 	return 0;
 }
 
+/* DPDK reads so much of a request and throws the rest away: what is as long may have lost its end. */
+#define REQUEST_MAX 1023
+
+/* @return 0; or -E2BIG, and the answer says so */
+static int
+check_length(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	if (strlen(cmd) + 1 + strlen(params != NULL ? params : "") < REQUEST_MAX)
+		return 0;
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "result", -E2BIG);
+	rte_tel_data_add_dict_string(d, "message",
+		"longer than DPDK's telemetry takes (1022 bytes): settings may be missing. Put them "
+		"into the file of --config");
+	return -E2BIG;
+}
+
 static int
 set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	char *list = strdup(params != NULL ? params : "");
 	uint64_t effective = 0, from;
+	char *list;
 	int ret;
 
+	if (check_length(cmd, params, d) != 0)
+		return 0;
+	list = strdup(params != NULL ? params : "");
 	if (list == NULL)
 		return -ENOMEM;
 	from = take_from_frame(list);
@@ -329,6 +349,8 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 run_configure_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {
+	if (check_length(cmd, params, d) != 0)
+		return 0;
 	return reply(d, run_configure(telemetry_run, params));
 }
 

@@ -49,8 +49,6 @@ setup(void **state)
 			RING_F_SP_ENQ | RING_F_SC_DEQ),
 		.returned = rte_ring_create("returned", BUILDER_RECORDS * 2, SOCKET_ID_ANY,
 			RING_F_SP_ENQ | RING_F_SC_DEQ),
-		.clock_ns = 1000000000,
-		.clock_tsc = rte_rdtsc(),
 		.socket = SOCKET_ID_ANY,
 	};
 	assert_true(channel != NULL && config.egress != NULL && config.returned != NULL);
@@ -330,7 +328,7 @@ record_of_a_frame(void **state)
 	assert_int_equal(r->pedestal_version, 52);
 	assert_int_equal(r->flags, 0);
 	assert_int_equal(r->missing[0], 0);
-	assert_in_range(r->receive_time, 1000000000, 1000000000 + INT64_C(60000000000));
+	assert_in_range(time(NULL) - r->receive_time / 1000000000, 0, 60);
 	for (uint32_t i = 0; i < sizeof(r->missing_map); i++)
 		assert_int_equal(r->missing_map[i], 0);
 	finish();
