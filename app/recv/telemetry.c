@@ -285,7 +285,7 @@ reply(struct rte_tel_data *d, int result)
 	return 0;
 }
 
-/* DPDK reads so much of a request and throws the rest away: what is as long may have lost its end. */
+/* DPDK reads so much of a request and throws the rest away: what is as long may lack its end. */
 #define REQUEST_MAX 1023
 
 /* @return 0; or -E2BIG, and the answer says so */

@@ -273,12 +273,17 @@ roce_end_removed(struct roce_conn *conn)
 }
 
 static void
-rej_own(struct roce_conn *conn, const struct roce_cm_rej *rej)
+rej_own(struct roce_conn *conn, const struct roce_cm_rej *rej, uint64_t tid)
 {
 	struct rdma_event *event;
 
 	switch (conn->state) {
 	case ROCE_CONN_REQ_SENT:
+		if (rej->reason == ROCE_REJ_INVALID_MTU && tid != conn->tid) {
+			/* of a REQ that was sent again, and has had its answer */
+			roce_control_count(conn->control, ROCE_CM_DUPLICATES);
+			return;
+		}
 		if (roce_active_retry_mtu(conn, rej))
 			return;
 		break;
@@ -321,7 +326,7 @@ roce_end_rej(struct roce_control *c, const struct roce_cm_packet *packet)
 	if (!conn && rej->reason == ROCE_REJ_TIMEOUT)
 		conn = roce_conn_find(c, ROCE_CONN_BY_PEER, &packet->src, rej->local_id);
 	if (conn)
-		rej_own(conn, rej);
+		rej_own(conn, rej, packet->msg.tid);
 	else
 		roce_control_count(c, ROCE_CM_UNMATCHED);
 }

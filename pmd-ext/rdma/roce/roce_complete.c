@@ -68,8 +68,9 @@ roce_flush_sends(struct roce_qp *qp)
 	struct roce_requester *r = &qp->req;
 
 	while (r->una != r->head) {
-		/* UC, UD: frames that the port has not let go of still point to the memory */
-		if (qp->type != RDMA_QP_RC && r->una != r->current &&
+		/* UC, UD: frames that the port has not let go of still point to the memory, also
+		 * those of a message that is half sent */
+		if (qp->type != RDMA_QP_RC &&
 			rte_mbuf_ext_refcnt_read(&roce_wqe(qp, r->una)->info) > 1) {
 			qp->lane->held = true;
 			roce_qp_activate(qp);

@@ -29,13 +29,23 @@ owner_runs(uint32_t owner)
 		rte_eal_get_lcore_state(owner) == RUNNING;
 }
 
+/** Is it the calling lcore's? Threads without one have the number that is nobody's. */
+static bool
+is_owner(const struct roce_lane *lane)
+{
+	const uint32_t self = rte_lcore_id();
+
+	return self != ROCE_OWNER_NONE &&
+		atomic_load_explicit(&lane->owner, memory_order_acquire) == self;
+}
+
 /** Make the calling lcore the one that runs the lane's calls. @return false: another polls it */
 static bool
 lane_claim(struct roce_lane *lane)
 {
 	uint32_t owner = atomic_load_explicit(&lane->owner, memory_order_acquire);
 
-	if (owner == rte_lcore_id())
+	if (is_owner(lane))
 		return true;
 	if (owner != ROCE_OWNER_NONE && (owner == ROCE_OWNER_CALL || owner_runs(owner)))
 		return false;
@@ -81,6 +91,13 @@ roce_lane_call(struct roce_lane *lane, int (*fn)(struct roce_lane *lane, void *a
 {
 	struct roce_call call = {.fn = fn, .arg = arg};
 
+	/* its owner, which may be no control lcore: the ring has one producer */
+	if (is_owner(lane)) {
+		lane->now = rte_rdtsc();
+		call.ret = fn(lane, arg);
+		roce_lane_flush(lane);
+		return call.ret;
+	}
 	/* one control lcore, which waits: there is always room */
 	rte_ring_sp_enqueue(lane->calls, &call);
 	while (!atomic_load_explicit(&call.done, memory_order_acquire)) {

@@ -231,6 +231,11 @@ roce_port_open(struct roce_dev *dev)
 			info.nb_rx_queues, info.nb_tx_queues, dev->queue + dev->nb_lanes);
 		ret = -EINVAL;
 	}
+	if (ret == 0 && (data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE)) {
+		RDMA_LOG(ERR, "port %u: MBUF_FAST_FREE is for mbufs of one pool: configure without",
+			dev->port);
+		ret = -ENOTSUP;
+	}
 	if (ret == 0)
 		ret = rte_eth_dev_get_mtu(dev->port, &port_mtu);
 	if (ret == 0)

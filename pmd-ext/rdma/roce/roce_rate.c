@@ -48,13 +48,11 @@ after(const struct roce_rate *r, uint64_t now, double us)
 void
 roce_rate_cut(struct roce_rate *r, uint64_t now)
 {
+	if (r->rate != 0)
+		roce_rate_recover(r, now);
 	if (r->rate == 0) {
 		r->rate = r->ceiling;
 		r->alpha = 1;
-	} else {
-		roce_rate_recover(r, now);
-		if (r->rate == 0)
-			r->rate = r->ceiling;
 	}
 	r->target = r->rate;
 	r->rate = RTE_MAX(r->rate * (1 - r->alpha / 2), RATE_MIN);
@@ -85,16 +83,18 @@ increase(struct roce_rate *r)
 void
 roce_rate_recover(struct roce_rate *r, uint64_t now)
 {
-	while (now >= r->alpha_at) {
-		r->alpha *= 1 - G;
-		r->alpha_at = after(r, r->alpha_at, ALPHA_US);
-	}
+	/* it is at its ceiling within some thousand steps, however long nobody has sent */
 	while (now >= r->increase_at && r->rate != 0) {
 		r->increase_at = after(r, r->increase_at, INCREASE_US);
 		r->by_time++;
 		increase(r);
 		if (r->rate > 0.999 * r->ceiling)
 			r->rate = 0;
+	}
+	/* there alpha is of no interest: the next cut begins anew */
+	while (now >= r->alpha_at && r->rate != 0) {
+		r->alpha *= 1 - G;
+		r->alpha_at = after(r, r->alpha_at, ALPHA_US);
 	}
 	set_cost(r);
 }
