@@ -258,9 +258,8 @@ open_ring(struct egress *e)
 		e->number[i] = retention_store(e->ring, address);
 		if (e->number[i] < 0) {
 			LOG(ERR,
-				"the retention ring %s has had %u stores and takes no other: when it "
-				"holds nothing (/braggline/egress: batches and in_doubt are 0), stop "
-				"and remove it\n",
+				"retention ring %s has had %u stores and takes no other: remove it "
+				"when /braggline/egress has no batches and none in doubt\n",
 				e->settings.ring, RETENTION_STORES);
 			return e->number[i];
 		}

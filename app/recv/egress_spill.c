@@ -61,8 +61,8 @@ is_spilled(const struct egress *e, const struct retention_batch *b)
 /*
  * What a dead process was spilling: in its files, or not.
  *
- * What is not there was imported, and may be where it was: a store that had it. A store that is told
- * of a batch that went elsewhere cuts off all behind that, too, so none before is told of any more.
+ * What is not there was imported, and may be where it was: in a store that had it. A store that is
+ * told of a batch that went elsewhere cuts off all behind that, too, so of none before it any more.
  */
 static void
 settle(struct egress *e, uint32_t batch, const struct retention_batch *b,

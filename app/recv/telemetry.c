@@ -285,7 +285,7 @@ reply(struct rte_tel_data *d, int result)
 	return 0;
 }
 
-/* DPDK reads so much of a request and throws the rest away: what is as long may lack its end. */
+/* DPDK reads so much of a request and throws the rest away: one as long may lack its end. */
 #define REQUEST_MAX 1023
 
 /* @return 0; or -E2BIG, and the answer says so */
@@ -297,8 +297,8 @@ check_length(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_int(d, "result", -E2BIG);
 	rte_tel_data_add_dict_string(d, "message",
-		"longer than DPDK's telemetry takes (1022 bytes): settings may be missing. Put them "
-		"into the file of --config");
+		"longer than DPDK's telemetry takes (1022 bytes): put settings into the file of "
+		"--config");
 	return -E2BIG;
 }
 

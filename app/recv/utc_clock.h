@@ -3,10 +3,11 @@
  * @file
  * UTC by the TSC: what the time was when a packet was seen, without a call for each.
  *
- * The rate that EAL knows may be wrong by 2000 ppm, which is seconds an hour: where the processor does
- * not tell, it is counted for 100 ms and rounded to 10 MHz. So the clock follows the system's: it is
- * compared about once a second, runs at the rate that was measured since, and makes up for what is
- * missing within the next second. It never goes back unless the system's time was set. One thread.
+ * The rate that EAL knows may be wrong by 2000 ppm, which is seconds an hour: where the processor
+ * tells none it is counted for 100 ms and rounded to 10 MHz. So this follows the system's clock:
+ * it is compared about once a second, runs at the rate that was measured since, and makes up for
+ * what is missing within the next second. It never goes back unless the system's time was set.
+ * One thread.
  */
 #ifndef UTC_CLOCK_H
 #define UTC_CLOCK_H

@@ -28,7 +28,7 @@
 #include "ring_port.h"
 #include "roce_qp.h"
 
-#define MEMORY	     8192
+#define MEMORY	     65536
 #define GROUP	     "239.1.2.3"
 #define DEVICE_POOLS 3 /* of its lane, of its control part, of its port */
 
@@ -452,6 +452,38 @@ test_kept_uc(void **state)
 	port_free();
 }
 
+/* A message that is interrupted is over when the port has let go of what had been sent of it. */
+static void
+test_kept_half(void **state)
+{
+	struct rdma_sge s;
+	const struct rdma_send_wr wr = {
+		.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
+	unsigned int i, sent;
+	struct rdma_qp *qp;
+	struct rdma_wc wc;
+
+	port_make(1, true);
+	device(1, "ip=10.0.0.1/24");
+	s = sge(0, MEMORY);
+	qp = qp_make(RDMA_QP_UC, 0);
+	connect_to(qp, qp, 1);
+	assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
+	rdma_progress(it.dev, 0);
+	sent = nb_kept;
+	assert_true(sent > 1);
+	assert_int_equal(rdma_qp_error(qp), 0);
+	for (i = 0; rdma_poll_cq(it.cq[0], &wc, 1) == 0; i++) {
+		assert_true(i < 10);
+		rdma_progress(it.dev, 0);
+	}
+	assert_int_equal(wc.status, RDMA_WC_WR_FLUSH_ERR);
+	assert_int_equal(nb_kept, 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	device_close();
+	port_free();
+}
+
 /* A region is free when the requests are over, whatever an idle port still keeps. */
 static void
 test_kept_rc(void **state)
@@ -739,6 +771,7 @@ main(void)
 		cmocka_unit_test(test_good_bye),
 		cmocka_unit_test(test_listener),
 		cmocka_unit_test(test_kept_uc),
+		cmocka_unit_test(test_kept_half),
 		cmocka_unit_test(test_kept_rc),
 		cmocka_unit_test(test_segments),
 		cmocka_unit_test(test_shared_group),
