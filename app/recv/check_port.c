@@ -78,7 +78,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	p->replay = port_is_replay(&info);
 	p->reference |= p->settings->payload == PAYLOAD_AUTO && p->replay;
 	p->node = rte_eth_dev_socket_id(id);
-	p->can_split = port_can_split(&info);
+	p->can_split = port_can_split(id, &info);
 	p->max_queues = info.max_rx_queues;
 	p->ring_min = info.rx_desc_lim.nb_min;
 	p->ring_max = info.rx_desc_lim.nb_max;

@@ -101,6 +101,8 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
 		for (uint32_t c = 0; p->rx[i] != NULL && c < RX_COUNTERS; c++)
 			l->packets[c] += p->rx[i]->counters[c];
+	for (uint32_t i = 0; i < p->nb_ports; i++)
+		port_drops_add(&p->ports[i], &l->ports);
 	balance(l);
 }
 
@@ -122,6 +124,9 @@ ledger_since(struct ledger *l, const struct ledger *before)
 	l->timeouts -= before->timeouts;
 	for (uint32_t c = 0; c < RX_COUNTERS; c++)
 		l->packets[c] -= before->packets[c];
+	l->ports.ring_full -= before->ports.ring_full;
+	l->ports.no_mbuf -= before->ports.no_mbuf;
+	l->ports.damaged -= before->ports.damaged;
 	balance(l);
 }
 
@@ -227,6 +232,14 @@ ledger_print(const struct ledger *l, FILE *out)
 			: l->packets_balance ? "every packet accounted for"
 					     : "some on their way");
 	line(out, "missing", l->missing_packets, 0, "of frames that arrived in part");
+	if (l->ports.ring_full != 0)
+		line(out, "ring full", l->ports.ring_full, 0,
+			"dropped by ports: more descriptors, more RX lcores, backpressure = refuse");
+	if (l->ports.no_mbuf != 0)
+		line(out, "no mbuf", l->ports.no_mbuf, 0,
+			"dropped by ports: more frames of memory, backpressure = refuse");
+	if (l->ports.damaged != 0)
+		line(out, "damaged", l->ports.damaged, 0, "dropped by ports: look at the cables");
 }
 
 static void
@@ -257,6 +270,10 @@ ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t 
 		fprintf(f, "\n[packets]\n");
 		for (uint32_t c = 0; c < RX_COUNTERS; c++)
 			fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
+		fprintf(f, "\n[ports]\n");
+		fprintf(f,
+			"ring_full = %" PRIu64 "\nno_mbuf = %" PRIu64 "\ndamaged = %" PRIu64 "\n",
+			l->ports.ring_full, l->ports.no_mbuf, l->ports.damaged);
 		for (uint32_t i = 0; i < nb_vetoes; i++)
 			write_veto(f, &vetoes[i]);
 		if (ferror(f))

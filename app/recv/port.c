@@ -41,9 +41,11 @@ port_find(const char *device, uint16_t *id)
 }
 
 bool
-port_can_split(const struct rte_eth_dev_info *info)
+port_can_split(uint16_t id, const struct rte_eth_dev_info *info)
 {
-	return (info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
+	/* one that splits behind a protocol's header (ice) takes no length */
+	return rte_eth_buffer_split_get_supported_hdr_ptypes(id, NULL, 0) <= 0 &&
+		(info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
 		info->rx_seg_capa.multi_pools && info->rx_seg_capa.max_nseg >= 2;
 }
 
@@ -123,7 +125,7 @@ port_reaches_gpu(
 	rte_eth_dev_get_name_by_port(id, name);
 	if (rte_eth_dev_info_get(id, &info) != 0)
 		what = "its driver tells nothing about it";
-	else if (!port_can_split(&info))
+	else if (!port_can_split(id, &info))
 		what = "it cannot split buffers, and headers must lie in host memory";
 	else if (s->mode == RX_MODE_SINGLE)
 		what = "mode = single, and headers must lie in host memory";
@@ -147,10 +149,22 @@ port_reaches_gpu(
 	return ret == 0 ? 0 : -ENOTSUP;
 }
 
+void
+port_drops_add(const struct port *p, struct port_drops *to)
+{
+	struct rte_eth_stats stats;
+
+	if (!p->started || rte_eth_stats_get(p->id, &stats) != 0)
+		return;
+	to->ring_full += stats.imissed;
+	to->no_mbuf += stats.rx_nombuf;
+	to->damaged += stats.ierrors;
+}
+
 static int
 choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 {
-	const bool can_split = port_can_split(info);
+	const bool can_split = port_can_split(p->id, info);
 
 	if (p->settings->mode == RX_MODE_SPLIT && !can_split) {
 		LOG(ERR, "%s cannot split buffers: use mode = single (or auto)\n", p->name);
@@ -353,7 +367,9 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	}
 	ret = rte_eth_dev_start(p->id);
 	if (ret != 0) {
-		LOG(ERR, "%s: cannot start: %s\n", p->name, rte_strerror(-ret));
+		LOG(ERR, "%s: cannot start%s: %s\n", p->name,
+			p->split ? " (buffers are split: try mode = single)" : "",
+			rte_strerror(-ret));
 		return ret;
 	}
 	p->started = true;

@@ -66,7 +66,7 @@ int port_find(const char *device, uint16_t *id);
 bool port_is_real(const struct rte_eth_dev_info *info);
 
 /** Can it put headers and the rest into different pools? */
-bool port_can_split(const struct rte_eth_dev_info *info);
+bool port_can_split(uint16_t id, const struct rte_eth_dev_info *info);
 
 /** Is it the replay of a capture? */
 bool port_is_replay(const struct rte_eth_dev_info *info);
@@ -166,6 +166,16 @@ void port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue);
 int port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
 	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
 	struct memory *memory);
+
+/** Packets that came and were not received, since the port was opened. */
+struct port_drops {
+	uint64_t ring_full; /**< no descriptor was free: lcores are late, or bursts too long */
+	uint64_t no_mbuf;   /**< the pool was empty */
+	uint64_t damaged;   /**< on the wire: checksums, lengths */
+};
+
+/** Add what the driver has counted. Any thread. */
+void port_drops_add(const struct port *p, struct port_drops *to);
 
 /** Stop and close; the pools stay until port_free_pools(). */
 void port_close(struct port *p);

@@ -95,6 +95,19 @@ ledger_packets(const struct ledger *l)
 	return d;
 }
 
+static struct rte_tel_data *
+ledger_ports(const struct ledger *l)
+{
+	struct rte_tel_data *d = telemetry_new_dict();
+
+	if (d == NULL)
+		return NULL;
+	rte_tel_data_add_dict_uint(d, "ring_full", l->ports.ring_full);
+	rte_tel_data_add_dict_uint(d, "no_mbuf", l->ports.no_mbuf);
+	rte_tel_data_add_dict_uint(d, "damaged", l->ports.damaged);
+	return d;
+}
+
 static int
 get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -106,6 +119,7 @@ get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
 	telemetry_add_nested(d, "frames", ledger_frames(&status.ledger));
 	telemetry_add_nested(d, "packets", ledger_packets(&status.ledger));
+	telemetry_add_nested(d, "ports", ledger_ports(&status.ledger));
 	return 0;
 }
 
@@ -407,7 +421,7 @@ static const struct command commands[] = {
 		"frame_slots, kernel, gpu, packets, results, control",
 		get_info},
 	{"/braggline/ledger", "", "Every frame and packet of the run, or of the last one, by fate",
-		"run, state, frames {...}, packets {...}", get_ledger},
+		"run, state, frames {...}, packets {...}, ports {...}", get_ledger},
 	{"/braggline/lcores", "", "What each lcore does and how busy it is",
 		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
 	{"/braggline/rx", "", "Packets of each RX role since the start, by fate",
