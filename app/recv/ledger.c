@@ -234,7 +234,7 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "missing", l->missing_packets, 0, "of frames that arrived in part");
 	if (l->ports.ring_full != 0)
 		line(out, "ring full", l->ports.ring_full, 0,
-			"dropped by ports: more descriptors, more RX lcores, backpressure = refuse");
+			"dropped by ports: more descriptors or RX lcores, backpressure = refuse");
 	if (l->ports.no_mbuf != 0)
 		line(out, "no mbuf", l->ports.no_mbuf, 0,
 			"dropped by ports: more frames of memory, backpressure = refuse");

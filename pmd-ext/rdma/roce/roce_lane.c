@@ -208,7 +208,12 @@ roce_lane_reclaim(struct roce_lane *lane, void *arg)
 {
 	if (!roce_dev_has_port(lane->dev))
 		return -ENODEV;
-	return rte_eth_tx_done_cleanup(lane->port, lane->queue, 0);
+	int ret = rte_eth_tx_done_cleanup(lane->port, lane->queue, 0);
+
+	/* mlx5 has no such call, but frees what is done as it looks for a descriptor's state */
+	if (ret == -ENOTSUP)
+		ret = rte_eth_tx_descriptor_status(lane->port, lane->queue, 0);
+	return ret;
 }
 
 static unsigned int
