@@ -229,6 +229,7 @@ open_run(struct spill *s, struct spill_run *r)
 		rc = -EBUSY;
 	else if (recovered.failed)
 		rc = -EIO;
+	stream_quota_renew(&s->quota);
 	for (i = 0; i < SINK_TABLES && rc == 0; i++)
 		rc = open_table(s, r, i);
 	if (rc < 0) {
@@ -467,7 +468,12 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	if (s == NULL)
 		return -ENOMEM;
 	s->config = *config;
-	s->quota.limit = config->limit;
+	s->quota = (struct stream_quota){
+		.limit = config->limit,
+		.root = s->config.dir,
+		.producer = config->producer,
+		.setting = "[egress] spill_mb",
+	};
 	for (i = 0; i < RETENTION_RUNS; i++)
 		s->run[i].dir_fd = -1;
 	/* what has no result, and what runs and pauses there are besides */

@@ -78,7 +78,14 @@ quota_of(struct store_runs *s, uint64_t producer)
 		if (p->quota.limit != 0 && p->producer != producer)
 			continue;
 		p->producer = producer;
-		p->quota.limit = s->files.quota;
+		p->quota = (struct stream_quota){
+			.limit = s->files.quota,
+			.open = p->quota.open,
+			.root = s->files.root,
+			.producer = producer,
+			.setting = "[files] quota_mb",
+		};
+		stream_quota_renew(&p->quota);
 		return &p->quota;
 	}
 	return NULL;

@@ -201,11 +201,36 @@ wants_roll(const struct stream_writer *w, uint64_t sequence, uint64_t bytes)
 }
 
 static bool
-is_over_quota(const struct stream_writer *w, uint64_t bytes)
+fits(const struct stream_quota *q, uint64_t bytes)
+{
+	return q == NULL || q->limit == 0 || (q->used <= q->limit && bytes <= q->limit - q->used);
+}
+
+static bool
+is_over_quota(struct stream_writer *w, uint64_t bytes)
+{
+	struct stream_quota *q = w->config.quota;
+
+	if (fits(q, bytes))
+		return false;
+	/* files may have gone; once for each time that is waited */
+	if (q->root != NULL && arrow_slices_clock() >= w->retry_at)
+		stream_quota_renew(q);
+	return !fits(q, bytes);
+}
+
+static void
+say_over_quota(struct stream_writer *w)
 {
 	const struct stream_quota *q = w->config.quota;
+	char text[PATH_MAX + 256];
 
-	return q != NULL && q->limit > 0 && (q->used > q->limit || bytes > q->limit - q->used);
+	snprintf(text, sizeof(text),
+		"files of producer %016" PRIx64 " in %.4000s have %" PRIu64 " MB of the %" PRIu64
+		" MB that they may have (%s): remove some, or allow more",
+		q->producer, q->root != NULL ? q->root : w->config.dir, q->used >> 20,
+		q->limit >> 20, q->setting != NULL ? q->setting : "quota");
+	stream_writer_say(w, true, text);
 }
 
 static int
@@ -252,6 +277,7 @@ write_batch(struct stream_writer *w, const struct stream_batch *b, const struct 
 	f->empty = false;
 	if (w->config.quota != NULL) {
 		w->config.quota->used += item->bytes;
+		w->config.quota->open += item->bytes;
 		f->charged += item->bytes;
 	}
 	if (arrow_file_append(&f->file, &batch) < 0)
@@ -266,7 +292,7 @@ prepare(struct stream_writer *w, const struct item *item)
 		begin_close(w);
 	if (is_over_quota(w, item->bytes)) {
 		if (w->stats.error != -EDQUOT)
-			stream_writer_say(w, true, "the quota of this producer is used up");
+			say_over_quota(w);
 		back_off(w, -EDQUOT);
 		return -EDQUOT;
 	}
@@ -401,8 +427,6 @@ stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH
 	rc = stream_known_read(&w->known, w->io, &w->config.identity, path, &size, &cut, message);
 	if (cut > 0)
 		stream_writer_say(w, true, message);
-	if (rc == 0 && w->config.quota != NULL)
-		w->config.quota->used += size;
 	return rc;
 }
 

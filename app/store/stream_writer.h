@@ -30,11 +30,21 @@
 #define STREAM_RESUME_BYTES (64ull << 20)
 #define STREAM_DEPTH	    16 /**< slices at a time, as in the study of cuDF */
 
-/** Bytes that all streams of a producer may take. One thread. */
+/**
+ * Bytes that streams may take together. `used` grows with what is written; what is on the disk is
+ * looked at when a run is opened, and before a batch is given back for it: files come and go.
+ */
 struct stream_quota {
 	uint64_t limit; /**< 0: none */
-	uint64_t used;	/**< bytes of files, also of those found */
+	uint64_t used;
+	uint64_t open;	     /**< of these: of files that are being written */
+	const char *root;    /**< below it are directories RUN-PRODUCER-ID; NULL: nobody looks */
+	uint64_t producer;   /**< of those that count */
+	const char *setting; /**< that says the limit, for who has to change it */
 };
+
+/** Look at the disk: `used` is what complete files of the producer have, and what is `open`. */
+void stream_quota_renew(struct stream_quota *q);
 
 /** A batch to be written. */
 struct stream_batch {

@@ -87,8 +87,10 @@ retire(struct stream_writer *w, struct stream_file *f)
 	w->uncut |= f->file.uncut;
 	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, f->file.uncut) < 0)
 		stream_writer_say(w, true, "no memory for a list of files");
-	if (w->config.quota != NULL)
+	if (w->config.quota != NULL) {
 		w->config.quota->used += f->file.size - f->charged;
+		w->config.quota->open -= f->charged;
+	}
 	interval_set_free(&f->have);
 	free(f->item);
 	free(f);

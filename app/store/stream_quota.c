@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "stream_writer.h"
+
+static bool
+is_complete(const char *name)
+{
+	const size_t length = strlen(name), end = strlen(".arrow");
+
+	return length > end && strcmp(name + length - end, ".arrow") == 0;
+}
+
+/* Bytes of a run's complete files: others have room that is not theirs yet. */
+static uint64_t
+measure_run(int root, const char *name)
+{
+	const int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *entry;
+	uint64_t bytes = 0;
+	struct stat st;
+
+	if (dir == NULL) {
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	while ((entry = readdir(dir)) != NULL) {
+		if (is_complete(entry->d_name) && fstatat(fd, entry->d_name, &st, 0) == 0)
+			bytes += st.st_size;
+	}
+	closedir(dir);
+	return bytes;
+}
+
+/* Whether a directory's name is RUN-PRODUCER-ID. */
+static bool
+is_of(const char *name, uint64_t producer)
+{
+	const size_t length = strlen(name), end = 2 * (1 + 16);
+	char digits[1 + 16 + 2];
+
+	snprintf(digits, sizeof(digits), "-%016" PRIx64 "-", producer);
+	return length > end && strncmp(name + length - end, digits, strlen(digits)) == 0;
+}
+
+void
+stream_quota_renew(struct stream_quota *q)
+{
+	const struct dirent *entry;
+	uint64_t bytes = 0;
+	DIR *dir;
+
+	dir = opendir(q->root);
+	if (dir == NULL)
+		return;
+	while ((entry = readdir(dir)) != NULL) {
+		if (is_of(entry->d_name, q->producer))
+			bytes += measure_run(dirfd(dir), entry->d_name);
+	}
+	closedir(dir);
+	q->used = bytes + q->open;
+}
