@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -190,6 +191,8 @@ serve(void *arg)
 			LOG(INFO, "stopping: %s\n", strsignal(signalled));
 			/* one that could not be stopped in time is asked again */
 			stopping = run_get_state(&s->run) == RUN_IDLE || run_stop(&s->run) == 0;
+			if (!stopping)
+				sleep(1);
 		}
 		if ((stopping || !s->settings->service) && run_get_state(&s->run) == RUN_IDLE)
 			break;

@@ -418,11 +418,19 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	return 0;
 }
 
-/** Packets of a detector: others' (ARP, LLDP, ...) come on an idle line as well. */
+/**
+ * Packets of a detector: others' (ARP, LLDP, ...) come on an idle line as well. By their fates:
+ * when one is received it is not known whose it is.
+ */
 static uint64_t
 detector_packets(const uint64_t counters[])
 {
-	return counters[RX_PACKETS] - counters[RX_FOREIGN] - counters[RX_FRAGMENT];
+	uint64_t packets = 0;
+
+	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+		if (c != RX_FOREIGN && c != RX_FRAGMENT)
+			packets += counters[c];
+	return packets;
 }
 
 /** Packets and frames move, or the line is idle; remembers when. */
