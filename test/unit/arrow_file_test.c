@@ -416,6 +416,78 @@ each_call_fails(void **state)
 	assert_true(failures > 20);
 }
 
+/* A disk whose first sync ends after a write that was begun later: both with an error. */
+static struct {
+	struct arrow_io_done sync;
+	bool holds; /* it has ended, and nobody knows */
+	bool failed;
+} late;
+
+static int
+late_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	int rc;
+
+	if (late.holds && late.failed) {
+		late.holds = false;
+		*done = late.sync;
+		done->error = -EIO;
+		return 1;
+	}
+	rc = disk_io.reap(handle, wait, done);
+	if (rc <= 0 || late.failed)
+		return rc;
+	if (done->tag == UINT64_MAX) {
+		late.sync = *done;
+		late.holds = true;
+		return late_reap(handle, wait, done);
+	}
+	if (late.holds) {
+		late.failed = true;
+		done->error = -EIO;
+	}
+	return rc;
+}
+
+/* What it covered may be lost, and no other sync would tell. */
+static void
+sync_fails_late(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct arrow_file *f = &sink.file[ARROW_IMAGES];
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_tables t;
+	struct sample s;
+	unsigned int i;
+
+	sample_init(&s, 9, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	sink_open(&t);
+	memset(&late, 0, sizeof(late));
+	io.reap = late_reap;
+	f->out.config.io = &io;
+	f->out.config.sync_bytes = 131072;
+	c = sample_builder_config(&s, &t);
+	c.images_interval = 4;
+	c.emit = sink_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 100; i++) {
+		sample_next(&s, 1, 1);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	assert_int_equal(arrow_file_close(f), -EIO);
+	assert_true(late.failed);
+	assert_false(late.holds);
+	assert_int_equal(f->rows, 0);
+	assert_int_equal(f->rows_durable, 0);
+	assert_int_equal(arrow_file_close(&sink.file[ARROW_FRAMES]), 0);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
 /* No room for all batches: those that fit are a complete file. */
 static void
 disk_full(void **state)
@@ -555,6 +627,7 @@ main(void)
 		cmocka_unit_test(empty_run),
 		cmocka_unit_test(disk_full),
 		cmocka_unit_test(each_call_fails),
+		cmocka_unit_test(sync_fails_late),
 		cmocka_unit_test(hostile_files),
 	};
 	int rc;
