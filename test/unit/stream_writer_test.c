@@ -175,6 +175,7 @@ test_order(void **state)
 	struct stream_stats stats;
 	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
 	unsigned int i, table;
+	uint64_t used;
 
 	for (table = 0; table < ARROW_TABLES; table++) {
 		disk = disk_new(seed);
@@ -196,6 +197,11 @@ test_order(void **state)
 		assert_true(stats.files > 1);
 		assert_int_equal(stats.files, stats.complete);
 		assert_int_equal(stats.pending, 0);
+		/* all is in complete files, as long as they are */
+		for (i = 0, used = 0; i < disk->nb_files; i++)
+			used += has_end(disk->file[i].name, ".arrow") ? disk->file[i].size : 0;
+		assert_int_equal(r->quota.used, used);
+		assert_int_equal(r->quota.open, 0);
 		stream_writer_close(r->w);
 		/* the next process finds the same */
 		adopt_all(again, table);
