@@ -45,7 +45,7 @@ stream_known_add(struct stream_known *k, const char *path, struct interval_set *
 /* What a file has. */
 static int
 read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
-	uint64_t *size, struct interval_set *have, char *message)
+	struct interval_set *have, char *message)
 {
 	struct arrow_identity wanted = *id;
 	struct stream_source s;
@@ -54,7 +54,6 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	rc = stream_source_open(&s, io, path, message);
 	if (rc < 0)
 		return rc;
-	*size = s.reader.size;
 	rc = stream_source_list(&s.reader, &wanted, have);
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
@@ -124,6 +123,17 @@ cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char messag
 	return 0;
 }
 
+bool
+stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved)
+{
+	bool uncut = false;
+	size_t i;
+
+	for (i = 0; i < k->nb && !uncut; i++)
+		uncut = k->file[i].uncut;
+	return moved->nb > 0 && (uncut || interval_set_first_common(&k->have, moved) != UINT64_MAX);
+}
+
 int
 stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
@@ -147,7 +157,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 
 int
 stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_identity *identity, const char *path, uint64_t *size, uint64_t *cut,
+	const struct arrow_identity *identity, const char *path, uint64_t *cut,
 	char message[PATH_MAX])
 {
 	struct interval_set have = {0};
@@ -155,8 +165,7 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	int rc;
 
 	*cut = 0;
-	*size = 0;
-	rc = read_file(io, identity, path, size, &have, message);
+	rc = read_file(io, identity, path, &have, message);
 	if (rc == 0)
 		rc = stream_known_cut(k, io, &have, cut, message);
 	for (i = 0; rc == 0 && i < have.nb; i++)

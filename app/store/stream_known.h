@@ -39,13 +39,12 @@ int stream_known_add(
  * cut off then: it is now, with all behind it.
  *
  * @param identity  of the stream
- * @param size      out: bytes of the file
  * @param cut       out: batches that an earlier file lost
  * @param message   out, on error or if something was cut off
  * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -errno of the file system; -ENOMEM
  */
 int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_identity *identity, const char *path, uint64_t *size, uint64_t *cut,
+	const struct arrow_identity *identity, const char *path, uint64_t *cut,
 	char message[PATH_MAX]);
 
 /**
@@ -55,6 +54,9 @@ int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
  */
 int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
+
+/** Whether stream_known_cut() would have something to cut off, or may have. */
+bool stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved);
 
 /**
  * Cut off each file from the first batch on that is in `moved`, and what has been given back of

@@ -421,10 +421,10 @@ stream_writer_finish(struct stream_writer *w)
 int
 stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX])
 {
-	uint64_t size, cut = 0;
+	uint64_t cut = 0;
 	int rc;
 
-	rc = stream_known_read(&w->known, w->io, &w->config.identity, path, &size, &cut, message);
+	rc = stream_known_read(&w->known, w->io, &w->config.identity, path, &cut, message);
 	if (cut > 0)
 		stream_writer_say(w, true, message);
 	return rc;
@@ -439,12 +439,10 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 
 	if (!stream_writer_settled(w))
 		return -EBUSY;
-	if (moved->nb == 0 ||
-		(!w->uncut && interval_set_first_common(&w->known.have, moved) == UINT64_MAX))
+	if (!stream_known_is_touched(&w->known, moved))
 		return 0;
 	(void)stream_writer_finish(w);
 	rc = stream_known_cut(&w->known, w->io, moved, &cut, message);
-	w->uncut &= rc < 0;
 	ADD(w->stats.cut, cut);
 	stream_writer_say(w, rc < 0, message);
 	return rc;

@@ -49,7 +49,6 @@ struct stream_writer {
 	struct stream_file *oldest;
 	struct stream_file *current; /* the youngest, if it is open; NULL: none is */
 	struct stream_known known;   /* files that are closed, and all that is durable */
-	bool uncut;		     /* a file has failed and could not be cut off */
 	struct interval_set taken;   /* without a result */
 	unsigned int set;	     /* number of the last file */
 	uint64_t retry_at;

@@ -84,7 +84,6 @@ retire(struct stream_writer *w, struct stream_file *f)
 		if (w->first_error == 0)
 			w->first_error = f->file.error;
 	}
-	w->uncut |= f->file.uncut;
 	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, f->file.uncut) < 0)
 		stream_writer_say(w, true, "no memory for a list of files");
 	if (w->config.quota != NULL) {

@@ -206,10 +206,11 @@ roce_lane_refill(struct roce_lane *lane)
 int
 roce_lane_reclaim(struct roce_lane *lane, void *arg)
 {
+	int ret;
+
 	if (!roce_dev_has_port(lane->dev))
 		return -ENODEV;
-	int ret = rte_eth_tx_done_cleanup(lane->port, lane->queue, 0);
-
+	ret = rte_eth_tx_done_cleanup(lane->port, lane->queue, 0);
 	/* mlx5 has no such call, but frees what is done as it looks for a descriptor's state */
 	if (ret == -ENOTSUP)
 		ret = rte_eth_tx_descriptor_status(lane->port, lane->queue, 0);
