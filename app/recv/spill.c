@@ -229,7 +229,8 @@ open_run(struct spill *s, struct spill_run *r)
 		rc = -EBUSY;
 	else if (recovered.failed)
 		rc = -EIO;
-	stream_quota_renew(&s->quota);
+	if (s->quota.limit > 0)
+		stream_quota_renew(&s->quota);
 	for (i = 0; i < SINK_TABLES && rc == 0; i++)
 		rc = open_table(s, r, i);
 	if (rc < 0) {

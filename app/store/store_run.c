@@ -111,7 +111,8 @@ open_schema(struct store_run *r, const struct sink_handshake *h, unsigned int ta
 }
 
 static enum sink_reason
-open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
+open_writer(
+	struct store_runs *s, struct store_run *r, unsigned int table, struct stream_quota *quota)
 {
 	const struct stream_writer_config c = {
 		.dir = r->dir,
@@ -121,7 +122,7 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 		.slices = s->files.slices,
 		.roll_bytes = s->files.roll_bytes,
 		.roll_ms = s->files.roll_ms,
-		.quota = s->files.quota > 0 ? quota_of(s, r->producer) : NULL,
+		.quota = quota,
 		.result = s->files.result,
 		.log = on_log,
 		.clock = on_clock,
@@ -167,6 +168,7 @@ static enum sink_reason
 open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake *h)
 {
 	enum sink_reason reason = SINK_REASON_NONE;
+	struct stream_quota *quota = NULL;
 	struct arrow_identity identity;
 	struct recovered recovered = {.run = r->name, .identity = &identity};
 	unsigned int i;
@@ -200,8 +202,10 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 		return SINK_REASON_BUSY;
 	if (recovered.failed)
 		return SINK_REASON_FAILED;
+	if (s->files.quota > 0)
+		quota = quota_of(s, r->producer);
 	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
-		reason = open_writer(s, r, i);
+		reason = open_writer(s, r, i, quota);
 	return reason;
 }
 
