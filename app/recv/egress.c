@@ -245,24 +245,21 @@ open_ring(struct egress *e)
 		.producer = e->producer,
 		.bytes = e->settings.ring_bytes,
 	};
-	char message[PATH_MAX], address[EGRESS_ADDRESS];
-	unsigned int i;
+	char message[PATH_MAX];
 	int rc;
 
 	rc = retention_open(&e->ring, &c, message);
 	LOG(NOTICE, "%s\n", message);
 	if (rc < 0)
 		return rc;
-	for (i = 0; i < e->nb_stores; i++) {
-		egress_store_address(e, i, address);
-		e->number[i] = retention_store(e->ring, address);
-		if (e->number[i] < 0) {
-			LOG(ERR,
-				"retention ring %s has had %u stores and takes no other: remove it "
-				"when /braggline/egress has no batches and none in doubt\n",
-				e->settings.ring, RETENTION_STORES);
-			return e->number[i];
-		}
+	e->stores.ring = e->ring;
+	rc = sink_stores_find(&e->stores);
+	if (rc < 0) {
+		LOG(ERR,
+			"retention ring %s has batches that %u other stores were given, and takes "
+			"no other: bring those back, or see braggline-store reconcile --ring\n",
+			e->settings.ring, RETENTION_STORES);
+		return rc;
 	}
 	static_assert(sizeof(e->before) <= RETENTION_LEDGER, "room in the ring");
 	(void)retention_ledger_get(e->ring, &e->before, sizeof(e->before));
@@ -368,7 +365,7 @@ egress_destroy(struct egress *e)
 	do {
 		left = 0;
 		for (i = 0; i < RETENTION_RUNS; i++) {
-			for (k = 0; k < e->nb_stores; k++) {
+			for (k = 0; k < e->stores.nb; k++) {
 				if (e->run[i].sender[k] != NULL &&
 					sink_sender_close(e->run[i].sender[k]) == 0)
 					e->run[i].sender[k] = NULL;

@@ -22,8 +22,6 @@
 #include "sink/retention.h"
 #include "sink/sink_sender.h"
 
-#define EGRESS_STORES 8
-
 enum egress_policy {
 	EGRESS_ROUND_ROBIN, /**< batch by batch over the stores that take them */
 	EGRESS_BY_FRAME,    /**< by the number of a batch's first frame */
@@ -108,7 +106,7 @@ struct egress_view {
 	uint64_t adopted_spilled;		 /**< ... of a process that died */
 	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< kept to durable, all batches */
 	struct retention_stats retention;
-	struct egress_store store[EGRESS_STORES];
+	struct egress_store store[SINK_STORES];
 };
 
 struct egress;

@@ -10,7 +10,6 @@
 #include "egress_private.h"
 #include "fail_point.h"
 #include "sink/sink_link.h"
-#include "sink/sink_message.h"
 
 #define CM_TURNS 64
 #define MOVE_MS	 100 /* how often it is looked whether a store is gone for good */
@@ -49,204 +48,6 @@ egress_known(struct egress *e, uint32_t batch, bool spilled)
 	count_latency(s->latency, now > k->received ? (now - k->received) / 1000 : 0);
 }
 
-static void
-on_result(void *arg, uint32_t batch, enum sink_result_status status)
-{
-	struct egress *e = arg;
-	struct sink_sender *sender;
-	struct retention_batch b;
-
-	if (status != SINK_AGAIN) {
-		egress_known(e, batch, false);
-		return;
-	}
-	/* the store says when it is good again; until then it waits there, or is moved */
-	if (!retention_get(e->ring, batch, &b))
-		return;
-	sender = egress_sender_of(e, &b);
-	if (sender != NULL)
-		(void)sink_sender_offer(sender, batch);
-}
-
-static int
-open_senders(struct egress *e, unsigned int index)
-{
-	struct egress_run *run = &e->run[index];
-	struct sink_sender_config c = {
-		.dev = e->dev,
-		.pd = e->pd,
-		.retention = e->ring,
-		.memory = &e->memory,
-		.message_max = e->info.max_msg_bytes,
-		.run = index,
-		.producer = e->producer,
-		.key = &e->key,
-		.role = SINK_ROLE_RECEIVER,
-		.result = on_result,
-		.arg = e,
-	};
-	unsigned int i;
-	int rc = 0;
-
-	memset(run, 0, sizeof(*run));
-	run->used = true;
-	run->index = index;
-	for (i = 0; i < e->nb_stores && rc == 0; i++) {
-		c.address = e->address[i];
-		c.name = e->name[i];
-		c.store = e->number[i];
-		rc = sink_sender_open(&run->sender[i], &c);
-	}
-	return rc;
-}
-
-static void
-finish_run(struct egress_run *run, unsigned int nb_stores)
-{
-	unsigned int i;
-
-	run->finishing = true;
-	for (i = 0; i < nb_stores; i++)
-		sink_sender_finish(run->sender[i]);
-}
-
-static bool
-run_is_over(const struct egress *e, const struct egress_run *run)
-{
-	struct sink_sender_stats stats;
-	struct retention_run r;
-	unsigned int i, ended = 0;
-
-	if (run->retiring)
-		return true;
-	if (!retention_run_get(e->ring, run->index, &r) || r.references > 0)
-		return false;
-	for (i = 0; i < e->nb_stores; i++) {
-		sink_sender_stats_get(run->sender[i], &stats);
-		/* one that was never reached has nothing to be ended */
-		ended += stats.state == SINK_SENDER_ENDED || stats.connections == 0;
-	}
-	return run->finishing && ended == e->nb_stores;
-}
-
-/* All of it is durable, and the stores know: forget it. */
-static void
-retire_run(struct egress *e, struct egress_run *run)
-{
-	unsigned int i;
-
-	for (i = 0; i < e->nb_stores && !run->retiring; i++)
-		egress_view_retire(e, i, run->sender[i]);
-	run->retiring = true;
-	for (i = 0; i < e->nb_stores; i++) {
-		if (run->sender[i] != NULL && sink_sender_close(run->sender[i]) == 0)
-			run->sender[i] = NULL;
-	}
-	for (i = 0; i < e->nb_stores; i++) {
-		if (run->sender[i] != NULL)
-			return;
-	}
-	if (e->spill != NULL && !spill_close_run(e->spill, run->index))
-		return;
-	if (retention_run_drop(e->ring, run->index) == 0)
-		run->used = false;
-}
-
-/* Runs that were adopted as well: who ends in order leaves nothing behind. */
-static bool
-all_is_over(const struct egress *e)
-{
-	unsigned int i;
-
-	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (e->run[i].used)
-			return false;
-	}
-	return true;
-}
-
-/* What the end of a run waited for in vain. */
-static void
-say_what_is_left(const struct egress *e)
-{
-	struct sink_sender_stats stats;
-	struct retention_run run;
-	unsigned int i, k;
-
-	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (!e->run[i].used || !retention_run_get(e->ring, i, &run))
-			continue;
-		LOG(ERR,
-			"left of run %s, incarnation %016" PRIx64
-			": %u batches, held or in doubt\n",
-			run.name, run.incarnation, run.references);
-		for (k = 0; k < e->nb_stores && !e->run[i].retiring; k++) {
-			sink_sender_stats_get(e->run[i].sender[k], &stats);
-			LOG(ERR,
-				"    store %s: %s, %" PRIu64 " of %" PRIu64 " batches durable, "
-				"last refusal: %s\n",
-				e->name[k], sink_sender_state_name(stats.state), stats.durable,
-				stats.sent, sink_reason_name(stats.reason));
-		}
-	}
-}
-
-/*
- * Of a run of which nothing is left the stores need only be told its end, without which they
- * complete its files after a time. A receiver that starts again and again must not fill the ring
- * with those.
- */
-static void
-forget_empty_runs(struct egress *e)
-{
-	struct retention_run run;
-	unsigned int i, nb = 0;
-
-	for (i = 0; i < RETENTION_RUNS; i++)
-		nb += retention_run_get(e->ring, i, &run);
-	for (i = 0; i < RETENTION_RUNS && nb > RETENTION_RUNS / 2; i++) {
-		if (retention_run_get(e->ring, i, &run) && run.references == 0 &&
-			retention_run_drop(e->ring, i) == 0)
-			nb--;
-	}
-}
-
-int
-egress_adopt_runs(struct egress *e)
-{
-	struct retention_batch b;
-	struct retention_run run;
-	unsigned int i;
-	uint32_t batch;
-	int rc = 0;
-
-	forget_empty_runs(e);
-	/* a run that is forgotten must have no files open */
-	rc = egress_adopt_spilled(e);
-	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
-		batch = retention_next(e->ring, batch + 1)) {
-		if (!retention_get(e->ring, batch, &b))
-			continue;
-		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
-		/* the last one may have come after the last ledger */
-		if (b.table == ARROW_FRAMES && retention_run_get(e->ring, b.run, &run) &&
-			run.incarnation == e->before.incarnation)
-			e->before.retained_frame = RTE_MAX(e->before.retained_frame, b.last);
-	}
-	for (i = 0; i < RETENTION_RUNS && rc == 0; i++) {
-		if (!retention_run_get(e->ring, i, &run))
-			continue;
-		LOG(NOTICE, "run %s of incarnation %016" PRIx64 ": %u batches are sent again\n",
-			run.name, run.incarnation, run.references);
-		rc = open_senders(e, i);
-		if (rc == 0)
-			finish_run(&e->run[i], e->nb_stores);
-	}
-	/* of stores that are not configured any more */
-	e->unassigned = true;
-	return rc;
-}
-
 /* Of the ring: a new one, or that of the last batch of `frames`. */
 static void
 put_ledger(struct egress *e)
@@ -270,7 +71,7 @@ do_begin(struct egress *e, const struct mailbox *m)
 	index = retention_run_add(e->ring, m->run);
 	if (index < 0)
 		return index;
-	rc = open_senders(e, index);
+	rc = egress_open_senders(e, index);
 	if (rc < 0)
 		return rc;
 	e->current = index;
@@ -297,7 +98,7 @@ do_commit(struct egress *e, struct mailbox *m)
 		put_ledger(e);
 	}
 	store = egress_choose(e, run, m->batch.first);
-	retention_assign(e->ring, batch, e->number[store]);
+	retention_assign(e->ring, batch, e->stores.at[store].number);
 	return sink_sender_offer(run->sender[store], batch);
 }
 
@@ -327,14 +128,14 @@ take_order(struct egress *e)
 		break;
 	case ORDER_END:
 		retention_run_end(e->ring, e->current, m->batches);
-		finish_run(&e->run[e->current], e->nb_stores);
+		egress_finish_run(e, &e->run[e->current]);
 		m->answer = 0;
 		break;
 	case ORDER_IS_OVER:
-		m->answer = all_is_over(e);
+		m->answer = egress_all_is_over(e);
 		break;
 	case ORDER_SAY_WHY_NOT:
-		say_what_is_left(e);
+		egress_say_what_is_left(e);
 		m->answer = 0;
 		break;
 	}
@@ -353,7 +154,7 @@ egress_turn(struct egress *e)
 	for (lane = 0; lane < e->info.nb_lanes; lane++)
 		busy |= rdma_progress(e->dev, lane) > 0;
 	for (i = 0; i < RETENTION_RUNS; i++) {
-		for (k = 0; e->run[i].used && k < e->nb_stores; k++) {
+		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
 			if (e->run[i].sender[k] != NULL)
 				busy |= sink_sender_poll(e->run[i].sender[k]);
 		}
@@ -372,10 +173,7 @@ egress_turn(struct egress *e)
 		return busy || n > 0;
 	e->look_at = now + MOVE_MS;
 	egress_move(e, now);
-	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (e->run[i].used && run_is_over(e, &e->run[i]))
-			retire_run(e, &e->run[i]);
-	}
+	egress_look_at_runs(e);
 	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_RELAXED))
 		put_ledger(e);
 	egress_view_update(e);

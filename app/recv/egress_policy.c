@@ -19,13 +19,13 @@ home(const struct egress *e, uint64_t first)
 {
 	switch ((enum egress_policy)e->settings.policy) {
 	case EGRESS_BY_FRAME:
-		return first / e->settings.interval % e->nb_stores;
+		return first / e->settings.interval % e->stores.nb;
 	case EGRESS_PRIMARY:
 		return 0;
 	case EGRESS_ROUND_ROBIN:
 		break;
 	}
-	return e->next_store % e->nb_stores;
+	return e->next_store % e->stores.nb;
 }
 
 unsigned int
@@ -38,14 +38,14 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 	e->next_store++;
 	if (sticks && !is_gone(e, run->sender[from], sink_link_clock()))
 		return from;
-	for (i = 0; i < e->nb_stores; i++) {
-		store = (from + i) % e->nb_stores;
+	for (i = 0; i < e->stores.nb; i++) {
+		store = (from + i) % e->stores.nb;
 		if (sink_sender_takes(run->sender[store]))
 			return store;
 	}
 	/* one that is just connecting, rather than one that is not there */
-	for (i = 0; i < e->nb_stores; i++) {
-		store = (from + i) % e->nb_stores;
+	for (i = 0; i < e->stores.nb; i++) {
+		store = (from + i) % e->stores.nb;
 		if (!sink_sender_is_down(run->sender[store]))
 			return store;
 	}
@@ -55,13 +55,9 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 struct sink_sender *
 egress_sender_of(const struct egress *e, const struct retention_batch *b)
 {
-	unsigned int i;
+	const int at = sink_stores_at(&e->stores, b->owner);
 
-	for (i = 0; i < e->nb_stores; i++) {
-		if (e->number[i] == b->owner)
-			return e->run[b->run].sender[i];
-	}
-	return NULL;
+	return at >= 0 ? e->run[b->run].sender[at] : NULL;
 }
 
 /* A store that is there and takes nothing, as its disk is full, keeps what it was given as long as
@@ -71,9 +67,9 @@ give_up_idle(struct egress *e, const struct egress_run *run, uint64_t now)
 {
 	unsigned int i, takes = 0;
 
-	for (i = 0; i < e->nb_stores; i++)
+	for (i = 0; i < e->stores.nb; i++)
 		takes += sink_sender_takes(run->sender[i]);
-	for (i = 0; i < e->nb_stores; i++) {
+	for (i = 0; i < e->stores.nb; i++) {
 		if ((takes > 0 || e->ladder.step != EGRESS_HOLD) &&
 			!sink_sender_is_down(run->sender[i]) && is_gone(e, run->sender[i], now))
 			sink_sender_give_up(run->sender[i]);
@@ -101,7 +97,7 @@ all_take(const struct egress *e)
 	unsigned int i, k;
 
 	for (i = 0; i < RETENTION_RUNS; i++) {
-		for (k = 0; e->run[i].used && k < e->nb_stores; k++) {
+		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
 			if (e->run[i].sender[k] != NULL && !sink_sender_takes(e->run[i].sender[k]))
 				return false;
 		}
@@ -117,6 +113,9 @@ egress_move(struct egress *e, uint64_t now)
 	uint32_t batch, at = 0;
 	bool left = false;
 
+	/* what was of a store that another one has taken the place of */
+	e->unassigned |= e->changes != e->stores.changes;
+	e->changes = e->stores.changes;
 	if (!e->unassigned && all_take(e))
 		return;
 	for (i = 0; i < RETENTION_RUNS; i++) {
@@ -133,7 +132,7 @@ egress_move(struct egress *e, uint64_t now)
 			left |= egress_sender_of(e, &b) == NULL;
 			continue;
 		}
-		retention_assign(e->ring, batch, e->number[store]);
+		retention_assign(e->ring, batch, e->stores.at[store].number);
 		(void)sink_sender_offer(e->run[b.run].sender[store], batch);
 	}
 	e->unassigned = left;

@@ -5,9 +5,9 @@
 /**
  * @file
  * What the parts of the egress share: egress.c (its life, and what threads that make batches and
- * runs ask of it), egress_settings.c, and what its lcore does: egress_lcore.c (orders, runs),
- * egress_policy.c (which store has which batch), egress_spill.c (when all stand still) and
- * egress_view.c (what telemetry shows).
+ * runs ask of it), egress_settings.c, and what its lcore does: egress_lcore.c (orders),
+ * egress_runs.c (runs and what is left of them), egress_policy.c (which store has which batch),
+ * egress_spill.c (when all stand still) and egress_view.c (what telemetry shows).
  */
 
 #include <rte_seqcount.h>
@@ -74,7 +74,9 @@ struct egress_run {
 	bool finishing;
 	bool retiring;	    /* senders are being closed */
 	unsigned int index; /* in the ring */
-	struct sink_sender *sender[EGRESS_STORES];
+	bool waits;	    /* for stores that are configured; else it is over as far as can be */
+	bool told;	    /* that it waits for others */
+	struct sink_sender *sender[SINK_STORES];
 };
 
 struct egress {
@@ -86,10 +88,8 @@ struct egress {
 	struct rdma_pd *pd;
 	struct sink_memory memory; /* the ring */
 	struct retention *ring;
-	unsigned int nb_stores;
-	struct sockaddr_storage address[EGRESS_STORES];
-	char name[EGRESS_STORES][64];
-	int number[EGRESS_STORES]; /* in the ring */
+	struct sink_stores stores;
+	unsigned int changes; /* of them, that were seen to */
 	struct egress_run run[RETENTION_RUNS];
 	int current; /* index of the run at hand; -1: none */
 	unsigned int next_store;
@@ -105,9 +105,9 @@ struct egress {
 	void *clock_arg;
 	rte_seqcount_t view_count;
 	struct egress_view view;
-	struct egress_store past[EGRESS_STORES];  /* counters of senders that are closed */
-	struct egress_store rated[EGRESS_STORES]; /* as they were when rates were made last */
-	uint64_t rated_at;			  /* ms */
+	struct egress_store past[SINK_STORES];	/* counters of senders that are closed */
+	struct egress_store rated[SINK_STORES]; /* as they were when rates were made last */
+	uint64_t rated_at;			/* ms */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	uint64_t turn;
 	uint64_t look_at;
@@ -121,22 +121,33 @@ struct egress {
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
 
-/** Runs of a receiver that was killed: theirs is sent, and then they are over. @return 0; -errno */
-int egress_adopt_runs(struct egress *e);
-
-#define EGRESS_ADDRESS 64
-
-/** ADDRESS:PORT of a store as the ring knows it, however it was written in the settings. */
-void egress_store_address(const struct egress *e, unsigned int store, char to[EGRESS_ADDRESS]);
-
 /** Of the device and the ring: [egress] as text. @return 0 or -EINVAL (logged) */
 int egress_parse_stores(struct egress *e);
+
+/** The lcore: a batch is known to be durable, and released by now. */
+void egress_known(struct egress *e, uint32_t batch, bool spilled);
+
+/* ---- egress_runs.c --------------------------------------------------------------------------- */
+
+/** Runs of a receiver that was killed: theirs is sent, and then they are over. @return 0; -errno */
+int egress_adopt_runs(struct egress *e);
 
 /** Open the senders of a run of the ring. @return 0 or -errno */
 int egress_open_senders(struct egress *e, unsigned int index);
 
-/** The lcore: a batch is known to be durable, and released by now. */
-void egress_known(struct egress *e, uint32_t batch, bool spilled);
+/** No more batches of a run. */
+void egress_finish_run(struct egress *e, struct egress_run *run);
+
+/** Runs that are over are forgotten; those that wait for stores that nobody names any more stay,
+ * and nothing waits for them. */
+void egress_look_at_runs(struct egress *e);
+
+/** Whether nothing has to be waited for, of runs that were adopted as well: who ends in order
+ * leaves nothing behind that a store that is configured should have. */
+bool egress_all_is_over(const struct egress *e);
+
+/** What the end of a run waited for in vain. */
+void egress_say_what_is_left(const struct egress *e);
 
 /* ---- egress_policy.c ------------------------------------------------------------------------- */
 

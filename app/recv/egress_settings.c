@@ -70,54 +70,56 @@ parse_store(const char *text, struct sockaddr_storage *to)
 	return inet_pton(AF_INET, address, &four->sin_addr) == 1 ? 0 : -EINVAL;
 }
 
-void
-egress_store_address(const struct egress *e, unsigned int store, char to[EGRESS_ADDRESS])
+/* ADDRESS:PORT, however it was written. */
+static void
+print_address(struct sink_store *s)
 {
-	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&e->address[store];
-	const struct sockaddr_in *four = (const struct sockaddr_in *)&e->address[store];
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&s->to;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&s->to;
 	char text[INET6_ADDRSTRLEN] = "";
 
 	if (six->sin6_family == AF_INET6) {
 		(void)inet_ntop(AF_INET6, &six->sin6_addr, text, sizeof(text));
-		snprintf(to, EGRESS_ADDRESS, "[%s]:%u", text, ntohs(six->sin6_port));
+		snprintf(s->address, sizeof(s->address), "[%s]:%u", text, ntohs(six->sin6_port));
 		return;
 	}
 	(void)inet_ntop(AF_INET, &four->sin_addr, text, sizeof(text));
-	snprintf(to, EGRESS_ADDRESS, "%s:%u", text, ntohs(four->sin_port));
+	snprintf(s->address, sizeof(s->address), "%s:%u", text, ntohs(four->sin_port));
 }
 
-/* One store under two names would be told to cut off what it got under the other. */
+/* That two addresses are one store is found out when it is connected to. */
 static int
-check_stores(const struct egress *e)
+check_stores(const struct sink_stores *s)
 {
 	unsigned int i, k;
 
-	for (i = 0; i < e->nb_stores; i++) {
+	for (i = 0; i < s->nb; i++) {
 		for (k = 0; k < i; k++) {
-			if (memcmp(&e->address[i], &e->address[k], sizeof(e->address[i])) != 0)
+			if (strcmp(s->at[i].address, s->at[k].address) != 0)
 				continue;
-			LOG(ERR, "[egress] stores: '%s' and '%s' are one store\n", e->name[k],
-				e->name[i]);
+			LOG(ERR, "[egress] stores: '%s' and '%s' are one store\n", s->at[k].name,
+				s->at[i].name);
 			return -EINVAL;
 		}
 	}
-	return e->nb_stores > 0 ? 0 : -EINVAL;
+	return s->nb > 0 ? 0 : -EINVAL;
 }
 
 int
 egress_parse_stores(struct egress *e)
 {
+	struct sink_stores *s = &e->stores;
 	char list[1024], *save = NULL, *text;
 
 	snprintf(list, sizeof(list), "%s", e->settings.stores);
 	for (text = strtok_r(list, ", ", &save); text != NULL; text = strtok_r(NULL, ", ", &save)) {
-		if (e->nb_stores == EGRESS_STORES ||
-			parse_store(text, &e->address[e->nb_stores]) < 0) {
+		if (s->nb == SINK_STORES || parse_store(text, &s->at[s->nb].to) < 0) {
 			LOG(ERR, "[egress] stores: '%s': wanted ADDRESS[:PORT], at most %u\n", text,
-				EGRESS_STORES);
+				SINK_STORES);
 			return -EINVAL;
 		}
-		snprintf(e->name[e->nb_stores++], sizeof(e->name[0]), "%s", text);
+		snprintf(s->at[s->nb].name, sizeof(s->at[0].name), "%s", text);
+		print_address(&s->at[s->nb++]);
 	}
-	return check_stores(e);
+	return check_stores(s);
 }

@@ -43,7 +43,7 @@ view_store(struct egress *e, unsigned int k, struct egress_store *to)
 	unsigned int i;
 
 	*to = e->past[k];
-	to->name = e->name[k];
+	to->name = e->stores.at[k].name;
 	for (i = 0; i < RETENTION_RUNS; i++) {
 		if (!e->run[i].used || e->run[i].sender[k] == NULL)
 			continue;
@@ -62,7 +62,7 @@ make_rates(struct egress *e, struct egress_view *v)
 	struct egress_store *old, *s;
 	unsigned int i;
 
-	for (i = 0; i < e->nb_stores; i++) {
+	for (i = 0; i < e->stores.nb; i++) {
 		s = &v->store[i];
 		old = &e->rated[i];
 		if (ms >= RATE_MS) {
@@ -88,7 +88,7 @@ egress_view_update(struct egress *e)
 	if (e->spill != NULL)
 		spill_stats_get(e->spill, &spill);
 	rte_seqcount_write_begin(&e->view_count);
-	v->nb_stores = e->nb_stores;
+	v->nb_stores = e->stores.nb;
 	v->runs = 0;
 	for (i = 0; i < RETENTION_RUNS; i++)
 		v->runs += e->run[i].used;
@@ -98,7 +98,7 @@ egress_view_update(struct egress *e)
 	v->spill_used = spill.used;
 	memcpy(v->latency, e->latency, sizeof(v->latency));
 	retention_stats_get(e->ring, &v->retention);
-	for (i = 0; i < e->nb_stores; i++)
+	for (i = 0; i < e->stores.nb; i++)
 		view_store(e, i, &v->store[i]);
 	make_rates(e, v);
 	rte_seqcount_write_end(&e->view_count);

@@ -446,7 +446,7 @@ static const struct command commands[] = {
 		"active; step (hold, spill, refuse), spills, refusals (times), spilled (batches), "
 		"spilled_adopted, spill_used (bytes), spill_error, runs (held); retention "
 		"{batches, bytes, room, in_doubt, put, released, moved, adopted, full}; stores by "
-		"number: address, state, says, node, places, credits, waiting, sent, bytes, "
+		"number: address, state, says, identity, places, credits, waiting, sent, bytes, "
 		"bytes_per_s, durable, durable_per_s, found, doubles, again, connections, "
 		"broken, refused, unreachable, malformed, late, stuck, reason; "
 		"below_us [...], kept_to_durable [...]",

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* /braggline/egress: stores, the retention ring, and what is done when stores stand still. */
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include <dpdk_compat.h>
 
 #include "sink/sink_message.h"
@@ -29,13 +32,15 @@ static struct rte_tel_data *
 store(const struct egress_store *s)
 {
 	struct rte_tel_data *d = telemetry_new_dict();
+	char identity[17];
 
 	if (d == NULL)
 		return NULL;
 	telemetry_add_text(d, "address", s->name);
 	rte_tel_data_add_dict_string(d, "state", sink_sender_state_name(s->now.state));
 	rte_tel_data_add_dict_string(d, "says", sink_state_name(s->now.store_state));
-	rte_tel_data_add_dict_uint(d, "node", s->now.node);
+	snprintf(identity, sizeof(identity), "%016" PRIx64, s->now.identity);
+	rte_tel_data_add_dict_string(d, "identity", identity);
 	rte_tel_data_add_dict_uint(d, "places", s->now.places);
 	rte_tel_data_add_dict_uint(d, "credits", s->now.credits);
 	rte_tel_data_add_dict_uint(d, "waiting", s->now.waiting);

@@ -59,12 +59,13 @@ check_rings(const struct job *j)
 
 	for (i = 0; i < j->reconcile.nb; i++) {
 		s = &j->reconcile.stream[i];
-		if (reconcile_doubles(s) == 0 || left_rings_has(&j->rings, s->identity.producer))
+		if (reconcile_doubles(s) == 0 || left_rings_has(&j->rings, &s->identity))
 			continue;
 		snprintf(message, sizeof(message),
-			"producer %016" PRIx64 " has doubles: name its retention ring (--ring), or "
-			"say that it is gone (--without-ring)",
-			s->identity.producer);
+			"run %016" PRIx64 ", incarnation %016" PRIx64 " of producer %016" PRIx64
+			" has doubles, and no ring that was named has this run: name that of its "
+			"receiver (--ring), or say that it is gone (--without-ring)",
+			s->identity.run, s->identity.incarnation, s->identity.producer);
 		return fail(message);
 	}
 	return EXIT_SUCCESS;

@@ -28,13 +28,27 @@ left_rings_close(struct left_rings *r)
 		retention_close(r->ring[--r->nb]);
 }
 
+static bool
+has_run(const struct retention *ring, const struct arrow_identity *id)
+{
+	struct retention_run run;
+	unsigned int i;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (retention_run_get(ring, i, &run) && run.run == id->run &&
+			run.incarnation == id->incarnation)
+			return true;
+	}
+	return false;
+}
+
 bool
-left_rings_has(const struct left_rings *r, uint64_t producer)
+left_rings_has(const struct left_rings *r, const struct arrow_identity *id)
 {
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++) {
-		if (retention_producer(r->ring[i]) == producer)
+		if (retention_producer(r->ring[i]) == id->producer && has_run(r->ring[i], id))
 			return true;
 	}
 	return r->without;

@@ -12,6 +12,7 @@
 #include <rte_log.h>
 
 #include "store.h"
+#include "store_identity.h"
 #include "store_tree.h"
 
 RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
@@ -47,7 +48,6 @@ apply(struct store *s, const struct store_config *c)
 {
 	struct store_shared *h = &s->shared;
 
-	h->node = c->node;
 	h->memory = c->memory > 0 ? c->memory : DEFAULT_MEMORY;
 	h->heartbeat_ms = c->heartbeat_ms > 0 ? c->heartbeat_ms : 500;
 	h->silence_ms = c->silence_ms > 0 ? c->silence_ms : 2000;
@@ -111,11 +111,15 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	rc = make_root(c->files.root, message);
 	if (rc == 0)
 		rc = sink_key_read(&s->shared.key, c->key, message);
-	if (rc == 0 && s->shared.node == 0)
-		rc = sink_random(&s->shared.node, sizeof(s->shared.node));
 	if (rc == 0)
 		rc = s->lock = store_tree_lock(c->files.root, message);
 	if (rc < 0) {
+		free(s);
+		return rc;
+	}
+	rc = store_identity(c->files.root, &s->shared.node, message);
+	if (rc < 0) {
+		close(s->lock);
 		free(s);
 		return rc;
 	}

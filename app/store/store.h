@@ -14,7 +14,6 @@ struct store_config {
 	const char *device;    /**< rdma_dev_open() */
 	uint16_t port;	       /**< 0: SINK_PORT */
 	const char *key;       /**< path */
-	uint64_t node;	       /**< 0: random */
 	uint64_t memory;       /**< bytes of bodies that a connection is granted; 0: 1 GiB */
 	uint32_t heartbeat_ms; /**< 0: 500 */
 	uint32_t silence_ms;   /**< 0: 2000 */

@@ -58,7 +58,7 @@ struct store_shared {
 	struct rdma_dev *dev;
 	uint16_t lane;
 	struct sink_key key;
-	uint64_t node;	 /**< number of the store */
+	uint64_t node;	 /**< who this is: the identity of the directory */
 	uint64_t memory; /**< bytes of bodies that a connection is granted */
 	uint64_t region; /**< bytes of one registration, at most */
 	uint32_t heartbeat_ms;

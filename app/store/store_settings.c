@@ -34,7 +34,6 @@ store_settings_read(struct store_config *s, struct config *c)
 	s->device = config_text(c, "store", "device", NULL);
 	s->port = config_uint(c, "store", "port", SINK_PORT, 1, UINT16_MAX);
 	s->key = config_text(c, "store", "key", NULL);
-	s->node = config_uint(c, "store", "number", 0, 0, UINT64_MAX);
 	s->bodies = read_bodies(c);
 	s->memory = config_uint(c, "store", "memory_mb", 1024, 1, 1 << 20) << 20;
 	s->heartbeat_ms = config_uint(c, "store", "heartbeat_ms", 500, 10, 60000);

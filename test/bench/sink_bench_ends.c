@@ -22,6 +22,7 @@
 /* The receiver's end. */
 static struct {
 	struct retention *ring;
+	struct sink_stores stores;
 	struct rdma_pd *pd;
 	struct sink_memory memory;
 	struct sink_sender *sender;
@@ -257,16 +258,16 @@ open_sender(struct rig *r)
 	struct sink_sender_config c = {
 		.dev = r->a.dev,
 		.pd = sender.pd,
+		.stores = &sender.stores,
 		.retention = sender.ring,
 		.memory = &sender.memory,
 		.message_max = MEMORY,
 		.producer = 1,
 		.key = &sender.key,
 		.role = SINK_ROLE_RECEIVER,
-		.name = "bench",
 		.result = on_result,
 	};
-	struct sockaddr_in *to = (struct sockaddr_in *)&c.address;
+	struct sockaddr_in *to = (struct sockaddr_in *)&sender.stores.at[0].to;
 	uint8_t *header[ARROW_TABLES];
 	size_t size;
 	unsigned int i;
@@ -287,11 +288,14 @@ open_sender(struct rig *r)
 	sender.run = c.run = index;
 	sender.sequence = sender.durable = 0;
 	memcpy(sender.metadata, batch.template.bytes, SINK_BLOCK);
-	c.store = retention_store(sender.ring, "bench");
+	sender.stores.ring = sender.ring;
+	sender.stores.nb = 1;
+	snprintf(sender.stores.at[0].name, sizeof(sender.stores.at[0].name), "bench");
+	snprintf(sender.stores.at[0].address, sizeof(sender.stores.at[0].address), "bench");
 	to->sin_family = AF_INET;
 	to->sin_port = htons(SINK_PORT);
 	to->sin_addr.s_addr = htonl(0x0a000002);
-	if (sink_sender_open(&sender.sender, &c) < 0)
+	if (sink_stores_find(&sender.stores) < 0 || sink_sender_open(&sender.sender, &c) < 0)
 		rig_die("no sender");
 	UNTIL(stats().state == SINK_SENDER_UP);
 }

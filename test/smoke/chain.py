@@ -107,7 +107,7 @@ def files(*directories):
     for directory in directories:
         for where, _, names in os.walk(directory):
             for name in sorted(names):
-                if name == '.lock':
+                if name in ('.lock', '.identity'):
                     continue
                 want(name.endswith('.arrow'), name, 'is not complete')
                 yield int(name.split('_')[1], 16), name[:-6].rsplit('_', 1)[1], f'{where}/{name}'

@@ -42,7 +42,7 @@ def paths(*directories):
 
 
 def copy(source, to):
-    shutil.copytree(source, to, ignore=shutil.ignore_patterns('.lock'))
+    shutil.copytree(source, to, ignore=shutil.ignore_patterns('.lock', '.identity'))
     return to
 
 

@@ -64,7 +64,9 @@ def telemetry(w, endpoint):
     want(sum(e['kept_to_durable']) > 0 and len(e['below_us']) == len(e['kept_to_durable']), e)
     first = e['stores']['0']
     look_at(first, 'a store', 'waiting', 'found', 'doubles', 'again', 'refused', 'malformed', 'late')
-    want(first['state'] == 'up' and first['connections'] > 0 and first['node'] == 1, first)
+    with open(f'{w.directories[0]}/.identity', encoding='ascii') as identity:
+        want(first['identity'] == identity.read().strip(), 'not who it is:', first)
+    want(first['state'] == 'up' and first['connections'] > 0, first)
     want(0 <= first['credits'] <= first['places'] and first['places'] > 0, first)
 
     s = store.get('store')

@@ -210,7 +210,7 @@ class World:
             '-m', '64', '--lcores', LCORES, '--vdev',
             f'net_af_packet0,iface=p{self.receivers + number},{ROCE}'], [*self.settings(
                 store__device=f'roce:port=net_af_packet0,ip=10.0.0.{100 + number}/24',
-                store__key=f'{self.where}/key', store__memory_mb=64, store__number=number + 1,
+                store__key=f'{self.where}/key', store__memory_mb=64,
                 store__heartbeat_ms=100, store__silence_ms=1000,
                 files__directory=self.directories[number], files__sync_ms=10),
                 *self.settings(**self.more['store'])], **environment)

@@ -24,6 +24,7 @@ static uint64_t now; /* ms */
 static char path[64];
 static struct retention *ring;
 static struct sink_sender *sender;
+static struct sink_stores stores;
 static struct {
 	struct sink_intervals m;
 	struct sink_interval at[SINK_INTERVALS_MAX];
@@ -64,8 +65,8 @@ begin(void **state)
 	assert_non_null(sender);
 	sender->config.retention = ring;
 	sender->config.run = b.run;
-	sender->config.store = STORE;
-	sender->config.name = "store";
+	sender->config.stores = &stores;
+	stores.at[0] = (struct sink_store){.name = "store", .number = STORE};
 	sender->state = SINK_SENDER_WAITING;
 	sender->moved_told = true;
 	sender->heard = now = 1;

@@ -135,13 +135,12 @@ rig_give_up(const char *what)
 }
 
 void
-rig_open_store(unsigned int i)
+rig_open_store_in(unsigned int i, unsigned int directory)
 {
 	static char dir[RIG_STORES][96];
 	const struct store_config c = {
 		.dev = rig.dev[1 + i],
 		.key = rig.key_path,
-		.node = 100 + i,
 		.memory = 4 << 20,
 		.region = rig.region,
 		.heartbeat_ms = 100,
@@ -150,10 +149,16 @@ rig_open_store(unsigned int i)
 			.slices = {.sync_ms = 20, .slice = 65536, .ahead = 1 << 20}},
 	};
 
-	snprintf(dir[i], sizeof(dir[i]), "%s/store%u", rig.root, i);
+	snprintf(dir[i], sizeof(dir[i]), "%s/store%u", rig.root, directory);
 	(void)mkdir(dir[i], 0755);
 	if (store_open(&rig.store[i], &c, rig.message) < 0)
 		fail_msg("%s", rig.message);
+}
+
+void
+rig_open_store(unsigned int i)
+{
+	rig_open_store_in(i, i);
 }
 
 void
@@ -169,10 +174,11 @@ rig_close_store(unsigned int i)
 void
 rig_open_sender_to(unsigned int i, unsigned int to_store)
 {
-	static const char *const names[] = {"one", "two"};
-	struct sink_sender_config c = {
+	const struct sink_sender_config c = {
 		.dev = rig.dev[0],
 		.pd = rig.pd,
+		.stores = &rig.stores,
+		.at = to_store,
 		.retention = rig.ring,
 		.memory = &rig.memory,
 		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
@@ -180,17 +186,10 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.producer = 0x0123456789abcdefull,
 		.key = &rig.key,
 		.role = SINK_ROLE_RECEIVER,
-		.name = names[to_store],
 		.result = on_result,
 		.arg = (void *)(uintptr_t)i,
 	};
-	struct sockaddr_in *to = (struct sockaddr_in *)&c.address;
 
-	to->sin_family = AF_INET;
-	to->sin_port = htons(SINK_PORT);
-	to->sin_addr.s_addr = htonl(0x0a000002 + to_store);
-	c.store = retention_store(rig.ring, names[to_store]);
-	assert_int_equal(c.store, to_store);
 	assert_int_equal(sink_sender_open(&rig.sender[i], &c), 0);
 }
 
@@ -254,6 +253,20 @@ rig_open_receiver(void)
 		}
 	}
 	rig.run = retention_run_add(rig.ring, &r);
+	rig.stores = (struct sink_stores){.ring = rig.ring, .nb = RIG_STORES};
+	for (i = 0; i < RIG_STORES; i++) {
+		struct sink_store *s = &rig.stores.at[i];
+		struct sockaddr_in *to = (struct sockaddr_in *)&s->to;
+
+		to->sin_family = AF_INET;
+		to->sin_port = htons(SINK_PORT);
+		to->sin_addr.s_addr = htonl(0x0a000002 + i);
+		snprintf(s->name, sizeof(s->name), "%u", i);
+		snprintf(s->address, sizeof(s->address), "10.0.0.%u:%u", 2 + i, SINK_PORT);
+	}
+	assert_int_equal(sink_stores_find(&rig.stores), 0);
+	for (i = 0; i < RIG_STORES; i++)
+		assert_int_equal(rig.stores.at[i].number, i);
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
 	rig.pd = rdma_pd_alloc(rig.dev[0]);

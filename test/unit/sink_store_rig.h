@@ -49,6 +49,7 @@ struct rig {
 	uint64_t region;	   /* bytes of a registration and of a message; 0: no matter */
 	uint64_t message_max;
 	struct retention *ring;
+	struct sink_stores stores;
 	struct sink_key key;
 	struct sink_sender *sender[RIG_STORES];
 	unsigned int run;
@@ -85,6 +86,7 @@ void rig_give_up(const char *what);
 	} while (0)
 
 void rig_open_store(unsigned int i);
+void rig_open_store_in(unsigned int i, unsigned int directory);
 void rig_close_store(unsigned int i);
 
 /* A receiver with a new ring, and what it has to send. */

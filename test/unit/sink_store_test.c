@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "sink_store_rig.h"
+#include "store_identity.h"
 
 /* The thin line: batches in, files out, in order. */
 static void
@@ -40,7 +41,7 @@ test_line(void **state)
 	assert_int_equal(rig_stats_of(0).sent, 2 * nb);
 	assert_int_equal(
 		rig_stats_of(0).malformed + rig_stats_of(0).again + rig_stats_of(0).refused, 0);
-	assert_int_equal(rig_stats_of(0).node, 100);
+	assert_int_equal(rig_stats_of(0).identity, store_look(rig.store[0])->node);
 	assert_int_equal(store_look(rig.store[0])->counters.fault[SINK_ENTRY_GOOD], 2 * nb);
 	assert_int_equal(store_look(rig.store[0])->counters.ended, 1);
 	assert_int_equal(retention_run_drop(rig.ring, rig.run), 0);
@@ -417,6 +418,106 @@ test_end_waits(void **state)
 	rig_each_is_there_once(1);
 }
 
+/* Two stores change addresses while one may have a batch that went to the other: that one must not
+ * cut it off, as what is told an address is not told whoever answers there. */
+static void
+test_changed_places(void **state)
+{
+	struct retention_stats stats;
+	uint32_t batch;
+
+	rig_open_store(0);
+	rig_open_store(1);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig_open_sender(1);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP && rig_stats_of(1).state == SINK_SENDER_UP);
+	rig.station[1].out = true;
+	batch = rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 1);
+	UNTIL(rig_stats_of(0).sent == 1);
+	UNTIL(sink_sender_is_down(rig.sender[0]));
+	retention_assign(rig.ring, batch, 1);
+	assert_int_equal(sink_sender_offer(rig.sender[1], batch), 0);
+	UNTIL(rig_held() == 0);
+	retention_stats_get(rig.ring, &stats);
+	assert_int_equal(stats.in_doubt, 1);
+	rig_close_store(0);
+	rig_close_store(1);
+	UNTIL(sink_sender_is_down(rig.sender[1]));
+	rig_open_store_in(0, 1);
+	rig_open_store_in(1, 0);
+	rig.station[1].out = false;
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP && rig_stats_of(1).state == SINK_SENDER_UP);
+	assert_int_equal(rig.stores.at[0].number, 1);
+	assert_int_equal(rig.stores.at[1].number, 0);
+	retention_stats_get(rig.ring, &stats);
+	assert_int_equal(stats.in_doubt, 0);
+	assert_int_equal(store_look(rig.store[0])->counters.batches_cut, 0);
+	rig_end_run(0);
+	rig_end_run(1);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(1);
+}
+
+/* A directory that was copied: two stores that say they are one. Only one of them is used. */
+static void
+test_one_twice(void **state)
+{
+	char command[400];
+
+	rig_open_store(0);
+	snprintf(command, sizeof(command), "mkdir %s/store1 && cp %s/store0/.identity %s/store1",
+		rig.root, rig.root, rig.root);
+	assert_int_equal(system(command), 0);
+	rig_open_store(1);
+	rig_open_receiver();
+	rig_open_sender(0);
+	(void)rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 0);
+	UNTIL(rig_held() == 0);
+	rig_open_sender(1);
+	UNTIL(rig.stores.at[1].refused >= 2);
+	UNTIL(store_look(rig.store[1])->counters.abandoned >= 2);
+	assert_int_equal(rig_stats_of(1).connections, 0);
+	assert_int_equal(rig_stats_of(0).connections, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(1);
+}
+
+/* Who a store is stays what it was; what is no number of ours is not taken for one. */
+static void
+test_identity(void **state)
+{
+	uint64_t identity;
+	char path[200];
+	FILE *f;
+
+	rig_open_store(0);
+	rig_open_store(1);
+	identity = store_look(rig.store[0])->node;
+	assert_true(identity != 0);
+	assert_true(store_look(rig.store[1])->node != identity);
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_open_store(0);
+	assert_int_equal(store_look(rig.store[0])->node, identity);
+	rig_close_store(0);
+	snprintf(path, sizeof(path), "%s/store0/.identity", rig.root);
+	f = fopen(path, "w");
+	fprintf(f, "%016lX\n", identity | UINT64_C(0xf));
+	fclose(f);
+	assert_int_equal(store_identity("/nonexistent", &identity, rig.message), -ENOENT);
+	snprintf(path, sizeof(path), "%s/store0", rig.root);
+	assert_int_equal(store_identity(path, &identity, rig.message), -EBADMSG);
+	assert_non_null(strstr(rig.message, "16 hexadecimal digits"));
+}
+
 /* A store that was killed a moment ago may still hold its files: what they have is not known. */
 static void
 test_file_is_held(void **state)
@@ -462,6 +563,9 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_garbage, rig_begin_test),
 		cmocka_unit_test_setup(test_superseded, rig_begin_test),
 		cmocka_unit_test_setup(test_end_waits, rig_begin_test),
+		cmocka_unit_test_setup(test_changed_places, rig_begin_test),
+		cmocka_unit_test_setup(test_one_twice, rig_begin_test),
+		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
 	};
 

@@ -343,30 +343,6 @@ retention_confirm(struct retention *r, unsigned int run, unsigned int store)
 	}
 }
 
-int
-retention_store(struct retention *r, const char *address)
-{
-	const size_t len = strlen(address);
-	char *to;
-	int i;
-
-	if (len == 0 || len >= ADDRESS_MAX)
-		return -ENOSPC;
-	for (i = 0; i < RETENTION_STORES; i++) {
-		to = r->header->address[i];
-		if (to[0] != '\0' && strncmp(to, address, ADDRESS_MAX) == 0)
-			return i;
-		if (to[0] != '\0')
-			continue;
-		memcpy(to + 1, address + 1, len);
-		step(r);
-		PUT(to[0], address[0]);
-		step(r);
-		return i;
-	}
-	return -ENOSPC;
-}
-
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 static uint32_t

@@ -28,6 +28,7 @@
 #define RETENTION_RUNS	  32	       /**< whose batches may be held at a time */
 #define RETENTION_SCHEMA  (256u << 10) /**< bytes of a table's schema, at most */
 #define RETENTION_LEDGER  4000	       /**< bytes of a ledger, at most */
+#define RETENTION_ADDRESS 64	       /**< bytes of a store's address as text, with its end */
 #define RETENTION_NOBODY  0xff	       /**< no store yet */
 #define RETENTION_SPILL	  0xfe	       /**< a file of the receiver's own */
 #define RETENTION_BATCHES 65536	       /**< that are held, or in doubt; at most, the default */
@@ -62,6 +63,13 @@ struct retention_run {
 	bool ended;
 	uint32_t references; /**< batches that are held or in doubt, */
 	uint32_t held;	     /**< and those of them that are held */
+};
+
+/** A store that batches are given to. */
+struct retention_store {
+	uint64_t identity;		 /**< as it has proved; 0: it was never connected to */
+	char address[RETENTION_ADDRESS]; /**< ADDRESS:PORT, where it was last */
+	bool here;			 /**< the address is its own, as far as is known */
 };
 
 struct retention_config {
@@ -184,8 +192,34 @@ void retention_settle(struct retention *r, uint32_t batch);
 /** This store has been told what of a run it was given and is another's, and has cut it off. */
 void retention_confirm(struct retention *r, unsigned int run, unsigned int store);
 
-/** The number under which a store is known here: of its address as configured. @return -ENOSPC */
-int retention_store(struct retention *r, const char *address);
+/* ---- stores ---------------------------------------------------------------------------------- */
+
+/* A store is who it has proved to be: what it was given is its own wherever it is. Its address says
+ * which one is meant until it has been connected to (sink_stores.h). */
+
+/** Look at a store. @return false: none has this number */
+bool retention_store_get(const struct retention *r, unsigned int n, struct retention_store *to);
+
+/** @return the number of the store at an address, as far as is known; -ENOENT */
+int retention_store_at(const struct retention *r, const char *address);
+
+/** @return the number of the store of an identity; -ENOENT */
+int retention_store_of(const struct retention *r, uint64_t identity);
+
+/** A store that is not known yet. @param identity  0: not yet. @return its number; -ENOSPC */
+int retention_store_add(struct retention *r, const char *address, uint64_t identity);
+
+/** Batches, held or in doubt, that it was given. */
+uint32_t retention_store_given(const struct retention *r, unsigned int n);
+
+/** Who it is: of one that was given nothing, or is not known. */
+void retention_store_identify(struct retention *r, unsigned int n, uint64_t identity);
+
+/** Where it is. Others that were there are somewhere else. @param address  NULL: nobody knows */
+void retention_store_move(struct retention *r, unsigned int n, const char *address);
+
+/** Forget one. @return 0; -EBUSY: it was given batches that are held or in doubt */
+int retention_store_drop(struct retention *r, unsigned int n);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 

@@ -19,7 +19,7 @@ static uint32_t
 header_crc(const struct ring_header *h)
 {
 	return arrow_crc32c(0, &h->size,
-		offsetof(struct ring_header, address) - offsetof(struct ring_header, size));
+		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
 }
 
 static int

@@ -7,14 +7,23 @@
 #include "retention.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 3
-#define ADDRESS_MAX  64
+#define RING_VERSION 4
+
+/* A store that batches were given to. */
+struct ring_store {
+	uint64_t identity; /* 0: it was never connected to */
+	uint8_t used;	   /* makes it valid */
+	uint8_t here;	   /* the address is its own, as far as is known */
+	uint8_t reserved[6];
+	char address[RETENTION_ADDRESS]; /* where it was last */
+};
+static_assert(sizeof(struct ring_store) == 80, "layout");
 
 /* How the file begins. What `crc` covers never changes. */
 struct ring_header {
 	uint64_t magic; /* last: without it there is no file */
 	uint32_t version;
-	uint32_t crc; /* from here to `address` */
+	uint32_t crc; /* from here to `store` */
 	uint64_t size;
 	uint64_t producer;
 	uint64_t ledger_at;
@@ -24,7 +33,7 @@ struct ring_header {
 	uint64_t data_size;
 	uint32_t nb_batches;
 	uint32_t reserved;
-	char address[RETENTION_STORES][ADDRESS_MAX]; /* first byte last */
+	struct ring_store store[RETENTION_STORES];
 };
 static_assert(sizeof(struct ring_header) <= SINK_BLOCK, "one block");
 static_assert(offsetof(struct ring_header, size) == 16, "layout");

@@ -45,6 +45,7 @@ sink_reason_name(uint32_t reason)
 		[SINK_REASON_QUOTA] = "quota",
 		[SINK_REASON_STOPPING] = "stopping",
 		[SINK_REASON_FAILED] = "failed",
+		[SINK_REASON_STORE] = "store",
 	};
 
 	return reason < SINK_REASONS ? names[reason] : "?";
@@ -101,7 +102,7 @@ sink_private_check(const void *bytes, size_t size, enum sink_role role)
 	known = role == SINK_ROLE_STORE
 		? p.role == SINK_ROLE_STORE
 		: p.role == SINK_ROLE_RECEIVER || p.role == SINK_ROLE_IMPORT;
-	if (!known || p.reserved != 0 ||
+	if (!known || p.reserved != 0 || (role == SINK_ROLE_STORE && p.node == 0) ||
 		!all_zero((const uint8_t *)bytes + sizeof(p), size - sizeof(p)))
 		return SINK_REASON_MALFORMED;
 	return SINK_REASON_NONE;

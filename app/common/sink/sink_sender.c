@@ -67,6 +67,15 @@ forget_connection(struct sink_sender *s)
 	sink_handshake_end(&s->handshake);
 }
 
+/* Of this connection nothing more comes that would need to know who the store is. */
+static void
+leave_store(struct sink_sender *s)
+{
+	if (s->proved)
+		sink_stores_leave(s->config.stores, s->config.at);
+	s->proved = false;
+}
+
 /* The queue pair drains, then its memory goes. @return whether all is gone */
 static bool
 close_link(struct sink_sender *s)
@@ -101,6 +110,7 @@ go_down(struct sink_sender *s)
 	if (s->link_is_open)
 		sink_link_break(&s->link);
 	s->closing = true;
+	leave_store(s);
 	forget_connection(s);
 	/* the link is closed by the next poll: this may be one of its own calls */
 	enter(s, SINK_SENDER_DOWN);
@@ -112,7 +122,9 @@ refuse(struct sink_sender *s, enum sink_reason reason)
 {
 	struct sink_refuse *m = s->link.broken ? NULL : sink_link_room(&s->link);
 
-	SENDER_LOG(WARNING, s, "given up: %s", sink_reason_name(reason));
+	/* the wrong store was spoken of, and may stay there */
+	rte_log(reason == SINK_REASON_STORE ? RTE_LOG_DEBUG : RTE_LOG_WARNING, sink_sender_logtype,
+		"sink: store %s: given up: %s\n", sink_sender_name(s), sink_reason_name(reason));
 	s->stats.malformed += reason == SINK_REASON_MALFORMED || reason == SINK_REASON_ORDER;
 	s->stats.late += reason == SINK_REASON_LATE;
 	if (m != NULL && s->state > SINK_SENDER_CONNECTING) {
@@ -162,6 +174,7 @@ begin_connection(struct sink_sender *s)
 		.context = s,
 		.timeout_ms = CONNECT_MS,
 	};
+	const struct sockaddr *to = (const struct sockaddr *)&s->config.stores->at[s->config.at].to;
 	const uint64_t deadline = sink_link_clock() + SINK_HANDSHAKE_MS;
 	unsigned int i;
 	int rc;
@@ -184,7 +197,7 @@ begin_connection(struct sink_sender *s)
 		go_down(s);
 		return;
 	}
-	s->conn = rdma_conn_connect(s->link.qp, (const struct sockaddr *)&s->config.address, &attr);
+	s->conn = rdma_conn_connect(s->link.qp, to, &attr);
 	if (s->conn == NULL) {
 		SENDER_LOG(ERR, s, "cannot connect: %s", rte_strerror(rte_errno));
 		go_down(s);
@@ -203,7 +216,7 @@ established(struct sink_sender *s, const struct rdma_event *event)
 		return;
 	rdma_dev_info_get(s->config.dev, &info);
 	sink_link_address(&info.addr, receiver.addr);
-	sink_link_address(&s->config.address, store.addr);
+	sink_link_address(&s->config.stores->at[s->config.at].to, store.addr);
 	enter(s, SINK_SENDER_PROVING);
 	/* the CM fills up with zeros */
 	if (sink_handshake_open(&s->handshake, event->private_data, event->private_len, &receiver,
@@ -294,12 +307,11 @@ take_grant(struct sink_sender *s, const struct sink_grant *m)
 	s->progress_at = s->heard;
 	s->stuck = false;
 	s->stats.connections++;
-	s->stats.node = s->handshake.answer.node;
 	s->stats.store_state = SINK_STATE_GOOD;
 	enter(s, SINK_SENDER_UP);
 	rte_log(s->lonely ? RTE_LOG_WARNING : RTE_LOG_INFO, sink_sender_logtype,
 		"sink: store %s: connected, %u places, %" PRIu64 " batches found there\n",
-		s->config.name, s->nb_places, s->stats.found);
+		sink_sender_name(s), s->nb_places, s->stats.found);
 	s->lonely = false;
 	return sink_sender_fill_queues(s) < 0 ? SINK_REASON_FAILED : SINK_REASON_NONE;
 }
@@ -333,6 +345,7 @@ take_session_message(struct sink_sender *s, const struct sink_message *m)
 		if (s->state != SINK_SENDER_ENDING)
 			return SINK_REASON_ORDER;
 		enter(s, SINK_SENDER_ENDED);
+		leave_store(s);
 		(void)rdma_conn_disconnect(s->conn);
 		s->closing = true;
 		return SINK_REASON_NONE;
@@ -427,6 +440,21 @@ work_up(struct sink_sender *s, uint64_t now)
 	return busy;
 }
 
+/* Who has answered. @return whether it is one that can be spoken to */
+static bool
+find_out_who(struct sink_sender *s)
+{
+	const uint64_t identity = s->handshake.answer.node;
+
+	s->proved = sink_stores_prove(s->config.stores, s->config.at, identity) == 0;
+	if (!s->proved) {
+		refuse(s, SINK_REASON_STORE);
+		return false;
+	}
+	s->stats.identity = identity;
+	return true;
+}
+
 static bool
 work_proving(struct sink_sender *s, uint64_t now)
 {
@@ -447,6 +475,9 @@ work_proving(struct sink_sender *s, uint64_t now)
 		return false;
 	s->sent = s->handshake.sent;
 	s->received = s->handshake.received;
+	/* before anything is told that only one of the stores must hear */
+	if (!find_out_who(s))
+		return true;
 	s->moved_table = 0;
 	s->moved_at = 0;
 	s->moved_told = false;
@@ -583,6 +614,7 @@ sink_sender_close(struct sink_sender *s)
 	}
 	if (s->link_is_open && !close_link(s))
 		return -EBUSY;
+	leave_store(s);
 	forget_connection(s);
 	for (i = 0; i < SINK_TABLES; i++)
 		free(s->queue[i].at);

@@ -13,12 +13,11 @@
 #ifndef SINK_SENDER_H
 #define SINK_SENDER_H
 
-#include <sys/socket.h>
-
 #include "rdma/rdma.h"
 #include "retention.h"
 #include "sink_key.h"
 #include "sink_memory.h"
+#include "sink_stores.h"
 
 #define SINK_BACK_OFF_MS     100  /**< between connections, doubled each time, */
 #define SINK_BACK_OFF_MAX_MS 1000 /**< up to this: a store that is back has batches within 2 s */
@@ -43,16 +42,15 @@ struct sink_sender_config {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	uint16_t lane;
-	struct sockaddr_storage address; /**< of the store, with port */
+	struct sink_stores *stores; /**< all of them, */
+	unsigned int at;	    /**< and which one this is */
 	struct retention *retention;
 	const struct sink_memory *memory; /**< the retention ring: retention_memory() */
 	uint64_t message_max;		  /**< bytes of a WRITE (rdma_dev_info.max_msg_bytes) */
 	unsigned int run;		  /**< index in the ring */
-	unsigned int store;		  /**< number in the ring */
 	uint64_t producer;
 	const struct sink_key *key;
 	enum sink_role role;
-	const char *name; /**< of the store, for logs */
 	/** A batch is durable (SINK_DURABLE, SINK_DOUBLE: released by now) or was given back. */
 	void (*result)(void *arg, uint32_t batch, enum sink_result_status status);
 	void *arg;
@@ -79,7 +77,7 @@ struct sink_sender_stats {
 	uint32_t state;	      /**< enum sink_sender_state, now */
 	uint32_t store_state; /**< enum sink_state, as the store said last */
 	uint32_t reason;      /**< enum sink_reason of the last refusal */
-	uint64_t node;	      /**< number of the store; 0: not known yet */
+	uint64_t identity;    /**< of the store; 0: not known yet */
 };
 
 struct sink_sender;

@@ -57,7 +57,7 @@ queue_drop(struct queue *q)
 bool
 sink_sender_owns(const struct sink_sender *s, const struct retention_batch *b)
 {
-	return b->held && b->run == s->config.run && b->owner == s->config.store;
+	return b->held && b->run == s->config.run && b->owner == sink_sender_number(s);
 }
 
 int

@@ -12,12 +12,13 @@ int
 sink_sender_collect(struct sink_sender *s)
 {
 	const struct retention *r = s->config.retention;
+	const unsigned int number = sink_sender_number(s);
 	struct retention_batch b;
 	uint32_t i, at = 0;
 
 	for (i = retention_next(r, 0); i != UINT32_MAX; i = retention_next(r, i + 1)) {
-		if (!retention_get(r, i, &b) || b.run != s->config.run ||
-			b.owner == s->config.store || (b.given & 1u << s->config.store) == 0)
+		if (!retention_get(r, i, &b) || b.run != s->config.run || b.owner == number ||
+			(b.given & 1u << number) == 0)
 			continue;
 		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
 			return -ENOMEM;
@@ -69,7 +70,8 @@ sink_sender_take_have(struct sink_sender *s, const struct sink_intervals *m)
 	const struct interval_set *mine = &s->mine[m->table];
 	uint32_t i;
 
-	if (s->have_all || m->table < s->have_table)
+	/* what is there is of interest once what is not to be there has been said */
+	if (!s->moved_told || s->have_all || m->table < s->have_table)
 		return SINK_REASON_ORDER;
 	if (s->waiting_since == 0)
 		s->waiting_since = s->heard;
@@ -107,5 +109,5 @@ sink_sender_release_found(struct sink_sender *s)
 		sink_sender_release(s, batch, SINK_DURABLE);
 	}
 	FAIL_POINT("recv.have");
-	retention_confirm(r, s->config.run, s->config.store);
+	retention_confirm(r, s->config.run, sink_sender_number(s));
 }

@@ -22,7 +22,7 @@ extern int sink_sender_logtype;
 
 #define SENDER_LOG(level, s, fmt, ...)                                             \
 	rte_log(RTE_LOG_##level, sink_sender_logtype, "sink: store %s: " fmt "\n", \
-		(s)->config.name, ##__VA_ARGS__)
+		sink_sender_name(s), ##__VA_ARGS__)
 
 #define WINDOW	 256	      /* batches on their way, at most */
 #define WRITES	 (2 * WINDOW) /* of bodies' pieces and of entries */
@@ -52,6 +52,7 @@ struct sink_sender {
 	struct rdma_conn *conn;
 	bool link_is_open;
 	bool closing; /* the link is to be closed */
+	bool proved;  /* who the store is: sink_stores_prove() */
 	bool finish;
 	uint64_t retry_at; /* ms */
 	uint64_t back_off;
@@ -90,6 +91,19 @@ struct sink_sender {
 	uint64_t here[RETENTION_BATCHES / 64]; /* bits of batches in a queue or a place */
 	struct sink_sender_stats stats;
 };
+
+static inline const char *
+sink_sender_name(const struct sink_sender *s)
+{
+	return s->config.stores->at[s->config.at].name;
+}
+
+/** The number of its store in the ring; it may change while there is no connection. */
+static inline unsigned int
+sink_sender_number(const struct sink_sender *s)
+{
+	return (unsigned int)s->config.stores->at[s->config.at].number;
+}
 
 /* ---- sink_sender_inventory.c ----------------------------------------------------------------- */
 

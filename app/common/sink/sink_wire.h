@@ -17,7 +17,7 @@
 #endif
 
 #define SINK_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */
-#define SINK_VERSION 2 /**< of all below, and of the layout that arrow_template gives to metadata */
+#define SINK_VERSION 3 /**< of all below, and of the layout that arrow_template gives to metadata */
 #define SINK_PORT    18516 /**< default service: beside perftest's 18515 */
 
 #define SINK_TABLES	  2 /**< frames, images: enum arrow_table */
@@ -48,7 +48,7 @@ struct sink_private {
 	uint16_t version;
 	uint8_t role; /**< REQ: receiver or import; REP: store */
 	uint8_t reserved;
-	uint64_t node; /**< REQ: producer; REP: number of the store */
+	uint64_t node; /**< REQ: producer; REP: identity of the store's directory, never 0 */
 	uint8_t nonce[SINK_NONCE_BYTES];
 };
 static_assert(sizeof(struct sink_private) == 48, "REQ has room for 56 bytes");
@@ -70,6 +70,7 @@ enum sink_reason {
 	SINK_REASON_QUOTA,	/**< no room is left to this producer */
 	SINK_REASON_STOPPING,	/**< the store is being stopped */
 	SINK_REASON_FAILED,	/**< something of the store itself: its log says what */
+	SINK_REASON_STORE,	/**< by the receiver: not the store that is to be there */
 	SINK_REASONS
 };
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * A receiver's stores: which one is at which address.
+ *
+ * A store is who it has proved to be, by a number that lies in its directory; addresses only say
+ * where to look. What a batch's doubts are about is a directory's files: a store that answers at
+ * two addresses, stores that have changed theirs, or another one in the place of the first must
+ * neither be told what was meant for another nor counted as two. So a connection tells who is
+ * there before anything else is said over it, and an address is of no use while the same store
+ * answers at another one.
+ *
+ * One thread, that of the retention ring.
+ */
+#ifndef SINK_STORES_H
+#define SINK_STORES_H
+
+#include <sys/socket.h>
+
+#include "retention.h"
+
+#define SINK_STORES 8 /**< that a receiver sends to, at most */
+
+/** An address that a receiver sends to. */
+struct sink_store {
+	struct sockaddr_storage to;	 /**< with port */
+	char name[RETENTION_ADDRESS];	 /**< as it was given, for logs */
+	char address[RETENTION_ADDRESS]; /**< ADDRESS:PORT, however it was given */
+	int number;			 /**< in the ring, of the store that is there */
+	uint64_t identity;		 /**< of it; 0: it was not connected to yet */
+	unsigned int proved;		 /**< connections that stand, */
+	uint64_t refused;		 /**< and those that did not as it is the wrong store */
+	bool told;			 /**< that was said */
+};
+
+/** All zero, and then filled in: `ring`, `nb`, and `to` to `address` of each. */
+struct sink_stores {
+	struct retention *ring;
+	unsigned int nb;
+	struct sink_store at[SINK_STORES];
+	unsigned int changes; /**< times that an address turned out to be another store's */
+};
+
+/**
+ * Find them in the ring, or add them. Stores that are not among them, and were given nothing that
+ * is held or in doubt, are forgotten.
+ * @return 0; -ENOSPC: the ring has RETENTION_STORES others that were given batches
+ */
+int sink_stores_find(struct sink_stores *s);
+
+/**
+ * A connection to an address has proved who is there. Numbers of addresses may change by this; then
+ * no connection to them stands.
+ * @return 0: until sink_stores_leave(); and of one that cannot be used now (logged once)
+ *   - -EEXIST: it answers at another address, too
+ *   - -EBUSY: another store answered at this address, and connections to it stand
+ *   - -ENOSPC: the ring knows RETENTION_STORES others that were given batches
+ */
+int sink_stores_prove(struct sink_stores *s, unsigned int at, uint64_t identity);
+
+/** A connection that had proved it ends. */
+void sink_stores_leave(struct sink_stores *s, unsigned int at);
+
+/** The address of the store of this number in the ring; -ENOENT: it is none of them. */
+int sink_stores_at(const struct sink_stores *s, unsigned int number);
+
+#endif /* SINK_STORES_H */

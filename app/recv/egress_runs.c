@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Runs whose batches are held: from their senders to what is left of them. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_common.h>
+
+#include "egress_private.h"
+#include "sink/sink_message.h"
+
+static void
+on_result(void *arg, uint32_t batch, enum sink_result_status status)
+{
+	struct egress *e = arg;
+	struct sink_sender *sender;
+	struct retention_batch b;
+
+	if (status != SINK_AGAIN) {
+		egress_known(e, batch, false);
+		return;
+	}
+	/* the store says when it is good again; until then it waits there, or is moved */
+	if (!retention_get(e->ring, batch, &b))
+		return;
+	sender = egress_sender_of(e, &b);
+	if (sender != NULL)
+		(void)sink_sender_offer(sender, batch);
+}
+
+int
+egress_open_senders(struct egress *e, unsigned int index)
+{
+	struct egress_run *run = &e->run[index];
+	struct sink_sender_config c = {
+		.dev = e->dev,
+		.pd = e->pd,
+		.stores = &e->stores,
+		.retention = e->ring,
+		.memory = &e->memory,
+		.message_max = e->info.max_msg_bytes,
+		.run = index,
+		.producer = e->producer,
+		.key = &e->key,
+		.role = SINK_ROLE_RECEIVER,
+		.result = on_result,
+		.arg = e,
+	};
+	unsigned int i;
+	int rc = 0;
+
+	memset(run, 0, sizeof(*run));
+	run->used = true;
+	run->waits = true;
+	run->index = index;
+	for (i = 0; i < e->stores.nb && rc == 0; i++) {
+		c.at = i;
+		rc = sink_sender_open(&run->sender[i], &c);
+	}
+	return rc;
+}
+
+void
+egress_finish_run(struct egress *e, struct egress_run *run)
+{
+	unsigned int i;
+
+	run->finishing = true;
+	for (i = 0; i < e->stores.nb; i++)
+		sink_sender_finish(run->sender[i]);
+}
+
+/* Senders that have nothing to do any more. */
+static unsigned int
+count_ended(const struct egress *e, const struct egress_run *run)
+{
+	struct sink_sender_stats stats;
+	unsigned int i, ended = 0;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		sink_sender_stats_get(run->sender[i], &stats);
+		/* one that was never reached has nothing to be ended */
+		ended += stats.state == SINK_SENDER_ENDED || stats.connections == 0;
+	}
+	return ended;
+}
+
+static bool
+run_is_over(const struct egress *e, const struct egress_run *run)
+{
+	struct retention_run r;
+
+	if (run->retiring)
+		return true;
+	if (!retention_run_get(e->ring, run->index, &r) || r.references > 0)
+		return false;
+	return run->finishing && count_ended(e, run) == e->stores.nb;
+}
+
+/* All of it is durable, and the stores know: forget it. */
+static void
+retire_run(struct egress *e, struct egress_run *run)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb && !run->retiring; i++)
+		egress_view_retire(e, i, run->sender[i]);
+	run->retiring = true;
+	for (i = 0; i < e->stores.nb; i++) {
+		if (run->sender[i] != NULL && sink_sender_close(run->sender[i]) == 0)
+			run->sender[i] = NULL;
+	}
+	for (i = 0; i < e->stores.nb; i++) {
+		if (run->sender[i] != NULL)
+			return;
+	}
+	if (e->spill != NULL && !spill_close_run(e->spill, run->index))
+		return;
+	if (retention_run_drop(e->ring, run->index) == 0)
+		run->used = false;
+}
+
+/* Numbers of the stores that may have batches of each run beside those that have them for good. */
+static void
+find_doubts(const struct egress *e, uint16_t doubts[RETENTION_RUNS])
+{
+	struct retention_stats stats;
+	struct retention_batch b;
+	uint32_t i;
+
+	memset(doubts, 0, RETENTION_RUNS * sizeof(doubts[0]));
+	retention_stats_get(e->ring, &stats);
+	if (stats.in_doubt == 0)
+		return;
+	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
+		if (!retention_get(e->ring, i, &b) || b.held)
+			continue;
+		if (b.owner < RETENTION_STORES)
+			b.given &= ~(1u << b.owner);
+		doubts[b.run] |= b.given;
+	}
+}
+
+/* Of these stores those that nobody will connect to. */
+static uint16_t
+not_configured(const struct egress *e, uint16_t numbers)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++)
+		numbers &= ~(1u << e->stores.at[i].number);
+	return numbers;
+}
+
+static void
+say_doubts(const struct egress *e, const struct egress_run *run, uint16_t numbers)
+{
+	struct retention_store store;
+	struct retention_run r;
+	unsigned int i;
+
+	(void)retention_run_get(e->ring, run->index, &r);
+	for (i = 0; i < RETENTION_STORES; i++) {
+		if ((numbers & 1u << i) == 0 || !retention_store_get(e->ring, i, &store))
+			continue;
+		LOG(WARNING,
+			"run %s, incarnation %016" PRIx64
+			": some of its batches may also be in store %016" PRIx64
+			", last seen at %s, which is none of [egress] stores: name it until it was "
+			"connected to, or see braggline-store reconcile --ring %s\n",
+			r.name, r.incarnation, store.identity, store.address, e->settings.ring);
+	}
+}
+
+/* Whether stores that are configured still have something to do for a run. */
+static bool
+run_waits(const struct egress *e, const struct egress_run *run, uint16_t doubts)
+{
+	struct retention_run r;
+
+	if (run->retiring || !run->finishing || !retention_run_get(e->ring, run->index, &r))
+		return true;
+	return r.held > 0 || doubts != not_configured(e, doubts) ||
+		count_ended(e, run) < e->stores.nb;
+}
+
+void
+egress_look_at_runs(struct egress *e)
+{
+	uint16_t doubts[RETENTION_RUNS];
+	struct egress_run *run;
+	unsigned int i;
+
+	find_doubts(e, doubts);
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		run = &e->run[i];
+		if (!run->used)
+			continue;
+		if (run_is_over(e, run)) {
+			retire_run(e, run);
+			continue;
+		}
+		run->waits = run_waits(e, run, doubts[i]);
+		if (!run->waits && !run->told)
+			say_doubts(e, run, doubts[i]);
+		run->told |= !run->waits;
+	}
+}
+
+bool
+egress_all_is_over(const struct egress *e)
+{
+	unsigned int i;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (e->run[i].used && e->run[i].waits)
+			return false;
+	}
+	return true;
+}
+
+void
+egress_say_what_is_left(const struct egress *e)
+{
+	uint16_t doubts[RETENTION_RUNS];
+	struct sink_sender_stats stats;
+	struct retention_run run;
+	unsigned int i, k;
+
+	find_doubts(e, doubts);
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		if (!e->run[i].used || !retention_run_get(e->ring, i, &run))
+			continue;
+		LOG(ERR,
+			"left of run %s, incarnation %016" PRIx64
+			": %u batches, held or in doubt\n",
+			run.name, run.incarnation, run.references);
+		for (k = 0; k < e->stores.nb && !e->run[i].retiring; k++) {
+			sink_sender_stats_get(e->run[i].sender[k], &stats);
+			LOG(ERR,
+				"    store %s: %s, %" PRIu64 " of %" PRIu64 " batches durable, "
+				"last refusal: %s\n",
+				e->stores.at[k].name, sink_sender_state_name(stats.state),
+				stats.durable, stats.sent, sink_reason_name(stats.reason));
+		}
+		say_doubts(e, &e->run[i], not_configured(e, doubts[i]));
+	}
+}
+
+/*
+ * Of a run of which nothing is left the stores need only be told its end, without which they
+ * complete its files after a time. A receiver that starts again and again must not fill the ring
+ * with those.
+ */
+static void
+forget_empty_runs(struct egress *e)
+{
+	struct retention_run run;
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < RETENTION_RUNS; i++)
+		nb += retention_run_get(e->ring, i, &run);
+	for (i = 0; i < RETENTION_RUNS && nb > RETENTION_RUNS / 2; i++) {
+		if (retention_run_get(e->ring, i, &run) && run.references == 0 &&
+			retention_run_drop(e->ring, i) == 0)
+			nb--;
+	}
+}
+
+int
+egress_adopt_runs(struct egress *e)
+{
+	struct retention_batch b;
+	struct retention_run run;
+	unsigned int i;
+	uint32_t batch;
+	int rc = 0;
+
+	forget_empty_runs(e);
+	/* a run that is forgotten must have no files open */
+	rc = egress_adopt_spilled(e);
+	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
+		batch = retention_next(e->ring, batch + 1)) {
+		if (!retention_get(e->ring, batch, &b))
+			continue;
+		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
+		/* the last one may have come after the last ledger */
+		if (b.table == ARROW_FRAMES && retention_run_get(e->ring, b.run, &run) &&
+			run.incarnation == e->before.incarnation)
+			e->before.retained_frame = RTE_MAX(e->before.retained_frame, b.last);
+	}
+	for (i = 0; i < RETENTION_RUNS && rc == 0; i++) {
+		if (!retention_run_get(e->ring, i, &run))
+			continue;
+		LOG(NOTICE, "run %s of incarnation %016" PRIx64 ": %u batches are sent again\n",
+			run.name, run.incarnation, run.references);
+		rc = egress_open_senders(e, i);
+		if (rc == 0)
+			egress_finish_run(e, &e->run[i]);
+	}
+	/* of stores that are not configured any more */
+	e->unassigned = true;
+	return rc;
+}

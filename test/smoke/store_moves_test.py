@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stores are who they are, wherever they are.
+
+1. Two stores are killed and come back with each other's addresses. In the end each batch is there
+   once.
+2. A store that has batches which went to the other one, too, is gone, and the receiver that comes next
+   does not know it any more: it says which store that is, and its end waits for nobody. The one after
+   it is told of the store again, and nothing is left.
+
+usage: store_moves_test.py BUILD-DIR
+"""
+
+import sys
+import time
+
+import world
+from chain import want
+from store_policies_test import Shares
+from world import wait
+
+BOTH = '10.0.0.100,10.0.0.101'
+
+
+def change_places(w):
+    Shares(w).some([0, 1])
+    w.kill('store0', 'store1')
+    w.directories.reverse()
+    w.launch('store0', 'store1')
+    Shares(w).some([0, 1])
+    want(w.said('recv0', 0, ' now: it was '), 'the receiver did not see who is there')
+
+
+def in_doubt(w):
+    return w.ask('recv0').get('egress')['retention']['in_doubt']
+
+
+def goes_and_comes(w):
+    shares = Shares(w)
+    shares.some([0, 1])
+    w.hold('store1')
+    wait('batches that went elsewhere, too', lambda: in_doubt(w) > 0)
+    w.kill('recv0', 'store1')
+    w.more['recv']['egress__stores'] = '10.0.0.100'
+    w.launch('recv0')
+    w.wait_for('recv0', w.begins['recv0'], 'which is none of [egress] stores')
+    want(in_doubt(w) > 0, 'it was not waited for the store')
+    begin = time.monotonic()
+    w.end('recv0')
+    print(f'the end took {time.monotonic() - begin:.1f} s without the store')
+    want(not w.said('recv0', w.begins['recv0'], 'the rest stays'), 'the end has waited')
+    w.recv_kills += 1  # a gap as well
+    w.more['recv']['egress__stores'] = BOTH
+    w.launch('recv0', 'store1')
+    wait('the store to be told', lambda: in_doubt(w) == 0)
+
+
+def main():
+    build = sys.argv[1]
+    world.play(build, 1, 2, change_places, telemetry=True)
+    world.play(build, 1, 2, goes_and_comes, telemetry=True)
+
+
+if __name__ == '__main__':
+    world.inside(main)
