@@ -97,7 +97,7 @@ def check_reconcile(store, chain, there):
     # one that only the other store has
     os.unlink(paths(chain.stored)[-1])
     store('verify', chain.stored, second, status=1, says='there twice')
-    store('reconcile', chain.stored, second, status=1, says='name its retention ring')
+    store('reconcile', chain.stored, second, status=1, says='name that of its receiver')
     both = (chain.stored, second)
     store('reconcile', '--dry-run', '--ring', chain.ring, *both, says='would be cut off')
     store('verify', *both, status=1, says='there twice')
