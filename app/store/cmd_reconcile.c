@@ -63,7 +63,7 @@ check_rings(const struct job *j)
 			continue;
 		snprintf(message, sizeof(message),
 			"run %016" PRIx64 ", incarnation %016" PRIx64 " of producer %016" PRIx64
-			" has doubles, and no ring that was named has this run: name that of its "
+			" has doubles, and no ring that was named had this run: name that of its "
 			"receiver (--ring), or say that it is gone (--without-ring)",
 			s->identity.run, s->identity.incarnation, s->identity.producer);
 		return fail(message);

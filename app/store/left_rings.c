@@ -28,27 +28,13 @@ left_rings_close(struct left_rings *r)
 		retention_close(r->ring[--r->nb]);
 }
 
-static bool
-has_run(const struct retention *ring, const struct arrow_identity *id)
-{
-	struct retention_run run;
-	unsigned int i;
-
-	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (retention_run_get(ring, i, &run) && run.run == id->run &&
-			run.incarnation == id->incarnation)
-			return true;
-	}
-	return false;
-}
-
 bool
 left_rings_has(const struct left_rings *r, const struct arrow_identity *id)
 {
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++) {
-		if (retention_producer(r->ring[i]) == id->producer && has_run(r->ring[i], id))
+		if (retention_producer(r->ring[i]) == id->producer && retention_had(r->ring[i], id->incarnation))
 			return true;
 	}
 	return r->without;

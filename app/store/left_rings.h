@@ -27,7 +27,7 @@ int left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX
 
 void left_rings_close(struct left_rings *r);
 
-/** Whether nobody will say anything about batches of a stream: the ring that has its run is here. A
+/** Whether nobody will say anything about batches of a stream: the ring that had its run is here. A
  * ring of the same producer may be another receiver's. */
 bool left_rings_has(const struct left_rings *r, const struct arrow_identity *identity);
 

@@ -23,6 +23,7 @@
 
 #define PRODUCER   77
 #define RING_BYTES (40 * SINK_BLOCK)
+#define INCARNATION 5 /* of run 0 */
 #define RECORDS	   12
 #define SEQUENCES  400
 #define STORES	   3
@@ -61,7 +62,7 @@ add_run(struct retention *r, uint64_t number)
 {
 	const struct retention_run run = {
 		.run = number,
-		.incarnation = 5,
+		.incarnation = number + INCARNATION,
 		.name = "run",
 		.schema = {schema, schema},
 		.schema_bytes = {SINK_BLOCK, SINK_BLOCK},
@@ -214,7 +215,7 @@ test_adopt(void **state)
 	uint64_t batches[SINK_TABLES] = {3, 4};
 	uint32_t list[RECORDS], one, two, three;
 	char ledger[RETENTION_LEDGER];
-	unsigned int index;
+	unsigned int index, i;
 
 	unlink(path);
 	r = open_ring(0, NULL, NULL);
@@ -280,6 +281,16 @@ test_adopt(void **state)
 	retention_release(r, three);
 	assert_int_equal(retention_next(r, 0), UINT32_MAX);
 	assert_int_equal(retention_run_drop(r, index), 0);
+	/* whose runs they were it remembers */
+	assert_true(retention_run_get(r, index, &run) == false);
+	for (i = 0; i < RETENTION_INCARNATIONS - 1; i++) {
+		assert_true(retention_had(r, 9 + INCARNATION));
+		assert_false(retention_had(r, 1000 + i + INCARNATION));
+		assert_int_equal(retention_run_drop(r, add_run(r, 1000 + i)), 0);
+		assert_true(retention_had(r, 1000 + i + INCARNATION));
+	}
+	(void)add_run(r, 1);
+	assert_false(retention_had(r, 9 + INCARNATION));
 	retention_close(r);
 }
 

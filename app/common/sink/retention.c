@@ -9,6 +9,30 @@
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
+static void
+remember(struct retention *r, uint64_t incarnation)
+{
+	struct ring_header *h = r->header;
+
+	PUT(h->incarnation[h->nb_incarnations % RETENTION_INCARNATIONS], incarnation);
+	step(r);
+	PUT(h->nb_incarnations, h->nb_incarnations + 1);
+	step(r);
+}
+
+bool
+retention_had(const struct retention *r, uint64_t incarnation)
+{
+	const struct ring_header *h = r->header;
+	unsigned int i;
+
+	for (i = 0; i < RETENTION_INCARNATIONS && i < h->nb_incarnations; i++) {
+		if (h->incarnation[i] == incarnation)
+			return true;
+	}
+	return false;
+}
+
 int
 retention_run_add(struct retention *r, const struct retention_run *from)
 {
@@ -34,6 +58,7 @@ retention_run_add(struct retention *r, const struct retention_run *from)
 	}
 	run->ended = 0;
 	step(r);
+	remember(r, from->incarnation);
 	run->crc = run_crc(run);
 	step(r);
 	PUT(run->state, RUN_LIVE);

@@ -28,6 +28,7 @@
 #define RETENTION_RUNS	  32	       /**< whose batches may be held at a time */
 #define RETENTION_SCHEMA  (256u << 10) /**< bytes of a table's schema, at most */
 #define RETENTION_LEDGER  4000	       /**< bytes of a ledger, at most */
+#define RETENTION_INCARNATIONS 256     /**< that are remembered, longer than their runs */
 #define RETENTION_ADDRESS 64	       /**< bytes of a store's address as text, with its end */
 #define RETENTION_NOBODY  0xff	       /**< no store yet */
 #define RETENTION_SPILL	  0xfe	       /**< a file of the receiver's own */
@@ -140,6 +141,9 @@ void retention_run_end(struct retention *r, unsigned int run, const uint64_t bat
 
 /** Forget a run. @return 0; -EBUSY: batches of it are held or in doubt */
 int retention_run_drop(struct retention *r, unsigned int run);
+
+/** Whether it ever had a run of this incarnation, of the last RETENTION_INCARNATIONS. */
+bool retention_had(const struct retention *r, uint64_t incarnation);
 
 /** @return false: none has this index */
 bool retention_run_get(const struct retention *r, unsigned int index, struct retention_run *run);

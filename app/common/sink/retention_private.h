@@ -34,6 +34,8 @@ struct ring_header {
 	uint32_t nb_batches;
 	uint32_t reserved;
 	struct ring_store store[RETENTION_STORES];
+	uint64_t nb_incarnations; /* ever; the last ones: */
+	uint64_t incarnation[RETENTION_INCARNATIONS];
 };
 static_assert(sizeof(struct ring_header) <= SINK_BLOCK, "one block");
 static_assert(offsetof(struct ring_header, size) == 16, "layout");
