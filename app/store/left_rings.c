@@ -34,7 +34,8 @@ left_rings_has(const struct left_rings *r, const struct arrow_identity *id)
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++) {
-		if (retention_producer(r->ring[i]) == id->producer && retention_had(r->ring[i], id->incarnation))
+		if (retention_producer(r->ring[i]) == id->producer &&
+			retention_had(r->ring[i], id->incarnation))
 			return true;
 	}
 	return r->without;

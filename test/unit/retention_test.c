@@ -21,12 +21,12 @@
 #include "arrow_crc.h"
 #include "retention.h"
 
-#define PRODUCER   77
-#define RING_BYTES (40 * SINK_BLOCK)
+#define PRODUCER    77
+#define RING_BYTES  (40 * SINK_BLOCK)
 #define INCARNATION 5 /* of run 0 */
-#define RECORDS	   12
-#define SEQUENCES  400
-#define STORES	   3
+#define RECORDS	    12
+#define SEQUENCES   400
+#define STORES	    3
 
 static uint64_t seed;
 static char path[64];

@@ -69,17 +69,20 @@ configure(const char *const *address, unsigned int nb)
 	}
 }
 
-#define START(...)                                               \
-	do {                                                     \
-		const char *const list[] = {__VA_ARGS__};        \
-                                                                 \
-		if (ring != NULL)                                \
-			retention_close(ring);                   \
-		ring = NULL;                                     \
-		open_ring(1);                                    \
-		configure(list, sizeof(list) / sizeof(list[0])); \
-		assert_int_equal(sink_stores_find(&stores), 0);  \
-	} while (0)
+static void
+start(const char *const *address, unsigned int nb)
+{
+	retention_close(ring);
+	ring = NULL;
+	open_ring(1);
+	configure(address, nb);
+	assert_int_equal(sink_stores_find(&stores), 0);
+}
+
+/* The same with a list of addresses. */
+#define START(...)                                \
+	start((const char *const[]){__VA_ARGS__}, \
+		sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 static int
 begin(void **state)

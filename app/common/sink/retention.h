@@ -24,15 +24,15 @@
 
 #include "sink_wire.h"
 
-#define RETENTION_STORES  16	       /**< that batches may be given to */
-#define RETENTION_RUNS	  32	       /**< whose batches may be held at a time */
-#define RETENTION_SCHEMA  (256u << 10) /**< bytes of a table's schema, at most */
-#define RETENTION_LEDGER  4000	       /**< bytes of a ledger, at most */
-#define RETENTION_INCARNATIONS 256     /**< that are remembered, longer than their runs */
-#define RETENTION_ADDRESS 64	       /**< bytes of a store's address as text, with its end */
-#define RETENTION_NOBODY  0xff	       /**< no store yet */
-#define RETENTION_SPILL	  0xfe	       /**< a file of the receiver's own */
-#define RETENTION_BATCHES 65536	       /**< that are held, or in doubt; at most, the default */
+#define RETENTION_STORES       16	    /**< that batches may be given to */
+#define RETENTION_RUNS	       32	    /**< whose batches may be held at a time */
+#define RETENTION_SCHEMA       (256u << 10) /**< bytes of a table's schema, at most */
+#define RETENTION_LEDGER       4000	    /**< bytes of a ledger, at most */
+#define RETENTION_INCARNATIONS 256	    /**< that are remembered, longer than their runs */
+#define RETENTION_ADDRESS      64	    /**< bytes of a store's address as text, with its end */
+#define RETENTION_NOBODY       0xff	    /**< no store yet */
+#define RETENTION_SPILL	       0xfe	    /**< a file of the receiver's own */
+#define RETENTION_BATCHES      65536	    /**< that are held, or in doubt; at most, the default */
 
 /** What is known of a batch that is held; its bytes are `metadata` and then `body`. */
 struct retention_batch {
