@@ -25,8 +25,9 @@ frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t genera
 	}
 	memset(lane->count, 0, ft->config.slots * sizeof(*lane->count));
 	memset(lane->done, 0, (ft->entry_mask + 1) * sizeof(*lane->done));
-	lane->votes = 0;
-	lane->ahead = 0;
+	lane->elsewhere = 0;
+	__atomic_store_n(&lane->claims, 0, __ATOMIC_RELAXED);
+	lane->first.votes = 0;
 	lane->agreed = 0;
 	lane->wanted = 0;
 	lane->blocked = 0;
@@ -34,46 +35,11 @@ frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t genera
 	__atomic_store_n(&lane->acknowledged, generation, __ATOMIC_RELEASE);
 }
 
-/** Count a number. @return true once `agree` in a row lie within `slots` frames */
-static bool
-agree_on(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
-{
-	const uint64_t span = ft->config.slots;
-
-	if (frame > FRAME_NUMBER_MAX)
-		return false;
-	if (lane->votes == 0 || frame + span < lane->vote_highest ||
-		frame > lane->vote_lowest + span) {
-		lane->votes = 0;
-		lane->vote_lowest = frame;
-		lane->vote_highest = frame;
-	}
-	lane->vote_lowest = RTE_MIN(lane->vote_lowest, frame);
-	lane->vote_highest = RTE_MAX(lane->vote_highest, frame);
-	if (lane->votes < ft->config.agree)
-		lane->votes++;
-	return lane->votes == ft->config.agree;
-}
-
-static void
-vote(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
-{
-	if (lane->agreed == 0 && agree_on(ft, lane, frame))
-		__atomic_store_n(&lane->agreed, lane->vote_lowest + 1, __ATOMIC_RELEASE);
-}
-
-/** Once this lane has said where the window should be, nothing from there is dropped. */
-static bool
-is_agreed(const struct frame_table *ft, const struct frame_lane *lane, uint64_t frame)
-{
-	return lane->agreed != 0 && frame + 1 >= lane->agreed &&
-		frame + 1 - lane->agreed < ft->config.slots;
-}
-
 void
 frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
 {
-	vote(ft, lane, frame);
+	if (lane->agreed == 0 && frame_agree(ft, &lane->first, frame))
+		__atomic_store_n(&lane->agreed, lane->first.lowest + 1, __ATOMIC_RELEASE);
 }
 
 void
@@ -183,14 +149,13 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	 */
 	if (lane->progress[stream] != 0 &&
 		frame + 1 + ft->config.give_up >= lane->progress[stream]) {
-		lane->votes = 0;
+		frame_lane_is_here(lane, stream);
 		return FRAME_PLACE_LATE;
 	}
 	/* before the first frame of a run that waits for it, numbers mean nothing */
-	if (__atomic_load_n(&ft->window.base, __ATOMIC_RELAXED) <= ft->run_first)
-		return FRAME_PLACE_LATE;
-	vote(ft, lane, frame);
-	return is_agreed(ft, lane, frame) ? FRAME_PLACE_WAIT : FRAME_PLACE_LATE;
+	if (__atomic_load_n(&ft->window.base, __ATOMIC_RELAXED) > ft->run_first)
+		frame_claim(ft, lane, stream, frame, false);
+	return FRAME_PLACE_LATE;
 }
 
 enum frame_place
@@ -223,15 +188,9 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return FRAME_PLACE_LATE;
 	if (frame < base)
 		return frame_lane_late(ft, lane, stream, frame);
-	if (frame < horizon) {
-		/* a corrupt number must not make the window run after it */
-		if (!near && frame >= lane->ahead) {
-			if (!agree_on(ft, lane, frame))
-				return FRAME_PLACE_OUTLIER;
-			lane->ahead = lane->vote_lowest + 1 + ft->config.slots;
-		}
+	/* a corrupt number must not make the window run after it */
+	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
 		return FRAME_PLACE_WAIT;
-	}
-	vote(ft, lane, frame);
-	return is_agreed(ft, lane, frame) ? FRAME_PLACE_WAIT : FRAME_PLACE_OUTLIER;
+	frame_claim(ft, lane, stream, frame, frame < horizon);
+	return FRAME_PLACE_OUTLIER;
 }

@@ -31,12 +31,14 @@
  * builder says which slots are done with (frame_table_release()); each lane walks its own part of
  * them, a few mbufs a round. A slot is opened again once every lane has passed it.
  *
- * A number of which the window cannot be near is believed when `agree` packets of one lane in a
- * row, with none placed between, agree on it; until then they are dropped. Less than `jump` ahead
- * frames were lost. Farther away, or back by more than `give_up` frames, the detector was
- * restarted: all that is open is closed, and the window moves there. What other lanes still bring
- * of the old window is late for `stall_cycles`, and moves nothing back. The first window is found
- * by agreement, too, but nothing is dropped meanwhile.
+ * A stream of which `agree` packets in a row, with none placed between, agree on a number that the
+ * window cannot be near claims to be there; its packets are dropped. Once most of the streams that
+ * speak claim the same place, it is believed. Less than `jump` ahead frames were lost. Farther
+ * away, or back by more than `give_up` frames, the detector was restarted: all that is open is
+ * closed, and the window moves there. What other streams still bring of the old window is late for
+ * `stall_cycles`, and moves nothing back. A few modules that count otherwise than the others move
+ * nothing: that is said, and they are dropped. The first window is found by agreement of any
+ * `agree` packets of a lane; nothing is dropped meanwhile.
  *
  * Threads: frame_lane_*() by the RX lcore of that lane, all else by the builder's lcore; create
  * and destroy need everybody at rest.
@@ -89,7 +91,7 @@ struct frame_table_config {
 	uint8_t owner[DETECTOR_STREAMS_MAX]; /**< lane of each stream */
 	uint32_t slots;	       /**< frames open or in work, at most; 2 ... FRAME_SLOTS_MAX */
 	uint32_t give_up;      /**< K: frames that every live stream must be ahead; < slots */
-	uint32_t agree;	       /**< packets of a lane that must agree on a new place, >= 1 */
+	uint32_t agree;	       /**< packets that must agree on a new place, >= 1 */
 	uint64_t jump;	       /**< numbers so far ahead of the window are outliers, not losses */
 	uint64_t stall_cycles; /**< TSC cycles after which a silent stream is not waited for */
 	bool refuse;	       /**< no free slot: refuse the frame (true), or let RX wait (false) */
@@ -129,16 +131,20 @@ struct frame_lane_count {
 	uint64_t placed;
 };
 
+/** Packets in a row that agree on a place within `slots` frames. */
+struct frame_agreement {
+	uint64_t lowest; /**< frames of it */
+	uint64_t highest;
+	uint32_t votes;
+};
+
 /** An RX lcore's end of the table: first line private to it, the others read by the builder. */
 struct frame_lane {
 	uint32_t id;
-	uint32_t expected;    /**< packets of a frame that come through this lane */
-	uint32_t votes;	      /**< packets in a row that agree on a place */
-	uint32_t generation;  /**< window move that this lane has taken note of */
-	uint64_t polls;	      /**< rounds of this lane's lcore; read by the builder now and then */
-	uint64_t vote_lowest; /**< lowest and highest frame of that agreement */
-	uint64_t vote_highest;
-	uint64_t ahead; /**< frames below this are believed to have been reached, by agreement */
+	uint32_t expected;   /**< packets of a frame that come through this lane */
+	uint32_t generation; /**< window move that this lane has taken note of */
+	uint64_t polls;	     /**< rounds of this lane's lcore; read by the builder now and then */
+	uint64_t elsewhere;  /**< streams with numbers that the window is not near */
 	struct frame_lane_count *count; /**< [slots] */
 	uint64_t *done; /**< frame + 1 by entry, once this lane has all its packets; 8 a line */
 
@@ -146,7 +152,9 @@ struct frame_lane {
 	uint64_t wanted __rte_cache_aligned;
 	uint64_t blocked; /**< ... and it can hold no more packets, 0 = it can */
 	uint64_t passed;  /**< number + 1 of the last packet dropped because there was no run */
-	uint64_t agreed;  /**< frame + 1 that this lane's packets agree on, 0 = none */
+	uint64_t agreed;  /**< frame + 1 where the first window should be, 0 = not agreed on */
+	uint64_t claims;  /**< of `elsewhere`: streams that agree with themselves; see `place` */
+	uint64_t claims_ahead; /**< ... where frames would have been lost */
 	uint32_t acknowledged; /**< = generation, for the builder */
 	uint64_t reclaimed;    /**< slots of frame_releases whose mbufs this lane has freed */
 
@@ -154,6 +162,10 @@ struct frame_lane {
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** Frame + 1 of a packet that was ahead by more than a frame: the next one confirms it. */
 	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+	/** Frame + 1 of a claim, by stream. */
+	uint64_t place[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of a stream elsewhere */
+	struct frame_agreement first;				/**< on the first window */
 	/** How far frame_lane_reclaim() is in the slot that is its next. */
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;
@@ -171,6 +183,7 @@ struct frame_window {
 	uint64_t base;	  /**< lowest frame that is not closed */
 	uint64_t horizon; /**< numbers from here on are outliers */
 	uint64_t end;	  /**< first frame after the run */
+	uint64_t ahead;	  /**< frames below this have been reached, as most streams claim */
 	uint64_t old_low; /**< what an earlier window's stragglers may carry: from here */
 	uint64_t old_end; /**< ... to before this */
 	uint64_t stride;  /**< of the run; everything here counts frames of ours */
@@ -219,6 +232,9 @@ struct frame_builder {
 	uint64_t polls[FRAME_LANES_MAX]; /**< of the lanes at that look */
 	bool moving; /**< new generation is out, lanes have not all acknowledged */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX]; /**< progress + 1 when given up, 0 = live */
+	uint64_t claimed_at; /**< TSC since when it is looked who speaks beside claims, 0 = none */
+	uint64_t claim_progress[DETECTOR_STREAMS_MAX]; /**< of all streams then */
+	uint64_t claims_told; /**< streams of claims that are too few, and were told of */
 };
 
 struct frame_table {
@@ -382,6 +398,9 @@ frame_lane_may_vote(const struct frame_table *ft, const struct frame_lane *lane)
 		lane->agreed == 0;
 }
 
+/** A stream that had numbers from elsewhere has a packet placed: it is here. */
+void frame_lane_is_here(struct frame_lane *lane, uint32_t stream);
+
 /** A stream has reached a frame, if this is not one corrupt number. */
 void frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
@@ -463,7 +482,8 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
 	frame_table_frame(ft, slot)->packet[tile] = pixels;
 	frame_table_mbufs(ft, slot)[tile] = m;
-	lane->votes = 0;
+	if (unlikely((lane->elsewhere >> stream & 1) != 0))
+		frame_lane_is_here(lane, stream);
 
 	count = &lane->count[slot];
 	if (count->tag != tag) {

@@ -5,8 +5,8 @@
 /**
  * @file
  * What the parts of the frame table share: frame_table.c (slots), frame_lane.c (what an RX lcore
- * does about a frame without a slot), frame_window.c (where the window is) and frame_head.c (when
- * its first frame closes).
+ * does about a frame without a slot), frame_claims.c (streams that are somewhere else),
+ * frame_window.c (where the window is) and frame_head.c (when its first frame closes).
  */
 
 #include <rte_log.h>
@@ -51,6 +51,24 @@ frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 	return __atomic_load_n(
 		&ft->lanes[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
 }
+
+/** Count a number towards an agreement. @return true once `agree` in a row lie within `slots` */
+bool frame_agree(const struct frame_table *ft, struct frame_agreement *a, uint64_t frame);
+
+/**
+ * A number of which the window cannot be near: it counts towards a claim of its stream. By the RX
+ * lcore.
+ * @param ahead  frames would have been lost; else the detector would have been restarted
+ */
+void frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
+	bool ahead);
+
+/**
+ * Where most of the streams that speak claim to be; those that are too few are told of after a
+ * while. By the builder.
+ * @return frame + 1, 0 = here
+ */
+uint64_t frame_claims_place(struct frame_table *ft);
 
 /** Once all lanes are ready for it, look for the run's window, or go where it is to be. */
 void frame_window_begin_run(struct frame_table *ft);

@@ -8,6 +8,7 @@
 
 #include "frame_table_private.h"
 
+/** Where lanes that have no window would have it: frame + 1, the lowest; 0 = nowhere yet. */
 static uint64_t
 lanes_agreed(const struct frame_table *ft, bool waiting)
 {
@@ -65,6 +66,24 @@ first_whole(const struct frame_table *ft, uint64_t at)
 	return first;
 }
 
+/** The window is to begin at a frame (+ 1). */
+static void
+move_towards(struct frame_table *ft, uint64_t at)
+{
+	struct frame_builder *b = &ft->builder;
+
+	b->move_to = first_whole(ft, at);
+	if (b->move_to != at)
+		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
+	/*
+	 * Other lanes may have seen somewhat older packets: begin earlier, silently. But when the
+	 * frames of the run are counted, they count from the first one that was agreed on.
+	 */
+	if (b->move_to == at && ft->config.run.nb_frames == 0)
+		b->move_to = at > ft->config.give_up ? at - ft->config.give_up : 1;
+	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
 /** Look for a window when there is none. Without agreement, what waits for long is believed. */
 static void
 find_window(struct frame_table *ft)
@@ -78,18 +97,8 @@ find_window(struct frame_table *ft)
 		else if (rte_rdtsc() - b->asked_at > ft->config.stall_cycles)
 			at = lanes_agreed(ft, true);
 	}
-	if (at == 0)
-		return;
-	b->move_to = first_whole(ft, at);
-	if (b->move_to != at)
-		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
-	/*
-	 * Other lanes may have seen somewhat older packets: begin earlier, silently. But when the
-	 * frames of the run are counted, they count from the first one that was agreed on.
-	 */
-	if (b->move_to == at && ft->config.run.nb_frames == 0)
-		b->move_to = at > ft->config.give_up ? at - ft->config.give_up : 1;
-	set_state(ft, FRAME_WINDOW_MOVING);
+	if (at != 0)
+		move_towards(ft, at);
 }
 
 /** Lanes go on looking them up: each in one piece. */
@@ -135,7 +144,10 @@ move_window(struct frame_table *ft)
 	b->moving = false;
 	b->flushing = false;
 	b->held_since = 0;
+	b->claimed_at = 0;
+	b->claims_told = 0;
 	memset(b->stalled_at, 0, sizeof(b->stalled_at));
+	ft->window.ahead = 0;
 	frame_window_publish(ft);
 	set_state(ft, FRAME_WINDOW_OPEN);
 	LOG(DEBUG, "window begins at frame %" PRIu64 "\n", b->next_open);
@@ -237,10 +249,38 @@ frame_table_end(struct frame_table *ft)
 	frame_table_flush(ft);
 }
 
+/** Most of the streams are somewhere else: frame + 1. @return whether frames may be opened here */
+static bool
+follow(struct frame_table *ft, uint64_t at)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	if (at > b->next_close && at <= ft->window.horizon) {
+		/* frames were lost: lanes may wait for those behind them */
+		if (ft->window.ahead < at + ft->config.slots) {
+			__atomic_store_n(
+				&ft->window.ahead, at + ft->config.slots, __ATOMIC_RELAXED);
+			frame_window_changed(ft);
+		}
+		return true;
+	}
+	if (b->stopping) {
+		/* frames from another beginning are not this run's: what had begun is its end */
+		frame_table_end(ft);
+		return false;
+	}
+	LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
+		frame_table_number(ft, at - 1), frame_table_number(ft, b->next_close));
+	frame_table_flush(ft);
+	move_towards(ft, at);
+	return false;
+}
+
 bool
 frame_window_ready(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
+	uint64_t at;
 
 	if (b->beginning)
 		frame_window_begin_run(ft);
@@ -257,18 +297,6 @@ frame_window_ready(struct frame_table *ft)
 		return false;
 	if (unlikely(b->moved_at != 0))
 		forget_old_window(ft);
-	if (unlikely(lanes_agreed(ft, false) != 0) && b->stopping) {
-		/* frames from another beginning are not this run's: what had begun is its end */
-		frame_table_end(ft);
-		return false;
-	}
-	if (unlikely(lanes_agreed(ft, false) != 0)) {
-		LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
-			frame_table_number(ft, lanes_agreed(ft, false) - 1),
-			frame_table_number(ft, b->next_close));
-		frame_table_flush(ft);
-		find_window(ft);
-		return false;
-	}
-	return true;
+	at = frame_claims_place(ft);
+	return likely(at == 0) || follow(ft, at);
 }

@@ -97,6 +97,8 @@ gap_by_agreement_is_loss(void **state)
 	run_through(1, 5);
 	assert_int_equal(rig_place(ft, 0, 50, 0, 1), FRAME_PLACE_OUTLIER);
 	assert_int_equal(rig_place(ft, 0, 50, 1, 1), FRAME_PLACE_OUTLIER);
+	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_OUTLIER);
+	frame_table_open(ft); /* the only stream there is */
 	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
 	frame_lane_want(&ft->lanes[0], 51, true);
 	for (uint64_t f = 5; f < 47; f++) {
@@ -187,6 +189,7 @@ full_lane_is_not_waited_for(void **state)
 	begin(1);
 	for (uint32_t p = 0; p < 3; p++)
 		rig_place(ft, 0, 20, p, 1);
+	frame_table_open(ft);
 	assert_int_equal(rig_place(ft, 0, 20, 3, 1), FRAME_PLACE_WAIT);
 	frame_lane_want(&ft->lanes[0], 21, false);
 	expect_nothing(); /* module 1 may still come */
@@ -204,15 +207,15 @@ restart_at(uint64_t frame)
 {
 	uint32_t dropped = 0;
 
-	for (uint32_t p = 0; p < 100; p++) {
+	for (uint32_t p = 0; p < 100 && ft->window.state != FRAME_WINDOW_CLOSED; p++) {
 		const enum frame_place r = rig_place(ft, 0, frame, p, p + 1);
 
 		if (r == FRAME_PLACE_WAIT)
 			break;
 		assert_true(r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE);
 		dropped++;
+		frame_table_open(ft);
 	}
-	frame_table_open(ft);
 	return dropped;
 }
 
@@ -237,7 +240,7 @@ restart_from_one(void **state)
 	run_through(1, 31);
 	assert_int_equal(place_range(0, 31, 0, 77), FRAME_PLACED);
 	assert_int_equal(place_range(0, 32, 0, PACKETS), FRAME_PLACED);
-	assert_int_equal(restart_at(1), 2);
+	assert_int_equal(restart_at(1), 3);
 	assert_int_equal(ft->builder.flushing, true);
 	assert_true(rig_close_graced(ft, &closed));
 	assert_int_equal(closed.frame, 31);
@@ -297,7 +300,7 @@ restart_within_the_ring(void **state)
 {
 	begin(1);
 	run_through(1, 7); /* 8 entries: 1 ... 6 are in the ring */
-	assert_int_equal(restart_at(1), 2);
+	assert_int_equal(restart_at(1), 3);
 	expect_restart(1);
 	assert_int_equal(ft->window.generation, 2);
 }
@@ -307,36 +310,212 @@ restart_far_ahead(void **state)
 {
 	begin(1);
 	run_through(1, 12);
-	assert_int_equal(restart_at(1000000), 2);
+	assert_int_equal(restart_at(1000000), 3);
 	expect_restart(1000000);
 	run_through(1000002, 1000010);
 	assert_int_equal(ft->window.generation, 2);
 }
 
-/* Lanes that lag behind still bring packets of the old window: they do not take it back. */
+/* ---- several modules ------------------------------------------------------------------------- */
+
+#define MODULES 4
+#define ALL	(MODULES * PACKETS)
+
+/* Modules 0 and 1 by the first lane, 2 and 3 by the second. */
+static void
+begin_modules(uint64_t first)
+{
+	rig_config(&config, &d, MODULES, 1);
+	config.lanes = 2;
+	config.owner[2] = config.owner[3] = 1;
+	begin(first);
+}
+
+/* One packet of a module, from elsewhere; the builder looks. */
+static void
+drop_one(uint32_t module, uint64_t frame)
+{
+	const enum frame_place r = rig_place(ft, module, frame, frame % PACKETS, 1);
+
+	assert_true(r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE);
+	frame_table_open(ft);
+}
+
+/* A frame of some modules, by bits; the others, if it is not 0, are elsewhere by so many frames. */
+static void
+modules_frame(uint64_t frame, uint32_t here, int64_t elsewhere)
+{
+	for (uint32_t m = 0; m < MODULES; m++) {
+		if (here >> m & 1) {
+			assert_int_equal(place_range(m, frame, 0, PACKETS), FRAME_PLACED);
+		} else if (elsewhere != 0) {
+			for (int i = 0; i < 5; i++)
+				drop_one(m, frame + elsewhere);
+		}
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+}
+
+/* Frames are closed, in order. */
+static void
+close_frames(uint64_t from, uint64_t to, uint32_t packets)
+{
+	for (uint64_t f = from; f < to; f++) {
+		expect_closed(f, packets);
+		frame_table_open(ft);
+	}
+}
+
+/* Whole frames. */
+static void
+run_modules(uint64_t from, uint64_t to)
+{
+	for (uint64_t f = from; f < to; f++) {
+		modules_frame(f, 0xf, 0);
+		close_frames(f, f + 1, ALL);
+	}
+}
+
+/* One module was restarted alone, and another time one has a counter far ahead: the others go on,
+ * nothing of theirs is dropped, and the window is where they are. */
+static void
+one_module_elsewhere(void **state)
+{
+	const int64_t away[] = {-4000, 500, 1000000};
+
+	for (uint32_t i = 0; i < RTE_DIM(away); i++) {
+		begin_modules(5000);
+		run_modules(5000, 5010);
+		/* nobody waits for it any more: it is as silent */
+		modules_frame(5010, 0xb, 0);
+		ft->config.stall_cycles = 0;
+		expect_closed(5010, ALL - PACKETS);
+		ft->config.stall_cycles = UINT64_MAX;
+		frame_table_open(ft);
+		for (uint64_t f = 5011; f < 5200; f++) {
+			modules_frame(f, 0xb, away[i]);
+			/* K frames behind the others */
+			if (f >= 5013)
+				close_frames(f - 2, f - 1, ALL - PACKETS);
+		}
+		assert_int_equal(ft->builder.claims_told, 0);
+		/* the others have spoken since */
+		ft->config.stall_cycles = 0;
+		drop_one(2, 5199 + away[i]);
+		ft->config.stall_cycles = UINT64_MAX;
+		assert_int_equal(ft->window.generation, 1);
+		assert_int_equal(ft->window.ahead, 0);
+		assert_int_equal(ft->builder.claims_told, 4);
+		/* it counts as they do again */
+		modules_frame(5200, 0xf, 0);
+		close_frames(5198, 5199, ALL - PACKETS);
+		modules_frame(5201, 0xf, 0);
+		close_frames(5199, 5200, ALL - PACKETS);
+		close_frames(5200, 5202, ALL);
+		assert_int_equal(ft->builder.claims_told, 0);
+		assert_int_equal(ft->window.generation, 1);
+		rig_table_free(ft);
+		ft = NULL;
+	}
+}
+
+/* Half of them: nobody knows who is right, so it stays as it was. One more, and it moves. */
+static void
+most_modules_move_it(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5010);
+	for (uint64_t f = 5010; f < 5012; f++)
+		modules_frame(f, 0x3, -5000);
+	assert_int_equal(ft->window.generation, 1);
+	assert_false(ft->builder.flushing);
+	for (int i = 0; i < 3; i++) {
+		assert_false(ft->builder.flushing);
+		drop_one(1, 11);
+	}
+	assert_true(ft->builder.flushing);
+	expect_closed(5010, 2 * PACKETS);
+	expect_closed(5011, 2 * PACKETS);
+	for (int i = 0; i < 5 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
+		expect_nothing();
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.generation, 2);
+	/* the last one still brings what it had: late, and moves nothing back */
+	assert_int_equal(place_range(0, 5012, 0, PACKETS), FRAME_PLACE_LATE);
+	frame_table_open(ft);
+	for (uint64_t f = 11; f < 13; f++)
+		for (uint32_t m = 0; m < MODULES; m++)
+			while (rig_place(ft, m, f, 0, 1) == FRAME_PLACE_WAIT) {
+				frame_lane_want(&ft->lanes[0], f + 1, true);
+				frame_lane_want(&ft->lanes[1], f + 1, true);
+				expect_nothing();
+				frame_table_open(ft);
+			}
+	frame_lane_want(&ft->lanes[0], 0, false);
+	frame_lane_want(&ft->lanes[1], 0, false);
+	for (uint64_t f = 11; f < 13; f++)
+		for (uint32_t m = 0; m < MODULES; m++)
+			assert_int_equal(place_range(m, f, 1, PACKETS), FRAME_PLACED);
+	close_frames(11, 13, ALL);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+/* A few were restarted, and the others are not there any more: they are most of those that speak,
+ * once it is sure that the others do not. */
+static void
+silent_modules_have_no_say(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5010);
+	for (int i = 0; i < 100; i++)
+		drop_one(3, 1);
+	assert_false(ft->builder.flushing);
+	ft->config.stall_cycles = 0;
+	frame_table_open(ft);
+	assert_true(ft->builder.flushing);
+}
+
+/* Claims of different places do not add up. */
+static void
+claims_must_agree(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5001);
+	for (int i = 0; i < 100; i++) {
+		drop_one(0, 1);
+		drop_one(1, 100);
+		drop_one(2, 200);
+		drop_one(3, 300);
+	}
+	assert_false(ft->builder.flushing);
+	for (int i = 0; i < 100 && !ft->builder.flushing; i++) {
+		drop_one(1, 2);
+		if (!ft->builder.flushing)
+			drop_one(3, 3);
+	}
+	assert_true(ft->builder.flushing);
+	assert_int_equal(ft->builder.move_to, 0 + 2 - 1);
+}
+
+/* Modules that lag behind still bring packets of the old window: they do not take it back. */
 static void
 restart_survives_stragglers(void **state)
 {
-	rig_config(&config, &d, 2, 1);
-	config.lanes = 2;
-	config.owner[1] = 1;
-	begin(5000);
-	for (uint64_t f = 5000; f < 5020; f++) {
-		assert_int_equal(
-			place_range(0, f, 0, 128) + place_range(1, f, 0, 128), FRAME_PLACED);
-		expect_closed(f, 256);
-		frame_table_open(ft);
-	}
-	assert_int_equal(place_range(0, 5020, 0, 128), FRAME_PLACED);
-	assert_int_equal(restart_at(1), 2);
-	expect_closed(5020, 128);
+	begin_modules(5000);
+	run_modules(5000, 5020);
+	modules_frame(5020, 0x7, 0);
+	for (int i = 0; i < 3; i++)
+		for (uint32_t m = 0; m < 3; m++)
+			drop_one(m, 1);
+	expect_closed(5020, 3 * PACKETS);
 	for (int i = 0; i < 5; i++) {
 		expect_nothing();
 		frame_table_open(ft);
-		assert_int_not_equal(rig_place(ft, 1, 5020, 0, 1), FRAME_PLACE_OUTLIER);
+		assert_int_not_equal(rig_place(ft, 3, 5020, 0, 1), FRAME_PLACE_OUTLIER);
 	}
-	assert_int_equal(place_range(1, 5020, 0, 128), FRAME_PLACE_LATE);
-	assert_int_equal(place_range(1, 5021, 0, 128), FRAME_PLACE_LATE);
+	assert_int_equal(place_range(3, 5020, 0, PACKETS), FRAME_PLACE_LATE);
+	assert_int_equal(place_range(3, 5021, 0, PACKETS), FRAME_PLACE_LATE);
 	frame_table_open(ft);
 	assert_int_equal(ft->window.generation, 2);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
@@ -344,8 +523,8 @@ restart_survives_stragglers(void **state)
 	ft->config.stall_cycles = 0;
 	frame_table_open(ft);
 	for (uint32_t p = 0; p < 3; p++)
-		rig_place(ft, 1, 5020, p, 1);
-	assert_int_not_equal(ft->lanes[1].agreed, 0);
+		rig_place(ft, 3, 5020, p, 1);
+	assert_int_equal(ft->lanes[1].claims, 8);
 }
 
 int
@@ -367,6 +546,10 @@ main(int argc, char **argv)
 		TEST(long_silence_is_no_restart),
 		TEST(restart_within_the_ring),
 		TEST(restart_far_ahead),
+		TEST(one_module_elsewhere),
+		TEST(most_modules_move_it),
+		TEST(silent_modules_have_no_say),
+		TEST(claims_must_agree),
 		TEST(restart_survives_stragglers),
 	};
 

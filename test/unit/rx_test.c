@@ -592,7 +592,7 @@ first_packets_find_the_window(void **state)
 		poll_all();
 		frame_table_open(ft);
 	}
-	assert_int_equal(ft->lanes[0].votes, 60);
+	assert_int_equal(ft->lanes[0].first.votes, 60);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
 	for (uint32_t i = 60; i < 128; i++)
 		rig_push(0, rig_packet(0, 500, i, false));
