@@ -317,25 +317,29 @@ check_queues(struct check *c, const struct check_port *p)
 		p->index);
 }
 
+/** A NIC that splits takes a descriptor for each part of a packet (mlx5: mlx5_rxq_new()). */
 static void
 check_ring(struct check *c, const struct check_port *p)
 {
+	const uint32_t parts = check_port_splits(p) && !p->is_virtual ? 2 : 1;
 	const uint32_t want = p->settings->descriptors;
 	const uint32_t ring = p->ring_max != 0 ? RTE_MIN(want, p->ring_max) : want;
+	const char *each = parts > 1 ? ", in two parts," : "";
 
 	if (p->replay) {
 		add(c, p, CHECK_NA, "RX descriptors", "%u; a replay waits for its receiver", ring);
-	} else if (ring < p->burst) {
+	} else if (ring < parts * p->burst) {
 		add(c, p, CHECK_WARN, "RX descriptors",
-			"%u a queue, a frame comes as a burst of %u packets", ring, p->burst);
-		if (p->ring_max != 0 && p->ring_max < p->burst)
+			"%u a queue, a frame comes as a burst of %u packets%s", ring, p->burst,
+			parts > 1 ? " in two parts" : "");
+		if (p->ring_max != 0 && p->ring_max < parts * p->burst)
 			check_fix(c,
 				"the port has %u at most: more [lcores] rx_lcores, so that "
 				"each queue gets fewer streams",
 				p->ring_max);
 		else
 			check_fix(c, "[port %u] descriptors = %u", p->index,
-				rte_align32pow2(p->burst));
+				rte_align32pow2(parts * p->burst));
 	} else if (want > ring || want < p->ring_min) {
 		add(c, p, CHECK_WARN, "RX descriptors", "%u asked for, the port takes %u to %u",
 			want, p->ring_min, p->ring_max);
@@ -343,8 +347,8 @@ check_ring(struct check *c, const struct check_port *p)
 			want > ring ? ring : p->ring_min);
 	} else {
 		add(c, p, CHECK_OK, "RX descriptors",
-			"%u a queue hold the bursts of %u frames, %u packets each", ring,
-			ring / p->burst, p->burst);
+			"%u a queue hold the bursts of %u frames, %u packets%s each", ring,
+			ring / (parts * p->burst), p->burst, each);
 	}
 }
 

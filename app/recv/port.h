@@ -130,16 +130,23 @@ port_element_lead(const struct settings *s, bool split)
 }
 
 /**
- * Bytes of an element of the payload pool. Where whole packets are received, a driver wants room
- * for the longest that the MTU lets through, however long the detector's are.
+ * Bytes of an element of the payload pool: room for the longest packet that the MTU lets through,
+ * or what is left of it behind the headers, however long the detector's are. A driver that finds
+ * less refuses, or (mlx5, split) takes as many elements for each packet as it would need at most.
  */
 static inline uint32_t
 port_element_bytes(const struct settings *s, bool split)
 {
-	uint32_t bytes = port_element_lead(s, split) + s->detector.ops->pixel_bytes;
+	const uint32_t pixels = s->detector.ops->pixel_bytes;
+	uint32_t bytes = port_element_lead(s, split) + pixels;
 
-	for (uint32_t i = 0; i < s->nb_ports && !split; i++)
-		bytes = RTE_MAX(bytes, RTE_PKTMBUF_HEADROOM + PORT_L2_BYTES + s->ports[i].mtu);
+	for (uint32_t i = 0; i < s->nb_ports; i++) {
+		const uint32_t longest = PORT_L2_BYTES + s->ports[i].mtu;
+
+		bytes = RTE_MAX(bytes,
+			split ? longest - RTE_MIN(longest, port_header_bytes(s))
+			      : RTE_PKTMBUF_HEADROOM + longest);
+	}
 	return RTE_ALIGN_CEIL(bytes, 2 * RTE_CACHE_LINE_SIZE);
 }
 

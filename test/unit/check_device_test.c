@@ -200,7 +200,8 @@ test_good_port(void **state)
 	assert_int_equal(check.nb_rows, 9);
 	want_item("port 0: device", CHECK_OK, "0000:01:00.0, mlx5_pci");
 	want_item("port 0: RX queues", CHECK_OK, "2 of 1024");
-	want_item("port 0: RX descriptors", CHECK_OK, "the bursts of 8 frames, 128 packets");
+	want_item("port 0: RX descriptors", CHECK_OK,
+		"the bursts of 4 frames, 128 packets, in two parts, each");
 	want_item("port 0: buffer split", CHECK_OK, "mode = auto: headers in host memory");
 	want_item("port 0: flow rules", CHECK_OK, "4 taken");
 	want_item("port 0: MTU", CHECK_OK, "9000, packets are 8268");
@@ -285,8 +286,8 @@ test_port_rings(void **state)
 	p.settings = &settings;
 	settings.descriptors = 100;
 	look_at(&s, &p);
-	want_item("port 0: RX descriptors", CHECK_WARN, "burst of 128 packets");
-	assert_string_equal(find("port 0: RX descriptors")->fix, "[port 0] descriptors = 128");
+	want_item("port 0: RX descriptors", CHECK_WARN, "burst of 128 packets in two parts");
+	assert_string_equal(find("port 0: RX descriptors")->fix, "[port 0] descriptors = 256");
 	p.ring_max = 64;
 	look_at(&s, &p);
 	assert_non_null(strstr(find("port 0: RX descriptors")->fix, "more [lcores] rx_lcores"));
