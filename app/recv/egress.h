@@ -149,7 +149,8 @@ int egress_begin(struct egress *e, const struct egress_begin *run, char message[
 void egress_put(struct egress *e, const struct batch *batch);
 
 /**
- * No more batches: wait until all that is held is durable, what was adopted too.
+ * No more batches: wait until all that is held is durable, what was adopted too, and the stores
+ * that are configured have completed their files and heard what went elsewhere.
  * @return 0; -ETIMEDOUT: the rest is in the ring
  */
 int egress_end(struct egress *e);

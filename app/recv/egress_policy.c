@@ -4,9 +4,8 @@
 #include "egress_private.h"
 #include "sink/sink_link.h"
 
-/* Whether a store has not taken anything for so long that its batches are better off elsewhere. */
-static bool
-is_gone(const struct egress *e, const struct sink_sender *sender, uint64_t now)
+bool
+egress_store_is_gone(const struct egress *e, const struct sink_sender *sender, uint64_t now)
 {
 	const uint64_t since = sink_sender_idle_since(sender);
 
@@ -36,7 +35,7 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 	unsigned int i, store;
 
 	e->next_store++;
-	if (sticks && !is_gone(e, run->sender[from], sink_link_clock()))
+	if (sticks && !egress_store_is_gone(e, run->sender[from], sink_link_clock()))
 		return from;
 	for (i = 0; i < e->stores.nb; i++) {
 		store = (from + i) % e->stores.nb;
@@ -71,7 +70,8 @@ give_up_idle(struct egress *e, const struct egress_run *run, uint64_t now)
 		takes += sink_sender_takes(run->sender[i]);
 	for (i = 0; i < e->stores.nb; i++) {
 		if ((takes > 0 || e->ladder.step != EGRESS_HOLD) &&
-			!sink_sender_is_down(run->sender[i]) && is_gone(e, run->sender[i], now))
+			!sink_sender_is_down(run->sender[i]) &&
+			egress_store_is_gone(e, run->sender[i], now))
 			sink_sender_give_up(run->sender[i]);
 	}
 }
@@ -86,9 +86,9 @@ may_leave(const struct egress *e, const struct retention_batch *b, uint64_t now)
 	if (from == NULL)
 		return true;
 	if (b->given & 1u << b->owner)
-		return sink_sender_is_down(from) && is_gone(e, from, now);
+		return sink_sender_is_down(from) && egress_store_is_gone(e, from, now);
 	return e->settings.policy == EGRESS_ROUND_ROBIN ? !sink_sender_takes(from)
-							: is_gone(e, from, now);
+							: egress_store_is_gone(e, from, now);
 }
 
 static bool

@@ -151,6 +151,9 @@ void egress_say_what_is_left(const struct egress *e);
 
 /* ---- egress_policy.c ------------------------------------------------------------------------- */
 
+/** Whether a store has not taken anything for so long that its batches are better off elsewhere. */
+bool egress_store_is_gone(const struct egress *e, const struct sink_sender *sender, uint64_t now);
+
 /** The sender of the store that a batch is of; NULL: none that is configured. */
 struct sink_sender *egress_sender_of(const struct egress *e, const struct retention_batch *b);
 

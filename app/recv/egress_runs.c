@@ -8,6 +8,7 @@
 #include <rte_common.h>
 
 #include "egress_private.h"
+#include "sink/sink_link.h"
 #include "sink/sink_message.h"
 
 static void
@@ -142,15 +143,45 @@ find_doubts(const struct egress *e, uint16_t doubts[RETENTION_RUNS])
 	}
 }
 
-/* Of these stores those that nobody will connect to. */
+/* Of these stores those that nobody will connect to: they are not where they were last. */
 static uint16_t
 not_configured(const struct egress *e, uint16_t numbers)
 {
 	unsigned int i;
 
-	for (i = 0; i < e->stores.nb; i++)
-		numbers &= ~(1u << e->stores.at[i].number);
+	for (i = 0; i < e->stores.nb; i++) {
+		if (!e->stores.at[i].wrong)
+			numbers &= ~(1u << e->stores.at[i].number);
+	}
 	return numbers;
+}
+
+/* Whether a store that is nowhere may yet turn out to be at one of the addresses. */
+static bool
+may_be_somewhere(const struct egress *e, const struct egress_run *run)
+{
+	const uint64_t now = sink_link_clock();
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		if (!sink_stores_answered(&e->stores.at[i]) &&
+			!egress_store_is_gone(e, run->sender[i], now))
+			return true;
+	}
+	return false;
+}
+
+/* An end was said to the store that was at an address then; the one that is there now has to hear
+ * of what went elsewhere. */
+static void
+connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
+{
+	unsigned int i;
+
+	for (i = 0; i < e->stores.nb; i++) {
+		if ((doubts & 1u << e->stores.at[i].number) != 0)
+			sink_sender_again(run->sender[i]);
+	}
 }
 
 static void
@@ -182,7 +213,7 @@ run_waits(const struct egress *e, const struct egress_run *run, uint16_t doubts)
 	if (run->retiring || !run->finishing || !retention_run_get(e->ring, run->index, &r))
 		return true;
 	return r.held > 0 || doubts != not_configured(e, doubts) ||
-		count_ended(e, run) < e->stores.nb;
+		count_ended(e, run) < e->stores.nb || may_be_somewhere(e, run);
 }
 
 void
@@ -201,6 +232,8 @@ egress_look_at_runs(struct egress *e)
 			retire_run(e, run);
 			continue;
 		}
+		if (!run->retiring)
+			connect_again(e, run, doubts[i]);
 		run->waits = run_waits(e, run, doubts[i]);
 		if (!run->waits && !run->told)
 			say_doubts(e, run, doubts[i]);

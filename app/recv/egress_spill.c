@@ -71,7 +71,8 @@ settle(struct egress *e, uint32_t batch, const struct retention_batch *b,
 	const bool has = is_spilled(e, b);
 
 	if (!b->held) {
-		if (e->spill != NULL && b->sequence < imported->end[b->run][b->table])
+		/* without a look at the files it may have been imported anywhere */
+		if (e->spill == NULL || b->sequence < imported->end[b->run][b->table])
 			retention_settle(e->ring, batch);
 	} else if (has) {
 		ADD(e->view.adopted_spilled, 1);
@@ -99,8 +100,9 @@ adopt_runs(struct egress *e, struct imported *imported)
 			continue;
 		if (e->spill == NULL && !known[0]) {
 			LOG(WARNING,
-				"batches were being spilled and [egress] spill is not set: "
-				"stores get them, and may have them twice after an import\n");
+				"batches were spilled and [egress] spill is not set: stores get "
+				"what is held of them and keep what they have; run braggline-store "
+				"reconcile after an import\n");
 			known[0] = true;
 		} else if (e->spill != NULL && !known[b.run]) {
 			(void)retention_run_get(e->ring, b.run, &run);

@@ -12,6 +12,7 @@
 #include "direct_io.h"
 #include "left_rings.h"
 #include "reconcile.h"
+#include "store_identity.h"
 #include "store_tree.h"
 
 static const char help[] =
@@ -22,7 +23,7 @@ static const char help[] =
 	"\n"
 	"For streams whose receiver does not come back, or whose retention ring is named: it\n"
 	"would tell stores to cut off what has gone elsewhere, and the copy that stays here may\n"
-	"be that one. A ring that is named forgets that.\n"
+	"be that one. A ring that is named forgets that, of stores whose directories are named.\n"
 	"\n"
 	"Whatever happens to this process or machine meanwhile, each batch stays in some file;\n"
 	"do it again then. What is cut off behind a double and is nowhere else gets a file of\n"
@@ -30,16 +31,21 @@ static const char help[] =
 	"\n"
 	"  -r, --ring FILE     retention ring that a receiver has left; may be given again\n"
 	"      --without-ring  rings of receivers that are not named are gone for good\n"
+	"  -g, --gone IDENTITY a store that does not come back, and its directory neither\n"
 	"  -n, --dry-run       change nothing, say what would be done\n"
 	"  -h, --help          this text\n"
 	"\n"
 	"Exit status: 0; 1 if something is damaged or has failed; 2 for a wrong command line.\n";
+
+#define STORES_MAX 256
 
 struct job {
 	struct reconcile reconcile;
 	const char *ring_path[LEFT_RINGS_MAX];
 	unsigned int nb_rings;
 	struct left_rings rings;
+	uint64_t identity[STORES_MAX]; /* of stores that are looked into, or gone */
+	size_t nb_identities;
 };
 
 static int
@@ -97,6 +103,23 @@ read_files(struct job *j, char **dir)
 	return status;
 }
 
+/* Who has written to a directory, or to the one above that of a run. */
+static int
+find_identity(struct job *j, const char *dir)
+{
+	char above[PATH_MAX], message[PATH_MAX];
+	int rc;
+
+	if (j->nb_identities == STORES_MAX)
+		return fail("too many directories of stores");
+	rc = store_identity_read(dir, &j->identity[j->nb_identities], message);
+	if (rc == -ENOENT && snprintf(above, sizeof(above), "%s/..", dir) < (int)sizeof(above))
+		rc = store_identity_read(above, &j->identity[j->nb_identities], message);
+	j->nb_identities += rc == 0;
+	/* what a receiver has spilled is no store's */
+	return rc == 0 || rc == -ENOENT ? EXIT_SUCCESS : fail(message);
+}
+
 static int
 work(struct job *j, char **dir)
 {
@@ -109,6 +132,8 @@ work(struct job *j, char **dir)
 	for (i = 0; dir[i] != NULL; i++) {
 		if (store_tree_lock(dir[i], message) < 0)
 			return fail(message);
+		if (find_identity(j, dir[i]) != EXIT_SUCCESS)
+			return EXIT_FAILURE;
 	}
 	for (i = 0; i < j->nb_rings; i++) {
 		if (left_rings_add(&j->rings, j->ring_path[i], message) < 0)
@@ -120,10 +145,12 @@ work(struct job *j, char **dir)
 	if (status != EXIT_SUCCESS)
 		return status;
 	if (!r->dry_run)
-		left_rings_forget(&j->rings);
+		left_rings_forget(&j->rings, j->identity, j->nb_identities);
 	rc = reconcile_run(r);
 	for (i = 0; i < r->nb && rc == 0 && !r->dry_run; i++)
 		(void)left_rings_release(&j->rings, &r->stream[i].identity, &r->stream[i].all);
+	if (!r->dry_run)
+		left_rings_say(&j->rings, command_say, NULL);
 	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
 	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,
@@ -137,6 +164,7 @@ cmd_reconcile(int argc, char **argv)
 	static const struct option options[] = {
 		{"ring", required_argument, NULL, 'r'},
 		{"without-ring", no_argument, NULL, 'w'},
+		{"gone", required_argument, NULL, 'g'},
 		{"dry-run", no_argument, NULL, 'n'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
@@ -144,8 +172,18 @@ cmd_reconcile(int argc, char **argv)
 	struct job j = {.reconcile = {.io = &direct_io, .say = command_say}};
 	int option, status;
 
-	while ((option = getopt_long(argc, argv, "r:nh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "r:g:nh", options, NULL)) != -1) {
 		switch (option) {
+		case 'g':
+			if (j.nb_identities == STORES_MAX ||
+				!store_identity_parse(optarg, &j.identity[j.nb_identities++])) {
+				fprintf(stderr,
+					"braggline-store reconcile: --gone %s: wanted 16 "
+					"hexadecimal digits, as in .identity, at most %u times\n",
+					optarg, STORES_MAX);
+				return EXIT_USAGE;
+			}
+			break;
 		case 'r':
 			if (j.nb_rings == LEFT_RINGS_MAX) {
 				fprintf(stderr,

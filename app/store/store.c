@@ -94,6 +94,39 @@ make_root(const char *root, char message[PATH_MAX])
 	return rc;
 }
 
+/* The directory is this process's, and it is known whose it is. */
+static int
+open_files(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	int rc;
+
+	s->lock = -1;
+	rc = make_root(c->files.root, message);
+	if (rc == 0)
+		rc = sink_key_read(&s->shared.key, c->key, message);
+	if (rc < 0)
+		return rc;
+	s->lock = store_tree_lock(c->files.root, message);
+	if (s->lock < 0)
+		return s->lock;
+	rc = store_identity(c->files.root, &s->shared.node, message);
+	if (rc == 0)
+		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %016" PRIx64 " in %s\n",
+			s->shared.node, c->files.root);
+	return rc;
+}
+
+static int
+open_device(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	s->shared.dev = c->dev != NULL ? c->dev : rdma_dev_open(c->device);
+	s->own_dev = c->dev == NULL;
+	if (s->shared.dev != NULL)
+		return 0;
+	snprintf(message, PATH_MAX, "device %.3000s: %s", c->device, rte_strerror(rte_errno));
+	return -rte_errno;
+}
+
 int
 store_open(struct store **store, const struct store_config *c, char message[PATH_MAX])
 {
@@ -108,27 +141,13 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	for (i = 0; i < STORE_CONNECTIONS; i++)
 		s->connection[i].index = i;
 	apply(s, c);
-	rc = make_root(c->files.root, message);
+	rc = open_files(s, c, message);
 	if (rc == 0)
-		rc = sink_key_read(&s->shared.key, c->key, message);
-	if (rc == 0)
-		rc = s->lock = store_tree_lock(c->files.root, message);
+		rc = open_device(s, c, message);
 	if (rc < 0) {
-		free(s);
-		return rc;
-	}
-	rc = store_identity(c->files.root, &s->shared.node, message);
-	if (rc < 0) {
-		close(s->lock);
-		free(s);
-		return rc;
-	}
-	s->shared.dev = c->dev != NULL ? c->dev : rdma_dev_open(c->device);
-	s->own_dev = c->dev == NULL;
-	if (s->shared.dev == NULL) {
-		rc = -rte_errno;
-		snprintf(message, PATH_MAX, "device %.3000s: %s", c->device, rte_strerror(-rc));
-		close(s->lock);
+		if (s->lock >= 0)
+			close(s->lock);
+		sink_key_forget(&s->shared.key);
 		free(s);
 		return rc;
 	}

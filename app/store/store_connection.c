@@ -368,6 +368,7 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 	memset(c, 0, sizeof(*c));
 	c->index = index;
 	c->shared = s;
+	c->order = s->counters.requests;
 	c->gate = gate;
 	c->heard = now;
 	memcpy(c->peer.addr, addr, sizeof(addr));
@@ -454,6 +455,11 @@ work_settling(struct store_connection *c)
 		}
 	}
 	older = c->run->connection;
+	/* what it says was on its way for long: the receiver has come by another one since */
+	if (older != NULL && older->order > c->order) {
+		store_connection_refuse(c, SINK_REASON_SUPERSEDED);
+		return true;
+	}
 	if (older != NULL && older != c) {
 		if (older->state < STORE_LEAVING)
 			c->shared->counters.superseded++;

@@ -81,6 +81,7 @@ struct store_place {
 struct store_connection {
 	enum store_connection_state state;
 	unsigned int index;
+	uint64_t order; /**< of its request among all of them */
 	struct store_shared *shared;
 	struct rdma_conn *conn;
 	struct rdma_pd *pd; /**< its own: an rkey of another connection's is worth nothing here */

@@ -15,28 +15,35 @@
 #define NAME   ".identity"
 #define DIGITS 16
 
+bool
+store_identity_parse(const char *text, uint64_t *identity)
+{
+	if (strlen(text) != DIGITS || strspn(text, "0123456789abcdef") != DIGITS)
+		return false;
+	*identity = strtoull(text, NULL, 16);
+	return *identity != 0;
+}
+
 /* As text: 16 hexadecimal digits and the end of a line. @return 0; -ENOENT; -EBADMSG; -errno */
 static int
 read_identity(const char *path, uint64_t *identity)
 {
 	char text[DIGITS + 2];
 	ssize_t n;
-	int fd;
+	int fd, rc;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return -errno;
 	n = read(fd, text, sizeof(text));
+	rc = n < 0 ? -errno : 0;
 	close(fd);
-	if (n < 0)
-		return -errno;
+	if (rc < 0)
+		return rc;
 	if (n != DIGITS + 1 || text[DIGITS] != '\n')
 		return -EBADMSG;
 	text[DIGITS] = '\0';
-	if (strspn(text, "0123456789abcdef") != DIGITS)
-		return -EBADMSG;
-	*identity = strtoull(text, NULL, 16);
-	return *identity != 0 ? 0 : -EBADMSG;
+	return store_identity_parse(text, identity) ? 0 : -EBADMSG;
 }
 
 static int
@@ -79,8 +86,8 @@ make_identity(const char *path, uint64_t *identity)
 	return rc == 0 ? direct_io.sync_dir(path) : rc;
 }
 
-int
-store_identity(const char *dir, uint64_t *identity, char message[PATH_MAX])
+static int
+work(const char *dir, bool make, uint64_t *identity, char message[PATH_MAX])
 {
 	char path[PATH_MAX];
 	int rc;
@@ -89,7 +96,7 @@ store_identity(const char *dir, uint64_t *identity, char message[PATH_MAX])
 		rc = -ENAMETOOLONG;
 	else
 		rc = read_identity(path, identity);
-	if (rc == -ENOENT)
+	if (rc == -ENOENT && make)
 		rc = make_identity(path, identity);
 	if (rc < 0)
 		snprintf(message, PATH_MAX,
@@ -100,4 +107,16 @@ store_identity(const char *dir, uint64_t *identity, char message[PATH_MAX])
 				: "%.3000s/" NAME ": %s",
 			dir, strerror(-rc));
 	return rc;
+}
+
+int
+store_identity(const char *dir, uint64_t *identity, char message[PATH_MAX])
+{
+	return work(dir, true, identity, message);
+}
+
+int
+store_identity_read(const char *dir, uint64_t *identity, char message[PATH_MAX])
+{
+	return work(dir, false, identity, message);
 }

@@ -69,11 +69,14 @@ static int
 answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct store_shared *s;
+	char identity[17];
 
 	pthread_mutex_lock(&lock);
 	rte_tel_data_start_dict(d);
 	if (store != NULL) {
 		s = store_look(store);
+		snprintf(identity, sizeof(identity), "%016" PRIx64, s->node);
+		rte_tel_data_add_dict_string(d, "identity", identity);
 		add(d, "requests", s->counters.requests);
 		add(d, "connections_stood", s->counters.stood);
 		add(d, "connections_broken", s->counters.broken);

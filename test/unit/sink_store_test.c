@@ -462,6 +462,81 @@ test_changed_places(void **state)
 	rig_each_is_there_once(1);
 }
 
+/* The same when the run has ended at the store whose address the other one has now: it is connected
+ * to once more, to be told. */
+static void
+test_changed_places_at_the_end(void **state)
+{
+	struct retention_stats stats;
+	uint32_t batch;
+
+	rig_open_store(0);
+	rig_open_store(1);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig_open_sender(1);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP && rig_stats_of(1).state == SINK_SENDER_UP);
+	rig.station[1].out = true;
+	batch = rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 1);
+	UNTIL(rig_stats_of(0).sent == 1);
+	UNTIL(sink_sender_is_down(rig.sender[0]));
+	retention_assign(rig.ring, batch, 1);
+	assert_int_equal(sink_sender_offer(rig.sender[1], batch), 0);
+	UNTIL(rig_held() == 0);
+	rig_end_run(1);
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_open_store_in(0, 1);
+	rig_open_store_in(1, 0);
+	rig.station[1].out = false;
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	assert_int_equal(rig_stats_of(1).state, SINK_SENDER_ENDED);
+	assert_int_equal(rig.stores.at[1].number, 0);
+	/* of one that has not ended it is nothing; the other one tells, and ends again */
+	sink_sender_again(rig.sender[0]);
+	assert_int_equal(rig_stats_of(0).state, SINK_SENDER_UP);
+	sink_sender_again(rig.sender[1]);
+	assert_int_equal(rig_stats_of(1).state, SINK_SENDER_DOWN);
+	UNTIL(rig_stats_of(1).state == SINK_SENDER_ENDED);
+	assert_int_equal(rig_stats_of(1).connections, 2);
+	retention_stats_get(rig.ring, &stats);
+	assert_int_equal(stats.in_doubt, 0);
+	assert_int_equal(store_look(rig.store[0])->counters.batches_cut, 0);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(1);
+}
+
+/* What an older connection says arrives after the receiver has come by another one: it is that one
+ * which goes. */
+static void
+test_late_words(void **state)
+{
+	struct sink_sender *older;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_WAITING);
+	/* it has not said MOVED yet, and stands still */
+	older = rig.sender[0];
+	rig.sender[0] = NULL;
+	rig_open_sender_to(1, 0);
+	UNTIL(rig_stats_of(1).state == SINK_SENDER_UP);
+	rig.sender[0] = older;
+	UNTIL(rig_stats_of(0).reason == SINK_REASON_SUPERSEDED);
+	assert_int_equal(rig_stats_of(1).state, SINK_SENDER_UP);
+	assert_int_equal(rig_stats_of(1).broken, 0);
+	assert_int_equal(store_look(rig.store[0])->counters.superseded, 0);
+	rig_close_sender(0);
+	rig_end_run(1);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
 /* A directory that was copied: two stores that say they are one. Only one of them is used. */
 static void
 test_one_twice(void **state)
@@ -564,6 +639,8 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_superseded, rig_begin_test),
 		cmocka_unit_test_setup(test_end_waits, rig_begin_test),
 		cmocka_unit_test_setup(test_changed_places, rig_begin_test),
+		cmocka_unit_test_setup(test_changed_places_at_the_end, rig_begin_test),
+		cmocka_unit_test_setup(test_late_words, rig_begin_test),
 		cmocka_unit_test_setup(test_one_twice, rig_begin_test),
 		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),

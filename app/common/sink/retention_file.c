@@ -94,7 +94,9 @@ static int
 check_header(const struct ring_header *h, const char *path, uint64_t size, char *message)
 {
 	if (h->version != RING_VERSION) {
-		snprintf(message, PATH_MAX, "%.3000s is a retention ring of version %u: wanted %u",
+		snprintf(message, PATH_MAX,
+			"%.3000s is a retention ring of version %u: wanted %u. What it holds is "
+			"for the braggline that made it, to send or to import; then remove it",
 			path, h->version, RING_VERSION);
 		return -EINVAL;
 	}

@@ -485,6 +485,7 @@ work_proving(struct sink_sender *s, uint64_t now)
 	s->have_table = 0;
 	s->have_next = 0;
 	s->waiting_since = 0;
+	s->settles_since = now;
 	if (sink_sender_collect(s) < 0) {
 		refuse(s, SINK_REASON_FAILED);
 		return true;
@@ -568,6 +569,18 @@ sink_sender_finish(struct sink_sender *s)
 	s->finish = true;
 }
 
+void
+sink_sender_again(struct sink_sender *s)
+{
+	if (s->state != SINK_SENDER_ENDED)
+		return;
+	s->down_since = s->retry_at = sink_link_clock();
+	s->back_off = 0;
+	s->closing = s->link_is_open;
+	forget_connection(s);
+	enter(s, SINK_SENDER_DOWN);
+}
+
 bool
 sink_sender_is_down(const struct sink_sender *s)
 {
@@ -583,6 +596,9 @@ sink_sender_takes(const struct sink_sender *s)
 uint64_t
 sink_sender_idle_since(const struct sink_sender *s)
 {
+	/* it takes memory and looks into files, for as long as that takes */
+	if (s->state == SINK_SENDER_WAITING)
+		return s->settles_since;
 	return s->down_since != 0 ? s->down_since : s->bad_since;
 }
 
@@ -608,13 +624,15 @@ sink_sender_close(struct sink_sender *s)
 {
 	unsigned int i;
 
+	leave_store(s);
+	/* should it be polled again, it does nothing but close */
+	s->state = SINK_SENDER_ENDED;
 	if (s->link_is_open && !s->closing) {
 		sink_link_break(&s->link);
 		s->closing = true;
 	}
 	if (s->link_is_open && !close_link(s))
 		return -EBUSY;
-	leave_store(s);
 	forget_connection(s);
 	for (i = 0; i < SINK_TABLES; i++)
 		free(s->queue[i].at);

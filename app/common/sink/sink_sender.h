@@ -5,7 +5,7 @@
  * batches out of the retention ring, and writes down there what became of them.
  *
  * Which batch goes to which store is the owner's decision: it offers batches that it has assigned
- * to this store in the retention ring (retention_assign(), retention_move()). Those that the ring
+ * to this store in the retention ring (retention_assign()). Those that the ring
  * says are this store's are found by the sender itself whenever a connection stands.
  *
  * One lcore, which polls the device's lane and CM as well.
@@ -91,6 +91,9 @@ int sink_sender_offer(struct sink_sender *s, uint32_t batch);
 /** The run is complete: END when nothing of it is held any more, by whatever store. */
 void sink_sender_finish(struct sink_sender *s);
 
+/** Of one that has ended: connect again, as its store has to hear of what went elsewhere. */
+void sink_sender_again(struct sink_sender *s);
+
 /** An event of the CM with rdma_conn_context() this sender. *Control.* */
 void sink_sender_event(struct sink_sender *s, const struct rdma_event *event);
 
@@ -103,7 +106,8 @@ bool sink_sender_is_down(const struct sink_sender *s);
 /** Whether what is offered now goes now: connected, and the store is good. */
 bool sink_sender_takes(const struct sink_sender *s);
 
-/** Since when, ms of sink_link_clock(), it has not taken anything; 0: it does. */
+/** Since when, ms of sink_link_clock(), it has not taken anything; 0: it does. While the store
+ * settles, since it was connected to. */
 uint64_t sink_sender_idle_since(const struct sink_sender *s);
 
 /** End the connection of a store that takes nothing: its batches may be moved then. *Control.* */

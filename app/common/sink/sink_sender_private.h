@@ -73,6 +73,7 @@ struct sink_sender {
 	unsigned int have_table;
 	uint64_t have_next; /* of this table, the lowest number that has not been spoken of */
 	bool have_all;
+	uint64_t settles_since; /* ms: it is known who it is */
 	uint64_t waiting_since; /* ms: the first HAVE; 0: none yet */
 	struct sink_place *place;
 	struct used *used;

@@ -12,29 +12,35 @@
 #define LOG(level, fmt, ...) \
 	rte_log(RTE_LOG_##level, sink_sender_logtype, "sink: " fmt "\n", ##__VA_ARGS__)
 
-static bool
-is_configured(const struct sink_stores *s, const struct retention_store *store)
+/* Stores that were given nothing that is held or in doubt, and are at no address, are forgotten. */
+static void
+forget_others(struct sink_stores *s)
 {
-	unsigned int i;
+	struct retention_store store;
+	unsigned int i, k;
+	bool used;
 
-	for (i = 0; i < s->nb; i++) {
-		if (store->here && strcmp(store->address, s->at[i].address) == 0)
-			return true;
+	for (i = 0; i < RETENTION_STORES; i++) {
+		if (!retention_store_get(s->ring, i, &store))
+			continue;
+		used = sink_stores_at(s, i) >= 0;
+		for (k = 0; k < s->nb; k++)
+			used |= store.here && strcmp(store.address, s->at[k].address) == 0;
+		if (!used)
+			(void)retention_store_drop(s->ring, i);
 	}
-	return false;
 }
 
 int
 sink_stores_find(struct sink_stores *s)
 {
-	struct retention_store store;
 	unsigned int i;
 	int n;
 
-	for (i = 0; i < RETENTION_STORES; i++) {
-		if (retention_store_get(s->ring, i, &store) && !is_configured(s, &store))
-			(void)retention_store_drop(s->ring, i);
-	}
+	/* whose they are is found out now */
+	for (i = 0; i < s->nb; i++)
+		s->at[i].number = -1;
+	forget_others(s);
 	for (i = 0; i < s->nb; i++) {
 		n = retention_store_at(s->ring, s->at[i].address);
 		if (n < 0)
@@ -65,9 +71,9 @@ complain(struct sink_store *a, const char *format, ...)
 	va_list list;
 
 	a->refused++;
-	if (a->told)
+	if (a->wrong)
 		return;
-	a->told = true;
+	a->wrong = true;
 	va_start(list, format);
 	vsnprintf(text, sizeof(text), format, list);
 	va_end(list);
@@ -104,6 +110,7 @@ take_new(struct sink_stores *s, struct sink_store *a, uint64_t identity)
 		retention_store_identify(s->ring, a->number, identity);
 		return 0;
 	}
+	forget_others(s);
 	n = retention_store_add(s->ring, a->address, identity);
 	if (n < 0) {
 		complain(a,
@@ -168,7 +175,7 @@ sink_stores_prove(struct sink_stores *s, unsigned int at, uint64_t identity)
 		return rc;
 	a->identity = identity;
 	a->proved++;
-	a->told = false;
+	a->wrong = false;
 	return 0;
 }
 

@@ -27,10 +27,10 @@ struct sink_store {
 	char name[RETENTION_ADDRESS];	 /**< as it was given, for logs */
 	char address[RETENTION_ADDRESS]; /**< ADDRESS:PORT, however it was given */
 	int number;			 /**< in the ring, of the store that is there */
-	uint64_t identity;		 /**< of it; 0: it was not connected to yet */
-	unsigned int proved;		 /**< connections that stand, */
-	uint64_t refused;		 /**< and those that did not as it is the wrong store */
-	bool told;			 /**< that was said */
+	uint64_t identity;   /**< of it, as it has proved since the start; 0: it has not */
+	unsigned int proved; /**< connections that stand, */
+	uint64_t refused;    /**< and those that did not as it is the wrong store */
+	bool wrong;	     /**< the last one was; that was said */
 };
 
 /** All zero, and then filled in: `ring`, `nb`, and `to` to `address` of each. */
@@ -60,6 +60,13 @@ int sink_stores_prove(struct sink_stores *s, unsigned int at, uint64_t identity)
 
 /** A connection that had proved it ends. */
 void sink_stores_leave(struct sink_stores *s, unsigned int at);
+
+/** Whether it is known who is there: it has proved to be a store, be it one that is not used. */
+static inline bool
+sink_stores_answered(const struct sink_store *a)
+{
+	return a->identity != 0 || a->wrong;
+}
 
 /** The address of the store of this number in the ring; -ENOENT: it is none of them. */
 int sink_stores_at(const struct sink_stores *s, unsigned int number);
