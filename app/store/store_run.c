@@ -252,6 +252,8 @@ store_run_find(struct store_runs *s, const struct sink_handshake *h, enum sink_r
 		goto refused;
 	*reason = open_run(s, free_one, h);
 	if (*reason == SINK_REASON_NONE) {
+		if (s->nb <= free_one - s->run)
+			s->nb = free_one - s->run + 1;
 		s->opened++;
 		show_run(free_one, true);
 		return free_one;
@@ -268,7 +270,7 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 	struct store_run *r;
 	unsigned int i, k;
 
-	for (i = 0; i < STORE_RUNS; i++) {
+	for (i = 0; i < s->nb; i++) {
 		r = &s->run[i];
 		if (!r->used)
 			continue;

@@ -62,6 +62,7 @@ struct store_stream_view {
 struct store_runs {
 	struct store_files files;
 	struct store_run run[STORE_RUNS];
+	unsigned int nb; /**< those from here on have never been used: a line of each is a lot */
 	struct store_producer producer[STORE_RUNS];
 	uint64_t opened;
 	uint64_t ended;

@@ -91,11 +91,14 @@ sink_entry_describe(struct sink_stream *s, const struct sink_batch *batch, const
 		return -EMSGSIZE;
 	if (s->metadata_bytes == 0)
 		s->metadata_bytes = size;
+	/* all of it: what is left out would be cleared first, by slower instructions */
 	*descriptor = (struct sink_descriptor){
 		.magic = SINK_MAGIC,
 		.version = SINK_VERSION,
 		.table = s->table,
+		.reserved = 0,
 		.entry = batch->entry,
+		.crc32c = 0,
 		.epoch = s->epoch,
 		.producer = s->identity.producer,
 		.run = s->identity.run,
@@ -108,6 +111,7 @@ sink_entry_describe(struct sink_stream *s, const struct sink_batch *batch, const
 		.body_bytes = batch->body_bytes,
 		.body_crc32c = batch->body_crc32c,
 		.metadata_bytes = size,
+		.reserved2 = {0, 0},
 	};
 	descriptor->crc32c = descriptor_crc(descriptor);
 	return 0;
