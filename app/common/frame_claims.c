@@ -48,6 +48,7 @@ frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, ui
 	if ((lane->elsewhere & bit) == 0)
 		a->votes = 0;
 	lane->elsewhere |= bit;
+	__atomic_store_n(&lane->dropped[stream], lane->dropped[stream] + 1, __ATOMIC_RELAXED);
 	if (!frame_agree(ft, a, frame))
 		return;
 	if (lane->place[stream] != a->lowest + 1)
@@ -61,40 +62,45 @@ frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, ui
 /* ---- builder ---- */
 
 /** Claims of all lanes, and where they are. A gap that the window has passed is none any more. */
-static uint64_t
-collect(const struct frame_table *ft, uint64_t place[DETECTOR_STREAMS_MAX])
+static void
+collect(struct frame_table *ft)
 {
-	uint64_t all = 0, mine;
+	struct frame_builder *b = &ft->builder;
+	uint64_t mine, ahead;
 
+	b->claims = b->claims_ahead = 0;
 	for (uint32_t i = 0; i < ft->config.lanes; i++) {
 		const struct frame_lane *lane = &ft->lanes[i];
-		uint64_t ahead;
 
 		mine = __atomic_load_n(&lane->claims, __ATOMIC_ACQUIRE);
+		if (likely(mine == 0))
+			continue;
 		ahead = __atomic_load_n(&lane->claims_ahead, __ATOMIC_RELAXED);
 		for (; mine != 0; mine &= mine - 1) {
+			const uint64_t bit = mine & -mine;
 			const uint32_t s = __builtin_ctzll(mine);
 
-			place[s] = __atomic_load_n(&lane->place[s], __ATOMIC_RELAXED);
-			if ((ahead >> s & 1) == 0 || place[s] > ft->builder.next_close)
-				all |= UINT64_C(1) << s;
+			b->claim_place[s] = __atomic_load_n(&lane->place[s], __ATOMIC_RELAXED);
+			if ((ahead & bit) != 0 && b->claim_place[s] <= b->next_close)
+				continue;
+			b->claims |= bit;
+			b->claims_ahead |= ahead & bit;
 		}
 	}
-	return all;
 }
 
 /** The most claims that are within `slots` frames from the lowest of them. */
 static uint64_t
-largest_group(const struct frame_table *ft, uint64_t claims,
-	const uint64_t place[DETECTOR_STREAMS_MAX], uint64_t *lowest)
+largest_group(const struct frame_table *ft, uint64_t *lowest)
 {
+	const uint64_t *place = ft->builder.claim_place;
 	uint64_t best = 0;
 
-	for (uint64_t i = claims; i != 0; i &= i - 1) {
+	for (uint64_t i = ft->builder.claims; i != 0; i &= i - 1) {
 		const uint64_t from = place[__builtin_ctzll(i)];
 		uint64_t group = 0;
 
-		for (uint64_t k = claims; k != 0; k &= k - 1) {
+		for (uint64_t k = ft->builder.claims; k != 0; k &= k - 1) {
 			const uint32_t s = __builtin_ctzll(k);
 
 			if (place[s] >= from && place[s] - from <= ft->config.slots)
@@ -108,6 +114,13 @@ largest_group(const struct frame_table *ft, uint64_t claims,
 	return best;
 }
 
+static uint64_t
+dropped_of(const struct frame_table *ft, uint32_t stream)
+{
+	return __atomic_load_n(
+		&ft->lanes[ft->config.owner[stream]].dropped[stream], __ATOMIC_RELAXED);
+}
+
 /** Look from now on who speaks. */
 static void
 look_anew(struct frame_table *ft, uint64_t now)
@@ -115,81 +128,108 @@ look_anew(struct frame_table *ft, uint64_t now)
 	struct frame_builder *b = &ft->builder;
 
 	b->claimed_at = now;
-	for (uint32_t s = 0; s < ft->detector.streams; s++)
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		b->claim_progress[s] = frame_stream_progress(ft, s);
+		b->claim_dropped[s] = dropped_of(ft, s);
+	}
+}
+
+/** Has a stream spoken since? */
+static bool
+speaks(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	return frame_stream_progress(ft, stream) != b->claim_progress[stream] ||
+		dropped_of(ft, stream) != b->claim_dropped[stream];
 }
 
 /**
- * Streams that speak and do not belong to a group: those that claim something else, and those that
- * are here. After `stall_cycles` only those count as here that had a packet placed meanwhile.
+ * Are those of a group more than the others? At first of all streams that are expected and were not
+ * given up on; after `stall_cycles` of those that have spoken meanwhile: in a pause of the detector
+ * that is nobody.
  */
-static uint32_t
-count_others(const struct frame_table *ft, uint64_t claims, uint64_t group, bool stalled)
+static bool
+is_majority(const struct frame_table *ft, uint64_t group, bool stalled)
 {
 	const struct frame_builder *b = &ft->builder;
-	uint32_t others = __builtin_popcountll(claims & ~group);
+	uint32_t mine = 0, others = 0;
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
-		const uint64_t at = frame_stream_progress(ft, s);
+		const bool here = (b->claims >> s & 1) == 0;
 
-		if ((claims >> s & 1) == 0 && at != 0 && b->stalled_at[s] != at + 1)
-			others += !stalled || at != b->claim_progress[s];
+		if (detector_stream_expected(&ft->detector, s) == 0 ||
+			(here && b->stalled_at[s] == frame_stream_progress(ft, s) + 1) ||
+			(stalled && !speaks(ft, s)))
+			continue;
+		if (group >> s & 1)
+			mine++;
+		else
+			others++;
 	}
-	return others;
+	return mine > others;
 }
 
+/** Streams that are told of, and that count as the others again; no more than once a second. */
 static void
-tell(struct frame_table *ft, uint64_t claims, const uint64_t place[DETECTOR_STREAMS_MAX])
+tell(struct frame_table *ft, uint64_t now)
 {
 	struct frame_builder *b = &ft->builder;
 	const struct detector *d = &ft->detector;
 
-	for (uint64_t i = claims & ~b->claims_told; i != 0; i &= i - 1) {
+	if (b->told_at != 0 && now - b->told_at < rte_get_tsc_hz())
+		return;
+	for (uint64_t i = b->claims & ~b->claims_told; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
 
 		LOG(WARNING,
-			"module %u, interface %u is at frame %" PRIu64
-			", most of the others are at %" PRIu64
-			": its packets are dropped until it counts as they do\n",
+			"module %u, interface %u is at frame %" PRIu64 ", not at %" PRIu64
+			" as others, and no majority is: its packets are dropped until it is\n",
 			detector_stream_module(d, s), s % d->interfaces,
-			frame_table_number(ft, place[s] - 1),
+			frame_table_number(ft, b->claim_place[s] - 1),
 			frame_table_number(ft, b->next_close));
+		b->claims_told |= UINT64_C(1) << s;
+		b->told_at = now;
+		b->told_progress[s] = frame_stream_progress(ft, s);
 	}
-	for (uint64_t i = b->claims_told & ~claims; i != 0; i &= i - 1) {
+	for (uint64_t i = b->claims_told & ~b->claims; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
 
+		/* a claim ends as well because its place was passed */
+		if (frame_stream_progress(ft, s) == b->told_progress[s])
+			continue;
 		LOG(NOTICE, "module %u, interface %u counts as the others again\n",
 			detector_stream_module(d, s), s % d->interfaces);
+		b->claims_told &= ~(UINT64_C(1) << s);
+		b->told_at = now;
 	}
-	b->claims_told = claims;
 }
 
 uint64_t
-frame_claims_place(struct frame_table *ft)
+frame_claims_place(struct frame_table *ft, uint64_t *group)
 {
 	struct frame_builder *b = &ft->builder;
-	uint64_t place[DETECTOR_STREAMS_MAX], lowest = 0;
-	const uint64_t claims = collect(ft, place);
-	const uint64_t now = rte_rdtsc();
-	uint64_t group;
+	uint64_t lowest = 0, now;
 	bool stalled;
 
-	if (likely(claims == 0)) {
+	collect(ft);
+	if (likely(b->claims == 0)) {
 		b->claimed_at = 0;
 		if (unlikely(b->claims_told != 0))
-			tell(ft, 0, place);
+			tell(ft, rte_rdtsc());
 		return 0;
 	}
+	now = rte_rdtsc();
 	if (b->claimed_at == 0)
 		look_anew(ft, now);
 	stalled = now - b->claimed_at >= ft->config.stall_cycles;
-	group = largest_group(ft, claims, place, &lowest);
-	if (count_others(ft, claims, group, stalled) < (uint32_t)__builtin_popcountll(group)) {
+	*group = largest_group(ft, &lowest);
+	if (is_majority(ft, *group, stalled)) {
 		b->claimed_at = 0;
 		return lowest;
 	}
 	if (stalled) {
-		tell(ft, claims, place);
+		tell(ft, now);
 		look_anew(ft, now);
 	}
 	return 0;

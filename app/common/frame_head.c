@@ -75,6 +75,21 @@ discount_idleness(struct frame_table *ft, uint64_t now)
 }
 
 /**
+ * Is a stream waited for? Not if it claims to be elsewhere, or behind a gap of which this is still
+ * in; nor, in a gap that most streams claim, if it is none of those.
+ */
+static bool
+is_waited_for(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	if ((b->claims >> stream & 1) != 0)
+		return (b->claims_ahead >> stream & 1) != 0 &&
+			b->next_close + 1 >= b->claim_place[stream];
+	return b->next_close + 1 >= b->gap_to || (b->gap_group >> stream & 1) != 0;
+}
+
+/**
  * May the head, which is not complete, be closed? Yes when every live stream is `give_up` frames
  * ahead, or by time: then the streams that hold it back are not live any more. When no stream is
  * live, everything that has begun may close.
@@ -97,7 +112,7 @@ head_given_up(struct frame_table *ft)
 		if (b->stalled_at[s] != at + 1)
 			b->stalled_at[s] = 0; /* it speaks (again) */
 		if (b->stalled_at[s] == 0 && at < passed && stream_reach(ft, s) < passed &&
-			detector_stream_expected(&ft->detector, s) != 0)
+			detector_stream_expected(&ft->detector, s) != 0 && is_waited_for(ft, s))
 			behind++;
 	}
 	if (!head_begun(ft)) {

@@ -32,12 +32,14 @@
  * them, a few mbufs a round. A slot is opened again once every lane has passed it.
  *
  * A stream of which `agree` packets in a row, with none placed between, agree on a number that the
- * window cannot be near claims to be there; its packets are dropped. Once most of the streams that
- * speak claim the same place, it is believed. Less than `jump` ahead frames were lost. Farther
- * away, or back by more than `give_up` frames, the detector was restarted: all that is open is
- * closed, and the window moves there. What other streams still bring of the old window is late for
- * `stall_cycles`, and moves nothing back. A few modules that count otherwise than the others move
- * nothing: that is said, and they are dropped. The first window is found by agreement of any
+ * window cannot be near claims to be there; its packets are dropped, and nobody waits for it here.
+ * A place that more streams claim than there are others, of all that are expected and not known to
+ * be silent, is believed; after `stall_cycles` only those count, on either side, that have spoken
+ * meanwhile. Less than `jump` ahead frames were lost. Farther away, or back by more than `give_up`
+ * frames, the detector was restarted: all that is open is closed, and the window moves there. What
+ * other streams still bring of the old window is late for `stall_cycles`, and moves nothing back. A
+ * few modules that count otherwise than the others, or a half of them, move nothing: that is said,
+ * and they are dropped. The first window is found by agreement of any
  * `agree` packets of a lane; nothing is dropped meanwhile.
  *
  * Threads: frame_lane_*() by the RX lcore of that lane, all else by the builder's lcore; create
@@ -117,7 +119,7 @@ enum frame_place {
 	FRAME_PLACE_DUPLICATE, /**< that packet is there already */
 	FRAME_PLACE_LATE,      /**< its frame is closed, or lies before the run */
 	FRAME_PLACE_REFUSED,   /**< its frame was refused */
-	FRAME_PLACE_OUTLIER,   /**< number far from the window, no agreement (yet) */
+	FRAME_PLACE_OUTLIER,   /**< number far from the window, where most streams are not (yet) */
 	FRAME_PLACE_BEYOND,    /**< after the last frame of the run */
 	FRAME_PLACE_NO_RUN,    /**< there is no run at present */
 	FRAME_PLACE_OTHER,     /**< its frame is another receiver's (frame_run.stride) */
@@ -162,8 +164,9 @@ struct frame_lane {
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** Frame + 1 of a packet that was ahead by more than a frame: the next one confirms it. */
 	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** Frame + 1 of a claim, by stream. */
+	/** Frame + 1 of a claim, by stream, and packets that were dropped because of it. */
 	uint64_t place[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+	uint64_t dropped[DETECTOR_STREAMS_MAX];
 	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of a stream elsewhere */
 	struct frame_agreement first;				/**< on the first window */
 	/** How far frame_lane_reclaim() is in the slot that is its next. */
@@ -175,7 +178,7 @@ enum frame_window_state {
 	FRAME_WINDOW_CLOSED,   /**< there is no run: packets are dropped */
 	FRAME_WINDOW_SEARCHED, /**< there is none: packets wait and vote */
 	FRAME_WINDOW_MOVING,   /**< decided where, not there yet: packets wait */
-	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped and vote */
+	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped, and claims */
 };
 
 /** What RX lcores read when the fast lookup fails. One line, written by the builder. */
@@ -231,10 +234,18 @@ struct frame_builder {
 	uint64_t asked_at;   /**< TSC when a lane first asked without a window, 0 = not */
 	uint64_t polls[FRAME_LANES_MAX]; /**< of the lanes at that look */
 	bool moving; /**< new generation is out, lanes have not all acknowledged */
-	uint64_t stalled_at[DETECTOR_STREAMS_MAX]; /**< progress + 1 when given up, 0 = live */
-	uint64_t claimed_at; /**< TSC since when it is looked who speaks beside claims, 0 = none */
-	uint64_t claim_progress[DETECTOR_STREAMS_MAX]; /**< of all streams then */
-	uint64_t claims_told; /**< streams of claims that are too few, and were told of */
+	uint64_t stalled_at[DETECTOR_STREAMS_MAX];  /**< progress + 1 when given up, 0 = live */
+	uint64_t claims;			    /**< streams that claim to be elsewhere, */
+	uint64_t claims_ahead;			    /**< those of them that claim a gap, */
+	uint64_t claim_place[DETECTOR_STREAMS_MAX]; /**< and frame + 1 where */
+	uint64_t gap_group; /**< streams that claim a gap, and are most of them, */
+	uint64_t gap_to;    /**< and frame + 1 where it ends: until then no others are waited for */
+	uint64_t claimed_at; /**< TSC since when it is looked who speaks, 0 = nobody claims */
+	uint64_t claim_progress[DETECTOR_STREAMS_MAX]; /**< of all streams then, */
+	uint64_t claim_dropped[DETECTOR_STREAMS_MAX];  /**< and what was dropped of them */
+	uint64_t claims_told; /**< streams of claims that are too few, and were told of, */
+	uint64_t told_at;     /**< TSC of the last time, */
+	uint64_t told_progress[DETECTOR_STREAMS_MAX]; /**< and where they were here */
 };
 
 struct frame_table {

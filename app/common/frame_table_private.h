@@ -64,11 +64,25 @@ void frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	bool ahead);
 
 /**
- * Where most of the streams that speak claim to be; those that are too few are told of after a
- * while. By the builder.
+ * Where most of the streams claim to be; those that are too few are told of after a while. By the
+ * builder.
+ * @param group  out: these streams
  * @return frame + 1, 0 = here
  */
-uint64_t frame_claims_place(struct frame_table *ft);
+uint64_t frame_claims_place(struct frame_table *ft, uint64_t *group);
+
+/** No more of what was claimed: the window is elsewhere. */
+static inline void
+frame_claims_forget(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+
+	b->claims = 0;
+	b->claimed_at = 0;
+	b->claims_told = 0;
+	b->gap_group = 0;
+	b->gap_to = 0;
+}
 
 /** Once all lanes are ready for it, look for the run's window, or go where it is to be. */
 void frame_window_begin_run(struct frame_table *ft);

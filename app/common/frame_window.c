@@ -144,8 +144,7 @@ move_window(struct frame_table *ft)
 	b->moving = false;
 	b->flushing = false;
 	b->held_since = 0;
-	b->claimed_at = 0;
-	b->claims_told = 0;
+	frame_claims_forget(ft);
 	memset(b->stalled_at, 0, sizeof(b->stalled_at));
 	ft->window.ahead = 0;
 	frame_window_publish(ft);
@@ -251,12 +250,14 @@ frame_table_end(struct frame_table *ft)
 
 /** Most of the streams are somewhere else: frame + 1. @return whether frames may be opened here */
 static bool
-follow(struct frame_table *ft, uint64_t at)
+follow(struct frame_table *ft, uint64_t at, uint64_t group)
 {
-	const struct frame_builder *b = &ft->builder;
+	struct frame_builder *b = &ft->builder;
 
 	if (at > b->next_close && at <= ft->window.horizon) {
 		/* frames were lost: lanes may wait for those behind them */
+		b->gap_group = group;
+		b->gap_to = at;
 		if (ft->window.ahead < at + ft->config.slots) {
 			__atomic_store_n(
 				&ft->window.ahead, at + ft->config.slots, __ATOMIC_RELAXED);
@@ -280,7 +281,7 @@ bool
 frame_window_ready(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
-	uint64_t at;
+	uint64_t at, group;
 
 	if (b->beginning)
 		frame_window_begin_run(ft);
@@ -297,6 +298,6 @@ frame_window_ready(struct frame_table *ft)
 		return false;
 	if (unlikely(b->moved_at != 0))
 		forget_old_window(ft);
-	at = frame_claims_place(ft);
-	return likely(at == 0) || follow(ft, at);
+	at = frame_claims_place(ft, &group);
+	return likely(at == 0) || follow(ft, at, group);
 }

@@ -155,6 +155,21 @@ start_gangs(struct pipeline *p)
 	return ret;
 }
 
+/** Packets that must agree: no more than a stream brings while the window is as far as it goes. */
+static uint32_t
+agreement(const struct settings *s)
+{
+	uint32_t fewest = UINT32_MAX;
+
+	for (uint32_t i = 0; i < s->detector.streams; i++) {
+		const uint32_t packets = detector_stream_expected(&s->detector, i);
+
+		if (packets > 0)
+			fewest = RTE_MIN(fewest, packets);
+	}
+	return RTE_MAX(1u, RTE_MIN(s->agree, s->slots / 2 * fewest));
+}
+
 static int
 create_table(struct pipeline *p)
 {
@@ -164,7 +179,7 @@ create_table(struct pipeline *p)
 		.lanes = s->rx_lcores,
 		.slots = s->slots,
 		.give_up = s->give_up,
-		.agree = s->agree,
+		.agree = agreement(s),
 		.jump = s->jump,
 		.stall_cycles = rte_get_tsc_hz() / 1000 * s->stall_ms,
 		.refuse = s->refuse,
