@@ -59,6 +59,40 @@ frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, ui
 		__atomic_store_n(&lane->claims, lane->claims | bit, __ATOMIC_RELEASE);
 }
 
+uint64_t
+frame_lane_strays(const struct frame_table *ft, const struct frame_lane *lane,
+	const uint64_t waiting[DETECTOR_STREAMS_MAX])
+{
+	const struct frame_window *w = &ft->window;
+	const uint64_t base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
+	const uint64_t far = __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.give_up;
+	uint64_t strays = 0;
+	uint32_t served = 0;
+
+	if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN ||
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
+		return 0;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		uint64_t frame = waiting[s] - 1;
+
+		if (ft->config.owner[s] != lane->id)
+			continue;
+		if (waiting[s] == 0)
+			served += lane->progress[s] > base;
+		else if (!frame_lane_is_ours(ft, &frame) || frame < far)
+			return 0;
+		else
+			strays |= UINT64_C(1) << s;
+	}
+	return served > (uint32_t)__builtin_popcountll(strays) ? strays : 0;
+}
+
+void
+frame_lane_drop(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	frame_claim(ft, lane, stream, frame, true);
+}
+
 /* ---- builder ---- */
 
 /** Claims of all lanes, and where they are. A gap that the window has passed is none any more. */

@@ -188,6 +188,9 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return FRAME_PLACE_LATE;
 	if (frame < base)
 		return frame_lane_late(ft, lane, stream, frame);
+	/* one that has been found to stray waits only for what is next */
+	if (near && (lane->elsewhere >> stream & 1) != 0)
+		near = frame < __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.give_up;
 	/* a corrupt number must not make the window run after it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
 		return FRAME_PLACE_WAIT;

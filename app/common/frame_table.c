@@ -155,8 +155,15 @@ refuse_frames(struct frame_table *ft)
 	uint64_t wanted = 0;
 	uint32_t refused = 0;
 
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		wanted = RTE_MAX(wanted, __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE));
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const struct frame_lane *lane = &ft->lanes[i];
+		uint64_t at = __atomic_load_n(&lane->wanted, __ATOMIC_ACQUIRE);
+
+		/* a number that is not next in line is no reason, but that nothing else can come */
+		if (at > b->next_open + ft->config.give_up)
+			at = __atomic_load_n(&lane->blocked, __ATOMIC_ACQUIRE);
+		wanted = RTE_MAX(wanted, at);
+	}
 	wanted = RTE_MIN(wanted, ft->window.end);
 	while (b->next_open < wanted && b->next_open - b->next_close < ft->config.slots) {
 		frame_entry_set(ft, b->next_open++, FRAME_TAG_REFUSED);
@@ -206,6 +213,8 @@ frame_table_open(struct frame_table *ft)
 	}
 	if (ft->config.refuse && b->nb_free == 0)
 		opened += refuse_frames(ft);
+	if (opened > 0)
+		__atomic_store_n(&ft->window.next, b->next_open, __ATOMIC_RELAXED);
 	return opened;
 }
 

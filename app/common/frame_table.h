@@ -39,8 +39,8 @@
  * frames, the detector was restarted: all that is open is closed, and the window moves there. What
  * other streams still bring of the old window is late for `stall_cycles`, and moves nothing back. A
  * few modules that count otherwise than the others, or a half of them, move nothing: that is said,
- * and they are dropped. The first window is found by agreement of any
- * `agree` packets of a lane; nothing is dropped meanwhile.
+ * and they are dropped, also what waits of them when it leaves a lane no room. The first window is
+ * found by agreement of any `agree` packets of a lane; nothing is dropped meanwhile.
  *
  * Threads: frame_lane_*() by the RX lcore of that lane, all else by the builder's lcore; create
  * and destroy need everybody at rest.
@@ -186,6 +186,7 @@ struct frame_window {
 	uint64_t base;	  /**< lowest frame that is not closed */
 	uint64_t horizon; /**< numbers from here on are outliers */
 	uint64_t end;	  /**< first frame after the run */
+	uint64_t next;	  /**< lowest frame that is not opened */
 	uint64_t ahead;	  /**< frames below this have been reached, as most streams claim */
 	uint64_t old_low; /**< what an earlier window's stragglers may carry: from here */
 	uint64_t old_end; /**< ... to before this */
@@ -422,6 +423,19 @@ void frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame
  * @return mbufs passed
  */
 uint32_t frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uint32_t most);
+
+/**
+ * A lane has no room for more packets: are those that wait of streams that are somewhere else? Not
+ * if any is next in line to be opened, nor if most of the lane's streams wait.
+ * @param waiting  of each stream, the lowest number + 1 of which packets wait; 0: none
+ * @return bits of streams whose packets are to be given to frame_lane_drop()
+ */
+uint64_t frame_lane_strays(const struct frame_table *ft, const struct frame_lane *lane,
+	const uint64_t waiting[DETECTOR_STREAMS_MAX]);
+
+/** A packet of those is dropped: where its stream claims to be. */
+void frame_lane_drop(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
 /** The answer for a frame whose entry does not carry its tag. */
 enum frame_place frame_lane_miss(

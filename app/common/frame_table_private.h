@@ -29,6 +29,7 @@ static inline void
 frame_window_publish(struct frame_table *ft)
 {
 	__atomic_store_n(&ft->window.base, ft->builder.next_close, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.next, ft->builder.next_open, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.horizon,
 		RTE_MIN(ft->builder.next_close + ft->config.jump, FRAME_NUMBER_MAX),
 		__ATOMIC_RELAXED);

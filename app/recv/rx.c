@@ -275,6 +275,33 @@ place_pending(struct rx *rx)
 	return before - rx->nb_pending;
 }
 
+/** No room is left: what waits of streams that are elsewhere must not keep it from the others. */
+static void
+drop_strays(struct rx *rx)
+{
+	const uint64_t strays = frame_lane_strays(rx->table, rx->lane, rx->waiting);
+	uint32_t kept = 0;
+
+	if (strays == 0)
+		return;
+	for (uint32_t i = 0; i < rx->nb_pending; i++) {
+		const struct rx_packet *p = &rx->pending[i];
+		uint64_t frame = p->frame;
+
+		if ((strays >> p->stream & 1) == 0) {
+			rx->pending[kept++] = *p;
+			continue;
+		}
+		if (frame_lane_is_ours(rx->table, &frame))
+			frame_lane_drop(rx->table, rx->lane, p->stream, frame);
+		rx->counters[RX_OUTLIER]++;
+		rx->waiting[p->stream] = 0;
+		rte_pktmbuf_free(p->m);
+	}
+	rx->nb_pending = kept;
+	rx->nb_voted = RTE_MIN(rx->nb_voted, kept);
+}
+
 /** Tell the builder which frames are needed. */
 static void
 want(struct rx *rx)
@@ -418,6 +445,8 @@ rx_poll(void *arg)
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);
+	if (unlikely(is_full(rx)))
+		drop_strays(rx);
 	if (rx->nb_pending > 0)
 		rx->counters[RX_WAITS]++;
 	if (try || received > 0)

@@ -576,6 +576,46 @@ corrupt_number_waits_alone(void **state)
 	finish();
 }
 
+/* One stream is ahead of the others, too far to be opened soon and near enough to wait: it must not
+ * take the room of those that share its lane, nor their frames. */
+static void
+stray_stream_takes_no_room(void **state)
+{
+	const uint32_t frames = 30, ahead = 9;
+	struct frame_closed closed;
+	uint64_t next = 1;
+
+	rig_config(&config, &d, 2, 2);
+	config.run.first_known = true;
+	config.run.first_frame = 1;
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint64_t f = 1; f <= frames; f++) {
+		for (uint32_t p = 0; p < d.stream_packets; p++) {
+			/* half of theirs, as there are not so many mbufs */
+			for (uint32_t s = 0; s < 3 && p % 2 == 0; s++)
+				rig_push(0, rig_packet(s, f, p, false));
+			rig_push(0, rig_packet(3, f + ahead, p, false));
+		}
+		for (int i = 0; i < 20; i++) {
+			poll_all();
+			while (rig_close(ft, &closed)) {
+				assert_int_equal(closed.frame, next++);
+				assert_int_equal(closed.packets, 3 * 32);
+				free_slot(closed.slot);
+			}
+			frame_table_open(ft);
+		}
+	}
+	/* K frames are open */
+	assert_int_equal(next, frames + 1 - config.give_up);
+	assert_int_equal(rig_count(ft, RX_PLACED), frames * 3 * 32);
+	assert_int_equal(rig_count(ft, RX_OUTLIER), frames * 64);
+	assert_int_equal(ft->window.generation, 1);
+	assert_int_equal(ft->lanes[0].claims, 8);
+	finish();
+}
+
 /* No window yet: packets wait and vote, each once, and none is lost. */
 static void
 first_packets_find_the_window(void **state)
@@ -699,6 +739,7 @@ main(int argc, char **argv)
 		TEST(waits_for_slots),
 		TEST(frames_open_meanwhile),
 		TEST(corrupt_number_waits_alone),
+		TEST(stray_stream_takes_no_room),
 		TEST(first_packets_find_the_window),
 		TEST(stop_in_the_middle),
 		TEST(random_mixture),
