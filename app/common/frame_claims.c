@@ -174,8 +174,10 @@ speaks(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = &ft->builder;
 
+	/* what waits has come, too */
 	return frame_stream_progress(ft, stream) != b->claim_progress[stream] ||
-		dropped_of(ft, stream) != b->claim_dropped[stream];
+		dropped_of(ft, stream) != b->claim_dropped[stream] ||
+		__atomic_load_n(&ft->lanes[ft->config.owner[stream]].wanted, __ATOMIC_ACQUIRE) != 0;
 }
 
 /**
@@ -240,7 +242,7 @@ tell(struct frame_table *ft, uint64_t now)
 }
 
 uint64_t
-frame_claims_place(struct frame_table *ft, uint64_t *group)
+frame_claims_place(struct frame_table *ft, uint64_t *group, bool *all)
 {
 	struct frame_builder *b = &ft->builder;
 	uint64_t lowest = 0, now;
@@ -258,7 +260,8 @@ frame_claims_place(struct frame_table *ft, uint64_t *group)
 		look_anew(ft, now);
 	stalled = now - b->claimed_at >= ft->config.stall_cycles;
 	*group = largest_group(ft, &lowest);
-	if (is_majority(ft, *group, stalled)) {
+	*all = is_majority(ft, *group, false);
+	if (*all || (stalled && is_majority(ft, *group, true))) {
 		b->claimed_at = 0;
 		return lowest;
 	}

@@ -137,6 +137,8 @@ drop_unused(struct frame_lane *lane, uint64_t frame)
 enum frame_place
 frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
 {
+	uint64_t base;
+
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
 	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
@@ -145,15 +147,18 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return FRAME_PLACE_BEYOND;
 	/*
 	 * What comes late, even after a long silence, is near behind what came of its own stream
-	 * before. If it is, the stream has begun anew.
+	 * before. If it is not, or was not and is far behind the window still, the stream has begun
+	 * anew.
 	 */
+	base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
 	if (lane->progress[stream] != 0 &&
-		frame + 1 + ft->config.give_up >= lane->progress[stream]) {
+		frame + 1 + ft->config.give_up >= lane->progress[stream] &&
+		((lane->elsewhere >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
 		frame_lane_is_here(lane, stream);
 		return FRAME_PLACE_LATE;
 	}
 	/* before the first frame of a run that waits for it, numbers mean nothing */
-	if (__atomic_load_n(&ft->window.base, __ATOMIC_RELAXED) > ft->run_first)
+	if (base > ft->run_first)
 		frame_claim(ft, lane, stream, frame, false);
 	return FRAME_PLACE_LATE;
 }

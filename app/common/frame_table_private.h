@@ -68,9 +68,10 @@ void frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
  * Where most of the streams claim to be; those that are too few are told of after a while. By the
  * builder.
  * @param group  out: these streams
+ * @param all    out: more than all others together, whether those speak or not
  * @return frame + 1, 0 = here
  */
-uint64_t frame_claims_place(struct frame_table *ft, uint64_t *group);
+uint64_t frame_claims_place(struct frame_table *ft, uint64_t *group, bool *all);
 
 /** No more of what was claimed: the window is elsewhere. */
 static inline void

@@ -250,11 +250,12 @@ frame_table_end(struct frame_table *ft)
 
 /** Most of the streams are somewhere else: frame + 1. @return whether frames may be opened here */
 static bool
-follow(struct frame_table *ft, uint64_t at, uint64_t group)
+follow(struct frame_table *ft, uint64_t at, uint64_t group, bool all)
 {
 	struct frame_builder *b = &ft->builder;
 
-	if (at > b->next_close && at <= ft->window.horizon) {
+	/* while others are silent it is no gap: they would be late for good when they are back */
+	if (all && at > b->next_close && at <= ft->window.horizon) {
 		/* frames were lost: lanes may wait for those behind them */
 		b->gap_group = group;
 		b->gap_to = at;
@@ -282,6 +283,7 @@ frame_window_ready(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 	uint64_t at, group;
+	bool all;
 
 	if (b->beginning)
 		frame_window_begin_run(ft);
@@ -298,6 +300,6 @@ frame_window_ready(struct frame_table *ft)
 		return false;
 	if (unlikely(b->moved_at != 0))
 		forget_old_window(ft);
-	at = frame_claims_place(ft, &group);
-	return likely(at == 0) || follow(ft, at, group);
+	at = frame_claims_place(ft, &group, &all);
+	return likely(at == 0) || follow(ft, at, group, all);
 }

@@ -374,7 +374,7 @@ run_modules(uint64_t from, uint64_t to)
 static void
 one_module_elsewhere(void **state)
 {
-	const int64_t away[] = {-4000, 500, 1000000};
+	const int64_t away[] = {-4000, -50, 500, 1000000};
 
 	for (uint32_t i = 0; i < RTE_DIM(away); i++) {
 		begin_modules(5000);
