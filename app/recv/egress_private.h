@@ -76,6 +76,7 @@ struct egress_run {
 	unsigned int index; /* in the ring */
 	bool waits;	    /* for stores that are configured; else it is over as far as can be */
 	bool told;	    /* that it waits for others */
+	uint16_t again[SINK_STORES]; /* numbers that a sender has come back for */
 	struct sink_sender *sender[SINK_STORES];
 };
 

@@ -165,6 +165,7 @@ may_be_somewhere(const struct egress *e, const struct egress_run *run)
 
 	for (i = 0; i < e->stores.nb; i++) {
 		if (!sink_stores_answered(&e->stores.at[i]) &&
+			sink_sender_is_down(run->sender[i]) &&
 			!egress_store_is_gone(e, run->sender[i], now))
 			return true;
 	}
@@ -179,8 +180,13 @@ connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
 	unsigned int i;
 
 	for (i = 0; i < e->stores.nb; i++) {
-		if ((doubts & 1u << e->stores.at[i].number) != 0)
-			sink_sender_again(run->sender[i]);
+		const uint16_t bit = 1u << e->stores.at[i].number;
+
+		/* once: a store at two addresses would be at this one and at that one by turns */
+		if ((doubts & bit) == 0 || (run->again[i] & bit) != 0)
+			continue;
+		run->again[i] |= bit;
+		sink_sender_again(run->sender[i]);
 	}
 }
 

@@ -118,12 +118,22 @@ adopt_runs(struct egress *e, struct imported *imported)
 	return 0;
 }
 
+static bool
+was_imported(const struct imported *imported, unsigned int run)
+{
+	unsigned int t;
+
+	for (t = 0; t < SINK_TABLES && imported->end[run][t] == 0; t++)
+		;
+	return t < SINK_TABLES;
+}
+
 int
 egress_adopt_spilled(struct egress *e)
 {
 	struct imported imported = {0};
 	struct retention_batch b;
-	unsigned int doubts = 0;
+	unsigned int doubts = 0, k;
 	uint32_t i;
 	int rc;
 
@@ -135,6 +145,11 @@ egress_adopt_spilled(struct egress *e)
 			continue;
 		doubts += !b.held && is_spilled(e, &b) && b.sequence < imported.end[b.run][b.table];
 		settle(e, i, &b, &imported);
+	}
+	/* what is told of one that is before these would cut them off as well */
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		for (k = 0; k < RETENTION_STORES && was_imported(&imported, i); k++)
+			retention_confirm(e->ring, i, k);
 	}
 	if (doubts > 0)
 		LOG(WARNING,

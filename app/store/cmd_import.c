@@ -136,7 +136,7 @@ work(struct job *j, char **source, char **files)
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;
-	left_rings_forget(&j->rings, NULL, 0);
+	left_rings_forget(&j->rings);
 	status = import_files(j, files);
 	for (i = 0; i < j->rings.nb; i++) {
 		if (import_ring(&j->import, j->rings.ring[i]) < 0)

@@ -23,7 +23,7 @@ static const char help[] =
 	"\n"
 	"For streams whose receiver does not come back, or whose retention ring is named: it\n"
 	"would tell stores to cut off what has gone elsewhere, and the copy that stays here may\n"
-	"be that one. A ring that is named forgets that, of stores whose directories are named.\n"
+	"be that one. A ring that is named forgets that.\n"
 	"\n"
 	"Whatever happens to this process or machine meanwhile, each batch stays in some file;\n"
 	"do it again then. What is cut off behind a double and is nowhere else gets a file of\n"
@@ -31,7 +31,6 @@ static const char help[] =
 	"\n"
 	"  -r, --ring FILE     retention ring that a receiver has left; may be given again\n"
 	"      --without-ring  rings of receivers that are not named are gone for good\n"
-	"  -g, --gone IDENTITY a store that does not come back, and its directory neither\n"
 	"  -n, --dry-run       change nothing, say what would be done\n"
 	"  -h, --help          this text\n"
 	"\n"
@@ -44,7 +43,7 @@ struct job {
 	const char *ring_path[LEFT_RINGS_MAX];
 	unsigned int nb_rings;
 	struct left_rings rings;
-	uint64_t identity[STORES_MAX]; /* of stores that are looked into, or gone */
+	uint64_t identity[STORES_MAX]; /* of stores that are looked into */
 	size_t nb_identities;
 };
 
@@ -144,13 +143,12 @@ work(struct job *j, char **dir)
 		status = check_rings(j);
 	if (status != EXIT_SUCCESS)
 		return status;
+	left_rings_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
 	if (!r->dry_run)
-		left_rings_forget(&j->rings, j->identity, j->nb_identities);
+		left_rings_forget(&j->rings);
 	rc = reconcile_run(r);
 	for (i = 0; i < r->nb && rc == 0 && !r->dry_run; i++)
 		(void)left_rings_release(&j->rings, &r->stream[i].identity, &r->stream[i].all);
-	if (!r->dry_run)
-		left_rings_say(&j->rings, command_say, NULL);
 	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
 	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,
@@ -164,7 +162,6 @@ cmd_reconcile(int argc, char **argv)
 	static const struct option options[] = {
 		{"ring", required_argument, NULL, 'r'},
 		{"without-ring", no_argument, NULL, 'w'},
-		{"gone", required_argument, NULL, 'g'},
 		{"dry-run", no_argument, NULL, 'n'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
@@ -172,18 +169,8 @@ cmd_reconcile(int argc, char **argv)
 	struct job j = {.reconcile = {.io = &direct_io, .say = command_say}};
 	int option, status;
 
-	while ((option = getopt_long(argc, argv, "r:g:nh", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "r:nh", options, NULL)) != -1) {
 		switch (option) {
-		case 'g':
-			if (j.nb_identities == STORES_MAX ||
-				!store_identity_parse(optarg, &j.identity[j.nb_identities++])) {
-				fprintf(stderr,
-					"braggline-store reconcile: --gone %s: wanted 16 "
-					"hexadecimal digits, as in .identity, at most %u times\n",
-					optarg, STORES_MAX);
-				return EXIT_USAGE;
-			}
-			break;
 		case 'r':
 			if (j.nb_rings == LEFT_RINGS_MAX) {
 				fprintf(stderr,

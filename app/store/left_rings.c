@@ -44,52 +44,49 @@ left_rings_has(const struct left_rings *r, const struct arrow_identity *id)
 }
 
 void
-left_rings_forget(struct left_rings *r, const uint64_t *identity, size_t nb)
-{
-	unsigned int i;
-	size_t k;
-	int n;
-
-	for (i = 0; i < r->nb; i++) {
-		r->stores[i] = identity == NULL ? UINT16_MAX : 0;
-		for (k = 0; identity != NULL && k < nb; k++) {
-			n = retention_store_of(r->ring[i], identity[k]);
-			if (n >= 0)
-				r->stores[i] |= 1u << n;
-		}
-		retention_store_seen_to(r->ring[i], r->stores[i]);
-	}
-}
-
-void
-left_rings_say(
-	const struct left_rings *r, void (*say)(void *arg, bool error, const char *text), void *arg)
+left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size_t nb,
+	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	struct retention_store store;
 	char text[PATH_MAX];
 	unsigned int i, k;
 	uint32_t given;
+	size_t n;
 
 	for (i = 0; i < r->nb; i++) {
 		for (k = 0; k < RETENTION_STORES; k++) {
 			given = retention_store_given(r->ring[i], k);
-			if ((r->stores[i] & 1u << k) != 0 || given == 0 ||
-				!retention_store_get(r->ring[i], k, &store))
+			if (given == 0 || !retention_store_get(r->ring[i], k, &store))
+				continue;
+			for (n = 0; n < nb && identity[n] != store.identity; n++)
+				;
+			if (n < nb)
 				continue;
 			snprintf(text, sizeof(text),
 				"%.3000s: store %016" PRIx64 ", last seen at %s, was given %u "
-				"batches that are held or may be elsewhere as well: it is told "
-				"when it is connected to; or name its directory, or say that it "
-				"is gone (--gone)",
+				"batches that are held or may be elsewhere as well, and its "
+				"directory is not here: should it have them, do it again with it",
 				r->path[i], store.identity, store.address, given);
 			say(arg, false, text);
 		}
 	}
 }
 
+void
+left_rings_forget(struct left_rings *r)
+{
+	unsigned int i, run, store;
+
+	for (i = 0; i < r->nb; i++) {
+		for (run = 0; run < RETENTION_RUNS; run++) {
+			for (store = 0; store < RETENTION_STORES; store++)
+				retention_confirm(r->ring[i], run, store);
+		}
+	}
+}
+
 static uint64_t
-release(struct retention *ring, uint16_t stores, const struct arrow_identity *id,
-	const struct interval_set *stored)
+release(struct retention *ring, const struct arrow_identity *id, const struct interval_set *stored)
 {
 	struct retention_batch b;
 	struct retention_run run;
@@ -103,9 +100,6 @@ release(struct retention *ring, uint16_t stores, const struct arrow_identity *id
 			strcmp(arrow_table_name(b.table), id->table) != 0 ||
 			!interval_set_has(stored, b.sequence))
 			continue;
-		/* one that was not looked into does not have it for good, as far as is known */
-		if (b.owner < RETENTION_STORES && (stores & 1u << b.owner) == 0)
-			retention_assign(ring, batch, RETENTION_NOBODY);
 		retention_release(ring, batch);
 		released++;
 	}
@@ -121,7 +115,7 @@ left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
 
 	for (i = 0; i < r->nb; i++) {
 		if (retention_producer(r->ring[i]) == identity->producer)
-			released += release(r->ring[i], r->stores[i], identity, stored);
+			released += release(r->ring[i], identity, stored);
 	}
 	return released;
 }

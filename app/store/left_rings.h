@@ -19,7 +19,6 @@
 struct left_rings {
 	struct retention *ring[LEFT_RINGS_MAX];
 	const char *path[LEFT_RINGS_MAX];
-	uint16_t stores[LEFT_RINGS_MAX]; /**< that are looked into, by number */
 	unsigned int nb;
 	bool without; /**< those that are not here are gone for good */
 };
@@ -33,21 +32,17 @@ void left_rings_close(struct left_rings *r);
  * ring of the same producer may be another receiver's. */
 bool left_rings_has(const struct left_rings *r, const struct arrow_identity *identity);
 
-/**
- * Stores are not told any more what went elsewhere: their files are looked into.
- * @param identity  of stores; NULL: all that the rings know
- */
-void left_rings_forget(struct left_rings *r, const uint64_t *identity, size_t nb);
-
-/** Stores that were not looked into, and may have batches that are elsewhere: say which. */
-void left_rings_say(const struct left_rings *r,
+/** Say which stores may have batches that are elsewhere, and are none of these. */
+void left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size_t nb,
 	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**
- * Batches of a stream that are for good in files that were looked into; other stores that may have
- * them are still told.
- * @return how many of them were held
+ * No store is told what went elsewhere, not even those whose files are not looked into: what is cut
+ * off takes all behind it along, so to tell some of it could be a loss. Doubles are none.
  */
+void left_rings_forget(struct left_rings *r);
+
+/** Batches of a stream that are in files for good. @return how many of them were held */
 uint64_t left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
 	const struct interval_set *stored);
 

@@ -15,15 +15,6 @@
 #define NAME   ".identity"
 #define DIGITS 16
 
-bool
-store_identity_parse(const char *text, uint64_t *identity)
-{
-	if (strlen(text) != DIGITS || strspn(text, "0123456789abcdef") != DIGITS)
-		return false;
-	*identity = strtoull(text, NULL, 16);
-	return *identity != 0;
-}
-
 /* As text: 16 hexadecimal digits and the end of a line. @return 0; -ENOENT; -EBADMSG; -errno */
 static int
 read_identity(const char *path, uint64_t *identity)
@@ -43,7 +34,10 @@ read_identity(const char *path, uint64_t *identity)
 	if (n != DIGITS + 1 || text[DIGITS] != '\n')
 		return -EBADMSG;
 	text[DIGITS] = '\0';
-	return store_identity_parse(text, identity) ? 0 : -EBADMSG;
+	if (strspn(text, "0123456789abcdef") != DIGITS)
+		return -EBADMSG;
+	*identity = strtoull(text, NULL, 16);
+	return *identity != 0 ? 0 : -EBADMSG;
 }
 
 static int

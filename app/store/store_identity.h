@@ -8,7 +8,6 @@
 #define STORE_IDENTITY_H
 
 #include <limits.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -21,8 +20,5 @@ int store_identity(const char *dir, uint64_t *identity, char message[PATH_MAX]);
 
 /** The same of one that may have none. @return 0; -ENOENT: it has none; -EBADMSG; -errno */
 int store_identity_read(const char *dir, uint64_t *identity, char message[PATH_MAX]);
-
-/** 16 hexadecimal digits. @return false: something else */
-bool store_identity_parse(const char *text, uint64_t *identity);
 
 #endif /* STORE_IDENTITY_H */

@@ -219,13 +219,6 @@ uint32_t retention_store_given(const struct retention *r, unsigned int n);
 /** Who it is: of one that was given nothing, or is not known. */
 void retention_store_identify(struct retention *r, unsigned int n, uint64_t identity);
 
-/**
- * What these stores may have is known, and seen to, by who has looked into their files: they are
- * not told any more. Of batches that another store has for good they still are.
- * @param stores  bits of numbers
- */
-void retention_store_seen_to(struct retention *r, uint16_t stores);
-
 /** Where it is. Others that were there are somewhere else. @param address  NULL: nobody knows */
 void retention_store_move(struct retention *r, unsigned int n, const char *address);
 

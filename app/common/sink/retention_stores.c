@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fail_point.h"
 #include "retention_private.h"
 
 bool
@@ -123,31 +122,4 @@ retention_store_drop(struct retention *r, unsigned int n)
 	PUT(r->header->store[n].used, 0);
 	step(r);
 	return 0;
-}
-
-void
-retention_store_seen_to(struct retention *r, uint16_t stores)
-{
-	struct ring_batch *b;
-	uint16_t given;
-	uint32_t i;
-
-	for (i = 0; i < r->nb_batches; i++) {
-		b = &r->batch[i];
-		if (b->state == BATCH_FREE ||
-			(b->state == BATCH_IN_DOUBT && b->owner < RETENTION_STORES &&
-				(stores & 1u << b->owner) == 0))
-			continue;
-		given = b->given & ~stores;
-		/* its own it would not be told of */
-		if (b->owner < RETENTION_STORES)
-			given |= b->given & 1u << b->owner;
-		if (given == b->given)
-			continue;
-		PUT(b->given, given);
-		step(r);
-		FAIL_POINT("ring.confirmed");
-		if (others_given(b) == 0)
-			retention_settle(r, i);
-	}
 }
