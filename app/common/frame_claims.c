@@ -38,7 +38,7 @@ frame_lane_is_here(struct frame_lane *lane, uint32_t stream)
 		__atomic_store_n(&lane->claims, lane->claims & ~bit, __ATOMIC_RELEASE);
 }
 
-void
+bool
 frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
 	bool ahead)
 {
@@ -50,13 +50,14 @@ frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, ui
 	lane->elsewhere |= bit;
 	__atomic_store_n(&lane->dropped[stream], lane->dropped[stream] + 1, __ATOMIC_RELAXED);
 	if (!frame_agree(ft, a, frame))
-		return;
+		return false;
 	if (lane->place[stream] != a->lowest + 1)
 		__atomic_store_n(&lane->place[stream], a->lowest + 1, __ATOMIC_RELAXED);
 	if (((lane->claims_ahead & bit) != 0) != ahead)
 		__atomic_store_n(&lane->claims_ahead, lane->claims_ahead ^ bit, __ATOMIC_RELAXED);
 	if ((lane->claims & bit) == 0)
 		__atomic_store_n(&lane->claims, lane->claims | bit, __ATOMIC_RELEASE);
+	return (__atomic_load_n(&ft->window.refused_claims, __ATOMIC_ACQUIRE) & bit) == 0;
 }
 
 uint64_t
@@ -90,7 +91,7 @@ frame_lane_strays(const struct frame_table *ft, const struct frame_lane *lane,
 void
 frame_lane_drop(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
 {
-	frame_claim(ft, lane, stream, frame, true);
+	(void)frame_claim(ft, lane, stream, frame, true);
 }
 
 /* ---- builder ---- */
@@ -241,6 +242,16 @@ tell(struct frame_table *ft, uint64_t now)
 	}
 }
 
+/** Lanes need not wait for an answer to these. */
+static void
+answer(struct frame_table *ft, uint64_t refused)
+{
+	if (likely(ft->window.refused_claims == refused))
+		return;
+	__atomic_store_n(&ft->window.refused_claims, refused, __ATOMIC_RELEASE);
+	frame_window_changed(ft);
+}
+
 uint64_t
 frame_claims_place(struct frame_table *ft, uint64_t *group, bool *all)
 {
@@ -253,6 +264,7 @@ frame_claims_place(struct frame_table *ft, uint64_t *group, bool *all)
 		b->claimed_at = 0;
 		if (unlikely(b->claims_told != 0))
 			tell(ft, rte_rdtsc());
+		answer(ft, 0);
 		return 0;
 	}
 	now = rte_rdtsc();
@@ -269,5 +281,6 @@ frame_claims_place(struct frame_table *ft, uint64_t *group, bool *all)
 		tell(ft, now);
 		look_anew(ft, now);
 	}
+	answer(ft, b->claims);
 	return 0;
 }

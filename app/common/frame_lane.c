@@ -158,8 +158,8 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return FRAME_PLACE_LATE;
 	}
 	/* before the first frame of a run that waits for it, numbers mean nothing */
-	if (base > ft->run_first)
-		frame_claim(ft, lane, stream, frame, false);
+	if (base > ft->run_first && frame_claim(ft, lane, stream, frame, false))
+		return FRAME_PLACE_WAIT;
 	return FRAME_PLACE_LATE;
 }
 
@@ -199,6 +199,6 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	/* a corrupt number must not make the window run after it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
 		return FRAME_PLACE_WAIT;
-	frame_claim(ft, lane, stream, frame, frame < horizon);
-	return FRAME_PLACE_OUTLIER;
+	return frame_claim(ft, lane, stream, frame, frame < horizon) ? FRAME_PLACE_WAIT
+								     : FRAME_PLACE_OUTLIER;
 }

@@ -32,7 +32,8 @@
  * them, a few mbufs a round. A slot is opened again once every lane has passed it.
  *
  * A stream of which `agree` packets in a row, with none placed between, agree on a number that the
- * window cannot be near claims to be there; its packets are dropped, and nobody waits for it here.
+ * window cannot be near claims to be there: its packets are dropped once the builder has seen that
+ * and does not follow, and nobody waits for it here.
  * A place that more streams claim than there are others, of all that are expected and not known to
  * be silent, is believed; after `stall_cycles` only those count, on either side, that have spoken
  * meanwhile. Less than `jump` ahead frames were lost. Farther away, or back by more than `give_up`
@@ -183,14 +184,15 @@ enum frame_window_state {
 
 /** What RX lcores read when the fast lookup fails. One line, written by the builder. */
 struct frame_window {
-	uint64_t base;	  /**< lowest frame that is not closed */
-	uint64_t horizon; /**< numbers from here on are outliers */
-	uint64_t end;	  /**< first frame after the run */
-	uint64_t next;	  /**< lowest frame that is not opened */
-	uint64_t ahead;	  /**< frames below this have been reached, as most streams claim */
-	uint64_t old_low; /**< what an earlier window's stragglers may carry: from here */
-	uint64_t old_end; /**< ... to before this */
-	uint64_t stride;  /**< of the run; everything here counts frames of ours */
+	uint64_t base;		 /**< lowest frame that is not closed */
+	uint64_t horizon;	 /**< numbers from here on are outliers */
+	uint64_t end;		 /**< first frame after the run */
+	uint64_t next;		 /**< lowest frame that is not opened */
+	uint64_t refused_claims; /**< streams whose claims the builder has seen, and not followed */
+	uint64_t ahead;		 /**< frames below this have been reached, as most streams claim */
+	uint64_t old_low;	 /**< what an earlier window's stragglers may carry: from here */
+	uint64_t old_end;	 /**< ... to before this */
+	uint64_t stride;	 /**< of the run; everything here counts frames of ours */
 	uint64_t offset;
 	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< moves of the window */
@@ -432,6 +434,15 @@ uint32_t frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uin
  */
 uint64_t frame_lane_strays(const struct frame_table *ft, const struct frame_lane *lane,
 	const uint64_t waiting[DETECTOR_STREAMS_MAX]);
+
+/** Whether a packet waits for nothing but the builder's answer to its stream's claim. */
+static inline bool
+frame_lane_asks(const struct frame_table *ft, const struct frame_lane *lane, uint32_t stream,
+	uint64_t frame)
+{
+	return (lane->claims >> stream & 1) != 0 &&
+		frame >= __atomic_load_n(&ft->window.ahead, __ATOMIC_RELAXED);
+}
 
 /** A packet of those is dropped: where its stream claims to be. */
 void frame_lane_drop(

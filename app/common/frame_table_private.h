@@ -60,8 +60,9 @@ bool frame_agree(const struct frame_table *ft, struct frame_agreement *a, uint64
  * A number of which the window cannot be near: it counts towards a claim of its stream. By the RX
  * lcore.
  * @param ahead  frames would have been lost; else the detector would have been restarted
+ * @return whether the builder has not seen the claim yet: the packet may wait for its answer
  */
-void frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
+bool frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
 	bool ahead);
 
 /**
@@ -80,6 +81,7 @@ frame_claims_forget(struct frame_table *ft)
 	struct frame_builder *b = &ft->builder;
 
 	b->claims = 0;
+	__atomic_store_n(&ft->window.refused_claims, 0, __ATOMIC_RELAXED);
 	b->claimed_at = 0;
 	b->claims_told = 0;
 	b->gap_group = 0;

@@ -315,9 +315,11 @@ want(struct rx *rx)
 	for (uint32_t i = 0; i < rx->nb_pending; i++) {
 		uint64_t frame = rx->pending[i].frame;
 
-		if (frame_lane_is_ours(rx->table, &frame))
+		if (frame_lane_is_ours(rx->table, &frame) &&
+			!frame_lane_asks(rx->table, rx->lane, rx->pending[i].stream, frame))
 			lowest = RTE_MIN(lowest, frame);
 	}
+	/* of those that only ask where they are none is wanted: UINT64_MAX + 1 */
 	frame_lane_want(rx->lane, lowest + 1, is_full(rx));
 }
 

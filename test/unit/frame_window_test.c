@@ -97,7 +97,7 @@ gap_by_agreement_is_loss(void **state)
 	run_through(1, 5);
 	assert_int_equal(rig_place(ft, 0, 50, 0, 1), FRAME_PLACE_OUTLIER);
 	assert_int_equal(rig_place(ft, 0, 50, 1, 1), FRAME_PLACE_OUTLIER);
-	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_OUTLIER);
+	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
 	frame_table_open(ft); /* the only stream there is */
 	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
 	frame_lane_want(&ft->lanes[0], 51, true);
@@ -207,8 +207,8 @@ restart_at(uint64_t frame)
 			break;
 		assert_true(r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE);
 		dropped++;
-		frame_table_open(ft);
 	}
+	frame_table_open(ft);
 	return dropped;
 }
 
@@ -233,7 +233,7 @@ restart_from_one(void **state)
 	run_through(1, 31);
 	assert_int_equal(place_range(0, 31, 0, 77), FRAME_PLACED);
 	assert_int_equal(place_range(0, 32, 0, PACKETS), FRAME_PLACED);
-	assert_int_equal(restart_at(1), 3);
+	assert_int_equal(restart_at(1), 2);
 	assert_int_equal(ft->builder.flushing, true);
 	assert_true(rig_close_graced(ft, &closed));
 	assert_int_equal(closed.frame, 31);
@@ -293,7 +293,7 @@ restart_within_the_ring(void **state)
 {
 	begin(1);
 	run_through(1, 7); /* 8 entries: 1 ... 6 are in the ring */
-	assert_int_equal(restart_at(1), 3);
+	assert_int_equal(restart_at(1), 2);
 	expect_restart(1);
 	assert_int_equal(ft->window.generation, 2);
 }
@@ -303,7 +303,7 @@ restart_far_ahead(void **state)
 {
 	begin(1);
 	run_through(1, 12);
-	assert_int_equal(restart_at(1000000), 3);
+	assert_int_equal(restart_at(1000000), 2);
 	expect_restart(1000000);
 	run_through(1000002, 1000010);
 	assert_int_equal(ft->window.generation, 2);
@@ -328,10 +328,14 @@ begin_modules(uint64_t first)
 static void
 drop_one(uint32_t module, uint64_t frame)
 {
-	const enum frame_place r = rig_place(ft, module, frame, frame % PACKETS, 1);
+	enum frame_place r = rig_place(ft, module, frame, frame % PACKETS, 1);
 
-	assert_true(r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE);
 	frame_table_open(ft);
+	/* it waits for an answer, and is followed or not */
+	if (r == FRAME_PLACE_WAIT && !ft->builder.flushing)
+		r = rig_place(ft, module, frame, frame % PACKETS, 1);
+	if (!ft->builder.flushing)
+		assert_true(r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE);
 }
 
 /* A frame of some modules, by bits; the others, if it is not 0, are elsewhere by so many frames. */
