@@ -47,34 +47,19 @@ enter(struct egress *e, enum egress_step step)
 	ADD(e->view.steps[step], 1);
 }
 
-/* Of each stream what was spilled and is in no file any more: a number above all of it. */
-struct imported {
-	uint64_t end[RETENTION_RUNS][SINK_TABLES];
-};
-
 static bool
 is_spilled(const struct egress *e, const struct retention_batch *b)
 {
 	return e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
 }
 
-/*
- * What a dead process was spilling: in its files, or not.
- *
- * What is not there was imported, and may be where it was: in a store that had it. A store that is
- * told of a batch that went elsewhere cuts off all behind that, too, so of none before it any more.
- */
+/* What a dead process was spilling: in its files, or not. */
 static void
-settle(struct egress *e, uint32_t batch, const struct retention_batch *b,
-	const struct imported *imported)
+settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
 {
-	const bool has = is_spilled(e, b);
-
-	if (!b->held) {
-		/* without a look at the files it may have been imported anywhere */
-		if (e->spill == NULL || b->sequence < imported->end[b->run][b->table])
-			retention_settle(e->ring, batch);
-	} else if (has) {
+	if (!b->held)
+		return;
+	if (is_spilled(e, b)) {
 		ADD(e->view.adopted_spilled, 1);
 		retention_release(e->ring, batch);
 	} else {
@@ -84,14 +69,13 @@ settle(struct egress *e, uint32_t batch, const struct retention_batch *b,
 	FAIL_POINT("spill.adopted");
 }
 
-/* Runs of what a dead process was spilling. */
+/* Runs of what a dead process was spilling. @param imported  out: some of it is in no file now */
 static int
-adopt_runs(struct egress *e, struct imported *imported)
+adopt_runs(struct egress *e, bool imported[RETENTION_RUNS])
 {
 	bool known[RETENTION_RUNS] = {false};
 	struct retention_batch b;
 	struct retention_run run;
-	uint64_t *end;
 	uint32_t i;
 	int rc;
 
@@ -111,52 +95,49 @@ adopt_runs(struct egress *e, struct imported *imported)
 				return rc;
 			known[b.run] = true;
 		}
-		end = &imported->end[b.run][b.table];
-		if (!b.held && !is_spilled(e, &b) && b.sequence >= *end)
-			*end = b.sequence + 1;
+		imported[b.run] |= !b.held && !is_spilled(e, &b);
 	}
 	return 0;
 }
 
-static bool
-was_imported(const struct imported *imported, unsigned int run)
+/*
+ * What was imported may be where it was: in a store that had it. A store that is told of a batch
+ * that went elsewhere cuts off all behind that, too, so none is told anything of that run any more.
+ */
+static void
+forget_doubts(struct egress *e, unsigned int index)
 {
-	unsigned int t;
+	struct retention_run run;
 
-	for (t = 0; t < SINK_TABLES && imported->end[run][t] == 0; t++)
-		;
-	return t < SINK_TABLES;
+	if (e->spill != NULL && retention_run_get(e->ring, index, &run))
+		LOG(WARNING,
+			"run %s, incarnation %016" PRIx64
+			": some of what was spilled has been imported, so stores keep what they "
+			"have of it. Import the rest, then run braggline-store reconcile\n",
+			run.name, run.incarnation);
+	/* what was spilled comes last: who dies in here finds it again */
+	retention_forget_doubts(e->ring, index, RETENTION_SPILL);
 }
 
 int
 egress_adopt_spilled(struct egress *e)
 {
-	struct imported imported = {0};
+	bool imported[RETENTION_RUNS] = {false};
 	struct retention_batch b;
-	unsigned int doubts = 0, k;
 	uint32_t i;
 	int rc;
 
-	rc = adopt_runs(e, &imported);
+	rc = adopt_runs(e, imported);
 	if (rc < 0)
 		return rc;
-	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
-		if (!retention_get(e->ring, i, &b) || b.owner != RETENTION_SPILL)
-			continue;
-		doubts += !b.held && is_spilled(e, &b) && b.sequence < imported.end[b.run][b.table];
-		settle(e, i, &b, &imported);
-	}
-	/* what is told of one that is before these would cut them off as well */
 	for (i = 0; i < RETENTION_RUNS; i++) {
-		for (k = 0; k < RETENTION_STORES && was_imported(&imported, i); k++)
-			retention_confirm(e->ring, i, k);
+		if (imported[i])
+			forget_doubts(e, i);
 	}
-	if (doubts > 0)
-		LOG(WARNING,
-			"%u spilled batches were not imported, some behind them were: stores keep "
-			"what they have of them. Import the rest, then run braggline-store "
-			"reconcile\n",
-			doubts);
+	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
+		if (retention_get(e->ring, i, &b) && b.owner == RETENTION_SPILL)
+			settle(e, i, &b);
+	}
 	return 0;
 }
 

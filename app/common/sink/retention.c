@@ -339,8 +339,9 @@ retention_release(struct retention *r, uint32_t batch)
 	move_tail(r);
 }
 
-void
-retention_settle(struct retention *r, uint32_t batch)
+/* In doubt no longer, if it was. */
+static void
+settle(struct retention *r, uint32_t batch)
 {
 	if (r->batch[batch].state != BATCH_IN_DOUBT)
 		return;
@@ -364,7 +365,35 @@ retention_confirm(struct retention *r, unsigned int run, unsigned int store)
 		step(r);
 		FAIL_POINT("ring.confirmed");
 		if (others_given(b) == 0)
-			retention_settle(r, i);
+			settle(r, i);
+	}
+}
+
+static void
+forget_doubt(struct retention *r, uint32_t batch)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	if (others_given(b) == 0)
+		return;
+	PUT(b->given, b->given & ~others_given(b));
+	step(r);
+	FAIL_POINT("ring.confirmed");
+	settle(r, batch);
+}
+
+void
+retention_forget_doubts(struct retention *r, unsigned int run, unsigned int last)
+{
+	unsigned int pass;
+	uint32_t i;
+
+	for (pass = 0; pass < 2; pass++) {
+		for (i = 0; i < r->nb_batches; i++) {
+			if (r->batch[i].state != BATCH_FREE && r->batch[i].run == run &&
+				(r->batch[i].owner == last) == (pass == 1))
+				forget_doubt(r, i);
+		}
 	}
 }
 

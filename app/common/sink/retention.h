@@ -190,11 +190,14 @@ void retention_give(struct retention *r, uint32_t batch);
 /** Its owner has it for good. */
 void retention_release(struct retention *r, uint32_t batch);
 
-/** In doubt no longer: others have seen to it. */
-void retention_settle(struct retention *r, uint32_t batch);
-
 /** This store has been told what of a run it was given and is another's, and has cut it off. */
 void retention_confirm(struct retention *r, unsigned int run, unsigned int store);
+
+/**
+ * No store is told any more what of a run it was given and is another's.
+ * @param last  owner whose batches come last: who dies in the middle finds some of them again
+ */
+void retention_forget_doubts(struct retention *r, unsigned int run, unsigned int last);
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 
