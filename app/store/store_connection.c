@@ -569,6 +569,9 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 	case STORE_TELLING:
 		if (c->have_table < SINK_TABLES)
 			return tell_have(c) || busy;
+		/* first: what is granted is used at once */
+		if (store_run_state(c->run) != c->said_state)
+			send_status(c, store_run_state(c->run));
 		if (!store_connection_grant(c))
 			return busy;
 		c->heard = now;

@@ -303,11 +303,13 @@ take_grant(struct sink_sender *s, const struct sink_grant *m)
 	s->silence = m->silence_ms;
 	s->back_off = 0;
 	s->down_since = 0;
-	s->bad_since = 0;
+	/* unless it has said otherwise by now */
+	if (!s->said_how)
+		s->stats.store_state = SINK_STATE_GOOD;
+	s->bad_since = s->stats.store_state == SINK_STATE_GOOD ? 0 : s->heard;
 	s->progress_at = s->heard;
 	s->stuck = false;
 	s->stats.connections++;
-	s->stats.store_state = SINK_STATE_GOOD;
 	enter(s, SINK_SENDER_UP);
 	rte_log(s->lonely ? RTE_LOG_WARNING : RTE_LOG_INFO, sink_sender_logtype,
 		"sink: store %s: connected, %u places, %" PRIu64 " batches found there\n",
@@ -336,6 +338,7 @@ take_session_message(struct sink_sender *s, const struct sink_message *m)
 		if (status->state != s->stats.store_state)
 			SENDER_LOG(WARNING, s, "is %s", sink_state_name(status->state));
 		s->stats.store_state = status->state;
+		s->said_how = true;
 		if (status->state == SINK_STATE_GOOD)
 			s->bad_since = 0;
 		else if (s->bad_since == 0)
@@ -486,6 +489,7 @@ work_proving(struct sink_sender *s, uint64_t now)
 	s->have_next = 0;
 	s->waiting_since = 0;
 	s->settles_since = now;
+	s->said_how = false;
 	if (sink_sender_collect(s) < 0) {
 		refuse(s, SINK_REASON_FAILED);
 		return true;

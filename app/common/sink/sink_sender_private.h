@@ -68,6 +68,7 @@ struct sink_sender {
 	unsigned int moved_table; /* that is told now */
 	size_t moved_at;
 	bool moved_told;
+	bool said_how;			       /* the store, how it is */
 	struct interval_set mine[SINK_TABLES]; /* what HAVE may be about: held when it began, */
 	struct interval_set have[SINK_TABLES]; /* and what of it the store has */
 	unsigned int have_table;
