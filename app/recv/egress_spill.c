@@ -53,12 +53,10 @@ is_spilled(const struct egress *e, const struct retention_batch *b)
 	return e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
 }
 
-/* What a dead process was spilling: in its files, or not. */
+/* What a dead process was spilling and held: in its files, or not. */
 static void
 settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
 {
-	if (!b->held)
-		return;
 	if (is_spilled(e, b)) {
 		ADD(e->view.adopted_spilled, 1);
 		retention_release(e->ring, batch);
@@ -135,7 +133,7 @@ egress_adopt_spilled(struct egress *e)
 			forget_doubts(e, i);
 	}
 	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
-		if (retention_get(e->ring, i, &b) && b.owner == RETENTION_SPILL)
+		if (retention_get(e->ring, i, &b) && b.owner == RETENTION_SPILL && b.held)
 			settle(e, i, &b);
 	}
 	return 0;

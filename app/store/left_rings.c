@@ -75,13 +75,11 @@ left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size
 void
 left_rings_forget(struct left_rings *r)
 {
-	unsigned int i, run, store;
+	unsigned int i, run;
 
 	for (i = 0; i < r->nb; i++) {
-		for (run = 0; run < RETENTION_RUNS; run++) {
-			for (store = 0; store < RETENTION_STORES; store++)
-				retention_confirm(r->ring[i], run, store);
-		}
+		for (run = 0; run < RETENTION_RUNS; run++)
+			retention_forget_doubts(r->ring[i], run, RETENTION_SPILL);
 	}
 }
 

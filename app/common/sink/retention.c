@@ -349,37 +349,33 @@ settle(struct retention *r, uint32_t batch)
 	SET(r->stats.in_doubt, r->stats.in_doubt - 1);
 }
 
+/* These stores, none of them its owner, are not told of it. */
+static void
+clear_given(struct retention *r, uint32_t batch, uint16_t stores)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	if ((b->given & stores) == 0)
+		return;
+	PUT(b->given, b->given & ~stores);
+	step(r);
+	FAIL_POINT("ring.confirmed");
+	if (others_given(b) == 0)
+		settle(r, batch);
+}
+
 void
 retention_confirm(struct retention *r, unsigned int run, unsigned int store)
 {
-	struct ring_batch *b;
+	const struct ring_batch *b;
 	uint32_t i;
 
 	for (i = 0; i < r->nb_batches; i++) {
 		b = &r->batch[i];
 		/* its owner's own it was not told */
-		if (b->state == BATCH_FREE || b->run != run || b->owner == store ||
-			(b->given & 1u << store) == 0)
-			continue;
-		PUT(b->given, b->given & ~(1u << store));
-		step(r);
-		FAIL_POINT("ring.confirmed");
-		if (others_given(b) == 0)
-			settle(r, i);
+		if (b->state != BATCH_FREE && b->run == run && b->owner != store)
+			clear_given(r, i, 1u << store);
 	}
-}
-
-static void
-forget_doubt(struct retention *r, uint32_t batch)
-{
-	struct ring_batch *b = &r->batch[batch];
-
-	if (others_given(b) == 0)
-		return;
-	PUT(b->given, b->given & ~others_given(b));
-	step(r);
-	FAIL_POINT("ring.confirmed");
-	settle(r, batch);
 }
 
 void
@@ -392,7 +388,7 @@ retention_forget_doubts(struct retention *r, unsigned int run, unsigned int last
 		for (i = 0; i < r->nb_batches; i++) {
 			if (r->batch[i].state != BATCH_FREE && r->batch[i].run == run &&
 				(r->batch[i].owner == last) == (pass == 1))
-				forget_doubt(r, i);
+				clear_given(r, i, others_given(&r->batch[i]));
 		}
 	}
 }
