@@ -3,6 +3,7 @@
  * Record batches from a receiver's retention ring into a store's memory, over software RoCE between
  * two lcores, beside
  * - the same bytes by the engine alone: WRITE of the body, WRITE_WITH_IMM of the entry,
+ * - the same, where the other end copies entries and sums them up, as a store has to: its ceiling,
  * - the same columns copied into one buffer (serialised) and sent over TCP.
  * All on the same two cores in the same run. The store writes to a disk that takes everything at
  * once, so that only what lies before the disk is measured.
@@ -62,14 +63,17 @@ static void
 row(const char *name)
 {
 	const unsigned int nb = batch.body >= BIG ? SINGLES_BIG : SINGLES;
-	double raw[ROUNDS], this[ROUNDS], ratio[ROUNDS], serial[ROUNDS], share, one, one_tcp;
+	double raw[ROUNDS], checked[ROUNDS], this[ROUNDS], ratio[ROUNDS], ceiling[ROUNDS];
+	double serial[ROUNDS], share, one, one_tcp;
 	unsigned int i;
 
 	ends_begin();
 	for (i = 0; i < rounds; i++) {
-		raw[i] = peers_raw();
+		raw[i] = peers_raw(false);
 		this[i] = ends_stream();
+		checked[i] = peers_raw(true);
 		ratio[i] = this[i] / raw[i];
+		ceiling[i] = this[i] / checked[i];
 		serial[i] = peers_serialised();
 	}
 	share = (double)job.copying / (double)job.cycles;
@@ -81,8 +85,9 @@ row(const char *name)
 	one_tcp = median(job.times, nb);
 	free(job.times);
 	ends_end();
-	printf("%-22s %9.2f %9.2f %6.2f %9.2f %6.2f %8.0f%% %9.4f %9.4f %6.2f\n", name,
+	printf("%-22s %9.2f %9.2f %6.2f %9.2f %6.2f %9.2f %6.2f %8.0f%% %9.4f %9.4f %6.2f\n", name,
 		gbit(median(this, rounds)), gbit(median(raw, rounds)), median(ratio, rounds),
+		gbit(median(checked, rounds)), median(ceiling, rounds),
 		gbit(median(serial, rounds)), median(this, rounds) / median(serial, rounds),
 		100 * share, one, one_tcp, one_tcp / one);
 	fflush(stdout);
@@ -119,8 +124,9 @@ main(int argc, char **argv)
 	rig_open(&rig, MEMORY, false);
 	ends_open(directory);
 	puts("Record batches to a store, Gbit/s; ms of one at a time until the other end has it");
-	printf("%-22s %9s %9s %6s %9s %6s %9s %9s %9s %6s\n", "batch", "this", "engine", "ratio",
-		"TCP", "ratio", "copying", "one, ms", "TCP, ms", "ratio");
+	printf("%-22s %9s %9s %6s %9s %6s %9s %6s %9s %9s %9s %6s\n", "batch", "this", "engine",
+		"ratio", "+ CRC", "ratio", "TCP", "ratio", "copying", "one, ms", "TCP, ms",
+		"ratio");
 	for (i = 0; i < RTE_DIM(rows); i++) {
 		batch_make(rows[i].table, rows[i].n);
 		row(rows[i].name);

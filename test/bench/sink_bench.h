@@ -67,8 +67,11 @@ double ends_stream(void);
 /* Fills job.times: until the store has taken it. */
 void ends_singles(void);
 
-/* The engine alone. @return bytes/s */
-double peers_raw(void);
+/*
+ * The engine alone; `checked`, the other end copies entries and sums them up: a store's ceiling.
+ * @return bytes/s
+ */
+double peers_raw(bool checked);
 
 /* Serialised, over TCP. @return bytes/s; the share of serialisation is job.copying / job.cycles */
 double peers_serialised(void);

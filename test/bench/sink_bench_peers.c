@@ -11,10 +11,13 @@
 #include <rte_common.h>
 #include <rte_cycles.h>
 
+#include "arrow_crc.h"
 #include "rdma_bench_peers.h"
 #include "sink_bench.h"
 
 #define DEPTH 64
+
+static volatile uint32_t peers_sum; /* of an entry, so that it is computed */
 
 /* ---- the engine alone ------------------------------------------------------------------------ */
 
@@ -46,10 +49,36 @@ receive(struct rig *r)
 		post_receives(r, n);
 }
 
+/* Where a batch lies in the memory of both. */
+static uint64_t
+batch_at(uint64_t number)
+{
+	const uint64_t step = batch.body + SINK_BLOCK;
+
+	return number % (MEMORY / step) * step;
+}
+
+/* What the protocol asks of any store: an entry is copied before it is looked at, and summed up. */
+static void
+receive_checked(struct rig *r)
+{
+	static uint8_t copy[SINK_BLOCK] __attribute__((aligned(SINK_BLOCK)));
+	struct rdma_wc wc[DEPTH];
+	const unsigned int n = rdma_poll_cq(r->b.recv_cq, wc, DEPTH);
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		memcpy(copy, r->b.memory + batch_at(wc[i].imm), batch.entry);
+		peers_sum = arrow_crc32c(0, copy, batch.entry);
+	}
+	if (n > 0)
+		post_receives(r, n);
+}
+
 static void
 post_batch(struct rig *r, uint64_t number)
 {
-	const uint64_t step = batch.body + SINK_BLOCK, at = number % (MEMORY / step) * step;
+	const uint64_t at = batch_at(number);
 	const uint64_t from = (uintptr_t)r->a.memory + at, to = (uintptr_t)r->b.memory + at;
 	struct rdma_sge sge[2] = {
 		{from + SINK_BLOCK, batch.body, rdma_mr_lkey(r->a.mr)},
@@ -102,11 +131,11 @@ stream_raw(struct rig *r)
 }
 
 double
-peers_raw(void)
+peers_raw(bool checked)
 {
 	rig_connect(&rig, &reliable);
 	post_receives(&rig, 2 * DEPTH);
-	rig_run(&rig, stream_raw, receive);
+	rig_run(&rig, stream_raw, checked ? receive_checked : receive);
 	rig_disconnect(&rig);
 	return (double)job.bytes * (double)rte_get_tsc_hz() / (double)job.cycles;
 }
@@ -124,8 +153,7 @@ static struct {
 static void
 serialise(struct rig *r, uint64_t number)
 {
-	const uint64_t step = batch.body + SINK_BLOCK;
-	const uint8_t *from = r->a.memory + number % (MEMORY / step) * step;
+	const uint8_t *from = r->a.memory + batch_at(number);
 	const uint64_t begin = rte_rdtsc();
 	uint8_t *to = tcp.buffer;
 	unsigned int i;
