@@ -67,35 +67,17 @@ settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
 	FAIL_POINT("spill.adopted");
 }
 
-/* Runs of what a dead process was spilling. @param imported  out: some of it is in no file now */
-static int
-adopt_runs(struct egress *e, bool imported[RETENTION_RUNS])
+/* Runs of which some was being spilled. */
+static void
+find_spilled(const struct egress *e, bool spilled[RETENTION_RUNS])
 {
-	bool known[RETENTION_RUNS] = {false};
 	struct retention_batch b;
-	struct retention_run run;
 	uint32_t i;
-	int rc;
 
 	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
-		if (!retention_get(e->ring, i, &b) || b.owner != RETENTION_SPILL)
-			continue;
-		if (e->spill == NULL && !known[0]) {
-			LOG(WARNING,
-				"batches were spilled and [egress] spill is not set: stores get "
-				"what is held of them and keep what they have; run braggline-store "
-				"reconcile after an import\n");
-			known[0] = true;
-		} else if (e->spill != NULL && !known[b.run]) {
-			(void)retention_run_get(e->ring, b.run, &run);
-			rc = spill_adopt_run(e->spill, b.run, &run);
-			if (rc < 0)
-				return rc;
-			known[b.run] = true;
-		}
-		imported[b.run] |= !b.held && !is_spilled(e, &b);
+		if (retention_get(e->ring, i, &b))
+			spilled[b.run] |= b.owner == RETENTION_SPILL;
 	}
-	return 0;
 }
 
 /*
@@ -103,37 +85,65 @@ adopt_runs(struct egress *e, bool imported[RETENTION_RUNS])
  * that went elsewhere cuts off all behind that, too, so none is told anything of that run any more.
  */
 static void
-forget_doubts(struct egress *e, unsigned int index)
+forget_doubts(struct egress *e, unsigned int index, const struct retention_run *run)
 {
-	struct retention_run run;
-
-	if (e->spill != NULL && retention_run_get(e->ring, index, &run))
+	if (e->spill == NULL)
+		LOG(WARNING,
+			"run %s, incarnation %016" PRIx64
+			": some of it was spilled, and [egress] spill is not set: stores get what "
+			"is held and keep what they have. Import what was spilled, then run "
+			"braggline-store reconcile\n",
+			run->name, run->incarnation);
+	else
 		LOG(WARNING,
 			"run %s, incarnation %016" PRIx64
 			": some of what was spilled has been imported, so stores keep what they "
 			"have of it. Import the rest, then run braggline-store reconcile\n",
-			run.name, run.incarnation);
-	/* what was spilled comes last: who dies in here finds it again */
-	retention_forget_doubts(e->ring, index, RETENTION_SPILL);
+			run->name, run->incarnation);
+	retention_forget_doubts(e->ring, index);
+	FAIL_POINT("spill.forgotten");
+}
+
+/* What was spilled is there, or some of it was imported since. Batches do not tell: those that
+ * nobody doubted are forgotten. Files do. */
+static int
+adopt_run(struct egress *e, unsigned int index, const struct retention_run *run)
+{
+	uint32_t files = 0;
+	int rc;
+
+	if (e->spill != NULL) {
+		rc = spill_adopt_run(e->spill, index, run);
+		if (rc < 0)
+			return rc;
+		files = spill_files(e->spill, index);
+	}
+	if (files < run->files)
+		forget_doubts(e, index, run);
+	/* last: who dies before it finds the same again */
+	retention_run_spilled(e->ring, index, files);
+	return 0;
 }
 
 int
 egress_adopt_spilled(struct egress *e)
 {
-	bool imported[RETENTION_RUNS] = {false};
+	bool spilled[RETENTION_RUNS] = {false};
 	struct retention_batch b;
-	uint32_t i;
+	struct retention_run run;
+	uint32_t i, at = 0;
 	int rc;
 
-	rc = adopt_runs(e, imported);
-	if (rc < 0)
-		return rc;
+	find_spilled(e, spilled);
 	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (imported[i])
-			forget_doubts(e, i);
+		if (!retention_run_get(e->ring, i, &run) || (!spilled[i] && run.files == 0))
+			continue;
+		rc = adopt_run(e, i, &run);
+		if (rc < 0)
+			return rc;
 	}
-	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
-		if (retention_get(e->ring, i, &b) && b.owner == RETENTION_SPILL && b.held)
+	while ((i = retention_walk(e->ring, &at)) != UINT32_MAX) {
+		if (retention_get(e->ring, i, &b) && b.owner == RETENTION_SPILL)
 			settle(e, i, &b);
 	}
 	return 0;
@@ -153,6 +163,8 @@ take_results(struct egress *e, uint64_t now)
 		e->ladder.in_spill -= SINK_BLOCK + b.body_bytes;
 		if (result[i].durable) {
 			FAIL_POINT("spill.result");
+			/* first: who adopts the ring has to miss them if they are imported */
+			retention_run_spilled(e->ring, b.run, result[i].files);
 			retention_release(e->ring, result[i].batch);
 			egress_known(e, result[i].batch, true);
 			ADD(e->ladder.progress, 1);

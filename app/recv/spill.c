@@ -49,6 +49,7 @@ struct spill_order {
 
 /* A run whose batches are here; the thread's alone, but for `closed`. */
 struct spill_run {
+	struct spill *of;
 	struct retention_run run; /* set before its first batch is put */
 	bool named;		  /* by who puts */
 	bool closing;		  /* likewise */
@@ -83,6 +84,17 @@ clock_ms(void)
 	return arrow_slices_clock() / 1000000;
 }
 
+static uint32_t
+count_files(const struct spill_run *r)
+{
+	uint32_t files = 0;
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES && r->open; i++)
+		files += stream_writer_files(r->writer[i]);
+	return files;
+}
+
 static void
 on_log(void *arg, bool error, const char *text)
 {
@@ -113,9 +125,9 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 }
 
 static void
-give_result(struct spill *s, uint32_t batch, bool durable)
+give_result(struct spill *s, const struct spill_run *r, uint32_t batch, bool durable)
 {
-	struct spill_result result = {batch, durable};
+	struct spill_result result = {batch, durable, count_files(r)};
 
 	/* room for as many as may be without one */
 	(void)rte_ring_sp_enqueue_elem(s->results, &result, sizeof(result));
@@ -124,12 +136,12 @@ give_result(struct spill *s, uint32_t batch, bool durable)
 static void
 on_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
 {
-	struct spill *s = arg;
+	const struct spill_run *r = arg;
 
 	if (status == SINK_AGAIN)
-		ADD(s->stats.again, 1);
+		ADD(r->of->stats.again, 1);
 	FAIL_POINT("spill.synced");
-	give_result(s, (uint32_t)tag, status != SINK_AGAIN);
+	give_result(r->of, r, (uint32_t)tag, status != SINK_AGAIN);
 }
 
 /* ---- runs: by the thread, or before it starts ------------------------------------------------ */
@@ -194,7 +206,7 @@ open_table(struct spill *s, struct spill_run *r, unsigned int table)
 		.quota = s->quota.limit > 0 ? &s->quota : NULL,
 		.result = on_result,
 		.log = on_log,
-		.arg = s,
+		.arg = r,
 	};
 	int rc;
 
@@ -267,6 +279,12 @@ spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t 
 	return r->open && interval_set_has(stream_writer_have(r->writer[table]), sequence);
 }
 
+uint32_t
+spill_files(const struct spill *s, unsigned int run)
+{
+	return count_files(&s->run[run]);
+}
+
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 static void
@@ -285,7 +303,7 @@ write_batch(struct spill *s, const struct spill_order *o)
 	}
 	SET(s->stats.error, r->error);
 	ADD(s->stats.again, 1);
-	give_result(s, o->batch, false);
+	give_result(s, r, o->batch, false);
 }
 
 static void
@@ -475,8 +493,10 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 		.producer = config->producer,
 		.setting = "[egress] spill_mb",
 	};
-	for (i = 0; i < RETENTION_RUNS; i++)
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		s->run[i].of = s;
 		s->run[i].dir_fd = -1;
+	}
 	/* what has no result, and what runs and pauses there are besides */
 	s->orders = rte_ring_create_elem("spill_orders", sizeof(struct spill_order),
 		4 * SPILL_BATCHES, SOCKET_ID_ANY, flags);

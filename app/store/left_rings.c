@@ -79,7 +79,7 @@ left_rings_forget(struct left_rings *r)
 
 	for (i = 0; i < r->nb; i++) {
 		for (run = 0; run < RETENTION_RUNS; run++)
-			retention_forget_doubts(r->ring[i], run, RETENTION_SPILL);
+			retention_forget_doubts(r->ring[i], run);
 	}
 }
 

@@ -21,6 +21,8 @@ WAYS = ('cut', 'kill', 'hold')
 AWAY = ('spill.opened', 'spill.assigned', 'spill.adopted', 'spill.write', 'stream.durable',
         'spill.synced', 'spill.result', 'file.synced', 'file.trailer', 'file.renamed')
 AWAY_AT_A_TIME = 3
+# ... while it adopts what was spilled, before and after some of it is imported,
+ADOPT = ('spill.adopted', 'spill.forgotten')
 # ... when they are back,
 BACK = ('spill.closed', 'recv.have')
 # ... and of an import of spilled files, and of one of the ring as well
@@ -34,7 +36,7 @@ ROUND = 7     # kills, about
 class Story:
     def __init__(self, w, steps):
         self.w = w
-        self.away, self.back, self.imports = steps
+        self.away, self.adopt, self.back, self.imports = steps
         self.both = 0  # deaths with batches in the ring and in a file
 
     def note(self):
@@ -105,7 +107,12 @@ class Story:
             self.die_at(self.away, step,
                         self.w.random.randint(1, 4) if step in self.away.reached else 1)
         self.spill()
+        if number % 2 == 0:
+            self.die_at(self.adopt, 'spill.adopted', self.w.random.randint(1, 4))
         self.some_import()
+        if number % 2 == 0:
+            self.die_at(self.adopt, 'spill.forgotten')
+            self.some_import()
         step = next(self.back)
         if step == 'spill.closed':
             self.die_on_return(step, way)
@@ -147,7 +154,7 @@ def play(build, kills, steps, all_steps, abandon):
 
 def plays(build, kills):
     """All end in order, or the receiver does not come back."""
-    steps = [world.Steps(s) for s in (AWAY, BACK, IMPORT)]
+    steps = [world.Steps(s) for s in (AWAY, ADOPT, BACK, IMPORT)]
     all_steps = kills >= 50  # four rounds each
     play(build, kills // 2, steps, False, abandon=False)
     play(build, kills - kills // 2, steps, all_steps, abandon=True)

@@ -294,61 +294,35 @@ test_adopt(void **state)
 	retention_close(r);
 }
 
-static struct retention *forgetting;
-static uint32_t of_others[2], of_last[2];
-
-/* Those of the last owner are there as long as others' doubts are: who adopts this begins again. */
-static void
-look_at_doubts(void *arg)
-{
-	struct retention_batch b;
-	bool others = false, last = true;
-	unsigned int i;
-
-	for (i = 0; forgetting != NULL && i < 2; i++) {
-		if (retention_get(forgetting, of_others[i], &b))
-			others |=
-				(b.given & ~(b.owner < RETENTION_STORES ? 1u << b.owner : 0)) != 0;
-		last &= retention_get(forgetting, of_last[i], &b);
-	}
-	assert_true(forgetting == NULL || !others || last);
-}
-
 static void
 test_forget_doubts(void **state)
 {
 	struct retention_batch b;
 	struct retention *r;
 	unsigned int i, index, other;
+	uint32_t batch[4];
 
 	unlink(path);
-	r = open_ring(0, look_at_doubts, NULL);
+	r = open_ring(0, NULL, NULL);
 	index = add_run(r, 1);
 	other = add_run(r, 2);
 	for (i = 0; i < 4; i++) {
-		const uint32_t batch = put(r, i < 3 ? index : other, i);
-
-		retention_assign(r, batch, 3);
-		retention_give(r, batch);
+		batch[i] = put(r, i < 3 ? index : other, i);
+		retention_assign(r, batch[i], 3);
+		retention_give(r, batch[i]);
 		/* 0 is held by another store, 1 and 3 are another's for good, 2 is spilled */
-		retention_assign(r, batch, i == 2 ? RETENTION_SPILL : 4);
+		retention_assign(r, batch[i], i == 2 ? RETENTION_SPILL : 4);
 		if (i != 0)
-			retention_release(r, batch);
-		if (i < 2)
-			of_others[i] = batch;
-		else
-			of_last[i - 2] = batch;
+			retention_release(r, batch[i]);
 	}
-	forgetting = r;
-	retention_forget_doubts(r, index, RETENTION_SPILL);
-	forgetting = NULL;
-	assert_true(retention_get(r, of_others[0], &b));
+	retention_forget_doubts(r, index);
+	assert_true(retention_get(r, batch[0], &b));
 	assert_true(b.held);
 	assert_int_equal(b.given, 0);
-	assert_false(retention_get(r, of_others[1], &b));
-	assert_false(retention_get(r, of_last[0], &b));
+	assert_false(retention_get(r, batch[1], &b));
+	assert_false(retention_get(r, batch[2], &b));
 	/* another run's is told */
-	assert_true(retention_get(r, of_last[1], &b));
+	assert_true(retention_get(r, batch[3], &b));
 	assert_int_equal(b.given, 1 << 3);
 	retention_close(r);
 }
@@ -588,6 +562,39 @@ test_kill(void **state)
 	unlink(path);
 }
 
+/* A ledger that is half written is not taken for the last one: the other copy stays. */
+static void
+test_killed_ledgers(void **state)
+{
+	struct model m = {0};
+	char ledger[RETENTION_LEDGER];
+	struct retention *r;
+	unsigned int i;
+	pid_t pid;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	retention_ledger_put(r, "first", 5);
+	retention_ledger_put(r, "second", 6);
+	retention_close(r);
+	for (i = 0; i < 6; i++) {
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			r = open_ring(1, count_step, &m);
+			m.kill_at = m.steps + 1 + i % 2;
+			retention_ledger_put(r, "another", 7);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(retention_ledger_get(r, ledger, sizeof(ledger)), 6);
+		assert_memory_equal(ledger, "second", 6);
+		retention_close(r);
+	}
+	unlink(path);
+}
+
 static void
 test_need(void **state)
 {
@@ -619,6 +626,7 @@ main(void)
 		cmocka_unit_test(test_forget_doubts),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_kill),
+		cmocka_unit_test(test_killed_ledgers),
 		cmocka_unit_test(test_need),
 	};
 

@@ -57,6 +57,7 @@ retention_run_add(struct retention *r, const struct retention_run *from)
 		memcpy(run->schema[t], from->schema[t], from->schema_bytes[t]);
 	}
 	run->ended = 0;
+	run->files = 0;
 	step(r);
 	remember(r, from->incarnation);
 	run->crc = run_crc(run);
@@ -75,6 +76,15 @@ retention_run_end(struct retention *r, unsigned int run, const uint64_t batches[
 		r->run[run].batches[t] = batches[t];
 	step(r);
 	PUT(r->run[run].ended, 1);
+	step(r);
+}
+
+void
+retention_run_spilled(struct retention *r, unsigned int run, uint32_t files)
+{
+	if (r->run[run].files == files)
+		return;
+	PUT(r->run[run].files, files);
 	step(r);
 }
 
@@ -108,6 +118,7 @@ retention_run_get(const struct retention *r, unsigned int index, struct retentio
 		to->batches[t] = run->ended ? run->batches[t] : 0;
 	}
 	to->ended = run->ended;
+	to->files = run->files;
 	to->references = r->references[index];
 	to->held = r->held[index];
 	return true;
@@ -379,34 +390,17 @@ retention_confirm(struct retention *r, unsigned int run, unsigned int store)
 }
 
 void
-retention_forget_doubts(struct retention *r, unsigned int run, unsigned int last)
+retention_forget_doubts(struct retention *r, unsigned int run)
 {
-	unsigned int pass;
 	uint32_t i;
 
-	for (pass = 0; pass < 2; pass++) {
-		for (i = 0; i < r->nb_batches; i++) {
-			if (r->batch[i].state != BATCH_FREE && r->batch[i].run == run &&
-				(r->batch[i].owner == last) == (pass == 1))
-				clear_given(r, i, others_given(&r->batch[i]));
-		}
+	for (i = 0; i < r->nb_batches; i++) {
+		if (r->batch[i].state != BATCH_FREE && r->batch[i].run == run)
+			clear_given(r, i, others_given(&r->batch[i]));
 	}
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
-
-static uint32_t
-ledger_crc(const struct ring_ledger *l)
-{
-	return arrow_crc32c(0, &l->size,
-		offsetof(struct ring_ledger, bytes) - offsetof(struct ring_ledger, size) + l->size);
-}
-
-static bool
-ledger_is_sound(const struct ring_ledger *l)
-{
-	return l->number > 0 && l->size <= RETENTION_LEDGER && l->crc == ledger_crc(l);
-}
 
 void
 retention_ledger_put(struct retention *r, const void *ledger, size_t size)

@@ -62,6 +62,7 @@ struct retention_run {
 	uint64_t body_max[SINK_TABLES];
 	uint64_t batches[SINK_TABLES]; /**< once it has ended: how many there were */
 	bool ended;
+	uint32_t files;	     /**< of what was spilled: retention_run_spilled() */
 	uint32_t references; /**< batches that are held or in doubt, */
 	uint32_t held;	     /**< and those of them that are held */
 };
@@ -139,6 +140,12 @@ int retention_run_add(struct retention *r, const struct retention_run *run);
 /** No more batches of a run. */
 void retention_run_end(struct retention *r, unsigned int run, const uint64_t batches[SINK_TABLES]);
 
+/**
+ * So many files have batches of it that were spilled; before these are released. Who adopts the
+ * ring and finds fewer knows that some were imported.
+ */
+void retention_run_spilled(struct retention *r, unsigned int run, uint32_t files);
+
 /** Forget a run. @return 0; -EBUSY: batches of it are held or in doubt */
 int retention_run_drop(struct retention *r, unsigned int run);
 
@@ -193,11 +200,8 @@ void retention_release(struct retention *r, uint32_t batch);
 /** This store has been told what of a run it was given and is another's, and has cut it off. */
 void retention_confirm(struct retention *r, unsigned int run, unsigned int store);
 
-/**
- * No store is told any more what of a run it was given and is another's.
- * @param last  owner whose batches come last: who dies in the middle finds some of them again
- */
-void retention_forget_doubts(struct retention *r, unsigned int run, unsigned int last);
+/** No store is told any more what of a run it was given and is another's. */
+void retention_forget_doubts(struct retention *r, unsigned int run);
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 

@@ -228,7 +228,8 @@ adopt(struct retention *r, const char *path, const struct retention_config *c, u
 		return rc;
 	find_parts(r);
 	for (i = 0; i < 2; i++) {
-		if (r->ledger[i].number > r->ledger_number)
+		/* one that was being written when its process died is written again */
+		if (ledger_is_sound(&r->ledger[i]) && r->ledger[i].number > r->ledger_number)
 			r->ledger_number = r->ledger[i].number;
 	}
 	rc = rebuild(r, message);

@@ -7,7 +7,7 @@
 #include "retention.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 4
+#define RING_VERSION 5
 
 /* A store that batches were given to. */
 struct ring_store {
@@ -66,7 +66,8 @@ struct ring_run {
 	uint32_t schema_bytes[SINK_TABLES];
 	uint64_t body_max[SINK_TABLES];
 	uint64_t batches[SINK_TABLES];
-	uint8_t reserved2[SINK_BLOCK - 128];
+	uint32_t files; /* of what was spilled */
+	uint8_t reserved2[SINK_BLOCK - 132];
 	uint8_t schema[SINK_TABLES][RETENTION_SCHEMA];
 };
 static_assert(sizeof(struct ring_run) == SINK_BLOCK + SINK_TABLES * RETENTION_SCHEMA, "blocks");
@@ -146,6 +147,19 @@ step(const struct retention *r)
 #define CRC_FROM(object, member)                                                             \
 	arrow_crc32c(0, (const uint8_t *)(object) + offsetof(__typeof__(*(object)), member), \
 		sizeof(*(object)) - offsetof(__typeof__(*(object)), member))
+
+static inline uint32_t
+ledger_crc(const struct ring_ledger *l)
+{
+	return arrow_crc32c(0, &l->size,
+		offsetof(struct ring_ledger, bytes) - offsetof(struct ring_ledger, size) + l->size);
+}
+
+static inline bool
+ledger_is_sound(const struct ring_ledger *l)
+{
+	return l->number > 0 && l->size <= RETENTION_LEDGER && l->crc == ledger_crc(l);
+}
 
 static inline uint32_t
 run_crc(const struct ring_run *run)
