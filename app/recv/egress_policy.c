@@ -9,7 +9,8 @@ egress_store_is_gone(const struct egress *e, const struct sink_sender *sender, u
 {
 	const uint64_t since = sink_sender_idle_since(sender);
 
-	return since != 0 && now - since >= e->settings.failover_ms;
+	/* the clock may have gone on in this turn */
+	return since != 0 && now >= since + e->settings.failover_ms;
 }
 
 /* The store that a batch goes to as long as it is there. */
@@ -59,34 +60,36 @@ egress_sender_of(const struct egress *e, const struct retention_batch *b)
 	return at >= 0 ? e->run[b->run].sender[at] : NULL;
 }
 
-/* A store that is there and takes nothing, as its disk is full, keeps what it was given as long as
- * it is connected. */
-static void
-give_up_idle(struct egress *e, const struct egress_run *run, uint64_t now)
+/* Whether what a store was given, and may have, would be better off elsewhere: another store takes
+ * it, or it can be spilled. */
+static bool
+has_elsewhere(const struct egress *e, const struct egress_run *run)
 {
-	unsigned int i, takes = 0;
+	bool any = e->ladder.step != EGRESS_HOLD;
+	unsigned int i;
 
 	for (i = 0; i < e->stores.nb; i++)
-		takes += sink_sender_takes(run->sender[i]);
-	for (i = 0; i < e->stores.nb; i++) {
-		if ((takes > 0 || e->ladder.step != EGRESS_HOLD) &&
-			!sink_sender_is_down(run->sender[i]) &&
-			egress_store_is_gone(e, run->sender[i], now))
-			sink_sender_give_up(run->sender[i]);
-	}
+		any |= sink_sender_takes(run->sender[i]);
+	return any;
 }
 
 /* Whether a batch may go elsewhere. */
 static bool
 may_leave(const struct egress *e, const struct retention_batch *b, uint64_t now)
 {
-	const struct sink_sender *from = egress_sender_of(e, b);
+	struct sink_sender *from = egress_sender_of(e, b);
 
 	/* nobody's, or of a store that is not configured any more */
 	if (from == NULL)
 		return true;
-	if (b->given & 1u << b->owner)
+	if (b->given & 1u << b->owner) {
+		/* one that is there and takes nothing, as its disk is full, has it as long as it is
+		 * connected */
+		if (egress_store_is_gone(e, from, now) && !sink_sender_is_down(from) &&
+			has_elsewhere(e, &e->run[b->run]))
+			sink_sender_give_up(from);
 		return sink_sender_is_down(from) && egress_store_is_gone(e, from, now);
+	}
 	return e->settings.policy == EGRESS_ROUND_ROBIN ? !sink_sender_takes(from)
 							: egress_store_is_gone(e, from, now);
 }
@@ -109,7 +112,7 @@ void
 egress_move(struct egress *e, uint64_t now)
 {
 	struct retention_batch b;
-	unsigned int store, i;
+	unsigned int store;
 	uint32_t batch, at = 0;
 	bool left = false;
 
@@ -118,10 +121,6 @@ egress_move(struct egress *e, uint64_t now)
 	e->changes = e->stores.changes;
 	if (!e->unassigned && all_take(e))
 		return;
-	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (e->run[i].used && !e->run[i].retiring)
-			give_up_idle(e, &e->run[i], now);
-	}
 	while ((batch = retention_walk(e->ring, &at)) != UINT32_MAX) {
 		if (!retention_get(e->ring, batch, &b) || !e->run[b.run].used ||
 			e->run[b.run].retiring || b.owner == RETENTION_SPILL ||

@@ -185,8 +185,8 @@ connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
 		/* once: a store at two addresses would be at this one and at that one by turns */
 		if ((doubts & bit) == 0 || (run->again[i] & bit) != 0)
 			continue;
-		run->again[i] |= bit;
-		sink_sender_again(run->sender[i]);
+		if (sink_sender_again(run->sender[i]))
+			run->again[i] |= bit;
 	}
 }
 

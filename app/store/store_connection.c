@@ -494,9 +494,9 @@ files_are_complete(struct store_connection *c)
 {
 	unsigned int i;
 
-	for (i = 0; i < SINK_TABLES && !c->finishing; i++)
+	/* again: one that has failed may have begun another file since, to go on with */
+	for (i = 0; i < SINK_TABLES; i++)
 		stream_writer_begin_finish(c->run->writer[i]);
-	c->finishing = true;
 	return stream_writer_finished(c->run->writer[0]) &&
 		stream_writer_finished(c->run->writer[1]);
 }

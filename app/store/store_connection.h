@@ -93,7 +93,6 @@ struct store_connection {
 	struct sink_endpoint peer;
 	struct store_run *run; /**< whose it is, from STORE_SETTLING on */
 	bool owns_run;
-	bool finishing; /**< files are being completed */
 	unsigned int moved_table;
 	struct interval_set moved[SINK_TABLES];
 	unsigned int have_table;

@@ -3,6 +3,9 @@
 """Two stores whose disks fill up, one after the other: the other one takes what the first cannot, then
 the receiver holds all of it; room is made, and they go on. In the end each batch is there once.
 
+Then one that has all while it takes it, whose disk stays full: the other one gets the rest, also what
+the first was given and could not store, and the run ends without waiting for it.
+
 What is waited for must come to be so, as telemetry tells it; of time there is as much as is in the
 retention ring.
 
@@ -84,9 +87,29 @@ def story(w):
     want(e['step'] == 'hold', e)
 
 
+def story_of_one(w):
+    stores = Stores(w)
+    stores.is_full(0)
+    stores.has_some(1)
+    wait('all that was held', lambda: stores.held() < ENOUGH)
+    stores.has_some(1)
+    e = stores.recv.get('egress')
+    want(e['step'] == 'hold' and e['refusals'] == 0, e)
+    want(stores.alarm(0) == 'disk full', stores.alarm(0))
+
+
 def before(w):
     for number, size in enumerate(SMALL):
         w.disk(number, size)
+
+
+def before_one(w):
+    w.disk(0, SMALL[0])
+
+
+def look_at_one(w):
+    want(not w.said('recv0', 0, "the run's end waits"), 'the end waited for a full store')
+    look(w)
 
 
 def look(w):
@@ -96,6 +119,8 @@ def look(w):
 
 def main():
     world.play(sys.argv[1], 1, 2, story, look, before, telemetry=True, **SETTINGS)
+    world.play(sys.argv[1], 1, 2, story_of_one, look_at_one, before_one, telemetry=True,
+               egress__policy='primary', **SETTINGS)
 
 
 if __name__ == '__main__':

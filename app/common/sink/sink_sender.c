@@ -306,7 +306,10 @@ take_grant(struct sink_sender *s, const struct sink_grant *m)
 	/* unless it has said otherwise by now */
 	if (!s->said_how)
 		s->stats.store_state = SINK_STATE_GOOD;
-	s->bad_since = s->stats.store_state == SINK_STATE_GOOD ? 0 : s->heard;
+	if (s->stats.store_state == SINK_STATE_GOOD)
+		s->bad_since = 0;
+	else if (s->bad_since == 0)
+		s->bad_since = s->heard;
 	s->progress_at = s->heard;
 	s->stuck = false;
 	s->stats.connections++;
@@ -433,10 +436,11 @@ work_up(struct sink_sender *s, uint64_t now)
 	if (now >= s->said + s->heartbeat)
 		send_status(s);
 	sink_sender_watch_results(s, now);
-	if (s->state != SINK_SENDER_UP || s->stats.store_state != SINK_STATE_GOOD)
+	if (s->state != SINK_SENDER_UP)
 		return false;
 	/* frames first: they are few and small */
-	while (sink_sender_send_batch(s, 0) || sink_sender_send_batch(s, 1))
+	while (s->stats.store_state == SINK_STATE_GOOD &&
+		(sink_sender_send_batch(s, 0) || sink_sender_send_batch(s, 1)))
 		busy = true;
 	if (s->finish && sink_sender_is_idle(s))
 		send_end(s);
@@ -573,16 +577,17 @@ sink_sender_finish(struct sink_sender *s)
 	s->finish = true;
 }
 
-void
+bool
 sink_sender_again(struct sink_sender *s)
 {
 	if (s->state != SINK_SENDER_ENDED)
-		return;
+		return false;
 	s->down_since = s->retry_at = sink_link_clock();
 	s->back_off = 0;
 	s->closing = s->link_is_open;
 	forget_connection(s);
 	enter(s, SINK_SENDER_DOWN);
+	return true;
 }
 
 bool
@@ -603,14 +608,18 @@ sink_sender_idle_since(const struct sink_sender *s)
 	/* it takes memory and looks into files, for as long as that takes */
 	if (s->state == SINK_SENDER_WAITING)
 		return s->settles_since;
-	return s->down_since != 0 ? s->down_since : s->bad_since;
+	/* one that was not good is not better without a connection */
+	return s->bad_since != 0 ? s->bad_since : s->down_since;
 }
 
 void
 sink_sender_give_up(struct sink_sender *s)
 {
-	if (s->state > SINK_SENDER_CONNECTING && s->state < SINK_SENDER_ENDED)
-		refuse(s, SINK_REASON_STOPPING);
+	if (s->state <= SINK_SENDER_CONNECTING || s->state >= SINK_SENDER_ENDED)
+		return;
+	refuse(s, SINK_REASON_STOPPING);
+	/* it is there, and no better at once */
+	s->retry_at = sink_link_clock() + SINK_BACK_OFF_MAX_MS;
 }
 
 void

@@ -91,8 +91,8 @@ int sink_sender_offer(struct sink_sender *s, uint32_t batch);
 /** The run is complete: END when nothing of it is held any more, by whatever store. */
 void sink_sender_finish(struct sink_sender *s);
 
-/** Of one that has ended: connect again, as its store has to hear of what went elsewhere. */
-void sink_sender_again(struct sink_sender *s);
+/** Connect again, as its store has to hear of what went elsewhere. @return false: not ended */
+bool sink_sender_again(struct sink_sender *s);
 
 /** An event of the CM with rdma_conn_context() this sender. *Control.* */
 void sink_sender_event(struct sink_sender *s, const struct rdma_event *event);
