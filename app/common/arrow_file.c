@@ -362,8 +362,11 @@ out:
 	rc = io->sync_dir(f->path);
 	if (rc < 0)
 		file_fail(f, rc, "sync the directory of");
-	/* all that was synced is in the file, whatever its name will be */
-	count_durable(f);
+	/* all that was synced is in the file, whatever its name will be, if it has one for good */
+	if (f->named || rc == 0)
+		count_durable(f);
+	else
+		f->uncut = true;
 	for (; f->nb_batches > f->nb_durable; f->nb_batches--)
 		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
 	file_free(f);

@@ -317,19 +317,23 @@ int
 arrow_cut_file(
 	const struct arrow_io_ops *io, const char *path, size_t most, struct arrow_recovery *report)
 {
-	char part[PATH_MAX];
+	char name[PATH_MAX], part[PATH_MAX];
 	int rc;
 
 	if (io == NULL)
 		io = &direct_io;
 	memset(report, 0, sizeof(*report));
 	snprintf(report->path, sizeof(report->path), "%s", path);
+	snprintf(name, sizeof(name), "%s", path);
+	if (ends_with(name, ARROW_PART))
+		name[strlen(name) - strlen(PART)] = '\0';
 	/* by its name it is no longer complete: a crash in between leaves what recovery knows */
-	if (ends_with(path, ARROW_PART))
-		return recover(io, path, most, report);
 	rc = -ENAMETOOLONG;
-	if (snprintf(part, sizeof(part), "%s" PART, path) < (int)sizeof(part))
-		rc = io->rename(path, part);
+	if (snprintf(part, sizeof(part), "%s" PART, name) < (int)sizeof(part))
+		rc = io->rename(name, part);
+	/* it was, or an earlier try came as far as this, maybe to where nothing was left of it */
+	if (rc == -ENOENT)
+		rc = 0;
 	if (rc == 0)
 		rc = io->sync_dir(part);
 	if (rc < 0) {
@@ -339,7 +343,13 @@ arrow_cut_file(
 			strerror(-rc));
 		return rc;
 	}
-	return recover(io, part, most, report);
+	rc = recover(io, part, most, report);
+	if (rc != -ENOENT || most > 0)
+		return rc;
+	report->state = ARROW_RECOVERY_REMOVED;
+	report->error = 0;
+	snprintf(report->message, sizeof(report->message), "is gone");
+	return 0;
 }
 
 /* A copy of a calibration that was not completed is worth nothing. */

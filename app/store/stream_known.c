@@ -74,6 +74,24 @@ count_below(const struct interval_set *s, uint64_t n)
 	return count;
 }
 
+/* Cut a file, and know what it is called then. */
+static int
+cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t stay,
+	struct arrow_recovery *report)
+{
+	int rc = arrow_cut_file(io, f->path, stay, report);
+	char *path;
+
+	if (rc < 0)
+		return rc;
+	path = strdup(report->path);
+	if (path == NULL)
+		return -ENOMEM;
+	free(f->path);
+	f->path = path;
+	return 0;
+}
+
 int
 stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX])
@@ -84,7 +102,7 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	size_t i;
 	int rc;
 
-	rc = arrow_cut_file(io, f->path, stay, &report);
+	rc = cut_to(f, io, stay, &report);
 	snprintf(message, PATH_MAX, "%.2000s cut off at batch %" PRIu64 ": %.1000s", f->path, from,
 		report.message);
 	if (rc < 0)
@@ -104,23 +122,16 @@ static int
 cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
 	struct arrow_recovery report;
-	char *path;
 	int rc;
 
-	rc = arrow_cut_file(io, f->path, interval_set_count(&f->have), &report);
-	if (rc < 0) {
+	rc = cut_to(f, io, interval_set_count(&f->have), &report);
+	if (rc < 0)
 		snprintf(message, PATH_MAX,
 			"%.2000s: batches that were given back may still be in it: %.1000s",
 			f->path, report.message);
-		return rc;
-	}
-	path = strdup(report.path);
-	if (path == NULL)
-		return -ENOMEM;
-	free(f->path);
-	f->path = path;
-	f->uncut = false;
-	return 0;
+	else
+		f->uncut = false;
+	return rc;
 }
 
 bool

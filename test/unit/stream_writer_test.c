@@ -389,6 +389,84 @@ test_cut(void **state)
 	free(again);
 }
 
+/* A cut that fails at any call of the disk, and is tried again. @return whether it did fail */
+static bool
+cut_again(unsigned int stay, unsigned int call)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct interval_set moved = {0};
+	bool failed;
+	unsigned int i;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	(void)stream_writer_finish(r->w);
+	assert_int_equal(interval_set_add(&moved, s.batch[r->table][stay].batch.sequence,
+				 s.batch[r->table][4].batch.sequence),
+		0);
+	disk->fail_error = -EIO;
+	disk->fail_from = disk->calls + call;
+	disk->fail_until = disk->fail_from + 1;
+	failed = stream_writer_cut(r->w, &moved) < 0;
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(times_in_files(&s, r->table, i), i < stay);
+		assert_int_equal(interval_set_has(stream_writer_have(r->w),
+					 s.batch[r->table][i].batch.sequence),
+			i < stay);
+	}
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+	return failed;
+}
+
+static void
+test_cut_again(void **state)
+{
+	unsigned int stay, call;
+
+	for (stay = 0; stay < 4; stay += 3) {
+		for (call = 0; cut_again(stay, call); call++)
+			;
+		assert_true(call > 3);
+	}
+}
+
+static int
+no_sync_dir(const char *path)
+{
+	return -EIO;
+}
+
+/* Nothing is durable in a file whose name is not. */
+static void
+test_no_name(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct stream_writer_config c;
+	struct rig *r = calloc(1, sizeof(*r));
+	unsigned int i;
+
+	io.sync_dir = no_sync_dir;
+	disk = disk_new(seed);
+	c = config_of(r);
+	c.slices.io = &io;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	(void)stream_writer_finish(r->w);
+	check_results(r);
+	assert_int_equal(r->nb_durable, 0);
+	assert_int_equal(interval_set_count(stream_writer_have(r->w)), 0);
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
 static void
 test_quota(void **state)
 {
@@ -663,6 +741,8 @@ main(void)
 		cmocka_unit_test(test_crash),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_cut_again),
+		cmocka_unit_test(test_no_name),
 		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_quota_of_disk),
 		cmocka_unit_test(test_double_after_outage),
