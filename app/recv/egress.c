@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <rte_cycles.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 
@@ -16,25 +17,37 @@
 
 RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
-#define NAP_US	  50
+#define NAP_US	  50   /* until an order is carried out */
+#define WAIT_US	  1000 /* until it is worth while to ask again */
 #define ROUND_MS  5
 #define COMMIT_MS 200 /* what a store may take until it syncs: twice its default */
 
 /* ---- a run's batches ------------------------------------------------------------------------- */
 
-/* Ask the lcore, and wait for its answer. Before lcores poll, who asks polls. */
+/* While an lcore polls, a nap; before it does, and when it has ended, who waits polls. */
+static void
+let_go_on(struct egress *e, unsigned int us)
+{
+	const struct timespec nap = {.tv_nsec = us * 1000};
+	uint64_t until;
+
+	if (__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE)) {
+		nanosleep(&nap, NULL);
+		return;
+	}
+	until = rte_rdtsc() + rte_get_tsc_hz() / 1000000 * us;
+	do
+		(void)egress_turn(e);
+	while (rte_rdtsc() < until);
+}
+
+/* Ask the lcore, and wait for its answer. */
 static int
 ask(struct egress *e, enum order order)
 {
-	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
-
 	__atomic_store_n(&e->mail.order, order, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE) != ORDER_NONE) {
-		if (__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE))
-			nanosleep(&nap, NULL);
-		else
-			(void)egress_turn(e);
-	}
+	while (__atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE) != ORDER_NONE)
+		let_go_on(e, NAP_US);
 	return e->mail.answer;
 }
 
@@ -79,7 +92,6 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 static uint8_t *
 wait_for_room(struct egress *e, uint64_t body)
 {
-	const struct timespec nap = {.tv_nsec = 20 * NAP_US * 1000};
 	uint64_t until = sink_link_clock() + e->settings.hold_ms, progress = 0, now;
 
 	e->mail.body = body;
@@ -92,7 +104,7 @@ wait_for_room(struct egress *e, uint64_t body)
 		}
 		if (now >= until)
 			return NULL;
-		nanosleep(&nap, NULL);
+		let_go_on(e, WAIT_US);
 	}
 	return e->mail.room;
 }
@@ -151,7 +163,6 @@ int
 egress_end(struct egress *e)
 {
 	const uint64_t until = sink_link_clock() + e->settings.end_ms;
-	const struct timespec nap = {.tv_nsec = 20 * NAP_US * 1000};
 	unsigned int i;
 
 	for (i = 0; i < SINK_TABLES; i++)
@@ -164,7 +175,7 @@ egress_end(struct egress *e)
 			(void)ask(e, ORDER_SAY_WHY_NOT);
 			return -ETIMEDOUT;
 		}
-		nanosleep(&nap, NULL);
+		let_go_on(e, WAIT_US);
 	}
 	return 0;
 }
@@ -176,6 +187,8 @@ egress_keep_ledger(struct egress *e, const struct ledger_kept *kept)
 		return false;
 	e->ledger = *kept;
 	__atomic_store_n(&e->ledger_is_new, true, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&e->rests, __ATOMIC_ACQUIRE))
+		egress_put_ledger(e);
 	return true;
 }
 
@@ -352,6 +365,13 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	}
 	*egress = e;
 	return 0;
+}
+
+void
+egress_rest(struct egress *e)
+{
+	__atomic_store_n(&e->rests, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&e->lcore_polls, false, __ATOMIC_RELEASE);
 }
 
 void

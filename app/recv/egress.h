@@ -125,6 +125,9 @@ int egress_create(struct egress **e, const struct egress_settings *settings, uin
 /** A role's poll function: arg is the egress. */
 int egress_poll(void *arg);
 
+/** The lcore polls no more, for good: who asks for anything polls from here on, one thread. */
+void egress_rest(struct egress *e);
+
 /** Lcores have their CPUs: threads begin on what is left. @return 0 or -errno (logged) */
 int egress_start(struct egress *e, const cpu_set_t *cpus);
 

@@ -49,8 +49,8 @@ egress_known(struct egress *e, uint32_t batch, bool spilled)
 }
 
 /* Of the ring: a new one, or that of the last batch of `frames`. */
-static void
-put_ledger(struct egress *e)
+void
+egress_put_ledger(struct egress *e)
 {
 	const uint64_t incarnation = e->kept.incarnation, retained = e->kept.retained_frame;
 
@@ -95,7 +95,7 @@ do_commit(struct egress *e, struct mailbox *m)
 	/* what was seen up to here is accounted for, whoever adopts the ring */
 	if (m->batch.table == ARROW_FRAMES) {
 		e->kept.retained_frame = m->batch.last;
-		put_ledger(e);
+		egress_put_ledger(e);
 	}
 	store = egress_choose(e, run, m->batch.first);
 	retention_assign(e->ring, batch, e->stores.at[store].number);
@@ -175,7 +175,7 @@ egress_turn(struct egress *e)
 	egress_move(e, now);
 	egress_look_at_runs(e);
 	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_RELAXED))
-		put_ledger(e);
+		egress_put_ledger(e);
 	egress_view_update(e);
 	return busy || n > 0;
 }

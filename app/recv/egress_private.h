@@ -114,6 +114,7 @@ struct egress {
 	uint64_t look_at;
 	uint64_t cm_at;
 	bool lcore_polls; /* atomic */
+	bool rests;	  /* atomic: it did, and will not */
 	uint64_t body_max[SINK_TABLES];
 	struct mailbox mail;
 	struct egress_stats stats[SINK_TABLES];
@@ -124,6 +125,9 @@ struct egress {
 
 /** Of the device and the ring: [egress] as text. @return 0 or -EINVAL (logged) */
 int egress_parse_stores(struct egress *e);
+
+/** The lcore: what is to be kept goes into the ring. */
+void egress_put_ledger(struct egress *e);
 
 /** The lcore: a batch is known to be durable, and released by now. */
 void egress_known(struct egress *e, uint32_t batch, bool spilled);

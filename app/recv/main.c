@@ -278,6 +278,8 @@ receive(struct service *s)
 	/* a role that stopped early may have been handed packets since */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		rx_poll(s->pipeline->rx[i]);
+	if (s->pipeline->stores != NULL)
+		egress_rest(s->pipeline->stores);
 	if (s->failed != 0) {
 		run_give_up(&s->run, "a gang gave up");
 		ret = s->failed;

@@ -64,7 +64,7 @@ run_ledger_keep(struct run *r, bool running)
 	ledger_keep(&l, &kept);
 	if (r->resumed.version != 0)
 		ledger_pass_on(&kept, &r->resumed);
-	/* the last one is worth waiting for; an lcore that is gone takes none */
+	/* the last one is worth waiting for */
 	for (unsigned int i = 0;
 		!egress_keep_ledger(r->pipeline->stores, &kept) && !running && i < KEEP_TRIES; i++)
 		usleep(1000);
