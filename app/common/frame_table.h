@@ -141,7 +141,8 @@ struct frame_agreement {
 	uint32_t votes;
 };
 
-/** An RX lcore's end of the table: first line private to it, the others read by the builder. */
+/** An RX lcore's end of the table. Of the first line the builder reads `polls`, now and then; the
+ * others are for it. */
 struct frame_lane {
 	uint32_t id;
 	uint32_t expected;   /**< packets of a frame that come through this lane */
@@ -182,24 +183,29 @@ enum frame_window_state {
 	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped, and claims */
 };
 
-/** What RX lcores read when the fast lookup fails. One line, written by the builder. */
+/** What the builder tells RX lcores. */
 struct frame_window {
-	uint64_t base;		 /**< lowest frame that is not closed */
-	uint64_t horizon;	 /**< numbers from here on are outliers */
-	uint64_t end;		 /**< first frame after the run */
-	uint64_t next;		 /**< lowest frame that is not opened */
+	/* read for every packet, or changed once in a while */
+	uint64_t stride; /**< of the run; everything here counts frames of ours */
+	uint64_t offset;
+	uint32_t state;		 /**< enum frame_window_state */
+	uint32_t generation;	 /**< moves of the window */
 	uint64_t refused_claims; /**< streams whose claims the builder has seen, and not followed */
 	uint64_t ahead;		 /**< frames below this have been reached, as most streams claim */
 	uint64_t old_low;	 /**< what an earlier window's stragglers may carry: from here */
 	uint64_t old_end;	 /**< ... to before this */
-	uint64_t stride;	 /**< of the run; everything here counts frames of ours */
-	uint64_t offset;
-	uint32_t state;	     /**< enum frame_window_state */
-	uint32_t generation; /**< moves of the window */
+
+	/* changed with every frame, read when the fast lookup fails */
+	uint64_t base __rte_cache_aligned; /**< lowest frame that is not closed */
+	uint64_t horizon;		   /**< numbers from here on are outliers */
+	uint64_t end;			   /**< first frame after the run */
+	uint64_t next;			   /**< lowest frame that is not opened */
 	/** Changes of the above and of entries, each counted after it: as long as it is the same, a
 	 * packet that waits would wait again. */
 	uint64_t changes;
 } __rte_cache_aligned;
+static_assert(offsetof(struct frame_window, base) == RTE_CACHE_LINE_SIZE, "a line of its own");
+static_assert(sizeof(struct frame_window) == 2 * RTE_CACHE_LINE_SIZE, "two lines");
 
 /** Slots whose mbufs are no longer used, in the order in which the builder says so. */
 struct frame_releases {
