@@ -9,6 +9,7 @@
 #include "arrow_file.h"
 #include "batch_builder.h"
 #include "fail_point.h"
+#include "latency.h"
 
 static int
 file_fail(struct arrow_file *f, int error, const char *what)
@@ -170,9 +171,8 @@ static void
 count_latency(struct arrow_file *f, int64_t received, int64_t now)
 {
 	const uint64_t us = now > received ? (uint64_t)(now - received) / 1000 : 0;
-	const unsigned int bucket = us == 0 ? 0 : 64 - __builtin_clzll(us);
 
-	f->latency[bucket < ARROW_LATENCY_BUCKETS ? bucket : ARROW_LATENCY_BUCKETS - 1]++;
+	f->latency[latency_bucket(us, ARROW_LATENCY_BUCKETS)]++;
 }
 
 static void

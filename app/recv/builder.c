@@ -10,6 +10,7 @@
 #include <rte_malloc.h>
 
 #include "builder_private.h"
+#include "latency.h"
 
 RTE_LOG_REGISTER(builder_logtype, braggline.builder, NOTICE);
 
@@ -324,9 +325,8 @@ static void
 count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 {
 	const uint64_t us = (uint64_t)((rte_rdtsc() - since) * b->ns_per_cycle / 1000);
-	const uint32_t bucket = us == 0 ? 0 : 64 - __builtin_clzll(us);
 
-	histogram[RTE_MIN(bucket, BUILDER_LATENCY_BUCKETS - 1u)]++;
+	histogram[latency_bucket(us, BUILDER_LATENCY_BUCKETS)]++;
 }
 
 /** Turn a gang's result into the rest of the record; give back what the frame no longer needs. */

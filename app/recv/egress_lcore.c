@@ -9,6 +9,7 @@
 
 #include "egress_private.h"
 #include "fail_point.h"
+#include "latency.h"
 #include "sink/sink_link.h"
 
 #define CM_TURNS 64
@@ -18,9 +19,7 @@
 static void
 count_latency(uint64_t histogram[ARROW_LATENCY_BUCKETS], uint64_t us)
 {
-	const unsigned int bucket = us == 0 ? 0 : 64 - __builtin_clzll(us);
-
-	ADD(histogram[RTE_MIN(bucket, ARROW_LATENCY_BUCKETS - 1u)], 1);
+	ADD(histogram[latency_bucket(us, ARROW_LATENCY_BUCKETS)], 1);
 }
 
 void
