@@ -17,10 +17,9 @@
 
 RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
-#define NAP_US	  50   /* until an order is carried out */
-#define WAIT_US	  1000 /* until it is worth while to ask again */
-#define ROUND_MS  5
-#define COMMIT_MS 200 /* what a store may take until it syncs: twice its default */
+#define NAP_US	 50   /* until an order is carried out */
+#define WAIT_US	 1000 /* until it is worth while to ask again */
+#define ROUND_MS 5
 
 /* ---- a run's batches ------------------------------------------------------------------------- */
 
@@ -229,7 +228,7 @@ check_size(const struct egress *e)
 {
 	const struct retention_need need = {
 		.rate = e->settings.rate,
-		.commit_ms = COMMIT_MS,
+		.commit_ms = EGRESS_COMMIT_MS,
 		.round_ms = ROUND_MS,
 		.detection_ms = e->settings.failover_ms,
 		.hold_ms = e->settings.hold_ms,

@@ -21,6 +21,9 @@
 #include "sink/sink_sender.h"
 #include "spill.h"
 
+/** What a store may take until it syncs: twice its default. The ring is sized for it. */
+#define EGRESS_COMMIT_MS 200
+
 extern int egress_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, egress_logtype, "egress: " __VA_ARGS__)

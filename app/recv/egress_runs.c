@@ -45,6 +45,7 @@ egress_open_senders(struct egress *e, unsigned int index)
 		.producer = e->producer,
 		.key = &e->key,
 		.role = SINK_ROLE_RECEIVER,
+		.commit_ms = EGRESS_COMMIT_MS,
 		.result = on_result,
 		.arg = e,
 	};

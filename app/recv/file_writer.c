@@ -93,7 +93,6 @@ nap(struct file_writer *w)
 {
 	const struct timespec t = {.tv_nsec = FILE_WRITER_NAP_US * 1000};
 
-	count(&w->stats.naps, 1);
 	nanosleep(&t, NULL);
 }
 
@@ -482,7 +481,6 @@ file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *sta
 	GET(records);
 	GET(kept);
 	GET(bad_records);
-	GET(naps);
 #undef GET
 	stats->held = 0;
 	stats->spilled = 0;

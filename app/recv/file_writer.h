@@ -91,7 +91,6 @@ struct file_writer_stats {
 	uint64_t spilled;	   /**< ... in files of the receiver's own, for good */
 	uint64_t unretained;	   /**< ... no room in the retention ring; of those unwritten */
 	uint64_t frames_unwritten; /**< sum of table[].unwritten */
-	uint64_t naps;
 	struct arrow_run_stats table[ARROW_TABLES];
 };
 

@@ -144,7 +144,7 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	RTE_LCORE_FOREACH(id) {
 		const struct lcore *lc = &telemetry_run->pipeline->lcores->lcore[id];
-		char name[16], roles[RTE_TEL_MAX_STRING_LEN] = "";
+		char name[16], roles[1024] = "";
 		struct rte_tel_data *e = telemetry_new_dict(), *by_role = telemetry_new_dict();
 		size_t used = 0;
 
@@ -158,7 +158,7 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 				i == 0 ? "" : ", ", lc->roles[i].name);
 		for (uint32_t i = 0; i < lc->nb_roles; i++)
 			add_role(by_role, &lc->roles[i]);
-		rte_tel_data_add_dict_string(e, "roles", roles);
+		telemetry_add_text(e, "roles", roles);
 		rte_tel_data_add_dict_uint(e, "busy_cycles", lc->busy_cycles);
 		rte_tel_data_add_dict_uint(e, "idle_cycles", lc->idle_cycles);
 		rte_tel_data_add_dict_uint(e, "rounds", lc->rounds);
@@ -169,7 +169,6 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** Counters of one RX role, or of all. */
 static int
 get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -247,6 +246,21 @@ get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static int
+get_builder(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_uint(d, "closed", b->closed);
+	rte_tel_data_add_dict_uint(d, "batches", b->batches);
+	rte_tel_data_add_dict_uint(d, "batched_frames", b->batched_frames);
+	rte_tel_data_add_dict_uint(d, "odd_status", b->odd_status);
+	rte_tel_data_add_dict_uint(d, "waits_outputs", b->waits_outputs);
+	rte_tel_data_add_dict_uint(d, "waits_records", b->waits_records);
+	return 0;
+}
+
+static int
 get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct builder_veto veto;
@@ -295,7 +309,7 @@ reply(struct rte_tel_data *d, int result)
 	rte_tel_data_add_dict_int(d, "result", result);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
 	if (result != 0)
-		rte_tel_data_add_dict_string(d, "message", status.message);
+		telemetry_add_text(d, "message", status.message);
 	return 0;
 }
 
@@ -401,7 +415,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
 	rte_tel_data_add_dict_string(d, "name", status.name);
-	rte_tel_data_add_dict_string(d, "directory", status.directory);
+	telemetry_add_text(d, "directory", status.directory);
 	rte_tel_data_add_dict_uint(d, "runs", status.runs);
 	rte_tel_data_add_dict_uint(d, "first_frame", status.first_frame);
 	rte_tel_data_add_dict_uint(d, "last_frame", status.last_frame);
@@ -409,9 +423,9 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "stored", status.ledger.stored);
 	rte_tel_data_add_dict_uint(d, "veto_version", status.veto_version);
 	telemetry_add_real(d, "seconds", status.seconds);
-	rte_tel_data_add_dict_string(d, "dark", status.dark);
+	telemetry_add_text(d, "dark", status.dark);
 	rte_tel_data_add_dict_uint(d, "failed", status.failed);
-	rte_tel_data_add_dict_string(d, "message", status.message);
+	telemetry_add_text(d, "message", status.message);
 	return 0;
 }
 
@@ -428,6 +442,12 @@ static const struct command commands[] = {
 		"by role: the packets of the ledger, pending", get_rx},
 	{"/braggline/modules", "", "What each module has sent since the start",
 		"by module: frames, missing_packets, last_frame", get_modules},
+	{"/braggline/builder", "", "Frames since the start, and what they waited for",
+		"closed, batches (for gangs), batched_frames, odd_status (frames of another "
+		"storage cell or gain mode, or whose modules disagree), waits_outputs (rounds "
+		"without a free one of [gpu] outputs), waits_records (rounds in which the writer "
+		"had all records)",
+		get_builder},
 	{"/braggline/gangs", "", "Work of each gang since the start",
 		"by gang: frames, batches, pending, error", get_gangs},
 	{"/braggline/latency", "",

@@ -318,6 +318,12 @@ take_grant(struct sink_sender *s, const struct sink_grant *m)
 		"sink: store %s: connected, %u places, %" PRIu64 " batches found there\n",
 		sink_sender_name(s), s->nb_places, s->stats.found);
 	s->lonely = false;
+	if (s->config.commit_ms > 0 && m->commit_ms > s->config.commit_ms && !s->slow)
+		SENDER_LOG(WARNING, s,
+			"syncs after %u ms ([files] sync_ms there), and what is held until then "
+			"was reckoned with %u ms: a retention ring may be too small",
+			m->commit_ms, s->config.commit_ms);
+	s->slow = m->commit_ms > s->config.commit_ms;
 	return sink_sender_fill_queues(s) < 0 ? SINK_REASON_FAILED : SINK_REASON_NONE;
 }
 

@@ -51,6 +51,7 @@ struct sink_sender_config {
 	uint64_t producer;
 	const struct sink_key *key;
 	enum sink_role role;
+	uint32_t commit_ms; /**< a store that syncs later is warned of; 0: never */
 	/** A batch is durable (SINK_DURABLE, SINK_DOUBLE: released by now) or was given back. */
 	void (*result)(void *arg, uint32_t batch, enum sink_result_status status);
 	void *arg;
