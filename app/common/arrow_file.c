@@ -363,10 +363,12 @@ out:
 	if (rc < 0)
 		file_fail(f, rc, "sync the directory of");
 	/* all that was synced is in the file, whatever its name will be, if it has one for good */
-	if (f->named || rc == 0)
+	if (f->named || rc == 0) {
 		count_durable(f);
-	else
+	} else {
+		f->complete = false;
 		f->uncut = true;
+	}
 	for (; f->nb_batches > f->nb_durable; f->nb_batches--)
 		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
 	file_free(f);
