@@ -71,17 +71,22 @@ enum arrow_images_column {
 #define ARROW_META_END_VALUE "whole"
 
 /** Keys that the caller gives, with these names where it has them. */
-#define ARROW_META_RUN		    "braggline.run_name"
-#define ARROW_META_DETECTOR	    "braggline.detector"
-#define ARROW_META_ENERGY	    "braggline.energy_kev"
-#define ARROW_META_CSR_THRESHOLD    "braggline.csr_threshold"	/**< photons */
-#define ARROW_META_BRAGG_THRESH	    "braggline.bragg_threshold" /**< photons */
-#define ARROW_META_BRAGG_MIN	    "braggline.bragg_min"
-#define ARROW_META_BRAGG_MAX	    "braggline.bragg_max"
-#define ARROW_META_GEOMETRY	    "braggline.geometry" /**< text of the geometry file */
-#define ARROW_META_PEDESTAL	    "braggline.pedestal_digest"
-#define ARROW_META_GAIN		    "braggline.gain_digest"
-#define ARROW_META_MASK		    "braggline.mask_digest"
+#define ARROW_META_RUN		 "braggline.run_name"
+#define ARROW_META_DETECTOR	 "braggline.detector"
+#define ARROW_META_ENERGY	 "braggline.energy_kev"
+#define ARROW_META_CSR_THRESHOLD "braggline.csr_threshold"   /**< photons */
+#define ARROW_META_BRAGG_THRESH	 "braggline.bragg_threshold" /**< photons */
+#define ARROW_META_BRAGG_MIN	 "braggline.bragg_min"
+#define ARROW_META_BRAGG_MAX	 "braggline.bragg_max"
+#define ARROW_META_SAMPLE	 "braggline.sample"
+#define ARROW_META_DISTANCE	 "braggline.distance_mm" /**< sample to detector; 0: not known */
+#define ARROW_META_BEAM_X	 "braggline.beam_x"	 /**< pixels of the raster */
+#define ARROW_META_BEAM_Y	 "braggline.beam_y"
+/** `crc32c:XXXXXXXX` of the maps as read (struct calibration), `none` without files. @{ */
+#define ARROW_META_PEDESTAL "braggline.pedestal_digest"
+#define ARROW_META_GAIN	    "braggline.gain_digest"
+#define ARROW_META_MASK	    "braggline.mask_digest"
+/** @} */
 #define ARROW_META_CALIBRATION	    "braggline.calibration_digest" /**< of all, arrow_planes.h */
 #define ARROW_META_CALIBRATION_FILE "braggline.calibration_file"   /**< beside the files */
 

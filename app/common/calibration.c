@@ -97,10 +97,10 @@ module_path(char *path, size_t size, const char *pattern, uint32_t module)
 	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
-/** Read `bytes` of a module's file; it may be longer only in whole further maps. */
+/** Read `bytes` of a module's file, on with `digest`; it may be longer in whole further maps. */
 static int
 read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t bytes,
-	size_t map_bytes, struct map_file *file)
+	size_t map_bytes, struct map_file *file, uint32_t *digest)
 {
 	struct stat st;
 	FILE *f;
@@ -129,6 +129,8 @@ read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t
 			l->d->ops->cols, map_bytes / l->pixels);
 	else if (fread(out, 1, bytes, f) != bytes)
 		ret = refuse(l, -EIO, "cannot read %zu bytes of %s", bytes, file->path);
+	if (ret == 0)
+		*digest = arrow_crc32c(*digest, out, bytes);
 	file->time = st.st_mtime;
 	fclose(f);
 	return ret;
@@ -241,7 +243,8 @@ read_gain(struct load *l, uint32_t module)
 	if (l->files->gain == NULL)
 		return 0;
 	ret = read_map(l, l->files->gain, module, l->gain[0],
-		l->pixels * sizeof(double) * CALIBRATION_STAGES, l->pixels * sizeof(double), &file);
+		l->pixels * sizeof(double) * CALIBRATION_STAGES, l->pixels * sizeof(double), &file,
+		&l->c->gain_digest);
 	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++) {
 		for (size_t i = 0; i < l->pixels; i++)
 			suspect_gain(l, g, l->gain[g][i]);
@@ -260,7 +263,8 @@ read_pedestal(struct load *l, uint32_t module, uint32_t stage)
 	if (l->files->pedestal[stage] == NULL)
 		return 0;
 	ret = read_map(l, l->files->pedestal[stage], module, l->pedestal[stage],
-		l->pixels * sizeof(float), l->pixels * sizeof(float), &file);
+		l->pixels * sizeof(float), l->pixels * sizeof(float), &file,
+		&l->c->pedestal_digest);
 	/* identity first: it says better what is wrong than the values do */
 	if (ret == 0)
 		ret = check_sidecar(l, &file, module, stage);
@@ -284,7 +288,8 @@ read_module(struct load *l, uint32_t module)
 	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++)
 		ret = read_pedestal(l, module, g);
 	if (l->files->mask != NULL && ret == 0)
-		ret = read_map(l, l->files->mask, module, l->mask, l->pixels, l->pixels, &file);
+		ret = read_map(l, l->files->mask, module, l->mask, l->pixels, l->pixels, &file,
+			&l->c->mask_digest);
 	return ret;
 }
 

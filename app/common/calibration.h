@@ -70,7 +70,12 @@ struct calibration {
 	uint32_t old;	     /**< pedestal files older than max_age_hours */
 	double oldest_hours; /**< age of the oldest pedestal file; 0 without any */
 	uint32_t digest;     /**< CRC-32C of all coefficients: names this calibration in files */
-	char why[1024];	     /**< calibration_load() failed: the reason that it logged */
+	/** CRC-32C of the maps in files, module by module, G0 before G1 and G2; 0: no file. @{ */
+	uint32_t pedestal_digest;
+	uint32_t gain_digest;
+	uint32_t mask_digest;
+	/** @} */
+	char why[1024]; /**< calibration_load() failed: the reason that it logged */
 };
 
 /** Bytes that the six planes of a detector need. */

@@ -111,25 +111,96 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 	return ret;
 }
 
+/** Of a run, in the schemas of its files: keys and what they point to. */
+struct description {
+	struct arrow_meta meta[20];
+	char text[20][32];
+	unsigned int nb;
+};
+
+static void
+describe(struct description *d, const char *key, const char *text)
+{
+	d->meta[d->nb++] = (struct arrow_meta){key, text};
+}
+
+static void
+describe_real(struct description *d, const char *key, double value)
+{
+	snprintf(d->text[d->nb], sizeof(d->text[0]), "%.9g", value);
+	describe(d, key, d->text[d->nb]);
+}
+
+static void
+describe_count(struct description *d, const char *key, uint32_t value)
+{
+	snprintf(d->text[d->nb], sizeof(d->text[0]), "%u", value);
+	describe(d, key, d->text[d->nb]);
+}
+
+static void
+describe_digest(struct description *d, const char *key, bool files, uint32_t digest)
+{
+	snprintf(d->text[d->nb], sizeof(d->text[0]), files ? "crc32c:%08x" : "none", digest);
+	describe(d, key, d->text[d->nb]);
+}
+
+/** What the receiver knows of a run. */
+static void
+describe_run(struct description *d, const struct pipeline *p, const struct settings *s)
+{
+	const struct calibration_files *files = &s->calibration;
+	const struct calibration *c = &p->calibration;
+	const struct gk_params *veto = &s->veto.params;
+
+	describe(d, ARROW_META_RUN, s->run);
+	describe(d, ARROW_META_SAMPLE, s->sample);
+	describe(d, ARROW_META_DETECTOR, s->detector.ops->name);
+	describe_real(d, ARROW_META_DISTANCE, s->distance);
+	describe_real(d, ARROW_META_BEAM_X, s->beam_x);
+	describe_real(d, ARROW_META_BEAM_Y, s->beam_y);
+	describe_real(d, ARROW_META_ENERGY, files->energy);
+	describe_real(d, ARROW_META_CSR_THRESHOLD, veto->csr_threshold);
+	describe_real(d, ARROW_META_BRAGG_THRESH, veto->bragg_threshold);
+	describe_count(d, ARROW_META_BRAGG_MIN, veto->bragg_min);
+	describe_count(d, ARROW_META_BRAGG_MAX, veto->bragg_max);
+	describe_digest(d, ARROW_META_PEDESTAL,
+		files->pedestal[0] != NULL || files->pedestal[1] != NULL ||
+			files->pedestal[2] != NULL,
+		c->pedestal_digest);
+	describe_digest(d, ARROW_META_GAIN, files->gain != NULL, c->gain_digest);
+	describe_digest(d, ARROW_META_MASK, files->mask != NULL, c->mask_digest);
+	/* of the maps beside the files the writer says it, with the name of their file */
+	if (!s->store_calibration)
+		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
+}
+
+/** Who makes the batches, and where they go. */
+static int
+prepare_place(const struct settings *s, struct file_writer_config *c, char message[PATH_MAX])
+{
+	int ret;
+
+	if (getrandom(&c->incarnation, sizeof(c->incarnation), 0) != sizeof(c->incarnation)) {
+		ret = -errno;
+		snprintf(message, PATH_MAX, "no random number for the run's incarnation: %s",
+			strerror(-ret));
+		return ret;
+	}
+	if (mkdir(s->directory, 0777) != 0 && errno != EEXIST) {
+		ret = -errno;
+		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
+			s->directory, strerror(-ret));
+		return ret;
+	}
+	return 0;
+}
+
 int
 pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
 	char message[PATH_MAX])
 {
-	char text[10][32];
-	const struct arrow_meta meta[] = {
-		{ARROW_META_RUN, s->run},
-		{ARROW_META_DETECTOR, s->detector.ops->name},
-		{ARROW_META_ENERGY, text[0]},
-		{ARROW_META_CSR_THRESHOLD, text[1]},
-		{ARROW_META_BRAGG_THRESH, text[2]},
-		{ARROW_META_BRAGG_MIN, text[3]},
-		{ARROW_META_BRAGG_MAX, text[4]},
-		{ARROW_META_PEDESTAL, text[5]},
-		{"braggline.distance_mm", text[6]},
-		{"braggline.beam_x", text[7]},
-		{"braggline.beam_y", text[8]},
-		{"braggline.sample", s->sample},
-	};
+	struct description run = {.nb = 0};
 	struct file_writer_config c = {
 		.dir = s->directory,
 		.run = s->run,
@@ -146,8 +217,7 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		.fetch_arg = p,
 		.producer = s->producer,
 		.run_id = s->run_id,
-		.meta = meta,
-		.nb_meta = RTE_DIM(meta),
+		.meta = run.meta,
 		.frames_interval = s->frames_interval,
 		.images_interval = s->images_interval,
 		.cpus = &p->writer_cpus,
@@ -166,23 +236,12 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 	struct arrow_plane planes[2 * CALIBRATION_STAGES];
 	int ret;
 
-	snprintf(text[0], sizeof(text[0]), "%.9g", s->calibration.energy);
-	snprintf(text[1], sizeof(text[1]), "%.9g", s->veto.params.csr_threshold);
-	snprintf(text[2], sizeof(text[2]), "%.9g", s->veto.params.bragg_threshold);
-	snprintf(text[3], sizeof(text[3]), "%u", s->veto.params.bragg_min);
-	snprintf(text[4], sizeof(text[4]), "%u", s->veto.params.bragg_max);
-	snprintf(text[5], sizeof(text[5]), "crc32c:%08x", p->calibration.digest);
-	snprintf(text[6], sizeof(text[6]), "%.9g", s->distance);
-	snprintf(text[7], sizeof(text[7]), "%.9g", s->beam_x);
-	snprintf(text[8], sizeof(text[8]), "%.9g", s->beam_y);
-	if (getrandom(&c.incarnation, sizeof(c.incarnation), 0) != sizeof(c.incarnation))
-		return -errno;
-	if (mkdir(s->directory, 0777) != 0 && errno != EEXIST) {
-		ret = -errno;
-		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
-			s->directory, strerror(-ret));
+	message[0] = '\0';
+	describe_run(&run, p, s);
+	c.nb_meta = run.nb;
+	ret = prepare_place(s, &c, message);
+	if (ret != 0)
 		return ret;
-	}
 	if (s->store_calibration) {
 		name_planes(p, planes);
 		c.planes = planes;
@@ -197,15 +256,17 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 	}
 	ret = file_writer_create(writer, &c, message);
 	if (ret != 0)
-		return ret;
+		goto fail;
 	begin_preview(p, s);
 	ret = file_writer_start(*writer);
-	if (ret != 0)
-		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
 	if (ret != 0) {
+		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
 		preview_end(p->preview);
-		pedestal_destroy(p->pedestal);
-		p->pedestal = NULL;
+		goto fail;
 	}
+	return 0;
+fail:
+	pedestal_destroy(p->pedestal);
+	p->pedestal = NULL;
 	return ret;
 }

@@ -212,7 +212,7 @@ note_recovery(void *arg, const struct arrow_recovery *report)
 static int
 arm(struct run *r)
 {
-	char message[PATH_MAX];
+	char message[PATH_MAX] = "";
 	int ret = 0;
 
 	if (r->state == RUN_IDLE)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ static const char *const verdict_names[FRAME_VERDICTS] = {
 	[FRAME_INCOMPLETE] = "incomplete",
 	[FRAME_LOST] = "lost",
 	[FRAME_REFUSED] = "refused",
+	[FRAME_ABORTED] = "aborted",
 };
 
 bool
@@ -131,6 +133,14 @@ print_files(const struct scan_run *run)
 	}
 }
 
+/* Text of a file, without what a terminal would obey. */
+static void
+print_text(const char *text)
+{
+	for (; *text != '\0'; text++)
+		putchar(iscntrl((unsigned char)*text) ? '?' : *text);
+}
+
 static void
 print_meta(const struct scan_run *run)
 {
@@ -138,14 +148,23 @@ print_meta(const struct scan_run *run)
 		const char *key;
 		const char *name;
 		const char *unit;
+		const char *unknown; /**< value that says nothing */
 	} shown[] = {
+		{ARROW_META_SAMPLE, "sample", "", ""},
 		{ARROW_META_DETECTOR, "detector", ""},
+		{ARROW_META_DISTANCE, "distance", " mm", "0"},
+		{ARROW_META_BEAM_X, "beam, x", " pixels", "0"},
+		{ARROW_META_BEAM_Y, "beam, y", " pixels", "0"},
 		{ARROW_META_ENERGY, "photon energy", " keV"},
 		{ARROW_META_VALUE, "values", ""},
 		{ARROW_META_CSR_THRESHOLD, "CSR threshold", " photons"},
 		{ARROW_META_BRAGG_THRESH, "Bragg threshold", " photons"},
 		{ARROW_META_BRAGG_MIN, "Bragg count, least", " pixels"},
 		{ARROW_META_BRAGG_MAX, "Bragg count, most", " pixels"},
+		{ARROW_META_PEDESTAL, "pedestal maps", ""},
+		{ARROW_META_GAIN, "gain maps", ""},
+		{ARROW_META_MASK, "mask maps", ""},
+		{ARROW_META_CALIBRATION, "all coefficients", ""},
 	};
 	const struct arrow_reader *r = scan_run_reader(run);
 	const char *text;
@@ -155,14 +174,18 @@ print_meta(const struct scan_run *run)
 		run->modules == 1 ? "" : "s", run->rows, run->cols);
 	for (i = 0; i < sizeof(shown) / sizeof(shown[0]); i++) {
 		text = arrow_reader_meta(r, shown[i].key);
-		if (text == NULL)
+		if (text == NULL ||
+			(shown[i].unknown != NULL && strcmp(text, shown[i].unknown) == 0))
 			continue;
+		printf("  %-18s ", shown[i].name);
 		/* UINT32_MAX stands for no limit */
 		if (strcmp(shown[i].key, ARROW_META_BRAGG_MAX) == 0 &&
-			strcmp(text, "4294967295") == 0)
-			printf("  %-18s no limit\n", shown[i].name);
-		else
-			printf("  %-18s %s%s\n", shown[i].name, text, shown[i].unit);
+			strcmp(text, "4294967295") == 0) {
+			printf("no limit\n");
+			continue;
+		}
+		print_text(text);
+		printf("%s\n", shown[i].unit);
 	}
 }
 

@@ -34,7 +34,7 @@ function read(table) {
             `${stream.numRows} in ${stream.batches.length} as a stream`);
     const meta = schema.metadata;
     if (meta.get('braggline.table') !== table || meta.get('braggline.run_name') !== 'sample' ||
-        meta.get('braggline.geometry') !== '; a geometry\nadu_per_eV = 1\n')
+        meta.get('braggline.sample') !== '; of two\nlines = 1\n')
         fail(`${path}: schema metadata ${JSON.stringify([...meta])}`);
     return { schema, batches, meta };
 }

@@ -272,6 +272,40 @@ def partial_readout_is_complete(where):
         want(l['p_malformed'] == 20 * 16 and l['stored'] == 20, out)
 
 
+def crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+@case
+def files_say_what_the_receiver_knows(where):
+    sent = module(where, 3, '--calibration', where)
+    given = [f'calibration.mask={where}/mask_m%d.bin', 'run.sample=lysozyme, batch 7',
+             'run.distance=123.5', 'run.beam_x=511.25', 'run.beam_y=-3', 'calibration.energy=9.5']
+    with open(f'{where}/mask_m0.bin', 'rb') as f:
+        mask = f'crc32c:{crc32c(f.read()):08x}'
+    digests = set()
+    for beside in 'yes', 'no':
+        subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+        recv(where, sent, *given, f'output.calibration={beside}')
+        done = run([f'{BUILD}/app/scan/braggline-scan', f'{where}/out'])
+        want(done.returncode == 0, done.stdout)
+        for name, value in (('sample', 'lysozyme, batch 7'), ('distance', '123.5 mm'),
+                            ('beam, x', '511.25 pixels'), ('beam, y', '-3 pixels'),
+                            ('photon energy', '9.5 keV'), ('gain maps', 'none'),
+                            ('pedestal maps', 'none'), ('mask maps', mask)):
+            want(re.search(rf'^  {name} +{re.escape(value)}$', done.stdout, re.M), name, value,
+                 done.stdout)
+        digest = re.search(r'^  all coefficients +(crc32c:[0-9a-f]{8})$', done.stdout, re.M)
+        want(digest, done.stdout)
+        digests.add(digest[1])
+    want(len(digests) == 1, 'of the same coefficients', digests)
+
+
 def columns(path):
     """All of `frames` but the time of arrival."""
     done = run([f'{BUILD}/app/scan/braggline-scan', '--csv', '-', path])

@@ -140,7 +140,7 @@ sample_tables(const struct sample *s, struct arrow_tables *t)
 {
 	static const struct arrow_meta meta[] = {
 		{ARROW_META_RUN, "sample"},
-		{ARROW_META_GEOMETRY, "; a geometry\nadu_per_eV = 1\n"},
+		{ARROW_META_SAMPLE, "; of two\nlines = 1\n"},
 	};
 	const struct arrow_tables_config c = {
 		.modules = s->modules,

@@ -58,7 +58,7 @@ header_is_whole_blocks(void **state)
 	struct arrow_tables t;
 	struct sample s;
 	char *text = calloc(1, 10000);
-	const struct arrow_meta meta = {ARROW_META_GEOMETRY, text};
+	const struct arrow_meta meta = {ARROW_META_SAMPLE, text};
 	struct arrow_tables_config c = {32, 16384, 1024, 4096, GK_VALUE_F32, &meta, 1};
 	struct arrow_template template;
 	const struct arrow_identity id = {1, 2, 3, "frames"};

@@ -129,6 +129,7 @@ refused(int error, const char *wanted)
 static void
 test_values(void **state)
 {
+	uint32_t crc = 0;
 	float r;
 
 	mask[1][5] = 4;
@@ -160,6 +161,13 @@ test_values(void **state)
 		for (int g = 0; g < 3; g++)
 			assert_int_equal(c.suspicious[k][g], 0);
 	assert_int_equal(c.digest, arrow_crc32c(0, memory, calibration_size(&detector)));
+	/* of what the files hold, module by module */
+	for (uint32_t m = 0; m < MODULES; m++)
+		for (int g = 0; g < 3; g++)
+			crc = arrow_crc32c(crc, pedestal[g][m], sizeof(pedestal[g][m]));
+	assert_int_equal(c.pedestal_digest, crc);
+	assert_int_equal(c.gain_digest, arrow_crc32c(0, gain, sizeof(gain)));
+	assert_int_equal(c.mask_digest, arrow_crc32c(0, mask, sizeof(mask)));
 	assert_int_equal(c.sidecars, 0);
 	assert_true(c.oldest_hours == 1);
 	/* no files at all: nominal */
@@ -171,6 +179,7 @@ test_values(void **state)
 	assert_true(c.p[1][200] == 0 && c.r[1][200] == r);
 	assert_int_equal(c.masked + c.unusable[0] + c.unusable[1] + c.unusable[2], 0);
 	assert_true(c.oldest_hours == 0);
+	assert_int_equal(c.pedestal_digest | c.gain_digest | c.mask_digest, 0);
 }
 
 static void
