@@ -67,7 +67,7 @@ usage(FILE *out)
 		"to Arrow files. Runs until the configured end of the run or SIGTERM; with\n"
 		"[run] control = telemetry it stays, and runs come and go by /braggline/run/...\n"
 		"\n"
-		"  -c, --config FILE            settings; conf/demo.ini shows all sections\n"
+		"  -c, --config FILE            settings; conf/ has examples, README.rst all keys\n"
 		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
 		"      --dump-config            print all settings in force and exit\n"
 		"      --check                  tell what is wrong with the host and exit\n"

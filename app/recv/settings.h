@@ -2,7 +2,7 @@
 /**
  * @file
  * Settings of braggline-recv: the configuration file, read once and checked.
- * conf/demo.ini is an example of every section; README.rst has the table of keys.
+ * conf/ has examples, conf/jungfrau-4m.ini with all sections; README.rst has the table of keys.
  */
 #ifndef SETTINGS_H
 #define SETTINGS_H

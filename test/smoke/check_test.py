@@ -13,6 +13,7 @@ import tempfile
 
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
+STORE = f'{BUILD}/app/store/braggline-store'
 CONF = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'conf')
 CONFS = ('demo', 'jungfrau-500k', 'jungfrau-4m', 'jungfrau-9m')
 # mbufs of the payload pools, as the comments of the configurations add them up
@@ -37,8 +38,8 @@ def want(condition, *what):
         raise AssertionError(' '.join(str(w) for w in what))
 
 
-def recv(*arguments, eal=()):
-    c = [RECV, '--no-huge', '--no-pci', '--no-shconf', '--no-telemetry', *eal, '--', *arguments]
+def recv(*arguments, eal=(), program=RECV):
+    c = [program, '--no-huge', '--no-pci', '--no-shconf', '--no-telemetry', *eal, '--', *arguments]
     return subprocess.run(c, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=60)
 
@@ -130,16 +131,40 @@ def advice_on_memory_is_enough(where):
     want(done.returncode == 0, done.stdout, done.stderr)
 
 
+def config_parses(where, config, program):
+    """It does, and so does what is said of it. @return that"""
+    eal = '-m', '64', '-l', '0'
+    done = recv('--config', config, '--dump-config', eal=eal, program=program)
+    want(done.returncode == 0, config, done.stderr)
+    dump = f'{where}/dump.ini'
+    with open(dump, 'w', encoding='utf-8') as f:
+        f.write(done.stdout)
+    again = recv('--config', dump, '--dump-config', eal=eal, program=program)
+    want(again.returncode == 0 and again.stdout == done.stdout, config, 'dumps differ')
+    return done.stdout
+
+
 @case
 def configurations_parse(where):
-    for name in CONFS:
-        done = recv('--config', f'{CONF}/{name}.ini', '--dump-config', eal=('-m', '64', '-l', '0'))
-        want(done.returncode == 0, name, done.stderr)
-        dump = f'{where}/{name}.ini'
-        with open(dump, 'w', encoding='utf-8') as f:
-            f.write(done.stdout)
-        again = recv('--config', dump, '--dump-config', eal=('-m', '64', '-l', '0'))
-        want(again.returncode == 0 and again.stdout == done.stdout, name, 'dumps differ')
+    files = {f[:-len('.ini')] for f in os.listdir(CONF) if f.endswith('.ini')}
+    want(files == {*CONFS, 'store'}, files)
+    for name in sorted(files):
+        config_parses(where, f'{CONF}/{name}.ini', STORE if name == 'store' else RECV)
+
+
+@case
+def what_configurations_leave_out_parses_too(where):
+    with open(f'{CONF}/jungfrau-4m.ini', encoding='utf-8') as f:
+        text = f.read()
+    # a setting that is switched off has no blank behind its ;
+    text, on = re.subn(r'^;(?=\S)', '', text, flags=re.M)
+    with open(f'{where}/all.ini', 'w', encoding='utf-8') as f:
+        f.write(text)
+    dump = config_parses(where, f'{where}/all.ini', RECV)
+    want(on > 10 and 'policy = round_robin' in dump and 'select = bunch' in dump, on, dump)
+    # all sections that there are
+    sections = set(re.findall(r'^\[([a-z]+)', dump, re.M))
+    want(sections == set(re.findall(r'^\[([a-z]+)', text, re.M)), sections)
 
 
 @case
