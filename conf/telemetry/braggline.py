@@ -13,10 +13,12 @@ INFO = {
     'frames_held': ('Kept frames of the run that no store has yet.', 'gauge'),
     'kept_frames': ('Kept frames of the run by reason.', 'counter'),
     'incomplete_kept_frames': ('Kept frames of the run with missing packets.', 'counter'),
+    'unretained_frames': ('Unwritten frames of the run for which retention had no room.', 'counter'),
     'timeout_frames': ('Frames of the run that were closed by time.', 'counter'),
     'packets': ('Packets of the run by fate; the fates add up to those received.', 'counter'),
     'received_packets': ('Packets of the run.', 'counter'),
     'received_bytes': ('Bytes of the packets of the run.', 'counter'),
+    'port_dropped_packets': ('Packets of the run that ports dropped before RX, by cause.', 'counter'),
     'lcore_busy_cycles': ('Cycles with work, by lcore.', 'counter'),
     'lcore_idle_cycles': ('Cycles without, by lcore.', 'counter'),
     'module_frames': ('Frames with a packet of the module.', 'counter'),
@@ -28,12 +30,18 @@ INFO = {
     'writer_durable_rows': ('Rows on the disk, of the run by table.', 'counter'),
     'writer_unwritten_rows': ('Rows that no file has, of the run by table and cause.', 'counter'),
     'writer_outages': ('Times that a file failed, of the run by table.', 'counter'),
+    'writer_stalls': ('Times that the disk stood still, of the run by table.', 'counter'),
     'egress_active': ('Batches go to stores: 1, to files here: 0.', 'gauge'),
     'egress_step': ('1 for the step that is taken: hold, spill, refuse; else 0.', 'gauge'),
+    'egress_spills': ('Times that spilling began.', 'counter'),
+    'egress_refusals': ('Times that refusing began.', 'counter'),
     'egress_spilled_batches': ('Batches that went to local files.', 'counter'),
+    'egress_spill_used_bytes': ('Bytes of local files, reserved ones included.', 'gauge'),
+    'egress_spill_error': ('errno of what is wrong with local files now; 0: nothing.', 'gauge'),
     'retention_batches': ('Batches in the retention ring.', 'gauge'),
     'retention_bytes': ('Bytes of the ring that cannot be used now.', 'gauge'),
     'retention_room_bytes': ('Bytes of the ring.', 'gauge'),
+    'retention_full': ('Times that a batch found no room in the ring.', 'counter'),
     'retention_in_doubt_batches': ('Batches that a store may have and must not.', 'gauge'),
     'store_up': ('There is a connection to the store: 1, else 0.', 'gauge'),
     'store_credits': ('Free places at the store.', 'gauge'),
@@ -55,6 +63,10 @@ FATES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwrit
          'lost_at_restart', 'lost_while_down')
 REASONS = {'hit': 'hits', 'audit': 'audited', 'dry_run': 'dry_run'}
 CAUSES = {'full': 'unwritten_full', 'error': 'unwritten_error', 'bad': 'unwritten_bad'}
+EGRESS = {
+    'egress_spills': 'spills', 'egress_refusals': 'refusals', 'egress_spilled_batches': 'spilled',
+    'egress_spill_used_bytes': 'spill_used', 'egress_spill_error': 'spill_error',
+}
 # Counters among the packets' that are no fate: totals, bursts, waits, and packets handed on to
 # another RX role, which counts them again.
 NO_FATES = ('packets', 'bytes', 'bursts', 'waits', 'handed_on')
@@ -82,11 +94,14 @@ def ledger(sock):
     yield 'frames_held', frames['held'], {}
     yield 'incomplete_kept_frames', frames['incomplete_kept'], {}
     yield 'timeout_frames', frames['timeouts'], {}
+    yield 'unretained_frames', frames['unretained'], {}
     for fate, n in packets.items():
         if fate not in NO_FATES:
             yield 'packets', n, {'fate': fate}
     yield 'received_packets', packets['packets'], {}
     yield 'received_bytes', packets['bytes'], {}
+    for cause, n in reply['ports'].items():
+        yield 'port_dropped_packets', n, {'cause': cause}
 
 
 def writer(sock):
@@ -94,10 +109,11 @@ def writer(sock):
     for table in 'frames', 'images':
         t, labels = reply.get(table), {'table': table}
         if t is None:  # no run yet
-            t = dict.fromkeys(('bytes', 'durable', 'outages', *CAUSES.values()), 0)
+            t = dict.fromkeys(('bytes', 'durable', 'outages', 'stalls', *CAUSES.values()), 0)
         yield 'writer_bytes', t['bytes'], labels
         yield 'writer_durable_rows', t['durable'], labels
         yield 'writer_outages', t['outages'], labels
+        yield 'writer_stalls', t['stalls'], labels
         for cause, name in CAUSES.items():
             yield 'writer_unwritten_rows', t[name], {**labels, 'cause': cause}
 
@@ -106,14 +122,16 @@ def egress(sock):
     reply = sock.cmd('/braggline/egress')
     active = reply['active']
     ring = reply['retention'] if active else dict.fromkeys(
-        ('batches', 'bytes', 'room', 'in_doubt'), 0)
+        ('batches', 'bytes', 'room', 'in_doubt', 'full'), 0)
     yield 'egress_active', active, {}
     for step in 'hold', 'spill', 'refuse':
         yield 'egress_step', int(bool(active) and reply['step'] == step), {'step': step}
-    yield 'egress_spilled_batches', reply['spilled'] if active else 0, {}
+    for metric, name in EGRESS.items():
+        yield metric, reply[name] if active else 0, {}
     yield 'retention_batches', ring['batches'], {}
     yield 'retention_bytes', ring['bytes'], {}
     yield 'retention_room_bytes', ring['room'], {}
+    yield 'retention_full', ring['full'], {}
     yield 'retention_in_doubt_batches', ring['in_doubt'], {}
     for store in reply['stores'].values() if active else ():
         labels = {'store': store['address']}
@@ -144,6 +162,9 @@ def latency(sock):
 
 
 def metrics(sock):
+    # the exporter asks every process with every endpoint
+    if '/braggline/ledger' not in sock.cmd('/'):
+        return []
     about = sock.cmd('/braggline/info')
     labels = {k: about[k] for k in ('version', 'dpdk', 'detector', 'kernel', 'gpu')}
     pedestal = sock.cmd('/braggline/pedestal')

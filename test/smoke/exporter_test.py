@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The endpoint file for DPDK's exporter, as the exporter loads and calls it, on a receiver.
 
-usage: exporter_test.py BUILD-DIR ENDPOINT-FILE
+usage: exporter_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES
 """
 
+import copy
 import importlib.util
 import os
 import re
@@ -28,11 +29,12 @@ class Sock:
         want(arg is None, 'every command is without a parameter')
         self.replies[uri] = self.telemetry(uri)[uri]
         # a copy: what an endpoint does with it is its own matter
-        return {**self.replies[uri]}
+        return copy.copy(self.replies[uri])
 
 
 def load(endpoint):
-    spec = importlib.util.spec_from_file_location('braggline', endpoint)
+    name = os.path.splitext(os.path.basename(endpoint))[0]
+    spec = importlib.util.spec_from_file_location(name, endpoint)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -51,7 +53,7 @@ def collect(module, telemetry):
         want(key not in values, name, labels, 'twice')
         values[key] = value
     missing = set(info) - {name for name, _ in values}
-    if not sock.replies['/braggline/egress']['active']:
+    if not sock.replies.get('/braggline/egress', {'active': 1})['active']:
         missing = {name for name in missing if not name.startswith('store_')}
     want(not missing, 'no value of', missing)
     return values, sock.replies
@@ -71,6 +73,9 @@ def check(values, replies):
     want(at('kept_frames', reason='dry_run') == frames['dry_run'])
     want(at('received_packets') == packets['packets'])
     want(at('received_bytes') == packets['bytes'])
+    for cause in 'ring_full', 'no_mbuf', 'damaged':
+        want(at('port_dropped_packets', cause=cause) == ledger['ports'][cause], ledger)
+    want(at('unretained_frames') == frames['unretained'])
     fates = {dict(labels)['fate']: v for (name, labels), v in values.items() if name == 'packets'}
     want(all(packets[fate] == v for fate, v in fates.items()), fates)
     for lcore, l in replies['/braggline/lcores'].items():
@@ -84,9 +89,15 @@ def check(values, replies):
         want(at('gang_batches', gang=gang) == g['batches'])
     writer = replies['/braggline/writer']
     for table in 'frames', 'images':
-        w = writer.get(table, {'bytes': 0, 'durable': 0})
+        w = writer.get(table, {'bytes': 0, 'durable': 0, 'stalls': 0})
         want(at('writer_bytes', table=table) == w['bytes'])
         want(at('writer_durable_rows', table=table) == w['durable'])
+        want(at('writer_stalls', table=table) == w['stalls'])
+    egress = replies['/braggline/egress']
+    if egress['active']:
+        want(at('retention_full') == egress['retention']['full'], egress)
+        for name in 'spills', 'refusals', 'spill_error':
+            want(at(f'egress_{name}') == egress[name], egress)
     latency = replies['/braggline/latency']
     for step in set(latency) - {'below_us'}:
         total = sum(latency[step])
@@ -99,10 +110,44 @@ def check(values, replies):
     return frames, packets, fates
 
 
+def check_store(values, replies):
+    """The same of a store's."""
+    def at(name, **labels):
+        return values[name, frozenset((k, str(v)) for k, v in labels.items())]
+
+    store = replies['/braggline/store']
+    for alarm in 'disk full', 'quota', 'I/O error', 'disk stands still':
+        want(at('alarm', alarm=alarm) == (store['alarm'] == alarm), store)
+    want(at('durable_batches') == store['batches_durable'])
+    want(at('received_bytes') == store['body_bytes'])
+    want(at('connections', end='stood') == store['connections_stood'])
+    want(at('refused_connections', reason='key') == store['refused_key'])
+    want(at('entries', fault='good') == store['entries_good'])
+    connections = replies['/braggline/store/connections']
+    want(at('open_connections') == len(connections))
+    want(at('credits') == sum(c['credits'] for c in connections.values()))
+    streams = replies['/braggline/store/streams']
+    n = 0
+    for name, s in streams.items():
+        if name in ('below_us', 'received_to_durable'):
+            continue
+        n += 1
+        slot, table = name.split('_')
+        labels = {'slot': slot, 'table': table, 'run': s['run'], 'producer': s['producer']}
+        for metric in 'bytes', 'batches', 'files', 'stalls', 'outages', 'error':
+            want(at(f'stream_{metric}', **labels) == s[metric], metric, s)
+        want(at('quota_bytes', producer=s['producer']) == s['quota'], s)
+    want(at('streams') == n, streams)
+    step, total = 'received_to_durable', sum(streams['received_to_durable'])
+    want(at('latency_seconds_bucket', step=step, le='+Inf') == total)
+    want(at('latency_seconds_count', step=step) == total)
+
+
 def main():
-    build, endpoint = sys.argv[1:3]
+    build, endpoint, of_stores = sys.argv[1:4]
     module = load(endpoint)
     with running(build, lcores=LCORES) as (process, t, where):
+        want(load(of_stores).metrics(Sock(t)) == [], 'the receiver is no store')
         # before any run
         values, replies = collect(module, t)
         check(values, replies)

@@ -6,7 +6,7 @@ Telemetry of all three meanwhile, and what the exporter makes of it.
 
 Nothing here is a matter of how long it takes: it is waited for what must come to be so.
 
-usage: store_policies_test.py BUILD-DIR ENDPOINT-FILE
+usage: store_policies_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES
 """
 
 import sys
@@ -50,7 +50,7 @@ def look_at(reply, what, *names):
     want(all(name in reply for name in names), what, reply, 'wanted', *names)
 
 
-def telemetry(w, endpoint):
+def telemetry(w, endpoint, of_stores):
     """Of both sides, while batches go to store 0."""
     recv, store = w.ask('recv0'), w.ask('store0')
 
@@ -88,12 +88,16 @@ def telemetry(w, endpoint):
         labels = frozenset({('store', one['address'])})
         want(values['store_durable_batches', labels] == one['durable'], one)
         want(values['store_up', labels] == (one['state'] == 'up'), one)
+    want(module.metrics(exporter_test.Sock(store)) == [], 'a store is no receiver')
+    values, replies = exporter_test.collect(exporter_test.load(of_stores), store)
+    exporter_test.check_store(values, replies)
+    want(values['durable_batches', frozenset()] > 0 and values['streams', frozenset()] > 0, values)
 
 
-def primary(w, endpoint):
+def primary(w, endpoint, of_stores):
     shares = Shares(w)
     shares.some([0], none=[1])
-    telemetry(w, endpoint)
+    telemetry(w, endpoint, of_stores)
     w.kill('store0')
     shares.some([1])
     w.launch('store0')
@@ -132,8 +136,8 @@ def look_by_frame(w, known):
 
 
 def main():
-    build, endpoint = sys.argv[1:3]
-    world.play(build, 1, 2, lambda w: primary(w, endpoint), telemetry=True,
+    build, endpoint, of_stores = sys.argv[1:4]
+    world.play(build, 1, 2, lambda w: primary(w, endpoint, of_stores), telemetry=True,
                egress__policy='primary')
     known = []
     world.play(build, 1, 2, lambda w: by_frame(w, known), lambda w: look_by_frame(w, known),

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""braggline-store for DPDK's dpdk-telemetry-exporter.py, which loads all files of
+share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_store_NAME. An endpoint is one file:
+what braggline.py does alike is there once more."""
+
+# All count since the start of the process, but for those of streams: runs come and go.
+INFO = {
+    'info': ('Always 1; what the process is in the labels.', 'gauge'),
+    'alarm': ('1 for what is wrong with the files now, if anything is; else 0.', 'gauge'),
+    'requests': ('Requests of connections.', 'counter'),
+    'connections': ('Connections by what became of them.', 'counter'),
+    'refused_connections': ('Connections that were refused, by reason.', 'counter'),
+    'entries': ('Announced batches by what was wrong with them; good ones too.', 'counter'),
+    'received_bytes': ('Bytes of the bodies of good entries.', 'counter'),
+    'durable_batches': ('Batches that are in files for good.', 'counter'),
+    'double_batches': ('Batches that were there already.', 'counter'),
+    'given_back_batches': ('Batches that could not be written: disk full, quota, error.', 'counter'),
+    'cut_batches': ('Batches that were cut off, as another store has them.', 'counter'),
+    'reconciliations': ('Times that batches were cut off.', 'counter'),
+    'runs': ('Runs by what became of them.', 'counter'),
+    'open_connections': ('Connections that there are.', 'gauge'),
+    'places': ('Places for batches that connections were granted.', 'gauge'),
+    'credits': ('Places that are free.', 'gauge'),
+    'pending_batches': ('Batches that arrived and have no result.', 'gauge'),
+    'streams': ('Tables of runs whose files are open.', 'gauge'),
+    'stream_bytes': ('Bytes of a table of an open run.', 'counter'),
+    'stream_batches': ('Batches of a table of an open run.', 'counter'),
+    'stream_pending_batches': ('Batches of it that are on their way to the disk.', 'gauge'),
+    'stream_files': ('Files of it.', 'gauge'),
+    'stream_outages': ('Times that a file of it failed.', 'counter'),
+    'stream_stalls': ('Times that the disk stood still under it.', 'counter'),
+    'stream_error': ('errno of what is wrong with it now; 0: nothing.', 'gauge'),
+    'quota_bytes': ('What the producer of an open run may use; 0: no limit.', 'gauge'),
+    'quota_used_bytes': ('What it uses.', 'gauge'),
+    'latency_seconds_bucket': ('Times up to `le` by step, of batches.', 'counter'),
+    'latency_seconds_count': ('Times measured by step.', 'counter'),
+}
+
+ALARMS = ('disk full', 'quota', 'I/O error', 'disk stands still')
+ENDS = ('stood', 'broken', 'ended', 'abandoned', 'superseded')
+RUNS = ('opened', 'ended', 'idle', 'refused')
+COUNTERS = {
+    'requests': 'requests', 'received_bytes': 'body_bytes', 'durable_batches': 'batches_durable',
+    'double_batches': 'batches_double', 'given_back_batches': 'batches_given_back',
+    'cut_batches': 'batches_cut', 'reconciliations': 'reconciliations',
+}
+CONNECTION = {'places': 'places', 'credits': 'credits', 'pending_batches': 'pending'}
+STREAM = {
+    'stream_bytes': 'bytes', 'stream_batches': 'batches', 'stream_pending_batches': 'pending',
+    'stream_files': 'files', 'stream_outages': 'outages', 'stream_stalls': 'stalls',
+    'stream_error': 'error',
+}
+
+
+def info():
+    return INFO
+
+
+def with_prefix(reply, prefix):
+    return ((name[len(prefix):], n) for name, n in reply.items() if name.startswith(prefix))
+
+
+def store(sock):
+    reply = sock.cmd('/braggline/store')
+    yield 'info', 1, {k: reply[k] for k in ('identity', 'bodies', 'cufile')}
+    for alarm in ALARMS:
+        yield 'alarm', int(reply['alarm'] == alarm), {'alarm': alarm}
+    for metric, name in COUNTERS.items():
+        yield metric, reply[name], {}
+    for end in ENDS:
+        yield 'connections', reply[f'connections_{end}'], {'end': end}
+    for reason, n in with_prefix(reply, 'refused_'):
+        yield 'refused_connections', n, {'reason': reason}
+    for fault, n in with_prefix(reply, 'entries_'):
+        yield 'entries', n, {'fault': fault}
+    for end in RUNS:
+        yield 'runs', reply[f'runs_{end}'], {'end': end}
+
+
+def connections(sock):
+    """Of all together: the numbers of connections are given again."""
+    reply = sock.cmd('/braggline/store/connections').values()
+    yield 'open_connections', len(reply), {}
+    for metric, name in CONNECTION.items():
+        yield metric, sum(c[name] for c in reply), {}
+
+
+def streams(sock):
+    reply = sock.cmd('/braggline/store/streams')
+    below, times = reply.pop('below_us'), reply.pop('received_to_durable')
+    yield 'streams', len(reply), {}
+    quotas = {}
+    for name, stream in reply.items():
+        slot, table = name.split('_')
+        # two runs may have the same name, but not the same slot
+        labels = {'slot': slot, 'run': stream['run'], 'producer': stream['producer'],
+                  'table': table}
+        for metric, key in STREAM.items():
+            yield metric, stream[key], labels
+        quotas[stream['producer']] = stream['quota'], stream['quota_used']
+    for producer, (quota, used) in quotas.items():
+        yield 'quota_bytes', quota, {'producer': producer}
+        yield 'quota_used_bytes', used, {'producer': producer}
+    yield from histogram('received_to_durable', below, times)
+
+
+def histogram(step, below, times):
+    """As Prometheus has them: each bucket with all below it."""
+    total = 0
+    for us, n in zip(below, times):
+        total += n
+        le = '+Inf' if us == below[-1] else f'{us / 1e6:g}'
+        yield 'latency_seconds_bucket', total, {'step': step, 'le': le}
+    yield 'latency_seconds_count', total, {'step': step}
+
+
+def metrics(sock):
+    # the exporter asks every process with every endpoint
+    if '/braggline/store' not in sock.cmd('/'):
+        return []
+    return [*store(sock), *connections(sock), *streams(sock)]
