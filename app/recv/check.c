@@ -193,6 +193,7 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 	static struct check_port ports[SETTINGS_PORTS_MAX];
 	static struct check_lcores lcores;
 	static struct check check;
+	struct check_egress egress;
 	struct timex timex = {0};
 	struct rlimit locked = {0};
 	struct check *c = &check;
@@ -209,12 +210,15 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 		lcores.live |= !ports[i].replay;
 	}
 	check_count_need(s, &gpu, ports, &need);
+	check_open_egress(&egress, s);
+	need.heap += egress.heap;
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		check_try_port(&ports[i], s);
 		check_port(c, s, &ports[i]);
 	}
 	check_udp_ports(c, s);
+	check_close_egress(&egress);
 
 	check_gpu(c, s, &gpu, &need);
 	check_kernel(c, s);
@@ -249,5 +253,6 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 	check_directory(c, s);
 	check_space(c, s);
 	check_direct_io(c, s);
+	check_egress(c, s, &egress);
 	return check_print(c, out);
 }

@@ -13,6 +13,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <limits.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -241,7 +242,37 @@ check_port_writes_gpu(const struct check_port *p, const struct check_gpu *gpu)
 		!p->reference;
 }
 
+/* Stores: check_egress.c */
+
+struct rdma_dev;
+
+struct check_egress {
+	struct rdma_dev *dev; /**< open */
+	int error;	      /**< 0 or -errno: it cannot be opened */
+	uint64_t heap;	      /**< bytes of EAL memory that it takes */
+};
+
+/** Open the device, as a run does before it sets ports up. Nothing is sent. */
+void check_open_egress(struct check_egress *e, const struct settings *s);
+void check_close_egress(struct check_egress *e);
+
+/** All rows of [egress], if it is configured. */
+void check_egress(struct check *c, const struct settings *s, const struct check_egress *e);
+
+void check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e);
+void check_egress_stores(struct check *c, const struct settings *s);
+void check_egress_key(struct check *c, const struct settings *s);
+void check_retention(struct check *c, const struct settings *s);
+void check_spill(struct check *c, const struct settings *s);
+
 /* Storage: check_storage.c */
+
+/**
+ * A directory, or the one that it will be made in.
+ * @param path  out
+ * @return 0 or -errno
+ */
+int check_find_directory(const char *directory, char path[PATH_MAX]);
 
 void check_calibration(struct check *c, const struct settings *s);
 void check_directory(struct check *c, const struct settings *s);

@@ -35,10 +35,9 @@ note_lcore(struct check_lcores *l, unsigned int id, const struct lcore *lc)
 int
 check_place_roles(struct check *c, const struct settings *s, struct check_lcores *l)
 {
-	const uint32_t workers = s->gangs * lcores_gang_workers(s);
-	const struct gk_ops *ops = gk_ops_find(s->kernel);
-	char name[32], text[256];
+	struct role_place place;
 	struct lcores *lcores;
+	char text[256];
 	size_t at = 0;
 	int ret = 0;
 
@@ -47,20 +46,8 @@ check_place_roles(struct check *c, const struct settings *s, struct check_lcores
 	if (lcores == NULL)
 		return -ENOMEM;
 	memset(lcores, 0, sizeof(*lcores));
-	for (uint32_t i = 0; i < s->rx_lcores && ret == 0; i++) {
-		snprintf(name, sizeof(name), "rx %u", i);
-		ret = lcores_add(lcores, s, ROLE_RX, i, name, NULL, NULL);
-	}
-	if (ret == 0)
-		ret = lcores_add(lcores, s, ROLE_BUILDER, 0, "builder", NULL, NULL);
-	for (uint32_t i = 0; i < s->nb_compress_map && ret == 0; i++) {
-		snprintf(name, sizeof(name), "compress %u", i);
-		ret = lcores_add(lcores, s, ROLE_COMPRESS, i, name, NULL, NULL);
-	}
-	for (uint32_t i = 0; i < workers && ret == 0 && ops != NULL && ops->poll != NULL; i++) {
-		snprintf(name, sizeof(name), "gang %u.%u", i % s->gangs, i / s->gangs);
-		ret = lcores_add(lcores, s, ROLE_GANG, i, name, NULL, NULL);
-	}
+	for (uint32_t n = 0; ret == 0 && lcores_role(s, n, &place); n++)
+		ret = lcores_add(lcores, s, &place, NULL, NULL);
 	for (unsigned int id = 0; id < RTE_MAX_LCORE; id++)
 		if (lcores->lcore[id].nb_roles > 0)
 			note_lcore(l, id, &lcores->lcore[id]);
@@ -72,11 +59,11 @@ check_place_roles(struct check *c, const struct settings *s, struct check_lcores
 		CPU_ZERO(&given);
 		RTE_LCORE_FOREACH(id)
 			CPU_SET(id, &given);
-		check_add(c, CHECK_FAIL, "lcores", "%s has no lcore: EAL was given %s", name,
+		check_add(c, CHECK_FAIL, "lcores", "%s has no lcore: EAL was given %s", place.name,
 			check_print_cpus(&given, text, sizeof(text)));
 		check_fix(c,
-			"give EAL the lcores that [lcores] names (-l), or set rx, builder and "
-			"gang to auto");
+			"give EAL the lcores that [lcores] names (-l), or set rx, builder, "
+			"egress and gang to auto");
 		return ret;
 	}
 	text[0] = '\0';
@@ -150,7 +137,7 @@ check_sharing(struct check *c, const struct check_lcores *l)
 		if (l->live)
 			check_fix(c,
 				"give EAL more lcores (-l), or map the roles apart in "
-				"[lcores] rx, builder, gang");
+				"[lcores] rx, builder, egress, gang");
 		return;
 	}
 	used_cpus(l, &used);

@@ -76,19 +76,18 @@ check_calibration(struct check *c, const struct settings *s)
 	}
 }
 
-/** The output directory, or the one that it will be made in. @return 0 or -errno */
-static int
-existing_directory(const struct settings *s, char path[PATH_MAX])
+int
+check_find_directory(const char *directory, char path[PATH_MAX])
 {
 	struct stat st;
 
-	rte_strscpy(path, s->directory, PATH_MAX);
+	rte_strscpy(path, directory, PATH_MAX);
 	if (stat(path, &st) != 0) {
 		char copy[PATH_MAX];
 
 		if (errno != ENOENT)
 			return -errno;
-		rte_strscpy(copy, s->directory, sizeof(copy));
+		rte_strscpy(copy, directory, sizeof(copy));
 		/* recv makes one level, no more */
 		rte_strscpy(path, dirname(copy), PATH_MAX);
 		if (stat(path, &st) != 0)
@@ -102,7 +101,7 @@ check_directory(struct check *c, const struct settings *s)
 {
 	static const char *const tables[] = {"frames", "images"};
 	char path[PATH_MAX], file[PATH_MAX + 128];
-	int ret = existing_directory(s, path);
+	int ret = check_find_directory(s->directory, path);
 
 	if (ret == 0 && access(path, W_OK | X_OK) != 0)
 		ret = -errno;
@@ -113,8 +112,9 @@ check_directory(struct check *c, const struct settings *s)
 			s->directory);
 		return;
 	}
-	/* runs of a service get their names later */
-	for (unsigned int i = 0; i < RTE_DIM(tables) && !s->service; i++) {
+	/* runs of a service get their names later; those of stores are theirs */
+	for (unsigned int i = 0; i < RTE_DIM(tables) && !s->service && s->egress.device == NULL;
+		i++) {
 		snprintf(file, sizeof(file), "%s/%s_%s.arrow", s->directory, s->run, tables[i]);
 		if (access(file, F_OK) != 0)
 			continue;
@@ -138,7 +138,11 @@ check_space(struct check *c, const struct settings *s)
 	struct statvfs fs;
 	uint64_t space;
 
-	if (existing_directory(s, path) != 0 || statvfs(path, &fs) != 0) {
+	if (s->egress.device != NULL) {
+		check_add(c, CHECK_NA, "disk space", "batches go to stores");
+		return;
+	}
+	if (check_find_directory(s->directory, path) != 0 || statvfs(path, &fs) != 0) {
 		check_add(c, CHECK_NA, "disk space", "no directory");
 		return;
 	}
@@ -177,7 +181,11 @@ check_direct_io(struct check *c, const struct settings *s)
 	int alignment, fd = -1;
 	bool told;
 
-	if (existing_directory(s, path) == 0) {
+	if (s->egress.device != NULL) {
+		check_add(c, CHECK_NA, "direct I/O", "batches go to stores");
+		return;
+	}
+	if (check_find_directory(s->directory, path) == 0) {
 		snprintf(name, sizeof(name), "%s/.braggline-check-XXXXXX", path);
 		fd = mkstemp(name);
 	}

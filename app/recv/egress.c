@@ -17,9 +17,8 @@
 
 RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
-#define NAP_US	 50   /* until an order is carried out */
-#define WAIT_US	 1000 /* until it is worth while to ask again */
-#define ROUND_MS 5
+#define NAP_US	50   /* until an order is carried out */
+#define WAIT_US 1000 /* until it is worth while to ask again */
 
 /* ---- a run's batches ------------------------------------------------------------------------- */
 
@@ -226,20 +225,12 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 static int
 check_size(const struct egress *e)
 {
-	const struct retention_need need = {
-		.rate = e->settings.rate,
-		.commit_ms = EGRESS_COMMIT_MS,
-		.round_ms = ROUND_MS,
-		.detection_ms = e->settings.failover_ms,
-		.hold_ms = e->settings.hold_ms,
-		.body_max = e->settings.batch_bytes,
-	};
 	struct retention_stats stats;
 	char text[256];
 	uint64_t bytes;
 
 	retention_stats_get(e->ring, &stats);
-	bytes = retention_need(&need, text, sizeof(text));
+	bytes = egress_ring_need(&e->settings, text, sizeof(text));
 	if (bytes <= stats.room) {
 		LOG(NOTICE, "retention of %.1f GB; needed: %s\n", stats.room / 1e9, text);
 		return 0;
@@ -344,8 +335,10 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	e->settings = *settings;
 	e->producer = producer;
 	e->current = -1;
-	rc = egress_parse_stores(e);
-	if (rc == 0) {
+	rc = egress_stores_parse(settings, &e->stores, message);
+	if (rc < 0) {
+		LOG(ERR, "[egress] stores: %s\n", message);
+	} else {
 		rc = sink_key_read(&e->key, settings->key, message);
 		if (rc < 0)
 			LOG(ERR, "%s\n", message);

@@ -21,6 +21,7 @@
 #include "config.h"
 #include "sink/retention.h"
 #include "sink/sink_sender.h"
+#include "sink/sink_stores.h"
 
 enum egress_policy {
 	EGRESS_ROUND_ROBIN, /**< batch by batch over the stores that take them */
@@ -114,6 +115,18 @@ struct ledger_kept;
 
 /** Read [egress]. */
 void egress_settings_read(struct egress_settings *s, struct config *c);
+
+/**
+ * [egress] stores as addresses. Nobody is connected to.
+ * @param stores   all zero
+ * @param message  out, on error: what is wrong, what was wanted
+ * @return 0 or -EINVAL
+ */
+int egress_stores_parse(
+	const struct egress_settings *s, struct sink_stores *stores, char message[PATH_MAX]);
+
+/** retention_need() of these settings: a ring with less room is refused. */
+uint64_t egress_ring_need(const struct egress_settings *s, char *text, size_t size);
 
 /**
  * Open device and ring, adopt what the ring holds: it is sent again. Main lcore, before lcores

@@ -126,9 +126,6 @@ struct egress {
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
 
-/** Of the device and the ring: [egress] as text. @return 0 or -EINVAL (logged) */
-int egress_parse_stores(struct egress *e);
-
 /** The lcore: what is to be kept goes into the ring. */
 void egress_put_ledger(struct egress *e);
 

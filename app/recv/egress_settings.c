@@ -10,6 +10,8 @@
 
 #include "egress_private.h"
 
+#define ROUND_MS 5
+
 void
 egress_settings_read(struct egress_settings *s, struct config *c)
 {
@@ -89,7 +91,7 @@ print_address(struct sink_store *s)
 
 /* That two addresses are one store is found out when it is connected to. */
 static int
-check_stores(const struct sink_stores *s)
+check_stores(const struct sink_stores *s, char message[PATH_MAX])
 {
 	unsigned int i, k;
 
@@ -97,29 +99,46 @@ check_stores(const struct sink_stores *s)
 		for (k = 0; k < i; k++) {
 			if (strcmp(s->at[i].address, s->at[k].address) != 0)
 				continue;
-			LOG(ERR, "[egress] stores: '%s' and '%s' are one store\n", s->at[k].name,
+			snprintf(message, PATH_MAX, "'%s' and '%s' are one store", s->at[k].name,
 				s->at[i].name);
 			return -EINVAL;
 		}
 	}
+	if (s->nb == 0)
+		snprintf(message, PATH_MAX, "there is none: wanted ADDRESS[:PORT],...");
 	return s->nb > 0 ? 0 : -EINVAL;
 }
 
 int
-egress_parse_stores(struct egress *e)
+egress_stores_parse(
+	const struct egress_settings *settings, struct sink_stores *s, char message[PATH_MAX])
 {
-	struct sink_stores *s = &e->stores;
 	char list[1024], *save = NULL, *text;
 
-	snprintf(list, sizeof(list), "%s", e->settings.stores);
+	snprintf(list, sizeof(list), "%s", settings->stores);
 	for (text = strtok_r(list, ", ", &save); text != NULL; text = strtok_r(NULL, ", ", &save)) {
 		if (s->nb == SINK_STORES || parse_store(text, &s->at[s->nb].to) < 0) {
-			LOG(ERR, "[egress] stores: '%s': wanted ADDRESS[:PORT], at most %u\n", text,
+			snprintf(message, PATH_MAX, "'%s': wanted ADDRESS[:PORT], at most %u", text,
 				SINK_STORES);
 			return -EINVAL;
 		}
 		snprintf(s->at[s->nb].name, sizeof(s->at[0].name), "%s", text);
 		print_address(&s->at[s->nb++]);
 	}
-	return check_stores(s);
+	return check_stores(s, message);
+}
+
+uint64_t
+egress_ring_need(const struct egress_settings *s, char *text, size_t size)
+{
+	const struct retention_need need = {
+		.rate = s->rate,
+		.commit_ms = EGRESS_COMMIT_MS,
+		.round_ms = ROUND_MS,
+		.detection_ms = s->failover_ms,
+		.hold_ms = s->hold_ms,
+		.body_max = s->batch_bytes,
+	};
+
+	return retention_need(&need, text, size);
 }

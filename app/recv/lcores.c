@@ -105,35 +105,71 @@ spread(const struct settings *s, enum role_kind kind, uint32_t index)
 	return n > first ? ids[first + index % (n - first)] : ids[index % n];
 }
 
-int
-lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, uint32_t index,
-	const char *name, int (*poll)(void *arg), void *arg)
+bool
+lcores_role(const struct settings *s, uint32_t n, struct role_place *place)
 {
-	const uint32_t *map = kind == ROLE_RX ? s->rx_map
-		: kind == ROLE_BUILDER	      ? s->builder_map
-		: kind == ROLE_EGRESS	      ? s->egress_map
-		: kind == ROLE_COMPRESS	      ? s->compress_map
-					      : s->gang_map;
-	const uint32_t nb_map = kind == ROLE_RX ? s->nb_rx_map
-		: kind == ROLE_BUILDER		? s->nb_builder_map
-		: kind == ROLE_EGRESS		? s->nb_egress_map
-		: kind == ROLE_COMPRESS		? s->nb_compress_map
-						: s->nb_gang_map;
-	const uint32_t id = nb_map > 0 ? map[index % nb_map] : spread(s, kind, index);
+	const struct gk_ops *ops = gk_ops_find(s->kernel);
+	const uint32_t has[] = {
+		[ROLE_RX] = s->rx_lcores,
+		[ROLE_BUILDER] = 1,
+		[ROLE_EGRESS] = s->egress.device != NULL ? 1 : 0,
+		[ROLE_COMPRESS] = s->nb_compress_map,
+		/* those of a GPU poll there */
+		[ROLE_GANG] =
+			ops != NULL && ops->poll != NULL ? s->gangs * lcores_gang_workers(s) : 0,
+	};
+	uint32_t kind = 0;
+
+	while (kind < RTE_DIM(has) && n >= has[kind])
+		n -= has[kind++];
+	if (kind == RTE_DIM(has))
+		return false;
+	*place = (struct role_place){.kind = kind, .index = n};
+	if (kind == ROLE_BUILDER || kind == ROLE_EGRESS)
+		rte_strscpy(place->name, kind == ROLE_BUILDER ? "builder" : "egress",
+			sizeof(place->name));
+	else if (kind == ROLE_GANG)
+		snprintf(
+			place->name, sizeof(place->name), "gang %u.%u", n % s->gangs, n / s->gangs);
+	else
+		snprintf(place->name, sizeof(place->name), "%s %u",
+			kind == ROLE_RX ? "rx" : "compress", n);
+	return true;
+}
+
+int
+lcores_add(struct lcores *l, const struct settings *s, const struct role_place *place,
+	int (*poll)(void *arg), void *arg)
+{
+	const struct {
+		const uint32_t *lcores;
+		uint32_t nb;
+	} maps[] =
+		{
+			[ROLE_RX] = {s->rx_map, s->nb_rx_map},
+			[ROLE_BUILDER] = {s->builder_map, s->nb_builder_map},
+			[ROLE_EGRESS] = {s->egress_map, s->nb_egress_map},
+			[ROLE_COMPRESS] = {s->compress_map, s->nb_compress_map},
+			[ROLE_GANG] = {s->gang_map, s->nb_gang_map},
+		},
+	  *map = &maps[place->kind];
+	const uint32_t id = map->nb > 0 ? map->lcores[place->index % map->nb]
+					: spread(s, place->kind, place->index);
 	struct lcore *lc = &l->lcore[id];
 
 	if (!rte_lcore_is_enabled(id)) {
-		LOG(ERR, "%s is to run on lcore %u, which EAL was not given: see -l\n", name, id);
+		LOG(ERR, "%s is to run on lcore %u, which EAL was not given: see -l\n", place->name,
+			id);
 		return -EINVAL;
 	}
 	if (lc->nb_roles == LCORES_ROLES_MAX) {
-		LOG(ERR, "%s: lcore %u has %u roles already\n", name, id, lc->nb_roles);
+		LOG(ERR, "%s: lcore %u has %u roles already\n", place->name, id, lc->nb_roles);
 		return -ENOSPC;
 	}
-	lc->roles[lc->nb_roles] = (struct role){.kind = kind, .poll = poll, .arg = arg};
-	rte_strscpy(lc->roles[lc->nb_roles].name, name, sizeof(lc->roles[0].name));
+	lc->roles[lc->nb_roles] = (struct role){.kind = place->kind, .poll = poll, .arg = arg};
+	rte_strscpy(lc->roles[lc->nb_roles].name, place->name, sizeof(lc->roles[0].name));
 	lc->nb_roles++;
-	LOG(INFO, "%s on lcore %u\n", name, id);
+	LOG(INFO, "%s on lcore %u\n", place->name, id);
 	return 0;
 }
 

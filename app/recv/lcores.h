@@ -25,6 +25,13 @@ enum role_kind {
 	ROLE_GANG
 };
 
+/** A role that a run has, before it is on an lcore. */
+struct role_place {
+	enum role_kind kind;
+	uint32_t index; /**< among those of its kind */
+	char name[32];
+};
+
 struct role {
 	enum role_kind kind;
 	char name[24];
@@ -51,16 +58,23 @@ struct lcores {
 /** How many polling roles a gang gets if the configuration leaves it open. */
 uint32_t lcores_gang_workers(const struct settings *s);
 
+/**
+ * The roles of a run, in the order in which they are put on lcores: this is the list of them.
+ * @param s  settled by way_choose()
+ * @param n  0, 1, ...
+ * @return false: there are no more
+ */
+bool lcores_role(const struct settings *s, uint32_t n, struct role_place *place);
+
 /** Begin with no roles; read which lcores there are. */
 void lcores_init(struct lcores *l, const struct settings *s);
 
 /**
  * Put a role on an lcore.
- * @param index  number of the role among those of its kind, in the order of the configured map
  * @return 0; -EINVAL: the configured lcore is not one of EAL's; -ENOSPC (logged)
  */
-int lcores_add(struct lcores *l, const struct settings *s, enum role_kind kind, uint32_t index,
-	const char *name, int (*poll)(void *arg), void *arg);
+int lcores_add(struct lcores *l, const struct settings *s, const struct role_place *place,
+	int (*poll)(void *arg), void *arg);
 
 /**
  * Poll until lcores.stop is set. The main lcore polls its roles, or sleeps if it has none.

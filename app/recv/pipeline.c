@@ -341,44 +341,54 @@ create_compressor(struct pipeline *p)
 	return p->compressor != NULL ? 0 : -ENOMEM;
 }
 
+/** What the poll function of a role gets. */
+static void *
+role_argument(struct pipeline *p, const struct role_place *place)
+{
+	struct gang_worker *w;
+
+	switch (place->kind) {
+	case ROLE_RX:
+		return p->rx[place->index];
+	case ROLE_BUILDER:
+		return p->builder;
+	case ROLE_EGRESS:
+		return p->stores;
+	case ROLE_COMPRESS:
+		return p->compressor;
+	case ROLE_GANG:
+		break;
+	}
+	w = &p->workers[place->index];
+	*w = (struct gang_worker){.ops = p->gk_ops,
+		.gk = p->gk,
+		.gang = place->index % p->settings->gangs,
+		.worker = place->index / p->settings->gangs};
+	return w;
+}
+
 static int
 assign_roles(struct pipeline *p)
 {
+	static int (*const poll[])(void *arg) = {
+		[ROLE_RX] = rx_poll,
+		[ROLE_BUILDER] = builder_poll,
+		[ROLE_EGRESS] = egress_poll,
+		[ROLE_COMPRESS] = compressor_poll,
+		[ROLE_GANG] = poll_gang,
+	};
 	const struct settings *s = p->settings;
-	const uint32_t workers = lcores_gang_workers(s);
-	char name[32];
+	struct role_place place;
 	int ret = 0;
 
 	p->lcores = rte_zmalloc("lcores", sizeof(*p->lcores), RTE_CACHE_LINE_SIZE);
-	p->workers = rte_zmalloc(
-		"gang_workers", s->gangs * workers * sizeof(*p->workers), RTE_CACHE_LINE_SIZE);
+	p->workers = rte_zmalloc("gang_workers",
+		s->gangs * lcores_gang_workers(s) * sizeof(*p->workers), RTE_CACHE_LINE_SIZE);
 	if (p->lcores == NULL || p->workers == NULL)
 		return -ENOMEM;
 	lcores_init(p->lcores, s);
-	for (uint32_t i = 0; i < s->rx_lcores && ret == 0; i++) {
-		snprintf(name, sizeof(name), "rx %u", i);
-		ret = lcores_add(p->lcores, s, ROLE_RX, i, name, rx_poll, p->rx[i]);
-	}
-	if (ret == 0)
-		ret = lcores_add(
-			p->lcores, s, ROLE_BUILDER, 0, "builder", builder_poll, p->builder);
-	if (ret == 0 && p->stores != NULL)
-		ret = lcores_add(p->lcores, s, ROLE_EGRESS, 0, "egress", egress_poll, p->stores);
-	for (uint32_t i = 0; i < s->nb_compress_map && ret == 0; i++) {
-		snprintf(name, sizeof(name), "compress %u", i);
-		ret = lcores_add(
-			p->lcores, s, ROLE_COMPRESS, i, name, compressor_poll, p->compressor);
-	}
-	for (uint32_t i = 0; i < s->gangs * workers && ret == 0 && p->gk_ops->poll != NULL; i++) {
-		struct gang_worker *w = &p->workers[i];
-
-		*w = (struct gang_worker){.ops = p->gk_ops,
-			.gk = p->gk,
-			.gang = i % s->gangs,
-			.worker = i / s->gangs};
-		snprintf(name, sizeof(name), "gang %u.%u", w->gang, w->worker);
-		ret = lcores_add(p->lcores, s, ROLE_GANG, i, name, poll_gang, w);
-	}
+	for (uint32_t n = 0; ret == 0 && lcores_role(s, n, &place); n++)
+		ret = lcores_add(p->lcores, s, &place, poll[place.kind], role_argument(p, &place));
 	return ret;
 }
 

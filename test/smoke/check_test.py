@@ -25,6 +25,7 @@ ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'way of pixels', 'GPUDirect', 'EAL m
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
          'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',
          'output directory', 'disk space', 'direct I/O')
+EGRESS_ITEMS = ('egress device', 'egress stores', 'egress key', 'retention ring', 'spill directory')
 cases = {}
 
 
@@ -114,6 +115,47 @@ def what_it_says_is_what_a_run_meets(where):
     want(done.returncode == 0, done.stdout, done.stderr)
     status, rows, text = check(*base, eal=eal)
     want(status == 1 and 'exists' in rows['output directory'][1], text)
+
+
+@case
+def egress_is_looked_at_and_left_alone(where):
+    """With a port for RDMA that nobody answers on: the rows, and a run that agrees with them."""
+    ring = f'/dev/shm/{os.path.basename(where)}'
+    with open(f'{where}/key', 'wb') as key:
+        key.write(os.urandom(64))
+    os.chmod(f'{where}/key', 0o600)
+    eal = (*replay(where), '--vdev', f'net_memif0,role=server,socket={ring}')
+    base = ('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0', '--set',
+            'run.idle_timeout_ms=100', '--quiet', '--set', 'egress.stores=10.0.0.2', '--set',
+            'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', '--set', f'egress.key={where}/key',
+            '--set', f'egress.ring={ring}', '--set', 'egress.ring_mb=64', '--set', 'egress.rate_mb=1',
+            '--set', 'egress.batch_mb=1', '--set', 'egress.end_ms=0')
+    try:
+        status, rows, text = check(*base, '--set', f'egress.spill={where}/spill', eal=eal)
+        want(status == 0, text)
+        want(set(rows) == {f'port 0: {i}' for i in PORT_ITEMS} | set(ITEMS) | set(EGRESS_ITEMS),
+             sorted(rows))
+        for item in EGRESS_ITEMS:
+            want(rows[item][0] == 'ok', item, text)
+        want('egress' in rows['lcores'][1], text)
+        want(not os.path.exists(ring) and not os.path.exists(f'{where}/spill'), 'made something')
+        for setting, item in (
+                ('lcores.egress=77', 'lcores'),
+                ('egress.device=roce:port=net_memif7,ip=10.0.0.1/24', 'egress device'),
+                ('egress.device=rocky', 'egress device'),
+                ('egress.stores=store.example', 'egress stores'),
+                (f'egress.key={where}/none', 'egress key'),
+                ('egress.rate_mb=100', 'retention ring'),
+                (f'egress.spill={where}/a/b', 'spill directory'),
+                # both want to set it up
+                ('port 0.device=net_memif0', 'port 0: device')):
+            status, rows, text = check(*base, '--set', setting, eal=eal)
+            want(status == 1 and rows[item][0] == 'FAIL', setting, text)
+            want(recv(*base, '--set', setting, eal=eal).returncode == 1, setting,
+                 'runs all the same')
+    finally:
+        if os.path.exists(ring):
+            os.unlink(ring)
 
 
 @case

@@ -615,6 +615,51 @@ test_need(void **state)
 		"detection + 10000 ms hold) + 2 x 16.8 MB");
 }
 
+/* What a probe says is what opening does; the probe changes nothing. */
+static void
+test_probe(void **state)
+{
+	struct retention_config c = {
+		.path = path,
+		.producer = PRODUCER,
+		.bytes = RING_BYTES,
+		.batches = RECORDS,
+	};
+	struct retention_probe p;
+	struct retention *r;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(retention_probe(&c, &p, message), 0);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_false(p.adopts);
+	assert_true(p.file > p.room && p.room >= RING_BYTES && p.free > 0);
+	r = open_ring(0, NULL, NULL);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, p.file);
+	/* it runs */
+	assert_int_equal(retention_probe(&c, &p, message), -EBUSY);
+	(void)put(r, add_run(r, 1), 1);
+	retention_close(r);
+	c.bytes *= 2;
+	assert_int_equal(retention_probe(&c, &p, message), 0);
+	assert_true(p.adopts);
+	assert_int_equal(p.room, RING_BYTES);
+	c.producer++;
+	assert_int_equal(retention_probe(&c, &p, message), -EINVAL);
+	assert_non_null(strstr(message, "of producer"));
+	write_at(0, "something", 9);
+	assert_int_equal(retention_probe(&c, &p, message), -EINVAL);
+	assert_non_null(strstr(message, "not overwritten"));
+	unlink(path);
+	c.bytes = 4096;
+	assert_int_equal(retention_probe(&c, &p, message), -EINVAL);
+	c.path = "/proc/self/braggline";
+	assert_true(retention_probe(&c, &p, message) < 0);
+	c.path = "/dev/shm/none/of/these";
+	assert_int_equal(retention_probe(&c, &p, message), -ENOENT);
+}
+
 int
 main(void)
 {
@@ -625,6 +670,7 @@ main(void)
 		cmocka_unit_test(test_adopt),
 		cmocka_unit_test(test_forget_doubts),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_killed_ledgers),
 		cmocka_unit_test(test_need),

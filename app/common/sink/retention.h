@@ -119,6 +119,23 @@ int retention_open(
  */
 int retention_open_existing(struct retention **r, const char *path, char message[PATH_MAX]);
 
+/** What retention_open() would find. */
+struct retention_probe {
+	bool adopts;   /**< a ring that is there, with the room that it has */
+	uint64_t room; /**< bytes for batches */
+	uint64_t file; /**< bytes of the file in all */
+	uint64_t free; /**< bytes that its file system has for a new one; UINT64_MAX: no limit */
+};
+
+/**
+ * What retention_open() would find and do: nothing is made or changed, and the lock of a ring that
+ * is there is had for a moment only.
+ * @param message  out, on error: as retention_open()'s
+ * @return 0; the errors of retention_open() but those of a full file system and a damaged batch
+ */
+int retention_probe(const struct retention_config *config, struct retention_probe *probe,
+	char message[PATH_MAX]);
+
 /** Whose it is. */
 uint64_t retention_producer(const struct retention *r);
 

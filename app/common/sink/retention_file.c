@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,26 +51,38 @@ find_parts(struct retention *r)
 	r->nb_batches = h->nb_batches;
 }
 
-/* Lay out a file; zeros are empty parts. */
+/* Where the parts of a new file lie. @return 0 or -EINVAL */
 static int
-create(struct retention *r, const struct retention_config *c, uint64_t page, char *message)
+lay_out(struct ring_header *h, const struct retention_config *c, uint64_t page, char *message)
 {
 	const uint32_t nb = c->batches > 0 ? c->batches : RETENTION_BATCHES;
-	struct ring_header h = {.version = RING_VERSION, .producer = c->producer, .nb_batches = nb};
-	int rc;
 
-	h.ledger_at = SINK_BLOCK;
-	h.runs_at = h.ledger_at + 2 * sizeof(struct ring_ledger);
-	h.batches_at = h.runs_at + RETENTION_RUNS * sizeof(struct ring_run);
-	h.data_at = round_up(h.batches_at + (uint64_t)nb * sizeof(struct ring_batch), page);
-	h.data_size = round_up(c->bytes, page);
-	h.size = h.data_at + h.data_size;
-	if (nb > RETENTION_BATCHES || c->bytes < 2 * SINK_BLOCK || h.data_size < c->bytes ||
-		h.size < h.data_size) {
+	*h = (struct ring_header){
+		.version = RING_VERSION, .producer = c->producer, .nb_batches = nb};
+	h->ledger_at = SINK_BLOCK;
+	h->runs_at = h->ledger_at + 2 * sizeof(struct ring_ledger);
+	h->batches_at = h->runs_at + RETENTION_RUNS * sizeof(struct ring_run);
+	h->data_at = round_up(h->batches_at + (uint64_t)nb * sizeof(struct ring_batch), page);
+	h->data_size = round_up(c->bytes, page);
+	h->size = h->data_at + h->data_size;
+	if (nb > RETENTION_BATCHES || c->bytes < 2 * SINK_BLOCK || h->data_size < c->bytes ||
+		h->size < h->data_size) {
 		snprintf(message, PATH_MAX, "a retention ring of %llu bytes: wanted at least %u",
 			(unsigned long long)c->bytes, 2 * SINK_BLOCK);
 		return -EINVAL;
 	}
+	return 0;
+}
+
+/* Make a file; zeros are empty parts. */
+static int
+create(struct retention *r, const struct retention_config *c, uint64_t page, char *message)
+{
+	struct ring_header h;
+	int rc = lay_out(&h, c, page, message);
+
+	if (rc < 0)
+		return rc;
 	/* whatever was there is nothing; zeros again, all of them with memory behind */
 	rc = ftruncate(r->fd, 0) < 0 || ftruncate(r->fd, h.size) < 0 ||
 			fallocate(r->fd, 0, 0, h.size) < 0
@@ -196,6 +209,30 @@ rebuild(struct retention *r, char *message)
 	return 0;
 }
 
+/* @param c  NULL: of any producer. @return 1: a ring of ours; 0: there is nothing; -errno */
+static int
+read_header(int fd, const char *path, const struct retention_config *c, uint64_t size,
+	struct ring_header *h, char *message)
+{
+	int rc;
+
+	if (size == 0)
+		return 0;
+	if (pread(fd, h, sizeof(*h), 0) != sizeof(*h) ||
+		(h->magic != 0 && h->magic != RING_MAGIC)) {
+		snprintf(message, PATH_MAX, "%.3000s is no retention ring, and is not overwritten",
+			path);
+		return -EINVAL;
+	}
+	/* begun, and its process was killed then */
+	if (h->magic == 0)
+		return 0;
+	rc = check_header(h, path, size, message);
+	if (rc == 0 && c != NULL)
+		rc = check_producer(h, c, message);
+	return rc < 0 ? rc : 1;
+}
+
 /* @param c  NULL: of any producer. @return 1; 0: there is nothing; -errno */
 static int
 adopt(struct retention *r, const char *path, const struct retention_config *c, uint64_t size,
@@ -203,29 +240,15 @@ adopt(struct retention *r, const char *path, const struct retention_config *c, u
 {
 	struct ring_header h;
 	unsigned int i;
-	int rc;
+	int rc = read_header(r->fd, path, c, size, &h, message);
 
-	if (size == 0)
-		return 0;
-	if (pread(r->fd, &h, sizeof(h), 0) != sizeof(h) ||
-		(h.magic != 0 && h.magic != RING_MAGIC)) {
-		snprintf(message, PATH_MAX, "%.3000s is no retention ring, and is not overwritten",
-			path);
-		return -EINVAL;
-	}
-	/* begun, and its process was killed then */
-	if (h.magic == 0)
-		return 0;
-	rc = check_header(&h, path, size, message);
-	if (rc == 0 && c != NULL)
-		rc = check_producer(&h, c, message);
-	if (rc == 0) {
-		rc = map_file(r, size);
-		if (rc < 0)
-			snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-rc));
-	}
-	if (rc < 0)
+	if (rc <= 0)
 		return rc;
+	rc = map_file(r, size);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-rc));
+		return rc;
+	}
 	find_parts(r);
 	for (i = 0; i < 2; i++) {
 		/* one that was being written when its process died is written again */
@@ -240,39 +263,61 @@ adopt(struct retention *r, const char *path, const struct retention_config *c, u
 	return 1;
 }
 
-/* Open a file, for this process alone. */
+/* Open a file, for this process alone; on errors, too, it may be open then. */
 static int
-open_file(struct retention *r, const char *path, int flags, uint64_t *size, char *message)
+open_file(
+	int *fd, const char *path, int flags, unsigned int wait_ms, struct stat *st, char *message)
 {
-	struct stat st;
 	int rc;
 
-	*size = 0;
-	r->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-	if (r->fd < 0 || fstat(r->fd, &st) < 0) {
+	*fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+	if (*fd < 0 || fstat(*fd, st) < 0) {
 		rc = -errno;
 		snprintf(message, PATH_MAX, "cannot open the retention ring %.3000s: %s", path,
 			strerror(-rc));
 		return rc;
 	}
-	rc = file_lock(r->fd, FILE_LOCK_MS);
+	rc = file_lock(*fd, wait_ms);
 	if (rc < 0) {
 		snprintf(message, PATH_MAX, "the retention ring %.3000s is another process's%s: %s",
 			path,
 			rc == -EBUSY ? " (or of one that has died and waits for its disk)" : "",
 			strerror(-rc));
-		return rc;
 	}
-	*size = st.st_size;
-	return 0;
+	return rc;
+}
+
+/* What outlives the process but not the machine. @return 0 or -errno */
+static int
+check_file_system(const char *path, int error, const struct statfs *fs, char *message)
+{
+	if (error != 0) {
+		snprintf(message, PATH_MAX, "cannot open the retention ring %.3000s: %s", path,
+			strerror(error));
+		return -error;
+	}
+	if (fs->f_type == TMPFS_MAGIC || fs->f_type == HUGETLBFS_MAGIC)
+		return 0;
+	snprintf(message, PATH_MAX,
+		"the retention ring %.3000s would be written to a disk: wanted a path in a "
+		"tmpfs or hugetlbfs",
+		path);
+	return -EINVAL;
+}
+
+/* Of a hugetlbfs: its huge pages. */
+static uint64_t
+page_of(const struct statfs *fs)
+{
+	return (uint64_t)fs->f_bsize > SINK_BLOCK ? (uint64_t)fs->f_bsize : SINK_BLOCK;
 }
 
 int
 retention_open(struct retention **ring, const struct retention_config *c, char message[PATH_MAX])
 {
 	struct retention *r = calloc(1, sizeof(*r));
-	uint64_t page = SINK_BLOCK, size;
 	struct statfs fs;
+	struct stat st;
 	int rc;
 
 	snprintf(message, PATH_MAX, "no memory for a retention ring");
@@ -280,29 +325,13 @@ retention_open(struct retention **ring, const struct retention_config *c, char m
 		return -ENOMEM;
 	r->step = c->step;
 	r->step_arg = c->step_arg;
-	rc = open_file(r, c->path, O_CREAT, &size, message);
-	if (rc < 0)
-		goto fail;
-	if (fstatfs(r->fd, &fs) < 0) {
-		rc = -errno;
-		snprintf(message, PATH_MAX, "cannot open the retention ring %.3000s: %s", c->path,
-			strerror(-rc));
-		goto fail;
-	}
-	if (fs.f_type != TMPFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC) {
-		rc = -EINVAL;
-		snprintf(message, PATH_MAX,
-			"the retention ring %.3000s would be written to a disk: wanted a path in a "
-			"tmpfs or hugetlbfs",
-			c->path);
-		goto fail;
-	}
-	/* of a hugetlbfs: its huge pages */
-	if ((uint64_t)fs.f_bsize > page)
-		page = fs.f_bsize;
-	rc = adopt(r, c->path, c, size, message);
+	rc = open_file(&r->fd, c->path, O_CREAT, FILE_LOCK_MS, &st, message);
+	if (rc == 0)
+		rc = check_file_system(c->path, fstatfs(r->fd, &fs) < 0 ? errno : 0, &fs, message);
+	if (rc == 0)
+		rc = adopt(r, c->path, c, st.st_size, message);
 	if (rc == 0) {
-		rc = create(r, c, page, message);
+		rc = create(r, c, page_of(&fs), message);
 		if (rc == 0) {
 			find_parts(r);
 			rc = rebuild(r, message);
@@ -325,15 +354,15 @@ int
 retention_open_existing(struct retention **ring, const char *path, char message[PATH_MAX])
 {
 	struct retention *r = calloc(1, sizeof(*r));
-	uint64_t size;
+	struct stat st;
 	int rc;
 
 	snprintf(message, PATH_MAX, "no memory for a retention ring");
 	if (r == NULL)
 		return -ENOMEM;
-	rc = open_file(r, path, 0, &size, message);
+	rc = open_file(&r->fd, path, 0, FILE_LOCK_MS, &st, message);
 	if (rc == 0) {
-		rc = adopt(r, path, NULL, size, message);
+		rc = adopt(r, path, NULL, st.st_size, message);
 		if (rc == 0) {
 			snprintf(message, PATH_MAX, "%.3000s is no retention ring", path);
 			rc = -EINVAL;
@@ -345,6 +374,54 @@ retention_open_existing(struct retention **ring, const char *path, char message[
 	}
 	*ring = r;
 	return 0;
+}
+
+/* The directory of a file that is not there. @return 0 or errno */
+static int
+look_at_directory(const char *path, struct statfs *fs)
+{
+	char copy[PATH_MAX];
+	const char *dir;
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	dir = dirname(copy);
+	return access(dir, W_OK | X_OK) < 0 || statfs(dir, fs) < 0 ? errno : 0;
+}
+
+int
+retention_probe(
+	const struct retention_config *c, struct retention_probe *to, char message[PATH_MAX])
+{
+	struct ring_header h;
+	struct stat st = {0};
+	struct statfs fs;
+	int fd, rc, error;
+
+	rc = open_file(&fd, c->path, 0, 0, &st, message);
+	if (rc < 0 && rc != -ENOENT)
+		goto out;
+	if (rc == 0)
+		error = fstatfs(fd, &fs) < 0 ? errno : 0;
+	else
+		error = look_at_directory(c->path, &fs);
+	rc = check_file_system(c->path, error, &fs, message);
+	if (rc == 0)
+		rc = read_header(fd, c->path, c, st.st_size, &h, message);
+	*to = (struct retention_probe){.adopts = rc == 1, .free = UINT64_MAX};
+	if (rc == 0)
+		rc = lay_out(&h, c, page_of(&fs), message);
+	if (rc < 0)
+		goto out;
+	rc = 0;
+	to->room = h.data_size;
+	to->file = h.size;
+	/* what was begun is begun anew */
+	if (fs.f_blocks > 0)
+		to->free = (uint64_t)fs.f_bavail * fs.f_bsize + (uint64_t)st.st_blocks * 512;
+out:
+	if (fd >= 0)
+		close(fd);
+	return rc;
 }
 
 uint64_t

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --check: the way to stores. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <rte_errno.h>
+
+#include "check.h"
+#include "rdma/rdma.h"
+#include "sink/sink_key.h"
+
+void
+check_open_egress(struct check_egress *e, const struct settings *s)
+{
+	struct check_heap before, after;
+
+	*e = (struct check_egress){0};
+	if (s->egress.device == NULL)
+		return;
+	check_find_heap(&before);
+	e->dev = rdma_dev_open(s->egress.device);
+	if (e->dev == NULL) {
+		e->error = rte_errno != 0 ? -rte_errno : -EIO;
+		return;
+	}
+	check_find_heap(&after);
+	if (after.taken > before.taken)
+		e->heap = after.taken - before.taken;
+}
+
+void
+check_close_egress(struct check_egress *e)
+{
+	if (e->dev != NULL)
+		(void)rdma_dev_close(e->dev);
+	e->dev = NULL;
+}
+
+void
+check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e)
+{
+	if (e->error == 0) {
+		check_add(c, CHECK_OK, "egress device", "%s", s->egress.device);
+		return;
+	}
+	check_add(c, CHECK_FAIL, "egress device", "%s: %s", s->egress.device,
+		rte_strerror(-e->error));
+	check_fix(c,
+		"what the provider logs above says why; [egress] device = "
+		"roce:port=PORT,ip=ADDRESS/PREFIX, or verbs:ADAPTER");
+}
+
+void
+check_egress_stores(struct check *c, const struct settings *s)
+{
+	struct sink_stores stores = {0};
+	char message[PATH_MAX], text[256] = "";
+	size_t at = 0;
+
+	if (egress_stores_parse(&s->egress, &stores, message) != 0) {
+		check_add(c, CHECK_FAIL, "egress stores", "%s", message);
+		check_fix(c,
+			"[egress] stores = ADDRESS[:PORT],...: IPv4, or IPv6 in brackets; no "
+			"names");
+		return;
+	}
+	for (unsigned int i = 0; i < stores.nb && at < sizeof(text); i++)
+		at += snprintf(text + at, sizeof(text) - at, "%s%s", i == 0 ? "" : ", ",
+			stores.at[i].address);
+	check_add(c, CHECK_OK, "egress stores", "%s; nobody was connected to", text);
+}
+
+void
+check_egress_key(struct check *c, const struct settings *s)
+{
+	char message[PATH_MAX];
+	struct sink_key key;
+
+	if (sink_key_read(&key, s->egress.key, message) != 0) {
+		check_add(c, CHECK_FAIL, "egress key", "%s", message);
+		check_fix(c,
+			"head -c 64 /dev/urandom > KEY; chmod 600 KEY: this user's, the same bytes "
+			"at all stores");
+		return;
+	}
+	check_add(c, CHECK_OK, "egress key", "%s, %zu bytes", s->egress.key, key.size);
+	sink_key_forget(&key);
+}
+
+void
+check_retention(struct check *c, const struct settings *s)
+{
+	const struct egress_settings *e = &s->egress;
+	const struct retention_config config = {
+		.path = e->ring,
+		.producer = s->producer,
+		.bytes = e->ring_bytes,
+	};
+	char message[PATH_MAX], text[256], want[16], have[16];
+	const uint64_t need = egress_ring_need(e, text, sizeof(text));
+	const uint64_t need_mb = (need + (1 << 20) - 1) >> 20;
+	struct retention_probe probe;
+	const int ret = retention_probe(&config, &probe, message);
+
+	if (ret != 0) {
+		check_add(c, CHECK_FAIL, "retention ring", "%s", message);
+		check_fix(c,
+			"[egress] ring = a path in a tmpfs (/dev/shm) or hugetlbfs, one for each "
+			"[output] producer");
+	} else if (probe.room < need) {
+		check_add(c, CHECK_FAIL, "retention ring", "%s: %.1f GB; needed: %s", e->ring,
+			probe.room / 1e9, text);
+		if (probe.adopts)
+			check_fix(c,
+				"it stays as large as it is: have a run end with rate_mb as it "
+				"was, remove it, and set [egress] ring_mb = %" PRIu64,
+				need_mb);
+		else
+			check_fix(c, "[egress] ring_mb = %" PRIu64 ", or less of rate_mb", need_mb);
+	} else if (!probe.adopts && probe.file > probe.free) {
+		check_add(c, CHECK_FAIL, "retention ring", "%s: %s, and its file system has %s",
+			e->ring, check_print_bytes(probe.file, want),
+			check_print_bytes(probe.free, have));
+		check_fix(c,
+			"a larger tmpfs (mount -o remount,size=...) or more huge pages, or "
+			"[egress] ring_mb = %" PRIu64 ", which is enough",
+			need_mb);
+	} else {
+		check_add(c, CHECK_OK, "retention ring", "%s%s: %.1f GB; needed: %s", e->ring,
+			probe.adopts ? ", to be adopted" : "", probe.room / 1e9, text);
+	}
+}
+
+void
+check_spill(struct check *c, const struct settings *s)
+{
+	const struct egress_settings *e = &s->egress;
+	/* without a limit, at least as much again as the ring holds */
+	const uint64_t want = e->spill_bytes != 0 ? e->spill_bytes : e->ring_bytes;
+	char path[PATH_MAX], have[16], bytes[16];
+	struct statvfs fs;
+	uint64_t space;
+	int ret;
+
+	if (e->spill == NULL) {
+		check_add(c, CHECK_NA, "spill directory",
+			"none: batches that no store takes are refused once the ring is full");
+		return;
+	}
+	ret = check_find_directory(e->spill, path);
+	if (ret == 0 && (access(path, W_OK | X_OK) != 0 || statvfs(path, &fs) != 0))
+		ret = -errno;
+	if (ret != 0) {
+		check_add(c, CHECK_FAIL, "spill directory", "%s: %s", e->spill, strerror(-ret));
+		check_fix(c, "mkdir -p %s, writable for this user, or another [egress] spill",
+			e->spill);
+		return;
+	}
+	space = (uint64_t)fs.f_bavail * fs.f_frsize;
+	check_print_bytes(space, have);
+	if (space < want) {
+		check_add(c, CHECK_WARN, "spill directory", "%s: %s free, less than %s (%s)",
+			e->spill, have, e->spill_bytes != 0 ? "spill_mb" : "the ring holds",
+			check_print_bytes(want, bytes));
+		check_fix(c, "free some, or another [egress] spill directory");
+		return;
+	}
+	check_add(c, CHECK_OK, "spill directory", "%s%s: %s free, %" PRIu64 " s at rate_mb",
+		e->spill, strcmp(path, e->spill) == 0 ? "" : ", to be made", have,
+		(e->spill_bytes != 0 ? e->spill_bytes : space) / e->rate);
+}
+
+void
+check_egress(struct check *c, const struct settings *s, const struct check_egress *e)
+{
+	/* without it, files are written here */
+	if (s->egress.device == NULL)
+		return;
+	check_egress_device(c, s, e);
+	check_egress_stores(c, s);
+	check_egress_key(c, s);
+	check_retention(c, s);
+	check_spill(c, s);
+}
