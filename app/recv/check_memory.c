@@ -18,8 +18,8 @@
 #include <gk.h>
 
 #include "builder.h"
-#include "calibration.h"
 #include "check.h"
+#include "gang_memory.h"
 
 /** Queues of drivers, egress rings, roles: measured 2 MiB with net_replay, doubled. */
 #define NEED_OF_THE_REST (4 << 20)
@@ -87,11 +87,7 @@ static void
 need_port(struct check_need *need, const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *p)
 {
-	const struct port_demand demand = {
-		.frame_packets = s->slots * s->detector.tiles,
-		.lcores = s->rx_lcores + 1,
-		.lanes = s->rx_lcores,
-	};
+	const struct port_demand demand = port_demand_of(s);
 	const struct port_mbufs n = port_count_mbufs(p->queues, p->settings->descriptors, &demand);
 	const bool split = check_port_splits(p);
 	const uint64_t data = (uint64_t)n.payload * port_element_bytes(s, split);
@@ -118,19 +114,15 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, struct check_need *need)
 {
 	const struct detector *d = &s->detector;
-	const struct gk_geometry geometry = {
-		.tiles = d->tiles, .tile_rows = d->ops->tile_rows, .cols = d->ops->cols};
-	struct gk_layout layout;
+	struct gang_memory pieces[GANG_PIECES];
 
 	*need = (struct check_need){.heap = NEED_OF_THE_REST};
-	gk_layout_init(&layout, &geometry, s->value, s->veto.params.nnz_max);
-	/* pipeline.c, create_gangs() */
-	need_piece(need, "gang channel", sizeof(struct gk_channel));
-	need_piece(need, "[frames] slots", s->slots * gk_frame_stride(&geometry));
-	need_piece(need, "results", s->slots * sizeof(struct gk_result));
-	need_piece(need, "[gpu] outputs", (gpu->results ? 1 : s->outputs) * layout.stride);
-	need->device += gpu->results ? s->outputs * layout.stride : 0;
-	need_piece(need, "coefficients", calibration_size(d));
+	gang_memory_list(s, gpu->results ? GK_MEMORY_DEVICE : GK_MEMORY_HOST, pieces);
+	for (const struct gang_memory *p = pieces; p < pieces + GANG_PIECES; p++) {
+		for (uint32_t i = 0; i < p->n && !p->device; i++)
+			need_piece(need, p->name, p->bytes);
+		need->device += p->device ? p->n * p->bytes : 0;
+	}
 	/* frame_table.c: a line a stream and an mbuf pointer a packet, in each slot */
 	need_piece(need, "frame table", (uint64_t)s->slots * d->streams * RTE_CACHE_LINE_SIZE);
 	need_piece(need, "frame table", (uint64_t)s->slots * d->tiles * sizeof(void *));

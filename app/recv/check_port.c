@@ -38,8 +38,7 @@ count_queues(struct check_port *p, const struct settings *s)
 	uint32_t packets[FRAME_LANES_MAX] = {0};
 
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++)
-		/* pipeline.c, create_table() */
-		packets[p->settings->streams[i] * s->rx_lcores / s->detector.streams] +=
+		packets[settings_stream_owner(s, p->settings->streams[i])] +=
 			s->detector.stream_packets;
 	for (uint32_t lane = 0; lane < FRAME_LANES_MAX; lane++) {
 		p->queues += packets[lane] > 0;
@@ -82,12 +81,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	p->max_queues = info.max_rx_queues;
 	p->ring_min = info.rx_desc_lim.nb_min;
 	p->ring_max = info.rx_desc_lim.nb_max;
-	p->max_mtu = info.max_mtu;
-	/* a driver that knows no MTU tells a packet length, as rte_eth_dev_configure() takes it */
-	if (info.max_mtu == UINT16_MAX &&
-		info.max_rx_pktlen > RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
-		p->max_mtu = RTE_MIN(
-			p->max_mtu, info.max_rx_pktlen - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN);
+	p->max_mtu = port_mtu_max(&info);
 }
 
 /** Remember what failed. */
@@ -155,13 +149,11 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 	struct rte_eth_rxconf rx;
 	int ret;
 
-	conf.rxmode.mtu = p->settings->mtu;
 	ret = rte_eth_dev_info_get(id, &info);
-	/* as setup_queues() of port.c does */
-	if (ret == 0 && info.max_mtu != 0)
-		conf.rxmode.mtu = RTE_MIN(conf.rxmode.mtu, (uint32_t)info.max_mtu);
-	if (ret == 0)
+	if (ret == 0) {
+		conf.rxmode.mtu = port_mtu(p->settings, &info);
 		ret = rte_eth_dev_configure(id, p->used, 0, &conf);
+	}
 	if (ret != 0) {
 		trial_failed(p, ret, "configuring its RX queues");
 		return ret;
@@ -421,11 +413,7 @@ check_pause(struct check *c, const struct check_port *p)
 static void
 check_pools(struct check *c, const struct settings *s, const struct check_port *p)
 {
-	const struct port_demand demand = {
-		.frame_packets = s->slots * s->detector.tiles,
-		.lcores = s->rx_lcores + 1,
-		.lanes = s->rx_lcores,
-	};
+	const struct port_demand demand = port_demand_of(s);
 	const struct port_mbufs n = port_count_mbufs(p->queues, p->settings->descriptors, &demand);
 	const bool split = check_port_splits(p);
 	char bytes[16];

@@ -10,6 +10,7 @@
 #include <rte_malloc.h>
 
 #include "compressor.h"
+#include "gang_memory.h"
 #include "pipeline.h"
 
 RTE_LOG_REGISTER(pipeline_logtype, braggline.recv, NOTICE);
@@ -46,20 +47,26 @@ pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
 	return 0;
 }
 
+static void *
+allocate(struct pipeline *p, const struct gang_memory *piece)
+{
+	return piece->device ? memory_device(&p->memory, piece->name, piece->bytes)
+			     : memory_host(&p->memory, piece->name, piece->bytes);
+}
+
 /** Memory for epochs and dark frames, if they are configured. */
 static int
-create_dark(struct pipeline *p)
+create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
-	const struct gk_geometry *g = &p->gk_config.geometry;
 	struct gk_channel *channel = p->gk_config.channel;
 
-	if (p->settings->dark.select == BUILDER_DARK_NONE)
+	if (pieces[GANG_SECOND_PEDESTALS].n == 0)
 		return 0;
-	p->second_plane = memory_host(&p->memory, "second pedestals", gk_pixels(g) * sizeof(float));
+	p->second_plane = allocate(p, &pieces[GANG_SECOND_PEDESTALS]);
 	if (p->second_plane == NULL)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < GK_DARK_MAX; i++) {
-		void *cells = memory_host(&p->memory, "dark accumulators", gk_dark_size(g));
+	for (uint32_t i = 0; i < pieces[GANG_DARK].n; i++) {
+		void *cells = allocate(p, &pieces[GANG_DARK]);
 
 		if (cells == NULL)
 			return -ENOMEM;
@@ -70,18 +77,17 @@ create_dark(struct pipeline *p)
 
 /** Output slots on the side of the bus that was chosen. */
 static int
-create_outputs(struct pipeline *p)
+create_outputs(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
 	struct gk_config *c = &p->gk_config;
-	const size_t size = (size_t)p->settings->outputs * c->layout.stride;
 
-	if (p->way.results == GK_MEMORY_HOST) {
-		c->outputs = p->outputs = memory_host(&p->memory, "output slots", size);
-		return p->outputs != NULL ? 0 : -ENOMEM;
-	}
-	p->outputs = memory_device(&p->memory, "output slots", size);
-	p->staging = memory_host(&p->memory, "staging of results", c->layout.stride);
-	if (p->outputs == NULL || p->staging == NULL)
+	c->outputs = p->outputs = allocate(p, &pieces[GANG_OUTPUTS]);
+	if (p->outputs == NULL)
+		return -ENOMEM;
+	if (pieces[GANG_STAGING].n == 0)
+		return 0;
+	p->staging = allocate(p, &pieces[GANG_STAGING]);
+	if (p->staging == NULL)
 		return -ENOMEM;
 	c->outputs = (uint8_t *)((uintptr_t)p->outputs + (uintptr_t)p->memory.view);
 	return 0;
@@ -92,7 +98,7 @@ static int
 create_gangs(struct pipeline *p)
 {
 	const struct settings *s = p->settings;
-	const struct detector *d = &s->detector;
+	struct gang_memory pieces[GANG_PIECES];
 	struct gk_config *c = &p->gk_config;
 	struct rte_gpu_info gpu;
 	char why[256];
@@ -104,9 +110,8 @@ create_gangs(struct pipeline *p)
 		LOG(ERR, "[gpu] kernel = %s: not built in; 'host' always is\n", s->kernel);
 		return -ENOTSUP;
 	}
-	c->geometry = (struct gk_geometry){
-		.tiles = d->tiles, .tile_rows = d->ops->tile_rows, .cols = d->ops->cols};
-	gk_layout_init(&c->layout, &c->geometry, s->value, s->veto.params.nnz_max);
+	gang_memory_layout(s, &c->geometry, &c->layout);
+	gang_memory_list(s, p->way.results, pieces);
 	c->value = s->value;
 	c->gangs = s->gangs;
 	c->workers = p->gk_ops->poll != NULL ? lcores_gang_workers(s) : s->gang_workers;
@@ -117,17 +122,16 @@ create_gangs(struct pipeline *p)
 	c->nb_outputs = s->outputs;
 	if (p->memory.gpu >= 0 && rte_gpu_info_get(p->memory.gpu, &gpu) == 0)
 		c->context = (void *)(uintptr_t)gpu.context;
-	c->channel = memory_host(&p->memory, "gang channel", sizeof(*c->channel));
-	c->frames =
-		memory_host(&p->memory, "frame slots", s->slots * gk_frame_stride(&c->geometry));
-	c->results = memory_host(&p->memory, "results", s->slots * sizeof(*c->results));
-	planes = memory_host(&p->memory, "coefficients", calibration_size(d));
+	c->channel = allocate(p, &pieces[GANG_CHANNEL]);
+	c->frames = allocate(p, &pieces[GANG_FRAMES]);
+	c->results = allocate(p, &pieces[GANG_RESULTS]);
+	planes = allocate(p, &pieces[GANG_COEFFICIENTS]);
 	if (c->channel == NULL || c->frames == NULL || c->results == NULL || planes == NULL)
 		return -ENOMEM;
 	p->planes = planes;
-	ret = create_outputs(p);
+	ret = create_outputs(p, pieces);
 	if (ret == 0)
-		ret = create_dark(p);
+		ret = create_dark(p, pieces);
 	if (ret == 0)
 		ret = memory_register(&p->memory);
 	if (ret != 0)
@@ -188,9 +192,8 @@ create_table(struct pipeline *p)
 		.socket = p->memory.socket,
 	};
 
-	/* neighbours in the raster to the same lcore */
 	for (uint32_t i = 0; i < s->detector.streams; i++)
-		c.owner[i] = i * s->rx_lcores / s->detector.streams;
+		c.owner[i] = settings_stream_owner(s, i);
 	p->table = frame_table_create(&c);
 	return p->table != NULL ? 0 : -rte_errno;
 }
@@ -238,11 +241,7 @@ static int
 open_ports(struct pipeline *p)
 {
 	const struct settings *s = p->settings;
-	const struct port_demand demand = {
-		.frame_packets = s->slots * s->detector.tiles,
-		.lcores = s->rx_lcores + 1,
-		.lanes = s->rx_lcores,
-	};
+	const struct port_demand demand = port_demand_of(s);
 
 	for (uint32_t i = 0; i < s->nb_ports; i++) {
 		struct port *port = &p->ports[p->nb_ports++];

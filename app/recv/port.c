@@ -63,6 +63,19 @@ port_is_replay(const struct rte_eth_dev_info *info)
 	return info->driver_name != NULL && strcmp(info->driver_name, "net_replay") == 0;
 }
 
+uint32_t
+port_mtu_max(const struct rte_eth_dev_info *info)
+{
+	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+	const uint32_t most = info->max_mtu != 0 ? info->max_mtu : UINT16_MAX;
+
+	/* eth_dev_get_overhead_len(): of a driver that tells both, the length is the MTU and what
+	 * it counts besides; of one that knows no MTU, header and checksum are taken off */
+	if (info->max_rx_pktlen <= overhead || (most != UINT16_MAX && info->max_rx_pktlen > most))
+		return most;
+	return RTE_MIN(most, info->max_rx_pktlen - overhead);
+}
+
 static int
 find_device(struct port *p)
 {
@@ -306,26 +319,6 @@ short_of:
 	return -ENOMEM;
 }
 
-/**
- * The MTU to ask for. Some virtual devices understate what they can (net_af_packet says 1500 and
- * takes what its frame size allows), so too little is a warning, not an error.
- */
-static uint32_t
-port_mtu(const struct port *p, const struct rte_eth_dev_info *info)
-{
-	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
-	uint32_t mtu = p->settings->mtu;
-
-	if (info->max_mtu != 0)
-		mtu = RTE_MIN(mtu, (uint32_t)info->max_mtu);
-	if (info->max_rx_pktlen > overhead)
-		mtu = RTE_MIN(mtu, info->max_rx_pktlen - overhead);
-	if (mtu < p->settings->mtu)
-		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are wanted\n",
-			p->name, mtu, p->settings->mtu);
-	return mtu;
-}
-
 static int
 setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_info *info)
 {
@@ -337,7 +330,12 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	uint16_t descriptors = p->settings->descriptors, none = 0;
 	int ret;
 
-	conf.rxmode.mtu = port_mtu(p, info);
+	conf.rxmode.mtu = port_mtu(p->settings, info);
+	/* some virtual devices understate what they can (net_af_packet says 1500 and takes what its
+	 * frame size allows), so too little is no error */
+	if (conf.rxmode.mtu < p->settings->mtu)
+		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are wanted\n",
+			p->name, conf.rxmode.mtu, p->settings->mtu);
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
 	if (ret != 0) {
 		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,

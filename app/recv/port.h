@@ -80,12 +80,32 @@ bool port_is_replay(const struct rte_eth_dev_info *info);
 int port_reaches_gpu(
 	const struct port_settings *s, int gpu, const char *gpu_name, char *why, size_t size);
 
+/** The longest MTU that rte_eth_dev_configure() takes. */
+uint32_t port_mtu_max(const struct rte_eth_dev_info *info);
+
+/** The MTU to ask for: that of the settings, or what the port can. */
+static inline uint32_t
+port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
+{
+	return RTE_MIN(s->mtu, port_mtu_max(info));
+}
+
 /** What pools must hold besides RX rings; see port_open(). */
 struct port_demand {
 	uint32_t frame_packets; /**< packets that frame slots may keep */
 	uint32_t lcores;	/**< lcores with a mempool cache: RX and builder */
 	uint32_t lanes;
 };
+
+static inline struct port_demand
+port_demand_of(const struct settings *s)
+{
+	return (struct port_demand){
+		.frame_packets = s->slots * s->detector.tiles,
+		.lcores = s->rx_lcores + 1,
+		.lanes = s->rx_lcores,
+	};
+}
 
 /** Mbufs of a port, by where all of them may be at the same time. */
 struct port_mbufs {

@@ -138,6 +138,13 @@ struct settings {
 	uint32_t idle_timeout_ms; /**< 0 = run until told to stop */
 };
 
+/** The RX lcore of a stream: neighbours in the raster to the same one. */
+static inline uint32_t
+settings_stream_owner(const struct settings *s, uint32_t stream)
+{
+	return stream * s->rx_lcores / s->detector.streams;
+}
+
 /**
  * Read all settings; what is wrong is logged.
  * Text points into `c`, which must stay open.

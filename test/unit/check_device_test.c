@@ -183,6 +183,63 @@ test_locked_memory(void **state)
 	want(CHECK_NA, "no device pins", "");
 }
 
+/** By how much a run needs more EAL memory for these settings than for those. */
+static uint64_t
+needs_more(const struct settings *s, const struct settings *than)
+{
+	struct check_port port = make_nic();
+	struct check_need more, less;
+	const struct check_gpu gpu = {0};
+
+	check_count_need(s, &gpu, &port, &more);
+	check_count_need(than, &gpu, &port, &less);
+	return more.heap - less.heap;
+}
+
+static void
+test_need(void **state)
+{
+	const uint64_t pixels = UINT64_C(1) << 20; /* two modules */
+	struct settings s = make_settings(), than = make_settings();
+	const struct check_gpu none = {0}, gpu = {.results = true};
+	const struct check_port port = make_nic();
+	struct check_need need, less;
+
+	s.outputs = than.outputs = 16;
+	/* pedestals once more, and accumulators */
+	s.dark.select = BUILDER_DARK_FRAME;
+	assert_int_equal(needs_more(&s, &than), pixels * (4 + 8 * GK_DARK_MAX));
+	s.dark.select = BUILDER_DARK_NONE;
+	s.outputs = 17;
+	check_count_need(&s, &gpu, &port, &need);
+	assert_int_equal(need.device, 17 * needs_more(&s, &than));
+	/* as much on the host as one output slot there: the staging */
+	than.outputs = 1;
+	check_count_need(&than, &none, &port, &less);
+	assert_int_equal(need.heap, less.heap);
+}
+
+/* What rte_eth_dev_configure() of DPDK 22.11 takes. */
+static void
+test_mtu_max(void **state)
+{
+	const struct port_settings s = {.mtu = 9000};
+	struct rte_eth_dev_info info = {.max_mtu = 9702, .max_rx_pktlen = 9728};
+
+	assert_int_equal(port_mtu_max(&info), 9702);
+	assert_int_equal(port_mtu(&s, &info), 9000);
+	/* without checksum in the length */
+	info = (struct rte_eth_dev_info){.max_mtu = 1500, .max_rx_pktlen = 1514};
+	assert_int_equal(port_mtu(&s, &info), 1500);
+	/* of a driver that knows no MTU */
+	info = (struct rte_eth_dev_info){.max_mtu = UINT16_MAX, .max_rx_pktlen = 8018};
+	assert_int_equal(port_mtu(&s, &info), 8000);
+	info = (struct rte_eth_dev_info){.max_mtu = 9000, .max_rx_pktlen = 8018};
+	assert_int_equal(port_mtu(&s, &info), 8000);
+	info = (struct rte_eth_dev_info){.max_mtu = UINT16_MAX};
+	assert_int_equal(port_mtu(&s, &info), 9000);
+}
+
 static void
 look_at(const struct settings *s, const struct check_port *p)
 {
@@ -347,6 +404,8 @@ main(void)
 		TEST(test_iova),
 		TEST(test_gpu_direct),
 		TEST(test_locked_memory),
+		TEST(test_need),
+		TEST(test_mtu_max),
 		TEST(test_good_port),
 		TEST(test_missing_port),
 		TEST(test_port_mtu),
