@@ -141,12 +141,6 @@ config_has_section(const struct config *c, const char *section)
 	return rte_cfgfile_has_section(c->ini, section) != 0;
 }
 
-bool
-config_has(const struct config *c, const char *section, const char *key)
-{
-	return rte_cfgfile_has_entry(c->ini, section, key) != 0;
-}
-
 static struct value *
 find_value(const struct config *c, const char *section, const char *key)
 {

@@ -41,9 +41,6 @@ int config_set(struct config *c, const char *assignment);
 /** Does the file have this section? */
 bool config_has_section(const struct config *c, const char *section);
 
-/** Is the key given? */
-bool config_has(const struct config *c, const char *section, const char *key);
-
 uint64_t config_uint(struct config *c, const char *section, const char *key, uint64_t def,
 	uint64_t min, uint64_t max);
 double config_real(

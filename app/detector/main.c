@@ -4,14 +4,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include <rte_eal.h>
 #include <rte_errno.h>
 
 #include "detector_options.h"
 #include "detector_run.h"
 #include "eal_end.h"
+#include "eal_start.h"
 #include "transmit_run.h"
 
 static void
@@ -20,31 +19,18 @@ on_signal(int number)
 	detector_stop = number;
 }
 
-/* Words before "--", which are EAL's; 0 if there is none. */
-static int
-eal_words(int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++)
-		if (strcmp(argv[i], "--") == 0)
-			return i;
-	return 0;
-}
-
 int
 main(int argc, char **argv)
 {
 	struct detector_options options;
 	struct sigaction action = {.sa_handler = on_signal};
-	int eal = eal_words(argc, argv), rc;
-	char *name = argv[0];
+	int own = eal_own_words(argc, argv), rc;
 
-	/* the program's own options first: help and mistakes need no EAL */
-	argv[eal] = name;
-	rc = detector_options_parse(argc - eal, argv + eal, &options);
+	rc = detector_options_parse(argc - own, argv + own, &options);
 	if (rc != 0)
 		return rc > 0 ? EXIT_SUCCESS : 2;
-	if ((options.port_name != NULL) != (eal != 0)) {
-		if (eal != 0)
+	if ((options.port_name != NULL) != (own != 0)) {
+		if (own != 0)
 			warnx("found EAL options, wanted --port NAME behind '--' to transmit on");
 		else
 			warnx("--port: wanted EAL options before: braggline-detector "
@@ -58,9 +44,9 @@ main(int argc, char **argv)
 	/* a closed pipe is an error of the write, reported as every other */
 	signal(SIGPIPE, SIG_IGN);
 
-	if (eal != 0) {
-		if (rte_eal_init(eal, argv) < 0)
-			errx(2, "EAL cannot be initialised: %s", rte_strerror(rte_errno));
+	if (own != 0) {
+		if (eal_start(argc, argv, own) < 0)
+			errx(EXIT_FAILURE, "EAL does not start: %s", rte_strerror(rte_errno));
 		rc = transmit_run(&options);
 		eal_end();
 		/* a signal is how --loop ends */

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include <rte_common.h>
-#include <rte_eal.h>
 #include <rte_errno.h>
 
 #include "cmatose.h"
 #include "eal_end.h"
+#include "eal_start.h"
 #include "mckey.h"
 #include "perftest.h"
 #include "rping.h"
@@ -66,16 +66,6 @@ find_mode(const char *name)
 	return NULL;
 }
 
-/* Words up to "--", which are EAL's; 0 if there is none. */
-static int
-eal_words(int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++)
-		if (strcmp(argv[i], "--") == 0)
-			return i;
-	return 0;
-}
-
 static int
 run(const struct mode *mode, const struct target *target)
 {
@@ -100,34 +90,31 @@ run(const struct mode *mode, const struct target *target)
 int
 main(int argc, char **argv)
 {
-	int eal = eal_words(argc, argv), rc;
+	const int own = eal_own_words(argc, argv), nb = argc - own - 1;
+	char **const words = argv + own + 1;
 	struct sigaction action = {.sa_handler = on_signal};
 	struct target target = {0};
 	const struct mode *mode;
-	char *name = argv[0];
+	int rc;
 
 	/* others wait for what it says, also behind a pipe */
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	/* the program's own words first: help and mistakes need no EAL */
-	argv[eal] = name;
-	argc -= eal + 1;
-	argv += eal + 1;
-	if (argc && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
+	if (nb && (strcmp(words[0], "--help") == 0 || strcmp(words[0], "-h") == 0)) {
 		print_help(stdout);
 		return EXIT_SUCCESS;
 	}
-	if (argc && strcmp(argv[0], "--version") == 0) {
+	if (nb && strcmp(words[0], "--version") == 0) {
 		printf("braggline-rdma " BRAGGLINE_VERSION "\n");
 		return EXIT_SUCCESS;
 	}
-	mode = argc ? find_mode(argv[0]) : NULL;
+	mode = nb ? find_mode(words[0]) : NULL;
 	if (!mode) {
-		if (argc)
-			warnx("unknown mode '%s'", argv[0]);
+		if (nb)
+			warnx("unknown mode '%s'", words[0]);
 		print_help(stderr);
 		return 2;
 	}
-	switch (mode->parse(argc, argv, &target)) {
+	switch (mode->parse(nb, words, &target)) {
 	case OPTIONS_HELP:
 		return EXIT_SUCCESS;
 	case OPTIONS_WRONG:
@@ -142,10 +129,8 @@ main(int argc, char **argv)
 	/* no SA_RESTART: sleeping ends, too */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	argv -= eal + 1;
-	argv[0] = name;
-	if (rte_eal_init(eal ? eal : 1, argv) < 0)
-		errx(2, "EAL cannot be initialised: %s", rte_strerror(rte_errno));
+	if (eal_start(argc, argv, own) < 0)
+		errx(EXIT_FAILURE, "EAL does not start: %s", rte_strerror(rte_errno));
 	rc = run(mode, &target);
 	eal_end();
 	if (session_stop && rc < 0)

@@ -12,13 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <rte_version.h>
 
 #include "check.h"
 #include "eal_end.h"
+#include "eal_start.h"
 #include "ledger.h"
 #include "pipeline.h"
 #include "run.h"
@@ -131,7 +131,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 			printf("braggline-recv %s, %s\n", BRAGGLINE_VERSION, rte_version());
 			return 1;
 		default:
-			fprintf(stderr, "Try 'braggline-recv -- --help'.\n");
+			fprintf(stderr, "Try 'braggline-recv --help'.\n");
 			return -EINVAL;
 		}
 	}
@@ -297,6 +297,22 @@ receive(struct service *s)
 	return ret;
 }
 
+/** Needs no EAL. */
+static int
+dump(const struct arguments *a)
+{
+	static struct settings settings;
+	struct config *config = config_open(&a->settings);
+	int status = EXIT_CONFIG;
+
+	if (config != NULL && settings_read(&settings, config) == 0) {
+		config_dump(config, stdout);
+		status = EXIT_SUCCESS;
+	}
+	config_close(config);
+	return status;
+}
+
 static int
 run(const struct arguments *a, const cpu_set_t *process_cpus)
 {
@@ -312,11 +328,6 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 		return EXIT_CONFIG;
 	if (settings_read(&settings, config) != 0)
 		goto out;
-	if (a->dump_config) {
-		config_dump(config, stdout);
-		status = EXIT_SUCCESS;
-		goto out;
-	}
 	status = EXIT_FAILURE;
 	ret = way_choose(&way, &settings);
 	if (a->check) {
@@ -356,37 +367,26 @@ main(int argc, char **argv)
 	const struct sigaction action = {.sa_handler = on_signal};
 	struct arguments arguments;
 	cpu_set_t process_cpus;
-	int ret, status;
+	int own, ret, status;
 
 	/* EAL pins this thread; the writer wants to know what the process may use */
 	if (sched_getaffinity(0, sizeof(process_cpus), &process_cpus) != 0)
 		CPU_ZERO(&process_cpus);
-	/* help must not need huge pages */
-	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--") == 0 && i + 1 < argc)
-			ret = parse_arguments(&arguments, argc - i, argv + i);
-		else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-			ret = (usage(stdout), 1);
-		else if (strcmp(argv[i], "--version") == 0)
-			ret = (printf("braggline-recv %s\n", BRAGGLINE_VERSION), 1);
-		else
-			continue;
-		if (ret != 0)
-			return ret > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
-		break;
-	}
+	own = eal_own_words(argc, argv);
+	ret = parse_arguments(&arguments, argc - own, argv + own);
+	if (ret != 0)
+		return ret > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
+	if (arguments.dump_config)
+		return dump(&arguments);
 	/* before EAL, which takes a while: a signal then ends the run that has not begun */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	ret = rte_eal_init(argc, argv);
-	if (ret < 0) {
+	if (eal_start(argc, argv, own) < 0) {
 		fprintf(stderr, "braggline-recv: EAL does not start: %s\n",
 			rte_strerror(rte_errno));
 		return EXIT_FAILURE;
 	}
-	status = EXIT_CONFIG;
-	if (parse_arguments(&arguments, argc - ret, argv + ret) == 0)
-		status = run(&arguments, &process_cpus);
+	status = run(&arguments, &process_cpus);
 	eal_end();
 	return status;
 }

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <rte_version.h>
@@ -18,6 +17,7 @@
 #include "command.h"
 #include "config.h"
 #include "eal_end.h"
+#include "eal_start.h"
 #include "store_settings.h"
 #include "store_telemetry.h"
 
@@ -94,6 +94,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
 	};
+	unsigned int i;
 	int option;
 
 	optind = 1;
@@ -116,12 +117,20 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 			printf("braggline-store %s, %s\n", BRAGGLINE_VERSION, rte_version());
 			return 1;
 		default:
-			fprintf(stderr, "Try 'braggline-store -- --help'.\n");
+			fprintf(stderr, "Try 'braggline-store --help'.\n");
 			return -EINVAL;
 		}
 	}
 	if (optind < argc) {
-		fprintf(stderr, "braggline-store: what is '%s'?\n", argv[optind]);
+		fprintf(stderr,
+			"braggline-store: '%s' is neither a command nor an option:", argv[optind]);
+		for (i = 0; i < NB_COMMANDS; i++)
+			fprintf(stderr, "%s %s", i == 0 ? "" : ",", commands[i].name);
+		fprintf(stderr, "; see --help\n");
+		return -EINVAL;
+	}
+	if (a->settings.file == NULL && a->settings.nb_sets == 0 && !a->dump_config) {
+		fprintf(stderr, "braggline-store: --config FILE is needed; see --help\n");
 		return -EINVAL;
 	}
 	return 0;
@@ -145,6 +154,25 @@ poll_until_signal(struct store *s)
 		(void)store_poll(s);
 }
 
+/* Needs no EAL. */
+static int
+dump(const struct arguments *a)
+{
+	struct config *c = config_open(&a->settings);
+	struct store_config settings = {0};
+	int status = EXIT_USAGE;
+
+	if (c == NULL)
+		return EXIT_USAGE;
+	store_settings_read(&settings, c);
+	if (config_check(c) == 0) {
+		config_dump(c, stdout);
+		status = EXIT_SUCCESS;
+	}
+	config_close(c);
+	return status;
+}
+
 static int
 run(const struct arguments *a)
 {
@@ -157,14 +185,9 @@ run(const struct arguments *a)
 	if (c == NULL)
 		return EXIT_USAGE;
 	store_settings_read(&settings, c);
-	store_settings_need(c);
+	store_settings_need(&settings, c);
 	if (config_check(c) != 0)
 		goto out;
-	status = EXIT_SUCCESS;
-	if (a->dump_config) {
-		config_dump(c, stdout);
-		goto out;
-	}
 	status = EXIT_FAILURE;
 	rc = store_open(&s, &settings, message);
 	if (rc < 0) {
@@ -193,24 +216,26 @@ main(int argc, char **argv)
 	const struct sigaction action = {.sa_handler = on_signal};
 	struct arguments arguments = {0};
 	unsigned int i;
-	int used, rc;
+	int own, rc;
 
 	for (i = 0; i < NB_COMMANDS && argc > 1; i++) {
 		if (strcmp(argv[1], commands[i].name) == 0)
 			return commands[i].run(argc - 1, argv + 1);
 	}
-	used = rte_eal_init(argc, argv);
-	if (used < 0) {
-		fprintf(stderr, "braggline-store: EAL: %s\n", rte_strerror(rte_errno));
-		return EXIT_USAGE;
-	}
-	rc = parse_arguments(&arguments, argc - used, argv + used);
-	if (rc != 0) {
-		eal_end();
+	own = eal_own_words(argc, argv);
+	rc = parse_arguments(&arguments, argc - own, argv + own);
+	if (rc != 0)
 		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
-	}
+	if (arguments.dump_config)
+		return dump(&arguments);
+	/* before EAL, which takes a while */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	if (eal_start(argc, argv, own) < 0) {
+		fprintf(stderr, "braggline-store: EAL does not start: %s\n",
+			rte_strerror(rte_errno));
+		return EXIT_FAILURE;
+	}
 	rc = run(&arguments);
 	eal_end();
 	return rc;

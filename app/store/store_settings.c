@@ -53,10 +53,10 @@ store_settings_read(struct store_config *s, struct config *c)
 }
 
 void
-store_settings_need(struct config *c)
+store_settings_need(const struct store_config *s, struct config *c)
 {
-	if (!config_has(c, "store", "device"))
+	if (s->device == NULL)
 		config_complain(c, "store", "device", "is needed: roce:... or verbs:...");
-	if (!config_has(c, "store", "key"))
+	if (s->key == NULL)
 		config_complain(c, "store", "key", "is needed: a file that receivers have, too");
 }

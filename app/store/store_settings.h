@@ -9,7 +9,7 @@
 /** Read all keys; mistakes are the configuration's: config_check(). Texts are, too. */
 void store_settings_read(struct store_config *s, struct config *c);
 
-/** Complain of what a store cannot be without. */
-void store_settings_need(struct config *c);
+/** Complain of what a store cannot be without, and commands can. */
+void store_settings_need(const struct store_config *s, struct config *c);
 
 #endif /* STORE_SETTINGS_H */

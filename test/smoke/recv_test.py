@@ -106,6 +106,18 @@ def help_and_version(where):
             done = run(c)
             want(done.returncode == 0 and 'braggline-recv' in done.stdout, c, done.stdout)
             want('EAL:' not in done.stdout, 'help must not need EAL')
+    for words, status, text in (
+            (['--dump-config'], 0, '[detector]'),
+            (['--dump-config', '--set', 'run.name=a/b'], 2, '[run] name = a/b'),
+            ([], 2, '--config FILE is needed'),
+            (['x'], 2, "'x' is not an option"),
+            (['--', '--no-such-option'], 2, "Try 'braggline-recv --help'")):
+        done = run([RECV, *words])
+        want(done.returncode == status and text in done.stdout, words, done.returncode,
+             done.stdout)
+        want('EAL:' not in done.stdout, 'neither must', words)
+    done = run([RECV, '--no-such-eal-option', '--', '--set', 'run.name=a'])
+    want(done.returncode == 1 and 'EAL does not start' in done.stdout, done.stdout)
 
 
 @case

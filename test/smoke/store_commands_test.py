@@ -47,6 +47,31 @@ def copy(source, to):
 
 
 def check_usage(store):
+    eal = ('--no-huge', '-m', '64', '--no-pci', '--no-shconf', '-l', '0')
+    for words in (['--help'], ['-h'], ['--', '--help'], ['-l', '0', '--', '--help']):
+        out = store(*words, says='Usage: braggline-store')
+        want('EAL:' not in out, 'help must not need EAL', words, out)
+    for words in (['--version'], ['--', '-V']):
+        store(*words, says='braggline-store ')
+    # mistakes neither
+    for words, says in (
+            (['verfy'], "'verfy' is neither a command nor an option: import, load, "),
+            (['--', 'x'], "'x' is neither a command nor an option"),
+            ([], '--config FILE is needed'),
+            (['--', '--no-such-option'], "Try 'braggline-store --help'")):
+        out = store(*words, status=2, says=says)
+        want('EAL:' not in out, 'mistakes must not need EAL', words, out)
+    # settings can be looked at before there are any
+    for words in (['--dump-config'], ['--', '--dump-config']):
+        out = store(*words, says='[store]\ndevice = ')
+        want('EAL:' not in out, out)
+    store('--dump-config', '--set', 'files.io=tape', status=2, says='[files] io = tape')
+    for key in ([], ['--set', 'store.key=']):
+        out = store(*eal, '--', '--set', 'store.device=roce:port=0', *key, status=2,
+                    says='[store] key')
+        want('is needed' in out and '[store] device' not in out, out)
+    store('--no-such-eal-option', '--', '--set', 'store.port=1', status=1,
+          says='EAL does not start')
     for command in ('verify', 'reconcile', 'import'):
         store(command, '--help', says=f'usage: braggline-store {command}')
         store(command, status=2)
