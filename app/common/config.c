@@ -17,6 +17,9 @@ RTE_LOG_REGISTER(config_logtype, braggline.config, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, config_logtype, "config: " __VA_ARGS__)
 
+/** A text that is not there, as one may write it. */
+#define NONE "none"
+
 /** A value that a getter asked for. */
 struct value {
 	char section[CFG_NAME_LEN];
@@ -151,7 +154,7 @@ find_value(const struct config *c, const char *section, const char *key)
 	return NULL;
 }
 
-/** The text in the file, NULL if absent; the value in force is noted as `text` or `def`. */
+/** The text in the file, NULL if absent; that, or `def`, is noted as the value in force. */
 static const char *
 look_up(struct config *c, const char *section, const char *key, const char *def)
 {
@@ -170,7 +173,7 @@ look_up(struct config *c, const char *section, const char *key, const char *def)
 		snprintf(v->section, sizeof(v->section), "%s", section);
 		snprintf(v->key, sizeof(v->key), "%s", key);
 	}
-	snprintf(v->text, sizeof(v->text), "%s", text != NULL ? text : def != NULL ? def : "");
+	snprintf(v->text, sizeof(v->text), "%s", text != NULL ? text : def);
 	return text;
 }
 
@@ -185,27 +188,53 @@ config_complain(struct config *c, const char *section, const char *key, const ch
 	c->mistakes++;
 }
 
+static bool
+parse_uint(const char *text, uint64_t *value, uint64_t min, uint64_t max)
+{
+	uint64_t number;
+	char *end;
+
+	errno = 0;
+	number = strtoull(text, &end, 0);
+	if (errno != 0 || end == text || *end != '\0' || strchr(text, '-') != NULL ||
+		number < min || number > max)
+		return false;
+	*value = number;
+	return true;
+}
+
 uint64_t
 config_uint(struct config *c, const char *section, const char *key, uint64_t def, uint64_t min,
 	uint64_t max)
 {
 	char shown[24], what[96];
+	uint64_t value = def;
 	const char *text;
-	uint64_t value;
-	char *end;
 
 	snprintf(shown, sizeof(shown), "%" PRIu64, def);
 	text = look_up(c, section, key, shown);
-	if (text == NULL)
-		return def;
-	errno = 0;
-	value = strtoull(text, &end, 0);
-	if (errno == 0 && end != text && *end == '\0' && strchr(text, '-') == NULL &&
-		value >= min && value <= max)
+	if (text == NULL || parse_uint(text, &value, min, max))
 		return value;
 	snprintf(what, sizeof(what), "must be a whole number, %" PRIu64 " ... %" PRIu64, min, max);
 	config_complain(c, section, key, what);
 	return def;
+}
+
+bool
+config_uint_or(struct config *c, const char *section, const char *key, const char *word,
+	uint64_t *value, uint64_t min, uint64_t max)
+{
+	const char *text = look_up(c, section, key, word);
+	char what[128];
+
+	if (text == NULL || strcmp(text, word) == 0)
+		return false;
+	if (parse_uint(text, value, min, max))
+		return true;
+	snprintf(what, sizeof(what), "must be '%s' or a whole number, %" PRIu64 " ... %" PRIu64,
+		word, min, max);
+	config_complain(c, section, key, what);
+	return false;
 }
 
 double
@@ -260,20 +289,22 @@ config_bool(struct config *c, const char *section, const char *key, bool def)
 const char *
 config_text(struct config *c, const char *section, const char *key, const char *def)
 {
-	const char *text = look_up(c, section, key, def);
+	const char *text = look_up(c, section, key, def != NULL ? def : NONE);
 
-	return text != NULL && text[0] != '\0' ? text : def;
+	if (text == NULL || text[0] == '\0' || (def == NULL && strcmp(text, NONE) == 0))
+		return def;
+	return text;
 }
 
 unsigned int
-config_list(struct config *c, const char *section, const char *key, uint32_t *out,
+config_list(struct config *c, const char *section, const char *key, const char *word, uint32_t *out,
 	unsigned int size, uint32_t max)
 {
-	const char *text = look_up(c, section, key, "auto");
+	const char *text = look_up(c, section, key, word);
 	unsigned int n = 0;
-	char what[96];
+	char what[128];
 
-	if (text == NULL || strcmp(text, "auto") == 0)
+	if (text == NULL || strcmp(text, word) == 0)
 		return 0;
 	for (const char *p = text; *p != '\0';) {
 		unsigned long first, last;
@@ -301,8 +332,8 @@ config_list(struct config *c, const char *section, const char *key, uint32_t *ou
 	return n;
 bad:
 	snprintf(what, sizeof(what),
-		"must be 'auto' or at most %u numbers and ranges like 1,4-7, none above %u", size,
-		max);
+		"must be '%s' or at most %u numbers and ranges like 1,4-7, none above %u", word,
+		size, max);
 	config_complain(c, section, key, what);
 	return 0;
 }

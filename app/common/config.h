@@ -6,7 +6,8 @@
  * A getter returns the value, or the default when the key is absent. What is wrong with a value is
  * logged at once - file, section, key, value, what is allowed - and remembered, so that one run
  * shows all mistakes; config_check() then fails. A key that no getter asked for is a mistake too.
- * Getters also note the value in force: config_dump() prints a complete file.
+ * Getters also note the value in force: config_dump() prints a complete file, and every default in
+ * it is a value that one may write.
  *
  * Control lcore only.
  */
@@ -51,15 +52,27 @@ bool config_bool(struct config *c, const char *section, const char *key, bool de
 unsigned int config_choice(struct config *c, const char *section, const char *key, unsigned int def,
 	const char *const names[]);
 
-/** @return the text, valid until config_close(); may be `def`, which may be NULL */
+/**
+ * A number, or a word in place of one: `none`, `auto`, `any`.
+ * @return false if the key is absent or `word`, or not a number; `*value` is left alone then
+ */
+bool config_uint_or(struct config *c, const char *section, const char *key, const char *word,
+	uint64_t *value, uint64_t min, uint64_t max);
+
+/**
+ * A text, valid until config_close(). One that is empty counts as absent; so does `none` if there
+ * may be no text.
+ * @param def  what an absent one is; NULL: there may be none
+ */
 const char *config_text(struct config *c, const char *section, const char *key, const char *def);
 
 /**
  * A list of numbers and ranges, `1,4-7`.
- * @return how many there are, 0 if the key is absent or `auto`
+ * @param word  what one writes in place of a list: `auto`, `none`
+ * @return how many there are, 0 if the key is absent or `word`
  */
-unsigned int config_list(struct config *c, const char *section, const char *key, uint32_t *out,
-	unsigned int size, uint32_t max);
+unsigned int config_list(struct config *c, const char *section, const char *key, const char *word,
+	uint32_t *out, unsigned int size, uint32_t max);
 
 /** Report a mistake that only the caller can see. */
 void config_complain(struct config *c, const char *section, const char *key, const char *what)

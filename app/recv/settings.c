@@ -29,20 +29,19 @@ read_readout(struct settings *s, struct config *c)
 {
 	static const char *const modes[] = {"any", "dynamic", "g1", "g2", NULL};
 	uint32_t absent[DETECTOR_STREAMS_MAX];
+	uint64_t cell;
 	struct detector *d = &s->detector;
 	const uint32_t rows = config_uint(c, "detector", "rows", d->ops->rows, 1, d->ops->rows);
-	const unsigned int n =
-		config_list(c, "detector", "absent", absent, DETECTOR_STREAMS_MAX, d->streams - 1);
-	const char *cell = config_text(c, "detector", "storage_cell", "any");
+	const unsigned int n = config_list(
+		c, "detector", "absent", "none", absent, DETECTOR_STREAMS_MAX, d->streams - 1);
 	const unsigned int mode = config_choice(c, "detector", "gain_mode", 0, modes);
 
 	if (detector_expect(d, rows, absent, n) != 0)
 		config_complain(c, "detector", "rows",
 			"must be a multiple of two packets' rows, and leave a stream that sends");
-	if (strcmp(cell, "any") != 0) {
+	if (config_uint_or(c, "detector", "storage_cell", "any", &cell, 0, 15)) {
 		d->status_mask |= d->ops->status_cell;
-		d->status_value |= config_uint(c, "detector", "storage_cell", 0, 0, 15)
-			<< __builtin_ctz(d->ops->status_cell);
+		d->status_value |= cell << __builtin_ctz(d->ops->status_cell);
 	}
 	if (mode != 0) {
 		/* JUNGFRAU: bits 12 and 13 force a switch to G1 and G2 */
@@ -83,8 +82,8 @@ read_port(struct settings *s, struct config *c, const char *section)
 	struct port_settings *p = &s->ports[s->nb_ports++];
 
 	rte_strscpy(p->device, config_text(c, section, "device", "0"), sizeof(p->device));
-	p->nb_streams = config_list(
-		c, section, "streams", p->streams, DETECTOR_STREAMS_MAX, s->detector.streams - 1);
+	p->nb_streams = config_list(c, section, "streams", "auto", p->streams, DETECTOR_STREAMS_MAX,
+		s->detector.streams - 1);
 	if (p->nb_streams == 0)
 		for (uint32_t i = 0; i < s->detector.streams; i++)
 			p->streams[p->nb_streams++] = i;
@@ -135,15 +134,16 @@ read_lcores(struct settings *s, struct config *c)
 	s->gangs = config_uint(c, "lcores", "gangs", 0, 0, GK_GANGS_MAX);
 	s->gang_workers =
 		config_uint(c, "lcores", "gang_workers", 0, 0, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
-	s->nb_rx_map =
-		config_list(c, "lcores", "rx", s->rx_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
-	s->nb_egress_map = config_list(c, "lcores", "egress", s->egress_map, 1, RTE_MAX_LCORE - 1);
-	s->nb_compress_map = config_list(
-		c, "lcores", "compress", s->compress_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
+	s->nb_rx_map = config_list(
+		c, "lcores", "rx", "auto", s->rx_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
+	s->nb_egress_map =
+		config_list(c, "lcores", "egress", "auto", s->egress_map, 1, RTE_MAX_LCORE - 1);
+	s->nb_compress_map = config_list(c, "lcores", "compress", "none", s->compress_map,
+		SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
 	s->nb_builder_map =
-		config_list(c, "lcores", "builder", s->builder_map, 1, RTE_MAX_LCORE - 1);
+		config_list(c, "lcores", "builder", "auto", s->builder_map, 1, RTE_MAX_LCORE - 1);
 	s->nb_gang_map = config_list(
-		c, "lcores", "gang", s->gang_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
+		c, "lcores", "gang", "auto", s->gang_map, SETTINGS_LCORES_MAX, RTE_MAX_LCORE - 1);
 	s->idle = config_choice(c, "lcores", "idle", IDLE_AUTO, idles);
 	if (s->rx_lcores > s->detector.streams) {
 		config_complain(c, "lcores", "rx_lcores",
@@ -182,7 +182,9 @@ read_gangs(struct settings *s, struct config *c)
 
 	for (int isa = 0; isa < GK_ISAS; isa++)
 		isas[isa] = gk_isa_name(isa);
-	s->gpu = config_text(c, "gpu", "device", NULL);
+	s->gpu = config_text(c, "gpu", "device", "auto");
+	if (strcmp(s->gpu, "auto") == 0)
+		s->gpu = NULL;
 	s->kernel = config_text(c, "gpu", "kernel", "auto");
 	s->isa = config_choice(c, "gpu", "isa", GK_ISA_AUTO, isas);
 	s->packets = config_choice(c, "gpu", "packets", PACKETS_AUTO, ways);
@@ -202,12 +204,14 @@ read_veto(struct settings *s, struct config *c)
 	static const char *const writes[] = {"auto", "buffered", NULL};
 	const uint64_t pixels =
 		(uint64_t)s->detector.modules * s->detector.ops->rows * s->detector.ops->cols;
+	uint64_t bragg_max = UINT32_MAX, nnz_max = pixels / 8;
 	struct builder_veto *v = &s->veto;
 
 	v->params.version = 1;
 	v->params.bragg_threshold = config_real(c, "veto", "bragg_threshold", 10, -1e6, 1e6);
 	v->params.bragg_min = config_uint(c, "veto", "bragg_min", 20, 0, UINT32_MAX);
-	v->params.bragg_max = config_uint(c, "veto", "bragg_max", UINT32_MAX, 0, UINT32_MAX);
+	config_uint_or(c, "veto", "bragg_max", "none", &bragg_max, 0, UINT32_MAX);
+	v->params.bragg_max = bragg_max;
 	v->dry_run = config_bool(c, "veto", "dry_run", false);
 	v->audit_every = config_uint(c, "veto", "audit_every", 0, 0, UINT64_MAX);
 	v->audit_raw = config_bool(c, "veto", "audit_raw", false);
@@ -217,7 +221,8 @@ read_veto(struct settings *s, struct config *c)
 	v->params.kind = config_choice(c, "output", "kind", GK_KIND_CSR, kinds);
 	s->value = config_choice(c, "output", "value", GK_VALUE_F32, values);
 	v->params.csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
-	v->params.nnz_max = config_uint(c, "output", "nnz_max", pixels / 8, 0, pixels);
+	config_uint_or(c, "output", "nnz_max", "auto", &nnz_max, 0, pixels);
+	v->params.nnz_max = nnz_max;
 	s->directory = config_text(c, "output", "directory", ".");
 	s->writing.mode = config_choice(c, "output", "write", 0, writes) == 0 ? ARROW_IO_AUTO
 									      : ARROW_IO_BUFFERED;
@@ -298,13 +303,14 @@ read_run(struct settings *s, struct config *c)
 		config_complain(c, "run", "name",
 			"must be 1 to 64 letters, digits, '-' or '_': it names the files");
 	s->run_id = config_uint(c, "run", "id", 0, 0, UINT64_MAX);
-	s->sample = config_text(c, "run", "sample", "");
+	s->sample = config_text(c, "run", "sample", NULL);
+	if (s->sample == NULL)
+		s->sample = "";
 	s->distance = config_real(c, "run", "distance", 0, 0, 1e6);
 	s->beam_x = config_real(c, "run", "beam_x", 0, -1e6, 1e6);
 	s->beam_y = config_real(c, "run", "beam_y", 0, -1e6, 1e6);
-	f->first_known = strcmp(config_text(c, "run", "first_frame", "auto"), "auto") != 0;
-	if (f->first_known)
-		f->first_frame = config_uint(c, "run", "first_frame", 0, 0, FRAME_NUMBER_MAX);
+	f->first_known = config_uint_or(
+		c, "run", "first_frame", "auto", &f->first_frame, 0, FRAME_NUMBER_MAX);
 	f->nb_frames = config_uint(c, "run", "frames", 0, 0, FRAME_NUMBER_MAX);
 	f->stride = config_uint(c, "run", "stride", 1, 1, 1 << 16);
 	f->offset = config_uint(c, "run", "offset", 0, 0, f->stride - 1);
