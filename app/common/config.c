@@ -6,12 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_cfgfile.h>
-#include <rte_common.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 
 #include "config.h"
+#include "ini_file.h"
 
 RTE_LOG_REGISTER(config_logtype, braggline.config, NOTICE);
 
@@ -20,71 +19,100 @@ RTE_LOG_REGISTER(config_logtype, braggline.config, NOTICE);
 /** A text that is not there, as one may write it. */
 #define NONE "none"
 
+/** What was given: a line of the file, --set, telemetry; a section alone has no key. */
+struct given {
+	struct given *next; /**< in the order of the file; what getters return lies here */
+	const char *origin;
+	unsigned int line; /**< of the file; 0: not from there */
+	char section[INI_NAME_LEN];
+	char key[INI_NAME_LEN];
+	char text[INI_VALUE_LEN];
+};
+
 /** A value that a getter asked for. */
 struct value {
-	char section[CFG_NAME_LEN];
-	char key[CFG_NAME_LEN];
-	char text[CFG_VALUE_LEN];
+	char section[INI_NAME_LEN];
+	char key[INI_NAME_LEN];
+	char text[INI_VALUE_LEN];
 };
 
 struct config {
-	const char *file;
-	struct rte_cfgfile *ini;
+	const char *file; /**< NULL: none */
+	struct given *given, **end;
 	struct value *values; /**< in the order of first use */
 	unsigned int nb_values;
 	unsigned int mistakes;
-	char mistake[512]; /**< the last one */
+	char mistake[1024]; /**< the last one */
 };
 
-static struct config *
-read_file(const char *file)
+/** Key "": the section itself. */
+static struct given *
+find_given(const struct config *c, const char *section, const char *key)
 {
-	struct rte_cfgfile_parameters params = {.comment_character = ';'};
-	struct config *c = calloc(1, sizeof(*c));
+	for (struct given *g = c->given; g != NULL; g = g->next)
+		if (strcmp(g->section, section) == 0 && strcmp(g->key, key) == 0)
+			return g;
+	return NULL;
+}
 
-	if (c == NULL) {
-		rte_errno = ENOMEM;
-		return NULL;
-	}
-	c->file = file != NULL ? file : "(no file)";
-	if (file == NULL) {
-		c->ini = rte_cfgfile_create(0);
-	} else {
-		FILE *probe = fopen(file, "r");
+/** Lengths were checked. */
+static int
+give(struct config *c, const char *origin, unsigned int line, const char *section, const char *key,
+	const char *text)
+{
+	struct given *g = find_given(c, section, key);
 
-		if (probe == NULL) {
-			LOG(ERR, "cannot read %s: %s\n", file, strerror(errno));
-			rte_errno = errno;
-			free(c);
-			return NULL;
-		}
-		fclose(probe);
-		c->ini = rte_cfgfile_load_with_params(file, CFG_FLAG_EMPTY_VALUES, &params);
+	if (g == NULL) {
+		g = calloc(1, sizeof(*g));
+		if (g == NULL)
+			return -ENOMEM;
+		*c->end = g;
+		c->end = &g->next;
+		strcpy(g->section, section);
+		strcpy(g->key, key);
 	}
-	if (c->ini == NULL) {
-		LOG(ERR, "%s is not an INI file of [sections] with key = value lines\n", c->file);
-		rte_errno = EINVAL;
-		free(c);
-		return NULL;
-	}
-	return c;
+	g->origin = origin;
+	g->line = line;
+	strcpy(g->text, text);
+	return 0;
+}
+
+/** A line of the file. */
+static int
+take_line(void *arg, unsigned int line, const char *section, const char *key, const char *text)
+{
+	struct config *c = arg;
+	const struct given *before = find_given(c, section, key);
+
+	if (before == NULL || key[0] == '\0')
+		return give(c, c->file, line, section, key, text);
+	snprintf(c->mistake, sizeof(c->mistake), "%s:%u: [%s] %s = %s: line %u has it already",
+		c->file, line, section, key, text, before->line);
+	LOG(ERR, "%s\n", c->mistake);
+	c->mistakes++;
+	return 0;
 }
 
 void
 config_close(struct config *c)
 {
+	struct given *next;
+
 	if (c == NULL)
 		return;
-	rte_cfgfile_close(c->ini);
+	for (struct given *g = c->given; g != NULL; g = next) {
+		next = g->next;
+		free(g);
+	}
 	free(c->values);
 	free(c);
 }
 
 int
-config_set(struct config *c, const char *assignment)
+config_set(struct config *c, const char *origin, const char *assignment)
 {
 	const char *equals = strchr(assignment, '=');
-	char section[CFG_NAME_LEN], key[CFG_NAME_LEN];
+	char section[INI_NAME_LEN], key[INI_NAME_LEN];
 	const char *dot = NULL;
 
 	/* a section name may hold dots: the last one before the key separates */
@@ -92,21 +120,16 @@ config_set(struct config *c, const char *assignment)
 		if (*p == '.')
 			dot = p;
 	if (dot == NULL || dot == assignment || dot + 1 == equals ||
-		dot - assignment >= CFG_NAME_LEN || equals - dot > CFG_NAME_LEN ||
-		strlen(equals + 1) >= CFG_VALUE_LEN) {
-		snprintf(c->mistake, sizeof(c->mistake), "'%.200s' is not section.key=value",
-			assignment);
+		dot - assignment >= INI_NAME_LEN || equals - dot > INI_NAME_LEN ||
+		strlen(equals + 1) >= INI_VALUE_LEN) {
+		snprintf(c->mistake, sizeof(c->mistake), "%s: '%.200s' is not section.key=value",
+			origin, assignment);
 		LOG(ERR, "%s\n", c->mistake);
 		return -EINVAL;
 	}
 	snprintf(section, sizeof(section), "%.*s", (int)(dot - assignment), assignment);
 	snprintf(key, sizeof(key), "%.*s", (int)(equals - dot - 1), dot + 1);
-	if (!rte_cfgfile_has_section(c->ini, section) &&
-		rte_cfgfile_add_section(c->ini, section) != 0)
-		return -ENOMEM;
-	if (rte_cfgfile_has_entry(c->ini, section, key))
-		return rte_cfgfile_set_entry(c->ini, section, key, equals + 1);
-	return rte_cfgfile_add_entry(c->ini, section, key, equals + 1);
+	return give(c, origin, 0, section, key, equals + 1);
 }
 
 int
@@ -123,17 +146,27 @@ config_source_set(struct config_source *source, const char *assignment)
 struct config *
 config_open(const struct config_source *source)
 {
-	struct config *c = read_file(source->file);
+	struct config *c = calloc(1, sizeof(*c));
 	unsigned int i;
-	int rc;
+	int rc = 0;
 
-	for (i = 0; c != NULL && i < source->nb_sets; i++) {
-		rc = config_set(c, source->set[i]);
-		if (rc != 0) {
-			config_close(c);
-			rte_errno = -rc;
-			return NULL;
-		}
+	if (c == NULL) {
+		rte_errno = ENOMEM;
+		return NULL;
+	}
+	c->file = source->file;
+	c->end = &c->given;
+	if (c->file != NULL) {
+		rc = ini_file_read(c->file, take_line, c, c->mistake, sizeof(c->mistake));
+		if (rc != 0)
+			LOG(ERR, "%s\n", c->mistake);
+	}
+	for (i = 0; rc == 0 && i < source->nb_sets; i++)
+		rc = config_set(c, "--set", source->set[i]);
+	if (rc != 0) {
+		config_close(c);
+		rte_errno = -rc;
+		return NULL;
 	}
 	return c;
 }
@@ -141,7 +174,10 @@ config_open(const struct config_source *source)
 bool
 config_has_section(const struct config *c, const char *section)
 {
-	return rte_cfgfile_has_section(c->ini, section) != 0;
+	for (const struct given *g = c->given; g != NULL; g = g->next)
+		if (strcmp(g->section, section) == 0)
+			return true;
+	return false;
 }
 
 static struct value *
@@ -154,11 +190,12 @@ find_value(const struct config *c, const char *section, const char *key)
 	return NULL;
 }
 
-/** The text in the file, NULL if absent; that, or `def`, is noted as the value in force. */
+/** The text that was given, NULL if none was; that, or `def`, is noted as the value in force. */
 static const char *
 look_up(struct config *c, const char *section, const char *key, const char *def)
 {
-	const char *text = rte_cfgfile_get_entry(c->ini, section, key);
+	const struct given *g = find_given(c, section, key);
+	const char *text = g != NULL ? g->text : NULL;
 	struct value *v = find_value(c, section, key);
 
 	if (v == NULL) {
@@ -180,10 +217,15 @@ look_up(struct config *c, const char *section, const char *key, const char *def)
 void
 config_complain(struct config *c, const char *section, const char *key, const char *what)
 {
-	const char *text = rte_cfgfile_get_entry(c->ini, section, key);
+	const struct given *g = find_given(c, section, key);
+	const char *origin = g != NULL ? g->origin : c->file;
+	char line[16] = "";
 
-	snprintf(c->mistake, sizeof(c->mistake), "%s: [%s] %s = %s: %s", c->file, section, key,
-		text != NULL ? text : "(unset)", what);
+	if (g != NULL && g->line != 0)
+		snprintf(line, sizeof(line), ":%u", g->line);
+	snprintf(c->mistake, sizeof(c->mistake), "%s%s%s[%s] %s = %s: %s",
+		origin != NULL ? origin : "", line, origin != NULL ? ": " : "", section, key,
+		g != NULL ? g->text : "(unset)", what);
 	LOG(ERR, "%s\n", c->mistake);
 	c->mistakes++;
 }
@@ -338,56 +380,29 @@ bad:
 	return 0;
 }
 
-/** Every key of the file must have been asked for. */
+/** A key that nobody has asked for. */
 static void
-complain_unknown(struct config *c, const char *section)
+complain_unknown(struct config *c, const struct given *g)
 {
-	int n = rte_cfgfile_section_num_entries(c->ini, section);
-	struct rte_cfgfile_entry *entries;
-	bool known_section = false;
+	char what[512] = "is not a section that this program knows";
+	size_t used = 0;
 
-	if (n <= 0)
-		return;
-	entries = calloc(n, sizeof(*entries));
-	if (entries == NULL)
-		return;
-	for (unsigned int i = 0; i < c->nb_values; i++)
-		known_section |= strcmp(c->values[i].section, section) == 0;
-	n = rte_cfgfile_section_entries(c->ini, section, entries, n);
-	for (int i = 0; i < n; i++) {
-		char what[512] = "is not a section that this program knows";
-		size_t used = 0;
-
-		if (find_value(c, section, entries[i].name) != NULL)
+	for (unsigned int i = 0; i < c->nb_values && used < sizeof(what); i++) {
+		if (strcmp(c->values[i].section, g->section) != 0)
 			continue;
-		if (known_section)
+		if (used == 0)
 			used = snprintf(what, sizeof(what), "unknown key; this section has");
-		for (unsigned int k = 0; known_section && k < c->nb_values; k++)
-			if (strcmp(c->values[k].section, section) == 0 && used < sizeof(what))
-				used += snprintf(
-					what + used, sizeof(what) - used, " %s", c->values[k].key);
-		config_complain(c, section, entries[i].name, what);
+		used += snprintf(what + used, sizeof(what) - used, " %s", c->values[i].key);
 	}
-	free(entries);
+	config_complain(c, g->section, g->key, what);
 }
 
 int
 config_check(struct config *c)
 {
-	int n = rte_cfgfile_num_sections(c->ini, NULL, 0);
-	char **names = calloc(RTE_MAX(n, 1), sizeof(*names));
-
-	if (names == NULL)
-		return -ENOMEM;
-	for (int i = 0; i < n; i++)
-		names[i] = calloc(1, CFG_NAME_LEN);
-	n = rte_cfgfile_sections(c->ini, names, n);
-	for (int i = 0; i < n; i++)
-		complain_unknown(c, names[i]);
-	n = rte_cfgfile_num_sections(c->ini, NULL, 0);
-	for (int i = 0; i < n; i++)
-		free(names[i]);
-	free(names);
+	for (const struct given *g = c->given; g != NULL; g = g->next)
+		if (g->key[0] != '\0' && find_value(c, g->section, g->key) == NULL)
+			complain_unknown(c, g);
 	return c->mistakes == 0 ? 0 : -EINVAL;
 }
 

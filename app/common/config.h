@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Configuration files: INI through rte_cfgfile, read by typed getters.
+ * Configuration files: INI, read by typed getters.
  *
  * A getter returns the value, or the default when the key is absent. What is wrong with a value is
- * logged at once - file, section, key, value, what is allowed - and remembered, so that one run
- * shows all mistakes; config_check() then fails. A key that no getter asked for is a mistake too.
+ * logged at once and remembered, so that one run shows all mistakes: file and line, `--set` or
+ * `telemetry`, section, key, value, what is allowed; config_check() then fails. A key that no
+ * getter asked for is a mistake too, and so is one that a file has twice.
+ *
  * Getters also note the value in force: config_dump() prints a complete file, and every default in
  * it is a value that one may write.
  *
@@ -36,8 +38,12 @@ int config_source_set(struct config_source *source, const char *assignment);
 struct config *config_open(const struct config_source *source);
 void config_close(struct config *c);
 
-/** Override one value, `section.key=value` as given on a command line. @return 0 or -EINVAL */
-int config_set(struct config *c, const char *assignment);
+/**
+ * Override one value, `section.key=value`.
+ * @param origin  who says so, for messages: `--set`, `telemetry`; kept as a pointer
+ * @return 0; -EINVAL, logged; -ENOMEM
+ */
+int config_set(struct config *c, const char *origin, const char *assignment);
 
 /** Does the file have this section? */
 bool config_has_section(const struct config *c, const char *section);

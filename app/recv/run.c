@@ -121,7 +121,7 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 		else if (only != NULL && strncmp(a, only, strlen(only)) != 0)
 			ret = complain(
 				r, -EINVAL, "'%.100s': only %s* changes during a run", a, only);
-		else if (config_set(c, a) != 0)
+		else if (config_set(c, "telemetry", a) != 0)
 			ret = complain(r, -EINVAL, "%s", config_mistake(c));
 	}
 	free(list);

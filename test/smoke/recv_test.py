@@ -145,6 +145,22 @@ def mistakes_are_named(where):
         want(done.returncode == status, setting, done.returncode, done.stdout)
         for t in texts:
             want(re.search(t, done.stdout), f'{setting}: no "{t}" in', done.stdout)
+    with open(f'{where}/recv.ini', 'w') as f:
+        f.write('[run]\nname = a\n\n; a note\n[detector]\nmodules = 33 ; too many\nmodule = 1\n'
+                '[veto]\nbragg_min = few\n')
+    done = run([RECV, '--dump-config', '--config', f'{where}/recv.ini',
+                '--set', 'veto.bragg_min=many'])
+    want(done.returncode == 2, done.returncode, done.stdout)
+    for text in ('recv.ini:6: [detector] modules = 33: must be',
+                 'recv.ini:7: [detector] module = 1: unknown key; this section has type modules ',
+                 ' --set: [veto] bragg_min = many: must be'):
+        want(text in done.stdout, text, 'is not in', done.stdout)
+    want(done.stdout.count('\n') == 3, done.stdout)
+    with open(f'{where}/recv.ini', 'a') as f:
+        f.write('bragg_max\n')
+    done = run([RECV, '--dump-config', '--config', f'{where}/recv.ini'])
+    want(done.returncode == 2 and 'recv.ini:10: wanted [section], key = value' in done.stdout,
+         done.stdout)
     done = run([RECV, '--no-huge', '-m', '64', '--no-pci', '--no-shconf', '--', '--config',
                 f'{where}/none.ini'])
     want(done.returncode == 2 and 'none.ini' in done.stdout, done.stdout)

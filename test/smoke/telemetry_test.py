@@ -83,6 +83,8 @@ def session(t, where, pid):
     t.do('run/stop', -114)
     want('modules' in t.do('run/configure,detector.modules=2', -22)['message'])
     want('bragg_mim' in t.do('run/configure,veto.bragg_mim=2', -22)['message'])
+    want(t.do('run/configure,veto.bragg_mim=2', -22)['message'].startswith(
+        'telemetry: [veto] bragg_mim = 2: unknown key'))
     want('fixed' in t.do('run/configure,output.value=int16', -22)['message'])
     t.do('veto/set,veto.bragg_min=5', -114)
     # packets between runs are counted, not taken

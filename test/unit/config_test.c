@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "config.h"
+#include "ini_file.h"
 
 static char path[] = "/dev/shm/braggline-config-test-XXXXXX";
 
@@ -135,6 +136,136 @@ a_dump_is_a_configuration(void **state)
 	assert_non_null(strstr(first, "[b]\nlimit = none\n"));
 }
 
+/* A mistake is said where it was made: line, command line, telemetry, or nowhere. */
+static void
+mistakes_have_a_place(void **state)
+{
+	struct config_source source = {.set = {"a.set=x"}, .nb_sets = 1};
+	struct config *c = open_text(
+		"; first\n[a]\nset = 1\n\n  line = y ; note\n[b]\n[a]\nmore = z", &source);
+	char want[160];
+
+	assert_int_equal(config_uint(c, "a", "line", 3, 0, 9), 3);
+	snprintf(want, sizeof(want), "%s:5: [a] line = y: must be a whole number, 0 ... 9", path);
+	assert_string_equal(config_mistake(c), want);
+	assert_int_equal(config_uint(c, "a", "set", 3, 0, 9), 3);
+	assert_string_equal(
+		config_mistake(c), "--set: [a] set = x: must be a whole number, 0 ... 9");
+	assert_int_equal(config_set(c, "telemetry", "a.line=w"), 0);
+	assert_int_equal(config_uint(c, "a", "line", 3, 0, 9), 3);
+	assert_string_equal(
+		config_mistake(c), "telemetry: [a] line = w: must be a whole number, 0 ... 9");
+	config_complain(c, "a", "key", "is needed");
+	snprintf(want, sizeof(want), "%s: [a] key = (unset): is needed", path);
+	assert_string_equal(config_mistake(c), want);
+	assert_int_equal(config_check(c), -EINVAL);
+	snprintf(want, sizeof(want), "%s:8: [a] more = z: unknown key; this section has line set",
+		path);
+	assert_string_equal(config_mistake(c), want);
+	config_close(c);
+
+	c = config_open(&(struct config_source){0});
+	config_complain(c, "a", "key", "is needed");
+	assert_string_equal(config_mistake(c), "[a] key = (unset): is needed");
+	assert_int_equal(config_set(c, "--set", "a=b"), -EINVAL);
+	assert_string_equal(config_mistake(c), "--set: 'a=b' is not section.key=value");
+	config_close(c);
+}
+
+/* The first of two would be in force, and whoever has written the second would wonder. */
+static void
+a_key_is_there_once(void **state)
+{
+	struct config *c = open_config("[a]\nkey = 1\n[b]\nkey = 2\n[a]\nkey = 3\n");
+	char want[160];
+
+	snprintf(want, sizeof(want), "%s:6: [a] key = 3: line 2 has it already", path);
+	assert_string_equal(config_mistake(c), want);
+	assert_int_equal(config_uint(c, "a", "key", 0, 0, 9), 1);
+	assert_int_equal(config_uint(c, "b", "key", 0, 0, 9), 2);
+	assert_int_equal(config_check(c), -EINVAL);
+	config_close(c);
+}
+
+static int
+count(void *arg, unsigned int line, const char *section, const char *key, const char *value)
+{
+	(*(unsigned int *)arg)++;
+	return line == 9 ? -ENOMEM : 0;
+}
+
+/* What is no line of an INI file, and which line it is. */
+static void
+lines_that_are_none(void **state)
+{
+	static const struct {
+		const char *text, *want;
+		unsigned int taken;
+	} cases[] = {
+		{"", "", 0},
+		{"[a]\r\nk = v\r\n", "", 2},
+		{"[a]\nk = v", "", 2},
+		{"\n[a\n", ":2: wanted [section] alone", 0},
+		{"[a] b\n", ":1: wanted [section] alone", 0},
+		{"[a]\n[ ]\n", ":2: a section's name has", 1},
+		{"k = v\n", ":1: comes before the first [section]", 0},
+		{"[a]\nword\n", ":2: wanted [section], key = value", 1},
+		{"[a]\n = v\n", ":2: a key has 1 to 63", 1},
+		{"[a]\n\n\n\n\n\n\n\n[b]\n", ":9: Cannot allocate memory", 2},
+	};
+	char message[256], text[512];
+	unsigned int i, taken;
+	FILE *f;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		message[0] = '\0';
+		taken = 0;
+		f = fopen(path, "w");
+		assert_non_null(f);
+		fputs(cases[i].text, f);
+		fclose(f);
+		assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)) == 0,
+			cases[i].want[0] == '\0');
+		assert_non_null(strstr(message, cases[i].want));
+		assert_int_equal(taken, cases[i].taken);
+	}
+	assert_int_equal(ini_file_read("/dev", count, &taken, message, sizeof(message)), -EISDIR);
+	assert_string_equal(message, "cannot read /dev: Is a directory");
+	/* values of 255 characters, and one more */
+	for (i = 255; i <= 256; i++) {
+		snprintf(text, sizeof(text), "[a]\nk = %0*d\n", (int)i, 1);
+		f = fopen(path, "w");
+		assert_non_null(f);
+		fputs(text, f);
+		fclose(f);
+		assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)),
+			i == 255 ? 0 : -EINVAL);
+	}
+	assert_non_null(strstr(message, ":2: a value has at most 255"));
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(fwrite("[a]\nk\0 = v\n", 1, 11, f), 11);
+	fclose(f);
+	assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)), -EINVAL);
+	assert_non_null(strstr(message, ":2: a zero byte"));
+}
+
+/* A semicolon in a value is written with a backslash. */
+static void
+comments_end_lines(void **state)
+{
+	struct config *c = open_config("[a] ; x\nk = a\\;b\\c ;d\\;e\n;z = 1\n");
+
+	assert_string_equal(config_text(c, "a", "k", NULL), "a;b\\c");
+	assert_int_equal(config_check(c), 0);
+	assert_false(config_has_section(c, "b"));
+	config_close(c);
+	c = open_config("[b]\n");
+	assert_true(config_has_section(c, "b"));
+	assert_int_equal(config_check(c), 0);
+	config_close(c);
+}
+
 int
 main(void)
 {
@@ -143,6 +274,10 @@ main(void)
 		cmocka_unit_test(a_list_may_be_a_word),
 		cmocka_unit_test(a_number_may_be_a_word),
 		cmocka_unit_test(a_dump_is_a_configuration),
+		cmocka_unit_test(mistakes_have_a_place),
+		cmocka_unit_test(a_key_is_there_once),
+		cmocka_unit_test(lines_that_are_none),
+		cmocka_unit_test(comments_end_lines),
 	};
 	int failed;
 
