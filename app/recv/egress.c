@@ -232,11 +232,13 @@ check_size(const struct egress *e)
 	retention_stats_get(e->ring, &stats);
 	bytes = egress_ring_need(&e->settings, text, sizeof(text));
 	if (bytes <= stats.room) {
-		LOG(NOTICE, "retention of %.1f GB; needed: %s\n", stats.room / 1e9, text);
+		LOG(NOTICE, "retention of %" PRIu64 " MiB; needed: %s\n", stats.room >> 20, text);
 		return 0;
 	}
-	LOG(ERR, "retention of %.1f GB is too small; needed: %s ([egress] ring_mb, rate_mb)\n",
-		stats.room / 1e9, text);
+	LOG(ERR,
+		"retention of %" PRIu64 " MiB is too small; needed: %s ([egress] ring_mib, "
+		"rate_mb)\n",
+		stats.room >> 20, text);
 	return -EINVAL;
 }
 

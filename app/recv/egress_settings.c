@@ -21,15 +21,15 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 	s->stores = config_text(c, "egress", "stores", NULL);
 	s->key = config_text(c, "egress", "key", NULL);
 	s->ring = config_text(c, "egress", "ring", "/dev/shm/braggline-retention");
-	s->ring_bytes = config_uint(c, "egress", "ring_mb", 1024, 1, UINT32_MAX) << 20;
-	s->batch_bytes = config_uint(c, "egress", "batch_mb", 16, 1, 512) << 20;
+	s->ring_bytes = config_uint(c, "egress", "ring_mib", 1024, 1, UINT32_MAX) << 20;
+	s->batch_bytes = config_uint(c, "egress", "batch_mib", 16, 1, 512) << 20;
 	s->rate = config_uint(c, "egress", "rate_mb", 100, 1, 1000000) * 1000000;
 	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);
 	s->interval = config_uint(c, "egress", "interval", 1024, 1, UINT32_MAX);
 	s->failover_ms = config_uint(c, "egress", "failover_ms", 3000, 1, UINT32_MAX);
 	s->hold_ms = config_uint(c, "egress", "hold_ms", 1000, 0, UINT32_MAX);
 	s->spill = config_text(c, "egress", "spill", NULL);
-	s->spill_bytes = config_uint(c, "egress", "spill_mb", 0, 0, UINT32_MAX) << 20;
+	s->spill_bytes = config_uint(c, "egress", "spill_mib", 0, 0, UINT32_MAX) << 20;
 	s->spill_at = config_uint(c, "egress", "spill_at", 75, 1, 100);
 	s->end_ms = config_uint(c, "egress", "end_ms", 60000, 0, UINT32_MAX);
 	if (s->device == NULL)

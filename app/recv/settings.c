@@ -199,12 +199,7 @@ read_gangs(struct settings *s, struct config *c)
 static void
 read_veto(struct settings *s, struct config *c)
 {
-	static const char *const kinds[] = {"csr", "image", "raw", NULL};
-	static const char *const values[] = {"float32", "int16", NULL};
-	static const char *const writes[] = {"auto", "buffered", NULL};
-	const uint64_t pixels =
-		(uint64_t)s->detector.modules * s->detector.ops->rows * s->detector.ops->cols;
-	uint64_t bragg_max = UINT32_MAX, nnz_max = pixels / 8;
+	uint64_t bragg_max = UINT32_MAX;
 	struct builder_veto *v = &s->veto;
 
 	v->params.version = 1;
@@ -217,23 +212,43 @@ read_veto(struct settings *s, struct config *c)
 	v->audit_raw = config_bool(c, "veto", "audit_raw", false);
 	if (v->params.bragg_max < v->params.bragg_min)
 		config_complain(c, "veto", "bragg_max", "must not be less than bragg_min");
+}
 
-	v->params.kind = config_choice(c, "output", "kind", GK_KIND_CSR, kinds);
+/** What is made of a kept frame travels with the thresholds, too. */
+static void
+read_image(struct settings *s, struct config *c)
+{
+	static const char *const kinds[] = {"csr", "image", "raw", NULL};
+	static const char *const values[] = {"float32", "int16", NULL};
+	const uint64_t pixels =
+		(uint64_t)s->detector.modules * s->detector.ops->rows * s->detector.ops->cols;
+	struct gk_params *p = &s->veto.params;
+	uint64_t nnz_max = pixels / 8;
+
+	p->kind = config_choice(c, "output", "kind", GK_KIND_CSR, kinds);
 	s->value = config_choice(c, "output", "value", GK_VALUE_F32, values);
-	v->params.csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
+	p->csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
 	config_uint_or(c, "output", "nnz_max", "auto", &nnz_max, 0, pixels);
-	v->params.nnz_max = nnz_max;
+	p->nnz_max = nnz_max;
+}
+
+static void
+read_output(struct settings *s, struct config *c)
+{
+	static const char *const writes[] = {"auto", "buffered", NULL};
+	struct arrow_slices_config *w = &s->writing;
+
+	read_image(s, c);
 	s->directory = config_text(c, "output", "directory", ".");
-	s->writing.mode = config_choice(c, "output", "write", 0, writes) == 0 ? ARROW_IO_AUTO
-									      : ARROW_IO_BUFFERED;
-	s->writing.slice = config_uint(c, "output", "slice_kib", 4096, 4, 1 << 20) * UINT64_C(1024);
-	s->writing.depth = config_uint(c, "output", "depth", 8, 1, ARROW_IO_DEPTH_MAX);
-	s->writing.sync_ms = config_uint(c, "output", "sync_ms", 1000, 1, 3600 * 1000);
-	s->writing.sync_bytes =
-		config_uint(c, "output", "sync_mib", 256, 1, 1 << 20) * UINT64_C(1048576);
+	w->mode = config_choice(c, "output", "write", 0, writes) == 0 ? ARROW_IO_AUTO
+								      : ARROW_IO_BUFFERED;
+	w->slice = config_uint(c, "output", "slice_kib", 4096, 4, 1 << 20) << 10;
+	w->depth = config_uint(c, "output", "depth", 8, 1, ARROW_IO_DEPTH_MAX);
+	w->sync_ms = config_uint(c, "output", "sync_ms", 1000, 1, 3600 * 1000);
+	w->sync_bytes = config_uint(c, "output", "sync_mib", 256, 1, 1 << 20) << 20;
 	s->roll_frames = config_uint(c, "output", "roll_frames", 0, 0, UINT64_MAX);
-	s->roll_bytes = config_uint(c, "output", "roll_mib", 0, 0, 1 << 30) * UINT64_C(1048576);
-	s->roll_ms = config_uint(c, "output", "roll_s", 0, 0, UINT32_MAX) * UINT64_C(1000);
+	s->roll_bytes = config_uint(c, "output", "roll_mib", 0, 0, 1 << 30) << 20;
+	s->roll_ms = config_uint(c, "output", "roll_s", 0, 0, UINT32_MAX) * 1000;
 	s->store_calibration = config_bool(c, "output", "calibration", true);
 	s->producer = config_uint(c, "output", "producer", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
@@ -345,6 +360,7 @@ settings_read(struct settings *s, struct config *c)
 	read_table(s, c);
 	read_gangs(s, c);
 	read_veto(s, c);
+	read_output(s, c);
 	read_dark(s, c);
 	read_calibration(s, c);
 	read_run(s, c);

@@ -491,7 +491,7 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 		.limit = config->limit,
 		.root = s->config.dir,
 		.producer = config->producer,
-		.setting = "[egress] spill_mb",
+		.setting = "[egress] spill_mib",
 	};
 	for (i = 0; i < RETENTION_RUNS; i++) {
 		s->run[i].of = s;

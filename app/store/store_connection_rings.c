@@ -28,8 +28,8 @@ plan_places(struct store_connection *c)
 		if (nb < 2) {
 			CONN_LOG(ERR, c,
 				"bodies of %" PRIu64 " bytes (%s) need more than %" PRIu64
-				" bytes of memory ([store] memory_mb)",
-				c->body_place[i], arrow_table_name(i), c->shared->memory);
+				" MiB of memory ([store] memory_mib)",
+				c->body_place[i], arrow_table_name(i), c->shared->memory >> 20);
 			return false;
 		}
 		c->nb_table[i] = nb;

@@ -83,7 +83,7 @@ quota_of(struct store_runs *s, uint64_t producer)
 			.open = p->quota.open,
 			.root = s->files.root,
 			.producer = producer,
-			.setting = "[files] quota_mb",
+			.setting = "[files] quota_mib",
 		};
 		stream_quota_renew(&p->quota);
 		return &p->quota;

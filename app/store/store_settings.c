@@ -35,20 +35,20 @@ store_settings_read(struct store_config *s, struct config *c)
 	s->port = config_uint(c, "store", "port", SINK_PORT, 1, UINT16_MAX);
 	s->key = config_text(c, "store", "key", NULL);
 	s->bodies = read_bodies(c);
-	s->memory = config_uint(c, "store", "memory_mb", 1024, 1, 1 << 20) << 20;
+	s->memory = config_uint(c, "store", "memory_mib", 1024, 1, 1 << 20) << 20;
 	s->heartbeat_ms = config_uint(c, "store", "heartbeat_ms", 500, 10, 60000);
 	s->silence_ms = config_uint(c, "store", "silence_ms", 2000, s->heartbeat_ms + 1, 600000);
 	s->files.root = config_text(c, "files", "directory", ".");
 	s->io = config_choice(c, "files", "io", STORE_IO_AUTO, modes);
 	s->io_threads =
 		config_uint(c, "files", "threads", SLICE_POOL_THREADS, 1, SLICE_POOL_THREADS_MAX);
-	s->files.slices.slice = config_uint(c, "files", "slice_kb", 4096, 4, 1 << 20) << 10;
+	s->files.slices.slice = config_uint(c, "files", "slice_kib", 4096, 4, 1 << 20) << 10;
 	s->files.slices.depth = config_uint(c, "files", "depth", STREAM_DEPTH, 1, 64);
 	s->files.slices.sync_ms = config_uint(c, "files", "sync_ms", STREAM_SYNC_MS, 1, 60000);
-	s->files.slices.sync_bytes = config_uint(c, "files", "sync_mb", 256, 1, 65536) << 20;
-	s->files.roll_bytes = config_uint(c, "files", "roll_mb", 65536, 1, UINT32_MAX) << 20;
+	s->files.slices.sync_bytes = config_uint(c, "files", "sync_mib", 256, 1, 65536) << 20;
+	s->files.roll_bytes = config_uint(c, "files", "roll_mib", 65536, 1, UINT32_MAX) << 20;
 	s->files.roll_ms = config_uint(c, "files", "roll_s", 0, 0, 1000000) * 1000;
-	s->files.quota = config_uint(c, "files", "quota_mb", 0, 0, UINT32_MAX) << 20;
+	s->files.quota = config_uint(c, "files", "quota_mib", 0, 0, UINT32_MAX) << 20;
 	s->files.idle_ms = config_uint(c, "files", "idle_s", 600, 0, 1000000) * 1000;
 }
 

@@ -63,13 +63,13 @@ def receiver(capture, where, device, store, ring, frames, output):
                 'output.directory': where, 'output.frames_interval': 8, **output,
                 'output.preview': 'off', 'output.calibration': 'no', 'egress.device': device,
                 'egress.stores': store, 'egress.key': f'{capture}/key', 'egress.ring': ring,
-                'egress.ring_mb': 128, 'egress.rate_mb': 6, 'egress.end_ms': SECONDS * 1000})]
+                'egress.ring_mib': 128, 'egress.rate_mb': 6, 'egress.end_ms': SECONDS * 1000})]
 
 
 def keeper(capture, directory, device):
     """Words of a braggline-store but for EAL's."""
     return ['--', *settings({
-        'store.device': device, 'store.key': f'{capture}/key', 'store.memory_mb': 256,
+        'store.device': device, 'store.key': f'{capture}/key', 'store.memory_mib': 256,
         'store.silence_ms': 10000, 'files.directory': directory, 'files.sync_ms': 20})]
 
 

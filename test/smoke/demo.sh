@@ -35,7 +35,7 @@ mkdir demo/stored
 setsid app/store/braggline-store $eal -m 256 --no-shconf -l 0 \
     --vdev "net_memif0,role=server,socket=braggline-demo-$$" -- \
     -s store.device=roce:port=net_memif0,ip=10.0.0.2/24 -s store.key=demo/key \
-    -s store.memory_mb=128 -s files.directory=demo/stored > demo/store.log 2>&1 &
+    -s store.memory_mib=128 -s files.directory=demo/stored > demo/store.log 2>&1 &
 store=$!
 trap 'kill $store 2>/dev/null || :; rm -f "/dev/shm/braggline-demo-$$"' EXIT
 until grep -q listening demo/store.log; do
@@ -50,8 +50,8 @@ app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
     --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap \
     --vdev "net_memif0,role=client,socket=braggline-demo-$$" -- \
     --config "$conf/demo.ini" -s egress.device=roce:port=net_memif0,ip=10.0.0.1/24 \
-    -s egress.stores=10.0.0.2 -s egress.key=demo/key -s egress.rate_mb=10 -s egress.batch_mb=4 \
-    -s "egress.ring=/dev/shm/braggline-demo-$$" -s egress.ring_mb=128
+    -s egress.stores=10.0.0.2 -s egress.key=demo/key -s egress.rate_mb=10 -s egress.batch_mib=4 \
+    -s "egress.ring=/dev/shm/braggline-demo-$$" -s egress.ring_mib=128
 kill $store
 wait $store
 

@@ -20,8 +20,8 @@ from chain import want
 from world import wait
 
 # half of all pixels, 130 kB a frame; files take little room ahead of what is in them
-SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'egress__ring_mb': 256,
-            'files__slice_kb': 64}
+SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'egress__ring_mib': 256,
+            'files__slice_kib': 64}
 SMALL = (24, 4)  # MB
 ROOM = 256       # what two files that go on must find, and more
 ENOUGH = 10      # batches

@@ -17,7 +17,7 @@ import world
 from chain import want
 from world import wait
 
-SETTINGS = {'egress__ring_mb': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}
+SETTINGS = {'egress__ring_mib': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}
 ROWS = 6  # refused
 
 

@@ -127,6 +127,7 @@ def mistakes_are_named(where):
         f.write(bytes(100))
     for setting, status, *texts in (
             ('veto.bragg_mim=3', 2, r'\[veto\] bragg_mim = 3', 'bragg_min'),
+            ('egress.batch_mb=16', 2, r'\[egress\] batch_mb = 16: unknown key', 'batch_mib'),
             ('detektor.modules=3', 2, r'\[detektor\] modules = 3', 'not a section'),
             ('detector.modules=33', 2, r'\[detector\] modules = 33', r'1 \.\.\. 32'),
             ('detector.type=eiger9', 2, r'\[detector\] type = eiger9', 'jungfrau'),

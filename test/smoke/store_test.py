@@ -23,9 +23,9 @@ RATE = 500    # frames/s
 FRAMES = 3000
 SECONDS = 120
 # a small ring that stands still soon
-SMALL = {'egress.ring_mb': 24, 'egress.failover_ms': 500, 'egress.hold_ms': 400,
+SMALL = {'egress.ring_mib': 24, 'egress.failover_ms': 500, 'egress.hold_ms': 400,
          'egress.spill_at': 50}
-LADDER = {'spill': SMALL, 'refuse': {**SMALL, 'egress.spill_mb': 2}}
+LADDER = {'spill': SMALL, 'refuse': {**SMALL, 'egress.spill_mib': 2}}
 
 
 class Chain:
@@ -69,7 +69,7 @@ class Chain:
             '-m', '128', '--lcores', '0@(0-%d)' % (os.cpu_count() - 1),
             '--vdev', f'net_memif0,role={self.role[1]},socket={self.name}'], {
                 'store.device': 'roce:port=net_memif0,ip=10.0.0.2/24',
-                'store.key': f'{self.where}/key', 'store.memory_mb': 64,
+                'store.key': f'{self.where}/key', 'store.memory_mib': 64,
                 'store.heartbeat_ms': 100, 'store.silence_ms': 1000,
                 'files.directory': self.stored, 'files.sync_ms': 20})
         wait_for(self, process, 'listening')
@@ -93,8 +93,8 @@ class Chain:
                 'output.preview': 'off', 'output.calibration': 'no',
                 'egress.device': 'roce:port=net_memif0,ip=10.0.0.1/24',
                 'egress.stores': '10.0.0.2', 'egress.key': f'{where}/key',
-                'egress.ring': self.ring, 'egress.ring_mb': 256, 'egress.rate_mb': 10,
-                'egress.hold_ms': 10000, 'egress.batch_mb': 2, 'egress.end_ms': SECONDS * 1000,
+                'egress.ring': self.ring, 'egress.ring_mib': 256, 'egress.rate_mb': 10,
+                'egress.hold_ms': 10000, 'egress.batch_mib': 2, 'egress.end_ms': SECONDS * 1000,
                 **self.more})
         # before that there is nothing that a kill could hit
         wait_for(self, process, 'retention of')

@@ -201,8 +201,8 @@ class World:
                     output__calibration='no',
                     egress__device=f'roce:port=net_af_packet1,ip=10.0.0.{number + 1}/24',
                     egress__stores=stores, egress__key=f'{self.where}/key',
-                    egress__ring=self.ring(number), egress__ring_mb=64, egress__rate_mb=2,
-                    egress__hold_ms=5000, egress__batch_mb=1, egress__failover_ms=500,
+                    egress__ring=self.ring(number), egress__ring_mib=64, egress__rate_mb=2,
+                    egress__hold_ms=5000, egress__batch_mib=1, egress__failover_ms=500,
                     egress__end_ms=SECONDS * 1000), *self.settings(**spill, **self.more['recv'])], **environment)
 
     def start_store(self, number, **environment):
@@ -210,7 +210,7 @@ class World:
             '-m', '64', '--lcores', LCORES, '--vdev',
             f'net_af_packet0,iface=p{self.receivers + number},{ROCE}'], [*self.settings(
                 store__device=f'roce:port=net_af_packet0,ip=10.0.0.{100 + number}/24',
-                store__key=f'{self.where}/key', store__memory_mb=64,
+                store__key=f'{self.where}/key', store__memory_mib=64,
                 store__heartbeat_ms=100, store__silence_ms=1000,
                 files__directory=self.directories[number], files__sync_ms=10),
                 *self.settings(**self.more['store'])], **environment)

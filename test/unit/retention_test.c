@@ -611,8 +611,8 @@ test_need(void **state)
 	assert_int_equal(retention_need(&need, text, sizeof(text)),
 		2000000ull * 11601 + 2 * (16777216 + SINK_BLOCK));
 	assert_string_equal(text,
-		"23.2 GB: 2.00 GB/s x (100 ms commit + 1 ms round trip + 1500 ms "
-		"detection + 10000 ms hold) + 2 x 16.8 MB");
+		"22160 MiB: 2000 MB/s x (100 ms commit + 1 ms round trip + 1500 ms "
+		"detection + 10000 ms hold) + 2 x 16 MiB");
 }
 
 /* What a probe says is what opening does; the probe changes nothing. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -450,6 +451,13 @@ retention_stats_get(const struct retention *r, struct retention_stats *to)
 #undef GET
 }
 
+/* Rounded up: a ring of so many is large enough. */
+static uint64_t
+mebibytes(uint64_t bytes)
+{
+	return (bytes + (1 << 20) - 1) >> 20;
+}
+
 uint64_t
 retention_need(const struct retention_need *n, char *text, size_t size)
 {
@@ -457,10 +465,11 @@ retention_need(const struct retention_need *n, char *text, size_t size)
 	/* one is being made, and the end of the ring may be too short for one */
 	const uint64_t bytes = n->rate / 1000 * ms + 2 * (n->body_max + SINK_BLOCK);
 
+	/* in the units of settings */
 	snprintf(text, size,
-		"%.1f GB: %.2f GB/s x (%u ms commit + %u ms round trip + %u ms detection + %u ms "
-		"hold) + 2 x %.1f MB",
-		bytes / 1e9, n->rate / 1e9, n->commit_ms, n->round_ms, n->detection_ms, n->hold_ms,
-		n->body_max / 1e6);
+		"%" PRIu64 " MiB: %" PRIu64 " MB/s x (%u ms commit + %u ms round trip + %u ms "
+		"detection + %u ms hold) + 2 x %" PRIu64 " MiB",
+		mebibytes(bytes), n->rate / 1000000, n->commit_ms, n->round_ms, n->detection_ms,
+		n->hold_ms, mebibytes(n->body_max));
 	return bytes;
 }
