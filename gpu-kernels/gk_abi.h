@@ -32,8 +32,6 @@
 #define GK_ALIGNED(n)		     _Alignas(n)
 #endif
 
-#define GK_ABI_VERSION 2
-
 #define GK_GANGS_MAX  12    /**< gangs that fit into one doorbell line */
 #define GK_RING_SIZE  64    /**< descriptors of one gang's ring; a power of two */
 #define GK_BATCH_MAX  16    /**< frames of one batch */
@@ -237,7 +235,7 @@ GK_STATIC_ASSERT(sizeof(struct gk_channel) ==
 /**
  * The raster and how packets tile it: packet t carries rows [t x tile_rows, (t + 1) x tile_rows)
  * of the canonical stack of modules, full width. JUNGFRAU: 128 packets a module of 4 rows of
- * 1,024 pixels (detectors.md 3.2).
+ * 1,024 pixels (app/common/jungfrau.c).
  */
 struct gk_geometry {
 	uint32_t tiles;	    /**< packets of a frame */

@@ -8,7 +8,7 @@
  * is built with -ffp-contract=off, CUDA code uses the _rn intrinsics.
  *
  * Raw word (JUNGFRAU): bits 15-14 gain code, 13-0 ADC value. Codes 00 = G0, 01 = G1, 11 = G2,
- * 10 = invalid. Special words, in this order (PSI's converter, detectors.md 3.5):
+ * 10 = invalid. Special words, in this order (PSI's jf_conversion.cpp):
  *
  *   pixel masked              NaN
  *   0xC000                    +Inf   saturated in G2
@@ -47,8 +47,7 @@
 /** The one NaN of output columns. */
 #define GK_NAN_BITS 0x7FC00000u
 
-#define GK_I16_INVALID	 INT16_MIN
-#define GK_I16_SATURATED INT16_MAX
+#define GK_I16_INVALID INT16_MIN
 
 /** Fraction of a photon in which sums are kept. */
 #define GK_SUM_SCALE 256
@@ -194,7 +193,7 @@ gk_dark_sample(uint16_t raw, float r0)
 }
 
 /**
- * Dark update of one pixel (architecture.md): d = f32(s) / f32(n) - P, P' = P + alpha x d, each
+ * Dark update of one pixel: d = f32(s) / f32(n) - P, P' = P + alpha x d, each
  * operation rounded once. With fewer than n_min samples, and when P is NaN, P keeps its bits.
  */
 GK_FN float

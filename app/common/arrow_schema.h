@@ -89,7 +89,7 @@ struct arrow_buffer {
 	int64_t length;
 };
 
-/** What is known of a table before its first batch; see architecture.md, "Identity". */
+/** What is known of a table before its first batch: whose stream it is. */
 struct arrow_identity {
 	uint64_t producer;
 	uint64_t run;

@@ -2,7 +2,7 @@
 /**
  * @file
  * The two tables of a run: `frames`, a row for every frame, and `images`, a row for every kept
- * frame (architecture.md, "Output").
+ * frame (README.rst).
  */
 #ifndef ARROW_TABLES_H
 #define ARROW_TABLES_H

@@ -12,11 +12,9 @@
 /** Colours are 0xRRGGBB. */
 #define CANVAS_WHITE 0xFFFFFFu
 #define CANVAS_BLACK 0x202020u
-#define CANVAS_GREY  0xB0B0B0u
 
-/** Size of a character with the gap to its neighbour, at scale 1. */
-#define CANVAS_CHAR_WIDTH  6
-#define CANVAS_CHAR_HEIGHT 8
+/** Width of a character with the gap to its neighbour, at scale 1. */
+#define CANVAS_CHAR_WIDTH 6
 
 struct canvas {
 	int width;

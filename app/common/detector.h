@@ -16,8 +16,6 @@
 
 #define DETECTOR_MODULES_MAX 32
 #define DETECTOR_STREAMS_MAX 64
-/** Packets of one stream and frame: what fits into the bitmap of a frame slot's stream line. */
-#define DETECTOR_STREAM_PACKETS_MAX 128
 
 /** What a receiver needs of a packet to place it. */
 struct detector_packet {
@@ -94,7 +92,8 @@ int detector_init(
 
 /**
  * Say how many rows modules read out, the middle ones, and which streams do not send at all.
- * Packets are not renumbered (detectors.md 3.2): fewer of the same numbers come.
+ * Packets are not renumbered (PSI's virtual JUNGFRAU sends them so): fewer of the same numbers
+ * come.
  * @param rows    of a module, 0 = all
  * @param absent  streams that are configured absent
  * @return 0; -EINVAL: not a whole, even number of packets, or nothing is left

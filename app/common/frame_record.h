@@ -2,8 +2,9 @@
 /**
  * @file
  * What is known of one frame when the builder is done with it: a row of `frames`, and for a kept
- * frame where its image is. Passed from the builder to egress (file writer, later RDMA) in frame
- * number order; given back through the free ring when its columns have been copied.
+ * frame where its image is. Passed from the builder to the writer, whose batches go to files or to
+ * stores, in frame number order; given back through the free ring when its columns have been
+ * copied.
  */
 #ifndef FRAME_RECORD_H
 #define FRAME_RECORD_H

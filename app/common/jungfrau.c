@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * JUNGFRAU as PSI's slsDetectorPackage sends it (detectors.md 3.1 and 3.2): sls_detector_header
- * version 2, 48 bytes, little-endian, behind the UDP header; then 8,192 bytes of pixels, four rows
- * of 1,024. One interface: packets 0 ... 127 of a module; two interfaces: 0 ... 63 on each, the
- * first with rows 0 ... 255, the second with rows 256 ... 511.
+ * JUNGFRAU as PSI's slsDetectorPackage sends it (sls_detector_defs.h, docs/src/udpheader.rst;
+ * packets of its virtual server): sls_detector_header version 2, 48 bytes, little-endian, behind
+ * the UDP header; then 8,192 bytes of pixels, four rows of 1,024. One interface: packets 0 ... 127
+ * of a module; two interfaces: 0 ... 63 on each, the first with rows 0 ... 255, the second with
+ * rows 256 ... 511.
  */
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file Histograms of times: bucket i counts what takes less than 2^i us, the last one all others. */
+/** @file Histograms of times: bucket i counts those below 2^i us, the last one all others. */
 #ifndef LATENCY_H
 #define LATENCY_H
 

@@ -24,7 +24,7 @@ RTE_LOG_REGISTER(pedestal_logtype, braggline.pedestal, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, pedestal_logtype, "pedestal: " __VA_ARGS__)
 
-/** DAQ info of a JUNGFRAU (detectors.md 3.1). @{ */
+/** DAQ info of a JUNGFRAU (slsDetectorPackage, docs/src/udpdetspec.rst). @{ */
 #define STATUS_FORCED_G1 (1u << 12)
 #define STATUS_FORCED_G2 (1u << 13)
 /** @} */

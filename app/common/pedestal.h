@@ -2,7 +2,7 @@
 /**
  * @file
  * Dark runs: raw dark frames to pedestals, noise and masks, by the rules of PSI's Jungfraujoch
- * (detectors.md 3.6), so that its users find the numbers that they know.
+ * (PedestalCalcCPU.cpp), so that its users find the numbers that they know.
  *
  * Per pixel and gain stage, over the frames whose module came complete:
  *   the first W frames: S += adu, S2 += adu^2, whatever their gain code;
@@ -76,7 +76,7 @@ void pedestal_destroy(struct pedestal *p);
 
 /**
  * The gain stage that a dark frame belongs to, from the detector's status word (detSpec3 of a
- * JUNGFRAU: bit 12 forced to G1, bit 13 forced to G2; detectors.md 3.1).
+ * JUNGFRAU: bit 12 forced to G1, bit 13 forced to G2).
  * @return 0, 1, 2; -EINVAL: both
  */
 int pedestal_stage(uint32_t detector_status);

@@ -24,7 +24,7 @@
 #define NS_PER_S      1000000000.0
 
 /* The packets of a frame follow each other as on one 100 Gb/s link: 8306 bytes with preamble, frame
- * check sequence and gap (detectors.md 3.2). */
+ * check sequence and gap. */
 #define PACKET_NS (8306.0 * 8.0 / 100.0)
 
 volatile sig_atomic_t detector_stop;

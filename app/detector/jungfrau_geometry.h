@@ -5,8 +5,8 @@
  *
  * The plane of the detector is measured in pixels of 75 um from the centre of the first pixel of
  * module 0: x along columns, y along rows. Chips of 256 x 256 pixels are two pixels apart, modules
- * as in PSI's JUNGFRAU 4M (detectors.md 3.7). The beam is at right angles to the plane. Only + - *
- * / and sqrt are used, so that positions are the same on every machine.
+ * as in PSI's JUNGFRAU 4M (CrystFEL's jf4m.geom). The beam is at right angles to the plane. Only
+ * + - * / and sqrt are used, so that positions are the same on every machine.
  */
 #ifndef JUNGFRAU_GEOMETRY_H
 #define JUNGFRAU_GEOMETRY_H

@@ -125,7 +125,7 @@ void jungfrau_model_calibration(const struct jungfrau_model *model, uint32_t mod
 	struct jungfrau_calibration *calibration);
 
 /**
- * Convert pixels as architecture.md, Output, defines it, with the pedestals of the frame's time,
+ * Convert pixels as gpu-kernels/gk_pixel.h defines it, with the pedestals of the frame's time,
  * and count those that are read out; adds to `census`.
  * @param threshold photons
  */

@@ -3,8 +3,8 @@
  * @file
  * JUNGFRAU frames as packets: Ethernet, IPv4, UDP, sls_detector_header version 2, 8192 bytes.
  *
- * Written from slsDetectorPackage's documentation (detectors.md 3.1, 3.2) and apart from the
- * receiver's parser on purpose: the two check each other.
+ * Written from slsDetectorPackage's documentation (docs/src/udpheader.rst, udpdetspec.rst) and
+ * apart from the receiver's parser on purpose: the two check each other.
  *
  * A *stream* is what one UDP interface of one module sends, to a UDP port of its own. Packet p of
  * a module with one interface carries rows 4p ... 4p + 3. With two, interface 0 carries rows
@@ -78,7 +78,7 @@ jungfrau_frame_packets(const struct jungfrau_wire *wire)
 	return wire->modules * wire->interfaces * jungfrau_stream_packets(wire);
 }
 
-/** Number of the first packet of each frame in a stream (detectors.md 3.2, partial readout). */
+/** Number of the first packet of each frame in a stream; partial readout does not renumber them. */
 static inline uint32_t
 jungfrau_stream_first(const struct jungfrau_wire *wire, uint32_t interface)
 {

@@ -312,7 +312,7 @@ dispatch(struct builder *b)
 		b->stats.gang_batches[ring->gang]++;
 		b->stats.gang_frames[ring->gang] += work->nb_frames;
 		b->next_gang = (ring->gang + 1) % b->config.gangs;
-		/* what a NIC has written is there before the bell (gpu.md) */
+		/* what a NIC has written is there before the bell */
 		if (b->config.gpu_writes)
 			rte_gpu_wmb(b->config.gpu);
 		gk_ring_submit(ring);

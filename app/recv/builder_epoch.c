@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The builder role: epochs and dark frames (architecture.md, "Epochs"; gk_abi.h, struct gk_dark).
+ * The builder role: epochs and dark frames (gk_abi.h, struct gk_dark).
  *
  * Frames are cut into epochs by their number. Darks of epoch e are added up in set e % 2 and take
  * effect from epoch e + 2 on: while frames of epoch e + 1 are given to gangs, and all of epoch e

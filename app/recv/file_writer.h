@@ -14,7 +14,7 @@
  * works again. It stalls, and with it what waits for the records, if the disk is slower than the
  * data.
  *
- * Order of calls, all by one thread (the main lcore):
+ * Order of calls, one after the other, by any thread but an lcore (run.h):
  *   file_writer_create -> file_writer_start -> file_writer_stop -> file_writer_destroy
  * file_writer_stats_get and file_writer_status may be called by any thread in between.
  */
@@ -51,7 +51,7 @@ struct file_writer_config {
 	uint8_t *staging;
 	int (*fetch)(void *arg, void *to, const void *from, size_t size); /**< 0 or -errno */
 	void *fetch_arg;
-	uint64_t producer; /**< identity, see architecture.md */
+	uint64_t producer; /**< `[output] producer`: the receiver, in batches */
 	uint64_t run_id;
 	uint64_t incarnation;
 	const struct arrow_meta *meta; /**< schema metadata, keys in arrow_tables.h */

@@ -435,7 +435,8 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 	/* once a port is open, packets arrive, and wait in its rings */
 	if (ret == 0)
 		ret = open_ports(p);
-	/* pools and rings have come since; from here on nothing may be registered (gpu.md) */
+	/* pools and rings have come since; nothing may be registered once gangs run, as CUDA may
+	 * wait for their kernel to end */
 	if (ret == 0)
 		ret = memory_register(&p->memory);
 	if (ret == 0)

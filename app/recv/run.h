@@ -7,7 +7,7 @@
  *   IDLE ──────────────► CONFIGURED ──► ARMED ──► RUNNING ──────────► STOPPING ──► IDLE
  *                                          └────────── abort ─────────────┘
  *
- * configure  takes settings that may differ from run to run ([run], [veto], [output],
+ * configure  takes settings that may differ from run to run ([run], [veto], [dark], [output],
  *            [calibration]) on top of the configuration file; nothing else changes
  * arm        loads the calibration and opens the files
  * start      takes frames from now on (arms first if need be)
@@ -127,7 +127,7 @@ int run_abort(struct run *r);
 
 /**
  * Change thresholds while running.
- * @param assignments  of [veto], [output] csr_threshold and nnz_max
+ * @param assignments  of [veto] alone
  * @param from_frame   first frame that they apply to; 0 = as soon as possible
  * @param effective    receives the frame that they apply from
  * @return 0; -EALREADY: there is no run; -EINVAL; -EBUSY: too many changes at once

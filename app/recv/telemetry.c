@@ -169,6 +169,7 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+/** Counters of each RX role. */
 static int
 get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 {

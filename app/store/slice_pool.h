@@ -11,7 +11,7 @@
 #ifndef SLICE_POOL_H
 #define SLICE_POOL_H
 
-#define SLICE_POOL_THREADS     16 /**< as in the study of cuDF (arrow-and-storage.md, E4) */
+#define SLICE_POOL_THREADS     16 /**< as NVIDIA found best for cuDF over GPUDirect Storage */
 #define SLICE_POOL_THREADS_MAX 256
 
 /** To be embedded in what it is about, which stays until `run` has been called. */

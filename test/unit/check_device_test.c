@@ -262,7 +262,7 @@ test_good_port(void **state)
 	want_item("port 0: buffer split", CHECK_OK, "mode = auto: headers in host memory");
 	want_item("port 0: flow rules", CHECK_OK, "4 taken");
 	want_item("port 0: MTU", CHECK_OK, "9000, packets are 8268");
-	/* 256 packets a frame of 8,306 bytes on the line: detectors.md 3.2 */
+	/* 256 packets a frame of 8,306 bytes on the line, gap included */
 	want_item("port 0: link", CHECK_OK, "100 Gb/s: carries its 4 streams at 5879 frames/s");
 	want_item("port 0: pause frames", CHECK_OK, "sent and received");
 	/* 2 x 1024, 64 x 256, 3 x 384, 2 x (256 + 128 + 4096) */

@@ -21,7 +21,7 @@
 
 #define RIG_HEADER_BYTES 48
 
-/** EAL without huge pages, files or devices (dpdk.md 0.6). @return -1 if it does not start */
+/** EAL without huge pages, files or devices. @return -1 if it does not start */
 static inline int
 rig_eal(char *program)
 {
@@ -75,7 +75,7 @@ rig_put(uint8_t *at, uint64_t value, uint32_t bytes)
 		at[i] = value >> (8 * i);
 }
 
-/** An sls_detector_header by the offsets of detectors.md 3.1, byte by byte. */
+/** An sls_detector_header by the offsets of slsDetectorPackage, byte by byte. */
 static inline void
 rig_header(uint8_t header[RIG_HEADER_BYTES], uint64_t frame, uint32_t packet)
 {

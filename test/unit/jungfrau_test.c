@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The JUNGFRAU format: headers put together byte by byte from detectors.md 3.1, and the packets
- * that PSI's virtual JUNGFRAU sent, where they are present (BRAGGLINE_DATA).
+ * The JUNGFRAU format: headers put together byte by byte from slsDetectorPackage's
+ * docs/src/udpheader.rst, and the packets that PSI's virtual JUNGFRAU sent, where they are present
+ * (BRAGGLINE_DATA).
  */
 
 #include <errno.h>
@@ -130,8 +131,8 @@ shapes(void **state)
 }
 
 /**
- * Frames of a capture, packets [frame][port][packet], as detectors.md 3.2 and the data's README
- * describe them: pixel value = packet number in the module + 1.
+ * Frames of a capture, packets [frame][port][packet], as the data's README describes them: pixel
+ * value = packet number in the module + 1.
  */
 static void
 check_capture(const char *name, uint32_t interfaces, uint32_t frames)

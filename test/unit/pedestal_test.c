@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dark runs against a reference that looks at one pixel at a time, written from detectors.md 3.6;
- * and the files that they leave.
+ * Dark runs against a reference that looks at one pixel at a time, written from the
+ * rules of pedestal.h; and the files that they leave.
  */
 
 #include <dirent.h>

@@ -147,7 +147,7 @@ rewritten_headers_are_private(void **state)
 	close_port(port);
 }
 
-/* A mempool in the far memory, as for a NIC: dpdk.md A1. */
+/* A mempool in the far memory, as for a NIC. */
 static struct rte_mempool *
 make_far_pool(void)
 {

@@ -302,6 +302,12 @@ test_order(void **state)
 	/* well formed, and not now */
 	sink_message_begin(&status, SINK_STATUS, sizeof(status), 0);
 	assert_int_equal(sink_handshake_receive(&p.s, &status, sizeof(status)), SINK_REASON_ORDER);
+	/* nothing is said where nothing is to be said */
+	assert_int_equal(
+		sink_message_check(&status, sizeof(status), SINK_ROLE_STORE, 0), SINK_REASON_NONE);
+	status.reserved2 = 1;
+	assert_int_equal(sink_message_check(&status, sizeof(status), SINK_ROLE_STORE, 0),
+		SINK_REASON_MALFORMED);
 	/* before its proof has gone out, nothing is an answer */
 	sink_message_begin(p.message, SINK_ANSWER, sizeof(struct sink_answer), 0);
 	assert_int_equal(sink_handshake_receive(&p.r, p.message, sizeof(struct sink_answer)),

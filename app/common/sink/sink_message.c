@@ -234,7 +234,8 @@ check_body(const void *message, size_t size)
 	case SINK_RESULTS:
 		return check_results(message, size);
 	case SINK_STATUS:
-		return status->state < SINK_STATES && status->reserved == 0;
+		return status->state < SINK_STATES && status->reserved == 0 &&
+			status->reserved2 == 0;
 	case SINK_REFUSE:
 		return refuse->reason > SINK_REASON_NONE && refuse->reason < SINK_REASONS &&
 			refuse->reserved == 0;

@@ -246,9 +246,9 @@ enum sink_state {
 /** SINK_STATUS */
 struct sink_status {
 	struct sink_message head;
-	uint32_t state;	     /**< enum sink_state; of a receiver: GOOD or STOPPING */
-	uint32_t reserved;   /**< */
-	uint64_t free_bytes; /**< store: room on disk, about; receiver: 0 */
+	uint32_t state;	    /**< enum sink_state; of a receiver: GOOD or STOPPING */
+	uint32_t reserved;  /**< 0 */
+	uint64_t reserved2; /**< 0 */
 };
 static_assert(sizeof(struct sink_status) == 32, "layout");
 

@@ -53,7 +53,6 @@ static const uint8_t default_key[REPLAY_RSS_KEY] = {
 	0xfa,
 };
 
-#define RSS_PORTS (RTE_ETH_RSS_UDP | RTE_ETH_RSS_NONFRAG_IPV4_UDP)
 #define RSS_TYPES (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP)
 
 static bool

@@ -39,7 +39,6 @@ struct roce_conn {
 	bool active;	/**< we asked */
 	bool announced; /**< the application has been told that it is established */
 	bool listed;	/**< in roce_conns.resolving or listeners */
-	bool mra_sent;
 
 	/* listener */
 	enum rdma_qp_type type; /**< also of a request */

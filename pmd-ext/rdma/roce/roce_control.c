@@ -12,7 +12,6 @@
 #define BURST	     32
 #define BURSTS	     8 /* of one poll: a flood must not keep timers and events waiting */
 #define ECHO_SECOND  1000
-#define ICMPV6_ECHO  128
 #define TIMERS_EXTRA (ROCE_NEIGHBORS_MAX + ROCE_MEMBERSHIPS_MAX + 8)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
