@@ -103,7 +103,7 @@ check_retention(struct check *c, const struct settings *s)
 	};
 	char message[PATH_MAX], text[256], want[16], have[16];
 	const uint64_t need = egress_ring_need(e, text, sizeof(text));
-	const uint64_t need_mb = (need + (1 << 20) - 1) >> 20;
+	const uint64_t need_mib = (need + (1 << 20) - 1) >> 20;
 	struct retention_probe probe;
 	const int ret = retention_probe(&config, &probe, message);
 
@@ -113,26 +113,27 @@ check_retention(struct check *c, const struct settings *s)
 			"[egress] ring = a path in a tmpfs (/dev/shm) or hugetlbfs, one for each "
 			"[output] producer");
 	} else if (probe.room < need) {
-		check_add(c, CHECK_FAIL, "retention ring", "%s: %.1f GB; needed: %s", e->ring,
-			probe.room / 1e9, text);
+		check_add(c, CHECK_FAIL, "retention ring", "%s: %" PRIu64 " MiB; needed: %s",
+			e->ring, probe.room >> 20, text);
 		if (probe.adopts)
 			check_fix(c,
 				"it stays as large as it is: have a run end with rate_mb as it "
-				"was, remove it, and set [egress] ring_mb = %" PRIu64,
-				need_mb);
+				"was, remove it, and set [egress] ring_mib = %" PRIu64,
+				need_mib);
 		else
-			check_fix(c, "[egress] ring_mb = %" PRIu64 ", or less of rate_mb", need_mb);
+			check_fix(
+				c, "[egress] ring_mib = %" PRIu64 ", or less of rate_mb", need_mib);
 	} else if (!probe.adopts && probe.file > probe.free) {
 		check_add(c, CHECK_FAIL, "retention ring", "%s: %s, and its file system has %s",
 			e->ring, check_print_bytes(probe.file, want),
 			check_print_bytes(probe.free, have));
 		check_fix(c,
 			"a larger tmpfs (mount -o remount,size=...) or more huge pages, or "
-			"[egress] ring_mb = %" PRIu64 ", which is enough",
-			need_mb);
+			"[egress] ring_mib = %" PRIu64 ", which is enough",
+			need_mib);
 	} else {
-		check_add(c, CHECK_OK, "retention ring", "%s%s: %.1f GB; needed: %s", e->ring,
-			probe.adopts ? ", to be adopted" : "", probe.room / 1e9, text);
+		check_add(c, CHECK_OK, "retention ring", "%s%s: %" PRIu64 " MiB; needed: %s",
+			e->ring, probe.adopts ? ", to be adopted" : "", probe.room >> 20, text);
 	}
 }
 
@@ -165,7 +166,7 @@ check_spill(struct check *c, const struct settings *s)
 	check_print_bytes(space, have);
 	if (space < want) {
 		check_add(c, CHECK_WARN, "spill directory", "%s: %s free, less than %s (%s)",
-			e->spill, have, e->spill_bytes != 0 ? "spill_mb" : "the ring holds",
+			e->spill, have, e->spill_bytes != 0 ? "spill_mib" : "the ring holds",
 			check_print_bytes(want, bytes));
 		check_fix(c, "free some, or another [egress] spill directory");
 		return;

@@ -410,6 +410,18 @@ check_pause(struct check *c, const struct check_port *p)
 	}
 }
 
+/** A NIC waits for nobody: its ring runs over, and all frames in it have holes. */
+static void
+check_backpressure(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	if (s->backpressure != BACKPRESSURE_WAIT || p->replay)
+		return;
+	add(c, p, CHECK_WARN, "backpressure",
+		"wait, and only a replay can: when no frame slot is free, packets of all frames "
+		"are lost");
+	check_fix(c, "[frames] backpressure = refuse, or auto: then whole frames are");
+}
+
 static void
 check_pools(struct check *c, const struct settings *s, const struct check_port *p)
 {
@@ -435,6 +447,7 @@ check_port(struct check *c, const struct settings *s, const struct check_port *p
 		return;
 	check_queues(c, p);
 	check_ring(c, p);
+	check_backpressure(c, s, p);
 	check_split(c, p);
 	check_mtu(c, s, p);
 	if (p->set_up != 0)

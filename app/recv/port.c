@@ -63,6 +63,16 @@ port_is_replay(const struct rte_eth_dev_info *info)
 	return info->driver_name != NULL && strcmp(info->driver_name, "net_replay") == 0;
 }
 
+bool
+port_replays(const struct port_settings *s)
+{
+	struct rte_eth_dev_info info;
+	uint16_t id;
+
+	return port_find(s->device, &id) == 0 && rte_eth_dev_info_get(id, &info) == 0 &&
+		port_is_replay(&info);
+}
+
 uint32_t
 port_mtu_max(const struct rte_eth_dev_info *info)
 {

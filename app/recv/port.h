@@ -71,6 +71,9 @@ bool port_can_split(uint16_t id, const struct rte_eth_dev_info *info);
 /** Is it the replay of a capture? */
 bool port_is_replay(const struct rte_eth_dev_info *info);
 
+/** Does a port of these settings exist, and is it the replay of a capture? */
+bool port_replays(const struct port_settings *s);
+
 /**
  * Can pixels that come through this port lie in a GPU's memory? Tries what a pool there needs.
  * @param gpu  gpudev id

@@ -155,7 +155,7 @@ read_lcores(struct settings *s, struct config *c)
 static void
 read_table(struct settings *s, struct config *c)
 {
-	static const char *const backpressures[] = {"wait", "refuse", NULL};
+	static const char *const backpressures[] = {"auto", "wait", "refuse", NULL};
 	static const char *const policies[] = {"keep", "drop", NULL};
 
 	s->slots = config_uint(c, "frames", "slots", 64, 2, FRAME_SLOTS_MAX);
@@ -165,7 +165,8 @@ read_table(struct settings *s, struct config *c)
 	s->jump = config_uint(
 		c, "frames", "jump", RTE_MAX(16384u, s->slots), s->slots, UINT64_C(1) << 40);
 	s->stall_ms = config_uint(c, "frames", "stall_ms", 1000, 1, 3600 * 1000);
-	s->refuse = config_choice(c, "frames", "backpressure", 0, backpressures) == 1;
+	s->backpressure =
+		config_choice(c, "frames", "backpressure", BACKPRESSURE_AUTO, backpressures);
 	s->incomplete = config_choice(c, "frames", "incomplete", INCOMPLETE_KEEP, policies);
 	s->packets_min =
 		config_uint(c, "frames", "incomplete_min", 1, 1, RTE_MAX(1u, s->detector.expected));

@@ -50,6 +50,12 @@ enum idle_policy {
 	IDLE_YIELD, /**< give the CPU away */
 };
 
+enum backpressure {
+	BACKPRESSURE_AUTO, /**< wait if all ports are replays, else refuse */
+	BACKPRESSURE_WAIT,
+	BACKPRESSURE_REFUSE,
+};
+
 enum incomplete_policy {
 	INCOMPLETE_KEEP, /**< process with the missing pixels masked */
 	INCOMPLETE_DROP, /**< no image, only the row in `frames` */
@@ -95,7 +101,8 @@ struct settings {
 	uint32_t agree;
 	uint64_t jump;
 	uint32_t stall_ms;
-	bool refuse;
+	enum backpressure backpressure;
+	bool refuse; /**< whole frames when no slot is free; settled by way_choose() */
 	enum incomplete_policy incomplete;
 	uint32_t packets_min; /**< of an incomplete frame that is kept */
 

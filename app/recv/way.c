@@ -105,11 +105,23 @@ choose_results(struct way *w, const struct settings *s)
 	return 0;
 }
 
+/** Frames are refused where packets come whether or not there is room: a replay waits. */
+static bool
+refuses(const struct settings *s)
+{
+	bool live = false;
+
+	for (uint32_t i = 0; i < s->nb_ports; i++)
+		live |= !port_replays(&s->ports[i]);
+	return s->backpressure == BACKPRESSURE_AUTO ? live : s->backpressure == BACKPRESSURE_REFUSE;
+}
+
 static void
 settle(const struct way *w, struct settings *s)
 {
 	const bool on_gpu = strcmp(s->kernel, "cuda") == 0;
 
+	s->refuse = refuses(s);
 	if (s->gangs == 0)
 		s->gangs = on_gpu ? GPU_GANGS : HOST_GANGS;
 	if (s->batch == 0) {

@@ -22,7 +22,7 @@ struct way {
 
 /**
  * Find the GPU, try what the ports can, choose, and settle what the settings left open: kernel,
- * number of gangs, frames of a batch, output slots.
+ * number of gangs, frames of a batch, output slots, backpressure.
  * @return 0; -ENODEV: there is no such GPU; -ENOTSUP: a way was asked for that cannot be taken;
  *         way.why says it in a sentence
  */

@@ -128,8 +128,8 @@ def egress_is_looked_at_and_left_alone(where):
     base = ('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0', '--set',
             'run.idle_timeout_ms=100', '--quiet', '--set', 'egress.stores=10.0.0.2', '--set',
             'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', '--set', f'egress.key={where}/key',
-            '--set', f'egress.ring={ring}', '--set', 'egress.ring_mb=64', '--set', 'egress.rate_mb=1',
-            '--set', 'egress.batch_mb=1', '--set', 'egress.end_ms=0')
+            '--set', f'egress.ring={ring}', '--set', 'egress.ring_mib=64', '--set', 'egress.rate_mb=1',
+            '--set', 'egress.batch_mib=1', '--set', 'egress.end_ms=0')
     try:
         status, rows, text = check(*base, '--set', f'egress.spill={where}/spill', eal=eal)
         want(status == 0, text)

@@ -59,7 +59,7 @@ def detector(vdev, *options, shared=False):
 def recv(where, vdev, *settings, shared=False):
     c = [RECV, *eal(f'{NAME}r', 768, '0-5', vdev, shared), '--vdev', 'gpu_host0', '--', '--quiet']
     for s in (f'output.directory={where}/out', f'port 0.device={vdev.split(",")[0]}',
-              'port 0.mtu=1500', 'veto.dry_run=yes', *settings):
+              'port 0.mtu=1500', 'frames.backpressure=wait', 'veto.dry_run=yes', *settings):
         c += ['--set', s]
     return c
 

@@ -190,7 +190,7 @@ class World:
             '--vdev', f'net_af_packet1,iface=p{number},{ROCE}'], [
                 '--quiet', '--set', 'port 0.device=net_af_packet0', '--set', 'port 0.mtu=1500',
                 '--set', 'port 0.descriptors=512', *self.settings(
-                    detector__rows=ROWS, frames__slots=16,
+                    detector__rows=ROWS, frames__slots=16, frames__backpressure='wait',
                     calibration__gain=f'{where}/gain_m%d.bin',
                     calibration__pedestal_g0=f'{where}/pedestal_g0_m%d.bin',
                     calibration__pedestal_g1=f'{where}/pedestal_g1_m%d.bin',

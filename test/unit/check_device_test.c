@@ -393,6 +393,24 @@ test_port_offloads(void **state)
 	want_item("port 0: pause frames", CHECK_WARN, "off");
 }
 
+static void
+test_port_backpressure(void **state)
+{
+	struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	s.backpressure = BACKPRESSURE_WAIT;
+	look_at(&s, &p);
+	want_item("port 0: backpressure", CHECK_WARN, "packets of all frames are lost");
+	p.replay = p.is_virtual = true;
+	look_at(&s, &p);
+	assert_null(find("port 0: backpressure"));
+	p.replay = false;
+	s.backpressure = BACKPRESSURE_REFUSE;
+	look_at(&s, &p);
+	assert_null(find("port 0: backpressure"));
+}
+
 int
 main(void)
 {
@@ -412,6 +430,7 @@ main(void)
 		TEST(test_port_link),
 		TEST(test_port_rings),
 		TEST(test_port_offloads),
+		TEST(test_port_backpressure),
 	};
 
 	return cmocka_run_group_tests_name("check device", tests, NULL, NULL);

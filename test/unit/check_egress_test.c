@@ -118,16 +118,16 @@ test_retention(void **state)
 	/* 100 MB/s x 4.205 s + 2 x 16.8 MB = 454.1 MB = 434 MiB */
 	s.egress.ring_bytes = UINT64_C(200) << 20;
 	check_retention(&check, &s);
-	want(CHECK_FAIL, ": 0.2 GB; needed: 0.5 GB: 0.10 GB/s x (200 ms commit",
-		"[egress] ring_mb = 434, or less of rate_mb");
+	want(CHECK_FAIL, ": 200 MiB; needed: 434 MiB: 100 MB/s x (200 ms commit",
+		"[egress] ring_mib = 434, or less of rate_mb");
 	s.egress.ring_bytes = UINT64_C(434) << 20;
 	s.egress.rate = 1000000;
 	check_retention(&check, &s);
-	want(CHECK_OK, ": 0.5 GB; needed: 0.0 GB", "");
+	want(CHECK_OK, ": 434 MiB; needed: 37 MiB", "");
 	assert_int_equal(access(ring, F_OK), -1);
 	s.egress.ring_bytes = UINT64_C(1) << 55;
 	check_retention(&check, &s);
-	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "[egress] ring_mb = 37,");
+	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "[egress] ring_mib = 37,");
 
 	/* one that is there keeps its size */
 	s = make_egress();
@@ -136,11 +136,11 @@ test_retention(void **state)
 	want(CHECK_FAIL, "is another process's", "[egress] ring");
 	retention_close(r);
 	check_retention(&check, &s);
-	want(CHECK_FAIL, ": 0.0 GB; needed: 0.5 GB", "remove it, and set [egress] ring_mb = 434");
+	want(CHECK_FAIL, ": 16 MiB; needed: 434 MiB", "remove it, and set [egress] ring_mib = 434");
 	s.egress.rate = 1000;
 	s.egress.batch_bytes = 1 << 20;
 	check_retention(&check, &s);
-	want(CHECK_OK, "to be adopted: 0.0 GB", "");
+	want(CHECK_OK, "to be adopted: 16 MiB", "");
 	s.producer = 2;
 	check_retention(&check, &s);
 	want(CHECK_FAIL, "is of producer 0000000000000001", "[output] producer");
@@ -171,7 +171,7 @@ test_spill(void **state)
 	want(CHECK_WARN, "free, less than the ring holds (1024 PiB)", "[egress] spill");
 	s.egress.spill_bytes = UINT64_C(1) << 50;
 	check_spill(&check, &s);
-	want(CHECK_WARN, "free, less than spill_mb (1.0 PiB)", "[egress] spill");
+	want(CHECK_WARN, "free, less than spill_mib (1.0 PiB)", "[egress] spill");
 	s.egress.spill_bytes = UINT64_C(500) << 10;
 	s.egress.rate = 1000;
 	check_spill(&check, &s);

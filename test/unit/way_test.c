@@ -138,6 +138,29 @@ open_settings_are_settled(void **state)
 	assert_true(s.gangs == 7 && s.batch == 3 && s.outputs == 100);
 }
 
+static bool
+refuses(enum backpressure backpressure)
+{
+	struct settings s = settings;
+
+	s.backpressure = backpressure;
+	s.refuse = backpressure == BACKPRESSURE_WAIT;
+	assert_int_equal(way_choose(&way, &s), 0);
+	return s.refuse;
+}
+
+static void
+only_a_replay_waits(void **state)
+{
+	assert_false(refuses(BACKPRESSURE_AUTO));
+	assert_true(refuses(BACKPRESSURE_REFUSE));
+	/* one of several is enough */
+	settings.nb_ports = 2;
+	strcpy(settings.ports[1].device, "net_null0");
+	assert_true(refuses(BACKPRESSURE_AUTO));
+	assert_false(refuses(BACKPRESSURE_WAIT));
+}
+
 static void
 write_capture(void)
 {
@@ -162,6 +185,7 @@ main(int argc, char **argv)
 		WAY(a_port_that_can),
 		WAY(ports_that_cannot),
 		WAY(open_settings_are_settled),
+		WAY(only_a_replay_waits),
 	};
 	char replay[64];
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},
