@@ -197,7 +197,7 @@ check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct chec
 		check_add(c, CHECK_OK, "GPUDirect", "nvidia_peermem is loaded");
 		return;
 	}
-	/* DPDK registers device memory by ibv_reg_mr() alone (dpdk.md 0.7) */
+	/* DPDK registers device memory by ibv_reg_mr() alone */
 	check_add(c, CHECK_WARN, "GPUDirect",
 		"nvidia_peermem is not loaded; DPDK's mlx5 knows no dma-buf");
 	check_fix(c, "modprobe nvidia_peermem");

@@ -18,7 +18,7 @@
 
 #include "check.h"
 
-/** Every message of a file is a multiple of this (architecture.md, Output). */
+/** Every message of a file is a multiple of this (app/common/README.rst). */
 #define FILE_BLOCK 4096
 
 /** Fewer kept frames than this are seconds of a run. */

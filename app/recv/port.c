@@ -100,7 +100,7 @@ find_device(struct port *p)
 	return 0;
 }
 
-/** Memory of a GPU as a NIC may write to it (dpdk.md A1). @return 0 or -errno, and what */
+/** Memory of a GPU as a NIC may write to it. @return 0 or -errno, and what */
 static int
 map_for_dma(uint16_t id, void *address, size_t size, const char **what)
 {

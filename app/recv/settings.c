@@ -291,7 +291,7 @@ read_dark(struct settings *s, struct config *c)
 static void
 read_calibration(struct settings *s, struct config *c)
 {
-	/* JUNGFRAU's nominal gains, ADU/keV (detectors.md 3.5) */
+	/* JUNGFRAU's nominal gains, ADU/keV (slsDetectorPackage's Definitions.h) */
 	static const double nominal[CALIBRATION_STAGES] = {41, -1.439, -0.1145};
 	char key[16];
 
