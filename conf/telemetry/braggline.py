@@ -23,6 +23,9 @@ INFO = {
     'lcore_idle_cycles': ('Cycles without, by lcore.', 'counter'),
     'module_frames': ('Frames with a packet of the module.', 'counter'),
     'module_missing_packets': ('Packets missing in such frames, by module.', 'counter'),
+    'odd_frames': ('Frames of another storage cell or gain mode, or whose modules disagree.',
+                   'counter'),
+    'builder_waits': ('Rounds of the builder without a free output slot, or record.', 'counter'),
     'gang_frames': ('Frames by gang.', 'counter'),
     'gang_batches': ('Batches by gang.', 'counter'),
     'gang_pending_batches': ('Batches that a gang has now.', 'gauge'),
@@ -104,6 +107,13 @@ def ledger(sock):
         yield 'port_dropped_packets', n, {'cause': cause}
 
 
+def builder(sock):
+    reply = sock.cmd('/braggline/builder')
+    yield 'odd_frames', reply['odd_status'], {}
+    for what in 'outputs', 'records':
+        yield 'builder_waits', reply[f'waits_{what}'], {'for': what}
+
+
 def writer(sock):
     reply = sock.cmd('/braggline/writer')
     for table in 'frames', 'images':
@@ -179,6 +189,7 @@ def metrics(sock):
         *by_label(sock, '/braggline/gangs', 'gang', {
             'gang_frames': 'frames', 'gang_batches': 'batches',
             'gang_pending_batches': 'pending'}),
+        *builder(sock),
         *writer(sock),
         *egress(sock),
         *latency(sock),
