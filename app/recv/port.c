@@ -381,8 +381,21 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 		return ret;
 	}
 	p->started = true;
-	rte_eth_promiscuous_enable(p->id);
 	return 0;
+}
+
+/** The detector need not know the port's MAC address. Stays until the port is closed. */
+static void
+take_all(const struct port *p, const struct rte_eth_dev_info *info)
+{
+	const int ret = rte_eth_promiscuous_enable(p->id);
+
+	/* a virtual device without such a switch filters nothing */
+	if (ret != 0 && (ret != -ENOTSUP || port_is_real(info)))
+		LOG(WARNING,
+			"%s: cannot be made promiscuous: %s. Only what is sent to its MAC address "
+			"is received\n",
+			p->name, rte_strerror(-ret));
 }
 
 void
@@ -401,9 +414,9 @@ port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue)
 	};
 }
 
-/** One rule a stream, to the queue of the lane that owns it. */
+/** One rule a stream, to the queue of the lane that owns it. @return 0; -ENOTSUP, and why */
 static int
-steer(struct port *p, const struct settings *s, const uint8_t *owner)
+steer(struct port *p, const struct settings *s, const uint8_t *owner, char *why, size_t size)
 {
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
 		const uint32_t stream = p->settings->streams[i];
@@ -418,7 +431,7 @@ steer(struct port *p, const struct settings *s, const uint8_t *owner)
 		p->rules[p->nb_rules] =
 			rte_flow_create(p->id, &rule.attr, rule.pattern, rule.actions, &error);
 		if (p->rules[p->nb_rules] == NULL) {
-			LOG(INFO, "%s: no flow rule for UDP port %u: %s\n", p->name,
+			snprintf(why, size, "no flow rule for UDP port %u: %s",
 				s->udp_port + stream,
 				error.message != NULL ? error.message : rte_strerror(rte_errno));
 			return -ENOTSUP;
@@ -437,12 +450,31 @@ remove_rules(struct port *p)
 		rte_flow_destroy(p->id, p->rules[--p->nb_rules], &error);
 }
 
+/** All streams through one queue: one RX lcore reads the whole port, others wait for it. */
+static void
+fall_back(
+	struct port *p, const struct rte_eth_dev_info *info, const uint8_t *owner, const char *why)
+{
+	const uint32_t wanted = p->nb_queues;
+
+	assign_queues(p, owner, false);
+	/* a replay waits for its receiver */
+	if (wanted == 1 || port_is_replay(info))
+		LOG(INFO, "%s: %s\n", p->name, why);
+	else
+		LOG(WARNING,
+			"%s: %s. One RX lcore reads it and hands packets on to %u others; "
+			"steering = software says that this is meant\n",
+			p->name, why, wanted - 1);
+}
+
 int
 port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
 	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
 	struct memory *memory)
 {
 	struct rte_eth_dev_info info;
+	char why[256];
 	int ret;
 
 	*p = (struct port){.settings = settings, .device = packets == GK_MEMORY_DEVICE};
@@ -463,12 +495,13 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 	}
 	assign_queues(p, owner, settings->steering != RX_STEERING_SOFTWARE);
 	if (p->nb_queues > info.max_rx_queues) {
+		snprintf(why, sizeof(why), "%u RX queues, and %u RX lcores need one each",
+			info.max_rx_queues, p->nb_queues);
 		if (settings->steering == RX_STEERING_FLOW) {
-			LOG(ERR, "%s has %u RX queues, %u RX lcores need one each\n", p->name,
-				info.max_rx_queues, p->nb_queues);
+			LOG(ERR, "%s: %s\n", p->name, why);
 			return -ENOTSUP;
 		}
-		assign_queues(p, owner, false);
+		fall_back(p, &info, owner, why);
 	}
 	if (p->device && port_is_replay(&info))
 		ret = place_replay(p, memory);
@@ -478,14 +511,14 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		ret = setup_queues(p, all, &info);
 	if (ret != 0)
 		return ret;
-	if (p->flows && steer(p, all, owner) != 0) {
+	take_all(p, &info);
+	if (p->flows && steer(p, all, owner, why, sizeof(why)) != 0) {
 		remove_rules(p);
 		if (settings->steering == RX_STEERING_FLOW) {
-			LOG(ERR, "%s takes no flow rules: use steering = software (or auto)\n",
-				p->name);
+			LOG(ERR, "%s: %s: use steering = software (or auto)\n", p->name, why);
 			return -ENOTSUP;
 		}
-		assign_queues(p, owner, false);
+		fall_back(p, &info, owner, why);
 		rte_eth_dev_stop(p->id);
 		ret = setup_queues(p, all, &info);
 	}
