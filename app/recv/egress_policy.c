@@ -65,7 +65,7 @@ egress_sender_of(const struct egress *e, const struct retention_batch *b)
 static bool
 has_elsewhere(const struct egress *e, const struct egress_run *run)
 {
-	bool any = e->ladder.step != EGRESS_HOLD;
+	bool any = e->spill != NULL && e->ladder.step != EGRESS_HOLD;
 	unsigned int i;
 
 	for (i = 0; i < e->stores.nb; i++)

@@ -59,7 +59,7 @@ settle(struct egress *e, uint32_t batch, const struct retention_batch *b)
 {
 	if (is_spilled(e, b)) {
 		ADD(e->view.adopted_spilled, 1);
-		retention_release(e->ring, batch);
+		retention_release_spilled(e->ring, batch);
 	} else {
 		retention_assign(e->ring, batch, RETENTION_NOBODY);
 		e->unassigned = true;
@@ -104,24 +104,39 @@ forget_doubts(struct egress *e, unsigned int index, const struct retention_run *
 	FAIL_POINT("spill.forgotten");
 }
 
-/* What was spilled is there, or some of it was imported since. Batches do not tell: those that
- * nobody doubted are forgotten. Files do. */
+/* Batches that files have and the ring does not hold. */
+static uint64_t
+count_released(const struct egress *e, unsigned int index)
+{
+	uint64_t batches = spill_batches(e->spill, index);
+	struct retention_batch b;
+	uint32_t batch, at = 0;
+
+	while ((batch = retention_walk(e->ring, &at)) != UINT32_MAX) {
+		if (retention_get(e->ring, batch, &b) && b.run == index)
+			batches -= is_spilled(e, &b);
+	}
+	return batches;
+}
+
+/* What was spilled and released is there, or some of it was imported since. The ring's batches do
+ * not tell, as those that nobody doubted are forgotten; how many there must be does. */
 static int
 adopt_run(struct egress *e, unsigned int index, const struct retention_run *run)
 {
-	uint32_t files = 0;
+	uint64_t batches = 0;
 	int rc;
 
 	if (e->spill != NULL) {
 		rc = spill_adopt_run(e->spill, index, run);
 		if (rc < 0)
 			return rc;
-		files = spill_files(e->spill, index);
+		batches = count_released(e, index);
 	}
-	if (files < run->files)
+	if (batches < run->spilled)
 		forget_doubts(e, index, run);
 	/* last: who dies before it finds the same again */
-	retention_run_spilled(e->ring, index, files);
+	retention_run_spilled(e->ring, index, batches);
 	return 0;
 }
 
@@ -136,7 +151,7 @@ egress_adopt_spilled(struct egress *e)
 
 	find_spilled(e, spilled);
 	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (!retention_run_get(e->ring, i, &run) || (!spilled[i] && run.files == 0))
+		if (!retention_run_get(e->ring, i, &run) || (!spilled[i] && run.spilled == 0))
 			continue;
 		rc = adopt_run(e, i, &run);
 		if (rc < 0)
@@ -163,9 +178,7 @@ take_results(struct egress *e, uint64_t now)
 		e->ladder.in_spill -= SINK_BLOCK + b.body_bytes;
 		if (result[i].durable) {
 			FAIL_POINT("spill.result");
-			/* first: who adopts the ring has to miss them if they are imported */
-			retention_run_spilled(e->ring, b.run, result[i].files);
-			retention_release(e->ring, result[i].batch);
+			retention_release_spilled(e->ring, result[i].batch);
 			egress_known(e, result[i].batch, true);
 			ADD(e->ladder.progress, 1);
 			continue;

@@ -49,7 +49,6 @@ struct spill_order {
 
 /* A run whose batches are here; the thread's alone, but for `closed`. */
 struct spill_run {
-	struct spill *of;
 	struct retention_run run; /* set before its first batch is put */
 	bool named;		  /* by who puts */
 	bool closing;		  /* likewise */
@@ -84,17 +83,6 @@ clock_ms(void)
 	return arrow_slices_clock() / 1000000;
 }
 
-static uint32_t
-count_files(const struct spill_run *r)
-{
-	uint32_t files = 0;
-	unsigned int i;
-
-	for (i = 0; i < SINK_TABLES && r->open; i++)
-		files += stream_writer_files(r->writer[i]);
-	return files;
-}
-
 static void
 on_log(void *arg, bool error, const char *text)
 {
@@ -125,9 +113,9 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 }
 
 static void
-give_result(struct spill *s, const struct spill_run *r, uint32_t batch, bool durable)
+give_result(struct spill *s, uint32_t batch, bool durable)
 {
-	struct spill_result result = {batch, durable, count_files(r)};
+	struct spill_result result = {batch, durable};
 
 	/* room for as many as may be without one */
 	(void)rte_ring_sp_enqueue_elem(s->results, &result, sizeof(result));
@@ -136,12 +124,12 @@ give_result(struct spill *s, const struct spill_run *r, uint32_t batch, bool dur
 static void
 on_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
 {
-	const struct spill_run *r = arg;
+	struct spill *s = arg;
 
 	if (status == SINK_AGAIN)
-		ADD(r->of->stats.again, 1);
+		ADD(s->stats.again, 1);
 	FAIL_POINT("spill.synced");
-	give_result(r->of, r, (uint32_t)tag, status != SINK_AGAIN);
+	give_result(s, (uint32_t)tag, status != SINK_AGAIN);
 }
 
 /* ---- runs: by the thread, or before it starts ------------------------------------------------ */
@@ -206,7 +194,7 @@ open_table(struct spill *s, struct spill_run *r, unsigned int table)
 		.quota = s->quota.limit > 0 ? &s->quota : NULL,
 		.result = on_result,
 		.log = on_log,
-		.arg = r,
+		.arg = s,
 	};
 	int rc;
 
@@ -279,10 +267,16 @@ spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t 
 	return r->open && interval_set_has(stream_writer_have(r->writer[table]), sequence);
 }
 
-uint32_t
-spill_files(const struct spill *s, unsigned int run)
+uint64_t
+spill_batches(const struct spill *s, unsigned int run)
 {
-	return count_files(&s->run[run]);
+	const struct spill_run *r = &s->run[run];
+	uint64_t batches = 0;
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES && r->open; i++)
+		batches += interval_set_count(stream_writer_have(r->writer[i]));
+	return batches;
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -303,7 +297,7 @@ write_batch(struct spill *s, const struct spill_order *o)
 	}
 	SET(s->stats.error, r->error);
 	ADD(s->stats.again, 1);
-	give_result(s, r, o->batch, false);
+	give_result(s, o->batch, false);
 }
 
 static void
@@ -493,10 +487,8 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 		.producer = config->producer,
 		.setting = "[egress] spill_mib",
 	};
-	for (i = 0; i < RETENTION_RUNS; i++) {
-		s->run[i].of = s;
+	for (i = 0; i < RETENTION_RUNS; i++)
 		s->run[i].dir_fd = -1;
-	}
 	/* what has no result, and what runs and pauses there are besides */
 	s->orders = rte_ring_create_elem("spill_orders", sizeof(struct spill_order),
 		4 * SPILL_BATCHES, SOCKET_ID_ANY, flags);

@@ -37,7 +37,6 @@ struct spill_stats {
 struct spill_result {
 	uint32_t batch; /**< of the retention ring */
 	bool durable;	/**< else given back: after a disk has failed it may be in a file as well */
-	uint32_t files; /**< that have batches of its run by now */
 };
 
 struct spill;
@@ -61,8 +60,8 @@ int spill_adopt_run(struct spill *s, unsigned int run, const struct retention_ru
 /** Of a run that was adopted. @return whether a batch is in its files, for good */
 bool spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t sequence);
 
-/** Of a run that was adopted. @return files that have batches of it */
-uint32_t spill_files(const struct spill *s, unsigned int run);
+/** Of a run that was adopted. @return batches in its files */
+uint64_t spill_batches(const struct spill *s, unsigned int run);
 
 /** Whether a batch can be put: SPILL_BATCHES are without a result, at most. */
 bool spill_has_room(const struct spill *s);

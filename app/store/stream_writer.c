@@ -58,20 +58,6 @@ stream_writer_have(const struct stream_writer *w)
 	return &w->known.have;
 }
 
-uint32_t
-stream_writer_files(const struct stream_writer *w)
-{
-	const struct stream_file *f;
-	uint32_t files = 0;
-	size_t i;
-
-	for (i = 0; i < w->known.nb; i++)
-		files += w->known.file[i].have.nb > 0;
-	for (f = w->oldest; f != NULL; f = f->next)
-		files += f->have.nb > 0;
-	return files;
-}
-
 bool
 stream_writer_settled(const struct stream_writer *w)
 {

@@ -133,9 +133,6 @@ bool stream_writer_settled(const struct stream_writer *w);
 /** What is durable. */
 const struct interval_set *stream_writer_have(const struct stream_writer *w);
 
-/** Files that have durable batches. */
-uint32_t stream_writer_files(const struct stream_writer *w);
-
 /** 0, or -errno: why batches are given back now. */
 int stream_writer_state(const struct stream_writer *w);
 

@@ -58,7 +58,7 @@ retention_run_add(struct retention *r, const struct retention_run *from)
 		memcpy(run->schema[t], from->schema[t], from->schema_bytes[t]);
 	}
 	run->ended = 0;
-	run->files = 0;
+	run->spilled = 0;
 	step(r);
 	remember(r, from->incarnation);
 	run->crc = run_crc(run);
@@ -81,11 +81,11 @@ retention_run_end(struct retention *r, unsigned int run, const uint64_t batches[
 }
 
 void
-retention_run_spilled(struct retention *r, unsigned int run, uint32_t files)
+retention_run_spilled(struct retention *r, unsigned int run, uint64_t batches)
 {
-	if (r->run[run].files == files)
+	if (r->run[run].spilled == batches)
 		return;
-	PUT(r->run[run].files, files);
+	PUT(r->run[run].spilled, batches);
 	step(r);
 }
 
@@ -119,7 +119,7 @@ retention_run_get(const struct retention *r, unsigned int index, struct retentio
 		to->batches[t] = run->ended ? run->batches[t] : 0;
 	}
 	to->ended = run->ended;
-	to->files = run->files;
+	to->spilled = run->spilled;
 	to->references = r->references[index];
 	to->held = r->held[index];
 	return true;
@@ -349,6 +349,18 @@ retention_release(struct retention *r, uint32_t batch)
 	SET(r->stats.batches, r->stats.batches - 1);
 	COUNT(r->stats.released, 1);
 	move_tail(r);
+}
+
+void
+retention_release_spilled(struct retention *r, uint32_t batch)
+{
+	const unsigned int run = r->batch[batch].run;
+
+	if (r->batch[batch].state != BATCH_HELD)
+		return;
+	/* first: who adopts the ring has to miss it if it is imported */
+	retention_run_spilled(r, run, r->run[run].spilled + 1);
+	retention_release(r, batch);
 }
 
 /* In doubt no longer, if it was. */

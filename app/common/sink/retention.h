@@ -62,7 +62,7 @@ struct retention_run {
 	uint64_t body_max[SINK_TABLES];
 	uint64_t batches[SINK_TABLES]; /**< once it has ended: how many there were */
 	bool ended;
-	uint32_t files;	     /**< of what was spilled: retention_run_spilled() */
+	uint64_t spilled;    /**< batches, retention_release_spilled() */
 	uint32_t references; /**< batches that are held or in doubt, */
 	uint32_t held;	     /**< and those of them that are held */
 };
@@ -157,11 +157,8 @@ int retention_run_add(struct retention *r, const struct retention_run *run);
 /** No more batches of a run. */
 void retention_run_end(struct retention *r, unsigned int run, const uint64_t batches[SINK_TABLES]);
 
-/**
- * So many files have batches of it that were spilled; before these are released. Who adopts the
- * ring and finds fewer knows that some were imported.
- */
-void retention_run_spilled(struct retention *r, unsigned int run, uint32_t files);
+/** So many batches of it that are not held are in files of the receiver's own. */
+void retention_run_spilled(struct retention *r, unsigned int run, uint64_t batches);
 
 /** Forget a run. @return 0; -EBUSY: batches of it are held or in doubt */
 int retention_run_drop(struct retention *r, unsigned int run);
@@ -213,6 +210,12 @@ void retention_give(struct retention *r, uint32_t batch);
 
 /** Its owner has it for good. */
 void retention_release(struct retention *r, uint32_t batch);
+
+/**
+ * It is in a file of the receiver's own for good. They are counted, before that: who adopts the
+ * ring and finds fewer in files knows that some were imported.
+ */
+void retention_release_spilled(struct retention *r, uint32_t batch);
 
 /** This store has been told what of a run it was given and is another's, and has cut it off. */
 void retention_confirm(struct retention *r, unsigned int run, unsigned int store);

@@ -66,8 +66,8 @@ struct ring_run {
 	uint32_t schema_bytes[SINK_TABLES];
 	uint64_t body_max[SINK_TABLES];
 	uint64_t batches[SINK_TABLES];
-	uint32_t files; /* of what was spilled */
-	uint8_t reserved2[SINK_BLOCK - 132];
+	uint64_t spilled; /* batches that were released to files of the receiver's own */
+	uint8_t reserved2[SINK_BLOCK - 136];
 	uint8_t schema[SINK_TABLES][RETENTION_SCHEMA];
 };
 static_assert(sizeof(struct ring_run) == SINK_BLOCK + SINK_TABLES * RETENTION_SCHEMA, "blocks");
