@@ -448,7 +448,10 @@ work_up(struct sink_sender *s, uint64_t now)
 	while (s->stats.store_state == SINK_STATE_GOOD &&
 		(sink_sender_send_batch(s, 0) || sink_sender_send_batch(s, 1)))
 		busy = true;
-	if (s->finish && sink_sender_is_idle(s))
+	if (!s->finish)
+		return busy;
+	sink_sender_forget_moved(s);
+	if (sink_sender_is_idle(s))
 		send_end(s);
 	return busy;
 }

@@ -273,6 +273,24 @@ lost:
 	return false;
 }
 
+void
+sink_sender_forget_moved(struct sink_sender *s)
+{
+	struct retention_batch b;
+	uint32_t index, i;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		while (s->queue[i].nb > 0) {
+			index = s->queue[i].at[s->queue[i].head];
+			if (retention_get(s->config.retention, index, &b) &&
+				sink_sender_owns(s, &b))
+				break;
+			queue_drop(&s->queue[i]);
+			is_gone(s, index);
+		}
+	}
+}
+
 bool
 sink_sender_is_idle(const struct sink_sender *s)
 {

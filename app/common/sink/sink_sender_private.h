@@ -149,6 +149,9 @@ enum sink_reason sink_sender_take_results(struct sink_sender *s, const struct si
 /** The next batch of a table into a place of the store's. @return whether one went */
 bool sink_sender_send_batch(struct sink_sender *s, unsigned int table);
 
+/** Batches that wait here and are another's by now, up to one that is not. */
+void sink_sender_forget_moved(struct sink_sender *s);
+
 /** Whether of a connection that is up no batch waits, and none is without its result. */
 bool sink_sender_is_idle(const struct sink_sender *s);
 
