@@ -313,6 +313,38 @@ arrow_recover_file(const struct arrow_io_ops *io, const char *part, struct arrow
 	return recover(io != NULL ? io : &direct_io, part, SIZE_MAX, report);
 }
 
+/* Whether the batches that are to stay are as they were written: a cut goes by what can be read. */
+static int
+check_before_cut(
+	const struct arrow_io_ops *io, const char *path, size_t most, struct arrow_recovery *report)
+{
+	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
+	const char *problem = NULL;
+	struct arrow_reader r;
+	uint64_t size, end;
+	const uint8_t *data;
+	void *handle;
+	int rc;
+
+	rc = io->open(&handle, &how);
+	if (rc < 0)
+		return rc;
+	rc = io->map(handle, &data, &size);
+	if (rc == 0)
+		rc = arrow_reader_open_memory(&r, data, size, &problem);
+	if (rc == 0) {
+		if (arrow_recovery_scan(&r, &end, &problem) < most)
+			rc = -EBADMSG;
+		arrow_reader_close(&r);
+	}
+	(void)io->close(handle);
+	if (rc < 0)
+		snprintf(report->message, sizeof(report->message),
+			"stays as it is, of %zu batches not all are sound: %s", most,
+			problem != NULL ? problem : strerror(-rc));
+	return rc;
+}
+
 int
 arrow_cut_file(
 	const struct arrow_io_ops *io, const char *path, size_t most, struct arrow_recovery *report)
@@ -327,10 +359,18 @@ arrow_cut_file(
 	snprintf(name, sizeof(name), "%s", path);
 	if (ends_with(name, ARROW_PART))
 		name[strlen(name) - strlen(PART)] = '\0';
+	if (snprintf(part, sizeof(part), "%s" PART, name) >= (int)sizeof(part))
+		return -ENAMETOOLONG;
+	rc = most > 0 ? check_before_cut(io, name, most, report) : 0;
+	if (rc == -ENOENT)
+		rc = check_before_cut(io, part, most, report);
+	if (rc < 0) {
+		report->state = ARROW_RECOVERY_FAILED;
+		report->error = rc;
+		return rc;
+	}
 	/* by its name it is no longer complete: a crash in between leaves what recovery knows */
-	rc = -ENAMETOOLONG;
-	if (snprintf(part, sizeof(part), "%s" PART, name) < (int)sizeof(part))
-		rc = io->rename(name, part);
+	rc = io->rename(name, part);
 	/* it was, or an earlier try came as far as this, maybe to where nothing was left of it */
 	if (rc == -ENOENT)
 		rc = 0;

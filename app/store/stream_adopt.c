@@ -56,7 +56,7 @@ stream_writer_adopt_all(struct stream_writer *w)
 {
 	char path[PATH_MAX], message[PATH_MAX];
 	struct dirent **entry;
-	int i, n, rc, busy = 0;
+	int i, n, rc, unknown = 0;
 
 	n = list_files(w, &entry);
 	if (n < 0)
@@ -68,10 +68,11 @@ stream_writer_adopt_all(struct stream_writer *w)
 			: 0;
 		if (rc < 0)
 			stream_writer_say(w, true, message);
-		if (rc == -EBUSY)
-			busy = rc;
+		/* damaged, another stream's or gone it has nothing of ours; else nobody knows */
+		if (rc < 0 && rc != -EBADMSG && rc != -EXDEV && rc != -ENOENT)
+			unknown = rc;
 		free(entry[i]);
 	}
 	free(entry);
-	return busy;
+	return unknown;
 }

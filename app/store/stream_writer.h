@@ -61,6 +61,7 @@ typedef void (*stream_result)(
 struct stream_writer_config {
 	const char *dir; /**< exists */
 	const char *run; /**< name, sink_name_check() */
+	bool hidden;	 /**< names begin with a dot: nobody adopts such files */
 	struct arrow_identity identity;
 	const struct arrow_schema *schema; /**< outlives the writer */
 	struct arrow_slices_config slices; /**< sync_ms, sync_bytes: group commit */
@@ -111,12 +112,13 @@ int stream_writer_open(struct stream_writer **w, const struct stream_writer_conf
 int stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX]);
 
 /**
- * All complete files of this stream in its directory. One that cannot be read is no reason to write
+ * All complete files of this stream in its directory. One that is damaged is no reason to write
  * nothing: that is logged.
  *
  * @return
  *   - 0
- *   - -EBUSY: one is locked; what is in it is not known, so it would be written again
+ *   - -EBUSY: one is locked; -EACCES, -EIO, ...: or cannot be read: what is in it is not known, so
+ *     it would be written again
  *   - -errno of the directory
  */
 int stream_writer_adopt_all(struct stream_writer *w);
