@@ -105,11 +105,11 @@ import_files(struct job *j, char **source)
 
 	if (*source == NULL)
 		return EXIT_SUCCESS;
-	left = store_tree_lock_runs(source, message);
-	if (left == 0)
-		left = store_tree_recover(source, command_say_recovery, message);
-	if (left < 0 || store_tree_read(&tree, source, message) < 0)
+	left = store_tree_take(&tree, source, command_say_recovery, message);
+	if (left < 0) {
+		store_tree_free(&tree);
 		return fail(message);
+	}
 	if (left > 0)
 		status = fail("files that are not complete stay");
 	for (i = 0; i < tree.nb; i++) {

@@ -85,10 +85,9 @@ read_files(struct job *j, char **dir)
 	int left, status = EXIT_SUCCESS;
 	size_t i;
 
-	left = store_tree_lock_runs(dir, message);
-	if (left == 0 && !j->reconcile.dry_run)
-		left = store_tree_recover(dir, command_say_recovery, message);
-	if (left < 0 || store_tree_read(&tree, dir, message) < 0)
+	left = store_tree_take(
+		&tree, dir, j->reconcile.dry_run ? NULL : command_say_recovery, message);
+	if (left < 0)
 		status = fail(message);
 	if (left > 0)
 		status = fail("files that are not complete, and what they have is not known");

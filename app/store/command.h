@@ -20,7 +20,7 @@ command_say(void *arg, bool error, const char *text)
 	fprintf(error ? stderr : stdout, "%s\n", text);
 }
 
-/** A file that was completed: for store_tree_recover(). */
+/** A file that was completed: for store_tree_take(). */
 static inline void
 command_say_recovery(const char *path, const char *what)
 {

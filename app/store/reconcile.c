@@ -10,7 +10,8 @@
 #include "reconcile.h"
 #include "stream_source.h"
 
-#define NONE UINT64_MAX
+#define NONE   UINT64_MAX
+#define COPIES 1000000 /* as the numbers of files have digits */
 
 /* How a file is to be cut off. */
 struct cut {
@@ -261,7 +262,49 @@ dir_of(const char *path, char dir[PATH_MAX])
 		: -ENAMETOOLONG;
 }
 
-/* Batches of a file into one of their own, beside it. @return 0: they are durable there */
+/* Name of a copy while it is made, or when it is done: the first one that is free. */
+static int
+name_copy(char path[PATH_MAX], const char *dir, const char *hidden, const char *run,
+	const struct arrow_identity *id, unsigned int number)
+{
+	return snprintf(path, PATH_MAX, "%s/%s%s_%016" PRIx64 "_%06u_%s.arrow", dir, hidden, run,
+		       id->incarnation, number, id->table) < PATH_MAX - 8
+		? 0
+		: -ENAMETOOLONG;
+}
+
+/* What a reconcile that was killed has left of a copy. */
+static int
+remove_copy(const struct arrow_io_ops *io, const char *path)
+{
+	char part[PATH_MAX + 8];
+	int rc;
+
+	snprintf(part, sizeof(part), "%s.part", path);
+	rc = io->remove(part);
+	if (rc == 0 || rc == -ENOENT)
+		rc = io->remove(path);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/* All of it is durable: it is a file like others from here on. */
+static int
+show_copy(const struct arrow_io_ops *io, const char *copy, const char *dir, const char *run,
+	const struct arrow_identity *id)
+{
+	unsigned int number;
+	char path[PATH_MAX];
+	int rc = -EEXIST;
+
+	for (number = 1; rc == -EEXIST && number < COPIES; number++) {
+		rc = name_copy(path, dir, "", run, id, number);
+		if (rc == 0)
+			rc = io->rename(copy, path);
+	}
+	return rc == 0 ? io->sync_dir(path) : rc;
+}
+
+/* Batches of a file into one of their own. @return 0: they are durable there */
 static int
 copy_out(const struct reconcile *r, const struct reconcile_stream *stream,
 	const struct stream_source *s, const struct interval_set *which, char *run, char *dir)
@@ -274,15 +317,22 @@ copy_out(const struct reconcile *r, const struct reconcile_stream *stream,
 		.schema = &s->reader.schema,
 		.slices = r->slices,
 		.roll_bytes = UINT64_MAX,
+		.hidden = true,
 		.result = count_result,
 		.arg = &durable,
 	};
 	struct stream_writer *w;
+	char copy[PATH_MAX];
 	int64_t given;
 	int rc, error;
 
+	/* some of them alone, under a name that counts, would be taken for what was sent again */
+	rc = name_copy(copy, dir, ".", run, &stream->identity, 1);
+	if (rc == 0)
+		rc = remove_copy(r->io, copy);
 	c.slices.io = r->io;
-	rc = stream_writer_open(&w, &c);
+	if (rc == 0)
+		rc = stream_writer_open(&w, &c);
 	if (rc < 0)
 		return rc;
 	given = stream_source_copy(s, w, which);
@@ -290,7 +340,9 @@ copy_out(const struct reconcile *r, const struct reconcile_stream *stream,
 	stream_writer_close(w);
 	if (given < 0)
 		return (int)given;
-	return durable == interval_set_count(which) ? 0 : error < 0 ? error : -EIO;
+	if (error < 0 || durable != interval_set_count(which))
+		return error < 0 ? error : -EIO;
+	return show_copy(r->io, copy, dir, run, &stream->identity);
 }
 
 /* Complete files of a directory are known by what they have: the new one is read like any other. */

@@ -49,6 +49,13 @@ add(struct store_tree *t, const char *path)
 	return more[t->nb] != NULL ? (t->nb++, 0) : -ENOMEM;
 }
 
+/* A copy that is not done: reconcile.c. */
+static bool
+is_hidden(const FTSENT *e)
+{
+	return e->fts_level > FTS_ROOTLEVEL && e->fts_name[0] == '.';
+}
+
 int
 store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 {
@@ -56,7 +63,7 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 	FTS *fts;
 	int rc = 0;
 
-	fts = fts_open(root, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+	fts = fts_open(root, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
 	if (fts == NULL) {
 		snprintf(message, PATH_MAX, "cannot look for files: %s", strerror(errno));
 		return -errno;
@@ -66,7 +73,12 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 			rc = -e->fts_errno;
 			snprintf(message, PATH_MAX, "%.3000s: %s", e->fts_path,
 				strerror(e->fts_errno));
-		} else if (e->fts_info == FTS_F &&
+		} else if (e->fts_info == FTS_SL || e->fts_info == FTS_SLNONE) {
+			rc = -ELOOP;
+			snprintf(message, PATH_MAX,
+				"%.3000s is a link, and is not followed: name what it leads to",
+				e->fts_path);
+		} else if (e->fts_info == FTS_F && !is_hidden(e) &&
 			(ends_with(e->fts_path, ".arrow") || store_tree_is_part(e->fts_path))) {
 			rc = add(t, e->fts_path);
 			if (rc < 0)
@@ -90,26 +102,6 @@ store_tree_free(struct store_tree *t)
 		free(t->path[i]);
 	free(t->path);
 	*t = (struct store_tree){0};
-}
-
-int
-store_tree_recover(
-	char *const *root, void (*say)(const char *path, const char *what), char message[PATH_MAX])
-{
-	struct arrow_recovery report;
-	struct store_tree t = {0};
-	int rc, left = 0;
-	size_t i;
-
-	rc = store_tree_read(&t, root, message);
-	for (i = 0; i < t.nb && rc == 0; i++) {
-		if (!store_tree_is_part(t.path[i]))
-			continue;
-		left += arrow_recover_file(NULL, t.path[i], &report) < 0;
-		say(report.path, report.message);
-	}
-	store_tree_free(&t);
-	return rc < 0 ? rc : left;
 }
 
 /* Hold the directory of a file itself. */
@@ -137,25 +129,86 @@ lock_dir_of(const char *path, size_t size, char *message)
 	return rc;
 }
 
-int
-store_tree_lock_runs(char *const *root, char message[PATH_MAX])
+static size_t
+dir_size(const char *path)
 {
-	struct store_tree t = {0};
-	const char *last = "";
-	size_t i, size, last_size = 0;
-	int rc;
+	const char *slash = strrchr(path, '/');
 
-	rc = store_tree_read(&t, root, message);
-	for (i = 0; i < t.nb && rc == 0; i++) {
-		size = strrchr(t.path[i], '/') != NULL ? strrchr(t.path[i], '/') - t.path[i] : 0;
-		if (last_size == size && strncmp(last, t.path[i], size) == 0)
-			continue;
-		rc = lock_dir_of(t.path[i], size, message);
-		last = t.path[i];
-		last_size = size;
+	return slash != NULL ? slash - path : 0;
+}
+
+static bool
+is_same_dir(const char *a, const char *b)
+{
+	return dir_size(a) == dir_size(b) && strncmp(a, b, dir_size(a)) == 0;
+}
+
+/* Directories of all files; those of one come one after the other. */
+static int
+lock_dirs(const struct store_tree *t, char message[PATH_MAX])
+{
+	int rc = 0;
+	size_t i;
+
+	for (i = 0; i < t->nb && rc == 0; i++) {
+		if (i == 0 || !is_same_dir(t->path[i - 1], t->path[i]))
+			rc = lock_dir_of(t->path[i], dir_size(t->path[i]), message);
 	}
-	store_tree_free(&t);
 	return rc;
+}
+
+static int
+complete(const struct store_tree *t, void (*say)(const char *path, const char *what))
+{
+	struct arrow_recovery report;
+	int left = 0;
+	size_t i;
+
+	for (i = 0; i < t->nb; i++) {
+		if (!store_tree_is_part(t->path[i]))
+			continue;
+		left += arrow_recover_file(NULL, t->path[i], &report) < 0;
+		say(report.path, report.message);
+	}
+	return left;
+}
+
+/* Files of directories that are not held are somebody's who began when the others were. */
+static void
+drop_others(struct store_tree *t, const struct store_tree *held)
+{
+	size_t i, k, nb = 0;
+
+	for (i = 0; i < t->nb; i++) {
+		for (k = 0; k < held->nb && !is_same_dir(held->path[k], t->path[i]); k++)
+			;
+		if (k < held->nb)
+			t->path[nb++] = t->path[i];
+		else
+			free(t->path[i]);
+	}
+	t->nb = nb;
+}
+
+int
+store_tree_take(struct store_tree *t, char *const *root,
+	void (*say)(const char *path, const char *what), char message[PATH_MAX])
+{
+	struct store_tree held = {0};
+	int rc, left = 0;
+
+	rc = store_tree_read(&held, root, message);
+	if (rc == 0)
+		rc = lock_dirs(&held, message);
+	if (rc == 0 && say != NULL)
+		left = complete(&held, say);
+	/* under the names that they have now */
+	if (rc == 0)
+		rc = store_tree_read(t, root, message);
+	if (rc == 0)
+		drop_others(t, &held);
+	store_tree_free(&held);
+	return rc < 0 ? rc : left;
 }
 
 /* @return a descriptor that holds a lock file; -EBUSY; -errno */

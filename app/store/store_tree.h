@@ -18,7 +18,7 @@ struct store_tree {
 };
 
 /**
- * Find `*.arrow` and `*.arrow.part`, by name.
+ * Find `*.arrow` and `*.arrow.part`, by name. A link among them, or to a directory, is an error.
  * @param root     directories, or files themselves; NULL-terminated
  * @param message  out, on error: what cannot be read
  * @return 0; -errno; -ENOMEM
@@ -31,19 +31,14 @@ void store_tree_free(struct store_tree *t);
 bool store_tree_is_part(const char *path);
 
 /**
- * Complete what a crash has left as `.part` below directories, as a store does when it starts.
- * @param say  called with each
- * @return how many could not be completed, or are being written; -errno
+ * Find them, and hold the directories that they are in until the process ends: a receiver holds
+ * those that it has spilled to until no store may have to cut off what is in them. Files of others
+ * that come meanwhile are left out.
+ * @param say  called with each `.part` that is completed, as when a store starts; NULL: all stay
+ * @return how many could not be completed, or are being written; -EBUSY; -errno
  */
-int store_tree_recover(
-	char *const *root, void (*say)(const char *path, const char *what), char message[PATH_MAX]);
-
-/**
- * Hold directories of runs that have files below others: a receiver holds those that it has spilled
- * to until no store may have to cut off what is in them. They are held until the process ends.
- * @return 0; -EBUSY; -errno
- */
-int store_tree_lock_runs(char *const *root, char message[PATH_MAX]);
+int store_tree_take(struct store_tree *t, char *const *root,
+	void (*say)(const char *path, const char *what), char message[PATH_MAX]);
 
 /**
  * Hold a directory: `.lock` in it. It is held until the descriptor is closed or the process ends.

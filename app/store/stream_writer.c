@@ -128,8 +128,9 @@ create_file(struct stream_writer *w, struct stream_file *f)
 	/* names that are taken are those of files from before */
 	for (tries = 0; tries < 10000; tries++) {
 		w->set++;
-		if (snprintf(name, sizeof(name), "%s_%016" PRIx64 "_%06u_%s", w->config.run,
-			    id->incarnation, w->set, id->table) >= (int)sizeof(name) - 12)
+		if (snprintf(name, sizeof(name), "%s%s_%016" PRIx64 "_%06u_%s",
+			    w->config.hidden ? "." : "", w->config.run, id->incarnation, w->set,
+			    id->table) >= (int)sizeof(name) - 12)
 			return -ENAMETOOLONG;
 		rc = arrow_file_create(
 			&f->file, &w->config.slices, w->config.dir, name, w->config.schema);

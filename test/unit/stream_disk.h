@@ -38,6 +38,13 @@ by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* A complete file that is not hidden: one that stores, verify and reconcile look at. */
+static inline bool
+is_seen(const struct disk_file *f)
+{
+	return f->name[0] != '.' && has_end(f->name, ".arrow");
+}
+
 /* Complete files, by name. */
 static inline unsigned int
 list_complete(const char *sorted[DISK_FILES])
@@ -46,11 +53,11 @@ list_complete(const char *sorted[DISK_FILES])
 	unsigned int i, n = 0;
 
 	for (i = 0; i < disk->nb_files; i++) {
+		if (!is_seen(&disk->file[i]))
+			continue;
 		snprintf(path[n], sizeof(path[n]), "/%s", disk->file[i].name);
-		if (has_end(path[n], ".arrow")) {
-			sorted[n] = path[n];
-			n++;
-		}
+		sorted[n] = path[n];
+		n++;
 	}
 	qsort(sorted, n, sizeof(sorted[0]), by_name);
 	return n;
@@ -67,7 +74,7 @@ times_in_files(const struct sink_sample *s, enum arrow_table table, unsigned int
 	size_t k;
 
 	for (i = 0; i < disk->nb_files; i++) {
-		if (!has_end(disk->file[i].name, ".arrow"))
+		if (!is_seen(&disk->file[i]))
 			continue;
 		assert_int_equal(arrow_reader_open_memory(
 					 &r, disk->file[i].data, disk->file[i].size, &problem),
