@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <rte_cycles.h>
 #include <rte_mbuf.h>
 #include <rte_prefetch.h>
 
@@ -129,8 +130,10 @@ frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uint32_t mos
 static enum frame_place
 drop_unused(struct frame_lane *lane, uint64_t frame)
 {
-	if (lane->passed != frame + 1)
+	if (lane->passed != frame + 1) {
+		__atomic_store_n(&lane->passed_at, rte_rdtsc(), __ATOMIC_RELAXED);
 		__atomic_store_n(&lane->passed, frame + 1, __ATOMIC_RELEASE);
+	}
 	return FRAME_PLACE_NO_RUN;
 }
 

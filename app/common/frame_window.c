@@ -44,7 +44,8 @@ set_state(struct frame_table *ft, enum frame_window_state state)
 
 /**
  * A run that begins while the detector sends begins with a whole frame: not with one of which
- * packets were dropped before. `at` and the result are frame + 1.
+ * packets were dropped before. `at` and the result are frame + 1. A detector that was silent since
+ * may count anew.
  */
 static uint64_t
 first_whole(const struct frame_table *ft, uint64_t at)
@@ -53,10 +54,13 @@ first_whole(const struct frame_table *ft, uint64_t at)
 	uint64_t first = at;
 
 	for (uint32_t i = 0; i < ft->config.lanes && ft->builder.fresh; i++) {
-		const uint64_t passed = __atomic_load_n(&ft->lanes[i].passed, __ATOMIC_ACQUIRE);
+		const struct frame_lane *lane = &ft->lanes[i];
+		const uint64_t passed = __atomic_load_n(&lane->passed, __ATOMIC_ACQUIRE);
 		uint64_t next;
 
-		if (passed <= w->offset)
+		if (passed <= w->offset ||
+			rte_rdtsc() - __atomic_load_n(&lane->passed_at, __ATOMIC_RELAXED) >
+				ft->config.stall_cycles)
 			continue;
 		/* the first of our frames after the one with number passed - 1, + 1 */
 		next = (passed - 1 - w->offset) / w->stride + 2;

@@ -355,7 +355,7 @@ conclude(struct builder *b, struct place *place)
 	if (kept) {
 		r->out = f->out;
 		b->stats.incomplete_kept += f->missing > 0;
-		if (r->kind == GK_KIND_IMAGE && b->config.channel->params[0].kind == GK_KIND_CSR)
+		if (r->kind == GK_KIND_IMAGE && b->vetoes[place->veto].params.kind == GK_KIND_CSR)
 			r->flags |= FRAME_FLAG_DENSE;
 	} else {
 		b->free_outputs[b->nb_free_outputs++] = f->out;
@@ -372,12 +372,11 @@ retire(struct builder *b)
 {
 	uint32_t n = 0;
 
-	for (; b->retire != b->close; b->retire++, n++) {
+	/* not beyond: an epoch begins when all that was dispatched is retired */
+	for (; b->retire != b->dispatch; b->retire++, n++) {
 		struct place *place = place_at(b, b->retire);
 		struct gk_ring *ring = &b->rings[place->gang];
 
-		if (place->state == PLACE_CLOSED)
-			break;
 		if (place->state == PLACE_WITH_GANG) {
 			/* packets first: the slot is recycled below */
 			if (!gk_ring_is_done(ring, place->batch) ||

@@ -34,14 +34,18 @@ take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
 static int
 change_veto(struct builder *b, const struct builder_command *c)
 {
-	/* frames that are closed and wait are judged by the veto that they arrived under */
-	const uint64_t next = b->config.table->builder.next_close;
-	const uint64_t earliest = frame_table_number(b->config.table, next);
+	const struct frame_table *ft = b->config.table;
+	/* frames that are closed and wait are judged by the veto that they arrived under; where a
+	 * run that looks for its first frame will begin nobody knows */
+	const uint64_t earliest =
+		ft->builder.fresh ? 0 : frame_table_number(ft, ft->builder.next_close);
 
 	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
 		return -EBUSY;
 	b->effective = RTE_MAX(c->from_frame, earliest);
-	b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
+	/* in the order in which they were made; what is in force is of no matter */
+	if (b->veto != b->veto_newest)
+		b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
 	take_veto(b, &c->veto, b->effective);
 	return 0;
 }
@@ -61,6 +65,8 @@ begin_run(struct builder *b, const struct builder_command *c)
 	b->packets_min = c->packets_min;
 	builder_epoch_begin(b, &c->dark);
 	b->run_closed = b->stats.closed;
+	b->stats.first_frame = 0;
+	b->stats.last_frame = 0;
 	b->running = true;
 	b->ending = false;
 	b->aborting = false;

@@ -50,6 +50,13 @@ column(const struct ledger *l, uint32_t i)
 	return *(const uint64_t *)((const uint8_t *)l + columns[i].at);
 }
 
+/* Ports' counters may be reset, or go with their port. */
+static uint64_t
+above(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
 static void
 balance(struct ledger *l)
 {
@@ -124,9 +131,9 @@ ledger_since(struct ledger *l, const struct ledger *before)
 	l->timeouts -= before->timeouts;
 	for (uint32_t c = 0; c < RX_COUNTERS; c++)
 		l->packets[c] -= before->packets[c];
-	l->ports.ring_full -= before->ports.ring_full;
-	l->ports.no_mbuf -= before->ports.no_mbuf;
-	l->ports.damaged -= before->ports.damaged;
+	l->ports.ring_full = above(l->ports.ring_full, before->ports.ring_full);
+	l->ports.no_mbuf = above(l->ports.no_mbuf, before->ports.no_mbuf);
+	l->ports.damaged = above(l->ports.damaged, before->ports.damaged);
 	balance(l);
 }
 

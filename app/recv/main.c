@@ -188,6 +188,8 @@ serve(void *arg)
 		run_tick(&s->run);
 		print_progress(s);
 		if (signalled && !stopping) {
+			/* first: a client may ask for the next run just now */
+			run_close(&s->run);
 			LOG(INFO, "stopping: %s\n", strsignal(signalled));
 			/* one that could not be stopped in time is asked again */
 			stopping = run_get_state(&s->run) == RUN_IDLE || run_stop(&s->run) == 0;

@@ -135,6 +135,13 @@ check_fits(struct run *r, const struct settings *s)
 	if (s->value != r->process->value)
 		return complain(r, -EINVAL,
 			"output.value is fixed while the process runs: start another one");
+	if (s->detector.ops != r->process->detector.ops ||
+		s->detector.modules != r->process->detector.modules ||
+		s->detector.interfaces != r->process->detector.interfaces ||
+		s->detector.tiles != r->process->detector.tiles ||
+		s->detector.expected != r->process->detector.expected)
+		return complain(r, -EINVAL,
+			"[detector] is fixed while the process runs: start another one");
 	if (s->dark.select != BUILDER_DARK_NONE &&
 		r->pipeline->gk_config.channel->dark[0].cells == 0)
 		return complain(r, -EINVAL,
@@ -394,6 +401,9 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 
 	if (r->state != RUN_RUNNING)
 		return complain(r, -EALREADY, "there is no run whose thresholds could change");
+	if (from_frame > FRAME_NUMBER_MAX)
+		return complain(r, -EINVAL, "from_frame = %" PRIu64 ": frames count to %" PRIu64,
+			from_frame, (uint64_t)FRAME_NUMBER_MAX);
 	/* on top of what the run has; what is refused leaves no trace there */
 	ret = read_settings(r, r->assignments, assignments, &config, &settings);
 	if (ret != 0)
@@ -500,13 +510,29 @@ run_tick(struct run *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
+static int
+check_open(struct run *r)
+{
+	return r->closed ? complain(r, -ESHUTDOWN, "the process is about to end") : 0;
+}
+
+void
+run_close(struct run *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->closed = true;
+	pthread_mutex_unlock(&r->lock);
+}
+
 int
 run_configure(struct run *r, const char *assignments)
 {
 	int ret;
 
 	pthread_mutex_lock(&r->lock);
-	ret = configure(r, assignments);
+	ret = check_open(r);
+	if (ret == 0)
+		ret = configure(r, assignments);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
 }
@@ -517,7 +543,9 @@ run_arm(struct run *r)
 	int ret;
 
 	pthread_mutex_lock(&r->lock);
-	ret = arm(r);
+	ret = check_open(r);
+	if (ret == 0)
+		ret = arm(r);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
 }
@@ -528,7 +556,9 @@ run_start(struct run *r)
 	int ret;
 
 	pthread_mutex_lock(&r->lock);
-	ret = start(r);
+	ret = check_open(r);
+	if (ret == 0)
+		ret = start(r);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
 }

@@ -70,6 +70,7 @@ struct run_writer {
 struct run {
 	pthread_mutex_t lock;
 	enum run_state state;
+	bool closed; /* no other run begins */
 	struct pipeline *pipeline;
 	const struct config_source *base; /**< what every run builds on */
 	const struct settings *process;	  /**< that the pipeline was made with */
@@ -133,6 +134,9 @@ int run_abort(struct run *r);
  * @return 0; -EALREADY: there is no run; -EINVAL; -EBUSY: too many changes at once
  */
 int run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective);
+
+/** The process is to end: no run is configured, armed or started from here on (-ESHUTDOWN). */
+void run_close(struct run *r);
 
 /** The lcores are at rest and will not finish the run: close the files with what there is. */
 void run_give_up(struct run *r, const char *why);

@@ -24,6 +24,7 @@ static struct gk_channel *channel;
 static struct gk_result results[SLOTS];
 static struct frame_record *out[BUILDER_RECORDS * 2];
 static uint32_t nb_out;
+static enum gk_kind kept_as; /* what the test's gangs make of a frame that is kept */
 
 static int
 setup(void **state)
@@ -53,6 +54,7 @@ setup(void **state)
 	};
 	assert_true(channel != NULL && config.egress != NULL && config.returned != NULL);
 	nb_out = 0;
+	kept_as = GK_KIND_CSR;
 	ft = NULL;
 	b = NULL;
 	return 0;
@@ -175,7 +177,7 @@ gang_finish(uint32_t gang)
 			.verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT,
 			.kind = !keep					      ? GK_KIND_NONE
 				: !hit && (f->flags & GK_FRAME_KIND_RAW) != 0 ? GK_KIND_RAW
-									      : GK_KIND_CSR,
+									      : kept_as,
 			.bragg_count = f->frame + 1,
 			.saturated = f->frame + 2,
 			.invalid = f->frame + 3,
@@ -336,6 +338,56 @@ record_of_a_frame(void **state)
 }
 
 /* A gang lets go of packets before it is done: mbufs go back, frame and record do not. */
+/* A full image is one instead of CSR only if CSR was asked for: of whatever run it is. */
+static void
+dense_instead_of_csr(void **state)
+{
+	const uint8_t kinds[] = {GK_KIND_IMAGE, GK_KIND_CSR, GK_KIND_IMAGE};
+
+	kept_as = GK_KIND_IMAGE;
+	for (unsigned int i = 0; i < RTE_DIM(kinds); i++) {
+		run.veto.params.kind = kinds[i];
+		if (i == 0) {
+			begin();
+		} else {
+			assert_int_equal(builder_post(b, &run), 0);
+			poll(5);
+		}
+		send_frames(1, 4);
+		gangs_finish_all();
+		assert_int_equal(egress(), 3);
+		assert_int_equal(out[2]->verdict, FRAME_HIT);
+		assert_int_equal(out[2]->flags, kinds[i] == GK_KIND_CSR ? FRAME_FLAG_DENSE : 0);
+		finish();
+		ft->config.stall_cycles = table_config.stall_cycles;
+	}
+}
+
+/* What is changed while a run looks for its first frame is not put off by the run before. */
+static void
+thresholds_of_a_second_run(void **state)
+{
+	struct builder_command veto = {.order = BUILDER_VETO, .veto.params.version = 43};
+	uint64_t effective = 1;
+
+	begin();
+	assert_int_equal(builder_stats(b)->first_frame, 0);
+	send_frames(1, 4);
+	gangs_finish_all();
+	finish();
+	assert_int_equal(builder_stats(b)->last_frame, 3);
+	run.run = (struct frame_run){0};
+	assert_int_equal(builder_post(b, &run), 0);
+	poll(5);
+	assert_int_equal(builder_result(b, NULL), 0);
+	assert_int_equal(builder_stats(b)->last_frame, 0);
+	assert_int_equal(builder_post(b, &veto), 0);
+	poll(1);
+	assert_int_equal(builder_result(b, &effective), 0);
+	assert_int_equal(effective, 0);
+	finish();
+}
+
 static void
 packets_go_back_first(void **state)
 {
@@ -615,6 +667,8 @@ main(int argc, char **argv)
 		TEST(bad_numbers_are_refused),
 		TEST(retires_in_frame_order),
 		TEST(record_of_a_frame),
+		TEST(dense_instead_of_csr),
+		TEST(thresholds_of_a_second_run),
 		TEST(packets_go_back_first),
 		TEST(waits_for_outputs),
 		TEST(egress_is_stuck),

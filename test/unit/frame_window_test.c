@@ -138,6 +138,39 @@ first_window_by_agreement(void **state)
 }
 
 /* Fewer packets than must agree, and then silence: believed after stall_cycles. */
+/* A run begins behind what was dropped before it, unless the detector was silent since. */
+static void
+first_window_between_runs(void **state)
+{
+	config.no_run = true;
+	config.stall_cycles = rte_get_tsc_hz() * 1000;
+	for (int silent = 0; silent < 2; silent++) {
+		ft = rig_table(&config);
+		for (uint64_t f = 1; f < 4; f++)
+			assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_NO_RUN);
+		if (silent)
+			ft->lanes[0].passed_at -= config.stall_cycles + 1;
+		assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
+		for (int i = 0; i < 3; i++) {
+			frame_table_open(ft);
+			rig_quiescent(ft);
+		}
+		assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
+		for (int i = 0; i < 3; i++)
+			frame_lane_vote(ft, &ft->lanes[0], 1);
+		for (int i = 0; i < 3; i++) {
+			frame_table_open(ft);
+			rig_quiescent(ft);
+		}
+		assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+		assert_int_equal(
+			rig_place(ft, 0, 1, 5, 1), silent ? FRAME_PLACED : FRAME_PLACE_LATE);
+		assert_int_equal(rig_place(ft, 0, silent ? 2 : 4, 5, 1), FRAME_PLACED);
+		if (!silent)
+			rig_table_free(ft);
+	}
+}
+
 static void
 first_window_by_time(void **state)
 {
@@ -542,6 +575,7 @@ main(int argc, char **argv)
 		TEST(lone_number_ahead_is_dropped),
 		TEST(gap_by_agreement_is_loss),
 		TEST(first_window_by_agreement),
+		TEST(first_window_between_runs),
 		TEST(first_window_by_time),
 		TEST(lone_number_gives_nothing_up),
 		TEST(full_lane_is_not_waited_for),
