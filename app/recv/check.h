@@ -145,6 +145,7 @@ struct check_need {
 	uint64_t largest; /**< the largest piece of them */
 	const char *largest_name;
 	uint64_t device; /**< bytes of GPU memory */
+	uint64_t ring;	 /**< bytes that an adapter of [egress] pins beside EAL memory */
 };
 
 struct check_port;
@@ -250,6 +251,7 @@ struct check_egress {
 	struct rdma_dev *dev; /**< open */
 	int error;	      /**< 0 or -errno: it cannot be opened */
 	uint64_t heap;	      /**< bytes of EAL memory that it takes */
+	bool pins;	      /**< it pins what is registered: an adapter does */
 };
 
 /** Open the device, as a run does before it sets ports up. Nothing is sent. */

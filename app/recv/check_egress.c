@@ -13,11 +13,13 @@
 #include "check.h"
 #include "rdma/rdma.h"
 #include "sink/sink_key.h"
+#include "stream_writer.h"
 
 void
 check_open_egress(struct check_egress *e, const struct settings *s)
 {
 	struct check_heap before, after;
+	struct rdma_dev_info info;
 
 	*e = (struct check_egress){0};
 	if (s->egress.device == NULL)
@@ -31,6 +33,8 @@ check_open_egress(struct check_egress *e, const struct settings *s)
 	check_find_heap(&after);
 	if (after.taken > before.taken)
 		e->heap = after.taken - before.taken;
+	(void)rdma_dev_info_get(e->dev, &info);
+	e->pins = strcmp(info.provider, "verbs") == 0;
 }
 
 void
@@ -141,11 +145,11 @@ void
 check_spill(struct check *c, const struct settings *s)
 {
 	const struct egress_settings *e = &s->egress;
-	/* without a limit, at least as much again as the ring holds */
-	const uint64_t want = e->spill_bytes != 0 ? e->spill_bytes : e->ring_bytes;
-	char path[PATH_MAX], have[16], bytes[16];
+	struct stream_quota quota = {
+		.limit = e->spill_bytes, .root = e->spill, .producer = s->producer};
+	char path[PATH_MAX], have[16], bytes[16], used[16];
 	struct statvfs fs;
-	uint64_t space;
+	uint64_t space, want;
 	int ret;
 
 	if (e->spill == NULL) {
@@ -164,16 +168,26 @@ check_spill(struct check *c, const struct settings *s)
 	}
 	space = (uint64_t)fs.f_bavail * fs.f_frsize;
 	check_print_bytes(space, have);
+	/* what waits to be imported counts; without a limit, as much again as the ring holds */
+	stream_quota_renew(&quota);
+	check_print_bytes(quota.used, used);
+	want = quota.limit == 0 ? e->ring_bytes : quota.limit - RTE_MIN(quota.used, quota.limit);
+	if (want == 0) {
+		check_add(c, CHECK_WARN, "spill directory",
+			"%s: %s wait to be imported, spill_mib allows no more", e->spill, used);
+		check_fix(c, "braggline-store import, or more of [egress] spill_mib");
+		return;
+	}
 	if (space < want) {
 		check_add(c, CHECK_WARN, "spill directory", "%s: %s free, less than %s (%s)",
-			e->spill, have, e->spill_bytes != 0 ? "spill_mib" : "the ring holds",
+			e->spill, have, quota.limit != 0 ? "spill_mib allows" : "the ring holds",
 			check_print_bytes(want, bytes));
 		check_fix(c, "free some, or another [egress] spill directory");
 		return;
 	}
 	check_add(c, CHECK_OK, "spill directory", "%s%s: %s free, %" PRIu64 " s at rate_mb",
 		e->spill, strcmp(path, e->spill) == 0 ? "" : ", to be made", have,
-		(e->spill_bytes != 0 ? e->spill_bytes : space) / e->rate);
+		(quota.limit != 0 ? want : space) / e->rate);
 }
 
 void

@@ -223,15 +223,18 @@ check_locked_memory(struct check *c, const struct rlimit *limit, const struct ch
 {
 	char have[16], want[16];
 
+	const bool heap = count_real(ports, nb_ports) != 0 || (gpu->present && !gpu->is_virtual);
+	const uint64_t pinned = (heap ? need->heap : 0) + need->ring;
+
 	check_print_bytes(limit->rlim_cur, have);
-	check_print_bytes(need->heap, want);
-	if (count_real(ports, nb_ports) == 0 && (!gpu->present || gpu->is_virtual)) {
+	check_print_bytes(pinned, want);
+	if (pinned == 0) {
 		check_add(c, CHECK_NA, "locked memory", "no device pins memory here");
 	} else if (limit->rlim_cur == RLIM_INFINITY) {
 		check_add(c, CHECK_OK, "locked memory", "unlimited");
 	} else if (may_lock(c)) {
 		check_add(c, CHECK_OK, "locked memory", "CAP_IPC_LOCK, whatever the limit");
-	} else if (limit->rlim_cur >= need->heap) {
+	} else if (limit->rlim_cur >= pinned) {
 		check_add(c, CHECK_OK, "locked memory", "%s allowed, %s needed", have, want);
 	} else {
 		check_add(c, CHECK_FAIL, "locked memory",

@@ -12,6 +12,9 @@
 
 static char ring[64];
 
+/* A complete file of producer 2. */
+#define SPILLED "/spill/run-0000000000000002-0000000000000007/run_frames-a-00000.arrow"
+
 /** As [egress] is with device, stores and key alone. */
 static struct settings
 make_egress(void)
@@ -156,7 +159,7 @@ static void
 test_spill(void **state)
 {
 	struct settings s = make_egress();
-	char path[PATH_MAX + 32];
+	char path[PATH_MAX + 32], file[PATH_MAX + 128];
 
 	check_spill(&check, &s);
 	want(CHECK_NA, "none", "");
@@ -171,11 +174,26 @@ test_spill(void **state)
 	want(CHECK_WARN, "free, less than the ring holds (1024 PiB)", "[egress] spill");
 	s.egress.spill_bytes = UINT64_C(1) << 50;
 	check_spill(&check, &s);
-	want(CHECK_WARN, "free, less than spill_mib (1.0 PiB)", "[egress] spill");
+	want(CHECK_WARN, "free, less than spill_mib allows (1.0 PiB)", "[egress] spill");
 	s.egress.spill_bytes = UINT64_C(500) << 10;
 	s.egress.rate = 1000;
 	check_spill(&check, &s);
 	want(CHECK_OK, ", 512 s at rate_mb", "");
+
+	/* what others have left here counts: another producer's does not */
+	put(SPILLED, "");
+	snprintf(file, sizeof(file), "%s" SPILLED, root);
+	assert_int_equal(truncate(file, 300 << 10), 0);
+	s.producer = 1;
+	check_spill(&check, &s);
+	want(CHECK_OK, ", 512 s at rate_mb", "");
+	s.producer = 2;
+	check_spill(&check, &s);
+	want(CHECK_OK, ", 204 s at rate_mb", "");
+	s.egress.spill_bytes = UINT64_C(300) << 10;
+	check_spill(&check, &s);
+	want(CHECK_WARN, "300 KiB wait to be imported", "braggline-store import");
+
 	snprintf(path, sizeof(path), "%s/a/b", root);
 	check_spill(&check, &s);
 	want(CHECK_FAIL, "/a/b: No such file", "mkdir -p");
