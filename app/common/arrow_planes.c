@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "arrow_crc.h"
 #include "arrow_planes.h"
 #include "arrow_slices.h"
+#include "file_lock.h"
 
 #define LINE_MAX_BYTES (ARROW_PLANES_NAME_MAX + 96)
 
@@ -80,6 +82,37 @@ put_planes(struct arrow_slices *out, const struct arrow_plane *planes, unsigned 
 	return rc;
 }
 
+/* Its first bytes are its digests, and it has its name since it is whole. @return 1: so it is */
+static int
+is_there(const char *path, const char *header, size_t size)
+{
+	char *text = malloc(size);
+	size_t nb = 0;
+	FILE *f;
+
+	f = text != NULL ? fopen(path, "re") : NULL;
+	if (f != NULL) {
+		nb = fread(text, 1, size, f);
+		fclose(f);
+	}
+	nb = f != NULL && nb == size && memcmp(text, header, size) == 0;
+	free(text);
+	return nb ? 1 : -EEXIST;
+}
+
+/* Of a writer that was killed; one that lives holds its lock. */
+static void
+remove_left(const char *part)
+{
+	const int fd = open(part, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (file_lock(fd, 0) == 0)
+		(void)unlink(part);
+	close(fd);
+}
+
 int
 arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *run,
 	const struct arrow_plane *planes, unsigned int nb, char message[PATH_MAX])
@@ -105,13 +138,21 @@ arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *r
 		return rc;
 	}
 	snprintf(part, sizeof(part), "%.*s.part", (int)len, path);
-	rc = -EEXIST;
-	if (access(path, F_OK) == 0)
-		goto out;
 	rc = -ENOMEM;
 	header = make_header(planes, nb, &size);
 	if (header == NULL)
 		goto out;
+	if (access(path, F_OK) == 0) {
+		rc = is_there(path, header, size);
+		if (rc < 0)
+			snprintf(message, PATH_MAX,
+				"%.*s is of another calibration: another [run] name or [output] "
+				"directory",
+				PATH_MAX - 128, path);
+		free(header);
+		return rc;
+	}
+	remove_left(part);
 	rc = arrow_slices_open(&out, &config, part);
 	if (rc < 0)
 		goto out;

@@ -35,10 +35,12 @@ struct arrow_plane {
 uint32_t arrow_planes_digest(const struct arrow_plane *planes, unsigned int nb);
 
 /**
- * Write DIR/RUN_calibration.bin: afterwards it is there, whole and durable, or it is not.
+ * Write DIR/RUN_calibration.bin: afterwards it is there, whole and durable, or it is not. That of
+ * a receiver which has begun the run before, with the same maps, is as good.
  * @param io       NULL: direct_io
  * @param message  out, on error: what is wrong; at least PATH_MAX bytes
- * @return 0; -EEXIST; -EINVAL: too many planes or names too long; -errno of the file system
+ * @return 0; 1: it was there; -EEXIST: with other maps; -EINVAL: too many planes or names too long;
+ *   -errno of the file system
  */
 int arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *run,
 	const struct arrow_plane *planes, unsigned int nb, char message[PATH_MAX]);

@@ -377,8 +377,9 @@ create_files(struct file_writer *w, char message[PATH_MAX])
 	if (rc < 0 || c->nb_planes == 0)
 		return rc;
 	rc = arrow_planes_write(c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
+	/* not one that was there: it is another's */
 	w->has_calibration = rc == 0;
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 int

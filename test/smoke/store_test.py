@@ -90,7 +90,7 @@ class Chain:
                 'calibration.mask': f'{where}/mask_m%d.bin', 'veto.dry_run': 'yes',
                 'frames.backpressure': 'wait', 'output.directory': f'{where}/run',
                 'output.frames_interval': 32, 'output.images_interval': 8,
-                'output.preview': 'off', 'output.calibration': 'no',
+                'output.preview': 'off',
                 'egress.device': 'roce:port=net_memif0,ip=10.0.0.1/24',
                 'egress.stores': '10.0.0.2', 'egress.key': f'{where}/key',
                 'egress.ring': self.ring, 'egress.ring_mib': 256, 'egress.rate_mb': 10,

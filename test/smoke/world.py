@@ -198,7 +198,6 @@ class World:
                     calibration__mask=f'{where}/mask_m%d.bin', veto__dry_run='yes',
                     run__name='run', output__directory=where, output__producer=number + 1,
                     output__frames_interval=4, output__images_interval=2, output__preview='off',
-                    output__calibration='no',
                     egress__device=f'roce:port=net_af_packet1,ip=10.0.0.{number + 1}/24',
                     egress__stores=stores, egress__key=f'{self.where}/key',
                     egress__ring=self.ring(number), egress__ring_mib=64, egress__rate_mb=2,
