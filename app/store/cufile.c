@@ -164,14 +164,21 @@ cufile_leave(const struct cufile *c)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static void
+forget_memory(const struct cufile *c, const void *base)
+{
+	if (cufile_enter(c) < 0)
+		return;
+	(void)c->lib.symbols.buf_deregister(base);
+	cufile_leave(c);
+}
+
 int
 cufile_memory_add(struct cufile *c, void *base, uint64_t length)
 {
 	struct cufile_error error;
 	int rc;
 
-	if (c->nb_ranges == CUFILE_MEMORY_MAX)
-		return -ENOSPC;
 	rc = cufile_enter(c);
 	if (rc < 0)
 		return rc;
@@ -184,9 +191,14 @@ cufile_memory_add(struct cufile *c, void *base, uint64_t length)
 		return -EIO;
 	}
 	pthread_rwlock_wrlock(&c->lock);
-	c->range[c->nb_ranges++] = (struct range){(uintptr_t)base, length};
+	if (c->nb_ranges < CUFILE_MEMORY_MAX)
+		c->range[c->nb_ranges++] = (struct range){(uintptr_t)base, length};
+	else
+		rc = -ENOSPC;
 	pthread_rwlock_unlock(&c->lock);
-	return 0;
+	if (rc < 0)
+		forget_memory(c, base);
+	return rc;
 }
 
 void
@@ -202,10 +214,8 @@ cufile_memory_remove(struct cufile *c, const void *base)
 			c->range[i] = c->range[--c->nb_ranges];
 	}
 	pthread_rwlock_unlock(&c->lock);
-	if (found && cufile_enter(c) == 0) {
-		(void)c->lib.symbols.buf_deregister(base);
-		cufile_leave(c);
-	}
+	if (found)
+		forget_memory(c, base);
 }
 
 /* What cuFile wants to be told is where the memory begins that it knows, and how far behind. */

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "process_cpus.h"
 #include "slice_pool.h"
 
 struct slice_pool {
@@ -21,15 +22,6 @@ struct slice_pool {
 	unsigned int nb_threads;
 	pthread_t thread[];
 };
-
-/* Where the process was allowed to run, before EAL tied its threads to lcores. */
-static cpu_set_t cpus;
-
-static void __attribute__((constructor)) note_cpus(void)
-{
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
-		CPU_ZERO(&cpus);
-}
 
 /* The next job, or NULL at the end. */
 static struct slice_job *
@@ -57,9 +49,7 @@ work(void *arg)
 	struct slice_job *job;
 	int rc;
 
-	/* a thread inherits the lcore of the one that made it */
-	if (CPU_COUNT(&cpus) > 0)
-		(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	process_cpus_take();
 	rc = p->config.enter != NULL ? p->config.enter(p->config.arg) : 0;
 	pthread_mutex_lock(&p->lock);
 	p->entered++;

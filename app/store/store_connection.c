@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include <rte_log.h>
 
+#include "body_memory.h"
 #include "fail_point.h"
 #include "sink_message.h"
 #include "store_connection_private.h"
@@ -99,6 +101,29 @@ store_connection_refuse(struct store_connection *c, enum sink_reason reason)
 	enter(c, STORE_LEAVING);
 }
 
+static void
+begin_settling(struct store_connection *c)
+{
+	c->settle.runs = &c->shared->runs;
+	c->settle.run = c->run;
+	c->settle.moved = c->moved;
+	c->settle.bodies = &c->shared->bodies;
+	c->settle.bytes = c->bodies_size;
+	store_settle_begin(&c->settle);
+}
+
+/* @return false: it goes on */
+static bool
+end_settling(struct store_connection *c)
+{
+	if (!store_settle_end(&c->settle))
+		return false;
+	/* one that could not be opened is forgotten */
+	if (!c->run->used)
+		c->run = NULL;
+	return true;
+}
+
 /* Queue pair, registrations, places; the run last, as the next connection waits for it. */
 static bool
 work_closing(struct store_connection *c)
@@ -106,6 +131,12 @@ work_closing(struct store_connection *c)
 	unsigned int i;
 
 	(void)sink_link_poll(&c->link);
+	/* its thread goes on with files that the next connection is told of */
+	if (c->settle.begun) {
+		if (!end_settling(c))
+			return false;
+		c->bodies = c->settle.memory;
+	}
 	if (c->conn != NULL) {
 		(void)rdma_conn_destroy(c->conn);
 		c->conn = NULL;
@@ -123,7 +154,7 @@ work_closing(struct store_connection *c)
 		interval_set_free(&c->moved[i]);
 	}
 	sink_handshake_end(&c->handshake);
-	if (c->owns_run && c->run->connection == c)
+	if (c->run != NULL)
 		c->run->connection = NULL;
 	enter(c, STORE_FREE);
 	return true;
@@ -192,7 +223,8 @@ proved(struct store_connection *c)
 	c->sent = c->handshake.sent;
 	c->received = c->handshake.received;
 	/* whatever it says until then: one that says little at a time does not stay for ever */
-	c->deadline = sink_link_clock() + SINK_GATE_MS;
+	c->said = sink_link_clock();
+	c->deadline = c->said + SINK_GATE_MS;
 	enter(c, STORE_HEARING);
 }
 
@@ -423,44 +455,25 @@ work_proving(struct store_connection *c, uint64_t now)
 	return false;
 }
 
-/* What went elsewhere goes. @return false: some of it may still be there */
+/* The run is ours once an older connection has let go of it. @return false: not yet, or never */
 static bool
-cut_moved(struct store_connection *c, unsigned int table)
+own_run(struct store_connection *c)
 {
-	struct store_counters *n = &c->shared->counters;
-	struct stream_stats before, after;
-	int rc;
-
-	stream_writer_stats_get(c->run->writer[table], &before);
-	rc = stream_writer_cut(c->run->writer[table], &c->moved[table]);
-	stream_writer_stats_get(c->run->writer[table], &after);
-	n->cuts += after.cut > before.cut;
-	n->batches_cut += after.cut - before.cut;
-	return rc == 0;
-}
-
-/* The run is ours once an older connection has let go of it and all has its result. */
-static bool
-work_settling(struct store_connection *c)
-{
-	struct store_connection *older;
 	enum sink_reason reason = SINK_REASON_NONE;
-	unsigned int i;
+	struct store_run *run = store_run_find(&c->shared->runs, &c->handshake, &reason);
+	struct store_connection *older;
 
-	if (c->run == NULL) {
-		c->run = store_run_find(&c->shared->runs, &c->handshake, &reason);
-		if (c->run == NULL) {
-			store_connection_refuse(c, reason);
-			return true;
-		}
+	if (run == NULL) {
+		store_connection_refuse(c, reason);
+		return false;
 	}
-	older = c->run->connection;
+	older = run->connection;
 	/* what it says was on its way for long: the receiver has come by another one since */
 	if (older != NULL && older->order > c->order) {
 		store_connection_refuse(c, SINK_REASON_SUPERSEDED);
-		return true;
+		return false;
 	}
-	if (older != NULL && older != c) {
+	if (older != NULL) {
 		if (older->state < STORE_LEAVING)
 			c->shared->counters.superseded++;
 		store_connection_refuse(older, SINK_REASON_SUPERSEDED);
@@ -468,24 +481,66 @@ work_settling(struct store_connection *c)
 		begin_close(older);
 		return false;
 	}
-	c->run->connection = c;
-	c->owns_run = true;
-	if (!store_run_settled(c->run))
+	c->run = run;
+	run->connection = c;
+	return true;
+}
+
+/* Its files were looked at, and there is memory, or not. */
+static void
+settled(struct store_connection *c)
+{
+	struct store_counters *n = &c->shared->counters;
+	enum sink_reason reason = c->settle.reason;
+
+	n->cuts += c->settle.cuts;
+	n->batches_cut += c->settle.batches_cut;
+	c->bodies = c->settle.memory;
+	if (c->settle.memory_error < 0)
+		CONN_LOG(ERR, c, "no memory of %s for %" PRIu64 " bytes of bodies: %s",
+			body_memory_name(c->shared->bodies.gpu), c->bodies_size,
+			strerror(-c->settle.memory_error));
+	if (reason == SINK_REASON_NONE)
+		reason = store_connection_open_rings(c);
+	if (reason != SINK_REASON_NONE)
+		store_connection_refuse(c, reason);
+	else
+		enter(c, STORE_TELLING);
+}
+
+/* All that was taken has its result, and no file is written that is to be cut. */
+static bool
+may_settle(struct store_connection *c)
+{
+	bool may = true;
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES && c->run->open; i++)
+		may &= stream_writer_begin_cut(c->run->writer[i], &c->moved[i]);
+	return may;
+}
+
+static bool
+work_settling(struct store_connection *c, uint64_t now)
+{
+	if (c->run == NULL && !own_run(c))
 		return false;
-	for (i = 0; i < SINK_TABLES; i++) {
-		if (!cut_moved(c, i)) {
-			store_connection_refuse(c, SINK_REASON_FAILED);
+	if (c->settle.begun) {
+		if (end_settling(c)) {
+			settled(c);
 			return true;
 		}
-		FAIL_POINT("store.cut");
+	} else if (may_settle(c)) {
+		if (!store_connection_plan_rings(c)) {
+			store_connection_refuse(c, SINK_REASON_BODY);
+			return true;
+		}
+		begin_settling(c);
 	}
-	reason = store_connection_open_rings(c);
-	if (reason != SINK_REASON_NONE) {
-		store_connection_refuse(c, reason);
-		return true;
-	}
-	enter(c, STORE_TELLING);
-	return true;
+	/* files may be large, and the receiver shall not take us for dead */
+	if (now >= c->said + c->shared->heartbeat_ms)
+		send_status(c, SINK_STATE_SETTLING);
+	return false;
 }
 
 /* Of a run that ends. It may take as long as the disk wants: others are served meanwhile. */
@@ -527,7 +582,6 @@ work_up(struct store_connection *c, uint64_t now)
 		return false;
 	rc = store_run_end(&c->shared->runs, c->run);
 	c->run = NULL;
-	c->owns_run = false;
 	if (rc < 0)
 		CONN_LOG(ERR, c, "the run has ended with an error: %s", strerror(-rc));
 	sink_message_begin(m, SINK_ENDED, sizeof(*m), c->sent++);
@@ -565,7 +619,7 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 			store_connection_refuse(c, SINK_REASON_LATE);
 		return busy;
 	case STORE_SETTLING:
-		return work_settling(c) || busy;
+		return work_settling(c, now) || busy;
 	case STORE_TELLING:
 		if (c->have_table < SINK_TABLES)
 			return tell_have(c) || busy;

@@ -14,6 +14,7 @@
 #include "sink_memory.h"
 #include "store_bodies.h"
 #include "store_run.h"
+#include "store_settle.h"
 
 #define STORE_CONNECTIONS 64
 #define STORE_PLACES	  1024 /**< of a connection, at most */
@@ -22,7 +23,7 @@ enum store_connection_state {
 	STORE_FREE,
 	STORE_PROVING,	/**< handshake, schemas */
 	STORE_HEARING,	/**< MOVED */
-	STORE_SETTLING, /**< an older connection ends, what was taken gets its result */
+	STORE_SETTLING, /**< an older connection ends; store_settle.h */
 	STORE_TELLING,	/**< HAVE */
 	STORE_UP,
 	STORE_ENDING,  /**< END has come: results first */
@@ -91,10 +92,10 @@ struct store_connection {
 	int gate;	  /**< place there; -1: none */
 	struct sink_handshake handshake;
 	struct sink_endpoint peer;
-	struct store_run *run; /**< whose it is, from STORE_SETTLING on */
-	bool owns_run;
+	struct store_run *run; /**< that is its own, from STORE_SETTLING on */
 	unsigned int moved_table;
 	struct interval_set moved[SINK_TABLES];
+	struct store_settle settle;
 	unsigned int have_table;
 	size_t have_at;
 	uint64_t sent; /**< messages */

@@ -19,11 +19,16 @@ extern int store_connection_logtype;
 		(c)->index, ##__VA_ARGS__)
 
 /**
- * Places for the bodies that the receiver has proposed, as many as the memory gives: their rings,
- * which the receiver may write to from here on.
+ * Places for the bodies that the receiver has proposed, as many as the memory gives: how many, and
+ * how many bytes that are. @return false: one body is too large
+ */
+bool store_connection_plan_rings(struct store_connection *c);
+
+/**
+ * With memory for bodies: their rings, which the receiver may write to from here on.
  *
- * @return SINK_REASON_NONE; SINK_REASON_BODY: one body is too large; else what has failed. In any
- *         case what is there goes with store_connection_close_rings()
+ * @return SINK_REASON_NONE; else what has failed. In any case what is there goes with
+ *         store_connection_close_rings()
  */
 enum sink_reason store_connection_open_rings(struct store_connection *c);
 

@@ -10,9 +10,8 @@
 #include "sink_message.h"
 #include "store_connection_private.h"
 
-/* How many places of which size. @return false: a message of one frame does not fit */
-static bool
-plan_places(struct store_connection *c)
+bool
+store_connection_plan_rings(struct store_connection *c)
 {
 	const struct sink_table *t = c->handshake.proof.table;
 	uint64_t bytes = c->shared->memory, nb;
@@ -36,6 +35,7 @@ plan_places(struct store_connection *c)
 		c->nb_places += nb;
 		bytes -= nb * c->body_place[i];
 	}
+	c->bodies_size = c->shared->memory - bytes;
 	return true;
 }
 
@@ -87,18 +87,14 @@ register_rings(struct store_connection *c)
 	return false;
 }
 
-static enum sink_reason
-open_rings(struct store_connection *c)
+enum sink_reason
+store_connection_open_rings(struct store_connection *c)
 {
 	const uint64_t entries = (uint64_t)c->nb_places * SINK_ENTRY_BYTES;
-	const uint64_t bodies =
-		c->nb_table[0] * c->body_place[0] + c->nb_table[1] * c->body_place[1];
 	void *memory;
 	uint32_t i;
-	int rc;
 
 	c->memory_size = 2 * entries;
-	c->bodies_size = bodies;
 	memory = mmap(NULL, c->memory_size, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (memory == MAP_FAILED)
@@ -106,13 +102,6 @@ open_rings(struct store_connection *c)
 	c->memory = memory;
 	c->entries = memory;
 	c->copies = c->memory + entries;
-	rc = store_bodies_take(&c->shared->bodies, bodies, &c->bodies);
-	if (rc < 0) {
-		CONN_LOG(ERR, c, "no memory of %s for %" PRIu64 " bytes of bodies: %s",
-			body_memory_name(c->shared->bodies.gpu), bodies, strerror(-rc));
-		c->bodies = NULL;
-		return SINK_REASON_FAILED;
-	}
 	if (!register_rings(c) || sink_random(&c->epoch, sizeof(c->epoch)) < 0)
 		return SINK_REASON_FAILED;
 	for (i = 0; i < c->nb_places; i++)
@@ -126,12 +115,6 @@ open_rings(struct store_connection *c)
 			return SINK_REASON_SCHEMA;
 	}
 	return SINK_REASON_NONE;
-}
-
-enum sink_reason
-store_connection_open_rings(struct store_connection *c)
-{
-	return plan_places(c) ? open_rings(c) : SINK_REASON_BODY;
 }
 
 bool

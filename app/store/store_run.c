@@ -14,6 +14,7 @@
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "direct_io.h"
+#include "process_cpus.h"
 #include "store_run.h"
 #include "stream_source.h"
 
@@ -67,28 +68,33 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 		RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
 }
 
-static struct stream_quota *
-quota_of(struct store_runs *s, uint64_t producer)
+/* A producer that has a run: as many as there are runs at most. */
+static struct store_producer *
+owner_of(struct store_runs *s, uint64_t producer)
 {
-	struct store_producer *p;
+	struct store_producer *p, *free_one = NULL;
 	unsigned int i;
 
 	for (i = 0; i < STORE_RUNS; i++) {
 		p = &s->producer[i];
-		if (p->quota.limit != 0 && p->producer != producer)
-			continue;
+		if (p->nb_runs > 0 && p->producer == producer)
+			break;
+		if (p->nb_runs == 0 && free_one == NULL)
+			free_one = p;
+	}
+	if (i == STORE_RUNS) {
+		p = free_one;
 		p->producer = producer;
 		p->quota = (struct stream_quota){
 			.limit = s->files.quota,
-			.open = p->quota.open,
 			.root = s->files.root,
 			.producer = producer,
 			.setting = "[files] quota_mib",
 		};
-		stream_quota_renew(&p->quota);
-		return &p->quota;
 	}
-	return NULL;
+	p->nb_runs++;
+	stream_quota_renew(&p->quota);
+	return p;
 }
 
 static enum sink_reason
@@ -111,8 +117,7 @@ open_schema(struct store_run *r, const struct sink_handshake *h, unsigned int ta
 }
 
 static enum sink_reason
-open_writer(
-	struct store_runs *s, struct store_run *r, unsigned int table, struct stream_quota *quota)
+open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 {
 	const struct stream_writer_config c = {
 		.dir = r->dir,
@@ -122,10 +127,11 @@ open_writer(
 		.slices = s->files.slices,
 		.roll_bytes = s->files.roll_bytes,
 		.roll_ms = s->files.roll_ms,
-		.quota = quota,
+		.quota = r->owner != NULL ? &r->owner->quota : NULL,
 		.result = s->files.result,
 		.log = on_log,
 		.clock = on_clock,
+		.enter = process_cpus_take,
 		.arg = s->files.arg,
 	};
 	int rc;
@@ -161,16 +167,17 @@ free_run(struct store_run *r)
 			arrow_reader_close(&r->reader[i]);
 		free(r->schema[i]);
 	}
+	if (r->owner != NULL)
+		r->owner->nb_runs--;
 	memset(r, 0, sizeof(*r));
 }
 
+/* What can be said at once; the files come later. */
 static enum sink_reason
-open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake *h)
+make_run(struct store_runs *s, struct store_run *r, const struct sink_handshake *h)
 {
 	enum sink_reason reason = SINK_REASON_NONE;
-	struct stream_quota *quota = NULL;
 	struct arrow_identity identity;
-	struct recovered recovered = {.run = r->name, .identity = &identity};
 	unsigned int i;
 
 	*r = (struct store_run){
@@ -185,7 +192,20 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 		return SINK_REASON_FAILED;
 	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
 		reason = open_schema(r, h, i);
-	if (reason != SINK_REASON_NONE)
+	if (reason == SINK_REASON_NONE && s->files.quota > 0)
+		r->owner = owner_of(s, r->producer);
+	return reason;
+}
+
+enum sink_reason
+store_run_open(struct store_runs *s, struct store_run *r)
+{
+	const struct arrow_identity identity = {r->producer, r->run, r->incarnation, NULL};
+	struct recovered recovered = {.run = r->name, .identity = &identity};
+	enum sink_reason reason = SINK_REASON_NONE;
+	unsigned int i;
+
+	if (r->open)
 		return reason;
 	if ((mkdir(r->dir, 0755) < 0 && errno != EEXIST) || direct_io.sync_dir(r->dir) < 0) {
 		RUN_LOG(ERR, "cannot make %s: %s\n", r->dir, strerror(errno));
@@ -202,10 +222,9 @@ open_run(struct store_runs *s, struct store_run *r, const struct sink_handshake 
 		return SINK_REASON_BUSY;
 	if (recovered.failed)
 		return SINK_REASON_FAILED;
-	if (s->files.quota > 0)
-		quota = quota_of(s, r->producer);
 	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
-		reason = open_writer(s, r, i, quota);
+		reason = open_writer(s, r, i);
+	r->open = reason == SINK_REASON_NONE;
 	return reason;
 }
 
@@ -250,18 +269,29 @@ store_run_find(struct store_runs *s, const struct sink_handshake *h, enum sink_r
 	*reason = SINK_REASON_BUSY;
 	if (free_one == NULL)
 		goto refused;
-	*reason = open_run(s, free_one, h);
+	*reason = make_run(s, free_one, h);
 	if (*reason == SINK_REASON_NONE) {
 		if (s->nb <= free_one - s->run)
 			s->nb = free_one - s->run + 1;
-		s->opened++;
-		show_run(free_one, true);
 		return free_one;
 	}
 	free_run(free_one);
 refused:
 	s->refused++;
 	return NULL;
+}
+
+void
+store_run_settle_end(struct store_runs *s, struct store_run *r)
+{
+	r->settling = false;
+	if (r->open && !r->visible) {
+		s->opened++;
+		show_run(r, true);
+	} else if (!r->open) {
+		s->refused++;
+		free_run(r);
+	}
 }
 
 void
@@ -272,8 +302,14 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 
 	for (i = 0; i < s->nb; i++) {
 		r = &s->run[i];
-		if (!r->used)
+		if (!r->used || r->settling)
 			continue;
+		if (!r->open) {
+			/* who wanted it went before it began to settle */
+			if (r->connection == NULL)
+				free_run(r);
+			continue;
+		}
 		for (k = 0; k < SINK_TABLES; k++)
 			stream_writer_poll(r->writer[k]);
 		if (r->connection != NULL)
@@ -368,7 +404,7 @@ store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table
 	pthread_mutex_unlock(&view_lock);
 	view->quota = s->files.quota;
 	for (i = 0; i < STORE_RUNS && view->quota > 0; i++) {
-		if (s->producer[i].quota.limit != 0 && s->producer[i].producer == view->producer)
+		if (s->producer[i].nb_runs > 0 && s->producer[i].producer == view->producer)
 			view->quota_used = s->producer[i].quota.used;
 	}
 	return visible;
@@ -397,6 +433,10 @@ store_runs_close(struct store_runs *s)
 	for (i = 0; i < STORE_RUNS; i++) {
 		if (!s->run[i].used)
 			continue;
+		if (!s->run[i].open) {
+			free_run(&s->run[i]);
+			continue;
+		}
 		error = store_run_end(s, &s->run[i]);
 		rc = rc == 0 ? error : rc;
 	}

@@ -4,7 +4,8 @@
  * Runs that a store has files of: schemas, directory, a stream of each table. A run stays when its
  * connection goes, until it has ended or nobody has asked for it for a while.
  *
- * Files are in ROOT/NAME-PRODUCER-RUN, numbers as 16 hexadecimal digits. One thread.
+ * Files are in ROOT/NAME-PRODUCER-RUN, numbers as 16 hexadecimal digits. One thread, but for
+ * store_run_open() and what says so.
  */
 #ifndef STORE_RUN_H
 #define STORE_RUN_H
@@ -29,6 +30,7 @@ struct store_files {
 
 struct store_producer {
 	uint64_t producer;
+	unsigned int nb_runs; /**< that it has; 0: this is nobody's */
 	struct stream_quota quota;
 };
 
@@ -43,9 +45,12 @@ struct store_run {
 	uint32_t schema_bytes[SINK_TABLES];
 	struct arrow_reader reader[SINK_TABLES]; /**< of the schema */
 	struct stream_writer *writer[SINK_TABLES];
-	void *connection;    /**< that it belongs to; NULL: none */
-	uint64_t idle_since; /**< ms; 0: it has a connection */
-	bool visible;	     /**< to store_runs_view() */
+	struct store_producer *owner; /**< whose quota it goes by; NULL: there is none */
+	bool open;		      /**< what is there was read, and more may be written */
+	bool settling;		      /**< store_settle.h: its thread has the writers */
+	void *connection;	      /**< that it belongs to; NULL: none */
+	uint64_t idle_since;	      /**< ms; 0: it has a connection */
+	bool visible;		      /**< to store_runs_view() */
 };
 
 /** A stream as other threads may see it. */
@@ -72,12 +77,23 @@ struct store_runs {
 };
 
 /**
- * The run of a handshake that is done; files that are there are recovered and read.
+ * The run of a handshake that is done. A new one is to be opened.
  * @return NULL with the reason: schemas that are none of ours or not those that it had (_SCHEMA),
- *   too many runs (_BUSY), no directory, no memory (_FAILED)
+ *   too many runs (_BUSY), names too long, no memory (_FAILED)
  */
 struct store_run *store_run_find(
 	struct store_runs *s, const struct sink_handshake *h, enum sink_reason *reason);
+
+/**
+ * Recover and read what files there are, so that more can be written; nothing, if that was done.
+ * Any thread, while the run is `settling`: it may take minutes.
+ * @return _NONE; _BUSY: somebody writes one of them; _FAILED: what is in one is not known, or the
+ *   directory cannot be had (the log says which)
+ */
+enum sink_reason store_run_open(struct store_runs *s, struct store_run *r);
+
+/** It settles no more; one that could not be opened is forgotten. */
+void store_run_settle_end(struct store_runs *s, struct store_run *r);
 
 /** Write on; every few ms. @param now  ms */
 void store_runs_poll(struct store_runs *s, uint64_t now);

@@ -77,6 +77,8 @@ close_file(void *arg)
 {
 	struct stream_file *f = arg;
 
+	if (f->has_thread && f->enter != NULL)
+		f->enter();
 	(void)arrow_file_close(&f->file);
 	__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
 	return NULL;
@@ -92,9 +94,13 @@ begin_close(struct stream_writer *w)
 		return;
 	w->current = NULL;
 	f->closing = true;
-	f->has_thread = pthread_create(&f->thread, NULL, close_file, f) == 0;
-	if (!f->has_thread)
-		close_file(f);
+	/* before the thread reads them */
+	f->enter = w->config.enter;
+	f->has_thread = true;
+	if (pthread_create(&f->thread, NULL, close_file, f) == 0)
+		return;
+	f->has_thread = false;
+	close_file(f);
 }
 
 static void
@@ -429,6 +435,17 @@ stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH
 	if (cut > 0)
 		stream_writer_say(w, true, message);
 	return rc;
+}
+
+bool
+stream_writer_begin_cut(struct stream_writer *w, const struct interval_set *moved)
+{
+	if (!stream_writer_settled(w))
+		return false;
+	if (!stream_known_is_touched(&w->known, moved))
+		return true;
+	stream_writer_begin_finish(w);
+	return stream_writer_finished(w);
 }
 
 int

@@ -72,6 +72,7 @@ struct stream_writer_config {
 	uint32_t retry_max_ms;		   /**< up to this */
 	uint64_t resume_bytes;		   /**< room that a file must find before it goes on */
 	struct stream_quota *quota;	   /**< NULL: none */
+	void (*enter)(void); /**< what a thread of the writer does first; NULL: nothing */
 	stream_result result;
 	void (*log)(void *arg, bool error, const char *text); /**< NULL: nobody listens */
 	int64_t (*clock)(void *arg); /**< now, as `received` is; NULL: no latency. Any thread */
@@ -137,6 +138,12 @@ const struct interval_set *stream_writer_have(const struct stream_writer *w);
 
 /** 0, or -errno: why batches are given back now. */
 int stream_writer_state(const struct stream_writer *w);
+
+/**
+ * Before stream_writer_cut(), which would wait: complete the file that is written, if it is one of
+ * those. @return whether that is done, and all is settled; else call again
+ */
+bool stream_writer_begin_cut(struct stream_writer *w, const struct interval_set *moved);
 
 /**
  * Cut off files behind the first batch of each that went elsewhere, and with it what follows.

@@ -40,6 +40,7 @@ struct stream_file {
 	bool closing;
 	bool has_thread;
 	pthread_t thread;
+	void (*enter)(void);
 	bool closed; /* atomic */
 };
 

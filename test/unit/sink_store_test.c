@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arrow_recovery.h"
 #include "sink_store_rig.h"
 #include "store_identity.h"
 
@@ -622,6 +623,77 @@ test_file_is_held(void **state)
 	rig_each_is_there_once(1);
 }
 
+static bool recovery_waits;	/* atomic */
+static unsigned int recoveries; /* that have begun; atomic */
+
+int __real_arrow_recover_dir(
+	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);
+int __wrap_arrow_recover_dir(
+	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);
+
+int
+__wrap_arrow_recover_dir(
+	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg)
+{
+	__atomic_add_fetch(&recoveries, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&recovery_waits, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	return __real_arrow_recover_dir(io, dir, report, arg);
+}
+
+/* The store's lcore goes on while files of a crash are read, for longer than a peer may be silent;
+ * what is read is for whoever comes next, if the receiver goes meanwhile. */
+static void
+test_settles_aside(void **state)
+{
+	const struct store_connection *c;
+	const unsigned int nb = rig_fewest();
+	struct store_stream_view view;
+	uint64_t until;
+	unsigned int k;
+
+	recovery_waits = true;
+	recoveries = 0;
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	c = store_look_connection(rig.store[0], 0);
+	UNTIL(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE) == 1);
+	UNTIL(c->said_state == SINK_STATE_SETTLING);
+	/* more than silence_ms */
+	until = sink_link_clock() + 1500;
+	while (sink_link_clock() < until)
+		rig_turn();
+	assert_int_equal(rig_stats_of(0).state, SINK_SENDER_WAITING);
+	assert_false(store_runs_view(&store_look(rig.store[0])->runs, 0, 0, &view));
+	/* another one of the stream, as after a crash: the thread has the files until it ends */
+	rig_open_sender_to(1, 0);
+	UNTIL(store_look(rig.store[0])->counters.superseded == 1);
+	rig_close_sender(0);
+	rig.sender[0] = rig.sender[1];
+	rig.sender[1] = NULL;
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_WAITING);
+	until = sink_link_clock() + 300;
+	while (sink_link_clock() < until)
+		rig_turn();
+	assert_int_equal(c->state, STORE_CLOSING);
+	assert_int_equal(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE), 1);
+	__atomic_store_n(&recovery_waits, false, __ATOMIC_RELEASE);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(recoveries, 1);
+	assert_int_equal(rig_stats_of(0).connections, 1);
+	assert_int_equal(rig_stats_of(0).malformed, 0);
+	assert_int_equal(store_look(rig.store[0])->runs.opened, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -644,6 +716,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_one_twice, rig_begin_test),
 		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
+		cmocka_unit_test_setup(test_settles_aside, rig_begin_test),
 	};
 
 	return rig_main(tests);

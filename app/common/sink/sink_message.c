@@ -59,6 +59,7 @@ sink_state_name(uint32_t state)
 		[SINK_STATE_FULL] = "disk full",
 		[SINK_STATE_FAILED] = "failed",
 		[SINK_STATE_STOPPING] = "stopping",
+		[SINK_STATE_SETTLING] = "settling",
 	};
 
 	return state < SINK_STATES ? names[state] : "?";

@@ -344,6 +344,9 @@ take_session_message(struct sink_sender *s, const struct sink_message *m)
 		return up ? sink_sender_take_results(s, (const struct sink_results *)m)
 			  : SINK_REASON_ORDER;
 	case SINK_STATUS:
+		/* how it is comes later */
+		if (status->state == SINK_STATE_SETTLING)
+			return waiting && !s->have_all ? SINK_REASON_NONE : SINK_REASON_ORDER;
 		if (status->state != s->stats.store_state)
 			SENDER_LOG(WARNING, s, "is %s", sink_state_name(status->state));
 		s->stats.store_state = status->state;

@@ -240,6 +240,7 @@ enum sink_state {
 	SINK_STATE_FULL,     /**< disk or quota: send nothing until it is good again */
 	SINK_STATE_FAILED,   /**< I/O errors: the same */
 	SINK_STATE_STOPPING, /**< goes away in order */
+	SINK_STATE_SETTLING, /**< before HAVE: it is alive, and looks into its files */
 	SINK_STATES
 };
 
