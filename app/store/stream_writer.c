@@ -180,6 +180,7 @@ open_file(struct stream_writer *w)
 		ADD(w->stats.resumes, 1);
 		stream_writer_say(w, true, "writing again");
 		SET(w->stats.error, 0);
+		w->wanted = 0;
 	}
 	f->file.clock = w->config.clock;
 	f->file.clock_arg = w->config.arg;
@@ -291,6 +292,23 @@ write_batch(struct stream_writer *w, const struct stream_batch *b, const struct 
 		begin_outage(w);
 }
 
+/* The current file, if nothing came to it: one that goes on after an outage. */
+static void
+discard_empty(struct stream_writer *w)
+{
+	struct stream_file *f = w->current, **at;
+
+	if (f == NULL || !f->empty)
+		return;
+	for (at = &w->oldest; *at != f; at = &(*at)->next)
+		;
+	*at = NULL;
+	w->current = NULL;
+	arrow_file_discard(&f->file);
+	free(f->item);
+	free(f);
+}
+
 /* Why a batch cannot be written now; else there is a file for it. */
 static int
 prepare(struct stream_writer *w, const struct item *item)
@@ -301,6 +319,11 @@ prepare(struct stream_writer *w, const struct item *item)
 		if (w->stats.error != -EDQUOT)
 			say_over_quota(w);
 		back_off(w, -EDQUOT);
+		if (w->wanted < item->bytes)
+			w->wanted = item->bytes;
+		/* as in an outage: who polls begins the next one, when there is room for this */
+		discard_empty(w);
+		begin_close(w);
 		return -EDQUOT;
 	}
 	if (w->current != NULL)
@@ -374,25 +397,8 @@ stream_writer_poll(struct stream_writer *w)
 	stream_writer_give_results(w);
 	/* nobody sends a batch before we are good again */
 	if (w->stats.error != 0 && w->current == NULL && arrow_slices_clock() >= w->retry_at &&
-		!is_over_quota(w, SINK_BLOCK))
+		!is_over_quota(w, w->wanted > 0 ? w->wanted : SINK_BLOCK))
 		(void)open_file(w);
-}
-
-/* The current file, if nothing came to it: one that goes on after an outage. */
-static void
-discard_empty(struct stream_writer *w)
-{
-	struct stream_file *f = w->current, **at;
-
-	if (f == NULL || !f->empty)
-		return;
-	for (at = &w->oldest; *at != f; at = &(*at)->next)
-		;
-	*at = NULL;
-	w->current = NULL;
-	arrow_file_discard(&f->file);
-	free(f->item);
-	free(f);
 }
 
 void

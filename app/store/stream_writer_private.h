@@ -54,6 +54,7 @@ struct stream_writer {
 	unsigned int set;	     /* number of the last file */
 	uint64_t retry_at;
 	uint64_t backoff; /* ns */
+	uint64_t wanted;  /* bytes of the largest batch that the quota refused since it was full */
 	int first_error;
 	struct stream_stats stats; /* one writer; read with atomic loads */
 };
