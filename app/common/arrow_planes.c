@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +10,6 @@
 #include "arrow_crc.h"
 #include "arrow_planes.h"
 #include "arrow_slices.h"
-#include "file_lock.h"
 
 #define LINE_MAX_BYTES (ARROW_PLANES_NAME_MAX + 96)
 
@@ -100,19 +98,6 @@ is_there(const char *path, const char *header, size_t size)
 	return nb ? 1 : -EEXIST;
 }
 
-/* Of a writer that was killed; one that lives holds its lock. */
-static void
-remove_left(const char *part)
-{
-	const int fd = open(part, O_RDWR | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	if (file_lock(fd, 0) == 0)
-		(void)unlink(part);
-	close(fd);
-}
-
 int
 arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *run,
 	const struct arrow_plane *planes, unsigned int nb, char message[PATH_MAX])
@@ -152,7 +137,6 @@ arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *r
 		free(header);
 		return rc;
 	}
-	remove_left(part);
 	rc = arrow_slices_open(&out, &config, part);
 	if (rc < 0)
 		goto out;

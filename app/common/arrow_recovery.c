@@ -7,21 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_name.h"
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "direct_io.h"
 
 #define PART		 ".part"
-#define ARROW_PART	 ".arrow.part"
 #define CALIBRATION_PART "_calibration.bin.part"
-
-static bool
-ends_with(const char *text, const char *end)
-{
-	const size_t len = strlen(text), end_len = strlen(end);
-
-	return len > end_len && strcmp(text + len - end_len, end) == 0;
-}
 
 /* @return true if `text` has so many hexadecimal digits and nothing else */
 static bool
@@ -283,8 +275,8 @@ recover(const struct arrow_io_ops *io, const char *part, size_t most, struct arr
 	snprintf(report->path, sizeof(report->path), "%s", part);
 	rc = -EINVAL;
 	snprintf(
-		report->message, sizeof(report->message), "wanted a file that ends in " ARROW_PART);
-	if (!ends_with(part, ARROW_PART) || strlen(part) >= sizeof(report->path))
+		report->message, sizeof(report->message), "wanted a file that ends in .arrow" PART);
+	if (!arrow_name_is_part(part) || strlen(part) >= sizeof(report->path))
 		goto out;
 	rc = io->open(&handle, &how);
 	if (rc < 0) {
@@ -357,7 +349,7 @@ arrow_cut_file(
 	memset(report, 0, sizeof(*report));
 	snprintf(report->path, sizeof(report->path), "%s", path);
 	snprintf(name, sizeof(name), "%s", path);
-	if (ends_with(name, ARROW_PART))
+	if (arrow_name_is_part(name))
 		name[strlen(name) - strlen(PART)] = '\0';
 	if (snprintf(part, sizeof(part), "%s" PART, name) >= (int)sizeof(part))
 		return -ENAMETOOLONG;
@@ -408,7 +400,9 @@ remove_calibration(const struct arrow_io_ops *io, const char *path)
 static int
 is_part(const struct dirent *entry)
 {
-	return ends_with(entry->d_name, ARROW_PART) || ends_with(entry->d_name, CALIBRATION_PART);
+	return !arrow_name_is_hidden(entry->d_name) &&
+		(arrow_name_is_part(entry->d_name) ||
+			arrow_name_ends(entry->d_name, CALIBRATION_PART));
 }
 
 int
@@ -430,7 +424,7 @@ arrow_recover_dir(
 		if (snprintf(path, sizeof(path), "%s/%s", dir, entry[i]->d_name) <
 				(int)sizeof(path) &&
 			r != NULL) {
-			if (ends_with(path, CALIBRATION_PART)) {
+			if (arrow_name_ends(path, CALIBRATION_PART)) {
 				remove_calibration(io, path);
 			} else {
 				(void)arrow_recover_file(io, path, r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include "arrow_name.h"
 #include "run_frames.h"
 
 #include <dirent.h>
@@ -155,9 +156,7 @@ add_file(struct run_frames *run, const char *path)
 static int
 is_arrow(const struct dirent *entry)
 {
-	const size_t len = strlen(entry->d_name);
-
-	return len > 6 && strcmp(entry->d_name + len - 6, ".arrow") == 0;
+	return !arrow_name_is_hidden(entry->d_name) && arrow_name_is_complete(entry->d_name);
 }
 
 static int

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "arrow_name.h"
 #include "scan_list.h"
 
 static void
@@ -25,7 +26,7 @@ stem_length(const char *path)
 	const size_t len = strlen(path);
 	size_t end, i;
 
-	for (i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+	for (i = 0; !arrow_name_is_hidden(path) && i < sizeof(ends) / sizeof(ends[0]); i++) {
 		end = strlen(ends[i]);
 		if (len > end && strcmp(path + len - end, ends[i]) == 0 &&
 			path[len - end - 1] != '/')

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "arrow_name.h"
 #include "command.h"
 #include "import.h"
 #include "left_rings.h"
@@ -76,7 +77,6 @@ static int
 sort_sources(struct job *j, char **source, char **files)
 {
 	char message[PATH_MAX];
-	const char *end;
 	struct stat st;
 
 	for (; *source != NULL; source++) {
@@ -84,9 +84,8 @@ sort_sources(struct job *j, char **source, char **files)
 			snprintf(message, sizeof(message), "%.3000s: %s", *source, strerror(errno));
 			return fail(message);
 		}
-		end = strrchr(*source, '.');
-		if (S_ISDIR(st.st_mode) || store_tree_is_part(*source) ||
-			(end != NULL && strcmp(end, ".arrow") == 0))
+		if (S_ISDIR(st.st_mode) || arrow_name_is_part(*source) ||
+			arrow_name_is_complete(*source))
 			*files++ = *source;
 		else if (left_rings_add(&j->rings, *source, message) < 0)
 			return fail(message);
@@ -113,7 +112,7 @@ import_files(struct job *j, char **source)
 	if (left > 0)
 		status = fail("files that are not complete stay");
 	for (i = 0; i < tree.nb; i++) {
-		if (store_tree_is_part(tree.path[i]))
+		if (arrow_name_is_part(tree.path[i]))
 			continue;
 		if (import_file(&j->import, tree.path[i]) < 0)
 			status = EXIT_FAILURE;

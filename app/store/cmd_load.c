@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_name.h"
 #include "body_memory.h"
 #include "command.h"
 #include "cufile.h"
@@ -117,7 +118,8 @@ open_cufile(struct load_arguments *a, const char *path)
 
 	/* files beside each other are on one disk: the first tells the way of all */
 	snprintf(directory, sizeof(directory), "%s", path);
-	slash = strstr(directory, ".arrow") != NULL ? strrchr(directory, '/') : NULL;
+	slash = arrow_name_is_complete(path) || arrow_name_is_part(path) ? strrchr(directory, '/')
+									 : NULL;
 	if (slash != NULL)
 		*slash = '\0';
 	if (cufile_open(&a->config.cufile, a->config.gpu, directory, CUFILE_PROC, message) < 0) {

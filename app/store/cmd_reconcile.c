@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_name.h"
 #include "command.h"
 #include "direct_io.h"
 #include "left_rings.h"
@@ -92,7 +93,7 @@ read_files(struct job *j, char **dir)
 	if (left > 0)
 		status = fail("files that are not complete, and what they have is not known");
 	for (i = 0; i < tree.nb && status == EXIT_SUCCESS; i++) {
-		if (store_tree_is_part(tree.path[i]))
+		if (arrow_name_is_part(tree.path[i]))
 			printf("%s is not complete, and is left out\n", tree.path[i]);
 		else if (reconcile_read(&j->reconcile, tree.path[i]) < 0)
 			status = EXIT_FAILURE;
@@ -146,8 +147,12 @@ work(struct job *j, char **dir)
 	if (!r->dry_run)
 		left_rings_forget(&j->rings);
 	rc = reconcile_run(r);
-	for (i = 0; i < r->nb && rc == 0 && !r->dry_run; i++)
-		(void)left_rings_release(&j->rings, &r->stream[i].identity, &r->stream[i].all);
+	/* whatever became of other streams: a store that has lost its copy of one that is held
+	 * would be sent it again */
+	for (i = 0; i < r->nb && !r->dry_run; i++)
+		if (r->stream[i].result == 0)
+			(void)left_rings_release(
+				&j->rings, &r->stream[i].identity, &r->stream[i].all);
 	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
 	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,

@@ -438,12 +438,12 @@ int
 reconcile_run(struct reconcile *r)
 {
 	size_t i;
-	int rc, first = 0;
+	int first = 0;
 
 	for (i = 0; i < r->nb; i++) {
-		rc = reconcile_stream(r, &r->stream[i]);
+		r->stream[i].result = reconcile_stream(r, &r->stream[i]);
 		if (first == 0)
-			first = rc;
+			first = r->stream[i].result;
 	}
 	return first;
 }

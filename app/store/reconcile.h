@@ -24,6 +24,7 @@ struct reconcile_stream {
 	struct arrow_identity identity;
 	struct stream_known known;
 	struct interval_set all; /**< batches that any of them has, also afterwards */
+	int result;		 /**< of reconcile_run(): 0, each is there once; -errno */
 };
 
 struct reconcile {
@@ -61,8 +62,8 @@ uint64_t reconcile_doubles(const struct reconcile_stream *s);
 
 /**
  * Cut doubles off.
- * @return 0; -EBADMSG: something is damaged, and its stream stays as it is; -errno: it may be done
- *   in part, and is to be done again
+ * @return the first result that is not 0. -EBADMSG: something is damaged, and its stream stays as
+ *   it is; -errno: it may be done in part, and is to be done again
  */
 int reconcile_run(struct reconcile *r);
 

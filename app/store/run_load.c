@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arrow_name.h"
 #include "arrow_crc.h"
 #include "arrow_slices.h"
 #include "body_memory.h"
@@ -303,9 +304,10 @@ add_file(struct run_load *load, const char *path, char *message)
 static int
 is_arrow(const struct dirent *entry)
 {
-	const char *end = strstr(entry->d_name, ".arrow");
+	const char *name = entry->d_name;
 
-	return end != NULL && (strcmp(end, ".arrow") == 0 || strcmp(end, ".arrow.part") == 0);
+	return !arrow_name_is_hidden(name) &&
+		(arrow_name_is_complete(name) || arrow_name_is_part(name));
 }
 
 static int

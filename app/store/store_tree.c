@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
@@ -8,25 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrow_name.h"
 #include "arrow_recovery.h"
 #include "file_lock.h"
 #include "store_tree.h"
 
 #define LOCK ".lock"
-
-static bool
-ends_with(const char *text, const char *end)
-{
-	const size_t len = strlen(text), end_len = strlen(end);
-
-	return len > end_len && strcmp(text + len - end_len, end) == 0;
-}
-
-bool
-store_tree_is_part(const char *path)
-{
-	return ends_with(path, ".arrow.part");
-}
 
 /* Files of a directory come one after the other, and before what is below it. */
 static int
@@ -37,16 +25,65 @@ by_name(const FTSENT **a, const FTSENT **b)
 	return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static int
-add(struct store_tree *t, const char *path)
-{
-	char **more = realloc(t->path, (t->nb + 1) * sizeof(*more));
+/* What a file is, by whatever name. */
+struct file_id {
+	dev_t dev;
+	ino_t ino;
+	size_t at; /* in the list */
+};
 
+static int
+add(struct store_tree *t, struct file_id **id, const FTSENT *e)
+{
+	struct file_id *ids = realloc(*id, (t->nb + 1) * sizeof(*ids));
+	char **more;
+
+	if (ids == NULL)
+		return -ENOMEM;
+	*id = ids;
+	more = realloc(t->path, (t->nb + 1) * sizeof(*more));
 	if (more == NULL)
 		return -ENOMEM;
 	t->path = more;
-	more[t->nb] = strdup(path);
-	return more[t->nb] != NULL ? (t->nb++, 0) : -ENOMEM;
+	more[t->nb] = strdup(e->fts_path);
+	if (more[t->nb] == NULL)
+		return -ENOMEM;
+	ids[t->nb] = (struct file_id){e->fts_statp->st_dev, e->fts_statp->st_ino, t->nb};
+	t->nb++;
+	return 0;
+}
+
+static int
+by_id(const void *a, const void *b)
+{
+	const struct file_id *x = a, *y = b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	return x->at < y->at ? -1 : 1;
+}
+
+/* A file that was found twice, below a directory and one in it, or by a hard link, is one: nobody
+ * shall take it for a second copy of itself. */
+static void
+drop_doubles(struct store_tree *t, struct file_id *id)
+{
+	size_t i, nb = 0;
+
+	if (t->nb > 0)
+		qsort(id, t->nb, sizeof(*id), by_id);
+	for (i = 1; i < t->nb; i++) {
+		if (id[i].dev != id[i - 1].dev || id[i].ino != id[i - 1].ino)
+			continue;
+		free(t->path[id[i].at]);
+		t->path[id[i].at] = NULL;
+	}
+	for (i = 0; i < t->nb; i++)
+		if (t->path[i] != NULL)
+			t->path[nb++] = t->path[i];
+	t->nb = nb;
 }
 
 /* A copy that is not done: reconcile.c. */
@@ -59,6 +96,7 @@ is_hidden(const FTSENT *e)
 int
 store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 {
+	struct file_id *id = NULL;
 	FTSENT *e;
 	FTS *fts;
 	int rc = 0;
@@ -79,8 +117,8 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 				"%.3000s is a link, and is not followed: name what it leads to",
 				e->fts_path);
 		} else if (e->fts_info == FTS_F && !is_hidden(e) &&
-			(ends_with(e->fts_path, ".arrow") || store_tree_is_part(e->fts_path))) {
-			rc = add(t, e->fts_path);
+			(arrow_name_is_complete(e->fts_path) || arrow_name_is_part(e->fts_path))) {
+			rc = add(t, &id, e);
 			if (rc < 0)
 				snprintf(message, PATH_MAX, "no memory for a list of files");
 		}
@@ -90,6 +128,8 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 		snprintf(message, PATH_MAX, "cannot look for files: %s", strerror(errno));
 	}
 	fts_close(fts);
+	drop_doubles(t, id);
+	free(id);
 	return rc;
 }
 
@@ -157,6 +197,26 @@ lock_dirs(const struct store_tree *t, char message[PATH_MAX])
 	return rc;
 }
 
+/* Copies that a reconcile has left that was killed: what they have is where it was. */
+static void
+remove_hidden(const char *path)
+{
+	char name[PATH_MAX];
+	const struct dirent *entry;
+	DIR *dir;
+
+	snprintf(name, sizeof(name), "%.*s/.", (int)dir_size(path), path);
+	dir = opendir(dir_size(path) > 0 || path[0] == '/' ? name : ".");
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (arrow_name_is_hidden(entry->d_name) &&
+			(arrow_name_is_complete(entry->d_name) ||
+				arrow_name_is_part(entry->d_name)))
+			(void)unlinkat(dirfd(dir), entry->d_name, 0);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
 static int
 complete(const struct store_tree *t, void (*say)(const char *path, const char *what))
 {
@@ -165,7 +225,9 @@ complete(const struct store_tree *t, void (*say)(const char *path, const char *w
 	size_t i;
 
 	for (i = 0; i < t->nb; i++) {
-		if (!store_tree_is_part(t->path[i]))
+		if (i == 0 || !is_same_dir(t->path[i - 1], t->path[i]))
+			remove_hidden(t->path[i]);
+		if (!arrow_name_is_part(t->path[i]))
 			continue;
 		left += arrow_recover_file(NULL, t->path[i], &report) < 0;
 		say(report.path, report.message);

@@ -18,7 +18,8 @@ struct store_tree {
 };
 
 /**
- * Find `*.arrow` and `*.arrow.part`, by name. A link among them, or to a directory, is an error.
+ * Find `*.arrow` and `*.arrow.part`, by name, each file once. A link among them, or to a directory,
+ * is an error.
  * @param root     directories, or files themselves; NULL-terminated
  * @param message  out, on error: what cannot be read
  * @return 0; -errno; -ENOMEM
@@ -27,14 +28,12 @@ int store_tree_read(struct store_tree *t, char *const *root, char message[PATH_M
 
 void store_tree_free(struct store_tree *t);
 
-/** @return whether a file is not complete, by its name */
-bool store_tree_is_part(const char *path);
-
 /**
  * Find them, and hold the directories that they are in until the process ends: a receiver holds
  * those that it has spilled to until no store may have to cut off what is in them. Files of others
  * that come meanwhile are left out.
- * @param say  called with each `.part` that is completed, as when a store starts; NULL: all stay
+ * @param say  called with each `.part` that is completed, as when a store starts, and copies that
+ *   were not done are removed; NULL: all stay
  * @return how many could not be completed, or are being written; -EBUSY; -errno
  */
 int store_tree_take(struct store_tree *t, char *const *root,

@@ -6,16 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_name.h"
 #include "stream_source.h"
 #include "stream_writer_private.h"
-
-static bool
-ends_with(const char *text, const char *end)
-{
-	const size_t len = strlen(text), end_len = strlen(end);
-
-	return len > end_len && strcmp(text + len - end_len, end) == 0;
-}
 
 /* Files are told by numbers in their order: the next one's is above all that are there. */
 static void
@@ -43,7 +36,7 @@ list_files(struct stream_writer *w, struct dirent ***entry)
 
 		if (ours)
 			note_number(w, (*entry)[i]->d_name);
-		if (ours && ends_with((*entry)[i]->d_name, ".arrow"))
+		if (ours && arrow_name_is_complete((*entry)[i]->d_name))
 			(*entry)[kept++] = (*entry)[i];
 		else
 			free((*entry)[i]);

@@ -9,15 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arrow_name.h"
 #include "stream_writer.h"
-
-static bool
-is_complete(const char *name)
-{
-	const size_t length = strlen(name), end = strlen(".arrow");
-
-	return length > end && strcmp(name + length - end, ".arrow") == 0;
-}
 
 /* Bytes of a run's complete files: others have room that is not theirs yet. */
 static uint64_t
@@ -35,7 +28,8 @@ measure_run(int root, const char *name)
 		return 0;
 	}
 	while ((entry = readdir(dir)) != NULL) {
-		if (is_complete(entry->d_name) && fstatat(fd, entry->d_name, &st, 0) == 0)
+		if (arrow_name_is_complete(entry->d_name) &&
+			fstatat(fd, entry->d_name, &st, 0) == 0)
 			bytes += st.st_size;
 	}
 	closedir(dir);

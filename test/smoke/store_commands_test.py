@@ -130,6 +130,19 @@ def check_reconcile(store, chain, there):
     store('verify', *both, says=' 0 there twice')
     want(stored(*both) == there, 'batches were lost')
     store('reconcile', *both, says=' 0 doubles')
+    # a directory, and one in it: its files are not copies of themselves; nor is a link one
+    link = f'{os.path.dirname(paths(second)[0])}/link.arrow'
+    os.link(paths(chain.stored)[0], link)
+    store('reconcile', '--without-ring', os.path.dirname(paths(chain.stored)[-1]), *both,
+          says=' 0 doubles')
+    os.unlink(link)
+    want(stored(*both) == there, 'a file was taken for its own copy')
+    # of a reconcile that was killed
+    left = f'{os.path.dirname(paths(second)[0])}/.run_0123456789abcdef_000001_frames.arrow'
+    for end in '', '.part':
+        shutil.copy(paths(second)[0], left + end)
+    store('reconcile', *both, says=' 0 doubles')
+    want(not os.path.exists(left) and not os.path.exists(left + '.part'), 'a copy was left')
     return second
 
 
