@@ -142,6 +142,9 @@ check_fits(struct run *r, const struct settings *s)
 		s->detector.expected != r->process->detector.expected)
 		return complain(r, -EINVAL,
 			"[detector] is fixed while the process runs: start another one");
+	/* stores were told it when they were connected, and refuse batches of another */
+	if (r->pipeline->stores != NULL && s->producer != r->process->producer)
+		return complain(r, -EINVAL, "output.producer is fixed while stores are connected");
 	if (s->dark.select != BUILDER_DARK_NONE &&
 		r->pipeline->gk_config.channel->dark[0].cells == 0)
 		return complain(r, -EINVAL,
