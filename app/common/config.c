@@ -171,6 +171,26 @@ config_open(const struct config_source *source)
 	return c;
 }
 
+struct config *
+config_copy(const struct config *from)
+{
+	struct config *c = calloc(1, sizeof(*c));
+	int rc = 0;
+
+	if (c == NULL)
+		goto no_memory;
+	c->file = from->file;
+	c->end = &c->given;
+	for (const struct given *g = from->given; rc == 0 && g != NULL; g = g->next)
+		rc = give(c, g->origin, g->line, g->section, g->key, g->text);
+	if (rc == 0)
+		return c;
+no_memory:
+	config_close(c);
+	rte_errno = ENOMEM;
+	return NULL;
+}
+
 bool
 config_has_section(const struct config *c, const char *section)
 {

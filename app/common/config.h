@@ -39,6 +39,12 @@ struct config *config_open(const struct config_source *source);
 void config_close(struct config *c);
 
 /**
+ * The same as it was given, and where; nothing has been asked for, and the file is not read again.
+ * @return NULL with rte_errno ENOMEM
+ */
+struct config *config_copy(const struct config *from);
+
+/**
  * Override one value, `section.key=value`.
  * @param origin  who says so, for messages: `--set`, `telemetry`; kept as a pointer
  * @return 0; -EINVAL, logged; -ENOMEM

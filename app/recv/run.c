@@ -65,7 +65,7 @@ run_free(struct run *r)
 {
 	file_writer_destroy(r->writer);
 	config_close(r->config);
-	free(r->assignments);
+	config_close(r->changed);
 	free(r->vetoes);
 	pthread_mutex_destroy(&r->lock);
 }
@@ -158,53 +158,39 @@ check_fits(struct run *r, const struct settings *s)
 	return 0;
 }
 
-/** Read settings: base, then what the run has of its own, then new thresholds of it. */
+/** What the settings of a run come to, all of them together. */
 static int
-read_settings(struct run *r, const char *assignments, const char *vetoes, struct config **config,
-	struct settings *settings)
+read_settings(struct run *r, struct config *c, struct settings *settings)
 {
-	struct config *c = config_open(r->base);
-	int ret = 0;
-
-	if (c == NULL)
-		return complain(r, -EINVAL, "cannot read %s", r->base->file);
-	if (assignments != NULL)
-		ret = apply(r, c, assignments, NULL);
-	if (ret == 0 && vetoes != NULL)
-		ret = apply(r, c, vetoes, "veto.");
-	if (ret == 0 && settings_read(settings, c) != 0)
-		ret = complain(r, -EINVAL, "%s", config_mistake(c));
-	if (ret == 0)
-		ret = check_fits(r, settings);
-	if (ret != 0) {
-		config_close(c);
-		return ret;
-	}
-	*config = c;
-	return 0;
+	if (settings_read(settings, c) != 0)
+		return complain(r, -EINVAL, "%s", config_mistake(c));
+	return check_fits(r, settings);
 }
 
 static int
 configure(struct run *r, const char *assignments)
 {
-	char *own = strdup(assignments != NULL ? assignments : "");
-	struct config *config = NULL;
 	struct settings settings;
-	int ret;
+	struct config *config;
+	int ret = 0;
 
-	if (own == NULL)
-		return complain(r, -ENOMEM, "no memory for the settings of a run");
-	ret = r->state != RUN_IDLE && r->state != RUN_CONFIGURED
-		? complain(r, -EBUSY, "a run is %s: stop it first", run_state_names[r->state])
-		: read_settings(r, own, NULL, &config, &settings);
+	if (r->state != RUN_IDLE && r->state != RUN_CONFIGURED)
+		return complain(r, -EBUSY, "a run is %s: stop it first", run_state_names[r->state]);
+	config = config_open(r->base);
+	if (config == NULL)
+		return complain(r, -EINVAL, "cannot read %s", r->base->file);
+	if (assignments != NULL)
+		ret = apply(r, config, assignments, NULL);
+	if (ret == 0)
+		ret = read_settings(r, config, &settings);
 	if (ret != 0) {
-		free(own);
+		config_close(config);
 		return ret;
 	}
 	config_close(r->config);
-	free(r->assignments);
+	config_close(r->changed);
 	r->config = config;
-	r->assignments = own;
+	r->changed = NULL;
 	r->settings = settings;
 	r->message[0] = '\0';
 	enter(r, RUN_CONFIGURED);
@@ -397,9 +383,8 @@ static int
 set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective)
 {
 	struct builder_command command = {.order = BUILDER_VETO, .from_frame = from_frame};
-	struct config *config = NULL;
 	struct settings settings;
-	char *own = NULL;
+	struct config *config;
 	int ret;
 
 	if (r->state != RUN_RUNNING)
@@ -407,22 +392,27 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	if (from_frame > FRAME_NUMBER_MAX)
 		return complain(r, -EINVAL, "from_frame = %" PRIu64 ": frames count to %" PRIu64,
 			from_frame, (uint64_t)FRAME_NUMBER_MAX);
-	/* on top of what the run has; what is refused leaves no trace there */
-	ret = read_settings(r, r->assignments, assignments, &config, &settings);
-	if (ret != 0)
-		return ret;
-	config_close(config); /* thresholds are numbers: they don't point into it */
-	if (asprintf(&own, "%s,%s", r->assignments, assignments) < 0)
+	/* of what the run has: its file may have been edited for the next one since. What is
+	 * refused leaves no trace */
+	config = config_copy(r->changed != NULL ? r->changed : r->config);
+	if (config == NULL)
 		return complain(r, -ENOMEM, "no memory for the settings of a run");
+	ret = apply(r, config, assignments, "veto.");
+	if (ret == 0)
+		ret = read_settings(r, config, &settings);
+	if (ret != 0) {
+		config_close(config);
+		return ret;
+	}
 	command.veto = settings.veto;
 	command.veto.params.version = r->veto_version + 1;
 	ret = give_order(r, &command, effective);
 	if (ret != 0) {
-		free(own);
+		config_close(config);
 		return complain(r, ret, "thresholds cannot change now: %s", strerror(-ret));
 	}
-	free(r->assignments);
-	r->assignments = own;
+	config_close(r->changed);
+	r->changed = config;
 	r->veto_version++;
 	r->settings.veto = settings.veto;
 	note_veto(r, &command.veto, *effective);

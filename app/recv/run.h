@@ -75,7 +75,7 @@ struct run {
 	const struct config_source *base; /**< what every run builds on */
 	const struct settings *process;	  /**< that the pipeline was made with */
 	struct config *config;		  /**< of the run at hand; its settings point into it */
-	char *assignments;		  /**< what it has of its own, thresholds of later on too */
+	struct config *changed;		  /**< the same with thresholds of later on; NULL: none */
 	struct settings settings;
 	struct file_writer *writer;
 	struct ledger before;		    /**< counters when the run began */
@@ -128,7 +128,7 @@ int run_abort(struct run *r);
 
 /**
  * Change thresholds while running.
- * @param assignments  of [veto] alone
+ * @param assignments  of [veto] alone; on top of what the run has, whatever its file says by now
  * @param from_frame   first frame that they apply to; 0 = as soon as possible
  * @param effective    receives the frame that they apply from
  * @return 0; -EALREADY: there is no run; -EINVAL; -EBUSY: too many changes at once

@@ -136,6 +136,34 @@ a_dump_is_a_configuration(void **state)
 	assert_non_null(strstr(first, "[b]\nlimit = none\n"));
 }
 
+/* A copy says the same, goes its own way, and needs neither the file nor the other. */
+static void
+a_copy_is_its_own(void **state)
+{
+	struct config_source source = {.set = {"a.set=7"}, .nb_sets = 1};
+	struct config *c = open_text("[a]\nkey = 1\nbad = x\n", &source), *copy;
+	char want[160];
+
+	assert_int_equal(config_uint(c, "a", "bad", 3, 0, 9), 3);
+	copy = config_copy(c);
+	assert_non_null(copy);
+	assert_int_equal(config_set(copy, "telemetry", "a.key=2"), 0);
+	assert_int_equal(config_set(copy, "telemetry", "b.key=3"), 0);
+	assert_int_equal(config_uint(c, "a", "key", 0, 0, 9), 1);
+	assert_false(config_has_section(c, "b"));
+	config_close(c);
+	config_close(open_text("[c]\n", &source));
+	assert_string_equal(config_mistake(copy), "");
+	assert_int_equal(config_uint(copy, "a", "set", 0, 0, 9), 7);
+	assert_int_equal(config_uint(copy, "a", "key", 0, 0, 9), 2);
+	assert_int_equal(config_uint(copy, "b", "key", 0, 0, 9), 3);
+	assert_int_equal(config_check(copy), -EINVAL);
+	snprintf(want, sizeof(want), "%s:3: [a] bad = x: unknown key; this section has set key",
+		path);
+	assert_string_equal(config_mistake(copy), want);
+	config_close(copy);
+}
+
 /* A mistake is said where it was made: line, command line, telemetry, or nowhere. */
 static void
 mistakes_have_a_place(void **state)
@@ -274,6 +302,7 @@ main(void)
 		cmocka_unit_test(a_list_may_be_a_word),
 		cmocka_unit_test(a_number_may_be_a_word),
 		cmocka_unit_test(a_dump_is_a_configuration),
+		cmocka_unit_test(a_copy_is_its_own),
 		cmocka_unit_test(mistakes_have_a_place),
 		cmocka_unit_test(a_key_is_there_once),
 		cmocka_unit_test(lines_that_are_none),

@@ -59,8 +59,33 @@ teardown(void **state)
 {
 	run_free(&r);
 	assert_int_equal(pipeline_destroy(&p), 0);
+	assert_int_equal(rte_vdev_uninit("net_null0"), 0);
 	config_close(config);
 	return 0;
+}
+
+/** One round of all roles, and of the service. */
+static void
+poll(void)
+{
+	for (uint32_t i = 0; i < settings.rx_lcores; i++)
+		rx_poll(p.rx[i]);
+	builder_poll(p.builder);
+	for (uint32_t g = 0; g < settings.gangs; g++)
+		p.gk_ops->poll(p.gk, g, 0);
+	run_tick(&r);
+}
+
+/** End a run as a client does. */
+static void
+stop(void)
+{
+	assert_int_equal(run_stop(&r), 0);
+	for (int ms = 0; ms < 10000 && run_get_state(&r) != RUN_IDLE; ms++) {
+		poll();
+		usleep(1000);
+	}
+	assert_int_equal(run_get_state(&r), RUN_IDLE);
 }
 
 /* Batches say who made them; stores are told once, when they are connected. */
@@ -83,7 +108,45 @@ producer_is_fixed_with_stores(void **state)
 	assert_int_equal(ret, 0);
 }
 
-static int delete (const char *name, const struct stat *s, int type, struct FTW *ftw)
+/* The file is edited for the next run while one is running: that one keeps what it began with. */
+static void
+edited_file_is_for_the_next_run(void **state)
+{
+	uint64_t effective;
+
+	write_config("[veto]\nbragg_min = 30\nbragg_max = 60\n[run]\nname = edited\n");
+	assert_int_equal(run_configure(&r, "veto.audit_every=5"), 0);
+	assert_int_equal(run_start(&r), 0);
+	write_config("kind = image\ncsr_threshold = 7\n[veto]\nbragg_min = 50\n");
+	assert_int_equal(run_set_veto(&r, "veto.bragg_max=70", 0, &effective), 0);
+	assert_int_equal(r.nb_vetoes, 2);
+	for (uint32_t i = 0; i < r.nb_vetoes; i++) {
+		const struct builder_veto *v = &r.vetoes[i].veto;
+
+		assert_int_equal(v->params.bragg_min, 30);
+		assert_int_equal(v->params.bragg_max, i == 0 ? 60 : 70);
+		assert_true(v->params.csr_threshold == 2);
+		assert_int_equal(v->params.kind, GK_KIND_CSR);
+		assert_int_equal(v->audit_every, 5);
+	}
+	/* half saved; and changes are on top of one another, but for one that was refused */
+	write_config("[veto\n");
+	assert_int_equal(run_set_veto(&r, "veto.bragg_min=80", 0, &effective), -EINVAL);
+	assert_int_equal(run_set_veto(&r, "veto.dry_run=yes", 0, &effective), 0);
+	assert_int_equal(r.settings.veto.params.bragg_min, 30);
+	assert_int_equal(r.settings.veto.params.bragg_max, 70);
+	assert_true(r.settings.veto.dry_run);
+	stop();
+	assert_int_equal(run_configure(&r, NULL), -EINVAL);
+	write_config("[veto]\nbragg_min = 50\n");
+	assert_int_equal(run_configure(&r, NULL), 0);
+	assert_int_equal(r.settings.veto.params.bragg_min, 50);
+	assert_int_equal(r.settings.veto.params.bragg_max, UINT32_MAX);
+	assert_false(r.settings.veto.dry_run);
+}
+
+static int
+remove_one(const char *name, const struct stat *s, int type, struct FTW *ftw)
 {
 	return remove(name);
 }
@@ -97,6 +160,7 @@ main(int argc, char **argv)
 	char *arguments[RTE_DIM(options) + 1] = {argv[0]};
 	const struct CMUnitTest tests[] = {
 		TEST(producer_is_fixed_with_stores),
+		TEST(edited_file_is_for_the_next_run),
 	};
 	int ret;
 
@@ -106,6 +170,6 @@ main(int argc, char **argv)
 		return 1;
 	snprintf(path, sizeof(path), "%s/recv.ini", directory);
 	ret = cmocka_run_group_tests(tests, NULL, NULL);
-	nftw(directory, delete, 8, FTW_DEPTH | FTW_PHYS);
+	nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	return ret;
 }
