@@ -185,8 +185,6 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	r->frame = closed->frame;
 	r->kind = GK_KIND_NONE;
 	r->out = GK_NO_OUT;
-	r->veto_version = b->vetoes[b->veto].params.version;
-	r->pedestal_version = b->config.channel->coef[b->coef].version;
 	if (closed->missing > 0 && !closed->refused)
 		r->flags |= FRAME_FLAG_INCOMPLETE;
 	if (closed->timeout)
@@ -244,7 +242,6 @@ prepare(struct builder *b, const struct place *place)
 	const struct builder_veto *v = &b->vetoes[b->veto];
 
 	f->out = b->free_outputs[--b->nb_free_outputs];
-	place->record->veto_version = v->params.version;
 	if (v->dry_run)
 		f->flags |= GK_FRAME_KEEP;
 	if (builder_is_dark(b, place->record)) {
@@ -262,18 +259,18 @@ dispatch(struct builder *b)
 	uint32_t batches = 0;
 
 	while (b->dispatch != b->close) {
-		const uint64_t frame = place_at(b, b->dispatch)->record->frame;
+		struct frame_record *first = place_at(b, b->dispatch)->record;
 		struct place *last = NULL;
 		struct gk_ring *ring;
 		struct gk_work *work;
 
-		if (!builder_epoch_enter(b, frame))
+		if (!builder_epoch_enter(b, first->frame))
 			break;
+		builder_set_versions(b, first);
 		if (place_at(b, b->dispatch)->state == PLACE_READY) {
 			b->dispatch++;
 			continue;
 		}
-		builder_take_up_vetoes(b, frame);
 		ring = builder_idlest_gang(b);
 		if (ring == NULL)
 			break;
@@ -296,6 +293,7 @@ dispatch(struct builder *b)
 			if (builder_veto_differs(b, place->record->frame) ||
 				builder_epoch_of(b, place->record->frame) != b->epoch)
 				break;
+			builder_set_versions(b, place->record);
 			if (place->state == PLACE_READY)
 				continue;
 			prepare(b, place);

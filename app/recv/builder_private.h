@@ -118,8 +118,11 @@ void builder_carry_out(struct builder *b);
 /** Nothing is left to do: is the run over, or has it come to its last frame? */
 void builder_look_at_run(struct builder *b);
 
-/** Take up every veto that applies from this frame on. */
-void builder_take_up_vetoes(struct builder *b, uint64_t frame);
+/**
+ * Take up every veto that applies from this frame on, and name what is in force for it: of a frame
+ * that no gang gets, too. That must not depend on how far gangs are, so it is done in frame order.
+ */
+void builder_set_versions(struct builder *b, struct frame_record *r);
 
 /** Does another veto apply to this frame than the one in force? */
 bool builder_veto_differs(const struct builder *b, uint64_t frame);

@@ -12,10 +12,12 @@ builder_veto_differs(const struct builder *b, uint64_t frame)
 }
 
 void
-builder_take_up_vetoes(struct builder *b, uint64_t frame)
+builder_set_versions(struct builder *b, struct frame_record *r)
 {
-	while (builder_veto_differs(b, frame))
+	while (builder_veto_differs(b, r->frame))
 		b->veto = (b->veto + 1) % GK_PARAMS_MAX;
+	r->veto_version = b->vetoes[b->veto].params.version;
+	r->pedestal_version = b->config.channel->coef[b->coef].version;
 }
 
 /** The veto that the next frame would be judged by. */
@@ -82,6 +84,7 @@ abort_waiting(struct builder *b)
 	for (; b->dispatch != b->close; b->dispatch++) {
 		struct place *place = place_at(b, b->dispatch);
 
+		builder_set_versions(b, place->record);
 		if (place->state != PLACE_CLOSED)
 			continue;
 		frame_table_release(b->config.table, place->slot);

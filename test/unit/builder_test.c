@@ -165,7 +165,8 @@ gang_finish(uint32_t gang)
 	const struct gk_work *w = gang_work(gang, channel->done[gang].done);
 
 	assert_true(gang_has(gang) > 0);
-	assert_in_range(w->nb_frames, 1, config.batch);
+	if (w->op == GK_OP_FRAMES)
+		assert_in_range(w->nb_frames, 1, config.batch);
 	for (uint32_t i = 0; i < w->nb_frames; i++) {
 		const struct gk_frame *f = frame_table_frame(ft, w->slot[i]);
 		const bool hit = is_hit(f->frame), keep = hit || (f->flags & GK_FRAME_KEEP) != 0;
@@ -514,6 +515,42 @@ lost_frame(void **state)
 	finish();
 }
 
+/* What is in force for a frame is its number's, also where no gang has had it. */
+static void
+versions_of_frames_without_a_gang(void **state)
+{
+	struct builder_command veto = {
+		.order = BUILDER_VETO, .from_frame = 3, .veto.params.version = 43};
+
+	run.packets_min = UINT32_MAX;
+	run.dark = (struct builder_dark){
+		.select = BUILDER_DARK_FRAME, .every = 1000, .phase = 999, .epoch_frames = 4};
+	begin();
+	assert_int_equal(builder_post(b, &veto), 0);
+	poll(1);
+	assert_int_equal(builder_result(b, NULL), 0);
+	/* 3 and 8 are lost, 5 and 9 incomplete; epoch 2 begins with 8. All is closed at once */
+	send_frames(1, 3);
+	send_frames(4, 5);
+	send_packets(5, 0, 1);
+	send_frames(6, 8);
+	send_packets(9, 0, 1);
+	send_frames(10, 14);
+	gangs_finish_all();
+	assert_int_equal(egress(), 13);
+	for (uint32_t i = 0; i < 13; i++) {
+		if (out[i]->verdict == FRAME_HIT || out[i]->verdict == FRAME_VETOED)
+			continue;
+		assert_int_equal(out[i]->veto_version, out[i]->frame < 3 ? 41 : 43);
+		assert_int_equal(out[i]->pedestal_version, out[i]->frame < 8 ? 51 : 52);
+	}
+	assert_int_equal(out[2]->verdict, FRAME_LOST);
+	assert_int_equal(out[4]->verdict, FRAME_INCOMPLETE);
+	assert_int_equal(out[7]->verdict, FRAME_LOST);
+	assert_int_equal(out[8]->verdict, FRAME_INCOMPLETE);
+	finish();
+}
+
 static void
 audit_keeps_every_nth(void **state)
 {
@@ -675,6 +712,7 @@ main(int argc, char **argv)
 		TEST(incomplete_is_dropped),
 		TEST(incomplete_is_kept),
 		TEST(lost_frame),
+		TEST(versions_of_frames_without_a_gang),
 		TEST(audit_keeps_every_nth),
 		TEST(dry_run_keeps_all),
 		TEST(gang_gives_up),
