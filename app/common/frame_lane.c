@@ -126,14 +126,24 @@ frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uint32_t mos
 	return passed;
 }
 
-/** There is no run. Its frame is remembered: the next run would only get the rest of it. */
+/**
+ * There is no run. Its frame is remembered: the next run would only get the rest of it. A stream
+ * that is a little behind another one takes nothing back: of that one only the rest is to come.
+ */
 static enum frame_place
-drop_unused(struct frame_lane *lane, uint64_t frame)
+drop_unused(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
 {
-	if (lane->passed != frame + 1) {
-		__atomic_store_n(&lane->passed_at, rte_rdtsc(), __ATOMIC_RELAXED);
-		__atomic_store_n(&lane->passed, frame + 1, __ATOMIC_RELEASE);
-	}
+	const uint64_t passed = lane->passed, at = frame + 1;
+	uint64_t now;
+
+	if (passed == at)
+		return FRAME_PLACE_NO_RUN;
+	now = rte_rdtsc();
+	if (at < passed && passed - at <= ft->config.give_up &&
+		now - lane->passed_at <= ft->config.stall_cycles)
+		return FRAME_PLACE_NO_RUN;
+	__atomic_store_n(&lane->passed_at, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&lane->passed, at, __ATOMIC_RELEASE);
 	return FRAME_PLACE_NO_RUN;
 }
 
@@ -145,7 +155,7 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
 	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
-		return drop_unused(lane, frame);
+		return drop_unused(ft, lane, frame);
 	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
 		return FRAME_PLACE_BEYOND;
 	/*
@@ -178,7 +188,7 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return FRAME_PLACE_OUTLIER;
 	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	if (state == FRAME_WINDOW_CLOSED)
-		return drop_unused(lane, frame);
+		return drop_unused(ft, lane, frame);
 	if (state != FRAME_WINDOW_OPEN ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
 		return FRAME_PLACE_WAIT;

@@ -155,8 +155,8 @@ struct frame_lane {
 	/** frame + 1 that blocks this lane, 0 = none. */
 	uint64_t wanted __rte_cache_aligned;
 	uint64_t blocked;   /**< ... and it can hold no more packets, 0 = it can */
-	uint64_t passed;    /**< number + 1 of the last packet dropped because there was no run, */
-	uint64_t passed_at; /**< ... TSC, of the first one of its frame */
+	uint64_t passed;    /**< number + 1 of where packets are dropped because there is no run, */
+	uint64_t passed_at; /**< ... TSC, of the first one of that frame */
 	uint64_t agreed;    /**< frame + 1 where the first window should be, 0 = not agreed on */
 	uint64_t claims;    /**< of `elsewhere`: streams that agree with themselves; see `place` */
 	uint64_t claims_ahead; /**< ... where frames would have been lost */

@@ -137,7 +137,6 @@ first_window_by_agreement(void **state)
 	begin_run(700);
 }
 
-/* Fewer packets than must agree, and then silence: believed after stall_cycles. */
 /* A run begins behind what was dropped before it, unless the detector was silent since. */
 static void
 first_window_between_runs(void **state)
@@ -171,6 +170,56 @@ first_window_between_runs(void **state)
 	}
 }
 
+/* Between runs one module is a little ahead: a run begins behind what it has sent, too. */
+static void
+first_window_out_of_step(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.no_run = true;
+	config.stall_cycles = rte_get_tsc_hz() * 1000;
+	ft = rig_table(&config);
+	assert_int_equal(place_range(0, 101, 0, 21), FRAME_PLACE_NO_RUN);
+	assert_int_equal(rig_place(ft, 1, 100, 127, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
+	for (int i = 0; i < 3; i++) {
+		frame_table_open(ft);
+		rig_quiescent(ft);
+	}
+	for (int i = 0; i < 3; i++)
+		frame_lane_vote(ft, &ft->lanes[0], 101);
+	for (int i = 0; i < 3; i++) {
+		frame_table_open(ft);
+		rig_quiescent(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(rig_place(ft, 0, 101, 21, 1), FRAME_PLACE_LATE);
+	assert_int_equal(rig_place(ft, 1, 101, 0, 1), FRAME_PLACE_LATE);
+	assert_int_equal(place_range(0, 102, 0, PACKETS), FRAME_PLACED);
+	assert_int_equal(place_range(1, 102, 0, PACKETS), FRAME_PLACED);
+	expect_closed(102, 2 * PACKETS);
+}
+
+/* ... a detector that counts anew is far back, or was silent. */
+static void
+unused_frames_count_anew(void **state)
+{
+	struct frame_lane *lane;
+
+	config.no_run = true;
+	config.stall_cycles = rte_get_tsc_hz() * 1000;
+	ft = rig_table(&config);
+	lane = &ft->lanes[0];
+	assert_int_equal(rig_place(ft, 0, 100, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(rig_place(ft, 0, 100 - config.give_up, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(lane->passed, 101);
+	lane->passed_at -= config.stall_cycles + 1;
+	assert_int_equal(rig_place(ft, 0, 99, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(lane->passed, 100);
+	assert_int_equal(rig_place(ft, 0, 1, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(lane->passed, 2);
+}
+
+/* Fewer packets than must agree, and then silence: believed after stall_cycles. */
 static void
 first_window_by_time(void **state)
 {
@@ -576,6 +625,8 @@ main(int argc, char **argv)
 		TEST(gap_by_agreement_is_loss),
 		TEST(first_window_by_agreement),
 		TEST(first_window_between_runs),
+		TEST(first_window_out_of_step),
+		TEST(unused_frames_count_anew),
 		TEST(first_window_by_time),
 		TEST(lone_number_gives_nothing_up),
 		TEST(full_lane_is_not_waited_for),
