@@ -231,6 +231,11 @@ arm(struct run *r)
 		r->writer = NULL;
 		return complain(r, ret, "%s", message);
 	}
+	/* it may end before it begins: nothing of the run before is this one's */
+	r->began = false;
+	r->nb_vetoes = 0;
+	r->resumed.version = 0;
+	r->first_activity = 0;
 	enter(r, RUN_ARMED);
 	return 0;
 }
@@ -261,7 +266,6 @@ start(struct run *r)
 			return ret;
 	}
 	r->activity = 0;
-	r->first_activity = 0;
 	r->active_at = rte_rdtsc();
 	command.run = r->settings.frames;
 	command.packets_min = r->settings.packets_min;
@@ -272,9 +276,9 @@ start(struct run *r)
 	ret = give_order(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
+	r->began = true;
 	run_ledger_resume(r);
 	r->keep_at = 0;
-	r->nb_vetoes = 0;
 	note_veto(r, &command.veto, 0);
 	r->runs++;
 	enter(r, RUN_RUNNING);
@@ -294,6 +298,7 @@ read_writer(struct run *r, struct run_writer *writer)
 static void
 finish(struct run *r)
 {
+	const struct builder_stats *b = builder_stats(r->pipeline->builder);
 	struct run_status *last = &r->last;
 	char path[PATH_MAX];
 	bool failed = false;
@@ -322,11 +327,15 @@ finish(struct run *r)
 	last->seconds = r->first_activity == 0
 		? 0
 		: (double)(r->active_at - r->first_activity) / rte_get_tsc_hz();
-	last->first_frame = builder_stats(r->pipeline->builder)->first_frame;
-	last->last_frame = builder_stats(r->pipeline->builder)->last_frame;
-	last->veto_version = r->veto_version;
+	last->first_frame = r->began ? b->first_frame : 0;
+	last->last_frame = r->began ? b->last_frame : 0;
+	last->veto_version = r->began ? r->veto_version : 0;
+	if (!r->began)
+		ledger_read(&r->before, r->pipeline, NULL);
 	run_ledger_read(r, &last->ledger);
-	run_ledger_keep(r, false);
+	/* that of a receiver that died stays for the run that goes on with it */
+	if (r->began)
+		run_ledger_keep(r, false);
 	snprintf(path, sizeof(path), "%s/%s_ledger.ini", r->settings.directory, r->settings.run);
 	ret = ledger_write(&last->ledger, r->vetoes, r->nb_vetoes, path);
 	if (ret != 0) {
@@ -361,7 +370,6 @@ stop(struct run *r, bool aborting)
 		enter(r, RUN_IDLE);
 		return 0;
 	case RUN_ARMED:
-		ledger_read(&r->before, r->pipeline, NULL);
 		finish(r);
 		return 0;
 	case RUN_STOPPING:

@@ -78,6 +78,7 @@ struct run {
 	struct config *changed;		  /**< the same with thresholds of later on; NULL: none */
 	struct settings settings;
 	struct file_writer *writer;
+	bool began;			    /**< it was not only armed */
 	struct ledger before;		    /**< counters when the run began */
 	struct ledger_kept resumed;	    /**< of a receiver that died in it; version 0: none */
 	bool asked;			    /**< ... and nobody asks again */

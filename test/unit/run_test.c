@@ -18,6 +18,17 @@ static struct config *config;
 static struct settings settings;
 static struct pipeline p;
 static struct run r;
+static uint32_t ledgers_kept;
+
+void __real_run_ledger_keep(struct run *run, bool running);
+void __wrap_run_ledger_keep(struct run *run, bool running);
+
+void
+__wrap_run_ledger_keep(struct run *run, bool running)
+{
+	ledgers_kept++;
+	__real_run_ledger_keep(run, running);
+}
 
 /** The configuration file, with more lines at its end. */
 static void
@@ -88,6 +99,28 @@ stop(void)
 	assert_int_equal(run_get_state(&r), RUN_IDLE);
 }
 
+/** One packet of each frame comes, the rest is lost. */
+static void
+send_frames(uint64_t from, uint64_t to)
+{
+	uint8_t header[RIG_HEADER_BYTES];
+
+	for (int ms = 0; ms < 10000 && p.table->window.state != FRAME_WINDOW_OPEN; ms++)
+		poll();
+	for (uint64_t f = from; f < to; f++) {
+		struct rte_mbuf *m = rte_pktmbuf_alloc(p.ports[0].payload_pool);
+
+		assert_non_null(m);
+		rig_header(header, f, 5);
+		assert_int_equal(frame_lane_place(p.table, p.rx[0]->lane, 0, f, 5, header,
+					 (uintptr_t)m->buf_addr, m),
+			FRAME_PLACED);
+		p.rx[0]->counters[RX_PACKETS]++;
+		p.rx[0]->counters[RX_PLACED]++;
+		poll();
+	}
+}
+
 /* Batches say who made them; stores are told once, when they are connected. */
 static void
 producer_is_fixed_with_stores(void **state)
@@ -145,6 +178,59 @@ edited_file_is_for_the_next_run(void **state)
 	assert_false(r.settings.veto.dry_run);
 }
 
+/* A run that is armed and stopped has nothing of the one before, and no ledger to keep. */
+static void
+armed_and_stopped(void **state)
+{
+	struct run_status status;
+	char line[256];
+	uint32_t kept;
+	FILE *f;
+
+	assert_int_equal(run_configure(&r, "run.name=A,run.first_frame=1"), 0);
+	assert_int_equal(run_start(&r), 0);
+	send_frames(1, 4);
+	stop();
+	run_get_status(&r, &status);
+	assert_false(status.failed);
+	assert_int_equal(status.first_frame, 1);
+	assert_int_equal(status.last_frame, 3);
+	assert_int_equal(status.ledger.frames, 3);
+	assert_true(status.seconds > 0);
+	assert_true(status.veto_version == 1);
+	kept = ledgers_kept;
+	assert_true(kept > 0);
+
+	assert_int_equal(run_configure(&r, "run.name=B"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	assert_int_equal(run_stop(&r), 0);
+	run_get_status(&r, &status);
+	assert_int_equal(status.state, RUN_IDLE);
+	assert_false(status.failed);
+	assert_string_equal(status.name, "B");
+	assert_int_equal(status.first_frame, 0);
+	assert_int_equal(status.last_frame, 0);
+	assert_int_equal(status.ledger.frames, 0);
+	assert_int_equal(status.veto_version, 0);
+	assert_true(status.seconds == 0);
+	assert_int_equal(ledgers_kept, kept);
+	snprintf(line, sizeof(line), "%s/B_ledger.ini", directory);
+	f = fopen(line, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f) != NULL)
+		assert_null(strstr(line, "[veto"));
+	fclose(f);
+
+	/* the gangs gave up meanwhile */
+	assert_int_equal(run_configure(&r, "run.name=C"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	run_give_up(&r, "test");
+	run_get_status(&r, &status);
+	assert_int_equal(status.ledger.frames, 0);
+	assert_int_equal(status.last_frame, 0);
+	assert_int_equal(ledgers_kept, kept);
+}
+
 static int
 remove_one(const char *name, const struct stat *s, int type, struct FTW *ftw)
 {
@@ -161,6 +247,7 @@ main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(producer_is_fixed_with_stores),
 		TEST(edited_file_is_for_the_next_run),
+		TEST(armed_and_stopped),
 	};
 	int ret;
 
