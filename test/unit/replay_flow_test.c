@@ -6,6 +6,7 @@
 #include <rte_cycles.h>
 #include <rte_flow.h>
 
+#include "replay.h"
 #include "replay_fixture.h"
 
 static struct rte_flow *
@@ -305,6 +306,47 @@ rules_drop_count_and_spread(void **state)
 	assert_pool_sound(roomless);
 }
 
+/* A bounded ring holds what waits of its queue's packets, and these change with the rules. */
+static void
+rings_follow_the_rules(void **state)
+{
+	const uint64_t every = 4 * rte_get_tsc_hz();
+	struct rte_flow_error error;
+	struct replay_rxq *rxq;
+	struct rte_eth_stats stats;
+	struct rte_mbuf *m[128];
+	struct rte_flow *odd;
+	uint16_t port;
+	int opened;
+
+	write_equal(120, 200);
+	opened = open_port("queues=2,loops=2,burst=120:4000000000,overrun=drop");
+	assert_true(opened >= 0);
+	port = (uint16_t)opened;
+	configure(port, 2, 0);
+	for (uint16_t q = 0; q < 2; q++)
+		assert_int_equal(rte_eth_rx_queue_setup(port, q, 128, 0, NULL, roomless), 0);
+	assert_int_equal(rte_eth_dev_start(port), 0);
+	/* 118 wait; then half of all are another queue's, and they will not be polled from here */
+	assert_int_equal(rte_eth_rx_burst(port, 0, m, 2), 2);
+	rte_pktmbuf_free_bulk(m, 2);
+	odd = udp_rule(port, 5001, 0x0001, 1, 0);
+	assert_non_null(odd);
+	assert_int_equal(receive(port, 0, m, 128), 59);
+	rte_pktmbuf_free_bulk(m, 59);
+	assert_int_equal(rte_flow_destroy(port, odd, &error), 0);
+	/* the next burst has room */
+	rxq = rte_eth_devices[port].data->rx_queues[0];
+	rxq->clock -= every;
+	assert_int_equal(receive(port, 0, m, 128), 120);
+	rte_pktmbuf_free_bulk(m, 120);
+	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+	assert_int_equal(stats.imissed, 0);
+	assert_int_equal(xstat(port, "rx_most_waiting_packets"), 120);
+	close_port(port);
+	assert_pool_sound(roomless);
+}
+
 static void
 unknown_flow_rules_are_refused(void **state)
 {
@@ -370,6 +412,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(flow_rules_choose_the_queue, remove_port),
 		cmocka_unit_test_teardown(queues_are_polled_by_threads_of_their_own, remove_port),
 		cmocka_unit_test_teardown(rules_drop_count_and_spread, remove_port),
+		cmocka_unit_test_teardown(rings_follow_the_rules, remove_port),
 		cmocka_unit_test_teardown(unknown_flow_rules_are_refused, remove_port),
 	};
 

@@ -173,11 +173,18 @@ pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	return 0;
 }
 
+/* Rings count what waits by the queues that packets had: they count again. */
 static void
 resume_queues(struct rte_eth_dev *dev)
 {
 	struct replay_dev *replay = dev->data->dev_private;
 
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
+		struct replay_rxq *rxq = dev->data->rx_queues[q];
+
+		if (rxq != NULL)
+			rxq->ring = (struct replay_ring){.loop = rxq->loop, .next = rxq->next};
+	}
 	__atomic_store_n(&replay->paused, false, __ATOMIC_RELEASE);
 }
 
