@@ -306,6 +306,58 @@ rules_drop_count_and_spread(void **state)
 	assert_pool_sound(roomless);
 }
 
+/* What a rule has seen stays counted when queues are set up again. */
+static void
+counts_outlive_queues(void **state)
+{
+	struct rte_flow_attr in = {.ingress = 1}, later = {.ingress = 1, .priority = 1};
+	struct rte_flow_item_udp spec = {.hdr.dst_port = RTE_BE16(5001)};
+	struct rte_flow_item_udp mask = {.hdr.dst_port = RTE_BE16(0xffff)};
+	struct rte_flow_item one[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &spec, .mask = &mask},
+		{.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_item udp[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_UDP}, {.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_action_queue zeroth = {.index = 0};
+	struct rte_flow_action stop = {.type = RTE_FLOW_ACTION_TYPE_END};
+	struct rte_flow_action count = {.type = RTE_FLOW_ACTION_TYPE_COUNT};
+	struct rte_flow_action drop[] = {{.type = RTE_FLOW_ACTION_TYPE_DROP}, count, stop};
+	struct rte_flow_action take[] = {count, {RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, stop};
+	struct rte_flow *dropping, *taking;
+	struct rte_flow_error error;
+	struct rte_mbuf *m[512];
+	uint64_t bytes;
+	uint16_t port;
+
+	write_equal(400, 200);
+	port = start_single("", roomless, 0);
+	dropping = rte_flow_create(port, &in, one, drop, &error);
+	taking = rte_flow_create(port, &later, udp, take, &error);
+	assert_true(dropping != NULL && taking != NULL);
+	for (uint32_t round = 0; round < 2; round++) {
+		/* the second time what had been counted is reset before the queue goes */
+		assert_int_equal(receive(port, 0, m, RTE_DIM(m)), 300);
+		rte_pktmbuf_free_bulk(m, 300);
+		assert_int_equal(hits(port, taking, &bytes, round == 1), 300 * (round + 1));
+		if (round == 1)
+			assert_int_equal(rte_eth_xstats_reset(port), 0);
+		assert_int_equal(rte_eth_dev_stop(port), 0);
+		assert_int_equal(rte_eth_rx_queue_setup(port, 0, 64, 0, NULL, roomless), 0);
+		for (uint32_t started = 0; started < 2; started++) {
+			const uint64_t seen = round == 0 ? 300 : 0;
+
+			assert_int_equal(hits(port, taking, &bytes, false), seen);
+			assert_int_equal(bytes, seen * 200);
+			assert_int_equal(xstat(port, "rx_flow_dropped_packets"), seen / 3);
+			if (!started)
+				assert_int_equal(rte_eth_dev_start(port), 0);
+		}
+		assert_int_equal(hits(port, dropping, &bytes, false), 100 * (round + 1));
+	}
+	close_port(port);
+	assert_pool_sound(roomless);
+}
+
 /* A bounded ring holds what waits of its queue's packets, and these change with the rules. */
 static void
 rings_follow_the_rules(void **state)
@@ -412,6 +464,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(flow_rules_choose_the_queue, remove_port),
 		cmocka_unit_test_teardown(queues_are_polled_by_threads_of_their_own, remove_port),
 		cmocka_unit_test_teardown(rules_drop_count_and_spread, remove_port),
+		cmocka_unit_test_teardown(counts_outlive_queues, remove_port),
 		cmocka_unit_test_teardown(rings_follow_the_rules, remove_port),
 		cmocka_unit_test_teardown(unknown_flow_rules_are_refused, remove_port),
 	};

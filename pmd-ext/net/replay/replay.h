@@ -295,8 +295,10 @@ int replay_flow_init(struct replay_dev *dev, int socket);
 void replay_flow_fini(struct replay_dev *dev);
 /* Largest queue that a rule names, -1 without rules. */
 int replay_flow_queue_max(const struct replay_dev *dev);
-/* Queues are about to begin anew: what they have passed is counted. */
-void replay_flow_settle(struct rte_eth_dev *dev);
+/* Rules are about to change, or queues to go: what has passed is written down. */
+void replay_flow_settle(const struct rte_eth_dev *dev);
+/* Queues begin anew. What they had passed is written down since they were stopped. */
+void replay_flow_restart(struct rte_eth_dev *dev);
 /* Packets that rules have dropped since the port was made. */
 uint64_t replay_flow_dropped(const struct rte_eth_dev *dev);
 

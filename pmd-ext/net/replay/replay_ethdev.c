@@ -93,7 +93,7 @@ replay_start(struct rte_eth_dev *dev)
 	if (ret < 0)
 		return ret;
 	replay->clock = 0;
-	replay_flow_settle(dev);
+	replay_flow_restart(dev);
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		struct replay_rxq *rxq = dev->data->rx_queues[q];
 
@@ -116,6 +116,7 @@ replay_start(struct rte_eth_dev *dev)
 static int
 replay_stop(struct rte_eth_dev *dev)
 {
+	replay_flow_settle(dev);
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++)
 		dev->data->rx_queue_state[q] = RTE_ETH_QUEUE_STATE_STOPPED;
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)

@@ -109,9 +109,8 @@ count_hits(
 	}
 }
 
-/* Rules are about to change, or queues to begin anew: what has passed is written down. */
-static void
-settle(const struct rte_eth_dev *dev)
+void
+replay_flow_settle(const struct rte_eth_dev *dev)
 {
 	struct replay_dev *replay = dev->data->dev_private;
 	uint64_t bytes = 0;
@@ -135,11 +134,10 @@ replay_flow_dropped(const struct rte_eth_dev *dev)
 }
 
 void
-replay_flow_settle(struct rte_eth_dev *dev)
+replay_flow_restart(struct rte_eth_dev *dev)
 {
 	struct replay_dev *replay = dev->data->dev_private;
 
-	settle(dev);
 	memset(replay->marks, 0, (replay->args.queues + 1u) * sizeof(replay->marks[0]));
 }
 
@@ -238,7 +236,7 @@ replay_flow_create(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 		free_flow(flow);
 		return NULL;
 	}
-	settle(dev);
+	replay_flow_settle(dev);
 	TAILQ_FOREACH(other, &replay->flows, entry)
 		if (other->priority > flow->priority)
 			break;
@@ -267,7 +265,7 @@ replay_flow_destroy(struct rte_eth_dev *dev, struct rte_flow *flow, struct rte_f
 	ret = pause_queues(dev, error);
 	if (ret < 0)
 		return ret;
-	settle(dev);
+	replay_flow_settle(dev);
 	TAILQ_REMOVE(&replay->flows, flow, entry);
 	steer(replay, flow);
 	resume_queues(dev);
@@ -295,7 +293,7 @@ replay_flow_flush(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	ret = pause_queues(dev, error);
 	if (ret < 0)
 		return ret;
-	settle(dev);
+	replay_flow_settle(dev);
 	free_flows(replay);
 	for (uint32_t i = 0; i < replay->capture->nb_packets; i++)
 		move_packet(replay, i, 0);
