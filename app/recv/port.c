@@ -180,7 +180,9 @@ port_drops_add(const struct port *p, struct port_drops *to)
 	if (!p->started || rte_eth_stats_get(p->id, &stats) != 0)
 		return;
 	to->ring_full += stats.imissed;
-	to->no_mbuf += stats.rx_nombuf;
+	/* a replay without mbufs waits, and counts how often */
+	if (!p->replay)
+		to->no_mbuf += stats.rx_nombuf;
 	to->damaged += stats.ierrors;
 }
 
@@ -486,6 +488,7 @@ port_open(struct port *p, const struct port_settings *settings, const struct set
 		ret = choose_mode(p, &info);
 	if (ret != 0)
 		return ret;
+	p->replay = port_is_replay(&info);
 	if (port_is_real(&info) && !p->reference && rte_eal_iova_mode() != RTE_IOVA_VA) {
 		LOG(ERR,
 			"%s does DMA to physical addresses, in which payload pools are not in one "

@@ -45,6 +45,7 @@ struct port {
 	bool reference; /**< payload pool without data room: the driver attaches its buffers */
 	bool device;	/**< pixels lie in the GPU's memory */
 	bool flows;	/**< flow rules steer; else the software classifier */
+	bool replay;	/**< it waits for its receiver */
 	bool started;
 	uint32_t nb_queues;
 	uint32_t queue_lane[FRAME_LANES_MAX]; /**< RX lane that polls each queue */

@@ -24,13 +24,22 @@
 
 static char capture[] = "/tmp/port_test_XXXXXX";
 static int promiscuous; /* what the port says */
+static struct port_drops drops;
 
+int __wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats);
 int __wrap_rte_eth_promiscuous_enable(uint16_t port);
 
 int
 __wrap_rte_eth_promiscuous_enable(uint16_t port)
 {
 	return promiscuous;
+}
+
+int
+__wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats)
+{
+	*stats = (struct rte_eth_stats){.imissed = 1, .rx_nombuf = 2};
+	return 0;
 }
 
 /** Open a port for so many RX lcores, with what it logs. @return its queues, or -errno */
@@ -68,8 +77,11 @@ open_port(
 	ret = port_open(&port, &s.ports[0], &s, owner, &demand, GK_MEMORY_HOST, &memory);
 	rte_openlog_stream(NULL);
 	fclose(log);
-	if (ret == 0)
+	drops = (struct port_drops){0};
+	if (ret == 0) {
 		ret = port.nb_queues;
+		port_drops_add(&port, &drops);
+	}
 	/* closed, a virtual device would be gone */
 	rte_eth_dev_stop(port.id);
 	assert_int_equal(port_free_pools(&port), 0);
@@ -128,6 +140,20 @@ a_replay_says_nothing(void **state)
 	assert_string_equal(text, "");
 }
 
+/* A replay without mbufs has lost nothing: it brings the packet with the next poll. */
+static void
+a_replay_that_waits_drops_nothing(void **state)
+{
+	char text[1024];
+
+	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	assert_int_equal(drops.ring_full, 1);
+	assert_int_equal(drops.no_mbuf, 2);
+	assert_int_equal(open_port("net_replay0", 2, RX_STEERING_AUTO, text, sizeof(text)), 2);
+	assert_int_equal(drops.ring_full, 1);
+	assert_int_equal(drops.no_mbuf, 0);
+}
+
 static void
 promiscuous_is_refused(void **state)
 {
@@ -166,6 +192,7 @@ main(int argc, char **argv)
 		PORT(rules_are_refused),
 		PORT(queues_are_too_few),
 		PORT(a_replay_says_nothing),
+		PORT(a_replay_that_waits_drops_nothing),
 		PORT(promiscuous_is_refused),
 	};
 	char replay[64], pcap[64];
