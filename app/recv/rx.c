@@ -260,7 +260,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 static bool
 is_full(const struct rx *rx)
 {
-	return rx->nb_pending > RX_PENDING_MAX - RX_BURST;
+	return rx->nb_pending > RX_PENDING_FULL;
 }
 
 /** Go on with packets that waited. @return how many wait no longer */

@@ -27,6 +27,7 @@
 #define RX_BURSTS_A_POLL 4
 #define RX_QUEUES_MAX	 16
 #define RX_PENDING_MAX	 (4 * RX_BURST)
+#define RX_PENDING_FULL	 (RX_PENDING_MAX - RX_BURST) /**< more wait: no further burst is taken */
 #define RX_INBOX_SIZE	 4096
 #define RX_NO_STREAM	 UINT16_MAX
 

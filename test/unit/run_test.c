@@ -121,6 +121,14 @@ send_frames(uint64_t from, uint64_t to)
 	}
 }
 
+/* The first window is agreed on by packets that wait, and an RX role has no more of them. */
+static void
+agreement_is_possible(void **state)
+{
+	assert_int_equal(settings.agree, 1024);
+	assert_int_equal(p.table->config.agree, RX_PENDING_FULL);
+}
+
 /* Batches say who made them; stores are told once, when they are connected. */
 static void
 producer_is_fixed_with_stores(void **state)
@@ -245,6 +253,7 @@ main(int argc, char **argv)
 		"512", "--vdev=gpu_host0", "--log-level=braggline.*:critical"};
 	char *arguments[RTE_DIM(options) + 1] = {argv[0]};
 	const struct CMUnitTest tests[] = {
+		TEST(agreement_is_possible),
 		TEST(producer_is_fixed_with_stores),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),

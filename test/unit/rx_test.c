@@ -647,6 +647,34 @@ first_packets_find_the_window(void **state)
 	finish();
 }
 
+/* A role that takes nothing more has brought as many votes as may be asked for. */
+static void
+full_role_finds_the_window(void **state)
+{
+	config.run.first_known = false;
+	config.agree = RX_PENDING_FULL;
+	config.slots = 8;
+	ft = rig_table(&config);
+	rig_roles(ft, 64);
+	rig_poll_queue(0, 0);
+	rig_push(0, rig_packet(0, 500, 0, false));
+	poll_all();
+	for (uint32_t i = 1; i < 128; i++)
+		rig_push(0, rig_packet(0, 500, i, false));
+	send_frame(0, 0, 501, false);
+	send_frame(0, 0, 502, false);
+	for (int i = 0; i < 3; i++)
+		poll_all();
+	/* all there is room for, without another burst */
+	assert_int_equal(rig_rx[0]->nb_pending, RX_PENDING_FULL + 1);
+	for (int i = 0; i < 20; i++) {
+		frame_table_open(ft);
+		poll_all();
+	}
+	assert_int_equal(rig_count(ft, RX_PLACED), 3 * 128);
+	finish();
+}
+
 /* Whatever is on its way in an RX role is given up when it stops, and counted. */
 static void
 stop_in_the_middle(void **state)
@@ -741,6 +769,7 @@ main(int argc, char **argv)
 		TEST(corrupt_number_waits_alone),
 		TEST(stray_stream_takes_no_room),
 		TEST(first_packets_find_the_window),
+		TEST(full_role_finds_the_window),
 		TEST(stop_in_the_middle),
 		TEST(random_mixture),
 	};
