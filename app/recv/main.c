@@ -196,10 +196,11 @@ serve(void *arg)
 			if (!stopping)
 				sleep(1);
 		}
-		if ((stopping || !s->settings->service) && run_get_state(&s->run) == RUN_IDLE)
+		if ((stopping || !s->settings->service) && run_close_if_idle(&s->run))
 			break;
 		nanosleep(&tick, NULL);
 	}
+	run_close(&s->run); /* a gang has given up: nor is there another run */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		__atomic_store_n(&s->pipeline->rx[i]->stop, true, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)

@@ -525,6 +525,21 @@ run_close(struct run *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
+bool
+run_close_if_idle(struct run *r)
+{
+	bool closed;
+
+	pthread_mutex_lock(&r->lock);
+	/* what is only configured has nothing to lose */
+	if (r->state == RUN_CONFIGURED)
+		enter(r, RUN_IDLE);
+	closed = r->state == RUN_IDLE;
+	r->closed |= closed;
+	pthread_mutex_unlock(&r->lock);
+	return closed;
+}
+
 int
 run_configure(struct run *r, const char *assignments)
 {

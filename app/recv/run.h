@@ -139,6 +139,9 @@ int run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, ui
 /** The process is to end: no run is configured, armed or started from here on (-ESHUTDOWN). */
 void run_close(struct run *r);
 
+/** The same if there is no run, and none begins in between. @return whether there is none */
+bool run_close_if_idle(struct run *r);
+
 /** The lcores are at rest and will not finish the run: close the files with what there is. */
 void run_give_up(struct run *r, const char *why);
 

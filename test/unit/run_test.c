@@ -239,6 +239,25 @@ armed_and_stopped(void **state)
 	assert_int_equal(ledgers_kept, kept);
 }
 
+/* The process ends when there is no run; whoever asks for one just then is told. */
+static void
+closes_when_idle(void **state)
+{
+	assert_int_equal(run_configure(&r, "run.name=last"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	assert_false(run_close_if_idle(&r));
+	assert_int_equal(run_start(&r), 0);
+	assert_false(run_close_if_idle(&r));
+	stop();
+	assert_int_equal(run_configure(&r, NULL), 0);
+	assert_true(run_close_if_idle(&r));
+	assert_int_equal(run_get_state(&r), RUN_IDLE);
+	assert_int_equal(run_configure(&r, NULL), -ESHUTDOWN);
+	assert_int_equal(run_arm(&r), -ESHUTDOWN);
+	assert_int_equal(run_start(&r), -ESHUTDOWN);
+	assert_true(run_close_if_idle(&r));
+}
+
 static int
 remove_one(const char *name, const struct stat *s, int type, struct FTW *ftw)
 {
@@ -257,6 +276,7 @@ main(int argc, char **argv)
 		TEST(producer_is_fixed_with_stores),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),
+		TEST(closes_when_idle),
 	};
 	int ret;
 
