@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Names of Arrow files: `.arrow` when they are complete, `.arrow.part` until then. With a dot before
- * it a name is hidden: a copy that is made (reconcile), which counts for nobody before it is whole.
+ * Names of Arrow files: `.arrow` when they are complete, `.arrow.part` until then. With a dot
+ * before it a name is hidden: a copy that is made (stream_copy.h), nobody's before it is whole.
  *
  * Of names and paths alike. Any thread.
  */

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "reconcile.h"
+#include "stream_copy.h"
 #include "stream_source.h"
 
-#define NONE   UINT64_MAX
-#define COPIES 1000000 /* as the numbers of files have digits */
+#define NONE UINT64_MAX
 
 /* How a file is to be cut off. */
 struct cut {
@@ -242,138 +242,6 @@ check_files(const struct reconcile *r, const struct stream_known *k)
 	return worst;
 }
 
-static void
-count_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
-{
-	uint64_t *durable = arg;
-
-	*durable += status == SINK_DURABLE;
-}
-
-/* Directory of a file. */
-static int
-dir_of(const char *path, char dir[PATH_MAX])
-{
-	const char *slash = strrchr(path, '/');
-	const int size = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
-
-	return snprintf(dir, PATH_MAX, "%.*s", size, slash == NULL ? "." : path) < PATH_MAX
-		? 0
-		: -ENAMETOOLONG;
-}
-
-/* Name of a copy while it is made, or when it is done: the first one that is free. */
-static int
-name_copy(char path[PATH_MAX], const char *dir, const char *hidden, const char *run,
-	const struct arrow_identity *id, unsigned int number)
-{
-	return snprintf(path, PATH_MAX, "%s/%s%s_%016" PRIx64 "_%06u_%s.arrow", dir, hidden, run,
-		       id->incarnation, number, id->table) < PATH_MAX - 8
-		? 0
-		: -ENAMETOOLONG;
-}
-
-/* What a reconcile that was killed has left of a copy. */
-static int
-remove_copy(const struct arrow_io_ops *io, const char *path)
-{
-	char part[PATH_MAX + 8];
-	int rc;
-
-	snprintf(part, sizeof(part), "%s.part", path);
-	rc = io->remove(part);
-	if (rc == 0 || rc == -ENOENT)
-		rc = io->remove(path);
-	return rc == -ENOENT ? 0 : rc;
-}
-
-/* All of it is durable: it is a file like others from here on. */
-static int
-show_copy(const struct arrow_io_ops *io, const char *copy, const char *dir, const char *run,
-	const struct arrow_identity *id)
-{
-	unsigned int number;
-	char path[PATH_MAX];
-	int rc = -EEXIST;
-
-	for (number = 1; rc == -EEXIST && number < COPIES; number++) {
-		rc = name_copy(path, dir, "", run, id, number);
-		if (rc == 0)
-			rc = io->rename(copy, path);
-	}
-	return rc == 0 ? io->sync_dir(path) : rc;
-}
-
-/* Batches of a file into one of their own. @return 0: they are durable there */
-static int
-copy_out(const struct reconcile *r, const struct reconcile_stream *stream,
-	const struct stream_source *s, const struct interval_set *which, char *run, char *dir)
-{
-	uint64_t durable = 0;
-	struct stream_writer_config c = {
-		.dir = dir,
-		.run = run,
-		.identity = stream->identity,
-		.schema = &s->reader.schema,
-		.slices = r->slices,
-		.roll_bytes = UINT64_MAX,
-		.hidden = true,
-		.result = count_result,
-		.arg = &durable,
-	};
-	struct stream_writer *w;
-	char copy[PATH_MAX];
-	int64_t given;
-	int rc, error;
-
-	/* some of them alone, under a name that counts, would be taken for what was sent again */
-	rc = name_copy(copy, dir, ".", run, &stream->identity, 1);
-	if (rc == 0)
-		rc = remove_copy(r->io, copy);
-	c.slices.io = r->io;
-	if (rc == 0)
-		rc = stream_writer_open(&w, &c);
-	if (rc < 0)
-		return rc;
-	given = stream_source_copy(s, w, which);
-	error = stream_writer_finish(w);
-	stream_writer_close(w);
-	if (given < 0)
-		return (int)given;
-	if (error < 0 || durable != interval_set_count(which))
-		return error < 0 ? error : -EIO;
-	return show_copy(r->io, copy, dir, run, &stream->identity);
-}
-
-/* Complete files of a directory are known by what they have: the new one is read like any other. */
-static int
-copy_alone(struct reconcile *r, struct reconcile_stream *stream, const struct cut *c)
-{
-	const char *path = stream->known.file[c->file].path;
-	char run[SINK_NAME_BYTES], dir[PATH_MAX], message[PATH_MAX];
-	struct stream_source s;
-	int rc;
-
-	rc = dir_of(path, dir);
-	if (rc == 0)
-		rc = stream_source_run(path, run);
-	if (rc < 0) {
-		say(r, true, "%s: this is no name of a store's file", path);
-		return rc;
-	}
-	rc = stream_source_open(&s, r->io, path, message);
-	if (rc < 0) {
-		say(r, true, "%s", message);
-		return rc;
-	}
-	rc = copy_out(r, stream, &s, &c->alone, run, dir);
-	stream_source_close(&s);
-	if (rc < 0)
-		say(r, true, "%s: what is behind batch %" PRIu64 " cannot be copied: %s", path,
-			c->from, strerror(-rc));
-	return rc;
-}
-
 /* The same in the lists alone. */
 static int
 forget(struct stream_known *k, const struct cut *c)
@@ -386,7 +254,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 {
 	struct stream_known *k = &stream->known;
 	const uint64_t alone = interval_set_count(&c->alone);
-	char message[PATH_MAX];
+	char message[PATH_MAX], copy[PATH_MAX];
 	uint64_t cut = 0;
 	int rc = 0;
 
@@ -394,8 +262,12 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 		"%s: %s at batch %" PRIu64 ": %" PRIu64 " batches, %" PRIu64 " of them copied",
 		k->file[c->file].path, r->dry_run ? "would be cut off" : "cut off", c->from,
 		c->gone, alone);
-	if (alone > 0 && !r->dry_run)
-		rc = copy_alone(r, stream, c);
+	if (alone > 0 && !r->dry_run) {
+		rc = stream_copy(r->io, &r->slices, &stream->identity, k->file[c->file].path,
+			&c->alone, copy, message);
+		if (rc < 0)
+			say(r, true, "%s", message);
+	}
 	if (rc == 0 && r->dry_run)
 		rc = forget(k, c);
 	else if (rc == 0) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arrow_name.h"
+#include "stream_copy.h"
 #include "stream_source.h"
 #include "stream_writer_private.h"
 
@@ -51,6 +52,7 @@ stream_writer_adopt_all(struct stream_writer *w)
 	struct dirent **entry;
 	int i, n, rc, unknown = 0;
 
+	(void)stream_copy_clean(w->io, w->config.dir, w->config.run, &w->config.identity);
 	n = list_files(w, &entry);
 	if (n < 0)
 		return n;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arrow_recovery.h"
+#include "stream_copy.h"
 #include "stream_known.h"
 #include "stream_source.h"
 
@@ -145,21 +146,121 @@ stream_known_is_touched(const struct stream_known *k, const struct interval_set 
 	return moved->nb > 0 && (uncut || interval_set_first_common(&k->have, moved) != UINT64_MAX);
 }
 
-int
-stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
+/* Files that are `uncut` are cut off. */
+static int
+cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
-	uint64_t from;
 	size_t i;
 	int rc = 0;
 
-	message[0] = '\0';
 	for (i = 0; i < k->nb && rc == 0; i++) {
 		if (k->file[i].uncut)
 			rc = cut_rest(&k->file[i], io, message);
-		if (rc < 0)
-			break;
+	}
+	return rc;
+}
+
+static int
+add_all(struct interval_set *to, const struct interval_set *what)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < what->nb && rc == 0; i++)
+		rc = interval_set_add(to, what->at[i].first, what->at[i].last);
+	return rc;
+}
+
+static int
+remove_all(struct interval_set *from, const struct interval_set *what)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < what->nb && rc == 0; i++)
+		rc = interval_set_remove(from, what->at[i].first, what->at[i].last);
+	return rc;
+}
+
+/* What a file has from a batch on, did not move, and no other one has. */
+static int
+find_alone(const struct stream_known *k, size_t file, uint64_t from,
+	const struct interval_set *moved, struct interval_set *alone)
+{
+	size_t i;
+	int rc = add_all(alone, &k->file[file].have);
+
+	if (rc == 0 && from > 0)
+		rc = interval_set_remove(alone, 0, from - 1);
+	if (rc == 0)
+		rc = remove_all(alone, moved);
+	/* a copy that was made before the cut failed */
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		if (i != file)
+			rc = remove_all(alone, &k->file[i].have);
+	}
+	return rc;
+}
+
+/* What stays of what is cut off, in a file of its own from here on. */
+static int
+copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	size_t file, struct interval_set *alone, char message[PATH_MAX])
+{
+	char copy[PATH_MAX];
+	int rc;
+
+	rc = stream_copy(io, slices, identity, k->file[file].path, alone, copy, message);
+	return rc == 0 ? stream_known_add(k, copy, alone, false) : rc;
+}
+
+int
+stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
+{
+	const size_t nb = k->nb; /* copies come behind those */
+	const uint64_t before = interval_set_count(&k->have);
+	uint64_t from, gone = 0;
+	size_t i;
+	int rc;
+
+	message[0] = '\0';
+	rc = cut_rests(k, io, message);
+	for (i = 0; i < nb && rc == 0; i++) {
+		struct interval_set alone = {0};
+
 		from = interval_set_first_common(&k->file[i].have, moved);
+		if (from == UINT64_MAX)
+			continue;
+		rc = find_alone(k, i, from, moved, &alone);
+		if (rc == 0 && alone.nb > 0)
+			rc = copy_alone(k, io, slices, identity, i, &alone, message);
+		interval_set_free(&alone);
+		if (rc == 0)
+			rc = stream_known_cut_file(k, io, &k->file[i], from, &gone, message);
+	}
+	/* copies have what those have lost */
+	for (i = 0; i < k->nb; i++)
+		rc = add_all(&k->have, &k->file[i].have) < 0 ? -ENOMEM : rc;
+	*cut += before - interval_set_count(&k->have);
+	return rc;
+}
+
+/* What a later file has was given back when this one failed, with all behind it. */
+static int
+cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
+{
+	uint64_t from;
+	size_t i;
+	int rc;
+
+	message[0] = '\0';
+	rc = cut_rests(k, io, message);
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		from = interval_set_first_common(&k->file[i].have, later);
 		if (from != UINT64_MAX)
 			rc = stream_known_cut_file(k, io, &k->file[i], from, cut, message);
 	}
@@ -178,7 +279,7 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	*cut = 0;
 	rc = read_file(io, identity, path, &have, message);
 	if (rc == 0)
-		rc = stream_known_cut(k, io, &have, cut, message);
+		rc = cut_given_back(k, io, &have, cut, message);
 	for (i = 0; rc == 0 && i < have.nb; i++)
 		rc = interval_set_add(&k->have, have.at[i].first, have.at[i].last);
 	if (rc == 0)

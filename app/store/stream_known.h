@@ -11,6 +11,7 @@
 
 #include "arrow_io.h"
 #include "arrow_schema.h"
+#include "arrow_slices.h"
 #include "interval_set.h"
 
 struct stream_known_file {
@@ -59,12 +60,17 @@ int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 bool stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved);
 
 /**
- * Cut off each file from the first batch on that is in `moved`, and what has been given back of
- * files that are `uncut`: some of it may have moved.
- * @param cut  out: how many were
+ * Take out of each file what is in `moved`: it is cut off at the first of them, and what is behind
+ * that and did not move gets a file of its own first (stream_copy.h). Whoever was told that it is
+ * there may have relied on it. And what has been given back of files that are `uncut`: some of it
+ * may have moved.
+ * @param slices    how copies are written; io is theirs, too
+ * @param identity  of the stream
+ * @param cut       out: how many are gone
  * @return 0; -errno: of the first file that could not be cut off, the message says why
  */
 int stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX]);
 
 #endif /* STREAM_KNOWN_H */

@@ -466,7 +466,8 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 	if (!stream_known_is_touched(&w->known, moved))
 		return 0;
 	(void)stream_writer_finish(w);
-	rc = stream_known_cut(&w->known, w->io, moved, &cut, message);
+	rc = stream_known_cut(
+		&w->known, w->io, &w->config.slices, &w->config.identity, moved, &cut, message);
 	ADD(w->stats.cut, cut);
 	stream_writer_say(w, rc < 0, message);
 	return rc;

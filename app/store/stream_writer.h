@@ -146,7 +146,8 @@ int stream_writer_state(const struct stream_writer *w);
 bool stream_writer_begin_cut(struct stream_writer *w, const struct interval_set *moved);
 
 /**
- * Cut off files behind the first batch of each that went elsewhere, and with it what follows.
+ * Take batches that went elsewhere out of files: each is cut off at the first of them, and what
+ * follows and did not move has a file of its own then.
  * All must be settled. Returns when it is durable; the next batch begins another file.
  * @return 0 or -errno: some of it may still be there
  */

@@ -28,7 +28,8 @@ inline look(s, b)
 	od
 }
 
-/* What was moved is cut off each file, from the first one on: what follows is the receiver's. */
+/* What was moved is taken out of each file. CUT_OFF: with all that follows the first one, which is
+ * the receiver's, as long as nobody has told it that this is there. */
 inline cut_off(s, set)
 {
 	i = 0;
@@ -46,7 +47,11 @@ inline cut_off(s, set)
 		:: else
 		fi;
 #endif
+#ifdef CUT_OFF
 		yes = yes || IN(set, file[s].batch[i]);
+#else
+		yes = IN(set, file[s].batch[i]);
+#endif
 		if
 		:: yes -> skip
 		:: else -> file[s].batch[k] = file[s].batch[i]; k++

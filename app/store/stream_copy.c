@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "stream_copy.h"
+#include "stream_writer.h"
+
+#define COPIES 1000000 /* as the numbers of files have digits */
+
+static void
+count_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	uint64_t *durable = arg;
+
+	*durable += status == SINK_DURABLE;
+}
+
+/* Directory of a file. */
+static int
+dir_of(const char *path, char dir[PATH_MAX])
+{
+	const char *slash = strrchr(path, '/');
+	const int size = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+
+	return snprintf(dir, PATH_MAX, "%.*s", size, slash == NULL ? "." : path) < PATH_MAX
+		? 0
+		: -ENAMETOOLONG;
+}
+
+/* Name of a copy while it is made, or when it is done: the first one that is free. */
+static int
+name_copy(char path[PATH_MAX], const char *dir, const char *hidden, const char *run,
+	const struct arrow_identity *id, unsigned int number)
+{
+	return snprintf(path, PATH_MAX, "%s/%s%s_%016" PRIx64 "_%06u_%s.arrow", dir, hidden, run,
+		       id->incarnation, number, id->table) < PATH_MAX - 8
+		? 0
+		: -ENAMETOOLONG;
+}
+
+int
+stream_copy_clean(const struct arrow_io_ops *io, const char *dir, const char *run,
+	const struct arrow_identity *identity)
+{
+	char path[PATH_MAX], part[PATH_MAX + 8];
+	int rc = name_copy(path, dir, ".", run, identity, 1);
+
+	if (rc < 0)
+		return rc;
+	snprintf(part, sizeof(part), "%s.part", path);
+	rc = io->remove(part);
+	if (rc == 0 || rc == -ENOENT)
+		rc = io->remove(path);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+/* All of it is durable: it is a file like others from here on. */
+static int
+show_copy(const struct arrow_io_ops *io, const char *copy, const char *dir, const char *run,
+	const struct arrow_identity *id, char path[PATH_MAX])
+{
+	unsigned int number;
+	int rc = -EEXIST;
+
+	for (number = 1; rc == -EEXIST && number < COPIES; number++) {
+		rc = name_copy(path, dir, "", run, id, number);
+		if (rc == 0)
+			rc = io->rename(copy, path);
+	}
+	return rc == 0 ? io->sync_dir(path) : rc;
+}
+
+/* @param w  writes the hidden file. @return 0: all of them are durable in it */
+static int
+fill_copy(struct stream_writer *w, const struct stream_source *s, const struct interval_set *which,
+	const uint64_t *durable)
+{
+	const int64_t given = stream_source_copy(s, w, which);
+	const int error = stream_writer_finish(w);
+
+	stream_writer_close(w);
+	if (given < 0)
+		return (int)given;
+	if (error < 0)
+		return error;
+	return *durable == interval_set_count(which) ? 0 : -EIO;
+}
+
+static int
+copy_out(const struct stream_writer_config *config, const struct stream_source *s,
+	const struct interval_set *which, char path[PATH_MAX])
+{
+	struct stream_writer_config c = *config;
+	struct stream_writer *w;
+	char hidden[PATH_MAX];
+	uint64_t durable = 0;
+	int rc;
+
+	c.schema = &s->reader.schema;
+	c.roll_bytes = UINT64_MAX;
+	c.hidden = true;
+	c.result = count_result;
+	c.arg = &durable;
+	rc = name_copy(hidden, c.dir, ".", c.run, &c.identity, 1);
+	if (rc == 0)
+		rc = stream_copy_clean(c.slices.io, c.dir, c.run, &c.identity);
+	if (rc == 0)
+		rc = stream_writer_open(&w, &c);
+	if (rc == 0)
+		rc = fill_copy(w, s, which, &durable);
+	return rc == 0 ? show_copy(c.slices.io, hidden, c.dir, c.run, &c.identity, path) : rc;
+}
+
+int
+stream_copy(const struct arrow_io_ops *io, const struct arrow_slices_config *slices,
+	const struct arrow_identity *identity, const char *path, const struct interval_set *which,
+	char copy[PATH_MAX], char message[PATH_MAX])
+{
+	char run[SINK_NAME_BYTES], dir[PATH_MAX];
+	struct stream_writer_config c = {
+		.dir = dir,
+		.run = run,
+		.identity = *identity,
+		.slices = *slices,
+	};
+	struct stream_source s;
+	int rc;
+
+	c.slices.io = io;
+	rc = dir_of(path, dir);
+	if (rc == 0)
+		rc = stream_source_run(path, run);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: this is no name of a store's file", path);
+		return rc;
+	}
+	rc = stream_source_open(&s, io, path, message);
+	if (rc < 0)
+		return rc;
+	rc = copy_out(&c, &s, which, copy);
+	stream_source_close(&s);
+	if (rc < 0)
+		snprintf(message, PATH_MAX,
+			"%.3000s: what is only there and would be cut off cannot be copied: %s",
+			path, strerror(-rc));
+	return rc;
+}
