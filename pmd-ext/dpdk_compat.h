@@ -15,10 +15,16 @@
 #error "braggline needs DPDK 22.11 or newer"
 #endif
 
-/* rte_tel_data_add_{dict,array}_u64 were renamed in 23.03; the old names went away later. */
+/*
+ * Telemetry's _u64 became _uint in 23.03, where the old names are deprecated. Where there are only
+ * the old ones, whoever writes them still does not compile.
+ */
 #if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
+#include <rte_telemetry.h>
 #define rte_tel_data_add_dict_uint  rte_tel_data_add_dict_u64
 #define rte_tel_data_add_array_uint rte_tel_data_add_array_u64
+#define RTE_TEL_UINT_VAL	    RTE_TEL_U64_VAL
+#pragma GCC poison rte_tel_data_add_dict_u64 rte_tel_data_add_array_u64 RTE_TEL_U64_VAL
 #endif
 
 /*

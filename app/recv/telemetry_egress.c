@@ -32,7 +32,7 @@ telemetry_add_array(struct rte_tel_data *d, const char *name, const uint64_t *va
 
 	if (array == NULL)
 		return;
-	rte_tel_data_start_array(array, RTE_TEL_U64_VAL);
+	rte_tel_data_start_array(array, RTE_TEL_UINT_VAL);
 	for (uint32_t i = 0; i < n; i++)
 		rte_tel_data_add_array_uint(array, values[i]);
 	telemetry_add_nested(d, name, array);

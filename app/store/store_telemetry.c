@@ -22,7 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void
 add(struct rte_tel_data *d, const char *name, uint64_t value)
 {
-	rte_tel_data_add_dict_u64(d, name, value);
+	rte_tel_data_add_dict_uint(d, name, value);
 }
 
 /* Counters by cause have names of their own: a dictionary in a dictionary is more to read. */
@@ -181,9 +181,9 @@ add_array(struct rte_tel_data *d, const char *name, const uint64_t *value)
 
 	if (array == NULL)
 		return;
-	rte_tel_data_start_array(array, RTE_TEL_U64_VAL);
+	rte_tel_data_start_array(array, RTE_TEL_UINT_VAL);
 	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
-		rte_tel_data_add_array_u64(array, value[i]);
+		rte_tel_data_add_array_uint(array, value[i]);
 	rte_tel_data_add_dict_container(d, name, array, 0);
 }
 
