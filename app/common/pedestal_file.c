@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <rte_cfgfile.h>
 #include <rte_log.h>
 
+#include "durable_file.h"
 #include "pedestal_file.h"
 
 RTE_LOG_REGISTER(pedestal_file_logtype, braggline.pedestal, NOTICE);
@@ -21,69 +21,13 @@ RTE_LOG_REGISTER(pedestal_file_logtype, braggline.pedestal, NOTICE);
 
 #define SECTION "pedestal"
 
-static int
-write_all(int fd, const uint8_t *data, size_t bytes)
-{
-	while (bytes > 0) {
-		const ssize_t n = write(fd, data, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		data += n;
-		bytes -= (size_t)n;
-	}
-	return fsync(fd) == 0 ? 0 : -errno;
-}
-
-/** A rename is durable when its directory is. */
-static int
-sync_directory(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	char directory[PATH_MAX] = ".";
-	int fd, ret;
-
-	if (slash != NULL) /* of "/name" the directory is "/" */
-		snprintf(directory, sizeof(directory), "%.*s",
-			slash > path ? (int)(slash - path) : 1, path);
-	fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	ret = fsync(fd) == 0 ? 0 : -errno;
-	close(fd);
-	return ret;
-}
-
 int
 pedestal_file_write(const char *path, const void *data, size_t bytes)
 {
-	char temp[PATH_MAX];
-	int fd, ret;
+	const int ret = durable_file_replace(path, data, bytes);
 
-	if ((size_t)snprintf(temp, sizeof(temp), "%s.part", path) >= sizeof(temp)) {
-		ret = -ENAMETOOLONG;
-		goto failed;
-	}
-	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (fd < 0) {
-		ret = -errno;
-		goto failed;
-	}
-	ret = write_all(fd, data, bytes);
-	if (close(fd) != 0 && ret == 0)
-		ret = -errno;
-	if (ret == 0 && rename(temp, path) != 0)
-		ret = -errno;
-	if (ret == 0)
-		ret = sync_directory(path);
-	else
-		unlink(temp);
-	if (ret == 0)
-		return 0;
-failed:
-	LOG(ERR, "cannot write %s, %zu bytes: %s\n", path, bytes, strerror(-ret));
+	if (ret != 0)
+		LOG(ERR, "cannot write %s, %zu bytes: %s\n", path, bytes, strerror(-ret));
 	return ret;
 }
 

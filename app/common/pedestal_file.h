@@ -19,8 +19,7 @@
  *   masked_rms = 3              ... with too much noise
  *   digest = crc32c:89abcdef    of the map's bytes
  *
- * Files appear whole or not at all: temporary file, fsync, rename, fsync of the directory. Any
- * thread that may wait for a disk.
+ * Files appear whole or not at all (durable_file.h). Any thread that may wait for a disk.
  */
 #ifndef PEDESTAL_FILE_H
 #define PEDESTAL_FILE_H

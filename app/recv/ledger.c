@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <rte_log.h>
 
+#include "durable_file.h"
 #include "ledger.h"
 
 RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
@@ -262,34 +265,62 @@ write_veto(FILE *f, const struct ledger_veto *v)
 		v->veto.audit_every, v->veto.audit_raw);
 }
 
+static void
+write_all(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes, FILE *f)
+{
+	fprintf(f, "[frames]\n");
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		fprintf(f, "%s = %" PRIu64 "\n", columns[i].name, column(l, i));
+	fprintf(f, "balanced = %d\n", l->frames_balance && l->placed_balance);
+	fprintf(f, "\n[packets]\n");
+	for (uint32_t c = 0; c < RX_COUNTERS; c++)
+		fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
+	fprintf(f, "\n[ports]\n");
+	fprintf(f, "ring_full = %" PRIu64 "\nno_mbuf = %" PRIu64 "\ndamaged = %" PRIu64 "\n",
+		l->ports.ring_full, l->ports.no_mbuf, l->ports.damaged);
+	for (uint32_t i = 0; i < nb_vetoes; i++)
+		write_veto(f, &vetoes[i]);
+}
+
+/* A run that is gone on with has one of its receiver before. */
+static int
+create(char path[PATH_MAX], const char *directory, const char *run, const char *text, size_t bytes)
+{
+	char number[16] = "";
+	int ret, n;
+
+	for (uint32_t i = 1; i <= LEDGER_FILES_MAX; i++) {
+		if (i > 1)
+			snprintf(number, sizeof(number), ".%u", i);
+		n = snprintf(path, PATH_MAX, "%s/%s_ledger%s.ini", directory, run, number);
+		if (n >= PATH_MAX)
+			return -ENAMETOOLONG;
+		ret = durable_file_create(path, text, bytes);
+		if (ret != -EEXIST)
+			break;
+	}
+	if (ret == 0 && number[0] != '\0')
+		rte_log(RTE_LOG_NOTICE, ledger_logtype,
+			"ledger: %s/%s_ledger.ini is there already: this one is %s\n", directory,
+			run, path);
+	return ret;
+}
+
 int
 ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes,
-	const char *path)
+	const char *directory, const char *run, char path[PATH_MAX])
 {
-	FILE *f = fopen(path, "w");
-	int ret = 0;
+	char *text = NULL;
+	size_t bytes;
+	FILE *f;
+	int ret;
 
-	if (f != NULL) {
-		fprintf(f, "[frames]\n");
-		for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
-			fprintf(f, "%s = %" PRIu64 "\n", columns[i].name, column(l, i));
-		fprintf(f, "balanced = %d\n", l->frames_balance && l->placed_balance);
-		fprintf(f, "\n[packets]\n");
-		for (uint32_t c = 0; c < RX_COUNTERS; c++)
-			fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
-		fprintf(f, "\n[ports]\n");
-		fprintf(f,
-			"ring_full = %" PRIu64 "\nno_mbuf = %" PRIu64 "\ndamaged = %" PRIu64 "\n",
-			l->ports.ring_full, l->ports.no_mbuf, l->ports.damaged);
-		for (uint32_t i = 0; i < nb_vetoes; i++)
-			write_veto(f, &vetoes[i]);
-		if (ferror(f))
-			ret = -EIO;
-		if (fclose(f) != 0)
-			ret = -errno;
-	} else {
-		ret = -errno;
-	}
+	snprintf(path, PATH_MAX, "%s/%s_ledger.ini", directory, run);
+	f = open_memstream(&text, &bytes);
+	if (f != NULL)
+		write_all(l, vetoes, nb_vetoes, f);
+	ret = f == NULL || fclose(f) != 0 ? -ENOMEM : create(path, directory, run, text, bytes);
+	free(text);
 	if (ret != 0)
 		rte_log(RTE_LOG_ERR, ledger_logtype, "ledger: cannot write %s: %s\n", path,
 			strerror(-ret));

@@ -6,6 +6,7 @@
 #ifndef LEDGER_H
 #define LEDGER_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -98,12 +99,18 @@ struct ledger_veto {
 	struct builder_veto veto;
 };
 
+/** Ledgers of a run: of so many receivers that went on with it. */
+#define LEDGER_FILES_MAX 10000
+
 /**
- * Write as `[frames]`, `[packets]` and `[veto VERSION]` sections of name = value.
+ * Write as `[frames]`, `[packets]`, `[ports]` and `[veto VERSION]` sections of name = value. The
+ * file is RUN_ledger.ini or, as none is overwritten, the first of RUN_ledger.2.ini, ...3.ini and so
+ * on that is free; it appears whole, and durable.
  * @param vetoes  thresholds in the order in which they came into force
+ * @param path    out: the file
  * @return 0 or -errno (logged with the path)
  */
 int ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes,
-	const char *path);
+	const char *directory, const char *run, char path[PATH_MAX]);
 
 #endif /* LEDGER_H */

@@ -250,7 +250,7 @@ print_result(const struct service *s, const struct run_status *status)
 	printf("files\n");
 	for (int t = 0; t < ARROW_TABLES; t++)
 		printf("  %s\n", s->run.paths[t]);
-	printf("  %s/%s_ledger.ini\n", status->directory, status->name);
+	printf("  %s\n", status->ledger_path);
 }
 
 /** Poll until the service says it is enough. Everything is at rest when this returns. */

@@ -300,7 +300,6 @@ finish(struct run *r)
 {
 	const struct builder_stats *b = builder_stats(r->pipeline->builder);
 	struct run_status *last = &r->last;
-	char path[PATH_MAX];
 	bool failed = false;
 	int ret;
 
@@ -336,10 +335,10 @@ finish(struct run *r)
 	/* that of a receiver that died stays for the run that goes on with it */
 	if (r->began)
 		run_ledger_keep(r, false);
-	snprintf(path, sizeof(path), "%s/%s_ledger.ini", r->settings.directory, r->settings.run);
-	ret = ledger_write(&last->ledger, r->vetoes, r->nb_vetoes, path);
+	ret = ledger_write(&last->ledger, r->vetoes, r->nb_vetoes, r->settings.directory,
+		r->settings.run, last->ledger_path);
 	if (ret != 0) {
-		complain(r, ret, "cannot write %s: %s", path, strerror(-ret));
+		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
 		failed = true;
 	}
 	if (!last->ledger.frames_balance || !last->ledger.placed_balance) {

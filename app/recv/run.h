@@ -54,6 +54,7 @@ struct run_status {
 	bool failed;			/**< the last run that ended lost something */
 	double seconds;			/**< from its first packet to its last, or to now */
 	struct ledger ledger;
+	char ledger_path[PATH_MAX]; /**< of the last run that ended, "" = none did */
 	uint64_t first_frame;
 	uint64_t last_frame;
 	char dark[256]; /**< what a dark run gave, "" if the run was none */

@@ -425,6 +425,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "veto_version", status.veto_version);
 	telemetry_add_real(d, "seconds", status.seconds);
 	telemetry_add_text(d, "dark", status.dark);
+	telemetry_add_text(d, "ledger", status.ledger_path);
 	rte_tel_data_add_dict_uint(d, "failed", status.failed);
 	telemetry_add_text(d, "message", status.message);
 	return 0;
@@ -501,7 +502,7 @@ static const struct command commands[] = {
 		"result, state, message", run_abort_command},
 	{"/braggline/run/status", "", "The run at hand, or the last one",
 		"state, name, directory, runs, first_frame, last_frame, frames, stored, "
-		"veto_version, seconds, dark, failed, message",
+		"veto_version, seconds, dark, ledger (file of the last one), failed, message",
 		run_status_command},
 };
 

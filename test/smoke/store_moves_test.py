@@ -15,7 +15,7 @@ import sys
 import time
 
 import world
-from chain import want
+from chain import final_ledger, want
 from store_policies_test import Shares
 from world import wait
 
@@ -55,10 +55,17 @@ def goes_and_comes(w):
     wait('the store to be told', lambda: in_doubt(w) == 0)
 
 
+def each_has_its_ledger(w):
+    """The first receiver of the run that ended, and the last one."""
+    for name in 'run_ledger.ini', 'run_ledger.2.ini':
+        known = final_ledger(f'{w.where}/detector0/{name}')
+        want(known['balanced'] == 1 and known['frames'] > 0, name, known)
+
+
 def main():
     build = sys.argv[1]
     world.play(build, 1, 2, change_places, telemetry=True)
-    world.play(build, 1, 2, goes_and_comes, telemetry=True)
+    world.play(build, 1, 2, goes_and_comes, each_has_its_ledger, telemetry=True)
 
 
 if __name__ == '__main__':

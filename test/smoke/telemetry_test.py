@@ -112,6 +112,7 @@ def session(t, where, pid):
     t.do('run/stop')
     status = t.wait('idle')
     want(status['failed'] == 0 and status['name'] == 'one', status)
+    want(status['ledger'] == f'{where}/one_ledger.ini', status)
     l = ledger(where, 'one')
     want(l['balanced'] == 1 and l['lost'] == 0, l)
     ini = configparser.ConfigParser()

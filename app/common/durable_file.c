@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "direct_io.h"
+#include "durable_file.h"
+
+static int
+write_all(int fd, const uint8_t *data, size_t bytes)
+{
+	while (bytes > 0) {
+		const ssize_t n = write(fd, data, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		data += n;
+		bytes -= (size_t)n;
+	}
+	return fsync(fd) == 0 ? 0 : -errno;
+}
+
+static int
+make(const char *path, const void *data, size_t bytes, bool replace)
+{
+	char part[PATH_MAX];
+	int fd, ret;
+
+	if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
+		return -ENAMETOOLONG;
+	fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL), 0666);
+	if (fd < 0)
+		return -errno;
+	ret = write_all(fd, data, bytes);
+	if (close(fd) != 0 && ret == 0)
+		ret = -errno;
+	if (ret == 0 && replace && rename(part, path) != 0)
+		ret = -errno;
+	else if (ret == 0 && !replace)
+		ret = direct_io.rename(part, path);
+	if (ret != 0)
+		unlink(part);
+	/* a rename is durable when its directory is */
+	return ret == 0 ? direct_io.sync_dir(path) : ret;
+}
+
+int
+durable_file_replace(const char *path, const void *data, size_t bytes)
+{
+	return make(path, data, bytes, true);
+}
+
+int
+durable_file_create(const char *path, const void *data, size_t bytes)
+{
+	/* before a part is begun; the rename is what decides */
+	if (access(path, F_OK) == 0)
+		return -EEXIST;
+	return make(path, data, bytes, false);
+}
