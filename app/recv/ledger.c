@@ -112,7 +112,7 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer
 		for (uint32_t c = 0; p->rx[i] != NULL && c < RX_COUNTERS; c++)
 			l->packets[c] += p->rx[i]->counters[c];
 	for (uint32_t i = 0; i < p->nb_ports; i++)
-		port_drops_add(&p->ports[i], &l->ports);
+		port_drops_add(&p->ports[i], l->ports);
 	balance(l);
 }
 
@@ -134,9 +134,8 @@ ledger_since(struct ledger *l, const struct ledger *before)
 	l->timeouts -= before->timeouts;
 	for (uint32_t c = 0; c < RX_COUNTERS; c++)
 		l->packets[c] -= before->packets[c];
-	l->ports.ring_full = above(l->ports.ring_full, before->ports.ring_full);
-	l->ports.no_mbuf = above(l->ports.no_mbuf, before->ports.no_mbuf);
-	l->ports.damaged = above(l->ports.damaged, before->ports.damaged);
+	for (uint32_t c = 0; c < PORT_DROPS; c++)
+		l->ports[c] = above(l->ports[c], before->ports[c]);
 	balance(l);
 }
 
@@ -196,6 +195,12 @@ line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 	fprintf(out, "  %s\n", what);
 }
 
+static const char *const port_hints[PORT_DROPS] = {
+	[PORT_RING_FULL] = "dropped by ports: more descriptors or RX lcores, backpressure = refuse",
+	[PORT_NO_MBUF] = "dropped by ports: more frames of memory, backpressure = refuse",
+	[PORT_ERRORS] = "refused by ports: damaged (cables), or too long (MTU)",
+};
+
 void
 ledger_print(const struct ledger *l, FILE *out)
 {
@@ -242,14 +247,9 @@ ledger_print(const struct ledger *l, FILE *out)
 			: l->packets_balance ? "every packet accounted for"
 					     : "some on their way");
 	line(out, "missing", l->missing_packets, 0, "of frames that arrived in part");
-	if (l->ports.ring_full != 0)
-		line(out, "ring full", l->ports.ring_full, 0,
-			"dropped by ports: more descriptors or RX lcores, backpressure = refuse");
-	if (l->ports.no_mbuf != 0)
-		line(out, "no mbuf", l->ports.no_mbuf, 0,
-			"dropped by ports: more frames of memory, backpressure = refuse");
-	if (l->ports.damaged != 0)
-		line(out, "damaged", l->ports.damaged, 0, "dropped by ports: look at the cables");
+	for (uint32_t c = 0; c < PORT_DROPS; c++)
+		if (l->ports[c] != 0)
+			line(out, port_drop_names[c], l->ports[c], 0, port_hints[c]);
 }
 
 static void
@@ -276,8 +276,8 @@ write_all(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_
 	for (uint32_t c = 0; c < RX_COUNTERS; c++)
 		fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
 	fprintf(f, "\n[ports]\n");
-	fprintf(f, "ring_full = %" PRIu64 "\nno_mbuf = %" PRIu64 "\ndamaged = %" PRIu64 "\n",
-		l->ports.ring_full, l->ports.no_mbuf, l->ports.damaged);
+	for (uint32_t c = 0; c < PORT_DROPS; c++)
+		fprintf(f, "%s = %" PRIu64 "\n", port_drop_names[c], l->ports[c]);
 	for (uint32_t i = 0; i < nb_vetoes; i++)
 		write_veto(f, &vetoes[i]);
 }

@@ -62,10 +62,10 @@ struct ledger {
 	uint64_t records;	/**< that egress has taken */
 	/* packets, by fate (enum rx_counter) */
 	uint64_t packets[RX_COUNTERS];
-	struct port_drops ports; /**< what never got to RX: not among `packets` */
-	bool frames_balance;	 /**< the fates add up to the frames */
-	bool packets_balance;	 /**< the fates add up to the packets; if nothing is on its way */
-	bool placed_balance;	 /**< what RX placed is what frames had */
+	uint64_t ports[PORT_DROPS]; /**< what never got to RX: not among `packets` */
+	bool frames_balance;	    /**< the fates add up to the frames */
+	bool packets_balance; /**< the fates add up to the packets; if nothing is on its way */
+	bool placed_balance;  /**< what RX placed is what frames had */
 };
 
 /**

@@ -172,18 +172,24 @@ port_reaches_gpu(
 	return ret == 0 ? 0 : -ENOTSUP;
 }
 
+const char *const port_drop_names[PORT_DROPS] = {
+	[PORT_RING_FULL] = "ring_full",
+	[PORT_NO_MBUF] = "no_mbuf",
+	[PORT_ERRORS] = "errors",
+};
+
 void
-port_drops_add(const struct port *p, struct port_drops *to)
+port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
 {
 	struct rte_eth_stats stats;
 
 	if (!p->started || rte_eth_stats_get(p->id, &stats) != 0)
 		return;
-	to->ring_full += stats.imissed;
+	drops[PORT_RING_FULL] += stats.imissed;
 	/* a replay without mbufs waits, and counts how often */
 	if (!p->replay)
-		to->no_mbuf += stats.rx_nombuf;
-	to->damaged += stats.ierrors;
+		drops[PORT_NO_MBUF] += stats.rx_nombuf;
+	drops[PORT_ERRORS] += stats.ierrors;
 }
 
 static int

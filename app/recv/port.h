@@ -199,14 +199,17 @@ int port_open(struct port *p, const struct port_settings *settings, const struct
 	struct memory *memory);
 
 /** Packets that came and were not received, since the port was opened. */
-struct port_drops {
-	uint64_t ring_full; /**< no descriptor was free: lcores are late, or bursts too long */
-	uint64_t no_mbuf;   /**< the pool was empty */
-	uint64_t damaged;   /**< on the wire: checksums, lengths */
+enum port_drop {
+	PORT_RING_FULL, /**< no descriptor was free: lcores are late, or bursts too long */
+	PORT_NO_MBUF,	/**< the pool was empty */
+	PORT_ERRORS, /**< `ierrors`: damaged on the wire, or too long; drivers do not say which */
+	PORT_DROPS
 };
 
+extern const char *const port_drop_names[PORT_DROPS];
+
 /** Add what the driver has counted. Any thread. */
-void port_drops_add(const struct port *p, struct port_drops *to);
+void port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS]);
 
 /** Stop and close; the pools stay until port_free_pools(). */
 void port_close(struct port *p);

@@ -100,11 +100,8 @@ ledger_ports(const struct ledger *l)
 {
 	struct rte_tel_data *d = telemetry_new_dict();
 
-	if (d == NULL)
-		return NULL;
-	rte_tel_data_add_dict_uint(d, "ring_full", l->ports.ring_full);
-	rte_tel_data_add_dict_uint(d, "no_mbuf", l->ports.no_mbuf);
-	rte_tel_data_add_dict_uint(d, "damaged", l->ports.damaged);
+	for (uint32_t c = 0; d != NULL && c < PORT_DROPS; c++)
+		rte_tel_data_add_dict_uint(d, port_drop_names[c], l->ports[c]);
 	return d;
 }
 

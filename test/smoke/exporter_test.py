@@ -73,7 +73,7 @@ def check(values, replies):
     want(at('kept_frames', reason='dry_run') == frames['dry_run'])
     want(at('received_packets') == packets['packets'])
     want(at('received_bytes') == packets['bytes'])
-    for cause in 'ring_full', 'no_mbuf', 'damaged':
+    for cause in 'ring_full', 'no_mbuf', 'errors':
         want(at('port_dropped_packets', cause=cause) == ledger['ports'][cause], ledger)
     want(at('unretained_frames') == frames['unretained'])
     fates = {dict(labels)['fate']: v for (name, labels), v in values.items() if name == 'packets'}

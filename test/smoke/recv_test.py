@@ -50,11 +50,12 @@ def run(c, timeout=120):
 
 
 def ledger(directory, name='run'):
-    """Frames by their names, packets by theirs with `p_` before it."""
+    """Frames by their names, packets by theirs with `p_` before it, what ports dropped with `d_`."""
     ini = configparser.ConfigParser()
     ini.read(f'{directory}/{name}_ledger.ini')
     return {**{k: int(v) for k, v in ini['frames'].items()},
-            **{f'p_{k}': int(v) for k, v in ini['packets'].items()}}
+            **{f'p_{k}': int(v) for k, v in ini['packets'].items()},
+            **{f'd_{k}': int(v) for k, v in ini['ports'].items()}}
 
 
 def recv(where, packets, *settings, **kwargs):
@@ -241,6 +242,18 @@ def every_fault_is_counted(where):
     subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     l, out = recv(where, sent, 'veto.dry_run=yes', 'frames.incomplete=drop')
     want(l['incomplete'] == len(partial) and l['stored'] == FRAMES - 1 - len(partial), out)
+
+
+@case
+def what_is_too_long_is_not_called_damaged(where):
+    sent = module(where, 20)
+    longer = sent[0] + bytes(10000 - len(sent[0]))
+    # split buffers are chained, and take it
+    l, out = recv(where, [longer, *sent, longer], 'veto.dry_run=yes', 'port 0.mode=single',
+                  'port 0.payload=memory')
+    want(l['stored'] == 20 and l['p_packets'] == len(sent), out)
+    want([l['d_errors'], l['d_ring_full'], l['d_no_mbuf']] == [2, 0, 0], out)
+    want(re.search(r'^  errors +2 .*too long \(MTU\)$', out, re.M), out)
 
 
 @case

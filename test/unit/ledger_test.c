@@ -38,7 +38,8 @@ sample(uint64_t frames)
 	l.packets[RX_PACKETS] = 9;
 	l.packets[RX_PLACED] = 7;
 	l.packets[RX_FOREIGN] = 2;
-	l.ports.ring_full = 4;
+	l.ports[PORT_RING_FULL] = 4;
+	l.ports[PORT_ERRORS] = 5;
 	return l;
 }
 
@@ -80,6 +81,7 @@ test_sections(void **state)
 	assert_entry(path, "frames", "balanced", "1");
 	assert_entry(path, "packets", "foreign", "2");
 	assert_entry(path, "ports", "ring_full", "4");
+	assert_entry(path, "ports", "errors", "5");
 	assert_entry(path, "veto 2", "from_frame", "5");
 	assert_entry(path, "veto 2", "bragg_min", "20");
 }
