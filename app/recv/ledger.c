@@ -19,7 +19,7 @@ RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
 #name, offsetof(struct ledger, name) \
 	}
 
-/* Of frames, as they are written and kept. */
+/* Of frames, as they are written, shown and kept. */
 static const struct {
 	const char *name;
 	size_t at;
@@ -47,10 +47,22 @@ static const struct {
 	COLUMN(timeouts),
 };
 
-static uint64_t
-column(const struct ledger *l, uint32_t i)
+const char *
+ledger_column_name(uint32_t i)
+{
+	return columns[i].name;
+}
+
+uint64_t
+ledger_column(const struct ledger *l, uint32_t i)
 {
 	return *(const uint64_t *)((const uint8_t *)l + columns[i].at);
+}
+
+bool
+ledger_balanced(const struct ledger *l)
+{
+	return l->frames_balance && l->placed_balance;
 }
 
 /* Ports' counters may be reset, or go with their port. */
@@ -143,7 +155,7 @@ void
 ledger_keep(const struct ledger *l, struct ledger_kept *kept)
 {
 	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
-		kept->columns[i] = column(l, i);
+		kept->columns[i] = ledger_column(l, i);
 }
 
 /* The last frame that it had seen, and the last one that is not lost. */
@@ -270,8 +282,8 @@ write_all(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_
 {
 	fprintf(f, "[frames]\n");
 	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
-		fprintf(f, "%s = %" PRIu64 "\n", columns[i].name, column(l, i));
-	fprintf(f, "balanced = %d\n", l->frames_balance && l->placed_balance);
+		fprintf(f, "%s = %" PRIu64 "\n", columns[i].name, ledger_column(l, i));
+	fprintf(f, "balanced = %d\n", ledger_balanced(l));
 	fprintf(f, "\n[packets]\n");
 	for (uint32_t c = 0; c < RX_COUNTERS; c++)
 		fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);

@@ -77,6 +77,13 @@ void ledger_read(struct ledger *l, const struct pipeline *p, const struct file_w
 /** Leave what came after `before` was read: a run's share. Files are the run's own already. */
 void ledger_since(struct ledger *l, const struct ledger *before);
 
+/** @param i  0 to LEDGER_COLUMNS - 1, in their order */
+const char *ledger_column_name(uint32_t i);
+uint64_t ledger_column(const struct ledger *l, uint32_t i);
+
+/** Nothing is on its way, and all of frames adds up. */
+bool ledger_balanced(const struct ledger *l);
+
 /** Columns that are kept. */
 void ledger_keep(const struct ledger *l, struct ledger_kept *kept);
 

@@ -341,7 +341,7 @@ finish(struct run *r)
 		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
 		failed = true;
 	}
-	if (!last->ledger.frames_balance || !last->ledger.placed_balance) {
+	if (!ledger_balanced(&last->ledger)) {
 		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
 			r->settings.run);
 		failed = true;

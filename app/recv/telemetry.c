@@ -62,26 +62,9 @@ ledger_frames(const struct ledger *l)
 
 	if (d == NULL)
 		return NULL;
-	rte_tel_data_add_dict_uint(d, "frames", l->frames);
-	rte_tel_data_add_dict_uint(d, "stored", l->stored);
-	rte_tel_data_add_dict_uint(d, "vetoed", l->vetoed);
-	rte_tel_data_add_dict_uint(d, "incomplete", l->incomplete);
-	rte_tel_data_add_dict_uint(d, "lost", l->lost);
-	rte_tel_data_add_dict_uint(d, "refused", l->refused);
-	rte_tel_data_add_dict_uint(d, "aborted", l->aborted);
-	rte_tel_data_add_dict_uint(d, "held", l->held);
-	rte_tel_data_add_dict_uint(d, "spilled", l->spilled);
-	rte_tel_data_add_dict_uint(d, "lost_at_restart", l->lost_at_restart);
-	rte_tel_data_add_dict_uint(d, "lost_while_down", l->lost_while_down);
-	rte_tel_data_add_dict_uint(d, "unwritten", l->unwritten);
-	rte_tel_data_add_dict_uint(d, "unretained", l->unretained);
-	rte_tel_data_add_dict_uint(d, "in_flight", l->in_flight);
-	rte_tel_data_add_dict_uint(d, "hits", l->hits);
-	rte_tel_data_add_dict_uint(d, "audited", l->audited);
-	rte_tel_data_add_dict_uint(d, "dry_run", l->dry_run);
-	rte_tel_data_add_dict_uint(d, "incomplete_kept", l->incomplete_kept);
-	rte_tel_data_add_dict_uint(d, "missing_packets", l->missing_packets);
-	rte_tel_data_add_dict_uint(d, "timeouts", l->timeouts);
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		rte_tel_data_add_dict_uint(d, ledger_column_name(i), ledger_column(l, i));
+	rte_tel_data_add_dict_uint(d, "balanced", ledger_balanced(l));
 	return d;
 }
 
@@ -434,7 +417,9 @@ static const struct command commands[] = {
 		"frame_slots, kernel, gpu, packets, results, control",
 		get_info},
 	{"/braggline/ledger", "", "Every frame and packet of the run, or of the last one, by fate",
-		"run, state, frames {...}, packets {...}, ports {...}", get_ledger},
+		"run, state; frames {...}, packets {...}, ports {...}: as in RUN_ledger.ini, "
+		"balanced is 0 while anything is on its way",
+		get_ledger},
 	{"/braggline/lcores", "", "What each lcore does and how busy it is",
 		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
 	{"/braggline/rx", "", "Packets of each RX role since the start, by fate",

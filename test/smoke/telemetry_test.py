@@ -114,6 +114,8 @@ def session(t, where, pid):
     want(status['failed'] == 0 and status['name'] == 'one', status)
     want(status['ledger'] == f'{where}/one_ledger.ini', status)
     l = ledger(where, 'one')
+    # the socket has what the file has, in its order
+    want(list(t.get('ledger')['frames'].items()) == list(l.items()), l)
     want(l['balanced'] == 1 and l['lost'] == 0, l)
     ini = configparser.ConfigParser()
     ini.read(f'{where}/one_ledger.ini')
