@@ -8,11 +8,9 @@
 
 #include <rte_log.h>
 #include <rte_string_fns.h>
-#include <rte_telemetry.h>
 #include <rte_version.h>
 
-#include <dpdk_compat.h>
-
+#include "telemetry_dict.h"
 #include "telemetry_private.h"
 
 RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
@@ -58,7 +56,7 @@ get_info(const char *cmd, const char *params, struct rte_tel_data *d)
 static struct rte_tel_data *
 ledger_frames(const struct ledger *l)
 {
-	struct rte_tel_data *d = telemetry_new_dict();
+	struct rte_tel_data *d = telemetry_dict_new();
 
 	if (d == NULL)
 		return NULL;
@@ -71,7 +69,7 @@ ledger_frames(const struct ledger *l)
 static struct rte_tel_data *
 ledger_packets(const struct ledger *l)
 {
-	struct rte_tel_data *d = telemetry_new_dict();
+	struct rte_tel_data *d = telemetry_dict_new();
 
 	for (uint32_t c = 0; d != NULL && c < RX_COUNTERS; c++)
 		rte_tel_data_add_dict_uint(d, rx_counter_names[c], l->packets[c]);
@@ -81,7 +79,7 @@ ledger_packets(const struct ledger *l)
 static struct rte_tel_data *
 ledger_ports(const struct ledger *l)
 {
-	struct rte_tel_data *d = telemetry_new_dict();
+	struct rte_tel_data *d = telemetry_dict_new();
 
 	for (uint32_t c = 0; d != NULL && c < PORT_DROPS; c++)
 		rte_tel_data_add_dict_uint(d, port_drop_names[c], l->ports[c]);
@@ -97,9 +95,9 @@ get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "run", status.name);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
-	telemetry_add_nested(d, "frames", ledger_frames(&status.ledger));
-	telemetry_add_nested(d, "packets", ledger_packets(&status.ledger));
-	telemetry_add_nested(d, "ports", ledger_ports(&status.ledger));
+	telemetry_dict_nest(d, "frames", ledger_frames(&status.ledger));
+	telemetry_dict_nest(d, "packets", ledger_packets(&status.ledger));
+	telemetry_dict_nest(d, "ports", ledger_ports(&status.ledger));
 	return 0;
 }
 
@@ -125,7 +123,7 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 	RTE_LCORE_FOREACH(id) {
 		const struct lcore *lc = &telemetry_run->pipeline->lcores->lcore[id];
 		char name[16], roles[1024] = "";
-		struct rte_tel_data *e = telemetry_new_dict(), *by_role = telemetry_new_dict();
+		struct rte_tel_data *e = telemetry_dict_new(), *by_role = telemetry_dict_new();
 		size_t used = 0;
 
 		if (e == NULL || by_role == NULL) {
@@ -138,13 +136,13 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 				i == 0 ? "" : ", ", lc->roles[i].name);
 		for (uint32_t i = 0; i < lc->nb_roles; i++)
 			add_role(by_role, &lc->roles[i]);
-		telemetry_add_text(e, "roles", roles);
+		telemetry_dict_text(e, "roles", roles);
 		rte_tel_data_add_dict_uint(e, "busy_cycles", lc->busy_cycles);
 		rte_tel_data_add_dict_uint(e, "idle_cycles", lc->idle_cycles);
 		rte_tel_data_add_dict_uint(e, "rounds", lc->rounds);
-		telemetry_add_nested(e, "role_busy_cycles", by_role);
+		telemetry_dict_nest(e, "role_busy_cycles", by_role);
 		snprintf(name, sizeof(name), "%u", id);
-		telemetry_add_nested(d, name, e);
+		telemetry_dict_nest(d, name, e);
 	}
 	return 0;
 }
@@ -158,7 +156,7 @@ get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rx *rx = telemetry_run->pipeline->rx[i];
-		struct rte_tel_data *e = telemetry_new_dict();
+		struct rte_tel_data *e = telemetry_dict_new();
 		char name[16];
 
 		if (e == NULL)
@@ -167,7 +165,7 @@ get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 			rte_tel_data_add_dict_uint(e, rx_counter_names[c], rx->counters[c]);
 		rte_tel_data_add_dict_uint(e, "pending", rx->nb_pending);
 		snprintf(name, sizeof(name), "%u", i);
-		telemetry_add_nested(d, name, e);
+		telemetry_dict_nest(d, name, e);
 	}
 	return 0;
 }
@@ -181,7 +179,7 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	rte_tel_data_start_dict(d);
 	for (uint32_t m = 0; m < det->modules; m++) {
-		struct rte_tel_data *e = telemetry_new_dict();
+		struct rte_tel_data *e = telemetry_dict_new();
 		uint64_t last = 0;
 		char name[16];
 
@@ -197,7 +195,7 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_uint(
 			e, "last_frame", last == 0 ? 0 : frame_table_number(ft, last - 1));
 		snprintf(name, sizeof(name), "%u", m);
-		telemetry_add_nested(d, name, e);
+		telemetry_dict_nest(d, name, e);
 	}
 	return 0;
 }
@@ -210,7 +208,7 @@ get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	rte_tel_data_start_dict(d);
 	for (uint32_t g = 0; g < telemetry_run->pipeline->settings->gangs; g++) {
-		struct rte_tel_data *e = telemetry_new_dict();
+		struct rte_tel_data *e = telemetry_dict_new();
 		char name[16];
 
 		if (e == NULL)
@@ -221,7 +219,7 @@ get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 			e, "pending", (uint32_t)(channel->bell.head[g] - channel->done[g].done));
 		rte_tel_data_add_dict_int(e, "error", (int)channel->done[g].error);
 		snprintf(name, sizeof(name), "%u", g);
-		telemetry_add_nested(d, name, e);
+		telemetry_dict_nest(d, name, e);
 	}
 	return 0;
 }
@@ -253,13 +251,13 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	pthread_mutex_unlock(&telemetry_run->lock);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_uint(d, "version", veto.params.version);
-	telemetry_add_real(d, "bragg_threshold", veto.params.bragg_threshold);
+	telemetry_dict_real(d, "bragg_threshold", veto.params.bragg_threshold);
 	rte_tel_data_add_dict_uint(d, "bragg_min", veto.params.bragg_min);
 	rte_tel_data_add_dict_uint(d, "bragg_max", veto.params.bragg_max);
 	rte_tel_data_add_dict_uint(d, "dry_run", veto.dry_run);
 	rte_tel_data_add_dict_uint(d, "audit_every", veto.audit_every);
 	rte_tel_data_add_dict_uint(d, "audit_raw", veto.audit_raw);
-	telemetry_add_real(d, "csr_threshold", veto.params.csr_threshold);
+	telemetry_dict_real(d, "csr_threshold", veto.params.csr_threshold);
 	rte_tel_data_add_dict_uint(d, "nnz_max", veto.params.nnz_max);
 	return 0;
 }
@@ -290,7 +288,7 @@ reply(struct rte_tel_data *d, int result)
 	rte_tel_data_add_dict_int(d, "result", result);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
 	if (result != 0)
-		telemetry_add_text(d, "message", status.message);
+		telemetry_dict_text(d, "message", status.message);
 	return 0;
 }
 
@@ -349,7 +347,7 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "updates", b->updates);
 	rte_tel_data_add_dict_uint(d, "update_samples", b->update_samples);
 	rte_tel_data_add_dict_uint(d, "update_pixels", b->update_pixels);
-	telemetry_add_real(d, "update_drift_adu",
+	telemetry_dict_real(d, "update_drift_adu",
 		b->update_pixels == 0 ? 0 : b->update_drift_q8 / 256.0 / b->update_pixels);
 	rte_tel_data_add_dict_uint(d, "pedestal_version", b->pedestal_version);
 	return 0;
@@ -396,18 +394,18 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
 	rte_tel_data_add_dict_string(d, "name", status.name);
-	telemetry_add_text(d, "directory", status.directory);
+	telemetry_dict_text(d, "directory", status.directory);
 	rte_tel_data_add_dict_uint(d, "runs", status.runs);
 	rte_tel_data_add_dict_uint(d, "first_frame", status.first_frame);
 	rte_tel_data_add_dict_uint(d, "last_frame", status.last_frame);
 	rte_tel_data_add_dict_uint(d, "frames", status.ledger.frames);
 	rte_tel_data_add_dict_uint(d, "stored", status.ledger.stored);
 	rte_tel_data_add_dict_uint(d, "veto_version", status.veto_version);
-	telemetry_add_real(d, "seconds", status.seconds);
-	telemetry_add_text(d, "dark", status.dark);
-	telemetry_add_text(d, "ledger", status.ledger_path);
+	telemetry_dict_real(d, "seconds", status.seconds);
+	telemetry_dict_text(d, "dark", status.dark);
+	telemetry_dict_text(d, "ledger", status.ledger_path);
 	rte_tel_data_add_dict_uint(d, "failed", status.failed);
-	telemetry_add_text(d, "message", status.message);
+	telemetry_dict_text(d, "message", status.message);
 	return 0;
 }
 

@@ -1,149 +1,94 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* /braggline/egress: stores, the retention ring, and what is done when stores stand still. */
 
-#include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
-#include <dpdk_compat.h>
-
+#include "sink/sink_message.h"
+#include "telemetry_dict.h"
 #include "telemetry_private.h"
 
-struct rte_tel_data *
-telemetry_new_dict(void)
-{
-	struct rte_tel_data *d = rte_tel_data_alloc();
-
-	if (d != NULL)
-		rte_tel_data_start_dict(d);
-	return d;
-}
-
-void
-telemetry_add_nested(struct rte_tel_data *d, const char *name, struct rte_tel_data *child)
-{
-	if (child != NULL)
-		rte_tel_data_add_dict_container(d, name, child, 0);
-}
-
-void
-telemetry_add_array(struct rte_tel_data *d, const char *name, const uint64_t *values, uint32_t n)
-{
-	struct rte_tel_data *array = rte_tel_data_alloc();
-
-	if (array == NULL)
-		return;
-	rte_tel_data_start_array(array, RTE_TEL_UINT_VAL);
-	for (uint32_t i = 0; i < n; i++)
-		rte_tel_data_add_array_uint(array, values[i]);
-	telemetry_add_nested(d, name, array);
-}
-
-void
-telemetry_add_real(struct rte_tel_data *d, const char *name, double value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.9g", value);
-	rte_tel_data_add_dict_string(d, name, text);
-}
-
-void
-telemetry_add_text(struct rte_tel_data *d, const char *name, const char *text)
-{
-	char part[RTE_TEL_MAX_STRING_LEN], key[RTE_TEL_MAX_STRING_LEN];
-	unsigned int n = 1;
-
-	snprintf(key, sizeof(key), "%s", name);
-	do {
-		snprintf(part, sizeof(part), "%s", text);
-		rte_tel_data_add_dict_string(d, key, part);
-		text += strlen(part);
-		snprintf(key, sizeof(key), "%s_%u", name, ++n);
-	} while (text[0] != '\0');
-}
-
-int
-telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
-	uint64_t below[BUILDER_LATENCY_BUCKETS];
-	uint64_t durable[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
-
-	static_assert(ARROW_LATENCY_BUCKETS == BUILDER_LATENCY_BUCKETS, "the same below_us");
-
-	for (uint32_t i = 0; i < BUILDER_LATENCY_BUCKETS; i++)
-		below[i] = UINT64_C(1) << i;
-	rte_tel_data_start_dict(d);
-	telemetry_add_array(d, "below_us", below, BUILDER_LATENCY_BUCKETS);
-	telemetry_add_array(
-		d, "first_packet_to_verdict", b->latency_verdict, BUILDER_LATENCY_BUCKETS);
-	telemetry_add_array(d, "last_packet_to_verdict", b->latency_gang, BUILDER_LATENCY_BUCKETS);
-	run_get_latency(telemetry_run, durable);
-	telemetry_add_array(
-		d, "frames_batch_to_durable", durable[ARROW_FRAMES], ARROW_LATENCY_BUCKETS);
-	telemetry_add_array(
-		d, "images_batch_to_durable", durable[ARROW_IMAGES], ARROW_LATENCY_BUCKETS);
-	return 0;
-}
-
-/** One table: `rows` were taken; they are durable, unwritten, or on their way. */
 static struct rte_tel_data *
-writer_table(const struct run_writer *w, enum arrow_table table, uint64_t rows)
+retention(const struct retention_stats *r)
 {
-	const struct arrow_run_stats *s = &w->stats.table[table];
-	struct rte_tel_data *d = telemetry_new_dict();
+	struct rte_tel_data *d = telemetry_dict_new();
 
 	if (d == NULL)
 		return NULL;
-	rte_tel_data_add_dict_string(d, "state", arrow_run_state_name(s->state));
-	rte_tel_data_add_dict_string(d, "mode", arrow_io_mode_name(s->mode));
-	telemetry_add_text(d, "why", w->status[table].why);
-	telemetry_add_text(d, "path", w->status[table].path);
-	rte_tel_data_add_dict_uint(d, "rows", rows);
-	rte_tel_data_add_dict_uint(d, "durable", s->rows);
-	rte_tel_data_add_dict_uint(d, "unwritten", s->unwritten);
-	rte_tel_data_add_dict_uint(d, "unwritten_full", s->unwritten_full);
-	rte_tel_data_add_dict_uint(d, "unwritten_error", s->unwritten_error);
-	rte_tel_data_add_dict_uint(d, "unwritten_bad", s->unwritten_bad);
-	rte_tel_data_add_dict_uint(d, "batches", s->batches);
+	rte_tel_data_add_dict_uint(d, "batches", r->batches);
+	rte_tel_data_add_dict_uint(d, "bytes", r->bytes);
+	rte_tel_data_add_dict_uint(d, "room", r->room);
+	rte_tel_data_add_dict_uint(d, "in_doubt", r->in_doubt);
+	rte_tel_data_add_dict_uint(d, "put", r->put);
+	rte_tel_data_add_dict_uint(d, "released", r->released);
+	rte_tel_data_add_dict_uint(d, "moved", r->moved);
+	rte_tel_data_add_dict_uint(d, "adopted", r->adopted);
+	rte_tel_data_add_dict_uint(d, "full", r->full);
+	return d;
+}
+
+static struct rte_tel_data *
+store(const struct egress_store *s)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	telemetry_dict_text(d, "address", s->name);
+	rte_tel_data_add_dict_string(d, "state", sink_sender_state_name(s->now.state));
+	rte_tel_data_add_dict_string(d, "says", sink_state_name(s->now.store_state));
+	telemetry_dict_hex(d, "identity", s->now.identity);
+	rte_tel_data_add_dict_uint(d, "places", s->now.places);
+	rte_tel_data_add_dict_uint(d, "credits", s->now.credits);
+	rte_tel_data_add_dict_uint(d, "waiting", s->now.waiting);
+	rte_tel_data_add_dict_uint(d, "sent", s->sent);
 	rte_tel_data_add_dict_uint(d, "bytes", s->bytes);
-	rte_tel_data_add_dict_uint(d, "files", s->files);
-	rte_tel_data_add_dict_uint(d, "outages", s->outages);
-	rte_tel_data_add_dict_uint(d, "stalls", s->stalls);
-	rte_tel_data_add_dict_uint(d, "resumes", s->resumes);
-	telemetry_add_text(d, "error", w->status[table].error);
+	rte_tel_data_add_dict_uint(d, "bytes_per_s", s->bytes_per_s);
+	rte_tel_data_add_dict_uint(d, "durable", s->durable);
+	rte_tel_data_add_dict_uint(d, "durable_per_s", s->durable_per_s);
+	rte_tel_data_add_dict_uint(d, "found", s->found);
+	rte_tel_data_add_dict_uint(d, "doubles", s->doubles);
+	rte_tel_data_add_dict_uint(d, "again", s->again);
+	rte_tel_data_add_dict_uint(d, "connections", s->connections);
+	rte_tel_data_add_dict_uint(d, "broken", s->broken);
+	rte_tel_data_add_dict_uint(d, "refused", s->refused);
+	rte_tel_data_add_dict_uint(d, "unreachable", s->unreachable);
+	rte_tel_data_add_dict_uint(d, "malformed", s->malformed);
+	rte_tel_data_add_dict_uint(d, "late", s->late);
+	rte_tel_data_add_dict_uint(d, "stuck", s->stuck);
+	rte_tel_data_add_dict_string(d, "reason", sink_reason_name(s->now.reason));
 	return d;
 }
 
 int
-telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d)
+telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	struct run_writer w;
+	struct egress *e = telemetry_run->pipeline->stores;
+	struct rte_tel_data *stores = telemetry_dict_new();
+	struct egress_view v;
+	char name[16];
 
-	run_get_writer(telemetry_run, &w);
 	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_string(d, "run", w.name);
-	if (w.name[0] == '\0')
+	rte_tel_data_add_dict_uint(d, "active", e != NULL);
+	if (e == NULL || stores == NULL) {
+		rte_tel_data_free(stores);
 		return 0;
-	telemetry_add_nested(d, "frames", writer_table(&w, ARROW_FRAMES, w.stats.records));
-	telemetry_add_nested(d, "images", writer_table(&w, ARROW_IMAGES, w.stats.kept));
-	return 0;
-}
-
-int
-telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	struct preview_status status;
-
-	preview_get_status(telemetry_run->pipeline->preview, &status);
-	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_uint(d, "active", status.active);
-	telemetry_add_text(d, "path", status.path);
-	rte_tel_data_add_dict_uint(d, "sequence", status.sequence);
-	rte_tel_data_add_dict_uint(d, "frame", status.frame);
-	rte_tel_data_add_dict_uint(d, "frames", status.frames);
-	rte_tel_data_add_dict_uint(d, "skipped", status.skipped);
-	rte_tel_data_add_dict_uint(d, "errors", status.errors);
-	telemetry_add_text(d, "error", status.error);
+	}
+	egress_view_get(e, &v);
+	rte_tel_data_add_dict_string(d, "step", egress_step_name(v.step));
+	rte_tel_data_add_dict_uint(d, "spills", v.steps[EGRESS_SPILL]);
+	rte_tel_data_add_dict_uint(d, "refusals", v.steps[EGRESS_REFUSE]);
+	rte_tel_data_add_dict_uint(d, "spilled", v.spilled);
+	rte_tel_data_add_dict_uint(d, "spilled_adopted", v.adopted_spilled);
+	rte_tel_data_add_dict_uint(d, "spill_used", v.spill_used);
+	rte_tel_data_add_dict_uint(d, "spill_error", v.spill_error);
+	rte_tel_data_add_dict_uint(d, "runs", v.runs);
+	telemetry_dict_nest(d, "retention", retention(&v.retention));
+	for (uint32_t i = 0; i < v.nb_stores; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		telemetry_dict_nest(stores, name, store(&v.store[i]));
+	}
+	telemetry_dict_nest(d, "stores", stores);
+	telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
+	telemetry_dict_array(d, "kept_to_durable", v.latency, ARROW_LATENCY_BUCKETS);
 	return 0;
 }
