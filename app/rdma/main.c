@@ -82,6 +82,8 @@ run(const struct mode *mode, const struct target *target)
 		rc = mode->run(&session, target);
 	session_linger(&session, LAST_FRAMES);
 	wiretap_close();
+	if (target->stats)
+		session_print_stats(&session);
 	eal_hold();
 	session_close(&session);
 	return rc;

@@ -2,7 +2,9 @@
 #include "session.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,6 +54,20 @@ session_close(struct session *s)
 	}
 	rdma_pd_free(s->pd);
 	rdma_dev_close(s->dev);
+}
+
+void
+session_print_stats(const struct session *s)
+{
+	const int most = rdma_xstats_get(s->dev, NULL, 0);
+	struct rdma_xstat *x = calloc(RTE_MAX(most, 1), sizeof(*x));
+	int i, n = x ? RTE_MIN(rdma_xstats_get(s->dev, x, most), most) : 0;
+
+	printf("counters of %s:\n", s->info.name);
+	for (i = 0; i < n; i++)
+		if (x[i].value)
+			printf("  %-40s %12" PRIu64 "\n", x[i].name, x[i].value);
+	free(x);
 }
 
 uint64_t

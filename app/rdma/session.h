@@ -34,6 +34,9 @@ extern volatile sig_atomic_t session_stop;
 /** @return 0; negative errno, said on stderr */
 int session_open(struct session *s, const char *device);
 
+/** Print the device's counters that are not 0. */
+void session_print_stats(const struct session *s);
+
 void session_close(struct session *s);
 
 /** A time that session_turn() knows, `ms` from now; 0: never. */

@@ -15,6 +15,8 @@ static const struct option_row common_rows[] = {
 		"write all frames to a pcap file (roce)"},
 	{0, "loss", "PERCENT", OPTION_REAL, AT(loss), 0, 100, "lose frames, both ways (roce)"},
 	{0, "seed", "N", OPTION_U64, AT(seed), 0, UINT64_MAX, "of the loss (1)"},
+	{0, "stats", NULL, OPTION_FLAG, AT(stats), 0, 0,
+		"print the device's counters at the end, but those that are 0"},
 };
 
 enum options_result

@@ -23,6 +23,7 @@ struct target {
 	const char *capture; /**< file for all frames; NULL: none */
 	double loss;	     /**< per cent of frames to lose, both ways */
 	uint64_t seed;	     /**< of the loss */
+	bool stats;	     /**< print what the device has counted, at the end */
 };
 
 /** options_parse() of a mode's options and of those that all modes have, whose values go here. */

@@ -368,6 +368,13 @@ egress_rest(struct egress *e)
 	__atomic_store_n(&e->lcore_polls, false, __ATOMIC_RELEASE);
 }
 
+const struct rdma_dev *
+egress_device(const struct egress *e, const struct rdma_dev_info **info)
+{
+	*info = &e->info;
+	return e->dev;
+}
+
 void
 egress_destroy(struct egress *e)
 {

@@ -184,6 +184,9 @@ bool egress_ledger_before(const struct egress *e, struct ledger_kept *kept);
 /** Of the run at hand, or the last one. Any thread. */
 void egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *stats);
 
+/** The device, and what it was when it was opened. Any thread, until egress_destroy(). */
+const struct rdma_dev *egress_device(const struct egress *e, const struct rdma_dev_info **info);
+
 /** Any thread. */
 void egress_view_get(struct egress *e, struct egress_view *view);
 

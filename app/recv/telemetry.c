@@ -12,6 +12,7 @@
 
 #include "telemetry_dict.h"
 #include "telemetry_private.h"
+#include "telemetry_rdma.h"
 
 RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
 
@@ -453,6 +454,8 @@ static const struct command commands[] = {
 		"broken, refused, unreachable, malformed, late, stuck, reason; "
 		"below_us [...], kept_to_durable [...]",
 		telemetry_egress},
+	{"/braggline/rdma", "", "The RDMA device of [egress], since the start", TELEMETRY_RDMA_KEYS,
+		telemetry_device},
 	{"/braggline/preview", "", "Picture of the run at hand, or of the last one that has one",
 		"active, path, sequence (counts all pictures), frame, frames (in the maximum), "
 		"skipped, errors, error",

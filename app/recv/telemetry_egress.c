@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* /braggline/egress: stores, the retention ring, and what is done when stores stand still. */
+/* /braggline/egress: stores, the retention ring, and what is done when stores stand still;
+ * /braggline/rdma: the device to them. */
 
 #include <stdio.h>
 
 #include "sink/sink_message.h"
 #include "telemetry_dict.h"
 #include "telemetry_private.h"
+#include "telemetry_rdma.h"
 
 static struct rte_tel_data *
 retention(const struct retention_stats *r)
@@ -90,5 +92,16 @@ telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
 	telemetry_dict_nest(d, "stores", stores);
 	telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
 	telemetry_dict_array(d, "kept_to_durable", v.latency, ARROW_LATENCY_BUCKETS);
+	return 0;
+}
+
+int
+telemetry_device(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct egress *e = telemetry_run->pipeline->stores;
+	const struct rdma_dev_info *info = NULL;
+	const struct rdma_dev *dev = e != NULL ? egress_device(e, &info) : NULL;
+
+	telemetry_rdma_reply(d, dev, info);
 	return 0;
 }

@@ -20,6 +20,7 @@ extern struct run *telemetry_run;
 int telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d);
 int telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d);
 int telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d);
+int telemetry_device(const char *cmd, const char *params, struct rte_tel_data *d);
 int telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d);
 
 #endif /* TELEMETRY_PRIVATE_H */

@@ -319,6 +319,13 @@ store_look(const struct store *s)
 	return &s->shared;
 }
 
+const struct rdma_dev *
+store_look_device(const struct store *s, const struct rdma_dev_info **info)
+{
+	*info = &s->info;
+	return s->shared.dev;
+}
+
 const struct store_connection *
 store_look_connection(const struct store *s, unsigned int i)
 {

@@ -48,6 +48,8 @@ int store_close(struct store *s);
 
 /** For telemetry; any thread, counters of about now. */
 const struct store_shared *store_look(const struct store *s);
+/** The device, and what it was when the store was opened. */
+const struct rdma_dev *store_look_device(const struct store *s, const struct rdma_dev_info **info);
 const struct store_connection *store_look_connection(const struct store *s, unsigned int i);
 
 #endif /* STORE_H */

@@ -11,6 +11,7 @@
 #include "store.h"
 #include "store_telemetry.h"
 #include "telemetry_dict.h"
+#include "telemetry_rdma.h"
 
 static const struct store *store;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -185,6 +186,19 @@ out:
 	return 0;
 }
 
+static int
+answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct rdma_dev_info *info = NULL;
+	const struct rdma_dev *dev;
+
+	pthread_mutex_lock(&lock);
+	dev = store != NULL ? store_look_device(store, &info) : NULL;
+	telemetry_rdma_reply(d, dev, info);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
 void
 store_telemetry_open(const struct store *s)
 {
@@ -197,6 +211,8 @@ store_telemetry_open(const struct store *s)
 		"Connections: state, places, credits, batches durable.");
 	(void)rte_telemetry_register_cmd("/braggline/store/streams", answer_streams,
 		"Streams: batches, bytes, files, I/O mode, quota, errors; last packet to durable.");
+	(void)rte_telemetry_register_cmd(
+		"/braggline/rdma", answer_rdma, "Counters of the RDMA device, all of them.");
 }
 
 void

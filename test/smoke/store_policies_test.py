@@ -88,8 +88,11 @@ def telemetry(w, endpoint, of_stores):
         labels = frozenset({('store', one['address'])})
         want(values['store_durable_batches', labels] == one['durable'], one)
         want(values['store_up', labels] == (one['state'] == 'up'), one)
+    exporter_test.check_rdma_names(module, replies['/braggline/rdma'])
     want(module.metrics(exporter_test.Sock(store)) == [], 'a store is no receiver')
-    values, replies = exporter_test.collect(exporter_test.load(of_stores), store)
+    module = exporter_test.load(of_stores)
+    values, replies = exporter_test.collect(module, store)
+    exporter_test.check_rdma_names(module, replies['/braggline/rdma'])
     exporter_test.check_store(values, replies)
     want(values['durable_batches', frozenset()] > 0 and values['streams', frozenset()] > 0, values)
 

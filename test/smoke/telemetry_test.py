@@ -179,6 +179,7 @@ def session(t, where, pid):
     want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
     writer(t)
     want(t.get('egress') == {'active': 0}, t.get('egress'))
+    want(t.get('rdma') == {'active': 0}, t.get('rdma'))
     want(t.get('gangs')['0']['frames'] > 0 and t.get('pedestal')['masked'] > 0)
     want(any('builder' in l['roles'] for l in t.get('lcores').values()))
     # left running: SIGTERM ends the run first
