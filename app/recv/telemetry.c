@@ -13,20 +13,12 @@
 #include "telemetry_dict.h"
 #include "telemetry_private.h"
 #include "telemetry_rdma.h"
+#include "telemetry_table.h"
 
 RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
 
 struct run *telemetry_run;
 static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
-
-/** A command of the table: what is registered, and what is documented. */
-struct command {
-	const char *path;
-	const char *parameters; /**< "" = none */
-	const char *help;
-	const char *reply;
-	telemetry_cb callback;
-};
 
 static int
 get_info(const char *cmd, const char *params, struct rte_tel_data *d)
@@ -410,7 +402,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-static const struct command commands[] = {
+static const struct telemetry_command commands[] = {
 	{"/braggline/info", "", "What this process is",
 		"version, dpdk, detector, modules, interfaces, rows, cols, rx_lcores, gangs, "
 		"frame_slots, kernel, gpu, packets, results, control",
@@ -528,43 +520,8 @@ telemetry_register(struct run *r)
 	return 0;
 }
 
-static void
-rule(FILE *out, const int width[4])
-{
-	for (int i = 0; i < 4; i++) {
-		for (int k = 0; k < width[i]; k++)
-			fputc('=', out);
-		fputc(i < 3 ? ' ' : '\n', out);
-	}
-}
-
 void
 telemetry_document(FILE *out)
 {
-	const char *head[4] = {"command", "parameters", "what", "reply"};
-	int width[4];
-
-	for (int i = 0; i < 4; i++)
-		width[i] = strlen(head[i]);
-	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
-		width[0] = RTE_MAX(width[0], (int)strlen(commands[i].path) + 4);
-		width[1] = RTE_MAX(width[1], (int)strlen(commands[i].parameters) + 4);
-		width[2] = RTE_MAX(width[2], (int)strlen(commands[i].help));
-		width[3] = RTE_MAX(width[3], (int)strlen(commands[i].reply));
-	}
-	rule(out, width);
-	fprintf(out, "%-*s %-*s %-*s %s\n", width[0], head[0], width[1], head[1], width[2], head[2],
-		head[3]);
-	rule(out, width);
-	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
-		const struct command *c = &commands[i];
-		char path[64], parameters[64] = "\\";
-
-		snprintf(path, sizeof(path), "``%s``", c->path);
-		if (c->parameters[0] != '\0')
-			snprintf(parameters, sizeof(parameters), "``%s``", c->parameters);
-		fprintf(out, "%-*s %-*s %-*s %s\n", width[0], path, width[1], parameters, width[2],
-			c->help, c->reply);
-	}
-	rule(out, width);
+	telemetry_table_print(commands, RTE_DIM(commands), out);
 }

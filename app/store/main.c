@@ -71,6 +71,7 @@ usage(FILE *out)
 		"  -c, --config FILE            settings; README.rst has the table of keys\n"
 		"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
 		"      --dump-config            print all settings in force and exit\n"
+		"      --list-telemetry         print the commands of /braggline/... and exit\n"
 		"  -h, --help                   this text\n"
 		"  -V, --version                print the version\n"
 		"\n"
@@ -90,6 +91,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		{"config", required_argument, NULL, 'c'},
 		{"set", required_argument, NULL, 's'},
 		{"dump-config", no_argument, NULL, 'D'},
+		{"list-telemetry", no_argument, NULL, 'T'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
@@ -110,6 +112,9 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		case 'D':
 			a->dump_config = true;
 			break;
+		case 'T':
+			store_telemetry_document(stdout);
+			return 1;
 		case 'h':
 			usage(stdout);
 			return 1;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_common.h>
+
 #include "arrow_tables.h"
 #include "body_memory.h"
 #include "sink_message.h"
@@ -12,6 +14,7 @@
 #include "store_telemetry.h"
 #include "telemetry_dict.h"
 #include "telemetry_rdma.h"
+#include "telemetry_table.h"
 
 static const struct store *store;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -199,20 +202,39 @@ answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+static const struct telemetry_command commands[] = {
+	{"/braggline/store", "", "Counters of the store since the start, by cause",
+		"identity; requests, connections_stood, connections_broken, connections_ended, "
+		"connections_abandoned (before they stood), connections_superseded; bodies (memory "
+		"of host or GPU), cufile (its mode); body_bytes, batches_durable, batches_double, "
+		"batches_given_back, body_bytes_per_s; reconciliations, batches_cut (by them); "
+		"alarm (none, disk full, quota, I/O error, disk stands still); runs_opened, "
+		"runs_ended, runs_idle, runs_refused; refused_REASON (connections), "
+		"entries_FAULT (announced batches; entries_good)",
+		answer_store},
+	{"/braggline/store/connections", "", "Connections that there are",
+		"by number: state, places, credits (places that are free), pending (places without "
+		"a result), results_waiting, frames_durable, images_durable (batches)",
+		answer_connections},
+	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
+		"by number of the run and table: run, producer, incarnation, connected, batches, "
+		"rows, bytes, doubles, given_back, pending, cut, files, files_complete, syncs, "
+		"outages, stalls, resumes, error (errno), quota and quota_used (of the producer), "
+		"io (mode); of all runs since the start: below_us [...], received_to_durable [...]",
+		answer_streams},
+	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
+		answer_rdma},
+};
+
 void
 store_telemetry_open(const struct store *s)
 {
 	pthread_mutex_lock(&lock);
 	store = s;
 	pthread_mutex_unlock(&lock);
-	(void)rte_telemetry_register_cmd("/braggline/store", answer_store,
-		"Counters of the store: connections, entries, batches, by cause.");
-	(void)rte_telemetry_register_cmd("/braggline/store/connections", answer_connections,
-		"Connections: state, places, credits, batches durable.");
-	(void)rte_telemetry_register_cmd("/braggline/store/streams", answer_streams,
-		"Streams: batches, bytes, files, I/O mode, quota, errors; last packet to durable.");
-	(void)rte_telemetry_register_cmd(
-		"/braggline/rdma", answer_rdma, "Counters of the RDMA device, all of them.");
+	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
+		(void)rte_telemetry_register_cmd(
+			commands[i].path, commands[i].callback, commands[i].help);
 }
 
 void
@@ -221,4 +243,10 @@ store_telemetry_close(void)
 	pthread_mutex_lock(&lock);
 	store = NULL;
 	pthread_mutex_unlock(&lock);
+}
+
+void
+store_telemetry_document(FILE *out)
+{
+	telemetry_table_print(commands, RTE_DIM(commands), out);
 }

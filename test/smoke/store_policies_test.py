@@ -9,6 +9,8 @@ Nothing here is a matter of how long it takes: it is waited for what must come t
 usage: store_policies_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES
 """
 
+import re
+import subprocess
 import sys
 import time
 
@@ -94,7 +96,24 @@ def telemetry(w, endpoint, of_stores):
     values, replies = exporter_test.collect(module, store)
     exporter_test.check_rdma_names(module, replies['/braggline/rdma'])
     exporter_test.check_store(values, replies)
+    documented(f'{w.build}/app/store/braggline-store', replies)
     want(values['durable_batches', frozenset()] > 0 and values['streams', frozenset()] > 0, values)
+
+
+def documented(program, replies):
+    """Every key of a reply is in the row of its command."""
+    table = subprocess.run([program, '--', '--list-telemetry'], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout
+    rows = {m[1]: set(re.findall(r'\w+', m[0])) for m in re.finditer(r'^``(\S+)``.*$', table, re.M)}
+    for command, reply in replies.items():
+        if command == '/':
+            continue
+        # of dicts in it, those by number, and of causes, one word
+        keys = {re.sub('^(refused|entries)_.*', r'\1', key) if command == '/braggline/store' else key
+                for name, value in reply.items()
+                for key in (value if re.match('[0-9]', name) else [name])}
+        known = {re.sub('_(REASON|FAULT)$', '', word) for word in rows[command]}
+        want(keys <= known, command, 'has', *sorted(keys - known), 'which the table does not name')
 
 
 def primary(w, endpoint, of_stores):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A session of runs over the DPDK telemetry socket, by the stock client's protocol.
 
-usage: telemetry_test.py BUILD-DIR README
+usage: telemetry_test.py BUILD-DIR README README-OF-STORES
 """
 
 import configparser
@@ -15,8 +15,9 @@ import time
 
 from receiver import running, want
 
-BUILD, README = sys.argv[1:3]
+BUILD, README, README_OF_STORES = sys.argv[1:4]
 RECV = f'{BUILD}/app/recv/braggline-recv'
+STORE = f'{BUILD}/app/store/braggline-store'
 RUNS = 50
 
 
@@ -35,11 +36,12 @@ def frames_csv(where, name):
     return [dict(zip(head, line.split(','))) for line in text[1:]]
 
 
-def documented():
-    table = subprocess.run([RECV, '--', '--list-telemetry'], check=True, text=True,
+def documented(program, readme):
+    table = subprocess.run([program, '--', '--list-telemetry'], check=True, text=True,
                            stdout=subprocess.PIPE).stdout
-    with open(README, encoding='utf-8') as f:
-        want(table in f.read(), 'the table of commands in', README,
+    want(len(table.splitlines()) > 4, program, table)
+    with open(readme, encoding='utf-8') as f:
+        want(table in f.read(), 'the table of commands in', readme,
              'is not what --list-telemetry prints')
 
 
@@ -189,7 +191,8 @@ def session(t, where, pid):
 
 
 def main():
-    documented()
+    documented(RECV, README)
+    documented(STORE, README_OF_STORES)
     with running(BUILD) as (process, telemetry, where):
         session(telemetry, where, process.pid)
         process.send_signal(signal.SIGTERM)

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/** @file The commands of a program on the telemetry socket, as a table that documents them. */
+#ifndef TELEMETRY_TABLE_H
+#define TELEMETRY_TABLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <rte_telemetry.h>
+
+/** What is registered, and what is documented. */
+struct telemetry_command {
+	const char *path;
+	const char *parameters; /**< "" = none */
+	const char *help;
+	const char *reply; /**< its keys */
+	telemetry_cb callback;
+};
+
+/** Print as a reStructuredText table, which a README has as it is. */
+void telemetry_table_print(const struct telemetry_command *commands, uint32_t n, FILE *out);
+
+#endif /* TELEMETRY_TABLE_H */
