@@ -120,10 +120,11 @@ every_mode(void **state)
 static void
 in_memory(void **state)
 {
-	static const char name[] = "/dev/shm/direct_io_test";
+	char name[48];
 	const struct arrow_io_open how = {name, false, ARROW_IO_DIRECT_URING, 2};
 	void *handle;
 
+	snprintf(name, sizeof(name), "/dev/shm/direct_io_test-%d", getpid());
 	unlink(name);
 	if (direct_io.open(&handle, &how) < 0) {
 		print_message("no /dev/shm\n");
