@@ -275,7 +275,6 @@ enum rdma_qp_state {
 	RDMA_QP_INIT,  /**< receives may be posted */
 	RDMA_QP_RTR,   /**< receives */
 	RDMA_QP_RTS,   /**< receives and sends */
-	RDMA_QP_SQD,   /**< transitory: draining before RDMA_QP_ERROR */
 	RDMA_QP_ERROR, /**< all outstanding work is flushed, posts are flushed too */
 };
 

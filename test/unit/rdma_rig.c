@@ -334,16 +334,3 @@ rig_holds(const uint8_t *at, uint32_t length, uint32_t seed)
 			return false;
 	return true;
 }
-
-uint64_t
-rig_xstat(const struct rig_end *end, const char *name)
-{
-	struct rdma_xstat x[256];
-	int i, n = rdma_xstats_get(end->dev, x, RTE_DIM(x));
-
-	for (i = 0; i < n && i < (int)RTE_DIM(x); i++)
-		if (strcmp(x[i].name, name) == 0)
-			return x[i].value;
-	fail_msg("no counter %s", name);
-	return 0;
-}

@@ -75,6 +75,4 @@ void rig_send(struct rdma_qp *qp, const struct rdma_send_wr *wr);
 void rig_fill(uint8_t *at, uint32_t length, uint32_t seed);
 bool rig_holds(const uint8_t *at, uint32_t length, uint32_t seed);
 
-uint64_t rig_xstat(const struct rig_end *end, const char *name);
-
 #endif

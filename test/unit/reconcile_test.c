@@ -17,7 +17,6 @@
 
 #define TABLE	    ARROW_FRAMES
 #define BATCHES_MAX 20
-#define FILES_MAX   8
 
 /* small, so that there is more that can go wrong */
 #define SLICES                                                                            \

@@ -7,26 +7,6 @@
 #define NB_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 const char *
-sink_type_name(uint32_t type)
-{
-	static const char *const names[SINK_TYPES] = {
-		[SINK_PROOF] = "proof",
-		[SINK_ANSWER] = "answer",
-		[SINK_SCHEMA] = "schema",
-		[SINK_MOVED] = "moved",
-		[SINK_HAVE] = "have",
-		[SINK_GRANT] = "grant",
-		[SINK_RESULTS] = "results",
-		[SINK_STATUS] = "status",
-		[SINK_END] = "end",
-		[SINK_ENDED] = "ended",
-		[SINK_REFUSE] = "refuse",
-	};
-
-	return type < SINK_TYPES && names[type] != NULL ? names[type] : "?";
-}
-
-const char *
 sink_reason_name(uint32_t reason)
 {
 	static const char *const names[SINK_REASONS] = {

@@ -14,8 +14,7 @@
 
 #include "sink_wire.h"
 
-/** Name of a message, a reason, a state, for logs; "?" for none that exists. */
-const char *sink_type_name(uint32_t type);
+/** Name of a reason, a state, for logs: a constant; "?" for none that exists. */
 const char *sink_reason_name(uint32_t reason);
 const char *sink_state_name(uint32_t state);
 

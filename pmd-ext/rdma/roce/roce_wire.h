@@ -42,7 +42,6 @@ static_assert(sizeof(struct roce_bth) == 12, "IBTA 9.2");
 #define ROCE_BTH_MIGREQ	    0x40
 #define ROCE_BTH_PAD(f)	    (((f) >> 4) & 3)
 #define ROCE_BTH_VERSION(f) ((f)&0x0f)
-#define ROCE_BTH_FECN	    0x80
 #define ROCE_BTH_BECN	    0x40
 #define ROCE_BTH_ACKREQ	    0x80
 
@@ -85,7 +84,6 @@ struct roce_atomicack {
 } __rte_packed;
 static_assert(sizeof(struct roce_atomicack) == 8, "IBTA 9.5.3");
 
-#define ROCE_GRH_BYTES	40
 #define ROCE_EXT_MAX	28 /* longest sequence of extended headers: an atomic request's */
 #define ROCE_UDP_BYTES	8
 #define ROCE_L2L4_MAX	(14 + 4 + 40 + ROCE_UDP_BYTES) /* Ethernet, VLAN, IPv6, UDP */
