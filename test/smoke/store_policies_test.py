@@ -12,7 +12,6 @@ usage: store_policies_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES
 import re
 import subprocess
 import sys
-import time
 
 import chain
 import exporter_test
