@@ -245,7 +245,7 @@ def main():
                 cases[name](where)
                 result = 'ok'
             except Skipped as e:
-                result = f'SKIPPED, missing: {e}'
+                result = f'skipped: {e}'
                 skipped += 1
             except (AssertionError, subprocess.SubprocessError) as e:
                 result = f'FAILED: {e}'

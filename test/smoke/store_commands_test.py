@@ -178,7 +178,7 @@ def check_reader(chain, there, modules):
     """apache-arrow finds as many rows as there are, in all files."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../interop/recv_files.mjs')
     if not shutil.which('node') or not os.path.isdir(f'{modules}/node_modules/apache-arrow'):
-        print('apache-arrow is missing (make deps): not read by it')
+        print('reader: skipped: apache-arrow is missing (make deps)')
         return
     rows = {'frames': 0, 'images': 0}
     for prefix in {path[:-6].rsplit('_', 1)[0] for path in paths(chain.stored)}:

@@ -276,8 +276,10 @@ test_refused(void **state)
 	uint32_t refused = 0;
 	struct pair p;
 
-	if (once)
+	if (once) {
+		print_message("skipped: kernels that stay, GK_ONCE is set\n");
 		skip();
+	}
 	for (int round = 0; round < 120; round++) {
 		struct gk_work work = {.nb_frames = 2, .slot = {0, 1}, .coef_to = 1};
 		struct gk_channel *channel;

@@ -320,8 +320,10 @@ groups_are_joined(void **state)
 	struct rdma_wc wc;
 	unsigned int i;
 
-	if (one->info.addr.ss_family != AF_INET)
+	if (one->info.addr.ss_family != AF_INET) {
+		print_message("skipped: an address of IPv4\n");
 		skip();
+	}
 	inet_pton(AF_INET, "239.1.2.3", &group.sin_addr);
 	for (i = 0; i < 2; i++) {
 		struct rig_end *end = &rig.end[i];
