@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BENCH_ROUNDS_MAX 64
+#define BENCH_ROUNDS_MAX 100
 
 static inline int
 bench_by_value(const void *a, const void *b)
@@ -16,6 +16,14 @@ bench_by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Of any number of values, which are in ascending order then. */
+static inline double
+bench_sort(double *values, unsigned int nb)
+{
+	qsort(values, nb, sizeof(values[0]), bench_by_value);
+	return nb % 2 ? values[nb / 2] : (values[nb / 2 - 1] + values[nb / 2]) / 2;
+}
+
 /* Of at most BENCH_ROUNDS_MAX values, which stay as they are. */
 static inline double
 bench_median(const double *values, unsigned int nb)
@@ -23,8 +31,7 @@ bench_median(const double *values, unsigned int nb)
 	double sorted[BENCH_ROUNDS_MAX];
 
 	memcpy(sorted, values, nb * sizeof(sorted[0]));
-	qsort(sorted, nb, sizeof(sorted[0]), bench_by_value);
-	return nb % 2 ? sorted[nb / 2] : (sorted[nb / 2 - 1] + sorted[nb / 2]) / 2;
+	return bench_sort(sorted, nb);
 }
 
 #endif /* BENCH_MEDIAN_H */

@@ -12,11 +12,12 @@
 
 #include <lz4.h>
 
+#include "bench_median.h"
 #include "bench_rows.h"
 #include "bitshuffle.h"
 #include "bitshuffle_planes.h"
 
-#define REPEATS_MAX 100
+#define REPEATS_MAX BENCH_ROUNDS_MAX
 #define BLOCK_BYTES (BITSHUFFLE_BLOCK * 2)
 
 enum {
@@ -43,14 +44,6 @@ seconds(void)
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int
-compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 /* Blocks go to one place, as they do on their way to LZ4. @return GB/s of raw data */
@@ -116,10 +109,8 @@ run_row(struct bench *b, const struct bitshuffle_planes *planes, uint32_t repeat
 	for (uint32_t i = 0; i < repeats; i++)
 		for (int pass = 0; pass < PASSES; pass++)
 			speed[pass][i] = run(b, planes, pass);
-	for (int pass = 0; pass < PASSES; pass++) {
-		qsort(speed[pass], repeats, sizeof(speed[0][0]), compare);
-		m[pass] = speed[pass][repeats / 2];
-	}
+	for (int pass = 0; pass < PASSES; pass++)
+		m[pass] = bench_median(speed[pass], repeats);
 	printf("%-8s %8.2f %8.2f %7.2f %10.2f %10.2f %7.2f %9.2f\n", planes->name, m[SPLIT],
 		m[COPY], m[SPLIT] / m[COPY], m[CHUNK], m[LZ4], m[CHUNK] / m[LZ4],
 		2.0 * (double)b->n / (double)b->packed);

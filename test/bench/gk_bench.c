@@ -13,11 +13,12 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "bench_median.h"
 #include "bench_rows.h"
 #include "gk_bench.h"
 #include "gk_pixel.h"
 
-#define REPEATS_MAX 100
+#define REPEATS_MAX BENCH_ROUNDS_MAX
 #define BATCH_MAX   8
 
 static const char usage[] =
@@ -36,14 +37,6 @@ static const char usage[] =
 	"kernel writes; their ratio; frames/s; speed-up over plain C in the same run.\n"
 	"`count` keeps no frame, other rows all; `after the verdict`: which nobody knows before,\n"
 	"but gangs guess from the batch before.\n";
-
-static int
-compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 static void *
 need(uint64_t size)
@@ -277,7 +270,8 @@ static int
 run_row(struct bench *b, struct row *row, enum gk_isa isa, uint32_t batch, double *plain)
 {
 	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry) * b->frames;
-	double gang[REPEATS_MAX], least[REPEATS_MAX], ratio[REPEATS_MAX], median;
+	double gang[REPEATS_MAX], least[REPEATS_MAX], ratio[REPEATS_MAX];
+	double median[3];
 	struct floor_writes writes;
 	int ret;
 
@@ -298,19 +292,16 @@ run_row(struct bench *b, struct row *row, enum gk_isa isa, uint32_t batch, doubl
 	}
 	ret = gk_host_ops.stop(b->gk);
 	gk_host_ops.destroy(b->gk);
-	qsort(gang, b->repeats, sizeof(gang[0]), compare);
-	qsort(least, b->repeats, sizeof(least[0]), compare);
-	qsort(ratio, b->repeats, sizeof(ratio[0]), compare);
-	median = gang[b->repeats / 2];
+	median[0] = bench_median(gang, b->repeats);
+	median[1] = bench_median(least, b->repeats);
+	median[2] = bench_median(ratio, b->repeats);
 	if (isa == GK_ISA_PLAIN)
-		*plain = median;
-	emit_row(b, row, isa, batch,
-		(const double[]){median, least[b->repeats / 2], ratio[b->repeats / 2]}, *plain,
-		&writes);
+		*plain = median[0];
+	emit_row(b, row, isa, batch, median, *plain, &writes);
 	printf("%-28s %-7s %5u %8.2f %10.2f %7.2f %10.1f", row->name, gk_isa_name(isa), batch,
-		median, least[b->repeats / 2], ratio[b->repeats / 2], median / raw * b->frames);
+		median[0], median[1], median[2], median[0] / raw * b->frames);
 	if (*plain > 0)
-		printf(" %8.1f\n", median / *plain);
+		printf(" %8.1f\n", median[0] / *plain);
 	else
 		printf("        -\n");
 	return ret;

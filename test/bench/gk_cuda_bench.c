@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_median.h"
 #include "gk_cuda_bench.h"
 #include "gk_cuda_bench_image.h"
 
@@ -119,7 +120,7 @@ measure(struct bench *b, const struct row *row, enum gk_memory packets, uint32_t
 		BENCH_FRAMES;
 	for (int i = 0; i < b->repeats; i++)
 		rate[i] = (double)n / player_run(&p, batch, n);
-	bench_median(rate, b->repeats);
+	bench_sort(rate, (unsigned int)b->repeats);
 	kept = row->hit ? row->kind == GK_KIND_CSR
 			? 100.0 * p.config.results[0].nnz / (double)b->pixels
 			: 100.0

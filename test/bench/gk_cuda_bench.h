@@ -57,7 +57,6 @@ void bench_check(const struct bench *b, CUresult ret, const char *call);
 #define CHECK(b, call) bench_check(b, (b)->cuda->call, #call)
 
 double bench_now(void);
-double bench_median(double *values, int n);
 void *bench_memory(const struct bench *b, uint64_t size);
 void bench_free(const struct bench *b, void *memory);
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "gk_cuda.h"
+#include "bench_median.h"
 #include "gk_cuda_bench.h"
 
 #define READS 20
@@ -39,7 +40,7 @@ bench_read(struct bench *b, int host, uint32_t blocks)
 	}
 	b->cuda->cuEventDestroy(from);
 	b->cuda->cuEventDestroy(to);
-	return bench_median(gb, READS);
+	return bench_sort(gb, READS);
 }
 
 static int
@@ -187,7 +188,7 @@ launch_count(struct bench *b)
 	b->cuda->cuEventDestroy(from);
 	b->cuda->cuEventDestroy(to);
 	close_launcher(b, &l);
-	return bench_median(us, 40);
+	return bench_sort(us, 40);
 }
 
 double
@@ -361,5 +362,5 @@ sparse_convert(struct bench *b, uint32_t *nnz_out)
 	b->cuda->cuMemFree(buffer);
 	b->cuda->cuMemFree(row_ptr);
 	free(image);
-	return bench_median(us, 40);
+	return bench_sort(us, 40);
 }

@@ -32,26 +32,11 @@ bench_now(void)
 }
 
 static int
-compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static int
 compare_shots(const void *a, const void *b)
 {
 	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return x < y ? -1 : x > y;
-}
-
-double
-bench_median(double *values, int n)
-{
-	qsort(values, n, sizeof(values[0]), compare);
-	return values[n / 2];
 }
 
 void *

@@ -16,6 +16,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 
+#include "bench_median.h"
 #include "rdma_bench_peers.h"
 #include "rdma_bench_rig.h"
 
@@ -53,24 +54,6 @@ static double
 gbit(double bytes)
 {
 	return bytes * 8 / 1e9;
-}
-
-static int
-compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double
-median(const double *v, unsigned int n)
-{
-	double sorted[ROUNDS];
-
-	memcpy(sorted, v, n * sizeof(*v));
-	qsort(sorted, n, sizeof(*sorted), compare);
-	return sorted[n / 2];
 }
 
 /* ---- the worker's jobs ---------------------------------------------------------------------- */
@@ -287,7 +270,7 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigne
 				(double)job.cycles;
 	}
 	rig_disconnect(&rig);
-	result.bytes = median(rate, nb_rounds);
+	result.bytes = bench_median(rate, nb_rounds);
 	result.messages = result.bytes / size;
 	result.frames = (double)frames / ((double)useful / RTE_MIN(size, (uint32_t)RIG_MTU));
 	result.send_cycles = (double)busy_a / (double)frames;
@@ -305,7 +288,7 @@ beside(const double *rate, const double *peer)
 
 	for (i = 0; i < rounds; i++)
 		ratio[i] = rate[i] / peer[i];
-	printf(" %9.2f %6.2f", gbit(median(peer, rounds)), median(ratio, rounds));
+	printf(" %9.2f %6.2f", gbit(bench_median(peer, rounds)), bench_median(ratio, rounds));
 }
 
 /* Rates of the rounds. @param tcp NULL: is not compared */
@@ -316,7 +299,7 @@ row(const char *what, uint32_t size, const double *rate, const double *ceiling, 
 
 	snprintf(text, sizeof(text), size % MIB ? "%u KiB" : "%u MiB",
 		size % MIB ? size / KIB : size / MIB);
-	printf("%-34s %8s %9.2f", what, text, gbit(median(rate, rounds)));
+	printf("%-34s %8s %9.2f", what, text, gbit(bench_median(rate, rounds)));
 	beside(rate, ceiling);
 	if (tcp)
 		beside(rate, tcp);
@@ -428,7 +411,7 @@ bench_small(void)
 	post_receives(&rig.b, 4);
 	rig_run(&rig, ping, pong);
 	rig_disconnect(&rig);
-	qsort(job.pings, PINGS, sizeof(*job.pings), compare);
+	qsort(job.pings, PINGS, sizeof(*job.pings), bench_by_value);
 	printf("%-34s %9.2f us\n", "RC SEND latency, p50", job.pings[PINGS / 2]);
 	printf("%-34s %9.2f us\n", "RC SEND latency, p99", job.pings[PINGS * 99 / 100]);
 	free(job.pings);

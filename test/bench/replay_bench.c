@@ -19,11 +19,12 @@
 
 #include "bench_alone.h"
 #include "bench_capture.h"
+#include "bench_median.h"
 #include "bench_rows.h"
 #include "port.h"
 
 #define BURST	    64
-#define ROUNDS_MAX  99
+#define ROUNDS_MAX  BENCH_ROUNDS_MAX
 #define SMALL_MIB   1 /* one frame of a module: in L2 with what goes with it */
 #define FRAME_BYTES ((uint64_t)BENCH_PACKETS * BENCH_PACKET_BYTES)
 
@@ -184,21 +185,6 @@ measure(struct bench *b, enum source source, bool look)
 	return 1e-6 * (double)packets * hz / begin;
 }
 
-static int
-compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double
-median(double *values, uint32_t n)
-{
-	qsort(values, n, sizeof(values[0]), compare);
-	return values[n / 2];
-}
-
 static void
 report(struct bench *b)
 {
@@ -212,7 +198,7 @@ report(struct bench *b)
 		"headers read", "nothing read");
 	for (int s = 0; s < SOURCES; s++) {
 		for (int look = 0; look < 2; look++)
-			m[s][look] = median(b->speed[s][look], b->rounds);
+			m[s][look] = bench_median(b->speed[s][look], b->rounds);
 		printf("%-28s %10.2f %14.2f\n", names[s], m[s][0], m[s][1]);
 	}
 	for (int s = REPLAY_SMALL; s <= REPLAY_LARGE; s++) {

@@ -24,10 +24,11 @@
 
 #include "bench_alone.h"
 #include "bench_capture.h"
+#include "bench_median.h"
 #include "bench_rows.h"
 #include "rx_bench.h"
 
-#define ROUNDS_MAX  99
+#define ROUNDS_MAX  BENCH_ROUNDS_MAX
 #define DESCRIPTORS 1024
 
 static const char usage[] =
@@ -158,24 +159,6 @@ mpps(struct speed s)
 	return (double)s.packets * rte_get_tsc_hz() / s.cycles / 1e6;
 }
 
-static int
-compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static double
-median(const double *values, uint32_t n)
-{
-	double sorted[ROUNDS_MAX];
-
-	memcpy(sorted, values, n * sizeof(sorted[0]));
-	qsort(sorted, n, sizeof(sorted[0]), compare);
-	return sorted[n / 2];
-}
-
 static double
 median_ratio(const double *a, const double *b, uint32_t n)
 {
@@ -183,7 +166,7 @@ median_ratio(const double *a, const double *b, uint32_t n)
 
 	for (uint32_t i = 0; i < n; i++)
 		ratio[i] = a[i] / b[i];
-	return median(ratio, n);
+	return bench_median(ratio, n);
 }
 
 /* Windows of all rows in turn, so that they see the same machine. */
@@ -197,7 +180,7 @@ static void
 print_row(const struct rx_bench *b, const struct rows *r, uint32_t lanes)
 {
 	const double *role = r->role[lanes - 1], *touch = r->touch[lanes - 1];
-	const double this = median(role, b->rounds), ceiling = median(touch, b->rounds);
+	const double this = bench_median(role, b->rounds), ceiling = bench_median(touch, b->rounds);
 	const double cycles = 1e-6 * rte_get_tsc_hz() * lanes;
 	char what[64];
 
@@ -221,7 +204,7 @@ print_row(const struct rx_bench *b, const struct rows *r, uint32_t lanes)
 			.value = this,
 			.unit = "Mpackets/s",
 			.against = "1 lcore, the slower one",
-			.other = median(r->slower, b->rounds),
+			.other = bench_median(r->slower, b->rounds),
 			.ratio = median_ratio(role, r->slower, b->rounds),
 			.goal = "ratio >= 1.8"});
 	else

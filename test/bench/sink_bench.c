@@ -22,6 +22,7 @@
 #include <rte_eal.h>
 #include <rte_errno.h>
 
+#include "bench_median.h"
 #include "sink_bench.h"
 
 #define ROUNDS	    5
@@ -37,21 +38,6 @@ static const char usage[] =
 struct rig rig;
 struct bench_job job = {.seconds = SECONDS};
 static unsigned int rounds = ROUNDS;
-
-static int
-compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double
-median(double *v, unsigned int n)
-{
-	qsort(v, n, sizeof(*v), compare);
-	return v[n / 2];
-}
 
 static double
 gbit(double bytes)
@@ -80,16 +66,17 @@ row(const char *name)
 	job.nb_times = nb;
 	job.times = calloc(nb, sizeof(*job.times));
 	ends_singles();
-	one = median(job.times, nb);
+	one = bench_sort(job.times, nb);
 	peers_serialised_singles();
-	one_tcp = median(job.times, nb);
+	one_tcp = bench_sort(job.times, nb);
 	free(job.times);
 	ends_end();
 	printf("%-22s %9.2f %9.2f %6.2f %9.2f %6.2f %9.2f %6.2f %8.0f%% %9.4f %9.4f %6.2f\n", name,
-		gbit(median(this, rounds)), gbit(median(raw, rounds)), median(ratio, rounds),
-		gbit(median(checked, rounds)), median(ceiling, rounds),
-		gbit(median(serial, rounds)), median(this, rounds) / median(serial, rounds),
-		100 * share, one, one_tcp, one_tcp / one);
+		gbit(bench_median(this, rounds)), gbit(bench_median(raw, rounds)),
+		bench_median(ratio, rounds), gbit(bench_median(checked, rounds)),
+		bench_median(ceiling, rounds), gbit(bench_median(serial, rounds)),
+		bench_median(this, rounds) / bench_median(serial, rounds), 100 * share, one,
+		one_tcp, one_tcp / one);
 	fflush(stdout);
 }
 

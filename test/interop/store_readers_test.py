@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f'{HERE}/../smoke')
 import chain
 import world
-from chain import want
+from cases import want
 
 LIBRARY = 'node_modules/@duckdb/node-bindings-linux-x64/libduckdb.so'
 # Bragg pixels of an image; NaN is greater than everything in DuckDB

@@ -23,6 +23,7 @@ from rxe_vm import Broken, Guest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../smoke'))
 import background  # noqa: E402
 import chain
+from cases import want
 
 EAL = '--no-huge --no-pci --no-shconf --no-telemetry --log-level=lib.eal:warning'.split()
 # DPDK's drivers of mempools, which it loads from where it is installed
@@ -242,21 +243,21 @@ def rows(rig, directory, frames):
             seen = found.setdefault((incarnation, table), [])
             seen += batch.column(chain.FRAME, 'Q')
             if table == 'frames':
-                chain.want(chain.compare(batch, truth) == 0, 'frames did not arrive')
+                want(chain.compare(batch, truth) == 0, 'frames did not arrive')
     for stream, seen in found.items():
-        chain.want(seen == list(range(1, len(seen) + 1)), *stream, seen)
+        want(seen == list(range(1, len(seen) + 1)), *stream, seen)
     return {stream: len(seen) for stream, seen in found.items()}
 
 
 def check_run(rig, directory, frames, run):
     """All frames of one run, and its ledger says so."""
     found = rows(rig, directory, frames)
-    chain.want(sorted(table for _, table in found) == sorted(chain.TABLES) and
+    want(sorted(table for _, table in found) == sorted(chain.TABLES) and
                set(found.values()) == {frames}, found, 'wanted', frames)
     ini = configparser.ConfigParser()
     ini.read(f'{rig.where}/{run}/run_ledger.ini')
     ledger = {k: int(v) for k, v in ini['frames'].items()}
-    chain.want(ledger['balanced'] == 1 and ledger['stored'] == ledger['frames'] == frames,
+    want(ledger['balanced'] == 1 and ledger['stored'] == ledger['frames'] == frames,
                ledger)
 
 
@@ -265,11 +266,11 @@ def check_adopted(rig, directory, frames):
     found, stored = rows(rig, directory, frames), chain.stored(directory)
     for stream, batches in chain.held(f'{rig.where}/left').items():
         for sequence, count in batches.items():
-            chain.want(stored.get(stream, {}).get(sequence) == count, *stream, sequence,
+            want(stored.get(stream, {}).get(sequence) == count, *stream, sequence,
                        'was held and is lost')
     for table in chain.TABLES:
         of_table = sorted(count for (_, name), count in found.items() if name == table)
-        chain.want(len(of_table) == 2 and AGAIN in of_table, table, found)
+        want(len(of_table) == 2 and AGAIN in of_table, table, found)
 
 
 def test(build, kill):

@@ -10,6 +10,8 @@ import csv
 import os
 import struct
 
+from cases import want
+
 BLOCK = 4096
 TABLES = ('frames', 'images')
 # places in a batch's metadata: sequence, buffers
@@ -18,11 +20,6 @@ PLACES = {'frames': (1304, 400), 'images': (968, 272)}
 FRAME, BUNCH, FLAGS, BRAGG_COUNT, VERDICT = 1, 3, 13, 18, 28
 INCOMPLETE = 1
 LOST = 5
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 def held(path):

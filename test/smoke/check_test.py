@@ -9,7 +9,8 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
+
+from cases import case, run_cases, want
 
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -26,17 +27,6 @@ ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'way of pixels', 'GPUDirect', 'EAL m
          'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',
          'output directory', 'disk space', 'direct I/O')
 EGRESS_ITEMS = ('egress device', 'egress stores', 'egress key', 'retention ring', 'spill directory')
-cases = {}
-
-
-def case(function):
-    cases[function.__name__] = function
-    return function
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 def recv(*arguments, eal=(), program=RECV):
@@ -227,18 +217,4 @@ def configurations_fail_clearly_without_their_devices(where):
             want(rows['gang kernel'][1] in ('cuda, 2 gangs', 'cuda is not built in'), name, text)
 
 
-def main():
-    failed = 0
-    for name in sys.argv[2:] or list(cases):
-        with tempfile.TemporaryDirectory() as where:
-            try:
-                cases[name](where)
-                result = 'ok'
-            except (AssertionError, subprocess.SubprocessError) as e:
-                result = f'FAILED: {e}'
-                failed += 1
-        print(f'{name}: {result}', flush=True)
-    sys.exit(failed != 0)
-
-
-main()
+sys.exit(run_cases(sys.argv[2:]))

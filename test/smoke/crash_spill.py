@@ -10,7 +10,7 @@ import time
 
 import chain
 import world
-from chain import want
+from cases import want
 
 # spilling begins half a second after 10 % of the ring, a second of the detector, are reached
 SETTINGS = {'egress__ring_mib': 4, 'egress__rate_mb': 1, 'egress__hold_ms': 1000,

@@ -22,7 +22,7 @@ import time
 
 import crash_spill
 import world
-from chain import want
+from cases import want
 
 # a process of this name dies; a link of this name is cut
 KINDS = (('recv0',), ('store0',), ('store1',), ('store0', 'store1'), ('recv0', 'store0'),

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 
-from receiver import Telemetry, want
+from cases import want
+from receiver import Telemetry
 
 BIN = sys.argv[1]
 GPU = os.environ.get('CUDA_RECV_GPU', 'gpu_cuda0,device=0')

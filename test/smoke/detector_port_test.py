@@ -13,10 +13,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import background
+from cases import Skipped, case, run_cases, want
 
 BUILD = sys.argv[1]
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
@@ -27,21 +27,6 @@ NAME = f'bragg{os.getpid()}'
 AF_PACKET = 'blocksz=1069056,framesz=8352,framecnt=4096,qpairs=1'
 FAULTS = ('loss=0.01', 'burst-loss=0.0005:30', 'reorder=0.02:60', 'duplicate=0.01',
           'corrupt=0.01', 'truncate=0.005')
-cases = {}
-
-
-class Skipped(Exception):
-    """What is missing."""
-
-
-def case(function):
-    cases[function.__name__] = function
-    return function
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 def eal(prefix, memory, lcores, vdev, shared):
@@ -235,23 +220,4 @@ def veth_brings_every_fault(where):
         subprocess.run(['ip', 'netns', 'del', ns], check=False, stderr=subprocess.DEVNULL)
 
 
-def main():
-    names = sys.argv[2:] or list(cases)
-    failed = skipped = 0
-    for name in names:
-        begin = time.monotonic()
-        with tempfile.TemporaryDirectory() as where:
-            try:
-                cases[name](where)
-                result = 'ok'
-            except Skipped as e:
-                result = f'skipped: {e}'
-                skipped += 1
-            except (AssertionError, subprocess.SubprocessError) as e:
-                result = f'FAILED: {e}'
-                failed += 1
-        print(f'{name}: {result} ({time.monotonic() - begin:.1f} s)', flush=True)
-    sys.exit(1 if failed else 77 if skipped == len(names) else 0)
-
-
-main()
+sys.exit(run_cases(sys.argv[2:]))

@@ -16,7 +16,7 @@ import sys
 
 import chain
 import world
-from chain import want
+from cases import want
 from world import wait
 
 # half of all pixels, 130 kB a frame; files take little room ahead of what is in them

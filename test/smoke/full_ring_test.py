@@ -14,7 +14,7 @@ import sys
 
 import chain
 import world
-from chain import want
+from cases import want
 from world import wait
 
 SETTINGS = {'egress__ring_mib': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}

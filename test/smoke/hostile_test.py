@@ -12,7 +12,7 @@ import sys
 
 import chain
 import world
-from chain import want
+from cases import want
 from world import wait
 
 PROGRAM = 'test/smoke/hostile_peers'

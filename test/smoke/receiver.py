@@ -11,15 +11,11 @@ import tempfile
 import time
 
 import background
+from cases import want
 
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 PERIOD = 10  # frames of the capture
 RATE = 500   # frames/s
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 class Telemetry:

@@ -14,10 +14,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import background
+from cases import Skipped, case, run_cases, want
 
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -26,21 +26,6 @@ SCAN = f'{BUILD}/app/scan/braggline-scan'
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 NAME = f'bragglife{os.getpid()}'
 PERIOD = 10
-cases = {}
-
-
-class Skipped(Exception):
-    """What is missing."""
-
-
-def case(function):
-    cases[function.__name__] = function
-    return function
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 def capture(where, *options):
@@ -192,21 +177,9 @@ def the_disk_is_full(where):
 
 
 def main():
-    failed = 0
-    for name in sys.argv[2:] or list(cases):
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as where:
-            try:
-                cases[name](where)
-                result = 'ok'
-            except Skipped as e:
-                result = f'skipped: {e}'
-            except (AssertionError, OSError, subprocess.SubprocessError) as e:
-                result = f'FAILED: {e}'
-                failed += 1
-        print(f'{name}: {result} ({time.monotonic() - start:.1f} s)', flush=True)
+    status = run_cases(sys.argv[2:])
     shutil.rmtree(f'/var/run/dpdk/{NAME}', ignore_errors=True)
-    sys.exit(failed != 0)
+    sys.exit(status)
 
 
 main()

@@ -14,25 +14,15 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
+
+from cases import case, run_cases, want
 
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 HEADER = 90  # Ethernet, IPv4, UDP, SLS
 FRAMES = 40
-cases = {}
-
-
-def case(function):
-    cases[function.__name__] = function
-    return function
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 def command(capture, *settings, vdev='', eal=('-m', '1024'), lcores=FLOAT, gpu='gpu_host0'):
@@ -510,20 +500,4 @@ def signals_end_a_run_cleanly(where):
         want(os.path.exists(f'{out}/run_images.arrow'), text)
 
 
-def main():
-    names = sys.argv[2:] or list(cases)
-    failed = 0
-    for name in names:
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as where:
-            try:
-                cases[name](where)
-                result = 'ok'
-            except (AssertionError, subprocess.SubprocessError) as e:
-                result = f'FAILED: {e}'
-                failed += 1
-        print(f'{name}: {result} ({time.monotonic() - start:.1f} s)', flush=True)
-    sys.exit(failed != 0)
-
-
-main()
+sys.exit(run_cases(sys.argv[2:]))

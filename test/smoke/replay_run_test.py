@@ -13,16 +13,13 @@ import subprocess
 import sys
 import tempfile
 
+from cases import want
+
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 FRAMES = 120
 NEW = {'veto.bragg_threshold': '25', 'veto.bragg_min': '5', 'output.csr_threshold': '3',
        'veto.dry_run': 'no', 'output.kind': 'csr'}
 RAW = {'veto.dry_run': 'yes', 'output.kind': 'raw'}
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 def run(*command):

@@ -13,7 +13,7 @@ import sys
 
 import chain
 import world
-from chain import want
+from cases import want
 from world import wait
 
 PACKETS = 16  # of a frame

@@ -13,12 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+from cases import want
+
 SECONDS = 30
-
-
-def want(condition, *what):
-    if not condition:
-        raise AssertionError(' '.join(str(w) for w in what))
 
 
 def table(path):

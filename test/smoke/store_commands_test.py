@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 
-from chain import held, stored, want
+from cases import want
+from chain import held, stored
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000

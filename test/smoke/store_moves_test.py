@@ -15,7 +15,8 @@ import sys
 import time
 
 import world
-from chain import final_ledger, want
+from cases import want
+from chain import final_ledger
 from store_policies_test import Shares
 from world import wait
 

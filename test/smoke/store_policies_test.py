@@ -16,7 +16,7 @@ import sys
 import chain
 import exporter_test
 import world
-from chain import want
+from cases import want
 from world import wait
 
 ENOUGH = 10  # batches

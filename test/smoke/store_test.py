@@ -15,7 +15,8 @@ import tempfile
 import time
 
 import background
-from chain import final_ledger, held, ledger, stored, want
+from cases import want
+from chain import final_ledger, held, ledger, stored
 
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
 PERIOD = 10   # frames of the capture, which is repeated

@@ -12,7 +12,7 @@ import time
 
 import chain
 import world
-from chain import want
+from cases import want
 
 AWAY = 3     # seconds
 AFTER = 6    # seconds

@@ -15,7 +15,7 @@ import time
 
 import background
 import chain
-from chain import want
+from cases import want
 from receiver import Telemetry
 from wire import Wire, link, unlink
 
