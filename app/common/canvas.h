@@ -22,15 +22,23 @@ struct canvas {
 	uint8_t *rgb;
 };
 
-/** @return 0; -EINVAL, -ENOMEM */
+/**
+ * All of one colour. One thread per canvas, here and below.
+ * @param width, height  dots, 1 to 16,384
+ * @return 0; -EINVAL: another size; -ENOMEM
+ */
 int canvas_init(struct canvas *c, int width, int height, uint32_t colour);
 
+/** Once more does nothing. */
 void canvas_free(struct canvas *c);
 
+/** x to the right, y down, in dots from the upper left corner: 0, 0. */
 void canvas_dot(struct canvas *c, int x, int y, uint32_t colour);
 
+/** A rectangle whose upper left dot is x, y; nothing if a side is 0 or less. */
 void canvas_fill(struct canvas *c, int x, int y, int width, int height, uint32_t colour);
 
+/** One dot wide, both ends included. */
 void canvas_line(struct canvas *c, int x0, int y0, int x1, int y1, uint32_t colour);
 
 /** Upper left corner at x, y; every dot is scale x scale. */

@@ -25,6 +25,7 @@ struct panels {
 	uint32_t height;
 };
 
+/** Shapes for a raster of rows x cols pixels, each at least 1. */
 void panels_init(struct panels *p, uint32_t rows, uint32_t cols);
 
 /** @return cells of a panel */

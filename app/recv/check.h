@@ -109,12 +109,30 @@ struct check_lcores {
 /** Put the roles on lcores as a run would. @return 0; -errno: a row says what is wrong */
 int check_place_roles(struct check *c, const struct settings *s, struct check_lcores *l);
 
+/*
+ * The items: each adds a row, or two where it says so. What the kernel does not tell is n.a., and
+ * so is what only matters to packets that do not wait, where all ports replay.
+ */
+
+/** Lcores that share a CPU, float over several, or receive and have other roles besides. */
 void check_sharing(struct check *c, const struct check_lcores *l);
+
+/** Two polling CPUs that are threads of one core. */
 void check_siblings(struct check *c, const struct check_lcores *l);
+
+/** Polling CPUs that are not isolated, and such with a timer tick: two rows. */
 void check_isolation(struct check *c, const struct check_lcores *l);
+
+/** Polling CPUs whose frequency governor is not `performance`. */
 void check_governor(struct check *c, const struct check_lcores *l);
+
+/** An irqbalance that runs and may use polling CPUs. */
 void check_irqbalance(struct check *c, const struct check_lcores *l);
+
+/** Interrupts of devices that come to polling CPUs, by what the kernel does now. */
 void check_interrupts(struct check *c, const struct check_lcores *l);
+
+/** The options of the running kernel that isolate CPUs; the fix is the line for these lcores. */
 void check_command_line(struct check *c, const struct check_lcores *l);
 
 /* Memory: check_memory.c */
@@ -150,35 +168,69 @@ struct check_need {
 
 struct check_port;
 
+/** The GPU of the settings, else the first that EAL has; `present` is false if there is none. */
 void check_find_gpu(const struct settings *s, const struct way *way, struct check_gpu *gpu);
+
+/** EAL memory on the node of this lcore, at this moment; bytes are 0 if EAL does not tell. */
 void check_find_heap(struct check_heap *heap);
+
+/**
+ * Add up what a run with these settings allocates, but for what [egress] takes.
+ * @param ports  s->nb_ports of them
+ */
 void check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, struct check_need *need);
 
+/** A GPU that is wanted and not there, or has less memory than packets and results take. */
 void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,
 	const struct check_need *need);
+
+/** A gang kernel that is not built in. */
 void check_kernel(struct check *c, const struct settings *s);
+
+/** Pixels or results that do not go where the settings want them: fail; or by a detour: warn. */
 void check_way(struct check *c, const struct settings *s, const struct way *way);
+
+/** More bytes of EAL memory needed than are free, or in one piece. */
 void check_heap(struct check *c, const struct check_heap *heap, const struct check_need *need);
+
+/** Fewer bytes in free huge pages, of all sizes on the heap's node, than the run needs. */
 void check_huge_pages(
 	struct check *c, const struct check_heap *heap, const struct check_need *need);
 
 /* The rest of the host: check_host.c */
 
+/** Lcores, memory, GPU and ports that are not all on one NUMA node. */
 void check_numa(struct check *c, const struct check_lcores *l, const struct check_heap *heap,
 	const struct check_gpu *gpu, const struct check_port *ports, uint32_t nb_ports);
+
+/** Automatic NUMA balancing, for which lcores fault. */
 void check_numa_balancing(struct check *c);
+
+/** Scheduling by session, beside which the kernel's workers starve. */
 void check_autogroup(struct check *c);
+
+/** An IOMMU that translates what ports write. */
 void check_iommu(struct check *c, const struct check_port *ports, uint32_t nb_ports);
-/** @param va  EAL uses virtual addresses for DMA */
+
+/** Physical addresses where a port wants virtual ones. @param va  EAL uses virtual ones for DMA */
 void check_iova(struct check *c, bool va, const struct check_port *ports, uint32_t nb_ports);
+
+/** A NIC that is to write into a GPU's memory, without the kernel's module for that. */
 void check_gpu_direct(struct check *c, const struct check_gpu *gpu, const struct check_port *ports,
 	uint32_t nb_ports);
+
+/** Devices that pin more than this process may lock. @param limit  of RLIMIT_MEMLOCK, bytes */
 void check_locked_memory(struct check *c, const struct rlimit *limit, const struct check_need *need,
 	const struct check_gpu *gpu, const struct check_port *ports, uint32_t nb_ports);
+
+/** A time stamp counter that is not invariant. */
 void check_tsc(struct check *c);
-/** @param state  what adjtimex() returned, -errno included */
+
+/** A clock that nobody synchronises. @param state  what adjtimex() returned, -errno included */
 void check_clock(struct check *c, int state, const struct timex *t);
+
+/** The detector's UDP ports: one that is RoCEv2's, or that a socket of this host has. */
 void check_udp_ports(struct check *c, const struct settings *s);
 
 /* Ports: check_port.c */
@@ -256,15 +308,28 @@ struct check_egress {
 
 /** Open the device, as a run does before it sets ports up. Nothing is sent. */
 void check_open_egress(struct check_egress *e, const struct settings *s);
+
+/** Close it; nothing if it is not open. */
 void check_close_egress(struct check_egress *e);
 
 /** All rows of [egress], if it is configured. */
 void check_egress(struct check *c, const struct settings *s, const struct check_egress *e);
 
+/* Its rows, each by itself; [egress] device is set. */
+
+/** A device that could not be opened. */
 void check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e);
+
+/** Addresses of stores that are none. Nobody is asked there. */
 void check_egress_stores(struct check *c, const struct settings *s);
+
+/** A key that cannot be read, is too short, or that others can read. */
 void check_egress_key(struct check *c, const struct settings *s);
+
+/** A retention ring that cannot be made or adopted, or is too small for its rate and batches. */
 void check_retention(struct check *c, const struct settings *s);
+
+/** A spill directory that cannot be written to, or has little room; n.a. without one. */
 void check_spill(struct check *c, const struct settings *s);
 
 /* Storage: check_storage.c */
@@ -276,9 +341,16 @@ void check_spill(struct check *c, const struct settings *s);
  */
 int check_find_directory(const char *directory, char path[PATH_MAX]);
 
+/** Files of modules that are in the detector and cannot be read: fail; no G0 pedestal: warn. */
 void check_calibration(struct check *c, const struct settings *s);
+
+/** A directory that cannot be written to, or that has files of this run's name already. */
 void check_directory(struct check *c, const struct settings *s);
+
+/** Room for few frames, of full images. */
 void check_space(struct check *c, const struct settings *s);
+
+/** A file system without direct I/O for our blocks; a file is made there, and unlinked at once. */
 void check_direct_io(struct check *c, const struct settings *s);
 
 #endif /* CHECK_H */

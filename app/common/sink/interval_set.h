@@ -25,6 +25,7 @@ struct interval_set {
 	size_t room;
 };
 
+/** It is empty then, and may be used again. */
 void interval_set_free(struct interval_set *s);
 
 /**
@@ -40,6 +41,7 @@ int interval_set_add_common(
 /** Take first to last out, as far as they are in. @return as interval_set_add() */
 int interval_set_remove(struct interval_set *s, uint64_t first, uint64_t last);
 
+/** Whether n is in; UINT64_MAX never is. */
 bool interval_set_has(const struct interval_set *s, uint64_t n);
 
 /** Whether any of first to last is in. */

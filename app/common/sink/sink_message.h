@@ -14,8 +14,10 @@
 
 #include "sink_wire.h"
 
-/** Name of a reason, a state, for logs: a constant; "?" for none that exists. */
+/** Name of an enum sink_reason, for logs and telemetry: a constant; "?" for none that exists. */
 const char *sink_reason_name(uint32_t reason);
+
+/** The same of an enum sink_state. */
 const char *sink_state_name(uint32_t state);
 
 /** Begin a message: everything zero but its head. @param size  bytes, at most SINK_MESSAGE_MAX */
