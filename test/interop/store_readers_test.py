@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, f'{HERE}/../smoke')
 import chain
 import world
-from cases import want
+from cases import wait, want
 
 LIBRARY = 'node_modules/@duckdb/node-bindings-linux-x64/libduckdb.so'
 # Bragg pixels of an image; NaN is greater than everything in DuckDB
@@ -61,11 +61,15 @@ def skip(what):
 
 
 def story(w):
-    time.sleep(2)
+    def taken():
+        return {p for p in chain.parts(w.directories[1]) if '_images' in p and chain.has_batch(p)}
+
+    wait('images in store1', taken)
     w.kill('store1')
-    time.sleep(1)
+    before = taken()
+    time.sleep(1)  # for store0 alone
     w.launch('store1')
-    time.sleep(3)
+    wait('images in store1 again', lambda: taken() - before)
 
 
 def look(w, modules):

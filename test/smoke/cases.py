@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What test scripts are made of: want(), and cases that run one after another.
+"""What test scripts are made of: want(), wait(), and cases that run one after another.
 
 A case is a function of a directory of its own, which goes with it; its name is the function's.
 """
@@ -23,6 +23,17 @@ def case(function):
 def want(condition, *what):
     if not condition:
         raise AssertionError(' '.join(str(w) for w in what))
+
+
+def wait(what, ready, seconds=60):
+    """Until something is so. @return what ready() says"""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = ready()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f'{what}: not within {seconds} s')
 
 
 def run_cases(names):

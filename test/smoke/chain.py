@@ -116,17 +116,28 @@ def parts(directory):
             if name.endswith('.part')]
 
 
-def has_batch(path):
-    """Whether a file that is being written has its first one."""
+def nb_batches(path):
+    """How many a file has so far that is being written."""
+    nb = 0
     try:
         with open(path, 'rb') as stream:
             head = stream.read(BLOCK)
             if len(head) < BLOCK:
-                return False
-            stream.seek(16 + struct.unpack_from('<I', head, 12)[0])
-            return stream.read(4) == b'\xff\xff\xff\xff'
+                return 0
+            at = 16 + struct.unpack_from('<I', head, 12)[0]
+            while True:
+                stream.seek(at)
+                head = stream.read(48)
+                if len(head) < 48 or head[:4] != b'\xff\xff\xff\xff' or head[4:8] == bytes(4):
+                    return nb
+                at += BLOCK + struct.unpack_from('<q', head, 40)[0]
+                nb += 1
     except FileNotFoundError:
-        return False
+        return nb
+
+
+def has_batch(path):
+    return nb_batches(path) > 0
 
 
 def producer(path):

@@ -16,7 +16,7 @@ import sys
 import time
 
 import background
-from cases import Skipped, case, run_cases, want
+from cases import Skipped, case, run_cases, wait, want
 
 BUILD = sys.argv[1]
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
@@ -68,7 +68,8 @@ def compare(where, receiving, sending):
     """Run both and hold the receiver's ledger beside the detector's report."""
     with start(receiving) as r:
         try:
-            time.sleep(2)
+            wait('a run', lambda: r.poll() is not None or
+                 os.path.exists(f'{where}/out/run_frames.arrow.part'))
             if r.poll() is not None:
                 raise AssertionError(r.communicate()[0])
             done = run(sending)

@@ -11,9 +11,9 @@ import os
 import re
 import signal
 import sys
-import time
 
-from receiver import running, want
+from cases import wait, want
+from receiver import running
 
 LCORES = f'(0-1)@(0-{os.cpu_count() - 1})'
 
@@ -182,7 +182,7 @@ def main():
         check(values, replies)
         t.do(f'run/configure,run.name=one,output.directory={where},veto.dry_run=yes')
         t.do('run/start')
-        time.sleep(1)
+        wait('frames', lambda: t.get('ledger')['frames']['frames'] > 50)
         values, replies = collect(module, t)
         frames, _, _ = check(values, replies)
         want(frames['frames'] > 50 and values['running', frozenset()] == 1, frames)

@@ -16,8 +16,7 @@ import sys
 
 import chain
 import world
-from cases import want
-from world import wait
+from cases import wait, want
 
 # half of all pixels, 130 kB a frame; files take little room ahead of what is in them
 SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'egress__ring_mib': 256,

@@ -14,8 +14,7 @@ import sys
 
 import chain
 import world
-from cases import want
-from world import wait
+from cases import wait, want
 
 SETTINGS = {'egress__ring_mib': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}
 ROWS = 6  # refused

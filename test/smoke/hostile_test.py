@@ -12,8 +12,7 @@ import sys
 
 import chain
 import world
-from cases import want
-from world import wait
+from cases import wait, want
 
 PROGRAM = 'test/smoke/hostile_peers'
 ENOUGH = 10  # batches

@@ -17,7 +17,8 @@ import sys
 import time
 
 import background
-from cases import Skipped, case, run_cases, want
+from cases import Skipped, case, run_cases, wait, want
+from chain import nb_batches
 
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -55,6 +56,12 @@ def recv(where, rate, *settings, out='out', modules=1):
     return p
 
 
+def written(where, number, name='run'):
+    """Wait until the run's file has so many batches of 64 rows of `frames`."""
+    part = f'{where}/out/{name}_frames.arrow.part'
+    wait(f'{number} batches of {name}', lambda: nb_batches(part) >= number)
+
+
 def finish(process, number=signal.SIGTERM, timeout=60):
     process.send_signal(number)
     text = process.communicate(timeout=timeout)[0]
@@ -82,12 +89,12 @@ def killed_and_started_again(where):
     capture(where)
     for round_number in range(3):
         with recv(where, 200, f'run.name=killed{round_number}', 'output.sync_ms=100') as p:
-            time.sleep(1.5 + round_number)
+            written(where, round_number + 3, f'killed{round_number}')
             p.kill()
     parts = glob.glob(f'{where}/out/*.arrow.part')
     want(parts, 'a killed receiver leaves files that are not complete')
     with recv(where, 200, 'run.name=after') as p:
-        time.sleep(1.5)
+        written(where, 1, 'after')
         text = finish(p)
     want(not glob.glob(f'{where}/out/*.arrow.part'), 'left over', glob.glob(f'{where}/out/*'), text)
     want(ledger(where, name='after')['balanced'] == 1, text)
@@ -104,11 +111,12 @@ def killed_and_started_again(where):
 def stopped_and_continued(where):
     capture(where)
     with recv(where, 100) as p:
-        time.sleep(1)
+        written(where, 1)
         p.send_signal(signal.SIGSTOP)
+        # longer than a silent module is waited for
         time.sleep(2)
         p.send_signal(signal.SIGCONT)
-        time.sleep(1)
+        written(where, 3)
         text = finish(p)
     l = ledger(where)
     # the replay waits for its receiver: nothing is lost, and no stream was taken for dead
@@ -120,7 +128,7 @@ def stopped_and_continued(where):
 def stopped_while_a_module_is_silent(where):
     capture(where, '--modules', '2', '--fault', 'stall=1:1:1000000')
     with recv(where, 50, 'frames.stall_ms=300', modules=2) as p:
-        time.sleep(2)
+        written(where, 1)
         start = time.monotonic()
         text = finish(p)
         want(time.monotonic() - start < 5, 'it takes too long to stop')

@@ -13,8 +13,7 @@ import sys
 
 import chain
 import world
-from cases import want
-from world import wait
+from cases import wait, want
 
 PACKETS = 16  # of a frame
 AWAY = 25     # frames

@@ -12,13 +12,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
-from cases import want
-from chain import held, stored
+from cases import wait, want
+from chain import held, nb_batches, parts, stored
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
+ENOUGH = 20  # batches
 
 
 class Commands:
@@ -87,11 +87,12 @@ def leave(chain, store):
     # that the store is alive is seen by all commands that write
     store('reconcile', chain.stored, status=1, says='at work there')
     store('import', '--to', chain.stored, chain.where, status=1, says='at work there')
-    time.sleep(2)
+    wait('batches of both tables', lambda: sorted(nb_batches(p) >= ENOUGH
+                                                 for p in parts(chain.stored)) == [True, True])
     program.send_signal(signal.SIGTERM)
     end(program, 'braggline-store')
     # what comes now is held
-    time.sleep(1)
+    wait('batches in the ring', lambda: sum(map(len, held(chain.ring).values())) >= ENOUGH)
     want(receiver.poll() is None, 'the run was over too soon')
     kill(receiver)
     left = held(chain.ring)

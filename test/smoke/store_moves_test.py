@@ -15,10 +15,9 @@ import sys
 import time
 
 import world
-from cases import want
+from cases import wait, want
 from chain import final_ledger
 from store_policies_test import Shares
-from world import wait
 
 BOTH = '10.0.0.100,10.0.0.101'
 

@@ -16,8 +16,7 @@ import sys
 import chain
 import exporter_test
 import world
-from cases import want
-from world import wait
+from cases import wait, want
 
 ENOUGH = 10  # batches
 INTERVAL = 4

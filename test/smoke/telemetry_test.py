@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 
-from receiver import running, want
+from cases import wait, want
+from receiver import running
 
 BUILD, README, README_OF_STORES = sys.argv[1:4]
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -77,6 +78,11 @@ def writer(t):
     want(sum(latency['images_batch_to_durable']) > 0)
 
 
+def arrived(t, number=1):
+    """Wait for a frame of the run. @return the last one"""
+    return wait(f'frame {number}', lambda: (n := t.get('run/status')['last_frame']) >= number and n)
+
+
 def session(t, where, pid):
     info = t.get('info')
     want(info['detector'] == 'jungfrau' and info['rows'] == 512, info)
@@ -90,8 +96,7 @@ def session(t, where, pid):
     want('fixed' in t.do('run/configure,output.value=int16', -22)['message'])
     t.do('veto/set,veto.bragg_min=5', -114)
     # packets between runs are counted, not taken
-    time.sleep(0.2)
-    want(t.get('rx')['0']['no_run'] > 0)
+    wait('packets between runs', lambda: t.get('rx')['0']['no_run'] > 0)
 
     # a run by steps, its thresholds changed on the way
     t.do(f'run/configure,run.name=one,output.directory={where},run.sample=lysozyme,'
@@ -99,8 +104,7 @@ def session(t, where, pid):
     want(t.do('run/arm')['state'] == 'armed')
     t.do('run/configure,run.name=two', -16)
     want(t.do('run/start')['state'] == 'running')
-    time.sleep(0.4)
-    at = t.get('run/status')['last_frame']
+    at = arrived(t)
     changed = t.do(f'veto/set,veto.bragg_min=20,from_frame={at + 100}')['from_frame']
     want(changed >= at + 100, changed, at)
     # what is refused leaves no trace: the next change is taken
@@ -108,9 +112,10 @@ def session(t, where, pid):
     again = t.do('veto/set,veto.dry_run=yes')['from_frame']
     want(again >= changed, again, changed)
     t.do('veto/set,run.name=x', -22)
-    time.sleep(0.6)
-    live = t.get('ledger')
-    want(live['state'] == 'running' and live['frames']['frames'] > 100, live)
+    # each of the thresholds has had frames
+    arrived(t, again + 50)
+    live = wait('frames of the run', lambda: (l := t.get('ledger'))['frames']['frames'] > 100 and l)
+    want(live['state'] == 'running', live)
     t.do('run/stop')
     status = t.wait('idle')
     want(status['failed'] == 0 and status['name'] == 'one', status)
@@ -153,7 +158,7 @@ def session(t, where, pid):
     # an aborted run has a ledger, too
     t.do(f'run/configure,run.name=aborted,output.directory={where}')
     t.do('run/start')
-    time.sleep(0.2)
+    arrived(t)
     t.do('run/abort')
     t.wait('idle')
     aborted = ledger(where, 'aborted')
@@ -187,7 +192,7 @@ def session(t, where, pid):
     # left running: SIGTERM ends the run first
     t.do(f'run/configure,run.name=last,output.directory={where}')
     t.do('run/start')
-    time.sleep(0.3)
+    arrived(t)
 
 
 def main():

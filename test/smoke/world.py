@@ -29,17 +29,6 @@ DISTINCT = 50
 SECONDS = 60  # patience
 
 
-def wait(what, ready):
-    """Until something is so. @return what ready() says"""
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        value = ready()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f'{what}: not within {SECONDS} s')
-
-
 class Steps:
     """Steps to die at, in turn, on and on. Once all were tried, every other time it is one of those that
     must be and none has died at."""
