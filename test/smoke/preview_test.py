@@ -13,7 +13,8 @@ import sys
 import time
 import zlib
 
-from receiver import running, want
+from cases import want
+from receiver import running
 
 BUILD = sys.argv[1]
 PATIENCE = 60

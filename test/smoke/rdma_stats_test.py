@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import background
-from receiver import want
+from cases import want
 
 TURNS = 20
 SECONDS = 60

@@ -141,8 +141,8 @@ def check_reconcile(store, chain, there):
     want(stored(*both) == there, 'a file was taken for its own copy')
     # of a reconcile that was killed
     left = f'{os.path.dirname(paths(second)[0])}/.run_0123456789abcdef_000001_frames.arrow'
-    for end in '', '.part':
-        shutil.copy(paths(second)[0], left + end)
+    for suffix in '', '.part':
+        shutil.copy(paths(second)[0], left + suffix)
     store('reconcile', *both, says=' 0 doubles')
     want(not os.path.exists(left) and not os.path.exists(left + '.part'), 'a copy was left')
     return second
