@@ -151,7 +151,12 @@ egress_adopt_spilled(struct egress *e)
 
 	find_spilled(e, spilled);
 	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (!retention_run_get(e->ring, i, &run) || (!spilled[i] && run.spilled == 0))
+		if (!retention_run_get(e->ring, i, &run))
+			continue;
+		/* also those that were not counted: a receiver without [egress] spill forgot, or
+		 * reconcile released them; they would hide others that are imported */
+		if (!spilled[i] && run.spilled == 0 &&
+			(e->spill == NULL || !spill_was(e->spill, &run)))
 			continue;
 		rc = adopt_run(e, i, &run);
 		if (rc < 0)

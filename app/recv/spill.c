@@ -152,15 +152,25 @@ close_run(struct spill_run *r)
 	r->open = false;
 }
 
+/* Where files of a run are. */
+static int
+dir_of(const struct spill *s, const struct retention_run *run, char dir[PATH_MAX])
+{
+	const struct arrow_identity identity = {
+		s->config.producer, run->run, run->incarnation, NULL};
+
+	return stream_source_dir(dir, s->config.dir, run->name, &identity);
+}
+
 static int
 lock_dir(struct spill *s, struct spill_run *r)
 {
 	const struct spill_run *other;
 	int rc;
 
-	if (snprintf(r->dir, sizeof(r->dir), "%s/%s-%016" PRIx64 "-%016" PRIx64, s->config.dir,
-		    r->run.name, s->config.producer, r->run.run) >= (int)sizeof(r->dir))
-		return -ENAMETOOLONG;
+	rc = dir_of(s, &r->run, r->dir);
+	if (rc < 0)
+		return rc;
 	if (mkdir(r->dir, 0755) < 0 && errno != EEXIST)
 		return -errno;
 	/* another incarnation of this run is spilled, too: the lock is both's */
@@ -242,6 +252,14 @@ open_run(struct spill *s, struct spill_run *r)
 	r->open = true;
 	FAIL_POINT("spill.opened");
 	return 0;
+}
+
+bool
+spill_was(const struct spill *s, const struct retention_run *run)
+{
+	char dir[PATH_MAX];
+
+	return dir_of(s, run, dir) == 0 && access(dir, F_OK) == 0;
 }
 
 int

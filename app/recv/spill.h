@@ -50,6 +50,9 @@ int spill_start(struct spill *s, const cpu_set_t *cpus);
 /** Waits for the disk: complete all files, free all. What it was given has its result, or not. */
 void spill_destroy(struct spill *s);
 
+/** Whether there is a directory of a run's, whatever is in it. */
+bool spill_was(const struct spill *s, const struct retention_run *run);
+
 /**
  * A run that was being spilled when another process died: its files are recovered, and who has what
  * is known then. Before anything is put; blocks, for up to FILE_LOCK_MS if these are locked.

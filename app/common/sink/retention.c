@@ -80,13 +80,34 @@ retention_run_end(struct retention *r, unsigned int run, const uint64_t batches[
 	step(r);
 }
 
+static void
+put_spilled(struct retention *r, unsigned int run, uint64_t batches, uint64_t releasing)
+{
+	const uint64_t word = batches << SPILLING_BITS | releasing;
+
+	if (r->run[run].spilled == word)
+		return;
+	PUT(r->run[run].spilled, word);
+	step(r);
+}
+
 void
 retention_run_spilled(struct retention *r, unsigned int run, uint64_t batches)
 {
-	if (r->run[run].spilled == batches)
-		return;
-	PUT(r->run[run].spilled, batches);
-	step(r);
+	put_spilled(r, run, batches, 0);
+}
+
+/* Who died before it was released has counted one too many. */
+static uint64_t
+count_spilled(const struct retention *r, unsigned int run)
+{
+	const uint64_t word = r->run[run].spilled, releasing = word & SPILLING_MASK;
+	const struct ring_batch *b;
+
+	if (releasing == 0 || releasing > r->nb_batches)
+		return word >> SPILLING_BITS;
+	b = &r->batch[releasing - 1];
+	return (word >> SPILLING_BITS) - (b->state == BATCH_HELD && b->run == run);
 }
 
 int
@@ -119,7 +140,7 @@ retention_run_get(const struct retention *r, unsigned int index, struct retentio
 		to->batches[t] = run->ended ? run->batches[t] : 0;
 	}
 	to->ended = run->ended;
-	to->spilled = run->spilled;
+	to->spilled = count_spilled(r, index);
 	to->references = r->references[index];
 	to->held = r->held[index];
 	return true;
@@ -355,12 +376,15 @@ void
 retention_release_spilled(struct retention *r, uint32_t batch)
 {
 	const unsigned int run = r->batch[batch].run;
+	const uint64_t batches = count_spilled(r, run) + 1;
 
 	if (r->batch[batch].state != BATCH_HELD)
 		return;
 	/* first: who adopts the ring has to miss it if it is imported */
-	retention_run_spilled(r, run, r->run[run].spilled + 1);
+	put_spilled(r, run, batches, batch + 1);
 	retention_release(r, batch);
+	/* its number may be another's from here on */
+	put_spilled(r, run, batches, 0);
 }
 
 /* In doubt no longer, if it was. */

@@ -7,7 +7,7 @@
 #include "retention.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 5
+#define RING_VERSION 6
 
 /* A store that batches were given to. */
 struct ring_store {
@@ -66,11 +66,17 @@ struct ring_run {
 	uint32_t schema_bytes[SINK_TABLES];
 	uint64_t body_max[SINK_TABLES];
 	uint64_t batches[SINK_TABLES];
-	uint64_t spilled; /* batches that were released to files of the receiver's own */
+	/* batches that were released to files of the receiver's own, and in the low bits 1 + that
+	 * which is being released: it counts only if it is not held any more */
+	uint64_t spilled;
 	uint8_t reserved2[SINK_BLOCK - 136];
 	uint8_t schema[SINK_TABLES][RETENTION_SCHEMA];
 };
 static_assert(sizeof(struct ring_run) == SINK_BLOCK + SINK_TABLES * RETENTION_SCHEMA, "blocks");
+
+#define SPILLING_BITS 24
+#define SPILLING_MASK ((UINT64_C(1) << SPILLING_BITS) - 1)
+static_assert(RETENTION_BATCHES < SPILLING_MASK, "each can be told");
 
 enum batch_state {
 	BATCH_FREE,
