@@ -133,6 +133,7 @@ direct_open(void **handle, const struct arrow_io_open *how)
 {
 	const int flags = O_RDWR | O_CLOEXEC | (how->existing ? 0 : O_CREAT | O_EXCL);
 	struct disk_file *f;
+	struct stat st;
 	int rc;
 
 	if (how->depth < 1 || how->depth > ARROW_IO_DEPTH_MAX)
@@ -150,6 +151,11 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	rc = file_lock(f->fd, 0);
 	if (rc == -EBUSY)
 		goto fail;
+	/* who recovers a directory removes empty files that nobody holds: this was one just now */
+	if (fstat(f->fd, &st) == 0 && st.st_nlink == 0) {
+		rc = how->existing ? -ENOENT : -EEXIST;
+		goto fail;
+	}
 	choose_direct(f, how->mode);
 	choose_ring(f, how->mode);
 	*handle = f;

@@ -264,7 +264,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 		c->gone, alone);
 	if (alone > 0 && !r->dry_run) {
 		rc = stream_copy(r->io, &r->slices, &stream->identity, k->file[c->file].path,
-			&c->alone, copy, message);
+			&c->alone, stream_known_number(k), copy, message);
 		if (rc < 0)
 			say(r, true, "%s", message);
 	}

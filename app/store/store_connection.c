@@ -523,9 +523,11 @@ may_settle(struct store_connection *c)
 static bool
 work_settling(struct store_connection *c, uint64_t now)
 {
-	if (c->run == NULL && !own_run(c))
-		return false;
-	if (c->settle.begun) {
+	if (c->run == NULL && !own_run(c)) {
+		if (c->state != STORE_SETTLING)
+			return true;
+		/* an older connection goes first, and may wait for its thread */
+	} else if (c->settle.begun) {
 		if (end_settling(c)) {
 			settled(c);
 			return true;

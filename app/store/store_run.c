@@ -286,6 +286,9 @@ store_run_settle_end(struct store_runs *s, struct store_run *r)
 {
 	r->settling = false;
 	if (r->open && !r->visible) {
+		/* files that were completed count as well */
+		if (r->owner != NULL)
+			stream_quota_renew(&r->owner->quota);
 		s->opened++;
 		show_run(r, true);
 	} else if (!r->open) {

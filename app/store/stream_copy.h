@@ -19,13 +19,19 @@
  * @param io        as that of the slices, which are how it is written but for it
  * @param identity  of the stream
  * @param path      of a complete file RUN_..., which has `which`
- * @param copy      out: path of the new file, which is complete and durable
+ * @param above     the highest number of a file of the stream
+ * @param copy      out: path of the new file, which is complete and durable; also on error, if it
+ *   has that name, which may not be durable; else empty
  * @param message   out, on error: what cannot be done
- * @return 0; -EBADMSG: some of it is damaged; -errno
+ * @return 0; -EBADMSG: some of it is damaged; -ENOSPC: before anything is written, if that can be
+ *   told; -errno
  */
 int stream_copy(const struct arrow_io_ops *io, const struct arrow_slices_config *slices,
 	const struct arrow_identity *identity, const char *path, const struct interval_set *which,
-	char copy[PATH_MAX], char message[PATH_MAX]);
+	unsigned int above, char copy[PATH_MAX], char message[PATH_MAX]);
+
+/** The number of a file in the order of its stream's; 0: this is no name of a store's file. */
+unsigned int stream_copy_number(const char *path);
 
 /** Remove what somebody who was killed has left of a copy of a stream. @return 0 or -errno */
 int stream_copy_clean(const struct arrow_io_ops *io, const char *dir, const char *run,

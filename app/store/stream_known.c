@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_name.h"
 #include "arrow_recovery.h"
 #include "stream_copy.h"
 #include "stream_known.h"
@@ -146,7 +147,8 @@ stream_known_is_touched(const struct stream_known *k, const struct interval_set 
 	return moved->nb > 0 && (uncut || interval_set_first_common(&k->have, moved) != UINT64_MAX);
 }
 
-/* Files that are `uncut` are cut off. */
+/* Files that are `uncut` are cut off, and those completed that could not be: only complete ones can
+ * be copied from. */
 static int
 cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
@@ -154,7 +156,7 @@ cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PA
 	int rc = 0;
 
 	for (i = 0; i < k->nb && rc == 0; i++) {
-		if (k->file[i].uncut)
+		if (k->file[i].uncut || arrow_name_is_part(k->file[i].path))
 			rc = cut_rest(&k->file[i], io, message);
 	}
 	return rc;
@@ -209,10 +211,28 @@ copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 	size_t file, struct interval_set *alone, char message[PATH_MAX])
 {
 	char copy[PATH_MAX];
-	int rc;
+	int rc, error;
 
-	rc = stream_copy(io, slices, identity, k->file[file].path, alone, copy, message);
-	return rc == 0 ? stream_known_add(k, copy, alone, false) : rc;
+	rc = stream_copy(io, slices, identity, k->file[file].path, alone, stream_known_number(k),
+		copy, message);
+	if (copy[0] == '\0')
+		return rc;
+	error = stream_known_add(k, copy, alone, false);
+	return rc == 0 ? error : rc;
+}
+
+unsigned int
+stream_known_number(const struct stream_known *k)
+{
+	unsigned int highest = 0, number;
+	size_t i;
+
+	for (i = 0; i < k->nb; i++) {
+		number = stream_copy_number(k->file[i].path);
+		if (number > highest)
+			highest = number;
+	}
+	return highest;
 }
 
 int

@@ -56,6 +56,9 @@ int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
 
+/** The highest number of a file (stream_copy.h). */
+unsigned int stream_known_number(const struct stream_known *k);
+
 /** Whether stream_known_cut() would have something to cut off, or may have. */
 bool stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved);
 

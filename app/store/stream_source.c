@@ -210,6 +210,8 @@ stream_source_copy(
 			break;
 		stream_writer_append(w, &batch);
 		given++;
+		/* one that was given back: who copies does it again from the beginning */
+		rc = stream_writer_state(w);
 	}
 	/* they are written from the mapping: with the results of all nobody reads it any more */
 	(void)stream_writer_finish(w);

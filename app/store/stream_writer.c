@@ -396,8 +396,11 @@ stream_writer_poll(struct stream_writer *w)
 	watch_disk(w);
 	stream_writer_give_results(w);
 	/* nobody sends a batch before we are good again */
-	if (w->stats.error != 0 && w->current == NULL && arrow_slices_clock() >= w->retry_at &&
-		!is_over_quota(w, w->wanted > 0 ? w->wanted : SINK_BLOCK))
+	if (w->stats.error == 0 || w->current != NULL || arrow_slices_clock() < w->retry_at)
+		return;
+	if (is_over_quota(w, w->wanted > 0 ? w->wanted : SINK_BLOCK))
+		back_off(w, w->stats.error); /* directories are not read in every turn */
+	else
 		(void)open_file(w);
 }
 
@@ -468,6 +471,9 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 	(void)stream_writer_finish(w);
 	rc = stream_known_cut(
 		&w->known, w->io, &w->config.slices, &w->config.identity, moved, &cut, message);
+	/* the next one is later than copies, too */
+	if (w->set < stream_known_number(&w->known))
+		w->set = stream_known_number(&w->known);
 	ADD(w->stats.cut, cut);
 	stream_writer_say(w, rc < 0, message);
 	return rc;

@@ -682,6 +682,68 @@ test_uncut(void **state)
 	free(r);
 }
 
+static unsigned int still_part; /* files that could not be completed */
+
+/* Batches that are durable, a file that fails at any call while it is completed, one of them moved:
+ * the others are there. @return whether it did fail */
+static bool
+cut_of_failed(unsigned int call)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	struct interval_set moved = {0};
+	const uint64_t one = s.batch[ARROW_FRAMES][1].batch.sequence;
+	unsigned int i, part = 0;
+	bool failed;
+
+	disk = disk_new(seed);
+	c.slices.sync_bytes = 1;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	for (i = 0; i < 5000 && r->nb_durable < 5; i++) {
+		usleep(1000);
+		stream_writer_poll(r->w);
+	}
+	assert_int_equal(r->nb_durable, 5);
+	disk->fail_error = -EIO;
+	disk->fail_from = disk->calls + call;
+	disk->fail_until = disk->fail_from + 1;
+	(void)stream_writer_finish(r->w);
+	failed = disk->calls > disk->fail_from;
+	disk->fail_until = 0;
+	for (i = 0; i < disk->nb_files; i++)
+		part += has_end(disk->file[i].name, ".part");
+	still_part += part;
+	assert_int_equal(interval_set_add(&moved, one, one), 0);
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(times_in_files(&s, r->table, i), i != 1);
+		assert_int_equal(interval_set_has(stream_writer_have(r->w),
+					 s.batch[r->table][i].batch.sequence),
+			i != 1);
+	}
+	for (i = 0; i < disk->nb_files; i++)
+		assert_false(has_end(disk->file[i].name, ".part"));
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+	return failed;
+}
+
+static void
+test_cut_of_failed(void **state)
+{
+	unsigned int call;
+
+	still_part = 0;
+	for (call = 0; cut_of_failed(call); call++)
+		;
+	assert_true(call > 2);
+	assert_true(still_part > 0);
+}
+
 static unsigned int
 ended_syncs(void)
 {
@@ -769,6 +831,7 @@ main(void)
 		cmocka_unit_test(test_quota_of_disk),
 		cmocka_unit_test(test_double_after_outage),
 		cmocka_unit_test(test_uncut),
+		cmocka_unit_test(test_cut_of_failed),
 		cmocka_unit_test(test_stall),
 		cmocka_unit_test(test_names),
 	};
