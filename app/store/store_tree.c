@@ -158,6 +158,9 @@ lock_dir_of(const char *path, size_t size, char *message)
 		strcpy(dir, path[0] == '/' ? "/" : ".");
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	rc = fd < 0 ? -errno : file_lock(fd, FILE_LOCK_MS);
+	/* a name that is not durable is that of no copy: of another one something may be cut off */
+	if (rc == 0 && fsync(fd) < 0 && errno != EINVAL)
+		rc = -errno;
 	if (rc < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
 			rc == -EBUSY ? "its receiver holds it: a store may still have to cut off "

@@ -53,6 +53,12 @@ stream_writer_adopt_all(struct stream_writer *w)
 	int i, n, rc, unknown = 0;
 
 	(void)stream_copy_clean(w->io, w->config.dir, w->config.run, &w->config.identity);
+	/* who named them may have died before their names were durable */
+	if (snprintf(path, sizeof(path), "%s/.", w->config.dir) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	rc = w->io->sync_dir(path);
+	if (rc < 0)
+		return rc;
 	n = list_files(w, &entry);
 	if (n < 0)
 		return n;

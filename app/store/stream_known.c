@@ -298,8 +298,11 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 
 	*cut = 0;
 	rc = read_file(io, identity, path, &have, message);
-	if (rc == 0)
+	if (rc == 0) {
 		rc = cut_given_back(k, io, &have, cut, message);
+		/* another file is damaged: this one is sound, and is not to be left out */
+		rc = rc == -EBADMSG ? -EUCLEAN : rc;
+	}
 	for (i = 0; rc == 0 && i < have.nb; i++)
 		rc = interval_set_add(&k->have, have.at[i].first, have.at[i].last);
 	if (rc == 0)

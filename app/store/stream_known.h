@@ -42,7 +42,8 @@ int stream_known_add(
  * @param identity  of the stream
  * @param cut       out: batches that an earlier file lost
  * @param message   out, on error or if something was cut off
- * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -errno of the file system; -ENOMEM
+ * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -EUCLEAN: an earlier file is
+ *   damaged, and cannot be cut off; -errno of the file system; -ENOMEM
  */
 int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_identity *identity, const char *path, uint64_t *cut,
