@@ -151,6 +151,25 @@ test_uc_loss(void **state)
 	rig_disconnect(&rig);
 }
 
+/* A request that is refused behind a good one ends, too, and takes the queue pair with it. */
+static void
+test_uc_refused_behind(void **state)
+{
+	const struct rdma_qp_attr attr = {.type = RDMA_QP_UC};
+	struct rdma_sge good = sge(0, 0, 100), bad = good;
+	const struct rdma_send_wr wr[] = {
+		{.wr_id = 1, .sg = &good, .nb_sge = 1, .flags = RDMA_SEND_SIGNALED},
+		{.wr_id = 2, .sg = &bad, .nb_sge = 1, .flags = RDMA_SEND_SIGNALED},
+	};
+
+	bad.lkey ^= 0x80000000;
+	rig_connect(&rig, &attr, MTU);
+	assert_int_equal(rdma_post_send(rig.end[0].qp, wr, 2), 2);
+	assert_int_equal(wait_for(0, RDMA_WC_SUCCESS).wr_id, 1);
+	assert_int_equal(wait_for(0, RDMA_WC_LOC_PROT_ERR).wr_id, 2);
+	rig_disconnect(&rig);
+}
+
 static struct rdma_ah *
 handle(void)
 {
@@ -364,6 +383,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_uc),
 		cmocka_unit_test(test_uc_refused),
+		cmocka_unit_test(test_uc_refused_behind),
 		cmocka_unit_test(test_uc_loss),
 		cmocka_unit_test(test_uc_memory),
 		cmocka_unit_test(test_ud),

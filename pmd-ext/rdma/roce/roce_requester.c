@@ -306,8 +306,9 @@ roce_requester_run(struct roce_qp *qp)
 		}
 		send_one(qp, wqe);
 	}
+	/* what is refused may only have waited for those before it */
 	if (qp->type != RDMA_QP_RC)
-		return !retire(qp) || more;
+		return !retire(qp) || r->current != r->head;
 	if (r->next_psn != before && r->wait == ROCE_WAIT_NONE)
 		roce_requester_arm(qp);
 	return more;
