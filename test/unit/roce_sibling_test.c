@@ -13,6 +13,7 @@
 
 #include "roce_arp.h"
 #include "roce_control.h"
+#include "roce_icrc.h"
 #include "roce_lane.h"
 #include "roce_nd.h"
 #include "roce_shared_rig.h"
@@ -276,6 +277,19 @@ roce_to(bool v4, unsigned int host)
 	const struct roce_gid dst = address(v4, host);
 
 	return roce(0, &dst);
+}
+
+/* To 239.1.2.3, from a stranger who does not know the Q_Key; the ICRC is right. */
+static struct frame
+roce_to_group(void)
+{
+	const struct roce_gid group = roce_gid_v4(RTE_BE32(RTE_IPV4(239u, 1, 2, 3)));
+	struct frame f = roce(0, &group);
+	const unsigned int at = f.length - ROCE_ICRC_BYTES;
+	const rte_le32_t crc = rte_cpu_to_le_32(roce_icrc_headers(f.bytes + 14, 20, at - 14));
+
+	memcpy(f.bytes + at, &crc, sizeof(crc));
+	return f;
 }
 
 /* Who has fd00::`host`? */
@@ -597,7 +611,7 @@ test_vlan(void **state)
 	}
 }
 
-/* To groups, whoever is in them; a copy each. */
+/* To groups, whoever is in them; a copy each. What nobody can have sent is copied for nobody. */
 static void
 test_groups(void **state)
 {
@@ -608,27 +622,54 @@ test_groups(void **state)
 	flows.otherwise = 0;
 	for (unsigned int q = 0; q < 3; q++)
 		station_open(q, "10.0.0.");
-	receive(roce(0, &group));
+	receive(roce_to_group());
 	work();
 	assert_stat(0, "rx_not_for_us", 1);
 	member[0] = station_join(1, "239.1.2.3");
-	receive(roce(0, &group));
+	receive(roce_to_group());
 	work();
-	/* taken, as the ICRC is looked at only then */
-	assert_stat(1, "rx_icrc_errors", 1);
-	assert_stat(0, "rx_icrc_errors", 0);
+	/* taken, as the Q_Key is looked at only then */
+	assert_stat(1, "rx_bad_qkey", 1);
+	assert_stat(0, "rx_bad_qkey", 0);
 	assert_stat(0, "rx_not_for_us", 1);
 	assert_stat(0, "rx_to_other_device", 1);
 	member[1] = station_join(0, "239.1.2.3");
+	receive(roce_to_group());
+	work();
+	assert_stat(1, "rx_bad_qkey", 2);
+	assert_stat(0, "rx_bad_qkey", 1);
+	assert_stat(0, "rx_to_other_device", 2);
 	receive(roce(0, &group));
 	work();
-	assert_stat(1, "rx_icrc_errors", 2);
 	assert_stat(0, "rx_icrc_errors", 1);
+	assert_stat(0, "rx_to_other_device", 2);
+	assert_stat(1, "rx_icrc_errors", 0);
 	assert_stat(2, "rx_from_other_device", 0);
 	station_leave(member[0]);
 	station_leave(member[1]);
 	for (unsigned int q = 0; q < 3; q++)
 		station_close(q);
+	assert_no_frame_lost();
+	port_free();
+}
+
+/* The number of groups at the address of another device: of no group, and given away only once. */
+static void
+test_number_of_groups(void **state)
+{
+	struct frame f = roce_to(true, 2);
+
+	flow_port_make(false);
+	flows.otherwise = 0;
+	station_open(0, "10.0.0.");
+	station_open(1, "10.0.0.");
+	roce_put24(f.bytes + 14 + 20 + 8 + offsetof(struct roce_bth, qpn), ROCE_QPN_MULTICAST);
+	receive(f);
+	work();
+	assert_stat(0, "rx_not_for_us", 1);
+	assert_stat(0, "rx_to_other_device", 0);
+	station_close(0);
+	station_close(1);
 	assert_no_frame_lost();
 	port_free();
 }
@@ -702,6 +743,7 @@ main(void)
 		cmocka_unit_test(test_given_ip6),
 		cmocka_unit_test(test_vlan),
 		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_number_of_groups),
 		cmocka_unit_test(test_not_polled),
 		cmocka_unit_test(test_lanes),
 	};

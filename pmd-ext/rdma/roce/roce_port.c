@@ -5,6 +5,7 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_lcore.h>
 #include <rte_malloc.h>
 #include <rte_spinlock.h>
 
@@ -20,6 +21,10 @@
 #define DESCRIPTORS 1024
 #define POOL_SPARE  1023 /* frames with the control lcore */
 #define POOL_CACHE  256
+/* Copies from the control pool are freed by lanes that take none: what stays in their caches is
+ * nobody's, so there is as much more as all caches may hold. */
+#define CONTROL_CACHE	   32
+#define CONTROL_CACHE_MOST 48 /* a cache is emptied above one and a half times its size */
 
 /** Open devices. Ports tell of their end in a thread of EAL's, or of whoever ends them. */
 static TAILQ_HEAD(, roce_dev) devices = TAILQ_HEAD_INITIALIZER(devices);
@@ -150,14 +155,15 @@ path_mtu(uint16_t port_mtu)
 
 /** Room for n frames of the port. */
 static struct rte_mempool *
-pool_make(struct roce_dev *dev, const char *what, uint16_t port_mtu, unsigned int n)
+pool_make(struct roce_dev *dev, const char *what, uint16_t port_mtu, unsigned int n,
+	unsigned int cache)
 {
 	/* net_af_packet asks for the room of its rings' frames, whatever the MTU */
 	const unsigned int room = RTE_ALIGN(
 		RTE_MAX(port_mtu + RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN, RTE_MBUF_DEFAULT_DATAROOM),
 		64);
 
-	return roce_pool_make(dev, what, n, POOL_CACHE, RTE_PKTMBUF_HEADROOM + room);
+	return roce_pool_make(dev, what, n, cache, RTE_PKTMBUF_HEADROOM + room);
 }
 
 /** A port that nobody configured. */
@@ -185,8 +191,8 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	if (ret == 0)
 		ret = rte_eth_dev_adjust_nb_rx_tx_desc(dev->port, &rxd, &txd);
 	if (ret == 0) {
-		port->pool = pool_make(
-			dev, "rx", conf.rxmode.mtu, POOL_SPARE + queues * (rxd + 2 * POOL_CACHE));
+		port->pool = pool_make(dev, "rx", conf.rxmode.mtu,
+			POOL_SPARE + queues * (rxd + 2 * POOL_CACHE), POOL_CACHE);
 		ret = port->pool ? 0 : -ENOMEM;
 	}
 	for (q = 0; ret == 0 && q < queues; q++) {
@@ -241,7 +247,8 @@ roce_port_open(struct roce_dev *dev)
 	if (ret == 0)
 		ret = rte_eth_macaddr_get(dev->port, &dev->mac);
 	if (ret == 0) {
-		dev->pool = pool_make(dev, "control", port_mtu, POOL_SPARE);
+		dev->pool = pool_make(dev, "control", port_mtu,
+			POOL_SPARE + CONTROL_CACHE_MOST * rte_lcore_count(), CONTROL_CACHE);
 		ret = dev->pool ? 0 : -ENOMEM;
 	}
 	if (ret < 0)

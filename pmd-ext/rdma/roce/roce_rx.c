@@ -96,30 +96,37 @@ static void
 multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
 {
 	const struct roce_gid dst = roce_packet_dst(pkt);
-	unsigned int i, checked = 0, others = 0;
-
-	if (from != ROCE_FROM_LANE)
-		others = spread(lane, pkt->m);
-	if (from == ROCE_FROM_PORT)
-		others += roce_sibling_give(lane, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
+	unsigned int i, members = 0, others = 0;
 
 	if ((rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
 		roce_count(lane, ROCE_RX_PKEY);
 		return;
 	}
-	for (i = 0; i < lane->nb_groups; i++) {
-		if (!roce_gid_equal(&lane->groups[i].gid, &dst))
-			continue;
-		if (checked++ == 0 && !roce_packet_check(pkt)) {
+	/* before there are copies of it; what comes from a lane has been looked at by that one */
+	if (from != ROCE_FROM_LANE) {
+		if (!roce_gid_is_multicast(&dst)) {
+			roce_count(lane, ROCE_RX_OTHER);
+			return;
+		}
+		if (!roce_packet_check(pkt)) {
 			roce_count(lane, ROCE_RX_ICRC);
 			return;
 		}
+		others = spread(lane, pkt->m);
+	}
+	if (from == ROCE_FROM_PORT)
+		others += roce_sibling_give(lane, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
+
+	for (i = 0; i < lane->nb_groups; i++) {
+		if (!roce_gid_equal(&lane->groups[i].gid, &dst))
+			continue;
+		members++;
 		if (roce_state(lane->groups[i].qp) == RDMA_QP_ERROR)
 			roce_count(lane, ROCE_RX_STATE);
 		else
 			roce_responder_datagram(lane->groups[i].qp, pkt);
 	}
-	if (!checked && !others)
+	if (!members && !others)
 		roce_count(lane, ROCE_RX_OTHER);
 }
 
