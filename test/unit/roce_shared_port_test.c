@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Several devices on one port: what one of them does to the port is not felt by the others. */
+#include <errno.h>
+
 #include <rte_eal.h>
+#include <rte_errno.h>
 #include <rte_ethdev.h>
 
 #include "roce_control.h"
@@ -73,6 +76,27 @@ test_number_again(void **state)
 	assert_false(port_runs());
 	port_free();
 	rings_free(rx, tx);
+}
+
+static void
+queue_info(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_txq_info *info)
+{
+	info->conf.offloads = queue == 2 ? RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE : 0;
+}
+
+/* A queue that takes all mbufs for those of one pool is none for us, whatever the others do. */
+static void
+test_queue_frees_fast(void **state)
+{
+	port_make(true);
+	nic.ops.txq_info_get = queue_info;
+	assert_null(rdma_dev_open("roce:port=0,queue=2,ip=10.0.0.3/24"));
+	assert_int_equal(rte_errno, ENOTSUP);
+	assert_null(rdma_dev_open("roce:port=0,queue=1,lanes=2,ip=10.0.0.2/24"));
+	assert_int_equal(rte_errno, ENOTSUP);
+	station_open(1, "10.0.0.");
+	station_close(1);
+	port_free();
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -316,6 +340,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_runs_for_the_last),
 		cmocka_unit_test(test_number_again),
+		cmocka_unit_test(test_queue_frees_fast),
 		cmocka_unit_test(test_own_addresses),
 		cmocka_unit_test(test_common_groups),
 		cmocka_unit_test(test_common_address),

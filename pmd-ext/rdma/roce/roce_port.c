@@ -208,6 +208,20 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 	return ret;
 }
 
+/** Does the port, or a queue of the device, take all mbufs for those of one pool? */
+static bool
+frees_fast(const struct roce_dev *dev)
+{
+	uint64_t offloads = rte_eth_devices[dev->port].data->dev_conf.txmode.offloads;
+	struct rte_eth_txq_info info;
+	uint16_t i;
+
+	for (i = 0; i < dev->nb_lanes; i++)
+		if (rte_eth_tx_queue_info_get(dev->port, dev->queue + i, &info) == 0)
+			offloads |= info.conf.offloads;
+	return offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+}
+
 int
 roce_port_open(struct roce_dev *dev)
 {
@@ -237,7 +251,7 @@ roce_port_open(struct roce_dev *dev)
 			info.nb_rx_queues, info.nb_tx_queues, dev->queue + dev->nb_lanes);
 		ret = -EINVAL;
 	}
-	if (ret == 0 && (data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE)) {
+	if (ret == 0 && frees_fast(dev)) {
 		RDMA_LOG(ERR, "port %u: MBUF_FAST_FREE is for mbufs of one pool: configure without",
 			dev->port);
 		ret = -ENOTSUP;
