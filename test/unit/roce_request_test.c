@@ -242,6 +242,37 @@ test_repeat_in_the_way(void **state)
 	finish();
 }
 
+/* A READ is answered, its region goes, and then comes a duplicate that was long on its way. */
+static void
+test_repeat_of_region_gone(void **state)
+{
+	struct rdma_mr_attr attr = {
+		.gpu = -1, .access = RDMA_ACCESS_REMOTE_READ, .length = 4 * MTU};
+	struct rdma_qp_info info;
+	struct roce_reth ext;
+	struct rdma_mr *mr;
+
+	open_with(NULL, ",mtu=1024");
+	attr.addr = rig.end[1].memory;
+	mr = rdma_mr_reg(rig.end[1].pd, &attr);
+	assert_non_null(mr);
+	ext = reth(0, 3 * MTU);
+	ext.rkey = rte_cpu_to_be_32(rdma_mr_rkey(mr));
+	deliver(forge(ROCE_READ_REQUEST, 0, &ext, 0, -1));
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 3);
+	assert_int_equal(rdma_mr_dereg(mr), 0);
+	deliver(forge(ROCE_READ_REQUEST, 0, &ext, 0, -1));
+	read_request(3, 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	assert_said(3, ROCE_READ_RESPONSE_ONLY, 3, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 1);
+	rdma_qp_info_get(rig.end[1].qp, &info);
+	assert_int_equal(info.state, RDMA_QP_RTS);
+	finish();
+}
+
 /* @param tci of a tag in the frame @param stripped of one that the port took off; -1: none */
 static void
 vlan(int tci, int stripped, bool taken)
@@ -299,6 +330,7 @@ main(void)
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_too_many_reads),
 		cmocka_unit_test(test_repeat_in_the_way),
+		cmocka_unit_test(test_repeat_of_region_gone),
 		cmocka_unit_test(test_vlan),
 	};
 

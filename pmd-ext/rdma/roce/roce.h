@@ -69,14 +69,14 @@ enum roce_stat {
 	ROCE_RX_ADDRESS,       /**< not from the peer's address */
 	ROCE_RX_PKEY,
 	ROCE_RX_QKEY,
-	ROCE_RX_ACCESS,	      /**< rkey, bounds, rights or protection domain: refused */
-	ROCE_RX_INVALID,      /**< requests out of order inside a message, or too long: refused */
-	ROCE_RX_DUPLICATE,    /**< requests seen before */
-	ROCE_RX_GAP,	      /**< requests ahead of their turn: dropped */
-	ROCE_RX_STALE,	      /**< responses to nothing outstanding */
-	ROCE_RX_RNR,	      /**< no receive posted: RNR NAK sent (RC), dropped (UC, UD) */
-	ROCE_RX_UC_DROP,      /**< rest of a UC message after a loss */
-	ROCE_RX_TOO_LONG,     /**< UD: longer than the receive buffer */
+	ROCE_RX_ACCESS,	   /**< rkey, bounds, rights or protection domain: refused */
+	ROCE_RX_INVALID,   /**< requests out of order inside a message, too long, repeated amiss */
+	ROCE_RX_DUPLICATE, /**< requests seen before */
+	ROCE_RX_GAP,	   /**< requests ahead of their turn: dropped */
+	ROCE_RX_STALE,	   /**< responses to nothing outstanding */
+	ROCE_RX_RNR,	   /**< no receive posted: RNR NAK sent (RC), dropped (UC, UD) */
+	ROCE_RX_UC_DROP,   /**< rest of a UC message after a loss */
+	ROCE_RX_TOO_LONG,  /**< UD: longer than the receive buffer */
 	ROCE_RX_NAK_SEQUENCE, /**< NAKs received */
 	ROCE_RX_NAK_RNR,
 	ROCE_RX_NAK_FATAL,

@@ -248,6 +248,12 @@ roce_answer_run(struct roce_qp *qp)
 		if (a->atomic) {
 			send_atomic(qp, a);
 		} else if (!send_read(qp, a, job)) {
+			/* who has had it may be done with the region: no answer to duplicates */
+			if (job->again) {
+				roce_count(lane, ROCE_RX_INVALID);
+				job->sent = a->nb_psn - job->start;
+				continue;
+			}
 			r->job_tail = r->job_head;
 			roce_responder_fatal(qp, roce_psn_add(a->first_psn, job->start + job->sent),
 				ROCE_NAK_REMOTE_ACCESS);
