@@ -14,6 +14,7 @@
 /* What end 1 said, in order */
 struct said {
 	uint8_t opcode, syndrome;
+	uint16_t length;
 	uint32_t psn;
 };
 
@@ -33,6 +34,7 @@ hear(struct rig *r, unsigned int from, struct rte_mbuf *m)
 		return true;
 	assert_true(nb_said < SAID);
 	said[nb_said].opcode = pkt.opcode;
+	said[nb_said].length = pkt.length;
 	said[nb_said].psn = roce_psn_diff(pkt.psn, first_psn);
 	said[nb_said++].syndrome =
 		pkt.flags & ROCE_F_AETH ? roce_packet_aeth(&pkt)->syndrome : 0xff;
@@ -242,6 +244,69 @@ test_repeat_in_the_way(void **state)
 	finish();
 }
 
+/* A part of a READ that was answered. */
+static void
+read_again(uint32_t psn, uint32_t length)
+{
+	const struct roce_reth ext = reth(psn * MTU, length);
+
+	deliver(forge(ROCE_READ_REQUEST, psn, &ext, 0, -1));
+}
+
+/* Only some packets of an answer were lost, and only those are asked for again. */
+static void
+test_repeat_of_part(void **state)
+{
+	const uint8_t ack = ROCE_AETH_ACK | ROCE_AETH_CREDITS;
+	unsigned int i;
+
+	open_with(NULL, ",mtu=1024");
+	read_request(0, 5 * MTU - 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 5);
+	nb_said = 0;
+	read_again(1, 2 * MTU);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 2);
+	assert_said(0, ROCE_READ_RESPONSE_FIRST, 1, ack);
+	assert_said(1, ROCE_READ_RESPONSE_LAST, 2, ack);
+	nb_said = 0;
+	read_again(2, 10);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 1);
+	assert_said(0, ROCE_READ_RESPONSE_ONLY, 2, ack);
+	assert_int_equal(said[0].length, 10);
+	/* a second part, while the first is not sent yet: both, and what lies between */
+	nb_said = 0;
+	read_again(1, MTU);
+	read_again(3, 2 * MTU - 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	assert_said(0, ROCE_READ_RESPONSE_FIRST, 1, ack);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(said[i].length, MTU);
+	assert_said(3, ROCE_READ_RESPONSE_LAST, 4, ack);
+	assert_int_equal(said[3].length, MTU - 100);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 0);
+	/* more than there was, and nothing of something */
+	nb_said = 0;
+	read_again(1, 4 * MTU - 99);
+	read_again(1, 0);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 0);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 2);
+	/* of nothing there is one packet, again, too */
+	read_request(5, 0);
+	read_request(5, 0);
+	rig_run(&rig, 1);
+	read_request(5, 0);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 2);
+	assert_said(1, ROCE_READ_RESPONSE_ONLY, 5, ack);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 2);
+	finish();
+}
+
 /* A READ is answered, its region goes, and then comes a duplicate that was long on its way. */
 static void
 test_repeat_of_region_gone(void **state)
@@ -330,6 +395,7 @@ main(void)
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_too_many_reads),
 		cmocka_unit_test(test_repeat_in_the_way),
+		cmocka_unit_test(test_repeat_of_part),
 		cmocka_unit_test(test_repeat_of_region_gone),
 		cmocka_unit_test(test_vlan),
 	};

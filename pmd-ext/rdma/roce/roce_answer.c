@@ -17,10 +17,26 @@ job_at(const struct roce_responder *r, uint32_t i)
 
 /** Add to what is to be answered. */
 static void
-job_add(struct roce_responder *r, uint32_t answer, uint32_t start, bool again)
+job_add(struct roce_responder *r, uint32_t answer, uint32_t start, uint32_t end, bool again)
 {
 	*job_at(r, r->job_head++) =
-		(struct roce_job){.answer = answer, .start = start, .again = again};
+		(struct roce_job){.answer = answer, .start = start, .end = end, .again = again};
+}
+
+/** It is over as it is. */
+static void
+job_cancel(struct roce_job *job)
+{
+	job->sent = UINT32_MAX - job->start;
+}
+
+/** Nothing takes one packet, too. */
+static bool
+job_done(const struct roce_qp *qp, const struct roce_job *job)
+{
+	const uint32_t at = job->start + job->sent;
+
+	return at && (uint64_t)at * qp->mtu >= job->end;
 }
 
 /**
@@ -34,7 +50,7 @@ job_forget(struct roce_responder *r, uint32_t answer)
 
 	for (i = r->job_tail; i != r->job_head; i++)
 		if (job_at(r, i)->answer == answer)
-			job_at(r, i)->sent = UINT32_MAX - job_at(r, i)->start;
+			job_cancel(job_at(r, i));
 }
 
 /** Do it, on memory that was found allowed and aligned. @return the old value */
@@ -96,7 +112,7 @@ roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt)
 		a.value = execute(pkt, eth, (uint64_t *)(uintptr_t)a.va);
 	job_forget(r, oldest);
 	*answer_at(r, r->answer_head) = a;
-	job_add(r, r->answer_head, 0, false);
+	job_add(r, r->answer_head, 0, a.length, false);
 	r->answer_head++;
 	r->unanswered++;
 	r->expected_psn = roce_psn_add(r->expected_psn, a.nb_psn);
@@ -129,7 +145,7 @@ roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt)
 	struct roce_responder *r = &qp->resp;
 	const struct roce_reth *reth = roce_packet_reth(pkt);
 	const struct roce_answer *a;
-	uint32_t answer, start, i, skipped;
+	uint32_t answer, start, i, skipped, length;
 	struct roce_job *job;
 
 	if (!find(r, pkt->psn, &answer))
@@ -137,10 +153,12 @@ roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt)
 	a = answer_at(r, answer);
 	start = roce_psn_diff(pkt->psn, a->first_psn);
 	skipped = start * qp->mtu;
+	/* what the peer has got of the end it need not ask for */
+	length = a->atomic ? a->length : rte_be_to_cpu_32(reth->length);
 	if (a->atomic != !!(pkt->flags & ROCE_F_ATOMICETH) ||
 		a->rkey != rte_be_to_cpu_32(reth->rkey) ||
-		a->va + skipped != rte_be_to_cpu_64(reth->va) ||
-		(!a->atomic && a->length - skipped != rte_be_to_cpu_32(reth->length))) {
+		a->va + skipped != rte_be_to_cpu_64(reth->va) || length > a->length - skipped ||
+		(length == 0 && a->length)) {
 		roce_count(qp->lane, ROCE_RX_INVALID);
 		return;
 	}
@@ -148,6 +166,7 @@ roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt)
 		job = job_at(r, i);
 		if (job->answer != answer)
 			continue;
+		job->end = RTE_MAX(job->end, skipped + length);
 		if (start >= job->start + job->sent && start > job->start)
 			return; /* will come, is not even due */
 		/* a part of it was lost while the rest is still being sent: go back */
@@ -158,7 +177,7 @@ roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (r->job_head - r->job_tail > r->job_mask)
 		roce_count(qp->lane, ROCE_RX_INVALID);
 	else
-		job_add(r, answer, start, true);
+		job_add(r, answer, start, skipped + length, true);
 }
 
 /** An atomic's answer. */
@@ -187,10 +206,10 @@ static bool
 send_read(struct roce_qp *qp, const struct roce_answer *a, const struct roce_job *job)
 {
 	const uint32_t at = job->start + job->sent, offset = at * qp->mtu;
-	const uint32_t n = RTE_MIN(a->length - offset, qp->mtu);
-	const bool first = job->sent == 0, last = at + 1 == a->nb_psn;
+	const uint32_t left = job->end - offset, n = RTE_MIN(left, qp->mtu);
+	const bool first = job->sent == 0, last = n == left;
 	struct roce_frame_head head = {.qpn = qp->peer_qpn, .psn = roce_psn_add(a->first_psn, at)};
-	struct roce_segment segment = {.length = a->length - offset};
+	struct roce_segment segment = {.length = left};
 	struct roce_cursor cursor = {0, 0};
 	struct roce_aeth *aeth;
 	struct roce_frame f;
@@ -236,7 +255,7 @@ roce_answer_run(struct roce_qp *qp)
 	while (r->job_tail != r->job_head) {
 		job = job_at(r, r->job_tail);
 		a = answer_at(r, job->answer);
-		if (job->start + job->sent >= a->nb_psn) {
+		if (job_done(qp, job)) {
 			r->unanswered -= !job->again;
 			r->job_tail++;
 			continue;
@@ -251,7 +270,7 @@ roce_answer_run(struct roce_qp *qp)
 			/* who has had it may be done with the region: no answer to duplicates */
 			if (job->again) {
 				roce_count(lane, ROCE_RX_INVALID);
-				job->sent = a->nb_psn - job->start;
+				job_cancel(job);
 				continue;
 			}
 			r->job_tail = r->job_head;

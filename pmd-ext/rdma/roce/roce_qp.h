@@ -74,6 +74,7 @@ struct roce_job {
 	uint32_t answer; /**< index */
 	uint32_t start;	 /**< PSNs of it that were not asked for */
 	uint32_t sent;	 /**< PSNs of it that are done, from start on */
+	uint32_t end;	 /**< bytes of it, from its begin, up to where it was asked for */
 	bool again;	 /**< it was answered before */
 };
 
