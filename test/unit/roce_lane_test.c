@@ -630,6 +630,97 @@ test_groups(void **state)
 	port_free();
 }
 
+/* ---- what is for control ---- */
+
+/* A frame that the port receives. */
+static void
+arrive(struct rte_mempool *pool, unsigned int queue, const uint8_t *bytes, unsigned int n)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	char *frame = m ? rte_pktmbuf_append(m, n) : NULL;
+
+	RTE_VERIFY(frame != NULL); /* the compiler does not know that assertions end a test */
+	memcpy(frame, bytes, n);
+	assert_int_equal(rte_ring_enqueue(it.rx[queue], m), 0);
+}
+
+/* What is of no protocol spoken here is not queued for control, before what is. */
+static void
+test_junk(void **state)
+{
+	static const uint8_t ip4[] = {0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 9, 10, 0,
+		0, 1, 0, 1, 0, 53, 0, 8, 0, 0};
+	static const uint8_t ip6[] = {0x60, 0, 0, 0, 0, 8, 6, 64, [23] = 9, [39] = 1, [47] = 0};
+	struct rte_mempool *pool = rte_pktmbuf_pool_create("junk", 31, 0, 0, 512, 0);
+	uint8_t frame[14 + 48] = {0};
+
+	port_make(1, false);
+	device(1, "ip=10.0.0.1/24");
+	/* UDP to another port, TCP, TCP over IPv6, LLDP */
+	frame[12] = 0x08;
+	memcpy(frame + 14, ip4, sizeof(ip4));
+	arrive(pool, 0, frame, 14 + sizeof(ip4));
+	frame[14 + 9] = 6;
+	arrive(pool, 0, frame, 14 + sizeof(ip4));
+	frame[12] = 0x86;
+	frame[13] = 0xdd;
+	memcpy(frame + 14, ip6, sizeof(ip6));
+	arrive(pool, 0, frame, 14 + sizeof(ip6));
+	frame[12] = 0x88;
+	frame[13] = 0xcc;
+	arrive(pool, 0, frame, 60);
+	rdma_progress(it.dev, 0);
+	assert_int_equal(stat("rx_not_for_us"), 4);
+	assert_int_equal(stat("rx_control_frames"), 0);
+	/* a ping is for control */
+	frame[12] = 0x08;
+	frame[13] = 0x00;
+	memcpy(frame + 14, ip4, sizeof(ip4));
+	frame[14 + 9] = 1;
+	arrive(pool, 0, frame, 14 + sizeof(ip4));
+	rdma_progress(it.dev, 0);
+	assert_int_equal(stat("rx_control_frames"), 1);
+	device_close();
+	drain(it.tx[0]);
+	port_free();
+	rte_mempool_free(pool);
+}
+
+/* A lane that is flooded, with what control does look at, does not keep the others waiting. */
+static void
+test_turns(void **state)
+{
+	struct rte_mempool *pool = rte_pktmbuf_pool_create("turns", 1023, 0, 0, 256, 0);
+	uint8_t frame[14 + 28] = {[12] = 8, 6};
+	struct rdma_event event;
+	struct roce_dev *dev;
+	unsigned int i, j;
+
+	port_make(2, false);
+	device(2, "ip=10.0.0.1/24,lanes=2");
+	dev = roce_dev(it.dev);
+	for (i = 0; i < 20; i++) {
+		for (j = 0; j < 32; j++)
+			arrive(pool, 0, frame, sizeof(frame));
+		rdma_progress(it.dev, 0);
+	}
+	arrive(pool, 1, frame, sizeof(frame));
+	rdma_progress(it.dev, 1);
+	for (i = 0; i < 80; i++)
+		roce_lane_note(dev->lanes[0], ROCE_NOTE_QP_ERROR, 2);
+	roce_lane_note(dev->lanes[1], ROCE_NOTE_QP_ERROR, 2);
+	for (i = 0; i < 2; i++)
+		rdma_poll_cm(it.dev, &event, 1);
+	assert_false(rte_ring_empty(dev->lanes[0]->to_control));
+	assert_true(rte_ring_empty(dev->lanes[1]->to_control));
+	assert_true(rte_ring_empty(dev->lanes[1]->notes));
+	device_close();
+	drain(it.tx[0]);
+	drain(it.tx[1]);
+	port_free();
+	rte_mempool_free(pool);
+}
+
 /* ---- numbers come round ---------------------------------------------------------------------- */
 
 static void
@@ -776,6 +867,8 @@ main(void)
 		cmocka_unit_test(test_segments),
 		cmocka_unit_test(test_shared_group),
 		cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_junk),
+		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_atomic_round),
 		cmocka_unit_test(test_nak_is_answer),
 	};

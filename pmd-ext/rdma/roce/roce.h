@@ -59,7 +59,7 @@ enum roce_stat {
 	ROCE_RX_GIVEN,	       /**< handed to another device on the port */
 	ROCE_RX_GIVEN_FULL,    /**< its ring was full: dropped */
 	ROCE_RX_TAKEN,	       /**< received by another device on the port */
-	ROCE_RX_OTHER,	       /**< neither for us nor known: dropped */
+	ROCE_RX_OTHER,	       /**< of another address, or a protocol not spoken here: dropped */
 	ROCE_RX_VLAN,	       /**< of another VLAN: dropped */
 	ROCE_RX_MALFORMED,     /**< lengths, versions, pads that can't be */
 	ROCE_RX_ICRC,	       /**< ICRC wrong */
@@ -167,7 +167,8 @@ struct roce_dev {
 	uint32_t mr_mask;
 	uint32_t max_qps, max_mrs, nb_qps, nb_mrs;
 
-	uint64_t control_full;	      /**< frames that a lane's ring did not take */
+	uint16_t frames_lane, notes_lane; /**< whose are taken first, next time: control's */
+	uint64_t control_full;		  /**< frames that a lane's ring did not take */
 	struct roce_control *control; /**< address resolution, CM, multicast: the control lcore's */
 };
 

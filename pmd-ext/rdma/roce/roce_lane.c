@@ -139,25 +139,35 @@ roce_lane_note(struct roce_lane *lane, enum roce_note_type type, uint32_t qpn)
 	rte_ring_sp_enqueue_elem(lane->notes, &note, sizeof(note));
 }
 
+/** Each begins once: one that has more than is taken must not keep the others waiting. */
+static uint16_t
+next_lane(const struct roce_dev *dev, uint16_t *next)
+{
+	const uint16_t lane = *next;
+
+	*next = (lane + 1) % dev->nb_lanes;
+	return lane;
+}
+
 uint16_t
 roce_control_notes(struct roce_dev *dev, struct roce_note *note, uint16_t n)
 {
-	uint16_t i, got = 0;
+	uint16_t i, got = 0, lane = next_lane(dev, &dev->notes_lane);
 
-	for (i = 0; i < dev->nb_lanes && got < n; i++)
+	for (i = 0; i < dev->nb_lanes && got < n; i++, lane = (lane + 1) % dev->nb_lanes)
 		got += rte_ring_sc_dequeue_burst_elem(
-			dev->lanes[i]->notes, note + got, sizeof(*note), n - got, NULL);
+			dev->lanes[lane]->notes, note + got, sizeof(*note), n - got, NULL);
 	return got;
 }
 
 uint16_t
 roce_control_rx(struct roce_dev *dev, struct rte_mbuf **m, uint16_t n)
 {
-	uint16_t i, got = 0;
+	uint16_t i, got = 0, lane = next_lane(dev, &dev->frames_lane);
 
-	for (i = 0; i < dev->nb_lanes && got < n; i++)
+	for (i = 0; i < dev->nb_lanes && got < n; i++, lane = (lane + 1) % dev->nb_lanes)
 		got += rte_ring_sc_dequeue_burst(
-			dev->lanes[i]->to_control, (void **)(m + got), n - got, NULL);
+			dev->lanes[lane]->to_control, (void **)(m + got), n - got, NULL);
 	return got;
 }
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <netinet/in.h>
+
 #include <rte_ip.h>
 #include <rte_udp.h>
 
@@ -58,7 +60,10 @@ parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigne
 			ip_length > m->pkt_len - m->l2_len)
 			return ROCE_PACKET_MALFORMED;
 		if (ip4->next_proto_id != IPPROTO_UDP)
-			return ROCE_PACKET_CONTROL;
+			return ip4->next_proto_id == IPPROTO_ICMP ||
+					ip4->next_proto_id == IPPROTO_IGMP
+				? ROCE_PACKET_CONTROL
+				: ROCE_PACKET_OTHER;
 		/* options are not covered by A17; fragments are not sent */
 		if (m->l3_len != sizeof(*ip4) ||
 			(ip4->fragment_offset &
@@ -73,11 +78,14 @@ parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigne
 		ip_length = rte_be_to_cpu_16(ip6->payload_len) + (uint32_t)sizeof(*ip6);
 		if (ip_length > m->pkt_len - m->l2_len)
 			return ROCE_PACKET_MALFORMED;
+		/* questions about groups are behind a router alert (RFC 3810, 5) */
 		if (ip6->proto != IPPROTO_UDP)
-			return ROCE_PACKET_CONTROL;
+			return ip6->proto == IPPROTO_ICMPV6 || ip6->proto == IPPROTO_HOPOPTS
+				? ROCE_PACKET_CONTROL
+				: ROCE_PACKET_OTHER;
 		pkt->ecn = pkt->l3[1] >> 4 & 3;
 	} else {
-		return ROCE_PACKET_CONTROL;
+		return type == RTE_ETHER_TYPE_ARP ? ROCE_PACKET_CONTROL : ROCE_PACKET_OTHER;
 	}
 	pkt->l3_len = m->l3_len;
 	have -= pkt->l3_len;
@@ -85,7 +93,7 @@ parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigne
 	if (have < sizeof(*udp))
 		return ROCE_PACKET_MALFORMED;
 	if (udp->dst_port != RTE_BE16(ROCE_UDP_PORT))
-		return ROCE_PACKET_CONTROL;
+		return ROCE_PACKET_OTHER;
 	have -= sizeof(*udp);
 	udp_length = rte_be_to_cpu_16(udp->dgram_len);
 	if (udp_length + pkt->l3_len != ip_length || have < sizeof(struct roce_bth) ||

@@ -36,7 +36,8 @@ struct roce_packet {
 /** What a frame is. */
 enum roce_packet_kind {
 	ROCE_PACKET_DATA,    /**< RoCEv2: `pkt` is filled in */
-	ROCE_PACKET_CONTROL, /**< ARP, IP but not RoCEv2: m->l2_len, m->l3_len are set */
+	ROCE_PACKET_CONTROL, /**< ARP, ICMP, IGMP: m->l2_len, m->l3_len are set */
+	ROCE_PACKET_OTHER,   /**< of a protocol not spoken here */
 	ROCE_PACKET_MALFORMED,
 	ROCE_PACKET_OPCODE, /**< opcode unknown */
 	ROCE_PACKET_VLAN,   /**< of another VLAN; parsing does not ask */

@@ -308,6 +308,9 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, enum r
 		case ROCE_PACKET_CONTROL:
 			taken = control(lane, &pkt, from);
 			break;
+		case ROCE_PACKET_OTHER:
+			roce_count(lane, ROCE_RX_OTHER);
+			break;
 		case ROCE_PACKET_OPCODE:
 			roce_count(lane, ROCE_RX_OPCODE);
 			break;
