@@ -15,6 +15,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
+#include <bus_driver.h>
 #include <ethdev_driver.h>
 #include <rte_cycles.h>
 #include <rte_debug.h>
@@ -47,6 +48,17 @@ static unsigned int generation;
 
 /* ---- a port that looks at what it has sent only when asked ---- */
 
+enum port_kind {
+	PORT_PROMPT,
+	PORT_LAZY,    /* when it is told to clean up */
+	PORT_STATUS,  /* when a descriptor's state is asked for: mlx5 */
+	PORT_NEITHER, /* not even then */
+};
+
+static enum port_kind port_kind;
+static struct rte_bus no_bus = {.name = "pci"};
+static struct rte_device no_device = {.bus = &no_bus};
+static bool physical;
 static struct rte_mbuf *kept[256];
 static unsigned int nb_kept;
 static struct eth_dev_ops lazy_ops;
@@ -72,9 +84,17 @@ lazy_cleanup(void *queue, uint32_t n)
 }
 
 static int
+lazy_status(void *queue, uint16_t offset)
+{
+	lazy_cleanup(NULL, 0);
+	return RTE_ETH_TX_DESC_DONE;
+}
+
+static int
 lazy_stop(struct rte_eth_dev *dev)
 {
 	lazy_cleanup(NULL, 0);
+	dev->tx_descriptor_status = NULL;
 	return true_ops->dev_stop(dev);
 }
 
@@ -84,6 +104,8 @@ lazy_start(struct rte_eth_dev *dev)
 	const int ret = true_ops->dev_start(dev);
 
 	dev->tx_pkt_burst = lazy_tx;
+	if (port_kind == PORT_STATUS)
+		dev->tx_descriptor_status = lazy_status;
 	return ret;
 }
 
@@ -94,11 +116,13 @@ lazy_info(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 
 	if (segments_max)
 		info->tx_desc_lim.nb_mtu_seg_max = segments_max;
+	if (physical)
+		info->device = &no_device;
 	return ret;
 }
 
 static void
-port_make(unsigned int queues, bool lazy)
+port_make(unsigned int queues, enum port_kind kind)
 {
 	char name[32];
 	uint16_t port;
@@ -107,14 +131,15 @@ port_make(unsigned int queues, bool lazy)
 	generation++;
 	snprintf(name, sizeof(name), "lane%u", generation);
 	it.port = port = ring_port_make(name, 256, queues, it.rx, it.tx);
-	if (!lazy)
+	port_kind = kind;
+	if (kind == PORT_PROMPT)
 		return;
 	true_ops = rte_eth_devices[port].dev_ops;
 	lazy_ops = *true_ops;
 	lazy_ops.dev_start = lazy_start;
 	lazy_ops.dev_stop = lazy_stop;
 	lazy_ops.dev_infos_get = lazy_info;
-	lazy_ops.tx_done_cleanup = lazy_cleanup;
+	lazy_ops.tx_done_cleanup = kind == PORT_LAZY ? lazy_cleanup : NULL;
 	rte_eth_devices[port].dev_ops = &lazy_ops;
 }
 
@@ -298,7 +323,7 @@ test_refused(void **state)
 	struct rte_eth_conf conf = {.rxmode.mtu = 1500};
 	struct rte_mempool *pool = rte_pktmbuf_pool_create("port", 511, 0, 0, 2048, 0);
 
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	assert_int_equal(rte_eth_dev_configure(it.port, 1, 1, &conf), 0);
 	assert_int_equal(rte_eth_rx_queue_setup(it.port, 0, 64, 0, NULL, pool), 0);
 	assert_int_equal(rte_eth_tx_queue_setup(it.port, 0, 64, 0, NULL), 0);
@@ -317,7 +342,7 @@ test_refused(void **state)
 static void
 test_mapped(void **state)
 {
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	assert_null(dev_open("ip=::ffff:10.0.0.1/120"));
 	assert_int_equal(rte_errno, EINVAL);
 	assert_null(dev_open("ip=10.0.0.1/24,gateway=::ffff:10.0.0.9"));
@@ -333,7 +358,7 @@ test_open_again(void **state)
 	struct rdma_ah *ah;
 	unsigned int i;
 
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	for (i = 0; i < 3; i++) {
 		device(1, "ip=10.0.0.1/24");
 		qp = qp_make(RDMA_QP_UD, 0);
@@ -361,7 +386,7 @@ test_close_after_stop(void **state)
 	struct rdma_qp *qp;
 	struct rdma_ah *ah;
 
-	port_make(1, true);
+	port_make(1, PORT_LAZY);
 	device(1, "ip=10.0.0.1/24");
 	assert_int_equal(pools(), DEVICE_POOLS);
 	qp = qp_make(RDMA_QP_UD, 0);
@@ -383,7 +408,7 @@ test_good_bye(void **state)
 	struct rte_mbuf *m = NULL;
 	unsigned int left = 0;
 
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	device(1, "ip=fd00::1/64");
 	rdma_poll_cm(it.dev, NULL, 0);
 	rdma_progress(it.dev, 0);
@@ -406,7 +431,7 @@ test_listener(void **state)
 {
 	struct rdma_conn *listener;
 
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	device(1, "ip=10.0.0.1/24");
 	listener = rdma_conn_listen(it.dev, RDMA_QP_RC, 7174, 4, NULL);
 	assert_non_null(listener);
@@ -419,7 +444,7 @@ test_listener(void **state)
 
 /* An idle port gives UC its memory back, in error too. */
 static void
-test_kept_uc(void **state)
+kept_uc(enum port_kind kind)
 {
 	struct rdma_sge s;
 	const struct rdma_send_wr wr = {
@@ -428,7 +453,7 @@ test_kept_uc(void **state)
 	struct rdma_wc wc;
 	unsigned int i;
 
-	port_make(1, true);
+	port_make(1, kind);
 	device(1, "ip=10.0.0.1/24");
 	s = sge(0, 1000);
 	for (i = 0; i < 2; i++) {
@@ -452,9 +477,16 @@ test_kept_uc(void **state)
 	port_free();
 }
 
+static void
+test_kept_uc(void **state)
+{
+	kept_uc(PORT_LAZY);
+	kept_uc(PORT_STATUS);
+}
+
 /* A message that is interrupted is over when the port has let go of what had been sent of it. */
 static void
-test_kept_half(void **state)
+kept_half(enum port_kind kind)
 {
 	struct rdma_sge s;
 	const struct rdma_send_wr wr = {
@@ -463,7 +495,7 @@ test_kept_half(void **state)
 	struct rdma_qp *qp;
 	struct rdma_wc wc;
 
-	port_make(1, true);
+	port_make(1, kind);
 	device(1, "ip=10.0.0.1/24");
 	s = sge(0, MEMORY);
 	qp = qp_make(RDMA_QP_UC, 0);
@@ -484,15 +516,22 @@ test_kept_half(void **state)
 	port_free();
 }
 
+static void
+test_kept_half(void **state)
+{
+	kept_half(PORT_LAZY);
+	kept_half(PORT_STATUS);
+}
+
 /* A region is free when the requests are over, whatever an idle port still keeps. */
 static void
-test_kept_rc(void **state)
+kept_rc(enum port_kind kind)
 {
 	struct rdma_sge s;
 	struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND};
 	struct rdma_qp *qp;
 
-	port_make(1, true);
+	port_make(1, kind);
 	device(1, "ip=10.0.0.1/24");
 	s = sge(0, 1000);
 	qp = qp_make(RDMA_QP_RC, 0);
@@ -508,6 +547,75 @@ test_kept_rc(void **state)
 	port_free();
 }
 
+static void
+test_kept_rc(void **state)
+{
+	kept_rc(PORT_LAZY);
+	kept_rc(PORT_STATUS);
+}
+
+/* Nothing is over, and nothing goes, while a port keeps what it can't be made to let go of. */
+static void
+test_kept_for_good(void **state)
+{
+	struct rdma_sge s;
+	const struct rdma_send_wr wr = {
+		.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
+	struct rdma_qp *qp;
+	struct rdma_wc wc;
+	unsigned int i;
+
+	port_make(1, PORT_NEITHER);
+	device(1, "ip=10.0.0.1/24");
+	s = sge(0, 1000);
+	qp = qp_make(RDMA_QP_UC, 0);
+	connect_to(qp, qp, 1);
+	assert_int_equal(rdma_post_send(qp, &wr, 1), 1);
+	for (i = 0; i < 10; i++)
+		rdma_progress(it.dev, 0);
+	assert_int_equal(rdma_poll_cq(it.cq[0], &wc, 1), 0);
+	assert_int_equal(rdma_qp_destroy(qp), -EBUSY);
+	assert_int_equal(rdma_mr_dereg(it.mr), -EBUSY);
+	lazy_cleanup(NULL, 0);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	device_close();
+	port_free();
+}
+
+/* A physical port that can't be made to let go is given copies. */
+static void
+test_kept_copies(void **state)
+{
+	static const struct {
+		enum port_kind kind;
+		const char *driver;
+		bool copy;
+	} row[] = {{PORT_LAZY, "net_some", false}, {PORT_NEITHER, "net_some", true},
+		{PORT_STATUS, "net_some", true}, {PORT_STATUS, "mlx5_pci", false}};
+	const struct rte_driver *true_driver;
+	struct rte_driver driver;
+	struct rte_device *device;
+	struct rdma_dev *dev;
+	unsigned int i;
+
+	for (i = 0; i < RTE_DIM(row); i++) {
+		port_make(1, row[i].kind);
+		physical = true;
+		device = rte_eth_devices[it.port].device;
+		true_driver = device->driver;
+		driver = *true_driver;
+		driver.name = row[i].driver;
+		device->driver = &driver;
+		dev = dev_open("ip=10.0.0.1/24");
+		assert_non_null(dev);
+		assert_int_equal(roce_dev(dev)->copy, row[i].copy);
+		assert_int_equal(rdma_dev_close(dev), 0);
+		device->driver = true_driver;
+		physical = false;
+		port_free();
+	}
+}
+
 /* A port that takes few mbufs for a frame: lists are shorter, or payload is copied. */
 static void
 test_segments(void **state)
@@ -521,7 +629,7 @@ test_segments(void **state)
 
 	for (i = 0; i < RTE_DIM(limits); i++) {
 		segments_max = limits[i].segments;
-		port_make(1, true);
+		port_make(1, PORT_LAZY);
 		device(1, "ip=10.0.0.1/24");
 		assert_int_equal(rdma_dev_info_get(it.dev, &info), 0);
 		assert_int_equal(info.max_sge, limits[i].sge);
@@ -548,7 +656,7 @@ test_shared_group(void **state)
 	uint8_t *frame = (uint8_t *)rte_pktmbuf_append(m, 90);
 
 	RTE_VERIFY(frame != NULL); /* the compiler does not know that assertions end a test */
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	device(1, "ip=fd00::1/64");
 	memset(frame, 0, 90);
 	memcpy(frame, query, sizeof(query));
@@ -584,7 +692,7 @@ test_groups(void **state)
 	struct rdma_wc wc;
 	unsigned int i, queue;
 
-	port_make(2, false);
+	port_make(2, PORT_PROMPT);
 	device(2, "ip=10.0.0.1/24,lanes=2");
 	ah = group_handle();
 	sender = qp_make(RDMA_QP_UD, 0);
@@ -654,7 +762,7 @@ test_junk(void **state)
 	struct rte_mempool *pool = rte_pktmbuf_pool_create("junk", 31, 0, 0, 512, 0);
 	uint8_t frame[14 + 48] = {0};
 
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	device(1, "ip=10.0.0.1/24");
 	/* UDP to another port, TCP, TCP over IPv6, LLDP */
 	frame[12] = 0x08;
@@ -696,7 +804,7 @@ test_turns(void **state)
 	struct roce_dev *dev;
 	unsigned int i, j;
 
-	port_make(2, false);
+	port_make(2, PORT_PROMPT);
 	device(2, "ip=10.0.0.1/24,lanes=2");
 	dev = roce_dev(it.dev);
 	for (i = 0; i < 20; i++) {
@@ -754,7 +862,7 @@ test_atomic_round(void **state)
 	struct rdma_wc wc;
 	uint64_t deadline;
 
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	device(1, "ip=10.0.0.1/24");
 	a = qp_make(RDMA_QP_RC, 0);
 	b = qp_make(RDMA_QP_RC, 0);
@@ -806,7 +914,7 @@ test_nak_is_answer(void **state)
 	struct rte_mbuf *m = NULL;
 	unsigned int i;
 
-	port_make(1, false);
+	port_make(1, PORT_PROMPT);
 	device(1, "ip=10.0.0.1/24");
 	a = qp_make(RDMA_QP_RC, 0);
 	b = qp_make(RDMA_QP_RC, 0);
@@ -864,6 +972,8 @@ main(void)
 		cmocka_unit_test(test_kept_uc),
 		cmocka_unit_test(test_kept_half),
 		cmocka_unit_test(test_kept_rc),
+		cmocka_unit_test(test_kept_for_good),
+		cmocka_unit_test(test_kept_copies),
 		cmocka_unit_test(test_segments),
 		cmocka_unit_test(test_shared_group),
 		cmocka_unit_test(test_groups),

@@ -222,6 +222,14 @@ frees_fast(const struct roce_dev *dev)
 	return offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 }
 
+/** Can the port be made to let go of what it has sent? As roce_lane_reclaim() does it. */
+static bool
+lets_go(const struct roce_dev *dev, const struct rte_eth_dev_info *info)
+{
+	return rte_eth_tx_done_cleanup(dev->port, dev->queue, 0) != -ENOTSUP ||
+		strncmp(info->driver_name, "mlx5", 4) == 0;
+}
+
 int
 roce_port_open(struct roce_dev *dev)
 {
@@ -291,6 +299,12 @@ roce_port_open(struct roce_dev *dev)
 			"port %u: with IOVA as physical addresses payload is copied; start with "
 			"--iova-mode=va where there is an IOMMU",
 			dev->port);
+	} else if (!is_virtual(dev->port) && !lets_go(dev, &info)) {
+		dev->copy = true;
+		RDMA_LOG(NOTICE,
+			"port %u: driver %s keeps what it has sent until it sends more: payload "
+			"is copied",
+			dev->port, info.driver_name);
 	} else if (segments && segments < ROCE_FRAME_SEGMENTS) {
 		dev->copy = segments <= ROCE_FRAME_SEGMENTS - RDMA_SGE_MAX;
 		dev->max_sge -= dev->copy ? 0 : ROCE_FRAME_SEGMENTS - segments;
