@@ -794,6 +794,38 @@ test_junk(void **state)
 	rte_mempool_free(pool);
 }
 
+/* An event that nobody has taken does not tell of a queue pair that is no more. */
+static void
+test_event_of_gone(void **state)
+{
+	struct rdma_sge s;
+	const struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .op = RDMA_OP_SEND};
+	struct rdma_qp *qp[2];
+	struct rdma_event event = {0};
+	unsigned int i;
+
+	port_make(1, PORT_PROMPT);
+	device(1, "ip=10.0.0.1/24");
+	s = sge(0, 1000);
+	s.lkey ^= 1;
+	for (i = 0; i < 2; i++) {
+		qp[i] = qp_make(RDMA_QP_RC, 0);
+		connect_to(qp[i], qp[i], 1);
+		assert_int_equal(rdma_post_send(qp[i], &wr, 1), 1);
+	}
+	rdma_progress(it.dev, 0);
+	assert_int_equal(rdma_poll_cm(it.dev, &event, 0), 0);
+	assert_int_equal(rdma_qp_destroy(qp[0]), 0);
+	assert_int_equal(rdma_poll_cm(it.dev, &event, 1), 1);
+	assert_int_equal(event.type, RDMA_EVENT_QP_ERROR);
+	assert_ptr_equal(event.qp, qp[1]);
+	assert_int_equal(rdma_poll_cm(it.dev, &event, 1), 0);
+	assert_int_equal(rdma_qp_destroy(qp[1]), 0);
+	device_close();
+	drain(it.tx[0]);
+	port_free();
+}
+
 /* A lane that is flooded, with what control does look at, does not keep the others waiting. */
 static void
 test_turns(void **state)
@@ -978,6 +1010,7 @@ main(void)
 		cmocka_unit_test(test_shared_group),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_junk),
+		cmocka_unit_test(test_event_of_gone),
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_atomic_round),
 		cmocka_unit_test(test_nak_is_answer),

@@ -309,6 +309,9 @@ int roce_control_xstats_get(const struct roce_dev *dev, struct rdma_xstat *x, un
 /** Is a number in time-wait, so that no new queue pair may get it? *Control.* */
 bool roce_control_holds_qpn(const struct roce_dev *dev, uint32_t qpn);
 
+/** Forget the events of a queue pair that goes. *Control.* */
+void roce_control_forget_qp(struct roce_dev *dev, const struct rdma_qp *qp);
+
 /** The own address for that destination. @return NULL: none of its family */
 static inline const struct roce_gid *
 roce_dev_source(const struct roce_dev *dev, const struct roce_gid *dst)

@@ -90,6 +90,21 @@ roce_control_forget(struct roce_control *c, const struct roce_conn *conn)
 	return request;
 }
 
+void
+roce_control_forget_qp(struct roce_dev *dev, const struct rdma_qp *qp)
+{
+	struct roce_control *c = dev->control;
+	struct roce_event *e, *next;
+
+	for (e = STAILQ_FIRST(&c->events); e; e = next) {
+		next = STAILQ_NEXT(e, next);
+		if (e->event.qp != qp)
+			continue;
+		STAILQ_REMOVE(&c->events, e, roce_event, next);
+		free(e);
+	}
+}
+
 /* ---- frames ---------------------------------------------------------------------------------- */
 
 struct rte_mbuf *

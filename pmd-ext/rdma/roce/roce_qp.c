@@ -179,6 +179,7 @@ roce_qp_destroy(struct rdma_qp *base)
 			dev->base.name, base->qpn, dev->port, DESTROY_WAIT_MS);
 		return -EBUSY;
 	}
+	roce_control_forget_qp(dev, base);
 	atomic_store_explicit(&dev->qps[base->qpn & dev->qp_mask], NULL, memory_order_release);
 	dev->nb_qps--;
 	/* other lanes may be handing a packet of it over: they look at its lane only */
