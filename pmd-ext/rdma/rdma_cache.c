@@ -32,6 +32,7 @@ struct rdma_cache_entry {
 	uint32_t references;
 	int16_t gpu;
 	bool leaving; /**< not in the set */
+	bool gone;    /**< its memory was announced to go */
 };
 
 TAILQ_HEAD(entries, rdma_cache_entry);
@@ -126,6 +127,18 @@ leave_between(struct rdma_cache *cache, uint64_t start, uint64_t end, uint64_t *
 	}
 }
 
+/** That memory goes: of entries that leave already, too. */
+static void
+go(struct rdma_cache *cache, uint64_t start, uint64_t end)
+{
+	struct rdma_cache_entry *entry;
+
+	leave_between(cache, start, end, &cache->info.invalidations);
+	TAILQ_FOREACH(entry, &cache->leaving, next)
+		if (entry->interval.start < end && start < entry->interval.end)
+			entry->gone = true;
+}
+
 /** Takes note of what other threads announced. */
 static void
 take_gone(struct rdma_cache *cache)
@@ -136,10 +149,9 @@ take_gone(struct rdma_cache *cache)
 		return;
 	rte_spinlock_lock(&cache->lock);
 	if (cache->all_gone)
-		leave_between(cache, 0, UINT64_MAX, &cache->info.invalidations);
+		go(cache, 0, UINT64_MAX);
 	for (i = 0; i < cache->nb_gone; i++)
-		leave_between(cache, cache->gone[i].start, cache->gone[i].end,
-			&cache->info.invalidations);
+		go(cache, cache->gone[i].start, cache->gone[i].end);
 	cache->all_gone = false;
 	__atomic_store_n(&cache->nb_gone, 0, __ATOMIC_RELEASE);
 	rte_spinlock_unlock(&cache->lock);
@@ -357,6 +369,19 @@ rdma_cache_invalidate(struct rdma_cache *cache, const void *addr, uint64_t lengt
 		__atomic_store_n(&cache->nb_gone, cache->nb_gone + 1, __ATOMIC_RELEASE);
 	}
 	rte_spinlock_unlock(&cache->lock);
+}
+
+int
+rdma_cache_flush(struct rdma_cache *cache)
+{
+	struct rdma_cache_entry *entry;
+
+	take_gone(cache);
+	sweep(cache);
+	TAILQ_FOREACH(entry, &cache->leaving, next)
+		if (entry->gone)
+			return -EBUSY;
+	return 0;
 }
 
 int

@@ -12,6 +12,11 @@
  * rte_gpu_mem_free(), and an address that comes back is then other memory: call
  * rdma_cache_invalidate() *before*. Memory of EAL that hot-unplugging takes away is noticed anyhow.
  *
+ * Over `roce` that is not enough. An adapter pins pages, whatever the program unmaps; there, what a
+ * peer writes goes to the address, and a page that is not mapped ends the process. Invalidate, call
+ * rdma_cache_flush() until it gives 0, then unmap; so, too, before rte_free() of memory of EAL that
+ * may go with it, as that is told of when it is too late for waiting.
+ *
  * All are *control* functions of rdma.h, but for rdma_cache_invalidate().
  */
 
@@ -80,9 +85,16 @@ void rdma_cache_put(struct rdma_cache *cache, struct rdma_cache_ref *ref);
 /**
  * Memory goes. From the return of this on, rdma_cache_get() gives no region of before for any of
  * these bytes. Regions are deregistered by the next control function, those in use when they are
- * put. Any thread, lcore or not.
+ * put; until then peers may reach them: rdma_cache_flush(). Any thread, lcore or not.
  */
 void rdma_cache_invalidate(struct rdma_cache *cache, const void *addr, uint64_t length);
+
+/**
+ * Deregister what was announced to go.
+ * @return 0: nothing of it is registered any more, and it may be unmapped; -EBUSY: some is in use,
+ *   or unfinished requests or the port name it (poll the lanes, try again)
+ */
+int rdma_cache_flush(struct rdma_cache *cache);
 
 /** Any thread; of about now. @return 0 */
 int rdma_cache_info_get(const struct rdma_cache *cache, struct rdma_cache_info *info);

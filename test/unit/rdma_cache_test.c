@@ -279,6 +279,50 @@ several_busy_regions_wait(void **state)
 	finish(cache);
 }
 
+/* Nothing may be unmapped while it is registered; what goes for other reasons does not matter. */
+static void
+flush_tells_when_it_is_gone(void **state)
+{
+	struct rdma_cache *cache = make(0, 0);
+	struct rdma_cache_ref held = get(cache, 10 * PAGE, 4 * PAGE), swallowed;
+	uint32_t key = touch(cache, 20 * PAGE, PAGE);
+
+	assert_int_equal(rdma_cache_flush(cache), 0);
+	assert_int_equal(rdma_fake.live, 2);
+	/* nothing else is called */
+	rdma_cache_invalidate(cache, (void *)(20 * PAGE), PAGE);
+	assert_int_equal(rdma_cache_flush(cache), 0);
+	assert_false(rdma_fake.mr[key].live);
+	/* requests name it */
+	key = touch(cache, 20 * PAGE, PAGE);
+	rdma_fake.mr[key].busy = true;
+	rdma_cache_invalidate(cache, (void *)(20 * PAGE), PAGE);
+	assert_int_equal(rdma_cache_flush(cache), -EBUSY);
+	assert_int_equal(rdma_cache_flush(cache), -EBUSY);
+	rdma_fake.mr[key].busy = false;
+	assert_int_equal(rdma_cache_flush(cache), 0);
+	assert_false(rdma_fake.mr[key].live);
+	/* in use */
+	rdma_cache_invalidate(cache, (void *)(13 * PAGE), PAGE);
+	assert_int_equal(rdma_cache_flush(cache), -EBUSY);
+	rdma_cache_put(cache, &held);
+	assert_int_equal(rdma_cache_flush(cache), 0);
+	assert_int_equal(rdma_fake.live, 0);
+	/* taken in by a larger one, and still in use: before it is announced, and after */
+	swallowed = get(cache, 30 * PAGE, 2 * PAGE);
+	touch(cache, 30 * PAGE, 4 * PAGE);
+	assert_int_equal(rdma_fake.live, 2);
+	rdma_cache_invalidate(cache, (void *)(33 * PAGE), PAGE);
+	assert_int_equal(rdma_cache_flush(cache), 0);
+	assert_int_equal(rdma_fake.live, 1);
+	rdma_cache_invalidate(cache, (void *)(31 * PAGE), PAGE);
+	assert_int_equal(rdma_cache_flush(cache), -EBUSY);
+	rdma_cache_put(cache, &swallowed);
+	assert_int_equal(rdma_cache_flush(cache), 0);
+	assert_int_equal(rdma_fake.live, 0);
+	finish(cache);
+}
+
 static void
 errors_are_told(void **state)
 {
@@ -487,6 +531,7 @@ main(int argc, char **argv)
 		cmocka_unit_test(more_goes_than_can_be_remembered),
 		cmocka_unit_test(busy_regions_wait),
 		cmocka_unit_test(several_busy_regions_wait),
+		cmocka_unit_test(flush_tells_when_it_is_gone),
 		cmocka_unit_test(errors_are_told),
 		cmocka_unit_test(gpu_memory_is_not_rounded),
 		cmocka_unit_test(random_use_against_a_model),
