@@ -110,15 +110,15 @@ congested(struct rig *r, unsigned int from, struct rte_mbuf *m)
 	return true;
 }
 
-/* @return seconds for 2 MiB in messages of 64 KiB */
+/* Messages of 64 KiB. @return seconds */
 static double
-two_megabytes(uint32_t rate_mbps)
+messages(unsigned int n, uint32_t rate_mbps, uint8_t ack_timeout)
 {
 	const struct rdma_qp_attr attr = {.type = RDMA_QP_RC,
 		.retry_count = 7,
 		.rnr_retry = 7,
 		.rate_mbps = rate_mbps,
-		.ack_timeout = 20};
+		.ack_timeout = ack_timeout};
 	struct rdma_sge s = {(uintptr_t)rig.end[0].memory, 65536, rdma_mr_lkey(rig.end[0].mr)};
 	struct rdma_send_wr wr = {.sg = &s,
 		.nb_sge = 1,
@@ -126,6 +126,7 @@ two_megabytes(uint32_t rate_mbps)
 		.flags = RDMA_SEND_SIGNALED,
 		.remote_addr = (uintptr_t)rig.end[1].memory,
 		.rkey = rdma_mr_rkey(rig.end[1].mr)};
+	struct rdma_qp_info info;
 	struct rdma_wc wc;
 	unsigned int i;
 	uint64_t start;
@@ -134,14 +135,24 @@ two_megabytes(uint32_t rate_mbps)
 	rig.tap = congested;
 	rig_connect(&rig, &attr, 1024);
 	start = rte_rdtsc();
-	for (i = 0; i < 32; i++)
+	for (i = 0; i < n; i++)
 		assert_int_equal(rdma_post_send(rig.end[0].qp, &wr, 1), 1);
-	for (i = 0; i < 32; i++) {
+	for (i = 0; i < n; i++) {
 		assert_int_equal(rig_wait(&rig, 0, &wc, 20000), 1);
 		assert_int_equal(wc.status, RDMA_WC_SUCCESS);
 	}
+	/* nothing is lost */
+	rdma_qp_info_get(rig.end[0].qp, &info);
+	assert_int_equal(info.retransmits, 0);
 	rig_disconnect(&rig);
 	return (double)(rte_rdtsc() - start) / rte_get_tsc_hz();
+}
+
+/* @return seconds for 2 MiB */
+static double
+two_megabytes(uint32_t rate_mbps)
+{
+	return messages(32, rate_mbps, 20);
 }
 
 static void
@@ -154,6 +165,18 @@ test_limit(void **state)
 	/* 2 MiB and headers at 200 Mb/s: 90 ms; a busy machine only takes longer */
 	assert_true(seconds > 0.080);
 	assert_int_equal(cnps, 0);
+	assert_int_equal(rig_stat(&rig, 0, "tx_probes"), 0);
+}
+
+/* The peer is asked for an acknowledgement every 14 ms: till then there is none to wait for. */
+static void
+test_slow(void **state)
+{
+	const uint64_t timeouts = rig_stat(&rig, 0, "ack_timeouts");
+
+	mark = false;
+	messages(2, 20, 8);
+	assert_int_equal(rig_stat(&rig, 0, "ack_timeouts"), timeouts);
 }
 
 static void
@@ -195,6 +218,7 @@ main(void)
 		cmocka_unit_test(test_static),
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_marks),
 	};
 

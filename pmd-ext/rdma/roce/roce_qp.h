@@ -122,6 +122,9 @@ struct roce_requester {
 	uint8_t retries, rnr_retries; /**< left */
 	uint8_t retry_count, rnr_retry;
 	uint8_t rd_atom;
+	uint8_t put_off;       /**< time-outs since next_psn was paced_psn */
+	uint32_t asked_psn;    /**< behind the last packet that asked for an acknowledgement */
+	uint32_t paced_psn;    /**< next_psn when a time-out was last put off */
 	uint64_t ack_cycles;   /**< local acknowledge time-out */
 	uint64_t ack_deadline; /**< when it is over; 0: nothing is outstanding, or all is new */
 	/* round trip, TSC: an early probe finds what was lost at the end of a burst */

@@ -110,6 +110,13 @@ request_done(struct roce_requester *r)
 	r->at = (struct roce_cursor){0, 0};
 }
 
+/** Will the peer say something of its own accord? */
+static bool
+is_asked(const struct roce_requester *r)
+{
+	return roce_psn_diff(r->asked_psn, r->una_psn) > 0;
+}
+
 /** Should this packet ask for an acknowledgement? */
 static bool
 ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
@@ -120,6 +127,7 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 		(last && (is_signalled(qp, wqe) || r->current + 1 == r->head)) ||
 		(last && r->rnr_cap) || roce_psn_diff(r->next_psn, r->una_psn) + 1 >= r->window) {
 		r->unasked = 0;
+		r->asked_psn = roce_psn_add(r->next_psn, 1);
 		if (r->rtt_start == 0 && r->next_psn == r->max_psn) {
 			r->rtt_start = qp->lane->now;
 			r->rtt_psn = r->next_psn;
@@ -261,7 +269,8 @@ send_one(struct roce_qp *qp, struct roce_wqe *wqe)
 		send_atomic(qp, wqe);
 	r->unasked = 0;
 	r->rd_out++;
-	sent(qp, roce_psn_add(wqe->first_psn, wqe->nb_psn));
+	r->asked_psn = roce_psn_add(wqe->first_psn, wqe->nb_psn);
+	sent(qp, r->asked_psn);
 	request_done(r);
 }
 
@@ -288,6 +297,7 @@ roce_requester_run(struct roce_qp *qp)
 	struct roce_lane *lane = qp->lane;
 	unsigned int budget = ROCE_QUANTUM;
 	const uint32_t before = r->next_psn;
+	const bool was_asked = is_asked(r);
 	struct roce_wqe *wqe;
 	bool more = false;
 
@@ -309,8 +319,15 @@ roce_requester_run(struct roce_qp *qp)
 	/* what is refused may only have waited for those before it */
 	if (qp->type != RDMA_QP_RC)
 		return !retire(qp) || r->current != r->head;
-	if (r->next_psn != before && r->wait == ROCE_WAIT_NONE)
+	if (r->next_psn == before)
+		return more;
+	/* the time-out begins with the first packet that asks (9.7.6.1.3) */
+	if (r->wait == ROCE_WAIT_ACK && !was_asked && is_asked(r)) {
+		r->ack_deadline = 0;
 		roce_requester_arm(qp);
+	} else if (r->wait == ROCE_WAIT_NONE) {
+		roce_requester_arm(qp);
+	}
 	return more;
 }
 
@@ -342,7 +359,7 @@ roce_requester_arm(struct roce_qp *qp)
 	if (r->ack_deadline == 0)
 		r->ack_deadline = now + r->ack_cycles;
 	deadline = r->ack_deadline;
-	if (r->rtt && r->probes < probes_max(qp))
+	if (r->rtt && is_asked(r) && r->probes < probes_max(qp))
 		deadline = RTE_MIN(deadline,
 			now +
 				((r->rtt + 4 * r->rtt_var + rte_get_tsc_hz() / PROBE_PER_SECOND)
@@ -363,6 +380,7 @@ roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
 	r->offset = 0;
 	r->at = (struct roce_cursor){0, 0};
 	r->unasked = 0;
+	r->asked_psn = psn;
 	r->next_psn = psn;
 	for (i = r->una; i != r->begun; i++) {
 		wqe = roce_wqe(qp, i);
@@ -389,6 +407,23 @@ roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
 	r->at.offset = packets;
 }
 
+/**
+ * Has nothing been asked for yet, as packets go out slowly? Then it is no time-out. When none went
+ * out since the one before it is, as a port may take none; once that may be for want of polls.
+ */
+static bool
+put_off(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+
+	if (qp->rate.cost == 0 || is_asked(r) || !may_send(qp))
+		return false;
+	if (r->paced_psn != r->next_psn)
+		r->put_off = 0;
+	r->paced_psn = r->next_psn;
+	return r->put_off++ < 2;
+}
+
 void
 roce_requester_timeout(struct roce_qp *qp)
 {
@@ -402,6 +437,10 @@ roce_requester_timeout(struct roce_qp *qp)
 		roce_count(qp->lane, ROCE_TX_PROBE);
 		r->probes++;
 		roce_requester_rewind(qp, r->una_psn);
+	} else if (wait == ROCE_WAIT_ACK && put_off(qp)) {
+		r->ack_deadline = 0;
+		roce_requester_arm(qp);
+		return;
 	} else if (wait == ROCE_WAIT_ACK) {
 		roce_count(qp->lane, ROCE_TX_TIMEOUT);
 		r->ack_deadline = 0;
