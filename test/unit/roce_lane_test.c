@@ -826,6 +826,33 @@ test_event_of_gone(void **state)
 	port_free();
 }
 
+/* All queue pairs may fail before control is polled; what is too much is counted. */
+static void
+test_notes(void **state)
+{
+	const unsigned int most = ROCE_NOTES_QP * 2000;
+	struct roce_note note[32];
+	unsigned int i, n, got = 0;
+	struct roce_dev *dev;
+
+	port_make(1, PORT_PROMPT);
+	device(1, "ip=10.0.0.1/24,qps=2000");
+	dev = roce_dev(it.dev);
+	for (i = 0; i < most; i++)
+		roce_lane_note(dev->lanes[0], ROCE_NOTE_QP_ERROR, i);
+	assert_int_equal(stat("qp_events_lost"), 0);
+	while ((n = roce_control_notes(dev, note, RTE_DIM(note))))
+		for (i = 0; i < n; i++)
+			assert_int_equal(note[i].qpn, got++);
+	assert_int_equal(got, most);
+	for (i = 0; i < 4100; i++)
+		roce_lane_note(dev->lanes[0], ROCE_NOTE_QP_ERROR, 2);
+	assert_int_equal(stat("qp_events_lost"), 4100 - 4095);
+	device_close();
+	drain(it.tx[0]);
+	port_free();
+}
+
 /* A lane that is flooded, with what control does look at, does not keep the others waiting. */
 static void
 test_turns(void **state)
@@ -1011,6 +1038,7 @@ main(void)
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_junk),
 		cmocka_unit_test(test_event_of_gone),
+		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_atomic_round),
 		cmocka_unit_test(test_nak_is_answer),

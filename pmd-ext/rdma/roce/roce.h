@@ -95,7 +95,8 @@ enum roce_stat {
 	ROCE_TX_CONTROL,      /**< frames of the control lcore sent */
 	ROCE_TX_CONTROL_FULL, /**< written by the control lcore: lane's ring was full */
 	ROCE_CQ_OVERRUN,
-	ROCE_QP_ERRORS, /**< queue pairs that went to error by a fault */
+	ROCE_QP_ERRORS,	 /**< queue pairs that went to error by a fault */
+	ROCE_NOTES_LOST, /**< of them and of first packets, as nobody polled: not told */
 	ROCE_STATS,
 };
 
@@ -104,6 +105,8 @@ enum roce_note_type {
 	ROCE_NOTE_FIRST_PACKET, /**< a good request came in RDMA_QP_RTR: the peer is established */
 	ROCE_NOTE_QP_ERROR,	/**< a fault put the queue pair into RDMA_QP_ERROR */
 };
+
+#define ROCE_NOTES_QP 2 /* a queue pair has each of them to tell once */
 
 struct roce_note {
 	uint32_t type;

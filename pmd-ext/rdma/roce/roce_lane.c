@@ -135,8 +135,9 @@ roce_lane_note(struct roce_lane *lane, enum roce_note_type type, uint32_t qpn)
 {
 	struct roce_note note = {type, qpn};
 
-	/* more than a ring of them, unread: control is not polled at all */
-	rte_ring_sp_enqueue_elem(lane->notes, &note, sizeof(note));
+	/* it has room for all that the queue pairs of now have to tell */
+	if (rte_ring_sp_enqueue_elem(lane->notes, &note, sizeof(note)) < 0)
+		roce_count(lane, ROCE_NOTES_LOST);
 }
 
 /** Each begins once: one that has more than is taken must not keep the others waiting. */
@@ -350,7 +351,8 @@ roce_lane_progress(struct rdma_dev *dev, uint16_t index)
 /* ---- life -------------------- */
 
 static struct rte_ring *
-ring_make(struct roce_dev *dev, uint16_t lane, const char *what, unsigned int esize)
+ring_make(struct roce_dev *dev, uint16_t lane, const char *what, unsigned int esize,
+	unsigned int slots)
 {
 	char name[RTE_RING_NAMESIZE];
 
@@ -358,7 +360,7 @@ ring_make(struct roce_dev *dev, uint16_t lane, const char *what, unsigned int es
 		(int)sizeof(name))
 		return NULL;
 	return rte_ring_create_elem(
-		name, esize, ROCE_RING_SLOTS, dev->numa_node, RING_F_SP_ENQ | RING_F_SC_DEQ);
+		name, esize, slots, dev->numa_node, RING_F_SP_ENQ | RING_F_SC_DEQ);
 }
 
 int
@@ -381,17 +383,18 @@ roce_lane_open(struct roce_dev *dev, uint16_t index)
 	TAILQ_INIT(&lane->active);
 	roce_wheel_init(&lane->wheel, rte_get_tsc_hz(), rte_rdtsc());
 	lane->pool = roce_pool_make(dev, "tx", POOL_MBUFS, POOL_CACHE, room);
-	lane->calls = ring_make(dev, index, "calls", sizeof(void *));
-	lane->to_lane = ring_make(dev, index, "tx", sizeof(void *));
-	lane->to_control = ring_make(dev, index, "rx", sizeof(void *));
-	lane->notes = ring_make(dev, index, "notes", sizeof(struct roce_note));
+	lane->calls = ring_make(dev, index, "calls", sizeof(void *), ROCE_RING_SLOTS);
+	lane->to_lane = ring_make(dev, index, "tx", sizeof(void *), ROCE_RING_SLOTS);
+	lane->to_control = ring_make(dev, index, "rx", sizeof(void *), ROCE_RING_SLOTS);
+	lane->notes = ring_make(dev, index, "notes", sizeof(struct roce_note),
+		rte_align32pow2(ROCE_NOTES_QP * dev->max_qps + 1));
 	if (!lane->pool || !lane->calls || !lane->to_lane || !lane->to_control || !lane->notes)
 		return -ENOMEM;
 	for (i = 0; i < dev->nb_lanes; i++) {
 		if (i == index)
 			continue;
 		snprintf(name, sizeof(name), "from%u", i);
-		lane->handover[i] = ring_make(dev, index, name, sizeof(void *));
+		lane->handover[i] = ring_make(dev, index, name, sizeof(void *), ROCE_RING_SLOTS);
 		if (!lane->handover[i])
 			return -ENOMEM;
 	}

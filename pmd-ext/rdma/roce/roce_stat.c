@@ -54,6 +54,7 @@ static const char *const name[ROCE_STATS] = {
 	[ROCE_TX_CONTROL_FULL] = "tx_control_ring_full",
 	[ROCE_CQ_OVERRUN] = "cq_overrun",
 	[ROCE_QP_ERRORS] = "qp_errors",
+	[ROCE_NOTES_LOST] = "qp_events_lost",
 };
 
 int
