@@ -677,6 +677,28 @@ test_shared_group(void **state)
 	rte_mempool_free(pool);
 }
 
+/* The speed of a link that comes up after a queue pair was created is what it recovers to. */
+static void
+test_late_link(void **state)
+{
+	struct rte_eth_link *link;
+	struct rdma_qp *qp;
+
+	port_make(1, PORT_PROMPT);
+	device(1, "ip=10.0.0.1/24,cc=dcqcn");
+	link = &rte_eth_devices[it.port].data->dev_link;
+	link->link_status = 0;
+	qp = qp_make(RDMA_QP_RC, 0);
+	link->link_status = 1;
+	link->link_speed = 25000;
+	connect_to(qp, qp, 1);
+	assert_true(((struct roce_qp *)qp)->rate.ceiling == 25e9 / 8);
+	assert_int_equal(rdma_qp_destroy(qp), 0);
+	device_close();
+	drain(it.tx[0]);
+	port_free();
+}
+
 /* ---- several lanes --------------------------------------------------------------------------- */
 
 /* A datagram to a group comes to one queue, and its members are on both lanes. */
@@ -1035,6 +1057,7 @@ main(void)
 		cmocka_unit_test(test_kept_copies),
 		cmocka_unit_test(test_segments),
 		cmocka_unit_test(test_shared_group),
+		cmocka_unit_test(test_late_link),
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_junk),
 		cmocka_unit_test(test_event_of_gone),

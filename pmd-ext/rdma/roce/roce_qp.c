@@ -207,6 +207,7 @@ roce_qp_state(const struct rdma_qp *qp)
 struct modify {
 	struct roce_qp *qp;
 	const struct roce_qp_modify *to;
+	uint32_t link_mbps; /**< going to RDMA_QP_RTS; 0: not known */
 };
 
 static void
@@ -235,11 +236,13 @@ to_rtr(struct roce_qp *qp, const struct roce_qp_modify *to)
 }
 
 static void
-to_rts(struct roce_qp *qp, const struct roce_qp_modify *to)
+to_rts(struct roce_qp *qp, const struct roce_qp_modify *to, uint32_t link_mbps)
 {
 	struct roce_requester *r = &qp->req;
 	const uint8_t timeout = to->ack_timeout ? to->ack_timeout : qp->base.attr.ack_timeout;
 
+	/* again: the link may have come up since it was created */
+	roce_rate_init(&qp->rate, qp->base.attr.rate_mbps, link_mbps, rte_get_tsc_hz());
 	r->window_max = RTE_MIN(ROCE_WINDOW, ROCE_WINDOW_BYTES / qp->mtu);
 	r->window = r->window_max;
 	r->next_psn = r->una_psn = r->max_psn = to->local_psn & ROCE_PSN_MASK;
@@ -280,7 +283,7 @@ qp_modify(struct roce_lane *lane, void *arg)
 		if (from == RDMA_QP_INIT)
 			to_rtr(qp, to);
 		if (to->state == RDMA_QP_RTS)
-			to_rts(qp, to);
+			to_rts(qp, to, m->link_mbps);
 		RDMA_LOG(DEBUG, "queue pair 0x%06x: from %s to %s", qp->base.qpn,
 			from == RDMA_QP_INIT ? "INIT" : "RTR",
 			to->state == RDMA_QP_RTS ? "RTS" : "RTR");
@@ -294,8 +297,11 @@ qp_modify(struct roce_lane *lane, void *arg)
 int
 roce_qp_modify(struct rdma_qp *base, const struct roce_qp_modify *to)
 {
-	struct modify m = {(struct roce_qp *)base, to};
+	struct modify m = {.qp = (struct roce_qp *)base, .to = to};
+	struct rdma_dev_info info;
 
+	if (to->state == RDMA_QP_RTS && rdma_dev_info_get(base->pd->dev, &info) == 0)
+		m.link_mbps = info.link_mbps;
 	return roce_lane_call(m.qp->lane, qp_modify, &m);
 }
 
