@@ -662,6 +662,8 @@ test_shared_group(void **state)
 	memcpy(frame, query, sizeof(query));
 	assert_int_equal(rdma_roce_rx(it.dev, 0, &m, 1), 0);
 	assert_int_equal(stat("rx_control_frames"), 1);
+	/* as it is worked on, control does not run calls on it meanwhile */
+	assert_int_equal(roce_dev(it.dev)->lanes[0]->owner, rte_lcore_id());
 	/* the same before TCP is somebody else's */
 	m = rte_pktmbuf_alloc(pool);
 	frame = (uint8_t *)rte_pktmbuf_append(m, 90);

@@ -44,13 +44,19 @@ static bool
 lane_claim(struct roce_lane *lane)
 {
 	uint32_t owner = atomic_load_explicit(&lane->owner, memory_order_acquire);
+	uint32_t call = ROCE_OWNER_CALL;
 
 	if (is_owner(lane))
 		return true;
 	if (owner != ROCE_OWNER_NONE && (owner == ROCE_OWNER_CALL || owner_runs(owner)))
 		return false;
-	return atomic_compare_exchange_strong_explicit(
-		&lane->owner, &owner, ROCE_OWNER_CALL, memory_order_acq_rel, memory_order_relaxed);
+	if (!atomic_compare_exchange_strong(&lane->owner, &owner, ROCE_OWNER_CALL))
+		return false;
+	/* one that was launched meanwhile may have found the lane still its own: it runs already */
+	if (owner == ROCE_OWNER_NONE || !owner_runs(owner))
+		return true;
+	atomic_compare_exchange_strong(&lane->owner, &call, owner);
+	return false;
 }
 
 static void
@@ -62,9 +68,8 @@ lane_release(struct roce_lane *lane)
 		&lane->owner, &owner, ROCE_OWNER_NONE, memory_order_acq_rel, memory_order_relaxed);
 }
 
-/** The lane is polled by another lcore than before. @return false: calls are being run just now */
-static bool
-lane_take(struct roce_lane *lane)
+bool
+roce_lane_take(struct roce_lane *lane)
 {
 	uint32_t owner = atomic_load_explicit(&lane->owner, memory_order_acquire);
 
@@ -328,8 +333,7 @@ roce_lane_progress(struct rdma_dev *dev, uint16_t index)
 	uint64_t sent = lane->stats[ROCE_TX_PACKETS];
 	unsigned int received;
 
-	if (unlikely(atomic_load_explicit(&lane->owner, memory_order_relaxed) != rte_lcore_id()) &&
-		!lane_take(lane))
+	if (!roce_lane_enter(lane))
 		return 0;
 	lane->now = rte_rdtsc();
 	if (unlikely(!rte_ring_empty(lane->calls)))

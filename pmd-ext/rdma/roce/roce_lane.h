@@ -9,6 +9,8 @@
 
 #include <sys/queue.h>
 
+#include <rte_branch_prediction.h>
+#include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 
@@ -90,6 +92,17 @@ enum roce_from {
 
 /** Take frames in, whoever received them: roce_rx.c. */
 void roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, enum roce_from from);
+
+/** The lane is polled by another lcore than before. @return false: calls are being run just now */
+bool roce_lane_take(struct roce_lane *lane);
+
+/** The calling lcore is about to work on the lane. @return false: not now, as roce_lane_take() */
+static inline bool
+roce_lane_enter(struct roce_lane *lane)
+{
+	return likely(atomic_load_explicit(&lane->owner, memory_order_relaxed) == rte_lcore_id()) ||
+		roce_lane_take(lane);
+}
 
 /** Hand what is pending to the port. */
 void roce_lane_flush(struct roce_lane *lane);

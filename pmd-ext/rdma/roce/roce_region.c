@@ -99,13 +99,15 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 static int64_t
 mr_refs(const struct roce_dev *dev, const struct roce_mr *mr)
 {
-	int64_t refs = 0;
+	int64_t refs = 0, stock;
 	uint16_t i;
 
-	for (i = 0; i < dev->nb_lanes; i++)
+	for (i = 0; i < dev->nb_lanes; i++) {
+		/* before the count that it is part of: a stock that is new is never without */
+		stock = __atomic_load_n(&mr->lane[i].stock, __ATOMIC_ACQUIRE);
 		refs += __atomic_load_n(&mr->lane[i].refs, __ATOMIC_RELAXED) +
-			rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1 -
-			(int64_t)__atomic_load_n(&mr->lane[i].stock, __ATOMIC_RELAXED);
+			rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1 - stock;
+	}
 	return refs;
 }
 

@@ -34,7 +34,7 @@ roce_mr_hold(struct roce_mr_lane *lane)
 {
 	if (lane->stock == 0) {
 		rte_mbuf_ext_refcnt_update(&lane->info, ROCE_MR_STOCK);
-		lane->stock = ROCE_MR_STOCK;
+		__atomic_store_n(&lane->stock, ROCE_MR_STOCK, __ATOMIC_RELEASE);
 	}
 	lane->stock--;
 }

@@ -3,6 +3,7 @@
 
 #include <rte_cycles.h>
 #include <rte_ip.h>
+#include <rte_pause.h>
 #include <rte_udp.h>
 
 #include "../rdma_roce.h"
@@ -55,6 +56,9 @@ rdma_roce_rx(struct rdma_dev *dev, uint16_t index, struct rte_mbuf **m, uint16_t
 	struct rte_mbuf *ours[ROCE_BURST];
 	uint16_t i, taken = 0, kept = 0;
 
+	/* calls of the control lcore may be running in the absence of polls: they are short */
+	while (!roce_lane_enter(lane))
+		rte_pause();
 	lane->now = rte_rdtsc();
 	for (i = 0; i < n; i++) {
 		if (!is_ours(m[i])) {
