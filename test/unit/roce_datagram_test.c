@@ -235,6 +235,41 @@ test_ud(void **state)
 	rig_disconnect(&rig);
 }
 
+static bool
+mark(struct rig *r, unsigned int from, struct rte_mbuf *m)
+{
+	if (from == 0)
+		*rte_pktmbuf_mtod_offset(m, uint8_t *, 15) |= 3;
+	return true;
+}
+
+/* Congestion on a datagram's way is counted, and nobody is told. */
+static void
+test_ud_marked(void **state)
+{
+	const struct rdma_qp_attr attr = {.type = RDMA_QP_UD};
+	const uint64_t marks = rig_stat(&rig, 1, "rx_congestion_marks");
+	struct rdma_sge s = sge(0, 0, 100);
+	struct rdma_send_wr wr = {.sg = &s, .nb_sge = 1, .flags = RDMA_SEND_SIGNALED};
+	struct rdma_qp_info to;
+
+	rig_connect(&rig, &attr, MTU);
+	wr.ud.ah = handle();
+	rdma_qp_info_get(rig.end[1].qp, &to);
+	wr.ud.remote_qpn = to.qpn;
+	wr.ud.remote_qkey = 0x01234567;
+	receive(1, 0, 140);
+	rig.tap = mark;
+	assert_int_equal(rdma_post_send(rig.end[0].qp, &wr, 1), 1);
+	wait_for(0, RDMA_WC_SUCCESS);
+	wait_for(1, RDMA_WC_SUCCESS);
+	rig.tap = NULL;
+	assert_int_equal(rig_stat(&rig, 1, "rx_congestion_marks"), marks + 1);
+	assert_int_equal(rig_stat(&rig, 1, "tx_cnps"), 0);
+	assert_int_equal(rdma_ah_destroy(wr.ud.ah), 0);
+	rig_disconnect(&rig);
+}
+
 /* A datagram that is not taken is dropped and counted, and takes no receive with it. */
 static void
 test_ud_dropped(void **state)
@@ -387,6 +422,7 @@ main(void)
 		cmocka_unit_test(test_uc_loss),
 		cmocka_unit_test(test_uc_memory),
 		cmocka_unit_test(test_ud),
+		cmocka_unit_test(test_ud_marked),
 		cmocka_unit_test(test_ud_dropped),
 		cmocka_unit_test(test_ud_controlled),
 		cmocka_unit_test(test_ud_foreign_handle),

@@ -244,6 +244,21 @@ test_repeat_in_the_way(void **state)
 	finish();
 }
 
+/* A notification that notifies of nothing is not one of a stranger. */
+static void
+test_cnp(void **state)
+{
+	static const uint8_t reserved[16];
+
+	open_with(NULL, ",mtu=1024");
+	deliver(forge(ROCE_CNP, 0, reserved, 0, -1));
+	rig_run(&rig, 1);
+	assert_int_equal(rig_stat(&rig, 1, "rx_bad_opcode"), 1);
+	assert_int_equal(rig_stat(&rig, 1, "rx_bad_address"), 0);
+	assert_int_equal(rig_stat(&rig, 1, "rx_cnps"), 0);
+	finish();
+}
+
 /* A part of a READ that was answered. */
 static void
 read_again(uint32_t psn, uint32_t length)
@@ -395,6 +410,7 @@ main(void)
 		cmocka_unit_test(test_too_long),
 		cmocka_unit_test(test_too_many_reads),
 		cmocka_unit_test(test_repeat_in_the_way),
+		cmocka_unit_test(test_cnp),
 		cmocka_unit_test(test_repeat_of_part),
 		cmocka_unit_test(test_repeat_of_region_gone),
 		cmocka_unit_test(test_vlan),

@@ -9,6 +9,7 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 
+#include "roce.h"
 #include "roce_packet.h"
 
 #define GROUP  "239.1.2.3"
@@ -116,6 +117,29 @@ test_copies_come_back(void **state)
 	assert_int_equal(rig_stat(&rig, 1, "rx_no_receive_posted"), BURSTS * BURST * RIG_LANES);
 }
 
+/* Marks are counted once a packet; what there are no mbufs for by its name. */
+static void
+test_counters(void **state)
+{
+	static struct rte_mbuf *taken[8192];
+	struct rte_mempool *control = roce_dev(rig.end[1].dev)->pool;
+	struct rte_mbuf *marked = rte_pktmbuf_copy(datagram, pool, 0, UINT32_MAX);
+	unsigned int n = 0;
+
+	assert_non_null(marked);
+	*rte_pktmbuf_mtod_offset(marked, uint8_t *, 15) |= 3;
+	burst(marked);
+	assert_int_equal(rig_stat(&rig, 1, "rx_congestion_marks"), BURST);
+	rte_pktmbuf_free(marked);
+	while (n < RTE_DIM(taken) && (taken[n] = rte_pktmbuf_alloc(control)))
+		n++;
+	assert_in_range(n, 1, RTE_DIM(taken) - 1);
+	burst(datagram);
+	assert_int_equal(rig_stat(&rig, 1, "rx_no_mbuf"), BURST * (RIG_LANES - 1));
+	assert_int_equal(rig_stat(&rig, 1, "rx_handover_ring_full"), 0);
+	rte_pktmbuf_free_bulk(taken, n);
+}
+
 /* What no member would take is not copied for them. */
 static void
 test_junk_is_not_copied(void **state)
@@ -190,6 +214,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_copies_come_back),
+		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_junk_is_not_copied),
 	};
 

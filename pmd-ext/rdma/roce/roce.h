@@ -63,7 +63,7 @@ enum roce_stat {
 	ROCE_RX_VLAN,	       /**< of another VLAN: dropped */
 	ROCE_RX_MALFORMED,     /**< lengths, versions, pads that can't be */
 	ROCE_RX_ICRC,	       /**< ICRC wrong */
-	ROCE_RX_OPCODE,	       /**< opcode unknown or not of this transport */
+	ROCE_RX_OPCODE,	       /**< unknown or not of this transport; CNPs that are none */
 	ROCE_RX_QPN,	       /**< no such queue pair */
 	ROCE_RX_STATE,	       /**< queue pair not ready to receive */
 	ROCE_RX_ADDRESS,       /**< not from the peer's address */
@@ -88,6 +88,7 @@ enum roce_stat {
 	ROCE_TX_TIMEOUT,    /**< local acknowledge time-outs */
 	ROCE_TX_PROBE,	    /**< packets sent again early, as no answer came for a round trip */
 	ROCE_TX_KEEPALIVE,  /**< idle peers asked for a sign of life */
+	ROCE_RX_NOMBUF,	    /**< no mbuf for a copy: dropped for whom it was */
 	ROCE_TX_NOMBUF,	    /**< no mbuf: tried again later */
 	ROCE_TX_CNP,
 	ROCE_RX_CNP,

@@ -11,7 +11,8 @@ void
 roce_congestion_mark(struct roce_qp *qp)
 {
 	roce_count(qp->lane, ROCE_RX_CE);
-	if (qp->lane->now < qp->cnp_at)
+	/* datagrams have no peer to be told */
+	if (qp->type == RDMA_QP_UD || qp->lane->now < qp->cnp_at)
 		return;
 	qp->cnp_at = qp->lane->now + rte_get_tsc_hz() / NOTIFY_PER_SECOND;
 	qp->cnp_due = true;
@@ -21,8 +22,11 @@ roce_congestion_mark(struct roce_qp *qp)
 void
 roce_congestion_notified(struct roce_qp *qp, const struct roce_packet *pkt)
 {
-	if (qp->type == RDMA_QP_UD || !roce_packet_from(pkt, &qp->peer_gid) ||
-		!(pkt->bth->ecn & ROCE_BTH_BECN)) {
+	if (qp->type == RDMA_QP_UD || !(pkt->bth->ecn & ROCE_BTH_BECN)) {
+		roce_count(qp->lane, ROCE_RX_OPCODE);
+		return;
+	}
+	if (!roce_packet_from(pkt, &qp->peer_gid)) {
 		roce_count(qp->lane, ROCE_RX_ADDRESS);
 		return;
 	}

@@ -18,7 +18,7 @@ to_control(struct roce_lane *lane, struct rte_mbuf *m)
 		copy = rte_pktmbuf_copy(m, lane->dev->pool, 0, UINT32_MAX);
 		if (!copy || copy->nb_segs > 1) {
 			rte_pktmbuf_free(copy);
-			roce_count(lane, ROCE_RX_CONTROL_FULL);
+			roce_count(lane, ROCE_RX_NOMBUF);
 			return false;
 		}
 		copy->l2_len = m->l2_len;
@@ -85,7 +85,7 @@ spread(struct roce_lane *lane, struct rte_mbuf *m)
 		n++;
 		copy = rte_pktmbuf_copy(m, dev->pool, 0, UINT32_MAX);
 		if (!copy)
-			roce_count(lane, ROCE_RX_HANDOVER_FULL);
+			roce_count(lane, ROCE_RX_NOMBUF);
 		else if (!hand_over(lane, dev->lanes[i], copy))
 			rte_pktmbuf_free(copy);
 	}
@@ -96,7 +96,8 @@ static void
 multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
 {
 	const struct roce_gid dst = roce_packet_dst(pkt);
-	unsigned int i, members = 0, others = 0;
+	unsigned int i, members = 0, lanes = 0;
+	bool others = false;
 
 	if ((rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
 		roce_count(lane, ROCE_RX_PKEY);
@@ -112,10 +113,10 @@ multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from 
 			roce_count(lane, ROCE_RX_ICRC);
 			return;
 		}
-		others = spread(lane, pkt->m);
+		lanes = spread(lane, pkt->m);
 	}
 	if (from == ROCE_FROM_PORT)
-		others += roce_sibling_give(lane, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
+		others = roce_sibling_give(lane, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
 
 	for (i = 0; i < lane->nb_groups; i++) {
 		if (!roce_gid_equal(&lane->groups[i].gid, &dst))
@@ -126,8 +127,11 @@ multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from 
 		else
 			roce_responder_datagram(lane->groups[i].qp, pkt);
 	}
-	if (!members && !others)
+	if (!members && !lanes && !others)
 		roce_count(lane, ROCE_RX_OTHER);
+	/* a packet once, whoever of the device has had it */
+	if (unlikely(pkt->ecn == 3) && from != ROCE_FROM_LANE && (members || lanes))
+		roce_count(lane, ROCE_RX_CE);
 }
 
 /** Everything about a queue pair's packet that needs no state of it. @return false: counted */
@@ -218,7 +222,7 @@ data(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
 	}
 	if (!is_welcome(lane, qp, pkt))
 		return false;
-	if (unlikely(pkt->ecn == 3) && qp->type != RDMA_QP_UD)
+	if (unlikely(pkt->ecn == 3))
 		roce_congestion_mark(qp);
 	if (pkt->flags & ROCE_F_RESPONSE)
 		roce_requester_response(qp, pkt);

@@ -47,11 +47,15 @@ has_groups(const struct roce_dev *dev)
 	return false;
 }
 
-/** @return false: no room, counted; the mbuf is still ours */
+/** @param m NULL: there was none to be had @return false: counted; the mbuf is still ours */
 static bool
 give(struct roce_lane *lane, struct roce_dev *to, struct rte_mbuf *m)
 {
-	if (!m || rte_ring_mp_enqueue(to->given, m) < 0) {
+	if (unlikely(!m)) {
+		roce_count(lane, ROCE_RX_NOMBUF);
+		return false;
+	}
+	if (rte_ring_mp_enqueue(to->given, m) < 0) {
 		roce_count(lane, ROCE_RX_GIVEN_FULL);
 		return false;
 	}

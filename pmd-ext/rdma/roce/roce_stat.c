@@ -46,6 +46,7 @@ static const char *const name[ROCE_STATS] = {
 	[ROCE_TX_TIMEOUT] = "ack_timeouts",
 	[ROCE_TX_PROBE] = "tx_probes",
 	[ROCE_TX_KEEPALIVE] = "tx_keepalives",
+	[ROCE_RX_NOMBUF] = "rx_no_mbuf",
 	[ROCE_TX_NOMBUF] = "tx_no_mbuf",
 	[ROCE_TX_CNP] = "tx_cnps",
 	[ROCE_RX_CNP] = "rx_cnps",
