@@ -27,6 +27,15 @@ def rping(build, where, role, *words):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+def listening(build, where, *words):
+    server = rping(build, where, 'server', '-s', *words)
+    line = ''
+    while 'listening' not in line:
+        line = server.stdout.readline()
+        want(line, 'no server')
+    return server
+
+
 def end(process):
     text = process.communicate(timeout=SECONDS)[0]
     want(process.returncode == 0, 'status', process.returncode, text)
@@ -45,18 +54,14 @@ def counters(text, address):
 def main():
     build = sys.argv[1]
     with tempfile.TemporaryDirectory() as where:
-        server = rping(build, where, 'server', '-s', '--stats')
-        line = ''
-        while 'listening' not in line:
-            line = server.stdout.readline()
-            want(line, 'no server')
+        server = listening(build, where, '--stats')
         client = rping(build, where, 'client', '-c', '-a', '10.0.0.1', '--wait', '20', '--stats')
         ours, theirs = counters(end(client), '10.0.0.2'), counters(end(server), '10.0.0.1')
         for stats in ours, theirs:
             want(stats['cm_connected'] == 1 and stats['rx_packets'] > 2 * TURNS, ours, theirs)
         # by WRITE and by READ, each turn
         want(theirs['rx_message_bytes'] > 0 and ours['tx_packets'] > 2 * TURNS, ours, theirs)
-        server = rping(build, where, 'server', '-s')
+        server = listening(build, where)
         client = rping(build, where, 'client', '-c', '-a', '10.0.0.1', '--wait', '20')
         for process in client, server:
             text = end(process)

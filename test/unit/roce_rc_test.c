@@ -305,6 +305,29 @@ test_queue(void **state)
 	rig_disconnect(&rig);
 }
 
+/* A request that is refused behind a good one that nobody wants to hear of: it has to be asked for
+ * all the same, as nothing that asks goes out any more. */
+static void
+test_refused_behind(void **state)
+{
+	const struct rdma_qp_attr attr = {.retry_count = 0, .rnr_retry = 7, .ack_timeout = 20};
+	const uint64_t before = rig_stat(&rig, 0, "ack_timeouts");
+	struct rdma_sge good = sge(0, 0, 100), bad = good;
+	const struct rdma_send_wr wr[] = {
+		{.wr_id = 1, .sg = &good, .nb_sge = 1},
+		{.wr_id = 2, .sg = &bad, .nb_sge = 1},
+	};
+
+	bad.lkey ^= 0x80000000;
+	connect_rc(&attr);
+	receive(0, 100);
+	assert_int_equal(rdma_post_send(rig.end[0].qp, wr, 2), 2);
+	assert_int_equal(wait_for(0, RDMA_WC_LOC_PROT_ERR).wr_id, 2);
+	assert_int_equal(rig_stat(&rig, 0, "ack_timeouts"), before);
+	wait_for(1, RDMA_WC_SUCCESS);
+	rig_disconnect(&rig);
+}
+
 /* What is refused, and how: both ends know, and nothing is written. */
 static void
 refuse(struct rdma_send_wr *wr, enum rdma_wc_status status, const char *counter)
@@ -606,6 +629,7 @@ main(void)
 		cmocka_unit_test(test_atomics),
 		cmocka_unit_test(test_inline),
 		cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_refused_behind),
 		cmocka_unit_test(test_rights),
 		cmocka_unit_test(test_local_protection),
 		cmocka_unit_test(test_too_long),

@@ -103,10 +103,12 @@ mr_refs(const struct roce_dev *dev, const struct roce_mr *mr)
 	uint16_t i;
 
 	for (i = 0; i < dev->nb_lanes; i++) {
+		/* first: a request may end before the port lets go of its frames, which are counted
+		 * behind it */
+		refs += __atomic_load_n(&mr->lane[i].refs, __ATOMIC_ACQUIRE);
 		/* before the count that it is part of: a stock that is new is never without */
 		stock = __atomic_load_n(&mr->lane[i].stock, __ATOMIC_ACQUIRE);
-		refs += __atomic_load_n(&mr->lane[i].refs, __ATOMIC_RELAXED) +
-			rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1 - stock;
+		refs += rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1 - stock;
 	}
 	return refs;
 }

@@ -117,6 +117,16 @@ is_asked(const struct roce_requester *r)
 	return roce_psn_diff(r->asked_psn, r->una_psn) > 0;
 }
 
+/** Does nothing go out behind this request before it is acknowledged? */
+static bool
+is_last(const struct roce_qp *qp)
+{
+	const struct roce_requester *r = &qp->req;
+
+	/* one that is refused waits until it is the oldest */
+	return r->current + 1 == r->head || roce_wqe(qp, r->current + 1)->status != RDMA_WC_SUCCESS;
+}
+
 /** Should this packet ask for an acknowledgement? */
 static bool
 ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
@@ -124,8 +134,8 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 	struct roce_requester *r = &qp->req;
 
 	if (++r->unasked >= RTE_MIN(r->window / 4, ROCE_ACK_EVERY) || r->probe ||
-		(last && (is_signalled(qp, wqe) || r->current + 1 == r->head)) ||
-		(last && r->rnr_cap) || roce_psn_diff(r->next_psn, r->una_psn) + 1 >= r->window) {
+		(last && (is_signalled(qp, wqe) || is_last(qp))) || (last && r->rnr_cap) ||
+		roce_psn_diff(r->next_psn, r->una_psn) + 1 >= r->window) {
 		r->unasked = 0;
 		r->asked_psn = roce_psn_add(r->next_psn, 1);
 		if (r->rtt_start == 0 && r->next_psn == r->max_psn) {
@@ -408,16 +418,20 @@ roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
 }
 
 /**
- * Has nothing been asked for yet, as packets go out slowly? Then it is no time-out. When none went
- * out since the one before it is, as a port may take none; once that may be for want of polls.
+ * Has nothing been asked for yet, as packets go out slowly, or others have their turn? Then it is
+ * no time-out. When none went out since the one before it is, as a port may take none; once that
+ * may be for want of polls.
  */
 static bool
 put_off(struct roce_qp *qp)
 {
 	struct roce_requester *r = &qp->req;
 
-	if (qp->rate.cost == 0 || is_asked(r) || !may_send(qp))
+	if (is_asked(r) || !may_send(qp))
 		return false;
+	/* no port's doing */
+	if (!roce_rate_allows(&qp->rate, qp->lane->now))
+		return true;
 	if (r->paced_psn != r->next_psn)
 		r->put_off = 0;
 	r->paced_psn = r->next_psn;
