@@ -325,8 +325,13 @@ check_before_cut(
 	if (rc == 0)
 		rc = arrow_reader_open_memory(&r, data, size, &problem);
 	if (rc == 0) {
-		if (arrow_recovery_scan(&r, &end, &problem) < most)
+		/* recovery wants both: the file would be out of sight for good */
+		if (!header_is_whole(&r)) {
+			problem = "its schema is damaged";
 			rc = -EBADMSG;
+		} else if (arrow_recovery_scan(&r, &end, &problem) < most) {
+			rc = -EBADMSG;
+		}
 		arrow_reader_close(&r);
 	}
 	(void)io->close(handle);

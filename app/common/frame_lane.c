@@ -134,12 +134,14 @@ static enum frame_place
 drop_unused(const struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
 {
 	const uint64_t passed = lane->passed, at = frame + 1;
+	/* numbers are the detector's now; those of the run before were so far apart */
+	const uint64_t stride = __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED);
 	uint64_t now;
 
 	if (passed == at)
 		return FRAME_PLACE_NO_RUN;
 	now = rte_rdtsc();
-	if (at < passed && passed - at <= ft->config.give_up &&
+	if (at < passed && passed - at <= ft->config.give_up * stride &&
 		now - lane->passed_at <= ft->config.stall_cycles)
 		return FRAME_PLACE_NO_RUN;
 	__atomic_store_n(&lane->passed_at, now, __ATOMIC_RELAXED);

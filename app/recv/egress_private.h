@@ -62,13 +62,14 @@ struct known {
 
 /* What is done when stores stand still; the lcore's. */
 struct ladder {
-	enum egress_step step; /* atomic */
-	uint64_t above_since;  /* ms: the ring is fuller than spill_at; 0: it is not */
-	uint64_t rest_until;   /* ms: a spill that gives batches back is left alone */
-	uint64_t in_spill;     /* bytes that are being spilled */
-	uint64_t progress;     /* batches ever spilled; atomic */
-	uint64_t look_at;      /* ms */
-	bool full;	       /* the last batch found no room */
+	enum egress_step step;		/* atomic */
+	uint64_t above_since;		/* ms: the ring is fuller than spill_at; 0: it is not */
+	uint64_t rest_until;		/* ms: a spill that gives batches back is left alone */
+	uint64_t in_spill;		/* bytes that are being spilled */
+	uint64_t progress;		/* batches ever spilled; atomic */
+	uint64_t look_at;		/* ms */
+	bool full;			/* the last batch found no room */
+	uint32_t uncut[RETENTION_RUNS]; /* spill_uncut(), as it was seen */
 };
 
 /* A run whose batches are held. */

@@ -7,8 +7,9 @@
 #include "fail_point.h"
 
 #define RESULTS	 32
-#define REST_MS	 1000 /* after a batch was given back */
-#define LOW_PART 2    /* spilling ends when the ring is half as full as it began */
+#define REST_MS	 1000		     /* after a batch was given back */
+#define UNCUT	 (UINT64_C(1) << 32) /* more than there ever are */
+#define LOW_PART 2		     /* spilling ends when the ring is half as full as it began */
 
 const char *
 egress_step_name(enum egress_step step)
@@ -169,6 +170,28 @@ egress_adopt_spilled(struct egress *e)
 	return 0;
 }
 
+/*
+ * A file may have batches that were given back: they are in it, and were not counted, so they would
+ * hide as many that are imported. With a count that files never come up to, the next one to adopt
+ * the ring forgets doubts: at worst there are doubles, which reconcile finds.
+ */
+static void
+look_for_uncut(struct egress *e)
+{
+	struct retention_run run;
+	unsigned int i;
+	uint32_t uncut;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		uncut = spill_uncut(e->spill, i);
+		if (uncut == e->ladder.uncut[i])
+			continue;
+		e->ladder.uncut[i] = uncut;
+		if (retention_run_get(e->ring, i, &run) && run.spilled < UNCUT)
+			retention_run_spilled(e->ring, i, run.spilled + UNCUT);
+	}
+}
+
 static bool
 take_results(struct egress *e, uint64_t now)
 {
@@ -267,6 +290,8 @@ egress_spill_turn(struct egress *e, uint64_t now)
 	if (!results && now < e->ladder.look_at)
 		return false;
 	e->ladder.look_at = now + 1;
+	if (e->spill != NULL)
+		look_for_uncut(e);
 	climb(e, now);
 	if (e->spill == NULL || e->ladder.step == EGRESS_HOLD || now < e->ladder.rest_until)
 		return results;

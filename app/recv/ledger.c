@@ -313,8 +313,9 @@ create(char path[PATH_MAX], const char *directory, const char *run, const char *
 	}
 	if (ret == 0 && number[0] != '\0')
 		rte_log(RTE_LOG_NOTICE, ledger_logtype,
-			"ledger: %s/%s_ledger.ini is there already: this one is %s\n", directory,
-			run, path);
+			"ledger: %s/%s_ledger.ini is there already, or was begun by a receiver "
+			"that died: this one is %s\n",
+			directory, run, path);
 	return ret;
 }
 

@@ -58,6 +58,8 @@ run_init(struct run *r, struct pipeline *p, const struct settings *process,
 	r->pipeline = p;
 	r->process = process;
 	r->base = base;
+	/* nothing is on its way: it balances */
+	ledger_since(&r->last.ledger, &(struct ledger){0});
 }
 
 void

@@ -60,6 +60,8 @@ struct spill_run {
 	char dir[PATH_MAX];
 	struct arrow_reader reader[SINK_TABLES];
 	struct stream_writer *writer[SINK_TABLES];
+	uint64_t uncut_of[SINK_TABLES]; /* as its writer has told last */
+	uint32_t uncut;			/* atomic: of all runs that were here */
 };
 
 struct spill {
@@ -142,6 +144,7 @@ close_run(struct spill_run *r)
 	for (i = 0; i < SINK_TABLES; i++) {
 		stream_writer_close(r->writer[i]);
 		r->writer[i] = NULL;
+		r->uncut_of[i] = 0;
 		if (r->reader[i].data != NULL)
 			arrow_reader_close(&r->reader[i]);
 		r->reader[i].data = NULL;
@@ -363,6 +366,8 @@ poll_writers(struct spill *s)
 			stream_writer_poll(s->run[i].writer[k]);
 			stream_writer_stats_get(s->run[i].writer[k], &of);
 			error = of.error != 0 ? of.error : error;
+			ADD(s->run[i].uncut, (uint32_t)(of.uncut - s->run[i].uncut_of[k]));
+			s->run[i].uncut_of[k] = of.uncut;
 			any = true;
 		}
 	}
@@ -443,6 +448,12 @@ spill_pause(struct spill *s)
 
 	/* files that stay open are completed with their run */
 	(void)rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order));
+}
+
+uint32_t
+spill_uncut(const struct spill *s, unsigned int run)
+{
+	return __atomic_load_n(&s->run[run].uncut, __ATOMIC_RELAXED);
 }
 
 bool

@@ -79,6 +79,9 @@ void spill_put(struct spill *s, uint32_t batch, const struct retention_batch *b,
 /** What has become of them. @return results */
 unsigned int spill_results(struct spill *s, struct spill_result *result, unsigned int room);
 
+/** Times that a file of this place in the ring was left with batches that were given back. */
+uint32_t spill_uncut(const struct spill *s, unsigned int run);
+
 /** Complete the files that are open: no more for now. */
 void spill_pause(struct spill *s);
 

@@ -243,6 +243,9 @@ copy_file(struct import *s, const struct stream_source *source, const char *run)
 			s->counts.doubles - before.doubles);
 		return 0;
 	}
+	/* those that were not tried are not stored either */
+	s->counts.failed = before.failed + source->reader.nb_batches -
+		(s->counts.stored - before.stored) - (s->counts.doubles - before.doubles);
 	rc = given < 0 ? (int)given : stream_writer_state(t->writer);
 	say(s, true, "%s is not stored: %s", source->path, strerror(rc < 0 ? -rc : EIO));
 	return rc < 0 ? rc : -EIO;

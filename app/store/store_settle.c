@@ -29,8 +29,11 @@ settle(struct store_settle *s)
 	if (reason != SINK_REASON_NONE)
 		return reason;
 	for (i = 0; i < SINK_TABLES; i++) {
-		if (!cut_moved(s, i))
+		if (!cut_moved(s, i)) {
+			/* what its files have is not known now: they are read anew */
+			s->run->open = false;
 			return SINK_REASON_FAILED;
+		}
 		FAIL_POINT("store.cut");
 	}
 	s->memory_error = store_bodies_take(s->bodies, s->bytes, &s->memory);

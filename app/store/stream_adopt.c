@@ -15,11 +15,20 @@
 static void
 note_number(struct stream_writer *w, const char *name)
 {
-	const size_t before = strlen(w->config.run) + sizeof("_0123456789abcdef_") - 1;
-	const unsigned long set = strtoul(name + before, NULL, 10);
+	const unsigned int number = stream_copy_number(name);
 
-	if (set > w->set && set < UINT32_MAX)
-		w->set = set;
+	if (number > w->set)
+		w->set = number;
+}
+
+/* As they were begun. */
+static int
+by_number(const struct dirent **a, const struct dirent **b)
+{
+	const unsigned int first = stream_copy_number((*a)->d_name),
+			   second = stream_copy_number((*b)->d_name);
+
+	return first != second ? (first < second ? -1 : 1) : alphasort(a, b);
 }
 
 /* Names of the stream's complete files, in the order in which they were begun. */
@@ -28,7 +37,7 @@ list_files(struct stream_writer *w, struct dirent ***entry)
 {
 	int i, n, kept = 0;
 
-	n = scandir(w->config.dir, entry, NULL, alphasort);
+	n = scandir(w->config.dir, entry, NULL, by_number);
 	if (n < 0)
 		return -errno;
 	for (i = 0; i < n; i++) {
@@ -57,11 +66,13 @@ stream_writer_adopt_all(struct stream_writer *w)
 	if (snprintf(path, sizeof(path), "%s/.", w->config.dir) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
 	rc = w->io->sync_dir(path);
-	if (rc < 0)
-		return rc;
-	n = list_files(w, &entry);
-	if (n < 0)
+	n = rc == 0 ? list_files(w, &entry) : rc;
+	if (n < 0) {
+		snprintf(message, sizeof(message), "files in %.3000s: %s", w->config.dir,
+			strerror(-n));
+		stream_writer_say(w, true, message);
 		return n;
+	}
 	for (i = 0; i < n; i++) {
 		rc = snprintf(path, sizeof(path), "%s/%s", w->config.dir, entry[i]->d_name) <
 				(int)sizeof(path)

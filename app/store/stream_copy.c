@@ -10,8 +10,8 @@
 #include "stream_copy.h"
 #include "stream_writer.h"
 
-#define NUMBERS 1000000	   /* as many digits as those of files have */
-#define SPARE	(16 << 20) /* header, trailer, and something for others */
+#define TRIES 10000	 /* names that are taken are those of files that are not known */
+#define SPARE (16 << 20) /* header, trailer, and something for others */
 
 static void
 count_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
@@ -69,7 +69,7 @@ show_copy(const struct arrow_io_ops *io, const char *hidden, const char *dir, co
 	unsigned int number;
 	int rc = -EEXIST;
 
-	for (number = above + 1; rc == -EEXIST && number < NUMBERS; number++) {
+	for (number = above + 1; rc == -EEXIST && number <= above + TRIES; number++) {
 		rc = name_copy(path, dir, "", run, id, number);
 		if (rc == 0)
 			rc = io->rename(hidden, path);

@@ -197,11 +197,13 @@ stream_source_copy(
 	const struct stream_source *s, struct stream_writer *w, const struct interval_set *only)
 {
 	const struct arrow_reader *r = &s->reader;
+	struct stream_stats before, now;
 	struct stream_batch batch;
 	int64_t given = 0;
 	size_t i;
 	int rc = 0;
 
+	stream_writer_stats_get(w, &before);
 	for (i = 0; i < r->nb_batches && rc == 0; i++) {
 		if (only != NULL && !interval_set_has(only, stream_source_sequence(r, i)))
 			continue;
@@ -211,7 +213,9 @@ stream_source_copy(
 		stream_writer_append(w, &batch);
 		given++;
 		/* one that was given back: who copies does it again from the beginning */
-		rc = stream_writer_state(w);
+		stream_writer_stats_get(w, &now);
+		if (now.again != before.again || now.outages != before.outages)
+			rc = now.error != 0 ? now.error : -EIO;
 	}
 	/* they are written from the mapping: with the results of all nobody reads it any more */
 	(void)stream_writer_finish(w);

@@ -497,6 +497,7 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(complete);
 	GET(syncs);
 	GET(outages);
+	GET(uncut);
 	GET(stalls);
 	GET(stalled);
 	GET(resumes);

@@ -92,6 +92,7 @@ struct stream_stats {
 	uint64_t complete;
 	uint64_t syncs; /**< group commits, and the last one of each file */
 	uint64_t outages;
+	uint64_t uncut;	 /**< files that may have batches which were given back */
 	uint64_t stalls; /**< times that the disk stood still: arrow_slices.h */
 	uint64_t resumes;
 	uint32_t stalled;			 /**< the disk stands still */

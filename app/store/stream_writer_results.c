@@ -78,6 +78,7 @@ retire(struct stream_writer *w, struct stream_file *f)
 	if (f->has_thread)
 		pthread_join(f->thread, NULL);
 	ADD(w->stats.complete, f->file.complete);
+	ADD(w->stats.uncut, f->file.uncut);
 	ADD(w->stats.copied, f->file.out.copied);
 	if (f->file.error != 0) {
 		stream_writer_say(w, true, f->file.message);
