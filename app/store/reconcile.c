@@ -72,28 +72,6 @@ find_stream(struct reconcile *r, const struct arrow_identity *identity)
 	return &more[r->nb++];
 }
 
-static int
-add_all(struct interval_set *to, const struct interval_set *from)
-{
-	size_t i;
-	int rc = 0;
-
-	for (i = 0; i < from->nb && rc == 0; i++)
-		rc = interval_set_add(to, from->at[i].first, from->at[i].last);
-	return rc;
-}
-
-static int
-remove_all(struct interval_set *to, const struct interval_set *what)
-{
-	size_t i;
-	int rc = 0;
-
-	for (i = 0; i < what->nb && rc == 0; i++)
-		rc = interval_set_remove(to, what->at[i].first, what->at[i].last);
-	return rc;
-}
-
 int
 reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity *identity,
 	struct interval_set *have)
@@ -103,7 +81,7 @@ reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity
 	if (have->nb == 0)
 		return 0;
 	s = find_stream(r, identity);
-	if (s == NULL || add_all(&s->all, have) < 0)
+	if (s == NULL || interval_set_add_all(&s->all, have) < 0)
 		return -ENOMEM;
 	return stream_known_add(&s->known, path, have, false);
 }
@@ -171,13 +149,13 @@ plan_cut(const struct stream_known *k, size_t file, struct cut *c)
 	*c = (struct cut){.file = file, .from = first_double(k, file)};
 	if (c->from == NONE)
 		return 0;
-	rc = add_all(&c->alone, &k->file[file].have);
+	rc = interval_set_add_all(&c->alone, &k->file[file].have);
 	if (rc == 0 && c->from > 0)
 		rc = interval_set_remove(&c->alone, 0, c->from - 1);
 	c->gone = interval_set_count(&c->alone);
 	for (i = 0; i < k->nb && rc == 0; i++) {
 		if (i != file)
-			rc = remove_all(&c->alone, &k->file[i].have);
+			rc = interval_set_remove_all(&c->alone, &k->file[i].have);
 	}
 	return rc;
 }

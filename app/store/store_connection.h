@@ -50,7 +50,7 @@ struct store_counters {
 	uint64_t doubles;
 	uint64_t again;
 	uint64_t cuts;	      /**< times that batches went, because they are elsewhere */
-	uint64_t batches_cut; /**< those, and what was behind them */
+	uint64_t batches_cut; /**< those */
 	uint64_t bytes_per_s; /**< of bodies, in the last second */
 };
 

@@ -162,44 +162,22 @@ cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PA
 	return rc;
 }
 
-static int
-add_all(struct interval_set *to, const struct interval_set *what)
-{
-	size_t i;
-	int rc = 0;
-
-	for (i = 0; i < what->nb && rc == 0; i++)
-		rc = interval_set_add(to, what->at[i].first, what->at[i].last);
-	return rc;
-}
-
-static int
-remove_all(struct interval_set *from, const struct interval_set *what)
-{
-	size_t i;
-	int rc = 0;
-
-	for (i = 0; i < what->nb && rc == 0; i++)
-		rc = interval_set_remove(from, what->at[i].first, what->at[i].last);
-	return rc;
-}
-
 /* What a file has from a batch on, did not move, and no other one has. */
 static int
 find_alone(const struct stream_known *k, size_t file, uint64_t from,
 	const struct interval_set *moved, struct interval_set *alone)
 {
 	size_t i;
-	int rc = add_all(alone, &k->file[file].have);
+	int rc = interval_set_add_all(alone, &k->file[file].have);
 
 	if (rc == 0 && from > 0)
 		rc = interval_set_remove(alone, 0, from - 1);
 	if (rc == 0)
-		rc = remove_all(alone, moved);
+		rc = interval_set_remove_all(alone, moved);
 	/* a copy that was made before the cut failed */
 	for (i = 0; i < k->nb && rc == 0; i++) {
 		if (i != file)
-			rc = remove_all(alone, &k->file[i].have);
+			rc = interval_set_remove_all(alone, &k->file[i].have);
 	}
 	return rc;
 }
@@ -263,7 +241,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	}
 	/* copies have what those have lost */
 	for (i = 0; i < k->nb; i++)
-		rc = add_all(&k->have, &k->file[i].have) < 0 ? -ENOMEM : rc;
+		rc = interval_set_add_all(&k->have, &k->file[i].have) < 0 ? -ENOMEM : rc;
 	*cut += before - interval_set_count(&k->have);
 	return rc;
 }
@@ -293,7 +271,6 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	char message[PATH_MAX])
 {
 	struct interval_set have = {0};
-	size_t i;
 	int rc;
 
 	*cut = 0;
@@ -303,8 +280,8 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 		/* another file is damaged: this one is sound, and is not to be left out */
 		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 	}
-	for (i = 0; rc == 0 && i < have.nb; i++)
-		rc = interval_set_add(&k->have, have.at[i].first, have.at[i].last);
+	if (rc == 0)
+		rc = interval_set_add_all(&k->have, &have);
 	if (rc == 0)
 		rc = stream_known_add(k, path, &have, false);
 	interval_set_free(&have);

@@ -87,7 +87,7 @@ struct stream_stats {
 	uint64_t doubles; /**< thrown away */
 	uint64_t again;	  /**< given back */
 	uint64_t pending; /**< without a result */
-	uint64_t cut;	  /**< that went elsewhere, and those behind them */
+	uint64_t cut;	  /**< that went elsewhere */
 	uint64_t files;	  /**< begun */
 	uint64_t complete;
 	uint64_t syncs; /**< group commits, and the last one of each file */

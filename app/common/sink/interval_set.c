@@ -161,3 +161,25 @@ interval_set_count(const struct interval_set *s)
 		n += s->at[i].last - s->at[i].first + 1;
 	return n;
 }
+
+int
+interval_set_add_all(struct interval_set *s, const struct interval_set *what)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < what->nb && rc == 0; i++)
+		rc = interval_set_add(s, what->at[i].first, what->at[i].last);
+	return rc;
+}
+
+int
+interval_set_remove_all(struct interval_set *s, const struct interval_set *what)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < what->nb && rc == 0; i++)
+		rc = interval_set_remove(s, what->at[i].first, what->at[i].last);
+	return rc;
+}

@@ -41,6 +41,12 @@ int interval_set_add_common(
 /** Take first to last out, as far as they are in. @return as interval_set_add() */
 int interval_set_remove(struct interval_set *s, uint64_t first, uint64_t last);
 
+/** Add all that another one has. @return as interval_set_add() */
+int interval_set_add_all(struct interval_set *s, const struct interval_set *what);
+
+/** Take all out that another one has, as far as it is in. @return as interval_set_add() */
+int interval_set_remove_all(struct interval_set *s, const struct interval_set *what);
+
 /** Whether n is in; UINT64_MAX never is. */
 bool interval_set_has(const struct interval_set *s, uint64_t n);
 
