@@ -5,24 +5,28 @@
  * Floor of the statistics: a batch of n frames reads 2n bytes a pixel of raw data and 8 bytes of
  * coefficients and writes n/8 bytes of bits; a core that reads 24 GB/s has some 5 cycles for the
  * 32 pixels of a cache line of raw data. So the common case costs, for 32 pixels of one frame, no
- * more than widening, (adu - p) * r, comparing and adding: everything that depends on coefficients
- * only is done once for several frames, in registers, and what is rare is put off:
+ * more than widening, (adu - p) * r, comparing and adding. Work goes strip by strip: what depends
+ * on coefficients only is done once for all frames and left in L1; then frame by frame, so that
+ * whatever a frame needs stays in registers; and what is rare is put off:
  *
  *  - A run of 32 pixels is *tame* if each pixel is unusable in G0 (p or r is NaN) or has p and r
  *    within bounds that keep G0 photons normal numbers below 4096 (or 0). Then 256 r is exact, a
  *    scaled photon is 256 times the photon to the bit, comparing it with 256 times the threshold
- *    is the same, its rounding is gk_sum_q8(), and 32 bits hold the sum of a strip.
- *  - Most runs have no unusable pixel, and nothing is masked there. In others these get p = r = 0
- *    in the registers: they add 0; their bits are cleared after.
- *  - A run that is not tame, or of a frame that has other gains than G0 in it, is marked and done
- *    after its strip, case by case, in vectors too.
+ *    is the same, its rounding is gk_sum_q8(), and 31 bits hold the sum of a strip.
+ *  - NaN is not at or above any threshold, and its rounding is INT32_MIN, which adds nothing to
+ *    the lower 31 bits: unusable pixels take no instruction of their own.
+ *  - Thresholds that people write, 2 or 12.5, have few digits in binary, too: the upper halves of
+ *    photons are compared with those, twice as many in a vector.
+ *  - A run that is not tame is made NaN for the strip; it, and a run of a frame that has other
+ *    gains than G0 in it, is marked and done after its strip, case by case, in vectors too.
  *
- * Pixels at or above a threshold are counted as bits, by row; the bits of csr_threshold are kept,
- * and say what to read again for CSR: at 1 %, a quarter of the raw data. An image that is wanted in
- * any case is made of the photons that are counted.
+ * Pixels at or above bragg_threshold are counted; the bits of csr_threshold are kept, and say what
+ * to read again for CSR: at 1 %, a quarter of the raw data. An image that is wanted in any case is
+ * made of the photons that are counted.
  *
- * With AVX-512 the 32 pixels of a frame take some 24 instructions, with AVX2 50, and what 8 frames
- * share 12 and 20 more.
+ * Counting 32 pixels of a frame takes 27 instructions with AVX-512, 53 with AVX2, and some 6 and 12
+ * are their share of what a strip and a batch take. What bounds it on a core of its own is vector
+ * arithmetic: 17 of these, and 41.
  */
 
 #include <stdbool.h>
@@ -31,27 +35,36 @@
 #include "gk_photons.h"
 #include "gk_tile_set.h"
 
-/* Runs that share sums of 32 bits; their states are bits of one word */
+/* Runs whose sums are added in 31 bits; their states are bits of one word */
 #define STRIP_RUNS 32
 #define STRIP	   GK_TILE_STRIP
 _Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
-/* Frames that share what is made of a run's coefficients; AVX2 has their sums in L1 */
-#define TOGETHER 8
 
 /*
- * Bounds of tame coefficients, as bits: 2^-60 <= p < 2^15 and 2^-60 <= r < 2^-4. |adu - p| < 2^15
- * is 0 or at least 2^-60, so photons are 0 or between 2^-120 and 2^11.
+ * Bounds of tame coefficients, as bits: 2^-41 <= p < 2^15 and 2^-60 <= r < 2^-4. |adu - p| < 2^15
+ * is 0 or at least 2^-41, so photons are 0 or between 2^-101 and 2^11. One range for both: the
+ * largest distance to either end says whether all are in it.
  */
-#define TAME_LOW     (67u << 23)
-#define TAME_P_RANGE ((142u << 23) - TAME_LOW)
-#define TAME_R_RANGE ((123u << 23) - TAME_LOW)
+#define TAME_RANGE (56u << 23)
+#define TAME_P_END (142u << 23)
+#define TAME_R_END (123u << 23)
+
+/* What frames share of a strip. */
+struct shared {
+	/* coefficients of G0, runs in the order of vec_fold(); those that are not tame NaN */
+	_Alignas(64) float p[STRIP];
+	float r[STRIP];		  /* times GK_SUM_SCALE */
+	uint8_t dead[STRIP_RUNS]; /* unusable pixels of tame runs */
+	uint32_t nb_dead;
+	uint32_t tame;	/* runs that are */
+	uint32_t whole; /* those of them that have no unusable pixel */
+};
 
 /* What a strip of one frame is made of. */
 struct strip {
-	_Alignas(64) uint32_t bragg[STRIP_RUNS]; /* bits of the pixels >= bragg_threshold */
-	uint32_t csr[STRIP_RUNS];		 /* ... >= csr_threshold */
-	uint32_t slow;				 /* runs that are put off */
-	const uint16_t *ahead;			 /* what is wanted a strip later */
+	_Alignas(64) uint32_t csr[STRIP_RUNS]; /* bits of the pixels >= csr_threshold */
+	uint32_t slow;			       /* runs that are put off */
+	const uint16_t *ahead;		       /* what is wanted a strip later */
 };
 
 /* A run that is not tame, or not all in G0. */
@@ -78,9 +91,9 @@ slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run,
 		nan |= vec_mask_bits(vec_unordered(photons, photons)) << k * VEC_LANES;
 		finite |= vec_mask_bits(is_finite) << k * VEC_LANES;
 	}
-	s->bragg[run] = bragg;
 	s->csr[run] = csr;
 	c->sum += sum;
+	c->bragg += (uint32_t)__builtin_popcount(bragg);
 	c->invalid += (uint32_t)__builtin_popcount(nan);
 	c->saturated += (uint32_t)__builtin_popcount(~(finite | nan));
 }
@@ -112,239 +125,93 @@ fetch_gains(const struct gk_tile *t, uint64_t x, vec_run words)
 	}
 }
 
-/* What the frames of a strip share of a run, in registers. */
-struct tame_run {
-	vec_f32 p[RUN_VECS];
-	vec_f32 r[RUN_VECS]; /* times GK_SUM_SCALE */
-};
-
-/* @return are all pixels usable, and within bounds? */
-VEC_FN bool
-load_run(const struct gk_tile *t, uint64_t x, struct tame_run *run)
+/* Less than TAME_RANGE in lanes where p and r, and `beyond` before, are within bounds. */
+VEC_FN vec_i32
+beyond_bounds(vec_f32 p, vec_f32 r, vec_i32 beyond)
 {
-	vec_mask bounded = vec_mask_all();
-
-	for (int k = 0; k < RUN_VECS; k++) {
-		const vec_f32 r = vec_load(t->r[0] + x + k * VEC_LANES);
-
-		run->p[k] = vec_load(t->p[0] + x + k * VEC_LANES);
-		run->r[k] = vec_mul(r, vec_set((float)GK_SUM_SCALE));
-		bounded = vec_bits_within(bounded, run->p[k], TAME_LOW, TAME_P_RANGE);
-		bounded = vec_bits_within(bounded, r, TAME_LOW, TAME_R_RANGE);
-	}
-	return vec_mask_is_all(bounded);
+	return vec_max_u32(vec_bits_before(TAME_R_END, r),
+		vec_max_u32(vec_bits_before(TAME_P_END, p), beyond));
 }
 
 /*
- * The same of a run with unusable pixels, whose p and r become 0.
- * @return bits of the usable pixels
+ * NaN that no comparison marks, not even one of upper halves: it has a sign, and keeps it, as a
+ * processor hands on the only NaN that an operation gets.
  */
-VEC_FN uint32_t
-load_run_with_dead(const struct gk_tile *t, uint64_t x, struct tame_run *run, uint32_t *dead)
+VEC_FN vec_f32
+no_photons(void)
 {
-	uint32_t usable = 0;
-
-	*dead = 0;
-	for (int k = 0; k < RUN_VECS; k++) {
-		const vec_f32 p = vec_load(t->p[0] + x + k * VEC_LANES),
-			      r = vec_load(t->r[0] + x + k * VEC_LANES);
-		const vec_mask bounded =
-			vec_bits_within(vec_bits_within(vec_mask_all(), p, TAME_LOW, TAME_P_RANGE),
-				r, TAME_LOW, TAME_R_RANGE);
-
-		*dead |= vec_mask_bits(vec_unordered(p, r)) << k * VEC_LANES;
-		usable |= vec_mask_bits(bounded) << k * VEC_LANES;
-		run->p[k] = vec_keep(bounded, p);
-		run->r[k] = vec_mul(vec_keep(bounded, r), vec_set((float)GK_SUM_SCALE));
-	}
-	return usable;
+	return vec_set(-gk_nan());
 }
 
-/*
- * A tame run of one frame, all in G0.
- * @param whole  no pixel is unusable: bits of bragg are only counted
- */
+/* A run that has other pixels than usable ones within bounds. */
+static __attribute__((noinline)) void
+load_odd_run(const struct gk_tile *t, uint64_t x, uint32_t run, struct shared *to)
+{
+	float *p_to = to->p + run * RUN, *r_to = to->r + run * RUN;
+	bool tame = true;
+
+	for (int k = 0; k < RUN_VECS; k++) {
+		const vec_f32 p = vec_fold_f32(t->p[0] + x, k), r = vec_fold_f32(t->r[0] + x, k);
+		const vec_mask nan = vec_unordered(p, r);
+		const vec_i32 beyond = beyond_bounds(p, r, vec_set_i32(0));
+
+		to->dead[run] += (uint8_t)__builtin_popcount(vec_mask_bits(nan));
+		tame &= vec_mask_is_all(vec_mask_or(nan, vec_less_u32(beyond, TAME_RANGE)));
+		vec_store(p_to + k * VEC_LANES, vec_select(nan, vec_set(0.0f), p));
+		vec_store(r_to + k * VEC_LANES,
+			vec_select(nan, no_photons(), vec_mul(r, vec_set((float)GK_SUM_SCALE))));
+	}
+	to->nb_dead += to->dead[run];
+	to->tame |= (uint32_t)tame << run;
+	for (int k = 0; k < RUN_VECS && !tame; k++) {
+		vec_store(p_to + k * VEC_LANES, vec_set(0.0f));
+		vec_store(r_to + k * VEC_LANES, no_photons());
+	}
+}
+
+/* @param fold  are coefficients left in order? Constant where this is inlined. */
 VEC_FN void
-count_run(const struct tame_run *run, const uint16_t *raw, const bool whole,
-	vec_f32 bragg_threshold, vec_f32 csr_threshold, vec_i32 *sum, uint32_t *bragg,
-	uint32_t *csr)
+load_runs(
+	const struct gk_tile *t, uint64_t first, uint32_t runs, const bool fold, struct shared *to)
 {
-	vec_mask above_bragg[RUN_VECS], above_csr[RUN_VECS];
-	vec_i32 add = vec_set_i32(0);
+	const float *p0 = t->p[0] + first, *r0 = t->r[0] + first;
 
-	for (int k = 0; k < RUN_VECS; k++) {
-		const vec_f32 words = vec_float(vec_words(raw + k * VEC_LANES));
-		const vec_f32 q = vec_mul(vec_sub(words, run->p[k]), run->r[k]);
-
-		add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
-		above_bragg[k] = vec_ge(q, bragg_threshold);
-		above_csr[k] = vec_ge(q, csr_threshold);
-	}
-	*sum = vec_add_i32(*sum, add);
-	vec_put_bits(bragg, above_bragg, !whole);
-	vec_put_bits(csr, above_csr, true);
-}
-
-/*
- * A strip of n frames, n being a constant where this is inlined.
- * @param dead  bits of the unusable pixels of each tame run
- */
-VEC_FN void
-strip_stats(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint32_t n,
-	const uint16_t *const raw[], struct strip s[], uint32_t dead[], struct gk_tile_counts c[])
-{
-	const vec_f32 bragg_threshold = vec_set(t->bragg_threshold * (float)GK_SUM_SCALE),
-		      csr_threshold = vec_set(t->csr_threshold * (float)GK_SUM_SCALE);
-	vec_i32 sum[TOGETHER];
-
-	for (uint32_t f = 0; f < n; f++)
-		sum[f] = vec_set_i32(0);
-	for (uint32_t i = 0; i < runs; i++) {
-		const uint64_t x = first + i * RUN;
-		vec_run gains = vec_run_load(raw[0] + x);
-		struct tame_run run;
-		uint32_t usable;
-		bool tame;
+	for (uint32_t i = 0, x = 0; i < runs; i++, x += RUN) {
+		vec_i32 beyond = vec_set_i32(0);
 
 		for (int k = 0; k < RUN; k += 16) {
-			fetch(t->p[0] + x + STRIP + k);
-			fetch(t->r[0] + x + STRIP + k);
+			fetch(p0 + x + STRIP + k);
+			fetch(r0 + x + STRIP + k);
 		}
-#pragma GCC unroll 8
-		for (uint32_t f = 0; f < n; f++)
-			fetch(s[f].ahead + i * RUN);
-#pragma GCC unroll 8
-		for (uint32_t f = 1; f < n; f++)
-			gains = vec_run_or(gains, raw[f] + x);
-		tame = load_run(t, x, &run);
-		if (__builtin_expect(tame && !vec_run_any(gains, GK_RAW_GAIN_MASK), 1)) {
-			dead[i] = 0;
-#pragma GCC unroll 8
-			for (uint32_t f = 0; f < n; f++)
-				count_run(&run, raw[f] + x, true, bragg_threshold, csr_threshold,
-					&sum[f], &s[f].bragg[i], &s[f].csr[i]);
-			continue;
-		}
-		usable = load_run_with_dead(t, x, &run, &dead[i]);
-#pragma GCC unroll 8
-		for (uint32_t f = 0; f < n; f++) {
-			const vec_run words = vec_run_load(raw[f] + x);
+		for (int k = 0; k < RUN_VECS; k++) {
+			const uint32_t at = x + k * VEC_LANES;
+			const vec_f32 p = fold ? vec_fold_f32(p0 + x, k) : vec_load(p0 + at),
+				      r = fold ? vec_fold_f32(r0 + x, k) : vec_load(r0 + at);
 
-			if ((usable | dead[i]) != UINT32_MAX ||
-				vec_run_any(words, GK_RAW_GAIN_MASK)) {
-				s[f].slow |= UINT32_C(1) << i;
-				fetch_gains(t, x, words);
-				continue;
+			beyond = beyond_bounds(p, r, beyond);
+			if (fold) {
+				vec_store(to->p + at, p);
+				vec_store(to->r + at, vec_mul(r, vec_set((float)GK_SUM_SCALE)));
 			}
-			count_run(&run, raw[f] + x, false, bragg_threshold, csr_threshold, &sum[f],
-				&s[f].bragg[i], &s[f].csr[i]);
-			s[f].bragg[i] &= usable;
-			s[f].csr[i] &= usable;
 		}
+		if (__builtin_expect(vec_mask_is_all(vec_less_u32(beyond, TAME_RANGE)), 1))
+			to->whole |= UINT32_C(1) << i;
+		else
+			load_odd_run(t, first + x, i, to);
 	}
-	for (uint32_t f = 0; f < n; f++)
-		c[f].sum += vec_sum_i32(sum[f]);
 }
 
-static uint32_t
-count_bits(const uint32_t *bits, uint32_t n)
-{
-	uint64_t count = 0, pair;
-	uint32_t i = 0;
-
-	for (; i + 2 <= n; i += 2) {
-		memcpy(&pair, bits + i, sizeof(pair));
-		count += (uint64_t)__builtin_popcountll(pair);
-	}
-	if (i < n)
-		count += (uint64_t)__builtin_popcount(bits[i]);
-	return (uint32_t)count;
-}
-
-/* Bits of a strip, gk_tile_ops.stats(). @return where those of the next one go */
-static uint32_t *
-put_bits(uint32_t *to, const uint32_t words[STRIP_RUNS], uint32_t runs)
-{
-	const uint32_t used = _bzhi_u32(vec_words_used(words), runs);
-
-	*to++ = used;
-	vec_words_pack(words, used, to);
-	return to + __builtin_popcount(used);
-}
-
+/* @param fold  for frames whose images are not made */
 static void
-begin_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
-	const uint16_t *ahead, struct strip *s)
+load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, bool fold, struct shared *to)
 {
-	s->slow = 0;
-	s->ahead = raw + first + runs * RUN;
-	if (first + runs * RUN == (uint64_t)t->rows * t->cols && ahead != NULL)
-		s->ahead = ahead;
-}
-
-/*
- * What is left of a strip of a frame: runs that were put off, and counting bits.
- * @param bits  of the strip, or NULL
- * @return where those of the next one go
- */
-static uint32_t *
-end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
-	const uint32_t dead[], uint32_t nb_dead, struct strip *s, uint32_t *bits,
-	struct gk_tile_counts *c)
-{
-	c->invalid += nb_dead;
-	for (uint32_t slow = s->slow; slow != 0; slow &= slow - 1) {
-		const uint32_t run = (uint32_t)__builtin_ctz(slow);
-
-		c->invalid -= (uint32_t)__builtin_popcount(dead[run]);
-		slow_run(t, first + run * RUN, raw, run, s, c);
-	}
-	c->bragg += count_bits(s->bragg, runs);
-	c->nnz += count_bits(s->csr, runs);
-	return bits != NULL ? put_bits(bits, s->csr, runs) : NULL;
-}
-
-/* @param bits  of the strip; moved on to the next one */
-static void
-some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
-	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *bits[],
-	struct gk_tile_counts c[])
-{
-	uint32_t dead[STRIP_RUNS], nb_dead;
-	struct strip s[TOGETHER];
-
-	for (uint32_t f = 0; f < n; f++)
-		begin_strip(t, first, runs, raw[f], ahead[f], &s[f]);
-	/* a number of its own for each: what is left of a batch costs no second pass */
-	switch (n) {
-	case TOGETHER:
-		strip_stats(t, first, runs, TOGETHER, raw, s, dead, c);
-		break;
-	case 7:
-		strip_stats(t, first, runs, 7, raw, s, dead, c);
-		break;
-	case 6:
-		strip_stats(t, first, runs, 6, raw, s, dead, c);
-		break;
-	case 5:
-		strip_stats(t, first, runs, 5, raw, s, dead, c);
-		break;
-	case 4:
-		strip_stats(t, first, runs, 4, raw, s, dead, c);
-		break;
-	case 3:
-		strip_stats(t, first, runs, 3, raw, s, dead, c);
-		break;
-	case 2:
-		strip_stats(t, first, runs, 2, raw, s, dead, c);
-		break;
-	default:
-		strip_stats(t, first, runs, 1, raw, s, dead, c);
-		break;
-	}
-	nb_dead = count_bits(dead, runs);
-	for (uint32_t f = 0; f < n; f++)
-		bits[f] = end_strip(t, first, runs, raw[f], dead, nb_dead, &s[f], bits[f], &c[f]);
+	memset(to->dead, 0, sizeof(to->dead));
+	to->nb_dead = to->whole = to->tame = 0;
+	if (fold)
+		load_runs(t, first, runs, true, to);
+	else
+		load_runs(t, first, runs, false, to);
+	to->tame |= to->whole;
 }
 
 /* @param tame  are photons NaN, or within int16 by far? */
@@ -373,130 +240,242 @@ any_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value 
 	put_run(photons, x, false, true, type, value);
 }
 
-/* What frames share of a strip whose images are made. */
-struct tame_strip {
-	uint32_t dead[STRIP_RUNS]; /* bits of the unusable pixels of a tame run */
-	uint32_t nb_dead;
-	uint32_t tame;	/* runs that are */
-	uint32_t whole; /* those of them that have no unusable pixel */
+/* Photons at a threshold, scaled. */
+struct level {
+	float value;
+	int16_t below; /* the upper half of the next float's bits that says so */
 };
 
-static void
-load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, struct tame_strip *strip)
+/*
+ * Do upper halves of the bits of a float say whether it is at or above a level? Of positive floats
+ * bits are in order, negative ones have a sign. So it is with levels that have no lower half, up to
+ * eight significant bits: 2, 10, 0.75.
+ */
+static bool
+set_level(float threshold, struct level *level)
 {
-	strip->tame = strip->whole = 0;
-	for (uint32_t i = 0; i < runs; i++) {
-		const uint64_t x = first + i * RUN;
-		struct tame_run run;
-		uint32_t usable;
+	uint32_t bits;
 
-		for (int k = 0; k < RUN; k += 16) {
-			fetch(t->p[0] + x + STRIP + k);
-			fetch(t->r[0] + x + STRIP + k);
-		}
-		strip->dead[i] = 0;
-		if (__builtin_expect(load_run(t, x, &run), 1)) {
-			strip->tame |= UINT32_C(1) << i;
-			strip->whole |= UINT32_C(1) << i;
+	level->value = threshold * (float)GK_SUM_SCALE;
+	memcpy(&bits, &level->value, sizeof(bits));
+	level->below = (int16_t)((bits >> 16) - 1);
+	return level->value > 0 && (bits & 0xFFFF) == 0;
+}
+
+/*
+ * A strip of one frame.
+ * @param upper  constant where this is inlined: set_level() of both
+ */
+VEC_FN void
+count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const struct shared *shared, const bool upper, const struct level *bragg_level,
+	const struct level *csr_level, struct strip *s, struct gk_tile_counts *c)
+{
+	const vec_f32 bragg_value = vec_set(bragg_level->value),
+		      csr_value = vec_set(csr_level->value);
+	const int16_t bragg_below = bragg_level->below, csr_below = csr_level->below;
+	const uint16_t *ahead = s->ahead;
+	vec_i32 sum = vec_set_i32(0);
+	vec_tally bragg;
+
+	raw += first;
+	vec_tally_clear(&bragg);
+	for (uint32_t i = 0, x = 0; i < runs; i++, x += RUN) {
+		vec_pair above_bragg[RUN_VECS / 2], above_csr[RUN_VECS / 2];
+		const vec_run words = vec_fold(raw + x);
+		vec_uppers uppers[RUN_VECS / 2];
+		vec_i32 add = vec_set_i32(0);
+		vec_f32 q[RUN_VECS];
+
+		fetch(ahead + x);
+		if (__builtin_expect(vec_run_any(words, GK_RAW_GAIN_MASK), 0)) {
+			s->slow |= UINT32_C(1) << i;
+			fetch_gains(t, first + x, words);
 			continue;
 		}
-		usable = load_run_with_dead(t, x, &run, &strip->dead[i]);
-		strip->tame |= (uint32_t)((usable | strip->dead[i]) == UINT32_MAX) << i;
+		for (int k = 0; k < RUN_VECS; k++) {
+			const uint32_t at = x + k * VEC_LANES;
+
+			q[k] = vec_mul(vec_sub(vec_float(vec_folded_words(words, k)),
+					       vec_load(shared->p + at)),
+				vec_load(shared->r + at));
+			add = k == 0 ? vec_round(q[k]) : vec_add_i32(add, vec_round(q[k]));
+			if (k % 2 == 0)
+				continue;
+			if (upper) {
+				uppers[k / 2] = vec_upper_pair(q[k - 1], q[k]);
+				continue;
+			}
+			above_bragg[k / 2] = vec_mark_folded_pair(
+				vec_ge(q[k - 1], bragg_value), vec_ge(q[k], bragg_value));
+			above_csr[k / 2] = vec_mark_folded_pair(
+				vec_ge(q[k - 1], csr_value), vec_ge(q[k], csr_value));
+		}
+		sum = vec_add_i32(sum, add);
+		vec_tally_add(&bragg, i,
+			upper ? vec_mark_uppers(uppers, bragg_below) : vec_mark(above_bragg));
+		vec_put_folded_marks(&s->csr[i],
+			upper ? vec_mark_uppers(uppers, csr_below) : vec_mark(above_csr));
 	}
-	strip->nb_dead = count_bits(strip->dead, runs);
+	c->sum += vec_sum_i31(sum);
+	c->bragg += vec_tally_total(&bragg);
 }
 
-/* count_run() and the run's image. Photons are scaled for the sum only. */
+/* ..., and its image. Photons are scaled for the sum only. @param type  constant, too */
 VEC_FN void
-image_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, const bool whole,
-	vec_f32 bragg_threshold, vec_f32 csr_threshold, enum gk_value type, void *value,
-	vec_i32 *sum, uint32_t *bragg, uint32_t *csr)
-{
-	vec_mask above_bragg[RUN_VECS], above_csr[RUN_VECS];
-	vec_i32 add = vec_set_i32(0);
-	vec_f32 photons[RUN_VECS];
-
-	for (int k = 0; k < RUN_VECS; k++) {
-		vec_f32 q;
-
-		photons[k] = photons_g0(t, x + k * VEC_LANES, vec_words(raw + x + k * VEC_LANES));
-		q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
-		if (!whole)
-			q = vec_keep(vec_lt(photons[k], vec_set(INFINITY)), q);
-		add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
-		above_bragg[k] = vec_ge(photons[k], bragg_threshold);
-		above_csr[k] = vec_ge(photons[k], csr_threshold);
-	}
-	*sum = vec_add_i32(*sum, add);
-	/* NaN is above nothing: bits of bragg are only counted */
-	vec_put_bits(bragg, above_bragg, false);
-	vec_put_bits(csr, above_csr, true);
-	put_run(photons, x, true, !whole, type, value);
-}
-
-/* A strip of one frame, and its image. */
-VEC_FN void
-strip_image(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
-	const struct tame_strip *strip, enum gk_value type, void *value, struct strip *s,
+image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const struct shared *shared, enum gk_value type, void *value, struct strip *s,
 	struct gk_tile_counts *c)
 {
 	const vec_f32 bragg_threshold = vec_set(t->bragg_threshold),
 		      csr_threshold = vec_set(t->csr_threshold);
+	const uint32_t tame = shared->tame, whole = shared->whole;
+	const uint16_t *ahead = s->ahead;
 	vec_i32 sum = vec_set_i32(0);
+	vec_tally bragg;
 
+	vec_tally_clear(&bragg);
 	for (uint32_t i = 0; i < runs; i++) {
+		vec_pair above_bragg[RUN_VECS / 2], above_csr[RUN_VECS / 2];
 		const uint64_t x = first + i * RUN;
-		const vec_run words = vec_run_load(raw + x);
-		uint32_t *bragg = &s->bragg[i], *csr = &s->csr[i];
+		vec_i32 add = vec_set_i32(0);
+		vec_f32 photons[RUN_VECS];
 
-		fetch(s->ahead + i * RUN);
-		if (__builtin_expect(
-			    vec_run_any(words, GK_RAW_GAIN_MASK) || !(strip->tame >> i & 1), 0)) {
+		fetch(ahead + i * RUN);
+		if (__builtin_expect(vec_run_any(vec_run_load(raw + x), GK_RAW_GAIN_MASK) ||
+				    !(tame >> i & 1),
+			    0)) {
 			s->slow |= UINT32_C(1) << i;
 			any_run(t, x, raw, type, value);
-		} else if (__builtin_expect(!(strip->whole >> i & 1), 0)) {
-			image_run(t, x, raw, false, bragg_threshold, csr_threshold, type, value,
-				&sum, bragg, csr);
-		} else {
-			image_run(t, x, raw, true, bragg_threshold, csr_threshold, type, value,
-				&sum, bragg, csr);
+			continue;
 		}
+		for (int k = 0; k < RUN_VECS; k++) {
+			const uint64_t at = x + k * VEC_LANES;
+			vec_f32 q;
+
+			photons[k] = photons_g0(t, at, vec_words(raw + at));
+			q = vec_mul(photons[k], vec_set((float)GK_SUM_SCALE));
+			add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
+			if (k % 2 == 0)
+				continue;
+			above_bragg[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], bragg_threshold),
+				vec_ge(photons[k], bragg_threshold));
+			above_csr[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], csr_threshold),
+				vec_ge(photons[k], csr_threshold));
+		}
+		sum = vec_add_i32(sum, add);
+		vec_tally_add(&bragg, i, vec_mark(above_bragg));
+		vec_put_marks(&s->csr[i], vec_mark(above_csr));
+		if (__builtin_expect(whole >> i & 1, 1))
+			put_run(photons, x, true, false, type, value);
+		else
+			put_run(photons, x, true, true, type, value);
 	}
-	c->sum += vec_sum_i32(sum);
+	c->sum += vec_sum_i31(sum);
+	c->bragg += vec_tally_total(&bragg);
 }
 
-/* some_frames() of those whose images are made, one after the other: fewer streams are written. */
+/* Each in a function of its own, whose registers nobody shares. @{ */
+static __attribute__((noinline)) void
+strip_count(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const struct shared *shared, struct strip *s, struct gk_tile_counts *c)
+{
+	struct level bragg, csr;
+	const bool bragg_upper = set_level(t->bragg_threshold, &bragg),
+		   csr_upper = set_level(t->csr_threshold, &csr);
+
+	if (bragg_upper && csr_upper)
+		count_strip(t, first, runs, raw, shared, true, &bragg, &csr, s, c);
+	else
+		count_strip(t, first, runs, raw, shared, false, &bragg, &csr, s, c);
+}
+
+static __attribute__((noinline)) void
+strip_f32(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const struct shared *shared, void *value, struct strip *s, struct gk_tile_counts *c)
+{
+	image_strip(t, first, runs, raw, shared, GK_VALUE_F32, value, s, c);
+}
+
+static __attribute__((noinline)) void
+strip_i16(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const struct shared *shared, void *value, struct strip *s, struct gk_tile_counts *c)
+{
+	image_strip(t, first, runs, raw, shared, GK_VALUE_I16, value, s, c);
+}
+/* @} */
+
+static uint32_t
+count_bits(const uint32_t *bits, uint32_t n)
+{
+	uint64_t count = 0, pair;
+	uint32_t i = 0;
+
+	for (; i + 2 <= n; i += 2) {
+		memcpy(&pair, bits + i, sizeof(pair));
+		count += (uint64_t)__builtin_popcountll(pair);
+	}
+	if (i < n)
+		count += (uint64_t)__builtin_popcount(bits[i]);
+	return (uint32_t)count;
+}
+
+/* Bits of a strip, gk_tile_ops.stats(). @return where those of the next one go */
+static uint32_t *
+put_bits(uint32_t *to, const uint32_t words[STRIP_RUNS], uint32_t runs)
+{
+	const uint32_t used = _bzhi_u32(vec_words_used(words), runs);
+
+	*to++ = used;
+	vec_words_pack(words, used, to);
+	return to + __builtin_popcount(used);
+}
+
+/*
+ * What is left of a strip of a frame: runs that were put off, and counting bits.
+ * @param bits  of the strip, or NULL
+ * @return where those of the next one go
+ */
+static uint32_t *
+end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
+	const struct shared *shared, struct strip *s, uint32_t *bits, struct gk_tile_counts *c)
+{
+	c->invalid += shared->nb_dead;
+	for (uint32_t slow = s->slow; slow != 0; slow &= slow - 1) {
+		const uint32_t run = (uint32_t)__builtin_ctz(slow);
+
+		c->invalid -= shared->dead[run];
+		slow_run(t, first + run * RUN, raw, run, s, c);
+	}
+	c->nnz += count_bits(s->csr, runs);
+	return bits != NULL ? put_bits(bits, s->csr, runs) : NULL;
+}
+
+/* A strip of n frames. @param bits  of the strip; moved on to the next one */
 static void
-some_images(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
+some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *bits[],
 	enum gk_value type, void *const image[], struct gk_tile_counts c[])
 {
-	struct tame_strip strip;
+	const bool last = first + runs * RUN == (uint64_t)t->rows * t->cols;
+	struct shared shared;
+	bool fold = false;
 	struct strip s;
 
-	load_strip(t, first, runs, &strip);
+	for (uint32_t f = 0; f < n; f++)
+		fold |= image[f] == NULL;
+	load_strip(t, first, runs, fold, &shared);
 	for (uint32_t f = 0; f < n; f++) {
-		begin_strip(t, first, runs, raw[f], ahead[f], &s);
-		if (type == GK_VALUE_I16)
-			strip_image(
-				t, first, runs, raw[f], &strip, GK_VALUE_I16, image[f], &s, &c[f]);
+		s.slow = _bzhi_u32(~shared.tame, runs);
+		s.ahead = last && ahead[f] != NULL ? ahead[f] : raw[f] + first + runs * RUN;
+		if (image[f] == NULL)
+			strip_count(t, first, runs, raw[f], &shared, &s, &c[f]);
+		else if (type == GK_VALUE_I16)
+			strip_i16(t, first, runs, raw[f], &shared, image[f], &s, &c[f]);
 		else
-			strip_image(
-				t, first, runs, raw[f], &strip, GK_VALUE_F32, image[f], &s, &c[f]);
-		bits[f] = end_strip(
-			t, first, runs, raw[f], strip.dead, strip.nb_dead, &s, bits[f], &c[f]);
+			strip_f32(t, first, runs, raw[f], &shared, image[f], &s, &c[f]);
+		bits[f] = end_strip(t, first, runs, raw[f], &shared, &s, bits[f], &c[f]);
 	}
-}
-
-/* How many of n frames, at most TOGETHER, are done in one go: images are made of all or of none. */
-static uint32_t
-alike(uint32_t n, void *const image[])
-{
-	uint32_t some = 1;
-
-	while (some < n && some < TOGETHER && (image[some] == NULL) == (image[0] == NULL))
-		some++;
-	return some;
 }
 
 static void
@@ -519,16 +498,7 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 			const uint32_t runs = left < STRIP_RUNS ? left : STRIP_RUNS;
 			const uint64_t first = ((uint64_t)row * row_runs + run) * RUN;
 
-			/* frames inside: the strip's coefficients stay in L1 for all of them */
-			for (uint32_t f = 0, some; f < n; f += some) {
-				some = alike(n - f, image + f);
-				if (image[f] == NULL)
-					some_frames(t, first, runs, some, raw + f, ahead + f,
-						to + f, counts + f);
-				else
-					some_images(t, first, runs, some, raw + f, ahead + f,
-						to + f, type, image + f, counts + f);
-			}
+			some_frames(t, first, runs, n, raw, ahead, to, type, image, counts);
 		}
 		for (uint32_t f = 0; f < n; f++)
 			row_nnz[f][row] = (uint16_t)(counts[f].nnz - before[f]);

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "gk_pixel.h"
 
@@ -32,6 +33,12 @@ VEC_FN vec_f32
 vec_load(const float *p)
 {
 	return _mm512_loadu_ps(p);
+}
+
+VEC_FN void
+vec_store(float *to, vec_f32 a)
+{
+	_mm512_storeu_ps(to, a);
 }
 
 VEC_FN vec_f32
@@ -116,25 +123,31 @@ vec_unordered(vec_f32 a, vec_f32 b)
 	return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
 }
 
-/** Is m, and are the bits of a, as integers, in [low, low + range)? Of positive floats: is a? */
-VEC_FN vec_mask
-vec_bits_within(vec_mask m, vec_f32 a, uint32_t low, uint32_t range)
+/** How far before `end` the bits of a are, less one, as unsigned integers. */
+VEC_FN vec_i32
+vec_bits_before(uint32_t end, vec_f32 a)
 {
-	return _mm512_mask_cmplt_epu32_mask(m,
-		_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_set1_epi32((int)low)),
-		_mm512_set1_epi32((int)range));
+	return _mm512_sub_epi32(_mm512_set1_epi32((int)(end - 1)), _mm512_castps_si512(a));
 }
+
+/** Of unsigned integers. @{ */
+VEC_FN vec_i32
+vec_max_u32(vec_i32 a, vec_i32 b)
+{
+	return _mm512_max_epu32(a, b);
+}
+
+VEC_FN vec_mask
+vec_less_u32(vec_i32 a, uint32_t b)
+{
+	return _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32((int)b));
+}
+/** @} */
 
 VEC_FN vec_mask
 vec_mask_or(vec_mask a, vec_mask b)
 {
 	return a | b;
-}
-
-VEC_FN vec_mask
-vec_mask_all(void)
-{
-	return 0xFFFF;
 }
 
 VEC_FN int
@@ -150,18 +163,59 @@ vec_mask_bits(vec_mask m)
 	return m;
 }
 
-/**
- * Bits of the lanes of neighbours, one word: of 32 pixels.
- * @param in_order  bit i is pixel i; else in an order of its own, for who counts them
- */
-VEC_FN void
-vec_put_bits(uint32_t *to, const vec_mask m[2], const bool in_order)
-{
-	typedef uint16_t __attribute__((may_alias)) half;
+/** Of two vectors of neighbours, of a run: which of its pixels are marked. @{ */
+typedef __mmask32 vec_pair;
+typedef __mmask32 vec_marks;
 
-	/* to memory straight from their registers: nothing is shifted */
-	((half *)to)[0] = m[0];
-	((half *)to)[1] = m[1];
+VEC_FN vec_pair
+vec_mark_pair(vec_mask low, vec_mask high)
+{
+	return _mm512_kunpackw(high, low);
+}
+
+VEC_FN vec_marks
+vec_mark(const vec_pair pair[1])
+{
+	return pair[0];
+}
+/** @} */
+
+/** Bit i: pixel i. */
+VEC_FN void
+vec_put_marks(uint32_t *to, vec_marks m)
+{
+	*to = m;
+}
+
+/** How many marks there were, of at most 32 times 32 lanes. */
+typedef struct {
+	_Alignas(64) uint32_t bits[32];
+} vec_tally;
+
+VEC_FN void
+vec_tally_clear(vec_tally *tally)
+{
+	memset(tally, 0, sizeof(*tally));
+}
+
+/** @param i  number of the run: another one each time */
+VEC_FN void
+vec_tally_add(vec_tally *tally, uint32_t i, vec_marks m)
+{
+	/* counted by the scalar units: vectors have enough to do */
+	vec_put_marks(&tally->bits[i], m);
+}
+
+VEC_FN uint32_t
+vec_tally_total(const vec_tally *tally)
+{
+	uint64_t total = 0, pair;
+
+	for (int i = 0; i < 32; i += 2) {
+		memcpy(&pair, tally->bits + i, sizeof(pair));
+		total += (uint64_t)__builtin_popcountll(pair);
+	}
+	return (uint32_t)total;
 }
 
 /** The next words, one a lane. */
@@ -222,6 +276,13 @@ vec_sum_i32(vec_i32 a)
 			_mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(a, 1))));
 }
 
+/** ... of lanes modulo 2^31, which are less than 2^30. */
+VEC_FN int64_t
+vec_sum_i31(vec_i32 a)
+{
+	return vec_sum_i32(_mm512_srai_epi32(_mm512_slli_epi32(a, 1), 1));
+}
+
 /** 32 words. @{ */
 typedef __m512i vec_run;
 
@@ -231,11 +292,68 @@ vec_run_load(const uint16_t *w)
 	return _mm512_loadu_si512(w);
 }
 
+/**
+ * A run in the order that it is widened and marked in at the least cost: vectors of even and of odd
+ * pixels, for which nothing is moved from lane to lane. Whatever meets it there has to be in that
+ * order, too. @{
+ */
 VEC_FN vec_run
-vec_run_or(vec_run a, const uint16_t *w)
+vec_fold(const uint16_t *w)
 {
-	return _mm512_or_si512(a, _mm512_loadu_si512(w));
+	return vec_run_load(w);
 }
+
+/** Vector k of its words. */
+VEC_FN vec_i32
+vec_folded_words(vec_run a, int k)
+{
+	return k % 2 == 0 ? _mm512_and_si512(a, _mm512_set1_epi32(0xFFFF))
+			  : _mm512_srli_epi32(a, 16);
+}
+
+/** Vector k of 32 floats. */
+VEC_FN vec_f32
+vec_fold_f32(const float *p, int k)
+{
+	const __m512i even =
+		_mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+
+	return _mm512_permutex2var_ps(_mm512_loadu_ps(p),
+		k % 2 == 0 ? even : _mm512_add_epi32(even, _mm512_set1_epi32(1)),
+		_mm512_loadu_ps(p + 16));
+}
+
+/** vec_mark_pair() of vectors k and k + 1. */
+VEC_FN vec_pair
+vec_mark_folded_pair(vec_mask even, vec_mask odd)
+{
+	return _pdep_u32(even, 0x55555555) | _pdep_u32(odd, 0xAAAAAAAA);
+}
+
+/** Upper halves of floats: words in the order of pixels. */
+typedef __m512i vec_uppers;
+
+VEC_FN vec_uppers
+vec_upper_pair(vec_f32 even, vec_f32 odd)
+{
+	return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(_mm512_castps_si512(even), 16),
+		_mm512_castps_si512(odd));
+}
+
+/** Which are greater, as signed integers. */
+VEC_FN vec_marks
+vec_mark_uppers(const vec_uppers upper[1], int16_t than)
+{
+	return _mm512_cmpgt_epi16_mask(upper[0], _mm512_set1_epi16(than));
+}
+
+/** vec_put_marks() of folded pairs and of uppers. */
+VEC_FN void
+vec_put_folded_marks(uint32_t *to, vec_marks m)
+{
+	vec_put_marks(to, m);
+}
+/** @} */
 
 /** Is a bit of `bits` set in any of them? */
 VEC_FN int
@@ -312,6 +430,12 @@ vec_load(const float *p)
 	return _mm256_loadu_ps(p);
 }
 
+VEC_FN void
+vec_store(float *to, vec_f32 a)
+{
+	_mm256_storeu_ps(to, a);
+}
+
 VEC_FN vec_f32
 vec_set(float x)
 {
@@ -386,33 +510,30 @@ vec_unordered(vec_f32 a, vec_f32 b)
 	return _mm256_cmp_ps(a, b, _CMP_UNORD_Q);
 }
 
-VEC_FN vec_mask
-vec_mask_and(vec_mask a, vec_mask b)
+VEC_FN vec_i32
+vec_bits_before(uint32_t end, vec_f32 a)
 {
-	return _mm256_and_ps(a, b);
+	return _mm256_sub_epi32(_mm256_set1_epi32((int)(end - 1)), _mm256_castps_si256(a));
+}
+
+VEC_FN vec_i32
+vec_max_u32(vec_i32 a, vec_i32 b)
+{
+	return _mm256_max_epu32(a, b);
 }
 
 VEC_FN vec_mask
-vec_bits_within(vec_mask m, vec_f32 a, uint32_t low, uint32_t range)
+vec_less_u32(vec_i32 a, uint32_t b)
 {
-	const __m256i x = _mm256_sub_epi32(_mm256_castps_si256(a), _mm256_set1_epi32((int)low)),
-		      last = _mm256_set1_epi32((int)(range - 1));
-
 	/* there is no unsigned comparison, but a minimum */
-	return vec_mask_and(
-		m, _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_min_epu32(x, last), x)));
+	return _mm256_castsi256_ps(
+		_mm256_cmpeq_epi32(_mm256_min_epu32(a, _mm256_set1_epi32((int)(b - 1))), a));
 }
 
 VEC_FN vec_mask
 vec_mask_or(vec_mask a, vec_mask b)
 {
 	return _mm256_or_ps(a, b);
-}
-
-VEC_FN vec_mask
-vec_mask_all(void)
-{
-	return _mm256_castsi256_ps(_mm256_set1_epi32(-1));
 }
 
 VEC_FN int
@@ -427,20 +548,55 @@ vec_mask_bits(vec_mask m)
 	return (uint32_t)_mm256_movemask_ps(m);
 }
 
+/* A byte a lane, within lanes of 128 bits: cheaper than taking four masks to four bytes. */
+typedef __m256i vec_marks;
+
+typedef __m256i vec_pair;
+
+VEC_FN vec_pair
+vec_mark_pair(vec_mask low, vec_mask high)
+{
+	return _mm256_packs_epi32(_mm256_castps_si256(low), _mm256_castps_si256(high));
+}
+
+VEC_FN vec_marks
+vec_mark(const vec_pair pair[2])
+{
+	return _mm256_packs_epi16(pair[0], pair[1]);
+}
+
 VEC_FN void
-vec_put_bits(uint32_t *to, const vec_mask m[4], const bool in_order)
+vec_put_marks(uint32_t *to, vec_marks m)
 {
 	const __m256i ends = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-	__m256i half[2], bytes;
 
-	/* a byte a lane, within lanes of 128 bits: cheaper than taking four masks to four bytes */
-	for (int i = 0; i < 2; i++)
-		half[i] = _mm256_packs_epi32(
-			_mm256_castps_si256(m[2 * i]), _mm256_castps_si256(m[2 * i + 1]));
-	bytes = _mm256_packs_epi16(half[0], half[1]);
-	if (in_order)
-		bytes = _mm256_permutevar8x32_epi32(bytes, ends);
-	*to = (uint32_t)_mm256_movemask_epi8(bytes);
+	*to = (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(m, ends));
+}
+
+/* A byte a lane holds what 32 runs add. */
+typedef __m256i vec_tally;
+
+VEC_FN void
+vec_tally_clear(vec_tally *tally)
+{
+	*tally = _mm256_setzero_si256();
+}
+
+VEC_FN void
+vec_tally_add(vec_tally *tally, uint32_t i, vec_marks m)
+{
+	(void)i;
+	*tally = _mm256_sub_epi8(*tally, m);
+}
+
+VEC_FN uint32_t
+vec_tally_total(const vec_tally *tally)
+{
+	const __m256i four = _mm256_sad_epu8(*tally, _mm256_setzero_si256());
+	const __m128i two =
+		_mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+
+	return (uint32_t)(_mm_cvtsi128_si32(two) + _mm_extract_epi32(two, 2));
 }
 
 VEC_FN vec_i32
@@ -502,6 +658,12 @@ vec_sum_i32(vec_i32 a)
 	return _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
 }
 
+VEC_FN int64_t
+vec_sum_i31(vec_i32 a)
+{
+	return vec_sum_i32(_mm256_srai_epi32(_mm256_slli_epi32(a, 1), 1));
+}
+
 typedef struct {
 	__m256i half[2];
 } vec_run;
@@ -513,13 +675,60 @@ vec_run_load(const uint16_t *w)
 		{_mm256_loadu_si256((const void *)w), _mm256_loadu_si256((const void *)(w + 16))}};
 }
 
+/*
+ * Vectors narrow within lanes of 128 bits, so one of these has the first 16 pixels and the other
+ * the rest: marks end in the order of pixels.
+ */
 VEC_FN vec_run
-vec_run_or(vec_run a, const uint16_t *w)
+vec_fold(const uint16_t *w)
 {
-	const vec_run b = vec_run_load(w);
+	return (vec_run){{_mm256_loadu2_m128i((const void *)(w + 16), (const void *)w),
+		_mm256_loadu2_m128i((const void *)(w + 24), (const void *)(w + 8))}};
+}
 
-	return (vec_run){
-		{_mm256_or_si256(a.half[0], b.half[0]), _mm256_or_si256(a.half[1], b.half[1])}};
+VEC_FN vec_i32
+vec_folded_words(vec_run a, int k)
+{
+	return k % 2 == 0 ? _mm256_and_si256(a.half[k / 2], _mm256_set1_epi32(0xFFFF))
+			  : _mm256_srli_epi32(a.half[k / 2], 16);
+}
+
+VEC_FN vec_f32
+vec_fold_f32(const float *p, int k)
+{
+	const float *half = p + k / 2 * 8;
+	const __m256 low = _mm256_loadu2_m128(half + 16, half),
+		     high = _mm256_loadu2_m128(half + 20, half + 4);
+
+	return k % 2 == 0 ? _mm256_shuffle_ps(low, high, 0x88) : _mm256_shuffle_ps(low, high, 0xDD);
+}
+
+VEC_FN vec_pair
+vec_mark_folded_pair(vec_mask even, vec_mask odd)
+{
+	return _mm256_blend_epi16(_mm256_castps_si256(even), _mm256_castps_si256(odd), 0xAA);
+}
+
+typedef __m256i vec_uppers;
+
+VEC_FN vec_uppers
+vec_upper_pair(vec_f32 even, vec_f32 odd)
+{
+	return _mm256_blend_epi16(
+		_mm256_srli_epi32(_mm256_castps_si256(even), 16), _mm256_castps_si256(odd), 0xAA);
+}
+
+VEC_FN vec_marks
+vec_mark_uppers(const vec_uppers upper[2], int16_t than)
+{
+	return _mm256_packs_epi16(_mm256_cmpgt_epi16(upper[0], _mm256_set1_epi16(than)),
+		_mm256_cmpgt_epi16(upper[1], _mm256_set1_epi16(than)));
+}
+
+VEC_FN void
+vec_put_folded_marks(uint32_t *to, vec_marks m)
+{
+	*to = (uint32_t)_mm256_movemask_epi8(m);
 }
 
 VEC_FN int

@@ -189,12 +189,16 @@ test_choice(void **state)
 	rig_close(&rig);
 }
 
-/* Thresholds of all kinds: exact values, signs of zero, infinities, what no float reaches. */
+/*
+ * Thresholds of all kinds: exact values, with and without lower halves of their bits, signs of
+ * zero, infinities, what no float reaches.
+ */
 static float
 some_threshold(uint64_t *rng)
 {
 	static const float some[] = {0.0f, -0.0f, 0.5f, 1.0f, 2.0f, 10.0f, 4095.0f, 1e-40f, -1e-40f,
-		1e30f, -1e30f, 3e38f, INFINITY, -INFINITY, 0x1p-120f};
+		1e30f, -1e30f, 3e38f, INFINITY, -INFINITY, 0x1p-120f, 0.75f, 0x1.fep2f, 0x1.01p3f,
+		2.3f, 0x1.fffffep2f, 0x1p-126f};
 
 	return some[rig_below(rng, sizeof(some) / sizeof(some[0]))];
 }
@@ -203,9 +207,10 @@ some_threshold(uint64_t *rng)
 static void
 uniform_coef(struct rig *rig, uint64_t *rng)
 {
-	static const float p[] = {0x1p-60f, 0x1.fffffep14f, 0x1p15f, 0x1p22f, 0x1p26f};
+	static const float p[] = {
+		0x1p-41f, 0x1.fffffep-42f, 0x1.fffffep14f, 0x1p15f, 0x1p22f, 0x1p26f};
 	static const float r[] = {0x1p-60f, 0x1.fffffep-5f, 0x1p-4f, 1.0f, 0x1p10f};
-	const float p0 = p[rig_below(rng, 5)], r0 = r[rig_below(rng, 5)];
+	const float p0 = p[rig_below(rng, 6)], r0 = r[rig_below(rng, 5)];
 
 	for (uint64_t x = 0; x < gk_pixels(&rig->config.geometry); x++) {
 		rig->p[0][x] = p0;

@@ -261,8 +261,9 @@ rig_random_coef(struct rig *rig, uint64_t *rng)
 	static const float gain[3] = {508.4f, -17.8f, -1.42f};
 	const uint64_t pixels = gk_pixels(&rig->config.geometry);
 
-	static const float edge[] = {0x1p-60f, 0x1.fffffep-61f, 0x1.fffffep14f, 0x1p15f,
-		0x1.fffffep-5f, 0x1p-4f, 0.0f, -0.0f};
+	static const float edge[] = {0x1p-60f, 0x1.fffffep-61f, 0x1p-41f, 0x1.fffffep-42f,
+		0x1.fffffep14f, 0x1p15f, 0x1.fffffep-5f, 0x1p-4f, 0.0f, -0.0f, INFINITY, -INFINITY};
+	const uint32_t edges = sizeof(edge) / sizeof(edge[0]);
 	uint32_t common = 0;
 
 	for (uint64_t x = 0; x < pixels; x++) {
@@ -287,8 +288,9 @@ rig_random_coef(struct rig *rig, uint64_t *rng)
 			} else if (what == 7) {
 				rig->r[g][x] = rig_float_of(rig_below(rng, 1000)); /* denormal */
 			} else if (what == 10) {
-				rig->p[g][x] = edge[rig_below(rng, 8)];
-				rig->r[g][x] = edge[rig_below(rng, 8)];
+				/* p[2] is finite, or NaN where a pixel is masked (gk_pixel.h) */
+				rig->p[g][x] = edge[rig_below(rng, edges - (g == 2 ? 2 : 0))];
+				rig->r[g][x] = edge[rig_below(rng, edges)];
 			} else if (what == 11) { /* ties and exact thresholds, too */
 				rig->p[g][x] = (float)rig_below(rng, 16384) + 0.5f;
 				rig->r[g][x] = ldexpf(1.0f, -5 - (int)rig_below(rng, 6));
