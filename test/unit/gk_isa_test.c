@@ -4,6 +4,8 @@
  * tile. What the bits have to be is gk_kernel_test.c's business.
  */
 
+#include <sys/mman.h>
+
 #include "gk_rig.h"
 #include "gk_tile.h"
 
@@ -46,6 +48,27 @@ bits_words(const struct gk_tile *t, const uint32_t *bits)
 	for (; strips > 0; strips--)
 		words += 1 + (uint32_t)__builtin_popcount(bits[words]);
 	return words;
+}
+
+/* A copy that ends where no memory is: what reads on ends there, too. */
+static void *
+fenced(const void *data, uint64_t size)
+{
+	const uint64_t page = 4096, whole = (size + page - 1) & ~(page - 1);
+	uint8_t *memory = mmap(
+		NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(memory != MAP_FAILED);
+	assert_int_equal(mprotect(memory + whole, page, PROT_NONE), 0);
+	return memcpy(memory + whole - size, data, size);
+}
+
+static void
+unfence(const void *data, uint64_t size)
+{
+	const uint64_t page = 4096, whole = (size + page - 1) & ~(page - 1);
+
+	munmap((void *)((uintptr_t)data - (whole - size)), whole + page);
 }
 
 static void *
@@ -227,6 +250,7 @@ test_random_tiles(void **state)
 	for (int round = 0; round < 300; round++) {
 		const struct gk_geometry g = {1, 1 + rig_below(&rng, 5), cols[rig_below(&rng, 7)]};
 		const uint32_t n = 1 + rig_below(&rng, GK_BATCH_MAX);
+		const uint64_t pixels = gk_pixels(&g);
 		const uint16_t *raw[GK_BATCH_MAX];
 		struct gk_tile t = {.rows = g.tile_rows,
 			.cols = g.cols,
@@ -240,13 +264,19 @@ test_random_tiles(void **state)
 			uniform_coef(&rig, &rng);
 		for (uint32_t f = 0; f < n; f++) {
 			rig_random_frame(&rig, f, 0, &rng);
-			raw[f] = rig_tile(&rig, f, 0);
+			raw[f] = fenced(rig_tile(&rig, f, 0), pixels * sizeof(*raw[f]));
 		}
 		for (int s = 0; s < 3; s++) {
-			t.p[s] = rig.p[s];
-			t.r[s] = rig.r[s];
+			t.p[s] = fenced(rig.p[s], pixels * sizeof(*t.p[s]));
+			t.r[s] = fenced(rig.r[s], pixels * sizeof(*t.r[s]));
 		}
 		compare_rows(&t, n, raw, rig_below(&rng, 2), rig_below(&rng, 8));
+		for (uint32_t f = 0; f < n; f++)
+			unfence(raw[f], pixels * sizeof(*raw[f]));
+		for (int s = 0; s < 3; s++) {
+			unfence(t.p[s], pixels * sizeof(*t.p[s]));
+			unfence(t.r[s], pixels * sizeof(*t.r[s]));
+		}
 		rig_close(&rig);
 	}
 }
