@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-recv for DPDK's dpdk-telemetry-exporter.py, which loads all files of
-share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_NAME."""
+share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_NAME. RDMA: braggline_rdma.py."""
 
 # Counters of the ledger are those of the run at hand, or of the last one: they begin again with
 # every run, as a counter may. All others count since the start of the process.
@@ -53,9 +53,6 @@ INFO = {
     'store_durable_batches': ('Batches that the store has for good.', 'counter'),
     'store_broken_connections': ('Connections that broke, by store.', 'counter'),
     'store_stuck': ('Times that there was no result for long, by store.', 'counter'),
-    'rdma_info': ('Always 1; what the RDMA device is in the labels.', 'gauge'),
-    'rdma_packets': ('Packets of the RDMA device by direction.', 'counter'),
-    'rdma_events': ('What the RDMA device counted beside packets, by what it was.', 'counter'),
     'latency_seconds_bucket': ('Times up to `le` by step; *_batch: of whole batches.', 'counter'),
     'latency_seconds_count': ('Times measured by step.', 'counter'),
     'pedestal_updates': ('Updates of the pedestals by dark frames.', 'counter'),
@@ -76,35 +73,6 @@ EGRESS = {
 # Counters among the packets' that are no fate: totals, bursts, waits, and packets handed on to
 # another RX role, which counts them again.
 NO_FATES = ('packets', 'bytes', 'bursts', 'waits', 'handed_on')
-
-
-# Of the counters of /braggline/rdma, by what they say: names of `roce` first, then of adapters.
-RDMA_PACKETS = {'rx': ('rx_packets', 'hw_rcvd_pkts'), 'tx': ('tx_packets', 'hw_sent_pkts')}
-RDMA_EVENTS = {
-    'icrc_error': ('rx_icrc_errors', 'hw_rx_icrc_encapsulated'),
-    'malformed': ('rx_malformed',),
-    'out_of_sequence': ('rx_out_of_sequence', 'hw_out_of_sequence', 'hw_out_of_seq_request'),
-    'duplicate': ('rx_duplicates', 'hw_duplicate_request'),
-    'retransmit': ('tx_retransmits',),
-    'timeout': ('ack_timeouts', 'hw_local_ack_timeout_err'),
-    'nak_sequence': ('rx_nak_sequence', 'hw_packet_seq_err', 'hw_rcvd_seq_err'),
-    'nak_fatal': ('rx_nak_fatal',),
-    'peer_not_ready': ('rx_nak_rnr', 'hw_rnr_nak_retry_err', 'hw_rcvd_rnr_err'),
-    'not_ready': ('rx_no_receive_posted', 'hw_out_of_buffer', 'hw_send_rnr_err'),
-    'refused': ('rx_access_refused', 'hw_resp_remote_access_errors'),
-    'retries_exceeded': ('wc_retries_exceeded', 'wc_rnr_retries_exceeded'),
-    'qp_error': ('qp_errors',),
-    'cq_overrun': ('cq_overrun',),
-    'no_mbuf': ('tx_no_mbuf', 'control_nombuf'),
-    'ring_full': ('rx_control_ring_full', 'tx_control_ring_full', 'rx_handover_ring_full',
-                  'rx_other_device_ring_full'),
-    'congestion_mark': ('rx_congestion_marks', 'hw_np_ecn_marked_roce_packets'),
-    'congestion_notice': ('rx_cnps', 'hw_rp_cnp_handled'),
-    'cm_timeout': ('cm_timeouts', 'cm_timed_out'),
-    'cm_full': ('cm_backlog_full', 'cm_table_full', 'neighbors_full'),
-    'neighbor_failed': ('neighbors_failed',),
-    'address_conflict': ('addr_conflicts',),
-}
 
 
 def info():
@@ -186,21 +154,6 @@ def egress(sock):
         yield 'store_stuck', store['stuck'], labels
 
 
-def rdma(sock):
-    """What a device does not count is not there."""
-    reply = sock.cmd('/braggline/rdma')
-    if not reply['active']:
-        return
-    counters = reply['counters']
-    yield 'rdma_info', 1, {k: reply[k] for k in ('device', 'provider')}
-    for metric, label, causes in (('rdma_packets', 'direction', RDMA_PACKETS),
-                                  ('rdma_events', 'event', RDMA_EVENTS)):
-        for cause, names in causes.items():
-            values = [counters[name] for name in names if name in counters]
-            if values:
-                yield metric, sum(values), {label: cause}
-
-
 def latency(sock):
     """Histograms as Prometheus has them: each bucket with all below it."""
     reply = sock.cmd('/braggline/latency')
@@ -239,7 +192,6 @@ def metrics(sock):
         *builder(sock),
         *writer(sock),
         *egress(sock),
-        *rdma(sock),
         *latency(sock),
         ('pedestal_updates', pedestal['updates'], {}),
         ('pedestal_samples', pedestal['update_samples'], {}),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-store for DPDK's dpdk-telemetry-exporter.py, which loads all files of
 share/dpdk/telemetry-endpoints and names metrics dpdk_braggline_store_NAME. An endpoint is one file:
-what braggline.py does alike is there once more."""
+what braggline.py does alike is there once more. RDMA: braggline_rdma.py."""
 
 # All count since the start of the process, but for those of streams: runs come and go.
 INFO = {
@@ -32,9 +32,6 @@ INFO = {
     'stream_error': ('errno of what is wrong with it now; 0: nothing.', 'gauge'),
     'quota_bytes': ('What the producer of an open run may use; 0: no limit.', 'gauge'),
     'quota_used_bytes': ('What it uses.', 'gauge'),
-    'rdma_info': ('Always 1; what the RDMA device is in the labels.', 'gauge'),
-    'rdma_packets': ('Packets of the RDMA device by direction.', 'counter'),
-    'rdma_events': ('What the RDMA device counted beside packets, by what it was.', 'counter'),
     'latency_seconds_bucket': ('Times up to `le` by step, of batches.', 'counter'),
     'latency_seconds_count': ('Times measured by step.', 'counter'),
 }
@@ -52,35 +49,6 @@ STREAM = {
     'stream_bytes': 'bytes', 'stream_batches': 'batches', 'stream_pending_batches': 'pending',
     'stream_files': 'files', 'stream_outages': 'outages', 'stream_stalls': 'stalls',
     'stream_error': 'error',
-}
-
-
-# Of the counters of /braggline/rdma, by what they say: names of `roce` first, then of adapters.
-RDMA_PACKETS = {'rx': ('rx_packets', 'hw_rcvd_pkts'), 'tx': ('tx_packets', 'hw_sent_pkts')}
-RDMA_EVENTS = {
-    'icrc_error': ('rx_icrc_errors', 'hw_rx_icrc_encapsulated'),
-    'malformed': ('rx_malformed',),
-    'out_of_sequence': ('rx_out_of_sequence', 'hw_out_of_sequence', 'hw_out_of_seq_request'),
-    'duplicate': ('rx_duplicates', 'hw_duplicate_request'),
-    'retransmit': ('tx_retransmits',),
-    'timeout': ('ack_timeouts', 'hw_local_ack_timeout_err'),
-    'nak_sequence': ('rx_nak_sequence', 'hw_packet_seq_err', 'hw_rcvd_seq_err'),
-    'nak_fatal': ('rx_nak_fatal',),
-    'peer_not_ready': ('rx_nak_rnr', 'hw_rnr_nak_retry_err', 'hw_rcvd_rnr_err'),
-    'not_ready': ('rx_no_receive_posted', 'hw_out_of_buffer', 'hw_send_rnr_err'),
-    'refused': ('rx_access_refused', 'hw_resp_remote_access_errors'),
-    'retries_exceeded': ('wc_retries_exceeded', 'wc_rnr_retries_exceeded'),
-    'qp_error': ('qp_errors',),
-    'cq_overrun': ('cq_overrun',),
-    'no_mbuf': ('tx_no_mbuf', 'control_nombuf'),
-    'ring_full': ('rx_control_ring_full', 'tx_control_ring_full', 'rx_handover_ring_full',
-                  'rx_other_device_ring_full'),
-    'congestion_mark': ('rx_congestion_marks', 'hw_np_ecn_marked_roce_packets'),
-    'congestion_notice': ('rx_cnps', 'hw_rp_cnp_handled'),
-    'cm_timeout': ('cm_timeouts', 'cm_timed_out'),
-    'cm_full': ('cm_backlog_full', 'cm_table_full', 'neighbors_full'),
-    'neighbor_failed': ('neighbors_failed',),
-    'address_conflict': ('addr_conflicts',),
 }
 
 
@@ -136,21 +104,6 @@ def streams(sock):
     yield from histogram('received_to_durable', below, times)
 
 
-def rdma(sock):
-    """What a device does not count is not there."""
-    reply = sock.cmd('/braggline/rdma')
-    if not reply['active']:
-        return
-    counters = reply['counters']
-    yield 'rdma_info', 1, {k: reply[k] for k in ('device', 'provider')}
-    for metric, label, causes in (('rdma_packets', 'direction', RDMA_PACKETS),
-                                  ('rdma_events', 'event', RDMA_EVENTS)):
-        for cause, names in causes.items():
-            values = [counters[name] for name in names if name in counters]
-            if values:
-                yield metric, sum(values), {label: cause}
-
-
 def histogram(step, below, times):
     """As Prometheus has them: each bucket with all below it."""
     total = 0
@@ -165,4 +118,4 @@ def metrics(sock):
     # the exporter asks every process with every endpoint
     if '/braggline/store' not in sock.cmd('/'):
         return []
-    return [*store(sock), *connections(sock), *streams(sock), *rdma(sock)]
+    return [*store(sock), *connections(sock), *streams(sock)]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The endpoint file for DPDK's exporter, as the exporter loads and calls it, on a receiver.
+"""The endpoint files for DPDK's exporter, as the exporter loads and calls them, on a receiver.
 
-usage: exporter_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES
+usage: exporter_test.py BUILD-DIR ENDPOINT-FILE ENDPOINT-FILE-OF-STORES ENDPOINT-FILE-OF-RDMA
 """
 
 import copy
@@ -54,36 +54,36 @@ def collect(module, telemetry):
         values[key] = value
     missing = set(info) - {name for name, _ in values}
     if not sock.replies.get('/braggline/egress', {'active': 1})['active']:
-        missing = {name for name in missing if not name.startswith(('store_', 'rdma_'))}
+        missing = {name for name in missing if not name.startswith('store_')}
     want(not missing, 'no value of', missing)
     return values, sock.replies
 
 
-def check_rdma(values, reply, active):
+def check_rdma(module, telemetry, active):
     """Counters of `roce` that are shown, in the endpoint's groups."""
     def at(event):
-        return values['rdma_events', frozenset({('event', event)})]
+        return values['events', frozenset({('event', event)})]
 
-    want(reply['active'] == active, reply)
     if not active:
-        want(not any(name.startswith('rdma_') for name, _ in values), values)
+        reply = telemetry.get('rdma')
+        want(reply['active'] == 0 and list(module.metrics(Sock(telemetry))) == [], reply)
         return
+    values, replies = collect(module, telemetry)
+    reply = replies['/braggline/rdma']
+    want(reply['active'] == 1, reply)
     want(reply['provider'] == 'roce' and reply['device'].startswith('roce:port='), reply)
     counters = reply['counters']
     want(len(counters) > 80 and counters['rx_packets'] > 0 and counters['cm_connected'] > 0, reply)
     for direction in 'rx', 'tx':
-        want(values['rdma_packets', frozenset({('direction', direction)})]
+        want(values['packets', frozenset({('direction', direction)})]
              == counters[f'{direction}_packets'], counters)
     want(at('retransmit') == counters['tx_retransmits'] and at('timeout') == counters['ack_timeouts'])
     want(at('icrc_error') == counters['rx_icrc_errors'])
     want(at('ring_full') == sum(n for name, n in counters.items() if name.endswith('_ring_full')))
-
-
-def check_rdma_names(module, reply):
-    """All that the endpoint looks for in a software device is there."""
+    # all that the endpoint looks for in a software device is there
     for names in (*module.RDMA_EVENTS.values(), *module.RDMA_PACKETS.values()):
         of_adapters = [name for name in names if name.startswith(('hw_', 'wc_')) or name == 'cm_timed_out']
-        want(set(names) - set(of_adapters) <= set(reply['counters']), names, 'of', *reply['counters'])
+        want(set(names) - set(of_adapters) <= set(counters), names, 'of', *counters)
 
 
 def check(values, replies):
@@ -125,7 +125,6 @@ def check(values, replies):
         want(at('retention_full') == egress['retention']['full'], egress)
         for name in 'spills', 'refusals', 'spill_error':
             want(at(f'egress_{name}') == egress[name], egress)
-    check_rdma(values, replies['/braggline/rdma'], egress['active'])
     latency = replies['/braggline/latency']
     for step in set(latency) - {'below_us'}:
         total = sum(latency[step])
@@ -166,17 +165,17 @@ def check_store(values, replies):
             want(at(f'stream_{metric}', **labels) == s[metric], metric, s)
         want(at('quota_bytes', producer=s['producer']) == s['quota'], s)
     want(at('streams') == n, streams)
-    check_rdma(values, replies['/braggline/rdma'], 1)
     step, total = 'received_to_durable', sum(streams['received_to_durable'])
     want(at('latency_seconds_bucket', step=step, le='+Inf') == total)
     want(at('latency_seconds_count', step=step) == total)
 
 
 def main():
-    build, endpoint, of_stores = sys.argv[1:4]
+    build, endpoint, of_stores, of_rdma = sys.argv[1:5]
     module = load(endpoint)
     with running(build, lcores=LCORES) as (process, t, where):
         want(load(of_stores).metrics(Sock(t)) == [], 'the receiver is no store')
+        check_rdma(load(of_rdma), t, active=False)
         # before any run
         values, replies = collect(module, t)
         check(values, replies)

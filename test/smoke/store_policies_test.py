@@ -50,7 +50,7 @@ def look_at(reply, what, *names):
     want(all(name in reply for name in names), what, reply, 'wanted', *names)
 
 
-def telemetry(w, endpoint, of_stores):
+def telemetry(w, endpoint, of_stores, of_rdma):
     """Of both sides, while batches go to store 0."""
     recv, store = w.ask('recv0'), w.ask('store0')
 
@@ -88,13 +88,14 @@ def telemetry(w, endpoint, of_stores):
         labels = frozenset({('store', one['address'])})
         want(values['store_durable_batches', labels] == one['durable'], one)
         want(values['store_up', labels] == (one['state'] == 'up'), one)
-    exporter_test.check_rdma_names(module, replies['/braggline/rdma'])
     want(module.metrics(exporter_test.Sock(store)) == [], 'a store is no receiver')
     module = exporter_test.load(of_stores)
     values, replies = exporter_test.collect(module, store)
-    exporter_test.check_rdma_names(module, replies['/braggline/rdma'])
     exporter_test.check_store(values, replies)
-    documented(f'{w.build}/app/store/braggline-store', replies)
+    documented(f'{w.build}/app/store/braggline-store',
+               {**replies, '/braggline/rdma': store.get('rdma')})
+    for process in recv, store:
+        exporter_test.check_rdma(exporter_test.load(of_rdma), process, active=True)
     want(values['durable_batches', frozenset()] > 0 and values['streams', frozenset()] > 0, values)
 
 
@@ -114,10 +115,10 @@ def documented(program, replies):
         want(keys <= known, command, 'has', *sorted(keys - known), 'which the table does not name')
 
 
-def primary(w, endpoint, of_stores):
+def primary(w, endpoints):
     shares = Shares(w)
     shares.some([0], none=[1])
-    telemetry(w, endpoint, of_stores)
+    telemetry(w, *endpoints)
     w.kill('store0')
     shares.some([1])
     w.launch('store0')
@@ -156,8 +157,8 @@ def look_by_frame(w, known):
 
 
 def main():
-    build, endpoint, of_stores = sys.argv[1:4]
-    world.play(build, 1, 2, lambda w: primary(w, endpoint, of_stores), telemetry=True,
+    build, *endpoints = sys.argv[1:5]
+    world.play(build, 1, 2, lambda w: primary(w, endpoints), telemetry=True,
                egress__policy='primary')
     known = []
     world.play(build, 1, 2, lambda w: by_frame(w, known), lambda w: look_by_frame(w, known),
