@@ -143,21 +143,10 @@ first_double(const struct stream_known *k, size_t file)
 static int
 plan_cut(const struct stream_known *k, size_t file, struct cut *c)
 {
-	size_t i;
-	int rc;
-
 	*c = (struct cut){.file = file, .from = first_double(k, file)};
 	if (c->from == NONE)
 		return 0;
-	rc = interval_set_add_all(&c->alone, &k->file[file].have);
-	if (rc == 0 && c->from > 0)
-		rc = interval_set_remove(&c->alone, 0, c->from - 1);
-	c->gone = interval_set_count(&c->alone);
-	for (i = 0; i < k->nb && rc == 0; i++) {
-		if (i != file)
-			rc = interval_set_remove_all(&c->alone, &k->file[i].have);
-	}
-	return rc;
+	return stream_known_alone(k, file, c->from, &c->alone, &c->gone);
 }
 
 /* The cut behind which the fewest batches are that would have to be copied, and of those the

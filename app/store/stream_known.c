@@ -162,19 +162,16 @@ cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PA
 	return rc;
 }
 
-/* What a file has from a batch on, did not move, and no other one has. */
-static int
-find_alone(const struct stream_known *k, size_t file, uint64_t from,
-	const struct interval_set *moved, struct interval_set *alone)
+int
+stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
+	struct interval_set *alone, uint64_t *behind)
 {
 	size_t i;
 	int rc = interval_set_add_all(alone, &k->file[file].have);
 
 	if (rc == 0 && from > 0)
 		rc = interval_set_remove(alone, 0, from - 1);
-	if (rc == 0)
-		rc = interval_set_remove_all(alone, moved);
-	/* a copy that was made before the cut failed */
+	*behind = interval_set_count(alone);
 	for (i = 0; i < k->nb && rc == 0; i++) {
 		if (i != file)
 			rc = interval_set_remove_all(alone, &k->file[i].have);
@@ -220,7 +217,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 {
 	const size_t nb = k->nb; /* copies come behind those */
 	const uint64_t before = interval_set_count(&k->have);
-	uint64_t from, gone = 0;
+	uint64_t from, behind, gone = 0;
 	size_t i;
 	int rc;
 
@@ -232,7 +229,10 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 		from = interval_set_first_common(&k->file[i].have, moved);
 		if (from == UINT64_MAX)
 			continue;
-		rc = find_alone(k, i, from, moved, &alone);
+		/* a copy that was made before the cut failed is another file */
+		rc = stream_known_alone(k, i, from, &alone, &behind);
+		if (rc == 0)
+			rc = interval_set_remove_all(&alone, moved);
 		if (rc == 0 && alone.nb > 0)
 			rc = copy_alone(k, io, slices, identity, i, &alone, message);
 		interval_set_free(&alone);

@@ -57,6 +57,15 @@ int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
 
+/**
+ * What of a file would be gone if it were cut off at a batch: what no other file has from there on.
+ * @param alone   gets them; empty before
+ * @param behind  out: how many it has from there on, alone or not
+ * @return 0; -ENOMEM
+ */
+int stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
+	struct interval_set *alone, uint64_t *behind);
+
 /** The highest number of a file (stream_copy.h). */
 unsigned int stream_known_number(const struct stream_known *k);
 
