@@ -64,7 +64,8 @@ struct shared {
 struct strip {
 	_Alignas(64) uint32_t csr[STRIP_RUNS]; /* bits of the pixels >= csr_threshold */
 	uint32_t slow;			       /* runs that are put off */
-	const uint16_t *ahead;		       /* what is wanted a strip later */
+	const uint16_t *next;		       /* what is wanted after this strip of the frame */
+	const uint16_t *ahead;		       /* what is wanted of the frame, a strip later */
 };
 
 /* A run that is not tame, or not all in G0. */
@@ -99,13 +100,20 @@ slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run,
 }
 
 /*
- * Into L2, a strip's time before it is wanted: a prefetcher of the processor stops at pages and
- * packets, and follows few of the streams that a batch is.
+ * Into L2, a strip's time of all frames before it is wanted: a prefetcher of the processor stops at
+ * pages and packets, and follows few of the streams that a batch is.
  */
 VEC_FN void
 fetch(const void *line)
 {
 	__builtin_prefetch(line, 0, 2);
+}
+
+/* From there into L1, a strip's time of one frame before. */
+VEC_FN void
+fetch_near(const void *line)
+{
+	__builtin_prefetch(line, 0, 3);
 }
 
 /*
@@ -274,7 +282,6 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	const vec_f32 bragg_value = vec_set(bragg_level->value),
 		      csr_value = vec_set(csr_level->value);
 	const int16_t bragg_below = bragg_level->below, csr_below = csr_level->below;
-	const uint16_t *ahead = s->ahead;
 	vec_i32 sum = vec_set_i32(0);
 	vec_tally bragg;
 
@@ -287,7 +294,8 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		vec_i32 add = vec_set_i32(0);
 		vec_f32 q[RUN_VECS];
 
-		fetch(ahead + x);
+		fetch(s->ahead + x);
+		fetch_near(s->next + x);
 		if (__builtin_expect(vec_run_any(words, GK_RAW_GAIN_MASK), 0)) {
 			s->slow |= UINT32_C(1) << i;
 			fetch_gains(t, first + x, words);
@@ -330,7 +338,6 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	const vec_f32 bragg_threshold = vec_set(t->bragg_threshold),
 		      csr_threshold = vec_set(t->csr_threshold);
 	const uint32_t tame = shared->tame, whole = shared->whole;
-	const uint16_t *ahead = s->ahead;
 	vec_i32 sum = vec_set_i32(0);
 	vec_tally bragg;
 
@@ -341,7 +348,7 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		vec_i32 add = vec_set_i32(0);
 		vec_f32 photons[RUN_VECS];
 
-		fetch(ahead + i * RUN);
+		fetch(s->ahead + i * RUN);
 		if (__builtin_expect(vec_run_any(vec_run_load(raw + x), GK_RAW_GAIN_MASK) ||
 				    !(tame >> i & 1),
 			    0)) {
@@ -459,23 +466,26 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 {
 	const bool last = first + runs * RUN == (uint64_t)t->rows * t->cols;
 	struct shared shared;
+	struct strip s[GK_BATCH_MAX];
 	bool fold = false;
-	struct strip s;
 
 	for (uint32_t f = 0; f < n; f++)
 		fold |= image[f] == NULL;
 	load_strip(t, first, runs, fold, &shared);
 	for (uint32_t f = 0; f < n; f++) {
-		s.slow = _bzhi_u32(~shared.tame, runs);
-		s.ahead = last && ahead[f] != NULL ? ahead[f] : raw[f] + first + runs * RUN;
+		s[f].slow = _bzhi_u32(~shared.tame, runs);
+		s[f].ahead = last && ahead[f] != NULL ? ahead[f] : raw[f] + first + runs * RUN;
+		s[f].next = f + 1 < n ? raw[f + 1] + first : s[0].ahead;
 		if (image[f] == NULL)
-			strip_count(t, first, runs, raw[f], &shared, &s, &c[f]);
+			strip_count(t, first, runs, raw[f], &shared, &s[f], &c[f]);
 		else if (type == GK_VALUE_I16)
-			strip_i16(t, first, runs, raw[f], &shared, image[f], &s, &c[f]);
+			strip_i16(t, first, runs, raw[f], &shared, image[f], &s[f], &c[f]);
 		else
-			strip_f32(t, first, runs, raw[f], &shared, image[f], &s, &c[f]);
-		bits[f] = end_strip(t, first, runs, raw[f], &shared, &s, bits[f], &c[f]);
+			strip_f32(t, first, runs, raw[f], &shared, image[f], &s[f], &c[f]);
 	}
+	/* after all of them: what was fetched for runs that are put off has come */
+	for (uint32_t f = 0; f < n; f++)
+		bits[f] = end_strip(t, first, runs, raw[f], &shared, &s[f], bits[f], &c[f]);
 }
 
 static void
