@@ -64,6 +64,7 @@ struct shared {
 struct strip {
 	_Alignas(64) uint32_t csr[STRIP_RUNS]; /* bits of the pixels >= csr_threshold */
 	uint32_t slow;			       /* runs that are put off */
+	const float *coef; /* line */
 	const uint16_t *next;		       /* what is wanted after this strip of the frame */
 	const uint16_t *ahead;		       /* what is wanted of the frame, a strip later */
 };
@@ -296,6 +297,7 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 
 		fetch(s->ahead + x);
 		fetch_near(s->next + x);
+		fetch_near(s->coef + x / 2);
 		if (__builtin_expect(vec_run_any(words, GK_RAW_GAIN_MASK), 0)) {
 			s->slow |= UINT32_C(1) << i;
 			fetch_gains(t, first + x, words);
@@ -476,6 +478,7 @@ some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 		s[f].slow = _bzhi_u32(~shared.tame, runs);
 		s[f].ahead = last && ahead[f] != NULL ? ahead[f] : raw[f] + first + runs * RUN;
 		s[f].next = f + 1 < n ? raw[f + 1] + first : s[0].ahead;
+		s[f].coef = f < 4 ? (f < 2 ? t->p[0] : t->r[0]) + first + STRIP + (f & 1) * STRIP / 2 : (const float *)s[f].next;
 		if (image[f] == NULL)
 			strip_count(t, first, runs, raw[f], &shared, &s[f], &c[f]);
 		else if (type == GK_VALUE_I16)
