@@ -10,7 +10,7 @@
  * whatever a frame needs stays in registers; and what is rare is put off:
  *
  *  - A run of 32 pixels is *tame* if each pixel is unusable in G0 (p or r is NaN) or has p and r
- *    within bounds that keep G0 photons normal numbers below 4096 (or 0). Then 256 r is exact, a
+ *    within bounds that keep G0 photons normal numbers below 2048 (or 0). Then 256 r is exact, a
  *    scaled photon is 256 times the photon to the bit, comparing it with 256 times the threshold
  *    is the same, its rounding is gk_sum_q8(), and 31 bits hold the sum of a strip.
  *  - NaN is not at or above any threshold, and its rounding is INT32_MIN, which adds nothing to
@@ -24,9 +24,10 @@
  * to read again for CSR: at 1 %, a quarter of the raw data. An image that is wanted in any case is
  * made of the photons that are counted.
  *
- * Counting 32 pixels of a frame takes 27 instructions with AVX-512, 53 with AVX2, and some 6 and 12
- * are their share of what a strip and a batch take. What bounds it on a core of its own is vector
- * arithmetic: 17 of these, and 41.
+ * Counting 32 pixels of a frame takes 29 instructions with AVX-512 and 55 with AVX2 where both
+ * thresholds are short (36 and 58 where one is not), and some 6 and 12 are their share of what a
+ * strip and a batch take. What bounds it on a core of its own is vector arithmetic: 17 of these,
+ * and 41. gk_bench has cycles.
  */
 
 #include <stdbool.h>
@@ -51,9 +52,9 @@ _Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
 
 /* What frames share of a strip. */
 struct shared {
-	/* coefficients of G0, runs in the order of vec_fold(); those that are not tame NaN */
+	/* coefficients of G0 in the order of vec_fold(), if a frame is counted without its image */
 	_Alignas(64) float p[STRIP];
-	float r[STRIP];		  /* times GK_SUM_SCALE */
+	float r[STRIP];		  /* times GK_SUM_SCALE; no_photons() where a run is not tame */
 	uint8_t dead[STRIP_RUNS]; /* unusable pixels of tame runs */
 	uint32_t nb_dead;
 	uint32_t tame;	/* runs that are */
@@ -64,9 +65,10 @@ struct shared {
 struct strip {
 	_Alignas(64) uint32_t csr[STRIP_RUNS]; /* bits of the pixels >= csr_threshold */
 	uint32_t slow;			       /* runs that are put off */
-	const float *coef; /* line */
-	const uint16_t *next;		       /* what is wanted after this strip of the frame */
-	const uint16_t *ahead;		       /* what is wanted of the frame, a strip later */
+	/* of what is wanted later, a line for each run: */
+	const uint16_t *ahead; /* the frame's next strip */
+	const uint16_t *next;  /* this strip of the next frame */
+	const float *coef;     /* a part of the next strip's coefficients */
 };
 
 /* A run that is not tame, or not all in G0. */
@@ -172,10 +174,8 @@ load_odd_run(const struct gk_tile *t, uint64_t x, uint32_t run, struct shared *t
 	}
 	to->nb_dead += to->dead[run];
 	to->tame |= (uint32_t)tame << run;
-	for (int k = 0; k < RUN_VECS && !tame; k++) {
-		vec_store(p_to + k * VEC_LANES, vec_set(0.0f));
+	for (int k = 0; k < RUN_VECS && !tame; k++)
 		vec_store(r_to + k * VEC_LANES, no_photons());
-	}
 }
 
 /* @param fold  are coefficients left in order? Constant where this is inlined. */
@@ -249,35 +249,36 @@ any_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value 
 	put_run(photons, x, false, true, type, value);
 }
 
-/* Photons at a threshold, scaled. */
+/*
+ * A threshold, scaled. With one of at most eight significant bits, 2 or 10 or 0.75, the upper
+ * halves of photons are compared, twice as many in a vector: of positive floats the bits are in
+ * order as integers, negative ones have a sign.
+ */
 struct level {
 	float value;
-	int16_t below; /* the upper half of the next float's bits that says so */
+	bool is_short;
+	int16_t below; /* the greatest upper half that is not at or above a short one */
 };
 
-/*
- * Do upper halves of the bits of a float say whether it is at or above a level? Of positive floats
- * bits are in order, negative ones have a sign. So it is with levels that have no lower half, up to
- * eight significant bits: 2, 10, 0.75.
- */
-static bool
-set_level(float threshold, struct level *level)
+static struct level
+level_of(float threshold)
 {
+	struct level l = {.value = threshold * (float)GK_SUM_SCALE};
 	uint32_t bits;
 
-	level->value = threshold * (float)GK_SUM_SCALE;
-	memcpy(&bits, &level->value, sizeof(bits));
-	level->below = (int16_t)((bits >> 16) - 1);
-	return level->value > 0 && (bits & 0xFFFF) == 0;
+	memcpy(&bits, &l.value, sizeof(bits));
+	l.is_short = l.value > 0 && (bits & 0xFFFF) == 0;
+	l.below = (int16_t)((bits >> 16) - 1);
+	return l;
 }
 
 /*
  * A strip of one frame.
- * @param upper  constant where this is inlined: set_level() of both
+ * @param is_short  constant where this is inlined: both levels are
  */
 VEC_FN void
 count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
-	const struct shared *shared, const bool upper, const struct level *bragg_level,
+	const struct shared *shared, const bool is_short, const struct level *bragg_level,
 	const struct level *csr_level, struct strip *s, struct gk_tile_counts *c)
 {
 	const vec_f32 bragg_value = vec_set(bragg_level->value),
@@ -289,9 +290,8 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	raw += first;
 	vec_tally_clear(&bragg);
 	for (uint32_t i = 0, x = 0; i < runs; i++, x += RUN) {
-		vec_pair above_bragg[RUN_VECS / 2], above_csr[RUN_VECS / 2];
 		const vec_run words = vec_fold(raw + x);
-		vec_uppers uppers[RUN_VECS / 2];
+		vec_uppers upper[RUN_VECS / 2];
 		vec_i32 add = vec_set_i32(0);
 		vec_f32 q[RUN_VECS];
 
@@ -310,22 +310,17 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 					       vec_load(shared->p + at)),
 				vec_load(shared->r + at));
 			add = k == 0 ? vec_round(q[k]) : vec_add_i32(add, vec_round(q[k]));
-			if (k % 2 == 0)
-				continue;
-			if (upper) {
-				uppers[k / 2] = vec_upper_pair(q[k - 1], q[k]);
-				continue;
-			}
-			above_bragg[k / 2] = vec_mark_folded_pair(
-				vec_ge(q[k - 1], bragg_value), vec_ge(q[k], bragg_value));
-			above_csr[k / 2] = vec_mark_folded_pair(
-				vec_ge(q[k - 1], csr_value), vec_ge(q[k], csr_value));
 		}
 		sum = vec_add_i32(sum, add);
-		vec_tally_add(&bragg, i,
-			upper ? vec_mark_uppers(uppers, bragg_below) : vec_mark(above_bragg));
-		vec_put_folded_marks(&s->csr[i],
-			upper ? vec_mark_uppers(uppers, csr_below) : vec_mark(above_csr));
+		if (is_short) {
+			for (int k = 0; k < RUN_VECS / 2; k++)
+				upper[k] = vec_upper_pair(q[2 * k], q[2 * k + 1]);
+			vec_tally_add(&bragg, i, vec_mark_uppers(upper, bragg_below));
+			vec_put_folded_marks(&s->csr[i], vec_mark_uppers(upper, csr_below));
+		} else {
+			vec_tally_add(&bragg, i, vec_mark_folded(q, bragg_value));
+			vec_put_folded_marks(&s->csr[i], vec_mark_folded(q, csr_value));
+		}
 	}
 	c->sum += vec_sum_i31(sum);
 	c->bragg += vec_tally_total(&bragg);
@@ -389,11 +384,9 @@ static __attribute__((noinline)) void
 strip_count(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
 	const struct shared *shared, struct strip *s, struct gk_tile_counts *c)
 {
-	struct level bragg, csr;
-	const bool bragg_upper = set_level(t->bragg_threshold, &bragg),
-		   csr_upper = set_level(t->csr_threshold, &csr);
+	const struct level bragg = level_of(t->bragg_threshold), csr = level_of(t->csr_threshold);
 
-	if (bragg_upper && csr_upper)
+	if (bragg.is_short && csr.is_short)
 		count_strip(t, first, runs, raw, shared, true, &bragg, &csr, s, c);
 	else
 		count_strip(t, first, runs, raw, shared, false, &bragg, &csr, s, c);
@@ -413,21 +406,6 @@ strip_i16(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t
 	image_strip(t, first, runs, raw, shared, GK_VALUE_I16, value, s, c);
 }
 /* @} */
-
-static uint32_t
-count_bits(const uint32_t *bits, uint32_t n)
-{
-	uint64_t count = 0, pair;
-	uint32_t i = 0;
-
-	for (; i + 2 <= n; i += 2) {
-		memcpy(&pair, bits + i, sizeof(pair));
-		count += (uint64_t)__builtin_popcountll(pair);
-	}
-	if (i < n)
-		count += (uint64_t)__builtin_popcount(bits[i]);
-	return (uint32_t)count;
-}
 
 /* Bits of a strip, gk_tile_ops.stats(). @return where those of the next one go */
 static uint32_t *
@@ -456,29 +434,44 @@ end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t
 		c->invalid -= shared->dead[run];
 		slow_run(t, first + run * RUN, raw, run, s, c);
 	}
-	c->nnz += count_bits(s->csr, runs);
+	c->nnz += vec_count_bits(s->csr, runs);
 	return bits != NULL ? put_bits(bits, s->csr, runs) : NULL;
+}
+
+/* Frame f of n. @param ahead  where the next strip of each is, if not behind this one */
+static void
+begin_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t f, uint32_t n,
+	const uint16_t *const raw[], const uint16_t *ahead, const struct shared *shared,
+	struct strip *s)
+{
+	const uint64_t next = first + runs * RUN;
+
+	s->slow = _bzhi_u32(~shared->tame, runs);
+	s->ahead = ahead != NULL ? ahead : raw[f] + next;
+	s->next = f + 1 < n ? raw[f + 1] + first : raw[0] + next;
+	/* four frames' lines are those of p and r; then they are there */
+	if (f < 4)
+		s->coef = (f < 2 ? t->p[0] : t->r[0]) + next + f % 2 * (STRIP / 2);
+	else
+		s->coef = (const float *)s->next;
 }
 
 /* A strip of n frames. @param bits  of the strip; moved on to the next one */
 static void
-some_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
+strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *bits[],
 	enum gk_value type, void *const image[], struct gk_tile_counts c[])
 {
 	const bool last = first + runs * RUN == (uint64_t)t->rows * t->cols;
-	struct shared shared;
 	struct strip s[GK_BATCH_MAX];
+	struct shared shared;
 	bool fold = false;
 
 	for (uint32_t f = 0; f < n; f++)
 		fold |= image[f] == NULL;
 	load_strip(t, first, runs, fold, &shared);
 	for (uint32_t f = 0; f < n; f++) {
-		s[f].slow = _bzhi_u32(~shared.tame, runs);
-		s[f].ahead = last && ahead[f] != NULL ? ahead[f] : raw[f] + first + runs * RUN;
-		s[f].next = f + 1 < n ? raw[f + 1] + first : s[0].ahead;
-		s[f].coef = f < 4 ? (f < 2 ? t->p[0] : t->r[0]) + first + STRIP + (f & 1) * STRIP / 2 : (const float *)s[f].next;
+		begin_strip(t, first, runs, f, n, raw, last ? ahead[f] : NULL, &shared, &s[f]);
 		if (image[f] == NULL)
 			strip_count(t, first, runs, raw[f], &shared, &s[f], &c[f]);
 		else if (type == GK_VALUE_I16)
@@ -511,7 +504,7 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 			const uint32_t runs = left < STRIP_RUNS ? left : STRIP_RUNS;
 			const uint64_t first = ((uint64_t)row * row_runs + run) * RUN;
 
-			some_frames(t, first, runs, n, raw, ahead, to, type, image, counts);
+			strip_of_frames(t, first, runs, n, raw, ahead, to, type, image, counts);
 		}
 		for (uint32_t f = 0; f < n; f++)
 			row_nnz[f][row] = (uint16_t)(counts[f].nnz - before[f]);

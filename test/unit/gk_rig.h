@@ -247,7 +247,7 @@ rig_float_of(uint32_t bits)
 static inline float
 rig_some_nan(uint64_t *rng)
 {
-	return rig_float_of(0x7FC00000u | (uint32_t)rig_random(rng) | 1u);
+	return rig_float_of(0x7F800000u | (uint32_t)rig_random(rng) | 1u);
 }
 
 /*
@@ -292,12 +292,15 @@ rig_random_coef(struct rig *rig, uint64_t *rng)
 				rig->p[g][x] = edge[rig_below(rng, edges - (g == 2 ? 2 : 0))];
 				rig->r[g][x] = edge[rig_below(rng, edges)];
 			} else if (what == 11) { /* ties and exact thresholds, too */
-				rig->p[g][x] = (float)rig_below(rng, 16384) + 0.5f;
+				rig->p[g][x] = (float)rig_below(rng, 16384) +
+					0.5f * (float)rig_below(rng, 2);
 				rig->r[g][x] = ldexpf(1.0f, -5 - (int)rig_below(rng, 6));
 			}
 		}
 		if (what == 8) {
 			rig->r[rig_below(rng, 3)][x] = rig_some_nan(rng);
+			if (rig_below(rng, 2))
+				rig->p[rig_below(rng, 2)][x] = rig_some_nan(rng);
 		} else if (what == 9) {
 			for (int g = 0; g < 3; g++)
 				rig->r[g][x] = rig_some_nan(rng);
