@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * gk_vector.h with AVX2: 8 lanes, and what moves lanes together, for lists. Included by that
- * header only.
+ * gk_vector.h with AVX2: 8 lanes, and what moves lanes together, for lists.
  */
 #ifndef GK_VECTOR_AVX2_H
 #define GK_VECTOR_AVX2_H
+
+#include "gk_vector_common.h"
+
+#ifdef __AVX2__
 
 #define VEC_LANES 8
 typedef __m256 vec_f32;
@@ -465,5 +468,7 @@ vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
 		to += __builtin_popcount(some);
 	}
 }
+
+#endif /* __AVX2__ */
 
 #endif /* GK_VECTOR_AVX2_H */

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * gk_vector.h with AVX-512: 16 lanes. Included by that header only.
+ * gk_vector.h with AVX-512: 16 lanes.
  */
 #ifndef GK_VECTOR_AVX512_H
 #define GK_VECTOR_AVX512_H
+
+#include "gk_vector_common.h"
+
+#ifdef __AVX512BW__
 
 #define VEC_LANES 16
 typedef __m512 vec_f32;
@@ -389,5 +393,7 @@ vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
 		to += n;
 	}
 }
+
+#endif /* __AVX512BW__ */
 
 #endif /* GK_VECTOR_AVX512_H */
