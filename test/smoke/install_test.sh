@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What `make install` leaves is enough: its programs run, a stock DPDK program loads its drivers, and
+# another program is built with its RDMA library and has both providers.
+# Usage: install_test.sh BUILD-DIR
+set -eu
+
+build=$1
+cpus=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
+# EAL loads no driver from below a folder that everybody may write to
+where=$(mktemp -d "$build/install.XXXXXX")
+trap 'rm -rf "$where"' EXIT
+
+die()
+{
+	printf 'install: %s\n' "$*" >&2
+	exit 1
+}
+
+DESTDIR=$where meson install -C "$build" --no-rebuild >"$where/log" 2>&1 || {
+	cat "$where/log"
+	die 'meson install failed'
+}
+prefix=$where$(meson introspect "$build" --buildoptions |
+	python3 -c 'import json, sys; print(next(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
+
+for program in detector rdma recv scan store; do
+	env -i "$prefix/bin/braggline-$program" --version >"$where/log" 2>&1 ||
+		env -i "$prefix/bin/braggline-$program" --no-huge --no-pci --no-shconf -l "${cpus%%[-,]*}" \
+			-- --version >"$where/log" 2>&1 || {
+		cat "$where/log"
+		die "braggline-$program does not run"
+	}
+done
+
+drivers=$(dirname "$(find "$prefix" -name librte_net_replay.so)")
+if command -v dpdk-testpmd >/dev/null; then
+	# the whole folder, as -d takes it
+	echo quit | dpdk-testpmd --no-huge --no-pci --no-shconf -m 128 --no-telemetry -l "$cpus" \
+		-d "$drivers" --vdev net_replay0 --log-level=lib.eal:debug -- -i >"$where/log" 2>&1 || true
+	for driver in net_replay gpu_host gpu_cuda; do
+		grep -q "librte_$driver.so" "$where/log" || {
+			cat "$where/log"
+			die "dpdk-testpmd -d $drivers does not load $driver"
+		}
+	done
+	grep -q 'net_replay0.*file' "$where/log" || {
+		cat "$where/log"
+		die 'net_replay does not ask for its capture'
+	}
+fi
+
+# where it was installed, not where it will be
+mkdir "$where/pc"
+sed "s#^prefix=.*#prefix=$prefix#" "$(find "$prefix" -name braggline-rdma.pc)" >"$where/pc/braggline-rdma.pc"
+cat >"$where/main.c" <<'END'
+#include <stdio.h>
+
+#include <rte_eal.h>
+
+#include <net_replay.h>
+#include <rdma_cache.h>
+#include <rdma_pool.h>
+#include <rdma_roce.h>
+
+int
+main(int argc, char **argv)
+{
+	if (rte_eal_init(argc, argv) < 0)
+		return 1;
+	if (rdma_dev_open("nobody:") != NULL)
+		return 1;
+	return rte_eal_cleanup();
+}
+END
+export PKG_CONFIG_PATH=$where/pc
+# shellcheck disable=SC2046
+cc -DALLOW_EXPERIMENTAL_API "$where/main.c" -o "$where/main" $(pkg-config --cflags --libs braggline-rdma) \
+	${SANITIZE:-}
+"$where/main" --no-huge --no-pci --no-shconf -m 64 --no-telemetry -l "${cpus%%[-,]*}" >"$where/log" 2>&1 || {
+	cat "$where/log"
+	die 'a program with the RDMA library does not run'
+}
+for provider in roce verbs; do
+	grep -q "unknown provider.*$provider" "$where/log" || {
+		cat "$where/log"
+		die "the RDMA library has no provider $provider"
+	}
+done
+echo 'install: programs, drivers, RDMA library: ok'
