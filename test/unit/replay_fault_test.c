@@ -2,6 +2,8 @@
 /* Faults of net_replay: the same whatever the queue does with packets, and all counted. */
 #include <stdio.h>
 
+#include <rte_flow.h>
+
 #include "replay_fixture.h"
 
 #define PACKETS 500u
@@ -112,6 +114,71 @@ faults_do_not_depend_on_queues(void **state)
 	close_port(port);
 	assert_same(&first, &other);
 	rte_mempool_free(few);
+}
+
+/* Each queue brings its part of the one story, in the story's order, and none is told twice. */
+static void
+queues_share_one_story(void **state)
+{
+	static struct received whole, part;
+	struct rte_flow_attr in = {.ingress = 1};
+	const uint16_t queues[] = {0, 1, 2};
+	struct rte_flow_action_rss rss = {.queue_num = RTE_DIM(queues), .queue = queues};
+	struct rte_flow_item any[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_ETH}, {.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_action spread[] = {
+		{RTE_FLOW_ACTION_TYPE_RSS, &rss}, {.type = RTE_FLOW_ACTION_TYPE_END}};
+	static const char *const counted[] = {"rx_fault_lost_packets",
+		"rx_fault_burst_lost_packets", "rx_fault_reordered_packets",
+		"rx_fault_duplicated_packets", "rx_fault_corrupted_packets",
+		"rx_fault_truncated_packets"};
+	uint64_t counts[RTE_DIM(counted)];
+	struct rte_flow_error error;
+	uint32_t total = 0, used = 0;
+	int port;
+
+	write_capture(PACKETS, lengths, RTE_DIM(lengths), UINT32_MAX);
+	port = start_single(FAULTS, roomless, 0);
+	receive_all((uint16_t)port, 32, &whole);
+	for (uint32_t i = 0; i < RTE_DIM(counted); i++)
+		counts[i] = xstat((uint16_t)port, counted[i]);
+	close_port((uint16_t)port);
+
+	port = open_port(FAULTS);
+	assert_true(port >= 0);
+	configure((uint16_t)port, 3, 0);
+	for (uint16_t q = 0; q < 3; q++)
+		assert_int_equal(
+			rte_eth_rx_queue_setup((uint16_t)port, q, 64, 0, NULL, roomless), 0);
+	assert_non_null(rte_flow_create((uint16_t)port, &in, any, spread, &error));
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	for (uint16_t q = 0; q < 3; q++) {
+		struct rte_mbuf *m[17];
+		uint32_t n, at = 0;
+
+		part.n = 0;
+		while ((n = receive((uint16_t)port, q, m, RTE_DIM(m))) != 0) {
+			for (uint32_t i = 0; i < n; i++) {
+				part.len[part.n] = m[i]->pkt_len;
+				part.sum[part.n++] = checksum(m[i]);
+			}
+			rte_pktmbuf_free_bulk(m, n);
+		}
+		used += part.n != 0;
+		total += part.n;
+		for (uint32_t i = 0; i < part.n; i++, at++) {
+			while (at < whole.n &&
+				(whole.sum[at] != part.sum[i] || whole.len[at] != part.len[i]))
+				at++;
+			assert_true(at < whole.n);
+		}
+	}
+	assert_int_equal(total, whole.n);
+	assert_true(used > 1);
+	for (uint32_t i = 0; i < RTE_DIM(counted); i++)
+		assert_int_equal(xstat((uint16_t)port, counted[i]), counts[i]);
+	close_port((uint16_t)port);
+	assert_pool_sound(roomless);
 }
 
 static void
@@ -246,6 +313,7 @@ main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(faults_do_not_depend_on_queues, remove_port),
+		cmocka_unit_test_teardown(queues_share_one_story, remove_port),
 		cmocka_unit_test_teardown(another_seed_is_another_story, remove_port),
 		cmocka_unit_test_teardown(each_fault_alone_does_what_it_says, remove_port),
 		cmocka_unit_test_teardown(changed_copies_outlive_the_port, remove_port),

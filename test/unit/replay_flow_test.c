@@ -400,6 +400,115 @@ rings_follow_the_rules(void **state)
 }
 
 static void
+give_odd_ports_away(uint16_t port)
+{
+	assert_non_null(udp_rule(port, 5001, 0x0001, 1, 0));
+}
+
+/* A rule that comes in the middle of it all takes nothing from queue 0 but what it says. */
+static void
+faults_keep_their_place_when_rules_change(void **state)
+{
+	struct rte_mbuf *m[256];
+	uint8_t seen[120] = {0};
+	uint32_t n;
+	int port;
+
+	write_equal(120, 200);
+	/* the first of two equal packets is out when the second has another queue */
+	port = open_port("queues=2,duplicate=1");
+	assert_true(port >= 0);
+	configure((uint16_t)port, 2, 0);
+	for (uint16_t q = 0; q < 2; q++)
+		assert_int_equal(
+			rte_eth_rx_queue_setup((uint16_t)port, q, 128, 0, NULL, roomless), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	assert_int_equal(rte_eth_rx_burst((uint16_t)port, 0, m, 11), 11);
+	assert_int_equal(counter_of(m[10]), 5);
+	rte_pktmbuf_free_bulk(m, 11);
+	give_odd_ports_away((uint16_t)port);
+	n = receive((uint16_t)port, 0, m, RTE_DIM(m));
+	assert_int_equal(n, 2 * 57);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(counter_of(m[i]), 6 + i / 2 * 2);
+	rte_pktmbuf_free_bulk(m, n);
+	close_port((uint16_t)port);
+
+	/* in the middle of packets that come in another order */
+	port = open_port("queues=2,reorder=1:32");
+	assert_true(port >= 0);
+	configure((uint16_t)port, 2, 0);
+	for (uint16_t q = 0; q < 2; q++)
+		assert_int_equal(
+			rte_eth_rx_queue_setup((uint16_t)port, q, 128, 0, NULL, roomless), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	n = rte_eth_rx_burst((uint16_t)port, 0, m, 43);
+	assert_int_equal(n, 43);
+	for (uint32_t i = 0; i < n; i++)
+		seen[counter_of(m[i])]++;
+	rte_pktmbuf_free_bulk(m, n);
+	give_odd_ports_away((uint16_t)port);
+	n = receive((uint16_t)port, 0, m, RTE_DIM(m));
+	for (uint32_t i = 0; i < n; i++) {
+		assert_int_equal(counter_of(m[i]) % 2, 0);
+		seen[counter_of(m[i])]++;
+	}
+	rte_pktmbuf_free_bulk(m, n);
+	for (uint32_t i = 0; i < 120; i += 2)
+		assert_int_equal(seen[i], 1);
+	close_port((uint16_t)port);
+	assert_pool_sound(roomless);
+}
+
+/* Whoever asks while the queue goes from loop to loop never hears less than before. */
+static void
+counts_never_go_back(void **state)
+{
+	struct rte_flow_attr in = {.ingress = 1};
+	struct rte_flow_item_udp spec = {.hdr.dst_port = RTE_BE16(5001)};
+	struct rte_flow_item_udp mask = {.hdr.dst_port = RTE_BE16(0xffff)};
+	struct rte_flow_item one[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &spec, .mask = &mask},
+		{.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_action drop[] = {{.type = RTE_FLOW_ACTION_TYPE_DROP},
+		{.type = RTE_FLOW_ACTION_TYPE_COUNT}, {.type = RTE_FLOW_ACTION_TYPE_END}};
+	struct poller poller = {0};
+	struct rte_flow_error error;
+	uint64_t seen = 0, dropped = 0;
+	struct rte_flow *flow;
+
+	write_equal(64, 200);
+	poller.port = start_single("loops=0", roomless, 0);
+	flow = rte_flow_create(poller.port, &in, one, drop, &error);
+	assert_non_null(flow);
+	pthread_create(&poller.thread, NULL, poll_queue, &poller);
+	for (uint32_t i = 0; i < 50000; i++) {
+		uint64_t bytes;
+		const uint64_t now = hits(poller.port, flow, &bytes, false);
+
+		assert_true(now >= seen);
+		seen = now;
+		if (i % 64 == 0) {
+			const uint64_t total = xstat(poller.port, "rx_flow_dropped_packets");
+
+			assert_true(total >= dropped && total >= now);
+			dropped = total;
+		}
+		if (i % 4096 == 0) {
+			assert_int_equal(rte_eth_xstats_reset(poller.port), 0);
+			hits(poller.port, flow, &bytes, true);
+			seen = dropped = 0;
+		}
+		rte_pktmbuf_free(__atomic_exchange_n(&poller.last, NULL, __ATOMIC_ACQUIRE));
+	}
+	__atomic_store_n(&poller.stop, true, __ATOMIC_RELEASE);
+	pthread_join(poller.thread, NULL);
+	rte_pktmbuf_free(poller.last);
+	close_port(poller.port);
+	assert_pool_sound(roomless);
+}
+
+static void
 unknown_flow_rules_are_refused(void **state)
 {
 	struct rte_flow_attr in = {.ingress = 1}, out = {.egress = 1},
@@ -466,6 +575,8 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(rules_drop_count_and_spread, remove_port),
 		cmocka_unit_test_teardown(counts_outlive_queues, remove_port),
 		cmocka_unit_test_teardown(rings_follow_the_rules, remove_port),
+		cmocka_unit_test_teardown(faults_keep_their_place_when_rules_change, remove_port),
+		cmocka_unit_test_teardown(counts_never_go_back, remove_port),
 		cmocka_unit_test_teardown(unknown_flow_rules_are_refused, remove_port),
 	};
 

@@ -33,11 +33,15 @@ check(const struct replay_devargs *args, long double (*ns)(uint64_t nth))
 	assert_int_equal(replay_pace_init(&pace, args, &five, SOCKET_ID_ANY), 0);
 	for (uint64_t nth = 0; nth < 23; nth++) {
 		const long double exact = ns(nth) * rte_get_tsc_hz() / 1e9L;
-		const uint64_t due = replay_pace_due(&pace, &burst, nth / PACKETS, nth % PACKETS);
+		const struct replay_pace_loop loop = replay_pace_loop(&pace, nth / PACKETS);
+		const uint64_t due = replay_pace_due(&pace, &burst, &loop, nth % PACKETS);
 
 		/* never early; late by the rounding of the table at most */
 		assert_true(due + 0.01L >= exact);
 		assert_true(due < exact + 2);
+		/* and what has come by then is the same as found by way of the time */
+		assert_true(replay_pace_passed(&pace, due) > nth);
+		assert_true(due == 0 || replay_pace_passed(&pace, due - 1) <= nth);
 	}
 	replay_pace_fini(&pace);
 }
@@ -235,6 +239,44 @@ full_rings_lose_packets(void **state)
 	}
 }
 
+/* After an hour without a poll the next one knows what was lost, and takes no longer for it. */
+static void
+late_polls_take_no_longer(void **state)
+{
+	static const char *const args[] = {"loops=0,overrun=drop,rate=10000000",
+		"loops=0,overrun=drop,rate=10000000,burst=7:1000"};
+	const uint64_t hz = rte_get_tsc_hz(), hour = 3600 * hz;
+
+	write_equal(1000, 200);
+	for (uint32_t k = 0; k < RTE_DIM(args); k++) {
+		const uint64_t per_second = k == 0 ? 10000000 : 7000000;
+		struct rte_eth_stats stats;
+		struct rte_mbuf *m[32];
+		struct replay_rxq *rxq;
+		uint64_t begin, end, got;
+		uint16_t port;
+
+		port = start_single(args[k], roomless, 0);
+		got = rte_eth_rx_burst(port, 0, m, RTE_DIM(m));
+		rte_pktmbuf_free_bulk(m, got);
+		rxq = rte_eth_devices[port].data->rx_queues[0];
+		rxq->clock -= hour;
+		begin = rte_rdtsc();
+		assert_int_equal(rte_eth_rx_burst(port, 0, m, RTE_DIM(m)), RTE_DIM(m));
+		end = rte_rdtsc();
+		rte_pktmbuf_free_bulk(m, RTE_DIM(m));
+		assert_true(end - begin < hz / 10);
+		got += RTE_DIM(m);
+		/* 64 descriptors, of which 32 still wait */
+		assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+		assert_in_range(stats.imissed + got + 32, 3600 * per_second,
+			((end - rxq->clock) / (hz / 1000) + 1) * (per_second / 1000) + 7);
+		assert_int_equal(xstat(port, "rx_most_waiting_packets"), stats.imissed + 64);
+		close_port(port);
+		assert_pool_sound(roomless);
+	}
+}
+
 static void
 impossible_paces_are_refused(void **state)
 {
@@ -315,6 +357,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(paced_packets_carry_the_time_they_were_due, remove_port),
 		cmocka_unit_test_teardown(bursts_come_together, remove_port),
 		cmocka_unit_test_teardown(full_rings_lose_packets, remove_port),
+		cmocka_unit_test_teardown(late_polls_take_no_longer, remove_port),
 		cmocka_unit_test_teardown(impossible_paces_are_refused, remove_port),
 		cmocka_unit_test_teardown(sent_frames_are_counted_dropped_or_written, remove_port),
 	};

@@ -10,7 +10,9 @@
 #define REPLAY_H
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -160,50 +162,61 @@ struct replay_rx_counters {
 struct replay_dev;
 struct replay_tx_file;
 
-/* Packets that are due and not polled, and where the next one comes from. */
-struct replay_ring {
-	uint64_t loop;
-	uint64_t waiting;
-	uint32_t next;
-	struct replay_burst burst;
+/* The window of reorder=... that a queue is in, and which packets of it are the queue's. */
+struct replay_window {
+	uint64_t number; /* over all loops; UINT64_MAX: none */
+	uint32_t first;	 /* of the queue's packets, the first in it */
+	uint8_t from[REPLAY_WINDOW_MAX], at[REPLAY_WINDOW_MAX]; /* as captured; as it comes */
 };
 
+/*
+ * A queue's place in the replay is the number of the packet, counted over all loops, that it looks
+ * at next. It is published once a burst, in one piece.
+ */
 struct replay_rxq {
 	/* set up by the control thread, read by the polling lcore */
 	struct replay_dev *dev;
+	const uint32_t *mine;		/* packets of this queue, as captured; of dev->steering */
 	struct rte_mempool *first_pool; /* of the first segment, unused by REPLAY_REFERENCE */
 	struct rte_mempool *rest_pool;	/* of attached, or second and further, segments */
 	uint64_t first_flags;		/* RTE_MBUF_F_EXTERNAL if the pool's buffers are pinned */
 	uint64_t rest_flags;
+	uint32_t nb_mine;
 	uint16_t first_room; /* bytes of the frame that the first segment takes */
 	uint16_t first_off;
 	uint16_t rest_room;
 	uint16_t rest_off;
-	uint16_t id;
 	uint16_t port;
+	uint16_t id;
 	enum replay_mode mode;
 	bool split;
 	bool scatter;
 	bool far; /* further segments are out of the CPU's reach, see net_replay.h */
 	bool stamps;
-	struct replay_spares *spares;
 	uint16_t nb_desc;
-	struct rte_eth_rxconf conf;
-	struct replay_rx_counters base; /* counters at the last reset */
+	struct replay_spares *spares;
 
 	/* written by the polling lcore */
-	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint32_t next; /* packet to look at next */
+	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint64_t place;
+	uint64_t loop;
+	uint64_t clock; /* TSC at which the first packet of the port was due */
+	uint32_t next;	/* of `mine` */
 	bool done;
 	bool again; /* of two equal packets the first is out */
 	bool in_burst;
-	uint64_t loop;
-	struct replay_burst burst;
-	struct replay_ring ring;
-	uint64_t order_block; /* what `order` is of */
-	uint8_t order[REPLAY_WINDOW_MAX];
-	uint64_t clock; /* TSC at which the first packet of the port was due */
 	struct replay_rx_counters count;
+	struct replay_burst burst;
+	struct replay_window window;
+
+	/* of the control thread */
+	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) struct rte_eth_rxconf conf;
+	struct replay_rx_counters base; /* counters at the last reset */
 };
+static_assert(offsetof(struct replay_rxq, first_room) < RTE_CACHE_LINE_SIZE &&
+		offsetof(struct replay_rxq, place) == 2 * RTE_CACHE_LINE_SIZE,
+	"what a burst reads first is in one line, and all that it only reads in two");
+static_assert(offsetof(struct replay_rxq, count.no_mbuf) <= 3 * RTE_CACHE_LINE_SIZE,
+	"what every burst writes is in one line");
 
 /* Each counter has one writer, the lcore that transmits. */
 struct replay_tx_counters {
@@ -237,10 +250,14 @@ struct rte_flow {
 };
 TAILQ_HEAD(replay_flows, rte_flow);
 
-/* How far a queue was when rules were last counted. */
-struct replay_mark {
-	uint64_t loop;
-	uint32_t next;
+/*
+ * Which queue each packet goes to, as the rules say. It is made anew beside the old one when a rule
+ * comes or goes, and then takes its place as a whole.
+ */
+struct replay_steering {
+	uint32_t *list;	    /* packets of queue 0 as captured, of queue 1 ...; dropped ones */
+	uint32_t *first_of; /* where the list of each queue begins, of dropped ones, the end */
+	struct rte_flow **rule_of; /* of each packet the first that matches; NULL: none has any */
 };
 
 struct replay_dev {
@@ -248,6 +265,7 @@ struct replay_dev {
 	struct replay_capture *capture;
 	struct net_replay_memory memory; /* all NULL without */
 	struct replay_pace pace;
+	int socket;	       /* of all memory */
 	uint64_t ns_per_cycle; /* x 2^32 */
 	int stamp_offset;
 	uint64_t stamp_flag;
@@ -255,12 +273,14 @@ struct replay_dev {
 	/* The queues return nothing while this is set, see replay_flow.c. */
 	bool paused;
 	bool can_pause;
-	/* queue of each packet, kept up to date by the flow rules */
-	uint16_t *queue_of;
-	uint32_t *packets_of;	   /* packets of each queue */
 	struct replay_flows flows; /* in the order in which they are tried */
-	struct replay_mark *marks; /* of each queue; then of dropped packets */
-	uint64_t flow_dropped;	   /* up to the marks */
+	/* What follows is changed by whoever changes rules and read by whoever asks for counters:
+	 * not by lcores that poll.
+	 */
+	pthread_mutex_t lock;
+	struct replay_steering *steering;
+	uint64_t *marks; /* places of queues when rules were last counted; of dropped packets */
+	uint64_t flow_dropped; /* up to the marks */
 	uint64_t flow_dropped_base;
 	struct rte_ether_addr mac;
 	/* TSC of the first burst on any queue, 0 before */
@@ -291,16 +311,49 @@ extern const struct eth_dev_ops replay_ops;
 
 /* replay_flow.c */
 extern const struct rte_flow_ops replay_flow_ops;
-int replay_flow_init(struct replay_dev *dev, int socket);
+int replay_flow_init(struct replay_dev *dev);
 void replay_flow_fini(struct replay_dev *dev);
 /* Largest queue that a rule names, -1 without rules. */
 int replay_flow_queue_max(const struct replay_dev *dev);
+/* A queue that has been set up gets its packets. */
+void replay_flow_give(struct replay_rxq *rxq);
 /* Rules are about to change, or queues to go: what has passed is written down. */
 void replay_flow_settle(const struct rte_eth_dev *dev);
-/* Queues begin anew. What they had passed is written down since they were stopped. */
+/* Queues have gone back to the begin. What they had passed was written down when they stopped. */
 void replay_flow_restart(struct rte_eth_dev *dev);
 /* Packets that rules have dropped since the port was made. */
 uint64_t replay_flow_dropped(const struct rte_eth_dev *dev);
+
+/* replay_steering.c: NULL without memory */
+struct replay_steering *replay_steering_create(
+	const struct replay_dev *dev, const struct rte_flow *changed, const struct rte_flow *gone);
+void replay_steering_free(struct replay_steering *steering);
+
+/* How many of `n` ascending numbers are less than `value`. */
+static inline uint32_t
+replay_count_below(const uint32_t *list, uint32_t n, uint32_t value)
+{
+	uint32_t begin = 0;
+
+	while (n > 0) {
+		const uint32_t half = n / 2;
+
+		if (list[begin + half] < value) {
+			begin += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return begin;
+}
+
+/* How many of the listed packets are passed on the way to a place. */
+static inline uint64_t
+replay_passed(const uint32_t *list, uint32_t n, uint64_t place, uint32_t nb_packets)
+{
+	return place / nb_packets * n + replay_count_below(list, n, (uint32_t)(place % nb_packets));
+}
 
 /* replay_rule.c: what a rule says; a line of the error says what is wrong */
 int replay_rule_parse(const struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
@@ -321,8 +374,10 @@ void replay_rxq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth
 int replay_rx_burst_mode_get(
 	struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_burst_mode *mode);
 
-/* replay_rxtx.c */
+/* replay_rx.c */
 uint16_t replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);
+/* The queue's packets are others now: it goes on from its place. While it is not polled. */
+void replay_rx_seek(struct replay_rxq *rxq);
 
 /* replay_tx.c */
 uint16_t replay_tx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);

@@ -93,20 +93,20 @@ replay_start(struct rte_eth_dev *dev)
 	if (ret < 0)
 		return ret;
 	replay->clock = 0;
-	replay_flow_restart(dev);
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		rxq->next = 0;
+		__atomic_store_n(&rxq->place, 0, __ATOMIC_RELAXED);
 		rxq->loop = 0;
+		rxq->next = 0;
 		rxq->clock = 0;
 		rxq->done = false;
 		rxq->again = false;
 		rxq->burst = (struct replay_burst){0};
-		rxq->ring = (struct replay_ring){0};
-		rxq->order_block = UINT64_MAX;
+		rxq->window.number = UINT64_MAX;
 		dev->data->rx_queue_state[q] = RTE_ETH_QUEUE_STATE_STARTED;
 	}
+	replay_flow_restart(dev);
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
 		dev->data->tx_queue_state[q] = RTE_ETH_QUEUE_STATE_STARTED;
 	dev->data->dev_link.link_status = RTE_ETH_LINK_UP;
@@ -271,6 +271,7 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	if (dev == NULL)
 		return -ENOMEM;
 	replay = dev->data->dev_private;
+	replay->socket = socket;
 	replay->ns_per_cycle = (1000000000ull << 32) / rte_get_tsc_hz();
 	ret = replay_capture_load(&replay->capture, args, socket);
 	if (ret < 0)
@@ -279,7 +280,7 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	ret = replay_pace_init(&replay->pace, args, replay->capture, socket);
 	if (ret < 0)
 		goto release_capture;
-	ret = replay_flow_init(replay, socket);
+	ret = replay_flow_init(replay);
 	if (ret < 0)
 		goto release_pace;
 	ret = replay_tx_open(replay);

@@ -24,43 +24,63 @@ below(uint64_t word, uint32_t n)
 	return (uint32_t)((word >> 32) * n >> 32);
 }
 
-/* Shuffles the block of positions that the queue has come to (Fisher and Yates). */
+/*
+ * Shuffles the window that a packet of the queue lies in (Fisher and Yates), and picks out what is
+ * the queue's.
+ */
 static void
-shuffle(struct replay_rxq *rxq, uint64_t block, uint32_t n)
+shuffle(struct replay_rxq *rxq, uint64_t number, uint32_t begin, uint32_t own)
 {
 	const struct replay_faults *faults = &rxq->dev->args.faults;
-	uint64_t word = replay_fault_draw(faults, REPLAY_REORDER, ~block) | 1;
+	const uint32_t n = RTE_MIN(faults->window, rxq->dev->capture->nb_packets - begin);
+	uint64_t word = replay_fault_draw(faults, REPLAY_REORDER, ~number) | 1;
+	struct replay_window *window = &rxq->window;
+	bool mine[REPLAY_WINDOW_MAX] = {false};
+	uint8_t order[REPLAY_WINDOW_MAX];
+	uint32_t found = 0;
 
-	rxq->order_block = block;
+	while (own > 0 && rxq->mine[own - 1] >= begin)
+		own--;
+	window->number = number;
+	window->first = own;
+	for (; own < rxq->nb_mine && rxq->mine[own] - begin < n; own++)
+		mine[rxq->mine[own] - begin] = true;
 	for (uint32_t i = 0; i < n; i++)
-		rxq->order[i] = (uint8_t)i;
-	if (!replay_fault_hits(faults, REPLAY_REORDER, block))
-		return;
-	for (uint32_t i = n; i-- > 1;) {
-		uint32_t k;
+		order[i] = (uint8_t)i;
+	if (replay_fault_hits(faults, REPLAY_REORDER, number))
+		for (uint32_t i = n; i-- > 1;) {
+			uint32_t k;
 
-		word = next_word(word);
-		k = below(word, i + 1);
-		RTE_SWAP(rxq->order[i], rxq->order[k]);
+			word = next_word(word);
+			k = below(word, i + 1);
+			RTE_SWAP(order[i], order[k]);
+		}
+	for (uint32_t i = 0; i < n; i++) {
+		if (!mine[order[i]])
+			continue;
+		window->from[found] = order[i];
+		window->at[found++] = (uint8_t)i;
 	}
 }
 
 uint32_t
-replay_fault_order(struct replay_rxq *rxq, uint32_t position)
+replay_fault_order(struct replay_rxq *rxq, uint32_t own, uint32_t *position)
 {
 	const struct replay_faults *faults = &rxq->dev->args.faults;
 	const uint32_t n = rxq->dev->capture->nb_packets;
-	uint32_t in_loop, first;
-	uint64_t block;
+	uint32_t in_loop, begin;
+	uint64_t number;
 
+	*position = rxq->mine[own];
 	if (faults->chance[REPLAY_REORDER] == 0)
-		return position;
-	in_loop = position / faults->window;
-	first = in_loop * faults->window;
-	block = rxq->loop * (n / faults->window + 1) + in_loop;
-	if (block != rxq->order_block)
-		shuffle(rxq, block, RTE_MIN(faults->window, n - first));
-	return first + rxq->order[position - first];
+		return rxq->mine[own];
+	in_loop = rxq->mine[own] / faults->window;
+	begin = in_loop * faults->window;
+	number = rxq->loop * (n / faults->window + 1) + in_loop;
+	if (number != rxq->window.number)
+		shuffle(rxq, number, begin, own);
+	*position = begin + rxq->window.at[own - rxq->window.first];
+	return begin + rxq->window.from[own - rxq->window.first];
 }
 
 void

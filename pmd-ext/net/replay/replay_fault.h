@@ -38,6 +38,7 @@ struct replay_faults {
 struct replay_pick {
 	uint64_t nth;	   /* place in the replay, over all loops */
 	uint32_t position; /* place in the loop */
+	uint32_t own;	   /* of the queue's packets of the loop */
 	uint16_t len;
 	bool second; /* of two equal packets */
 	bool moved;  /* out of its order */
@@ -67,8 +68,8 @@ replay_fault_hits(const struct replay_faults *faults, enum replay_fault kind, ui
 		(chance == UINT64_MAX || replay_fault_draw(faults, kind, nth) < chance);
 }
 
-/* The packet that comes at a place of the queue's loop. */
-uint32_t replay_fault_order(struct replay_rxq *rxq, uint32_t position);
+/* Packet `own` of the queue's loop, as captured, and the place in the loop at which it comes. */
+uint32_t replay_fault_order(struct replay_rxq *rxq, uint32_t own, uint32_t *position);
 
 /* Fills len, truncated and corrupt of a packet that is not lost. */
 void replay_fault_pick(const struct replay_faults *faults, struct replay_pick *pick, uint16_t len);

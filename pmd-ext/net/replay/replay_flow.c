@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The port's rte_flow rules.
- *
- * The capture is known, so rules are tried when they change and not when packets pass: each packet
- * has the number of its queue beside it. Rules are tried by priority, then by age.
+ * The port's rte_flow rules: they come and go while queues are polled, and count.
  */
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -18,118 +15,103 @@
 
 #include "replay.h"
 
-/* The first rule that matches. NULL: queue 0. */
-static struct rte_flow *
-rule_of(const struct replay_dev *dev, const struct replay_packet *packet)
-{
-	struct rte_flow *flow;
-
-	TAILQ_FOREACH(flow, &dev->flows, entry)
-		if (replay_rule_matches(flow, packet))
-			return flow;
-	return NULL;
-}
-
-static uint16_t
-queue_by_rules(const struct replay_dev *dev, const struct replay_packet *packet)
-{
-	const struct rte_flow *flow = rule_of(dev, packet);
-
-	return flow == NULL ? 0 : replay_rule_queue(flow, packet);
-}
-
-static void
-move_packet(struct replay_dev *dev, uint32_t packet, uint16_t queue)
-{
-	uint16_t from = dev->queue_of[packet];
-
-	if (from == queue)
-		return;
-	dev->queue_of[packet] = queue;
-	if (from != REPLAY_NO_QUEUE)
-		dev->packets_of[from]--;
-	if (queue != REPLAY_NO_QUEUE)
-		dev->packets_of[queue]++;
-}
-
 /* Where each queue is; last, for dropped packets, where the one is that is farthest. */
 static void
-places_of(const struct rte_eth_dev *dev, struct replay_mark *place)
+places_of(const struct rte_eth_dev *dev, uint64_t *place)
 {
 	const struct replay_dev *replay = dev->data->dev_private;
-	struct replay_mark *far = &place[replay->args.queues];
+	uint64_t *far = &place[replay->args.queues];
 
-	memset(place, 0, (replay->args.queues + 1u) * sizeof(*place));
+	memset(place, 0, replay->args.queues * sizeof(*place));
+	*far = replay->marks[replay->args.queues];
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 
 		if (rxq == NULL)
 			continue;
-		place[q] = (struct replay_mark){rxq->loop, rxq->next};
-		if (replay->packets_of[q] != 0 &&
-			(rxq->loop > far->loop ||
-				(rxq->loop == far->loop && rxq->next > far->next)))
-			*far = place[q];
+		place[q] = __atomic_load_n(&rxq->place, __ATOMIC_RELAXED);
+		if (rxq->nb_mine != 0)
+			*far = RTE_MAX(*far, place[q]);
 	}
 }
 
-/* How often packet `i` lies between two places; the farthest queue may have become another one. */
+/* Packets of a list that lie between the mark and a place. */
 static uint64_t
-passes(const struct replay_mark *from, const struct replay_mark *to, uint32_t i)
+passed_since(const struct replay_dev *dev, uint32_t list, uint64_t place)
 {
-	const uint64_t before = from->loop + (i < from->next), now = to->loop + (i < to->next);
+	const struct replay_steering *steering = dev->steering;
+	const uint32_t first = steering->first_of[list], n = steering->first_of[list + 1] - first;
 
-	return now > before ? now - before : 0;
+	if (place <= dev->marks[list])
+		return 0;
+	return replay_passed(steering->list + first, n, place, dev->capture->nb_packets) -
+		replay_passed(
+			steering->list + first, n, dev->marks[list], dev->capture->nb_packets);
+}
+
+/* Adds what the packets of a list have brought to the rules that gave them to it. */
+static void
+count_list(struct replay_dev *dev, uint32_t list, uint64_t place)
+{
+	const struct replay_steering *steering = dev->steering;
+	const uint32_t nb_packets = dev->capture->nb_packets;
+	const uint64_t mark = dev->marks[list];
+
+	for (uint32_t k = steering->first_of[list]; k < steering->first_of[list + 1]; k++) {
+		const uint32_t i = steering->list[k];
+		struct rte_flow *flow = steering->rule_of[i];
+		uint64_t n;
+
+		if (flow == NULL || !flow->counts)
+			continue;
+		n = place / nb_packets + (i < place % nb_packets) - mark / nb_packets -
+			(i < mark % nb_packets);
+		flow->hits += n;
+		flow->bytes += n * replay_capture_packet(dev->capture, i)->len;
+	}
 }
 
 /*
- * COUNT costs nothing while packets pass: what passed follows from the places of the queues. Adds
- * what a rule (NULL: every rule that drops) has seen since rules changed last.
+ * COUNT costs nothing while packets pass: what passed follows from the places of the queues. Brings
+ * the rules' counts up to these places, which are the next marks. The lock is held.
  */
 static void
-count_hits(
-	const struct rte_eth_dev *dev, const struct rte_flow *flow, uint64_t *hits, uint64_t *bytes)
+settle(struct replay_dev *dev, const uint64_t *place)
 {
-	struct replay_mark place[RTE_MAX_QUEUES_PER_PORT + 1];
-	const struct replay_dev *replay = dev->data->dev_private;
+	const uint32_t dropped = dev->args.queues;
 
-	places_of(dev, place);
-	for (uint32_t i = 0; i < replay->capture->nb_packets; i++) {
-		const struct replay_packet *packet = replay_capture_packet(replay->capture, i);
-		const uint16_t at = RTE_MIN(replay->queue_of[i], replay->args.queues);
-		uint64_t n;
-
-		if (flow == NULL ? at != replay->args.queues
-				 : !replay_rule_matches(flow, packet) ||
-					rule_of(replay, packet) != flow)
-			continue;
-		n = passes(&replay->marks[at], &place[at], i);
-		*hits += n;
-		*bytes += n * packet->len;
+	dev->flow_dropped += passed_since(dev, dropped, place[dropped]);
+	for (uint32_t q = 0; q <= dropped; q++) {
+		/* a queue that was set up again is at its begin */
+		if (dev->steering->rule_of != NULL && place[q] > dev->marks[q])
+			count_list(dev, q, place[q]);
+		dev->marks[q] = place[q];
 	}
 }
 
 void
 replay_flow_settle(const struct rte_eth_dev *dev)
 {
+	uint64_t place[RTE_MAX_QUEUES_PER_PORT + 1];
 	struct replay_dev *replay = dev->data->dev_private;
-	uint64_t bytes = 0;
-	struct rte_flow *flow;
 
-	TAILQ_FOREACH(flow, &replay->flows, entry)
-		if (flow->counts)
-			count_hits(dev, flow, &flow->hits, &flow->bytes);
-	count_hits(dev, NULL, &replay->flow_dropped, &bytes);
-	places_of(dev, replay->marks);
+	pthread_mutex_lock(&replay->lock);
+	places_of(dev, place);
+	settle(replay, place);
+	pthread_mutex_unlock(&replay->lock);
 }
 
 uint64_t
 replay_flow_dropped(const struct rte_eth_dev *dev)
 {
-	const struct replay_dev *replay = dev->data->dev_private;
-	uint64_t dropped = replay->flow_dropped, bytes = 0;
+	uint64_t place[RTE_MAX_QUEUES_PER_PORT + 1], dropped;
+	struct replay_dev *replay = dev->data->dev_private;
 
-	count_hits(dev, NULL, &dropped, &bytes);
+	pthread_mutex_lock(&replay->lock);
+	places_of(dev, place);
+	dropped = replay->flow_dropped +
+		passed_since(replay, replay->args.queues, place[replay->args.queues]);
+	pthread_mutex_unlock(&replay->lock);
 	return dropped;
 }
 
@@ -138,7 +120,24 @@ replay_flow_restart(struct rte_eth_dev *dev)
 {
 	struct replay_dev *replay = dev->data->dev_private;
 
+	pthread_mutex_lock(&replay->lock);
 	memset(replay->marks, 0, (replay->args.queues + 1u) * sizeof(replay->marks[0]));
+	pthread_mutex_unlock(&replay->lock);
+}
+
+static void
+give(struct replay_rxq *rxq, const struct replay_steering *steering)
+{
+	const uint32_t first = steering->first_of[rxq->id];
+
+	rxq->mine = steering->list + first;
+	rxq->nb_mine = steering->first_of[rxq->id + 1] - first;
+}
+
+void
+replay_flow_give(struct replay_rxq *rxq)
+{
+	give(rxq, rxq->dev->steering);
 }
 
 /*
@@ -171,29 +170,42 @@ pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	return 0;
 }
 
-/* Rings count what waits by the queues that packets had: they count again. */
-static void
-resume_queues(struct rte_eth_dev *dev)
+/*
+ * A rule has come or gone, and this is what holds now. All that takes long has been done before or
+ * is done afterwards: queues stand still for as long as each needs to find its place in its list.
+ */
+static int
+steer(struct rte_eth_dev *dev, struct replay_steering *steering, struct rte_flow_error *error)
 {
+	uint64_t place[RTE_MAX_QUEUES_PER_PORT + 1];
 	struct replay_dev *replay = dev->data->dev_private;
+	struct replay_steering *old = replay->steering;
+	int ret;
 
+	if (steering == NULL)
+		return rte_flow_error_set(error, ENOMEM, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
+			"no memory for the queues of all packets");
+	ret = pause_queues(dev, error);
+	if (ret < 0) {
+		replay_steering_free(steering);
+		return ret;
+	}
+	pthread_mutex_lock(&replay->lock);
+	places_of(dev, place);
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		if (rxq != NULL)
-			rxq->ring = (struct replay_ring){.loop = rxq->loop, .next = rxq->next};
+		if (rxq == NULL)
+			continue;
+		give(rxq, steering);
+		replay_rx_seek(rxq);
 	}
 	__atomic_store_n(&replay->paused, false, __ATOMIC_RELEASE);
-}
-
-/* A rule has come or gone: only packets that it matches can change queue. */
-static void
-steer(struct replay_dev *dev, const struct rte_flow *changed)
-{
-	for (uint32_t i = 0; i < dev->capture->nb_packets; i++)
-		if (replay_rule_matches(changed, replay_capture_packet(dev->capture, i)))
-			move_packet(dev, i,
-				queue_by_rules(dev, replay_capture_packet(dev->capture, i)));
+	settle(replay, place); /* what has passed was the old rules' */
+	replay->steering = steering;
+	pthread_mutex_unlock(&replay->lock);
+	replay_steering_free(old);
+	return 0;
 }
 
 static int
@@ -231,12 +243,10 @@ replay_flow_create(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 			"no EAL memory for the rule");
 		return NULL;
 	}
-	if (replay_rule_parse(dev, attr, pattern, actions, flow, error) < 0 ||
-		pause_queues(dev, error) < 0) {
+	if (replay_rule_parse(dev, attr, pattern, actions, flow, error) < 0) {
 		free_flow(flow);
 		return NULL;
 	}
-	replay_flow_settle(dev);
 	TAILQ_FOREACH(other, &replay->flows, entry)
 		if (other->priority > flow->priority)
 			break;
@@ -244,8 +254,11 @@ replay_flow_create(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 		TAILQ_INSERT_BEFORE(other, flow, entry);
 	else
 		TAILQ_INSERT_TAIL(&replay->flows, flow, entry);
-	steer(replay, flow);
-	resume_queues(dev);
+	if (steer(dev, replay_steering_create(replay, flow, NULL), error) < 0) {
+		TAILQ_REMOVE(&replay->flows, flow, entry);
+		free_flow(flow);
+		return NULL;
+	}
 	return flow;
 }
 
@@ -262,13 +275,10 @@ replay_flow_destroy(struct rte_eth_dev *dev, struct rte_flow *flow, struct rte_f
 	if (known == NULL)
 		return rte_flow_error_set(error, ENOENT, RTE_FLOW_ERROR_TYPE_HANDLE, flow,
 			"the port has no such rule");
-	ret = pause_queues(dev, error);
+	ret = steer(dev, replay_steering_create(replay, flow, flow), error);
 	if (ret < 0)
 		return ret;
-	replay_flow_settle(dev);
 	TAILQ_REMOVE(&replay->flows, flow, entry);
-	steer(replay, flow);
-	resume_queues(dev);
 	free_flow(flow);
 	return 0;
 }
@@ -290,14 +300,10 @@ replay_flow_flush(struct rte_eth_dev *dev, struct rte_flow_error *error)
 	struct replay_dev *replay = dev->data->dev_private;
 	int ret;
 
-	ret = pause_queues(dev, error);
+	ret = steer(dev, replay_steering_create(replay, NULL, NULL), error);
 	if (ret < 0)
 		return ret;
-	replay_flow_settle(dev);
 	free_flows(replay);
-	for (uint32_t i = 0; i < replay->capture->nb_packets; i++)
-		move_packet(replay, i, 0);
-	resume_queues(dev);
 	return 0;
 }
 
@@ -307,20 +313,16 @@ replay_flow_query(struct rte_eth_dev *dev, struct rte_flow *flow,
 	const struct rte_flow_action *action, void *data, struct rte_flow_error *error)
 {
 	struct rte_flow_query_count *count = data;
-	uint64_t hits = flow->hits, bytes = flow->bytes;
 
 	if (action == NULL || action->type != RTE_FLOW_ACTION_TYPE_COUNT || !flow->counts)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION, action,
 			"only COUNT can be asked for, of a rule that has it");
-	count_hits(dev, flow, &hits, &bytes);
+	replay_flow_settle(dev);
 	count->hits_set = count->bytes_set = 1;
-	count->hits = hits;
-	count->bytes = bytes;
-	if (count->reset) {
-		/* what count_hits() finds from here on begins at nothing */
-		flow->hits -= hits;
-		flow->bytes -= bytes;
-	}
+	count->hits = flow->hits;
+	count->bytes = flow->bytes;
+	if (count->reset)
+		flow->hits = flow->bytes = 0;
 	return 0;
 }
 
@@ -333,26 +335,24 @@ const struct rte_flow_ops replay_flow_ops = {
 };
 
 int
-replay_flow_init(struct replay_dev *dev, int socket)
+replay_flow_init(struct replay_dev *dev)
 {
+	const size_t lists = dev->args.queues + 1u; /* the last one is that of dropped packets */
+
 	TAILQ_INIT(&dev->flows);
+	pthread_mutex_init(&dev->lock, NULL);
 	dev->can_pause =
 		syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-	dev->queue_of = rte_zmalloc_socket("replay_queue_of",
-		dev->capture->nb_packets * sizeof(dev->queue_of[0]), RTE_CACHE_LINE_SIZE, socket);
-	dev->packets_of = rte_zmalloc_socket("replay_packets_of",
-		dev->args.queues * sizeof(dev->packets_of[0]), RTE_CACHE_LINE_SIZE, socket);
-	/* the last one is that of dropped packets */
-	dev->marks = rte_zmalloc_socket(
-		"replay_marks", (dev->args.queues + 1u) * sizeof(dev->marks[0]), 0, socket);
-	if (dev->queue_of == NULL || dev->packets_of == NULL || dev->marks == NULL) {
+	dev->marks =
+		rte_zmalloc_socket("replay_marks", lists * sizeof(dev->marks[0]), 0, dev->socket);
+	dev->steering = replay_steering_create(dev, NULL, NULL);
+	if (dev->steering == NULL || dev->marks == NULL) {
 		REPLAY_LOG(ERR, "%s: no EAL memory for the queues of %u packets, %zu bytes",
 			dev->args.files[0], dev->capture->nb_packets,
-			dev->capture->nb_packets * sizeof(dev->queue_of[0]));
+			dev->capture->nb_packets * sizeof(dev->steering->list[0]));
 		replay_flow_fini(dev);
 		return -ENOMEM;
 	}
-	dev->packets_of[0] = dev->capture->nb_packets;
 	return 0;
 }
 
@@ -360,12 +360,11 @@ void
 replay_flow_fini(struct replay_dev *dev)
 {
 	free_flows(dev);
-	rte_free(dev->queue_of);
-	rte_free(dev->packets_of);
+	replay_steering_free(dev->steering);
 	rte_free(dev->marks);
+	pthread_mutex_destroy(&dev->lock);
 	dev->marks = NULL;
-	dev->queue_of = NULL;
-	dev->packets_of = NULL;
+	dev->steering = NULL;
 }
 
 int

@@ -67,6 +67,46 @@ pace_as_captured(struct replay_pace *pace, double speed, const struct replay_cap
 	return 0;
 }
 
+/* The same without bursts, in parts of cycles. */
+static uint64_t
+plain_passed(const struct replay_pace *pace, unsigned __int128 time)
+{
+	const unsigned __int128 loop = time / pace->loop;
+	const uint64_t rest = (uint64_t)(time % pace->loop);
+	uint32_t begin = 0, n = pace->nb_packets;
+
+	while (n > 0) {
+		const uint32_t half = n / 2;
+
+		if (pace->offset[begin + half] <= rest) {
+			begin += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return (uint64_t)loop * pace->nb_packets + begin;
+}
+
+uint64_t
+replay_pace_passed(const struct replay_pace *pace, uint64_t cycles)
+{
+	const unsigned __int128 time = (unsigned __int128)cycles << REPLAY_PACE_SHIFT;
+	uint64_t number, first;
+
+	if (pace->burst == 0)
+		return plain_passed(pace, time);
+	number = (uint64_t)(time / pace->every);
+	first = number * pace->burst;
+	if (pace->loop == 0)
+		return first + pace->burst;
+	return RTE_MIN(first + pace->burst,
+		plain_passed(pace,
+			time - (unsigned __int128)number * pace->every +
+				replay_pace_plain(pace, first / pace->nb_packets,
+					(uint32_t)(first % pace->nb_packets))));
+}
+
 int
 replay_pace_init(struct replay_pace *pace, const struct replay_devargs *args,
 	const struct replay_capture *capture, int socket)

@@ -36,21 +36,40 @@ int replay_pace_init(struct replay_pace *pace, const struct replay_devargs *args
 	const struct replay_capture *capture, int socket);
 void replay_pace_fini(struct replay_pace *pace);
 
+/* Packets that are due `cycles` after the port's first, counted over all loops. */
+uint64_t replay_pace_passed(const struct replay_pace *pace, uint64_t cycles);
+
 static inline unsigned __int128
 replay_pace_plain(const struct replay_pace *pace, uint64_t loop, uint32_t i)
 {
 	return (unsigned __int128)loop * pace->loop + pace->offset[i];
 }
 
-/* TSC cycles after the port's first packet at which a packet is due: never less than exact. */
-static inline uint64_t
-replay_pace_due(
-	const struct replay_pace *pace, struct replay_burst *burst, uint64_t loop, uint32_t i)
+/* What all packets of a loop have in common. */
+struct replay_pace_loop {
+	unsigned __int128 begin; /* parts of cycles */
+	uint64_t first;		 /* packet, counted over all loops */
+};
+
+static inline struct replay_pace_loop
+replay_pace_loop(const struct replay_pace *pace, uint64_t loop)
 {
-	unsigned __int128 due = replay_pace_plain(pace, loop, i);
+	return (struct replay_pace_loop){
+		(unsigned __int128)loop * pace->loop, loop * pace->nb_packets};
+}
+
+/*
+ * TSC cycles after the port's first packet at which packet i of a loop is due: never less than
+ * exact.
+ */
+static inline uint64_t
+replay_pace_due(const struct replay_pace *pace, struct replay_burst *burst,
+	const struct replay_pace_loop *loop, uint32_t i)
+{
+	unsigned __int128 due = loop->begin + pace->offset[i];
 
 	if (pace->burst != 0) {
-		const uint64_t nth = loop * pace->nb_packets + i;
+		const uint64_t nth = loop->first + i;
 
 		if (unlikely(nth >= burst->end || nth < burst->first)) {
 			const uint64_t number = nth / pace->burst;

@@ -9,7 +9,7 @@
 
 #include "replay.h"
 
-/* Shorter segments would make chains of more than SEGMENTS_MAX (replay_rxtx.c). */
+/* Shorter segments would make chains of more than SEGMENTS_MAX (replay_rx.c). */
 #define ROOM_MIN 64u
 
 static bool
@@ -209,6 +209,7 @@ replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	}
 	rxq->first_flags = is_pinned(rxq->first_pool) ? RTE_MBUF_F_EXTERNAL : 0;
 	rxq->rest_flags = is_pinned(rxq->rest_pool) ? RTE_MBUF_F_EXTERNAL : 0;
+	replay_flow_give(rxq);
 	dev->data->rx_queues[queue] = rxq;
 	return 0;
 }

@@ -22,7 +22,7 @@
 /* Distance of the prefetches from the packet at work, about the latency of DRAM. */
 #define AHEAD 8u
 
-/* Other queues' packets passed over per burst at most, so that a poll stays short. */
+/* Packets lost on purpose or dropped per burst at most, so that a poll stays short. */
 #define PASSED_MAX 8192u
 
 /* Smallest room of a further segment, see replay_queue.c: a frame of 64 KiB needs 1,024. */
@@ -79,7 +79,6 @@ fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, const struct replay_
 }
 
 struct batch {
-	uint32_t index[BATCH];
 	struct replay_packet *packet[BATCH];
 	uint64_t due[BATCH];		/* TSC, with pacing */
 	uint32_t from[BATCH];		/* which of the chosen each mbuf holds */
@@ -304,76 +303,84 @@ clock_start(struct replay_rxq *rxq)
 	return now;
 }
 
+/* The place in its loop of packet `own` of the queue. */
+static inline uint32_t
+position_of(struct replay_rxq *rxq, uint32_t own)
+{
+	uint32_t position;
+
+	replay_fault_order(rxq, own, &position);
+	return position;
+}
+
 /*
  * overrun=drop: packets that are due lie in a ring of nb_desc descriptors, and those that find it
- * full are lost. The oldest go, where a NIC would lose the newest: there are as many of them.
+ * full are lost. The oldest go, where a NIC would lose the newest: there are as many of them. How
+ * many are due is computed and not counted: a poll that comes late takes no longer than any other.
  */
 static void
 fill_ring(struct replay_rxq *rxq, uint64_t now)
 {
 	const struct replay_dev *dev = rxq->dev;
 	const uint32_t nb_packets = dev->capture->nb_packets;
-	struct replay_ring *ring = &rxq->ring;
+	const uint64_t taken = rxq->loop * rxq->nb_mine + rxq->next;
+	uint64_t due, waiting, next;
 
-	while (dev->args.loops == 0 || ring->loop < dev->args.loops) {
-		if (dev->queue_of[ring->next] == rxq->id) {
-			const uint64_t due = rxq->clock +
-				replay_pace_due(&dev->pace, &ring->burst, ring->loop, ring->next);
-
-			if ((int64_t)(now - due) < 0)
-				break;
-			ring->waiting++;
-		}
-		if (++ring->next == nb_packets) {
-			ring->next = 0;
-			ring->loop++;
-		}
-	}
-	rxq->count.most_waiting = RTE_MAX(rxq->count.most_waiting, ring->waiting);
-	while (ring->waiting > rxq->nb_desc) {
-		if (dev->queue_of[rxq->next] == rxq->id) {
-			ring->waiting--;
-			rxq->count.missed++;
-		}
-		if (++rxq->next == nb_packets) {
-			rxq->next = 0;
-			rxq->loop++;
-		}
-	}
+	/* another queue may have started the clock since */
+	if ((int64_t)(now - rxq->clock) < 0)
+		return;
+	due = replay_pace_passed(&dev->pace, now - rxq->clock);
+	if (dev->args.loops != 0)
+		due = RTE_MIN(due, dev->args.loops * nb_packets);
+	due = replay_passed(rxq->mine, rxq->nb_mine, due, nb_packets);
+	waiting = due > taken ? due - taken : 0;
+	rxq->count.most_waiting = RTE_MAX(rxq->count.most_waiting, waiting);
+	if (waiting <= rxq->nb_desc)
+		return;
+	next = due - rxq->nb_desc;
+	rxq->count.missed += next - taken;
+	rxq->loop = next / rxq->nb_mine;
+	rxq->next = (uint32_t)(next % rxq->nb_mine);
 }
 
 /*
- * Chooses up to `max` packets of this queue, all of one loop, and returns the place to look at
- * when all of them have been handed out. At most `passed` packets of other queues are passed over.
+ * Chooses up to `max` packets of this queue, all of one loop, and returns the one to look at next
+ * when all of them have been handed out.
  */
 static inline uint32_t
-choose(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t *passed, uint64_t now)
+choose(const struct replay_rxq *rxq, struct batch *batch, uint32_t max)
+{
+	const struct replay_capture *capture = rxq->dev->capture;
+	const uint32_t *mine = rxq->mine + rxq->next;
+	const uint32_t n = RTE_MIN(max, rxq->nb_mine - rxq->next);
+
+	for (; batch->n < n; batch->n++) {
+		batch->packet[batch->n] = replay_capture_packet(capture, mine[batch->n]);
+		rte_prefetch0(batch->packet[batch->n]);
+	}
+	return rxq->next + n;
+}
+
+/* The same with a pace: those that are due. */
+static inline uint32_t
+choose_due(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint64_t now)
 {
 	const struct replay_dev *dev = rxq->dev;
-	const uint32_t nb_packets = dev->capture->nb_packets;
-	const bool paced = dev->pace.offset != NULL;
-	uint32_t i = rxq->next;
+	const struct replay_pace_loop loop = replay_pace_loop(&dev->pace, rxq->loop);
+	uint32_t k = rxq->next;
 
-	for (; i < nb_packets && batch->n < max; i++) {
-		if (dev->queue_of[i] != rxq->id) {
-			if (*passed == 0)
-				break;
-			--*passed;
-			continue;
-		}
-		if (paced) {
-			const uint64_t due =
-				rxq->clock + replay_pace_due(&dev->pace, &rxq->burst, rxq->loop, i);
+	for (; k < rxq->nb_mine && batch->n < max; k++) {
+		const uint32_t i = rxq->mine[k];
+		const uint64_t due =
+			rxq->clock + replay_pace_due(&dev->pace, &rxq->burst, &loop, i);
 
-			if ((int64_t)(now - due) < 0)
-				break;
-			batch->due[batch->n] = due;
-		}
+		if ((int64_t)(now - due) < 0)
+			break;
+		batch->due[batch->n] = due;
 		batch->packet[batch->n] = replay_capture_packet(dev->capture, i);
-		rte_prefetch0(batch->packet[batch->n]);
-		batch->index[batch->n++] = i;
+		rte_prefetch0(batch->packet[batch->n++]);
 	}
-	return i;
+	return k;
 }
 
 /* A packet that arrives is added; false when it has to wait for the next batch. */
@@ -390,8 +397,7 @@ pick(const struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t i
 	replay_fault_pick(&rxq->dev->args.faults, p, batch->packet[batch->n]->len);
 	p->lost[0] = batch->lost[0];
 	p->lost[1] = batch->lost[1];
-	batch->due[batch->n] = due;
-	batch->index[batch->n++] = index;
+	batch->due[batch->n++] = due;
 	return true;
 }
 
@@ -402,24 +408,20 @@ choose_faulty(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_
 {
 	const struct replay_dev *dev = rxq->dev;
 	const struct replay_faults *faults = &dev->args.faults;
-	const uint32_t nb_packets = dev->capture->nb_packets;
+	const struct replay_pace_loop loop = replay_pace_loop(&dev->pace, rxq->loop);
 	uint64_t due = now;
-	uint32_t i;
+	uint32_t k;
 
 	*again = rxq->again;
-	for (i = rxq->next; i < nb_packets && batch->n < max; i++, *again = false) {
-		const uint32_t index = replay_fault_order(rxq, i);
-		struct replay_pick one = {
-			.nth = rxq->loop * nb_packets + i, .position = i, .moved = index != i};
+	for (k = rxq->next; k < rxq->nb_mine && batch->n < max; k++, *again = false) {
+		struct replay_pick one = {.own = k};
+		const uint32_t index = replay_fault_order(rxq, k, &one.position);
 
-		if (dev->queue_of[index] != rxq->id) {
-			if (*passed == 0)
-				break;
-			--*passed;
-			continue;
-		}
+		one.nth = rxq->loop * dev->capture->nb_packets + one.position;
+		one.moved = index != one.position;
 		if (dev->pace.offset != NULL) {
-			due = rxq->clock + replay_pace_due(&dev->pace, &rxq->burst, rxq->loop, i);
+			due = rxq->clock +
+				replay_pace_due(&dev->pace, &rxq->burst, &loop, one.position);
 			if ((int64_t)(now - due) < 0)
 				break;
 		}
@@ -445,7 +447,7 @@ choose_faulty(struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_
 			break;
 		}
 	}
-	return i;
+	return k;
 }
 
 /* Counts what happened to packets up to the first that was not used. */
@@ -513,11 +515,24 @@ fill(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool f
 	}
 }
 
+/* Says how far the queue has come, with one store. */
+static inline void
+publish(struct replay_rxq *rxq, bool faulty)
+{
+	uint64_t place = rxq->loop * rxq->dev->capture->nb_packets;
+
+	if (rxq->next != 0)
+		place += faulty ? position_of(rxq, rxq->next) : rxq->mine[rxq->next];
+	__atomic_store_n(&rxq->place, place, __ATOMIC_RELAXED);
+}
+
 static __rte_always_inline uint16_t
 rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool faulty)
 {
 	const struct replay_dev *dev = rxq->dev;
 	const bool paced = dev->pace.offset != NULL;
+	const uint64_t loop = rxq->loop;
+	const uint32_t next = rxq->next;
 	uint32_t nb_rx = 0, passed = PASSED_MAX;
 	uint64_t now = 0;
 
@@ -525,7 +540,7 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		now = likely(rxq->clock != 0) ? rte_rdtsc() : clock_start(rxq);
 	else if (rxq->stamps)
 		now = rte_rdtsc();
-	if (unlikely(rxq->done || dev->packets_of[rxq->id] == 0))
+	if (unlikely(rxq->done || rxq->nb_mine == 0))
 		return 0;
 	if (unlikely(dev->args.overrun_drops))
 		fill_ring(rxq, now);
@@ -537,8 +552,12 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		batch.n = batch.used = batch.delivered = 0;
 		batch.lost[0] = batch.lost[1] = 0;
 		batch.bytes = 0;
-		end = faulty ? choose_faulty(rxq, &batch, max, &passed, now, &again)
-			     : choose(rxq, &batch, max, &passed, now);
+		if (faulty)
+			end = choose_faulty(rxq, &batch, max, &passed, now, &again);
+		else if (paced)
+			end = choose_due(rxq, &batch, max, now);
+		else
+			end = choose(rxq, &batch, max);
 		if (batch.n != 0)
 			fill(rxq, &batch, bufs + nb_rx, faulty);
 		if (faulty)
@@ -549,20 +568,18 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 			stamp(rxq, &batch, bufs + nb_rx, now);
 		/* dropped packets count as passed over: a burst ends even where none fits */
 		passed -= RTE_MIN(passed, batch.used - batch.delivered);
-		rxq->ring.waiting -= RTE_MIN(rxq->ring.waiting, batch.used);
 		nb_rx += batch.delivered;
 		rxq->count.packets += batch.delivered;
 		rxq->count.bytes += batch.bytes;
 		if (batch.used < batch.n) {
-			rxq->next =
-				faulty ? batch.pick[batch.used].position : batch.index[batch.used];
+			rxq->next = faulty ? batch.pick[batch.used].own : rxq->next + batch.used;
 			rxq->again = faulty && batch.pick[batch.used].second;
 			rxq->count.no_mbuf++;
 			break;
 		}
 		rxq->next = end;
 		rxq->again = again;
-		if (end == dev->capture->nb_packets) {
+		if (end == rxq->nb_mine) {
 			rxq->next = 0;
 			if (++rxq->loop == dev->args.loops) {
 				rxq->done = true;
@@ -574,7 +591,24 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		if (passed == 0)
 			break;
 	}
+	if (rxq->next != next || rxq->loop != loop)
+		publish(rxq, faulty);
 	return (uint16_t)nb_rx;
+}
+
+void
+replay_rx_seek(struct replay_rxq *rxq)
+{
+	const uint32_t position = (uint32_t)(rxq->place % rxq->dev->capture->nb_packets);
+	const uint32_t window = rxq->dev->args.faults.window;
+
+	rxq->window.number = UINT64_MAX;
+	/* packets of windows before this one came before; inside, their order is looked at */
+	rxq->next = replay_count_below(rxq->mine, rxq->nb_mine, position - position % window);
+	while (rxq->next < rxq->nb_mine && position_of(rxq, rxq->next) < position)
+		rxq->next++;
+	/* the second of two equal packets goes with the first */
+	rxq->again &= rxq->next < rxq->nb_mine && position_of(rxq, rxq->next) == position;
 }
 
 uint16_t

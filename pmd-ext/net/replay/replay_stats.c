@@ -31,12 +31,10 @@ counters_since_reset(const struct replay_rxq *rxq)
 bool
 replay_is_done(const struct rte_eth_dev *dev)
 {
-	const struct replay_dev *replay = dev->data->dev_private;
-
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		if (rxq != NULL && !rxq->done && replay->packets_of[q] != 0)
+		if (rxq != NULL && !rxq->done && rxq->nb_mine != 0)
 			return false;
 	}
 	return true;
@@ -52,8 +50,11 @@ loops_done(const struct rte_eth_dev *dev)
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		if (rxq != NULL && replay->packets_of[q] != 0)
-			loops = RTE_MIN(loops, rxq->loop);
+		if (rxq == NULL || rxq->nb_mine == 0)
+			continue;
+		loops = RTE_MIN(loops,
+			__atomic_load_n(&rxq->place, __ATOMIC_RELAXED) /
+				replay->capture->nb_packets);
 	}
 	return loops == UINT64_MAX ? 0 : loops;
 }
