@@ -285,6 +285,7 @@ impossible_paces_are_refused(void **state)
 		"speed=inf", "bps=1e9", "burst=10", "burst=0:100", "burst=10:0", "burst=10:100x",
 		"overrun=drop", "overrun=drop,rate=1000,loss=0.1", "overrun=maybe",
 		"burst=1000:10,rate=1000000", /* 1 ms of packets every 10 ns */
+		"burst=2:1,speed=1000000",    /* a second in a millionth of it, and every ns */
 	};
 	const uint32_t len = 200;
 
@@ -294,6 +295,43 @@ impossible_paces_are_refused(void **state)
 	/* one packet: no time passes */
 	write_equal(1, len);
 	assert_int_equal(open_port("speed=1"), -1);
+	/* times beyond 63 bits, which would come round and be early */
+	write_equal(100000, 60);
+	assert_int_equal(open_port("rate=1"), -1);
+	assert_int_equal(open_port("bps=100"), -1);
+}
+
+/* A frame of 8,240 bytes among small ones: at 10 Gb/s it takes 6.6 us, the mean is 0.7 us. */
+static void
+mixed_frames_fit_their_bursts(void **state)
+{
+	static const uint32_t len[] = {60, 8240, 60, 60, 60, 60, 60, 60, 60, 60};
+	struct rte_mbuf *m[16];
+	uint32_t got = 0;
+	uint64_t begin;
+	int port;
+
+	write_capture(10, len + 1, 9, UINT32_MAX);
+	assert_int_equal(open_port("bps=10000000000,burst=2:5000"), -1);
+	/* in an odd loop each packet is the first of a burst once */
+	write_capture(9, len, RTE_DIM(len), UINT32_MAX);
+	assert_int_equal(open_port("bps=10000000000,burst=2:5000"), -1);
+	/* in an even one the large frame always ends its burst, and may take as long as it likes */
+	write_capture(10, len, RTE_DIM(len), UINT32_MAX);
+	port = open_port("bps=10000000000,burst=2:5000,loops=3");
+	assert_true(port >= 0);
+	configure((uint16_t)port, 1, 0);
+	assert_int_equal(rte_eth_rx_queue_setup((uint16_t)port, 0, 64, 0, NULL, roomless), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	begin = rte_rdtsc();
+	while (got < 30 && rte_rdtsc() - begin < rte_get_tsc_hz()) {
+		const uint32_t n = rte_eth_rx_burst((uint16_t)port, 0, m, RTE_DIM(m));
+
+		got += n;
+		rte_pktmbuf_free_bulk(m, n);
+	}
+	assert_int_equal(got, 30);
+	close_port((uint16_t)port);
 }
 
 static void
@@ -359,6 +397,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(full_rings_lose_packets, remove_port),
 		cmocka_unit_test_teardown(late_polls_take_no_longer, remove_port),
 		cmocka_unit_test_teardown(impossible_paces_are_refused, remove_port),
+		cmocka_unit_test_teardown(mixed_frames_fit_their_bursts, remove_port),
 		cmocka_unit_test_teardown(sent_frames_are_counted_dropped_or_written, remove_port),
 	};
 

@@ -68,6 +68,7 @@ enum replay_tx {
 };
 
 struct replay_devargs {
+	const char *name; /* of the device, for messages */
 	char *files[REPLAY_FILES_MAX];
 	uint16_t nb_files;
 	uint64_t loops; /* 0: endless */

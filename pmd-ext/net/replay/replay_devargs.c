@@ -363,7 +363,8 @@ replay_devargs_parse(struct replay_devargs *args, const char *name, const char *
 	struct rte_kvargs *kvlist;
 	int ret = -EINVAL;
 
-	*args = (struct replay_devargs){.loops = 1, .faults = {.seed = 1, .run = 1, .window = 1}};
+	*args = (struct replay_devargs){
+		.name = name, .loops = 1, .faults = {.seed = 1, .run = 1, .window = 1}};
 	kvlist = rte_kvargs_parse(params == NULL ? "" : params, known_args);
 	if (kvlist == NULL) {
 		log_known(name, params);

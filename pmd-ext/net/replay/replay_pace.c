@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 #include <rte_cycles.h>
 #include <rte_malloc.h>
@@ -10,36 +11,49 @@
 /* Preamble and start of frame, FCS, gap between packets: what a link spends beside a frame. */
 #define WIRE_BYTES (8u + 4u + 12u)
 
+/* A loop takes less: 13 hours at 3 GHz. */
+#define LOOP_MAX ((uint64_t)1 << 63)
+
 /* value x cycles / per, in parts of cycles, rounded up */
-static uint64_t
+static unsigned __int128
 parts(unsigned __int128 value, uint64_t cycles, uint64_t per)
 {
 	const unsigned __int128 whole = (value * cycles) << REPLAY_PACE_SHIFT;
 
-	return (uint64_t)((whole + per - 1) / per);
+	return (whole + per - 1) / per;
 }
 
-static void
+/* The length of a loop, which all times in it are less than. */
+static int
+set_loop(struct replay_pace *pace, unsigned __int128 loop)
+{
+	if (loop >= LOOP_MAX)
+		return -ERANGE;
+	pace->loop = (uint64_t)loop;
+	return 0;
+}
+
+static int
 pace_by_rate(struct replay_pace *pace, uint64_t rate)
 {
 	const uint64_t hz = rte_get_tsc_hz();
 
 	for (uint32_t i = 0; i < pace->nb_packets; i++)
-		pace->offset[i] = parts(i, hz, rate);
-	pace->loop = parts(pace->nb_packets, hz, rate);
+		pace->offset[i] = (uint64_t)parts(i, hz, rate);
+	return set_loop(pace, parts(pace->nb_packets, hz, rate));
 }
 
-static void
+static int
 pace_by_bits(struct replay_pace *pace, uint64_t bps, const struct replay_capture *capture)
 {
 	const uint64_t hz = rte_get_tsc_hz();
 	uint64_t bits = 0;
 
 	for (uint32_t i = 0; i < pace->nb_packets; i++) {
-		pace->offset[i] = parts(bits, hz, bps);
+		pace->offset[i] = (uint64_t)parts(bits, hz, bps);
 		bits += (replay_capture_packet(capture, i)->len + WIRE_BYTES) * 8u;
 	}
-	pace->loop = parts(bits, hz, bps);
+	return set_loop(pace, parts(bits, hz, bps));
 }
 
 /* From loop to loop the mean distance of packets passes once more. */
@@ -48,7 +62,7 @@ pace_as_captured(struct replay_pace *pace, double speed, const struct replay_cap
 {
 	const double cycles = rte_get_tsc_hz() / 1e9 / speed * (1 << REPLAY_PACE_SHIFT);
 	const uint64_t first = replay_capture_packet(capture, 0)->time_ns;
-	uint64_t passed = 0;
+	uint64_t passed = 0, last;
 
 	for (uint32_t i = 0; i < pace->nb_packets; i++) {
 		const uint64_t at = replay_capture_packet(capture, i)->time_ns;
@@ -56,15 +70,69 @@ pace_as_captured(struct replay_pace *pace, double speed, const struct replay_cap
 		/* clocks step back at times: such a packet comes with the one before it */
 		if (at > first)
 			passed = RTE_MAX(passed, at - first);
-		if ((double)passed * cycles >= 0x1p63)
+		if ((double)passed * cycles >= (double)LOOP_MAX)
 			return -ERANGE;
 		pace->offset[i] = (uint64_t)((double)passed * cycles);
 	}
 	if (passed == 0)
 		return -ENODATA;
-	pace->loop = pace->offset[pace->nb_packets - 1];
-	pace->loop += pace->loop / (pace->nb_packets - 1);
+	last = pace->offset[pace->nb_packets - 1];
+	if (last < pace->nb_packets)
+		return -EDOM;
+	return set_loop(pace, (unsigned __int128)last + last / (pace->nb_packets - 1));
+}
+
+/* Packets of one burst take no longer than it is to the next one, wherever a burst begins. */
+static int
+check_bursts(const struct replay_pace *pace, const struct replay_devargs *args)
+{
+	const uint32_t n = pace->nb_packets;
+	uint32_t step = n;
+
+	/* bursts begin at multiples of the greatest common divisor of their size and the loop's */
+	for (uint32_t rest = pace->burst; rest != 0;) {
+		const uint32_t next = step % rest;
+
+		step = rest;
+		rest = next;
+	}
+	for (uint32_t first = 0; first < n; first += step) {
+		const uint64_t last = (uint64_t)first + pace->burst - 1;
+		const unsigned __int128 takes =
+			replay_pace_plain(pace, last / n, (uint32_t)(last % n)) -
+			pace->offset[first];
+
+		if (takes <= pace->every)
+			continue;
+		REPLAY_LOG(ERR,
+			"%s: burst=%u:%" PRIu64 ": packet %u and the %u behind it take %.0f ns at "
+			"the pace inside the burst; more nanoseconds, fewer packets or a faster "
+			"pace is wanted",
+			args->name, args->burst, args->burst_ns, first + 1, args->burst - 1,
+			(double)takes / (1 << REPLAY_PACE_SHIFT) * 1e9 / rte_get_tsc_hz());
+		return -EINVAL;
+	}
 	return 0;
+}
+
+static int
+refuse_pace(const struct replay_devargs *args, int error)
+{
+	const char *why = "the capture would take more than 10 hours";
+	char pace[64];
+
+	if (args->rate != 0)
+		snprintf(pace, sizeof(pace), "rate=%" PRIu64, args->rate);
+	else if (args->bps != 0)
+		snprintf(pace, sizeof(pace), "bps=%" PRIu64, args->bps);
+	else
+		snprintf(pace, sizeof(pace), "speed=%g", args->speed);
+	if (error == -ENODATA)
+		why = "all packets have the same time stamp";
+	else if (error == -EDOM)
+		why = "packets would follow each other by less than a 65,536th of a TSC cycle";
+	REPLAY_LOG(ERR, "%s: %s is not possible: %s", args->name, pace, why);
+	return -EINVAL;
 }
 
 /* The same without bursts, in parts of cycles. */
@@ -120,38 +188,24 @@ replay_pace_init(struct replay_pace *pace, const struct replay_devargs *args,
 		"replay_pace", pace->nb_packets * sizeof(pace->offset[0]), 0, socket);
 	if (pace->offset == NULL) {
 		REPLAY_LOG(ERR, "%s: no EAL memory for the times of %u packets, %zu bytes",
-			args->files[0], pace->nb_packets,
-			pace->nb_packets * sizeof(pace->offset[0]));
+			args->name, pace->nb_packets, pace->nb_packets * sizeof(pace->offset[0]));
 		return -ENOMEM;
 	}
 	if (args->rate != 0)
-		pace_by_rate(pace, args->rate);
+		ret = pace_by_rate(pace, args->rate);
 	else if (args->bps != 0)
-		pace_by_bits(pace, args->bps, capture);
+		ret = pace_by_bits(pace, args->bps, capture);
 	else if (args->speed != 0)
 		ret = pace_as_captured(pace, args->speed, capture);
-	if (ret < 0) {
-		REPLAY_LOG(ERR, "%s: speed=%g is not possible: %s", args->files[0], args->speed,
-			ret == -ENODATA ? "all packets have the same time stamp"
-					: "the capture would take more than 10 hours");
-		goto refuse;
-	}
+	if (ret < 0)
+		ret = refuse_pace(args, ret);
 	pace->burst = args->burst;
-	pace->every = parts(args->burst_ns, rte_get_tsc_hz(), 1000000000u);
-	if (pace->burst != 0 &&
-		(unsigned __int128)pace->loop * pace->burst >
-			(unsigned __int128)pace->every * pace->nb_packets) {
-		REPLAY_LOG(ERR,
-			"%s: burst=%u:%" PRIu64 ": so many packets take longer than that at the "
-			"pace inside the burst",
-			args->files[0], args->burst, args->burst_ns);
-		goto refuse;
-	}
-	return 0;
-
-refuse:
-	replay_pace_fini(pace);
-	return -EINVAL;
+	pace->every = (uint64_t)parts(args->burst_ns, rte_get_tsc_hz(), 1000000000u);
+	if (ret == 0 && pace->burst != 0)
+		ret = check_bursts(pace, args);
+	if (ret < 0)
+		replay_pace_fini(pace);
+	return ret;
 }
 
 void

@@ -31,7 +31,7 @@ struct replay_burst {
 	unsigned __int128 base, from; /* when the first is due without and with bursts */
 };
 
-/* Without pacing, pace->offset stays NULL. -EINVAL is reported. */
+/* Without pacing, pace->offset stays NULL. -EINVAL and -ENOMEM are reported. */
 int replay_pace_init(struct replay_pace *pace, const struct replay_devargs *args,
 	const struct replay_capture *capture, int socket);
 void replay_pace_fini(struct replay_pace *pace);
