@@ -251,6 +251,32 @@ short_memory_is_refused_and_returned(void **state)
 	rte_vdev_uninit("net_replay0");
 }
 
+/* 128 bytes of a frame of 60 with its alignment, and what the guide says: 72. */
+static void
+the_guide_says_what_memory_is_needed(void **state)
+{
+	const uint32_t packets = 100000;
+	const size_t needed = packets * (128 + 72), spare = 1 << 20;
+	void *hog[4096], *reserve;
+	uint32_t n = 0;
+	int port;
+
+	write_equal(packets, 60);
+	reserve = rte_malloc(NULL, needed + spare, 0);
+	assert_non_null(reserve);
+	for (size_t bytes = 4 << 20; bytes >= 64 << 10; bytes /= 2)
+		while (n < RTE_DIM(hog) && (hog[n] = rte_malloc(NULL, bytes, 0)) != NULL)
+			n++;
+	assert_true(n < RTE_DIM(hog));
+	rte_free(reserve);
+	port = open_port("");
+	assert_true(port >= 0);
+	assert_int_equal(rte_eth_dev_close((uint16_t)port), 0);
+	rte_vdev_uninit("net_replay0");
+	while (n > 0)
+		rte_free(hog[--n]);
+}
+
 static void
 capture_outlives_its_port_while_referenced(void **state)
 {
@@ -317,6 +343,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(short_records_are_delivered_and_counted, remove_port),
 		cmocka_unit_test_teardown(pcapng_is_read, remove_port),
 		cmocka_unit_test_teardown(short_memory_is_refused_and_returned, remove_port),
+		cmocka_unit_test_teardown(the_guide_says_what_memory_is_needed, remove_port),
 		cmocka_unit_test_teardown(capture_outlives_its_port_while_referenced, remove_port),
 		cmocka_unit_test_teardown(
 			start_is_refused_while_references_pin_the_layout, remove_port),

@@ -168,14 +168,19 @@ capture_free(struct replay_capture *capture)
 }
 
 static int
-capture_alloc(struct replay_capture *capture, const char *file, int socket)
+capture_alloc(struct replay_capture *capture, const struct replay_devargs *args, int socket)
 {
+	const bool paced =
+		args->rate != 0 || args->bps != 0 || args->speed != 0 || args->burst != 0;
+	/* order, list of the queue, times: the last two are made later by whoever has them */
+	const size_t beside = 4 + 4 + (paced ? 8 : 0);
 	size_t arena = (size_t)(capture->nb_chunks - 1) * CHUNK_BYTES + capture->last_chunk;
-	size_t entries = (size_t)capture->nb_packets * sizeof(struct replay_packet);
+	size_t entries = (size_t)capture->nb_packets * (sizeof(struct replay_packet) + beside);
 	size_t has, largest;
 
 	heap_free_bytes(socket, &has, &largest);
-	capture->packets = rte_zmalloc_socket("replay_packets", entries, REPLAY_LINE, socket);
+	capture->packets = rte_zmalloc_socket("replay_packets",
+		(size_t)capture->nb_packets * sizeof(capture->packets[0]), REPLAY_LINE, socket);
 	capture->order = rte_malloc_socket("replay_order",
 		capture->nb_packets * sizeof(capture->order[0]), REPLAY_LINE, socket);
 	if (capture->packets == NULL || capture->order == NULL)
@@ -196,10 +201,12 @@ capture_alloc(struct replay_capture *capture, const char *file, int socket)
 
 refuse:
 	REPLAY_LOG(ERR,
-		"%s: %u packets need %zu bytes of EAL memory (%zu of frames, %zu of entries), "
-		"the heap has %zu free, %zu of them in one piece; give more memory "
+		"%s: the %u packets of %s%s need %zu bytes of EAL memory (%zu of frames, %zu of "
+		"entries), the heap has %zu free, %zu of them in one piece; give more memory "
 		"(-m with --no-huge, or huge pages), or replay a smaller file",
-		file, capture->nb_packets, arena + entries, arena, entries, has, largest);
+		args->name, capture->nb_packets, args->files[0],
+		args->nb_files > 1 ? " and the other files" : "", arena + entries, arena, entries,
+		has, largest);
 	return -ENOMEM;
 }
 
@@ -305,10 +312,10 @@ capture_fill(struct replay_capture *capture, const char *file, struct cursor *at
 }
 
 static int
-by_time(const void *a, const void *b)
+by_time(const void *a, const void *b, void *packets)
 {
-	const struct replay_packet *one = *(const struct replay_packet *const *)a;
-	const struct replay_packet *two = *(const struct replay_packet *const *)b;
+	const struct replay_packet *one = (struct replay_packet *)packets + *(const uint32_t *)a;
+	const struct replay_packet *two = (struct replay_packet *)packets + *(const uint32_t *)b;
 
 	if (one->time_ns != two->time_ns)
 		return one->time_ns < two->time_ns ? -1 : 1;
@@ -316,10 +323,10 @@ by_time(const void *a, const void *b)
 }
 
 static int
-by_flow(const void *a, const void *b)
+by_flow(const void *a, const void *b, void *packets)
 {
-	const struct replay_packet *one = *(const struct replay_packet *const *)a;
-	const struct replay_packet *two = *(const struct replay_packet *const *)b;
+	const struct replay_packet *one = (struct replay_packet *)packets + *(const uint32_t *)a;
+	const struct replay_packet *two = (struct replay_packet *)packets + *(const uint32_t *)b;
 	const uint64_t one_addr = (uint64_t)one->src_addr << 32 | one->dst_addr,
 		       two_addr = (uint64_t)two->src_addr << 32 | two->dst_addr;
 	const uint32_t one_port = (uint32_t)one->src_port << 16 | one->dst_port,
@@ -332,53 +339,65 @@ by_flow(const void *a, const void *b)
 	return one < two ? -1 : 1; /* as captured */
 }
 
-/* Sorts the packets. `place`, unless NULL, receives where each of them is then. */
+/*
+ * Sorts the packets where they are, by way of their numbers: the EAL heap need not hold them twice.
+ * `place`, unless NULL, receives where each of them is then.
+ */
 static int
-capture_sort(struct replay_capture *capture, const char *file, int socket,
-	int (*compare)(const void *a, const void *b), uint32_t *place)
+capture_sort(struct replay_capture *capture, const struct replay_devargs *args,
+	int (*compare)(const void *a, const void *b, void *packets), uint32_t *place)
 {
-	const size_t bytes = capture->nb_packets * sizeof(capture->packets[0]);
-	struct replay_packet **order, *packets;
+	struct replay_packet *packets = capture->packets, moved;
+	uint32_t *from = malloc(capture->nb_packets * sizeof(*from));
 
-	order = rte_malloc_socket("replay_order", capture->nb_packets * sizeof(*order), 0, socket);
-	packets = rte_malloc_socket("replay_packets", bytes, REPLAY_LINE, socket);
-	if (order == NULL || packets == NULL) {
-		REPLAY_LOG(ERR, "%s: no EAL memory to sort its packets, %zu bytes", file,
-			bytes + capture->nb_packets * sizeof(*order));
-		rte_free(order);
-		rte_free(packets);
+	if (from == NULL) {
+		REPLAY_LOG(ERR, "%s: no memory to sort %u packets, %zu bytes", args->name,
+			capture->nb_packets, capture->nb_packets * sizeof(*from));
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < capture->nb_packets; i++)
-		order[i] = &capture->packets[i];
-	qsort(order, capture->nb_packets, sizeof(*order), compare);
+		from[i] = i;
+	qsort_r(from, capture->nb_packets, sizeof(*from), compare, packets);
+	for (uint32_t i = 0; place != NULL && i < capture->nb_packets; i++)
+		place[from[i]] = i;
+	/* round each cycle: what is in its place comes from there */
 	for (uint32_t i = 0; i < capture->nb_packets; i++) {
-		packets[i] = *order[i];
-		if (place != NULL)
-			place[order[i] - capture->packets] = i;
+		uint32_t to = i;
+
+		if (from[i] == i)
+			continue;
+		moved = packets[i];
+		while (from[to] != i) {
+			const uint32_t next = from[to];
+
+			packets[to] = packets[next];
+			from[to] = to;
+			to = next;
+		}
+		packets[to] = moved;
+		from[to] = to;
 	}
-	rte_free(order);
-	rte_free(capture->packets);
-	capture->packets = packets;
+	free(from);
 	return 0;
 }
 
 int
 replay_capture_load(struct replay_capture **out, const struct replay_devargs *args, int socket)
 {
-	const char *first = args->files[0];
 	struct replay_capture *capture;
 	struct cursor at = {0};
 	int ret = 0;
 
 	capture = rte_zmalloc_socket("replay_capture", sizeof(*capture), 0, socket);
-	if (capture == NULL)
+	if (capture == NULL) {
+		REPLAY_LOG(ERR, "%s: no EAL memory, %zu bytes", args->name, sizeof(*capture));
 		return -ENOMEM;
+	}
 	capture->align = args->align_at % REPLAY_LINE;
 	for (uint16_t f = 0; f < args->nb_files && ret == 0; f++)
 		ret = capture_measure(capture, args->files[f]);
 	if (ret == 0)
-		ret = capture_alloc(capture, first, socket);
+		ret = capture_alloc(capture, args, socket);
 	for (uint16_t f = 0; f < args->nb_files && ret == 0; f++)
 		ret = capture_fill(capture, args->files[f], &at);
 	if (ret == 0 && at.packet != capture->nb_packets) {
@@ -387,9 +406,9 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 	}
 	/* files of several interfaces become one */
 	if (ret == 0 && args->nb_files > 1)
-		ret = capture_sort(capture, first, socket, by_time, NULL);
+		ret = capture_sort(capture, args, by_time, NULL);
 	if (ret == 0)
-		ret = capture_sort(capture, first, socket, by_flow, capture->order);
+		ret = capture_sort(capture, args, by_flow, capture->order);
 	if (ret < 0) {
 		capture_free(capture);
 		return ret;
@@ -399,7 +418,7 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 		REPLAY_LOG(WARNING,
 			"%s: %" PRIu64 " of %u records hold less than their packet had and are "
 			"delivered as short as that",
-			first, capture->truncated, capture->nb_packets);
+			args->name, capture->truncated, capture->nb_packets);
 	*out = capture;
 	return 0;
 }

@@ -348,7 +348,7 @@ replay_flow_init(struct replay_dev *dev)
 	dev->steering = replay_steering_create(dev, NULL, NULL);
 	if (dev->steering == NULL || dev->marks == NULL) {
 		REPLAY_LOG(ERR, "%s: no EAL memory for the queues of %u packets, %zu bytes",
-			dev->args.files[0], dev->capture->nb_packets,
+			dev->args.name, dev->capture->nb_packets,
 			dev->capture->nb_packets * sizeof(dev->steering->list[0]));
 		replay_flow_fini(dev);
 		return -ENOMEM;
