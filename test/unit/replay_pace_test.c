@@ -2,6 +2,7 @@
 /* When net_replay delivers, and what it says about that. */
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <pcap/pcap.h>
@@ -344,6 +345,7 @@ sent_frames_are_counted_dropped_or_written(void **state)
 	static uint8_t want[2000];
 	const uint8_t *bytes;
 	uint16_t port;
+	struct timespec begin, end;
 	pcap_t *pcap;
 	int fd = mkstemp(file);
 
@@ -362,6 +364,7 @@ sent_frames_are_counted_dropped_or_written(void **state)
 	snprintf(args, sizeof(args), "tx=file:%s", file);
 	port = start_single(args, small, RTE_ETH_RX_OFFLOAD_SCATTER);
 	assert_int_equal(receive(port, 0, m, 30), 30); /* chains of four */
+	clock_gettime(CLOCK_REALTIME, &begin);
 	assert_int_equal(rte_eth_tx_burst(port, 0, m, 20), 20);
 	assert_int_equal(rte_eth_tx_burst(port, 0, m + 20, 10), 10);
 	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
@@ -369,18 +372,39 @@ sent_frames_are_counted_dropped_or_written(void **state)
 	assert_int_equal(stats.obytes, 30 * 1000);
 	close_port(port);
 	assert_pool_sound(small);
-	pcap = pcap_open_offline(file, why);
+	clock_gettime(CLOCK_REALTIME, &end);
+	pcap = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
 	assert_non_null(pcap);
 	for (uint32_t i = 0; i < 30; i++) {
 		assert_int_equal(pcap_next_ex(pcap, &header, &bytes), 1);
 		assert_int_equal(header->caplen, 1000);
 		assert_int_equal(header->len, 1000);
+		assert_in_range(header->ts.tv_sec * 1000000000 + header->ts.tv_usec,
+			begin.tv_sec * 1000000000 + begin.tv_nsec,
+			end.tv_sec * 1000000000 + end.tv_nsec);
 		make_frame(want, i, 1000, (uint16_t)(5000 + i % 4));
 		assert_memory_equal(bytes, want, 1000);
 	}
 	assert_int_equal(pcap_next_ex(pcap, &header, &bytes), PCAP_ERROR_BREAK);
 	pcap_close(pcap);
 	unlink(file);
+	/* the capture itself would be emptied, by any name */
+	snprintf(args, sizeof(args), "tx=file:%s", capture);
+	assert_int_equal(open_port(args), -1);
+	assert_int_equal(symlink(capture, file), 0);
+	snprintf(args, sizeof(args), "tx=file:%s", file);
+	assert_int_equal(open_port(args), -1);
+	unlink(file);
+	/* a disk without room: nothing is sent that is not written */
+	port = start_single("tx=file:/dev/full", ordinary, 0);
+	assert_int_equal(receive(port, 0, m, 30), 30);
+	assert_int_equal(rte_eth_tx_burst(port, 0, m, 1), 1);
+	assert_int_equal(rte_eth_tx_burst(port, 0, m + 1, 29), 29);
+	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+	assert_int_equal(stats.opackets + stats.obytes, 0);
+	assert_int_equal(stats.oerrors, 30);
+	close_port(port);
+	assert_pool_sound(ordinary);
 	assert_int_equal(open_port("tx=file:/nowhere/at/all"), -1);
 	assert_int_equal(open_port("tx=file:"), -1);
 	assert_int_equal(open_port("tx=pcap"), -1);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tx bursts: counted, dropped, or written to a pcap file. A file is for tests and takes a lock and,
- * once in a while, a system call; the other two do neither.
+ * Tx bursts: counted, dropped, or written to a pcap file. A file is for tests and takes a lock and
+ * a system call a burst, so that what was not written is known; the other two do neither.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <pcap/pcap.h>
@@ -17,8 +19,25 @@ struct replay_tx_file {
 	rte_spinlock_t lock; /* queues share the file */
 	pcap_t *pcap;
 	pcap_dumper_t *dump;
+	int error;     /* of the write that failed: from there on the file stays as it is */
+	uint64_t lost; /* frames since, up to the next line of the log */
 	uint8_t frame[REPLAY_FRAME_MAX]; /* of segments put together */
 };
+
+/* Opening a file to write it empties it. */
+static bool
+is_input(const struct replay_devargs *args)
+{
+	struct stat in, out;
+
+	if (stat(args->tx_file, &out) != 0)
+		return false;
+	for (uint16_t f = 0; f < args->nb_files; f++)
+		if (stat(args->files[f], &in) == 0 && in.st_dev == out.st_dev &&
+			in.st_ino == out.st_ino)
+			return true;
+	return false;
+}
 
 int
 replay_tx_open(struct replay_dev *dev)
@@ -27,10 +46,15 @@ replay_tx_open(struct replay_dev *dev)
 
 	if (dev->args.tx != REPLAY_TX_FILE)
 		return 0;
+	if (is_input(&dev->args)) {
+		REPLAY_LOG(ERR, "%s: tx=file:%s: is the capture itself, another file is wanted",
+			dev->args.name, dev->args.tx_file);
+		return -EINVAL;
+	}
 	file = rte_zmalloc("replay_tx_file", sizeof(*file), 0);
 	if (file == NULL) {
-		REPLAY_LOG(ERR, "tx=file:%s: no EAL memory, %zu bytes", dev->args.tx_file,
-			sizeof(*file));
+		REPLAY_LOG(ERR, "%s: tx=file:%s: no EAL memory, %zu bytes", dev->args.name,
+			dev->args.tx_file, sizeof(*file));
 		return -ENOMEM;
 	}
 	rte_spinlock_init(&file->lock);
@@ -40,12 +64,23 @@ replay_tx_open(struct replay_dev *dev)
 		file->dump = pcap_dump_open(file->pcap, dev->args.tx_file);
 	dev->tx_file = file;
 	if (file->dump == NULL) {
-		REPLAY_LOG(ERR, "tx=file:%s: %s", dev->args.tx_file,
+		REPLAY_LOG(ERR, "%s: tx=file:%s: %s", dev->args.name, dev->args.tx_file,
 			file->pcap == NULL ? strerror(errno) : pcap_geterr(file->pcap));
 		replay_tx_close(dev);
 		return -EIO;
 	}
 	return 0;
+}
+
+/* Whether all frames up to here are in the file. */
+static bool
+flush(struct replay_tx_file *file)
+{
+	/* a write of the burst's may have failed before, and left nothing to flush */
+	if (file->error == 0 &&
+		(pcap_dump_flush(file->dump) != 0 || ferror(pcap_dump_file(file->dump))))
+		file->error = errno != 0 ? errno : EIO;
+	return file->error == 0;
 }
 
 void
@@ -56,8 +91,10 @@ replay_tx_flush(struct replay_dev *dev)
 	if (file == NULL)
 		return;
 	rte_spinlock_lock(&file->lock);
-	if (pcap_dump_flush(file->dump) != 0)
-		REPLAY_LOG(ERR, "tx=file:%s: %s", dev->args.tx_file, strerror(errno));
+	if (!flush(file) && file->lost != 0)
+		REPLAY_LOG(ERR, "%s: tx=file:%s: %" PRIu64 " frames could not be written: %s",
+			dev->args.name, dev->args.tx_file, file->lost, strerror(file->error));
+	file->lost = 0;
 	rte_spinlock_unlock(&file->lock);
 }
 
@@ -78,39 +115,38 @@ replay_tx_close(struct replay_dev *dev)
 	dev->tx_file = NULL;
 }
 
-/* False when the frame could not be written. */
-static bool
+static void
 write_frame(struct replay_tx_file *file, const struct rte_mbuf *m, const struct timespec *now)
 {
 	const uint32_t len = RTE_MIN(m->pkt_len, REPLAY_FRAME_MAX);
 	struct pcap_pkthdr header = {.len = m->pkt_len, .caplen = len};
-	FILE *stream = pcap_dump_file(file->dump);
-	const uint8_t *frame;
 
 	header.ts.tv_sec = now->tv_sec;
 	header.ts.tv_usec = now->tv_nsec; /* the file says that these are ns */
-	frame = rte_pktmbuf_read(m, 0, len, file->frame);
-	if (frame == NULL)
-		return false;
-	pcap_dump((u_char *)file->dump, &header, frame);
-	return ferror(stream) == 0;
+	pcap_dump((u_char *)file->dump, &header, rte_pktmbuf_read(m, 0, len, file->frame));
 }
 
+/* Frames of a burst of which not all could be written count as lost. */
 static void
 write_burst(struct replay_txq *txq, struct rte_mbuf **bufs, uint16_t nb_bufs)
 {
 	struct replay_tx_file *file = txq->dev->tx_file;
 	struct timespec now;
+	uint64_t bytes = 0;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	rte_spinlock_lock(&file->lock);
-	for (uint16_t i = 0; i < nb_bufs; i++) {
-		if (write_frame(file, bufs[i], &now)) {
-			txq->count.packets++;
-			txq->count.bytes += bufs[i]->pkt_len;
-		} else {
-			txq->count.dropped++;
-		}
+	errno = 0;
+	for (uint16_t i = 0; file->error == 0 && i < nb_bufs; i++) {
+		write_frame(file, bufs[i], &now);
+		bytes += bufs[i]->pkt_len;
+	}
+	if (flush(file)) {
+		txq->count.packets += nb_bufs;
+		txq->count.bytes += bytes;
+	} else {
+		txq->count.dropped += nb_bufs;
+		file->lost += nb_bufs;
 	}
 	rte_spinlock_unlock(&file->lock);
 }
