@@ -248,6 +248,13 @@ each_fault_alone_does_what_it_says(void **state)
 		uint8_t bytes[200];
 
 		assert_in_range(m[i]->pkt_len, 1, 199);
+		/* whole headers alone are headers */
+		assert_int_equal((m[i]->packet_type & RTE_PTYPE_L2_MASK) == RTE_PTYPE_L2_ETHER,
+			m[i]->pkt_len >= 14);
+		assert_int_equal(
+			RTE_ETH_IS_IPV4_HDR(m[i]->packet_type) != 0, m[i]->pkt_len >= 14 + 20);
+		assert_int_equal((m[i]->packet_type & RTE_PTYPE_L4_MASK) == RTE_PTYPE_L4_UDP,
+			m[i]->pkt_len >= 14 + 20 + 8);
 		make_frame(want, i, 200, (uint16_t)(5000 + i % 4));
 		assert_memory_equal(
 			rte_pktmbuf_read(m[i], 0, m[i]->pkt_len, bytes), want, m[i]->pkt_len);

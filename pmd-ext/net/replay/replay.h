@@ -301,6 +301,9 @@ uint64_t replay_capture_references(const struct replay_capture *capture);
 /* Moves every frame so that its byte `align_at` lies on a line; -EBUSY while references are out. */
 int replay_capture_align(struct replay_capture *capture, uint32_t align_at);
 
+/* packet_type of a frame of which so many bytes are there. */
+uint32_t replay_packet_type(const uint8_t *frame, uint32_t len);
+
 /* Bytes of a chunk of the arena. */
 size_t replay_capture_chunk(const struct replay_capture *capture, uint32_t chunk);
 

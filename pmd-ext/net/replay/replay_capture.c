@@ -220,41 +220,65 @@ packet_released(void *addr, void *opaque)
 		capture_free(capture);
 }
 
-static void
-classify(struct replay_packet *packet)
-{
+/* The headers that matter here. */
+struct headers {
 	/* the frame may begin at an odd address: what is looked at is copied to an even one */
-	uint8_t head[sizeof(struct rte_ether_hdr) + 15 * RTE_IPV4_IHL_MULTIPLIER +
+	uint8_t bytes[sizeof(struct rte_ether_hdr) + 15 * RTE_IPV4_IHL_MULTIPLIER +
 		sizeof(struct rte_udp_hdr)] __rte_aligned(2);
-	const struct rte_ether_hdr *ether = (const void *)head;
-	const struct rte_ipv4_hdr *ip = (const void *)(ether + 1);
+	const struct rte_ipv4_hdr *ip;
 	const struct rte_udp_hdr *udp;
-	uint32_t ihl;
+};
 
-	if (packet->len < sizeof(*ether))
-		return;
-	memcpy(head, packet->data, RTE_MIN(packet->len, sizeof(head)));
-	packet->ptype = RTE_PTYPE_L2_ETHER;
+static uint32_t
+classify(const uint8_t *frame, uint32_t len, struct headers *headers)
+{
+	const struct rte_ether_hdr *ether = (const void *)headers->bytes;
+	const struct rte_ipv4_hdr *ip = (const void *)(ether + 1);
+	uint32_t ihl, ptype = RTE_PTYPE_L2_ETHER;
+
+	headers->ip = NULL;
+	headers->udp = NULL;
+	if (len < sizeof(*ether))
+		return RTE_PTYPE_UNKNOWN;
+	memcpy(headers->bytes, frame, RTE_MIN(len, sizeof(headers->bytes)));
 	if (ether->ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
-		packet->len < sizeof(*ether) + sizeof(*ip) || ip->version_ihl >> 4 != 4)
-		return;
+		len < sizeof(*ether) + sizeof(*ip) || ip->version_ihl >> 4 != 4)
+		return ptype;
 	ihl = (ip->version_ihl & RTE_IPV4_HDR_IHL_MASK) * RTE_IPV4_IHL_MULTIPLIER;
-	if (ihl < sizeof(*ip) || packet->len < sizeof(*ether) + ihl)
-		return;
-	packet->ptype |= ihl == sizeof(*ip) ? RTE_PTYPE_L3_IPV4 : RTE_PTYPE_L3_IPV4_EXT;
-	packet->src_addr = ip->src_addr;
-	packet->dst_addr = ip->dst_addr;
-	if ((ip->fragment_offset & RTE_BE16(RTE_IPV4_HDR_OFFSET_MASK | RTE_IPV4_HDR_MF_FLAG)) !=
-		0) {
-		packet->ptype |= RTE_PTYPE_L4_FRAG;
-		return;
+	if (ihl < sizeof(*ip) || len < sizeof(*ether) + ihl)
+		return ptype;
+	headers->ip = ip;
+	ptype |= ihl == sizeof(*ip) ? RTE_PTYPE_L3_IPV4 : RTE_PTYPE_L3_IPV4_EXT;
+	if ((ip->fragment_offset & RTE_BE16(RTE_IPV4_HDR_OFFSET_MASK | RTE_IPV4_HDR_MF_FLAG)) != 0)
+		return ptype | RTE_PTYPE_L4_FRAG;
+	if (ip->next_proto_id != IPPROTO_UDP || len < sizeof(*ether) + ihl + sizeof(*headers->udp))
+		return ptype;
+	headers->udp = (const void *)((const uint8_t *)ip + ihl);
+	return ptype | RTE_PTYPE_L4_UDP;
+}
+
+uint32_t
+replay_packet_type(const uint8_t *frame, uint32_t len)
+{
+	struct headers headers;
+
+	return classify(frame, len, &headers);
+}
+
+static void
+look_at_headers(struct replay_packet *packet)
+{
+	struct headers headers;
+
+	packet->ptype = classify(packet->data, packet->len, &headers);
+	if (headers.ip != NULL) {
+		packet->src_addr = headers.ip->src_addr;
+		packet->dst_addr = headers.ip->dst_addr;
 	}
-	if (ip->next_proto_id != IPPROTO_UDP || packet->len < sizeof(*ether) + ihl + sizeof(*udp))
-		return;
-	udp = (const void *)((const uint8_t *)ip + ihl);
-	packet->ptype |= RTE_PTYPE_L4_UDP;
-	packet->src_port = udp->src_port;
-	packet->dst_port = udp->dst_port;
+	if (headers.udp != NULL) {
+		packet->src_port = headers.udp->src_port;
+		packet->dst_port = headers.udp->dst_port;
+	}
 }
 
 /* Where the next packet goes. */
@@ -296,7 +320,7 @@ capture_fill(struct replay_capture *capture, const char *file, struct cursor *at
 		packet->time_ns =
 			(uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
 		memcpy(packet->data, bytes, header->caplen);
-		classify(packet);
+		look_at_headers(packet);
 		packet->shared.free_cb = packet_released;
 		packet->shared.fcb_opaque = capture;
 		rte_mbuf_ext_refcnt_set(&packet->shared, 1);

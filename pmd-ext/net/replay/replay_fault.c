@@ -84,14 +84,20 @@ replay_fault_order(struct replay_rxq *rxq, uint32_t own, uint32_t *position)
 }
 
 void
-replay_fault_pick(const struct replay_faults *faults, struct replay_pick *pick, uint16_t len)
+replay_fault_pick(const struct replay_faults *faults, struct replay_pick *pick,
+	const struct replay_packet *packet)
 {
+	const uint16_t len = packet->len;
+
 	pick->len = len;
+	pick->ptype = packet->ptype;
 	pick->truncated = len > 1 && replay_fault_hits(faults, REPLAY_TRUNCATE, pick->nth);
-	if (pick->truncated)
+	if (pick->truncated) {
 		pick->len = (uint16_t)(1 +
 			below(next_word(replay_fault_draw(faults, REPLAY_TRUNCATE, pick->nth)),
 				len - 1u));
+		pick->ptype = replay_packet_type(packet->data, pick->len);
+	}
 	pick->corrupt = replay_fault_hits(faults, REPLAY_CORRUPT, pick->nth);
 }
 

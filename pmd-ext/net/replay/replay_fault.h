@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct rte_mbuf;
+struct replay_packet;
 struct replay_rxq;
 
 #define REPLAY_WINDOW_MAX 256u
@@ -40,6 +41,7 @@ struct replay_pick {
 	uint32_t position; /* place in the loop */
 	uint32_t own;	   /* of the queue's packets of the loop */
 	uint16_t len;
+	uint32_t ptype;
 	bool second; /* of two equal packets */
 	bool moved;  /* out of its order */
 	bool truncated;
@@ -71,8 +73,9 @@ replay_fault_hits(const struct replay_faults *faults, enum replay_fault kind, ui
 /* Packet `own` of the queue's loop, as captured, and the place in the loop at which it comes. */
 uint32_t replay_fault_order(struct replay_rxq *rxq, uint32_t own, uint32_t *position);
 
-/* Fills len, truncated and corrupt of a packet that is not lost. */
-void replay_fault_pick(const struct replay_faults *faults, struct replay_pick *pick, uint16_t len);
+/* Fills len, ptype, truncated and corrupt of a packet that is not lost. */
+void replay_fault_pick(const struct replay_faults *faults, struct replay_pick *pick,
+	const struct replay_packet *packet);
 
 /*
  * Flips bits of a frame of pick->len bytes as far as they lie in the `len` bytes at `bytes`, which

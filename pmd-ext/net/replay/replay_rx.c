@@ -69,11 +69,10 @@ attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t away, uint32_t
 }
 
 static inline void
-fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, const struct replay_packet *packet,
-	uint32_t len)
+fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, uint32_t ptype, uint32_t len)
 {
 	m->port = rxq->port;
-	m->packet_type = packet->ptype;
+	m->packet_type = ptype;
 	m->vlan_tci = 0;
 	m->pkt_len = len;
 }
@@ -95,6 +94,13 @@ static __rte_always_inline uint32_t
 length(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
 {
 	return faulty ? batch->pick[i].len : packet->len;
+}
+
+/* What a packet is as it arrives. */
+static __rte_always_inline uint32_t
+type(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
+{
+	return faulty ? batch->pick[i].ptype : packet->ptype;
 }
 
 static inline void
@@ -133,7 +139,7 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 		prefetch_frame(batch, i);
 		if (!attach_rest(rxq, batch, i, bufs[i], packet, 0, 0, faulty))
 			break;
-		fill_head(rxq, bufs[i], packet, bufs[i]->pkt_len);
+		fill_head(rxq, bufs[i], type(batch, i, packet, faulty), bufs[i]->pkt_len);
 		batch->bytes += bufs[i]->pkt_len;
 	}
 	give_back(rxq->rest_pool, bufs + i, n - i);
@@ -176,7 +182,7 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 		m->data_off = rxq->first_off;
 		m->ol_flags = rxq->first_flags;
 		m->data_len = (uint16_t)len;
-		fill_head(rxq, m, packet, whole);
+		fill_head(rxq, m, type(batch, i, packet, faulty), whole);
 		frame = rte_pktmbuf_mtod(m, uint8_t *);
 		rte_memcpy(frame, packet->data, len);
 		if (rewrite)
@@ -272,7 +278,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 		m->data_off = rxq->first_off;
 		m->ol_flags = rxq->first_flags;
 		m->data_len = (uint16_t)len;
-		fill_head(rxq, m, packet, whole);
+		fill_head(rxq, m, type(batch, i, packet, faulty), whole);
 		rte_memcpy(rte_pktmbuf_mtod(m, void *), packet->data, len);
 		if (rewrite && nb_rest == 0)
 			rewrite_fields(
@@ -394,7 +400,7 @@ pick(const struct replay_rxq *rxq, struct batch *batch, uint32_t max, uint32_t i
 		return false;
 	*p = *one;
 	batch->packet[batch->n] = replay_capture_packet(rxq->dev->capture, index);
-	replay_fault_pick(&rxq->dev->args.faults, p, batch->packet[batch->n]->len);
+	replay_fault_pick(&rxq->dev->args.faults, p, batch->packet[batch->n]);
 	p->lost[0] = batch->lost[0];
 	p->lost[1] = batch->lost[1];
 	batch->due[batch->n++] = due;
