@@ -202,6 +202,13 @@ mistakes_are_refused(void **state)
 	assert_true(port >= 0);
 	assert_int_equal(net_replay_place((uint16_t)port, NULL), -EINVAL);
 	assert_int_equal(net_replay_place((uint16_t)port, &half), -EINVAL);
+	/* too late for a queue that is set up, which would not know; in time without it */
+	configure((uint16_t)port, 2, SPLIT);
+	assert_int_equal(split_queue((uint16_t)port, 1, zero, HEADERS), 0);
+	assert_int_equal(net_replay_place((uint16_t)port, &memory), -EBUSY);
+	assert_int_equal(rte_errno, EBUSY);
+	configure((uint16_t)port, 1, SPLIT);
+	assert_int_equal(net_replay_place((uint16_t)port, &memory), 0);
 	remove_port(NULL);
 
 	/* a field that would have to be rewritten out there */

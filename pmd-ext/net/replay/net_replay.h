@@ -42,7 +42,7 @@ struct net_replay_memory {
  * @return 0, otherwise a negative errno, also in rte_errno:
  *   - -ENODEV: not a net_replay port
  *   - -EINVAL: a function is missing
- *   - -EBUSY: the port is started, or has such memory already
+ *   - -EBUSY: the port is started, has an RX queue that is set up, or has such memory already
  */
 int net_replay_place(uint16_t port_id, const struct net_replay_memory *memory);
 

@@ -26,6 +26,10 @@ place(uint16_t port_id, const struct net_replay_memory *memory)
 	replay = dev->data->dev_private;
 	if (dev->data->dev_started || replay->memory.copy != NULL)
 		return -EBUSY;
+	/* a queue has looked for it when it was set up */
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++)
+		if (dev->data->rx_queues[q] != NULL)
+			return -EBUSY;
 	replay->memory = *memory;
 	return 0;
 }
