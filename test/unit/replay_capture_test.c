@@ -307,15 +307,24 @@ capture_outlives_its_port_while_referenced(void **state)
 static void
 start_is_refused_while_references_pin_the_layout(void **state)
 {
-	struct rte_mbuf *m[10];
+	struct rte_mbuf *m[20];
 	uint16_t port;
 
 	write_equal(10, 1000);
-	port = start_split("queues=3", zero, 90);
+	port = start_split("queues=3,align_at=8", zero, 90);
 	assert_int_equal(receive(port, 0, m, 10), 10);
 	assert_int_equal(rte_eth_dev_stop(port), 0);
 	assert_int_equal(split_queue(port, 0, zero, 64), 0);
 	assert_int_equal(rte_eth_dev_start(port), -EBUSY);
+	/* a queue that copies does not care where a frame lies */
+	assert_int_equal(rte_eth_rx_queue_setup(port, 0, 64, 0, NULL, ordinary), 0);
+	assert_int_equal(rte_eth_dev_start(port), 0);
+	assert_int_equal(receive(port, 0, m + 10, 10), 10);
+	assert_content(m[19], 9, 1000);
+	rte_pktmbuf_free_bulk(m + 10, 10);
+	assert_int_equal(xstat(port, "replay_references_outstanding"), 10);
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	assert_int_equal(split_queue(port, 0, zero, 64), 0);
 	rte_pktmbuf_free_bulk(m, 10);
 	assert_int_equal(rte_eth_dev_start(port), 0);
 	assert_int_equal(rte_eth_dev_stop(port), 0);

@@ -131,6 +131,7 @@ struct replay_capture {
 	uint8_t *twin;
 	intptr_t *away; /* 0: there is none */
 	bool placed;	/* the twin is up to date */
+	bool lent;	/* queues have handed out references */
 };
 
 /* The packet that was captured as number i. */

@@ -452,6 +452,8 @@ replay_capture_references(const struct replay_capture *capture)
 {
 	uint64_t references = 0;
 
+	if (!capture->lent)
+		return 0; /* and no need to look at each packet */
 	for (uint32_t i = 0; i < capture->nb_packets; i++)
 		references += rte_mbuf_ext_refcnt_read(&capture->packets[i].shared) - 1u;
 	return references;

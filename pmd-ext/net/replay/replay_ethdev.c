@@ -44,11 +44,13 @@ lay_out_capture(struct rte_eth_dev *dev)
 	struct replay_dev *replay = dev->data->dev_private;
 	const struct replay_rxq *first = NULL;
 	uint32_t align_at = replay->args.align_at;
+	bool lend = false;
 	int ret;
 
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 
+		lend |= rxq->mode != REPLAY_COPY;
 		if (rxq->mode != REPLAY_REFERENCE_SPLIT)
 			continue;
 		if (first == NULL) {
@@ -64,6 +66,8 @@ lay_out_capture(struct rte_eth_dev *dev)
 			return -ENOTSUP;
 		}
 	}
+	if (!lend)
+		return 0; /* a copy lies where its mbuf says */
 	ret = replay_capture_align(replay->capture, align_at);
 	if (ret == -EBUSY)
 		REPLAY_LOG(ERR,
@@ -73,6 +77,7 @@ lay_out_capture(struct rte_eth_dev *dev)
 			replay_capture_references(replay->capture));
 	if (ret == 0 && first != NULL && replay->memory.copy != NULL)
 		ret = replay_capture_place(replay->capture, &replay->memory);
+	replay->capture->lent |= ret == 0;
 	return ret;
 }
 
