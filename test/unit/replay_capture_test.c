@@ -67,6 +67,26 @@ link_is_up_until_the_end_and_start_begins_anew(void **state)
 }
 
 static void
+link_is_up_without_rx_queues(void **state)
+{
+	const struct rte_eth_conf conf = {0};
+	struct rte_eth_link link;
+	int port;
+
+	write_equal(4, 200);
+	port = open_port("");
+	assert_true(port >= 0);
+	assert_int_equal(xstat((uint16_t)port, "replay_done"), 0); /* it has not begun */
+	assert_int_equal(rte_eth_dev_configure((uint16_t)port, 0, 1, &conf), 0);
+	assert_int_equal(rte_eth_tx_queue_setup((uint16_t)port, 0, 64, 0, NULL), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	assert_int_equal(rte_eth_link_get_nowait((uint16_t)port, &link), 0);
+	assert_int_equal(link.link_status, RTE_ETH_LINK_UP);
+	assert_int_equal(xstat((uint16_t)port, "replay_done"), 0);
+	close_port((uint16_t)port);
+}
+
+static void
 paced_packets_are_never_early(void **state)
 {
 	const uint64_t rate = 30000, hz = rte_get_tsc_hz();
@@ -345,6 +365,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(loops_are_exact, remove_port),
 		cmocka_unit_test_teardown(
 			link_is_up_until_the_end_and_start_begins_anew, remove_port),
+		cmocka_unit_test_teardown(link_is_up_without_rx_queues, remove_port),
 		cmocka_unit_test_teardown(paced_packets_are_never_early, remove_port),
 		cmocka_unit_test_teardown(malformed_arguments_are_refused, remove_port),
 		cmocka_unit_test_teardown(files_are_merged_by_time, remove_port),

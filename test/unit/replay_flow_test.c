@@ -358,6 +358,45 @@ counts_outlive_queues(void **state)
 	assert_pool_sound(roomless);
 }
 
+/* No queue has anything to pass then: the port is done, and the rule that says so can go again. */
+static void
+a_rule_may_drop_everything(void **state)
+{
+	struct rte_flow_attr in = {.ingress = 1};
+	struct rte_flow_item any[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_ETH}, {.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_action drop[] = {{.type = RTE_FLOW_ACTION_TYPE_DROP},
+		{.type = RTE_FLOW_ACTION_TYPE_COUNT}, {.type = RTE_FLOW_ACTION_TYPE_END}};
+	struct rte_eth_dev_info info;
+	struct rte_flow_error error;
+	struct rte_eth_link link;
+	struct rte_mbuf *m[128];
+	struct rte_flow *flow;
+	uint64_t bytes;
+	uint16_t port;
+
+	write_equal(120, 200);
+	port = start_single("", roomless, 0);
+	assert_int_equal(rte_eth_dev_info_get(port, &info), 0);
+	assert_true((info.dev_capa & RTE_ETH_DEV_CAPA_FLOW_RULE_KEEP) != 0);
+	flow = rte_flow_create(port, &in, any, drop, &error);
+	assert_non_null(flow);
+	assert_int_equal(receive(port, 0, m, 128), 0);
+	assert_int_equal(xstat(port, "replay_done"), 1);
+	assert_int_equal(xstat(port, "rx_flow_dropped_packets"), 0);
+	assert_int_equal(hits(port, flow, &bytes, false), 0);
+	assert_int_equal(rte_eth_link_get_nowait(port, &link), 0);
+	assert_int_equal(link.link_status, RTE_ETH_LINK_DOWN);
+	/* kept, as the port says */
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	assert_int_equal(rte_eth_dev_start(port), 0);
+	assert_int_equal(receive(port, 0, m, 128), 0);
+	assert_int_equal(rte_flow_destroy(port, flow, &error), 0);
+	assert_int_equal(receive(port, 0, m, 128), 120);
+	rte_pktmbuf_free_bulk(m, 120);
+	close_port(port);
+}
+
 /* A bounded ring holds what waits of its queue's packets, and these change with the rules. */
 static void
 rings_follow_the_rules(void **state)
@@ -574,6 +613,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(queues_are_polled_by_threads_of_their_own, remove_port),
 		cmocka_unit_test_teardown(rules_drop_count_and_spread, remove_port),
 		cmocka_unit_test_teardown(counts_outlive_queues, remove_port),
+		cmocka_unit_test_teardown(a_rule_may_drop_everything, remove_port),
 		cmocka_unit_test_teardown(rings_follow_the_rules, remove_port),
 		cmocka_unit_test_teardown(faults_keep_their_place_when_rules_change, remove_port),
 		cmocka_unit_test_teardown(counts_never_go_back, remove_port),

@@ -165,6 +165,7 @@ replay_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->max_tx_queues = replay->args.queues;
 	info->rx_offload_capa = info->rx_queue_offload_capa = REPLAY_RX_OFFLOADS;
 	info->tx_offload_capa = info->tx_queue_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	info->dev_capa = RTE_ETH_DEV_CAPA_FLOW_RULE_KEEP;
 	info->rx_seg_capa.multi_pools = 1;
 	info->rx_seg_capa.offset_allowed = 1;
 	info->rx_seg_capa.offset_align_log2 = 0;
@@ -191,7 +192,7 @@ replay_ptypes_get(struct rte_eth_dev *dev COMPAT_PTYPES_COUNT(count))
 	COMPAT_PTYPES_RETURN(replay_ptypes, count);
 }
 
-/* The link goes down when the last packet has been received. */
+/* The link goes down when the last packet has been received; without Rx queues there is none. */
 static int
 replay_link_update(struct rte_eth_dev *dev, int wait_to_complete)
 {

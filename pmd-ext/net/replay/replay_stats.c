@@ -27,17 +27,17 @@ counters_since_reset(const struct replay_rxq *rxq)
 	return count;
 }
 
-/* Every queue that any packet goes to has come to the end of its last loop. */
+/* There are queues, and each that any packet goes to has come to the end of its last loop. */
 bool
 replay_is_done(const struct rte_eth_dev *dev)
 {
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
 
-		if (rxq != NULL && !rxq->done && rxq->nb_mine != 0)
+		if (rxq == NULL || (!rxq->done && rxq->nb_mine != 0))
 			return false;
 	}
-	return true;
+	return dev->data->nb_rx_queues != 0;
 }
 
 /* Loops that every queue has completed. */
