@@ -302,6 +302,26 @@ changed_copies_outlive_the_port(void **state)
 	assert_pool_sound(roomless);
 }
 
+/* The port waits for spares as it does for mbufs, and says so. */
+static void
+changed_copies_are_limited(void **state)
+{
+	struct rte_mbuf *m[300];
+	uint16_t port;
+
+	write_equal(300, 200);
+	port = start_single("corrupt=1", roomless, 0);
+	assert_int_equal(receive(port, 0, m, 300), 255);
+	assert_true(xstat(port, "rx_no_spare_bursts") > 0);
+	assert_int_equal(xstat(port, "rx_no_mbuf_bursts"), 0);
+	rte_pktmbuf_free_bulk(m, 255);
+	assert_int_equal(receive(port, 0, m, 300), 45);
+	rte_pktmbuf_free_bulk(m, 45);
+	assert_int_equal(xstat(port, "rx_fault_corrupted_packets"), 300);
+	close_port(port);
+	assert_pool_sound(roomless);
+}
+
 static void
 wrong_faults_are_refused(void **state)
 {
@@ -324,6 +344,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(another_seed_is_another_story, remove_port),
 		cmocka_unit_test_teardown(each_fault_alone_does_what_it_says, remove_port),
 		cmocka_unit_test_teardown(changed_copies_outlive_the_port, remove_port),
+		cmocka_unit_test_teardown(changed_copies_are_limited, remove_port),
 		cmocka_unit_test_teardown(wrong_faults_are_refused, remove_port),
 	};
 

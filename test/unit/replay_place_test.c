@@ -171,6 +171,7 @@ a_pool_in_far_memory_is_filled(void **state)
 	assert_int_equal(rte_eth_dev_start(port), 0);
 	fail_copies = 3; /* is tried again */
 	assert_int_equal(receive(port, 0, m, 300), 255);
+	assert_int_equal(xstat(port, "rx_copy_failed_bursts"), 3);
 	assert_int_equal(fail_copies, 0);
 	assert_int_equal(allocations, 0);
 	assert_int_equal(copies, 255);

@@ -317,12 +317,58 @@ waits_when_mbufs_run_out(void **state)
 	}
 	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
 	assert_true(stats.rx_nombuf > 0);
+	assert_int_equal(xstat(port, "rx_no_mbuf_bursts"), stats.rx_nombuf);
 	assert_int_equal(stats.ipackets, 45);
 	assert_int_equal(stats.imissed + stats.ierrors, 0);
 	close_port(port);
 	assert_pool_sound(few);
 	assert_pool_sound(headers);
 	rte_mempool_free(few);
+}
+
+/* A packet of which 65,534 references are out; and a queue that is set up again, in a new pool. */
+static void
+waits_when_references_run_out(void **state)
+{
+	struct rte_mempool *many =
+		rte_pktmbuf_pool_create("many", 65599, 0, 0, RTE_PKTMBUF_HEADROOM, SOCKET_ID_ANY);
+	struct rte_mbuf **m = calloc(65599, sizeof(*m));
+	struct rte_eth_stats stats;
+	uint16_t port;
+
+	assert_true(many != NULL && m != NULL);
+	write_equal(1, 200);
+	port = start_single("loops=0", many, 0);
+	assert_int_equal(receive(port, 0, m, 65599), 65534);
+	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+	assert_true(stats.rx_nombuf > 0);
+	assert_int_equal(xstat(port, "rx_references_full_bursts"), stats.rx_nombuf);
+	assert_int_equal(xstat(port, "rx_no_mbuf_bursts"), 0);
+	rte_pktmbuf_free(m[0]);
+	assert_int_equal(rte_eth_rx_burst(port, 0, m, 1), 1);
+	for (uint32_t i = 0; i < 65534; i++)
+		rte_pktmbuf_free(m[i]);
+	/* what the old queues have counted stays */
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	assert_int_equal(rte_eth_rx_queue_setup(port, 0, 64, 0, NULL, ordinary), 0);
+	assert_int_equal(rte_eth_dev_start(port), 0);
+	assert_int_equal(receive(port, 0, m, 7), 7);
+	assert_int_equal(rte_eth_tx_burst(port, 0, m, 7), 7);
+	assert_int_equal(rte_eth_dev_stop(port), 0);
+	assert_int_equal(rte_eth_tx_queue_setup(port, 0, 64, 0, NULL), 0);
+	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+	assert_int_equal(stats.ipackets, 65535 + 7);
+	assert_int_equal(stats.ibytes, (65535 + 7) * 200);
+	assert_int_equal(stats.opackets, 7);
+	assert_int_equal(xstat(port, "rx_by_reference_packets"), 65535);
+	assert_int_equal(xstat(port, "rx_copied_packets"), 7);
+	assert_int_equal(rte_eth_stats_reset(port), 0);
+	assert_int_equal(rte_eth_stats_get(port, &stats), 0);
+	assert_int_equal(stats.ipackets + stats.ibytes + stats.rx_nombuf + stats.opackets, 0);
+	close_port(port);
+	assert_pool_sound(ordinary);
+	rte_mempool_free(many);
+	free(m);
 }
 
 static void
@@ -358,6 +404,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(rewritten_fields_step_per_loop, remove_port),
 		cmocka_unit_test_teardown(rewriting_shared_bytes_is_refused, remove_port),
 		cmocka_unit_test_teardown(waits_when_mbufs_run_out, remove_port),
+		cmocka_unit_test_teardown(waits_when_references_run_out, remove_port),
 		cmocka_unit_test_teardown(queue_tells_what_it_does, remove_port),
 	};
 

@@ -147,13 +147,22 @@ enum replay_mode {
 	REPLAY_COPY,		/* with or without split */
 };
 
+/* Why a burst stopped although the next packet was due. */
+enum replay_wait {
+	REPLAY_WAIT_MBUF,
+	REPLAY_WAIT_REFERENCE, /* the packet has as many as can be counted */
+	REPLAY_WAIT_SPARE,     /* for a changed copy */
+	REPLAY_WAIT_COPY,      /* into memory out of reach: it failed */
+	REPLAY_WAITS,
+};
+
 /* Each counter has one writer, the lcore that polls the queue. */
 struct replay_rx_counters {
 	uint64_t packets;
 	uint64_t bytes;
 	uint64_t by_reference;
 	uint64_t copied;
-	uint64_t no_mbuf;  /* bursts that stopped because mbufs (or references) ran out */
+	uint64_t wait[REPLAY_WAITS]; /* bursts that stopped */
 	uint64_t oversize; /* frames dropped because they fit neither one mbuf nor SCATTER */
 	uint64_t missed;   /* found the ring full */
 	uint64_t most_waiting;
@@ -217,7 +226,7 @@ struct replay_rxq {
 static_assert(offsetof(struct replay_rxq, first_room) < RTE_CACHE_LINE_SIZE &&
 		offsetof(struct replay_rxq, place) == 2 * RTE_CACHE_LINE_SIZE,
 	"what a burst reads first is in one line, and all that it only reads in two");
-static_assert(offsetof(struct replay_rxq, count.no_mbuf) <= 3 * RTE_CACHE_LINE_SIZE,
+static_assert(offsetof(struct replay_rxq, count.wait) <= 3 * RTE_CACHE_LINE_SIZE,
 	"what every burst writes is in one line");
 
 /* Each counter has one writer, the lcore that transmits. */
@@ -284,6 +293,9 @@ struct replay_dev {
 	uint64_t *marks; /* places of queues when rules were last counted; of dropped packets */
 	uint64_t flow_dropped; /* up to the marks */
 	uint64_t flow_dropped_base;
+	/* of queues that are no more, since the last reset */
+	struct replay_rx_counters gone_rx;
+	struct replay_tx_counters gone_tx;
 	struct rte_ether_addr mac;
 	/* TSC of the first burst on any queue, 0 before */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) uint64_t clock;
@@ -395,6 +407,9 @@ bool replay_is_done(const struct rte_eth_dev *dev);
 int replay_stats_get(
 	struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUEUE_STATS(qstats));
 int replay_stats_reset(struct rte_eth_dev *dev);
+/* What a queue that goes has counted stays the port's. */
+void replay_stats_keep_rx(struct replay_rxq *rxq);
+void replay_stats_keep_tx(struct replay_txq *txq);
 int replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n);
 int replay_xstats_get_names(
 	struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int n);

@@ -221,6 +221,7 @@ replay_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
 
 	if (rxq == NULL)
 		return;
+	replay_stats_keep_rx(rxq);
 	replay_spares_release(rxq->spares);
 	rte_free(rxq);
 	dev->data->rx_queues[queue] = NULL;
@@ -243,7 +244,12 @@ replay_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 void
 replay_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
 {
-	rte_free(dev->data->tx_queues[queue]);
+	struct replay_txq *txq = dev->data->tx_queues[queue];
+
+	if (txq == NULL)
+		return;
+	replay_stats_keep_tx(txq);
+	rte_free(txq);
 	dev->data->tx_queues[queue] = NULL;
 }
 

@@ -85,6 +85,7 @@ struct batch {
 	uint32_t n;			/* chosen */
 	uint32_t used;			/* of these, handed out or dropped */
 	uint32_t delivered;		/* of these, handed out */
+	enum replay_wait wait;		/* if not all were used */
 	uint16_t lost[2];		/* by REPLAY_LOSS, REPLAY_BURST_LOSS */
 	uint64_t bytes;
 };
@@ -117,13 +118,20 @@ prefetch_frame(const struct batch *batch, uint32_t i)
 
 /* The rest of a packet from `off` on: by reference, unless it is to be changed. */
 static __rte_always_inline bool
-attach_rest(struct replay_rxq *rxq, const struct batch *batch, uint32_t i, struct rte_mbuf *m,
+attach_rest(struct replay_rxq *rxq, struct batch *batch, uint32_t i, struct rte_mbuf *m,
 	struct replay_packet *packet, intptr_t away, uint32_t off, bool faulty)
 {
-	if (faulty && unlikely(batch->pick[i].corrupt))
-		return replay_spares_attach(
+	const bool changed = faulty && unlikely(batch->pick[i].corrupt);
+	bool attached;
+
+	if (changed)
+		attached = replay_spares_attach(
 			rxq->spares, &rxq->dev->args.faults, &batch->pick[i], m, packet->data, off);
-	return attach(m, packet, away, off, length(batch, i, packet, faulty) - off);
+	else
+		attached = attach(m, packet, away, off, length(batch, i, packet, faulty) - off);
+	if (unlikely(!attached))
+		batch->wait = changed ? REPLAY_WAIT_SPARE : REPLAY_WAIT_REFERENCE;
+	return attached;
 }
 
 static __rte_always_inline void
@@ -214,8 +222,8 @@ copy_segment(const struct replay_rxq *rxq, struct rte_mbuf *m, const uint8_t *fr
  * be written: then, too, the packet stays where it is.
  */
 static inline bool
-copy_rest(const struct replay_rxq *rxq, struct rte_mbuf *head, const struct replay_packet *packet,
-	uint32_t whole, uint32_t nb_rest)
+copy_rest(const struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf *head,
+	const struct replay_packet *packet, uint32_t whole, uint32_t nb_rest)
 {
 	struct rte_mbuf *rest[SEGMENTS_MAX], *last = head;
 	uint32_t off = rxq->first_room;
@@ -237,6 +245,7 @@ copy_rest(const struct replay_rxq *rxq, struct rte_mbuf *head, const struct repl
 			rte_pktmbuf_free(head->next);
 			head->next = NULL;
 			give_back(rxq->rest_pool, rest + i, nb_rest - i);
+			batch->wait = REPLAY_WAIT_COPY;
 			return false;
 		}
 		last->next = m;
@@ -273,7 +282,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 			rxq->count.oversize++;
 			continue; /* its mbuf serves the next packet */
 		}
-		if (nb_rest != 0 && !copy_rest(rxq, m, packet, whole, nb_rest))
+		if (nb_rest != 0 && !copy_rest(rxq, batch, m, packet, whole, nb_rest))
 			break;
 		m->data_off = rxq->first_off;
 		m->ol_flags = rxq->first_flags;
@@ -558,6 +567,7 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		batch.n = batch.used = batch.delivered = 0;
 		batch.lost[0] = batch.lost[1] = 0;
 		batch.bytes = 0;
+		batch.wait = REPLAY_WAIT_MBUF;
 		if (faulty)
 			end = choose_faulty(rxq, &batch, max, &passed, now, &again);
 		else if (paced)
@@ -580,7 +590,7 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		if (batch.used < batch.n) {
 			rxq->next = faulty ? batch.pick[batch.used].own : rxq->next + batch.used;
 			rxq->again = faulty && batch.pick[batch.used].second;
-			rxq->count.no_mbuf++;
+			rxq->count.wait[batch.wait]++;
 			break;
 		}
 		rxq->next = end;

@@ -8,23 +8,38 @@
 
 #include "replay.h"
 
-static struct replay_rx_counters
-counters_since_reset(const struct replay_rxq *rxq)
-{
-	struct replay_rx_counters count = rxq->count;
+static_assert(sizeof(struct replay_rx_counters) % sizeof(uint64_t) == 0, "counters and no more");
 
-	count.packets -= rxq->base.packets;
-	count.bytes -= rxq->base.bytes;
-	count.by_reference -= rxq->base.by_reference;
-	count.copied -= rxq->base.copied;
-	count.no_mbuf -= rxq->base.no_mbuf;
-	count.oversize -= rxq->base.oversize;
-	count.missed -= rxq->base.missed;
-	for (unsigned int i = 0; i < REPLAY_FAULTS; i++)
-		count.fault[i] -= rxq->base.fault[i];
-	for (unsigned int i = 0; i < REPLAY_LATE_BINS; i++)
-		count.late[i] -= rxq->base.late[i];
-	return count;
+/* All add up, but a maximum. */
+static void
+add_rx(struct replay_rx_counters *sum, const struct replay_rx_counters *count,
+	const struct replay_rx_counters *base)
+{
+	const uint64_t most = RTE_MAX(sum->most_waiting, count->most_waiting);
+
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
+		((uint64_t *)sum)[i] += ((const uint64_t *)count)[i] - ((const uint64_t *)base)[i];
+	sum->most_waiting = most;
+}
+
+static void
+add_tx(struct replay_tx_counters *sum, const struct replay_txq *txq)
+{
+	sum->packets += txq->count.packets - txq->base.packets;
+	sum->bytes += txq->count.bytes - txq->base.bytes;
+	sum->dropped += txq->count.dropped - txq->base.dropped;
+}
+
+void
+replay_stats_keep_rx(struct replay_rxq *rxq)
+{
+	add_rx(&rxq->dev->gone_rx, &rxq->count, &rxq->base);
+}
+
+void
+replay_stats_keep_tx(struct replay_txq *txq)
+{
+	add_tx(&txq->dev->gone_tx, txq);
 }
 
 /* There are queues, and each that any packet goes to has come to the end of its last loop. */
@@ -59,42 +74,67 @@ loops_done(const struct rte_eth_dev *dev)
 	return loops == UINT64_MAX ? 0 : loops;
 }
 
-int
-replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUEUE_STATS(qstats))
+static struct replay_rx_counters
+counters_of_port(const struct rte_eth_dev *dev)
 {
-	COMPAT_QUEUE_STATS_FROM(stats, qstats);
+	const struct replay_dev *replay = dev->data->dev_private;
+	struct replay_rx_counters sum = replay->gone_rx;
 
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
-		struct replay_rx_counters count;
 
-		if (rxq == NULL)
+		if (rxq != NULL)
+			add_rx(&sum, &rxq->count, &rxq->base);
+	}
+	return sum;
+}
+
+static uint64_t
+all_waits(const struct replay_rx_counters *count)
+{
+	uint64_t waits = 0;
+
+	for (unsigned int i = 0; i < REPLAY_WAITS; i++)
+		waits += count->wait[i];
+	return waits;
+}
+
+int
+replay_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats COMPAT_QUEUE_STATS(qstats))
+{
+	const struct replay_dev *replay = dev->data->dev_private;
+	const struct replay_rx_counters rx = counters_of_port(dev);
+	struct replay_tx_counters tx = replay->gone_tx;
+	COMPAT_QUEUE_STATS_FROM(stats, qstats);
+
+	stats->ipackets = rx.packets;
+	stats->ibytes = rx.bytes;
+	stats->imissed = rx.missed;
+	stats->ierrors = rx.oversize;
+	stats->rx_nombuf = all_waits(&rx);
+	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
+		const struct replay_rxq *rxq = dev->data->rx_queues[q];
+
+		if (rxq == NULL || qstats == NULL || q >= RTE_ETHDEV_QUEUE_STAT_CNTRS)
 			continue;
-		count = counters_since_reset(rxq);
-		stats->ipackets += count.packets;
-		stats->ibytes += count.bytes;
-		stats->imissed += count.missed;
-		stats->ierrors += count.oversize;
-		stats->rx_nombuf += count.no_mbuf;
-		if (qstats != NULL && q < RTE_ETHDEV_QUEUE_STAT_CNTRS) {
-			qstats->q_ipackets[q] = count.packets;
-			qstats->q_ibytes[q] = count.bytes;
-			qstats->q_errors[q] = count.oversize;
-		}
+		qstats->q_ipackets[q] = rxq->count.packets - rxq->base.packets;
+		qstats->q_ibytes[q] = rxq->count.bytes - rxq->base.bytes;
+		qstats->q_errors[q] = rxq->count.oversize - rxq->base.oversize;
 	}
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++) {
 		const struct replay_txq *txq = dev->data->tx_queues[q];
 
 		if (txq == NULL)
 			continue;
-		stats->opackets += txq->count.packets - txq->base.packets;
-		stats->obytes += txq->count.bytes - txq->base.bytes;
-		stats->oerrors += txq->count.dropped - txq->base.dropped;
+		add_tx(&tx, txq);
 		if (qstats != NULL && q < RTE_ETHDEV_QUEUE_STAT_CNTRS) {
 			qstats->q_opackets[q] = txq->count.packets - txq->base.packets;
 			qstats->q_obytes[q] = txq->count.bytes - txq->base.bytes;
 		}
 	}
+	stats->opackets = tx.packets;
+	stats->obytes = tx.bytes;
+	stats->oerrors = tx.dropped;
 	return 0;
 }
 
@@ -118,6 +158,8 @@ replay_stats_reset(struct rte_eth_dev *dev)
 		if (txq != NULL)
 			txq->base = txq->count;
 	}
+	replay->gone_rx = (struct replay_rx_counters){0};
+	replay->gone_tx = (struct replay_tx_counters){0};
 	replay->flow_dropped_base = replay_flow_dropped(dev);
 	return 0;
 }
@@ -134,6 +176,10 @@ static const char *const xstat_names[] = {
 	"rx_copied_packets",
 	"rx_oversize_dropped_packets",
 	"rx_flow_dropped_packets",
+	"rx_no_mbuf_bursts",
+	"rx_references_full_bursts",
+	"rx_no_spare_bursts",
+	"rx_copy_failed_bursts",
 	"rx_most_waiting_packets",
 	"rx_fault_lost_packets",
 	"rx_fault_burst_lost_packets",
@@ -152,30 +198,6 @@ static const char *const xstat_names[] = {
 	"rx_late_under_4194304ns_packets",
 	"rx_late_more_packets",
 };
-
-static struct replay_rx_counters
-counters_of_port(const struct rte_eth_dev *dev)
-{
-	struct replay_rx_counters sum = {0};
-
-	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
-		const struct replay_rxq *rxq = dev->data->rx_queues[q];
-		struct replay_rx_counters count;
-
-		if (rxq == NULL)
-			continue;
-		count = counters_since_reset(rxq);
-		sum.by_reference += count.by_reference;
-		sum.copied += count.copied;
-		sum.oversize += count.oversize;
-		sum.most_waiting = RTE_MAX(sum.most_waiting, count.most_waiting);
-		for (unsigned int i = 0; i < REPLAY_FAULTS; i++)
-			sum.fault[i] += count.fault[i];
-		for (unsigned int i = 0; i < REPLAY_LATE_BINS; i++)
-			sum.late[i] += count.late[i];
-	}
-	return sum;
-}
 
 int
 replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n)
@@ -199,6 +221,10 @@ replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigne
 		sum.copied,
 		sum.oversize,
 		replay_flow_dropped(dev) - replay->flow_dropped_base,
+		sum.wait[REPLAY_WAIT_MBUF],
+		sum.wait[REPLAY_WAIT_REFERENCE],
+		sum.wait[REPLAY_WAIT_SPARE],
+		sum.wait[REPLAY_WAIT_COPY],
 		sum.most_waiting,
 		sum.fault[REPLAY_LOSS],
 		sum.fault[REPLAY_BURST_LOSS],
@@ -217,7 +243,8 @@ replay_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigne
 		sum.late[8],
 		sum.late[9],
 	};
-	static_assert(REPLAY_FAULTS == 6 && REPLAY_LATE_BINS == 10, "as many are listed");
+	static_assert(REPLAY_FAULTS == 6 && REPLAY_LATE_BINS == 10 && REPLAY_WAITS == 4,
+		"as many are listed");
 	static_assert(RTE_DIM(values) == RTE_DIM(xstat_names), "a value for each name");
 
 	for (unsigned int i = 0; i < RTE_DIM(values); i++) {
