@@ -3,6 +3,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include <rte_cycles.h>
+
+#include "replay.h"
 #include "replay_fixture.h"
 
 static void
@@ -376,6 +379,9 @@ queue_tells_what_it_does(void **state)
 {
 	struct rte_eth_burst_mode mode;
 	struct rte_eth_rxq_info info;
+	struct rte_eth_txq_info tx;
+	struct replay_rxq *rxq;
+	struct rte_mbuf *m[4];
 	uint32_t ptypes[8];
 	uint16_t port;
 
@@ -386,9 +392,52 @@ queue_tells_what_it_does(void **state)
 	assert_int_equal(rte_eth_rx_queue_info_get(port, 0, &info), 0);
 	assert_int_equal(info.nb_desc, 64);
 	assert_int_equal(info.scattered_rx, 1);
+	assert_int_equal(info.conf.rx_nseg, 2);
+	assert_ptr_equal(info.conf.rx_seg[0].split.mp, headers);
+	assert_int_equal(info.conf.rx_seg[0].split.length, 90);
+	assert_ptr_equal(info.conf.rx_seg[1].split.mp, zero);
+	assert_int_equal(rte_eth_tx_queue_info_get(port, 0, &tx), 0);
+	assert_int_equal(tx.nb_desc, 64);
+	assert_int_equal(rte_eth_rx_queue_count(port, 0), 10);
+	assert_int_equal(receive(port, 0, m, 4), 4);
+	rte_pktmbuf_free_bulk(m, 4);
+	assert_int_equal(rte_eth_rx_queue_count(port, 0), 6);
 	assert_true(rte_eth_dev_get_supported_ptypes(port, RTE_PTYPE_L4_MASK, ptypes, 8) > 0);
 	assert_int_equal(rte_eth_dev_set_mtu(port, 9000), 0);
 	close_port(port);
+
+	/* with a pace: what is due, and no more than lies in the ring */
+	port = start_single("loops=0,burst=8:1000000000", roomless, 0);
+	assert_int_equal(rte_eth_rx_queue_count(port, 0), 8);
+	assert_int_equal(rte_eth_rx_burst(port, 0, m, 3), 3);
+	rte_pktmbuf_free_bulk(m, 3);
+	assert_int_equal(rte_eth_rx_queue_count(port, 0), 5);
+	rxq = rte_eth_devices[port].data->rx_queues[0];
+	rxq->clock -= 3600 * rte_get_tsc_hz();
+	assert_int_equal(rte_eth_rx_queue_count(port, 0), 64);
+	close_port(port);
+}
+
+static void
+half_a_setup_is_refused(void **state)
+{
+	const struct rte_eth_conf conf = {0};
+	struct rte_eth_rxconf rx = {.rx_deferred_start = 1};
+	struct rte_eth_txconf tx = {.tx_deferred_start = 1};
+	int port;
+
+	write_equal(10, 1000);
+	port = open_port("");
+	assert_true(port >= 0);
+	assert_int_equal(rte_eth_dev_configure((uint16_t)port, 1, 2, &conf), 0);
+	assert_int_equal(rte_eth_rx_queue_setup((uint16_t)port, 0, 64, 0, &rx, roomless), -ENOTSUP);
+	assert_int_equal(rte_eth_tx_queue_setup((uint16_t)port, 0, 64, 0, &tx), -ENOTSUP);
+	assert_int_equal(rte_eth_rx_queue_setup((uint16_t)port, 0, 64, 0, NULL, roomless), 0);
+	assert_int_equal(rte_eth_tx_queue_setup((uint16_t)port, 0, 64, 0, NULL), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), -EINVAL); /* the second Tx queue */
+	assert_int_equal(rte_eth_tx_queue_setup((uint16_t)port, 1, 64, 0, NULL), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	close_port((uint16_t)port);
 }
 
 int
@@ -406,6 +455,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(waits_when_mbufs_run_out, remove_port),
 		cmocka_unit_test_teardown(waits_when_references_run_out, remove_port),
 		cmocka_unit_test_teardown(queue_tells_what_it_does, remove_port),
+		cmocka_unit_test_teardown(half_a_setup_is_refused, remove_port),
 	};
 
 	return run_replay_tests(argv[0], tests, RTE_DIM(tests));

@@ -221,7 +221,8 @@ struct replay_rxq {
 
 	/* of the control thread */
 	__attribute__((aligned(RTE_CACHE_LINE_SIZE))) struct rte_eth_rxconf conf;
-	struct replay_rx_counters base; /* counters at the last reset */
+	union rte_eth_rxseg segments[2]; /* that conf points to */
+	struct replay_rx_counters base;	 /* counters at the last reset */
 };
 static_assert(offsetof(struct replay_rxq, first_room) < RTE_CACHE_LINE_SIZE &&
 		offsetof(struct replay_rxq, place) == 2 * RTE_CACHE_LINE_SIZE,
@@ -240,7 +241,11 @@ struct replay_txq {
 	struct replay_dev *dev;
 	struct replay_tx_counters count;
 	struct replay_tx_counters base;
+	struct rte_eth_txconf conf;
+	uint16_t nb_desc;
 } __attribute__((aligned(RTE_CACHE_LINE_SIZE)));
+static_assert(offsetof(struct replay_txq, conf) <= RTE_CACHE_LINE_SIZE,
+	"what a burst reads and writes is in one line");
 
 struct rte_flow {
 	TAILQ_ENTRY(rte_flow) entry;
@@ -388,11 +393,14 @@ int replay_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_d
 	unsigned int socket, const struct rte_eth_txconf *conf);
 void replay_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue);
 void replay_rxq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_rxq_info *info);
+void replay_txq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_txq_info *info);
 int replay_rx_burst_mode_get(
 	struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_burst_mode *mode);
 
 /* replay_rx.c */
 uint16_t replay_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs);
+/* Packets that are due and not polled, as many as there are descriptors; faults left aside. */
+uint32_t replay_rx_queue_count(void *queue);
 /* The queue's packets are others now: it goes on from its place. While it is not polled. */
 void replay_rx_seek(struct replay_rxq *rxq);
 

@@ -11,7 +11,6 @@
 #include <rte_eal.h>
 #include <rte_ether.h>
 #include <rte_flow_driver.h>
-#include <rte_malloc.h>
 
 #include "replay.h"
 
@@ -82,19 +81,28 @@ lay_out_capture(struct rte_eth_dev *dev)
 }
 
 static int
+check_queues(const struct rte_eth_dev *dev, const char *way, void **queues, uint16_t n)
+{
+	for (uint16_t q = 0; q < n; q++) {
+		if (queues[q] != NULL)
+			continue;
+		REPLAY_LOG(ERR, "%s: %s queue %u of %u is not set up", dev->data->name, way, q, n);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int
 replay_start(struct rte_eth_dev *dev)
 {
 	struct replay_dev *replay = dev->data->dev_private;
 	int ret;
 
-	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
-		if (dev->data->rx_queues[q] != NULL)
-			continue;
-		REPLAY_LOG(ERR, "%s: Rx queue %u of %u is not set up", dev->data->name, q,
-			dev->data->nb_rx_queues);
-		return -EINVAL;
-	}
-	ret = lay_out_capture(dev);
+	ret = check_queues(dev, "Rx", dev->data->rx_queues, dev->data->nb_rx_queues);
+	if (ret == 0)
+		ret = check_queues(dev, "Tx", dev->data->tx_queues, dev->data->nb_tx_queues);
+	if (ret == 0)
+		ret = lay_out_capture(dev);
 	if (ret < 0)
 		return ret;
 	replay->clock = 0;
@@ -255,6 +263,7 @@ const struct eth_dev_ops replay_ops = {
 	.tx_queue_setup = replay_tx_queue_setup,
 	.tx_queue_release = replay_tx_queue_release,
 	.rxq_info_get = replay_rxq_info_get,
+	.txq_info_get = replay_txq_info_get,
 	.rx_burst_mode_get = replay_rx_burst_mode_get,
 	.stats_get = replay_stats_get,
 	.stats_reset = replay_stats_reset,
@@ -308,6 +317,7 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	dev->dev_ops = &replay_ops;
 	dev->rx_pkt_burst = replay_rx_burst;
 	dev->tx_pkt_burst = replay_tx_burst;
+	dev->rx_queue_count = replay_rx_queue_count;
 	REPLAY_LOG(INFO, "%s: %s, %u packets, %" PRIu64 " bytes", dev->data->name,
 		replay->args.files[0], replay->capture->nb_packets, replay->capture->bytes);
 	rte_eth_dev_probing_finish(dev);

@@ -2,6 +2,7 @@
 /* What a queue does with a packet follows from its pools: decided here, once. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <rte_errno.h>
 #include <rte_malloc.h>
@@ -171,6 +172,24 @@ set_up_stamps(struct replay_rxq *rxq, const char *name)
 	return -rte_errno;
 }
 
+/* Queues start with their port and not one by one. */
+static int
+refuse_deferred(const char *name, const char *way, uint16_t queue, uint8_t deferred)
+{
+	if (deferred == 0)
+		return 0;
+	REPLAY_LOG(ERR, "%s %s queue %u: a deferred start is not possible, 0 is wanted", name, way,
+		queue);
+	return -ENOTSUP;
+}
+
+static int
+no_memory(const char *name, const char *way, uint16_t queue, size_t bytes)
+{
+	REPLAY_LOG(ERR, "%s %s queue %u: no EAL memory, %zu bytes", name, way, queue, bytes);
+	return -ENOMEM;
+}
+
 int
 replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	unsigned int socket, const struct rte_eth_rxconf *conf, struct rte_mempool *pool)
@@ -181,9 +200,12 @@ replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	uint64_t offloads;
 	int ret;
 
+	ret = refuse_deferred(name, "Rx", queue, conf->rx_deferred_start);
+	if (ret < 0)
+		return ret;
 	rxq = rte_zmalloc_socket("replay_rxq", sizeof(*rxq), RTE_CACHE_LINE_SIZE, (int)socket);
 	if (rxq == NULL)
-		return -ENOMEM;
+		return no_memory(name, "Rx", queue, sizeof(*rxq));
 	rxq->dev = replay;
 	rxq->id = queue;
 	rxq->port = dev->data->port_id;
@@ -192,6 +214,10 @@ replay_rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	/* arrays of the caller */
 	rxq->conf.rx_seg = NULL;
 	rxq->conf.rx_mempools = NULL;
+	if (conf->rx_nseg == RTE_DIM(rxq->segments)) {
+		memcpy(rxq->segments, conf->rx_seg, sizeof(rxq->segments));
+		rxq->conf.rx_seg = rxq->segments;
+	}
 	offloads = conf->offloads | dev->data->dev_conf.rxmode.offloads;
 	rxq->scatter = (offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
 	rxq->conf.offloads = offloads;
@@ -231,12 +257,19 @@ int
 replay_tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t nb_desc,
 	unsigned int socket, const struct rte_eth_txconf *conf)
 {
+	const char *name = dev->data->name;
 	struct replay_txq *txq;
+	int ret;
 
+	ret = refuse_deferred(name, "Tx", queue, conf->tx_deferred_start);
+	if (ret < 0)
+		return ret;
 	txq = rte_zmalloc_socket("replay_txq", sizeof(*txq), RTE_CACHE_LINE_SIZE, (int)socket);
 	if (txq == NULL)
-		return -ENOMEM;
+		return no_memory(name, "Tx", queue, sizeof(*txq));
 	txq->dev = dev->data->dev_private;
+	txq->conf = *conf;
+	txq->nb_desc = nb_desc;
 	dev->data->tx_queues[queue] = txq;
 	return 0;
 }
@@ -263,6 +296,15 @@ replay_rxq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_rxq_
 	info->scattered_rx = rxq->scatter || rxq->split;
 	info->nb_desc = rxq->nb_desc;
 	info->rx_buf_size = rxq->mode == REPLAY_REFERENCE ? REPLAY_FRAME_MAX : rxq->first_room;
+}
+
+void
+replay_txq_info_get(struct rte_eth_dev *dev, uint16_t queue, struct rte_eth_txq_info *info)
+{
+	const struct replay_txq *txq = dev->data->tx_queues[queue];
+
+	info->conf = txq->conf;
+	info->nb_desc = txq->nb_desc;
 }
 
 int

@@ -328,6 +328,21 @@ position_of(struct replay_rxq *rxq, uint32_t own)
 	return position;
 }
 
+/* Packets of the queue, over all loops, that are due at a time of the port's clock. */
+static uint64_t
+due_at(const struct replay_rxq *rxq, uint64_t cycles)
+{
+	const struct replay_dev *dev = rxq->dev;
+	const uint32_t nb_packets = dev->capture->nb_packets;
+	uint64_t due = UINT64_MAX;
+
+	if (dev->pace.offset != NULL)
+		due = replay_pace_passed(&dev->pace, cycles);
+	if (dev->args.loops != 0)
+		due = RTE_MIN(due, dev->args.loops * nb_packets);
+	return replay_passed(rxq->mine, rxq->nb_mine, due, nb_packets);
+}
+
 /*
  * overrun=drop: packets that are due lie in a ring of nb_desc descriptors, and those that find it
  * full are lost. The oldest go, where a NIC would lose the newest: there are as many of them. How
@@ -336,26 +351,37 @@ position_of(struct replay_rxq *rxq, uint32_t own)
 static void
 fill_ring(struct replay_rxq *rxq, uint64_t now)
 {
-	const struct replay_dev *dev = rxq->dev;
-	const uint32_t nb_packets = dev->capture->nb_packets;
 	const uint64_t taken = rxq->loop * rxq->nb_mine + rxq->next;
-	uint64_t due, waiting, next;
+	uint64_t due, next;
 
 	/* another queue may have started the clock since */
 	if ((int64_t)(now - rxq->clock) < 0)
 		return;
-	due = replay_pace_passed(&dev->pace, now - rxq->clock);
-	if (dev->args.loops != 0)
-		due = RTE_MIN(due, dev->args.loops * nb_packets);
-	due = replay_passed(rxq->mine, rxq->nb_mine, due, nb_packets);
-	waiting = due > taken ? due - taken : 0;
-	rxq->count.most_waiting = RTE_MAX(rxq->count.most_waiting, waiting);
-	if (waiting <= rxq->nb_desc)
+	due = due_at(rxq, now - rxq->clock);
+	if (due <= taken)
+		return;
+	rxq->count.most_waiting = RTE_MAX(rxq->count.most_waiting, due - taken);
+	if (due - taken <= rxq->nb_desc)
 		return;
 	next = due - rxq->nb_desc;
 	rxq->count.missed += next - taken;
 	rxq->loop = next / rxq->nb_mine;
 	rxq->next = (uint32_t)(next % rxq->nb_mine);
+}
+
+uint32_t
+replay_rx_queue_count(void *queue)
+{
+	const struct replay_rxq *rxq = queue;
+	const uint64_t now = rte_rdtsc();
+	uint64_t taken, due;
+
+	if (rxq->done || rxq->nb_mine == 0)
+		return 0;
+	taken = rxq->loop * rxq->nb_mine + rxq->next;
+	/* the clock starts with the first burst, and that finds the first packet */
+	due = due_at(rxq, rxq->clock != 0 && now > rxq->clock ? now - rxq->clock : 0);
+	return due > taken ? (uint32_t)RTE_MIN(due - taken, rxq->nb_desc) : 0;
 }
 
 /*
