@@ -5,6 +5,7 @@
 
 #include <rte_cycles.h>
 #include <rte_flow.h>
+#include <rte_malloc.h>
 
 #include "replay.h"
 #include "replay_fixture.h"
@@ -547,20 +548,141 @@ counts_never_go_back(void **state)
 	assert_pool_sound(roomless);
 }
 
+static struct rte_flow *
+item_rule(uint16_t port, enum rte_flow_item_type type, const void *spec, const void *mask,
+	uint16_t queue)
+{
+	struct rte_flow_attr attr = {.ingress = 1};
+	struct rte_flow_item pattern[] = {
+		{.type = type, .spec = spec, .mask = mask}, {.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_action_queue to = {.index = queue};
+	struct rte_flow_action actions[] = {
+		{RTE_FLOW_ACTION_TYPE_QUEUE, &to}, {.type = RTE_FLOW_ACTION_TYPE_END}};
+	struct rte_flow_error error;
+
+	return rte_flow_create(port, &attr, pattern, actions, &error);
+}
+
+/* Destination MACs end in the packet's number, sources are 10.0.0.1 and port 4000. */
+static void
+masks_choose_bits(void **state)
+{
+	struct rte_flow_item_eth last = {.hdr.dst_addr.addr_bytes = {[5] = 0xf3}};
+	struct rte_flow_item_eth two = {.hdr.dst_addr.addr_bytes = {[5] = 3}};
+	struct rte_flow_item_eth type = {.hdr.ether_type = RTE_BE16(0x86dd)};
+	struct rte_flow_item_eth all_type = {.hdr.ether_type = RTE_BE16(0xffff)};
+	struct rte_flow_item_ipv4 from = {.hdr.src_addr = RTE_BE32(RTE_IPV4(10, 9, 9, 9))};
+	struct rte_flow_item_ipv4 other = {.hdr.src_addr = RTE_BE32(RTE_IPV4(11, 0, 0, 1))};
+	struct rte_flow_item_ipv4 net = {.hdr.src_addr = RTE_BE32(RTE_IPV4(255, 0, 0, 0))};
+	struct rte_flow_item_udp spec = {.hdr.src_port = RTE_BE16(4001)};
+	struct rte_flow_item_udp mask = {.hdr.src_port = RTE_BE16(0xfffe)};
+	struct rte_flow_item_udp whole = {.hdr.src_port = RTE_BE16(0xffff)};
+	struct rte_flow_error error;
+	int port;
+
+	write_equal(400, 200);
+	port = open_port("queues=3");
+	assert_true(port >= 0);
+	configure((uint16_t)port, 3, 0);
+	for (uint16_t q = 0; q < 3; q++)
+		assert_int_equal(
+			rte_eth_rx_queue_setup((uint16_t)port, q, 64, 0, NULL, roomless), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	assert_non_null(item_rule((uint16_t)port, RTE_FLOW_ITEM_TYPE_ETH, &type, &all_type, 1));
+	assert_steered((uint16_t)port, (uint16_t[]){0, 0, 0, 0});
+	assert_non_null(item_rule((uint16_t)port, RTE_FLOW_ITEM_TYPE_ETH, &last, &two, 2));
+	assert_steered((uint16_t)port, (uint16_t[]){0, 0, 0, 2});
+	assert_non_null(item_rule((uint16_t)port, RTE_FLOW_ITEM_TYPE_IPV4, &other, &net, 1));
+	assert_steered((uint16_t)port, (uint16_t[]){0, 0, 0, 2});
+	assert_non_null(item_rule((uint16_t)port, RTE_FLOW_ITEM_TYPE_IPV4, &from, &net, 1));
+	assert_steered((uint16_t)port, (uint16_t[]){1, 1, 1, 2});
+	assert_int_equal(rte_flow_flush((uint16_t)port, &error), 0);
+	assert_non_null(item_rule((uint16_t)port, RTE_FLOW_ITEM_TYPE_UDP, &spec, &whole, 1));
+	assert_steered((uint16_t)port, (uint16_t[]){0, 0, 0, 0});
+	assert_non_null(item_rule((uint16_t)port, RTE_FLOW_ITEM_TYPE_UDP, &spec, &mask, 2));
+	assert_steered((uint16_t)port, (uint16_t[]){2, 2, 2, 2});
+	close_port((uint16_t)port);
+	assert_pool_sound(roomless);
+}
+
+/* The vectors of Microsoft's "Verifying the RSS hash calculation", IPv4. */
+static void
+rss_is_toeplitz(void **state)
+{
+	static const struct {
+		uint32_t from, to;
+		uint16_t from_port, to_port;
+		uint32_t addresses, ports; /* hash of these alone, and with ports */
+	} vectors[] = {
+		{RTE_IPV4(66, 9, 149, 187), RTE_IPV4(161, 142, 100, 80), 2794, 1766, 0x323e8fc2,
+			0x51ccc178},
+		{RTE_IPV4(199, 92, 111, 2), RTE_IPV4(65, 69, 140, 83), 14230, 4739, 0xd718262a,
+			0xc626b0ea},
+		{RTE_IPV4(24, 19, 198, 95), RTE_IPV4(12, 22, 207, 184), 12898, 38024, 0xd2d0a5de,
+			0x5c2b394a},
+	};
+	static uint16_t queues[65521]; /* a prime: the queue says much of the hash */
+	static const uint8_t zeros[REPLAY_RSS_KEY];
+	struct rte_flow_attr in = {.ingress = 1};
+	struct rte_flow_item any[] = {
+		{.type = RTE_FLOW_ITEM_TYPE_ETH}, {.type = RTE_FLOW_ITEM_TYPE_END}};
+	struct rte_flow_action_rss rss = {.queue_num = 1, .queue = queues};
+	struct rte_flow_action spread[] = {
+		{RTE_FLOW_ACTION_TYPE_RSS, &rss}, {.type = RTE_FLOW_ACTION_TYPE_END}};
+	struct rte_flow_error error;
+	uint16_t port;
+
+	for (uint32_t i = 0; i < RTE_DIM(queues); i++)
+		queues[i] = (uint16_t)i;
+	write_equal(4, 200);
+	port = start_single("", roomless, 0);
+	for (uint32_t k = 0; k < 3; k++) {
+		struct rte_flow flow;
+
+		rss.types = k == 0 ? RTE_ETH_RSS_IPV4 : 0;
+		rss.key = k == 2 ? zeros : NULL;
+		rss.key_len = k == 2 ? REPLAY_RSS_KEY : 0;
+		assert_int_equal(
+			replay_rule_parse(&rte_eth_devices[port], &in, any, spread, &flow, &error),
+			0);
+		rte_free(flow.queues);
+		flow.queues = queues;
+		flow.nb_queues = RTE_DIM(queues);
+		for (uint32_t i = 0; i < RTE_DIM(vectors); i++) {
+			struct replay_packet packet = {
+				.ptype = RTE_PTYPE_L2_ETHER | RTE_PTYPE_L3_IPV4 | RTE_PTYPE_L4_UDP,
+				.src_addr = rte_cpu_to_be_32(vectors[i].from),
+				.dst_addr = rte_cpu_to_be_32(vectors[i].to),
+				.src_port = rte_cpu_to_be_16(vectors[i].from_port),
+				.dst_port = rte_cpu_to_be_16(vectors[i].to_port)};
+			const uint32_t hash[] = {vectors[i].addresses, vectors[i].ports, 0};
+
+			assert_int_equal(
+				replay_rule_queue(&flow, &packet), hash[k] % RTE_DIM(queues));
+			/* a fragment has no ports */
+			packet.ptype = RTE_PTYPE_L2_ETHER | RTE_PTYPE_L3_IPV4 | RTE_PTYPE_L4_FRAG;
+			assert_int_equal(replay_rule_queue(&flow, &packet),
+				hash[k == 2 ? 2 : 0] % RTE_DIM(queues));
+		}
+	}
+	close_port(port);
+}
+
 static void
 unknown_flow_rules_are_refused(void **state)
 {
 	struct rte_flow_attr in = {.ingress = 1}, out = {.egress = 1},
 			     group = {.ingress = 1, .group = 1};
 	struct rte_flow_item_ipv4 ttl = {.hdr.time_to_live = 1};
-	struct rte_flow_item_udp ports = {0};
+	struct rte_flow_item_udp ports = {0}, range = {.hdr.dst_port = RTE_BE16(9)};
 	struct rte_flow_item end = {.type = RTE_FLOW_ITEM_TYPE_END};
 	struct rte_flow_item any[] = {{.type = RTE_FLOW_ITEM_TYPE_ETH}, end};
 	struct rte_flow_item bad[][3] = {
 		{{.type = RTE_FLOW_ITEM_TYPE_TCP}, end},
 		{{.type = RTE_FLOW_ITEM_TYPE_UDP}, {.type = RTE_FLOW_ITEM_TYPE_IPV4}, end},
 		{{.type = RTE_FLOW_ITEM_TYPE_IPV4, .spec = &ttl, .mask = &ttl}, end},
-		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &ports, .last = &ports}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &ports, .last = &range}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .last = &ports}, end},
 		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .mask = &ports}, end},
 	};
 	struct rte_flow_action_queue zeroth = {.index = 0}, second = {.index = 1};
@@ -568,7 +690,14 @@ unknown_flow_rules_are_refused(void **state)
 				   tcp = {.types = RTE_ETH_RSS_TCP,
 					   .queue_num = 1,
 					   .queue = &zeroth.index},
-				   beyond = {.queue_num = 1, .queue = &second.index};
+				   beyond = {.queue_num = 1, .queue = &second.index},
+				   keyless = {.queue_num = 1,
+					   .queue = &zeroth.index,
+					   .key_len = REPLAY_RSS_KEY},
+				   queueless = {.queue_num = 1},
+				   ipv6 = {.types = RTE_ETH_RSS_IPV6 | RTE_ETH_RSS_NONFRAG_IPV6_UDP,
+					   .queue_num = 1,
+					   .queue = &zeroth.index};
 	struct rte_flow_action stop = {.type = RTE_FLOW_ACTION_TYPE_END};
 	struct rte_flow_action queue[] = {{RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, stop};
 	struct rte_flow_action wrong[][3] = {
@@ -579,16 +708,40 @@ unknown_flow_rules_are_refused(void **state)
 		{{RTE_FLOW_ACTION_TYPE_RSS, &none}, stop},
 		{{RTE_FLOW_ACTION_TYPE_RSS, &tcp}, stop},
 		{{RTE_FLOW_ACTION_TYPE_RSS, &beyond}, stop},
+		{{RTE_FLOW_ACTION_TYPE_RSS, &keyless}, stop},
+		{{RTE_FLOW_ACTION_TYPE_RSS, &queueless}, stop},
+		{{RTE_FLOW_ACTION_TYPE_RSS, &ipv6}, stop},
 		{{RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth}, {RTE_FLOW_ACTION_TYPE_QUEUE, &zeroth},
 			stop},
 		{stop},
 	};
+	/* no ranges: nothing but zeros, and what differs only where the mask has no bits */
+	struct rte_flow_item_udp source = {.hdr.src_port = RTE_BE16(9)};
+	struct rte_flow_item_udp dst_mask = {.hdr.dst_port = RTE_BE16(0xffff)};
+	struct rte_flow_item good[][2] = {
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &range, .last = &ports}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &range, .last = &range}, end},
+		{{.type = RTE_FLOW_ITEM_TYPE_UDP,
+			 .spec = &ports,
+			 .last = &source,
+			 .mask = &dst_mask},
+			end},
+	};
 	struct rte_flow_error error;
+	struct replay_dev *replay;
 	uint16_t port;
 
 	write_equal(4, 200);
 	port = start_single("", roomless, 0);
 	assert_int_equal(rte_flow_validate(port, &in, any, queue, &error), 0);
+	for (uint32_t i = 0; i < RTE_DIM(good); i++)
+		assert_int_equal(rte_flow_validate(port, &in, good[i], queue, &error), 0);
+	/* what cannot be created now is not valid now */
+	replay = rte_eth_devices[port].data->dev_private;
+	replay->can_pause = false;
+	assert_int_equal(rte_flow_validate(port, &in, any, queue, &error), -EBUSY);
+	assert_null(rte_flow_create(port, &in, any, queue, &error));
+	replay->can_pause = true;
 	assert_int_not_equal(rte_flow_validate(port, &out, any, queue, &error), 0);
 	assert_non_null(error.message);
 	assert_int_not_equal(rte_flow_validate(port, &group, any, queue, &error), 0);
@@ -617,6 +770,8 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(rings_follow_the_rules, remove_port),
 		cmocka_unit_test_teardown(faults_keep_their_place_when_rules_change, remove_port),
 		cmocka_unit_test_teardown(counts_never_go_back, remove_port),
+		cmocka_unit_test_teardown(masks_choose_bits, remove_port),
+		cmocka_unit_test_teardown(rss_is_toeplitz, remove_port),
 		cmocka_unit_test_teardown(unknown_flow_rules_are_refused, remove_port),
 	};
 

@@ -140,6 +140,13 @@ replay_flow_give(struct replay_rxq *rxq)
 	give(rxq, rxq->dev->steering);
 }
 
+static int
+cannot_pause(struct rte_flow_error *error)
+{
+	return rte_flow_error_set(error, EBUSY, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
+		"without membarrier(2) rules change only while the port is stopped");
+}
+
 /*
  * A packet belongs to one queue at a time: only that queue raises its reference count, which is why
  * it may do so without an atomic operation. So queues that are polled stand still while packets
@@ -153,12 +160,12 @@ pause_queues(struct rte_eth_dev *dev, struct rte_flow_error *error)
 
 	if (!dev->data->dev_started)
 		return 0;
+	if (!replay->can_pause)
+		return cannot_pause(error);
 	__atomic_store_n(&replay->paused, true, __ATOMIC_SEQ_CST);
-	if (!replay->can_pause ||
-		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
 		__atomic_store_n(&replay->paused, false, __ATOMIC_RELEASE);
-		return rte_flow_error_set(error, EBUSY, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
-			"without membarrier(2) rules change only while the port is stopped");
+		return cannot_pause(error);
 	}
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++) {
 		const struct replay_rxq *rxq = dev->data->rx_queues[q];
@@ -213,9 +220,12 @@ replay_flow_validate(struct rte_eth_dev *dev, const struct rte_flow_attr *attr,
 	const struct rte_flow_item pattern[], const struct rte_flow_action actions[],
 	struct rte_flow_error *error)
 {
+	const struct replay_dev *replay = dev->data->dev_private;
 	struct rte_flow flow;
 	int ret;
 
+	if (dev->data->dev_started && !replay->can_pause)
+		return cannot_pause(error);
 	ret = replay_rule_parse(dev, attr, pattern, actions, &flow, error);
 	if (ret == 0)
 		rte_free(flow.queues);

@@ -10,50 +10,15 @@
 #include "replay.h"
 
 /* Microsoft's key of the RSS specification: what most drivers take when they are given none. */
-static const uint8_t default_key[REPLAY_RSS_KEY] = {
-	0x6d,
-	0x5a,
-	0x56,
-	0xda,
-	0x25,
-	0x5b,
-	0x0e,
-	0xc2,
-	0x41,
-	0x67,
-	0x25,
-	0x3d,
-	0x43,
-	0xa3,
-	0x8f,
-	0xb0,
-	0xd0,
-	0xca,
-	0x2b,
-	0xcb,
-	0xae,
-	0x7b,
-	0x30,
-	0xb4,
-	0x77,
-	0xcb,
-	0x2d,
-	0xa3,
-	0x80,
-	0x30,
-	0xf2,
-	0x0c,
-	0x6a,
-	0x42,
-	0xb7,
-	0x3b,
-	0xbe,
-	0xac,
-	0x01,
-	0xfa,
-};
+static const uint8_t default_key[REPLAY_RSS_KEY] = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2,
+	0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30,
+	0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
+	0x01, 0xfa};
 
 #define RSS_TYPES (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP)
+
+/* Of these, the ones that concern addresses of IPv4. */
+#define RSS_IPV4 (RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_OTHER)
 
 static bool
 is_zero(const void *bytes, size_t len)
@@ -66,13 +31,14 @@ is_zero(const void *bytes, size_t len)
 	return true;
 }
 
+/* Whether two values are the same where the mask has bits. */
 static bool
-ether_matches(const struct rte_flow *flow, const struct replay_packet *packet)
+is_same(const void *one, const void *two, const void *mask, size_t len)
 {
-	const uint8_t *spec = (const void *)&flow->ether, *mask = (const void *)&flow->ether_mask;
+	const uint8_t *a = one, *b = two, *bits = mask;
 
-	for (size_t i = 0; i < sizeof(flow->ether); i++)
-		if (((packet->data[i] ^ spec[i]) & mask[i]) != 0)
+	for (size_t i = 0; i < len; i++)
+		if (((a[i] ^ b[i]) & bits[i]) != 0)
 			return false;
 	return true;
 }
@@ -92,7 +58,8 @@ replay_rule_matches(const struct rte_flow *flow, const struct replay_packet *pac
 		((packet->dst_port ^ flow->dst_port) & flow->dst_port_mask) != 0)
 		return false;
 	/* last, because it alone reads the frame */
-	return is_zero(&flow->ether_mask, sizeof(flow->ether_mask)) || ether_matches(flow, packet);
+	return is_zero(&flow->ether_mask, sizeof(flow->ether_mask)) ||
+		is_same(packet->data, &flow->ether, &flow->ether_mask, sizeof(flow->ether));
 }
 
 /* A packet without an IPv4 header, or of none of the types, has hash 0: the first queue's. */
@@ -110,10 +77,7 @@ rss_hash(const struct rte_flow *flow, const struct replay_packet *packet)
 
 	if (!RTE_ETH_IS_IPV4_HDR(packet->ptype))
 		return 0;
-	if (!ports &&
-		(flow->rss_types &
-			(RTE_ETH_RSS_IPV4 | RTE_ETH_RSS_FRAG_IPV4 |
-				RTE_ETH_RSS_NONFRAG_IPV4_OTHER)) == 0)
+	if (!ports && (flow->rss_types & RSS_IPV4) == 0)
 		return 0;
 	return rte_softrss((uint32_t *)&tuple, ports ? RTE_THASH_V4_L4_LEN : RTE_THASH_V4_L3_LEN,
 		flow->rss_key);
@@ -129,30 +93,35 @@ replay_rule_queue(const struct rte_flow *flow, const struct replay_packet *packe
 	return flow->queues[rss_hash(flow, packet) % flow->nb_queues];
 }
 
-/* What holds for the items of every layer. An item without spec matches any packet of its layer. */
+/*
+ * What holds for the items of every layer, of so many bytes. An item without spec matches any
+ * packet of its layer; one whose `last` is 0, or as spec where the mask has bits, is no range.
+ */
 static int
-check_item(const struct rte_flow_item *item, struct rte_flow_error *error)
+check_item(const struct rte_flow_item *item, const void *mask, size_t len,
+	struct rte_flow_error *error)
 {
-	if (item->last != NULL)
+	if (item->spec == NULL && (item->mask != NULL || item->last != NULL))
+		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_SPEC, item,
+			"a mask or a range (last) needs a spec");
+	if (item->last != NULL && !is_zero(item->last, len) &&
+		!is_same(item->last, item->spec, mask, len))
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_LAST, item,
 			"ranges (last) are not supported");
-	if (item->spec == NULL && item->mask != NULL)
-		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_MASK, item, "a mask needs a spec");
 	return 0;
 }
 
 static int
 parse_eth(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_flow_error *error)
 {
-	const struct rte_flow_item_eth *spec = item->spec, *mask = item->mask;
+	const struct rte_flow_item_eth *mask =
+		item->mask == NULL ? &rte_flow_item_eth_mask : item->mask;
+	const struct rte_flow_item_eth *spec = item->spec;
 	int ret;
 
-	ret = check_item(item, error);
+	ret = check_item(item, mask, sizeof(*mask), error);
 	if (ret < 0 || spec == NULL)
 		return ret;
-	if (mask == NULL)
-		mask = &rte_flow_item_eth_mask;
 	if (mask->has_vlan != 0)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ITEM_MASK, item,
 			"ETH: has_vlan cannot be matched");
@@ -164,16 +133,16 @@ parse_eth(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_fl
 static int
 parse_ipv4(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_flow_error *error)
 {
-	const struct rte_flow_item_ipv4 *spec = item->spec, *mask = item->mask;
+	const struct rte_flow_item_ipv4 *mask =
+		item->mask == NULL ? &rte_flow_item_ipv4_mask : item->mask;
+	const struct rte_flow_item_ipv4 *spec = item->spec;
 	struct rte_ipv4_hdr other;
 	int ret;
 
 	flow->ipv4 = true;
-	ret = check_item(item, error);
+	ret = check_item(item, mask, sizeof(*mask), error);
 	if (ret < 0 || spec == NULL)
 		return ret;
-	if (mask == NULL)
-		mask = &rte_flow_item_ipv4_mask;
 	other = mask->hdr;
 	other.src_addr = other.dst_addr = 0;
 	if (!is_zero(&other, sizeof(other)))
@@ -189,16 +158,16 @@ parse_ipv4(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_f
 static int
 parse_udp(const struct rte_flow_item *item, struct rte_flow *flow, struct rte_flow_error *error)
 {
-	const struct rte_flow_item_udp *spec = item->spec, *mask = item->mask;
+	const struct rte_flow_item_udp *mask =
+		item->mask == NULL ? &rte_flow_item_udp_mask : item->mask;
+	const struct rte_flow_item_udp *spec = item->spec;
 	struct rte_udp_hdr other;
 	int ret;
 
 	flow->ipv4 = flow->udp = true;
-	ret = check_item(item, error);
+	ret = check_item(item, mask, sizeof(*mask), error);
 	if (ret < 0 || spec == NULL)
 		return ret;
-	if (mask == NULL)
-		mask = &rte_flow_item_udp_mask;
 	other = mask->hdr;
 	other.src_port = other.dst_port = 0;
 	if (!is_zero(&other, sizeof(other)))
@@ -268,7 +237,8 @@ parse_rss(const struct rte_eth_dev *dev, const struct rte_flow_action *action,
 {
 	const struct rte_flow_action_rss *rss = action->conf;
 
-	if (rss == NULL || rss->queue_num == 0 || rss->queue_num > RTE_MAX_QUEUES_PER_PORT)
+	if (rss == NULL || rss->queue_num == 0 || rss->queue_num > RTE_MAX_QUEUES_PER_PORT ||
+		rss->queue == NULL)
 		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
 			"RSS: at least one queue is wanted");
 	if (rss->func != RTE_ETH_HASH_FUNCTION_DEFAULT &&
@@ -278,12 +248,15 @@ parse_rss(const struct rte_eth_dev *dev, const struct rte_flow_action *action,
 	if (rss->level > 1)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
 			"RSS: only outermost headers (level 0 or 1) are hashed");
-	if (rss->key_len != 0 && rss->key_len != REPLAY_RSS_KEY)
+	if (rss->key_len != 0 && (rss->key_len != REPLAY_RSS_KEY || rss->key == NULL))
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
 			"RSS: a key has 40 bytes");
 	if ((rss->types & ~(uint64_t)RSS_TYPES) != 0)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
 			"RSS: types are those of IP and UDP");
+	if (rss->types != 0 && (rss->types & (RSS_IPV4 | RTE_ETH_RSS_NONFRAG_IPV4_UDP)) == 0)
+		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
+			"RSS: none of the types is one of IPv4, which alone is hashed");
 	memcpy(flow->rss_key, rss->key_len == 0 ? default_key : rss->key, REPLAY_RSS_KEY);
 	flow->rss_types = rss->types == 0 ? RSS_TYPES : rss->types;
 	return take_queues(dev, action, rss->queue, rss->queue_num, flow, error);
