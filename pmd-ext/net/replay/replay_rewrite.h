@@ -28,59 +28,64 @@ store_field(uint8_t *to, uint64_t value, uint32_t length)
 }
 
 /*
- * Adds the steps of `loop` rounds to the fields that lie inside the first `len` bytes. The captured
- * value is read from the capture: reading back what was just copied would wait for the stores.
+ * A field after `loop` rounds, as it lies in memory: its first `length` bytes count. The captured
+ * value is read from the capture, of which `room` bytes are there: reading back what was just
+ * copied would wait for the stores.
  */
+static inline uint64_t
+rewritten(const struct replay_rewrite *field, const uint8_t *captured, uint32_t room, uint64_t loop)
+{
+	const uint32_t spare = 64 - 8 * field->length;
+	const uint64_t add = loop * field->step;
+	uint64_t value = 0;
+
+	if (likely(room >= 8))
+		memcpy(&value, captured, 8);
+	else
+		memcpy(&value, captured, field->length);
+	/* a big-endian field is the upper bytes; what is added does not reach those below */
+	if (field->big_endian)
+		return rte_cpu_to_be_64(rte_be_to_cpu_64(value) + (add << spare));
+	return rte_cpu_to_le_64(rte_le_to_cpu_64(value) + add);
+}
+
+/* Adds the steps of `loop` rounds to the fields that lie inside the first `len` bytes. */
 static inline void
 rewrite_fields(const struct replay_devargs *args, uint8_t *frame, const uint8_t *captured,
 	uint32_t len, uint64_t loop)
 {
 	for (uint32_t i = 0; i < args->nb_rewrites; i++) {
 		const struct replay_rewrite *field = &args->rewrites[i];
-		const uint32_t spare = 64 - 8 * field->length;
-		const uint64_t add = loop * field->step;
 		const uint32_t off = field->offset;
-		uint64_t value = 0;
 
 		if (unlikely(off + field->length > len))
 			continue;
-		if (likely(off + 8 <= len))
-			memcpy(&value, captured + off, 8);
-		else
-			memcpy(&value, captured + off, field->length);
-		if (field->big_endian) {
-			/* the field is the upper bytes; what is added does not reach those below */
-			value = rte_cpu_to_be_64(rte_be_to_cpu_64(value) + (add << spare));
-		} else {
-			value = rte_cpu_to_le_64(rte_le_to_cpu_64(value) + add);
-		}
-		store_field(frame + off, value, field->length);
+		store_field(frame + off, rewritten(field, captured + off, len - off, loop),
+			field->length);
 	}
 }
 
-/* The same for a frame in several segments: out of the chain, and back. */
+/* The same for the fields that lie wholly or in part behind the first segment. */
 static inline void
-rewrite_chain(const struct replay_devargs *args, struct rte_mbuf *head, uint64_t loop)
+rewrite_rest(const struct replay_devargs *args, struct rte_mbuf *head, const uint8_t *captured,
+	uint64_t loop)
 {
 	for (uint32_t i = 0; i < args->nb_rewrites; i++) {
-		struct replay_devargs one = {.nb_rewrites = 1, .rewrites = {args->rewrites[i]}};
-		struct replay_rewrite *field = &one.rewrites[0];
-		uint8_t bytes[8], *at[8];
+		const struct replay_rewrite *field = &args->rewrites[i];
 		uint32_t off = field->offset;
 		struct rte_mbuf *m = head;
+		uint8_t bytes[8];
+		uint64_t value;
 
-		if (off + field->length > head->pkt_len)
+		if (off + field->length <= head->data_len || off + field->length > head->pkt_len)
 			continue;
-		field->offset = 0;
+		value = rewritten(field, captured + off, head->pkt_len - off, loop);
+		memcpy(bytes, &value, sizeof(bytes));
 		for (uint32_t b = 0; b < field->length; b++, off++) {
 			for (; off >= m->data_len; m = m->next)
 				off -= m->data_len;
-			at[b] = rte_pktmbuf_mtod_offset(m, uint8_t *, off);
-			bytes[b] = *at[b];
+			*rte_pktmbuf_mtod_offset(m, uint8_t *, off) = bytes[b];
 		}
-		rewrite_fields(&one, bytes, bytes, field->length, loop);
-		for (uint32_t b = 0; b < field->length; b++)
-			*at[b] = bytes[b];
 	}
 }
 

@@ -289,11 +289,11 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 		m->data_len = (uint16_t)len;
 		fill_head(rxq, m, type(batch, i, packet, faulty), whole);
 		rte_memcpy(rte_pktmbuf_mtod(m, void *), packet->data, len);
-		if (rewrite && nb_rest == 0)
+		if (rewrite)
 			rewrite_fields(
 				args, rte_pktmbuf_mtod(m, uint8_t *), packet->data, len, rxq->loop);
-		else if (rewrite)
-			rewrite_chain(args, m, rxq->loop);
+		if (rewrite && nb_rest != 0)
+			rewrite_rest(args, m, packet->data, rxq->loop);
 		if (faulty && unlikely(batch->pick[i].corrupt))
 			replay_fault_flip_chain(&args->faults, &batch->pick[i], m);
 		batch->bytes += whole;
