@@ -298,8 +298,38 @@ changed_copies_outlive_the_port(void **state)
 	for (uint32_t i = 0; i < 10; i++)
 		assert_int_equal(m[i]->pkt_len, 200);
 	assert_true(checksum(m[0]) != checksum(m[1]));
+	for (uint32_t i = 0; i < 10; i++)
+		assert_int_equal(rte_pktmbuf_mtod_offset(m[i], uintptr_t, HEADERS) % LINE, 0);
 	rte_pktmbuf_free_bulk(m, 10);
 	assert_pool_sound(roomless);
+}
+
+/* Whole frames, split payloads: a changed one lies on its line like any other, also the longest. */
+static void
+changed_copies_are_aligned(void **state)
+{
+	static const uint32_t len[] = {65535, 1000, 91};
+	struct rte_mbuf *m[9];
+	uint16_t port;
+
+	write_capture(9, len, RTE_DIM(len), UINT32_MAX);
+	for (uint32_t split = 0; split < 2; split++) {
+		port = split ? start_split("corrupt=1", zero, 70)
+			     : start_single("corrupt=1,align_at=70", roomless, 0);
+		assert_int_equal(receive(port, 0, m, 9), 9);
+		for (uint32_t i = 0; i < 9; i++) {
+			const uintptr_t at = split ? rte_pktmbuf_mtod(m[i]->next, uintptr_t)
+						   : rte_pktmbuf_mtod_offset(m[i], uintptr_t, 70);
+
+			assert_int_equal(at % LINE, 0);
+			assert_int_equal(m[i]->pkt_len, len[i % 3]);
+		}
+		rte_pktmbuf_free_bulk(m, 9);
+		close_port(port);
+	}
+	assert_pool_sound(roomless);
+	assert_pool_sound(zero);
+	assert_pool_sound(headers);
 }
 
 /* The port waits for spares as it does for mbufs, and says so. */
@@ -344,6 +374,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(another_seed_is_another_story, remove_port),
 		cmocka_unit_test_teardown(each_fault_alone_does_what_it_says, remove_port),
 		cmocka_unit_test_teardown(changed_copies_outlive_the_port, remove_port),
+		cmocka_unit_test_teardown(changed_copies_are_aligned, remove_port),
 		cmocka_unit_test_teardown(changed_copies_are_limited, remove_port),
 		cmocka_unit_test_teardown(wrong_faults_are_refused, remove_port),
 	};

@@ -192,6 +192,7 @@ a_pool_in_far_memory_is_filled(void **state)
 static void
 mistakes_are_refused(void **state)
 {
+	struct rte_mbuf *m[10];
 	const struct net_replay_memory half = {.alloc = far_alloc};
 	struct rte_mempool *pool;
 	int port;
@@ -217,6 +218,20 @@ mistakes_are_refused(void **state)
 	assert_non_null(pool);
 	port = open_placed("rewrite=100:4:le:1");
 	assert_int_equal(split_queue((uint16_t)port, 0, pool, HEADERS), -ENOTSUP);
+	remove_port(NULL);
+	rte_mempool_free(pool);
+
+	/* bits flipped in what is out of reach; a queue whose frames all are here may do that */
+	pool = make_far_pool();
+	assert_non_null(pool);
+	port = open_placed("corrupt=1");
+	assert_int_equal(split_queue((uint16_t)port, 0, pool, HEADERS), -ENOTSUP);
+	assert_int_equal(split_queue((uint16_t)port, 0, zero, HEADERS), -ENOTSUP);
+	configure((uint16_t)port, 1, 0);
+	assert_int_equal(rte_eth_rx_queue_setup((uint16_t)port, 0, 64, 0, NULL, roomless), 0);
+	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	assert_int_equal(receive((uint16_t)port, 0, m, 10), 10);
+	rte_pktmbuf_free_bulk(m, 10);
 	remove_port(NULL);
 	rte_mempool_free(pool);
 

@@ -169,8 +169,9 @@ replay_spares_create(const char *name, uint32_t n, uint32_t bytes, int socket)
 		return NULL;
 	spares->held = 1;
 	spares->pool = rte_mempool_create(name, n,
-		(unsigned int)(sizeof(struct spare) + RTE_ALIGN_CEIL(bytes, REPLAY_LINE)), 0, 0,
-		NULL, NULL, NULL, NULL, socket, 0);
+		(unsigned int)(sizeof(struct spare) +
+			RTE_ALIGN_CEIL(bytes + REPLAY_LINE - 1, REPLAY_LINE)),
+		0, 0, NULL, NULL, NULL, NULL, socket, 0);
 	if (spares->pool == NULL) {
 		rte_free(spares);
 		return NULL;
@@ -190,18 +191,22 @@ replay_spares_attach(struct replay_spares *spares, const struct replay_faults *f
 	const struct replay_pick *pick, struct rte_mbuf *m, const uint8_t *frame, uint32_t off)
 {
 	const uint32_t len = pick->len - off;
+	/* a copy lies on its line as what it is of */
+	const size_t shift = (uintptr_t)(frame + off) % REPLAY_LINE;
 	struct spare *spare;
+	uint8_t *bytes;
 
 	if (rte_mempool_get(spares->pool, (void **)&spare) != 0)
 		return false;
 	__atomic_add_fetch(&spares->held, 1, __ATOMIC_RELAXED);
-	rte_memcpy(spare->bytes, frame + off, len);
-	replay_fault_flip(faults, pick, spare->bytes, off, len);
+	bytes = spare->bytes + shift;
+	rte_memcpy(bytes, frame + off, len);
+	replay_fault_flip(faults, pick, bytes, off, len);
 	spare->shared.free_cb = spare_released;
 	spare->shared.fcb_opaque = spares;
 	rte_mbuf_ext_refcnt_set(&spare->shared, 1);
-	rte_pktmbuf_attach_extbuf(m, spare->bytes, (rte_iova_t)(uintptr_t)spare->bytes,
-		(uint16_t)len, &spare->shared);
+	rte_pktmbuf_attach_extbuf(
+		m, bytes, (rte_iova_t)(uintptr_t)bytes, (uint16_t)len, &spare->shared);
 	m->ol_flags = RTE_MBUF_F_EXTERNAL;
 	m->data_len = (uint16_t)len;
 	m->pkt_len = len;

@@ -141,7 +141,7 @@ set_up_spares(struct replay_rxq *rxq, const char *name, int socket)
 
 	if (rxq->mode == REPLAY_COPY || rxq->dev->args.faults.chance[REPLAY_CORRUPT] == 0)
 		return 0;
-	if (rxq->dev->memory.copy != NULL) {
+	if (rxq->mode == REPLAY_REFERENCE_SPLIT && rxq->dev->memory.copy != NULL) {
 		REPLAY_LOG(ERR, "%s queue %u: corrupt=... changes payloads, which are out of reach",
 			name, rxq->id);
 		return -ENOTSUP;
