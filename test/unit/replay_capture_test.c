@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* net_replay: captures, device arguments, loops and pace, memory. */
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <pcap/pcap.h>
 #include <rte_bus_vdev.h>
 #include <rte_cycles.h>
+#include <rte_log.h>
 #include <rte_malloc.h>
 
 #include "replay_fixture.h"
@@ -147,6 +149,47 @@ damaged_captures_are_refused(void **state)
 	pcap_dump_close(pcap_dump_open(pcap, capture));
 	pcap_close(pcap);
 	assert_int_equal(open_port(""), -1);
+}
+
+/* Files are read twice; and who runs several ports wants to know which one a line is about. */
+static void
+messages_name_the_port_and_what_it_wants(void **state)
+{
+	static const struct {
+		const char *args, *says;
+	} wrong[] = {
+		{"loops=x", "net_replay0: loops=x: a number"},
+		{"speed=0", "net_replay0: speed=0: "},
+		{"loss=2", "net_replay0: loss=2: "},
+		{"file=-", "net_replay0: file=-: a regular file is wanted"},
+		{"file=/dev/null", "net_replay0: file=/dev/null: a regular file is wanted"},
+		{"file=/nonexistent", "net_replay0: /nonexistent"},
+	};
+	char fifo[] = "/tmp/replay_fifo_XXXXXX", args[64], *text = NULL;
+	size_t size;
+	FILE *log = open_memstream(&text, &size);
+
+	write_equal(4, 200);
+	assert_non_null(log);
+	assert_int_equal(rte_openlog_stream(log), 0);
+	for (uint32_t i = 0; i < RTE_DIM(wrong); i++) {
+		rewind(log);
+		assert_int_equal(open_port(wrong[i].args), -1);
+		fflush(log);
+		assert_non_null(strstr(text, wrong[i].says));
+	}
+	close(mkstemp(fifo));
+	unlink(fifo);
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	snprintf(args, sizeof(args), "file=%s", fifo);
+	rewind(log);
+	assert_int_equal(open_port(args), -1); /* and does not wait for a writer */
+	fflush(log);
+	rte_openlog_stream(NULL);
+	unlink(fifo);
+	assert_non_null(strstr(text, "a regular file is wanted"));
+	fclose(log);
+	free(text);
 }
 
 /* Frames of one interface at even seconds, of another at odd ones. */
@@ -368,6 +411,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(link_is_up_without_rx_queues, remove_port),
 		cmocka_unit_test_teardown(paced_packets_are_never_early, remove_port),
 		cmocka_unit_test_teardown(malformed_arguments_are_refused, remove_port),
+		cmocka_unit_test_teardown(messages_name_the_port_and_what_it_wants, remove_port),
 		cmocka_unit_test_teardown(files_are_merged_by_time, remove_port),
 		cmocka_unit_test_teardown(damaged_captures_are_refused, remove_port),
 		cmocka_unit_test_teardown(short_records_are_delivered_and_counted, remove_port),

@@ -314,7 +314,7 @@ void replay_devargs_free(struct replay_devargs *args);
 int replay_capture_load(
 	struct replay_capture **capture, const struct replay_devargs *args, int socket);
 /* Gives up the port's references; the memory goes with the last reference of anybody. */
-void replay_capture_release(struct replay_capture *capture);
+void replay_capture_release(struct replay_capture *capture, const char *name);
 uint64_t replay_capture_references(const struct replay_capture *capture);
 /* Moves every frame so that its byte `align_at` lies on a line; -EBUSY while references are out. */
 int replay_capture_align(struct replay_capture *capture, uint32_t align_at);
@@ -326,7 +326,8 @@ uint32_t replay_packet_type(const uint8_t *frame, uint32_t len);
 size_t replay_capture_chunk(const struct replay_capture *capture, uint32_t chunk);
 
 /* replay_place.c: brings the twin up to date, which the capture's packets then lie in */
-int replay_capture_place(struct replay_capture *capture, const struct net_replay_memory *memory);
+int replay_capture_place(
+	struct replay_capture *capture, const char *name, const struct net_replay_memory *memory);
 
 /* replay_ethdev.c */
 extern const struct eth_dev_ops replay_ops;

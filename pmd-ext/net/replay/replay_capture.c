@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <pcap/pcap.h>
 #include <rte_ether.h>
@@ -43,27 +44,34 @@ replay_capture_chunk(const struct replay_capture *capture, uint32_t chunk)
 }
 
 static pcap_t *
-capture_open(const char *file)
+capture_open(const char *name, const char *file)
 {
 	char why[PCAP_ERRBUF_SIZE];
+	struct stat status;
 	pcap_t *pcap;
 	int link;
+
+	/* it is read twice, which standard input ("-" to libpcap) and pipes cannot be */
+	if (strcmp(file, "-") == 0 || (stat(file, &status) == 0 && !S_ISREG(status.st_mode))) {
+		REPLAY_LOG(ERR, "%s: file=%s: a regular file is wanted", name, file);
+		return NULL;
+	}
 
 	pcap = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
 	if (pcap == NULL) {
 		/* libpcap names the file only when it cannot be opened */
 		if (strncmp(why, file, strlen(file)) == 0)
-			REPLAY_LOG(ERR, "%s", why);
+			REPLAY_LOG(ERR, "%s: %s", name, why);
 		else
-			REPLAY_LOG(ERR, "%s: %s", file, why);
+			REPLAY_LOG(ERR, "%s: %s: %s", name, file, why);
 		return NULL;
 	}
 	link = pcap_datalink(pcap);
 	if (link != DLT_EN10MB) {
-		const char *name = pcap_datalink_val_to_name(link);
+		const char *type = pcap_datalink_val_to_name(link);
 
-		REPLAY_LOG(ERR, "%s: link type %d (%s), Ethernet (%d) is wanted", file, link,
-			name == NULL ? "unknown" : name, DLT_EN10MB);
+		REPLAY_LOG(ERR, "%s: %s: link type %d (%s), Ethernet (%d) is wanted", name, file,
+			link, type == NULL ? "unknown" : type, DLT_EN10MB);
 		pcap_close(pcap);
 		return NULL;
 	}
@@ -72,19 +80,21 @@ capture_open(const char *file)
 
 /* 1 and the next record that holds anything, 0 at the end of the file. */
 static int
-capture_next(pcap_t *pcap, const char *file, uint64_t record, struct pcap_pkthdr **header,
-	const uint8_t **bytes)
+capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
+	struct pcap_pkthdr **header, const uint8_t **bytes)
 {
 	int ret = pcap_next_ex(pcap, header, bytes);
 
 	if (ret == PCAP_ERROR_BREAK)
 		return 0;
 	if (ret != 1) {
-		REPLAY_LOG(ERR, "%s: record %" PRIu64 ": %s", file, record + 1, pcap_geterr(pcap));
+		REPLAY_LOG(ERR, "%s: %s: record %" PRIu64 ": %s", name, file, record + 1,
+			pcap_geterr(pcap));
 		return -EIO;
 	}
 	if ((*header)->caplen > REPLAY_FRAME_MAX) {
-		REPLAY_LOG(ERR, "%s: record %" PRIu64 " holds %u bytes, at most %u are possible",
+		REPLAY_LOG(ERR,
+			"%s: %s: record %" PRIu64 " holds %u bytes, at most %u are possible", name,
 			file, record + 1, (*header)->caplen, REPLAY_FRAME_MAX);
 		return -EFBIG;
 	}
@@ -93,7 +103,7 @@ capture_next(pcap_t *pcap, const char *file, uint64_t record, struct pcap_pkthdr
 
 /* What a file needs: adds to nb_packets, nb_chunks, last_chunk and the counts. */
 static int
-capture_measure(struct replay_capture *capture, const char *file)
+capture_measure(struct replay_capture *capture, const char *name, const char *file)
 {
 	const uint32_t before = capture->nb_packets;
 	size_t used = capture->last_chunk;
@@ -103,10 +113,10 @@ capture_measure(struct replay_capture *capture, const char *file)
 	pcap_t *pcap;
 	int ret;
 
-	pcap = capture_open(file);
+	pcap = capture_open(name, file);
 	if (pcap == NULL)
 		return -EINVAL;
-	for (; (ret = capture_next(pcap, file, record, &header, &bytes)) > 0; record++) {
+	for (; (ret = capture_next(pcap, name, file, record, &header, &bytes)) > 0; record++) {
 		size_t slot = slot_bytes(header->caplen);
 
 		if (header->caplen == 0) {
@@ -114,8 +124,8 @@ capture_measure(struct replay_capture *capture, const char *file)
 			continue;
 		}
 		if (capture->nb_packets == UINT32_MAX || capture->nb_chunks > UINT16_MAX) {
-			REPLAY_LOG(ERR, "%s: more than %u packets, or than %zu bytes", file,
-				UINT32_MAX, CHUNK_BYTES * UINT16_MAX);
+			REPLAY_LOG(ERR, "%s: %s: more than %u packets, or than %zu bytes", name,
+				file, UINT32_MAX, CHUNK_BYTES * UINT16_MAX);
 			ret = -EFBIG;
 			break;
 		}
@@ -130,7 +140,7 @@ capture_measure(struct replay_capture *capture, const char *file)
 	}
 	pcap_close(pcap);
 	if (ret == 0 && capture->nb_packets == before) {
-		REPLAY_LOG(ERR, "%s: no packets", file);
+		REPLAY_LOG(ERR, "%s: %s: no packets", name, file);
 		ret = -ENODATA;
 	}
 	capture->last_chunk = used;
@@ -289,7 +299,7 @@ struct cursor {
 };
 
 static int
-capture_fill(struct replay_capture *capture, const char *file, struct cursor *at)
+capture_fill(struct replay_capture *capture, const char *name, const char *file, struct cursor *at)
 {
 	struct pcap_pkthdr *header;
 	const uint8_t *bytes;
@@ -297,10 +307,10 @@ capture_fill(struct replay_capture *capture, const char *file, struct cursor *at
 	pcap_t *pcap;
 	int ret;
 
-	pcap = capture_open(file);
+	pcap = capture_open(name, file);
 	if (pcap == NULL)
 		return -EINVAL;
-	for (; (ret = capture_next(pcap, file, record, &header, &bytes)) > 0; record++) {
+	for (; (ret = capture_next(pcap, name, file, record, &header, &bytes)) > 0; record++) {
 		struct replay_packet *packet = &capture->packets[at->packet];
 		size_t slot = slot_bytes(header->caplen);
 
@@ -329,7 +339,7 @@ capture_fill(struct replay_capture *capture, const char *file, struct cursor *at
 	}
 	pcap_close(pcap);
 	if (ret > 0) {
-		REPLAY_LOG(ERR, "%s: changed while it was read", file);
+		REPLAY_LOG(ERR, "%s: %s: changed while it was read", name, file);
 		ret = -EIO;
 	}
 	return ret;
@@ -419,13 +429,14 @@ replay_capture_load(struct replay_capture **out, const struct replay_devargs *ar
 	}
 	capture->align = args->align_at % REPLAY_LINE;
 	for (uint16_t f = 0; f < args->nb_files && ret == 0; f++)
-		ret = capture_measure(capture, args->files[f]);
+		ret = capture_measure(capture, args->name, args->files[f]);
 	if (ret == 0)
 		ret = capture_alloc(capture, args, socket);
 	for (uint16_t f = 0; f < args->nb_files && ret == 0; f++)
-		ret = capture_fill(capture, args->files[f], &at);
+		ret = capture_fill(capture, args->name, args->files[f], &at);
 	if (ret == 0 && at.packet != capture->nb_packets) {
-		REPLAY_LOG(ERR, "%s: changed while it was read", args->files[args->nb_files - 1]);
+		REPLAY_LOG(ERR, "%s: %s: changed while it was read", args->name,
+			args->nb_files > 1 ? "one of the files" : args->files[0]);
 		ret = -EIO;
 	}
 	/* files of several interfaces become one */
@@ -481,7 +492,7 @@ replay_capture_align(struct replay_capture *capture, uint32_t align_at)
 }
 
 void
-replay_capture_release(struct replay_capture *capture)
+replay_capture_release(struct replay_capture *capture, const char *name)
 {
 	/* the capture may go away with any packet; its array and size are needed until the last */
 	const uint32_t nb_packets = capture->nb_packets;
@@ -490,9 +501,9 @@ replay_capture_release(struct replay_capture *capture)
 
 	if (references != 0)
 		REPLAY_LOG(WARNING,
-			"port closes while %" PRIu64 " references to its packets are out; %" PRIu64
+			"%s: closes while %" PRIu64 " references to its packets are out; %" PRIu64
 			" bytes stay in memory until the last is freed",
-			references, capture->bytes);
+			name, references, capture->bytes);
 	for (uint32_t i = 0; i < nb_packets; i++)
 		if (rte_mbuf_ext_refcnt_update(&packets[i].shared, -1) == 0)
 			packet_released(packets[i].data, capture);

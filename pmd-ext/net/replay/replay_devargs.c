@@ -57,9 +57,22 @@ parse_u64(const char *text, uint64_t *value)
 }
 
 struct number {
+	const char *name; /* of the device */
 	uint64_t min, max;
 	uint64_t value;
 };
+
+/* What is wrong with a value, and what would be right. */
+#define LOG_BAD(name, key, text, wanted, ...) \
+	REPLAY_LOG(                           \
+		ERR, "%s: %s=%s: " wanted, name, key, (text) == NULL ? "" : (text), ##__VA_ARGS__)
+
+static int
+no_memory(const char *name, const char *key)
+{
+	REPLAY_LOG(ERR, "%s: %s=...: no memory", name, key);
+	return -ENOMEM;
+}
 
 static int
 number_arg(const char *key, const char *text, void *opaque)
@@ -68,8 +81,9 @@ number_arg(const char *key, const char *text, void *opaque)
 	uint64_t value;
 
 	if (parse_u64(text, &value) < 0 || value < number->min || value > number->max) {
-		REPLAY_LOG(ERR, "%s=%s: a number from %" PRIu64 " to %" PRIu64 " is wanted", key,
-			text == NULL ? "" : text, number->min, number->max);
+		LOG_BAD(number->name, key, text,
+			"a number from %" PRIu64 " to %" PRIu64 " is wanted", number->min,
+			number->max);
 		return -EINVAL;
 	}
 	number->value = value;
@@ -83,17 +97,17 @@ file_arg(const char *key, const char *text, void *opaque)
 	char *file;
 
 	if (text == NULL || *text == '\0') {
-		REPLAY_LOG(ERR, "%s=: the path of a pcap or pcapng file is wanted", key);
+		LOG_BAD(args->name, key, text, "the path of a pcap or pcapng file is wanted");
 		return -EINVAL;
 	}
 	if (args->nb_files == RTE_DIM(args->files)) {
-		REPLAY_LOG(ERR, "%s=%s: at most %zu files can be merged", key, text,
+		LOG_BAD(args->name, key, text, "at most %zu files can be merged",
 			RTE_DIM(args->files));
 		return -EINVAL;
 	}
 	file = strdup(text);
 	if (file == NULL)
-		return -ENOMEM;
+		return no_memory(args->name, key);
 	args->files[args->nb_files++] = file;
 	return 0;
 }
@@ -117,12 +131,12 @@ parse_decimal(const char *text, char stop, double *value, const char **end)
 static int
 speed_arg(const char *key, const char *text, void *opaque)
 {
-	double *speed = opaque;
+	struct replay_devargs *args = opaque;
 	const char *end;
 
-	if (parse_decimal(text, '\0', speed, &end) < 0 || *speed < 1e-6 || *speed > 1e6) {
-		REPLAY_LOG(ERR, "%s=%s: a factor from 0.000001 to 1000000 is wanted", key,
-			text == NULL ? "" : text);
+	if (parse_decimal(text, '\0', &args->speed, &end) < 0 || args->speed < 1e-6 ||
+		args->speed > 1e6) {
+		LOG_BAD(args->name, key, text, "a factor from 0.000001 to 1000000 is wanted");
 		return -EINVAL;
 	}
 	return 0;
@@ -141,9 +155,9 @@ burst_arg(const char *key, const char *text, void *opaque)
 	if (parse_u64(packets, &n) < 0 || n < 1 || n > REPLAY_BURST_MAX ||
 		parse_u64(colon + 1, &args->burst_ns) < 0 || args->burst_ns < 1 ||
 		args->burst_ns > UINT32_MAX) {
-		REPLAY_LOG(ERR,
-			"%s=%s: PACKETS:NS is wanted, up to %u packets every 1 to %u nanoseconds",
-			key, text == NULL ? "" : text, REPLAY_BURST_MAX, UINT32_MAX);
+		LOG_BAD(args->name, key, text,
+			"PACKETS:NS is wanted, up to %u packets every 1 to %u nanoseconds",
+			REPLAY_BURST_MAX, UINT32_MAX);
 		return -EINVAL;
 	}
 	args->burst = (uint32_t)n;
@@ -154,7 +168,8 @@ burst_arg(const char *key, const char *text, void *opaque)
 static int
 fault_arg(const char *key, const char *text, void *opaque)
 {
-	struct replay_faults *faults = opaque;
+	struct replay_devargs *args = opaque;
+	struct replay_faults *faults = &args->faults;
 	unsigned int kind = 0;
 	const char *end = NULL;
 	double chance = 0;
@@ -170,12 +185,11 @@ fault_arg(const char *key, const char *text, void *opaque)
 	else if (!bad)
 		bad = *end != '\0';
 	if (bad && fault_args[kind].second != NULL)
-		REPLAY_LOG(ERR, "%s=%s: PROBABILITY:%s is wanted, with %s from %u to %u", key,
-			text == NULL ? "" : text, fault_args[kind].second, fault_args[kind].second,
-			fault_args[kind].min, fault_args[kind].max);
+		LOG_BAD(args->name, key, text, "PROBABILITY:%s is wanted, with %s from %u to %u",
+			fault_args[kind].second, fault_args[kind].second, fault_args[kind].min,
+			fault_args[kind].max);
 	else if (bad)
-		REPLAY_LOG(ERR, "%s=%s: a probability from 0 to 1 is wanted", key,
-			text == NULL ? "" : text);
+		LOG_BAD(args->name, key, text, "a probability from 0 to 1 is wanted");
 	if (bad)
 		return -EINVAL;
 	if (kind == REPLAY_BURST_LOSS)
@@ -190,15 +204,14 @@ fault_arg(const char *key, const char *text, void *opaque)
 static int
 stamp_arg(const char *key, const char *text, void *opaque)
 {
-	enum replay_stamp *stamp = opaque;
+	struct replay_devargs *args = opaque;
 
 	if (text != NULL && strcmp(text, "arrival") == 0) {
-		*stamp = REPLAY_STAMP_ARRIVAL;
+		args->stamp = REPLAY_STAMP_ARRIVAL;
 	} else if (text != NULL && strcmp(text, "captured") == 0) {
-		*stamp = REPLAY_STAMP_CAPTURED;
+		args->stamp = REPLAY_STAMP_CAPTURED;
 	} else {
-		REPLAY_LOG(
-			ERR, "%s=%s: arrival or captured is wanted", key, text == NULL ? "" : text);
+		LOG_BAD(args->name, key, text, "arrival or captured is wanted");
 		return -EINVAL;
 	}
 	return 0;
@@ -212,7 +225,7 @@ overrun_arg(const char *key, const char *text, void *opaque)
 	if (text != NULL && strcmp(text, "drop") == 0) {
 		args->overrun_drops = true;
 	} else if (text == NULL || strcmp(text, "wait") != 0) {
-		REPLAY_LOG(ERR, "%s=%s: wait or drop is wanted", key, text == NULL ? "" : text);
+		LOG_BAD(args->name, key, text, "wait or drop is wanted");
 		return -EINVAL;
 	}
 	return 0;
@@ -230,10 +243,9 @@ tx_arg(const char *key, const char *text, void *opaque)
 	} else if (text != NULL && strncmp(text, "file:", 5) == 0 && text[5] != '\0') {
 		args->tx = REPLAY_TX_FILE;
 		args->tx_file = strdup(text + 5);
-		return args->tx_file == NULL ? -ENOMEM : 0;
+		return args->tx_file == NULL ? no_memory(args->name, key) : 0;
 	} else {
-		REPLAY_LOG(ERR, "%s=%s: count, drop or file:PATH is wanted", key,
-			text == NULL ? "" : text);
+		LOG_BAD(args->name, key, text, "count, drop or file:PATH is wanted");
 		return -EINVAL;
 	}
 	return 0;
@@ -279,20 +291,20 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 	int ret;
 
 	if (args->nb_rewrites == RTE_DIM(args->rewrites)) {
-		REPLAY_LOG(ERR, "%s=%s: at most %zu fields can be rewritten", key, text,
+		LOG_BAD(args->name, key, text, "at most %zu fields can be rewritten",
 			RTE_DIM(args->rewrites));
 		return -EINVAL;
 	}
 	copy = strdup(text == NULL ? "" : text);
 	if (copy == NULL)
-		return -ENOMEM;
+		return no_memory(args->name, key);
 	ret = parse_rewrite(copy, &args->rewrites[args->nb_rewrites]);
 	free(copy);
 	if (ret < 0) {
-		REPLAY_LOG(ERR,
-			"%s=%s: OFFSET:LENGTH:ENDIAN:STEP is wanted, with LENGTH from 1 to 8, "
+		LOG_BAD(args->name, key, text,
+			"OFFSET:LENGTH:ENDIAN:STEP is wanted, with LENGTH from 1 to 8, "
 			"OFFSET + LENGTH up to %u, ENDIAN le or be, STEP an integer",
-			key, text == NULL ? "" : text, REPLAY_FRAME_MAX);
+			REPLAY_FRAME_MAX);
 		return ret;
 	}
 	for (unsigned int i = 0; i < args->nb_rewrites; i++) {
@@ -301,7 +313,7 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 
 		if (one->offset < two->offset + two->length &&
 			two->offset < one->offset + one->length) {
-			REPLAY_LOG(ERR, "%s=%s: overlaps the field of %u bytes at %u", key, text,
+			LOG_BAD(args->name, key, text, "overlaps the field of %u bytes at %u",
 				one->length, one->offset);
 			return -EINVAL;
 		}
@@ -311,9 +323,10 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 }
 
 static int
-number_of(struct rte_kvargs *kvlist, const char *key, uint64_t min, uint64_t max, uint64_t *value)
+number_of(struct rte_kvargs *kvlist, const char *name, const char *key, uint64_t min, uint64_t max,
+	uint64_t *value)
 {
-	struct number number = {.min = min, .max = max, .value = *value};
+	struct number number = {.name = name, .min = min, .max = max, .value = *value};
 	int ret;
 
 	ret = rte_kvargs_process(kvlist, key, number_arg, &number);
@@ -383,27 +396,27 @@ replay_devargs_parse(struct replay_devargs *args, const char *name, const char *
 	}
 	ret = rte_kvargs_process(kvlist, ARG_FILE, file_arg, args);
 	if (ret == 0)
-		ret = number_of(kvlist, ARG_LOOPS, 0, UINT32_MAX, &args->loops);
+		ret = number_of(kvlist, name, ARG_LOOPS, 0, UINT32_MAX, &args->loops);
 	if (ret == 0)
-		ret = number_of(kvlist, ARG_RATE, 0, rte_get_tsc_hz(), &args->rate);
+		ret = number_of(kvlist, name, ARG_RATE, 0, rte_get_tsc_hz(), &args->rate);
 	if (ret == 0)
-		ret = number_of(kvlist, ARG_BPS, 0, UINT64_C(10000000000000), &args->bps);
+		ret = number_of(kvlist, name, ARG_BPS, 0, UINT64_C(10000000000000), &args->bps);
 	if (ret == 0)
-		ret = rte_kvargs_process(kvlist, ARG_SPEED, speed_arg, &args->speed);
+		ret = rte_kvargs_process(kvlist, ARG_SPEED, speed_arg, args);
 	if (ret == 0)
 		ret = rte_kvargs_process(kvlist, ARG_BURST, burst_arg, args);
 	if (ret == 0)
-		ret = number_of(kvlist, ARG_QUEUES, 1, RTE_MAX_QUEUES_PER_PORT, &queues);
+		ret = number_of(kvlist, name, ARG_QUEUES, 1, RTE_MAX_QUEUES_PER_PORT, &queues);
 	if (ret == 0)
-		ret = number_of(kvlist, ARG_ALIGN_AT, 0, REPLAY_FRAME_MAX, &align_at);
+		ret = number_of(kvlist, name, ARG_ALIGN_AT, 0, REPLAY_FRAME_MAX, &align_at);
 	if (ret == 0)
 		ret = rte_kvargs_process(kvlist, ARG_REWRITE, rewrite_arg, args);
 	if (ret == 0)
-		ret = number_of(kvlist, ARG_SEED, 0, UINT64_MAX, &args->faults.seed);
+		ret = number_of(kvlist, name, ARG_SEED, 0, UINT64_MAX, &args->faults.seed);
 	for (unsigned int i = 0; i < REPLAY_FAULTS && ret == 0; i++)
-		ret = rte_kvargs_process(kvlist, fault_args[i].key, fault_arg, &args->faults);
+		ret = rte_kvargs_process(kvlist, fault_args[i].key, fault_arg, args);
 	if (ret == 0)
-		ret = rte_kvargs_process(kvlist, ARG_STAMP, stamp_arg, &args->stamp);
+		ret = rte_kvargs_process(kvlist, ARG_STAMP, stamp_arg, args);
 	if (ret == 0)
 		ret = rte_kvargs_process(kvlist, ARG_TX, tx_arg, args);
 	if (ret == 0)

@@ -75,7 +75,7 @@ lay_out_capture(struct rte_eth_dev *dev)
 			dev->data->name, align_at % REPLAY_LINE, replay->capture->align,
 			replay_capture_references(replay->capture));
 	if (ret == 0 && first != NULL && replay->memory.copy != NULL)
-		ret = replay_capture_place(replay->capture, &replay->memory);
+		ret = replay_capture_place(replay->capture, dev->data->name, &replay->memory);
 	replay->capture->lent |= ret == 0;
 	return ret;
 }
@@ -153,7 +153,7 @@ replay_close(struct rte_eth_dev *dev)
 	replay_tx_close(replay);
 	replay_flow_fini(replay);
 	replay_pace_fini(&replay->pace);
-	replay_capture_release(replay->capture);
+	replay_capture_release(replay->capture, dev->data->name);
 	replay->capture = NULL;
 	replay_devargs_free(&replay->args);
 	dev->data->mac_addrs = NULL; /* part of dev_private, must not be freed alone */
@@ -283,8 +283,10 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	int ret;
 
 	dev = rte_eth_vdev_allocate(vdev, sizeof(*replay));
-	if (dev == NULL)
+	if (dev == NULL) {
+		REPLAY_LOG(ERR, "%s: no ethdev port, or no memory for one", args->name);
 		return -ENOMEM;
+	}
 	replay = dev->data->dev_private;
 	replay->socket = socket;
 	replay->ns_per_cycle = (1000000000ull << 32) / rte_get_tsc_hz();
@@ -318,8 +320,9 @@ replay_create(struct rte_vdev_device *vdev, struct replay_devargs *args)
 	dev->rx_pkt_burst = replay_rx_burst;
 	dev->tx_pkt_burst = replay_tx_burst;
 	dev->rx_queue_count = replay_rx_queue_count;
-	REPLAY_LOG(INFO, "%s: %s, %u packets, %" PRIu64 " bytes", dev->data->name,
-		replay->args.files[0], replay->capture->nb_packets, replay->capture->bytes);
+	REPLAY_LOG(INFO, "%s: %s%s, %u packets, %" PRIu64 " bytes", dev->data->name,
+		replay->args.files[0], replay->args.nb_files > 1 ? " and others" : "",
+		replay->capture->nb_packets, replay->capture->bytes);
 	rte_eth_dev_probing_finish(dev);
 	return 0;
 
@@ -328,7 +331,7 @@ release_flows:
 release_pace:
 	replay_pace_fini(&replay->pace);
 release_capture:
-	replay_capture_release(replay->capture);
+	replay_capture_release(replay->capture, dev->data->name);
 release_port:
 	rte_eth_dev_release_port(dev);
 	return ret;

@@ -45,7 +45,8 @@ net_replay_place(uint16_t port_id, const struct net_replay_memory *memory)
 }
 
 int
-replay_capture_place(struct replay_capture *capture, const struct net_replay_memory *memory)
+replay_capture_place(
+	struct replay_capture *capture, const char *name, const struct net_replay_memory *memory)
 {
 	const size_t bytes = replay_capture_chunk(capture, 0) * (capture->nb_chunks - 1) +
 		replay_capture_chunk(capture, capture->nb_chunks - 1);
@@ -57,8 +58,9 @@ replay_capture_place(struct replay_capture *capture, const struct net_replay_mem
 	if (capture->twin == NULL)
 		capture->twin = memory->alloc(memory->arg, bytes);
 	if (capture->twin == NULL) {
-		REPLAY_LOG(ERR, "no room for the %zu bytes of the capture where payloads are to be",
-			bytes);
+		REPLAY_LOG(ERR,
+			"%s: no room for the %zu bytes of the capture where payloads are to be",
+			name, bytes);
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < capture->nb_chunks; i++) {
@@ -66,8 +68,8 @@ replay_capture_place(struct replay_capture *capture, const struct net_replay_mem
 
 		ret = memory->copy(memory->arg, capture->twin + at, capture->chunks[i], size);
 		if (ret < 0) {
-			REPLAY_LOG(ERR, "cannot copy %zu bytes of the capture to %p: %s", size,
-				capture->twin + at, rte_strerror(-ret));
+			REPLAY_LOG(ERR, "%s: cannot copy %zu bytes of the capture to %p: %s", name,
+				size, capture->twin + at, rte_strerror(-ret));
 			return ret;
 		}
 		capture->away[i] = (intptr_t)(capture->twin + at) - (intptr_t)capture->chunks[i];
