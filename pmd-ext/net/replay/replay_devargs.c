@@ -365,8 +365,8 @@ log_known(const char *name, const char *params)
 		strlcat(known, i == 0 ? "" : ", ", sizeof(known));
 		strlcat(known, known_args[i], sizeof(known));
 	}
-	REPLAY_LOG(ERR, "%s: arguments \"%s\": known are %s", name, params == NULL ? "" : params,
-		known);
+	REPLAY_LOG(ERR, "%s: arguments \"%s\": at most %u are wanted, known are %s", name,
+		params == NULL ? "" : params, RTE_KVARGS_MAX, known);
 }
 
 int
