@@ -573,7 +573,7 @@ masks_choose_bits(void **state)
 	struct rte_flow_item_eth all_type = {.hdr.ether_type = RTE_BE16(0xffff)};
 	struct rte_flow_item_ipv4 from = {.hdr.src_addr = RTE_BE32(RTE_IPV4(10, 9, 9, 9))};
 	struct rte_flow_item_ipv4 other = {.hdr.src_addr = RTE_BE32(RTE_IPV4(11, 0, 0, 1))};
-	struct rte_flow_item_ipv4 net = {.hdr.src_addr = RTE_BE32(RTE_IPV4(255, 0, 0, 0))};
+	struct rte_flow_item_ipv4 net = {.hdr.src_addr = RTE_BE32(0xff000000)};
 	struct rte_flow_item_udp spec = {.hdr.src_port = RTE_BE16(4001)};
 	struct rte_flow_item_udp mask = {.hdr.src_port = RTE_BE16(0xfffe)};
 	struct rte_flow_item_udp whole = {.hdr.src_port = RTE_BE16(0xffff)};
