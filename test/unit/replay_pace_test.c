@@ -170,6 +170,163 @@ paced_packets_carry_the_time_they_were_due(void **state)
 	assert_pool_sound(roomless);
 }
 
+/* Eight packets that are due together; two are polled 2 ms late, the others 5. */
+static void
+late_packets_fall_into_their_bins(void **state)
+{
+	const uint64_t ms = rte_get_tsc_hz() / 1000;
+	struct replay_rxq *rxq;
+	struct rte_mbuf *m[8];
+	uint16_t port;
+
+	write_equal(8, 200);
+	port = start_single("burst=8:4000000000", roomless, 0);
+	assert_int_equal(rte_eth_rx_burst(port, 0, m, 1), 1); /* starts the clock */
+	assert_int_equal(xstat(port, "rx_late_under_64ns_packets"), 1);
+	rxq = rte_eth_devices[port].data->rx_queues[0];
+	rxq->clock = rte_rdtsc() - 2 * ms;
+	assert_int_equal(rte_eth_rx_burst(port, 0, m + 1, 2), 2);
+	rxq->clock = rte_rdtsc() - 5 * ms;
+	assert_int_equal(rte_eth_rx_burst(port, 0, m + 3, 8), 5);
+	assert_int_equal(xstat(port, "rx_late_under_4194304ns_packets"), 2);
+	assert_int_equal(xstat(port, "rx_late_more_packets"), 5);
+	assert_int_equal(all_late(port), 8);
+	rte_pktmbuf_free_bulk(m, 8);
+	close_port(port);
+	assert_pool_sound(roomless);
+}
+
+/* Packets that are dropped, or come as two segments: the stamp is that of the packet it is on. */
+static void
+stamps_stay_with_their_packets(void **state)
+{
+	static const uint32_t len[] = {1000, 5000, 300};
+	struct rte_mbuf *m[30];
+	uint64_t flag;
+	int offset, port;
+	uint32_t n;
+
+	write_capture(30, len, RTE_DIM(len), UINT32_MAX);
+	assert_int_equal(rte_mbuf_dyn_rx_timestamp_register(&offset, &flag), 0);
+	for (uint32_t split = 0; split < 2; split++) {
+		port = open_port("timestamp=captured");
+		assert_true(port >= 0);
+		configure((uint16_t)port, 1, RTE_ETH_RX_OFFLOAD_TIMESTAMP | (split ? SPLIT : 0));
+		if (split)
+			assert_int_equal(split_queue((uint16_t)port, 0, zero, HEADERS), 0);
+		else /* without SCATTER every third packet is too large */
+			assert_int_equal(
+				rte_eth_rx_queue_setup((uint16_t)port, 0, 64, 0, NULL, ordinary),
+				0);
+		assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+		n = receive((uint16_t)port, 0, m, 30);
+		assert_int_equal(n, split ? 30 : 20);
+		for (uint32_t i = 0; i < n; i++) {
+			assert_true((m[i]->ol_flags & flag) != 0);
+			assert_true(*RTE_MBUF_DYNFIELD(m[i], offset, rte_mbuf_timestamp_t *) ==
+				counter_of(m[i]) * UINT64_C(1000000000));
+		}
+		rte_pktmbuf_free_bulk(m, n);
+		close_port((uint16_t)port);
+	}
+}
+
+/* Five packets, 250 us apart, in the formats that say so in different ways. */
+enum format {
+	MICROSECONDS,
+	OTHER_ENDIAN,
+	NANOSECONDS,
+	PCAPNG, /* if_tsresol 10^-7 s */
+	FORMATS
+};
+
+#define FRAME	  64u
+#define FIRST_SEC 1700000000u
+
+static void
+write_format(enum format format)
+{
+	const bool swap = format == OTHER_ENDIAN;
+	const uint32_t magic = format == NANOSECONDS ? 0xa1b23c4d : 0xa1b2c3d4;
+	uint32_t head[] = {magic, 0x00040002, 0, 0, 65535, DLT_EN10MB};
+	uint32_t section[] = {0x0a0d0d0a, 28, 0x1a2b3c4d, 1, UINT32_MAX, UINT32_MAX, 28};
+	uint32_t interface[] = {1, 32, DLT_EN10MB, 65535, 9 | 1 << 16, 7, 0, 32};
+	uint8_t frame[FRAME];
+	FILE *file = fopen(capture, "w");
+
+	assert_non_null(file);
+	for (uint32_t i = 0; swap && i < RTE_DIM(head); i++)
+		head[i] = i == 1 ? 0x04000200 : rte_bswap32(head[i]);
+	if (format == PCAPNG) {
+		fwrite(section, sizeof(section), 1, file);
+		fwrite(interface, sizeof(interface), 1, file);
+	} else {
+		fwrite(head, sizeof(head), 1, file);
+	}
+	for (uint32_t i = 0; i < 5; i++) {
+		const uint32_t us = 999500 + i * 250; /* into the next second */
+		const uint64_t ticks = (uint64_t)FIRST_SEC * 10000000 + us * 10;
+		const uint32_t total = 32 + FRAME;
+		uint32_t block[] = {
+			6, total, 0, (uint32_t)(ticks >> 32), (uint32_t)ticks, FRAME, FRAME};
+		uint32_t record[] = {FIRST_SEC + us / 1000000,
+			us % 1000000 * (format == NANOSECONDS ? 1000 : 1), FRAME, FRAME};
+
+		for (uint32_t k = 0; swap && k < RTE_DIM(record); k++)
+			record[k] = rte_bswap32(record[k]);
+		make_frame(frame, i, FRAME, 5000);
+		if (format == PCAPNG)
+			fwrite(block, sizeof(block), 1, file);
+		else
+			fwrite(record, sizeof(record), 1, file);
+		fwrite(frame, FRAME, 1, file);
+		if (format == PCAPNG)
+			fwrite(&total, sizeof(total), 1, file);
+	}
+	fclose(file);
+}
+
+static void
+captured_times_are_read_in_every_format(void **state)
+{
+	const uint64_t apart = rte_get_tsc_hz() / 8000; /* 250 us, twice as fast */
+	struct rte_mbuf *m[5];
+	uint64_t flag;
+	int offset;
+
+	assert_int_equal(rte_mbuf_dyn_rx_timestamp_register(&offset, &flag), 0);
+	for (enum format format = MICROSECONDS; format < FORMATS; format++) {
+		uint64_t first = 0, begin;
+		uint16_t port;
+		uint32_t n = 0;
+
+		write_format(format);
+		port = start_single("timestamp=captured", roomless, RTE_ETH_RX_OFFLOAD_TIMESTAMP);
+		assert_int_equal(receive(port, 0, m, 5), 5);
+		for (uint32_t i = 0; i < 5; i++)
+			assert_true(*RTE_MBUF_DYNFIELD(m[i], offset, rte_mbuf_timestamp_t *) ==
+				FIRST_SEC * UINT64_C(1000000000) + 999500000 + i * 250000);
+		rte_pktmbuf_free_bulk(m, 5);
+		close_port(port);
+
+		port = start_single("speed=2", roomless, RTE_ETH_RX_OFFLOAD_TIMESTAMP);
+		begin = rte_rdtsc();
+		while (n < 5 && rte_rdtsc() - begin < rte_get_tsc_hz())
+			n += rte_eth_rx_burst(port, 0, m + n, (uint16_t)(5 - n));
+		assert_int_equal(n, 5);
+		for (uint32_t i = 0; i < 5; i++) {
+			const uint64_t at =
+				*RTE_MBUF_DYNFIELD(m[i], offset, rte_mbuf_timestamp_t *);
+
+			first = i == 0 ? at : first;
+			assert_in_range(at - first, i * apart, i * (apart + 1) + 1);
+		}
+		rte_pktmbuf_free_bulk(m, 5);
+		close_port(port);
+	}
+	assert_pool_sound(roomless);
+}
+
 static void
 bursts_come_together(void **state)
 {
@@ -417,6 +574,9 @@ main(int argc, char **argv)
 		cmocka_unit_test(packets_are_due_at_exact_times),
 		cmocka_unit_test(lateness_has_bins_of_four_times_each),
 		cmocka_unit_test_teardown(paced_packets_carry_the_time_they_were_due, remove_port),
+		cmocka_unit_test_teardown(late_packets_fall_into_their_bins, remove_port),
+		cmocka_unit_test_teardown(stamps_stay_with_their_packets, remove_port),
+		cmocka_unit_test_teardown(captured_times_are_read_in_every_format, remove_port),
 		cmocka_unit_test_teardown(bursts_come_together, remove_port),
 		cmocka_unit_test_teardown(full_rings_lose_packets, remove_port),
 		cmocka_unit_test_teardown(late_polls_take_no_longer, remove_port),
