@@ -4,24 +4,35 @@
 
     bench.py [--smoke] [--results DIR] BUILD-DIR [BENCHMARK]...
 
-The table (host.rst) and the roofline (host.svg) go to DIR; without it they are only printed.
---smoke: a little of everything, so that it never rots; no figure is looked at. Exit status 1 when a
-benchmark fails. A goal that is missed is said, and fails nothing: the machine may be another one.
+Table and roofline go to DIR as host-CPU-ISA.rst and .svg, files of this machine that nobody edits;
+without DIR they are only printed. Nothing is overwritten that somebody wrote by hand, nor by a run
+in which a benchmark failed or some were left out. --smoke: a little of everything, so that it never
+rots; no figure is looked at. Exit status 1 when a benchmark fails. A goal that is missed is said,
+and fails nothing: the machine may be another one.
 """
 import argparse
+import contextlib
 import datetime
 import os
-import platform
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
+import bench_machine
 import roofline
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FIELDS = ('stage', 'what', 'value', 'unit', 'against', 'other', 'ratio', 'goal', 'bytes')
+# bench_rows.c writes them
+FIELDS = ('stage', 'what', 'value', 'unit', 'against', 'other', 'ratio', 'goal', 'bytes', 'paired',
+          'role', 'notes', 'missing')
+NUMBERS = ('value', 'other', 'ratio', 'bytes', 'paired')
+GENERATED = '.. Made by test/bench/bench.py, and made anew by it: not to be edited.'
+SKIPPED = 77
 
-LIMIT = 400  # seconds of a benchmark
+LIMIT = 120      # seconds of a benchmark; all together end before meson loses its patience
+GRACE = 20       # seconds that a benchmark has to clean up
 
 # name: command below the build directory, what is added for smoke, what for figures
 BENCHMARKS = {
@@ -39,31 +50,73 @@ BENCHMARKS = {
 }
 
 
+class Failed(Exception):
+    """A benchmark that has no rows, and why."""
+
+
+def program(build, name):
+    """Where it is: in a build directory, or in a bundle."""
+    if name.startswith('/'):
+        return name
+    places = [os.path.join(build, name), os.path.join(build, 'test', os.path.basename(name))]
+    for place in places:
+        if os.path.exists(place):
+            return place
+    raise Failed(f'no program {places[0]}')
+
+
+def end_group(process):
+    """The benchmark, and fio or whatever else it has begun."""
+    for number in signal.SIGTERM, signal.SIGKILL:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=GRACE)
+
+
 def run(build, name, smoke, where):
-    """One benchmark; @return its rows, or None when it failed."""
+    """One benchmark. @return its rows"""
     command, little, more = BENCHMARKS[name]
-    rows = f'{where}/{name}.rows'
-    command = [*command, *(little if smoke else more), '--rows', rows]
-    if not command[0].startswith('/'):
-        command[0] = os.path.join(build, command[0])
+    path = f'{where}/{name}.rows'
+    command = [program(build, command[0]), *command[1:], *(little if smoke else more),
+               '--rows', path]
     print(f'== {name}', flush=True)
-    with subprocess.Popen(command, cwd=build, stdin=subprocess.DEVNULL,
-                          stderr=subprocess.STDOUT) as process:
+    begin, status = time.monotonic(), None
+    with subprocess.Popen(command, cwd=build, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                          start_new_session=True) as process:
         try:
             status = process.wait(timeout=LIMIT)
-        except subprocess.TimeoutExpired:
-            print(f'bench: {name}: has not ended in {LIMIT} s: {" ".join(command)}')
-            process.terminate()  # what it has started goes with it
-            return None
-    if status != 0:
-        print(f'bench: {name}: exit status {status}: {" ".join(command)}')
-        return None
-    with open(rows, encoding='utf-8') as lines:
-        found = [dict(zip(FIELDS, line.rstrip('\n').split('\t'))) for line in lines]
-    for row in found:
-        for field in ('value', 'other', 'ratio', 'bytes'):
-            row[field] = float(row[field])
-    return found
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f'has not ended in {LIMIT} s') from error
+        finally:
+            if status != 0:
+                end_group(process)
+    print(f'== {name}: {time.monotonic() - begin:.0f} s', flush=True)
+    if status not in (0, SKIPPED):
+        raise Failed(f'exit status {status}')
+    rows = read_rows(path)
+    if status == SKIPPED:
+        return rows + [missing(name, 'all', 'skipped: it says why above')]
+    if not rows:
+        raise Failed('it ended well without a single row')
+    return rows
+
+
+def read_rows(path):
+    rows = []
+    with contextlib.suppress(FileNotFoundError), open(path, encoding='utf-8') as lines:
+        for line in lines:
+            fields = line.rstrip('\n').split('\t')
+            if len(fields) != len(FIELDS):
+                raise Failed(f'a row of {len(fields)} fields, wanted {len(FIELDS)}: {line!r}')
+            row = dict(zip(FIELDS, fields))
+            rows.append({**row, **{field: float(row[field]) for field in NUMBERS}})
+    return rows
+
+
+def missing(stage, what, why):
+    return {**dict.fromkeys(FIELDS, ''), **dict.fromkeys(NUMBERS, 0.0), 'stage': stage,
+            'what': what, 'missing': why}
 
 
 def verdict(row):
@@ -80,53 +133,74 @@ def number(value):
     return f'{value:.3g}' if abs(value) < 100 else f'{value:.0f}'
 
 
+def cells(row):
+    """A row's cells; a backslash is an empty one."""
+    if row['missing']:
+        return (row['stage'], row['what'], 'NOT MEASURED', row['missing'], '\\', '\\', '\\')
+    ratio = f'{row["ratio"]:.2f}' if row['ratio'] else '\\'
+    return (row['stage'], row['what'], f'{number(row["value"])} {row["unit"]}',
+            f'{row["against"]}: {number(row["other"])}' if row['against'] else '\\',
+            f'{ratio} q' if row['ratio'] and not row['paired'] else ratio,
+            verdict(row) or '\\', row['notes'] or '\\')
+
+
 def table(rows):
     """Lines of a simple table of reStructuredText."""
-    head = ('stage', 'what', 'this', 'peer or ceiling of the same run', 'ratio', 'goal')
-    cells = [(r['stage'], r['what'], f'{number(r["value"])} {r["unit"]}',
-              f'{r["against"]}: {number(r["other"])}' if r['against'] else '\\',
-              f'{r["ratio"]:.2f}' if r['ratio'] else '\\', verdict(r) or '\\') for r in rows]
-    widths = [max(len(c[i]) for c in [head, *cells]) for i in range(len(head))]
+    head = ('stage', 'what', 'this', 'peer or ceiling of the same run', 'ratio', 'goal',
+            'conditions')
+    lines = [cells(r) for r in rows]
+    widths = [max(len(c[i]) for c in [head, *lines]) for i in range(len(head))]
     rule = '  '.join('=' * w for w in widths)
-    return [rule, *('  '.join(f'{c:{w}}' for c, w in zip(line, widths)).rstrip()
-                    for line in [head]), rule,
-            *('  '.join(f'{c:{w}}' for c, w in zip(line, widths)).rstrip() for line in cells),
-            rule]
+    text = ['  '.join(f'{c:{w}}' for c, w in zip(line, widths)).rstrip() for line in [head, *lines]]
+    return [rule, text[0], rule, *text[1:], rule]
 
 
-def machine():
-    model = 'unknown processor'
-    with open('/proc/cpuinfo', encoding='utf-8') as lines:
-        for line in lines:
-            if line.startswith('model name'):
-                model = line.split(':')[1].strip()
-                break
-    memory, huge = 0, 0
-    with open('/proc/meminfo', encoding='utf-8') as lines:
-        for line in lines:
-            if line.startswith('MemTotal'):
-                memory = int(line.split()[1]) >> 20
-            if line.startswith('HugePages_Total'):
-                huge = int(line.split()[1])
-    return (f'{os.cpu_count()} CPUs of {model}, {memory} GB, '
-            f'{huge} huge pages, Linux {platform.release()}')
-
-
-def commit():
-    done = subprocess.run(['git', 'describe', '--always', '--dirty', '--abbrev=12'], cwd=HERE,
-                          capture_output=True, text=True, check=False)
-    return done.stdout.strip() or 'unknown'
-
-
-def report(rows, facts):
-    width = max(len(k) for k in facts)
-    rule = '=' * width + ' ' + '=' * 80
+def report(rows, facts, slug):
+    width, most = max(len(k) for k in facts), max(len(v) for v in facts.values())
+    rule = '=' * width + ' ' + '=' * most
+    title = f'All stages of the host: {slug}'
     return '\n'.join([
-        '.. SPDX-License-Identifier: BSD-3-Clause', '', 'All stages of the host',
-        '======================', '', rule, *(f'{k:{width}} {v}' for k, v in facts.items()), rule,
+        '.. SPDX-License-Identifier: BSD-3-Clause', '', GENERATED, '', title, '=' * len(title), '',
+        rule, *(f'{k:{width}} {v}' for k, v in facts.items()), rule,
         '', 'Medians; CPU time or real-time priority, so that others on the machine count little, '
-        'but for', 'files and the whole receiver. The ratio is the median of neighbours.', '',
-        *table(rows), '', '.. image:: host.svg', ''])
+        'but for', 'files and the whole receiver. A ratio is the median of those of neighbours; '
+        'with ``q`` it is the', 'quotient of the two medians.', '',
+        *table(rows), '', f'.. image:: host-{slug}.svg', ''])
+
+
+def written_by_hand(path):
+    try:
+        with open(path, encoding='utf-8') as f:
+            return GENERATED not in f.read()
+    except FileNotFoundError:
+        return False
+
+
+def refusal(path, names):
+    """Why a run of these may not write there; None: it may."""
+    if written_by_hand(path):
+        return f'{path}: somebody wrote it by hand; move it away'
+    if os.path.exists(path) and len(names) < len(BENCHMARKS):
+        return f'{path}: it has more than {", ".join(names)}; move it away'
+    return None
+
+
+def measure(build, names, smoke):
+    """@return rows of all, and the names of those that failed"""
+    rows, failed = [], []
+    with tempfile.TemporaryDirectory() as where:
+        for name in BENCHMARKS:
+            if name not in names:
+                if not smoke:
+                    rows.append(missing(name, 'all', 'not asked for'))
+                continue
+            try:
+                rows += run(build, name, smoke, where)
+            except Failed as why:
+                print(f'bench: {name}: {why}', flush=True)
+                failed.append(name)
+                rows.append(missing(name, 'all', f'FAILED: {why}'))
+    return rows, failed
 
 
 def main():
@@ -140,33 +214,37 @@ def main():
     for name in names:
         if name not in BENCHMARKS:
             parser.error(f'{name}: wanted {", ".join(BENCHMARKS)}')
-    began, load = datetime.datetime.now(), os.getloadavg()[0]
-    rows, failed = [], []
-    with tempfile.TemporaryDirectory() as where:
-        for name in names:
-            found = run(os.path.abspath(options.build), name, options.smoke, where)
-            if found is None:
-                failed.append(name)
-            else:
-                rows += found
-    facts = {
-        'Machine': machine(),
-        'Date': f'{began:%Y-%m-%d %H:%M}',
-        'Load': f'{load:.1f} before, {os.getloadavg()[0]:.1f} after (1 minute)',
-        'Commit': commit(),
+    if options.smoke and options.results:
+        parser.error('--smoke has no figures to be kept')
+    # so that what was begun ends with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit('bench: SIGTERM'))
+    build = os.path.abspath(options.build)
+    slug = bench_machine.slug(bench_machine.processor(bench_machine.read('/proc/cpuinfo')))
+    path = os.path.join(options.results or '.', f'host-{slug}')
+    if options.results and refusal(f'{path}.rst', names):
+        sys.exit(f'bench: {refusal(f"{path}.rst", names)}')
+    facts = bench_machine.facts(build)
+    began, load, times = datetime.datetime.now(), os.getloadavg()[0], bench_machine.cpu_times()
+    rows, failed = measure(build, names, options.smoke)
+    spent = [after - before for before, after in zip(times, bench_machine.cpu_times())]
+    facts.update({
+        'Date': f'{began:%Y-%m-%d %H:%M} to {datetime.datetime.now():%H:%M}',
+        'Load': f'{load:.1f} before, {os.getloadavg()[0]:.1f} after (1 minute); the host gave '
+                f'{100 * spent[1] / max(spent[0], 1):.1f} % of the CPUs to others',
         'Command': '``make bench``' if not options.benchmarks
                    else f'``bench.py`` for {", ".join(names)}',
-    }
-    text, picture = report(rows, facts), roofline.draw(rows, facts)
+    })
+    text, picture = report(rows, facts, slug), roofline.draw(rows, facts)
     print(text)
-    if options.results:
-        for name, content in ('host.rst', text), ('host.svg', picture):
-            with open(os.path.join(options.results, name), 'w', encoding='utf-8') as out:
-                out.write(content)
-        print(f'written: {options.results}/host.rst and host.svg')
     if failed:
-        print(f'bench: failed: {", ".join(failed)}')
-    return 1 if failed or not rows else 0
+        print(f'bench: failed: {", ".join(failed)}{"; nothing written" if options.results else ""}')
+        return 1
+    if options.results:
+        for name, content in (f'{path}.rst', text), (f'{path}.svg', picture):
+            with open(name, 'w', encoding='utf-8') as out:
+                out.write(content)
+        print(f'written: {path}.rst and .svg')
+    return 0
 
 
 if __name__ == '__main__':

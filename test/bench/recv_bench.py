@@ -244,7 +244,8 @@ def main():
     print(f'JUNGFRAU 4M on 2 cores: {frames} frames in {passed:.2f} s, {frames / passed:.0f}/s by '
           f'the clock with {cpu / passed:.2f} cores; {1e3 * cost:.3f} ms of CPU a frame, '
           f'{CORES / cost:.0f} frames/s with both cores to itself')
-    print('huge pages' if huge else 'pages of 4 KiB, for want of huge ones')
+    pages = 'huge pages' if huge else 'pages of 4 KiB, for want of huge ones'
+    print(pages)
     print(f'ledger: {json.dumps(ledger)}')
     rows = []
     for role, seconds in sorted(roles.items()):
@@ -264,7 +265,7 @@ def main():
         for what, value, unit, against, other, ratio, goal in rows:
             ratio = value / other if other else ratio
             out.write(f'receiver\t{what}\t{value:.6g}\t{unit}\t{against}\t{other:.6g}\t'
-                      f'{ratio:.4g}\t{goal}\t0\n')
+                      f'{ratio:.4g}\t{goal}\t0\t0\tpeer\t{pages}\t\n')
 
 
 if __name__ == '__main__':

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The roofline of a host as SVG: 4M frames a second over frames that a gigabyte of traffic makes.
 
-A stage that moves B bytes of memory for a frame lies at 1 / B. Its floor - a pass that only moves
-them - is a ring above it; the best of the floors is the roof. A line is what the detector sends.
+A stage that moves B bytes of memory for a frame lies at 1 / B. Gangs have two roofs: memory, the
+best rate of the passes that only move as many bytes as they do (rings), and their own arithmetic on
+what the caches hold (level lines). Other stages are there with their peers, which are no ceilings
+of memory: what they count as bytes are lines that they touch. A dashed line is what the detector
+sends.
 """
 import math
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 900, 560
-LEFT, RIGHT, TOP, BOTTOM = 80, 240, 70, 60
+WIDTH, HEIGHT, KEY = 960, 560, 32
+LEFT, RIGHT, TOP, BOTTOM = 80, 300, 70, 60
 DETECTOR = 2000  # frames/s of a JUNGFRAU
 PACKETS = 1024   # of a 4M frame
 COLOURS = ('#1b6ca8', '#c8553d', '#3a7d44', '#8e5aa8', '#b8860b', '#4a4a4a', '#008b8b', '#a0527d')
@@ -19,9 +22,20 @@ def frames(value, unit):
 
 
 def points(rows):
-    """(name, frames/GB, frames/s, frames/s of the floor or 0)"""
+    """(name, frames/GB, frames/s, frames/s of the other or 0, is the other its floor?)"""
     return [(f'{r["stage"]}: {r["what"]}', 1e9 / r['bytes'], frames(r['value'], r['unit']),
-             frames(r['other'], r['unit'])) for r in rows if r['bytes'] > 0 and r['value'] > 0]
+             frames(r['other'], r['unit']), r['role'] == 'floor')
+            for r in rows if r['bytes'] > 0 and r['value'] > 0]
+
+
+def ceilings(rows):
+    """What arithmetic allows, whichever cache it is fed from: {what: frames/s}"""
+    found = {}
+    for r in rows:
+        if r['role'] == 'ceiling':
+            what = r['what'].split(' from ')[0]
+            found[what] = max(r['value'], found.get(what, 0))
+    return found
 
 
 class Axis:
@@ -57,51 +71,73 @@ def grid(x, y):
     for value in y.decades():
         yield line(x.begin, y.at(value), x.end, y.at(value), '#dddddd')
         yield text(x.begin - 8, y.at(value) + 4, f'{value:,.0f}', 'end')
-    yield text((x.begin + x.end) / 2, HEIGHT - 14, 'frames for each GB of memory traffic', 'middle')
+    yield text((x.begin + x.end) / 2, y.begin + 46, 'frames for each GB of memory traffic', 'middle')
     middle = (y.begin + y.end) / 2
     yield text(18, middle, 'JUNGFRAU 4M frames/s, one core', 'middle', 12,
                f' transform="rotate(-90 18 {middle:.0f})"')
 
 
 def roof(found, x, y):
-    """The best rate at which a floor, or a stage, moves its bytes; drawn within the picture."""
-    best = max(max(f, v) / i for _, i, v, f in found)
+    """The best rate at which a floor moves its bytes; drawn within the picture."""
+    floors = [other / intensity for _, intensity, _, other, floor in found if floor]
+    if not floors:
+        return
+    best = max(floors)
     low = max(10.0 ** x.low, 10.0 ** y.low / best)
     high = min(10.0 ** x.high, 10.0 ** y.high / best)
     yield line(x.at(low), y.at(low * best), x.at(high), y.at(high * best), '#222222',
                ' stroke-width="2"')
-    yield text(x.at(low) + 14, y.at(low * best) - 18, f'{best:.1f} GB/s, the fastest pass')
+    yield text(x.at(low) + 14, y.at(low * best) - 18, f'memory: {best:.1f} GB/s, the fastest floor')
+
+
+def level(x, y, value, what, colour, more=''):
+    yield line(x.begin, y.at(value), x.end, y.at(value), colour, more)
+    yield text(x.end - 4, y.at(value) - 5, what, 'end', 11, f' fill="{colour}"')
+
+
+def mark(x, y, point, colour):
+    """A disc, and above or below it what it is measured against."""
+    _, intensity, value, other, floor = point
+    at = x.at(intensity)
+    if other > 0:
+        yield line(at, y.at(value), at, y.at(other), colour, ' stroke-dasharray="2 3"')
+        shape = 'stroke-width="1.5"' if floor else 'stroke-width="1" stroke-dasharray="2 2"'
+        yield (f'<circle cx="{at:.1f}" cy="{y.at(other):.1f}" r="5" fill="none" '
+               f'stroke="{colour}" {shape}/>')
+    yield f'<circle cx="{at:.1f}" cy="{y.at(value):.1f}" r="5" fill="{colour}"/>'
+
+
+def key(at, point, colour):
+    name, _, value, other, floor = point
+    yield f'<circle cx="{WIDTH - RIGHT + 20}" cy="{at - 4}" r="5" fill="{colour}"/>'
+    yield text(WIDTH - RIGHT + 32, at, name, size=11)
+    share = f', {value / other:.2f} of its {"floor" if floor else "peer"}' if other > 0 else ''
+    yield text(WIDTH - RIGHT + 32, at + 13, f'{value:,.0f} frames/s{share}', size=11,
+               more=' fill="#555555"')
 
 
 def draw(rows, facts):
     """@return the picture; an empty one says so."""
-    found = points(rows)
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-           f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
-           f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+    found, limits = points(rows), ceilings(rows)
+    height = max(HEIGHT, TOP + KEY * (len(found) + 2))
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+           f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">',
+           f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
            text(LEFT, 26, 'Stages of the host and their ceilings', size=17),
-           text(LEFT, 44, f'{facts["Machine"]}', size=11),
+           text(LEFT, 44, f'{facts["Machine"]}; {facts["Gangs"]}', size=11),
            text(LEFT, 60, f'{facts["Date"]}, commit {facts["Commit"]}', size=11)]
     if not found:
         return '\n'.join([*out, text(LEFT, 100, 'no stage was measured'), '</svg>', ''])
     x = Axis([p[1] for p in found], LEFT, WIDTH - RIGHT)
-    y = Axis([DETECTOR, *(v for p in found for v in p[2:] if v > 0)], HEIGHT - BOTTOM, TOP + 10)
+    rates = [v for p in found for v in p[2:4] if v > 0]
+    y = Axis([DETECTOR, *rates, *limits.values()], height - BOTTOM, TOP + 10)
     out += [*grid(x, y), *roof(found, x, y),
-            line(x.begin, y.at(DETECTOR), x.end, y.at(DETECTOR), '#c8553d',
-                 ' stroke-dasharray="6 4"'),
-            text(x.end - 4, y.at(DETECTOR) - 6, 'detector: 2 kHz', 'end', 12, ' fill="#c8553d"')]
-    for i, (name, intensity, value, floor) in enumerate(found):
-        colour, at = COLOURS[i % len(COLOURS)], x.at(intensity)
-        if floor > 0:
-            out.append(line(at, y.at(value), at, y.at(floor), colour, ' stroke-dasharray="2 3"'))
-            out.append(f'<circle cx="{at:.1f}" cy="{y.at(floor):.1f}" r="5" fill="none" '
-                       f'stroke="{colour}" stroke-width="1.5"/>')
-        out.append(f'<circle cx="{at:.1f}" cy="{y.at(value):.1f}" r="5" fill="{colour}"/>')
-        key = TOP + 24 + 40 * i
-        out.append(f'<circle cx="{WIDTH - RIGHT + 20}" cy="{key - 4}" r="5" fill="{colour}"/>')
-        out.append(text(WIDTH - RIGHT + 32, key, name, size=11))
-        out.append(text(WIDTH - RIGHT + 32, key + 14, f'{value:,.0f} frames/s' + (
-            f', {value / floor:.2f} of its floor' if floor > 0 else ''), size=11,
-            more=' fill="#555555"'))
-    out.append(text(WIDTH - RIGHT + 12, HEIGHT - 14, 'disc: this; ring: its floor', size=11))
+            *level(x, y, DETECTOR, 'detector: 2 kHz', '#c8553d', ' stroke-dasharray="6 4"')]
+    for what, value in limits.items():
+        out += level(x, y, value, f'arithmetic: {what}, {value:,.0f} frames/s', '#666666')
+    for i, point in enumerate(found):
+        colour = COLOURS[i % len(COLOURS)]
+        out += [*mark(x, y, point, colour), *key(TOP + 24 + KEY * i, point, colour)]
+    out.append(text(WIDTH - RIGHT + 12, height - 14,
+                    'disc: this; ring: its floor; broken ring: its peer', size=11))
     return '\n'.join([*out, '</svg>', ''])
