@@ -41,7 +41,7 @@ BENCHMARKS = {
     'replay': (['test/bench/replay_bench'], ['--mib', '16', '--rounds', '1', '--seconds', '0.05'],
                []),
     'gk': (['test/bench/gk_bench', '--numpy', f'{HERE}/gk_bench_numpy.py'],
-           ['--modules', '1', '--repeats', '1'], []),
+           ['--modules', '1', '--frames', '8', '--repeats', '1'], ['--repeats', '7']),
     'bitshuffle': (['test/bench/bitshuffle_bench'], ['--modules', '1', '--repeats', '1'], []),
     'writer': (['test/bench/writer_bench'], ['--mib', '64', '--rounds', '1'], ['--rounds', '5']),
     'store': (['test/bench/store_bench'], ['--mib', '64', '--rounds', '1'], ['--rounds', '7']),

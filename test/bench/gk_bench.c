@@ -2,7 +2,8 @@
 /*
  * Host gang kernels on one core, by instruction set, beside the floor: a pass that only reads what
  * they must read - the raw data of every frame, and the G0 coefficients once a batch - and writes
- * as many bytes as they write. Ratio 1 would be the ceiling of memory.
+ * as many bytes as they write. All sets and all ways of the floor take their turns in each round,
+ * so that they see the same machine. It needs nothing but libc: it is carried to other machines.
  */
 
 #include <errno.h>
@@ -10,212 +11,176 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "bench_median.h"
+#include "bench_host.h"
 #include "bench_rows.h"
 #include "gk_bench.h"
-#include "gk_pixel.h"
-
-#define REPEATS_MAX BENCH_ROUNDS_MAX
-#define BATCH_MAX   8
 
 static const char usage[] =
-	"Usage: gk_bench [--modules N] [--frames N] [--repeats N] [--isa NAME] [--numpy SCRIPT]\n"
-	"                [--rows FILE]\n"
-	"Throughput of the host gang kernels on one core, as a table.\n"
+	"Usage: gk_bench [--modules N] [--frames N] [--repeats N] [--isa NAME] [--row NAME]\n"
+	"                [--numpy SCRIPT] [--rows FILE]\n"
+	"Throughput of the host gang kernels on one core, as tables.\n"
 	"  --modules N     JUNGFRAU modules of a frame, 1 to 32 (default 8: 4M, 8.4 MB raw)\n"
-	"  --frames N      frames of the working set, a multiple of 8 up to 64 (default 8)\n"
-	"  --repeats N     passes over the working set; the median counts (default 9)\n"
-	"  --isa NAME      only this instruction set: plain, avx2, avx512\n"
-	"  --numpy SCRIPT  gk_bench_numpy.py: the same with numpy\n"
+	"  --frames N      frames of the working set, a multiple of 8 up to 64; default: twice\n"
+	"                  the L3 cache\n"
+	"  --repeats N     rounds of all sets over the working set; medians (default 9)\n"
+	"  --isa NAME      only this instruction set: plain, avx2, avx512; auto: the widest\n"
 	"  --row NAME      only the row that numpy has by this name: count, csr, f32, i16\n"
-	"  --rows FILE     rows for bench.py: the best set, batches of 8\n"
-	"Columns: GB/s of raw data by the kernel; GB/s of raw data by its floor, a pass that only\n"
-	"reads the raw data and, once a batch, the coefficients of G0, and writes what the\n"
-	"kernel writes; their ratio; frames/s; speed-up over plain C in the same run.\n"
-	"`count` keeps no frame, other rows all; `after the verdict`: which nobody knows before,\n"
-	"but gangs guess from the batch before.\n";
+	"  --numpy SCRIPT  gk_bench_numpy.py: the same with numpy\n"
+	"  --rows FILE     rows for bench.py: the widest set\n"
+	"Columns: GB/s of raw data alone; GB/s of all that the row moves at least; the same of\n"
+	"the fastest way of its floor; the ratio, median of the rounds; frames/s; speed-up over\n"
+	"plain C; the way. Where the ratio is above 1 that floor is no ceiling: the table says\n"
+	"`beaten`. Of a thousand pixels ten have 2 photons or more, one of these 10 or more (the\n"
+	"thresholds), and another one is dead.\n"
+	"`count` rejects all frames, other rows keep all; `after the verdict`: which nobody\n"
+	"knows before, but gangs guess from the batch before. `spots`: 100 of 4 x 4 pixels a\n"
+	"module, in G1 and G2.\n";
 
-static void *
-need(uint64_t size)
-{
-	const uint64_t page = UINT64_C(1) << 21, whole = (size + page - 1) & ~(page - 1);
-	void *memory = aligned_alloc(page, whole);
+enum wanted {
+	REJECTED, /* all frames, by what is counted; each has an output slot, as the builder's */
+	SURE,	  /* all are hits, known beforehand */
+	COUNTED,  /* all are hits, by what is counted */
+};
 
-	if (memory == NULL) {
-		fprintf(stderr, "gk_bench: no memory for %llu bytes\n", (unsigned long long)size);
-		exit(1);
-	}
-	/* as the receiver's memory is; where it is not to be had, ordinary pages will do */
-	madvise(memory, whole, MADV_HUGEPAGE);
-	memset(memory, 0, size); /* touched: the kernel's zero page would be one cache line set */
-	return memory;
-}
-
-static struct gk_frame *
-frame_of(const struct bench *b, uint32_t slot)
-{
-	return (struct gk_frame *)(b->config.frames + slot * gk_frame_stride(&b->config.geometry));
-}
-
-/* Background of a few photons' worth of noise, 1 % of pixels with 10 photons, all in G0. */
-static void
-fill(struct bench *b)
-{
-	const uint64_t pixels = gk_pixels(&b->config.geometry);
-	const struct gk_geometry *g = &b->config.geometry;
-	uint64_t x, rng = 1;
-
-	for (x = 0; x < pixels; x++) {
-		for (int s = 0; s < 3; s++) {
-			b->p[s][x] = s == 0 ? 3000.0f + (float)(x % 64) : 15000.0f;
-			b->r[s][x] = s == 0 ? 1.0f / (508.4f + (float)(x % 32)) : -0.05f;
-		}
-	}
-	for (uint32_t f = 0; f < b->frames; f++) {
-		frame_of(b, f)->frame = f;
-		frame_of(b, f)->out = f;
-		for (uint32_t t = 0; t < g->tiles; t++) {
-			uint16_t *raw = packet_of(b, f, t);
-
-			frame_of(b, f)->packet[t] = (uintptr_t)raw;
-			for (x = 0; x < (uint64_t)g->tile_rows * g->cols; x++) {
-				rng = rng * UINT64_C(6364136223846793005) +
-					UINT64_C(1442695040888963407);
-				raw[x] = (uint16_t)(3000 + (rng >> 58) +
-					((rng >> 32) % 100 == 0 ? 5084 : 0));
-			}
-		}
-	}
-}
-
-/* Memory of the working set; output slots fit for any type of values. */
-static void
-open_bench(struct bench *b, uint32_t modules)
-{
-	struct gk_config *c = &b->config;
-	uint64_t pixels;
-
-	c->geometry = (struct gk_geometry){128 * modules, 4, 1024};
-	pixels = gk_pixels(&c->geometry);
-	gk_layout_init(&c->layout, &c->geometry, GK_VALUE_F32, (uint32_t)pixels / 16);
-	c->gangs = c->workers = 1;
-	c->nb_frames = c->nb_outputs = b->frames;
-	c->channel = need(sizeof(*c->channel));
-	c->frames = need(b->frames * gk_frame_stride(&c->geometry));
-	c->results = need(b->frames * sizeof(*c->results));
-	c->outputs = need(b->frames * c->layout.stride);
-	b->packets = need((uint64_t)b->frames * c->geometry.tiles * packet_stride(&c->geometry));
-	for (int s = 0; s < 3; s++) {
-		b->p[s] = need(pixels * 4);
-		b->r[s] = need(pixels * 4);
-		c->channel->coef[0].p[s] = (uintptr_t)b->p[s];
-		c->channel->coef[0].r[s] = (uintptr_t)b->r[s];
-	}
-	fill(b);
-}
-
-static int
-open_gangs(struct bench *b, enum gk_isa isa, enum gk_value value)
-{
-	struct gk_config *c = &b->config;
-	int ret;
-
-	c->isa = isa;
-	c->value = value;
-	gk_layout_init(&c->layout, &c->geometry, value, (uint32_t)gk_pixels(&c->geometry) / 16);
-	gk_ring_init(&b->ring, c->channel, 0);
-	ret = gk_host_ops.create(c, &b->gk);
-	if (ret != 0)
-		fprintf(stderr, "gk_bench: the host gangs cannot be made: %s\n", gk_host_ops.why());
-	return ret;
-}
-
-static void
-close_bench(struct bench *b)
-{
-	for (int s = 0; s < 3; s++) {
-		free(b->p[s]);
-		free(b->r[s]);
-	}
-	free(b->packets);
-	free(b->config.channel);
-	free(b->config.frames);
-	free(b->config.results);
-	free(b->config.outputs);
-}
-
-/* All frames through the gang, in batches. @return seconds */
-static double
-run_gang(struct bench *b, uint32_t batch)
-{
-	const double start = seconds();
-
-	for (uint32_t f = 0; f < b->frames; f += batch) {
-		struct gk_work *work = gk_ring_next(&b->ring);
-		uint32_t number;
-
-		*work = (struct gk_work){.nb_frames = batch};
-		for (uint32_t i = 0; i < batch; i++)
-			work->slot[i] = f + i;
-		number = gk_ring_submit(&b->ring);
-		while (!gk_ring_is_done(&b->ring, number)) {
-			if (!gk_host_ops.poll(b->gk, 0, 0)) {
-				fprintf(stderr, "gk_bench: the gang has stopped: error %d\n",
-					gk_ring_error(&b->ring));
-				exit(1);
-			}
-		}
-		gk_ring_collect(&b->ring);
-	}
-	return seconds() - start;
-}
-
-/* `sure`: every frame is a hit, and that is known beforehand. */
 struct row {
 	const char *name;
 	const char *numpy; /* of gk_bench_numpy.py */
 	uint32_t kind;
 	enum gk_value value;
-	int kept;
-	int sure;
-	const char *goal;
-	double best; /* frames/s of the best set */
+	enum wanted wanted;
+	bool one_by_one; /* in batches of 1, too */
+	bool beside_c;	 /* a row of its own for the speed-up */
+	bool bright;
+	bool dark;
+	const char *goal; /* of batches of 8 */
+	double best;	  /* frames/s of the widest set */
 };
 
 static struct row rows[] = {
-	{"conversion + count", "count", GK_KIND_CSR, GK_VALUE_F32, 0, 0, "ratio >= 0.7"},
-	{"conversion + CSR 1 %", "csr", GK_KIND_CSR, GK_VALUE_F32, 1, 1, "ratio >= 0.6"},
-	{"conversion + CSR 1 % i16", NULL, GK_KIND_CSR, GK_VALUE_I16, 1, 1, "ratio >= 0.6"},
-	{"conversion + f32 image", "f32", GK_KIND_IMAGE, GK_VALUE_F32, 1, 1, "ratio >= 0.6"},
-	{"conversion + i16 image", "i16", GK_KIND_IMAGE, GK_VALUE_I16, 1, 1, "ratio >= 0.6"},
-	{"f32 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_F32, 1, 0, "ratio >= 0.6"},
-	{"i16 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_I16, 1, 0, "ratio >= 0.6"},
-	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, 1, 1, "ratio >= 0.6"},
+	{"conversion + count", "count", GK_KIND_CSR, GK_VALUE_F32, REJECTED, true, true,
+		.goal = "ratio >= 0.7"},
+	{"conversion + CSR 1 %", "csr", GK_KIND_CSR, GK_VALUE_F32, SURE, true, true,
+		.goal = "ratio >= 0.6"},
+	{"conversion + CSR 1 % i16", NULL, GK_KIND_CSR, GK_VALUE_I16, SURE, .goal = "ratio >= 0.6"},
+	{"conversion + f32 image", "f32", GK_KIND_IMAGE, GK_VALUE_F32, SURE, true, true,
+		.goal = "ratio >= 0.6"},
+	{"conversion + i16 image", "i16", GK_KIND_IMAGE, GK_VALUE_I16, SURE, false, true,
+		.goal = "ratio >= 0.6"},
+	{"f32 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_F32, COUNTED,
+		.goal = "ratio >= 0.6"},
+	{"i16 image after the verdict", NULL, GK_KIND_IMAGE, GK_VALUE_I16, COUNTED,
+		.goal = "ratio >= 0.6"},
+	{"count + raw", NULL, GK_KIND_RAW, GK_VALUE_F32, SURE, .goal = "ratio >= 0.6"},
+	{"count, dark frames", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .dark = true},
+	{"count, bright spots", NULL, GK_KIND_CSR, GK_VALUE_F32, REJECTED, .bright = true},
+	{"CSR 1 %, bright spots", NULL, GK_KIND_CSR, GK_VALUE_F32, SURE, .bright = true},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static void
-set_params(struct bench *b, const struct row *row)
+/* A row in the making, in batches of one size. */
+struct run {
+	struct bench *b;
+	struct row *row;
+	uint32_t batch;
+	struct floor_writes writes;
+	unsigned int way;		       /* the fastest of the floor */
+	double floor[FLOOR_WAYS][REPEATS_MAX]; /* GB/s of raw data */
+	double plain;			       /* GB/s of plain C; 0: not asked for */
+	const double *plain_speed;	       /* of each round */
+};
+
+/* All frames through the gang, in batches. @return seconds */
+static double
+run_gang(const struct bench *b, struct bench_set *s, uint32_t batch)
 {
-	b->config.channel->params[0] = (struct gk_params){.kind = row->kind,
-		.bragg_threshold = 5.0f,
-		.csr_threshold = 5.0f,
-		.bragg_min = row->kept ? !row->sure : UINT32_MAX,
+	const double start = seconds();
+
+	for (uint32_t f = 0; f < b->frames; f += batch) {
+		struct gk_work *work = gk_ring_next(&s->ring);
+		uint32_t number;
+
+		*work = (struct gk_work){.nb_frames = batch};
+		for (uint32_t i = 0; i < batch; i++)
+			work->slot[i] = f + i;
+		number = gk_ring_submit(&s->ring);
+		while (!gk_ring_is_done(&s->ring, number)) {
+			if (!gk_host_ops.poll(s->gk, 0, 0)) {
+				fprintf(stderr, "gk_bench: the gang has stopped: error %d\n",
+					gk_ring_error(&s->ring));
+				exit(1);
+			}
+		}
+		gk_ring_collect(&s->ring);
+	}
+	return seconds() - start;
+}
+
+static int
+open_set(const struct bench *b, struct bench_set *s, const struct row *row)
+{
+	struct gk_channel *channel = s->config.channel;
+	int ret;
+
+	s->config = b->config;
+	s->config.channel = channel;
+	s->config.isa = s->isa;
+	s->config.value = row->value;
+	channel->params[0] = (struct gk_params){.kind = row->kind,
+		.bragg_threshold = BRAGG_THRESHOLD,
+		.csr_threshold = CSR_THRESHOLD,
+		.bragg_min = row->wanted == REJECTED ? UINT32_MAX : row->wanted == COUNTED,
 		.bragg_max = UINT32_MAX,
 		.nnz_max = b->config.layout.nnz_cap};
+	ret = gk_host_ops.create(&s->config, &s->gk);
+	if (ret == 0)
+		ret = gk_host_ops.start(s->gk);
+	if (ret != 0)
+		fprintf(stderr, "gk_bench: the host gangs cannot be made: %s\n", gk_host_ops.why());
+	return ret;
+}
+
+static int
+open_sets(struct run *r)
+{
+	struct bench *b = r->b;
+
+	gk_layout_init(&b->config.layout, &b->config.geometry, r->row->value,
+		(uint32_t)gk_pixels(&b->config.geometry) / 16);
+	if (r->row->bright != b->bright)
+		bench_bright(b, r->row->bright);
 	for (uint32_t f = 0; f < b->frames; f++)
-		frame_of(b, f)->out = row->kept ? f : GK_NO_OUT;
+		frame_of(b, f)->flags = r->row->dark ? GK_FRAME_DARK : 0;
+	for (uint32_t i = 0; i < b->nb_sets; i++) {
+		int ret = open_set(b, &b->set[i], r->row);
+
+		if (ret != 0)
+			return ret;
+		/* gangs guess what is kept from the batch before, and take their memory */
+		run_gang(b, &b->set[i], r->batch);
+	}
+	return 0;
+}
+
+static int
+close_sets(struct run *r)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < r->b->nb_sets && ret == 0; i++) {
+		ret = gk_host_ops.stop(r->b->set[i].gk);
+		gk_host_ops.destroy(r->b->set[i].gk);
+	}
+	return ret;
 }
 
 static struct floor_writes
 writes_of(const struct bench *b, const struct row *row)
 {
-	struct floor_writes w = {0};
+	struct floor_writes w = {.cells = row->dark};
 
-	if (!row->kept)
+	if (row->wanted == REJECTED)
 		return w;
 	if (row->kind == GK_KIND_CSR)
 		w.nnz = b->config.results[0].nnz;
@@ -226,85 +191,136 @@ writes_of(const struct bench *b, const struct row *row)
 
 /* Bytes of memory that a frame moves at least: see floor_run(). */
 static double
-bytes_of(const struct bench *b, uint32_t batch, const struct floor_writes *w)
+bytes_of(const struct run *r)
 {
-	const double pixels = (double)gk_pixels(&b->config.geometry);
+	const double pixels = (double)gk_pixels(&r->b->config.geometry);
 
-	return pixels * (2 + 8.0 / batch + w->pixel_bytes) +
-		(double)w->nnz * (2 + b->config.layout.value_size);
+	return pixels * (2 + (r->writes.cells ? 24.0 : 8.0) / r->batch + r->writes.pixel_bytes) +
+		(double)r->writes.nnz * (2 + r->b->config.layout.value_size);
 }
 
-/* What bench.py gets: the best set of this processor, with the largest batch. */
-static void
-emit_row(const struct bench *b, struct row *row, enum gk_isa isa, uint32_t batch,
-	const double speed[3], double plain, const struct floor_writes *w)
+static double
+raw_bytes(const struct run *r)
 {
-	const double frame = 2e-9 * (double)gk_pixels(&b->config.geometry);
-	char what[80];
+	return 2 * (double)gk_pixels(&r->b->config.geometry);
+}
 
-	if (batch != BATCH_MAX || isa != (enum gk_isa)gk_isa_choose(GK_ISA_AUTO))
-		return;
-	row->best = speed[0] / frame;
-	bench_row(&(struct bench_row){.stage = "gang",
-		.what = row->name,
-		.value = row->best,
-		.unit = "frames/s",
-		.against = "a pass that reads and writes as much",
-		.other = speed[1] / frame,
-		.ratio = speed[2],
-		.goal = row->goal,
-		.bytes = bytes_of(b, batch, w)});
-	if (row->numpy == NULL || plain <= 0)
-		return;
-	snprintf(what, sizeof(what), "%s, %s beside C", row->name, gk_isa_name(isa));
+/* The way whose median is the highest: luck in one round makes no ceiling. */
+static void
+choose_way(struct run *r)
+{
+	double most = 0;
+
+	for (unsigned int way = 0; way < FLOOR_WAYS; way++) {
+		double speed;
+
+		if (floor_name(way, &r->writes) == NULL)
+			continue;
+		speed = bench_median(r->floor[way], r->b->repeats);
+		if (speed > most) {
+			most = speed;
+			r->way = way;
+		}
+	}
+}
+
+static double
+median_ratio(const double *a, const double *b, uint32_t n)
+{
+	double ratio[REPEATS_MAX];
+
+	for (uint32_t i = 0; i < n; i++)
+		ratio[i] = a[i] / b[i];
+	return bench_median(ratio, n);
+}
+
+/* What bench.py gets. */
+static void
+emit_row(struct run *r, const struct bench_set *s, double speed, double least, double ratio)
+{
+	const double frame = 1e-9 * raw_bytes(r);
+	const double l3 = (double)bench_host_cache(3);
+	char what[80], notes[160], set[32] = "";
+
+	if (l3 > 0)
+		snprintf(set, sizeof(set), ", %.1f x L3", raw_bytes(r) * r->b->frames / l3);
+	snprintf(what, sizeof(what), "%s%s", r->row->name, r->batch == 1 ? ", batches of 1" : "");
+	snprintf(notes, sizeof(notes), "%s, batches of %u%s; floor: %s%s", gk_isa_name(s->isa),
+		r->batch, set, floor_name(r->way, &r->writes),
+		ratio > 1 ? ", beaten: no ceiling" : "");
 	bench_row(&(struct bench_row){.stage = "gang",
 		.what = what,
-		.value = speed[0] / frame,
+		.value = speed / frame,
+		.unit = "frames/s",
+		.against = "a pass that moves as many bytes",
+		.other = least / frame,
+		.ratio = ratio,
+		.goal = r->batch == BATCH_MAX ? r->row->goal : NULL,
+		.bytes = bytes_of(r),
+		.role = BENCH_FLOOR,
+		.notes = notes});
+	if (r->batch != BATCH_MAX)
+		return;
+	r->row->best = speed / frame;
+	if (!r->row->beside_c || r->plain == 0)
+		return;
+	snprintf(what, sizeof(what), "%s, beside C", r->row->name);
+	bench_row(&(struct bench_row){.stage = "gang",
+		.what = what,
+		.value = speed / frame,
 		.unit = "frames/s",
 		.against = "plain C",
-		.other = plain / frame});
+		.other = r->plain / frame,
+		.ratio = median_ratio(s->speed, r->plain_speed, r->b->repeats),
+		.notes = gk_isa_name(s->isa)});
 }
 
-/* @param plain  GB/s of plain C, which comes first; set by it */
-static int
-run_row(struct bench *b, struct row *row, enum gk_isa isa, uint32_t batch, double *plain)
+static void
+report_set(struct run *r, const struct bench_set *s)
 {
-	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry) * b->frames;
-	double gang[REPEATS_MAX], least[REPEATS_MAX], ratio[REPEATS_MAX];
-	double median[3];
-	struct floor_writes writes;
+	const double raw = 1e-9 * raw_bytes(r), all = bytes_of(r) / raw_bytes(r);
+	const double *floor = r->floor[r->way];
+	const double speed = bench_median(s->speed, r->b->repeats),
+		     least = bench_median(floor, r->b->repeats),
+		     ratio = median_ratio(s->speed, floor, r->b->repeats);
+
+	if (s->isa == GK_ISA_PLAIN) {
+		r->plain = speed;
+		r->plain_speed = s->speed;
+	}
+	printf("%-28s %-7s %5u %8.2f %8.2f %8.2f %7.2f %10.1f", r->row->name, gk_isa_name(s->isa),
+		r->batch, speed, speed * all, least * all, ratio, speed / raw);
+	if (r->plain > 0)
+		printf(" %8.1f", median_ratio(s->speed, r->plain_speed, r->b->repeats));
+	else
+		printf(" %8s", "-");
+	printf("  %s%s\n", floor_name(r->way, &r->writes), ratio > 1 ? ", beaten" : "");
+	if (s->isa == (enum gk_isa)gk_isa_choose(GK_ISA_AUTO))
+		emit_row(r, s, speed, least, ratio);
+}
+
+static int
+run_row(struct bench *b, struct row *row, uint32_t batch)
+{
+	struct run r = {.b = b, .row = row, .batch = batch};
+	const double raw = 1e-9 * raw_bytes(&r) * b->frames;
 	int ret;
 
-	ret = open_gangs(b, isa, row->value);
+	ret = open_sets(&r);
 	if (ret != 0)
 		return ret;
-	set_params(b, row);
-	ret = gk_host_ops.start(b->gk);
-	if (ret != 0)
-		return ret;
-	/* once to warm up; then turn about, so that both see the same machine */
-	run_gang(b, batch);
-	writes = writes_of(b, row);
+	r.writes = writes_of(b, row);
 	for (uint32_t i = 0; i < b->repeats; i++) {
-		gang[i] = raw / run_gang(b, batch);
-		least[i] = raw / floor_run(b, batch, &writes);
-		ratio[i] = gang[i] / least[i];
+		for (uint32_t k = 0; k < b->nb_sets; k++)
+			b->set[k].speed[i] = raw / run_gang(b, &b->set[k], batch);
+		for (unsigned int way = 0; way < FLOOR_WAYS; way++)
+			if (floor_name(way, &r.writes) != NULL)
+				r.floor[way][i] = raw / floor_run(b, way, batch, &r.writes);
 	}
-	ret = gk_host_ops.stop(b->gk);
-	gk_host_ops.destroy(b->gk);
-	median[0] = bench_median(gang, b->repeats);
-	median[1] = bench_median(least, b->repeats);
-	median[2] = bench_median(ratio, b->repeats);
-	if (isa == GK_ISA_PLAIN)
-		*plain = median[0];
-	emit_row(b, row, isa, batch, median, *plain, &writes);
-	printf("%-28s %-7s %5u %8.2f %10.2f %7.2f %10.1f", row->name, gk_isa_name(isa), batch,
-		median[0], median[1], median[2], median[0] / raw * b->frames);
-	if (*plain > 0)
-		printf(" %8.1f\n", median[0] / *plain);
-	else
-		printf("        -\n");
-	return ret;
+	choose_way(&r);
+	for (uint32_t i = 0; i < b->nb_sets; i++)
+		report_set(&r, &b->set[i]);
+	return close_sets(&r);
 }
 
 static void
@@ -312,36 +328,38 @@ print_numpy(const struct row *row, double raw, double frame_seconds)
 {
 	char what[80];
 
-	printf("%-28s %-7s %5u %8.2f %10s %7s %10.1f\n", row->name, "numpy", 1, raw / frame_seconds,
-		"-", "-", 1 / frame_seconds);
+	printf("%-28s %-7s %5u %8.2f %8s %8s %7s %10.1f\n", row->name, "numpy", 1,
+		raw / frame_seconds, "-", "-", "-", 1 / frame_seconds);
 	snprintf(what, sizeof(what), "%s, beside numpy", row->name);
 	bench_row(&(struct bench_row){.stage = "gang",
 		.what = what,
 		.value = row->best,
 		.unit = "frames/s",
 		.against = "numpy",
-		.other = 1 / frame_seconds});
+		.other = 1 / frame_seconds,
+		.notes = "batches of 8 beside frame by frame, each with its own working set"});
 }
 
 /* Rows of another program, single-threaded as all others here, with its own working set. */
 static int
-run_numpy(const struct bench *b, const char *script)
+run_numpy(const struct bench *b)
 {
 	const double raw = 2e-9 * (double)gk_pixels(&b->config.geometry);
-	char line[256], name[16];
+	char line[256], name[16], why[256] = "";
 	double frame_seconds;
 	int status;
 	FILE *f;
 
-	snprintf(line, sizeof(line), "OMP_NUM_THREADS=1 '%s' %u %u", script,
-		b->config.geometry.tiles / 128, b->repeats < 3 ? b->repeats : 3);
+	snprintf(line, sizeof(line), "OMP_NUM_THREADS=1 '%s' %u %u", b->script, b->modules,
+		b->repeats < 3 ? b->repeats : 3);
 	fflush(stdout);
 	f = popen(line, "r");
 	if (f == NULL)
 		return -errno;
 	while (fgets(line, sizeof(line), f) != NULL) {
 		if (sscanf(line, "%15s %lf", name, &frame_seconds) != 2) {
-			fputs(line, stdout);
+			snprintf(why, sizeof(why), "%.*s", (int)strcspn(line, "\n"), line);
+			puts(why);
 			continue;
 		}
 		for (size_t i = 0; i < ROWS; i++)
@@ -349,15 +367,34 @@ run_numpy(const struct bench *b, const char *script)
 				print_numpy(&rows[i], raw, frame_seconds);
 	}
 	status = pclose(f);
-	if (status == 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 77))
-		return 0;
-	fprintf(stderr, "gk_bench: %s: exit status %d\n", script, status);
-	return -EIO;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		bench_row_missing("gang", "gangs beside numpy", why);
+	else if (status != 0) {
+		fprintf(stderr, "gk_bench: %s: wait status %d\n", b->script, status);
+		return -EIO;
+	}
+	return 0;
+}
+
+/* Only this set. @return false: there is none of that name, or the processor has it not */
+static bool
+keep_set(struct bench *b, const char *isa)
+{
+	if (strcmp(isa, gk_isa_name(GK_ISA_AUTO)) == 0)
+		isa = gk_isa_name(b->set[b->nb_sets - 1].isa);
+	for (uint32_t i = 0; i < b->nb_sets; i++) {
+		if (strcmp(gk_isa_name(b->set[i].isa), isa) != 0)
+			continue;
+		b->set[0] = b->set[i];
+		b->nb_sets = 1;
+		return true;
+	}
+	fprintf(stderr, "gk_bench: --isa %s: no such set, or this processor has it not\n", isa);
+	return false;
 }
 
 static int
-parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *only,
-	const char **script)
+parse(int argc, char **argv, struct bench *b, const char **isa)
 {
 	static const struct option options[] = {{"modules", required_argument, NULL, 'm'},
 		{"frames", required_argument, NULL, 'f'}, {"repeats", required_argument, NULL, 'r'},
@@ -368,11 +405,10 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *on
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		const uint32_t n = optarg != NULL ? (uint32_t)strtoul(optarg, NULL, 0) : 0;
-		int isa = GK_ISA_PLAIN;
 
 		switch (option) {
 		case 'm':
-			*modules = n;
+			b->modules = n;
 			break;
 		case 'f':
 			b->frames = n;
@@ -381,19 +417,13 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *on
 			b->repeats = n;
 			break;
 		case 'i':
-			while (isa < GK_ISAS && strcmp(gk_isa_name(isa), optarg) != 0)
-				isa++;
-			if (isa == GK_ISAS) {
-				fprintf(stderr, "gk_bench: isa %s: no such set\n", optarg);
-				return -EINVAL;
-			}
-			*only = isa;
+			*isa = optarg;
 			break;
 		case 'n':
-			*script = optarg;
+			b->script = optarg;
 			break;
 		case 'w':
-			b->only_row = optarg;
+			b->only = optarg;
 			break;
 		case 'o':
 			bench_rows_to(optarg);
@@ -406,63 +436,65 @@ parse(int argc, char **argv, struct bench *b, uint32_t *modules, enum gk_isa *on
 			return -EINVAL;
 		}
 	}
-	if (*modules < 1 || *modules > 32 || b->frames < 8 || b->frames > 64 ||
-		b->frames % 8 != 0 || b->repeats < 1 || b->repeats > REPEATS_MAX) {
+	if (b->modules < 1 || b->modules > 32 || b->frames > 64 || b->frames % BATCH_MAX != 0 ||
+		b->repeats < 1 || b->repeats > REPEATS_MAX || optind < argc) {
 		fprintf(stderr,
 			"gk_bench: modules %u, frames %u, repeats %u; wanted 1 to 32, a multiple "
 			"of 8 up to 64, 1 to %d\n",
-			*modules, b->frames, b->repeats, REPEATS_MAX);
+			b->modules, b->frames, b->repeats, REPEATS_MAX);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* All instruction sets of a row and a batch. */
-static int
-run_sets(struct bench *b, struct row *row, enum gk_isa only, uint32_t batch)
+static void
+print_head(const struct bench *b)
 {
-	double plain = 0;
-	int ret = 0;
+	const double raw = 2e-6 * (double)gk_pixels(&b->config.geometry) * b->frames;
+	const uint64_t l3 = bench_host_cache(3);
 
-	for (int isa = GK_ISA_PLAIN; isa < GK_ISAS && ret == 0; isa++) {
-		if (only != GK_ISA_AUTO && only != (enum gk_isa)isa)
-			continue;
-		if (gk_isa_choose(isa) < 0) {
-			printf("%-28s %-7s skipped: this processor has it not\n", row->name,
-				gk_isa_name(isa));
-			continue;
-		}
-		ret = run_row(b, row, isa, batch, &plain);
-	}
-	return ret;
+	bench_host_print(stdout);
+	printf("host gangs, 1 core; %u frames of %u modules: %.1f MB raw, ", b->frames, b->modules,
+		raw);
+	if (l3 != 0)
+		printf("%.1f times the L3 cache, ", 1e6 * raw / (double)l3);
+	printf("%.1f MB G0 coefficients; median of %u\n",
+		8e-6 * (double)gk_pixels(&b->config.geometry), b->repeats);
+	printf("%-28s %-7s %5s %8s %8s %8s %7s %10s %8s  %s\n", "what", "isa", "batch", "raw GB/s",
+		"all GB/s", "floor's", "ratio", "frames/s", "x plain", "floor");
+}
+
+static bool
+is_wanted(const struct bench *b, const struct row *row)
+{
+	return b->only == NULL || (row->numpy != NULL && strcmp(row->numpy, b->only) == 0);
 }
 
 int
 main(int argc, char **argv)
 {
-	static const uint32_t batches[] = {1, BATCH_MAX};
-	struct bench b = {.frames = 8, .repeats = 9};
-	enum gk_isa only = GK_ISA_AUTO;
-	const char *script = NULL;
-	uint32_t modules = 8;
+	struct bench b = {.modules = 8, .repeats = 9};
+	const char *isa = NULL;
 	int ret = 0;
 
-	if (parse(argc, argv, &b, &modules, &only, &script) != 0)
+	if (parse(argc, argv, &b, &isa) != 0)
 		return 1;
-	open_bench(&b, modules);
-	printf("host gangs, 1 core; %u frames of %u modules: %.1f MB raw, %.1f MB G0 coefficients; "
-	       "median of %u\n",
-		b.frames, modules, 2e-6 * (double)gk_pixels(&b.config.geometry) * b.frames,
-		8e-6 * (double)gk_pixels(&b.config.geometry), b.repeats);
-	printf("%-28s %-7s %5s %8s %10s %7s %10s %8s\n", "what", "isa", "batch", "GB/s",
-		"floor GB/s", "ratio", "frames/s", "x plain");
-	for (size_t i = 0; i < ROWS && ret == 0; i++)
-		for (size_t k = 0; k < sizeof(batches) / sizeof(batches[0]) && ret == 0; k++)
-			if (b.only_row == NULL ||
-				(rows[i].numpy != NULL && !strcmp(rows[i].numpy, b.only_row)))
-				ret = run_sets(&b, &rows[i], only, batches[k]);
-	if (ret == 0 && script != NULL)
-		ret = run_numpy(&b, script);
-	close_bench(&b);
+	bench_open(&b);
+	if (isa != NULL && !keep_set(&b, isa))
+		return 1;
+	print_head(&b);
+	for (size_t i = 0; i < ROWS && ret == 0; i++) {
+		if (!is_wanted(&b, &rows[i]))
+			continue;
+		if (rows[i].one_by_one && b.only == NULL)
+			ret = run_row(&b, &rows[i], 1);
+		if (ret == 0)
+			ret = run_row(&b, &rows[i], BATCH_MAX);
+	}
+	if (ret == 0 && b.only == NULL)
+		near_rows(&b);
+	if (ret == 0 && b.script != NULL)
+		ret = run_numpy(&b);
+	bench_close(&b);
 	return ret != 0;
 }

@@ -28,27 +28,32 @@ def total(x):
     return np.rint(np.nan_to_num(x) * np.float32(256)).astype(np.int32).sum(dtype=np.int64)
 
 
+def counts(x):
+    """At or above either threshold, and NaN."""
+    return (x >= 10).sum(), (x >= 2).sum(), np.isnan(x).sum()
+
+
 def count(raw, p, r):
     x = photons(raw, p, r)
-    return (x >= 5).sum(), np.isnan(x).sum(), total(x)
+    return counts(x), total(x)
 
 
 def csr(raw, p, r):
     x = photons(raw, p, r)
-    kept = x >= 5
+    kept = x >= 2
     columns = np.nonzero(kept)[1].astype(np.uint16)
-    return kept.sum(axis=1), columns, x[kept], np.isnan(x).sum(), total(x)
+    return kept.sum(axis=1), columns, x[kept], (x >= 10).sum(), np.isnan(x).sum(), total(x)
 
 
 def float32(raw, p, r):
     x = photons(raw, p, r)
-    return x, (x >= 5).sum(), np.isnan(x).sum(), total(x)
+    return x, counts(x), total(x)
 
 
 def int16(raw, p, r):
     x = photons(raw, p, r)
-    return (x >= 5).sum(), np.isnan(x).sum(), total(x), np.trunc(
-        np.clip(x, -32767, 32767) + np.copysign(np.float32(0.5), x)).astype(np.int16)
+    return counts(x), total(x), np.where(np.isnan(x), np.float32(-32768), np.trunc(
+        np.clip(x, -32767, 32767) + np.copysign(np.float32(0.5), x))).astype(np.int16)
 
 
 def median_time(repeats, function, *arguments):
@@ -66,9 +71,12 @@ def main():
     shape = (512 * modules, 1024)
     rng = np.random.default_rng(1)
     raw = (3000 + rng.integers(0, 64, shape)).astype(np.uint16)
-    raw[rng.random(shape) < 0.01] += 5084
+    bright = rng.random(shape)
+    raw[bright < 0.009] += 2542
+    raw[bright > 0.999] += 6100
     p = (3000 + np.arange(1024) % 64 + np.zeros(shape)).astype(np.float32)
     r = (1 / (508.4 + np.arange(1024) % 32) + np.zeros(shape)).astype(np.float32)
+    r[rng.random(shape) < 0.001] = np.nan
     with np.errstate(all='ignore'):
         for name, function in ('count', count), ('csr', csr), ('f32', float32), ('i16', int16):
             print(name, median_time(repeats, function, raw, p, r))

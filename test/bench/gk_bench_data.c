@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What gk_bench works on: frames as a detector sends them, and its calibration. */
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bench_host.h"
+#include "gk_bench.h"
+#include "gk_pixel.h"
+
+#define PEDESTAL    3000
+#define GAIN	    508.4f /* ADU a photon in G0 */
+#define FRAMES_MAX  64
+#define SPOTS	    100 /* bright ones of a module */
+#define SPOT	    4	/* pixels, square */
+#define MODULE_ROWS 512
+
+void *
+bench_need(uint64_t size)
+{
+	const uint64_t page = UINT64_C(1) << 21, whole = (size + page - 1) & ~(page - 1);
+	void *memory = aligned_alloc(page, whole);
+
+	if (memory == NULL) {
+		fprintf(stderr, "gk_bench: no memory for %llu bytes; --frames fewer?\n",
+			(unsigned long long)size);
+		exit(1);
+	}
+	/* as the receiver's memory is; where it is not to be had, ordinary pages will do */
+	madvise(memory, whole, MADV_HUGEPAGE);
+	memset(memory, 0, size); /* touched: the kernel's zero page would be one cache line set */
+	return memory;
+}
+
+static uint64_t
+next_random(uint64_t *rng)
+{
+	*rng = *rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return *rng >> 32;
+}
+
+static void
+fill_coefficients(struct bench *b)
+{
+	const uint64_t pixels = gk_pixels(&b->config.geometry);
+	uint64_t rng = 7;
+
+	for (uint64_t x = 0; x < pixels; x++) {
+		for (int s = 0; s < 3; s++) {
+			b->p[s][x] = s == 0 ? PEDESTAL + (float)(x % 64) : 15000.0f;
+			b->r[s][x] = s == 0 ? 1 / (GAIN + (float)(x % 32)) : -0.05f;
+		}
+		if (next_random(&rng) % 1000 != 0)
+			continue;
+		/* dead, as calibration has it */
+		b->r[0][x] = b->r[1][x] = b->r[2][x] = b->p[2][x] = gk_nan();
+	}
+}
+
+/* Noise around the pedestal; of a thousand pixels 9 have 5 photons, and one has 12. */
+static uint16_t
+background(uint64_t *rng)
+{
+	const uint64_t random = next_random(rng), class = random % 1000;
+	const float photons = class == 0 ? 12 : class < 10 ? 5 : 0;
+
+	return (uint16_t)(PEDESTAL + (random >> 26) + (uint64_t)(photons * GAIN));
+}
+
+/* Words of G1, and in the middle of G2, at random places of a module. */
+static void
+put_spots(struct bench *b, uint32_t frame, uint64_t *rng)
+{
+	const struct gk_geometry *g = &b->config.geometry;
+
+	for (uint32_t i = 0; i < SPOTS * b->modules; i++) {
+		const uint32_t row = i / SPOTS * MODULE_ROWS +
+			(uint32_t)(next_random(rng) % (MODULE_ROWS - SPOT)),
+			       col = (uint32_t)(next_random(rng) % (g->cols - SPOT));
+
+		for (uint32_t k = 0; k < SPOT * SPOT; k++) {
+			const uint32_t y = k / SPOT, x = k % SPOT;
+			const bool middle = (y + 1) / 2 == 1 && (x + 1) / 2 == 1;
+			const uint32_t at = row + y;
+
+			packet_of(b, frame,
+				at / g->tile_rows)[(uint64_t)(at % g->tile_rows) * g->cols + col +
+				x] = (uint16_t)(14000 + (middle ? GK_RAW_G2 : GK_RAW_G1));
+		}
+	}
+}
+
+void
+bench_bright(struct bench *b, bool bright)
+{
+	const struct gk_geometry *g = &b->config.geometry;
+	uint64_t rng = 1;
+
+	b->bright = bright;
+	for (uint32_t f = 0; f < b->frames; f++) {
+		for (uint32_t t = 0; t < g->tiles; t++) {
+			uint16_t *raw = packet_of(b, f, t);
+
+			for (uint64_t x = 0; x < (uint64_t)g->tile_rows * g->cols; x++)
+				raw[x] = background(&rng);
+		}
+		if (bright)
+			put_spots(b, f, &rng);
+	}
+}
+
+/* As many frames as it takes to be beyond the caches, whole batches. */
+static uint32_t
+choose_frames(uint64_t frame_bytes)
+{
+	uint64_t l3 = bench_host_cache(3), n;
+
+	if (l3 == 0)
+		l3 = BENCH_L3_UNKNOWN;
+	n = (2 * l3 + BATCH_MAX * frame_bytes - 1) / (BATCH_MAX * frame_bytes) * BATCH_MAX;
+	return n < FRAMES_MAX ? (uint32_t)n : FRAMES_MAX;
+}
+
+static void
+open_set(struct bench *b, enum gk_isa isa)
+{
+	struct bench_set *s = &b->set[b->nb_sets++];
+
+	s->isa = isa;
+	s->config.channel = bench_need(sizeof(*s->config.channel));
+	for (int i = 0; i < 3; i++) {
+		s->config.channel->coef[0].p[i] = (uintptr_t)b->p[i];
+		s->config.channel->coef[0].r[i] = (uintptr_t)b->r[i];
+	}
+	s->config.channel->dark[0].cells = (uintptr_t)b->cells;
+	/* the memory of a ring goes on from row to row */
+	gk_ring_init(&s->ring, s->config.channel, 0);
+}
+
+void
+bench_open(struct bench *b)
+{
+	struct gk_config *c = &b->config;
+	uint64_t pixels;
+
+	c->geometry = (struct gk_geometry){128 * b->modules, 4, 1024};
+	pixels = gk_pixels(&c->geometry);
+	if (b->frames == 0)
+		b->frames = choose_frames(pixels * sizeof(uint16_t));
+	/* output slots fit for any type of values */
+	gk_layout_init(&c->layout, &c->geometry, GK_VALUE_F32, (uint32_t)pixels / 16);
+	c->gangs = c->workers = 1;
+	c->nb_frames = c->nb_outputs = b->frames;
+	c->frames = bench_need(b->frames * gk_frame_stride(&c->geometry));
+	c->results = bench_need(b->frames * sizeof(*c->results));
+	c->outputs = bench_need(b->frames * c->layout.stride);
+	b->packets =
+		bench_need((uint64_t)b->frames * c->geometry.tiles * packet_stride(&c->geometry));
+	b->cells = bench_need(gk_dark_size(&c->geometry));
+	for (int s = 0; s < 3; s++) {
+		b->p[s] = bench_need(pixels * 4);
+		b->r[s] = bench_need(pixels * 4);
+	}
+	for (uint32_t f = 0; f < b->frames; f++) {
+		frame_of(b, f)->frame = f;
+		frame_of(b, f)->out = f;
+		for (uint32_t t = 0; t < c->geometry.tiles; t++)
+			frame_of(b, f)->packet[t] = (uintptr_t)packet_of(b, f, t);
+	}
+	fill_coefficients(b);
+	bench_bright(b, false);
+	for (int isa = GK_ISA_PLAIN; isa < GK_ISAS; isa++) {
+		if (gk_isa_choose(isa) >= 0)
+			open_set(b, isa);
+		else
+			printf("%s: this processor has it not\n", gk_isa_name(isa));
+	}
+}
+
+void
+bench_close(struct bench *b)
+{
+	for (int s = 0; s < 3; s++) {
+		free(b->p[s]);
+		free(b->r[s]);
+	}
+	for (uint32_t i = 0; i < b->nb_sets; i++)
+		free(b->set[i].config.channel);
+	free(b->cells);
+	free(b->packets);
+	free(b->config.frames);
+	free(b->config.results);
+	free(b->config.outputs);
+}
