@@ -13,7 +13,7 @@
 #define FIELD_READ  7
 #define FIELD_WRITE 48
 
-static const char *memory = "mmaphuge";
+static const char *memory;
 
 static double
 run(const struct bench_fio *f)
@@ -51,10 +51,12 @@ run(const struct bench_fio *f)
 double
 bench_fio(const struct bench_fio *f)
 {
-	double rate = run(f);
+	double rate;
 
+	memory = "mmaphuge";
+	rate = run(f);
 	/* without enough huge pages it ends at once */
-	if (rate == 0 && strcmp(memory, "malloc") != 0) {
+	if (rate == 0) {
 		memory = "malloc";
 		rate = run(f);
 	}
@@ -62,9 +64,14 @@ bench_fio(const struct bench_fio *f)
 	return rate;
 }
 
+bool
+bench_fio_huge(void)
+{
+	return strcmp(memory, "mmaphuge") == 0;
+}
+
 const char *
 bench_fio_memory(void)
 {
-	return strcmp(memory, "malloc") == 0 ? "pages of 4 KiB: vm.nr_hugepages is too low"
-					     : "huge pages";
+	return bench_fio_huge() ? "huge pages" : "pages of 4 KiB: vm.nr_hugepages is too low";
 }

@@ -23,6 +23,9 @@ struct bench_fio {
  *   file, or allocates its room; 0: no fio, or it does not want to */
 double bench_fio(const struct bench_fio *f);
 
+/* Did the last run have huge pages? Without them it is no peer that a goal may be held against. */
+bool bench_fio_huge(void);
+
 /* @return kind of memory of the last run, for the table */
 const char *bench_fio_memory(void);
 

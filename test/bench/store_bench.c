@@ -305,10 +305,51 @@ ratio_of(const struct bench *b, enum row row)
 	return bench_median(ratio, b->rounds);
 }
 
+/* For bench.py. @param peer  0: there is none. fio in small pages is no peer of a goal. */
+static void
+emit_row(const struct bench *b, enum row row, double rate, double peer)
+{
+	const bool fio = rows[row].peer == FIO_WRITE || rows[row].peer == FIO_READ;
+	char against[128];
+
+	snprintf(against, sizeof(against), "%s%s%s", rows[rows[row].peer].what, fio ? ", " : "",
+		fio ? bench_fio_memory() : "");
+	bench_row(&(struct bench_row){.stage = "store",
+		.what = rows[row].what,
+		.value = rate * 1e-9,
+		.unit = "GB/s",
+		.against = peer > 0 ? against : NULL,
+		.other = peer * 1e-9,
+		.ratio = peer > 0 ? ratio_of(b, row) : 0,
+		.goal = peer > 0 && bench_fio_huge() ? rows[row].goal : NULL});
+}
+
+static void
+print_row(const struct bench *b, enum row row)
+{
+	const double rate = bench_median(b->rate[row], b->rounds),
+		     peer = bench_median(b->rate[rows[row].peer], b->rounds);
+	double sorted[ROUNDS_MAX];
+
+	if (rate == 0) {
+		printf("%-40s  not there\n", rows[row].what);
+		return;
+	}
+	memcpy(sorted, b->rate[row], b->rounds * sizeof(sorted[0]));
+	qsort(sorted, b->rounds, sizeof(sorted[0]), bench_by_value);
+	printf("%-40s  %7.3f  %7.3f  %7.3f", rows[row].what, rate * 1e-9, sorted[0] * 1e-9,
+		sorted[b->rounds - 1] * 1e-9);
+	if (rows[row].peer != row) {
+		if (peer > 0)
+			printf("  %7.1f %%", 100 * ratio_of(b, row));
+		emit_row(b, row, rate, peer);
+	}
+	printf("\n");
+}
+
 static void
 print_table(const struct bench *b)
 {
-	double rate, peer, ratio;
 	unsigned int row;
 
 	printf("\n%s\n", b->host.why);
@@ -318,33 +359,10 @@ print_table(const struct bench *b)
 		b->slices.slice >> 10, b->slices.depth, b->io.bytes >> 20, b->rounds);
 	printf("fio has its memory in %s\n", bench_fio_memory());
 	printf("%-40s  %7s  %7s  %7s  %9s\n", "what", "GB/s", "least", "most", "of peer");
-	for (row = 0; row < ROWS; row++) {
-		rate = bench_median(b->rate[row], b->rounds);
-		if (rate == 0) {
-			printf("%-40s  not there\n", rows[row].what);
-			continue;
-		}
-		double sorted[ROUNDS_MAX];
-
-		memcpy(sorted, b->rate[row], b->rounds * sizeof(sorted[0]));
-		qsort(sorted, b->rounds, sizeof(sorted[0]), bench_by_value);
-		printf("%-40s  %7.3f  %7.3f  %7.3f", rows[row].what, rate * 1e-9, sorted[0] * 1e-9,
-			sorted[b->rounds - 1] * 1e-9);
-		peer = bench_median(b->rate[rows[row].peer], b->rounds);
-		ratio = peer > 0 ? ratio_of(b, row) : 0;
-		if (rows[row].peer != row && peer > 0)
-			printf("  %7.1f %%", 100 * ratio);
-		printf("\n");
-		if (rows[row].peer != row && peer > 0)
-			bench_row(&(struct bench_row){.stage = "store",
-				.what = rows[row].what,
-				.value = rate * 1e-9,
-				.unit = "GB/s",
-				.against = rows[rows[row].peer].what,
-				.other = peer * 1e-9,
-				.ratio = ratio,
-				.goal = rows[row].goal});
-	}
+	for (row = 0; row < ROWS; row++)
+		print_row(b, row);
+	if (bench_median(b->rate[FIO_WRITE], b->rounds) == 0)
+		bench_row_missing("store", "beside fio", "no fio, or it cannot write here");
 	printf("CPU copies of a byte of a body after it has arrived: %.6f\n",
 		(double)b->copied / b->bodies);
 	bench_row(&(struct bench_row){.stage = "store",
