@@ -511,7 +511,7 @@ parse(int argc, char **argv)
 	for (; argc > 1; argc--, argv++) {
 		if (strcmp(argv[1], "quick") == 0) {
 			rounds = 1;
-			seconds = 0.2;
+			seconds = 0.05;
 			continue;
 		}
 		for (i = 0; i < RTE_DIM(parts) && strcmp(argv[1], parts[i].name) != 0; i++)

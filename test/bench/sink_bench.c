@@ -37,7 +37,7 @@ static const char usage[] =
 
 struct rig rig;
 struct bench_job job = {.seconds = SECONDS};
-static unsigned int rounds = ROUNDS;
+static unsigned int rounds = ROUNDS, singles = SINGLES;
 
 static double
 gbit(double bytes)
@@ -48,7 +48,7 @@ gbit(double bytes)
 static void
 row(const char *name)
 {
-	const unsigned int nb = batch.body >= BIG ? SINGLES_BIG : SINGLES;
+	const unsigned int nb = batch.body >= BIG ? SINGLES_BIG : singles;
 	double raw[ROUNDS], checked[ROUNDS], this[ROUNDS], ratio[ROUNDS], ceiling[ROUNDS];
 	double serial[ROUNDS], share, one, one_tcp;
 	unsigned int i;
@@ -106,7 +106,8 @@ main(int argc, char **argv)
 	}
 	if (argc - words == 2) {
 		rounds = 1;
-		job.seconds = 0.1;
+		job.seconds = 0.05;
+		singles = SINGLES_BIG;
 	}
 	rig_open(&rig, MEMORY, false);
 	ends_open(directory);
