@@ -141,8 +141,8 @@ struct frame_agreement {
 	uint32_t votes;
 };
 
-/** An RX lcore's end of the table. Of the first line the builder reads `polls`, now and then; the
- * others are for it. */
+/** An RX lcore's end of the table. The builder reads what follows `wanted`, but not `leap`, the
+ * agreements and what is behind them; of the first line `polls` alone, now and then. */
 struct frame_lane {
 	uint32_t id;
 	uint32_t expected;   /**< packets of a frame that come through this lane */

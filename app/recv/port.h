@@ -97,8 +97,7 @@ port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
 /** What pools must hold besides RX rings; see port_open(). */
 struct port_demand {
 	uint32_t frame_packets; /**< packets that frame slots may keep */
-	uint32_t lcores;	/**< lcores with a mempool cache: RX and builder */
-	uint32_t lanes;
+	uint32_t lanes;		/**< RX lcores: they alone take mbufs and free them */
 };
 
 static inline struct port_demand
@@ -106,7 +105,6 @@ port_demand_of(const struct settings *s)
 {
 	return (struct port_demand){
 		.frame_packets = s->slots * s->detector.tiles,
-		.lcores = s->rx_lcores + 1,
 		.lanes = s->rx_lcores,
 	};
 }
@@ -129,9 +127,12 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 		.rings = queues * descriptors,
 		.frames = demand->frame_packets,
 		/* a cache may hold up to 1.5 times its size before it is flushed */
-		.caches = demand->lcores * PORT_MEMPOOL_CACHE * 3 / 2,
-		.bursts = demand->lanes *
-			(RX_PENDING_MAX + (demand->lanes + 1) * RX_BURST + RX_INBOX_SIZE),
+		.caches = demand->lanes * PORT_MEMPOOL_CACHE * 3 / 2,
+		/* what waits for its frame came from a queue of this port, or from an inbox */
+		.bursts = queues * RX_PENDING_SOURCE +
+			demand->lanes *
+				(RX_PENDING_SOURCE + (demand->lanes + 1) * RX_BURST +
+					RX_INBOX_SIZE),
 	};
 
 	n.header = n.rings + n.caches + n.bursts;

@@ -91,7 +91,8 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
  * @return packets in `out`
  */
 static uint32_t
-read_headers(struct rx *rx, struct rte_mbuf **burst, uint32_t n, struct rx_packet *out)
+read_headers(
+	struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n, struct rx_packet *out)
 {
 	struct detector_packet parsed[RX_BURST];
 	const uint8_t *owner = rx->table->config.owner;
@@ -133,6 +134,7 @@ read_headers(struct rx *rx, struct rte_mbuf **burst, uint32_t n, struct rx_packe
 			continue;
 		}
 		out[kept] = out[i];
+		out[kept].source = source;
 		out[kept].frame = parsed[i].frame;
 		out[kept++].packet = parsed[i].packet;
 	}
@@ -204,6 +206,7 @@ static void
 none_waits(struct rx *rx)
 {
 	memset(rx->waiting, 0, sizeof(rx->waiting));
+	memset(rx->nb_of_source, 0, sizeof(rx->nb_of_source));
 }
 
 /**
@@ -214,7 +217,7 @@ none_waits(struct rx *rx)
 static uint32_t
 place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 {
-	struct rte_mbuf *release[RX_PENDING_MAX];
+	struct rte_mbuf *release[RX_BURST];
 	uint32_t released = 0, waiting = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -238,6 +241,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 					  p->header, address, pixels);
 		if (unlikely(result == FRAME_PLACE_WAIT)) {
 			wait_for(rx, p);
+			rx->nb_of_source[p->source]++;
 			packets[waiting++] = *p;
 			continue;
 		}
@@ -250,17 +254,45 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			m->nb_segs = 1;
 		}
 		release[released++] = m;
+		if (unlikely(released == RTE_DIM(release))) {
+			rte_pktmbuf_free_bulk(release, released);
+			released = 0;
+		}
 	}
 	if (released > 0)
 		rte_pktmbuf_free_bulk(release, released);
 	return waiting;
 }
 
-/** Is there no room for another burst that has to wait? */
+/**
+ * Is there no room for another burst of a source that has to wait? It alone is stopped: one whose
+ * streams are far ahead must not keep those of another from frames that are open.
+ */
 static bool
-is_full(const struct rx *rx)
+is_full(const struct rx *rx, uint32_t source)
 {
-	return rx->nb_pending > RX_PENDING_FULL;
+	return rx->nb_of_source[source] > RX_PENDING_FULL;
+}
+
+static bool
+any_is_full(const struct rx *rx)
+{
+	if (likely(rx->nb_pending <= RX_PENDING_FULL))
+		return false;
+	for (uint32_t i = 0; i <= rx->nb_queues; i++)
+		if (is_full(rx, i))
+			return true;
+	return false;
+}
+
+/** Will nothing be placed before what waits? An inbox that was never used brings nothing. */
+static bool
+all_are_full(const struct rx *rx)
+{
+	for (uint32_t q = 0; q < rx->nb_queues; q++)
+		if (!is_full(rx, q))
+			return false;
+	return !rx->inbox_used || is_full(rx, rx->nb_queues);
 }
 
 /** Go on with packets that waited. @return how many wait no longer */
@@ -296,6 +328,7 @@ drop_strays(struct rx *rx)
 			frame_lane_drop(rx->table, rx->lane, p->stream, frame);
 		rx->counters[RX_OUTLIER]++;
 		rx->waiting[p->stream] = 0;
+		rx->nb_of_source[p->source]--;
 		rte_pktmbuf_free(p->m);
 	}
 	rx->nb_pending = kept;
@@ -320,7 +353,7 @@ want(struct rx *rx)
 			lowest = RTE_MIN(lowest, frame);
 	}
 	/* of those that only ask where they are none is wanted: UINT64_MAX + 1 */
-	frame_lane_want(rx->lane, lowest + 1, is_full(rx));
+	frame_lane_want(rx->lane, lowest + 1, all_are_full(rx));
 }
 
 /** While there is no window, packets that wait vote on where it should be, each once. */
@@ -337,10 +370,10 @@ vote(struct rx *rx)
 
 /** Read and place a burst; what has to wait becomes pending, for which there is room. */
 static void
-take(struct rx *rx, struct rte_mbuf **burst, uint32_t n)
+take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
 {
 	struct rx_packet packets[RX_BURST];
-	const uint32_t kept = read_headers(rx, burst, n, packets);
+	const uint32_t kept = read_headers(rx, source, burst, n, packets);
 	const uint32_t waiting = place(rx, packets, kept);
 
 	if (unlikely(waiting > 0)) {
@@ -362,37 +395,51 @@ poll_queue(struct rx *rx, uint32_t q)
 	rx->counters[RX_BURSTS]++;
 	for (uint32_t i = 0; i < n; i++)
 		rx->counters[RX_BYTES] += burst[i]->pkt_len;
-	take(rx, burst, n);
+	take(rx, q, burst, n);
+	return n;
+}
+
+static uint32_t
+poll_inbox(struct rx *rx)
+{
+	struct rte_mbuf *burst[RX_BURST];
+	const uint32_t n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL);
+
+	if (n == 0)
+		return 0;
+	rx->inbox_used = true;
+	take(rx, rx->nb_queues, burst, n);
 	return n;
 }
 
 /**
- * A few bursts of the queues and one of the inbox, as long as there is room for it to wait. Queues
+ * A few bursts of each queue and of the inbox, as long as there is room for them to wait. Queues
  * are left alone while an outbox is not empty. The inbox never is: what comes from there goes to no
  * outbox, so that two roles whose inboxes are full do not wait for each other.
  */
 static uint32_t
 poll_sources(struct rx *rx)
 {
-	struct rte_mbuf *burst[RX_BURST];
 	uint32_t total = 0, n;
 	bool more = true;
 
-	/* by turns: no lane gets further ahead of the others than by a burst */
+	/* by turns: no queue gets further ahead of the others than by a burst */
 	for (uint32_t b = 0; b < RX_BURSTS_A_POLL && more; b++) {
 		more = false;
-		for (uint32_t q = 0; q < rx->nb_queues && !is_full(rx) && hand_all_on(rx); q++) {
+		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {
+			if (is_full(rx, q))
+				continue;
 			n = poll_queue(rx, q);
 			more |= n == RX_BURST;
 			total += n;
 		}
+		if (is_full(rx, rx->nb_queues))
+			continue;
+		n = poll_inbox(rx);
+		more |= n == RX_BURST;
+		total += n;
 	}
-	if (is_full(rx))
-		return total;
-	n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL);
-	if (n > 0)
-		take(rx, burst, n);
-	return total + n;
+	return total;
 }
 
 /** Give up everything that waits, in here and in the inbox. */
@@ -447,7 +494,7 @@ rx_poll(void *arg)
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);
-	if (unlikely(is_full(rx)))
+	if (unlikely(any_is_full(rx)))
 		drop_strays(rx);
 	if (rx->nb_pending > 0)
 		rx->counters[RX_WAITS]++;

@@ -21,15 +21,19 @@
 
 #define RX_BURST 64
 /**
- * Bursts of a queue that is not empty, in one poll. One alone would be 2.5 Mpackets/s at most on an
- * lcore that a gang shares, whose polls take some 25 us.
+ * Bursts of a queue or an inbox that is not empty, in one poll. One alone would be 2.5 Mpackets/s
+ * at most on an lcore that a gang shares, whose polls take some 25 us.
  */
 #define RX_BURSTS_A_POLL 4
 #define RX_QUEUES_MAX	 16
-#define RX_PENDING_MAX	 (4 * RX_BURST)
-#define RX_PENDING_FULL	 (RX_PENDING_MAX - RX_BURST) /**< more wait: no further burst is taken */
-#define RX_INBOX_SIZE	 4096
-#define RX_NO_STREAM	 UINT16_MAX
+/** Where packets come from: queues, and the inbox behind them. */
+#define RX_SOURCES_MAX	  (RX_QUEUES_MAX + 1)
+#define RX_PENDING_SOURCE (4 * RX_BURST) /**< packets of a source that may wait */
+/** More of a source wait: no further burst of it is taken. */
+#define RX_PENDING_FULL (RX_PENDING_SOURCE - RX_BURST)
+#define RX_PENDING_MAX	(RX_SOURCES_MAX * RX_PENDING_SOURCE)
+#define RX_INBOX_SIZE	4096
+#define RX_NO_STREAM	UINT16_MAX
 
 /** Every packet that is received ends in exactly one of the counters from RX_PLACED on. */
 enum rx_counter {
@@ -64,6 +68,7 @@ struct rx_packet {
 	uint64_t frame;
 	uint16_t packet;
 	uint16_t stream;
+	uint16_t source; /**< queue, or rx.nb_queues for the inbox */
 };
 
 /** Maps UDP destination ports to streams; shared by all RX roles, read-only. */
@@ -86,8 +91,10 @@ struct rx {
 	ptrdiff_t view;
 	bool drop_handoff; /**< full inbox: drop (true) or wait (false) */
 	uint32_t nb_pending;
-	uint32_t nb_voted; /**< pending packets whose vote is counted */
-	uint64_t changes;  /**< of the table, before pending packets were tried last */
+	uint32_t nb_of_source[RX_SOURCES_MAX]; /**< pending, by rx_packet.source */
+	bool inbox_used;		       /**< others have handed packets on */
+	uint32_t nb_voted;		       /**< pending packets whose vote is counted */
+	uint64_t changes; /**< of the table, before pending packets were tried last */
 	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint32_t nb_outbox[FRAME_LANES_MAX];
@@ -101,7 +108,7 @@ struct rx {
 } __rte_cache_aligned;
 
 /**
- * One round: everything that waits, a few bursts of each queue, the inbox.
+ * One round: everything that waits, a few bursts of each queue and of the inbox.
  * Its own lcore only. @return non-zero if any packet was handled
  */
 int rx_poll(void *rx);

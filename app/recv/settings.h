@@ -46,7 +46,7 @@ enum payload_pool {
 enum idle_policy {
 	IDLE_AUTO,  /**< yield if lcores share CPUs, else pause */
 	IDLE_POLL,  /**< poll on */
-	IDLE_PAUSE, /**< a few CPU pauses */
+	IDLE_PAUSE, /**< one CPU pause a round */
 	IDLE_YIELD, /**< give the CPU away */
 };
 

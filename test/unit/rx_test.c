@@ -400,6 +400,22 @@ software_classifier(void **state)
 		assert_int_equal(rig_rx[i]->counters[RX_PLACED], 3 * 128);
 }
 
+/* An inbox has as many turns as a queue: an lcore that a gang shares polls seldom. */
+static void
+inbox_gives_several_bursts(void **state)
+{
+	three_roles(512);
+	rig_poll_queue(0, 0);
+	for (uint64_t f = 1; f <= 3; f++)
+		send_frame(0, 1, f, true);
+	for (int i = 0; i < 2; i++)
+		rx_poll(rig_rx[0]);
+	assert_int_equal(rig_count(ft, RX_HANDED_ON), 3 * 128);
+	rx_poll(rig_rx[1]);
+	assert_int_equal(rig_rx[1]->counters[RX_PLACED], RX_BURSTS_A_POLL * RX_BURST);
+	finish();
+}
+
 /* Each lane frees what it has placed, a few mbufs a round; the slot waits for all of them. */
 static void
 lanes_free_their_own(void **state)
@@ -500,7 +516,7 @@ waits_for_slots(void **state)
 	for (int i = 0; i < 50; i++)
 		poll_all();
 	assert_int_equal(rig_count(ft, RX_PLACED), 4 * 128 - 1);
-	assert_in_range(rig_rx[0]->nb_pending, RX_PENDING_MAX - RX_BURST + 1, RX_PENDING_MAX);
+	assert_in_range(rig_rx[0]->nb_pending, RX_PENDING_FULL + 1, RX_PENDING_SOURCE);
 	assert_int_equal(ft->lanes[0].wanted, 6);
 	assert_int_equal(ft->lanes[0].blocked, 6);
 	assert_int_equal(
@@ -573,6 +589,91 @@ corrupt_number_waits_alone(void **state)
 	}
 	assert_int_equal(rig_rx[0]->nb_pending, 0);
 	assert_int_equal(rig_count(ft, RX_DUPLICATE), 1);
+	finish();
+}
+
+/** Stream 0 to queue 0, the others to queue 1, as long as there are mbufs. */
+static void
+send_halves(uint64_t frames[2], uint64_t end)
+{
+	for (uint32_t q = 0; q < 2; q++)
+		for (; frames[q] < end &&
+			rig_queues[q].head - rig_queues[q].tail + (q == 0 ? 1 : 3) * 64 <= 320;
+			frames[q]++)
+			for (uint32_t p = 0; p < d.stream_packets; p++)
+				for (uint32_t s = q; s < (q == 0 ? 1 : d.streams); s++)
+					rig_push(q, rig_packet(s, frames[q], p, q == 1));
+}
+
+/* Nothing paces two queues of unequal streams, and both are polled alike: what the one brings too
+ * early must not keep the other from bringing what is waited for. */
+static void
+queue_ahead_is_stopped_alone(void **state)
+{
+	const uint64_t end = 60;
+	struct frame_closed closed;
+	uint64_t frames[2] = {1, 1}, next = 1;
+	uint32_t most_ahead = 0;
+
+	rig_config(&config, &d, 2, 2);
+	config.run.first_known = true;
+	config.run.first_frame = 1;
+	begin(64);
+	rig_poll_queue(0, 0);
+	rig_poll_queue(0, 1);
+	for (int i = 0; i < 2000 && next < end; i++) {
+		send_halves(frames, end);
+		poll_all();
+		most_ahead = RTE_MAX(most_ahead, rig_rx[0]->nb_of_source[0]);
+		/* all frames are open, and what is missing is in a queue that goes on */
+		assert_int_equal(ft->lanes[0].blocked, 0);
+		while (rig_close(ft, &closed)) {
+			assert_int_equal(closed.frame, next++);
+			assert_int_equal(closed.missing, 0);
+			free_slot(closed.slot);
+		}
+		frame_table_open(ft);
+	}
+	assert_int_equal(next, end);
+	assert_true(most_ahead > RX_PENDING_FULL);
+	finish();
+}
+
+/* When all queues are stopped, streams that are behind will not come before there is room. */
+static void
+all_queues_are_stopped(void **state)
+{
+	struct frame_closed closed;
+
+	rig_config(&config, &d, 2, 2);
+	config.run.first_known = true;
+	config.run.first_frame = 1;
+	begin(64);
+	rig_poll_queue(0, 0);
+	rig_poll_queue(0, 1);
+	/* streams 1 and 3 are dead: their queue brings nothing for the head any more */
+	for (uint64_t f = 1; f <= 8; f++)
+		for (uint32_t p = 0; p < d.stream_packets; p++) {
+			rig_push(0, rig_packet(0, f, p, false));
+			if (f == 8)
+				continue;
+			rig_push(1, rig_packet(2, f, p, true));
+		}
+	for (int i = 0; i < 10; i++)
+		poll_all();
+	assert_int_equal(ft->lanes[0].blocked, 0);
+	assert_false(rig_close(ft, &closed));
+	for (uint32_t p = 0; p < d.stream_packets; p++)
+		rig_push(1, rig_packet(2, 8, p, true));
+	for (int i = 0; i < 10; i++)
+		poll_all();
+	assert_int_equal(ft->lanes[0].blocked, 6);
+	assert_false(rig_close(ft, &closed));
+	poll_all();
+	assert_true(rig_close(ft, &closed));
+	assert_int_equal(closed.packets, 128);
+	free_slot(closed.slot);
+	rig_rx[0]->stop = true;
 	finish();
 }
 
@@ -760,6 +861,7 @@ main(int argc, char **argv)
 		TEST(chains_of_wrong_lengths),
 		TEST(duplicates_late_and_beyond),
 		TEST(software_classifier),
+		TEST(inbox_gives_several_bursts),
 		TEST(lanes_free_their_own),
 		TEST(full_inbox_waits),
 		TEST(full_inbox_drops),
@@ -767,6 +869,8 @@ main(int argc, char **argv)
 		TEST(waits_for_slots),
 		TEST(frames_open_meanwhile),
 		TEST(corrupt_number_waits_alone),
+		TEST(queue_ahead_is_stopped_alone),
+		TEST(all_queues_are_stopped),
 		TEST(stray_stream_takes_no_room),
 		TEST(first_packets_find_the_window),
 		TEST(full_role_finds_the_window),
