@@ -225,6 +225,7 @@ static void
 begin_closing(struct frame_table *ft)
 {
 	frame_entry_set(ft, ft->builder.next_close, FRAME_TAG_CLOSED);
+	frame_window_changed(ft);
 	ft->builder.closing = true;
 	ft->builder.grace = rte_rcu_qsbr_start(ft->qsbr);
 }

@@ -213,8 +213,10 @@ frame_table_open(struct frame_table *ft)
 	}
 	if (ft->config.refuse && b->nb_free == 0)
 		opened += refuse_frames(ft);
-	if (opened > 0)
+	if (opened > 0) {
 		__atomic_store_n(&ft->window.next, b->next_open, __ATOMIC_RELAXED);
+		frame_window_changed(ft);
+	}
 	return opened;
 }
 
@@ -257,6 +259,7 @@ frame_table_flush(struct frame_table *ft)
 	for (uint64_t f = b->next_close; f < b->next_open; f++)
 		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
 			frame_entry_set(ft, f, FRAME_TAG_CLOSED);
+	frame_window_changed(ft);
 	b->flushing = true;
 	b->flush_graced = false;
 	b->closing = false;

@@ -201,8 +201,8 @@ struct frame_window {
 	uint64_t horizon;		   /**< numbers from here on are outliers */
 	uint64_t end;			   /**< first frame after the run */
 	uint64_t next;			   /**< lowest frame that is not opened */
-	/** Changes of the above and of entries, each counted after it: as long as it is the same, a
-	 * packet that waits would wait again. */
+	/** Changes of the above and of entries, counted after them, several as one: as long as it
+	 * is the same, a packet that waits would wait again. */
 	uint64_t changes;
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_window, base) == RTE_CACHE_LINE_SIZE, "a line of its own");

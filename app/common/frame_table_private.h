@@ -17,7 +17,7 @@ extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
-/** The builder has changed what lanes make of a frame; see frame_window.changes. */
+/** The builder has changed what lanes make of a frame: after that; see frame_window.changes. */
 static inline void
 frame_window_changed(struct frame_table *ft)
 {
@@ -36,13 +36,15 @@ frame_window_publish(struct frame_table *ft)
 	frame_window_changed(ft);
 }
 
-/** The builder gives a frame a slot, or says FRAME_TAG_CLOSED or FRAME_TAG_REFUSED of it. */
+/**
+ * The builder gives a frame a slot, or says FRAME_TAG_CLOSED or FRAME_TAG_REFUSED of it. Then, once
+ * for all of them, frame_window_changed() is due.
+ */
 static inline void
 frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 {
 	__atomic_store_n(&ft->entry[frame & ft->entry_mask],
 		(frame + 1) << FRAME_TAG_SLOT_BITS | slot, __ATOMIC_RELEASE);
-	frame_window_changed(ft);
 }
 
 /** Highest frame + 1 that came of a stream; 0: none yet. */

@@ -236,10 +236,10 @@ frame_table_stop(struct frame_table *ft)
 		end = RTE_MAX(end, frame_stream_progress(ft, s));
 	end = RTE_MIN(end, ft->window.end);
 	__atomic_store_n(&ft->window.end, end, __ATOMIC_RELEASE);
-	frame_window_changed(ft);
 	for (uint64_t f = RTE_MAX(end, b->next_close); f < b->next_open; f++)
 		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
 			frame_entry_set(ft, f, FRAME_TAG_CLOSED);
+	frame_window_changed(ft);
 }
 
 void

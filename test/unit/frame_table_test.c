@@ -105,6 +105,39 @@ waits_until_open(void **state)
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACED);
 }
 
+/* Lanes look again when it changes, and the line is on its way to them each time. */
+static void
+changes_count_once(void **state)
+{
+	uint64_t before;
+
+	begin(5);
+	place_range(0, 5, 0, PACKETS);
+	place_range(0, 6, 0, PACKETS);
+	before = frame_lane_changes(ft);
+	assert_true(frame_table_close(ft, &closed));
+	assert_int_equal(frame_lane_changes(ft), before + 1);
+	frame_table_recycle(ft, closed.slot);
+	assert_true(frame_table_close(ft, &closed));
+	frame_table_recycle(ft, closed.slot);
+	before = frame_lane_changes(ft);
+	assert_int_equal(frame_table_open(ft), 2);
+	assert_int_equal(frame_lane_changes(ft), before + 1);
+	assert_int_equal(frame_table_open(ft), 0);
+	assert_int_equal(frame_lane_changes(ft), before + 1);
+	assert_int_equal(ft->window.next, ft->builder.next_open);
+	/* a grace period begins, and nothing more until it is over */
+	place_range(0, 7, 1, PACKETS);
+	place_range(0, 8, 0, PACKETS);
+	place_range(0, 9, 0, PACKETS);
+	assert_false(rig_close(ft, &closed));
+	assert_int_equal(frame_lane_changes(ft), before + 2);
+	expect_closed(7, PACKETS - 1);
+	before = frame_lane_changes(ft);
+	frame_table_stop(ft);
+	assert_int_equal(frame_lane_changes(ft), before + 1);
+}
+
 static void
 refuses_whole_frames(void **state)
 {
@@ -314,6 +347,7 @@ main(int argc, char **argv)
 		TEST(duplicate_packet),
 		TEST(late_packets),
 		TEST(waits_until_open),
+		TEST(changes_count_once),
 		TEST(refuses_whole_frames),
 		TEST(beyond_the_run),
 		TEST(lost_frames_in_the_middle),
