@@ -101,8 +101,11 @@ read_headers(
 	struct rte_mbuf *drop[RX_BURST];
 	uint32_t valid = 0, kept = 0, dropped = 0;
 
-	for (uint32_t i = 0; i < n; i++)
+	/* the headers are two lines: what says whether they are the detector's is at their end */
+	for (uint32_t i = 0; i < n; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
+		rte_prefetch0(rte_pktmbuf_mtod_offset(burst[i], void *, RTE_CACHE_LINE_SIZE));
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		const enum rx_counter c = classify(rx, burst[i], &out[valid]);
 
@@ -471,13 +474,8 @@ rx_poll(void *arg)
 {
 	struct rx *rx = arg;
 	uint32_t n = 0, received;
-	/* before anything is looked at: what changes from now on is for the next round */
-	const uint64_t changes = frame_lane_changes(rx->table);
-	/* an lcore whose gangs are behind polls often while the window is full: as long as the
-	 * builder has done nothing, that is to cost them little */
-	const bool try = changes != rx->changes;
+	bool try = false;
 
-	rx->changes = changes;
 	frame_lane_quiescent(rx->table, rx->lane);
 	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
 		drop_waiting(rx);
@@ -486,6 +484,13 @@ rx_poll(void *arg)
 		return 0;
 	}
 	if (rx->nb_pending > 0) {
+		/* before anything is looked at: what changes from now on is for the next round */
+		const uint64_t changes = frame_lane_changes(rx->table);
+
+		/* an lcore whose gangs are behind polls often while the window is full: as long as
+		 * the builder has done nothing, that is to cost them little */
+		try = changes != rx->changes;
+		rx->changes = changes;
 		if (try)
 			n = place_pending(rx);
 		/* without a window, what waits may bring the agreement, or more packets do */
@@ -500,8 +505,10 @@ rx_poll(void *arg)
 		rx->counters[RX_WAITS]++;
 	if (try || received > 0)
 		want(rx);
-	/* a few more than came: caches stay as full as they are, and pools are left alone */
-	n += frame_lane_reclaim(
-		rx->table, rx->lane, RTE_MAX(received + received / 8, (uint32_t)RX_BURST));
+	/* a few more than came: caches stay as full as they are, and pools are left alone. With
+	 * nothing to receive there is time for more. */
+	n += frame_lane_reclaim(rx->table, rx->lane,
+		received > 0 ? RTE_MAX(received + received / 8, (uint32_t)RX_BURST)
+			     : RX_BURSTS_A_POLL * RX_BURST);
 	return n + received != 0;
 }

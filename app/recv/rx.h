@@ -94,7 +94,7 @@ struct rx {
 	uint32_t nb_of_source[RX_SOURCES_MAX]; /**< pending, by rx_packet.source */
 	bool inbox_used;		       /**< others have handed packets on */
 	uint32_t nb_voted;		       /**< pending packets whose vote is counted */
-	uint64_t changes; /**< of the table, before pending packets were tried last */
+	uint64_t changes; /**< of the table, when pending packets were last tried again */
 	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint32_t nb_outbox[FRAME_LANES_MAX];
