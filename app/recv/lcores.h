@@ -78,7 +78,8 @@ int lcores_add(struct lcores *l, const struct settings *s, const struct role_pla
 
 /**
  * Poll until lcores.stop is set. The main lcore polls its roles, or sleeps if it has none.
- * @return 0 or -errno when lcores cannot be launched
+ * @return 0, or -errno when an lcore cannot be launched (logged): lcores.stop is set then, and
+ *         roles that wait for it may never have been polled
  */
 int lcores_run(struct lcores *l);
 

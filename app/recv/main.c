@@ -46,7 +46,7 @@ struct service {
 	const struct settings *settings;
 	uint64_t next_progress;
 	bool quiet;
-	int failed; /**< a gang gave up: negative errno */
+	int failed; /**< the run was given up: negative errno */
 };
 
 static volatile sig_atomic_t signalled;
@@ -177,6 +177,12 @@ gang_failed(struct service *s)
 	return true;
 }
 
+static bool
+lcores_stopped(const struct service *s)
+{
+	return __atomic_load_n(&s->pipeline->lcores->stop, __ATOMIC_ACQUIRE);
+}
+
 static void *
 serve(void *arg)
 {
@@ -184,7 +190,8 @@ serve(void *arg)
 	struct service *s = arg;
 	bool stopping = false;
 
-	while (!gang_failed(s)) {
+	/* lcores that could not be launched have stopped before anybody told them to */
+	while (!gang_failed(s) && !lcores_stopped(s)) {
 		run_tick(&s->run);
 		print_progress(s);
 		if (signalled && !stopping) {
@@ -200,11 +207,12 @@ serve(void *arg)
 			break;
 		nanosleep(&tick, NULL);
 	}
-	run_close(&s->run); /* a gang has given up: nor is there another run */
+	run_close(&s->run); /* whatever has ended this: nor is there another run */
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
 		__atomic_store_n(&s->pipeline->rx[i]->stop, true, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < s->settings->rx_lcores; i++)
-		while (!__atomic_load_n(&s->pipeline->rx[i]->stopped, __ATOMIC_ACQUIRE))
+		while (!__atomic_load_n(&s->pipeline->rx[i]->stopped, __ATOMIC_ACQUIRE) &&
+			!lcores_stopped(s))
 			nanosleep(&tick, NULL);
 	__atomic_store_n(&s->pipeline->lcores->stop, true, __ATOMIC_RELEASE);
 	return NULL;
@@ -283,10 +291,11 @@ receive(struct service *s)
 		rx_poll(s->pipeline->rx[i]);
 	if (s->pipeline->stores != NULL)
 		egress_rest(s->pipeline->stores);
-	if (s->failed != 0) {
-		run_give_up(&s->run, "a gang gave up");
-		ret = s->failed;
-	}
+	if (ret != 0)
+		s->failed = ret;
+	if (s->failed != 0)
+		run_give_up(&s->run, ret != 0 ? "lcores cannot be launched" : "a gang gave up");
+	ret = s->failed;
 	run_get_status(&s->run, &status);
 	if (!s->settings->service)
 		print_result(s, &status);
@@ -355,10 +364,13 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	run_free(&service.run);
 	eal_hold();
 	leaked = pipeline_destroy(&pipeline);
-	if (leaked != 0) {
+	if (leaked != 0 && service.failed != 0)
+		LOG(ERR, "%u mbufs did not come back: of frames of the run that was given up\n",
+			leaked);
+	else if (leaked != 0)
 		LOG(ERR, "%u mbufs did not come back: this is a bug\n", leaked);
+	if (leaked != 0)
 		status = EXIT_FAILURE;
-	}
 out:
 	config_close(config);
 	return status;

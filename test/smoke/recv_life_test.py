@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """What may happen to a receiver while it works: killed, stopped and continued, started under load,
-stopped while a module is silent, a disk that fills up.
+stopped while a module is silent, a disk that fills up, lcores that do not start.
 
 usage: recv_life_test.py BUILD-DIR [CASE]...
 """
@@ -35,7 +35,7 @@ def capture(where, *options):
                    check=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def recv(where, rate, *settings, out='out', modules=1):
+def command(where, rate, *settings, out='out', modules=1):
     """An endless replay of so many frames a second."""
     c = [RECV, '--no-huge', '-m', '768', '--no-pci', '--no-shconf', '--no-telemetry', '--lcores',
          FLOAT, '--vdev', 'gpu_host0', '--vdev',
@@ -45,6 +45,12 @@ def recv(where, rate, *settings, out='out', modules=1):
               'veto.dry_run=yes', 'output.csr_threshold=5', 'output.images_interval=16',
               'output.frames_interval=64', *settings):
         c += ['--set', s]
+    return c
+
+
+def recv(where, rate, *settings, out='out', modules=1):
+    """The same, with its run begun."""
+    c = command(where, rate, *settings, out=out, modules=modules)
     p = background.start(c, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     name = next((s[9:] for s in settings if s.startswith('run.name=')), 'run')
     end = time.monotonic() + 60
@@ -182,6 +188,22 @@ def the_disk_is_full(where):
         want('CRC' in done.stdout and 'wrong' not in done.stdout, done.stdout)
     finally:
         subprocess.run(['umount', f'{where}/small'], check=False)
+
+
+@case
+def no_lcore_can_be_launched(where):
+    linked = subprocess.run(['ldd', RECV], check=False, text=True, stdout=subprocess.PIPE).stdout
+    if 'librte_eal.so' not in linked or 'libasan' in linked:
+        raise Skipped('a receiver with shared DPDK, and without sanitizers')
+    capture(where)
+    done = subprocess.run(command(where, 100), check=False, timeout=60, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT,
+                          env={**os.environ, 'LD_PRELOAD': f'{BUILD}/test/smoke/libno_launch.so'})
+    want(done.returncode == 1, done.returncode, done.stdout)
+    want('cannot launch lcore' in done.stdout, done.stdout)
+    want('run run was given up: lcores cannot be launched' in done.stdout, done.stdout)
+    want('this is a bug' not in done.stdout, done.stdout)
 
 
 def main():
