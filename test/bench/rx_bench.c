@@ -101,9 +101,13 @@ poll_roles(struct loop *l, uint64_t end)
 	struct rx *rx = l->b->rx[l->lane];
 
 	while (rte_rdtsc() < end) {
-		rx_poll(rx);
+		bool busy = rx_poll(rx) != 0;
+
 		if (l->lane == 0)
-			rx_bench_build(l->b);
+			busy |= rx_bench_build(l->b);
+		/* a lane that is blocked leaves the other one its lines, as the receiver does */
+		if (!busy)
+			rte_pause();
 	}
 	l->speed.packets = rx->counters[RX_PLACED];
 }
