@@ -112,7 +112,7 @@ struct frame_stream {
 	struct detector_frame_info info;
 	uint64_t reserved;
 } __rte_cache_aligned;
-_Static_assert(sizeof(struct frame_stream) == RTE_CACHE_LINE_SIZE, "one line a stream");
+static_assert(sizeof(struct frame_stream) == RTE_CACHE_LINE_SIZE, "one line a stream");
 
 /** What became of a packet. */
 enum frame_place {
@@ -133,6 +133,7 @@ struct frame_lane_count {
 	uint64_t tag;
 	uint64_t placed;
 };
+static_assert(sizeof(struct frame_lane_count) == 16, "four slots a line");
 
 /** Packets in a row that agree on a place within `slots` frames. */
 struct frame_agreement {
@@ -159,9 +160,8 @@ struct frame_lane {
 	uint64_t passed_at; /**< ... TSC, of the first one of that frame */
 	uint64_t agreed;    /**< frame + 1 where the first window should be, 0 = not agreed on */
 	uint64_t claims;    /**< of `elsewhere`: streams that agree with themselves; see `place` */
-	uint64_t claims_ahead; /**< ... where frames would have been lost */
+	uint64_t reclaimed; /**< slots of frame_releases whose mbufs this lane has freed */
 	uint32_t acknowledged; /**< = generation, for the builder */
-	uint64_t reclaimed;    /**< slots of frame_releases whose mbufs this lane has freed */
 
 	/** Highest frame + 1 of which there are packets, by stream. */
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
@@ -170,12 +170,16 @@ struct frame_lane {
 	/** Frame + 1 of a claim, by stream, and packets that were dropped because of it. */
 	uint64_t place[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	uint64_t dropped[DETECTOR_STREAMS_MAX];
+	uint64_t claims_ahead; /**< of `claims`: where frames would have been lost */
 	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of a stream elsewhere */
 	struct frame_agreement first;				/**< on the first window */
 	/** How far frame_lane_reclaim() is in the slot that is its next. */
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;
 } __rte_cache_aligned;
+static_assert(offsetof(struct frame_lane, wanted) == RTE_CACHE_LINE_SIZE, "the lane's own line");
+static_assert(offsetof(struct frame_lane, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
+static_assert(sizeof(struct frame_lane) == 59 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
 enum frame_window_state {
 	FRAME_WINDOW_CLOSED,   /**< there is no run: packets are dropped */
@@ -214,6 +218,7 @@ struct frame_releases {
 	uint16_t *slot; /**< a ring: no slot is in it twice */
 	uint32_t mask;
 } __rte_cache_aligned;
+static_assert(sizeof(struct frame_releases) == RTE_CACHE_LINE_SIZE, "a line of its own");
 
 /** Builder's part of the table. */
 struct frame_builder {

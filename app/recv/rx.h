@@ -70,6 +70,7 @@ struct rx_packet {
 	uint16_t stream;
 	uint16_t source; /**< queue, or rx.nb_queues for the inbox */
 };
+static_assert(sizeof(struct rx_packet) == 32, "two a line");
 
 /** Maps UDP destination ports to streams; shared by all RX roles, read-only. */
 struct rx_streams {
@@ -106,6 +107,8 @@ struct rx {
 	struct rx_packet pending[RX_PENDING_MAX];
 	struct rte_mbuf *outbox[FRAME_LANES_MAX][RX_BURST];
 } __rte_cache_aligned;
+static_assert(offsetof(struct rx, counters) == 13 * RTE_CACHE_LINE_SIZE, "read by other threads");
+static_assert(sizeof(struct rx) == 2320 * RTE_CACHE_LINE_SIZE, "17 lines, and what may wait");
 
 /**
  * One round: everything that waits, a few bursts of each queue and of the inbox.

@@ -2,8 +2,8 @@
 /*
  * The frame table under real concurrency: lanes and builder in threads of their own, more of them
  * than CPUs. What happens is up to the scheduler; that nothing is lost or doubled is not: every
- * packet that was placed comes back once, in the frame and tile that it was sent for, and its mbuf is
- * freed once, by the lane that placed it, before its slot is used again.
+ * packet that was placed comes back once, in the frame and tile that it was sent for, and its mbuf
+ * is freed once, by the lane that placed it, before its slot is used again.
  */
 
 #include <pthread.h>
