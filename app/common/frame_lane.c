@@ -110,14 +110,16 @@ reclaim_slot(struct frame_table *ft, struct frame_lane *lane, uint32_t slot, uin
 uint32_t
 frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uint32_t most)
 {
-	const uint64_t end = __atomic_load_n(&ft->releases.nb, __ATOMIC_ACQUIRE);
 	uint64_t at = lane->reclaimed;
 	uint32_t passed = 0;
 
-	while (at != end && passed < most) {
-		const uint32_t slot = ft->releases.slot[at & ft->releases.mask];
+	while (passed < most) {
+		const uint64_t release =
+			__atomic_load_n(&ft->releases[at & ft->entry_mask], __ATOMIC_ACQUIRE);
 
-		passed += reclaim_slot(ft, lane, slot, most - passed);
+		if (release >> FRAME_TAG_SLOT_BITS != at + 1)
+			break;
+		passed += reclaim_slot(ft, lane, release & FRAME_TAG_SLOT_MASK, most - passed);
 		if (lane->reclaim_stream < ft->detector.streams)
 			break;
 		lane->reclaim_stream = 0;

@@ -76,15 +76,14 @@ frame_table_create(const struct frame_table_config *config)
 		config->slots * sizeof(*ft->builder.released), RTE_CACHE_LINE_SIZE, config->socket);
 	ft->builder.recycled = rte_zmalloc_socket("frame_recycled",
 		entries * sizeof(*ft->builder.recycled), RTE_CACHE_LINE_SIZE, config->socket);
-	ft->releases.slot = rte_zmalloc_socket("frame_releases",
-		entries * sizeof(*ft->releases.slot), RTE_CACHE_LINE_SIZE, config->socket);
-	ft->releases.mask = entries - 1;
+	ft->releases = rte_zmalloc_socket("frame_releases", entries * sizeof(*ft->releases),
+		RTE_CACHE_LINE_SIZE, config->socket);
 	ft->qsbr = rte_zmalloc_socket("frame_qsbr", rte_rcu_qsbr_get_memsize(config->lanes),
 		RTE_CACHE_LINE_SIZE, config->socket);
 	if (ft->entry == NULL || ft->streams == NULL || ft->mbufs == NULL || ft->lanes == NULL ||
 		ft->builder.slot_of == NULL || ft->builder.free_slots == NULL ||
 		ft->builder.released == NULL || ft->builder.recycled == NULL ||
-		ft->releases.slot == NULL || ft->qsbr == NULL ||
+		ft->releases == NULL || ft->qsbr == NULL ||
 		rte_rcu_qsbr_init(ft->qsbr, config->lanes) != 0)
 		goto no_memory;
 	for (uint64_t i = 0; i < entries; i++)
@@ -142,7 +141,7 @@ frame_table_destroy(struct frame_table *ft)
 	rte_free(ft->builder.free_slots);
 	rte_free(ft->builder.released);
 	rte_free(ft->builder.recycled);
-	rte_free(ft->releases.slot);
+	rte_free(ft->releases);
 	rte_free(ft->qsbr);
 	rte_free(ft);
 }
@@ -185,7 +184,7 @@ take_recycled(struct frame_table *ft)
 		passed =
 			RTE_MIN(passed, __atomic_load_n(&ft->lanes[i].reclaimed, __ATOMIC_ACQUIRE));
 	for (; b->recycled_first != b->recycled_end; b->recycled_first++) {
-		const uint32_t slot = b->recycled[b->recycled_first & ft->releases.mask];
+		const uint32_t slot = b->recycled[b->recycled_first & ft->entry_mask];
 
 		if (b->released[slot] > passed)
 			break;
@@ -235,11 +234,11 @@ frame_table_stream_packets(const struct frame_table *ft, uint32_t slot, uint32_t
 void
 frame_table_release(struct frame_table *ft, uint32_t slot)
 {
-	struct frame_releases *r = &ft->releases;
+	const uint64_t nb = ft->builder.nb_releases++;
 
-	r->slot[r->nb & r->mask] = slot;
-	ft->builder.released[slot] = r->nb + 1;
-	__atomic_store_n(&r->nb, r->nb + 1, __ATOMIC_RELEASE);
+	ft->builder.released[slot] = nb + 1;
+	__atomic_store_n(&ft->releases[nb & ft->entry_mask], (nb + 1) << FRAME_TAG_SLOT_BITS | slot,
+		__ATOMIC_RELEASE);
 }
 
 void
@@ -247,7 +246,7 @@ frame_table_recycle(struct frame_table *ft, uint32_t slot)
 {
 	struct frame_builder *b = &ft->builder;
 
-	b->recycled[b->recycled_end++ & ft->releases.mask] = slot;
+	b->recycled[b->recycled_end++ & ft->entry_mask] = slot;
 	take_recycled(ft);
 }
 

@@ -160,7 +160,7 @@ struct frame_lane {
 	uint64_t passed_at; /**< ... TSC, of the first one of that frame */
 	uint64_t agreed;    /**< frame + 1 where the first window should be, 0 = not agreed on */
 	uint64_t claims;    /**< of `elsewhere`: streams that agree with themselves; see `place` */
-	uint64_t reclaimed; /**< slots of frame_releases whose mbufs this lane has freed */
+	uint64_t reclaimed; /**< releases whose mbufs this lane has freed */
 	uint32_t acknowledged; /**< = generation, for the builder */
 
 	/** Highest frame + 1 of which there are packets, by stream. */
@@ -212,14 +212,6 @@ struct frame_window {
 static_assert(offsetof(struct frame_window, base) == RTE_CACHE_LINE_SIZE, "a line of its own");
 static_assert(sizeof(struct frame_window) == 2 * RTE_CACHE_LINE_SIZE, "two lines");
 
-/** Slots whose mbufs are no longer used, in the order in which the builder says so. */
-struct frame_releases {
-	uint64_t nb;
-	uint16_t *slot; /**< a ring: no slot is in it twice */
-	uint32_t mask;
-} __rte_cache_aligned;
-static_assert(sizeof(struct frame_releases) == RTE_CACHE_LINE_SIZE, "a line of its own");
-
 /** Builder's part of the table. */
 struct frame_builder {
 	uint64_t next_close; /**< head: lowest frame that is not closed */
@@ -227,9 +219,10 @@ struct frame_builder {
 	uint16_t *slot_of;   /**< slot by entry, also after the tag has changed */
 	uint32_t *free_slots;
 	uint32_t nb_free;
-	uint64_t *released;	 /**< frame_releases.nb after its release, by slot; 0 = none */
+	uint64_t nb_releases;
+	uint64_t *released;	 /**< nb_releases after its release, by slot; 0 = none */
 	uint16_t *recycled;	 /**< slots that lanes may still be at: a ring, oldest first */
-	uint64_t recycled_first; /**< indices run free, masked as those of frame_releases */
+	uint64_t recycled_first; /**< indices run free, as those of releases */
 	uint64_t recycled_end;
 	bool beginning;	     /**< a run is to begin, lanes have not all acknowledged */
 	bool stopping;	     /**< no more frames are taken, see frame_table_stop() */
@@ -275,8 +268,11 @@ struct frame_table {
 	struct detector detector;
 	struct frame_table_config config;
 	uint64_t run_first; /**< first frame of the run, counted as ours are; 0 = not known */
+	/** Slots whose mbufs are no longer used, in the order in which the builder says so:
+	 * number + 1 of the release and slot, as in a frame's tag. A ring of twice the slots, so no
+	 * slot is in it twice; what is not of the number that a lane looks for is to come. */
+	uint64_t *releases;
 	struct frame_window window;
-	struct frame_releases releases;
 	struct frame_builder builder __rte_cache_aligned;
 };
 
