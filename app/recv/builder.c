@@ -137,6 +137,25 @@ is_odd(const struct frame_table *ft, const struct frame_closed *closed,
 	return false;
 }
 
+/** Of the streams' bitmaps, one line each; pointers to packets are many times as many lines. */
+static void
+map_missing(const struct frame_table *ft, uint32_t slot, struct frame_record *r)
+{
+	const struct detector *d = &ft->detector;
+
+	for (uint32_t s = 0; s < d->streams; s++) {
+		const struct frame_stream *st = frame_table_stream(ft, slot, s);
+		const bool any = frame_table_stream_packets(ft, slot, s) > 0;
+		uint32_t tile = detector_stream_tile(d, s);
+
+		for (uint32_t p = 0; p < d->stream_packets; p++, tile++) {
+			const bool here = any && (st->seen[p >> 6] >> (p & 63) & 1) != 0;
+
+			r->missing_map[tile / 8] |= !here << (tile % 8);
+		}
+	}
+}
+
 /**
  * What the packets of a frame say of it: missing ones, and the header of its first stream.
  * @return TSC of the first packet of that stream
@@ -146,7 +165,6 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 {
 	const struct frame_table *ft = b->config.table;
 	const struct detector *d = &ft->detector;
-	const struct gk_frame *f = frame_table_frame(ft, closed->slot);
 	const struct frame_stream *first = NULL;
 
 	for (uint32_t s = 0; s < d->streams && (first == NULL || closed->missing > 0); s++) {
@@ -158,8 +176,7 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 			detector_stream_expected(d, s) - present;
 	}
 	if (closed->missing > 0 || d->expected < d->tiles)
-		for (uint32_t t = 0; t < d->tiles; t++)
-			r->missing_map[t / 8] |= (f->packet[t] == 0) << (t % 8);
+		map_missing(ft, closed->slot, r);
 	if (is_odd(ft, closed, first)) {
 		r->flags |= FRAME_FLAG_STATUS;
 		b->stats.odd_status++;

@@ -102,9 +102,9 @@ begin(void)
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
 }
 
-/** Packets [from, to) of a frame. */
+/** Packets [from, to) of a stream and frame. */
 static void
-send_packets(uint64_t frame, uint32_t from, uint32_t to)
+send_stream(uint32_t stream, uint64_t frame, uint32_t from, uint32_t to)
 {
 	uint8_t header[RIG_HEADER_BYTES];
 
@@ -116,10 +116,17 @@ send_packets(uint64_t frame, uint32_t from, uint32_t to)
 		rig_put(header + 24, frame * 20, 8);
 		rig_put(header + 8, 77, 4);
 		rig_put(header + 40, 0x80000021, 4);
-		assert_int_equal(frame_lane_place(ft, &ft->lanes[0], 0, frame, p, header,
+		assert_int_equal(frame_lane_place(ft, &ft->lanes[0], stream, frame, p, header,
 					 (uintptr_t)m->buf_addr, m),
 			FRAME_PLACED);
 	}
+}
+
+/** Of the only one. */
+static void
+send_packets(uint64_t frame, uint32_t from, uint32_t to)
+{
+	send_stream(0, frame, from, to);
 }
 
 /** Complete frames from `from` to before `to`, all closed before the builder dispatches. */
@@ -496,6 +503,33 @@ incomplete_is_kept(void **state)
 	incomplete_frame(false);
 }
 
+/* One stream is whole, one is absent, of two some came. */
+static void
+missing_of_several_streams(void **state)
+{
+	static const uint8_t map[] = {0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+		0xFF, 0xFF, 0, 0x04, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+		0x7F};
+
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 2, 2), 0);
+	run.packets_min = 1;
+	begin();
+	send_stream(0, 1, 0, 64);
+	send_stream(2, 1, 0, 10);
+	send_stream(2, 1, 11, 64);
+	send_stream(3, 1, 63, 64);
+	for (uint64_t f = 2; f < 5; f++)
+		for (uint32_t s = 0; s < d.streams; s++)
+			send_stream(s, f, 0, 1);
+	gangs_finish_all();
+	assert_true(egress() >= 1);
+	assert_int_equal(out[0]->frame, 1);
+	assert_int_equal(out[0]->missing[0], 64);
+	assert_int_equal(out[0]->missing[1], 1 + 63);
+	assert_memory_equal(out[0]->missing_map, map, sizeof(map));
+	finish();
+}
+
 static void
 lost_frame(void **state)
 {
@@ -711,6 +745,7 @@ main(int argc, char **argv)
 		TEST(egress_is_stuck),
 		TEST(incomplete_is_dropped),
 		TEST(incomplete_is_kept),
+		TEST(missing_of_several_streams),
 		TEST(lost_frame),
 		TEST(versions_of_frames_without_a_gang),
 		TEST(audit_keeps_every_nth),
