@@ -42,9 +42,9 @@ rx_bench_open_port(struct rx_bench *b, const char *more)
 	if (b->pixels != NULL)
 		return;
 	b->headers = rte_pktmbuf_pool_create(
-		"headers", 8191, 256, 0, RTE_PKTMBUF_HEADROOM + 128, SOCKET_ID_ANY);
+		"headers", 8191, PORT_MEMPOOL_CACHE, 0, RTE_PKTMBUF_HEADROOM + 128, SOCKET_ID_ANY);
 	b->pixels = rte_pktmbuf_pool_create_by_ops(
-		"pixels", mbufs, 256, 0, 0, SOCKET_ID_ANY, PORT_REFERENCE_OPS);
+		"pixels", mbufs, PORT_MEMPOOL_CACHE, 0, 0, SOCKET_ID_ANY, PORT_REFERENCE_OPS);
 	if (b->headers == NULL || b->pixels == NULL)
 		rx_bench_fail("pools", rte_strerror(rte_errno));
 }
