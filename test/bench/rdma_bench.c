@@ -22,7 +22,7 @@
 
 #define KIB	  1024
 #define MIB	  (1024 * KIB)
-#define ROUNDS	  11
+#define ROUNDS	  7
 #define SECONDS	  0.25	      /* of a round */
 #define MEMORY	  (192 * MIB) /* of each end: several times the last-level cache */
 #define DEPTH	  64
