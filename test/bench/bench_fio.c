@@ -14,6 +14,7 @@
 #define FIELD_WRITE 48
 
 static const char *memory;
+static bool there; /* it has run */
 
 static double
 run(const struct bench_fio *f)
@@ -60,6 +61,7 @@ bench_fio(const struct bench_fio *f)
 		memory = "malloc";
 		rate = run(f);
 	}
+	there = rate > 0;
 	(void)unlink(f->path);
 	return rate;
 }
@@ -67,11 +69,13 @@ bench_fio(const struct bench_fio *f)
 bool
 bench_fio_huge(void)
 {
-	return strcmp(memory, "mmaphuge") == 0;
+	return there && strcmp(memory, "mmaphuge") == 0;
 }
 
 const char *
 bench_fio_memory(void)
 {
+	if (!there)
+		return "nothing: no fio, or it cannot write here";
 	return bench_fio_huge() ? "huge pages" : "pages of 4 KiB: vm.nr_hugepages is too low";
 }
