@@ -31,7 +31,7 @@ NUMBERS = ('value', 'other', 'ratio', 'bytes', 'paired')
 GENERATED = '.. Made by test/bench/bench.py, and made anew by it: not to be edited.'
 SKIPPED = 77
 
-LIMIT = 150      # seconds of a benchmark; all together end before meson loses its patience
+LIMIT = 200      # seconds of a benchmark; all together end before meson loses its patience
 GRACE = 20       # seconds that a benchmark has to clean up
 
 # name: command below the build directory, what is added for smoke, what for figures

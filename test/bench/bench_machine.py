@@ -9,6 +9,9 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
+# first line of a bundle's README (.ci/bundle)
+BUNDLE = re.compile(r'braggline \S+, commit (?P<commit>\S+), DPDK (?P<dpdk>\S+)')
+
 # family and model of CPUID, which hypervisors leave alone when they call all of them "AMD EPYC"
 PROCESSORS = {
     ('AuthenticAMD', 23): {range(0x30, 0x100): 'zen2', range(0x00, 0x30): 'zen1'},
@@ -100,7 +103,10 @@ def real_time():
 
 
 def built(build):
-    """Compiler and DPDK, as meson has found them; a bundle does not know."""
+    """Compiler and DPDK, as meson has found them; of a bundle what it says."""
+    bundle = BUNDLE.match(read(f'{build}/README'))
+    if bundle:
+        return f'a bundle, DPDK {bundle["dpdk"]}'
     compiler = re.search(r'^C compiler for the host machine: .*?\((.*?) "',
                          read(f'{build}/meson-logs/meson-log.txt'), re.MULTILINE)
     facts = [compiler[1] if compiler else 'compiler not known']
@@ -121,8 +127,10 @@ def peers():
     return f'{output("fio", "--version") or "no fio"}, {"numpy " + numpy if numpy else "no numpy"}'
 
 
-def commit():
-    return output('git', '-C', HERE, 'describe', '--always', '--dirty', '--abbrev=12') or 'unknown'
+def commit(build):
+    """Of a bundle its own: it is taken to machines without the repository."""
+    bundle = BUNDLE.match(read(f'{build}/README'))
+    return bundle['commit'] if bundle else output('git', '-C', HERE, 'describe', '--always', '--dirty', '--abbrev=12') or 'unknown'
 
 
 def cpu_times():
@@ -146,5 +154,5 @@ def facts(build):
                   f'{read("/proc/sys/kernel/sched_autogroup_enabled").strip() or "none"}',
         'Built by': built(build),
         'Peers': peers(),
-        'Commit': commit(),
+        'Commit': commit(build),
     }

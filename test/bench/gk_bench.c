@@ -18,13 +18,14 @@
 #include "gk_bench.h"
 
 static const char usage[] =
-	"Usage: gk_bench [--modules N] [--frames N] [--repeats N] [--isa NAME] [--row NAME]\n"
-	"                [--numpy SCRIPT] [--rows FILE]\n"
+	"Usage: gk_bench [--modules N] [--frames N] [--repeats N] [--seconds S] [--isa NAME]\n"
+	"                [--row NAME] [--numpy SCRIPT] [--rows FILE]\n"
 	"Throughput of the host gang kernels on one core, as tables.\n"
 	"  --modules N     JUNGFRAU modules of a frame, 1 to 32 (default 8: 4M, 8.4 MB raw)\n"
 	"  --frames N      frames of the working set, a multiple of 8 up to 64; default: twice\n"
 	"                  the L3 cache\n"
 	"  --repeats N     rounds of all sets over the working set; medians (default 9)\n"
+	"  --seconds S     of a row, after which no round begins but the third (default 5)\n"
 	"  --isa NAME      only this instruction set: plain, avx2, avx512; auto: the widest\n"
 	"  --row NAME      only the row that numpy has by this name: count, csr, f32, i16\n"
 	"  --numpy SCRIPT  gk_bench_numpy.py: the same with numpy\n"
@@ -79,11 +80,14 @@ static struct row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+#define ROUNDS_MIN 3 /* whatever they take: a median of fewer is none */
+
 /* A row in the making, in batches of one size. */
 struct run {
 	struct bench *b;
 	struct row *row;
 	uint32_t batch;
+	uint32_t rounds;
 	struct floor_writes writes;
 	unsigned int way;		       /* the fastest of the floor */
 	double floor[FLOOR_WAYS][REPEATS_MAX]; /* GB/s of raw data */
@@ -216,7 +220,7 @@ choose_way(struct run *r)
 
 		if (floor_name(way, &r->writes) == NULL)
 			continue;
-		speed = bench_median(r->floor[way], r->b->repeats);
+		speed = bench_median(r->floor[way], r->rounds);
 		if (speed > most) {
 			most = speed;
 			r->way = way;
@@ -271,7 +275,7 @@ emit_row(struct run *r, const struct bench_set *s, double speed, double least, d
 		.unit = "frames/s",
 		.against = "plain C",
 		.other = r->plain / frame,
-		.ratio = median_ratio(s->speed, r->plain_speed, r->b->repeats),
+		.ratio = median_ratio(s->speed, r->plain_speed, r->rounds),
 		.notes = gk_isa_name(s->isa)});
 }
 
@@ -280,9 +284,9 @@ report_set(struct run *r, const struct bench_set *s)
 {
 	const double raw = 1e-9 * raw_bytes(r), all = bytes_of(r) / raw_bytes(r);
 	const double *floor = r->floor[r->way];
-	const double speed = bench_median(s->speed, r->b->repeats),
-		     least = bench_median(floor, r->b->repeats),
-		     ratio = median_ratio(s->speed, floor, r->b->repeats);
+	const double speed = bench_median(s->speed, r->rounds),
+		     least = bench_median(floor, r->rounds),
+		     ratio = median_ratio(s->speed, floor, r->rounds);
 
 	if (s->isa == GK_ISA_PLAIN) {
 		r->plain = speed;
@@ -291,7 +295,7 @@ report_set(struct run *r, const struct bench_set *s)
 	printf("%-28s %-7s %5u %8.2f %8.2f %8.2f %7.2f %10.1f", r->row->name, gk_isa_name(s->isa),
 		r->batch, speed, speed * all, least * all, ratio, speed / raw);
 	if (r->plain > 0)
-		printf(" %8.1f", median_ratio(s->speed, r->plain_speed, r->b->repeats));
+		printf(" %8.1f", median_ratio(s->speed, r->plain_speed, r->rounds));
 	else
 		printf(" %8s", "-");
 	printf("  %s%s\n", floor_name(r->way, &r->writes), ratio > 1 ? ", beaten" : "");
@@ -303,14 +307,17 @@ static int
 run_row(struct bench *b, struct row *row, uint32_t batch)
 {
 	struct run r = {.b = b, .row = row, .batch = batch};
-	const double raw = 1e-9 * raw_bytes(&r) * b->frames;
+	const double raw = 1e-9 * raw_bytes(&r) * b->frames, end = seconds() + b->seconds;
 	int ret;
 
 	ret = open_sets(&r);
 	if (ret != 0)
 		return ret;
 	r.writes = writes_of(b, row);
-	for (uint32_t i = 0; i < b->repeats; i++) {
+	/* caches of some processors are so large that frames beyond them take long */
+	while (r.rounds < b->repeats && (r.rounds < ROUNDS_MIN || seconds() < end)) {
+		const uint32_t i = r.rounds++;
+
 		for (uint32_t k = 0; k < b->nb_sets; k++)
 			b->set[k].speed[i] = raw / run_gang(b, &b->set[k], batch);
 		for (unsigned int way = 0; way < FLOOR_WAYS; way++)
@@ -398,9 +405,9 @@ parse(int argc, char **argv, struct bench *b, const char **isa)
 {
 	static const struct option options[] = {{"modules", required_argument, NULL, 'm'},
 		{"frames", required_argument, NULL, 'f'}, {"repeats", required_argument, NULL, 'r'},
-		{"isa", required_argument, NULL, 'i'}, {"numpy", required_argument, NULL, 'n'},
-		{"row", required_argument, NULL, 'w'}, {"rows", required_argument, NULL, 'o'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+		{"seconds", required_argument, NULL, 's'}, {"isa", required_argument, NULL, 'i'},
+		{"numpy", required_argument, NULL, 'n'}, {"row", required_argument, NULL, 'w'},
+		{"rows", required_argument, NULL, 'o'}, {"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
@@ -415,6 +422,9 @@ parse(int argc, char **argv, struct bench *b, const char **isa)
 			break;
 		case 'r':
 			b->repeats = n;
+			break;
+		case 's':
+			b->seconds = strtod(optarg, NULL);
 			break;
 		case 'i':
 			*isa = optarg;
@@ -458,7 +468,7 @@ print_head(const struct bench *b)
 		raw);
 	if (l3 != 0)
 		printf("%.1f times the L3 cache, ", 1e6 * raw / (double)l3);
-	printf("%.1f MB G0 coefficients; median of %u\n",
+	printf("%.1f MB G0 coefficients; median of up to %u\n",
 		8e-6 * (double)gk_pixels(&b->config.geometry), b->repeats);
 	printf("%-28s %-7s %5s %8s %8s %8s %7s %10s %8s  %s\n", "what", "isa", "batch", "raw GB/s",
 		"all GB/s", "floor's", "ratio", "frames/s", "x plain", "floor");
@@ -473,7 +483,7 @@ is_wanted(const struct bench *b, const struct row *row)
 int
 main(int argc, char **argv)
 {
-	struct bench b = {.modules = 8, .repeats = 9};
+	struct bench b = {.modules = 8, .repeats = 9, .seconds = 5};
 	const char *isa = NULL;
 	int ret = 0;
 

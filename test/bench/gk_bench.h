@@ -36,7 +36,8 @@ struct bench {
 	bool bright;	    /* frames have bright spots */
 	uint32_t modules;   /* of a frame */
 	uint32_t frames;    /* all of them, the working set */
-	uint32_t repeats;   /* rounds of each row */
+	uint32_t repeats;   /* rounds of each row, at most */
+	double seconds;	    /* ..., which take no longer, if they are enough */
 	const char *only;   /* row; NULL: all */
 	const char *script; /* gk_bench_numpy.py; NULL: not asked for */
 	struct bench_set set[GK_ISAS];
