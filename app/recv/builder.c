@@ -262,8 +262,10 @@ prepare(struct builder *b, const struct place *place)
 	if (v->dry_run)
 		f->flags |= GK_FRAME_KEEP;
 	if (builder_is_dark(b, place->record)) {
-		f->flags |= GK_FRAME_DARK;
 		place->record->flags |= FRAME_FLAG_DARK;
+		/* without epochs nothing empties the accumulators, and the sums would overflow */
+		if (builder_is_tracking(b))
+			f->flags |= GK_FRAME_DARK;
 	}
 	if (v->audit_every != 0 && f->frame % v->audit_every == 0)
 		f->flags |= GK_FRAME_KEEP | (v->audit_raw ? GK_FRAME_KIND_RAW : 0);

@@ -63,12 +63,6 @@ builder_epoch_begin(struct builder *b, const struct builder_dark *dark)
 	b->coef = 0;
 }
 
-static bool
-is_tracking(const struct builder *b)
-{
-	return b->dark.select != BUILDER_DARK_NONE && b->dark.epoch_frames != 0;
-}
-
 /** Begin with this epoch: what was added up before counts no more. */
 static void
 begin_at(struct builder *b, uint64_t epoch)
@@ -91,7 +85,7 @@ builder_epoch_enter(struct builder *b, uint64_t frame)
 {
 	const uint64_t epoch = builder_epoch_of(b, frame);
 
-	if (!is_tracking(b))
+	if (!builder_is_tracking(b))
 		return true;
 	/* the run begins, or the detector counts anew */
 	if (!b->epoch_known || epoch < b->epoch || epoch > b->epoch + 1) {
@@ -172,7 +166,7 @@ builder_epoch_poll(struct builder *b)
 	}
 	if (b->nb_tasks == 0)
 		b->clearing = false;
-	if (is_tracking(b))
+	if (builder_is_tracking(b))
 		done += update(b);
 	return done;
 }

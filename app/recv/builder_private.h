@@ -139,13 +139,18 @@ bool builder_epoch_enter(struct builder *b, uint64_t frame);
 /** Collect tasks that are done, hand out those that are due. @return how many */
 uint32_t builder_epoch_poll(struct builder *b);
 
+/** Do dark frames of this run move the pedestals? Else they are marked at most. */
+static inline bool
+builder_is_tracking(const struct builder *b)
+{
+	return b->dark.select != BUILDER_DARK_NONE && b->dark.epoch_frames != 0;
+}
+
 /** Number of a frame's epoch. */
 static inline uint64_t
 builder_epoch_of(const struct builder *b, uint64_t frame)
 {
-	return b->dark.select == BUILDER_DARK_NONE || b->dark.epoch_frames == 0
-		? 0
-		: frame / b->dark.epoch_frames;
+	return builder_is_tracking(b) ? frame / b->dark.epoch_frames : 0;
 }
 
 /** Is it a dark frame by the rule of the run? */

@@ -24,7 +24,8 @@ static struct gk_channel *channel;
 static struct gk_result results[SLOTS];
 static struct frame_record *out[BUILDER_RECORDS * 2];
 static uint32_t nb_out;
-static enum gk_kind kept_as; /* what the test's gangs make of a frame that is kept */
+static enum gk_kind kept_as;   /* what the test's gangs make of a frame that is kept */
+static uint32_t dark_to_gangs; /* frames that they were to add up */
 
 static int
 setup(void **state)
@@ -54,6 +55,7 @@ setup(void **state)
 	};
 	assert_true(channel != NULL && config.egress != NULL && config.returned != NULL);
 	nb_out = 0;
+	dark_to_gangs = 0;
 	kept_as = GK_KIND_CSR;
 	ft = NULL;
 	b = NULL;
@@ -179,6 +181,7 @@ gang_finish(uint32_t gang)
 		const bool hit = is_hit(f->frame), keep = hit || (f->flags & GK_FRAME_KEEP) != 0;
 
 		assert_in_range(f->out, 0, OUTPUTS - 1);
+		dark_to_gangs += (f->flags & GK_FRAME_DARK) != 0;
 		results[w->slot[i]] = (struct gk_result){
 			.frame = f->frame,
 			.sum = f->frame * 256 + 128,
@@ -585,6 +588,34 @@ versions_of_frames_without_a_gang(void **state)
 	finish();
 }
 
+/* Marked in the record; a gang adds it up if there are epochs, at whose ends sums are used. */
+static void
+dark_frames(uint64_t epoch_frames)
+{
+	run.dark = (struct builder_dark){
+		.select = BUILDER_DARK_FRAME, .every = 4, .phase = 1, .epoch_frames = epoch_frames};
+	begin();
+	send_frames(1, 9);
+	gangs_finish_all();
+	assert_int_equal(dark_to_gangs, epoch_frames != 0 ? 2 : 0);
+	assert_int_equal(egress(), 8);
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(out[i]->flags, out[i]->frame % 4 == 1 ? FRAME_FLAG_DARK : 0);
+	finish();
+}
+
+static void
+dark_without_epochs_is_only_marked(void **state)
+{
+	dark_frames(0);
+}
+
+static void
+dark_with_epochs_is_added_up(void **state)
+{
+	dark_frames(1000);
+}
+
 static void
 audit_keeps_every_nth(void **state)
 {
@@ -748,6 +779,8 @@ main(int argc, char **argv)
 		TEST(missing_of_several_streams),
 		TEST(lost_frame),
 		TEST(versions_of_frames_without_a_gang),
+		TEST(dark_without_epochs_is_only_marked),
+		TEST(dark_with_epochs_is_added_up),
 		TEST(audit_keeps_every_nth),
 		TEST(dry_run_keeps_all),
 		TEST(gang_gives_up),
