@@ -138,12 +138,17 @@ int gk_config_check(const struct gk_config *config, char *why, size_t size);
 
 /**
  * May a gang take this descriptor: its op, indices, parameters, coefficients, accumulators, frame
- * and output slots? What depends on other batches (struct gk_dark) cannot be checked. Gangs ask it
- * of every batch, and give up on one that is refused; then the host may ask for the reason.
+ * and output slots, addresses of packets? What depends on other batches (struct gk_dark) cannot be
+ * checked. Gangs ask it of every batch, and give up on one that is refused; then the host may ask
+ * for the reason.
  * @param why,size  as gk_config_check()
  * @return 0 or -EINVAL
  */
 int gk_work_check(
+	const struct gk_config *config, const struct gk_work *work, char *why, size_t size);
+
+/** gk_work_check() but for addresses of packets: to host gangs, which ask this, any is good. */
+int gk_descriptor_check(
 	const struct gk_config *config, const struct gk_work *work, char *why, size_t size);
 
 #ifdef __cplusplus

@@ -41,6 +41,9 @@
 #define GK_COLS_MAX   65504 /**< pixels of a row: `col` and row counts are u16 */
 #define GK_NO_OUT     UINT32_MAX
 
+/** What addresses of packets are multiples of: a GPU copies 16 bytes at a time, or traps. */
+#define GK_PACKET_ALIGN 16
+
 /** What a frame's output slot holds; the values are those of the `kind` column of `images`. */
 enum gk_kind {
 	GK_KIND_CSR = 0,   /**< pixels >= csr_threshold and saturated ones, by row */
@@ -79,8 +82,8 @@ enum gk_op {
 
 /**
  * Header of a frame slot, followed by the pointer table: `tiles` device addresses, one a packet,
- * in canonical packet order, each 64-byte aligned; 0 = the packet is missing. Slots lie
- * `gk_frame_stride()` apart.
+ * in canonical packet order, each a multiple of 64 to be quick; 0 = the packet is missing. CUDA
+ * gangs refuse what is no multiple of GK_PACKET_ALIGN. Slots lie `gk_frame_stride()` apart.
  * Entries of the pointer table are written by the RX lcore that owns the packet's stream, the
  * header by the builder.
  */

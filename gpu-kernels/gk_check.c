@@ -238,7 +238,7 @@ check_update(const struct reason *why, const struct gk_config *c, const struct g
 }
 
 int
-gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text, size_t size)
+gk_descriptor_check(const struct gk_config *c, const struct gk_work *work, char *text, size_t size)
 {
 	const struct reason why = {text, size};
 
@@ -253,4 +253,35 @@ gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text,
 	if (check_work_dark(&why, c, work) != 0)
 		return -EINVAL;
 	return work->op == GK_OP_UPDATE ? check_update(&why, c, work) : 0;
+}
+
+/* Of a descriptor that is good otherwise. */
+static int
+check_packets(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
+{
+	const uint64_t stride = gk_frame_stride(&c->geometry);
+
+	for (uint32_t i = 0; i < work->nb_frames; i++) {
+		const struct gk_frame *frame =
+			(const struct gk_frame *)(c->frames + work->slot[i] * stride);
+
+		for (uint32_t t = 0; t < c->geometry.tiles; t++)
+			if (frame->packet[t] % GK_PACKET_ALIGN != 0)
+				return refuse(why,
+					"frame %" PRIu64 " in slot %u has packet %u at 0x%" PRIx64
+					", wanted a multiple of %d",
+					frame->frame, work->slot[i], t, frame->packet[t],
+					GK_PACKET_ALIGN);
+	}
+	return 0;
+}
+
+int
+gk_work_check(const struct gk_config *c, const struct gk_work *work, char *text, size_t size)
+{
+	const struct reason why = {text, size};
+
+	if (gk_descriptor_check(c, work, text, size) != 0)
+		return -EINVAL;
+	return check_packets(&why, c, work);
 }

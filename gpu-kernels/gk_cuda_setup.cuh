@@ -166,8 +166,11 @@ bad_work(const struct setup_shared *s)
 }
 /** @} */
 
-/* Everything that a descriptor names, in one round trip; names that are bad are read as others. */
-static __device__ void
+/*
+ * Everything that a descriptor names, in one round trip; names that are bad are read as others.
+ * @return the packets' addresses that the thread has seen, ORed: copies trap where low bits are set
+ */
+static __device__ uint64_t
 load_batch(struct setup_shared *s, uint64_t *table)
 {
 	const struct gk_channel *c = args.channel;
@@ -175,6 +178,7 @@ load_batch(struct setup_shared *s, uint64_t *table)
 	const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 	const uint32_t n = w->op == GK_OP_FRAMES ? min(w->nb_frames, (uint32_t)GK_BATCH_MAX) : 0;
 	const uint32_t pairs = (args.geometry.tiles + 1) / 2;
+	uint64_t addresses = 0;
 
 	if (warp == 0) {
 		load_line(&s->params, &c->params[w->params % GK_PARAMS_MAX], lane);
@@ -210,12 +214,16 @@ load_batch(struct setup_shared *s, uint64_t *table)
 				continue;
 			__stcg((unsigned long long *)table + (uint64_t)tile * GK_BATCH_MAX + f,
 				v[k].x);
-			if (tile + 1 < args.geometry.tiles)
-				__stcg((unsigned long long *)table +
-						(uint64_t)(tile + 1) * GK_BATCH_MAX + f,
-					v[k].y);
+			addresses |= v[k].x;
+			if (tile + 1 >= args.geometry.tiles)
+				continue;
+			__stcg((unsigned long long *)table + (uint64_t)(tile + 1) * GK_BATCH_MAX +
+					f,
+				v[k].y);
+			addresses |= v[k].y;
 		}
 	}
+	return addresses;
 }
 
 /* What will become of a frame whatever is counted; NONE when it depends, or is nothing. */
@@ -366,16 +374,18 @@ set_up(struct setup_shared *s, uint32_t gang)
 	uint64_t *table = args.tables +
 		((uint64_t)gang * 2 + (batch & 1)) * args.geometry.tiles * GK_BATCH_MAX;
 	bool bad = false, now = true;
+	uint64_t addresses;
 
 	if (threadIdx.x < sizeof(*work) / 4)
 		((uint32_t *)&s->work)[threadIdx.x] = __ldcg((const uint32_t *)work + threadIdx.x);
 	__syncthreads();
-	load_batch(s, table);
+	addresses = load_batch(s, table);
 	__syncthreads();
 	if (threadIdx.x == 0)
 		bad = bad_work(s);
 	else if (s->work.op == GK_OP_FRAMES && threadIdx.x <= GK_BATCH_MAX)
 		bad = threadIdx.x <= s->work.nb_frames && bad_frame(s, threadIdx.x - 1);
+	bad |= addresses % GK_PACKET_ALIGN != 0;
 	if (__syncthreads_or(bad)) {
 		if (threadIdx.x == 0) {
 			store_release_sys(&args.channel->done[gang].error, (uint32_t)-EINVAL);

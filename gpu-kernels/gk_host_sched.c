@@ -145,7 +145,7 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 	const struct gk_work *work = &channel->work[gang][done & (GK_RING_SIZE - 1)];
 	int ret;
 
-	ret = gk_work_check(&gk->config, work, NULL, 0);
+	ret = gk_descriptor_check(&gk->config, work, NULL, 0);
 	if (ret != 0) {
 		__atomic_store_n(&channel->done[gang].error, (uint32_t)ret, __ATOMIC_RELEASE);
 		enter(g, done, GANG_FAILED);

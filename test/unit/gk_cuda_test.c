@@ -301,7 +301,7 @@ test_refused(void **state)
 			work.op = GK_OP_UPDATE;
 			work.nb_frames = 0;
 		}
-		switch (rig_below(&rng, 14)) {
+		switch (rig_below(&rng, 15)) {
 		case 0:
 			work.nb_frames = value;
 			break;
@@ -339,7 +339,11 @@ test_refused(void **state)
 		case 11:
 			params->nnz_max = value;
 			break;
-		case 12:
+		case 12: /* one of four is a multiple of 16 */
+			rig_frame(&p.cuda, 1)->packet[rig_below(&rng, 2)] =
+				(uintptr_t)p.raw + 4 * rig_below(&rng, 16);
+			break;
+		case 13:
 			params->dark_alpha = rig_below(&rng, 2) ? 0.0f : 1.5f;
 			break;
 		default:

@@ -359,6 +359,47 @@ test_starts_again(void **state)
 	stage_close(&s);
 }
 
+/* Host gangs take packets from wherever they are: drivers need not align them. */
+static void
+test_packets_anywhere(void **state)
+{
+	const uint64_t size = gk_pixels(&geometry) * 2;
+	uint64_t rng = rig_seed("packets anywhere");
+	uint8_t *moved = rig_alloc(size + 64);
+	struct stage s = {0};
+	char why[256];
+
+	stage_open(&s, 1, 0, &rng);
+	assert_int_equal(s.rig.ops->start(s.rig.gk), 0);
+	for (uint32_t i = 0; i < 31; i++) {
+		const uint64_t by = 2 + 2 * i;
+
+		for (uint32_t slot = 0; slot < 2; slot++)
+			fill_slot(&s, slot, i);
+		memcpy(moved + by, s.pattern[i], size);
+		for (uint32_t t = 0; t < TILES; t++)
+			if (rig_frame(&s.rig, 1)->packet[t] != 0)
+				rig_frame(&s.rig, 1)->packet[t] +=
+					(uintptr_t)moved + by - (uintptr_t)s.pattern[i];
+		*gk_ring_next(&s.rig.ring[0]) =
+			(struct gk_work){.nb_frames = 2, .params = params_of(i), .slot = {0, 1}};
+		assert_int_equal(gk_work_check(&s.rig.config, gk_ring_work(&s.rig.ring[0], i), why,
+					 sizeof(why)),
+			by % GK_PACKET_ALIGN != 0 ? -EINVAL : 0);
+		gk_ring_submit(&s.rig.ring[0]);
+		rig_poll_all(&s.rig);
+		assert_int_equal(gk_ring_is_done(&s.rig.ring[0], i), 1);
+		gk_ring_collect(&s.rig.ring[0]);
+		assert_memory_equal(&s.rig.config.results[0], &s.rig.config.results[1],
+			sizeof(struct gk_result));
+		assert_memory_equal(
+			rig_output(&s.rig, 0), rig_output(&s.rig, 1), s.rig.config.layout.stride);
+	}
+	assert_int_equal(s.rig.ops->stop(s.rig.gk), 0);
+	stage_close(&s);
+	free(moved);
+}
+
 /* A refused descriptor ends its gang, says so, and harms no other. */
 static void
 test_gives_up(void **state)
@@ -407,6 +448,7 @@ main(void)
 		cmocka_unit_test(test_stop_finishes),
 		cmocka_unit_test(test_starts_again),
 		cmocka_unit_test(test_gives_up),
+		cmocka_unit_test(test_packets_anywhere),
 		cmocka_unit_test(test_same_bytes),
 	};
 

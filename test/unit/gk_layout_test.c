@@ -173,6 +173,10 @@ test_work_reasons(void **state)
 	REFUSED(rig_frame(&rig, 7)->out = 8,
 		"frame 1234 in slot 7 has output slot 8, wanted less than nb_outputs = 8 or "
 		"GK_NO_OUT");
+	REFUSED(rig_frame(&rig, 7)->packet[2] = 0x1008,
+		"frame 1234 in slot 7 has packet 2 at 0x1008, wanted a multiple of 16");
+	assert_int_equal(gk_descriptor_check(&rig.config, &work, why, sizeof(why)), 0);
+	rig_frame(&rig, 7)->packet[2] = 0x1010;
 	REFUSED(params->kind = GK_KIND_NONE,
 		"params[1].kind is 255, wanted 0 (CSR), 1 (image) or 2 (raw)");
 	REFUSED(params->csr_threshold = NAN, "params[1].csr_threshold is NaN, wanted photons");
