@@ -74,6 +74,13 @@ struct gk_ops {
 	const char *name;
 
 	/**
+	 * Can gangs run on this GPU? create() asks the same. NULL: they need no GPU.
+	 * @param context  as gk_config.context
+	 * @return 0; -ENODEV: no GPU, or no driver; -ENOTSUP: a GPU that cannot; -EIO: CUDA's error
+	 */
+	int (*usable)(void *context);
+
+	/**
 	 * Check the configuration and allocate private state.
 	 * @return 0; -EINVAL: a shape or pointer is unusable, gk_config_check() says which;
 	 *         -ENOMEM; -ENODEV: no GPU; -ENOTSUP: a GPU, or a processor, that cannot; -EIO:
@@ -111,8 +118,8 @@ struct gk_ops {
 	 * kernel runs, sets quit and waits for its end. */
 	void (*destroy)(struct gk *gk);
 
-	/** What was wrong when create(), start() or stop() last failed in this thread, for a log;
-	 * never NULL. NULL pointer: the row has no more to say than its errno. */
+	/** What was wrong when usable(), create(), start() or stop() last failed in this thread,
+	 * for a log; never NULL. NULL pointer: the row has no more to say than its errno. */
 	const char *(*why)(void);
 };
 

@@ -89,7 +89,7 @@ static int
 open_device(struct gk *gk)
 {
 	const struct gk_cuda_symbols *cuda = gk->cuda;
-	int major = 0, minor = 0, together = 0, ret;
+	int major = 0, minor = 0, together = 0, shared = 0, ret;
 	CUresult result;
 
 	gk->context = gk->config.context;
@@ -118,6 +118,13 @@ open_device(struct gk *gk)
 			"the GPU is of compute capability %d.%d, wanted at least 8.0 with "
 			"cooperative launch",
 			major, minor);
+	cuda->cuDeviceGetAttribute(
+		&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, gk->device);
+	if (shared < GK_CUDA_SHARED + GK_CUDA_DECLARED)
+		return refuse(-ENOTSUP,
+			"the GPU, of compute capability %d.%d, has %d bytes of shared memory for a "
+			"thread block, wanted at least %d",
+			major, minor, shared, GK_CUDA_SHARED + GK_CUDA_DECLARED);
 	return 0;
 }
 
@@ -364,6 +371,22 @@ cuda_destroy(struct gk *gk)
 }
 
 static int
+cuda_usable(void *context)
+{
+	struct gk gk = {.config.context = context};
+	int ret;
+
+	why[0] = '\0';
+	gk.cuda = gk_cuda_driver(why, sizeof(why));
+	if (gk.cuda == NULL)
+		return -ENODEV;
+	ret = open_device(&gk);
+	if (gk.retained)
+		gk.cuda->cuDevicePrimaryCtxRelease(gk.device);
+	return ret;
+}
+
+static int
 cuda_create(const struct gk_config *config, struct gk **out)
 {
 	struct gk *gk;
@@ -496,6 +519,7 @@ cuda_stop(struct gk *gk)
 
 const struct gk_ops gk_cuda_ops = {
 	.name = "cuda",
+	.usable = cuda_usable,
 	.create = cuda_create,
 	.start = cuda_start,
 	.stop = cuda_stop,

@@ -55,6 +55,8 @@ GK_STATIC_ASSERT(offsetof(struct gk_cuda_coef, holes) == 6144, "what is copied c
 /** @} */
 /** Shared memory of a block, besides what the kernel declares; two of them fit. */
 #define GK_CUDA_SHARED (GK_CUDA_WARPS * GK_CUDA_AREA)
+/** What it declares, at most. */
+#define GK_CUDA_DECLARED 4352
 
 /** Division by a number that is known at the launch. */
 struct gk_cuda_divisor {

@@ -24,6 +24,7 @@
 	N(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                    \
 	N(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                    \
 	N(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 95)                          \
+	N(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)           \
 	/* CUpointer_attribute */                                              \
 	N(CU_POINTER_ATTRIBUTE_DEVICE_POINTER, 3)                              \
 	N(CU_POINTER_ATTRIBUTE_HOST_POINTER, 4)                                \

@@ -31,6 +31,7 @@ static __shared__ struct gang_shared {
 	uint32_t go;
 	uint32_t last; /* this block was the last one to count */
 } gang_state;
+GK_STATIC_ASSERT(sizeof(struct gang_shared) <= GK_CUDA_DECLARED, "create() asks for it");
 
 /* Where things of the batch are, in device memory. @{ */
 static __device__ __forceinline__ struct gk_cuda_batch *

@@ -222,7 +222,7 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 	check_close_egress(&egress);
 
 	check_gpu(c, s, &gpu, &need);
-	check_kernel(c, s);
+	check_kernel(c, s, way);
 	check_way(c, s, way);
 	check_gpu_direct(c, &gpu, ports, s->nb_ports);
 

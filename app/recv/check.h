@@ -185,8 +185,8 @@ void check_count_need(const struct settings *s, const struct check_gpu *gpu,
 void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,
 	const struct check_need *need);
 
-/** A gang kernel that is not built in. */
-void check_kernel(struct check *c, const struct settings *s);
+/** A gang kernel that is not built in, or that the GPU does not run. */
+void check_kernel(struct check *c, const struct settings *s, const struct way *way);
 
 /** Pixels or results that do not go where the settings want them: fail; or by a detour: warn. */
 void check_way(struct check *c, const struct settings *s, const struct way *way);

@@ -163,15 +163,24 @@ check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu
 }
 
 void
-check_kernel(struct check *c, const struct settings *s)
+check_kernel(struct check *c, const struct settings *s, const struct way *way)
 {
-	if (gk_ops_find(s->kernel) != NULL) {
-		check_add(c, CHECK_OK, "gang kernel", "%s, %u gang%s", s->kernel, s->gangs,
-			s->gangs == 1 ? "" : "s");
-		return;
+	const char *gangs = s->gangs == 1 ? "gang" : "gangs";
+
+	if (gk_ops_find(s->kernel) == NULL) {
+		check_add(c, CHECK_FAIL, "gang kernel", "%s is not built in", s->kernel);
+		check_fix(c, "set [gpu] kernel = host, or build with what %s needs", s->kernel);
+	} else if (way->no_gangs[0] == '\0') {
+		check_add(c, CHECK_OK, "gang kernel", "%s, %u %s", s->kernel, s->gangs, gangs);
+	} else if (strcmp(s->kernel, "host") == 0) {
+		check_add(c, CHECK_WARN, "gang kernel", "host, %u %s, not on %s: %s", s->gangs,
+			gangs, way->gpu_name, way->no_gangs);
+		check_fix(c, "another GPU, or [gpu] kernel = host if this is meant");
+	} else {
+		check_add(c, CHECK_FAIL, "gang kernel", "%s does not run on %s: %s", s->kernel,
+			way->gpu_name, way->no_gangs);
+		check_fix(c, "another GPU, or [gpu] kernel = host");
 	}
-	check_add(c, CHECK_FAIL, "gang kernel", "%s is not built in", s->kernel);
-	check_fix(c, "set [gpu] kernel = host, or build with what %s needs", s->kernel);
 }
 
 void

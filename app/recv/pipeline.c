@@ -401,6 +401,8 @@ log_way(const struct pipeline *p)
 	const struct way *w = &p->way;
 	char packets[96], results[96];
 
+	if (w->no_gangs[0] != '\0')
+		LOG(NOTICE, "gangs are threads, not on %s: %s\n", w->gpu_name, w->no_gangs);
 	LOG(NOTICE, "packets in %s%s%s%s, results in %s; %u %s gang%s\n",
 		way_place(w, w->packets, packets), w->why[0] != '\0' ? " (" : "", w->why,
 		w->why[0] != '\0' ? ")" : "", way_place(w, w->results, results), p->settings->gangs,

@@ -56,6 +56,20 @@ find_gpu(struct way *w, const struct settings *s)
 		s->gpu, s->gpu);
 }
 
+/** Gangs that may have to run on the GPU: can they? */
+static void
+ask_gangs(struct way *w, const struct settings *s)
+{
+	const struct gk_ops *ops = gk_ops_find("cuda");
+	struct rte_gpu_info info;
+
+	if (!w->computes || ops == NULL || strcmp(s->kernel, "host") == 0 ||
+		rte_gpu_info_get(w->gpu, &info) != 0)
+		return;
+	if (ops->usable((void *)(uintptr_t)info.context) != 0)
+		rte_strscpy(w->no_gangs, ops->why(), sizeof(w->no_gangs));
+}
+
 /** Can the gangs work in the GPU's memory? */
 static int
 gangs_reach(struct way *w, const struct settings *s)
@@ -145,8 +159,11 @@ way_choose(struct way *w, struct settings *s)
 
 	*w = (struct way){0};
 	ret = find_gpu(w, s);
+	ask_gangs(w, s);
 	if (strcmp(s->kernel, "auto") == 0)
-		s->kernel = w->computes && gk_ops_find("cuda") != NULL ? "cuda" : "host";
+		s->kernel = w->computes && gk_ops_find("cuda") != NULL && w->no_gangs[0] == '\0'
+			? "cuda"
+			: "host";
 	if (ret == 0)
 		ret = choose_packets(w, s);
 	if (ret == 0)

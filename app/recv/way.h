@@ -14,7 +14,8 @@
 struct way {
 	int gpu; /**< gpudev id, -1 = none */
 	char gpu_name[64];
-	bool computes;		/**< the GPU has processors: gangs of thread blocks can run there */
+	bool computes;	    /**< the GPU has processors: gangs of thread blocks could run there */
+	char no_gangs[256]; /**< why they cannot, if they were wanted; "" = they can */
 	enum gk_memory packets; /**< pinned memory of the host, or the GPU's */
 	enum gk_memory results; /**< of kept frames */
 	char why[192];		/**< why packets do not take the other way; "" = nobody wants it */

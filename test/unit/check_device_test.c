@@ -24,13 +24,30 @@ test_gpu(void **state)
 	gpu.bytes = UINT64_C(139) << 30;
 	check_gpu(&check, &s, &gpu, &need);
 	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for packets and results", "");
-	s.kernel = "host";
-	s.gangs = 3;
-	check_kernel(&check, &s);
+}
+
+static void
+test_kernel(void **state)
+{
+	struct settings s = {.kernel = "host", .gangs = 3};
+	struct way w = {.gpu = 0, .gpu_name = "gpu_cuda0", .computes = true};
+
+	check_kernel(&check, &s, &w);
 	want(CHECK_OK, "host, 3 gangs", "");
+	strcpy(w.no_gangs, "too little");
+	check_kernel(&check, &s, &w);
+	want(CHECK_WARN, "host, 3 gangs, not on gpu_cuda0: too little", "another GPU");
 	s.kernel = "metal";
-	check_kernel(&check, &s);
+	check_kernel(&check, &s, &w);
 	want(CHECK_FAIL, "metal is not built in", "kernel = host");
+	s.kernel = "cuda";
+	if (gk_ops_find("cuda") == NULL)
+		return;
+	check_kernel(&check, &s, &w);
+	want(CHECK_FAIL, "cuda does not run on gpu_cuda0: too little", "kernel = host");
+	w.no_gangs[0] = '\0';
+	check_kernel(&check, &s, &w);
+	want(CHECK_OK, "cuda, 3 gangs", "");
 }
 
 static void
@@ -423,6 +440,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_gpu),
+		TEST(test_kernel),
 		TEST(test_way),
 		TEST(test_numa),
 		TEST(test_iommu),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <pcap/pcap.h>
+#include <gpudev_driver.h>
 #include <rte_bus_vdev.h>
 #include <rte_eal.h>
 
@@ -138,6 +139,33 @@ open_settings_are_settled(void **state)
 	assert_true(s.gangs == 7 && s.batch == 3 && s.outputs == 100);
 }
 
+/* A GPU with processors has the gangs if it can run them. */
+static void
+gangs_of_a_gpu(void **state)
+{
+	const struct gk_ops *ops = gk_ops_find("cuda");
+	const bool can = ops != NULL && ops->usable(NULL) == 0;
+	struct rte_gpu *gpu = rte_gpu_allocate("gpu_test0");
+	struct settings s;
+
+	assert_non_null(gpu);
+	gpu->mpshared->info.processor_count = 1;
+	rte_gpu_complete_new(gpu);
+	s = settings;
+	s.gpu = "gpu_test0";
+	assert_int_equal(way_choose(&way, &s), 0);
+	assert_true(way.computes);
+	assert_string_equal(s.kernel, can ? "cuda" : "host");
+	assert_int_equal(way.no_gangs[0] != '\0', ops != NULL && !can);
+	s = settings;
+	s.gpu = "gpu_test0";
+	s.kernel = "host";
+	assert_int_equal(way_choose(&way, &s), 0);
+	assert_string_equal(s.kernel, "host");
+	assert_string_equal(way.no_gangs, "");
+	assert_int_equal(rte_gpu_release(gpu), 0);
+}
+
 static bool
 refuses(enum backpressure backpressure)
 {
@@ -185,6 +213,7 @@ main(int argc, char **argv)
 		WAY(a_port_that_can),
 		WAY(ports_that_cannot),
 		WAY(open_settings_are_settled),
+		WAY(gangs_of_a_gpu),
 		WAY(only_a_replay_waits),
 	};
 	char replay[64];

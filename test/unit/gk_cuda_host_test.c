@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host side of the cuda row, without a GPU: the driver is this test's. Memory of the GPU is the
+ * host's, a kernel runs until the test or `quit` ends it, and any call can be told to fail.
+ */
+
+#include "gk_cuda.h"
+#include "gk_cuda_driver.h"
+#include "gk_rig.h"
+
+#define PROCESSORS 4
+#define CONTEXT	   ((CUcontext)0x1000)
+
+static struct {
+	/* set by the test */
+	const char *fail;
+	CUresult fail_with;
+	int no_names;	    /* of errors */
+	int major, minor;   /* of the compute capability */
+	int shared;	    /* bytes that a block may have */
+	const uint8_t *far; /* from here on the GPU sees nothing */
+
+	/* counted */
+	uint32_t retained;
+	uint32_t depth; /* of the stack of contexts */
+	uint32_t modules;
+	uint32_t streams;
+	uint32_t allocated;
+	uint64_t bytes; /* of all allocations */
+	int running;
+} gpu;
+
+static struct rig rig;
+static struct gk_config config;
+
+static CUresult
+call(const char *name)
+{
+	return gpu.fail != NULL && strcmp(gpu.fail, name) == 0 ? gpu.fail_with : CUDA_SUCCESS;
+}
+
+/* Every call starts with it. */
+#define ENTER()                                       \
+	do {                                          \
+		const CUresult ret_ = call(__func__); \
+		if (ret_ != CUDA_SUCCESS)             \
+			return ret_;                  \
+	} while (0)
+
+static CUresult
+cuGetErrorName(CUresult error, const char **name)
+{
+	*name = gpu.no_names ? NULL : "CUDA_ERROR_OF_THE_TEST";
+	return gpu.no_names ? 1 : CUDA_SUCCESS;
+}
+
+static CUresult
+cuDeviceGet(CUdevice_v1 *device, int ordinal)
+{
+	ENTER();
+	*device = ordinal;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice_v1 device)
+{
+	ENTER();
+	switch (attribute) {
+	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+		*value = PROCESSORS;
+		break;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+		*value = gpu.major;
+		break;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+		*value = gpu.minor;
+		break;
+	case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+		*value = 1;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+		*value = gpu.shared;
+		break;
+	default:
+		fail_msg("attribute %d", attribute);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice_v1 device)
+{
+	ENTER();
+	*context = CONTEXT;
+	gpu.retained++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuDevicePrimaryCtxRelease(CUdevice_v1 device)
+{
+	gpu.retained--;
+	return CUDA_SUCCESS;
+}
+
+/* Threads push and pop: the gangs' beat does, too. */
+static CUresult
+cuCtxPushCurrent(CUcontext context)
+{
+	ENTER();
+	__atomic_fetch_add(&gpu.depth, 1, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuCtxPopCurrent(CUcontext *context)
+{
+	__atomic_fetch_sub(&gpu.depth, 1, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuCtxGetDevice(CUdevice_v1 *device)
+{
+	ENTER();
+	*device = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuModuleLoadData(CUmodule *module, const void *image)
+{
+	ENTER();
+	*module = (CUmodule)0x2000;
+	gpu.modules++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuModuleUnload(CUmodule module)
+{
+	gpu.modules--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+	ENTER();
+	*function = (CUfunction)0x3000;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuModuleGetGlobal(CUdeviceptr_v2 *ptr, size_t *size, CUmodule module, const char *name)
+{
+	static struct gk_cuda_args args;
+
+	ENTER();
+	*ptr = (uintptr_t)&args;
+	*size = sizeof(args);
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+	ENTER();
+	return value <= gpu.shared ? CUDA_SUCCESS : 1;
+}
+
+static CUresult
+cuOccupancyMaxActiveBlocksPerMultiprocessor(
+	int *blocks, CUfunction function, int threads, size_t shared)
+{
+	ENTER();
+	*blocks = GK_CUDA_BLOCKS;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+	ENTER();
+	*stream = (CUstream)0x4000;
+	gpu.streams++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuStreamDestroy(CUstream stream)
+{
+	gpu.streams--;
+	return CUDA_SUCCESS;
+}
+
+static int
+is_running(void)
+{
+	if (__atomic_load_n(&config.channel->bell.quit, __ATOMIC_ACQUIRE) != 0)
+		__atomic_store_n(&gpu.running, 0, __ATOMIC_RELAXED);
+	return __atomic_load_n(&gpu.running, __ATOMIC_RELAXED);
+}
+
+static CUresult
+cuStreamQuery(CUstream stream)
+{
+	ENTER();
+	return is_running() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult
+cuStreamSynchronize(CUstream stream)
+{
+	ENTER();
+	while (is_running())
+		;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuMemAlloc(CUdeviceptr_v2 *ptr, size_t size)
+{
+	ENTER();
+	*ptr = (uintptr_t)rig_alloc(size);
+	gpu.allocated++;
+	gpu.bytes += size;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuMemFree(CUdeviceptr_v2 ptr)
+{
+	free((void *)(uintptr_t)ptr);
+	gpu.allocated--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuMemsetD8Async(CUdeviceptr_v2 ptr, unsigned char value, size_t size, CUstream stream)
+{
+	ENTER();
+	memset((void *)(uintptr_t)ptr, value, size);
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuMemcpyHtoDAsync(CUdeviceptr_v2 to, const void *from, size_t size, CUstream stream)
+{
+	ENTER();
+	memcpy((void *)(uintptr_t)to, from, size);
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr_v2 ptr)
+{
+	ENTER();
+	if (gpu.far != NULL && ptr >= (uintptr_t)gpu.far)
+		return 1;
+	memcpy(value, &ptr, sizeof(ptr));
+	return CUDA_SUCCESS;
+}
+
+static CUresult
+cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+	unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+	unsigned int shared, CUstream stream, void **parameters)
+{
+	ENTER();
+	assert_in_range(grid_x, 2, PROCESSORS * GK_CUDA_BLOCKS);
+	__atomic_store_n(&gpu.running, 1, __ATOMIC_RELAXED);
+	return CUDA_SUCCESS;
+}
+
+/* In place of the one that loads libcuda. */
+const struct gk_cuda_symbols *
+gk_cuda_driver(char *why, size_t size)
+{
+	static const struct gk_cuda_symbols symbols = {
+#define HERE(name) .name = name
+		HERE(cuGetErrorName),
+		HERE(cuDeviceGet),
+		HERE(cuDeviceGetAttribute),
+		HERE(cuDevicePrimaryCtxRetain),
+		HERE(cuDevicePrimaryCtxRelease),
+		HERE(cuCtxPushCurrent),
+		HERE(cuCtxPopCurrent),
+		HERE(cuCtxGetDevice),
+		HERE(cuModuleLoadData),
+		HERE(cuModuleUnload),
+		HERE(cuModuleGetFunction),
+		HERE(cuModuleGetGlobal),
+		HERE(cuFuncSetAttribute),
+		HERE(cuOccupancyMaxActiveBlocksPerMultiprocessor),
+		HERE(cuStreamCreate),
+		HERE(cuStreamDestroy),
+		HERE(cuStreamQuery),
+		HERE(cuStreamSynchronize),
+		HERE(cuMemAlloc),
+		HERE(cuMemFree),
+		HERE(cuMemsetD8Async),
+		HERE(cuMemcpyHtoDAsync),
+		HERE(cuPointerGetAttribute),
+		HERE(cuLaunchCooperativeKernel),
+#undef HERE
+	};
+
+	return &symbols;
+}
+
+static int
+setup(void **state)
+{
+	const struct gk_geometry g = {4, 2, 64};
+
+	memset(&gpu, 0, sizeof(gpu));
+	gpu.major = 9;
+	gpu.shared = 232448;
+	rig_open(&rig, &g, GK_VALUE_F32, 100, 2, 8, 0);
+	config = rig.config;
+	config.workers = 0;
+	return 0;
+}
+
+/* Whatever a test did: nothing of the GPU's is left. */
+static int
+teardown(void **state)
+{
+	rig_close(&rig);
+	assert_int_equal(gpu.retained, 0);
+	assert_int_equal(gpu.depth, 0);
+	assert_int_equal(gpu.modules, 0);
+	assert_int_equal(gpu.streams, 0);
+	assert_int_equal(gpu.allocated, 0);
+	assert_int_equal(gpu.running, 0);
+	return 0;
+}
+
+static void
+refused(int ret, const char *why)
+{
+	struct gk *gk = NULL;
+
+	assert_int_equal(gk_cuda_ops.create(&config, &gk), ret);
+	assert_null(gk);
+	if (strstr(gk_cuda_ops.why(), why) == NULL)
+		fail_msg("'%s', wanted '%s'", gk_cuda_ops.why(), why);
+}
+
+static struct gk *
+created(void)
+{
+	struct gk *gk = NULL;
+
+	if (gk_cuda_ops.create(&config, &gk) != 0)
+		fail_msg("%s", gk_cuda_ops.why());
+	return gk;
+}
+
+static void
+test_life(void **state)
+{
+	struct gk *gk = created();
+
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	assert_int_equal(gk_cuda_ops.start(gk), -EBUSY);
+	while (gk_cuda_ops.stop(gk) == -EBUSY)
+		;
+	assert_int_equal(gk_cuda_ops.stop(gk), 0);
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	gk_cuda_ops.destroy(gk);
+	gk_cuda_ops.destroy(NULL);
+}
+
+/* Not every GPU that has the instructions has the memory. */
+static void
+test_gpus_that_cannot(void **state)
+{
+	assert_int_equal(gk_cuda_ops.usable(NULL), 0);
+	assert_int_equal(gk_cuda_ops.usable(CONTEXT), 0);
+	gpu.minor = 6;
+	gpu.major = 8;
+	gpu.shared = 101376;
+	refused(-ENOTSUP,
+		"8.6, has 101376 bytes of shared memory for a thread block, wanted at "
+		"least 113152");
+	assert_int_equal(gk_cuda_ops.usable(CONTEXT), -ENOTSUP);
+	assert_int_equal(gk_cuda_ops.usable(NULL), -ENOTSUP);
+	assert_non_null(strstr(gk_cuda_ops.why(), "has 101376 bytes"));
+	gpu.minor = 0;
+	gpu.shared = 166912;
+	assert_int_equal(gk_cuda_ops.usable(NULL), 0);
+	gpu.major = 7;
+	gpu.minor = 5;
+	refused(-ENOTSUP, "7.5, wanted at least 8.0");
+	assert_int_equal(gk_cuda_ops.usable(NULL), -ENOTSUP);
+	gpu.fail = "cuDeviceGet";
+	gpu.fail_with = CUDA_ERROR_NO_DEVICE;
+	refused(-ENODEV, "CUDA_ERROR_OF_THE_TEST");
+	assert_int_equal(gk_cuda_ops.usable(NULL), -ENODEV);
+}
+
+int
+main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_life),
+		TEST(test_gpus_that_cannot),
+	};
+
+	return cmocka_run_group_tests_name("gk_cuda_host", tests, NULL, NULL);
+}
