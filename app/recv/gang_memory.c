@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <string.h>
+
 #include "calibration.h"
 #include "gang_memory.h"
 
@@ -43,5 +45,7 @@ gang_memory_list(
 		.bytes = gk_pixels(&geometry) * sizeof(float)};
 	pieces[GANG_DARK] = (struct gang_memory){.name = "dark accumulators",
 		.n = dark ? GK_DARK_MAX : 0,
+		/* gangs alone look at them: eight bytes a pixel and frame need not cross the bus */
+		.device = strcmp(s->kernel, "cuda") == 0,
 		.bytes = gk_dark_size(&geometry)};
 }

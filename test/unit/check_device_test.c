@@ -233,6 +233,12 @@ test_need(void **state)
 	/* pedestals once more, and accumulators */
 	s.dark.select = BUILDER_DARK_FRAME;
 	assert_int_equal(needs_more(&s, &than), pixels * (4 + 8 * GK_DARK_MAX));
+	/* which lie where the gangs are */
+	s.kernel = than.kernel = "cuda";
+	assert_int_equal(needs_more(&s, &than), pixels * 4);
+	check_count_need(&s, &none, &port, &need);
+	assert_int_equal(need.device, pixels * 8 * GK_DARK_MAX);
+	s.kernel = than.kernel = "host";
 	s.dark.select = BUILDER_DARK_NONE;
 	s.outputs = 17;
 	check_count_need(&s, &gpu, &port, &need);

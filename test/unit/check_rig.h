@@ -160,7 +160,8 @@ static const struct check_gpu cuda = {.present = true,
 static inline struct settings
 make_settings(void)
 {
-	struct settings s = {.slots = 64, .rx_lcores = 2, .nb_ports = 1, .udp_port = 50001};
+	struct settings s = {
+		.slots = 64, .rx_lcores = 2, .nb_ports = 1, .udp_port = 50001, .kernel = "host"};
 
 	detector_init(&s.detector, &jungfrau_ops, 2, 2);
 	return s;
