@@ -169,10 +169,12 @@ gang_failed(struct service *s)
 {
 	int error = 0;
 	const uint32_t gang = builder_failed_gang(s->pipeline->builder, &error);
+	char why[256];
 
 	if (gang == 0)
 		return false;
-	LOG(ERR, "gang %u gave up: %s; what it had is lost\n", gang - 1, strerror(-error));
+	pipeline_why_gang(s->pipeline, gang - 1, error, why, sizeof(why));
+	LOG(ERR, "gang %u gave up: %s; what it had is lost\n", gang - 1, why);
 	s->failed = error;
 	return true;
 }

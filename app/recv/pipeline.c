@@ -452,6 +452,33 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 	return ret;
 }
 
+void
+pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text, size_t size)
+{
+	const struct gk_channel *channel = p->gk_config.channel;
+	/* the oldest one that is not done stays as it is */
+	const struct gk_work *work = &channel->work[gang][channel->done[gang].done % GK_RING_SIZE];
+
+	if (error == -EINVAL && gk_work_check(&p->gk_config, work, text, size) != 0)
+		return;
+	if (error == -ETIMEDOUT)
+		snprintf(text, size, "this process was silent for [gpu] watchdog_ms = %u",
+			p->settings->watchdog_ms);
+	else
+		snprintf(text, size, "%s", strerror(-error));
+}
+
+/** A kernel that crashed says so here, and nowhere else. */
+static void
+stop_gangs(struct pipeline *p)
+{
+	const int ret = p->gk_ops->stop(p->gk);
+
+	if (ret != 0 && ret != -EBUSY)
+		LOG(ERR, "%s gangs had failed: %s\n", p->gk_ops->name,
+			p->gk_ops->why != NULL ? p->gk_ops->why() : strerror(-ret));
+}
+
 uint32_t
 pipeline_destroy(struct pipeline *p)
 {
@@ -464,7 +491,7 @@ pipeline_destroy(struct pipeline *p)
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_close(&p->ports[i]);
 	if (p->gk_started)
-		p->gk_ops->stop(p->gk);
+		stop_gangs(p);
 	if (p->gk_ops != NULL)
 		p->gk_ops->destroy(p->gk);
 	builder_destroy(p->builder);

@@ -93,6 +93,13 @@ int pipeline_open_files(struct pipeline *p, const struct settings *s, struct fil
  */
 int pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size);
 
+/**
+ * Why a gang gave up, in words: what is wrong with its descriptor, or which setting ended it. Any
+ * thread, until gangs are stopped.
+ * @param gang,error  by builder_failed_gang(), the gang from 0 on
+ */
+void pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text, size_t size);
+
 /** Stop ports, free everything. Runs and their writers are over. @return mbufs that leaked */
 uint32_t pipeline_destroy(struct pipeline *p);
 

@@ -121,6 +121,25 @@ send_frames(uint64_t from, uint64_t to)
 	}
 }
 
+/* The log names the object, not the errno alone. */
+static void
+why_a_gang_gave_up(void **state)
+{
+	struct gk_channel *channel = p.gk_config.channel;
+	const uint32_t next = channel->done[0].done % GK_RING_SIZE;
+	const struct gk_work kept = channel->work[0][next];
+	char why[256];
+
+	channel->work[0][next] = (struct gk_work){.nb_frames = 17};
+	pipeline_why_gang(&p, 0, -EINVAL, why, sizeof(why));
+	assert_string_equal(why, "work.nb_frames is 17, wanted 1 to 16");
+	pipeline_why_gang(&p, 0, -ETIMEDOUT, why, sizeof(why));
+	assert_string_equal(why, "this process was silent for [gpu] watchdog_ms = 10000");
+	pipeline_why_gang(&p, 0, -EIO, why, sizeof(why));
+	assert_string_equal(why, strerror(EIO));
+	channel->work[0][next] = kept;
+}
+
 /* The first window is agreed on by packets that wait, and an RX role has no more of them. */
 static void
 agreement_is_possible(void **state)
@@ -272,6 +291,7 @@ main(int argc, char **argv)
 		"512", "--vdev=gpu_host0", "--log-level=braggline.*:critical"};
 	char *arguments[RTE_DIM(options) + 1] = {argv[0]};
 	const struct CMUnitTest tests[] = {
+		TEST(why_a_gang_gave_up),
 		TEST(agreement_is_possible),
 		TEST(producer_is_fixed_with_stores),
 		TEST(edited_file_is_for_the_next_run),
