@@ -110,7 +110,8 @@ struct gk_ops {
 	 * Stop serving once what was handed over is done (cuda: sets quit). May be called while
 	 * other threads poll; when it has returned anything but -EBUSY, poll() does nothing.
 	 * @return 0; -EBUSY: batches are still out (host: keep polling; call again); or, with all
-	 *         gangs stopped, the gk_done.error of a gang that gave up; -EIO: the kernel crashed
+	 *         gangs stopped, the gk_done.error of a gang that gave up; -EIO: the kernel
+	 *         crashed, or CUDA cannot be asked (then destroy() ends the gangs)
 	 */
 	int (*stop)(struct gk *gk);
 

@@ -296,7 +296,7 @@ allocate(struct gk *gk)
 	return 0;
 }
 
-/* 1: it runs; 0: it has ended; negative: it crashed. */
+/* 1: it runs; 0: it has ended; -EAGAIN: CUDA cannot be asked; other errors: it crashed. */
 static int
 is_running(const struct gk *gk)
 {
@@ -305,7 +305,7 @@ is_running(const struct gk *gk)
 	if (!gk->running)
 		return 0;
 	if (enter(gk) != 0)
-		return -EIO;
+		return -EAGAIN;
 	ret = gk->cuda->cuStreamQuery(gk->stream);
 	leave(gk);
 	if (ret == CUDA_ERROR_NOT_READY)
@@ -349,14 +349,18 @@ stop_beat(struct gk *gk)
 static void
 cuda_destroy(struct gk *gk)
 {
+	bool entered;
+
 	if (gk == NULL)
 		return;
-	if (gk->context != NULL && enter(gk) == 0) {
-		if (gk->running) {
-			__atomic_store_n(&gk->config.channel->bell.quit, 1, __ATOMIC_RELEASE);
-			gk->cuda->cuStreamSynchronize(gk->stream);
-		}
-		stop_beat(gk);
+	entered = gk->context != NULL && enter(gk) == 0;
+	if (gk->running)
+		__atomic_store_n(&gk->config.channel->bell.quit, 1, __ATOMIC_RELEASE);
+	if (gk->running && entered)
+		gk->cuda->cuStreamSynchronize(gk->stream);
+	/* it looks at what is freed here, whatever CUDA says */
+	stop_beat(gk);
+	if (entered) {
 		if (gk->stream != NULL)
 			gk->cuda->cuStreamDestroy(gk->stream);
 		if (gk->memory != 0)
@@ -461,8 +465,11 @@ cuda_start(struct gk *gk)
 	uint32_t head;
 	int ret;
 
-	if (is_running(gk) > 0)
+	ret = is_running(gk);
+	if (ret > 0)
 		return refuse(-EBUSY, "the gangs are running");
+	if (ret == -EAGAIN)
+		return -EIO;
 	stop_beat(gk);
 	gk->running = false;
 	for (uint32_t i = 0; i < gk->config.gangs; i++) {
@@ -505,6 +512,8 @@ cuda_stop(struct gk *gk)
 	ret = is_running(gk);
 	if (ret > 0)
 		return refuse(-EBUSY, "batches are still out");
+	if (ret == -EAGAIN) /* it may run yet: destroy() ends it */
+		return -EIO;
 	stop_beat(gk);
 	gk->running = false;
 	for (uint32_t i = 0; i < gk->config.gangs && ret == 0; i++) {

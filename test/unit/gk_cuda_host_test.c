@@ -4,6 +4,8 @@
  * host's, a kernel runs until the test or `quit` ends it, and any call can be told to fail.
  */
 
+#include <unistd.h>
+
 #include "gk_cuda.h"
 #include "gk_cuda_driver.h"
 #include "gk_rig.h"
@@ -27,6 +29,7 @@ static struct {
 	uint32_t streams;
 	uint32_t allocated;
 	uint64_t bytes; /* of all allocations */
+	void *last;
 	int running;
 } gpu;
 
@@ -223,7 +226,8 @@ static CUresult
 cuMemAlloc(CUdeviceptr_v2 *ptr, size_t size)
 {
 	ENTER();
-	*ptr = (uintptr_t)rig_alloc(size);
+	gpu.last = rig_alloc(size);
+	*ptr = (uintptr_t)gpu.last;
 	gpu.allocated++;
 	gpu.bytes += size;
 	return CUDA_SUCCESS;
@@ -374,6 +378,48 @@ test_life(void **state)
 	gk_cuda_ops.destroy(NULL);
 }
 
+/* CUDA fails while gangs run: their thread is gone before what it looks at. */
+static void
+test_destroy_without_cuda(void **state)
+{
+	struct gk *gk = created();
+	uint32_t beats;
+
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	gpu.fail = "cuCtxPushCurrent";
+	gpu.fail_with = 1;
+	assert_int_equal(gk_cuda_ops.stop(gk), -EIO);
+	assert_string_equal(gk_cuda_ops.why(), "cuCtxPushCurrent: CUDA_ERROR_OF_THE_TEST");
+	assert_int_equal(gk_cuda_ops.start(gk), -EIO);
+	gk_cuda_ops.destroy(gk);
+	assert_int_equal(config.channel->bell.quit, 1);
+	beats = __atomic_load_n(&config.channel->bell.watchdog, __ATOMIC_RELAXED);
+	usleep(200 * 1000);
+	assert_int_equal(__atomic_load_n(&config.channel->bell.watchdog, __ATOMIC_RELAXED), beats);
+	/* nothing could be given back */
+	gpu.running = gpu.modules = gpu.streams = gpu.allocated = 0;
+	free(gpu.last);
+}
+
+/* A kernel that crashes is reported to all gangs, with CUDA's name for it to whoever stops them. */
+static void
+test_crash(void **state)
+{
+	struct gk *gk = created();
+
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	gpu.fail = "cuStreamQuery";
+	gpu.fail_with = 700;
+	while (__atomic_load_n(&config.channel->done[1].error, __ATOMIC_ACQUIRE) == 0)
+		usleep(1000);
+	assert_int_equal((int)config.channel->done[0].error, -EIO);
+	assert_int_equal(gk_cuda_ops.stop(gk), -EIO);
+	assert_string_equal(gk_cuda_ops.why(), "the gangs' kernel: CUDA_ERROR_OF_THE_TEST");
+	gpu.fail = NULL;
+	gpu.running = 0;
+	gk_cuda_ops.destroy(gk);
+}
+
 /* Not every GPU that has the instructions has the memory. */
 static void
 test_gpus_that_cannot(void **state)
@@ -408,6 +454,8 @@ main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_life),
+		TEST(test_destroy_without_cuda),
+		TEST(test_crash),
 		TEST(test_gpus_that_cannot),
 	};
 
