@@ -45,8 +45,10 @@ struct fake_cuda {
 	unsigned int flushes;
 	unsigned int mapped; /* live GDRCopy mappings */
 	unsigned int pinned;
-	unsigned int streams; /* live */
-	unsigned int copies;  /* that nobody has waited for */
+	unsigned int gdr_inside;   /* threads in calls of GDRCopy, which has no lock */
+	unsigned int gdr_overlaps; /* calls of it while another was inside */
+	unsigned int streams;	   /* live */
+	unsigned int copies;	   /* that nobody has waited for */
 };
 
 struct fake_cuda *fake_cuda(void);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libgdrapi.so.2 on the memory of the fake libcuda.so.1: a mapping is the same address. */
 #include <errno.h>
+#include <sched.h>
 
 #include "fake_cuda.h"
 
@@ -26,6 +27,21 @@ gdr_open(void)
 	return fake_cuda()->gdr_absent ? NULL : fake_cuda();
 }
 
+/* Calls that change the real one's list of handles begin and end with these. */
+static void
+enter(void)
+{
+	if (__atomic_fetch_add(&fake_cuda()->gdr_inside, 1, __ATOMIC_ACQ_REL) != 0)
+		__atomic_fetch_add(&fake_cuda()->gdr_overlaps, 1, __ATOMIC_RELAXED);
+	sched_yield();
+}
+
+static void
+leave(void)
+{
+	__atomic_fetch_sub(&fake_cuda()->gdr_inside, 1, __ATOMIC_ACQ_REL);
+}
+
 int
 gdr_pin_buffer(void *gdr, unsigned long addr, size_t size, uint64_t token, uint32_t space,
 	struct gdr_mh *handle)
@@ -33,15 +49,19 @@ gdr_pin_buffer(void *gdr, unsigned long addr, size_t size, uint64_t token, uint3
 	/* whole GPU pages, so that a mapping starts where the memory does */
 	if (addr % (64 << 10) != 0 || size % (64 << 10) != 0)
 		return EINVAL;
+	enter();
 	handle->h = addr;
 	fake_cuda()->pinned++;
+	leave();
 	return 0;
 }
 
 int
 gdr_unpin_buffer(void *gdr, struct gdr_mh handle)
 {
+	enter();
 	fake_cuda()->pinned--;
+	leave();
 	return 0;
 }
 
@@ -50,8 +70,10 @@ gdr_map(void *gdr, struct gdr_mh handle, void **va, size_t size)
 {
 	if (fake_cuda()->gdr_map_error != 0)
 		return fake_cuda()->gdr_map_error;
+	enter();
 	*va = (void *)handle.h;
 	fake_cuda()->mapped++;
+	leave();
 	return 0;
 }
 
@@ -60,6 +82,8 @@ gdr_unmap(void *gdr, struct gdr_mh handle, void *va, size_t size)
 {
 	if ((unsigned long)va != handle.h)
 		return EINVAL;
+	enter();
 	fake_cuda()->mapped--;
+	leave();
 	return 0;
 }

@@ -531,6 +531,20 @@ struct worker {
 
 static pthread_barrier_t hammer_start;
 
+/* Allocates, maps, and frees with the mapping or after it. */
+static unsigned int
+hammer_memory(unsigned int *seed)
+{
+	void *ptr = rte_gpu_mem_alloc(gpu, 100, 0), *cpu;
+	unsigned int errors = ptr == NULL;
+
+	cpu = rte_gpu_mem_cpu_map(gpu, 100, ptr);
+	errors += cpu == NULL;
+	if (rand_r(seed) % 2 == 0)
+		errors += rte_gpu_mem_cpu_unmap(gpu, ptr) != 0;
+	return errors + (rte_gpu_mem_free(gpu, ptr) != 0);
+}
+
 /* Registers, allocates and frees; blocks of all threads share the pages of host. */
 static void *
 hammer(void *arg)
@@ -538,7 +552,6 @@ hammer(void *arg)
 	struct worker *worker = arg;
 	uint8_t *block = host + 64 * worker->seed;
 	cpu_set_t any;
-	void *ptr;
 
 	/* EAL keeps the thread that made this one on one CPU */
 	memset(&any, 0xff, sizeof(any));
@@ -548,10 +561,8 @@ hammer(void *arg)
 		size_t size = 1 + rand_r(&worker->seed) % (8 * PAGE);
 
 		worker->errors += rte_gpu_mem_register(gpu, size, block) != 0;
-		if (i % 16 == 0) {
-			ptr = rte_gpu_mem_alloc(gpu, 100, 0);
-			worker->errors += ptr == NULL || rte_gpu_mem_free(gpu, ptr) != 0;
-		}
+		if (i % 16 == 0)
+			worker->errors += hammer_memory(&worker->seed);
 		worker->errors += rte_gpu_wmb(gpu) != 0;
 		worker->errors += rte_gpu_mem_unregister(gpu, block) != 0;
 		worker->errors += fake_cuda_depth() != 0;
@@ -573,6 +584,7 @@ any_thread_may_call(void **state)
 		pthread_join(workers[i].thread, NULL);
 		assert_int_equal(workers[i].errors, 0);
 	}
+	assert_int_equal(fake->gdr_overlaps, 0);
 }
 
 /* A driver without a symbol; libcuda is not loaded yet, so these precede all others. */

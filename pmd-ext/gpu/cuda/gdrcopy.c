@@ -41,6 +41,7 @@ static const struct {
 	{"gdr_unmap", &api.unmap},
 };
 
+/* Of what follows, and of every call: libgdrapi keeps a list of its handles, and no lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gdr *gdr;
 static bool told;
@@ -73,14 +74,13 @@ load(const char **missing)
 	return 0;
 }
 
-int
-gdrcopy_map(const char *who, unsigned long device, size_t size, struct gdrcopy_map *map)
+/* Under the lock. */
+static int
+open_once(const char *who)
 {
 	const char *missing = "";
-	struct gdr_mh handle;
 	int ret = 0;
 
-	pthread_mutex_lock(&lock);
 	if (gdr == NULL)
 		ret = load(&missing);
 	if (ret < 0 && !told) {
@@ -88,9 +88,15 @@ gdrcopy_map(const char *who, unsigned long device, size_t size, struct gdrcopy_m
 			NOTICE, "%s: no CPU mapping of device memory: GDRCopy: %s", who, missing);
 		told = true;
 	}
-	pthread_mutex_unlock(&lock);
-	if (ret < 0)
-		return ret;
+	return ret;
+}
+
+/* Under the lock. */
+static int
+pin_and_map(const char *who, unsigned long device, size_t size, struct gdrcopy_map *map)
+{
+	struct gdr_mh handle;
+	int ret;
 
 	size = RTE_ALIGN_CEIL(size, GDRCOPY_PAGE);
 	ret = api.pin_buffer(gdr, device, size, 0, 0, &handle);
@@ -113,13 +119,28 @@ gdrcopy_map(const char *who, unsigned long device, size_t size, struct gdrcopy_m
 }
 
 int
+gdrcopy_map(const char *who, unsigned long device, size_t size, struct gdrcopy_map *map)
+{
+	int ret;
+
+	pthread_mutex_lock(&lock);
+	ret = open_once(who);
+	if (ret == 0)
+		ret = pin_and_map(who, device, size, map);
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+int
 gdrcopy_unmap(const char *who, struct gdrcopy_map *map)
 {
 	struct gdr_mh handle = {.h = map->handle};
 	int unmapped, unpinned;
 
+	pthread_mutex_lock(&lock);
 	unmapped = api.unmap(gdr, handle, map->cpu, map->size);
 	unpinned = api.unpin_buffer(gdr, handle);
+	pthread_mutex_unlock(&lock);
 	if (unmapped != 0)
 		GPU_CUDA_LOG(ERR, "%s: gdr_unmap(%p): error %d (%s)", who, map->cpu, unmapped,
 			strerror(unmapped));
