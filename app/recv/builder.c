@@ -271,13 +271,23 @@ prepare(struct builder *b, const struct place *place)
 		f->flags |= GK_FRAME_KEEP | (v->audit_raw ? GK_FRAME_KIND_RAW : 0);
 }
 
+/** A gang never finishes what it has: whoever looks at the builder has to know. */
+static void
+fail_gang(struct builder *b, uint32_t gang, int error)
+{
+	if (b->failed_gang != 0)
+		return;
+	b->failed_error = error;
+	__atomic_store_n(&b->failed_gang, gang + 1, __ATOMIC_RELEASE);
+}
+
 /** Hand closed frames to gangs, oldest first. */
 static uint32_t
 dispatch(struct builder *b)
 {
 	uint32_t batches = 0;
 
-	while (b->dispatch != b->close) {
+	while (b->dispatch != b->close && likely(b->unordered == 0)) {
 		struct frame_record *first = place_at(b, b->dispatch)->record;
 		struct place *last = NULL;
 		struct gk_ring *ring;
@@ -329,9 +339,14 @@ dispatch(struct builder *b)
 		b->stats.gang_batches[ring->gang]++;
 		b->stats.gang_frames[ring->gang] += work->nb_frames;
 		b->next_gang = (ring->gang + 1) % b->config.gangs;
-		/* what a NIC has written is there before the bell */
-		if (b->config.gpu_writes)
-			rte_gpu_wmb(b->config.gpu);
+		/* what a NIC has written is there before the bell, or no gang may look at it */
+		if (b->config.gpu_writes) {
+			b->unordered = rte_gpu_wmb(b->config.gpu);
+			if (unlikely(b->unordered != 0)) {
+				fail_gang(b, ring->gang, b->unordered);
+				break;
+			}
+		}
 		gk_ring_submit(ring);
 		batches++;
 	}
@@ -410,13 +425,17 @@ retire(struct builder *b)
 	return n;
 }
 
-/** A gang that gave up never finishes: whoever looks at the builder has to know. */
+/** Has one given up? */
 static void
 look_after_gangs(struct builder *b)
 {
-	for (uint32_t g = 0; g < b->config.gangs; g++)
-		if (__atomic_load_n(&b->config.channel->done[g].error, __ATOMIC_ACQUIRE) != 0)
-			__atomic_store_n(&b->failed_gang, g + 1, __ATOMIC_RELEASE);
+	for (uint32_t g = 0; g < b->config.gangs; g++) {
+		const uint32_t error =
+			__atomic_load_n(&b->config.channel->done[g].error, __ATOMIC_ACQUIRE);
+
+		if (error != 0)
+			fail_gang(b, g, (int)error);
+	}
 }
 
 int
@@ -447,7 +466,7 @@ builder_failed_gang(const struct builder *b, int *error)
 	const uint32_t gang = __atomic_load_n(&b->failed_gang, __ATOMIC_ACQUIRE);
 
 	if (gang != 0)
-		*error = (int)b->config.channel->done[gang - 1].error;
+		*error = b->failed_error;
 	return gang;
 }
 

@@ -144,7 +144,10 @@ bool builder_is_idle(const struct builder *b);
 /** Has the run's last frame been retired? Any thread. */
 bool builder_has_ended(const struct builder *b);
 
-/** A gang gave up: number of it + 1, and why (negative errno); 0 = none. Any thread. */
+/**
+ * A gang gave up, or its batch cannot be handed over as the GPU does not order what a NIC has
+ * written: number of it + 1, and why (negative errno); 0 = none. Any thread.
+ */
 uint32_t builder_failed_gang(const struct builder *b, int *error);
 
 const struct builder_stats *builder_stats(const struct builder *b);

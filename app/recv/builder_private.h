@@ -40,6 +40,7 @@ struct builder {
 	struct builder_config config;
 	struct gk_ring rings[GK_GANGS_MAX];
 	uint32_t next_gang;
+	int unordered; /**< why a NIC's writes are not ordered any more: gangs get nothing */
 
 	/* queue in frame order; indices run free: retire <= dispatch <= close */
 	struct place *places;
@@ -86,7 +87,8 @@ struct builder {
 	uint32_t carried_out;		/**< orders done */
 	int result;
 	uint64_t effective;
-	uint32_t failed_gang;
+	uint32_t failed_gang; /**< + 1; read by others */
+	int failed_error;     /**< written before it */
 	struct builder_stats stats __rte_cache_aligned;
 };
 

@@ -164,9 +164,13 @@ port_reaches_gpu(
 		return -ENOTSUP;
 	}
 	ret = map_for_dma(id, address, EXTERNAL_PAGE, &what);
-	if (ret == 0)
+	if (ret == 0) {
 		unmap_for_dma(id, address, EXTERNAL_PAGE);
-	else
+		/* the builder asks for it before every batch */
+		ret = rte_gpu_wmb(gpu);
+		what = "ordering of what it writes, rte_gpu_wmb()";
+	}
+	if (ret != 0)
 		snprintf(why, size, "%s and %s: %s: %s", name, gpu_name, what, rte_strerror(-ret));
 	rte_gpu_mem_free(gpu, address);
 	return ret == 0 ? 0 : -ENOTSUP;

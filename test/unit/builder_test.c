@@ -673,6 +673,29 @@ gang_gives_up(void **state)
 	finish();
 }
 
+/* The GPU does not order what a NIC has written: no gang may read it, and the run is over. */
+static void
+writes_are_not_ordered(void **state)
+{
+	int error = 0;
+
+	config.gpu_writes = true;
+	config.gpu = -1;
+	begin();
+	send_frames(1, 1 + config.batch);
+	poll(3);
+	assert_int_equal(builder_failed_gang(b, &error), 1);
+	assert_int_equal(error, -ENODEV);
+	for (uint32_t g = 0; g < GANGS; g++)
+		assert_int_equal(channel->bell.head[g], 0);
+	poll(3);
+	assert_int_equal(egress(), 0);
+	/* as ends with the process: the batch goes nowhere */
+	for (uint32_t i = 0; i < config.batch; i++)
+		frame_table_release(ft, gang_work(0, 0)->slot[i]);
+	poll(1);
+}
+
 static void
 stop_with_everything_open(void **state)
 {
@@ -784,6 +807,7 @@ main(int argc, char **argv)
 		TEST(audit_keeps_every_nth),
 		TEST(dry_run_keeps_all),
 		TEST(gang_gives_up),
+		TEST(writes_are_not_ordered),
 		TEST(stop_with_everything_open),
 		TEST(ends_with_the_run),
 		TEST(random_steps),
