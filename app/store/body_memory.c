@@ -92,11 +92,10 @@ body_memory_copy(int16_t gpu, void *to, const void *from, size_t size)
 	return rc == -ENODEV ? gpu_cuda_copy(gpu, to, from, size) : rc;
 }
 
-void
+int
 body_memory_flush(int16_t gpu)
 {
-	if (gpu >= 0)
-		(void)rte_gpu_wmb(gpu);
+	return gpu >= 0 ? rte_gpu_wmb(gpu) : 0;
 }
 
 bool

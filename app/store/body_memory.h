@@ -33,8 +33,11 @@ void body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size);
 /** Copy within or between both. @return 0 or -errno */
 int body_memory_copy(int16_t gpu, void *to, const void *from, size_t size);
 
-/** What other devices have written into a GPU's memory before is there for all after this. */
-void body_memory_flush(int16_t gpu);
+/**
+ * What other devices have written into a GPU's memory before is there for all after this.
+ * @return 0 or -errno: it is not
+ */
+int body_memory_flush(int16_t gpu);
 
 /**
  * @return a gpudev whose memory is not the CPU's, or -1: the first one, or the one of that name.

@@ -156,7 +156,9 @@ store_connection_written(void *arg, uint32_t index)
 	struct store_counters *n = &c->shared->counters;
 	enum sink_entry_fault fault = SINK_ENTRY_PLACE;
 	struct stream_batch b = {.tag = (uint64_t)c->index << 32 | index};
+	const int16_t gpu = store_bodies_rdma_gpu(&c->shared->bodies);
 	uint8_t table;
+	int ret;
 
 	c->heard = c->link.listened;
 	if (c->state != STORE_UP) {
@@ -178,12 +180,18 @@ store_connection_written(void *arg, uint32_t index)
 		store_connection_refuse(c, SINK_REASON_ENTRY);
 		return;
 	}
+	/* what the NIC has written to a GPU is there for it, too, before anything reads it */
+	ret = body_memory_flush(gpu);
+	if (ret != 0) {
+		CONN_LOG(ERR, c, "entry %u: %s does not order what was written to it: %s", index,
+			body_memory_name(gpu), strerror(-ret));
+		store_connection_refuse(c, SINK_REASON_FAILED);
+		return;
+	}
 	n->bytes += b.sink.body_bytes;
 	c->place[index].taken = true;
 	c->pending++;
 	FAIL_POINT("store.taken");
-	/* what the NIC has written to a GPU is there for it, too, before anything reads it */
-	body_memory_flush(store_bodies_rdma_gpu(&c->shared->bodies));
 	stream_writer_append(c->run->writer[table], &b);
 }
 
