@@ -53,9 +53,12 @@ static int __attribute__((format(printf, 2, 3))) refuse(int ret, const char *for
 static int
 failed(const struct gk *gk, const char *call, CUresult result)
 {
-	const char *name = "unknown error";
+	const char *name = NULL;
 
+	/* a driver that does not know the number stores NULL */
 	gk->cuda->cuGetErrorName(result, &name);
+	if (name == NULL)
+		name = "unknown error";
 	return refuse(result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM
 			: result == CUDA_ERROR_NO_DEVICE ? -ENODEV
 							 : -EIO,
@@ -269,6 +272,7 @@ allocate(struct gk *gk)
 	struct gk_cuda_args *a = &gk->args;
 	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
 	uint64_t total = 0, control, coef, tables, counts, nnz, nothing, copy;
+	char call[48];
 	CUresult ret;
 
 	control = reserve(&total, sizeof(*a->control));
@@ -280,9 +284,10 @@ allocate(struct gk *gk)
 	copy = reserve(
 		&total, a->staged ? batches * a->chunks * GK_CUDA_CHUNK * sizeof(*a->copy) : 0);
 	ret = gk->cuda->cuMemAlloc(&gk->memory, total);
-	if (ret != CUDA_SUCCESS)
-		return refuse(failed(gk, "cuMemAlloc", ret),
-			"%llu MiB of GPU memory: out of memory", (unsigned long long)total >> 20);
+	if (ret != CUDA_SUCCESS) {
+		snprintf(call, sizeof(call), "cuMemAlloc(%llu)", (unsigned long long)total);
+		return failed(gk, call, ret);
+	}
 	a->control = (struct gk_cuda_control *)(uintptr_t)(gk->memory + control);
 	a->coef = (struct gk_cuda_coef *)(uintptr_t)(gk->memory + coef);
 	a->tables = (uint64_t *)(uintptr_t)(gk->memory + tables);

@@ -59,7 +59,7 @@ find_symbols(void *library, char *why, size_t size)
 const struct gk_cuda_symbols *
 gk_cuda_driver(char *why, size_t size)
 {
-	const char *name = "unknown error";
+	const char *name = NULL;
 	void *library;
 	CUresult ret;
 
@@ -76,7 +76,7 @@ gk_cuda_driver(char *why, size_t size)
 	ret = symbols.cuInit(0);
 	if (ret != CUDA_SUCCESS) {
 		symbols.cuGetErrorName(ret, &name);
-		snprintf(why, size, "no GPU: cuInit: %s", name);
+		snprintf(why, size, "no GPU: cuInit: %s", name != NULL ? name : "unknown error");
 		goto out;
 	}
 	loaded = 1;

@@ -378,6 +378,44 @@ test_life(void **state)
 	gk_cuda_ops.destroy(NULL);
 }
 
+/* Every call that create() and start() make may fail; each says which, and leaves nothing. */
+static void
+test_failures(void **state)
+{
+	static const struct {
+		const char *call, *why;
+		CUresult error;
+		int ret;
+	} cases[] = {
+		{"cuDeviceGet", "primary context of device 0: ", 1, -EIO},
+		{"cuCtxPushCurrent", "cuCtxPushCurrent: ", 1, -EIO},
+		{"cuCtxGetDevice", "cuCtxGetDevice: ", 1, -EIO},
+		{"cuModuleLoadData", "cuModuleLoadData: ", 1, -EIO},
+		{"cuModuleLoadData", "not built for this GPU", CUDA_ERROR_NO_BINARY_FOR_GPU,
+			-ENOTSUP},
+		{"cuFuncSetAttribute", "symbols of the kernel: ", 1, -EIO},
+		{"cuMemAlloc", "): CUDA_ERROR_OF_THE_TEST", CUDA_ERROR_OUT_OF_MEMORY, -ENOMEM},
+		{"cuMemAlloc", "cuMemAlloc(", 719, -EIO},
+		{"cuStreamCreate", "cuStreamCreate: ", 1, -EIO},
+	};
+	struct gk *gk;
+
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		gpu.fail = cases[i].call;
+		gpu.fail_with = cases[i].error;
+		refused(cases[i].ret, cases[i].why);
+	}
+	gpu.no_names = 1;
+	refused(-EIO, "cuStreamCreate: unknown error");
+	gpu.fail = NULL;
+	gk = created();
+	gpu.fail = "cuLaunchCooperativeKernel";
+	assert_int_equal(gk_cuda_ops.start(gk), -EIO);
+	gpu.fail = NULL;
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	gk_cuda_ops.destroy(gk);
+}
+
 /* CUDA fails while gangs run: their thread is gone before what it looks at. */
 static void
 test_destroy_without_cuda(void **state)
@@ -454,6 +492,7 @@ main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_life),
+		TEST(test_failures),
 		TEST(test_destroy_without_cuda),
 		TEST(test_crash),
 		TEST(test_gpus_that_cannot),
