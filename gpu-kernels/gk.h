@@ -35,6 +35,9 @@ enum gk_isa {
 };
 #define GK_ISAS 4
 
+/** A watchdog of less would bite a process that is well: it shows that it lives every 50 ms. */
+#define GK_WATCHDOG_MIN_MS 100
+
 /** Shapes and memory of one set of gangs. All pointers are device addresses, 64-byte aligned. */
 struct gk_config {
 	struct gk_geometry geometry;
@@ -56,7 +59,8 @@ struct gk_config {
 	/* The host row looks at none of these; zero is always right. */
 	enum gk_memory packets;
 	uint32_t watchdog_ms; /**< a process that is silent for so long (stopped, dead) ends the
-				 kernel: gk_done.error is -ETIMEDOUT; 0 = never (debuggers) */
+				 kernel: gk_done.error is -ETIMEDOUT; at least GK_WATCHDOG_MIN_MS,
+				 or 0 = never (debuggers) */
 	uint32_t once; /**< start() serves what was handed over before it, and ends: for tools that
 			  want kernels to end by themselves */
 };

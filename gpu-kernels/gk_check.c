@@ -102,6 +102,9 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 			GK_VALUE_F32, GK_VALUE_I16);
 	if (gk_isa_name(c->isa) == NULL)
 		return refuse(&why, "isa %d, wanted 0 to %d", (int)c->isa, GK_ISAS - 1);
+	if (c->watchdog_ms != 0 && c->watchdog_ms < GK_WATCHDOG_MIN_MS)
+		return refuse(&why, "watchdog_ms is %u, wanted at least %d, or 0 for none",
+			c->watchdog_ms, GK_WATCHDOG_MIN_MS);
 	if (check_layout(&why, c) != 0)
 		return -EINVAL;
 	if (c->gangs == 0 || c->gangs > GK_GANGS_MAX)

@@ -19,6 +19,7 @@
 
 /* How often the host shows that it is alive, and looks whether the kernel is. */
 #define BEAT_MS 50
+GK_STATIC_ASSERT(GK_WATCHDOG_MIN_MS >= 2 * BEAT_MS, "one beat may be late");
 
 struct gk {
 	struct gk_config config;

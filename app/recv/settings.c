@@ -192,6 +192,9 @@ read_gangs(struct settings *s, struct config *c)
 	s->results_device = config_choice(c, "gpu", "results", 0, memories) == 1;
 	s->batch = config_uint(c, "gpu", "batch", 0, 0, GK_BATCH_MAX);
 	s->watchdog_ms = config_uint(c, "gpu", "watchdog_ms", 10000, 0, 3600 * 1000);
+	if (s->watchdog_ms != 0 && s->watchdog_ms < GK_WATCHDOG_MIN_MS)
+		config_complain(c, "gpu", "watchdog_ms",
+			"must be 0 (never) or at least " RTE_STR(GK_WATCHDOG_MIN_MS));
 	s->outputs = config_uint(c, "gpu", "outputs", 0, 0, 65536);
 	if (s->outputs != 0 && s->outputs < s->batch)
 		config_complain(c, "gpu", "outputs", "must not be less than a batch has frames");

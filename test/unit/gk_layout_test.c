@@ -117,6 +117,7 @@ test_config_reasons(void **state)
 	REFUSED(c.layout.stride = 64,
 		"layout.stride is 64, wanted 4096: gk_layout_init() with "
 		"this geometry and value type");
+	REFUSED(c.watchdog_ms = 99, "watchdog_ms is 99, wanted at least 100, or 0 for none");
 	REFUSED(c.gangs = 0, "gangs is 0, wanted 1 to 12");
 	REFUSED(c.gangs = 13, "gangs is 13, wanted 1 to 12");
 	REFUSED(c.nb_frames = 0, "nb_frames is 0, wanted at least 1");

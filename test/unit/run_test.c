@@ -140,6 +140,29 @@ why_a_gang_gave_up(void **state)
 	channel->work[0][next] = kept;
 }
 
+/* A watchdog that would bite at once is no setting. */
+static void
+watchdog_has_a_minimum(void **state)
+{
+	static const struct {
+		const char *set;
+		int ret;
+	} cases[] = {{"gpu.watchdog_ms=99", -EINVAL}, {"gpu.watchdog_ms=100", 0},
+		{"gpu.watchdog_ms=0", 0}};
+
+	for (uint32_t i = 0; i < RTE_DIM(cases); i++) {
+		struct config_source with = {.file = path};
+		static struct settings read;
+		struct config *c;
+
+		assert_int_equal(config_source_set(&with, cases[i].set), 0);
+		c = config_open(&with);
+		assert_non_null(c);
+		assert_int_equal(settings_read(&read, c), cases[i].ret);
+		config_close(c);
+	}
+}
+
 /* The first window is agreed on by packets that wait, and an RX role has no more of them. */
 static void
 agreement_is_possible(void **state)
@@ -292,6 +315,7 @@ main(int argc, char **argv)
 	char *arguments[RTE_DIM(options) + 1] = {argv[0]};
 	const struct CMUnitTest tests[] = {
 		TEST(why_a_gang_gave_up),
+		TEST(watchdog_has_a_minimum),
 		TEST(agreement_is_possible),
 		TEST(producer_is_fixed_with_stores),
 		TEST(edited_file_is_for_the_next_run),
