@@ -168,10 +168,16 @@ memory_register(struct memory *m)
 }
 
 void
-memory_release(struct memory *m)
+memory_unregister(struct memory *m)
 {
 	while (m->nb_areas > 0)
 		rte_gpu_mem_unregister(m->gpu, m->areas[--m->nb_areas].address);
+}
+
+void
+memory_release(struct memory *m)
+{
+	memory_unregister(m);
 	while (m->nb_pieces > 0) {
 		const unsigned int i = --m->nb_pieces;
 

@@ -60,6 +60,12 @@ int memory_copy(struct memory *m, void *to, const void *from, size_t size);
  */
 int memory_register(struct memory *m);
 
+/**
+ * Undo memory_register(), once no gang is there any more: before anything is freed that EAL may
+ * give back to the system, as CUDA holds its pages.
+ */
+void memory_unregister(struct memory *m);
+
 /** Give everything back. */
 void memory_release(struct memory *m);
 

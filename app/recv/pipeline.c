@@ -494,6 +494,7 @@ pipeline_destroy(struct pipeline *p)
 		stop_gangs(p);
 	if (p->gk_ops != NULL)
 		p->gk_ops->destroy(p->gk);
+	memory_unregister(&p->memory);
 	builder_destroy(p->builder);
 	for (uint32_t i = 0; i < FRAME_LANES_MAX && p->rx[i] != NULL; i++) {
 		/* what was released after its lcore had stopped */
