@@ -85,6 +85,13 @@ struct gk_ops {
 	int (*usable)(void *context);
 
 	/**
+	 * GPU memory that create() takes for this configuration, at most: pointers and context are
+	 * not looked at. NULL: none.
+	 * @return bytes
+	 */
+	uint64_t (*memory)(const struct gk_config *config);
+
+	/**
 	 * Check the configuration and allocate private state.
 	 * @return 0; -EINVAL: a shape or pointer is unusable, gk_config_check() says which;
 	 *         -ENOMEM; -ENODEV: no GPU; -ENOTSUP: a GPU, or a processor, that cannot; -EIO:

@@ -267,35 +267,39 @@ reserve(uint64_t *total, uint64_t size)
 	return at;
 }
 
+/* Places of all, from `memory` on. @return bytes that they take */
+static uint64_t
+place_all(struct gk_cuda_args *a, uint64_t memory)
+{
+	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
+	uint64_t end = memory;
+
+#define PLACE(field, n) \
+	a->field = (__typeof__(a->field))(uintptr_t)reserve(&end, (n) * sizeof(*a->field))
+	PLACE(control, 1);
+	PLACE(coef, (uint64_t)GK_COEF_MAX * a->chunks);
+	PLACE(tables, 2 * batches * a->geometry.tiles);
+	PLACE(counts, batches * a->chunks);
+	PLACE(block_nnz, 2 * batches * a->blocks);
+	PLACE(nothing, GK_CUDA_WORDS / sizeof(*a->nothing));
+	PLACE(copy, a->staged ? batches * a->chunks * GK_CUDA_CHUNK : 0);
+#undef PLACE
+	return end - memory;
+}
+
 static int
 allocate(struct gk *gk)
 {
-	struct gk_cuda_args *a = &gk->args;
-	const uint64_t batches = (uint64_t)a->gangs * GK_BATCH_MAX;
-	uint64_t total = 0, control, coef, tables, counts, nnz, nothing, copy;
+	const uint64_t total = place_all(&gk->args, 0);
 	char call[48];
 	CUresult ret;
 
-	control = reserve(&total, sizeof(*a->control));
-	coef = reserve(&total, (uint64_t)GK_COEF_MAX * a->chunks * sizeof(*a->coef));
-	tables = reserve(&total, 2 * batches * a->geometry.tiles * sizeof(*a->tables));
-	counts = reserve(&total, batches * a->chunks * sizeof(*a->counts));
-	nnz = reserve(&total, 2 * batches * a->blocks * sizeof(*a->block_nnz));
-	nothing = reserve(&total, GK_CUDA_WORDS);
-	copy = reserve(
-		&total, a->staged ? batches * a->chunks * GK_CUDA_CHUNK * sizeof(*a->copy) : 0);
 	ret = gk->cuda->cuMemAlloc(&gk->memory, total);
 	if (ret != CUDA_SUCCESS) {
 		snprintf(call, sizeof(call), "cuMemAlloc(%llu)", (unsigned long long)total);
 		return failed(gk, call, ret);
 	}
-	a->control = (struct gk_cuda_control *)(uintptr_t)(gk->memory + control);
-	a->coef = (struct gk_cuda_coef *)(uintptr_t)(gk->memory + coef);
-	a->tables = (uint64_t *)(uintptr_t)(gk->memory + tables);
-	a->counts = (uint32_t *)(uintptr_t)(gk->memory + counts);
-	a->block_nnz = (uint32_t *)(uintptr_t)(gk->memory + nnz);
-	a->nothing = (uint16_t *)(uintptr_t)(gk->memory + nothing);
-	a->copy = (uint16_t *)(uintptr_t)(gk->memory + copy);
+	place_all(&gk->args, gk->memory);
 	ret = gk->cuda->cuStreamCreate(&gk->stream, CU_STREAM_NON_BLOCKING);
 	if (ret != CUDA_SUCCESS)
 		return failed(gk, "cuStreamCreate", ret);
@@ -394,6 +398,17 @@ cuda_usable(void *context)
 	if (gk.retained)
 		gk.cuda->cuDevicePrimaryCtxRelease(gk.device);
 	return ret;
+}
+
+static uint64_t
+cuda_memory(const struct gk_config *config)
+{
+	struct gk gk = {.config = *config};
+
+	fill_args(&gk);
+	/* more blocks than chunks are of no use, unless they are asked for */
+	gk.args.blocks = config->workers != 0 ? config->workers : gk.args.chunks;
+	return place_all(&gk.args, 0);
 }
 
 static int
@@ -535,6 +550,7 @@ cuda_stop(struct gk *gk)
 const struct gk_ops gk_cuda_ops = {
 	.name = "cuda",
 	.usable = cuda_usable,
+	.memory = cuda_memory,
 	.create = cuda_create,
 	.start = cuda_start,
 	.stop = cuda_stop,

@@ -181,7 +181,7 @@ void check_find_heap(struct check_heap *heap);
 void check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, struct check_need *need);
 
-/** A GPU that is wanted and not there, or has less memory than packets and results take. */
+/** A GPU that is wanted and not there, or has less memory than packets, results and gangs take. */
 void check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu,
 	const struct check_need *need);
 

@@ -109,6 +109,24 @@ need_port(struct check_need *need, const struct settings *s, const struct check_
 				RTE_ALIGN_CEIL(port_header_bytes(s), 64));
 }
 
+/** What CUDA gangs have for themselves. */
+static uint64_t
+need_of_gangs(const struct settings *s, const struct check_gpu *gpu)
+{
+	const struct gk_ops *ops = gk_ops_find(s->kernel);
+	struct gk_config c = {
+		.value = s->value,
+		.gangs = s->gangs,
+		.workers = s->gang_workers,
+		.packets = gpu->packets ? GK_MEMORY_DEVICE : GK_MEMORY_HOST,
+	};
+
+	if (ops == NULL || ops->memory == NULL)
+		return 0;
+	gang_memory_layout(s, &c.geometry, &c.layout);
+	return ops->memory(&c);
+}
+
 void
 check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	const struct check_port *ports, struct check_need *need)
@@ -123,6 +141,7 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 			need_piece(need, p->name, p->bytes);
 		need->device += p->device ? p->n * p->bytes : 0;
 	}
+	need->device += need_of_gangs(s, gpu);
 	/* frame_table.c: a line a stream and an mbuf pointer a packet, in each slot */
 	need_piece(need, "frame table", (uint64_t)s->slots * d->streams * RTE_CACHE_LINE_SIZE);
 	need_piece(need, "frame table", (uint64_t)s->slots * d->tiles * sizeof(void *));
@@ -152,12 +171,12 @@ check_gpu(struct check *c, const struct settings *s, const struct check_gpu *gpu
 	} else if (!gpu->present) {
 		check_add(c, CHECK_NA, "GPU", "none: pixels go to EAL memory, gangs are threads");
 	} else if (gpu->bytes != 0 && need->device > gpu->bytes) {
-		check_add(c, CHECK_FAIL, "GPU", "%s has %s, packets and results need %s", gpu->name,
-			have, want);
+		check_add(c, CHECK_FAIL, "GPU", "%s has %s, packets, results and gangs need %s",
+			gpu->name, have, want);
 		check_fix(c, "fewer [frames] slots, [port N] descriptors or [gpu] outputs");
 	} else {
-		check_add(c, CHECK_OK, "GPU", "%s%s, %s; %s for packets and results", gpu->name,
-			gpu->is_virtual ? " (host memory)" : "", have,
+		check_add(c, CHECK_OK, "GPU", "%s%s, %s; %s for packets, results and gangs",
+			gpu->name, gpu->is_virtual ? " (host memory)" : "", have,
 			need->device != 0 ? want : "none");
 	}
 }

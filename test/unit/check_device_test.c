@@ -20,10 +20,10 @@ test_gpu(void **state)
 	want(CHECK_FAIL, "there is no gpu_cuda0", "--vdev gpu_cuda0,device=0");
 	gpu = (struct check_gpu){.present = true, .name = "gpu_cuda0", .bytes = UINT64_C(2) << 30};
 	check_gpu(&check, &s, &gpu, &need);
-	want(CHECK_FAIL, "has 2.0 GiB, packets and results need 4.0 GiB", "slots");
+	want(CHECK_FAIL, "has 2.0 GiB, packets, results and gangs need 4.0 GiB", "slots");
 	gpu.bytes = UINT64_C(139) << 30;
 	check_gpu(&check, &s, &gpu, &need);
-	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for packets and results", "");
+	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for packets, results and gangs", "");
 }
 
 static void
@@ -237,7 +237,15 @@ test_need(void **state)
 	s.kernel = than.kernel = "cuda";
 	assert_int_equal(needs_more(&s, &than), pixels * 4);
 	check_count_need(&s, &none, &port, &need);
-	assert_int_equal(need.device, pixels * 8 * GK_DARK_MAX);
+	if (gk_ops_find("cuda") == NULL) {
+		assert_int_equal(need.device, pixels * 8 * GK_DARK_MAX);
+	} else {
+		/* gangs have coefficients of their own, and staged packets */
+		s.gangs = 2;
+		check_count_need(&s, &none, &port, &need);
+		assert_in_range(need.device, pixels * (8 * GK_DARK_MAX + 36 * GK_COEF_MAX + 2 * 32),
+			pixels * (8 * GK_DARK_MAX + 38 * GK_COEF_MAX + 2 * 34));
+	}
 	s.kernel = than.kernel = "host";
 	s.dark.select = BUILDER_DARK_NONE;
 	s.outputs = 17;

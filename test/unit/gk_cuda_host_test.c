@@ -366,8 +366,10 @@ created(void)
 static void
 test_life(void **state)
 {
+	const uint64_t memory = gk_cuda_ops.memory(&config);
 	struct gk *gk = created();
 
+	assert_in_range(gpu.bytes, 1, memory);
 	assert_int_equal(gk_cuda_ops.start(gk), 0);
 	assert_int_equal(gk_cuda_ops.start(gk), -EBUSY);
 	while (gk_cuda_ops.stop(gk) == -EBUSY)
@@ -376,6 +378,11 @@ test_life(void **state)
 	assert_int_equal(gk_cuda_ops.start(gk), 0);
 	gk_cuda_ops.destroy(gk);
 	gk_cuda_ops.destroy(NULL);
+	/* told how many blocks, it is no estimate */
+	config.workers = 2;
+	gpu.bytes = 0;
+	gk_cuda_ops.destroy(created());
+	assert_int_equal(gpu.bytes, gk_cuda_ops.memory(&config));
 }
 
 /* Every call that create() and start() make may fail; each says which, and leaves nothing. */
