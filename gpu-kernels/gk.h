@@ -101,7 +101,8 @@ struct gk_ops {
 
 	/**
 	 * Begin to serve the rings (cuda: launch the persistent kernel), each from gk_done.done on:
-	 * from batch 0 on a zeroed channel, from where they stood after a stop. cuda: clears quit.
+	 * from batch 0 on a zeroed channel, from where they stood after a stop. cuda: clears quit,
+	 * and makes a thread that has the CPUs of the caller, but SCHED_OTHER.
 	 * @return 0; -EBUSY: the gangs are running; -EINVAL: a doorbell and gk_done disagree
 	 */
 	int (*start)(struct gk *gk);

@@ -384,6 +384,27 @@ beat(void *arg)
 	return NULL;
 }
 
+/* A thread as others are: one that takes turns with what polls at real-time priority starves. */
+static int
+start_beat(struct gk *gk)
+{
+	pthread_attr_t attr;
+	int ret;
+
+	ret = pthread_attr_init(&attr);
+	if (ret != 0)
+		return ret;
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+	ret = pthread_create(&gk->beat, &attr, beat, gk);
+	pthread_attr_destroy(&attr);
+	if (ret != 0)
+		return ret;
+	pthread_setname_np(gk->beat, "gk-beat");
+	gk->beating = true;
+	return 0;
+}
+
 static void
 stop_beat(struct gk *gk)
 {
@@ -551,13 +572,12 @@ cuda_start(struct gk *gk)
 	if (ret != 0)
 		return ret;
 	gk->running = true;
-	ret = pthread_create(&gk->beat, NULL, beat, gk);
+	ret = start_beat(gk);
 	if (ret != 0) {
 		/* without a beat the watchdog would end the kernel: end it now */
 		__atomic_store_n(&channel->bell.quit, 1, __ATOMIC_RELEASE);
 		return refuse(-ret, "no thread for the watchdog: %s", strerror(ret));
 	}
-	gk->beating = true;
 	return 0;
 }
 

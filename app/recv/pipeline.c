@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -150,8 +151,14 @@ create_gangs(struct pipeline *p)
 static int
 start_gangs(struct pipeline *p)
 {
-	const int ret = p->gk_ops->start(p->gk);
+	cpu_set_t own;
+	int ret;
 
+	/* a thread that the gangs make has the CPUs of this one, where roles poll */
+	pthread_getaffinity_np(pthread_self(), sizeof(own), &own);
+	pthread_setaffinity_np(pthread_self(), sizeof(p->writer_cpus), &p->writer_cpus);
+	ret = p->gk_ops->start(p->gk);
+	pthread_setaffinity_np(pthread_self(), sizeof(own), &own);
 	if (ret != 0)
 		LOG(ERR, "cannot start %s gangs: %s\n", p->gk_ops->name,
 			p->gk_ops->why != NULL ? p->gk_ops->why() : strerror(-ret));

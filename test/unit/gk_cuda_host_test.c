@@ -4,6 +4,8 @@
  * host's, a kernel runs until the test or `quit` ends it, and any call can be told to fail.
  */
 
+#include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "gk_cuda.h"
@@ -31,10 +33,14 @@ static struct {
 	uint64_t bytes; /* of all allocations */
 	void *last;
 	int running;
+	int beat_policy; /* of the thread that asks for the kernel's state */
+	char beat_name[16];
+	uint32_t beats;
 } gpu;
 
 static struct rig rig;
 static struct gk_config config;
+static pthread_t main_thread;
 
 static CUresult
 call(const char *name)
@@ -210,6 +216,11 @@ static CUresult
 cuStreamQuery(CUstream stream)
 {
 	ENTER();
+	if (!pthread_equal(pthread_self(), main_thread)) {
+		gpu.beat_policy = sched_getscheduler(0);
+		pthread_getname_np(pthread_self(), gpu.beat_name, sizeof(gpu.beat_name));
+		__atomic_fetch_add(&gpu.beats, 1, __ATOMIC_RELEASE);
+	}
 	return is_running() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
@@ -320,6 +331,7 @@ setup(void **state)
 	const struct gk_geometry g = {4, 2, 64};
 
 	memset(&gpu, 0, sizeof(gpu));
+	main_thread = pthread_self();
 	gpu.major = 9;
 	gpu.shared = 232448;
 	rig_open(&rig, &g, GK_VALUE_F32, 100, 2, 8, 0);
@@ -383,6 +395,23 @@ test_life(void **state)
 	gpu.bytes = 0;
 	gk_cuda_ops.destroy(created());
 	assert_int_equal(gpu.bytes, gk_cuda_ops.memory(&config));
+}
+
+/* Its thread is one like others, and has a name. */
+static void
+test_beat(void **state)
+{
+	struct sched_param param = {0};
+	struct gk *gk = created();
+
+	assert_int_equal(sched_setscheduler(0, SCHED_BATCH, &param), 0);
+	assert_int_equal(gk_cuda_ops.start(gk), 0);
+	assert_int_equal(sched_setscheduler(0, SCHED_OTHER, &param), 0);
+	while (__atomic_load_n(&gpu.beats, __ATOMIC_ACQUIRE) < 2)
+		usleep(1000);
+	gk_cuda_ops.destroy(gk);
+	assert_int_equal(gpu.beat_policy, SCHED_OTHER);
+	assert_string_equal(gpu.beat_name, "gk-beat");
 }
 
 /* What lies in memory that the GPU does not see, all of it or its end. */
@@ -531,6 +560,7 @@ main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_life),
+		TEST(test_beat),
 		TEST(test_hidden_memory),
 		TEST(test_failures),
 		TEST(test_destroy_without_cuda),
