@@ -9,7 +9,8 @@
  * memory of `gpu_host` is host memory.
  *
  * Roles and ordering:
- *  - the *builder* is one thread; it alone writes frame headers, descriptors and the doorbell line;
+ *  - the *builder* is one thread; it alone writes frame headers, descriptors and the heads of the
+ *    doorbell line, in which stop() writes `quit`, and a thread of the cuda row `watchdog`;
  *  - a *gang* (group of host threads or thread blocks) alone writes its gk_done line, the results
  *    and the outputs of the frames that it was given;
  *  - a batch is handed over by a release store of the gang's doorbell and taken by an acquire
@@ -129,11 +130,13 @@ struct gk_work {
 };
 GK_STATIC_ASSERT(sizeof(struct gk_work) == 128, "one descriptor is two cache lines");
 
-/** The one line that a dispatcher polls. Written by the builder (quit: by whoever stops). */
+/** The one line that a dispatcher polls. Words of it have one writer each, the line has three. */
 struct gk_doorbell {
-	uint32_t head[GK_GANGS_MAX]; /**< batches handed to each gang since start (wraps) */
-	uint32_t quit;		     /**< cuda: non-zero: finish what was handed over, then end */
-	uint32_t watchdog;	     /**< the host increments it; a silent host ends a kernel */
+	uint32_t head[GK_GANGS_MAX]; /**< by the builder: batches handed to each gang since start
+					(wraps) */
+	uint32_t quit;	   /**< cuda, by start() and stop(): non-zero: finish what was handed
+			      over, then end */
+	uint32_t watchdog; /**< cuda: a thread of start() increments it; silence ends a kernel */
 	uint32_t reserved[2];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_doorbell) == 64, "the doorbell is one cache line");
