@@ -5,26 +5,40 @@
     gk_cuda_ptx.py PTX
 
 - a load through the non-coherent path: all that kernels read may be rewritten during the launch;
-- a contracted a*b+c: fma is allowed where the source asks for it, by the _rn intrinsic, which is in
-  counts of 8 pixels only;
+- a contracted a*b+c: fma is allowed where the source asks for it, which is with the factors below;
+- arithmetic that may yet be contracted: ptxas fuses what does not say .rn;
 - a doorbell that is not read with acquire, or results that are not released, at system scope.
 """
 import re
 import sys
 
 
+# WORD_SCALE of gk_cuda_pixel.cuh and GK_SUM_SCALE of gk_pixel.h, as PTX writes them.
+FACTORS = '0f7F000000', '0f43800000'
+
+
 def main(path):
     with open(path, encoding='utf-8') as stream:
         text = stream.read()
     found = []
+    factors = set()  # registers of a function that hold one
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r'\bld\.global\S*\.nc\b|\bldu\.', line):
             found.append(f'{path}:{number}: non-coherent load: {line.strip()}')
-        if re.search(r'\bfma\.(?!rn\.f32\b)|\bmad\.\S*f32', line):
+        if re.search(r'\.(?:entry|func)\b', line):
+            factors.clear()
+        if (mov := re.search(r'\bmov\.f32\s+(%\w+), (\w+);', line)) and mov[2] in FACTORS:
+            factors.add(mov[1])
+        fma = re.search(r'\bfma\.rn\.f32\s+%\w+, %\w+, (%?\w+),', line)
+        if (re.search(r'\bfma\.|\bmad\.\S*f32', line) and
+                not (fma and (fma[1] in factors or fma[1] in FACTORS))):
             found.append(f'{path}:{number}: contracted arithmetic: {line.strip()}')
+        if re.search(r'\b(?:add|sub|mul)\.(?!rn\b)\S*f32', line):
+            found.append(f'{path}:{number}: may be contracted: {line.strip()}')
         if re.search(r'\b(?:add|sub|mul|div|fma)\.\S*(?:ftz|approx)', line):
             found.append(f'{path}:{number}: inexact arithmetic: {line.strip()}')
-    for wanted in 'ld.acquire.sys.global.u32', 'st.release.sys.global.u32', 'fence.acq_rel.sys|membar.sys|fence.sc.sys':
+    for wanted in ('ld.acquire.sys.global.u32', 'st.release.sys.global.u32',
+                   'st.release.sys.global.u64', 'fence.acq_rel.sys|membar.sys|fence.sc.sys'):
         if not re.search(wanted.replace('.', r'\.'), text):
             found.append(f'{path}: no {wanted}')
     print('\n'.join(found) or f'{path}: {len(text.splitlines())} lines, nothing forbidden')
