@@ -34,4 +34,15 @@ bench_median(const double *values, unsigned int nb)
 	return bench_sort(sorted, nb);
 }
 
+/* Of the ratios of neighbours. */
+static inline double
+bench_median_ratio(const double *a, const double *b, unsigned int nb)
+{
+	double ratio[BENCH_ROUNDS_MAX];
+
+	for (unsigned int i = 0; i < nb; i++)
+		ratio[i] = a[i] / b[i];
+	return bench_sort(ratio, nb);
+}
+
 #endif /* BENCH_MEDIAN_H */

@@ -103,7 +103,7 @@ open_bench(struct bench *b, size_t n)
 static void
 run_row(struct bench *b, const struct bitshuffle_planes *planes, uint32_t repeats, int best)
 {
-	double speed[PASSES][REPEATS_MAX], ratio[REPEATS_MAX], m[PASSES];
+	double speed[PASSES][REPEATS_MAX], ratio, m[PASSES];
 
 	/* turn about, so that all see the same machine */
 	for (uint32_t i = 0; i < repeats; i++)
@@ -111,10 +111,9 @@ run_row(struct bench *b, const struct bitshuffle_planes *planes, uint32_t repeat
 			speed[pass][i] = run(b, planes, pass);
 	for (int pass = 0; pass < PASSES; pass++)
 		m[pass] = bench_median(speed[pass], repeats);
-	for (uint32_t i = 0; i < repeats; i++)
-		ratio[i] = speed[CHUNK][i] / speed[LZ4][i];
+	ratio = bench_median_ratio(speed[CHUNK], speed[LZ4], repeats);
 	printf("%-8s %8.2f %8.2f %7.2f %10.2f %10.2f %7.2f %9.2f\n", planes->name, m[SPLIT],
-		m[COPY], m[SPLIT] / m[COPY], m[CHUNK], m[LZ4], bench_median(ratio, repeats),
+		m[COPY], m[SPLIT] / m[COPY], m[CHUNK], m[LZ4], ratio,
 		2.0 * (double)b->n / (double)b->packed);
 	if (best)
 		bench_row(&(struct bench_row){.stage = "raw",
@@ -123,7 +122,7 @@ run_row(struct bench *b, const struct bitshuffle_planes *planes, uint32_t repeat
 			.unit = "frames/s",
 			.against = "liblz4 alone",
 			.other = m[LZ4] * 1e9 / (2.0 * (double)b->n),
-			.ratio = bench_median(ratio, repeats),
+			.ratio = ratio,
 			.goal = "ratio >= 0.6",
 			.bytes = 2.0 * (double)b->n + (double)b->packed,
 			.notes = planes->name});

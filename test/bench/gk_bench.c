@@ -228,16 +228,6 @@ choose_way(struct run *r)
 	}
 }
 
-static double
-median_ratio(const double *a, const double *b, uint32_t n)
-{
-	double ratio[REPEATS_MAX];
-
-	for (uint32_t i = 0; i < n; i++)
-		ratio[i] = a[i] / b[i];
-	return bench_median(ratio, n);
-}
-
 /* What bench.py gets. */
 static void
 emit_row(struct run *r, const struct bench_set *s, double speed, double least, double ratio)
@@ -275,7 +265,7 @@ emit_row(struct run *r, const struct bench_set *s, double speed, double least, d
 		.unit = "frames/s",
 		.against = "plain C",
 		.other = r->plain / frame,
-		.ratio = median_ratio(s->speed, r->plain_speed, r->rounds),
+		.ratio = bench_median_ratio(s->speed, r->plain_speed, r->rounds),
 		.notes = gk_isa_name(s->isa)});
 }
 
@@ -286,7 +276,7 @@ report_set(struct run *r, const struct bench_set *s)
 	const double *floor = r->floor[r->way];
 	const double speed = bench_median(s->speed, r->rounds),
 		     least = bench_median(floor, r->rounds),
-		     ratio = median_ratio(s->speed, floor, r->rounds);
+		     ratio = bench_median_ratio(s->speed, floor, r->rounds);
 
 	if (s->isa == GK_ISA_PLAIN) {
 		r->plain = speed;
@@ -295,7 +285,7 @@ report_set(struct run *r, const struct bench_set *s)
 	printf("%-28s %-7s %5u %8.2f %8.2f %8.2f %7.2f %10.1f", r->row->name, gk_isa_name(s->isa),
 		r->batch, speed, speed * all, least * all, ratio, speed / raw);
 	if (r->plain > 0)
-		printf(" %8.1f", median_ratio(s->speed, r->plain_speed, r->rounds));
+		printf(" %8.1f", bench_median_ratio(s->speed, r->plain_speed, r->rounds));
 	else
 		printf(" %8s", "-");
 	printf("  %s%s\n", floor_name(r->way, &r->writes), ratio > 1 ? ", beaten" : "");

@@ -283,12 +283,8 @@ measure(const struct rdma_qp_attr *attr, enum rdma_op op, uint32_t size, unsigne
 static void
 beside(const double *rate, const double *peer)
 {
-	double ratio[ROUNDS];
-	unsigned int i;
-
-	for (i = 0; i < rounds; i++)
-		ratio[i] = rate[i] / peer[i];
-	printf(" %9.2f %6.2f", gbit(bench_median(peer, rounds)), bench_median(ratio, rounds));
+	printf(" %9.2f %6.2f", gbit(bench_median(peer, rounds)),
+		bench_median_ratio(rate, peer, rounds));
 }
 
 /* Rates of the rounds. @param tcp NULL: is not compared */

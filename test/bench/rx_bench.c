@@ -163,16 +163,6 @@ mpps(struct speed s)
 	return (double)s.packets * rte_get_tsc_hz() / s.cycles / 1e6;
 }
 
-static double
-median_ratio(const double *a, const double *b, uint32_t n)
-{
-	double ratio[ROUNDS_MAX];
-
-	for (uint32_t i = 0; i < n; i++)
-		ratio[i] = a[i] / b[i];
-	return bench_median(ratio, n);
-}
-
 /* Windows of all rows in turn, so that they see the same machine. */
 struct rows {
 	double touch[RX_BENCH_LANES][ROUNDS_MAX]; /* Mpackets/s, by lanes - 1 */
@@ -184,7 +174,7 @@ struct rows {
 static void
 print_scaling(const struct rx_bench *b, const struct rows *r)
 {
-	const double touch = median_ratio(r->touch[1], r->touch[0], b->rounds);
+	const double touch = bench_median_ratio(r->touch[1], r->touch[0], b->rounds);
 
 	bench_row(&(struct bench_row){.stage = "RX",
 		.what = "2 lcores beside 1",
@@ -192,7 +182,7 @@ print_scaling(const struct rx_bench *b, const struct rows *r)
 		.unit = "Mpackets/s",
 		.against = "1 lcore, the slower one",
 		.other = bench_median(r->slower, b->rounds),
-		.ratio = median_ratio(r->role[1], r->slower, b->rounds),
+		.ratio = bench_median_ratio(r->role[1], r->slower, b->rounds),
 		.goal = "ratio >= 1.8"});
 	bench_row(&(struct bench_row){.stage = "RX",
 		.what = "poll and touch, 2 lcores beside 1",
@@ -214,15 +204,15 @@ print_row(const struct rx_bench *b, const struct rows *r, uint32_t lanes)
 
 	snprintf(what, sizeof(what), "RX and builder, %u lcore%s", lanes, lanes > 1 ? "s" : "");
 	printf("%-26s %8.2f %8.1f %10.2f %8.1f %7.2f %8.2f\n", what, this, cycles / this, ceiling,
-		cycles / ceiling, median_ratio(role, touch, b->rounds),
-		median_ratio(role, r->slower, b->rounds));
+		cycles / ceiling, bench_median_ratio(role, touch, b->rounds),
+		bench_median_ratio(role, r->slower, b->rounds));
 	bench_row(&(struct bench_row){.stage = "RX",
 		.what = what,
 		.value = this,
 		.unit = "Mpackets/s",
 		.against = "poll and touch each header",
 		.other = ceiling,
-		.ratio = median_ratio(role, touch, b->rounds),
+		.ratio = bench_median_ratio(role, touch, b->rounds),
 		.goal = lanes == 1 ? "value >= 10" : NULL,
 		/* two lines of the capture, two of mbufs, two of tables; the frame's pointers */
 		.bytes = lanes == 1 ? BENCH_PACKETS * 8 * (6 * 64 + 16) : 0});

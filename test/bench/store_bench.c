@@ -298,11 +298,7 @@ measure(struct bench *b, enum row row)
 static double
 ratio_of(const struct bench *b, enum row row)
 {
-	double ratio[ROUNDS_MAX];
-
-	for (unsigned int i = 0; i < b->rounds; i++)
-		ratio[i] = b->rate[row][i] / b->rate[rows[row].peer][i];
-	return bench_median(ratio, b->rounds);
+	return bench_median_ratio(b->rate[row], b->rate[rows[row].peer], b->rounds);
 }
 
 /* For bench.py. @param peer  0: there is none. fio in small pages is no peer of a goal. */

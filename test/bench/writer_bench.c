@@ -459,11 +459,8 @@ emit_row(const struct bench *b, enum row row, const double *rate)
 {
 	const bool fio = rate[FIO] > 0;
 	const enum row peer = fio ? FIO : RING;
-	double ratio[ROUNDS_MAX];
 	char against[128], notes[96];
 
-	for (unsigned int i = 0; i < b->rounds; i++)
-		ratio[i] = b->rate[row][i] / b->rate[peer][i];
 	snprintf(against, sizeof(against), "%s%s%s", names[peer], fio ? ", " : "",
 		fio ? bench_fio_memory() : "");
 	snprintf(notes, sizeof(notes), "slices of %u KiB, %u at a time; fio: %u KiB, %u",
@@ -474,7 +471,7 @@ emit_row(const struct bench *b, enum row row, const double *rate)
 		.unit = "GB/s",
 		.against = against,
 		.other = rate[peer] * 1e-9,
-		.ratio = bench_median(ratio, b->rounds),
+		.ratio = bench_median_ratio(b->rate[row], b->rate[peer], b->rounds),
 		.goal = fio && bench_fio_huge() ? "ratio >= 0.95" : NULL,
 		.notes = fio ? notes : NULL});
 }
@@ -498,8 +495,8 @@ emit_sweep(const struct bench *b)
 static void
 print_table(const struct bench *b)
 {
-	double rate[ROWS], ratio[ROUNDS_MAX];
-	unsigned int row, i;
+	double rate[ROWS];
+	unsigned int row;
 
 	printf("\n%s, slices of %u KiB, %u at a time, %" PRIu64 " MiB a row, median of %u rounds\n",
 		b->mode, b->config.slice >> 10, b->config.depth, b->bytes >> 20, b->rounds);
@@ -519,12 +516,9 @@ print_table(const struct bench *b)
 		else
 			printf("  %10.0f", bench_median(b->cpu[row], b->rounds) * 1e12);
 		/* round by round: the disk is the same then */
-		for (i = 0; i < b->rounds; i++)
-			ratio[i] = b->rate[row][i] / b->rate[LOOP][i];
-		print_ratio(bench_median(ratio, b->rounds), 1);
-		for (i = 0; i < b->rounds && rate[FIO] > 0; i++)
-			ratio[i] = b->rate[row][i] / b->rate[FIO][i];
-		print_ratio(bench_median(ratio, b->rounds), rate[FIO] > 0);
+		print_ratio(bench_median_ratio(b->rate[row], b->rate[LOOP], b->rounds), 1);
+		print_ratio(
+			bench_median_ratio(b->rate[row], b->rate[FIO], b->rounds), rate[FIO] > 0);
 		printf("\n");
 		if (row >= READY)
 			emit_row(b, row, rate);
