@@ -10,7 +10,7 @@
 
 #include "replay.h"
 
-/* Shorter segments would make chains of more than SEGMENTS_MAX (replay_rx.c). */
+/* Shorter segments would make chains of more than SEGMENTS_MAX (replay_fill.h). */
 #define ROOM_MIN 64u
 
 static bool

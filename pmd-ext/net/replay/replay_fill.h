@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Mbufs of the packets that a burst has chosen: by reference, split or whole, or as copies. Part of
+ * replay_rx.c, which alone includes it: all is inlined there, with and without faults.
+ */
+#ifndef REPLAY_FILL_H
+#define REPLAY_FILL_H
+
+#include <string.h>
+
+#include <rte_memcpy.h>
+#include <rte_mempool.h>
+#include <rte_prefetch.h>
+
+#include "replay.h"
+#include "replay_rewrite.h"
+
+/* Packets chosen and filled together; their mbuf pointers stay in L1. */
+#define BATCH 64u
+
+/* Distance of the prefetches from the packet at work, about the latency of DRAM. */
+#define AHEAD 8u
+
+/* Smallest room of a further segment, see replay_queue.c: a frame of 64 KiB needs 1,024. */
+#define SEGMENTS_MAX 1024u
+
+/* As many as there are, in one piece: a pool that is nearly empty still gives its last mbufs. */
+static inline uint32_t
+take_mbufs(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
+{
+	while (n > 0 && rte_mempool_get_bulk(pool, (void **)mbufs, n) != 0)
+		n /= 2;
+	return n;
+}
+
+static inline void
+give_back(struct rte_mempool *pool, struct rte_mbuf **mbufs, uint32_t n)
+{
+	if (n > 0)
+		rte_mempool_put_bulk(pool, (void **)mbufs, n);
+}
+
+/*
+ * A reference to `len` bytes of the packet from `off` on, or of its twin that is so far `away`.
+ * Fails when the 16-bit count is full.
+ *
+ * A count of 1 is the port's own: nobody else holds the packet, so nobody can change the count and
+ * it may be raised by a plain store. rte_mbuf_ext_refcnt_update() does that.
+ */
+static inline bool
+attach(struct rte_mbuf *m, struct replay_packet *packet, intptr_t away, uint32_t off, uint32_t len)
+{
+	uint8_t *data = (uint8_t *)((intptr_t)packet->data + away) + off;
+
+	if (unlikely(rte_mbuf_ext_refcnt_read(&packet->shared) == UINT16_MAX))
+		return false;
+	rte_mbuf_ext_refcnt_update(&packet->shared, 1);
+	/* the driver asks EAL for IOVA as VA (RTE_VDEV_DRV_NEED_IOVA_AS_VA) */
+	rte_pktmbuf_attach_extbuf(
+		m, data, (rte_iova_t)(uintptr_t)data, (uint16_t)len, &packet->shared);
+	m->ol_flags = RTE_MBUF_F_EXTERNAL; /* and nothing of its last life */
+	m->data_len = (uint16_t)len;
+	m->pkt_len = len;
+	return true;
+}
+
+static inline void
+fill_head(const struct replay_rxq *rxq, struct rte_mbuf *m, uint32_t ptype, uint32_t len)
+{
+	m->port = rxq->port;
+	m->packet_type = ptype;
+	m->vlan_tci = 0;
+	m->pkt_len = len;
+}
+
+struct batch {
+	struct replay_packet *packet[BATCH];
+	uint64_t due[BATCH];		/* TSC, with pacing */
+	uint32_t from[BATCH];		/* which of the chosen each mbuf holds */
+	struct replay_pick pick[BATCH]; /* with faults */
+	uint32_t n;			/* chosen */
+	uint32_t used;			/* of these, handed out or dropped */
+	uint32_t delivered;		/* of these, handed out */
+	enum replay_wait wait;		/* if not all were used */
+	uint16_t lost[2];		/* by REPLAY_LOSS, REPLAY_BURST_LOSS */
+	uint64_t bytes;
+};
+
+/* Bytes of a packet as it arrives. */
+static __rte_always_inline uint32_t
+length(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
+{
+	return faulty ? batch->pick[i].len : packet->len;
+}
+
+/* What a packet is as it arrives. */
+static __rte_always_inline uint32_t
+type(const struct batch *batch, uint32_t i, const struct replay_packet *packet, bool faulty)
+{
+	return faulty ? batch->pick[i].ptype : packet->ptype;
+}
+
+static inline void
+prefetch_frame(const struct batch *batch, uint32_t i)
+{
+	const uint8_t *data;
+
+	if (i >= batch->n)
+		return;
+	data = batch->packet[i]->data;
+	rte_prefetch0(data);
+	rte_prefetch0(data + REPLAY_LINE);
+}
+
+/* The rest of a packet from `off` on: by reference, unless it is to be changed. */
+static __rte_always_inline bool
+attach_rest(struct replay_rxq *rxq, struct batch *batch, uint32_t i, struct rte_mbuf *m,
+	struct replay_packet *packet, intptr_t away, uint32_t off, bool faulty)
+{
+	const bool changed = faulty && unlikely(batch->pick[i].corrupt);
+	bool attached;
+
+	if (changed)
+		attached = replay_spares_attach(
+			rxq->spares, &rxq->dev->args.faults, &batch->pick[i], m, packet->data, off);
+	else
+		attached = attach(m, packet, away, off, length(batch, i, packet, faulty) - off);
+	if (unlikely(!attached))
+		batch->wait = changed ? REPLAY_WAIT_SPARE : REPLAY_WAIT_REFERENCE;
+	return attached;
+}
+
+static __rte_always_inline void
+rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
+{
+	uint32_t i, n;
+
+	n = take_mbufs(rxq->rest_pool, bufs, batch->n);
+	for (i = 0; i < n; i++) {
+		struct replay_packet *packet = batch->packet[i];
+
+		/* an RNIC leaves fresh headers in the cache, too */
+		prefetch_frame(batch, i);
+		if (!attach_rest(rxq, batch, i, bufs[i], packet, 0, 0, faulty))
+			break;
+		fill_head(rxq, bufs[i], type(batch, i, packet, faulty), bufs[i]->pkt_len);
+		batch->bytes += bufs[i]->pkt_len;
+	}
+	give_back(rxq->rest_pool, bufs + i, n - i);
+	batch->used = batch->delivered = i;
+	rxq->count.by_reference += i;
+}
+
+static __rte_always_inline void
+rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
+{
+	const struct replay_devargs *args = &rxq->dev->args;
+	const bool rewrite = args->nb_rewrites != 0 && rxq->loop != 0;
+	const intptr_t *away = rxq->dev->capture->away;
+	const uint32_t room = rxq->first_room;
+	struct rte_mbuf *rest[BATCH];
+	uint32_t i, n, nb_rest, nb_used = 0;
+
+	nb_rest = take_mbufs(rxq->rest_pool, rest, batch->n);
+	n = take_mbufs(rxq->first_pool, bufs, nb_rest);
+	for (i = 0; i < RTE_MIN(n, AHEAD); i++)
+		prefetch_frame(batch, i);
+	for (i = 0; i < n; i++) {
+		struct replay_packet *packet = batch->packet[i];
+		struct rte_mbuf *m = bufs[i], *payload = rest[nb_used];
+		const uint32_t whole = length(batch, i, packet, faulty);
+		uint32_t len = RTE_MIN(whole, room);
+		uint8_t *frame;
+
+		prefetch_frame(batch, i + AHEAD);
+		if (likely(whole > room)) {
+			if (!attach_rest(rxq, batch, i, payload, packet, away[packet->chunk], room,
+				    faulty))
+				break;
+			payload->port = rxq->port;
+			payload->packet_type = 0;
+			m->next = payload;
+			m->nb_segs = 2;
+			nb_used++;
+		}
+		m->data_off = rxq->first_off;
+		m->ol_flags = rxq->first_flags;
+		m->data_len = (uint16_t)len;
+		fill_head(rxq, m, type(batch, i, packet, faulty), whole);
+		frame = rte_pktmbuf_mtod(m, uint8_t *);
+		rte_memcpy(frame, packet->data, len);
+		if (rewrite)
+			rewrite_fields(args, frame, packet->data, len, rxq->loop);
+		if (faulty && unlikely(batch->pick[i].corrupt))
+			replay_fault_flip(&args->faults, &batch->pick[i], frame, 0, len);
+		batch->bytes += whole;
+	}
+	give_back(rxq->first_pool, bufs + i, n - i);
+	give_back(rxq->rest_pool, rest + nb_used, nb_rest - nb_used);
+	batch->used = batch->delivered = i;
+	rxq->count.by_reference += nb_used;
+	rxq->count.copied += i - nb_used; /* frames that end inside the header segment */
+}
+
+static inline bool
+copy_segment(const struct replay_rxq *rxq, struct rte_mbuf *m, const uint8_t *from, uint32_t len)
+{
+	const struct net_replay_memory *memory = &rxq->dev->memory;
+
+	if (unlikely(rxq->far))
+		return memory->copy(memory->arg, rte_pktmbuf_mtod(m, void *), from, len) == 0;
+	rte_memcpy(rte_pktmbuf_mtod(m, void *), from, len);
+	return true;
+}
+
+/*
+ * Copies what the first segment did not take into further ones. False when mbufs run out, or cannot
+ * be written: then, too, the packet stays where it is.
+ */
+static inline bool
+copy_rest(const struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf *head,
+	const struct replay_packet *packet, uint32_t whole, uint32_t nb_rest)
+{
+	struct rte_mbuf *rest[SEGMENTS_MAX], *last = head;
+	uint32_t off = rxq->first_room;
+
+	if (rte_mempool_get_bulk(rxq->rest_pool, (void **)rest, nb_rest) != 0)
+		return false;
+	for (uint32_t i = 0; i < nb_rest; i++) {
+		struct rte_mbuf *m = rest[i];
+		uint32_t len = RTE_MIN(whole - off, (uint32_t)rxq->rest_room);
+
+		m->data_off = rxq->rest_off;
+		m->ol_flags = rxq->rest_flags;
+		m->data_len = (uint16_t)len;
+		m->pkt_len = len;
+		m->packet_type = 0;
+		m->port = rxq->port;
+		if (unlikely(!copy_segment(rxq, m, packet->data + off, len))) {
+			last->next = NULL;
+			rte_pktmbuf_free(head->next);
+			head->next = NULL;
+			give_back(rxq->rest_pool, rest + i, nb_rest - i);
+			batch->wait = REPLAY_WAIT_COPY;
+			return false;
+		}
+		last->next = m;
+		last = m;
+		off += len;
+	}
+	head->nb_segs = (uint16_t)(1 + nb_rest);
+	return true;
+}
+
+static __rte_always_inline void
+rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, bool faulty)
+{
+	const struct replay_devargs *args = &rxq->dev->args;
+	const bool rewrite = args->nb_rewrites != 0 && rxq->loop != 0;
+	const uint32_t room = rxq->first_room;
+	/* a split packet has its two segments without asking for SCATTER */
+	const uint32_t most = rxq->scatter ? SEGMENTS_MAX : rxq->split;
+	uint32_t i, n, out = 0;
+
+	n = take_mbufs(rxq->first_pool, bufs, batch->n);
+	for (i = 0; i < RTE_MIN(n, AHEAD); i++)
+		prefetch_frame(batch, i);
+	for (i = 0; i < n; i++) {
+		const struct replay_packet *packet = batch->packet[i];
+		const uint32_t whole = length(batch, i, packet, faulty);
+		uint32_t len = RTE_MIN(whole, room), nb_rest = 0;
+		struct rte_mbuf *m = bufs[out];
+
+		prefetch_frame(batch, i + AHEAD);
+		if (whole > room)
+			nb_rest = (whole - room + rxq->rest_room - 1u) / rxq->rest_room;
+		if (unlikely(nb_rest > most)) {
+			rxq->count.oversize++;
+			continue; /* its mbuf serves the next packet */
+		}
+		if (nb_rest != 0 && !copy_rest(rxq, batch, m, packet, whole, nb_rest))
+			break;
+		m->data_off = rxq->first_off;
+		m->ol_flags = rxq->first_flags;
+		m->data_len = (uint16_t)len;
+		fill_head(rxq, m, type(batch, i, packet, faulty), whole);
+		rte_memcpy(rte_pktmbuf_mtod(m, void *), packet->data, len);
+		if (rewrite)
+			rewrite_fields(
+				args, rte_pktmbuf_mtod(m, uint8_t *), packet->data, len, rxq->loop);
+		if (rewrite && nb_rest != 0)
+			rewrite_rest(args, m, packet->data, rxq->loop);
+		if (faulty && unlikely(batch->pick[i].corrupt))
+			replay_fault_flip_chain(&args->faults, &batch->pick[i], m);
+		batch->bytes += whole;
+		batch->from[out++] = i;
+	}
+	give_back(rxq->first_pool, bufs + out, n - out);
+	batch->used = i;
+	batch->delivered = out;
+	rxq->count.copied += out;
+}
+
+#endif /* REPLAY_FILL_H */
