@@ -132,11 +132,11 @@ open_device(struct gk *gk)
 	return 0;
 }
 
-/* Does the GPU see this byte at the address that the host knows? With the context current. */
+/* Does the GPU see this memory at the address that the host knows? With the context current. */
 static int
-check_byte(const struct gk *gk, const char *name, CUdeviceptr_v2 at, bool host)
+check_memory(const struct gk *gk, const char *name, const void *memory, bool host)
 {
-	const void *memory = (const void *)(uintptr_t)at;
+	const CUdeviceptr_v2 at = (uintptr_t)memory;
 	CUdeviceptr_v2 device = 0;
 	void *address = NULL;
 	CUresult ret;
@@ -153,58 +153,20 @@ check_byte(const struct gk *gk, const char *name, CUdeviceptr_v2 at, bool host)
 	return 0;
 }
 
-/* The first and the last byte of it: what is registered in part is found by neither alone. */
-static int
-check_memory(const struct gk *gk, const char *name, uint64_t at, uint64_t size, bool host)
-{
-	const int ret = check_byte(gk, name, at, host);
-
-	return ret != 0 ? ret : check_byte(gk, name, at + size - 1, host);
-}
-
-/* Planes and accumulators that are there already; gk_work_check() refuses those that are not. */
-static int
-check_planes(const struct gk *gk)
-{
-	const struct gk_channel *channel = gk->config.channel;
-	const uint64_t plane = gk_pixels(&gk->config.geometry) * sizeof(float);
-	const uint64_t cells = gk_dark_size(&gk->config.geometry);
-	int ret = 0;
-
-	for (uint32_t i = 0; i < GK_COEF_MAX; i++) {
-		const struct gk_coef *coef = &channel->coef[i];
-
-		for (uint32_t g = 0; g < 3; g++) {
-			if (ret == 0 && coef->p[g] != 0)
-				ret = check_memory(gk, "a plane p", coef->p[g], plane, false);
-			if (ret == 0 && coef->r[g] != 0)
-				ret = check_memory(gk, "a plane r", coef->r[g], plane, false);
-		}
-	}
-	for (uint32_t i = 0; i < GK_DARK_MAX; i++)
-		if (ret == 0 && channel->dark[i].cells != 0)
-			ret = check_memory(
-				gk, "dark accumulators", channel->dark[i].cells, cells, false);
-	return ret;
-}
-
 static int
 check_config(const struct gk *gk)
 {
 	const struct gk_config *c = &gk->config;
 	int ret;
 
-	ret = check_memory(gk, "channel", (uintptr_t)c->channel, sizeof(*c->channel), true);
+	ret = check_memory(gk, "channel", c->channel, true);
 	if (ret == 0)
-		ret = check_memory(gk, "frames", (uintptr_t)c->frames,
-			c->nb_frames * gk_frame_stride(&c->geometry), false);
+		ret = check_memory(gk, "frames", c->frames, false);
 	if (ret == 0)
-		ret = check_memory(gk, "results", (uintptr_t)c->results,
-			c->nb_frames * sizeof(*c->results), false);
+		ret = check_memory(gk, "results", c->results, false);
 	if (ret == 0 && c->nb_outputs > 0)
-		ret = check_memory(gk, "outputs", (uintptr_t)c->outputs,
-			c->nb_outputs * c->layout.stride, false);
-	return ret == 0 ? check_planes(gk) : ret;
+		ret = check_memory(gk, "outputs", c->outputs, false);
+	return ret;
 }
 
 static int
