@@ -44,7 +44,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if (replay_capture_align(capture, 48) != 0 || replay_capture_references(capture) != 0)
 		abort();
-	replay_capture_release(capture);
+	replay_capture_release(capture, "fuzz");
 	return 0;
 }
 
