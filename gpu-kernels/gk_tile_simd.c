@@ -50,12 +50,36 @@ _Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
 #define TAME_P_END (142u << 23)
 #define TAME_R_END (123u << 23)
 
+/*
+ * A threshold, scaled. With one of at most eight significant bits, 2 or 10 or 0.75, the upper
+ * halves of photons are compared, twice as many in a vector: of positive floats the bits are in
+ * order as integers, negative ones have a sign.
+ */
+struct level {
+	float value;
+	bool is_short;
+	int16_t below; /* the greatest upper half that is not at or above a short one */
+};
+
+static struct level
+level_of(float threshold)
+{
+	struct level l = {.value = threshold * (float)GK_SUM_SCALE};
+	uint32_t bits;
+
+	memcpy(&bits, &l.value, sizeof(bits));
+	l.is_short = l.value > 0 && (bits & 0xFFFF) == 0;
+	l.below = (int16_t)((bits >> 16) - 1);
+	return l;
+}
+
 /* What frames share of a strip. */
 struct shared {
 	/* coefficients of G0 in the order of vec_fold(), if a frame is counted without its image */
 	_Alignas(64) float p[STRIP];
-	float r[STRIP];		  /* times GK_SUM_SCALE; no_photons() where a run is not tame */
-	uint8_t dead[STRIP_RUNS]; /* unusable pixels of tame runs */
+	float r[STRIP]; /* times GK_SUM_SCALE; no_photons() where a run is not tame */
+	struct level bragg, csr;
+	uint8_t dead[STRIP_RUNS]; /* unusable pixels of runs */
 	uint32_t nb_dead;
 	uint32_t tame;	/* runs that are */
 	uint32_t whole; /* those of them that have no unusable pixel */
@@ -214,6 +238,8 @@ load_runs(
 static void
 load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, bool fold, struct shared *to)
 {
+	to->bragg = level_of(t->bragg_threshold);
+	to->csr = level_of(t->csr_threshold);
 	memset(to->dead, 0, sizeof(to->dead));
 	to->nb_dead = to->whole = to->tame = 0;
 	if (fold)
@@ -250,40 +276,16 @@ any_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value 
 }
 
 /*
- * A threshold, scaled. With one of at most eight significant bits, 2 or 10 or 0.75, the upper
- * halves of photons are compared, twice as many in a vector: of positive floats the bits are in
- * order as integers, negative ones have a sign.
- */
-struct level {
-	float value;
-	bool is_short;
-	int16_t below; /* the greatest upper half that is not at or above a short one */
-};
-
-static struct level
-level_of(float threshold)
-{
-	struct level l = {.value = threshold * (float)GK_SUM_SCALE};
-	uint32_t bits;
-
-	memcpy(&bits, &l.value, sizeof(bits));
-	l.is_short = l.value > 0 && (bits & 0xFFFF) == 0;
-	l.below = (int16_t)((bits >> 16) - 1);
-	return l;
-}
-
-/*
  * A strip of one frame.
  * @param is_short  constant where this is inlined: both levels are
  */
 VEC_FN void
 count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
-	const struct shared *shared, const bool is_short, const struct level *bragg_level,
-	const struct level *csr_level, struct strip *s, struct gk_tile_counts *c)
+	const struct shared *shared, const bool is_short, struct strip *s, struct gk_tile_counts *c)
 {
-	const vec_f32 bragg_value = vec_set(bragg_level->value),
-		      csr_value = vec_set(csr_level->value);
-	const int16_t bragg_below = bragg_level->below, csr_below = csr_level->below;
+	const vec_f32 bragg_value = vec_set(shared->bragg.value),
+		      csr_value = vec_set(shared->csr.value);
+	const int16_t bragg_below = shared->bragg.below, csr_below = shared->csr.below;
 	vec_i32 sum = vec_set_i32(0);
 	vec_tally bragg;
 
@@ -384,12 +386,10 @@ static __attribute__((noinline)) void
 strip_count(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
 	const struct shared *shared, struct strip *s, struct gk_tile_counts *c)
 {
-	const struct level bragg = level_of(t->bragg_threshold), csr = level_of(t->csr_threshold);
-
-	if (bragg.is_short && csr.is_short)
-		count_strip(t, first, runs, raw, shared, true, &bragg, &csr, s, c);
+	if (shared->bragg.is_short && shared->csr.is_short)
+		count_strip(t, first, runs, raw, shared, true, s, c);
 	else
-		count_strip(t, first, runs, raw, shared, false, &bragg, &csr, s, c);
+		count_strip(t, first, runs, raw, shared, false, s, c);
 }
 
 static __attribute__((noinline)) void

@@ -252,6 +252,15 @@ arrow_file_poll(struct arrow_file *f)
 	return file_check(f);
 }
 
+int
+arrow_file_commit(struct arrow_file *f)
+{
+	if (f->error != 0)
+		return f->error;
+	arrow_slices_commit(&f->out);
+	return file_check(f);
+}
+
 bool
 arrow_file_has_news(struct arrow_file *f)
 {
@@ -312,7 +321,7 @@ file_write_trailer(struct arrow_file *f)
 		at -= batch_end(0, &f->batches[i]);
 		blocks[i] = block_at(at, &f->batches[i]);
 	}
-	rc = arrow_trailer_build(f->schema, blocks, f->nb_batches, &trailer, &size);
+	rc = arrow_trailer_build(f->schema, blocks, f->nb_batches, NULL, &trailer, &size);
 	free(blocks);
 	if (rc < 0)
 		return rc;
@@ -336,6 +345,7 @@ arrow_file_close(struct arrow_file *f)
 
 	if (f->out.handle == NULL)
 		return f->error;
+	arrow_slices_hold(&f->out, UINT64_MAX);
 	if (f->error == 0 && arrow_slices_flush(&f->out) < 0)
 		file_check(f);
 	if (f->error != 0)

@@ -89,6 +89,9 @@ int arrow_file_append(struct arrow_file *f, const struct batch *batch);
 /** See what has become durable, begin what is due. @return 0 or the error that ended the file */
 int arrow_file_poll(struct arrow_file *f);
 
+/** Return when all batches are durable. @return 0 or the error that ended the file */
+int arrow_file_commit(struct arrow_file *f);
+
 /** Whether the disk has come to stand still, or moves again, since this was asked: see message. */
 bool arrow_file_has_news(struct arrow_file *f);
 

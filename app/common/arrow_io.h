@@ -70,6 +70,8 @@ struct arrow_io_ops {
 	int (*truncate)(void *handle, uint64_t size);
 	/** Everything the file holds, for reading, until close. */
 	int (*map)(void *handle, const uint8_t **data, uint64_t *size);
+	/** Where the last bytes end that were written, if zeros follow; NULL: that is not known. */
+	uint64_t (*written)(void *handle);
 	/** Nothing may be on its way. Frees the handle whatever it returns. */
 	int (*close)(void *handle);
 	/** -EEXIST if `to` is there. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Names of Arrow files: `.arrow` when they are complete, `.arrow.part` until then. With a dot
+ * Names of Arrow files: `.arrow` when they are complete, `.arrow.part` until then;
+ * `.arrow.quarantine`, `.arrow.quarantine.2`, ...: what recovery cut off a file. With a dot
  * before it a name is hidden: a copy that is made (stream_copy.h), nobody's before it is whole.
  *
  * Of names and paths alike. Any thread.
@@ -30,6 +31,14 @@ static inline bool
 arrow_name_is_part(const char *name)
 {
 	return arrow_name_ends(name, ".arrow.part");
+}
+
+static inline bool
+arrow_name_is_quarantine(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return strstr(slash != NULL ? slash : name, ".arrow.quarantine") != NULL;
 }
 
 static inline bool

@@ -10,6 +10,7 @@
 #include "arrow_crc.h"
 #include "arrow_planes.h"
 #include "arrow_slices.h"
+#include "own_file.h"
 
 #define LINE_MAX_BYTES (ARROW_PLANES_NAME_MAX + 96)
 
@@ -88,7 +89,7 @@ is_there(const char *path, const char *header, size_t size)
 	size_t nb = 0;
 	FILE *f;
 
-	f = text != NULL ? fopen(path, "re") : NULL;
+	f = text != NULL ? own_file_read(path) : NULL;
 	if (f != NULL) {
 		nb = fread(text, 1, size, f);
 		fclose(f);

@@ -13,9 +13,15 @@
 #include "arrow_flatbuf.h"
 #include "arrow_format.h"
 #include "arrow_read.h"
+#include "arrow_tables.h"
+#include "direct_io.h"
+#include "own_file.h"
 
 #define META_MAX   4096
 #define BLOCK_SIZE 24
+
+/* Metadata of a batch of ours are smaller: what ARROW_NODES_MAX and ARROW_BUFFERS_MAX take. */
+#define ANNOUNCEMENT_MAX (16 * ARROW_BLOCK)
 
 /* A message whose metadata and body lie within the file. */
 struct message {
@@ -151,7 +157,8 @@ read_schema(struct arrow_reader *r, const struct fb_tab *t, const char **problem
 	return 0;
 }
 
-/* 1 a message, 0 the end of the stream, -EBADMSG neither. `at` is a multiple of 8. */
+/* 1 a message, 0 the end of the stream, -EBADMSG neither, -ENODATA a message whose body ends behind
+ * the file. `at` is a multiple of 8. */
 static int
 read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const char **problem)
 {
@@ -180,7 +187,7 @@ read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const
 		fb_get_scalar(&m->table, 3, 8, 0, &m->body_length) < 0 || m->body_length % 8 != 0)
 		return -EBADMSG;
 	*problem = "it ends within the body of a message";
-	return m->body_length > r->size - at - m->metadata_size ? -EBADMSG : 1;
+	return m->body_length > r->size - at - m->metadata_size ? -ENODATA : 1;
 }
 
 /* What a batch's custom metadata tell; unknown keys are nobody's business. */
@@ -218,7 +225,8 @@ read_identity(const struct fb_tab *message, struct arrow_read_batch *b)
 }
 
 static int
-read_batch(struct arrow_reader *r, uint64_t at, const struct message *m, struct arrow_read_batch *b)
+read_batch(const struct arrow_reader *r, uint64_t at, const struct message *m,
+	struct arrow_read_batch *b)
 {
 	struct fb_vec nodes, buffers;
 	struct fb_tab t, compression;
@@ -240,8 +248,8 @@ read_batch(struct arrow_reader *r, uint64_t at, const struct message *m, struct 
 	return 0;
 }
 
-static int
-keep_batch(struct arrow_reader *r, const struct arrow_read_batch *b)
+int
+arrow_reader_keep(struct arrow_reader *r, const struct arrow_read_batch *b)
 {
 	struct arrow_read_batch *more;
 	size_t n = r->nb_batches;
@@ -257,46 +265,420 @@ keep_batch(struct arrow_reader *r, const struct arrow_read_batch *b)
 	return 0;
 }
 
-/* Whether the footer is there and lists the batches that were found. */
-static bool
-footer_agrees(const struct arrow_reader *r)
+int
+arrow_reader_keep_damage(struct arrow_reader *r, const struct arrow_read_damage *d)
 {
-	const uint64_t tail = sizeof(uint32_t) + ARROW_MAGIC_SIZE;
+	struct arrow_read_damage *more;
+	size_t n = r->nb_damage;
+
+	if ((n & (n - 1)) == 0) {
+		more = realloc(r->damage, (n == 0 ? 1 : 2 * n) * sizeof(*more));
+		if (more == NULL)
+			return -ENOMEM;
+		r->damage = more;
+	}
+	r->damage[n] = *d;
+	r->damage[n].before = r->nb_batches;
+	r->nb_damage++;
+	return 0;
+}
+
+static int
+keep_region(struct arrow_reader *r, uint64_t offset, uint64_t end)
+{
+	const struct arrow_read_damage d = {
+		.offset = offset,
+		.length = end - offset,
+		.why = ARROW_NO_ANNOUNCEMENT,
+	};
+
+	return arrow_reader_keep_damage(r, &d);
+}
+
+static uint64_t
+batch_bytes(const struct arrow_read_batch *b)
+{
+	return b->metadata_size + b->body_length;
+}
+
+/* @return true if `text` has so many hexadecimal digits and nothing else */
+static bool
+is_hex(const char *text, size_t digits)
+{
+	return text != NULL && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
+}
+
+bool
+arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_batch *b)
+{
+	const char *table = arrow_reader_meta(r, ARROW_META_TABLE);
+
+	return is_hex(b->producer, 16) && is_hex(b->run, 16) && is_hex(b->incarnation, 16) &&
+		is_hex(b->sequence, 16) && is_hex(b->crc32c, 8) && is_hex(b->metadata_crc32c, 8) &&
+		b->table != NULL && table != NULL && strcmp(b->table, table) == 0;
+}
+
+static bool
+is_same_stream(const struct arrow_read_batch *a, const struct arrow_read_batch *b)
+{
+	return strcmp(a->producer, b->producer) == 0 && strcmp(a->run, b->run) == 0 &&
+		strcmp(a->incarnation, b->incarnation) == 0;
+}
+
+bool
+arrow_read_follows(const struct arrow_read_batch *b, const struct arrow_read_batch *before)
+{
+	/* sequence numbers have a fixed width */
+	return is_same_stream(b, before) && strcmp(b->sequence, before->sequence) > 0;
+}
+
+/* @return whether a text of 8 hexadecimal digits is that number */
+static bool
+is_crc(const char *text, uint32_t crc)
+{
+	char digits[9];
+
+	snprintf(digits, sizeof(digits), "%08x", crc);
+	return strcmp(text, digits) == 0;
+}
+
+static bool
+metadata_are_right(const struct arrow_reader *r, const struct arrow_read_batch *b)
+{
+	const uint8_t *metadata = r->data + b->offset;
+
+	return strlen(b->metadata_crc32c) == 8 &&
+		is_crc(b->metadata_crc32c,
+			arrow_metadata_crc(metadata, b->metadata_size,
+				(const uint8_t *)b->metadata_crc32c - metadata));
+}
+
+int
+arrow_reader_announced(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b)
+{
+	const char *problem;
+	struct message m;
+	int rc;
+
+	rc = read_message(r, at, &m, &problem);
+	if ((rc != 1 && rc != -ENODATA) || m.metadata_size > ANNOUNCEMENT_MAX)
+		return -EBADMSG;
+	if (read_batch(r, at, &m, b) < 0 || b->metadata_size % ARROW_BLOCK != 0 ||
+		b->body_length % ARROW_BLOCK != 0 || !arrow_read_has_identity(r, b) ||
+		!metadata_are_right(r, b))
+		return -EBADMSG;
+	return rc;
+}
+
+bool
+arrow_reader_next(const struct arrow_reader *r, uint64_t *at, struct arrow_read_batch *b)
+{
+	static const uint32_t continuation = ARROW_CONTINUATION;
+	uint64_t p = (*at + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
+	int rc;
+
+	for (; p < r->written && r->written - p >= ARROW_PREFIX; p += ARROW_BLOCK) {
+		if (memcmp(r->data + p, &continuation, sizeof(continuation)) != 0)
+			continue;
+		rc = arrow_reader_announced(r, p, b);
+		if (rc == 1 || rc == -ENODATA) {
+			*at = p;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What the end of a file says. */
+struct footer {
 	struct fb_view view;
 	struct fb_vec blocks;
-	struct fb_tab root;
-	uint64_t offset, body;
-	uint32_t len, metadata, i;
-	const uint8_t *b;
+	const char *damaged; /* value of ARROW_KEY_DAMAGED, or NULL */
+	const char *crc32c;  /* value of ARROW_KEY_FOOTER, or NULL */
+	uint64_t trailer;    /* where it begins, with the end of the stream */
+};
 
-	if (r->size - r->valid < tail ||
+static struct arrow_block
+footer_block(const struct footer *f, uint32_t i)
+{
+	const uint8_t *b = fb_vec_at(&f->blocks, i, BLOCK_SIZE);
+	struct arrow_block block;
+
+	memcpy(&block.offset, b, sizeof(block.offset));
+	memcpy(&block.metadata, b + 8, sizeof(block.metadata));
+	memcpy(&block.body, b + 16, sizeof(block.body));
+	return block;
+}
+
+static bool
+read_footer(const struct arrow_reader *r, struct footer *f)
+{
+	const uint64_t tail = sizeof(uint32_t) + ARROW_MAGIC_SIZE;
+	struct arrow_meta meta;
+	struct fb_vec vec;
+	struct fb_tab root;
+	uint32_t len, i;
+
+	if (r->size - r->begin < ARROW_PREFIX + tail ||
 		memcmp(r->data + r->size - ARROW_MAGIC_SIZE, ARROW_MAGIC, ARROW_MAGIC_SIZE) != 0)
 		return false;
 	memcpy(&len, r->data + r->size - tail, sizeof(len));
-	if (len > r->size - r->valid - tail)
+	if (len > r->size - r->begin - ARROW_PREFIX - tail)
 		return false;
-	view = (struct fb_view){r->data + r->size - tail - len, len};
-	if (fb_get_root(&view, &root) < 0 || fb_get_vector(&root, 3, BLOCK_SIZE, &blocks) < 0 ||
-		blocks.nb != r->nb_batches)
+	f->view = (struct fb_view){r->data + r->size - tail - len, len};
+	f->trailer = r->size - tail - len - ARROW_PREFIX;
+	f->damaged = NULL;
+	f->crc32c = NULL;
+	if (fb_get_root(&f->view, &root) < 0 ||
+		fb_get_vector(&root, 3, BLOCK_SIZE, &f->blocks) < 0 ||
+		fb_get_vector(&root, 4, 4, &vec) < 0)
 		return false;
-	for (i = 0; i < blocks.nb; i++) {
-		b = fb_vec_at(&blocks, i, BLOCK_SIZE);
-		memcpy(&offset, b, sizeof(offset));
-		memcpy(&metadata, b + 8, sizeof(metadata));
-		memcpy(&body, b + 16, sizeof(body));
-		if (offset != r->batches[i].offset || metadata != r->batches[i].metadata_size ||
-			body != r->batches[i].body_length)
+	for (i = 0; i < vec.nb; i++) {
+		if (read_meta(&vec, i, &meta) < 0)
+			return false;
+		if (strcmp(meta.key, ARROW_KEY_DAMAGED) == 0)
+			f->damaged = meta.value;
+		else if (strcmp(meta.key, ARROW_KEY_FOOTER) == 0)
+			f->crc32c = meta.value;
+	}
+	return true;
+}
+
+/* Whether it is the end of a file of ours, as it was written. */
+static bool
+footer_is_right(const struct arrow_reader *r, const struct footer *f)
+{
+	const uint8_t *trailer = r->data + f->trailer;
+
+	return f->trailer % ARROW_BLOCK == 0 && f->crc32c != NULL && strlen(f->crc32c) == 8 &&
+		is_crc(f->crc32c,
+			arrow_metadata_crc(trailer, r->size - f->trailer,
+				(const uint8_t *)f->crc32c - trailer));
+}
+
+/* Whether a footer of others lists what was found. */
+static bool
+footer_agrees(const struct arrow_reader *r, const struct footer *f)
+{
+	const struct arrow_read_batch *b = r->batches;
+	struct arrow_block block;
+	uint32_t i;
+
+	if (f->blocks.nb != r->nb_batches)
+		return false;
+	for (i = 0; i < f->blocks.nb; i++, b++) {
+		block = footer_block(f, i);
+		if (block.offset != b->offset || block.metadata != b->metadata_size ||
+			block.body != b->body_length)
 			return false;
 	}
 	return true;
 }
 
-int
-arrow_reader_open_memory(
-	struct arrow_reader *r, const void *data, uint64_t size, const char **problem)
+/* The next of the entries of ARROW_KEY_DAMAGED. @return false: there is none */
+static bool
+next_mark(const char **text, struct arrow_block *mark)
+{
+	char *after;
+
+	if (*text == NULL || **text == '\0')
+		return false;
+	*mark = (struct arrow_block){.offset = strtoull(*text, &after, 10)};
+	mark->body = *after == ':' ? strtoull(after + 1, &after, 10) : 0;
+	*text = strchr(after, ',');
+	if (*text != NULL)
+		(*text)++;
+	return true;
+}
+
+/* A batch that the footer lists, or bytes that it calls damaged. */
+static int
+take_block(struct arrow_reader *r, const struct arrow_block *block, bool marked)
+{
+	const uint64_t size = block->metadata + block->body;
+	struct arrow_read_damage d = {block->offset, size, 0, ARROW_NO_ANNOUNCEMENT, false, {0}};
+
+	if (arrow_reader_announced(r, block->offset, &d.batch) == 1 &&
+		batch_bytes(&d.batch) == size) {
+		if (!marked)
+			return arrow_reader_keep(r, &d.batch);
+		d.announced = true;
+		d.why = "it was damaged when the file was recovered";
+	}
+	return arrow_reader_keep_damage(r, &d);
+}
+
+/* A file of ours whose footer is right: it tells where batches are, damaged or not. */
+static int
+go_by_footer(struct arrow_reader *r, const struct footer *f)
+{
+	struct arrow_block block = {0}, mark = {0}, *next;
+	const char *text = f->damaged;
+	bool marked = next_mark(&text, &mark);
+	uint64_t at = r->begin;
+	uint32_t i = 0;
+	int rc = 0;
+
+	while (rc == 0 && (i < f->blocks.nb || marked)) {
+		if (i < f->blocks.nb)
+			block = footer_block(f, i);
+		next = i < f->blocks.nb && (!marked || block.offset < mark.offset) ? &block : &mark;
+		if (next->offset != at || next->metadata > f->trailer - at ||
+			next->body > f->trailer - at - next->metadata)
+			break;
+		at += next->metadata + next->body;
+		rc = take_block(r, next, next == &mark);
+		if (next == &mark)
+			marked = next_mark(&text, &mark);
+		else
+			i++;
+	}
+	r->end = r->valid = at;
+	r->complete = rc == 0 && at == f->trailer && i == f->blocks.nb && !marked;
+	if (r->complete)
+		r->valid = at + ARROW_PREFIX;
+	else
+		r->problem = "its footer is damaged";
+	return rc;
+}
+
+/* The next batch of the same stream, behind a damaged region. */
+static bool
+find_again(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b)
+{
+	const struct arrow_read_batch *last =
+		r->nb_batches > 0 ? &r->batches[r->nb_batches - 1] : NULL;
+
+	for (; arrow_reader_next(r, &at, b); at += ARROW_BLOCK) {
+		/* bytes of a body may look like an announcement */
+		if (batch_bytes(b) <= r->size - at && (last == NULL || is_same_stream(b, last)))
+			return true;
+	}
+	return false;
+}
+
+/* A file of ours that is not complete: from one announcement to the next. */
+static int
+walk_ours(struct arrow_reader *r)
+{
+	struct arrow_read_batch b;
+	struct message m;
+	uint64_t at;
+	int rc;
+
+	for (at = r->begin; at < r->size; at = b.offset + batch_bytes(&b)) {
+		if (arrow_reader_announced(r, at, &b) != 1) {
+			if (!find_again(r, at + ARROW_BLOCK, &b))
+				break;
+			rc = keep_region(r, at, b.offset);
+			if (rc < 0)
+				return rc;
+		}
+		rc = arrow_reader_keep(r, &b);
+		if (rc < 0)
+			return rc;
+	}
+	r->end = at;
+	r->valid = at;
+	if (at == r->size) {
+		r->problem = "it has no footer: it is being written, or was not closed";
+		return 0;
+	}
+	rc = read_message(r, at, &m, &r->problem);
+	if (rc == 0) {
+		r->valid = at + ARROW_PREFIX;
+		r->problem = "its footer is missing or damaged";
+	} else if (rc == 1) {
+		r->problem = "the metadata of a message are damaged";
+	}
+	return 0;
+}
+
+/* Files of others: message after message. */
+static int
+walk_others(struct arrow_reader *r)
 {
 	struct arrow_read_batch batch;
+	uint64_t at = r->begin;
+	struct footer f;
 	struct message m;
+	int rc;
+
+	for (;;) {
+		r->valid = r->end = at;
+		rc = read_message(r, at, &m, &r->problem);
+		if (rc <= 0)
+			break;
+		if (read_batch(r, at, &m, &batch) < 0) {
+			r->problem = "the metadata of a message are damaged";
+			break;
+		}
+		rc = arrow_reader_keep(r, &batch);
+		if (rc < 0)
+			return rc;
+		at += m.metadata_size + m.body_length;
+	}
+	if (at == r->size) {
+		r->problem = "it has no footer: it is being written, or was not closed";
+	} else if (rc == 0) {
+		r->valid = at + ARROW_PREFIX;
+		r->complete = read_footer(r, &f) && f.trailer >= at && footer_agrees(r, &f);
+		r->problem = r->complete ? NULL : "its footer is missing or damaged";
+	}
+	return 0;
+}
+
+int
+arrow_reader_part(struct arrow_reader *r)
+{
+	struct arrow_read_damage *all;
+	size_t faults = 0, i, k = 0, sound = 0, n = 0;
+	const struct arrow_read_batch *b;
+
+	for (i = 0; i < r->nb_batches; i++)
+		faults += r->batches[i].fault != NULL;
+	if (faults == 0)
+		return 0;
+	/* twice as much as there is: keep_damage() goes by powers of two */
+	all = malloc(2 * (r->nb_damage + faults) * sizeof(*all));
+	if (all == NULL)
+		return -ENOMEM;
+	for (i = 0; i < r->nb_batches; i++) {
+		b = &r->batches[i];
+		for (; k < r->nb_damage && r->damage[k].offset < b->offset; k++) {
+			all[n] = r->damage[k];
+			all[n++].before = sound;
+		}
+		if (b->fault == NULL) {
+			r->batches[sound++] = *b;
+			continue;
+		}
+		all[n++] = (struct arrow_read_damage){
+			.offset = b->offset,
+			.length = batch_bytes(b),
+			.before = sound,
+			.why = b->fault,
+			.announced = true,
+			.batch = *b,
+		};
+	}
+	for (; k < r->nb_damage; k++) {
+		all[n] = r->damage[k];
+		all[n++].before = sound;
+	}
+	free(r->damage);
+	r->damage = all;
+	r->nb_damage = n;
+	r->nb_batches = sound;
+	return 0;
+}
+
+int
+arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t size, uint64_t written,
+	const char **problem)
+{
+	struct message m;
+	struct footer f;
 	struct fb_tab t;
 	uint64_t at = 8;
 	int rc;
@@ -304,6 +686,7 @@ arrow_reader_open_memory(
 	memset(r, 0, sizeof(*r));
 	r->data = data;
 	r->size = size;
+	r->written = written;
 	*problem = "it does not begin with ARROW1: not an Arrow IPC file";
 	if (size < 8 || memcmp(data, ARROW_MAGIC "\0", 8) != 0)
 		return -EBADMSG;
@@ -316,34 +699,27 @@ arrow_reader_open_memory(
 	rc = read_schema(r, &t, problem);
 	if (rc < 0)
 		goto fail;
-	at += m.metadata_size;
-
-	for (;;) {
-		r->valid = at;
-		rc = read_message(r, at, &m, &r->problem);
-		if (rc <= 0)
-			break;
-		if (read_batch(r, at, &m, &batch) < 0) {
-			r->problem = "the metadata of a message are damaged";
-			break;
-		}
-		rc = keep_batch(r, &batch);
-		if (rc < 0)
-			goto fail;
-		at += m.metadata_size + m.body_length;
-	}
-	if (at == size) {
-		r->problem = "it has no footer: it is being written, or was not closed";
-	} else if (rc == 0) {
-		r->valid = at + ARROW_PREFIX;
-		r->complete = footer_agrees(r);
-		r->problem = r->complete ? NULL : "its footer is missing or damaged";
-	}
+	r->begin = at + m.metadata_size;
+	if (arrow_reader_meta(r, ARROW_META_TABLE) == NULL || r->begin % ARROW_BLOCK != 0)
+		rc = walk_others(r);
+	else if (read_footer(r, &f) && footer_is_right(r, &f))
+		rc = go_by_footer(r, &f);
+	else
+		rc = walk_ours(r);
+	if (rc < 0)
+		goto fail;
 	return 0;
 
 fail:
 	arrow_reader_close(r);
 	return rc;
+}
+
+int
+arrow_reader_open_memory(
+	struct arrow_reader *r, const void *data, uint64_t size, const char **problem)
+{
+	return arrow_reader_open_written(r, data, size, size, problem);
 }
 
 int
@@ -354,15 +730,15 @@ arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem
 	int fd, rc;
 
 	memset(r, 0, sizeof(*r));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = own_file_open_named(path, O_RDONLY, 0);
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		rc = -errno;
-		*problem = strerror(errno);
+		rc = fd < 0 ? fd : -errno;
+		*problem = own_file_error(rc);
 		goto out;
 	}
-	if (!S_ISREG(st.st_mode) || st.st_size == 0) {
+	if (st.st_size == 0) {
 		rc = -EBADMSG;
-		*problem = "it is empty or not a regular file";
+		*problem = "it is empty";
 		goto out;
 	}
 	map = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -371,7 +747,8 @@ arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem
 		*problem = strerror(errno);
 		goto out;
 	}
-	rc = arrow_reader_open_memory(r, map, st.st_size, problem);
+	rc = arrow_reader_open_written(
+		r, map, st.st_size, direct_io_written(fd, st.st_size), problem);
 	if (rc < 0)
 		munmap(map, st.st_size);
 	else
@@ -390,6 +767,7 @@ arrow_reader_close(struct arrow_reader *r)
 	free(r->fields);
 	free(r->meta);
 	free(r->batches);
+	free(r->damage);
 	memset(r, 0, sizeof(*r));
 }
 
@@ -533,10 +911,10 @@ next_column(struct cursor *c, const struct arrow_field *f, struct arrow_column *
 }
 
 int
-arrow_reader_column(
-	const struct arrow_reader *r, size_t batch, unsigned int field, struct arrow_column *column)
+arrow_read_column(const struct arrow_reader *r, const struct arrow_read_batch *b,
+	unsigned int field, struct arrow_column *column)
 {
-	struct cursor c = {.batch = &r->batches[batch]};
+	struct cursor c = {.batch = b};
 	struct arrow_schema before = r->schema;
 
 	/* skip what belongs to the columns before */
@@ -545,27 +923,17 @@ arrow_reader_column(
 	return next_column(&c, &r->fields[field], column);
 }
 
-/* @return whether a text of 8 hexadecimal digits is that number */
-static bool
-is_crc(const char *text, uint32_t crc)
+int
+arrow_reader_column(
+	const struct arrow_reader *r, size_t batch, unsigned int field, struct arrow_column *column)
 {
-	char digits[9];
-
-	snprintf(digits, sizeof(digits), "%08x", crc);
-	return strcmp(text, digits) == 0;
+	return arrow_read_column(r, &r->batches[batch], field, column);
 }
 
-int
-arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_crc)
+static int
+crc_is(const struct arrow_reader *r, const struct arrow_read_batch *b, uint32_t body_crc)
 {
-	const struct arrow_read_batch *b = &r->batches[batch];
-	const uint8_t *metadata = r->data + b->offset;
-
-	if (b->metadata_crc32c != NULL &&
-		(strlen(b->metadata_crc32c) != 8 ||
-			!is_crc(b->metadata_crc32c,
-				arrow_metadata_crc(metadata, b->metadata_size,
-					(const uint8_t *)b->metadata_crc32c - metadata))))
+	if (b->metadata_crc32c != NULL && !metadata_are_right(r, b))
 		return -EBADMSG;
 	if (b->crc32c == NULL)
 		return 0;
@@ -573,10 +941,19 @@ arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_cr
 }
 
 int
+arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_crc)
+{
+	return crc_is(r, &r->batches[batch], body_crc);
+}
+
+int
+arrow_read_crc(const struct arrow_reader *r, const struct arrow_read_batch *b)
+{
+	return crc_is(r, b, b->crc32c != NULL ? arrow_crc32c(0, b->body, b->body_length) : 0);
+}
+
+int
 arrow_reader_crc(const struct arrow_reader *r, size_t batch)
 {
-	const struct arrow_read_batch *b = &r->batches[batch];
-
-	return arrow_reader_crc_is(
-		r, batch, b->crc32c != NULL ? arrow_crc32c(0, b->body, b->body_length) : 0);
+	return arrow_read_crc(r, &r->batches[batch]);
 }

@@ -8,6 +8,13 @@
  * complete ones; the footer is compared with what was found. It knows the types of
  * enum arrow_type, no compression and no dictionaries.
  *
+ * Of files of ours (their schema names a table) a batch is known by its announcement: the metadata
+ * block, which has a CRC of its own. The footer has one, too: where it is right, it tells where
+ * batches are. Else, where an announcement should be and is none, the walk goes on at the next
+ * block that is one of the same stream. So damage costs the batch that it hit, and no other.
+ * Batches and regions that are known to be damaged are listed apart (`damage`): who goes by
+ * `batches` skips exactly these. Bodies are not looked at when a file is opened.
+ *
  * A file that is cut short by somebody while it is mapped ends the process (SIGBUS).
  */
 #ifndef ARROW_READ_H
@@ -31,20 +38,40 @@ struct arrow_read_batch {
 	const char *sequence;
 	const char *crc32c;
 	const char *metadata_crc32c;
+	const char *fault; /**< what has been found to be wrong (static text); NULL: nothing */
+	size_t sound; /**< arrow_recovery_check(): the last sound one up to here; SIZE_MAX: none */
 };
+
+/** Bytes between batches that are not a sound batch. */
+struct arrow_read_damage {
+	uint64_t offset;
+	uint64_t length;
+	size_t before;	 /**< so many of arrow_reader.batches lie in front of it */
+	const char *why; /**< static text */
+	bool announced;	 /**< it is one batch, which its sound announcement describes */
+	struct arrow_read_batch batch; /**< if so */
+};
+
+/** Why, of a region where the announcement of a batch should be. */
+#define ARROW_NO_ANNOUNCEMENT "no announcement of a batch is there"
 
 struct arrow_reader {
 	const uint8_t *data;
 	uint64_t size;
+	uint64_t written; /**< zeros follow from there on */
 	bool mapped;
 	struct arrow_schema schema; /**< names and texts lie in the file */
 	struct arrow_field *fields;
 	struct arrow_meta *meta;
 	struct arrow_read_batch *batches;
 	size_t nb_batches;
+	struct arrow_read_damage *damage; /**< in the order of the file */
+	size_t nb_damage;
 	unsigned int nb_nodes;
 	unsigned int nb_buffers;
-	bool complete;	     /**< end of stream, and a footer that lists the same batches */
+	bool complete;	     /**< end of stream, and a footer that knows what was found */
+	uint64_t begin;	     /**< bytes of the first block: where batches begin */
+	uint64_t end;	     /**< end of the last batch: of a complete file the trailer follows */
 	uint64_t valid;	     /**< bytes up to the end of the last whole message */
 	const char *problem; /**< if not complete: what ends the valid part */
 };
@@ -75,7 +102,41 @@ int arrow_reader_open(struct arrow_reader *r, const char *path, const char **pro
 int arrow_reader_open_memory(
 	struct arrow_reader *r, const void *data, uint64_t size, const char **problem);
 
+/**
+ * The same, told where the last bytes end that were written: room that was allocated follows, which
+ * is not worth looking through.
+ */
+int arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t size,
+	uint64_t written, const char **problem);
+
 void arrow_reader_close(struct arrow_reader *r);
+
+/**
+ * Whether a batch of a file of ours is announced in a place.
+ * @return 1; -ENODATA: it is, and its body ends behind the file; -EBADMSG
+ */
+int arrow_reader_announced(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b);
+
+/** Add a batch, or a damage behind all batches: for who walks through a file himself. @return 0;
+ * -ENOMEM @{ */
+int arrow_reader_keep(struct arrow_reader *r, const struct arrow_read_batch *b);
+int arrow_reader_keep_damage(struct arrow_reader *r, const struct arrow_read_damage *d);
+/** @} */
+
+/**
+ * Move batches that have a `fault` from `batches` to `damage`.
+ * @return 0; -ENOMEM: nothing has changed
+ */
+int arrow_reader_part(struct arrow_reader *r);
+
+/**
+ * Find the next announcement of a batch, at multiples of ARROW_BLOCK. Its body may end behind the
+ * file: it is as long as the announcement says.
+ * @param at  in: where to begin; out: where the announcement lies
+ * @param b   out: the batch; its body may be read only where it lies within the file
+ * @return false: there is none
+ */
+bool arrow_reader_next(const struct arrow_reader *r, uint64_t *at, struct arrow_read_batch *b);
 
 /** @return value of the schema's metadata, or NULL */
 const char *arrow_reader_meta(const struct arrow_reader *r, const char *key);
@@ -88,6 +149,10 @@ int arrow_reader_find(
 int arrow_reader_column(const struct arrow_reader *r, size_t batch, unsigned int field,
 	struct arrow_column *column);
 
+/** The same of a batch that is damaged, whose body lies within the file. */
+int arrow_read_column(const struct arrow_reader *r, const struct arrow_read_batch *b,
+	unsigned int field, struct arrow_column *column);
+
 /**
  * Check the CRC of the body, and that of the metadata if they have one.
  * @return 1 right, 0 the body has none, -EBADMSG body, metadata or a CRC is damaged
@@ -99,6 +164,16 @@ int arrow_reader_crc(const struct arrow_reader *r, size_t batch);
  * @param body_crc  of the body there
  */
 int arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_crc);
+
+/** arrow_reader_crc() of a batch that is damaged, or not listed. */
+int arrow_read_crc(const struct arrow_reader *r, const struct arrow_read_batch *b);
+
+/** Whether a batch has all that ours have, and is of the table that the schema names. */
+bool arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_batch *b);
+
+/** Whether a batch is of the same stream as another, with a higher number; both have an identity.
+ */
+bool arrow_read_follows(const struct arrow_read_batch *b, const struct arrow_read_batch *before);
 
 /** Items of row i: start and end within arrow_column.data. */
 static inline void

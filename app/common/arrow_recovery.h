@@ -3,13 +3,17 @@
  * @file
  * Files that a crash left as `.part` are made complete.
  *
- * Record batches are kept from the first one on while each lies whole within the file, has the
- * CRC that its metadata tell, columns that agree with the schema, and the identity and a higher
- * sequence number than the one before: gaps are legal, other stores have what is missing. What
- * follows the last of them is cut off, the footer is rebuilt, and the file gets its name. Batches
- * are never changed, so that a crash in between, or any number of recoveries, end in the same file.
+ * A record batch is sound if it lies whole within the file and has the CRCs that its metadata tell,
+ * columns that agree with the schema, and the identity and a higher sequence number than the one
+ * before: gaps are legal, other stores have what is missing. Up to the last sound batch every byte
+ * stays where it is. What is damaged between sound batches is not listed in the footer that is
+ * built, but marked there (ARROW_KEY_DAMAGED): readers skip it. What follows the last sound batch
+ * is cut off; unless it is zeros it is copied to a quarantine file first: the first block of the
+ * file, then what was cut off. Then the file gets its name. So a crash in between, or any number
+ * of recoveries, end in the same files, and no byte that was written is ever removed.
+ *
  * A file whose schema is unreadable stays as it is; so does one that somebody still writes (it is
- * locked), and one that cannot be read.
+ * locked), one that cannot be read, and one for whose quarantine file there is no room.
  *
  * The file is read through a mapping: a disk that cannot read it ends the process (SIGBUS) before
  * anything has been changed.
@@ -33,27 +37,37 @@ enum arrow_recovery_state {
 
 struct arrow_recovery {
 	enum arrow_recovery_state state;
-	uint64_t batches; /**< kept */
+	uint64_t batches; /**< sound ones, kept */
 	uint64_t rows;	  /**< of them */
-	uint64_t cut;	  /**< bytes of the file that were cut off */
+	/** Batches and regions between them that are damaged, and stay in place. */
+	uint64_t damaged;
+	uint64_t cut;		   /**< bytes of the file that were cut off */
+	uint64_t quarantined;	   /**< bytes of them that are in the quarantine file */
+	char quarantine[PATH_MAX]; /**< its path; "": none was needed */
 	int error;
 	char path[PATH_MAX];	      /**< as the file is called now */
 	char message[PATH_MAX + 256]; /**< what was done, or why not: a sentence */
 };
 
 /**
- * Batches that recovery keeps, and where they end.
- * @param end  out: bytes
- * @param why  out: what is wrong with what follows (static text); NULL: nothing does
- * @return number of batches
- */
-size_t arrow_recovery_scan(const struct arrow_reader *r, uint64_t *end, const char **why);
-
-/**
- * What is wrong with a batch, every byte of it looked at, or with its place behind the one before.
+ * What is wrong with a batch, every byte of it looked at, or with its place behind the ones before,
+ * which have been checked. It is noted as the batch's `fault`.
  * @return NULL: nothing is; else a static text
  */
-const char *arrow_recovery_fault(const struct arrow_reader *r, size_t batch);
+const char *arrow_recovery_check(struct arrow_reader *r, size_t batch);
+
+/**
+ * Check all batches: those with a fault are in `damage` from then on.
+ * @return 0; -ENOMEM
+ */
+int arrow_recovery_scan(struct arrow_reader *r);
+
+/**
+ * What is wrong with the first block of a file, or with its footer if it is complete, compared byte
+ * by byte with what its schema and batches give.
+ * @return NULL: nothing is, or another version wrote it; else a static text
+ */
+const char *arrow_recovery_frame_fault(const struct arrow_reader *r);
 
 /**
  * Whether there may be batches in a file that stays `.part`: not if it has no schema, as that is
@@ -71,14 +85,23 @@ arrow_recovery_is_unknown(const struct arrow_recovery *r)
  * @param io    NULL: direct_io
  * @param part  its path, which ends in `.arrow.part`
  * @return 0: done or removed; -EBUSY; -EINVAL: another name; -EBADMSG: its schema is damaged;
- *   -EEXIST: a file has its name already; -errno of the file system
+ *   -EEXIST: a file has its name already; -errno of the file system; -ENOMEM
  */
 int arrow_recover_file(
 	const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report);
 
 /**
- * Cut a file off behind its first `most` batches; 0 removes it. A crash in between leaves
- * a `.part` that recovery completes, with some of the others still in it.
+ * The same, given up before anything is changed once somebody stores true in `stop` (atomic; looked
+ * at before each batch). NULL: nobody does. @return also -ECANCELED
+ */
+int arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, const bool *stop,
+	struct arrow_recovery *report);
+
+/**
+ * Cut a file off behind its first `most` batches that are not marked as damaged; 0 removes it.
+ * What is damaged behind them is in a quarantine file then. A crash in between leaves a `.part`
+ * that recovery completes, with some of the others still in it. A file of which one of the batches
+ * that are to stay is not sound, and not marked, stays as it is.
  * @param path  ends in `.arrow`, or in `.arrow.part` if nobody writes it
  * @return as arrow_recover_file(); report->path as the file is called now
  */

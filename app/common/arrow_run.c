@@ -10,6 +10,7 @@
 #include "arrow_run.h"
 
 #define NS_PER_MS 1000000ull
+#define HOLDS	  1024 /* batches of rows that wait each for itself; the last for all behind it */
 
 /* A file and what has been counted of it. */
 struct run_file {
@@ -24,6 +25,7 @@ struct run_file {
 	bool failed;		       /* before it was closed: that has been said */
 	/* while it is being closed */
 	struct run_file *next;
+	struct run_file *then; /* closed after it, by the same thread */
 	pthread_t thread;
 	bool has_thread;
 	bool closed; /* atomic */
@@ -37,9 +39,18 @@ struct table_files {
 	struct arrow_run_status status;
 };
 
+/* Rows up to `end` of their file wait for so many batches of images. */
+struct hold {
+	uint64_t end;
+	uint64_t images;
+};
+
 struct arrow_run {
 	struct arrow_run_config config;
 	struct table_files table[ARROW_TABLES];
+	struct hold hold[HOLDS]; /* of hold_head - hold_tail, in order */
+	uint64_t hold_head;
+	uint64_t hold_tail;
 	struct run_file *closing;
 	unsigned int set;
 	uint64_t step;	/* sets begin at multiples of this */
@@ -136,32 +147,61 @@ set_status(struct arrow_run *r, enum arrow_table table, const struct arrow_file 
 }
 
 static void *
-close_file(void *arg)
+close_files(void *arg)
 {
-	struct run_file *f = arg;
+	struct run_file *f, *then;
 
-	(void)arrow_file_close(&f->file);
-	__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
+	for (f = arg; f != NULL; f = then) {
+		then = f->then;
+		(void)arrow_file_close(&f->file);
+		__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
+	}
 	return NULL;
 }
 
-/* Hand a table's file to a thread that closes it: it may take as long as a sync does. */
-static void
-begin_close(struct arrow_run *r, enum arrow_table table)
+/* Take a table's file to be closed. @return NULL: there is none */
+static struct run_file *
+take_file(struct arrow_run *r, enum arrow_table table)
 {
 	struct table_files *t = &r->table[table];
 	struct run_file *f = t->file;
 
 	if (f == NULL)
-		return;
+		return NULL;
 	/* what its batches were made in is reclaimed by us */
 	arrow_file_wait(&f->file, UINT64_MAX);
 	t->file = NULL;
 	f->next = r->closing;
 	r->closing = f;
-	f->has_thread = pthread_create(&f->thread, NULL, close_file, f) == 0;
-	if (!f->has_thread)
-		close_file(f);
+	return f;
+}
+
+/* Hand files to a thread that closes them, one after the other: it may take as long as a sync. */
+static void
+begin_close(struct run_file *first, struct run_file *second)
+{
+	struct run_file *last = second != NULL ? second : first;
+
+	if (first == NULL)
+		first = second;
+	else
+		first->then = second;
+	if (first == NULL)
+		return;
+	/* of the last one: who joins it waits for nothing else */
+	last->has_thread = pthread_create(&last->thread, NULL, close_files, first) == 0;
+	if (!last->has_thread)
+		close_files(first);
+}
+
+/* Images before the rows that imply them. */
+static void
+begin_close_set(struct arrow_run *r)
+{
+	struct run_file *images = take_file(r, ARROW_IMAGES);
+
+	begin_close(images, take_file(r, ARROW_FRAMES));
+	r->hold_tail = r->hold_head;
 }
 
 /* A file that is closed: the last word about its rows. */
@@ -210,6 +250,17 @@ back_off(const struct arrow_run *r, struct table_files *t)
 	t->retry_at = arrow_slices_clock() + t->backoff;
 }
 
+/* Whatever rows wait for. */
+static void
+release_all(struct arrow_run *r)
+{
+	struct run_file *rows = r->table[ARROW_FRAMES].file;
+
+	r->hold_tail = r->hold_head;
+	if (rows != NULL)
+		arrow_slices_hold(&rows->file.out, UINT64_MAX);
+}
+
 /* A file has failed: finish it, and count what comes until there is another. */
 static void
 begin_outage(struct arrow_run *r, enum arrow_table table)
@@ -228,8 +279,10 @@ begin_outage(struct arrow_run *r, enum arrow_table table)
 		t->file->file.message, arrow_table_name(table));
 	say(r, true, text);
 	t->file->failed = true;
-	begin_close(r, table);
+	begin_close(take_file(r, table), NULL);
 	back_off(r, t);
+	/* images that are lost are counted, and nothing waits for them; nor do rows that are */
+	release_all(r);
 }
 
 /* RUN_frames, or RUN_000001_frames. @return false: too long */
@@ -322,6 +375,8 @@ take_files(struct arrow_run *r, struct run_file *file[ARROW_TABLES])
 		set_status(r, i, &file[i]->file);
 		count_file(t, file[i]);
 	}
+	/* behind the header */
+	arrow_slices_hold(&file[ARROW_FRAMES]->file.out, file[ARROW_FRAMES]->file.size);
 	r->opened_at = arrow_slices_clock();
 }
 
@@ -492,9 +547,8 @@ arrow_run_roll(struct arrow_run *r)
 	for (i = 0; i < ARROW_TABLES; i++) {
 		if (r->table[i].file == NULL)
 			ADD(r->table[i].stats.resumes, 1);
-		else
-			begin_close(r, i);
 	}
+	begin_close_set(r);
 	r->set = set;
 	r->by_frames = false;
 	r->retry_at = 0;
@@ -504,22 +558,64 @@ arrow_run_roll(struct arrow_run *r)
 	say(r, outage, text);
 }
 
-void
+/* Rows whose images are durable may go. */
+static void
+release_rows(struct arrow_run *r)
+{
+	const struct run_file *images = r->table[ARROW_IMAGES].file;
+	struct run_file *rows = r->table[ARROW_FRAMES].file;
+
+	if (rows == NULL || images == NULL)
+		return;
+	for (; r->hold_tail < r->hold_head; r->hold_tail++) {
+		const struct hold *h = &r->hold[r->hold_tail % HOLDS];
+
+		if (images->file.nb_durable < h->images)
+			break;
+		arrow_slices_hold(&rows->file.out, h->end);
+	}
+}
+
+/* A batch of rows is about to be appended: it waits for the images that there are. */
+static void
+hold_rows(struct arrow_run *r, uint64_t size)
+{
+	struct run_file *images = r->table[ARROW_IMAGES].file;
+	struct arrow_slices *out = &r->table[ARROW_FRAMES].file->file.out;
+	const uint64_t end = out->taken + size;
+
+	/* an outage: they are counted as unwritten */
+	if (images == NULL)
+		return;
+	if (end - out->limit > arrow_slices_hold_max(out) && arrow_file_commit(&images->file) < 0) {
+		begin_outage(r, ARROW_IMAGES);
+		return;
+	}
+	if (r->hold_head - r->hold_tail == HOLDS)
+		r->hold_head--;
+	r->hold[r->hold_head++ % HOLDS] = (struct hold){end, images->file.nb_batches};
+	release_rows(r);
+}
+
+int
 arrow_run_append(struct arrow_run *r, const struct batch *b)
 {
 	struct table_files *t = &r->table[b->table];
 
 	if (t->file == NULL) {
 		count_unwritten(t, t->stats.error, b->rows);
-		return;
+		return t->stats.error;
 	}
+	if (b->table == ARROW_FRAMES)
+		hold_rows(r, b->metadata_size + b->body_length);
 	t->file->accepted += b->rows;
 	if (arrow_file_append(&t->file->file, b) < 0) {
 		begin_outage(r, b->table);
-		return;
+		return t->stats.error;
 	}
 	t->file->lent[b->set] = t->file->file.size;
 	count_file(t, t->file);
+	return 0;
 }
 
 void
@@ -538,7 +634,8 @@ arrow_run_poll(struct arrow_run *r)
 	struct table_files *t;
 	unsigned int i;
 
-	for (i = 0; i < ARROW_TABLES; i++) {
+	/* images first: rows may wait for them */
+	for (i = ARROW_TABLES; i-- > 0;) {
 		t = &r->table[i];
 		if (t->file == NULL)
 			continue;
@@ -546,6 +643,8 @@ arrow_run_poll(struct arrow_run *r)
 			begin_outage(r, i);
 		else
 			count_file(t, t->file);
+		if (i == ARROW_IMAGES)
+			release_rows(r);
 		if (t->file != NULL && arrow_file_has_news(&t->file->file)) {
 			ADD(t->stats.stalls, t->file->file.stalled);
 			say(r, true, t->file->file.message);
@@ -560,8 +659,7 @@ arrow_run_close(struct arrow_run *r)
 {
 	unsigned int i;
 
-	for (i = 0; i < ARROW_TABLES; i++)
-		begin_close(r, i);
+	begin_close_set(r);
 	reap_closed(r, true);
 	for (i = 0; i < ARROW_TABLES; i++)
 		SET(r->table[i].stats.state, ARROW_RUN_CLOSED);

@@ -9,6 +9,12 @@
  * whether a run is rolled or not, and sequence numbers go on. Old files are closed by threads of
  * their own, beside the new ones.
  *
+ * Images come before rows: a batch of frames is not written before all images that were appended
+ * before it are durable. So whoever finds a row of a kept frame in a file finds its image, whatever
+ * ended the process or the machine - unless the file of the images has failed (below), which is
+ * counted, or the row says that it has none (FRAME_FLAG_NO_IMAGE). Rows that wait are bounded: with
+ * more than slice x depth bytes of them the images are synced at once, and waited for.
+ *
  * When a file fails (disk full, I/O error), the sure part of it is closed as a complete file. The
  * table's rows are counted as unwritten, by cause, while the other table goes on. At the next frame
  * number where a set may begin, and not before a time that doubles with every try, the next set is
@@ -107,8 +113,8 @@ bool arrow_run_wants_roll(struct arrow_run *r, uint64_t frame);
 /** Go on with the next set, if it can be opened. */
 void arrow_run_roll(struct arrow_run *r);
 
-/** Write a batch, or count it. */
-void arrow_run_append(struct arrow_run *r, const struct batch *b);
+/** Write a batch, or count it. @return 0: taken; else the error of its table's outage */
+int arrow_run_append(struct arrow_run *r, const struct batch *b);
 
 /** For batch_reclaim. */
 void arrow_run_reclaim(struct arrow_run *r, enum arrow_table table, unsigned int set);

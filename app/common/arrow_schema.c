@@ -231,57 +231,6 @@ arrow_header_build(const struct arrow_schema *s, uint8_t **bytes, size_t *size)
 	return rc;
 }
 
-int
-arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *blocks,
-	size_t nb_blocks, uint8_t **bytes, size_t *size)
-{
-	/* version, schema, dictionaries, recordBatches */
-	static const uint8_t fields[] = {2, 4, 4, 4};
-	static const uint32_t end_of_stream[2] = {ARROW_CONTINUATION, 0};
-	size_t at[4], items, i, total, tail;
-	uint32_t footer_size;
-	struct fb_writer w;
-	uint8_t *out;
-	int rc;
-
-	rc = schema_check(s);
-	if (rc < 0)
-		return rc;
-	fb_init(&w);
-	fb_refer(&w, 0, fb_table(&w, fields, 4, at));
-	fb_put16(&w, at[0], ARROW_FB_V5);
-	put_schema(&w, at[1], s);
-	fb_refer(&w, at[2], fb_vector(&w, 0, 24, 8, &items));
-	fb_refer(&w, at[3], fb_vector(&w, nb_blocks, 24, 8, &items));
-	for (i = 0; i < nb_blocks; i++) {
-		/* struct Block: int64 offset, int32 metaDataLength, 4 bytes padding, int64 */
-		fb_put64(&w, items + 24 * i, blocks[i].offset);
-		fb_put32(&w, items + 24 * i + 8, blocks[i].metadata);
-		fb_put64(&w, items + 24 * i + 16, blocks[i].body);
-	}
-
-	/* the footer takes what is left of the block; zeros behind a flatbuffer are legal */
-	tail = sizeof(footer_size) + ARROW_MAGIC_SIZE;
-	total = sizeof(end_of_stream) + w.len + tail;
-	total = (total + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
-	footer_size = total - tail - sizeof(end_of_stream);
-	rc = w.error;
-	out = rc == 0 ? aligned_alloc(ARROW_BLOCK, total) : NULL;
-	if (out != NULL) {
-		memset(out, 0, total);
-		memcpy(out, end_of_stream, sizeof(end_of_stream));
-		memcpy(out + sizeof(end_of_stream), w.buf, w.len);
-		memcpy(out + total - tail, &footer_size, sizeof(footer_size));
-		memcpy(out + total - ARROW_MAGIC_SIZE, ARROW_MAGIC, ARROW_MAGIC_SIZE);
-		*bytes = out;
-		*size = total;
-	} else {
-		rc = -ENOMEM;
-	}
-	fb_free(&w);
-	return rc;
-}
-
 /* `digits` lower-case hexadecimal digits, most significant first; without a branch per digit. */
 static void
 put_hex(uint8_t *to, uint64_t value, unsigned int digits)
@@ -302,6 +251,61 @@ put_hex(uint8_t *to, uint64_t value, unsigned int digits)
 		nibbles += 0x3030303030303030ull + above9 * ('a' - '0' - 10);
 		memcpy(to + i, &nibbles, sizeof(nibbles));
 	}
+}
+
+int
+arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *blocks,
+	size_t nb_blocks, const char *damaged, uint8_t **bytes, size_t *size)
+{
+	/* version, schema, dictionaries, recordBatches, custom_metadata */
+	static const uint8_t fields[] = {2, 4, 4, 4, 4};
+	static const uint32_t end_of_stream[2] = {ARROW_CONTINUATION, 0};
+	const struct arrow_meta meta[] = {
+		{ARROW_KEY_FOOTER, "00000000"}, {ARROW_KEY_DAMAGED, damaged}};
+	size_t at[5], chars[2], items, i, total, tail;
+	uint32_t footer_size;
+	struct fb_writer w;
+	uint8_t *out;
+	int rc;
+
+	rc = schema_check(s);
+	if (rc < 0)
+		return rc;
+	fb_init(&w);
+	fb_refer(&w, 0, fb_table(&w, fields, 5, at));
+	fb_put16(&w, at[0], ARROW_FB_V5);
+	put_schema(&w, at[1], s);
+	fb_refer(&w, at[2], fb_vector(&w, 0, 24, 8, &items));
+	fb_refer(&w, at[3], fb_vector(&w, nb_blocks, 24, 8, &items));
+	for (i = 0; i < nb_blocks; i++) {
+		/* struct Block: int64 offset, int32 metaDataLength, 4 bytes padding, int64 */
+		fb_put64(&w, items + 24 * i, blocks[i].offset);
+		fb_put32(&w, items + 24 * i + 8, blocks[i].metadata);
+		fb_put64(&w, items + 24 * i + 16, blocks[i].body);
+	}
+	put_meta(&w, at[4], meta, damaged != NULL ? 2 : 1, chars);
+
+	/* the footer takes what is left of the block; zeros behind a flatbuffer are legal */
+	tail = sizeof(footer_size) + ARROW_MAGIC_SIZE;
+	total = sizeof(end_of_stream) + w.len + tail;
+	total = (total + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
+	footer_size = total - tail - sizeof(end_of_stream);
+	rc = w.error;
+	out = rc == 0 ? aligned_alloc(ARROW_BLOCK, total) : NULL;
+	if (out != NULL) {
+		memset(out, 0, total);
+		memcpy(out, end_of_stream, sizeof(end_of_stream));
+		memcpy(out + sizeof(end_of_stream), w.buf, w.len);
+		memcpy(out + total - tail, &footer_size, sizeof(footer_size));
+		memcpy(out + total - ARROW_MAGIC_SIZE, ARROW_MAGIC, ARROW_MAGIC_SIZE);
+		put_hex(out + sizeof(end_of_stream) + chars[0], arrow_crc32c(0, out, total), 8);
+		*bytes = out;
+		*size = total;
+	} else {
+		rc = -ENOMEM;
+	}
+	fb_free(&w);
+	return rc;
 }
 
 int

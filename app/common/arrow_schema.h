@@ -107,6 +107,16 @@ struct arrow_identity {
 /** 8 digits, of the metadata with prefix, counting these digits as `0` */
 #define ARROW_KEY_METADATA "braggline.metadata_crc32c"
 
+/**
+ * Key of the footer's custom metadata: what lies between the batches that the footer lists and is
+ * damaged, as `OFFSET:LENGTH:SEQUENCE`, separated by commas. Offset and length in decimal, the
+ * sequence number as in the batch, or `-` where no announcement tells it.
+ */
+#define ARROW_KEY_DAMAGED "braggline.damaged"
+/** Key of the footer's custom metadata: 8 digits, CRC-32C of the last block from the end of the
+ * stream on, counting these digits as `0`. */
+#define ARROW_KEY_FOOTER "braggline.footer_crc32c"
+
 /** What changes from batch to batch. */
 struct arrow_batch {
 	int64_t rows;
@@ -154,10 +164,11 @@ int arrow_header_build(const struct arrow_schema *s, uint8_t **bytes, size_t *si
 
 /**
  * Last block of a file: end of stream, footer, magic.
+ * @param damaged  value of ARROW_KEY_DAMAGED; NULL: nothing is
  * @return as arrow_header_build()
  */
 int arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *blocks,
-	size_t nb_blocks, uint8_t **bytes, size_t *size);
+	size_t nb_blocks, const char *damaged, uint8_t **bytes, size_t *size);
 
 /**
  * Lay out the metadata of the record batches of a table.

@@ -38,6 +38,12 @@ slice_at(struct arrow_slices *s, uint64_t i)
 	return &s->slice[i % ARROW_SLICE_QUEUE];
 }
 
+static uint64_t
+slice_end(const struct arrow_slice *slice)
+{
+	return slice->offset + slice->length;
+}
+
 static uint8_t *
 stage_at(struct arrow_slices *s, int i)
 {
@@ -94,6 +100,8 @@ arrow_slices_open(
 		s->config.depth > ARROW_IO_DEPTH_MAX)
 		return -EINVAL;
 	s->ahead = s->config.ahead;
+	s->limit = UINT64_MAX;
+	s->since_next = UINT64_MAX;
 	how.mode = s->config.mode;
 	how.depth = s->config.depth;
 	s->stage = huge_pages_map(stage_size(s));
@@ -176,7 +184,9 @@ push(struct arrow_slices *s)
 
 	while (s->error == 0 && s->next < s->head && s->next - s->tail < s->config.depth) {
 		slice = slice_at(s, s->next);
-		allocate(s, slice->offset + slice->length);
+		if (slice_end(slice) > s->limit)
+			break;
+		allocate(s, slice_end(slice));
 		if (!is_at_work(s))
 			s->moved = s->now;
 		rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->next);
@@ -214,7 +224,7 @@ end_slice(struct arrow_slices *s, struct arrow_slice *slice, int error)
 		slice = slice_at(s, s->tail);
 		s->torn |= slice->error < 0;
 		if (!s->torn)
-			s->written = slice->offset + slice->length;
+			s->written = slice_end(slice);
 	}
 }
 
@@ -235,7 +245,8 @@ begin_sync(struct arrow_slices *s)
 	int rc;
 
 	s->sync_covers = s->written;
-	s->since = s->now;
+	/* it may cover some of those, too: then the next one comes early */
+	s->since = s->since_next;
 	if (!is_at_work(s))
 		s->moved = s->now;
 	rc = s->config.io->sync(s->handle, SYNC_TAG);
@@ -256,8 +267,13 @@ begin_due_sync(struct arrow_slices *s)
 
 	if (s->error != 0 || s->syncing)
 		return;
-	if (s->sync_target <= s->sync_covers && sync_is_due(s))
+	if (s->sync_target <= s->sync_covers && sync_is_due(s)) {
 		s->sync_target = s->submitted < most ? s->submitted : most;
+		/* what is held back is not waited for */
+		if (s->limit < s->sync_target)
+			s->sync_target = s->next > 0 ? slice_end(slice_at(s, s->next - 1)) : 0;
+		s->since_next = s->sync_target < s->taken ? s->since : UINT64_MAX;
+	}
 	/* a sync covers what had ended when it began */
 	if (s->sync_target > s->sync_covers && s->written >= s->sync_target)
 		begin_sync(s);
@@ -405,6 +421,31 @@ refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 	return s->error;
 }
 
+/* Write what has been gathered and is not held back. More may be gathered all the time. */
+static void
+submit_unheld(struct arrow_slices *s)
+{
+	const uint64_t part = s->limit > s->submitted ? s->limit - s->submitted : 0;
+	const uint8_t *rest;
+	uint64_t size;
+
+	if (s->fill > part) {
+		/* the rest has to go elsewhere: some other time, if all slices are on their way */
+		if (part == 0 || s->nb_free_stages == 0)
+			return;
+		rest = stage_at(s, s->gather) + part;
+		size = s->fill - part;
+		s->fill = part;
+		if (submit_gathered(s) < 0)
+			return;
+		s->gather = s->free_stage[--s->nb_free_stages];
+		memcpy(stage_at(s, s->gather), rest, size);
+		s->fill = size;
+		return;
+	}
+	submit_gathered(s);
+}
+
 static int
 proceed(struct arrow_slices *s)
 {
@@ -415,7 +456,7 @@ proceed(struct arrow_slices *s)
 	/* a slice that is not full goes only where a sync would wait for it */
 	if (!s->syncing && s->sync_target <= s->sync_covers && sync_is_due(s) &&
 		s->submitted < s->sync_covers + s->config.sync_bytes)
-		submit_gathered(s);
+		submit_unheld(s);
 	begin_due_sync(s);
 	return s->error;
 }
@@ -433,13 +474,16 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 	s->now = arrow_slices_clock();
 	if (s->taken == s->sync_covers)
 		s->since = s->now;
+	else if (s->since_next == UINT64_MAX)
+		s->since_next = s->now;
 	for (i = 0; i < nb; i++) {
 		length += iov[i].iov_len;
 		stay &= ((uintptr_t)iov[i].iov_base & memory) == 0 &&
 			iov[i].iov_len % ARROW_BLOCK == 0;
 	}
 	s->taken += length;
-	if (stay && (s->config.in_place || length >= s->config.slice))
+	/* what waits for another file must not keep its owner waiting */
+	if (stay && s->limit == UINT64_MAX && (s->config.in_place || length >= s->config.slice))
 		refer(s, iov, nb);
 	else
 		for (i = 0; i < nb && s->error == 0; i++)
@@ -452,6 +496,37 @@ arrow_slices_poll(struct arrow_slices *s)
 {
 	s->now = arrow_slices_clock();
 	return proceed(s);
+}
+
+void
+arrow_slices_hold(struct arrow_slices *s, uint64_t limit)
+{
+	s->limit = limit;
+}
+
+uint64_t
+arrow_slices_hold_max(const struct arrow_slices *s)
+{
+	/* in slices that may end anywhere: one is more than these take, and is being filled */
+	return (uint64_t)s->config.depth * s->config.slice;
+}
+
+static void
+wait_for_sync(struct arrow_slices *s)
+{
+	while (s->syncing && reap(s, true))
+		;
+}
+
+int
+arrow_slices_commit(struct arrow_slices *s)
+{
+	if (arrow_slices_flush(s) < 0)
+		return s->error;
+	wait_for_sync(s);
+	if (s->error == 0 && s->durable < s->taken && begin_sync(s) == 0)
+		wait_for_sync(s);
+	return s->error;
 }
 
 void
@@ -491,6 +566,8 @@ arrow_slices_cut(struct arrow_slices *s, uint64_t size)
 	s->taken = size;
 	s->submitted = size;
 	s->written = size;
+	s->limit = UINT64_MAX;
+	s->since_next = UINT64_MAX;
 	s->sync_target = 0;
 	s->sync_covers = s->durable < size ? s->durable : size;
 	s->durable = s->sync_covers;
@@ -505,16 +582,13 @@ arrow_slices_end(struct arrow_slices *s)
 
 	if (arrow_slices_flush(s) < 0)
 		return s->error;
-	while (s->syncing && reap(s, true))
-		;
+	wait_for_sync(s);
 	if (s->error != 0)
 		return s->error;
 	rc = s->config.io->truncate(s->handle, s->taken);
 	if (rc < 0)
 		return fail(s, rc);
-	if (begin_sync(s) < 0)
-		return s->error;
-	while (s->syncing && reap(s, true))
-		;
+	if (begin_sync(s) == 0)
+		wait_for_sync(s);
 	return s->error;
 }

@@ -7,7 +7,11 @@
  * they are, if there is a slice of them; all others are gathered in slices of the writer's own. A
  * slice that is not full waits for more until a sync is due. Slices that the disk is not ready for
  * wait in a queue: arrow_slices_poll() begins them when others have ended. Syncs run beside the
- * writes: one begins when sync_bytes are not durable, or some bytes have not been for sync_ms.
+ * writes: one begins when sync_bytes are not durable, or some bytes have not been for sync_ms. So
+ * bytes are durable sync_ms after they were given, and the time that the disk takes to end the sync
+ * under way, to write them and to sync them; if somebody polls.
+ *
+ * Bytes beyond arrow_slices_hold()'s limit are taken and wait, for those of another file.
  *
  * Room is allocated ahead, so that writes do not extend the file (which file systems do one at a
  * time); the end is cut off by arrow_slices_end(). Until then zeros may follow.
@@ -67,6 +71,8 @@ struct arrow_slices {
 	uint64_t sync_target; /**< a sync is wanted when `written` gets here */
 	uint64_t sync_covers; /**< bytes that the sync under way makes durable */
 	uint64_t since;	      /**< when the first byte came that no sync has covered */
+	uint64_t since_next;  /**< ... nor will the one that is wanted; UINT64_MAX: none has */
+	uint64_t limit;	      /**< nothing that ends behind it is written yet */
 	uint64_t moved; /**< when the disk last ended something, or was given something to do */
 	uint64_t now;	/**< as the clock was read last: by each call, and after each wait */
 	uint64_t syncs;
@@ -100,6 +106,16 @@ int arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned i
 
 /** See what has ended, begin what is due. @return 0 or the error */
 int arrow_slices_poll(struct arrow_slices *s);
+
+/** Bytes behind `limit` wait until it is moved on; arrow_slices_put() must be able to gather
+ * them. So does a full slice that it is in. UINT64_MAX, as after open and cut: none do. */
+void arrow_slices_hold(struct arrow_slices *s, uint64_t limit);
+
+/** Bytes that may wait: more have no room. */
+uint64_t arrow_slices_hold_max(const struct arrow_slices *s);
+
+/** Return when everything given is durable; nothing may be held back. @return 0 or the error */
+int arrow_slices_commit(struct arrow_slices *s);
 
 /** Return when nobody reads the memory of bytes before `end` any more: written, or never to be. */
 void arrow_slices_wait(struct arrow_slices *s, uint64_t end);

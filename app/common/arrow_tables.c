@@ -47,6 +47,7 @@ struct storage {
 	char rows[12];
 	char cols[12];
 	char packets[12];
+	char header_crc[ARROW_TABLES][9];
 	struct arrow_meta meta[];
 };
 
@@ -67,6 +68,23 @@ keep_text(char **at, const char *text)
 	return kept;
 }
 
+/* The last value of the metadata: a bit of the header that has changed is found by it. */
+static int
+put_header_crc(const struct arrow_schema *schema, char digits[9])
+{
+	uint8_t *header;
+	size_t size;
+	int rc;
+
+	strcpy(digits, "00000000");
+	rc = arrow_header_build(schema, &header, &size);
+	if (rc < 0)
+		return rc;
+	snprintf(digits, 9, "%08x", arrow_crc32c(0, header, size));
+	free(header);
+	return 0;
+}
+
 int
 arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config)
 {
@@ -75,6 +93,7 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 	size_t text = 0;
 	struct storage *s;
 	unsigned int i, table;
+	int rc = 0;
 	char *at;
 
 	memset(t, 0, sizeof(*t));
@@ -118,16 +137,19 @@ arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *conf
 		s->meta[OWN_META + i].value = keep_text(&at, config->meta[i].value);
 		s->meta[nb + OWN_META + i] = s->meta[OWN_META + i];
 	}
-	/* the last bytes of the header: without them, some before may be missing, too */
-	for (table = 0; table < ARROW_TABLES; table++)
-		s->meta[(table + 1) * nb - 1] =
-			(struct arrow_meta){ARROW_META_END, ARROW_META_END_VALUE};
 	t->schema[ARROW_FRAMES].fields = s->frames;
 	t->schema[ARROW_FRAMES].nb_fields = FRAMES_COLUMNS;
 	t->schema[ARROW_IMAGES].fields = s->images;
 	t->schema[ARROW_IMAGES].nb_fields = IMAGES_COLUMNS;
 	t->storage = s;
-	return 0;
+	for (table = 0; table < ARROW_TABLES && rc == 0; table++) {
+		s->meta[(table + 1) * nb - 1] =
+			(struct arrow_meta){ARROW_META_HEADER, s->header_crc[table]};
+		rc = put_header_crc(&t->schema[table], s->header_crc[table]);
+	}
+	if (rc < 0)
+		arrow_tables_free(t);
+	return rc;
 }
 
 void

@@ -66,9 +66,9 @@ enum arrow_images_column {
 #define ARROW_META_PACKETS "braggline.packets" /**< of a frame */
 #define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
 
-/** Last key of the schema's metadata: where it is, no sector of the header is lost at its end. */
-#define ARROW_META_END	     "braggline.header"
-#define ARROW_META_END_VALUE "whole"
+/** Last key of the schema's metadata: 8 digits, CRC-32C of the first block of the file
+ * (arrow_header_build()), counting these digits as `0`. */
+#define ARROW_META_HEADER "braggline.header_crc32c"
 
 /** Keys that the caller gives, with these names where it has them. */
 #define ARROW_META_RUN		 "braggline.run_name"
@@ -87,8 +87,10 @@ enum arrow_images_column {
 #define ARROW_META_GAIN	    "braggline.gain_digest"
 #define ARROW_META_MASK	    "braggline.mask_digest"
 /** @} */
-#define ARROW_META_CALIBRATION	    "braggline.calibration_digest" /**< of all, arrow_planes.h */
-#define ARROW_META_CALIBRATION_FILE "braggline.calibration_file"   /**< beside the files */
+#define ARROW_META_CALIBRATION "braggline.calibration_digest" /**< of all, arrow_planes.h */
+/** What is implausible about the maps: the first finding, or `none`. */
+#define ARROW_META_CALIBRATION_WARNING "braggline.calibration_warning"
+#define ARROW_META_CALIBRATION_FILE    "braggline.calibration_file" /**< beside the files */
 
 /** What the schemas depend on. Everything is copied. */
 struct arrow_tables_config {

@@ -264,13 +264,11 @@ table_reclaim(struct table *t, const struct batch_builder_config *config, enum a
 	t->set->lent = false;
 }
 
-/* Whether a row cannot join the current batch, column limits aside. */
+/* Whether a frame cannot join the current batch, sizes aside. */
 static bool
-table_must_cut(const struct table *t, uint64_t frame, uint64_t bytes)
+table_must_cut(const struct table *t, uint64_t frame)
 {
-	return t->rows > 0 &&
-		(frame / t->interval != t->first / t->interval || frame <= t->last ||
-			t->bytes + bytes > t->byte_limit);
+	return t->rows > 0 && (frame / t->interval != t->first / t->interval || frame <= t->last);
 }
 
 static void
@@ -323,14 +321,32 @@ put_validity(struct table *t, unsigned int column, bool valid)
 		t->null_count[column]++;
 }
 
+/* Images first: who has a row has its image. */
 static void
-frames_add(struct batch_builder *b, const struct frame_record *rec)
+emit_all(struct batch_builder *b)
+{
+	table_emit(&b->table[ARROW_IMAGES], &b->config, ARROW_IMAGES);
+	table_emit(&b->table[ARROW_FRAMES], &b->config, ARROW_FRAMES);
+}
+
+/* End the batches that a frame, kept or not, cannot join. */
+static void
+cut(struct batch_builder *b, uint64_t frame)
+{
+	if (table_must_cut(&b->table[ARROW_FRAMES], frame))
+		emit_all(b);
+	else if (table_must_cut(&b->table[ARROW_IMAGES], frame))
+		table_emit(&b->table[ARROW_IMAGES], &b->config, ARROW_IMAGES);
+}
+
+/** @param flags  beside those of the record */
+static void
+frames_add(struct batch_builder *b, const struct frame_record *rec, uint32_t flags)
 {
 	struct table *t = &b->table[ARROW_FRAMES];
 	const uint8_t verdict = rec->verdict, kind = rec->kind;
 
-	if (table_must_cut(t, rec->frame, 0))
-		table_emit(t, &b->config, ARROW_FRAMES);
+	flags |= rec->flags;
 	table_begin_row(b, ARROW_FRAMES, rec, 0);
 	put(t, FRAMES_FRAME, &rec->frame, sizeof(rec->frame));
 	put(t, FRAMES_BUNCH_ID, &rec->bunch_id, sizeof(rec->bunch_id));
@@ -338,7 +354,7 @@ frames_add(struct batch_builder *b, const struct frame_record *rec)
 	put(t, FRAMES_RECEIVE_TIME, &rec->receive_time, sizeof(rec->receive_time));
 	put(t, FRAMES_EXPOSURE, &rec->exposure, sizeof(rec->exposure));
 	put(t, FRAMES_DETECTOR_STATUS, &rec->detector_status, sizeof(rec->detector_status));
-	put(t, FRAMES_FLAGS, &rec->flags, sizeof(rec->flags));
+	put(t, FRAMES_FLAGS, &flags, sizeof(flags));
 	put(t, FRAMES_MISSING, rec->missing,
 		t->schema->fields[FRAMES_MISSING].list_size * sizeof(rec->missing[0]));
 	put(t, FRAMES_BRAGG_COUNT, &rec->bragg_count, sizeof(rec->bragg_count));
@@ -418,8 +434,7 @@ images_add(struct batch_builder *b, const struct frame_record *rec, const struct
 	rc = image_measure(b, rec, &row);
 	if (rc < 0)
 		return rc;
-	if (table_must_cut(t, rec->frame, row.bytes) ||
-		(t->rows > 0 && images_columns_full(b, &row)))
+	if (t->rows > 0 && (t->bytes + row.bytes > t->byte_limit || images_columns_full(b, &row)))
 		table_emit(t, &b->config, ARROW_IMAGES);
 	table_begin_row(b, ARROW_IMAGES, rec, row.bytes);
 	raw = t->set->data[IMAGES_RAW];
@@ -537,13 +552,43 @@ int
 batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
 	const struct batch_chunk *chunk)
 {
-	frames_add(builder, record);
-	return frame_verdict_is_kept(record->verdict) ? images_add(builder, record, chunk) : 0;
+	int rc = 0;
+
+	cut(builder, record->frame);
+	if (frame_verdict_is_kept(record->verdict))
+		rc = images_add(builder, record, chunk);
+	frames_add(builder, record, rc < 0 ? FRAME_FLAG_NO_IMAGE : 0);
+	return rc;
+}
+
+void
+batch_builder_disown(struct batch_builder *builder, uint64_t first, uint64_t last)
+{
+	const struct table *t = &builder->table[ARROW_FRAMES];
+	const uint8_t *frames = t->set->data[FRAMES_FRAME]->base;
+	const uint8_t *verdicts = t->set->data[FRAMES_VERDICT]->base;
+	uint8_t *at = t->set->data[FRAMES_FLAGS]->base;
+	uint64_t i, frame;
+	uint32_t flags;
+
+	for (i = 0; i < t->rows; i++) {
+		memcpy(&frame, frames + i * sizeof(frame), sizeof(frame));
+		if (frame < first || frame > last || !frame_verdict_is_kept(verdicts[i]))
+			continue;
+		memcpy(&flags, at + i * sizeof(flags), sizeof(flags));
+		flags |= FRAME_FLAG_NO_IMAGE;
+		memcpy(at + i * sizeof(flags), &flags, sizeof(flags));
+	}
+}
+
+uint64_t
+batch_builder_rows(const struct batch_builder *builder)
+{
+	return builder->table[ARROW_FRAMES].rows;
 }
 
 void
 batch_builder_flush(struct batch_builder *builder)
 {
-	table_emit(&builder->table[ARROW_FRAMES], &builder->config, ARROW_FRAMES);
-	table_emit(&builder->table[ARROW_IMAGES], &builder->config, ARROW_IMAGES);
+	emit_all(builder);
 }

@@ -8,11 +8,14 @@
  * With several sets of columns a batch is written from where it was made while the next one grows.
  *
  * Where batches are cut depends on the rows alone, never on time or on batches written before, so
- * that the same frames give the same files:
+ * that the same frames give the same files, unless batch_builder_flush() is called in between:
  *  - batch k of a table holds rows with frame numbers [k x interval, (k + 1) x interval); an
- *    interval without rows makes no batch;
+ *    interval without rows makes no batch. A batch of images ends with the first frame of another
+ *    interval whether that is kept or not;
  *  - rows of a batch ascend strictly: a frame number that does not (a detector started again)
  *    starts another batch;
+ *  - before a batch of frames is emitted, the images of its frames are: a batch of images ends
+ *    where one of frames does;
  *  - a row starts another batch if it would take the current one beyond byte_limit, or a column
  *    beyond 2^31 - 1 items or bytes. A row counts what it holds; a raw frame counts its bound
  *    (bitshuffle_bound()), however well it compresses. A single row may be larger than the limit.
@@ -36,9 +39,11 @@
 /** A record batch; the structure is valid until batch_emit returns, its bytes as `lasting` says. */
 struct batch {
 	enum arrow_table table;
-	const uint8_t *metadata;  /**< page-aligned, with prefix */
-	uint32_t metadata_size;	  /**< a multiple of ARROW_BLOCK */
-	const struct iovec *body; /**< images: every part but gaps starts at a page */
+	const uint8_t *metadata; /**< page-aligned, with prefix */
+	uint32_t metadata_size;	 /**< a multiple of ARROW_BLOCK */
+	/** Buffers that are not empty: of frames one for each column, in their order. Of images
+	 * every part but gaps starts at a page */
+	const struct iovec *body;
 	unsigned int nb_body;
 	uint64_t body_length; /**< a multiple of ARROW_BLOCK */
 	uint64_t rows;
@@ -96,7 +101,7 @@ void batch_builder_destroy(struct batch_builder *builder);
  * The record and its output slot are free when this returns.
  * @return 0
  *   - -EINVAL: kept, but without a usable output (no slot, kind, or more pixels than fit): the
- *     frame has its row in `frames` only
+ *     frame has its row in `frames` only, with FRAME_FLAG_NO_IMAGE
  */
 int batch_builder_add(struct batch_builder *builder, const struct frame_record *record);
 
@@ -110,7 +115,17 @@ struct batch_chunk {
 int batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
 	const struct batch_chunk *chunk);
 
-/** Emit what has been collected. The next row starts another batch. */
+/**
+ * Images of these frames have been emitted, and refused: rows of theirs that have not been emitted
+ * say so (FRAME_FLAG_NO_IMAGE). May be called by batch_emit for the batch of images that it is
+ * about: all its rows are still here.
+ */
+void batch_builder_disown(struct batch_builder *builder, uint64_t first, uint64_t last);
+
+/** Rows of `frames` that have not been emitted: no image waits without one. */
+uint64_t batch_builder_rows(const struct batch_builder *builder);
+
+/** Emit what has been collected, images first. The next row starts another batch. */
 void batch_builder_flush(struct batch_builder *builder);
 
 #endif /* BATCH_BUILDER_H */

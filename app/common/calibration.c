@@ -16,6 +16,7 @@
 
 #include "arrow_crc.h"
 #include "calibration.h"
+#include "own_file.h"
 #include "pedestal_file.h"
 
 RTE_LOG_REGISTER(calibration_logtype, braggline.calibration, NOTICE);
@@ -24,6 +25,9 @@ RTE_LOG_REGISTER(calibration_logtype, braggline.calibration, NOTICE);
 
 /** Pedestals from here on mark a masked pixel: the ADC has 14 bits. */
 #define PEDESTAL_MAX 16383.0f
+
+#define SAMPLES	      4096 /**< pixels that medians are of */
+#define GAIN_UNLIKELY 2.0  /**< factor between the median gain of a module and the nominal one */
 
 /** A calibration being loaded. */
 struct load {
@@ -97,9 +101,27 @@ module_path(char *path, size_t size, const char *pattern, uint32_t module)
 	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
 }
 
-/** Read `bytes` of a module's file, on with `digest`; it may be longer in whole further maps. */
+/** What a file of the wrong size looks like: " (...)", or nothing. */
+static const char *
+guess_size(uint64_t size, size_t bytes, size_t value)
+{
+	if (value == 1 && size == 4 * bytes)
+		return " (int32 values? Convert them to uint8)";
+	if (value == 1 && size == 8 * bytes)
+		return " (int64 or double values? Convert them to uint8)";
+	if (size == 2 * bytes && value == sizeof(float))
+		return " (double values? Convert them to float32)";
+	if (2 * size == bytes && value == sizeof(double))
+		return " (float32 values? Convert them to double)";
+	return size > bytes && size % bytes == 0 ? " (several maps in one file?)" : "";
+}
+
+/**
+ * Read `bytes` of a module's file, on with `digest`.
+ * @param more  bytes that may follow, and are not read; 0: none may
+ */
 static int
-read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t bytes,
+read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t bytes, size_t more,
 	size_t map_bytes, struct map_file *file, uint32_t *digest)
 {
 	struct stat st;
@@ -114,19 +136,20 @@ read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t
 	ret = module_path(file->path, sizeof(file->path), pattern, module);
 	if (ret != 0)
 		return refuse(l, ret, "%s: the path is too long", pattern);
-	f = fopen(file->path, "rb");
+	f = own_file_read(file->path);
+	if (f == NULL && (errno == EISDIR || errno == EMEDIUMTYPE))
+		return refuse(l, -EINVAL, "%s is no regular file", file->path);
 	if (f == NULL)
 		return refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
 	if (fstat(fileno(f), &st) != 0)
 		ret = refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
-	else if (!S_ISREG(st.st_mode))
-		ret = refuse(l, -EINVAL, "%s is no regular file", file->path);
-	else if ((uint64_t)st.st_size < bytes || (uint64_t)st.st_size % map_bytes != 0)
+	else if ((uint64_t)st.st_size != bytes && (uint64_t)st.st_size != bytes + more)
 		ret = refuse(l, -EINVAL,
 			"%s has %" PRIu64 " bytes, must have %zu: [%zu][%u][%u] values of %zu "
-			"bytes",
+			"bytes%s",
 			file->path, (uint64_t)st.st_size, bytes, bytes / map_bytes, l->d->ops->rows,
-			l->d->ops->cols, map_bytes / l->pixels);
+			l->d->ops->cols, map_bytes / l->pixels,
+			guess_size(st.st_size, bytes, map_bytes / l->pixels));
 	else if (fread(out, 1, bytes, f) != bytes)
 		ret = refuse(l, -EIO, "cannot read %zu bytes of %s", bytes, file->path);
 	if (ret == 0)
@@ -242,7 +265,9 @@ read_gain(struct load *l, uint32_t module)
 			l->gain[g][i] = l->files->nominal_gain[g];
 	if (l->files->gain == NULL)
 		return 0;
+	/* PSI's files may hold HG0, HG1 and HG2 as well */
 	ret = read_map(l, l->files->gain, module, l->gain[0],
+		l->pixels * sizeof(double) * CALIBRATION_STAGES,
 		l->pixels * sizeof(double) * CALIBRATION_STAGES, l->pixels * sizeof(double), &file,
 		&l->c->gain_digest);
 	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++) {
@@ -263,7 +288,7 @@ read_pedestal(struct load *l, uint32_t module, uint32_t stage)
 	if (l->files->pedestal[stage] == NULL)
 		return 0;
 	ret = read_map(l, l->files->pedestal[stage], module, l->pedestal[stage],
-		l->pixels * sizeof(float), l->pixels * sizeof(float), &file,
+		l->pixels * sizeof(float), 0, l->pixels * sizeof(float), &file,
 		&l->c->pedestal_digest);
 	/* identity first: it says better what is wrong than the values do */
 	if (ret == 0)
@@ -288,7 +313,7 @@ read_module(struct load *l, uint32_t module)
 	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++)
 		ret = read_pedestal(l, module, g);
 	if (l->files->mask != NULL && ret == 0)
-		ret = read_map(l, l->files->mask, module, l->mask, l->pixels, l->pixels, &file,
+		ret = read_map(l, l->files->mask, module, l->mask, l->pixels, 0, l->pixels, &file,
 			&l->c->mask_digest);
 	return ret;
 }
@@ -336,6 +361,88 @@ convert_pixel(struct load *l, size_t in, size_t out)
 			c->unusable[g]++;
 		}
 	}
+}
+
+static void __attribute__((format(printf, 2, 3)))
+warn(struct calibration *c, const char *format, ...)
+{
+	char text[sizeof(c->warning)];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	LOG(WARNING, "%s\n", text);
+	if (c->warnings++ == 0)
+		memcpy(c->warning, text, sizeof(text));
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/**
+ * The median of a map's values, of some thousand pixels.
+ * @param gain  of gains, else of pedestals: marks of masked pixels do not count
+ * @return 0 if there are none
+ */
+static double
+median(const struct load *l, uint32_t stage, bool gain)
+{
+	/* an odd step, so that no column is left out */
+	const size_t step = l->pixels / SAMPLES | 1;
+	double sample[SAMPLES + 1];
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->pixels && n < SAMPLES; i += step) {
+		const double value = gain ? l->gain[stage][i] : l->pedestal[stage][i];
+
+		if (isfinite(value) && (gain ? value != 0 : value > 0 && value < PEDESTAL_MAX))
+			sample[n++] = value;
+	}
+	qsort(sample, n, sizeof(sample[0]), by_value);
+	return n > 0 ? sample[n / 2] : 0;
+}
+
+/** Values that each pixel may have, but hardly a module. */
+static void
+look_at_module(struct load *l, uint32_t module)
+{
+	/* pedestals of JUNGFRAUs: 1,900 to 3,100 ADU in G0, 13,200 to 14,500 in G1 and G2 */
+	static const float from[CALIBRATION_STAGES] = {500, 9000, 9000};
+	static const float to[CALIBRATION_STAGES] = {9000, PEDESTAL_MAX, PEDESTAL_MAX};
+	struct calibration_module *m = &l->c->module[module];
+
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		const double nominal = l->files->nominal_gain[g];
+
+		m->gain_median[g] = median(l, g, true);
+		/* gains per photon, not per keV, come with an energy of 1 */
+		if (nominal != 0 && l->files->energy != 1 &&
+			(m->gain_median[g] / nominal > GAIN_UNLIKELY ||
+				m->gain_median[g] / nominal < 1 / GAIN_UNLIKELY))
+			warn(l->c,
+				"module %u: the median gain of G%u is %g ADU/keV, nominal is %g: "
+				"is [detector] energy, or the unit of the file, another?",
+				module, g, m->gain_median[g], nominal);
+		if (l->files->pedestal[g] == NULL)
+			continue;
+		m->pedestal_median[g] = (float)median(l, g, false);
+		if (m->pedestal_median[g] < from[g] || m->pedestal_median[g] > to[g])
+			warn(l->c,
+				"module %u: the median pedestal of G%u is %.0f ADU, expected %.0f "
+				"to %.0f: is pedestal_g%u the file of another stage?",
+				module, g, m->pedestal_median[g], from[g], to[g], g);
+	}
+	if (m->live < l->pixels / 2)
+		warn(l->c,
+			"module %u: only %" PRIu64 " of %zu pixels can be used in G0: is the mask "
+			"inverted (0 is a good pixel), or a map empty?",
+			module, m->live, l->pixels);
 }
 
 static void
@@ -408,8 +515,12 @@ calibration_load(struct calibration *c, void *memory, const struct calibration_f
 	}
 	for (uint32_t module = 0; module < d->modules && ret == 0; module++) {
 		ret = read_module(&l, module);
-		for (size_t i = 0; i < l.pixels && ret == 0; i++)
+		for (size_t i = 0; i < l.pixels && ret == 0; i++) {
 			convert_pixel(&l, i, module * l.pixels + i);
+			c->module[module].live += !isnan(c->r[0][module * l.pixels + i]);
+		}
+		if (ret == 0)
+			look_at_module(&l, module);
 	}
 	if (ret == 0) {
 		c->digest = arrow_crc32c(0, memory, calibration_size(d));

@@ -4,17 +4,19 @@
  * Calibration files to conversion coefficients.
  *
  * Files are those of PSI, one set a module, little-endian, [rows][cols] in raster order:
- *   gain      f64 [3 or more][rows][cols]  ADU/keV in order G0, G1, G2 (further maps are not read);
- *                                          0 in G0 = the pixel is masked
+ *   gain      f64 [3 or 6][rows][cols]     ADU/keV in order G0, G1, G2 (then HG0, HG1, HG2, which
+ *                                          are not read); 0 in G0 = the pixel is masked
  *   pedestal  f32 [rows][cols]             ADU, one file a gain stage; 0 or >= 16383 = unusable
  *   mask      u8  [rows][cols]             non-zero = the pixel is masked
+ * A file of any other size is refused.
  * A path holds `%d` where the module number goes. Coefficients are encoded as gk_pixel.h says:
  * p = pedestal, r = f32(1 / (gain x energy)), NaN where a pixel is unusable.
  *
  * Values that cannot be (enum calibration_suspicion) make a pixel unusable in their stage and are
  * counted; a file with many of them is refused: it is of another kind or of another detector. So is
  * a pedestal file whose sidecar (pedestal_file.h) names another detector, module or stage, or
- * another content.
+ * another content. What is possible but unlikely for a whole module (struct calibration_module) is
+ * a warning.
  *
  * Control lcore only.
  */
@@ -58,6 +60,13 @@ struct calibration_files {
 	int64_t now;		    /**< seconds since 1970 (UTC); 0: ask the clock */
 };
 
+/** What the maps of a module come to. */
+struct calibration_module {
+	uint64_t live;				   /**< pixels with a photon value in G0 */
+	float pedestal_median[CALIBRATION_STAGES]; /**< ADU; 0: no file, or no pixel has one */
+	double gain_median[CALIBRATION_STAGES];	   /**< ADU/keV; 0: no pixel has one */
+};
+
 struct calibration {
 	float *p[CALIBRATION_STAGES]; /**< [pixels], the caller's memory */
 	float *r[CALIBRATION_STAGES];
@@ -75,7 +84,10 @@ struct calibration {
 	uint32_t gain_digest;
 	uint32_t mask_digest;
 	/** @} */
-	char why[1024]; /**< calibration_load() failed: the reason that it logged */
+	struct calibration_module module[DETECTOR_MODULES_MAX];
+	uint32_t warnings; /**< implausible modules' findings, all logged */
+	char warning[512]; /**< the first of them; "": none */
+	char why[1024];	   /**< calibration_load() failed: the reason that it logged */
 };
 
 /** Bytes that the six planes of a detector need. */

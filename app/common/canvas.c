@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <png.h>
 
 #include "canvas.h"
+#include "own_file.h"
 
 #define SIDE_MAX 16384
 
@@ -154,11 +157,18 @@ canvas_save(const struct canvas *c, const char *path, enum canvas_effort effort)
 		.format = PNG_FORMAT_RGB,
 		.flags = effort == CANVAS_FAST ? PNG_IMAGE_FLAG_FAST : 0,
 	};
-	FILE *f = fopen(path, "wb");
+	const int fd = own_file_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, OWN_FILE_MODE);
+	FILE *f;
 	int rc = 0;
 
-	if (f == NULL)
-		return -errno;
+	if (fd < 0)
+		return fd;
+	f = fdopen(fd, "wb");
+	if (f == NULL) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
 	errno = 0;
 	if (!png_image_write_to_stdio(&image, f, 0, c->rgb, 0, NULL))
 		rc = errno != 0 ? -errno : -EIO;

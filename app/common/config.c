@@ -108,6 +108,19 @@ config_close(struct config *c)
 	free(c);
 }
 
+static int
+refuse_assignment(struct config *c, const char *origin, const char *assignment, const char *why)
+{
+	const bool is_text = ini_is_text(assignment);
+
+	/* a log or a telemetry reply is no place for bytes that are no text */
+	snprintf(c->mistake, sizeof(c->mistake), "%s: '%.200s%s': %s", origin,
+		is_text ? assignment : "...", strlen(assignment) > 200 && is_text ? "..." : "",
+		why);
+	LOG(ERR, "%s\n", c->mistake);
+	return -EINVAL;
+}
+
 int
 config_set(struct config *c, const char *origin, const char *assignment)
 {
@@ -120,13 +133,12 @@ config_set(struct config *c, const char *origin, const char *assignment)
 		if (*p == '.')
 			dot = p;
 	if (dot == NULL || dot == assignment || dot + 1 == equals ||
-		dot - assignment >= INI_NAME_LEN || equals - dot > INI_NAME_LEN ||
-		strlen(equals + 1) >= INI_VALUE_LEN) {
-		snprintf(c->mistake, sizeof(c->mistake), "%s: '%.200s' is not section.key=value",
-			origin, assignment);
-		LOG(ERR, "%s\n", c->mistake);
-		return -EINVAL;
-	}
+		dot - assignment >= INI_NAME_LEN || equals - dot > INI_NAME_LEN)
+		return refuse_assignment(c, origin, assignment, "is not section.key=value");
+	if (strlen(equals + 1) >= INI_VALUE_LEN)
+		return refuse_assignment(c, origin, assignment, "a value has at most 255 bytes");
+	if (!ini_is_text(assignment) || strpbrk(assignment, "\r\n") != NULL)
+		return refuse_assignment(c, origin, assignment, "is not a line of UTF-8 text");
 	snprintf(section, sizeof(section), "%.*s", (int)(dot - assignment), assignment);
 	snprintf(key, sizeof(key), "%.*s", (int)(equals - dot - 1), dot + 1);
 	return give(c, origin, 0, section, key, equals + 1);
@@ -160,6 +172,11 @@ config_open(const struct config_source *source)
 		rc = ini_file_read(c->file, take_line, c, c->mistake, sizeof(c->mistake));
 		if (rc != 0)
 			LOG(ERR, "%s\n", c->mistake);
+		/* lines that are wrong: what else is wrong is to be told as well */
+		if (rc == -EINVAL) {
+			c->mistakes++;
+			rc = 0;
+		}
 	}
 	for (i = 0; rc == 0 && i < source->nb_sets; i++)
 		rc = config_set(c, "--set", source->set[i]);
@@ -353,8 +370,12 @@ config_text(struct config *c, const char *section, const char *key, const char *
 {
 	const char *text = look_up(c, section, key, def != NULL ? def : NONE);
 
-	if (text == NULL || text[0] == '\0' || (def == NULL && strcmp(text, NONE) == 0))
+	if (text == NULL || (def == NULL && strcmp(text, NONE) == 0))
 		return def;
+	if (text[0] == '\0') {
+		config_complain(c, section, key, "is empty: give a value, or leave the key out");
+		return def;
+	}
 	return text;
 }
 

@@ -34,7 +34,11 @@ struct config;
 /** Note one `--set`. @return 0; -ENOSPC, logged */
 int config_source_set(struct config_source *source, const char *assignment);
 
-/** Read the file, set what is to be set. @return NULL with rte_errno set and the reason logged */
+/**
+ * Read the file, set what is to be set. Lines that are wrong are logged and left out: getters find
+ * what else is wrong, and config_check() fails.
+ * @return NULL with rte_errno set and the reason logged: the file cannot be read, --set is wrong
+ */
 struct config *config_open(const struct config_source *source);
 void config_close(struct config *c);
 

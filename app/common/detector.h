@@ -12,6 +12,7 @@
 #ifndef DETECTOR_H
 #define DETECTOR_H
 
+#include <assert.h>
 #include <stdint.h>
 
 #define DETECTOR_MODULES_MAX 32
@@ -20,8 +21,10 @@
 /** What a receiver needs of a packet to place it. */
 struct detector_packet {
 	uint64_t frame;
-	uint32_t packet; /**< number in its stream, or DETECTOR_PACKET_BAD */
+	uint32_t packet;   /**< number in its stream, or DETECTOR_PACKET_BAD */
+	uint32_t position; /**< of its module: column << 16 | row */
 };
+static_assert(sizeof(struct detector_packet) == 16, "four a line");
 #define DETECTOR_PACKET_BAD UINT32_MAX
 
 /** What a packet's header says of the whole frame. */

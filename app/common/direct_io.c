@@ -17,6 +17,7 @@
 #include "arrow_schema.h"
 #include "direct_io.h"
 #include "file_lock.h"
+#include "own_file.h"
 
 #define MEMORY_ALIGN 4096 /* where the kernel does not tell */
 
@@ -131,7 +132,7 @@ choose_ring(struct disk_file *f, enum arrow_io_mode wanted)
 static int
 direct_open(void **handle, const struct arrow_io_open *how)
 {
-	const int flags = O_RDWR | O_CLOEXEC | (how->existing ? 0 : O_CREAT | O_EXCL);
+	const int flags = O_RDWR | (how->existing ? 0 : O_CREAT | O_EXCL);
 	struct disk_file *f;
 	struct stat st;
 	int rc;
@@ -142,9 +143,9 @@ direct_open(void **handle, const struct arrow_io_open *how)
 	if (f == NULL)
 		return -ENOMEM;
 	f->depth = how->depth;
-	f->fd = open(how->path, flags, 0644);
+	f->fd = own_file_open(AT_FDCWD, how->path, flags, OWN_FILE_MODE);
 	if (f->fd < 0) {
-		rc = -errno;
+		rc = f->fd;
 		goto fail;
 	}
 	/* file systems without locks have nobody to keep out either */
@@ -398,6 +399,28 @@ direct_map(void *handle, const uint8_t **data, uint64_t *size)
 	return 0;
 }
 
+uint64_t
+direct_io_written(int fd, uint64_t size)
+{
+	off_t data, end = 0;
+
+	while ((data = lseek(fd, end, SEEK_DATA)) >= 0) {
+		end = lseek(fd, data, SEEK_HOLE);
+		if (end < 0)
+			return size;
+	}
+	return errno == ENXIO && (uint64_t)end < size ? (uint64_t)end : size;
+}
+
+static uint64_t
+direct_written(void *handle)
+{
+	const struct disk_file *f = handle;
+	struct stat st;
+
+	return fstat(f->fd, &st) < 0 ? UINT64_MAX : direct_io_written(f->fd, st.st_size);
+}
+
 static int
 direct_close(void *handle)
 {
@@ -463,6 +486,7 @@ const struct arrow_io_ops direct_io = {
 	.allocate = direct_allocate,
 	.truncate = direct_truncate,
 	.map = direct_map,
+	.written = direct_written,
 	.close = direct_close,
 	.rename = direct_rename,
 	.remove = direct_remove,

@@ -18,4 +18,7 @@ extern const struct arrow_io_ops direct_io;
 /** @return descriptor of an open file, for who moves bytes in another way; it stays the file's */
 int direct_io_fd(void *handle);
 
+/** @return where the last bytes of a file end that were written: zeros follow up to its size */
+uint64_t direct_io_written(int fd, uint64_t size);
+
 #endif /* DIRECT_IO_H */

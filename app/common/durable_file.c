@@ -6,10 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "direct_io.h"
 #include "durable_file.h"
+#include "own_file.h"
 
 static int
 write_all(int fd, const uint8_t *data, size_t bytes)
@@ -35,9 +38,12 @@ make(const char *path, const void *data, size_t bytes, bool replace)
 
 	if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
 		return -ENAMETOOLONG;
-	fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | (replace ? O_TRUNC : O_EXCL), 0666);
+	/* what a process that was killed has left; emptied, it might be a link to another file */
+	if (replace)
+		(void)unlink(part);
+	fd = own_file_open(AT_FDCWD, part, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	ret = write_all(fd, data, bytes);
 	if (close(fd) != 0 && ret == 0)
 		ret = -errno;
@@ -64,4 +70,25 @@ durable_file_create(const char *path, const void *data, size_t bytes)
 	if (access(path, F_OK) == 0)
 		return -EEXIST;
 	return make(path, data, bytes, false);
+}
+
+int
+durable_dir_make(const char *dir, mode_t mode)
+{
+	char path[PATH_MAX];
+	size_t size = strlen(dir);
+	bool made;
+	int rc;
+
+	if (size >= sizeof(path))
+		return -ENAMETOOLONG;
+	memcpy(path, dir, size + 1);
+	while (size > 1 && path[size - 1] == '/')
+		path[--size] = '\0';
+	made = mkdir(path, mode) == 0;
+	if (!made && errno != EEXIST)
+		return -errno;
+	/* also of one that is there: who made it may have died before this */
+	rc = direct_io.sync_dir(path);
+	return !made && rc == -EACCES ? 0 : rc;
 }

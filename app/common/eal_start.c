@@ -1,9 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_kvargs.h>
 
 #include "eal_start.h"
+#include "own_file.h"
+
+#define FREE_PAGES "/sys/kernel/mm/hugepages/hugepages-*/free_hugepages"
 
 static char separator[] = "--";
 
@@ -19,11 +35,165 @@ eal_own_words(int argc, char **argv)
 	return 0;
 }
 
-int
-eal_start(int argc, char **argv, int own)
+void
+eal_hint(FILE *out, const char *program)
 {
-	if (own == 0)
-		return rte_eal_init(1, argv);
-	argv[own] = separator;
-	return rte_eal_init(argc, argv);
+	fprintf(out, "Options of EAL come first: %s [EAL options] -- --config FILE\n", program);
+}
+
+void
+eal_hangup_ends(const struct sigaction *action)
+{
+	struct sigaction before;
+
+	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, action, NULL);
+}
+
+static bool
+no_page_is_free(void)
+{
+	unsigned long pages = 0, n;
+	glob_t found;
+
+	if (glob(FREE_PAGES, 0, NULL, &found) != 0)
+		return true;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		FILE *f = fopen(found.gl_pathv[i], "re");
+
+		if (f == NULL)
+			continue;
+		if (fscanf(f, "%lu", &n) == 1)
+			pages += n;
+		fclose(f);
+	}
+	globfree(&found);
+	return pages == 0;
+}
+
+/* EAL has logged what it knows; it names neither the cause nor the remedy of the common ones. */
+static void
+explain(const char *program)
+{
+	/* a lock file that cannot be made has left errno, and rte_errno is 0 then */
+	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the lines above";
+
+	if (rte_eal_primary_proc_alive(NULL) == 1)
+		fprintf(stderr,
+			"%s: EAL does not start: another process runs with this --file-prefix; "
+			"give each its own, as in --file-prefix %s2\n",
+			program, program);
+	else if (rte_eal_has_hugepages() && no_page_is_free())
+		fprintf(stderr,
+			"%s: EAL does not start: no huge page is free; use --no-huge -m 1024, or "
+			"as root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
+			program);
+	else if (rte_eal_has_hugepages() && geteuid() != 0)
+		fprintf(stderr,
+			"%s: EAL does not start: %s; huge pages and devices need root, or rights "
+			"to hugetlbfs and /dev/vfio: run as root, or use --no-huge --no-pci\n",
+			program, why);
+	else
+		fprintf(stderr, "%s: EAL does not start: %s\n", program, why);
+}
+
+/* A socket in the file system that nobody listens on: its process was killed. */
+static bool
+is_stale(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct stat st;
+	bool refused;
+	int fd;
+
+	if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || st.st_uid != geteuid() ||
+		strlen(path) >= sizeof(address.sun_path))
+		return false;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	refused = connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 &&
+		errno == ECONNREFUSED;
+	close(fd);
+	return refused;
+}
+
+/* DPDK's memif binds its socket and does not remove the one of a server that was killed. */
+static void
+remove_stale_socket(const char *program, const char *device)
+{
+	static const char memif[] = "net_memif";
+	const char *list = strchr(device, ','), *role, *path;
+	struct rte_kvargs *args;
+
+	if (strncmp(device, memif, strlen(memif)) != 0 || list == NULL)
+		return;
+	args = rte_kvargs_parse(list + 1, NULL);
+	if (args == NULL)
+		return;
+	role = rte_kvargs_get(args, "role");
+	path = rte_kvargs_get(args, "socket");
+	if (role != NULL && strcmp(role, "server") == 0 && path != NULL && is_stale(path)) {
+		fprintf(stderr, "%s: %s: removing the socket, nobody listens on it\n", program,
+			path);
+		unlink(path);
+	}
+	rte_kvargs_free(args);
+}
+
+static void
+remove_stale_sockets(const char *program, char **argv, int own)
+{
+	static const char option[] = "--vdev";
+
+	for (int i = 1; i < own; i++) {
+		if (strcmp(argv[i], option) == 0 && i + 1 < own)
+			remove_stale_socket(program, argv[i + 1]);
+		else if (strncmp(argv[i], option, strlen(option)) == 0 &&
+			argv[i][strlen(option)] == '=')
+			remove_stale_socket(program, argv[i] + strlen(option) + 1);
+	}
+}
+
+/* EAL keeps its files and the telemetry socket there, and takes a folder that exists for its own;
+ * for an ordinary user it may be in /tmp. */
+static int
+check_runtime_folder(const char *program)
+{
+	char message[PATH_MAX], above[PATH_MAX];
+	int rc;
+
+	rc = own_folder_check(rte_eal_get_runtime_dir(), OWN_FOLDER_NAMED, message);
+	/* --no-shconf, --in-memory */
+	if (rc == -ENOENT)
+		return 0;
+	if (rc == 0) {
+		snprintf(above, sizeof(above), "%s", rte_eal_get_runtime_dir());
+		rc = own_folder_check(dirname(above), OWN_FOLDER_NAMED, message);
+	}
+	if (rc < 0)
+		fprintf(stderr,
+			"%s: EAL's runtime %s; or use another --file-prefix or XDG_RUNTIME_DIR\n",
+			program, message);
+	return rc;
+}
+
+int
+eal_start(const char *program, int argc, char **argv, int own)
+{
+	int ret;
+
+	remove_stale_sockets(program, argv, own);
+	if (own != 0)
+		argv[own] = separator;
+	ret = rte_eal_init(own != 0 ? argc : 1, argv);
+	if (ret < 0) {
+		explain(program);
+	} else if (check_runtime_folder(program) < 0) {
+		(void)rte_eal_cleanup();
+		rte_errno = EPERM;
+		return -1;
+	}
+	return ret;
 }

@@ -18,7 +18,7 @@ frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t genera
 	for (uint32_t s = 0; s < d->streams; s++) {
 		if (ft->config.owner[s] != lane->id)
 			continue;
-		lane->progress[s] = 0;
+		__atomic_store_n(&lane->progress[s], 0, __ATOMIC_RELAXED);
 		lane->leap[s] = 0;
 		/* numbers may come again after a restart, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
@@ -126,6 +126,43 @@ frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uint32_t mos
 		__atomic_store_n(&lane->reclaimed, ++at, __ATOMIC_RELEASE);
 	}
 	return passed;
+}
+
+/** @return packets of a stream that were taken out of a slot */
+static uint32_t
+expel_from_slot(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint32_t slot)
+{
+	struct frame_stream *st = frame_table_stream(ft, slot, stream);
+	const uint64_t frame = (st->tag >> FRAME_TAG_SLOT_BITS) - 1, entry = frame & ft->entry_mask;
+	const uint32_t first = detector_stream_tile(&ft->detector, stream);
+	uint32_t n = 0;
+
+	/* closed or used again; until the next quiescent state of this lane an open one stays so */
+	if (st->tag == 0 || __atomic_load_n(&ft->entry[entry], __ATOMIC_ACQUIRE) != st->tag ||
+		lane->done[entry] == frame + 1)
+		return 0;
+	for (uint32_t p = 0; p < ft->detector.stream_packets; p++) {
+		if ((st->seen[p >> 6] >> (p & 63) & 1) == 0)
+			continue;
+		rte_pktmbuf_free(frame_table_mbufs(ft, slot)[first + p]);
+		n++;
+	}
+	/* no packet of this stream yet */
+	st->tag = 0;
+	lane->count[slot].placed -= n;
+	return n;
+}
+
+uint32_t
+frame_lane_expel(struct frame_table *ft, struct frame_lane *lane, uint32_t stream)
+{
+	uint32_t n = 0;
+
+	for (uint32_t slot = 0; slot < ft->config.slots; slot++)
+		n += expel_from_slot(ft, lane, stream, slot);
+	lane->leap[stream] = 0;
+	__atomic_store_n(&lane->progress[stream], 0, __ATOMIC_RELEASE);
+	return n;
 }
 
 /**

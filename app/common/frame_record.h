@@ -41,6 +41,8 @@ frame_verdict_is_kept(enum frame_verdict v)
 #define FRAME_FLAG_TIMEOUT    (1u << 3) /**< closed by time: a module stalled */
 /** Modules disagree on storage cell or gain mode, or these are not as configured. */
 #define FRAME_FLAG_STATUS (1u << 4)
+/** Kept, but its image was refused (journal or disk full) or could not be made: it has none. */
+#define FRAME_FLAG_NO_IMAGE (1u << 5)
 
 /** One frame. Times of the detector are in its own ticks (JUNGFRAU: 100 ns). */
 struct frame_record {

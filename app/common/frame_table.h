@@ -297,7 +297,8 @@ void frame_table_destroy(struct frame_table *ft);
 static inline uint64_t
 frame_table_number(const struct frame_table *ft, uint64_t frame)
 {
-	return frame * ft->window.stride + ft->window.offset;
+	return frame * __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED) +
+		__atomic_load_n(&ft->window.offset, __ATOMIC_RELAXED);
 }
 
 static inline struct gk_frame *
@@ -455,6 +456,13 @@ frame_lane_asks(const struct frame_table *ft, const struct frame_lane *lane, uin
 /** A packet of those is dropped: where its stream claims to be. */
 void frame_lane_drop(
 	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
+
+/**
+ * Take a stream's packets out of frames that are still open: they were not the detector's. What
+ * this lane has brought completely stays: the builder may be closing that frame.
+ * @return mbufs that were freed
+ */
+uint32_t frame_lane_expel(struct frame_table *ft, struct frame_lane *lane, uint32_t stream);
 
 /** The answer for a frame whose entry does not carry its tag. */
 enum frame_place frame_lane_miss(

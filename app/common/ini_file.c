@@ -2,12 +2,17 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <wchar.h>
 
 #include "ini_file.h"
+#include "own_file.h"
+
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* editors of other systems write one */
 
 /** Where the reading is. */
 struct reading {
@@ -16,6 +21,27 @@ struct reading {
 	ini_take *take;
 	void *arg;
 };
+
+bool
+ini_is_text(const char *text)
+{
+	static const char controls[] =
+		"\1\2\3\4\5\6\7\10\13\14\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177";
+	const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	mbstate_t state = {0};
+	const char *p = text;
+	locale_t before;
+	bool is_text;
+
+	if (utf8 == (locale_t)0)
+		return false;
+	before = uselocale(utf8);
+	is_text = mbsrtowcs(NULL, &p, 0, &state) != (size_t)-1 &&
+		text[strcspn(text, controls)] == '\0';
+	uselocale(before);
+	freelocale(utf8);
+	return is_text;
+}
 
 static char *
 strip(char *text)
@@ -48,6 +74,10 @@ read_line(struct reading *r, char *text, int *error)
 {
 	char *key, *value;
 
+	if (r->line == 1 && strncmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
+		text += strlen(BYTE_ORDER_MARK);
+	if (!ini_is_text(text))
+		return "is not UTF-8 text";
 	cut_comment(text);
 	text = strip(text);
 	if (text[0] == '\0')
@@ -81,36 +111,50 @@ read_line(struct reading *r, char *text, int *error)
 }
 
 int
-ini_file_read(const char *path, ini_take *take, void *arg, char *message, size_t size)
+ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *message, size_t size)
 {
 	struct reading r = {.take = take, .arg = arg};
-	FILE *f = fopen(path, "r");
-	const char *wrong = NULL;
+	const char *wrong;
+	size_t used = 0;
 	char *text = NULL;
 	size_t room = 0;
 	ssize_t length;
 	int error = 0;
 
-	if (f == NULL) {
-		error = -errno;
-		snprintf(message, size, "cannot read %s: %s", path, strerror(-error));
-		return error;
-	}
-	while (error == 0 && wrong == NULL && (length = getline(&text, &room, f)) >= 0) {
+	message[0] = '\0';
+	while (error == 0 && (length = getline(&text, &room, f)) >= 0) {
 		r.line++;
 		wrong = strlen(text) == (size_t)length ? read_line(&r, text, &error)
 						       : "a zero byte: this is no text";
+		/* the next lines may have mistakes as well: all are told at once */
+		if (wrong != NULL && used < size)
+			used += snprintf(message + used, size - used, "%s%s:%u: %s",
+				used > 0 ? "\n" : "", path, r.line, wrong);
 	}
-	if (wrong != NULL) {
-		error = -EINVAL;
-		snprintf(message, size, "%s:%u: %s", path, r.line, wrong);
-	} else if (error != 0) {
+	if (error != 0) {
 		snprintf(message, size, "%s:%u: %s", path, r.line, strerror(-error));
 	} else if (ferror(f)) {
 		error = -errno;
 		snprintf(message, size, "cannot read %s: %s", path, strerror(-error));
+	} else if (used > 0) {
+		error = -EINVAL;
 	}
 	free(text);
+	return error;
+}
+
+int
+ini_file_read(const char *path, ini_take *take, void *arg, char *message, size_t size)
+{
+	FILE *f = own_file_read(path);
+	int error;
+
+	if (f == NULL) {
+		error = -errno;
+		snprintf(message, size, "cannot read %s: %s", path, own_file_error(error));
+		return error;
+	}
+	error = ini_stream_read(f, path, take, arg, message, size);
 	fclose(f);
 	return error;
 }

@@ -9,7 +9,9 @@
 #ifndef INI_FILE_H
 #define INI_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /** Room for a name and a value, their ends included; as rte_cfgfile has it. */
 #define INI_NAME_LEN  64
@@ -19,11 +21,19 @@
 typedef int ini_take(
 	void *arg, unsigned int line, const char *section, const char *key, const char *value);
 
+/** Whether a text is UTF-8 without control characters other than tab and line end. */
+bool ini_is_text(const char *text);
+
 /**
- * Give all lines to `take`, in their order.
- * @param message  why not, with file and line; set if a negative errno is returned
- * @return 0, -EINVAL: not INI; what fopen() and reading give; what `take` returns
+ * Give all lines to `take`, in their order. A line that is wrong is left out, and the reading goes
+ * on: the message has a line for each, as far as there is room.
+ * @param message  why not, with file and line; "" if 0 is returned
+ * @return 0; -EINVAL: lines that are wrong; what fopen() and reading give; what `take` returns
  */
 int ini_file_read(const char *path, ini_take *take, void *arg, char *message, size_t size);
+
+/** The same of an open file, which stays open. @param path  what messages call it */
+int ini_stream_read(
+	FILE *f, const char *path, ini_take *take, void *arg, char *message, size_t size);
 
 #endif /* INI_FILE_H */

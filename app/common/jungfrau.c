@@ -44,6 +44,8 @@ jungfrau_parse(const uint8_t *const header[], struct detector_packet *out, uint3
 
 		out[i].frame = rte_le_to_cpu_64(h->frame);
 		out[i].packet = rte_le_to_cpu_32(h->packet);
+		out[i].position =
+			(uint32_t)rte_le_to_cpu_16(h->column) << 16 | rte_le_to_cpu_16(h->row);
 		if (h->detector_type != SLS_TYPE_JUNGFRAU || h->version != SLS_HEADER_VERSION)
 			out[i].packet = DETECTOR_PACKET_BAD;
 	}

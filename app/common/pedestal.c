@@ -300,6 +300,12 @@ write_stage(const struct pedestal *p, const struct pedestal_output *out, uint32_
 	return pedestal_sidecar_write(path, &s);
 }
 
+static bool
+has_enough(const struct pedestal *p, uint32_t stage, uint32_t module)
+{
+	return p->stage[stage].frames[module] >= p->params.window;
+}
+
 static int
 write_module(const struct pedestal *p, const struct pedestal_output *out, uint32_t module,
 	struct maps *m, struct pedestal_masked masked[])
@@ -307,13 +313,38 @@ write_module(const struct pedestal *p, const struct pedestal_output *out, uint32
 	char path[PATH_MAX];
 	int ret = 0;
 
+	bool any = false;
+
 	memset(m->mask, 0, p->module_pixels);
-	for (uint32_t g = 0; g < PEDESTAL_STAGES && ret == 0; g++)
-		if (p->stats.frames[g] > 0)
-			ret = write_stage(p, out, g, module, m, &masked[g]);
-	if (ret == 0)
+	for (uint32_t g = 0; g < PEDESTAL_STAGES && ret == 0; g++) {
+		if (!has_enough(p, g, module))
+			continue;
+		ret = write_stage(p, out, g, module, m, &masked[g]);
+		any = true;
+	}
+	if (ret == 0 && any)
 		ret = map_path(path, out, "dark_mask", module);
-	return ret == 0 ? pedestal_file_write(path, m->mask, p->module_pixels) : ret;
+	return ret == 0 && any ? pedestal_file_write(path, m->mask, p->module_pixels) : ret;
+}
+
+/* With fewer frames every pixel would be masked: such maps are worse than none. */
+static int
+report_missing(const struct pedestal *p, const char *run)
+{
+	int ret = 0;
+
+	for (uint32_t g = 0; g < PEDESTAL_STAGES; g++) {
+		for (uint32_t m = 0; m < p->detector.modules && p->stats.frames[g] > 0; m++) {
+			if (has_enough(p, g, m))
+				continue;
+			LOG(ERR,
+				"run %s: module %u has %" PRIu64 " complete frames in G%u, at "
+				"least %u are needed: its pedestals of G%u are not written\n",
+				run, m, p->stage[g].frames[m], g, p->params.window, g);
+			ret = -ERANGE;
+		}
+	}
+	return ret;
 }
 
 int
@@ -357,5 +388,5 @@ pedestal_write(const struct pedestal *p, const struct pedestal_output *output,
 				out.run, g, p->stats.frames[g], sums[g].pixels, sums[g].frames,
 				sums[g].gain, sums[g].rms);
 	}
-	return 0;
+	return report_missing(p, out.run);
 }

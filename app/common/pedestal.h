@@ -108,7 +108,7 @@ void pedestal_maps(const struct pedestal *p, uint32_t stage, uint32_t module, fl
 	float *rms, uint8_t *mask, struct pedestal_masked *masked);
 
 /**
- * Write the files of every stage that has frames, for each module m:
+ * Write the files of every stage that has W frames and more, for each module m:
  *   DIR/RUN_pedestal_gG_mM.bin  f32 [rows][cols], with its sidecar .ini (pedestal_file.h)
  *   DIR/RUN_rms_gG_mM.bin       f32 [rows][cols]
  *   DIR/RUN_dark_mask_mM.bin    u8 [rows][cols], bits of all stages. As a [calibration] mask it
@@ -117,7 +117,8 @@ void pedestal_maps(const struct pedestal *p, uint32_t stage, uint32_t module, fl
  * A sidecar is written last, so that it never speaks of a map that is not there. More frames may be
  * added after.
  * @param masked  [PEDESTAL_STAGES], receives the sums over modules; may be NULL
- * @return 0; -ENODATA: no frame was added; -ENOMEM; -errno of the file system (all logged)
+ * @return 0; -ENODATA: no frame was added; -ERANGE: a module has fewer than W frames of a stage,
+ *   which is not written; -ENOMEM; -errno of the file system (all logged)
  */
 int pedestal_write(const struct pedestal *p, const struct pedestal_output *out,
 	struct pedestal_masked masked[]);

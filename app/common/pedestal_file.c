@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <rte_log.h>
 
 #include "durable_file.h"
+#include "own_file.h"
 #include "pedestal_file.h"
 
 RTE_LOG_REGISTER(pedestal_file_logtype, braggline.pedestal, NOTICE);
@@ -145,13 +147,14 @@ pedestal_sidecar_read(const char *map, struct pedestal_sidecar *s)
 	ret = pedestal_sidecar_path(path, sizeof(path), map);
 	if (ret != 0)
 		return ret;
-	/* asked before, as rte_cfgfile says no more than that it failed */
-	if (access(path, R_OK) != 0) {
-		ret = -errno;
+	/* asked before, as rte_cfgfile says no more than that it failed, and waits at a FIFO */
+	ret = own_file_open_named(path, O_RDONLY, 0);
+	if (ret < 0) {
 		if (ret != -ENOENT)
-			LOG(ERR, "cannot read %s: %s\n", path, strerror(-ret));
+			LOG(ERR, "cannot read %s: %s\n", path, own_file_error(ret));
 		return ret;
 	}
+	close(ret);
 	r.ini = rte_cfgfile_load_with_params(path, CFG_FLAG_EMPTY_VALUES, &params);
 	if (r.ini == NULL) {
 		LOG(ERR, "%s is no INI file\n", path);

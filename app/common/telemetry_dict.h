@@ -32,7 +32,10 @@ void telemetry_dict_real(struct rte_tel_data *d, const char *name, double value)
 /** As 16 hexadecimal digits, which names of files have. */
 void telemetry_dict_hex(struct rte_tel_data *d, const char *name, uint64_t value);
 
-/** Texts that are too long for DPDK (127 bytes) go on in NAME_2, NAME_3 ... */
+/**
+ * A UTF-8 text. Characters that are not ASCII become \uXXXX, as in JSON: DPDK does not pass them
+ * on. Texts that are too long for DPDK (127 bytes) go on in NAME_2, NAME_3 ...
+ */
 void telemetry_dict_text(struct rte_tel_data *d, const char *name, const char *text);
 
 #endif /* TELEMETRY_DICT_H */

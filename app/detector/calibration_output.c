@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "output_file.h"
+#include "own_file.h"
 
 static int
 write_file(const char *directory, const char *name, uint32_t module, const void *data, size_t bytes)
@@ -55,7 +56,7 @@ calibration_output_write(const struct jungfrau_model *model, uint32_t modules,
 	struct jungfrau_calibration *calibration;
 	int rc = 0;
 
-	if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
+	if (mkdir(directory, OWN_FOLDER_MODE) != 0 && errno != EEXIST) {
 		rc = -errno;
 		warnx("%s: cannot make this directory for the calibration: %s", directory,
 			strerror(-rc));

@@ -5,8 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <rte_errno.h>
-
 #include "detector_options.h"
 #include "detector_run.h"
 #include "eal_end.h"
@@ -45,8 +43,8 @@ main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	if (own != 0) {
-		if (eal_start(argc, argv, own) < 0)
-			errx(EXIT_FAILURE, "EAL does not start: %s", rte_strerror(rte_errno));
+		if (eal_start("braggline-detector", argc, argv, own) < 0)
+			return EXIT_FAILURE;
 		rc = transmit_run(&options);
 		eal_end();
 		/* a signal is how --loop ends */

@@ -4,10 +4,13 @@
 
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "own_file.h"
 
 #define BUFFER_BYTES (1u << 20)
 
@@ -28,6 +31,28 @@ report(const struct output_file *file, const char *what)
 	return -error;
 }
 
+/* A pipe or a device is written to where it is; a file gets its name when it is whole. */
+static FILE *
+open_stream(const struct output_file *file)
+{
+	FILE *stream;
+	int fd;
+
+	if (file->partial == NULL)
+		return fopen(file->path, "wbe");
+	/* emptied, it might be a link to another file */
+	(void)unlink(file->partial);
+	fd = own_file_open(AT_FDCWD, file->partial, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);
+	if (fd < 0) {
+		errno = -fd;
+		return NULL;
+	}
+	stream = fdopen(fd, "wb");
+	if (stream == NULL)
+		close(fd);
+	return stream;
+}
+
 int
 output_file_open(struct output_file *file, const char *path)
 {
@@ -43,7 +68,7 @@ output_file_open(struct output_file *file, const char *path)
 		forget(file);
 		return -ENOMEM;
 	}
-	file->stream = fopen(file->partial != NULL ? file->partial : file->path, "wb");
+	file->stream = open_stream(file);
 	if (file->stream == NULL) {
 		rc = report(file, "create");
 		forget(file);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include <rte_common.h>
-#include <rte_errno.h>
 
 #include "cmatose.h"
 #include "eal_end.h"
@@ -131,8 +130,8 @@ main(int argc, char **argv)
 	/* no SA_RESTART: sleeping ends, too */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	if (eal_start(argc, argv, own) < 0)
-		errx(EXIT_FAILURE, "EAL does not start: %s", rte_strerror(rte_errno));
+	if (eal_start("braggline-rdma", argc, argv, own) < 0)
+		return EXIT_FAILURE;
 	rc = run(mode, &target);
 	eal_end();
 	if (session_stop && rc < 0)

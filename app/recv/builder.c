@@ -179,7 +179,7 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 		map_missing(ft, closed->slot, r);
 	if (is_odd(ft, closed, first)) {
 		r->flags |= FRAME_FLAG_STATUS;
-		b->stats.odd_status++;
+		counter_add(&b->stats.odd_status, 1);
 	}
 	r->bunch_id = first->info.bunch_id;
 	r->detector_time = first->info.time;
@@ -209,11 +209,12 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 	*place = (struct place){
 		.record = r, .slot = closed->slot, .state = PLACE_READY, .close_tsc = rte_rdtsc()};
 
-	if (b->stats.closed++ == b->run_closed)
-		b->stats.first_frame = closed->frame;
-	b->stats.last_frame = closed->frame;
-	b->stats.timeouts += closed->timeout;
-	b->stats.packets += closed->packets;
+	if (b->stats.closed == b->run_closed)
+		counter_set(&b->stats.first_frame, closed->frame);
+	counter_add(&b->stats.closed, 1);
+	counter_set(&b->stats.last_frame, closed->frame);
+	counter_add(&b->stats.timeouts, closed->timeout);
+	counter_add(&b->stats.packets, closed->packets);
 	if (closed->packets == 0) {
 		r->verdict = closed->refused ? FRAME_REFUSED : FRAME_LOST;
 		for (uint32_t i = 0; i < d->streams; i++)
@@ -222,10 +223,10 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		return;
 	}
 	place->first_tsc = describe(b, closed, r);
-	b->stats.missing_packets += closed->missing;
+	counter_add(&b->stats.missing_packets, closed->missing);
 	for (uint32_t m = 0; m < d->modules; m++) {
-		b->stats.module_frames[m] += r->missing[m] < b->module_expected[m];
-		b->stats.module_missing[m] += r->missing[m];
+		counter_add(&b->stats.module_frames[m], r->missing[m] < b->module_expected[m]);
+		counter_add(&b->stats.module_missing[m], r->missing[m]);
 	}
 	if (b->aborting || (closed->missing > 0 && closed->packets < b->packets_min)) {
 		r->verdict = b->aborting ? FRAME_ABORTED : FRAME_INCOMPLETE;
@@ -246,7 +247,7 @@ close_frames(struct builder *b)
 		queue_closed(b, &closed);
 		n++;
 	}
-	b->stats.waits_records += b->nb_free_records == 0;
+	counter_add(&b->stats.waits_records, b->nb_free_records == 0);
 	return n;
 }
 
@@ -304,7 +305,7 @@ dispatch(struct builder *b)
 		if (ring == NULL)
 			break;
 		if (b->nb_free_outputs == 0) {
-			b->stats.waits_outputs++;
+			counter_add(&b->stats.waits_outputs, 1);
 			break;
 		}
 		work = gk_ring_next(ring);
@@ -334,10 +335,10 @@ dispatch(struct builder *b)
 			last = place;
 		}
 		last->batch_end = 1;
-		b->stats.batches++;
-		b->stats.batched_frames += work->nb_frames;
-		b->stats.gang_batches[ring->gang]++;
-		b->stats.gang_frames[ring->gang] += work->nb_frames;
+		counter_add(&b->stats.batches, 1);
+		counter_add(&b->stats.batched_frames, work->nb_frames);
+		counter_add(&b->stats.gang_batches[ring->gang], 1);
+		counter_add(&b->stats.gang_frames[ring->gang], work->nb_frames);
 		b->next_gang = (ring->gang + 1) % b->config.gangs;
 		/* what a NIC has written is there before the bell, or no gang may look at it */
 		if (b->config.gpu_writes) {
@@ -358,7 +359,7 @@ count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 {
 	const uint64_t us = (uint64_t)((rte_rdtsc() - since) * b->ns_per_cycle / 1000);
 
-	histogram[latency_bucket(us, BUILDER_LATENCY_BUCKETS)]++;
+	counter_add(&histogram[latency_bucket(us, BUILDER_LATENCY_BUCKETS)], 1);
 }
 
 /** Turn a gang's result into the rest of the record; give back what the frame no longer needs. */
@@ -386,7 +387,7 @@ conclude(struct builder *b, struct place *place)
 		r->verdict = b->vetoes[place->veto].dry_run ? FRAME_DRY_RUN : FRAME_AUDIT;
 	if (kept) {
 		r->out = f->out;
-		b->stats.incomplete_kept += f->missing > 0;
+		counter_add(&b->stats.incomplete_kept, f->missing > 0);
 		if (r->kind == GK_KIND_IMAGE && b->vetoes[place->veto].params.kind == GK_KIND_CSR)
 			r->flags |= FRAME_FLAG_DENSE;
 	} else {
@@ -418,7 +419,7 @@ retire(struct builder *b)
 			if (place->batch_end)
 				gk_ring_collect(ring);
 		}
-		b->stats.verdicts[place->record->verdict]++;
+		counter_add(&b->stats.verdicts[place->record->verdict], 1);
 		/* never full: there are no more records than the ring has room for */
 		rte_ring_sp_enqueue(b->config.egress, place->record);
 	}
@@ -444,7 +445,7 @@ builder_poll(void *arg)
 	struct builder *b = arg;
 	uint32_t done;
 
-	if (unlikely(__atomic_load_n(&b->posted, __ATOMIC_ACQUIRE) != b->carried_out))
+	if (unlikely(__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) == BUILDER_ORDER_POSTED))
 		builder_carry_out(b);
 	done = take_returned(b);
 	done += take_raw(b);
@@ -470,8 +471,11 @@ builder_failed_gang(const struct builder *b, int *error)
 	return gang;
 }
 
-const struct builder_stats *
+struct builder_stats
 builder_stats(const struct builder *b)
 {
-	return &b->stats;
+	struct builder_stats stats;
+
+	counters_get(&stats, &b->stats, sizeof(stats));
+	return stats;
 }

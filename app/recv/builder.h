@@ -130,11 +130,15 @@ int builder_poll(void *builder);
  */
 int builder_post(struct builder *b, const struct builder_command *command);
 
+/** Give an order up. Who gave it. @return true: it is never carried out; false: it has been, or is
+ * being carried out just now */
+bool builder_cancel(struct builder *b);
+
 /**
  * What became of the last order. Any thread.
  * @param effective  VETO: receives the frame it applies from; may be NULL
- * @return -EINPROGRESS: not carried out yet; 0: done; -EBUSY: refused: a run where there must be
- *         none or the other way round, or too many vetoes in force at the same time
+ * @return -EINPROGRESS: not carried out yet, or cancelled; 0: done; -EBUSY: refused: a run where
+ *   there must be none or the other way round, or too many vetoes in force at the same time
  */
 int builder_result(const struct builder *b, uint64_t *effective);
 
@@ -150,6 +154,7 @@ bool builder_has_ended(const struct builder *b);
  */
 uint32_t builder_failed_gang(const struct builder *b, int *error);
 
-const struct builder_stats *builder_stats(const struct builder *b);
+/** A copy; each counter is consistent by itself. Any thread. */
+struct builder_stats builder_stats(const struct builder *b);
 
 #endif /* BUILDER_H */

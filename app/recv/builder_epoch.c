@@ -138,11 +138,11 @@ note_update(struct builder *b)
 	const struct gk_update *u = &b->config.channel->update[b->task_epoch % GK_DARK_MAX];
 
 	b->epoch_ready = b->task_epoch;
-	b->stats.updates++;
-	b->stats.update_samples += u->samples;
-	b->stats.update_pixels = u->updated;
-	b->stats.update_drift_q8 = u->drift;
-	b->stats.pedestal_version = u->to;
+	counter_add(&b->stats.updates, 1);
+	counter_add(&b->stats.update_samples, u->samples);
+	__atomic_store_n(&b->stats.update_pixels, u->updated, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->stats.update_drift_q8, u->drift, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->stats.pedestal_version, u->to, __ATOMIC_RELAXED);
 }
 
 uint32_t

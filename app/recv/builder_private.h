@@ -8,6 +8,7 @@
 #ifndef BUILDER_PRIVATE_H
 #define BUILDER_PRIVATE_H
 
+#include "counter.h"
 #include "builder.h"
 #include "utc_clock.h"
 
@@ -28,6 +29,15 @@ struct place {
 	uint8_t state;	   /**< enum place_state */
 	uint8_t batch_end; /**< last frame of its batch */
 	uint8_t veto;
+};
+
+/** Of the order at hand. Who gives it moves it to POSTED and, giving up, from there to NONE; the
+ * builder from POSTED to TAKEN and on: so an order that was given up is never carried out. */
+enum builder_order_state {
+	BUILDER_ORDER_NONE,
+	BUILDER_ORDER_POSTED, /**< the builder has not seen it */
+	BUILDER_ORDER_TAKEN,  /**< it carries it out */
+	BUILDER_ORDER_DONE    /**< `result` and `effective` are there */
 };
 
 /** Work of a gang that is not about frames. */
@@ -82,9 +92,8 @@ struct builder {
 	bool clearing;	     /**< the tasks that are out are CLEAR: frames wait */
 	uint64_t task_epoch; /**< epoch that the UPDATE that is out makes ready */
 
-	struct builder_command command; /**< written by others before `posted` */
-	uint32_t posted;		/**< orders given */
-	uint32_t carried_out;		/**< orders done */
+	struct builder_command command; /**< written by others before `order` is ORDER_POSTED */
+	uint32_t order;			/**< enum builder_order_state; atomic */
 	int result;
 	uint64_t effective;
 	uint32_t failed_gang; /**< + 1; read by others */

@@ -67,8 +67,8 @@ begin_run(struct builder *b, const struct builder_command *c)
 	b->packets_min = c->packets_min;
 	builder_epoch_begin(b, &c->dark);
 	b->run_closed = b->stats.closed;
-	b->stats.first_frame = 0;
-	b->stats.last_frame = 0;
+	counter_set(&b->stats.first_frame, 0);
+	counter_set(&b->stats.last_frame, 0);
 	b->running = true;
 	b->ending = false;
 	b->aborting = false;
@@ -114,7 +114,11 @@ void
 builder_carry_out(struct builder *b)
 {
 	const struct builder_command *c = &b->command;
+	uint32_t posted = BUILDER_ORDER_POSTED;
 
+	if (!__atomic_compare_exchange_n(&b->order, &posted, BUILDER_ORDER_TAKEN, false,
+		    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
 	switch (c->order) {
 	case BUILDER_BEGIN:
 		b->result = begin_run(b, c);
@@ -127,7 +131,7 @@ builder_carry_out(struct builder *b)
 		b->result = change_veto(b, c);
 		break;
 	}
-	__atomic_store_n(&b->carried_out, b->carried_out + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->order, BUILDER_ORDER_DONE, __ATOMIC_RELEASE);
 }
 
 void
@@ -150,18 +154,28 @@ builder_look_at_run(struct builder *b)
 int
 builder_post(struct builder *b, const struct builder_command *command)
 {
-	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) != b->posted)
+	const uint32_t order = __atomic_load_n(&b->order, __ATOMIC_ACQUIRE);
+
+	if (order == BUILDER_ORDER_POSTED || order == BUILDER_ORDER_TAKEN)
 		return -EBUSY;
 	b->command = *command;
-	__atomic_store_n(&b->posted, b->posted + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->order, BUILDER_ORDER_POSTED, __ATOMIC_RELEASE);
 	return 0;
+}
+
+bool
+builder_cancel(struct builder *b)
+{
+	uint32_t posted = BUILDER_ORDER_POSTED;
+
+	return __atomic_compare_exchange_n(
+		&b->order, &posted, BUILDER_ORDER_NONE, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 int
 builder_result(const struct builder *b, uint64_t *effective)
 {
-	if (__atomic_load_n(&b->carried_out, __ATOMIC_ACQUIRE) !=
-		__atomic_load_n(&b->posted, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) != BUILDER_ORDER_DONE)
 		return -EINPROGRESS;
 	if (effective != NULL)
 		*effective = b->effective;

@@ -267,8 +267,10 @@ struct check_port {
 	bool link_up;
 	uint32_t mbps; /**< RTE_ETH_SPEED_NUM_UNKNOWN */
 	enum check_flow flow;
+	bool flow_addresses; /**< rules name the configured addresses */
 	char flow_why[128];
-	int pause; /**< enum rte_eth_fc_mode, or -errno */
+	uint64_t checksums; /**< RX offloads: checksums that the port checks */
+	int pause;	    /**< enum rte_eth_fc_mode, or -errno */
 };
 
 /** Ask EAL about a port, without touching it. */

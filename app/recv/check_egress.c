@@ -11,6 +11,7 @@
 #include <rte_errno.h>
 
 #include "check.h"
+#include "own_file.h"
 #include "rdma/rdma.h"
 #include "sink/sink_key.h"
 #include "stream_writer.h"
@@ -89,7 +90,8 @@ check_egress_key(struct check *c, const struct settings *s)
 		check_add(c, CHECK_FAIL, "egress key", "%s", message);
 		check_fix(c,
 			"head -c 64 /dev/urandom > KEY; chmod 600 KEY: this user's, the same bytes "
-			"at all stores");
+			"as [receiver %s] has in the keyrings of all stores",
+			s->egress.identity);
 		return;
 	}
 	check_add(c, CHECK_OK, "egress key", "%s, %zu bytes", s->egress.key, key.size);
@@ -111,7 +113,12 @@ check_retention(struct check *c, const struct settings *s)
 	struct retention_probe probe;
 	const int ret = retention_probe(&config, &probe, message);
 
-	if (ret != 0) {
+	if (ret == -EPERM || ret == -ELOOP || ret == -EISDIR || ret == -EMEDIUMTYPE) {
+		check_add(c, CHECK_FAIL, "retention ring", "%s", message);
+		check_fix(c,
+			"another user can have made it: remove it if it is not this receiver's, or "
+			"[egress] ring = a path in a folder of this user alone");
+	} else if (ret != 0) {
 		check_add(c, CHECK_FAIL, "retention ring", "%s", message);
 		check_fix(c,
 			"[egress] ring = a path in a tmpfs (/dev/shm) or hugetlbfs, one for each "
@@ -132,8 +139,9 @@ check_retention(struct check *c, const struct settings *s)
 			e->ring, check_print_bytes(probe.file, want),
 			check_print_bytes(probe.free, have));
 		check_fix(c,
-			"a larger tmpfs (mount -o remount,size=...) or more huge pages, or "
-			"[egress] ring_mib = %" PRIu64 ", which is enough",
+			"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
+			"ring = a path in a larger one (/dev/shm); or ring_mib = %" PRIu64
+			", which is enough",
 			need_mib);
 	} else {
 		check_add(c, CHECK_OK, "retention ring", "%s%s: %" PRIu64 " MiB; needed: %s",
@@ -147,7 +155,7 @@ check_spill(struct check *c, const struct settings *s)
 	const struct egress_settings *e = &s->egress;
 	struct stream_quota quota = {
 		.limit = e->spill_bytes, .root = e->spill, .producer = s->producer};
-	char path[PATH_MAX], have[16], bytes[16], used[16];
+	char path[PATH_MAX], message[PATH_MAX], have[16], bytes[16], used[16];
 	struct statvfs fs;
 	uint64_t space, want;
 	int ret;
@@ -164,6 +172,11 @@ check_spill(struct check *c, const struct settings *s)
 		check_add(c, CHECK_FAIL, "spill directory", "%s: %s", e->spill, strerror(-ret));
 		check_fix(c, "mkdir -p %s, writable for this user, or another [egress] spill",
 			e->spill);
+		return;
+	}
+	if (strcmp(path, e->spill) == 0 && own_folder_check(path, OWN_FOLDER_DATA, message) < 0) {
+		check_add(c, CHECK_FAIL, "spill directory", "%s", message);
+		check_fix(c, "a directory of this user that others cannot write to");
 		return;
 	}
 	space = (uint64_t)fs.f_bavail * fs.f_frsize;

@@ -147,6 +147,7 @@ check_count_need(const struct settings *s, const struct check_gpu *gpu,
 	need_piece(need, "frame table", (uint64_t)s->slots * d->tiles * sizeof(void *));
 	need_piece(need, "frame records", BUILDER_RECORDS * sizeof(struct frame_record));
 	need_piece(need, "streams", sizeof(struct rx_streams));
+	need_piece(need, "sources", sizeof(struct sources));
 	for (uint32_t i = 0; i < s->rx_lcores; i++)
 		need_piece(need, "RX role", sizeof(struct rx) + RX_INBOX_SIZE * sizeof(void *));
 	for (uint32_t i = 0; i < s->nb_ports; i++)

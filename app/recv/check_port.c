@@ -82,6 +82,7 @@ check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
 	p->ring_min = info.rx_desc_lim.nb_min;
 	p->ring_max = info.rx_desc_lim.nb_max;
 	p->max_mtu = port_mtu_max(&info);
+	p->checksums = port_checksums(&info);
 }
 
 /** Remember what failed. */
@@ -96,14 +97,23 @@ static void
 try_rules(struct check_port *p, const struct settings *s, uint16_t id)
 {
 	p->flow = CHECK_FLOW_TAKEN;
+	p->flow_addresses = true;
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
 		const uint32_t udp_port = s->udp_port + p->settings->streams[i];
 		struct rte_flow_error error = {0};
 		struct port_rule rule;
 		int ret;
 
-		port_rule_init(&rule, udp_port, i * p->used / p->settings->nb_streams);
+		const uint16_t queue = i * p->used / p->settings->nb_streams;
+
+		port_rule_init(&rule, udp_port, queue, &s->sources.filter[p->settings->streams[i]]);
+		p->flow_addresses &= rule.pattern[1].spec != NULL;
 		ret = rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, &error);
+		if (ret != 0 && rule.pattern[1].spec != NULL) {
+			p->flow_addresses = false;
+			port_rule_init(&rule, udp_port, queue, NULL);
+			ret = rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, &error);
+		}
 		if (ret == 0)
 			continue;
 		p->flow = CHECK_FLOW_REFUSED;
@@ -141,9 +151,9 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 	struct rte_mempool *payload, uint16_t ring)
 {
 	const bool split = header != NULL;
-	const uint64_t offloads =
+	uint64_t offloads =
 		split ? RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT : 0;
-	struct rte_eth_conf conf = {.rxmode.offloads = offloads};
+	struct rte_eth_conf conf = {0};
 	struct rte_eth_dev_info info;
 	union rte_eth_rxseg segments[2] = {0};
 	struct rte_eth_rxconf rx;
@@ -151,6 +161,8 @@ try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct r
 
 	ret = rte_eth_dev_info_get(id, &info);
 	if (ret == 0) {
+		offloads |= port_checksums(&info);
+		conf.rxmode.offloads = offloads;
 		conf.rxmode.mtu = port_mtu(p->settings, &info);
 		ret = rte_eth_dev_configure(id, p->used, 0, &conf);
 	}
@@ -369,8 +381,8 @@ check_rules(struct check *c, const struct check_port *p)
 	if (p->flow == CHECK_FLOW_UNTRIED) {
 		add(c, p, CHECK_NA, "flow rules", "steering = software");
 	} else if (p->flow == CHECK_FLOW_TAKEN) {
-		add(c, p, CHECK_OK, "flow rules", "%u taken, one a stream",
-			p->settings->nb_streams);
+		add(c, p, CHECK_OK, "flow rules", "%u taken, one a stream%s",
+			p->settings->nb_streams, p->flow_addresses ? ", with addresses" : "");
 	} else if (p->settings->steering == RX_STEERING_FLOW) {
 		add(c, p, CHECK_FAIL, "flow rules", "refused, %s", p->flow_why);
 		check_fix(c, "[port %u] steering = software, or auto; mlx5: -a DEVICE,dv_flow_en=1",
@@ -383,6 +395,41 @@ check_rules(struct check *c, const struct check_port *p)
 				"one RX lcore reads all of the port: keep it below its limit, "
 				"or take a NIC with rte_flow");
 	}
+}
+
+/** Who may send to this port's streams; see source_settings.h. */
+static void
+check_sources(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	const struct source_settings *set = &s->sources;
+	const uint64_t ip =
+		s->detector.streams > 0 ? set->filter[p->settings->streams[0]].mask[2] : 0;
+
+	if (p->replay) {
+		add(c, p, CHECK_NA, "sources", "a replay brings what is in its capture");
+	} else if (set->source && !set->any && ip != 0) {
+		add(c, p, CHECK_OK, "sources", "as configured");
+	} else {
+		add(c, p, CHECK_WARN, "sources",
+			set->source ? "any: whoever reaches the port replaces pixels"
+				    : "not configured: who sends first is taken for the detector");
+		check_fix(c, "[detector] source = ADDRESS, one for each stream");
+	}
+	if (p->replay) {
+		add(c, p, CHECK_NA, "destination", "a replay brings what is in its capture");
+	} else if (set->destination) {
+		add(c, p, CHECK_OK, "destination", "as configured");
+	} else {
+		add(c, p, CHECK_WARN, "destination",
+			set->source ? "not checked" : "not configured: learnt with the source");
+		check_fix(c, "[detector] destination = ADDRESS that the detector sends to");
+	}
+	if (p->checksums & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM)
+		add(c, p, CHECK_OK, "checksums", "by the port: IPv4%s",
+			p->checksums & RTE_ETH_RX_OFFLOAD_UDP_CKSUM ? ", UDP" : "");
+	else
+		add(c, p, CHECK_NA, "checksums",
+			"the port checks none: IPv4 by the RX role, UDP by nobody");
 }
 
 static void
@@ -450,6 +497,7 @@ check_port(struct check *c, const struct settings *s, const struct check_port *p
 	check_ring(c, p);
 	check_backpressure(c, s, p);
 	check_split(c, p);
+	check_sources(c, s, p);
 	check_mtu(c, s, p);
 	if (p->set_up != 0)
 		return;

@@ -48,6 +48,33 @@ count_missing(const struct settings *s, const char *pattern, char first[PATH_MAX
 	return missing;
 }
 
+/** Load them as a run does. */
+static void
+check_maps(struct check *c, const struct settings *s, uint32_t given)
+{
+	static struct calibration maps;
+	void *memory = aligned_alloc(RTE_CACHE_LINE_SIZE,
+		RTE_ALIGN_CEIL(calibration_size(&s->detector), (uint64_t)RTE_CACHE_LINE_SIZE));
+
+	if (memory == NULL) {
+		check_add(c, CHECK_WARN, "calibration", "not loaded: no memory");
+		check_fix(c, "free %" PRIu64 " bytes", calibration_size(&s->detector));
+		return;
+	}
+	if (calibration_load(&maps, memory, &s->calibration, &s->detector) != 0) {
+		check_add(c, CHECK_FAIL, "calibration", "%s", maps.why);
+		check_fix(c, "give the file of this detector, module and gain stage");
+	} else if (maps.warnings > 0) {
+		check_add(c, CHECK_WARN, "calibration", "%s%s", maps.warning,
+			maps.warnings > 1 ? "; and more, see the log" : "");
+		check_fix(c, "look at the files of [calibration]");
+	} else {
+		check_add(c, CHECK_OK, "calibration",
+			"%u kinds of files, %" PRIu64 " pixels masked", given, maps.masked);
+	}
+	free(memory);
+}
+
 void
 check_calibration(struct check *c, const struct settings *s)
 {
@@ -67,12 +94,13 @@ check_calibration(struct check *c, const struct settings *s)
 		check_add(c, CHECK_FAIL, "calibration", "%u files cannot be read, first %s",
 			missing, first);
 		check_fix(c, "set the paths in [calibration], relative to the working directory");
-	} else if (f->pedestal[0] == NULL) {
+	} else if (given > 0) {
+		check_maps(c, s, given);
+	}
+	if (missing == 0 && f->pedestal[0] == NULL) {
 		check_add(c, CHECK_WARN, "calibration",
 			"no G0 pedestal: photons are wrong by the dark level");
 		check_fix(c, "[calibration] pedestal_g0 = PATH/pedestal_g0_m%%d.bin");
-	} else {
-		check_add(c, CHECK_OK, "calibration", "%u kinds of files, all readable", given);
 	}
 }
 

@@ -67,6 +67,8 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 		e->body_max[i] = begin->body_max[i];
 		e->stats[i] = (struct egress_stats){0};
 	}
+	e->modules = begin->tables->schema[ARROW_FRAMES].fields[FRAMES_MISSING].list_size;
+	memset(e->tally, 0, sizeof(e->tally));
 	e->clock = begin->clock;
 	e->clock_arg = begin->clock_arg;
 	e->mail.run = &run;
@@ -118,24 +120,26 @@ refuse(struct egress *e, const struct batch *b)
 	(void)ask(e, ORDER_REFUSED);
 }
 
-void
+int
 egress_put(struct egress *e, const struct batch *b)
 {
 	struct egress_stats *s = &e->stats[b->table];
 	uint8_t *room;
 	unsigned int i;
 
+	if (b->table == ARROW_FRAMES)
+		ledger_tally(e->tally, b, e->modules);
 	if (b->body_length > e->body_max[b->table] || b->metadata_size != SINK_BLOCK) {
 		ADD(s->oversize, 1);
 		ADD(s->oversize_rows, b->rows);
 		LOG(ERR, "a batch of %" PRIu64 " bytes is larger than a place of %" PRIu64 "\n",
 			b->body_length, e->body_max[b->table]);
-		return;
+		return -E2BIG;
 	}
 	room = wait_for_room(e, b->body_length);
 	if (room == NULL) {
 		refuse(e, b);
-		return;
+		return -ENOSPC;
 	}
 	memcpy(room, b->metadata, b->metadata_size);
 	room += SINK_BLOCK;
@@ -154,7 +158,12 @@ egress_put(struct egress *e, const struct batch *b)
 	ADD(s->put, 1);
 	ADD(s->put_rows, b->rows);
 	ADD(s->bytes, b->metadata_size + b->body_length);
+	if (b->table == ARROW_FRAMES) {
+		memcpy(e->mail.tally, e->tally, sizeof(e->tally));
+		memset(e->tally, 0, sizeof(e->tally));
+	}
 	(void)ask(e, ORDER_COMMIT);
+	return 0;
 }
 
 int
@@ -191,9 +200,10 @@ egress_keep_ledger(struct egress *e, const struct ledger_kept *kept)
 }
 
 bool
-egress_ledger_before(const struct egress *e, struct ledger_kept *kept)
+egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t *held)
 {
 	*kept = e->before;
+	*held = e->before_held;
 	return e->before.version == LEDGER_KEPT_VERSION && e->before.running;
 }
 
@@ -250,13 +260,20 @@ open_ring(struct egress *e)
 		.producer = e->producer,
 		.bytes = e->settings.ring_bytes,
 	};
+	struct retention_stats stats;
 	char message[PATH_MAX];
 	int rc;
 
 	rc = retention_open(&e->ring, &c, message);
-	LOG(NOTICE, "%s\n", message);
-	if (rc < 0)
+	if (rc < 0) {
+		LOG(ERR, "%s\n", message);
 		return rc;
+	}
+	retention_stats_get(e->ring, &stats);
+	if (stats.damaged > 0)
+		LOG(ERR, "%s\n", message);
+	else
+		LOG(NOTICE, "%s\n", message);
 	e->stores.ring = e->ring;
 	rc = sink_stores_find(&e->stores);
 	if (rc < 0) {
@@ -268,6 +285,10 @@ open_ring(struct egress *e)
 	}
 	static_assert(sizeof(e->before) <= RETENTION_LEDGER, "room in the ring");
 	(void)retention_ledger_get(e->ring, &e->before, sizeof(e->before));
+	/* they name files */
+	e->before.name[sizeof(e->before.name) - 1] = '\0';
+	e->before.directory[sizeof(e->before.directory) - 1] = '\0';
+	e->kept.next_sequence = LEDGER_NONE;
 	e->known = calloc(RETENTION_BATCHES, sizeof(*e->known));
 	return e->known != NULL ? check_size(e) : -ENOMEM;
 }

@@ -41,10 +41,11 @@ enum egress_step {
 const char *egress_step_name(enum egress_step step);
 
 struct egress_settings {
-	const char *device; /**< rdma_dev_open(); NULL: no egress, files are written here */
-	const char *stores; /**< ADDRESS[:PORT] with commas between */
-	const char *key;    /**< path */
-	const char *ring;   /**< path, in a tmpfs or hugetlbfs */
+	const char *device;   /**< rdma_dev_open(); NULL: no egress, files are written here */
+	const char *stores;   /**< ADDRESS[:PORT] with commas between */
+	const char *identity; /**< of the stores' keyrings */
+	const char *key;      /**< path */
+	const char *ring;     /**< path, in a tmpfs or hugetlbfs */
 	uint64_t ring_bytes;
 	uint64_t batch_bytes; /**< limit of a batch's body; one frame may be larger */
 	uint64_t rate;	      /**< bytes of kept batches a second that the ring is to be good for */
@@ -160,9 +161,11 @@ int egress_begin(struct egress *e, const struct egress_begin *run, char message[
 
 /**
  * Hold a batch. Waits while the ring is full, as long as spilling makes room and otherwise up to
- * hold_ms; what is refused then is counted.
+ * hold_ms; what is refused then is counted. It outlives the process when this returns: so images
+ * are put before the rows that imply them.
+ * @return 0; -ENOSPC: no room; -E2BIG: larger than any place
  */
-void egress_put(struct egress *e, const struct batch *batch);
+int egress_put(struct egress *e, const struct batch *batch);
 
 /**
  * No more batches: wait until all that is held is durable, what was adopted too, and the stores
@@ -173,13 +176,17 @@ int egress_end(struct egress *e);
 
 /**
  * Keep a ledger in the ring, so that it outlives the process. One thread.
- * @param kept  all but incarnation and retained_frame, which the egress knows
+ * @param kept  all but incarnation and what is retained, which the egress knows
  * @return false: the one before is still on its way
  */
 bool egress_keep_ledger(struct egress *e, const struct ledger_kept *kept);
 
-/** The ledger of a process that died in the middle of a run. @return false: none did */
-bool egress_ledger_before(const struct egress *e, struct ledger_kept *kept);
+/**
+ * The ledger of a process that died in the middle of a run.
+ * @param held  out: images of frames up to kept.retained_frame that were in the ring then
+ * @return false: none did
+ */
+bool egress_ledger_before(const struct egress *e, struct ledger_kept *kept, uint64_t *held);
 
 /** Of the run at hand, or the last one. Any thread. */
 void egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_stats *stats);

@@ -47,19 +47,48 @@ egress_known(struct egress *e, uint32_t batch, bool spilled)
 	count_latency(s->latency, now > k->received ? (now - k->received) / 1000 : 0);
 }
 
-/* Of the ring: a new one, or that of the last batch of `frames`. */
 void
 egress_put_ledger(struct egress *e)
 {
-	const uint64_t incarnation = e->kept.incarnation, retained = e->kept.retained_frame;
+	const struct ledger_kept own = e->kept;
+	struct ledger_kept *k = &e->kept;
 
 	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_ACQUIRE)) {
-		e->kept = e->ledger;
-		e->kept.incarnation = incarnation;
-		e->kept.retained_frame = retained;
+		*k = e->ledger;
+		k->incarnation = own.incarnation;
+		k->retained_frame = own.retained_frame;
+		memcpy(k->retained, own.retained, sizeof(k->retained));
+		k->next_sequence = own.next_sequence;
+		k->next_frame = own.next_frame;
+		memcpy(k->next, own.next, sizeof(k->next));
 		__atomic_store_n(&e->ledger_is_new, false, __ATOMIC_RELEASE);
 	}
-	retention_ledger_put(e->ring, &e->kept, sizeof(e->kept));
+	retention_ledger_put(e->ring, k, sizeof(*k));
+}
+
+/* Rows are about to be put: who adopts the ring counts them if their batch is there. */
+static void
+announce_rows(struct egress *e, const struct mailbox *m)
+{
+	struct ledger_kept *k = &e->kept;
+
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		k->next[i] = k->retained[i] + m->tally[i];
+	k->next_frame = m->batch.last;
+	k->next_sequence = m->batch.sequence;
+	egress_put_ledger(e);
+}
+
+/* They are there; before the batch can be anywhere else. */
+static void
+note_rows(struct egress *e)
+{
+	struct ledger_kept *k = &e->kept;
+
+	memcpy(k->retained, k->next, sizeof(k->retained));
+	k->retained_frame = k->next_frame;
+	k->next_sequence = LEDGER_NONE;
+	egress_put_ledger(e);
 }
 
 static int
@@ -76,6 +105,8 @@ do_begin(struct egress *e, const struct mailbox *m)
 	e->current = index;
 	e->kept.incarnation = m->run->incarnation;
 	e->kept.retained_frame = 0;
+	memset(e->kept.retained, 0, sizeof(e->kept.retained));
+	e->kept.next_sequence = LEDGER_NONE;
 	return 0;
 }
 
@@ -87,15 +118,15 @@ do_commit(struct egress *e, struct mailbox *m)
 	uint32_t batch;
 
 	m->batch.run = e->current;
+	if (m->batch.table == ARROW_FRAMES)
+		announce_rows(e, m);
 	batch = retention_commit(e->ring, &m->batch);
 	e->known[batch] = (struct known){
 		m->batch.rows, e->current, m->batch.table, rte_rdtsc(), m->batch.received};
 	FAIL_POINT("recv.kept");
 	/* what was seen up to here is accounted for, whoever adopts the ring */
-	if (m->batch.table == ARROW_FRAMES) {
-		e->kept.retained_frame = m->batch.last;
-		egress_put_ledger(e);
-	}
+	if (m->batch.table == ARROW_FRAMES)
+		note_rows(e);
 	store = egress_choose(e, run, m->batch.first);
 	retention_assign(e->ring, batch, e->stores.at[store].number);
 	return sink_sender_offer(run->sender[store], batch);

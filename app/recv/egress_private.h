@@ -49,6 +49,7 @@ struct mailbox {
 	uint64_t body;
 	uint8_t *room;
 	uint64_t batches[SINK_TABLES];
+	uint64_t tally[LEDGER_COLUMNS]; /* what its rows, and those refused before them, say */
 };
 
 /* What is counted when a batch is durable and forgotten. */
@@ -101,6 +102,7 @@ struct egress {
 	struct known *known;	   /* by batch */
 	struct spill *spill;	   /* NULL: none */
 	struct ledger_kept before; /* of a process that died; version 0: there was none */
+	uint64_t before_held;	   /* images of it that the ring had then */
 	struct ledger_kept kept;   /* as it is in the ring; the lcore's */
 	struct ledger_kept ledger; /* to be kept; */
 	bool ledger_is_new;	   /* atomic: the lcore's then */
@@ -120,6 +122,8 @@ struct egress {
 	bool lcore_polls; /* atomic */
 	bool rests;	  /* atomic: it did, and will not */
 	uint64_t body_max[SINK_TABLES];
+	uint32_t modules;		/* of rows */
+	uint64_t tally[LEDGER_COLUMNS]; /* of rows that were refused since the last batch */
 	struct mailbox mail;
 	struct egress_stats stats[SINK_TABLES];
 };
@@ -127,7 +131,7 @@ struct egress {
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
 
-/** The lcore: what is to be kept goes into the ring. */
+/** The lcore: what is to be kept goes into the ring, with what is retained. */
 void egress_put_ledger(struct egress *e);
 
 /** The lcore: a batch is known to be durable, and released by now. */

@@ -43,7 +43,9 @@ egress_open_senders(struct egress *e, unsigned int index)
 		.message_max = e->info.max_msg_bytes,
 		.run = index,
 		.producer = e->producer,
+		.identity = e->settings.identity,
 		.key = &e->key,
+		.key_path = e->settings.key,
 		.role = SINK_ROLE_RECEIVER,
 		.commit_ms = EGRESS_COMMIT_MS,
 		.result = on_result,
@@ -308,6 +310,35 @@ forget_empty_runs(struct egress *e)
 	}
 }
 
+/* Whether a batch is of the run that a process died in. */
+static bool
+is_of_dead(const struct egress *e, const struct retention_batch *b)
+{
+	struct retention_run run;
+
+	return retention_run_get(e->ring, b->run, &run) && run.incarnation == e->before.incarnation;
+}
+
+/* It may have been killed when a batch of rows had been put and it had not written that down. */
+static void
+settle_rows(struct egress *e)
+{
+	struct ledger_kept *k = &e->before;
+	struct retention_batch b;
+	uint32_t i;
+
+	if (k->version != LEDGER_KEPT_VERSION)
+		return;
+	for (i = retention_next(e->ring, 0); i != UINT32_MAX; i = retention_next(e->ring, i + 1)) {
+		if (!retention_get(e->ring, i, &b) || b.table != ARROW_FRAMES ||
+			b.sequence != k->next_sequence || !is_of_dead(e, &b))
+			continue;
+		memcpy(k->retained, k->next, sizeof(k->retained));
+		k->retained_frame = k->next_frame;
+		k->next_sequence = LEDGER_NONE;
+	}
+}
+
 int
 egress_adopt_runs(struct egress *e)
 {
@@ -318,6 +349,7 @@ egress_adopt_runs(struct egress *e)
 	int rc = 0;
 
 	forget_empty_runs(e);
+	settle_rows(e);
 	/* a run that is forgotten must have no files open */
 	rc = egress_adopt_spilled(e);
 	for (batch = retention_next(e->ring, 0); batch != UINT32_MAX;
@@ -325,10 +357,10 @@ egress_adopt_runs(struct egress *e)
 		if (!retention_get(e->ring, batch, &b))
 			continue;
 		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
-		/* the last one may have come after the last ledger */
-		if (b.table == ARROW_FRAMES && retention_run_get(e->ring, b.run, &run) &&
-			run.incarnation == e->before.incarnation)
-			e->before.retained_frame = RTE_MAX(e->before.retained_frame, b.last);
+		/* images whose rows were not put any more are of frames that are lost */
+		if (b.table == ARROW_IMAGES && b.held && b.last <= e->before.retained_frame &&
+			is_of_dead(e, &b))
+			e->before_held += b.rows;
 	}
 	for (i = 0; i < RETENTION_RUNS && rc == 0; i++) {
 		if (!retention_run_get(e->ring, i, &run))

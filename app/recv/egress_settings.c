@@ -9,8 +9,20 @@
 #include <string.h>
 
 #include "egress_private.h"
+#include "sink/sink_message.h"
 
 #define ROUND_MS 5
+
+static bool
+is_name(const char *text)
+{
+	char name[SINK_NAME_BYTES] = "";
+
+	if (strlen(text) >= sizeof(name))
+		return false;
+	strcpy(name, text);
+	return sink_name_check(name);
+}
 
 void
 egress_settings_read(struct egress_settings *s, struct config *c)
@@ -19,8 +31,11 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 
 	s->device = config_text(c, "egress", "device", NULL);
 	s->stores = config_text(c, "egress", "stores", NULL);
+	s->identity = config_text(c, "egress", "identity", NULL);
 	s->key = config_text(c, "egress", "key", NULL);
-	s->ring = config_text(c, "egress", "ring", "/dev/shm/braggline-retention");
+	s->ring = config_text(c, "egress", "ring", "auto");
+	if (s->ring != NULL && strcmp(s->ring, "auto") == 0)
+		s->ring = retention_default_path();
 	s->ring_bytes = config_uint(c, "egress", "ring_mib", 1024, 1, UINT32_MAX) << 20;
 	s->batch_bytes = config_uint(c, "egress", "batch_mib", 16, 1, 512) << 20;
 	s->rate = config_uint(c, "egress", "rate_mb", 100, 1, 1000000) * 1000000;
@@ -36,8 +51,13 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 		return;
 	if (s->stores == NULL)
 		config_complain(c, "egress", "stores", "is needed: ADDRESS[:PORT],...");
+	if (s->identity == NULL || !is_name(s->identity))
+		config_complain(c, "egress", "identity",
+			"is needed: the NAME of [receiver NAME] in the stores' keyrings: letters, "
+			"digits, '-', '_', '.'");
 	if (s->key == NULL)
-		config_complain(c, "egress", "key", "is needed: a file that the stores have, too");
+		config_complain(c, "egress", "key",
+			"is needed: a file with the key that the stores' keyrings have for it");
 }
 
 /* ADDRESS[:PORT], IPv4, or IPv6 in brackets. */

@@ -41,6 +41,8 @@ struct file_writer {
 	struct file_writer_stats stats; /* by the writing thread alone, without table[] */
 	struct arrow_run_status status[ARROW_TABLES]; /* as file_writer_path() gave it */
 	struct frame_record fetched;		      /* a record whose output is in the staging */
+	uint64_t now;				      /* ms, coarse */
+	uint64_t since; /* `now` when the oldest row came that is in an open batch; 0: none is */
 };
 
 /* Counters have one writer: a plain store that readers cannot see half of. */
@@ -63,11 +65,17 @@ static void
 writer_emit(void *arg, const struct batch *b)
 {
 	struct file_writer *w = arg;
+	int rc;
 
 	if (w->config.egress != NULL)
-		egress_put(w->config.egress, b);
+		rc = egress_put(w->config.egress, b);
 	else
-		arrow_run_append(w->run, b);
+		rc = arrow_run_append(w->run, b);
+	if (rc != 0 && b->table == ARROW_IMAGES)
+		batch_builder_disown(w->builder, b->first, b->last);
+	/* the row at hand, which has not been added yet, begins another */
+	if (b->table == ARROW_FRAMES)
+		w->since = 0;
 }
 
 static void
@@ -94,6 +102,29 @@ nap(struct file_writer *w)
 	const struct timespec t = {.tv_nsec = FILE_WRITER_NAP_US * 1000};
 
 	nanosleep(&t, NULL);
+}
+
+/* In ms. No system call: it is asked for with every burst. */
+static uint64_t
+coarse_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return t.tv_sec * UINT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* Nothing stays in an open batch for longer than batch_ms, whether something follows or not. */
+static void
+end_old_batches(struct file_writer *w)
+{
+	const uint64_t most = w->config.batch_ms;
+
+	if (most == 0)
+		return;
+	w->now = coarse_clock();
+	if (w->since != 0 && w->now - w->since >= most)
+		batch_builder_flush(w->builder);
 }
 
 static int
@@ -169,6 +200,7 @@ take(struct file_writer *w, const struct frame_record *from, struct compress_job
 
 	const struct file_writer_config *c = &w->config;
 	struct file_writer_stats *s = &w->stats;
+	int added;
 
 	count(&s->records, 1);
 	if (kept)
@@ -178,7 +210,10 @@ take(struct file_writer *w, const struct frame_record *from, struct compress_job
 		batch_builder_flush(w->builder);
 		arrow_run_roll(w->run);
 	}
-	if (add(w, record, job) == 0) {
+	added = add(w, record, job);
+	if (w->since == 0)
+		w->since = w->now;
+	if (added == 0) {
 		if (kept && c->kept != NULL)
 			c->kept(c->kept_arg, record,
 				far ? c->staging : c->outputs + record->out * c->layout.stride);
@@ -239,6 +274,7 @@ writer_main(void *arg)
 		request = __atomic_load_n(&w->request, __ATOMIC_ACQUIRE);
 		if (request == ABORT)
 			break;
+		end_old_batches(w);
 		n = rte_ring_sc_dequeue_burst(w->config.records, record, FILE_WRITER_BURST, NULL);
 		if (n == 0) {
 			if (request == STOP)
@@ -503,6 +539,12 @@ file_writer_status(struct file_writer *w, enum arrow_table table, struct arrow_r
 	memset(status, 0, sizeof(*status));
 	snprintf(status->path, sizeof(status->path), "stores: %s of %s", arrow_table_name(table),
 		w->config.run);
+}
+
+uint64_t
+file_writer_incarnation(const struct file_writer *w)
+{
+	return w->config.incarnation;
 }
 
 const char *

@@ -59,6 +59,10 @@ struct file_writer_config {
 	uint32_t frames_interval; /**< frame numbers of a batch; 0: default of batch_builder.h */
 	uint32_t images_interval;
 	uint64_t byte_limit;
+	/** A record is in an open batch for so long at most, whether others follow or not; 0: until
+	 * one of another interval comes. The time is read once a burst: add FILE_WRITER_NAP_US, the
+	 * step of a coarse clock, and what the writer waits for a disk or a full journal */
+	uint32_t batch_ms;
 	const cpu_set_t *cpus; /**< where the thread runs; NULL: where its creator does */
 	/** Compresses raw frames ahead, if the CPU reaches the outputs. NULL: the writer does */
 	struct compressor *compressor;
@@ -119,6 +123,9 @@ int file_writer_stop(struct file_writer *writer, bool drain);
 
 /** A copy of the counters; each is consistent by itself. Any thread, until destroy. */
 void file_writer_stats_get(const struct file_writer *writer, struct file_writer_stats *stats);
+
+/** Of its batches. */
+uint64_t file_writer_incarnation(const struct file_writer *writer);
 
 /** Path of a table's file: of the last one, if there were several. Until destroy. */
 const char *file_writer_path(struct file_writer *writer, enum arrow_table table);

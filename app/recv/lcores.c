@@ -13,6 +13,7 @@
 #include <rte_pause.h>
 #include <rte_string_fns.h>
 
+#include "counter.h"
 #include "lcores.h"
 
 RTE_LOG_REGISTER(lcores_logtype, braggline.lcores, NOTICE);
@@ -202,15 +203,15 @@ poll_roles(void *arg)
 
 			now = rte_rdtsc();
 			if (did)
-				role->busy_cycles += now - begin;
+				counter_add(&role->busy_cycles, now - begin);
 			busy |= did;
 		}
-		lc->rounds++;
+		counter_add(&lc->rounds, 1);
 		if (busy) {
-			lc->busy_cycles += now - last;
+			counter_add(&lc->busy_cycles, now - last);
 			idle_rounds = 0;
 		} else {
-			lc->idle_cycles += now - last;
+			counter_add(&lc->idle_cycles, now - last);
 			rest(lc->idle, ++idle_rounds);
 		}
 		last = now;

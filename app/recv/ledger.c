@@ -9,8 +9,10 @@
 
 #include <rte_log.h>
 
+#include "counter.h"
 #include "durable_file.h"
 #include "ledger.h"
+#include "own_file.h"
 
 RTE_LOG_REGISTER(ledger_logtype, braggline.ledger, NOTICE);
 
@@ -59,6 +61,12 @@ ledger_column(const struct ledger *l, uint32_t i)
 	return *(const uint64_t *)((const uint8_t *)l + columns[i].at);
 }
 
+static uint64_t *
+column_of(struct ledger *l, uint32_t i)
+{
+	return (uint64_t *)((uint8_t *)l + columns[i].at);
+}
+
 bool
 ledger_balanced(const struct ledger *l)
 {
@@ -94,7 +102,7 @@ balance(struct ledger *l)
 void
 ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer *writer)
 {
-	const struct builder_stats *b = builder_stats(p->builder);
+	const struct builder_stats stats = builder_stats(p->builder), *b = &stats;
 	struct file_writer_stats w = {0};
 
 	memset(l, 0, sizeof(*l));
@@ -122,7 +130,7 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer
 	l->timeouts = b->timeouts;
 	for (uint32_t i = 0; i < p->settings->rx_lcores; i++)
 		for (uint32_t c = 0; p->rx[i] != NULL && c < RX_COUNTERS; c++)
-			l->packets[c] += p->rx[i]->counters[c];
+			l->packets[c] += counter_get(&p->rx[i]->counters[c]);
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		port_drops_add(&p->ports[i], l->ports);
 	balance(l);
@@ -194,6 +202,111 @@ ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first
 	l->lost_while_down = first > seen ? (first - seen - 1) / stride : 0;
 	l->frames += l->lost_at_restart + l->lost_while_down;
 	balance(l);
+}
+
+/* Of one row; `l` as it is read from the counters of a receiver that lives. */
+static void
+tally_row(struct ledger *l, uint8_t verdict, uint32_t flags, uint32_t missing)
+{
+	const bool kept = frame_verdict_is_kept(verdict);
+
+	l->frames++;
+	l->timeouts += (flags & FRAME_FLAG_TIMEOUT) != 0;
+	l->incomplete_kept += kept && (flags & FRAME_FLAG_INCOMPLETE) != 0;
+	if (verdict != FRAME_LOST && verdict != FRAME_REFUSED)
+		l->missing_packets += missing;
+	if (kept && (flags & FRAME_FLAG_NO_IMAGE) != 0) {
+		l->unwritten++;
+		l->unretained++;
+	}
+	switch ((enum frame_verdict)verdict) {
+	case FRAME_HIT:
+		l->hits++;
+		break;
+	case FRAME_AUDIT:
+		l->audited++;
+		break;
+	case FRAME_DRY_RUN:
+		l->dry_run++;
+		break;
+	case FRAME_INCOMPLETE:
+		l->incomplete++;
+		break;
+	case FRAME_LOST:
+		l->lost++;
+		break;
+	case FRAME_REFUSED:
+		l->refused++;
+		break;
+	case FRAME_ABORTED:
+		l->aborted++;
+		break;
+	case FRAME_VETOED:
+	default:
+		l->vetoed++;
+		break;
+	}
+}
+
+void
+ledger_tally(uint64_t to[LEDGER_COLUMNS], const struct batch *b, uint32_t modules)
+{
+	/* batch_builder.h: no column of `frames` is empty and none has nulls, so parts are as
+	 * columns are */
+	const uint8_t *verdict = b->body[FRAMES_VERDICT].iov_base;
+	const uint32_t *flags = b->body[FRAMES_FLAGS].iov_base;
+	const uint16_t *missing = b->body[FRAMES_MISSING].iov_base;
+	struct ledger l = {0};
+
+	for (uint64_t row = 0; row < b->rows; row++) {
+		uint32_t sum = 0;
+
+		for (uint32_t m = 0; m < modules; m++)
+			sum += missing[row * modules + m];
+		tally_row(&l, verdict[row], flags[row], sum);
+	}
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		to[i] += ledger_column(&l, i);
+}
+
+void
+ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, bool resumed)
+{
+	const uint64_t stride = RTE_MAX(dead->stride, 1u);
+	struct ledger then = {0};
+	uint64_t images, retained, seen;
+
+	memset(l, 0, sizeof(*l));
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++) {
+		*column_of(l, i) = dead->retained[i];
+		*column_of(&then, i) = dead->columns[i];
+	}
+	images = above(l->hits + l->audited + l->dry_run, l->unwritten);
+	l->held = RTE_MIN(held, images);
+	l->spilled = RTE_MIN(then.spilled, images - l->held);
+	l->stored = images - l->held - l->spilled;
+	l->records = l->frames;
+	/* since the one before it died */
+	l->lost_at_restart = then.lost_at_restart;
+	l->lost_while_down = then.lost_while_down;
+	seen = last_seen(dead, &retained);
+	if (!resumed && seen > 0)
+		l->lost_at_restart += (seen - retained + stride - 1) / stride;
+	l->frames += l->lost_at_restart + l->lost_while_down;
+	balance(l);
+}
+
+void
+ledger_held_is_stored(uint64_t c[LEDGER_COLUMNS])
+{
+	struct ledger l;
+
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		*column_of(&l, i) = c[i];
+	l.stored += l.held;
+	l.held = 0;
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		c[i] = ledger_column(&l, i);
 }
 
 static void
@@ -278,25 +391,74 @@ write_veto(FILE *f, const struct ledger_veto *v)
 }
 
 static void
-write_all(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes, FILE *f)
+write_columns(const struct ledger *l, FILE *f)
 {
-	fprintf(f, "[frames]\n");
 	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
 		fprintf(f, "%s = %" PRIu64 "\n", columns[i].name, ledger_column(l, i));
 	fprintf(f, "balanced = %d\n", ledger_balanced(l));
-	fprintf(f, "\n[packets]\n");
-	for (uint32_t c = 0; c < RX_COUNTERS; c++)
-		fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
-	fprintf(f, "\n[ports]\n");
-	for (uint32_t c = 0; c < PORT_DROPS; c++)
-		fprintf(f, "%s = %" PRIu64 "\n", port_drop_names[c], l->ports[c]);
+}
+
+/* All receivers of the run up to this one. */
+static void
+write_sum(const struct ledger *l, const struct ledger_receiver *r, FILE *f)
+{
+	struct ledger sum = *l;
+
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++) {
+		*column_of(&sum, i) += r->earlier[i];
+		if (columns[i].at == offsetof(struct ledger, frames))
+			sum.records += r->earlier[i];
+	}
+	/* records are of frames that somebody had */
+	sum.records += l->lost_at_restart + l->lost_while_down;
+	sum.records -= sum.lost_at_restart + sum.lost_while_down;
+	balance(&sum);
+	sum.placed_balance = l->placed_balance;
+	fprintf(f, "\n[run]\nreceivers = %" PRIu64 "\n", r->receivers + 1);
+	write_columns(&sum, f);
+}
+
+static void
+write_all(const struct ledger *l, const struct ledger_receiver *r, const struct ledger_veto *vetoes,
+	uint32_t nb_vetoes, FILE *f)
+{
+	fprintf(f, "[receiver]\nincarnation = %016" PRIx64 "\ndied = %d\n", r->incarnation,
+		r->died);
+	fprintf(f, "\n[frames]\n");
+	write_columns(l, f);
+	if (!r->died) {
+		fprintf(f, "\n[packets]\n");
+		for (uint32_t c = 0; c < RX_COUNTERS; c++)
+			fprintf(f, "%s = %" PRIu64 "\n", rx_counter_names[c], l->packets[c]);
+		fprintf(f, "\n[ports]\n");
+		for (uint32_t c = 0; c < PORT_DROPS; c++)
+			fprintf(f, "%s = %" PRIu64 "\n", port_drop_names[c], l->ports[c]);
+	}
 	for (uint32_t i = 0; i < nb_vetoes; i++)
 		write_veto(f, &vetoes[i]);
+	write_sum(l, r, f);
+}
+
+/* Whether a file is the ledger of this receiver: its first lines say so. */
+static bool
+is_ledger_of(const char *path, uint64_t incarnation)
+{
+	char wanted[40], head[128];
+	bool found = false;
+	FILE *f = own_file_read(path);
+
+	snprintf(wanted, sizeof(wanted), "incarnation = %016" PRIx64 "\n", incarnation);
+	while (f != NULL && !found && fgets(head, sizeof(head), f) != NULL && head[0] != '\n')
+		found = strcmp(head, wanted) == 0;
+	if (f != NULL)
+		fclose(f);
+	return found;
 }
 
 /* A run that is gone on with has one of its receiver before. */
 static int
-create(char path[PATH_MAX], const char *directory, const char *run, const char *text, size_t bytes)
+create(char path[PATH_MAX], const struct ledger_receiver *r, const char *directory, const char *run,
+	const char *text, size_t bytes)
 {
 	char number[16] = "";
 	int ret, n;
@@ -310,6 +472,9 @@ create(char path[PATH_MAX], const char *directory, const char *run, const char *
 		ret = durable_file_create(path, text, bytes);
 		if (ret != -EEXIST)
 			break;
+		/* its successor was killed when it had written it */
+		if (r->died && is_ledger_of(path, r->incarnation))
+			return 0;
 	}
 	if (ret == 0 && number[0] != '\0')
 		rte_log(RTE_LOG_NOTICE, ledger_logtype,
@@ -320,8 +485,9 @@ create(char path[PATH_MAX], const char *directory, const char *run, const char *
 }
 
 int
-ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes,
-	const char *directory, const char *run, char path[PATH_MAX])
+ledger_write(const struct ledger *l, const struct ledger_receiver *receiver,
+	const struct ledger_veto *vetoes, uint32_t nb_vetoes, const char *directory,
+	const char *run, char path[PATH_MAX])
 {
 	char *text = NULL;
 	size_t bytes;
@@ -331,8 +497,9 @@ ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t 
 	snprintf(path, PATH_MAX, "%s/%s_ledger.ini", directory, run);
 	f = open_memstream(&text, &bytes);
 	if (f != NULL)
-		write_all(l, vetoes, nb_vetoes, f);
-	ret = f == NULL || fclose(f) != 0 ? -ENOMEM : create(path, directory, run, text, bytes);
+		write_all(l, receiver, vetoes, nb_vetoes, f);
+	ret = f == NULL || fclose(f) != 0 ? -ENOMEM
+					  : create(path, receiver, directory, run, text, bytes);
 	free(text);
 	if (ret != 0)
 		rte_log(RTE_LOG_ERR, ledger_logtype, "ledger: cannot write %s: %s\n", path,

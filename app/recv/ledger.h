@@ -29,10 +29,21 @@ struct ledger_kept {
 	uint64_t first_frame;	 /**< that was closed, 0: none */
 	uint64_t last_frame;	 /**< the last one, 0: none */
 	uint64_t retained_frame; /**< last one whose row of `frames` is in retention, 0: none */
-	uint64_t columns[LEDGER_COLUMNS];
+	uint64_t columns[LEDGER_COLUMNS]; /**< when it was written */
+	/** Of frames up to retained_frame, by their rows: ledger_tally() of all batches. */
+	uint64_t retained[LEDGER_COLUMNS];
+	/** A batch of `frames` is being put: if it is there, this is what is retained. */
+	uint64_t next_sequence; /**< of that batch, or LEDGER_NONE */
+	uint64_t next_frame;
+	uint64_t next[LEDGER_COLUMNS];
+	uint64_t receivers; /**< of the same run that have died before this one, and */
+	uint64_t earlier[LEDGER_COLUMNS]; /**< the sum of their ledgers */
+	char name[72];			  /**< of the run */
+	char directory[2048];		  /**< where its ledger is written */
 };
 
-#define LEDGER_KEPT_VERSION 1
+#define LEDGER_KEPT_VERSION 2
+#define LEDGER_NONE	    UINT64_MAX
 
 struct ledger {
 	/* frames, by fate */
@@ -97,6 +108,19 @@ void ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t 
 /** Of a receiver that has seen no frame yet: who comes next resumes from what it has found. */
 void ledger_pass_on(struct ledger_kept *kept, const struct ledger_kept *before);
 
+/** Add what the rows of a batch of `frames` say. @param modules  of the detector */
+void ledger_tally(uint64_t columns[LEDGER_COLUMNS], const struct batch *b, uint32_t modules);
+
+/**
+ * The last ledger of a receiver that died, as its ring tells it.
+ * @param held     kept rows that the ring holds for stores
+ * @param resumed  the next one goes on with the run: what is lost in between is in its ledger
+ */
+void ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, bool resumed);
+
+/** What was held for stores is there by now. */
+void ledger_held_is_stored(uint64_t columns[LEDGER_COLUMNS]);
+
 /** Print as aligned lines of name and number, with shares. */
 void ledger_print(const struct ledger *l, FILE *out);
 
@@ -109,15 +133,26 @@ struct ledger_veto {
 /** Ledgers of a run: of so many receivers that went on with it. */
 #define LEDGER_FILES_MAX 10000
 
+/** Whose ledger it is. */
+struct ledger_receiver {
+	uint64_t incarnation; /**< of its batches */
+	bool died;	      /**< its successor writes this: of packets nothing is known */
+	uint64_t receivers;   /**< of the same run before it */
+	uint64_t earlier[LEDGER_COLUMNS]; /**< the sum of theirs */
+};
+
 /**
- * Write as `[frames]`, `[packets]`, `[ports]` and `[veto VERSION]` sections of name = value. The
- * file is RUN_ledger.ini or, as none is overwritten, the first of RUN_ledger.2.ini, ...3.ini and so
- * on that is free; it appears whole, and durable.
+ * Write as `[receiver]`, `[frames]`, `[packets]`, `[ports]`, `[veto VERSION]` and `[run]` sections
+ * of name = value; `[run]` is the sum of this and all earlier receivers of the run. The file is
+ * RUN_ledger.ini or, as none is overwritten, the first of RUN_ledger.2.ini, ...3.ini and so on that
+ * is free; it appears whole, and durable. That of a receiver that died is written once, whoever
+ * tries: the one of its incarnation that is there stays.
  * @param vetoes  thresholds in the order in which they came into force
  * @param path    out: the file
  * @return 0 or -errno (logged with the path)
  */
-int ledger_write(const struct ledger *l, const struct ledger_veto *vetoes, uint32_t nb_vetoes,
-	const char *directory, const char *run, char path[PATH_MAX]);
+int ledger_write(const struct ledger *l, const struct ledger_receiver *receiver,
+	const struct ledger_veto *vetoes, uint32_t nb_vetoes, const char *directory,
+	const char *run, char path[PATH_MAX]);
 
 #endif /* LEDGER_H */

@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <rte_errno.h>
 #include <rte_log.h>
 #include <rte_version.h>
 
@@ -49,12 +48,13 @@ struct service {
 	int failed; /**< the run was given up: negative errno */
 };
 
-static volatile sig_atomic_t signalled;
+/** By the main thread, in a handler; the service thread looks. */
+static int signalled;
 
 static void
 on_signal(int number)
 {
-	signalled = number;
+	__atomic_store_n(&signalled, number, __ATOMIC_RELAXED);
 }
 
 static void
@@ -194,12 +194,15 @@ serve(void *arg)
 
 	/* lcores that could not be launched have stopped before anybody told them to */
 	while (!gang_failed(s) && !lcores_stopped(s)) {
+		const int number = __atomic_load_n(&signalled, __ATOMIC_RELAXED);
+
 		run_tick(&s->run);
 		print_progress(s);
-		if (signalled && !stopping) {
+		sources_log(s->pipeline->sources, &s->pipeline->source_watch, false);
+		if (number != 0 && !stopping) {
 			/* first: a client may ask for the next run just now */
 			run_close(&s->run);
-			LOG(INFO, "stopping: %s\n", strsignal(signalled));
+			LOG(INFO, "stopping: %s\n", strsignal(number));
 			/* one that could not be stopped in time is asked again */
 			stopping = run_get_state(&s->run) == RUN_IDLE || run_stop(&s->run) == 0;
 			if (!stopping)
@@ -216,6 +219,7 @@ serve(void *arg)
 		while (!__atomic_load_n(&s->pipeline->rx[i]->stopped, __ATOMIC_ACQUIRE) &&
 			!lcores_stopped(s))
 			nanosleep(&tick, NULL);
+	sources_log(s->pipeline->sources, &s->pipeline->source_watch, true);
 	__atomic_store_n(&s->pipeline->lcores->stop, true, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -243,7 +247,7 @@ print_lcores(const struct pipeline *p)
 static void
 print_result(const struct service *s, const struct run_status *status)
 {
-	const struct builder_stats *b = builder_stats(s->pipeline->builder);
+	const struct builder_stats stats = builder_stats(s->pipeline->builder), *b = &stats;
 	const struct ledger *l = &status->ledger;
 	const double seconds = status->seconds;
 
@@ -301,8 +305,11 @@ receive(struct service *s)
 	run_get_status(&s->run, &status);
 	if (!s->settings->service)
 		print_result(s, &status);
-	if (status.failed)
+	if (status.failed) {
+		LOG(ERR, "run %s failed: %s\n", status.name,
+			status.message[0] != '\0' ? status.message : "its files or its ledger");
 		ret = -EIO;
+	}
 	ledger_read(&all, s->pipeline, NULL);
 	if (!all.packets_balance) {
 		LOG(ERR, "received packets are not all accounted for: this is a bug\n");
@@ -359,9 +366,15 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	run_init(&service.run, &pipeline, &settings, &a->settings);
 	/* commands may come before its lcores run: they wait */
 	service.run.lcores_poll = settings.service;
-	if (pipeline_create(&pipeline, &settings, &way, process_cpus) == 0 &&
-		telemetry_register(&service.run) == 0 && receive(&service) == 0)
+	ret = pipeline_create(&pipeline, &settings, &way, process_cpus);
+	if (ret != 0)
+		LOG(ERR, "memory, ports and threads cannot be set up: %s\n", strerror(-ret));
+	else if ((ret = telemetry_register(&service.run)) == 0)
+		ret = receive(&service);
+	if (ret == 0)
 		status = EXIT_SUCCESS;
+	else
+		LOG(ERR, "ends with status %d: %s\n", status, strerror(-ret));
 	telemetry_retire();
 	run_free(&service.run);
 	eal_hold();
@@ -391,6 +404,8 @@ main(int argc, char **argv)
 		CPU_ZERO(&process_cpus);
 	own = eal_own_words(argc, argv);
 	ret = parse_arguments(&arguments, argc - own, argv + own);
+	if (ret < 0 && own == 0)
+		eal_hint(stderr, "braggline-recv");
 	if (ret != 0)
 		return ret > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
 	if (arguments.dump_config)
@@ -398,11 +413,9 @@ main(int argc, char **argv)
 	/* before EAL, which takes a while: a signal then ends the run that has not begun */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	if (eal_start(argc, argv, own) < 0) {
-		fprintf(stderr, "braggline-recv: EAL does not start: %s\n",
-			rte_strerror(rte_errno));
+	eal_hangup_ends(&action);
+	if (eal_start("braggline-recv", argc, argv, own) < 0)
 		return EXIT_FAILURE;
-	}
 	status = run(&arguments, &process_cpus);
 	eal_end();
 	return status;

@@ -217,8 +217,10 @@ create_rx(struct pipeline *p)
 	char name[RTE_RING_NAMESIZE];
 
 	p->streams = rte_malloc_socket("rx_streams", sizeof(*p->streams), 64, socket);
-	if (p->streams == NULL)
+	p->sources = rte_malloc_socket("sources", sizeof(*p->sources), RTE_CACHE_LINE_SIZE, socket);
+	if (p->streams == NULL || p->sources == NULL)
 		return -ENOMEM;
+	sources_init(p->sources, &s->sources, &s->detector, p->table->config.stall_cycles);
 	memset(p->streams, 0xFF, sizeof(*p->streams));
 	for (uint32_t i = 0; i < s->detector.streams; i++)
 		p->streams->stream[s->udp_port + i] = i;
@@ -232,6 +234,7 @@ create_rx(struct pipeline *p)
 		rx->lane = &p->table->lanes[i];
 		rx->streams = p->streams;
 		rx->detector = &s->detector;
+		rx->sources = p->sources;
 		if (p->way.packets == GK_MEMORY_DEVICE)
 			rx->view = p->memory.view;
 		rx->drop_handoff = s->refuse;
@@ -512,6 +515,7 @@ pipeline_destroy(struct pipeline *p)
 	for (uint32_t i = 0; i < p->nb_ports; i++)
 		leaked += port_free_pools(&p->ports[i]);
 	rte_free(p->streams);
+	rte_free(p->sources);
 	frame_table_destroy(p->table);
 	rte_ring_free(p->egress);
 	rte_ring_free(p->returned);

@@ -48,6 +48,8 @@ struct pipeline {
 	uint8_t *staging; /**< ... then, what is written to files passes through here */
 	struct frame_table *table;
 	struct rx_streams *streams;
+	struct sources *sources;
+	struct source_watch source_watch; /**< of the service thread */
 	struct rx *rx[FRAME_LANES_MAX];
 	struct port ports[SETTINGS_PORTS_MAX];
 	uint32_t nb_ports;

@@ -6,10 +6,11 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include <rte_log.h>
 
+#include "durable_file.h"
+#include "own_file.h"
 #include "pipeline.h"
 
 RTE_LOG_REGISTER(pipeline_files_logtype, braggline.files, NOTICE);
@@ -96,6 +97,12 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 	ret = pedestal_write(p->pedestal, &out, masked);
 	if (ret == -ENODATA)
 		snprintf(text, size, "dark run %s: no frame, no pedestals", s->run);
+	else if (ret == -ERANGE)
+		snprintf(text, size,
+			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
+			"; at least %u of each module are needed, pedestals of others are not "
+			"written",
+			s->run, stats.frames[0], stats.frames[1], stats.frames[2], PEDESTAL_WINDOW);
 	else if (ret != 0)
 		snprintf(text, size, "dark run %s: pedestals cannot be written: %s", s->run,
 			strerror(-ret));
@@ -170,6 +177,7 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 		c->pedestal_digest);
 	describe_digest(d, ARROW_META_GAIN, files->gain != NULL, c->gain_digest);
 	describe_digest(d, ARROW_META_MASK, files->mask != NULL, c->mask_digest);
+	describe(d, ARROW_META_CALIBRATION_WARNING, c->warnings > 0 ? c->warning : "none");
 	/* of the maps beside the files the writer says it, with the name of their file */
 	if (!s->store_calibration)
 		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
@@ -187,8 +195,8 @@ prepare_place(const struct settings *s, struct file_writer_config *c, char messa
 			strerror(-ret));
 		return ret;
 	}
-	if (mkdir(s->directory, 0777) != 0 && errno != EEXIST) {
-		ret = -errno;
+	ret = durable_dir_make(s->directory, OWN_FOLDER_MODE);
+	if (ret < 0) {
 		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
 			s->directory, strerror(-ret));
 		return ret;
@@ -220,6 +228,7 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		.meta = run.meta,
 		.frames_interval = s->frames_interval,
 		.images_interval = s->images_interval,
+		.batch_ms = s->batch_ms,
 		.cpus = &p->writer_cpus,
 		.slices = s->writing,
 		.compressor = p->compressor,
@@ -248,6 +257,8 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		c.nb_planes = RTE_DIM(planes);
 	}
 	if (s->dark_run) {
+		LOG(NOTICE, "dark run %s: at least %u frames of each gain stage are needed\n",
+			s->run, PEDESTAL_WINDOW);
 		p->pedestal = pedestal_create(&p->settings->detector, NULL);
 		if (p->pedestal == NULL) {
 			snprintf(message, PATH_MAX, "no memory for the sums of a dark run");

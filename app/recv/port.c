@@ -8,6 +8,7 @@
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_devargs.h>
 #include <rte_ethdev.h>
 #include <rte_gpudev.h>
 #include <rte_log.h>
@@ -86,9 +87,32 @@ port_mtu_max(const struct rte_eth_dev_info *info)
 	return RTE_MIN(most, info->max_rx_pktlen - overhead);
 }
 
+/** An Ethernet device that EAL was told to create, and that is not there. @return NULL: none */
+static const char *
+failed_device(void)
+{
+	struct rte_devargs *args;
+	uint16_t id;
+
+	RTE_EAL_DEVARGS_FOREACH("vdev", args)
+	{
+		if (strncmp(args->name, "net_", strlen("net_")) == 0 &&
+			rte_eth_dev_get_port_by_name(args->name, &id) != 0)
+			return args->name;
+	}
+	return NULL;
+}
+
 static int
 find_device(struct port *p)
 {
+	const char *failed = failed_device();
+
+	if (port_find(p->settings->device, &p->id) != 0 && failed != NULL) {
+		LOG(ERR, "there is no Ethernet device '%s': %s could not be created, see above\n",
+			p->settings->device, failed);
+		return -ENODEV;
+	}
 	if (port_find(p->settings->device, &p->id) != 0) {
 		LOG(ERR,
 			"there is no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
@@ -345,7 +369,8 @@ static int
 setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_info *info)
 {
 	const uint64_t split = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
-	struct rte_eth_conf conf = {.rxmode.offloads = p->split ? split : 0};
+	struct rte_eth_conf conf = {
+		.rxmode.offloads = (p->split ? split : 0) | port_checksums(info)};
 	union rte_eth_rxseg segments[2] = {0};
 	struct rte_eth_rxconf rx = info->default_rxconf;
 	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1 = any */
@@ -410,8 +435,16 @@ take_all(const struct port *p, const struct rte_eth_dev_info *info)
 			p->name, rte_strerror(-ret));
 }
 
+uint64_t
+port_checksums(const struct rte_eth_dev_info *info)
+{
+	return info->rx_offload_capa &
+		(RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM);
+}
+
 void
-port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue)
+port_rule_init(
+	struct port_rule *r, uint16_t udp_port, uint16_t queue, const struct source_filter *filter)
 {
 	*r = (struct port_rule){
 		.attr.ingress = 1,
@@ -424,6 +457,13 @@ port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue)
 		.actions = {{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &r->queue},
 			{.type = RTE_FLOW_ACTION_TYPE_END}},
 	};
+	if (filter == NULL)
+		return;
+	source_filter_ipv4(filter, &r->ip.hdr, &r->ip_mask.hdr);
+	if (r->ip_mask.hdr.src_addr == 0 && r->ip_mask.hdr.dst_addr == 0)
+		return;
+	r->pattern[1].spec = &r->ip;
+	r->pattern[1].mask = &r->ip_mask;
 }
 
 /** One rule a stream, to the queue of the lane that owns it. @return 0; -ENOTSUP, and why */
@@ -439,9 +479,15 @@ steer(struct port *p, const struct settings *s, const uint8_t *owner, char *why,
 		for (uint32_t q = 0; q < p->nb_queues; q++)
 			if (p->queue_lane[q] == owner[stream])
 				queue = q;
-		port_rule_init(&rule, s->udp_port + stream, queue);
+		/* a port that knows no addresses, or no such masks: RX roles look at them anyway */
+		port_rule_init(&rule, s->udp_port + stream, queue, &s->sources.filter[stream]);
 		p->rules[p->nb_rules] =
 			rte_flow_create(p->id, &rule.attr, rule.pattern, rule.actions, &error);
+		if (p->rules[p->nb_rules] == NULL && rule.pattern[1].spec != NULL) {
+			port_rule_init(&rule, s->udp_port + stream, queue, NULL);
+			p->rules[p->nb_rules] = rte_flow_create(
+				p->id, &rule.attr, rule.pattern, rule.actions, &error);
+		}
 		if (p->rules[p->nb_rules] == NULL) {
 			snprintf(why, size, "no flow rule for UDP port %u: %s",
 				s->udp_port + stream,

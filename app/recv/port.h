@@ -181,13 +181,22 @@ struct port_rule {
 	struct rte_flow_attr attr;
 	struct rte_flow_item_udp udp;
 	struct rte_flow_item_udp mask;
+	struct rte_flow_item_ipv4 ip;
+	struct rte_flow_item_ipv4 ip_mask;
 	struct rte_flow_action_queue queue;
 	struct rte_flow_item pattern[4];
 	struct rte_flow_action actions[2];
 };
 
-/** Ethernet / IPv4 / UDP to `udp_port`, to RX queue `queue`. */
-void port_rule_init(struct port_rule *r, uint16_t udp_port, uint16_t queue);
+/**
+ * Ethernet / IPv4 / UDP to `udp_port`, to RX queue `queue`.
+ * @param filter  addresses that a packet must have; NULL: any
+ */
+void port_rule_init(
+	struct port_rule *r, uint16_t udp_port, uint16_t queue, const struct source_filter *filter);
+
+/** Checksums that the port checks, of those that RX roles want to know of: RX offloads. */
+uint64_t port_checksums(const struct rte_eth_dev_info *info);
 
 /**
  * Find the device, choose split or single-segment mode, create the pools, set up and start the

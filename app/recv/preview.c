@@ -137,6 +137,8 @@ save(struct preview *p, const char *path)
 	int ret;
 
 	snprintf(part, sizeof(part), "%s.part", path);
+	/* emptied, it might be a link to another file */
+	(void)unlink(part);
 	ret = canvas_save(&p->canvas, part, CANVAS_FAST);
 	if (ret == 0 && rename(part, path) < 0)
 		ret = -errno;

@@ -11,6 +11,7 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
+#include "counter.h"
 #include "arrow_recovery.h"
 #include "run.h"
 #include "run_ledger.h"
@@ -72,24 +73,28 @@ run_free(struct run *r)
 	pthread_mutex_destroy(&r->lock);
 }
 
-/** Give the builder an order and wait until it has been carried out. */
+/** Give the builder an order and wait until it has been carried out. One that timed out is not
+ * carried out later, either. */
 static int
 give_order(struct run *r, const struct builder_command *command, uint64_t *effective)
 {
 	struct builder *b = r->pipeline->builder;
 	int ret = builder_post(b, command);
 
-	for (unsigned int ms = 0; ret == 0 && ms < ORDER_TIMEOUT_MS; ms++) {
+	if (ret != 0)
+		return ret;
+	for (unsigned int ms = 0;; ms++) {
 		ret = builder_result(b, effective);
 		if (ret != -EINPROGRESS)
 			return ret;
+		/* false: it is at it just now */
+		if (ms >= ORDER_TIMEOUT_MS && builder_cancel(b))
+			return -ETIMEDOUT;
 		if (r->lcores_poll)
 			usleep(1000);
 		else
 			builder_poll(b);
-		ret = 0;
 	}
-	return ret != 0 ? ret : -ETIMEDOUT;
 }
 
 /** May a run have this of its own? */
@@ -237,6 +242,8 @@ arm(struct run *r)
 	r->began = false;
 	r->nb_vetoes = 0;
 	r->resumed.version = 0;
+	memset(r->earlier, 0, sizeof(r->earlier));
+	r->receivers = 0;
 	r->first_activity = 0;
 	enter(r, RUN_ARMED);
 	return 0;
@@ -280,7 +287,7 @@ start(struct run *r)
 		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
 	r->began = true;
 	run_ledger_resume(r);
-	r->keep_at = 0;
+	run_ledger_keep(r, true);
 	note_veto(r, &command.veto, 0);
 	r->runs++;
 	enter(r, RUN_RUNNING);
@@ -300,13 +307,13 @@ read_writer(struct run *r, struct run_writer *writer)
 static void
 finish(struct run *r)
 {
-	const struct builder_stats *b = builder_stats(r->pipeline->builder);
+	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct run_status *last = &r->last;
-	bool failed = false;
+	bool failed = false, drained;
 	int ret;
 
-	if (file_writer_stop(r->writer, true) != 0)
-		failed = true;
+	drained = file_writer_stop(r->writer, true) == 0;
+	failed = !drained;
 	preview_end(r->pipeline->preview);
 	for (int t = 0; t < ARROW_TABLES; t++) {
 		rte_strscpy(r->paths[t], file_writer_path(r->writer, t), sizeof(r->paths[t]));
@@ -337,8 +344,7 @@ finish(struct run *r)
 	/* that of a receiver that died stays for the run that goes on with it */
 	if (r->began)
 		run_ledger_keep(r, false);
-	ret = ledger_write(&last->ledger, r->vetoes, r->nb_vetoes, r->settings.directory,
-		r->settings.run, last->ledger_path);
+	ret = run_ledger_write(r, &last->ledger, drained, last->ledger_path);
 	if (ret != 0) {
 		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
 		failed = true;
@@ -431,17 +437,27 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 }
 
 /**
- * Packets of a detector: others' (ARP, LLDP, ...) come on an idle line as well. By their fates:
- * when one is received it is not known whose it is.
+ * Packets of the detector's own sources: others come on an idle line as well, and must neither
+ * begin a run's activity nor keep it up. By their fates: when one is received it is not known
+ * whose it is.
  */
 static uint64_t
 detector_packets(const uint64_t counters[])
 {
+	/* found before it is known, or because it is known, who sent them; not misplaced ones,
+	 * which are of the stream's own source */
+	static const bool is_anybodys[RX_COUNTERS] = {
+		[RX_FOREIGN] = true,
+		[RX_CHECKSUM] = true,
+		[RX_FRAGMENT] = true,
+		[RX_TRUNCATED] = true,
+		[RX_MALFORMED] = true,
+	};
 	uint64_t packets = 0;
 
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
-		if (c != RX_FOREIGN && c != RX_FRAGMENT)
-			packets += counters[c];
+		if (!is_anybodys[c])
+			packets += counter_get(&counters[c]);
 	return packets;
 }
 
@@ -449,7 +465,7 @@ detector_packets(const uint64_t counters[])
 static void
 watch_activity(struct run *r)
 {
-	const struct builder_stats *b = builder_stats(r->pipeline->builder);
+	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	uint64_t activity = b->closed - r->before.frames;
 	const uint64_t now = rte_rdtsc();
 
@@ -479,7 +495,7 @@ is_over(const struct run *r)
 		return false;
 	/* a packet that waits for a stalled stream is not idleness */
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		if (r->pipeline->rx[i]->nb_pending > 0)
+		if (__atomic_load_n(&r->pipeline->rx[i]->nb_pending, __ATOMIC_RELAXED) > 0)
 			patience = r->settings.idle_timeout_ms + 2 * (uint64_t)r->process->stall_ms;
 	return (rte_rdtsc() - r->active_at) / (rte_get_tsc_hz() / 1000) > patience;
 }
@@ -627,7 +643,7 @@ run_get_state(struct run *r)
 void
 run_get_status(struct run *r, struct run_status *status)
 {
-	const struct builder_stats *b = builder_stats(r->pipeline->builder);
+	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 
 	pthread_mutex_lock(&r->lock);
 	*status = r->last;

@@ -83,6 +83,8 @@ struct run {
 	struct ledger before;		    /**< counters when the run began */
 	struct ledger_kept resumed;	    /**< of a receiver that died in it; version 0: none */
 	bool asked;			    /**< ... and nobody asks again */
+	uint64_t receivers;		    /**< that have died in it, and had frames */
+	uint64_t earlier[LEDGER_COLUMNS];   /**< the sum of their ledgers */
 	uint64_t keep_at;		    /**< TSC when the ledger is kept next */
 	struct run_status last;		    /**< of the last run that ended */
 	char paths[ARROW_TABLES][PATH_MAX]; /**< its files */

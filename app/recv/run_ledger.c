@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_log.h>
+#include <rte_string_fns.h>
 
 #include "egress.h"
 #include "run_ledger.h"
@@ -21,30 +25,86 @@ run_ledger_read(struct run *r, struct ledger *l)
 	ledger_read(l, r->pipeline, r->writer);
 	ledger_since(l, &r->before);
 	if (r->resumed.version != 0)
-		ledger_resume(l, &r->resumed, builder_stats(r->pipeline->builder)->first_frame);
+		ledger_resume(l, &r->resumed, builder_stats(r->pipeline->builder).first_frame);
+}
+
+/* The files of a receiver that died are not complete without this. */
+static void
+write_of_dead(const struct run *r, const struct ledger_kept *dead, const struct ledger *l)
+{
+	struct ledger_receiver receiver = {
+		.incarnation = dead->incarnation,
+		.died = true,
+		.receivers = dead->receivers,
+	};
+	char path[PATH_MAX];
+
+	/* one that has had no frame has nothing to tell */
+	if (l->frames == 0)
+		return;
+	if (dead->name[0] == '\0' || strchr(dead->name, '/') != NULL) {
+		rte_log(RTE_LOG_ERR, run_ledger_logtype,
+			"run: the ledger of a receiver that died names no run: it is not "
+			"written\n");
+		return;
+	}
+	memcpy(receiver.earlier, dead->earlier, sizeof(receiver.earlier));
+	if (ledger_write(l, &receiver, NULL, 0, dead->directory, dead->name, path) == 0)
+		rte_log(RTE_LOG_NOTICE, run_ledger_logtype, "run: its ledger is %s\n", path);
 }
 
 void
 run_ledger_resume(struct run *r)
 {
+	struct ledger_kept *dead = &r->resumed;
+	struct ledger l;
+	uint64_t held;
+	bool same;
+
+	memset(r->earlier, 0, sizeof(r->earlier));
+	r->receivers = 0;
 	if (r->pipeline->stores == NULL || r->asked ||
-		!egress_ledger_before(r->pipeline->stores, &r->resumed)) {
-		r->resumed.version = 0;
+		!egress_ledger_before(r->pipeline->stores, dead, &held)) {
+		dead->version = 0;
 		return;
 	}
 	r->asked = true;
 	rte_log(RTE_LOG_NOTICE, run_ledger_logtype,
-		"run: a receiver died in run %016" PRIx64 ": it had seen frame %" PRIu64
+		"run: a receiver died in run %s (%016" PRIx64 "): it had seen frame %" PRIu64
 		", frames up to %" PRIu64 " are retained\n",
-		r->resumed.run, r->resumed.last_frame, r->resumed.retained_frame);
-	if (r->resumed.run != r->settings.run_id)
-		r->resumed.version = 0;
+		dead->name, dead->run, dead->last_frame, dead->retained_frame);
+	same = dead->run == r->settings.run_id && strcmp(dead->name, r->settings.run) == 0;
+	ledger_of_dead(&l, dead, held, same);
+	write_of_dead(r, dead, &l);
+	if (!same) {
+		dead->version = 0;
+		return;
+	}
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		r->earlier[i] = dead->earlier[i] + ledger_column(&l, i);
+	r->receivers = dead->receivers + (l.frames > 0);
+}
+
+int
+run_ledger_write(struct run *r, const struct ledger *l, bool all_is_stored, char path[PATH_MAX])
+{
+	struct ledger_receiver receiver = {
+		.incarnation = file_writer_incarnation(r->writer),
+		.receivers = r->receivers,
+	};
+
+	memcpy(receiver.earlier, r->earlier, sizeof(receiver.earlier));
+	/* or in files of our own: which ones nobody knows any more */
+	if (all_is_stored && r->process->egress.spill == NULL)
+		ledger_held_is_stored(receiver.earlier);
+	return ledger_write(l, &receiver, r->vetoes, r->nb_vetoes, r->settings.directory,
+		r->settings.run, path);
 }
 
 void
 run_ledger_keep(struct run *r, bool running)
 {
-	const struct builder_stats *b = builder_stats(r->pipeline->builder);
+	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct ledger_kept kept = {
 		.version = LEDGER_KEPT_VERSION,
 		.running = running,
@@ -53,11 +113,19 @@ run_ledger_keep(struct run *r, bool running)
 		.first_frame = b->first_frame,
 		.last_frame = b->last_frame,
 	};
+	char directory[PATH_MAX];
 	struct timespec now;
 	struct ledger l;
 
 	if (r->pipeline->stores == NULL)
 		return;
+	kept.receivers = r->receivers;
+	memcpy(kept.earlier, r->earlier, sizeof(kept.earlier));
+	snprintf(kept.name, sizeof(kept.name), "%s", r->settings.run);
+	/* the next process may be started elsewhere */
+	if (realpath(r->settings.directory, directory) == NULL ||
+		rte_strscpy(kept.directory, directory, sizeof(kept.directory)) < 0)
+		kept.directory[0] = '\0';
 	clock_gettime(CLOCK_REALTIME, &now);
 	kept.written = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	run_ledger_read(r, &l);

@@ -9,6 +9,7 @@
 #include <rte_prefetch.h>
 #include <rte_udp.h>
 
+#include "counter.h"
 #include "rx.h"
 
 const char *const rx_counter_names[RX_COUNTERS] = {
@@ -26,6 +27,8 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_NO_RUN] = "no_run",
 	[RX_OTHER] = "other_receiver",
 	[RX_FOREIGN] = "foreign",
+	[RX_CHECKSUM] = "bad_checksum",
+	[RX_MISPLACED] = "misplaced",
 	[RX_FRAGMENT] = "fragment",
 	[RX_TRUNCATED] = "truncated",
 	[RX_MALFORMED] = "malformed",
@@ -53,6 +56,23 @@ struct headers {
 _Static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
 
 /**
+ * Did the sender write these headers? The port's word counts, if it checks; a UDP checksum of 0 was
+ * not computed, whatever the port makes of it.
+ */
+static bool
+is_intact(const struct rte_mbuf *m, const struct headers *h)
+{
+	const uint64_t ip = m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
+
+	if (unlikely((m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD &&
+		    h->udp.dgram_cksum != 0))
+		return false;
+	if (ip == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
+		return true;
+	return ip != RTE_MBUF_F_RX_IP_CKSUM_BAD && rte_raw_cksum(&h->ip, sizeof(h->ip)) == 0xFFFF;
+}
+
+/**
  * Read Ethernet, IPv4 and UDP headers.
  * @return RX_PLACED if the packet may be the detector's, else why it is not
  */
@@ -73,6 +93,8 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 	p->stream = rx->streams->stream[rte_be_to_cpu_16(h->udp.dst_port)];
 	if (p->stream == RX_NO_STREAM)
 		return RX_FOREIGN;
+	if (unlikely(!is_intact(m, h)))
+		return RX_CHECKSUM;
 	if (h->udp.dgram_len !=
 			rte_cpu_to_be_16(sizeof(h->udp) + ops->header_bytes + ops->pixel_bytes) ||
 		m->pkt_len < header_bytes + ops->pixel_bytes)
@@ -83,6 +105,90 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 		return RX_TRUNCATED;
 	p->header = h->detector;
 	return RX_PLACED;
+}
+
+/** Packets of a burst that were read, and may be placed. */
+struct batch {
+	struct rx_packet *packets;
+	uint32_t n;
+};
+
+/** Free the packets of some streams. @return how many are left */
+static uint32_t
+drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t streams,
+	enum rx_counter cause)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if ((streams >> packets[i].stream & 1) == 0) {
+			packets[kept++] = packets[i];
+			continue;
+		}
+		counter_add(&rx->counters[cause], 1);
+		rte_pktmbuf_free(packets[i].m);
+	}
+	return kept;
+}
+
+/** What was taken of these streams was not theirs. */
+static void
+expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batch)
+{
+	for (uint64_t i = streams; i != 0; i &= i - 1) {
+		const uint32_t s = __builtin_ctzll(i);
+		const uint32_t n = frame_lane_expel(rx->table, rx->lane, s);
+
+		rx->counters[RX_PLACED] -= n;
+		rx->counters[cause] += n;
+		rx->waiting[s] = 0;
+	}
+	for (uint32_t i = 0; i < rx->nb_pending; i++)
+		if ((streams >> rx->pending[i].stream & 1) != 0)
+			rx->nb_of_source[rx->pending[i].source]--;
+	rx->nb_pending = drop_streams(rx, rx->pending, rx->nb_pending, streams, cause);
+	rx->nb_voted = RTE_MIN(rx->nb_voted, rx->nb_pending);
+	batch->n = drop_streams(rx, batch->packets, batch->n, streams, cause);
+}
+
+/** A stream, of this role or another, has announced its position. */
+static void
+review_positions(struct rx *rx, uint32_t version, struct batch *batch)
+{
+	const struct frame_table_config *c = &rx->table->config;
+	uint64_t mine = 0, misplaced;
+
+	for (uint32_t s = 0; s < rx->detector->streams; s++)
+		if (c->owner[s] == rx->lane->id)
+			mine |= UINT64_C(1) << s;
+	rx->sources_version = version;
+	misplaced = sources_review(rx->sources, mine);
+	if (misplaced != 0)
+		expel(rx, misplaced, RX_MISPLACED, batch);
+}
+
+static void
+look_at_positions(struct rx *rx, struct batch *batch)
+{
+	const uint32_t version = __atomic_load_n(&rx->sources->version, __ATOMIC_ACQUIRE);
+
+	if (unlikely(version != rx->sources_version))
+		review_positions(rx, version, batch);
+}
+
+/** A packet that its stream's filter does not let pass. @return RX_PLACED if it is taken */
+static enum rx_counter
+judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
+	struct batch *batch)
+{
+	const enum source_verdict v = sources_judge(rx->sources, stream, headers, position);
+
+	if (v == SOURCE_EXPELLED)
+		expel(rx, UINT64_C(1) << stream, RX_FOREIGN, batch);
+	look_at_positions(rx, batch);
+	if (v != SOURCE_OURS)
+		return v == SOURCE_MISPLACED ? RX_MISPLACED : RX_FOREIGN;
+	return rx->sources->stream[stream].misplaced ? RX_MISPLACED : RX_PLACED;
 }
 
 /**
@@ -99,7 +205,10 @@ read_headers(
 	const uint32_t lane = rx->lane->id;
 	const uint8_t *header[RX_BURST];
 	struct rte_mbuf *drop[RX_BURST];
-	uint32_t valid = 0, kept = 0, dropped = 0;
+	struct batch batch = {.packets = out};
+	uint32_t valid = 0, dropped = 0;
+
+	look_at_positions(rx, &batch);
 
 	/* the headers are two lines: what says whether they are the detector's is at their end */
 	for (uint32_t i = 0; i < n; i++) {
@@ -110,7 +219,7 @@ read_headers(
 		const enum rx_counter c = classify(rx, burst[i], &out[valid]);
 
 		if (unlikely(c != RX_PLACED)) {
-			rx->counters[c]++;
+			counter_add(&rx->counters[c], 1);
 			drop[dropped++] = burst[i];
 			continue;
 		}
@@ -123,10 +232,11 @@ read_headers(
 		rx->detector->ops->parse(header, parsed, valid);
 	for (uint32_t i = 0; i < valid; i++) {
 		const uint32_t stream = out[i].stream;
+		struct rx_packet *p;
 
 		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
 			    parsed[i].packet >= rx->detector->expect_to[stream])) {
-			rx->counters[RX_MALFORMED]++;
+			counter_add(&rx->counters[RX_MALFORMED], 1);
 			drop[dropped++] = out[i].m;
 			continue;
 		}
@@ -136,14 +246,26 @@ read_headers(
 			rx->outbox[to][rx->nb_outbox[to]++] = out[i].m;
 			continue;
 		}
-		out[kept] = out[i];
-		out[kept].source = source;
-		out[kept].frame = parsed[i].frame;
-		out[kept++].packet = parsed[i].packet;
+		if (unlikely(!source_passes(&rx->sources->filter[stream],
+			    out[i].header - sizeof(struct headers), parsed[i].position))) {
+			const enum rx_counter c = judge(rx, stream,
+				out[i].header - sizeof(struct headers), parsed[i].position, &batch);
+
+			if (c != RX_PLACED) {
+				counter_add(&rx->counters[c], 1);
+				drop[dropped++] = out[i].m;
+				continue;
+			}
+		}
+		p = &out[batch.n++];
+		*p = out[i];
+		p->source = source;
+		p->frame = parsed[i].frame;
+		p->packet = parsed[i].packet;
 	}
 	if (dropped > 0)
 		rte_pktmbuf_free_bulk(drop, dropped);
-	return kept;
+	return batch.n;
 }
 
 /** Give an outbox to the role that owns its streams. @return false if something is left */
@@ -154,14 +276,14 @@ hand_on(struct rx *rx, uint32_t lane)
 	uint32_t sent;
 
 	sent = rte_ring_enqueue_burst(rx->peers[lane]->inbox, (void **)rx->outbox[lane], n, NULL);
-	rx->counters[RX_HANDED_ON] += sent;
+	counter_add(&rx->counters[RX_HANDED_ON], sent);
 	if (likely(sent == n)) {
 		rx->nb_outbox[lane] = 0;
 		return true;
 	}
 	if (rx->drop_handoff) {
 		rte_pktmbuf_free_bulk(&rx->outbox[lane][sent], n - sent);
-		rx->counters[RX_HANDOFF] += n - sent;
+		counter_add(&rx->counters[RX_HANDOFF], n - sent);
 		rx->nb_outbox[lane] = 0;
 		return true;
 	}
@@ -248,7 +370,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			packets[waiting++] = *p;
 			continue;
 		}
-		rx->counters[counter_of_place[result]]++;
+		counter_add(&rx->counters[counter_of_place[result]], 1);
 		if (likely(result == FRAME_PLACED)) {
 			if (pixels == m)
 				continue;
@@ -298,6 +420,13 @@ all_are_full(const struct rx *rx)
 	return !rx->inbox_used || is_full(rx, rx->nb_queues);
 }
 
+/** Telemetry and the run look at it. */
+static void
+set_pending(struct rx *rx, uint32_t n)
+{
+	__atomic_store_n(&rx->nb_pending, n, __ATOMIC_RELAXED);
+}
+
 /** Go on with packets that waited. @return how many wait no longer */
 static uint32_t
 place_pending(struct rx *rx)
@@ -305,7 +434,7 @@ place_pending(struct rx *rx)
 	const uint32_t before = rx->nb_pending;
 
 	none_waits(rx);
-	rx->nb_pending = place(rx, rx->pending, before);
+	set_pending(rx, place(rx, rx->pending, before));
 	rx->nb_voted = RTE_MIN(rx->nb_voted, rx->nb_pending);
 	return before - rx->nb_pending;
 }
@@ -329,12 +458,12 @@ drop_strays(struct rx *rx)
 		}
 		if (frame_lane_is_ours(rx->table, &frame))
 			frame_lane_drop(rx->table, rx->lane, p->stream, frame);
-		rx->counters[RX_OUTLIER]++;
+		counter_add(&rx->counters[RX_OUTLIER], 1);
 		rx->waiting[p->stream] = 0;
 		rx->nb_of_source[p->source]--;
 		rte_pktmbuf_free(p->m);
 	}
-	rx->nb_pending = kept;
+	set_pending(rx, kept);
 	rx->nb_voted = RTE_MIN(rx->nb_voted, kept);
 }
 
@@ -381,7 +510,7 @@ take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
 
 	if (unlikely(waiting > 0)) {
 		memcpy(&rx->pending[rx->nb_pending], packets, waiting * sizeof(packets[0]));
-		rx->nb_pending += waiting;
+		set_pending(rx, rx->nb_pending + waiting);
 	}
 }
 
@@ -394,10 +523,10 @@ poll_queue(struct rx *rx, uint32_t q)
 
 	if (n == 0)
 		return 0;
-	rx->counters[RX_PACKETS] += n;
-	rx->counters[RX_BURSTS]++;
+	counter_add(&rx->counters[RX_PACKETS], n);
+	counter_add(&rx->counters[RX_BURSTS], 1);
 	for (uint32_t i = 0; i < n; i++)
-		rx->counters[RX_BYTES] += burst[i]->pkt_len;
+		counter_add(&rx->counters[RX_BYTES], burst[i]->pkt_len);
 	take(rx, q, burst, n);
 	return n;
 }
@@ -454,17 +583,17 @@ drop_waiting(struct rx *rx)
 
 	for (uint32_t i = 0; i < rx->nb_pending; i++)
 		rte_pktmbuf_free(rx->pending[i].m);
-	rx->counters[RX_STOPPED] += rx->nb_pending;
-	rx->nb_pending = 0;
+	counter_add(&rx->counters[RX_STOPPED], rx->nb_pending);
+	set_pending(rx, 0);
 	none_waits(rx);
 	for (uint32_t i = 0; i < rx->table->config.lanes; i++) {
 		rte_pktmbuf_free_bulk(rx->outbox[i], rx->nb_outbox[i]);
-		rx->counters[RX_STOPPED] += rx->nb_outbox[i];
+		counter_add(&rx->counters[RX_STOPPED], rx->nb_outbox[i]);
 		rx->nb_outbox[i] = 0;
 	}
 	while ((n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL)) > 0) {
 		rte_pktmbuf_free_bulk(burst, n);
-		rx->counters[RX_STOPPED] += n;
+		counter_add(&rx->counters[RX_STOPPED], n);
 	}
 	frame_lane_want(rx->lane, 0, false);
 }
@@ -502,7 +631,7 @@ rx_poll(void *arg)
 	if (unlikely(any_is_full(rx)))
 		drop_strays(rx);
 	if (rx->nb_pending > 0)
-		rx->counters[RX_WAITS]++;
+		counter_add(&rx->counters[RX_WAITS], 1);
 	if (try || received > 0)
 		want(rx);
 	/* a few more than came: caches stay as full as they are, and pools are left alone. With

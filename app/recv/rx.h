@@ -18,6 +18,7 @@
 
 #include "detector.h"
 #include "frame_table.h"
+#include "sources.h"
 
 #define RX_BURST 64
 /**
@@ -50,7 +51,9 @@ enum rx_counter {
 	RX_BEYOND,
 	RX_NO_RUN,    /**< there was no run */
 	RX_OTHER,     /**< of a frame that another receiver takes */
-	RX_FOREIGN,   /**< not IPv4/UDP to a port of the detector */
+	RX_FOREIGN,   /**< not IPv4/UDP from a stream's source to its destination, see sources.h */
+	RX_CHECKSUM,  /**< IPv4 header or UDP checksum is wrong */
+	RX_MISPLACED, /**< of another module's position: swapped cables */
 	RX_FRAGMENT,  /**< IP fragment: the MTU on the way is too small */
 	RX_TRUNCATED, /**< wrong length for the format */
 	RX_MALFORMED, /**< detector header of another format, or packet number out of range */
@@ -82,6 +85,8 @@ struct rx {
 	struct frame_lane *lane;
 	const struct rx_streams *streams;
 	const struct detector *detector;
+	struct sources *sources;  /**< shared by all; filters of this role's streams are its own */
+	uint32_t sources_version; /**< that was reviewed */
 	uint32_t nb_queues;
 	struct {
 		uint16_t port;

@@ -71,6 +71,7 @@ read_detector(struct settings *s, struct config *c)
 	if (s->udp_port <= 4791 && s->udp_port + s->detector.streams > 4791)
 		config_complain(c, "detector", "udp_port",
 			"the streams' ports must not include 4791, which is RoCEv2");
+	source_settings_read(&s->sources, c, &s->detector);
 }
 
 static void
@@ -257,6 +258,7 @@ read_output(struct settings *s, struct config *c)
 	s->producer = config_uint(c, "output", "producer", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
 	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
+	s->batch_ms = config_uint(c, "output", "batch_ms", 1000, 0, 3600 * 1000);
 	s->preview = config_text(c, "output", "preview", "auto");
 	s->preview_period = config_real(c, "output", "preview_s", 2, 0.1, 3600);
 }

@@ -21,6 +21,7 @@
 #include "detector.h"
 #include "egress.h"
 #include "frame_table.h"
+#include "source_settings.h"
 
 #define SETTINGS_PORTS_MAX  16
 #define SETTINGS_LCORES_MAX 128
@@ -81,6 +82,7 @@ struct port_settings {
 struct settings {
 	struct detector detector;
 	uint32_t udp_port; /**< of stream 0; stream s has udp_port + s */
+	struct source_settings sources;
 
 	struct port_settings ports[SETTINGS_PORTS_MAX];
 	uint32_t nb_ports;
@@ -130,6 +132,7 @@ struct settings {
 	bool store_calibration;	  /**< the maps beside the files */
 	uint32_t frames_interval; /**< frame numbers of a record batch of `frames` */
 	uint32_t images_interval;
+	uint32_t batch_ms;     /**< a record is in an open batch for so long at most; 0: no bound */
 	const char *preview;   /**< path of a PNG; auto: in the directory; off */
 	double preview_period; /**< s */
 

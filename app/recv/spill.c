@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,9 +17,9 @@
 #include "arrow_read.h"
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
-#include "direct_io.h"
 #include "fail_point.h"
 #include "file_lock.h"
+#include "own_file.h"
 #include "spill.h"
 #include "stream_source.h"
 
@@ -169,13 +168,19 @@ static int
 lock_dir(struct spill *s, struct spill_run *r)
 {
 	const struct spill_run *other;
+	char message[PATH_MAX];
 	int rc;
 
 	rc = dir_of(s, &r->run, r->dir);
 	if (rc < 0)
 		return rc;
-	if (mkdir(r->dir, 0755) < 0 && errno != EEXIST)
-		return -errno;
+	/* its name is durable, too: what is spilled into it outlives the ring */
+	rc = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
+	if (rc < 0) {
+		LOG(ERR, "%s\n", message);
+		return rc;
+	}
+	close(rc);
 	/* another incarnation of this run is spilled, too: the lock is both's */
 	for (other = s->run; other < s->run + RETENTION_RUNS; other++) {
 		if (other == r || !other->open || strcmp(other->dir, r->dir) != 0)
@@ -183,15 +188,10 @@ lock_dir(struct spill *s, struct spill_run *r)
 		r->dir_fd = fcntl(other->dir_fd, F_DUPFD_CLOEXEC, 0);
 		return r->dir_fd < 0 ? -errno : 0;
 	}
-	r->dir_fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r->dir_fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (r->dir_fd < 0)
 		return -errno;
-	rc = file_lock(r->dir_fd, 0);
-	if (rc < 0)
-		return rc;
-	/* its name, too: what is spilled into it outlives the ring, which may be in memory */
-	rc = direct_io.sync_dir(r->dir);
-	return rc == 0 && fsync(r->dir_fd) < 0 ? -errno : rc;
+	return file_lock(r->dir_fd, 0);
 }
 
 static int
@@ -494,12 +494,12 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
 	struct spill *s;
 	unsigned int i;
+	int rc;
 
-	if (mkdir(config->dir, 0755) < 0 && errno != EEXIST) {
-		snprintf(
-			message, PATH_MAX, "cannot make %.3000s: %s", config->dir, strerror(errno));
-		return -errno;
-	}
+	rc = own_folder_make(config->dir, OWN_FOLDER_DATA, message);
+	if (rc < 0)
+		return rc;
+	close(rc);
 	if (access(config->dir, W_OK | X_OK) < 0) {
 		snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", config->dir,
 			strerror(errno));

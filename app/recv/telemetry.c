@@ -10,6 +10,7 @@
 #include <rte_string_fns.h>
 #include <rte_version.h>
 
+#include "counter.h"
 #include "telemetry_dict.h"
 #include "telemetry_private.h"
 #include "telemetry_rdma.h"
@@ -86,7 +87,7 @@ get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	run_get_status(telemetry_run, &status);
 	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_string(d, "run", status.name);
+	telemetry_dict_text(d, "run", status.name);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
 	telemetry_dict_nest(d, "frames", ledger_frames(&status.ledger));
 	telemetry_dict_nest(d, "packets", ledger_packets(&status.ledger));
@@ -104,7 +105,7 @@ add_role(struct rte_tel_data *d, const struct role *role)
 	for (char *c = key; *c != '\0'; c++)
 		if (!isalnum((unsigned char)*c))
 			*c = '_';
-	rte_tel_data_add_dict_uint(d, key, role->busy_cycles);
+	rte_tel_data_add_dict_uint(d, key, counter_get(&role->busy_cycles));
 }
 
 static int
@@ -130,9 +131,9 @@ get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
 		for (uint32_t i = 0; i < lc->nb_roles; i++)
 			add_role(by_role, &lc->roles[i]);
 		telemetry_dict_text(e, "roles", roles);
-		rte_tel_data_add_dict_uint(e, "busy_cycles", lc->busy_cycles);
-		rte_tel_data_add_dict_uint(e, "idle_cycles", lc->idle_cycles);
-		rte_tel_data_add_dict_uint(e, "rounds", lc->rounds);
+		rte_tel_data_add_dict_uint(e, "busy_cycles", counter_get(&lc->busy_cycles));
+		rte_tel_data_add_dict_uint(e, "idle_cycles", counter_get(&lc->idle_cycles));
+		rte_tel_data_add_dict_uint(e, "rounds", counter_get(&lc->rounds));
 		telemetry_dict_nest(e, "role_busy_cycles", by_role);
 		snprintf(name, sizeof(name), "%u", id);
 		telemetry_dict_nest(d, name, e);
@@ -155,10 +156,55 @@ get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
 		if (e == NULL)
 			return -ENOMEM;
 		for (uint32_t c = 0; c < RX_COUNTERS; c++)
-			rte_tel_data_add_dict_uint(e, rx_counter_names[c], rx->counters[c]);
-		rte_tel_data_add_dict_uint(e, "pending", rx->nb_pending);
+			rte_tel_data_add_dict_uint(
+				e, rx_counter_names[c], counter_get(&rx->counters[c]));
+		rte_tel_data_add_dict_uint(
+			e, "pending", __atomic_load_n(&rx->nb_pending, __ATOMIC_RELAXED));
 		snprintf(name, sizeof(name), "%u", i);
 		telemetry_dict_nest(d, name, e);
+	}
+	return 0;
+}
+
+static void
+add_position(struct rte_tel_data *d, const char *name, uint32_t position)
+{
+	char text[32] = "n.a.";
+
+	if (position != SOURCE_POSITION_UNKNOWN)
+		snprintf(text, sizeof(text), "row %u column %u", position & 0xFFFF, position >> 16);
+	rte_tel_data_add_dict_string(d, name, text);
+}
+
+/** Whose packets are taken, by stream. */
+static int
+get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct sources *all = telemetry_run->pipeline->sources;
+	uint32_t expected[DETECTOR_STREAMS_MAX];
+
+	sources_expected(all, expected);
+	rte_tel_data_start_dict(d);
+	for (uint32_t s = 0; s < all->detector->streams; s++) {
+		const struct source *st = &all->stream[s];
+		struct rte_tel_data *e = telemetry_dict_new();
+		char text[64];
+
+		if (e == NULL)
+			return -ENOMEM;
+		rte_tel_data_add_dict_string(e, "state", source_step_names[st->step]);
+		rte_tel_data_add_dict_string(
+			e, "source", source_text(st->taken, text, sizeof(text)));
+		rte_tel_data_add_dict_string(
+			e, "destination", source_destination_text(st->taken, text, sizeof(text)));
+		rte_tel_data_add_dict_uint(e, "rejected", st->nb_rejected);
+		rte_tel_data_add_dict_string(
+			e, "last_rejected", source_text(st->rejected, text, sizeof(text)));
+		add_position(e, "position", st->position);
+		add_position(e, "expected_position", expected[s]);
+		rte_tel_data_add_dict_uint(e, "misplaced", st->misplaced);
+		snprintf(text, sizeof(text), "%u", s);
+		telemetry_dict_nest(d, text, e);
 	}
 	return 0;
 }
@@ -167,7 +213,8 @@ static int
 get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const struct frame_table *ft = telemetry_run->pipeline->table;
-	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
 	const struct detector *det = &ft->detector;
 
 	rte_tel_data_start_dict(d);
@@ -181,7 +228,9 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 		for (uint32_t i = 0; i < det->interfaces; i++) {
 			const uint32_t s = m * det->interfaces + i;
 
-			last = RTE_MAX(last, ft->lanes[ft->config.owner[s]].progress[s]);
+			const uint64_t *progress = ft->lanes[ft->config.owner[s]].progress;
+
+			last = RTE_MAX(last, counter_get(&progress[s]));
 		}
 		rte_tel_data_add_dict_uint(e, "frames", b->module_frames[m]);
 		rte_tel_data_add_dict_uint(e, "missing_packets", b->module_missing[m]);
@@ -196,7 +245,8 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
 	const struct gk_channel *channel = telemetry_run->pipeline->gk_config.channel;
 
 	rte_tel_data_start_dict(d);
@@ -208,9 +258,11 @@ get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 			return -ENOMEM;
 		rte_tel_data_add_dict_uint(e, "frames", b->gang_frames[g]);
 		rte_tel_data_add_dict_uint(e, "batches", b->gang_batches[g]);
-		rte_tel_data_add_dict_uint(
-			e, "pending", (uint32_t)(channel->bell.head[g] - channel->done[g].done));
-		rte_tel_data_add_dict_int(e, "error", (int)channel->done[g].error);
+		rte_tel_data_add_dict_uint(e, "pending",
+			__atomic_load_n(&channel->bell.head[g], __ATOMIC_RELAXED) -
+				__atomic_load_n(&channel->done[g].done, __ATOMIC_RELAXED));
+		rte_tel_data_add_dict_int(e, "error",
+			(int)__atomic_load_n(&channel->done[g].error, __ATOMIC_RELAXED));
 		snprintf(name, sizeof(name), "%u", g);
 		telemetry_dict_nest(d, name, e);
 	}
@@ -220,7 +272,8 @@ get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_builder(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
 
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_uint(d, "closed", b->closed);
@@ -326,7 +379,8 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
 	const struct calibration *c = &telemetry_run->pipeline->calibration;
 	char digest[24];
 
@@ -334,6 +388,8 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
 	rte_tel_data_add_dict_string(d, "digest", digest);
 	rte_tel_data_add_dict_uint(d, "masked", c->masked);
+	rte_tel_data_add_dict_uint(d, "warnings", c->warnings);
+	telemetry_dict_text(d, "warning", c->warning);
 	rte_tel_data_add_dict_uint(d, "unusable_g0", c->unusable[0]);
 	rte_tel_data_add_dict_uint(d, "unusable_g1", c->unusable[1]);
 	rte_tel_data_add_dict_uint(d, "unusable_g2", c->unusable[2]);
@@ -386,7 +442,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	run_get_status(telemetry_run, &status);
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
-	rte_tel_data_add_dict_string(d, "name", status.name);
+	telemetry_dict_text(d, "name", status.name);
 	telemetry_dict_text(d, "directory", status.directory);
 	rte_tel_data_add_dict_uint(d, "runs", status.runs);
 	rte_tel_data_add_dict_uint(d, "first_frame", status.first_frame);
@@ -415,6 +471,11 @@ static const struct telemetry_command commands[] = {
 		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
 	{"/braggline/rx", "", "Packets of each RX role since the start, by fate",
 		"by role: the packets of the ledger, pending", get_rx},
+	{"/braggline/sources", "", "Whose packets are taken, since the start",
+		"by stream: state (configured, none, first, contested, learnt), source, "
+		"destination, rejected (packets), last_rejected, position (announced), "
+		"expected_position, misplaced",
+		get_sources},
 	{"/braggline/modules", "", "What each module has sent since the start",
 		"by module: frames, missing_packets, last_frame", get_modules},
 	{"/braggline/builder", "", "Frames since the start, and what they waited for",
@@ -440,8 +501,9 @@ static const struct telemetry_command commands[] = {
 		"Stores, what is held for them, and what is done when they stand still",
 		"active; step (hold, spill, refuse), spills, refusals (times), spilled (batches), "
 		"spilled_adopted, spill_used (bytes), spill_error, runs (held); retention "
-		"{batches, bytes, room, in_doubt, put, released, moved, adopted, full}; stores by "
-		"number: address, state, says, identity, places, credits, waiting, sent, bytes, "
+		"{batches, bytes, room, in_doubt, put, released, moved, adopted, damaged, full}; "
+		"stores by number: address, state, says, identity, places, credits, waiting, "
+		"sent, bytes, "
 		"bytes_per_s, durable, durable_per_s, found, doubles, again, connections, "
 		"broken, refused, unreachable, malformed, late, stuck, reason; "
 		"below_us [...], kept_to_durable [...]",
@@ -461,7 +523,8 @@ static const struct telemetry_command commands[] = {
 		"result, state, from_frame or message", set_veto},
 	{"/braggline/pedestal", "",
 		"The calibration, and what dark frames did to it since the start",
-		"digest, masked, unusable_g0, unusable_g1, unusable_g2, updates, update_samples, "
+		"digest, masked, warnings, warning (the first), unusable_g0, unusable_g1, "
+		"unusable_g2, updates, update_samples, "
 		"update_pixels, update_drift_adu (mean of the last), pedestal_version",
 		get_pedestal},
 	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
@@ -481,6 +544,19 @@ static const struct telemetry_command commands[] = {
 		run_status_command},
 };
 
+/** A command that takes no parameters must not seem to follow them. @return 0 or -EINVAL */
+static int
+check_parameters(const struct telemetry_command *c, const char *params, struct rte_tel_data *d)
+{
+	if (c->parameters[0] != '\0' || params == NULL || params[0] == '\0')
+		return 0;
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "result", -EINVAL);
+	rte_tel_data_add_dict_string(
+		d, "message", "takes no parameters; settings go to /braggline/run/configure");
+	return -EINVAL;
+}
+
 /** What is registered for every command. */
 static int
 serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
@@ -488,9 +564,13 @@ serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	int ret = -ENOENT;
 
 	pthread_rwlock_rdlock(&run_lock);
-	for (uint32_t i = 0; telemetry_run != NULL && i < RTE_DIM(commands); i++)
-		if (strcmp(commands[i].path, cmd) == 0)
+	for (uint32_t i = 0; telemetry_run != NULL && i < RTE_DIM(commands); i++) {
+		if (strcmp(commands[i].path, cmd) != 0)
+			continue;
+		ret = 0;
+		if (check_parameters(&commands[i], params, d) == 0)
 			ret = commands[i].callback(cmd, params, d);
+	}
 	pthread_rwlock_unlock(&run_lock);
 	return ret;
 }
@@ -506,7 +586,9 @@ telemetry_retire(void)
 int
 telemetry_register(struct run *r)
 {
+	pthread_rwlock_wrlock(&run_lock);
 	telemetry_run = r;
+	pthread_rwlock_unlock(&run_lock);
 	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
 		int ret = rte_telemetry_register_cmd(
 			commands[i].path, serve_command, commands[i].help);

@@ -24,6 +24,7 @@ retention(const struct retention_stats *r)
 	rte_tel_data_add_dict_uint(d, "released", r->released);
 	rte_tel_data_add_dict_uint(d, "moved", r->moved);
 	rte_tel_data_add_dict_uint(d, "adopted", r->adopted);
+	rte_tel_data_add_dict_uint(d, "damaged", r->damaged);
 	rte_tel_data_add_dict_uint(d, "full", r->full);
 	return d;
 }

@@ -9,7 +9,8 @@
 int
 telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct builder_stats *b = builder_stats(telemetry_run->pipeline->builder);
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
 	uint64_t durable[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
 
 	static_assert(ARROW_LATENCY_BUCKETS == BUILDER_LATENCY_BUCKETS, "the same below_us");
@@ -63,7 +64,7 @@ telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	run_get_writer(telemetry_run, &w);
 	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_string(d, "run", w.name);
+	telemetry_dict_text(d, "run", w.name);
 	if (w.name[0] == '\0')
 		return 0;
 	telemetry_dict_nest(d, "frames", writer_table(&w, ARROW_FRAMES, w.stats.records));

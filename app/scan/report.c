@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arrow_damage.h"
 #include "report.h"
+
+#define KEPT_SHOWN 16 /* frames of a damaged batch */
 
 static const char *const verdict_names[FRAME_VERDICTS] = {
 	[FRAME_VETOED] = "vetoed",
@@ -51,20 +54,60 @@ plural(size_t n, const char *many)
 	return n == 1 ? "" : many;
 }
 
+/* Frames that were kept and whose images a damaged batch may have: the first of them. */
 static void
-print_file(const struct scan_file *f, const char *table)
+print_kept(const struct scan_run *run, const struct arrow_damage_frames *range)
+{
+	const struct scan_frame *f;
+	uint64_t nb = 0;
+
+	if (!range->exact && !(range->has_after && range->has_before))
+		return;
+	for (f = run->frame; f < run->frame + run->nb_frames; f++) {
+		if (!frame_verdict_is_kept(f->verdict) ||
+			(range->exact ? f->frame < range->first || f->frame > range->last
+				      : f->frame <= range->first || f->frame >= range->last))
+			continue;
+		if (nb++ == 0)
+			printf("             frames kept there:");
+		if (nb <= KEPT_SHOWN)
+			printf(" %" PRIu64, f->frame);
+	}
+	if (nb > 0)
+		printf("%s (%" PRIu64 ")\n", nb > KEPT_SHOWN ? " ..." : "", nb);
+}
+
+static void
+print_damage(const struct scan_run *run, const struct scan_file *f, enum arrow_table table)
+{
+	struct arrow_damage_frames range;
+	char text[ARROW_DAMAGE_TEXT];
+	size_t i;
+
+	for (i = 0; i < f->reader.nb_damage; i++) {
+		arrow_damage_text(&f->reader, i, text);
+		printf("           %s\n", text);
+		if (table != ARROW_IMAGES)
+			continue;
+		arrow_damage_frames(&f->reader, i, &range);
+		print_kept(run, &range);
+	}
+}
+
+static void
+print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_table table)
 {
 	char size[32];
 
 	if (!f->present) {
-		printf("  %-7s  not there\n", table);
+		printf("  %-7s  not there\n", arrow_table_name(table));
 		return;
 	}
-	printf("  %-7s  %s\n           %s, %zu batch%s, ", table, f->path,
+	printf("  %-7s  %s\n           %s, %zu batch%s, ", arrow_table_name(table), f->path,
 		bytes_text(f->reader.size, size), f->reader.nb_batches,
 		plural(f->reader.nb_batches, "es"));
-	if (f->crc_wrong > 0)
-		printf("%zu DAMAGED (CRC-32C)", f->crc_wrong);
+	if (f->damaged > 0)
+		printf("%zu DAMAGED, left out", f->damaged);
 	else if (f->crc_absent > 0)
 		printf("%zu without CRC", f->crc_absent);
 	else
@@ -74,6 +117,7 @@ print_file(const struct scan_file *f, const char *table)
 	else
 		printf("\n           NOT COMPLETE: valid up to byte %" PRIu64 ": %s\n",
 			f->reader.valid, f->reader.problem);
+	print_damage(run, f, table);
 }
 
 /* What all files of a table have together. */
@@ -128,7 +172,7 @@ print_files(const struct scan_run *run)
 		}
 		for (k = 0; k < run->nb_sets; k++) {
 			if (run->nb_sets == 1 || scan_file_is_damaged(&run->set[k].file[i]))
-				print_file(&run->set[k].file[i], arrow_table_name(i));
+				print_file(run, &run->set[k].file[i], i);
 		}
 	}
 }
@@ -263,7 +307,7 @@ report_summary(const struct scan_run *run)
 		return true;
 	printf("  NOTE               %" PRIu64 " kept frames, but %" PRIu64 " rows in images%s\n",
 		kept, images.rows,
-		scan_run_is_damaged(run) ? ": files that are not complete end where they end" : "");
+		scan_run_is_damaged(run) ? ": what is damaged or not complete is missing" : "");
 	return false;
 }
 

@@ -104,10 +104,14 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 	}
 	for (i = 0; i < f->reader.nb_batches; i++) {
 		rc = arrow_reader_crc(&f->reader, i);
-		f->crc_wrong += rc < 0;
+		if (rc < 0)
+			f->reader.batches[i].fault = "a batch with a wrong CRC-32C";
 		f->crc_absent += rc == 0;
 	}
-	return read_detector(run, f);
+	/* from here on there are only those that are sound */
+	rc = arrow_reader_part(&f->reader);
+	f->damaged = f->reader.nb_damage;
+	return rc < 0 ? rc : read_detector(run, f);
 }
 
 enum {
@@ -202,7 +206,7 @@ read_frames(struct scan_run *run, struct scan_file *f)
 				f->path, i);
 			if (rc != -EBADMSG)
 				return rc;
-			f->crc_wrong += f->crc_wrong == 0;
+			f->damaged++;
 		}
 	}
 	return 0;
@@ -264,7 +268,7 @@ scan_run_close(struct scan_run *run)
 bool
 scan_file_is_damaged(const struct scan_file *f)
 {
-	return !f->present || f->crc_wrong > 0 || !f->reader.complete;
+	return !f->present || f->damaged > 0 || !f->reader.complete;
 }
 
 bool

@@ -30,7 +30,7 @@ struct scan_file {
 	char path[PATH_MAX];
 	bool present;
 	struct arrow_reader reader;
-	size_t crc_wrong;  /**< batches */
+	size_t damaged;	   /**< batches, which are left out */
 	size_t crc_absent; /**< batches */
 };
 

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "arrow_name.h"
 #include "command.h"
 #include "import.h"
 #include "left_rings.h"
+#include "store_audit.h"
 #include "store_settings.h"
 #include "store_tree.h"
 
@@ -132,6 +134,7 @@ work(struct job *j, char **source, char **files)
 	/* held until the process ends */
 	if (store_tree_lock(j->import.root, message) < 0)
 		return fail(message);
+	AUDIT(NOTICE, "import user=%u directory=%s", getuid(), j->import.root);
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;

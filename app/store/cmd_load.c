@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_damage.h"
 #include "arrow_name.h"
 #include "body_memory.h"
 #include "command.h"
@@ -136,7 +137,8 @@ static void
 report(const char *path, const struct run_load *l)
 {
 	const struct run_load_file *f;
-	size_t i;
+	char text[ARROW_DAMAGE_TEXT];
+	size_t i, k;
 
 	printf("%s: %zu files, %" PRIu64 " batches, %" PRIu64 " rows, %.3f GB to memory of %s\n",
 		path, l->nb_files, l->batches, l->rows, l->bytes * 1e-9,
@@ -151,6 +153,10 @@ report(const char *path, const struct run_load *l)
 		if (f->damaged > 0)
 			printf("  %s: %" PRIu64 " of %zu batches are damaged\n", f->path,
 				f->damaged, f->reader.nb_batches);
+		for (k = 0; k < f->reader.nb_damage; k++) {
+			arrow_damage_text(&f->reader, k, text);
+			printf("  %s: %s\n", f->path, text);
+		}
 	}
 	if (l->config.unchecked)
 		printf("  not checked\n");
@@ -163,7 +169,9 @@ static int
 load_path(const struct load_arguments *a, const char *path)
 {
 	char message[PATH_MAX];
+	uint64_t left_out = 0;
 	struct run_load l;
+	size_t i;
 	int rc;
 
 	rc = run_load(&l, &a->config, path, message);
@@ -171,7 +179,9 @@ load_path(const struct load_arguments *a, const char *path)
 		fprintf(stderr, "braggline-store load: %s\n", message);
 	else
 		report(path, &l);
-	rc = rc < 0 || l.damaged > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	for (i = 0; i < l.nb_files; i++)
+		left_out += l.file[i].reader.nb_damage;
+	rc = rc < 0 || l.damaged + left_out > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 	run_load_free(&l);
 	return rc;
 }

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "arrow_name.h"
 #include "command.h"
 #include "direct_io.h"
 #include "left_rings.h"
 #include "reconcile.h"
+#include "store_audit.h"
 #include "store_identity.h"
 #include "store_tree.h"
 
@@ -133,6 +135,8 @@ work(struct job *j, char **dir)
 			return fail(message);
 		if (find_identity(j, dir[i]) != EXIT_SUCCESS)
 			return EXIT_FAILURE;
+		AUDIT(NOTICE, "reconcile user=%u directory=%s dry_run=%u", getuid(), dir[i],
+			r->dry_run);
 	}
 	for (i = 0; i < j->nb_rings; i++) {
 		if (left_rings_add(&j->rings, j->ring_path[i], message) < 0)

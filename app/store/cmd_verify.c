@@ -4,11 +4,16 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "arrow_damage.h"
+#include "arrow_name.h"
 #include "arrow_recovery.h"
 #include "arrow_slices.h"
 #include "command.h"
@@ -17,34 +22,70 @@
 #include "stream_source.h"
 
 #define NS_PER_S	  1000000000ull
-#define PROGRESS_S	  1  /* on a terminal, */
-#define PROGRESS_S_IN_LOG 30 /* and elsewhere */
+#define PROGRESS_S	  1	     /* on a terminal, */
+#define PROGRESS_S_IN_LOG 30	     /* and elsewhere */
+#define SEQUENCES_MAX	  (1u << 20) /* of one region: more are not looked for one by one */
 
 static const char help[] =
 	"usage: braggline-store verify [OPTION...] DIR|FILE...\n"
 	"Read the files of stores below DIR and compare every batch with the CRCs that its\n"
-	"receiver gave it, and the footer with the batches; say what each file has, and\n"
-	"whether a batch is in two of them. Nothing is changed, stores may run.\n"
+	"receiver gave it, first block and footer with theirs; say what each file has, and\n"
+	"whether a batch is in two of them. Each damaged batch is listed with its frames, also\n"
+	"those that recovery has cut off into a quarantine file. One of which a sound copy is\n"
+	"in another of the files is called repaired, and is no error. Nothing is changed,\n"
+	"stores may run.\n"
 	"\n"
-	"  -q, --quiet  only files that something is wrong with, and totals\n"
-	"  -h, --help   this text\n"
+	"  -a, --all          files that import has kept (.imported) as well\n"
+	"  -q, --quiet        only files that something is wrong with, and totals\n"
+	"  -p, --progress     say how far it is, also where no terminal is\n"
+	"  -r, --rate-mb N    read at most N MB/s\n"
+	"  -h, --help         this text\n"
 	"\n"
-	"Exit status: 0; 1 if anything is damaged, not complete, or there twice; 2 for a\n"
-	"wrong command line.\n";
+	"SIGINT ends it with what was found so far.\n"
+	"Exit status: 0; 1 if anything is damaged and not repaired, not complete, or there\n"
+	"twice, or if it was interrupted; 2 for a wrong command line.\n";
+
+/* A damaged batch, or bytes that may have been several. */
+struct finding {
+	char *path;
+	struct arrow_identity identity; /* its table is NULL: of which stream is not known */
+	bool numbered;			/* the numbers are known: */
+	uint64_t first;
+	uint64_t last;
+	bool quarantined;
+	char text[ARROW_DAMAGE_TEXT];
+};
 
 struct verify {
 	bool quiet;
 	bool on_terminal;
+	bool progress;
+	uint64_t rate; /* bytes a second; 0: no bound */
 	struct reconcile streams;
+	struct finding *finding;
+	size_t nb_findings;
 	uint64_t files;
+	uint64_t total; /* bytes of all files */
 	uint64_t batches;
 	uint64_t rows;
 	uint64_t bytes;
-	uint64_t damaged; /* batches */
-	uint64_t wrong;	  /* files */
-	uint64_t begun;	  /* ns */
+	uint64_t passed; /* bytes of files that are done with */
+	uint64_t damaged;
+	uint64_t repaired;    /* of them */
+	uint64_t quarantined; /* bytes */
+	uint64_t wrong;	      /* files */
+	uint64_t lost;	      /* files with something wrong that is no damaged batch */
+	uint64_t begun;	      /* ns */
 	uint64_t said;
 };
+
+static volatile sig_atomic_t interrupted;
+
+static void
+on_signal(int signal)
+{
+	interrupted = 1;
+}
 
 static double
 seconds_since(uint64_t begun)
@@ -52,17 +93,20 @@ seconds_since(uint64_t begun)
 	return (double)(arrow_slices_clock() - begun) / NS_PER_S;
 }
 
+/* @param bytes  of this file so far */
 static void
-show_progress(struct verify *v, const char *path)
+show_progress(struct verify *v, const char *path, uint64_t bytes)
 {
 	const uint64_t now = arrow_slices_clock();
 	const unsigned int period = v->on_terminal ? PROGRESS_S : PROGRESS_S_IN_LOG;
+	const double done = v->passed + bytes, seconds = seconds_since(v->begun);
 
-	if (now - v->said < period * NS_PER_S)
+	if (!v->progress || now - v->said < period * NS_PER_S)
 		return;
 	v->said = now;
-	fprintf(stderr, "%s%.1f GB, %.2f GB/s, %s%s", v->on_terminal ? "\r\033[K" : "",
-		v->bytes / 1e9, v->bytes / 1e9 / seconds_since(v->begun), path,
+	fprintf(stderr, "%s%.1f of %.1f GB, %.2f GB/s, %.0f s left, %s%s",
+		v->on_terminal ? "\r\033[K" : "", done / 1e9, v->total / 1e9, done / 1e9 / seconds,
+		done > 0 ? (v->total - done) * seconds / done : 0, path,
 		v->on_terminal ? "" : "\n");
 }
 
@@ -73,27 +117,118 @@ clear_progress(const struct verify *v)
 		fprintf(stderr, "\r\033[K");
 }
 
-/* Every batch, also behind one that is damaged. @return the first fault; NULL: none */
-static const char *
-check_batches(struct verify *v, const char *path, const struct arrow_reader *r, size_t *first,
-	uint64_t *rows)
+/* Sleep until so many bytes may have been read. */
+static void
+keep_rate(const struct verify *v)
 {
-	const char *why, *fault = NULL;
+	const double ahead = v->rate > 0 ? (double)v->bytes / v->rate - seconds_since(v->begun) : 0;
+	const struct timespec t = {ahead, (ahead - (time_t)ahead) * 1e9};
+
+	if (ahead > 0)
+		nanosleep(&t, NULL);
+}
+
+static int
+add_finding(struct verify *v, const struct finding *f, const char *path)
+{
+	struct finding *more = realloc(v->finding, (v->nb_findings + 1) * sizeof(*more));
+
+	if (more == NULL)
+		return -ENOMEM;
+	v->finding = more;
+	more[v->nb_findings] = *f;
+	more[v->nb_findings].path = strdup(path);
+	v->damaged++;
+	return more[v->nb_findings++].path != NULL ? 0 : -ENOMEM;
+}
+
+/* Every batch, also behind one that is damaged. */
+static int
+check_batches(struct verify *v, const char *path, struct arrow_reader *r)
+{
 	size_t i;
 
-	*rows = 0;
-	for (i = 0; i < r->nb_batches; i++) {
-		why = arrow_recovery_fault(r, i);
-		v->damaged += why != NULL;
-		if (why != NULL && fault == NULL) {
-			fault = why;
-			*first = i;
-		}
-		*rows += r->batches[i].rows;
+	for (i = 0; i < r->nb_batches && !interrupted; i++) {
+		(void)arrow_recovery_check(r, i);
 		v->bytes += r->batches[i].metadata_size + r->batches[i].body_length;
-		show_progress(v, path);
+		show_progress(v, path, r->batches[i].offset);
+		keep_rate(v);
 	}
-	return fault;
+	return arrow_reader_part(r);
+}
+
+static int
+note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_identity *identity)
+{
+	struct finding f;
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < r->nb_damage && rc == 0; i++) {
+		f = (struct finding){.identity = *identity};
+		if (f.identity.table == NULL && r->damage[i].announced)
+			(void)stream_source_identity(&r->damage[i].batch, &f.identity);
+		f.numbered = arrow_damage_sequences(r, i, &f.first, &f.last);
+		arrow_damage_text(r, i, f.text);
+		rc = add_finding(v, &f, path);
+	}
+	return rc;
+}
+
+/* What recovery has cut off: batches that are announced there are missing in their file. */
+static void
+verify_quarantine(struct verify *v, const char *path)
+{
+	struct arrow_read_batch b;
+	struct arrow_reader r;
+	const char *problem;
+	unsigned int nb = 0;
+	uint64_t at;
+	int rc;
+
+	rc = arrow_reader_open(&r, path, &problem);
+	if (rc < 0) {
+		clear_progress(v);
+		printf("WRONG  %s: %s\n", path, problem);
+		v->wrong++;
+		v->lost++;
+		return;
+	}
+	for (at = r.begin; arrow_reader_next(&r, &at, &b) && !interrupted; nb++) {
+		struct arrow_read_damage damage = {
+			.offset = at,
+			.length = b.metadata_size + b.body_length,
+			.why = "it was cut off when the file was recovered",
+			.announced = at + b.metadata_size + b.body_length <= r.size,
+			.batch = b,
+		};
+		const struct arrow_reader one = {.data = r.data,
+			.size = r.size,
+			.schema = r.schema,
+			.fields = r.fields,
+			.damage = &damage,
+			.nb_damage = 1,
+			.nb_nodes = r.nb_nodes,
+			.nb_buffers = r.nb_buffers};
+		struct finding f = {.numbered = true, .quarantined = true};
+
+		(void)stream_source_identity(&b, &f.identity);
+		f.first = f.last = strtoull(b.sequence, NULL, 16);
+		arrow_damage_text(&one, 0, f.text);
+		if (!damage.announced)
+			snprintf(f.text, sizeof(f.text),
+				"damaged: batch %" PRIu64 ", its end is missing: %s", f.first,
+				damage.why);
+		(void)add_finding(v, &f, path);
+		at = damage.announced ? at + damage.length : at + ARROW_BLOCK;
+	}
+	v->quarantined += r.size - r.begin;
+	v->bytes += r.size;
+	clear_progress(v);
+	printf("note   %s: %" PRIu64 " bytes that recovery cut off, %u batch%s announced in them\n",
+		path, r.size - r.begin, nb, nb == 1 ? "" : "es");
+	arrow_reader_close(&r);
 }
 
 static void
@@ -101,38 +236,89 @@ verify_file(struct verify *v, const char *path)
 {
 	struct arrow_identity identity = {0};
 	struct interval_set have = {0};
-	const char *problem, *fault;
 	struct arrow_reader r;
-	size_t first = 0;
-	uint64_t rows;
+	const char *problem;
+	uint64_t rows = 0;
+	size_t i;
+	int rc;
 
-	v->files++;
-	if (arrow_reader_open(&r, path, &problem) < 0) {
+	rc = arrow_reader_open(&r, path, &problem);
+	if (rc < 0) {
 		clear_progress(v);
 		printf("WRONG  %s: %s\n", path, problem);
 		v->wrong++;
+		v->lost++;
 		return;
 	}
-	fault = check_batches(v, path, &r, &first, &rows);
+	rc = check_batches(v, path, &r);
+	for (i = 0; i < r.nb_batches; i++)
+		rows += r.batches[i].rows;
 	v->batches += r.nb_batches;
 	v->rows += rows;
-	problem = fault != NULL ? fault : r.problem;
-	if (problem == NULL && stream_source_list(&r, &identity, &have) < 0)
+	problem = r.problem != NULL ? r.problem : arrow_recovery_frame_fault(&r);
+	if (rc == 0)
+		rc = stream_source_list(&r, &identity, &have);
+	if (rc == -EXDEV)
 		problem = "batches of no stream, or of several";
-	if (problem == NULL && reconcile_add(&v->streams, path, &identity, &have) < 0)
+	/* what is not complete is no file that a store would have */
+	if (rc == 0)
+		rc = note_damage(v, path, &r, &identity);
+	if (rc == 0 && r.complete)
+		rc = reconcile_add(&v->streams, path, &identity, &have);
+	if (rc == -ENOMEM)
 		problem = "no memory for a list of its batches";
 	interval_set_free(&have);
-	v->wrong += problem != NULL;
+	v->lost += problem != NULL;
+	v->wrong += problem != NULL || r.nb_damage > 0;
 	clear_progress(v);
-	if (fault != NULL)
-		printf("WRONG  %s: batch %zu of %zu: %s\n", path, first, r.nb_batches, fault);
-	else if (problem != NULL)
-		printf("WRONG  %s: %zu batches, %" PRIu64 " rows: %s\n", path, r.nb_batches, rows,
-			problem);
+	if (problem != NULL || r.nb_damage > 0)
+		printf("WRONG  %s: %zu batches, %" PRIu64 " rows sound, %zu damaged%s%s\n", path,
+			r.nb_batches, rows, r.nb_damage, problem != NULL ? ": " : "",
+			problem != NULL ? problem : "");
 	else if (!v->quiet)
 		printf("good   %s: %zu batches, %" PRIu64 " rows, %" PRIu64 " bytes\n", path,
 			r.nb_batches, rows, r.size);
 	arrow_reader_close(&r);
+}
+
+/* Whether all that may be damaged is sound in another file: a receiver has sent it again. */
+static bool
+is_repaired(const struct verify *v, const struct finding *f)
+{
+	const struct reconcile_stream *s = NULL;
+	uint64_t n;
+	size_t i;
+
+	if (!f->numbered || f->identity.table == NULL || f->last - f->first > SEQUENCES_MAX)
+		return false;
+	for (i = 0; i < v->streams.nb && s == NULL; i++) {
+		s = &v->streams.stream[i];
+		if (s->identity.producer != f->identity.producer ||
+			s->identity.run != f->identity.run ||
+			s->identity.incarnation != f->identity.incarnation ||
+			strcmp(s->identity.table, f->identity.table) != 0)
+			s = NULL;
+	}
+	for (n = f->first; s != NULL && n <= f->last; n++) {
+		if (!interval_set_has(&s->all, n))
+			return false;
+	}
+	return s != NULL;
+}
+
+static void
+print_findings(struct verify *v)
+{
+	const struct finding *f;
+	bool repaired;
+
+	for (f = v->finding; f < v->finding + v->nb_findings; f++) {
+		repaired = is_repaired(v, f);
+		v->repaired += repaired;
+		if (!repaired || !v->quiet)
+			printf("%s%s: %s\n", repaired ? "repaired, a sound copy is there: " : "",
+				f->path, f->text);
+	}
 }
 
 static int
@@ -142,37 +328,79 @@ print_totals(struct verify *v)
 	uint64_t doubles = 0;
 	size_t i;
 
+	print_findings(v);
 	for (i = 0; i < v->streams.nb; i++)
 		doubles += reconcile_doubles(&v->streams.stream[i]);
-	printf("%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
+	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
 	       " rows, %.3f GB, %.2f GB/s; %" PRIu64 " files with something wrong, %" PRIu64
-	       " batches damaged, %" PRIu64 " there twice%s\n",
-		v->files, v->batches, v->rows, v->bytes / 1e9,
-		seconds > 0 ? v->bytes / 1e9 / seconds : 0, v->wrong, v->damaged, doubles,
-		doubles > 0 ? " (braggline-store reconcile)" : "");
+	       " batches damaged (%" PRIu64 " of them repaired), %" PRIu64
+	       " bytes in quarantine, %" PRIu64 " there twice%s\n",
+		interrupted ? "interrupted: " : "", v->files, v->batches, v->rows, v->bytes / 1e9,
+		seconds > 0 ? v->bytes / 1e9 / seconds : 0, v->wrong, v->damaged, v->repaired,
+		v->quarantined, doubles, doubles > 0 ? " (braggline-store reconcile)" : "");
 	if (fflush(stdout) != 0) {
 		fprintf(stderr, "braggline-store verify: cannot write: %s\n", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	return v->wrong > 0 || doubles > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	return v->lost > 0 || v->damaged > v->repaired || doubles > 0 || interrupted ? EXIT_FAILURE
+										     : EXIT_SUCCESS;
+}
+
+static void
+verify_tree(struct verify *v, const struct store_tree *tree)
+{
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+	struct stat st;
+	size_t i;
+
+	sigaction(SIGINT, &action, NULL);
+	for (i = 0; i < tree->nb; i++)
+		v->total += stat(tree->path[i], &st) == 0 ? st.st_size : 0;
+	for (i = 0; i < tree->nb && !interrupted; i++) {
+		v->files++;
+		if (arrow_name_is_quarantine(tree->path[i]))
+			verify_quarantine(v, tree->path[i]);
+		else
+			verify_file(v, tree->path[i]);
+		v->passed += stat(tree->path[i], &st) == 0 ? st.st_size : 0;
+	}
 }
 
 int
 cmd_verify(int argc, char **argv)
 {
 	static const struct option options[] = {
+		{"all", no_argument, NULL, 'a'},
 		{"quiet", no_argument, NULL, 'q'},
+		{"progress", no_argument, NULL, 'p'},
+		{"rate-mb", required_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
 	struct verify v = {.on_terminal = isatty(STDERR_FILENO), .streams = {.say = command_say}};
-	struct store_tree tree = {0};
-	char message[PATH_MAX];
+	struct store_tree tree = {.quarantine = true};
+	char message[PATH_MAX], *end;
 	int option, status;
 	size_t i;
 
-	while ((option = getopt_long(argc, argv, "qh", options, NULL)) != -1) {
+	v.progress = v.on_terminal;
+	while ((option = getopt_long(argc, argv, "aqpr:h", options, NULL)) != -1) {
 		switch (option) {
+		case 'a':
+			tree.imported = true;
+			break;
+		case 'p':
+			v.progress = true;
+			break;
+		case 'r':
+			v.rate = strtoull(optarg, &end, 10) * 1000000;
+			if (*optarg >= '1' && *optarg <= '9' && *end == '\0')
+				break;
+			fprintf(stderr,
+				"braggline-store verify: --rate-mb %s: expected MB/s, a "
+				"number above 0\n",
+				optarg);
+			return EXIT_USAGE;
 		case 'q':
 			v.quiet = true;
 			break;
@@ -193,10 +421,12 @@ cmd_verify(int argc, char **argv)
 		status = EXIT_FAILURE;
 		goto out;
 	}
-	for (i = 0; i < tree.nb; i++)
-		verify_file(&v, tree.path[i]);
+	verify_tree(&v, &tree);
 	status = print_totals(&v);
 out:
+	for (i = 0; i < v.nb_findings; i++)
+		free(v.finding[i].path);
+	free(v.finding);
 	reconcile_free(&v.streams);
 	store_tree_free(&tree);
 	return status;

@@ -6,15 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrow_crc.h"
+#include "arrow_damage.h"
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "direct_io.h"
 #include "fail_point.h"
 #include "import.h"
+#include "own_file.h"
 #include "stream_source.h"
 
 #define IMPORTED ".imported"
@@ -118,14 +119,20 @@ open_stream(struct import *s, struct import_stream *t)
 		.log = log_writer,
 		.arg = s,
 	};
+	char message[PATH_MAX];
 	const char *problem;
 	int rc;
 
 	rc = stream_source_dir(t->dir, s->root, t->run, &t->identity);
-	if (rc == 0 && mkdir(t->dir, 0755) < 0 && errno != EEXIST)
-		rc = -errno;
-	if (rc == 0)
-		rc = direct_io.sync_dir(t->dir);
+	if (rc == 0) {
+		rc = own_folder_make(t->dir, OWN_FOLDER_RUN, message);
+		if (rc < 0) {
+			say(s, true, "%s", message);
+			return rc;
+		}
+		close(rc);
+		rc = 0;
+	}
 	if (rc < 0) {
 		say(s, true, "%s: %s", t->dir, strerror(-rc));
 		return rc;
@@ -212,27 +219,44 @@ retire_file(struct import *s, const char *path)
 	return rc;
 }
 
+/* Batches that are damaged are left where they are, and the file with them. */
 static int
-copy_file(struct import *s, const struct stream_source *source, const char *run)
+say_damage(struct import *s, const struct stream_source *source)
+{
+	const struct arrow_reader *r = &source->reader;
+	char text[ARROW_DAMAGE_TEXT];
+	size_t i;
+
+	for (i = 0; i < r->nb_damage; i++) {
+		arrow_damage_text(r, i, text);
+		say(s, true, "%s: %s: it is not stored, and the file stays", source->path, text);
+		s->counts.failed++;
+	}
+	return r->nb_damage > 0 ? -EBADMSG : 0;
+}
+
+static int
+copy_file(struct import *s, struct stream_source *source, const char *run)
 {
 	const struct import_counts before = s->counts;
 	struct arrow_identity identity = {0};
 	struct interval_set have = {0};
 	struct import_stream *t;
-	const char *fault;
 	int64_t given;
 	int rc;
 
-	rc = stream_source_list(&source->reader, &identity, &have);
+	rc = arrow_recovery_scan(&source->reader);
+	if (rc == 0)
+		rc = stream_source_list(&source->reader, &identity, &have);
 	interval_set_free(&have);
-	fault = rc < 0 ? "batches of no stream, or of several" : stream_source_fault(source);
-	if (fault != NULL) {
-		say(s, true, "%s: %s", source->path, fault);
-		return -EBADMSG;
+	if (rc < 0) {
+		say(s, true, "%s: %s", source->path,
+			rc == -EXDEV ? "batches of no stream, or of several" : strerror(-rc));
+		return rc == -EXDEV ? -EBADMSG : rc;
 	}
 	/* one without batches is stored as it is */
 	if (identity.table == NULL)
-		return 0;
+		return say_damage(s, source);
 	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
 	if (t == NULL)
 		return -EIO;
@@ -241,7 +265,7 @@ copy_file(struct import *s, const struct stream_source *source, const char *run)
 		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " were there",
 			source->path, s->counts.stored - before.stored,
 			s->counts.doubles - before.doubles);
-		return 0;
+		return say_damage(s, source);
 	}
 	/* those that were not tried are not stored either */
 	s->counts.failed = before.failed + source->reader.nb_batches -

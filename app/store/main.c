@@ -10,7 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rte_errno.h>
 #include <rte_log.h>
 #include <rte_version.h>
 
@@ -229,6 +228,8 @@ main(int argc, char **argv)
 	}
 	own = eal_own_words(argc, argv);
 	rc = parse_arguments(&arguments, argc - own, argv + own);
+	if (rc < 0 && own == 0)
+		eal_hint(stderr, "braggline-store");
 	if (rc != 0)
 		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	if (arguments.dump_config)
@@ -236,11 +237,9 @@ main(int argc, char **argv)
 	/* before EAL, which takes a while */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	if (eal_start(argc, argv, own) < 0) {
-		fprintf(stderr, "braggline-store: EAL does not start: %s\n",
-			rte_strerror(rte_errno));
+	eal_hangup_ends(&action);
+	if (eal_start("braggline-store", argc, argv, own) < 0)
 		return EXIT_FAILURE;
-	}
 	rc = run(&arguments);
 	eal_end();
 	return rc;

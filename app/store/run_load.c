@@ -15,6 +15,7 @@
 #include "arrow_slices.h"
 #include "body_memory.h"
 #include "cufile.h"
+#include "own_file.h"
 #include "run_load.h"
 
 /* A body as slices see it: CRCs of its parts, in the order of slices. */
@@ -202,13 +203,13 @@ open_file(struct run_load *load, struct reading *r, struct run_load_file *f)
 		rc = plan_jobs(r);
 	if (rc < 0)
 		return rc;
-	r->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_DIRECT);
-	if (r->fd < 0 && errno == EINVAL) {
+	r->fd = own_file_open_named(f->path, O_RDONLY | O_DIRECT, 0);
+	if (r->fd == -EINVAL) {
 		load->direct = false;
-		r->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+		r->fd = own_file_open_named(f->path, O_RDONLY, 0);
 	}
 	if (r->fd < 0)
-		return -errno;
+		return r->fd;
 	return load->config.cufile != NULL ? cufile_attach(load->config.cufile, r->fd, &r->handle)
 					   : 0;
 }

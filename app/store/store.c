@@ -5,19 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <rte_errno.h>
 #include <rte_log.h>
 
+#include "own_file.h"
+#include "process_cpus.h"
 #include "store.h"
 #include "store_identity.h"
 #include "store_tree.h"
 
 RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 
-#define EVENTS	       8
+#define EVENTS 32
+/* requests between two looks: a flood of them is answered, not dropped */
+#define BACKLOG	       128
 #define CM_TURNS       64 /* of the engine for one of the CM and the files */
 #define RATE_MS	       1000
 #define DEFAULT_MEMORY (1ull << 30)
@@ -80,17 +83,39 @@ open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX
 	return rc;
 }
 
+/* Files that no receiver comes for. */
+static int
+open_completion(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	const uint64_t idle_ms = c->files.idle_ms;
+	const struct store_completion_config config = {
+		.root = c->files.root,
+		.grace_ms = idle_ms > 0 && idle_ms < STORE_COMPLETION_GRACE_MS
+			? idle_ms
+			: STORE_COMPLETION_GRACE_MS,
+		.enter = process_cpus_take,
+	};
+	int rc = store_completion_open(&s->shared.runs.completion, &config);
+
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "incomplete files in %.3000s: %s", c->files.root,
+			strerror(-rc));
+	return rc;
+}
+
 /* The directory of all runs: found out now, not when the first receiver comes. */
 static int
 make_root(const char *root, char message[PATH_MAX])
 {
-	int rc = 0;
+	int rc = own_folder_make(root, OWN_FOLDER_DATA, message);
 
-	if ((mkdir(root, 0755) < 0 && errno != EEXIST) || access(root, W_OK | X_OK) < 0) {
-		rc = -errno;
-		snprintf(message, PATH_MAX, "directory of the files, %.3000s: %s", root,
-			strerror(-rc));
-	}
+	if (rc < 0)
+		return rc;
+	close(rc);
+	if (access(root, W_OK | X_OK) == 0)
+		return 0;
+	rc = -errno;
+	snprintf(message, PATH_MAX, "directory of the files, %.3000s: %s", root, strerror(-rc));
 	return rc;
 }
 
@@ -103,7 +128,7 @@ open_files(struct store *s, const struct store_config *c, char message[PATH_MAX]
 	s->lock = -1;
 	rc = make_root(c->files.root, message);
 	if (rc == 0)
-		rc = sink_key_read(&s->shared.key, c->key, message);
+		rc = store_keys_open(&s->shared.keys, c->keys, message);
 	if (rc < 0)
 		return rc;
 	s->lock = store_tree_lock(c->files.root, message);
@@ -147,7 +172,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	if (rc < 0) {
 		if (s->lock >= 0)
 			close(s->lock);
-		sink_key_forget(&s->shared.key);
+		store_keys_close(s->shared.keys);
 		free(s);
 		return rc;
 	}
@@ -157,12 +182,21 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 		(void)store_close(s);
 		return rc;
 	}
+	rc = store_check_open(&s->shared.check, c->check, &s->shared.bodies, message);
+	if (rc == 0) {
+		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.check.what);
+		rc = open_completion(s, c, message);
+	}
+	if (rc < 0) {
+		(void)store_close(s);
+		return rc;
+	}
 	s->shared.region = c->region > 0 ? c->region : s->info.max_mr_bytes;
 	sink_link_address(&s->info.addr, s->shared.addr);
 	/* this lcore owns the lane, before control functions wait for it */
 	(void)rdma_progress(s->shared.dev, 0);
-	s->listener = rdma_conn_listen(s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : SINK_PORT,
-		SINK_GATE_PLACES, NULL);
+	s->listener = rdma_conn_listen(
+		s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : SINK_PORT, BACKLOG, NULL);
 	if (s->listener == NULL) {
 		rc = -rte_errno;
 		snprintf(message, PATH_MAX, "cannot listen on port %u of %.3000s: %s",
@@ -187,46 +221,70 @@ free_connection(struct store *s)
 	return NULL;
 }
 
+static void
+take_request(struct store *s, const struct rdma_event *event, uint64_t now)
+{
+	struct store_connection *c = free_connection(s);
+
+	s->shared.nb_free = STORE_CONNECTIONS - __builtin_popcountll(s->used);
+	store_connection_request(&s->shared, c, event, now);
+	if (c != NULL)
+		s->used |= UINT64_C(1) << c->index;
+}
+
 static bool
 poll_cm(struct store *s, uint64_t now)
 {
 	struct rdma_event event[EVENTS];
 	struct store_connection *c;
 	unsigned int i, n;
+	bool request;
 
 	static_assert(STORE_CONNECTIONS <= 64, "bits of store.used");
 	n = rdma_poll_cm(s->shared.dev, event, EVENTS);
+	/* those that nobody knows come last */
 	for (i = 0; i < n; i++) {
-		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST) {
-			c = free_connection(s);
-			store_connection_request(&s->shared, c, &event[i], now);
-			if (c != NULL)
-				s->used |= UINT64_C(1) << c->index;
+		request = event[i].type == RDMA_EVENT_CONNECT_REQUEST;
+		if (request && store_connection_knows(&s->shared, &event[i], now))
+			take_request(s, &event[i], now);
+		if (request)
 			continue;
-		}
 		c = event[i].conn != NULL ? rdma_conn_context(event[i].conn) : NULL;
 		if (c != NULL)
 			store_connection_event(c, &event[i]);
 	}
+	for (i = 0; i < n; i++) {
+		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST &&
+			!store_connection_knows(&s->shared, &event[i], now))
+			take_request(s, &event[i], now);
+	}
 	return n > 0;
 }
 
-/* Places of the gate are of connections that have not proved themselves. */
+/* Of those that have not proved themselves in time; what is not logged of them is summed up. */
 static void
 expire(struct store *s, uint64_t now)
 {
-	unsigned int i;
-	int place;
+	struct store_connection *c;
+	uint64_t nb;
 
-	while ((place = sink_gate_expire(&s->shared.gate, now)) >= 0) {
-		for (i = 0; i < STORE_CONNECTIONS; i++) {
-			if (s->connection[i].state != STORE_FREE &&
-				s->connection[i].gate == place) {
-				s->connection[i].gate = -1;
-				store_connection_refuse(&s->connection[i], SINK_REASON_LATE);
-			}
-		}
-	}
+	while ((c = sink_gate_expire(&s->shared.gate, now)) != NULL)
+		store_connection_late(c);
+	nb = store_warnings_poll(&s->shared.warnings, now);
+	if (nb > 0)
+		AUDIT(NOTICE, "refused: %" PRIu64 " more of unproved peers in %u s, suppressed", nb,
+			STORE_WARN_MS / 1000);
+}
+
+static void
+change_keys(struct store *s)
+{
+	unsigned int i;
+
+	if (!store_keys_poll(s->shared.keys))
+		return;
+	for (i = 0; i < STORE_CONNECTIONS; i++)
+		store_connection_keys_changed(&s->connection[i]);
 }
 
 static void
@@ -253,6 +311,7 @@ store_poll(struct store *s)
 		busy |= rdma_progress(s->shared.dev, lane) > 0;
 	for (used = s->used; used != 0; used &= used - 1) {
 		i = __builtin_ctzll(used);
+		busy |= store_connection_take_checked(&s->connection[i], now);
 		busy |= store_connection_poll(&s->connection[i], now);
 		if (s->connection[i].state == STORE_FREE)
 			s->used &= ~(UINT64_C(1) << i);
@@ -260,6 +319,7 @@ store_poll(struct store *s)
 	if (s->turn++ % CM_TURNS == 0 || !busy) {
 		busy |= poll_cm(s, now);
 		expire(s, now);
+		change_keys(s);
 		store_runs_poll(&s->shared.runs, now);
 		count_rate(s, now);
 	}
@@ -272,6 +332,7 @@ store_stop(struct store *s)
 	unsigned int i;
 
 	s->shared.stopping = true;
+	store_completion_stop(s->shared.runs.completion);
 	for (i = 0; i < STORE_CONNECTIONS; i++) {
 		if (s->connection[i].state < STORE_UP)
 			store_connection_refuse(&s->connection[i], SINK_REASON_STOPPING);
@@ -296,18 +357,21 @@ store_close(struct store *s)
 	unsigned int i;
 	int rc;
 
+	store_completion_stop(s->shared.runs.completion);
 	for (i = 0; i < STORE_CONNECTIONS; i++)
 		store_connection_refuse(&s->connection[i], SINK_REASON_STOPPING);
 	/* results first: places are read until then */
 	while (!store_is_idle(s))
 		(void)store_poll(s);
 	rc = store_runs_close(&s->shared.runs);
+	store_completion_close(s->shared.runs.completion);
 	if (s->listener != NULL)
 		(void)rdma_conn_destroy(s->listener);
+	store_check_close(&s->shared.check);
 	store_bodies_close(&s->shared.bodies);
 	if (s->own_dev)
 		(void)rdma_dev_close(s->shared.dev);
-	sink_key_forget(&s->shared.key);
+	store_keys_close(s->shared.keys);
 	close(s->lock);
 	free(s);
 	return rc;

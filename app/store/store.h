@@ -13,7 +13,7 @@ struct store_config {
 	struct rdma_dev *dev;  /**< open, and stays so; NULL: the next one is opened */
 	const char *device;    /**< rdma_dev_open() */
 	uint16_t port;	       /**< 0: SINK_PORT */
-	const char *key;       /**< path */
+	const char *keys;      /**< path of the keyring */
 	uint64_t memory;       /**< bytes of bodies that a connection is granted; 0: 1 GiB */
 	uint32_t heartbeat_ms; /**< 0: 500 */
 	uint32_t silence_ms;   /**< 0: 2000 */
@@ -21,6 +21,7 @@ struct store_config {
 	struct store_files
 		files;	     /**< without result and arg; of slices io, mode, depth are chosen */
 	unsigned int bodies; /**< STORE_BODIES_AUTO, ... */
+	enum store_check_mode check;
 	enum store_io io;
 	unsigned int io_threads; /**< of cuFile; 0: SLICE_POOL_THREADS */
 };

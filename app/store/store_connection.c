@@ -6,6 +6,7 @@
 
 #include <rte_log.h>
 
+#include "arrow_tables.h"
 #include "body_memory.h"
 #include "fail_point.h"
 #include "sink_message.h"
@@ -13,7 +14,8 @@
 
 RTE_LOG_REGISTER(store_connection_logtype, braggline.store.connection, NOTICE);
 
-#define LEAVE_MS 1000
+#define LEAVE_MS	  1000
+#define LEAVE_UNPROVED_MS 100 /* a flood of them must not take all connections */
 
 const char *
 store_connection_state_name(enum store_connection_state state)
@@ -47,6 +49,39 @@ leave_gate(struct store_connection *c)
 	if (c->gate >= 0)
 		sink_gate_leave(&c->shared->gate, c->gate);
 	c->gate = -1;
+}
+
+/* An audit line of a connection: who, from where, for which run. */
+#define AUDIT_CONN(level, c, what, fmt, ...)                                                \
+	do {                                                                                \
+		char address_[STORE_ADDRESS_LEN];                                           \
+		AUDIT(level,                                                                \
+			what " identity=%s key=%016" PRIx64 " address=%s producer=%" PRIu64 \
+			     " run=%s:%016" PRIx64 " incarnation=%016" PRIx64 fmt,          \
+			(c)->identity.name, (c)->fingerprint,                               \
+			store_audit_address((c)->peer.addr, address_),                      \
+			(c)->handshake.receiver.node, (c)->handshake.proof.name,            \
+			(c)->handshake.proof.run, (c)->handshake.proof.incarnation,         \
+			##__VA_ARGS__);                                                     \
+	} while (0)
+
+/* Why, of one that has proved who it is; of others few are logged, as anybody makes them. */
+static void
+audit_refusal(struct store_connection *c, enum sink_reason reason)
+{
+	char address[STORE_ADDRESS_LEN];
+
+	if (c->fingerprint != 0) {
+		if (c->counts != NULL)
+			c->counts->refused++;
+		AUDIT_CONN(NOTICE, c, "refused", " reason=%s state=%s", sink_reason_name(reason),
+			store_connection_state_name(c->state));
+	} else if (store_warnings_take(&c->shared->warnings, c->peer.addr, sink_link_clock())) {
+		AUDIT(NOTICE, "refused address=%s claims=%s reason=%s state=%s",
+			store_audit_address(c->peer.addr, address),
+			c->identity.name[0] != '\0' ? c->identity.name : "(unknown)",
+			sink_reason_name(reason), store_connection_state_name(c->state));
+	}
 }
 
 static bool
@@ -84,8 +119,7 @@ store_connection_refuse(struct store_connection *c, enum sink_reason reason)
 	if (c->state == STORE_FREE || c->state >= STORE_LEAVING)
 		return;
 	c->shared->counters.refused[reason]++;
-	CONN_LOG(WARNING, c, "given up while %s: %s", store_connection_state_name(c->state),
-		sink_reason_name(reason));
+	audit_refusal(c, reason);
 	c->shared->counters.broken += stands(c);
 	m = c->link.broken || !c->established ? NULL : sink_link_room(&c->link);
 	if (m == NULL) {
@@ -97,8 +131,47 @@ store_connection_refuse(struct store_connection *c, enum sink_reason reason)
 	m->reason = reason;
 	(void)sink_link_send(&c->link, sizeof(*m));
 	leave_gate(c);
-	c->deadline = sink_link_clock() + LEAVE_MS;
+	c->deadline =
+		sink_link_clock() + (c->state == STORE_PROVING ? LEAVE_UNPROVED_MS : LEAVE_MS);
 	enter(c, STORE_LEAVING);
+}
+
+void
+store_connection_late(struct store_connection *c)
+{
+	c->gate = -1;
+	store_connection_refuse(c, SINK_REASON_LATE);
+}
+
+void
+store_connection_keys_changed(struct store_connection *c)
+{
+	const struct sink_identity *identity;
+	enum sink_reason reason = SINK_REASON_NONE;
+
+	if (c->state == STORE_FREE || c->state >= STORE_LEAVING)
+		return;
+	if (c->fingerprint == 0) {
+		/* it was to be compared with keys that may have gone: once more */
+		store_connection_refuse(c, SINK_REASON_BUSY);
+		return;
+	}
+	identity = store_keyring_check(
+		store_keys_get(c->shared->keys), c->identity.name, c->fingerprint);
+	if (identity == NULL) {
+		reason = SINK_REASON_KEY;
+	} else if (!sink_identity_may(identity,
+			   c->handshake.receiver.role == SINK_ROLE_IMPORT ? SINK_RIGHT_IMPORT
+									  : SINK_RIGHT_WRITE,
+			   c->handshake.receiver.node, c->handshake.proof.name)) {
+		reason = SINK_REASON_RIGHTS;
+	} else {
+		c->identity.rights = identity->rights;
+	}
+	if (reason == SINK_REASON_NONE)
+		return;
+	c->shared->counters.keys_removed++;
+	store_connection_refuse(c, reason);
 }
 
 static void
@@ -112,12 +185,38 @@ begin_settling(struct store_connection *c)
 	store_settle_begin(&c->settle);
 }
 
+/* What was cut off at the word of the peer. */
+static void
+account_cuts(struct store_connection *c)
+{
+	struct store_counters *n = &c->shared->counters;
+	const struct interval_set *set;
+	unsigned int i;
+	size_t k;
+
+	n->cuts += c->settle.cuts;
+	n->batches_cut += c->settle.batches_cut;
+	n->moved_refused += c->settle.reason == SINK_REASON_ENDED;
+	if (c->counts != NULL)
+		c->counts->batches_cut += c->settle.batches_cut;
+	for (i = 0; i < SINK_TABLES; i++) {
+		set = &c->settle.cut[i];
+		for (k = 0; k < set->nb; k++)
+			AUDIT_CONN(NOTICE, c, "cut",
+				" table=%s batches=%" PRIu64 "-%" PRIu64 " directory=%s",
+				arrow_table_name(i), set->at[k].first, set->at[k].last,
+				c->settle.dir);
+		interval_set_free(&c->settle.cut[i]);
+	}
+}
+
 /* @return false: it goes on */
 static bool
 end_settling(struct store_connection *c)
 {
 	if (!store_settle_end(&c->settle))
 		return false;
+	account_cuts(c);
 	/* one that could not be opened is forgotten */
 	if (!c->run->used)
 		c->run = NULL;
@@ -137,6 +236,11 @@ work_closing(struct store_connection *c)
 			return false;
 		c->bodies = c->settle.memory;
 	}
+	if (c->ended.begun) {
+		if (!store_ended_end(&c->ended))
+			return false;
+		c->run->ended |= c->ended.error == 0;
+	}
 	if (c->conn != NULL) {
 		(void)rdma_conn_destroy(c->conn);
 		c->conn = NULL;
@@ -154,6 +258,7 @@ work_closing(struct store_connection *c)
 		interval_set_free(&c->moved[i]);
 	}
 	sink_handshake_end(&c->handshake);
+	sink_identity_forget(&c->identity);
 	if (c->run != NULL)
 		c->run->connection = NULL;
 	enter(c, STORE_FREE);
@@ -168,6 +273,10 @@ take_moved(struct store_connection *c, const struct sink_intervals *m)
 	struct interval_set *set = &c->moved[m->table];
 	uint32_t i;
 
+	if (m->nb > 0 && (c->identity.rights & SINK_RIGHT_RECONCILE) == 0) {
+		c->shared->counters.moved_refused++;
+		return SINK_REASON_RIGHTS;
+	}
 	if (m->table < c->moved_table)
 		return SINK_REASON_ORDER;
 	/* ascending over messages as well: each goes behind the last one, which costs little */
@@ -189,7 +298,8 @@ take_moved(struct store_connection *c, const struct sink_intervals *m)
 static void
 given_up(struct store_connection *c, enum sink_reason reason)
 {
-	CONN_LOG(WARNING, c, "the receiver gives up: %s", sink_reason_name(reason));
+	if (c->fingerprint != 0)
+		CONN_LOG(WARNING, c, "the receiver gives up: %s", sink_reason_name(reason));
 	begin_close(c);
 }
 
@@ -215,11 +325,37 @@ take_session_message(struct store_connection *c, const struct sink_message *m)
 	}
 }
 
-/* The peer has the key, and its schemas are here. */
+/* The peer has the key: it is who it says. */
+static void
+identified(struct store_connection *c)
+{
+	const unsigned int key = c->handshake.key == &c->identity.key[1];
+
+	c->fingerprint = c->identity.fingerprint[key];
+	c->counts = store_audit_of(&c->shared->audit, c->identity.name);
+	if (c->counts == NULL)
+		return;
+	c->counts->fingerprint = c->fingerprint;
+	c->counts->proofs++;
+}
+
+/* And its schemas are here. */
 static void
 proved(struct store_connection *c)
 {
-	leave_gate(c);
+	int rc;
+
+	if (c->gate >= 0)
+		sink_gate_proved(&c->shared->gate, c->gate, sink_link_clock());
+	c->gate = -1;
+	sink_identity_forget(&c->identity);
+	/* nobody whom it does not know has the store take so much memory */
+	rc = sink_link_extend(&c->link);
+	if (rc < 0) {
+		CONN_LOG(ERR, c, "no memory for messages: %s", strerror(-rc));
+		store_connection_refuse(c, SINK_REASON_FAILED);
+		return;
+	}
 	c->sent = c->handshake.sent;
 	c->received = c->handshake.received;
 	/* whatever it says until then: one that says little at a time does not stay for ever */
@@ -239,6 +375,8 @@ on_message(void *arg, const void *message, uint32_t size)
 		return;
 	if (c->state == STORE_PROVING) {
 		reason = sink_handshake_receive(&c->handshake, message, size);
+		if (c->handshake.key != NULL && c->fingerprint == 0)
+			identified(c);
 		if (c->handshake.told)
 			given_up(c, reason);
 		else if (reason != SINK_REASON_NONE)
@@ -362,7 +500,10 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	struct sink_endpoint self = {0};
 	enum sink_reason reason;
 
-	reason = sink_handshake_answer(&c->handshake, &c->shared->key, c->shared->node,
+	/* a copy: the keyring may change before the proof comes */
+	c->identity = *store_keyring_find(store_keys_get(c->shared->keys),
+		sink_handshake_identity(event->private_data, event->private_len));
+	reason = sink_handshake_answer(&c->handshake, &c->identity, c->shared->node,
 		event->private_data, event->private_len, now + SINK_GATE_MS);
 	if (reason != SINK_REASON_NONE)
 		return reason;
@@ -380,22 +521,58 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	return sink_handshake_open(&c->handshake, NULL, 0, &c->peer, &self);
 }
 
+static void
+who_asks(const struct rdma_event *event, struct sink_gate_peer *peer)
+{
+	sink_link_address(&event->peer, peer->addr);
+	peer->identity = sink_handshake_identity(event->private_data, event->private_len);
+}
+
+bool
+store_connection_knows(const struct store_shared *s, const struct rdma_event *event, uint64_t now)
+{
+	struct sink_gate_peer peer;
+
+	who_asks(event, &peer);
+	return sink_gate_knows(&s->gate, &peer, now);
+}
+
+/* Those that nobody knows leave connections for those that have proved themselves before. */
+static bool
+may_take(const struct store_shared *s, const struct sink_gate_peer *peer, uint64_t now)
+{
+	return s->nb_free > SINK_GATE_KNOWN || sink_gate_knows(&s->gate, peer, now);
+}
+
+static void
+evict(struct store_connection *c)
+{
+	c->gate = -1;
+	c->shared->counters.refused[SINK_REASON_LATE]++;
+	cut_off(c);
+}
+
 void
 store_connection_request(struct store_shared *s, struct store_connection *c,
 	const struct rdma_event *event, uint64_t now)
 {
+	struct sink_gate_peer peer;
 	enum sink_reason reason;
+	void *evicted = NULL;
 	unsigned int index;
-	uint8_t addr[16];
-	int gate;
+	int gate = -EBUSY;
 
 	s->counters.requests++;
-	sink_link_address(&event->peer, addr);
-	gate = c == NULL || s->stopping ? -EBUSY : sink_gate_enter(&s->gate, addr, now);
+	who_asks(event, &peer);
+	if (c != NULL && !s->stopping && may_take(s, &peer, now))
+		gate = sink_gate_enter(&s->gate, &peer, c, now, &evicted);
 	if (gate < 0) {
 		reject(s, event, s->stopping ? SINK_REASON_STOPPING : SINK_REASON_BUSY);
 		return;
 	}
+	/* without a word: its place is another's now */
+	if (evicted != NULL)
+		evict(evicted);
 	index = c->index;
 	memset(c, 0, sizeof(*c));
 	c->index = index;
@@ -403,7 +580,7 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 	c->order = s->counters.requests;
 	c->gate = gate;
 	c->heard = now;
-	memcpy(c->peer.addr, addr, sizeof(addr));
+	memcpy(c->peer.addr, peer.addr, sizeof(peer.addr));
 	c->peer.qpn = event->remote_qpn;
 	enter(c, STORE_PROVING);
 	reason = accept_request(c, event, now);
@@ -490,11 +667,8 @@ own_run(struct store_connection *c)
 static void
 settled(struct store_connection *c)
 {
-	struct store_counters *n = &c->shared->counters;
 	enum sink_reason reason = c->settle.reason;
 
-	n->cuts += c->settle.cuts;
-	n->batches_cut += c->settle.batches_cut;
 	c->bodies = c->settle.memory;
 	if (c->settle.memory_error < 0)
 		CONN_LOG(ERR, c, "no memory of %s for %" PRIu64 " bytes of bodies: %s",
@@ -558,6 +732,25 @@ files_are_complete(struct store_connection *c)
 		stream_writer_finished(c->run->writer[1]);
 }
 
+/* The run is closed to all peers from here on; the receiver hears of it once that is durable.
+ * @return false: not yet, or it failed */
+static bool
+run_is_closed(struct store_connection *c)
+{
+	if (!c->ended.begun) {
+		store_ended_begin(&c->ended, c->run->dir, c->run->incarnation);
+		return false;
+	}
+	if (!store_ended_end(&c->ended))
+		return false;
+	c->run->ended |= c->ended.error == 0;
+	if (c->ended.error == 0)
+		return true;
+	CONN_LOG(ERR, c, "cannot mark %s as ended: %s", c->run->dir, strerror(-c->ended.error));
+	store_connection_refuse(c, SINK_REASON_FAILED);
+	return false;
+}
+
 static bool
 work_up(struct store_connection *c, uint64_t now)
 {
@@ -580,8 +773,11 @@ work_up(struct store_connection *c, uint64_t now)
 	if (c->state != STORE_ENDING || !files_are_complete(c))
 		return false;
 	m = sink_link_room(&c->link);
-	if (m == NULL)
+	if (m == NULL || !run_is_closed(c))
 		return false;
+	AUDIT_CONN(NOTICE, c, "ended", " directory=%s", c->run->dir);
+	if (c->counts != NULL)
+		c->counts->ended++;
 	rc = store_run_end(&c->shared->runs, c->run);
 	c->run = NULL;
 	if (rc < 0)
@@ -633,6 +829,10 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 		c->heard = now;
 		c->said = now;
 		c->shared->counters.stood++;
+		if (c->counts != NULL)
+			c->counts->stood++;
+		AUDIT_CONN(NOTICE, c, "connected", " role=%s",
+			c->handshake.receiver.role == SINK_ROLE_IMPORT ? "import" : "receiver");
 		enter(c, STORE_UP);
 		return true;
 	case STORE_UP:

@@ -12,7 +12,11 @@
 #include "sink_handshake.h"
 #include "sink_link.h"
 #include "sink_memory.h"
+#include "store_audit.h"
 #include "store_bodies.h"
+#include "store_check.h"
+#include "store_ended.h"
+#include "store_keys.h"
 #include "store_run.h"
 #include "store_settle.h"
 
@@ -49,16 +53,20 @@ struct store_counters {
 	uint64_t durable;
 	uint64_t doubles;
 	uint64_t again;
-	uint64_t cuts;	      /**< times that batches went, because they are elsewhere */
-	uint64_t batches_cut; /**< those */
-	uint64_t bytes_per_s; /**< of bodies, in the last second */
+	uint64_t moved_refused;	  /**< MOVEDs of runs that have ended, or without the right */
+	uint64_t keys_removed;	  /**< connections ended, as their keys or rights went */
+	uint64_t cuts;		  /**< times that batches went, because they are elsewhere */
+	uint64_t batches_cut;	  /**< those */
+	uint64_t body_crc_errors; /**< bodies that arrived with a wrong CRC */
+	uint64_t stored_damaged;  /**< batches that were stored although: store_check.h */
+	uint64_t bytes_per_s;	  /**< of bodies, in the last second */
 };
 
 /** What all connections have in common. */
 struct store_shared {
 	struct rdma_dev *dev;
 	uint16_t lane;
-	struct sink_key key;
+	struct store_keys *keys;
 	uint64_t node;	 /**< who this is: the identity of the directory */
 	uint64_t memory; /**< bytes of bodies that a connection is granted */
 	uint64_t region; /**< bytes of one registration, at most */
@@ -67,10 +75,21 @@ struct store_shared {
 	uint32_t commit_ms;
 	uint8_t addr[16];
 	struct sink_gate gate;
+	struct store_warnings warnings;
+	struct store_audit audit;
+	unsigned int nb_free; /**< connections */
 	struct store_bodies bodies;
+	struct store_check check;
 	struct store_runs runs;
 	struct store_counters counters;
 	bool stopping;
+};
+
+/** A batch whose body is looked at. */
+struct store_checked {
+	struct store_check_job job;
+	struct stream_batch batch;
+	bool checked; /**< false: it waits for those before it only */
 };
 
 /** A place of the rings. */
@@ -88,8 +107,12 @@ struct store_connection {
 	struct rdma_pd *pd; /**< its own: an rkey of another connection's is worth nothing here */
 	struct sink_link link;
 	bool link_is_open;
-	bool established; /**< may send */
-	int gate;	  /**< place there; -1: none */
+	bool established;	       /**< may send */
+	int gate;		       /**< place there; -1: none */
+	struct sink_identity identity; /**< that the peer says it is; keys until it has proved it */
+	uint64_t fingerprint;	       /**< of the key of the proof; 0: none yet */
+	struct store_audit_counts *counts; /**< of the identity; NULL: no proof yet, or no room */
+	struct store_ended ended;
 	struct sink_handshake handshake;
 	struct sink_endpoint peer;
 	struct store_run *run; /**< that is its own, from STORE_SETTLING on */
@@ -123,6 +146,13 @@ struct store_connection {
 	uint32_t pending;			  /**< places without a result */
 	struct sink_result results[STORE_PLACES]; /**< that are to be sent */
 	uint32_t nb_results;
+	/* batches that are being checked, in the order in which they came */
+	struct store_checked *checked; /**< as many as there are places */
+	uint32_t checked_head;
+	uint32_t nb_checked;
+	uint32_t unchecked; /**< since the last sample */
+	struct store_wrongs wrongs;
+	uint64_t wrong_said; /**< ms: when the last one was logged */
 };
 
 /**
@@ -132,15 +162,28 @@ struct store_connection {
 void store_connection_request(struct store_shared *s, struct store_connection *c,
 	const struct rdma_event *event, uint64_t now);
 
+/** Whether who asks has proved itself before: it is answered first. */
+bool store_connection_knows(
+	const struct store_shared *s, const struct rdma_event *event, uint64_t now);
+
 /** An event of a connection that was accepted. *Control.* */
 void store_connection_event(struct store_connection *c, const struct rdma_event *event);
 
 /** Let it go on. @return something was done. *Control.* */
 bool store_connection_poll(struct store_connection *c, uint64_t now);
 
+/** Write the batches whose bodies have been checked. @return there were some. *Control.* */
+bool store_connection_take_checked(struct store_connection *c, uint64_t now);
+
 /** A batch of this connection has its result. */
 void store_connection_result(struct store_connection *c, uint32_t entry, uint64_t sequence,
 	enum sink_result_status status);
+
+/** The keyring has changed: end it if its identity, key or rights went. */
+void store_connection_keys_changed(struct store_connection *c);
+
+/** The gate has no time left for it. */
+void store_connection_late(struct store_connection *c);
 
 /** End it: say why, if that can still be said. */
 void store_connection_refuse(struct store_connection *c, enum sink_reason reason);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -9,6 +10,8 @@
 #include "body_memory.h"
 #include "sink_message.h"
 #include "store_connection_private.h"
+
+#define WRONG_MS 1000 /* between lines of the log about bodies that are wrong */
 
 bool
 store_connection_plan_rings(struct store_connection *c)
@@ -102,6 +105,9 @@ store_connection_open_rings(struct store_connection *c)
 	c->memory = memory;
 	c->entries = memory;
 	c->copies = c->memory + entries;
+	c->checked = calloc(c->nb_places, sizeof(*c->checked));
+	if (c->checked == NULL)
+		return SINK_REASON_FAILED;
 	if (!register_rings(c) || sink_random(&c->epoch, sizeof(c->epoch)) < 0)
 		return SINK_REASON_FAILED;
 	for (i = 0; i < c->nb_places; i++)
@@ -148,6 +154,128 @@ store_connection_grant(struct store_connection *c)
 	return sink_link_send(&c->link, m->head.length) == 0;
 }
 
+/* Whether the CRC of a body is computed. One that was wrong has to be right. */
+static bool
+is_to_check(struct store_connection *c, uint8_t table, uint64_t sequence)
+{
+	switch (c->shared->check.mode) {
+	case STORE_CHECK_ALL:
+		return true;
+	case STORE_CHECK_SAMPLED:
+		if (c->unchecked++ % STORE_CHECK_SAMPLE == 0)
+			return true;
+		return store_wrongs_has(&c->wrongs, table, sequence);
+	default:
+		return false;
+	}
+}
+
+/* Batches go on in the order in which they came: a file's ascend. */
+static void
+check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
+{
+	const bool checked = is_to_check(c, table, b->sink.sequence);
+	struct store_checked *k;
+
+	if (!checked && c->nb_checked == 0) {
+		stream_writer_append(c->run->writer[table], b);
+		return;
+	}
+	/* each has a place, so there is room */
+	k = &c->checked[(c->checked_head + c->nb_checked++) % c->nb_places];
+	k->batch = *b;
+	k->checked = checked;
+	k->job = (struct store_check_job){
+		.body = b->body, .bytes = b->sink.body_bytes, .done = !checked};
+	if (checked)
+		store_check_begin(&c->shared->check, &k->job);
+}
+
+/* A path that spoils one body may spoil many. */
+static bool
+may_say(struct store_connection *c, uint64_t now)
+{
+	if (c->wrong_said != 0 && now < c->wrong_said + WRONG_MS)
+		return false;
+	c->wrong_said = now;
+	return true;
+}
+
+/*
+ * A body with a wrong CRC is given back, and the receiver sends it once more. One that comes with
+ * the same wrong CRC again and again is what the receiver has: nothing better will ever come, and
+ * nothing is lost when the receiver forgets it. It is stored as it is, and by its CRC it is known
+ * for what it is to all readers. @return whether it is to be stored
+ */
+static bool
+is_stored_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now)
+{
+	const struct sink_batch *b = &k->batch.sink;
+	const uint8_t number = c->place[(uint32_t)k->batch.tag].table;
+	struct store_counters *n = &c->shared->counters;
+	const char *table = arrow_table_name(number);
+	unsigned int times;
+
+	n->body_crc_errors++;
+	times = store_wrongs_note(&c->wrongs, number, b->sequence, k->job.crc);
+	if (times < STORE_CHECK_TRIES) {
+		if (may_say(c, now))
+			CONN_LOG(ERR, c,
+				"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64
+				") arrived with CRC-32C %08x, expected %08x: given back; %" PRIu64
+				" of all connections so far",
+				b->sequence, table, b->first, b->last, k->job.crc, b->body_crc32c,
+				n->body_crc_errors);
+		return false;
+	}
+	n->stored_damaged++;
+	CONN_LOG(ERR, c,
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64
+		") arrived %u times with CRC-32C %08x, expected %08x: so it is damaged in the "
+		"memory of the receiver; stored as it is, and found by verify",
+		b->sequence, table, b->first, b->last, times, k->job.crc, b->body_crc32c);
+	return true;
+}
+
+/* It was not read: what it is, is not known. */
+static bool
+is_unreadable(struct store_connection *c, const struct store_checked *k, uint64_t now)
+{
+	if (!k->checked || k->job.error == 0)
+		return false;
+	if (may_say(c, now))
+		CONN_LOG(ERR, c, "batch %" PRIu64 " is given back, its body cannot be read: %s",
+			k->batch.sink.sequence, strerror(-k->job.error));
+	return true;
+}
+
+bool
+store_connection_take_checked(struct store_connection *c, uint64_t now)
+{
+	const bool busy =
+		c->nb_checked > 0 && store_check_is_done(&c->checked[c->checked_head].job);
+	const struct store_checked *k;
+	uint32_t entry;
+
+	while (c->nb_checked > 0) {
+		k = &c->checked[c->checked_head];
+		if (!store_check_is_done(&k->job))
+			break;
+		entry = (uint32_t)k->batch.tag;
+		c->checked_head = (c->checked_head + 1) % c->nb_places;
+		c->nb_checked--;
+		if (is_unreadable(c, k, now) ||
+			(k->checked && k->job.crc != k->batch.sink.body_crc32c &&
+				!is_stored_wrong(c, k, now))) {
+			store_connection_result(c, entry, k->batch.sink.sequence, SINK_AGAIN);
+			continue;
+		}
+		store_wrongs_forget(&c->wrongs, c->place[entry].table, k->batch.sink.sequence);
+		stream_writer_append(c->run->writer[c->place[entry].table], &k->batch);
+	}
+	return busy;
+}
+
 /* A batch is announced: copy, look, take. */
 void
 store_connection_written(void *arg, uint32_t index)
@@ -161,9 +289,10 @@ store_connection_written(void *arg, uint32_t index)
 	int ret;
 
 	c->heard = c->link.listened;
-	if (c->state != STORE_UP) {
-		/* it has no place yet, or has said that nothing more will come */
-		store_connection_refuse(c, SINK_REASON_ORDER);
+	if (c->state != STORE_UP || c->run->ended) {
+		/* it has no place yet, or has said that nothing more will come, now or before */
+		store_connection_refuse(
+			c, c->state == STORE_UP ? SINK_REASON_ENDED : SINK_REASON_ORDER);
 		return;
 	}
 	if (index < c->nb_places && !c->place[index].taken) {
@@ -189,10 +318,12 @@ store_connection_written(void *arg, uint32_t index)
 		return;
 	}
 	n->bytes += b.sink.body_bytes;
+	if (c->counts != NULL)
+		c->counts->bytes += b.sink.body_bytes;
 	c->place[index].taken = true;
 	c->pending++;
 	FAIL_POINT("store.taken");
-	stream_writer_append(c->run->writer[table], &b);
+	check(c, table, &b);
 }
 
 void
@@ -205,6 +336,8 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 	switch (status) {
 	case SINK_DURABLE:
 		n->durable++;
+		if (c->counts != NULL)
+			c->counts->durable++;
 		c->batches[c->place[entry].table]++;
 		break;
 	case SINK_DOUBLE:
@@ -243,5 +376,7 @@ store_connection_close_rings(struct store_connection *c)
 	if (c->memory != NULL)
 		munmap(c->memory, c->memory_size);
 	c->memory = NULL;
+	free(c->checked);
+	c->checked = NULL;
 	return true;
 }

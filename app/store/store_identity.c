@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "direct_io.h"
+#include "durable_file.h"
+#include "own_file.h"
 #include "sink_key.h"
 #include "store_identity.h"
 
@@ -17,67 +18,51 @@
 
 /* As text: 16 hexadecimal digits and the end of a line. @return 0; -ENOENT; -EBADMSG; -errno */
 static int
-read_identity(const char *path, uint64_t *identity)
+read_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 {
 	char text[DIGITS + 2];
 	ssize_t n;
 	int fd, rc;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -errno;
+	fd = own_file_open(AT_FDCWD, path, O_RDONLY, 0);
+	if (fd < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(fd));
+		return fd;
+	}
+	rc = own_file_check(fd, path, 022, message);
 	n = read(fd, text, sizeof(text));
-	rc = n < 0 ? -errno : 0;
 	close(fd);
 	if (rc < 0)
 		return rc;
-	if (n != DIGITS + 1 || text[DIGITS] != '\n')
-		return -EBADMSG;
-	text[DIGITS] = '\0';
-	if (strspn(text, "0123456789abcdef") != DIGITS)
-		return -EBADMSG;
-	*identity = strtoull(text, NULL, 16);
-	return *identity != 0 ? 0 : -EBADMSG;
-}
-
-static int
-write_synced(const char *path, const char *text)
-{
-	const ssize_t size = (ssize_t)strlen(text);
-	int fd, rc = 0;
-	ssize_t n;
-
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, size);
-	if (n != size)
-		rc = n < 0 ? -errno : -ENOSPC;
-	else if (fsync(fd) < 0)
-		rc = -errno;
-	close(fd);
-	return rc;
+	if (n == DIGITS + 1 && text[DIGITS] == '\n') {
+		text[DIGITS] = '\0';
+		*identity = strtoull(text, NULL, 16);
+		if (strspn(text, "0123456789abcdef") == DIGITS && *identity != 0)
+			return 0;
+	}
+	snprintf(message, PATH_MAX,
+		"%.3000s: %s: wanted 16 hexadecimal digits. Put back what receivers knew this "
+		"store by (retention rings have it), or remove it for a new one",
+		path, strerror(EBADMSG));
+	return -EBADMSG;
 }
 
 /* It is there whole or not at all, and receivers hear of none that a power failure takes back. */
 static int
-make_identity(const char *path, uint64_t *identity)
+make_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 {
-	char part[PATH_MAX], text[DIGITS + 2];
+	char text[DIGITS + 2];
 	int rc;
 
 	do {
 		rc = sink_random(identity, sizeof(*identity));
 	} while (rc == 0 && *identity == 0);
-	if (rc < 0)
-		return rc;
-	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
-		return -ENAMETOOLONG;
 	snprintf(text, sizeof(text), "%016" PRIx64 "\n", *identity);
-	rc = write_synced(part, text);
-	if (rc == 0 && rename(part, path) < 0)
-		rc = -errno;
-	return rc == 0 ? direct_io.sync_dir(path) : rc;
+	if (rc == 0)
+		rc = durable_file_replace(path, text, DIGITS + 1);
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "%.3000s: %s", path, strerror(-rc));
+	return rc;
 }
 
 static int
@@ -86,21 +71,12 @@ work(const char *dir, bool make, uint64_t *identity, char message[PATH_MAX])
 	char path[PATH_MAX];
 	int rc;
 
-	if (snprintf(path, sizeof(path), "%s/" NAME, dir) >= (int)sizeof(path))
-		rc = -ENAMETOOLONG;
-	else
-		rc = read_identity(path, identity);
-	if (rc == -ENOENT && make)
-		rc = make_identity(path, identity);
-	if (rc < 0)
-		snprintf(message, PATH_MAX,
-			rc == -EBADMSG
-				? "%.3000s/" NAME ": %s: wanted 16 hexadecimal digits. Put back "
-				  "what receivers knew this store by (retention rings have it), or "
-				  "remove it for a new one"
-				: "%.3000s/" NAME ": %s",
-			dir, strerror(-rc));
-	return rc;
+	if (snprintf(path, sizeof(path), "%s/" NAME, dir) >= (int)sizeof(path)) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", dir, strerror(ENAMETOOLONG));
+		return -ENAMETOOLONG;
+	}
+	rc = read_identity(path, identity, message);
+	return rc == -ENOENT && make ? make_identity(path, identity, message) : rc;
 }
 
 int

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 #include <time.h>
 
 #include <rte_log.h>
@@ -14,7 +14,9 @@
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "direct_io.h"
+#include "own_file.h"
 #include "process_cpus.h"
+#include "store_ended.h"
 #include "store_run.h"
 #include "stream_source.h"
 
@@ -203,14 +205,18 @@ store_run_open(struct store_runs *s, struct store_run *r)
 	const struct arrow_identity identity = {r->producer, r->run, r->incarnation, NULL};
 	struct recovered recovered = {.run = r->name, .identity = &identity};
 	enum sink_reason reason = SINK_REASON_NONE;
+	char message[PATH_MAX];
 	unsigned int i;
+	int ended, fd;
 
 	if (r->open)
 		return reason;
-	if ((mkdir(r->dir, 0755) < 0 && errno != EEXIST) || direct_io.sync_dir(r->dir) < 0) {
-		RUN_LOG(ERR, "cannot make %s: %s\n", r->dir, strerror(errno));
+	fd = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
+	if (fd < 0) {
+		RUN_LOG(ERR, "%s\n", message);
 		return SINK_REASON_FAILED;
 	}
+	close(fd);
 	/* what a crash has left; files of other incarnations as well, if nobody writes them */
 	if (arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0)
 		return SINK_REASON_FAILED;
@@ -222,6 +228,13 @@ store_run_open(struct store_runs *s, struct store_run *r)
 		return SINK_REASON_BUSY;
 	if (recovered.failed)
 		return SINK_REASON_FAILED;
+	ended = store_ended_read(r->dir, r->incarnation);
+	if (ended < 0) {
+		RUN_LOG(ERR, "cannot find out whether %s has ended: %s\n", r->dir,
+			strerror(-ended));
+		return SINK_REASON_FAILED;
+	}
+	r->ended = ended;
 	for (i = 0; i < SINK_TABLES && reason == SINK_REASON_NONE; i++)
 		reason = open_writer(s, r, i);
 	r->open = reason == SINK_REASON_NONE;

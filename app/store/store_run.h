@@ -12,6 +12,7 @@
 
 #include "arrow_read.h"
 #include "sink_handshake.h"
+#include "store_completion.h"
 #include "stream_writer.h"
 
 #define STORE_RUNS 64
@@ -47,6 +48,7 @@ struct store_run {
 	struct stream_writer *writer[SINK_TABLES];
 	struct store_producer *owner; /**< whose quota it goes by; NULL: there is none */
 	bool open;		      /**< what is there was read, and more may be written */
+	bool ended;		      /**< its receiver has said so: store_ended.h */
 	bool settling;		      /**< store_settle.h: its thread has the writers */
 	void *connection;	      /**< that it belongs to; NULL: none */
 	uint64_t idle_since;	      /**< ms; 0: it has a connection */
@@ -73,6 +75,7 @@ struct store_runs {
 	uint64_t ended;
 	uint64_t idle; /**< completed because nobody came */
 	uint64_t refused;
+	struct store_completion *completion; /**< of what earlier processes left; NULL: nothing */
 	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< of runs that have ended */
 };
 

@@ -30,16 +30,18 @@ store_settings_read(struct store_config *s, struct config *c)
 {
 	static const char *const modes[] = {
 		"auto", "buffered", "direct", "io_uring", "cufile", NULL};
+	static const char *const checks[] = {"auto", "all", "sampled", "off", NULL};
 
 	s->device = config_text(c, "store", "device", NULL);
 	s->port = config_uint(c, "store", "port", SINK_PORT, 1, UINT16_MAX);
-	s->key = config_text(c, "store", "key", NULL);
+	s->keys = config_text(c, "store", "keys", NULL);
 	s->bodies = read_bodies(c);
 	s->memory = config_uint(c, "store", "memory_mib", 1024, 1, 1 << 20) << 20;
 	s->heartbeat_ms = config_uint(c, "store", "heartbeat_ms", 500, 10, 60000);
 	s->silence_ms = config_uint(c, "store", "silence_ms", 2000, s->heartbeat_ms + 1, 600000);
 	s->files.root = config_text(c, "files", "directory", ".");
 	s->io = config_choice(c, "files", "io", STORE_IO_AUTO, modes);
+	s->check = config_choice(c, "files", "check", STORE_CHECK_AUTO, checks);
 	s->io_threads =
 		config_uint(c, "files", "threads", SLICE_POOL_THREADS, 1, SLICE_POOL_THREADS_MAX);
 	s->files.slices.slice = config_uint(c, "files", "slice_kib", 4096, 4, 1 << 20) << 10;
@@ -57,6 +59,6 @@ store_settings_need(const struct store_config *s, struct config *c)
 {
 	if (s->device == NULL)
 		config_complain(c, "store", "device", "is needed: roce:... or verbs:...");
-	if (s->key == NULL)
-		config_complain(c, "store", "key", "is needed: a file that receivers have, too");
+	if (s->keys == NULL)
+		config_complain(c, "store", "keys", "is needed: a keyring, README.rst");
 }

@@ -1,8 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <stdio.h>
+
 #include "fail_point.h"
 #include "process_cpus.h"
 #include "store_settle.h"
+
+/* Which batches go, as they are here. */
+static int
+note_cuts(struct store_settle *s, unsigned int table)
+{
+	const struct interval_set *have = stream_writer_have(s->run->writer[table]);
+	const struct interval_set *moved = &s->moved[table];
+	int rc = 0;
+	size_t i;
+
+	for (i = 0; i < moved->nb && rc == 0; i++)
+		rc = interval_set_add_common(
+			&s->cut[table], have, moved->at[i].first, moved->at[i].last);
+	return rc;
+}
 
 /* What went elsewhere goes. @return false: some of it may still be there */
 static bool
@@ -13,6 +30,9 @@ cut_moved(struct store_settle *s, unsigned int table)
 	int rc;
 
 	stream_writer_stats_get(w, &before);
+	rc = note_cuts(s, table);
+	if (rc < 0)
+		return false;
 	rc = stream_writer_cut(w, &s->moved[table]);
 	stream_writer_stats_get(w, &after);
 	s->cuts += after.cut > before.cut;
@@ -20,14 +40,19 @@ cut_moved(struct store_settle *s, unsigned int table)
 	return rc == 0;
 }
 
+/* What there is of the run, and what of it went elsewhere. */
 static enum sink_reason
-settle(struct store_settle *s)
+settle_files(struct store_settle *s)
 {
 	enum sink_reason reason = store_run_open(s->runs, s->run);
 	unsigned int i;
 
 	if (reason != SINK_REASON_NONE)
 		return reason;
+	snprintf(s->dir, sizeof(s->dir), "%s", s->run->dir);
+	/* what is complete at its receiver's own word is no peer's to change: reconcile may */
+	if (s->run->ended && (s->moved[0].nb > 0 || s->moved[1].nb > 0))
+		return SINK_REASON_ENDED;
 	for (i = 0; i < SINK_TABLES; i++) {
 		if (!cut_moved(s, i)) {
 			/* what its files have is not known now: they are read anew */
@@ -36,6 +61,24 @@ settle(struct store_settle *s)
 		}
 		FAIL_POINT("store.cut");
 	}
+	return SINK_REASON_NONE;
+}
+
+static enum sink_reason
+settle(struct store_settle *s)
+{
+	const struct store_run *r = s->run;
+	const struct arrow_identity identity = {r->producer, r->run, r->incarnation, NULL};
+	struct store_completion *completion = s->runs->completion;
+	struct store_claim claim;
+	enum sink_reason reason;
+
+	store_completion_claim(completion, &claim, r->dir);
+	reason = settle_files(s);
+	store_completion_release(
+		completion, &claim, reason == SINK_REASON_NONE ? r->name : NULL, &identity);
+	if (reason != SINK_REASON_NONE)
+		return reason;
 	s->memory_error = store_bodies_take(s->bodies, s->bytes, &s->memory);
 	if (s->memory_error == 0)
 		return SINK_REASON_NONE;

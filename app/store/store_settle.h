@@ -29,6 +29,8 @@ struct store_settle {
 	int memory_error;	 /**< 0 or -errno: why there is none */
 	uint64_t cuts;		 /**< tables of which something went */
 	uint64_t batches_cut;
+	struct interval_set cut[SINK_TABLES]; /**< which; the caller frees them */
+	char dir[PATH_MAX];		      /**< of whose files */
 	/* its own */
 	pthread_t thread;
 	bool has_thread;

@@ -62,6 +62,7 @@ alarm_name(const struct store_shared *s)
 static int
 answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 {
+	struct store_completion_stats left;
 	const struct store_shared *s;
 
 	pthread_mutex_lock(&lock);
@@ -84,7 +85,17 @@ answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_uint(d, "batches_durable", s->counters.durable);
 		rte_tel_data_add_dict_uint(d, "batches_double", s->counters.doubles);
 		rte_tel_data_add_dict_uint(d, "batches_given_back", s->counters.again);
+		rte_tel_data_add_dict_uint(d, "body_crc_errors", s->counters.body_crc_errors);
+		rte_tel_data_add_dict_uint(d, "batches_stored_damaged", s->counters.stored_damaged);
 		rte_tel_data_add_dict_uint(d, "body_bytes_per_s", s->counters.bytes_per_s);
+		rte_tel_data_add_dict_uint(d, "moved_refused", s->counters.moved_refused);
+		rte_tel_data_add_dict_uint(d, "keys_removed", s->counters.keys_removed);
+		rte_tel_data_add_dict_uint(d, "unproved_admitted", s->gate.admitted);
+		rte_tel_data_add_dict_uint(d, "unproved_admitted_known", s->gate.admitted_known);
+		rte_tel_data_add_dict_uint(d, "unproved_full", s->gate.full);
+		rte_tel_data_add_dict_uint(d, "unproved_crowded", s->gate.crowded);
+		rte_tel_data_add_dict_uint(d, "unproved_evicted", s->gate.evicted);
+		rte_tel_data_add_dict_uint(d, "warnings_suppressed", s->warnings.suppressed_ever);
 		rte_tel_data_add_dict_uint(d, "reconciliations", s->counters.cuts);
 		rte_tel_data_add_dict_uint(d, "batches_cut", s->counters.batches_cut);
 		rte_tel_data_add_dict_string(d, "alarm", alarm_name(s));
@@ -92,6 +103,11 @@ answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_uint(d, "runs_ended", s->runs.ended);
 		rte_tel_data_add_dict_uint(d, "runs_idle", s->runs.idle);
 		rte_tel_data_add_dict_uint(d, "runs_refused", s->runs.refused);
+		store_completion_stats_get(s->runs.completion, &left);
+		rte_tel_data_add_dict_uint(d, "completing_files", left.files);
+		rte_tel_data_add_dict_uint(d, "completing_bytes", left.bytes);
+		rte_tel_data_add_dict_uint(d, "files_completed", left.completed);
+		rte_tel_data_add_dict_uint(d, "files_not_completed", left.failed);
 		add_causes(d, &s->counters);
 	}
 	pthread_mutex_unlock(&lock);
@@ -135,7 +151,7 @@ stream_dict(const struct store_stream_view *v)
 
 	if (d == NULL)
 		return NULL;
-	rte_tel_data_add_dict_string(d, "run", v->run);
+	telemetry_dict_text(d, "run", v->run);
 	telemetry_dict_hex(d, "producer", v->producer);
 	telemetry_dict_hex(d, "incarnation", v->incarnation);
 	rte_tel_data_add_dict_uint(d, "connected", v->connected);
@@ -189,6 +205,62 @@ out:
 	return 0;
 }
 
+static struct rte_tel_data *
+identity_dict(const struct store_audit_counts *n)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	rte_tel_data_add_dict_string(d, "name", n->name);
+	telemetry_dict_hex(d, "key", n->fingerprint);
+	rte_tel_data_add_dict_uint(d, "proofs", n->proofs);
+	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
+	rte_tel_data_add_dict_uint(d, "refused", n->refused);
+	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
+	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);
+	rte_tel_data_add_dict_uint(d, "batches_cut", n->batches_cut);
+	rte_tel_data_add_dict_uint(d, "runs_ended", n->ended);
+	return d;
+}
+
+static int
+answer_identities(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct store_audit *a;
+	struct rte_tel_data *one;
+	char name[16];
+	unsigned int i, nb;
+
+	pthread_mutex_lock(&lock);
+	rte_tel_data_start_dict(d);
+	a = store != NULL ? &store_look(store)->audit : NULL;
+	nb = a != NULL ? __atomic_load_n(&a->nb, __ATOMIC_ACQUIRE) : 0;
+	for (i = 0; i < nb && (one = identity_dict(&a->identity[i])) != NULL; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		telemetry_dict_nest(d, name, one);
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+/* Reading files is for this thread: the lcore takes what was read. */
+static int
+answer_reload(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	char message[PATH_MAX] = "";
+	int rc = -ENODEV;
+
+	pthread_mutex_lock(&lock);
+	rte_tel_data_start_dict(d);
+	if (store != NULL)
+		rc = store_keys_reload(store_look(store)->keys, message);
+	rte_tel_data_add_dict_uint(d, "read", rc == 0);
+	rte_tel_data_add_dict_string(d, "message", rc == 0 ? "in force at once" : message);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
 static int
 answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -207,15 +279,33 @@ static const struct telemetry_command commands[] = {
 		"identity; requests, connections_stood, connections_broken, connections_ended, "
 		"connections_abandoned (before they stood), connections_superseded; bodies (memory "
 		"of host or GPU), cufile (its mode); body_bytes, batches_durable, batches_double, "
-		"batches_given_back, body_bytes_per_s; reconciliations, batches_cut (by them); "
+		"batches_given_back, body_crc_errors (bodies that arrived with a wrong CRC), "
+		"batches_stored_damaged (those that always came so), body_bytes_per_s; "
+		"moved_refused (MOVED without the right, or of a run that has ended), keys_removed "
+		"(connections ended by another keyring); "
+		"unproved_admitted, unproved_admitted_known, unproved_full, unproved_crowded, "
+		"unproved_evicted (requests), warnings_suppressed; "
+		"reconciliations, batches_cut (by them); "
 		"alarm (none, disk full, quota, I/O error, disk stands still); runs_opened, "
-		"runs_ended, runs_idle, runs_refused; refused_REASON (connections), "
+		"runs_ended, runs_idle, runs_refused; completing_files and completing_bytes "
+		"(incomplete files of an earlier process that are left), files_completed, "
+		"files_not_completed (of them); refused_REASON (connections), "
 		"entries_FAULT (announced batches; entries_good)",
 		answer_store},
 	{"/braggline/store/connections", "", "Connections that there are",
 		"by number: state, places, credits (places that are free), pending (places without "
 		"a result), results_waiting, frames_durable, images_durable (batches)",
 		answer_connections},
+	{"/braggline/store/identities", "", "What each identity of the keyring did",
+		"by number: name, key (fingerprint, of the last proof), proofs, "
+		"connections_stood, refused "
+		"(after the proof), batches_durable, body_bytes, batches_cut (as it had moved "
+		"them), runs_ended",
+		answer_identities},
+	{"/braggline/store/keys/reload", "", "Read the keyring again",
+		"read (1: it is good, and in force), message (file and line of a mistake: the "
+		"keyring in force stays)",
+		answer_reload},
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
 		"by number of the run and table: run, producer, incarnation, connected, batches, "
 		"rows, bytes, doubles, given_back, pending, cut, files, files_complete, syncs, "

@@ -12,6 +12,7 @@
 #include "arrow_name.h"
 #include "arrow_recovery.h"
 #include "file_lock.h"
+#include "own_file.h"
 #include "store_tree.h"
 
 #define LOCK ".lock"
@@ -93,6 +94,16 @@ is_hidden(const FTSENT *e)
 	return e->fts_level > FTS_ROOTLEVEL && e->fts_name[0] == '.';
 }
 
+static bool
+is_wanted(const struct store_tree *t, const FTSENT *e)
+{
+	if (e->fts_info != FTS_F || is_hidden(e))
+		return false;
+	return arrow_name_is_complete(e->fts_path) || arrow_name_is_part(e->fts_path) ||
+		(t->quarantine && arrow_name_is_quarantine(e->fts_path)) ||
+		(t->imported && arrow_name_ends(e->fts_path, ".arrow.imported"));
+}
+
 int
 store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 {
@@ -116,8 +127,7 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 			snprintf(message, PATH_MAX,
 				"%.3000s is a link, and is not followed: name what it leads to",
 				e->fts_path);
-		} else if (e->fts_info == FTS_F && !is_hidden(e) &&
-			(arrow_name_is_complete(e->fts_path) || arrow_name_is_part(e->fts_path))) {
+		} else if (is_wanted(t, e)) {
 			rc = add(t, &id, e);
 			if (rc < 0)
 				snprintf(message, PATH_MAX, "no memory for a list of files");
@@ -285,9 +295,9 @@ lock_file(const char *dir, const char *name, int flags)
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
-	fd = open(path, O_RDWR | O_CLOEXEC | flags, 0644);
+	fd = own_file_open(AT_FDCWD, path, O_RDWR | flags, OWN_FILE_MODE);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	rc = file_lock(fd, FILE_LOCK_MS);
 	if (rc == 0)
 		return fd;
@@ -309,6 +319,6 @@ store_tree_lock(const char *dir, char message[PATH_MAX])
 		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
 			fd == -EBUSY
 				? "a braggline-store, or another command of it, is at work there"
-				: strerror(-fd));
+				: own_file_error(fd));
 	return fd;
 }

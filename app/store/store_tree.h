@@ -15,6 +15,8 @@
 struct store_tree {
 	char **path;
 	size_t nb;
+	bool quarantine; /**< wanted: what recovery cut off as well (arrow_name.h) */
+	bool imported;	 /**< wanted: `.imported` as well, which import has kept */
 };
 
 /**

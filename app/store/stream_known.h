@@ -2,6 +2,9 @@
 /**
  * @file
  * Files of a stream that are closed, and which batches each has. One thread.
+ *
+ * A batch that its file's footer marks as damaged, or whose announcement is damaged, is in no set:
+ * the store does not have it, and takes it again.
  */
 #ifndef STREAM_KNOWN_H
 #define STREAM_KNOWN_H

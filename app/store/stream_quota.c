@@ -16,7 +16,7 @@
 static uint64_t
 measure_run(int root, const char *name)
 {
-	const int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *entry;
 	uint64_t bytes = 0;
@@ -29,7 +29,7 @@ measure_run(int root, const char *name)
 	}
 	while ((entry = readdir(dir)) != NULL) {
 		if (arrow_name_is_complete(entry->d_name) &&
-			fstatat(fd, entry->d_name, &st, 0) == 0)
+			fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 			bytes += st.st_size;
 	}
 	closedir(dir);

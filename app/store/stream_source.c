@@ -76,8 +76,8 @@ is_of(const struct arrow_read_batch *b, const struct arrow_identity *id)
 }
 
 /* Whose a batch says that it is; the texts have been checked only if it is_of() that then. */
-static int
-read_identity(const struct arrow_read_batch *b, struct arrow_identity *id)
+int
+stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *id)
 {
 	unsigned int i;
 
@@ -102,7 +102,7 @@ stream_source_list(
 	int rc = 0;
 
 	if (id->table == NULL && r->nb_batches > 0)
-		rc = read_identity(&r->batches[0], id);
+		rc = stream_source_identity(&r->batches[0], id);
 	for (i = 0; i < r->nb_batches && rc == 0; i++) {
 		if (!is_of(&r->batches[i], id))
 			return -EXDEV;
@@ -116,12 +116,13 @@ stream_source_list(
 }
 
 const char *
-stream_source_fault(const struct stream_source *s)
+stream_source_fault(struct stream_source *s)
 {
-	const char *why;
-	uint64_t end;
+	const char *why = NULL;
+	size_t i;
 
-	(void)arrow_recovery_scan(&s->reader, &end, &why);
+	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
+		why = arrow_recovery_check(&s->reader, i);
 	return why;
 }
 

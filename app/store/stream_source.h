@@ -4,6 +4,8 @@
  * A complete file of a stream being read: whose batches it has, which, and from there into a
  * stream's writer. What is written is what was read, byte for byte: batches keep their identity.
  *
+ * Batches that the file's footer marks as damaged (arrow_read.h) are not among those that it has.
+ *
  * The file is locked while it is open, and mapped: a disk that cannot read it ends the process
  * (SIGBUS). One thread.
  */
@@ -44,14 +46,17 @@ void stream_source_close(struct stream_source *s);
 int stream_source_list(
 	const struct arrow_reader *r, struct arrow_identity *identity, struct interval_set *have);
 
+/** Whose batch it is. @return 0; -EXDEV: nobody's */
+int stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *identity);
+
 /** Number of a batch in its stream. */
 uint64_t stream_source_sequence(const struct arrow_reader *r, size_t batch);
 
 /**
- * What is wrong with a batch or the end of the file, every byte looked at.
- * @return NULL: all is right; else a static text
+ * What is wrong with a batch that is not known to be damaged, every byte looked at.
+ * @return NULL: nothing is; else a static text
  */
-const char *stream_source_fault(const struct stream_source *s);
+const char *stream_source_fault(struct stream_source *s);
 
 /**
  * Name of the run, out of the name of one of its files: RUN_INCARNATION_NNNNNN_TABLE.arrow.

@@ -36,7 +36,8 @@ bench_capture_write(uint32_t modules, uint32_t frames, char *path, size_t size)
 	b[12] = 0x08; /* IPv4 */
 	b[14] = 0x45;
 	put_be16(b + 16, sizeof(b) - 14);
-	b[23] = 17; /* UDP */
+	b[23] = 17;							/* UDP */
+	put_be16(b + 24, (uint16_t) ~(0x4500 + (sizeof(b) - 14) + 17)); /* all else is 0 */
 	put_be16(b + 38, sizeof(b) - 34);
 	b[BENCH_UDP_HEADERS + 46] = 3; /* JUNGFRAU, header version 2 */
 	b[BENCH_UDP_HEADERS + 47] = 2;

@@ -102,11 +102,15 @@ def real_time():
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def bundle(build):
+    """What a bundle says of itself, by name; None: it is none."""
+    return BUNDLE.match(read(f'{build}/README'))
+
+
 def built(build):
     """Compiler and DPDK, as meson has found them; of a bundle what it says."""
-    bundle = BUNDLE.match(read(f'{build}/README'))
-    if bundle:
-        return f'a bundle, DPDK {bundle["dpdk"]}'
+    if bundle(build):
+        return f'a bundle, DPDK {bundle(build)["dpdk"]}'
     compiler = re.search(r'^C compiler for the host machine: .*?\((.*?) "',
                          read(f'{build}/meson-logs/meson-log.txt'), re.MULTILINE)
     facts = [compiler[1] if compiler else 'compiler not known']
@@ -129,8 +133,9 @@ def peers():
 
 def commit(build):
     """Of a bundle its own: it is taken to machines without the repository."""
-    bundle = BUNDLE.match(read(f'{build}/README'))
-    return bundle['commit'] if bundle else output('git', '-C', HERE, 'describe', '--always', '--dirty', '--abbrev=12') or 'unknown'
+    if bundle(build):
+        return bundle(build)['commit']
+    return output('git', '-C', HERE, 'describe', '--always', '--dirty', '--abbrev=12') or 'unknown'
 
 
 def cpu_times():

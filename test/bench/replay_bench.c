@@ -39,7 +39,7 @@ static const char usage[] =
 	"  --rounds N   windows of each row (default 9)\n"
 	"  --rows FILE  rows for bench.py\n";
 
-enum source {
+enum replay_source {
 	REPLAY_SMALL,
 	REPLAY_LARGE,
 	PCAP_SMALL,
@@ -163,7 +163,7 @@ set_up_references(const struct bench *b, uint16_t port, uint16_t queues)
 }
 
 static void
-open_source(struct bench *b, enum source source, const char *path, uint32_t packets)
+open_source(struct bench *b, enum replay_source source, const char *path, uint32_t packets)
 {
 	const bool pcap = source == PCAP_SMALL || source == PCAP_LARGE;
 	char name[32], args[512];
@@ -231,7 +231,7 @@ poll_port(uint16_t port, uint16_t queues, bool look, uint64_t end)
 }
 
 static double
-measure(struct bench *b, enum source source, bool look)
+measure(struct bench *b, enum replay_source source, bool look)
 {
 	const uint64_t hz = rte_get_tsc_hz();
 	const uint16_t port = b->port[source], queues = sources[source].queues;
@@ -274,7 +274,8 @@ lateness(uint16_t port)
 }
 
 static void
-report_row(enum source source, double value, const char *against, double other, const char *goal)
+report_row(enum replay_source source, double value, const char *against, double other,
+	const char *goal)
 {
 	bench_row(&(struct bench_row){.stage = "replay",
 		.what = sources[source].name,

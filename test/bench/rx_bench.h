@@ -26,6 +26,7 @@ struct rx_bench {
 	struct rte_mempool *pixels;
 	struct detector detector;
 	struct rx_streams *streams;
+	struct sources sources;
 	struct frame_table *table;
 	struct rx *rx[RX_BENCH_LANES];
 	bool stop;

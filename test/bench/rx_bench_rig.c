@@ -83,7 +83,7 @@ start_port(struct rx_bench *b, uint16_t descriptors)
 		if (rte_eth_rx_queue_setup(b->port, q, descriptors, 0, &rx, NULL) != 0)
 			rx_bench_fail(DEVICE, "has no such queue");
 	for (uint32_t m = 0; m < b->modules; m++) {
-		port_rule_init(&rule, BENCH_UDP_PORT + m, lane_of(b, m));
+		port_rule_init(&rule, BENCH_UDP_PORT + m, lane_of(b, m), NULL);
 		if (rte_flow_create(b->port, &rule.attr, rule.pattern, rule.actions, &error) ==
 			NULL)
 			rx_bench_fail(DEVICE, "takes no flow rules");
@@ -95,6 +95,7 @@ start_port(struct rx_bench *b, uint16_t descriptors)
 static void
 create_roles(struct rx_bench *b)
 {
+	static const struct source_settings settings; /* learnt */
 	struct frame_table_config c = {
 		.detector = &b->detector,
 		.lanes = b->lanes,
@@ -114,6 +115,7 @@ create_roles(struct rx_bench *b)
 		c.owner[m] = lane_of(b, m);
 	if (c.frames == NULL || (b->table = frame_table_create(&c)) == NULL)
 		rx_bench_fail("frame table", rte_strerror(rte_errno));
+	sources_init(&b->sources, &settings, &b->detector, c.stall_cycles);
 	for (uint32_t i = 0; i < b->lanes; i++) {
 		struct rx *rx = rte_zmalloc("rx", sizeof(*rx), RTE_CACHE_LINE_SIZE);
 		char name[16];
@@ -125,6 +127,7 @@ create_roles(struct rx_bench *b)
 		rx->lane = &b->table->lanes[i];
 		rx->streams = b->streams;
 		rx->detector = &b->detector;
+		rx->sources = &b->sources;
 		rx->peers = b->rx;
 		rx->nb_queues = 1;
 		rx->queues[0].port = b->port;

@@ -263,6 +263,7 @@ open_sender(struct rig *r)
 		.memory = &sender.memory,
 		.message_max = MEMORY,
 		.producer = 1,
+		.identity = "bench",
 		.key = &sender.key,
 		.role = SINK_ROLE_RECEIVER,
 		.result = on_result,
@@ -398,12 +399,12 @@ ends_singles(void)
 void
 ends_open(char *directory)
 {
-	char path[64], message[PATH_MAX];
+	char path[64], keys[72], message[PATH_MAX];
 	const struct retention_config c = {.path = path, .producer = 1, .bytes = MEMORY};
 	struct rdma_mr_attr attr = {.gpu = -1};
 	struct store_config config = {
 		.dev = rig.b.dev,
-		.key = path,
+		.keys = keys,
 		.memory = MEMORY,
 		.heartbeat_ms = 1000,
 		/* nobody speaks while the others are measured */
@@ -420,9 +421,15 @@ ends_open(char *directory)
 	f = fopen(path, "w");
 	if (f == NULL || fprintf(f, "%032d", 1) < 0 || fclose(f) != 0 || chmod(path, 0600) < 0)
 		rig_die("%s: %s", path, strerror(errno));
+	snprintf(keys, sizeof(keys), "%s-keys", path);
+	f = fopen(keys, "w");
+	if (f == NULL || fprintf(f, "[receiver bench]\nkey = %s\nproducers = 0-100\n", path) < 0 ||
+		fclose(f) != 0 || chmod(keys, 0600) < 0)
+		rig_die("%s: %s", keys, strerror(errno));
 	if (sink_key_read(&sender.key, path, message) < 0 ||
 		store_open(&store, &config, message) < 0)
 		rig_die("%s", message);
+	unlink(keys);
 	unlink(path);
 	if (retention_open(&sender.ring, &c, message) != 0)
 		rig_die("%s", message);

@@ -30,6 +30,7 @@
 #include "run_load.h"
 #include "store_bench.h"
 #include "store_bodies.h"
+#include "store_check.h"
 #include "stream_writer.h"
 
 #define ROUNDS_MAX 32
@@ -51,6 +52,7 @@ static const char usage[] =
 
 enum row {
 	WRITE,
+	WRITE_UNCHECKED,
 	FIO_WRITE,
 	LOAD,
 	FIO_READ,
@@ -65,7 +67,8 @@ static const struct {
 	enum row peer;
 	const char *goal;
 } rows[ROWS] = {
-	[WRITE] = {"bodies in host memory to durable file", FIO_WRITE, "ratio >= 0.95"},
+	[WRITE] = {"bodies in host memory, checked, to durable file", FIO_WRITE, "ratio >= 0.95"},
+	[WRITE_UNCHECKED] = {"the same, [files] check = off", FIO_WRITE, ""},
 	[FIO_WRITE] = {"fio --direct=1, writing", FIO_WRITE, ""},
 	[LOAD] = {"load into host memory, with CRC", FIO_READ, "ratio >= 0.95"},
 	[FIO_READ] = {"fio --direct=1, reading", FIO_READ, ""},
@@ -86,6 +89,8 @@ struct bench {
 	unsigned int nb_free;
 	struct store_bodies host;
 	struct store_bodies gpu;
+	struct store_check check;
+	struct store_check_job job[64]; /* of each place */
 	struct arrow_slices_config gpu_slices;
 	uint64_t copied; /* by the CPU, of the last run */
 	uint64_t bodies;
@@ -145,9 +150,27 @@ patch(struct bench *b, uint8_t *metadata, uint64_t sequence, uint32_t crc)
 	arrow_template_patch(&b->template, metadata, &batch);
 }
 
-/* As a connection's batches come: into places that are free again once their result is known. */
+static void
+append(struct bench *b, struct stream_writer *w, uint64_t sequence, unsigned int place,
+	uint8_t *memory)
+{
+	patch(b, b->metadata + place * SINK_BLOCK, sequence, b->io.crc);
+	stream_writer_append(w,
+		&(struct stream_batch){
+			.sink = {.sequence = sequence,
+				.body_bytes = BODY,
+				.body_crc32c = b->io.crc},
+			.metadata = b->metadata + place * SINK_BLOCK,
+			.body = memory + place * BODY,
+			.tag = place,
+		});
+}
+
+/* As a connection's batches come: into places that are free again once their result is known, and
+ * to the file in their order once they have been checked. */
 static double
-write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slices_config *slices)
+write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slices_config *slices,
+	bool checked)
 {
 	const struct stream_writer_config config = {
 		.dir = b->io.dir,
@@ -162,9 +185,9 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slice
 	const uint64_t size = b->nb_places * BODY, nb = b->io.bytes / BODY;
 	struct stream_writer *w;
 	struct stream_stats stats;
-	unsigned int place;
+	unsigned int place, order[64];
 	uint8_t *memory;
-	uint64_t i, begin;
+	uint64_t i, begun, begin;
 	double seconds;
 	int rc;
 
@@ -182,20 +205,23 @@ write_run(struct bench *b, struct store_bodies *bodies, const struct arrow_slice
 	rc = stream_writer_open(&w, &config);
 	if (rc < 0)
 		store_bench_die("writer", rc);
-	for (i = 0; i < nb; i++) {
-		while (b->nb_free == 0)
+	for (i = begun = 0; i < nb;) {
+		while (begun < nb && b->nb_free > 0) {
+			place = b->free_place[--b->nb_free];
+			order[begun++ % b->nb_places] = place;
+			b->job[place] = (struct store_check_job){
+				.body = memory + place * BODY, .bytes = BODY, .done = !checked};
+			if (checked)
+				store_check_begin(&b->check, &b->job[place]);
+		}
+		place = order[i % b->nb_places];
+		if (i == begun || !store_check_is_done(&b->job[place])) {
 			stream_writer_poll(w);
-		place = b->free_place[--b->nb_free];
-		patch(b, b->metadata + place * SINK_BLOCK, i, b->io.crc);
-		stream_writer_append(w,
-			&(struct stream_batch){
-				.sink = {.sequence = i,
-					.body_bytes = BODY,
-					.body_crc32c = b->io.crc},
-				.metadata = b->metadata + place * SINK_BLOCK,
-				.body = memory + place * BODY,
-				.tag = place,
-			});
+			continue;
+		}
+		if (checked && b->job[place].crc != b->io.crc)
+			store_bench_die("a body is not what it was", EIO);
+		append(b, w, i++, place, memory);
 	}
 	rc = stream_writer_finish(w);
 	seconds = (arrow_slices_clock() - begin) * 1e-9;
@@ -255,7 +281,7 @@ run_fio(const struct bench *b, bool writing)
 static double
 load_new_run(struct bench *b, struct store_bodies *bodies)
 {
-	(void)write_run(b, &b->host, &b->slices);
+	(void)write_run(b, &b->host, &b->slices, false);
 	bench_disk_settle(b->io.dir);
 	return load_run(b, bodies);
 }
@@ -267,7 +293,9 @@ measure_row(struct bench *b, enum row row)
 
 	switch (row) {
 	case WRITE:
-		return write_run(b, &b->host, &b->slices);
+		return write_run(b, &b->host, &b->slices, true);
+	case WRITE_UNCHECKED:
+		return write_run(b, &b->host, &b->slices, false);
 	case FIO_WRITE:
 		return run_fio(b, true);
 	case LOAD:
@@ -275,7 +303,7 @@ measure_row(struct bench *b, enum row row)
 	case FIO_READ:
 		return run_fio(b, false);
 	case GPU_WRITE:
-		return gpu ? write_run(b, &b->gpu, &b->gpu_slices) : 0;
+		return gpu ? write_run(b, &b->gpu, &b->gpu_slices, false) : 0;
 	case GPU_BOUNCE:
 		return gpu ? store_bench_bounce(&b->io, b->gpu.gpu) : 0;
 	default:
@@ -402,6 +430,8 @@ prepare(struct bench *b, const char *device)
 		((uint64_t *)b->io.pattern)[i] = i * 6364136223846793005ull;
 	b->io.crc = arrow_crc32c(0, b->io.pattern, BODY);
 	rc = store_bodies_open(&b->host, &config, &b->slices, message);
+	if (rc == 0)
+		rc = store_check_open(&b->check, STORE_CHECK_ALL, &b->host, message);
 	if (rc < 0)
 		store_bench_die(message, rc);
 	if (device == NULL)
@@ -488,6 +518,7 @@ main(int argc, char **argv)
 		}
 	}
 	print_table(&b);
+	store_check_close(&b.check);
 	store_bodies_close(&b.gpu);
 	store_bodies_close(&b.host);
 	return 0;

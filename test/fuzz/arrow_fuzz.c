@@ -55,6 +55,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				if (arrow_reader_column(&r, b, f, &c) == 0)
 					read_column(&c);
 		}
+		for (size_t d = 0; d < r.nb_damage; d++)
+			for (unsigned int f = 0; r.damage[d].announced && f < r.schema.nb_fields;
+				f++)
+				if (arrow_read_column(&r, &r.damage[d].batch, f, &c) == 0)
+					read_column(&c);
 		arrow_reader_meta(&r, "run");
 		arrow_reader_find(&r, "frame", ARROW_UINT64, ARROW_UINT64);
 		arrow_reader_close(&r);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Recovery: any bytes called .arrow.part stay as they are, or become a whole file of batches that
- * are all right and were there before, in these places; a second recovery changes nothing. */
+/* Recovery: any bytes called .arrow.part stay as they are, or become a whole file whose batches are
+ * all right and were there before, in these places; what was cut off is in a quarantine file; a
+ * second recovery changes nothing. */
 
 #include "seed_corpus.h"
 
@@ -16,10 +17,27 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 			abort();  \
 	} while (0)
 
+/* Bytes behind `end` that are not in the file any more are in the quarantine file, unless they were
+ * those of a trailer. */
+static void
+check_cut(const struct disk_file *f, uint64_t begin, uint64_t end, const uint8_t *data, size_t size,
+	uint64_t trailer)
+{
+	const struct disk_file *q = disk_find(disk, "x.arrow.quarantine");
+	uint64_t at, in;
+
+	for (at = end; at < size && at < trailer; at++) {
+		if (data[at] == 0 || (at < f->size && f->data[at] == data[at]))
+			continue;
+		in = begin + at - end;
+		WANT(q != NULL && in < q->size && q->data[in] == data[at]);
+	}
+}
+
 /* The file is complete and holds what the report says, as the input had it. */
 static void
 check(const struct disk_file *f, const struct arrow_recovery *report, const uint8_t *data,
-	size_t size)
+	size_t size, uint64_t trailer)
 {
 	const struct arrow_read_batch *b;
 	const char *problem;
@@ -28,17 +46,36 @@ check(const struct disk_file *f, const struct arrow_recovery *report, const uint
 
 	WANT(arrow_reader_open_memory(&r, f->data, f->size, &problem) == 0);
 	WANT(r.complete);
-	WANT(r.nb_batches == report->batches);
-	WANT(arrow_recovery_scan(&r, &end, &problem) == r.nb_batches && problem == NULL);
+	WANT(r.nb_batches == report->batches && r.nb_damage == report->damaged);
+	WANT(arrow_recovery_scan(&r) == 0 && r.nb_batches == report->batches);
+	end = r.begin;
 	for (size_t i = 0; i < r.nb_batches; i++) {
 		b = &r.batches[i];
 		rows += b->rows;
 		WANT(arrow_reader_crc(&r, i) == 1);
-		WANT(b->offset + b->metadata_size + b->body_length <= size);
+		end = b->offset + b->metadata_size + b->body_length;
+		WANT(end <= size);
 	}
-	WANT(rows == report->rows);
+	WANT(rows == report->rows && r.end == end);
 	WANT(end <= size && memcmp(f->data, data, end) == 0);
+	check_cut(f, r.begin, end, data, size, trailer);
 	arrow_reader_close(&r);
+}
+
+/* Where a trailer is that fits. */
+static uint64_t
+trailer_of(const uint8_t *data, size_t size)
+{
+	uint64_t trailer = UINT64_MAX;
+	const char *problem;
+	struct arrow_reader r;
+
+	if (arrow_reader_open_memory(&r, data, size, &problem) < 0)
+		return trailer;
+	if (r.complete)
+		trailer = r.end;
+	arrow_reader_close(&r);
+	return trailer;
 }
 
 int
@@ -46,7 +83,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct arrow_recovery report, again;
 	struct disk_file *f;
-	uint64_t done;
+	uint64_t done, trailer;
 	int rc;
 
 	disk = disk_new(size);
@@ -57,6 +94,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	f->data = realloc(f->data, size + (size == 0));
 	f->room = size;
 	memcpy(f->data, data, size);
+	trailer = trailer_of(f->data, size);
 
 	rc = arrow_recover_file(&disk_io, "/x.arrow.part", &report);
 	if (report.state == ARROW_RECOVERY_FAILED) {
@@ -64,19 +102,20 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		WANT(f->size == size && memcmp(f->data, data, size) == 0);
 	} else if (report.state == ARROW_RECOVERY_DONE) {
 		WANT(rc == 0 && strcmp(f->name, "x.arrow") == 0);
-		check(f, &report, data, size);
+		check(f, &report, data, size, trailer);
 		done = f->size;
 		strcpy(f->name, "x.arrow.part");
 		WANT(arrow_recover_file(&disk_io, "/x.arrow.part", &again) == 0);
 		WANT(again.cut == 0 && again.batches == report.batches && f->size == done);
-		check(f, &again, data, size);
+		WANT(again.quarantined == 0);
+		check(f, &again, data, size, trailer);
 	}
 	disk_free(disk);
 	return 0;
 }
 
-/* What a crash does as often as what a fuzzer does: sectors of zeros, an end that is not there.
- */
+/* What a crash or a disk does as often as what a fuzzer does: sectors of zeros, blocks in each
+ * other's place, a bit, an end that is not there. */
 size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
 {
@@ -88,6 +127,20 @@ LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned in
 	if (rand() % 4 == 0)
 		return rand() % size;
 	for (int n = 1 + rand() % 4; n > 0; n--) {
+		if (rand() % 3 == 0) {
+			data[rand() % size] ^= 1 << rand() % 8;
+			continue;
+		}
+		if (size >= 2 * ARROW_BLOCK && rand() % 3 == 0) {
+			uint8_t block[ARROW_BLOCK];
+
+			at = (uint64_t)rand() % (size / ARROW_BLOCK) * ARROW_BLOCK;
+			memcpy(block, data + at, sizeof(block));
+			memmove(data + at, data + (size / ARROW_BLOCK - 1) * ARROW_BLOCK,
+				sizeof(block));
+			memcpy(data + (size / ARROW_BLOCK - 1) * ARROW_BLOCK, block, sizeof(block));
+			continue;
+		}
 		at = (uint64_t)rand() % (size / DISK_SECTOR) * DISK_SECTOR;
 		memset(data + at, 0, rand() % 8 ? DISK_SECTOR : rand() % DISK_SECTOR);
 	}

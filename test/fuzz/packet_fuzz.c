@@ -60,6 +60,8 @@ scripted_packet(struct script *s, uint8_t op)
 
 		rte_pktmbuf_mtod(m, uint8_t *)[at] = next(s);
 	}
+	if ((op & 0x20) == 0)
+		rig_checksum(rte_pktmbuf_mtod(m, uint8_t *));
 	if ((op & 0x30) == 0x30) {
 		const uint8_t cut = next(s);
 

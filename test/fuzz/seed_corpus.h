@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Seeds made in code: a folder in TMPDIR that libFuzzer takes as its corpus, gone at exit.
+ * Seeds made in code: a folder in TMPDIR that libFuzzer takes as its corpus, gone at exit. With
+ * FUZZ_CORPUS=DIR what it finds is kept in DIR/NAME (of NAME_fuzz), and is where it goes on.
  * Call from LLVMFuzzerInitialize(), which may change the arguments.
  */
 #ifndef SEED_CORPUS_H
 #define SEED_CORPUS_H
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -39,12 +42,48 @@ seed_remove(void)
 	rmdir(seed_dir);
 }
 
+/** The folder of this target below FUZZ_CORPUS. @return NULL: nothing is to be kept */
+static inline char *
+seed_kept(const char *program)
+{
+	static char kept[512];
+	const char *dir = getenv("FUZZ_CORPUS"), *name = strrchr(program, '/');
+	size_t length;
+
+	if (dir == NULL || *dir == '\0')
+		return NULL;
+	name = name != NULL ? name + 1 : program;
+	length = strlen(name);
+	if (length > 5 && strcmp(name + length - 5, "_fuzz") == 0)
+		length -= 5;
+	snprintf(kept, sizeof(kept), "%s/%.*s", dir, (int)length, name);
+	mkdir(dir, 0777);
+	if (mkdir(kept, 0777) != 0 && errno != EEXIST) {
+		fprintf(stderr, "FUZZ_CORPUS: %s: cannot be made: %s\n", kept, strerror(errno));
+		exit(1);
+	}
+	return kept;
+}
+
+/** Are inputs to be played again? libFuzzer takes files or folders, not both. */
+static inline int
+seed_has_files(int argc, char **argv)
+{
+	struct stat st;
+
+	for (int i = 1; i < argc; i++)
+		if (argv[i][0] != '-' && stat(argv[i], &st) == 0 && S_ISREG(st.st_mode))
+			return 1;
+	return 0;
+}
+
 /** An empty corpus, as last argument. */
 static inline void
 seed_begin(int *argc, char ***argv)
 {
 	const char *tmp = getenv("TMPDIR");
-	char **more = calloc(*argc + 2, sizeof(*more));
+	char **more = calloc(*argc + 3, sizeof(*more));
+	char *kept = seed_kept((*argv)[0]);
 
 	snprintf(
 		seed_dir, sizeof(seed_dir), "%s/braggline-fuzz-XXXXXX", tmp != NULL ? tmp : "/tmp");
@@ -53,8 +92,13 @@ seed_begin(int *argc, char ***argv)
 	seed_owner = getpid();
 	atexit(seed_remove);
 	memcpy(more, *argv, *argc * sizeof(*more));
-	more[(*argc)++] = seed_dir;
 	*argv = more;
+	if (seed_has_files(*argc, more))
+		return;
+	/* new inputs go to the first folder */
+	if (kept != NULL)
+		more[(*argc)++] = kept;
+	more[(*argc)++] = seed_dir;
 }
 
 static inline void

@@ -9,25 +9,9 @@
 
 #include "run.h"
 #include "seed_corpus.h"
+#include "settings_range.h"
 
 static char path[64];
-
-static void
-check(const struct settings *s)
-{
-	const struct detector *d = &s->detector;
-
-	if (d->expected == 0 || d->expected > d->tiles || d->tiles > FRAME_PACKETS_MAX ||
-		s->udp_port + d->streams > 65536 || s->slots < 2 || s->slots > FRAME_SLOTS_MAX ||
-		s->give_up >= s->slots || s->rx_lcores > d->streams || s->batch > GK_BATCH_MAX ||
-		(s->outputs != 0 && s->outputs < s->batch) || s->nb_ports == 0 ||
-		s->frames.offset >= s->frames.stride)
-		abort();
-	for (uint32_t i = 0; i < s->nb_ports; i++)
-		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++)
-			if (s->ports[i].streams[k] >= d->streams)
-				abort();
-}
 
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -66,12 +50,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	c = config_open(&base);
 	if (c != NULL) {
 		if (settings_read(&process, c) == 0) {
-			check(&process);
+			settings_check(&process);
 			pipeline.gk_config.channel = &channel;
 			pipeline.gk_config.layout.nnz_cap = process.veto.params.nnz_max;
 			run_init(&run, &pipeline, &process, &base);
 			if (run_configure(&run, assignments) == 0)
-				check(&run.settings);
+				settings_check(&run.settings);
 			else if (run.message[0] == '\0')
 				abort();
 			run_free(&run);

@@ -196,7 +196,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 		struct sink_proof proof;
 		struct sink_intervals intervals;
 	} m;
-	struct sink_private p = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_STORE, 0, 1, {0}};
+	struct sink_private p = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_STORE, 0, 1, {0}, 0};
 	unsigned int i;
 	char name[32];
 
@@ -216,6 +216,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	seed_message("grant", FROM_STORE, &m, m.grant.head.length);
 	sink_message_begin(&m, SINK_PROOF, sizeof(m.proof), 0);
 	strcpy(m.proof.name, "run");
+	strcpy(m.proof.identity, "recv-1");
 	for (i = 0; i < SINK_TABLES; i++)
 		m.proof.table[i].body_max = m.proof.table[i].schema_bytes = 4096;
 	seed_message("proof", FROM_RECEIVER, &m, sizeof(m.proof));

@@ -63,14 +63,15 @@ def receiver(capture, where, device, store, ring, frames, output):
                 'calibration.mask': f'{capture}/mask_m%d.bin', 'veto.dry_run': 'yes',
                 'output.directory': where, 'output.frames_interval': 8, **output,
                 'output.preview': 'off', 'output.calibration': 'no', 'egress.device': device,
-                'egress.stores': store, 'egress.key': f'{capture}/key', 'egress.ring': ring,
+                'egress.stores': store, 'egress.identity': 'recv',
+                'egress.key': f'{capture}/key', 'egress.ring': ring,
                 'egress.ring_mib': 128, 'egress.rate_mb': 6, 'egress.end_ms': SECONDS * 1000})]
 
 
 def keeper(capture, directory, device):
     """Words of a braggline-store but for EAL's."""
     return ['--', *settings({
-        'store.device': device, 'store.key': f'{capture}/key', 'store.memory_mib': 256,
+        'store.device': device, 'store.keys': f'{capture}/keys.ini', 'store.memory_mib': 256,
         'store.silence_ms': 10000, 'files.directory': directory, 'files.sync_ms': 20})]
 
 
@@ -83,7 +84,10 @@ class Rig:
         self.guest, self.logs, self.processes = None, [], []
         with open(f'{where}/key', 'wb') as key:
             key.write(os.urandom(64))
+        with open(f'{where}/keys.ini', 'w', encoding='ascii') as keys:
+            keys.write('[receiver recv]\nkey = key\nproducers = 0\n')
         os.chmod(f'{where}/key', 0o600)
+        os.chmod(f'{where}/keys.ini', 0o600)
         subprocess.run(
             [f'{build}/app/detector/braggline-detector', '--frames', str(PERIOD), '--rows',
              str(ROWS), '--hit-fraction', '0.5', '--pcap', f'{where}/in.pcap', '--truth',

@@ -18,7 +18,8 @@ TABLES = ('frames', 'images')
 PLACES = {'frames': (1304, 400), 'images': (968, 272)}
 # buffers of columns of `frames`; that of frame numbers is the first of `images`, too
 FRAME, BUNCH, FLAGS, BRAGG_COUNT, VERDICT = 1, 3, 13, 18, 28
-INCOMPLETE = 1
+INCOMPLETE, NO_IMAGE = 1, 32
+KEPT = 1, 2, 3
 LOST = 5
 
 
@@ -60,6 +61,18 @@ def final_ledger(path):
     ini = configparser.ConfigParser()
     ini.read(path)
     return {k: int(v) for k, v in ini['frames'].items()}
+
+
+def ledgers(directory, run):
+    """Of all receivers of a run, in their order: {section: {name: value}}, of frames and of the run."""
+    found = []
+    while True:
+        number = f'.{len(found) + 1}' if found else ''
+        ini = configparser.ConfigParser()
+        if not ini.read(f'{directory}/{run}_ledger{number}.ini'):
+            return found
+        found.append({s: {k: int(v, 16 if k == 'incarnation' else 10) for k, v in ini[s].items()}
+                      for s in ('receiver', 'frames', 'run')})
 
 
 class Batch:
@@ -104,7 +117,8 @@ def files(*directories):
     for directory in directories:
         for where, _, names in os.walk(directory):
             for name in sorted(names):
-                if name in ('.lock', '.identity'):
+                # a run that has ended is marked
+                if name in ('.lock', '.identity') or name.startswith('.ended-'):
                     continue
                 want(name.endswith('.arrow'), name, 'is not complete')
                 yield int(name.split('_')[1], 16), name[:-6].rsplit('_', 1)[1], f'{where}/{name}'
@@ -114,6 +128,30 @@ def parts(directory):
     """Files of a store that are not complete."""
     return [f'{where}/{name}' for where, _, names in os.walk(directory) for name in names
             if name.endswith('.part')]
+
+
+def whole_batches(path):
+    """Batches of a file that its writer was killed in."""
+    table = os.path.basename(path).split('.')[0].rsplit('_', 1)[1]
+    with open(path, 'rb') as stream:
+        data = stream.read()
+    at = 16 + struct.unpack_from('<I', data, 12)[0] if len(data) >= BLOCK else len(data)
+    while at + BLOCK <= len(data) and data[at:at + 4] == b'\xff' * 4 and \
+            data[at + 4:at + 8] != bytes(4):
+        batch = Batch(data, at, table)
+        if batch.end > len(data):
+            break
+        yield batch
+        at = batch.end
+
+
+def without_image(frames, images):
+    """Rows of kept frames that have no image and do not say so, of batches."""
+    have = {frame for batch in images for frame in batch.column(FRAME, 'Q')}
+    kept = {frame for batch in frames for frame, flags, verdict in zip(
+        batch.column(FRAME, 'Q'), batch.column(FLAGS, 'I'), batch.column(VERDICT, 'B'))
+            if verdict in KEPT and not flags & NO_IMAGE}
+    return kept, kept - have
 
 
 def nb_batches(path):

@@ -20,7 +20,7 @@ CONFS = ('demo', 'jungfrau-500k', 'jungfrau-4m', 'jungfrau-9m')
 # mbufs of the payload pools, as the comments of the configurations add them up
 POOLS = {'jungfrau-500k': 41984, 'jungfrau-4m': 316160, 'jungfrau-9m': 670848}
 PORT_ITEMS = ('device', 'pools', 'RX queues', 'RX descriptors', 'buffer split', 'flow rules', 'MTU',
-              'link', 'pause frames')
+              'link', 'pause frames', 'sources', 'destination', 'checksums')
 ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'way of pixels', 'GPUDirect', 'EAL memory', 'huge pages',
          'locked memory', 'IOVA mode', 'IOMMU', 'lcores', 'CPU sharing', 'SMT siblings',
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
@@ -117,7 +117,8 @@ def egress_is_looked_at_and_left_alone(where):
     eal = (*replay(where), '--vdev', f'net_memif0,role=server,socket={ring}')
     base = ('--set', f'output.directory={where}/out', '--set', 'port 0.device=net_replay0', '--set',
             'run.idle_timeout_ms=100', '--quiet', '--set', 'egress.stores=10.0.0.2', '--set',
-            'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', '--set', f'egress.key={where}/key',
+            'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', '--set', 'egress.identity=recv',
+            '--set', f'egress.key={where}/key',
             '--set', f'egress.ring={ring}', '--set', 'egress.ring_mib=64', '--set', 'egress.rate_mb=1',
             '--set', 'egress.batch_mib=1', '--set', 'egress.end_ms=0')
     try:

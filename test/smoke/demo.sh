@@ -29,12 +29,13 @@ eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning"
 
 step "2/4 store: a storage node on the other end of a port of shared memory"
 mkdir demo/stored
-(umask 077 && head -c 64 /dev/urandom > demo/key)
+(umask 077 && head -c 64 /dev/urandom > demo/key &&
+    printf '[receiver demo]\nkey = key\nproducers = 0\n' > demo/keys.ini)
 # a session of its own, as services have: "Disks that stand still" in the store's README
 # shellcheck disable=SC2086
 setsid app/store/braggline-store $eal -m 256 --no-shconf -l 0 \
     --vdev "net_memif0,role=server,socket=braggline-demo-$$" -- \
-    -s store.device=roce:port=net_memif0,ip=10.0.0.2/24 -s store.key=demo/key \
+    -s store.device=roce:port=net_memif0,ip=10.0.0.2/24 -s store.keys=demo/keys.ini \
     -s store.memory_mib=128 -s files.directory=demo/stored > demo/store.log 2>&1 &
 store=$!
 trap 'kill $store 2>/dev/null || :; rm -f "/dev/shm/braggline-demo-$$"' EXIT
@@ -50,7 +51,7 @@ app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
     --vdev gpu_host0 --vdev net_replay0,file=demo/capture.pcap \
     --vdev "net_memif0,role=client,socket=braggline-demo-$$" -- \
     --config "$conf/demo.ini" -s egress.device=roce:port=net_memif0,ip=10.0.0.1/24 \
-    -s egress.stores=10.0.0.2 -s egress.key=demo/key -s egress.rate_mb=10 -s egress.batch_mib=4 \
+    -s egress.stores=10.0.0.2 -s egress.identity=demo -s egress.key=demo/key -s egress.rate_mb=10 -s egress.batch_mib=4 \
     -s "egress.ring=/dev/shm/braggline-demo-$$" -s egress.ring_mib=128
 kill $store
 wait $store

@@ -3,7 +3,9 @@
  * Peers of a running store that mean it no good, one after the other: for hostile_test.py. Of each
  * it prints a line: what was tried, and the store's counters that have to go up by one for it.
  *
- * Usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE
+ * Usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE [flood]
+ *
+ * `flood`: half-open connections, as many as an address may have, until it is killed.
  */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -11,7 +13,9 @@
 #include <time.h>
 
 #include <rte_common.h>
+#include <rte_debug.h>
 #include <rte_eal.h>
+#include <rte_random.h>
 
 #include "sink_gate.h"
 #include "sink_hostile_peer.h"
@@ -95,6 +99,20 @@ try_another_key(void)
 	peers.key = key;
 }
 
+/* With a key of its own, as the receiver beside it; and as somebody whom nobody knows. */
+static void
+try_others(void)
+{
+	peers.producer = 1;
+	is_refused(call(NULL), "the receiver's runs", "refused_rights");
+	peers.producer = PEER_PRODUCER;
+	peers.identity = "recv0";
+	is_refused(call(NULL), "the receiver's name", "refused_key");
+	peers.identity = "nobody";
+	is_refused(call(NULL), "no name", "refused_key");
+	peers.identity = "hostile";
+}
+
 /* All that an earlier connection said. */
 static void
 try_replay(void)
@@ -112,19 +130,21 @@ try_replay(void)
 	is_refused(p, "an old proof", "refused_key");
 }
 
-/* Silent ones: few at a time, and not for long. */
+/* Silent ones that nobody knows: few at a time, and not for long. */
 static void
 try_half_open(void)
 {
+	const struct sink_private req = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 1, {0},
+		sink_identity_id("nobody")};
 	struct peer *p[SINK_GATE_PER_ADDRESS + 1];
 	unsigned int i;
 
 	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++) {
-		p[i] = call(NULL);
+		p[i] = call(&req);
 		p[i]->mute = true;
 		UNTIL(p[i]->established);
 	}
-	is_refused(call(NULL), "one too many", "refused_busy");
+	is_refused(call(&req), "one too many", "refused_busy");
 	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++)
 		is_refused(p[i], "silent", "refused_late");
 }
@@ -252,6 +272,85 @@ try_outside(void)
 	}
 }
 
+/* ---- of half-open connections ---------------------------------------------------------------- */
+
+struct half {
+	struct rdma_dev *dev;
+	struct rdma_pd *pd;
+	struct sink_link link;
+	struct rdma_conn *conn;
+	bool gone;
+};
+
+static void
+ignore(void *arg, const void *message, uint32_t size)
+{
+}
+
+static void
+call_half(struct half *h)
+{
+	static const struct sink_link_ops ops = {.message = ignore};
+	const struct sink_link_config config = {.dev = h->dev, .pd = h->pd, .ops = &ops, .arg = h};
+	const struct sink_private req = {
+		SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 1, {0}, rte_rand()};
+	const struct rdma_conn_attr attr = {
+		.private_data = &req,
+		.private_len = sizeof(req),
+		.context = h,
+		.timeout_ms = 3000,
+	};
+
+	RTE_VERIFY(sink_link_open(&h->link, &config) == 0);
+	h->gone = false;
+	h->conn = rdma_conn_connect(h->link.qp, (const struct sockaddr *)&peers.store, &attr);
+	RTE_VERIFY(h->conn != NULL);
+}
+
+static void
+turn_half(struct half *h)
+{
+	(void)sink_link_poll(&h->link);
+	if (!h->gone && !h->link.broken)
+		return;
+	if (h->conn != NULL)
+		(void)rdma_conn_destroy(h->conn);
+	h->conn = NULL;
+	sink_link_break(&h->link);
+	if (sink_link_close(&h->link) == 0)
+		call_half(h);
+}
+
+/* As many as one address may have, and each anew when it was sent away. */
+static void
+try_flood(void)
+{
+	struct half half[SINK_GATE_PER_ADDRESS] = {0};
+	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	struct rdma_event event[8];
+	unsigned int i, n;
+
+	for (i = 0; i < RTE_DIM(half); i++) {
+		half[i].dev = peers.dev;
+		half[i].pd = rdma_pd_alloc(peers.dev);
+		call_half(&half[i]);
+	}
+	for (;;) {
+		(void)rdma_progress(peers.dev, 0);
+		n = rdma_poll_cm(peers.dev, event, RTE_DIM(event));
+		for (i = 0; i < n; i++) {
+			struct half *h =
+				event[i].conn != NULL ? rdma_conn_context(event[i].conn) : NULL;
+
+			if (h != NULL && event[i].conn == h->conn)
+				h->gone |= event[i].type != RDMA_EVENT_ESTABLISHED;
+		}
+		for (i = 0; i < RTE_DIM(half); i++)
+			turn_half(&half[i]);
+		nanosleep(&nap, NULL);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -262,8 +361,9 @@ main(int argc, char **argv)
 	enum forgery kind;
 	int n = rte_eal_init(argc, argv);
 
-	if (n < 0 || argc - n != 4 || inet_pton(AF_INET, argv[n + 2], &store) != 1)
-		rte_exit(2, "usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE\n");
+	if (n < 0 || argc - n < 4 || inet_pton(AF_INET, argv[n + 2], &store) != 1)
+		rte_exit(2,
+			"usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE [flood]\n");
 	if (sink_key_read(&key, argv[n + 3], message) < 0)
 		rte_exit(1, "%s\n", message);
 	dev = rdma_dev_open(argv[n + 1]);
@@ -271,7 +371,10 @@ main(int argc, char **argv)
 		rte_exit(1, "no device %s\n", argv[n + 1]);
 	sink_sample_init(&sample, 1, FRAMES);
 	peers_open(dev, ntohl(store.s_addr), &key, &sample);
+	if (argc - n > 4)
+		try_flood();
 	try_another_key();
+	try_others();
 	try_replay();
 	for (kind = 0; kind < FORGERIES; kind++)
 		try_forgery(kind);

@@ -9,6 +9,7 @@ usage: hostile_test.py BUILD-DIR
 
 import collections
 import sys
+import time
 
 import chain
 import world
@@ -16,6 +17,8 @@ from cases import wait, want
 
 PROGRAM = 'test/smoke/hostile_peers'
 ENOUGH = 10  # batches
+ADDRESSES = 4
+BACK = 2     # s, at most, without a connection
 
 
 def story(w):
@@ -32,13 +35,13 @@ def story(w):
     wait('a view of the store', lambda: recv.get('egress')['stores'])
     some()
     # one that dies in the middle of it, as well
-    w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/key')
+    w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/hostile.key')
     wait('an entry that is refused', lambda: store.get('store')['refused_entry'] > 0)
     w.kill('hostile_peers')
     alone()
     before = store.get('store')
     durable = recv.get('egress')['stores']['0']['durable']
-    begin = w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/key')
+    begin = w.start_guest('hostile_peers', PROGRAM, 0, f'{w.where}/hostile.key')
     code = w.process['hostile_peers'].wait(world.SECONDS)
     with open(w.logs['hostile_peers'], encoding='ascii') as out:
         out.seek(begin)
@@ -60,6 +63,33 @@ def story(w):
     some()
     s = recv.get('egress')['stores']['0']
     want(s['connections'] == 1 and s['broken'] + s['again'] + s['refused'] == 0, s)
+    flood(w, recv, store)
+    some()
+
+
+def flood(w, recv, store):
+    """All places of those that nobody knows are taken, again and again: the receiver is cut off, and is
+    back at once when it is not any more."""
+    before = store.get('store')
+    peers = [f'flood_{i}' for i in range(ADDRESSES)]
+    for i, name in enumerate(peers):
+        w.start_guest(name, PROGRAM, i, f'{w.where}/hostile.key', 'flood')
+    wait('a flood', lambda: store.get('store')['refused_late'] >= before['refused_late'] + 16)
+    w.wire.order('cut', w.port('recv0'))
+    wait('the end of the connection', lambda: len([
+        c for c in store.get('store/connections').values() if c['state'] == 'up']) == 0)
+    w.wire.order('join', w.port('recv0'))
+    begin = time.monotonic()
+    wait('the receiver', lambda: recv.get('egress')['stores']['0']['connections'] == 2)
+    seconds = time.monotonic() - begin
+    now = store.get('store')
+    w.kill(*peers)
+    for name in peers:
+        del w.process[name]
+    print(f'back after {seconds:.2f} s, {now["requests"] - before["requests"]} requests, '
+          f'{now["unproved_admitted_known"] - before["unproved_admitted_known"]} of one that is known')
+    want(seconds < BACK, seconds)
+    want(now['unproved_admitted_known'] > before['unproved_admitted_known'], now)
 
 
 def look(w):
@@ -70,7 +100,7 @@ def look(w):
 
 
 def main():
-    world.play(sys.argv[1], 1, 1, story, look, telemetry=True, guests=1)
+    world.play(sys.argv[1], 1, 1, story, look, telemetry=True, guests=ADDRESSES)
 
 
 if __name__ == '__main__':

@@ -18,6 +18,15 @@ PERIOD = 10  # frames of the capture
 RATE = 500   # frames/s
 
 
+def text(reply, key):
+    """A text of a reply that may be longer than DPDK takes, or not ASCII."""
+    whole, n = reply[key], 2
+    while f'{key}_{n}' in reply:
+        whole += reply[f'{key}_{n}']
+        n += 1
+    return whole.encode('ascii').decode('unicode_escape')
+
+
 class Telemetry:
     """usertools/dpdk-telemetry.py: a SEQPACKET socket, a command a message, JSON back."""
 

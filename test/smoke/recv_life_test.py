@@ -18,7 +18,8 @@ import time
 
 import background
 from cases import Skipped, case, run_cases, wait, want
-from chain import nb_batches
+import receiver
+from chain import nb_batches, whole_batches, without_image
 
 BUILD = sys.argv[1]
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -111,6 +112,29 @@ def killed_and_started_again(where):
         want(numbers == list(range(1, len(numbers) + 1)), path, numbers, text)
         survived += len(numbers)
     want(survived >= 60, 'only', survived, 'frames survived', text)
+
+
+@case
+def hits_then_vetoed_frames(where):
+    """Killed later than batch_ms + sync_ms: what it was given before that is in the files, rows and
+    images, though no kept frame has come since, and batches of 1,024 and 64 frames are open."""
+    out = f'{where}/out'
+    with receiver.running(BUILD, f'output.directory={out}', 'veto.dry_run=yes', 'output.batch_ms=500',
+                          'output.sync_ms=500') as (p, telemetry, _):
+        telemetry.do('run/start')
+        wait('frames', lambda: telemetry.get('ledger')['frames']['frames'] > 100)
+        last = telemetry.do('veto/set,veto.dry_run=no,veto.bragg_min=4000000')['from_frame'] - 1
+        wait('vetoed frames', lambda: telemetry.get('ledger')['frames']['vetoed'] > 0)
+        first = telemetry.get('run/status')['first_frame']
+        # a disk with much else to do
+        time.sleep(4)
+        p.kill()
+        p.wait()
+    frames = list(whole_batches(f'{out}/run_frames.arrow.part'))
+    images = list(whole_batches(f'{out}/run_images.arrow.part'))
+    kept, without = without_image(frames, images)
+    want(not without, 'rows without an image:', sorted(without))
+    want(kept == set(range(first, last + 1)), 'kept frames', first, 'to', last, 'found', len(kept))
 
 
 @case

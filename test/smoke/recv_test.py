@@ -124,7 +124,7 @@ def mistakes_are_named(where):
             ('detector.type=eiger9', 2, r'\[detector\] type = eiger9', 'jungfrau'),
             ('output.kind=tiff', 2, r'\[output\] kind = tiff', 'csr image raw'),
             ('run.name=a/b', 2, r'\[run\] name = a/b', 'letters'),
-            ('nonsense', 2, "'nonsense' is not section.key=value"),
+            ('nonsense', 2, "'nonsense': is not section.key=value"),
             ('port 0.device=net_replay7', 1, "'net_replay7'", '--vdev'),
             ('gpu.device=gpu_cuda0', 1, 'gpu_cuda0: no such GPU'),
             ('gpu.kernel=metal', 1, 'metal: not built in'),
@@ -232,6 +232,72 @@ def every_fault_is_counted(where):
     subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     l, out = recv(where, sent, 'veto.dry_run=yes', 'frames.incomplete=drop')
     want(l['incomplete'] == len(partial) and l['stored'] == FRAMES - 1 - len(partial), out)
+
+
+def changed(p, at, new, checksum=True):
+    """The packet with other bytes, and a checksum of the IPv4 header that is right, or was."""
+    b = bytearray(p)
+    b[at:at + len(new)] = new
+    if checksum:
+        b[24:26] = bytes(2)
+        total = sum(struct.unpack('>10H', b[14:34]))
+        total = (total & 0xffff) + (total >> 16)
+        struct.pack_into('>H', b, 24, ~(total + (total >> 16)) & 0xffff)
+    return bytes(b)
+
+
+def forged(p, checksum=True, **kwargs):
+    """From another MAC and IPv4 address, with pixels of its own."""
+    frame = struct.pack('<Q', kwargs['frame']) if 'frame' in kwargs else p[42:50]
+    return changed(p[:6] + b'\x66' * 6 + p[12:42] + frame + p[50:HEADER] + b'\x2a' * 8192, 26,
+                   bytes((10, 9, 9, 9)), checksum)
+
+
+@case
+def forged_packets_change_nothing(where):
+    """Half of each frame comes before, from somebody else; and far numbers, to move the window."""
+    frames, count = 10, 128
+    real = module(where, frames)
+    source = '.'.join(str(b) for b in real[0][26:30])
+    mac = ':'.join(f'{b:02x}' for b in real[0][6:12])
+    attack = []
+    for f in range(frames):
+        one = real[f * count:(f + 1) * count]
+        attack += [forged(p) for p in one[:64]] + one
+        attack += [forged(p, frame=10 ** 6 + f) for p in one[:16]]
+    for name, settings in (('ip', (f'detector.source={source}:32410',)),
+                           ('mac', ('detector.source=any', f'detector.source_mac={mac}'))):
+        os.mkdir(f'{where}/{name}')
+        l, text = recv(f'{where}/{name}', attack, 'veto.dry_run=yes', *settings)
+        want(l['p_placed'] == frames * count and l['p_foreign'] == frames * 80, l, text)
+        want(l['missing_packets'] == 0 and l['p_late'] == 0 and l['frames'] == frames, l, text)
+    # nothing is configured: the first frame is lost, no pixel of it is forged
+    os.mkdir(f'{where}/learnt')
+    l, text = recv(f'{where}/learnt', attack, 'veto.dry_run=yes')
+    want(l['p_placed'] == (frames - 1) * count + 1, l, text)
+    want('compete' in text and '10.9.9.9' in text, text)
+    os.mkdir(f'{where}/sum')
+    broken = [forged(p, checksum=False) for p in real[:64]]
+    l, text = recv(f'{where}/sum', broken + real, 'veto.dry_run=yes')
+    want(l['p_bad_checksum'] == 64 and l['missing_packets'] == 0, l, text)
+    want(l['p_placed'] == frames * count, l, text)
+
+
+@case
+def swapped_cables_are_named(where):
+    real = module(where, 4, '--modules', '2')
+    port = 50001
+    swap = [changed(p, 36, struct.pack('>H', 2 * port + 1 - struct.unpack('>H', p[36:38])[0]))
+            for p in real]
+    for positions in ('auto', '2'):
+        os.mkdir(f'{where}/{positions}')
+        l, text = recv(f'{where}/{positions}', swap, 'detector.modules=2',
+                       f'detector.positions={positions}')
+        want(l['p_misplaced'] == len(swap) and l['p_placed'] == 0, l, text)
+        want('streams 0 and 1 look swapped: stream 0 announces row' in text, text)
+    os.mkdir(f'{where}/off')
+    l, text = recv(f'{where}/off', swap, 'detector.modules=2', 'detector.positions=off')
+    want(l['p_placed'] == len(swap), l, text)
 
 
 @case

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """A detector goes on while its receiver is killed and comes back: what it sent meanwhile is counted,
-in telemetry and ledger, as the files and the detector's truth tell it.
+in telemetry and ledgers, as the files and the detector's truth tell it. Each receiver has its ledger,
+also one that was killed: its successor writes it; and the last one has the sum of the run.
 
 1. The receiver is killed, and comes back after a while.
-2. It is killed, and so is the next one before it has seen a frame: the detector stands still.
+2. It is killed when the detector has stood still for a while and all that it had seen is in the ring,
+   rows and images; and so is the next one before it has seen a frame.
+3. It dies when a batch of rows was put and is in no ledger yet, and the next one begins another run.
 
 usage: restart_test.py BUILD-DIR
 """
 
 import sys
+import time
 
 import chain
 import world
@@ -34,6 +38,14 @@ def some_retained(w, than):
     return wait('frames in retention', ready)
 
 
+def all_is_retained(w):
+    """It has closed what it has, ten times a second it says so, and nothing waits."""
+    now = chain.ledger(w.ring(0))
+    time.sleep(0.5)
+    then = chain.ledger(w.ring(0))
+    return now['last'] == then['last'] == then['retained']
+
+
 class Deaths:
     """Of the receiver: what its ring said, and frames that were surely sent while it was away."""
 
@@ -55,6 +67,9 @@ def story(w, deaths):
     deaths.counted = w.ask('recv0').get('ledger')['frames']
 
     w.hold('detector0')
+    # batches of 4 and of 2 frames that nothing follows: they end by time. What the receiver waits for
+    # is of frames that the detector was held in
+    wait('all to be in the ring', lambda: all_is_retained(w))
     w.kill('recv0')
     deaths.ledgers.append(chain.ledger(w.ring(0)))
     written = deaths.ledgers[-1]['written']
@@ -65,8 +80,50 @@ def story(w, deaths):
     begin = sent()
     wait('frames of the detector', lambda: sent() - begin >= AWAY * PACKETS)
     deaths.away.append((sent() - begin) // PACKETS - 1)
+    # when a batch is in the ring and nobody has written down that it is
+    w.launch('recv0', BRAGGLINE_FAIL_POINT='recv.kept:30')
+    want(w.dies('recv0', world.SECONDS), 'recv0 lives')
+    deaths.ledgers.append(chain.ledger(w.ring(0)))
+    incarnation = deaths.ledgers[-1]['incarnation']
+    w.more['recv']['run__name'] = 'next'
     w.launch('recv0')
     some_retained(w, incarnation)
+
+
+def rows_by_incarnation(w):
+    """{incarnation: {table: batches}}"""
+    found = {}
+    for incarnation, table, path in chain.files(*w.directories):
+        found.setdefault(incarnation, {}).setdefault(table, []).extend(chain.batches(path))
+    return found
+
+
+def look_at_ledgers(w, own_loss):
+    """Every frame number has one fate, over all receivers of the run."""
+    found = rows_by_incarnation(w)
+    ledgers = chain.ledgers(f'{w.where}/detector0', 'run')
+    want(len(ledgers) == 3, 'ledgers of receivers that had frames:', *ledgers)
+    first, last, total = None, None, 0
+    for one in ledgers:
+        frames, sum_of, rows = one['frames'], one['run'], found[one['receiver']['incarnation']]
+        numbers = [n for b in rows['frames'] for n in b.column(chain.FRAME, 'Q')]
+        want(one['receiver']['died'] == 1, one)
+        want(frames['balanced'] == 1 and sum_of['balanced'] == 1, one)
+        lost = frames['lost_at_restart'] + frames['lost_while_down']
+        want(frames['frames'] == len(numbers) + lost, len(numbers), 'rows', one)
+        kept, without = chain.without_image(rows['frames'], rows['images'])
+        want(not without, 'rows without an image', without)
+        want(frames['stored'] + frames['held'] == len(kept), len(kept), one)
+        total += frames['frames']
+        want(sum_of['frames'] == total, sum_of, total)
+        first = numbers[0] if first is None else first
+        last = numbers[-1]
+    want(ledgers[-1]['run']['receivers'] == 3, *ledgers)
+    # nobody goes on with it: the last one says what it lost itself
+    want(total >= last - first + 1 and total - (last - first + 1) == own_loss, total, first, last)
+    other, = chain.ledgers(f'{w.where}/detector0', 'next')
+    want(other['run']['receivers'] == 1 and other['run']['balanced'] == 1, other)
+    want(other['frames']['lost_at_restart'] == 0, other)
 
 
 def look(w, deaths):
@@ -78,9 +135,12 @@ def look(w, deaths):
             low, high = frames.get(incarnation, (column[0], column[-1]))
             frames[incarnation] = min(low, column[0]), max(high, column[-1])
     lives = sorted(frames.values())
-    want(len(lives) == 3, 'lives of receivers that had frames:', *lives)
-    last = chain.final_ledger(f'{w.where}/detector0/run_ledger.ini')
-    want(last['balanced'] == 1, last)
+    want(len(lives) == 4, 'lives of receivers that had frames:', *lives)
+    last = chain.ledgers(f'{w.where}/detector0', 'run')[-1]['frames']
+    # its own death is none of its run's
+    own_loss = max(0, deaths.ledgers[2]['last'] - lives[2][1])
+    look_at_ledgers(w, own_loss)
+    last['lost_at_restart'] -= own_loss
     for i, counted in enumerate((deaths.counted, last)):
         before, after, death = lives[i], lives[i + 1], deaths.ledgers[i]
         missing = range(before[1] + 1, after[0])

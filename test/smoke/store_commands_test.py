@@ -67,9 +67,9 @@ def check_usage(store):
         out = store(*words, says='[store]\ndevice = ')
         want('EAL:' not in out, out)
     store('--dump-config', '--set', 'files.io=tape', status=2, says='[files] io = tape')
-    for key in ([], ['--set', 'store.key=']):
+    for key in ([], ['--set', 'store.keys=']):
         out = store(*eal, '--', '--set', 'store.device=roce:port=0', *key, status=2,
-                    says='[store] key')
+                    says='[store] keys')
         want('is needed' in out and '[store] device' not in out, out)
     store('--no-such-eal-option', '--', '--set', 'store.port=1', status=1,
           says='EAL does not start')
@@ -111,6 +111,10 @@ def check_verify(store, chain):
         stream.seek(-1, os.SEEK_CUR)
         stream.write(bytes([byte ^ 1]))
     store('verify', '--quiet', damaged, status=1, says=f'WRONG  {path}')
+    out = store('verify', '--quiet', '--rate-mb', '1000', damaged, status=1, says=' (0 of them repaired)')
+    want(f'{path}: damaged: ' in out and ' frame' in out, 'the batch with its frames', out)
+    # with the sound copy beside it, it is repaired; its other batches are there twice
+    store('verify', damaged, chain.stored, status=1, says=' 1 batches damaged (1 of them repaired)')
     # as the copy that stays must be good, nothing is cut off
     before = [os.path.getsize(p) for p in paths(chain.stored)]
     store('reconcile', '--without-ring', chain.stored, damaged, status=1,

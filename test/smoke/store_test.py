@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """braggline-recv to braggline-store over software RoCE and shared memory, kill -9 of either or both
-in between: what was kept is in the files once.
+in between: what was kept is in the files once. And of both, of which only the store comes back: it
+completes the files.
 
 usage: store_test.py BUILD-DIR [ROUNDS]; STORE_SEED repeats the moments of the kills
 """
@@ -15,8 +16,8 @@ import tempfile
 import time
 
 import background
-from cases import want
-from chain import final_ledger, held, ledger, stored
+from cases import wait, want
+from chain import has_batch, held, ledger, ledgers, parts, stored
 
 FLOAT = f'(0-1)@(0-{os.cpu_count() - 1})'
 PERIOD = 10   # frames of the capture, which is repeated
@@ -37,7 +38,7 @@ class Chain:
     def __init__(self, build, where, kind):
         self.build = build
         # of receiver and store. A memif goes on when its client comes again, not its server
-        self.role = ('client', 'server') if kind in ('none', 'recv') else ('server', 'client')
+        self.role = ('client', 'server') if kind in ('none', 'recv', 'gone') else ('server', 'client')
         self.where = where
         self.name = f'braggline_store_{os.getpid()}'
         self.ring = f'/dev/shm/{self.name}'
@@ -50,7 +51,10 @@ class Chain:
         os.mkdir(self.stored)
         with open(f'{where}/key', 'wb') as key:
             key.write(os.urandom(64))
+        with open(f'{where}/keys.ini', 'w', encoding='ascii') as keys:
+            keys.write('[receiver chain]\nkey = key\nproducers = 0\n')
         os.chmod(f'{where}/key', 0o600)
+        os.chmod(f'{where}/keys.ini', 0o600)
         subprocess.run([f'{build}/app/detector/braggline-detector', '--frames', str(PERIOD),
                         '--pcap', f'{where}/in.pcap', '--calibration', where], check=True,
                        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -65,14 +69,15 @@ class Chain:
         with open(log, 'w', encoding='ascii') as out:
             return background.start(command, stdout=out, stderr=out)
 
-    def start_store(self):
+    def start_store(self, **more):
         process = self.start('store', 'store/braggline-store', [
             '-m', '128', '--lcores', '0@(0-%d)' % (os.cpu_count() - 1),
             '--vdev', f'net_memif0,role={self.role[1]},socket={self.name}'], {
                 'store.device': 'roce:port=net_memif0,ip=10.0.0.2/24',
-                'store.key': f'{self.where}/key', 'store.memory_mib': 64,
+                'store.keys': f'{self.where}/keys.ini', 'store.memory_mib': 64,
                 'store.heartbeat_ms': 100, 'store.silence_ms': 1000,
-                'files.directory': self.stored, 'files.sync_ms': 20})
+                'files.directory': self.stored, 'files.sync_ms': 20,
+                **{key.replace('__', '.'): value for key, value in more.items()}})
         wait_for(self, process, 'listening')
         return process
 
@@ -93,7 +98,8 @@ class Chain:
                 'output.frames_interval': 32, 'output.images_interval': 8,
                 'output.preview': 'off',
                 'egress.device': 'roce:port=net_memif0,ip=10.0.0.1/24',
-                'egress.stores': '10.0.0.2', 'egress.key': f'{where}/key',
+                'egress.stores': '10.0.0.2', 'egress.identity': 'chain',
+                'egress.key': f'{where}/key',
                 'egress.ring': self.ring, 'egress.ring_mib': 256, 'egress.rate_mb': 10,
                 'egress.hold_ms': 10000, 'egress.batch_mib': 2, 'egress.end_ms': SECONDS * 1000,
                 **self.more})
@@ -154,6 +160,8 @@ def play(chain, kind, moment):
         kill(store)
         time.sleep(moment.uniform(0, 1))
         store = chain.start_store()
+    elif kind == 'gone':
+        return abandon(chain, store, recv)
     else:
         want(recv.poll() is None, 'the run was over too soon')
         if kind == 'both':
@@ -171,8 +179,37 @@ def play(chain, kind, moment):
     return left
 
 
+def abandon(chain, store, recv):
+    """Both are killed, and only the store comes back: it completes the files."""
+    wait('batches in files', lambda: any(map(has_batch, parts(chain.stored))))
+    kill(store)
+    kill(recv)
+    left = held(chain.ring)
+    want(parts(chain.stored), 'the run was over too soon')
+    store = chain.start_store(files__idle_s=1)
+    wait('complete files', lambda: not parts(chain.stored))
+    store.send_signal(signal.SIGTERM)
+    end(store, 'braggline-store')
+    subprocess.run([f'{chain.build}/app/store/braggline-store', 'verify', '--quiet', chain.stored],
+                   check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return left
+
+
+def check_abandoned(chain, left):
+    """What was durable is in complete files, the rest is in the ring."""
+    found = stored(chain.stored)
+    for stream, batches in found.items():
+        sequences = sorted(set(batches) | set(left.get(stream, {})))
+        want(sequences == list(range(len(sequences))), stream, 'has gaps:', *sequences)
+    return [sum(b.values()) for (_, table), b in found.items() if table == 'images']
+
+
 def read_ledger(chain):
-    return final_ledger(f'{chain.where}/run/chain_ledger.ini')
+    """Of the last receiver."""
+    found = ledgers(f'{chain.where}/run', 'chain')
+    want(found[-1]['run']['balanced'] == 1, found)
+    want(found[-1]['run']['frames'] == sum(one['frames']['frames'] for one in found), found)
+    return found[-1]['frames']
 
 
 def check_ladder(chain, kind):
@@ -211,6 +248,8 @@ def check_lost(chain, found):
 def check(chain, kind, left):
     if kind in LADDER:
         return check_ladder(chain, kind)
+    if kind == 'gone':
+        return check_abandoned(chain, left)
     found = stored(chain.stored)
     for key, batches in left.items():
         for sequence, rows in batches.items():
@@ -235,7 +274,7 @@ def main():
     print(f'STORE_SEED={seed}', flush=True)
     moment = random.Random(seed)
     for number in range(rounds):
-        for kind in ('none', 'store', 'recv', 'both', *LADDER):
+        for kind in ('none', 'store', 'recv', 'both', 'gone', *LADDER):
             with tempfile.TemporaryDirectory() as where:
                 chain = Chain(build, where, kind)
                 try:

@@ -14,7 +14,7 @@ import sys
 import time
 
 from cases import wait, want
-from receiver import running
+from receiver import running, text
 
 BUILD, README, README_OF_STORES = sys.argv[1:4]
 RECV = f'{BUILD}/app/recv/braggline-recv'
@@ -69,7 +69,7 @@ def writer(t):
         want(table['state'] == 'closed' and table['error'] == '' and table['files'] == 1, w)
         want(table['mode'] in ('buffered', 'direct', 'direct+io_uring'), w)
         want((table['why'] == '') == (table['mode'] == 'direct+io_uring'), w)
-        want(os.path.getsize(table['path']) == table['bytes'], w)
+        want(os.path.getsize(text(table, 'path')) == table['bytes'], w)
     latency = t.get('latency')
     durable = latency['frames_batch_to_durable']
     want(len(durable) == len(latency['below_us']), latency)
@@ -95,6 +95,11 @@ def session(t, where, pid):
         'telemetry: [veto] bragg_mim = 2: unknown key'))
     want('fixed' in t.do('run/configure,output.value=int16', -22)['message'])
     t.do('veto/set,veto.bragg_min=5', -114)
+    for command in ('run/start,run.name=x', 'run/stop,now', 'run/status,run.name=x', 'ledger,all'):
+        want('takes no parameters' in t.do(command, -22)['message'], command)
+    t.socket.send(b'/braggline/run/configure,run.name=M\xfcller')
+    want('is not a line of UTF-8 text' in t.socket.recv(t.size).decode())
+    want(t.get('run/status')['state'] == 'idle')
     # packets between runs are counted, not taken
     wait('packets between runs', lambda: t.get('rx')['0']['no_run'] > 0)
 
@@ -119,7 +124,7 @@ def session(t, where, pid):
     t.do('run/stop')
     status = t.wait('idle')
     want(status['failed'] == 0 and status['name'] == 'one', status)
-    want(status['ledger'] == f'{where}/one_ledger.ini', status)
+    want(text(status, 'ledger') == f'{where}/one_ledger.ini', status)
     l = ledger(where, 'one')
     # the socket has what the file has, in its order
     want(list(t.get('ledger')['frames'].items()) == list(l.items()), l)
@@ -199,6 +204,8 @@ def main():
     documented(RECV, README)
     documented(STORE, README_OF_STORES)
     with running(BUILD) as (process, telemetry, where):
+        # DPDK's replies are ASCII
+        where += '/M\u00fcller'
         session(telemetry, where, process.pid)
         process.send_signal(signal.SIGTERM)
         want(process.wait(30) == 0, 'status', process.returncode)

@@ -85,9 +85,17 @@ class World:
         self.wire = Wire(receivers + stores + guests, seed)
         for i in range(receivers):
             link(f'd{i}', 8 + i, f'r{i}', 12 + i)
-        with open(f'{where}/key', 'wb') as key:
-            key.write(os.urandom(64))
-        os.chmod(f'{where}/key', 0o600)
+        self.keys({**{f'recv{i}': i + 1 for i in range(receivers)}, 'hostile': 666})
+
+    def keys(self, producers):
+        """A key for each name, and the keyring of all stores."""
+        with open(f'{self.where}/keys.ini', 'w', encoding='ascii') as ring:
+            os.chmod(ring.name, 0o600)
+            for name, producer in producers.items():
+                with open(f'{self.where}/{name}.key', 'wb') as key:
+                    os.chmod(key.name, 0o600)
+                    key.write(os.urandom(64))
+                ring.write(f'[receiver {name}]\nkey = {name}.key\nproducers = {producer}\n')
 
     @staticmethod
     def ring(number):
@@ -188,7 +196,8 @@ class World:
                     run__name='run', output__directory=where, output__producer=number + 1,
                     output__frames_interval=4, output__images_interval=2, output__preview='off',
                     egress__device=f'roce:port=net_af_packet1,ip=10.0.0.{number + 1}/24',
-                    egress__stores=stores, egress__key=f'{self.where}/key',
+                    egress__stores=stores, egress__identity=f'recv{number}',
+                    egress__key=f'{self.where}/recv{number}.key',
                     egress__ring=self.ring(number), egress__ring_mib=64, egress__rate_mb=2,
                     egress__hold_ms=5000, egress__batch_mib=1, egress__failover_ms=500,
                     egress__end_ms=SECONDS * 1000), *self.settings(**spill, **self.more['recv'])], **environment)
@@ -198,7 +207,7 @@ class World:
             '-m', '64', '--lcores', LCORES, '--vdev',
             f'net_af_packet0,iface=p{self.receivers + number},{ROCE}'], [*self.settings(
                 store__device=f'roce:port=net_af_packet0,ip=10.0.0.{100 + number}/24',
-                store__key=f'{self.where}/key', store__memory_mib=64,
+                store__keys=f'{self.where}/keys.ini', store__memory_mib=64,
                 store__heartbeat_ms=100, store__silence_ms=1000,
                 files__directory=self.directories[number], files__sync_ms=10),
                 *self.settings(**self.more['store'])], **environment)
@@ -407,8 +416,12 @@ def play(build, receivers, stores, story, look=lambda world: None, before=lambda
             return world
         except AssertionError:
             for name in world.logs:
+                # all that the last process said, and some of those before
                 with open(world.logs[name], encoding='ascii', errors='replace') as out:
-                    print(f'---- {name}', *out.read().splitlines()[-400:], sep='\n')
+                    out.seek(world.begins[name])
+                    last = len(out.read().splitlines())
+                    out.seek(0)
+                    print(f'---- {name}', *out.read().splitlines()[-max(400, last):], sep='\n')
             raise
         finally:
             world.close()

@@ -171,6 +171,57 @@ template_patch(void **state)
 	sample_free(&s);
 }
 
+/* A buffer that does not lie within its body is refused, however it is told. */
+static void
+buffers_are_inside(void **state)
+{
+	const struct arrow_identity id = {1, 2, 3, "frames"};
+	static const struct {
+		struct arrow_buffer buffer;
+		int want;
+	} cases[] = {
+		{{0, 8}, 0}, {{ARROW_BLOCK - 8, 8}, 0}, {{ARROW_BLOCK, 8}, -EBADMSG},
+		{{ARROW_BLOCK - 8, 16}, -EBADMSG}, {{ARROW_BLOCK + 8, 8}, -EBADMSG},
+		{{-8, 8}, -EBADMSG}, {{8, -8}, -EBADMSG}, {{INT64_MAX - 7, 16}, -EBADMSG},
+		{{4, 8}, -EBADMSG}, /* not aligned */
+		{{0, 7}, -EBADMSG}, /* too short for a row */
+	};
+	struct arrow_node nodes[ARROW_NODES_MAX] = {{1, 0}};
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX] = {{0, 0}};
+	struct arrow_batch b = {
+		.rows = 1, .nodes = nodes, .buffers = buffers, .body_length = ARROW_BLOCK};
+	struct arrow_column column;
+	struct arrow_template t;
+	struct arrow_reader r;
+	struct arrow_tables tables;
+	const char *problem;
+	struct sample s;
+	uint8_t *file;
+	size_t size, i;
+
+	sample_init(&s, 3, GK_VALUE_I16, 2);
+	assert_int_equal(sample_tables(&s, &tables), 0);
+	assert_int_equal(arrow_template_init(&t, &tables.schema[ARROW_FRAMES], &id), 0);
+	assert_int_equal(arrow_header_build(&tables.schema[ARROW_FRAMES], &file, &size), 0);
+	file = realloc(file, size + t.size + ARROW_BLOCK);
+	memcpy(file + size, t.bytes, t.size);
+	memset(file + size + t.size, 0, ARROW_BLOCK);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		buffers[1] = cases[i].buffer;
+		arrow_template_patch(&t, file + size, &b);
+		assert_int_equal(
+			arrow_reader_open_memory(&r, file, size + t.size + ARROW_BLOCK, &problem),
+			0);
+		assert_int_equal(r.nb_batches, 1);
+		assert_int_equal(arrow_reader_column(&r, 0, FRAMES_FRAME, &column), cases[i].want);
+		arrow_reader_close(&r);
+	}
+	free(file);
+	arrow_template_free(&t);
+	arrow_tables_free(&tables);
+	sample_free(&s);
+}
+
 int
 main(void)
 {
@@ -178,6 +229,7 @@ main(void)
 		cmocka_unit_test(crc_check_value),
 		cmocka_unit_test(header_is_whole_blocks),
 		cmocka_unit_test(template_patch),
+		cmocka_unit_test(buffers_are_inside),
 	};
 
 	return cmocka_run_group_tests_name("arrow", tests, NULL, NULL);

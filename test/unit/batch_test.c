@@ -106,6 +106,125 @@ cutting(void **state)
 	sample_free(&s);
 }
 
+/* Rows that say that they have an image, against images that were emitted before them. */
+static struct {
+	struct batch_builder *builder;
+	bool refuse; /* the next batch of images */
+	uint64_t images[8];
+	unsigned int nb_images;
+	unsigned int rows;
+	unsigned int without;
+} pairs;
+
+static bool
+pairs_has_image(uint64_t frame)
+{
+	unsigned int i = 0;
+
+	while (i < pairs.nb_images && pairs.images[i] != frame)
+		i++;
+	return i < pairs.nb_images;
+}
+
+static void
+pairs_emit(void *arg, const struct batch *b)
+{
+	const uint64_t *frame;
+	const uint32_t *flags;
+	const uint8_t *verdict;
+
+	/* no column of `frames` is empty, and validity is in none: buffers are as columns are */
+	if (b->table == ARROW_IMAGES) {
+		if (pairs.refuse) {
+			batch_builder_disown(pairs.builder, b->first, b->last);
+			return;
+		}
+		for (uint64_t i = 0; i < b->rows; i++)
+			pairs.images[pairs.nb_images++] =
+				((const uint64_t *)b->body[0].iov_base)[i];
+		return;
+	}
+	frame = b->body[FRAMES_FRAME].iov_base;
+	flags = b->body[FRAMES_FLAGS].iov_base;
+	verdict = b->body[FRAMES_VERDICT].iov_base;
+	for (uint64_t i = 0; i < b->rows; i++) {
+		const bool says_none = (flags[i] & FRAME_FLAG_NO_IMAGE) != 0;
+
+		if (!frame_verdict_is_kept(verdict[i]))
+			assert_false(says_none);
+		else
+			assert_int_equal(pairs_has_image(frame[i]), !says_none);
+		pairs.without += says_none;
+	}
+	pairs.rows += b->rows;
+}
+
+static void
+pairs_add(struct sample *s, uint64_t frame, bool kept)
+{
+	s->record.frame = frame;
+	s->record.flags = 0;
+	s->record.verdict = kept ? FRAME_HIT : FRAME_VETOED;
+	s->record.kind = kept ? GK_KIND_IMAGE : GK_KIND_NONE;
+	s->record.out = kept ? 0 : GK_NO_OUT;
+	assert_int_equal(batch_builder_add(pairs.builder, &s->record), 0);
+}
+
+/* Images wait for no kept frame: any frame of another interval ends their batch; and they are
+ * emitted before the rows of the same frames, which say so if they were refused. */
+static void
+images_before_rows(void **state)
+{
+	struct batch_builder_config c;
+	struct arrow_tables t;
+	struct sample s;
+
+	memset(&pairs, 0, sizeof(pairs));
+	sample_init(&s, 5, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 30;
+	c.images_interval = 8;
+	c.emit = pairs_emit;
+	assert_int_equal(batch_builder_create(&pairs.builder, &c), 0);
+	pairs_add(&s, 8, true);
+	pairs_add(&s, 15, false);
+	assert_int_equal(pairs.nb_images, 0);
+	pairs_add(&s, 16, false);
+	assert_int_equal(pairs.nb_images, 1);
+	/* where rows end, images do */
+	pairs_add(&s, 28, true);
+	pairs_add(&s, 30, true);
+	assert_int_equal(pairs.nb_images, 2);
+	assert_int_equal(pairs.rows, 4);
+	/* a detector that starts again, with a frame that is not kept */
+	pairs_add(&s, 1, false);
+	assert_int_equal(pairs.nb_images, 3);
+	assert_int_equal(pairs.rows, 5);
+	pairs_add(&s, 2, true);
+	pairs_add(&s, 3, false);
+	pairs_add(&s, 7, true);
+	pairs.refuse = true;
+	pairs_add(&s, 8, false);
+	pairs.refuse = false;
+	pairs_add(&s, 9, true);
+	assert_int_equal(batch_builder_rows(pairs.builder), 6);
+	batch_builder_flush(pairs.builder);
+	assert_int_equal(batch_builder_rows(pairs.builder), 0);
+	assert_int_equal(pairs.nb_images, 4);
+	assert_int_equal(pairs.without, 2);
+	/* one that has no output to make an image of */
+	s.record.frame = 10;
+	s.record.verdict = FRAME_HIT;
+	s.record.out = GK_NO_OUT;
+	assert_int_equal(batch_builder_add(pairs.builder, &s.record), -EINVAL);
+	batch_builder_flush(pairs.builder);
+	assert_int_equal(pairs.without, 3);
+	batch_builder_destroy(pairs.builder);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
 /* What was lent, and the sum that it must have until it is taken back. */
 static struct {
 	struct batch batch;
@@ -303,6 +422,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cutting),
+		cmocka_unit_test(images_before_rows),
 		cmocka_unit_test(lasting),
 		cmocka_unit_test(large_batches),
 		cmocka_unit_test(wrong_records),

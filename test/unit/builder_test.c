@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The builder between a real frame table, and gangs and an egress that the test plays. */
 
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+
 #include "frame_rig.h"
 
 #include <rte_mempool.h>
@@ -292,7 +296,7 @@ retires_in_frame_order(void **state)
 	poll(1);
 	for (uint32_t g = 0; g < GANGS; g++)
 		assert_int_equal(gang_has(g), BUILDER_GANG_DEPTH);
-	assert_int_equal(builder_stats(b)->batches, 6);
+	assert_int_equal(builder_stats(b).batches, 6);
 	/* gang 2 has frames 5 and 6, 11 and 12; gang 1 has 3, 4, 9, 10; gang 0 has 1, 2, 7, 8 */
 	gang_finish(2);
 	gang_finish(2);
@@ -382,16 +386,16 @@ thresholds_of_a_second_run(void **state)
 	uint64_t effective = 1;
 
 	begin();
-	assert_int_equal(builder_stats(b)->first_frame, 0);
+	assert_int_equal(builder_stats(b).first_frame, 0);
 	send_frames(1, 4);
 	gangs_finish_all();
 	finish();
-	assert_int_equal(builder_stats(b)->last_frame, 3);
+	assert_int_equal(builder_stats(b).last_frame, 3);
 	run.run = (struct frame_run){0};
 	assert_int_equal(builder_post(b, &run), 0);
 	poll(5);
 	assert_int_equal(builder_result(b, NULL), 0);
-	assert_int_equal(builder_stats(b)->last_frame, 0);
+	assert_int_equal(builder_stats(b).last_frame, 0);
 	assert_int_equal(builder_post(b, &veto), 0);
 	poll(1);
 	assert_int_equal(builder_result(b, &effective), 0);
@@ -417,6 +421,197 @@ packets_go_back_first(void **state)
 	finish();
 }
 
+/* A gang that says that it is done in the same moment as it lets go of packets: the slot stays
+ * until the packets were given back. */
+static void
+done_before_packets(void **state)
+{
+	begin();
+	send_frames(1, 3);
+	poll(1);
+	assert_int_equal(gang_has(0), 1);
+	/* the first of its two words was looked at before it was written */
+	gang_finish(0);
+	channel->done[0].raw--;
+	poll(3);
+	assert_int_equal(egress(), 0);
+	assert_int_equal(ft->builder.recycled_end, 0);
+	assert_int_equal(rte_mempool_in_use_count(pool), 2 * PACKETS);
+	channel->done[0].raw++;
+	poll(3);
+	assert_int_equal(egress(), 2);
+	assert_int_equal(rte_mempool_in_use_count(pool), 0);
+	finish();
+}
+
+/* A slot is opened again when the RX lcore has freed its mbufs, not before: their pointers lie
+ * there. */
+static void
+recycled_when_mbufs_are_freed(void **state)
+{
+	uint64_t open;
+
+	begin();
+	send_frames(1, 3);
+	poll(1);
+	gang_finish(0);
+	open = ft->builder.next_open;
+	for (unsigned int i = 0; i < 10; i++) {
+		ft->builder.looked_at = 0;
+		builder_poll(b);
+		rig_quiescent(ft);
+	}
+	assert_int_equal(egress(), 2);
+	assert_int_equal(ft->builder.next_open, open);
+	assert_int_equal(ft->builder.nb_free, 0);
+	/* of one of two frames, and a part of the other */
+	frame_lane_reclaim(ft, &ft->lanes[0], PACKETS + 1);
+	builder_poll(b);
+	assert_int_equal(ft->builder.next_open, open + 1);
+	poll(3);
+	assert_int_equal(ft->builder.next_open, open + 2);
+	finish();
+}
+
+/* Pages that the last packet of frame 1 is written down in. */
+static struct {
+	uint8_t *page[2];
+	unsigned int writes;
+	bool early; /* the frame was said to be complete before */
+} guard;
+
+static void
+guard_write(int number, siginfo_t *info, void *context)
+{
+	const uint8_t *at = info->si_addr;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		if (at < guard.page[i] || at >= guard.page[i] + 4096)
+			continue;
+		guard.early |= ft->lanes[0].done[1 & ft->entry_mask] == 1 + 1;
+		guard.writes++;
+		mprotect(guard.page[i], 4096, PROT_READ | PROT_WRITE);
+		return;
+	}
+	signal(SIGSEGV, SIG_DFL);
+}
+
+static uint8_t *
+page_of(const void *at)
+{
+	return (uint8_t *)((uintptr_t)at & ~UINT64_C(4095));
+}
+
+/* A frame is complete when all of its last packet is written down, in that order. */
+static void
+complete_when_written_down(void **state)
+{
+	const struct sigaction action = {.sa_sigaction = guard_write, .sa_flags = SA_SIGINFO};
+	const uint32_t last = PACKETS - 1;
+	struct sigaction before;
+	uint32_t slot;
+
+	begin();
+	send_packets(1, 0, last);
+	poll(10);
+	assert_int_equal(builder_stats(b).closed, 0);
+	slot = ft->builder.slot_of[1 & ft->entry_mask];
+	memset(&guard, 0, sizeof(guard));
+	guard.page[0] = page_of(&frame_table_mbufs(ft, slot)[last]);
+	guard.page[1] = page_of(&frame_table_frame(ft, slot)->packet[last]);
+	assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+	for (unsigned int i = 0; i < 2; i++)
+		assert_int_equal(mprotect(guard.page[i], 4096, PROT_READ), 0);
+	send_packets(1, last, PACKETS);
+	assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+	assert_int_equal(guard.writes, 2);
+	assert_false(guard.early);
+	assert_int_equal(ft->lanes[0].done[1 & ft->entry_mask], 2);
+	poll(1);
+	assert_int_equal(builder_stats(b).closed, 1);
+	finish();
+}
+
+/* Thresholds that a gang judges by stay where they are, however often they are changed. */
+static void
+thresholds_in_use_stay(void **state)
+{
+	struct builder_command veto = {.order = BUILDER_VETO, .veto.params.version = 100};
+	unsigned int changes;
+	uint32_t place;
+
+	begin();
+	send_frames(1, 3);
+	poll(1);
+	place = gang_work(0, 0)->params;
+	assert_int_equal(channel->params[place].version, 41);
+	for (changes = 0; changes <= 2 * GK_PARAMS_MAX; changes++) {
+		veto.veto.params.version++;
+		assert_int_equal(builder_post(b, &veto), 0);
+		poll(1);
+		assert_int_equal(channel->params[place].version, 41);
+		if (builder_result(b, NULL) != 0)
+			break;
+	}
+	assert_int_equal(builder_result(b, NULL), -EBUSY);
+	assert_int_equal(changes, GK_PARAMS_MAX - 2);
+	/* when frames of later ones are through there is room again */
+	send_frames(3, 5);
+	gangs_finish_all();
+	assert_int_equal(builder_post(b, &veto), 0);
+	poll(1);
+	assert_int_equal(builder_result(b, NULL), 0);
+	finish();
+}
+
+/* An order that was given up in time is not carried out; one that is carried out cannot be. */
+static void
+order_is_given_up(void **state)
+{
+	struct builder_command veto = {.order = BUILDER_VETO, .veto.params.version = 77};
+
+	begin();
+	assert_int_equal(builder_post(b, &veto), 0);
+	assert_int_equal(builder_post(b, &veto), -EBUSY);
+	assert_true(builder_cancel(b));
+	poll(5);
+	assert_int_equal(builder_result(b, NULL), -EINPROGRESS);
+	send_frames(1, 2);
+	gangs_finish_all();
+	for (uint32_t i = 0; i < GK_PARAMS_MAX; i++)
+		assert_int_not_equal(channel->params[i].version, 77);
+	assert_int_equal(builder_post(b, &veto), 0);
+	poll(1);
+	assert_false(builder_cancel(b));
+	assert_int_equal(builder_result(b, NULL), 0);
+	finish();
+}
+
+/* Thresholds change with the frame that was named, in the middle of what could be a batch. */
+static void
+batch_has_one_veto(void **state)
+{
+	struct builder_command veto = {
+		.order = BUILDER_VETO, .from_frame = 3, .veto.params.version = 43};
+	const struct gk_work *work;
+
+	config.batch = 16;
+	begin();
+	assert_int_equal(builder_post(b, &veto), 0);
+	poll(1);
+	assert_int_equal(builder_result(b, NULL), 0);
+	send_frames(1, 5);
+	poll(1);
+	for (uint32_t g = 0; g < 2; g++) {
+		work = gang_work(g, 0);
+		assert_int_equal(gang_has(g), 1);
+		assert_int_equal(work->nb_frames, 2);
+		assert_int_equal(frame_table_frame(ft, work->slot[0])->frame, 1 + 2 * g);
+		assert_int_equal(channel->params[work->params].version, 41 + 2 * g);
+	}
+	finish();
+}
+
 /* Hits hold their outputs until egress gives them back; vetoed frames do not. */
 static void
 waits_for_outputs(void **state)
@@ -431,7 +626,7 @@ waits_for_outputs(void **state)
 	assert_int_equal(gang_has(1) + gang_has(2), 0);
 	gangs_finish_all();
 	assert_int_equal(egress(), 9);
-	assert_true(builder_stats(b)->waits_outputs > 0);
+	assert_true(builder_stats(b).waits_outputs > 0);
 	gangs_finish_all();
 	assert_int_equal(egress(), 0);
 	rte_ring_enqueue(config.returned, out[2]); /* the record of hit 3 */
@@ -455,8 +650,8 @@ egress_is_stuck(void **state)
 		poll(2);
 	}
 	assert_int_equal(egress(), BUILDER_RECORDS);
-	assert_true(builder_stats(b)->waits_records > 0);
-	assert_int_equal(builder_stats(b)->verdicts[FRAME_INCOMPLETE], BUILDER_RECORDS);
+	assert_true(builder_stats(b).waits_records > 0);
+	assert_int_equal(builder_stats(b).verdicts[FRAME_INCOMPLETE], BUILDER_RECORDS);
 	for (uint32_t i = 0; i < BUILDER_RECORDS; i++)
 		assert_int_equal(out[i]->frame, i + 1);
 	give_back_all();
@@ -465,7 +660,7 @@ egress_is_stuck(void **state)
 	assert_int_equal(out[0]->frame, BUILDER_RECORDS + 1);
 	give_back_all();
 	finish();
-	assert_int_equal(builder_stats(b)->closed, sent - 1);
+	assert_int_equal(builder_stats(b).closed, sent - 1);
 }
 
 /** A frame with packets 0 to 4 and 127 missing. */
@@ -490,7 +685,7 @@ incomplete_frame(bool drop)
 	assert_int_equal(r->missing_map[15], 0x80);
 	assert_int_equal(r->bunch_id, 1 ^ 0xB0B0);
 	assert_int_equal(out[1]->flags, 0);
-	assert_int_equal(builder_stats(b)->missing_packets, 6);
+	assert_int_equal(builder_stats(b).missing_packets, 6);
 	finish();
 }
 
@@ -548,7 +743,7 @@ lost_frame(void **state)
 		assert_int_equal(out[1]->missing_map[i], 0xFF);
 	assert_int_equal(out[1]->out, GK_NO_OUT);
 	assert_int_equal(out[1]->kind, GK_KIND_NONE);
-	assert_int_equal(builder_stats(b)->missing_packets, 0);
+	assert_int_equal(builder_stats(b).missing_packets, 0);
 	finish();
 }
 
@@ -734,6 +929,44 @@ ends_with_the_run(void **state)
 	finish();
 }
 
+/** Batches of an operation that gangs have. */
+static uint32_t
+gangs_have(enum gk_op op)
+{
+	uint32_t n = 0;
+
+	for (uint32_t g = 0; g < config.gangs; g++)
+		for (uint32_t i = channel->done[g].done; i != channel->bell.head[g]; i++)
+			n += gang_work(g, i)->op == op;
+	return n;
+}
+
+/* Pedestals are computed when all frames of their epoch are retired, not while a gang adds one
+ * up. */
+static void
+update_waits_for_its_epoch(void **state)
+{
+	run.dark = (struct builder_dark){
+		.select = BUILDER_DARK_FRAME, .every = 4, .phase = 1, .epoch_frames = 4};
+	begin();
+	send_frames(1, 4);
+	poll(1);
+	assert_int_equal(gangs_have(GK_OP_CLEAR), GK_DARK_MAX);
+	for (uint32_t g = 0; g < GANGS; g++)
+		while (gang_has(g) > 0)
+			gang_finish(g);
+	poll(3);
+	assert_int_equal(gangs_have(GK_OP_FRAMES), 2);
+	send_frames(4, 6);
+	poll(3);
+	assert_int_equal(gangs_have(GK_OP_FRAMES), 3);
+	assert_int_equal(gangs_have(GK_OP_UPDATE), 0);
+	gangs_finish_all();
+	assert_int_equal(builder_stats(b).updates, 1);
+	assert_int_equal(egress(), 5);
+	finish();
+}
+
 /* Gangs, egress and packets in random steps: every frame once, in order, and all comes back. */
 static void
 random_steps(void **state)
@@ -775,7 +1008,7 @@ random_steps(void **state)
 			}
 		}
 		finish();
-		assert_true(builder_stats(b)->closed >= 200);
+		assert_true(builder_stats(b).closed >= 200);
 		builder_destroy(b);
 		rig_table_free(ft);
 		assert_int_equal(rte_mempool_in_use_count(pool), 0);
@@ -795,6 +1028,12 @@ main(int argc, char **argv)
 		TEST(dense_instead_of_csr),
 		TEST(thresholds_of_a_second_run),
 		TEST(packets_go_back_first),
+		TEST(batch_has_one_veto),
+		TEST(done_before_packets),
+		TEST(recycled_when_mbufs_are_freed),
+		TEST(complete_when_written_down),
+		TEST(thresholds_in_use_stay),
+		TEST(order_is_given_up),
 		TEST(waits_for_outputs),
 		TEST(egress_is_stuck),
 		TEST(incomplete_is_dropped),
@@ -804,6 +1043,7 @@ main(int argc, char **argv)
 		TEST(versions_of_frames_without_a_gang),
 		TEST(dark_without_epochs_is_only_marked),
 		TEST(dark_with_epochs_is_added_up),
+		TEST(update_waits_for_its_epoch),
 		TEST(audit_keeps_every_nth),
 		TEST(dry_run_keeps_all),
 		TEST(gang_gives_up),

@@ -418,6 +418,82 @@ teardown_all(void **state)
 	return rmdir(folder);
 }
 
+/* A file that is longer by whole maps is of another kind, its beginning would be a wrong map. */
+static void
+test_sizes(void **state)
+{
+	static uint8_t bytes[PIXELS * sizeof(double) * 6];
+
+	put(mask_path, 0, bytes, PIXELS * sizeof(int32_t));
+	refused(-EINVAL,
+		"mask_m0.bin has 512 bytes, must have 128: [1][4][32] values of 1 bytes (int32 "
+		"values? Convert them to uint8)");
+	put(mask_path, 0, bytes, PIXELS);
+	put(pedestal_path[0], 1, bytes, 2 * PIXELS * sizeof(float));
+	refused(-EINVAL,
+		"pedestal_g0_m1.bin has 1024 bytes, must have 512: [1][4][32] values of 4 bytes "
+		"(double values? Convert them to float32)");
+	put(pedestal_path[0], 1, pedestal[0][1], sizeof(pedestal[0][1]));
+	/* G0, G1, G2, HG0, HG1, HG2 */
+	memcpy(bytes, gain[1], sizeof(gain[1]));
+	put(gain_path, 1, bytes, sizeof(bytes));
+	loads();
+	for (unsigned int maps = 4; maps <= 7; maps++) {
+		if (maps == 6)
+			continue;
+		put(gain_path, 1, bytes,
+			maps < 6 ? maps * PIXELS * sizeof(double) : sizeof(bytes) - 1);
+		assert_int_equal(calibration_load(&c, memory, &files, &detector), -EINVAL);
+	}
+	assert_non_null(strstr(c.why, "must have 3072: [3][4][32] values of 8 bytes"));
+}
+
+/* Each value is possible, all of them together are not. */
+static void
+test_implausible(void **state)
+{
+	loads();
+	assert_int_equal(c.warnings, 0);
+	assert_string_equal(c.warning, "");
+	assert_int_equal(c.module[1].live, PIXELS);
+	assert_true(fabsf(c.module[1].pedestal_median[0] - 3008) < 9);
+	assert_true(fabs(c.module[0].gain_median[1] / files.nominal_gain[1] - 1) < 0.1);
+
+	/* an inverted mask */
+	memset(mask[1], 1, sizeof(mask[1]));
+	mask[1][3] = 0;
+	put_all();
+	loads();
+	assert_int_equal(c.warnings, 1);
+	assert_int_equal(c.module[1].live, 1);
+	assert_non_null(strstr(c.warning, "module 1: only 1 of 128 pixels can be used in G0"));
+	memset(mask[1], 0, sizeof(mask[1]));
+
+	/* all pedestals 0; G1's file as G0's */
+	memset(pedestal[0][0], 0, sizeof(pedestal[0][0]));
+	memcpy(pedestal[0][1], pedestal[1][1], sizeof(pedestal[0][1]));
+	put_all();
+	loads();
+	assert_int_equal(c.warnings, 3);
+	assert_int_equal(c.module[0].live, 0);
+	assert_non_null(strstr(c.warning,
+		"module 0: the median pedestal of G0 is 0 ADU, expected 500 to 9000: is "
+		"pedestal_g0"));
+	assert_true(c.module[1].pedestal_median[0] > 14000);
+
+	/* gains times the photon energy */
+	setup(state);
+	for (int i = 0; i < PIXELS; i++)
+		gain[0][0][i] *= 12.4;
+	put_all();
+	loads();
+	assert_int_equal(c.warnings, 1);
+	assert_non_null(strstr(c.warning, "module 0: the median gain of G0 is "));
+	files.energy = 1;
+	loads();
+	assert_int_equal(c.warnings, 0);
+}
+
 int
 main(void)
 {
@@ -425,6 +501,8 @@ main(void)
 		cmocka_unit_test_setup(test_values, setup),
 		cmocka_unit_test_setup(test_file_refused, setup),
 		cmocka_unit_test_setup(test_suspicious, setup),
+		cmocka_unit_test_setup(test_sizes, setup),
+		cmocka_unit_test_setup(test_implausible, setup),
 		cmocka_unit_test_setup(test_sidecar_refused, setup),
 		cmocka_unit_test_setup(test_age, setup),
 	};

@@ -292,7 +292,7 @@ test_good_port(void **state)
 	const struct check_port p = make_nic();
 
 	look_at(&s, &p);
-	assert_int_equal(check.nb_rows, 9);
+	assert_int_equal(check.nb_rows, 12);
 	want_item("port 0: device", CHECK_OK, "0000:01:00.0, mlx5_pci");
 	want_item("port 0: RX queues", CHECK_OK, "2 of 1024");
 	want_item("port 0: RX descriptors", CHECK_OK,

@@ -26,6 +26,7 @@ make_egress(void)
 	s.producer = 1;
 	s.egress = (struct egress_settings){.device = EGRESS,
 		.stores = "10.0.0.100",
+		.identity = "recv",
 		.key = "key",
 		.ring = ring,
 		.ring_bytes = UINT64_C(1024) << 20,
@@ -130,7 +131,7 @@ test_retention(void **state)
 	assert_int_equal(access(ring, F_OK), -1);
 	s.egress.ring_bytes = UINT64_C(1) << 55;
 	check_retention(&check, &s);
-	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "[egress] ring_mib = 37,");
+	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "ring_mib = 37,");
 
 	/* one that is there keeps its size */
 	s = make_egress();
@@ -193,6 +194,10 @@ test_spill(void **state)
 	s.egress.spill_bytes = UINT64_C(300) << 10;
 	check_spill(&check, &s);
 	want(CHECK_WARN, "300 KiB wait to be imported", "braggline-store import");
+	assert_int_equal(chmod(path, 0777), 0);
+	check_spill(&check, &s);
+	want(CHECK_FAIL, "mode is 0777, other users may write", "others cannot write");
+	assert_int_equal(chmod(path, 0755), 0);
 
 	snprintf(path, sizeof(path), "%s/a/b", root);
 	check_spill(&check, &s);

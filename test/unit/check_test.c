@@ -393,21 +393,45 @@ test_storage(void **state)
 }
 
 static void
+put_pedestals(const char *name, const struct settings *s, float value)
+{
+	const uint32_t pixels = s->detector.ops->rows * s->detector.ops->cols;
+	char path[PATH_MAX];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s%s", root, name);
+	f = fopen(path, "wb");
+	assert_non_null(f);
+	for (uint32_t i = 0; i < pixels; i++)
+		assert_int_equal(fwrite(&value, sizeof(value), 1, f), 1);
+	assert_int_equal(fclose(f), 0);
+}
+
+static void
 test_calibration(void **state)
 {
 	struct settings s = make_settings();
 	char path[PATH_MAX + 32];
 
+	s.calibration.energy = 12.4;
+	s.calibration.nominal_gain[0] = 41;
 	check_calibration(&check, &s);
 	want(CHECK_WARN, "no G0 pedestal", "pedestal_g0_m%d.bin");
 	snprintf(path, sizeof(path), "%s/p_m%%d.bin", root);
 	s.calibration.pedestal[0] = path;
-	put("/p_m0.bin", "");
+	put_pedestals("/p_m0.bin", &s, 3000);
 	check_calibration(&check, &s);
 	want(CHECK_FAIL, "p_m1.bin", "[calibration]");
+	/* what a run refuses or warns of */
 	put("/p_m1.bin", "");
 	check_calibration(&check, &s);
-	want(CHECK_OK, "1 kinds", "");
+	want(CHECK_FAIL, "p_m1.bin has 0 bytes", "this detector");
+	put_pedestals("/p_m1.bin", &s, 14000);
+	check_calibration(&check, &s);
+	want(CHECK_WARN, "module 1: the median pedestal of G0 is 14000", "[calibration]");
+	put_pedestals("/p_m1.bin", &s, 3000);
+	check_calibration(&check, &s);
+	want(CHECK_OK, "1 kinds of files, 0 pixels masked", "");
 }
 
 int

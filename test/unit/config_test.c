@@ -50,23 +50,67 @@ dump(const struct config *c, char *out, size_t size)
 	assert_int_equal(fclose(f), 0);
 }
 
-/* A text that there may not be is `none`, or empty; any other has its default, and no such word. */
+/* A text that may be absent is `none`; any other has its default, and no such word. */
 static void
 a_text_may_be_none(void **state)
 {
-	struct config *c =
-		open_config("[a]\nnone = none\nempty =\nname = x\nmust = none\nmust2 =\n");
+	struct config *c = open_config("[a]\nnone = none\nname = x\nmust = none\n");
 	char out[256];
 
 	assert_null(config_text(c, "a", "absent", NULL));
 	assert_null(config_text(c, "a", "none", NULL));
-	assert_null(config_text(c, "a", "empty", NULL));
 	assert_string_equal(config_text(c, "a", "name", NULL), "x");
 	assert_string_equal(config_text(c, "a", "must", "y"), "none");
-	assert_string_equal(config_text(c, "a", "must2", "y"), "y");
 	assert_int_equal(config_check(c), 0);
 	dump(c, out, sizeof(out));
 	assert_non_null(strstr(out, "absent = none\n"));
+	config_close(c);
+}
+
+/* An empty directory would be the current one. */
+static void
+an_empty_text_is_refused(void **state)
+{
+	struct config *c = open_config("[a]\nempty =\n");
+
+	assert_string_equal(config_text(c, "a", "empty", "y"), "y");
+	assert_non_null(strstr(config_mistake(c), ":2: [a] empty = : is empty: give a value"));
+	assert_int_equal(config_check(c), -EINVAL);
+	config_close(c);
+}
+
+/* What it refuses it names as what it is, in bytes that a log and a telemetry reply can hold. */
+static void
+assignments_are_text(void **state)
+{
+	struct config *c = config_open(&(struct config_source){0});
+	char text[400];
+
+	snprintf(text, sizeof(text), "a.k=%0*d", 256, 1);
+	assert_int_equal(config_set(c, "--set", text), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "...': a value has at most 255 bytes"));
+	assert_int_equal(config_set(c, "--set", "a.k=M\xfcller"), -EINVAL);
+	assert_string_equal(config_mistake(c), "--set: '...': is not a line of UTF-8 text");
+	assert_int_equal(config_set(c, "--set", "a.k=a\nb"), -EINVAL);
+	assert_int_equal(config_set(c, "--set", "a.k=a\033b"), -EINVAL);
+	assert_int_equal(config_set(c, "--set", "a.k=M\xc3\xbcller"), 0);
+	assert_string_equal(config_text(c, "a", "k", NULL), "M\xc3\xbcller");
+	assert_int_equal(config_check(c), 0);
+	config_close(c);
+}
+
+/* Whoever mends a file sees all that is wrong with it, line by line. */
+static void
+wrong_lines_hide_no_other_mistakes(void **state)
+{
+	struct config *c = open_config("[a]\nword\nk = x\n= 1\nother = 1\n");
+
+	assert_non_null(strstr(config_mistake(c), ":2: wanted [section]"));
+	assert_non_null(strstr(config_mistake(c), ":4: a key has"));
+	assert_int_equal(config_uint(c, "a", "k", 0, 0, 9), 0);
+	assert_non_null(strstr(config_mistake(c), ":3: [a] k = x: must be"));
+	assert_int_equal(config_check(c), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), ":5: [a] other = 1: unknown key"));
 	config_close(c);
 }
 
@@ -105,6 +149,35 @@ a_number_may_be_a_word(void **state)
 	assert_non_null(strstr(config_mistake(c), "[a] big = 65"));
 	assert_int_equal(value, 16);
 	assert_int_equal(config_check(c), -EINVAL);
+	config_close(c);
+}
+
+/* A number is a number to its end, and inside its limits. */
+static void
+numbers_are_whole(void **state)
+{
+	struct config *c = open_config("[a]\nrest = 10x\nminus = -18446744073709551615\n"
+				       "nan = nan\nhigh = 2.5\nlow = -0.5\ntail = 1.5 V\n"
+				       "many = 0-8\nmore = 1,2,3,4,5,6,7,8,9\nall = 0-7\n");
+	uint32_t list[8];
+
+	assert_int_equal(config_uint(c, "a", "rest", 3, 0, 99), 3);
+	assert_non_null(strstr(config_mistake(c), "[a] rest = 10x: must be a whole number"));
+	assert_int_equal(config_uint(c, "a", "minus", 3, 0, 99), 3);
+	assert_non_null(strstr(config_mistake(c), "[a] minus = "));
+	assert_true(config_real(c, "a", "nan", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] nan = nan: must be a number, 0 ... 2"));
+	assert_true(config_real(c, "a", "high", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] high = "));
+	assert_true(config_real(c, "a", "low", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] low = "));
+	assert_true(config_real(c, "a", "tail", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] tail = "));
+	assert_int_equal(config_list(c, "a", "many", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] many = "));
+	assert_int_equal(config_list(c, "a", "more", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] more = "));
+	assert_int_equal(config_list(c, "a", "all", "none", list, 8, 9), 8);
 	config_close(c);
 }
 
@@ -196,7 +269,7 @@ mistakes_have_a_place(void **state)
 	config_complain(c, "a", "key", "is needed");
 	assert_string_equal(config_mistake(c), "[a] key = (unset): is needed");
 	assert_int_equal(config_set(c, "--set", "a=b"), -EINVAL);
-	assert_string_equal(config_mistake(c), "--set: 'a=b' is not section.key=value");
+	assert_string_equal(config_mistake(c), "--set: 'a=b': is not section.key=value");
 	config_close(c);
 }
 
@@ -239,6 +312,12 @@ lines_that_are_none(void **state)
 		{"k = v\n", ":1: comes before the first [section]", 0},
 		{"[a]\nword\n", ":2: wanted [section], key = value", 1},
 		{"[a]\n = v\n", ":2: a key has 1 to 63", 1},
+		{"\xef\xbb\xbf[a]\nk = v\n", "", 2},
+		{"[a]\n\xef\xbb\xbfk = v\n", "", 2},
+		{"[a]\nk = \xfc\n", ":2: is not UTF-8 text", 1},
+		{"[a]\nk = \033\n", ":2: is not UTF-8 text", 1},
+		{"[a]\nk = M\xc3\xbcller\n", "", 2},
+		{"[a\nk = v\n[b]\n", ":2: comes before the first", 1},
 		{"[a]\n\n\n\n\n\n\n\n[b]\n", ":9: Cannot allocate memory", 2},
 	};
 	char message[256], text[512];
@@ -299,8 +378,12 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_text_may_be_none),
+		cmocka_unit_test(an_empty_text_is_refused),
+		cmocka_unit_test(assignments_are_text),
+		cmocka_unit_test(wrong_lines_hide_no_other_mistakes),
 		cmocka_unit_test(a_list_may_be_a_word),
 		cmocka_unit_test(a_number_may_be_a_word),
+		cmocka_unit_test(numbers_are_whole),
 		cmocka_unit_test(a_dump_is_a_configuration),
 		cmocka_unit_test(a_copy_is_its_own),
 		cmocka_unit_test(mistakes_have_a_place),

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,6 +170,54 @@ short_writes(void **state)
 	}
 }
 
+/* In place of libc's: a write of so many bytes at most, a sync that fails. */
+static size_t write_at_most;
+static int sync_error;
+
+ssize_t
+pwritev(int fd, const struct iovec *iov, int n, off_t offset)
+{
+	const size_t size = write_at_most < iov->iov_len ? write_at_most : iov->iov_len;
+
+	if (write_at_most > 0)
+		return pwrite(fd, iov->iov_base, size, offset);
+	return syscall(SYS_pwritev, fd, iov, n, offset, 0);
+}
+
+int
+fdatasync(int fd)
+{
+	errno = sync_error;
+	return sync_error != 0 ? -1 : (int)syscall(SYS_fdatasync, fd);
+}
+
+/* Without a ring: what a call has left over is written by the next, and errors are told. */
+static void
+rest_of_a_write(void **state)
+{
+	const struct arrow_io_open how = {path, false, ARROW_IO_BUFFERED, 1};
+	const struct iovec iov[2] = {{data, 10000}, {data + 10000, 5000}};
+	struct arrow_io_done done;
+	void *handle;
+
+	assert_int_equal(direct_io.open(&handle, &how), 0);
+	write_at_most = 4096;
+	assert_int_equal(direct_io.write(handle, iov, 2, 0, 7), 0);
+	write_at_most = 0;
+	assert_int_equal(direct_io.reap(handle, true, &done), 1);
+	assert_int_equal(done.tag, 7);
+	assert_int_equal(done.error, 0);
+	sync_error = EIO;
+	assert_int_equal(direct_io.sync(handle, 8), 0);
+	sync_error = 0;
+	assert_int_equal(direct_io.reap(handle, true, &done), 1);
+	assert_int_equal(done.tag, 8);
+	assert_int_equal(done.error, -EIO);
+	assert_int_equal(direct_io.close(handle), 0);
+	check_file(path, 15000);
+	unlink(path);
+}
+
 /* Who may open what, and what a name may be given to. */
 static void
 names(void **state)
@@ -203,6 +252,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(every_mode, setup, teardown),
 		cmocka_unit_test_setup_teardown(in_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(short_writes, setup, teardown),
+		cmocka_unit_test_setup_teardown(rest_of_a_write, setup, teardown),
 		cmocka_unit_test_setup_teardown(names, setup, teardown),
 	};
 

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "durable_file.h"
+#include "own_file.h"
 
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
@@ -32,6 +33,7 @@ static char folder[] = "/tmp/durable_file_XXXXXX";
 static char path[PATH_MAX];
 static char calls[16]; /* s: a file is synced, r: renamed, d: a directory is synced */
 static char failing;   /* one of them */
+static ino_t synced;   /* the last one */
 
 static int
 call(char what)
@@ -50,6 +52,7 @@ __wrap_fsync(int fd)
 	struct stat s;
 
 	assert_int_equal(fstat(fd, &s), 0);
+	synced = s.st_ino;
 	return call(S_ISDIR(s.st_mode) ? 'd' : 's') < 0 ? -1 : __real_fsync(fd);
 }
 
@@ -182,6 +185,47 @@ test_fails(void **state)
 	assert_int_equal(durable_file_replace(path, "abc", 3), -ENAMETOOLONG);
 }
 
+/* A directory is made, and its name is durable: the one that it is in is synced. */
+static void
+test_directory(void **state)
+{
+	char dir[PATH_MAX], message[PATH_MAX];
+	struct stat s;
+	unsigned int i;
+	int fd;
+
+	snprintf(dir, sizeof(dir), "%s/made", folder);
+	assert_int_equal(stat(folder, &s), 0);
+	/* the second time it is there, and named with a slash at its end */
+	for (i = 0; i < 2; i++) {
+		synced = 0;
+		memset(calls, 0, sizeof(calls));
+		assert_int_equal(durable_dir_make(dir, 0755), 0);
+		assert_string_equal(calls, "d");
+		assert_int_equal(synced, s.st_ino);
+		strcat(dir, "//");
+	}
+	/* a folder of a run is made by it */
+	snprintf(dir, sizeof(dir), "%s/made", folder);
+	memset(calls, 0, sizeof(calls));
+	synced = 0;
+	fd = own_folder_make(dir, OWN_FOLDER_RUN, message);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_string_equal(calls, "d");
+	assert_int_equal(synced, s.st_ino);
+	memset(calls, 0, sizeof(calls));
+	failing = 'd';
+	assert_int_equal(durable_dir_make(dir, 0755), -EIO);
+	failing = 0;
+	memset(calls, 0, sizeof(calls));
+	strcat(dir, "no/parent");
+	assert_int_equal(durable_dir_make(dir, 0755), -ENOENT);
+	assert_string_equal(calls, "");
+	snprintf(dir, sizeof(dir), "%s/made", folder);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int
 main(void)
 {
@@ -190,6 +234,7 @@ main(void)
 		cmocka_unit_test_setup(test_replaces, begin),
 		cmocka_unit_test_setup(test_overwrites_nothing, begin),
 		cmocka_unit_test_setup(test_fails, begin),
+		cmocka_unit_test_setup(test_directory, begin),
 	};
 	int failed;
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -445,7 +446,7 @@ check_disk(enum arrow_table table, const struct arrow_run_stats *s)
 			0);
 		assert_true(r.complete || end != NULL);
 		if (end != NULL)
-			r.nb_batches = arrow_recovery_scan(&r, &row, &problem);
+			assert_int_equal(arrow_recovery_scan(&r), 0);
 		rows += count_rows(&r);
 		batches += r.nb_batches;
 		for (b = 0; b < r.nb_batches; b++) {
@@ -593,6 +594,156 @@ each_call_fails(void **state)
 	}
 	print_message("%u outages, %u resumed\n", (unsigned int)outages, (unsigned int)resumes);
 	assert_true(outages > 20 && resumes > 10);
+}
+
+/* Images that a disk has, by frame number. */
+static void
+note_images(struct disk *d, uint8_t *has, uint64_t most)
+{
+	struct arrow_reader r;
+	struct arrow_column c;
+	const char *problem;
+	unsigned int i;
+	uint64_t row;
+	size_t b;
+
+	for (i = 0; i < d->nb_files; i++) {
+		if (strstr(d->file[i].name, "_images") == NULL || d->file[i].size == 0 ||
+			arrow_reader_open_memory(&r, d->file[i].data, d->file[i].size, &problem) !=
+				0)
+			continue;
+		assert_int_equal(arrow_recovery_scan(&r), 0);
+		for (b = 0; b < r.nb_batches; b++) {
+			assert_int_equal(arrow_reader_column(&r, b, IMAGES_FRAME, &c), 0);
+			for (row = 0; row < c.rows; row++) {
+				assert_true(((const uint64_t *)c.data)[row] < most);
+				has[((const uint64_t *)c.data)[row]] = 1;
+			}
+		}
+		arrow_reader_close(&r);
+	}
+}
+
+/* @return kept rows that the disk has; each has its image */
+static uint64_t
+check_rows(struct disk *d, const uint8_t *has)
+{
+	struct arrow_column frame, verdict, flags;
+	struct arrow_reader r;
+	const char *problem;
+	uint64_t row, kept = 0;
+	unsigned int i;
+	size_t b;
+
+	for (i = 0; i < d->nb_files; i++) {
+		if (strstr(d->file[i].name, "_frames") == NULL || d->file[i].size == 0 ||
+			arrow_reader_open_memory(&r, d->file[i].data, d->file[i].size, &problem) !=
+				0)
+			continue;
+		assert_int_equal(arrow_recovery_scan(&r), 0);
+		for (b = 0; b < r.nb_batches; b++) {
+			assert_int_equal(arrow_reader_column(&r, b, FRAMES_FRAME, &frame), 0);
+			assert_int_equal(arrow_reader_column(&r, b, FRAMES_VERDICT, &verdict), 0);
+			assert_int_equal(arrow_reader_column(&r, b, FRAMES_FLAGS, &flags), 0);
+			for (row = 0; row < frame.rows; row++) {
+				if (!frame_verdict_is_kept(((const uint8_t *)verdict.data)[row]) ||
+					(((const uint32_t *)flags.data)[row] &
+						FRAME_FLAG_NO_IMAGE) != 0)
+					continue;
+				kept++;
+				assert_true(has[((const uint64_t *)frame.data)[row]]);
+			}
+		}
+		arrow_reader_close(&r);
+	}
+	return kept;
+}
+
+/* The power fails at any moment: who finds a row of a kept frame finds its image. */
+static void
+rows_imply_images(void **state)
+{
+	struct file_writer_config c = disk_config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	struct disk *found;
+	uint8_t has[1000];
+	uint64_t seen = 0;
+	unsigned int i;
+
+	disk = disk_new(time(NULL));
+	print_message("seed %llu\n", (unsigned long long)disk->seed);
+	/* much of it is under way at a time */
+	c.slices.sync_ms = 5;
+	c.roll_frames = 200;
+	sample.record.frame = 0;
+	w = start(&c);
+	for (i = 0; i < 600; i++) {
+		send_frame();
+		if (i % 50 == 0)
+			usleep(2000);
+	}
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.frames_unwritten, 0);
+	file_writer_destroy(w);
+	for (i = 0; i < 300; i++) {
+		found = disk_crash(disk, disk->now * i / 300 + 1, i);
+		memset(has, 0, sizeof(has));
+		note_images(found, has, sizeof(has));
+		seen += check_rows(found, has);
+		disk_free(found);
+	}
+	assert_true(seen > 1000);
+	disk_free(disk);
+	sample.record.frame = 0;
+}
+
+static uint64_t
+now_ms(void)
+{
+	return arrow_slices_clock() / 1000000;
+}
+
+/* Nothing follows, and what was handed over is durable all the same, by batch_ms + sync_ms. */
+static void
+time_ends_batches(void **state)
+{
+	struct file_writer_config c = disk_config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	uint64_t begun, took;
+	unsigned int i;
+
+	disk = disk_new(7);
+	c.frames_interval = 1024;
+	c.images_interval = 64;
+	c.slices.sync_ms = 100;
+	c.batch_ms = 100;
+	w = start(&c);
+	begun = now_ms();
+	for (i = 0; i < 10; i++)
+		send_frame();
+	do {
+		usleep(1000);
+		file_writer_stats_get(w, &s);
+		took = now_ms() - begun;
+		/* a machine with much else to do */
+		assert_true(took < 5000);
+	} while (s.table[ARROW_FRAMES].rows < 10);
+	assert_int_equal(s.table[ARROW_IMAGES].rows, s.kept);
+	print_message("durable after %llu ms\n", (unsigned long long)took);
+	assert_true(took >= 100);
+	/* those that follow are another batch, and nothing is twice */
+	for (i = 0; i < 10; i++)
+		send_frame();
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_FRAMES].batches, 2);
+	check_sums(&s, 20);
+	check_disk(ARROW_FRAMES, &s.table[ARROW_FRAMES]);
+	file_writer_destroy(w);
+	disk_free(disk);
 }
 
 /* Sets of files: both tables change at the same frame number, nothing else changes. */
@@ -772,6 +923,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(outputs_are_fetched, setup, teardown),
 		cmocka_unit_test_setup_teardown(full_and_resumed, setup, teardown),
 		cmocka_unit_test_setup_teardown(each_call_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(rows_imply_images, setup, teardown),
+		cmocka_unit_test_setup_teardown(time_ends_batches, setup, teardown),
 		cmocka_unit_test_setup_teardown(rolls, setup, teardown),
 		cmocka_unit_test_setup_teardown(calibration, setup, teardown),
 	};

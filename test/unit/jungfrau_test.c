@@ -53,11 +53,35 @@ fields_are_where_they_belong(void **state)
 
 	assert_true(p.frame == UINT64_C(0x0807060504030201));
 	assert_int_equal(p.packet, 42);
+	assert_int_equal(p.position, 0x46454443);
 	jungfrau_ops.frame_info(sample, &info);
 	assert_true(info.bunch_id == UINT64_C(0x2827262524232221));
 	assert_true(info.time == UINT64_C(0x3837363534333231));
 	assert_int_equal(info.exposure, 0x14131211);
 	assert_int_equal(info.status, 0x54535251);
+}
+
+/* The rows in the middle: the other packets never come. */
+static void
+rows_are_centred(void **state)
+{
+	const uint32_t absent = 1;
+	struct detector d;
+
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 1, 1), 0);
+	assert_int_equal(detector_expect(&d, 256, NULL, 0), 0);
+	assert_int_equal(d.expect_from[0], 32);
+	assert_int_equal(d.expect_to[0], 96);
+	assert_int_equal(d.expected, 64);
+	assert_int_equal(detector_expect(&d, 12, NULL, 0), -EINVAL);
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 1, 2), 0);
+	assert_int_equal(detector_expect(&d, 256, NULL, 0), 0);
+	assert_int_equal(d.expect_from[0], 32);
+	assert_int_equal(d.expect_to[0], 64);
+	assert_int_equal(d.expect_from[1], 0);
+	assert_int_equal(d.expect_to[1], 32);
+	assert_int_equal(detector_expect(&d, 256, &absent, 1), 0);
+	assert_int_equal(d.expected, 32);
 }
 
 static void
@@ -72,6 +96,10 @@ other_formats_are_bad(void **state)
 		memcpy(header, sample, sizeof(header));
 		header[47] = value;
 		assert_int_equal(parse_one(header).packet, value == 2 ? 42 : DETECTOR_PACKET_BAD);
+		/* no byte of a packet number is lost */
+		memcpy(header, sample, sizeof(header));
+		header[14] = value;
+		assert_int_equal(parse_one(header).packet, 42 + (value << 16));
 	}
 }
 
@@ -198,6 +226,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fields_are_where_they_belong),
 		cmocka_unit_test(other_formats_are_bad),
+		cmocka_unit_test(rows_are_centred),
 		cmocka_unit_test(bursts_at_any_address),
 		cmocka_unit_test(shapes),
 		cmocka_unit_test(psi_capture_one_interface),

@@ -328,6 +328,28 @@ test_files(void **state)
 	free(memory);
 }
 
+/* Of a stage with fewer frames than the window nothing is written, and the run has failed. */
+static void
+test_too_few(void **state)
+{
+	const struct pedestal_output out = {.dir = folder, .run = "few"};
+	const uint32_t before = count_files();
+	struct pedestal *p = pedestal_create(&detector, NULL);
+
+	fill(0, PEDESTAL_WINDOW - 1, false);
+	add_all(p, 0, PEDESTAL_WINDOW - 1);
+	assert_int_equal(pedestal_write(p, &out, NULL), -ERANGE);
+	assert_int_equal(count_files(), before);
+	/* two frames of each module are not whole */
+	fill(1, PEDESTAL_WINDOW + 2, false);
+	add_all(p, 1, PEDESTAL_WINDOW + 2);
+	assert_int_equal(pedestal_write(p, &out, NULL), -ERANGE);
+	for (uint32_t m = 0; m < MODULES; m++)
+		assert_true(pedestal_frames(p, 0, m) < PEDESTAL_WINDOW);
+	assert_true(count_files() > before);
+	pedestal_destroy(p);
+}
+
 /* A file that cannot be written leaves the old one, and nothing else. */
 static void
 test_write_fails(void **state)
@@ -396,6 +418,7 @@ main(void)
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_too_few),
 		cmocka_unit_test(test_write_fails),
 		cmocka_unit_test(test_sidecar_path),
 	};

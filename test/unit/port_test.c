@@ -169,6 +169,31 @@ promiscuous_is_refused(void **state)
 	assert_string_equal(text, "");
 }
 
+/* Configured addresses go into the rules of a port that takes them; one that does not has rules
+ * without. */
+static void
+rules_have_the_addresses(void **state)
+{
+	const uint8_t headers[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = 10, 1, 0, 7, 10, 0, 0, 1};
+	const uint8_t from[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = 255, 255, 255, 0};
+	struct source_filter filter;
+	struct port_rule rule;
+
+	source_words(headers, 0, filter.value);
+	source_words(from, 0, filter.mask);
+	port_rule_init(&rule, UDP_PORT, 0, &filter);
+	assert_ptr_equal(rule.pattern[1].spec, &rule.ip);
+	assert_ptr_equal(rule.pattern[1].mask, &rule.ip_mask);
+	assert_int_equal(rule.ip.hdr.src_addr, RTE_BE32(RTE_IPV4(10, 1, 0, 7)));
+	assert_int_equal(rule.ip_mask.hdr.src_addr, RTE_BE32(RTE_IPV4(255, 255, 255, 0)));
+	assert_int_equal(rule.ip_mask.hdr.dst_addr, 0);
+	memset(filter.mask, 0, sizeof(filter.mask));
+	port_rule_init(&rule, UDP_PORT, 0, &filter);
+	assert_null(rule.pattern[1].spec);
+	port_rule_init(&rule, UDP_PORT, 0, NULL);
+	assert_null(rule.pattern[1].spec);
+}
+
 static void
 write_capture(void)
 {
@@ -194,6 +219,7 @@ main(int argc, char **argv)
 		PORT(a_replay_says_nothing),
 		PORT(a_replay_that_waits_drops_nothing),
 		PORT(promiscuous_is_refused),
+		PORT(rules_have_the_addresses),
 	};
 	char replay[64], pcap[64];
 	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is found after a power failure at any moment, and what recovery makes of it.
+/* What is found after a power failure at any moment, and after bits have flipped and blocks were
+ * zeroed, torn and swapped, and what recovery makes of it: of files of a receiver and of a store.
  * RECOVERY_SEED and RECOVERY_SEEDS choose what is lost. */
 
 #include <fcntl.h>
@@ -21,15 +22,21 @@
 #include "arrow_file.h"
 #include "arrow_recovery.h"
 #include "arrow_sample.h"
+#include "sink_sample.h"
+#include "stream_writer.h"
 
 #define BATCHES_MAX 256
+#define NAME_BYTES  48
 
 /* What was written, as it should be found. */
 struct written {
 	struct arrow_file file;
+	char name[NAME_BYTES]; /* when it is complete */
+	uint64_t rows_durable; /* a store's; else the file knows */
 	uint64_t header;
 	uint8_t *bytes; /* header and batches */
 	uint64_t size;
+	const uint8_t *trailer; /* on the disk */
 	struct {
 		uint64_t end;
 		uint64_t rows; /* with those before */
@@ -78,11 +85,29 @@ reclaim(void *arg, enum arrow_table table, unsigned int set)
 	arrow_file_wait(&run[table].file, UINT64_MAX);
 }
 
+static uint64_t
+rows_durable(const struct written *w)
+{
+	return w->rows_durable > 0 ? w->rows_durable : w->file.rows_durable;
+}
+
 /* Rows that are held to be durable: frames in the upper half. */
 static uint64_t
 claim(void *arg)
 {
-	return run[ARROW_FRAMES].file.rows_durable << 32 | run[ARROW_IMAGES].file.rows_durable;
+	return rows_durable(&run[ARROW_FRAMES]) << 32 | rows_durable(&run[ARROW_IMAGES]);
+}
+
+static void
+keep_header(struct written *w, const struct arrow_schema *schema)
+{
+	uint8_t *header;
+	size_t size;
+
+	assert_int_equal(arrow_header_build(schema, &header, &size), 0);
+	keep(w, header, size);
+	w->header = size;
+	free(header);
 }
 
 /* Write some frames to the disk in memory. */
@@ -100,7 +125,6 @@ write_run(uint64_t seed, unsigned int frames)
 	struct batch_builder *b;
 	struct arrow_tables t;
 	struct sample s;
-	uint8_t *header;
 	unsigned int i;
 	size_t size;
 
@@ -113,10 +137,8 @@ write_run(uint64_t seed, unsigned int frames)
 		assert_int_equal(arrow_file_create(&run[i].file, &config, "/nowhere",
 					 arrow_table_name(i), &t.schema[i]),
 			0);
-		assert_int_equal(arrow_header_build(&t.schema[i], &header, &size), 0);
-		keep(&run[i], header, size);
-		run[i].header = size;
-		free(header);
+		keep_header(&run[i], &t.schema[i]);
+		snprintf(run[i].name, sizeof(run[i].name), "%s.arrow", arrow_table_name(i));
 	}
 	c = sample_builder_config(&s, &t);
 	c.frames_interval = 8;
@@ -145,6 +167,74 @@ write_run(uint64_t seed, unsigned int frames)
 }
 
 static void
+take_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+{
+	struct written *w = arg;
+
+	assert_int_equal(status, SINK_DURABLE);
+	w->rows_durable = w->batch[tag].rows;
+}
+
+static void
+append_sample(struct written *w, struct stream_writer *to, const struct sink_sample_batch *from)
+{
+	const struct stream_batch b = {from->batch, from->metadata, from->body, w->nb};
+
+	keep(w, from->metadata, SINK_BLOCK);
+	keep(w, from->body, from->batch.body_bytes);
+	w->batch[w->nb].end = w->size;
+	w->batch[w->nb].rows = from->batch.rows + (w->nb > 0 ? w->batch[w->nb - 1].rows : 0);
+	w->nb++;
+	stream_writer_append(to, &b);
+	stream_writer_poll(to);
+}
+
+/* The same by a store. */
+static void
+write_store(uint64_t seed, unsigned int frames)
+{
+	struct stream_writer_config c = {
+		.dir = "/nowhere",
+		.run = "r",
+		.slices = {.io = &disk_io,
+			.slice = 16384,
+			.depth = 4,
+			.sync_ms = 1000000,
+			.sync_bytes = 60000,
+			.ahead = 1 << 17},
+		.result = take_result,
+	};
+	struct stream_writer *w[ARROW_TABLES];
+	struct sink_sample s;
+	unsigned int i, k;
+
+	memset(run, 0, sizeof(run));
+	disk = disk_new(seed);
+	disk->claim = claim;
+	sink_sample_init(&s, seed, frames);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		c.identity = sink_sample_identity(i);
+		c.schema = &s.tables.schema[i];
+		c.arg = &run[i];
+		assert_int_equal(stream_writer_open(&w[i], &c), 0);
+		keep_header(&run[i], &s.tables.schema[i]);
+		snprintf(run[i].name, sizeof(run[i].name), "r_fedcba9876543210_000001_%s.arrow",
+			arrow_table_name(i));
+	}
+	for (k = 0; k < SINK_SAMPLE_BATCHES; k++)
+		for (i = 0; i < ARROW_TABLES; i++)
+			if (k < s.nb[i])
+				append_sample(&run[i], w[i], &s.batch[i][k]);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(stream_writer_finish(w[i]), 0);
+		stream_writer_close(w[i]);
+		assert_int_equal(run[i].rows_durable, run[i].batch[run[i].nb - 1].rows);
+	}
+	disk_log(disk, DISK_SYNC_DIR, NULL);
+	sink_sample_free(&s);
+}
+
+static void
 free_run(void)
 {
 	unsigned int i;
@@ -154,35 +244,127 @@ free_run(void)
 		free(run[i].bytes);
 }
 
-/* Batches of which everything is there, before any of which something is not. */
-static size_t
-count_whole(const struct written *w, const struct disk_file *f)
+static uint64_t
+batch_begin(const struct written *w, size_t i)
 {
-	uint64_t begin = 0, end = w->header;
-	size_t n;
-
-	for (n = 0; end <= f->size && memcmp(f->data + begin, w->bytes + begin, end - begin) == 0;
-		n++) {
-		if (n == w->nb)
-			return n;
-		begin = end;
-		end = w->batch[n].end;
-	}
-	return n > 0 ? n - 1 : 0;
+	return i > 0 ? w->batch[i - 1].end : w->header;
 }
 
-/* A file that is complete, with exactly these batches. */
-static void
-check_complete(const struct written *w, const struct disk_file *f, size_t nb)
+/* Whether all of a batch is there as it was written. */
+static bool
+is_whole(const struct written *w, const uint8_t *data, uint64_t size, size_t i)
 {
-	const uint64_t end = nb > 0 ? w->batch[nb - 1].end : w->header;
+	const uint64_t begin = batch_begin(w, i), end = w->batch[i].end;
+
+	return end <= size && memcmp(data + begin, w->bytes + begin, end - begin) == 0;
+}
+
+static bool
+header_is_there(const struct written *w, const uint8_t *data, uint64_t size)
+{
+	return w->header <= size && memcmp(data, w->bytes, w->header) == 0;
+}
+
+/* What a file was before it was recovered. */
+struct found {
+	uint8_t *data;
+	uint64_t size;
+	size_t whole;  /* batches of which everything is there */
+	size_t behind; /* the last of them, from 1; 0: there is none */
+	uint64_t rows; /* of them */
+	bool header;
+	uint64_t trailer; /* where one is that fits; UINT64_MAX: nowhere */
+};
+
+static void
+look(struct found *found, const struct written *w, const struct disk_file *f)
+{
+	const char *problem;
+	struct arrow_reader r;
+	size_t i;
+
+	*found =
+		(struct found){.data = malloc(f->size + 1), .size = f->size, .trailer = UINT64_MAX};
+	memcpy(found->data, f->data, f->size);
+	found->header = header_is_there(w, f->data, f->size);
+	for (i = 0; i < w->nb; i++) {
+		if (!is_whole(w, f->data, f->size, i))
+			continue;
+		found->whole++;
+		found->behind = i + 1;
+		found->rows += w->batch[i].rows - (i > 0 ? w->batch[i - 1].rows : 0);
+	}
+	if (arrow_reader_open_memory(&r, f->data, f->size, &problem) < 0)
+		return;
+	if (r.complete)
+		found->trailer = r.end;
+	arrow_reader_close(&r);
+}
+
+/* Exactly the batches that are there as they were written can be read. */
+static void
+check_batches(
+	const struct written *w, const struct arrow_reader *r, const uint8_t *data, uint64_t size)
+{
+	size_t i, k = 0;
+
+	for (i = 0; i < w->nb; i++) {
+		if (!is_whole(w, data, size, i))
+			continue;
+		assert_true(k < r->nb_batches);
+		assert_int_equal(r->batches[k++].offset, batch_begin(w, i));
+	}
+	assert_int_equal(k, r->nb_batches);
+}
+
+/* A file that is complete, with exactly the batches that were whole, in their places. */
+static void
+check_complete(const struct written *w, const struct disk_file *f, const struct found *found)
+{
+	const uint64_t end = found->behind > 0 ? w->batch[found->behind - 1].end : w->header;
 	const char *problem = NULL;
 	struct arrow_reader r;
 
 	assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
 	assert_true(r.complete);
-	assert_int_equal(r.nb_batches, nb);
-	assert_memory_equal(f->data, w->bytes, end);
+	check_batches(w, &r, found->data, found->size);
+	assert_int_equal(r.nb_batches, found->whole);
+	/* as the footer has it: nothing more is found by looking at every byte */
+	assert_int_equal(arrow_recovery_scan(&r), 0);
+	assert_int_equal(r.nb_batches, found->whole);
+	assert_int_equal(r.nb_damage == 0, found->whole == found->behind);
+	assert_int_equal(r.end, end);
+	assert_memory_equal(f->data, found->data, end);
+	arrow_reader_close(&r);
+}
+
+/* A file that was closed, and has been damaged since: what was hit is reported, the rest read. */
+static void
+check_closed(const struct written *w, const struct disk_file *f)
+{
+	const char *problem;
+	struct arrow_reader r;
+	bool same = true;
+	size_t i;
+
+	if (arrow_reader_open_memory(&r, f->data, f->size, &problem) < 0) {
+		assert_false(header_is_there(w, f->data, f->size));
+		return;
+	}
+	assert_int_equal(header_is_there(w, f->data, f->size),
+		arrow_recovery_frame_fault(&r) == NULL ||
+			strstr(arrow_recovery_frame_fault(&r), "footer") != NULL);
+	assert_int_equal(arrow_recovery_scan(&r), 0);
+	if (!header_is_there(w, f->data, f->size)) {
+		arrow_reader_close(&r);
+		return;
+	}
+	check_batches(w, &r, f->data, f->size);
+	for (i = 0; i < w->nb; i++)
+		same &= is_whole(w, f->data, f->size, i);
+	assert_int_equal(same, r.nb_batches == w->nb);
+	if (same && r.complete && arrow_recovery_frame_fault(&r) == NULL)
+		assert_memory_equal(f->data + w->size, w->trailer, f->size - w->size);
 	arrow_reader_close(&r);
 }
 
@@ -193,10 +375,64 @@ recover(struct disk *d, const char *part, struct arrow_recovery *report)
 	(void)arrow_recover_file(&disk_io, part, report);
 }
 
+/* The n-th quarantine file of a file. */
+static const struct disk_file *
+quarantine_of(struct disk *d, const struct written *w, unsigned int n)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), n > 1 ? "%s.quarantine.%u" : "%s.quarantine", w->name, n);
+	return disk_find(d, name);
+}
+
+/* Every byte that was there is where it was, or in a quarantine file, unless it was a trailer's. */
+static void
+check_bytes(struct disk *d, const struct written *w, const struct disk_file *f,
+	const struct found *found)
+{
+	const uint64_t end = found->behind > 0 ? w->batch[found->behind - 1].end : w->header;
+	const struct disk_file *q;
+	unsigned int n;
+	uint64_t at, in;
+
+	for (at = 0; at < found->size && at < found->trailer; at++) {
+		if (found->data[at] == 0 || (at < f->size && f->data[at] == found->data[at]))
+			continue;
+		assert_true(at >= end);
+		in = w->header + at - end;
+		for (n = 1; (q = quarantine_of(d, w, n)) != NULL; n++) {
+			if (in < q->size && q->data[in] == found->data[at])
+				break;
+		}
+		assert_non_null(q);
+	}
+}
+
+static void
+check_same(const struct disk_file *a, const struct disk_file *b)
+{
+	assert_int_equal(a == NULL, b == NULL);
+	if (a == NULL)
+		return;
+	assert_int_equal(a->size, b->size);
+	assert_memory_equal(a->data, b->data, a->size);
+}
+
+/* Both disks have the same files of a table. */
+static void
+check_same_files(struct disk *a, struct disk *b, const struct written *w)
+{
+	unsigned int n;
+
+	check_same(disk_find(a, w->name), disk_find(b, w->name));
+	for (n = 1; quarantine_of(a, w, n) != NULL; n++)
+		check_same(quarantine_of(a, w, n), quarantine_of(b, w, n));
+	assert_null(quarantine_of(b, w, n));
+}
+
 /* The power fails again, while the first recovery goes on; the second one ends where that would. */
 static void
-crash_again(struct disk *d, const struct written *w, const char *part, const char *name, size_t nb,
-	uint64_t seed)
+crash_again(struct disk *d, const struct written *w, const char *part, uint64_t seed)
 {
 	struct arrow_recovery report;
 	struct disk *again;
@@ -205,12 +441,158 @@ crash_again(struct disk *d, const struct written *w, const char *part, const cha
 	for (at = 0; at <= d->now; at++) {
 		again = disk_crash(d, at, seed + at);
 		recover(again, part, &report);
-		if (disk_find(again, name) == NULL)
+		if (disk_find(again, w->name) == NULL)
 			print_message("%s\n", report.message);
-		assert_non_null(disk_find(again, name));
-		check_complete(w, disk_find(again, name), nb);
+		check_same_files(d, again, w);
 		disk_free(again);
 	}
+}
+
+/* A second recovery changes nothing. */
+static void
+recover_again(struct disk *d, const struct written *w, const char *part)
+{
+	struct disk *before = disk_crash(d, d->now, 0);
+	struct arrow_recovery report;
+
+	disk = d;
+	assert_int_equal(disk_rename(w->name, part), 0);
+	recover(d, part, &report);
+	assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+	assert_int_equal(report.cut + report.quarantined, 0);
+	check_same_files(before, d, w);
+	disk_free(before);
+}
+
+static void
+swap(uint8_t *a, uint8_t *b, uint64_t size)
+{
+	for (; size > 0; size--, a++, b++) {
+		const uint8_t byte = *a;
+
+		*a = *b;
+		*b = byte;
+	}
+}
+
+/* What a disk, a bus or a memory does to a file that nobody writes. */
+static void
+spoil(struct disk *d, const struct written *w, struct disk_file *f)
+{
+	const uint64_t unit = disk_random(d) % 2 ? ARROW_BLOCK : DISK_SECTOR;
+	const uint64_t at = disk_random(d) % f->size, of = at / unit * unit;
+	const uint64_t other = disk_random(d) % f->size / unit * unit;
+	const size_t batch = disk_random(d) % w->nb;
+	uint64_t begin = batch_begin(w, batch), bytes = w->batch[batch].end - begin;
+
+	switch (disk_random(d) % 9) {
+	case 0: /* the first block */
+		f->data[disk_random(d) % (w->header < f->size ? w->header : f->size)] ^= 1u
+			<< disk_random(d) % 8;
+		break;
+	case 1: /* the last one */
+		f->data[f->size - 1 -
+			disk_random(d) % (ARROW_BLOCK < f->size ? ARROW_BLOCK : f->size)] ^= 1u
+			<< disk_random(d) % 8;
+		break;
+	case 2:
+	case 3: /* an announcement, or a body */
+		begin += disk_random(d) % 2 ? disk_random(d) % 1600
+					    : ARROW_BLOCK + disk_random(d) % (bytes - ARROW_BLOCK);
+		if (begin < f->size)
+			f->data[begin] ^= 1u << disk_random(d) % 8;
+		break;
+	case 4:
+		if (of + unit <= f->size)
+			memset(f->data + of, 0, unit);
+		break;
+	case 5:
+		if (of + unit <= f->size && other + unit <= f->size && of != other)
+			swap(f->data + of, f->data + other, unit);
+		break;
+	case 6: /* torn: the rest is old, or another's */
+		if (of + unit <= f->size)
+			memset(f->data + at, disk_random(d), of + unit - at);
+		break;
+	default:
+		f->data[at] ^= 1u << disk_random(d) % 8;
+	}
+}
+
+/* The disk as it would be after a restart: what is there is durable. */
+static void
+settle(struct disk_file *f)
+{
+	free(f->base);
+	f->base = malloc(f->size + 1);
+	memcpy(f->base, f->data, f->size);
+	f->base_size = f->size;
+}
+
+static void
+check_file(struct disk *d, const struct written *w, uint64_t claimed, bool spoilt, uint64_t seed,
+	uint64_t *states)
+{
+	struct arrow_recovery report;
+	char part[64];
+	struct found found;
+	struct disk_file *f;
+	unsigned int n;
+	size_t i;
+
+	snprintf(part, sizeof(part), "%s.part", w->name);
+	f = disk_find(d, w->name);
+	if (f == NULL)
+		f = disk_find(d, part);
+	if (f == NULL) {
+		assert_int_equal(claimed, 0);
+		return;
+	}
+	/* what was counted as durable is there, as long as it is only the power that fails */
+	for (i = 0; i < w->nb && w->batch[i].rows <= claimed; i++)
+		assert_true(is_whole(w, f->data, f->size, i));
+	if (spoilt && f->size > 0) {
+		for (n = 1 + disk_random(d) % 4; n > 0; n--)
+			spoil(d, w, f);
+		settle(f);
+	}
+	if (disk_find(d, w->name) != NULL) {
+		check_closed(w, f);
+		return;
+	}
+	look(&found, w, f);
+	recover(d, part, &report);
+	states[report.state]++;
+	if (report.state != ARROW_RECOVERY_DONE) {
+		/* without its first block nothing is found; then all of it stays */
+		assert_false(found.header);
+		assert_true(report.state == ARROW_RECOVERY_FAILED ? disk_find(d, part) != NULL
+								  : disk_find(d, part) == NULL);
+		if (report.state == ARROW_RECOVERY_FAILED) {
+			assert_int_equal(f->size, found.size);
+			assert_memory_equal(f->data, found.data, f->size);
+		} else {
+			for (i = 0; i < found.size; i++)
+				assert_int_equal(found.data[i], 0);
+		}
+		free(found.data);
+		return;
+	}
+	assert_int_equal(report.batches, found.whole);
+	assert_int_equal(report.rows, found.rows);
+	assert_string_equal(report.path, w->name);
+	assert_null(disk_find(d, part));
+	assert_int_equal(report.damaged > 0, found.whole < found.behind);
+	assert_int_equal(report.quarantined > 0, quarantine_of(d, w, 1) != NULL);
+	check_complete(w, disk_find(d, w->name), &found);
+	check_bytes(d, w, disk_find(d, w->name), &found);
+	states[4] += report.damaged > 0;
+	states[5] += report.quarantined > 0;
+	if (seed % 8 == 0)
+		crash_again(d, w, part, seed);
+	if (seed % 4 == 0)
+		recover_again(d, w, part);
+	free(found.data);
 }
 
 static void
@@ -218,99 +600,100 @@ check_crash(const struct disk *original, uint64_t at, uint64_t seed, uint64_t *s
 {
 	const uint64_t claims = disk_claim(original, at);
 	const uint64_t claimed[ARROW_TABLES] = {claims >> 32, claims & UINT32_MAX};
-	struct arrow_recovery report;
 	struct disk *d = disk_crash(original, at, seed);
-	char part[64], name[32];
-	const struct written *w;
-	struct disk_file *f;
 	unsigned int i;
-	uint64_t rows;
-	size_t nb;
 
-	for (i = 0; i < ARROW_TABLES; i++) {
-		w = &run[i];
-		snprintf(name, sizeof(name), "%s.arrow", arrow_table_name(i));
-		snprintf(part, sizeof(part), "%s.part", name);
-		f = disk_find(d, name);
-		if (f != NULL) {
-			/* it got its name, so it was whole */
-			check_complete(w, f, w->nb);
-			continue;
-		}
-		f = disk_find(d, part);
-		if (f == NULL) {
-			assert_int_equal(claimed[i], 0);
-			continue;
-		}
-		nb = count_whole(w, f);
-		rows = nb > 0 ? w->batch[nb - 1].rows : 0;
-		assert_true(rows >= claimed[i]);
-		recover(d, part, &report);
-		states[report.state]++;
-		if (report.state != ARROW_RECOVERY_DONE) {
-			assert_int_equal(nb, 0);
-			assert_true(report.state == ARROW_RECOVERY_FAILED
-					? disk_find(d, part) != NULL
-					: disk_find(d, part) == NULL);
-			continue;
-		}
-		assert_int_equal(report.batches, nb);
-		assert_int_equal(report.rows, rows);
-		assert_string_equal(report.path, name);
-		assert_null(disk_find(d, part));
-		check_complete(w, disk_find(d, name), nb);
-		if (seed % 8 == 0)
-			crash_again(d, w, part, name, nb, seed);
-	}
+	for (i = 0; i < ARROW_TABLES; i++)
+		check_file(d, &run[i], claimed[i], seed / 8 % 2, seed, states);
 	disk_free(d);
 }
 
-/* Every moment of a recorded log, several outcomes of each. */
 static void
-every_prefix(void **state)
+note_trailers(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++)
+		run[i].trailer = disk_find(disk, run[i].name)->data + run[i].size;
+}
+
+static uint64_t
+begin_seed(void)
 {
 	const uint64_t seed = environment("RECOVERY_SEED", time(NULL));
-	const unsigned int seeds = environment("RECOVERY_SEEDS", 4);
-	uint64_t states[4] = {0};
-	struct disk *original;
+
+	print_message("RECOVERY_SEED=%llu\n", (unsigned long long)seed);
+	return seed;
+}
+
+/* Every moment of the log that was recorded, several outcomes of each. */
+static void
+check_log(uint64_t seed)
+{
+	const unsigned int seeds = environment("RECOVERY_SEEDS", 2);
+	struct disk *original = disk;
+	uint64_t states[6] = {0};
 	unsigned int i;
 	uint64_t at;
 
-	print_message("RECOVERY_SEED=%llu\n", (unsigned long long)seed);
-	write_run(seed, 200);
-	original = disk;
+	note_trailers();
 	for (at = 0; at <= original->now; at++) {
 		for (i = 0; i < seeds; i++)
 			check_crash(original, at, seed + at * seeds + i, states);
 	}
-	print_message("%llu moments: %llu files completed, %llu removed, %llu without a header\n",
+	print_message("%llu moments: %llu files completed (%llu with damage in place, %llu with a "
+		      "quarantine file), %llu removed, %llu without a header\n",
 		(unsigned long long)at, (unsigned long long)states[ARROW_RECOVERY_DONE],
+		(unsigned long long)states[4], (unsigned long long)states[5],
 		(unsigned long long)states[ARROW_RECOVERY_REMOVED],
 		(unsigned long long)states[ARROW_RECOVERY_FAILED]);
-	assert_true(states[ARROW_RECOVERY_DONE] > 0);
+	assert_true(states[ARROW_RECOVERY_DONE] > 0 && states[4] > 0 && states[5] > 0);
 	disk = original;
 	free_run();
+}
+
+static void
+every_prefix(void **state)
+{
+	const uint64_t seed = begin_seed();
+
+	write_run(seed, 100);
+	check_log(seed);
+}
+
+static void
+every_prefix_of_a_store(void **state)
+{
+	const uint64_t seed = begin_seed();
+
+	write_store(seed, 100);
+	check_log(seed);
 }
 
 /* Recovery on a disk that fails: the file is as recoverable as before. */
 static void
 failing_recovery(void **state)
 {
+	const struct written *w = &run[ARROW_IMAGES];
 	struct arrow_recovery report;
 	struct disk *original, *d;
+	struct disk_file *f;
+	struct found found;
 	uint64_t at, call;
-	size_t nb;
 
 	write_run(5, 100);
 	original = disk;
 	for (at = original->now / 3; at < original->now; at += original->now / 7) {
-		for (call = 0; call < 12; call++) {
+		for (call = 0; call < 24; call++) {
 			d = disk_crash(original, at, at);
-			if (disk_find(d, "images.arrow.part") == NULL) {
+			f = disk_find(d, "images.arrow.part");
+			if (f == NULL) {
 				disk_free(d);
 				continue;
 			}
-			nb = count_whole(&run[ARROW_IMAGES], disk_find(d, "images.arrow.part"));
+			if (f->size > 3 * ARROW_BLOCK)
+				f->data[f->size / 2] ^= 1;
+			look(&found, w, f);
 			d->fail_from = call;
 			d->fail_until = call + 1;
 			d->fail_error = call % 2 ? -EIO : -ENOSPC;
@@ -321,14 +704,143 @@ failing_recovery(void **state)
 				recover(d, "images.arrow.part", &report);
 			}
 			if (disk_find(d, "images.arrow") == NULL) {
-				assert_int_equal(nb, 0);
+				assert_false(found.header);
 			} else {
-				check_complete(
-					&run[ARROW_IMAGES], disk_find(d, "images.arrow"), nb);
+				check_complete(w, disk_find(d, "images.arrow"), &found);
+				check_bytes(d, w, disk_find(d, "images.arrow"), &found);
 			}
+			free(found.data);
 			disk_free(d);
 		}
 	}
+	disk = original;
+	free_run();
+}
+
+/* A disk with one file of a run. */
+static struct disk_file *
+put_on_disk(struct disk *d, const char *name, const uint8_t *data, uint64_t size)
+{
+	struct disk_file *f = &d->file[d->nb_files++];
+
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	memcpy(f->first, f->name, sizeof(f->first));
+	assert_int_equal(disk_resize(d, f, size), 0);
+	memcpy(f->data, data, size);
+	settle(f);
+	return f;
+}
+
+/* A file is cut off by what can be read: if what is to stay is not sound, it stays as it is. */
+static void
+cut_of_damaged(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	const struct disk_file *whole;
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct disk_file *f;
+	unsigned int i;
+
+	write_run(5, 100);
+	original = disk;
+	whole = disk_find(original, w->name);
+	for (i = 0; i < 4; i++) {
+		d = disk_new(1);
+		f = put_on_disk(d, w->name, whole->data, whole->size);
+		disk = d;
+		switch (i) {
+		case 0: /* the first block */
+			f->data[100] ^= 1;
+			break;
+		case 1: /* of what is to stay */
+			f->data[batch_begin(w, 1) + ARROW_BLOCK + 9] ^= 1;
+			break;
+		case 2: /* of what goes: that is kept elsewhere */
+			f->data[batch_begin(w, 4) + ARROW_BLOCK + 9] ^= 1;
+			break;
+		}
+		settle(f);
+		if (i < 2) {
+			assert_int_equal(arrow_cut_file(&disk_io, w->name, 3, &report), -EBADMSG);
+			assert_int_equal(d->nb_events, 0);
+			assert_ptr_equal(disk_find(d, w->name), f);
+			assert_int_equal(f->size, whole->size);
+		} else {
+			assert_int_equal(arrow_cut_file(&disk_io, w->name, 3, &report), 0);
+			assert_int_equal(report.batches, 3);
+			assert_memory_equal(f->data, w->bytes, w->batch[2].end);
+			assert_int_equal(report.quarantined > 0, i == 2);
+			assert_int_equal(quarantine_of(d, w, 1) != NULL, i == 2);
+		}
+		disk_free(d);
+	}
+	disk = original;
+	free_run();
+}
+
+/* The first two batches of a file are in order, or the second one is damaged. */
+static void
+first_out_of_order(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct arrow_reader r;
+	const char *problem;
+	struct disk_file *f;
+
+	write_run(5, 100);
+	original = disk;
+	d = disk_new(1);
+	f = put_on_disk(d, "images.arrow.part", w->bytes, w->size);
+	memcpy(f->data + batch_begin(w, 0), w->bytes + batch_begin(w, 1),
+		w->batch[1].end - batch_begin(w, 1));
+	memcpy(f->data + batch_begin(w, 0) + w->batch[1].end - batch_begin(w, 1),
+		w->bytes + batch_begin(w, 0), w->batch[0].end - batch_begin(w, 0));
+	settle(f);
+	assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
+	assert_int_equal(r.nb_batches, w->nb);
+	assert_null(arrow_recovery_check(&r, 0));
+	assert_non_null(arrow_recovery_check(&r, 1));
+	assert_null(arrow_recovery_check(&r, 2));
+	arrow_reader_close(&r);
+	recover(d, "images.arrow.part", &report);
+	assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+	assert_int_equal(report.batches, w->nb - 1);
+	assert_int_equal(report.damaged, 1);
+	disk_free(d);
+	disk = original;
+	free_run();
+}
+
+/* One bit of the first batch: all others stay, and so do its bytes. */
+static void
+one_bit(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct arrow_reader r;
+	const char *problem;
+	struct disk_file *f;
+
+	write_run(5, 100);
+	original = disk;
+	d = disk_new(1);
+	f = put_on_disk(d, "images.arrow.part", w->bytes, w->size);
+	f->data[w->header + ARROW_BLOCK + 17] ^= 2;
+	recover(d, "images.arrow.part", &report);
+	assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+	assert_int_equal(report.batches, w->nb - 1);
+	assert_int_equal(report.damaged, 1);
+	assert_int_equal(report.cut + report.quarantined, 0);
+	assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
+	assert_int_equal(r.nb_damage, 1);
+	assert_true(r.damage[0].announced);
+	assert_string_equal(r.damage[0].batch.sequence, "0000000000000000");
+	arrow_reader_close(&r);
+	disk_free(d);
 	disk = original;
 	free_run();
 }
@@ -419,6 +931,8 @@ directory(void **state)
 	assert_true(is_there("whole_frames.arrow"));
 	assert_false(is_there("whole_frames.arrow.part"));
 	assert_true(is_there("body_frames.arrow"));
+	assert_false(is_there("whole_frames.arrow.quarantine"));
+	assert_false(is_there("body_frames.arrow.quarantine"));
 	assert_true(is_there("taken_images.arrow.part"));
 	assert_false(is_there("empty_images.arrow.part"));
 	assert_false(is_there("room_images.arrow.part"));
@@ -518,7 +1032,11 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_prefix),
+		cmocka_unit_test(every_prefix_of_a_store),
 		cmocka_unit_test(failing_recovery),
+		cmocka_unit_test(cut_of_damaged),
+		cmocka_unit_test(first_out_of_order),
+		cmocka_unit_test(one_bit),
 		cmocka_unit_test_setup_teardown(directory, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(killed, make_dir, remove_dir),
 	};

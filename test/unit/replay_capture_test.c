@@ -139,8 +139,6 @@ damaged_captures_are_refused(void **state)
 	pcap_t *pcap;
 
 	write_equal(4, 200);
-	assert_int_equal(truncate(capture, 24 + 3 * 216 + 100), 0); /* the last record cut off */
-	assert_int_equal(open_port(""), -1);
 	assert_int_equal(truncate(capture, 24), 0); /* no packets */
 	assert_int_equal(open_port(""), -1);
 	assert_int_equal(truncate(capture, 10), 0);
@@ -148,6 +146,41 @@ damaged_captures_are_refused(void **state)
 	pcap = pcap_open_dead(DLT_RAW, 65535);
 	pcap_dump_close(pcap_dump_open(pcap, capture));
 	pcap_close(pcap);
+	assert_int_equal(open_port(""), -1);
+}
+
+/* As tcpdump leaves it when it is killed, or the disk is full. */
+static void
+whole_records_of_a_cut_capture_are_delivered(void **state)
+{
+	static const off_t cut[] = {24 + 3 * 216 + 100, 24 + 3 * 216 + 16, 24 + 3 * 216 + 7};
+	struct rte_mbuf *m[8];
+
+	for (uint32_t i = 0; i < RTE_DIM(cut); i++) {
+		uint16_t port;
+
+		write_equal(4, 200);
+		assert_int_equal(truncate(capture, cut[i]), 0);
+		port = start_single("", roomless, 0);
+		assert_int_equal(receive(port, 0, m, 4), 3);
+		rte_pktmbuf_free_bulk(m, 3);
+		close_port(port);
+	}
+}
+
+/* A wrong length in the middle reaches for the end of the file as well, and hides what follows. */
+static void
+a_wrong_length_is_not_a_cut(void **state)
+{
+	const uint32_t length[2] = {250000, 250000};
+	FILE *f;
+
+	write_equal(1000, 200);
+	f = fopen(capture, "r+");
+	assert_non_null(f);
+	assert_int_equal(fseek(f, 24 + 216 + 8, SEEK_SET), 0);
+	assert_int_equal(fwrite(length, sizeof(length), 1, f), 1);
+	assert_int_equal(fclose(f), 0);
 	assert_int_equal(open_port(""), -1);
 }
 
@@ -414,6 +447,9 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(messages_name_the_port_and_what_it_wants, remove_port),
 		cmocka_unit_test_teardown(files_are_merged_by_time, remove_port),
 		cmocka_unit_test_teardown(damaged_captures_are_refused, remove_port),
+		cmocka_unit_test_teardown(
+			whole_records_of_a_cut_capture_are_delivered, remove_port),
+		cmocka_unit_test_teardown(a_wrong_length_is_not_a_cut, remove_port),
 		cmocka_unit_test_teardown(short_records_are_delivered_and_counted, remove_port),
 		cmocka_unit_test_teardown(pcapng_is_read, remove_port),
 		cmocka_unit_test_teardown(short_memory_is_refused_and_returned, remove_port),

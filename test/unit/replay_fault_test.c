@@ -144,12 +144,7 @@ queues_share_one_story(void **state)
 		counts[i] = xstat((uint16_t)port, counted[i]);
 	close_port((uint16_t)port);
 
-	port = open_port(FAULTS);
-	assert_true(port >= 0);
-	configure((uint16_t)port, 3, 0);
-	for (uint16_t q = 0; q < 3; q++)
-		assert_int_equal(
-			rte_eth_rx_queue_setup((uint16_t)port, q, 64, 0, NULL, roomless), 0);
+	port = open_queues(FAULTS, 3, 64, roomless, 0);
 	assert_non_null(rte_flow_create((uint16_t)port, &in, any, spread, &error));
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	for (uint16_t q = 0; q < 3; q++) {

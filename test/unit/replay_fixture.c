@@ -105,15 +105,26 @@ split_queue(uint16_t port, uint16_t queue, struct rte_mempool *rest, uint16_t at
 }
 
 uint16_t
-start_single(const char *args, struct rte_mempool *pool, uint64_t offloads)
+open_queues(const char *args, uint16_t nb, uint16_t nb_desc, struct rte_mempool *pool,
+	uint64_t offloads)
 {
-	int port = open_port(args);
+	const int port = open_port(args);
 
 	assert_true(port >= 0);
-	configure((uint16_t)port, 1, offloads);
-	assert_int_equal(rte_eth_rx_queue_setup((uint16_t)port, 0, 64, 0, NULL, pool), 0);
-	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
+	configure((uint16_t)port, nb, offloads);
+	for (uint16_t q = 0; q < nb; q++)
+		assert_int_equal(
+			rte_eth_rx_queue_setup((uint16_t)port, q, nb_desc, 0, NULL, pool), 0);
 	return (uint16_t)port;
+}
+
+uint16_t
+start_single(const char *args, struct rte_mempool *pool, uint64_t offloads)
+{
+	const uint16_t port = open_queues(args, 1, 64, pool, offloads);
+
+	assert_int_equal(rte_eth_dev_start(port), 0);
+	return port;
 }
 
 uint16_t

@@ -84,20 +84,6 @@ assert_steered(uint16_t port, const uint16_t queue_of[4])
 	assert_int_equal(xstat(port, "replay_done"), 1);
 }
 
-/* A port that has been given its queues, all alike, and is not started. */
-static uint16_t
-open_queues(const char *args, uint16_t nb, uint16_t nb_desc)
-{
-	const int port = open_port(args);
-
-	assert_true(port >= 0);
-	configure((uint16_t)port, nb, 0);
-	for (uint16_t q = 0; q < nb; q++)
-		assert_int_equal(
-			rte_eth_rx_queue_setup((uint16_t)port, q, nb_desc, 0, NULL, roomless), 0);
-	return (uint16_t)port;
-}
-
 static void
 flow_rules_choose_the_queue(void **state)
 {
@@ -106,7 +92,7 @@ flow_rules_choose_the_queue(void **state)
 	int port;
 
 	write_equal(400, 200);
-	port = open_queues("queues=3", 3, 64);
+	port = open_queues("queues=3", 3, 64, roomless, 0);
 	/* before the start */
 	odd = udp_rule((uint16_t)port, 5001, 0x0001, 1, 1);
 	assert_non_null(odd);
@@ -258,7 +244,7 @@ rules_drop_count_and_spread(void **state)
 	int port;
 
 	write_equal(400, 200);
-	port = open_queues("queues=3", 3, 64);
+	port = open_queues("queues=3", 3, 64, roomless, 0);
 	spreading = rte_flow_create((uint16_t)port, &later, udp, spread, &error);
 	assert_non_null(spreading);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
@@ -415,7 +401,8 @@ rings_follow_the_rules(void **state)
 	uint16_t port;
 
 	write_equal(120, 200);
-	port = open_queues("queues=2,loops=2,burst=120:4000000000,overrun=drop", 2, 128);
+	port = open_queues(
+		"queues=2,loops=2,burst=120:4000000000,overrun=drop", 2, 128, roomless, 0);
 	assert_int_equal(rte_eth_dev_start(port), 0);
 	/* 118 wait; then half of all are another queue's, and they will not be polled from here */
 	assert_int_equal(rte_eth_rx_burst(port, 0, m, 2), 2);
@@ -454,7 +441,7 @@ faults_keep_their_place_when_rules_change(void **state)
 
 	write_equal(120, 200);
 	/* the first of two equal packets is out when the second has another queue */
-	port = open_queues("queues=2,duplicate=1", 2, 128);
+	port = open_queues("queues=2,duplicate=1", 2, 128, roomless, 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	assert_int_equal(rte_eth_rx_burst((uint16_t)port, 0, m, 11), 11);
 	assert_int_equal(counter_of(m[10]), 5);
@@ -468,7 +455,7 @@ faults_keep_their_place_when_rules_change(void **state)
 	close_port((uint16_t)port);
 
 	/* in the middle of packets that come in another order */
-	port = open_queues("queues=2,reorder=1:32", 2, 128);
+	port = open_queues("queues=2,reorder=1:32", 2, 128, roomless, 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	n = rte_eth_rx_burst((uint16_t)port, 0, m, 43);
 	assert_int_equal(n, 43);
@@ -569,7 +556,7 @@ masks_choose_bits(void **state)
 	int port;
 
 	write_equal(400, 200);
-	port = open_queues("queues=3", 3, 64);
+	port = open_queues("queues=3", 3, 64, roomless, 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	assert_non_null(item_rule((uint16_t)port, RTE_FLOW_ITEM_TYPE_ETH, &type, &all_type, 1));
 	assert_steered((uint16_t)port, (uint16_t[]){0, 0, 0, 0});

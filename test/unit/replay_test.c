@@ -413,7 +413,8 @@ queue_tells_what_it_does(void **state)
 	rte_pktmbuf_free_bulk(m, 3);
 	assert_int_equal(rte_eth_rx_queue_count(port, 0), 5);
 	rxq = rte_eth_devices[port].data->rx_queues[0];
-	rxq->clock -= 3600 * rte_get_tsc_hz();
+	/* the TSC counts from the machine's start, which may be minutes ago */
+	rxq->clock -= RTE_MIN(3600 * rte_get_tsc_hz(), rxq->clock / 2);
 	assert_int_equal(rte_eth_rx_queue_count(port, 0), 64);
 	close_port(port);
 }

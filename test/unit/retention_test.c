@@ -18,8 +18,8 @@
 
 #include <cmocka.h>
 
-#include "arrow_crc.h"
-#include "retention.h"
+#include "own_file.h"
+#include "retention_private.h"
 
 #define PRODUCER    77
 #define RING_BYTES  (40 * SINK_BLOCK)
@@ -27,9 +27,10 @@
 #define RECORDS	    12
 #define SEQUENCES   400
 #define STORES	    3
+#define NB_OF(a)    (sizeof(a) / sizeof((a)[0]))
 
 static uint64_t seed;
-static char path[64];
+static char path[PATH_MAX];
 static char message[PATH_MAX];
 static uint8_t schema[SINK_BLOCK];
 
@@ -41,14 +42,14 @@ random_number(void)
 }
 
 static struct retention *
-open_ring(int wanted, void (*step)(void *arg), void *arg)
+open_ring(int wanted, void (*on_step)(void *arg), void *arg)
 {
 	const struct retention_config c = {
 		.path = path,
 		.producer = PRODUCER,
 		.bytes = RING_BYTES,
 		.batches = RECORDS,
-		.step = step,
+		.step = on_step,
 		.step_arg = arg,
 	};
 	struct retention *r = NULL;
@@ -72,6 +73,19 @@ add_run(struct retention *r, uint64_t number)
 
 	assert_true(index >= 0);
 	return index;
+}
+
+/* Only a store that is known can have batches. */
+static void
+add_stores(struct retention *r, unsigned int nb)
+{
+	char address[16];
+	unsigned int i;
+
+	for (i = 0; i < nb; i++) {
+		snprintf(address, sizeof(address), "10.0.0.%u:1", i);
+		assert_int_equal(retention_store_add(r, address, i + 1), i);
+	}
 }
 
 /* Bytes of a batch follow from its sequence number. */
@@ -139,12 +153,12 @@ test_round(void **state)
 	uint32_t list[RECORDS], n, i, batch;
 	uint64_t sequence = 0, released = 0;
 	unsigned int run;
-	int step;
+	int turn;
 
 	unlink(path);
 	r = open_ring(0, NULL, NULL);
 	run = add_run(r, 1);
-	for (step = 0; step < 3000; step++) {
+	for (turn = 0; turn < 3000; turn++) {
 		n = list_held(r, list);
 		for (i = 0; i < n; i++) {
 			assert_true(retention_get(r, list[i], &b));
@@ -368,6 +382,402 @@ test_refused(void **state)
 	unlink(path);
 }
 
+/* ---- what others made, and what is damaged ----------------------------------------------------
+ * */
+
+static void
+expect_refused(int wanted, const char *text)
+{
+	const struct retention_config c = {
+		.path = path, .producer = PRODUCER, .bytes = RING_BYTES, .batches = RECORDS};
+	struct retention_probe probe;
+	struct retention *r = NULL;
+
+	assert_int_equal(retention_open(&r, &c, message), wanted);
+	assert_non_null(strstr(message, text));
+	assert_int_equal(retention_open_existing(&r, path, message), wanted);
+	assert_non_null(strstr(message, text));
+	assert_int_equal(retention_probe(&c, &probe, message), wanted);
+	assert_non_null(strstr(message, text));
+}
+
+static void
+test_not_ours(void **state)
+{
+	char folder[PATH_MAX], other[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%.100s.d", path);
+	snprintf(other, sizeof(other), "%.100s.other", path);
+	unlink(path);
+	retention_close(open_ring(0, NULL, NULL));
+	assert_int_equal(chmod(path, 0666), 0);
+	expect_refused(-EPERM, "mode is 0666");
+	assert_int_equal(chmod(path, 0640), 0);
+	expect_refused(-EPERM, "chmod go-rwx");
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(link(path, other), 0);
+	expect_refused(-EPERM, "2 names");
+	unlink(path);
+	assert_int_equal(symlink(other, path), 0);
+	expect_refused(-ELOOP, "symbolic link");
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	expect_refused(-EMEDIUMTYPE, "not a regular file");
+	unlink(path);
+	assert_int_equal(mkdir(path, 0700), 0);
+	expect_refused(-EISDIR, "Is a directory");
+	rmdir(path);
+	/* in a folder that others may write to, a name may be anybody's the next moment */
+	assert_int_equal(mkdir(folder, 0700), 0);
+	strcpy(folder + strlen(folder), "/ring");
+	assert_int_equal(rename(other, folder), 0);
+	strcpy(other, path);
+	strcpy(path, folder);
+	*strrchr(folder, '/') = '\0';
+	assert_int_equal(chmod(folder, 0770), 0);
+	expect_refused(-EPERM, "other users may write");
+	assert_int_equal(chmod(folder, 01777), 0);
+	retention_close(open_ring(1, NULL, NULL));
+	if (geteuid() == 0) {
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		expect_refused(-EPERM, "owner is user 65534");
+		assert_int_equal(chown(path, 0, 0), 0);
+		assert_int_equal(chown(folder, 65534, 65534), 0);
+		assert_int_equal(chmod(folder, 0700), 0);
+		expect_refused(-EPERM, "owner is user 65534");
+	}
+	unlink(path);
+	rmdir(folder);
+	strcpy(path, other);
+}
+
+/* As a user that nobody is: the folder is not there yet. */
+static void
+use_default(void)
+{
+	struct retention_config c = {.producer = PRODUCER, .bytes = RING_BYTES, .batches = RECORDS};
+	const char *folder = own_memory_folder();
+	struct retention_probe probe;
+	struct retention *r;
+	struct stat st;
+
+	c.path = retention_default_path();
+	assert_int_equal(retention_probe(&c, &probe, message), 0);
+	assert_int_equal(access(folder, F_OK), -1);
+	umask(0);
+	assert_int_equal(retention_open(&r, &c, message), 0);
+	retention_close(r);
+	assert_int_equal(stat(folder, &st), 0);
+	assert_int_equal(st.st_mode, S_IFDIR | 0700);
+	assert_int_equal(stat(c.path, &st), 0);
+	assert_int_equal(st.st_mode, S_IFREG | 0600);
+	assert_int_equal(retention_open(&r, &c, message), 1);
+	retention_close(r);
+	assert_int_equal(chmod(folder, 0701), 0);
+	assert_int_equal(retention_open(&r, &c, message), -EPERM);
+	assert_non_null(strstr(message, "look into it"));
+	unlink(c.path);
+	rmdir(folder);
+	/* a link to a folder that would do */
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(symlink(path, folder), 0);
+	assert_true(retention_open(&r, &c, message) < 0);
+	unlink(folder);
+	rmdir(path);
+}
+
+static void
+test_default_path(void **state)
+{
+	const uid_t before = geteuid();
+
+	unlink(path);
+	assert_string_equal(strrchr(retention_default_path(), '/'), "/journal");
+	if (before != 0)
+		return;
+	assert_int_equal(seteuid(100000 + getpid()), 0);
+	use_default();
+	assert_int_equal(seteuid(before), 0);
+}
+
+static void
+read_at(off_t at, void *bytes, size_t size)
+{
+	const int fd = open(path, O_RDONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, bytes, size, at), size);
+	close(fd);
+}
+
+static void
+sign_header(struct ring_header *h)
+{
+	h->crc = arrow_crc32c(0, &h->size,
+		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
+}
+
+/* Every number of the header, with the checksum that it needs. */
+static void
+test_header_fields(void **state)
+{
+	static const uint64_t values[] = {
+		0, 1, 4095, 4096, 1 << 20, 1ull << 40, 1ull << 63, UINT64_MAX, UINT64_MAX - 4095};
+	struct ring_header good, h;
+	uint64_t *const number[] = {
+		&h.size, &h.ledger_at, &h.runs_at, &h.batches_at, &h.data_at, &h.data_size};
+	unsigned int i, k;
+
+	unlink(path);
+	retention_close(open_ring(0, NULL, NULL));
+	read_at(0, &good, sizeof(good));
+	for (i = 0; i < NB_OF(number); i++) {
+		for (k = 0; k < NB_OF(values) + 2; k++) {
+			h = good;
+			if (k < NB_OF(values) && values[k] == *number[i])
+				continue;
+			if (k < NB_OF(values))
+				*number[i] = values[k];
+			else
+				*number[i] += k % 2 ? SINK_BLOCK : -SINK_BLOCK;
+			sign_header(&h);
+			write_at(0, &h, sizeof(h));
+			expect_refused(-EBADMSG, "not where they should be");
+		}
+	}
+	for (k = 0; k < NB_OF(values); k++) {
+		h = good;
+		h.nb_batches = values[k];
+		/* a list that ends in the same page is none */
+		if (h.nb_batches == 1)
+			continue;
+		sign_header(&h);
+		write_at(0, &h, sizeof(h));
+		expect_refused(-EBADMSG, "not where they should be");
+	}
+	/* the address of a store is shown to people */
+	h = good;
+	h.store[3].used = 1;
+	strcpy(h.store[3].address, "\033[2J");
+	write_at(0, &h, sizeof(h));
+	expect_refused(-EBADMSG, "address of a store");
+	memset(h.store[3].address, 'a', sizeof(h.store[3].address));
+	write_at(0, &h, sizeof(h));
+	expect_refused(-EBADMSG, "address of a store");
+	/* without the checksum, nothing of it is believed */
+	for (i = offsetof(struct ring_header, crc); i < offsetof(struct ring_header, store); i++) {
+		h = good;
+		((uint8_t *)&h)[i] ^= 1;
+		write_at(0, &h, sizeof(h));
+		expect_refused(-EBADMSG, "checksum of its header");
+	}
+	/* the file ends before its header says so */
+	write_at(0, &good, sizeof(good));
+	assert_int_equal(truncate(path, good.size - SINK_BLOCK), 0);
+	expect_refused(-EBADMSG, "not where they should be");
+	unlink(path);
+}
+
+static void
+expect_damaged_run(const struct ring_run *run, size_t at, const char *text)
+{
+	struct ring_run signed_run = *run;
+
+	if (run->schema_bytes[0] <= RETENTION_SCHEMA && run->schema_bytes[1] <= RETENTION_SCHEMA)
+		signed_run.crc = run_crc(run);
+	write_at(at, &signed_run, sizeof(signed_run));
+	open_ring(-EBADMSG, NULL, NULL);
+	assert_non_null(strstr(message, text));
+}
+
+static void
+test_run_fields(void **state)
+{
+	static struct ring_run good, run;
+	struct ring_header h;
+	struct retention_run bad = {.name = "../run"};
+	struct retention *r;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	assert_int_equal(retention_run_add(r, &bad), -EINVAL);
+	assert_int_equal(add_run(r, 1), 0);
+	retention_close(r);
+	read_at(0, &h, sizeof(h));
+	read_at(h.runs_at, &good, sizeof(good));
+	run = good;
+	run.schema_bytes[1] = RETENTION_SCHEMA + 1;
+	expect_damaged_run(&run, h.runs_at, "size is out of range");
+	run = good;
+	run.body_max[0] = SINK_BODY_MAX + 1;
+	expect_damaged_run(&run, h.runs_at, "size is out of range");
+	run = good;
+	memcpy(run.name, "a/b", 4);
+	expect_damaged_run(&run, h.runs_at, "its name");
+	memset(run.name, 'a', sizeof(run.name));
+	expect_damaged_run(&run, h.runs_at, "its name");
+	run = good;
+	run.ended = 2;
+	expect_damaged_run(&run, h.runs_at, "count is out of range");
+	run = good;
+	run.spilled = RECORDS + 1;
+	expect_damaged_run(&run, h.runs_at, "count is out of range");
+	run.spilled = 1;
+	expect_damaged_run(&run, h.runs_at, "count is out of range");
+	run = good;
+	run.state = 2;
+	expect_damaged_run(&run, h.runs_at, "state is out of range");
+	/* of a schema it is known, too, that it is what it was */
+	run = good;
+	run.schema[1][SINK_BLOCK - 1] ^= 1;
+	write_at(h.runs_at, &run, sizeof(run));
+	open_ring(-EBADMSG, NULL, NULL);
+	assert_non_null(strstr(message, "its checksum is wrong"));
+	unlink(path);
+}
+
+/* A ring of three batches, the one in the middle changed. @return what is at `at` of the file */
+static struct ring_header
+make_three(uint32_t batch[3], struct ring_batch *middle)
+{
+	struct ring_header h;
+	struct retention *r;
+	unsigned int i, run;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	add_stores(r, 1);
+	run = add_run(r, 1);
+	for (i = 0; i < 3; i++)
+		batch[i] = put(r, run, i + 1);
+	retention_close(r);
+	read_at(0, &h, sizeof(h));
+	read_at(h.batches_at + batch[1] * sizeof(*middle), middle, sizeof(*middle));
+	return h;
+}
+
+/* One batch is lost, and said; the others stay. */
+static void
+expect_one_lost(const uint32_t batch[3], const char *text)
+{
+	struct retention_stats stats;
+	struct retention_batch b;
+	struct retention *r = open_ring(1, NULL, NULL);
+	uint32_t list[RECORDS];
+
+	assert_non_null(strstr(message, "1 damaged"));
+	assert_non_null(strstr(message, text));
+	retention_stats_get(r, &stats);
+	assert_int_equal(stats.damaged, 1);
+	assert_int_equal(list_held(r, list), 2);
+	assert_int_equal(list[0], batch[0]);
+	assert_int_equal(list[1], batch[2]);
+	assert_false(retention_get(r, batch[1], &b));
+	/* its number and, once the first has gone, its room are used again */
+	retention_release(r, batch[0]);
+	assert_int_equal(put(r, 0, 50), batch[0]);
+	assert_int_equal(put(r, 0, 51), batch[1]);
+	retention_close(r);
+	/* said once */
+	r = open_ring(1, NULL, NULL);
+	assert_non_null(strstr(message, "0 damaged"));
+	retention_close(r);
+}
+
+static void
+test_damaged_batch(void **state)
+{
+	struct ring_batch good, b;
+	struct ring_header h;
+	uint32_t batch[3];
+	uint64_t at;
+	unsigned int i;
+	uint8_t byte;
+
+	/* every byte of the record that does not change is under its checksum */
+	for (i = offsetof(struct ring_batch, position); i < sizeof(b); i += 7) {
+		h = make_three(batch, &b);
+		((uint8_t *)&b)[i] ^= 4;
+		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+		expect_one_lost(batch, "(record)");
+	}
+	/* ... and under no checksum its numbers are believed */
+	for (i = 0; i < 8; i++) {
+		h = make_three(batch, &good);
+		b = good;
+		if (i == 0)
+			b.position++;
+		else if (i == 1)
+			b.position = UINT64_MAX - SINK_BLOCK + 1;
+		else if (i == 2)
+			b.body_bytes = UINT64_MAX - SINK_BLOCK + 1;
+		else if (i == 3)
+			b.body_bytes = h.data_size;
+		else if (i == 4)
+			b.run = 1;
+		else if (i == 5)
+			b.run = RETENTION_RUNS;
+		else if (i == 6)
+			b.table = SINK_TABLES;
+		else
+			b.sequence = UINT64_MAX;
+		b.crc = CRC_FROM(&b, position);
+		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+		expect_one_lost(batch, "(record)");
+	}
+	h = make_three(batch, &b);
+	b.state = BATCH_IN_DOUBT + 1;
+	write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+	expect_one_lost(batch, "(record)");
+	/* one bit of its bytes */
+	for (i = 0; i < 4; i++) {
+		h = make_three(batch, &b);
+		at = h.data_at + b.position +
+			(i == 0			 ? 0
+					: i == 1 ? SINK_BLOCK - 1
+					: i == 2 ? SINK_BLOCK
+						 : SINK_BLOCK + b.body_bytes - 1);
+		read_at(at, &byte, 1);
+		byte ^= 1;
+		write_at(at, &byte, 1);
+		expect_one_lost(batch,
+			i < 2 ? "(metadata; run run, frames 2, frames 20 to 29)"
+			      : "(body; run run, frames 2, frames 20 to 29)");
+	}
+	/* two that claim the same bytes */
+	h = make_three(batch, &b);
+	read_at(h.batches_at + batch[0] * sizeof(good), &good, sizeof(good));
+	good.sequence = 2;
+	good.crc = CRC_FROM(&good, position);
+	write_at(h.batches_at + batch[1] * sizeof(good), &good, sizeof(good));
+	open_ring(-EBADMSG, NULL, NULL);
+	assert_non_null(strstr(message, "on one another"));
+	unlink(path);
+}
+
+/* Who has it is under no checksum: a store that is none has nothing. */
+static void
+test_damaged_owner(void **state)
+{
+	struct retention_batch b;
+	struct retention *r;
+	struct ring_header h;
+	struct ring_batch record;
+	uint32_t batch[3];
+
+	h = make_three(batch, &record);
+	record.owner = 100;
+	record.given = 0xffff;
+	write_at(h.batches_at + batch[1] * sizeof(record), &record, sizeof(record));
+	r = open_ring(1, NULL, NULL);
+	assert_true(retention_get(r, batch[1], &b));
+	assert_int_equal(b.owner, RETENTION_NOBODY);
+	/* of one that is known it stays: it is told */
+	assert_int_equal(b.given, 1);
+	retention_close(r);
+	unlink(path);
+}
+
 /* ---- kill -9 between any two stores ---------------------------------------------------------- */
 
 struct known {
@@ -460,6 +870,7 @@ live(struct model *m, unsigned int acts)
 	struct retention *r = open_ring(0, count_step, m);
 	const unsigned int run = add_run(r, 1);
 
+	add_stores(r, STORES);
 	while (acts-- > 0)
 		act(r, m, run);
 	retention_close(r);
@@ -670,6 +1081,12 @@ main(void)
 		cmocka_unit_test(test_adopt),
 		cmocka_unit_test(test_forget_doubts),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_not_ours),
+		cmocka_unit_test(test_default_path),
+		cmocka_unit_test(test_header_fields),
+		cmocka_unit_test(test_run_fields),
+		cmocka_unit_test(test_damaged_batch),
+		cmocka_unit_test(test_damaged_owner),
 		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_killed_ledgers),

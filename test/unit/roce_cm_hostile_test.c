@@ -4,6 +4,7 @@
  * replayed to either of our roles; then what no decent peer sends. ROCE_SEED repeats a random run.
  */
 #include "roce_cm_rig.h"
+#include "roce_icrc.h"
 #include "roce_qp.h"
 
 #include <unistd.h>
@@ -800,11 +801,11 @@ test_bad_requests(void **state)
 
 	open_us();
 	good = req_of(5, 50);
-	for (unsigned int i = 0; i < 8; i++) {
+	for (unsigned int i = 0; i < 9; i++) {
 		static const uint16_t want[] = {ROCE_REJ_INVALID_SERVICE_ID,
 			ROCE_REJ_INVALID_SERVICE_ID, ROCE_REJ_INVALID_GID, ROCE_REJ_INVALID_GID,
 			ROCE_REJ_INVALID_TRANSPORT, ROCE_REJ_INVALID_MTU, ROCE_REJ_INVALID_MTU,
-			ROCE_REJ_UNSUPPORTED};
+			ROCE_REJ_UNSUPPORTED, ROCE_REJ_UNSUPPORTED};
 
 		msg = good;
 		switch (i) {
@@ -832,6 +833,9 @@ test_bad_requests(void **state)
 		case 7:
 			msg.req.private_data[0] = 7;
 			break;
+		case 8:
+			msg.req.pkey = 0x8001;
+			break;
 		}
 		rig_send_cm(THEM, &msg);
 		msg = expect_cm(ROCE_CM_REJ, 10);
@@ -842,7 +846,7 @@ test_bad_requests(void **state)
 	rig_run(10);
 	assert_false(rig_has_event(US));
 	assert_int_equal(rig_stat(US, "cm_no_listener"), 2);
-	assert_int_equal(rig_stat(US, "cm_bad_request"), 4);
+	assert_int_equal(rig_stat(US, "cm_bad_request"), 5);
 	assert_int_equal(rig_stat(US, "cm_bad_mtu"), 2);
 	close_us();
 }
@@ -851,12 +855,14 @@ test_bad_requests(void **state)
 static void
 test_bad_mads(void **state)
 {
-	const struct roce_cm_msg msg = req_of(5, 50);
+	struct roce_cm_msg msg, got;
 	uint8_t mad[ROCE_MAD_BYTES];
-	struct roce_cm_msg got;
+	struct roce_gid gid;
 
 	open_us();
 	drain();
+	gid = rig[THEM].gid;
+	msg = req_of(5, 50);
 	roce_cm_encode(&msg, mad);
 	rig_send_mad(THEM, mad, 0x11111111, ROCE_QPN_CM);
 	rig_send_mad(THEM, mad, ROCE_QKEY_CM, 17);
@@ -865,9 +871,14 @@ test_bad_mads(void **state)
 	mad[1] = ROCE_MAD_CLASS_CM;
 	mad[17] = 0x19; /* LAP */
 	rig_send_mad(THEM, mad, ROCE_QKEY_CM, ROCE_QPN_CM);
+	/* a group asks for nothing */
+	roce_cm_encode(&msg, mad);
+	rig[THEM].gid = roce_gid_v4(RTE_BE32(0xe0000005));
+	rig_send_mad(THEM, mad, ROCE_QKEY_CM, ROCE_QPN_CM);
+	rig[THEM].gid = gid;
 	assert_false(rig_receive_cm(THEM, &got, 20));
 	assert_int_equal(rig_stat(US, "mad_unsupported"), 1);
-	assert_int_equal(rig_stat(US, "mad_malformed"), 1);
+	assert_int_equal(rig_stat(US, "mad_malformed"), 2);
 	assert_int_equal(rig_stat(US, "mad_qkey") + rig_stat(US, "rx_bad_qkey"), 2);
 	assert_false(rig_has_event(US));
 	close_us();
@@ -929,6 +940,256 @@ test_not_mads(void **state)
 	assert_int_equal(rig_stat(US, "control_malformed"), 1);
 	assert_int_equal(rig_stat(US, "cm_rx"), 0);
 	assert_false(rig_has_event(US));
+	close_us();
+}
+
+/* A MAD of another partition, and one that was spoilt on its way. */
+static void
+test_spoilt_mads(void **state)
+{
+	const struct roce_path_attr attr = {
+		.src_mac = {{0x52, 0x54, 0, 0, 0, 0x0b}},
+		.dst_mac = {{0x52, 0x54, 0, 0, 0, 0x0a}},
+		.src = roce_gid_v4(RTE_BE32(0x0a630002)),
+		.dst = roce_gid_v4(RTE_BE32(0x0a630001)),
+		.udp_src = 0xd872,
+		.hop_limit = 64,
+	};
+	const unsigned int headers = 20 + ROCE_UDP_BYTES + sizeof(struct roce_bth);
+	const struct roce_cm_msg msg = req_of(5, 50);
+	uint8_t mad[ROCE_MAD_BYTES], *l3;
+	struct roce_path path;
+	struct rte_mbuf *m;
+	uint32_t crc;
+
+	open_us();
+	drain();
+	roce_cm_encode(&msg, mad);
+	roce_path_make(&path, &attr);
+	for (unsigned int i = 0; i < 2; i++) {
+		m = roce_control_ud(roce_dev(rig[US].dev), &path, ROCE_QPN_CM, ROCE_QPN_CM,
+			ROCE_QKEY_CM, 0, mad, ROCE_MAD_BYTES);
+		assert_non_null(m);
+		l3 = rte_pktmbuf_mtod_offset(m, uint8_t *, 14);
+		if (i == 0) {
+			l3[headers + 8] ^= 1;
+		} else {
+			/* P_Key 0xfeff, and an ICRC of it */
+			l3[20 + ROCE_UDP_BYTES + 2] ^= 1;
+			crc = roce_icrc_headers(l3, 20, headers);
+			crc = roce_icrc_bytes(
+				crc, l3 + headers, m->pkt_len - 14 - headers - ROCE_ICRC_BYTES);
+			crc = rte_cpu_to_le_32(crc);
+			memcpy(l3 + m->pkt_len - 14 - ROCE_ICRC_BYTES, &crc, sizeof(crc));
+		}
+		rig_send(THEM, m);
+		rig_run(2);
+		assert_false(rig_has_event(US));
+	}
+	assert_int_equal(rig_stat(US, "rx_icrc_errors"), 1);
+	assert_int_equal(rig_stat(US, "rx_bad_pkey"), 1);
+	assert_int_equal(rig_stat(US, "cm_rx"), 0);
+	close_us();
+}
+
+/* A message changes nothing, and is counted. */
+static void
+ignored(const struct roce_conn *conn, const struct roce_cm_msg *msg, const char *counter)
+{
+	const uint64_t before = rig_stat(US, counter);
+	const enum roce_conn_state state = conn->state;
+	const uint32_t remote_id = conn->remote_id;
+
+	rig_send_cm(THEM, msg);
+	rig_run(2);
+	drain();
+	if (rig_stat(US, counter) != before + 1)
+		fail_msg("%s in state %u: %s has not risen", roce_cm_attr_name(msg->attr), state,
+			counter);
+	assert_false(rig_has_event(US));
+	assert_int_equal(conn->state, state);
+	assert_int_equal(conn->remote_id, remote_id);
+}
+
+/* The same message with its ids, by somebody else. */
+static void
+by_stranger(const struct roce_conn *conn, const struct roce_cm_msg *msg)
+{
+	const struct roce_gid gid = rig[THEM].gid;
+
+	rig[THEM].gid = roce_gid_v4(RTE_BE32(0x0a630003));
+	ignored(conn, msg, "cm_unmatched");
+	rig[THEM].gid = gid;
+}
+
+/* A message of two ids, which lie alike in all of them: nobody but the peer sends it, and it names
+ * both ends. */
+static void
+wrong_ones(const struct roce_conn *conn, const struct roce_cm_msg *right)
+{
+	struct roce_cm_msg msg = *right;
+
+	by_stranger(conn, right);
+	msg.rtu.remote_id ^= 1;
+	ignored(conn, &msg, "cm_unmatched");
+	msg.rtu.remote_id = 0;
+	ignored(conn, &msg, "cm_unmatched");
+	if (conn->remote_id == 0)
+		return; /* it has to be learnt from the message */
+	msg = *right;
+	msg.rtu.local_id ^= 1;
+	ignored(conn, &msg, "cm_unmatched");
+	msg.rtu.local_id = 0;
+	ignored(conn, &msg, "cm_unmatched");
+}
+
+/* Every message to every state that listens to it. */
+static void
+test_strangers(void **state)
+{
+	struct roce_cm_msg req, rep, msg;
+	const struct roce_conn *conn;
+	struct theirs t;
+
+	open_us();
+	rig_known(THEM);
+	/* asked by them, and replied */
+	req = req_of(6, 60);
+	rig_send_cm(THEM, &req);
+	t.conn = rig_event(US, RDMA_EVENT_CONNECT_REQUEST, 10)->conn;
+	t.qp = rig_qp(US, RDMA_QP_RC);
+	conn = roce_conn(t.conn);
+	/* a time-out's REJ has no id of ours, or the right one */
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_REJ,
+		.tid = req.tid,
+		.rej = {.local_id = 6, .reason = ROCE_REJ_TIMEOUT, .answered = 2}};
+	by_stranger(conn, &msg);
+	msg.rej.remote_id = conn->local_id ^ 1;
+	ignored(conn, &msg, "cm_unmatched");
+	assert_int_equal(rdma_conn_accept(t.conn, t.qp, NULL), 0);
+	rep = expect_cm(ROCE_CM_REP, 10);
+	ignored(conn, &msg, "cm_unmatched");
+	msg.rej = (struct roce_cm_rej){.local_id = 6,
+		.remote_id = conn->local_id,
+		.reason = ROCE_REJ_CONSUMER,
+		.answered = ROCE_CM_ANSWERS_REP};
+	wrong_ones(conn, &msg);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_MRA,
+		.tid = req.tid,
+		.mra = {.local_id = 6,
+			.remote_id = rep.rep.local_id,
+			.answered = ROCE_CM_ANSWERS_REP,
+			.timeout = 20}};
+	wrong_ones(conn, &msg);
+	msg.mra.answered = ROCE_CM_ANSWERS_REQ;
+	ignored(conn, &msg, "cm_unexpected");
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_DREQ,
+		.tid = 9,
+		.dreq = {.local_id = 6, .remote_id = conn->local_id, .qpn = t.qp->qpn}};
+	wrong_ones(conn, &msg);
+	/* it was the passive end: nothing replies to it */
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_REP,
+		.tid = req.tid,
+		.rep = {.local_id = 6, .remote_id = conn->local_id, .qpn = 60}};
+	ignored(conn, &msg, "cm_unmatched");
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_RTU,
+		.tid = req.tid,
+		.rtu = {.local_id = 6, .remote_id = conn->local_id}};
+	wrong_ones(conn, &msg);
+	rig_send_cm(THEM, &msg);
+	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
+	/* established */
+	wrong_ones(conn, &msg);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_REJ,
+		.tid = req.tid,
+		.rej = {.local_id = 6,
+			.remote_id = conn->local_id,
+			.reason = ROCE_REJ_TIMEOUT,
+			.answered = 2}};
+	wrong_ones(conn, &msg);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_DREQ,
+		.tid = 9,
+		.dreq = {.local_id = 6, .remote_id = conn->local_id, .qpn = t.qp->qpn}};
+	wrong_ones(conn, &msg);
+	msg.dreq.qpn ^= 1;
+	ignored(conn, &msg, "cm_unexpected");
+	msg.dreq.qpn = 60;
+	ignored(conn, &msg, "cm_unexpected");
+	/* we end it */
+	drain();
+	assert_int_equal(rdma_conn_disconnect(t.conn), 0);
+	expect_cm(ROCE_CM_DREQ, 10);
+	msg.attr = ROCE_CM_DREP;
+	wrong_ones(conn, &msg);
+	msg.attr = ROCE_CM_DREQ;
+	wrong_ones(conn, &msg);
+	msg.attr = ROCE_CM_DREP;
+	rig_send_cm(THEM, &msg);
+	rig_event(US, RDMA_EVENT_DISCONNECTED, 10);
+	destroy_theirs(&t);
+	close_us();
+}
+
+/* The same for what we ask for: only he who was asked answers. */
+static void
+test_strangers_answer(void **state)
+{
+	struct roce_cm_msg req, msg;
+	const struct roce_conn *conn;
+	struct theirs t;
+
+	open_us();
+	rig_known(THEM);
+	drain();
+	t.qp = rig_qp(US, RDMA_QP_RC);
+	t.conn = rdma_conn_connect(t.qp, rig_address(THEM, PORT), NULL);
+	assert_non_null(t.conn);
+	conn = roce_conn(t.conn);
+	req = expect_cm(ROCE_CM_REQ, 100);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_MRA,
+		.tid = req.tid,
+		.mra = {.local_id = 6, .remote_id = conn->local_id, .timeout = 20}};
+	wrong_ones(conn, &msg);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_REJ,
+		.tid = req.tid,
+		.rej = {.remote_id = conn->local_id, .reason = ROCE_REJ_CONSUMER}};
+	wrong_ones(conn, &msg);
+	msg.rej.reason = ROCE_REJ_TIMEOUT;
+	wrong_ones(conn, &msg);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_REP,
+		.tid = req.tid,
+		.rep = {.local_id = 6, .remote_id = conn->local_id, .qpn = 60}};
+	wrong_ones(conn, &msg);
+	rig_send_cm(THEM, &msg);
+	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
+	/* once more, by another id than that which was learnt */
+	wrong_ones(conn, &msg);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_REJ,
+		.tid = req.tid,
+		.rej = {.local_id = 6,
+			.remote_id = conn->local_id,
+			.reason = ROCE_REJ_STALE_CONNECTION}};
+	wrong_ones(conn, &msg);
+	destroy_theirs(&t);
+	rig_run(2000);
+	drain();
+	/* a datagram service */
+	t.qp = rig_qp(US, RDMA_QP_UD);
+	t.conn = rdma_conn_connect(t.qp, rig_address(THEM, PORT), NULL);
+	assert_non_null(t.conn);
+	conn = roce_conn(t.conn);
+	rig_known(THEM);
+	req = expect_cm(ROCE_CM_SIDR_REQ, 100);
+	msg = (struct roce_cm_msg){.attr = ROCE_CM_SIDR_REP,
+		.tid = req.tid,
+		.sidr_rep = {.request_id = req.sidr_req.request_id, .qpn = 60, .qkey = 1}};
+	by_stranger(conn, &msg);
+	msg.sidr_rep.request_id ^= 1;
+	ignored(conn, &msg, "cm_unmatched");
+	msg.sidr_rep.request_id ^= 1;
+	rig_send_cm(THEM, &msg);
+	rig_event(US, RDMA_EVENT_ESTABLISHED, 10);
+	destroy_theirs(&t);
 	close_us();
 }
 
@@ -1106,6 +1367,9 @@ main(int argc, char **argv)
 		cmocka_unit_test(test_bad_requests),
 		cmocka_unit_test(test_bad_mads),
 		cmocka_unit_test(test_not_mads),
+		cmocka_unit_test(test_spoilt_mads),
+		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_strangers_answer),
 		cmocka_unit_test(test_flood),
 		cmocka_unit_test(test_flood_device),
 		cmocka_unit_test(test_random),

@@ -2,9 +2,6 @@
 /* Requests made by hand, as no engine of ours makes them: what a responder says to them. */
 #include "roce_rig.h"
 
-#include <rte_ip.h>
-
-#include "roce_icrc.h"
 #include "roce_qp.h"
 
 #define MTU  1024
@@ -19,7 +16,6 @@ struct said {
 };
 
 static struct rig rig;
-static struct rte_mempool *pool;
 static struct said said[SAID];
 static unsigned int nb_said;
 static uint32_t first_psn;
@@ -69,48 +65,21 @@ finish(void)
 static struct rte_mbuf *
 forge(uint8_t opcode, uint32_t psn, const void *ext, unsigned int length, int tci)
 {
-	const struct roce_qp *qp = (struct roce_qp *)rig.end[0].qp;
-	const unsigned int ext_bytes = roce_opcodes[opcode].ext_bytes;
-	const struct roce_path_attr attr = {
-		.src = qp->path.src,
-		.dst = qp->path.dst,
-		.vlan_tci = tci >= 0 ? tci : 0,
-		.hop_limit = 64,
+	const struct rig_packet packet = {
+		.opcode = opcode,
+		.psn = roce_psn_add(first_psn, psn),
+		.ext = ext,
+		.length = length,
+		.tci = tci >= 0 ? tci : 0,
 	};
-	static const uint8_t payload[MTU];
-	struct roce_path path;
-	struct roce_bth *bth;
-	struct rte_mbuf *m;
-	uint8_t *frame;
-	uint32_t crc;
 
-	roce_path_make(&path, &attr);
-	m = rte_pktmbuf_alloc(pool);
-	assert_non_null(m);
-	frame = (uint8_t *)rte_pktmbuf_append(
-		m, path.length + sizeof(*bth) + ext_bytes + length + ROCE_ICRC_BYTES);
-	memcpy(frame, path.header, path.length);
-	roce_path_finish(&path, frame, sizeof(*bth) + ext_bytes + length + ROCE_ICRC_BYTES);
-	bth = (struct roce_bth *)(frame + path.length);
-	memset(bth, 0, sizeof(*bth));
-	bth->opcode = opcode;
-	bth->pkey = RTE_BE16(ROCE_PKEY);
-	roce_put24(bth->qpn, qp->peer_qpn);
-	roce_put24(bth->psn, roce_psn_add(first_psn, psn));
-	if (ext_bytes)
-		memcpy(bth + 1, ext, ext_bytes);
-	memcpy((uint8_t *)(bth + 1) + ext_bytes, payload, length);
-	crc = roce_icrc_headers(frame + path.l2_len, path.l3_len,
-		path.length - path.l2_len + sizeof(*bth) + ext_bytes);
-	crc = rte_cpu_to_le_32(roce_icrc_bytes(crc, payload, length));
-	memcpy(frame + m->pkt_len - sizeof(crc), &crc, sizeof(crc));
-	return m;
+	return rig_forge(&rig, 0, &packet);
 }
 
 static void
 deliver(struct rte_mbuf *m)
 {
-	assert_int_equal(rte_ring_enqueue(rig.end[1].rx[0], m), 0);
+	rig_deliver(&rig, 0, m);
 }
 
 static struct roce_reth
@@ -397,8 +366,6 @@ static int
 setup(void **state)
 {
 	rig_eal();
-	pool = rte_pktmbuf_pool_create("forged", 255, 0, 0, 2048, 0);
-	assert_non_null(pool);
 	return 0;
 }
 

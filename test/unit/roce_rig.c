@@ -11,6 +11,8 @@
 #include <rte_ethdev.h>
 
 #include "ring_port.h"
+#include "roce_icrc.h"
+#include "roce_qp.h"
 
 #define GUARD 4096 /* bytes on either side of the region that nobody may write */
 
@@ -374,4 +376,63 @@ rig_stat(const struct rig *rig, unsigned int end, const char *name)
 			return x[i].value;
 	fail_msg("no counter %s", name);
 	return 0;
+}
+
+struct rte_mbuf *
+rig_forge(const struct rig *rig, unsigned int from, const struct rig_packet *packet)
+{
+	static const uint8_t payload[RIG_PAYLOAD];
+	static struct rte_mempool *pool;
+	const struct roce_qp *qp = (struct roce_qp *)rig->end[from].qp;
+	const unsigned int ext_bytes = roce_opcodes[packet->opcode].ext_bytes;
+	const unsigned int bytes =
+		sizeof(struct roce_bth) + ext_bytes + packet->length + ROCE_ICRC_BYTES;
+	const struct roce_path_attr attr = {
+		.src = packet->src ? *packet->src : qp->path.src,
+		.dst = packet->dst ? *packet->dst : qp->path.dst,
+		.vlan_tci = packet->tci,
+		.udp_src = packet->udp_src,
+		.hop_limit = 64,
+	};
+	struct roce_path path;
+	struct roce_bth *bth;
+	struct rte_mbuf *m;
+	uint8_t *frame;
+	uint32_t crc;
+
+	if (!pool)
+		pool = rte_pktmbuf_pool_create("forged", 255, 0, 0, 2048, 0);
+	assert_non_null(pool);
+	assert_true(packet->length <= RIG_PAYLOAD);
+	roce_path_make(&path, &attr);
+	m = rte_pktmbuf_alloc(pool);
+	assert_non_null(m);
+	frame = (uint8_t *)rte_pktmbuf_append(m, path.length + bytes);
+	memcpy(frame, path.header, path.length);
+	roce_path_finish(&path, frame, bytes);
+	bth = (struct roce_bth *)(frame + path.length);
+	memset(bth, 0, sizeof(*bth));
+	bth->opcode = packet->opcode;
+	bth->flags = packet->bth_flags;
+	bth->pkey = rte_cpu_to_be_16(packet->pkey ? packet->pkey : ROCE_PKEY);
+	bth->ecn = packet->bth_ecn;
+	roce_put24(bth->qpn, packet->qpn ? packet->qpn : qp->peer_qpn);
+	roce_put24(bth->psn, packet->psn);
+	if (packet->ext)
+		memcpy(bth + 1, packet->ext, ext_bytes);
+	else
+		memset(bth + 1, 0, ext_bytes);
+	memcpy((uint8_t *)(bth + 1) + ext_bytes, payload, packet->length);
+	crc = roce_icrc_headers(frame + path.l2_len, path.l3_len,
+		path.length - path.l2_len + sizeof(*bth) + ext_bytes);
+	crc = roce_icrc_bytes(crc, payload, packet->length) ^ packet->icrc_off;
+	crc = rte_cpu_to_le_32(crc);
+	memcpy(frame + m->pkt_len - sizeof(crc), &crc, sizeof(crc));
+	return m;
+}
+
+void
+rig_deliver(struct rig *rig, unsigned int from, struct rte_mbuf *m)
+{
+	assert_int_equal(rte_ring_enqueue(rig->end[!from].rx[0], m), 0);
 }

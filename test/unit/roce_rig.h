@@ -17,6 +17,8 @@
 
 #include "rdma.h"
 
+struct roce_gid;
+
 #define RIG_MEMORY (4U << 20) /* bytes of each end's region */
 #define RIG_LANES  4
 
@@ -79,6 +81,31 @@ int rig_wait(struct rig *rig, unsigned int end, struct rdma_wc *wc, unsigned int
 void rig_run(struct rig *rig, unsigned int ms);
 
 uint32_t rig_random(struct rig *rig, uint32_t below);
+
+/* A packet made by hand. What is zero is as the end itself would send it. */
+struct rig_packet {
+	uint8_t opcode;
+	uint32_t psn;
+	const void *ext;   /* extended headers, as long as the opcode has them */
+	uint16_t length;   /* bytes of payload, all zero, no more than RIG_PAYLOAD */
+	uint8_t bth_flags; /* also pad count and version; the pad is not added */
+	uint8_t bth_ecn;
+	uint32_t qpn;
+	uint16_t pkey;
+	uint16_t udp_src;
+	uint16_t tci; /* of a VLAN tag */
+	const struct roce_gid *src, *dst;
+	uint32_t icrc_off; /* what the ICRC is wrong by */
+};
+
+#define RIG_PAYLOAD 1100
+
+/* As the queue pair of `from` would send it to its peer. It goes nowhere yet. */
+struct rte_mbuf *rig_forge(
+	const struct rig *rig, unsigned int from, const struct rig_packet *packet);
+
+/* Into the port of the other end, at once. */
+void rig_deliver(struct rig *rig, unsigned int from, struct rte_mbuf *m);
 
 /* A counter of a device, by name. */
 uint64_t rig_stat(const struct rig *rig, unsigned int end, const char *name);

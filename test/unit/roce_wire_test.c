@@ -260,6 +260,89 @@ test_crc(void **state)
 	assert_int_equal(roce_icrc_bytes(0, "123456789", 9), 0xcbf43926);
 }
 
+/* Headers of one packet with either IP version, from the IP header on, and what CRC-32 of zlib says
+ * of a copy with ones where IBTA A17.3.3 wants them. scapy agrees: with IPv4 by its ICRC, with IPv6
+ * by its fields. */
+static const struct {
+	unsigned int l3_len, length;
+	uint32_t icrc;
+	uint8_t bytes[80];
+} vectors[] = {
+	{20, 40, 0x947aae31,
+		{0x45, 0x6a, 0x00, 0x3c, 0x12, 0x34, 0x40, 0x00, 0x3f, 0x11, 0xbe, 0xef, 10, 0, 0,
+			1, 10, 0, 0, 2, 0xc0, 0x11, 0x12, 0xb7, 0x00, 0x28, 0x12, 0x34, 0x04, 0x40,
+			0xff, 0xff, 0x40, 0, 0, 0x11, 0x80, 0x00, 0xab, 0xcd}},
+	{40, 60, 0xe2494ed4,
+		{0x6a, 0x21, 0x23, 0x45, 0x00, 0x28, 0x11, 0x3f, 0xfd, [23] = 1, 0xfd, [39] = 2,
+			0xc0, 0x11, 0x12, 0xb7, 0x00, 0x28, 0x12, 0x34, 0x04, 0x40, 0xff, 0xff,
+			0x40, 0, 0, 0x11, 0x80, 0x00, 0xab, 0xcd}},
+};
+
+static uint32_t
+icrc_of(const uint8_t *headers, unsigned int i)
+{
+	return roce_icrc_bytes(roce_icrc_headers(headers, vectors[i].l3_len, vectors[i].length),
+		"0123456789abcdef", 16);
+}
+
+/* May a router change that bit? */
+static bool
+is_masked(unsigned int i, unsigned int at, uint8_t bit)
+{
+	if (at == vectors[i].l3_len + 6 || at == vectors[i].l3_len + 7)
+		return true; /* UDP checksum */
+	if (at == vectors[i].l3_len + 8 + 4)
+		return true; /* FECN, BECN, reserved */
+	if (vectors[i].l3_len == 20)
+		return at == 1 || at == 8 || at == 10 || at == 11;
+	return (at == 0 && bit < 0x10) || (at >= 1 && at <= 3) || at == 7;
+}
+
+/* Every bit of the headers: the ICRC covers it, or a router may change it. */
+static void
+test_mask(void **state)
+{
+	uint8_t headers[80];
+
+	for (unsigned int i = 0; i < RTE_DIM(vectors); i++) {
+		assert_int_equal(icrc_of(vectors[i].bytes, i), vectors[i].icrc);
+		for (unsigned int b = 0; b < vectors[i].length * 8; b++) {
+			memcpy(headers, vectors[i].bytes, sizeof(headers));
+			headers[b / 8] ^= 1 << b % 8;
+			if ((icrc_of(headers, i) == vectors[i].icrc) !=
+				is_masked(i, b / 8, 1 << b % 8))
+				fail_msg("IP header of %u: bit %u of byte %u", vectors[i].l3_len,
+					b % 8, b / 8);
+		}
+	}
+}
+
+/* An IPv6 header with the bytes of an IPv4 GID is not from or to that IPv4 address. */
+static void
+test_gid_type(void **state)
+{
+	const struct roce_gid v4[] = {
+		roce_gid_v4(RTE_BE32(0x0a000001)), roce_gid_v4(RTE_BE32(0x0a000002))};
+	const struct roce_gid v6[] = {{{0xfd, [15] = 1}}, {{0xfd, [15] = 2}}};
+	const struct roce_gid alike[] = {
+		{{0xfd, [12] = 10, [15] = 1}}, {{0xfd, [12] = 10, [15] = 2}}};
+	uint8_t l3[40];
+	const struct roce_packet pkt4 = {.l3 = vectors[0].bytes, .l3_len = 20};
+	const struct roce_packet pkt6 = {.l3 = vectors[1].bytes, .l3_len = 40};
+	const struct roce_packet mapped = {.l3 = l3, .l3_len = 40};
+
+	memcpy(l3, vectors[1].bytes, sizeof(l3));
+	memcpy(l3 + 8, v4, sizeof(v4));
+	assert_true(roce_packet_from(&pkt4, &v4[0]) && roce_packet_to(&pkt4, &v4[1]));
+	assert_false(roce_packet_from(&pkt4, &v4[1]) || roce_packet_to(&pkt4, &v4[0]));
+	assert_true(roce_packet_from(&pkt6, &v6[0]) && roce_packet_to(&pkt6, &v6[1]));
+	assert_false(roce_packet_from(&pkt6, &v6[1]) || roce_packet_to(&pkt6, &v6[0]));
+	assert_false(roce_packet_from(&pkt4, &v6[0]) || roce_packet_from(&pkt6, &v4[0]));
+	assert_false(roce_packet_from(&mapped, &v4[0]));
+	/* nor is an IPv6 GID that ends like an IPv4 address */
+	assert_false(roce_packet_from(&pkt4, &alike[0]) || roce_packet_to(&pkt4, &alike[1]));
+}
+
 static void
 test_serial(void **state)
 {
@@ -312,6 +395,8 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_crc),
+		cmocka_unit_test(test_mask),
+		cmocka_unit_test(test_gid_type),
 		cmocka_unit_test(test_serial),
 		cmocka_unit_test(test_rping),
 		cmocka_unit_test(test_perftest),

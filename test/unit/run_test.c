@@ -281,6 +281,25 @@ armed_and_stopped(void **state)
 	assert_int_equal(ledgers_kept, kept);
 }
 
+/* Who was told that an order timed out has seen the last of it. */
+static void
+order_times_out(void **state)
+{
+	assert_int_equal(run_configure(&r, "run.name=late,run.first_frame=1"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	/* nobody polls the builder */
+	r.lcores_poll = true;
+	assert_int_equal(run_start(&r), -ETIMEDOUT);
+	for (unsigned int i = 0; i < 100; i++)
+		poll();
+	assert_int_equal(run_get_state(&r), RUN_ARMED);
+	assert_true(builder_is_idle(p.builder));
+	assert_int_equal(p.table->window.state, FRAME_WINDOW_CLOSED);
+	r.lcores_poll = false;
+	assert_int_equal(run_start(&r), 0);
+	stop();
+}
+
 /* The process ends when there is no run; whoever asks for one just then is told. */
 static void
 closes_when_idle(void **state)
@@ -320,6 +339,7 @@ main(int argc, char **argv)
 		TEST(producer_is_fixed_with_stores),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),
+		TEST(order_times_out),
 		TEST(closes_when_idle),
 	};
 	int ret;

@@ -6,6 +6,7 @@
 #include "frame_rig.h"
 
 #include <rte_ethdev.h>
+#include <rte_ip.h>
 #include <rte_mempool.h>
 
 #include "rx.h"
@@ -28,6 +29,8 @@ static struct rte_mempool *rig_single, *rig_headers, *rig_pixels;
 static struct rig_queue rig_queues[RIG_QUEUES];
 static struct rx *rig_rx[RIG_ROLES];
 static struct rx_streams rig_streams;
+static struct sources rig_sources;
+static struct source_settings rig_source_settings; /* all learnt, unless a test says more */
 static void (*rig_meanwhile)(void); /* what another lcore does while a queue is polled */
 
 static uint16_t
@@ -63,13 +66,25 @@ rig_port(void)
 	assert_true(rig_single != NULL && rig_headers != NULL && rig_pixels != NULL);
 }
 
-/** A packet as it is on the wire, byte by byte. */
+/** Of the IPv4 header. */
+static inline void
+rig_checksum(uint8_t *b)
+{
+	struct rte_ipv4_hdr *ip = (struct rte_ipv4_hdr *)(b + 14);
+
+	ip->hdr_checksum = 0;
+	ip->hdr_checksum = rte_ipv4_cksum(ip);
+}
+
+/** A packet as it is on the wire, byte by byte: from 10.1.0.1 + stream to 10.0.0.1. */
 static inline void
 rig_bytes(uint8_t *b, uint32_t stream, uint64_t frame, uint32_t packet)
 {
 	const uint16_t port = RIG_UDP_PORT + stream;
 
 	memset(b, 0, RIG_HEADERS);
+	b[0] = b[6] = 2;
+	b[11] = stream;
 	b[12] = 0x08; /* IPv4 */
 	b[14] = 0x45;
 	b[16] = (RIG_PACKET_BYTES - 14) >> 8;
@@ -77,10 +92,12 @@ rig_bytes(uint8_t *b, uint32_t stream, uint64_t frame, uint32_t packet)
 	b[20] = 0x40; /* do not fragment */
 	b[22] = 64;
 	b[23] = 17; /* UDP */
+	memcpy(&b[26], (uint8_t[]){10, 1, 0, 1 + stream, 10, 0, 0, 1}, 8);
 	b[36] = port >> 8;
 	b[37] = port & 0xFF;
 	b[38] = (RIG_PACKET_BYTES - 34) >> 8;
 	b[39] = (RIG_PACKET_BYTES - 34) & 0xFF;
+	rig_checksum(b);
 	rig_header(b + RIG_HEADERS, frame, packet);
 }
 
@@ -92,7 +109,8 @@ rig_packet(uint32_t stream, uint64_t frame, uint32_t packet, bool split)
 	struct rte_mbuf *m = rte_pktmbuf_alloc(split ? rig_headers : rig_single);
 
 	assert_non_null(m);
-	rig_bytes((uint8_t *)rte_pktmbuf_append(m, first), stream, frame, packet);
+	assert_non_null(rte_pktmbuf_append(m, first));
+	rig_bytes(rte_pktmbuf_mtod(m, uint8_t *), stream, frame, packet);
 	if (split) {
 		struct rte_mbuf *p = rte_pktmbuf_alloc(rig_pixels);
 
@@ -122,6 +140,7 @@ rig_roles(struct frame_table *ft, uint32_t inbox_size)
 	memset(&rig_streams, 0xFF, sizeof(rig_streams));
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		rig_streams.stream[RIG_UDP_PORT + s] = s;
+	sources_init(&rig_sources, &rig_source_settings, &ft->detector, ft->config.stall_cycles);
 	for (uint32_t i = 0; i < ft->config.lanes; i++) {
 		struct rx *rx = rte_zmalloc("rx", sizeof(*rx), RTE_CACHE_LINE_SIZE);
 		char name[32];
@@ -132,6 +151,7 @@ rig_roles(struct frame_table *ft, uint32_t inbox_size)
 		rx->lane = &ft->lanes[i];
 		rx->streams = &rig_streams;
 		rx->detector = &ft->detector;
+		rx->sources = &rig_sources;
 		rx->peers = rig_rx;
 		rx->inbox = rte_ring_create(name, inbox_size, SOCKET_ID_ANY,
 			RING_F_MP_RTS_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);

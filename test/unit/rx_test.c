@@ -814,6 +814,308 @@ stop_in_the_middle(void **state)
 	finish();
 }
 
+/** A packet of somebody else: MAC address and IP address are not the detector's. */
+static struct rte_mbuf *
+forged(uint32_t stream, uint64_t frame, uint32_t packet)
+{
+	struct rte_mbuf *m = rig_packet(stream, frame, packet, packet % 2);
+	uint8_t *b = rte_pktmbuf_mtod(m, uint8_t *);
+
+	b[6] = 0x66;
+	memcpy(&b[26], (uint8_t[]){10, 9, 9, 9}, 4);
+	rig_checksum(b);
+	return m;
+}
+
+static void
+poll_until_idle(void)
+{
+	while (poll_all() != 0)
+		;
+}
+
+/* Nothing is configured: who comes first is believed until another one comes. Then what was taken
+ * is thrown out, and the first whole frame of one source decides. */
+static void
+forged_packets_before_the_real_ones(void **state)
+{
+	struct frame_closed closed;
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint32_t p = 0; p < 64; p++)
+		rig_push(0, forged(0, 1, p));
+	poll_until_idle();
+	assert_int_equal(rig_count(ft, RX_PLACED), 64);
+	for (uint64_t f = 1; f <= 3; f++)
+		send_frame(0, 0, f, true);
+	poll_until_idle();
+	assert_int_equal(rig_count(ft, RX_FOREIGN), 64 + 127);
+	assert_int_equal(rig_count(ft, RX_PLACED), 1 + 2 * 128);
+	/* and now they may send what they want */
+	for (uint32_t p = 0; p < 100; p++)
+		rig_push(0, forged(0, p < 50 ? 3 : 4, p));
+	poll_until_idle();
+	assert_int_equal(rig_count(ft, RX_FOREIGN), 64 + 127 + 100);
+	finish();
+	assert_int_equal(rig_sources.stream[0].step, SOURCE_LEARNT);
+	assert_false(frame_table_close(ft, &closed));
+}
+
+/* In the same burst, and while they wait for a window. */
+static void
+forged_packets_among_the_first(void **state)
+{
+	config.run.first_known = false;
+	ft = rig_table(&config);
+	rig_roles(ft, 64);
+	rig_poll_queue(0, 0);
+	for (uint32_t p = 0; p < 20; p++)
+		rig_push(0, rig_packet(0, 1, p, p % 2));
+	rig_push(0, forged(0, 1, 20));
+	poll_all();
+	assert_int_equal(rig_rx[0]->nb_pending, 0);
+	assert_int_equal(rig_count(ft, RX_FOREIGN), 21);
+	assert_int_equal(rig_mbufs_out(), 0);
+	for (uint64_t f = 2; f <= 4; f++)
+		send_frame(0, 0, f, true);
+	for (int i = 0; i < 10; i++) {
+		poll_all();
+		build();
+	}
+	assert_int_equal(rig_count(ft, RX_PLACED), 1 + 2 * 128);
+	finish();
+}
+
+/* Far frame numbers in a row move the window only if they are of the stream's own source. */
+static void
+forged_numbers_move_no_window(void **state)
+{
+	uint64_t frame = 1;
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (; frame <= 10; frame++) {
+		send_frame(0, 0, frame, true);
+		poll_until_idle();
+		for (uint32_t p = 0; p < 16; p++)
+			rig_push(0, forged(0, 1000000 + frame, p));
+		poll_until_idle();
+		build();
+		build();
+	}
+	assert_int_equal(rig_count(ft, RX_PLACED), 10 * 128);
+	assert_int_equal(rig_count(ft, RX_FOREIGN), 10 * 16);
+	assert_int_equal(ft->window.generation, 1);
+	/* its own source may */
+	send_frame(0, 0, 2000000, true);
+	for (int i = 0; i < 20; i++) {
+		poll_all();
+		build();
+	}
+	assert_int_equal(ft->window.generation, 2);
+	finish();
+}
+
+/* A source that is learnt gives its stream up by silence, and gets it back with one packet. */
+static void
+detector_is_replaced(void **state)
+{
+	begin(64);
+	rig_poll_queue(0, 0);
+	send_frame(0, 0, 1, true);
+	for (uint32_t p = 0; p < 127; p++)
+		rig_push(0, forged(0, 2, p));
+	rig_push(0, rig_packet(0, 2, 127, true));
+	for (uint32_t p = 0; p < 127; p++)
+		rig_push(0, forged(0, 2, p));
+	poll_until_idle();
+	assert_int_equal(rig_count(ft, RX_FOREIGN), 2 * 127);
+	/* a whole frame in a row, but not for long enough */
+	rig_push(0, forged(0, 2, 127));
+	poll_until_idle();
+	assert_int_equal(rig_count(ft, RX_FOREIGN), 2 * 127 + 1);
+	rig_sources.stall_cycles = 0;
+	rig_push(0, forged(0, 2, 0));
+	rig_push(0, forged(0, 2, 1));
+	poll_until_idle();
+	assert_int_equal(rig_count(ft, RX_PLACED), 128 + 1 + 2);
+	rig_push(0, rig_packet(0, 2, 2, true));
+	rig_push(0, forged(0, 2, 3));
+	poll_until_idle();
+	assert_int_equal(rig_count(ft, RX_PLACED), 128 + 1 + 3);
+	assert_int_equal(rig_count(ft, RX_FOREIGN), 2 * 127 + 2);
+	finish();
+}
+
+/* With addresses configured nothing is learnt: no other packet counts for anything. */
+static void
+configured_source(void **state)
+{
+	const uint32_t at[] = {SOURCE_MAC_FROM, SOURCE_IP_FROM, SOURCE_IP_TO, SOURCE_PORT_FROM};
+	const uint8_t *packet;
+	struct rte_mbuf *m;
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	m = rig_packet(0, 1, 0, false);
+	packet = rte_pktmbuf_mtod(m, const uint8_t *);
+	for (uint32_t i = 0; i < RTE_DIM(at); i++) {
+		uint8_t mask[SOURCE_HEADERS] = {0};
+
+		mask[at[i]] = 0xFF;
+		rig_source_settings = (struct source_settings){.source = true};
+		source_words(packet, 0, rig_source_settings.filter[0].value);
+		source_words(mask, 0, rig_source_settings.filter[0].mask);
+		sources_init(&rig_sources, &rig_source_settings, &d, 0);
+		for (uint32_t k = 0; k < RTE_DIM(at); k++) {
+			struct rte_mbuf *other = rig_packet(0, 1, 4 * i + k, k % 2);
+			uint8_t *b = rte_pktmbuf_mtod(other, uint8_t *);
+
+			b[at[k]] ^= 0x40;
+			rig_checksum(b);
+			rig_push(0, other);
+		}
+		poll_until_idle();
+		assert_int_equal(rig_count(ft, RX_FOREIGN), i + 1);
+		assert_int_equal(rig_count(ft, RX_PLACED), 3 * (i + 1));
+	}
+	rte_pktmbuf_free(m);
+	rig_source_settings = (struct source_settings){0};
+	finish();
+}
+
+/* What the port says of checksums counts; where it says nothing, the header is summed up. */
+static void
+checksums(void **state)
+{
+	static const struct {
+		uint64_t flags;
+		bool damaged, udp, taken;
+	} cases[] = {
+		{0, false, false, true},
+		{0, true, false, false},
+		{RTE_MBUF_F_RX_IP_CKSUM_GOOD, false, false, true},
+		{RTE_MBUF_F_RX_IP_CKSUM_GOOD, true, false, true},
+		{RTE_MBUF_F_RX_IP_CKSUM_NONE, true, false, false},
+		{RTE_MBUF_F_RX_IP_CKSUM_BAD, false, false, false},
+		{RTE_MBUF_F_RX_L4_CKSUM_BAD, false, false, true},
+		{RTE_MBUF_F_RX_L4_CKSUM_BAD, false, true, false},
+		{RTE_MBUF_F_RX_L4_CKSUM_GOOD, false, true, true},
+	};
+	uint32_t taken = 0;
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint32_t i = 0; i < RTE_DIM(cases); i++) {
+		struct rte_mbuf *m = rig_packet(0, 1, i, i % 2);
+		uint8_t *b = rte_pktmbuf_mtod(m, uint8_t *);
+
+		m->ol_flags |= cases[i].flags;
+		b[22] ^= cases[i].damaged; /* time to live */
+		b[41] = cases[i].udp;
+		rig_push(0, m);
+		poll_until_idle();
+		taken += cases[i].taken;
+		assert_int_equal(rig_count(ft, RX_PLACED), taken);
+		assert_int_equal(rig_count(ft, RX_CHECKSUM), i + 1 - taken);
+	}
+	finish();
+}
+
+/** A packet that says where its module is. */
+static struct rte_mbuf *
+positioned(uint32_t stream, uint64_t frame, uint32_t packet, uint16_t row, uint16_t column)
+{
+	struct rte_mbuf *m = rig_packet(stream, frame, packet, packet % 2);
+	uint8_t *h = rte_pktmbuf_mtod(m, uint8_t *) + RIG_HEADERS;
+
+	rig_put(h + 34, row, 2);
+	rig_put(h + 36, column, 2);
+	return m;
+}
+
+/** Four modules, two in a column; `from` says which one's packets come in each stream. */
+static void
+send_modules(uint64_t frame, const uint32_t from[4])
+{
+	for (uint32_t s = 0; s < 4; s++)
+		for (uint32_t p = 0; p < 128; p++)
+			rig_push(0, positioned(s, frame, p, from[s] % 2, from[s] / 2));
+	poll_until_idle();
+}
+
+static void
+four_modules(uint32_t positions)
+{
+	rig_config(&config, &d, 4, 1);
+	config.slots = 2;
+	config.give_up = 1;
+	config.run.first_known = true;
+	config.run.first_frame = 1;
+	rig_source_settings.positions = positions;
+	begin(64);
+	rig_poll_queue(0, 0);
+}
+
+static void
+swapped(uint32_t positions, const uint32_t from[4], uint32_t misplaced, uint32_t good)
+{
+	struct frame_closed closed;
+
+	four_modules(positions);
+	send_modules(1, from);
+	assert_int_equal(rig_count(ft, RX_MISPLACED), misplaced * 128);
+	assert_int_equal(rig_count(ft, RX_PLACED), good * 128);
+	/* put right: believed after a few packets */
+	send_modules(2, (const uint32_t[]){0, 1, 2, 3});
+	assert_int_equal(rig_count(ft, RX_MISPLACED), misplaced * (128 + SOURCE_MOVES - 1));
+	while (rig_close(ft, &closed))
+		if (closed.packets > 0)
+			free_slot(closed.slot);
+	finish();
+	rig_source_settings = (struct source_settings){0};
+}
+
+static void
+modules_in_their_places(void **state)
+{
+	swapped(SOURCE_POSITIONS_AUTO, (const uint32_t[]){0, 1, 2, 3}, 0, 4);
+}
+
+static void
+two_cables_are_swapped(void **state)
+{
+	swapped(SOURCE_POSITIONS_AUTO, (const uint32_t[]){0, 2, 1, 3}, 2, 2);
+}
+
+static void
+three_cables_are_swapped(void **state)
+{
+	swapped(2, (const uint32_t[]){1, 2, 0, 3}, 3, 1);
+}
+
+/* PSI's virtual servers need not set positions: where two are the same, nothing is checked. */
+static void
+modules_without_places(void **state)
+{
+	struct frame_closed closed;
+
+	for (uint32_t positions = 0; positions < 2; positions++) {
+		four_modules(positions == 0 ? SOURCE_POSITIONS_AUTO : SOURCE_POSITIONS_OFF);
+		send_modules(1,
+			positions == 0 ? (const uint32_t[]){0, 0, 0, 0}
+				       : (const uint32_t[]){3, 2, 1, 0});
+		assert_int_equal(rig_count(ft, RX_PLACED), 4 * 128);
+		while (rig_close(ft, &closed))
+			free_slot(closed.slot);
+		finish();
+		rig_source_settings = (struct source_settings){0};
+		teardown(NULL);
+		ft = NULL;
+	}
+}
+
 /* Anything on any queue in any order: it adds up. */
 static void
 random_mixture(void **state)
@@ -885,6 +1187,16 @@ main(int argc, char **argv)
 		TEST(first_packets_find_the_window),
 		TEST(full_role_finds_the_window),
 		TEST(stop_in_the_middle),
+		TEST(forged_packets_before_the_real_ones),
+		TEST(forged_packets_among_the_first),
+		TEST(forged_numbers_move_no_window),
+		TEST(detector_is_replaced),
+		TEST(configured_source),
+		TEST(checksums),
+		TEST(modules_in_their_places),
+		TEST(two_cables_are_swapped),
+		TEST(three_cables_are_swapped),
+		TEST(modules_without_places),
 		TEST(random_mixture),
 	};
 

@@ -147,10 +147,11 @@ peer_call(unsigned int i, const struct sink_private *req)
 		.arg = &peer[i],
 	};
 	struct sink_offer offer = {.role = SINK_ROLE_RECEIVER,
-		.producer = PEER_PRODUCER,
-		.run = PEER_RUN,
-		.incarnation = i,
-		.name = "hostile"};
+		.identity = peers.identity,
+		.producer = peers.producer,
+		.run = peers.run,
+		.incarnation = peers.incarnation != 0 ? peers.incarnation : i,
+		.name = peers.name};
 	struct peer *p = &peer[i];
 	struct rdma_conn_attr attr = {
 		.private_data = &p->handshake.receiver,
@@ -158,7 +159,7 @@ peer_call(unsigned int i, const struct sink_private *req)
 		.context = p,
 		.timeout_ms = 3000,
 	};
-	struct arrow_identity id = {PEER_PRODUCER, PEER_RUN, i, NULL};
+	struct arrow_identity id = {offer.producer, offer.run, offer.incarnation, NULL};
 	unsigned int k;
 
 	memset(p, 0, sizeof(*p));
@@ -241,6 +242,10 @@ peers_open(struct rdma_dev *dev, uint32_t store, const struct sink_key *key,
 	peers.dev = dev;
 	peers.pd = rdma_pd_alloc(dev);
 	peers.key = key;
+	peers.identity = "hostile";
+	peers.name = "hostile";
+	peers.producer = PEER_PRODUCER;
+	peers.run = PEER_RUN;
 	peers.sample = sample;
 	to->sin_family = AF_INET;
 	to->sin_port = htons(SINK_PORT);

@@ -45,6 +45,12 @@ struct peers {
 	struct rdma_pd *pd;
 	struct sockaddr_storage store;
 	const struct sink_key *key;
+	/* what the next one says that it is; peers_open() sets them to its own */
+	const char *identity;
+	const char *name; /* of the run */
+	uint64_t producer;
+	uint64_t run;
+	uint64_t incarnation; /* 0: its number */
 	const struct sink_sample *sample;
 	uint8_t *schema[SINK_TABLES];
 	uint32_t schema_bytes[SINK_TABLES];

@@ -164,7 +164,7 @@ turned_away(void)
 static void
 test_flood(void **state)
 {
-	struct sink_private req = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 0, {0}};
+	struct sink_private req = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 0, {0}, 0};
 	const struct store_counters *n;
 	unsigned int i;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A store that says it has more than there is, in any order, and for ever: a receiver notes what it
- * holds itself, and waits for so long. */
+ * holds itself, and waits for so long. What is written down before a batch goes, and which result
+ * releases it. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -193,6 +194,130 @@ test_order(void **state)
 	assert_int_equal(interval_set_count(&sender->have[1]), 2);
 }
 
+/* ---- batches into places, and their results -------------------------------------------------- */
+
+static unsigned int writes;
+
+int __wrap_sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg,
+	uint16_t nb_sge, uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
+uint32_t __wrap_rdma_mr_lkey(const struct rdma_mr *mr);
+
+uint32_t
+__wrap_rdma_mr_lkey(const struct rdma_mr *mr)
+{
+	return 0;
+}
+
+/* Whoever dies here has said in the ring that the store may have the batch. */
+int
+__wrap_sink_link_write(struct sink_link *l, uint64_t wr_id, const struct rdma_sge *sg,
+	uint16_t nb_sge, uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
+{
+	struct retention_batch b;
+
+	assert_true(retention_get(ring, 0, &b));
+	assert_int_equal(b.given, 1u << STORE);
+	writes++;
+	return 0;
+}
+
+/* Batch 0 of the ring is on its way in place 1. */
+static void
+send_one(struct retention_batch *b)
+{
+	static uint8_t stage[WINDOW * STAGE];
+	static struct rdma_mr *mr[1];
+	static struct sink_memory memory;
+	unsigned int i;
+
+	assert_true(retention_get(ring, 0, b));
+	assert_int_equal(b->given, 0);
+	retention_memory(ring, (void **)&memory.addr, &memory.length);
+	memory.slice = memory.length;
+	memory.nb = 1;
+	memory.mr = mr;
+	sender->config.memory = &memory;
+	sender->config.message_max = UINT64_MAX;
+	sender->link.extra = stage;
+	sender->state = SINK_SENDER_UP;
+	sender->nb_places = 2;
+	sender->place = calloc(2, sizeof(*sender->place));
+	sender->used = calloc(2, sizeof(*sender->used));
+	for (i = 0; i < SINK_TABLES; i++) {
+		sender->free_place[i] = calloc(2, sizeof(uint32_t));
+		sender->stream[i].body_max = SINK_BLOCK;
+	}
+	sender->used[0].batch = sender->used[1].batch = NO_BATCH;
+	sender->free_place[1][0] = 1;
+	sender->nb_free[1] = 1;
+	sender->nb_free_stages = 1;
+	assert_int_equal(sink_sender_offer(sender, 0), 0);
+	writes = 0;
+	assert_true(sink_sender_send_batch(sender, 1));
+}
+
+static void
+forget_places(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < SINK_TABLES; i++) {
+		free(sender->free_place[i]);
+		free(sender->queue[i].at);
+	}
+	free(sender->place);
+	free(sender->used);
+}
+
+static void
+test_given_first(void **state)
+{
+	struct retention_batch b;
+
+	send_one(&b);
+	/* the body, the entry */
+	assert_int_equal(writes, 1 + (b.body_bytes > 0));
+	forget_places();
+}
+
+/* A result is of the batch that is in the place: another number, table or place releases nothing.
+ * */
+static void
+test_result_of_another(void **state)
+{
+	struct {
+		struct sink_results m;
+		struct sink_result at;
+	} m;
+	struct retention_batch b;
+	struct sink_result wrong[4], right;
+	unsigned int i;
+
+	send_one(&b);
+	right = (struct sink_result){b.sequence, 1, b.table, SINK_DURABLE, 0};
+	for (i = 0; i < 4; i++)
+		wrong[i] = right;
+	wrong[0].sequence++;
+	wrong[1].table = 0;
+	wrong[2].entry = 0;
+	wrong[3].entry = 2;
+	sink_message_begin(&m, SINK_RESULTS, sizeof(m), 0);
+	m.m.nb = 1;
+	for (i = 0; i < 4; i++) {
+		m.at = wrong[i];
+		assert_int_equal(sink_sender_take_results(sender, &m.m),
+			i < 3 ? SINK_REASON_ORDER : SINK_REASON_MALFORMED);
+		assert_true(retention_get(ring, 0, &b) && b.held);
+		assert_int_equal(sender->stats.durable, 0);
+	}
+	m.at = right;
+	assert_int_equal(sink_sender_take_results(sender, &m.m), SINK_REASON_NONE);
+	assert_false(retention_get(ring, 0, &b));
+	/* once */
+	assert_int_equal(sink_sender_take_results(sender, &m.m), SINK_REASON_ORDER);
+	forget_places();
+}
+
 int
 main(void)
 {
@@ -202,6 +327,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_silence, begin, end),
 		cmocka_unit_test_setup_teardown(test_all_at_once, begin, end),
 		cmocka_unit_test_setup_teardown(test_order, begin, end),
+		cmocka_unit_test_setup_teardown(test_given_first, begin, end),
+		cmocka_unit_test_setup_teardown(test_result_of_another, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

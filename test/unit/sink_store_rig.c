@@ -135,12 +135,25 @@ rig_give_up(const char *what)
 }
 
 void
+rig_write_keys(const char *more)
+{
+	FILE *f = fopen(rig.keys_path, "w");
+
+	fprintf(f,
+		"[receiver " RIG_IDENTITY "]\nkey = %s\nproducers = 0x0123456789abcdef\n%s\n"
+		"[receiver hostile]\nkey = %s\nproducers = 666\n",
+		rig.key_path, more, rig.key_path);
+	fclose(f);
+	(void)chmod(rig.keys_path, 0600);
+}
+
+void
 rig_open_store_in(unsigned int i, unsigned int directory)
 {
 	static char dir[RIG_STORES][96];
 	const struct store_config c = {
 		.dev = rig.dev[1 + i],
-		.key = rig.key_path,
+		.keys = rig.keys_path,
 		.memory = 4 << 20,
 		.region = rig.region,
 		.heartbeat_ms = 100,
@@ -184,6 +197,7 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
 		.run = rig.run,
 		.producer = 0x0123456789abcdefull,
+		.identity = RIG_IDENTITY,
 		.key = &rig.key,
 		.role = SINK_ROLE_RECEIVER,
 		.result = on_result,
@@ -480,6 +494,8 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 	fprintf(f, "0123456789abcdef0123456789abcdef");
 	fclose(f);
 	chmod(rig.key_path, 0600);
+	snprintf(rig.keys_path, sizeof(rig.keys_path), "/dev/shm/braggline-keys-%d", getpid());
+	rig_write_keys("");
 	if (sink_key_read(&rig.key, rig.key_path, rig.message) < 0)
 		return 1;
 	sink_sample_init(&rig.sample, rig.seed, 250);
@@ -496,6 +512,7 @@ rig_run_tests(const struct CMUnitTest *tests, size_t nb)
 		(void)rdma_dev_close(rig.dev[i]);
 	}
 	unlink(rig.key_path);
+	unlink(rig.keys_path);
 	remove_all(rig.root);
 	rte_eal_cleanup();
 	return rc;

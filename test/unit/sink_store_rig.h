@@ -40,6 +40,7 @@ struct rig {
 	struct sink_sample sample;
 	char root[64]; /* of the files */
 	char key_path[80];
+	char keys_path[80]; /* the stores' keyring: of the receiver `sample` and of `hostile` */
 	char ring_path[80];
 	char message[PATH_MAX];
 	struct store *store[RIG_STORES];
@@ -84,6 +85,10 @@ void rig_give_up(const char *what);
 				rig_give_up(#condition);                       \
 		}                                                              \
 	} while (0)
+
+/* Write the keyring; stores take it when they have read it twice. @param more  lines of `sample` */
+#define RIG_IDENTITY "sample"
+void rig_write_keys(const char *more);
 
 void rig_open_store(unsigned int i);
 void rig_open_store_in(unsigned int i, unsigned int directory);

@@ -9,6 +9,7 @@
 
 #include "arrow_recovery.h"
 #include "sink_store_rig.h"
+#include "store_tree.h"
 #include "store_identity.h"
 
 /* The thin line: batches in, files out, in order. */
@@ -694,6 +695,119 @@ test_settles_aside(void **state)
 	rig_each_is_there_once(nb);
 }
 
+static uint8_t *spoilt; /* a byte of a body in the receiver's ring */
+
+static void
+mend(void)
+{
+	if (spoilt == NULL || rig.again == 0)
+		return;
+	*spoilt ^= 4;
+	spoilt = NULL;
+}
+
+static uint8_t *
+body_of(uint32_t batch)
+{
+	struct retention_batch b;
+
+	assert_true(retention_get(rig.ring, batch, &b));
+	return (uint8_t *)(uintptr_t)b.body;
+}
+
+/* One bit of a body flips behind the receiver's CRC: it is given back, and nothing of it is in a
+ * file. */
+static void
+test_flipped_on_the_way(void **state)
+{
+	const struct store_counters *n;
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	n = &store_look(rig.store[0])->counters;
+	rig.again = 0;
+	rig.also = mend;
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		if (k != 1) {
+			(void)rig_keep(1, k, 0);
+			continue;
+		}
+		spoilt = body_of(rig_keep(1, k, 0)) + 4095;
+		*spoilt ^= 4;
+	}
+	UNTIL(rig_held() == 0);
+	rig.also = NULL;
+	assert_null(spoilt);
+	assert_true(n->body_crc_errors >= 1 && n->body_crc_errors < STORE_CHECK_TRIES);
+	assert_int_equal(n->again, n->body_crc_errors);
+	assert_int_equal(n->stored_damaged, 0);
+	assert_int_equal(rig_stats_of(0).again, n->again);
+	assert_int_equal(n->durable, 2 * nb);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* How many batches of the files below have a body that is not their CRC's. */
+static unsigned int
+count_wrong(char *dir)
+{
+	char *const roots[] = {dir, NULL};
+	struct store_tree tree = {0};
+	char message[PATH_MAX];
+	unsigned int nb = 0;
+	const char *problem;
+	size_t i, k;
+
+	assert_int_equal(store_tree_read(&tree, roots, message), 0);
+	for (i = 0; i < tree.nb; i++) {
+		struct arrow_reader r;
+
+		assert_int_equal(arrow_reader_open(&r, tree.path[i], &problem), 0);
+		for (k = 0; k < r.nb_batches; k++)
+			nb += arrow_reader_crc(&r, k) != 1;
+		arrow_reader_close(&r);
+	}
+	store_tree_free(&tree);
+	return nb;
+}
+
+/* What the receiver itself has is wrong: it comes the same way three times, and is stored as it is.
+ * All else is as ever. */
+static void
+test_flipped_at_the_receiver(void **state)
+{
+	const struct store_counters *n;
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	n = &store_look(rig.store[0])->counters;
+	for (k = 0; k < nb; k++) {
+		const uint32_t batch = rig_keep(0, k, 0);
+
+		if (k == 2)
+			body_of(batch)[0] ^= 1;
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->body_crc_errors, STORE_CHECK_TRIES);
+	assert_int_equal(n->again, STORE_CHECK_TRIES - 1);
+	assert_int_equal(n->stored_damaged, 1);
+	assert_int_equal(n->durable, 2 * nb);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	assert_int_equal(count_wrong(rig.root), 1);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -717,6 +831,8 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_identity, rig_begin_test),
 		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
 		cmocka_unit_test_setup(test_settles_aside, rig_begin_test),
+		cmocka_unit_test_setup(test_flipped_on_the_way, rig_begin_test),
+		cmocka_unit_test_setup(test_flipped_at_the_receiver, rig_begin_test),
 	};
 
 	return rig_main(tests);

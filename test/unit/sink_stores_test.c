@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "arrow_crc.h"
 #include "left_rings.h"
 #include "sink_stores.h"
 
@@ -115,10 +116,12 @@ end(void **state)
 static uint32_t
 give(unsigned int number)
 {
-	const struct retention_batch b = {.rows = 1, .run = run};
+	struct retention_batch b = {.rows = 1, .run = run};
+	uint8_t *at = retention_reserve(ring, SINK_BLOCK);
 	uint32_t batch;
 
-	assert_non_null(retention_reserve(ring, SINK_BLOCK));
+	assert_non_null(at);
+	b.body_crc32c = arrow_crc32c(0, at + SINK_BLOCK, SINK_BLOCK);
 	batch = retention_commit(ring, &b);
 	retention_assign(ring, batch, number);
 	retention_give(ring, batch);

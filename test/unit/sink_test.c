@@ -25,7 +25,8 @@ static uint8_t schema[SINK_TABLES][SCHEMA_1];
 
 /* Both ends of a handshake, and what goes over between them. */
 struct pair {
-	struct sink_key key[2]; /* receiver's, store's */
+	struct sink_key key;	       /* the receiver's */
+	struct sink_identity identity; /* the store's of it */
 	struct sink_offer offer;
 	struct sink_endpoint receiver;
 	struct sink_endpoint store;
@@ -51,12 +52,21 @@ pair_init(struct pair *p)
 		for (k = 0; k < SCHEMA_1; k++)
 			schema[i][k] = random_number();
 	}
-	p->key[0].size = 40;
-	for (i = 0; i < p->key[0].size; i++)
-		p->key[0].bytes[i] = random_number();
-	p->key[1] = p->key[0];
+	p->key.size = 40;
+	for (i = 0; i < p->key.size; i++)
+		p->key.bytes[i] = random_number();
+	p->identity = (struct sink_identity){
+		.name = "recv-1",
+		.key = {p->key, {.size = 32, .bytes = {1}}},
+		.producer = {{3, 7}},
+		.nb_producers = 1,
+		.run = {"lyso_*"},
+		.nb_runs = 1,
+		.rights = SINK_RIGHT_WRITE,
+	};
 	p->offer = (struct sink_offer){
 		.role = SINK_ROLE_RECEIVER,
+		.identity = "recv-1",
 		.producer = 7,
 		.run = 8,
 		.incarnation = 9,
@@ -78,9 +88,9 @@ pair_free(struct pair *p)
 static void
 connect_pair(struct pair *p)
 {
-	assert_int_equal(sink_handshake_call(&p->r, &p->key[0], &p->offer, 100), 0);
-	assert_int_equal(sink_handshake_answer(
-				 &p->s, &p->key[1], 3, &p->r.receiver, sizeof(p->r.receiver), 100),
+	assert_int_equal(sink_handshake_call(&p->r, &p->key, &p->offer, 100), 0);
+	assert_int_equal(sink_handshake_answer(&p->s, &p->identity, 3, &p->r.receiver,
+				 sizeof(p->r.receiver), 100),
 		0);
 	assert_int_equal(sink_handshake_open(
 				 &p->r, &p->s.answer, sizeof(p->s.answer), &p->receiver, &p->store),
@@ -136,7 +146,7 @@ test_wrong_key(void **state)
 	struct pair p;
 
 	pair_init(&p);
-	p.key[1].bytes[39] ^= 1;
+	p.identity.key[0].bytes[39] ^= 1;
 	connect_pair(&p);
 	assert_true(step(&p));
 	assert_int_equal(p.s.reason, SINK_REASON_KEY);
@@ -178,7 +188,7 @@ test_replay(void **state)
 	req = p.r.receiver;
 	size = sink_handshake_send(&p.r, proof);
 	assert_int_equal(sink_handshake_receive(&p.s, proof, size), SINK_REASON_NONE);
-	assert_int_equal(sink_handshake_answer(&again, &p.key[1], 3, &req, sizeof(req), 100), 0);
+	assert_int_equal(sink_handshake_answer(&again, &p.identity, 3, &req, sizeof(req), 100), 0);
 	/* even from the same queue pairs */
 	assert_int_equal(sink_handshake_open(&again, NULL, 0, &p.receiver, &p.store), 0);
 	assert_int_equal(sink_handshake_receive(&again, proof, size), SINK_REASON_KEY);
@@ -194,15 +204,100 @@ test_between(void **state)
 	struct pair p;
 
 	pair_init(&p);
-	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 100), 0);
-	assert_int_equal(
-		sink_handshake_answer(&p.s, &p.key[1], 3, &p.r.receiver, sizeof(p.r.receiver), 100),
+	assert_int_equal(sink_handshake_call(&p.r, &p.key, &p.offer, 100), 0);
+	assert_int_equal(sink_handshake_answer(
+				 &p.s, &p.identity, 3, &p.r.receiver, sizeof(p.r.receiver), 100),
 		0);
 	assert_int_equal(
 		sink_handshake_open(&p.r, &p.s.answer, sizeof(p.s.answer), &p.receiver, &other), 0);
 	assert_int_equal(sink_handshake_open(&p.s, NULL, 0, &other, &p.store), 0);
 	assert_true(step(&p));
 	assert_int_equal(p.s.reason, SINK_REASON_KEY);
+	pair_free(&p);
+}
+
+/* One end of a proof is another one, and whoever made it has the key: a proof is of two ends. */
+static void
+test_other_end(void **state)
+{
+	const struct sink_endpoint other = {.addr = {7}, .qpn = 99};
+	struct pair p;
+	int end;
+
+	for (end = 0; end < 2; end++) {
+		pair_init(&p);
+		assert_int_equal(sink_handshake_call(&p.r, &p.key, &p.offer, 100), 0);
+		assert_int_equal(sink_handshake_answer(&p.s, &p.identity, 3, &p.r.receiver,
+					 sizeof(p.r.receiver), 100),
+			0);
+		assert_int_equal(
+			sink_handshake_open(&p.r, &p.s.answer, sizeof(p.s.answer),
+				end == 0 ? &other : &p.receiver, end == 1 ? &other : &p.store),
+			0);
+		assert_int_equal(sink_handshake_open(&p.s, NULL, 0, &p.receiver, &p.store), 0);
+		assert_true(step(&p));
+		assert_int_equal(p.s.reason, SINK_REASON_KEY);
+		pair_free(&p);
+	}
+}
+
+/* Whoever has one key speaks for one identity, and does what that may. */
+static void
+test_rights(void **state)
+{
+	static const struct {
+		const char *identity, *name;
+		uint64_t producer;
+		enum sink_role role;
+		uint8_t rights;
+		enum sink_reason reason;
+	} tries[] = {
+		{"recv-1", "lyso_1", 3, SINK_ROLE_RECEIVER, SINK_RIGHT_WRITE, 0},
+		{"recv-1", "lyso_1", 7, SINK_ROLE_RECEIVER, SINK_RIGHT_WRITE, 0},
+		{"recv-1", "lyso_1", 8, SINK_ROLE_RECEIVER, SINK_RIGHT_WRITE, SINK_REASON_RIGHTS},
+		{"recv-1", "lyso_1", 2, SINK_ROLE_RECEIVER, SINK_RIGHT_WRITE, SINK_REASON_RIGHTS},
+		{"recv-1", "lys_1", 7, SINK_ROLE_RECEIVER, SINK_RIGHT_WRITE, SINK_REASON_RIGHTS},
+		{"recv-1", "lyso_1", 7, SINK_ROLE_IMPORT, SINK_RIGHT_WRITE, SINK_REASON_RIGHTS},
+		{"recv-1", "lyso_1", 7, SINK_ROLE_IMPORT, SINK_RIGHT_IMPORT, 0},
+		{"recv-1", "lyso_1", 7, SINK_ROLE_RECEIVER, (uint8_t)~SINK_RIGHT_WRITE,
+			SINK_REASON_RIGHTS},
+		/* the key of another one */
+		{"recv-2", "lyso_1", 7, SINK_ROLE_RECEIVER, SINK_RIGHT_WRITE, SINK_REASON_KEY},
+	};
+	struct pair p;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+		pair_init(&p);
+		p.offer.identity = tries[i].identity;
+		p.offer.name = tries[i].name;
+		p.offer.producer = tries[i].producer;
+		p.offer.role = tries[i].role;
+		p.identity.rights = tries[i].rights;
+		connect_pair(&p);
+		assert_true(step(&p));
+		assert_int_equal(p.s.reason, tries[i].reason);
+		if (tries[i].reason != 0)
+			assert_null(p.s.schema[0]);
+		pair_free(&p);
+	}
+}
+
+/* While a key is changed either will do, and the answer is made with the same. */
+static void
+test_next_key(void **state)
+{
+	struct pair p;
+
+	pair_init(&p);
+	p.identity.key[1] = p.key;
+	p.identity.key[0].bytes[0] ^= 1;
+	connect_pair(&p);
+	while (step(&p))
+		;
+	assert_int_equal(p.r.state, SINK_HANDSHAKE_DONE);
+	assert_int_equal(p.s.state, SINK_HANDSHAKE_DONE);
+	assert_ptr_equal(p.s.key, &p.identity.key[1]);
 	pair_free(&p);
 }
 
@@ -217,13 +312,13 @@ test_changed(void **state)
 
 	for (round = 0; round < 400; round++) {
 		pair_init(&p);
-		assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 100), 0);
+		assert_int_equal(sink_handshake_call(&p.r, &p.key, &p.offer, 100), 0);
 		req = p.r.receiver;
 		if (round % 3 == 0) {
 			bit = random_number() % (sizeof(req) * 8);
 			((uint8_t *)&req)[bit / 8] ^= 1 << bit % 8;
 		}
-		if (sink_handshake_answer(&p.s, &p.key[1], 3, &req, sizeof(req), 100) != 0) {
+		if (sink_handshake_answer(&p.s, &p.identity, 3, &req, sizeof(req), 100) != 0) {
 			pair_free(&p);
 			continue;
 		}
@@ -349,31 +444,41 @@ test_offers(void **state)
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		p.offer.name = bad[i];
 		assert_int_equal(
-			sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_MALFORMED);
+			sink_handshake_call(&p.r, &p.key, &p.offer, 1), SINK_REASON_MALFORMED);
+		p.offer.name = "lyso_1";
+		p.offer.identity = bad[i];
+		assert_int_equal(
+			sink_handshake_call(&p.r, &p.key, &p.offer, 1), SINK_REASON_MALFORMED);
+		p.offer.identity = "recv-1";
 	}
 	p.offer.name = "A-9_.z";
-	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_NONE);
+	assert_int_equal(sink_handshake_call(&p.r, &p.key, &p.offer, 1), SINK_REASON_NONE);
 	p.offer.table[0].body_max = 4097;
-	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_MALFORMED);
+	assert_int_equal(sink_handshake_call(&p.r, &p.key, &p.offer, 1), SINK_REASON_MALFORMED);
 	p.offer.table[0].body_max = SINK_BODY_MAX + 4096;
-	assert_int_equal(sink_handshake_call(&p.r, &p.key[0], &p.offer, 1), SINK_REASON_MALFORMED);
+	assert_int_equal(sink_handshake_call(&p.r, &p.key, &p.offer, 1), SINK_REASON_MALFORMED);
 	pair_free(&p);
 }
 
 static void
 test_private(void **state)
 {
-	uint8_t bytes[56] = {0};
+	uint8_t bytes[64] = {0};
 	struct sink_private *p = (struct sink_private *)bytes;
 
-	*p = (struct sink_private){SINK_MAGIC, SINK_VERSION, SINK_ROLE_IMPORT, 0, 1, {0}};
+	*p = (struct sink_private){SINK_MAGIC, SINK_VERSION, SINK_ROLE_IMPORT, 0, 1, {0}, 0};
 	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_RECEIVER), 0);
-	assert_int_equal(sink_private_check(bytes, 47, SINK_ROLE_RECEIVER), SINK_REASON_MALFORMED);
+	assert_int_equal(sink_private_check(bytes, 55, SINK_ROLE_RECEIVER), SINK_REASON_MALFORMED);
 	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_STORE), SINK_REASON_MALFORMED);
-	bytes[55] = 1;
-	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_RECEIVER), SINK_REASON_MALFORMED);
+	bytes[63] = 1;
+	assert_int_equal(sink_private_check(bytes, 64, SINK_ROLE_RECEIVER), SINK_REASON_MALFORMED);
+	/* a store says no identity there */
+	p->role = SINK_ROLE_STORE;
+	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_STORE), 0);
+	p->identity = 1;
+	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_STORE), SINK_REASON_MALFORMED);
 	p->version++;
-	assert_int_equal(sink_private_check(bytes, 48, SINK_ROLE_RECEIVER), SINK_REASON_VERSION);
+	assert_int_equal(sink_private_check(bytes, 56, SINK_ROLE_RECEIVER), SINK_REASON_VERSION);
 }
 
 /* ---- messages that come in a session --------------------------------------------------------- */
@@ -537,37 +642,139 @@ test_bad_grants(void **state)
 
 /* ---- who may try, and the key ---------------------------------------------------------------- */
 
+static struct sink_gate_peer
+peer_at(uint8_t net, uint8_t host, uint64_t identity)
+{
+	return (struct sink_gate_peer){{[10] = 0xff, [11] = 0xff, 10, 0, net, host}, identity};
+}
+
 static void
 test_gate(void **state)
 {
-	uint8_t addr[16] = {1};
+	struct sink_gate_peer peer = peer_at(1, 1, 0);
 	struct sink_gate g = {0};
 	int place[SINK_GATE_PLACES], i;
+	void *evicted;
 
-	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++)
-		assert_true((place[i] = sink_gate_enter(&g, addr, 10)) >= 0);
-	/* one address cannot take them all */
-	assert_int_equal(sink_gate_enter(&g, addr, 10), -EBUSY);
-	for (; i < SINK_GATE_PLACES; i++) {
-		addr[1] = i;
-		assert_true((place[i] = sink_gate_enter(&g, addr, 11)) >= 0);
+	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++) {
+		place[i] = sink_gate_enter(&g, &peer, &place[i], 10, &evicted);
+		assert_true(place[i] >= 0 && evicted == NULL);
 	}
-	addr[1] = 200;
-	assert_int_equal(sink_gate_enter(&g, addr, 11), -EBUSY);
+	/* one address cannot take them all, nor one network */
+	assert_int_equal(sink_gate_enter(&g, &peer, &g, 10, &evicted), -EBUSY);
+	for (; i < SINK_GATE_PER_PREFIX; i++) {
+		peer = peer_at(1, 100 + i, 0);
+		place[i] = sink_gate_enter(&g, &peer, &place[i], 10, &evicted);
+		assert_true(place[i] >= 0);
+	}
+	peer = peer_at(1, 99, 0);
+	assert_int_equal(sink_gate_enter(&g, &peer, &g, 10, &evicted), -EBUSY);
+	assert_int_equal(g.crowded, 2);
+	for (; i < SINK_GATE_UNKNOWN; i++) {
+		peer = peer_at(100 + i, 1, 0);
+		place[i] = sink_gate_enter(&g, &peer, &place[i], 11, &evicted);
+		assert_true(place[i] >= 0);
+	}
+	peer = peer_at(200, 1, 0);
+	assert_int_equal(sink_gate_enter(&g, &peer, &g, 12, &evicted), -EBUSY);
 	assert_int_equal(g.full, 1);
-	assert_int_equal(g.address, 1);
 	sink_gate_leave(&g, place[3]);
-	assert_int_equal(sink_gate_enter(&g, addr, 12), place[3]);
-	/* time counts from the request, whatever came in between */
-	assert_int_equal(sink_gate_expire(&g, 10 + SINK_GATE_MS - 1), -1);
-	for (i = 0; sink_gate_expire(&g, 10 + SINK_GATE_MS) >= 0; i++)
+	assert_int_equal(sink_gate_enter(&g, &peer, &place[3], 12, &evicted), place[3]);
+	assert_null(evicted);
+	/* full: the oldest of the most crowded network goes, once it is old enough */
+	peer = peer_at(201, 1, 0);
+	assert_int_equal(sink_gate_enter(&g, &peer, &g, 9 + SINK_GATE_MIN_MS, &evicted), -EBUSY);
+	assert_int_equal(sink_gate_enter(&g, &peer, &g, 10 + SINK_GATE_MIN_MS, &evicted), place[0]);
+	assert_ptr_equal(evicted, &place[0]);
+	assert_int_equal(g.evicted, 1);
+	/* a full one waits for no proof for long; time counts from the request */
+	assert_null(sink_gate_expire(&g, 9 + SINK_GATE_MIN_MS));
+	assert_non_null(sink_gate_expire(&g, 10 + SINK_GATE_MIN_MS));
+	for (i = 1; sink_gate_expire(&g, 12 + SINK_GATE_MS) != NULL; i++)
 		;
-	assert_int_equal(i, 3);
-	for (; sink_gate_expire(&g, 12 + SINK_GATE_MS) >= 0; i++)
-		;
-	assert_int_equal(i, SINK_GATE_PLACES);
-	assert_int_equal(g.late, SINK_GATE_PLACES);
-	assert_int_equal(g.admitted, SINK_GATE_PLACES + 1);
+	assert_int_equal(i, SINK_GATE_UNKNOWN);
+	assert_int_equal(g.late, SINK_GATE_UNKNOWN);
+}
+
+/* Forged requests from everywhere: whoever has proved itself before gets in at once. */
+static void
+test_gate_flood(void **state)
+{
+	const struct sink_gate_peer receiver = peer_at(1, 1, 42);
+	struct sink_gate_peer peer;
+	struct sink_gate g = {0};
+	unsigned int i, taken = 0;
+	void *evicted;
+	uint64_t now;
+	int place;
+
+	place = sink_gate_enter(&g, &receiver, &g, 1, &evicted);
+	sink_gate_proved(&g, place, 1);
+	for (now = 2; now < 20000; now++) {
+		while (sink_gate_expire(&g, now) != NULL)
+			;
+		/* one that says it is the receiver, from elsewhere; and one from its address */
+		peer = peer_at(random_number(), random_number() % 200 + 50, 42);
+		taken += sink_gate_enter(&g, &peer, &peer, now, &evicted) >= 0;
+		peer = peer_at(1, 1, random_number() | 1ull << 40);
+		taken += sink_gate_enter(&g, &peer, &peer, now, &evicted) >= 0;
+		if (now % 100 != 0)
+			continue;
+		place = sink_gate_enter(&g, &receiver, &g, now, &evicted);
+		assert_true(place >= SINK_GATE_UNKNOWN);
+		assert_null(evicted);
+		sink_gate_leave(&g, place);
+	}
+	assert_true(taken > 0);
+	/* under its own name and address: it waits for no more than SINK_GATE_MIN_MS */
+	for (i = 0; i < SINK_GATE_PER_KNOWN; i++)
+		assert_true(sink_gate_enter(&g, &receiver, &peer, now, &evicted) >= 0);
+	assert_int_equal(sink_gate_enter(&g, &receiver, &g, now, &evicted), -EBUSY);
+	place = sink_gate_enter(&g, &receiver, &g, now + SINK_GATE_MIN_MS, &evicted);
+	assert_true(place >= 0 && evicted == &peer);
+	/* and is forgotten after a while */
+	assert_true(sink_gate_knows(&g, &receiver, SINK_GATE_REMEMBER_MS));
+	assert_false(sink_gate_knows(&g, &receiver, 1 + SINK_GATE_REMEMBER_MS));
+}
+
+/* The one that was not seen for longest is forgotten for a new one. */
+static void
+test_gate_remembers(void **state)
+{
+	struct sink_gate_peer peer;
+	struct sink_gate g = {0};
+	unsigned int i;
+	void *evicted;
+
+	for (i = 0; i <= SINK_GATE_REMEMBERED; i++) {
+		peer = peer_at(1, 1, i);
+		sink_gate_proved(&g, sink_gate_enter(&g, &peer, &g, 1 + i, &evicted), 1 + i);
+	}
+	for (i = 0; i <= SINK_GATE_REMEMBERED; i++) {
+		peer = peer_at(1, 1, i);
+		assert_int_equal(sink_gate_knows(&g, &peer, 1000), i > 0);
+	}
+}
+
+/* An IPv6 /64 is one network, and no IPv4 one. */
+static void
+test_gate_prefix(void **state)
+{
+	struct sink_gate_peer peer = {{0x20, 1}, 0};
+	struct sink_gate g = {0};
+	void *evicted;
+	unsigned int i;
+
+	for (i = 0; i < SINK_GATE_PER_PREFIX; i++) {
+		peer.addr[15] = i;
+		assert_true(sink_gate_enter(&g, &peer, &g, 1, &evicted) >= 0);
+	}
+	peer.addr[8] = 1;
+	assert_int_equal(sink_gate_enter(&g, &peer, &g, 1, &evicted), -EBUSY);
+	peer.addr[7] = 1;
+	assert_true(sink_gate_enter(&g, &peer, &g, 1, &evicted) >= 0);
+	peer = peer_at(1, 1, 0);
+	assert_true(sink_gate_enter(&g, &peer, &g, 1, &evicted) >= 0);
 }
 
 static void
@@ -653,6 +860,9 @@ main(void)
 		cmocka_unit_test(test_wrong_store),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_between),
+		cmocka_unit_test(test_other_end),
+		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_next_key),
 		cmocka_unit_test(test_changed),
 		cmocka_unit_test(test_another_schema),
 		cmocka_unit_test(test_long_schema),
@@ -665,6 +875,9 @@ main(void)
 		cmocka_unit_test(test_grant),
 		cmocka_unit_test(test_bad_grants),
 		cmocka_unit_test(test_gate),
+		cmocka_unit_test(test_gate_flood),
+		cmocka_unit_test(test_gate_remembers),
+		cmocka_unit_test(test_gate_prefix),
 		cmocka_unit_test(test_key),
 		cmocka_unit_test(test_numbers),
 	};

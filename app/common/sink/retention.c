@@ -7,6 +7,7 @@
 
 #include "fail_point.h"
 #include "retention_private.h"
+#include "sink_message.h"
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
@@ -40,6 +41,9 @@ retention_run_add(struct retention *r, const struct retention_run *from)
 	struct ring_run *run;
 	unsigned int i, t;
 
+	/* it becomes the name of files, of whoever adopts the ring too */
+	if (!sink_name_check(from->name))
+		return -EINVAL;
 	for (t = 0; t < SINK_TABLES; t++) {
 		if (from->schema_bytes[t] > RETENTION_SCHEMA)
 			return -E2BIG;
@@ -220,6 +224,7 @@ retention_commit(struct retention *r, const struct retention_batch *from)
 	b->received = from->received;
 	b->body_bytes = r->reserved_bytes - SINK_BLOCK;
 	b->body_crc32c = from->body_crc32c;
+	b->metadata_crc32c = arrow_crc32c(0, data_at(r, r->reserved), SINK_BLOCK);
 	b->run = from->run;
 	b->table = from->table;
 	step(r);
@@ -483,6 +488,7 @@ retention_stats_get(const struct retention *r, struct retention_stats *to)
 	GET(released);
 	GET(moved);
 	GET(adopted);
+	GET(damaged);
 	GET(full);
 #undef GET
 }

@@ -75,7 +75,7 @@ struct retention_store {
 };
 
 struct retention_config {
-	const char *path; /**< of the file; its directory exists */
+	const char *path; /**< of the file; its folder exists, but for retention_default_path() */
 	uint64_t producer;
 	uint64_t bytes;	  /**< for batches; rounded up to whole pages */
 	uint32_t batches; /**< 0: RETENTION_BATCHES */
@@ -94,16 +94,28 @@ struct retention_stats {
 	uint64_t released;
 	uint64_t moved; /**< given to one, and then another's */
 	uint64_t adopted;
-	uint64_t full; /**< times that there was no room */
+	uint64_t damaged; /**< not adopted: their bytes or numbers fail their checksums */
+	uint64_t full;	  /**< times that there was no room */
 };
 
 struct retention;
 
+/** `journal` in own_memory_folder(): where a ring is unless another path is given. */
+const char *retention_default_path(void);
+
 /**
- * Create the file, or adopt the one that is there.
+ * Create the file, or adopt the one that is there. Nothing that another user can have made is
+ * adopted: the file is a regular one of this user or root, mode 0600, with one name, and its folder
+ * is one that other users cannot write to, or sticky. The folder of retention_default_path() is
+ * made, and is this user's alone.
+ *
+ * A batch whose record, metadata or body fails its checksum is dropped, counted and named in the
+ * message; the others are adopted. Numbers that are out of range in what all of them depend on are
+ * refused. Another process of this user that truncates the file ends this one (SIGBUS).
  * @param message  out: what was done, or what is wrong and what was wanted
  * @return 0: new, nothing is held; 1: adopted, with the room that it has
  *   - -EBUSY: another process has it
+ *   - -EPERM, -ELOOP, -EISDIR, -EMEDIUMTYPE: another user can have made it
  *   - -EINVAL: a file of another producer, version, or none of ours; no tmpfs or hugetlbfs; no
  *     room for anything
  *   - -EBADMSG: damaged: move it away to begin anew, its batches are lost then
@@ -150,7 +162,8 @@ void retention_memory(const struct retention *r, void **addr, uint64_t *size);
 /**
  * Add a run.
  * @param run  name, numbers, schemas, body_max are used
- * @return index; -ENOSPC: RETENTION_RUNS are there; -E2BIG: a schema of more than RETENTION_SCHEMA
+ * @return index; -ENOSPC: RETENTION_RUNS are there; -E2BIG: a schema of more than RETENTION_SCHEMA;
+ *   -EINVAL: a name that sink_name_check() refuses
  */
 int retention_run_add(struct retention *r, const struct retention_run *run);
 

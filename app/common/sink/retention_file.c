@@ -13,8 +13,14 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "arrow_tables.h"
 #include "file_lock.h"
+#include "own_file.h"
 #include "retention_private.h"
+#include "sink_message.h"
+
+#define PAGE_MAX     (UINT64_C(1) << 34) /* the largest huge page that there is */
+#define DAMAGED_TEXT 768		 /* bytes: the names of some batches */
 
 static uint32_t
 header_crc(const struct ring_header *h)
@@ -39,16 +45,24 @@ map_file(struct retention *r, uint64_t size)
 }
 
 static void
-find_parts(struct retention *r)
+find_parts(struct retention *r, const struct ring_header *h)
 {
-	const struct ring_header *h = r->header;
-
 	r->ledger = (struct ring_ledger *)(r->map + h->ledger_at);
 	r->run = (struct ring_run *)(r->map + h->runs_at);
 	r->batch = (struct ring_batch *)(r->map + h->batches_at);
 	r->data = r->map + h->data_at;
 	r->data_size = h->data_size;
 	r->nb_batches = h->nb_batches;
+}
+
+/* What the number of batches makes of it; the rest is whole pages. @return the end of batches */
+static uint64_t
+lay_out_parts(struct ring_header *h)
+{
+	h->ledger_at = SINK_BLOCK;
+	h->runs_at = h->ledger_at + 2 * sizeof(struct ring_ledger);
+	h->batches_at = h->runs_at + RETENTION_RUNS * sizeof(struct ring_run);
+	return h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch);
 }
 
 /* Where the parts of a new file lie. @return 0 or -EINVAL */
@@ -59,10 +73,7 @@ lay_out(struct ring_header *h, const struct retention_config *c, uint64_t page, 
 
 	*h = (struct ring_header){
 		.version = RING_VERSION, .producer = c->producer, .nb_batches = nb};
-	h->ledger_at = SINK_BLOCK;
-	h->runs_at = h->ledger_at + 2 * sizeof(struct ring_ledger);
-	h->batches_at = h->runs_at + RETENTION_RUNS * sizeof(struct ring_run);
-	h->data_at = round_up(h->batches_at + (uint64_t)nb * sizeof(struct ring_batch), page);
+	h->data_at = round_up(lay_out_parts(h), page);
 	h->data_size = round_up(c->bytes, page);
 	h->size = h->data_at + h->data_size;
 	if (nb > RETENTION_BATCHES || c->bytes < 2 * SINK_BLOCK || h->data_size < c->bytes ||
@@ -90,7 +101,9 @@ create(struct retention *r, const struct retention_config *c, uint64_t page, cha
 		: map_file(r, h.size);
 	if (rc < 0) {
 		snprintf(message, PATH_MAX,
-			"no room for a retention ring of %llu bytes in %.3000s: %s",
+			"no room for a retention ring of %llu bytes in %.3000s: %s. Make the file "
+			"system larger (mount -o remount,size=... of a tmpfs, more huge pages), or "
+			"name another path or a smaller ring ([egress] ring, ring_mib)",
 			(unsigned long long)h.size, c->path, strerror(-rc));
 		return rc;
 	}
@@ -102,10 +115,50 @@ create(struct retention *r, const struct retention_config *c, uint64_t page, cha
 	return 0;
 }
 
+/* Whether the parts lie where they would in a new file of that size, of pages of any size. */
+static bool
+parts_fit(const struct ring_header *h, uint64_t size)
+{
+	struct ring_header made = {.nb_batches = h->nb_batches};
+	uint64_t end, page;
+
+	if (h->nb_batches == 0 || h->nb_batches > RETENTION_BATCHES)
+		return false;
+	end = lay_out_parts(&made);
+	if (h->ledger_at != made.ledger_at || h->runs_at != made.runs_at ||
+		h->batches_at != made.batches_at || h->size != size || h->data_at > size ||
+		h->data_size != size - h->data_at || h->data_size < 2 * SINK_BLOCK)
+		return false;
+	for (page = SINK_BLOCK; page <= PAGE_MAX; page *= 2) {
+		if (h->data_at == round_up(end, page) && h->data_size % page == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A place of a store, which changes and so has no checksum. */
+static bool
+store_is_sound(const struct ring_store *s)
+{
+	size_t i;
+
+	if (s->used > 1 || s->here > 1)
+		return false;
+	/* it is shown to people */
+	for (i = 0; s->address[i] != '\0'; i++) {
+		if (s->address[i] < ' ' || s->address[i] > '~' || i == sizeof(s->address) - 1)
+			return false;
+	}
+	return true;
+}
+
 /* Whether a header, read from a file of that size, is one of ours. */
 static int
 check_header(const struct ring_header *h, const char *path, uint64_t size, char *message)
 {
+	const char *what = NULL;
+	unsigned int i;
+
 	if (h->version != RING_VERSION) {
 		snprintf(message, PATH_MAX,
 			"%.3000s is a retention ring of version %u: wanted %u. What it holds is "
@@ -113,18 +166,21 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 			path, h->version, RING_VERSION);
 		return -EINVAL;
 	}
-	if (h->crc != header_crc(h) || h->size != size || h->nb_batches == 0 ||
-		h->nb_batches > RETENTION_BATCHES ||
-		h->batches_at - h->runs_at != RETENTION_RUNS * sizeof(struct ring_run) ||
-		h->data_at > size || h->data_size != size - h->data_at ||
-		h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch) > h->data_at) {
-		snprintf(message, PATH_MAX,
-			"the retention ring %.3000s is damaged: what it holds cannot be told; "
-			"move it away to begin a new one",
-			path);
-		return -EBADMSG;
+	if (h->crc != header_crc(h))
+		what = "the checksum of its header is wrong";
+	else if (!parts_fit(h, size))
+		what = "its parts are not where they should be in a file of its size";
+	for (i = 0; i < RETENTION_STORES && what == NULL; i++) {
+		if (h->store[i].used != 0 && !store_is_sound(&h->store[i]))
+			what = "the address of a store in it is none";
 	}
-	return 0;
+	if (what == NULL)
+		return 0;
+	snprintf(message, PATH_MAX,
+		"the retention ring %.3000s is damaged: %s. What it holds cannot be told; move it "
+		"away to begin a new one",
+		path, what);
+	return -EBADMSG;
 }
 
 static int
@@ -146,49 +202,159 @@ by_position(const void *a, const void *b)
 	return (x->position > y->position) - (x->position < y->position);
 }
 
-static bool
-batch_is_sound(const struct retention *r, const struct ring_batch *b)
+/* What is wrong with a run. */
+static const char *
+find_run_problem(const struct retention *r, const struct ring_run *run)
 {
-	const uint64_t at = b->position % r->data_size;
+	unsigned int t;
 
-	return b->state <= BATCH_IN_DOUBT && b->crc == CRC_FROM(b, position) &&
-		b->run < RETENTION_RUNS && r->run[b->run].state == RUN_LIVE &&
-		b->table < SINK_TABLES && b->body_bytes < r->data_size &&
-		at + SINK_BLOCK + b->body_bytes <= r->data_size;
+	for (t = 0; t < SINK_TABLES; t++) {
+		if (run->schema_bytes[t] > RETENTION_SCHEMA || run->body_max[t] > SINK_BODY_MAX)
+			return "a size is out of range";
+	}
+	if (run->crc != run_crc(run))
+		return "its checksum is wrong";
+	if (!sink_name_check(run->name))
+		return "its name cannot begin file names";
+	if (run->ended > 1 || (run->spilled & SPILLING_MASK) > r->nb_batches ||
+		((run->spilled & SPILLING_MASK) > 0 && run->spilled >> SPILLING_BITS == 0))
+		return "a count is out of range";
+	return NULL;
 }
 
-/* What does not stand in the file follows from what does. */
 static int
-rebuild(struct retention *r, char *message)
+check_runs(const struct retention *r, const char *path, char *message)
 {
-	struct ring_batch *b;
+	const char *problem;
+	unsigned int i;
+
+	for (i = 0; i < RETENTION_RUNS; i++) {
+		problem = r->run[i].state > RUN_LIVE ? "its state is out of range" : NULL;
+		if (problem == NULL && r->run[i].state == RUN_LIVE)
+			problem = find_run_problem(r, &r->run[i]);
+		if (problem == NULL)
+			continue;
+		snprintf(message, PATH_MAX,
+			"the retention ring %.3000s is damaged: run %u: %s. Move it away to begin "
+			"a new one",
+			path, i, problem);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/* What is wrong with the record of a batch. */
+static const char *
+find_record_problem(const struct retention *r, const struct ring_batch *b)
+{
+	if (b->state > BATCH_IN_DOUBT || b->crc != CRC_FROM(b, position) ||
+		b->position > POSITION_MAX || b->position % SINK_BLOCK != 0 ||
+		b->sequence == UINT64_MAX || b->run >= RETENTION_RUNS || b->table >= SINK_TABLES ||
+		b->body_bytes % SINK_BLOCK != 0 || b->body_bytes > r->data_size - SINK_BLOCK ||
+		b->position % r->data_size + SINK_BLOCK + b->body_bytes > r->data_size ||
+		r->run[b->run].state != RUN_LIVE)
+		return "record";
+	return NULL;
+}
+
+/* ... and with the bytes of one that is held. */
+static const char *
+find_batch_problem(const struct retention *r, const struct ring_batch *b)
+{
+	const char *problem = find_record_problem(r, b);
+	const uint8_t *metadata;
+
+	if (problem != NULL || b->state != BATCH_HELD)
+		return problem;
+	metadata = r->data + b->position % r->data_size;
+	if (b->metadata_crc32c != arrow_crc32c(0, metadata, SINK_BLOCK))
+		return "metadata";
+	if (b->body_crc32c != arrow_crc32c(0, metadata + SINK_BLOCK, b->body_bytes))
+		return "body";
+	return NULL;
+}
+
+/* Name a batch that is dropped, as long as there is room for it. */
+static void
+name_damaged(const struct retention *r, uint32_t index, const char *problem, char *text)
+{
+	const struct ring_batch *b = &r->batch[index];
+	const size_t at = strlen(text);
+
+	if (strcmp(problem, "record") == 0)
+		snprintf(text + at, DAMAGED_TEXT - at, "%s batch %u (%s)", at > 0 ? "," : "", index,
+			problem);
+	else
+		snprintf(text + at, DAMAGED_TEXT - at,
+			"%s batch %u (%s; run %s, %s %llu, frames %llu to %llu)", at > 0 ? "," : "",
+			index, problem, r->run[b->run].name, arrow_table_name(b->table),
+			(unsigned long long)b->sequence, (unsigned long long)b->first,
+			(unsigned long long)b->last);
+}
+
+/* What is held lies in the order of its positions, and all of it at a time. */
+static bool
+positions_fit(const struct retention *r, uint32_t n)
+{
+	const struct ring_batch *b;
+	uint64_t end = r->tail;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		b = &r->batch[r->taken[i].batch];
+		if (b->position < end)
+			return false;
+		end = b->position + SINK_BLOCK + b->body_bytes;
+	}
+	return r->head - r->tail <= r->data_size;
+}
+
+/* Bits of the stores that are known. */
+static uint16_t
+known_stores(const struct retention *r)
+{
+	uint16_t bits = 0;
+	unsigned int i;
+
+	for (i = 0; i < RETENTION_STORES; i++)
+		bits |= (uint16_t)(r->header->store[i].used != 0) << i;
+	return bits;
+}
+
+/* Who has it, and who may have it, is under no checksum. One that nobody knows has nothing. */
+static void
+mend_owner(struct retention *r, struct ring_batch *b, uint16_t known)
+{
+	if ((b->given & ~known) != 0)
+		PUT(b->given, b->given & known);
+	if (b->owner < RETENTION_STORES
+			? (known & 1u << b->owner) == 0
+			: b->owner != RETENTION_SPILL && b->owner != RETENTION_NOBODY)
+		PUT(b->owner, RETENTION_NOBODY);
+	step(r);
+}
+
+/* Find what is held or in doubt; nothing is changed. @return how many batches are held */
+static uint32_t
+find_batches(struct retention *r, char damaged[DAMAGED_TEXT])
+{
+	const struct ring_batch *b;
+	const char *problem;
 	uint32_t i, n = 0;
 
-	r->taken = calloc(r->nb_batches + 1, sizeof(*r->taken));
-	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
-	if (r->taken == NULL || r->free_batch == NULL) {
-		snprintf(message, PATH_MAX, "no memory for a list of %u batches", r->nb_batches);
-		return -ENOMEM;
-	}
-	for (i = 0; i < RETENTION_RUNS; i++) {
-		if (r->run[i].state == RUN_LIVE && r->run[i].crc != run_crc(&r->run[i])) {
-			snprintf(message, PATH_MAX, "run %u of the retention ring is damaged", i);
-			return -EBADMSG;
-		}
-	}
 	/* low numbers first */
 	for (i = r->nb_batches; i-- > 0;) {
 		b = &r->batch[i];
+		problem = b->state != BATCH_FREE ? find_batch_problem(r, b) : NULL;
+		if (problem != NULL) {
+			name_damaged(r, i, problem, damaged);
+			r->stats.damaged++;
+		}
 		/* killed between the last one that was told and forgetting it */
-		if (b->state == BATCH_IN_DOUBT && others_given(b) == 0)
-			PUT(b->state, BATCH_FREE);
-		if (b->state == BATCH_FREE) {
+		if (b->state == BATCH_FREE || problem != NULL ||
+			(b->state == BATCH_IN_DOUBT && others_given(b) == 0)) {
 			r->free_batch[r->nb_free++] = i;
 			continue;
-		}
-		if (!batch_is_sound(r, b)) {
-			snprintf(message, PATH_MAX, "batch %u of the retention ring is damaged", i);
-			return -EBADMSG;
 		}
 		r->references[b->run]++;
 		if (b->position + SINK_BLOCK + b->body_bytes > r->head)
@@ -202,6 +368,45 @@ rebuild(struct retention *r, char *message)
 	qsort(r->taken, n, sizeof(*r->taken), by_position);
 	r->taken_head = n;
 	r->tail = n > 0 ? r->taken[0].position : r->head;
+	return n;
+}
+
+/* What does not stand in the file follows from what does. */
+static int
+rebuild(struct retention *r, const char *path, char damaged[DAMAGED_TEXT], char *message)
+{
+	uint16_t known;
+	uint32_t i, n;
+	int rc;
+
+	r->taken = calloc(r->nb_batches + 1, sizeof(*r->taken));
+	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
+	if (r->taken == NULL || r->free_batch == NULL) {
+		snprintf(message, PATH_MAX, "no memory for a list of %u batches", r->nb_batches);
+		return -ENOMEM;
+	}
+	rc = check_runs(r, path, message);
+	if (rc < 0)
+		return rc;
+	known = known_stores(r);
+	for (i = 0; i < r->nb_batches; i++) {
+		if (r->batch[i].state != BATCH_FREE)
+			mend_owner(r, &r->batch[i], known);
+	}
+	n = find_batches(r, damaged);
+	if (!positions_fit(r, n)) {
+		snprintf(message, PATH_MAX,
+			"the retention ring %.3000s is damaged: batches lie on one another. Move "
+			"it away to begin a new one",
+			path);
+		return -EBADMSG;
+	}
+	for (i = 0; i < r->nb_free; i++) {
+		if (r->batch[r->free_batch[i]].state == BATCH_FREE)
+			continue;
+		PUT(r->batch[r->free_batch[i]].state, BATCH_FREE);
+		step(r);
+	}
 	r->stats.batches = n;
 	r->stats.adopted = n;
 	r->stats.bytes = r->head - r->tail;
@@ -238,6 +443,7 @@ static int
 adopt(struct retention *r, const char *path, const struct retention_config *c, uint64_t size,
 	char *message)
 {
+	char damaged[DAMAGED_TEXT] = "";
 	struct ring_header h;
 	unsigned int i;
 	int rc = read_header(r->fd, path, c, size, &h, message);
@@ -249,41 +455,101 @@ adopt(struct retention *r, const char *path, const struct retention_config *c, u
 		snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-rc));
 		return rc;
 	}
-	find_parts(r);
+	find_parts(r, &h);
 	for (i = 0; i < 2; i++) {
 		/* one that was being written when its process died is written again */
 		if (ledger_is_sound(&r->ledger[i]) && r->ledger[i].number > r->ledger_number)
 			r->ledger_number = r->ledger[i].number;
 	}
-	rc = rebuild(r, message);
+	rc = rebuild(r, path, damaged, message);
 	if (rc < 0)
 		return rc;
-	snprintf(message, PATH_MAX, "%llu batches of %.3000s adopted, %llu in doubt",
-		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt);
+	snprintf(message, PATH_MAX,
+		"%llu batches of %.3000s adopted, %llu in doubt; %llu damaged, and lost%s%s",
+		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
+		(unsigned long long)r->stats.damaged, r->stats.damaged > 0 ? ":" : "", damaged);
 	return 1;
+}
+
+const char *
+retention_default_path(void)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/journal", own_memory_folder());
+	return path;
+}
+
+/* The folder of a file. @param make  that of the default path is made. @return as
+ * own_folder_open() */
+static int
+open_folder(const char *path, bool make, char *message)
+{
+	char copy[PATH_MAX];
+
+	if (strcmp(path, retention_default_path()) == 0) {
+		return make ? own_folder_make(own_memory_folder(), OWN_FOLDER_PRIVATE, message)
+			    : own_folder_open(own_memory_folder(), OWN_FOLDER_PRIVATE, message);
+	}
+	snprintf(copy, sizeof(copy), "%s", path);
+	return own_folder_open(dirname(copy), OWN_FOLDER_NAMED, message);
+}
+
+/* In a folder that all may write to, what is not there is made by us or not at all. */
+static int
+open_or_create(int folder, const char *name, bool create)
+{
+	unsigned int tries;
+	int fd;
+
+	for (tries = 0; tries < 3; tries++) {
+		fd = own_file_open(folder, name, O_RDWR, 0);
+		if (fd != -ENOENT || !create)
+			return fd;
+		fd = own_file_open(folder, name, O_RDWR | O_CREAT | O_EXCL, OWN_SECRET_MODE);
+		if (fd != -EEXIST)
+			return fd;
+	}
+	return -EEXIST;
 }
 
 /* Open a file, for this process alone; on errors, too, it may be open then. */
 static int
-open_file(
-	int *fd, const char *path, int flags, unsigned int wait_ms, struct stat *st, char *message)
+open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct stat *st,
+	char *message)
 {
+	const int folder = open_folder(path, create, message);
+	char copy[PATH_MAX];
 	int rc;
 
-	*fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-	if (*fd < 0 || fstat(*fd, st) < 0) {
-		rc = -errno;
+	*fd = -1;
+	if (folder < 0)
+		return folder;
+	snprintf(copy, sizeof(copy), "%s", path);
+	*fd = open_or_create(folder, basename(copy), create);
+	close(folder);
+	if (*fd < 0) {
 		snprintf(message, PATH_MAX, "cannot open the retention ring %.3000s: %s", path,
-			strerror(-rc));
-		return rc;
+			own_file_error(*fd));
+		return *fd;
 	}
+	rc = own_file_check(*fd, path, 077, message);
+	if (rc < 0)
+		return rc;
 	rc = file_lock(*fd, wait_ms);
 	if (rc < 0) {
 		snprintf(message, PATH_MAX, "the retention ring %.3000s is another process's%s: %s",
 			path,
 			rc == -EBUSY ? " (or of one that has died and waits for its disk)" : "",
 			strerror(-rc));
+		return rc;
 	}
+	/* now that nobody else changes it */
+	if (fstat(*fd, st) == 0)
+		return 0;
+	rc = -errno;
+	snprintf(message, PATH_MAX, "cannot look at the retention ring %.3000s: %s", path,
+		strerror(-rc));
 	return rc;
 }
 
@@ -316,6 +582,7 @@ int
 retention_open(struct retention **ring, const struct retention_config *c, char message[PATH_MAX])
 {
 	struct retention *r = calloc(1, sizeof(*r));
+	char none[DAMAGED_TEXT] = "";
 	struct statfs fs;
 	struct stat st;
 	int rc;
@@ -325,7 +592,7 @@ retention_open(struct retention **ring, const struct retention_config *c, char m
 		return -ENOMEM;
 	r->step = c->step;
 	r->step_arg = c->step_arg;
-	rc = open_file(&r->fd, c->path, O_CREAT, FILE_LOCK_MS, &st, message);
+	rc = open_file(&r->fd, c->path, true, FILE_LOCK_MS, &st, message);
 	if (rc == 0)
 		rc = check_file_system(c->path, fstatfs(r->fd, &fs) < 0 ? errno : 0, &fs, message);
 	if (rc == 0)
@@ -333,8 +600,8 @@ retention_open(struct retention **ring, const struct retention_config *c, char m
 	if (rc == 0) {
 		rc = create(r, c, page_of(&fs), message);
 		if (rc == 0) {
-			find_parts(r);
-			rc = rebuild(r, message);
+			find_parts(r, r->header);
+			rc = rebuild(r, c->path, none, message);
 		}
 		if (rc == 0)
 			snprintf(message, PATH_MAX, "%.3000s: new, room for %llu bytes", c->path,
@@ -360,7 +627,7 @@ retention_open_existing(struct retention **ring, const char *path, char message[
 	snprintf(message, PATH_MAX, "no memory for a retention ring");
 	if (r == NULL)
 		return -ENOMEM;
-	rc = open_file(&r->fd, path, 0, FILE_LOCK_MS, &st, message);
+	rc = open_file(&r->fd, path, false, FILE_LOCK_MS, &st, message);
 	if (rc == 0) {
 		rc = adopt(r, path, NULL, st.st_size, message);
 		if (rc == 0) {
@@ -376,16 +643,19 @@ retention_open_existing(struct retention **ring, const char *path, char message[
 	return 0;
 }
 
-/* The directory of a file that is not there. @return 0 or errno */
+/* Where a file that is not there would be. @return 0 or errno */
 static int
-look_at_directory(const char *path, struct statfs *fs)
+look_at_folder(const char *path, struct statfs *fs)
 {
 	char copy[PATH_MAX];
-	const char *dir;
+	const char *folder;
 
 	snprintf(copy, sizeof(copy), "%s", path);
-	dir = dirname(copy);
-	return access(dir, W_OK | X_OK) < 0 || statfs(dir, fs) < 0 ? errno : 0;
+	folder = dirname(copy);
+	/* the default one is made when it is needed */
+	if (strcmp(path, retention_default_path()) == 0 && access(folder, F_OK) < 0)
+		folder = dirname(copy);
+	return access(folder, W_OK | X_OK) < 0 || statfs(folder, fs) < 0 ? errno : 0;
 }
 
 int
@@ -397,13 +667,13 @@ retention_probe(
 	struct statfs fs;
 	int fd, rc, error;
 
-	rc = open_file(&fd, c->path, 0, 0, &st, message);
+	rc = open_file(&fd, c->path, false, 0, &st, message);
 	if (rc < 0 && rc != -ENOENT)
 		goto out;
 	if (rc == 0)
 		error = fstatfs(fd, &fs) < 0 ? errno : 0;
 	else
-		error = look_at_directory(c->path, &fs);
+		error = look_at_folder(c->path, &fs);
 	rc = check_file_system(c->path, error, &fs, message);
 	if (rc == 0)
 		rc = read_header(fd, c->path, c, st.st_size, &h, message);

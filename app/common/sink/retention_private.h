@@ -7,7 +7,7 @@
 #include "retention.h"
 
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
-#define RING_VERSION 6
+#define RING_VERSION 7
 
 /* A store that batches were given to. */
 struct ring_store {
@@ -56,7 +56,7 @@ enum run_state {
 };
 
 struct ring_run {
-	uint32_t crc;  /* from `run` to `body_max` */
+	uint32_t crc;  /* from `run` to `body_max`, then the schemas */
 	uint8_t state; /* makes it valid */
 	uint8_t ended; /* makes `batches` valid */
 	uint16_t reserved;
@@ -73,6 +73,9 @@ struct ring_run {
 	uint8_t schema[SINK_TABLES][RETENTION_SCHEMA];
 };
 static_assert(sizeof(struct ring_run) == SINK_BLOCK + SINK_TABLES * RETENTION_SCHEMA, "blocks");
+
+/* "Bytes ever taken" never gets there: sums with it do not overflow. */
+#define POSITION_MAX (UINT64_C(1) << 62)
 
 #define SPILLING_BITS 24
 #define SPILLING_MASK ((UINT64_C(1) << SPILLING_BITS) - 1)
@@ -99,7 +102,9 @@ struct ring_batch {
 	uint32_t body_crc32c;
 	uint16_t run;
 	uint8_t table;
-	uint8_t reserved[57];
+	uint8_t reserved;
+	uint32_t metadata_crc32c;
+	uint8_t reserved2[52];
 };
 static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
 
@@ -167,11 +172,17 @@ ledger_is_sound(const struct ring_ledger *l)
 	return l->number > 0 && l->size <= RETENTION_LEDGER && l->crc == ledger_crc(l);
 }
 
+/* Of a run whose schema_bytes are in range. */
 static inline uint32_t
 run_crc(const struct ring_run *run)
 {
-	return arrow_crc32c(
+	uint32_t crc = arrow_crc32c(
 		0, &run->run, offsetof(struct ring_run, batches) - offsetof(struct ring_run, run));
+	unsigned int t;
+
+	for (t = 0; t < SINK_TABLES; t++)
+		crc = arrow_crc32c(crc, run->schema[t], run->schema_bytes[t]);
+	return crc;
 }
 
 /* Who may have a batch beside its owner. */

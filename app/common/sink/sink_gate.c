@@ -5,49 +5,216 @@
 
 #include "sink_gate.h"
 
-int
-sink_gate_enter(struct sink_gate *g, const uint8_t addr[16], uint64_t now)
+/* Places of a pool: from `first` to before `end`. */
+struct pool {
+	unsigned int first;
+	unsigned int end;
+};
+
+static struct pool
+pool_of(bool known)
+{
+	return known ? (struct pool){SINK_GATE_UNKNOWN, SINK_GATE_PLACES}
+		     : (struct pool){0, SINK_GATE_UNKNOWN};
+}
+
+unsigned int
+sink_gate_prefix(const uint8_t addr[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(addr, mapped, sizeof(mapped)) == 0 ? 15 : 8;
+}
+
+static bool
+same_peer(const struct sink_gate_peer *a, const struct sink_gate_peer *b)
+{
+	return a->identity == b->identity && memcmp(a->addr, b->addr, sizeof(a->addr)) == 0;
+}
+
+static bool
+same_prefix(const uint8_t a[16], const uint8_t b[16])
+{
+	const unsigned int size = sink_gate_prefix(a);
+
+	return size == sink_gate_prefix(b) && memcmp(a, b, size) == 0;
+}
+
+/* Whether two places are counted together. */
+static bool
+same_group(const struct sink_gate_peer *a, const struct sink_gate_peer *b, bool known)
+{
+	return known ? same_peer(a, b) : same_prefix(a->addr, b->addr);
+}
+
+static int
+find_known(const struct sink_gate *g, const struct sink_gate_peer *peer)
+{
+	unsigned int i;
+
+	for (i = 0; i < SINK_GATE_REMEMBERED; i++) {
+		if (g->known[i].proved != 0 && same_peer(&g->known[i].peer, peer))
+			return (int)i;
+	}
+	return -1;
+}
+
+bool
+sink_gate_knows(const struct sink_gate *g, const struct sink_gate_peer *peer, uint64_t now)
+{
+	const int i = find_known(g, peer);
+
+	return i >= 0 && now < g->known[i].proved + SINK_GATE_REMEMBER_MS;
+}
+
+static unsigned int
+crowd_of(const struct sink_gate *g, const struct sink_gate_peer *peer, bool known)
+{
+	const struct pool pool = pool_of(known);
+	unsigned int i, nb = 0;
+
+	for (i = pool.first; i < pool.end; i++)
+		nb += g->place[i].since != 0 && same_group(&g->place[i].peer, peer, known);
+	return nb;
+}
+
+static bool
+is_older(const struct sink_gate *g, unsigned int i, int than)
+{
+	return than < 0 || g->place[i].since < g->place[than].since;
+}
+
+/* The oldest place of those that are old enough to go, of the most crowded group or of `peer`'s. */
+static int
+find_victim(const struct sink_gate *g, const struct sink_gate_peer *peer, bool known, uint64_t now)
+{
+	const struct pool pool = pool_of(known);
+	unsigned int i, crowd, most = 0;
+	int victim = -1;
+
+	for (i = pool.first; i < pool.end; i++) {
+		if (g->place[i].since == 0 || now < g->place[i].since + SINK_GATE_MIN_MS ||
+			(peer != NULL && !same_group(&g->place[i].peer, peer, known)))
+			continue;
+		crowd = crowd_of(g, &g->place[i].peer, known);
+		if (crowd > most || (crowd == most && is_older(g, i, victim))) {
+			most = crowd;
+			victim = (int)i;
+		}
+	}
+	return victim;
+}
+
+static bool
+is_crowded(const struct sink_gate *g, const struct sink_gate_peer *peer)
 {
 	unsigned int i, same = 0;
-	int place = -1;
 
-	for (i = 0; i < SINK_GATE_PLACES; i++) {
-		if (g->place[i].until == 0)
-			place = i;
-		else
-			same += memcmp(g->place[i].addr, addr, 16) == 0;
+	for (i = 0; i < SINK_GATE_UNKNOWN; i++)
+		same += g->place[i].since != 0 &&
+			memcmp(g->place[i].peer.addr, peer->addr, sizeof(peer->addr)) == 0;
+	return same >= SINK_GATE_PER_ADDRESS || crowd_of(g, peer, false) >= SINK_GATE_PER_PREFIX;
+}
+
+static int
+find_place(struct sink_gate *g, const struct sink_gate_peer *peer, bool known, uint64_t now)
+{
+	const struct pool pool = pool_of(known);
+	unsigned int i;
+	int place;
+
+	if (known && crowd_of(g, peer, true) >= SINK_GATE_PER_KNOWN) {
+		/* somebody may use its name and address: its own places are all that this takes */
+		place = find_victim(g, peer, true, now);
+		g->crowded += place < 0;
+		return place;
 	}
-	if (same >= SINK_GATE_PER_ADDRESS) {
-		g->address++;
-		return -EBUSY;
+	if (!known && is_crowded(g, peer)) {
+		g->crowded++;
+		return -1;
 	}
-	if (place < 0) {
-		g->full++;
-		return -EBUSY;
+	for (i = pool.first; i < pool.end; i++) {
+		if (g->place[i].since == 0)
+			return (int)i;
 	}
-	memcpy(g->place[place].addr, addr, 16);
-	g->place[place].until = now + SINK_GATE_MS;
-	g->admitted++;
+	place = find_victim(g, NULL, known, now);
+	g->full += place < 0;
 	return place;
+}
+
+int
+sink_gate_enter(struct sink_gate *g, const struct sink_gate_peer *peer, void *owner, uint64_t now,
+	void **evicted)
+{
+	const bool known = sink_gate_knows(g, peer, now);
+	const int place = find_place(g, peer, known, now);
+
+	*evicted = NULL;
+	if (place < 0)
+		return -EBUSY;
+	if (g->place[place].since != 0) {
+		*evicted = g->place[place].owner;
+		g->evicted++;
+	}
+	g->place[place].peer = *peer;
+	g->place[place].since = now;
+	g->place[place].owner = owner;
+	g->admitted++;
+	g->admitted_known += known;
+	return place;
+}
+
+void
+sink_gate_proved(struct sink_gate *g, int place, uint64_t now)
+{
+	const struct sink_gate_peer *peer = &g->place[place].peer;
+	int i = find_known(g, peer), k;
+
+	/* the one that has not been here for longest makes room */
+	for (k = 0; i < 0 && k < SINK_GATE_REMEMBERED; k++) {
+		if (g->known[k].proved == 0)
+			i = k;
+	}
+	if (i < 0) {
+		for (i = 0, k = 1; k < SINK_GATE_REMEMBERED; k++) {
+			if (g->known[k].proved < g->known[i].proved)
+				i = k;
+		}
+	}
+	g->known[i].peer = *peer;
+	g->known[i].proved = now;
+	sink_gate_leave(g, place);
 }
 
 void
 sink_gate_leave(struct sink_gate *g, int place)
 {
-	g->place[place].until = 0;
+	g->place[place].since = 0;
+	g->place[place].owner = NULL;
 }
 
-int
+void *
 sink_gate_expire(struct sink_gate *g, uint64_t now)
 {
-	int i;
+	unsigned int i, k, used, known;
+	uint64_t ms;
+	void *owner;
 
-	for (i = 0; i < SINK_GATE_PLACES; i++) {
-		if (g->place[i].until == 0 || now < g->place[i].until)
-			continue;
-		g->place[i].until = 0;
-		g->late++;
-		return i;
+	for (known = 0; known < 2; known++) {
+		const struct pool pool = pool_of(known);
+		const unsigned int size = pool.end - pool.first;
+
+		for (used = 0, k = pool.first; k < pool.end; k++)
+			used += g->place[k].since != 0;
+		ms = SINK_GATE_MS - (SINK_GATE_MS - SINK_GATE_MIN_MS) * used / size;
+		for (i = pool.first; i < pool.end; i++) {
+			if (g->place[i].since == 0 || now < g->place[i].since + ms)
+				continue;
+			owner = g->place[i].owner;
+			sink_gate_leave(g, (int)i);
+			g->late++;
+			return owner;
+		}
 	}
-	return -1;
+	return NULL;
 }

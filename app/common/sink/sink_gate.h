@@ -1,42 +1,83 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Connections that have not proved themselves yet are few and short-lived: who may try.
+ * Admission of connections that have not proved themselves yet: few at a time, and not for long.
  *
- * The bound holds for half-open connections and for those that send slowly alike: time counts from
- * the request on, whatever comes in between. One thread.
+ * There are two pools. One is of peers that have proved themselves before: an identity at an
+ * address, which a REQ names. The other one is of all that nobody knows. So a flood of requests
+ * from forged addresses takes no place of a receiver that comes back.
+ *
+ * Time counts from the request on, whatever comes in between. The fuller a pool, the shorter: from
+ * SINK_GATE_MS down to SINK_GATE_MIN_MS. In a full one the oldest place of the most crowded prefix
+ * goes to the next who asks, if it is that old.
+ *
+ * What is remembered: the last SINK_GATE_REMEMBERED pairs of identity and address, for
+ * SINK_GATE_REMEMBER_MS after their last proof, in memory only. One thread.
  */
 #ifndef SINK_GATE_H
 #define SINK_GATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#define SINK_GATE_PLACES      16   /**< connections that may try at a time, */
-#define SINK_GATE_PER_ADDRESS 4	   /**< of one address, */
-#define SINK_GATE_MS	      5000 /**< and for how long */
+#define SINK_GATE_UNKNOWN     16 /**< places of those that nobody knows, */
+#define SINK_GATE_PER_ADDRESS 4	 /**< of them of one address, */
+#define SINK_GATE_PER_PREFIX  8	 /**< of one IPv4 /24 or IPv6 /64 */
+#define SINK_GATE_KNOWN	      16 /**< places of those that have proved themselves before, */
+#define SINK_GATE_PER_KNOWN   8	 /**< of them of one identity at one address */
+#define SINK_GATE_PLACES      (SINK_GATE_UNKNOWN + SINK_GATE_KNOWN)
+#define SINK_GATE_MS	      5000 /**< for a proof, in an empty pool, */
+#define SINK_GATE_MIN_MS      500  /**< and in a full one */
+#define SINK_GATE_REMEMBERED  256
+#define SINK_GATE_REMEMBER_MS (7 * 24 * 3600 * UINT64_C(1000))
+
+/** Who asks. */
+struct sink_gate_peer {
+	uint8_t addr[16];
+	uint64_t identity; /**< that it says it is: sink_private.identity */
+};
 
 struct sink_gate {
 	struct {
-		uint8_t addr[16];
-		uint64_t until; /**< 0: free */
-	} place[SINK_GATE_PLACES];
+		struct sink_gate_peer peer;
+		uint64_t since; /**< ms; 0: free */
+		void *owner;
+	} place[SINK_GATE_PLACES]; /**< those of unknown ones first */
+	struct {
+		struct sink_gate_peer peer;
+		uint64_t proved; /**< ms; 0: free */
+	} known[SINK_GATE_REMEMBERED];
 	uint64_t admitted;
-	uint64_t full;	  /**< sent away: all places taken */
-	uint64_t address; /**< sent away: too many of this address */
-	uint64_t late;	  /**< time was over */
+	uint64_t admitted_known; /**< of them known */
+	uint64_t full;		 /**< sent away: all places taken */
+	uint64_t crowded;	 /**< sent away: too many of this address, prefix or identity */
+	uint64_t evicted;	 /**< ended for another one */
+	uint64_t late;		 /**< time was over */
 };
+
+/** Whether it has proved itself before, and that is remembered. */
+bool sink_gate_knows(const struct sink_gate *g, const struct sink_gate_peer *peer, uint64_t now);
 
 /**
  * Somebody asks.
- * @param now  ms, any clock that does not go back; not 0
+ * @param now      ms, any clock that does not go back; not 0
+ * @param owner    of the place, not NULL: what is evicted and expires
+ * @param evicted  out: owner of the place until now, to be ended; NULL: it was free
  * @return a place; -EBUSY: not now
  */
-int sink_gate_enter(struct sink_gate *g, const uint8_t addr[16], uint64_t now);
+int sink_gate_enter(struct sink_gate *g, const struct sink_gate_peer *peer, void *owner,
+	uint64_t now, void **evicted);
 
-/** It has proved itself, or is gone. */
+/** It has proved itself: it is known from here on, and leaves. */
+void sink_gate_proved(struct sink_gate *g, int place, uint64_t now);
+
+/** It is gone. */
 void sink_gate_leave(struct sink_gate *g, int place);
 
-/** A place whose time is over, once for each; its connection is to be ended. @return -1: none */
-int sink_gate_expire(struct sink_gate *g, uint64_t now);
+/** Owner of a place whose time is over, once for each: to be ended. @return NULL: none */
+void *sink_gate_expire(struct sink_gate *g, uint64_t now);
+
+/** Length of a prefix that counts as one network, in bytes: 15 (IPv4 /24), 8 (IPv6 /64). */
+unsigned int sink_gate_prefix(const uint8_t addr[16]);
 
 #endif /* SINK_GATE_H */

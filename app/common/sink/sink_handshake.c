@@ -19,7 +19,8 @@ fail(struct sink_handshake *h, enum sink_reason reason)
 
 /* The MAC of all that was said; a store's has the receiver's in it. */
 static int
-make_mac(const struct sink_handshake *h, bool store, uint8_t mac[SINK_MAC_BYTES])
+make_mac(const struct sink_handshake *h, const struct sink_key *key, bool store,
+	uint8_t mac[SINK_MAC_BYTES])
 {
 	const char *label = store ? store_label : receiver_label;
 	const size_t said = offsetof(struct sink_proof, mac) + (store ? SINK_MAC_BYTES : 0);
@@ -31,21 +32,22 @@ make_mac(const struct sink_handshake *h, bool store, uint8_t mac[SINK_MAC_BYTES]
 		{&h->proof, said},
 	};
 
-	return sink_key_mac(h->key, parts, sizeof(parts) / sizeof(parts[0]), mac);
+	return sink_key_mac(key, parts, sizeof(parts) / sizeof(parts[0]), mac);
 }
 
 static enum sink_reason
 make_proof(struct sink_handshake *h, const struct sink_offer *offer)
 {
 	struct sink_proof *p = &h->proof;
-	const size_t len = strlen(offer->name);
 	struct sink_table *t;
 	unsigned int i;
 
 	sink_message_begin(p, SINK_PROOF, sizeof(*p), 0);
 	p->run = offer->run;
 	p->incarnation = offer->incarnation;
-	memcpy(p->name, offer->name, len < sizeof(p->name) ? len : sizeof(p->name));
+	/* one that is too long has no end, and is none */
+	memcpy(p->name, offer->name, strnlen(offer->name, sizeof(p->name)));
+	memcpy(p->identity, offer->identity, strnlen(offer->identity, sizeof(p->identity)));
 	for (i = 0; i < SINK_TABLES; i++) {
 		t = &p->table[i];
 		t->body_max = offer->table[i].body_max;
@@ -72,6 +74,7 @@ sink_handshake_call(struct sink_handshake *h, const struct sink_key *key,
 		.version = SINK_VERSION,
 		.role = offer->role,
 		.node = offer->producer,
+		.identity = sink_identity_id(offer->identity),
 	};
 	reason = make_proof(h, offer);
 	if (reason == SINK_REASON_NONE && sink_random(h->receiver.nonce, SINK_NONCE_BYTES) < 0)
@@ -84,15 +87,26 @@ sink_handshake_call(struct sink_handshake *h, const struct sink_key *key,
 	return SINK_REASON_NONE;
 }
 
+uint64_t
+sink_handshake_identity(const void *req, size_t size)
+{
+	struct sink_private p;
+
+	if (size < sizeof(p))
+		return 0;
+	memcpy(&p, req, sizeof(p));
+	return p.identity;
+}
+
 enum sink_reason
-sink_handshake_answer(struct sink_handshake *h, const struct sink_key *key, uint64_t store,
-	const void *req, size_t size, uint64_t deadline)
+sink_handshake_answer(struct sink_handshake *h, const struct sink_identity *identity,
+	uint64_t store, const void *req, size_t size, uint64_t deadline)
 {
 	enum sink_reason reason;
 
 	memset(h, 0, sizeof(*h));
 	h->store = true;
-	h->key = key;
+	h->identity = identity;
 	h->deadline = deadline;
 	reason = sink_private_check(req, size, SINK_ROLE_RECEIVER);
 	if (reason != SINK_REASON_NONE)
@@ -129,7 +143,7 @@ sink_handshake_open(struct sink_handshake *h, const void *rep, size_t size,
 	memcpy(&h->answer, rep, sizeof(h->answer));
 	h->proof.receiver = *receiver;
 	h->proof.store = *store;
-	if (make_mac(h, false, h->proof.mac) < 0)
+	if (make_mac(h, h->key, false, h->proof.mac) < 0)
 		return fail(h, SINK_REASON_FAILED);
 	h->answer_due = true;
 	return SINK_REASON_NONE;
@@ -139,7 +153,7 @@ static size_t
 send_answer(struct sink_handshake *h, struct sink_answer *m)
 {
 	sink_message_begin(m, SINK_ANSWER, sizeof(*m), h->sent);
-	if (make_mac(h, true, m->mac) < 0) {
+	if (make_mac(h, h->key, true, m->mac) < 0) {
 		fail(h, SINK_REASON_FAILED);
 		return 0;
 	}
@@ -196,18 +210,39 @@ endpoint_equal(const struct sink_endpoint *a, const struct sink_endpoint *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+/* The key that the proof was made with. All are tried, so that the time tells nothing. */
 static enum sink_reason
-take_proof(struct sink_handshake *h, const struct sink_proof *m)
+find_key(struct sink_handshake *h, const struct sink_proof *m)
 {
 	uint8_t mac[SINK_MAC_BYTES];
 	unsigned int i;
 
+	for (i = 0; i < SINK_IDENTITY_KEYS; i++) {
+		if (make_mac(h, &h->identity->key[i], false, mac) < 0)
+			return SINK_REASON_FAILED;
+		if (sink_mac_equal(mac, m->mac))
+			h->key = &h->identity->key[i];
+	}
+	return h->key != NULL ? SINK_REASON_NONE : SINK_REASON_KEY;
+}
+
+static enum sink_reason
+take_proof(struct sink_handshake *h, const struct sink_proof *m)
+{
+	enum sink_reason reason;
+	unsigned int i;
+
 	h->proof = *m;
-	if (make_mac(h, false, mac) < 0)
-		return fail(h, SINK_REASON_FAILED);
-	if (!sink_mac_equal(mac, m->mac) || !endpoint_equal(&m->receiver, &h->end[0]) ||
-		!endpoint_equal(&m->store, &h->end[1]))
+	reason = find_key(h, m);
+	if (reason != SINK_REASON_NONE)
+		return fail(h, reason);
+	if (!endpoint_equal(&m->receiver, &h->end[0]) || !endpoint_equal(&m->store, &h->end[1]) ||
+		strcmp(m->identity, h->identity->name) != 0)
 		return fail(h, SINK_REASON_KEY);
+	if (!sink_identity_may(h->identity,
+		    h->receiver.role == SINK_ROLE_IMPORT ? SINK_RIGHT_IMPORT : SINK_RIGHT_WRITE,
+		    h->receiver.node, m->name))
+		return fail(h, SINK_REASON_RIGHTS);
 	for (i = 0; i < SINK_TABLES; i++) {
 		h->schema[i] = malloc(m->table[i].schema_bytes);
 		if (h->schema[i] == NULL)
@@ -223,7 +258,7 @@ take_answer(struct sink_handshake *h, const struct sink_answer *m)
 {
 	uint8_t mac[SINK_MAC_BYTES];
 
-	if (make_mac(h, true, mac) < 0)
+	if (make_mac(h, h->key, true, mac) < 0)
 		return fail(h, SINK_REASON_FAILED);
 	if (!sink_mac_equal(mac, m->mac))
 		return fail(h, SINK_REASON_KEY);

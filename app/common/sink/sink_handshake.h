@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * How a receiver and a store prove to each other that they have the same key: a state machine of
- * each end, of bytes in and bytes out, without transport, clock or threads.
+ * How a receiver and a store prove to each other that they have the key of the receiver's identity:
+ * a state machine of each end, of bytes in and bytes out, without transport, clock or threads.
  *
  *     receiver                                  store
  *     sink_handshake_call()   -- REQ -->        sink_handshake_answer()
@@ -13,9 +13,10 @@
  *     SINK_HANDSHAKE_DONE                       SINK_HANDSHAKE_DONE
  *
  * A proof is the HMAC of all that was said: private data of REQ and REP with the nonces of both,
- * both ends' addresses and queue pairs, role, run, incarnation, sizes and fingerprints of schemas.
- * The answer is that of the same under another label, and the proof. So neither can be replayed,
- * sent back, or carried over to another connection. A store allocates nothing before the proof.
+ * both ends' addresses and queue pairs, role, identity, run, incarnation, sizes and fingerprints of
+ * schemas. The answer is that of the same under another label, and the proof. So neither can be
+ * replayed, sent back, or carried over to another connection. A store's handshake allocates nothing
+ * before the proof.
  *
  * One thread at a time per handshake.
  */
@@ -24,7 +25,7 @@
 
 #include <stdbool.h>
 
-#include "sink_key.h"
+#include "sink_identity.h"
 #include "sink_wire.h"
 
 enum sink_handshake_state {
@@ -41,6 +42,7 @@ enum sink_handshake_state {
 /** A receiver's part; what is pointed to outlives the handshake. */
 struct sink_offer {
 	enum sink_role role;
+	const char *identity; /**< whose key it is */
 	uint64_t producer;
 	uint64_t run;
 	uint64_t incarnation;
@@ -58,17 +60,18 @@ struct sink_handshake {
 	bool told; /**< reason is what the peer has said */
 	bool store;
 	bool answer_due;
-	const struct sink_key *key;
-	uint64_t deadline;		   /**< of the whole, in the caller's clock */
-	struct sink_private receiver;	   /**< of REQ */
-	struct sink_private answer;	   /**< of REP */
-	struct sink_proof proof;	   /**< as sent, or as it came and was found right */
-	struct sink_endpoint end[2];	   /**< receiver's, store's: as this side knows them */
-	uint8_t *schema[SINK_TABLES];	   /**< store: table[].schema_bytes of the proof */
-	const uint8_t *offer[SINK_TABLES]; /**< receiver */
-	uint32_t table;			   /**< whose schema goes over, */
-	uint32_t offset;		   /**< and where it is */
-	uint64_t sent;			   /**< messages: the number of the next one */
+	const struct sink_key *key; /**< receiver: its own; store: that of the proof, then */
+	const struct sink_identity *identity; /**< store: who says that it is */
+	uint64_t deadline;		      /**< of the whole, in the caller's clock */
+	struct sink_private receiver;	      /**< of REQ */
+	struct sink_private answer;	      /**< of REP */
+	struct sink_proof proof;	      /**< as sent, or as it came and was found right */
+	struct sink_endpoint end[2];	      /**< receiver's, store's: as this side knows them */
+	uint8_t *schema[SINK_TABLES];	      /**< store: table[].schema_bytes of the proof */
+	const uint8_t *offer[SINK_TABLES];    /**< receiver */
+	uint32_t table;			      /**< whose schema goes over, */
+	uint32_t offset;		      /**< and where it is */
+	uint64_t sent;			      /**< messages: the number of the next one */
 	uint64_t received;
 };
 
@@ -81,13 +84,20 @@ struct sink_handshake {
 enum sink_reason sink_handshake_call(struct sink_handshake *h, const struct sink_key *key,
 	const struct sink_offer *offer, uint64_t deadline);
 
+/** The identity of a REQ that sink_handshake_answer() may yet find malformed. @return 0: none */
+uint64_t sink_handshake_identity(const void *req, size_t size);
+
 /**
  * Begin as store.
+ * @param identity  of the REQ's sink_handshake_identity(); for one that nobody has, one with random
+ *                  keys, so that it fails at the proof as a wrong key does. It outlives the
+ *                  handshake.
  * @param req  private data of the request
  * @return SINK_REASON_NONE: h->answer is the private data of the REP; else that of the REJ
  */
-enum sink_reason sink_handshake_answer(struct sink_handshake *h, const struct sink_key *key,
-	uint64_t store, const void *req, size_t size, uint64_t deadline);
+enum sink_reason sink_handshake_answer(struct sink_handshake *h,
+	const struct sink_identity *identity, uint64_t store, const void *req, size_t size,
+	uint64_t deadline);
 
 /**
  * The connection stands.

@@ -13,73 +13,91 @@
 
 #include "sink_key.h"
 
-/* What is wrong with the owner, mode or size of an open key file. */
+/* What is wrong with the owner, mode or size of an open file. */
 static int
-check_file(const struct stat *st, const char *path, char message[PATH_MAX])
+check_file(const struct stat *st, const char *path, const char *what, size_t min, size_t max,
+	char message[PATH_MAX])
 {
 	if (!S_ISREG(st->st_mode)) {
-		snprintf(message, PATH_MAX, "key file %.3000s is no regular file", path);
+		snprintf(message, PATH_MAX, "%s %.3000s is no regular file", what, path);
 		return -EINVAL;
 	}
 	if (st->st_uid != geteuid() && st->st_uid != 0) {
 		snprintf(message, PATH_MAX,
-			"key file %.3000s belongs to user %u: wanted this user (%u) or root", path,
+			"%s %.3000s belongs to user %u: wanted this user (%u) or root", what, path,
 			st->st_uid, geteuid());
 		return -EACCES;
 	}
 	if ((st->st_mode & 077) != 0) {
 		snprintf(message, PATH_MAX,
-			"key file %.3000s has mode %03o: others may use it; wanted 600 or 400",
+			"%s %.3000s has mode %03o: others may use it; wanted 600 or 400", what,
 			path, st->st_mode & 0777);
 		return -EACCES;
 	}
-	if (st->st_size < SINK_KEY_MIN || st->st_size > SINK_KEY_MAX) {
-		snprintf(message, PATH_MAX, "key file %.3000s has %lld bytes: wanted %u to %u",
-			path, (long long)st->st_size, SINK_KEY_MIN, SINK_KEY_MAX);
+	if ((uint64_t)st->st_size < min || (uint64_t)st->st_size > max) {
+		snprintf(message, PATH_MAX, "%s %.3000s has %lld bytes: wanted %zu to %zu", what,
+			path, (long long)st->st_size, min, max);
 		return -EINVAL;
 	}
 	return 0;
 }
 
 int
-sink_key_read(struct sink_key *key, const char *path, char message[PATH_MAX])
+sink_secret_open(const char *path, const char *what, size_t min, size_t max, char message[PATH_MAX])
 {
 	struct stat st;
-	ssize_t n;
 	int fd, rc;
 
-	memset(key, 0, sizeof(*key));
 	/* a FIFO or a device would block */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0) {
 		rc = -errno;
-		snprintf(message, PATH_MAX, "cannot open key file %.3000s: %s", path,
-			rc == -ELOOP ? "it is a link" : strerror(errno));
+		snprintf(message, PATH_MAX, "cannot open %s %.3000s: %s", what, path,
+			rc == -ELOOP ? "it is a link" : strerror(-rc));
 		return rc;
 	}
 	rc = fstat(fd, &st) < 0 ? -errno : 0;
 	if (rc < 0)
-		snprintf(message, PATH_MAX, "cannot look at key file %.3000s: %s", path,
+		snprintf(message, PATH_MAX, "cannot look at %s %.3000s: %s", what, path,
 			strerror(-rc));
 	else
-		rc = check_file(&st, path, message);
-	if (rc < 0)
-		goto out;
-	/* one more than there should be: it may have changed */
-	while (key->size < (size_t)st.st_size) {
-		n = read(fd, key->bytes + key->size, st.st_size - key->size);
-		if (n <= 0) {
-			rc = n < 0 ? -errno : -EINVAL;
-			snprintf(message, PATH_MAX, "cannot read key file %.3000s: %s", path,
-				n < 0 ? strerror(-rc) : "it became shorter");
-			goto out;
-		}
-		key->size += n;
-	}
-out:
+		rc = check_file(&st, path, what, min, max, message);
+	if (rc == 0)
+		return fd;
 	close(fd);
-	if (rc < 0)
-		sink_key_forget(key);
+	return rc;
+}
+
+int
+sink_key_read(struct sink_key *key, const char *path, char message[PATH_MAX])
+{
+	/* one byte more than may be: it may have changed since its size was looked at */
+	uint8_t bytes[SINK_KEY_MAX + 1];
+	const int fd = sink_secret_open(path, "key file", SINK_KEY_MIN, SINK_KEY_MAX, message);
+	size_t size = 0;
+	ssize_t n = 1;
+	int rc = 0;
+
+	memset(key, 0, sizeof(*key));
+	if (fd < 0)
+		return fd;
+	while (n > 0 && size < sizeof(bytes)) {
+		n = read(fd, bytes + size, sizeof(bytes) - size);
+		size += n > 0 ? n : 0;
+	}
+	if (n < 0) {
+		rc = -errno;
+		snprintf(
+			message, PATH_MAX, "cannot read key file %.3000s: %s", path, strerror(-rc));
+	} else if (size < SINK_KEY_MIN || size > SINK_KEY_MAX) {
+		rc = -EINVAL;
+		snprintf(message, PATH_MAX, "key file %.3000s changed while it was read", path);
+	} else {
+		memcpy(key->bytes, bytes, size);
+		key->size = size;
+	}
+	OPENSSL_cleanse(bytes, sizeof(bytes));
+	close(fd);
 	return rc;
 }
 
@@ -112,6 +130,19 @@ sink_key_mac(const struct sink_key *key, const struct sink_part *parts, unsigned
 	EVP_MD_CTX_free(ctx);
 	EVP_PKEY_free(pkey);
 	return ok ? 0 : -EIO;
+}
+
+uint64_t
+sink_key_fingerprint(const struct sink_key *key)
+{
+	static const char label[] = "braggline key fingerprint";
+	const struct sink_part part = {label, sizeof(label)};
+	uint8_t mac[SINK_MAC_BYTES];
+	uint64_t fingerprint = 0;
+
+	if (sink_key_mac(key, &part, 1, mac) == 0)
+		memcpy(&fingerprint, mac, sizeof(fingerprint));
+	return fingerprint;
 }
 
 int

@@ -27,13 +27,14 @@ enum kind {
 static uint8_t *
 receive_at(const struct sink_link *l, uint32_t i)
 {
-	return l->memory + (uint64_t)i * SINK_MESSAGE_MAX;
+	return i < SINK_RECEIVES ? l->memory + (uint64_t)i * SINK_MESSAGE_MAX
+				 : l->more + (uint64_t)(i - SINK_RECEIVES) * SINK_MESSAGE_MAX;
 }
 
 static uint8_t *
 send_at(const struct sink_link *l, uint32_t i)
 {
-	return l->memory + (uint64_t)(l->nb_receives + i) * SINK_MESSAGE_MAX;
+	return l->memory + (uint64_t)(SINK_RECEIVES + i) * SINK_MESSAGE_MAX;
 }
 
 /* At most BURST of them. */
@@ -45,8 +46,8 @@ post_receives(struct sink_link *l, const uint32_t number[], unsigned int n)
 	unsigned int i;
 
 	for (i = 0; i < n; i++) {
-		sg[i] = (struct rdma_sge){
-			(uintptr_t)receive_at(l, number[i]), SINK_MESSAGE_MAX, rdma_mr_lkey(l->mr)};
+		sg[i] = (struct rdma_sge){(uintptr_t)receive_at(l, number[i]), SINK_MESSAGE_MAX,
+			rdma_mr_lkey(number[i] < SINK_RECEIVES ? l->mr : l->more_mr)};
 		wr[i] = (struct rdma_recv_wr){ID(KIND_RECEIVE, number[i]), &sg[i], 1};
 	}
 	if (n > 0 && !l->broken && rdma_post_recv(l->qp, wr, n) != n)
@@ -85,11 +86,28 @@ create_queues(struct sink_link *l)
 	return 0;
 }
 
+static int
+get_memory(const struct sink_link *l, uint64_t size, uint8_t **memory, struct rdma_mr **mr)
+{
+	struct rdma_mr_attr attr = {.length = size, .access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	attr.addr = p;
+	*mr = rdma_mr_reg(l->config.pd, &attr);
+	if (*mr == NULL) {
+		munmap(p, size);
+		return -rte_errno;
+	}
+	*memory = p;
+	return 0;
+}
+
 int
 sink_link_open(struct sink_link *l, const struct sink_link_config *config)
 {
-	struct rdma_mr_attr attr = {.access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
-	void *memory;
 	uint32_t i;
 	int rc;
 
@@ -97,26 +115,38 @@ sink_link_open(struct sink_link *l, const struct sink_link_config *config)
 	l->config = *config;
 	l->listened = sink_link_clock();
 	l->nb_receives = SINK_RECEIVES + config->receives;
-	l->size = (uint64_t)(l->nb_receives + SINK_LINK_SENDS) * SINK_MESSAGE_MAX + config->extra;
-	memory = mmap(NULL, l->size, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (memory == MAP_FAILED)
-		return -errno;
-	l->memory = memory;
+	l->size = (uint64_t)(SINK_RECEIVES + SINK_LINK_SENDS) * SINK_MESSAGE_MAX + config->extra;
+	rc = get_memory(l, l->size, &l->memory, &l->mr);
+	if (rc < 0)
+		return rc;
 	l->extra = send_at(l, SINK_LINK_SENDS);
-	attr.addr = memory;
-	attr.length = l->size;
-	l->mr = rdma_mr_reg(config->pd, &attr);
-	rc = l->mr != NULL ? create_queues(l) : -rte_errno;
+	rc = create_queues(l);
 	if (rc < 0) {
 		(void)sink_link_close(l);
 		return rc;
 	}
 	for (i = 0; i < SINK_LINK_SENDS; i++)
 		l->free_send[l->nb_free_sends++] = i;
-	for (i = 0; i < l->nb_receives; i++)
+	for (i = 0; i < SINK_RECEIVES; i++)
 		post_receives(l, &i, 1);
 	return 0;
+}
+
+static uint64_t
+more_size(const struct sink_link *l)
+{
+	return (uint64_t)(l->nb_receives - SINK_RECEIVES) * SINK_MESSAGE_MAX;
+}
+
+int
+sink_link_extend(struct sink_link *l)
+{
+	const int rc = get_memory(l, more_size(l), &l->more, &l->more_mr);
+	uint32_t i;
+
+	for (i = SINK_RECEIVES; rc == 0 && i < l->nb_receives; i++)
+		post_receives(l, &i, 1);
+	return rc;
 }
 
 int
@@ -131,9 +161,15 @@ sink_link_close(struct sink_link *l)
 	if (l->mr != NULL && rdma_mr_dereg(l->mr) < 0)
 		return -EBUSY;
 	l->mr = NULL;
+	if (l->more_mr != NULL && rdma_mr_dereg(l->more_mr) < 0)
+		return -EBUSY;
+	l->more_mr = NULL;
 	if (l->memory != NULL)
 		munmap(l->memory, l->size);
 	l->memory = NULL;
+	if (l->more != NULL)
+		munmap(l->more, more_size(l));
+	l->more = NULL;
 	return 0;
 }
 

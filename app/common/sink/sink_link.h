@@ -33,7 +33,8 @@ struct sink_link_config {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	uint16_t lane;
-	uint32_t receives; /**< beside SINK_RECEIVES: WRITE_WITH_IMMs that may come at a time */
+	uint32_t receives; /**< beside SINK_RECEIVES: WRITE_WITH_IMMs that may come at a time, from
+			      sink_link_extend() on */
 	uint32_t writes;   /**< WRITEs on their way, at most */
 	uint32_t extra;	   /**< bytes of registered memory for the owner */
 	const struct sink_link_ops *ops;
@@ -45,8 +46,10 @@ struct sink_link {
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
 	struct rdma_mr *mr;
-	uint8_t *memory; /**< receives, sends, extra; SINK_MESSAGE_MAX each */
+	uint8_t *memory; /**< SINK_RECEIVES, sends, extra; SINK_MESSAGE_MAX each */
 	uint64_t size;
+	struct rdma_mr *more_mr;
+	uint8_t *more; /**< other receives; NULL: not yet */
 	uint8_t *extra;
 	uint32_t nb_receives;
 	uint32_t free_send[SINK_LINK_SENDS];
@@ -57,8 +60,14 @@ struct sink_link {
 	enum rdma_wc_status why;
 };
 
-/** Memory and a queue pair in RDMA_QP_INIT with its receives posted. *Control.* @return -errno */
+/**
+ * Memory and a queue pair in RDMA_QP_INIT with SINK_RECEIVES receives posted: less than 256 KiB
+ * without what is extra. *Control.* @return -errno
+ */
 int sink_link_open(struct sink_link *l, const struct sink_link_config *config);
+
+/** The peer is known: memory for the other receives, which are posted. *Control.* @return -errno */
+int sink_link_extend(struct sink_link *l);
 
 /**
  * Free all of it; its connection has been destroyed. *Control.*

@@ -26,6 +26,8 @@ sink_reason_name(uint32_t reason)
 		[SINK_REASON_STOPPING] = "stopping",
 		[SINK_REASON_FAILED] = "failed",
 		[SINK_REASON_STORE] = "store",
+		[SINK_REASON_RIGHTS] = "rights",
+		[SINK_REASON_ENDED] = "ended",
 	};
 
 	return reason < SINK_REASONS ? names[reason] : "?";
@@ -83,7 +85,8 @@ sink_private_check(const void *bytes, size_t size, enum sink_role role)
 	known = role == SINK_ROLE_STORE
 		? p.role == SINK_ROLE_STORE
 		: p.role == SINK_ROLE_RECEIVER || p.role == SINK_ROLE_IMPORT;
-	if (!known || p.reserved != 0 || (role == SINK_ROLE_STORE && p.node == 0) ||
+	if (!known || p.reserved != 0 ||
+		(role == SINK_ROLE_STORE && (p.node == 0 || p.identity != 0)) ||
 		!all_zero((const uint8_t *)bytes + sizeof(p), size - sizeof(p)))
 		return SINK_REASON_MALFORMED;
 	return SINK_REASON_NONE;
@@ -121,7 +124,8 @@ check_proof(const struct sink_proof *m)
 			t->reserved != 0)
 			return false;
 	}
-	return m->receiver.reserved == 0 && m->store.reserved == 0 && sink_name_check(m->name);
+	return m->receiver.reserved == 0 && m->store.reserved == 0 && sink_name_check(m->name) &&
+		sink_name_check(m->identity);
 }
 
 static bool

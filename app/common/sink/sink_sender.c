@@ -136,6 +136,28 @@ refuse(struct sink_sender *s, enum sink_reason reason)
 	go_down(s);
 }
 
+/*
+ * What the store will not do at the next try either. What it was given and may still have stays in
+ * doubt in the ring.
+ */
+static void
+forbidden(struct sink_sender *s, enum sink_reason reason)
+{
+	if (reason == SINK_REASON_ENDED && !s->forbidden)
+		SENDER_LOG(ERR, s,
+			"run %s has ended there, and no receiver changes its files any more: "
+			"batches that also went to another store may be there twice. An operator "
+			"must run braggline-store reconcile over the directories of both",
+			s->run.name);
+	else if (reason == SINK_REASON_RIGHTS && !s->forbidden)
+		SENDER_LOG(ERR, s,
+			"identity %s may not do this with producer %" PRIu64 ", run %s: change "
+			"its section of the store's keyring",
+			s->config.identity, s->config.producer, s->run.name);
+	s->forbidden = true;
+	s->retry_at = sink_link_clock() + SINK_FORBIDDEN_MS;
+}
+
 static void on_message(void *arg, const void *message, uint32_t size);
 
 /* An entry's WRITE has ended, and those of its body. */
@@ -148,6 +170,25 @@ on_done(void *arg, uint64_t writes)
 }
 
 static const struct sink_link_ops link_ops = {.message = on_message, .done = on_done};
+
+/* Another key may lie there since: it is changed without a restart. */
+static void
+renew_key(struct sink_sender *s)
+{
+	char message[PATH_MAX];
+	struct sink_key key;
+
+	if (s->config.key_path == NULL)
+		return;
+	if (sink_key_read(&key, s->config.key_path, message) == 0) {
+		*s->config.key = key;
+		sink_key_forget(&key);
+		s->key_mistake = false;
+	} else if (!s->key_mistake) {
+		SENDER_LOG(ERR, s, "%s; the key as it was last read stays in use", message);
+		s->key_mistake = true;
+	}
+}
 
 static void
 begin_connection(struct sink_sender *s)
@@ -163,6 +204,7 @@ begin_connection(struct sink_sender *s)
 	};
 	struct sink_offer offer = {
 		.role = s->config.role,
+		.identity = s->config.identity,
 		.producer = s->config.producer,
 		.run = s->run.run,
 		.incarnation = s->run.incarnation,
@@ -191,6 +233,7 @@ begin_connection(struct sink_sender *s)
 		return;
 	}
 	s->link_is_open = true;
+	renew_key(s);
 	if (sink_handshake_call(&s->handshake, s->config.key, &offer, deadline) !=
 		SINK_REASON_NONE) {
 		SENDER_LOG(ERR, s, "no handshake: %s", sink_reason_name(s->handshake.reason));
@@ -303,6 +346,7 @@ take_grant(struct sink_sender *s, const struct sink_grant *m)
 	s->silence = m->silence_ms;
 	s->back_off = 0;
 	s->down_since = 0;
+	s->forbidden = false;
 	/* unless it has said otherwise by now */
 	if (!s->said_how)
 		s->stats.store_state = SINK_STATE_GOOD;
@@ -387,6 +431,8 @@ on_message(void *arg, const void *message, uint32_t size)
 			s->stats.refused++;
 			s->stats.reason = s->handshake.reason;
 			refuse(s, s->handshake.reason);
+			if (s->stats.reason == SINK_REASON_RIGHTS)
+				forbidden(s, s->stats.reason);
 		}
 		return;
 	}
@@ -395,6 +441,8 @@ on_message(void *arg, const void *message, uint32_t size)
 		reason = take_session_message(s, message);
 	if (reason != SINK_REASON_NONE)
 		refuse(s, reason);
+	if (reason == SINK_REASON_ENDED || reason == SINK_REASON_RIGHTS)
+		forbidden(s, reason);
 }
 
 /* ---- what is to be done now ------------------------------------------------------------------ */

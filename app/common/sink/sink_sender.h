@@ -22,7 +22,8 @@
 #define SINK_BACK_OFF_MS     100  /**< between connections, doubled each time, */
 #define SINK_BACK_OFF_MAX_MS 1000 /**< up to this: a store that is back has batches within 2 s */
 #define SINK_HANDSHAKE_MS    5000
-#define SINK_STUCK_MS	     5000 /**< batches without a result for so long are told of */
+#define SINK_FORBIDDEN_MS    10000 /**< after a refusal that only a change at the store can lift */
+#define SINK_STUCK_MS	     5000  /**< batches without a result for so long are told of */
 
 enum sink_sender_state {
 	SINK_SENDER_DOWN,	/**< until the time of the next try */
@@ -49,7 +50,9 @@ struct sink_sender_config {
 	uint64_t message_max;		  /**< bytes of a WRITE (rdma_dev_info.max_msg_bytes) */
 	unsigned int run;		  /**< index in the ring */
 	uint64_t producer;
-	const struct sink_key *key;
+	const char *identity; /**< of the store's keyring: who this is */
+	struct sink_key *key; /**< of it */
+	const char *key_path; /**< read again for each connection; NULL: the key stays */
 	enum sink_role role;
 	uint32_t commit_ms; /**< a store that syncs later is warned of; 0: never */
 	/** A batch is durable (SINK_DURABLE, SINK_DOUBLE: released by now) or was given back. */

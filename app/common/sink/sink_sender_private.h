@@ -87,8 +87,10 @@ struct sink_sender {
 	uint64_t progress_at; /* ms: a result came, or nothing waited for one */
 	uint64_t bad_since;   /* ms: the store has not been good; 0: it is */
 	bool stuck;	      /* and that was said */
-	bool slow;   /* it takes longer to sync than was reckoned with, and that was said */
-	bool lonely; /* no connection for SINK_STUCK_MS was said */
+	bool slow;	  /* it takes longer to sync than was reckoned with, and that was said */
+	bool key_mistake; /* its file cannot be read, and that was said */
+	bool forbidden;	  /* the store refuses it for good, and that was said */
+	bool lonely;	  /* no connection for SINK_STUCK_MS was said */
 	struct sink_stream stream[SINK_TABLES];
 	struct queue queue[SINK_TABLES];
 	uint64_t here[RETENTION_BATCHES / 64]; /* bits of batches in a queue or a place */

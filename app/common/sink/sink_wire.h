@@ -17,7 +17,7 @@
 #endif
 
 #define SINK_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */
-#define SINK_VERSION 3 /**< of all below, and of the layout that arrow_template gives to metadata */
+#define SINK_VERSION 4 /**< of all below, and of the layout that arrow_template gives to metadata */
 #define SINK_PORT    18516 /**< default service: beside perftest's 18515 */
 
 #define SINK_TABLES	  2 /**< frames, images: enum arrow_table */
@@ -50,8 +50,9 @@ struct sink_private {
 	uint8_t reserved;
 	uint64_t node; /**< REQ: producer; REP: identity of the store's directory, never 0 */
 	uint8_t nonce[SINK_NONCE_BYTES];
+	uint64_t identity; /**< REQ: sink_identity_id() of who asks; REP: 0 */
 };
-static_assert(sizeof(struct sink_private) == 48, "REQ has room for 56 bytes");
+static_assert(sizeof(struct sink_private) == 56, "REQ has room for 56 bytes");
 
 /** REJ, and SINK_REFUSE: why a connection ends. */
 enum sink_reason {
@@ -71,6 +72,8 @@ enum sink_reason {
 	SINK_REASON_STOPPING,	/**< the store is being stopped */
 	SINK_REASON_FAILED,	/**< something of the store itself: its log says what */
 	SINK_REASON_STORE,	/**< by the receiver: not the store that is to be there */
+	SINK_REASON_RIGHTS,	/**< the identity may not do this: producer, run, right */
+	SINK_REASON_ENDED,	/**< the run has ended: no peer changes it any more */
 	SINK_REASONS
 };
 
@@ -137,10 +140,11 @@ struct sink_proof {
 	struct sink_endpoint receiver;
 	struct sink_endpoint store;
 	struct sink_table table[SINK_TABLES];
-	char name[SINK_NAME_BYTES]; /**< of the run, begins file names; filled up with zeros */
+	char name[SINK_NAME_BYTES];	/**< of the run, begins file names; filled up with zeros */
+	char identity[SINK_NAME_BYTES]; /**< whose key it is; filled up with zeros */
 	uint8_t mac[SINK_MAC_BYTES];
 };
-static_assert(sizeof(struct sink_proof) == 272, "layout");
+static_assert(sizeof(struct sink_proof) == 336, "layout");
 
 /** SINK_ANSWER */
 struct sink_answer {

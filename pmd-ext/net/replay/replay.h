@@ -156,6 +156,13 @@ enum replay_wait {
 	REPLAY_WAITS,
 };
 
+/* Count by n. One lcore alone writes a counter; anybody may read it meanwhile. */
+static inline void
+replay_count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
 /* Each counter has one writer, the lcore that polls the queue. */
 struct replay_rx_counters {
 	uint64_t packets;

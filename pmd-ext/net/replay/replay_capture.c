@@ -78,14 +78,38 @@ capture_open(const char *name, const char *file)
 	return pcap;
 }
 
-/* 1 and the next record that holds anything, 0 at the end of the file. */
+/* How far a file was read. */
+struct capture_end {
+	off_t last; /* byte behind the last whole record */
+	bool cut;   /* the file ends within the next one */
+};
+
+/*
+ * Whether the file ends within a record, as it does when its writer was killed or had no room: the
+ * records before it are whole.
+ */
+static bool
+capture_is_cut(pcap_t *pcap, off_t end)
+{
+	FILE *f = pcap_file(pcap);
+
+	/* a wrong length somewhere also leads to the end of the file, but from further away */
+	return end > 0 && feof(f) && !ferror(f) && ftello(f) - end < REPLAY_FRAME_MAX;
+}
+
+/*
+ * 1 and the next record that holds anything, 0 at the end of the file or of its last whole record.
+ */
 static int
 capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
-	struct pcap_pkthdr **header, const uint8_t **bytes)
+	struct capture_end *end, struct pcap_pkthdr **header, const uint8_t **bytes)
 {
 	int ret = pcap_next_ex(pcap, header, bytes);
 
 	if (ret == PCAP_ERROR_BREAK)
+		return 0;
+	end->cut = ret != 1 && capture_is_cut(pcap, end->last);
+	if (end->cut)
 		return 0;
 	if (ret != 1) {
 		REPLAY_LOG(ERR, "%s: %s: record %" PRIu64 ": %s", name, file, record + 1,
@@ -98,6 +122,7 @@ capture_next(pcap_t *pcap, const char *name, const char *file, uint64_t record,
 			file, record + 1, (*header)->caplen, REPLAY_FRAME_MAX);
 		return -EFBIG;
 	}
+	end->last = ftello(pcap_file(pcap));
 	return 1;
 }
 
@@ -111,12 +136,14 @@ capture_measure(struct replay_capture *capture, const char *name, const char *fi
 	const uint8_t *bytes;
 	uint64_t record = 0;
 	pcap_t *pcap;
+	struct capture_end end = {0};
 	int ret;
 
 	pcap = capture_open(name, file);
 	if (pcap == NULL)
 		return -EINVAL;
-	for (; (ret = capture_next(pcap, name, file, record, &header, &bytes)) > 0; record++) {
+	for (; (ret = capture_next(pcap, name, file, record, &end, &header, &bytes)) > 0;
+		record++) {
 		size_t slot = slot_bytes(header->caplen);
 
 		if (header->caplen == 0) {
@@ -139,6 +166,11 @@ capture_measure(struct replay_capture *capture, const char *name, const char *fi
 		capture->truncated += header->caplen < header->len;
 	}
 	pcap_close(pcap);
+	if (end.cut)
+		REPLAY_LOG(WARNING,
+			"%s: %s: ends within record %" PRIu64 ": the %" PRIu64
+			" records before it are used",
+			name, file, record + 1, record);
 	if (ret == 0 && capture->nb_packets == before) {
 		REPLAY_LOG(ERR, "%s: %s: no packets", name, file);
 		ret = -ENODATA;
@@ -305,12 +337,14 @@ capture_fill(struct replay_capture *capture, const char *name, const char *file,
 	const uint8_t *bytes;
 	uint64_t record = 0;
 	pcap_t *pcap;
+	struct capture_end end = {0};
 	int ret;
 
 	pcap = capture_open(name, file);
 	if (pcap == NULL)
 		return -EINVAL;
-	for (; (ret = capture_next(pcap, name, file, record, &header, &bytes)) > 0; record++) {
+	for (; (ret = capture_next(pcap, name, file, record, &end, &header, &bytes)) > 0;
+		record++) {
 		struct replay_packet *packet = &capture->packets[at->packet];
 		size_t slot = slot_bytes(header->caplen);
 

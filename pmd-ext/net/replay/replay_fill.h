@@ -148,7 +148,7 @@ rx_reference(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs
 	}
 	give_back(rxq->rest_pool, bufs + i, n - i);
 	batch->used = batch->delivered = i;
-	rxq->count.by_reference += i;
+	replay_count(&rxq->count.by_reference, i);
 }
 
 static __rte_always_inline void
@@ -198,8 +198,9 @@ rx_reference_split(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf 
 	give_back(rxq->first_pool, bufs + i, n - i);
 	give_back(rxq->rest_pool, rest + nb_used, nb_rest - nb_used);
 	batch->used = batch->delivered = i;
-	rxq->count.by_reference += nb_used;
-	rxq->count.copied += i - nb_used; /* frames that end inside the header segment */
+	replay_count(&rxq->count.by_reference, nb_used);
+	/* frames that end inside the header segment */
+	replay_count(&rxq->count.copied, i - nb_used);
 }
 
 static inline bool
@@ -275,7 +276,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 		if (whole > room)
 			nb_rest = (whole - room + rxq->rest_room - 1u) / rxq->rest_room;
 		if (unlikely(nb_rest > most)) {
-			rxq->count.oversize++;
+			replay_count(&rxq->count.oversize, 1);
 			continue; /* its mbuf serves the next packet */
 		}
 		if (nb_rest != 0 && !copy_rest(rxq, batch, m, packet, whole, nb_rest))
@@ -298,7 +299,7 @@ rx_copy(struct replay_rxq *rxq, struct batch *batch, struct rte_mbuf **bufs, boo
 	give_back(rxq->first_pool, bufs + out, n - out);
 	batch->used = i;
 	batch->delivered = out;
-	rxq->count.copied += out;
+	replay_count(&rxq->count.copied, out);
 }
 
 #endif /* REPLAY_FILL_H */

@@ -69,11 +69,12 @@ fill_ring(struct replay_rxq *rxq, uint64_t now)
 	due = due_at(rxq, now - rxq->clock);
 	if (due <= taken)
 		return;
-	rxq->count.most_waiting = RTE_MAX(rxq->count.most_waiting, due - taken);
+	if (due - taken > rxq->count.most_waiting)
+		__atomic_store_n(&rxq->count.most_waiting, due - taken, __ATOMIC_RELAXED);
 	if (due - taken <= rxq->nb_desc)
 		return;
 	next = due - rxq->nb_desc;
-	rxq->count.missed += next - taken;
+	replay_count(&rxq->count.missed, next - taken);
 	rxq->loop = next / rxq->nb_mine;
 	rxq->next = (uint32_t)(next % rxq->nb_mine);
 }
@@ -209,13 +210,14 @@ count_faults(struct replay_rxq *rxq, const struct batch *batch)
 
 	if (batch->used < batch->n)
 		lost = batch->pick[batch->used].lost;
-	count[REPLAY_LOSS] += lost[0];
-	count[REPLAY_BURST_LOSS] += lost[1];
+	replay_count(&count[REPLAY_LOSS], lost[0]);
+	replay_count(&count[REPLAY_BURST_LOSS], lost[1]);
 	for (uint32_t i = 0; i < batch->used; i++) {
-		count[REPLAY_REORDER] += batch->pick[i].moved && !batch->pick[i].second;
-		count[REPLAY_DUPLICATE] += batch->pick[i].second;
-		count[REPLAY_CORRUPT] += batch->pick[i].corrupt;
-		count[REPLAY_TRUNCATE] += batch->pick[i].truncated;
+		replay_count(
+			&count[REPLAY_REORDER], batch->pick[i].moved && !batch->pick[i].second);
+		replay_count(&count[REPLAY_DUPLICATE], batch->pick[i].second);
+		replay_count(&count[REPLAY_CORRUPT], batch->pick[i].corrupt);
+		replay_count(&count[REPLAY_TRUNCATE], batch->pick[i].truncated);
 	}
 }
 
@@ -228,7 +230,7 @@ count_lateness(struct replay_rxq *rxq, const struct batch *batch, uint64_t now)
 		const unsigned __int128 late =
 			(unsigned __int128)(now - batch->due[i]) * ns_per_cycle;
 
-		rxq->count.late[replay_late_bin((uint64_t)(late >> 32))]++;
+		replay_count(&rxq->count.late[replay_late_bin((uint64_t)(late >> 32))], 1);
 	}
 }
 
@@ -320,12 +322,12 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		/* dropped packets count as passed over: a burst ends even where none fits */
 		passed -= RTE_MIN(passed, batch.used - batch.delivered);
 		nb_rx += batch.delivered;
-		rxq->count.packets += batch.delivered;
-		rxq->count.bytes += batch.bytes;
+		replay_count(&rxq->count.packets, batch.delivered);
+		replay_count(&rxq->count.bytes, batch.bytes);
 		if (batch.used < batch.n) {
 			rxq->next = faulty ? batch.pick[batch.used].own : rxq->next + batch.used;
 			rxq->again = faulty && batch.pick[batch.used].second;
-			rxq->count.wait[batch.wait]++;
+			replay_count(&rxq->count.wait[batch.wait], 1);
 			break;
 		}
 		rxq->next = end;
@@ -333,7 +335,7 @@ rx_burst(struct replay_rxq *rxq, struct rte_mbuf **bufs, uint16_t nb_bufs, bool 
 		if (end == rxq->nb_mine) {
 			rxq->next = 0;
 			if (++rxq->loop == dev->args.loops) {
-				rxq->done = true;
+				__atomic_store_n(&rxq->done, true, __ATOMIC_RELEASE);
 				break;
 			}
 		} else if (batch.n < max) {

@@ -142,10 +142,10 @@ write_burst(struct replay_txq *txq, struct rte_mbuf **bufs, uint16_t nb_bufs)
 		bytes += bufs[i]->pkt_len;
 	}
 	if (flush(file)) {
-		txq->count.packets += nb_bufs;
-		txq->count.bytes += bytes;
+		replay_count(&txq->count.packets, nb_bufs);
+		replay_count(&txq->count.bytes, bytes);
 	} else {
-		txq->count.dropped += nb_bufs;
+		replay_count(&txq->count.dropped, nb_bufs);
 		file->lost += nb_bufs;
 	}
 	rte_spinlock_unlock(&file->lock);
@@ -159,11 +159,11 @@ replay_tx_burst(void *queue, struct rte_mbuf **bufs, uint16_t nb_bufs)
 	switch (txq->dev->args.tx) {
 	case REPLAY_TX_COUNT:
 		for (uint16_t i = 0; i < nb_bufs; i++)
-			txq->count.bytes += bufs[i]->pkt_len;
-		txq->count.packets += nb_bufs;
+			replay_count(&txq->count.bytes, bufs[i]->pkt_len);
+		replay_count(&txq->count.packets, nb_bufs);
 		break;
 	case REPLAY_TX_DROP:
-		txq->count.dropped += nb_bufs;
+		replay_count(&txq->count.dropped, nb_bufs);
 		break;
 	case REPLAY_TX_FILE:
 		write_burst(txq, bufs, nb_bufs);

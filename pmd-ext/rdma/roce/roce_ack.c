@@ -255,7 +255,7 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 			return;
 		}
 		scatter(pkt, wqe->segment, offset, roce_lane_streams(qp->lane, wqe->length));
-		qp->lane->stats[ROCE_RX_BYTES] += pkt->length;
+		roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
 	}
 	wqe->answered++;
 	complete = advance(qp, roce_psn_add(pkt->psn, 1));

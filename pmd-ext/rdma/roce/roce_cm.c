@@ -132,18 +132,14 @@ roce_cm_reject(struct roce_control *c, const struct roce_cm_packet *packet,
 
 /* ---- in ------------------------------------------------------------------------------------- */
 
-/**
- * The connection that a message is for: by our id, and of that peer.
- * @param remote_id the peer's own, 0: not known yet
- */
-static struct roce_conn *
-conn_of(struct roce_control *c, const struct roce_cm_packet *packet, uint32_t local_id,
+struct roce_conn *
+roce_cm_conn(struct roce_control *c, const struct roce_cm_packet *packet, uint32_t local_id,
 	uint32_t remote_id)
 {
 	struct roce_conn *conn = roce_conn_find(c, ROCE_CONN_BY_ID, NULL, local_id);
 
 	if (!conn || !roce_gid_equal(&conn->peer, &packet->src) ||
-		(remote_id && conn->remote_id && conn->remote_id != remote_id))
+		(conn->remote_id && conn->remote_id != remote_id))
 		return NULL;
 	return conn;
 }
@@ -152,7 +148,7 @@ static void
 receive_rep(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_cm_rep *rep = &packet->msg.rep;
-	struct roce_conn *conn = conn_of(c, packet, rep->remote_id, rep->local_id);
+	struct roce_conn *conn = roce_cm_conn(c, packet, rep->remote_id, rep->local_id);
 
 	if (!conn || !conn->active) {
 		roce_control_count(c, ROCE_CM_UNMATCHED);
@@ -177,7 +173,7 @@ static void
 receive_rtu(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_cm_short *rtu = &packet->msg.rtu;
-	struct roce_conn *conn = conn_of(c, packet, rtu->remote_id, rtu->local_id);
+	struct roce_conn *conn = roce_cm_conn(c, packet, rtu->remote_id, rtu->local_id);
 
 	if (!conn)
 		roce_control_count(c, ROCE_CM_UNMATCHED);
@@ -194,7 +190,7 @@ static void
 receive_mra(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_cm_mra *mra = &packet->msg.mra;
-	struct roce_conn *conn = conn_of(c, packet, mra->remote_id, mra->local_id);
+	struct roce_conn *conn = roce_cm_conn(c, packet, mra->remote_id, mra->local_id);
 	uint64_t ms, left;
 
 	if (!conn) {

@@ -11,18 +11,6 @@
 
 #define KEEPALIVES 8 /* questions that an idle peer may leave unanswered */
 
-/** The connection that a message of either end's ids is about. */
-static struct roce_conn *
-conn_of(struct roce_control *c, const struct roce_gid *peer, uint32_t local_id, uint32_t remote_id)
-{
-	struct roce_conn *conn = roce_conn_find(c, ROCE_CONN_BY_ID, NULL, local_id);
-
-	if (!conn || !roce_gid_equal(&conn->peer, peer) ||
-		(conn->remote_id && conn->remote_id != remote_id))
-		return NULL;
-	return conn;
-}
-
 void
 roce_end_timewait(struct roce_conn *conn, const char *why)
 {
@@ -309,22 +297,27 @@ rej_own(struct roce_conn *conn, const struct roce_cm_rej *rej, uint64_t tid)
 		roce_conn_close(conn, "REJ");
 }
 
+/** A request whose answer has not got to the peer, by the peer's id. */
+static struct roce_conn *
+given_up(struct roce_control *c, const struct roce_cm_packet *packet, uint32_t remote_id)
+{
+	struct roce_conn *conn = roce_conn_find(c, ROCE_CONN_BY_PEER, &packet->src, remote_id);
+
+	return conn && (conn->state == ROCE_CONN_REQ_RECEIVED || conn->state == ROCE_CONN_REP_SENT)
+		? conn
+		: NULL;
+}
+
 void
 roce_end_rej(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_cm_rej *rej = &packet->msg.rej;
-	struct roce_conn *conn;
+	struct roce_conn *conn = roce_cm_conn(c, packet, rej->remote_id, rej->local_id);
 
 	RDMA_LOG(DEBUG, "REJ: %u, %s", rej->reason, roce_cm_reason_name(rej->reason));
-	/* nobody listens: the peer has no id of its own */
-	conn = roce_conn_find(c, ROCE_CONN_BY_ID, NULL, rej->remote_id);
-	if (conn &&
-		(!roce_gid_equal(&conn->peer, &packet->src) ||
-			(conn->remote_id && rej->local_id && conn->remote_id != rej->local_id)))
-		conn = NULL;
-	/* given up before it knew our id */
-	if (!conn && rej->reason == ROCE_REJ_TIMEOUT)
-		conn = roce_conn_find(c, ROCE_CONN_BY_PEER, &packet->src, rej->local_id);
+	/* given up before it knew our id, which it would name otherwise */
+	if (!conn && rej->reason == ROCE_REJ_TIMEOUT && rej->remote_id == 0)
+		conn = given_up(c, packet, rej->local_id);
 	if (conn)
 		rej_own(conn, rej, packet->msg.tid);
 	else
@@ -340,7 +333,7 @@ roce_end_dreq(struct roce_control *c, const struct roce_cm_packet *packet)
 		.tid = packet->msg.tid,
 		.drep = {.local_id = dreq->remote_id, .remote_id = dreq->local_id},
 	};
-	struct roce_conn *conn = conn_of(c, &packet->src, dreq->remote_id, dreq->local_id);
+	struct roce_conn *conn = roce_cm_conn(c, packet, dreq->remote_id, dreq->local_id);
 
 	if (!conn) {
 		/* long forgotten: the peer shall be able to forget it, too */
@@ -372,7 +365,7 @@ void
 roce_end_drep(struct roce_control *c, const struct roce_cm_packet *packet)
 {
 	const struct roce_cm_short *drep = &packet->msg.drep;
-	struct roce_conn *conn = conn_of(c, &packet->src, drep->remote_id, drep->local_id);
+	struct roce_conn *conn = roce_cm_conn(c, packet, drep->remote_id, drep->local_id);
 
 	if (!conn)
 		roce_control_count(c, ROCE_CM_UNMATCHED);

@@ -156,7 +156,9 @@ req_check(struct roce_control *c, const struct roce_cm_packet *packet,
 	if (roce_cma_decode(req->private_data, cma) < 0 || req->srq > 1 ||
 		(req->pkey & ROCE_PKEY_BASE) != ROCE_PKEY_BASE)
 		return ROCE_REJ_UNSUPPORTED;
-	c->stats[ROCE_CM_BAD_REQUEST]--; /* it was none of these */
+	/* it was none of these */
+	__atomic_store_n(&c->stats[ROCE_CM_BAD_REQUEST], c->stats[ROCE_CM_BAD_REQUEST] - 1,
+		__ATOMIC_RELAXED);
 	return 0;
 }
 

@@ -20,20 +20,8 @@ roce_congestion_mark(struct roce_qp *qp)
 }
 
 void
-roce_congestion_notified(struct roce_qp *qp, const struct roce_packet *pkt)
+roce_congestion_notified(struct roce_qp *qp)
 {
-	if (qp->type == RDMA_QP_UD || !(pkt->bth->ecn & ROCE_BTH_BECN)) {
-		roce_count(qp->lane, ROCE_RX_OPCODE);
-		return;
-	}
-	if (!roce_packet_from(pkt, &qp->peer_gid)) {
-		roce_count(qp->lane, ROCE_RX_ADDRESS);
-		return;
-	}
-	if (!qp->trust && !roce_packet_check(pkt)) {
-		roce_count(qp->lane, ROCE_RX_ICRC);
-		return;
-	}
 	roce_count(qp->lane, ROCE_RX_CNP);
 	if (qp->dev->dcqcn)
 		roce_rate_cut(&qp->rate, qp->lane->now);

@@ -173,6 +173,16 @@ void roce_cm_receive(struct roce_control *c, const struct roce_cm_packet *packet
 /** A frame with a MAD: l2_len, l3_len are set, ICRC has been checked. */
 void roce_cm_frame(struct roce_control *c, const struct rte_mbuf *m);
 
+/**
+ * The connection that a message is for: it has our id and comes from the peer's address, and once
+ * the peer's id is known it has that, too.
+ * @param local_id of ours, as the message names it
+ * @param remote_id the peer's own; 0: it names none
+ * @return NULL: none
+ */
+struct roce_conn *roce_cm_conn(struct roce_control *c, const struct roce_cm_packet *packet,
+	uint32_t local_id, uint32_t remote_id);
+
 /** EUI-64 of the port. */
 uint64_t roce_cm_guid(const struct roce_dev *dev);
 

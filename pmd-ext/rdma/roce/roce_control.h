@@ -85,10 +85,11 @@ struct roce_control {
 	uint64_t stats[ROCE_CONTROL_STATS];
 };
 
+/** The control lcore alone writes; anybody may read meanwhile. */
 static inline void
 roce_control_count(struct roce_control *c, enum roce_control_stat stat)
 {
-	c->stats[stat]++;
+	__atomic_store_n(&c->stats[stat], c->stats[stat] + 1, __ATOMIC_RELAXED);
 }
 
 /** Now; own calls of the application come between two polls. */

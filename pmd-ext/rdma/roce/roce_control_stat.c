@@ -49,6 +49,7 @@ roce_control_xstats_get(const struct roce_dev *dev, struct rdma_xstat *x, unsign
 	unsigned int i;
 
 	for (i = 0; i < RTE_MIN(n, (unsigned int)ROCE_CONTROL_STATS); i++)
-		x[i] = (struct rdma_xstat){names[i], dev->control->stats[i]};
+		x[i] = (struct rdma_xstat){
+			names[i], __atomic_load_n(&dev->control->stats[i], __ATOMIC_RELAXED)};
 	return ROCE_CONTROL_STATS;
 }

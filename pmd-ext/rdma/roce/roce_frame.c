@@ -195,7 +195,7 @@ roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 	end[pad + 3] = crc >> 24;
 	last->data_len += tail;
 	m->pkt_len = f->headers + f->payload + tail;
-	lane->stats[ROCE_TX_BYTES] += f->payload;
+	roce_count_n(lane, ROCE_TX_BYTES, f->payload);
 	roce_lane_tx(lane, m);
 	return m->pkt_len;
 }

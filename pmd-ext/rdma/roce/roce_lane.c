@@ -182,7 +182,7 @@ roce_control_tx(struct roce_dev *dev, uint16_t lane, struct rte_mbuf *m)
 {
 	if (rte_ring_sp_enqueue(dev->lanes[lane]->to_lane, m) == 0)
 		return 0;
-	dev->control_full++;
+	__atomic_store_n(&dev->control_full, dev->control_full + 1, __ATOMIC_RELAXED);
 	rte_pktmbuf_free(m);
 	return -ENOBUFS;
 }
@@ -243,13 +243,13 @@ receive(struct roce_lane *lane)
 	if (!lane->dev->no_poll && likely(roce_dev_has_port(lane->dev)) &&
 		(!lane->dev->handover || lane->index == 0)) {
 		n = rte_eth_rx_burst(lane->port, lane->queue, m, ROCE_BURST);
-		lane->stats[ROCE_RX_PACKETS] += n;
+		roce_count_n(lane, ROCE_RX_PACKETS, n);
 		roce_lane_rx(lane, m, n, ROCE_FROM_PORT);
 		total = n;
 	}
 	if (lane->index == 0 && unlikely(!rte_ring_empty(lane->dev->given))) {
 		n = rte_ring_sc_dequeue_burst(lane->dev->given, (void **)m, ROCE_BURST, NULL);
-		lane->stats[ROCE_RX_TAKEN] += n;
+		roce_count_n(lane, ROCE_RX_TAKEN, n);
 		roce_lane_rx(lane, m, n, ROCE_FROM_DEVICE);
 		total += n;
 	}

@@ -136,10 +136,17 @@ roce_lane_streams(struct roce_lane *lane, uint64_t length)
 	return stream;
 }
 
+/** Count by n. The lane's lcore alone writes; anybody may read meanwhile. */
+static inline void
+roce_count_n(struct roce_lane *lane, enum roce_stat stat, uint64_t n)
+{
+	__atomic_store_n(&lane->stats[stat], lane->stats[stat] + n, __ATOMIC_RELAXED);
+}
+
 static inline void
 roce_count(struct roce_lane *lane, enum roce_stat stat)
 {
-	lane->stats[stat]++;
+	roce_count_n(lane, stat, 1);
 }
 
 static inline unsigned int
@@ -152,7 +159,7 @@ static inline void
 roce_lane_tx(struct roce_lane *lane, struct rte_mbuf *m)
 {
 	lane->tx[lane->tx_end++] = m;
-	lane->stats[ROCE_TX_PACKETS]++;
+	roce_count(lane, ROCE_TX_PACKETS);
 }
 
 /** Get more mbufs: below those that have been asked for. */
@@ -166,7 +173,7 @@ roce_lane_spare(struct roce_lane *lane, unsigned int n)
 		roce_lane_refill(lane);
 	if (likely(lane->nb_spare >= n))
 		return true;
-	lane->stats[ROCE_TX_NOMBUF]++;
+	roce_count(lane, ROCE_TX_NOMBUF);
 	return false;
 }
 

@@ -65,13 +65,16 @@ void roce_packet_copy(
 struct roce_gid roce_packet_src(const struct roce_packet *pkt);
 struct roce_gid roce_packet_dst(const struct roce_packet *pkt);
 
-/** Is that the source, the destination? No GID is made of it. */
+/**
+ * Is that the source, the destination? No GID is made of it. The GID of an IPv4 address is no
+ * IPv6 address: an IPv6 header that has its bytes is from somebody else.
+ */
 static inline bool
 roce_packet_from(const struct roce_packet *pkt, const struct roce_gid *gid)
 {
 	return pkt->l3_len == 20
 		? roce_gid_is_v4(gid) && memcmp(pkt->l3 + 12, gid->raw + 12, 4) == 0
-		: memcmp(pkt->l3 + 8, gid->raw, sizeof(gid->raw)) == 0;
+		: !roce_gid_is_v4(gid) && memcmp(pkt->l3 + 8, gid->raw, sizeof(gid->raw)) == 0;
 }
 
 static inline bool

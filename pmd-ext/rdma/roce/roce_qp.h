@@ -287,8 +287,8 @@ bool roce_responder_run(struct roce_qp *qp);
 
 /** roce_congestion.c: a packet came with a congestion mark. */
 void roce_congestion_mark(struct roce_qp *qp);
-/** A congestion notification came. */
-void roce_congestion_notified(struct roce_qp *qp, const struct roce_packet *pkt);
+/** A congestion notification came from the peer. */
+void roce_congestion_notified(struct roce_qp *qp);
 /** Send one that is due. @return true: no room, later */
 bool roce_congestion_run(struct roce_qp *qp);
 

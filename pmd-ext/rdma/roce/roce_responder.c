@@ -247,7 +247,7 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_qp_activate(qp);
 		return;
 	}
-	qp->lane->stats[ROCE_RX_BYTES] += pkt->length;
+	roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
 	r->gap = false;
 	if (!answered)
 		r->expected_psn = roce_psn_add(r->expected_psn, 1);
@@ -295,7 +295,7 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 		return;
 	}
 	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN)
-		qp->lane->stats[ROCE_RX_BYTES] += pkt->length;
+		roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
 }
 
 void
@@ -359,7 +359,7 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 		wc.flags |= RDMA_WC_WITH_IMM;
 		wc.imm = roce_packet_imm(pkt);
 	}
-	qp->lane->stats[ROCE_RX_BYTES] += pkt->length;
+	roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
 	roce_complete_recv(qp, &wc);
 }
 

@@ -43,12 +43,23 @@ is_for_us(const struct roce_dev *dev, const struct roce_packet *pkt)
 	return dev->has_ip6 && roce_packet_to(pkt, &dev->ip6);
 }
 
+/** Only the default partition is spoken, full and limited members alike. */
+static bool
+is_of_partition(const struct roce_packet *pkt)
+{
+	return (rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) == ROCE_PKEY_BASE;
+}
+
 /** A CM MAD: as hostile as the wire, but with its ICRC. */
 static bool
 mad(struct roce_lane *lane, const struct roce_packet *pkt)
 {
 	if (pkt->opcode != ROCE_UD + ROCE_SEND_ONLY || pkt->length != ROCE_MAD_BYTES) {
 		roce_count(lane, ROCE_RX_OPCODE);
+		return false;
+	}
+	if (!is_of_partition(pkt)) {
+		roce_count(lane, ROCE_RX_PKEY);
 		return false;
 	}
 	if (!roce_packet_check(pkt)) {
@@ -99,7 +110,7 @@ multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from 
 	unsigned int i, members = 0, lanes = 0;
 	bool others = false;
 
-	if ((rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
+	if (!is_of_partition(pkt)) {
 		roce_count(lane, ROCE_RX_PKEY);
 		return;
 	}
@@ -134,18 +145,29 @@ multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from 
 		roce_count(lane, ROCE_RX_CE);
 }
 
-/** Everything about a queue pair's packet that needs no state of it. @return false: counted */
+/** Is it an opcode for that queue pair? */
 static bool
-is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_packet *pkt)
+is_spoken(const struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	static const uint8_t transport[] = {
 		[RDMA_QP_RC] = ROCE_RC,
 		[RDMA_QP_UC] = ROCE_UC,
 		[RDMA_QP_UD] = ROCE_UD,
 	};
+
+	/* a notification notifies of something, and datagrams have no rate of their own */
+	if (unlikely(pkt->flags & ROCE_F_CNP))
+		return qp->type != RDMA_QP_UD && (pkt->bth->ecn & ROCE_BTH_BECN);
+	return (pkt->opcode & ~ROCE_OPERATION) == transport[qp->type];
+}
+
+/** Everything about a queue pair's packet that needs no state of it. @return false: counted */
+static bool
+is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_packet *pkt)
+{
 	const enum rdma_qp_state state = roce_state(qp);
 
-	if ((pkt->opcode & ~ROCE_OPERATION) != transport[qp->type]) {
+	if (!is_spoken(qp, pkt)) {
 		roce_count(lane, ROCE_RX_OPCODE);
 		return false;
 	}
@@ -153,7 +175,7 @@ is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_p
 		roce_count(lane, ROCE_RX_STATE);
 		return false;
 	}
-	if ((rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) != ROCE_PKEY_BASE) {
+	if (!is_of_partition(pkt)) {
 		roce_count(lane, ROCE_RX_PKEY);
 		return false;
 	}
@@ -216,12 +238,12 @@ data(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
 	}
 	if (qp->lane != lane)
 		return hand_over(lane, qp->lane, pkt->m);
-	if (unlikely(pkt->flags & ROCE_F_CNP)) {
-		roce_congestion_notified(qp, pkt);
-		return false;
-	}
 	if (!is_welcome(lane, qp, pkt))
 		return false;
+	if (unlikely(pkt->flags & ROCE_F_CNP)) {
+		roce_congestion_notified(qp);
+		return false;
+	}
 	if (unlikely(pkt->ecn == 3))
 		roce_congestion_mark(qp);
 	if (pkt->flags & ROCE_F_RESPONSE)

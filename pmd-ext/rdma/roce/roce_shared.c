@@ -68,12 +68,12 @@ rdma_roce_rx(struct rdma_dev *dev, uint16_t index, struct rte_mbuf **m, uint16_t
 		ours[taken++] = m[i];
 		if (taken == RTE_DIM(ours)) {
 			roce_lane_rx(lane, ours, taken, ROCE_FROM_PORT);
-			lane->stats[ROCE_RX_PACKETS] += taken;
+			roce_count_n(lane, ROCE_RX_PACKETS, taken);
 			taken = 0;
 		}
 	}
 	roce_lane_rx(lane, ours, taken, ROCE_FROM_PORT);
-	lane->stats[ROCE_RX_PACKETS] += taken;
+	roce_count_n(lane, ROCE_RX_PACKETS, taken);
 	roce_lane_settle(lane);
 	return kept;
 }

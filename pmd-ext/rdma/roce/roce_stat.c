@@ -67,7 +67,9 @@ roce_xstats_get(const struct rdma_dev *base, struct rdma_xstat *x, unsigned int 
 
 	for (i = 0; i < RTE_MIN(n, (unsigned int)ROCE_STATS); i++) {
 		x[i].name = name[i];
-		x[i].value = i == ROCE_TX_CONTROL_FULL ? dev->control_full : 0;
+		x[i].value = i == ROCE_TX_CONTROL_FULL
+			? __atomic_load_n(&dev->control_full, __ATOMIC_RELAXED)
+			: 0;
 		for (lane = 0; lane < dev->nb_lanes; lane++)
 			x[i].value +=
 				__atomic_load_n(&dev->lanes[lane]->stats[i], __ATOMIC_RELAXED);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the rest of the program builds on of settings that were accepted. */
+#ifndef SETTINGS_RANGE_H
+#define SETTINGS_RANGE_H
+
+#include <stdlib.h>
+
+#include "run.h"
+
+static inline void
+settings_check(const struct settings *s)
+{
+	const struct detector *d = &s->detector;
+
+	if (d->expected == 0 || d->expected > d->tiles || d->tiles > FRAME_PACKETS_MAX ||
+		s->udp_port + d->streams > 65536 || s->slots < 2 || s->slots > FRAME_SLOTS_MAX ||
+		s->give_up >= s->slots || s->rx_lcores > d->streams || s->batch > GK_BATCH_MAX ||
+		(s->outputs != 0 && s->outputs < s->batch) || s->nb_ports == 0 ||
+		s->frames.offset >= s->frames.stride)
+		abort();
+	for (uint32_t i = 0; i < s->nb_ports; i++)
+		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++)
+			if (s->ports[i].streams[k] >= d->streams)
+				abort();
+}
+
+#endif /* SETTINGS_RANGE_H */

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests on the receiver's telemetry socket: each line of an input is one, as DPDK splits it into
+ * command and parameters, to a run of any state. The commands are those that telemetry.c registers;
+ * the builder that would carry them out is played. Those of a store take no parameters.
+ */
+#include <errno.h>
+
+#include <rte_log.h>
+#include <rte_telemetry.h>
+
+#include "seed_corpus.h"
+#include "settings_range.h"
+#include "telemetry.h"
+
+#define REQUEST	 1023 /* bytes that DPDK reads */
+#define COMMANDS 64
+
+static struct {
+	const char *path;
+	telemetry_cb callback;
+} commands[COMMANDS];
+static unsigned int nb_commands;
+
+static struct builder_stats stats;
+static struct builder_command ordered;
+static struct gk_channel channel;
+static struct pipeline pipeline;
+static struct settings process;
+static struct config *process_config;
+static char path[64];
+static const struct config_source base = {.file = path};
+
+/* ---- what is played (-Wl,--wrap) ------------------------------------------------------------- */
+
+int __wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help);
+const struct builder_stats *__wrap_builder_stats(const struct builder *b);
+int __wrap_builder_post(struct builder *b, const struct builder_command *command);
+int __wrap_builder_result(struct builder *b, uint64_t *from_frame);
+
+int
+__wrap_rte_telemetry_register_cmd(const char *cmd, telemetry_cb fn, const char *help)
+{
+	if (nb_commands == COMMANDS)
+		abort();
+	commands[nb_commands].path = cmd;
+	commands[nb_commands++].callback = fn;
+	return 0;
+}
+
+const struct builder_stats *
+__wrap_builder_stats(const struct builder *b)
+{
+	return &stats;
+}
+
+int
+__wrap_builder_post(struct builder *b, const struct builder_command *command)
+{
+	if (command->order == BUILDER_VETO && command->from_frame > FRAME_NUMBER_MAX)
+		abort();
+	ordered = *command;
+	return 0;
+}
+
+int
+__wrap_builder_result(struct builder *b, uint64_t *from_frame)
+{
+	if (from_frame)
+		*from_frame = ordered.from_frame;
+	return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Those that need nothing but settings. The others take no parameters; what they read are counters
+ * and files, and dicts in dicts of a reply are freed by him who prints it. */
+static bool
+is_served(const char *cmd)
+{
+	static const char *const served[] = {"/braggline/run/configure", "/braggline/veto/set",
+		"/braggline/veto", "/braggline/run/status"};
+
+	for (unsigned int i = 0; i < RTE_DIM(served); i++)
+		if (strcmp(cmd, served[i]) == 0)
+			return true;
+	return false;
+}
+
+static void
+serve(struct run *run, const char *line, size_t length)
+{
+	char request[REQUEST + 1], *rest, *cmd;
+	const uint32_t version = run->veto_version;
+	struct rte_tel_data *d;
+
+	if (length > REQUEST)
+		length = REQUEST;
+	memcpy(request, line, length);
+	request[length] = '\0';
+	cmd = strtok_r(request, ",", &rest);
+	if (cmd == NULL || !is_served(cmd))
+		return;
+	for (unsigned int i = 0; i < nb_commands; i++) {
+		if (strcmp(cmd, commands[i].path) != 0)
+			continue;
+		d = rte_tel_data_alloc();
+		if (d == NULL)
+			abort();
+		commands[i].callback(cmd, strtok_r(NULL, "", &rest), d);
+		rte_tel_data_free(d);
+	}
+	/* thresholds that were taken are those of the run and the builder's; a refusal is said */
+	if (run->veto_version != version &&
+		(run->veto_version != version + 1 || run->state != RUN_RUNNING ||
+			ordered.veto.params.version != run->veto_version))
+		abort();
+	if (run->state != RUN_IDLE)
+		settings_check(&run->settings);
+	if (memchr(run->message, '\0', sizeof(run->message)) == NULL)
+		abort();
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	static const char ini[] = "[detector]\nmodules = 2\n[veto]\nbragg_min = 20\n[run]\n"
+				  "name = a\n";
+	static const char runs[] = "/braggline/run/configure,run.name=b,veto.bragg_min=3,"
+				   "output.kind=raw,run.stride=4,run.offset=1\n"
+				   "/braggline/run/status\n",
+			  vetoes[] = "/braggline/run/configure,\n+\n"
+				     "/braggline/veto/set,veto.bragg_min=7,from_frame=0x100\n"
+				     "/braggline/veto/set,from_frame=3,veto.dry_run=1\n"
+				     "/braggline/veto\n-\n"
+				     "/braggline/run/configure,dark.select=bunch\n";
+	FILE *f;
+
+	seed_begin(argc, argv);
+	seed_add("runs", runs, sizeof(runs) - 1);
+	seed_add("vetoes", vetoes, sizeof(vetoes) - 1);
+	rte_log_set_global_level(RTE_LOG_EMERG);
+	snprintf(path, sizeof(path), "%s/telemetry.ini", seed_dir);
+	f = fopen(path, "w");
+	if (f == NULL || fwrite(ini, 1, sizeof(ini) - 1, f) != sizeof(ini) - 1 || fclose(f) != 0)
+		abort();
+	process_config = config_open(&base);
+	if (process_config == NULL || settings_read(&process, process_config) != 0)
+		abort();
+	pipeline.settings = &process;
+	pipeline.gk_config.channel = &channel;
+	pipeline.gk_config.layout.nnz_cap = process.veto.params.nnz_max;
+	return telemetry_register(NULL) == 0 ? 0 : -1;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *line = (const char *)data, *end = line + size, *next;
+	struct run run;
+
+	nb_commands = 0;
+	run_init(&run, &pipeline, &process, &base);
+	telemetry_register(&run);
+	for (; line < end; line = next + 1) {
+		next = memchr(line, '\n', (size_t)(end - line));
+		if (next == NULL)
+			next = end;
+		/* a run begins and ends */
+		if (*line == '+' && run.state == RUN_CONFIGURED)
+			run.state = RUN_RUNNING;
+		else if (*line == '-' && run.state == RUN_RUNNING)
+			run.state = RUN_CONFIGURED;
+		else
+			serve(&run, line, (size_t)(next - line));
+	}
+	telemetry_retire();
+	run_free(&run);
+	return 0;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whoever has a key of a store's keyring speaks for its identity, and for nobody else: a store
+ * whose peers have keys and mean it no good. SINK_SEED repeats a run. */
+
+#include <netinet/in.h>
+#include <sys/stat.h>
+
+#include "sink_hostile_rig.h"
+#include "store_ended.h"
+
+/* Of a flood: each request comes from an address of its own. */
+static bool forge;
+
+void __real_sink_link_address(const struct sockaddr_storage *from, uint8_t to[16]);
+void __wrap_sink_link_address(const struct sockaddr_storage *from, uint8_t to[16]);
+
+void
+__wrap_sink_link_address(const struct sockaddr_storage *from, uint8_t to[16])
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)from;
+
+	__real_sink_link_address(from, to);
+	/* the same for all of one connection: its port is its own */
+	if (forge && four->sin_addr.s_addr == htonl(0x0a000003))
+		memcpy(to + 13, &four->sin_port, sizeof(four->sin_port));
+}
+
+/* Batches of each table in the run that ends: one is left over, which the store does not have. */
+static unsigned int
+run_batches(void)
+{
+	return rig_fewest() - 1;
+}
+
+/* The receiver's run, ended, and nobody beside it. */
+static void
+end_a_run(void)
+{
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < run_batches(); k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	rig_close_receiver();
+}
+
+/* As one that says it is that receiver, with batches that it says went elsewhere. */
+static struct peer *
+say_moved(unsigned int i)
+{
+	struct {
+		struct sink_intervals m;
+		struct sink_interval at;
+	} m;
+	struct peer *p = peer_call(i, NULL);
+	unsigned int table;
+
+	p->withholds = true;
+	UNTIL(p->handshake.state == SINK_HANDSHAKE_DONE || p->refused || p->gone);
+	if (p->handshake.state != SINK_HANDSHAKE_DONE)
+		return p;
+	for (table = 0; table < SINK_TABLES; table++) {
+		sink_message_begin(&m, SINK_MOVED, sizeof(m), p->sent++);
+		m.m.head.flags = table == 0 ? SINK_MORE : 0;
+		m.m.table = table;
+		m.m.nb = 1;
+		m.at = (struct sink_interval){0, UINT64_MAX - 1};
+		peer_say(p, &m, sizeof(m));
+	}
+	return p;
+}
+
+static void
+is_refused(struct peer *p, enum sink_reason reason)
+{
+	UNTIL(p->refused != SINK_REASON_NONE || p->gone || p->link.broken || p->granted);
+	assert_false(p->granted);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == UINT_MAX);
+	assert_int_equal(hostile_counters()->refused[reason], 1);
+}
+
+static void
+speak_for_the_receiver(void)
+{
+	const struct arrow_identity id = sink_sample_identity(0);
+
+	peers.producer = id.producer;
+	peers.run = id.run;
+	peers.incarnation = id.incarnation;
+	peers.name = "sample";
+}
+
+static void
+close_peers(void)
+{
+	unsigned int i;
+
+	rig.also = NULL;
+	rig_close_store(0);
+	for (i = 0; i < 1000 && !peers_close(); i++)
+		rig_turn();
+}
+
+/* The numbers of a receiver's run are in its files' names. Whoever has a key of his own and says
+ * them has nothing cut. */
+static void
+test_anothers_run(void **state)
+{
+	end_a_run();
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	speak_for_the_receiver();
+	is_refused(say_moved(1), SINK_REASON_RIGHTS);
+	/* as the identity itself, with another key */
+	peers.identity = RIG_IDENTITY;
+	rig.key.bytes[0] ^= 1;
+	is_refused(say_moved(2), SINK_REASON_KEY);
+	rig.key.bytes[0] ^= 1;
+	close_peers();
+	rig_each_is_there_once(run_batches());
+}
+
+/* Nor has whoever has the receiver's own key: its run has ended, and that outlives the store. */
+static void
+test_ended_run(void **state)
+{
+	struct sink_entry *entry;
+	struct peer *p;
+
+	end_a_run();
+	rig_close_store(0);
+	rig_open_store(0);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	peers.identity = RIG_IDENTITY;
+	speak_for_the_receiver();
+	is_refused(say_moved(1), SINK_REASON_ENDED);
+	assert_int_equal(hostile_counters()->moved_refused, 1);
+	assert_int_equal(hostile_counters()->batches_cut, 0);
+	/* it may be asked what it has, and takes nothing more */
+	p = peer_call(2, NULL);
+	UNTIL(p->granted);
+	entry = peer_entry(p, 0, run_batches(), 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	UNTIL(p->refused != SINK_REASON_NONE || p->gone || p->link.broken);
+	assert_int_equal(hostile_counters()->refused[SINK_REASON_ENDED], 2);
+	hostile_hang_up(p);
+	close_peers();
+	rig_each_is_there_once(run_batches());
+}
+
+/* A receiver that did not hear ENDED ends its run once more. */
+static void
+test_ended_twice(void **state)
+{
+	const struct arrow_identity id = sink_sample_identity(0);
+	char dir[PATH_MAX];
+
+	end_a_run();
+	snprintf(dir, sizeof(dir), "%s/store0/sample-%016lx-%016lx", rig.root, id.producer, id.run);
+	assert_int_equal(store_ended_read(dir, id.incarnation), 1);
+	assert_int_equal(store_ended_read(dir, id.incarnation + 1), 0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(run_batches());
+}
+
+/* Batches that moved are cut off files of a run that has not ended, complete or not; not without
+ * the right. */
+static void
+test_run_that_has_not_ended(void **state)
+{
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < rig_fewest(); k++)
+		(void)rig_keep(0, k, 0);
+	UNTIL(rig_held() == 0);
+	rig_close_receiver();
+	/* its files are completed, and nobody has ended the run */
+	rig_close_store(0);
+	rig_write_keys("rights = write");
+	rig_open_store(0);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	peers.identity = RIG_IDENTITY;
+	speak_for_the_receiver();
+	is_refused(say_moved(1), SINK_REASON_RIGHTS);
+	assert_int_equal(hostile_counters()->batches_cut, 0);
+	rig_write_keys("");
+	assert_int_equal(store_keys_reload(store_look(rig.store[0])->keys, rig.message), 0);
+	(void)say_moved(2);
+	UNTIL(peer[2].granted);
+	assert_int_equal(hostile_counters()->batches_cut, rig_fewest());
+	hostile_hang_up(&peer[2]);
+	close_peers();
+	rig_each_is_there_once(0);
+}
+
+/* A receiver's key is changed while it is connected, and later taken from it. */
+static void
+test_rotation(void **state)
+{
+	struct sink_key next;
+	char path[96], more[128];
+	const struct store_shared *s;
+	FILE *f;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	s = store_look(rig.store[0]);
+	snprintf(path, sizeof(path), "%s/next", rig.root);
+	f = fopen(path, "w");
+	fprintf(f, "fedcba9876543210fedcba9876543210");
+	fclose(f);
+	(void)chmod(path, 0600);
+	assert_int_equal(sink_key_read(&next, path, rig.message), 0);
+	/* one that cannot be read changes nothing */
+	rig_write_keys("rights = everything");
+	assert_int_equal(store_keys_reload(s->keys, rig.message), -EINVAL);
+	assert_non_null(strstr(rig.message, ":4: rights: expected write"));
+	/* both will do; noticed without a word */
+	snprintf(more, sizeof(more), "key_next = %s", path);
+	rig_write_keys(more);
+	UNTIL(store_keys_get(s->keys)->identity[0].fingerprint[1] != 0);
+	assert_int_equal(rig_stats_of(0).broken, 0);
+	rig_close_sender(0);
+	rig.key = next;
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	assert_int_equal(s->audit.identity[0].fingerprint, sink_key_fingerprint(&next));
+	/* without it: out, and not in again */
+	rig_write_keys("");
+	assert_int_equal(store_keys_reload(s->keys, rig.message), 0);
+	UNTIL(s->counters.keys_removed == 1 && rig_stats_of(0).broken == 1);
+	UNTIL(s->counters.refused[SINK_REASON_KEY] >= 2);
+	assert_int_equal(s->counters.stood, 2);
+	rig_close_receiver();
+	assert_int_equal(sink_key_read(&rig.key, rig.key_path, rig.message), 0);
+	rig_close_store(0);
+}
+
+/* Peers that say nothing after their request, each from a network of its own, as many as there can
+ * be and always anew. */
+static void
+flood(void)
+{
+	const struct sink_private req = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0,
+		sample_random(&rig.sample.sample), {0}, 0};
+	static uint64_t called;
+	unsigned int i;
+
+	peers_turn();
+	for (i = 0; i < PEERS; i++) {
+		if (peer[i].link_is_open && (peer[i].gone || peer[i].link.broken))
+			(void)peer_hang_up(&peer[i]);
+		/* some fifty a second */
+		if (!peer[i].link_is_open && sink_link_clock() >= called + 20) {
+			peer_call(i, &req)->mute = true;
+			called = sink_link_clock();
+		}
+	}
+}
+
+/* A receiver whose connection breaks is back within 2 s, whoever asks meanwhile. */
+static void
+test_flood(void **state)
+{
+	const struct store_shared *s;
+	uint64_t begin, ms, worst = 0;
+	unsigned int round, i;
+
+	rig_open_store(0);
+	s = store_look(rig.store[0]);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	forge = true;
+	rig.also = flood;
+	/* those that nobody knows have taken all places that they can have */
+	UNTIL(s->gate.full > 0 && s->counters.requests > 64);
+	for (round = 0; round < 3; round++) {
+		begin = sink_link_clock();
+		rig_close_sender(0);
+		rig_open_sender(0);
+		UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+		ms = sink_link_clock() - begin;
+		worst = RTE_MAX(worst, ms);
+	}
+	printf("%lu requests, %lu admitted, %lu evicted, %lu late; back after %lu ms at most\n",
+		s->counters.requests, s->gate.admitted, s->gate.evicted, s->gate.late, worst);
+	assert_true(worst < 2000);
+	assert_int_equal(s->gate.admitted_known, 3);
+	/* not a line for each of them */
+	assert_true(s->warnings.suppressed_ever > 0);
+	rig.also = peers_turn;
+	for (i = 0; i < PEERS; i++)
+		hostile_hang_up(&peer[i]);
+	forge = false;
+	rig_end_run(0);
+	rig_close_receiver();
+	close_peers();
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_anothers_run, rig_begin_test),
+		cmocka_unit_test_setup(test_ended_run, rig_begin_test),
+		cmocka_unit_test_setup(test_ended_twice, rig_begin_test),
+		cmocka_unit_test_setup(test_run_that_has_not_ended, rig_begin_test),
+		cmocka_unit_test_setup(test_rotation, rig_begin_test),
+		cmocka_unit_test_setup(test_flood, rig_begin_test),
+	};
+
+	return rig_main(tests);
+}
