@@ -8,6 +8,7 @@ usage: recv_test.py CASE BUILD-DIR MODULES-DIR SHARED-DIR
   lcores the same input on other numbers of lcores and gangs gives the same columns
 """
 
+import configparser
 import os
 import shutil
 import subprocess
@@ -42,9 +43,9 @@ def run(command):
 
 
 def ledger(path):
-    with open(path, encoding='ascii') as f:
-        pairs = [line.split(' = ') for line in f if ' = ' in line]
-    return {k: int(v) for k, v in pairs}
+    ini = configparser.ConfigParser()
+    ini.read(path)
+    return {k: int(v) for k, v in ini['frames'].items()}
 
 
 def recv(where, name, capture, lcores, *settings):

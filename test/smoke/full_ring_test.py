@@ -33,8 +33,8 @@ def story(w):
 
 
 def look(w):
-    """The second receiver's rows, and those it has refused."""
-    known = chain.final_ledger(f'{w.where}/detector0/run_ledger.ini')
+    """The second receiver's rows, and those it has refused. It has written the first one's ledger as well."""
+    known = chain.final_ledger(f'{w.where}/detector0/run_ledger.2.ini')
     incarnation = chain.ledger(w.ring(0))['incarnation']
     found = chain.stored(*w.directories)
     rows = sum(found[incarnation, 'images'].values())
