@@ -12,15 +12,21 @@ frames_of(const struct arrow_reader *r, const struct arrow_read_batch *b, struct
 {
 	const int field = arrow_reader_find(r, "frame", ARROW_UINT64, ARROW_UINT64);
 
-	return field >= 0 && arrow_read_column(r, b, field, c) == 0 && c->rows > 0;
+	if (field < 0 || arrow_read_column(r, b, field, c) < 0 || c->rows == 0)
+		return false;
+	arrow_reader_load(r, c->data, sizeof(uint64_t));
+	arrow_reader_load(r, (const uint64_t *)c->data + c->rows - 1, sizeof(uint64_t));
+	return true;
 }
 
 static bool
-ascends(const uint64_t *frame, uint64_t rows)
+ascends(const struct arrow_reader *r, const uint64_t *frame, uint64_t rows)
 {
 	uint64_t i;
 
 	for (i = 1; i < rows; i++) {
+		if (i % ARROW_BLOCK == 1)
+			arrow_reader_load(r, frame + i - 1, (ARROW_BLOCK + 1) * sizeof(*frame));
 		if (frame[i] <= frame[i - 1])
 			return false;
 	}
@@ -48,7 +54,7 @@ arrow_damage_frames(const struct arrow_reader *r, size_t damage, struct arrow_da
 		f.has_after = f.has_before = false;
 	if (d->announced && frames_of(r, &d->batch, &c)) {
 		frame = c.data;
-		if (ascends(frame, c.rows) && (!f.has_after || frame[0] > f.first) &&
+		if (ascends(r, frame, c.rows) && (!f.has_after || frame[0] > f.first) &&
 			(!f.has_before || frame[c.rows - 1] < f.last))
 			f = (struct arrow_damage_frames){
 				.exact = true, .first = frame[0], .last = frame[c.rows - 1]};

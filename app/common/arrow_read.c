@@ -17,8 +17,14 @@
 #include "direct_io.h"
 #include "own_file.h"
 
-#define META_MAX   4096
-#define BLOCK_SIZE 24
+#define META_MAX       4096
+#define BATCH_META_MAX 64 /* of one batch; ours have 7 */
+#define BLOCK_SIZE     24
+#define CRC_PART       (UINT64_C(1) << 20)  /* bytes that are loaded at once */
+#define SCHEMA_MAX     (UINT64_C(16) << 20) /* bytes of a schema that is not mapped */
+
+/* Bytes of a footer that are more than its batches take: its schema. */
+#define FOOTER_MORE (UINT64_C(1) << 20)
 
 /* Metadata of a batch of ours are smaller: what ARROW_NODES_MAX and ARROW_BUFFERS_MAX take. */
 #define ANNOUNCEMENT_MAX (16 * ARROW_BLOCK)
@@ -31,6 +37,27 @@ struct message {
 	uint64_t body_length;
 	uint32_t metadata_size; /* with prefix */
 };
+
+void
+arrow_reader_load(const struct arrow_reader *r, const void *data, uint64_t size)
+{
+	if (r->window != NULL)
+		arrow_window_load(r->window, (const uint8_t *)data - r->data, size);
+}
+
+/* The same, for as long as the reader is there. */
+static void
+load_and_keep(const struct arrow_reader *r, uint64_t at, uint64_t size)
+{
+	const uint64_t end = at + size;
+	uint64_t part;
+
+	for (; r->window != NULL && at < end; at += part) {
+		part = end - at < ARROW_WINDOW_AT_ONCE ? end - at : ARROW_WINDOW_AT_ONCE;
+		arrow_window_load(r->window, at, part);
+		arrow_window_keep(r->window, at, part);
+	}
+}
 
 static int
 find_plain_type(const struct fb_tab *t, uint64_t type, enum arrow_type *found)
@@ -110,8 +137,10 @@ read_field(const struct fb_tab *t, struct arrow_field *f)
 	return arrow_type_width(f->item) == 0 ? -EBADMSG : 0;
 }
 
+/* @param left  bytes of text that may still come: entries may share a text, but not many a long one
+ */
 static int
-read_meta(const struct fb_vec *vec, uint32_t i, struct arrow_meta *meta)
+read_meta(const struct fb_vec *vec, uint32_t i, struct arrow_meta *meta, uint64_t *left)
 {
 	struct fb_tab t;
 	uint32_t key, value;
@@ -119,6 +148,9 @@ read_meta(const struct fb_vec *vec, uint32_t i, struct arrow_meta *meta)
 	if (fb_vec_table(vec, i, &t) < 0 || fb_get_string(&t, 0, &meta->key, &key) < 0 ||
 		fb_get_string(&t, 1, &meta->value, &value) < 0)
 		return -EBADMSG;
+	if ((uint64_t)key + value > *left)
+		return -EBADMSG;
+	*left -= (uint64_t)key + value;
 	/* sectors that a crash has lost are zeros */
 	return strlen(meta->key) != key || strlen(meta->value) != value ? -EBADMSG : 0;
 }
@@ -128,7 +160,7 @@ read_schema(struct arrow_reader *r, const struct fb_tab *t, const char **problem
 {
 	struct fb_vec fields, meta;
 	struct fb_tab field;
-	uint64_t endianness;
+	uint64_t endianness, left = 2 * t->view->len;
 	uint32_t i;
 
 	*problem = "its schema is damaged";
@@ -141,7 +173,7 @@ read_schema(struct arrow_reader *r, const struct fb_tab *t, const char **problem
 	if (r->fields == NULL || r->meta == NULL)
 		return -ENOMEM;
 	for (i = 0; i < meta.nb; i++) {
-		if (read_meta(&meta, i, &r->meta[i]) < 0)
+		if (read_meta(&meta, i, &r->meta[i], &left) < 0)
 			return -EBADMSG;
 	}
 	for (i = 0; i < fields.nb; i++) {
@@ -162,12 +194,14 @@ read_schema(struct arrow_reader *r, const struct fb_tab *t, const char **problem
 static int
 read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const char **problem)
 {
+	const uint64_t most = at < ARROW_BLOCK ? SCHEMA_MAX : ANNOUNCEMENT_MAX;
 	uint64_t version;
 	uint32_t prefix[2];
 
 	*problem = "it ends within a message";
 	if (r->size - at < ARROW_PREFIX)
 		return -EBADMSG;
+	arrow_reader_load(r, r->data + at, ARROW_PREFIX);
 	memcpy(prefix, r->data + at, sizeof(prefix));
 	*problem = "what should be a message is not one";
 	if (prefix[0] != ARROW_CONTINUATION || prefix[1] % 8 != 0 || prefix[1] > INT32_MAX)
@@ -178,6 +212,10 @@ read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const
 	if (prefix[1] > r->size - at - ARROW_PREFIX)
 		return -EBADMSG;
 	m->metadata_size = ARROW_PREFIX + prefix[1];
+	*problem = "the metadata of a message are too long";
+	if (r->window != NULL && m->metadata_size > most)
+		return -EBADMSG;
+	arrow_reader_load(r, r->data + at, m->metadata_size);
 	m->view = (struct fb_view){r->data + at + ARROW_PREFIX, prefix[1]};
 	*problem = "the metadata of a message are damaged";
 	if (fb_get_root(&m->view, &m->table) < 0)
@@ -206,15 +244,16 @@ read_identity(const struct fb_tab *message, struct arrow_read_batch *b)
 		{ARROW_KEY_CRC32C, &b->crc32c},
 		{ARROW_KEY_METADATA, &b->metadata_crc32c},
 	};
+	uint64_t left = 2 * message->view->len;
 	struct arrow_meta meta;
 	struct fb_vec vec;
 	unsigned int k;
 	uint32_t i;
 
-	if (fb_get_vector(message, 4, 4, &vec) < 0)
+	if (fb_get_vector(message, 4, 4, &vec) < 0 || vec.nb > BATCH_META_MAX)
 		return -EBADMSG;
 	for (i = 0; i < vec.nb; i++) {
-		if (read_meta(&vec, i, &meta) < 0)
+		if (read_meta(&vec, i, &meta, &left) < 0)
 			return -EBADMSG;
 		for (k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
 			if (strcmp(meta.key, known[k].key) == 0)
@@ -262,6 +301,7 @@ arrow_reader_keep(struct arrow_reader *r, const struct arrow_read_batch *b)
 		r->batches = more;
 	}
 	r->batches[r->nb_batches++] = *b;
+	load_and_keep(r, b->offset, b->metadata_size);
 	return 0;
 }
 
@@ -280,6 +320,8 @@ arrow_reader_keep_damage(struct arrow_reader *r, const struct arrow_read_damage 
 	r->damage[n] = *d;
 	r->damage[n].before = r->nb_batches;
 	r->nb_damage++;
+	if (d->announced)
+		load_and_keep(r, d->batch.offset, d->batch.metadata_size);
 	return 0;
 }
 
@@ -378,6 +420,7 @@ arrow_reader_next(const struct arrow_reader *r, uint64_t *at, struct arrow_read_
 	int rc;
 
 	for (; p < r->written && r->written - p >= ARROW_PREFIX; p += ARROW_BLOCK) {
+		arrow_reader_load(r, r->data + p, ARROW_PREFIX);
 		if (memcmp(r->data + p, &continuation, sizeof(continuation)) != 0)
 			continue;
 		rc = arrow_reader_announced(r, p, b);
@@ -415,16 +458,24 @@ read_footer(const struct arrow_reader *r, struct footer *f)
 {
 	const uint64_t tail = sizeof(uint32_t) + ARROW_MAGIC_SIZE;
 	struct arrow_meta meta;
+	uint64_t left;
 	struct fb_vec vec;
 	struct fb_tab root;
 	uint32_t len, i;
 
-	if (r->size - r->begin < ARROW_PREFIX + tail ||
-		memcmp(r->data + r->size - ARROW_MAGIC_SIZE, ARROW_MAGIC, ARROW_MAGIC_SIZE) != 0)
+	if (r->size - r->begin < ARROW_PREFIX + tail)
+		return false;
+	arrow_reader_load(r, r->data + r->size - tail, tail);
+	if (memcmp(r->data + r->size - ARROW_MAGIC_SIZE, ARROW_MAGIC, ARROW_MAGIC_SIZE) != 0)
 		return false;
 	memcpy(&len, r->data + r->size - tail, sizeof(len));
 	if (len > r->size - r->begin - ARROW_PREFIX - tail)
 		return false;
+	/* an entry of 24 bytes, or one of damage, is that of two blocks and more */
+	if (r->window != NULL && len > FOOTER_MORE + 2 * r->begin + r->size / 64)
+		return false;
+	load_and_keep(r, r->size - tail - len - ARROW_PREFIX, ARROW_PREFIX + len + tail);
+	left = 2 * (uint64_t)len;
 	f->view = (struct fb_view){r->data + r->size - tail - len, len};
 	f->trailer = r->size - tail - len - ARROW_PREFIX;
 	f->damaged = NULL;
@@ -434,7 +485,7 @@ read_footer(const struct arrow_reader *r, struct footer *f)
 		fb_get_vector(&root, 4, 4, &vec) < 0)
 		return false;
 	for (i = 0; i < vec.nb; i++) {
-		if (read_meta(&vec, i, &meta) < 0)
+		if (read_meta(&vec, i, &meta, &left) < 0)
 			return false;
 		if (strcmp(meta.key, ARROW_KEY_DAMAGED) == 0)
 			f->damaged = meta.value;
@@ -477,7 +528,7 @@ footer_agrees(const struct arrow_reader *r, const struct footer *f)
 
 /* The next of the entries of ARROW_KEY_DAMAGED. @return false: there is none */
 static bool
-next_mark(const char **text, struct arrow_block *mark)
+next_mark(const char **text, struct arrow_block *mark, bool *announced)
 {
 	char *after;
 
@@ -485,6 +536,7 @@ next_mark(const char **text, struct arrow_block *mark)
 		return false;
 	*mark = (struct arrow_block){.offset = strtoull(*text, &after, 10)};
 	mark->body = *after == ':' ? strtoull(after + 1, &after, 10) : 0;
+	*announced = strncmp(after, ":-", 2) != 0;
 	*text = strchr(after, ',');
 	if (*text != NULL)
 		(*text)++;
@@ -493,12 +545,14 @@ next_mark(const char **text, struct arrow_block *mark)
 
 /* A batch that the footer lists, or bytes that it calls damaged. */
 static int
-take_block(struct arrow_reader *r, const struct arrow_block *block, bool marked)
+take_block(
+	struct arrow_reader *r, const struct arrow_block *block, bool marked, bool announced)
 {
 	const uint64_t size = block->metadata + block->body;
 	struct arrow_read_damage d = {block->offset, size, 0, ARROW_NO_ANNOUNCEMENT, false, {0}};
 
-	if (arrow_reader_announced(r, block->offset, &d.batch) == 1 &&
+	/* where no announcement was the disk may have nothing that can be read */
+	if (announced && arrow_reader_announced(r, block->offset, &d.batch) == 1 &&
 		batch_bytes(&d.batch) == size) {
 		if (!marked)
 			return arrow_reader_keep(r, &d.batch);
@@ -514,7 +568,7 @@ go_by_footer(struct arrow_reader *r, const struct footer *f)
 {
 	struct arrow_block block = {0}, mark = {0}, *next;
 	const char *text = f->damaged;
-	bool marked = next_mark(&text, &mark);
+	bool announced = true, marked = next_mark(&text, &mark, &announced);
 	uint64_t at = r->begin;
 	uint32_t i = 0;
 	int rc = 0;
@@ -524,12 +578,14 @@ go_by_footer(struct arrow_reader *r, const struct footer *f)
 			block = footer_block(f, i);
 		next = i < f->blocks.nb && (!marked || block.offset < mark.offset) ? &block : &mark;
 		if (next->offset != at || next->metadata > f->trailer - at ||
-			next->body > f->trailer - at - next->metadata)
+			next->body > f->trailer - at - next->metadata ||
+			next->metadata % ARROW_BLOCK != 0 || next->body % ARROW_BLOCK != 0 ||
+			next->metadata + next->body == 0)
 			break;
 		at += next->metadata + next->body;
-		rc = take_block(r, next, next == &mark);
+		rc = take_block(r, next, next == &mark, next != &mark || announced);
 		if (next == &mark)
-			marked = next_mark(&text, &mark);
+			marked = next_mark(&text, &mark, &announced);
 		else
 			i++;
 	}
@@ -557,6 +613,23 @@ find_again(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b
 	return false;
 }
 
+bool
+arrow_reader_is_zero(const struct arrow_reader *r, uint64_t at, uint64_t size)
+{
+	static const uint8_t zeros[16 * ARROW_BLOCK];
+	uint64_t end = at + size, part;
+
+	if (end > r->written)
+		end = r->written;
+	for (; at < end; at += part) {
+		part = end - at < sizeof(zeros) ? end - at : sizeof(zeros);
+		arrow_reader_load(r, r->data + at, part);
+		if (memcmp(r->data + at, zeros, part) != 0)
+			return false;
+	}
+	return true;
+}
+
 /* A file of ours that is not complete: from one announcement to the next. */
 static int
 walk_ours(struct arrow_reader *r)
@@ -582,6 +655,10 @@ walk_ours(struct arrow_reader *r)
 	r->valid = at;
 	if (at == r->size) {
 		r->problem = "it has no footer: it is being written, or was not closed";
+		return 0;
+	}
+	if (arrow_reader_is_zero(r, at, r->size - at)) {
+		r->problem = ARROW_UNUSED_ROOM;
 		return 0;
 	}
 	rc = read_message(r, at, &m, &r->problem);
@@ -673,9 +750,9 @@ arrow_reader_part(struct arrow_reader *r)
 	return 0;
 }
 
-int
-arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t size, uint64_t written,
-	const char **problem)
+/* What is in memory, or comes there by its window, is told in `r`. */
+static int
+read_all(struct arrow_reader *r, const char **problem)
 {
 	struct message m;
 	struct footer f;
@@ -683,12 +760,9 @@ arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t siz
 	uint64_t at = 8;
 	int rc;
 
-	memset(r, 0, sizeof(*r));
-	r->data = data;
-	r->size = size;
-	r->written = written;
+	load_and_keep(r, 0, at);
 	*problem = "it does not begin with ARROW1: not an Arrow IPC file";
-	if (size < 8 || memcmp(data, ARROW_MAGIC "\0", 8) != 0)
+	if (r->size < 8 || memcmp(r->data, ARROW_MAGIC "\0", 8) != 0)
 		return -EBADMSG;
 	rc = read_message(r, at, &m, problem);
 	if (rc <= 0)
@@ -696,10 +770,11 @@ arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t siz
 	*problem = "its first message is not a schema";
 	if (m.type != ARROW_FB_SCHEMA || m.body_length != 0 || fb_get_table(&m.table, 2, &t) != 1)
 		return -EBADMSG;
+	r->begin = at + m.metadata_size;
+	load_and_keep(r, 0, r->begin);
 	rc = read_schema(r, &t, problem);
 	if (rc < 0)
 		goto fail;
-	r->begin = at + m.metadata_size;
 	if (arrow_reader_meta(r, ARROW_META_TABLE) == NULL || r->begin % ARROW_BLOCK != 0)
 		rc = walk_others(r);
 	else if (read_footer(r, &f) && footer_is_right(r, &f))
@@ -716,46 +791,119 @@ fail:
 }
 
 int
+arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t size, uint64_t written,
+	const char **problem)
+{
+	*r = (struct arrow_reader){.data = data, .size = size, .written = written};
+	return read_all(r, problem);
+}
+
+int
+arrow_reader_open_window(struct arrow_reader *r, struct arrow_window *window, uint64_t size,
+	uint64_t written, const char **problem)
+{
+	*r = (struct arrow_reader){
+		.data = arrow_window_data(window),
+		.size = size,
+		.written = written,
+		.window = window,
+	};
+	return read_all(r, problem);
+}
+
+int
 arrow_reader_open_memory(
 	struct arrow_reader *r, const void *data, uint64_t size, const char **problem)
 {
 	return arrow_reader_open_written(r, data, size, size, problem);
 }
 
-int
-arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem)
+/* Open what is to be read. @return its descriptor, -errno */
+static int
+open_path(const char *path, uint64_t *size, const char **problem)
 {
 	struct stat st;
-	void *map;
 	int fd, rc;
 
-	memset(r, 0, sizeof(*r));
 	fd = own_file_open_named(path, O_RDONLY, 0);
 	if (fd < 0 || fstat(fd, &st) < 0) {
 		rc = fd < 0 ? fd : -errno;
 		*problem = own_file_error(rc);
-		goto out;
+		goto fail;
 	}
-	if (st.st_size == 0) {
-		rc = -EBADMSG;
-		*problem = "it is empty";
-		goto out;
-	}
-	map = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	*size = st.st_size;
+	if (st.st_size > 0)
+		return fd;
+	rc = -EBADMSG;
+	*problem = "it is empty";
+fail:
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+int
+arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem)
+{
+	uint64_t size = 0;
+	void *map;
+	int fd, rc;
+
+	memset(r, 0, sizeof(*r));
+	fd = open_path(path, &size, problem);
+	if (fd < 0)
+		return fd;
+	map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (map == MAP_FAILED) {
 		rc = -errno;
 		*problem = strerror(errno);
 		goto out;
 	}
-	rc = arrow_reader_open_written(
-		r, map, st.st_size, direct_io_written(fd, st.st_size), problem);
+	rc = arrow_reader_open_written(r, map, size, direct_io_written(fd, size), problem);
 	if (rc < 0)
-		munmap(map, st.st_size);
+		munmap(map, size);
 	else
 		r->mapped = true;
 out:
-	if (fd >= 0)
-		close(fd);
+	close(fd);
+	return rc;
+}
+
+static int64_t
+read_path(void *arg, void *data, uint64_t size, uint64_t offset)
+{
+	return direct_io_read((int)(intptr_t)arg, data, size, offset);
+}
+
+int
+arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **problem)
+{
+	struct arrow_window *window;
+	uint64_t size = 0;
+	int fd, rc;
+
+	memset(r, 0, sizeof(*r));
+	fd = open_path(path, &size, problem);
+	if (fd < 0)
+		return fd;
+	*problem = "no memory to read it";
+	rc = arrow_window_open(&window, size, read_path, (void *)(intptr_t)fd);
+	if (rc < 0)
+		goto fail;
+	rc = arrow_reader_open_window(r, window, size, direct_io_written(fd, size), problem);
+	if (rc < 0) {
+		/* the first block decides */
+		if (arrow_window_unreadable_end(window) > 0)
+			*problem = "the disk cannot read it";
+		arrow_window_close(window);
+		goto fail;
+	}
+	r->own_window = true;
+	r->own_fd = fd + 1;
+	return 0;
+
+fail:
+	close(fd);
 	return rc;
 }
 
@@ -764,6 +912,10 @@ arrow_reader_close(struct arrow_reader *r)
 {
 	if (r->mapped)
 		munmap((void *)(uintptr_t)r->data, r->size);
+	if (r->own_window)
+		arrow_window_close(r->window);
+	if (r->own_fd > 0)
+		close(r->own_fd - 1);
 	free(r->fields);
 	free(r->meta);
 	free(r->batches);
@@ -801,6 +953,7 @@ arrow_reader_find(
 
 /* Buffers and nodes of a batch are taken one after the other. */
 struct cursor {
+	const struct arrow_reader *reader;
 	const struct arrow_read_batch *batch;
 	unsigned int node;
 	unsigned int buffer;
@@ -859,9 +1012,13 @@ next_offsets(struct cursor *c, struct arrow_column *col)
 	if (next_buffer(c, col->rows + 1, sizeof(int32_t), &data) < 0)
 		return -EBADMSG;
 	col->offsets = data;
+	arrow_reader_load(c->reader, col->offsets, sizeof(int32_t));
 	if (col->offsets[0] < 0)
 		return -EBADMSG;
 	for (i = 0; i < col->rows; i++) {
+		if (i % ARROW_BLOCK == 0)
+			arrow_reader_load(c->reader, col->offsets + i,
+				(ARROW_BLOCK + 1) * sizeof(int32_t));
 		if (col->offsets[i + 1] < col->offsets[i])
 			return -EBADMSG;
 	}
@@ -880,6 +1037,16 @@ next_items(struct cursor *c, struct arrow_column *col)
 	return next_buffer(c, col->items, arrow_type_width(col->field->item), &col->data);
 }
 
+/* Of offsets that have been checked. */
+static uint64_t
+last_offset(const struct cursor *c, const struct arrow_column *col)
+{
+	if (col->rows == 0)
+		return 0;
+	arrow_reader_load(c->reader, col->offsets + col->rows, sizeof(int32_t));
+	return (uint64_t)col->offsets[col->rows];
+}
+
 static int
 next_column(struct cursor *c, const struct arrow_field *f, struct arrow_column *col)
 {
@@ -896,7 +1063,7 @@ next_column(struct cursor *c, const struct arrow_field *f, struct arrow_column *
 	case ARROW_BINARY:
 		if (next_offsets(c, col) < 0)
 			return -EBADMSG;
-		col->items = col->rows > 0 ? col->offsets[col->rows] : 0;
+		col->items = last_offset(c, col);
 		return next_buffer(c, col->items, 1, &col->data);
 	case ARROW_FIXED_LIST:
 		if (next_items(c, col) < 0 ||
@@ -907,14 +1074,14 @@ next_column(struct cursor *c, const struct arrow_field *f, struct arrow_column *
 		col->items = col->rows;
 		return next_buffer(c, col->rows, arrow_type_width(f->type), &col->data);
 	}
-	return col->rows > 0 && (uint64_t)col->offsets[col->rows] > col->items ? -EBADMSG : 0;
+	return last_offset(c, col) > col->items ? -EBADMSG : 0;
 }
 
 int
 arrow_read_column(const struct arrow_reader *r, const struct arrow_read_batch *b,
 	unsigned int field, struct arrow_column *column)
 {
-	struct cursor c = {.batch = b};
+	struct cursor c = {.reader = r, .batch = b};
 	struct arrow_schema before = r->schema;
 
 	/* skip what belongs to the columns before */
@@ -949,7 +1116,17 @@ arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_cr
 int
 arrow_read_crc(const struct arrow_reader *r, const struct arrow_read_batch *b)
 {
-	return crc_is(r, b, b->crc32c != NULL ? arrow_crc32c(0, b->body, b->body_length) : 0);
+	uint64_t at, part;
+	uint32_t crc = 0;
+
+	if (b->crc32c == NULL)
+		return crc_is(r, b, 0);
+	for (at = 0; at < b->body_length; at += part) {
+		part = b->body_length - at < CRC_PART ? b->body_length - at : CRC_PART;
+		arrow_reader_load(r, b->body + at, part);
+		crc = arrow_crc32c(crc, b->body + at, part);
+	}
+	return crc_is(r, b, crc);
 }
 
 int

@@ -15,12 +15,17 @@
  * Batches and regions that are known to be damaged are listed apart (`damage`): who goes by
  * `batches` skips exactly these. Bodies are not looked at when a file is opened.
  *
- * A file that is cut short by somebody while it is mapped ends the process (SIGBUS).
+ * A file that is mapped, and that the disk cannot read or somebody cuts short, ends the process
+ * (SIGBUS). What is read through a window (arrow_window.h) is zeros there: a batch with a wrong CRC.
+ *
+ * Work and memory are bounded by the size of a file, whatever it says: texts of metadata may not be
+ * longer than the metadata twice over, and a footer lists whole blocks.
  */
 #ifndef ARROW_READ_H
 #define ARROW_READ_H
 
 #include "arrow_schema.h"
+#include "arrow_window.h"
 
 /** A record batch that was found. */
 struct arrow_read_batch {
@@ -39,7 +44,6 @@ struct arrow_read_batch {
 	const char *crc32c;
 	const char *metadata_crc32c;
 	const char *fault; /**< what has been found to be wrong (static text); NULL: nothing */
-	size_t sound; /**< arrow_recovery_check(): the last sound one up to here; SIZE_MAX: none */
 };
 
 /** Bytes between batches that are not a sound batch. */
@@ -55,11 +59,19 @@ struct arrow_read_damage {
 /** Why, of a region where the announcement of a batch should be. */
 #define ARROW_NO_ANNOUNCEMENT "no announcement of a batch is there"
 
+/** Why, of a file that ends in zeros behind its last batch. */
+#define ARROW_UNUSED_ROOM \
+	"it has no footer, and room behind its batches that was allocated ahead and never used: " \
+	"it is being written, or was not closed"
+
 struct arrow_reader {
 	const uint8_t *data;
 	uint64_t size;
 	uint64_t written; /**< zeros follow from there on */
 	bool mapped;
+	struct arrow_window *window; /**< NULL: all of `data` can be read */
+	bool own_window;	     /**< the reader's, and so is the descriptor */
+	int own_fd;		     /**< + 1 */
 	struct arrow_schema schema; /**< names and texts lie in the file */
 	struct arrow_field *fields;
 	struct arrow_meta *meta;
@@ -108,6 +120,23 @@ int arrow_reader_open_memory(
  */
 int arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t size,
 	uint64_t written, const char **problem);
+
+/**
+ * The same, read(2) piece by piece. What a batch's body and columns point to is there only after
+ * arrow_reader_load().
+ * @return as arrow_reader_open(); *problem says so if the disk cannot read what it has to
+ */
+int arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **problem);
+
+/** The same through a window, which must outlive the reader. */
+int arrow_reader_open_window(struct arrow_reader *r, struct arrow_window *window, uint64_t size,
+	uint64_t written, const char **problem);
+
+/** Have bytes of the file there that are to be looked at: nothing to do where it is mapped. */
+void arrow_reader_load(const struct arrow_reader *r, const void *data, uint64_t size);
+
+/** Whether there are nothing but zeros in a part of the file. */
+bool arrow_reader_is_zero(const struct arrow_reader *r, uint64_t at, uint64_t size);
 
 void arrow_reader_close(struct arrow_reader *r);
 

@@ -3,20 +3,29 @@
  * @file
  * Files that a crash left as `.part` are made complete.
  *
- * A record batch is sound if it lies whole within the file and has the CRCs that its metadata tell,
- * columns that agree with the schema, and the identity and a higher sequence number than the one
- * before: gaps are legal, other stores have what is missing. Up to the last sound batch every byte
- * stays where it is. What is damaged between sound batches is not listed in the footer that is
- * built, but marked there (ARROW_KEY_DAMAGED): readers skip it. What follows the last sound batch
- * is cut off; unless it is zeros it is copied to a quarantine file first: the first block of the
- * file, then what was cut off. Then the file gets its name. So a crash in between, or any number
- * of recoveries, end in the same files, and no byte that was written is ever removed.
+ * A record batch is right if it lies whole within the file and has the CRCs that its metadata tell,
+ * columns that agree with the schema, and an identity. Those that are right and of one stream, and
+ * make the longest ascending sequence of numbers, are sound: gaps are legal, other stores have what
+ * is missing. So one batch in a wrong place is the one that is marked, not all the others.
+ *
+ * Where the footer is right nothing is cut off: behind it there is no torn tail. If batches that it
+ * lists are damaged, another footer marks them; else the file only gets its name.
+ *
+ * Where it is not, every byte up to the last batch that is right stays where it is. What is damaged
+ * there is not listed in the footer that is built, but marked in it (ARROW_KEY_DAMAGED): readers
+ * skip it. What follows is cut off; unless it is zeros it is copied to a quarantine file first: the
+ * first block of the file, then what was cut off. What the disk cannot read stays, and is marked.
+ *
+ * What is going to be done is durable in a file of its own before anything is cut off
+ * (`.NAME.arrow.recovery`): who goes on after a crash does that, or finds the file as it was. So a
+ * crash at any moment, or any number of recoveries, end in the same files, and no byte that was
+ * written is ever removed.
  *
  * A file whose schema is unreadable stays as it is; so does one that somebody still writes (it is
- * locked), one that cannot be read, and one for whose quarantine file there is no room.
+ * locked), one for whose quarantine file there is no room, and one that is not worth the work: what
+ * is looked at is bounded by the size of the file (arrow_recovery_most()).
  *
- * The file is read through a mapping: a disk that cannot read it ends the process (SIGBUS) before
- * anything has been changed.
+ * The file is read by read(2), not mapped: what the disk cannot read is a damaged batch.
  */
 #ifndef ARROW_RECOVERY_H
 #define ARROW_RECOVERY_H
@@ -41,7 +50,9 @@ struct arrow_recovery {
 	uint64_t rows;	  /**< of them */
 	/** Batches and regions between them that are damaged, and stay in place. */
 	uint64_t damaged;
-	uint64_t cut;		   /**< bytes of the file that were cut off */
+	uint64_t cut;		   /**< bytes of the file that were cut off, without these: */
+	uint64_t room;		   /**< zeros at its end: allocated ahead and never used */
+	uint64_t looked;	   /**< bytes that were read and that were checked */
 	uint64_t quarantined;	   /**< bytes of them that are in the quarantine file */
 	char quarantine[PATH_MAX]; /**< its path; "": none was needed */
 	int error;
@@ -49,16 +60,31 @@ struct arrow_recovery {
 	char message[PATH_MAX + 256]; /**< what was done, or why not: a sentence */
 };
 
+/** Most bytes that are checked as batches, in a file of `size` bytes: each byte is one batch's, or
+ * several's that announce themselves in each other's place. */
+static inline uint64_t
+arrow_recovery_most(uint64_t size)
+{
+	return 8 * size + (UINT64_C(16) << 20);
+}
+
 /**
- * What is wrong with a batch, every byte of it looked at, or with its place behind the ones before,
- * which have been checked. It is noted as the batch's `fault`.
+ * What is wrong with a batch, every byte of it looked at, but not its place: see
+ * arrow_recovery_order(). It is noted as the batch's `fault`.
  * @return NULL: nothing is; else a static text
  */
 const char *arrow_recovery_check(struct arrow_reader *r, size_t batch);
 
 /**
- * Check all batches: those with a fault are in `damage` from then on.
+ * Of the batches without a fault the longest ascending sequence of one stream stays without; all
+ * others are noted as faults. Files of others, without identities, have no order.
  * @return 0; -ENOMEM
+ */
+int arrow_recovery_order(struct arrow_reader *r);
+
+/**
+ * Check all batches: those with a fault are in `damage` from then on.
+ * @return 0; -ENOMEM; -EFBIG: arrow_recovery_most() (only of a file that is not complete)
  */
 int arrow_recovery_scan(struct arrow_reader *r);
 
@@ -85,7 +111,8 @@ arrow_recovery_is_unknown(const struct arrow_recovery *r)
  * @param io    NULL: direct_io
  * @param part  its path, which ends in `.arrow.part`
  * @return 0: done or removed; -EBUSY; -EINVAL: another name; -EBADMSG: its schema is damaged;
- *   -EEXIST: a file has its name already; -errno of the file system; -ENOMEM
+ *   -EEXIST: a file has its name already; -EFBIG: not worth the work; -errno of the file system;
+ *   -ENOMEM
  */
 int arrow_recover_file(
 	const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report);
@@ -98,14 +125,15 @@ int arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, co
 	struct arrow_recovery *report);
 
 /**
- * Cut a file off behind its first `most` batches that are not marked as damaged; 0 removes it.
- * What is damaged behind them is in a quarantine file then. A crash in between leaves a `.part`
- * that recovery completes, with some of the others still in it. A file of which one of the batches
- * that are to stay is not sound, and not marked, stays as it is.
+ * Cut a file off: its sound batches with numbers below `from` stay, and what is damaged in front of
+ * the last of them; 0 removes it. What is damaged behind them is in a quarantine file then. A crash
+ * in between leaves a `.part` that recovery completes, with some of the others still in it.
+ * A batch that is to stay and is damaged is marked then (report->damaged): the caller asks anew what
+ * the file has. A file whose schema is damaged stays as it is.
  * @param path  ends in `.arrow`, or in `.arrow.part` if nobody writes it
  * @return as arrow_recover_file(); report->path as the file is called now
  */
-int arrow_cut_file(const struct arrow_io_ops *io, const char *path, size_t most,
+int arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 	struct arrow_recovery *report);
 
 /** Called for each file. */

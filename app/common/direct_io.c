@@ -399,6 +399,44 @@ direct_map(void *handle, const uint8_t **data, uint64_t *size)
 	return 0;
 }
 
+static int
+direct_size(void *handle, uint64_t *size, uint64_t *allocated)
+{
+	const struct disk_file *f = handle;
+	struct stat st;
+
+	if (fstat(f->fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	*size = st.st_size;
+	*allocated = (uint64_t)st.st_blocks * 512;
+	return 0;
+}
+
+int64_t
+direct_io_read(int fd, void *data, uint64_t size, uint64_t offset)
+{
+	uint64_t done = 0;
+	ssize_t n;
+
+	while (done < size) {
+		n = pread(fd, (uint8_t *)data + done, size - done, (off_t)(offset + done));
+		if (n == 0)
+			break;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		done += n > 0 ? n : 0;
+	}
+	return (int64_t)done;
+}
+
+static int64_t
+direct_read(void *handle, void *data, uint64_t size, uint64_t offset)
+{
+	return direct_io_read(((const struct disk_file *)handle)->fd, data, size, offset);
+}
+
 uint64_t
 direct_io_written(int fd, uint64_t size)
 {
@@ -486,6 +524,8 @@ const struct arrow_io_ops direct_io = {
 	.allocate = direct_allocate,
 	.truncate = direct_truncate,
 	.map = direct_map,
+	.size = direct_size,
+	.read = direct_read,
 	.written = direct_written,
 	.close = direct_close,
 	.rename = direct_rename,

@@ -18,6 +18,9 @@ extern const struct arrow_io_ops direct_io;
 /** @return descriptor of an open file, for who moves bytes in another way; it stays the file's */
 int direct_io_fd(void *handle);
 
+/** Read all of a range. @return bytes, fewer only at the end of the file; -errno */
+int64_t direct_io_read(int fd, void *data, uint64_t size, uint64_t offset);
+
 /** @return where the last bytes of a file end that were written: zeros follow up to its size */
 uint64_t direct_io_written(int fd, uint64_t size);
 

@@ -147,6 +147,7 @@ static int
 check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 {
 	size_t i;
+	int rc;
 
 	for (i = 0; i < r->nb_batches && !interrupted; i++) {
 		(void)arrow_recovery_check(r, i);
@@ -154,7 +155,8 @@ check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 		show_progress(v, path, r->batches[i].offset);
 		keep_rate(v);
 	}
-	return arrow_reader_part(r);
+	rc = arrow_recovery_order(r);
+	return rc < 0 ? rc : arrow_reader_part(r);
 }
 
 static int
@@ -187,7 +189,7 @@ verify_quarantine(struct verify *v, const char *path)
 	uint64_t at;
 	int rc;
 
-	rc = arrow_reader_open(&r, path, &problem);
+	rc = arrow_reader_open_read(&r, path, &problem);
 	if (rc < 0) {
 		clear_progress(v);
 		printf("WRONG  %s: %s\n", path, problem);
@@ -242,7 +244,7 @@ verify_file(struct verify *v, const char *path)
 	size_t i;
 	int rc;
 
-	rc = arrow_reader_open(&r, path, &problem);
+	rc = arrow_reader_open_read(&r, path, &problem);
 	if (rc < 0) {
 		clear_progress(v);
 		printf("WRONG  %s: %s\n", path, problem);

@@ -244,6 +244,18 @@ cufile_io_map(void *handle, const uint8_t **data, uint64_t *size)
 }
 
 static int
+cufile_io_size(void *handle, uint64_t *size, uint64_t *allocated)
+{
+	return direct_io.size(((const struct cufile_file *)handle)->disk, size, allocated);
+}
+
+static int64_t
+cufile_io_read(void *handle, void *data, uint64_t size, uint64_t offset)
+{
+	return direct_io.read(((const struct cufile_file *)handle)->disk, data, size, offset);
+}
+
+static int
 cufile_io_close(void *handle)
 {
 	struct cufile_file *f = handle;
@@ -284,6 +296,8 @@ const struct arrow_io_ops cufile_io = {
 	.allocate = cufile_io_allocate,
 	.truncate = cufile_io_truncate,
 	.map = cufile_io_map,
+	.size = cufile_io_size,
+	.read = cufile_io_read,
 	.close = cufile_io_close,
 	.rename = cufile_io_rename,
 	.remove = cufile_io_remove,

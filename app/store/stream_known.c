@@ -78,10 +78,10 @@ count_below(const struct interval_set *s, uint64_t n)
 
 /* Cut a file, and know what it is called then. */
 static int
-cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t stay,
+cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from,
 	struct arrow_recovery *report)
 {
-	int rc = arrow_cut_file(io, f->path, stay, report);
+	int rc = arrow_cut_file(io, f->path, from, report);
 	char *path;
 
 	if (rc < 0)
@@ -104,7 +104,7 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	size_t i;
 	int rc;
 
-	rc = cut_to(f, io, stay, &report);
+	rc = cut_to(f, io, from, &report);
 	snprintf(message, PATH_MAX, "%.2000s cut off at batch %" PRIu64 ": %.1000s", f->path, from,
 		report.message);
 	if (rc < 0)
@@ -126,7 +126,7 @@ cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char messag
 	struct arrow_recovery report;
 	int rc;
 
-	rc = cut_to(f, io, interval_set_count(&f->have), &report);
+	rc = cut_to(f, io, f->have.nb > 0 ? f->have.at[f->have.nb - 1].last + 1 : 0, &report);
 	if (rc < 0)
 		snprintf(message, PATH_MAX,
 			"%.2000s: batches that were given back may still be in it: %.1000s",

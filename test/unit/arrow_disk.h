@@ -64,6 +64,8 @@ struct disk {
 	int fail_error;
 	bool stuck;	   /* ends nothing that nobody waits for */
 	uint64_t capacity; /* bytes of all files; 0: no limit */
+	uint64_t bad_from; /* bytes of any file that cannot be read */
+	uint64_t bad_until;
 	uint64_t (*claim)(void *arg);
 	void *claim_arg;
 	pthread_mutex_t lock;
@@ -340,6 +342,31 @@ disk_map(void *handle, const uint8_t **data, uint64_t *size)
 }
 
 static inline int
+disk_size(void *handle, uint64_t *size, uint64_t *allocated)
+{
+	const struct disk_handle *h = handle;
+
+	*size = *allocated = h->file->size;
+	return 0;
+}
+
+static inline int64_t
+disk_read(void *handle, void *data, uint64_t size, uint64_t offset)
+{
+	const struct disk_handle *h = handle;
+	const struct disk *d = h->disk;
+
+	if (offset >= h->file->size)
+		return 0;
+	if (size > h->file->size - offset)
+		size = h->file->size - offset;
+	if (offset < d->bad_until && offset + size > d->bad_from)
+		return -EIO;
+	memcpy(data, h->file->data + offset, size);
+	return (int64_t)size;
+}
+
+static inline int
 disk_close(void *handle)
 {
 	struct disk_handle *h = handle;
@@ -412,6 +439,8 @@ static const struct arrow_io_ops disk_io = {
 	.allocate = disk_set_size,
 	.truncate = disk_set_size,
 	.map = disk_map,
+	.size = disk_size,
+	.read = disk_read,
 	.close = disk_close,
 	.rename = disk_rename,
 	.remove = disk_remove,

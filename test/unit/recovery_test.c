@@ -301,6 +301,21 @@ look(struct found *found, const struct written *w, const struct disk_file *f)
 	arrow_reader_close(&r);
 }
 
+/* Batches up to the end of what stays: behind a footer that is right nothing is torn. */
+static size_t
+batches_kept(const struct written *w, const struct found *found)
+{
+	return found->trailer != UINT64_MAX ? w->nb : found->behind;
+}
+
+static uint64_t
+end_kept(const struct written *w, const struct found *found)
+{
+	const size_t nb = batches_kept(w, found);
+
+	return nb > 0 ? w->batch[nb - 1].end : w->header;
+}
+
 /* Exactly the batches that are there as they were written can be read. */
 static void
 check_batches(
@@ -321,7 +336,7 @@ check_batches(
 static void
 check_complete(const struct written *w, const struct disk_file *f, const struct found *found)
 {
-	const uint64_t end = found->behind > 0 ? w->batch[found->behind - 1].end : w->header;
+	const uint64_t end = end_kept(w, found);
 	const char *problem = NULL;
 	struct arrow_reader r;
 
@@ -332,7 +347,7 @@ check_complete(const struct written *w, const struct disk_file *f, const struct 
 	/* as the footer has it: nothing more is found by looking at every byte */
 	assert_int_equal(arrow_recovery_scan(&r), 0);
 	assert_int_equal(r.nb_batches, found->whole);
-	assert_int_equal(r.nb_damage == 0, found->whole == found->behind);
+	assert_int_equal(r.nb_damage == 0, found->whole == batches_kept(w, found));
 	assert_int_equal(r.end, end);
 	assert_memory_equal(f->data, found->data, end);
 	arrow_reader_close(&r);
@@ -390,7 +405,7 @@ static void
 check_bytes(struct disk *d, const struct written *w, const struct disk_file *f,
 	const struct found *found)
 {
-	const uint64_t end = found->behind > 0 ? w->batch[found->behind - 1].end : w->header;
+	const uint64_t end = end_kept(w, found);
 	const struct disk_file *q;
 	unsigned int n;
 	uint64_t at, in;
@@ -529,6 +544,16 @@ settle(struct disk_file *f)
 	f->base_size = f->size;
 }
 
+/* What was going to be done is no longer written anywhere. */
+static void
+check_nothing_left(struct disk *d, const struct written *w)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), ".%s.recovery", w->name);
+	assert_null(disk_find(d, name));
+}
+
 static void
 check_file(struct disk *d, const struct written *w, uint64_t claimed, bool spoilt, uint64_t seed,
 	uint64_t *states)
@@ -582,7 +607,8 @@ check_file(struct disk *d, const struct written *w, uint64_t claimed, bool spoil
 	assert_int_equal(report.rows, found.rows);
 	assert_string_equal(report.path, w->name);
 	assert_null(disk_find(d, part));
-	assert_int_equal(report.damaged > 0, found.whole < found.behind);
+	assert_int_equal(report.damaged > 0, found.whole < batches_kept(w, &found));
+	check_nothing_left(d, w);
 	assert_int_equal(report.quarantined > 0, quarantine_of(d, w, 1) != NULL);
 	check_complete(w, disk_find(d, w->name), &found);
 	check_bytes(d, w, disk_find(d, w->name), &found);
@@ -731,7 +757,8 @@ put_on_disk(struct disk *d, const char *name, const uint8_t *data, uint64_t size
 	return f;
 }
 
-/* A file is cut off by what can be read: if what is to stay is not sound, it stays as it is. */
+/* A file is cut off by the numbers of its batches, damaged or not; if it could not be recovered
+ * afterwards, as its schema is damaged, it stays as it is. */
 static void
 cut_of_damaged(void **state)
 {
@@ -761,15 +788,19 @@ cut_of_damaged(void **state)
 			break;
 		}
 		settle(f);
-		if (i < 2) {
+		if (i < 1) {
 			assert_int_equal(arrow_cut_file(&disk_io, w->name, 3, &report), -EBADMSG);
 			assert_int_equal(d->nb_events, 0);
 			assert_ptr_equal(disk_find(d, w->name), f);
 			assert_int_equal(f->size, whole->size);
 		} else {
 			assert_int_equal(arrow_cut_file(&disk_io, w->name, 3, &report), 0);
-			assert_int_equal(report.batches, 3);
-			assert_memory_equal(f->data, w->bytes, w->batch[2].end);
+			/* one that is to stay and is damaged stays, and does not stop anybody */
+			assert_int_equal(report.batches, i == 1 ? 2 : 3);
+			assert_int_equal(report.damaged, i == 1);
+			assert_int_equal(report.cut, w->size - w->batch[2].end);
+			if (i != 1)
+				assert_memory_equal(f->data, w->bytes, w->batch[2].end);
 			assert_int_equal(report.quarantined > 0, i == 2);
 			assert_int_equal(quarantine_of(d, w, 1) != NULL, i == 2);
 		}
@@ -801,9 +832,10 @@ first_out_of_order(void **state)
 	settle(f);
 	assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
 	assert_int_equal(r.nb_batches, w->nb);
-	assert_null(arrow_recovery_check(&r, 0));
-	assert_non_null(arrow_recovery_check(&r, 1));
-	assert_null(arrow_recovery_check(&r, 2));
+	assert_int_equal(arrow_recovery_scan(&r), 0);
+	assert_int_equal(r.nb_batches, w->nb - 1);
+	assert_int_equal(r.nb_damage, 1);
+	assert_true(r.damage[0].announced && r.damage[0].offset < w->batch[1].end);
 	arrow_reader_close(&r);
 	recover(d, "images.arrow.part", &report);
 	assert_int_equal(report.state, ARROW_RECOVERY_DONE);

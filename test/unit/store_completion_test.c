@@ -226,12 +226,12 @@ test_claimed(void **state)
 }
 
 static int
-slow_map(void *handle, const uint8_t **data, uint64_t *size)
+slow_size(void *handle, uint64_t *size, uint64_t *allocated)
 {
 	__atomic_add_fetch(&readers, 1, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&reads, __ATOMIC_ACQUIRE))
 		usleep(1000);
-	return direct_io.map(handle, data, size);
+	return direct_io.size(handle, size, allocated);
 }
 
 static void *
@@ -251,7 +251,7 @@ test_given_up(void **state)
 	pthread_t thread;
 
 	slow = direct_io;
-	slow.map = slow_map;
+	slow.size = slow_size;
 	leave(1);
 	snprintf(dir, sizeof(dir), "%s/r-1", root);
 	begin(&slow, 0);
@@ -274,7 +274,7 @@ test_stopped(void **state)
 	pthread_t thread;
 
 	slow = direct_io;
-	slow.map = slow_map;
+	slow.size = slow_size;
 	leave(1);
 	leave(2);
 	begin(&slow, 0);
