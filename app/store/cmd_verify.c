@@ -22,18 +22,17 @@
 #include "stream_source.h"
 
 #define NS_PER_S	  1000000000ull
-#define PROGRESS_S	  1	     /* on a terminal, */
-#define PROGRESS_S_IN_LOG 30	     /* and elsewhere */
-#define SEQUENCES_MAX	  (1u << 20) /* of one region: more are not looked for one by one */
+#define PROGRESS_S	  1  /* on a terminal, */
+#define PROGRESS_S_IN_LOG 30 /* and elsewhere */
 
 static const char help[] =
 	"usage: braggline-store verify [OPTION...] DIR|FILE...\n"
 	"Read the files of stores below DIR and compare every batch with the CRCs that its\n"
 	"receiver gave it, first block and footer with theirs; say what each file has, and\n"
 	"whether a batch is in two of them. Each damaged batch is listed with its frames, also\n"
-	"those that recovery has cut off into a quarantine file. One of which a sound copy is\n"
-	"in another of the files is called repaired, and is no error. Nothing is changed,\n"
-	"stores may run.\n"
+	"those that recovery has cut off into a quarantine file, and so are the bytes of such a\n"
+	"file that announce no batch. A batch of which a sound copy is in another of the files\n"
+	"is called repaired, and is no error. Nothing is changed, stores may run.\n"
 	"\n"
 	"  -a, --all          files that import has kept (.imported) as well\n"
 	"  -q, --quiet        only files that something is wrong with, and totals\n"
@@ -178,6 +177,30 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 	return rc;
 }
 
+/* Bytes of a quarantine file that belong to no batch that is announced there: what they were is not
+ * known, so whether a sound copy is anywhere is not known either. */
+static void
+note_unannounced(
+	struct verify *v, const char *path, const struct arrow_reader *r, uint64_t at, uint64_t end)
+{
+	struct finding f = {.quarantined = true};
+	uint64_t first = UINT64_MAX, last = 0;
+
+	for (; at < end && !interrupted; at += ARROW_BLOCK) {
+		if (arrow_reader_is_zero(r, at, end - at < ARROW_BLOCK ? end - at : ARROW_BLOCK))
+			continue;
+		first = first < at ? first : at;
+		last = (end - at < ARROW_BLOCK ? end : at + ARROW_BLOCK) - 1;
+	}
+	if (first == UINT64_MAX)
+		return;
+	snprintf(f.text, sizeof(f.text),
+		"damaged: bytes %" PRIu64 " to %" PRIu64
+		", which recovery cut off: " ARROW_NO_ANNOUNCEMENT,
+		first, last);
+	(void)add_finding(v, &f, path);
+}
+
 /* What recovery has cut off: batches that are announced there are missing in their file. */
 static void
 verify_quarantine(struct verify *v, const char *path)
@@ -186,7 +209,7 @@ verify_quarantine(struct verify *v, const char *path)
 	struct arrow_reader r;
 	const char *problem;
 	unsigned int nb = 0;
-	uint64_t at;
+	uint64_t at, covered;
 	int rc;
 
 	rc = arrow_reader_open_read(&r, path, &problem);
@@ -197,6 +220,7 @@ verify_quarantine(struct verify *v, const char *path)
 		v->lost++;
 		return;
 	}
+	covered = r.begin;
 	for (at = r.begin; arrow_reader_next(&r, &at, &b) && !interrupted; nb++) {
 		struct arrow_read_damage damage = {
 			.offset = at,
@@ -207,6 +231,8 @@ verify_quarantine(struct verify *v, const char *path)
 		};
 		const struct arrow_reader one = {.data = r.data,
 			.size = r.size,
+			.written = r.written,
+			.window = r.window,
 			.schema = r.schema,
 			.fields = r.fields,
 			.damage = &damage,
@@ -223,8 +249,13 @@ verify_quarantine(struct verify *v, const char *path)
 				"damaged: batch %" PRIu64 ", its end is missing: %s", f.first,
 				damage.why);
 		(void)add_finding(v, &f, path);
+		if (at > covered)
+			note_unannounced(v, path, &r, covered, at);
+		covered = at + damage.length > covered ? at + damage.length : covered;
 		at = damage.announced ? at + damage.length : at + ARROW_BLOCK;
 	}
+	if (covered < r.size)
+		note_unannounced(v, path, &r, covered, r.size);
 	v->quarantined += r.size - r.begin;
 	v->bytes += r.size;
 	clear_progress(v);
@@ -288,10 +319,9 @@ static bool
 is_repaired(const struct verify *v, const struct finding *f)
 {
 	const struct reconcile_stream *s = NULL;
-	uint64_t n;
 	size_t i;
 
-	if (!f->numbered || f->identity.table == NULL || f->last - f->first > SEQUENCES_MAX)
+	if (!f->numbered || f->identity.table == NULL)
 		return false;
 	for (i = 0; i < v->streams.nb && s == NULL; i++) {
 		s = &v->streams.stream[i];
@@ -301,11 +331,11 @@ is_repaired(const struct verify *v, const struct finding *f)
 			strcmp(s->identity.table, f->identity.table) != 0)
 			s = NULL;
 	}
-	for (n = f->first; s != NULL && n <= f->last; n++) {
-		if (!interval_set_has(&s->all, n))
-			return false;
+	for (i = 0; s != NULL && i < s->all.nb; i++) {
+		if (s->all.at[i].first <= f->first && f->last <= s->all.at[i].last)
+			return true;
 	}
-	return s != NULL;
+	return false;
 }
 
 static void

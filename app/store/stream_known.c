@@ -53,7 +53,7 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	struct stream_source s;
 	int rc;
 
-	rc = stream_source_open(&s, io, path, message);
+	rc = stream_source_open_to_list(&s, io, path, message);
 	if (rc < 0)
 		return rc;
 	rc = stream_source_list(&s.reader, &wanted, have);
@@ -94,6 +94,28 @@ cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from
 	return 0;
 }
 
+/* What turned out to be damaged when the file was cut: the store does not have it. */
+static int
+forget_damaged(struct stream_known *k, const struct arrow_io_ops *io, struct stream_known_file *f,
+	char message[PATH_MAX])
+{
+	const struct arrow_identity whosever = {0};
+	struct interval_set have = {0}, lost = {0};
+	int rc = read_file(io, &whosever, f->path, &have, message);
+
+	if (rc == 0)
+		rc = interval_set_add_all(&lost, &f->have);
+	if (rc == 0)
+		rc = interval_set_remove_all(&lost, &have);
+	if (rc == 0)
+		rc = interval_set_remove_all(&k->have, &lost);
+	if (rc == 0)
+		rc = interval_set_remove_all(&f->have, &lost);
+	interval_set_free(&lost);
+	interval_set_free(&have);
+	return rc;
+}
+
 int
 stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX])
@@ -116,7 +138,11 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 			rc = interval_set_remove(
 				&k->have, gone->first > from ? gone->first : from, gone->last);
 	}
-	return rc == 0 ? interval_set_remove(&f->have, from, UINT64_MAX - 1) : rc;
+	if (rc == 0)
+		rc = interval_set_remove(&f->have, from, UINT64_MAX - 1);
+	if (rc == 0 && report.damaged > 0 && report.state == ARROW_RECOVERY_DONE)
+		rc = forget_damaged(k, io, f, message);
+	return rc;
 }
 
 /* A file that failed and could not be cut off then. */

@@ -11,14 +11,41 @@
 #include "sink_message.h"
 #include "stream_source.h"
 
-int
-stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+static int64_t
+read_source(void *arg, void *data, uint64_t size, uint64_t offset)
+{
+	const struct stream_source *s = arg;
+
+	return s->io->read(s->handle, data, size, offset);
+}
+
+static int
+open_mapped(struct stream_source *s, const char **problem)
+{
+	const uint8_t *data;
+	uint64_t size;
+	int rc = s->io->map(s->handle, &data, &size);
+
+	return rc == 0 ? arrow_reader_open_memory(&s->reader, data, size, problem) : rc;
+}
+
+static int
+open_window(struct stream_source *s, const char **problem)
+{
+	uint64_t size, allocated;
+	int rc = s->io->size(s->handle, &size, &allocated);
+
+	if (rc == 0)
+		rc = arrow_window_open(&s->window, size, read_source, s);
+	return rc == 0 ? arrow_reader_open_window(&s->reader, s->window, size, size, problem) : rc;
+}
+
+static int
+open_source(struct stream_source *s, const struct arrow_io_ops *io, const char *path, bool to_list,
 	char message[PATH_MAX])
 {
 	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
 	const char *problem = NULL;
-	const uint8_t *data;
-	uint64_t size;
 	int rc;
 
 	*s = (struct stream_source){.io = io, .path = path};
@@ -28,9 +55,7 @@ stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const
 			rc == -EBUSY ? "somebody has it open" : strerror(-rc));
 		return rc;
 	}
-	rc = io->map(s->handle, &data, &size);
-	if (rc == 0)
-		rc = arrow_reader_open_memory(&s->reader, data, size, &problem);
+	rc = to_list && io->read != NULL ? open_window(s, &problem) : open_mapped(s, &problem);
 	if (rc == 0 && !s->reader.complete) {
 		problem = s->reader.problem;
 		arrow_reader_close(&s->reader);
@@ -39,15 +64,31 @@ stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const
 	if (rc < 0) {
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
 			problem != NULL ? problem : strerror(-rc));
+		arrow_window_close(s->window);
 		(void)io->close(s->handle);
 	}
 	return rc;
+}
+
+int
+stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+	char message[PATH_MAX])
+{
+	return open_source(s, io, path, false, message);
+}
+
+int
+stream_source_open_to_list(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+	char message[PATH_MAX])
+{
+	return open_source(s, io, path, true, message);
 }
 
 void
 stream_source_close(struct stream_source *s)
 {
 	arrow_reader_close(&s->reader);
+	arrow_window_close(s->window);
 	(void)s->io->close(s->handle);
 }
 

@@ -6,8 +6,8 @@
  *
  * Batches that the file's footer marks as damaged (arrow_read.h) are not among those that it has.
  *
- * The file is locked while it is open, and mapped: a disk that cannot read it ends the process
- * (SIGBUS). One thread.
+ * The file is locked while it is open. Where its bodies are read it is mapped: a disk that cannot
+ * read it ends the process (SIGBUS). One thread.
  */
 #ifndef STREAM_SOURCE_H
 #define STREAM_SOURCE_H
@@ -24,6 +24,7 @@ struct stream_source {
 	const struct arrow_io_ops *io;
 	const char *path; /**< the caller's */
 	void *handle;
+	struct arrow_window *window; /**< NULL: it is mapped */
 	struct arrow_reader reader;
 };
 
@@ -33,6 +34,13 @@ struct stream_source {
  */
 int stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
 	char message[PATH_MAX]);
+
+/**
+ * The same for stream_source_list() alone: bodies are not there. It is read, not mapped: a batch
+ * whose announcement the disk cannot read is not among those that it has.
+ */
+int stream_source_open_to_list(struct stream_source *s, const struct arrow_io_ops *io,
+	const char *path, char message[PATH_MAX]);
 
 void stream_source_close(struct stream_source *s);
 

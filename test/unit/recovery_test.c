@@ -687,6 +687,14 @@ every_prefix(void **state)
 	check_log(seed);
 }
 
+/* Where a second recovery once ended in other files than the first one would have. */
+static void
+every_prefix_once_more(void **state)
+{
+	write_run(1795495367, 100);
+	check_log(1795495367);
+}
+
 static void
 every_prefix_of_a_store(void **state)
 {
@@ -877,6 +885,215 @@ one_bit(void **state)
 	free_run();
 }
 
+/* A batch that is right in itself, and in a wrong place, costs no other. */
+static void
+misplaced(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct disk_file *f;
+	uint64_t begin, size;
+	unsigned int i;
+	char part[64];
+
+	write_run(5, 100);
+	original = disk;
+	for (i = 0; i < 2; i++) {
+		d = disk_new(1);
+		snprintf(part, sizeof(part), "%s.part", w->name);
+		f = put_on_disk(d, part, w->bytes, w->size);
+		/* the last one first, or the first one last */
+		begin = batch_begin(w, i == 0 ? w->nb - 1 : 0);
+		size = w->batch[i == 0 ? w->nb - 1 : 0].end - begin;
+		if (i == 0) {
+			memcpy(f->data + w->header, w->bytes + begin, size);
+			memcpy(f->data + w->header + size, w->bytes + w->header, begin - w->header);
+		} else {
+			memcpy(f->data + w->header, w->bytes + begin + size,
+				w->size - begin - size);
+			memcpy(f->data + w->size - size, w->bytes + begin, size);
+		}
+		settle(f);
+		recover(d, part, &report);
+		assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+		assert_int_equal(report.batches, w->nb - 1);
+		assert_int_equal(report.damaged, 1);
+		assert_int_equal(report.cut + report.quarantined, 0);
+		recover_again(d, w, part);
+		disk_free(d);
+	}
+	disk = original;
+	free_run();
+}
+
+/* The announcement of the last batch is hit: by the footer it is known that it was there. */
+static void
+footer_is_right(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	const struct disk_file *whole;
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct disk_file *f;
+	uint8_t *before;
+	char part[64];
+
+	write_run(5, 100);
+	original = disk;
+	whole = disk_find(original, w->name);
+	d = disk_new(1);
+	snprintf(part, sizeof(part), "%s.part", w->name);
+	f = put_on_disk(d, part, whole->data, whole->size);
+	f->data[batch_begin(w, w->nb - 1) + 20] ^= 4;
+	settle(f);
+	before = malloc(f->size);
+	memcpy(before, f->data, f->size);
+	recover(d, part, &report);
+	assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+	assert_string_equal(f->name, w->name);
+	assert_int_equal(report.batches, w->nb - 1);
+	assert_int_equal(report.damaged, 1);
+	assert_int_equal(report.cut + report.quarantined, 0);
+	assert_null(quarantine_of(d, w, 1));
+	assert_int_equal(f->size, whole->size);
+	assert_memory_equal(f->data, before, f->size);
+	free(before);
+	disk_free(d);
+	disk = original;
+	free_run();
+}
+
+/* Make an announcement another one. */
+static void
+announce(uint8_t *at, uint64_t digits, uint64_t body)
+{
+	char text[9];
+
+	/* app/common/README.rst, "Bytes": the length of the body */
+	memcpy(at + 40, &body, sizeof(body));
+	memset(at + digits, '0', 8);
+	snprintf(text, sizeof(text), "%08x", arrow_metadata_crc(at, ARROW_BLOCK, digits));
+	memcpy(at + digits, text, 8);
+}
+
+/* Every block says that a batch begins there and goes to the end: nobody looks at all of them. */
+static void
+forged(void **state)
+{
+	const uint64_t blocks = 4096;
+	const struct written *w = &run[ARROW_IMAGES];
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct arrow_reader r;
+	const char *problem;
+	uint64_t i, digits, size;
+	struct disk_file *f;
+	uint8_t *data;
+	char part[64];
+
+	write_run(5, 100);
+	original = disk;
+	assert_int_equal(arrow_reader_open_memory(&r, w->bytes, w->size, &problem), 0);
+	digits = (const uint8_t *)r.batches[0].metadata_crc32c - w->bytes - r.batches[0].offset;
+	arrow_reader_close(&r);
+	size = w->header + blocks * ARROW_BLOCK;
+	data = calloc(1, size);
+	memcpy(data, w->bytes, w->header);
+	for (i = 0; i < blocks; i++) {
+		memcpy(data + w->header + i * ARROW_BLOCK, w->bytes + w->header, ARROW_BLOCK);
+		announce(data + w->header + i * ARROW_BLOCK, digits,
+			(blocks - i - 1) * ARROW_BLOCK);
+	}
+	d = disk_new(1);
+	snprintf(part, sizeof(part), "%s.part", w->name);
+	f = put_on_disk(d, part, data, size);
+	recover(d, part, &report);
+	assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
+	assert_int_equal(report.error, -EFBIG);
+	assert_non_null(strstr(report.message, "in each other's place"));
+	assert_true(report.looked <= 2 * arrow_recovery_most(size));
+	assert_int_equal(f->size, size);
+	assert_memory_equal(f->data, data, size);
+	assert_string_equal(f->name, part);
+	free(data);
+	disk_free(d);
+	disk = original;
+	free_run();
+}
+
+/* What the disk cannot read is a damaged batch, in place: it may be read another time. */
+static void
+unreadable_sector(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct disk_file *f;
+	unsigned int i;
+	char part[64];
+	size_t batch;
+
+	write_run(5, 100);
+	original = disk;
+	snprintf(part, sizeof(part), "%s.part", w->name);
+	/* a body, an announcement, the last body */
+	for (i = 0; i < 4; i++) {
+		batch = i < 2 ? 2 : w->nb - 1;
+		d = disk_new(1);
+		f = put_on_disk(d, part, w->bytes, w->size);
+		d->bad_from = i == 3 ? 100 : batch_begin(w, batch) + (i != 1 ? ARROW_BLOCK : 0);
+		d->bad_until = d->bad_from + 1;
+		recover(d, part, &report);
+		if (i == 3) {
+			assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
+			assert_int_equal(report.error, -EIO);
+			assert_int_equal(f->size, w->size);
+		} else {
+			assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+			assert_int_equal(report.batches, w->nb - 1);
+			assert_int_equal(report.damaged, 1);
+			assert_int_equal(report.cut + report.quarantined, 0);
+			assert_non_null(strstr(report.message, "the disk cannot read it"));
+			assert_memory_equal(f->data, w->bytes, w->size);
+		}
+		disk_free(d);
+	}
+	disk = original;
+	free_run();
+}
+
+/* Room that was allocated ahead is called by its name. */
+static void
+unused_room(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct arrow_reader r;
+	const char *problem;
+	struct disk_file *f;
+
+	write_run(5, 100);
+	original = disk;
+	d = disk_new(1);
+	f = put_on_disk(d, "images.arrow.part", w->bytes, w->size);
+	assert_int_equal(disk_resize(d, f, w->size + 100 * ARROW_BLOCK), 0);
+	settle(f);
+	assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
+	assert_non_null(strstr(r.problem, "allocated ahead and never used"));
+	arrow_reader_close(&r);
+	recover(d, "images.arrow.part", &report);
+	assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+	assert_int_equal(report.cut, 0);
+	assert_int_equal(report.room, 100 * ARROW_BLOCK);
+	assert_non_null(strstr(report.message, "gave back 409600 bytes"));
+	assert_null(strstr(report.message, "cut"));
+	disk_free(d);
+	disk = original;
+	free_run();
+}
+
 static char dir[64];
 
 static int
@@ -982,6 +1199,24 @@ directory(void **state)
 	free_run();
 }
 
+/* A file of holes is refused: to look through them would take for ever. */
+static void
+holes(void **state)
+{
+	struct arrow_recovery report;
+	char path[PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/holes_frames.arrow.part", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "x", 1, INT64_C(4) << 40), 1);
+	close(fd);
+	assert_int_equal(arrow_recover_file(NULL, path, &report), -EFBIG);
+	assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
+	assert_non_null(strstr(report.message, "are allocated"));
+}
+
 /* A program that writes until it is killed. */
 static void
 write_for_ever(uint64_t seed)
@@ -1064,11 +1299,18 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_prefix),
+		cmocka_unit_test(every_prefix_once_more),
 		cmocka_unit_test(every_prefix_of_a_store),
 		cmocka_unit_test(failing_recovery),
 		cmocka_unit_test(cut_of_damaged),
 		cmocka_unit_test(first_out_of_order),
 		cmocka_unit_test(one_bit),
+		cmocka_unit_test(misplaced),
+		cmocka_unit_test(footer_is_right),
+		cmocka_unit_test(forged),
+		cmocka_unit_test(unreadable_sector),
+		cmocka_unit_test(unused_room),
+		cmocka_unit_test_setup_teardown(holes, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(directory, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(killed, make_dir, remove_dir),
 	};
