@@ -7,6 +7,8 @@ usage: store_commands_test.py BUILD-DIR MODULES-DIR
 
 import fcntl
 import os
+import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -14,7 +16,7 @@ import sys
 import tempfile
 
 from cases import wait, want
-from chain import held, nb_batches, parts, stored
+from chain import BLOCK, batches, held, nb_batches, parts, stored
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
@@ -123,6 +125,71 @@ def check_verify(store, chain):
     shutil.rmtree(damaged)
 
 
+def flip(path, at):
+    with open(path, 'r+b') as stream:
+        stream.seek(at)
+        byte = stream.read(1)[0]
+        stream.seek(at)
+        stream.write(bytes([byte ^ 1]))
+
+
+def check_quarantine(store, chain):
+    """A batch whose announcement was hit before its file was completed is found, cut off or not."""
+    name = paths(chain.stored)[-1]
+    last = list(batches(name))[-1]
+    for footer in True, False:
+        where = f'{chain.where}/hit'
+        os.mkdir(where)
+        path = f'{where}/{os.path.basename(name)}'
+        shutil.copy(name, f'{path}.part')
+        flip(f'{path}.part', last.metadata + 20)
+        if not footer:
+            os.truncate(f'{path}.part', last.end)
+        scan = os.path.join(os.path.dirname(store.program), '../scan/braggline-scan')
+        subprocess.run([scan, '--recover', f'{path}.part'], check=False,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        want(os.path.exists(path), 'was not completed')
+        kept = f'{path}.quarantine'
+        want(os.path.exists(kept) != footer, 'behind a footer that is right nothing is torn')
+        if footer:
+            store('verify', where, status=1, says=f'{path}: damaged: ')
+            want(os.path.getsize(path) == os.path.getsize(name), 'was changed')
+        else:
+            out = store('verify', where, status=1, says=f'{kept}: damaged: bytes {BLOCK} to ')
+            want(' 0 files with something wrong, 1 batches damaged (0 of them' in out, out)
+        shutil.rmtree(where)
+
+
+def check_scrub(store, chain):
+    """verify --all says how far it is, and SIGINT ends it with what was found so far."""
+    where = copy(chain.stored, f'{chain.where}/scrub')
+    first = max(paths(where), key=os.path.getsize)
+    # at 1 MB/s it is not done before it is interrupted
+    for i in range(1 + (20 << 20) // os.path.getsize(first)):
+        shutil.copy(first, f'{first}.{i}.arrow.imported')
+    terminal, stderr = pty.openpty()
+    program = subprocess.Popen([store.program, 'verify', '--all', '--rate-mb', '1', where],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
+                               text=True)
+    os.close(stderr)
+    said = b''
+    line = re.compile(rb'\d+\.\d of \d+\.\d GB, \d+\.\d\d GB/s, \d+ s left, ' +
+                      where.encode())
+    while not line.search(said):
+        said += os.read(terminal, 4096)
+    program.send_signal(signal.SIGINT)
+    # what it still says is nobody's
+    out, _ = program.communicate(timeout=SECONDS)
+    os.close(terminal)
+    want(program.returncode == 1, 'status', program.returncode, out)
+    want('good ' in out and 'interrupted: ' in out, 'what was found so far', out)
+    # to the end, without a bound and a terminal; the copies are doubles
+    out = store('verify', '--all', '--progress', where, status=1, says=' 0 files with something')
+    want('interrupted' not in out and '.imported: ' in out, out)
+    shutil.rmtree(where)
+
+
 def check_reconcile(store, chain, there):
     second = copy(chain.stored, f'{chain.where}/second')
     # one that only the other store has
@@ -208,6 +275,8 @@ def main():
             left = leave(chain, store)
             there = stored(chain.stored)
             check_verify(store, chain)
+            check_quarantine(store, chain)
+            check_scrub(store, chain)
             second = check_reconcile(store, chain, there)
             # the ring knows what reconcile has found in files
             left = held(chain.ring)
