@@ -545,8 +545,7 @@ next_mark(const char **text, struct arrow_block *mark, bool *announced)
 
 /* A batch that the footer lists, or bytes that it calls damaged. */
 static int
-take_block(
-	struct arrow_reader *r, const struct arrow_block *block, bool marked, bool announced)
+take_block(struct arrow_reader *r, const struct arrow_block *block, bool marked, bool announced)
 {
 	const uint64_t size = block->metadata + block->body;
 	struct arrow_read_damage d = {block->offset, size, 0, ARROW_NO_ANNOUNCEMENT, false, {0}};
@@ -1017,8 +1016,8 @@ next_offsets(struct cursor *c, struct arrow_column *col)
 		return -EBADMSG;
 	for (i = 0; i < col->rows; i++) {
 		if (i % ARROW_BLOCK == 0)
-			arrow_reader_load(c->reader, col->offsets + i,
-				(ARROW_BLOCK + 1) * sizeof(int32_t));
+			arrow_reader_load(
+				c->reader, col->offsets + i, (ARROW_BLOCK + 1) * sizeof(int32_t));
 		if (col->offsets[i + 1] < col->offsets[i])
 			return -EBADMSG;
 	}

@@ -60,7 +60,7 @@ struct arrow_read_damage {
 #define ARROW_NO_ANNOUNCEMENT "no announcement of a batch is there"
 
 /** Why, of a file that ends in zeros behind its last batch. */
-#define ARROW_UNUSED_ROOM \
+#define ARROW_UNUSED_ROOM                                                                         \
 	"it has no footer, and room behind its batches that was allocated ahead and never used: " \
 	"it is being written, or was not closed"
 
@@ -72,7 +72,7 @@ struct arrow_reader {
 	struct arrow_window *window; /**< NULL: all of `data` can be read */
 	bool own_window;	     /**< the reader's, and so is the descriptor */
 	int own_fd;		     /**< + 1 */
-	struct arrow_schema schema; /**< names and texts lie in the file */
+	struct arrow_schema schema;  /**< names and texts lie in the file */
 	struct arrow_field *fields;
 	struct arrow_meta *meta;
 	struct arrow_read_batch *batches;

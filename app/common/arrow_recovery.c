@@ -3,26 +3,24 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arrow_name.h"
+#include "arrow_content.h"
+#include "arrow_order.h"
+#include "arrow_plan.h"
+#include "arrow_quarantine.h"
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "direct_io.h"
 
 #define PART		 ".part"
-#define QUARANTINE	 ".quarantine"
-#define PLAN		 ".recovery"
-#define WRITE_MAX	 (UINT64_C(64) << 20) /* bytes of one write */
-#define COMPARE_MAX	 (UINT64_C(1) << 20)  /* bytes that are looked at at once */
-#define HOLES_MAX	 (UINT64_C(1) << 30)  /* bytes that need not be allocated, */
-#define HOLES_TIMES	 64		      /* and for each one that is (compression) */
+#define HOLES_MAX	 (UINT64_C(1) << 30) /* bytes that need not be allocated, */
+#define HOLES_TIMES	 64		     /* and for each one that is (compression) */
 #define CALIBRATION_PART "_calibration.bin.part"
 
-static const char out_of_order[] = "a batch out of order, or of another stream";
 static const char unreadable[] = "the disk cannot read it";
 
 static uint64_t
@@ -65,111 +63,6 @@ arrow_recovery_check(struct arrow_reader *r, size_t i)
 {
 	r->batches[i].fault = find_fault(r, &r->batches[i]);
 	return r->batches[i].fault;
-}
-
-/* Where batches are, by stream and then by place. */
-static int
-by_stream(const void *x, const void *y, void *arg)
-{
-	const struct arrow_read_batch *batch = arg;
-	const size_t i = *(const size_t *)x, k = *(const size_t *)y;
-	const struct arrow_read_batch *a = &batch[i], *b = &batch[k];
-	int rc = strcmp(a->producer, b->producer);
-
-	if (rc == 0)
-		rc = strcmp(a->run, b->run);
-	if (rc == 0)
-		rc = strcmp(a->incarnation, b->incarnation);
-	return rc != 0 ? rc : i < k ? -1 : i > k;
-}
-
-static bool
-is_same_stream(const struct arrow_read_batch *a, const struct arrow_read_batch *b)
-{
-	return strcmp(a->producer, b->producer) == 0 && strcmp(a->run, b->run) == 0 &&
-		strcmp(a->incarnation, b->incarnation) == 0;
-}
-
-/* The longest ascending subsequence of the batches that `place` has: of those that end a
- * subsequence of n batches, `tail` has the one with the lowest number.
- * @param before  out: of each batch, the one before it in the best subsequence that it ends
- * @return batches that it has; *last is the last one of them */
-static size_t
-longest_chain(const struct arrow_read_batch *b, const size_t *place, size_t nb, size_t *tail,
-	size_t *before, size_t *last)
-{
-	size_t length = 0, i, low, high, middle;
-
-	for (i = 0; i < nb; i++) {
-		for (low = 0, high = length; low < high;) {
-			middle = (low + high) / 2;
-			/* sequence numbers have a fixed width */
-			if (strcmp(b[tail[middle]].sequence, b[place[i]].sequence) < 0)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		before[place[i]] = low > 0 ? tail[low - 1] : SIZE_MAX;
-		tail[low] = place[i];
-		if (low == length)
-			length++;
-	}
-	*last = tail[length - 1];
-	return length;
-}
-
-/* Of the streams the one with the longest chain stays. */
-static int
-keep_longest(struct arrow_reader *r, size_t nb)
-{
-	size_t *place = malloc(3 * r->nb_batches * sizeof(*place));
-	size_t *tail = place + r->nb_batches, *before = tail + r->nb_batches;
-	size_t i, first, length, last, best = 0, best_last = SIZE_MAX;
-	struct arrow_read_batch *b = r->batches;
-
-	if (place == NULL)
-		return -ENOMEM;
-	for (i = 0, nb = 0; i < r->nb_batches; i++) {
-		if (b[i].fault == NULL)
-			place[nb++] = i;
-	}
-	qsort_r(place, nb, sizeof(*place), by_stream, b);
-	for (first = 0; first < nb; first = i) {
-		for (i = first + 1; i < nb && is_same_stream(&b[place[first]], &b[place[i]]);)
-			i++;
-		length = longest_chain(b, place + first, i - first, tail, before, &last);
-		/* of as many the ones that begin the file */
-		if (length > best || (length == best && last < best_last)) {
-			best = length;
-			best_last = last;
-		}
-	}
-	for (i = 0; i < nb; i++)
-		b[place[i]].fault = out_of_order;
-	for (i = best_last; i != SIZE_MAX; i = before[i])
-		b[i].fault = NULL;
-	free(place);
-	return 0;
-}
-
-int
-arrow_recovery_order(struct arrow_reader *r)
-{
-	const struct arrow_read_batch *last = NULL;
-	bool ascends = true;
-	size_t i, nb = 0;
-
-	for (i = 0; i < r->nb_batches; i++) {
-		if (r->batches[i].fault != NULL)
-			continue;
-		/* files of others have no order that is known */
-		if (!arrow_read_has_identity(r, &r->batches[i]))
-			return 0;
-		ascends &= last == NULL || arrow_read_follows(&r->batches[i], last);
-		last = &r->batches[i];
-		nb++;
-	}
-	return ascends ? 0 : keep_longest(r, nb);
 }
 
 /* What lies between two batches that stay: batches with whole announcements, and the rest. */
@@ -268,7 +161,7 @@ walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 	r->nb_damage = 0;
 	rc = collect_batches(r, stop, looked);
 	if (rc == 0)
-		rc = arrow_recovery_order(r);
+		rc = arrow_order(r);
 	/* they are sorted into batches and damage; the arrays double when they are empty */
 	found = r->batches;
 	nb = r->nb_batches;
@@ -308,7 +201,7 @@ scan_until(struct arrow_reader *r, const bool *stop, uint64_t *looked)
 		*looked += check_bytes(r, &r->batches[i]);
 		(void)arrow_recovery_check(r, i);
 	}
-	rc = arrow_recovery_order(r);
+	rc = arrow_order(r);
 	return rc < 0 ? rc : arrow_reader_part(r);
 }
 
@@ -403,515 +296,6 @@ arrow_recovery_frame_fault(const struct arrow_reader *r)
 	return whole ? NULL : "its footer is damaged";
 }
 
-/* Write everything at `offset`, whole blocks, and wait for it. */
-static int
-write_at(const struct arrow_io_ops *io, void *handle, const uint8_t *data, uint64_t size,
-	uint64_t offset)
-{
-	struct arrow_io_done done;
-	struct iovec iov;
-	int rc = 0;
-
-	while (size > 0 && rc == 0) {
-		/* iovec has no const */
-		iov = (struct iovec){(void *)(uintptr_t)data, size < WRITE_MAX ? size : WRITE_MAX};
-		rc = io->write(handle, &iov, 1, offset, 0);
-		if (rc == 0)
-			rc = io->reap(handle, true, &done);
-		rc = rc < 0 ? rc : done.error;
-		data += iov.iov_len;
-		size -= iov.iov_len;
-		offset += iov.iov_len;
-	}
-	return rc;
-}
-
-static int
-sync_file(const struct arrow_io_ops *io, void *handle)
-{
-	struct arrow_io_done done;
-	int rc;
-
-	rc = io->sync(handle, 0);
-	if (rc == 0)
-		rc = io->reap(handle, true, &done);
-	return rc < 0 ? rc : done.error;
-}
-
-/* What a file has, read as it is asked for. */
-struct content {
-	const struct arrow_io_ops *io;
-	void *handle;
-	struct arrow_window *window; /* NULL: it is mapped, or there is nothing */
-	const uint8_t *data;
-	uint64_t size;
-	uint64_t allocated;
-};
-
-static int64_t
-read_content(void *arg, void *data, uint64_t size, uint64_t offset)
-{
-	const struct content *c = arg;
-
-	return c->io->read(c->handle, data, size, offset);
-}
-
-static int
-open_content(struct content *c, const struct arrow_io_ops *io, void *handle)
-{
-	int rc;
-
-	*c = (struct content){.io = io, .handle = handle};
-	if (io->read == NULL) {
-		rc = io->map(handle, &c->data, &c->size);
-		c->allocated = c->size;
-		return rc;
-	}
-	rc = io->size(handle, &c->size, &c->allocated);
-	if (rc == 0)
-		rc = arrow_window_open(&c->window, c->size, read_content, c);
-	if (rc == 0)
-		c->data = arrow_window_data(c->window);
-	return rc;
-}
-
-static void
-close_content(struct content *c)
-{
-	arrow_window_close(c->window);
-}
-
-/* A reader that only has bytes. */
-static struct arrow_reader
-bytes_of(const struct content *c)
-{
-	return (struct arrow_reader){
-		.data = c->data, .size = c->size, .written = c->size, .window = c->window};
-}
-
-/* Whether both have the same bytes. `b` NULL: `a` is compared with what is at `with`. */
-static bool
-has_bytes(const struct arrow_reader *a, uint64_t at, const struct arrow_reader *b,
-	const uint8_t *with, uint64_t size)
-{
-	uint64_t done, part;
-
-	for (done = 0; done < size; done += part) {
-		part = size - done < COMPARE_MAX ? size - done : COMPARE_MAX;
-		arrow_reader_load(a, a->data + at + done, part);
-		if (b != NULL)
-			arrow_reader_load(b, with + done, part);
-		if (memcmp(a->data + at + done, with + done, part) != 0)
-			return false;
-	}
-	return true;
-}
-
-/* Bytes that are to be in the quarantine file, in the order of the file. */
-struct piece {
-	uint64_t at;
-	uint64_t size;
-};
-
-struct pieces {
-	struct piece *piece;
-	size_t nb;
-	uint64_t bytes; /* of all, rounded up to whole blocks each */
-};
-
-static uint64_t
-round_up(uint64_t size)
-{
-	return (size + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
-}
-
-/* Without the blocks of zeros at its end, which say nothing. */
-static uint64_t
-trim(const struct arrow_reader *r, uint64_t at, uint64_t size)
-{
-	uint64_t last;
-
-	if (at + size > r->written)
-		size = r->written > at ? r->written - at : 0;
-	for (; size > 0; size = last) {
-		last = (size - 1) / ARROW_BLOCK * ARROW_BLOCK;
-		if (!arrow_reader_is_zero(r, at + last, size - last))
-			break;
-	}
-	return size;
-}
-
-static void
-add_piece(const struct arrow_reader *r, struct pieces *p, uint64_t at, uint64_t size)
-{
-	size = trim(r, at, size);
-	if (size == 0)
-		return;
-	p->piece[p->nb++] = (struct piece){at, size};
-	p->bytes += round_up(size);
-}
-
-/* Whether there is nothing but a part of a trailer that a crash has left, sectors of it maybe
- * zeros: it is still there when the trailer is whole. */
-static bool
-is_part_of(const struct arrow_reader *r, uint64_t at, uint64_t end, const uint8_t *trailer,
-	size_t size)
-{
-	uint64_t k;
-
-	for (k = 0; at + k < end && k < size; k++) {
-		if (k % ARROW_BLOCK == 0)
-			arrow_reader_load(r, r->data + at + k, ARROW_BLOCK);
-		if (r->data[at + k] != trailer[k] && r->data[at + k] != 0)
-			return false;
-	}
-	return at + k >= end || arrow_reader_is_zero(r, at + k, end - at - k);
-}
-
-/*
- * What is cut off at `end`, and is neither a sound batch nor a trailer.
- * @param nb       batches that stay
- * @param trailer  that is going to be there
- */
-static int
-list_pieces(const struct arrow_reader *r, size_t nb, uint64_t end, const uint8_t *trailer,
-	size_t trailer_size, struct pieces *p)
-{
-	const uint64_t last = r->complete ? r->end : r->written;
-	const struct arrow_read_batch *b;
-	uint64_t at = end;
-	size_t i;
-
-	*p = (struct pieces){calloc(r->nb_batches - nb + 2, sizeof(*p->piece)), 0, 0};
-	if (p->piece == NULL)
-		return -ENOMEM;
-	add_piece(r, p, 0, r->begin);
-	for (i = nb; i < r->nb_batches; i++) {
-		b = &r->batches[i];
-		if (b->offset > at)
-			add_piece(r, p, at, b->offset - at);
-		at = batch_end(b);
-	}
-	if (at < last && (at != end || !is_part_of(r, at, last, trailer, trailer_size)))
-		add_piece(r, p, at, last - at);
-	if (p->nb == 1)
-		p->nb = 0;
-	return 0;
-}
-
-/* Name of a file beside another that is recovered. */
-static int
-name_beside(char path[PATH_MAX], const char *part, const char *hidden, const char *what)
-{
-	const char *slash = strrchr(part, '/');
-	const int dir = slash != NULL ? (int)(slash + 1 - part) : 0;
-
-	return snprintf(path, PATH_MAX, "%.*s%s%.*s%s", dir, part, hidden,
-		       (int)(strlen(part) - strlen(PART)) - dir, part + dir, what) < PATH_MAX
-		? 0
-		: -ENAMETOOLONG;
-}
-
-/* Name of the n-th quarantine file of a file, from 1. */
-static int
-name_quarantine(char path[PATH_MAX], const char *part, const char *hidden, unsigned int n)
-{
-	char what[32] = QUARANTINE;
-
-	if (n > 1)
-		snprintf(what, sizeof(what), QUARANTINE ".%u", n);
-	return name_beside(path, part, hidden, what);
-}
-
-/* Whether a file has just these bytes. @return 1, 0, -errno */
-static int
-has_pieces(const struct arrow_io_ops *io, const char *path, const struct arrow_reader *r,
-	const struct pieces *p)
-{
-	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
-	struct arrow_reader q;
-	struct content c;
-	uint64_t at = 0;
-	void *handle;
-	size_t i;
-	int rc;
-
-	rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = open_content(&c, io, handle);
-	if (rc == 0) {
-		q = bytes_of(&c);
-		rc = c.size == p->bytes;
-		for (i = 0; i < p->nb && rc == 1; i++) {
-			rc = has_bytes(&q, at, r, r->data + p->piece[i].at, p->piece[i].size);
-			at += round_up(p->piece[i].size);
-		}
-		/* no copy that can be relied on */
-		if (rc == 1 && c.window != NULL && arrow_window_unreadable_end(c.window) > 0)
-			rc = 0;
-		close_content(&c);
-	}
-	(void)io->close(handle);
-	return rc;
-}
-
-static int
-write_piece(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
-	const struct piece *p, uint64_t at)
-{
-	uint64_t done, part, whole = p->size / ARROW_BLOCK * ARROW_BLOCK;
-	uint8_t last[ARROW_BLOCK] = {0};
-	int rc = 0;
-
-	for (done = 0; done < whole && rc == 0; done += part) {
-		part = whole - done < COMPARE_MAX ? whole - done : COMPARE_MAX;
-		arrow_reader_load(r, r->data + p->at + done, part);
-		rc = write_at(io, handle, r->data + p->at + done, part, at + done);
-	}
-	if (rc < 0 || whole == p->size)
-		return rc;
-	arrow_reader_load(r, r->data + p->at + whole, p->size - whole);
-	memcpy(last, r->data + p->at + whole, p->size - whole);
-	return write_at(io, handle, last, sizeof(last), at + whole);
-}
-
-static int
-write_pieces(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
-	const struct pieces *p)
-{
-	uint64_t at = 0;
-	int rc = 0;
-	size_t i;
-
-	for (i = 0; i < p->nb && rc == 0; i++) {
-		rc = write_piece(io, handle, r, &p->piece[i], at);
-		at += round_up(p->piece[i].size);
-	}
-	return rc == 0 ? sync_file(io, handle) : rc;
-}
-
-/* Put the pieces into a file that is durable, by name and content. One that a crash has left is
- * taken if it has just these. */
-static int
-keep_pieces(const struct arrow_io_ops *io, const char *part, const struct arrow_reader *r,
-	const struct pieces *p, char path[PATH_MAX])
-{
-	char hidden[PATH_MAX];
-	const struct arrow_io_open how = {hidden, false, ARROW_IO_BUFFERED, 1};
-	unsigned int n;
-	void *handle;
-	int rc;
-
-	for (n = 1;; n++) {
-		rc = name_quarantine(path, part, "", n);
-		if (rc == 0)
-			rc = has_pieces(io, path, r, p);
-		if (rc == -ENOENT)
-			break;
-		if (rc == 1)
-			return io->sync_dir(path);
-		if (rc < 0)
-			return rc;
-	}
-	rc = name_quarantine(hidden, part, ".", 1);
-	/* a copy that a crash has left: all of it is still in the file */
-	if (rc == 0)
-		rc = io->remove(hidden);
-	if (rc == 0 || rc == -ENOENT)
-		rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = write_pieces(io, handle, r, p);
-	if (rc == 0)
-		rc = io->rename(hidden, path);
-	if (rc < 0)
-		(void)io->remove(hidden);
-	(void)io->close(handle);
-	return rc == 0 ? io->sync_dir(path) : rc;
-}
-
-/*
- * What a recovery that cuts a file off is about to do, in a file of its own beside it before it
- * begins: once the end is cut off, what was behind it cannot be looked at again, so who goes on
- * after a crash does what is written there. The trailer that the file is to have follows.
- */
-struct plan {
-	char magic[24];
-	uint64_t end;		/* where the trailer is to be */
-	uint64_t trailer_bytes; /* whole blocks */
-	/* which file it is for: its first block, and the last announcement in front of the trailer */
-	uint64_t header_bytes;
-	uint64_t last;
-	uint32_t header_crc;
-	uint32_t last_crc;
-	uint32_t trailer_crc;
-	uint32_t crc; /* of those before */
-};
-
-#define PLAN_MAGIC "braggline recovery 1"
-
-static uint32_t
-plan_crc(const struct plan *p)
-{
-	return arrow_crc32c(0, p, offsetof(struct plan, crc));
-}
-
-static int
-write_plan(const struct arrow_io_ops *io, const char *part, const struct arrow_reader *r, size_t nb,
-	uint64_t end, const uint8_t *trailer, size_t size)
-{
-	struct plan p = {
-		.magic = PLAN_MAGIC,
-		.end = end,
-		.trailer_bytes = size,
-		.header_bytes = r->begin,
-		.last = nb > 0 ? r->batches[nb - 1].offset : 0,
-		.header_crc = arrow_crc32c(0, r->data, r->begin),
-		.trailer_crc = arrow_crc32c(0, trailer, size),
-	};
-	uint8_t block[ARROW_BLOCK] = {0};
-	char path[PATH_MAX];
-	const struct arrow_io_open how = {path, false, ARROW_IO_BUFFERED, 1};
-	void *handle;
-	int rc;
-
-	arrow_reader_load(r, r->data + p.last, ARROW_BLOCK);
-	p.last_crc = arrow_crc32c(0, r->data + p.last, ARROW_BLOCK);
-	p.crc = plan_crc(&p);
-	memcpy(block, &p, sizeof(p));
-	rc = name_beside(path, part, ".", PLAN);
-	if (rc == 0)
-		rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = write_at(io, handle, block, sizeof(block), 0);
-	if (rc == 0)
-		rc = write_at(io, handle, trailer, size, sizeof(block));
-	if (rc == 0)
-		rc = sync_file(io, handle);
-	(void)io->close(handle);
-	if (rc < 0)
-		(void)io->remove(path);
-	return rc == 0 ? io->sync_dir(path) : rc;
-}
-
-/* @return 1: it is whole; 0: a crash has left some of it, and has changed nothing else; -errno,
- * -ENOENT: there is none */
-static int
-read_plan(const struct arrow_io_ops *io, const char *path, struct plan *p, uint8_t **trailer)
-{
-	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
-	struct arrow_reader r;
-	struct content c;
-	void *handle;
-	int rc;
-
-	rc = io->open(&handle, &how);
-	if (rc < 0)
-		return rc;
-	rc = open_content(&c, io, handle);
-	if (rc == 0 && c.size >= ARROW_BLOCK) {
-		r = bytes_of(&c);
-		arrow_reader_load(&r, r.data, ARROW_BLOCK);
-		memcpy(p, r.data, sizeof(*p));
-		if (strncmp(p->magic, PLAN_MAGIC, sizeof(p->magic)) == 0 && p->crc == plan_crc(p) &&
-			p->trailer_bytes == c.size - ARROW_BLOCK) {
-			*trailer = malloc(p->trailer_bytes);
-			rc = *trailer != NULL ? 1 : -ENOMEM;
-		}
-	}
-	if (rc == 1 &&
-		(io->read != NULL
-				? io->read(handle, *trailer, p->trailer_bytes, ARROW_BLOCK) < 0
-				: memcpy(*trailer, c.data + ARROW_BLOCK, p->trailer_bytes) == NULL))
-		rc = -EIO;
-	if (rc == 1 && arrow_crc32c(0, *trailer, p->trailer_bytes) != p->trailer_crc)
-		rc = 0;
-	close_content(&c);
-	(void)io->close(handle);
-	return rc;
-}
-
-/* Whether a file is the one that a plan is for, and has been cut off already. If it has not, all
- * is as it was, and is looked at again. */
-static bool
-fits_plan(const struct content *c, const struct plan *p)
-{
-	struct arrow_reader r = bytes_of(c);
-
-	if (c->size < p->end || c->size - p->end > p->trailer_bytes || p->header_bytes > p->end ||
-		p->header_bytes > ARROW_WINDOW_AT_ONCE || p->last + ARROW_BLOCK > p->end)
-		return false;
-	arrow_reader_load(&r, r.data, p->header_bytes);
-	if (arrow_crc32c(0, r.data, p->header_bytes) != p->header_crc)
-		return false;
-	arrow_reader_load(&r, r.data + p->last, ARROW_BLOCK);
-	return arrow_crc32c(0, r.data + p->last, ARROW_BLOCK) == p->last_crc;
-}
-
-/* Cut a file off, which is durable before the trailer is written: at no time are both mixed. */
-static int
-cut_off(const struct arrow_io_ops *io, void *handle, uint64_t end)
-{
-	int rc = io->truncate(handle, end);
-
-	return rc == 0 ? sync_file(io, handle) : rc;
-}
-
-static int
-put_trailer(const struct arrow_io_ops *io, void *handle, const uint8_t *trailer, size_t size,
-	uint64_t end)
-{
-	int rc = write_at(io, handle, trailer, size, end);
-
-	if (rc == 0)
-		rc = io->truncate(handle, end + size);
-	return rc == 0 ? sync_file(io, handle) : rc;
-}
-
-/* Go on with what a recovery had begun that did not come to its end. */
-static int
-follow_plan(const struct arrow_io_ops *io, void *handle, const char *part)
-{
-	uint8_t *trailer = NULL;
-	char path[PATH_MAX];
-	struct content c;
-	struct plan p;
-	bool fits;
-	int rc;
-
-	rc = name_beside(path, part, ".", PLAN);
-	if (rc == 0)
-		rc = read_plan(io, path, &p, &trailer);
-	if (rc == -ENOENT)
-		return 0;
-	if (rc == 1) {
-		rc = open_content(&c, io, handle);
-		fits = rc == 0 && fits_plan(&c, &p);
-		close_content(&c);
-		if (fits) {
-			rc = cut_off(io, handle, p.end);
-			if (rc == 0)
-				rc = put_trailer(io, handle, trailer, p.trailer_bytes, p.end);
-		}
-	}
-	free(trailer);
-	/* the file goes by its footer from here on, or is as it was before */
-	return rc == 0 ? io->remove(path) : rc;
-}
-
-static int
-remove_plan(const struct arrow_io_ops *io, const char *part)
-{
-	char path[PATH_MAX];
-	int rc = name_beside(path, part, ".", PLAN);
-
-	if (rc == 0)
-		rc = io->remove(path);
-	return rc == -ENOENT ? 0 : rc;
-}
-
 /*
  * Put the footer behind the first `nb` batches, and nothing behind the footer. What is cut off is
  * durable elsewhere before.
@@ -923,7 +307,7 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 	bool *planned)
 {
 	const size_t nb = report->batches;
-	struct pieces p = {NULL, 0, 0};
+	struct arrow_quarantine p = {NULL, 0, 0};
 	uint8_t *trailer = NULL;
 	bool cuts;
 	size_t size;
@@ -933,14 +317,14 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 	if (rc < 0)
 		return rc;
 	/* one that is whole stays; that it lists the batches does not say that all is there */
-	if (r->size - end == size && has_bytes(r, end, NULL, trailer, size)) {
+	if (r->size - end == size && arrow_content_is_same(r, end, NULL, trailer, size)) {
 		free(trailer);
-		return sync_file(io, handle);
+		return arrow_content_sync(io, handle);
 	}
-	rc = list_pieces(r, nb, end, trailer, size, &p);
+	rc = arrow_quarantine_list(r, nb, end, trailer, size, &p);
 	if (rc == 0 && p.nb > 0) {
-		rc = keep_pieces(io, part, r, &p, report->quarantine);
-		report->quarantined = rc == 0 ? p.bytes - round_up(r->begin) : 0;
+		rc = arrow_quarantine_keep(io, part, r, &p, report->quarantine);
+		report->quarantined = rc == 0 ? p.bytes - p.piece[0].size : 0;
 		if (rc < 0)
 			snprintf(report->message, sizeof(report->message),
 				"stays as it is: what would be cut off cannot be kept in %.*s: %s",
@@ -948,13 +332,13 @@ rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
 	}
 	cuts = p.nb > 0 || nb < r->nb_batches || r->complete;
 	if (rc == 0 && cuts && !removed) {
-		rc = write_plan(io, part, r, nb, end, trailer, size);
+		rc = arrow_plan_write(io, part, r, nb, end, trailer, size);
 		*planned = rc == 0;
 		if (rc == 0)
-			rc = cut_off(io, handle, end);
+			rc = arrow_plan_cut(io, handle, end);
 	}
 	if (rc == 0 && !removed)
-		rc = put_trailer(io, handle, trailer, size, end);
+		rc = arrow_plan_end(io, handle, trailer, size, end);
 	free(p.piece);
 	free(trailer);
 	return rc;
@@ -1016,7 +400,7 @@ find_end(const struct arrow_reader *r, uint64_t below, struct arrow_recovery *re
 	for (i = 0; i < r->nb_damage && below == UINT64_MAX; i++) {
 		d = &r->damage[i];
 		if (d->offset >= end &&
-			(d->why == out_of_order || is_unreadable(r, d->offset, d->length)))
+			(d->why == arrow_order_fault || is_unreadable(r, d->offset, d->length)))
 			end = d->offset + d->length;
 	}
 	if (r->complete && below == UINT64_MAX)
@@ -1041,7 +425,7 @@ count_cut(const struct arrow_reader *r, uint64_t end, uint64_t below, struct arr
 	/* a body may end in zeros */
 	if (report->batches < r->nb_batches)
 		batches = batch_end(&r->batches[r->nb_batches - 1]);
-	report->cut = batches - end + trim(r, batches, last - batches);
+	report->cut = batches - end + arrow_quarantine_trim(r, batches, last - batches);
 	report->room = last - end - report->cut;
 	if (report->batches < r->nb_batches || below != UINT64_MAX)
 		return "they were not to stay";
@@ -1052,7 +436,7 @@ count_cut(const struct arrow_reader *r, uint64_t end, uint64_t below, struct arr
 /* Whether it is worth looking at. Holes have no end: somebody may have made a file of nothing else.
  */
 static int
-check_size(const struct content *c, uint64_t written, struct arrow_recovery *report)
+check_size(const struct arrow_content *c, uint64_t written, struct arrow_recovery *report)
 {
 	if (written <= HOLES_MAX || (written - HOLES_MAX) / HOLES_TIMES <= c->allocated)
 		return 0;
@@ -1090,7 +474,7 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	end = find_end(r, below, report);
 	/* readers find themselves what its footer lists, and is damaged where it is announced */
 	if (r->complete && below == UINT64_MAX && r->nb_batches == listed) {
-		rc = sync_file(io, handle);
+		rc = arrow_content_sync(io, handle);
 	} else {
 		why = count_cut(r, end, below, report);
 		rc = rebuild_end(io, handle, part, r, end, below == 0, report, planned);
@@ -1106,7 +490,7 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 }
 
 static int
-open_reader(struct arrow_reader *r, struct content *c, uint64_t written, const char **problem)
+open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, const char **problem)
 {
 	int rc;
 
@@ -1134,11 +518,11 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 {
 	const char *problem = NULL;
 	struct arrow_reader r;
-	struct content c;
+	struct arrow_content c;
 	uint64_t written;
 	int rc;
 
-	rc = open_content(&c, io, handle);
+	rc = arrow_content_open(&c, io, handle);
 	if (rc < 0) {
 		snprintf(report->message, sizeof(report->message), "cannot be read: %s",
 			strerror(-rc));
@@ -1150,7 +534,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 	rc = check_size(&c, written, report);
 	if (rc < 0)
 		goto out;
-	r = bytes_of(&c);
+	r = arrow_content_bytes(&c);
 	/* room that was allocated, or not even that */
 	if (arrow_reader_is_zero(&r, 0, written) &&
 		(c.window == NULL || arrow_window_unreadable_end(c.window) == 0)) {
@@ -1169,7 +553,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 out:
 	if (c.window != NULL)
 		report->looked += arrow_window_bytes_read(c.window);
-	close_content(&c);
+	arrow_content_close(&c);
 	return rc;
 }
 
@@ -1228,7 +612,7 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 	}
 	report->path[strlen(part) - strlen(PART)] = '\0';
 	report->message[0] = '\0';
-	rc = follow_plan(io, handle, part);
+	rc = arrow_plan_follow(io, handle, part);
 	if (rc < 0)
 		snprintf(report->message, sizeof(report->message),
 			"cannot go on with a recovery that had begun: %s", strerror(-rc));
@@ -1236,7 +620,7 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 		rc = recover_content(io, handle, part, below, stop, report, &planned);
 	/* the file goes by its footer now */
 	if (rc == 0 && planned)
-		rc = remove_plan(io, part);
+		rc = arrow_plan_remove(io, part);
 	/* while it is locked */
 	if (rc == 0)
 		rc = recover_name(io, part, report);
@@ -1271,19 +655,19 @@ check_before_cut(const struct arrow_io_ops *io, const char *path, struct arrow_r
 	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
 	const char *problem = NULL;
 	struct arrow_reader r;
-	struct content c;
+	struct arrow_content c;
 	void *handle;
 	int rc;
 
 	rc = io->open(&handle, &how);
 	if (rc < 0)
 		return rc;
-	rc = open_content(&c, io, handle);
+	rc = arrow_content_open(&c, io, handle);
 	if (rc == 0)
 		rc = open_reader(&r, &c, c.size, &problem);
 	if (rc == 0)
 		arrow_reader_close(&r);
-	close_content(&c);
+	arrow_content_close(&c);
 	(void)io->close(handle);
 	if (rc < 0)
 		snprintf(report->message, sizeof(report->message), "stays as it is: %s",
@@ -1292,8 +676,8 @@ check_before_cut(const struct arrow_io_ops *io, const char *path, struct arrow_r
 }
 
 int
-arrow_cut_file(
-	const struct arrow_io_ops *io, const char *path, uint64_t from, struct arrow_recovery *report)
+arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
+	struct arrow_recovery *report)
 {
 	char name[PATH_MAX], part[PATH_MAX];
 	int rc;

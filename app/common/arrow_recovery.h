@@ -70,17 +70,10 @@ arrow_recovery_most(uint64_t size)
 
 /**
  * What is wrong with a batch, every byte of it looked at, but not its place: see
- * arrow_recovery_order(). It is noted as the batch's `fault`.
+ * arrow_order(). It is noted as the batch's `fault`.
  * @return NULL: nothing is; else a static text
  */
 const char *arrow_recovery_check(struct arrow_reader *r, size_t batch);
-
-/**
- * Of the batches without a fault the longest ascending sequence of one stream stays without; all
- * others are noted as faults. Files of others, without identities, have no order.
- * @return 0; -ENOMEM
- */
-int arrow_recovery_order(struct arrow_reader *r);
 
 /**
  * Check all batches: those with a fault are in `damage` from then on.

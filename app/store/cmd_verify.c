@@ -14,6 +14,7 @@
 
 #include "arrow_damage.h"
 #include "arrow_name.h"
+#include "arrow_order.h"
 #include "arrow_recovery.h"
 #include "arrow_slices.h"
 #include "command.h"
@@ -154,7 +155,7 @@ check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 		show_progress(v, path, r->batches[i].offset);
 		keep_rate(v);
 	}
-	rc = arrow_recovery_order(r);
+	rc = arrow_order(r);
 	return rc < 0 ? rc : arrow_reader_part(r);
 }
 

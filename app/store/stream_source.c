@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_order.h"
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
 #include "sink_message.h"
@@ -164,7 +165,7 @@ stream_source_fault(struct stream_source *s)
 
 	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
 		why = arrow_recovery_check(&s->reader, i);
-	if (why == NULL && arrow_recovery_order(&s->reader) < 0)
+	if (why == NULL && arrow_order(&s->reader) < 0)
 		return "no memory to look at the order of its batches";
 	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
 		why = s->reader.batches[i].fault;

@@ -238,11 +238,11 @@ def check_import(store, chain, second, there):
 def check_ring(store, chain, left, there):
     store('import', '--to', chain.stored, chain.ring, says='0 stay where they were')
     want(not held(chain.ring), 'is still held')
-    for key, batches in left.items():
-        there.setdefault(key, {}).update(batches)
+    for key, numbers in left.items():
+        there.setdefault(key, {}).update(numbers)
     want(stored(chain.stored) == there, 'what was held is not there')
-    for (incarnation, table), batches in there.items():
-        want(sorted(batches) == list(range(len(batches))), f'{incarnation:x} {table} has gaps')
+    for (incarnation, table), numbers in there.items():
+        want(sorted(numbers) == list(range(len(numbers))), f'{incarnation:x} {table} has gaps')
     store('import', '--to', chain.stored, chain.ring, says='0 batches stored, 0 were there')
     store('verify', chain.stored, says=' 0 files with something wrong')
 

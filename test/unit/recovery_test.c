@@ -1002,8 +1002,8 @@ forged(void **state)
 	memcpy(data, w->bytes, w->header);
 	for (i = 0; i < blocks; i++) {
 		memcpy(data + w->header + i * ARROW_BLOCK, w->bytes + w->header, ARROW_BLOCK);
-		announce(data + w->header + i * ARROW_BLOCK, digits,
-			(blocks - i - 1) * ARROW_BLOCK);
+		announce(
+			data + w->header + i * ARROW_BLOCK, digits, (blocks - i - 1) * ARROW_BLOCK);
 	}
 	d = disk_new(1);
 	snprintf(part, sizeof(part), "%s.part", w->name);
