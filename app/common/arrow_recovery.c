@@ -395,8 +395,8 @@ find_end(const struct arrow_reader *r, uint64_t below, struct arrow_recovery *re
 		end = batch_end(&r->batches[i]);
 	}
 	report->batches = i;
-	/* behind a footer that is right there is no torn tail; nor is what is right in itself one, or
-	 * what cannot be read */
+	/* behind a footer that is right there is no torn tail; a batch that is right in itself is
+	 * none, nor is what cannot be read */
 	for (i = 0; i < r->nb_damage && below == UINT64_MAX; i++) {
 		d = &r->damage[i];
 		if (d->offset >= end &&
@@ -466,7 +466,7 @@ recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
 	}
 	if (rc == -EFBIG)
 		snprintf(report->message, sizeof(report->message),
-			"stays as it is: what it announces as batches lies in each other's place: to "
+			"stays as it is: batches are announced in each other's place: to "
 			"check them takes more than %" PRIu64 " bytes, and it has %" PRIu64,
 			arrow_recovery_most(r->size), r->size);
 	if (rc < 0)
