@@ -72,8 +72,8 @@ struct arrow_io_ops {
 	int (*map)(void *handle, const uint8_t **data, uint64_t *size);
 	/** Bytes of the file, and those that the file system has allocated for it. */
 	int (*size)(void *handle, uint64_t *size, uint64_t *allocated);
-	/** Read; nothing may be on its way. @return bytes, fewer only at the end of the file; -errno.
-	 * NULL: by `map` alone */
+	/** Read; nothing may be on its way. NULL: by `map` alone. @return bytes, fewer only at the
+	 * end of the file; -errno */
 	int64_t (*read)(void *handle, void *data, uint64_t size, uint64_t offset);
 	/** Where the last bytes end that were written, if zeros follow; NULL: that is not known. */
 	uint64_t (*written)(void *handle);

@@ -15,7 +15,7 @@ struct plan {
 	char magic[24];
 	uint64_t end;		/* where the trailer is to be */
 	uint64_t trailer_bytes; /* whole blocks */
-	/* which file it is for: its first block, and the last announcement in front of the trailer */
+	/* which file it is for: its first block, and the last announcement before the trailer */
 	uint64_t header_bytes;
 	uint64_t last;
 	uint32_t header_crc;

@@ -16,7 +16,8 @@
  * `batches` skips exactly these. Bodies are not looked at when a file is opened.
  *
  * A file that is mapped, and that the disk cannot read or somebody cuts short, ends the process
- * (SIGBUS). What is read through a window (arrow_window.h) is zeros there: a batch with a wrong CRC.
+ * (SIGBUS). What is read through a window (arrow_window.h) is zeros there: a batch with a wrong
+ * CRC.
  *
  * Work and memory are bounded by the size of a file, whatever it says: texts of metadata may not be
  * longer than the metadata twice over, and a footer lists whole blocks.

@@ -446,6 +446,46 @@ test_cut_again(void **state)
 	}
 }
 
+/* A batch that is to stay has rotted: the others are cut off, and it is taken again. */
+static void
+test_cut_of_damaged(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct interval_set moved = {0};
+	struct disk_file *f;
+	struct arrow_reader reader;
+	const char *problem;
+	unsigned int i;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	(void)stream_writer_finish(r->w);
+	for (f = disk->file; !is_seen(f);)
+		f++;
+	assert_int_equal(arrow_reader_open_memory(&reader, f->data, f->size, &problem), 0);
+	f->data[reader.batches[1].body - f->data] ^= 1;
+	arrow_reader_close(&reader);
+	assert_int_equal(interval_set_add(&moved, s.batch[r->table][3].batch.sequence,
+				 s.batch[r->table][4].batch.sequence),
+		0);
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(times_in_files(&s, r->table, i), i == 0 || i == 2);
+		assert_int_equal(interval_set_has(stream_writer_have(r->w),
+					 s.batch[r->table][i].batch.sequence),
+			i == 0 || i == 2);
+	}
+	give(r, 1);
+	(void)stream_writer_finish(r->w);
+	assert_int_equal(times_in_files(&s, r->table, 1), 1);
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+}
+
 static int
 no_sync_dir(const char *path)
 {
@@ -827,6 +867,7 @@ main(void)
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_cut),
 		cmocka_unit_test(test_cut_again),
+		cmocka_unit_test(test_cut_of_damaged),
 		cmocka_unit_test(test_no_name),
 		cmocka_unit_test(test_quota),
 		cmocka_unit_test(test_quota_of_disk),
