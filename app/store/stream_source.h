@@ -59,6 +59,21 @@ uint64_t stream_source_sequence(const struct arrow_reader *r, size_t batch);
 const char *stream_source_fault(struct stream_source *s);
 
 /**
+ * Compare bodies with their CRC. They are read from the disk, not through the mapping, where the
+ * file can be read so: what it cannot read is an error then.
+ * @param which  numbers of those that are looked at
+ * @param bad    numbers of those that are wrong are added
+ * @param bytes  of the bodies that were read are added
+ * @return 0; -errno: one cannot be read; -ENOMEM
+ */
+int stream_source_check(struct stream_source *s, const struct interval_set *which,
+	struct interval_set *bad, uint64_t *bytes);
+
+/** Read all of a file, so that a disk that cannot read it is an error, and not the end of the
+ * process once it is mapped. @return 0; -errno; -ENOMEM */
+int stream_source_read_through(struct stream_source *s);
+
+/**
  * Name of the run, out of the name of one of its files: RUN_INCARNATION_NNNNNN_TABLE.arrow.
  * @return 0; -EINVAL: a file that has another name
  */
