@@ -819,6 +819,12 @@ work_up(struct store_connection *c, uint64_t now)
 	send_results(c);
 	if (state != c->said_state || now >= c->said + c->shared->heartbeat_ms)
 		send_status(c, state);
+	/* a batch came that is here, and was not in HELD: on the next connection it is */
+	if (stream_writer_in_doubt(c->run->writer[0]) ||
+		stream_writer_in_doubt(c->run->writer[1])) {
+		store_connection_refuse(c, SINK_REASON_BUSY);
+		return true;
+	}
 	if (c->pending > 0 || c->nb_results > 0)
 		return false;
 	if (c->shared->stopping)

@@ -346,7 +346,11 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	struct stream_file *f, *last;
 
 	if (interval_set_has(&w->known.have, item.sequence)) {
-		stream_writer_give_result(w, &item, SINK_DOUBLE);
+		/* whoever hears that it is a double lets go of it */
+		const bool unread = interval_set_has(&w->unread, item.sequence);
+
+		w->doubt |= unread;
+		stream_writer_give_result(w, &item, unread ? SINK_AGAIN : SINK_DOUBLE);
 		return;
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
@@ -444,6 +448,8 @@ stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH
 		message);
 	if (rc == 0 && message[0] != '\0')
 		stream_writer_say(w, true, message);
+	if (rc == 0)
+		rc = interval_set_add_all(&w->unread, &w->known.file[w->known.nb - 1].have);
 	/* the next one is later than copies, too */
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
@@ -499,6 +505,12 @@ stream_writer_begin_check(struct stream_writer *w, const struct interval_set *he
 	return stream_writer_finished(w);
 }
 
+bool
+stream_writer_in_doubt(const struct stream_writer *w)
+{
+	return w->doubt;
+}
+
 /* What was found, for the log. */
 static void
 say_rotten(const struct stream_writer *w, const struct interval_set *rotten, const char *message)
@@ -525,6 +537,7 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 
 	if (!stream_writer_settled(w))
 		return -EBUSY;
+	w->doubt = false;
 	if (interval_set_first_common(&w->known.have, held) == UINT64_MAX)
 		return 0;
 	if (!stream_writer_begin_check(w, held))
@@ -538,6 +551,8 @@ stream_writer_check(struct stream_writer *w, const struct interval_set *held, bo
 	if (rc < 0)
 		stream_writer_say(w, true, message);
 	error = interval_set_add_all(&w->rotten, &checked.rotten);
+	if (rc == 0 && error == 0)
+		error = interval_set_remove_all(&w->unread, held);
 	if (error == 0 && rotten != NULL)
 		error = interval_set_add_all(rotten, &checked.rotten);
 	interval_set_free(&checked.rotten);
@@ -586,5 +601,6 @@ stream_writer_close(struct stream_writer *w)
 	stream_known_free(&w->known);
 	interval_set_free(&w->taken);
 	interval_set_free(&w->rotten);
+	interval_set_free(&w->unread);
 	free(w);
 }

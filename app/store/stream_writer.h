@@ -176,6 +176,13 @@ bool stream_writer_begin_check(struct stream_writer *w, const struct interval_se
 int stream_writer_check(struct stream_writer *w, const struct interval_set *held, bool mark,
 	struct interval_set *rotten);
 
+/**
+ * Whether a batch was given that is here from before, and that stream_writer_check() has not looked
+ * at: it was given back, as nobody knows whether what is here is sound. stream_writer_check() ends
+ * that.
+ */
+bool stream_writer_in_doubt(const struct stream_writer *w);
+
 /** Begin to complete the files: threads do, and poll gives the results. */
 void stream_writer_begin_finish(struct stream_writer *w);
 

@@ -917,6 +917,36 @@ test_rot_of_open_files(void **state)
 	rot_and_return(false);
 }
 
+/* What the receiver did not say that it holds, and that is there from before, comes by surprise: it
+ * is no double until it has been read. */
+static void
+test_rot_by_surprise(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	hold_all_again();
+	rig_close_receiver();
+	rig_close_store(0);
+	rot(1, 1);
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_held() == 0);
+	assert_int_equal(rig_stats_of(0).doubles, 0);
+	assert_int_equal(rig_stats_of(0).found, 2 * nb - 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
 /* Of a run that has ended nothing is changed: who holds a batch that is damaged there keeps it. */
 static void
 test_rot_of_ended_run(void **state)
@@ -970,6 +1000,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_flipped_at_the_receiver, rig_begin_test),
 		cmocka_unit_test_setup(test_rot, rig_begin_test),
 		cmocka_unit_test_setup(test_rot_of_open_files, rig_begin_test),
+		cmocka_unit_test_setup(test_rot_by_surprise, rig_begin_test),
 		cmocka_unit_test_setup(test_rot_of_ended_run, rig_begin_test),
 	};
 

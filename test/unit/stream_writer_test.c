@@ -212,7 +212,13 @@ test_order(void **state)
 				seen[i]);
 		/* and takes nothing twice; its files have other names */
 		give(again, r->given[0].batch);
-		assert_int_equal(again->given[0].status, SINK_DOUBLE);
+		assert_int_equal(again->given[0].status, SINK_AGAIN);
+		assert_true(stream_writer_in_doubt(again->w));
+		/* ... once it has been read */
+		assert_int_equal(
+			stream_writer_check(again->w, stream_writer_have(again->w), true, NULL), 0);
+		give(again, r->given[0].batch);
+		assert_int_equal(again->given[1].status, SINK_DOUBLE);
 		stream_writer_close(again->w);
 		disk_free(disk);
 	}
