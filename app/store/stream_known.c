@@ -56,6 +56,12 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	rc = stream_source_open(&s, io, path, message);
 	if (rc < 0)
 		return rc;
+	if (!stream_source_is_ours(&s)) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: owner is another user: what it has does not count as stored", path);
+		stream_source_close(&s);
+		return -EXDEV;
+	}
 	rc = stream_source_list(&s.reader, &wanted, have);
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrow_crc.h"
@@ -55,6 +56,17 @@ stream_source_close(struct stream_source *s)
 {
 	arrow_reader_close(&s->reader);
 	(void)s->io->close(s->handle);
+}
+
+bool
+stream_source_is_ours(const struct stream_source *s)
+{
+	struct stat st;
+
+	if (s->io != &direct_io)
+		return true;
+	return fstat(direct_io_fd(s->handle), &st) == 0 &&
+		(st.st_uid == geteuid() || st.st_uid == 0);
 }
 
 uint64_t

@@ -36,6 +36,9 @@ int stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, c
 
 void stream_source_close(struct stream_source *s);
 
+/** Whether nobody but this user or root has made it, as far as that can be told. */
+bool stream_source_is_ours(const struct stream_source *s);
+
 /**
  * What a file has.
  * @param identity  whose batches they must be; its table NULL: out, those of the first batch (and
