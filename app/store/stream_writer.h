@@ -43,7 +43,8 @@ struct stream_quota {
 	const char *setting; /**< that says the limit, for who has to change it */
 };
 
-/** Look at the disk: `used` is what complete files of the producer have, and what is `open`. */
+/** Look at the disk: `used` is what files of the producer have that are complete, or were cut off,
+ * a block for each marker of an ended run, and what is `open`. */
 void stream_quota_renew(struct stream_quota *q);
 
 /** A batch to be written. */

@@ -553,7 +553,7 @@ test_quota_of_disk(void **state)
 	static const char *const runs[] = {"run_1-0000000000000007-00000000000000aa",
 		"run-1-0000000000000007-00000000000000ab",
 		"run_1-0000000000000008-0000000000000007", "0000000000000007"};
-	char root[] = "/tmp/stream_quota_XXXXXX", dir[128], file[160];
+	char root[] = "/tmp/stream_quota_XXXXXX", dir[128], file[300];
 	struct stream_quota q = {.producer = 7, .root = root, .open = 50};
 	unsigned int i;
 
@@ -566,6 +566,15 @@ test_quota_of_disk(void **state)
 	}
 	stream_quota_renew(&q);
 	assert_int_equal(q.used, 1000 + 16000 + 50);
+	/* what was cut off, and that a run has ended */
+	snprintf(dir, sizeof(dir), "%s/%s", root, runs[0]);
+	make_file(dir, "c.arrow.quarantine", 300);
+	make_file(dir, "c.arrow.quarantine.2", 20);
+	make_file(dir, ".ended-00000000000000aa", 0);
+	stream_quota_renew(&q);
+	assert_int_equal(q.used, 1000 + 16000 + 50 + 320 + SINK_BLOCK);
+	snprintf(file, sizeof(file), "rm %s/c.* %s/.ended*", dir, dir);
+	assert_int_equal(system(file), 0);
 	snprintf(file, sizeof(file), "%s/%s/a.arrow", root, runs[1]);
 	assert_int_equal(unlink(file), 0);
 	stream_quota_renew(&q);
