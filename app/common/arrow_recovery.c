@@ -11,9 +11,9 @@
 #include "arrow_tables.h"
 #include "direct_io.h"
 
-#define PART		 ".part"
-#define QUARANTINE	 ".quarantine"
-#define WRITE_MAX	 (UINT64_C(64) << 20) /* bytes of one write */
+#define PART	   ".part"
+#define QUARANTINE ".quarantine"
+#define WRITE_MAX  (UINT64_C(64) << 20) /* bytes of one write */
 
 /* A file holds one stream, ascending; what is missing another store may have.
  * @param last  the sound batch before it; NULL: there is none */

@@ -60,8 +60,7 @@ recover(char *path)
 	name = strrchr(path, '/');
 	snprintf(dir, sizeof(dir), "%.*s", name != NULL ? (int)(name - path) : 1,
 		name != NULL ? path : ".");
-	(void)arrow_recover_in(
-		NULL, folder, dir, name != NULL ? name + 1 : path, NULL, &report);
+	(void)arrow_recover_in(NULL, folder, dir, name != NULL ? name + 1 : path, NULL, &report);
 	close(folder);
 	print_report(NULL, &report);
 	if (report.state == ARROW_RECOVERY_DONE)

@@ -46,7 +46,7 @@ void left_rings_forget(struct left_rings *r);
 int left_rings_held(const struct left_rings *r, const struct arrow_identity *identity,
 	struct interval_set *held);
 
-/** Batches of a stream that are in files for good, and sound there. @return how many of them were held */
+/** Batches of a stream that are in files for good, and sound. @return how many of them were held */
 uint64_t left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
 	const struct interval_set *stored);
 

@@ -289,8 +289,8 @@ work_closing(struct store_connection *c)
 
 /* Intervals that come in several messages, of a table and then of the next one. */
 static enum sink_reason
-take_intervals(struct interval_set sets[SINK_TABLES], unsigned int *table,
-	const struct sink_intervals *m)
+take_intervals(
+	struct interval_set sets[SINK_TABLES], unsigned int *table, const struct sink_intervals *m)
 {
 	struct interval_set *set = &sets[m->table];
 	uint32_t i;

@@ -58,7 +58,8 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 		return rc;
 	if (!stream_source_is_ours(&s)) {
 		snprintf(message, PATH_MAX,
-			"%.3000s: owner is another user: what it has does not count as stored", path);
+			"%.3000s: owner is another user: what it has does not count as stored",
+			path);
 		stream_source_close(&s);
 		return -EXDEV;
 	}
@@ -102,8 +103,8 @@ common_of(const struct interval_set *a, const struct interval_set *b, struct int
 }
 
 /*
- * What is wrong in a complete file is marked: recovery finds it by its CRC, and writes a footer that
- * says so. A crash in between leaves a `.part`, of which recovery makes the same.
+ * What is wrong in a complete file is marked: recovery finds it by its CRC, and writes a footer
+ * that says so. A crash in between leaves a `.part`, of which recovery makes the same.
  * @param have  out: what the file has then
  */
 static int
@@ -299,8 +300,7 @@ copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 
 	if (above < stream_known_number(k))
 		above = stream_known_number(k);
-	rc = stream_copy(
-		io, slices, identity, k->file[file].path, alone, above, copy, message);
+	rc = stream_copy(io, slices, identity, k->file[file].path, alone, above, copy, message);
 	if (copy[0] == '\0')
 		return rc;
 	error = stream_known_add(k, copy, alone, false);
@@ -400,8 +400,8 @@ find_doubles(const struct stream_known_file *f, const struct arrow_io_ops *io, c
 	if (rc == 0 && d->both.nb > 0)
 		d->from = d->both.at[0].first;
 	if (rc == 0 && d->from > 0)
-		rc = interval_set_remove(&d->save, 0, d->from < UINT64_MAX ? d->from - 1
-									   : UINT64_MAX - 1);
+		rc = interval_set_remove(
+			&d->save, 0, d->from < UINT64_MAX ? d->from - 1 : UINT64_MAX - 1);
 	return rc < 0 ? rc : 1;
 }
 

@@ -188,8 +188,8 @@ stream_source_check(struct stream_source *s, const struct interval_set *which,
 			continue;
 		crc = 0;
 		if (s->io == &direct_io)
-			rc = read_bytes(direct_io_fd(s->handle), b->body - r->data, b->body_length,
-				&crc);
+			rc = read_bytes(
+				direct_io_fd(s->handle), b->body - r->data, b->body_length, &crc);
 		else
 			crc = arrow_crc32c(0, b->body, b->body_length);
 		*bytes += b->body_length;
@@ -204,9 +204,8 @@ stream_source_read_through(struct stream_source *s)
 {
 	uint32_t crc = 0;
 
-	return s->io == &direct_io
-		? read_bytes(direct_io_fd(s->handle), 0, s->reader.size, &crc)
-		: 0;
+	return s->io == &direct_io ? read_bytes(direct_io_fd(s->handle), 0, s->reader.size, &crc)
+				   : 0;
 }
 
 int

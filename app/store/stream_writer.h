@@ -93,7 +93,7 @@ struct stream_stats {
 	uint64_t checked_bytes;
 	uint64_t rotten;   /**< of them, found damaged: not had any more */
 	uint64_t repaired; /**< of these, stored again */
-	uint64_t files;	  /**< begun */
+	uint64_t files;	   /**< begun */
 	uint64_t complete;
 	uint64_t syncs; /**< group commits, and the last one of each file */
 	uint64_t outages;

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from cases import wait, want
-from chain import batches, files, held, nb_batches, parts, stored
+from chain import batches as batches_of, files, held, nb_batches, parts, stored
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
@@ -183,7 +183,7 @@ def check_ring(store, chain, left, there):
 def rot(directory, wanted=None):
     """Flip a bit in the body of a batch, (incarnation, table, sequence)."""
     for incarnation, table, path in files(directory):
-        for batch in batches(path):
+        for batch in batches_of(path):
             if wanted not in (None, (incarnation, table, batch.sequence)):
                 continue
             with open(path, 'r+b') as stream:

@@ -833,8 +833,7 @@ rot(unsigned int table, unsigned int k)
 				continue;
 			byte = r.batches[at].body[5] ^ 16;
 			fd = open(tree.path[i], O_WRONLY);
-			assert_int_equal(
-				pwrite(fd, &byte, 1, r.batches[at].body + 5 - r.data), 1);
+			assert_int_equal(pwrite(fd, &byte, 1, r.batches[at].body + 5 - r.data), 1);
 			assert_int_equal(fsync(fd), 0);
 			close(fd);
 			nb++;

@@ -882,9 +882,9 @@ check_and_give(struct rig *r, const bool *wanted)
 
 	for (i = 0; i < s.nb[r->table]; i++)
 		if (wanted[i])
-			assert_int_equal(interval_set_add(&held,
-						 s.batch[r->table][i].batch.sequence,
-						 s.batch[r->table][i].batch.sequence),
+			assert_int_equal(
+				interval_set_add(&held, s.batch[r->table][i].batch.sequence,
+					s.batch[r->table][i].batch.sequence),
 				0);
 	assert_int_equal(stream_writer_check(r->w, &held, true, NULL), 0);
 	interval_set_free(&held);

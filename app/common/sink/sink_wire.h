@@ -180,7 +180,8 @@ struct sink_intervals {
 };
 static_assert(sizeof(struct sink_intervals) == 24, "layout");
 #define SINK_INTERVALS_MAX ((SINK_MESSAGE_MAX - 24) / 16)
-#define SINK_MOVED_MAX	   (1u << 16) /**< intervals of a table, and batches of HELD: a receiver holds no more */
+#define SINK_MOVED_MAX \
+	(1u << 16) /**< intervals of a table, and batches of HELD: a receiver holds no more */
 
 enum sink_region_kind {
 	SINK_REGION_METADATA, /**< SINK_ENTRY_BYTES each, of all tables */
