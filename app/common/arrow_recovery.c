@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +18,6 @@
 #define PART		 ".part"
 #define HOLES_MAX	 (UINT64_C(1) << 30) /* bytes that need not be allocated, */
 #define HOLES_TIMES	 64		     /* and for each one that is (compression) */
-#define CALIBRATION_PART "_calibration.bin.part"
 
 static const char unreadable[] = "the disk cannot read it";
 
@@ -720,62 +718,4 @@ arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
 	report->error = 0;
 	snprintf(report->message, sizeof(report->message), "is gone");
 	return 0;
-}
-
-/* A copy of a calibration that was not completed is worth nothing. */
-static void
-remove_calibration(const struct arrow_io_ops *io, const char *path)
-{
-	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
-	void *handle;
-
-	if (io->open(&handle, &how) < 0)
-		return;
-	(void)io->remove(path);
-	(void)io->close(handle);
-}
-
-static int
-is_part(const struct dirent *entry)
-{
-	return !arrow_name_is_hidden(entry->d_name) &&
-		(arrow_name_is_part(entry->d_name) ||
-			arrow_name_ends(entry->d_name, CALIBRATION_PART));
-}
-
-int
-arrow_recover_dir(
-	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg)
-{
-	struct arrow_recovery *r;
-	struct dirent **entry;
-	char path[PATH_MAX];
-	int i, nb, failed = 0;
-
-	if (io == NULL)
-		io = &direct_io;
-	nb = scandir(dir, &entry, is_part, alphasort);
-	if (nb < 0)
-		return errno == ENOENT ? 0 : -errno;
-	r = malloc(sizeof(*r));
-	for (i = 0; i < nb; i++) {
-		if (snprintf(path, sizeof(path), "%s/%s", dir, entry[i]->d_name) <
-				(int)sizeof(path) &&
-			r != NULL) {
-			if (arrow_name_ends(path, CALIBRATION_PART)) {
-				remove_calibration(io, path);
-			} else {
-				(void)arrow_recover_file(io, path, r);
-				failed += r->state == ARROW_RECOVERY_FAILED;
-				if (report != NULL)
-					report(arg, r);
-			}
-		}
-		free(entry[i]);
-	}
-	free(entry);
-	if (r == NULL)
-		return -ENOMEM;
-	free(r);
-	return failed;
 }

@@ -135,8 +135,11 @@ typedef void (*arrow_recovery_report)(void *arg, const struct arrow_recovery *re
 /**
  * Recover all `.arrow.part` files of a directory, by name; remove calibration files that were not
  * completed (`_calibration.bin.part`).
+ * Files that another user made or could change are left alone, with a report (recover_dir.h).
+ * @param io   NULL: direct_io
  * @param dir  that it does not exist is no error: there is nothing to recover
- * @return files that are still `.part` and not busy; -errno of opendir(3)
+ * @return files that are still `.part` and not busy; -EPERM: a folder that others can write to, and
+ *   that is not sticky, or another user's, with a report; -errno of open(2)
  */
 int arrow_recover_dir(
 	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);

@@ -2,7 +2,9 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
+#include <iconv.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,25 +24,35 @@ struct reading {
 	void *arg;
 };
 
+/* By iconv, whose UTF-8 is built in: machines without locales have no "C.UTF-8". */
+static bool
+is_utf8(const char *text)
+{
+	const iconv_t cd = iconv_open("WCHAR_T", "UTF-8");
+	char *in = (char *)(uintptr_t)text; /* iconv() does not write to it */
+	size_t left = strlen(text);
+	size_t rc;
+
+	if (cd == (iconv_t)-1)
+		return false;
+	do {
+		wchar_t wide[64];
+		char *out = (char *)wide;
+		size_t room = sizeof(wide);
+
+		rc = iconv(cd, &in, &left, &out, &room);
+	} while (rc == (size_t)-1 && errno == E2BIG);
+	iconv_close(cd);
+	return rc != (size_t)-1;
+}
+
 bool
 ini_is_text(const char *text)
 {
 	static const char controls[] =
 		"\1\2\3\4\5\6\7\10\13\14\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177";
-	const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-	mbstate_t state = {0};
-	const char *p = text;
-	locale_t before;
-	bool is_text;
 
-	if (utf8 == (locale_t)0)
-		return false;
-	before = uselocale(utf8);
-	is_text = mbsrtowcs(NULL, &p, 0, &state) != (size_t)-1 &&
-		text[strcspn(text, controls)] == '\0';
-	uselocale(before);
-	freelocale(utf8);
-	return is_text;
+	return is_utf8(text) && text[strcspn(text, controls)] == '\0';
 }
 
 static char *

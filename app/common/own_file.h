@@ -15,6 +15,7 @@
 
 /** Modes of what is created, on purpose: the umask can take rights away, and never adds any. */
 #define OWN_FILE_MODE	0644 /**< of results, which others may read */
+#define OWN_FILE_OTHERS 022  /**< mode bits that they may not have */
 #define OWN_FOLDER_MODE 0755
 #define OWN_SECRET_MODE 0600 /**< of what nobody else may read or write */
 

@@ -120,6 +120,29 @@ count_released(const struct egress *e, unsigned int index)
 	return batches;
 }
 
+/* What is held and in a file is about to be released: it is sound there, or the file does not have
+ * it any more. */
+static int
+check_spilled(const struct egress *e, unsigned int index)
+{
+	struct interval_set held[SINK_TABLES] = {0};
+	struct retention_batch b;
+	uint32_t batch, at = 0;
+	unsigned int i;
+	int rc = 0;
+
+	while (rc == 0 && (batch = retention_walk(e->ring, &at)) != UINT32_MAX) {
+		if (retention_get(e->ring, batch, &b) && b.run == index)
+			rc = interval_set_add(&held[b.table], b.sequence, b.sequence);
+	}
+	for (i = 0; i < SINK_TABLES; i++) {
+		if (rc == 0)
+			rc = spill_check(e->spill, index, i, &held[i]);
+		interval_set_free(&held[i]);
+	}
+	return rc;
+}
+
 /* What was spilled and released is there, or some of it was imported since. The ring's batches do
  * not tell, as those that nobody doubted are forgotten; how many there must be does. */
 static int
@@ -130,6 +153,8 @@ adopt_run(struct egress *e, unsigned int index, const struct retention_run *run)
 
 	if (e->spill != NULL) {
 		rc = spill_adopt_run(e->spill, index, run);
+		if (rc == 0)
+			rc = check_spilled(e, index);
 		if (rc < 0)
 			return rc;
 		batches = count_released(e, index);

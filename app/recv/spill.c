@@ -280,6 +280,14 @@ spill_adopt_run(struct spill *s, unsigned int run, const struct retention_run *f
 	return rc;
 }
 
+int
+spill_check(struct spill *s, unsigned int run, unsigned int table, const struct interval_set *held)
+{
+	const struct spill_run *r = &s->run[run];
+
+	return r->open ? stream_writer_check(r->writer[table], held, true, NULL) : 0;
+}
+
 bool
 spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t sequence)
 {

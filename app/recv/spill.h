@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <sched.h>
 
+#include "sink/interval_set.h"
 #include "sink/retention.h"
 
 #define SPILL_BATCHES 64 /**< that it has without a result, at most */
@@ -59,6 +60,14 @@ bool spill_was(const struct spill *s, const struct retention_run *run);
  * @return 0 or -errno (logged)
  */
 int spill_adopt_run(struct spill *s, unsigned int run, const struct retention_run *from);
+
+/**
+ * Of a run that was adopted: read batches that the ring holds and that its files have. What is
+ * damaged there is marked, and the files do not have it any more. Takes as long as the disk takes
+ * to read them. @return 0; -errno: it is not known of all of them
+ */
+int spill_check(
+	struct spill *s, unsigned int run, unsigned int table, const struct interval_set *held);
 
 /** Of a run that was adopted. @return whether a batch is in its files, for good */
 bool spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t sequence);

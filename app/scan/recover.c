@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <libgen.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "arrow_recovery.h"
+#include "own_file.h"
 #include "recover.h"
+#include "recover_dir.h"
 
 static void
 print_report(void *arg, const struct arrow_recovery *r)
@@ -22,13 +25,23 @@ print_report(void *arg, const struct arrow_recovery *r)
 	fprintf(stderr, "%s %s: %s\n", states[r->state], r->path, r->message);
 }
 
+/* That of a file. */
+static int
+open_folder(const char *path, char message[PATH_MAX])
+{
+	char copy[PATH_MAX];
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	return own_folder_open(dirname(copy), OWN_FOLDER_DATA, message);
+}
+
 int
 recover(char *path)
 {
+	char dir[PATH_MAX], message[PATH_MAX], *part = strrchr(path, '.'), *name;
 	struct arrow_recovery report;
-	char *part = strrchr(path, '.');
 	struct stat st;
-	int rc;
+	int folder, rc;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		rc = arrow_recover_dir(NULL, path, print_report, NULL);
@@ -39,7 +52,16 @@ recover(char *path)
 	/* a complete one needs nothing */
 	if (part == NULL || strcmp(part, ".part") != 0)
 		return 0;
-	(void)arrow_recover_file(NULL, path, &report);
+	folder = open_folder(path, message);
+	if (folder < 0) {
+		fprintf(stderr, "braggline-scan: %s\n", message);
+		return folder;
+	}
+	name = strrchr(path, '/');
+	snprintf(dir, sizeof(dir), "%.*s", name != NULL ? (int)(name - path) : 1,
+		name != NULL ? path : ".");
+	(void)arrow_recover_in(NULL, folder, dir, name != NULL ? name + 1 : path, NULL, &report);
+	close(folder);
 	print_report(NULL, &report);
 	if (report.state == ARROW_RECOVERY_DONE)
 		*part = '\0';

@@ -23,8 +23,9 @@ static const char help[] =
 	"       braggline-store import [OPTION...] --config FILE [--set S.KEY=VALUE]... SOURCE...\n"
 	"Batches of a SOURCE - a directory that a receiver has spilled to, a file of it, or a\n"
 	"retention ring that it has left - into the files of a store, DIR or [files]\n"
-	"directory. What is there already is not stored again. Files of a source are removed,\n"
-	"and batches of a ring released, once they are durable. The store must be stopped.\n"
+	"directory. What is there already is read, and not stored again unless it is damaged.\n"
+	"Files of a source are removed, and batches of a ring released, once they are durable.\n"
+	"The store must be stopped.\n"
 	"\n"
 	"A receiver holds what it has spilled until no store may have to cut it off. What a\n"
 	"ring that is a source had given to stores may be in their files as well, and they are\n"
@@ -143,6 +144,13 @@ work(struct job *j, char **source, char **files)
 	for (i = 0; i < j->rings.nb; i++) {
 		if (import_ring(&j->import, j->rings.ring[i]) < 0)
 			status = EXIT_FAILURE;
+	}
+	if (n->rotten > 0) {
+		AUDIT(WARNING, "import damaged=%" PRIu64 " user=%u directory=%s", n->rotten,
+			getuid(), j->import.root);
+		printf("%" PRIu64 " batches that were there are damaged: the copies of the sources "
+		       "are stored\n",
+			n->rotten);
 	}
 	printf("%" PRIu64 " batches stored, %" PRIu64 " were there, %" PRIu64
 	       " stay where they were\n",

@@ -121,6 +121,30 @@ find_identity(struct job *j, const char *dir)
 	return rc == 0 || rc == -ENOENT ? EXIT_SUCCESS : fail(message);
 }
 
+/* What is in files for good, and was read there, need not be held. */
+static int
+release(struct job *j, struct reconcile_stream *s)
+{
+	struct interval_set held = {0}, sound = {0};
+	uint64_t rotten = 0;
+	int rc;
+
+	rc = left_rings_held(&j->rings, &s->identity, &held);
+	if (rc == 0 && held.nb > 0)
+		rc = reconcile_check(&j->reconcile, s, &held, &sound, &rotten);
+	if (rc == 0)
+		(void)left_rings_release(&j->rings, &s->identity, &sound);
+	if (rotten > 0)
+		AUDIT(WARNING,
+			"reconcile damaged=%" PRIu64 " user=%u producer=%" PRIu64 " run=%016" PRIx64
+			" incarnation=%016" PRIx64 " table=%s",
+			rotten, getuid(), s->identity.producer, s->identity.run,
+			s->identity.incarnation, s->identity.table);
+	interval_set_free(&held);
+	interval_set_free(&sound);
+	return rc < 0 || rotten > 0 ? -EBADMSG : 0;
+}
+
 static int
 work(struct job *j, char **dir)
 {
@@ -154,9 +178,8 @@ work(struct job *j, char **dir)
 	/* whatever became of other streams: a store that has lost its copy of one that is held
 	 * would be sent it again */
 	for (i = 0; i < r->nb && !r->dry_run; i++)
-		if (r->stream[i].result == 0)
-			(void)left_rings_release(
-				&j->rings, &r->stream[i].identity, &r->stream[i].all);
+		if (r->stream[i].result == 0 && release(j, &r->stream[i]) < 0)
+			rc = -EBADMSG;
 	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
 	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
 		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,

@@ -196,6 +196,26 @@ find_stream(struct import *s, const struct arrow_identity *id, const char *run,
 	return t;
 }
 
+/*
+ * What is there already is about to be the only copy: it is read. What is damaged is marked, and
+ * stored again.
+ */
+static int
+check_there(struct import *s, const struct import_stream *t, const struct interval_set *held)
+{
+	struct stream_stats before, now;
+	int rc;
+
+	stream_writer_stats_get(t->writer, &before);
+	rc = stream_writer_check(t->writer, held, true, NULL);
+	stream_writer_stats_get(t->writer, &now);
+	s->counts.rotten += now.rotten - before.rotten;
+	if (rc < 0)
+		say(s, true, "run %s: what is there of %s is not known to be sound: %s", t->run,
+			t->identity.table, strerror(-rc));
+	return rc;
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* All that it has is stored: it goes, and its directory if nothing else is in it. */
@@ -248,8 +268,8 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	rc = arrow_recovery_scan(&source->reader);
 	if (rc == 0)
 		rc = stream_source_list(&source->reader, &identity, &have);
-	interval_set_free(&have);
 	if (rc < 0) {
+		interval_set_free(&have);
 		say(s, true, "%s: %s", source->path,
 			rc == -EXDEV ? "batches of no stream, or of several" : strerror(-rc));
 		return rc == -EXDEV ? -EBADMSG : rc;
@@ -258,8 +278,10 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	if (identity.table == NULL)
 		return say_damage(s, source);
 	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
-	if (t == NULL)
-		return -EIO;
+	rc = t != NULL ? check_there(s, t, &have) : -EIO;
+	interval_set_free(&have);
+	if (rc < 0)
+		return rc;
 	given = stream_source_copy(source, t->writer, NULL);
 	if (given >= 0 && s->counts.failed == before.failed) {
 		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " were there",
@@ -318,6 +340,44 @@ stream_of(struct import *s, const struct retention_batch *b)
 		s, &identity, run.name, run.schema[b->table], run.schema_bytes[b->table]);
 }
 
+/* Those of a stream that are held. */
+static int
+list_held(struct import *s, const struct import_stream *t, struct interval_set *held)
+{
+	struct retention_batch b;
+	uint32_t number, at = 0;
+	int rc = 0;
+
+	while (rc == 0 && (number = retention_walk(s->ring, &at)) != UINT32_MAX) {
+		if (retention_get(s->ring, number, &b) && stream_of(s, &b) == t)
+			rc = interval_set_add(held, b.sequence, b.sequence);
+	}
+	return rc;
+}
+
+/* Whatever streams the ring has: before anything of it is written, as all must be settled. */
+static int
+check_held(struct import *s)
+{
+	struct interval_set held = {0};
+	struct retention_batch b;
+	uint32_t number, at = 0;
+	int rc = 0;
+	size_t i;
+
+	while ((number = retention_walk(s->ring, &at)) != UINT32_MAX) {
+		if (retention_get(s->ring, number, &b) && stream_of(s, &b) == NULL)
+			return -EIO;
+	}
+	for (i = 0; i < s->nb && rc == 0; i++) {
+		rc = list_held(s, s->stream[i], &held);
+		if (rc == 0)
+			rc = check_there(s, s->stream[i], &held);
+		interval_set_free(&held);
+	}
+	return rc;
+}
+
 /* Oldest first. */
 static int
 copy_held(struct import *s, uint32_t *nb)
@@ -364,7 +424,9 @@ import_ring(struct import *s, struct retention *ring)
 	int rc;
 
 	s->ring = ring;
-	rc = copy_held(s, &nb);
+	rc = check_held(s);
+	if (rc == 0)
+		rc = copy_held(s, &nb);
 	for (i = 0; i < s->nb; i++)
 		(void)stream_writer_finish(s->stream[i]->writer);
 	s->ring = NULL;

@@ -4,7 +4,8 @@
  * Batches that a receiver has spilled to files, or that are held in a retention ring that it has
  * left, into the files of a store's directory. What is there already is not stored again, so it can
  * be done again whenever it was interrupted. A source is removed, or its batches released, once
- * what it has is durable. One thread.
+ * what it has is durable. What is there already counts only if its body is right where it is: each
+ * is read, and one that is damaged is stored again. One thread.
  */
 #ifndef IMPORT_H
 #define IMPORT_H
@@ -18,6 +19,7 @@ struct import_counts {
 	uint64_t stored;
 	uint64_t doubles; /**< that were there */
 	uint64_t failed;  /**< that stay where they are */
+	uint64_t rotten;  /**< that were there, and damaged */
 };
 
 /** A stream that is imported. */

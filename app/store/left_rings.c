@@ -83,20 +83,46 @@ left_rings_forget(struct left_rings *r)
 	}
 }
 
+static bool
+is_of(struct retention *ring, uint32_t batch, const struct arrow_identity *id,
+	struct retention_batch *b)
+{
+	struct retention_run run;
+
+	return retention_get(ring, batch, b) && retention_run_get(ring, b->run, &run) &&
+		run.run == id->run && run.incarnation == id->incarnation &&
+		strcmp(arrow_table_name(b->table), id->table) == 0;
+}
+
+int
+left_rings_held(const struct left_rings *r, const struct arrow_identity *identity,
+	struct interval_set *held)
+{
+	struct retention_batch b;
+	uint32_t batch, at;
+	unsigned int i;
+	int rc = 0;
+
+	for (i = 0; i < r->nb && rc == 0; i++) {
+		if (retention_producer(r->ring[i]) != identity->producer)
+			continue;
+		for (at = 0; rc == 0 && (batch = retention_walk(r->ring[i], &at)) != UINT32_MAX;)
+			if (is_of(r->ring[i], batch, identity, &b))
+				rc = interval_set_add(held, b.sequence, b.sequence);
+	}
+	return rc;
+}
+
 static uint64_t
 release(struct retention *ring, const struct arrow_identity *id, const struct interval_set *stored)
 {
 	struct retention_batch b;
-	struct retention_run run;
 	uint64_t released = 0;
 	uint32_t batch, at = 0;
 
 	/* in the order of files: see sink_sender_release_found() */
 	while ((batch = retention_walk(ring, &at)) != UINT32_MAX) {
-		if (!retention_get(ring, batch, &b) || !retention_run_get(ring, b.run, &run) ||
-			run.run != id->run || run.incarnation != id->incarnation ||
-			strcmp(arrow_table_name(b.table), id->table) != 0 ||
-			!interval_set_has(stored, b.sequence))
+		if (!is_of(ring, batch, id, &b) || !interval_set_has(stored, b.sequence))
 			continue;
 		retention_release(ring, batch);
 		released++;

@@ -42,7 +42,11 @@ void left_rings_say_others(const struct left_rings *r, const uint64_t *identity,
  */
 void left_rings_forget(struct left_rings *r);
 
-/** Batches of a stream that are in files for good. @return how many of them were held */
+/** Numbers of a stream's batches that are held. @return 0; -ENOMEM */
+int left_rings_held(const struct left_rings *r, const struct arrow_identity *identity,
+	struct interval_set *held);
+
+/** Batches of a stream that are in files for good, and sound. @return how many of them were held */
 uint64_t left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
 	const struct interval_set *stored);
 

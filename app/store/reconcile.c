@@ -225,6 +225,7 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 	uint64_t cut = 0;
 	int rc = 0;
 
+	copy[0] = '\0';
 	say(r, false,
 		"%s: %s at batch %" PRIu64 ": %" PRIu64 " batches, %" PRIu64 " of them copied",
 		k->file[c->file].path, r->dry_run ? "would be cut off" : "cut off", c->from,
@@ -242,6 +243,9 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 		if (rc < 0)
 			say(r, true, "%s", message);
 	}
+	/* from here on it is one of its files */
+	if (rc == 0 && copy[0] != '\0')
+		rc = stream_known_add(k, copy, &c->alone, false);
 	if (rc == 0) {
 		r->cut += c->gone;
 		r->copied += alone;
@@ -285,4 +289,35 @@ reconcile_run(struct reconcile *r)
 			first = r->stream[i].result;
 	}
 	return first;
+}
+
+int
+reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
+	const struct interval_set *held, struct interval_set *sound, uint64_t *rotten)
+{
+	struct stream_checked checked = {0};
+	char message[PATH_MAX];
+	size_t i, k;
+	int rc;
+
+	rc = stream_known_check(
+		&stream->known, r->io, &stream->identity, held, false, &checked, message);
+	if (rc < 0)
+		say(r, true, "%s", message);
+	*rotten = interval_set_count(&checked.rotten);
+	for (i = 0; i < checked.rotten.nb; i++)
+		say(r, true,
+			"%s of run %016" PRIx64 ": batches %" PRIu64 " to %" PRIu64
+			" are damaged in their file, and stay in the ring: import it",
+			stream->identity.table, stream->identity.run, checked.rotten.at[i].first,
+			checked.rotten.at[i].last);
+	interval_set_free(&checked.rotten);
+	for (i = 0; i < stream->known.nb && rc == 0; i++) {
+		const struct interval_set *have = &stream->known.file[i].have;
+
+		for (k = 0; k < held->nb && rc == 0; k++)
+			rc = interval_set_add_common(
+				sound, have, held->at[k].first, held->at[k].last);
+	}
+	return rc;
 }

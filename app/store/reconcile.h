@@ -67,4 +67,14 @@ uint64_t reconcile_doubles(const struct reconcile_stream *s);
  */
 int reconcile_run(struct reconcile *r);
 
+/**
+ * After that: read those batches of a stream that somebody else still holds, and would let go of.
+ * Nothing is changed on the disk.
+ * @param sound   gets those that a file has, as they were written
+ * @param rotten  out: how many are damaged in their file
+ * @return 0; -errno: it is not known of all of them (said)
+ */
+int reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
+	const struct interval_set *held, struct interval_set *sound, uint64_t *rotten);
+
 #endif /* RECONCILE_H */

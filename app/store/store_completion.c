@@ -18,11 +18,10 @@
 #include <rte_log.h>
 
 #include "arrow_name.h"
-#include "arrow_recovery.h"
 #include "arrow_slices.h"
-#include "direct_io.h"
 #include "fail_point.h"
 #include "own_file.h"
+#include "recover_dir.h"
 #include "store_completion.h"
 #include "stream_source.h"
 
@@ -34,6 +33,8 @@ RTE_LOG_REGISTER(store_completion_logtype, braggline.store.completion, NOTICE);
 #define RETRY_MS  10000
 #define NICE	  10
 #define CHUNK	  (1u << 20)
+
+#define REFUSED_MAX 16 /* lines of the log that name what is refused, at a start */
 
 /* ioprio_set(2) has no header: of this thread, best effort, the lowest of eight */
 #define IOPRIO_WHO_PROCESS 1
@@ -49,7 +50,6 @@ struct leftover {
 
 struct store_completion {
 	struct store_completion_config config;
-	const struct arrow_io_ops *io;
 	uint64_t begin_at; /* ns */
 	pthread_t thread;
 	pthread_mutex_t lock; /* of all that follows */
@@ -91,39 +91,86 @@ add(struct store_completion *c, const struct leftover *f)
 	return 0;
 }
 
+/* Another user's folder or file, or one that he could change: it is left alone. */
+static void
+refuse(struct store_completion *c, const char *message)
+{
+	if (c->stats.refused++ < REFUSED_MAX)
+		LOG(WARNING, "left alone: %s\n", message);
+	else if (c->stats.refused == REFUSED_MAX + 1)
+		LOG(WARNING, "more of that is left alone, and not named\n");
+}
+
+static bool
+is_ours(struct store_completion *c, int folder, const char *name, const char *path)
+{
+	char message[PATH_MAX];
+	const int fd = own_file_open(folder, name, O_RDONLY, 0);
+	bool ours;
+
+	if (fd == -ENOENT)
+		return false;
+	if (fd < 0)
+		snprintf(message, sizeof(message), "%.3000s: %s", path, own_file_error(fd));
+	ours = fd >= 0 && own_file_check(fd, path, OWN_FILE_OTHERS, message) == 0;
+	if (!ours)
+		refuse(c, message);
+	if (fd >= 0)
+		close(fd);
+	return ours;
+}
+
+static int
+list_file(struct store_completion *c, int folder, const char *dir, const char *name)
+{
+	struct leftover f = {.dir = strlen(dir)};
+	char path[PATH_MAX];
+	struct stat st;
+	int ret;
+
+	if (!arrow_name_is_part(name) || arrow_name_is_hidden(name) ||
+		snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path) ||
+		!is_ours(c, folder, name, path) ||
+		fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	f.path = strdup(path);
+	f.bytes = st.st_size;
+	f.written = st.st_mtim;
+	ret = f.path != NULL ? add(c, &f) : -ENOMEM;
+	if (ret < 0)
+		free(f.path);
+	return ret;
+}
+
 /* Incomplete files of a run's directory; one that is none, or cannot be read, has none. */
 static int
 list_run(struct store_completion *c, int root, const char *name)
 {
-	const int fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	char path[PATH_MAX], message[PATH_MAX];
 	const struct dirent *entry;
-	char path[PATH_MAX];
-	struct leftover f;
 	struct stat st;
-	int ret = 0;
+	DIR *dir;
+	int fd, folder, ret = 0;
 
-	if (dir == NULL) {
-		if (fd >= 0)
-			close(fd);
+	/* what is no folder, a link to one among them, is no run's */
+	if (fstatat(root, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISREG(st.st_mode) ||
+		snprintf(path, sizeof(path), "%s/%s", c->config.root, name) >= (int)sizeof(path))
+		return 0;
+	folder = own_folder_open(path, OWN_FOLDER_RUN, message);
+	if (folder < 0) {
+		if (folder != -ENOENT)
+			refuse(c, message);
 		return 0;
 	}
-	while (ret == 0 && (entry = readdir(dir)) != NULL) {
-		if (!arrow_name_is_part(entry->d_name) || arrow_name_is_hidden(entry->d_name) ||
-			fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-			!S_ISREG(st.st_mode) ||
-			snprintf(path, sizeof(path), "%s/%s/%s", c->config.root, name,
-				entry->d_name) >= (int)sizeof(path))
-			continue;
-		f = (struct leftover){.path = strdup(path),
-			.dir = strlen(path) - strlen(entry->d_name) - 1,
-			.bytes = st.st_size,
-			.written = st.st_mtim};
-		ret = f.path != NULL ? add(c, &f) : -ENOMEM;
-		if (ret < 0)
-			free(f.path);
-	}
-	closedir(dir);
+	fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = fd >= 0 ? fdopendir(fd) : NULL;
+	while (dir != NULL && ret == 0 && (entry = readdir(dir)) != NULL)
+		ret = list_file(c, folder, path, entry->d_name);
+	if (dir != NULL)
+		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
+	close(folder);
 	return ret;
 }
 
@@ -211,14 +258,14 @@ take(struct store_completion *c)
  * what is read lies in the page cache then.
  */
 static int
-read_through(struct store_completion *c, const char *path, int *fd)
+read_through(struct store_completion *c, int folder, const char *name, int *fd)
 {
 	uint8_t *chunk;
 	uint64_t at = 0;
 	ssize_t n;
 	int ret = 0;
 
-	*fd = own_file_open(AT_FDCWD, path, O_RDONLY, 0);
+	*fd = own_file_open(folder, name, O_RDONLY, 0);
 	if (*fd < 0)
 		return *fd;
 	chunk = malloc(CHUNK);
@@ -238,27 +285,51 @@ read_through(struct store_completion *c, const char *path, int *fd)
 }
 
 static int
-complete(struct store_completion *c, const char *path, struct arrow_recovery *report)
+complete_in(struct store_completion *c, int folder, const struct leftover *f,
+	struct arrow_recovery *report)
 {
+	const char *name = f->path + f->dir + 1;
+	char dir[PATH_MAX];
 	int ret = 0, fd = -1;
 
-	*report = (struct arrow_recovery){0};
-	if (c->io == &direct_io)
-		ret = read_through(c, path, &fd);
-	if (ret < 0) {
+	if (c->config.io == NULL)
+		ret = read_through(c, folder, name, &fd);
+	/* what is not read for that is refused in a moment */
+	if (ret < 0 && ret != -ELOOP && ret != -EMEDIUMTYPE && ret != -EACCES) {
 		report->state = ARROW_RECOVERY_FAILED;
-		snprintf(report->path, sizeof(report->path), "%s", path);
 		snprintf(report->message, sizeof(report->message), "cannot be read: %s",
 			strerror(-ret));
 	} else {
 		FAIL_POINT("store.completing");
-		ret = arrow_recover_file_until(c->io, path, &c->stop, report);
+		snprintf(dir, sizeof(dir), "%.*s", (int)f->dir, f->path);
+		ret = arrow_recover_in(c->config.io, folder, dir, name, &c->stop, report);
 	}
 	if (fd >= 0) {
 		/* it was read once, and nobody is known to want it */
 		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 		close(fd);
 	}
+	return ret;
+}
+
+static int
+complete(struct store_completion *c, const struct leftover *f, struct arrow_recovery *report)
+{
+	char dir[PATH_MAX], message[PATH_MAX];
+	int ret, folder;
+
+	*report = (struct arrow_recovery){0};
+	snprintf(report->path, sizeof(report->path), "%s", f->path);
+	snprintf(dir, sizeof(dir), "%.*s", (int)f->dir, f->path);
+	/* it may be another one since it was listed */
+	folder = own_folder_open(dir, OWN_FOLDER_RUN, message);
+	if (folder < 0) {
+		report->state = ARROW_RECOVERY_FAILED;
+		snprintf(report->message, sizeof(report->message), "is left alone: %s", message);
+		return folder == -ENOENT ? folder : -EPERM;
+	}
+	ret = complete_in(c, folder, f, report);
+	close(folder);
 	return ret;
 }
 
@@ -287,6 +358,7 @@ account(struct store_completion *c, int ret, const struct arrow_recovery *report
 			report->path, report->message, c->stats.files, c->stats.bytes >> 20);
 	} else if (ret != -ENOENT) {
 		c->stats.failed++;
+		c->stats.refused += ret == -EPERM || report->error == -EPERM;
 		LOG(ERR, "%s stays incomplete: %s\n", f.path, report->message);
 	}
 	free(f.path);
@@ -306,7 +378,7 @@ work(struct store_completion *c)
 			continue;
 		}
 		pthread_mutex_unlock(&c->lock);
-		ret = complete(c, c->current.path, &report);
+		ret = complete(c, &c->current, &report);
 		pthread_mutex_lock(&c->lock);
 		account(c, ret, &report);
 		pthread_cond_broadcast(&c->changed);
@@ -357,7 +429,6 @@ store_completion_open(
 	if (c == NULL)
 		return -ENOMEM;
 	c->config = *config;
-	c->io = config->io != NULL ? config->io : &direct_io;
 	if (c->config.retry_ms == 0)
 		c->config.retry_ms = RETRY_MS;
 	pthread_mutex_init(&c->lock, NULL);

@@ -11,6 +11,10 @@
  * work on a file in it at once, and keeps the thread out until the claim is released. Files are
  * changed only by arrow_recover_file(), so that a crash at any moment is one that the next start
  * knows how to go on from.
+ *
+ * Of folders and files only those are worked at that nobody but this user, root and the group of
+ * the run's folder could have made (own_file.h, recover_dir.h). Both are checked when they are
+ * listed, and again when they are taken; what is refused is named in the log, and left alone.
  */
 #ifndef STORE_COMPLETION_H
 #define STORE_COMPLETION_H
@@ -25,7 +29,7 @@
 
 struct store_completion_config {
 	const char *root;	       /**< run directories are in it; the caller's */
-	const struct arrow_io_ops *io; /**< NULL: direct_io */
+	const struct arrow_io_ops *io; /**< NULL: direct_io, of files that are ours */
 	uint64_t grace_ms;	       /**< after the start */
 	uint64_t retry_ms;	       /**< a file that is locked is tried again; 0: 10 s */
 	void (*enter)(void);	       /**< the thread's first call; NULL: nothing */
@@ -36,7 +40,8 @@ struct store_completion_stats {
 	uint64_t files; /**< that are left */
 	uint64_t bytes; /**< of them */
 	uint64_t completed;
-	uint64_t failed; /**< stay `.part`: the log says why */
+	uint64_t failed;  /**< stay `.part`: the log says why */
+	uint64_t refused; /**< folders and files that another user made, or could change */
 };
 
 struct store_completion;

@@ -180,6 +180,8 @@ begin_settling(struct store_connection *c)
 	c->settle.runs = &c->shared->runs;
 	c->settle.run = c->run;
 	c->settle.moved = c->moved;
+	c->settle.held = c->held;
+	c->settle.rotten = c->rotten;
 	c->settle.bodies = &c->shared->bodies;
 	c->settle.bytes = c->bodies_size;
 	store_settle_begin(&c->settle);
@@ -207,6 +209,12 @@ account_cuts(struct store_connection *c)
 				arrow_table_name(i), set->at[k].first, set->at[k].last,
 				c->settle.dir);
 		interval_set_free(&c->settle.cut[i]);
+		set = &c->rotten[i];
+		for (k = 0; k < set->nb; k++)
+			AUDIT_CONN(WARNING, c, "damaged",
+				" table=%s batches=%" PRIu64 "-%" PRIu64 " directory=%s",
+				arrow_table_name(i), set->at[k].first, set->at[k].last,
+				c->settle.dir);
 	}
 }
 
@@ -221,6 +229,16 @@ end_settling(struct store_connection *c)
 	if (!c->run->used)
 		c->run = NULL;
 	return true;
+}
+
+void
+store_connection_repaired(struct store_connection *c, unsigned int table, uint64_t sequence)
+{
+	if (!interval_set_has(&c->rotten[table], sequence))
+		return;
+	(void)interval_set_remove(&c->rotten[table], sequence, sequence);
+	AUDIT_CONN(NOTICE, c, "repaired", " table=%s batch=%" PRIu64 " directory=%s",
+		arrow_table_name(table), sequence, c->settle.dir);
 }
 
 /* Queue pair, registrations, places; the run last, as the next connection waits for it. */
@@ -256,6 +274,8 @@ work_closing(struct store_connection *c)
 	for (i = 0; i < SINK_TABLES; i++) {
 		sink_stream_free(&c->stream[i]);
 		interval_set_free(&c->moved[i]);
+		interval_set_free(&c->held[i]);
+		interval_set_free(&c->rotten[i]);
 	}
 	sink_handshake_end(&c->handshake);
 	sink_identity_forget(&c->identity);
@@ -267,31 +287,60 @@ work_closing(struct store_connection *c)
 
 /* ---- what the receiver says ------------------------------------------------------------------ */
 
+/* Intervals that come in several messages, of a table and then of the next one. */
 static enum sink_reason
-take_moved(struct store_connection *c, const struct sink_intervals *m)
+take_intervals(
+	struct interval_set sets[SINK_TABLES], unsigned int *table, const struct sink_intervals *m)
 {
-	struct interval_set *set = &c->moved[m->table];
+	struct interval_set *set = &sets[m->table];
 	uint32_t i;
 
-	if (m->nb > 0 && (c->identity.rights & SINK_RIGHT_RECONCILE) == 0) {
-		c->shared->counters.moved_refused++;
-		return SINK_REASON_RIGHTS;
-	}
-	if (m->table < c->moved_table)
+	if (m->table < *table)
 		return SINK_REASON_ORDER;
 	/* ascending over messages as well: each goes behind the last one, which costs little */
 	if (m->nb > 0 && set->nb > 0 && m->interval[0].first <= set->at[set->nb - 1].last + 1)
 		return SINK_REASON_MALFORMED;
 	if (set->nb + m->nb > SINK_MOVED_MAX)
 		return SINK_REASON_MALFORMED;
-	c->moved_table = m->table;
+	*table = m->table;
 	for (i = 0; i < m->nb; i++) {
 		if (interval_set_add(set, m->interval[i].first, m->interval[i].last) < 0)
 			return SINK_REASON_FAILED;
 	}
-	if ((m->head.flags & SINK_MORE) == 0)
-		enter(c, STORE_SETTLING);
 	return SINK_REASON_NONE;
+}
+
+static enum sink_reason
+take_moved(struct store_connection *c, const struct sink_intervals *m)
+{
+	enum sink_reason reason;
+
+	if (m->nb > 0 && (c->identity.rights & SINK_RIGHT_RECONCILE) == 0) {
+		c->shared->counters.moved_refused++;
+		return SINK_REASON_RIGHTS;
+	}
+	if (c->moved_all)
+		return SINK_REASON_ORDER;
+	reason = take_intervals(c->moved, &c->moved_table, m);
+	c->moved_all = (m->head.flags & SINK_MORE) == 0;
+	return reason;
+}
+
+/* What the peer would release: each body of it that is here is going to be read. */
+static enum sink_reason
+take_held(struct store_connection *c, const struct sink_intervals *m)
+{
+	enum sink_reason reason;
+
+	if (!c->moved_all)
+		return SINK_REASON_ORDER;
+	reason = take_intervals(c->held, &c->held_table, m);
+	/* no more than a receiver can hold */
+	if (reason == SINK_REASON_NONE && interval_set_count(&c->held[m->table]) > SINK_MOVED_MAX)
+		reason = SINK_REASON_MALFORMED;
+	if (reason == SINK_REASON_NONE && (m->head.flags & SINK_MORE) == 0)
+		enter(c, STORE_SETTLING);
+	return reason;
 }
 
 /* A reason that is the peer's word is not counted as ours. */
@@ -309,6 +358,9 @@ take_session_message(struct store_connection *c, const struct sink_message *m)
 	switch ((enum sink_type)m->type) {
 	case SINK_MOVED:
 		return c->state == STORE_HEARING ? take_moved(c, (const struct sink_intervals *)m)
+						 : SINK_REASON_ORDER;
+	case SINK_HELD:
+		return c->state == STORE_HEARING ? take_held(c, (const struct sink_intervals *)m)
 						 : SINK_REASON_ORDER;
 	case SINK_STATUS:
 		return SINK_REASON_NONE;
@@ -441,11 +493,11 @@ send_status(struct store_connection *c, enum sink_state state)
 	c->said_state = state;
 }
 
-/* Some of what is durable. @return all is told */
+/* Some of what is durable, and held by the peer: he lets go of it. @return all is told */
 static bool
 tell_have(struct store_connection *c)
 {
-	const struct interval_set *set = stream_writer_have(c->run->writer[c->have_table]);
+	const struct interval_set *set = &c->held[c->have_table];
 	struct sink_intervals *m = sink_link_room(&c->link);
 	size_t nb, i;
 
@@ -690,7 +742,8 @@ may_settle(struct store_connection *c)
 	unsigned int i;
 
 	for (i = 0; i < SINK_TABLES && c->run->open; i++)
-		may &= stream_writer_begin_cut(c->run->writer[i], &c->moved[i]);
+		may &= stream_writer_begin_cut(c->run->writer[i], &c->moved[i]) &&
+			stream_writer_begin_check(c->run->writer[i], &c->held[i]);
 	return may;
 }
 
@@ -766,6 +819,12 @@ work_up(struct store_connection *c, uint64_t now)
 	send_results(c);
 	if (state != c->said_state || now >= c->said + c->shared->heartbeat_ms)
 		send_status(c, state);
+	/* a batch came that is here, and was not in HELD: on the next connection it is */
+	if (stream_writer_in_doubt(c->run->writer[0]) ||
+		stream_writer_in_doubt(c->run->writer[1])) {
+		store_connection_refuse(c, SINK_REASON_BUSY);
+		return true;
+	}
 	if (c->pending > 0 || c->nb_results > 0)
 		return false;
 	if (c->shared->stopping)

@@ -118,6 +118,10 @@ struct store_connection {
 	struct store_run *run; /**< that is its own, from STORE_SETTLING on */
 	unsigned int moved_table;
 	struct interval_set moved[SINK_TABLES];
+	bool moved_all; /**< HELD follows */
+	unsigned int held_table;
+	struct interval_set held[SINK_TABLES];	 /**< that the peer would release */
+	struct interval_set rotten[SINK_TABLES]; /**< of these, damaged: until they come again */
 	struct store_settle settle;
 	unsigned int have_table;
 	size_t have_at;
@@ -178,6 +182,9 @@ bool store_connection_take_checked(struct store_connection *c, uint64_t now);
 /** A batch of this connection has its result. */
 void store_connection_result(struct store_connection *c, uint32_t entry, uint64_t sequence,
 	enum sink_result_status status);
+
+/** A batch is durable: if a damaged one was there before, that goes into the audit log. */
+void store_connection_repaired(struct store_connection *c, unsigned int table, uint64_t sequence);
 
 /** The keyring has changed: end it if its identity, key or rights went. */
 void store_connection_keys_changed(struct store_connection *c);

@@ -339,6 +339,7 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 		if (c->counts != NULL)
 			c->counts->durable++;
 		c->batches[c->place[entry].table]++;
+		store_connection_repaired(c, c->place[entry].table, sequence);
 		break;
 	case SINK_DOUBLE:
 		n->doubles++;

@@ -15,7 +15,8 @@
 static int
 make_path(char path[PATH_MAX], const char *dir, uint64_t incarnation)
 {
-	return snprintf(path, PATH_MAX, "%s/.ended-%016" PRIx64, dir, incarnation) < PATH_MAX
+	return snprintf(path, PATH_MAX, "%s/" STORE_ENDED "%016" PRIx64, dir, incarnation) <
+			PATH_MAX
 		? 0
 		: -ENAMETOOLONG;
 }

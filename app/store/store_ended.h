@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define STORE_ENDED ".ended-" /**< its name begins so */
+
 /** Whether the run of a directory has ended. @return 0: no; 1: yes; -errno */
 int store_ended_read(const char *dir, uint64_t incarnation);
 

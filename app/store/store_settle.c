@@ -40,6 +40,26 @@ cut_moved(struct store_settle *s, unsigned int table)
 	return rc == 0;
 }
 
+/* What the receiver would release is read, and becomes what it is told. @return false: not known */
+static bool
+check_held(struct store_settle *s, unsigned int table)
+{
+	struct stream_writer *w = s->run->writer[table];
+	const struct interval_set *have = stream_writer_have(w);
+	struct interval_set sound = {0};
+	int rc;
+	size_t i;
+
+	/* files of a run that has ended stay as they are: reconcile and import change them */
+	rc = stream_writer_check(w, &s->held[table], !s->run->ended, &s->rotten[table]);
+	for (i = 0; i < s->held[table].nb && rc == 0; i++)
+		rc = interval_set_add_common(
+			&sound, have, s->held[table].at[i].first, s->held[table].at[i].last);
+	interval_set_free(&s->held[table]);
+	s->held[table] = sound;
+	return rc == 0;
+}
+
 /* What there is of the run, and what of it went elsewhere. */
 static enum sink_reason
 settle_files(struct store_settle *s)
@@ -54,7 +74,7 @@ settle_files(struct store_settle *s)
 	if (s->run->ended && (s->moved[0].nb > 0 || s->moved[1].nb > 0))
 		return SINK_REASON_ENDED;
 	for (i = 0; i < SINK_TABLES; i++) {
-		if (!cut_moved(s, i)) {
+		if (!cut_moved(s, i) || !check_held(s, i)) {
 			/* what its files have is not known now: they are read anew */
 			s->run->open = false;
 			return SINK_REASON_FAILED;

@@ -21,6 +21,10 @@ struct store_settle {
 	struct store_runs *runs;
 	struct store_run *run;	    /**< all that was taken has its result */
 	struct interval_set *moved; /**< of each table; is left alone until it has ended */
+	/** of each table, that the receiver would release: those that are not there, or damaged,
+	 * are taken out */
+	struct interval_set *held;
+	struct interval_set *rotten; /**< of each table: gets the damaged ones */
 	struct store_bodies *bodies;
 	uint64_t bytes; /**< of bodies */
 	/* set by it */

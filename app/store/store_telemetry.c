@@ -162,6 +162,9 @@ stream_dict(const struct store_stream_view *v)
 	rte_tel_data_add_dict_uint(d, "given_back", v->stats.again);
 	rte_tel_data_add_dict_uint(d, "pending", v->stats.pending);
 	rte_tel_data_add_dict_uint(d, "cut", v->stats.cut);
+	rte_tel_data_add_dict_uint(d, "checked", v->stats.checked);
+	rte_tel_data_add_dict_uint(d, "damaged", v->stats.rotten);
+	rte_tel_data_add_dict_uint(d, "repaired", v->stats.repaired);
 	rte_tel_data_add_dict_uint(d, "files", v->stats.files);
 	rte_tel_data_add_dict_uint(d, "files_complete", v->stats.complete);
 	rte_tel_data_add_dict_uint(d, "syncs", v->stats.syncs);
@@ -308,7 +311,8 @@ static const struct telemetry_command commands[] = {
 		answer_reload},
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
 		"by number of the run and table: run, producer, incarnation, connected, batches, "
-		"rows, bytes, doubles, given_back, pending, cut, files, files_complete, syncs, "
+		"rows, bytes, doubles, given_back, pending, cut, checked (read again before a peer "
+		"let go of them), damaged and repaired (of these), files, files_complete, syncs, "
 		"outages, stalls, resumes, error (errno), quota and quota_used (of the producer), "
 		"io (mode); of all runs since the start: below_us [...], received_to_durable [...]",
 		answer_streams},

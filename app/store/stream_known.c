@@ -56,11 +56,121 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	rc = stream_source_open_to_list(&s, io, path, message);
 	if (rc < 0)
 		return rc;
+	if (!stream_source_is_ours(&s)) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: owner is another user: what it has does not count as stored",
+			path);
+		stream_source_close(&s);
+		return -EXDEV;
+	}
 	rc = stream_source_list(&s.reader, &wanted, have);
 	if (rc < 0)
 		snprintf(message, PATH_MAX, "%.3000s: %s", path,
 			rc == -EXDEV ? "batches of another stream" : strerror(-rc));
 	stream_source_close(&s);
+	return rc;
+}
+
+/* Those of some batches of a file whose bodies are wrong. */
+static int
+check_file(const struct arrow_io_ops *io, const char *path, const struct interval_set *which,
+	struct interval_set *bad, uint64_t *bytes, char message[PATH_MAX])
+{
+	struct stream_source s;
+	int rc;
+
+	rc = stream_source_open(&s, io, path, message);
+	if (rc < 0)
+		return rc;
+	rc = stream_source_check(&s, which, bad, bytes);
+	stream_source_close(&s);
+	if (rc < 0)
+		snprintf(message, PATH_MAX,
+			"%.3000s: batches that are held elsewhere as well cannot be read: %s", path,
+			strerror(-rc));
+	return rc;
+}
+
+static int
+common_of(const struct interval_set *a, const struct interval_set *b, struct interval_set *common)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < b->nb && rc == 0; i++)
+		rc = interval_set_add_common(common, a, b->at[i].first, b->at[i].last);
+	return rc;
+}
+
+/*
+ * What is wrong in a complete file is marked: recovery finds it by its CRC, and writes a footer
+ * that says so. A crash in between leaves a `.part`, of which recovery makes the same.
+ * @param have  out: what the file has then
+ */
+static int
+mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
+	struct interval_set *have, char message[PATH_MAX])
+{
+	struct interval_set now = {0};
+	struct arrow_recovery report;
+	struct stream_source s;
+	char part[PATH_MAX];
+	int rc;
+
+	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
+		return -ENAMETOOLONG;
+	rc = stream_source_open(&s, io, path, message);
+	if (rc < 0)
+		return rc;
+	/* recovery reads it through a mapping */
+	rc = stream_source_read_through(&s);
+	stream_source_close(&s);
+	if (rc == 0)
+		rc = io->rename(path, part);
+	if (rc == 0)
+		rc = io->sync_dir(part);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: damaged batches cannot be marked: %s", path,
+			strerror(-rc));
+		return rc;
+	}
+	rc = arrow_recover_file(io, part, &report);
+	snprintf(message, PATH_MAX, "%.2000s: marked what is damaged: %.1000s", path,
+		report.message);
+	if (rc == -EBADMSG)
+		/* as it was: with this name nobody would know what it has */
+		rc = io->rename(part, path) < 0 ? -EBADMSG : -EUCLEAN;
+	if (rc == 0)
+		rc = read_file(io, id, path, &now, message);
+	if (rc == 0) {
+		interval_set_free(have);
+		*have = now;
+	} else {
+		interval_set_free(&now);
+	}
+	return rc;
+}
+
+/* A file that is listed is marked; `have` of all goes with it. */
+static int
+mark_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
+	struct stream_known_file *f, char message[PATH_MAX])
+{
+	struct interval_set lost = {0};
+	size_t i;
+	int rc;
+
+	rc = interval_set_add_all(&lost, &f->have);
+	if (rc == 0)
+		rc = mark_file(io, id, f->path, &f->have, message);
+	if (rc == 0)
+		rc = interval_set_remove_all(&lost, &f->have);
+	/* unless another one has it, too */
+	for (i = 0; i < k->nb && rc == 0; i++)
+		rc = interval_set_remove_all(&lost, &k->file[i].have);
+	if (rc == 0)
+		rc = interval_set_remove_all(&k->have, &lost);
+	interval_set_free(&lost);
 	return rc;
 }
 
@@ -209,13 +319,14 @@ stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
 static int
 copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
-	size_t file, struct interval_set *alone, char message[PATH_MAX])
+	size_t file, struct interval_set *alone, unsigned int above, char message[PATH_MAX])
 {
 	char copy[PATH_MAX];
 	int rc, error;
 
-	rc = stream_copy(io, slices, identity, k->file[file].path, alone, stream_known_number(k),
-		copy, message);
+	if (above < stream_known_number(k))
+		above = stream_known_number(k);
+	rc = stream_copy(io, slices, identity, k->file[file].path, alone, above, copy, message);
 	if (copy[0] == '\0')
 		return rc;
 	error = stream_known_add(k, copy, alone, false);
@@ -260,7 +371,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 		if (rc == 0)
 			rc = interval_set_remove_all(&alone, moved);
 		if (rc == 0 && alone.nb > 0)
-			rc = copy_alone(k, io, slices, identity, i, &alone, message);
+			rc = copy_alone(k, io, slices, identity, i, &alone, 0, message);
 		interval_set_free(&alone);
 		if (rc == 0)
 			rc = stream_known_cut_file(k, io, &k->file[i], from, &gone, message);
@@ -272,29 +383,101 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	return rc;
 }
 
-/* What a later file has was given back when this one failed, with all behind it. */
+/* Numbers that an earlier and a later file have. */
+struct doubles {
+	struct interval_set both;    /* and in both they are sound */
+	struct interval_set earlier; /* wrong in the earlier file */
+	struct interval_set later;   /* wrong in the later one */
+	struct interval_set save;    /* sound in the earlier one only, and behind the cut */
+	uint64_t from;		     /* the first of `both` */
+};
+
+static void
+free_doubles(struct doubles *d)
+{
+	interval_set_free(&d->both);
+	interval_set_free(&d->earlier);
+	interval_set_free(&d->later);
+	interval_set_free(&d->save);
+}
+
+/* @return 1: there are some; 0; -errno */
+static int
+find_doubles(const struct stream_known_file *f, const struct arrow_io_ops *io, const char *path,
+	const struct interval_set *later, struct doubles *d, char message[PATH_MAX])
+{
+	uint64_t bytes = 0;
+	int rc = common_of(&f->have, later, &d->both);
+
+	d->from = UINT64_MAX;
+	if (rc < 0 || d->both.nb == 0)
+		return rc;
+	rc = check_file(io, f->path, &d->both, &d->earlier, &bytes, message);
+	if (rc == 0)
+		rc = check_file(io, path, &d->both, &d->later, &bytes, message);
+	if (rc == 0)
+		rc = interval_set_add_all(&d->save, &d->later);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->save, &d->earlier);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->both, &d->earlier);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->both, &d->later);
+	if (rc == 0 && d->both.nb > 0)
+		d->from = d->both.at[0].first;
+	if (rc == 0 && d->from > 0)
+		rc = interval_set_remove(
+			&d->save, 0, d->from < UINT64_MAX ? d->from - 1 : UINT64_MAX - 1);
+	return rc < 0 ? rc : 1;
+}
+
+/*
+ * What a later file has was given back when this one failed, with all behind it. That goes for
+ * batches that both have: one that is wrong in the earlier file was stored again, and one that is
+ * wrong in the later file is there in the earlier one only. The latter are copied before anything
+ * says that the later file does not have them: whoever dies in between finds the same again.
+ */
 static int
 cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const char *path, struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
 {
-	uint64_t from;
+	const size_t nb = k->nb; /* copies come behind those */
+	struct doubles d;
 	size_t i;
 	int rc;
 
 	message[0] = '\0';
 	rc = cut_rests(k, io, message);
-	for (i = 0; i < k->nb && rc == 0; i++) {
-		from = interval_set_first_common(&k->file[i].have, later);
-		if (from != UINT64_MAX)
-			rc = stream_known_cut_file(k, io, &k->file[i], from, cut, message);
+	for (i = 0; i < nb && rc == 0; i++) {
+		d = (struct doubles){0};
+		rc = find_doubles(&k->file[i], io, path, later, &d, message);
+		if (rc <= 0) {
+			free_doubles(&d);
+			continue;
+		}
+		rc = d.earlier.nb > 0 ? mark_known(k, io, identity, &k->file[i], message) : 0;
+		if (rc == 0 && d.save.nb > 0)
+			rc = copy_alone(k, io, slices, identity, i, &d.save,
+				stream_copy_number(path), message);
+		if (rc == 0 && d.from != UINT64_MAX)
+			rc = stream_known_cut_file(k, io, &k->file[i], d.from, cut, message);
+		/* another file is damaged: this one is sound, and is not to be left out */
+		rc = rc == -EBADMSG ? -EUCLEAN : rc;
+		if (rc == 0 && d.later.nb > 0)
+			rc = mark_file(io, identity, path, later, message);
+		free_doubles(&d);
 	}
+	/* copies have what those have lost */
+	for (i = nb; i < k->nb && rc == 0; i++)
+		rc = interval_set_add_all(&k->have, &k->file[i].have);
 	return rc;
 }
 
 int
 stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_identity *identity, const char *path, uint64_t *cut,
-	char message[PATH_MAX])
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const char *path, uint64_t *cut, char message[PATH_MAX])
 {
 	struct interval_set have = {0};
 	int rc;
@@ -302,8 +485,7 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	*cut = 0;
 	rc = read_file(io, identity, path, &have, message);
 	if (rc == 0) {
-		rc = cut_given_back(k, io, &have, cut, message);
-		/* another file is damaged: this one is sound, and is not to be left out */
+		rc = cut_given_back(k, io, slices, identity, path, &have, cut, message);
 		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 	}
 	if (rc == 0)
@@ -312,4 +494,47 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 		rc = stream_known_add(k, path, &have, false);
 	interval_set_free(&have);
 	return rc;
+}
+
+/* What of one file is held by somebody else. */
+static int
+check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
+	struct stream_known_file *f, const struct interval_set *held, bool mark,
+	struct stream_checked *checked, char message[PATH_MAX])
+{
+	struct interval_set which = {0}, bad = {0};
+	int rc = common_of(&f->have, held, &which);
+
+	/* only of complete ones it can be said */
+	if (rc == 0 && which.nb > 0 && (f->uncut || arrow_name_is_part(f->path)))
+		rc = cut_rest(f, io, message);
+	if (rc == 0 && which.nb > 0)
+		rc = check_file(io, f->path, &which, &bad, &checked->bytes, message);
+	checked->batches += interval_set_count(&which);
+	if (rc == 0 && bad.nb > 0 && mark)
+		rc = mark_known(k, io, id, f, message);
+	else if (rc == 0)
+		rc = interval_set_remove_all(&f->have, &bad);
+	if (rc == 0)
+		rc = interval_set_add_all(&checked->rotten, &bad);
+	interval_set_free(&which);
+	interval_set_free(&bad);
+	return rc;
+}
+
+int
+stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_identity *identity, const struct interval_set *held, bool mark,
+	struct stream_checked *checked, char message[PATH_MAX])
+{
+	size_t i;
+	int rc = 0;
+
+	message[0] = '\0';
+	for (i = 0; i < k->nb && rc == 0; i++)
+		rc = check_known(k, io, identity, &k->file[i], held, mark, checked, message);
+	/* another file may have a sound one */
+	for (i = 0; i < k->nb && rc == 0; i++)
+		rc = interval_set_remove_all(&checked->rotten, &k->file[i].have);
+	return rc == 0 ? interval_set_remove_all(&k->have, &checked->rotten) : rc;
 }

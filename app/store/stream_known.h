@@ -5,6 +5,11 @@
  *
  * A batch that its file's footer marks as damaged, or whose announcement is damaged, is in no set:
  * the store does not have it, and takes it again.
+ *
+ * Bodies are read where it is about to count that a batch is there: before somebody else lets go of
+ * his copy (stream_known_check()), and before a file is cut off as a later one has the same. One
+ * that is wrong is marked as damaged in the footer of its file, in place, before anything else is
+ * done: so the batch may be stored again, and readers see it once.
  */
 #ifndef STREAM_KNOWN_H
 #define STREAM_KNOWN_H
@@ -36,12 +41,21 @@ void stream_known_free(struct stream_known *k);
 int stream_known_add(
 	struct stream_known *k, const char *path, struct interval_set *have, bool uncut);
 
+/** Batches whose bodies were read. */
+struct stream_checked {
+	uint64_t batches;
+	uint64_t bytes;
+	struct interval_set rotten; /**< of them, those that no file has any more */
+};
+
 /**
  * Add a complete file that is there.
  *
  * A batch that an earlier file has as well was given back when that one failed, and could not be
- * cut off then: it is now, with all behind it.
+ * cut off then: it is now, with all behind it. Both copies are read before: one that is wrong is
+ * marked as damaged, and never a reason to cut the other off.
  *
+ * @param slices    how copies are written; io is theirs, too
  * @param identity  of the stream
  * @param cut       out: batches that an earlier file lost
  * @param message   out, on error or if something was cut off
@@ -49,8 +63,21 @@ int stream_known_add(
  *   damaged, and cannot be cut off; -errno of the file system; -ENOMEM
  */
 int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
-	const struct arrow_identity *identity, const char *path, uint64_t *cut,
-	char message[PATH_MAX]);
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const char *path, uint64_t *cut, char message[PATH_MAX]);
+
+/**
+ * Whether batches are there as they were written: those that somebody else still holds, and would
+ * let go of. What is wrong is not had any more.
+ * @param mark     mark it as damaged in its file, durably. Without that nothing is changed on the
+ *   disk, and it must not be stored again
+ * @param checked  is added to
+ * @param message  out, on error, or if something was marked
+ * @return 0; -errno: it is not known of all of them; maybe some was marked
+ */
+int stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_identity *identity, const struct interval_set *held, bool mark,
+	struct stream_checked *checked, char message[PATH_MAX]);
 
 /**
  * Cut one file off from a batch on, which it has; `have` of all goes with it.

@@ -10,9 +10,24 @@
 #include <unistd.h>
 
 #include "arrow_name.h"
+#include "store_ended.h"
 #include "stream_writer.h"
 
-/* Bytes of a run's complete files: others have room that is not theirs yet. */
+/* What a file counts. Those that are not complete have room that is not theirs yet. A marker has no
+ * bytes, and takes a block of its folder's and an inode: there may be as many as incarnations. */
+static uint64_t
+measure_file(int run, const char *name)
+{
+	struct stat st;
+
+	if (strncmp(name, STORE_ENDED, strlen(STORE_ENDED)) == 0)
+		return SINK_BLOCK;
+	if (!arrow_name_is_complete(name) && !arrow_name_is_quarantine(name))
+		return 0;
+	return fstatat(run, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_size : 0;
+}
+
+/* Bytes of a run's files. */
 static uint64_t
 measure_run(int root, const char *name)
 {
@@ -20,18 +35,14 @@ measure_run(int root, const char *name)
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	const struct dirent *entry;
 	uint64_t bytes = 0;
-	struct stat st;
 
 	if (dir == NULL) {
 		if (fd >= 0)
 			close(fd);
 		return 0;
 	}
-	while ((entry = readdir(dir)) != NULL) {
-		if (arrow_name_is_complete(entry->d_name) &&
-			fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			bytes += st.st_size;
-	}
+	while ((entry = readdir(dir)) != NULL)
+		bytes += measure_file(fd, entry->d_name);
 	closedir(dir);
 	return bytes;
 }

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "arrow_crc.h"
 #include "arrow_order.h"
 #include "arrow_recovery.h"
 #include "arrow_tables.h"
+#include "direct_io.h"
 #include "sink_message.h"
 #include "stream_source.h"
+
+#define CHUNK (1u << 20) /* bytes that are read at a time */
 
 static int64_t
 read_source(void *arg, void *data, uint64_t size, uint64_t offset)
@@ -93,6 +100,17 @@ stream_source_close(struct stream_source *s)
 	(void)s->io->close(s->handle);
 }
 
+bool
+stream_source_is_ours(const struct stream_source *s)
+{
+	struct stat st;
+
+	if (s->io != &direct_io)
+		return true;
+	return fstat(direct_io_fd(s->handle), &st) == 0 &&
+		(st.st_uid == geteuid() || st.st_uid == 0);
+}
+
 uint64_t
 stream_source_sequence(const struct arrow_reader *r, size_t batch)
 {
@@ -170,6 +188,70 @@ stream_source_fault(struct stream_source *s)
 	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
 		why = s->reader.batches[i].fault;
 	return why;
+}
+
+/* Bytes of a file that can be read in another way than by its mapping. */
+static int
+read_bytes(int fd, uint64_t at, uint64_t size, uint32_t *crc)
+{
+	uint8_t *chunk = malloc(CHUNK);
+	const uint64_t begin = at, end = at + size;
+	int rc = chunk != NULL ? 0 : -ENOMEM;
+	ssize_t n;
+
+	while (rc == 0 && at < end) {
+		n = pread(fd, chunk, end - at < CHUNK ? end - at : CHUNK, at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			rc = n < 0 ? -errno : -EIO;
+		} else {
+			*crc = arrow_crc32c(*crc, chunk, n);
+			at += n;
+		}
+	}
+	/* nobody is known to want it */
+	(void)posix_fadvise(fd, begin, size, POSIX_FADV_DONTNEED);
+	free(chunk);
+	return rc;
+}
+
+int
+stream_source_check(struct stream_source *s, const struct interval_set *which,
+	struct interval_set *bad, uint64_t *bytes)
+{
+	const struct arrow_reader *r = &s->reader;
+	const struct arrow_read_batch *b;
+	uint64_t sequence;
+	uint32_t crc;
+	int rc = 0;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		b = &r->batches[i];
+		sequence = stream_source_sequence(r, i);
+		if (!interval_set_has(which, sequence))
+			continue;
+		crc = 0;
+		if (s->io == &direct_io)
+			rc = read_bytes(
+				direct_io_fd(s->handle), b->offset + b->metadata_size, b->body_length, &crc);
+		else
+			crc = arrow_crc32c(0, b->body, b->body_length);
+		*bytes += b->body_length;
+		if (rc == 0 && arrow_reader_crc_is(r, i, crc) != 1)
+			rc = interval_set_add(bad, sequence, sequence);
+	}
+	return rc;
+}
+
+int
+stream_source_read_through(struct stream_source *s)
+{
+	uint32_t crc = 0;
+
+	return s->io == &direct_io ? read_bytes(direct_io_fd(s->handle), 0, s->reader.size, &crc)
+				   : 0;
 }
 
 int

@@ -44,6 +44,9 @@ int stream_source_open_to_list(struct stream_source *s, const struct arrow_io_op
 
 void stream_source_close(struct stream_source *s);
 
+/** Whether nobody but this user or root has made it, as far as that can be told. */
+bool stream_source_is_ours(const struct stream_source *s);
+
 /**
  * What a file has.
  * @param identity  whose batches they must be; its table NULL: out, those of the first batch (and
@@ -65,6 +68,21 @@ uint64_t stream_source_sequence(const struct arrow_reader *r, size_t batch);
  * @return NULL: nothing is; else a static text
  */
 const char *stream_source_fault(struct stream_source *s);
+
+/**
+ * Compare bodies with their CRC. They are read from the disk, not through the mapping, where the
+ * file can be read so: what it cannot read is an error then.
+ * @param which  numbers of those that are looked at
+ * @param bad    numbers of those that are wrong are added
+ * @param bytes  of the bodies that were read are added
+ * @return 0; -errno: one cannot be read; -ENOMEM
+ */
+int stream_source_check(struct stream_source *s, const struct interval_set *which,
+	struct interval_set *bad, uint64_t *bytes);
+
+/** Read all of a file, so that a disk that cannot read it is an error, and not the end of the
+ * process once it is mapped. @return 0; -errno; -ENOMEM */
+int stream_source_read_through(struct stream_source *s);
 
 /**
  * Name of the run, out of the name of one of its files: RUN_INCARNATION_NNNNNN_TABLE.arrow.

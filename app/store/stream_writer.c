@@ -346,7 +346,11 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	struct stream_file *f, *last;
 
 	if (interval_set_has(&w->known.have, item.sequence)) {
-		stream_writer_give_result(w, &item, SINK_DOUBLE);
+		/* whoever hears that it is a double lets go of it */
+		const bool unread = interval_set_has(&w->unread, item.sequence);
+
+		w->doubt |= unread;
+		stream_writer_give_result(w, &item, unread ? SINK_AGAIN : SINK_DOUBLE);
 		return;
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
@@ -440,9 +444,15 @@ stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH
 	uint64_t cut = 0;
 	int rc;
 
-	rc = stream_known_read(&w->known, w->io, &w->config.identity, path, &cut, message);
-	if (cut > 0)
+	rc = stream_known_read(
+		&w->known, w->io, &w->config.slices, &w->config.identity, path, &cut, message);
+	if (rc == 0 && message[0] != '\0')
 		stream_writer_say(w, true, message);
+	if (rc == 0)
+		rc = interval_set_add_all(&w->unread, &w->known.file[w->known.nb - 1].have);
+	/* the next one is later than copies, too */
+	if (w->set < stream_known_number(&w->known))
+		w->set = stream_known_number(&w->known);
 	return rc;
 }
 
@@ -479,6 +489,76 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 	return rc;
 }
 
+bool
+stream_writer_begin_check(struct stream_writer *w, const struct interval_set *held)
+{
+	const struct stream_file *f;
+	bool touched = false;
+
+	if (!stream_writer_settled(w))
+		return false;
+	for (f = w->oldest; f != NULL && !touched; f = f->next)
+		touched = interval_set_first_common(&f->have, held) != UINT64_MAX;
+	if (!touched)
+		return true;
+	stream_writer_begin_finish(w);
+	return stream_writer_finished(w);
+}
+
+bool
+stream_writer_in_doubt(const struct stream_writer *w)
+{
+	return w->doubt;
+}
+
+/* What was found, for the log. */
+static void
+say_rotten(const struct stream_writer *w, const struct interval_set *rotten, const char *message)
+{
+	char text[PATH_MAX + 256];
+	size_t i;
+
+	for (i = 0; i < rotten->nb; i++) {
+		snprintf(text, sizeof(text),
+			"%s: stored batches %" PRIu64 " to %" PRIu64
+			" are damaged: they are not released, and stored again if they come. %s",
+			w->config.identity.table, rotten->at[i].first, rotten->at[i].last, message);
+		stream_writer_say(w, true, text);
+	}
+}
+
+int
+stream_writer_check(struct stream_writer *w, const struct interval_set *held, bool mark,
+	struct interval_set *rotten)
+{
+	struct stream_checked checked = {0};
+	char message[PATH_MAX];
+	int rc, error;
+
+	if (!stream_writer_settled(w))
+		return -EBUSY;
+	w->doubt = false;
+	if (interval_set_first_common(&w->known.have, held) == UINT64_MAX)
+		return 0;
+	if (!stream_writer_begin_check(w, held))
+		(void)stream_writer_finish(w);
+	rc = stream_known_check(
+		&w->known, w->io, &w->config.identity, held, mark, &checked, message);
+	ADD(w->stats.checked, checked.batches);
+	ADD(w->stats.checked_bytes, checked.bytes);
+	ADD(w->stats.rotten, interval_set_count(&checked.rotten));
+	say_rotten(w, &checked.rotten, message);
+	if (rc < 0)
+		stream_writer_say(w, true, message);
+	error = interval_set_add_all(&w->rotten, &checked.rotten);
+	if (rc == 0 && error == 0)
+		error = interval_set_remove_all(&w->unread, held);
+	if (error == 0 && rotten != NULL)
+		error = interval_set_add_all(rotten, &checked.rotten);
+	interval_set_free(&checked.rotten);
+	return rc < 0 ? rc : error;
+}
+
 void
 stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 {
@@ -493,6 +573,10 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(again);
 	GET(pending);
 	GET(cut);
+	GET(checked);
+	GET(checked_bytes);
+	GET(rotten);
+	GET(repaired);
 	GET(files);
 	GET(complete);
 	GET(syncs);
@@ -516,5 +600,7 @@ stream_writer_close(struct stream_writer *w)
 	(void)stream_writer_finish(w);
 	stream_known_free(&w->known);
 	interval_set_free(&w->taken);
+	interval_set_free(&w->rotten);
+	interval_set_free(&w->unread);
 	free(w);
 }

@@ -43,7 +43,8 @@ struct stream_quota {
 	const char *setting; /**< that says the limit, for who has to change it */
 };
 
-/** Look at the disk: `used` is what complete files of the producer have, and what is `open`. */
+/** Look at the disk: `used` is what files of the producer have that are complete, or were cut off,
+ * a block for each marker of an ended run, and what is `open`. */
 void stream_quota_renew(struct stream_quota *q);
 
 /** A batch to be written. */
@@ -88,7 +89,11 @@ struct stream_stats {
 	uint64_t again;	  /**< given back */
 	uint64_t pending; /**< without a result */
 	uint64_t cut;	  /**< that went elsewhere */
-	uint64_t files;	  /**< begun */
+	uint64_t checked; /**< read again, as somebody else was about to let go of them */
+	uint64_t checked_bytes;
+	uint64_t rotten;   /**< of them, found damaged: not had any more */
+	uint64_t repaired; /**< of these, stored again */
+	uint64_t files;	   /**< begun */
 	uint64_t complete;
 	uint64_t syncs; /**< group commits, and the last one of each file */
 	uint64_t outages;
@@ -153,6 +158,31 @@ bool stream_writer_begin_cut(struct stream_writer *w, const struct interval_set 
  * @return 0 or -errno: some of it may still be there
  */
 int stream_writer_cut(struct stream_writer *w, const struct interval_set *moved);
+
+/**
+ * Before stream_writer_check(): complete the file that is written, if some of it is held.
+ * @return whether that is done, and all is settled; else call again
+ */
+bool stream_writer_begin_check(struct stream_writer *w, const struct interval_set *held);
+
+/**
+ * Read the bodies of batches that are here and that somebody else still holds: he will let go of
+ * those that stream_writer_have() has. What is damaged is not had any more, and logged.
+ * All must be settled. Takes as long as the disk takes to read them.
+ * @param mark    mark what is damaged in its file, durably, so that it can be stored again; false:
+ *   of a run that is not written to any more
+ * @param rotten  gets their numbers; NULL: nobody wants them
+ * @return 0; -errno: it is not known of all of them, and nobody may let go of anything
+ */
+int stream_writer_check(struct stream_writer *w, const struct interval_set *held, bool mark,
+	struct interval_set *rotten);
+
+/**
+ * Whether a batch was given that is here from before, and that stream_writer_check() has not looked
+ * at: it was given back, as nobody knows whether what is here is sound. stream_writer_check() ends
+ * that.
+ */
+bool stream_writer_in_doubt(const struct stream_writer *w);
 
 /** Begin to complete the files: threads do, and poll gives the results. */
 void stream_writer_begin_finish(struct stream_writer *w);

@@ -51,6 +51,9 @@ struct stream_writer {
 	struct stream_file *current; /* the youngest, if it is open; NULL: none is */
 	struct stream_known known;   /* files that are closed, and all that is durable */
 	struct interval_set taken;   /* without a result */
+	struct interval_set rotten;  /* found damaged, and not stored again so far */
+	struct interval_set unread;  /* were there before, and nobody has read their bodies */
+	bool doubt;		     /* one of them has come again */
 	unsigned int set;	     /* number of the last file */
 	uint64_t retry_at;
 	uint64_t backoff; /* ns */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +27,21 @@ stream_writer_give_result(
 	w->config.result(w->config.arg, item->tag, item->sequence, status);
 }
 
+/* One that was there and damaged has been stored again. */
+static void
+note_repair(struct stream_writer *w, uint64_t sequence)
+{
+	char text[128];
+
+	if (!interval_set_has(&w->rotten, sequence))
+		return;
+	(void)interval_set_remove(&w->rotten, sequence, sequence);
+	ADD(w->stats.repaired, 1);
+	snprintf(text, sizeof(text), "%s: batch %" PRIu64 " is repaired: it was stored again",
+		w->config.identity.table, sequence);
+	stream_writer_say(w, true, text);
+}
+
 /* A batch of a file is durable, or never will be. */
 static void
 resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
@@ -46,6 +63,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 		stream_writer_say(w, true, "no memory for a list of what is durable");
 	if (durable) {
 		w->backoff = 0;
+		note_repair(w, item->sequence);
 		FAIL_POINT("stream.durable");
 	}
 	stream_writer_give_result(w, item, durable ? SINK_DURABLE : SINK_AGAIN);

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 from cases import wait, want
-from chain import BLOCK, batches, held, nb_batches, parts, stored
+from chain import BLOCK, batches as batches_of, files, held, nb_batches, parts, stored
 from store_test import Chain, SECONDS, end, kill
 
 FRAMES = 3000
@@ -247,6 +247,51 @@ def check_ring(store, chain, left, there):
     store('verify', chain.stored, says=' 0 files with something wrong')
 
 
+def rot(directory, wanted=None):
+    """Flip a bit in the body of a batch, (incarnation, table, sequence)."""
+    for incarnation, table, path in files(directory):
+        for batch in batches_of(path):
+            if wanted not in (None, (incarnation, table, batch.sequence)):
+                continue
+            with open(path, 'r+b') as stream:
+                stream.seek(batch.body + 8)
+                byte = stream.read(1)[0]
+                stream.seek(batch.body + 8)
+                stream.write(bytes([byte ^ 1]))
+            return
+    want(False, 'no batch', wanted, 'in', directory)
+
+
+def check_repaired(store, directory):
+    out = store('verify', directory, says=' 1 batches damaged (1 of them repaired)')
+    want(' 0 there twice' in out, out)
+
+
+def check_rot_and_import(store, chain):
+    """A batch that is there and damaged is no reason to remove what was spilled."""
+    target = copy(chain.stored, f'{chain.where}/target')
+    source = copy(chain.stored, f'{chain.where}/source')
+    rot(target)
+    store('import', '--to', target, source, says='1 batches that were there are damaged')
+    want(not paths(source), 'was not removed')
+    check_repaired(store, target)
+    shutil.rmtree(target)
+
+
+def check_rot_and_ring(store, chain, left, ring):
+    """Nor to release what a ring holds."""
+    target = copy(chain.stored, f'{chain.where}/target')
+    (incarnation, table), of_one = next(iter(left.items()))
+    rot(target, (incarnation, table, min(of_one)))
+    store('reconcile', '--ring', ring, target, status=1, says='stay in the ring: import it')
+    want({k: list(v) for k, v in held(ring).items()} == {(incarnation, table): [min(of_one)]},
+         'what is damaged in the file is held, and nothing else', held(ring))
+    store('import', '--to', target, ring, says='1 batches that were there are damaged')
+    want(not held(ring), 'is still held')
+    check_repaired(store, target)
+    shutil.rmtree(target)
+
+
 def check_reader(chain, there, modules):
     """apache-arrow finds as many rows as there are, in all files."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../interop/recv_files.mjs')
@@ -271,6 +316,7 @@ def main():
     check_usage(store)
     with tempfile.TemporaryDirectory() as where:
         chain = Chain(os.path.abspath(sys.argv[1]), where, 'recv')
+        ring = f'{chain.ring}.copy'
         try:
             left = leave(chain, store)
             there = stored(chain.stored)
@@ -281,11 +327,15 @@ def main():
             # the ring knows what reconcile has found in files
             left = held(chain.ring)
             check_import(store, chain, second, there)
+            check_rot_and_import(store, chain)
+            shutil.copy(chain.ring, ring)
             check_ring(store, chain, left, there)
+            check_rot_and_ring(store, chain, left, ring)
             check_reader(chain, there, sys.argv[2])
         finally:
-            if os.path.exists(chain.ring):
-                os.unlink(chain.ring)
+            for path in (chain.ring, ring):
+                if os.path.exists(path):
+                    os.unlink(path)
     print(f'{sum(len(b) for b in there.values())} batches, '
           f'{sum(len(b) for b in left.values())} of them out of the ring')
 

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 
 #include <rte_eal.h>
 
+#include "arrow_name.h"
 #include "arrow_read.h"
 #include "egress_private.h"
 #include "sink_link.h"
@@ -254,7 +256,7 @@ look_at_files(bool here[BATCHES], bool remove)
 		(unsigned long long)run.run);
 	d = opendir(dir);
 	while (d != NULL && (entry = readdir(d)) != NULL) {
-		if (entry->d_name[0] == '.')
+		if (entry->d_name[0] == '.' || !arrow_name_is_complete(entry->d_name))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
 		goes = remove && below(2) == 0;
@@ -368,6 +370,88 @@ test_worlds(void **state)
 	assert_int_equal(system(command), 0);
 }
 
+/* A receiver that dies when all is spilled and nothing is released. */
+static void
+spill_and_die(void)
+{
+	struct retention *r = open_ring();
+	struct spill *spill = open_spill();
+	unsigned int i, index, alive = 0;
+	struct retention_run of;
+	struct retention_batch b;
+	uint32_t batch;
+	cpu_set_t cpus;
+
+	index = retention_run_add(r, &run);
+	assert_true(retention_run_get(r, index, &of));
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	assert_int_equal(spill_start(spill, &cpus), 0);
+	for (i = 0; i < BATCHES; i++) {
+		batch = put(r, index, &s.batch[0][i]);
+		retention_assign(r, batch, RETENTION_SPILL);
+		assert_true(retention_get(r, batch, &b));
+		spill_put(spill, batch, &b, &of);
+	}
+	take(r, index, spill, BATCHES, &alive);
+	spill_destroy(spill);
+	retention_close(r);
+}
+
+/* Flip a bit of a body in a file. */
+static void
+rot(const char *path, unsigned int batch)
+{
+	struct arrow_reader reader;
+	const char *problem;
+	uint8_t byte;
+	off_t at;
+	int fd;
+
+	assert_int_equal(arrow_reader_open(&reader, path, &problem), 0);
+	assert_int_equal(reader.nb_batches, BATCHES);
+	byte = reader.batches[batch].body[9] ^ 2;
+	at = reader.batches[batch].body + 9 - reader.data;
+	arrow_reader_close(&reader);
+	fd = open(path, O_WRONLY);
+	assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+	close(fd);
+}
+
+/* What was spilled and held rots: who adopts the ring keeps that, and releases the others. */
+static void
+test_rot(void **state)
+{
+	const unsigned int bad[] = {0, 2, BATCHES - 1};
+	char command[256], path[256];
+	unsigned int i, nb = 0;
+	bool here[BATCHES] = {false};
+	struct retention_batch b;
+	struct retention *r;
+	uint32_t n;
+
+	live(spill_and_die, 0);
+	snprintf(path, sizeof(path), "%s/sample-%016llx-%016llx/sample_%016llx_000001_frames.arrow",
+		root, PRODUCER, (unsigned long long)run.run, (unsigned long long)run.incarnation);
+	for (i = 0; i < 3; i++)
+		rot(path, bad[i]);
+	live(next_life, 0);
+	r = open_ring();
+	for (n = retention_next(r, 0); n != UINT32_MAX; n = retention_next(r, n + 1), nb++) {
+		assert_true(retention_get(r, n, &b));
+		assert_true(b.held);
+		assert_int_equal(b.owner, RETENTION_NOBODY);
+		assert_int_equal(b.sequence, s.batch[0][bad[nb]].batch.sequence);
+	}
+	assert_int_equal(nb, 3);
+	retention_close(r);
+	/* the file does not have them any more: they can be spilled again */
+	(void)look_at_files(here, false);
+	for (i = 0; i < BATCHES; i++)
+		assert_int_equal(here[i], i != bad[0] && i != bad[1] && i != bad[2]);
+	snprintf(command, sizeof(command), "rm -rf %s/* %s", root, ring_path);
+	assert_int_equal(system(command), 0);
+}
+
 int
 main(void)
 {
@@ -376,6 +460,7 @@ main(void)
 		"braggline.*:error"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_worlds),
+		cmocka_unit_test(test_rot),
 	};
 	const char *text = getenv("SINK_SEED");
 	const struct arrow_identity id = sink_sample_identity(0);

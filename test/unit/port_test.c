@@ -184,8 +184,8 @@ rules_have_the_addresses(void **state)
 	port_rule_init(&rule, UDP_PORT, 0, &filter);
 	assert_ptr_equal(rule.pattern[1].spec, &rule.ip);
 	assert_ptr_equal(rule.pattern[1].mask, &rule.ip_mask);
-	assert_int_equal(rule.ip.hdr.src_addr, RTE_BE32(RTE_IPV4(10, 1, 0, 7)));
-	assert_int_equal(rule.ip_mask.hdr.src_addr, RTE_BE32(RTE_IPV4(255, 255, 255, 0)));
+	assert_int_equal(rule.ip.hdr.src_addr, RTE_BE32(0x0a010007));
+	assert_int_equal(rule.ip_mask.hdr.src_addr, RTE_BE32(0xffffff00));
 	assert_int_equal(rule.ip_mask.hdr.dst_addr, 0);
 	memset(filter.mask, 0, sizeof(filter.mask));
 	port_rule_init(&rule, UDP_PORT, 0, &filter);

@@ -1217,6 +1217,54 @@ holes(void **state)
 	assert_non_null(strstr(report.message, "are allocated"));
 }
 
+/* Files of another user, links, files that others can write to: nobody maps them. A folder that
+ * others can write to. */
+static void
+others(void **state)
+{
+	unsigned int states[4] = {0};
+	char path[PATH_MAX], to[PATH_MAX];
+
+	if (geteuid() != 0)
+		skip();
+	write_run(7, 40);
+	put_file("ours_frames.arrow.part", run[0].bytes, run[0].size);
+	put_file("theirs_frames.arrow.part", run[0].bytes, run[0].size);
+	put_file("named_frames.arrow.part", run[0].bytes, run[0].size);
+	put_file("open_frames.arrow.part", run[0].bytes, run[0].size);
+	put_file("theirs_calibration.bin.part", "", 0);
+	snprintf(path, sizeof(path), "%s/theirs_frames.arrow.part", dir);
+	assert_int_equal(chown(path, 65534, 65534), 0);
+	snprintf(path, sizeof(path), "%s/theirs_calibration.bin.part", dir);
+	assert_int_equal(chown(path, 65534, 65534), 0);
+	snprintf(path, sizeof(path), "%s/open_frames.arrow.part", dir);
+	assert_int_equal(chmod(path, 0622), 0);
+	snprintf(to, sizeof(to), "%s/link_frames.arrow.part", dir);
+	assert_int_equal(symlink(path, to), 0);
+	snprintf(path, sizeof(path), "%s/named_frames.arrow.part", dir);
+	snprintf(to, sizeof(to), "%s/named", dir);
+	assert_int_equal(link(path, to), 0);
+	assert_int_equal(arrow_recover_dir(NULL, dir, note_report, states), 4);
+	assert_int_equal(states[ARROW_RECOVERY_DONE], 1);
+	assert_int_equal(states[ARROW_RECOVERY_FAILED], 4);
+	assert_true(is_there("ours_frames.arrow"));
+	assert_true(is_there("theirs_frames.arrow.part"));
+	assert_true(is_there("theirs_calibration.bin.part"));
+	assert_true(is_there("named_frames.arrow.part"));
+	assert_true(is_there("open_frames.arrow.part"));
+	assert_true(is_there("link_frames.arrow.part"));
+	put_file("more_frames.arrow.part", run[0].bytes, run[0].size);
+	assert_int_equal(chmod(dir, 0777), 0);
+	assert_int_equal(arrow_recover_dir(NULL, dir, note_report, states), -EPERM);
+	assert_true(is_there("more_frames.arrow.part"));
+	assert_int_equal(states[ARROW_RECOVERY_FAILED], 5);
+	assert_int_equal(chmod(dir, 01777), 0);
+	assert_int_equal(arrow_recover_dir(NULL, dir, note_report, states), 4);
+	assert_true(is_there("more_frames.arrow"));
+	assert_int_equal(chmod(dir, 0700), 0);
+	free_run();
+}
+
 /* A program that writes until it is killed. */
 static void
 write_for_ever(uint64_t seed)
@@ -1312,6 +1360,7 @@ main(void)
 		cmocka_unit_test(unused_room),
 		cmocka_unit_test_setup_teardown(holes, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(directory, make_dir, remove_dir),
+		cmocka_unit_test_setup_teardown(others, make_dir, remove_dir),
 		cmocka_unit_test_setup_teardown(killed, make_dir, remove_dir),
 	};
 

@@ -23,6 +23,7 @@ test_messages(void **state)
 		{SINK_ANSWER, sizeof(struct sink_answer), false, SINK_REASON_ORDER},
 		{SINK_HAVE, sizeof(struct sink_intervals), false, SINK_REASON_ORDER},
 		{SINK_MOVED, sizeof(struct sink_intervals), false, SINK_REASON_ORDER},
+		{SINK_HELD, sizeof(struct sink_intervals), false, SINK_REASON_ORDER},
 		{SINK_ENDED, sizeof(struct sink_end), false, SINK_REASON_ORDER},
 		{SINK_PROOF, sizeof(struct sink_proof), false, SINK_REASON_ORDER},
 	};
@@ -113,6 +114,19 @@ test_moved_for_ever(void **state)
 	}
 	hostile_is_refused(p, SINK_REASON_MALFORMED);
 	assert_int_equal(hostile_counters()->refused[SINK_REASON_MALFORMED], 2);
+	/* what it holds before what has moved, and more than there can be */
+	p = peer_call(3, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == SINK_HANDSHAKE_DONE);
+	peer_holds(p, 0, 1);
+	hostile_is_refused(p, SINK_REASON_ORDER);
+	p = peer_call(4, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == SINK_HANDSHAKE_DONE);
+	sink_message_begin(&m, SINK_MOVED, sizeof(m.m), p->sent++);
+	peer_say(p, &m, sizeof(m.m));
+	peer_holds(p, 0, SINK_MOVED_MAX + 1);
+	hostile_is_refused(p, SINK_REASON_MALFORMED);
 	hostile_end();
 	hostile_beside_is_there_once();
 }

@@ -111,6 +111,20 @@ on_event(struct peer *p, const struct rdma_event *event)
 	}
 }
 
+void
+peer_holds(struct peer *p, uint64_t first, uint64_t nb)
+{
+	struct {
+		struct sink_intervals m;
+		struct sink_interval at;
+	} m;
+
+	sink_message_begin(&m, SINK_HELD, sizeof(m.m) + (nb > 0) * sizeof(m.at), p->sent++);
+	m.m.nb = nb > 0;
+	m.at = (struct sink_interval){first, first + nb - 1};
+	peer_say(p, &m, m.m.head.length);
+}
+
 /* What a decent receiver says, up to its places. */
 static void
 go_on(struct peer *p)
@@ -131,6 +145,7 @@ go_on(struct peer *p)
 				return;
 			sink_message_begin(&moved, SINK_MOVED, sizeof(moved), p->sent++);
 			peer_say(p, &moved, sizeof(moved));
+			peer_holds(p, 0, 0);
 		}
 	}
 }

@@ -80,6 +80,9 @@ bool peer_hang_up(struct peer *p);
 /* Send a message, which may have been made in the last room of the link. */
 void peer_say(struct peer *p, const void *message, size_t size);
 
+/* Say which batches of frames it holds, and no more of that. */
+void peer_holds(struct peer *p, uint64_t first, uint64_t nb);
+
 /* As a receiver says while a store waits for its disk. @return true */
 bool peer_alive(struct peer *p);
 

@@ -69,7 +69,7 @@ begin(void **state)
 	sender->config.stores = &stores;
 	stores.at[0] = (struct sink_store){.name = "store", .number = STORE};
 	sender->state = SINK_SENDER_WAITING;
-	sender->moved_told = true;
+	sender->all_told = true;
 	sender->heard = now = 1;
 	assert_int_equal(sink_sender_collect(sender), 0);
 	assert_int_equal(interval_set_count(&sender->mine[1]), BATCHES / 2);

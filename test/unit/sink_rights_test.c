@@ -73,6 +73,7 @@ say_moved(unsigned int i)
 		m.at = (struct sink_interval){0, UINT64_MAX - 1};
 		peer_say(p, &m, sizeof(m));
 	}
+	peer_holds(p, 0, 0);
 	return p;
 }
 

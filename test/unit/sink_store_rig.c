@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arrow_name.h"
 #include "sink_store_rig.h"
 
 #include <rte_eal.h>
@@ -404,7 +405,7 @@ rig_look_below(const char *dir)
 		assert_int_equal(stat(path, &st), 0);
 		if (S_ISDIR(st.st_mode))
 			rig_look_below(path);
-		else
+		else if (!arrow_name_is_quarantine(path))
 			look_into(path);
 	}
 	closedir(d);

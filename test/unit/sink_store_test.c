@@ -808,6 +808,170 @@ test_flipped_at_the_receiver(void **state)
 	assert_int_equal(count_wrong(rig.root), 1);
 }
 
+/* Flip a bit of a body in a file of a store, complete or not. */
+static void
+rot(unsigned int table, unsigned int k)
+{
+	const struct sink_batch *batch = &rig.sample.batch[table][k].batch;
+	char *const roots[] = {rig.root, NULL};
+	struct store_tree tree = {0};
+	char message[PATH_MAX];
+	const char *problem;
+	unsigned int nb = 0;
+	size_t i, at;
+	uint8_t byte;
+	int fd;
+
+	assert_int_equal(store_tree_read(&tree, roots, message), 0);
+	for (i = 0; i < tree.nb; i++) {
+		struct arrow_reader r;
+
+		assert_int_equal(arrow_reader_open(&r, tree.path[i], &problem), 0);
+		for (at = 0; at < r.nb_batches; at++) {
+			if (strcmp(r.batches[at].table, arrow_table_name(table)) != 0 ||
+				strtoull(r.batches[at].sequence, NULL, 16) != batch->sequence)
+				continue;
+			byte = r.batches[at].body[5] ^ 16;
+			fd = open(tree.path[i], O_WRONLY);
+			assert_int_equal(pwrite(fd, &byte, 1, r.batches[at].body + 5 - r.data), 1);
+			assert_int_equal(fsync(fd), 0);
+			close(fd);
+			nb++;
+		}
+		arrow_reader_close(&r);
+	}
+	assert_int_equal(nb, 1);
+	store_tree_free(&tree);
+}
+
+/* A receiver that has all of it, and does not know that it is there. */
+static void
+hold_all_again(void)
+{
+	unsigned int k;
+
+	rig_open_receiver();
+	for (k = 0; k < rig_fewest(); k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	rig_open_sender(0);
+	UNTIL(rig_held() == 0);
+}
+
+/* Of batches that were durable some rot on the disk: the first, one in the middle, the last. A
+ * receiver that still holds them keeps them until there is a good copy, and no other is lost or
+ * there twice; not with the next store either. */
+static void
+rot_and_return(bool restart)
+{
+	const unsigned int nb = rig_fewest(), middle = nb / 2;
+	struct store_stream_view view[SINK_TABLES];
+	uint64_t found;
+	unsigned int k;
+
+	rig_open_store(0);
+	hold_all_again();
+	rig_close_receiver();
+	/* else the files are still being written */
+	if (restart)
+		rig_close_store(0);
+	rot(0, 0);
+	rot(0, middle);
+	rot(1, middle + 1);
+	rot(1, nb - 1);
+	if (restart)
+		rig_open_store(0);
+	hold_all_again();
+	found = rig_stats_of(0).found;
+	for (k = 0; k < SINK_TABLES; k++) {
+		assert_true(store_runs_view(&store_look(rig.store[0])->runs, 0, k, &view[k]));
+		assert_int_equal(view[k].stats.checked, nb);
+		assert_int_equal(view[k].stats.rotten, 2);
+		assert_int_equal(view[k].stats.repaired, 2);
+	}
+	assert_int_equal(found, 2 * nb - 4);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+	/* read again from the files: there is nothing to be cut off, and all is sound */
+	rig_open_store(0);
+	hold_all_again();
+	assert_int_equal(rig_stats_of(0).found, 2 * nb);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+static void
+test_rot(void **state)
+{
+	rot_and_return(true);
+}
+
+static void
+test_rot_of_open_files(void **state)
+{
+	rot_and_return(false);
+}
+
+/* What the receiver did not say that it holds, and that is there from before, comes by surprise: it
+ * is no double until it has been read. */
+static void
+test_rot_by_surprise(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	hold_all_again();
+	rig_close_receiver();
+	rig_close_store(0);
+	rot(1, 1);
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_held() == 0);
+	assert_int_equal(rig_stats_of(0).doubles, 0);
+	assert_int_equal(rig_stats_of(0).found, 2 * nb - 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* Of a run that has ended nothing is changed: who holds a batch that is damaged there keeps it. */
+static void
+test_rot_of_ended_run(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	hold_all_again();
+	rig_end_run(0);
+	rig_close_receiver();
+	rot(1, 1);
+	rig_open_receiver();
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).reason == SINK_REASON_ENDED);
+	assert_int_equal(rig_stats_of(0).found, 2 * nb - 1);
+	assert_int_equal(rig_held(), 1);
+	rig_close_receiver();
+	rig_close_store(0);
+	assert_int_equal(count_wrong(rig.root), 1);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -833,6 +997,10 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_settles_aside, rig_begin_test),
 		cmocka_unit_test_setup(test_flipped_on_the_way, rig_begin_test),
 		cmocka_unit_test_setup(test_flipped_at_the_receiver, rig_begin_test),
+		cmocka_unit_test_setup(test_rot, rig_begin_test),
+		cmocka_unit_test_setup(test_rot_of_open_files, rig_begin_test),
+		cmocka_unit_test_setup(test_rot_by_surprise, rig_begin_test),
+		cmocka_unit_test_setup(test_rot_of_ended_run, rig_begin_test),
 	};
 
 	return rig_main(tests);

@@ -242,6 +242,8 @@ static void
 test_adopt(void **state)
 {
 	struct spill *spill = open_spill(0);
+	struct interval_set held = {0};
+	unsigned int i;
 
 	start(spill);
 	assert_int_equal(put_all(spill, 3), 6);
@@ -252,6 +254,11 @@ test_adopt(void **state)
 	assert_true(spill_has(spill, 3, 0, s.batch[0][2].batch.sequence));
 	assert_true(spill_has(spill, 3, 1, s.batch[1][0].batch.sequence));
 	assert_false(spill_has(spill, 3, 0, s.batch[0][3].batch.sequence));
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(interval_set_add(&held, 0, 1000), 0);
+		assert_int_equal(spill_check(spill, 3, i, &held), 0);
+		interval_set_free(&held);
+	}
 	start(spill);
 	assert_int_equal(put_all(spill, 3), 6);
 	close_run(spill);

@@ -324,6 +324,79 @@ test_locked_and_damaged(void **state)
 	assert_int_equal(look().failed, 1);
 }
 
+#define NOBODY 65534
+
+static void
+folder_of(char dir[PATH], unsigned int run)
+{
+	snprintf(dir, PATH, "%s/r-%u", root, run);
+}
+
+/* What another user made, or could change, is left alone; what is ours beside it is completed. */
+static void
+test_others(void **state)
+{
+	char dir[PATH], path[PATH], other[PATH];
+	unsigned int run;
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(chmod(root, 01777), 0);
+	for (run = 1; run <= 7; run++)
+		leave(run);
+	folder_of(dir, 2);
+	assert_int_equal(chmod(dir, 0777), 0);
+	folder_of(dir, 3);
+	assert_int_equal(chown(dir, NOBODY, NOBODY), 0);
+	path_of(path, 4, ".part");
+	assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+	path_of(path, 5, ".part");
+	snprintf(other, sizeof(other), "%s/second", root);
+	assert_int_equal(link(path, other), 0);
+	folder_of(dir, 6);
+	snprintf(other, sizeof(other), "%s/.away", root);
+	assert_int_equal(rename(dir, other), 0);
+	assert_int_equal(symlink(other, dir), 0);
+	path_of(path, 7, ".part");
+	assert_int_equal(chmod(path, 0666), 0);
+	begin(NULL, 0);
+	UNTIL(look().files == 0);
+	assert_int_equal(look().completed, 1);
+	assert_int_equal(look().refused, 6);
+	assert_is_whole(1);
+	for (run = 2; run <= 7; run++)
+		assert_true(is_there(run, ".part"));
+}
+
+/* The same if that is done after they were listed. */
+static void
+test_others_later(void **state)
+{
+	char dir[PATH], path[PATH], other[PATH];
+	unsigned int run;
+
+	if (geteuid() != 0)
+		skip();
+	for (run = 1; run <= 4; run++)
+		leave(run);
+	begin(NULL, 500);
+	assert_int_equal(look().files, 4);
+	path_of(path, 2, ".part");
+	assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+	folder_of(dir, 3);
+	snprintf(other, sizeof(other), "%s/.away", root);
+	assert_int_equal(rename(dir, other), 0);
+	assert_int_equal(symlink(other, dir), 0);
+	folder_of(dir, 4);
+	assert_int_equal(chown(dir, NOBODY, NOBODY), 0);
+	UNTIL(look().files == 0);
+	assert_int_equal(look().completed, 1);
+	assert_int_equal(look().failed, 3);
+	assert_is_whole(1);
+	for (run = 2; run <= 4; run++)
+		assert_true(is_there(run, ".part"));
+}
+
 int
 main(void)
 {
@@ -334,6 +407,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_given_up, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_stopped, begin_test, end_test),
 		cmocka_unit_test_setup_teardown(test_locked_and_damaged, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_others, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_others_later, begin_test, end_test),
 	};
 	int rc;
 

@@ -212,6 +212,7 @@ check_body(const void *message, size_t size)
 		return schema->table < SINK_TABLES && size > sizeof(*schema) &&
 			schema->offset <= SINK_SCHEMA_MAX - (size - sizeof(*schema));
 	case SINK_MOVED:
+	case SINK_HELD:
 	case SINK_HAVE:
 		return check_intervals(message, size);
 	case SINK_GRANT:
@@ -241,6 +242,7 @@ static const struct {
 	[SINK_ANSWER] = {sizeof(struct sink_answer), true, false, true, 0},
 	[SINK_SCHEMA] = {sizeof(struct sink_schema), false, true, false, SINK_MORE},
 	[SINK_MOVED] = {sizeof(struct sink_intervals), false, true, false, SINK_MORE},
+	[SINK_HELD] = {sizeof(struct sink_intervals), false, true, false, SINK_MORE},
 	[SINK_HAVE] = {sizeof(struct sink_intervals), false, false, true, SINK_MORE},
 	[SINK_GRANT] = {sizeof(struct sink_grant), false, false, true, 0},
 	[SINK_RESULTS] = {sizeof(struct sink_results), false, false, true, 0},

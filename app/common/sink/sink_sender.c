@@ -545,9 +545,9 @@ work_proving(struct sink_sender *s, uint64_t now)
 	/* before anything is told that only one of the stores must hear */
 	if (!find_out_who(s))
 		return true;
-	s->moved_table = 0;
-	s->moved_at = 0;
-	s->moved_told = false;
+	s->told = 0;
+	s->told_at = 0;
+	s->all_told = false;
 	s->have_all = false;
 	s->have_table = 0;
 	s->have_next = 0;
@@ -595,8 +595,8 @@ sink_sender_poll(struct sink_sender *s)
 	case SINK_SENDER_PROVING:
 		return work_proving(s, now) || busy;
 	case SINK_SENDER_WAITING:
-		while (!s->moved_told && sink_link_room(&s->link) != NULL)
-			sink_sender_tell_moved(s);
+		while (!s->all_told && sink_link_room(&s->link) != NULL)
+			sink_sender_tell(s);
 		/* the store settles first: that takes as long as a sync, or an outage, does; once
 		 * it has begun with HAVE it comes to an end */
 		if (now > s->heard + WAITING_MS ||

@@ -33,45 +33,48 @@ sink_sender_collect(struct sink_sender *s)
 }
 
 void
-sink_sender_tell_moved(struct sink_sender *s)
+sink_sender_tell(struct sink_sender *s)
 {
-	const struct interval_set *set = &s->moved[s->moved_table];
+	const bool held = s->told >= SINK_TABLES;
+	const unsigned int table = s->told % SINK_TABLES;
+	const struct interval_set *set = held ? &s->mine[table] : &s->moved[table];
 	struct sink_intervals *m = sink_link_room(&s->link);
 	size_t nb;
-	bool more;
 
 	if (m == NULL)
 		return;
-	nb = set->nb - s->moved_at;
+	nb = set->nb - s->told_at;
 	if (nb > SINK_INTERVALS_MAX)
 		nb = SINK_INTERVALS_MAX;
-	sink_message_begin(m, SINK_MOVED, sizeof(*m) + nb * sizeof(m->interval[0]), s->sent++);
-	m->table = s->moved_table;
+	sink_message_begin(m, held ? SINK_HELD : SINK_MOVED,
+		sizeof(*m) + nb * sizeof(m->interval[0]), s->sent++);
+	m->table = table;
 	m->nb = nb;
 	/* an empty set has no array */
 	if (nb > 0)
-		memcpy(m->interval, set->at + s->moved_at, nb * sizeof(m->interval[0]));
-	s->moved_at += nb;
-	if (s->moved_at == set->nb) {
-		s->moved_at = 0;
-		s->moved_table++;
+		memcpy(m->interval, set->at + s->told_at, nb * sizeof(m->interval[0]));
+	s->told_at += nb;
+	if (s->told_at == set->nb) {
+		s->told_at = 0;
+		s->told++;
 	}
-	more = s->moved_table < SINK_TABLES;
-	m->head.flags = more ? SINK_MORE : 0;
-	s->moved_told = !more;
+	/* of each kind the last one says so */
+	m->head.flags = s->told / SINK_TABLES == held ? SINK_MORE : 0;
+	s->all_told = s->told == 2 * SINK_TABLES;
 	(void)sink_link_send(&s->link, m->head.length);
 	FAIL_POINT("recv.moved");
 }
 
-/* A store may have any number of batches, and say so for ever: only what is held here is noted. */
+/* A store may say for ever that it has something: only what is held here is noted. */
 enum sink_reason
 sink_sender_take_have(struct sink_sender *s, const struct sink_intervals *m)
 {
 	const struct interval_set *mine = &s->mine[m->table];
 	uint32_t i;
 
-	/* what is there is of interest once what is not to be there has been said */
-	if (!s->moved_told || s->have_all || m->table < s->have_table)
+	/* what is there is of interest once it has been said what is not to be there, and what
+	 * would be released: the store reads that before */
+	if (!s->all_told || s->have_all || m->table < s->have_table)
 		return SINK_REASON_ORDER;
 	if (s->waiting_since == 0)
 		s->waiting_since = s->heard;

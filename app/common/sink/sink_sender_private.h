@@ -65,11 +65,11 @@ struct sink_sender {
 	uint64_t heartbeat;
 	uint64_t silence;
 	struct interval_set moved[SINK_TABLES];
-	unsigned int moved_table; /* that is told now */
-	size_t moved_at;
-	bool moved_told;
+	unsigned int told; /* sets: `moved` of each table, then `mine` */
+	size_t told_at;	   /* intervals of the next one */
+	bool all_told;
 	bool said_how;			       /* the store, how it is */
-	struct interval_set mine[SINK_TABLES]; /* what HAVE may be about: held when it began, */
+	struct interval_set mine[SINK_TABLES]; /* HELD, and what HAVE may be about: when it began */
 	struct interval_set have[SINK_TABLES]; /* and what of it the store has */
 	unsigned int have_table;
 	uint64_t have_next; /* of this table, the lowest number that has not been spoken of */
@@ -115,8 +115,8 @@ sink_sender_number(const struct sink_sender *s)
 /** What may be there: went elsewhere, or is held. A connection is proved. @return 0; -ENOMEM */
 int sink_sender_collect(struct sink_sender *s);
 
-/** Tell some of it. */
-void sink_sender_tell_moved(struct sink_sender *s);
+/** Tell some of it: MOVED, then HELD. */
+void sink_sender_tell(struct sink_sender *s);
 
 /** The store tells some of what it has. */
 enum sink_reason sink_sender_take_have(struct sink_sender *s, const struct sink_intervals *m);

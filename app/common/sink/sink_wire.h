@@ -17,7 +17,7 @@
 #endif
 
 #define SINK_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */
-#define SINK_VERSION 4 /**< of all below, and of the layout that arrow_template gives to metadata */
+#define SINK_VERSION 5 /**< of all below, and of the layout that arrow_template gives to metadata */
 #define SINK_PORT    18516 /**< default service: beside perftest's 18515 */
 
 #define SINK_TABLES	  2 /**< frames, images: enum arrow_table */
@@ -92,18 +92,19 @@ enum sink_type {
 	SINK_ANSWER,	/**< store: that it has the key */
 	SINK_SCHEMA,	/**< receiver: a part of a table's schema */
 	SINK_MOVED,	/**< receiver: batches that may be here and went elsewhere */
-	SINK_HAVE,	/**< store: batches that are durable here */
+	SINK_HAVE,	/**< store: batches of HELD that are durable here, and sound */
 	SINK_GRANT,	/**< store: where to write */
 	SINK_RESULTS,	/**< store: what became of batches */
 	SINK_STATUS,	/**< both: alive; how the store is */
 	SINK_END,	/**< receiver: no more of this stream */
 	SINK_ENDED,	/**< store: all of it is durable and its files have their names */
 	SINK_REFUSE,	/**< both: the connection is given up, and why */
+	SINK_HELD,	/**< receiver: batches that it would release if they are here */
 	SINK_TYPES
 };
 
 enum sink_flag {
-	SINK_MORE = 1 << 0, /**< SINK_SCHEMA, SINK_MOVED, SINK_HAVE: another one follows */
+	SINK_MORE = 1 << 0, /**< SINK_SCHEMA, SINK_MOVED, SINK_HELD, SINK_HAVE: another follows */
 };
 
 /** Begins each message. */
@@ -170,7 +171,7 @@ struct sink_interval {
 };
 static_assert(sizeof(struct sink_interval) == 16, "layout");
 
-/** SINK_MOVED, SINK_HAVE: ascending, none touches the next; frames first. */
+/** SINK_MOVED, SINK_HELD, SINK_HAVE: ascending, none touches the next; frames first. */
 struct sink_intervals {
 	struct sink_message head;
 	uint32_t table;
@@ -179,7 +180,8 @@ struct sink_intervals {
 };
 static_assert(sizeof(struct sink_intervals) == 24, "layout");
 #define SINK_INTERVALS_MAX ((SINK_MESSAGE_MAX - 24) / 16)
-#define SINK_MOVED_MAX	   (1u << 16) /**< intervals of a table: a receiver holds no more batches */
+#define SINK_MOVED_MAX \
+	(1u << 16) /**< intervals of a table, and batches of HELD: a receiver holds no more */
 
 enum sink_region_kind {
 	SINK_REGION_METADATA, /**< SINK_ENTRY_BYTES each, of all tables */
