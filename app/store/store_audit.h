@@ -2,7 +2,8 @@
 /**
  * @file
  * Who did what: lines of the log type `braggline.audit`, README.rst has their format. And what is
- * counted of each identity. One thread writes; telemetry reads.
+ * counted of each identity. One thread; telemetry
+ * has a copy (store_view.h).
  */
 #ifndef STORE_AUDIT_H
 #define STORE_AUDIT_H
@@ -37,7 +38,7 @@ struct store_audit_counts {
 
 struct store_audit {
 	struct store_audit_counts identity[STORE_AUDITED];
-	unsigned int nb; /**< atomic: those before it have names */
+	unsigned int nb;
 };
 
 /** That of a name, a new one if there is room. @return NULL: there is none */
