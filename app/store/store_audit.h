@@ -34,6 +34,7 @@ struct store_audit_counts {
 	uint64_t bytes;	      /**< of bodies of good entries */
 	uint64_t batches_cut; /**< that it had moved to another store */
 	uint64_t ended;	      /**< runs */
+	uint32_t connections; /**< that it has now, from their proofs on */
 };
 
 struct store_audit {

@@ -246,6 +246,7 @@ identity_dict(const struct store_audit_counts *n)
 	rte_tel_data_add_dict_string(d, "name", n->name);
 	telemetry_dict_hex(d, "key", n->fingerprint);
 	rte_tel_data_add_dict_uint(d, "proofs", n->proofs);
+	rte_tel_data_add_dict_uint(d, "connections", n->connections);
 	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
 	rte_tel_data_add_dict_uint(d, "refused", n->refused);
 	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
@@ -333,6 +334,7 @@ static const struct telemetry_command commands[] = {
 		answer_connections},
 	{"/braggline/store/identities", "", "What each identity of the keyring did",
 		"by number: name, key (fingerprint, of the last proof), proofs, "
+		"connections (now), "
 		"connections_stood, refused "
 		"(after the proof), batches_durable, body_bytes, batches_cut (as it had moved "
 		"them), runs_ended",
