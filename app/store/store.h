@@ -50,7 +50,8 @@ int store_close(struct store *s);
 
 /**
  * What it is and does. Only the thread that polls may read what changes; any other one asks for a
- * copy (store_look_view()). Its keys, bodies, check, completion and identity are set once it is open.
+ * copy (store_look_view()). What is set when it is opened any thread may read: keys, bodies, check,
+ * completion, identity.
  */
 const struct store_shared *store_look(const struct store *s);
 /** Copies of what changes: for other threads. */

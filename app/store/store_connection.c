@@ -352,8 +352,8 @@ is_its_run(const struct store_connection *c, const struct store_run *r)
 }
 
 /*
- * What all share is not one identity's alone. A receiver that comes back before the store knows that
- * it went needs one more: the older connection of the same stream goes for it.
+ * What all share is not one identity's alone. A receiver that comes back before the store knows
+ * that it went needs one more: the older connection of the same stream goes for it.
  */
 static bool
 may_connect(const struct store_connection *c)

@@ -4,7 +4,6 @@
 Each time a batch is hit: a bit of it is flipped, or a sector of 512 or a block of 4096 bytes is torn, set
 to zero, or exchanged with another one of the batch; in its announcement or in its body."""
 
-import contextlib
 import fcntl
 import hashlib
 import os
@@ -16,7 +15,8 @@ import chain
 from cases import want
 
 LOCK_SECONDS = 30  # the kernel has locks of a process that was killed until its writes have ended
-# of a line of `verify`: numbers of batches, byte
+# of a line of `verify`: file, byte; numbers of batches, byte
+AT = re.compile(r'(\S+\.(?:arrow|part)): damaged: .*? at byte (\d+)')
 DAMAGED = re.compile(r'damaged: (?:batch (\d+)|of batches (\d+) to (\d+)|batch of unknown number)'
                      r'(?: at byte (\d+)|,)')
 
@@ -69,33 +69,32 @@ class Damage:
         return done.returncode, done.stdout.splitlines()
 
     def may_be_hit(self, directory):
-        """(path, batch) of all that is sound."""
+        """(path, batch) of all that is sound: the last ones of a writer that was killed may not be."""
         _, lines = self.verify(directory)
-        wrong = set()
-        for line in lines:
-            found = DAMAGED.search(line)
-            if found and found[4]:
-                wrong.add((stem(line.split(': ')[-3] if ': ' in line else line), int(found[4])))
-        torn = {s for s, _ in wrong}
+        wrong = {(stem(found[1]), int(found[2])) for found in map(AT.search, lines) if found}
         for where, _, names in os.walk(directory):
             for name in sorted(names):
-                path = f'{where}/{name}'
                 if not name.endswith(('.arrow', '.part')):
                     continue
-                # of a file that has damage already, only if all of it is ours
-                known = {hit.begin for hit in self.hits if hit.stem == stem(path)}
-                if stem(path) in torn and {at for s, at in wrong if s == stem(path)} - known:
-                    continue
-                with contextlib.suppress(FileNotFoundError):
-                    for batch in chain.whole_batches(path, self):
+                path = f'{where}/{name}'
+                for batch in chain.whole_batches(path, self):
+                    if (stem(path), batch.metadata) not in wrong:
                         yield path, batch
+
+    def choose(self, directory):
+        """One of them: in files that were being written as often as in others, and at their ends."""
+        found = list(self.may_be_hit(directory))
+        parts = [(path, batch) for path, batch in found if path.endswith('.part')]
+        if parts and self.random.random() < 0.5:
+            last = {path: (path, batch) for path, batch in parts}
+            found = parts if self.random.random() < 0.5 else list(last.values())
+        return self.random.choice(found) if found else (None, None)
 
     def hit(self, directory):
         """Damage one batch. @return whether there was one"""
-        all_of_them = list(self.may_be_hit(directory))
-        if not all_of_them:
+        path, batch = self.choose(directory)
+        if batch is None:
             return False
-        path, batch = self.random.choice(all_of_them)
         announcement = self.random.random() < 0.3
         begin, end = (batch.metadata, batch.body) if announcement else (batch.body, batch.end)
         if begin == end:
@@ -107,7 +106,6 @@ class Damage:
             hit = Hit(path, batch, announcement)
             f.seek(begin)
             f.write(self.spoil(bytearray(before)))
-        # once more: what it was is what the first hit found
         self.hits.append(hit)
         return True
 

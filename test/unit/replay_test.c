@@ -470,8 +470,8 @@ ask_always(void *arg)
 }
 
 /*
- * Statistics are asked for while the port closes. The driver is called as ethdev calls it, which has
- * looked whether there is such a port before.
+ * Statistics are asked for while the port closes. The driver is called as ethdev calls it, which
+ * has looked whether there is such a port before.
  */
 static void
 statistics_while_ports_close(void **state)

@@ -141,9 +141,9 @@ replay_stop(struct rte_eth_dev *dev)
 }
 
 /*
- * ethdev calls drivers without a lock, and its telemetry asks for statistics in a thread of its own,
- * also while a port closes or a queue is set up again. What is counted lies in the queues, so they go
- * under a lock. It is none of the port's: that goes as well.
+ * ethdev calls drivers without a lock, and its telemetry asks for statistics in a thread of its
+ * own, also while a port closes or a queue is set up again. What is counted lies in the queues, so
+ * they go under a lock. It is none of the port's: that goes as well.
  */
 static pthread_mutex_t going = PTHREAD_MUTEX_INITIALIZER;
 
