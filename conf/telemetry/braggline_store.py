@@ -27,7 +27,7 @@ INFO = {
     'completing_files': ('Incomplete files of an earlier process that are left.', 'gauge'),
     'completing_bytes': ('Bytes of them.', 'gauge'),
     'completed_files': ('Files of an earlier process by what became of them.', 'counter'),
-    'age_seconds': ('Age of the counters when they were read.', 'gauge'),
+    'age_milliseconds': ('Age of the counters when they were read.', 'gauge'),
     'identity_connections': ('Connections that an identity has.', 'gauge'),
     'identity_proofs': ('Times that an identity proved itself.', 'counter'),
     'identity_connections_stood': ('Connections of an identity that were granted.', 'counter'),
@@ -108,7 +108,7 @@ def store(sock):
         yield 'unproved_requests', reply[f'unproved_{end}'], {'end': end}
     for end, name in COMPLETED.items():
         yield 'completed_files', reply[name], {'end': end}
-    yield 'age_seconds', reply['age_ms'] / 1000, {}
+    yield 'age_milliseconds', reply['age_ms'], {}
 
 
 def identities(sock):
