@@ -33,6 +33,7 @@ struct store {
 	uint64_t rated_at; /* ms */
 	uint64_t rated_bytes;
 	struct rdma_dev_info info;
+	struct store_view *view; /* for other threads */
 	unsigned int turn;
 	struct store_connection connection[STORE_CONNECTIONS];
 	uint64_t used; /* those that are not free: a line of each is a lot for every turn */
@@ -159,7 +160,10 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	unsigned int i;
 	int rc;
 
-	if (s == NULL) {
+	if (s != NULL)
+		s->view = store_view_open();
+	if (s == NULL || s->view == NULL) {
+		free(s);
 		snprintf(message, PATH_MAX, "no memory for a store");
 		return -ENOMEM;
 	}
@@ -173,6 +177,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 		if (s->lock >= 0)
 			close(s->lock);
 		store_keys_close(s->shared.keys);
+		store_view_close(s->view);
 		free(s);
 		return rc;
 	}
@@ -322,6 +327,7 @@ store_poll(struct store *s)
 		change_keys(s);
 		store_runs_poll(&s->shared.runs, now);
 		count_rate(s, now);
+		(void)store_view_poll(s->view, &s->shared, s->connection, now);
 	}
 	return busy;
 }
@@ -372,6 +378,7 @@ store_close(struct store *s)
 	if (s->own_dev)
 		(void)rdma_dev_close(s->shared.dev);
 	store_keys_close(s->shared.keys);
+	store_view_close(s->view);
 	close(s->lock);
 	free(s);
 	return rc;
@@ -381,6 +388,12 @@ const struct store_shared *
 store_look(const struct store *s)
 {
 	return &s->shared;
+}
+
+struct store_view *
+store_look_view(const struct store *s)
+{
+	return s->view;
 }
 
 const struct rdma_dev *

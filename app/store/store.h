@@ -8,6 +8,7 @@
 #define STORE_H
 
 #include "store_connection.h"
+#include "store_view.h"
 
 struct store_config {
 	struct rdma_dev *dev;  /**< open, and stays so; NULL: the next one is opened */
@@ -47,10 +48,17 @@ bool store_is_idle(const struct store *s);
 /** Complete the files, free everything. @return 0 or the first error of a file */
 int store_close(struct store *s);
 
-/** For telemetry; any thread, counters of about now. */
+/**
+ * What it is and does. Only the thread that polls may read what changes; any other one asks for a
+ * copy (store_look_view()). What is set when it is opened any thread may read: keys, bodies, check,
+ * completion, identity.
+ */
 const struct store_shared *store_look(const struct store *s);
+/** Copies of what changes: for other threads. */
+struct store_view *store_look_view(const struct store *s);
 /** The device, and what it was when the store was opened. */
 const struct rdma_dev *store_look_device(const struct store *s, const struct rdma_dev_info **info);
+/** The thread that polls. */
 const struct store_connection *store_look_connection(const struct store *s, unsigned int i);
 
 #endif /* STORE_H */

@@ -21,7 +21,7 @@ store_audit_of(struct store_audit *a, const char *name)
 	if (i == STORE_AUDITED)
 		return NULL;
 	snprintf(a->identity[i].name, sizeof(a->identity[i].name), "%s", name);
-	__atomic_store_n(&a->nb, i + 1, __ATOMIC_RELEASE);
+	a->nb = i + 1;
 	return &a->identity[i];
 }
 

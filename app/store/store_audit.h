@@ -2,7 +2,8 @@
 /**
  * @file
  * Who did what: lines of the log type `braggline.audit`, README.rst has their format. And what is
- * counted of each identity. One thread writes; telemetry reads.
+ * counted of each identity. One thread; telemetry
+ * has a copy (store_view.h).
  */
 #ifndef STORE_AUDIT_H
 #define STORE_AUDIT_H
@@ -33,11 +34,12 @@ struct store_audit_counts {
 	uint64_t bytes;	      /**< of bodies of good entries */
 	uint64_t batches_cut; /**< that it had moved to another store */
 	uint64_t ended;	      /**< runs */
+	uint32_t connections; /**< that it has now, from their proofs on */
 };
 
 struct store_audit {
 	struct store_audit_counts identity[STORE_AUDITED];
-	unsigned int nb; /**< atomic: those before it have names */
+	unsigned int nb;
 };
 
 /** That of a name, a new one if there is room. @return NULL: there is none */

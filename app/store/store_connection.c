@@ -167,6 +167,7 @@ store_connection_keys_changed(struct store_connection *c)
 		reason = SINK_REASON_RIGHTS;
 	} else {
 		c->identity.rights = identity->rights;
+		c->identity.open_runs = identity->open_runs;
 	}
 	if (reason == SINK_REASON_NONE)
 		return;
@@ -281,6 +282,8 @@ work_closing(struct store_connection *c)
 	sink_identity_forget(&c->identity);
 	if (c->run != NULL)
 		c->run->connection = NULL;
+	if (c->counts != NULL)
+		c->counts->connections--;
 	enter(c, STORE_FREE);
 	return true;
 }
@@ -389,6 +392,50 @@ identified(struct store_connection *c)
 		return;
 	c->counts->fingerprint = c->fingerprint;
 	c->counts->proofs++;
+	c->counts->connections++;
+}
+
+static bool
+is_its_run(const struct store_connection *c, const struct store_run *r)
+{
+	return r->used && r->producer == c->handshake.receiver.node &&
+		r->run == c->handshake.proof.run &&
+		r->incarnation == c->handshake.proof.incarnation;
+}
+
+/*
+ * What all share is not one identity's alone. A receiver that comes back before the store knows
+ * that it went needs one more: the older connection of the same stream goes for it.
+ */
+static bool
+may_connect(const struct store_connection *c)
+{
+	const struct store_runs *runs = &c->shared->runs;
+	uint32_t most = c->identity.connections;
+	unsigned int i;
+
+	for (i = 0; i < runs->nb; i++) {
+		if (is_its_run(c, &runs->run[i]) && runs->run[i].connection != NULL)
+			most++;
+	}
+	return c->counts == NULL || c->counts->connections <= most;
+}
+
+/* A run that is open already, with or without a connection, or one that the identity may have. */
+static bool
+may_have_run(const struct store_connection *c)
+{
+	const struct store_runs *runs = &c->shared->runs;
+	uint32_t nb = 0;
+	unsigned int i;
+
+	for (i = 0; i < runs->nb; i++) {
+		if (is_its_run(c, &runs->run[i]))
+			return true;
+		nb += runs->run[i].used &&
+			sink_identity_has_producer(&c->identity, runs->run[i].producer);
+	}
+	return nb < c->identity.open_runs;
 }
 
 /* And its schemas are here. */
@@ -401,6 +448,10 @@ proved(struct store_connection *c)
 		sink_gate_proved(&c->shared->gate, c->gate, sink_link_clock());
 	c->gate = -1;
 	sink_identity_forget(&c->identity);
+	if (!may_connect(c)) {
+		store_connection_refuse(c, SINK_REASON_CONNECTIONS);
+		return;
+	}
 	/* nobody whom it does not know has the store take so much memory */
 	rc = sink_link_extend(&c->link);
 	if (rc < 0) {
@@ -688,10 +739,12 @@ work_proving(struct store_connection *c, uint64_t now)
 static bool
 own_run(struct store_connection *c)
 {
-	enum sink_reason reason = SINK_REASON_NONE;
-	struct store_run *run = store_run_find(&c->shared->runs, &c->handshake, &reason);
+	enum sink_reason reason = SINK_REASON_RUNS;
+	struct store_run *run = NULL;
 	struct store_connection *older;
 
+	if (may_have_run(c))
+		run = store_run_find(&c->shared->runs, &c->handshake, &reason);
 	if (run == NULL) {
 		store_connection_refuse(c, reason);
 		return false;

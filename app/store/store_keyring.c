@@ -23,6 +23,8 @@ enum seen {
 	SEEN_PRODUCERS = 1 << 2,
 	SEEN_RUNS = 1 << 3,
 	SEEN_RIGHTS = 1 << 4,
+	SEEN_CONNECTIONS = 1 << 5,
+	SEEN_OPEN_RUNS = 1 << 6,
 };
 
 struct parser {
@@ -89,6 +91,8 @@ begin_section(struct parser *p, const char *section)
 	k->nb++;
 	p->identity = id;
 	p->seen = 0;
+	id->connections = SINK_IDENTITY_LIMIT;
+	id->open_runs = SINK_IDENTITY_LIMIT;
 	return 0;
 }
 
@@ -138,7 +142,7 @@ read_key(struct parser *p, unsigned int at, const char *value)
 	return p->identity->fingerprint[at] != 0 ? 0 : -EIO;
 }
 
-/* @return false: no number */
+/* Decimal, whatever it begins with: 010 is ten. @return false: no number */
 static bool
 read_number(const char **text, uint64_t *number)
 {
@@ -147,7 +151,7 @@ read_number(const char **text, uint64_t *number)
 	if ((*text)[0] < '0' || (*text)[0] > '9')
 		return false;
 	errno = 0;
-	*number = strtoull(*text, &end, 0);
+	*number = strtoull(*text, &end, 10);
 	*text = end;
 	return errno == 0;
 }
@@ -256,10 +260,23 @@ read_rights(struct parser *p, const char *value)
 	return 0;
 }
 
+/* How much of what all share an identity may have at a time. */
+static int
+read_limit(struct parser *p, const char *key, const char *value, uint32_t most, uint32_t *limit)
+{
+	uint64_t number;
+
+	if (!read_number(&value, &number) || *value != '\0' || number < 1 || number > most)
+		return mistake(p, "%s: expected a number from 1 to %u", key, most);
+	*limit = number;
+	return 0;
+}
+
 static int
 take_key(struct parser *p, const char *key, const char *value)
 {
-	static const char *const names[] = {"key", "key_next", "producers", "runs", "rights"};
+	static const char *const names[] = {
+		"key", "key_next", "producers", "runs", "rights", "connections", "open_runs"};
 	unsigned int i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -267,7 +284,10 @@ take_key(struct parser *p, const char *key, const char *value)
 			break;
 	}
 	if (i == sizeof(names) / sizeof(names[0]))
-		return mistake(p, "%s: expected key, key_next, producers, runs or rights", key);
+		return mistake(p,
+			"%s: expected key, key_next, producers, runs, rights, "
+			"connections or open_runs",
+			key);
 	if ((p->seen & 1u << i) != 0)
 		return mistake(p, "%s is there twice", key);
 	p->seen |= 1u << i;
@@ -280,8 +300,13 @@ take_key(struct parser *p, const char *key, const char *value)
 		return read_producers(p, value);
 	case SEEN_RUNS:
 		return read_runs(p, value);
-	default:
+	case SEEN_RIGHTS:
 		return read_rights(p, value);
+	case SEEN_CONNECTIONS:
+		return read_limit(
+			p, key, value, STORE_KEYRING_CONNECTIONS, &p->identity->connections);
+	default:
+		return read_limit(p, key, value, STORE_KEYRING_RUNS, &p->identity->open_runs);
 	}
 }
 

@@ -11,7 +11,9 @@
 
 #include "sink_identity.h"
 
-#define STORE_IDENTITIES 256
+#define STORE_IDENTITIES	  256
+#define STORE_KEYRING_CONNECTIONS 64 /**< of an identity at most: STORE_CONNECTIONS, */
+#define STORE_KEYRING_RUNS	  64 /**< STORE_RUNS */
 
 struct store_keyring {
 	struct sink_identity *identity;

@@ -38,78 +38,112 @@ add_causes(struct rte_tel_data *d, const struct store_counters *n)
 
 /* The worst that is wrong with a run's files now. */
 static const char *
-alarm_name(const struct store_shared *s)
+alarm_name(const struct store_values *v)
 {
-	struct store_stream_view v;
+	const struct stream_stats *stats;
 	const char *name = "none";
 	unsigned int i;
 
-	for (i = 0; i < STORE_RUNS * SINK_TABLES; i++) {
-		if (!store_runs_view(&s->runs, i / SINK_TABLES, i % SINK_TABLES, &v))
-			continue;
-		if (v.stats.error == -ENOSPC)
+	for (i = 0; i < v->nb_streams; i++) {
+		stats = &v->stream[i].view.stats;
+		if (stats->error == -ENOSPC)
 			name = "disk full";
-		else if (v.stats.error == -EDQUOT && strcmp(name, "none") == 0)
+		else if (stats->error == -EDQUOT && strcmp(name, "none") == 0)
 			name = "quota";
-		else if (v.stats.error < 0 && v.stats.error != -EDQUOT)
+		else if (stats->error < 0 && stats->error != -EDQUOT)
 			return "I/O error";
-		else if (v.stats.stalled != 0 && strcmp(name, "none") == 0)
+		else if (stats->stalled != 0 && strcmp(name, "none") == 0)
 			name = "disk stands still";
 	}
 	return name;
 }
 
+static void
+add_counters(struct rte_tel_data *d, const struct store_values *v)
+{
+	const struct store_counters *n = &v->counters;
+
+	rte_tel_data_add_dict_uint(d, "requests", n->requests);
+	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
+	rte_tel_data_add_dict_uint(d, "connections_broken", n->broken);
+	rte_tel_data_add_dict_uint(d, "connections_ended", n->ended);
+	rte_tel_data_add_dict_uint(d, "connections_abandoned", n->abandoned);
+	rte_tel_data_add_dict_uint(d, "connections_superseded", n->superseded);
+	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);
+	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
+	rte_tel_data_add_dict_uint(d, "batches_double", n->doubles);
+	rte_tel_data_add_dict_uint(d, "batches_given_back", n->again);
+	rte_tel_data_add_dict_uint(d, "body_crc_errors", n->body_crc_errors);
+	rte_tel_data_add_dict_uint(d, "batches_stored_damaged", n->stored_damaged);
+	rte_tel_data_add_dict_uint(d, "body_bytes_per_s", n->bytes_per_s);
+	rte_tel_data_add_dict_uint(d, "moved_refused", n->moved_refused);
+	rte_tel_data_add_dict_uint(d, "keys_removed", n->keys_removed);
+	rte_tel_data_add_dict_uint(d, "unproved_admitted", v->gate.admitted);
+	rte_tel_data_add_dict_uint(d, "unproved_admitted_known", v->gate.admitted_known);
+	rte_tel_data_add_dict_uint(d, "unproved_full", v->gate.full);
+	rte_tel_data_add_dict_uint(d, "unproved_crowded", v->gate.crowded);
+	rte_tel_data_add_dict_uint(d, "unproved_evicted", v->gate.evicted);
+	rte_tel_data_add_dict_uint(d, "warnings_suppressed", v->warnings_suppressed);
+	rte_tel_data_add_dict_uint(d, "reconciliations", n->cuts);
+	rte_tel_data_add_dict_uint(d, "batches_cut", n->batches_cut);
+	rte_tel_data_add_dict_string(d, "alarm", alarm_name(v));
+	rte_tel_data_add_dict_uint(d, "runs_opened", v->runs.opened);
+	rte_tel_data_add_dict_uint(d, "runs_ended", v->runs.ended);
+	rte_tel_data_add_dict_uint(d, "runs_idle", v->runs.idle);
+	rte_tel_data_add_dict_uint(d, "runs_refused", v->runs.refused);
+	add_causes(d, n);
+	rte_tel_data_add_dict_uint(d, "age_ms", sink_link_clock() - v->made);
+}
+
+/* What is set as the store is opened, and the thread that completes files, which has a lock. */
+static void
+add_constants(struct rte_tel_data *d, const struct store_shared *s)
+{
+	struct store_completion_stats left;
+
+	telemetry_dict_hex(d, "identity", s->node);
+	rte_tel_data_add_dict_string(d, "bodies", body_memory_name(s->bodies.gpu));
+	rte_tel_data_add_dict_string(d, "cufile",
+		s->bodies.cufile == NULL
+			? "not used"
+			: cufile_mode_name(cufile_info_get(s->bodies.cufile)->mode));
+	store_completion_stats_get(s->runs.completion, &left);
+	rte_tel_data_add_dict_uint(d, "completing_files", left.files);
+	rte_tel_data_add_dict_uint(d, "completing_bytes", left.bytes);
+	rte_tel_data_add_dict_uint(d, "files_completed", left.completed);
+	rte_tel_data_add_dict_uint(d, "files_not_completed", left.failed);
+}
+
+/*
+ * A copy for one reply, which is to be put back; the lock is held. It may take a while to come, and
+ * the store may be asked for others meanwhile: they wait.
+ */
+static const struct store_values *
+get_values(void)
+{
+	return store != NULL ? store_view_get(store_look_view(store)) : NULL;
+}
+
+static void
+put_values(const struct store_values *v)
+{
+	if (v != NULL)
+		store_view_put(store_look_view(store));
+}
+
 static int
 answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	struct store_completion_stats left;
-	const struct store_shared *s;
+	const struct store_values *v;
 
 	pthread_mutex_lock(&lock);
+	v = get_values();
 	rte_tel_data_start_dict(d);
-	if (store != NULL) {
-		s = store_look(store);
-		telemetry_dict_hex(d, "identity", s->node);
-		rte_tel_data_add_dict_uint(d, "requests", s->counters.requests);
-		rte_tel_data_add_dict_uint(d, "connections_stood", s->counters.stood);
-		rte_tel_data_add_dict_uint(d, "connections_broken", s->counters.broken);
-		rte_tel_data_add_dict_uint(d, "connections_ended", s->counters.ended);
-		rte_tel_data_add_dict_uint(d, "connections_abandoned", s->counters.abandoned);
-		rte_tel_data_add_dict_uint(d, "connections_superseded", s->counters.superseded);
-		rte_tel_data_add_dict_string(d, "bodies", body_memory_name(s->bodies.gpu));
-		rte_tel_data_add_dict_string(d, "cufile",
-			s->bodies.cufile == NULL
-				? "not used"
-				: cufile_mode_name(cufile_info_get(s->bodies.cufile)->mode));
-		rte_tel_data_add_dict_uint(d, "body_bytes", s->counters.bytes);
-		rte_tel_data_add_dict_uint(d, "batches_durable", s->counters.durable);
-		rte_tel_data_add_dict_uint(d, "batches_double", s->counters.doubles);
-		rte_tel_data_add_dict_uint(d, "batches_given_back", s->counters.again);
-		rte_tel_data_add_dict_uint(d, "body_crc_errors", s->counters.body_crc_errors);
-		rte_tel_data_add_dict_uint(d, "batches_stored_damaged", s->counters.stored_damaged);
-		rte_tel_data_add_dict_uint(d, "body_bytes_per_s", s->counters.bytes_per_s);
-		rte_tel_data_add_dict_uint(d, "moved_refused", s->counters.moved_refused);
-		rte_tel_data_add_dict_uint(d, "keys_removed", s->counters.keys_removed);
-		rte_tel_data_add_dict_uint(d, "unproved_admitted", s->gate.admitted);
-		rte_tel_data_add_dict_uint(d, "unproved_admitted_known", s->gate.admitted_known);
-		rte_tel_data_add_dict_uint(d, "unproved_full", s->gate.full);
-		rte_tel_data_add_dict_uint(d, "unproved_crowded", s->gate.crowded);
-		rte_tel_data_add_dict_uint(d, "unproved_evicted", s->gate.evicted);
-		rte_tel_data_add_dict_uint(d, "warnings_suppressed", s->warnings.suppressed_ever);
-		rte_tel_data_add_dict_uint(d, "reconciliations", s->counters.cuts);
-		rte_tel_data_add_dict_uint(d, "batches_cut", s->counters.batches_cut);
-		rte_tel_data_add_dict_string(d, "alarm", alarm_name(s));
-		rte_tel_data_add_dict_uint(d, "runs_opened", s->runs.opened);
-		rte_tel_data_add_dict_uint(d, "runs_ended", s->runs.ended);
-		rte_tel_data_add_dict_uint(d, "runs_idle", s->runs.idle);
-		rte_tel_data_add_dict_uint(d, "runs_refused", s->runs.refused);
-		store_completion_stats_get(s->runs.completion, &left);
-		rte_tel_data_add_dict_uint(d, "completing_files", left.files);
-		rte_tel_data_add_dict_uint(d, "completing_bytes", left.bytes);
-		rte_tel_data_add_dict_uint(d, "files_completed", left.completed);
-		rte_tel_data_add_dict_uint(d, "files_not_completed", left.failed);
-		add_causes(d, &s->counters);
+	if (v != NULL) {
+		add_constants(d, store_look(store));
+		add_counters(d, v);
 	}
+	put_values(v);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -117,29 +151,31 @@ answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 static int
 answer_connections(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct store_connection *c;
+	const struct store_connection_view *c;
+	const struct store_values *v;
 	struct rte_tel_data *one;
 	char name[16];
 	unsigned int i;
 
 	pthread_mutex_lock(&lock);
+	v = get_values();
 	rte_tel_data_start_dict(d);
-	for (i = 0; store != NULL && (c = store_look_connection(store, i)) != NULL; i++) {
-		if (c->state == STORE_FREE)
-			continue;
+	for (i = 0; v != NULL && i < v->nb_connections; i++) {
+		c = &v->connection[i];
 		one = telemetry_dict_new();
 		if (one == NULL)
 			break;
 		rte_tel_data_add_dict_string(one, "state", store_connection_state_name(c->state));
-		rte_tel_data_add_dict_uint(one, "places", c->nb_places);
-		rte_tel_data_add_dict_uint(one, "credits", c->nb_places - c->pending);
+		rte_tel_data_add_dict_uint(one, "places", c->places);
+		rte_tel_data_add_dict_uint(one, "credits", c->places - c->pending);
 		rte_tel_data_add_dict_uint(one, "pending", c->pending);
-		rte_tel_data_add_dict_uint(one, "results_waiting", c->nb_results);
+		rte_tel_data_add_dict_uint(one, "results_waiting", c->results);
 		rte_tel_data_add_dict_uint(one, "frames_durable", c->batches[0]);
 		rte_tel_data_add_dict_uint(one, "images_durable", c->batches[1]);
-		snprintf(name, sizeof(name), "%u", i);
+		snprintf(name, sizeof(name), "%u", c->index);
 		telemetry_dict_nest(d, name, one);
 	}
+	put_values(v);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -182,28 +218,23 @@ stream_dict(const struct store_stream_view *v)
 static int
 answer_streams(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	uint64_t latency[ARROW_LATENCY_BUCKETS];
-	const struct store_runs *runs;
-	struct store_stream_view v;
+	const struct store_values *v;
 	char name[32];
 	unsigned int i;
 
 	pthread_mutex_lock(&lock);
+	v = get_values();
 	rte_tel_data_start_dict(d);
-	if (store == NULL)
-		goto out;
-	runs = &store_look(store)->runs;
-	for (i = 0; i < STORE_RUNS * SINK_TABLES; i++) {
-		if (!store_runs_view(runs, i / SINK_TABLES, i % SINK_TABLES, &v))
-			continue;
-		snprintf(name, sizeof(name), "%u_%s", i / SINK_TABLES,
-			arrow_table_name(i % SINK_TABLES));
-		telemetry_dict_nest(d, name, stream_dict(&v));
+	for (i = 0; v != NULL && i < v->nb_streams; i++) {
+		snprintf(name, sizeof(name), "%u_%s", v->stream[i].run,
+			arrow_table_name(v->stream[i].table));
+		telemetry_dict_nest(d, name, stream_dict(&v->stream[i].view));
 	}
-	store_runs_latency(runs, latency);
-	telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
-	telemetry_dict_array(d, "received_to_durable", latency, ARROW_LATENCY_BUCKETS);
-out:
+	if (v != NULL) {
+		telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
+		telemetry_dict_array(d, "received_to_durable", v->latency, ARROW_LATENCY_BUCKETS);
+	}
+	put_values(v);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -218,6 +249,7 @@ identity_dict(const struct store_audit_counts *n)
 	rte_tel_data_add_dict_string(d, "name", n->name);
 	telemetry_dict_hex(d, "key", n->fingerprint);
 	rte_tel_data_add_dict_uint(d, "proofs", n->proofs);
+	rte_tel_data_add_dict_uint(d, "connections", n->connections);
 	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
 	rte_tel_data_add_dict_uint(d, "refused", n->refused);
 	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
@@ -230,19 +262,22 @@ identity_dict(const struct store_audit_counts *n)
 static int
 answer_identities(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	const struct store_audit *a;
+	const struct store_values *v;
 	struct rte_tel_data *one;
 	char name[16];
-	unsigned int i, nb;
+	unsigned int i;
 
 	pthread_mutex_lock(&lock);
+	v = get_values();
 	rte_tel_data_start_dict(d);
-	a = store != NULL ? &store_look(store)->audit : NULL;
-	nb = a != NULL ? __atomic_load_n(&a->nb, __ATOMIC_ACQUIRE) : 0;
-	for (i = 0; i < nb && (one = identity_dict(&a->identity[i])) != NULL; i++) {
+	for (i = 0; v != NULL && i < v->nb_identities; i++) {
+		one = identity_dict(&v->identity[i]);
+		if (one == NULL)
+			break;
 		snprintf(name, sizeof(name), "%u", i);
 		telemetry_dict_nest(d, name, one);
 	}
+	put_values(v);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -293,7 +328,8 @@ static const struct telemetry_command commands[] = {
 		"runs_ended, runs_idle, runs_refused; completing_files and completing_bytes "
 		"(incomplete files of an earlier process that are left), files_completed, "
 		"files_not_completed (of them); refused_REASON (connections), "
-		"entries_FAULT (announced batches; entries_good)",
+		"entries_FAULT (announced batches; entries_good); "
+		"age_ms (of the counters: the serving lcore copies them when they are asked for)",
 		answer_store},
 	{"/braggline/store/connections", "", "Connections that there are",
 		"by number: state, places, credits (places that are free), pending (places without "
@@ -301,6 +337,7 @@ static const struct telemetry_command commands[] = {
 		answer_connections},
 	{"/braggline/store/identities", "", "What each identity of the keyring did",
 		"by number: name, key (fingerprint, of the last proof), proofs, "
+		"connections (now), "
 		"connections_stood, refused "
 		"(after the proof), batches_durable, body_bytes, batches_cut (as it had moved "
 		"them), runs_ended",

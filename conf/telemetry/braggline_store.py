@@ -18,6 +18,24 @@ INFO = {
     'cut_batches': ('Batches that were cut off, as another store has them.', 'counter'),
     'reconciliations': ('Times that batches were cut off.', 'counter'),
     'runs': ('Runs by what became of them.', 'counter'),
+    'body_crc_errors': ('Bodies that arrived with a wrong CRC.', 'counter'),
+    'stored_damaged_batches': ('Batches whose bodies always came with a wrong CRC.', 'counter'),
+    'moved_refused': ('MOVED without the right, or of a run that has ended.', 'counter'),
+    'removed_connections': ('Connections that another keyring ended.', 'counter'),
+    'unproved_requests': ('Requests of peers that had not proved themselves, by what became of '
+                          'them.', 'counter'),
+    'completing_files': ('Incomplete files of an earlier process that are left.', 'gauge'),
+    'completing_bytes': ('Bytes of them.', 'gauge'),
+    'completed_files': ('Files of an earlier process by what became of them.', 'counter'),
+    'age_milliseconds': ('Age of the counters when they were read.', 'gauge'),
+    'identity_connections': ('Connections that an identity has.', 'gauge'),
+    'identity_proofs': ('Times that an identity proved itself.', 'counter'),
+    'identity_connections_stood': ('Connections of an identity that were granted.', 'counter'),
+    'identity_refused': ('Refusals of an identity after its proof.', 'counter'),
+    'identity_durable_batches': ('Batches of an identity that are in files for good.', 'counter'),
+    'identity_received_bytes': ('Bytes of the bodies of its good entries.', 'counter'),
+    'identity_cut_batches': ('Batches that were cut off, as it had moved them.', 'counter'),
+    'identity_ended_runs': ('Runs that an identity has ended.', 'counter'),
     'open_connections': ('Connections that there are.', 'gauge'),
     'places': ('Places for batches that connections were granted.', 'gauge'),
     'credits': ('Places that are free.', 'gauge'),
@@ -43,6 +61,17 @@ COUNTERS = {
     'requests': 'requests', 'received_bytes': 'body_bytes', 'durable_batches': 'batches_durable',
     'double_batches': 'batches_double', 'given_back_batches': 'batches_given_back',
     'cut_batches': 'batches_cut', 'reconciliations': 'reconciliations',
+    'body_crc_errors': 'body_crc_errors', 'stored_damaged_batches': 'batches_stored_damaged',
+    'moved_refused': 'moved_refused', 'removed_connections': 'keys_removed',
+    'completing_files': 'completing_files', 'completing_bytes': 'completing_bytes',
+}
+UNPROVED = ('admitted', 'admitted_known', 'full', 'crowded', 'evicted')
+COMPLETED = {'completed': 'files_completed', 'not_completed': 'files_not_completed'}
+IDENTITY = {
+    'identity_connections': 'connections', 'identity_proofs': 'proofs',
+    'identity_connections_stood': 'connections_stood', 'identity_refused': 'refused',
+    'identity_durable_batches': 'batches_durable', 'identity_received_bytes': 'body_bytes',
+    'identity_cut_batches': 'batches_cut', 'identity_ended_runs': 'runs_ended',
 }
 CONNECTION = {'places': 'places', 'credits': 'credits', 'pending_batches': 'pending'}
 STREAM = {
@@ -75,6 +104,17 @@ def store(sock):
         yield 'entries', n, {'fault': fault}
     for end in RUNS:
         yield 'runs', reply[f'runs_{end}'], {'end': end}
+    for end in UNPROVED:
+        yield 'unproved_requests', reply[f'unproved_{end}'], {'end': end}
+    for end, name in COMPLETED.items():
+        yield 'completed_files', reply[name], {'end': end}
+    yield 'age_milliseconds', reply['age_ms'], {}
+
+
+def identities(sock):
+    for identity in sock.cmd('/braggline/store/identities').values():
+        for metric, name in IDENTITY.items():
+            yield metric, identity[name], {'identity': identity['name']}
 
 
 def connections(sock):
@@ -118,4 +158,4 @@ def metrics(sock):
     # the exporter asks every process with every endpoint
     if '/braggline/store' not in sock.cmd('/'):
         return []
-    return [*store(sock), *connections(sock), *streams(sock)]
+    return [*store(sock), *connections(sock), *identities(sock), *streams(sock)]

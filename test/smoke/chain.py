@@ -96,15 +96,22 @@ class Batch:
         return struct.unpack_from(f'<{self.rows}{kind}', self.data, self.body + at)
 
 
-def batches(path):
-    """Batches of a complete file, which ascend."""
+END = b'\xff' * 4 + bytes(4)
+
+
+def batches(path, damage=None):
+    """Batches of a complete file, which ascend; without those that were hit (damage.py)."""
     table = path[:-6].rsplit('_', 1)[1]
     with open(path, 'rb') as stream:
         data = stream.read()
     want(data[-6:] == b'ARROW1', path, 'has no footer')
     at = 16 + struct.unpack_from('<I', data, 12)[0]
     last = -1
-    while struct.unpack_from('<I', data, at + 4)[0] != 0:
+    while data[at:at + 8] != END:
+        behind = damage.skip(path, data, at) if damage else None
+        if behind is not None:
+            at = behind
+            continue
         batch = Batch(data, at, table)
         want(batch.sequence > last, path, 'does not ascend')
         last = batch.sequence
@@ -120,6 +127,9 @@ def files(*directories):
                 # a run that has ended is marked
                 if name in ('.lock', '.identity') or name.startswith('.ended-'):
                     continue
+                # what recovery has cut off: verify looks into it
+                if '.arrow.quarantine' in name:
+                    continue
                 want(name.endswith('.arrow'), name, 'is not complete')
                 yield int(name.split('_')[1], 16), name[:-6].rsplit('_', 1)[1], f'{where}/{name}'
 
@@ -130,14 +140,19 @@ def parts(directory):
             if name.endswith('.part')]
 
 
-def whole_batches(path):
-    """Batches of a file that its writer was killed in."""
+def whole_batches(path, damage=None):
+    """Batches of a file that its writer was killed in; without those that were hit (damage.py)."""
     table = os.path.basename(path).split('.')[0].rsplit('_', 1)[1]
     with open(path, 'rb') as stream:
         data = stream.read()
     at = 16 + struct.unpack_from('<I', data, 12)[0] if len(data) >= BLOCK else len(data)
-    while at + BLOCK <= len(data) and data[at:at + 4] == b'\xff' * 4 and \
-            data[at + 4:at + 8] != bytes(4):
+    while at + BLOCK <= len(data):
+        behind = damage.skip(path, data, at) if damage and data[at:at + 8] != END else None
+        if behind is not None:
+            at = behind
+            continue
+        if data[at:at + 4] != b'\xff' * 4 or data[at:at + 8] == END:
+            break
         batch = Batch(data, at, table)
         if batch.end > len(data):
             break
@@ -182,12 +197,12 @@ def producer(path):
     return int(os.path.basename(os.path.dirname(path)).split('-')[-2], 16)
 
 
-def stored(*directories):
+def stored(*directories, damage=None):
     """What is in the stores' files: {(incarnation, table): {sequence: rows}}; nothing twice."""
     found = {}
     for incarnation, table, path in files(*directories):
         known = found.setdefault((incarnation, table), {})
-        for batch in batches(path):
+        for batch in batches(path, damage):
             want(batch.sequence not in known, f'{path}: batch {batch.sequence} is there twice')
             known[batch.sequence] = batch.rows
     return found

@@ -4,7 +4,7 @@
 
 Processes die at random moments and at every named step (fail points: app/common/sink/README.rst),
 alone and together, links are cut, one frame in a hundred is lost; a quarter of the kills is for spilling
-(crash_spill.py). In the end, after `braggline-store reconcile` (half of the kills with a receiver that does
+(crash_spill.py), a tenth for damage to the files of a store (crash_damage.py). In the end, after `braggline-store reconcile` (half of the kills with a receiver that does
 not come back: its ring, and what it has spilled, are imported):
 
 - every batch that was ever seen held in the receiver's retention ring is in the files,
@@ -20,6 +20,7 @@ import itertools
 import sys
 import time
 
+import crash_damage
 import crash_spill
 import world
 from cases import want
@@ -91,7 +92,8 @@ def play(build, kills, steps, all_steps, abandon):
 def main():
     kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     spilling = kills // 4
-    kills -= spilling
+    damaging = max(kills // 10, 4)
+    kills -= spilling + damaging
     steps = world.Steps(((victim, step) for victim, lists in STEPS.items() for step in sum(lists, ())),
                         [(victim, step) for victim, lists in STEPS.items() for step in lists[0]])
     all_steps = kills >= 6 * len(steps.steps)  # three of a round
@@ -102,6 +104,7 @@ def main():
     never = steps.never()
     want(not all_steps or not never, 'never came to', *never)
     crash_spill.plays(sys.argv[1], spilling)
+    crash_damage.plays(sys.argv[1], damaging)
 
 
 if __name__ == '__main__':

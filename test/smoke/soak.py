@@ -46,7 +46,7 @@ class Crashes:
     def kills(self):
         """How many there were in those of its plays that have come to their end."""
         with open(self.log, encoding='utf-8', errors='replace') as out:
-            return sum(map(int, re.findall(r'^(?:spilling: )?(\d+) kills \(', out.read(), re.M)))
+            return sum(map(int, re.findall(r'^(?:spilling: |damage: )?(\d+) kills \(', out.read(), re.M)))
 
     def result(self):
         if self.process.returncode == 0:

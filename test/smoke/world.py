@@ -16,6 +16,7 @@ import time
 import background
 import chain
 from cases import want
+from damage import Damage
 from receiver import Telemetry
 from wire import Wire, link, unlink
 
@@ -79,6 +80,7 @@ class World:
         self.process = {}
         self.logs = {}
         self.begins = {}    # where the log of the process begins that there is now
+        self.damaged = Damage(build, self.random)
         self.kills = 0
         self.recv_kills = 0
         self.disks = set()
@@ -264,6 +266,10 @@ class World:
             self.kill(name)
         return reached
 
+    def damage(self, name):
+        """A batch in the files of a store that is dead is hit. @return whether there was one"""
+        return self.damaged.hit(self.directories[int(name[-1])])
+
     def dead(self, name):
         self.kills += 1
         if not name.startswith('recv'):
@@ -335,36 +341,41 @@ class World:
             self.tool('import', '--to', self.directories[0], *sources)
         self.tool('reconcile', *(w for ring in rings for w in ('--ring', ring)),
                   *self.directories)
-        self.tool('verify', '--quiet', *self.directories)
+        if not self.damaged.hits:
+            self.tool('verify', '--quiet', *self.directories)
 
     def check(self):
         """What is in the files, when all have ended."""
-        found = chain.stored(*self.directories)
+        found = chain.stored(*self.directories, damage=self.damaged)
         want(found, 'nothing is stored')
+        hit = {(h.stream, h.sequence) for h in self.damaged.gone(found)}
+        if self.damaged.hits:
+            self.damaged.check(found, *self.directories)
         for stream, batches in self.held.items():
             for sequence, rows in batches.items():
-                want(found.get(stream, {}).get(sequence) == rows, *stream, sequence,
+                want((stream, sequence) in hit or
+                     found.get(stream, {}).get(sequence) == rows, *stream, sequence,
                      'was held and is lost')
         refused = 0
         for stream, batches in found.items():
-            gaps = chain.gaps(batches)
+            gaps = [n for n in chain.gaps(batches) if (stream, n) not in hit]
             if gaps and stream[0] in self.refusing:
                 print('refused:', f'{stream[0]:016x}', stream[1], *gaps)
                 refused += len(gaps)
                 continue
             want(not gaps, f'{stream[0]:016x}', stream[1], 'has gaps:', *gaps)
         for number in range(self.receivers):
-            self.check_frames(number, refused)
+            self.check_frames(number, refused, len(hit))
 
-    def check_frames(self, number, refused):
-        """Rows of a receiver; refused: batches at most."""
+    def check_frames(self, number, refused, hit):
+        """Rows of a receiver; refused, hit: batches at most."""
         truth = chain.truth(f'{self.where}/detector{number}/truth.csv')
         seen = {'frames': set(), 'images': set()}
         lost = 0
         for _, table, path in chain.files(*self.directories):
             if chain.producer(path) != number + 1:
                 continue
-            for batch in chain.batches(path):
+            for batch in chain.batches(path, self.damaged):
                 for frame in batch.column(chain.FRAME, 'Q'):
                     want(frame not in seen[table], 'frame', frame, 'is twice in', table)
                     seen[table].add(frame)
@@ -372,8 +383,8 @@ class World:
                     lost += chain.compare(batch, truth)
         frames = sorted(seen['frames'])
         gaps = sum(b != a + 1 for a, b in itertools.pairwise(frames))
-        want(gaps <= self.recv_kills + refused, gaps, 'gaps by', self.recv_kills,
-             'deaths of receivers and', refused, 'batches refused')
+        want(gaps <= self.recv_kills + refused + hit, gaps, 'gaps by', self.recv_kills,
+             'deaths of receivers,', refused, 'batches refused and', hit, 'damaged')
         print(f'recv{number}: {len(frames) - lost} of {frames[-1] - frames[0] + 1} frames are '
               f'there once, {lost} did not arrive, {gaps} gaps; {len(seen["images"])} images')
 

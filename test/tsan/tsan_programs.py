@@ -81,8 +81,7 @@ def runs_of_a_receiver(where):
 
 @case
 def receiver_and_store(where):
-    """Batches over software RoCE. The store's telemetry is not asked for: store_telemetry.c reads
-    what its polling thread writes without an order, which is known."""
+    """Batches over software RoCE; both are asked for their telemetry."""
     reports_go_to(where)
     store_test.Chain.MORE_EAL = ()
     chain = store_test.Chain(BUILD, where, 'none')
@@ -90,7 +89,9 @@ def receiver_and_store(where):
         store = chain.start_store()
         recv = chain.start_recv(300)
         telemetry = receiver.Telemetry(f'{chain.name}_recv', recv)
+        of_store = receiver.Telemetry(f'{chain.name}_store', store, '/braggline/store')
         while recv.poll() is None:
+            ask_for_everything(of_store, ports=False)
             try:
                 ask_for_everything(telemetry, ports=False)
             except (OSError, ValueError):

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "sink_gate.h"
 #include "store_audit.h"
 #include "store_keyring.h"
 
@@ -67,9 +68,9 @@ test_good(void **state)
 
 	assert_int_equal(
 		read_text("; who may\n[receiver lyso-1]\nkey = a.key\nkey_next = hex:" HEX32
-			  "\nproducers = 1,2, 5-8 ,0x10\nruns = lyso_*, test?\n"
+			  "\nproducers = 1,2, 5-8 ,010,016\nruns = lyso_*, test?\n"
 			  "rights = write, import\n"
-			  "[receiver b]\nproducers = 9\n" KEY),
+			  "[receiver b]\nproducers = 9\nconnections = 010\nopen_runs = 1\n" KEY),
 		0);
 	assert_int_equal(ring.nb, 2);
 	id = store_keyring_find(&ring, sink_identity_id("lyso-1"));
@@ -78,11 +79,17 @@ test_good(void **state)
 	assert_int_equal(id->key[1].bytes[31], 0x1f);
 	assert_true(sink_identity_may(id, SINK_RIGHT_WRITE, 6, "lyso_7"));
 	assert_true(sink_identity_may(id, SINK_RIGHT_IMPORT, 16, "test1"));
+	/* decimal, whatever it begins with */
+	assert_true(sink_identity_may(id, SINK_RIGHT_WRITE, 10, "lyso_7"));
+	assert_int_equal(id->connections, SINK_IDENTITY_LIMIT);
+	assert_int_equal(id->open_runs, SINK_IDENTITY_LIMIT);
 	assert_false(sink_identity_may(id, SINK_RIGHT_RECONCILE, 6, "lyso_7"));
 	assert_false(sink_identity_may(id, SINK_RIGHT_WRITE, 4, "lyso_7"));
 	assert_false(sink_identity_may(id, SINK_RIGHT_WRITE, 17, "lyso_7"));
 	assert_false(sink_identity_may(id, SINK_RIGHT_WRITE, 6, "test12"));
 	other = store_keyring_find(&ring, sink_identity_id("b"));
+	assert_int_equal(other->connections, 10);
+	assert_int_equal(other->open_runs, 1);
 	/* without a word: any run, and what a receiver needs */
 	assert_true(sink_identity_may(other, SINK_RIGHT_WRITE, 9, "x"));
 	assert_true(sink_identity_may(other, SINK_RIGHT_RECONCILE, 9, "x"));
@@ -152,6 +159,12 @@ test_mistakes(void **state)
 		{"[receiver a]\n" KEY "producers = 1\nruns = ,\n", ":4: runs: expected"},
 		{"[receiver a]\n" KEY "producers = 1\nrights = all\n", "import, read, not all"},
 		{"[receiver a]\nnothing\n", ":2: "},
+		{"[receiver a]\n" KEY "producers = 0x10\n", ":3: producers: expected numbers"},
+		{"[receiver a]\nconnections = 0\n", ":2: connections: expected a number from 1"},
+		{"[receiver a]\nconnections = 65\n", "expected a number from 1 to 64"},
+		{"[receiver a]\nopen_runs = 0x10\n", ":2: open_runs: expected a number from 1"},
+		{"[receiver a]\nopen_runs = 1 2\n", ":2: open_runs: expected a number from 1"},
+		{"[receiver a]\nopen_runs =\n", ":2: "},
 	};
 	unsigned int i;
 
@@ -212,6 +225,34 @@ test_warnings(void **state)
 	assert_int_equal(w.suppressed_ever, 200 - STORE_WARN_IN_ALL);
 }
 
+/* An identity that comes from ever new addresses is no reason to forget another one's. */
+static void
+test_gate_remembers(void **state)
+{
+	static struct sink_gate gate;
+	const struct sink_gate_peer quiet = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 1}, 1};
+	struct sink_gate_peer busy = {{[10] = 0xff, [11] = 0xff, 10, 1}, 2};
+	unsigned int i, known = 0;
+	void *evicted;
+
+	sink_gate_proved(&gate, sink_gate_enter(&gate, &quiet, &gate, 1, &evicted), 1);
+	for (i = 0; i < 2 * SINK_GATE_REMEMBERED; i++) {
+		busy.addr[14] = i >> 8;
+		busy.addr[15] = i;
+		sink_gate_proved(
+			&gate, sink_gate_enter(&gate, &busy, &gate, 2 + i, &evicted), 2 + i);
+	}
+	assert_true(sink_gate_knows(&gate, &quiet, 2 + i));
+	for (i = 0; i < 2 * SINK_GATE_REMEMBERED; i++) {
+		busy.addr[14] = i >> 8;
+		busy.addr[15] = i;
+		known += sink_gate_knows(&gate, &busy, 2 * SINK_GATE_REMEMBERED);
+	}
+	assert_int_equal(known, SINK_GATE_PER_IDENTITY);
+	/* the last ones */
+	assert_true(sink_gate_knows(&gate, &busy, 2 * SINK_GATE_REMEMBERED));
+}
+
 int
 main(void)
 {
@@ -221,6 +262,7 @@ main(void)
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_warnings),
+		cmocka_unit_test(test_gate_remembers),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the queues of net_replay deliver, through the public ethdev API. */
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 
+#include <ethdev_driver.h>
 #include <rte_cycles.h>
 
 #include "replay.h"
@@ -441,6 +444,59 @@ half_a_setup_is_refused(void **state)
 	close_port((uint16_t)port);
 }
 
+/* What ethdev's telemetry does, in a thread of its own, until told to end. */
+struct asking {
+	struct rte_eth_dev *dev;
+	const struct eth_dev_ops *ops;
+	bool end;	   /* atomic */
+	uint64_t answered; /* atomic */
+};
+
+static void *
+ask_always(void *arg)
+{
+	struct asking *a = arg;
+	struct rte_eth_xstat xstats[128];
+	struct rte_eth_stats stats;
+	uint64_t n = 0;
+
+	while (!__atomic_load_n(&a->end, __ATOMIC_RELAXED)) {
+		(void)a->ops->stats_get(a->dev, &stats);
+		if (a->ops->xstats_get(a->dev, xstats, RTE_DIM(xstats)) > 0)
+			n++;
+		__atomic_store_n(&a->answered, n, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/*
+ * Statistics are asked for while the port closes. The driver is called as ethdev calls it, which
+ * has looked whether there is such a port before.
+ */
+static void
+statistics_while_ports_close(void **state)
+{
+	pthread_t thread;
+	uint16_t port;
+	int round;
+
+	write_equal(10, 1000);
+	for (round = 0; round < 100; round++) {
+		struct asking a = {0};
+
+		port = open_queues("", 2, 64, roomless, 0);
+		a.dev = &rte_eth_devices[port];
+		a.ops = a.dev->dev_ops;
+		assert_int_equal(rte_eth_dev_start(port), 0);
+		assert_int_equal(pthread_create(&thread, NULL, ask_always, &a), 0);
+		while (__atomic_load_n(&a.answered, __ATOMIC_RELAXED) < 2)
+			sched_yield();
+		close_port(port);
+		__atomic_store_n(&a.end, true, __ATOMIC_RELAXED);
+		pthread_join(thread, NULL);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
@@ -457,6 +513,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_teardown(waits_when_references_run_out, remove_port),
 		cmocka_unit_test_teardown(queue_tells_what_it_does, remove_port),
 		cmocka_unit_test_teardown(half_a_setup_is_refused, remove_port),
+		cmocka_unit_test_teardown(statistics_while_ports_close, remove_port),
 	};
 
 	return run_replay_tests(argv[0], tests, RTE_DIM(tests));

@@ -256,6 +256,56 @@ test_rotation(void **state)
 	rig_close_store(0);
 }
 
+/* One identity has its share of connections and open runs, and leaves the others to others. */
+static void
+test_limits(void **state)
+{
+	struct peer *p;
+	unsigned int i;
+
+	rig_write_keys("connections = 2\nopen_runs = 3");
+	rig_open_store(0);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	(void)hostile_stand(1);
+	speak_for_the_receiver();
+	peers.identity = RIG_IDENTITY;
+	for (i = 2; i < 4; i++) {
+		peers.incarnation = i;
+		(void)hostile_stand(i);
+	}
+	peers.incarnation = 4;
+	p = peer_call(4, NULL);
+	UNTIL(hostile_counters()->refused[SINK_REASON_CONNECTIONS] == 1);
+	hostile_hang_up(p);
+	assert_false(p->granted);
+	/* a stream that is there comes by a newer connection: the older one goes for it */
+	peers.incarnation = 3;
+	(void)hostile_stand(5);
+	assert_int_equal(hostile_counters()->superseded, 1);
+	for (i = 2; i < 6; i++)
+		hostile_hang_up(&peer[i]);
+	UNTIL(hostile_connections() == 0);
+	/* runs stay open when their connections go */
+	peers.incarnation = 6;
+	(void)hostile_stand(6);
+	hostile_hang_up(&peer[6]);
+	peers.incarnation = 7;
+	p = peer_call(7, NULL);
+	UNTIL(hostile_counters()->refused[SINK_REASON_RUNS] == 1);
+	hostile_hang_up(p);
+	assert_false(p->granted);
+	/* one of them goes on */
+	peers.incarnation = 2;
+	(void)hostile_stand(8);
+	assert_int_equal(hostile_counters()->refused[SINK_REASON_RUNS], 1);
+	assert_int_equal(hostile_counters()->refused[SINK_REASON_CONNECTIONS], 1);
+	hostile_hang_up(&peer[8]);
+	hostile_hang_up(&peer[1]);
+	close_peers();
+	rig_write_keys("");
+}
+
 /* Peers that say nothing after their request, each from a network of its own, as many as there can
  * be and always anew. */
 static void
@@ -328,6 +378,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_ended_twice, rig_begin_test),
 		cmocka_unit_test_setup(test_run_that_has_not_ended, rig_begin_test),
 		cmocka_unit_test_setup(test_rotation, rig_begin_test),
+		cmocka_unit_test_setup(test_limits, rig_begin_test),
 		cmocka_unit_test_setup(test_flood, rig_begin_test),
 	};
 

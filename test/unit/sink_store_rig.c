@@ -141,7 +141,7 @@ rig_write_keys(const char *more)
 	FILE *f = fopen(rig.keys_path, "w");
 
 	fprintf(f,
-		"[receiver " RIG_IDENTITY "]\nkey = %s\nproducers = 0x0123456789abcdef\n%s\n"
+		"[receiver " RIG_IDENTITY "]\nkey = %s\nproducers = 81985529216486895\n%s\n"
 		"[receiver hostile]\nkey = %s\nproducers = 666\n",
 		rig.key_path, more, rig.key_path);
 	fclose(f);

@@ -164,23 +164,43 @@ sink_gate_enter(struct sink_gate *g, const struct sink_gate_peer *peer, void *ow
 	return place;
 }
 
+static int
+older_known(const struct sink_gate *g, int one, int other)
+{
+	return one >= 0 && g->known[one].proved <= g->known[other].proved ? one : other;
+}
+
+/* Where a new pair goes: in place of its identity's oldest if that has many, else of any's. */
+static int
+find_room(const struct sink_gate *g, uint64_t identity)
+{
+	int k, unused = -1, own = -1, any = -1;
+	unsigned int nb = 0;
+
+	for (k = 0; k < SINK_GATE_REMEMBERED; k++) {
+		if (g->known[k].proved == 0) {
+			unused = k;
+			continue;
+		}
+		any = older_known(g, any, k);
+		if (g->known[k].peer.identity != identity)
+			continue;
+		own = older_known(g, own, k);
+		nb++;
+	}
+	if (nb >= SINK_GATE_PER_IDENTITY)
+		return own;
+	return unused >= 0 ? unused : any;
+}
+
 void
 sink_gate_proved(struct sink_gate *g, int place, uint64_t now)
 {
 	const struct sink_gate_peer *peer = &g->place[place].peer;
-	int i = find_known(g, peer), k;
+	int i = find_known(g, peer);
 
-	/* the one that has not been here for longest makes room */
-	for (k = 0; i < 0 && k < SINK_GATE_REMEMBERED; k++) {
-		if (g->known[k].proved == 0)
-			i = k;
-	}
-	if (i < 0) {
-		for (i = 0, k = 1; k < SINK_GATE_REMEMBERED; k++) {
-			if (g->known[k].proved < g->known[i].proved)
-				i = k;
-		}
-	}
+	if (i < 0)
+		i = find_room(g, peer->identity);
 	g->known[i].peer = *peer;
 	g->known[i].proved = now;
 	sink_gate_leave(g, place);

@@ -12,7 +12,8 @@
  * goes to the next who asks, if it is that old.
  *
  * What is remembered: the last SINK_GATE_REMEMBERED pairs of identity and address, for
- * SINK_GATE_REMEMBER_MS after their last proof, in memory only. One thread.
+ * SINK_GATE_REMEMBER_MS after their last proof, in memory only; of an identity that proves itself
+ * from many addresses the last SINK_GATE_PER_IDENTITY, so that it takes no other one's. One thread.
  */
 #ifndef SINK_GATE_H
 #define SINK_GATE_H
@@ -20,16 +21,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SINK_GATE_UNKNOWN     16 /**< places of those that nobody knows, */
-#define SINK_GATE_PER_ADDRESS 4	 /**< of them of one address, */
-#define SINK_GATE_PER_PREFIX  8	 /**< of one IPv4 /24 or IPv6 /64 */
-#define SINK_GATE_KNOWN	      16 /**< places of those that have proved themselves before, */
-#define SINK_GATE_PER_KNOWN   8	 /**< of them of one identity at one address */
-#define SINK_GATE_PLACES      (SINK_GATE_UNKNOWN + SINK_GATE_KNOWN)
-#define SINK_GATE_MS	      5000 /**< for a proof, in an empty pool, */
-#define SINK_GATE_MIN_MS      500  /**< and in a full one */
-#define SINK_GATE_REMEMBERED  256
-#define SINK_GATE_REMEMBER_MS (7 * 24 * 3600 * UINT64_C(1000))
+#define SINK_GATE_UNKNOWN      16 /**< places of those that nobody knows, */
+#define SINK_GATE_PER_ADDRESS  4  /**< of them of one address, */
+#define SINK_GATE_PER_PREFIX   8  /**< of one IPv4 /24 or IPv6 /64 */
+#define SINK_GATE_KNOWN	       16 /**< places of those that have proved themselves before, */
+#define SINK_GATE_PER_KNOWN    8  /**< of them of one identity at one address */
+#define SINK_GATE_PLACES       (SINK_GATE_UNKNOWN + SINK_GATE_KNOWN)
+#define SINK_GATE_MS	       5000 /**< for a proof, in an empty pool, */
+#define SINK_GATE_MIN_MS       500  /**< and in a full one */
+#define SINK_GATE_REMEMBERED   256
+#define SINK_GATE_PER_IDENTITY 16 /**< of them of one identity */
+#define SINK_GATE_REMEMBER_MS  (7 * 24 * 3600 * UINT64_C(1000))
 
 /** Who asks. */
 struct sink_gate_peer {

@@ -12,6 +12,7 @@
 #define SINK_IDENTITY_KEYS	2 /**< `key` and `key_next` */
 #define SINK_IDENTITY_PRODUCERS 32
 #define SINK_IDENTITY_RUNS	8
+#define SINK_IDENTITY_LIMIT	32 /**< connections, and open runs, where nothing else is said */
 
 /** What an identity may do; bits. */
 enum sink_right {
@@ -31,6 +32,8 @@ struct sink_identity {
 	unsigned int nb_producers;
 	char run[SINK_IDENTITY_RUNS][SINK_NAME_BYTES]; /**< patterns of fnmatch(3) */
 	unsigned int nb_runs;
+	uint32_t connections; /**< that it may have at a time */
+	uint32_t open_runs;   /**< of its producers, that may be open at a time */
 	uint8_t rights;
 };
 

@@ -27,6 +27,8 @@ sink_reason_name(uint32_t reason)
 		[SINK_REASON_FAILED] = "failed",
 		[SINK_REASON_STORE] = "store",
 		[SINK_REASON_RIGHTS] = "rights",
+		[SINK_REASON_CONNECTIONS] = "connections",
+		[SINK_REASON_RUNS] = "open_runs",
 		[SINK_REASON_ENDED] = "ended",
 	};
 

@@ -57,23 +57,25 @@ static_assert(sizeof(struct sink_private) == 56, "REQ has room for 56 bytes");
 /** REJ, and SINK_REFUSE: why a connection ends. */
 enum sink_reason {
 	SINK_REASON_NONE,
-	SINK_REASON_MALFORMED,	/**< a length, a reserved byte, a value out of range */
-	SINK_REASON_VERSION,	/**< magic or version of somebody else */
-	SINK_REASON_BUSY,	/**< too many that have not proved themselves: come again */
-	SINK_REASON_LATE,	/**< not done with it in time */
-	SINK_REASON_KEY,	/**< the proof is wrong: another key, a replay, somebody between */
-	SINK_REASON_ORDER,	/**< a message that does not belong here */
-	SINK_REASON_SCHEMA,	/**< no schema of ours, another one than announced */
-	SINK_REASON_BODY,	/**< a message of one frame does not fit */
-	SINK_REASON_ENTRY,	/**< a metadata entry that is not what it should be */
-	SINK_REASON_SUPERSEDED, /**< the same stream has come by a newer connection */
-	SINK_REASON_SILENT,	/**< no heartbeat */
-	SINK_REASON_QUOTA,	/**< no room is left to this producer */
-	SINK_REASON_STOPPING,	/**< the store is being stopped */
-	SINK_REASON_FAILED,	/**< something of the store itself: its log says what */
-	SINK_REASON_STORE,	/**< by the receiver: not the store that is to be there */
-	SINK_REASON_RIGHTS,	/**< the identity may not do this: producer, run, right */
-	SINK_REASON_ENDED,	/**< the run has ended: no peer changes it any more */
+	SINK_REASON_MALFORMED,	 /**< a length, a reserved byte, a value out of range */
+	SINK_REASON_VERSION,	 /**< magic or version of somebody else */
+	SINK_REASON_BUSY,	 /**< too many that have not proved themselves: come again */
+	SINK_REASON_LATE,	 /**< not done with it in time */
+	SINK_REASON_KEY,	 /**< the proof is wrong: another key, a replay, somebody between */
+	SINK_REASON_ORDER,	 /**< a message that does not belong here */
+	SINK_REASON_SCHEMA,	 /**< no schema of ours, another one than announced */
+	SINK_REASON_BODY,	 /**< a message of one frame does not fit */
+	SINK_REASON_ENTRY,	 /**< a metadata entry that is not what it should be */
+	SINK_REASON_SUPERSEDED,	 /**< the same stream has come by a newer connection */
+	SINK_REASON_SILENT,	 /**< no heartbeat */
+	SINK_REASON_QUOTA,	 /**< no room is left to this producer */
+	SINK_REASON_STOPPING,	 /**< the store is being stopped */
+	SINK_REASON_FAILED,	 /**< something of the store itself: its log says what */
+	SINK_REASON_STORE,	 /**< by the receiver: not the store that is to be there */
+	SINK_REASON_RIGHTS,	 /**< the identity may not do this: producer, run, right */
+	SINK_REASON_ENDED,	 /**< the run has ended: no peer changes it any more */
+	SINK_REASON_CONNECTIONS, /**< the identity has as many as it may: come again */
+	SINK_REASON_RUNS,	 /**< the identity has as many open runs as it may: come again */
 	SINK_REASONS
 };
 

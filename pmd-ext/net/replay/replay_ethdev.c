@@ -3,6 +3,7 @@
  * net_replay: an Ethernet device that receives what a capture file holds. It stands in for an
  * RNIC: buffer split, payloads by reference, flow rules, several queues.
  */
+#include <pthread.h>
 #include <errno.h>
 #include <inttypes.h>
 
@@ -139,13 +140,70 @@ replay_stop(struct rte_eth_dev *dev)
 	return 0;
 }
 
+/*
+ * ethdev calls drivers without a lock, and its telemetry asks for statistics in a thread of its
+ * own, also while a port closes or a queue is set up again. What is counted lies in the queues, so
+ * they go under a lock. It is none of the port's: that goes as well.
+ */
+static pthread_mutex_t going = PTHREAD_MUTEX_INITIALIZER;
+
 static int
-replay_close(struct rte_eth_dev *dev)
+replay_locked_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats)
+{
+	int ret = -ENODEV;
+
+	pthread_mutex_lock(&going);
+	if (dev->data->dev_private != NULL)
+		ret = replay_stats_get(dev, stats);
+	pthread_mutex_unlock(&going);
+	return ret;
+}
+
+static int
+replay_locked_stats_reset(struct rte_eth_dev *dev)
+{
+	int ret = -ENODEV;
+
+	pthread_mutex_lock(&going);
+	if (dev->data->dev_private != NULL)
+		ret = replay_stats_reset(dev);
+	pthread_mutex_unlock(&going);
+	return ret;
+}
+
+static int
+replay_locked_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n)
+{
+	int ret = -ENODEV;
+
+	pthread_mutex_lock(&going);
+	if (dev->data->dev_private != NULL)
+		ret = replay_xstats_get(dev, xstats, n);
+	pthread_mutex_unlock(&going);
+	return ret;
+}
+
+static void
+replay_locked_rx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
+{
+	pthread_mutex_lock(&going);
+	replay_rx_queue_release(dev, queue);
+	pthread_mutex_unlock(&going);
+}
+
+static void
+replay_locked_tx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
+{
+	pthread_mutex_lock(&going);
+	replay_tx_queue_release(dev, queue);
+	pthread_mutex_unlock(&going);
+}
+
+static void
+free_port(struct rte_eth_dev *dev)
 {
 	struct replay_dev *replay = dev->data->dev_private;
 
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
-		return 0;
 	for (uint16_t q = 0; q < dev->data->nb_rx_queues; q++)
 		replay_rx_queue_release(dev, q);
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++)
@@ -157,6 +215,19 @@ replay_close(struct rte_eth_dev *dev)
 	replay->capture = NULL;
 	replay_devargs_free(&replay->args);
 	dev->data->mac_addrs = NULL; /* part of dev_private, must not be freed alone */
+	/* here, not by ethdev: who waits for the lock sees that it went */
+	dev->data->dev_private = NULL;
+	rte_free(replay);
+}
+
+static int
+replay_close(struct rte_eth_dev *dev)
+{
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return 0;
+	pthread_mutex_lock(&going);
+	free_port(dev);
+	pthread_mutex_unlock(&going);
 	return 0;
 }
 
@@ -259,17 +330,17 @@ const struct eth_dev_ops replay_ops = {
 	.mac_addr_set = replay_mac_addr_set,
 	.mtu_set = replay_mtu_set,
 	.rx_queue_setup = replay_rx_queue_setup,
-	.rx_queue_release = replay_rx_queue_release,
+	.rx_queue_release = replay_locked_rx_queue_release,
 	.tx_queue_setup = replay_tx_queue_setup,
-	.tx_queue_release = replay_tx_queue_release,
+	.tx_queue_release = replay_locked_tx_queue_release,
 	.rxq_info_get = replay_rxq_info_get,
 	.txq_info_get = replay_txq_info_get,
 	.rx_burst_mode_get = replay_rx_burst_mode_get,
-	.stats_get = replay_stats_get,
-	.stats_reset = replay_stats_reset,
-	.xstats_get = replay_xstats_get,
+	.stats_get = replay_locked_stats_get,
+	.stats_reset = replay_locked_stats_reset,
+	.xstats_get = replay_locked_xstats_get,
 	.xstats_get_names = replay_xstats_get_names,
-	.xstats_reset = replay_stats_reset,
+	.xstats_reset = replay_locked_stats_reset,
 	.read_clock = replay_read_clock,
 	.flow_ops_get = replay_flow_ops_get,
 };

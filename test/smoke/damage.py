@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Damage to files of a store that is dead, and what is known of it: which batches were hit.
+
+Each time a batch is hit: a bit of it is flipped, or a sector of 512 or a block of 4096 bytes is torn, set
+to zero, or exchanged with another one of the batch; in its announcement or in its body."""
+
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+import time
+
+import chain
+from cases import want
+
+LOCK_SECONDS = 30  # the kernel has locks of a process that was killed until its writes have ended
+# of a line of `verify`: file, byte; numbers of batches, byte
+AT = re.compile(r'(\S+\.(?:arrow|part)): damaged: .*? at byte (\d+)')
+DAMAGED = re.compile(r'damaged: (?:batch (\d+)|of batches (\d+) to (\d+)|batch of unknown number)'
+                     r'(?: at byte (\d+)|,)')
+
+
+def stem(path):
+    """A file's name, whether it is complete or not."""
+    return os.path.basename(path).split('.arrow')[0]
+
+
+def digest(data):
+    return hashlib.sha256(data).digest()
+
+
+class Hit:
+    """A batch that was damaged, and what it was."""
+
+    def __init__(self, path, batch, announcement):
+        self.stem = stem(path)
+        self.stream = int(self.stem.split('_')[1], 16), batch.table
+        self.sequence = batch.sequence
+        self.begin, self.end = batch.metadata, batch.end
+        self.digest = digest(batch.data[self.begin:self.end])
+        self.announcement = announcement
+
+    def __str__(self):
+        return (f'batch {self.sequence} at byte {self.begin} of {self.stem}'
+                f'{" (its announcement)" if self.announcement else ""}')
+
+
+class Damage:
+    def __init__(self, build, random):
+        self.build = build
+        self.random = random
+        self.hits = []
+
+    def skip(self, path, data, at):
+        """Where the batch ends that begins here, if it was hit and is not what it was; else None."""
+        for hit in self.hits:
+            if hit.begin == at and hit.stem == stem(path) and \
+                    digest(data[hit.begin:hit.end]) != hit.digest:
+                return hit.end
+        return None
+
+    def verify(self, *directories):
+        """@return status, lines"""
+        done = subprocess.run([f'{self.build}/app/store/braggline-store', 'verify', *directories],
+                              check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        want(done.returncode in (0, 1), 'verify:', done.returncode, done.stdout)
+        return done.returncode, done.stdout.splitlines()
+
+    def may_be_hit(self, directory):
+        """(path, batch) of all that is sound: the last ones of a writer that was killed may not be."""
+        _, lines = self.verify(directory)
+        wrong = {(stem(found[1]), int(found[2])) for found in map(AT.search, lines) if found}
+        for where, _, names in os.walk(directory):
+            for name in sorted(names):
+                if not name.endswith(('.arrow', '.part')):
+                    continue
+                path = f'{where}/{name}'
+                for batch in chain.whole_batches(path, self):
+                    if (stem(path), batch.metadata) not in wrong:
+                        yield path, batch
+
+    def choose(self, directory):
+        """One of them: in files that were being written as often as in others, and at their ends."""
+        found = list(self.may_be_hit(directory))
+        parts = [(path, batch) for path, batch in found if path.endswith('.part')]
+        if parts and self.random.random() < 0.5:
+            last = {path: (path, batch) for path, batch in parts}
+            found = parts if self.random.random() < 0.5 else list(last.values())
+        return self.random.choice(found) if found else (None, None)
+
+    def hit(self, directory):
+        """Damage one batch. @return whether there was one"""
+        path, batch = self.choose(directory)
+        if batch is None:
+            return False
+        announcement = self.random.random() < 0.3
+        begin, end = (batch.metadata, batch.body) if announcement else (batch.body, batch.end)
+        if begin == end:
+            return False
+        with open(path, 'r+b') as f:
+            self.lock(f)
+            f.seek(begin)
+            before = f.read(end - begin)
+            hit = Hit(path, batch, announcement)
+            f.seek(begin)
+            f.write(self.spoil(bytearray(before)))
+        self.hits.append(hit)
+        return True
+
+    @staticmethod
+    def lock(f):
+        end = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                want(time.monotonic() < end, f.name, 'stays locked')
+                time.sleep(0.01)
+
+    def spoil(self, data):
+        """Something else of the same size."""
+        before = bytes(data)
+        size = self.random.choice((512, 4096))
+        at = self.random.randrange(len(data) // size) * size
+        other = self.random.randrange(len(data) // size) * size
+        kind = self.random.choice(('bit', 'tear', 'zero', 'swap'))
+        if kind == 'tear':
+            cut = self.random.randrange(size)
+            data[at + cut:at + size] = self.random.randbytes(size - cut)
+        elif kind == 'zero':
+            data[at:at + size] = bytes(size)
+        elif kind == 'swap':
+            data[at:at + size], data[other:other + size] = \
+                before[other:other + size], before[at:at + size]
+        if kind == 'bit' or data == before:
+            data[self.random.randrange(len(data))] ^= 1 << self.random.randrange(8)
+        return data
+
+    def gone(self, found):
+        """Hits of batches that are nowhere sound, of what chain.stored() has found."""
+        return [hit for hit in self.hits if hit.sequence not in found.get(hit.stream, {})]
+
+    def check(self, found, *directories):
+        """`verify` lists all that is gone, and calls nothing else wrong."""
+        status, lines = self.verify(*directories)
+        gone = self.gone(found)
+        bad = [line for line in lines if DAMAGED.search(line) and not line.startswith('repaired')]
+        noted = [line for line in lines if line.startswith('note')]
+        listed = 0
+        for hit in gone:
+            named = [line for line in bad if hit.stem in line and self.names(line, hit)]
+            # a tail that was cut off, and announces no batch
+            cut = hit.announcement and any(hit.stem in line for line in noted)
+            want(named or cut, hit, 'is in no line of verify:', '\n', *lines)
+            listed += bool(named)
+        for line in bad:
+            want(any(hit.stem in line and self.names(line, hit) for hit in gone),
+                 'was not hit, or is there:', line)
+        want(status == (1 if listed else 0), 'status of verify:', status, listed, '\n', *lines)
+        print(f'{len(self.hits)} batches were hit: {len(self.hits) - len(gone)} are there all the '
+              f'same, {listed} are listed, {len(gone) - listed} are in a tail that was cut off')
+
+    @staticmethod
+    def names(line, hit):
+        first, begin, end, at = DAMAGED.search(line).groups()
+        if first:
+            return int(first) == hit.sequence
+        if begin:
+            return int(begin) <= hit.sequence <= int(end)
+        return at is not None and int(at) <= hit.begin
