@@ -136,7 +136,7 @@ def flip(path, at):
 def check_quarantine(store, chain):
     """A batch whose announcement was hit before its file was completed is found, cut off or not."""
     name = paths(chain.stored)[-1]
-    last = list(batches(name))[-1]
+    last = list(batches_of(name))[-1]
     for footer in True, False:
         where = f'{chain.where}/hit'
         os.mkdir(where)
