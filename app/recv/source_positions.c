@@ -6,20 +6,26 @@
  * then the next column. With `positions = N` (modules in a column) each stream has to announce the
  * position that follows.
  *
- * With `auto` the stack is found that the announced positions fit best: modules in a column, and
+ * With `auto` the stack is found that most of the announced positions fit: modules in a column, and
  * where in the detector the first one of ours is. Streams are misplaced only if they announce each
- * other's positions in it, as swapped cables do: two of them, or in a ring. So a stream that
- * announces a wrong position, or is forged, never makes another one misplaced, which announces its
- * own. Whatever swapped cables do not explain, nothing is checked:
+ * other's positions in it, as swapped cables do: two of them, or in a ring. So one stream that
+ * announces a wrong position, or is forged, never makes another one misplaced. Whatever swapped
+ * cables do not explain, nothing is checked:
  *  - two streams announce the same position, or one announces a position outside of the stack, or
  *    that of a module that is not there;
  *  - two stacks fit equally well, and differ;
- *  - more than half of the streams would be misplaced: rather the detector is configured in another
- *    order. A single pair of streams is found in a detector of two or three modules, too, if the
- *    announced positions are all that there are.
+ *  - half of the streams or more would be misplaced: rather the detector is configured in another
+ *    order. A single pair of streams is found in a detector of two to four, too, if the announced
+ *    positions are all that there are.
+ *
+ * Of two streams each may be the wrong one. They count as swapped if they announce each other's
+ * positions as the only two of a detector.
  */
 
 #include "sources.h"
+
+/** Modules in a column of the largest detector that is looked for. */
+#define COLUMN_MAX 64
 
 /** A stack of modules. */
 struct stack {
@@ -108,6 +114,7 @@ is_different(const struct announced *a, const struct stack *one, const struct st
 struct search {
 	struct fit best;
 	bool any, is_clear;
+	uint32_t most; /**< streams that are right in a stack that others are outside of */
 };
 
 static void
@@ -131,19 +138,32 @@ static void
 try_column(struct search *search, const struct announced *a, uint32_t column)
 {
 	const struct detector *d = a->detector;
+	uint32_t first[DETECTOR_STREAMS_MAX], good[DETECTOR_STREAMS_MAX], n = 0;
 	struct stack stack = {.column = column};
-	uint32_t before = 0;
 
 	try_stack(search, a, &stack);
 	for (uint32_t i = 0; i < a->n; i++) {
-		const uint32_t s = a->stream[i], own = detector_stream_module(d, s);
-		const uint32_t module = stack_module(column, d, a->position[s]);
+		const uint32_t s = a->stream[i], p = a->position[s];
+		const uint32_t row = p & UINT16_MAX, own = detector_stream_module(d, s);
+		const uint32_t module = stack_module(column, d, p);
+		uint32_t k = 0;
 
-		/* most streams mean the same stack as the one before them */
-		if (module <= own || module - own == before)
+		if (row / d->interfaces >= column || row % d->interfaces != s % d->interfaces ||
+			module < own)
 			continue;
-		before = stack.first = module - own;
-		try_stack(search, a, &stack);
+		while (k < n && first[k] != module - own)
+			k++;
+		if (k == n) {
+			first[n] = module - own;
+			good[n++] = 0;
+		}
+		good[k]++;
+	}
+	for (uint32_t k = 0; k < n; k++) {
+		search->most = RTE_MAX(search->most, good[k]);
+		stack.first = first[k];
+		if (good[k] == search->most)
+			try_stack(search, a, &stack);
 	}
 }
 
@@ -177,23 +197,22 @@ find_order(const struct announced *a, struct stack *stack)
 	const struct detector *d = a->detector;
 	struct search search = {0};
 	const struct fit *best = &search.best;
-	uint32_t highest = 0, wrong;
 	bool is_whole;
+	uint32_t wrong;
 
-	for (uint32_t i = 0; i < a->n; i++)
-		highest = RTE_MAX(highest,
-			(a->position[a->stream[i]] & UINT16_MAX) / d->interfaces + 1);
-	for (uint32_t column = highest; column <= RTE_MAX(highest, d->modules); column++)
+	for (uint32_t column = 1; column <= COLUMN_MAX; column++)
 		try_column(&search, a, column);
 	if (!search.any || !search.is_clear || best->moved != best->to)
+		return SOURCE_ORDER_ODD;
+	is_whole = a->n == d->streams && best->stack.first == 0;
+	if (best->good < search.most && !(is_whole && d->streams == 2))
 		return SOURCE_ORDER_ODD;
 	*stack = best->stack;
 	wrong = a->n - best->good;
 	if (wrong == 0)
 		return SOURCE_ORDER_GOOD;
-	is_whole = a->n == d->streams && stack->first == 0;
-	return 2 * wrong <= a->n || (wrong == 2 && is_whole) ? SOURCE_ORDER_SWAPPED
-							      : SOURCE_ORDER_ODD;
+	return 2 * wrong < a->n || (wrong == 2 && is_whole) ? SOURCE_ORDER_SWAPPED
+							     : SOURCE_ORDER_ODD;
 }
 
 enum source_order

@@ -154,8 +154,13 @@ replace(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS]
 	address_mask(mask);
 	copy(leaves.words, st->taken);
 	st->credit = 0;
+	/* as long as it was outnumbered it has earned nothing, and the other one has */
+	if (reason == SOURCE_BY_NUMBER) {
+		leaves.tenure = st->to_win;
+		st->credit = st->windows;
+	}
 	if (is_same(st->candidate, st->displaced.words, mask)) {
-		st->credit = st->displaced.tenure;
+		st->credit += st->displaced.tenure;
 		st->displaced = leaves;
 	} else if (leaves.tenure >= st->displaced.tenure) {
 		st->displaced = leaves;
@@ -205,6 +210,16 @@ win(struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS])
 	return ++st->windows > st->to_win;
 }
 
+static bool
+had_it_longer(const struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS],
+	uint64_t now)
+{
+	const struct source *st = &all->stream[stream];
+
+	return is_same(st->candidate, st->displaced.words, mask) &&
+		st->displaced.tenure > tenure(all, stream, now);
+}
+
 /** Not the source that was learnt. */
 static enum source_verdict
 challenge(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS],
@@ -212,7 +227,7 @@ challenge(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORD
 {
 	struct source *st = &all->stream[stream];
 	const uint64_t taken = all->filter[stream].taken, now = rte_rdtsc();
-	bool leads, is_silent, is_back;
+	bool leads, is_silent;
 	uint64_t sent;
 
 	if (st->window_at == 0)
@@ -220,23 +235,20 @@ challenge(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORD
 	sent = taken - st->window_from;
 	(void)vote(st, words, mask);
 	leads = st->count >= st->needed;
-	is_back = leads && 2 * (uint64_t)st->count >= sent &&
-		is_same(st->candidate, st->displaced.words, mask) &&
-		st->displaced.tenure > tenure(all, stream, now);
-	if (is_back)
-		return replace(all, stream, words, now, SOURCE_IS_BACK);
 	if (now - st->window_at < all->stall_cycles)
 		return SOURCE_FOREIGN;
 	is_silent = 2 * sent < st->needed;
 	/* a detector of few frames may take longer */
 	if (is_silent && !leads)
 		return SOURCE_FOREIGN;
-	if (!leads || (!is_silent && st->count <= sent)) {
+	if (is_silent)
+		return replace(all, stream, words, now, SOURCE_BY_SILENCE);
+	if (leads && 2 * (uint64_t)st->count >= sent && had_it_longer(all, stream, mask, now))
+		return replace(all, stream, words, now, SOURCE_IS_BACK);
+	if (!leads || st->count <= sent)
 		st->windows = 0;
-	} else if (win(all, stream, mask) || is_silent) {
-		return replace(all, stream, words, now,
-			is_silent ? SOURCE_BY_SILENCE : SOURCE_BY_NUMBER);
-	}
+	else if (win(all, stream, mask))
+		return replace(all, stream, words, now, SOURCE_BY_NUMBER);
 	begin_window(st, taken, now);
 	return SOURCE_FOREIGN;
 }

@@ -15,8 +15,8 @@
  *    instead, at the end of a window in which the learnt one has sent less than that; or if it has
  *    sent more than the learnt one in each of so many windows in a row as the learnt one had sent
  *    in before (its tenure).
- *  - A source that was displaced, and had the longer tenure, is learnt again when it leads by
- *    `needed`, and has sent half of what the other one has since it is back.
+ *  - A source that was displaced, and had the longer tenure, is learnt again at the end of a window
+ *    in which it leads by `needed`, and has sent half of what the other one has.
  *
  * Positions: source_positions.c. A stream that announces another position than it has is
  * *misplaced*: none of its packets is taken. Another position is believed after SOURCE_MOVES
