@@ -212,7 +212,7 @@ find_order(const struct announced *a, struct stack *stack)
 	if (wrong == 0)
 		return SOURCE_ORDER_GOOD;
 	return 2 * wrong < a->n || (wrong == 2 && is_whole) ? SOURCE_ORDER_SWAPPED
-							     : SOURCE_ORDER_ODD;
+							    : SOURCE_ORDER_ODD;
 }
 
 enum source_order

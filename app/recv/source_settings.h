@@ -27,7 +27,7 @@
 #define SOURCE_PORT_FROM 34
 
 /** Header words that are compared: both MAC addresses, position, both IP addresses, port. */
-#define SOURCE_WORDS 4
+#define SOURCE_WORDS   4
 #define SOURCE_WORD_IP 2 /**< IPv4 addresses: source, destination */
 
 /** Values of [detector] positions beside a number of modules. */

@@ -61,8 +61,7 @@ arm(struct sources *all, uint32_t stream)
 		/* the port is not learnt */
 		address_mask(learnt);
 		for (uint32_t i = 0; i < RTE_DIM(next.value); i++) {
-			next.value[i] =
-				(next.value[i] & ~learnt[i]) | (st->taken[i] & learnt[i]);
+			next.value[i] = (next.value[i] & ~learnt[i]) | (st->taken[i] & learnt[i]);
 			next.mask[i] |= learnt[i];
 		}
 	}
@@ -90,8 +89,8 @@ sources_init(struct sources *all, const struct source_settings *settings,
 	for (uint32_t s = 0; s < detector->streams; s++) {
 		all->stream[s] = (struct source){
 			.step = settings->source ? SOURCE_CONFIGURED : SOURCE_NONE,
-			.needed = RTE_MAX((uint32_t)SOURCE_NEEDED_MIN,
-				detector_stream_expected(detector, s)),
+			.needed = RTE_MAX(
+				(uint32_t)SOURCE_NEEDED_MIN, detector_stream_expected(detector, s)),
 			.position = SOURCE_POSITION_UNKNOWN,
 		};
 		arm(all, s);
@@ -211,8 +210,8 @@ win(struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS])
 }
 
 static bool
-had_it_longer(const struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS],
-	uint64_t now)
+had_it_longer(
+	const struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS], uint64_t now)
 {
 	const struct source *st = &all->stream[stream];
 

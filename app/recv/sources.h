@@ -71,20 +71,20 @@ struct source {
 	uint32_t needed;	   /**< packets to be learnt */
 	uint32_t count;		   /**< packets of the candidate beyond those of others */
 	uint32_t windows;	   /**< in a row that `ahead` has won against the learnt one */
-	uint32_t position;	   /**< announced, or SOURCE_POSITION_UNKNOWN. Read by other lanes */
-	uint32_t moved_to;	   /**< a position that differs, */
-	uint32_t moves;		   /**< and how many packets in a row had it */
+	uint32_t position; /**< announced, or SOURCE_POSITION_UNKNOWN. Read by other lanes */
+	uint32_t moved_to; /**< a position that differs, */
+	uint32_t moves;	   /**< and how many packets in a row had it */
 	uint64_t taken[SOURCE_WORDS];	  /**< addresses of the source that is taken */
 	uint64_t before[SOURCE_WORDS];	  /**< ... of the one that was, unless SOURCE_BY_VOTE */
 	uint64_t candidate[SOURCE_WORDS]; /**< ... that would be learnt */
 	uint64_t ahead[SOURCE_WORDS];	  /**< ... that has won windows */
 	uint64_t learnt_at;		  /**< TSC */
 	uint64_t credit;		  /**< tenure that the learnt one had when it was learnt */
-	uint64_t window_at;   /**< TSC since when another one sends; 0: none does */
-	uint64_t window_from; /**< packets that the learnt one had sent then */
-	uint64_t to_win;      /**< windows that win against the learnt one */
-	struct source_tenant displaced;	 /**< the one of the longest tenure; 0: none was */
-	uint64_t rejected[SOURCE_WORDS]; /**< addresses of the last packet that was not taken */
+	uint64_t window_at;		  /**< TSC since when another one sends; 0: none does */
+	uint64_t window_from;		  /**< packets that the learnt one had sent then */
+	uint64_t to_win;		  /**< windows that win against the learnt one */
+	struct source_tenant displaced;	  /**< the one of the longest tenure; 0: none was */
+	uint64_t rejected[SOURCE_WORDS];  /**< addresses of the last packet that was not taken */
 	uint64_t nb_rejected;
 	uint64_t rivals[2][SOURCE_WORDS]; /**< who sent before one was learnt, */
 	uint32_t contests;		  /**< and how often there were two */

@@ -117,8 +117,8 @@ long_lists_are_read(void **state)
 	m = snprintf(macs, sizeof(macs), "detector.source_mac=");
 	n = snprintf(sources, sizeof(sources), "detector.source=");
 	for (uint32_t s = 0; s < 32; s++) {
-		m += snprintf(macs + m, sizeof(macs) - m, "%s00:00:00:00:00:%02x",
-			s > 0 ? "," : "", 100 + s);
+		m += snprintf(macs + m, sizeof(macs) - m, "%s00:00:00:00:00:%02x", s > 0 ? "," : "",
+			100 + s);
 		n += snprintf(sources + n, sizeof(sources) - n, "%s10.1.0.%u", s > 0 ? "," : "",
 			100 + 2 * s);
 	}
@@ -400,11 +400,15 @@ other_orders_are_not_checked(void **state)
 	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_SWAPPED);
 	/* a part of a larger detector */
 	begin(6, 1);
-	assert_int_equal(announce((const uint32_t[]){1 << 16, 1 << 16 | 1, 2 << 16 | 1,
-				 2 << 16, 1 << 16 | 3, 2 << 16 | 2}, 0), 0);
+	assert_int_equal(announce((const uint32_t[]){1 << 16, 1 << 16 | 1, 2 << 16 | 1, 2 << 16,
+					  1 << 16 | 3, 2 << 16 | 2},
+				 0),
+		0);
 	begin(6, 1);
-	assert_int_equal(announce((const uint32_t[]){3 << 16, 3 << 16 | 1, 4 << 16 | 1,
-				 3 << 16 | 3, 4 << 16, 3 << 16 | 2}, 0), 0x24);
+	assert_int_equal(announce((const uint32_t[]){3 << 16, 3 << 16 | 1, 4 << 16 | 1, 3 << 16 | 3,
+					  4 << 16, 3 << 16 | 2},
+				 0),
+		0x24);
 }
 
 /* Nobody is dropped who announces what is right, if one is stolen, or two are swapped, or both. */
@@ -453,16 +457,18 @@ random_positions(void **state)
 		misplaced = announce(position, absent);
 		/* of two that are a part of a larger detector nobody can tell */
 		if ((misplaced & ~wrong) != 0 && (d.streams > 2 || from == 0))
-			fail_msg("SOURCE_SEED=%" PRIu64 ": %#" PRIx64 " are misplaced, wrong are %#"
-				 PRIx64 " of %u", seed, misplaced, wrong, d.streams);
+			fail_msg("SOURCE_SEED=%" PRIu64 ": %#" PRIx64
+				 " are misplaced, wrong are %#" PRIx64 " of %u",
+				seed, misplaced, wrong, d.streams);
 		if (steal || wrong == 0 || absent != 0)
 			continue;
 		/* and cables that are swapped are found, or it is told that nothing is checked */
 		pairs++;
 		found += misplaced == wrong;
 		if (misplaced != wrong && sources_expected(&all, expected) != SOURCE_ORDER_ODD)
-			fail_msg("SOURCE_SEED=%" PRIu64 ": %#" PRIx64 " are misplaced, not %#"
-				 PRIx64 " of %u", seed, misplaced, wrong, d.streams);
+			fail_msg("SOURCE_SEED=%" PRIu64 ": %#" PRIx64
+				 " are misplaced, not %#" PRIx64 " of %u",
+				seed, misplaced, wrong, d.streams);
 	}
 	assert_true(2 * found >= pairs);
 }
