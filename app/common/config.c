@@ -42,7 +42,7 @@ struct config {
 	struct value *values; /**< in the order of first use */
 	unsigned int nb_values;
 	unsigned int mistakes;
-	char mistake[1024]; /**< the last one */
+	char mistake[INI_VALUE_LEN + 1024]; /**< the last one */
 };
 
 /** Key "": the section itself. */
@@ -136,7 +136,8 @@ config_set(struct config *c, const char *origin, const char *assignment)
 		dot - assignment >= INI_NAME_LEN || equals - dot > INI_NAME_LEN)
 		return refuse_assignment(c, origin, assignment, "is not section.key=value");
 	if (strlen(equals + 1) >= INI_VALUE_LEN)
-		return refuse_assignment(c, origin, assignment, "a value has at most 255 bytes");
+		return refuse_assignment(
+			c, origin, assignment, "a value has at most " INI_VALUE_MAX " bytes");
 	if (!ini_is_text(assignment) || strpbrk(assignment, "\r\n") != NULL)
 		return refuse_assignment(c, origin, assignment, "is not a line of UTF-8 text");
 	snprintf(section, sizeof(section), "%.*s", (int)(dot - assignment), assignment);

@@ -117,7 +117,7 @@ read_line(struct reading *r, char *text, int *error)
 	if (key[0] == '\0' || strlen(key) >= INI_NAME_LEN)
 		return "a key has 1 to 63 characters";
 	if (strlen(value) >= INI_VALUE_LEN)
-		return "a value has at most 255 characters";
+		return "a value has at most " INI_VALUE_MAX " bytes";
 	*error = r->take(r->arg, r->line, r->section, key, value);
 	return NULL;
 }

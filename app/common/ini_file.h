@@ -13,9 +13,12 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/** Room for a name and a value, their ends included; as rte_cfgfile has it. */
-#define INI_NAME_LEN  64
-#define INI_VALUE_LEN 256
+/** Room for a name, its end included; as rte_cfgfile has it. */
+#define INI_NAME_LEN 64
+
+/** The same for a value: MAC addresses of 64 streams, with commas and spaces, are 1,214 bytes. */
+#define INI_VALUE_LEN 2048
+#define INI_VALUE_MAX "2047" /**< bytes of a value, as messages say it */
 
 /** A line; `key` is "" for one that begins a section. @return 0; else the reading ends with it */
 typedef int ini_take(

@@ -402,8 +402,9 @@ static void
 check_sources(struct check *c, const struct settings *s, const struct check_port *p)
 {
 	const struct source_settings *set = &s->sources;
-	const uint64_t ip =
-		s->detector.streams > 0 ? set->filter[p->settings->streams[0]].mask[2] : 0;
+	const uint64_t ip = s->detector.streams > 0
+		? set->filter[p->settings->streams[0]].mask[SOURCE_WORD_IP]
+		: 0;
 
 	if (p->replay) {
 		add(c, p, CHECK_NA, "sources", "a replay brings what is in its capture");

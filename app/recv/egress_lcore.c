@@ -62,6 +62,12 @@ egress_put_ledger(struct egress *e)
 		k->next_frame = own.next_frame;
 		memcpy(k->next, own.next, sizeof(k->next));
 		__atomic_store_n(&e->ledger_is_new, false, __ATOMIC_RELEASE);
+		e->knows_rows = false;
+	}
+	/* written by another thread ten times a second: it may know less than the rows do */
+	if (e->first_row != 0 && !e->knows_rows) {
+		ledger_begin(k, e->first_row, k->next_frame);
+		e->knows_rows = true;
 	}
 	retention_ledger_put(e->ring, k, sizeof(*k));
 }
@@ -76,6 +82,10 @@ announce_rows(struct egress *e, const struct mailbox *m)
 		k->next[i] = k->retained[i] + m->tally[i];
 	k->next_frame = m->batch.last;
 	k->next_sequence = m->batch.sequence;
+	/* the rows before it that were refused are of frames that were not lost, either */
+	if (e->first_row == 0)
+		e->first_row = m->batch.first -
+			(m->tally[LEDGER_FRAMES] - m->batch.rows) * RTE_MAX(k->stride, 1u);
 	egress_put_ledger(e);
 }
 
@@ -105,6 +115,8 @@ do_begin(struct egress *e, const struct mailbox *m)
 	e->current = index;
 	e->kept.incarnation = m->run->incarnation;
 	e->kept.retained_frame = 0;
+	e->first_row = 0;
+	e->knows_rows = false;
 	memset(e->kept.retained, 0, sizeof(e->kept.retained));
 	e->kept.next_sequence = LEDGER_NONE;
 	return 0;

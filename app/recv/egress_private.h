@@ -104,6 +104,8 @@ struct egress {
 	struct ledger_kept before; /* of a process that died; version 0: there was none */
 	uint64_t before_held;	   /* images of it that the ring had then */
 	struct ledger_kept kept;   /* as it is in the ring; the lcore's */
+	uint64_t first_row;	   /* first frame of the run at hand that has one; 0: none */
+	bool knows_rows;	   /* `kept` does: ledger_begin() */
 	struct ledger_kept ledger; /* to be kept; */
 	bool ledger_is_new;	   /* atomic: the lcore's then */
 	struct ladder ladder;

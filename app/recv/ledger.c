@@ -189,6 +189,25 @@ ledger_pass_on(struct ledger_kept *kept, const struct ledger_kept *before)
 }
 
 void
+ledger_begin(struct ledger_kept *kept, uint64_t first, uint64_t last)
+{
+	const uint64_t retained = kept->retained_frame;
+	struct ledger l = {0};
+
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		*column_of(&l, i) = kept->columns[i];
+	if (l.frames > 0)
+		return;
+	/* as ledger_pass_on() has left it, which knows of no row of ours */
+	kept->retained_frame = 0;
+	ledger_resume(&l, kept, first);
+	kept->retained_frame = retained;
+	ledger_keep(&l, kept);
+	kept->first_frame = first;
+	kept->last_frame = last;
+}
+
+void
 ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t first)
 {
 	const uint64_t stride = RTE_MAX(before->stride, 1u);

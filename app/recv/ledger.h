@@ -17,6 +17,7 @@
 
 /** Columns of frames, in the order of a ledger's `[frames]`. */
 #define LEDGER_COLUMNS 21
+#define LEDGER_FRAMES  0 /**< the column of all */
 
 /** What of a run's ledger outlives the process, in its retention ring: README.rst. */
 struct ledger_kept {
@@ -107,6 +108,14 @@ void ledger_resume(struct ledger *l, const struct ledger_kept *before, uint64_t 
 
 /** Of a receiver that has seen no frame yet: who comes next resumes from what it has found. */
 void ledger_pass_on(struct ledger_kept *kept, const struct ledger_kept *before);
+
+/**
+ * The first rows of a receiver are put: what was lost before them is kept with them. Once for
+ * what is kept; nothing is done if its columns tell of frames of the receiver already.
+ * @param first  first frame that it has closed
+ * @param last   last one of those rows
+ */
+void ledger_begin(struct ledger_kept *kept, uint64_t first, uint64_t last);
 
 /** Add what the rows of a batch of `frames` say. @param modules  of the detector */
 void ledger_tally(uint64_t columns[LEDGER_COLUMNS], const struct batch *b, uint32_t modules);

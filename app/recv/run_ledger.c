@@ -104,15 +104,13 @@ run_ledger_write(struct run *r, const struct ledger *l, bool all_is_stored, char
 void
 run_ledger_keep(struct run *r, bool running)
 {
-	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	struct ledger_kept kept = {
 		.version = LEDGER_KEPT_VERSION,
 		.running = running,
 		.run = r->settings.run_id,
 		.stride = r->settings.frames.stride,
-		.first_frame = b->first_frame,
-		.last_frame = b->last_frame,
 	};
+	struct builder_stats stats;
 	char directory[PATH_MAX];
 	struct timespec now;
 	struct ledger l;
@@ -130,6 +128,12 @@ run_ledger_keep(struct run *r, bool running)
 	kept.written = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 	run_ledger_read(r, &l);
 	ledger_keep(&l, &kept);
+	/* a builder that is at its first frame just now: there is one, or there is none */
+	stats = builder_stats(r->pipeline->builder);
+	if (l.frames > 0) {
+		kept.first_frame = stats.first_frame;
+		kept.last_frame = stats.last_frame;
+	}
 	if (r->resumed.version != 0)
 		ledger_pass_on(&kept, &r->resumed);
 	/* the last one is worth waiting for */

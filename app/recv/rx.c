@@ -246,7 +246,7 @@ read_headers(
 			rx->outbox[to][rx->nb_outbox[to]++] = out[i].m;
 			continue;
 		}
-		if (unlikely(!source_passes(&rx->sources->filter[stream],
+		if (unlikely(!source_takes(&rx->sources->filter[stream],
 			    out[i].header - sizeof(struct headers), parsed[i].position))) {
 			const enum rx_counter c = judge(rx, stream,
 				out[i].header - sizeof(struct headers), parsed[i].position, &batch);

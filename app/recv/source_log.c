@@ -11,16 +11,19 @@
 
 RTE_LOG_REGISTER(source_logtype, braggline.source, NOTICE);
 
+/** Seconds for which positions are odd until it is told. */
+#define ODD_LOOKS 2
+
 #define LOG(level, ...) rte_log(RTE_LOG_##level, source_logtype, "source: " __VA_ARGS__)
 
 const char *
 source_text(const uint64_t words[SOURCE_WORDS], char *text, size_t size)
 {
-	uint8_t mac[16], ip[8];
+	uint8_t mac[12], ip[8];
 
 	memcpy(mac, &words[0], 8);
-	memcpy(mac + 4, &words[1], 8);
-	memcpy(ip, &words[2], 8);
+	memcpy(mac + 8, &words[1], 4);
+	memcpy(ip, &words[SOURCE_WORD_IP], 8);
 	snprintf(text, size, "%u.%u.%u.%u (%02x:%02x:%02x:%02x:%02x:%02x)", ip[0], ip[1], ip[2],
 		ip[3], mac[6], mac[7], mac[8], mac[9], mac[10], mac[11]);
 	return text;
@@ -31,7 +34,7 @@ source_destination_text(const uint64_t words[SOURCE_WORDS], char *text, size_t s
 {
 	uint8_t ip[8];
 
-	memcpy(ip, &words[2], 8);
+	memcpy(ip, &words[SOURCE_WORD_IP], 8);
 	snprintf(text, size, "%u.%u.%u.%u", ip[4], ip[5], ip[6], ip[7]);
 	return text;
 }
@@ -67,7 +70,8 @@ log_contest(const struct source *st, uint32_t stream)
 
 	LOG(WARNING,
 		"stream %u: %s and %s compete for it. What came first is dropped, and nothing is "
-		"taken until one of them sends %u packets in a row: set [detector] source\n",
+		"taken until one of them has sent %u packets more than all others: set [detector] "
+		"source\n",
 		stream, source_text(st->rivals[0], one, sizeof(one)),
 		source_text(st->rivals[1], other, sizeof(other)), st->needed);
 }
@@ -76,12 +80,20 @@ static void
 log_change(const struct sources *all, uint32_t stream, const uint32_t expected[])
 {
 	const struct source *st = &all->stream[stream];
+	static const char *const reasons[] = {
+		[SOURCE_BY_SILENCE] = "which has sent less than half a frame in a stall_ms",
+		[SOURCE_BY_NUMBER] = "which has sent fewer packets for as long as it was taken",
+		[SOURCE_IS_BACK] = "which had been taken in its absence, for a shorter time",
+	};
 	char now[64], other[64];
 
 	source_text(st->taken, now, sizeof(now));
-	if (st->step == SOURCE_LEARNT && st->has_first)
-		LOG(WARNING, "stream %u: source is now %s, after silence of %s\n", stream, now,
-			source_text(st->first, other, sizeof(other)));
+	if (st->step == SOURCE_LEARNT && st->reason != SOURCE_BY_VOTE)
+		LOG(WARNING,
+			"stream %u: source is now %s instead of %s, %s. If that is wrong: set "
+			"[detector] source\n",
+			stream, now, source_text(st->before, other, sizeof(other)),
+			reasons[st->reason]);
 	else if (st->step == SOURCE_LEARNT)
 		LOG(INFO, "stream %u: source learnt: %s\n", stream, now);
 	if (st->misplaced && expected[stream] != SOURCE_POSITION_UNKNOWN)
@@ -110,6 +122,37 @@ log_learnt(const struct sources *all, struct source_watch *watch)
 		first, source_text(all->stream[first].taken, text, sizeof(text)));
 }
 
+/** Once, when it has stayed so: not all streams announce their positions at the same time. */
+static void
+log_order(const struct sources *all, struct source_watch *watch, enum source_order order, bool now)
+{
+	const struct detector *d = all->detector;
+	char text[DETECTOR_STREAMS_MAX * 24] = "";
+	size_t used = 0;
+
+	watch->odd = order == SOURCE_ORDER_ODD ? watch->odd + 1 : 0;
+	if (order != SOURCE_ORDER_ODD) {
+		watch->odd_told = false;
+		return;
+	}
+	if (watch->odd_told || (watch->odd < ODD_LOOKS && !now))
+		return;
+	watch->odd_told = true;
+	for (uint32_t s = 0; s < d->streams && used < sizeof(text); s++) {
+		const uint32_t p = all->stream[s].position;
+
+		if (p != SOURCE_POSITION_UNKNOWN)
+			used += snprintf(text + used, sizeof(text) - used, "%s%u: %u/%u",
+				used > 0 ? ", " : "", s, p & UINT16_MAX, p >> 16);
+	}
+	LOG(WARNING,
+		"positions are not checked: what the streams announce (stream: row/column %s) are "
+		"neither their positions in a stack of modules nor those of two swapped cables. "
+		"Correct the cabling or the detector's configuration, or set [detector] positions "
+		"to the modules in a column, or to off\n",
+		text);
+}
+
 void
 sources_log(const struct sources *all, struct source_watch *watch, bool now)
 {
@@ -120,7 +163,7 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 	if (!now && time < watch->next)
 		return;
 	watch->next = time + rte_get_tsc_hz();
-	sources_expected(all, expected);
+	log_order(all, watch, sources_expected(all, expected), now);
 	for (uint32_t s = 0; s < all->detector->streams; s++) {
 		const struct source *st = &all->stream[s];
 		const uint64_t rejected = st->nb_rejected;

@@ -9,6 +9,7 @@
 #include <rte_ether.h>
 #include <rte_string_fns.h>
 
+#include "ini_file.h"
 #include "source_settings.h"
 
 /** IPv4 addresses of one item: ADDRESS, ADDRESS/PREFIX, FIRST-LAST; [:PORT]. */
@@ -111,7 +112,7 @@ static bool
 read_addresses(struct config *c, const char *key, const char *text, uint32_t at, bool with_port,
 	uint32_t streams, struct bytes *bytes)
 {
-	char copy[256], *rest = copy, *word;
+	char copy[INI_VALUE_LEN], *rest = copy, *word;
 	struct item item;
 	uint32_t n = 0;
 
@@ -142,7 +143,7 @@ static void
 read_macs(struct config *c, const char *text, uint32_t streams, struct bytes *bytes)
 {
 	static const struct rte_ether_addr all = {{0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF}};
-	char copy[256], *rest = copy, *word;
+	char copy[INI_VALUE_LEN], *rest = copy, *word;
 	struct rte_ether_addr mac;
 	uint32_t n = 0;
 
@@ -167,8 +168,18 @@ source_filter_ipv4(
 	const struct source_filter *f, struct rte_ipv4_hdr *spec, struct rte_ipv4_hdr *mask)
 {
 	/* source and destination are neighbours, in a header as in the word */
-	memcpy(&spec->src_addr, &f->value[2], sizeof(f->value[2]));
-	memcpy(&mask->src_addr, &f->mask[2], sizeof(f->mask[2]));
+	memcpy(&spec->src_addr, &f->value[SOURCE_WORD_IP], sizeof(f->value[SOURCE_WORD_IP]));
+	memcpy(&mask->src_addr, &f->mask[SOURCE_WORD_IP], sizeof(f->mask[SOURCE_WORD_IP]));
+}
+
+void
+source_filter_set(struct source_filter *f, const uint64_t value[SOURCE_WORDS],
+	const uint64_t mask[SOURCE_WORDS])
+{
+	memcpy(f->value, value, sizeof(f->value));
+	memcpy(f->mask, mask, sizeof(f->mask));
+	f->port = value[SOURCE_WORDS - 1];
+	f->port_mask = mask[SOURCE_WORDS - 1];
 }
 
 void
@@ -179,6 +190,7 @@ source_settings_read(struct source_settings *s, struct config *c, const struct d
 	const char *destination = config_text(c, "detector", "destination", "auto");
 	const char *positions = config_text(c, "detector", "positions", "auto");
 	struct bytes bytes[DETECTOR_STREAMS_MAX] = {0};
+	uint64_t value[SOURCE_WORDS], mask[SOURCE_WORDS];
 	unsigned long column;
 
 	s->any = strcmp(source, "any") == 0;
@@ -192,8 +204,9 @@ source_settings_read(struct source_settings *s, struct config *c, const struct d
 		s->destination = read_addresses(c, "destination", destination, SOURCE_IP_TO, false,
 			detector->streams, bytes);
 	for (uint32_t i = 0; i < detector->streams; i++) {
-		source_words(bytes[i].value, 0, s->filter[i].value);
-		source_words(bytes[i].mask, 0, s->filter[i].mask);
+		source_words(bytes[i].value, 0, value);
+		source_words(bytes[i].mask, 0, mask);
+		source_filter_set(&s->filter[i], value, mask);
 	}
 	if (strcmp(positions, "off") == 0)
 		s->positions = SOURCE_POSITIONS_OFF;

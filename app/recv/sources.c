@@ -4,8 +4,8 @@
 
 #include "sources.h"
 
-/** In word 3, between port and position: no packet has it. */
-#define NEVER (UINT64_C(1) << 31)
+/** In the word of the port, beyond its bits: no packet has it. */
+#define NEVER (UINT32_C(1) << 31)
 
 const char *const source_step_names[SOURCE_STEPS] = {
 	[SOURCE_CONFIGURED] = "configured",
@@ -52,30 +52,30 @@ checks_positions(const struct sources *all)
 static void
 arm(struct sources *all, uint32_t stream)
 {
-	const struct source_filter *configured = &all->settings->filter[stream];
 	const struct source *st = &all->stream[stream];
-	struct source_filter *f = &all->filter[stream];
-	uint64_t learnt[SOURCE_WORDS];
+	struct source_filter *f = &all->filter[stream], next = all->settings->filter[stream];
 	bool open = st->step == SOURCE_CONFIGURED || st->step == SOURCE_LEARNT;
+	uint64_t learnt[SOURCE_WORDS];
 
-	*f = *configured;
 	if (st->step == SOURCE_LEARNT) {
+		/* the port is not learnt */
 		address_mask(learnt);
-		for (uint32_t i = 0; i < SOURCE_WORDS; i++) {
-			f->value[i] = (f->value[i] & ~learnt[i]) | (st->taken[i] & learnt[i]);
-			f->mask[i] |= learnt[i];
+		for (uint32_t i = 0; i < RTE_DIM(next.value); i++) {
+			next.value[i] = (next.value[i] & ~learnt[i]) | (st->taken[i] & learnt[i]);
+			next.mask[i] |= learnt[i];
 		}
 	}
 	if (checks_positions(all)) {
-		f->value[3] |= (uint64_t)st->position << 32;
-		f->mask[3] |= (uint64_t)UINT32_MAX << 32;
+		next.value[1] |= (uint64_t)st->position << 32;
+		next.mask[1] |= (uint64_t)UINT32_MAX << 32;
 		open &= st->position != SOURCE_POSITION_UNKNOWN && st->moves == 0 && !st->misplaced;
 	}
-	open &= st->challenged_at == 0;
-	if (open)
-		return;
-	f->value[3] |= NEVER;
-	f->mask[3] |= NEVER;
+	if (!open) {
+		next.port |= NEVER;
+		next.port_mask |= NEVER;
+	}
+	next.taken = f->taken;
+	*f = next;
 }
 
 void
@@ -89,7 +89,8 @@ sources_init(struct sources *all, const struct source_settings *settings,
 	for (uint32_t s = 0; s < detector->streams; s++) {
 		all->stream[s] = (struct source){
 			.step = settings->source ? SOURCE_CONFIGURED : SOURCE_NONE,
-			.needed = RTE_MAX(1u, detector_stream_expected(detector, s)),
+			.needed = RTE_MAX(
+				(uint32_t)SOURCE_NEEDED_MIN, detector_stream_expected(detector, s)),
 			.position = SOURCE_POSITION_UNKNOWN,
 		};
 		arm(all, s);
@@ -107,91 +108,189 @@ announce(struct sources *all, struct source *st, uint32_t position)
 	st->changes++;
 }
 
-static void
-learn(struct sources *all, struct source *st, const uint64_t words[SOURCE_WORDS])
+/** Windows of stall_ms in which the learnt source can have sent half of what is needed. */
+static uint64_t
+tenure(const struct sources *all, uint32_t stream, uint64_t now)
 {
+	const struct source *st = &all->stream[stream];
+	const uint64_t by_time = (now - st->learnt_at) / RTE_MAX(all->stall_cycles, 1u);
+	const uint64_t by_number = 2 * all->filter[stream].taken / st->needed;
+
+	return st->credit + RTE_MIN(by_time, by_number);
+}
+
+static void
+learn(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS], uint64_t now,
+	enum source_reason reason)
+{
+	struct source *st = &all->stream[stream];
+
 	copy(st->taken, words);
 	st->step = SOURCE_LEARNT;
-	st->challenged_at = 0;
+	st->reason = reason;
+	all->filter[stream].taken = st->count;
+	st->learnt_at = now;
+	st->window_at = 0;
+	st->windows = 0;
 	st->count = 0;
 	st->changes++;
 	if (checks_positions(all))
-		announce(all, st, words[3] >> 32);
+		announce(all, st, source_words_position(words));
 }
 
-/** A packet of somebody whom we might learn. @return whether it is the last one that this needs */
-static bool
-count(struct source *st, const uint64_t words[SOURCE_WORDS], const uint64_t mask[SOURCE_WORDS])
+/**
+ * The candidate is learnt: what the one before, and the one before that, have earned is kept.
+ * @param words  of the packet at hand
+ */
+static enum source_verdict
+replace(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS], uint64_t now,
+	enum source_reason reason)
 {
-	if (st->count == 0 || !is_same(words, st->candidate, mask)) {
-		copy(st->candidate, words);
-		st->count = 0;
+	struct source *st = &all->stream[stream];
+	struct source_tenant leaves = {.tenure = tenure(all, stream, now)};
+	uint64_t mask[SOURCE_WORDS];
+
+	address_mask(mask);
+	copy(leaves.words, st->taken);
+	st->credit = 0;
+	/* as long as it was outnumbered it has earned nothing, and the other one has */
+	if (reason == SOURCE_BY_NUMBER) {
+		leaves.tenure = st->to_win;
+		st->credit = st->windows;
 	}
-	return ++st->count >= st->needed;
+	if (is_same(st->candidate, st->displaced.words, mask)) {
+		st->credit += st->displaced.tenure;
+		st->displaced = leaves;
+	} else if (leaves.tenure >= st->displaced.tenure) {
+		st->displaced = leaves;
+	}
+	copy(st->before, leaves.words);
+	learn(all, stream, st->candidate, now, reason);
+	return is_same(words, st->taken, mask) ? SOURCE_OURS : SOURCE_FOREIGN;
+}
+
+/**
+ * A packet of somebody whom we might learn: a vote for the candidate, or against it.
+ * @return whether the candidate leads by as many as are needed
+ */
+static bool
+vote(struct source *st, const uint64_t words[SOURCE_WORDS], const uint64_t mask[SOURCE_WORDS])
+{
+	if (st->count == 0)
+		copy(st->candidate, words);
+	if (!is_same(words, st->candidate, mask)) {
+		st->count--;
+		return false;
+	}
+	st->count += st->count < UINT32_MAX;
+	return st->count >= st->needed;
+}
+
+static void
+begin_window(struct source *st, uint64_t taken, uint64_t now)
+{
+	st->window_at = now;
+	st->window_from = taken;
+	st->count = 0;
+}
+
+/** The leader has sent more than the learnt one. @return whether that is enough */
+static bool
+win(struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS])
+{
+	struct source *st = &all->stream[stream];
+
+	if (st->windows == 0 || !is_same(st->candidate, st->ahead, mask)) {
+		copy(st->ahead, st->candidate);
+		st->windows = 0;
+		/* not what the learnt one earns while it is challenged */
+		st->to_win = tenure(all, stream, st->window_at);
+	}
+	return ++st->windows > st->to_win;
+}
+
+static bool
+had_it_longer(
+	const struct sources *all, uint32_t stream, const uint64_t mask[SOURCE_WORDS], uint64_t now)
+{
+	const struct source *st = &all->stream[stream];
+
+	return is_same(st->candidate, st->displaced.words, mask) &&
+		st->displaced.tenure > tenure(all, stream, now);
 }
 
 /** Not the source that was learnt. */
 static enum source_verdict
-challenge(struct sources *all, struct source *st, const uint64_t words[SOURCE_WORDS],
+challenge(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS],
 	const uint64_t mask[SOURCE_WORDS])
 {
-	const uint64_t now = rte_rdtsc();
+	struct source *st = &all->stream[stream];
+	const uint64_t taken = all->filter[stream].taken, now = rte_rdtsc();
+	bool leads, is_silent;
+	uint64_t sent;
 
-	if (st->has_first && is_same(words, st->first, mask)) {
-		learn(all, st, words);
-		return SOURCE_OURS;
-	}
-	if (st->challenged_at == 0) {
-		st->challenged_at = now;
-		st->count = 0;
-	}
-	if (!count(st, words, mask) || now - st->challenged_at < all->stall_cycles)
+	if (st->window_at == 0)
+		begin_window(st, taken, now);
+	sent = taken - st->window_from;
+	(void)vote(st, words, mask);
+	leads = st->count >= st->needed;
+	if (now - st->window_at < all->stall_cycles)
 		return SOURCE_FOREIGN;
-	if (!st->has_first)
-		copy(st->first, st->taken);
-	st->has_first = true;
-	learn(all, st, words);
-	return SOURCE_OURS;
+	is_silent = 2 * sent < st->needed;
+	/* a detector of few frames may take longer */
+	if (is_silent && !leads)
+		return SOURCE_FOREIGN;
+	if (is_silent)
+		return replace(all, stream, words, now, SOURCE_BY_SILENCE);
+	if (leads && 2 * (uint64_t)st->count >= sent && had_it_longer(all, stream, mask, now))
+		return replace(all, stream, words, now, SOURCE_IS_BACK);
+	if (!leads || st->count <= sent)
+		st->windows = 0;
+	else if (win(all, stream, mask))
+		return replace(all, stream, words, now, SOURCE_BY_NUMBER);
+	begin_window(st, taken, now);
+	return SOURCE_FOREIGN;
 }
 
 static enum source_verdict
-judge_address(struct sources *all, struct source *st, const uint64_t words[SOURCE_WORDS])
+judge_address(struct sources *all, uint32_t stream, const uint64_t words[SOURCE_WORDS])
 {
+	struct source *st = &all->stream[stream];
 	uint64_t mask[SOURCE_WORDS];
+	enum source_verdict verdict = SOURCE_OURS;
 
 	address_mask(mask);
 	switch (st->step) {
 	case SOURCE_CONFIGURED:
 		copy(st->taken, words); /* for people */
 		return SOURCE_OURS;
+	case SOURCE_LEARNT:
+		if (!is_same(words, st->taken, mask))
+			return challenge(all, stream, words, mask);
+		all->filter[stream].taken++;
+		return SOURCE_OURS;
 	case SOURCE_NONE:
 		copy(st->taken, words);
 		st->step = SOURCE_FIRST;
-		/* fall through */
+		break;
 	case SOURCE_FIRST:
-		if (is_same(words, st->taken, mask)) {
-			if (++st->count >= st->needed)
-				learn(all, st, words);
-			return SOURCE_OURS;
-		}
+		if (is_same(words, st->taken, mask))
+			break;
 		copy(st->rivals[0], st->taken);
 		copy(st->rivals[1], words);
 		st->contests++;
 		st->step = SOURCE_CONTESTED;
-		st->count = 0;
-		count(st, words, mask);
-		return SOURCE_EXPELLED;
+		verdict = SOURCE_EXPELLED;
+		break;
 	case SOURCE_CONTESTED:
-		if (!count(st, words, mask))
-			return SOURCE_FOREIGN;
-		learn(all, st, words);
-		return SOURCE_OURS;
 	default:
-		if (!is_same(words, st->taken, mask))
-			return challenge(all, st, words, mask);
-		st->challenged_at = 0;
-		return SOURCE_OURS;
+		verdict = SOURCE_FOREIGN;
+		break;
 	}
+	if (!vote(st, words, mask))
+		return verdict;
+	learn(all, stream, words, rte_rdtsc(), SOURCE_BY_VOTE);
+	return SOURCE_OURS;
 }
 
 static enum source_verdict
@@ -223,8 +322,8 @@ sources_judge(struct sources *all, uint32_t stream, const uint8_t *headers, uint
 	uint64_t words[SOURCE_WORDS];
 
 	source_words(headers, position, words);
-	if (is_same(words, configured->value, configured->mask))
-		verdict = judge_address(all, st, words);
+	if (source_filter_takes(configured, words))
+		verdict = judge_address(all, stream, words);
 	if (verdict == SOURCE_OURS) {
 		verdict = judge_position(all, st, position);
 	} else {
@@ -235,56 +334,13 @@ sources_judge(struct sources *all, uint32_t stream, const uint8_t *headers, uint
 	return verdict;
 }
 
-/** Where modules of a detector with so many in a column are. */
-static uint32_t
-canonical_position(const struct detector *d, uint32_t stream, uint32_t column_modules)
-{
-	const uint32_t module = detector_stream_module(d, stream);
-	const uint32_t row = module % column_modules * d->interfaces + stream % d->interfaces;
-
-	return module / column_modules << 16 | row;
-}
-
-void
-sources_expected(const struct sources *all, uint32_t position[DETECTOR_STREAMS_MAX])
-{
-	const struct detector *d = all->detector;
-	uint32_t sorted[DETECTOR_STREAMS_MAX], stream[DETECTOR_STREAMS_MAX], n = 0;
-
-	for (uint32_t s = 0; s < d->streams; s++) {
-		uint32_t at = n, p;
-
-		position[s] = SOURCE_POSITION_UNKNOWN;
-		if (!checks_positions(all))
-			continue;
-		if (all->settings->positions != SOURCE_POSITIONS_AUTO) {
-			position[s] = canonical_position(d, s, all->settings->positions);
-			continue;
-		}
-		p = __atomic_load_n(&all->stream[s].position, __ATOMIC_RELAXED);
-		if (p == SOURCE_POSITION_UNKNOWN)
-			continue;
-		stream[n++] = s;
-		for (; at > 0 && sorted[at - 1] >= p; at--) {
-			if (sorted[at - 1] == p) {
-				memset(position, 0xFF, d->streams * sizeof(position[0]));
-				return;
-			}
-			sorted[at] = sorted[at - 1];
-		}
-		sorted[at] = p;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		position[stream[i]] = sorted[i];
-}
-
 uint64_t
 sources_review(struct sources *all, uint64_t mine)
 {
 	uint32_t expected[DETECTOR_STREAMS_MAX];
 	uint64_t expel = 0;
 
-	sources_expected(all, expected);
+	(void)sources_expected(all, expected);
 	for (; mine != 0; mine &= mine - 1) {
 		const uint32_t s = __builtin_ctzll(mine);
 		struct source *st = &all->stream[s];

@@ -4,21 +4,23 @@
  * Whose packets are a stream's: addresses and module position, configured or learnt.
  *
  * `[detector] source` configured: packets with other addresses are never taken. Not configured, the
- * source of a stream (MAC and IP addresses, of the destination too) is learnt:
- *  - The first source is taken at once. It is learnt after as many packets as a frame has of the
- *    stream.
+ * source of a stream (MAC and IP addresses, of the destination too) is learnt. `needed` are as many
+ * packets as a frame has of the stream, and SOURCE_NEEDED_MIN at least.
+ *  - The first source is taken at once. It is learnt after `needed` packets.
  *  - If another one sends before that, neither is believed: what is in frames that are still open
- *    is taken out again. Then the first one that sends so many packets in a row is learnt.
- *  - A source that is learnt stays. Another one is learnt in its place only if it sends so many
- *    packets in a row after `stall_ms` in which the learnt one has sent none. The one that was
- *    learnt first gets its stream back with its first packet.
+ *    is taken out again. Then the one is learnt that has sent `needed` packets more than all others
+ *    since the first packet (Boyer and Moore's majority vote): others may send between them.
+ *  - A source that is learnt stays as long as it sends half of `needed` in a window of `stall_ms`.
+ *    Windows begin with packets of others. The one that leads by `needed` among these is learnt
+ *    instead, at the end of a window in which the learnt one has sent less than that; or if it has
+ *    sent more than the learnt one in each of so many windows in a row as the learnt one had sent
+ *    in before (its tenure).
+ *  - A source that was displaced, and had the longer tenure, is learnt again at the end of a window
+ *    in which it leads by `needed`, and has sent half of what the other one has.
  *
- * Positions. A header says which row and column of the detector its module has; modules are stacked
- * down a column, then the next column. With `positions = N` (modules in a column) each stream has
- * to announce the position that follows. With `auto` the announced ones, sorted by column and
- * row, have to be in the order of the streams; if two streams announce the same (a simulator),
- * nothing can be checked. A stream that announces another position is *misplaced*: none of its
- * packets is taken. Another position is believed after SOURCE_MOVES packets in a row.
+ * Positions: source_positions.c. A stream that announces another position than it has is
+ * *misplaced*: none of its packets is taken. Another position is believed after SOURCE_MOVES
+ * packets in a row.
  *
  * Threads: a stream's filter and state are written by the RX lcore that owns it. Positions are read
  * by the others; texts and telemetry read everything, and may see it half changed.
@@ -33,6 +35,8 @@
 
 #define SOURCE_POSITION_UNKNOWN UINT32_MAX
 #define SOURCE_MOVES		8
+/** One packet of three may be forged: then the forger leads by so many once in 2^32 times. */
+#define SOURCE_NEEDED_MIN 32
 
 enum source_step {
 	SOURCE_CONFIGURED, /**< addresses are as configured, nothing is learnt */
@@ -45,21 +49,42 @@ enum source_step {
 
 extern const char *const source_step_names[SOURCE_STEPS];
 
+/** Why a source was learnt. */
+enum source_reason {
+	SOURCE_BY_VOTE,	   /**< nobody had been */
+	SOURCE_BY_SILENCE, /**< of the one before */
+	SOURCE_BY_NUMBER,  /**< of its packets: more than the one before, for longer */
+	SOURCE_IS_BACK,	   /**< it had been, for longer than the one before */
+};
+
+/** One that was learnt. */
+struct source_tenant {
+	uint64_t words[SOURCE_WORDS];
+	uint64_t tenure; /**< windows of stall_ms in which it has sent half of `needed`, at most */
+};
+
 /** A stream's state, beside the filter that most packets pass. */
 struct source {
 	enum source_step step;
-	bool has_first;		/**< another one was learnt after the first one */
-	bool misplaced;		/**< the position is not the stream's */
-	uint32_t count;		/**< packets in a row of the candidate, or of the only one */
-	uint32_t needed;	/**< ... to be learnt */
-	uint32_t position;	/**< announced, or SOURCE_POSITION_UNKNOWN. Read by other lanes */
-	uint32_t moved_to;	/**< a position that differs, */
-	uint32_t moves;		/**< and how many packets in a row had it */
-	uint64_t challenged_at; /**< TSC since when the learnt one is silent and another is not */
+	enum source_reason reason; /**< of the last change of source */
+	bool misplaced;		   /**< the position is not the stream's */
+	uint32_t needed;	   /**< packets to be learnt */
+	uint32_t count;		   /**< packets of the candidate beyond those of others */
+	uint32_t windows;	   /**< in a row that `ahead` has won against the learnt one */
+	uint32_t position; /**< announced, or SOURCE_POSITION_UNKNOWN. Read by other lanes */
+	uint32_t moved_to; /**< a position that differs, */
+	uint32_t moves;	   /**< and how many packets in a row had it */
 	uint64_t taken[SOURCE_WORDS];	  /**< addresses of the source that is taken */
-	uint64_t first[SOURCE_WORDS];	  /**< ... that was learnt first, if has_first */
+	uint64_t before[SOURCE_WORDS];	  /**< ... of the one that was, unless SOURCE_BY_VOTE */
 	uint64_t candidate[SOURCE_WORDS]; /**< ... that would be learnt */
-	uint64_t rejected[SOURCE_WORDS];  /**< ... of the last packet that was not taken */
+	uint64_t ahead[SOURCE_WORDS];	  /**< ... that has won windows */
+	uint64_t learnt_at;		  /**< TSC */
+	uint64_t credit;		  /**< tenure that the learnt one had when it was learnt */
+	uint64_t window_at;		  /**< TSC since when another one sends; 0: none does */
+	uint64_t window_from;		  /**< packets that the learnt one had sent then */
+	uint64_t to_win;		  /**< windows that win against the learnt one */
+	struct source_tenant displaced;	  /**< the one of the longest tenure; 0: none was */
+	uint64_t rejected[SOURCE_WORDS];  /**< addresses of the last packet that was not taken */
 	uint64_t nb_rejected;
 	uint64_t rivals[2][SOURCE_WORDS]; /**< who sent before one was learnt, */
 	uint32_t contests;		  /**< and how often there were two */
@@ -93,9 +118,17 @@ source_passes(const struct source_filter *f, const uint8_t *headers, uint32_t po
 	uint64_t words[SOURCE_WORDS];
 
 	source_words(headers, position, words);
-	return (((words[0] ^ f->value[0]) & f->mask[0]) | ((words[1] ^ f->value[1]) & f->mask[1]) |
-		       ((words[2] ^ f->value[2]) & f->mask[2]) |
-		       ((words[3] ^ f->value[3]) & f->mask[3])) == 0;
+	return source_filter_takes(f, words);
+}
+
+/** The same, and count it if it does. By the lane that owns the stream. */
+static inline bool
+source_takes(struct source_filter *f, const uint8_t *headers, uint32_t position)
+{
+	const bool passes = source_passes(f, headers, position);
+
+	f->taken += passes;
+	return passes;
 }
 
 /**
@@ -112,13 +145,28 @@ enum source_verdict sources_judge(
  */
 uint64_t sources_review(struct sources *all, uint64_t mine);
 
-/** Positions that streams should announce; SOURCE_POSITION_UNKNOWN: cannot be said. */
-void sources_expected(const struct sources *all, uint32_t position[DETECTOR_STREAMS_MAX]);
+/** What the announced positions say of the cabling. */
+enum source_order {
+	SOURCE_ORDER_OFF,     /**< positions = off, or none is announced */
+	SOURCE_ORDER_SAME,    /**< all announce the same, as simulators do: nothing is checked */
+	SOURCE_ORDER_GOOD,    /**< each stream its own */
+	SOURCE_ORDER_SWAPPED, /**< some streams each other's */
+	SOURCE_ORDER_ODD,     /**< nothing that swapped cables explain: nothing is checked */
+};
+
+/**
+ * Positions that streams should announce; SOURCE_POSITION_UNKNOWN: cannot be said.
+ * See source_positions.c.
+ */
+enum source_order sources_expected(
+	const struct sources *all, uint32_t position[DETECTOR_STREAMS_MAX]);
 
 /** What the log was told. */
 struct source_watch {
 	uint64_t next; /**< TSC */
 	bool learnt;
+	bool odd_told;
+	uint32_t odd; /**< looks in a row at positions that cannot be checked */
 	uint32_t changes[DETECTOR_STREAMS_MAX];
 	uint32_t contests[DETECTOR_STREAMS_MAX];
 	uint64_t rejected[DETECTOR_STREAMS_MAX];

@@ -183,7 +183,7 @@ get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
 	const struct sources *all = telemetry_run->pipeline->sources;
 	uint32_t expected[DETECTOR_STREAMS_MAX];
 
-	sources_expected(all, expected);
+	(void)sources_expected(all, expected);
 	rte_tel_data_start_dict(d);
 	for (uint32_t s = 0; s < all->detector->streams; s++) {
 		const struct source *st = &all->stream[s];

@@ -7,7 +7,7 @@ also one that was killed: its successor writes it; and the last one has the sum 
 1. The receiver is killed, and comes back after a while.
 2. It is killed when the detector has stood still for a while and all that it had seen is in the ring,
    rows and images; and so is the next one before it has seen a frame.
-3. It dies when a batch of rows was put and is in no ledger yet, and the next one begins another run.
+3. It dies when its first batch of rows was put, and is in no ledger yet, and the next one begins another run.
 
 usage: restart_test.py BUILD-DIR
 """
@@ -21,6 +21,7 @@ from cases import wait, want
 
 PACKETS = 16  # of a frame
 AWAY = 25     # frames
+FIRST_ROWS = 3  # batch put: after those of images of the same frames
 
 
 def sent():
@@ -80,8 +81,9 @@ def story(w, deaths):
     begin = sent()
     wait('frames of the detector', lambda: sent() - begin >= AWAY * PACKETS)
     deaths.away.append((sent() - begin) // PACKETS - 1)
-    # when a batch is in the ring and nobody has written down that it is
-    w.launch('recv0', BRAGGLINE_FAIL_POINT='recv.kept:30')
+    # when its first rows are in the ring, and nobody has written down that they are, nor has the main
+    # lcore looked at its counters: what was lost before is kept with the rows
+    w.launch('recv0', BRAGGLINE_FAIL_POINT=f'recv.kept:{FIRST_ROWS}')
     want(w.dies('recv0', world.SECONDS), 'recv0 lives')
     deaths.ledgers.append(chain.ledger(w.ring(0)))
     incarnation = deaths.ledgers[-1]['incarnation']
@@ -120,7 +122,7 @@ def look_at_ledgers(w, own_loss):
         last = numbers[-1]
     want(ledgers[-1]['run']['receivers'] == 3, *ledgers)
     # nobody goes on with it: the last one says what it lost itself
-    want(total >= last - first + 1 and total - (last - first + 1) == own_loss, total, first, last)
+    want(total >= last - first + 1 and total - (last - first + 1) == own_loss, total, first, last, own_loss, *ledgers)
     other, = chain.ledgers(f'{w.where}/detector0', 'next')
     want(other['run']['receivers'] == 1 and other['run']['balanced'] == 1, other)
     want(other['frames']['lost_at_restart'] == 0, other)

@@ -84,11 +84,11 @@ static void
 assignments_are_text(void **state)
 {
 	struct config *c = config_open(&(struct config_source){0});
-	char text[400];
+	char text[INI_VALUE_LEN + 100];
 
-	snprintf(text, sizeof(text), "a.k=%0*d", 256, 1);
+	snprintf(text, sizeof(text), "a.k=%0*d", INI_VALUE_LEN, 1);
 	assert_int_equal(config_set(c, "--set", text), -EINVAL);
-	assert_non_null(strstr(config_mistake(c), "...': a value has at most 255 bytes"));
+	assert_non_null(strstr(config_mistake(c), "...': a value has at most 2047 bytes"));
 	assert_int_equal(config_set(c, "--set", "a.k=M\xfcller"), -EINVAL);
 	assert_string_equal(config_mistake(c), "--set: '...': is not a line of UTF-8 text");
 	assert_int_equal(config_set(c, "--set", "a.k=a\nb"), -EINVAL);
@@ -320,7 +320,7 @@ lines_that_are_none(void **state)
 		{"[a\nk = v\n[b]\n", ":2: comes before the first", 1},
 		{"[a]\n\n\n\n\n\n\n\n[b]\n", ":9: Cannot allocate memory", 2},
 	};
-	char message[256], text[512];
+	char message[256], text[INI_VALUE_LEN + 64];
 	unsigned int i, taken;
 	FILE *f;
 
@@ -338,17 +338,17 @@ lines_that_are_none(void **state)
 	}
 	assert_int_equal(ini_file_read("/dev", count, &taken, message, sizeof(message)), -EISDIR);
 	assert_string_equal(message, "cannot read /dev: Is a directory");
-	/* values of 255 characters, and one more */
-	for (i = 255; i <= 256; i++) {
+	/* the longest value, and one more byte */
+	for (i = INI_VALUE_LEN - 1; i <= INI_VALUE_LEN; i++) {
 		snprintf(text, sizeof(text), "[a]\nk = %0*d\n", (int)i, 1);
 		f = fopen(path, "w");
 		assert_non_null(f);
 		fputs(text, f);
 		fclose(f);
 		assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)),
-			i == 255 ? 0 : -EINVAL);
+			i < INI_VALUE_LEN ? 0 : -EINVAL);
 	}
-	assert_non_null(strstr(message, ":2: a value has at most 255"));
+	assert_non_null(strstr(message, ":2: a value has at most 2047 bytes"));
 	f = fopen(path, "w");
 	assert_non_null(f);
 	assert_int_equal(fwrite("[a]\nk\0 = v\n", 1, 11, f), 11);

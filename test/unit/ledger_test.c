@@ -184,6 +184,49 @@ test_of_dead(void **state)
 	assert_int_equal(l.held, 3);
 }
 
+/* A receiver puts its first rows, and dies before anybody has looked at its counters. */
+static void
+test_first_rows(void **state)
+{
+	const struct ledger_kept before = {.version = LEDGER_KEPT_VERSION,
+		.stride = 2,
+		.first_frame = 101,
+		.last_frame = 115,
+		.retained_frame = 111};
+	struct ledger_kept kept = {.version = LEDGER_KEPT_VERSION, .running = 1, .stride = 2};
+	static const uint8_t verdict[] = {FRAME_VETOED, FRAME_VETOED, FRAME_VETOED};
+	static const uint32_t flags[3];
+	struct ledger l;
+
+	ledger_pass_on(&kept, &before);
+	ledger_begin(&kept, 121, 125);
+	add_rows(kept.retained, verdict, flags, 3);
+	kept.retained_frame = 125;
+	ledger_of_dead(&l, &kept, 0, true);
+	assert_true(ledger_balanced(&l));
+	assert_int_equal(l.lost_at_restart, 2);
+	assert_int_equal(l.lost_while_down, 2);
+	assert_int_equal(l.frames, 2 + 2 + 3);
+	/* its columns tell it */
+	ledger_begin(&kept, 121, 200);
+	assert_int_equal(kept.last_frame, 125);
+
+	/* the rows were announced, and are not there: the next one finds them missing */
+	memset(kept.retained, 0, sizeof(kept.retained));
+	kept.retained_frame = 0;
+	l = (struct ledger){.placed_balance = true};
+	ledger_resume(&l, &kept, 131);
+	assert_int_equal(l.lost_at_restart, 3);
+	assert_int_equal(l.lost_while_down, 2);
+
+	/* nobody was before it */
+	kept = (struct ledger_kept){.version = LEDGER_KEPT_VERSION, .stride = 1};
+	ledger_begin(&kept, 5, 9);
+	ledger_of_dead(&l, &kept, 0, true);
+	assert_int_equal(l.frames, 0);
+	assert_int_equal(kept.first_frame, 5);
+}
+
 /* A receiver that goes on with a run, and one that died while it wrote. */
 static void
 test_none_is_overwritten(void **state)
@@ -224,6 +267,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sections),
 		cmocka_unit_test(test_of_dead),
+		cmocka_unit_test(test_first_rows),
 		cmocka_unit_test(test_none_is_overwritten),
 		cmocka_unit_test(test_fails),
 	};

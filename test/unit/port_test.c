@@ -176,11 +176,13 @@ rules_have_the_addresses(void **state)
 {
 	const uint8_t headers[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = 10, 1, 0, 7, 10, 0, 0, 1};
 	const uint8_t from[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = 255, 255, 255, 0};
+	uint64_t value[SOURCE_WORDS], mask[SOURCE_WORDS];
 	struct source_filter filter;
 	struct port_rule rule;
 
-	source_words(headers, 0, filter.value);
-	source_words(from, 0, filter.mask);
+	source_words(headers, 0, value);
+	source_words(from, 0, mask);
+	source_filter_set(&filter, value, mask);
 	port_rule_init(&rule, UDP_PORT, 0, &filter);
 	assert_ptr_equal(rule.pattern[1].spec, &rule.ip);
 	assert_ptr_equal(rule.pattern[1].mask, &rule.ip_mask);
