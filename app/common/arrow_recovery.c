@@ -15,9 +15,9 @@
 #include "arrow_tables.h"
 #include "direct_io.h"
 
-#define PART		 ".part"
-#define HOLES_MAX	 (UINT64_C(1) << 30) /* bytes that need not be allocated, */
-#define HOLES_TIMES	 64		     /* and for each one that is (compression) */
+#define PART	    ".part"
+#define HOLES_MAX   (UINT64_C(1) << 30) /* bytes that need not be allocated, */
+#define HOLES_TIMES 64			/* and for each one that is (compression) */
 
 static const char unreadable[] = "the disk cannot read it";
 

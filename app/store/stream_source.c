@@ -234,8 +234,8 @@ stream_source_check(struct stream_source *s, const struct interval_set *which,
 			continue;
 		crc = 0;
 		if (s->io == &direct_io)
-			rc = read_bytes(
-				direct_io_fd(s->handle), b->offset + b->metadata_size, b->body_length, &crc);
+			rc = read_bytes(direct_io_fd(s->handle), b->offset + b->metadata_size,
+				b->body_length, &crc);
 		else
 			crc = arrow_crc32c(0, b->body, b->body_length);
 		*bytes += b->body_length;
