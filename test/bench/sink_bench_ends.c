@@ -409,7 +409,7 @@ ends_open(char *directory)
 		.heartbeat_ms = 1000,
 		/* nobody speaks while the others are measured */
 		.silence_ms = 60000,
-		/* no pass over the bodies, as the peers make none; store_bench measures the check */
+		/* no pass over the bodies: the peers make none; store_bench measures it */
 		.check = STORE_CHECK_OFF,
 		.files = {.root = directory,
 			.slices = {.io = &null_io, .sync_ms = 1, .sync_bytes = MIB}},
