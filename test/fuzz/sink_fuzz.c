@@ -223,7 +223,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	sink_message_begin(&m, SINK_MOVED, sizeof(m.intervals) + 16, 0);
 	m.intervals.nb = 1;
 	seed_message("moved", FROM_RECEIVER, &m, sizeof(m.intervals) + 16);
-	m.head.type = SINK_HELD;
+	m.intervals.head.type = SINK_HELD;
 	seed_message("held", FROM_RECEIVER, &m, sizeof(m.intervals) + 16);
 	seed_message("private", PRIVATE, &p, sizeof(p));
 	return 0;

@@ -304,7 +304,8 @@ look(struct found *found, const struct written *w, const struct disk_file *f)
 
 	*found =
 		(struct found){.data = malloc(f->size + 1), .size = f->size, .trailer = UINT64_MAX};
-	memcpy(found->data, f->data, f->size);
+	if (f->size > 0)
+		memcpy(found->data, f->data, f->size);
 	found->header = header_is_there(w, f->data, f->size);
 	for (i = 0; i < w->nb; i++) {
 		if (!is_whole(w, f->data, f->size, i))
