@@ -560,7 +560,8 @@ settle(struct disk_file *f)
 {
 	free(f->base);
 	f->base = malloc(f->size + 1);
-	memcpy(f->base, f->data, f->size);
+	if (f->size > 0)
+		memcpy(f->base, f->data, f->size);
 	f->base_size = f->size;
 }
 
