@@ -7,15 +7,35 @@ set -eu
 
 build=$1
 cpus=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
-# EAL loads no driver from below a folder that everybody may write to
-where=$(mktemp -d "$build/install.XXXXXX")
-trap 'rm -rf "$where"' EXIT
 
 die()
 {
 	printf 'install: %s\n' "$*" >&2
 	exit 1
 }
+
+# EAL loads no driver from a folder below a world-writable one, such as /tmp.
+is_private()
+{
+	local folder
+	folder=$(realpath "$1") || return
+	while [ "$folder" != / ]; do
+		[ -z "$(find "$folder" -maxdepth 0 -perm -o+w)" ] || return
+		folder=$(dirname "$folder")
+	done
+}
+
+where=
+for folder in "$build" /run "${XDG_RUNTIME_DIR:-}" "${HOME:-}"; do
+	[ -w "$folder" ] && is_private "$folder" || continue
+	where=$(mktemp -d "$folder/install.XXXXXX")
+	break
+done
+if [ -z "$where" ]; then
+	echo "skipped: no folder to install into: EAL refuses drivers below world-writable folders ($build)"
+	exit 77
+fi
+trap 'rm -rf "$where"' EXIT
 
 DESTDIR=$where meson install -C "$build" --no-rebuild >"$where/log" 2>&1 || {
 	cat "$where/log"

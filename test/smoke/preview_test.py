@@ -13,6 +13,7 @@ import sys
 import time
 import zlib
 
+import cases
 from cases import want
 from receiver import running
 
@@ -100,7 +101,9 @@ def session(t, where):
         stop(t)
         want(not os.path.exists(f'{where}/{name}_preview.png'))
     want(png(f'{where}/one_preview.png') == one)
-    want(not [f for f in os.listdir(where) if 'png' in f and f.endswith('.part')])
+    # the last picture of a run is written after the run has ended
+    cases.wait('no unfinished picture',
+               lambda: not [f for f in os.listdir(where) if 'png' in f and f.endswith('.part')])
 
     # the directory goes: that is told, and nothing else happens
     gone = f'{where}/gone'
