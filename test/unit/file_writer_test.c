@@ -734,12 +734,12 @@ time_ends_batches(void **state)
 	assert_int_equal(s.table[ARROW_IMAGES].rows, s.kept);
 	print_message("durable after %llu ms\n", (unsigned long long)took);
 	assert_true(took >= 100);
-	/* those that follow are another batch, and nothing is twice */
+	/* Those that follow are in other batches: in one, unless sending them takes batch_ms. */
 	for (i = 0; i < 10; i++)
 		send_frame();
 	assert_int_equal(file_writer_stop(w, true), 0);
 	file_writer_stats_get(w, &s);
-	assert_int_equal(s.table[ARROW_FRAMES].batches, 2);
+	assert_in_range(s.table[ARROW_FRAMES].batches, 2, 11);
 	check_sums(&s, 20);
 	check_disk(ARROW_FRAMES, &s.table[ARROW_FRAMES]);
 	file_writer_destroy(w);
