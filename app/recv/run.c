@@ -38,6 +38,15 @@ enter(struct run *r, enum run_state state)
 	r->state = state;
 }
 
+/** Note what went wrong and is logged already. @return `error` */
+static int
+note(struct run *r, int error, const char *message)
+{
+	/* what does not fit is cut off, and in the log */
+	rte_strscpy(r->message, message, sizeof(r->message));
+	return error;
+}
+
 /** Note what went wrong. @return `error` */
 static int __rte_format_printf(3, 4) complain(struct run *r, int error, const char *format, ...)
 {
@@ -129,7 +138,7 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 			ret = complain(
 				r, -EINVAL, "'%.100s': only %s* changes during a run", a, only);
 		else if (config_set(c, "telemetry", a) != 0)
-			ret = complain(r, -EINVAL, "%s", config_mistake(c));
+			ret = note(r, -EINVAL, config_mistake(c));
 	}
 	free(list);
 	return ret;
@@ -170,7 +179,7 @@ static int
 read_settings(struct run *r, struct config *c, struct settings *settings)
 {
 	if (settings_read(settings, c) != 0)
-		return complain(r, -EINVAL, "%s", config_mistake(c));
+		return note(r, -EINVAL, config_mistake(c));
 	return check_fits(r, settings);
 }
 
@@ -199,7 +208,6 @@ configure(struct run *r, const char *assignments)
 	r->config = config;
 	r->changed = NULL;
 	r->settings = settings;
-	r->message[0] = '\0';
 	enter(r, RUN_CONFIGURED);
 	return 0;
 }
@@ -226,10 +234,7 @@ arm(struct run *r)
 		return complain(r, -EBUSY, "a run is %s already", run_state_names[r->state]);
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
 	if (ret != 0)
-		return complain(r, ret, "%s",
-			r->pipeline->calibration.why[0] != '\0'
-				? r->pipeline->calibration.why
-				: "the calibration cannot be loaded");
+		return note(r, ret, r->pipeline->calibration.why);
 	/* a receiver that died before may have left files behind */
 	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
@@ -526,9 +531,11 @@ run_tick(struct run *r)
 	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
 		finish(r);
 	pthread_mutex_unlock(&r->lock);
+/** A command begins: what went wrong before it is no answer to it. @return 0 or -ESHUTDOWN */
 }
 
 static int
+	r->message[0] = '\0';
 check_open(struct run *r)
 {
 	return r->closed ? complain(r, -ESHUTDOWN, "the process is about to end") : 0;
@@ -600,6 +607,7 @@ int
 run_stop(struct run *r)
 {
 	int ret;
+	r->message[0] = '\0';
 
 	pthread_mutex_lock(&r->lock);
 	ret = stop(r, false);
@@ -611,6 +619,7 @@ int
 run_abort(struct run *r)
 {
 	int ret;
+	r->message[0] = '\0';
 
 	pthread_mutex_lock(&r->lock);
 	ret = stop(r, true);
@@ -622,6 +631,7 @@ int
 run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective)
 {
 	int ret;
+	r->message[0] = '\0';
 
 	pthread_mutex_lock(&r->lock);
 	ret = set_veto(r, assignments, from_frame, effective);

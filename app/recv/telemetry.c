@@ -308,19 +308,21 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** Take `from_frame=N` out of the list; the rest is for the run. */
-static uint64_t
-take_from_frame(char *list)
+/** Take `from_frame=N` out of the list; the rest is for the run. @return 0 or -EINVAL */
+static int
+take_from_frame(char *list, uint64_t *frame)
 {
-	char *at = strstr(list, "from_frame="), *end;
-	uint64_t frame;
+	char *at = strstr(list, "from_frame="), *number, *end;
 
 	if (at == NULL || (at != list && at[-1] != ','))
 		return 0;
-	frame = strtoull(at + strlen("from_frame="), &end, 0);
+	number = at + strlen("from_frame=");
+	*frame = strtoull(number, &end, 0);
+	if (!isdigit((unsigned char)number[0]) || (*end != ',' && *end != '\0'))
+		return -EINVAL;
 	end += *end == ',';
 	memmove(at, end, strlen(end) + 1);
-	return frame;
+	return 0;
 }
 
 /** Outcome of a command of runs. */
@@ -338,6 +340,17 @@ reply(struct rte_tel_data *d, int result)
 	return 0;
 }
 
+/** A command whose parameters are wrong: nothing was done. @return 0 */
+static int
+refuse(struct rte_tel_data *d, int result, const char *message)
+{
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "result", result);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[run_get_state(telemetry_run)]);
+	telemetry_dict_text(d, "message", message);
+	return 0;
+}
+
 /* DPDK reads so much of a request and throws the rest away: one as long may lack its end. */
 #define REQUEST_MAX 1023
 
@@ -347,18 +360,16 @@ check_length(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	if (strlen(cmd) + 1 + strlen(params != NULL ? params : "") < REQUEST_MAX)
 		return 0;
-	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_int(d, "result", -E2BIG);
-	rte_tel_data_add_dict_string(d, "message",
-		"longer than DPDK's telemetry takes (1022 bytes): put settings into the file of "
-		"--config");
+	refuse(d, -E2BIG,
+		"the command is longer than DPDK's telemetry takes (1022 bytes): put settings into "
+		"the file of --config");
 	return -E2BIG;
 }
 
 static int
 set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	uint64_t effective = 0, from;
+	uint64_t effective = 0, from = 0;
 	char *list;
 	int ret;
 
@@ -367,12 +378,17 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	list = strdup(params != NULL ? params : "");
 	if (list == NULL)
 		return -ENOMEM;
-	from = take_from_frame(list);
-	ret = run_set_veto(telemetry_run, list, from, &effective);
+	if (take_from_frame(list, &from) != 0) {
+		refuse(d, -EINVAL, "from_frame must be a frame number; 0: as soon as possible");
+	} else if (list[0] == '\0') {
+		refuse(d, -EINVAL, "no threshold is named: veto.KEY=VALUE,...");
+	} else {
+		ret = run_set_veto(telemetry_run, list, from, &effective);
+		reply(d, ret);
+		if (ret == 0)
+			rte_tel_data_add_dict_uint(d, "from_frame", effective);
+	}
 	free(list);
-	reply(d, ret);
-	if (ret == 0)
-		rte_tel_data_add_dict_uint(d, "from_frame", effective);
 	return 0;
 }
 
@@ -550,10 +566,7 @@ check_parameters(const struct telemetry_command *c, const char *params, struct r
 {
 	if (c->parameters[0] != '\0' || params == NULL || params[0] == '\0')
 		return 0;
-	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_int(d, "result", -EINVAL);
-	rte_tel_data_add_dict_string(
-		d, "message", "takes no parameters; settings go to /braggline/run/configure");
+	refuse(d, -EINVAL, "takes no parameters; settings go to /braggline/run/configure");
 	return -EINVAL;
 }
 
