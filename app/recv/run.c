@@ -166,8 +166,6 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(r, -EINVAL,
 			"[dark] select: the process was started without dark frames, and has no "
 			"memory for them");
-	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
-		return complain(r, -EINVAL, "[dark] epoch must not be less than [run] stride");
 	if (s->veto.params.nnz_max > r->pipeline->gk_config.layout.nnz_cap)
 		return complain(r, -EINVAL, "output.nnz_max = %u: output slots have room for %u",
 			s->veto.params.nnz_max, r->pipeline->gk_config.layout.nnz_cap);
@@ -531,13 +529,13 @@ run_tick(struct run *r)
 	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
 		finish(r);
 	pthread_mutex_unlock(&r->lock);
-/** A command begins: what went wrong before it is no answer to it. @return 0 or -ESHUTDOWN */
 }
 
+/** A command begins: what went wrong before it is no answer to it. @return 0 or -ESHUTDOWN */
 static int
-	r->message[0] = '\0';
 check_open(struct run *r)
 {
+	r->message[0] = '\0';
 	return r->closed ? complain(r, -ESHUTDOWN, "the process is about to end") : 0;
 }
 
@@ -607,9 +605,9 @@ int
 run_stop(struct run *r)
 {
 	int ret;
-	r->message[0] = '\0';
 
 	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
 	ret = stop(r, false);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -619,9 +617,9 @@ int
 run_abort(struct run *r)
 {
 	int ret;
-	r->message[0] = '\0';
 
 	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
 	ret = stop(r, true);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -631,9 +629,9 @@ int
 run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective)
 {
 	int ret;
-	r->message[0] = '\0';
 
 	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
 	ret = set_veto(r, assignments, from_frame, effective);
 	pthread_mutex_unlock(&r->lock);
 	return ret;

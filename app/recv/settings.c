@@ -36,9 +36,11 @@ read_readout(struct settings *s, struct config *c)
 		c, "detector", "absent", "none", absent, DETECTOR_STREAMS_MAX, d->streams - 1);
 	const unsigned int mode = config_choice(c, "detector", "gain_mode", 0, modes);
 
-	if (detector_expect(d, rows, absent, n) != 0)
-		config_complain(c, "detector", "rows",
-			"must be a multiple of two packets' rows, and leave a stream that sends");
+	if (detector_expect(d, rows, NULL, 0) != 0)
+		config_complain(c, "detector", "rows", "must be a multiple of two packets' rows");
+	else if (detector_expect(d, rows, absent, n) != 0)
+		config_complain(c, "detector", "absent",
+			"leaves no stream that sends packets of these rows; name fewer streams");
 	if (config_uint_or(c, "detector", "storage_cell", "any", &cell, 0, 15)) {
 		d->status_mask |= d->ops->status_cell;
 		d->status_value |= cell << __builtin_ctz(d->ops->status_cell);
@@ -373,3 +375,5 @@ settings_read(struct settings *s, struct config *c)
 	settle_dark_run(s);
 	return config_check(c);
 }
+	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
+		config_complain(c, "dark", "epoch", "must be 0, or not less than [run] stride");
