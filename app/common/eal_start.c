@@ -170,8 +170,8 @@ clear_socket(const char *program, const char *path)
 			program, path, st.st_uid, geteuid());
 	} else if (error == 0 || error == EAGAIN) {
 		fprintf(stderr,
-			"%s: %s: another process listens on this socket; end it, or name another in "
-			"--vdev\n",
+			"%s: %s: another process listens on this socket; end it, or name another "
+			"in --vdev\n",
 			program, path);
 	}
 }

@@ -300,9 +300,13 @@ read_calibration(struct settings *s, struct config *c)
 {
 	/* JUNGFRAU's nominal gains, ADU/keV (slsDetectorPackage's Definitions.h) */
 	static const double nominal[CALIBRATION_STAGES] = {41, -1.439, -0.1145};
+	static const char *const gain_maps[] = {"3", "6", NULL};
 	char key[16];
 
 	s->calibration.gain = config_text(c, "calibration", "gain", NULL);
+	s->calibration.gain_maps = config_choice(c, "calibration", "gain_maps", 0, gain_maps) == 0
+		? CALIBRATION_STAGES
+		: 2 * CALIBRATION_STAGES;
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
 		snprintf(key, sizeof(key), "pedestal_g%u", g);
 		s->calibration.pedestal[g] = config_text(c, "calibration", key, NULL);
@@ -372,8 +376,8 @@ settings_read(struct settings *s, struct config *c)
 	read_dark(s, c);
 	read_calibration(s, c);
 	read_run(s, c);
+	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
+		config_complain(c, "dark", "epoch", "must be 0, or not less than [run] stride");
 	settle_dark_run(s);
 	return config_check(c);
 }
-	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
-		config_complain(c, "dark", "epoch", "must be 0, or not less than [run] stride");

@@ -401,14 +401,17 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	char digest[24];
 
 	rte_tel_data_start_dict(d);
+	/* armed under the same lock */
+	pthread_mutex_lock(&telemetry_run->lock);
 	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
 	rte_tel_data_add_dict_string(d, "digest", digest);
 	rte_tel_data_add_dict_uint(d, "masked", c->masked);
 	rte_tel_data_add_dict_uint(d, "warnings", c->warnings);
-	telemetry_dict_text(d, "warning", c->warning);
+	telemetry_dict_text(d, "warning", calibration_warning(c));
 	rte_tel_data_add_dict_uint(d, "unusable_g0", c->unusable[0]);
 	rte_tel_data_add_dict_uint(d, "unusable_g1", c->unusable[1]);
 	rte_tel_data_add_dict_uint(d, "unusable_g2", c->unusable[2]);
+	pthread_mutex_unlock(&telemetry_run->lock);
 	rte_tel_data_add_dict_uint(d, "updates", b->updates);
 	rte_tel_data_add_dict_uint(d, "update_samples", b->update_samples);
 	rte_tel_data_add_dict_uint(d, "update_pixels", b->update_pixels);
@@ -416,6 +419,40 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 		b->update_pixels == 0 ? 0 : b->update_drift_q8 / 256.0 / b->update_pixels);
 	rte_tel_data_add_dict_uint(d, "pedestal_version", b->pedestal_version);
 	return 0;
+}
+
+/** What the maps of each module come to. */
+static int
+get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct pipeline *p = telemetry_run->pipeline;
+	char key[24];
+	int ret = 0;
+
+	rte_tel_data_start_dict(d);
+	/* armed under the same lock */
+	pthread_mutex_lock(&telemetry_run->lock);
+	for (uint32_t m = 0; m < p->settings->detector.modules && ret == 0; m++) {
+		const struct calibration_module *module = &p->calibration.module[m];
+		struct rte_tel_data *e = telemetry_dict_new();
+
+		if (e == NULL) {
+			ret = -ENOMEM;
+			break;
+		}
+		rte_tel_data_add_dict_uint(e, "live", module->live);
+		for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+			snprintf(key, sizeof(key), "pedestal_g%u", g);
+			telemetry_dict_real(e, key, module->pedestal_median[g]);
+			snprintf(key, sizeof(key), "gain_g%u", g);
+			telemetry_dict_real(e, key, module->gain_median[g]);
+		}
+		rte_tel_data_add_dict_uint(e, "warnings", module->warnings);
+		snprintf(key, sizeof(key), "%u", m);
+		telemetry_dict_nest(d, key, e);
+	}
+	pthread_mutex_unlock(&telemetry_run->lock);
+	return ret;
 }
 
 static int
@@ -543,6 +580,11 @@ static const struct telemetry_command commands[] = {
 		"unusable_g2, updates, update_samples, "
 		"update_pixels, update_drift_adu (mean of the last), pedestal_version",
 		get_pedestal},
+	{"/braggline/calibration", "", "What the maps of each module come to",
+		"by module: live (pixels with a photon value in G0), pedestal_gN (median, ADU; 0: "
+		"no file), gain_gN (median, ADU/keV), warnings (implausible medians or live "
+		"pixels)",
+		get_calibration},
 	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
 		"Settings of the next run: [run], [veto], [dark], [output], [calibration]",
 		"result, state, message", run_configure_command},

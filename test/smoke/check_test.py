@@ -93,7 +93,8 @@ def what_it_says_is_what_a_run_meets(where):
             ('lcores.builder=77', 'lcores'),
             ('port 0.device=net_replay7', 'port 0: device'),
             (f'calibration.mask={where}/none.bin', 'calibration'),
-            (f'output.directory={where}/a/b', 'output directory')):
+            (f'output.directory={where}/a/b', 'output directory'),
+            ('output.directory=/proc/braggline', 'output directory')):
         sets = [a for s in setting.split(',') for a in ('--set', s)]
         status, rows, text = check(*base, *sets, eal=eal)
         want(status == 1 and rows[item][0] == 'FAIL', setting, text)
@@ -104,7 +105,7 @@ def what_it_says_is_what_a_run_meets(where):
     done = recv(*base, eal=eal)
     want(done.returncode == 0, done.stdout, done.stderr)
     status, rows, text = check(*base, eal=eal)
-    want(status == 1 and 'exists' in rows['output directory'][1], text)
+    want(status == 1 and 'is already there' in rows['output directory'][1], text)
 
 
 @case
