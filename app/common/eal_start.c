@@ -16,6 +16,7 @@
 #include <rte_errno.h>
 #include <rte_kvargs.h>
 
+#include "ascii_text.h"
 #include "eal_start.h"
 #include "own_file.h"
 
@@ -236,6 +237,31 @@ check_runtime_folder(const char *program)
 	return rc;
 }
 
+/* EAL shows a program's words in /eal/app_params. It may reorder `words`, and keeps copies. */
+static int
+init(int argc, char **argv, int own)
+{
+	char **words = calloc(argc + 1, sizeof(*words)), **ascii = calloc(argc, sizeof(*ascii));
+	int ret = -1;
+
+	rte_errno = ENOMEM;
+	if (words == NULL || ascii == NULL)
+		goto out;
+	for (int i = 0; i < argc; i++) {
+		if (i > own)
+			ascii[i] = ascii_text(argv[i]);
+		words[i] = ascii[i] != NULL ? ascii[i] : argv[i];
+	}
+	rte_errno = 0;
+	ret = rte_eal_init(argc, words);
+out:
+	for (int i = 0; ascii != NULL && i < argc; i++)
+		free(ascii[i]);
+	free(ascii);
+	free(words);
+	return ret;
+}
+
 int
 eal_start(const char *program, int argc, char **argv, int own)
 {
@@ -244,7 +270,7 @@ eal_start(const char *program, int argc, char **argv, int own)
 	remove_stale_sockets(program, argv, own);
 	if (own != 0)
 		argv[own] = separator;
-	ret = rte_eal_init(own != 0 ? argc : 1, argv);
+	ret = init(own != 0 ? argc : 1, argv, own);
 	if (ret < 0) {
 		explain(program);
 	} else if (rte_eal_process_type() != RTE_PROC_PRIMARY) {

@@ -206,6 +206,7 @@ def session(t, where, pid, log):
     want(modules['0']['missing_packets'] == aborted['missing_packets'], modules, aborted)
     want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
     writer(t)
+    want(text(t.get('preview'), 'path') == f'{where}/n{RUNS - 1}_preview.png', t.get('preview'))
     want(t.get('egress') == {'active': 0}, t.get('egress'))
     want(t.get('rdma') == {'active': 0}, t.get('rdma'))
     want(t.get('gangs')['0']['frames'] > 0 and t.get('pedestal')['masked'] > 0)
@@ -219,8 +220,9 @@ def session(t, where, pid, log):
 def main():
     documented(RECV, README)
     documented(STORE, README_OF_STORES)
-    with running(BUILD) as (process, telemetry, where):
+    with running(BUILD, 'run.sample=M\u00fcller') as (process, telemetry, where):
         # DPDK's replies are ASCII
+        want('run.sample=M\\u00fcller' in telemetry('/eal/app_params')['/eal/app_params'])
         log = f'{where}/log'
         where += '/M\u00fcller'
         session(telemetry, where, process.pid, log)
