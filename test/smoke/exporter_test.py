@@ -203,7 +203,8 @@ def main():
         # before any run
         values, replies = collect(module, t)
         check(values, replies)
-        t.do(f'run/configure,run.name=one,output.directory={where},veto.dry_run=yes')
+        # what is not ASCII in a setting takes no metric away
+        t.do(f'run/configure,run.name=one,output.directory={where}/M\u00fcller,veto.dry_run=yes')
         t.do('run/start')
         wait('frames', lambda: t.get('ledger')['frames']['frames'] > 50)
         values, replies = collect(module, t)
