@@ -90,7 +90,12 @@ enum arrow_images_column {
 #define ARROW_META_CALIBRATION "braggline.calibration_digest" /**< of all, arrow_planes.h */
 /** What is implausible about the maps: the first finding, or `none`. */
 #define ARROW_META_CALIBRATION_WARNING "braggline.calibration_warning"
-#define ARROW_META_CALIBRATION_FILE    "braggline.calibration_file" /**< beside the files */
+/** Lists by module: pixels with a photon value in G0, medians of the maps; a stage follows. @{ */
+#define ARROW_META_LIVE		   "braggline.calibration_live_pixels"
+#define ARROW_META_PEDESTAL_MEDIAN "braggline.calibration_pedestal_g" /**< ADU */
+#define ARROW_META_GAIN_MEDIAN	   "braggline.calibration_gain_g"     /**< ADU/keV */
+/** @} */
+#define ARROW_META_CALIBRATION_FILE "braggline.calibration_file" /**< beside the files */
 
 /** What the schemas depend on. Everything is copied. */
 struct arrow_tables_config {

@@ -110,20 +110,24 @@ guess_size(uint64_t size, size_t bytes, size_t value)
 	if (value == 1 && size == 8 * bytes)
 		return " (int64 or double values? Convert them to uint8)";
 	if (size == 2 * bytes && value == sizeof(float))
-		return " (double values? Convert them to float32)";
+		return " (double values, or two maps? Convert them to one map of float32)";
+	if (size == 2 * bytes && value == sizeof(double))
+		return " (6 maps, with HG0, HG1 and HG2? Set [calibration] gain_maps = 6)";
 	if (2 * size == bytes && value == sizeof(double))
-		return " (float32 values? Convert them to double)";
+		return " (float32 values, or 3 maps? Convert them to double, or set [calibration] "
+		       "gain_maps = 3)";
 	return size > bytes && size % bytes == 0 ? " (several maps in one file?)" : "";
 }
 
 /**
  * Read `bytes` of a module's file, on with `digest`.
- * @param more  bytes that may follow, and are not read; 0: none may
+ * @param more  bytes that follow, and are not read
  */
 static int
 read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t bytes, size_t more,
 	size_t map_bytes, struct map_file *file, uint32_t *digest)
 {
+	const size_t all = bytes + more;
 	struct stat st;
 	FILE *f;
 	int ret;
@@ -143,13 +147,13 @@ read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t
 		return refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
 	if (fstat(fileno(f), &st) != 0)
 		ret = refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
-	else if ((uint64_t)st.st_size != bytes && (uint64_t)st.st_size != bytes + more)
+	else if ((uint64_t)st.st_size != all)
 		ret = refuse(l, -EINVAL,
 			"%s has %" PRIu64 " bytes, must have %zu: [%zu][%u][%u] values of %zu "
 			"bytes%s",
-			file->path, (uint64_t)st.st_size, bytes, bytes / map_bytes, l->d->ops->rows,
+			file->path, (uint64_t)st.st_size, all, all / map_bytes, l->d->ops->rows,
 			l->d->ops->cols, map_bytes / l->pixels,
-			guess_size(st.st_size, bytes, map_bytes / l->pixels));
+			guess_size(st.st_size, all, map_bytes / l->pixels));
 	else if (fread(out, 1, bytes, f) != bytes)
 		ret = refuse(l, -EIO, "cannot read %zu bytes of %s", bytes, file->path);
 	if (ret == 0)
@@ -257,6 +261,8 @@ check_suspicions(struct load *l, const char *path, uint32_t stage, enum calibrat
 static int
 read_gain(struct load *l, uint32_t module)
 {
+	const size_t map = l->pixels * sizeof(double), three = map * CALIBRATION_STAGES;
+	const uint32_t maps = l->files->gain_maps;
 	struct map_file file;
 	int ret;
 
@@ -265,11 +271,8 @@ read_gain(struct load *l, uint32_t module)
 			l->gain[g][i] = l->files->nominal_gain[g];
 	if (l->files->gain == NULL)
 		return 0;
-	/* PSI's files may hold HG0, HG1 and HG2 as well */
-	ret = read_map(l, l->files->gain, module, l->gain[0],
-		l->pixels * sizeof(double) * CALIBRATION_STAGES,
-		l->pixels * sizeof(double) * CALIBRATION_STAGES, l->pixels * sizeof(double), &file,
-		&l->c->gain_digest);
+	ret = read_map(l, l->files->gain, module, l->gain[0], three,
+		maps > CALIBRATION_STAGES ? maps * map - three : 0, map, &file, &l->c->gain_digest);
 	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++) {
 		for (size_t i = 0; i < l->pixels; i++)
 			suspect_gain(l, g, l->gain[g][i]);
@@ -363,18 +366,23 @@ convert_pixel(struct load *l, size_t in, size_t out)
 	}
 }
 
-static void __attribute__((format(printf, 2, 3)))
-warn(struct calibration *c, const char *format, ...)
+/** Say of a module: "module 3: ...". */
+static void __attribute__((format(printf, 3, 4)))
+warn(struct calibration *c, uint32_t module, const char *format, ...)
 {
-	char text[sizeof(c->warning)];
+	struct calibration_module *m = &c->module[module];
+	char text[sizeof(m->warning)];
 	va_list args;
+	int at;
 
+	at = snprintf(text, sizeof(text), "module %u: ", module);
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(text + at, sizeof(text) - at, format, args);
 	va_end(args);
 	LOG(WARNING, "%s\n", text);
-	if (c->warnings++ == 0)
-		memcpy(c->warning, text, sizeof(text));
+	if (m->warnings++ == 0)
+		memcpy(m->warning, text, sizeof(text));
+	c->warnings++;
 }
 
 static int
@@ -425,24 +433,24 @@ look_at_module(struct load *l, uint32_t module)
 		if (nominal != 0 && l->files->energy != 1 &&
 			(m->gain_median[g] / nominal > GAIN_UNLIKELY ||
 				m->gain_median[g] / nominal < 1 / GAIN_UNLIKELY))
-			warn(l->c,
-				"module %u: the median gain of G%u is %g ADU/keV, nominal is %g: "
-				"is [detector] energy, or the unit of the file, another?",
-				module, g, m->gain_median[g], nominal);
+			warn(l->c, module,
+				"the median gain of G%u is %g ADU/keV, nominal is %g: is "
+				"[calibration] energy, or the unit of the file, another?",
+				g, m->gain_median[g], nominal);
 		if (l->files->pedestal[g] == NULL)
 			continue;
 		m->pedestal_median[g] = (float)median(l, g, false);
 		if (m->pedestal_median[g] < from[g] || m->pedestal_median[g] > to[g])
-			warn(l->c,
-				"module %u: the median pedestal of G%u is %.0f ADU, expected %.0f "
-				"to %.0f: is pedestal_g%u the file of another stage?",
-				module, g, m->pedestal_median[g], from[g], to[g], g);
+			warn(l->c, module,
+				"the median pedestal of G%u is %.0f ADU, expected %.0f to %.0f: is "
+				"pedestal_g%u the file of another stage?",
+				g, m->pedestal_median[g], from[g], to[g], g);
 	}
 	if (m->live < l->pixels / 2)
-		warn(l->c,
-			"module %u: only %" PRIu64 " of %zu pixels can be used in G0: is the mask "
-			"inverted (0 is a good pixel), or a map empty?",
-			module, m->live, l->pixels);
+		warn(l->c, module,
+			"only %" PRIu64 " of %zu pixels can be used in G0: is the mask inverted (0 "
+			"is a good pixel), or a map empty?",
+			m->live, l->pixels);
 }
 
 static void
@@ -451,9 +459,10 @@ report(const struct load *l)
 	const struct calibration_files *files = l->files;
 	const struct calibration *c = l->c;
 
-	if (files->gain == NULL || files->pedestal[0] == NULL)
-		LOG(WARNING, "no %s file: nominal values are used, photons are not calibrated\n",
-			files->gain == NULL ? "gain" : "pedestal_g0");
+	if (files->gain == NULL)
+		LOG(WARNING, "no gain file: nominal gains are used, photons are not calibrated\n");
+	if (files->pedestal[0] == NULL)
+		LOG(WARNING, "no pedestal_g0 file: photons are wrong by the dark level\n");
 	for (uint32_t k = 0; k < CALIBRATION_SUSPICIONS; k++)
 		for (uint32_t g = 0; g < CALIBRATION_STAGES; g++)
 			if (c->suspicious[k][g] > 0)
@@ -483,6 +492,9 @@ load_init(struct load *l)
 		files->suspicious_max != 0 ? files->suspicious_max : CALIBRATION_SUSPICIOUS_MAX;
 	if (!(files->energy > 0 && isfinite(files->energy)))
 		return refuse(l, -EINVAL, "energy is %g keV, wanted more than 0", files->energy);
+	if (files->gain_maps != 0 && files->gain_maps != CALIBRATION_STAGES &&
+		files->gain_maps != 2 * CALIBRATION_STAGES)
+		return refuse(l, -EINVAL, "gain_maps is %u, wanted 3 or 6", files->gain_maps);
 	if (!(l->gain_limit > 1))
 		return refuse(l, -EINVAL, "gain_limit is %g, wanted more than 1", l->gain_limit);
 	l->memory = calloc(
@@ -496,6 +508,15 @@ load_init(struct load *l)
 	}
 	l->mask = (uint8_t *)(l->pedestal[0] + CALIBRATION_STAGES * l->pixels);
 	return 0;
+}
+
+const char *
+calibration_warning(const struct calibration *c)
+{
+	for (uint32_t m = 0; m < DETECTOR_MODULES_MAX; m++)
+		if (c->module[m].warnings > 0)
+			return c->module[m].warning;
+	return "";
 }
 
 int

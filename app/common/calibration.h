@@ -4,8 +4,9 @@
  * Calibration files to conversion coefficients.
  *
  * Files are those of PSI, one set a module, little-endian, [rows][cols] in raster order:
- *   gain      f64 [3 or 6][rows][cols]     ADU/keV in order G0, G1, G2 (then HG0, HG1, HG2, which
- *                                          are not read); 0 in G0 = the pixel is masked
+ *   gain      f64 [3][rows][cols]          ADU/keV in order G0, G1, G2; 0 in G0 = the pixel is
+ *                                          masked. With gain_maps = 6 the file has HG0, HG1 and
+ *                                          HG2 as well, which are not read
  *   pedestal  f32 [rows][cols]             ADU, one file a gain stage; 0 or >= 16383 = unusable
  *   mask      u8  [rows][cols]             non-zero = the pixel is masked
  * A file of any other size is refused.
@@ -55,6 +56,7 @@ struct calibration_files {
 	double energy;				  /**< keV of a photon */
 	double gain_limit;			  /**< 0: CALIBRATION_GAIN_LIMIT */
 	double suspicious_max;			  /**< 0: CALIBRATION_SUSPICIOUS_MAX; 1: all */
+	uint32_t gain_maps;			  /**< of the gain file, 3 or 6; 0: 3 */
 	double max_age_hours;	    /**< warn of pedestals older than this; 0: never */
 	const uint32_t *module_ids; /**< [modules] as packets carry them; NULL: not known */
 	int64_t now;		    /**< seconds since 1970 (UTC); 0: ask the clock */
@@ -65,6 +67,8 @@ struct calibration_module {
 	uint64_t live;				   /**< pixels with a photon value in G0 */
 	float pedestal_median[CALIBRATION_STAGES]; /**< ADU; 0: no file, or no pixel has one */
 	double gain_median[CALIBRATION_STAGES];	   /**< ADU/keV; 0: no pixel has one */
+	uint32_t warnings;			   /**< about this module */
+	char warning[256]; /**< the first of them, "module 3: ..."; "": none */
 };
 
 struct calibration {
@@ -86,7 +90,6 @@ struct calibration {
 	/** @} */
 	struct calibration_module module[DETECTOR_MODULES_MAX];
 	uint32_t warnings; /**< implausible modules' findings, all logged */
-	char warning[512]; /**< the first of them; "": none */
 	char why[1024];	   /**< calibration_load() failed: the reason that it logged */
 };
 
@@ -95,6 +98,9 @@ uint64_t calibration_size(const struct detector *d);
 
 /** What a suspicion means, "gains that are NaN or infinite". */
 const char *calibration_suspicion_text(enum calibration_suspicion kind);
+
+/** The first warning about a module, "module 3: ..."; "" if there is none. */
+const char *calibration_warning(const struct calibration *c);
 
 /**
  * Read and check the files and compute the coefficients. What is suspicious, but not enough to

@@ -132,9 +132,11 @@ config_set(struct config *c, const char *origin, const char *assignment)
 	for (const char *p = assignment; equals != NULL && p < equals; p++)
 		if (*p == '.')
 			dot = p;
-	if (dot == NULL || dot == assignment || dot + 1 == equals ||
-		dot - assignment >= INI_NAME_LEN || equals - dot > INI_NAME_LEN)
+	if (dot == NULL || dot == assignment || dot + 1 == equals)
 		return refuse_assignment(c, origin, assignment, "is not section.key=value");
+	if (dot - assignment >= INI_NAME_LEN || equals - dot > INI_NAME_LEN)
+		return refuse_assignment(c, origin, assignment,
+			"a section's or key's name has at most " INI_NAME_MAX " bytes");
 	if (strlen(equals + 1) >= INI_VALUE_LEN)
 		return refuse_assignment(
 			c, origin, assignment, "a value has at most " INI_VALUE_MAX " bytes");
@@ -390,6 +392,8 @@ config_list(struct config *c, const char *section, const char *key, const char *
 
 	if (text == NULL || strcmp(text, word) == 0)
 		return 0;
+	if (text[0] == '\0')
+		goto bad;
 	for (const char *p = text; *p != '\0';) {
 		unsigned long first, last;
 		char *end;
@@ -408,7 +412,7 @@ config_list(struct config *c, const char *section, const char *key, const char *
 		for (unsigned long i = first; i <= last; i++)
 			out[n++] = i;
 		p = end;
-		if (*p == ',')
+		if (*p == ',' && p[1] != '\0')
 			p++;
 		else if (*p != '\0')
 			goto bad;

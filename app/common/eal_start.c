@@ -16,6 +16,7 @@
 #include <rte_errno.h>
 #include <rte_kvargs.h>
 
+#include "ascii_text.h"
 #include "eal_start.h"
 #include "own_file.h"
 
@@ -36,9 +37,9 @@ eal_own_words(int argc, char **argv)
 }
 
 void
-eal_hint(FILE *out, const char *program)
+eal_hint(FILE *out, const char *program, const char *own)
 {
-	fprintf(out, "Options of EAL come first: %s [EAL options] -- --config FILE\n", program);
+	fprintf(out, "Options of EAL come first: %s [EAL options] -- %s\n", program, own);
 }
 
 void
@@ -71,14 +72,44 @@ no_page_is_free(void)
 	return pages == 0;
 }
 
+/* EAL makes BASE/dpdk/PREFIX, and a lock in it. @return 0; -errno, and `path` is what fails */
+static int
+try_runtime_folder(char path[PATH_MAX])
+{
+	const char *base = geteuid() == 0 ? "/var/run" : getenv("XDG_RUNTIME_DIR");
+
+	snprintf(path, PATH_MAX, "%s", rte_eal_get_runtime_dir());
+	/* EAL has no path before the folder is there */
+	if (path[0] == '\0')
+		snprintf(path, PATH_MAX, "%s/dpdk", base != NULL ? base : "/tmp");
+	if (access(path, F_OK) != 0 && errno == ENOENT)
+		snprintf(path, PATH_MAX, "%s", base != NULL ? base : "/tmp");
+	return access(path, W_OK | X_OK) == 0 ? 0 : -errno;
+}
+
 /* EAL has logged what it knows; it names neither the cause nor the remedy of the common ones. */
 static void
 explain(const char *program)
 {
 	/* a lock file that cannot be made has left errno, and rte_errno is 0 then */
 	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the lines above";
+	const int error = rte_errno;
+	char folder[PATH_MAX];
+	int rc;
 
-	if (rte_eal_primary_proc_alive(NULL) == 1)
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		fprintf(stderr,
+			"%s: EAL does not start: this process would be a secondary one of another "
+			"with this --file-prefix; leave --proc-type out, and give each process its "
+			"own --file-prefix\n",
+			program);
+	else if ((error == 0 || error == EINVAL || error == EACCES) &&
+		(rc = try_runtime_folder(folder)) != 0)
+		fprintf(stderr,
+			"%s: EAL does not start: its runtime folder %s cannot be used: %s; use "
+			"another --file-prefix, or set XDG_RUNTIME_DIR to a folder of this user\n",
+			program, folder, strerror(-rc));
+	else if (rte_eal_primary_proc_alive(NULL) == 1)
 		fprintf(stderr,
 			"%s: EAL does not start: another process runs with this --file-prefix; "
 			"give each its own, as in --file-prefix %s2\n",
@@ -93,30 +124,57 @@ explain(const char *program)
 			"%s: EAL does not start: %s; huge pages and devices need root, or rights "
 			"to hugetlbfs and /dev/vfio: run as root, or use --no-huge --no-pci\n",
 			program, why);
+	else if (error == ENOMEM)
+		fprintf(stderr,
+			"%s: EAL does not start: %s; ask for as much as this host has: -m MIB\n",
+			program, why);
+	else if (error == EINVAL)
+		fprintf(stderr,
+			"%s: EAL does not start: it does not take one of its options, see above; "
+			"options of %s come after '--'\n",
+			program, program);
+	else if (error == ENODEV)
+		fprintf(stderr,
+			"%s: EAL does not start: a device is not there or does not start, see "
+			"above; look at --vdev and -a\n",
+			program);
 	else
 		fprintf(stderr, "%s: EAL does not start: %s\n", program, why);
 }
 
-/* A socket in the file system that nobody listens on: its process was killed. */
-static bool
-is_stale(const char *path)
+/* A socket in the file system that nobody listens on was left by a process that was killed: this
+ * user's is removed, of others is said what is in the way. */
+static void
+clear_socket(const char *program, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct stat st;
-	bool refused;
-	int fd;
+	int fd, error;
 
-	if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || st.st_uid != geteuid() ||
+	if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) ||
 		strlen(path) >= sizeof(address.sun_path))
-		return false;
+		return;
 	strcpy(address.sun_path, path);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return false;
-	refused = connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0 &&
-		errno == ECONNREFUSED;
+		return;
+	error = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : errno;
 	close(fd);
-	return refused;
+	if (error == ECONNREFUSED && st.st_uid == geteuid()) {
+		fprintf(stderr, "%s: %s: removing the socket, nobody listens on it\n", program,
+			path);
+		unlink(path);
+	} else if (error == ECONNREFUSED) {
+		fprintf(stderr,
+			"%s: %s: nobody listens on this socket, and its owner is user %u, not this "
+			"one (%u); remove it, or name another in --vdev\n",
+			program, path, st.st_uid, geteuid());
+	} else if (error == 0 || error == EAGAIN) {
+		fprintf(stderr,
+			"%s: %s: another process listens on this socket; end it, or name another "
+			"in --vdev\n",
+			program, path);
+	}
 }
 
 /* DPDK's memif binds its socket and does not remove the one of a server that was killed. */
@@ -124,7 +182,7 @@ static void
 remove_stale_socket(const char *program, const char *device)
 {
 	static const char memif[] = "net_memif";
-	const char *list = strchr(device, ','), *role, *path;
+	const char *list = strchr(device, ','), *role, *path, *abstract;
 	struct rte_kvargs *args;
 
 	if (strncmp(device, memif, strlen(memif)) != 0 || list == NULL)
@@ -134,11 +192,11 @@ remove_stale_socket(const char *program, const char *device)
 		return;
 	role = rte_kvargs_get(args, "role");
 	path = rte_kvargs_get(args, "socket");
-	if (role != NULL && strcmp(role, "server") == 0 && path != NULL && is_stale(path)) {
-		fprintf(stderr, "%s: %s: removing the socket, nobody listens on it\n", program,
-			path);
-		unlink(path);
-	}
+	abstract = rte_kvargs_get(args, "socket-abstract");
+	/* an abstract one, which is the default, has no file */
+	if (role != NULL && strcmp(role, "server") == 0 && path != NULL && abstract != NULL &&
+		strcmp(abstract, "no") == 0)
+		clear_socket(program, path);
 	rte_kvargs_free(args);
 }
 
@@ -179,6 +237,31 @@ check_runtime_folder(const char *program)
 	return rc;
 }
 
+/* EAL shows a program's words in /eal/app_params. It may reorder `words`, and keeps copies. */
+static int
+init(int argc, char **argv, int own)
+{
+	char **words = calloc(argc + 1, sizeof(*words)), **ascii = calloc(argc, sizeof(*ascii));
+	int ret = -1;
+
+	rte_errno = ENOMEM;
+	if (words == NULL || ascii == NULL)
+		goto out;
+	for (int i = 0; i < argc; i++) {
+		if (i > own)
+			ascii[i] = ascii_text(argv[i]);
+		words[i] = ascii[i] != NULL ? ascii[i] : argv[i];
+	}
+	rte_errno = 0;
+	ret = rte_eal_init(argc, words);
+out:
+	for (int i = 0; ascii != NULL && i < argc; i++)
+		free(ascii[i]);
+	free(ascii);
+	free(words);
+	return ret;
+}
+
 int
 eal_start(const char *program, int argc, char **argv, int own)
 {
@@ -187,9 +270,15 @@ eal_start(const char *program, int argc, char **argv, int own)
 	remove_stale_sockets(program, argv, own);
 	if (own != 0)
 		argv[own] = separator;
-	ret = rte_eal_init(own != 0 ? argc : 1, argv);
+	ret = init(own != 0 ? argc : 1, argv, own);
 	if (ret < 0) {
 		explain(program);
+	} else if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
+		/* memory, ports and telemetry would be the other process's */
+		explain(program);
+		(void)rte_eal_cleanup();
+		rte_errno = ENOTSUP;
+		return -1;
 	} else if (check_runtime_folder(program) < 0) {
 		(void)rte_eal_cleanup();
 		rte_errno = EPERM;

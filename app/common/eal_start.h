@@ -20,8 +20,11 @@
  */
 int eal_own_words(int argc, char **argv);
 
-/** Tell where EAL's options go: for a mistake in a command line without "--". */
-void eal_hint(FILE *out, const char *program);
+/**
+ * Tell where EAL's options go: for a mistake in a command line without "--".
+ * @param own  what comes after it
+ */
+void eal_hint(FILE *out, const char *program, const char *own);
 
 /**
  * Start EAL with its words. On failure the cause and what to do about it are on standard error.

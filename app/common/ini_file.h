@@ -15,6 +15,7 @@
 
 /** Room for a name, its end included; as rte_cfgfile has it. */
 #define INI_NAME_LEN 64
+#define INI_NAME_MAX "63" /**< bytes of a name, as messages say it */
 
 /** The same for a value: MAC addresses of 64 streams, with commas and spaces, are 1,214 bytes. */
 #define INI_VALUE_LEN 2048

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <inttypes.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <wchar.h>
 
 #include <rte_common.h>
 
+#include "ascii_text.h"
 #include "counter.h"
 #include "telemetry_dict.h"
 
@@ -71,62 +70,16 @@ telemetry_dict_hex(struct rte_tel_data *d, const char *name, uint64_t value)
 	rte_tel_data_add_dict_string(d, name, text);
 }
 
-/** Append what JSON calls a UTF-16 code unit. */
-static size_t
-put_unit(char *out, unsigned int unit)
-{
-	return (size_t)sprintf(out, "\\u%04x", unit);
-}
-
-/**
- * ASCII of a UTF-8 text: DPDK 22.11 reads outside of its table of escapes for any other byte.
- * @param out  six bytes for each byte of the text, and its end
- */
-static void
-escape(char *out, const char *text)
-{
-	const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-	const locale_t before = utf8 != (locale_t)0 ? uselocale(utf8) : (locale_t)0;
-	const char *end = text + strlen(text);
-	mbstate_t state = {0};
-
-	while (text < end) {
-		wchar_t wide = 0xFFFD;
-		size_t n = mbrtowc(&wide, text, (size_t)(end - text), &state);
-
-		if (n == (size_t)-1 || n == (size_t)-2) {
-			state = (mbstate_t){0};
-			wide = 0xFFFD;
-			n = 1;
-		}
-		if (wide < 0x80) {
-			*out++ = (char)wide;
-		} else if (wide < 0x10000) {
-			out += put_unit(out, (unsigned int)wide);
-		} else {
-			out += put_unit(out, 0xD800 | (unsigned int)(wide - 0x10000) >> 10);
-			out += put_unit(out, 0xDC00 | ((unsigned int)wide & 0x3FF));
-		}
-		text += n;
-	}
-	*out = '\0';
-	if (utf8 != (locale_t)0) {
-		uselocale(before);
-		freelocale(utf8);
-	}
-}
-
 void
 telemetry_dict_text(struct rte_tel_data *d, const char *name, const char *text)
 {
 	char part[RTE_TEL_MAX_STRING_LEN], key[RTE_TEL_MAX_STRING_LEN];
-	char *ascii = malloc(6 * strlen(text) + 1);
+	char *ascii = ascii_text(text);
 	const char *rest = ascii;
 	unsigned int n = 1;
 
 	if (ascii == NULL)
 		return;
-	escape(ascii, text);
 	snprintf(key, sizeof(key), "%s", name);
 	do {
 		snprintf(part, sizeof(part), "%s", rest);

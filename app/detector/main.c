@@ -3,7 +3,9 @@
 #include <err.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "detector_options.h"
 #include "detector_run.h"
@@ -17,6 +19,16 @@ on_signal(int number)
 	detector_stop = number;
 }
 
+/* Only then it needs EAL. */
+static bool
+transmits(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strncmp(argv[i], "--port", strlen("--port")) == 0)
+			return true;
+	return false;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -25,6 +37,8 @@ main(int argc, char **argv)
 	int own = eal_own_words(argc, argv), rc;
 
 	rc = detector_options_parse(argc - own, argv + own, &options);
+	if (rc < 0 && own == 0 && transmits(argc, argv))
+		eal_hint(stderr, "braggline-detector", "--port NAME");
 	if (rc != 0)
 		return rc > 0 ? EXIT_SUCCESS : 2;
 	if ((options.port_name != NULL) != (own != 0)) {

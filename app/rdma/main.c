@@ -113,6 +113,8 @@ main(int argc, char **argv)
 		if (nb)
 			warnx("unknown mode '%s'", words[0]);
 		print_help(stderr);
+		if (own == 0)
+			eal_hint(stderr, "braggline-rdma", "MODE");
 		return 2;
 	}
 	switch (mode->parse(nb, words, &target)) {

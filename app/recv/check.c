@@ -192,6 +192,7 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 {
 	static struct check_port ports[SETTINGS_PORTS_MAX];
 	static struct check_lcores lcores;
+	static struct check_maps maps;
 	static struct check check;
 	struct check_egress egress;
 	struct timex timex = {0};
@@ -250,8 +251,9 @@ check_run(const struct settings *s, const struct way *way, FILE *out)
 	state = adjtimex(&timex);
 	check_clock(c, state < 0 ? -errno : state, &timex);
 
-	check_calibration(c, s);
-	check_directory(c, s);
+	check_calibration(c, s, &maps);
+	check_directory(c, s, &maps);
+	check_free_maps(&maps);
 	check_space(c, s);
 	check_direct_io(c, s);
 	check_egress(c, s, &egress);

@@ -336,18 +336,24 @@ void check_spill(struct check *c, const struct settings *s);
 
 /* Storage: check_storage.c */
 
+/** The calibration as a run loads it. */
+struct check_maps {
+	struct calibration calibration;
+	void *memory; /**< of its coefficients */
+	bool loaded;
+};
+
 /**
- * A directory, or the one that it will be made in.
- * @param path  out
- * @return 0 or -errno
+ * Files that a run refuses: fail; no G0 pedestal, or a module whose maps are implausible (a row
+ * each): warn.
+ * @param maps  receives them; check_free_maps() frees them
  */
-int check_find_directory(const char *directory, char path[PATH_MAX]);
+void check_calibration(struct check *c, const struct settings *s, struct check_maps *maps);
 
-/** Files of modules that are in the detector and cannot be read: fail; no G0 pedestal: warn. */
-void check_calibration(struct check *c, const struct settings *s);
+void check_free_maps(struct check_maps *maps);
 
-/** A directory that cannot be written to, or that has files of this run's name already. */
-void check_directory(struct check *c, const struct settings *s);
+/** Makes the files of the run as a start does, and removes them again. */
+void check_directory(struct check *c, const struct settings *s, const struct check_maps *maps);
 
 /** Room for few frames, of full images. */
 void check_space(struct check *c, const struct settings *s);

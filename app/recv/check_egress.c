@@ -11,9 +11,9 @@
 #include <rte_errno.h>
 
 #include "check.h"
-#include "own_file.h"
 #include "rdma/rdma.h"
 #include "sink/sink_key.h"
+#include "spill.h"
 #include "stream_writer.h"
 
 void
@@ -155,9 +155,10 @@ check_spill(struct check *c, const struct settings *s)
 	const struct egress_settings *e = &s->egress;
 	struct stream_quota quota = {
 		.limit = e->spill_bytes, .root = e->spill, .producer = s->producer};
-	char path[PATH_MAX], message[PATH_MAX], have[16], bytes[16], used[16];
+	char message[PATH_MAX], have[16], bytes[16], used[16];
 	struct statvfs fs;
 	uint64_t space, want;
+	bool made;
 	int ret;
 
 	if (e->spill == NULL) {
@@ -165,18 +166,20 @@ check_spill(struct check *c, const struct settings *s)
 			"none: batches that no store takes are refused once the ring is full");
 		return;
 	}
-	ret = check_find_directory(e->spill, path);
-	if (ret == 0 && (access(path, W_OK | X_OK) != 0 || statvfs(path, &fs) != 0))
+	made = access(e->spill, F_OK) != 0;
+	ret = spill_make_folder(e->spill, message);
+	if (ret == 0 && statvfs(e->spill, &fs) != 0) {
 		ret = -errno;
-	if (ret != 0) {
-		check_add(c, CHECK_FAIL, "spill directory", "%s: %s", e->spill, strerror(-ret));
-		check_fix(c, "mkdir -p %s, writable for this user, or another [egress] spill",
-			e->spill);
-		return;
+		snprintf(message, sizeof(message), "%.3000s: %s", e->spill, strerror(-ret));
 	}
-	if (strcmp(path, e->spill) == 0 && own_folder_check(path, OWN_FOLDER_DATA, message) < 0) {
+	if (made)
+		rmdir(e->spill);
+	if (ret != 0) {
 		check_add(c, CHECK_FAIL, "spill directory", "%s", message);
-		check_fix(c, "a directory of this user that others cannot write to");
+		check_fix(c,
+			"mkdir -p %s, of this user, that others cannot write to; or another "
+			"[egress] spill",
+			e->spill);
 		return;
 	}
 	space = (uint64_t)fs.f_bavail * fs.f_frsize;
@@ -199,7 +202,7 @@ check_spill(struct check *c, const struct settings *s)
 		return;
 	}
 	check_add(c, CHECK_OK, "spill directory", "%s%s: %s free, %" PRIu64 " s at rate_mb",
-		e->spill, strcmp(path, e->spill) == 0 ? "" : ", to be made", have,
+		e->spill, made ? ", to be made" : "", have,
 		(quota.limit != 0 ? want : space) / e->rate);
 }
 

@@ -198,7 +198,7 @@ check_kernel(struct check *c, const struct settings *s, const struct way *way)
 		check_fix(c, "another GPU, or [gpu] kernel = host if this is meant");
 	} else {
 		check_add(c, CHECK_FAIL, "gang kernel", "%s does not run on %s: %s", s->kernel,
-			way->gpu_name, way->no_gangs);
+			way->gpu_name[0] != '\0' ? way->gpu_name : "this host", way->no_gangs);
 		check_fix(c, "another GPU, or [gpu] kernel = host");
 	}
 }

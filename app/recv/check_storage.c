@@ -17,6 +17,7 @@
 #include <gk_abi.h>
 
 #include "check.h"
+#include "pipeline.h"
 
 /** Every message of a file is a multiple of this (app/common/README.rst). */
 #define FILE_BLOCK 4096
@@ -24,88 +25,71 @@
 /** Fewer kept frames than this are seconds of a run. */
 #define FEW_FRAMES 10000
 
-/** Look for the files of one kind, one a module. @return those that cannot be read, `first` one */
-static uint32_t
-count_missing(const struct settings *s, const char *pattern, char first[PATH_MAX])
-{
-	const char *mark = strstr(pattern, "%d");
-	const uint32_t n = mark != NULL ? s->detector.modules : 1;
-	uint32_t missing = 0;
-
-	for (uint32_t m = 0; m < n; m++) {
-		char path[PATH_MAX];
-
-		if (mark != NULL)
-			snprintf(path, sizeof(path), "%.*s%u%s", (int)(mark - pattern), pattern, m,
-				mark + 2);
-		else
-			rte_strscpy(path, pattern, sizeof(path));
-		if (access(path, R_OK) == 0)
-			continue;
-		if (missing++ == 0 && first[0] == '\0')
-			rte_strscpy(first, path, PATH_MAX);
-	}
-	return missing;
-}
-
-/** Load them as a run does. */
+/** A row for each module that has a warning. */
 static void
-check_maps(struct check *c, const struct settings *s, uint32_t given)
+check_modules(struct check *c, const struct calibration *maps, uint32_t modules)
 {
-	static struct calibration maps;
-	void *memory = aligned_alloc(RTE_CACHE_LINE_SIZE,
-		RTE_ALIGN_CEIL(calibration_size(&s->detector), (uint64_t)RTE_CACHE_LINE_SIZE));
+	for (uint32_t m = 0; m < modules; m++) {
+		const struct calibration_module *module = &maps->module[m];
+		char item[sizeof(c->rows[0].item)];
 
-	if (memory == NULL) {
-		check_add(c, CHECK_WARN, "calibration", "not loaded: no memory");
-		check_fix(c, "free %" PRIu64 " bytes", calibration_size(&s->detector));
-		return;
-	}
-	if (calibration_load(&maps, memory, &s->calibration, &s->detector) != 0) {
-		check_add(c, CHECK_FAIL, "calibration", "%s", maps.why);
-		check_fix(c, "give the file of this detector, module and gain stage");
-	} else if (maps.warnings > 0) {
-		check_add(c, CHECK_WARN, "calibration", "%s%s", maps.warning,
-			maps.warnings > 1 ? "; and more, see the log" : "");
+		if (module->warnings == 0)
+			continue;
+		snprintf(item, sizeof(item), "calibration, module %u", m);
+		check_add(c, CHECK_WARN, item, "%s%s", module->warning,
+			module->warnings > 1 ? "; and more, see the log" : "");
 		check_fix(c, "look at the files of [calibration]");
-	} else {
-		check_add(c, CHECK_OK, "calibration",
-			"%u kinds of files, %" PRIu64 " pixels masked", given, maps.masked);
 	}
-	free(memory);
 }
 
 void
-check_calibration(struct check *c, const struct settings *s)
+check_calibration(struct check *c, const struct settings *s, struct check_maps *maps)
 {
-	const struct calibration_files *f = &s->calibration;
-	const char *const patterns[] = {
-		f->gain, f->pedestal[0], f->pedestal[1], f->pedestal[2], f->mask};
-	uint32_t given = 0, missing = 0;
-	char first[PATH_MAX] = "";
+	const uint64_t bytes = calibration_size(&s->detector);
 
-	for (unsigned int i = 0; i < RTE_DIM(patterns); i++) {
-		if (patterns[i] == NULL)
-			continue;
-		given++;
-		missing += count_missing(s, patterns[i], first);
+	maps->loaded = false;
+	maps->memory = aligned_alloc(
+		RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(bytes, (uint64_t)RTE_CACHE_LINE_SIZE));
+	if (maps->memory == NULL) {
+		check_add(
+			c, CHECK_FAIL, "calibration", "no memory for its %" PRIu64 " bytes", bytes);
+		check_fix(c, "free memory of the host");
+		return;
 	}
-	if (missing > 0) {
-		check_add(c, CHECK_FAIL, "calibration", "%u files cannot be read, first %s",
-			missing, first);
-		check_fix(c, "set the paths in [calibration], relative to the working directory");
-	} else if (given > 0) {
-		check_maps(c, s, given);
+	if (calibration_load(&maps->calibration, maps->memory, &s->calibration, &s->detector) !=
+		0) {
+		check_add(c, CHECK_FAIL, "calibration", "%s", maps->calibration.why);
+		check_fix(c,
+			"[calibration] wants the files of this detector, module and gain stage; "
+			"paths are relative to the working directory");
+		return;
 	}
-	if (missing == 0 && f->pedestal[0] == NULL) {
+	maps->loaded = true;
+	if (s->calibration.pedestal[0] == NULL) {
 		check_add(c, CHECK_WARN, "calibration",
 			"no G0 pedestal: photons are wrong by the dark level");
 		check_fix(c, "[calibration] pedestal_g0 = PATH/pedestal_g0_m%%d.bin");
+	} else {
+		check_add(c, CHECK_OK, "calibration",
+			"%" PRIu64 " of %" PRIu64 " pixels masked, %u warnings",
+			maps->calibration.masked,
+			(uint64_t)s->detector.modules * s->detector.ops->rows *
+				s->detector.ops->cols,
+			maps->calibration.warnings);
 	}
+	check_modules(c, &maps->calibration, s->detector.modules);
 }
 
-int
-check_find_directory(const char *directory, char path[PATH_MAX])
+void
+check_free_maps(struct check_maps *maps)
+{
+	free(maps->memory);
+	maps->memory = NULL;
+}
+
+/** A directory, or the one that it will be made in. @return 0 or -errno */
+static int
+find_directory(const char *directory, char path[PATH_MAX])
 {
 	struct stat st;
 
@@ -125,34 +109,27 @@ check_find_directory(const char *directory, char path[PATH_MAX])
 }
 
 void
-check_directory(struct check *c, const struct settings *s)
+check_directory(struct check *c, const struct settings *s, const struct check_maps *maps)
 {
-	static const char *const tables[] = {"frames", "images"};
-	char path[PATH_MAX], file[PATH_MAX + 128];
-	int ret = check_find_directory(s->directory, path);
+	char message[PATH_MAX];
+	bool made;
+	const int ret =
+		pipeline_try_files(s, maps->loaded ? &maps->calibration : NULL, &made, message);
 
-	if (ret == 0 && access(path, W_OK | X_OK) != 0)
-		ret = -errno;
-	if (ret != 0) {
-		check_add(
-			c, CHECK_FAIL, "output directory", "%s: %s", s->directory, strerror(-ret));
+	if (ret == 0) {
+		check_add(c, CHECK_OK, "output directory", "%s%s", s->directory,
+			made ? ", to be made" : "");
+		return;
+	}
+	check_add(c, CHECK_FAIL, "output directory", "%s", message);
+	if (ret == -EEXIST)
+		check_fix(c,
+			"runs overwrite nothing: another [run] name or [output] directory; of a "
+			".part that a killed receiver left: braggline-scan --recover %s",
+			s->directory);
+	else
 		check_fix(c, "mkdir -p %s, writable for this user, or another [output] directory",
 			s->directory);
-		return;
-	}
-	/* runs of a service get their names later; those of stores are theirs */
-	for (unsigned int i = 0; i < RTE_DIM(tables) && !s->service && s->egress.device == NULL;
-		i++) {
-		snprintf(file, sizeof(file), "%s/%s_%s.arrow", s->directory, s->run, tables[i]);
-		if (access(file, F_OK) != 0)
-			continue;
-		check_add(c, CHECK_FAIL, "output directory", "%s exists: runs overwrite nothing",
-			file);
-		check_fix(c, "another [run] name or [output] directory");
-		return;
-	}
-	check_add(c, CHECK_OK, "output directory", "%s%s", s->directory,
-		strcmp(path, s->directory) == 0 ? "" : ", to be made");
 }
 
 void
@@ -170,7 +147,7 @@ check_space(struct check *c, const struct settings *s)
 		check_add(c, CHECK_NA, "disk space", "batches go to stores");
 		return;
 	}
-	if (check_find_directory(s->directory, path) != 0 || statvfs(path, &fs) != 0) {
+	if (find_directory(s->directory, path) != 0 || statvfs(path, &fs) != 0) {
 		check_add(c, CHECK_NA, "disk space", "no directory");
 		return;
 	}
@@ -213,7 +190,7 @@ check_direct_io(struct check *c, const struct settings *s)
 		check_add(c, CHECK_NA, "direct I/O", "batches go to stores");
 		return;
 	}
-	if (check_find_directory(s->directory, path) == 0) {
+	if (find_directory(s->directory, path) == 0) {
 		snprintf(name, sizeof(name), "%s/.braggline-check-XXXXXX", path);
 		fd = mkstemp(name);
 	}

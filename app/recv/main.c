@@ -405,7 +405,7 @@ main(int argc, char **argv)
 	own = eal_own_words(argc, argv);
 	ret = parse_arguments(&arguments, argc - own, argv + own);
 	if (ret < 0 && own == 0)
-		eal_hint(stderr, "braggline-recv");
+		eal_hint(stderr, "braggline-recv", "--config FILE");
 	if (ret != 0)
 		return ret > 0 ? EXIT_SUCCESS : EXIT_CONFIG;
 	if (arguments.dump_config)

@@ -89,6 +89,18 @@ int pipeline_open_files(struct pipeline *p, const struct settings *s, struct fil
 	char message[PATH_MAX]);
 
 /**
+ * Make the files of a run as pipeline_open_files() does, and remove them again: for --check. With
+ * stores, the directory and the maps are all that a run makes here.
+ * @param s            settled by way_choose(); of a service the run's name is none of them
+ * @param calibration  what its maps were loaded to; NULL: they could not be
+ * @param made         receives whether the directory was not there
+ * @param message      receives what is wrong
+ * @return 0 or -errno, as the start of the run gives it
+ */
+int pipeline_try_files(const struct settings *s, const struct calibration *calibration, bool *made,
+	char message[PATH_MAX]);
+
+/**
  * A dark run is over, its frames are all taken: write what they show.
  * @param text  receives a sentence for people; at least 256 bytes
  * @return 0 or -errno; 0 too if the run was none

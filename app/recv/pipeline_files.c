@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <rte_log.h>
 
 #include "durable_file.h"
+#include "gang_memory.h"
 #include "own_file.h"
 #include "pipeline.h"
 
@@ -118,11 +121,16 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 	return ret;
 }
 
+/** Lists by module: of live pixels, and of a pedestal and a gain for each stage. */
+#define LISTS	  (1 + 2 * CALIBRATION_STAGES)
+#define LIST_ITEM 16 /* bytes of a value, its comma included */
+
 /** Of a run, in the schemas of its files: keys and what they point to. */
 struct description {
-	struct arrow_meta meta[20];
-	char text[20][32];
-	unsigned int nb;
+	struct arrow_meta meta[20 + LISTS];
+	char text[20 + LISTS][32];
+	char list[LISTS][DETECTOR_MODULES_MAX * LIST_ITEM];
+	unsigned int nb, nb_lists;
 };
 
 static void
@@ -152,6 +160,48 @@ describe_digest(struct description *d, const char *key, bool files, uint32_t dig
 	describe(d, key, d->text[d->nb]);
 }
 
+static char *
+describe_list(struct description *d, const char *key)
+{
+	char *text = d->list[d->nb_lists++];
+
+	describe(d, key, text);
+	return text;
+}
+
+/** Values with commas between. */
+static void
+add_to_list(char text[DETECTOR_MODULES_MAX * LIST_ITEM], double value)
+{
+	const size_t at = strlen(text);
+
+	snprintf(text + at, LIST_ITEM, "%s%.7g", at == 0 ? "" : ",", value);
+}
+
+/** What the maps of each module come to, by module. */
+static void
+describe_modules(struct description *d, const struct calibration *c, uint32_t modules)
+{
+	static const char *const keys[2][CALIBRATION_STAGES] = {
+		{ARROW_META_PEDESTAL_MEDIAN "0", ARROW_META_PEDESTAL_MEDIAN "1",
+			ARROW_META_PEDESTAL_MEDIAN "2"},
+		{ARROW_META_GAIN_MEDIAN "0", ARROW_META_GAIN_MEDIAN "1",
+			ARROW_META_GAIN_MEDIAN "2"}};
+	char *text;
+
+	text = describe_list(d, ARROW_META_LIVE);
+	for (uint32_t m = 0; m < modules; m++)
+		add_to_list(text, (double)c->module[m].live);
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		text = describe_list(d, keys[0][g]);
+		for (uint32_t m = 0; m < modules; m++)
+			add_to_list(text, c->module[m].pedestal_median[g]);
+		text = describe_list(d, keys[1][g]);
+		for (uint32_t m = 0; m < modules; m++)
+			add_to_list(text, c->module[m].gain_median[g]);
+	}
+}
+
 /** What the receiver knows of a run. */
 static void
 describe_run(struct description *d, const struct pipeline *p, const struct settings *s)
@@ -177,7 +227,9 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 		c->pedestal_digest);
 	describe_digest(d, ARROW_META_GAIN, files->gain != NULL, c->gain_digest);
 	describe_digest(d, ARROW_META_MASK, files->mask != NULL, c->mask_digest);
-	describe(d, ARROW_META_CALIBRATION_WARNING, c->warnings > 0 ? c->warning : "none");
+	describe(d, ARROW_META_CALIBRATION_WARNING,
+		c->warnings > 0 ? calibration_warning(c) : "none");
+	describe_modules(d, c, s->detector.modules);
 	/* of the maps beside the files the writer says it, with the name of their file */
 	if (!s->store_calibration)
 		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
@@ -197,15 +249,17 @@ prepare_place(const struct settings *s, struct file_writer_config *c, char messa
 	}
 	ret = durable_dir_make(s->directory, OWN_FOLDER_MODE);
 	if (ret < 0) {
-		snprintf(message, PATH_MAX, "cannot create directory %.*s: %s", PATH_MAX - 128,
-			s->directory, strerror(-ret));
+		snprintf(message, PATH_MAX,
+			"[output] directory = %.*s: cannot be made: %s; make it, or name another",
+			PATH_MAX - 128, s->directory, strerror(-ret));
 		return ret;
 	}
 	return 0;
 }
 
-int
-pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+/** Make the files of a run; nothing is written to them until file_writer_start(). */
+static int
+create_writer(struct pipeline *p, const struct settings *s, struct file_writer **writer,
 	char message[PATH_MAX])
 {
 	struct description run = {.nb = 0};
@@ -245,7 +299,6 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 	struct arrow_plane planes[2 * CALIBRATION_STAGES];
 	int ret;
 
-	message[0] = '\0';
 	describe_run(&run, p, s);
 	c.nb_meta = run.nb;
 	ret = prepare_place(s, &c, message);
@@ -256,6 +309,77 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 		c.planes = planes;
 		c.nb_planes = RTE_DIM(planes);
 	}
+	return file_writer_create(writer, &c, message);
+}
+
+/** The maps alone, beside whose files stores have. */
+static int
+try_planes(const struct pipeline *p, const struct settings *s, char message[PATH_MAX])
+{
+	struct arrow_plane planes[2 * CALIBRATION_STAGES];
+	struct file_writer_config c;
+	char path[PATH_MAX];
+	int ret;
+
+	ret = prepare_place(s, &c, message);
+	if (ret != 0 || !s->store_calibration)
+		return ret;
+	name_planes(p, planes);
+	ret = arrow_planes_write(NULL, s->directory, s->run, planes, RTE_DIM(planes), message);
+	/* 1: it was there, and is another run's */
+	if (ret == 0 &&
+		snprintf(path, sizeof(path), "%s/%s_calibration.bin", s->directory, s->run) <
+			(int)sizeof(path))
+		unlink(path);
+	return ret < 0 ? ret : 0;
+}
+
+int
+pipeline_try_files(const struct settings *settings, const struct calibration *calibration,
+	bool *made, char message[PATH_MAX])
+{
+	struct pipeline *p = calloc(1, sizeof(*p));
+	struct settings s = *settings;
+	struct file_writer *writer;
+	char name[32];
+	int ret;
+
+	message[0] = '\0';
+	*made = false;
+	if (p == NULL) {
+		snprintf(message, PATH_MAX, "no memory to try the files of a run");
+		return -ENOMEM;
+	}
+	gang_memory_layout(&s, &p->gk_config.geometry, &p->gk_config.layout);
+	p->settings = &s;
+	if (calibration != NULL)
+		p->calibration = *calibration;
+	else
+		s.store_calibration = false;
+	snprintf(name, sizeof(name), "check-%d", getpid());
+	if (s.service)
+		s.run = name;
+	*made = access(s.directory, F_OK) != 0;
+	if (s.egress.device != NULL) {
+		ret = try_planes(p, &s, message);
+	} else {
+		ret = create_writer(p, &s, &writer, message);
+		if (ret == 0)
+			file_writer_destroy(writer);
+	}
+	if (*made)
+		rmdir(s.directory);
+	free(p);
+	return ret;
+}
+
+int
+pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+	char message[PATH_MAX])
+{
+	int ret;
+
+	message[0] = '\0';
 	if (s->dark_run) {
 		LOG(NOTICE, "dark run %s: at least %u frames of each gain stage are needed\n",
 			s->run, PEDESTAL_WINDOW);
@@ -265,7 +389,7 @@ pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_wr
 			return -ENOMEM;
 		}
 	}
-	ret = file_writer_create(writer, &c, message);
+	ret = create_writer(p, s, writer, message);
 	if (ret != 0)
 		goto fail;
 	begin_preview(p, s);

@@ -38,6 +38,15 @@ enter(struct run *r, enum run_state state)
 	r->state = state;
 }
 
+/** Note what went wrong and is logged already. @return `error` */
+static int
+note(struct run *r, int error, const char *message)
+{
+	/* what does not fit is cut off, and in the log */
+	rte_strscpy(r->message, message, sizeof(r->message));
+	return error;
+}
+
 /** Note what went wrong. @return `error` */
 static int __rte_format_printf(3, 4) complain(struct run *r, int error, const char *format, ...)
 {
@@ -129,7 +138,7 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 			ret = complain(
 				r, -EINVAL, "'%.100s': only %s* changes during a run", a, only);
 		else if (config_set(c, "telemetry", a) != 0)
-			ret = complain(r, -EINVAL, "%s", config_mistake(c));
+			ret = note(r, -EINVAL, config_mistake(c));
 	}
 	free(list);
 	return ret;
@@ -157,8 +166,6 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(r, -EINVAL,
 			"[dark] select: the process was started without dark frames, and has no "
 			"memory for them");
-	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
-		return complain(r, -EINVAL, "[dark] epoch must not be less than [run] stride");
 	if (s->veto.params.nnz_max > r->pipeline->gk_config.layout.nnz_cap)
 		return complain(r, -EINVAL, "output.nnz_max = %u: output slots have room for %u",
 			s->veto.params.nnz_max, r->pipeline->gk_config.layout.nnz_cap);
@@ -170,7 +177,7 @@ static int
 read_settings(struct run *r, struct config *c, struct settings *settings)
 {
 	if (settings_read(settings, c) != 0)
-		return complain(r, -EINVAL, "%s", config_mistake(c));
+		return note(r, -EINVAL, config_mistake(c));
 	return check_fits(r, settings);
 }
 
@@ -199,7 +206,6 @@ configure(struct run *r, const char *assignments)
 	r->config = config;
 	r->changed = NULL;
 	r->settings = settings;
-	r->message[0] = '\0';
 	enter(r, RUN_CONFIGURED);
 	return 0;
 }
@@ -226,10 +232,7 @@ arm(struct run *r)
 		return complain(r, -EBUSY, "a run is %s already", run_state_names[r->state]);
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
 	if (ret != 0)
-		return complain(r, ret, "%s",
-			r->pipeline->calibration.why[0] != '\0'
-				? r->pipeline->calibration.why
-				: "the calibration cannot be loaded");
+		return note(r, ret, r->pipeline->calibration.why);
 	/* a receiver that died before may have left files behind */
 	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
@@ -528,9 +531,11 @@ run_tick(struct run *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
+/** A command begins: what went wrong before it is no answer to it. @return 0 or -ESHUTDOWN */
 static int
 check_open(struct run *r)
 {
+	r->message[0] = '\0';
 	return r->closed ? complain(r, -ESHUTDOWN, "the process is about to end") : 0;
 }
 
@@ -602,6 +607,7 @@ run_stop(struct run *r)
 	int ret;
 
 	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
 	ret = stop(r, false);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -613,6 +619,7 @@ run_abort(struct run *r)
 	int ret;
 
 	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
 	ret = stop(r, true);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -624,6 +631,7 @@ run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64
 	int ret;
 
 	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
 	ret = set_veto(r, assignments, from_frame, effective);
 	pthread_mutex_unlock(&r->lock);
 	return ret;

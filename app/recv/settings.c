@@ -36,9 +36,11 @@ read_readout(struct settings *s, struct config *c)
 		c, "detector", "absent", "none", absent, DETECTOR_STREAMS_MAX, d->streams - 1);
 	const unsigned int mode = config_choice(c, "detector", "gain_mode", 0, modes);
 
-	if (detector_expect(d, rows, absent, n) != 0)
-		config_complain(c, "detector", "rows",
-			"must be a multiple of two packets' rows, and leave a stream that sends");
+	if (detector_expect(d, rows, NULL, 0) != 0)
+		config_complain(c, "detector", "rows", "must be a multiple of two packets' rows");
+	else if (detector_expect(d, rows, absent, n) != 0)
+		config_complain(c, "detector", "absent",
+			"leaves no stream that sends packets of these rows; name fewer streams");
 	if (config_uint_or(c, "detector", "storage_cell", "any", &cell, 0, 15)) {
 		d->status_mask |= d->ops->status_cell;
 		d->status_value |= cell << __builtin_ctz(d->ops->status_cell);
@@ -298,9 +300,13 @@ read_calibration(struct settings *s, struct config *c)
 {
 	/* JUNGFRAU's nominal gains, ADU/keV (slsDetectorPackage's Definitions.h) */
 	static const double nominal[CALIBRATION_STAGES] = {41, -1.439, -0.1145};
+	static const char *const gain_maps[] = {"3", "6", NULL};
 	char key[16];
 
 	s->calibration.gain = config_text(c, "calibration", "gain", NULL);
+	s->calibration.gain_maps = config_choice(c, "calibration", "gain_maps", 0, gain_maps) == 0
+		? CALIBRATION_STAGES
+		: 2 * CALIBRATION_STAGES;
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
 		snprintf(key, sizeof(key), "pedestal_g%u", g);
 		s->calibration.pedestal[g] = config_text(c, "calibration", key, NULL);
@@ -370,6 +376,8 @@ settings_read(struct settings *s, struct config *c)
 	read_dark(s, c);
 	read_calibration(s, c);
 	read_run(s, c);
+	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
+		config_complain(c, "dark", "epoch", "must be 0, or not less than [run] stride");
 	settle_dark_run(s);
 	return config_check(c);
 }

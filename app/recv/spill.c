@@ -495,6 +495,21 @@ spill_stats_get(const struct spill *s, struct spill_stats *to)
 /* ---- its life -------------------------------------------------------------------------------- */
 
 int
+spill_make_folder(const char *dir, char message[PATH_MAX])
+{
+	int rc = own_folder_make(dir, OWN_FOLDER_DATA, message);
+
+	if (rc < 0)
+		return rc;
+	close(rc);
+	if (access(dir, W_OK | X_OK) == 0)
+		return 0;
+	rc = -errno;
+	snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", dir, strerror(-rc));
+	return rc;
+}
+
+int
 spill_create(struct spill **spill, const struct spill_config *config, char message[PATH_MAX])
 {
 	static_assert(sizeof(struct spill_order) % 4 == 0, "an element of a ring");
@@ -504,15 +519,9 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	unsigned int i;
 	int rc;
 
-	rc = own_folder_make(config->dir, OWN_FOLDER_DATA, message);
+	rc = spill_make_folder(config->dir, message);
 	if (rc < 0)
 		return rc;
-	close(rc);
-	if (access(config->dir, W_OK | X_OK) < 0) {
-		snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", config->dir,
-			strerror(errno));
-		return -errno;
-	}
 	snprintf(message, PATH_MAX, "no memory for spilling");
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)

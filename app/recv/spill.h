@@ -42,6 +42,13 @@ struct spill_result {
 
 struct spill;
 
+/**
+ * Make the folder of spilled batches if it is not there, and see that it can be used.
+ * @param message  out, on error
+ * @return 0 or -errno
+ */
+int spill_make_folder(const char *dir, char message[PATH_MAX]);
+
 /** @param message  out, on error. @return 0 or -errno */
 int spill_create(struct spill **spill, const struct spill_config *config, char message[PATH_MAX]);
 

@@ -308,19 +308,21 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/** Take `from_frame=N` out of the list; the rest is for the run. */
-static uint64_t
-take_from_frame(char *list)
+/** Take `from_frame=N` out of the list; the rest is for the run. @return 0 or -EINVAL */
+static int
+take_from_frame(char *list, uint64_t *frame)
 {
-	char *at = strstr(list, "from_frame="), *end;
-	uint64_t frame;
+	char *at = strstr(list, "from_frame="), *number, *end;
 
 	if (at == NULL || (at != list && at[-1] != ','))
 		return 0;
-	frame = strtoull(at + strlen("from_frame="), &end, 0);
+	number = at + strlen("from_frame=");
+	*frame = strtoull(number, &end, 0);
+	if (!isdigit((unsigned char)number[0]) || (*end != ',' && *end != '\0'))
+		return -EINVAL;
 	end += *end == ',';
 	memmove(at, end, strlen(end) + 1);
-	return frame;
+	return 0;
 }
 
 /** Outcome of a command of runs. */
@@ -338,6 +340,17 @@ reply(struct rte_tel_data *d, int result)
 	return 0;
 }
 
+/** A command whose parameters are wrong: nothing was done. @return 0 */
+static int
+refuse(struct rte_tel_data *d, int result, const char *message)
+{
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "result", result);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[run_get_state(telemetry_run)]);
+	telemetry_dict_text(d, "message", message);
+	return 0;
+}
+
 /* DPDK reads so much of a request and throws the rest away: one as long may lack its end. */
 #define REQUEST_MAX 1023
 
@@ -347,18 +360,16 @@ check_length(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	if (strlen(cmd) + 1 + strlen(params != NULL ? params : "") < REQUEST_MAX)
 		return 0;
-	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_int(d, "result", -E2BIG);
-	rte_tel_data_add_dict_string(d, "message",
-		"longer than DPDK's telemetry takes (1022 bytes): put settings into the file of "
-		"--config");
+	refuse(d, -E2BIG,
+		"the command is longer than DPDK's telemetry takes (1022 bytes): put settings into "
+		"the file of --config");
 	return -E2BIG;
 }
 
 static int
 set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	uint64_t effective = 0, from;
+	uint64_t effective = 0, from = 0;
 	char *list;
 	int ret;
 
@@ -367,12 +378,17 @@ set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	list = strdup(params != NULL ? params : "");
 	if (list == NULL)
 		return -ENOMEM;
-	from = take_from_frame(list);
-	ret = run_set_veto(telemetry_run, list, from, &effective);
+	if (take_from_frame(list, &from) != 0) {
+		refuse(d, -EINVAL, "from_frame must be a frame number; 0: as soon as possible");
+	} else if (list[0] == '\0') {
+		refuse(d, -EINVAL, "no threshold is named: veto.KEY=VALUE,...");
+	} else {
+		ret = run_set_veto(telemetry_run, list, from, &effective);
+		reply(d, ret);
+		if (ret == 0)
+			rte_tel_data_add_dict_uint(d, "from_frame", effective);
+	}
 	free(list);
-	reply(d, ret);
-	if (ret == 0)
-		rte_tel_data_add_dict_uint(d, "from_frame", effective);
 	return 0;
 }
 
@@ -385,14 +401,17 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 	char digest[24];
 
 	rte_tel_data_start_dict(d);
+	/* armed under the same lock */
+	pthread_mutex_lock(&telemetry_run->lock);
 	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
 	rte_tel_data_add_dict_string(d, "digest", digest);
 	rte_tel_data_add_dict_uint(d, "masked", c->masked);
 	rte_tel_data_add_dict_uint(d, "warnings", c->warnings);
-	telemetry_dict_text(d, "warning", c->warning);
+	telemetry_dict_text(d, "warning", calibration_warning(c));
 	rte_tel_data_add_dict_uint(d, "unusable_g0", c->unusable[0]);
 	rte_tel_data_add_dict_uint(d, "unusable_g1", c->unusable[1]);
 	rte_tel_data_add_dict_uint(d, "unusable_g2", c->unusable[2]);
+	pthread_mutex_unlock(&telemetry_run->lock);
 	rte_tel_data_add_dict_uint(d, "updates", b->updates);
 	rte_tel_data_add_dict_uint(d, "update_samples", b->update_samples);
 	rte_tel_data_add_dict_uint(d, "update_pixels", b->update_pixels);
@@ -400,6 +419,40 @@ get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
 		b->update_pixels == 0 ? 0 : b->update_drift_q8 / 256.0 / b->update_pixels);
 	rte_tel_data_add_dict_uint(d, "pedestal_version", b->pedestal_version);
 	return 0;
+}
+
+/** What the maps of each module come to. */
+static int
+get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct pipeline *p = telemetry_run->pipeline;
+	char key[24];
+	int ret = 0;
+
+	rte_tel_data_start_dict(d);
+	/* armed under the same lock */
+	pthread_mutex_lock(&telemetry_run->lock);
+	for (uint32_t m = 0; m < p->settings->detector.modules && ret == 0; m++) {
+		const struct calibration_module *module = &p->calibration.module[m];
+		struct rte_tel_data *e = telemetry_dict_new();
+
+		if (e == NULL) {
+			ret = -ENOMEM;
+			break;
+		}
+		rte_tel_data_add_dict_uint(e, "live", module->live);
+		for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+			snprintf(key, sizeof(key), "pedestal_g%u", g);
+			telemetry_dict_real(e, key, module->pedestal_median[g]);
+			snprintf(key, sizeof(key), "gain_g%u", g);
+			telemetry_dict_real(e, key, module->gain_median[g]);
+		}
+		rte_tel_data_add_dict_uint(e, "warnings", module->warnings);
+		snprintf(key, sizeof(key), "%u", m);
+		telemetry_dict_nest(d, key, e);
+	}
+	pthread_mutex_unlock(&telemetry_run->lock);
+	return ret;
 }
 
 static int
@@ -527,6 +580,11 @@ static const struct telemetry_command commands[] = {
 		"unusable_g2, updates, update_samples, "
 		"update_pixels, update_drift_adu (mean of the last), pedestal_version",
 		get_pedestal},
+	{"/braggline/calibration", "", "What the maps of each module come to",
+		"by module: live (pixels with a photon value in G0), pedestal_gN (median, ADU; 0: "
+		"no file), gain_gN (median, ADU/keV), warnings (implausible medians or live "
+		"pixels)",
+		get_calibration},
 	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
 		"Settings of the next run: [run], [veto], [dark], [output], [calibration]",
 		"result, state, message", run_configure_command},
@@ -550,10 +608,7 @@ check_parameters(const struct telemetry_command *c, const char *params, struct r
 {
 	if (c->parameters[0] != '\0' || params == NULL || params[0] == '\0')
 		return 0;
-	rte_tel_data_start_dict(d);
-	rte_tel_data_add_dict_int(d, "result", -EINVAL);
-	rte_tel_data_add_dict_string(
-		d, "message", "takes no parameters; settings go to /braggline/run/configure");
+	refuse(d, -EINVAL, "takes no parameters; settings go to /braggline/run/configure");
 	return -EINVAL;
 }
 

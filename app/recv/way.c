@@ -61,10 +61,13 @@ static void
 ask_gangs(struct way *w, const struct settings *s)
 {
 	const struct gk_ops *ops = gk_ops_find("cuda");
-	struct rte_gpu_info info;
+	struct rte_gpu_info info = {0};
 
-	if (!w->computes || ops == NULL || strcmp(s->kernel, "host") == 0 ||
-		rte_gpu_info_get(w->gpu, &info) != 0)
+	/* named, they are made wherever there is a driver */
+	if (ops == NULL || strcmp(s->kernel, "host") == 0 ||
+		(!w->computes && strcmp(s->kernel, "cuda") != 0))
+		return;
+	if (w->gpu >= 0 && rte_gpu_info_get(w->gpu, &info) != 0)
 		return;
 	if (ops->usable((void *)(uintptr_t)info.context) != 0)
 		rte_strscpy(w->no_gangs, ops->why(), sizeof(w->no_gangs));

@@ -229,7 +229,7 @@ main(int argc, char **argv)
 	own = eal_own_words(argc, argv);
 	rc = parse_arguments(&arguments, argc - own, argv + own);
 	if (rc < 0 && own == 0)
-		eal_hint(stderr, "braggline-store");
+		eal_hint(stderr, "braggline-store", "--config FILE");
 	if (rc != 0)
 		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
 	if (arguments.dump_config)

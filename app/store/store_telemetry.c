@@ -294,7 +294,7 @@ answer_reload(const char *cmd, const char *params, struct rte_tel_data *d)
 	if (store != NULL)
 		rc = store_keys_reload(store_look(store)->keys, message);
 	rte_tel_data_add_dict_uint(d, "read", rc == 0);
-	rte_tel_data_add_dict_string(d, "message", rc == 0 ? "in force at once" : message);
+	telemetry_dict_text(d, "message", rc == 0 ? "in force at once" : message);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -357,6 +357,23 @@ static const struct telemetry_command commands[] = {
 		answer_rdma},
 };
 
+/* What is registered for every command: none of them takes parameters. */
+static int
+serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	for (unsigned int i = 0; i < RTE_DIM(commands); i++) {
+		if (strcmp(commands[i].path, cmd) != 0)
+			continue;
+		if (params == NULL || params[0] == '\0')
+			return commands[i].callback(cmd, params, d);
+		rte_tel_data_start_dict(d);
+		rte_tel_data_add_dict_int(d, "result", -EINVAL);
+		rte_tel_data_add_dict_string(d, "message", "takes no parameters");
+		return 0;
+	}
+	return -ENOENT;
+}
+
 void
 store_telemetry_open(const struct store *s)
 {
@@ -364,8 +381,7 @@ store_telemetry_open(const struct store *s)
 	store = s;
 	pthread_mutex_unlock(&lock);
 	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
-		(void)rte_telemetry_register_cmd(
-			commands[i].path, commands[i].callback, commands[i].help);
+		(void)rte_telemetry_register_cmd(commands[i].path, serve_command, commands[i].help);
 }
 
 void

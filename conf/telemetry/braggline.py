@@ -57,6 +57,8 @@ INFO = {
     'latency_seconds_count': ('Times measured by step.', 'counter'),
     'pedestal_updates': ('Updates of the pedestals by dark frames.', 'counter'),
     'pedestal_samples': ('Samples of dark pixels that went into them.', 'counter'),
+    'calibration_warnings': ('Implausible medians and live pixels in the maps in force.', 'gauge'),
+    'calibration_live_pixels': ('Pixels of a module with a photon value in G0.', 'gauge'),
     'pedestal_version': ('Version of the pedestals that the last update made.', 'gauge'),
     'veto_version': ('Newest version of the thresholds.', 'gauge'),
     'preview_pictures': ('Pictures that were written.', 'counter'),
@@ -186,6 +188,9 @@ def metrics(sock):
             'lcore_busy_cycles': 'busy_cycles', 'lcore_idle_cycles': 'idle_cycles'}),
         *by_label(sock, '/braggline/modules', 'module', {
             'module_frames': 'frames', 'module_missing_packets': 'missing_packets'}),
+        *by_label(sock, '/braggline/calibration', 'module', {
+            'calibration_live_pixels': 'live'}),
+        ('calibration_warnings', pedestal['warnings'], {}),
         *by_label(sock, '/braggline/gangs', 'gang', {
             'gang_frames': 'frames', 'gang_batches': 'batches',
             'gang_pending_batches': 'pending'}),

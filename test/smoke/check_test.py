@@ -93,18 +93,25 @@ def what_it_says_is_what_a_run_meets(where):
             ('lcores.builder=77', 'lcores'),
             ('port 0.device=net_replay7', 'port 0: device'),
             (f'calibration.mask={where}/none.bin', 'calibration'),
-            (f'output.directory={where}/a/b', 'output directory')):
+            (f'output.directory={where}/a/b', 'output directory'),
+            ('output.directory=/proc/braggline', 'output directory')):
         sets = [a for s in setting.split(',') for a in ('--set', s)]
         status, rows, text = check(*base, *sets, eal=eal)
         want(status == 1 and rows[item][0] == 'FAIL', setting, text)
         want(recv(*base, *sets, eal=eal).returncode == 1, setting, 'runs all the same')
         subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
+    # not built in, or without a driver; or it works
+    cuda = '--set', 'gpu.kernel=cuda'
+    status, rows, text = check(*base, *cuda, eal=eal)
+    want((rows['gang kernel'][0] == 'FAIL') == (status == 1), text)
+    want(recv(*base, *cuda, eal=eal).returncode == status, text)
+    subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     status, _, text = check(*base, eal=eal)
     want(status == 0, text)
     done = recv(*base, eal=eal)
     want(done.returncode == 0, done.stdout, done.stderr)
     status, rows, text = check(*base, eal=eal)
-    want(status == 1 and 'exists' in rows['output directory'][1], text)
+    want(status == 1 and 'is already there' in rows['output directory'][1], text)
 
 
 @case
@@ -215,7 +222,8 @@ def configurations_fail_clearly_without_their_devices(where):
         else:
             # never on one host gang instead
             want(rows['GPU'][0] == 'FAIL' and '--vdev gpu_cuda0' in rows['GPU'][2], name, text)
-            want(rows['gang kernel'][1] in ('cuda, 2 gangs', 'cuda is not built in'), name, text)
+            want(rows['gang kernel'][1] in ('cuda, 2 gangs', 'cuda is not built in') or
+                 rows['gang kernel'][1].startswith('cuda does not run on this host: '), name, text)
 
 
 sys.exit(run_cases(sys.argv[2:]))

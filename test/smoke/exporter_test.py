@@ -132,6 +132,9 @@ def check(values, replies):
         want(at('latency_seconds_count', step=step) == total)
         # 2^10 us: all buckets up to there
         want(at('latency_seconds_bucket', step=step, le='0.001024') == sum(latency[step][:11]))
+    for module, m in replies['/braggline/calibration'].items():
+        want(at('calibration_live_pixels', module=module) == m['live'])
+    want(at('calibration_warnings') == replies['/braggline/pedestal']['warnings'])
     want(at('pedestal_updates') == replies['/braggline/pedestal']['updates'])
     want(at('preview_pictures') == replies['/braggline/preview']['sequence'])
     return frames, packets, fates
@@ -200,7 +203,8 @@ def main():
         # before any run
         values, replies = collect(module, t)
         check(values, replies)
-        t.do(f'run/configure,run.name=one,output.directory={where},veto.dry_run=yes')
+        # what is not ASCII in a setting takes no metric away
+        t.do(f'run/configure,run.name=one,output.directory={where}/M\u00fcller,veto.dry_run=yes')
         t.do('run/start')
         wait('frames', lambda: t.get('ledger')['frames']['frames'] > 50)
         values, replies = collect(module, t)

@@ -8,16 +8,23 @@ usage: mistakes_test.py BUILD-DIR [CASE]...
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import background
-from cases import case, run_cases, wait, want
+from cases import Skipped, case, run_cases, wait, want
 
 BUILD = os.path.abspath(sys.argv[1])
 RECV = f'{BUILD}/app/recv/braggline-recv'
 STORE = f'{BUILD}/app/store/braggline-store'
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
+RDMA = f'{BUILD}/app/rdma/braggline-rdma'
+# with EAL, and what they cannot do without
+PROGRAMS = {RECV: ('--set', 'run.name=x'),
+            STORE: ('--set', 'files.directory=/nowhere'),
+            DETECTOR: ('--port', 'net_null0', '--frames', '1'),
+            RDMA: ('rping', '--device', 'roce:port=0,ip=10.0.0.1/24', '-s')}
 SECONDS = 60  # at most, on a machine that does other things as well
 PREFIX = f'mistakes_{os.getpid()}'
 
@@ -71,9 +78,21 @@ def says(words, status, *lines, never=()):
 
 @case
 def eal_options_without_a_separator(where):
-    for program in RECV, STORE:
-        says([program, '-l', '0', '--config', 'x.ini'], 2, 'Options of EAL come first: '
-             f'{os.path.basename(program)} [EAL options] -- --config FILE')
+    for program, own in ((RECV, '--config FILE'), (STORE, '--config FILE'),
+                         (DETECTOR, '--port NAME'), (RDMA, 'MODE')):
+        says([program, '-l', '0', *PROGRAMS[program]], 2, 'Options of EAL come first: '
+             f'{os.path.basename(program)} [EAL options] -- {own}')
+
+
+@case
+def options_that_eal_does_not_take(where):
+    """Those of the program before the separator, too."""
+    for wrong in ('--config', 'x.ini'), ('-l', '0,999'):
+        says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, *wrong, '--', '--set',
+              'run.name=x'], 1, 'EAL does not start: it does not take one of its options',
+             "options of braggline-recv come after '--'")
+    says([RECV, '--no-huge', '--no-pci', '--file-prefix', PREFIX, '--vdev', 'net_none0', '--', '--set',
+          'run.name=x'], 1, 'a device is not there or does not start', 'look at --vdev')
 
 
 @case
@@ -82,9 +101,34 @@ def a_prefix_that_is_in_use(where):
     words = command(where, 'run.idle_timeout_ms=0', replay=',loops=0,rate=1000')
     with running(where, words) as process:
         wait('the first receiver', lambda: os.path.exists(f'{where}/out'), SECONDS)
-        says(command(where), 1, 'another process runs with this --file-prefix')
+        for program, own in PROGRAMS.items():
+            says([program, '--no-huge', '-m', '64', '--no-pci', '--file-prefix', PREFIX, '--', *own], 1,
+                 'another process runs with this --file-prefix', '--file-prefix '
+                 f'{os.path.basename(program)}2')
+        for kind in 'secondary', 'auto':
+            says(command(where, eal=('--proc-type', kind)), 1, 'leave --proc-type out',
+                 never=('--file-prefix braggline-recv2',))
         process.send_signal(signal.SIGTERM)
         want(process.wait(SECONDS) == 0, 'the first one was disturbed', process.returncode)
+
+
+@case
+def a_runtime_folder_that_cannot_be_made(where):
+    """EAL's own word for it is 'Invalid argument'."""
+    if os.geteuid() != 0:
+        raise Skipped('only root may become another user')
+    os.chmod(where, 0o755)
+    other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'env',
+             f'XDG_RUNTIME_DIR={where}']
+    if subprocess.run([*other, 'test', '-x', RECV], check=False).returncode != 0:
+        raise Skipped('another user cannot run the programs where they are')
+    words = [*other, RECV, '--no-huge', '-m', '64', '--no-pci', '--file-prefix', PREFIX, '--', '--set',
+             'run.name=x']
+    says(words, 1, f'its runtime folder {where} cannot be used: Permission denied',
+         'set XDG_RUNTIME_DIR to a folder of this user')
+    # root has run with this prefix
+    os.makedirs(f'{where}/dpdk/{PREFIX}', 0o755)
+    says(words, 1, f'its runtime folder {where}/dpdk')
 
 
 @case
@@ -134,6 +178,17 @@ def the_socket_of_a_store_that_was_killed(where):
             finally:
                 process.kill()
     want(os.path.exists(f'{where}/store.sock'), 'nothing was left to find')
+    # that of another user stays, and so does one that is in use
+    if os.geteuid() == 0:
+        os.chown(f'{where}/store.sock', 65534, 65534)
+        says(words, 1, f'{where}/store.sock: nobody listens on this socket, and its owner is user '
+             '65534', 'remove it')
+    os.remove(f'{where}/store.sock')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(f'{where}/store.sock')
+        other.listen()
+        says(words, 1, f'{where}/store.sock: another process listens on this socket')
+    want(os.path.exists(f'{where}/store.sock'), 'the socket of another process is gone')
     # of a file that is no socket nothing is said, and it stays
     os.remove(f'{where}/store.sock')
     with open(f'{where}/store.sock', 'w', encoding='ascii') as f:
@@ -148,8 +203,9 @@ def no_huge_pages(where):
             for size in os.listdir('/sys/kernel/mm/hugepages')]
     if any(int(open(path, encoding='ascii').read()) for path in free):
         return
-    says([RECV, '--no-pci', '--file-prefix', PREFIX, '--', '--set', 'run.name=x'], 1,
-         'no huge page is free; use --no-huge')
+    for program, own in PROGRAMS.items():
+        says([program, '--no-pci', '--file-prefix', PREFIX, '--', *own], 1,
+             'no huge page is free; use --no-huge')
 
 
 @case
@@ -188,11 +244,10 @@ def rewrite(path, change):
         f.write(data)
 
 
-def says_twice(where, status, line, check):
+def says_twice(where, status, line, check, *settings):
     """In a run and, as a row with this verdict, in --check."""
-    says(command(where), status, line)
-    says([*command(where, 'run.name=second'), '--check'], 1 if check == 'FAIL' else 0,
-         check, line.removeprefix('calibration: '))
+    says([*command(where, *settings), '--check'], 1 if check == 'FAIL' else 0, check, line)
+    says(command(where, *settings), status, line)
 
 
 @case
@@ -211,10 +266,30 @@ def a_pedestal_file_of_two_maps(where):
 
 
 @case
+def a_gain_file_of_six_maps(where):
+    """PSI's with HG0, HG1 and HG2: only if it is said."""
+    capture(where)
+    rewrite(f'{where}/gain_m0.bin', lambda data: 2 * data)
+    says_twice(where, 1, 'gain_m0.bin has 25165824 bytes, must have 12582912: [3][512][1024] values '
+               'of 8 bytes (6 maps, with HG0, HG1 and HG2? Set [calibration] gain_maps = 6)', 'FAIL')
+    says(command(where, 'calibration.gain_maps=6'), 0, never=('calibration: ',))
+
+
+@case
 def an_inverted_mask(where):
+    """In the log, in --check, and by module in the files."""
     capture(where)
     rewrite(f'{where}/mask_m0.bin', lambda data: bytes(not x for x in data))
-    says_twice(where, 0, 'of 524288 pixels can be used in G0: is the mask inverted', 'warn')
+    with open(f'{where}/mask_m0.bin', 'rb') as f:
+        live = f.read().count(0)
+    line = f'module 0: only {live} of 524288 pixels can be used in G0: is the mask inverted'
+    says_twice(where, 0, line, 'warn')
+    for table in 'frames', 'images':
+        with open(f'{where}/out/run_{table}.arrow', 'rb') as f:
+            head = f.read(16384)
+        want(line.encode() in head, table, 'does not have the warning')
+        at = head.index(b'braggline.calibration_live_pixels')
+        want(str(live).encode() in head[at:at + 64], table, head[at:at + 64])
 
 
 @case
@@ -244,12 +319,62 @@ def a_dark_run_that_is_too_short(where):
 
 
 @case
+def a_directory_that_cannot_be_used(where):
+    """--check makes it as a run does, and removes it."""
+    capture(where)
+    with open(f'{where}/file', 'w', encoding='ascii'):
+        pass
+    os.symlink('nowhere', f'{where}/link')
+    for directory, line in ((f'{where}/a/b', f'[output] directory = {where}/a/b: cannot be made: No '
+                             'such file or directory; make it, or name another'),
+                            (f'{where}/file', 'Not a directory'),
+                            (f'{where}/link', 'No such file'),
+                            ('/proc/braggline', 'cannot be made'),
+                            ('/proc', 'cannot create /proc/run_frames.arrow.part')):
+        says_twice(where, 1, line, 'FAIL', f'output.directory={directory}')
+    says([*command(where), '--check'], 0, ', to be made')
+    want(not os.path.exists(f'{where}/out'), 'a check leaves what it makes')
+
+
+@case
+def files_of_a_run_that_exist(where):
+    """Whichever of them."""
+    capture(where)
+    for name in 'second_images.arrow', 'second_000001_frames.arrow', 'second_calibration.bin':
+        directory = f'{where}/{name}'
+        os.mkdir(directory)
+        with open(f'{directory}/{name}', 'wb') as f:
+            f.write(b'mine')
+        says_twice(where, 1, f'{name} is ', 'FAIL', 'run.name=second', f'output.directory={directory}')
+        want(os.listdir(directory) == [name], 'a check leaves what it makes', os.listdir(directory))
+        with open(f'{directory}/{name}', 'rb') as f:
+            want(f.read() == b'mine', name, 'is another one')
+
+
+@case
 def settings_with_several_mistakes(where):
     with open(f'{where}/x.ini', 'wb') as f:
         f.write(b'\xef\xbb\xbf[output]\ndirectory =\nvalue\n[run]\nframes = many\nname = \xfc\n')
     says([RECV, '--', '--config', f'{where}/x.ini', '--dump-config'], 2,
          'x.ini:2: [output] directory = : is empty', 'x.ini:3: ', 'x.ini:5: [run] frames = many',
          'x.ini:6: is not UTF-8 text')
+
+
+@case
+def settings_that_are_empty_or_too_much(where):
+    """Each names its key."""
+    for setting, line in (
+            ('output.directory=', '[output] directory = : is empty'),
+            ('lcores.rx=', "[lcores] rx = : must be 'auto' or at most"),
+            ('detector.absent=all', "[detector] absent = all: must be 'none' or at most"),
+            ('detector.absent=0', '[detector] absent = 0: leaves no stream that sends'),
+            ('detector.rows=3', "[detector] rows = 3: must be a multiple of two packets' rows"),
+            ('run.sample=' + 2048 * 'x', 'a value has at most 2047 bytes'),
+            (f'run.{64 * "k"}=1', "a section's or key's name has at most 63 bytes"),
+            ('run.sample=M\udcfcller', 'is not a line of UTF-8 text')):
+        says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
+    says([RECV, '--', '--set', 'dark.epoch=5', '--set', 'run.stride=10', '--dump-config'], 2,
+         '[dark] epoch = 5: must be 0, or not less than [run] stride')
 
 
 if __name__ == '__main__':

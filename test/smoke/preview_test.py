@@ -90,11 +90,11 @@ def session(t, where):
     two = wait(t, lambda p: p['sequence'] > last['sequence'] + 1)
     want(two['path'] == f'{where}/live.png' and png(two['path']) == SIZE, two)
     stop(t)
+    stored = t.get('ledger')['frames']['stored']
+    wait(t, lambda p: p['frames'] + p['skipped'] == stored)
     # raw ones have no picture, nor has a run that is to have none
     for name, setting in ('three', 'output.kind=raw'), ('four', 'output.preview=off'):
         before = wait(t, lambda p: p['active'] == 0)['sequence']
-        time.sleep(1)
-        before = t.get('preview')['sequence']
         start(t, where, name, setting)
         time.sleep(0.5)
         want(t.get('preview')['sequence'] == before, name)

@@ -83,7 +83,7 @@ def arrived(t, number=1):
     return wait(f'frame {number}', lambda: (n := t.get('run/status')['last_frame']) >= number and n)
 
 
-def session(t, where, pid):
+def session(t, where, pid, log):
     info = t.get('info')
     want(info['detector'] == 'jungfrau' and info['rows'] == 512, info)
     want(t.get('run/status')['state'] == 'idle')
@@ -95,6 +95,17 @@ def session(t, where, pid):
         'telemetry: [veto] bragg_mim = 2: unknown key'))
     want('fixed' in t.do('run/configure,output.value=int16', -22)['message'])
     t.do('veto/set,veto.bragg_min=5', -114)
+    # as settings and as a run they are one mistake
+    with open(log, encoding='utf-8') as f:
+        said = f.read()
+    want(said.count('[veto] bragg_mim = 2') == 2, said)
+    for number in '', 'x', '12x', '-1', '1.5':
+        want('must be a frame number' in
+             t.do(f'veto/set,veto.bragg_min=3,from_frame={number}', -22)['message'], number)
+    want('no threshold is named' in t.do('veto/set', -22)['message'])
+    want('no threshold is named' in t.do('veto/set,from_frame=3', -22)['message'])
+    want('at most 63 bytes' in text(t.do(f'run/configure,run.{64 * "k"}=1', -22), 'message'))
+    want('longer than' in t.do('run/configure,run.sample=' + 1000 * 'x', -7)['message'])
     for command in ('run/start,run.name=x', 'run/stop,now', 'run/status,run.name=x', 'ledger,all'):
         want('takes no parameters' in t.do(command, -22)['message'], command)
     t.socket.send(b'/braggline/run/configure,run.name=M\xfcller')
@@ -107,6 +118,11 @@ def session(t, where, pid):
     t.do(f'run/configure,run.name=one,output.directory={where},run.sample=lysozyme,'
          'veto.bragg_min=1000000')
     want(t.do('run/arm')['state'] == 'armed')
+    # what was wrong before is no answer to this
+    want(t.get('run/status')['message'] == '', t.get('run/status'))
+    module = t.get('calibration')['0']
+    want(module['live'] > 500000 and module['warnings'] == 0, module)
+    want(2000 < float(module['pedestal_g0']) < 4000 and 30 < float(module['gain_g0']) < 50, module)
     t.do('run/configure,run.name=two', -16)
     want(t.do('run/start')['state'] == 'running')
     at = arrived(t)
@@ -190,6 +206,8 @@ def session(t, where, pid):
     want(modules['0']['missing_packets'] == aborted['missing_packets'], modules, aborted)
     want(sum(t.get('latency')['last_packet_to_verdict']) > 0)
     writer(t)
+    # the last run that has one
+    want(os.path.dirname(text(t.get('preview'), 'path')) == where, t.get('preview'))
     want(t.get('egress') == {'active': 0}, t.get('egress'))
     want(t.get('rdma') == {'active': 0}, t.get('rdma'))
     want(t.get('gangs')['0']['frames'] > 0 and t.get('pedestal')['masked'] > 0)
@@ -203,10 +221,12 @@ def session(t, where, pid):
 def main():
     documented(RECV, README)
     documented(STORE, README_OF_STORES)
-    with running(BUILD) as (process, telemetry, where):
+    with running(BUILD, 'run.sample=M\u00fcller') as (process, telemetry, where):
         # DPDK's replies are ASCII
+        want('run.sample=M\\u00fcller' in telemetry('/eal/app_params')['/eal/app_params'])
+        log = f'{where}/log'
         where += '/M\u00fcller'
-        session(telemetry, where, process.pid)
+        session(telemetry, where, process.pid, log)
         process.send_signal(signal.SIGTERM)
         want(process.wait(30) == 0, 'status', process.returncode)
         want(ledger(where, 'last')['balanced'] == 1)

@@ -193,8 +193,7 @@ test_file_refused(void **state)
 	put(gain_path, 1, gain, sizeof(gain[1]) + 8);
 	refused(-EINVAL,
 		"gain_m1.bin has 3080 bytes, must have 3072: [3][4][32] values of 8 bytes");
-	put(gain_path, 1, gain, 2 * sizeof(gain[1])); /* HG maps behind */
-	loads();
+	setup(state);
 	put(pedestal_path[2], 0, pedestal, sizeof(pedestal[2][0]) / 2);
 	refused(-EINVAL,
 		"pedestal_g2_m0.bin has 256 bytes, must have 512: [1][4][32] values of 4 bytes");
@@ -432,20 +431,27 @@ test_sizes(void **state)
 	put(pedestal_path[0], 1, bytes, 2 * PIXELS * sizeof(float));
 	refused(-EINVAL,
 		"pedestal_g0_m1.bin has 1024 bytes, must have 512: [1][4][32] values of 4 bytes "
-		"(double values? Convert them to float32)");
+		"(double values, or two maps? Convert them to one map of float32)");
 	put(pedestal_path[0], 1, pedestal[0][1], sizeof(pedestal[0][1]));
-	/* G0, G1, G2, HG0, HG1, HG2 */
+	/* G0, G1, G2, HG0, HG1, HG2: only if it is said */
 	memcpy(bytes, gain[1], sizeof(gain[1]));
+	for (unsigned int maps = 4; maps <= 7; maps++) {
+		put(gain_path, 1, bytes,
+			maps <= 6 ? maps * PIXELS * sizeof(double) : sizeof(bytes) - 1);
+		assert_int_equal(calibration_load(&c, memory, &files, &detector), -EINVAL);
+		assert_non_null(strstr(c.why, "must have 3072: [3][4][32] values of 8 bytes"));
+		assert_int_equal(strstr(c.why, "[calibration] gain_maps = 6") != NULL, maps == 6);
+	}
+	files.gain_maps = 6;
+	refused(-EINVAL,
+		"gain_m0.bin has 3072 bytes, must have 6144: [6][4][32] values of 8 bytes "
+		"(float32 values, or 3 maps? Convert them to double, or set [calibration] "
+		"gain_maps = 3)");
+	put(gain_path, 0, bytes, sizeof(bytes));
 	put(gain_path, 1, bytes, sizeof(bytes));
 	loads();
-	for (unsigned int maps = 4; maps <= 7; maps++) {
-		if (maps == 6)
-			continue;
-		put(gain_path, 1, bytes,
-			maps < 6 ? maps * PIXELS * sizeof(double) : sizeof(bytes) - 1);
-		assert_int_equal(calibration_load(&c, memory, &files, &detector), -EINVAL);
-	}
-	assert_non_null(strstr(c.why, "must have 3072: [3][4][32] values of 8 bytes"));
+	files.gain_maps = 5;
+	refused(-EINVAL, "gain_maps is 5, wanted 3 or 6");
 }
 
 /* Each value is possible, all of them together are not. */
@@ -454,7 +460,7 @@ test_implausible(void **state)
 {
 	loads();
 	assert_int_equal(c.warnings, 0);
-	assert_string_equal(c.warning, "");
+	assert_string_equal(calibration_warning(&c), "");
 	assert_int_equal(c.module[1].live, PIXELS);
 	assert_true(fabsf(c.module[1].pedestal_median[0] - 3008) < 9);
 	assert_true(fabs(c.module[0].gain_median[1] / files.nominal_gain[1] - 1) < 0.1);
@@ -466,7 +472,8 @@ test_implausible(void **state)
 	loads();
 	assert_int_equal(c.warnings, 1);
 	assert_int_equal(c.module[1].live, 1);
-	assert_non_null(strstr(c.warning, "module 1: only 1 of 128 pixels can be used in G0"));
+	assert_non_null(strstr(
+		calibration_warning(&c), "module 1: only 1 of 128 pixels can be used in G0"));
 	memset(mask[1], 0, sizeof(mask[1]));
 
 	/* all pedestals 0; G1's file as G0's */
@@ -476,7 +483,7 @@ test_implausible(void **state)
 	loads();
 	assert_int_equal(c.warnings, 3);
 	assert_int_equal(c.module[0].live, 0);
-	assert_non_null(strstr(c.warning,
+	assert_non_null(strstr(calibration_warning(&c),
 		"module 0: the median pedestal of G0 is 0 ADU, expected 500 to 9000: is "
 		"pedestal_g0"));
 	assert_true(c.module[1].pedestal_median[0] > 14000);
@@ -488,7 +495,7 @@ test_implausible(void **state)
 	put_all();
 	loads();
 	assert_int_equal(c.warnings, 1);
-	assert_non_null(strstr(c.warning, "module 0: the median gain of G0 is "));
+	assert_non_null(strstr(calibration_warning(&c), "module 0: the median gain of G0 is "));
 	files.energy = 1;
 	loads();
 	assert_int_equal(c.warnings, 0);

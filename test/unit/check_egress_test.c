@@ -202,6 +202,11 @@ test_spill(void **state)
 	snprintf(path, sizeof(path), "%s/a/b", root);
 	check_spill(&check, &s);
 	want(CHECK_FAIL, "/a/b: No such file", "mkdir -p");
+	/* a check makes it as a run does, and removes it */
+	put("/file", "");
+	snprintf(path, sizeof(path), "%s/file", root);
+	check_spill(&check, &s);
+	want(CHECK_FAIL, "/file: it is a link, or no folder", "mkdir -p");
 }
 
 /* Files are the stores'. */
@@ -209,11 +214,12 @@ static void
 test_storage(void **state)
 {
 	struct settings s = make_egress();
+	const struct check_maps none = {0};
 
 	s.directory = root;
 	s.run = "run";
 	put("/run_frames.arrow", "");
-	check_directory(&check, &s);
+	check_directory(&check, &s, &none);
 	want(CHECK_OK, root, "");
 	check_space(&check, &s);
 	want(CHECK_NA, "go to stores", "");

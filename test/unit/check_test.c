@@ -357,29 +357,63 @@ test_udp_ports(void **state)
 	want(CHECK_FAIL, "4780 ... 4795 include 4791", "udp_port");
 }
 
+/* As a run makes them, and nothing is left of it. */
 static void
 test_storage(void **state)
 {
 	char out[PATH_MAX + 8], file[PATH_MAX + 32];
 	struct settings s = make_settings();
+	struct check_maps maps;
 
+	s.sample = "";
+	s.store_calibration = true;
+	s.frames_interval = 1024;
+	s.images_interval = 64;
+	s.calibration.energy = 12.4;
+	s.calibration.nominal_gain[0] = 41;
+	check_calibration(&check, &s, &maps);
+	assert_true(maps.loaded);
 	snprintf(out, sizeof(out), "%s/out", root);
 	s.directory = out;
 	s.run = "run";
-	check_directory(&check, &s);
+	check_directory(&check, &s, &maps);
 	want(CHECK_OK, "to be made", "");
+	assert_int_equal(access(out, F_OK), -1);
 	put("/out/other_frames.arrow", "");
-	check_directory(&check, &s);
+	check_directory(&check, &s, &maps);
 	want(CHECK_OK, out, "");
 	check_space(&check, &s);
 	assert_non_null(strstr(check.rows[check.nb_rows - 1].value, "full images of 4.0 MiB"));
 	check_direct_io(&check, &s);
 	assert_int_not_equal(check.rows[check.nb_rows - 1].verdict, CHECK_FAIL);
 	put("/out/run_images.arrow", "");
-	check_directory(&check, &s);
-	want(CHECK_FAIL, "run_images.arrow exists", "[run] name");
+	check_directory(&check, &s, &maps);
+	want(CHECK_FAIL, "run_images.arrow is already there", "[run] name");
+	/* a service's runs get their names later */
+	s.service = true;
+	check_directory(&check, &s, &maps);
+	want(CHECK_OK, out, "");
+	s.service = false;
+	/* rolled files, and those of a run that goes on */
+	s.run = "rolled";
+	put("/out/rolled_000001_frames.arrow", "");
+	check_directory(&check, &s, &maps);
+	want(CHECK_FAIL, "rolled_000001_frames.arrow is already there", "[run] name");
+	s.run = "third";
+	put("/out/third_images.arrow.part", "");
+	check_directory(&check, &s, &maps);
+	want(CHECK_FAIL, "third_images.arrow.part", "--recover");
+	s.run = "fourth";
+	put("/out/fourth_calibration.bin", "x");
+	check_directory(&check, &s, &maps);
+	want(CHECK_FAIL, "fourth_calibration.bin is of another calibration", "[run] name");
+	s.egress.device = "roce:port=0";
+	check_directory(&check, &s, &maps);
+	want(CHECK_FAIL, "fourth_calibration.bin is of another calibration", "[run] name");
+	s.egress.device = NULL;
+	s.run = "run";
 	snprintf(out, sizeof(out), "%s/a/b/c", root);
-	check_directory(&check, &s);
+	check_directory(&check, &s, &maps);
 	want(CHECK_FAIL, "No such file", "mkdir -p");
 	check_space(&check, &s);
 	want(CHECK_NA, "no directory", "");
@@ -388,8 +422,14 @@ test_storage(void **state)
 	put("/file", "");
 	snprintf(file, sizeof(file), "%s/file", root);
 	s.directory = file;
-	check_directory(&check, &s);
+	check_directory(&check, &s, &maps);
 	want(CHECK_FAIL, "Not a directory", "");
+	/* there, and nowhere */
+	snprintf(file, sizeof(file), "%s/link", root);
+	assert_int_equal(symlink("nowhere", file), 0);
+	check_directory(&check, &s, &maps);
+	want(CHECK_FAIL, "No such file", "mkdir -p");
+	check_free_maps(&maps);
 }
 
 static void
@@ -408,30 +448,47 @@ put_pedestals(const char *name, const struct settings *s, float value)
 }
 
 static void
+look_at_calibration(const struct settings *s)
+{
+	struct check_maps maps;
+
+	check_calibration(&check, s, &maps);
+	check_free_maps(&maps);
+}
+
+static void
 test_calibration(void **state)
 {
 	struct settings s = make_settings();
 	char path[PATH_MAX + 32];
+	uint32_t rows;
 
 	s.calibration.energy = 12.4;
 	s.calibration.nominal_gain[0] = 41;
-	check_calibration(&check, &s);
+	look_at_calibration(&s);
 	want(CHECK_WARN, "no G0 pedestal", "pedestal_g0_m%d.bin");
 	snprintf(path, sizeof(path), "%s/p_m%%d.bin", root);
 	s.calibration.pedestal[0] = path;
 	put_pedestals("/p_m0.bin", &s, 3000);
-	check_calibration(&check, &s);
-	want(CHECK_FAIL, "p_m1.bin", "[calibration]");
+	look_at_calibration(&s);
+	want(CHECK_FAIL, "p_m1.bin: No such file", "[calibration]");
 	/* what a run refuses or warns of */
 	put("/p_m1.bin", "");
-	check_calibration(&check, &s);
+	look_at_calibration(&s);
 	want(CHECK_FAIL, "p_m1.bin has 0 bytes", "this detector");
 	put_pedestals("/p_m1.bin", &s, 14000);
-	check_calibration(&check, &s);
+	look_at_calibration(&s);
 	want(CHECK_WARN, "module 1: the median pedestal of G0 is 14000", "[calibration]");
+	assert_string_equal(check.rows[check.nb_rows - 1].item, "calibration, module 1");
+	put_pedestals("/p_m0.bin", &s, 14000);
+	rows = check.nb_rows;
+	look_at_calibration(&s);
+	assert_int_equal(check.nb_rows, rows + 3);
+	assert_string_equal(check.rows[rows + 1].item, "calibration, module 0");
+	put_pedestals("/p_m0.bin", &s, 3000);
 	put_pedestals("/p_m1.bin", &s, 3000);
-	check_calibration(&check, &s);
-	want(CHECK_OK, "1 kinds of files, 0 pixels masked", "");
+	look_at_calibration(&s);
+	want(CHECK_OK, "0 of 1048576 pixels masked, 0 warnings", "");
 }
 
 int

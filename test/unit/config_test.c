@@ -178,6 +178,13 @@ numbers_are_whole(void **state)
 	assert_int_equal(config_list(c, "a", "more", "none", list, 8, 9), 0);
 	assert_non_null(strstr(config_mistake(c), "[a] more = "));
 	assert_int_equal(config_list(c, "a", "all", "none", list, 8, 9), 8);
+	/* not all of them, nor none */
+	assert_int_equal(config_set(c, "--set", "a.empty="), 0);
+	assert_int_equal(config_list(c, "a", "empty", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] empty = : must be 'none' or at most 8"));
+	assert_int_equal(config_set(c, "--set", "a.comma=1,"), 0);
+	assert_int_equal(config_list(c, "a", "comma", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] comma = 1,: must be"));
 	config_close(c);
 }
 
@@ -241,6 +248,7 @@ a_copy_is_its_own(void **state)
 static void
 mistakes_have_a_place(void **state)
 {
+	char assignment[INI_VALUE_LEN + 16];
 	struct config_source source = {.set = {"a.set=x"}, .nb_sets = 1};
 	struct config *c = open_text(
 		"; first\n[a]\nset = 1\n\n  line = y ; note\n[b]\n[a]\nmore = z", &source);
@@ -270,6 +278,16 @@ mistakes_have_a_place(void **state)
 	assert_string_equal(config_mistake(c), "[a] key = (unset): is needed");
 	assert_int_equal(config_set(c, "--set", "a=b"), -EINVAL);
 	assert_string_equal(config_mistake(c), "--set: 'a=b': is not section.key=value");
+	/* what is too long is one, and says its limit */
+	snprintf(assignment, sizeof(assignment), "%0*d.key=1", INI_NAME_LEN, 0);
+	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "name has at most 63 bytes"));
+	snprintf(assignment, sizeof(assignment), "a.%0*d=1", INI_NAME_LEN, 0);
+	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "name has at most 63 bytes"));
+	snprintf(assignment, sizeof(assignment), "a.key=%0*d", INI_VALUE_LEN, 0);
+	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "a value has at most 2047 bytes"));
 	config_close(c);
 }
 

@@ -191,6 +191,24 @@ producer_is_fixed_with_stores(void **state)
 	assert_int_equal(ret, 0);
 }
 
+/* What went wrong with a command is no answer to the next one. */
+static void
+a_message_goes_with_the_next_command(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_set_veto(&r, "veto.bragg_min=3", 0, NULL), -EALREADY);
+	run_get_status(&r, &status);
+	assert_string_equal(status.message, "there is no run whose thresholds could change");
+	assert_int_equal(run_configure(&r, "run.name=x"), 0);
+	run_get_status(&r, &status);
+	assert_string_equal(status.message, "");
+	assert_int_equal(run_configure(&r, "run.name=x y"), -EINVAL);
+	assert_int_equal(run_stop(&r), 0);
+	run_get_status(&r, &status);
+	assert_string_equal(status.message, "");
+}
+
 /* The file is edited for the next run while one is running: that one keeps what it began with. */
 static void
 edited_file_is_for_the_next_run(void **state)
@@ -337,6 +355,7 @@ main(int argc, char **argv)
 		TEST(watchdog_has_a_minimum),
 		TEST(agreement_is_possible),
 		TEST(producer_is_fixed_with_stores),
+		TEST(a_message_goes_with_the_next_command),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),
 		TEST(order_times_out),
