@@ -38,7 +38,18 @@ enter(struct run *r, enum run_state state)
 	r->state = state;
 }
 
-/** Note what went wrong. @return `error` */
+/** Note what went wrong and is in the log already. @return `error` */
+static int __rte_format_printf(3, 4) note(struct run *r, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(r->message, sizeof(r->message), format, args);
+	va_end(args);
+	return error;
+}
+
+/** Note what went wrong, and log it. @return `error` */
 static int __rte_format_printf(3, 4) complain(struct run *r, int error, const char *format, ...)
 {
 	va_list args;
@@ -129,7 +140,7 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 			ret = complain(
 				r, -EINVAL, "'%.100s': only %s* changes during a run", a, only);
 		else if (config_set(c, "telemetry", a) != 0)
-			ret = complain(r, -EINVAL, "%s", config_mistake(c));
+			ret = note(r, -EINVAL, "%s", config_mistake(c));
 	}
 	free(list);
 	return ret;
@@ -170,7 +181,7 @@ static int
 read_settings(struct run *r, struct config *c, struct settings *settings)
 {
 	if (settings_read(settings, c) != 0)
-		return complain(r, -EINVAL, "%s", config_mistake(c));
+		return note(r, -EINVAL, "%s", config_mistake(c));
 	return check_fits(r, settings);
 }
 
@@ -212,6 +223,18 @@ note_recovery(void *arg, const struct arrow_recovery *report)
 		"run: %s\n", report->message);
 }
 
+/** As it is called when it is complete. */
+static void
+name_first(struct run *r, enum arrow_table table)
+{
+	char *path = r->first_paths[table], *part;
+
+	rte_strscpy(path, file_writer_path(r->writer, table), PATH_MAX);
+	part = strrchr(path, '.');
+	if (part != NULL && strcmp(part, ".part") == 0)
+		*part = '\0';
+}
+
 static int
 arm(struct run *r)
 {
@@ -225,11 +248,10 @@ arm(struct run *r)
 	if (r->state != RUN_CONFIGURED)
 		return complain(r, -EBUSY, "a run is %s already", run_state_names[r->state]);
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
+	if (ret != 0 && r->pipeline->calibration.why[0] != '\0')
+		return note(r, ret, "%s", r->pipeline->calibration.why);
 	if (ret != 0)
-		return complain(r, ret, "%s",
-			r->pipeline->calibration.why[0] != '\0'
-				? r->pipeline->calibration.why
-				: "the calibration cannot be loaded");
+		return complain(r, ret, "the calibration cannot be loaded: %s", strerror(-ret));
 	/* a receiver that died before may have left files behind */
 	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
@@ -238,6 +260,8 @@ arm(struct run *r)
 		r->writer = NULL;
 		return complain(r, ret, "%s", message);
 	}
+	for (int i = 0; i < ARROW_TABLES; i++)
+		name_first(r, i);
 	/* it may end before it begins: nothing of the run before is this one's */
 	r->began = false;
 	r->nb_vetoes = 0;
@@ -276,12 +300,16 @@ start(struct run *r)
 	}
 	r->activity = 0;
 	r->active_at = rte_rdtsc();
+	r->polled = false;
+	r->timed_out = false;
+	r->aborted = false;
 	command.run = r->settings.frames;
 	command.packets_min = r->settings.packets_min;
 	command.dark = r->settings.dark;
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;
 	ledger_read(&r->before, r->pipeline, NULL);
+	run_watch_begin(r);
 	ret = give_order(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
@@ -303,6 +331,36 @@ read_writer(struct run *r, struct run_writer *writer)
 		file_writer_status(r->writer, t, &writer->status[t]);
 }
 
+/**
+ * Nothing of what came could be used, or nothing came and the run has waited for it: say what is
+ * known of that. One that somebody ends before its detector sends is as good as another.
+ * @return whether it is so
+ */
+static bool
+received_nothing(struct run *r, const struct ledger *l)
+{
+	if (!r->began || r->aborted || l->packets[RX_PLACED] > 0)
+		return false;
+	if (r->watch.finding[0] != '\0') {
+		note(r, 0, "%s", r->watch.finding);
+		LOG(ERR, "run %s: nothing that came could be used, see above\n", r->settings.run);
+		return true;
+	}
+	if (!r->timed_out)
+		return false;
+	if (l->packets[RX_PACKETS] == 0)
+		complain(r, 0,
+			"run %s: no packet came within [run] idle_timeout_ms = %u; check that the "
+			"detector sends to this port",
+			r->settings.run, r->settings.idle_timeout_ms);
+	else
+		complain(r, 0,
+			"run %s: no packet that can be used came within [run] idle_timeout_ms = "
+			"%u, but %" PRIu64 " others; see [packets] in the ledger",
+			r->settings.run, r->settings.idle_timeout_ms, l->packets[RX_PACKETS]);
+	return true;
+}
+
 /** The files are closed; what is known of the run stays. */
 static void
 finish(struct run *r)
@@ -312,6 +370,9 @@ finish(struct run *r)
 	bool failed = false, drained;
 	int ret;
 
+	if (r->began)
+		run_watch_look(r, true);
+	rte_strscpy(last->warning, r->began ? r->watch.finding : "", sizeof(last->warning));
 	drained = file_writer_stop(r->writer, true) == 0;
 	failed = !drained;
 	preview_end(r->pipeline->preview);
@@ -349,6 +410,7 @@ finish(struct run *r)
 		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
 		failed = true;
 	}
+	failed |= received_nothing(r, &last->ledger);
 	if (!ledger_balanced(&last->ledger)) {
 		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
 			r->settings.run);
@@ -390,6 +452,7 @@ stop(struct run *r, bool aborting)
 	ret = give_order(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not stop: %s", strerror(-ret));
+	r->aborted |= aborting;
 	enter(r, RUN_STOPPING);
 	return 0;
 }
@@ -461,6 +524,16 @@ detector_packets(const uint64_t counters[])
 	return packets;
 }
 
+/** Has each RX role looked for packets yet? Before that, silence is none of the detector's. */
+static bool
+roles_poll(const struct run *r)
+{
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		if (__atomic_load_n(&r->pipeline->rx[i]->lane->polls, __ATOMIC_RELAXED) == 0)
+			return false;
+	return true;
+}
+
 /** Packets and frames move, or the line is idle; remembers when. */
 static void
 watch_activity(struct run *r)
@@ -468,6 +541,11 @@ watch_activity(struct run *r)
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	uint64_t activity = b->closed - r->before.frames;
 	const uint64_t now = rte_rdtsc();
+
+	if (!r->polled) {
+		r->polled = roles_poll(r);
+		r->active_at = now;
+	}
 
 	for (uint32_t v = 0; v < FRAME_VERDICTS; v++)
 		activity += b->verdicts[v];
@@ -491,7 +569,7 @@ is_over(const struct run *r)
 
 	if (builder_has_ended(r->pipeline->builder))
 		return true;
-	if (patience == 0 || r->activity == 0)
+	if (patience == 0 || !r->polled)
 		return false;
 	/* a packet that waits for a stalled stream is not idleness */
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
@@ -518,14 +596,25 @@ run_tick(struct run *r)
 	pthread_mutex_lock(&r->lock);
 	if (r->state == RUN_RUNNING) {
 		watch_activity(r);
-		if (is_over(r))
+		run_watch_look(r, false);
+		if (is_over(r)) {
+			r->timed_out = !builder_has_ended(r->pipeline->builder);
 			stop(r, false);
+		}
 	}
 	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) && rte_rdtsc() >= r->keep_at)
 		run_ledger_keep(r, true);
 	if (r->state == RUN_STOPPING && builder_is_idle(r->pipeline->builder))
 		finish(r);
 	pthread_mutex_unlock(&r->lock);
+}
+
+/** A client asks for something: what went wrong before is no longer news. */
+static void
+begin_command(struct run *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
 }
 
 static int
@@ -562,7 +651,7 @@ run_configure(struct run *r, const char *assignments)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = check_open(r);
 	if (ret == 0)
 		ret = configure(r, assignments);
@@ -575,7 +664,7 @@ run_arm(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = check_open(r);
 	if (ret == 0)
 		ret = arm(r);
@@ -588,7 +677,7 @@ run_start(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = check_open(r);
 	if (ret == 0)
 		ret = start(r);
@@ -601,7 +690,7 @@ run_stop(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = stop(r, false);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -612,7 +701,7 @@ run_abort(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = stop(r, true);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -623,7 +712,7 @@ run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = set_veto(r, assignments, from_frame, effective);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -659,6 +748,7 @@ run_get_status(struct run *r, struct run_status *status)
 		status->first_frame = b->first_frame;
 		status->last_frame = b->last_frame;
 		status->veto_version = r->veto_version;
+		rte_strscpy(status->warning, r->watch.finding, sizeof(status->warning));
 		status->failed = false;
 		status->seconds = r->first_activity == 0
 			? 0

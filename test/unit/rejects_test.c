@@ -79,7 +79,8 @@ each_kind(void **state)
 	s = packet(RX_TRUNCATED);
 	s.data[38] = 0x10;
 	says(&s, 1, &v,
-		"have another length (10.1.0.2:0 to 10.0.0.1:50001, UDP length 4152), expected 8248");
+		"have another length (10.1.0.2:0 to 10.0.0.1:50001, UDP length 4152), "
+		"expected 8248");
 	s = packet(RX_TRUNCATED);
 	s.length = 1500;
 	says(&s, 1, &v, "1500 bytes are there; capture with a larger snapshot length");

@@ -297,7 +297,7 @@ bad_packets_by_cause(void **state)
 	finish();
 }
 
-/* The first packets of no use since somebody has looked, then fewer and fewer; and their numbers. */
+/* The first packets of no use since somebody has looked, then fewer of them; and their numbers. */
 static void
 samples_of_bad_packets(void **state)
 {
