@@ -175,16 +175,17 @@ look_at_stream(struct run *r, const struct builder_stats *stats, uint32_t s)
 	struct run_watch *w = &r->watch;
 	const struct builder_stream *of = &stats->stream[s];
 	const bool silent = run_watch_is_silent(of), news = of->silences != w->silences[s];
+	const bool never = of->frames == 0 && stats->complete == 0;
 	char name[64];
 
 	if (silent == w->silent[s] && !news)
 		return;
 	run_watch_stream(&r->process->detector, r->process->udp_port, s, name, sizeof(name));
-	if (silent && of->silent_from == stats->first_frame)
+	if (silent && never)
 		LOG(WARNING,
 			"%s has sent nothing since the run began at frame %" PRIu64
-			": check the module and its cable, or set [detector] absent\n",
-			name, of->silent_from);
+			": check the module and its cable, or set [detector] modules or absent\n",
+			name, stats->first_frame);
 	else if (silent)
 		LOG(WARNING,
 			"%s is silent since frame %" PRIu64 ": check the module and its cable\n",
