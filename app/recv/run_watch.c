@@ -20,6 +20,9 @@ RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
 #define REJECTED_MIN   64
 #define REJECTED_SHARE 16
 
+/** Lines on one stream, after which it has one a minute: it may come and go all day. */
+#define STREAM_LINES 10
+
 /** Frames from which a part of a module that never comes is told of. */
 #define PATTERN_FRAMES 8
 
@@ -170,17 +173,22 @@ look_at_pattern(struct run *r, const struct builder_stats *stats, bool now)
 }
 
 static void
-look_at_stream(struct run *r, const struct builder_stats *stats, uint32_t s)
+look_at_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool now)
 {
 	struct run_watch *w = &r->watch;
 	const struct builder_stream *of = &stats->stream[s];
 	const bool silent = run_watch_is_silent(of), news = of->silences != w->silences[s];
 	const bool never = of->frames == 0 && stats->complete == 0;
-	char name[64];
+	char name[64], times[48] = "";
 
 	if (silent == w->silent[s] && !news)
 		return;
+	if (w->lines[s] >= STREAM_LINES && !now &&
+		rte_rdtsc() - w->line_at[s] < 60 * rte_get_tsc_hz())
+		return;
 	run_watch_stream(&r->process->detector, r->process->udp_port, s, name, sizeof(name));
+	if (of->silences > 1)
+		snprintf(times, sizeof(times), " (%" PRIu64 " times in this run)", of->silences);
 	if (silent && never)
 		LOG(WARNING,
 			"%s has sent nothing since the run began at frame %" PRIu64
@@ -188,13 +196,15 @@ look_at_stream(struct run *r, const struct builder_stats *stats, uint32_t s)
 			name, stats->first_frame);
 	else if (silent)
 		LOG(WARNING,
-			"%s is silent since frame %" PRIu64 ": check the module and its cable\n",
-			name, of->silent_from);
+			"%s is silent since frame %" PRIu64 "%s: check the module and its cable\n",
+			name, of->silent_from, times);
 	else
 		LOG(NOTICE,
 			"%s sends again since frame %" PRIu64 ", it was silent from frame %" PRIu64
-			" on\n",
-			name, of->silent_to, of->silent_from);
+			" on%s\n",
+			name, of->silent_to, of->silent_from, times);
+	w->line_at[s] = rte_rdtsc();
+	w->lines[s]++;
 	w->silences[s] = of->silences;
 	w->silent[s] = silent;
 }
@@ -216,5 +226,5 @@ run_watch_look(struct run *r, bool now)
 	if (w->finding[0] == '\0')
 		look_at_pattern(r, &stats, now);
 	for (uint32_t s = 0; s < r->process->detector.streams; s++)
-		look_at_stream(r, &stats, s);
+		look_at_stream(r, &stats, s, now);
 }

@@ -20,7 +20,9 @@ struct run_watch {
 	uint64_t rejected;    /**< packets that could not be used before the run */
 	uint64_t rejected_at; /**< TSC since when some cannot; 0: all can */
 	struct rejects rejects;
-	char finding[512]; /**< what was told of them; "" = nothing */
+	char finding[512];			/**< what was told of them; "" = nothing */
+	uint64_t lines[DETECTOR_STREAMS_MAX];	/**< on each stream, */
+	uint64_t line_at[DETECTOR_STREAMS_MAX]; /**< and TSC of the last one */
 	uint64_t silences[DETECTOR_STREAMS_MAX];
 	bool silent[DETECTOR_STREAMS_MAX]; /**< as the log was told */
 };
