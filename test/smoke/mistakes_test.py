@@ -328,7 +328,7 @@ def a_detector_that_is_set_up_otherwise(where):
         capture(where, *options, frames=12)
         # all of them are closed at the end, some long before
         line = line.replace('none of 12 frames', '')
-        out = says(command(where, f'run.name=n{number}', *settings), 0, line)
+        out = says(command(where, f'run.name=n{number}', 'frames.stall_ms=100', *settings), 0, line)
         want(out.count(line) == 2 and '\nwarning\n' in out, 'once in the log and the summary:', out)
 
 
