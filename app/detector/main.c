@@ -53,6 +53,7 @@ main(int argc, char **argv)
 	/* no SA_RESTART: a write into a full pipe is given up */
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	eal_hangup_ends(&action);
 	/* a closed pipe is an error of the write, reported as every other */
 	signal(SIGPIPE, SIG_IGN);
 

@@ -190,6 +190,56 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	return first->rx_tsc;
 }
 
+/** @return whether a stream is absent from this frame */
+static bool
+note_stream(struct builder *b, const struct frame_closed *closed, uint32_t s)
+{
+	const struct frame_table *ft = b->config.table;
+	const uint32_t expected = detector_stream_expected(&ft->detector, s);
+	const struct frame_stream *st = frame_table_stream(ft, closed->slot, s);
+	struct builder_stream *of = &b->stats.stream[s];
+	const uint32_t present =
+		closed->missing == 0 ? expected : frame_table_stream_packets(ft, closed->slot, s);
+
+	if (expected == 0)
+		return false;
+	counter_add(&of->missing, expected - present);
+	if (present == 0) {
+		if (of->absent == 0)
+			counter_set(&of->absent_from, closed->frame);
+		if (of->absent + 1 == BUILDER_SILENT_FRAMES) {
+			counter_set(&of->silent_from, of->absent_from);
+			counter_set(&of->silent_to, 0);
+			counter_add(&of->silences, 1);
+		}
+		counter_add(&of->absent, 1);
+		return true;
+	}
+	if (of->absent >= BUILDER_SILENT_FRAMES)
+		counter_set(&of->silent_to, closed->frame);
+	counter_set(&of->absent, 0);
+	if (closed->missing > 0) {
+		counter_add(&of->frames, 1);
+		counter_set(&of->seen[0], of->seen[0] | st->seen[0]);
+		counter_set(&of->seen[1], of->seen[1] | st->seen[1]);
+	}
+	return false;
+}
+
+/** Who has sent what of a frame. Of complete ones there is nothing to note. */
+static void
+note_streams(struct builder *b, const struct frame_closed *closed)
+{
+	bool any = false;
+
+	counter_add(&b->stats.complete, closed->missing == 0);
+	if (likely(closed->missing == 0 && !b->any_absent))
+		return;
+	for (uint32_t s = 0; s < b->config.table->detector.streams; s++)
+		any |= note_stream(b, closed, s);
+	b->any_absent = any;
+}
+
 /** A frame has left the table: give it a record and a place in the queue. */
 static void
 queue_closed(struct builder *b, const struct frame_closed *closed)
@@ -223,6 +273,7 @@ queue_closed(struct builder *b, const struct frame_closed *closed)
 		return;
 	}
 	place->first_tsc = describe(b, closed, r);
+	note_streams(b, closed);
 	counter_add(&b->stats.missing_packets, closed->missing);
 	for (uint32_t m = 0; m < d->modules; m++) {
 		counter_add(&b->stats.module_frames[m], r->missing[m] < b->module_expected[m]);

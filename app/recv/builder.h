@@ -29,7 +29,22 @@
 /** Buckets of a latency histogram: bucket i counts times below 2^i us, the last all others. */
 #define BUILDER_LATENCY_BUCKETS 24
 
-/** Counters; written by the builder, read by anybody. Never reset. */
+/** A stream is silent when so many frames in a row have no packet of it. */
+#define BUILDER_SILENT_FRAMES 8
+
+/** What a stream has sent since the run began, of frames that any stream has sent a packet of. */
+struct builder_stream {
+	uint64_t missing;     /**< its packets that are missing */
+	uint64_t frames;      /**< incomplete frames with a packet of it */
+	uint64_t absent;      /**< frames without one, in a row up to the last frame, */
+	uint64_t absent_from; /**< ... and the first of these */
+	uint64_t silences;    /**< times that it became silent */
+	uint64_t silent_from; /**< first frame of the last silence, */
+	uint64_t silent_to;   /**< ... and the first one after it; 0: it is silent */
+	uint64_t seen[2];     /**< bits of its packets that have come in incomplete frames */
+};
+
+/** Counters; written by the builder, read by anybody. Never reset, but for `complete`, `stream`. */
 struct builder_stats {
 	uint64_t verdicts[FRAME_VERDICTS]; /**< frames retired, by their one fate */
 	uint64_t closed;		   /**< frames that left the frame table */
@@ -53,6 +68,8 @@ struct builder_stats {
 	uint32_t update_pixels;			    /**< that the last one moved */
 	uint32_t pedestal_version;		    /**< that the last one made */
 	int64_t update_drift_q8; /**< sum of what the last one moved, 1/256 ADU */
+	uint64_t complete;	 /**< frames of the run with all their packets */
+	struct builder_stream stream[DETECTOR_STREAMS_MAX];
 	/** From the frame's first packet to its verdict. */
 	uint64_t latency_verdict[BUILDER_LATENCY_BUCKETS];
 	/** From closing the frame, which is when its last packet is in, to its verdict. */

@@ -75,6 +75,7 @@ struct builder {
 	bool running; /**< there is a run */
 	bool ending;  /**< ... and the frame table closes what is open */
 	bool aborting;
+	bool any_absent;      /**< the last frame had no packet of some stream */
 	uint32_t packets_min; /**< frames with less are dropped */
 	uint64_t run_closed;  /**< stats.closed when the run began */
 	bool ended;	      /**< read by others */

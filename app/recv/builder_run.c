@@ -52,6 +52,17 @@ change_veto(struct builder *b, const struct builder_command *c)
 	return 0;
 }
 
+static void
+forget_streams(struct builder *b)
+{
+	uint64_t *words = (uint64_t *)b->stats.stream;
+
+	for (uint32_t i = 0; i < sizeof(b->stats.stream) / (sizeof(uint64_t)); i++)
+		counter_set(&words[i], 0);
+	counter_set(&b->stats.complete, 0);
+	b->any_absent = false;
+}
+
 static int
 begin_run(struct builder *b, const struct builder_command *c)
 {
@@ -67,6 +78,7 @@ begin_run(struct builder *b, const struct builder_command *c)
 	b->packets_min = c->packets_min;
 	builder_epoch_begin(b, &c->dark);
 	b->run_closed = b->stats.closed;
+	forget_streams(b);
 	counter_set(&b->stats.first_frame, 0);
 	counter_set(&b->stats.last_frame, 0);
 	b->running = true;

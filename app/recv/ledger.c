@@ -329,7 +329,7 @@ ledger_held_is_stored(uint64_t c[LEDGER_COLUMNS])
 }
 
 static void
-line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
+total(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 {
 	fprintf(out, "  %-18s %12" PRIu64, name, n);
 	if (of != 0)
@@ -337,6 +337,14 @@ line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
 	else
 		fprintf(out, "  %8s", "");
 	fprintf(out, "  %s\n", what);
+}
+
+/* The same, of what there should be none of, or need not be any. */
+static void
+line(FILE *out, const char *name, uint64_t n, uint64_t of, const char *what)
+{
+	if (n != 0)
+		total(out, name, n, of, what);
 }
 
 static const char *const port_hints[PORT_DROPS] = {
@@ -349,51 +357,43 @@ void
 ledger_print(const struct ledger *l, FILE *out)
 {
 	fprintf(out, "frames\n");
-	line(out, "stored", l->stored, l->frames, "kept and in the files");
-	if (l->held != 0)
-		line(out, "held", l->held, l->frames, "kept, for stores that do not take them now");
-	if (l->spilled != 0)
-		line(out, "spilled", l->spilled, l->frames, "kept, in local files: to be imported");
+	total(out, "stored", l->stored, l->frames, "kept and in the files");
+	line(out, "held", l->held, l->frames, "kept, for stores that do not take them now");
+	line(out, "spilled", l->spilled, l->frames, "kept, in local files: to be imported");
 	line(out, "vetoed", l->vetoed, l->frames, "rejected");
 	line(out, "incomplete", l->incomplete, l->frames, "dropped, packets missing");
 	line(out, "lost", l->lost, l->frames, "no packet arrived");
 	line(out, "refused", l->refused, l->frames, "no room");
-	if (l->aborted != 0)
-		line(out, "aborted", l->aborted, l->frames, "thrown away with the run");
-	if (l->lost_at_restart + l->lost_while_down != 0) {
-		line(out, "lost at restart", l->lost_at_restart, l->frames,
-			"in a receiver that died");
-		line(out, "lost while down", l->lost_while_down, l->frames, "until it was back");
-	}
+	line(out, "aborted", l->aborted, l->frames, "thrown away with the run");
+	line(out, "lost at restart", l->lost_at_restart, l->frames, "in a receiver that died");
+	line(out, "lost while down", l->lost_while_down, l->frames, "until it was back");
 	line(out, "unwritten", l->unwritten, l->frames,
 		l->unretained != 0 ? "kept, but nothing took them"
 				   : "kept, but the file system failed");
 	line(out, "in flight", l->in_flight, l->frames, "");
-	line(out, "= sum", l->frames, 0,
+	total(out, "= sum", l->frames, 0,
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
-	fprintf(out, "of these\n");
+	if (l->hits + l->audited + l->dry_run + l->incomplete_kept + l->unwritten_rows != 0)
+		fprintf(out, "of these\n");
 	line(out, "hits", l->hits, l->frames, "by Bragg count");
 	line(out, "audited", l->audited, l->frames, "rejected, kept by the prescale");
 	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because the veto only marks");
 	line(out, "incomplete, kept", l->incomplete_kept, l->frames, "missing pixels masked");
-	if (l->unretained != 0)
-		line(out, "unretained", l->unretained, l->frames,
-			"unwritten, as the retention ring was full");
-	if (l->unwritten_rows != 0)
-		line(out, "rows not written", l->unwritten_rows, l->frames,
-			"of `frames`: the file system failed");
+	line(out, "unretained", l->unretained, l->frames,
+		"unwritten, as the retention ring was full");
+	line(out, "rows not written", l->unwritten_rows, l->frames,
+		"of `frames`: the file system failed");
 	fprintf(out, "packets\n");
-	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
-		if (c == RX_PLACED || l->packets[c] != 0)
-			line(out, rx_counter_names[c], l->packets[c], l->packets[RX_PACKETS], "");
-	line(out, "= received", l->packets[RX_PACKETS], 0,
+	total(out, rx_counter_names[RX_PLACED], l->packets[RX_PLACED], l->packets[RX_PACKETS], "");
+	for (uint32_t c = RX_PLACED + 1; c < RX_COUNTERS; c++)
+		line(out, rx_counter_names[c], l->packets[c], l->packets[RX_PACKETS], "");
+	total(out, "= received", l->packets[RX_PACKETS], 0,
 		!l->placed_balance	     ? "NOT BALANCED"
 			: l->packets_balance ? "every packet accounted for"
 					     : "some on their way");
 	line(out, "missing", l->missing_packets, 0, "of frames that arrived in part");
 	for (uint32_t c = 0; c < PORT_DROPS; c++)
-		if (l->ports[c] != 0)
-			line(out, port_drop_names[c], l->ports[c], 0, port_hints[c]);
+		line(out, port_drop_names[c], l->ports[c], 0, port_hints[c]);
 }
 
 static void

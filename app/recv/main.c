@@ -20,6 +20,7 @@
 #include "eal_start.h"
 #include "ledger.h"
 #include "pipeline.h"
+#include "report.h"
 #include "run.h"
 #include "telemetry.h"
 
@@ -29,13 +30,16 @@ RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
 #define EXIT_CONFIG 2 /* as for a wrong command line */
 
-#define PROGRESS_SECONDS 2
+/** Seconds from one line of progress to the next, where a person looks on, and in a log. */
+#define PROGRESS_TERMINAL 2
+#define PROGRESS_LOG	  60
+#define PROGRESS_MAX	  86400
 
 struct arguments {
 	struct config_source settings;
 	bool dump_config;
 	bool check;
-	bool quiet;
+	double progress; /**< s; 0: none */
 };
 
 /** The thread that carries runs on while lcores poll. */
@@ -43,8 +47,7 @@ struct service {
 	struct run run;
 	struct pipeline *pipeline;
 	const struct settings *settings;
-	uint64_t next_progress;
-	bool quiet;
+	struct report report;
 	int failed; /**< the run was given up: negative errno */
 };
 
@@ -64,7 +67,7 @@ usage(FILE *out)
 		"Usage: braggline-recv [EAL options] -- --config FILE [options]\n"
 		"\n"
 		"Receives a pixel detector, corrects and vetoes every frame, writes the kept ones\n"
-		"to Arrow files. Runs until the configured end of the run or SIGTERM; with\n"
+		"to Arrow files. Runs until the configured end of the run or a signal; with\n"
 		"[run] control = telemetry it stays, and runs come and go by /braggline/run/...\n"
 		"\n"
 		"  -c, --config FILE            settings; conf/ has examples, README.rst all keys\n"
@@ -72,7 +75,9 @@ usage(FILE *out)
 		"      --dump-config            print all settings in force and exit\n"
 		"      --check                  tell what is wrong with the host and exit\n"
 		"      --list-telemetry         print the commands of /braggline/... and exit\n"
-		"  -q, --quiet                  no progress on standard error\n"
+		"  -p, --progress SECONDS       a line of progress so often, 0: none; by default\n"
+		"                               2 on a terminal, else 60\n"
+		"  -q, --quiet                  --progress 0\n"
 		"  -h, --help                   this text\n"
 		"  -V, --version                print the version\n"
 		"\n"
@@ -82,6 +87,19 @@ usage(FILE *out)
 		"\n"
 		"Exit status: 0 all well; 1 something failed; 2 command line or settings are "
 		"wrong.\n");
+}
+
+static bool
+parse_seconds(const char *text, double *seconds)
+{
+	char *end;
+
+	*seconds = strtod(text, &end);
+	if (end != text && *end == '\0' && *seconds >= 0 && *seconds <= PROGRESS_MAX)
+		return true;
+	fprintf(stderr, "braggline-recv: --progress %s: must be seconds, 0 ... %u\n", text,
+		PROGRESS_MAX);
+	return false;
 }
 
 /** @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
@@ -94,6 +112,7 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		{"dump-config", no_argument, NULL, 'D'},
 		{"check", no_argument, NULL, 'C'},
 		{"list-telemetry", no_argument, NULL, 'T'},
+		{"progress", required_argument, NULL, 'p'},
 		{"quiet", no_argument, NULL, 'q'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
@@ -101,9 +120,10 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 	};
 	int option;
 
-	*a = (struct arguments){0};
+	*a = (struct arguments){
+		.progress = isatty(STDERR_FILENO) ? PROGRESS_TERMINAL : PROGRESS_LOG};
 	optind = 1;
-	while ((option = getopt_long(argc, argv, "c:s:qhV", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "c:s:p:qhV", options, NULL)) != -1) {
 		switch (option) {
 		case 'c':
 			a->settings.file = optarg;
@@ -121,8 +141,12 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		case 'T':
 			telemetry_document(stdout);
 			return 1;
+		case 'p':
+			if (!parse_seconds(optarg, &a->progress))
+				return -EINVAL;
+			break;
 		case 'q':
-			a->quiet = true;
+			a->progress = 0;
 			break;
 		case 'h':
 			usage(stdout);
@@ -144,24 +168,6 @@ parse_arguments(struct arguments *a, int argc, char **argv)
 		return -EINVAL;
 	}
 	return 0;
-}
-
-static void
-print_progress(struct service *s)
-{
-	const uint64_t now = rte_rdtsc();
-	struct run_status status;
-
-	if (s->quiet || now < s->next_progress)
-		return;
-	run_get_status(&s->run, &status);
-	if (s->next_progress != 0 && status.state == RUN_RUNNING && status.ledger.frames != 0)
-		fprintf(stderr,
-			"frame %" PRIu64 ": %" PRIu64 " frames, %" PRIu64 " hits, %" PRIu64
-			" packets, %.1f GB\n",
-			status.last_frame, status.ledger.frames, status.ledger.hits,
-			status.ledger.packets[RX_PACKETS], status.ledger.packets[RX_BYTES] / 1e9);
-	s->next_progress = now + PROGRESS_SECONDS * rte_get_tsc_hz();
 }
 
 static bool
@@ -197,7 +203,7 @@ serve(void *arg)
 		const int number = __atomic_load_n(&signalled, __ATOMIC_RELAXED);
 
 		run_tick(&s->run);
-		print_progress(s);
+		report_progress(&s->report, &s->run, stderr);
 		sources_log(s->pipeline->sources, &s->pipeline->source_watch, false);
 		if (number != 0 && !stopping) {
 			/* first: a client may ask for the next run just now */
@@ -222,49 +228,6 @@ serve(void *arg)
 	sources_log(s->pipeline->sources, &s->pipeline->source_watch, true);
 	__atomic_store_n(&s->pipeline->lcores->stop, true, __ATOMIC_RELEASE);
 	return NULL;
-}
-
-static void
-print_lcores(const struct pipeline *p)
-{
-	unsigned int id;
-
-	printf("lcores\n");
-	RTE_LCORE_FOREACH(id) {
-		const struct lcore *lc = &p->lcores->lcore[id];
-		const uint64_t cycles = lc->busy_cycles + lc->idle_cycles;
-
-		if (lc->nb_roles == 0)
-			continue;
-		printf("  %3u  %5.1f %% busy ", id,
-			cycles != 0 ? 100.0 * lc->busy_cycles / cycles : 0);
-		for (uint32_t i = 0; i < lc->nb_roles; i++)
-			printf("%s %s", i == 0 ? "" : ",", lc->roles[i].name);
-		printf("\n");
-	}
-}
-
-static void
-print_result(const struct service *s, const struct run_status *status)
-{
-	const struct builder_stats stats = builder_stats(s->pipeline->builder), *b = &stats;
-	const struct ledger *l = &status->ledger;
-	const double seconds = status->seconds;
-
-	ledger_print(l, stdout);
-	if (seconds > 0)
-		printf("rate\n  %.0f frames/s, %.3f Mpackets/s, %.2f GB/s, %.1f Gb/s over %.2f s\n",
-			l->frames / seconds, l->packets[RX_PACKETS] / seconds / 1e6,
-			l->packets[RX_BYTES] / seconds / 1e9,
-			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
-	if (b->batches != 0)
-		printf("  %.2f frames a batch, %" PRIu64 " batches\n",
-			(double)b->batched_frames / b->batches, b->batches);
-	print_lcores(s->pipeline);
-	printf("files\n");
-	for (int t = 0; t < ARROW_TABLES; t++)
-		printf("  %s\n", s->run.paths[t]);
-	printf("  %s\n", status->ledger_path);
 }
 
 /** Poll until the service says it is enough. Everything is at rest when this returns. */
@@ -304,10 +267,9 @@ receive(struct service *s)
 	ret = s->failed;
 	run_get_status(&s->run, &status);
 	if (!s->settings->service)
-		print_result(s, &status);
+		report_summary(&s->run, &status, stdout);
 	if (status.failed) {
-		LOG(ERR, "run %s failed: %s\n", status.name,
-			status.message[0] != '\0' ? status.message : "its files or its ledger");
+		LOG(ERR, "run %s failed, see above\n", status.name);
 		ret = -EIO;
 	}
 	ledger_read(&all, s->pipeline, NULL);
@@ -362,7 +324,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	}
 	service.pipeline = &pipeline;
 	service.settings = &settings;
-	service.quiet = a->quiet;
+	service.report.period = a->progress;
 	run_init(&service.run, &pipeline, &settings, &a->settings);
 	/* commands may come before its lcores run: they wait */
 	service.run.lcores_poll = settings.service;

@@ -38,16 +38,18 @@ enter(struct run *r, enum run_state state)
 	r->state = state;
 }
 
-/** Note what went wrong and is logged already. @return `error` */
-static int
-note(struct run *r, int error, const char *message)
+/** Note what went wrong and is in the log already. @return `error` */
+static int __rte_format_printf(3, 4) note(struct run *r, int error, const char *format, ...)
 {
-	/* what does not fit is cut off, and in the log */
-	rte_strscpy(r->message, message, sizeof(r->message));
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(r->message, sizeof(r->message), format, args);
+	va_end(args);
 	return error;
 }
 
-/** Note what went wrong. @return `error` */
+/** Note what went wrong, and log it. @return `error` */
 static int __rte_format_printf(3, 4) complain(struct run *r, int error, const char *format, ...)
 {
 	va_list args;
@@ -138,7 +140,7 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 			ret = complain(
 				r, -EINVAL, "'%.100s': only %s* changes during a run", a, only);
 		else if (config_set(c, "telemetry", a) != 0)
-			ret = note(r, -EINVAL, config_mistake(c));
+			ret = note(r, -EINVAL, "%s", config_mistake(c));
 	}
 	free(list);
 	return ret;
@@ -177,7 +179,7 @@ static int
 read_settings(struct run *r, struct config *c, struct settings *settings)
 {
 	if (settings_read(settings, c) != 0)
-		return note(r, -EINVAL, config_mistake(c));
+		return note(r, -EINVAL, "%s", config_mistake(c));
 	return check_fits(r, settings);
 }
 
@@ -218,6 +220,18 @@ note_recovery(void *arg, const struct arrow_recovery *report)
 		"run: %s\n", report->message);
 }
 
+/** As it is called when it is complete. */
+static void
+name_first(struct run *r, enum arrow_table table)
+{
+	char *path = r->first_paths[table], *part;
+
+	rte_strscpy(path, file_writer_path(r->writer, table), PATH_MAX);
+	part = strrchr(path, '.');
+	if (part != NULL && strcmp(part, ".part") == 0)
+		*part = '\0';
+}
+
 static int
 arm(struct run *r)
 {
@@ -231,8 +245,10 @@ arm(struct run *r)
 	if (r->state != RUN_CONFIGURED)
 		return complain(r, -EBUSY, "a run is %s already", run_state_names[r->state]);
 	ret = pipeline_calibrate(r->pipeline, &r->settings.calibration);
+	if (ret != 0 && r->pipeline->calibration.why[0] != '\0')
+		return note(r, ret, "%s", r->pipeline->calibration.why);
 	if (ret != 0)
-		return note(r, ret, r->pipeline->calibration.why);
+		return complain(r, ret, "the calibration cannot be loaded: %s", strerror(-ret));
 	/* a receiver that died before may have left files behind */
 	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
@@ -241,6 +257,8 @@ arm(struct run *r)
 		r->writer = NULL;
 		return complain(r, ret, "%s", message);
 	}
+	for (int i = 0; i < ARROW_TABLES; i++)
+		name_first(r, i);
 	/* it may end before it begins: nothing of the run before is this one's */
 	r->began = false;
 	r->nb_vetoes = 0;
@@ -279,12 +297,16 @@ start(struct run *r)
 	}
 	r->activity = 0;
 	r->active_at = rte_rdtsc();
+	r->polled = false;
+	r->timed_out = false;
+	r->aborted = false;
 	command.run = r->settings.frames;
 	command.packets_min = r->settings.packets_min;
 	command.dark = r->settings.dark;
 	command.veto = r->settings.veto;
 	command.veto.params.version = ++r->veto_version;
 	ledger_read(&r->before, r->pipeline, NULL);
+	run_watch_begin(r);
 	ret = give_order(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
@@ -306,6 +328,36 @@ read_writer(struct run *r, struct run_writer *writer)
 		file_writer_status(r->writer, t, &writer->status[t]);
 }
 
+/**
+ * Nothing of what came could be used, or nothing came and the run has waited for it: say what is
+ * known of that. One that somebody ends before its detector sends is as good as another.
+ * @return whether it is so
+ */
+static bool
+received_nothing(struct run *r, const struct ledger *l)
+{
+	if (!r->began || r->aborted || l->packets[RX_PLACED] > 0)
+		return false;
+	if (r->watch.finding[0] != '\0') {
+		note(r, 0, "%s", r->watch.finding);
+		LOG(ERR, "run %s: nothing that came could be used, see above\n", r->settings.run);
+		return true;
+	}
+	if (!r->timed_out)
+		return false;
+	if (l->packets[RX_PACKETS] == 0)
+		complain(r, 0,
+			"run %s: no packet came within [run] idle_timeout_ms = %u; check that the "
+			"detector sends to this port",
+			r->settings.run, r->settings.idle_timeout_ms);
+	else
+		complain(r, 0,
+			"run %s: no packet that can be used came within [run] idle_timeout_ms = "
+			"%u, but %" PRIu64 " others; see [packets] in the ledger",
+			r->settings.run, r->settings.idle_timeout_ms, l->packets[RX_PACKETS]);
+	return true;
+}
+
 /** The files are closed; what is known of the run stays. */
 static void
 finish(struct run *r)
@@ -315,6 +367,9 @@ finish(struct run *r)
 	bool failed = false, drained;
 	int ret;
 
+	if (r->began)
+		run_watch_look(r, true);
+	rte_strscpy(last->warning, r->began ? r->watch.finding : "", sizeof(last->warning));
 	drained = file_writer_stop(r->writer, true) == 0;
 	failed = !drained;
 	preview_end(r->pipeline->preview);
@@ -352,6 +407,7 @@ finish(struct run *r)
 		complain(r, ret, "cannot write %s: %s", last->ledger_path, strerror(-ret));
 		failed = true;
 	}
+	failed |= received_nothing(r, &last->ledger);
 	if (!ledger_balanced(&last->ledger)) {
 		complain(r, 0, "the ledger of run %s does not balance: this is a bug",
 			r->settings.run);
@@ -393,6 +449,7 @@ stop(struct run *r, bool aborting)
 	ret = give_order(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not stop: %s", strerror(-ret));
+	r->aborted |= aborting;
 	enter(r, RUN_STOPPING);
 	return 0;
 }
@@ -464,6 +521,16 @@ detector_packets(const uint64_t counters[])
 	return packets;
 }
 
+/** Has each RX role looked for packets yet? Before that, silence is none of the detector's. */
+static bool
+roles_poll(const struct run *r)
+{
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		if (__atomic_load_n(&r->pipeline->rx[i]->lane->polls, __ATOMIC_RELAXED) == 0)
+			return false;
+	return true;
+}
+
 /** Packets and frames move, or the line is idle; remembers when. */
 static void
 watch_activity(struct run *r)
@@ -471,6 +538,11 @@ watch_activity(struct run *r)
 	const struct builder_stats stats = builder_stats(r->pipeline->builder), *b = &stats;
 	uint64_t activity = b->closed - r->before.frames;
 	const uint64_t now = rte_rdtsc();
+
+	if (!r->polled) {
+		r->polled = roles_poll(r);
+		r->active_at = now;
+	}
 
 	for (uint32_t v = 0; v < FRAME_VERDICTS; v++)
 		activity += b->verdicts[v];
@@ -494,7 +566,7 @@ is_over(const struct run *r)
 
 	if (builder_has_ended(r->pipeline->builder))
 		return true;
-	if (patience == 0 || r->activity == 0)
+	if (patience == 0 || !r->polled)
 		return false;
 	/* a packet that waits for a stalled stream is not idleness */
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
@@ -521,8 +593,11 @@ run_tick(struct run *r)
 	pthread_mutex_lock(&r->lock);
 	if (r->state == RUN_RUNNING) {
 		watch_activity(r);
-		if (is_over(r))
+		run_watch_look(r, false);
+		if (is_over(r)) {
+			r->timed_out = !builder_has_ended(r->pipeline->builder);
 			stop(r, false);
+		}
 	}
 	if ((r->state == RUN_RUNNING || r->state == RUN_STOPPING) && rte_rdtsc() >= r->keep_at)
 		run_ledger_keep(r, true);
@@ -531,11 +606,17 @@ run_tick(struct run *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/** A command begins: what went wrong before it is no answer to it. @return 0 or -ESHUTDOWN */
+/** A client asks for something: what went wrong before is no longer news. */
+static void
+begin_command(struct run *r)
+{
+	pthread_mutex_lock(&r->lock);
+	r->message[0] = '\0';
+}
+
 static int
 check_open(struct run *r)
 {
-	r->message[0] = '\0';
 	return r->closed ? complain(r, -ESHUTDOWN, "the process is about to end") : 0;
 }
 
@@ -567,7 +648,7 @@ run_configure(struct run *r, const char *assignments)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = check_open(r);
 	if (ret == 0)
 		ret = configure(r, assignments);
@@ -580,7 +661,7 @@ run_arm(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = check_open(r);
 	if (ret == 0)
 		ret = arm(r);
@@ -593,7 +674,7 @@ run_start(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
+	begin_command(r);
 	ret = check_open(r);
 	if (ret == 0)
 		ret = start(r);
@@ -606,8 +687,7 @@ run_stop(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
-	r->message[0] = '\0';
+	begin_command(r);
 	ret = stop(r, false);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -618,8 +698,7 @@ run_abort(struct run *r)
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
-	r->message[0] = '\0';
+	begin_command(r);
 	ret = stop(r, true);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -630,8 +709,7 @@ run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64
 {
 	int ret;
 
-	pthread_mutex_lock(&r->lock);
-	r->message[0] = '\0';
+	begin_command(r);
 	ret = set_veto(r, assignments, from_frame, effective);
 	pthread_mutex_unlock(&r->lock);
 	return ret;
@@ -667,6 +745,7 @@ run_get_status(struct run *r, struct run_status *status)
 		status->first_frame = b->first_frame;
 		status->last_frame = b->last_frame;
 		status->veto_version = r->veto_version;
+		rte_strscpy(status->warning, r->watch.finding, sizeof(status->warning));
 		status->failed = false;
 		status->seconds = r->first_activity == 0
 			? 0

@@ -29,6 +29,7 @@
 #include "config.h"
 #include "ledger.h"
 #include "pipeline.h"
+#include "run_watch.h"
 #include "settings.h"
 
 #define RUN_MESSAGE_SIZE 512
@@ -57,7 +58,8 @@ struct run_status {
 	char ledger_path[PATH_MAX]; /**< of the last run that ended, "" = none did */
 	uint64_t first_frame;
 	uint64_t last_frame;
-	char dark[256]; /**< what a dark run gave, "" if the run was none */
+	char dark[256];	   /**< what a dark run gave, "" if the run was none */
+	char warning[512]; /**< what is wrong with what it received, "" = nothing */
 	uint32_t veto_version;
 };
 
@@ -87,10 +89,15 @@ struct run {
 	uint64_t earlier[LEDGER_COLUMNS];   /**< the sum of their ledgers */
 	uint64_t keep_at;		    /**< TSC when the ledger is kept next */
 	struct run_status last;		    /**< of the last run that ended */
-	char paths[ARROW_TABLES][PATH_MAX]; /**< its files */
-	uint64_t activity;		    /**< packets and frames so far, */
-	uint64_t active_at;		    /**< and TSC when that last changed */
-	uint64_t first_activity;	    /**< TSC, 0 = nothing yet */
+	char paths[ARROW_TABLES][PATH_MAX]; /**< its files, the last ones if there were several */
+	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the run at hand or the last one */
+	struct run_watch watch;			  /**< what it receives */
+	bool polled;				  /**< RX roles poll */
+	bool timed_out;				  /**< [run] idle_timeout_ms has ended it */
+	bool aborted;				  /**< a client has */
+	uint64_t activity;			  /**< packets and frames so far, */
+	uint64_t active_at;			  /**< and TSC when that last changed */
+	uint64_t first_activity;		  /**< TSC, 0 = nothing yet */
 	uint64_t runs;
 	struct run_writer last_writer;
 	/** Latency of the batches of all runs that have ended. */

@@ -107,6 +107,57 @@ classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
 	return RX_PLACED;
 }
 
+/** Keep the beginning of a packet that cannot be used. */
+static void
+keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause)
+{
+	struct rx_samples *all = &rx->samples;
+	const uint32_t waiting = all->head - __atomic_load_n(&all->tail, __ATOMIC_ACQUIRE);
+	struct rx_sample *s;
+	uint64_t n;
+
+	counter_add(&all->total, 1);
+	if (waiting == 0)
+		all->since = 0;
+	n = all->since++;
+	if ((n & (n - 1)) != 0 || waiting == RX_SAMPLES)
+		return;
+	s = &all->ring[all->head % RX_SAMPLES];
+	s->length = m->pkt_len;
+	s->cause = cause;
+	s->bytes = RTE_MIN((uint32_t)m->data_len, (uint32_t)RX_SAMPLE_BYTES);
+	memcpy(s->data, rte_pktmbuf_mtod(m, const void *), s->bytes);
+	__atomic_store_n(&all->head, all->head + 1, __ATOMIC_RELEASE);
+}
+
+bool
+rx_take_sample(struct rx *rx, struct rx_sample *sample)
+{
+	struct rx_samples *all = &rx->samples;
+	const uint32_t tail = all->tail;
+
+	if (__atomic_load_n(&all->head, __ATOMIC_ACQUIRE) == tail)
+		return false;
+	*sample = all->ring[tail % RX_SAMPLES];
+	__atomic_store_n(&all->tail, tail + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+/** A packet of the format whose number its stream has not, or one of another format. */
+static void
+keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t packet)
+{
+	struct rx_samples *all = &rx->samples;
+
+	if (packet != DETECTOR_PACKET_BAD) {
+		if (all->lowest == 0 || packet + 1 < all->lowest)
+			__atomic_store_n(&all->lowest, packet + 1, __ATOMIC_RELAXED);
+		if (packet + 1 > all->highest)
+			__atomic_store_n(&all->highest, packet + 1, __ATOMIC_RELAXED);
+	}
+	keep_sample(rx, m, RX_MALFORMED);
+}
+
 /** Packets of a burst that were read, and may be placed. */
 struct batch {
 	struct rx_packet *packets;
@@ -220,6 +271,7 @@ read_headers(
 
 		if (unlikely(c != RX_PLACED)) {
 			counter_add(&rx->counters[c], 1);
+			keep_sample(rx, burst[i], c);
 			drop[dropped++] = burst[i];
 			continue;
 		}
@@ -237,6 +289,7 @@ read_headers(
 		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
 			    parsed[i].packet >= rx->detector->expect_to[stream])) {
 			counter_add(&rx->counters[RX_MALFORMED], 1);
+			keep_malformed(rx, out[i].m, parsed[i].packet);
 			drop[dropped++] = out[i].m;
 			continue;
 		}

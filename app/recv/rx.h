@@ -64,6 +64,34 @@ enum rx_counter {
 
 extern const char *const rx_counter_names[RX_COUNTERS];
 
+/** Samples of packets that could not be used, of one role; a power of two. */
+#define RX_SAMPLES 16
+/** Ethernet with a VLAN tag, IPv4 and UDP, and a detector header of 48 bytes. */
+#define RX_SAMPLE_BYTES 104
+
+/** The beginning of a packet that could not be used: for the log. */
+struct rx_sample {
+	uint32_t length; /**< of the packet */
+	uint16_t cause;	 /**< enum rx_counter */
+	uint16_t bytes;	 /**< of `data` */
+	uint8_t data[RX_SAMPLE_BYTES];
+};
+
+/**
+ * Packets that could not be used, whoever sent them: the first one since the reader had taken all,
+ * the second, the fourth and so on. So a burst of one kind leaves room for another.
+ */
+struct rx_samples {
+	/* by the role */
+	uint64_t total;	 /**< packets */
+	uint64_t since;	 /**< ... since the reader had taken all */
+	uint32_t lowest; /**< packet numbers out of range since the start; + 1, 0: none */
+	uint32_t highest;
+	uint32_t head;
+	uint32_t tail __rte_cache_aligned; /**< by the reader */
+	struct rx_sample ring[RX_SAMPLES] __rte_cache_aligned;
+};
+
 /** A packet whose headers have been read. */
 struct rx_packet {
 	struct rte_mbuf *m;
@@ -111,9 +139,14 @@ struct rx {
 	uint64_t counters[RX_COUNTERS] __rte_cache_aligned;
 	struct rx_packet pending[RX_PENDING_MAX];
 	struct rte_mbuf *outbox[FRAME_LANES_MAX][RX_BURST];
+	struct rx_samples samples;
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 13 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 2320 * RTE_CACHE_LINE_SIZE, "17 lines, and what may wait");
+static_assert(sizeof(struct rx) == 2350 * RTE_CACHE_LINE_SIZE,
+	"17 lines, what may wait, and samples of what could not be used");
+
+/** The next sample, by the one thread that reads them. @return whether there was one */
+bool rx_take_sample(struct rx *rx, struct rx_sample *sample);
 
 /**
  * One round: everything that waits, a few bursts of each queue and of the inbox.

@@ -181,7 +181,8 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 		watch->rejected[s] = rejected;
 		LOG(WARNING,
 			"stream %u: %" PRIu64 " packets dropped as foreign, the last one of %s: "
-			"not the stream's source and destination\n",
+			"not the stream's source and destination. If it is the detector's: set "
+			"[detector] source and destination\n",
 			s, rejected, source_text(st->rejected, text, sizeof(text)));
 	}
 	if (!watch->learnt && !all->settings->source)

@@ -507,6 +507,7 @@ run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
 	telemetry_dict_text(d, "dark", status.dark);
 	telemetry_dict_text(d, "ledger", status.ledger_path);
 	rte_tel_data_add_dict_uint(d, "failed", status.failed);
+	telemetry_dict_text(d, "warning", status.warning);
 	telemetry_dict_text(d, "message", status.message);
 	return 0;
 }
@@ -598,7 +599,8 @@ static const struct telemetry_command commands[] = {
 		"result, state, message", run_abort_command},
 	{"/braggline/run/status", "", "The run at hand, or the last one",
 		"state, name, directory, runs, first_frame, last_frame, frames, stored, "
-		"veto_version, seconds, dark, ledger (file of the last one), failed, message",
+		"veto_version, seconds, dark, ledger (file of the last one), failed, warning (of "
+		"what it receives), message",
 		run_status_command},
 };
 

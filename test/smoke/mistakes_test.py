@@ -7,10 +7,13 @@ usage: mistakes_test.py BUILD-DIR [CASE]...
 
 import contextlib
 import os
+import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
 
 import background
 from cases import Skipped, case, run_cases, wait, want
@@ -29,12 +32,37 @@ SECONDS = 60  # at most, on a machine that does other things as well
 PREFIX = f'mistakes_{os.getpid()}'
 
 
-def capture(where, frames=20):
+def capture(where, *options, frames=20):
     """A capture of one module, and its calibration. @return its path"""
     subprocess.run([DETECTOR, '--frames', str(frames), '--pcap', f'{where}/in.pcap',
-                    '--calibration', where], check=True, stdin=subprocess.DEVNULL,
+                    '--calibration', where, *options], check=True, stdin=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     return f'{where}/in.pcap'
+
+
+def rewrite_packets(path, change):
+    """A capture with other packets: change(packet) is the packet, changed."""
+    with open(path, 'rb') as f:
+        data = f.read()
+    at, out = 24, [data[:24]]
+    while at < len(data):
+        size = struct.unpack_from('<I', data, at + 8)[0]
+        packet = change(data[at + 16:at + 16 + size])
+        out.append(data[at:at + 8] + struct.pack('<II', len(packet), len(packet)) + packet)
+        at += 16 + size
+    with open(path, 'wb') as f:
+        f.writelines(out)
+
+
+def with_ip(packet, header, rest):
+    """The packet with another IPv4 header, whose length and checksum are made right."""
+    h = bytearray(header)
+    struct.pack_into('>H', h, 2, len(h) + len(rest))
+    h[10:12] = bytes(2)
+    total = sum(struct.unpack(f'>{len(h) // 2}H', h))
+    total = (total & 0xffff) + (total >> 16)
+    struct.pack_into('>H', h, 10, ~(total + (total >> 16)) & 0xffff)
+    return packet[:14] + bytes(h) + rest
 
 
 def command(where, *settings, eal=(), replay='', prefix=PREFIX):
@@ -316,6 +344,152 @@ def a_dark_run_that_is_too_short(where):
          'dark run run: at least 128 frames of each gain stage are needed',
          'module 0 has 20 complete frames in G0, at least 128 are needed')
     want(not [f for f in os.listdir(f'{where}/out') if 'pedestal' in f], os.listdir(f'{where}/out'))
+
+
+# Packets that no stream can use: how they are changed, and what is said of them.
+UNUSABLE = {
+    'VLAN tag': (lambda p: p[:12] + b'\x81\x00\x00\x05' + p[12:],
+                 'have VLAN tag 5 (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248), expected none'),
+    'IP options': (lambda p: with_ip(p, b'\x46' + p[15:34] + b'\x01\x01\x01\x00', p[34:]),
+                   'have IPv4 options (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248)'),
+    'fragments': (lambda p: with_ip(p, p[14:20] + b'\x20\x00' + p[22:34], p[34:]),
+                  'are IPv4 fragments (10.1.1.1 to 10.1.2.1, IPv4 length 8268)'),
+    'IP checksum': (lambda p: p[:24] + bytes((p[24] ^ 1,)) + p[25:],
+                    'have a wrong IPv4 header checksum (10.1.1.1:32410'),
+    'other length': (lambda p: with_ip(p, p[14:34], p[34:38] + struct.pack('>H', 4104) + p[40:4138]),
+                     'have another length (10.1.1.1:32410 to 10.1.2.1:50001, UDP length 4104), '
+                     'expected 8248 of a jungfrau; set [detector] type'),
+    'snapshot length': (lambda p: p[:1500], 'are cut off (10.1.1.1:32410 to 10.1.2.1:50001, UDP '
+                        'length 8248): 1500 bytes are there; capture with a larger snapshot length'),
+    'other detector': (lambda p: p[:88] + b'\x01' + p[89:], 'have no header of a jungfrau (10.1.1.1'),
+}
+
+
+@case
+def packets_that_no_stream_can_use(where):
+    """Each is a run of its own, of which nothing could be used: 1.5 s."""
+    whole = capture(where, frames=4)
+    with open(whole, 'rb') as f:
+        data = f.read()
+    for number, (what, (change, line)) in enumerate(UNUSABLE.items()):
+        with open(whole, 'wb') as f:
+            f.write(data)
+        rewrite_packets(whole, change)
+        out = says(command(where, f'run.name=n{number}'), 1,
+                   f'recv: none of 512 packets can be used: 512 {line}',
+                   f'run n{number}: nothing that came could be used')
+        want(out.count(line) == 2, what, 'once in the log, once in the summary:', out)
+
+
+# A detector that is set up otherwise than it is: its own options, our settings, and what is said.
+SET_UP = (
+    ((), ('detector.rows=256',), '768 of 1536 packets cannot be used: most of these have packet '
+     'numbers from 0 to 127, expected 32 to 95; set [detector] rows = 512'),
+    (('--rows', '256'), (), 'none of 12 frames is complete: stream 0 sends packets 32 to 95, expected '
+     '0 to 127; set [detector] rows = 256'),
+    ((), ('detector.interfaces=2',), 'have packet numbers from 64 to 127, expected 0 to 63; set '
+     '[detector] interfaces = 1'),
+    (('--interfaces', '2'), (), 'set [detector] interfaces = 2'),
+    (('--modules', '2'), (), '1536 of 3072 packets cannot be used: most of these are sent to UDP port '
+     '50002 (10.1.1.2:32410 to 10.1.2.1:50002, UDP length 8248), expected 50001; set [detector] modules'
+     ' = 2'),
+)
+
+
+@case
+def a_detector_that_is_set_up_otherwise(where):
+    """What can be used is; it is said what cannot, and a line of the summary repeats it."""
+    for number, (options, settings, line) in enumerate(SET_UP):
+        capture(where, *options, frames=12)
+        # all of them are closed at the end, some long before
+        line = line.replace('none of 12 frames', '')
+        out = says(command(where, f'run.name=n{number}', 'frames.stall_ms=100', *settings), 0, line)
+        want(out.count(line) == 2 and '\nwarning\n' in out, 'once in the log and the summary:', out)
+
+
+@case
+def a_wrong_port(where):
+    """An endless run: it is said while it goes on, as are lines of progress; and it ends."""
+    capture(where, frames=4)
+    words = [*command(where, 'run.idle_timeout_ms=0', 'detector.udp_port=50011',
+                      replay=',loops=0,rate=10000'), '--progress', '0.1']
+    line = ('packets can be used: ', ' are sent to UDP port 50001 (10.1.1.1:32410 to 10.1.2.1:50001, UDP '
+            'length 8248), expected 50011; set [detector] udp_port = 50001')
+
+    def log():
+        with open(f'{where}/log', encoding='utf-8') as f:
+            return f.read()
+
+    with running(where, words) as process:
+        wait('the run', lambda: os.path.exists(f'{where}/out/run_frames.arrow.part'), SECONDS)
+        begin = time.monotonic()
+        wait('a warning', lambda: all(part in log() for part in line), SECONDS)
+        # within a second, where nothing else is going on
+        want(time.monotonic() - begin < 10, 'after', time.monotonic() - begin, 's')
+        wait('progress', lambda: re.search(
+            r'^\d\d:\d\d:\d\d  no frame yet: [1-9]\d* packets, 0 of them placed$', log(), re.M))
+        process.send_signal(signal.SIGTERM)
+        want(process.wait(SECONDS) == 1, 'exit status', process.returncode, log())
+
+
+@case
+def a_detector_that_does_not_send(where):
+    """The time-out counts from the start on; there are packets of others, or none."""
+    capture(where, frames=1)
+    rewrite_packets(f'{where}/in.pcap', lambda p: b'\xff' * 12 + b'\x08\x06' + bytes(50))
+    out = says(command(where), 1, 'packets can be used: 128 are no IPv4 datagrams of UDP (EtherType '
+               '0x0806); check that the detector sends to this port')
+    want('no frame' not in out, 'progress is for long runs:', out)
+    says(command(where, 'run.name=none', 'port 0.device=net_null0', eal=('--vdev', 'net_null0,no-rx=1')),
+         1, 'run none: no packet came within [run] idle_timeout_ms = 500; check that the detector sends')
+
+
+@case
+def a_module_that_is_silent(where):
+    """It dies, and is back; or it is not. It is named in the log and in the summary."""
+    name = 'module 1 (stream 1, UDP port 50002)'
+    settings = 'detector.modules=2', 'frames.stall_ms=100'
+    capture(where, '--modules', '2', '--fault', 'stall=1:11:25', frames=40)
+    says(command(where, 'run.name=back', *settings), 0,
+         f'recv: {name} sends again since frame 26, it was silent from frame 11 on',
+         f'  {name}: 1920 packets missing, 37.50 %; silent from frame 11 to 25')
+    capture(where, '--modules', '2', '--fault', 'stall=1:21:100', frames=40)
+    says(command(where, 'run.name=dead', *settings), 0,
+         f'recv: {name} is silent since frame 21: check the module and its cable',
+         f'  {name}: 2560 packets missing, 50.00 %; silent since frame 21')
+    # another one goes on: in the log while it does, and in lines of progress
+    capture(where, '--modules', '2', '--fault', 'stall=1:1:100', frames=10)
+    words = [*command(where, 'run.name=never', 'run.idle_timeout_ms=0', *settings,
+                      replay=',loops=0,rate=12800,rewrite=42:8:le:10'), '--progress', '0.1']
+    with running(where, words) as process:
+        for line in (f'recv: {name} has sent nothing since the run began at frame 1: check',
+                     '0 frames lost; silent: module 1\n'):
+            wait(line, lambda line=line: line in open(f'{where}/log', encoding='utf-8').read())
+        process.send_signal(signal.SIGTERM)
+        want(process.wait(SECONDS) == 0, 'exit status', process.returncode)
+
+
+@case
+def a_run_of_several_files(where):
+    """The summary names all of them."""
+    capture(where, frames=40)
+    out = f'{where}/out'
+    says(command(where, 'output.roll_frames=16', 'output.frames_interval=16',
+                 'output.images_interval=16'), 0,
+         f'  {out}/run_000001_frames.arrow ... {out}/run_000003_frames.arrow, 3 files\n',
+         f'  {out}/run_000001_images.arrow ... {out}/run_000003_images.arrow, 3 files\n')
+    want(os.path.exists(f'{out}/run_000002_frames.arrow'), os.listdir(out))
+
+
+@case
+def a_detector_whose_terminal_is_closed(where):
+    """What it has written in part goes, as by SIGTERM."""
+    path = f'{where}/in.pcap'
+    with running(where, [DETECTOR, '--frames', '1000000', '--pcap', path]) as process:
+        wait('packets', lambda: os.path.exists(f'{path}.partial'))
+        process.send_signal(signal.SIGHUP)
+        want(process.wait(SECONDS) == 128 + signal.SIGHUP, 'exit status', process.returncode)
+        want(not os.path.exists(f'{path}.partial'), 'a file is left')
 
 
 @case

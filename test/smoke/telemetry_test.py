@@ -130,7 +130,9 @@ def session(t, where, pid, log):
     want(changed >= at + 100, changed, at)
     # what is refused leaves no trace: the next change is taken
     t.do('veto/set,veto.bragg_min=many', -22)
+    want('bragg_min = many' in t.get('run/status')['message'], t.get('run/status'))
     again = t.do('veto/set,veto.dry_run=yes')['from_frame']
+    want(t.get('run/status')['message'] == '', 'a message of a command before the last one')
     want(again >= changed, again, changed)
     t.do('veto/set,run.name=x', -22)
     # each of the thresholds has had frames
@@ -218,6 +220,15 @@ def session(t, where, pid, log):
     arrived(t)
 
 
+def refused_once(log):
+    """Each refusal is one line in the log, whoever finds it."""
+    with open(log, encoding='utf-8') as f:
+        lines = f.read()
+    for what, times in (('[veto] bragg_mim = 2: unknown key', 2), ('bragg_min = many', 1),
+                        ('output.value is fixed', 1), ('a run is armed', 1)):
+        want(lines.count(what) == times, what, 'is not there', times, 'times:', lines)
+
+
 def main():
     documented(RECV, README)
     documented(STORE, README_OF_STORES)
@@ -230,6 +241,7 @@ def main():
         process.send_signal(signal.SIGTERM)
         want(process.wait(30) == 0, 'status', process.returncode)
         want(ledger(where, 'last')['balanced'] == 1)
+        refused_once(f'{where}/../log')
         want(os.path.exists(f'{where}/last_frames.arrow'))
     print('a session of', RUNS + 6, 'runs over the telemetry socket: ok')
 

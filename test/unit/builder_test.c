@@ -728,6 +728,45 @@ missing_of_several_streams(void **state)
 	finish();
 }
 
+/* A stream that sends nothing for a while is silent, and back; frames of none do not count. */
+static void
+silent_stream(void **state)
+{
+	const struct builder_stream *s;
+	struct builder_stats stats;
+
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 2, 2), 0);
+	run.packets_min = UINT32_MAX;
+	begin();
+	for (uint64_t f = 1; f <= 40; f++) {
+		if (f == 12)
+			continue;
+		for (uint32_t i = 0; i < d.streams; i++)
+			if (i != 2 || f < 9 || (f >= 22 && f != 25))
+				send_stream(i, f, 0, f < 5 ? 64 : 2);
+		poll(3);
+		gangs_finish_all();
+		egress();
+	}
+	finish();
+	stats = builder_stats(b);
+	assert_int_equal(stats.complete, 4);
+	s = &stats.stream[2];
+	/* frames 9 to 21, of which one is lost, and 25 */
+	assert_int_equal(s->silences, 1);
+	assert_int_equal(s->silent_from, 9);
+	assert_int_equal(s->silent_to, 22);
+	assert_int_equal(s->absent, 0);
+	assert_int_equal(s->absent_from, 25);
+	assert_int_equal(s->frames, 4 + 18);
+	assert_int_equal(s->missing, 13 * 64 + 22 * 62);
+	assert_true(s->seen[0] == 3 && s->seen[1] == 0);
+	s = &stats.stream[0];
+	assert_int_equal(s->silences, 0);
+	assert_int_equal(s->frames, 35);
+	assert_int_equal(s->missing, 35 * 62);
+}
+
 static void
 lost_frame(void **state)
 {
@@ -1039,6 +1078,7 @@ main(int argc, char **argv)
 		TEST(incomplete_is_dropped),
 		TEST(incomplete_is_kept),
 		TEST(missing_of_several_streams),
+		TEST(silent_stream),
 		TEST(lost_frame),
 		TEST(versions_of_frames_without_a_gang),
 		TEST(dark_without_epochs_is_only_marked),

@@ -299,6 +299,88 @@ armed_and_stopped(void **state)
 	assert_int_equal(ledgers_kept, kept);
 }
 
+/** Until the run has ended by itself. */
+static void
+ends(struct run_status *status)
+{
+	for (int ms = 0; ms < 20000 && run_get_state(&r) != RUN_IDLE; ms++) {
+		poll();
+		usleep(1000);
+	}
+	assert_int_equal(run_get_state(&r), RUN_IDLE);
+	run_get_status(&r, status);
+}
+
+/* The time-out counts from the start on; who is ended by it, or got nothing of use, has failed. */
+static void
+nothing_comes(void **state)
+{
+	struct run_status status;
+	struct rx_samples *samples = &p.rx[0]->samples;
+
+	assert_int_equal(run_configure(&r, "run.name=none,run.idle_timeout_ms=20"), 0);
+	assert_int_equal(run_start(&r), 0);
+	ends(&status);
+	assert_true(status.failed);
+	assert_non_null(strstr(status.message, "no packet came within [run] idle_timeout_ms = 20"));
+
+	/* what comes on any line is no reason */
+	assert_int_equal(run_configure(&r, "run.name=others,run.idle_timeout_ms=20"), 0);
+	assert_int_equal(run_start(&r), 0);
+	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counters[RX_FOREIGN] += 2;
+	samples->total += 2;
+	ends(&status);
+	assert_true(status.failed);
+	assert_non_null(strstr(status.message, "idle_timeout_ms = 20, but 2 others"));
+	assert_string_equal(status.warning, "");
+
+	/* stopped before the detector sends: as good as another */
+	assert_int_equal(run_configure(&r, "run.name=early"), 0);
+	assert_int_equal(run_start(&r), 0);
+	stop();
+	run_get_status(&r, &status);
+	assert_false(status.failed);
+	assert_string_equal(status.message, "");
+
+	/* a wrong port, and it is stopped */
+	assert_int_equal(run_configure(&r, "run.name=port"), 0);
+	assert_int_equal(run_start(&r), 0);
+	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counters[RX_FOREIGN] += 2;
+	samples->total += 2;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct rx_sample *s = &samples->ring[samples->head++ % RX_SAMPLES];
+
+		memset(s, 0, sizeof(*s));
+		s->cause = RX_FOREIGN;
+		s->bytes = s->length = sizeof(s->data);
+		memcpy(&s->data[12], "\x08\x00\x45\x00\x20\x4c", 6);
+		s->data[23] = IPPROTO_UDP;
+		memcpy(&s->data[36], "\x12\x34\x20\x38", 4);
+	}
+	stop();
+	run_get_status(&r, &status);
+	assert_true(status.failed);
+	assert_string_equal(status.warning, status.message);
+	assert_non_null(strstr(status.warning,
+		"none of 2 packets can be used: 2 are sent to UDP port "
+		"4660 (0.0.0.0:0 to 0.0.0.0:4660, UDP length 8248), "
+		"expected 50001; set [detector] udp_port = 4660"));
+
+	/* that is news of the run before */
+	assert_int_equal(run_configure(&r, "run.name=next,run.first_frame=1"), 0);
+	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_start(&r), -EBUSY);
+	assert_string_equal(r.message, "a run is running");
+	send_frames(1, 4);
+	stop();
+	run_get_status(&r, &status);
+	assert_false(status.failed);
+	assert_string_equal(status.warning, "");
+	assert_string_equal(status.message, "");
+}
+
 /* Who was told that an order timed out has seen the last of it. */
 static void
 order_times_out(void **state)
@@ -358,6 +440,7 @@ main(int argc, char **argv)
 		TEST(a_message_goes_with_the_next_command),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),
+		TEST(nothing_comes),
 		TEST(order_times_out),
 		TEST(closes_when_idle),
 	};

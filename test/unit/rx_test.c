@@ -297,6 +297,55 @@ bad_packets_by_cause(void **state)
 	finish();
 }
 
+/* The first packets of no use since somebody has looked, then fewer of them; and their numbers. */
+static void
+samples_of_bad_packets(void **state)
+{
+	struct rx_sample sample;
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	assert_false(rx_take_sample(rig_rx[0], &sample));
+	for (uint32_t round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < 100; i++) {
+			struct rte_mbuf *m = rig_packet(0, 1, round == 2 ? 130 + i : i, true);
+
+			/* another port, or a number that the stream has not */
+			if (round < 2)
+				rte_pktmbuf_mtod(m, uint8_t *)[37] += 7;
+			rig_push(0, m);
+		}
+		while (poll_all() != 0)
+			;
+		assert_int_equal(rig_rx[0]->samples.total, 100 * (round + 1));
+		/* 0, 1, 2, 4 ... 64 */
+		for (uint32_t n = 0; n < 8; n++) {
+			const uint32_t packet = n < 2 ? n : 1u << (n - 1);
+
+			assert_true(rx_take_sample(rig_rx[0], &sample));
+			assert_int_equal(sample.cause, round < 2 ? RX_FOREIGN : RX_MALFORMED);
+			assert_int_equal(sample.length, RIG_PACKET_BYTES);
+			assert_int_equal(sample.bytes, RIG_HEADERS + RIG_HEADER_BYTES);
+			assert_int_equal(
+				sample.data[RIG_HEADERS + 12], round < 2 ? packet : 130 + packet);
+		}
+		assert_false(rx_take_sample(rig_rx[0], &sample));
+	}
+	assert_int_equal(rig_rx[0]->samples.lowest, 130 + 1);
+	assert_int_equal(rig_rx[0]->samples.highest, 229 + 1);
+	/* nobody takes any: there is an end */
+	for (uint32_t round = 0; round < 200; round++) {
+		for (uint32_t i = 0; i < 500; i++)
+			rig_push(0, damaged(0));
+		while (poll_all() != 0)
+			;
+	}
+	for (uint32_t n = 0; n < RX_SAMPLES; n++)
+		assert_true(rx_take_sample(rig_rx[0], &sample));
+	assert_false(rx_take_sample(rig_rx[0], &sample));
+	finish();
+}
+
 /* In split mode the pixels must lie alone in the second segment; all other chains are cut. */
 static void
 chains_of_wrong_lengths(void **state)
@@ -1178,6 +1227,7 @@ main(int argc, char **argv)
 		TEST(split_segments),
 		TEST(split_segments_seen_elsewhere),
 		TEST(bad_packets_by_cause),
+		TEST(samples_of_bad_packets),
 		TEST(chains_of_wrong_lengths),
 		TEST(duplicates_late_and_beyond),
 		TEST(software_classifier),

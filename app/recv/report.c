@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_lcore.h>
+
+#include "report.h"
+
+/** Of modules that are silent, by name. */
+static void
+print_silent(const struct run *run, const struct builder_stats *stats, FILE *out)
+{
+	const struct detector *d = &run->process->detector;
+	bool first = true;
+
+	for (uint32_t s = 0; s < d->streams; s++) {
+		if (!run_watch_is_silent(&stats->stream[s]))
+			continue;
+		fprintf(out, "%s%u", first ? "; silent: module " : ", ",
+			detector_stream_module(d, s));
+		if (d->interfaces > 1)
+			fprintf(out, " interface %u", s % d->interfaces);
+		first = false;
+	}
+}
+
+static void
+print_time(FILE *out)
+{
+	const time_t now = time(NULL);
+	struct tm tm;
+	char text[16];
+
+	localtime_r(&now, &tm);
+	strftime(text, sizeof(text), "%H:%M:%S", &tm);
+	fprintf(out, "%s  ", text);
+}
+
+static void
+print_line(const struct report *r, const struct run *run, const struct run_status *status,
+	double seconds, FILE *out)
+{
+	const struct builder_stats stats = builder_stats(run->pipeline->builder);
+	const struct ledger *l = &status->ledger;
+
+	print_time(out);
+	if (l->frames == 0) {
+		fprintf(out, "no frame yet: %" PRIu64 " packets, %" PRIu64 " of them placed\n",
+			l->packets[RX_PACKETS], l->packets[RX_PLACED]);
+		return;
+	}
+	fprintf(out, "frame %" PRIu64 ": %.0f frames/s, mean %.0f, %.2f GB/s; ", status->last_frame,
+		(l->frames - r->frames) / seconds,
+		status->seconds > 0 ? l->frames / status->seconds : 0,
+		(l->packets[RX_BYTES] - r->bytes) / seconds / 1e9);
+	fprintf(out, "%" PRIu64 " kept, %" PRIu64 " packets missing, %" PRIu64 " frames lost",
+		l->hits + l->audited + l->dry_run, l->missing_packets,
+		l->lost + l->refused + l->lost_at_restart + l->lost_while_down);
+	print_silent(run, &stats, out);
+	fprintf(out, "\n");
+}
+
+void
+report_progress(struct report *r, struct run *run, FILE *out)
+{
+	const uint64_t now = rte_rdtsc();
+	const double seconds = (double)(now - r->line_at) / rte_get_tsc_hz();
+	struct run_status status;
+
+	if (r->period == 0 || (r->line_at != 0 && seconds < r->period))
+		return;
+	run_get_status(run, &status);
+	if (status.runs != r->runs) {
+		r->runs = status.runs;
+		r->frames = r->bytes = 0;
+	}
+	if (r->line_at != 0 && status.state == RUN_RUNNING)
+		print_line(r, run, &status, seconds, out);
+	r->line_at = now;
+	r->frames = status.ledger.frames;
+	r->bytes = status.ledger.packets[RX_BYTES];
+}
+
+static void
+print_modules(const struct run *run, const struct ledger *l, FILE *out)
+{
+	const struct builder_stats stats = builder_stats(run->pipeline->builder);
+	const struct detector *d = &run->process->detector;
+	const uint64_t frames =
+		l->frames - l->lost - l->refused - l->lost_at_restart - l->lost_while_down;
+	bool first = true;
+
+	for (uint32_t s = 0; s < d->streams; s++) {
+		const struct builder_stream *of = &stats.stream[s];
+		const double expected = (double)detector_stream_expected(d, s) * frames;
+		char name[64];
+
+		if (of->missing == 0)
+			continue;
+		if (first)
+			fprintf(out, "modules\n");
+		first = false;
+		fprintf(out, "  %s: %" PRIu64 " packets missing, %.2f %%",
+			run_watch_stream(d, run->process->udp_port, s, name, sizeof(name)),
+			of->missing, expected > 0 ? 100 * of->missing / expected : 0);
+		if (run_watch_is_silent(of))
+			fprintf(out, "; silent since frame %" PRIu64, of->silent_from);
+		else if (of->silences > 0)
+			fprintf(out, "; silent from frame %" PRIu64 " to %" PRIu64, of->silent_from,
+				of->silent_to - 1);
+		if (of->silences > 1)
+			fprintf(out, ", and %" PRIu64 " times before", of->silences - 1);
+		fprintf(out, "\n");
+	}
+}
+
+static void
+print_rate(const struct run *run, const struct run_status *status, FILE *out)
+{
+	const struct builder_stats stats = builder_stats(run->pipeline->builder), *b = &stats;
+	const struct ledger *l = &status->ledger;
+	const double seconds = status->seconds;
+
+	if (seconds > 0 || b->batches != 0)
+		fprintf(out, "rate\n");
+	if (seconds > 0)
+		fprintf(out, "  %.0f frames/s, %.3f Mpackets/s, %.2f GB/s, %.1f Gb/s over %.2f s\n",
+			l->frames / seconds, l->packets[RX_PACKETS] / seconds / 1e6,
+			l->packets[RX_BYTES] / seconds / 1e9,
+			l->packets[RX_BYTES] * 8 / seconds / 1e9, seconds);
+	if (b->batches != 0)
+		fprintf(out, "  %.2f frames a batch, %" PRIu64 " batches\n",
+			(double)b->batched_frames / b->batches, b->batches);
+}
+
+static void
+print_lcores(const struct pipeline *p, FILE *out)
+{
+	unsigned int id;
+
+	fprintf(out, "lcores\n");
+	RTE_LCORE_FOREACH(id) {
+		const struct lcore *lc = &p->lcores->lcore[id];
+		const uint64_t cycles = lc->busy_cycles + lc->idle_cycles;
+
+		if (lc->nb_roles == 0)
+			continue;
+		fprintf(out, "  %3u  %5.1f %% busy ", id,
+			cycles != 0 ? 100.0 * lc->busy_cycles / cycles : 0);
+		for (uint32_t i = 0; i < lc->nb_roles; i++)
+			fprintf(out, "%s %s", i == 0 ? "" : ",", lc->roles[i].name);
+		fprintf(out, "\n");
+	}
+}
+
+static void
+print_files(const struct run *run, const struct run_status *status, FILE *out)
+{
+	fprintf(out, "files\n");
+	for (int t = 0; t < ARROW_TABLES; t++) {
+		const uint64_t files = run->last_writer.stats.table[t].files;
+
+		if (files > 1)
+			fprintf(out, "  %s ... %s, %" PRIu64 " files\n", run->first_paths[t],
+				run->paths[t], files);
+		else
+			fprintf(out, "  %s\n", run->paths[t]);
+	}
+	fprintf(out, "  %s\n", status->ledger_path);
+}
+
+void
+report_summary(const struct run *run, const struct run_status *status, FILE *out)
+{
+	ledger_print(&status->ledger, out);
+	print_modules(run, &status->ledger, out);
+	print_rate(run, status, out);
+	print_lcores(run->pipeline, out);
+	print_files(run, status, out);
+	if (status->warning[0] != '\0')
+		fprintf(out, "warning\n  %s\n", status->warning);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_log.h>
+
+#include "counter.h"
+#include "run.h"
+
+RTE_LOG_REGISTER(run_watch_logtype, braggline.run.watch, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, run_watch_logtype, "recv: " __VA_ARGS__)
+
+#define LOOKS_PER_SECOND 4
+
+/** Packets that are not all of one kind: so many are told of, if they are a share of all. */
+#define REJECTED_MIN   64
+#define REJECTED_SHARE 16
+
+/** Lines on one stream, after which it has one a minute: it may come and go all day. */
+#define STREAM_LINES 10
+
+/** Frames from which a part of a module that never comes is told of. */
+#define PATTERN_FRAMES 8
+
+/** Packets of the run that were placed, and those that nobody could use. */
+struct tally {
+	uint64_t packets, placed, rejected;
+};
+
+static struct tally
+tally_packets(const struct run *r)
+{
+	const uint64_t *before = r->before.packets;
+	struct tally t = {0};
+
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++) {
+		const struct rx *rx = r->pipeline->rx[i];
+
+		t.packets += counter_get(&rx->counters[RX_PACKETS]);
+		t.placed += counter_get(&rx->counters[RX_PLACED]);
+		t.rejected += counter_get(&rx->samples.total);
+	}
+	t.packets -= before[RX_PACKETS];
+	t.placed -= before[RX_PLACED];
+	t.rejected -= r->watch.rejected;
+	return t;
+}
+
+static void
+take_samples(struct run *r, struct rejects *to)
+{
+	struct rx_sample sample;
+
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		for (uint32_t n = 0; n < RX_SAMPLES && rx_take_sample(r->pipeline->rx[i], &sample);
+			n++)
+			if (to != NULL)
+				rejects_add(to, &sample, &r->process->detector);
+}
+
+void
+run_watch_begin(struct run *r)
+{
+	take_samples(r, NULL);
+	memset(&r->watch, 0, sizeof(r->watch));
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
+		r->watch.rejected += counter_get(&r->pipeline->rx[i]->samples.total);
+}
+
+const char *
+run_watch_stream(
+	const struct detector *d, uint32_t udp_port, uint32_t stream, char *text, size_t size)
+{
+	snprintf(text, size, "module %u (stream %u, UDP port %u)",
+		detector_stream_module(d, stream), stream, udp_port + stream);
+	return text;
+}
+
+static void
+view_rejects(const struct run *r, const struct builder_stats *stats, const struct tally *t,
+	struct reject_view *v)
+{
+	*v = (struct reject_view){
+		.detector = &r->process->detector,
+		.udp_port = r->process->udp_port,
+		.placed = t->placed > 0,
+		.stats = stats,
+	};
+	for (uint32_t i = 0; i < r->process->rx_lcores; i++) {
+		const struct rx_samples *s = &r->pipeline->rx[i]->samples;
+		const uint32_t lowest = __atomic_load_n(&s->lowest, __ATOMIC_RELAXED);
+		const uint32_t highest = __atomic_load_n(&s->highest, __ATOMIC_RELAXED);
+
+		if (lowest != 0 && (v->lowest == 0 || lowest < v->lowest))
+			v->lowest = lowest;
+		v->highest = RTE_MAX(v->highest, highest);
+	}
+}
+
+/** Are so many packets of no use that a setting must be wrong? */
+static bool
+are_too_many(const struct run_watch *w, const struct tally *t)
+{
+	/* those that come on any line say nothing, but if there are many of them and none else */
+	if (t->placed == 0 && rejects_commonest(&w->rejects) > REJECT_UDP)
+		return t->rejected > 0;
+	return t->rejected >= REJECTED_MIN && t->rejected * REJECTED_SHARE >= t->packets;
+}
+
+static uint64_t
+frames_of(const struct run *r, const struct builder_stats *stats)
+{
+	return stats->closed - r->before.frames;
+}
+
+/** Packets that cannot be used: once a run, and when it is known which ones can. */
+static void
+look_at_rejects(struct run *r, const struct builder_stats *stats, bool now)
+{
+	struct run_watch *w = &r->watch;
+	const struct tally t = tally_packets(r);
+	char why[400];
+	struct reject_view view;
+	uint64_t time;
+
+	if (t.rejected == 0)
+		return;
+	time = rte_rdtsc();
+	if (w->rejected_at == 0)
+		w->rejected_at = time;
+	/* what comes first need not be what most are, and frames show what is missing of them */
+	if (!now && time - w->rejected_at < rte_get_tsc_hz() / LOOKS_PER_SECOND)
+		return;
+	if (!now && t.placed > 0 && frames_of(r, stats) < PATTERN_FRAMES &&
+		time - w->rejected_at < rte_get_tsc_hz() / 2)
+		return;
+	view_rejects(r, stats, &t, &view);
+	if (!are_too_many(w, &t) || !rejects_explain(&w->rejects, &view, why, sizeof(why)))
+		return;
+	if (t.placed == 0)
+		snprintf(w->finding, sizeof(w->finding),
+			"none of %" PRIu64 " packets can be used: %" PRIu64 " %s", t.packets,
+			t.rejected, why);
+	else
+		snprintf(w->finding, sizeof(w->finding),
+			"%" PRIu64 " of %" PRIu64 " packets cannot be used: most of these %s",
+			t.rejected, t.packets, why);
+	LOG(WARNING, "%s\n", w->finding);
+}
+
+/** No frame is complete, as the same part of it never comes. */
+static void
+look_at_pattern(struct run *r, const struct builder_stats *stats, bool now)
+{
+	struct run_watch *w = &r->watch;
+	const uint64_t frames = frames_of(r, stats);
+	const struct tally t = {.placed = 1};
+	struct reject_view view;
+	char why[400];
+
+	if (frames < (now ? 2 : PATTERN_FRAMES))
+		return;
+	view_rejects(r, stats, &t, &view);
+	if (!rejects_explain_missing(&view, why, sizeof(why)))
+		return;
+	snprintf(w->finding, sizeof(w->finding), "none of %" PRIu64 " frames is complete: %s",
+		frames, why);
+	LOG(WARNING, "%s\n", w->finding);
+}
+
+static void
+look_at_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool now)
+{
+	struct run_watch *w = &r->watch;
+	const struct builder_stream *of = &stats->stream[s];
+	const bool silent = run_watch_is_silent(of), news = of->silences != w->silences[s];
+	const bool never = of->frames == 0 && stats->complete == 0;
+	char name[64], times[48] = "";
+
+	if (silent == w->silent[s] && !news)
+		return;
+	if (w->lines[s] >= STREAM_LINES && !now &&
+		rte_rdtsc() - w->line_at[s] < 60 * rte_get_tsc_hz())
+		return;
+	run_watch_stream(&r->process->detector, r->process->udp_port, s, name, sizeof(name));
+	if (of->silences > 1)
+		snprintf(times, sizeof(times), " (%" PRIu64 " times in this run)", of->silences);
+	if (silent && never)
+		LOG(WARNING,
+			"%s has sent nothing since the run began at frame %" PRIu64
+			": check the module and its cable, or set [detector] modules or absent\n",
+			name, stats->first_frame);
+	else if (silent)
+		LOG(WARNING,
+			"%s is silent since frame %" PRIu64 "%s: check the module and its cable\n",
+			name, of->silent_from, times);
+	else
+		LOG(NOTICE,
+			"%s sends again since frame %" PRIu64 ", it was silent from frame %" PRIu64
+			" on%s\n",
+			name, of->silent_to, of->silent_from, times);
+	w->line_at[s] = rte_rdtsc();
+	w->lines[s]++;
+	w->silences[s] = of->silences;
+	w->silent[s] = silent;
+}
+
+void
+run_watch_look(struct run *r, bool now)
+{
+	struct run_watch *w = &r->watch;
+	const uint64_t time = rte_rdtsc();
+	struct builder_stats stats;
+
+	take_samples(r, &w->rejects);
+	if (!now && time < w->look_at)
+		return;
+	w->look_at = time + rte_get_tsc_hz() / LOOKS_PER_SECOND;
+	stats = builder_stats(r->pipeline->builder);
+	if (w->finding[0] == '\0')
+		look_at_rejects(r, &stats, now);
+	if (w->finding[0] == '\0')
+		look_at_pattern(r, &stats, now);
+	for (uint32_t s = 0; s < r->process->detector.streams; s++)
+		look_at_stream(r, &stats, s, now);
+}
