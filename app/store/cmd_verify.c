@@ -178,6 +178,59 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 	return rc;
 }
 
+/* A batch that is announced, and whose body is not all there: its frames follow those of the last
+ * batch that the reader has. */
+static int
+note_torn(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_read_batch *b, const char *why, bool quarantined)
+{
+	struct arrow_read_damage d = {.offset = b->offset, .before = r->nb_batches};
+	struct finding f = {.numbered = true, .quarantined = quarantined};
+	struct arrow_reader one = *r;
+	struct arrow_damage_frames range;
+	char frames[ARROW_DAMAGE_TEXT];
+
+	one.damage = &d;
+	one.nb_damage = 1;
+	arrow_damage_frames(&one, 0, &range);
+	arrow_damage_frames_text(&range, frames);
+	(void)stream_source_identity(b, &f.identity);
+	f.first = f.last = strtoull(b->sequence, NULL, 16);
+	snprintf(f.text, sizeof(f.text),
+		"damaged: batch %" PRIu64 " at byte %" PRIu64 ", %.80s, its end is missing: %.100s",
+		f.first, b->offset, frames, why);
+	return add_finding(v, &f, path);
+}
+
+/* What lies behind the last batch of a file that is not complete. In a `.part` it may be a batch
+ * that is being written: that is listed only if the file ends within it. */
+static int
+note_end(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_identity *identity)
+{
+	struct finding f = {.identity = *identity};
+	struct arrow_read_damage d = {
+		.offset = r->end,
+		.length = r->size - r->end,
+		.before = r->nb_batches,
+		.why = ARROW_NO_ANNOUNCEMENT,
+	};
+	struct arrow_read_batch torn;
+	struct arrow_reader one = *r;
+
+	if (r->end >= r->size)
+		return 0;
+	if (arrow_reader_announced(r, r->end, &torn) == -ENODATA)
+		return note_torn(v, path, r, &torn, "the file ends within it", false);
+	/* a footer that is damaged is no batch */
+	if (arrow_name_is_part(path) || r->valid > r->end)
+		return 0;
+	one.damage = &d;
+	one.nb_damage = 1;
+	arrow_damage_text(&one, 0, f.text);
+	return add_finding(v, &f, path);
+}
+
 /* Bytes of a quarantine file that belong to no batch that is announced there: what they were is not
  * known, so whether a sound copy is anywhere is not known either. */
 static void
@@ -245,11 +298,10 @@ verify_quarantine(struct verify *v, const char *path)
 		(void)stream_source_identity(&b, &f.identity);
 		f.first = f.last = strtoull(b.sequence, NULL, 16);
 		arrow_damage_text(&one, 0, f.text);
-		if (!damage.announced)
-			snprintf(f.text, sizeof(f.text),
-				"damaged: batch %" PRIu64 ", its end is missing: %s", f.first,
-				damage.why);
-		(void)add_finding(v, &f, path);
+		if (damage.announced)
+			(void)add_finding(v, &f, path);
+		else
+			(void)note_torn(v, path, &one, &b, damage.why, true);
 		if (at > covered)
 			note_unannounced(v, path, &r, covered, at);
 		covered = at + damage.length > covered ? at + damage.length : covered;
@@ -297,6 +349,8 @@ verify_file(struct verify *v, const char *path)
 	/* what is not complete is no file that a store would have */
 	if (rc == 0)
 		rc = note_damage(v, path, &r, &identity);
+	if (rc == 0 && !r.complete)
+		rc = note_end(v, path, &r, &identity);
 	if (rc == 0 && r.complete)
 		rc = reconcile_add(&v->streams, path, &identity, &have);
 	if (rc == -ENOMEM)
