@@ -206,7 +206,7 @@ read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const
 		return -EBADMSG;
 	arrow_reader_load(r, r->data + at, ARROW_PREFIX);
 	memcpy(prefix, r->data + at, sizeof(prefix));
-	*problem = "what should be a message is not one";
+	*problem = "no Arrow message is there";
 	if (prefix[0] != ARROW_CONTINUATION || prefix[1] % 8 != 0 || prefix[1] > INT32_MAX)
 		return -EBADMSG;
 	if (prefix[1] == 0)

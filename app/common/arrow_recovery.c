@@ -340,8 +340,9 @@ say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery
 	char cut[256] = "", room[128] = "", damage[256] = "", quarantine[PATH_MAX + 64] = "";
 
 	if (report->cut > 0)
-		snprintf(cut, sizeof(cut), "; cut %" PRIu64 " bytes%s%.160s", report->cut,
-			why != NULL ? ": " : "", why != NULL ? why : "");
+		snprintf(cut, sizeof(cut),
+			"; cut %" PRIu64 " bytes behind the last batch that stays%s%.160s",
+			report->cut, why != NULL ? ": " : "", why != NULL ? why : "");
 	if (report->room > 0)
 		snprintf(room, sizeof(room),
 			"; gave back %" PRIu64 " bytes that were allocated ahead and never used",
@@ -495,7 +496,7 @@ open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, c
 	return rc;
 }
 
-/* Write the damaged copy of the schema again. The other one is not touched, so a crash leaves it. */
+/* Write the damaged copy of the schema again. The other one is not touched: a crash leaves it. */
 static int
 mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
 	struct arrow_recovery *report)

@@ -133,6 +133,12 @@ def flip(path, at):
         stream.write(bytes([byte ^ 1]))
 
 
+def recover(store, part):
+    scan = os.path.join(os.path.dirname(store.program), '../scan/braggline-scan')
+    subprocess.run([scan, '--recover', part], check=False, stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def check_quarantine(store, chain):
     """A batch whose announcement was hit before its file was completed is found, cut off or not."""
     name = paths(chain.stored)[-1]
@@ -145,10 +151,7 @@ def check_quarantine(store, chain):
         flip(f'{path}.part', last.metadata + 20)
         if not footer:
             os.truncate(f'{path}.part', last.end)
-        scan = os.path.join(os.path.dirname(store.program), '../scan/braggline-scan')
-        subprocess.run([scan, '--recover', f'{path}.part'], check=False,
-                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
+        recover(store, f'{path}.part')
         want(os.path.exists(path), 'was not completed')
         kept = f'{path}.quarantine'
         want(os.path.exists(kept) != footer, 'behind a footer that is right nothing is torn')
@@ -159,6 +162,22 @@ def check_quarantine(store, chain):
             out = store('verify', where, status=1, says=f'{kept}: damaged: bytes {2 * BLOCK} to ')
             want(' 0 files with something wrong, 1 batches damaged (0 of them' in out, out)
         shutil.rmtree(where)
+
+
+def check_missing(store, chain, name, first, last):
+    """A file without the first batch of its stream: that one is in no file, and verify says so."""
+    where = f'{chain.where}/missing'
+    os.mkdir(where)
+    part = f'{where}/{os.path.basename(name)}.part'
+    with open(part, 'wb') as out:
+        out.write(first.data[:first.metadata] + first.data[first.end:last.end])
+    recover(store, part)
+    text = 'missing: batches 0 to 0 of images'
+    store('verify', where, says=text)
+    out = store('verify', '--whole', where, status=1, says=text)
+    want(' 0 files with something wrong' in out and out.endswith(' 1 missing\n'), out)
+    store('verify', '--whole', chain.stored, says=' 0 missing')
+    shutil.rmtree(where)
 
 
 def check_frame(store, chain):
@@ -200,6 +219,7 @@ def check_frame(store, chain):
           f'damaged: batch {last.sequence} at byte {last.metadata}, frames above ')
     check(lambda path: (flip(path, last.metadata + 20), os.truncate(path, last.end - 1)),
           f'at byte {last.metadata}, {last.end - 1 - last.metadata} bytes, frames above ')
+    check_missing(store, chain, name, first, last)
     want(os.path.getsize(name) == size and first.metadata == 2 * BLOCK, name, first.metadata)
 
 
