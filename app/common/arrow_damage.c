@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "arrow_damage.h"
-#include "arrow_order.h"
 
 /* The frame column of a batch. @return false: it has none that can be read, or no rows */
 static bool
@@ -56,7 +55,7 @@ arrow_damage_frames(const struct arrow_reader *r, size_t damage, struct arrow_da
 	if (d->announced && frames_of(r, &d->batch, &c)) {
 		frame = c.data;
 		/* one that is right, and in a wrong place, has its own frames */
-		if (d->why == arrow_order_fault ||
+		if (arrow_read_crc(r, &d->batch) == 1 ||
 			(ascends(r, frame, c.rows) && (!f.has_after || frame[0] > f.first) &&
 				(!f.has_before || frame[c.rows - 1] < f.last)))
 			f = (struct arrow_damage_frames){
