@@ -54,8 +54,10 @@ arrow_damage_frames(const struct arrow_reader *r, size_t damage, struct arrow_da
 		f.has_after = f.has_before = false;
 	if (d->announced && frames_of(r, &d->batch, &c)) {
 		frame = c.data;
-		if (ascends(r, frame, c.rows) && (!f.has_after || frame[0] > f.first) &&
-			(!f.has_before || frame[c.rows - 1] < f.last))
+		/* one that is right, and in a wrong place, has its own frames */
+		if (arrow_read_crc(r, &d->batch) == 1 ||
+			(ascends(r, frame, c.rows) && (!f.has_after || frame[0] > f.first) &&
+				(!f.has_before || frame[c.rows - 1] < f.last)))
 			f = (struct arrow_damage_frames){
 				.exact = true, .first = frame[0], .last = frame[c.rows - 1]};
 	}

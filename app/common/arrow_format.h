@@ -12,6 +12,7 @@
 /** A message begins with this and the length of the metadata that follows (int32). */
 #define ARROW_CONTINUATION UINT32_C(0xFFFFFFFF)
 #define ARROW_PREFIX	   8 /**< bytes of both */
+#define ARROW_MAGIC_ROOM   8 /**< ARROW_MAGIC at the beginning of a file, and zeros */
 
 #define ARROW_FB_V5 4 /**< MetadataVersion.V5 */
 

@@ -15,6 +15,9 @@
  * Batches and regions that are known to be damaged are listed apart (`damage`): who goes by
  * `batches` skips exactly these. Bodies are not looked at when a file is opened.
  *
+ * The first block of a file of ours has the schema twice, with a CRC: the second copy is read where
+ * the first one is damaged. In a file of others `schema_fault` is set, as there is no CRC.
+ *
  * A file that is mapped, and that the disk cannot read or somebody cuts short, ends the process
  * (SIGBUS). What is read through a window (arrow_window.h) is zeros there: a batch with a wrong
  * CRC.
@@ -65,6 +68,11 @@ struct arrow_read_damage {
 	"it has no footer, and room behind its batches that was allocated ahead and never used: " \
 	"it is being written, or was not closed"
 
+/** Values of arrow_reader.schema_fault @{ */
+#define ARROW_NO_SCHEMA	 "its schema is damaged"
+#define ARROW_ONE_SCHEMA "one of the two copies of its schema is damaged" /**< recovery mends it */
+/** @} */
+
 struct arrow_reader {
 	const uint8_t *data;
 	uint64_t size;
@@ -82,12 +90,23 @@ struct arrow_reader {
 	size_t nb_damage;
 	unsigned int nb_nodes;
 	unsigned int nb_buffers;
-	bool complete;	     /**< end of stream, and a footer that knows what was found */
-	uint64_t begin;	     /**< bytes of the first block: where batches begin */
+	bool complete;		  /**< end of stream, and a footer that knows what was found */
+	uint64_t begin;		  /**< bytes of the first block: where batches begin */
+	uint64_t copy;		  /**< bytes of each of the two copies of the schema in it; 0: of
+				  older files, or neither is right */
+	uint64_t copy_at;	  /**< where the one is that was read */
+	const char *schema_fault; /**< what is wrong with the first block; NULL: nothing */
 	uint64_t end;	     /**< end of the last batch: of a complete file the trailer follows */
 	uint64_t valid;	     /**< bytes up to the end of the last whole message */
 	const char *problem; /**< if not complete: what ends the valid part */
 };
+
+/** Whether the schema that was read is what was written. */
+static inline bool
+arrow_reader_has_schema(const struct arrow_reader *r)
+{
+	return r->schema_fault == NULL || r->copy > 0;
+}
 
 /** A column of a batch; what it points to has been checked. */
 struct arrow_column {

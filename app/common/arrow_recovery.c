@@ -211,22 +211,6 @@ arrow_recovery_scan(struct arrow_reader *r)
 	return scan_until(r, NULL, &looked);
 }
 
-/* Whether the first block is what was written. */
-static bool
-header_is_whole(const struct arrow_reader *r)
-{
-	const char *digits = arrow_reader_meta(r, ARROW_META_HEADER);
-	char crc[9];
-
-	/* without its metadata it would pass as a schema that has none */
-	if (digits == NULL || strlen(digits) != 8)
-		return false;
-	/* texts lie in the file */
-	snprintf(crc, sizeof(crc), "%08x",
-		arrow_metadata_crc(r->data, r->begin, (const uint8_t *)digits - r->data));
-	return strcmp(crc, digits) == 0;
-}
-
 /* Value of ARROW_KEY_DAMAGED for damage in front of `end`. @return NULL: no memory */
 static char *
 mark_damage(const struct arrow_reader *r, uint64_t end)
@@ -278,8 +262,8 @@ arrow_recovery_frame_fault(const struct arrow_reader *r)
 	bool whole;
 	size_t size;
 
-	if (!header_is_whole(r))
-		return "its schema is damaged";
+	if (r->schema_fault != NULL)
+		return r->schema_fault;
 	/* what was damaged since it was written is still listed there */
 	if (!r->complete || r->nb_damage > 0 || version == NULL ||
 		strcmp(version, BRAGGLINE_VERSION) != 0 ||
@@ -356,8 +340,9 @@ say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery
 	char cut[256] = "", room[128] = "", damage[256] = "", quarantine[PATH_MAX + 64] = "";
 
 	if (report->cut > 0)
-		snprintf(cut, sizeof(cut), "; cut %" PRIu64 " bytes%s%.160s", report->cut,
-			why != NULL ? ": " : "", why != NULL ? why : "");
+		snprintf(cut, sizeof(cut),
+			"; cut %" PRIu64 " bytes behind the last batch that stays%s%.160s",
+			report->cut, why != NULL ? ": " : "", why != NULL ? why : "");
 	if (report->room > 0)
 		snprintf(room, sizeof(room),
 			"; gave back %" PRIu64 " bytes that were allocated ahead and never used",
@@ -372,9 +357,11 @@ say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery
 		snprintf(quarantine, sizeof(quarantine), "; %" PRIu64 " bytes kept in %s",
 			report->quarantined, report->quarantine);
 	snprintf(report->message, sizeof(report->message),
-		"%" PRIu64 " batch%s, %" PRIu64 " rows%s%s%s%.*s", report->batches,
-		plural(report->batches), report->rows, cut, room, damage, (int)sizeof(quarantine),
-		quarantine);
+		"%" PRIu64 " batch%s, %" PRIu64 " rows%s%s%s%s%.*s", report->batches,
+		plural(report->batches), report->rows, cut, room,
+		report->mended ? "; wrote a damaged copy of its schema again from the other one"
+			       : "",
+		damage, (int)sizeof(quarantine), quarantine);
 }
 
 /* What of a file stays: batches with numbers below `below`. @return bytes */
@@ -496,8 +483,8 @@ open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, c
 		rc = arrow_reader_open_window(r, c->window, c->size, written, problem);
 	else
 		rc = arrow_reader_open_written(r, c->data, c->size, written, problem);
-	if (rc == 0 && !header_is_whole(r)) {
-		*problem = "its schema is damaged";
+	if (rc == 0 && !arrow_reader_has_schema(r)) {
+		*problem = ARROW_NO_SCHEMA;
 		rc = -EBADMSG;
 		arrow_reader_close(r);
 	}
@@ -509,7 +496,27 @@ open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, c
 	return rc;
 }
 
-/* All but giving it its name; batches with numbers below `below` stay. */
+/* Write the damaged copy of the schema again. The other one is not touched: a crash leaves it. */
+static int
+mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
+	struct arrow_recovery *report)
+{
+	int rc;
+
+	rc = arrow_content_write(
+		io, handle, r->data + r->copy_at, r->copy, r->copy_at == 0 ? r->copy : 0);
+	if (rc == 0)
+		rc = arrow_content_sync(io, handle);
+	report->mended = rc == 0;
+	if (rc < 0)
+		snprintf(report->message, sizeof(report->message),
+			"stays as it is: " ARROW_ONE_SCHEMA ", and cannot be written again: %s",
+			strerror(-rc));
+	return rc;
+}
+
+/* All but giving it its name; batches with numbers below `below` stay.
+ * @return 0; -EAGAIN: its schema has been mended, and it is to be read again; -errno */
 static int
 recover_content(const struct arrow_io_ops *io, void *handle, const char *part, uint64_t below,
 	const bool *stop, struct arrow_recovery *report, bool *planned)
@@ -518,6 +525,7 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 	struct arrow_reader r;
 	struct arrow_content c;
 	uint64_t written;
+	bool mend = false;
 	int rc;
 
 	rc = arrow_content_open(&c, io, handle);
@@ -546,13 +554,15 @@ recover_content(const struct arrow_io_ops *io, void *handle, const char *part, u
 			problem != NULL ? problem : strerror(-rc));
 		goto out;
 	}
-	rc = recover_batches(io, handle, part, &r, below, stop, report, planned);
+	mend = r.schema_fault != NULL;
+	rc = mend ? mend_schema(io, handle, &r, report)
+		  : recover_batches(io, handle, part, &r, below, stop, report, planned);
 	arrow_reader_close(&r);
 out:
 	if (c.window != NULL)
 		report->looked += arrow_window_bytes_read(c.window);
 	arrow_content_close(&c);
-	return rc;
+	return rc == 0 && mend ? -EAGAIN : rc;
 }
 
 static int
@@ -616,6 +626,13 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 			"cannot go on with a recovery that had begun: %s", strerror(-rc));
 	if (rc == 0)
 		rc = recover_content(io, handle, part, below, stop, report, &planned);
+	if (rc == -EAGAIN && report->mended)
+		rc = recover_content(io, handle, part, below, stop, report, &planned);
+	if (rc == -EAGAIN) {
+		rc = -EIO;
+		snprintf(report->message, sizeof(report->message),
+			"stays as it is: " ARROW_ONE_SCHEMA ", and stays so after it was written");
+	}
 	/* the file goes by its footer now */
 	if (rc == 0 && planned)
 		rc = arrow_plan_remove(io, part);

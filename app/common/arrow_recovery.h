@@ -50,6 +50,7 @@ struct arrow_recovery {
 	uint64_t rows;	  /**< of them */
 	/** Batches and regions between them that are damaged, and stay in place. */
 	uint64_t damaged;
+	bool mended;		   /**< one copy of the schema was written again */
 	uint64_t cut;		   /**< bytes of the file that were cut off, without these: */
 	uint64_t room;		   /**< zeros at its end: allocated ahead and never used */
 	uint64_t looked;	   /**< bytes that were read and that were checked */

@@ -213,11 +213,29 @@ frame_message(
 	return 0;
 }
 
+/* The first block is there twice, and is one message for all readers: it is as long as both. */
+static int
+put_twice(const uint8_t *copy, size_t half, uint8_t **bytes, size_t *size)
+{
+	const uint32_t length = 2 * half - ARROW_MAGIC_ROOM - ARROW_PREFIX;
+	uint8_t *out = aligned_alloc(ARROW_BLOCK, 2 * half);
+
+	if (out == NULL)
+		return -ENOMEM;
+	memcpy(out, copy, half);
+	memcpy(out + ARROW_MAGIC_ROOM + sizeof(uint32_t), &length, sizeof(length));
+	memcpy(out + half, out, half);
+	*bytes = out;
+	*size = 2 * half;
+	return 0;
+}
+
 int
 arrow_header_build(const struct arrow_schema *s, uint8_t **bytes, size_t *size)
 {
 	struct fb_writer w;
-	size_t at[5];
+	uint8_t *copy = NULL;
+	size_t at[5], half;
 	int rc;
 
 	rc = schema_check(s);
@@ -226,8 +244,11 @@ arrow_header_build(const struct arrow_schema *s, uint8_t **bytes, size_t *size)
 	fb_init(&w);
 	put_message(&w, ARROW_FB_SCHEMA, false, at);
 	put_schema(&w, at[2], s);
-	rc = frame_message(&w, ARROW_MAGIC "\0", 8, bytes, size);
+	rc = frame_message(&w, ARROW_MAGIC "\0", ARROW_MAGIC_ROOM, &copy, &half);
 	fb_free(&w);
+	if (rc == 0)
+		rc = put_twice(copy, half, bytes, size);
+	free(copy);
 	return rc;
 }
 

@@ -155,9 +155,10 @@ struct arrow_block {
 void arrow_schema_count(const struct arrow_schema *s, unsigned int *nodes, unsigned int *buffers);
 
 /**
- * First block of a file: magic and schema message.
+ * First block of a file: magic and schema message, and all of it a second time. The message is as
+ * long as both; what follows a flatbuffer is nothing to readers.
  * @param bytes  out: to be freed with free()
- * @param size   out: a multiple of ARROW_BLOCK
+ * @param size   out: of both copies, a multiple of 2 x ARROW_BLOCK
  * @return 0; -ENOMEM; -EINVAL: a column that Arrow does not know
  */
 int arrow_header_build(const struct arrow_schema *s, uint8_t **bytes, size_t *size);

@@ -66,8 +66,8 @@ enum arrow_images_column {
 #define ARROW_META_PACKETS "braggline.packets" /**< of a frame */
 #define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
 
-/** Last key of the schema's metadata: 8 digits, CRC-32C of the first block of the file
- * (arrow_header_build()), counting these digits as `0`. */
+/** Last key of the schema's metadata: 8 digits, CRC-32C of one of the two copies of the first block
+ * of the file (arrow_header_build()), counting these digits as `0`. */
 #define ARROW_META_HEADER "braggline.header_crc32c"
 
 /** Keys that the caller gives, with these names where it has them. */

@@ -112,6 +112,8 @@ print_file(const struct scan_run *run, const struct scan_file *f, enum arrow_tab
 		printf("%zu without CRC", f->crc_absent);
 	else
 		printf("every CRC-32C right");
+	if (f->fault != NULL)
+		printf("\n           DAMAGED: %s", f->fault);
 	if (f->reader.complete)
 		printf(", complete\n");
 	else

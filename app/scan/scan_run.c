@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "arrow_order.h"
+#include "arrow_recovery.h"
 #include "scan_run.h"
 
 #define SIDE_MAX   65536
@@ -108,9 +110,12 @@ open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arro
 			f->reader.batches[i].fault = "a batch with a wrong CRC-32C";
 		f->crc_absent += rc == 0;
 	}
+	rc = arrow_order(&f->reader);
 	/* from here on there are only those that are sound */
-	rc = arrow_reader_part(&f->reader);
+	if (rc == 0)
+		rc = arrow_reader_part(&f->reader);
 	f->damaged = f->reader.nb_damage;
+	f->fault = arrow_recovery_frame_fault(&f->reader);
 	return rc < 0 ? rc : read_detector(run, f);
 }
 
@@ -268,7 +273,7 @@ scan_run_close(struct scan_run *run)
 bool
 scan_file_is_damaged(const struct scan_file *f)
 {
-	return !f->present || f->damaged > 0 || !f->reader.complete;
+	return !f->present || f->damaged > 0 || f->fault != NULL || !f->reader.complete;
 }
 
 bool

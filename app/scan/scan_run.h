@@ -31,6 +31,7 @@ struct scan_file {
 	bool present;
 	struct arrow_reader reader;
 	size_t damaged;	   /**< batches, which are left out */
+	const char *fault; /**< of its schema or its footer; NULL: none */
 	size_t crc_absent; /**< batches */
 };
 
@@ -60,7 +61,7 @@ int scan_run_open(struct scan_run *run, const struct scan_sets *sets);
 
 void scan_run_close(struct scan_run *run);
 
-/** @return true if the file is not there or not complete, or any batch is damaged */
+/** @return true if the file is not there or not complete, or anything of it is damaged */
 bool scan_file_is_damaged(const struct scan_file *f);
 
 /** @return true if any file is */

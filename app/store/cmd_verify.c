@@ -36,6 +36,8 @@ static const char help[] =
 	"is called repaired, and is no error. Nothing is changed, stores may run.\n"
 	"\n"
 	"  -a, --all          files that import has kept (.imported) as well\n"
+	"  -w, --whole        DIR are all stores of these runs: a batch that is in none of the\n"
+	"                     files is an error\n"
 	"  -q, --quiet        only files that something is wrong with, and totals\n"
 	"  -p, --progress     say how far it is, also where no terminal is\n"
 	"  -r, --rate-mb N    read at most N MB/s\n"
@@ -43,7 +45,8 @@ static const char help[] =
 	"\n"
 	"SIGINT ends it with what was found so far.\n"
 	"Exit status: 0; 1 if anything is damaged and not repaired, not complete, or there\n"
-	"twice, or if it was interrupted; 2 for a wrong command line.\n";
+	"twice, with --whole also if anything is missing, or if it was interrupted; 2 for a\n"
+	"wrong command line.\n";
 
 /* A damaged batch, or bytes that may have been several. */
 struct finding {
@@ -61,7 +64,9 @@ struct verify {
 	bool on_terminal;
 	bool progress;
 	uint64_t rate; /* bytes a second; 0: no bound */
+	bool whole;
 	struct reconcile streams;
+	struct reconcile there; /* the same with what is damaged or not complete */
 	struct finding *finding;
 	size_t nb_findings;
 	uint64_t files;
@@ -75,6 +80,7 @@ struct verify {
 	uint64_t quarantined; /* bytes */
 	uint64_t wrong;	      /* files */
 	uint64_t lost;	      /* files with something wrong that is no damaged batch */
+	uint64_t missing;     /* batches */
 	uint64_t begun;	      /* ns */
 	uint64_t said;
 };
@@ -159,6 +165,20 @@ check_batches(struct verify *v, const char *path, struct arrow_reader *r)
 	return rc < 0 ? rc : arrow_reader_part(r);
 }
 
+/* Batches that are in a file, sound or not. */
+static int
+note_there(struct verify *v, const char *path, const struct arrow_identity *identity,
+	const struct interval_set *have)
+{
+	struct interval_set copy = {0};
+	int rc = interval_set_add_all(&copy, have);
+
+	if (rc == 0 && identity->table != NULL)
+		rc = reconcile_add(&v->there, path, identity, &copy);
+	interval_set_free(&copy);
+	return rc;
+}
+
 static int
 note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 	const struct arrow_identity *identity)
@@ -176,6 +196,59 @@ note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
 		rc = add_finding(v, &f, path);
 	}
 	return rc;
+}
+
+/* A batch that is announced, and whose body is not all there: its frames follow those of the last
+ * batch that the reader has. */
+static int
+note_torn(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_read_batch *b, const char *why, bool quarantined)
+{
+	struct arrow_read_damage d = {.offset = b->offset, .before = r->nb_batches};
+	struct finding f = {.numbered = true, .quarantined = quarantined};
+	struct arrow_reader one = *r;
+	struct arrow_damage_frames range;
+	char frames[ARROW_DAMAGE_TEXT];
+
+	one.damage = &d;
+	one.nb_damage = 1;
+	arrow_damage_frames(&one, 0, &range);
+	arrow_damage_frames_text(&range, frames);
+	(void)stream_source_identity(b, &f.identity);
+	f.first = f.last = strtoull(b->sequence, NULL, 16);
+	snprintf(f.text, sizeof(f.text),
+		"damaged: batch %" PRIu64 " at byte %" PRIu64 ", %.80s, its end is missing: %.100s",
+		f.first, b->offset, frames, why);
+	return add_finding(v, &f, path);
+}
+
+/* What lies behind the last batch of a file that is not complete. In a `.part` it may be a batch
+ * that is being written: that is listed only if the file ends within it. */
+static int
+note_end(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_identity *identity)
+{
+	struct finding f = {.identity = *identity};
+	struct arrow_read_damage d = {
+		.offset = r->end,
+		.length = r->size - r->end,
+		.before = r->nb_batches,
+		.why = ARROW_NO_ANNOUNCEMENT,
+	};
+	struct arrow_read_batch torn;
+	struct arrow_reader one = *r;
+
+	if (r->end >= r->size)
+		return 0;
+	if (arrow_reader_announced(r, r->end, &torn) == -ENODATA)
+		return note_torn(v, path, r, &torn, "the file ends within it", false);
+	/* a footer that is damaged is no batch */
+	if (arrow_name_is_part(path) || r->valid > r->end)
+		return 0;
+	one.damage = &d;
+	one.nb_damage = 1;
+	arrow_damage_text(&one, 0, f.text);
+	return add_finding(v, &f, path);
 }
 
 /* Bytes of a quarantine file that belong to no batch that is announced there: what they were is not
@@ -245,11 +318,10 @@ verify_quarantine(struct verify *v, const char *path)
 		(void)stream_source_identity(&b, &f.identity);
 		f.first = f.last = strtoull(b.sequence, NULL, 16);
 		arrow_damage_text(&one, 0, f.text);
-		if (!damage.announced)
-			snprintf(f.text, sizeof(f.text),
-				"damaged: batch %" PRIu64 ", its end is missing: %s", f.first,
-				damage.why);
-		(void)add_finding(v, &f, path);
+		if (damage.announced)
+			(void)add_finding(v, &f, path);
+		else
+			(void)note_torn(v, path, &one, &b, damage.why, true);
 		if (at > covered)
 			note_unannounced(v, path, &r, covered, at);
 		covered = at + damage.length > covered ? at + damage.length : covered;
@@ -296,7 +368,11 @@ verify_file(struct verify *v, const char *path)
 		problem = "batches of no stream, or of several";
 	/* what is not complete is no file that a store would have */
 	if (rc == 0)
+		rc = note_there(v, path, &identity, &have);
+	if (rc == 0)
 		rc = note_damage(v, path, &r, &identity);
+	if (rc == 0 && !r.complete)
+		rc = note_end(v, path, &r, &identity);
 	if (rc == 0 && r.complete)
 		rc = reconcile_add(&v->streams, path, &identity, &have);
 	if (rc == -ENOMEM)
@@ -354,6 +430,47 @@ print_findings(struct verify *v)
 	}
 }
 
+/* Numbers of a stream count from 0: those that no file has. What comes after the last one is not
+ * known here. */
+static void
+print_missing(struct verify *v, const struct reconcile_stream *s)
+{
+	const struct arrow_identity *id = &s->identity;
+	uint64_t next = 0;
+	size_t i;
+
+	for (i = 0; i < s->all.nb; i++) {
+		if (s->all.at[i].first > next)
+			printf("missing: batches %" PRIu64 " to %" PRIu64
+			       " of %s, producer %" PRIu64 ", run %016" PRIx64
+			       ", incarnation %016" PRIx64
+			       ", are in none of these files: another store has them, the receiver "
+			       "refused them, or a file is gone\n",
+				next, s->all.at[i].first - 1, id->table, id->producer, id->run,
+				id->incarnation);
+		v->missing += s->all.at[i].first - next;
+		next = s->all.at[i].last + 1;
+	}
+}
+
+/* The numbers of what is damaged, as far as they are known, are not missing. */
+static int
+add_findings(struct verify *v)
+{
+	const struct finding *f;
+	int rc = 0;
+
+	for (f = v->finding; f < v->finding + v->nb_findings && rc == 0; f++) {
+		struct interval_set one = {0};
+
+		if (!f->numbered || interval_set_add(&one, f->first, f->last) < 0)
+			continue;
+		rc = note_there(v, f->path, &f->identity, &one);
+		interval_set_free(&one);
+	}
+	return rc;
+}
+
 static int
 print_totals(struct verify *v)
 {
@@ -362,21 +479,30 @@ print_totals(struct verify *v)
 	size_t i;
 
 	print_findings(v);
+	if (add_findings(v) < 0) {
+		fprintf(stderr, "braggline-store verify: no memory for a list of batches\n");
+		return EXIT_FAILURE;
+	}
+	for (i = 0; i < v->there.nb && !interrupted; i++)
+		print_missing(v, &v->there.stream[i]);
 	for (i = 0; i < v->streams.nb; i++)
 		doubles += reconcile_doubles(&v->streams.stream[i]);
 	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
 	       " rows, %.3f GB, %.2f GB/s; %" PRIu64 " files with something wrong, %" PRIu64
 	       " batches damaged (%" PRIu64 " of them repaired), %" PRIu64
-	       " bytes in quarantine, %" PRIu64 " there twice%s\n",
+	       " bytes in quarantine, %" PRIu64 " there twice%s, %" PRIu64 " missing\n",
 		interrupted ? "interrupted: " : "", v->files, v->batches, v->rows, v->bytes / 1e9,
 		seconds > 0 ? v->bytes / 1e9 / seconds : 0, v->wrong, v->damaged, v->repaired,
-		v->quarantined, doubles, doubles > 0 ? " (braggline-store reconcile)" : "");
+		v->quarantined, doubles, doubles > 0 ? " (braggline-store reconcile)" : "",
+		v->missing);
 	if (fflush(stdout) != 0) {
 		fprintf(stderr, "braggline-store verify: cannot write: %s\n", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	return v->lost > 0 || v->damaged > v->repaired || doubles > 0 || interrupted ? EXIT_FAILURE
-										     : EXIT_SUCCESS;
+	return v->lost > 0 || v->damaged > v->repaired || doubles > 0 || interrupted ||
+			(v->whole && v->missing > 0)
+		? EXIT_FAILURE
+		: EXIT_SUCCESS;
 }
 
 static void
@@ -404,20 +530,23 @@ cmd_verify(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"all", no_argument, NULL, 'a'},
+		{"whole", no_argument, NULL, 'w'},
 		{"quiet", no_argument, NULL, 'q'},
 		{"progress", no_argument, NULL, 'p'},
 		{"rate-mb", required_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
-	struct verify v = {.on_terminal = isatty(STDERR_FILENO), .streams = {.say = command_say}};
+	struct verify v = {.on_terminal = isatty(STDERR_FILENO),
+		.streams = {.say = command_say},
+		.there = {.say = command_say}};
 	struct store_tree tree = {.quarantine = true};
 	char message[PATH_MAX], *end;
 	int option, status;
 	size_t i;
 
 	v.progress = v.on_terminal;
-	while ((option = getopt_long(argc, argv, "aqpr:h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "awqpr:h", options, NULL)) != -1) {
 		switch (option) {
 		case 'a':
 			tree.imported = true;
@@ -434,6 +563,9 @@ cmd_verify(int argc, char **argv)
 				"number above 0\n",
 				optarg);
 			return EXIT_USAGE;
+		case 'w':
+			v.whole = true;
+			break;
 		case 'q':
 			v.quiet = true;
 			break;
@@ -461,6 +593,7 @@ out:
 		free(v.finding[i].path);
 	free(v.finding);
 	reconcile_free(&v.streams);
+	reconcile_free(&v.there);
 	store_tree_free(&tree);
 	return status;
 }

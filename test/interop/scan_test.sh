@@ -89,8 +89,35 @@ want 1 'images   2 files, .* 1 NOT AS IT SHOULD BE' "$dir/sets"
 # a byte of a body
 mkdir "$dir/bad"
 cp "$dir"/one_*.arrow "$dir/bad/"
-printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=8200 conv=notrunc 2> "$dir/dd"
+printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=12300 conv=notrunc 2> "$dir/dd"
 want 1 '1 DAMAGED' "$dir/bad"
+
+# of one of the two copies of the schema: all is read, and it is said
+cp "$dir"/one_*.arrow "$dir/bad/"
+printf '\377' | dd of="$dir/bad/one_frames.arrow" bs=1 seek=1000 conv=notrunc 2> "$dir/dd"
+want 1 'DAMAGED: one of the two copies of its schema' "$dir/bad"
+want 1 'frames             300,' "$dir/bad"
+
+# two batches that were swapped as a whole are not where they belong
+cp "$dir"/one_*.arrow "$dir/bad/"
+python3 - "$dir/bad/one_frames.arrow" << 'EOF' || exit 1
+import struct
+import sys
+
+with open(sys.argv[1], 'r+b') as f:
+    data = f.read()
+    begin, places = 2 * 4096, {}
+    while data[begin:begin + 4] == b'\xff' * 4 and data[begin + 4:begin + 8] != bytes(4):
+        end = begin + 4096 + struct.unpack_from('<q', data, begin + 40)[0]
+        places.setdefault(end - begin, []).append(begin)
+        begin = end
+    size, (a, b, *_) = next((s, at) for s, at in places.items() if len(at) > 1)
+    f.seek(a)
+    f.write(data[b:b + size])
+    f.seek(b)
+    f.write(data[a:a + size])
+EOF
+want 1 'a batch out of order' "$dir/bad"
 
 want 1 'No such file' "$dir/nothing"
 want 1 'no file here is called' "$(mktemp -d -p "$dir")"

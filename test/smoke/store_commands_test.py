@@ -133,6 +133,12 @@ def flip(path, at):
         stream.write(bytes([byte ^ 1]))
 
 
+def recover(store, part):
+    scan = os.path.join(os.path.dirname(store.program), '../scan/braggline-scan')
+    subprocess.run([scan, '--recover', part], check=False, stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def check_quarantine(store, chain):
     """A batch whose announcement was hit before its file was completed is found, cut off or not."""
     name = paths(chain.stored)[-1]
@@ -145,10 +151,7 @@ def check_quarantine(store, chain):
         flip(f'{path}.part', last.metadata + 20)
         if not footer:
             os.truncate(f'{path}.part', last.end)
-        scan = os.path.join(os.path.dirname(store.program), '../scan/braggline-scan')
-        subprocess.run([scan, '--recover', f'{path}.part'], check=False,
-                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
+        recover(store, f'{path}.part')
         want(os.path.exists(path), 'was not completed')
         kept = f'{path}.quarantine'
         want(os.path.exists(kept) != footer, 'behind a footer that is right nothing is torn')
@@ -156,9 +159,68 @@ def check_quarantine(store, chain):
             store('verify', where, status=1, says=f'{path}: damaged: ')
             want(os.path.getsize(path) == os.path.getsize(name), 'was changed')
         else:
-            out = store('verify', where, status=1, says=f'{kept}: damaged: bytes {BLOCK} to ')
+            out = store('verify', where, status=1, says=f'{kept}: damaged: bytes {2 * BLOCK} to ')
             want(' 0 files with something wrong, 1 batches damaged (0 of them' in out, out)
         shutil.rmtree(where)
+
+
+def check_missing(store, chain, name, first, last):
+    """A file without the first batch of its stream: that one is in no file, and verify says so."""
+    where = f'{chain.where}/missing'
+    os.mkdir(where)
+    part = f'{where}/{os.path.basename(name)}.part'
+    with open(part, 'wb') as out:
+        out.write(first.data[:first.metadata] + first.data[first.end:last.end])
+    recover(store, part)
+    text = 'missing: batches 0 to 0 of images'
+    store('verify', where, says=text)
+    out = store('verify', '--whole', where, status=1, says=text)
+    want(' 0 files with something wrong' in out and out.endswith(' 1 missing\n'), out)
+    store('verify', '--whole', chain.stored, says=' 0 missing')
+    shutil.rmtree(where)
+
+
+def check_frame(store, chain):
+    """Schema, footer and end of a file that is complete: whatever is hit, verify and scan say so."""
+    name = max(paths(chain.stored), key=os.path.getsize)
+    size = os.path.getsize(name)
+    first, *_, last = batches_of(name)
+    scan = os.path.join(os.path.dirname(store.program), '../scan/braggline-scan')
+
+    def check(spoil, *says):
+        where = f'{chain.where}/frame'
+        os.mkdir(where)
+        path = f'{where}/{os.path.basename(name)}'
+        for table in 'frames', 'images':
+            shutil.copy(name.rsplit('_', 1)[0] + f'_{table}.arrow', where)
+        spoil(path)
+        for text in says:
+            store('verify', where, status=1, says=text)
+        done = subprocess.run([scan, where], check=False, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        want(done.returncode == 1 and (says[0] in done.stdout or 'NOT COMPLETE' in done.stdout),
+             'scan', done.returncode, says, done.stdout)
+        shutil.rmtree(where)
+
+    def zero(path, at):
+        with open(path, 'r+b') as stream:
+            stream.seek(at)
+            stream.write(bytes(512))
+
+    rows = sum(batch.rows for batch in batches_of(name))
+    for at in 0, 1000, BLOCK, BLOCK + 1000:
+        check(lambda path, at=at: flip(path, at), 'one of the two copies of its schema is damaged',
+              f' {rows} rows sound, 0 damaged')
+    check(lambda path: (flip(path, 1000), flip(path, BLOCK + 1001)), 'its schema is damaged')
+    # the footer's own copy of the schema
+    check(lambda path: zero(path, last.end + 512), 'footer is missing or damaged',
+          f' {rows} rows sound, 0 damaged')
+    check(lambda path: os.truncate(path, last.end - 1),
+          f'damaged: batch {last.sequence} at byte {last.metadata}, frames above ')
+    check(lambda path: (flip(path, last.metadata + 20), os.truncate(path, last.end - 1)),
+          f'at byte {last.metadata}, {last.end - 1 - last.metadata} bytes, frames above ')
+    check_missing(store, chain, name, first, last)
+    want(os.path.getsize(name) == size and first.metadata == 2 * BLOCK, name, first.metadata)
 
 
 def check_scrub(store, chain):
@@ -322,6 +384,7 @@ def main():
             there = stored(chain.stored)
             check_verify(store, chain)
             check_quarantine(store, chain)
+            check_frame(store, chain)
             check_scrub(store, chain)
             second = check_reconcile(store, chain, there)
             # the ring knows what reconcile has found in files

@@ -589,7 +589,8 @@ hostile_files(void **state)
 		arrow_reader_close(&r);
 		for (at = 0; at < size; at += 512) {
 			read_all(on_disk(k)->data, at);
-			if (at < ARROW_BLOCK)
+			/* the schema is there twice */
+			if (at < 2 * ARROW_BLOCK)
 				continue;
 			assert_int_equal(
 				arrow_reader_open_memory(&r, on_disk(k)->data, at, &problem), 0);

@@ -354,13 +354,13 @@ test_damaged(void **state)
 	(void)arrange("a0-5 b3-9");
 	f = disk_find(disk, "/b_fedcba9876543210_000001_frames.arrow");
 	assert_non_null(f);
-	f->data[f->size / 2] ^= 4;
+	f->data[f->size / 2 - ARROW_BLOCK] ^= 4;
 	events = disk->nb_events;
 	assert_int_equal(reconcile_all(&r, false), -EBADMSG);
 	assert_int_equal(r.cut, 0);
 	assert_int_equal(disk->nb_events, events);
 	/* as the footer does not agree: it is not even read */
-	f->data[f->size / 2] ^= 4;
+	f->data[f->size / 2 - ARROW_BLOCK] ^= 4;
 	f->data[f->size - 4000] ^= 4;
 	f->data[f->size - 1] ^= 4;
 	assert_int_equal(reconcile_all(&r, false), -EBADMSG);

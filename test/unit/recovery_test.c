@@ -259,10 +259,21 @@ is_whole(const struct written *w, const uint8_t *data, uint64_t size, size_t i)
 	return end <= size && memcmp(data + begin, w->bytes + begin, end - begin) == 0;
 }
 
+/* Whether both copies of the schema are what was written. */
+static bool
+header_is_whole(const struct written *w, const uint8_t *data, uint64_t size)
+{
+	return w->header <= size && memcmp(data, w->bytes, w->header) == 0;
+}
+
+/* ... or one of them. */
 static bool
 header_is_there(const struct written *w, const uint8_t *data, uint64_t size)
 {
-	return w->header <= size && memcmp(data, w->bytes, w->header) == 0;
+	const uint64_t half = w->header / 2;
+
+	return w->header <= size &&
+		(memcmp(data, w->bytes, half) == 0 || memcmp(data + half, w->bytes, half) == 0);
 }
 
 /* Whether blocks were swapped so that a batch is whole in another place: that one is as right as
@@ -288,10 +299,10 @@ has_moved(const struct written *w, const uint8_t *data, uint64_t size)
 struct found {
 	uint8_t *data;
 	uint64_t size;
-	size_t whole;  /* batches of which everything is there */
-	size_t behind; /* the last of them, from 1; 0: there is none */
-	uint64_t rows; /* of them */
-	bool header;
+	size_t whole;	  /* batches of which everything is there */
+	size_t behind;	  /* the last of them, from 1; 0: there is none */
+	uint64_t rows;	  /* of them */
+	bool header;	  /* it is there, and is mended in `data` if need be */
 	uint64_t trailer; /* where one is that fits; UINT64_MAX: nowhere */
 };
 
@@ -307,6 +318,8 @@ look(struct found *found, const struct written *w, const struct disk_file *f)
 	if (f->size > 0)
 		memcpy(found->data, f->data, f->size);
 	found->header = header_is_there(w, f->data, f->size);
+	if (found->header)
+		memcpy(found->data, w->bytes, w->header);
 	for (i = 0; i < w->nb; i++) {
 		if (!is_whole(w, f->data, f->size, i))
 			continue;
@@ -386,7 +399,7 @@ check_closed(const struct written *w, const struct disk_file *f)
 		assert_false(header_is_there(w, f->data, f->size));
 		return;
 	}
-	assert_int_equal(header_is_there(w, f->data, f->size),
+	assert_int_equal(header_is_whole(w, f->data, f->size),
 		arrow_recovery_frame_fault(&r) == NULL ||
 			strstr(arrow_recovery_frame_fault(&r), "footer") != NULL);
 	assert_int_equal(arrow_recovery_scan(&r), 0);
@@ -756,6 +769,8 @@ failing_recovery(void **state)
 			}
 			if (f->size > 3 * ARROW_BLOCK)
 				f->data[f->size / 2] ^= 1;
+			if (f->size >= w->header && call % 4 > 1)
+				f->data[call % 8 > 3 ? 100 : w->header / 2 + 100] ^= 1;
 			look(&found, w, f);
 			d->fail_from = call;
 			d->fail_until = call + 1;
@@ -814,8 +829,9 @@ cut_of_damaged(void **state)
 		f = put_on_disk(d, w->name, whole->data, whole->size);
 		disk = d;
 		switch (i) {
-		case 0: /* the first block */
+		case 0: /* both copies of the schema */
 			f->data[100] ^= 1;
+			f->data[w->header / 2 + 200] ^= 1;
 			break;
 		case 1: /* of what is to stay */
 			f->data[batch_begin(w, 1) + ARROW_BLOCK + 9] ^= 1;
@@ -910,6 +926,88 @@ one_bit(void **state)
 	assert_string_equal(r.damage[0].batch.sequence, "0000000000000000");
 	arrow_reader_close(&r);
 	disk_free(d);
+	disk = original;
+	free_run();
+}
+
+/* Spoil a copy of the schema in a way of its own. */
+static void
+spoil_copy(const struct written *w, struct disk_file *f, unsigned int copy, unsigned int how)
+{
+	const uint64_t half = w->header / 2;
+	uint8_t *data = f->data + copy * half;
+
+	switch (how) {
+	case 0: /* the magic */
+		data[0] ^= 1;
+		break;
+	case 1: /* how long the message is */
+		data[13] ^= 1;
+		break;
+	case 2: /* a sector of metadata */
+		memset(data + DISK_SECTOR, 0, DISK_SECTOR);
+		break;
+	case 3:
+		data[1000] ^= 4;
+		break;
+	case 4:
+		memset(data, 0, half);
+		break;
+	default: /* zeros that follow what is said */
+		data[half - 1] ^= 0x80;
+	}
+}
+
+/* The schema is in a file twice: whichever of the two is damaged, nothing is lost, and recovery
+ * writes it again. A file that is complete can be read, and is reported. */
+static void
+one_schema(void **state)
+{
+	const struct written *w = &run[ARROW_IMAGES];
+	const struct disk_file *whole;
+	struct arrow_recovery report;
+	struct disk *original, *d;
+	struct arrow_reader r;
+	const char *problem;
+	struct disk_file *f;
+	unsigned int i;
+
+	write_run(5, 100);
+	original = disk;
+	whole = disk_find(original, w->name);
+	for (i = 0; i < 2 * 6; i++) {
+		d = disk_new(1);
+		f = put_on_disk(d, "images.arrow.part", w->bytes, w->size);
+		spoil_copy(w, f, i % 2, i / 2);
+		recover(d, "images.arrow.part", &report);
+		assert_int_equal(report.state, ARROW_RECOVERY_DONE);
+		assert_true(report.mended);
+		assert_int_equal(report.batches, w->nb);
+		assert_int_equal(report.damaged, 0);
+		assert_int_equal(f->size, whole->size);
+		assert_memory_equal(f->data, whole->data, whole->size);
+		disk_free(d);
+
+		d = disk_new(1);
+		f = put_on_disk(d, w->name, whole->data, whole->size);
+		spoil_copy(w, f, i % 2, i / 2);
+		assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
+		assert_true(r.complete);
+		assert_int_equal(r.nb_batches, w->nb);
+		assert_string_equal(arrow_recovery_frame_fault(&r), ARROW_ONE_SCHEMA);
+		arrow_reader_close(&r);
+		disk_free(d);
+
+		d = disk_new(1);
+		f = put_on_disk(d, "images.arrow.part", w->bytes, w->size);
+		spoil_copy(w, f, 0, i % 6);
+		spoil_copy(w, f, 1, (i + 1 + i / 6) % 6);
+		recover(d, "images.arrow.part", &report);
+		assert_int_equal(report.state, ARROW_RECOVERY_FAILED);
+		assert_int_equal(report.error, -EBADMSG);
+		assert_int_equal(d->nb_events, 0);
+		disk_free(d);
+	}
 	disk = original;
 	free_run();
 }
@@ -1382,6 +1480,7 @@ main(void)
 		cmocka_unit_test(cut_of_damaged),
 		cmocka_unit_test(first_out_of_order),
 		cmocka_unit_test(one_bit),
+		cmocka_unit_test(one_schema),
 		cmocka_unit_test(misplaced),
 		cmocka_unit_test(footer_is_right),
 		cmocka_unit_test(forged),

@@ -306,7 +306,9 @@ test_locked_and_damaged(void **state)
 	path_of(path, 2, ".part");
 	fd = open(path, O_WRONLY);
 	assert_true(fd >= 0);
+	/* both copies of its schema */
 	assert_int_equal(pwrite(fd, "garbage", 7, 0), 7);
+	assert_int_equal(pwrite(fd, "garbage", 7, ARROW_BLOCK), 7);
 	close(fd);
 	path_of(path, 1, ".part");
 	fd = open(path, O_RDONLY);
