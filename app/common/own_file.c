@@ -173,20 +173,33 @@ own_file_open_named(const char *path, int flags, mode_t mode)
 	return open_regular(AT_FDCWD, path, flags, mode);
 }
 
-FILE *
-own_file_read(const char *path)
+/** @param fd  or -errno */
+static FILE *
+stream_of(int fd, const char *mode)
 {
-	const int fd = own_file_open_named(path, O_RDONLY, 0);
 	FILE *f;
 
 	if (fd < 0) {
 		errno = -fd;
 		return NULL;
 	}
-	f = fdopen(fd, "r");
+	f = fdopen(fd, mode);
 	if (f == NULL)
 		close(fd);
 	return f;
+}
+
+FILE *
+own_file_read(const char *path)
+{
+	return stream_of(own_file_open_named(path, O_RDONLY, 0), "r");
+}
+
+FILE *
+own_file_write(const char *path)
+{
+	return stream_of(
+		own_file_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, OWN_FILE_MODE), "w");
 }
 
 int

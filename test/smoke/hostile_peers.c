@@ -20,10 +20,10 @@
 #include "sink_gate.h"
 #include "sink_hostile_peer.h"
 
-#define SECONDS 30
-#define NAP_US	50
-#define STOOD	"connections_stood connections_broken"
-#define FRAMES	100
+#define SECONDS	 30
+#define NAP_US	 50
+#define STOOD	 "connections_stood connections_broken"
+#define FRAMES	 100
 #define FLOOD_MS 20 /* between two calls of a place */
 
 /* Go on until something is so. */

@@ -89,8 +89,27 @@ test_open(void **state)
 	assert_int_equal(own_file_open(AT_FDCWD, name, O_RDWR, 0), -EMEDIUMTYPE);
 	assert_null(own_file_read(name));
 	assert_int_equal(errno, EMEDIUMTYPE);
+	assert_null(own_file_write(name));
+	assert_int_equal(errno, EMEDIUMTYPE);
 	assert_int_equal(own_file_open(AT_FDCWD, root, O_RDONLY, 0), -EISDIR);
 	assert_int_equal(own_file_open_named("/dev/zero", O_RDONLY, 0), -EMEDIUMTYPE);
+}
+
+/* What it had goes; what a link leads to stays. */
+static void
+test_write(void **state)
+{
+	FILE *f;
+
+	put(name, "text");
+	assert_int_equal(symlink(name, other), 0);
+	assert_null(own_file_write(other));
+	assert_int_equal(errno, ELOOP);
+	assert_int_equal(size_of(name), 4);
+	f = own_file_write(name);
+	assert_non_null(f);
+	assert_int_equal(size_of(name), 0);
+	fclose(f);
 }
 
 static void
@@ -204,6 +223,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_open, begin),
+		cmocka_unit_test_setup(test_write, begin),
 		cmocka_unit_test_setup(test_check, begin),
 		cmocka_unit_test_setup(test_folder, begin),
 		cmocka_unit_test_setup(test_results, begin),
