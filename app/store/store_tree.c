@@ -358,10 +358,11 @@ store_tree_lock(const char *dir, char message[PATH_MAX])
 	fd = above == -EBUSY ? -EBUSY : lock_file(dir, LOCK, O_CREAT);
 	if (above >= 0)
 		close(above);
-	if (fd < 0)
-		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
-			fd == -EBUSY
-				? "a braggline-store, or another command of it, is at work there"
-				: own_file_error(fd));
+	if (fd == -EBUSY)
+		snprintf(message, PATH_MAX,
+			"%.3000s: a braggline-store, or another command of it, is at work there",
+			dir);
+	else if (fd < 0)
+		snprintf(message, PATH_MAX, "%.3000s/" LOCK ": %s", dir, own_file_error(fd));
 	return fd;
 }
