@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Counts the syncs of one directory, by whatever thread: without one, what was made in it may be gone
+ * Counts the syncs of one directory, by any thread: without one, what was made in it may be gone
  * after a power failure. For tests that are linked with -Wl,--wrap=fsync.
  */
 #ifndef DIR_SYNCS_H
