@@ -45,7 +45,7 @@ def paths(*directories):
 
 
 def copy(source, to):
-    shutil.copytree(source, to, ignore=shutil.ignore_patterns('.lock', '.identity'))
+    shutil.copytree(source, to, ignore=shutil.ignore_patterns('.lock', '.identity', '.proved*'))
     return to
 
 

@@ -2,11 +2,14 @@
 /* Whoever has a key of a store's keyring speaks for its identity, and for nobody else: a store
  * whose peers have keys and mean it no good. SINK_SEED repeats a run. */
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sink_hostile_rig.h"
 #include "store_ended.h"
+#include "store_proved.h"
 
 /* Of a flood: each request comes from an address of its own. */
 static bool forge;
@@ -374,6 +377,61 @@ test_flood(void **state)
 	close_peers();
 }
 
+/* A store begins, the receiver comes back. @param known  whether there is a place kept for it */
+static void
+begin_again(const char *path, bool known)
+{
+	rig_open_store(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, known);
+	/* a store may be killed from here on */
+	UNTIL(access(path, F_OK) == 0);
+	rig_close_store(0);
+	UNTIL(rig_stats_of(0).state != SINK_SENDER_UP);
+}
+
+/* A store that is started again knows who has proved himself; what another user has put in place of
+ * its file lets nobody in, and is not written to. */
+static void
+test_started_again(void **state)
+{
+	char path[PATH_MAX], other[PATH_MAX];
+	struct stat st;
+	uint8_t byte;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/store0/" STORE_PROVED, rig.root);
+	snprintf(other, sizeof(other), "%s/other", rig.root);
+	rig_open_receiver();
+	rig_open_sender(0);
+	begin_again(path, false);
+	begin_again(path, true);
+	/* one bit */
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &byte, 1, 20), 1);
+	byte ^= 1;
+	assert_int_equal(pwrite(fd, &byte, 1, 20), 1);
+	close(fd);
+	begin_again(path, false);
+	begin_again(path, true);
+	assert_int_equal(chmod(path, 0666), 0);
+	begin_again(path, false);
+	/* the same bytes by a link */
+	assert_int_equal(rename(path, other), 0);
+	assert_int_equal(symlink(other, path), 0);
+	assert_int_equal(truncate(other, 1), 0);
+	begin_again(other, false);
+	assert_int_equal(stat(other, &st), 0);
+	assert_int_equal(st.st_size, 1);
+	rig_open_store(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -385,6 +443,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_rotation, rig_begin_test),
 		cmocka_unit_test_setup(test_limits, rig_begin_test),
 		cmocka_unit_test_setup(test_flood, rig_begin_test),
+		cmocka_unit_test_setup(test_started_again, rig_begin_test),
 	};
 
 	return rig_main(tests);
