@@ -137,7 +137,7 @@ def files(*directories):
 def parts(directory):
     """Files of a store that are not complete."""
     return [f'{where}/{name}' for where, _, names in os.walk(directory) for name in names
-            if name.endswith('.part')]
+            if name.endswith('.arrow.part')]
 
 
 def whole_batches(path, damage=None):
