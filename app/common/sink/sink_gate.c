@@ -70,7 +70,10 @@ sink_gate_knows(const struct sink_gate *g, const struct sink_gate_peer *peer, ui
 uint64_t
 sink_gate_age(const struct sink_gate *g, unsigned int i, uint64_t now)
 {
-	return now - g->known[i].proved + g->known[i].older;
+	const uint64_t proved = g->known[i].proved;
+
+	/* `now` may have been read before the proof came */
+	return (now > proved ? now - proved : 0) + g->known[i].older;
 }
 
 static unsigned int
