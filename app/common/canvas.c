@@ -157,18 +157,11 @@ canvas_save(const struct canvas *c, const char *path, enum canvas_effort effort)
 		.format = PNG_FORMAT_RGB,
 		.flags = effort == CANVAS_FAST ? PNG_IMAGE_FLAG_FAST : 0,
 	};
-	const int fd = own_file_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, OWN_FILE_MODE);
-	FILE *f;
+	FILE *f = own_file_write(path);
 	int rc = 0;
 
-	if (fd < 0)
-		return fd;
-	f = fdopen(fd, "wb");
-	if (f == NULL) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
+	if (f == NULL)
+		return -errno;
 	errno = 0;
 	if (!png_image_write_to_stdio(&image, f, 0, c->rgb, 0, NULL))
 		rc = errno != 0 ? -errno : -EIO;

@@ -89,6 +89,40 @@ check_folder(int fd, const char *path, const struct rule *rule, char message[PAT
 	return -EPERM;
 }
 
+/* Who may write to a folder above renames what is in it, and puts another folder in its place. */
+static int
+check_above(int fd, const char *path, char message[PATH_MAX])
+{
+	char link[32], above[256] = "";
+	struct stat st, below;
+	int at = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC), next, rc = 0;
+
+	if (fstat(fd, &below) < 0)
+		rc = -errno;
+	/* one that may not be searched is nobody's to look at */
+	while (rc == 0 && at >= 0 && fstat(at, &st) == 0 &&
+		(st.st_dev != below.st_dev || st.st_ino != below.st_ino)) {
+		if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0) {
+			snprintf(link, sizeof(link), "/proc/self/fd/%d", at);
+			(void)!readlink(link, above, sizeof(above) - 1);
+			snprintf(message, PATH_MAX,
+				"folder %.3000s: mode of %s above it is %04o, other users may "
+				"replace what is in it; expected no 0002, or the sticky bit. Run "
+				"chmod o-w or chmod +t on that folder, or name another path",
+				path, above, st.st_mode & 07777);
+			rc = -EPERM;
+			break;
+		}
+		below = st;
+		next = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close(at);
+		at = next;
+	}
+	if (at >= 0)
+		close(at);
+	return rc;
+}
+
 int
 own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX])
 {
@@ -104,6 +138,8 @@ own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX])
 		return rc;
 	}
 	rc = check_folder(fd, path, &rules[kind], message);
+	if (rc == 0)
+		rc = check_above(fd, path, message);
 	if (rc == 0)
 		return fd;
 	close(fd);
@@ -173,20 +209,33 @@ own_file_open_named(const char *path, int flags, mode_t mode)
 	return open_regular(AT_FDCWD, path, flags, mode);
 }
 
-FILE *
-own_file_read(const char *path)
+/** @param fd  or -errno */
+static FILE *
+stream_of(int fd, const char *mode)
 {
-	const int fd = own_file_open_named(path, O_RDONLY, 0);
 	FILE *f;
 
 	if (fd < 0) {
 		errno = -fd;
 		return NULL;
 	}
-	f = fdopen(fd, "r");
+	f = fdopen(fd, mode);
 	if (f == NULL)
 		close(fd);
 	return f;
+}
+
+FILE *
+own_file_read(const char *path)
+{
+	return stream_of(own_file_open_named(path, O_RDONLY, 0), "r");
+}
+
+FILE *
+own_file_write(const char *path)
+{
+	return stream_of(
+		own_file_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, OWN_FILE_MODE), "w");
 }
 
 int

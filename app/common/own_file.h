@@ -64,6 +64,9 @@ int own_file_open_named(const char *path, int flags, mode_t mode);
 /** own_file_open_named() for reading. @return NULL: errno says why */
 FILE *own_file_read(const char *path);
 
+/** own_file_open() for writing; what it had goes. @return NULL: errno says why */
+FILE *own_file_write(const char *path);
+
 /** What is wrong with a file, as text, by an -errno of the functions here. */
 const char *own_file_error(int error);
 

@@ -8,13 +8,14 @@
 #include <sys/stat.h>
 
 #include "jungfrau_model.h"
+#include "own_file.h"
 
 static int
 report(const char *path)
 {
 	int error = errno != 0 ? errno : EIO;
 
-	warnx("%s: cannot read raw frames: %s", path, strerror(error));
+	warnx("%s: cannot read raw frames: %s", path, own_file_error(-error));
 	return -error;
 }
 
@@ -56,7 +57,7 @@ frame_files_read(struct frame_files *files, uint16_t *raw)
 			if (files->next == files->nb_paths)
 				return -ENODATA;
 			errno = 0;
-			files->stream = fopen(files->paths[files->next++], "rb");
+			files->stream = own_file_read(files->paths[files->next++]);
 			if (files->stream == NULL)
 				return report(files->paths[files->next - 1]);
 		}

@@ -31,6 +31,25 @@ report(const struct output_file *file, const char *what)
 	return -error;
 }
 
+/* A pipe or a device. A regular file that has taken its place is not emptied. */
+static FILE *
+open_special(const char *path)
+{
+	const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	FILE *stream = NULL;
+	struct stat status;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+		errno = EEXIST;
+	else
+		stream = fdopen(fd, "wb");
+	if (stream == NULL)
+		close(fd);
+	return stream;
+}
+
 /* A pipe or a device is written to where it is; a file gets its name when it is whole. */
 static FILE *
 open_stream(const struct output_file *file)
@@ -39,7 +58,7 @@ open_stream(const struct output_file *file)
 	int fd;
 
 	if (file->partial == NULL)
-		return fopen(file->path, "wbe");
+		return open_special(file->path);
 	/* emptied, it might be a link to another file */
 	(void)unlink(file->partial);
 	fd = own_file_open(AT_FDCWD, file->partial, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);

@@ -17,6 +17,8 @@
 #include <rte_mbuf_dyn.h>
 #include <rte_random.h>
 
+#include "own_file.h"
+
 #define QUEUES_MAX	16
 #define FRAME_MAX	65536
 #define ETHER_TYPE_LOST 0x88b5 /* for local experiments (IEEE 802) */
@@ -119,14 +121,22 @@ find_port(const char *device)
 static int
 open_file(const char *path)
 {
+	FILE *stream = strcmp(path, "-") == 0 ? stdout : own_file_write(path);
+
+	if (!stream) {
+		fprintf(stderr, "braggline-rdma: --capture %s: %s\n", path, own_file_error(-errno));
+		return -EIO;
+	}
 	tap.pcap = pcap_open_dead_with_tstamp_precision(
 		DLT_EN10MB, FRAME_MAX, PCAP_TSTAMP_PRECISION_NANO);
 	if (tap.pcap)
-		tap.file = pcap_dump_open(tap.pcap, path);
+		tap.file = pcap_dump_fopen(tap.pcap, stream);
 	if (tap.file)
 		return 0;
 	fprintf(stderr, "braggline-rdma: --capture %s: %s\n", path,
 		tap.pcap ? pcap_geterr(tap.pcap) : "no memory");
+	if (stream != stdout)
+		fclose(stream);
 	return -EIO;
 }
 

@@ -245,7 +245,7 @@ receive(struct service *s)
 		if (ret != 0)
 			return ret;
 	}
-	s->run.lcores_poll = true;
+	run_polled(&s->run);
 	ret = pthread_create(&thread, NULL, serve, s);
 	if (ret != 0) {
 		LOG(ERR, "cannot start the service thread: %s\n", strerror(ret));

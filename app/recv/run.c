@@ -84,6 +84,15 @@ run_free(struct run *r)
 	pthread_mutex_destroy(&r->lock);
 }
 
+void
+run_polled(struct run *r)
+{
+	/* a command may be polling the builder just now */
+	pthread_mutex_lock(&r->lock);
+	r->lcores_poll = true;
+	pthread_mutex_unlock(&r->lock);
+}
+
 /** Give the builder an order and wait until it has been carried out. One that timed out is not
  * carried out later, either. */
 static int

@@ -119,6 +119,9 @@ void run_init(struct run *r, struct pipeline *p, const struct settings *process,
 	const struct config_source *base);
 void run_free(struct run *r);
 
+/** From here on lcores poll the builder. */
+void run_polled(struct run *r);
+
 /**
  * Take settings for the next run.
  * @param assignments  `section.key=value`, separated by commas; NULL or "" = those of the base

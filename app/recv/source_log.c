@@ -39,13 +39,19 @@ source_destination_text(const uint64_t words[SOURCE_WORDS], char *text, size_t s
 	return text;
 }
 
+static uint32_t
+announced(const struct sources *all, uint32_t stream)
+{
+	return __atomic_load_n(&all->stream[stream].position, __ATOMIC_RELAXED);
+}
+
 static void
 log_position(const struct sources *all, uint32_t stream, const uint32_t expected[])
 {
-	const uint32_t p = all->stream[stream].position, e = expected[stream];
+	const uint32_t e = expected[stream], p = announced(all, stream);
 
 	for (uint32_t s = 0; s < all->detector->streams; s++) {
-		if (s == stream || expected[s] != p || all->stream[s].position != e)
+		if (s == stream || expected[s] != p || announced(all, s) != e)
 			continue;
 		if (s > stream)
 			LOG(WARNING,
@@ -77,9 +83,9 @@ log_contest(const struct source *st, uint32_t stream)
 }
 
 static void
-log_change(const struct sources *all, uint32_t stream, const uint32_t expected[])
+log_change(const struct sources *all, const struct source *st, uint32_t stream,
+	const uint32_t expected[])
 {
-	const struct source *st = &all->stream[stream];
 	static const char *const reasons[] = {
 		[SOURCE_BY_SILENCE] = "which has sent less than half a frame in a stall_ms",
 		[SOURCE_BY_NUMBER] = "which has sent fewer packets for as long as it was taken",
@@ -105,21 +111,25 @@ static void
 log_learnt(const struct sources *all, struct source_watch *watch)
 {
 	const struct detector *d = all->detector;
+	struct source st, one = {0};
 	uint32_t first = UINT32_MAX;
 	char text[64];
 
 	for (uint32_t s = 0; s < d->streams; s++) {
 		if (detector_stream_expected(d, s) == 0)
 			continue;
-		if (all->stream[s].step != SOURCE_LEARNT)
+		sources_get(all, s, &st);
+		if (st.step != SOURCE_LEARNT)
 			return;
+		if (s < first)
+			one = st;
 		first = RTE_MIN(first, s);
 	}
 	watch->learnt = true;
 	LOG(NOTICE,
 		"[detector] source is not configured: learnt from the first packets, stream %u is "
 		"%s; the others: /braggline/sources\n",
-		first, source_text(all->stream[first].taken, text, sizeof(text)));
+		first, source_text(one.taken, text, sizeof(text)));
 }
 
 /** Once, when it has stayed so: not all streams announce their positions at the same time. */
@@ -139,7 +149,7 @@ log_order(const struct sources *all, struct source_watch *watch, enum source_ord
 		return;
 	watch->odd_told = true;
 	for (uint32_t s = 0; s < d->streams && used < sizeof(text); s++) {
-		const uint32_t p = all->stream[s].position;
+		const uint32_t p = announced(all, s);
 
 		if (p != SOURCE_POSITION_UNKNOWN)
 			used += snprintf(text + used, sizeof(text) - used, "%s%u: %u/%u",
@@ -165,15 +175,17 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 	watch->next = time + rte_get_tsc_hz();
 	log_order(all, watch, sources_expected(all, expected), now);
 	for (uint32_t s = 0; s < all->detector->streams; s++) {
-		const struct source *st = &all->stream[s];
-		const uint64_t rejected = st->nb_rejected;
+		uint64_t rejected;
+		struct source st;
 
-		if (st->contests != watch->contests[s])
-			log_contest(st, s);
-		watch->contests[s] = st->contests;
-		if (st->changes != watch->changes[s]) {
-			watch->changes[s] = st->changes;
-			log_change(all, s, expected);
+		sources_get(all, s, &st);
+		rejected = st.nb_rejected;
+		if (st.contests != watch->contests[s])
+			log_contest(&st, s);
+		watch->contests[s] = st.contests;
+		if (st.changes != watch->changes[s]) {
+			watch->changes[s] = st.changes;
+			log_change(all, &st, s, expected);
 		}
 		/* again when there are ten times as many */
 		if (rejected <= 10 * watch->rejected[s])
@@ -183,7 +195,7 @@ sources_log(const struct sources *all, struct source_watch *watch, bool now)
 			"stream %u: %" PRIu64 " packets dropped as foreign, the last one of %s: "
 			"not the stream's source and destination. If it is the detector's: set "
 			"[detector] source and destination\n",
-			s, rejected, source_text(st->rejected, text, sizeof(text)));
+			s, rejected, source_text(st.rejected, text, sizeof(text)));
 	}
 	if (!watch->learnt && !all->settings->source)
 		log_learnt(all, watch);

@@ -322,6 +322,7 @@ sources_judge(struct sources *all, uint32_t stream, const uint8_t *headers, uint
 	uint64_t words[SOURCE_WORDS];
 
 	source_words(headers, position, words);
+	rte_seqcount_write_begin(&st->written);
 	if (source_filter_takes(configured, words))
 		verdict = judge_address(all, stream, words);
 	if (verdict == SOURCE_OURS) {
@@ -330,8 +331,21 @@ sources_judge(struct sources *all, uint32_t stream, const uint8_t *headers, uint
 		copy(st->rejected, words);
 		st->nb_rejected++;
 	}
+	rte_seqcount_write_end(&st->written);
 	arm(all, stream);
 	return verdict;
+}
+
+void
+sources_get(const struct sources *all, uint32_t stream, struct source *to)
+{
+	const struct source *st = &all->stream[stream];
+	uint32_t count;
+
+	do {
+		count = rte_seqcount_read_begin(&st->written);
+		*to = *st;
+	} while (rte_seqcount_read_retry(&st->written, count));
 }
 
 uint64_t
@@ -349,8 +363,10 @@ sources_review(struct sources *all, uint64_t mine)
 
 		if (misplaced == st->misplaced)
 			continue;
+		rte_seqcount_write_begin(&st->written);
 		st->misplaced = misplaced;
 		st->changes++;
+		rte_seqcount_write_end(&st->written);
 		if (misplaced)
 			expel |= mine & -mine;
 		arm(all, s);

@@ -30,6 +30,7 @@
 
 #include <rte_branch_prediction.h>
 #include <rte_common.h>
+#include <rte_seqcount.h>
 
 #include "source_settings.h"
 
@@ -89,6 +90,7 @@ struct source {
 	uint64_t rivals[2][SOURCE_WORDS]; /**< who sent before one was learnt, */
 	uint32_t contests;		  /**< and how often there were two */
 	uint32_t changes;		  /**< of step, source and position */
+	rte_seqcount_t written;		  /**< of all of this: sources_get() */
 } __rte_cache_aligned;
 
 struct sources {
@@ -110,6 +112,9 @@ enum source_verdict {
 /** Begin with nothing learnt. `settings` and `detector` stay the caller's. */
 void sources_init(struct sources *all, const struct source_settings *settings,
 	const struct detector *detector, uint64_t stall_cycles);
+
+/** A stream's state, as a whole, for other threads than the lane that owns it. */
+void sources_get(const struct sources *all, uint32_t stream, struct source *to);
 
 /** Does a packet pass at once? */
 static inline bool

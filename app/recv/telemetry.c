@@ -186,23 +186,24 @@ get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
 	(void)sources_expected(all, expected);
 	rte_tel_data_start_dict(d);
 	for (uint32_t s = 0; s < all->detector->streams; s++) {
-		const struct source *st = &all->stream[s];
 		struct rte_tel_data *e = telemetry_dict_new();
+		struct source st;
 		char text[64];
 
 		if (e == NULL)
 			return -ENOMEM;
-		rte_tel_data_add_dict_string(e, "state", source_step_names[st->step]);
+		sources_get(all, s, &st);
+		rte_tel_data_add_dict_string(e, "state", source_step_names[st.step]);
 		rte_tel_data_add_dict_string(
-			e, "source", source_text(st->taken, text, sizeof(text)));
+			e, "source", source_text(st.taken, text, sizeof(text)));
 		rte_tel_data_add_dict_string(
-			e, "destination", source_destination_text(st->taken, text, sizeof(text)));
-		rte_tel_data_add_dict_uint(e, "rejected", st->nb_rejected);
+			e, "destination", source_destination_text(st.taken, text, sizeof(text)));
+		rte_tel_data_add_dict_uint(e, "rejected", st.nb_rejected);
 		rte_tel_data_add_dict_string(
-			e, "last_rejected", source_text(st->rejected, text, sizeof(text)));
-		add_position(e, "position", st->position);
+			e, "last_rejected", source_text(st.rejected, text, sizeof(text)));
+		add_position(e, "position", st.position);
 		add_position(e, "expected_position", expected[s]);
-		rte_tel_data_add_dict_uint(e, "misplaced", st->misplaced);
+		rte_tel_data_add_dict_uint(e, "misplaced", st.misplaced);
 		snprintf(text, sizeof(text), "%u", s);
 		telemetry_dict_nest(d, text, e);
 	}

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bitshuffle.h"
+#include "own_file.h"
 #include "panels.h"
 #include "picture.h"
 
@@ -271,7 +272,7 @@ picture_save(const struct scan_run *run, uint64_t frame, const char *path)
 	if (rc == 0)
 		rc = canvas_save(&canvas, path, CANVAS_SMALL);
 	if (rc < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, strerror(-rc));
+		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(rc));
 out:
 	canvas_free(&canvas);
 	free(all.plane);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "canvas.h"
+#include "own_file.h"
 #include "plot.h"
 #include "report.h"
 
@@ -213,6 +214,6 @@ plot_save(const struct scan_run *run, const char *path)
 	canvas_free(&canvas);
 out:
 	if (rc < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, strerror(-rc));
+		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(rc));
 	return rc;
 }

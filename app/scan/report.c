@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "arrow_damage.h"
+#include "own_file.h"
 #include "report.h"
 
 #define KEPT_SHOWN 16 /* frames of a damaged batch */
@@ -391,7 +392,7 @@ int
 report_csv(const struct scan_run *run, const char *path)
 {
 	const struct arrow_reader *r = scan_run_reader(run);
-	FILE *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+	FILE *out = strcmp(path, "-") == 0 ? stdout : own_file_write(path);
 	unsigned int k;
 	int rc = 0;
 	size_t i;
@@ -411,6 +412,6 @@ report_csv(const struct scan_run *run, const char *path)
 		fclose(out);
 out:
 	if (rc < 0)
-		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, strerror(-rc));
+		fprintf(stderr, "braggline-scan: cannot write %s: %s\n", path, own_file_error(rc));
 	return rc;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "own_file.h"
 #include "report.h"
 
 struct truth_row {
@@ -76,9 +77,9 @@ truth_read(struct truth *t, const char *path)
 	int frame_column, hit_column, rc = 0;
 	FILE *f;
 
-	f = fopen(path, "r");
+	f = own_file_read(path);
 	if (f == NULL) {
-		fprintf(stderr, "braggline-scan: %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "braggline-scan: %s: %s\n", path, own_file_error(-errno));
 		return -EINVAL;
 	}
 	if (getline(&line, &room, f) < 0) {

@@ -14,6 +14,7 @@
 #include "process_cpus.h"
 #include "store.h"
 #include "store_identity.h"
+#include "store_proved.h"
 #include "store_tree.h"
 
 RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
@@ -28,6 +29,7 @@ RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 struct store {
 	struct store_shared shared;
 	struct rdma_conn *listener;
+	struct store_proved proved;
 	int lock; /* of the directory */
 	bool own_dev;
 	uint64_t rated_at; /* ms */
@@ -136,6 +138,8 @@ open_files(struct store *s, const struct store_config *c, char message[PATH_MAX]
 	if (s->lock < 0)
 		return s->lock;
 	rc = store_identity(c->files.root, &s->shared.node, message);
+	if (rc == 0)
+		store_proved_open(&s->proved, c->files.root, &s->shared.gate, sink_link_clock());
 	if (rc == 0)
 		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %016" PRIx64 " in %s\n",
 			s->shared.node, c->files.root);
@@ -325,6 +329,7 @@ store_poll(struct store *s)
 		busy |= poll_cm(s, now);
 		expire(s, now);
 		change_keys(s);
+		store_proved_poll(&s->proved, &s->shared.gate, now);
 		store_runs_poll(&s->shared.runs, now);
 		count_rate(s, now);
 		(void)store_view_poll(s->view, &s->shared, s->connection, now);
@@ -377,6 +382,7 @@ store_close(struct store *s)
 	store_bodies_close(&s->shared.bodies);
 	if (s->own_dev)
 		(void)rdma_dev_close(s->shared.dev);
+	store_proved_close(&s->proved, &s->shared.gate);
 	store_keys_close(s->shared.keys);
 	store_view_close(s->view);
 	close(s->lock);

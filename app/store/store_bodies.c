@@ -28,6 +28,8 @@ try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *t
 		(int)sizeof(path))
 		return -ENAMETOOLONG;
 	how.path = path;
+	/* what a process of this number has left that was killed: in containers there is but one */
+	(void)direct_io.remove(path);
 	rc = direct_io.open(&handle, &how);
 	if (rc < 0) {
 		snprintf(message, PATH_MAX, "cannot write in %.3000s: %s", c->directory,

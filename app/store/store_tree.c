@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "arrow_name.h"
@@ -104,6 +105,44 @@ is_wanted(const struct store_tree *t, const FTSENT *e)
 		(t->imported && arrow_name_ends(e->fts_path, ".arrow.imported"));
 }
 
+/*
+ * What another user made, or could put another file in place of, is no copy that a batch of ours
+ * may be cut off or removed for. A folder on the way is looked at before what is in it.
+ */
+static int
+check_own(const FTSENT *e, char message[PATH_MAX])
+{
+	const struct stat *st = e->fts_statp;
+	const bool file = e->fts_info == FTS_F;
+	mode_t others = file ? OWN_FILE_OTHERS : 002;
+
+	if (st->st_uid != geteuid() && st->st_uid != 0) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: owner is user %u; expected this user (%u) or root. If its "
+			"content is to be trusted, chown it or run as that user; else remove it",
+			e->fts_path, st->st_uid, geteuid());
+		return -EPERM;
+	}
+	/* in a folder that is sticky nobody removes or renames what is not theirs */
+	if (!file && (st->st_mode & S_ISVTX) != 0)
+		others = 0;
+	if ((st->st_mode & others) != 0) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: mode is %04o, other users may write; expected none of %04o. Run "
+			"chmod %s on it if its content is to be trusted",
+			e->fts_path, st->st_mode & 07777, others, file ? "go-w" : "o-w");
+		return -EPERM;
+	}
+	if (file && arrow_name_is_part(e->fts_path) && st->st_nlink != 1) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: it has %lu names (hard links); expected one. Find the others "
+			"with find -inum %lu and remove them",
+			e->fts_path, (unsigned long)st->st_nlink, (unsigned long)st->st_ino);
+		return -EPERM;
+	}
+	return 0;
+}
+
 int
 store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 {
@@ -127,6 +166,9 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 			snprintf(message, PATH_MAX,
 				"%.3000s is a link, and is not followed: name what it leads to",
 				e->fts_path);
+		} else if (t->own && (e->fts_info == FTS_D || is_wanted(t, e)) &&
+			check_own(e, message) < 0) {
+			rc = -EPERM;
 		} else if (is_wanted(t, e)) {
 			rc = add(t, &id, e);
 			if (rc < 0)
@@ -269,9 +311,10 @@ int
 store_tree_take(struct store_tree *t, char *const *root,
 	void (*say)(const char *path, const char *what), char message[PATH_MAX])
 {
-	struct store_tree held = {0};
+	struct store_tree held = {.own = true};
 	int rc, left = 0;
 
+	t->own = true;
 	rc = store_tree_read(&held, root, message);
 	if (rc == 0)
 		rc = lock_dirs(&held, message);
@@ -315,10 +358,11 @@ store_tree_lock(const char *dir, char message[PATH_MAX])
 	fd = above == -EBUSY ? -EBUSY : lock_file(dir, LOCK, O_CREAT);
 	if (above >= 0)
 		close(above);
-	if (fd < 0)
-		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
-			fd == -EBUSY
-				? "a braggline-store, or another command of it, is at work there"
-				: own_file_error(fd));
+	if (fd == -EBUSY)
+		snprintf(message, PATH_MAX,
+			"%.3000s: a braggline-store, or another command of it, is at work there",
+			dir);
+	else if (fd < 0)
+		snprintf(message, PATH_MAX, "%.3000s/" LOCK ": %s", dir, own_file_error(fd));
 	return fd;
 }

@@ -17,6 +17,7 @@ struct store_tree {
 	size_t nb;
 	bool quarantine; /**< wanted: what recovery cut off as well (arrow_name.h) */
 	bool imported;	 /**< wanted: `.imported` as well, which import has kept */
+	bool own;	 /**< a file or folder that others made or may replace is an error */
 };
 
 /**
@@ -31,12 +32,13 @@ int store_tree_read(struct store_tree *t, char *const *root, char message[PATH_M
 void store_tree_free(struct store_tree *t);
 
 /**
- * Find them, and hold the directories that they are in until the process ends: a receiver holds
- * those that it has spilled to until no store may have to cut off what is in them. Files of others
- * that come meanwhile are left out.
+ * Find them, all of this user or of root, and hold the directories that they are in until the
+ * process ends: a receiver holds those that it has spilled to until no store may have to cut off
+ * what is in them. Files of other processes that come meanwhile are left out.
  * @param say  called with each `.part` that is completed, as when a store starts, and copies that
  *   were not done are removed; NULL: all stay
- * @return how many could not be completed, or are being written; -EBUSY; -errno
+ * @return how many could not be completed, or are being written; -EBUSY; -EPERM: another user made
+ *   one, or may replace it; -errno
  */
 int store_tree_take(struct store_tree *t, char *const *root,
 	void (*say)(const char *path, const char *what), char message[PATH_MAX]);

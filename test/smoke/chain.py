@@ -125,7 +125,7 @@ def files(*directories):
         for where, _, names in os.walk(directory):
             for name in sorted(names):
                 # a run that has ended is marked
-                if name in ('.lock', '.identity') or name.startswith('.ended-'):
+                if name in ('.lock', '.identity') or name.startswith(('.ended-', '.proved')):
                     continue
                 # what recovery has cut off: verify looks into it
                 if '.arrow.quarantine' in name:
@@ -137,7 +137,7 @@ def files(*directories):
 def parts(directory):
     """Files of a store that are not complete."""
     return [f'{where}/{name}' for where, _, names in os.walk(directory) for name in names
-            if name.endswith('.part')]
+            if name.endswith('.arrow.part')]
 
 
 def whole_batches(path, damage=None):

@@ -75,7 +75,7 @@ class Damage:
         wrong = {(stem(found[1]), int(found[2])) for found in map(AT.search, lines) if found}
         for where, _, names in os.walk(directory):
             for name in sorted(names):
-                if not name.endswith(('.arrow', '.part')):
+                if not name.endswith(('.arrow', '.arrow.part')):
                     continue
                 path = f'{where}/{name}'
                 for batch in chain.whole_batches(path, self):

@@ -20,10 +20,11 @@
 #include "sink_gate.h"
 #include "sink_hostile_peer.h"
 
-#define SECONDS 30
-#define NAP_US	50
-#define STOOD	"connections_stood connections_broken"
-#define FRAMES	100
+#define SECONDS	 30
+#define NAP_US	 50
+#define STOOD	 "connections_stood connections_broken"
+#define FRAMES	 100
+#define FLOOD_MS 20 /* between two calls of a place */
 
 /* Go on until something is so. */
 #define UNTIL(condition)                                                      \
@@ -279,6 +280,7 @@ struct half {
 	struct rdma_pd *pd;
 	struct sink_link link;
 	struct rdma_conn *conn;
+	uint64_t again; /* ms: not earlier, as the host has few cores for all of this */
 	bool gone;
 };
 
@@ -303,6 +305,7 @@ call_half(struct half *h)
 
 	RTE_VERIFY(sink_link_open(&h->link, &config) == 0);
 	h->gone = false;
+	h->again = sink_link_clock() + FLOOD_MS;
 	h->conn = rdma_conn_connect(h->link.qp, (const struct sockaddr *)&peers.store, &attr);
 	RTE_VERIFY(h->conn != NULL);
 }
@@ -317,7 +320,7 @@ turn_half(struct half *h)
 		(void)rdma_conn_destroy(h->conn);
 	h->conn = NULL;
 	sink_link_break(&h->link);
-	if (sink_link_close(&h->link) == 0)
+	if (sink_link_clock() >= h->again && sink_link_close(&h->link) == 0)
 		call_half(h);
 }
 

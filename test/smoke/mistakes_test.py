@@ -21,6 +21,8 @@ from cases import Skipped, case, run_cases, wait, want
 BUILD = os.path.abspath(sys.argv[1])
 RECV = f'{BUILD}/app/recv/braggline-recv'
 STORE = f'{BUILD}/app/store/braggline-store'
+SCAN = f'{BUILD}/app/scan/braggline-scan'
+RDMA = f'{BUILD}/app/rdma/braggline-rdma'
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
 RDMA = f'{BUILD}/app/rdma/braggline-rdma'
 # with EAL, and what they cannot do without
@@ -179,6 +181,30 @@ def a_configuration_that_is_a_fifo(where):
     for program in RECV, STORE:
         says([program, '--no-huge', '-m', '64', '--no-pci', '--file-prefix', PREFIX, '-l', '0', '--',
               '--config', f'{where}/fifo'], 2, f'cannot read {where}/fifo: it is not a regular file')
+
+
+@case
+def a_link_in_place_of_what_is_written(where):
+    """What it leads to stays as it is."""
+    victim, name = f'{where}/victim', f'{where}/name'
+    with open(victim, 'w', encoding='ascii') as f:
+        f.write('mine')
+    os.symlink(victim, name)
+    capture(where)
+    says(command(where, 'run.name=r'), 0)
+    found = f'{where}/out/r_frames.arrow'
+    says([SCAN, '--csv', name, found], 1, f'cannot write {name}: it is a symbolic link')
+    says([SCAN, '--png', name, found], 1, f'{name}: it is a symbolic link')
+    says(command(where, 'run.name=s', replay=f',tx=file:{name}'), 1,
+         f'{name}: it is a symbolic link')
+    says([RDMA, '--no-huge', '-m', '64', '--no-pci', '--file-prefix', PREFIX, '-l', '0', '--vdev',
+          'net_null0', '--', 'rping', '-s', '--device', 'roce:port=net_null0,ip=10.0.0.2/24', '--capture',
+          name], 1, f'{name}: it is a symbolic link')
+    with open(victim, encoding='ascii') as f:
+        want(f.read() == 'mine', 'it was written to')
+    # a FIFO in place of a file that is read: nobody waits for its other end
+    os.mkfifo(f'{where}/fifo')
+    says([SCAN, '--truth', f'{where}/fifo', found], 1, f'{where}/fifo: it is not a regular file')
 
 
 @case

@@ -126,8 +126,13 @@ def hits_then_vetoed_frames(where):
         last = telemetry.do('veto/set,veto.dry_run=no,veto.bragg_min=4000000')['from_frame'] - 1
         wait('vetoed frames', lambda: telemetry.get('ledger')['frames']['vetoed'] > 0)
         first = telemetry.get('run/status')['first_frame']
-        # a disk with much else to do
-        time.sleep(4)
+
+        def durable():
+            writer = telemetry.get('writer')
+            return writer['frames']['durable'] > last - first and \
+                writer['images']['durable'] == writer['images']['rows'] > 0
+        # as long as a disk with much else to do takes
+        wait('all of it to be durable', durable)
         p.kill()
         p.wait()
     frames = list(whole_batches(f'{out}/run_frames.arrow.part'))

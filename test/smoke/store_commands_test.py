@@ -45,7 +45,7 @@ def paths(*directories):
 
 
 def copy(source, to):
-    shutil.copytree(source, to, ignore=shutil.ignore_patterns('.lock', '.identity'))
+    shutil.copytree(source, to, ignore=shutil.ignore_patterns('.lock', '.identity', '.proved*'))
     return to
 
 
@@ -252,6 +252,38 @@ def check_scrub(store, chain):
     shutil.rmtree(where)
 
 
+def check_others(store, chain, there):
+    """For a copy that another user made, or may replace, nothing of ours is cut off or taken."""
+    others = copy(chain.stored, f'{chain.where}/others')
+    run = os.path.dirname(paths(others)[0])
+    part = f'{run}/left.arrow.part'
+
+    def refused(says):
+        store('reconcile', '--without-ring', chain.stored, others, status=1, says=says)
+        store('import', '--keep', '--to', chain.stored, others, status=1, says=says)
+        want(stored(chain.stored) == there, 'batches were cut off')
+
+    os.chmod(run, 0o777)
+    refused(f'{run}: mode is 0777, other users may write')
+    os.chmod(run, 0o755)
+    shutil.copy(paths(others)[0], part)
+    os.chmod(part, 0o622)
+    refused(f'{part}: mode is 0622, other users may write')
+    os.chmod(part, 0o644)
+    os.link(part, f'{run}/left')
+    refused(f'{part}: it has 2 names')
+    if os.geteuid() == 0:
+        for path in part, paths(others)[0], run:
+            os.chown(path, 65534, 65534)
+            refused(f'{path}: owner is user 65534')
+            os.chown(path, 0, 0)
+            if path == part:
+                os.unlink(part)
+    else:
+        print('SKIPPED: files of another user: root')
+    shutil.rmtree(others)
+
+
 def check_reconcile(store, chain, there):
     second = copy(chain.stored, f'{chain.where}/second')
     # one that only the other store has
@@ -386,6 +418,7 @@ def main():
             check_quarantine(store, chain)
             check_frame(store, chain)
             check_scrub(store, chain)
+            check_others(store, chain, there)
             second = check_reconcile(store, chain, there)
             # the ring knows what reconcile has found in files
             left = held(chain.ring)

@@ -89,8 +89,27 @@ test_open(void **state)
 	assert_int_equal(own_file_open(AT_FDCWD, name, O_RDWR, 0), -EMEDIUMTYPE);
 	assert_null(own_file_read(name));
 	assert_int_equal(errno, EMEDIUMTYPE);
+	assert_null(own_file_write(name));
+	assert_int_equal(errno, EMEDIUMTYPE);
 	assert_int_equal(own_file_open(AT_FDCWD, root, O_RDONLY, 0), -EISDIR);
 	assert_int_equal(own_file_open_named("/dev/zero", O_RDONLY, 0), -EMEDIUMTYPE);
+}
+
+/* What it had goes; what a link leads to stays. */
+static void
+test_write(void **state)
+{
+	FILE *f;
+
+	put(name, "text");
+	assert_int_equal(symlink(name, other), 0);
+	assert_null(own_file_write(other));
+	assert_int_equal(errno, ELOOP);
+	assert_int_equal(size_of(name), 4);
+	f = own_file_write(name);
+	assert_non_null(f);
+	assert_int_equal(size_of(name), 0);
+	fclose(f);
 }
 
 static void
@@ -169,6 +188,33 @@ test_folder(void **state)
 	}
 }
 
+/* Who may write above a folder of ours puts another one in its place. */
+static void
+test_above(void **state)
+{
+	char between[PATH_MAX + 8], below[PATH_MAX + 16];
+	unsigned int k;
+
+	umask(0);
+	assert_int_equal(mkdir(name, 0755), 0);
+	snprintf(between, sizeof(between), "%s/between", name);
+	assert_int_equal(mkdir(between, 0755), 0);
+	snprintf(below, sizeof(below), "%s/below", between);
+	assert_int_equal(mkdir(below, 0700), 0);
+	for (k = OWN_FOLDER_PRIVATE; k <= OWN_FOLDER_RUN; k++) {
+		assert_int_equal(chmod(name, 0777), 0);
+		assert_int_equal(own_folder_check(below, k, message), -EPERM);
+		assert_non_null(strstr(message, name));
+		assert_non_null(strstr(message, "above it is 0777"));
+		assert_int_equal(chmod(name, 01777), 0);
+		assert_int_equal(own_folder_check(below, k, message), 0);
+		assert_int_equal(chmod(name, 0755), 0);
+		assert_int_equal(own_folder_check(below, k, message), 0);
+	}
+	assert_int_equal(rmdir(below), 0);
+	assert_int_equal(rmdir(between), 0);
+}
+
 /* Files that are replaced: what lies under the temporary name is not written to. */
 static void
 test_results(void **state)
@@ -204,8 +250,10 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_open, begin),
+		cmocka_unit_test_setup(test_write, begin),
 		cmocka_unit_test_setup(test_check, begin),
 		cmocka_unit_test_setup(test_folder, begin),
+		cmocka_unit_test_setup(test_above, begin),
 		cmocka_unit_test_setup(test_results, begin),
 	};
 	int failed;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* When net_replay delivers, and what it says about that. */
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -495,7 +497,7 @@ mixed_frames_fit_their_bursts(void **state)
 static void
 sent_frames_are_counted_dropped_or_written(void **state)
 {
-	char args[128], file[] = "/tmp/replay_tx_XXXXXX", why[PCAP_ERRBUF_SIZE];
+	char args[128], file[] = "/tmp/replay_tx_XXXXXX", other[64], why[PCAP_ERRBUF_SIZE];
 	struct pcap_pkthdr *header;
 	struct rte_eth_stats stats;
 	struct rte_mbuf *m[30];
@@ -550,6 +552,19 @@ sent_frames_are_counted_dropped_or_written(void **state)
 	assert_int_equal(open_port(args), -1);
 	assert_int_equal(symlink(capture, file), 0);
 	snprintf(args, sizeof(args), "tx=file:%s", file);
+	assert_int_equal(open_port(args), -1);
+	unlink(file);
+	/* what a link leads to stays as it is, and a FIFO is not waited for */
+	snprintf(other, sizeof(other), "%s.other", file);
+	fd = open(other, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	assert_int_equal(write(fd, "text", 4), 4);
+	assert_int_equal(symlink(other, file), 0);
+	assert_int_equal(open_port(args), -1);
+	assert_int_equal(lseek(fd, 0, SEEK_END), 4);
+	close(fd);
+	unlink(other);
+	unlink(file);
+	assert_int_equal(mkfifo(file, 0600), 0);
 	assert_int_equal(open_port(args), -1);
 	unlink(file);
 	/* a disk without room: nothing is sent that is not written */

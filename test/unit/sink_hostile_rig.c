@@ -116,8 +116,7 @@ hostile_end(void)
 	rig.also = NULL;
 	rig_close_receiver();
 	rig_close_store(0);
-	for (i = 0; i < 1000 && !peers_close(); i++)
-		rig_turn();
+	UNTIL(peers_close());
 }
 
 void

@@ -2,11 +2,14 @@
 /* Whoever has a key of a store's keyring speaks for its identity, and for nobody else: a store
  * whose peers have keys and mean it no good. SINK_SEED repeats a run. */
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sink_hostile_rig.h"
 #include "store_ended.h"
+#include "store_proved.h"
 
 /* Of a flood: each request comes from an address of its own. */
 static bool forge;
@@ -50,9 +53,11 @@ end_a_run(void)
 	rig_close_receiver();
 }
 
-/* As one that says it is that receiver, with batches that it says went elsewhere. */
+#define BOTH (1 << 0 | 1 << 1) /* tables */
+
+/* As one that says it is that receiver, with batches of some tables that it says went elsewhere. */
 static struct peer *
-say_moved(unsigned int i)
+say_moved(unsigned int i, unsigned int tables)
 {
 	struct {
 		struct sink_intervals m;
@@ -66,25 +71,28 @@ say_moved(unsigned int i)
 	if (p->handshake.state != SINK_HANDSHAKE_DONE)
 		return p;
 	for (table = 0; table < SINK_TABLES; table++) {
-		sink_message_begin(&m, SINK_MOVED, sizeof(m), p->sent++);
+		const bool any = (tables >> table & 1) != 0;
+		const uint32_t size = sizeof(m.m) + any * sizeof(m.at);
+
+		sink_message_begin(&m, SINK_MOVED, size, p->sent++);
 		m.m.head.flags = table == 0 ? SINK_MORE : 0;
 		m.m.table = table;
-		m.m.nb = 1;
+		m.m.nb = any;
 		m.at = (struct sink_interval){0, UINT64_MAX - 1};
-		peer_say(p, &m, sizeof(m));
+		peer_say(p, &m, size);
 	}
 	peer_holds(p, 0, 0);
 	return p;
 }
 
 static void
-is_refused(struct peer *p, enum sink_reason reason)
+is_refused(struct peer *p, enum sink_reason reason, uint64_t times)
 {
 	UNTIL(p->refused != SINK_REASON_NONE || p->gone || p->link.broken || p->granted);
 	assert_false(p->granted);
 	hostile_hang_up(p);
 	UNTIL(hostile_connections() == UINT_MAX);
-	assert_int_equal(hostile_counters()->refused[reason], 1);
+	assert_int_equal(hostile_counters()->refused[reason], times);
 }
 
 static void
@@ -101,12 +109,9 @@ speak_for_the_receiver(void)
 static void
 close_peers(void)
 {
-	unsigned int i;
-
 	rig.also = NULL;
 	rig_close_store(0);
-	for (i = 0; i < 1000 && !peers_close(); i++)
-		rig_turn();
+	UNTIL(peers_close());
 }
 
 /* The numbers of a receiver's run are in its files' names. Whoever has a key of his own and says
@@ -118,11 +123,11 @@ test_anothers_run(void **state)
 	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
 	rig.also = peers_turn;
 	speak_for_the_receiver();
-	is_refused(say_moved(1), SINK_REASON_RIGHTS);
+	is_refused(say_moved(1, BOTH), SINK_REASON_RIGHTS, 1);
 	/* as the identity itself, with another key */
 	peers.identity = RIG_IDENTITY;
 	rig.key.bytes[0] ^= 1;
-	is_refused(say_moved(2), SINK_REASON_KEY);
+	is_refused(say_moved(2, BOTH), SINK_REASON_KEY, 1);
 	rig.key.bytes[0] ^= 1;
 	close_peers();
 	rig_each_is_there_once(run_batches());
@@ -133,6 +138,7 @@ static void
 test_ended_run(void **state)
 {
 	struct sink_entry *entry;
+	unsigned int table;
 	struct peer *p;
 
 	end_a_run();
@@ -142,8 +148,10 @@ test_ended_run(void **state)
 	rig.also = peers_turn;
 	peers.identity = RIG_IDENTITY;
 	speak_for_the_receiver();
-	is_refused(say_moved(1), SINK_REASON_ENDED);
-	assert_int_equal(hostile_counters()->moved_refused, 1);
+	for (table = 0; table < SINK_TABLES; table++)
+		is_refused(say_moved(1, 1 << table), SINK_REASON_ENDED, 1 + table);
+	is_refused(say_moved(1, BOTH), SINK_REASON_ENDED, 1 + SINK_TABLES);
+	assert_int_equal(hostile_counters()->moved_refused, 1 + SINK_TABLES);
 	assert_int_equal(hostile_counters()->batches_cut, 0);
 	/* it may be asked what it has, and takes nothing more */
 	p = peer_call(2, NULL);
@@ -152,7 +160,7 @@ test_ended_run(void **state)
 	peer_write_body(p, 0, entry->descriptor.body_bytes);
 	peer_write_entry(p, 0, 0, entry);
 	UNTIL(p->refused != SINK_REASON_NONE || p->gone || p->link.broken);
-	assert_int_equal(hostile_counters()->refused[SINK_REASON_ENDED], 2);
+	assert_int_equal(hostile_counters()->refused[SINK_REASON_ENDED], 2 + SINK_TABLES);
 	hostile_hang_up(p);
 	close_peers();
 	rig_each_is_there_once(run_batches());
@@ -199,11 +207,11 @@ test_run_that_has_not_ended(void **state)
 	rig.also = peers_turn;
 	peers.identity = RIG_IDENTITY;
 	speak_for_the_receiver();
-	is_refused(say_moved(1), SINK_REASON_RIGHTS);
+	is_refused(say_moved(1, BOTH), SINK_REASON_RIGHTS, 1);
 	assert_int_equal(hostile_counters()->batches_cut, 0);
 	rig_write_keys("");
 	assert_int_equal(store_keys_reload(store_look(rig.store[0])->keys, rig.message), 0);
-	(void)say_moved(2);
+	(void)say_moved(2, BOTH);
 	UNTIL(peer[2].granted);
 	assert_int_equal(hostile_counters()->batches_cut, rig_fewest());
 	hostile_hang_up(&peer[2]);
@@ -369,6 +377,61 @@ test_flood(void **state)
 	close_peers();
 }
 
+/* A store begins, the receiver comes back. @param known  whether there is a place kept for it */
+static void
+begin_again(const char *path, bool known)
+{
+	rig_open_store(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, known);
+	/* a store may be killed from here on */
+	UNTIL(access(path, F_OK) == 0);
+	rig_close_store(0);
+	UNTIL(rig_stats_of(0).state != SINK_SENDER_UP);
+}
+
+/* A store that is started again knows who has proved himself; what another user has put in place of
+ * its file lets nobody in, and is not written to. */
+static void
+test_started_again(void **state)
+{
+	char path[PATH_MAX], other[PATH_MAX];
+	struct stat st;
+	uint8_t byte;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/store0/" STORE_PROVED, rig.root);
+	snprintf(other, sizeof(other), "%s/other", rig.root);
+	rig_open_receiver();
+	rig_open_sender(0);
+	begin_again(path, false);
+	begin_again(path, true);
+	/* one bit */
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &byte, 1, 20), 1);
+	byte ^= 1;
+	assert_int_equal(pwrite(fd, &byte, 1, 20), 1);
+	close(fd);
+	begin_again(path, false);
+	begin_again(path, true);
+	assert_int_equal(chmod(path, 0666), 0);
+	begin_again(path, false);
+	/* the same bytes by a link */
+	assert_int_equal(rename(path, other), 0);
+	assert_int_equal(symlink(other, path), 0);
+	assert_int_equal(truncate(other, 1), 0);
+	begin_again(other, false);
+	assert_int_equal(stat(other, &st), 0);
+	assert_int_equal(st.st_size, 1);
+	rig_open_store(0);
+	UNTIL(rig_stats_of(0).state == SINK_SENDER_UP);
+	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -380,6 +443,7 @@ main(int argc, char **argv)
 		cmocka_unit_test_setup(test_rotation, rig_begin_test),
 		cmocka_unit_test_setup(test_limits, rig_begin_test),
 		cmocka_unit_test_setup(test_flood, rig_begin_test),
+		cmocka_unit_test_setup(test_started_again, rig_begin_test),
 	};
 
 	return rig_main(tests);

@@ -697,6 +697,42 @@ test_gate(void **state)
 }
 
 /* Forged requests from everywhere: whoever has proved itself before gets in at once. */
+/* Of an earlier process: known for as long as is left, and first to go where there is no room. */
+static void
+test_gate_started_again(void **state)
+{
+	const struct sink_gate_peer old = peer_at(1, 1, 1), young = peer_at(2, 1, 2);
+	struct sink_gate_peer more = peer_at(3, 1, 3);
+	struct sink_gate g = {0};
+	void *evicted;
+	unsigned int i;
+	int place;
+
+	/* a clock that began after they were proved */
+	sink_gate_remember(&g, &old, 10, SINK_GATE_REMEMBER_MS - 100);
+	sink_gate_remember(&g, &young, 10, 5);
+	assert_int_equal(g.version, 0);
+	assert_true(sink_gate_knows(&g, &old, 109));
+	assert_false(sink_gate_knows(&g, &old, 110));
+	assert_true(sink_gate_knows(&g, &young, 110));
+	/* those of this process are younger; a new file is wanted when a pair is new, or old */
+	for (i = 0; i < SINK_GATE_REMEMBERED - 1; i++) {
+		more.identity = 3 + i;
+		place = sink_gate_enter(&g, &more, &g, 20, &evicted);
+		assert_true(place >= 0);
+		sink_gate_proved(&g, place, 20);
+		assert_int_equal(g.version, i + 1);
+	}
+	assert_false(sink_gate_knows(&g, &old, 20));
+	assert_true(sink_gate_knows(&g, &young, 20));
+	place = sink_gate_enter(&g, &more, &g, 20 + SINK_GATE_KEEP_MS, &evicted);
+	sink_gate_proved(&g, place, 20 + SINK_GATE_KEEP_MS);
+	assert_int_equal(g.version, i);
+	place = sink_gate_enter(&g, &more, &g, 21 + 2 * SINK_GATE_KEEP_MS, &evicted);
+	sink_gate_proved(&g, place, 21 + 2 * SINK_GATE_KEEP_MS);
+	assert_int_equal(g.version, i + 1);
+}
+
 static void
 test_gate_flood(void **state)
 {
@@ -875,6 +911,7 @@ main(void)
 		cmocka_unit_test(test_grant),
 		cmocka_unit_test(test_bad_grants),
 		cmocka_unit_test(test_gate),
+		cmocka_unit_test(test_gate_started_again),
 		cmocka_unit_test(test_gate_flood),
 		cmocka_unit_test(test_gate_remembers),
 		cmocka_unit_test(test_gate_prefix),

@@ -215,6 +215,29 @@ both(uint32_t halves, uint32_t ours, uint32_t theirs)
 	return taken;
 }
 
+/* MAC and IP addresses of both ends; the port it sends from may change. */
+static void
+another_address_is_another_source(void **state)
+{
+	uint8_t good[SOURCE_HEADERS] = {0}, h[SOURCE_HEADERS];
+
+	begin(1, 1);
+	assert_int_equal(see(REAL, NEEDED), NEEDED);
+	assert_true(is_learnt(REAL));
+	good[11] = REAL;
+	memcpy(good + SOURCE_IP_FROM, (uint8_t[]){10, 1, 0, REAL, 10, 0, 0, 1}, 8);
+	for (uint32_t at = 0; at < SOURCE_IP_FROM + 8; at = at == 11 ? SOURCE_IP_FROM : at + 1) {
+		memcpy(h, good, sizeof(h));
+		h[at] ^= 1;
+		assert_false(source_takes(&all.filter[0], h, 0));
+		assert_int_equal(sources_judge(&all, 0, h, 0), SOURCE_FOREIGN);
+	}
+	memcpy(h, good, sizeof(h));
+	h[SOURCE_IP_FROM + 8] ^= 1;
+	assert_true(
+		source_takes(&all.filter[0], h, 0) || sources_judge(&all, 0, h, 0) == SOURCE_OURS);
+}
+
 static void
 one_of_a_hundred_is_forged(void **state)
 {
@@ -398,6 +421,10 @@ other_orders_are_not_checked(void **state)
 	begin(4, 1);
 	assert_int_equal(announce((const uint32_t[]){0, 2, 1, 3}, 0), 0x6);
 	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_SWAPPED);
+	/* that of one that has not announced anything yet */
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 2, 2, 3}, 1 << 2), 0);
+	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_ODD);
 	/* a part of a larger detector */
 	begin(6, 1);
 	assert_int_equal(announce((const uint32_t[]){1 << 16, 1 << 16 | 1, 2 << 16 | 1, 2 << 16,
@@ -480,6 +507,7 @@ main(void)
 		cmocka_unit_test(sources_are_read),
 		cmocka_unit_test(mistakes_are_refused),
 		cmocka_unit_test(long_lists_are_read),
+		cmocka_unit_test(another_address_is_another_source),
 		cmocka_unit_test(one_of_a_hundred_is_forged),
 		cmocka_unit_test(first_one_comes_back),
 		cmocka_unit_test(thief_holds_on),

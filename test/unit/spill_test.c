@@ -16,6 +16,7 @@
 #include <rte_eal.h>
 
 #include "arrow_read.h"
+#include "dir_syncs.h"
 #include "ledger.h"
 #include "left_lock.h"
 #include "sink_link.h"
@@ -179,8 +180,11 @@ test_all(void **state)
 	const unsigned int nb = s.nb[0] < s.nb[1] ? s.nb[0] : s.nb[1];
 	struct spill *spill = open_spill(0);
 
+	dir_syncs_begin(root);
 	start(spill);
 	assert_int_equal(put_all(spill, nb), 2 * nb);
+	/* batches are durable where their run's directory is */
+	assert_true(dir_syncs() > 0);
 	spill_pause(spill);
 	assert_true(is_locked());
 	close_run(spill);

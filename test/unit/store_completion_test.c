@@ -17,15 +17,17 @@
 #include <cmocka.h>
 
 #include "arrow_recovery.h"
+#include "arrow_slices.h"
 #include "direct_io.h"
 #include "sink_sample.h"
 #include "store_completion.h"
 #include "stream_source.h"
 #include "stream_writer.h"
 
-#define SECONDS 20
-#define BATCHES 3
-#define PATH	256
+#define SECONDS	 20
+#define NS_PER_S UINT64_C(1000000000)
+#define BATCHES	 3
+#define PATH	 256
 
 static struct sink_sample s;
 static char root[64];
@@ -110,13 +112,13 @@ look(void)
 	return stats;
 }
 
-#define UNTIL(condition)                                  \
-	do {                                              \
-		unsigned int turns = SECONDS * 1000;      \
-		while (!(condition)) {                    \
-			assert_int_not_equal(turns--, 0); \
-			usleep(1000);                     \
-		}                                         \
+#define UNTIL(condition)                                                          \
+	do {                                                                      \
+		const uint64_t limit = arrow_slices_clock() + SECONDS * NS_PER_S; \
+		while (!(condition)) {                                            \
+			assert_true(arrow_slices_clock() < limit);                \
+			usleep(1000);                                             \
+		}                                                                 \
 	} while (0)
 
 /* All batches are there, whatever the file was before. */

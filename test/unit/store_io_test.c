@@ -423,10 +423,16 @@ damaged_batches_are_found(void **state)
 	struct arrow_slices_config slices;
 	struct store_bodies b;
 	struct run_load l;
+	char left[96];
 	uint64_t at;
 	uint8_t byte;
 	int fd;
 
+	/* of a store with the same process number, that was killed as it started */
+	snprintf(left, sizeof(left), "%s/.braggline_store_%d", directory, (int)getpid());
+	fd = open(left, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	assert_true(fd >= 0);
+	close(fd);
 	open_bodies(&b, STORE_BODIES_HOST, STORE_IO_AUTO, false, &slices);
 	write_run(&b, slices);
 	store_bodies_close(&b);

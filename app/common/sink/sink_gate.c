@@ -64,7 +64,16 @@ sink_gate_knows(const struct sink_gate *g, const struct sink_gate_peer *peer, ui
 {
 	const int i = find_known(g, peer);
 
-	return i >= 0 && now < g->known[i].proved + SINK_GATE_REMEMBER_MS;
+	return i >= 0 && sink_gate_age(g, i, now) < SINK_GATE_REMEMBER_MS;
+}
+
+uint64_t
+sink_gate_age(const struct sink_gate *g, unsigned int i, uint64_t now)
+{
+	const uint64_t proved = g->known[i].proved;
+
+	/* `now` may have been read before the proof came */
+	return (now > proved ? now - proved : 0) + g->known[i].older;
 }
 
 static unsigned int
@@ -167,7 +176,12 @@ sink_gate_enter(struct sink_gate *g, const struct sink_gate_peer *peer, void *ow
 static int
 older_known(const struct sink_gate *g, int one, int other)
 {
-	return one >= 0 && g->known[one].proved <= g->known[other].proved ? one : other;
+	/* what is older than this process may be older than its clock */
+	return one >= 0 &&
+			(int64_t)(g->known[one].proved - g->known[one].older) <=
+				(int64_t)(g->known[other].proved - g->known[other].older)
+		? one
+		: other;
 }
 
 /* Where a new pair goes: in place of its identity's oldest if that has many, else of any's. */
@@ -199,11 +213,27 @@ sink_gate_proved(struct sink_gate *g, int place, uint64_t now)
 	const struct sink_gate_peer *peer = &g->place[place].peer;
 	int i = find_known(g, peer);
 
+	if (i < 0 || sink_gate_age(g, i, now) > SINK_GATE_KEEP_MS)
+		g->version++;
 	if (i < 0)
 		i = find_room(g, peer->identity);
 	g->known[i].peer = *peer;
 	g->known[i].proved = now;
+	g->known[i].older = 0;
 	sink_gate_leave(g, place);
+}
+
+void
+sink_gate_remember(
+	struct sink_gate *g, const struct sink_gate_peer *peer, uint64_t now, uint64_t age)
+{
+	int i = find_known(g, peer);
+
+	if (i < 0)
+		i = find_room(g, peer->identity);
+	g->known[i].peer = *peer;
+	g->known[i].proved = now;
+	g->known[i].older = age < SINK_GATE_REMEMBER_MS ? age : SINK_GATE_REMEMBER_MS;
 }
 
 void

@@ -12,7 +12,7 @@
  * goes to the next who asks, if it is that old.
  *
  * What is remembered: the last SINK_GATE_REMEMBERED pairs of identity and address, for
- * SINK_GATE_REMEMBER_MS after their last proof, in memory only; of an identity that proves itself
+ * SINK_GATE_REMEMBER_MS after their last proof; of an identity that proves itself
  * from many addresses the last SINK_GATE_PER_IDENTITY, so that it takes no other one's. One thread.
  */
 #ifndef SINK_GATE_H
@@ -32,6 +32,7 @@
 #define SINK_GATE_REMEMBERED   256
 #define SINK_GATE_PER_IDENTITY 16 /**< of them of one identity */
 #define SINK_GATE_REMEMBER_MS  (7 * 24 * 3600 * UINT64_C(1000))
+#define SINK_GATE_KEEP_MS      (3600 * UINT64_C(1000)) /**< what a file has is at most so old */
 
 /** Who asks. */
 struct sink_gate_peer {
@@ -48,7 +49,9 @@ struct sink_gate {
 	struct {
 		struct sink_gate_peer peer;
 		uint64_t proved; /**< ms; 0: free */
+		uint64_t older;	 /**< ms: it was proved so much earlier, before this process was */
 	} known[SINK_GATE_REMEMBERED];
+	uint64_t version; /**< of what is remembered: changes when that should be kept in a file */
 	uint64_t admitted;
 	uint64_t admitted_known; /**< of them known */
 	uint64_t full;		 /**< sent away: all places taken */
@@ -72,6 +75,13 @@ int sink_gate_enter(struct sink_gate *g, const struct sink_gate_peer *peer, void
 
 /** It has proved itself: it is known from here on, and leaves. */
 void sink_gate_proved(struct sink_gate *g, int place, uint64_t now);
+
+/** A pair has proved itself `age` ms ago, to an earlier process. */
+void sink_gate_remember(
+	struct sink_gate *g, const struct sink_gate_peer *peer, uint64_t now, uint64_t age);
+
+/** How long ago, in ms, the pair of g->known[i] has proved itself. */
+uint64_t sink_gate_age(const struct sink_gate *g, unsigned int i, uint64_t now);
 
 /** It is gone. */
 void sink_gate_leave(struct sink_gate *g, int place);

@@ -4,10 +4,12 @@
  * a system call a burst, so that what was not written is known; the other two do neither.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <pcap/pcap.h>
 #include <rte_malloc.h>
@@ -39,10 +41,47 @@ is_input(const struct replay_devargs *args)
 	return false;
 }
 
+static const char *
+reason(int error)
+{
+	switch (error) {
+	case ELOOP:
+		return "it is a symbolic link; expected a regular file or a device";
+	case EMEDIUMTYPE:
+	case ENXIO: /* a FIFO that nobody reads */
+		return "it is neither a regular file nor a device";
+	default:
+		return strerror(error);
+	}
+}
+
+/* An existing file is emptied. Another user's link or FIFO in its place is not opened; a device is
+ * nobody else's. */
+static FILE *
+open_file(const char *path)
+{
+	const int fd = open(path,
+		O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY,
+		0644);
+	FILE *stream = NULL;
+	struct stat st;
+
+	if (fd < 0)
+		return NULL;
+	if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
+		errno = EMEDIUMTYPE;
+	else
+		stream = fdopen(fd, "w");
+	if (stream == NULL)
+		close(fd);
+	return stream;
+}
+
 int
 replay_tx_open(struct replay_dev *dev)
 {
 	struct replay_tx_file *file;
+	FILE *stream;
 
 	if (dev->args.tx != REPLAY_TX_FILE)
 		return 0;
@@ -60,12 +99,15 @@ replay_tx_open(struct replay_dev *dev)
 	rte_spinlock_init(&file->lock);
 	file->pcap = pcap_open_dead_with_tstamp_precision(
 		DLT_EN10MB, REPLAY_FRAME_MAX, PCAP_TSTAMP_PRECISION_NANO);
-	if (file->pcap != NULL)
-		file->dump = pcap_dump_open(file->pcap, dev->args.tx_file);
+	stream = file->pcap != NULL ? open_file(dev->args.tx_file) : NULL;
+	if (stream != NULL)
+		file->dump = pcap_dump_fopen(file->pcap, stream);
 	dev->tx_file = file;
 	if (file->dump == NULL) {
 		REPLAY_LOG(ERR, "%s: tx=file:%s: %s", dev->args.name, dev->args.tx_file,
-			file->pcap == NULL ? strerror(errno) : pcap_geterr(file->pcap));
+			stream == NULL ? reason(errno) : pcap_geterr(file->pcap));
+		if (stream != NULL)
+			fclose(stream);
 		replay_tx_close(dev);
 		return -EIO;
 	}
