@@ -40,9 +40,8 @@ stream_reach(const struct frame_table *ft, uint32_t stream)
 	return blocked > b->next_open ? RTE_MAX(progress, blocked) : progress;
 }
 
-/** Has the head begun, or any frame after it? */
-static bool
-head_begun(const struct frame_table *ft)
+bool
+frame_head_begun(const struct frame_table *ft)
 {
 	uint64_t highest = 0;
 
@@ -104,6 +103,13 @@ head_given_up(struct frame_table *ft)
 
 	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
 		return false;
+	/* a lane that waits for this very frame places its packets in its next round */
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const uint64_t at = __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE);
+
+		if (at != 0 && at <= b->next_close + 1)
+			return false;
+	}
 	discount_idleness(ft, now);
 	b->looked_at = now;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
@@ -115,7 +121,7 @@ head_given_up(struct frame_table *ft)
 			detector_stream_expected(&ft->detector, s) != 0 && is_waited_for(ft, s))
 			behind++;
 	}
-	if (!head_begun(ft)) {
+	if (!frame_head_begun(ft)) {
 		b->held_since = 0; /* nothing of this frame or a later one: the line is idle */
 		return false;
 	}
@@ -213,6 +219,8 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 		(b->started && (!b->flushing || frame < b->flush_end));
 	b->started |= report;
 	b->reported += report;
+	if (report)
+		frame_late_row(ft, frame);
 	b->closing = false;
 	b->timeout = false;
 	b->held_since = 0;

@@ -77,6 +77,7 @@ struct builder {
 	bool aborting;
 	uint32_t packets_min; /**< frames with less are dropped */
 	uint64_t run_closed;  /**< stats.closed when the run began */
+	uint64_t run_late;    /**< stats.late_frames likewise */
 	bool ended;	      /**< read by others */
 	bool idle;	      /**< read by others */
 

@@ -67,6 +67,7 @@ begin_run(struct builder *b, const struct builder_command *c)
 	b->packets_min = c->packets_min;
 	builder_epoch_begin(b, &c->dark);
 	b->run_closed = b->stats.closed;
+	b->run_late = b->stats.late_frames;
 	counter_set(&b->stats.first_frame, 0);
 	counter_set(&b->stats.last_frame, 0);
 	b->running = true;

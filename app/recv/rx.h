@@ -32,9 +32,11 @@
 #define RX_PENDING_SOURCE (4 * RX_BURST) /**< packets of a source that may wait */
 /** More of a source wait: no further burst of it is taken. */
 #define RX_PENDING_FULL (RX_PENDING_SOURCE - RX_BURST)
-#define RX_PENDING_MAX	(RX_SOURCES_MAX * RX_PENDING_SOURCE)
-#define RX_INBOX_SIZE	4096
-#define RX_NO_STREAM	UINT16_MAX
+/** Packets of streams that are elsewhere, held beside those: a frame's. */
+#define RX_HELD_MAX    (DETECTOR_MODULES_MAX * 128)
+#define RX_PENDING_MAX (RX_SOURCES_MAX * RX_PENDING_SOURCE + RX_HELD_MAX)
+#define RX_INBOX_SIZE  4096
+#define RX_NO_STREAM   UINT16_MAX
 
 /** Every packet that is received ends in exactly one of the counters from RX_PLACED on. */
 enum rx_counter {
@@ -64,6 +66,13 @@ enum rx_counter {
 
 extern const char *const rx_counter_names[RX_COUNTERS];
 
+/** Whether a packet waits because its stream is elsewhere. */
+enum rx_held {
+	RX_NOT_HELD,
+	RX_HELD,    /**< beside those that wait */
+	RX_CROWDED, /**< there is no room: it waits as others do, and its queue soon with it */
+};
+
 /** A packet whose headers have been read. */
 struct rx_packet {
 	struct rte_mbuf *m;
@@ -72,6 +81,8 @@ struct rx_packet {
 	uint16_t packet;
 	uint16_t stream;
 	uint16_t source; /**< queue, or rx.nb_queues for the inbox */
+	uint8_t held;	 /**< enum rx_held */
+	uint8_t tick;	 /**< frame_lane_tick() when it was first held */
 };
 static_assert(sizeof(struct rx_packet) == 32, "two a line");
 
@@ -99,10 +110,11 @@ struct rx {
 	uint32_t nb_pending;
 	uint32_t nb_of_source[RX_SOURCES_MAX]; /**< pending, by rx_packet.source */
 	bool inbox_used;		       /**< others have handed packets on */
-	uint32_t nb_voted;		       /**< pending packets whose vote is counted */
+	bool crowded;			       /**< no room to hold a packet of some stream */
 	uint64_t changes; /**< of the table, when pending packets were last tried again */
 	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
+	uint16_t nb_held[DETECTOR_STREAMS_MAX]; /**< pending, by stream */
 	uint32_t nb_outbox[FRAME_LANES_MAX];
 	bool stop; /**< set by the control lcore: place no more */
 	bool stopped;
@@ -112,8 +124,8 @@ struct rx {
 	struct rx_packet pending[RX_PENDING_MAX];
 	struct rte_mbuf *outbox[FRAME_LANES_MAX][RX_BURST];
 } __rte_cache_aligned;
-static_assert(offsetof(struct rx, counters) == 13 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 2320 * RTE_CACHE_LINE_SIZE, "17 lines, and what may wait");
+static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
+static_assert(sizeof(struct rx) == 4370 * RTE_CACHE_LINE_SIZE, "19 lines, and what may wait");
 
 /**
  * One round: everything that waits, a few bursts of each queue and of the inbox.
