@@ -96,6 +96,24 @@ frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, ui
 }
 
 bool
+frame_claim_goes_on(const struct frame_table *ft, const struct frame_lane *lane, uint32_t stream,
+	uint64_t frame)
+{
+	const struct frame_agreement *a = &lane->agreement[stream];
+	const uint64_t span = ft->config.slots;
+	const bool claims = (lane->claims >> stream & 1) != 0;
+
+	/* one number may be corrupt, or come late, but not after silence */
+	if ((lane->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
+		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
+		__atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE) != lane->generation ||
+		(!claims && !frame_lane_paused(ft, lane, stream)))
+		return false;
+	return frame + span >= a->highest && frame <= a->highest + span &&
+		!frame_claim_is_refused(ft, lane, stream, frame);
+}
+
+bool
 frame_lane_is_away(const struct frame_table *ft, const struct frame_lane *lane)
 {
 	const uint64_t quiet = __atomic_load_n(&ft->window.paused, __ATOMIC_RELAXED);
@@ -110,16 +128,44 @@ frame_lane_is_away(const struct frame_table *ft, const struct frame_lane *lane)
 	return true;
 }
 
-enum frame_again
-frame_lane_again(const struct frame_table *ft, const struct frame_lane *lane, uint32_t stream,
-	uint64_t frame, uint8_t tick)
+bool
+frame_lane_begin_again(const struct frame_table *ft, struct frame_lane *lane, bool *moved)
 {
 	const struct frame_window *w = &ft->window;
 	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
-	uint64_t base, far;
+	const bool first = (state == FRAME_WINDOW_OPEN || state == FRAME_WINDOW_SEARCHED) &&
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) == lane->generation &&
+		lane->tried != lane->generation;
 
+	lane->again = true;
+	*moved = first && lane->clean != lane->generation &&
+		__atomic_load_n(&w->old_end, __ATOMIC_RELAXED) != 0;
+	if (first)
+		lane->tried = lane->generation;
+	return first;
+}
+
+bool
+frame_lane_is_near(const struct frame_table *ft, uint64_t frame)
+{
+	const uint64_t base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
+
+	/* open and refused frames reach twice the slots, and some may be lost after them */
+	return frame >= base && frame - base <= 2 * ft->entry_mask;
+}
+
+enum frame_again
+frame_lane_again(const struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
+	uint64_t frame, uint8_t tick)
+{
+	const bool over = (uint8_t)(frame_lane_tick(ft) - tick) > HOLD_TICKS;
+	const struct frame_window *w = &ft->window;
+	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
+	uint64_t base, far, ahead;
+
+	/* it was of the run that has ended */
 	if (state == FRAME_WINDOW_CLOSED)
-		return FRAME_AGAIN_PLACE;
+		return FRAME_AGAIN_DROP;
 	if (state != FRAME_WINDOW_OPEN ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
 		return FRAME_AGAIN_HOLD;
@@ -127,10 +173,19 @@ frame_lane_again(const struct frame_table *ft, const struct frame_lane *lane, ui
 	far = (lane->elsewhere >> stream & 1) != 0
 		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.give_up
 		: base + 2 * ft->entry_mask;
-	if (frame >= base && (frame < far || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
+	if (frame_claim_goes_on(ft, lane, stream, frame)) {
+		if (!over)
+			return FRAME_AGAIN_HOLD;
+		lane->agreement[stream].any = false;
+	}
+	ahead = __atomic_load_n(&w->ahead, __ATOMIC_RELAXED);
+	if (frame >= base && (frame < far || frame < ahead))
 		return FRAME_AGAIN_PLACE;
-	if (frame_claim_is_refused(ft, lane, stream, frame) ||
-		(uint8_t)(frame_lane_tick(ft) - tick) > HOLD_TICKS)
+	/* the window is on its way there, if slowly */
+	if (ahead > base && frame >= ahead &&
+		frame < __atomic_load_n(&w->horizon, __ATOMIC_RELAXED))
+		return FRAME_AGAIN_HOLD;
+	if (over || frame_claim_is_refused(ft, lane, stream, frame))
 		return FRAME_AGAIN_DROP;
 	return FRAME_AGAIN_HOLD;
 }
@@ -178,6 +233,14 @@ heard(const struct frame_table *ft, uint32_t stream)
 
 	return __atomic_load_n(&lane->heard[stream], __ATOMIC_RELAXED) +
 		frame_stream_progress(ft, stream);
+}
+
+bool
+frame_claims_is_silent(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	return (b->silent >> stream & 1) != 0 && heard(ft, stream) == b->heard[stream];
 }
 
 void
@@ -257,13 +320,13 @@ frame_claims_listen(struct frame_table *ft)
 		return;
 	b->listened_at = now;
 	skip = not_listened(ft, gap);
-	b->silent = 0;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t more = heard(ft, s), progress = frame_stream_progress(ft, s);
 
 		if (more != b->heard[s]) {
 			b->heard[s] = more;
 			b->heard_at[s] = now;
+			b->silent &= ~(UINT64_C(1) << s);
 		} else if (skip >> s & 1) {
 			b->heard_at[s] += gap;
 		} else if (now - b->heard_at[s] >= ft->config.stall_cycles) {
@@ -345,7 +408,6 @@ largest_group(const struct frame_table *ft, uint64_t *lowest)
 static uint64_t
 others(const struct frame_table *ft, uint64_t group, uint32_t *expected)
 {
-	const struct frame_builder *b = &ft->builder;
 	uint64_t streams = 0;
 
 	*expected = 0;
@@ -353,8 +415,7 @@ others(const struct frame_table *ft, uint64_t group, uint32_t *expected)
 		if (detector_stream_expected(&ft->detector, s) == 0)
 			continue;
 		++*expected;
-		if ((group >> s & 1) == 0 &&
-			((b->silent >> s & 1) == 0 || heard(ft, s) != b->heard[s]))
+		if ((group >> s & 1) == 0 && !frame_claims_is_silent(ft, s))
 			streams |= UINT64_C(1) << s;
 	}
 	return streams;

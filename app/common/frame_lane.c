@@ -24,6 +24,7 @@ frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t genera
 		lane->before[s] =
 			((lane->elsewhere | paused) >> s & 1) != 0 ? 0 : lane->progress[s];
 		__atomic_store_n(&lane->progress[s], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&lane->reach[s], 0, __ATOMIC_RELAXED);
 		lane->leap[s] = 0;
 		/* numbers may come again after a restart, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
@@ -58,19 +59,39 @@ is_of_old_window(
 	return frame < end;
 }
 
+/** Is a number ahead by more than a frame, and did the packet before not say so, too? */
+static bool
+is_leap(struct frame_lane *lane, uint32_t stream, uint64_t from, uint64_t frame)
+{
+	const uint64_t leap = lane->leap[stream];
+
+	if (frame <= from || frame == leap || frame + 1 == leap)
+		return false;
+	lane->leap[stream] = frame + 1;
+	return true;
+}
+
 bool
 frame_lane_advance(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
 {
-	const uint64_t progress = lane->progress[stream], leap = lane->leap[stream];
+	const uint64_t progress = lane->progress[stream];
 
 	if (unlikely(lane->before[stream] != 0) && is_of_old_window(ft, lane, stream, frame))
 		return false;
-	if (progress != 0 && frame > progress && frame != leap && frame + 1 != leap) {
-		lane->leap[stream] = frame + 1;
+	if (progress != 0 && is_leap(lane, stream, progress, frame))
 		return true;
-	}
 	__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
 	return true;
+}
+
+/** A packet waits: its stream is done with frames that are far behind. It says so once. */
+static enum frame_place
+wait_for(struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	if (!lane->again && frame + 1 > lane->reach[stream] &&
+		!is_leap(lane, stream, lane->progress[stream], frame))
+		__atomic_store_n(&lane->reach[stream], frame + 1, __ATOMIC_RELEASE);
+	return FRAME_PLACE_WAIT;
 }
 
 enum frame_place
@@ -206,6 +227,7 @@ frame_lane_expel(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	for (uint32_t slot = 0; slot < ft->config.slots; slot++)
 		n += expel_from_slot(ft, lane, stream, slot);
 	lane->leap[stream] = 0;
+	__atomic_store_n(&lane->reach[stream], 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&lane->progress[stream], 0, __ATOMIC_RELEASE);
 	return n;
 }
@@ -246,17 +268,6 @@ was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32
 	return true;
 }
 
-/** Was a stream silent until this packet, and is it from before that? */
-static bool
-is_after_pause(const struct frame_table *ft, const struct frame_lane *lane, uint32_t stream,
-	uint64_t frame)
-{
-	return (__atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
-		frame + 1 <= lane->progress[stream] &&
-		lane->progress[stream] ==
-		__atomic_load_n(&ft->builder.paused_progress[stream], __ATOMIC_RELAXED);
-}
-
 enum frame_place
 frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
 	uint32_t packet)
@@ -277,7 +288,7 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	if (base <= ft->run_first)
 		return FRAME_PLACE_LATE;
 	/* it may be the rest of the last frame; what was placed before is of a new one */
-	if (is_after_pause(ft, lane, stream, frame))
+	if (frame + 1 <= lane->progress[stream] && frame_lane_paused(ft, lane, stream))
 		return frame_claim(ft, lane, stream, frame,
 			frame + 1 < lane->progress[stream] || was_placed(ft, stream, frame, packet),
 			false);
@@ -295,12 +306,22 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 }
 
 enum frame_place
+frame_lane_duplicate(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	if (frame + 1 + ft->config.give_up >= lane->progress[stream] ||
+		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
+		return FRAME_PLACE_DUPLICATE;
+	return frame_claim(ft, lane, stream, frame, true, false);
+}
+
+enum frame_place
 frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
 	uint32_t packet)
 {
 	const struct frame_window *w = &ft->window;
 	uint64_t base, horizon, end;
-	bool near, old;
+	bool near;
 	uint32_t state;
 
 	if (frame > FRAME_NUMBER_MAX)
@@ -308,9 +329,10 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	if (state == FRAME_WINDOW_CLOSED)
 		return drop_unused(ft, lane, frame);
+	/* it says nothing yet, but it came after those that have waited for a window before */
 	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
-		return FRAME_PLACE_WAIT;
+		return FRAME_PLACE_HOLD;
 	if (state == FRAME_WINDOW_SEARCHED)
 		return frame_claim(ft, lane, stream, frame, true, false);
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
@@ -321,13 +343,8 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return FRAME_PLACE_BEYOND;
 	if (frame < base)
 		return frame_lane_late(ft, lane, stream, frame, packet);
-	/* open and refused frames reach twice the slots, and some may be lost after them */
-	near = frame - base <= 2 * ft->entry_mask;
-	old = frame >= __atomic_load_n(&w->old_low, __ATOMIC_RELAXED) &&
-		frame < __atomic_load_n(&w->old_end, __ATOMIC_RELAXED);
-	if (old &&
-		(!near ||
-			(lane->before[stream] != 0 && is_of_old_window(ft, lane, stream, frame)))) {
+	near = frame_lane_is_near(ft, frame);
+	if (lane->before[stream] != 0 && is_of_old_window(ft, lane, stream, frame)) {
 		__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
 		return drop_late(ft, lane, stream, frame);
 	}
@@ -336,7 +353,7 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		near = frame < __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.give_up;
 	/* a corrupt number must not make the window run after it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
-		return FRAME_PLACE_WAIT;
+		return wait_for(lane, stream, frame);
 	__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
 	return frame_claim(ft, lane, stream, frame, true, frame < horizon);
 }

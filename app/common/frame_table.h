@@ -151,7 +151,9 @@ struct frame_lane {
 	uint32_t id;
 	uint32_t expected;   /**< packets of a frame that come through this lane */
 	uint32_t generation; /**< window move that this lane has taken note of */
-	bool again;	     /**< packets that waited are placed: set by the caller */
+	uint32_t tried;	     /**< ... after which what waits was tried again */
+	uint32_t clean;	     /**< ... before which nothing waited */
+	bool again;	     /**< packets that waited are tried again */
 	uint64_t polls;	     /**< rounds of this lane's lcore; read by the builder now and then */
 	uint64_t elsewhere;  /**< streams with numbers that the window is not near */
 	struct frame_lane_count *count; /**< [slots] */
@@ -169,6 +171,8 @@ struct frame_lane {
 
 	/** Highest frame + 1 of which there are packets, by stream. */
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+	/** ... and of packets that wait. */
+	uint64_t reach[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** Frame + 1 of a packet that was ahead by more than a frame: the next one confirms it. */
 	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** Frame + 1 of a claim, by stream, and packets that were not placed at once. */
@@ -189,7 +193,7 @@ struct frame_lane {
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_lane, wanted) == RTE_CACHE_LINE_SIZE, "the lane's own line");
 static_assert(offsetof(struct frame_lane, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
-static_assert(sizeof(struct frame_lane) == 203 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
+static_assert(sizeof(struct frame_lane) == 211 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
 enum frame_window_state {
 	FRAME_WINDOW_CLOSED,   /**< there is no run: packets are dropped */
@@ -207,8 +211,7 @@ struct frame_window {
 	uint32_t generation; /**< moves of the window */
 	uint64_t refused;    /**< streams whose claims were seen for long, and not followed */
 	uint64_t ahead;	     /**< frames below this have been reached, as most streams claim */
-	uint64_t old_low;    /**< what an earlier window's stragglers may carry: from here */
-	uint64_t old_end;    /**< ... to before this */
+	uint64_t old_end;    /**< stragglers of the window before have numbers below this */
 	uint64_t paused;     /**< streams that are silent, and all their frames closed */
 
 	/* changed with every frame, read when the fast lookup fails */
@@ -254,12 +257,13 @@ struct frame_builder {
 	uint64_t asked_at;   /**< TSC when a lane first asked without a window, 0 = not */
 	uint64_t polls[FRAME_LANES_MAX]; /**< of the lanes at that look */
 	bool moving; /**< new generation is out, lanes have not all acknowledged */
-	uint64_t stalled_at[DETECTOR_STREAMS_MAX];  /**< progress + 1 when given up, 0 = live */
-	uint64_t claims;			    /**< streams that claim to be elsewhere, */
-	uint64_t claims_ahead;			    /**< those of them that claim a gap, */
-	uint64_t claim_place[DETECTOR_STREAMS_MAX]; /**< and frame + 1 where */
-	uint64_t claim_since[DETECTOR_STREAMS_MAX]; /**< TSC, 0 = it does not claim */
-	uint64_t claim_at[DETECTOR_STREAMS_MAX];    /**< place of that claim, as it goes on */
+	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< at held_since */
+	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 when given up, 0 = live */
+	uint64_t claims;			      /**< streams that claim to be elsewhere, */
+	uint64_t claims_ahead;			      /**< those of them that claim a gap, */
+	uint64_t claim_place[DETECTOR_STREAMS_MAX];   /**< and frame + 1 where */
+	uint64_t claim_since[DETECTOR_STREAMS_MAX];   /**< TSC, 0 = it does not claim */
+	uint64_t claim_at[DETECTOR_STREAMS_MAX];      /**< place of that claim, as it goes on */
 	uint64_t claims_timed; /**< streams that had a claim when it was last looked */
 	uint64_t gap_group;    /**< streams that claim a gap, and are most of them, */
 	uint64_t gap_to; /**< and frame + 1 where it ends: until then no others are waited for */
@@ -470,6 +474,31 @@ uint64_t frame_lane_strays(const struct frame_table *ft, const struct frame_lane
 void frame_lane_stray(
 	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
+/**
+ * Packets that wait or are held are tried again, from here to frame_lane_end_again().
+ * @param moved  out: some may be of a window before: what came of a stream before its first held
+ *               packet of the new one is
+ * @return true if it is the first time that this window, or the search for one, is seen: then held
+ *         packets are placed as if they had just come
+ */
+bool frame_lane_begin_again(const struct frame_table *ft, struct frame_lane *lane, bool *moved);
+
+static inline void
+frame_lane_end_again(struct frame_lane *lane)
+{
+	lane->again = false;
+}
+
+/** No packet waits or is held: none is of a window before. */
+static inline void
+frame_lane_none_waits(struct frame_lane *lane)
+{
+	lane->clean = lane->generation;
+}
+
+/** Is a frame in the window, or may it soon be? */
+bool frame_lane_is_near(const struct frame_table *ft, uint64_t frame);
+
 /** What becomes of a packet that is held: see frame_lane_again(). */
 enum frame_again {
 	FRAME_AGAIN_HOLD,  /**< nothing has changed */
@@ -481,7 +510,7 @@ enum frame_again {
  * Look again at a packet that is held.
  * @param tick  frame_lane_tick() when it was first held
  */
-enum frame_again frame_lane_again(const struct frame_table *ft, const struct frame_lane *lane,
+enum frame_again frame_lane_again(const struct frame_table *ft, struct frame_lane *lane,
 	uint32_t stream, uint64_t frame, uint8_t tick);
 
 static inline uint8_t
@@ -507,6 +536,22 @@ enum frame_place frame_lane_drop(
  */
 uint32_t frame_lane_expel(struct frame_table *ft, struct frame_lane *lane, uint32_t stream);
 
+/**
+ * A number of which the window cannot be near: its stream is elsewhere.
+ * @param vote   it counts towards a claim
+ * @param ahead  frames would have been lost; else the detector would have been restarted
+ * @return FRAME_PLACE_HOLD, or how the packet is dropped
+ */
+enum frame_place frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
+	uint64_t frame, bool vote, bool ahead);
+
+/**
+ * Does a packet go on where its stream is, which is elsewhere? Then it is held with those before
+ * it, though the window may have frames of that number: those of an acquisition before.
+ */
+bool frame_claim_goes_on(const struct frame_table *ft, const struct frame_lane *lane,
+	uint32_t stream, uint64_t frame);
+
 /** The answer for a frame whose entry does not carry its tag. */
 enum frame_place frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
 	uint64_t frame, uint32_t packet);
@@ -514,6 +559,10 @@ enum frame_place frame_lane_miss(struct frame_table *ft, struct frame_lane *lane
 /** The answer for a frame that is closed. */
 enum frame_place frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
 	uint64_t frame, uint32_t packet);
+
+/** The answer for a packet that is there already: a duplicate, or its stream has begun anew. */
+enum frame_place frame_lane_duplicate(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
 /**
  * Count a detector's frame number as frames of ours are counted.
@@ -555,6 +604,9 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	struct frame_stream *st;
 	uint32_t tile;
 
+	if (unlikely((lane->elsewhere >> stream & 1) != 0) &&
+		frame_claim_goes_on(ft, lane, stream, frame))
+		return frame_claim(ft, lane, stream, frame, true, false);
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
 		return frame_lane_miss(ft, lane, stream, frame, packet);
 	if (frame + 1 > lane->progress[stream] &&
@@ -573,7 +625,7 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 		st->tag = tag;
 	}
 	if (unlikely(st->seen[packet >> 6] & bit))
-		return FRAME_PLACE_DUPLICATE;
+		return frame_lane_duplicate(ft, lane, stream, frame);
 	st->seen[packet >> 6] |= bit;
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
 	frame_table_frame(ft, slot)->packet[tile] = pixels;

@@ -56,14 +56,14 @@ frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 		&ft->lanes[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
 }
 
-/**
- * A number of which the window cannot be near: its stream is elsewhere. By the RX lcore.
- * @param vote   it counts towards a claim
- * @param ahead  frames would have been lost; else the detector would have been restarted
- * @return FRAME_PLACE_HOLD, or how the packet is dropped
- */
-enum frame_place frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
-	uint64_t frame, bool vote, bool ahead);
+/** Was a stream silent, and nothing of it has been placed since? By the RX lcore. */
+static inline bool
+frame_lane_paused(const struct frame_table *ft, const struct frame_lane *lane, uint32_t stream)
+{
+	return (__atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
+		lane->progress[stream] ==
+		__atomic_load_n(&ft->builder.paused_progress[stream], __ATOMIC_RELAXED);
+}
 
 /** Was a claim refused of which a frame may be? */
 bool frame_claim_is_refused(const struct frame_table *ft, const struct frame_lane *lane,
@@ -90,6 +90,9 @@ bool frame_claims_unanimous(const struct frame_table *ft, uint64_t group);
 
 /** Now and then the builder looks who speaks. */
 void frame_claims_listen(struct frame_table *ft);
+
+/** Has nothing come of a stream for `stall_cycles`? By the builder. */
+bool frame_claims_is_silent(const struct frame_table *ft, uint32_t stream);
 
 /** A window begins: nobody is silent yet. */
 void frame_claims_hear(struct frame_table *ft);

@@ -125,10 +125,7 @@ move_window(struct frame_table *ft)
 	if (!lanes_acknowledged(ft))
 		return;
 	if (!b->fresh) {
-		const uint64_t behind = ft->entry_mask + 1, ahead = ft->config.slots;
-
-		ft->window.old_low = b->next_close > behind ? b->next_close - behind : 0;
-		ft->window.old_end = RTE_MAX(b->next_open + ahead, ft->window.ahead);
+		ft->window.old_end = RTE_MAX(b->next_open + ft->config.slots, ft->window.ahead);
 		b->moved_at = rte_rdtsc();
 	}
 	b->next_close = b->next_open = b->move_to - 1;

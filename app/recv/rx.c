@@ -376,6 +376,33 @@ look_at_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
 }
 
 /**
+ * The window has moved: is a packet of the old one? All are that came before the first one of their
+ * stream that was held and is of the new one.
+ */
+static bool
+is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
+{
+	if (p->held >= RX_HELD && frame_lane_is_near(rx->table, frame))
+		rx->arrived |= UINT64_C(1) << p->stream;
+	return (rx->arrived >> p->stream & 1) == 0;
+}
+
+/** Of a packet that may not be placed at once. @return FRAME_PLACES: it may */
+static enum frame_place
+look_at_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
+{
+	if (rx->moved && is_of_before(rx, p, frame))
+		return frame_lane_drop(rx->table, rx->lane, p->stream, frame);
+	if (p->held >= RX_HELD && !rx->first)
+		return look_at_held(rx, p, frame);
+	p->held = RX_NOT_HELD;
+	if (!is_behind(rx, p))
+		return FRAME_PLACES;
+	p->held = RX_BEHIND;
+	return FRAME_PLACE_WAIT;
+}
+
+/**
  * Place packets; those whose frame is not open yet are moved to the front. They hold no earlier
  * frame up: a corrupt number waits alone.
  * @return how many wait
@@ -402,12 +429,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		result = FRAME_PLACE_OTHER;
 		if (likely(frame_lane_is_ours(rx->table, &frame))) {
 			result = FRAME_PLACES;
-			if (unlikely(rx->nb_pending + waiting > 0)) {
-				if (p->held != RX_NOT_HELD)
-					result = look_at_held(rx, p, frame);
-				else if (is_behind(rx, p))
-					result = FRAME_PLACE_WAIT;
-			}
+			if (unlikely(rx->nb_pending + waiting > 0))
+				result = look_at_order(rx, p, frame);
 			if (likely(result == FRAME_PLACES))
 				result = frame_lane_place(rx->table, rx->lane, p->stream, frame,
 					p->packet, p->header, address, pixels);
@@ -448,7 +471,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 static bool
 is_full(const struct rx *rx, uint32_t source)
 {
-	return rx->nb_of_source[source] > RX_PENDING_FULL;
+	return rx->nb_of_source[source] > RX_PENDING_FULL ||
+		rx->nb_pending > RX_PENDING_MAX - RX_BURST;
 }
 
 static bool
@@ -486,9 +510,11 @@ place_pending(struct rx *rx)
 	const uint32_t before = rx->nb_pending;
 
 	none_waits(rx);
-	rx->lane->again = true;
+	rx->first = frame_lane_begin_again(rx->table, rx->lane, &rx->moved);
+	rx->arrived = 0;
 	set_pending(rx, place(rx, rx->pending, before));
-	rx->lane->again = false;
+	rx->first = rx->moved = false;
+	frame_lane_end_again(rx->lane);
 	return before - rx->nb_pending;
 }
 
@@ -510,7 +536,7 @@ drop_strays(struct rx *rx)
 			continue;
 		}
 		if (frame_lane_is_ours(rx->table, &frame)) {
-			if (p->held == RX_NOT_HELD)
+			if (p->held != RX_CROWDED)
 				frame_lane_stray(rx->table, rx->lane, p->stream, frame);
 			frame_lane_drop(rx->table, rx->lane, p->stream, frame);
 		}
@@ -673,6 +699,8 @@ rx_poll(void *arg)
 		rx->changes = changes;
 		if (try)
 			n = place_pending(rx);
+	} else {
+		frame_lane_none_waits(rx->lane);
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);

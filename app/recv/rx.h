@@ -69,6 +69,7 @@ extern const char *const rx_counter_names[RX_COUNTERS];
 /** Whether a packet waits because its stream is elsewhere. */
 enum rx_held {
 	RX_NOT_HELD,
+	RX_BEHIND,  /**< not held, but it waits behind another packet of its stream */
 	RX_HELD,    /**< beside those that wait */
 	RX_CROWDED, /**< there is no room: it waits as others do, and its queue soon with it */
 };
@@ -111,6 +112,9 @@ struct rx {
 	uint32_t nb_of_source[RX_SOURCES_MAX]; /**< pending, by rx_packet.source */
 	bool inbox_used;		       /**< others have handed packets on */
 	bool crowded;			       /**< no room to hold a packet of some stream */
+	bool first;	  /**< what is tried again is so for the first time in this window */
+	bool moved;	  /**< ... and may be of another one before */
+	uint64_t arrived; /**< ... streams of which a packet of the new one was held */
 	uint64_t changes; /**< of the table, when pending packets were last tried again */
 	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
