@@ -23,26 +23,28 @@ lanes_complete(const struct frame_table *ft, uint64_t frame)
 	}
 	return true;
 }
+
 /**
- * The same, for what a closed head needs: when all slots are open, a lane that is full of packets
- * for later frames waits for this very head.
+ * Highest frame + 1 that came of a stream, placed or not. When all slots are open, a lane that is
+ * full of packets for later frames waits for this very head: it has nothing more for it.
  */
 static uint64_t
 stream_reach(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = &ft->builder;
-	const uint64_t progress = frame_stream_progress(ft, stream);
+	const struct frame_lane *lane = &ft->lanes[ft->config.owner[stream]];
+	const uint64_t reach = RTE_MAX(frame_stream_progress(ft, stream),
+		__atomic_load_n(&lane->reach[stream], __ATOMIC_ACQUIRE));
 	uint64_t blocked;
 
 	if (b->next_open - b->next_close < ft->config.slots)
-		return progress;
-	blocked = __atomic_load_n(&ft->lanes[ft->config.owner[stream]].blocked, __ATOMIC_ACQUIRE);
-	return blocked > b->next_open ? RTE_MAX(progress, blocked) : progress;
+		return reach;
+	blocked = __atomic_load_n(&lane->blocked, __ATOMIC_ACQUIRE);
+	return blocked > b->next_open ? RTE_MAX(reach, blocked) : reach;
 }
 
-/** Has the head begun, or any frame after it? */
-static bool
-head_begun(const struct frame_table *ft)
+bool
+frame_head_begun(const struct frame_table *ft)
 {
 	uint64_t highest = 0;
 
@@ -92,7 +94,8 @@ is_waited_for(const struct frame_table *ft, uint32_t stream)
 /**
  * May the head, which is not complete, be closed? Yes when every live stream is `give_up` frames
  * ahead, or by time: then the streams that hold it back are not live any more. When no stream is
- * live, everything that has begun may close.
+ * live, everything that has begun may close, but not as soon as a first stream has begun it: the
+ * others, of which nothing came for long, may be about to.
  */
 static bool
 head_given_up(struct frame_table *ft)
@@ -100,10 +103,17 @@ head_given_up(struct frame_table *ft)
 	struct frame_builder *b = &ft->builder;
 	const uint64_t passed = b->next_close + 1 + ft->config.give_up;
 	const uint64_t now = rte_rdtsc();
-	uint32_t behind = 0;
+	uint32_t behind = 0, live = 0, began = 0;
 
 	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
 		return false;
+	/* a lane that waits for this very frame places its packets in its next round */
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const uint64_t at = __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE);
+
+		if (at != 0 && at <= b->next_close + 1)
+			return false;
+	}
 	discount_idleness(ft, now);
 	b->looked_at = now;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
@@ -111,24 +121,32 @@ head_given_up(struct frame_table *ft)
 
 		if (b->stalled_at[s] != at + 1)
 			b->stalled_at[s] = 0; /* it speaks (again) */
-		if (b->stalled_at[s] == 0 && at < passed && stream_reach(ft, s) < passed &&
-			detector_stream_expected(&ft->detector, s) != 0 && is_waited_for(ft, s))
-			behind++;
+		began += at > b->next_close && !frame_claims_is_silent(ft, s);
+		if (b->stalled_at[s] == 0 && detector_stream_expected(&ft->detector, s) != 0 &&
+			is_waited_for(ft, s)) {
+			live++;
+			behind += stream_reach(ft, s) < passed;
+		}
 	}
-	if (!head_begun(ft)) {
+	if (live == 0 && b->next_close + 1 >= b->gap_to)
+		behind = began;
+	if (!frame_head_begun(ft)) {
 		b->held_since = 0; /* nothing of this frame or a later one: the line is idle */
 		return false;
 	}
 	if (behind == 0)
 		return true;
-	if (b->held_since == 0)
+	if (b->held_since == 0) {
 		b->held_since = now;
+		for (uint32_t s = 0; s < ft->detector.streams; s++)
+			b->held_progress[s] = frame_stream_progress(ft, s);
+	}
 	if (now - b->held_since < ft->config.stall_cycles)
 		return false;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		const uint64_t at = frame_stream_progress(ft, s);
 
-		if (at < passed)
+		if (at < passed && at == b->held_progress[s])
 			b->stalled_at[s] = at + 1;
 	}
 	b->timeout = true;
@@ -213,6 +231,8 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 		(b->started && (!b->flushing || frame < b->flush_end));
 	b->started |= report;
 	b->reported += report;
+	if (report)
+		frame_late_row(ft, frame);
 	b->closing = false;
 	b->timeout = false;
 	b->held_since = 0;

@@ -8,17 +8,23 @@
 
 #include "frame_table_private.h"
 
-#define FREE_BURST 32 /* mbufs whose lines are on their way at a time */
+#define FREE_BURST   32 /* mbufs whose lines are on their way at a time */
+#define OLD_DISORDER 2	/* frames: how far a stream that goes on may go back */
 
 void
 frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t generation)
 {
 	const struct detector *d = &ft->detector;
+	const uint64_t paused = __atomic_load_n(&ft->window.paused, __ATOMIC_RELAXED);
 
 	for (uint32_t s = 0; s < d->streams; s++) {
 		if (ft->config.owner[s] != lane->id)
 			continue;
+		/* what it still brings of the old window, if it has not begun anew */
+		lane->before[s] =
+			((lane->elsewhere | paused) >> s & 1) != 0 ? 0 : lane->progress[s];
 		__atomic_store_n(&lane->progress[s], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&lane->reach[s], 0, __ATOMIC_RELAXED);
 		lane->leap[s] = 0;
 		/* numbers may come again after a restart, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
@@ -26,33 +32,93 @@ frame_lane_move(struct frame_table *ft, struct frame_lane *lane, uint32_t genera
 	}
 	memset(lane->count, 0, ft->config.slots * sizeof(*lane->count));
 	memset(lane->done, 0, (ft->entry_mask + 1) * sizeof(*lane->done));
-	lane->elsewhere = 0;
+	__atomic_store_n(&lane->elsewhere, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&lane->claims, 0, __ATOMIC_RELAXED);
-	lane->first.votes = 0;
-	lane->agreed = 0;
+	memset(lane->dropped, 0, sizeof(lane->dropped));
+	lane->crowded = 0;
 	lane->wanted = 0;
 	lane->blocked = 0;
 	lane->generation = generation;
 	__atomic_store_n(&lane->acknowledged, generation, __ATOMIC_RELEASE);
 }
 
-void
-frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame)
+/**
+ * After a move: does a packet go on where its stream was in the window before? Not once the stream
+ * has sent a number from before that; nor when nothing of that window can be on its way.
+ */
+static bool
+is_of_old_window(
+	const struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
 {
-	if (lane->agreed == 0 && frame_agree(ft, &lane->first, frame))
-		__atomic_store_n(&lane->agreed, lane->first.lowest + 1, __ATOMIC_RELEASE);
+	const uint64_t end = __atomic_load_n(&ft->window.old_end, __ATOMIC_RELAXED);
+
+	if (end == 0 || frame + 1 + OLD_DISORDER < lane->before[stream]) {
+		lane->before[stream] = 0;
+		return false;
+	}
+	return frame < end;
 }
 
-void
-frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame)
+/** Is a number ahead by more than a frame, and did the packet before not say so, too? */
+static bool
+is_leap(struct frame_lane *lane, uint32_t stream, uint64_t from, uint64_t frame)
 {
-	const uint64_t progress = lane->progress[stream], leap = lane->leap[stream];
+	const uint64_t leap = lane->leap[stream];
 
-	if (progress != 0 && frame > progress && frame != leap && frame + 1 != leap) {
-		lane->leap[stream] = frame + 1;
-		return;
-	}
+	if (frame <= from || frame == leap || frame + 1 == leap)
+		return false;
+	lane->leap[stream] = frame + 1;
+	return true;
+}
+
+bool
+frame_lane_advance(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	const uint64_t progress = lane->progress[stream];
+
+	if (unlikely(lane->before[stream] != 0) && is_of_old_window(ft, lane, stream, frame))
+		return false;
+	if (progress != 0 && is_leap(lane, stream, progress, frame))
+		return true;
 	__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+/** A packet waits: its stream is done with frames that are far behind. It says so once. */
+static enum frame_place
+wait_for(struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	if (!lane->again && frame + 1 > lane->reach[stream] &&
+		!is_leap(lane, stream, lane->progress[stream], frame))
+		__atomic_store_n(&lane->reach[stream], frame + 1, __ATOMIC_RELEASE);
+	return FRAME_PLACE_WAIT;
+}
+
+enum frame_place
+frame_lane_drop(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	const uint64_t nb = lane->nb_drops;
+
+	if (frame > FRAME_NUMBER_MAX ||
+		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
+		return FRAME_PLACE_OUTLIER;
+	if (lane->dropped[stream] != frame + 1) {
+		/* if there is no room the next packet of the frame tries again */
+		if (nb - __atomic_load_n(&lane->nb_drops_read, __ATOMIC_ACQUIRE) < FRAME_DROPS) {
+			lane->dropped[stream] = frame + 1;
+			lane->drops[nb % FRAME_DROPS] = frame;
+			__atomic_store_n(&lane->nb_drops, nb + 1, __ATOMIC_RELEASE);
+		}
+	}
+	return frame < __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED) ? FRAME_PLACE_LATE
+									   : FRAME_PLACE_OUTLIER;
+}
+
+static enum frame_place
+drop_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	frame_lane_drop(ft, lane, stream, frame);
+	return FRAME_PLACE_LATE;
 }
 
 /**
@@ -161,6 +227,7 @@ frame_lane_expel(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	for (uint32_t slot = 0; slot < ft->config.slots; slot++)
 		n += expel_from_slot(ft, lane, stream, slot);
 	lane->leap[stream] = 0;
+	__atomic_store_n(&lane->reach[stream], 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&lane->progress[stream], 0, __ATOMIC_RELEASE);
 	return n;
 }
@@ -188,10 +255,24 @@ drop_unused(const struct frame_table *ft, struct frame_lane *lane, uint64_t fram
 	return FRAME_PLACE_NO_RUN;
 }
 
-enum frame_place
-frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+/** Has this packet of the stream's last frame been placed? If that is not known, it has. */
+static bool
+was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32_t packet)
 {
-	uint64_t base;
+	for (uint32_t slot = 0; slot < ft->config.slots; slot++) {
+		const struct frame_stream *st = frame_table_stream(ft, slot, stream);
+
+		if (st->tag >> FRAME_TAG_SLOT_BITS == frame + 1)
+			return (st->seen[packet >> 6] >> (packet & 63) & 1) != 0;
+	}
+	return true;
+}
+
+enum frame_place
+frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
+	uint32_t packet)
+{
+	uint64_t base, progress;
 
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
@@ -199,30 +280,48 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return drop_unused(ft, lane, frame);
 	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
 		return FRAME_PLACE_BEYOND;
-	/*
-	 * What comes late, even after a long silence, is near behind what came of its own stream
-	 * before. If it is not, or was not and is far behind the window still, the stream has begun
-	 * anew.
-	 */
-	base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
-	if (lane->progress[stream] != 0 &&
-		frame + 1 + ft->config.give_up >= lane->progress[stream] &&
-		((lane->elsewhere >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
-		frame_lane_is_here(lane, stream);
-		return FRAME_PLACE_LATE;
-	}
+	__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
+	if (lane->before[stream] != 0 && is_of_old_window(ft, lane, stream, frame))
+		return drop_late(ft, lane, stream, frame);
 	/* before the first frame of a run that waits for it, numbers mean nothing */
-	if (base > ft->run_first && frame_claim(ft, lane, stream, frame, false))
-		return FRAME_PLACE_WAIT;
-	return FRAME_PLACE_LATE;
+	base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
+	if (base <= ft->run_first)
+		return FRAME_PLACE_LATE;
+	/* it may be the rest of the last frame; what was placed before is of a new one */
+	if (frame + 1 <= lane->progress[stream] && frame_lane_paused(ft, lane, stream))
+		return frame_claim(ft, lane, stream, frame,
+			frame + 1 < lane->progress[stream] || was_placed(ft, stream, frame, packet),
+			false);
+	/*
+	 * What comes late is near behind what came of its own stream before. If it is not, or was
+	 * not and is far behind the window still, the stream has begun anew.
+	 */
+	progress = lane->progress[stream] != 0 ? lane->progress[stream] : base;
+	if (frame + 1 + ft->config.give_up >= progress &&
+		((lane->elsewhere >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
+		frame_lane_is_here(lane, stream, frame);
+		return drop_late(ft, lane, stream, frame);
+	}
+	return frame_claim(ft, lane, stream, frame, true, false);
 }
 
 enum frame_place
-frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+frame_lane_duplicate(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame)
+{
+	if (frame + 1 + ft->config.give_up >= lane->progress[stream] ||
+		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
+		return FRAME_PLACE_DUPLICATE;
+	return frame_claim(ft, lane, stream, frame, true, false);
+}
+
+enum frame_place
+frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
+	uint32_t packet)
 {
 	const struct frame_window *w = &ft->window;
 	uint64_t base, horizon, end;
-	bool near, old;
+	bool near;
 	uint32_t state;
 
 	if (frame > FRAME_NUMBER_MAX)
@@ -230,29 +329,31 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	if (state == FRAME_WINDOW_CLOSED)
 		return drop_unused(ft, lane, frame);
-	if (state != FRAME_WINDOW_OPEN ||
+	/* it says nothing yet, but it came after those that have waited for a window before */
+	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
-		return FRAME_PLACE_WAIT;
+		return FRAME_PLACE_HOLD;
+	if (state == FRAME_WINDOW_SEARCHED)
+		return frame_claim(ft, lane, stream, frame, true, false);
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
 	end = __atomic_load_n(&w->end, __ATOMIC_RELAXED);
 
 	if (frame >= end && (frame < horizon || base >= end))
 		return FRAME_PLACE_BEYOND;
-	/* open and refused frames reach twice the slots, and some may be lost after them */
-	near = frame >= base && frame - base <= 2 * ft->entry_mask;
-	old = frame >= __atomic_load_n(&w->old_low, __ATOMIC_RELAXED) &&
-		frame < __atomic_load_n(&w->old_end, __ATOMIC_RELAXED);
-	if (old && !near)
-		return FRAME_PLACE_LATE;
 	if (frame < base)
-		return frame_lane_late(ft, lane, stream, frame);
+		return frame_lane_late(ft, lane, stream, frame, packet);
+	near = frame_lane_is_near(ft, frame);
+	if (lane->before[stream] != 0 && is_of_old_window(ft, lane, stream, frame)) {
+		__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
+		return drop_late(ft, lane, stream, frame);
+	}
 	/* one that has been found to stray waits only for what is next */
 	if (near && (lane->elsewhere >> stream & 1) != 0)
 		near = frame < __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.give_up;
 	/* a corrupt number must not make the window run after it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
-		return FRAME_PLACE_WAIT;
-	return frame_claim(ft, lane, stream, frame, frame < horizon) ? FRAME_PLACE_WAIT
-								     : FRAME_PLACE_OUTLIER;
+		return wait_for(lane, stream, frame);
+	__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
+	return frame_claim(ft, lane, stream, frame, true, frame < horizon);
 }

@@ -80,10 +80,11 @@ frame_table_create(const struct frame_table_config *config)
 		RTE_CACHE_LINE_SIZE, config->socket);
 	ft->qsbr = rte_zmalloc_socket("frame_qsbr", rte_rcu_qsbr_get_memsize(config->lanes),
 		RTE_CACHE_LINE_SIZE, config->socket);
+	ft->builder.late = frame_late_create(config->socket);
 	if (ft->entry == NULL || ft->streams == NULL || ft->mbufs == NULL || ft->lanes == NULL ||
 		ft->builder.slot_of == NULL || ft->builder.free_slots == NULL ||
 		ft->builder.released == NULL || ft->builder.recycled == NULL ||
-		ft->releases == NULL || ft->qsbr == NULL ||
+		ft->releases == NULL || ft->qsbr == NULL || ft->builder.late == NULL ||
 		rte_rcu_qsbr_init(ft->qsbr, config->lanes) != 0)
 		goto no_memory;
 	for (uint64_t i = 0; i < entries; i++)
@@ -143,6 +144,7 @@ frame_table_destroy(struct frame_table *ft)
 	rte_free(ft->builder.recycled);
 	rte_free(ft->releases);
 	rte_free(ft->qsbr);
+	rte_free(ft->builder.late);
 	rte_free(ft);
 }
 

@@ -31,17 +31,14 @@
  * builder says which slots are done with (frame_table_release()); each lane walks its own part of
  * them, a few mbufs a round. A slot is opened again once every lane has passed it.
  *
- * A stream of which `agree` packets in a row, with none placed between, agree on a number that the
- * window cannot be near claims to be there: its packets are dropped once the builder has seen that
- * and does not follow, and nobody waits for it here.
- * A place that more streams claim than there are others, of all that are expected and not known to
- * be silent, is believed; after `stall_cycles` only those count, on either side, that have spoken
- * meanwhile. Less than `jump` ahead frames were lost. Farther away, or back by more than `give_up`
- * frames, the detector was restarted: all that is open is closed, and the window moves there. What
- * other streams still bring of the old window is late for `stall_cycles`, and moves nothing back. A
- * few modules that count otherwise than the others, or a half of them, move nothing: that is said,
- * and they are dropped, also what waits of them when it leaves a lane no room. The first window is
- * found by agreement of any `agree` packets of a lane; nothing is dropped meanwhile.
+ * Where the window is: app/recv/README.rst has the rule. A stream with numbers that the window
+ * cannot be near is *elsewhere*; its packets are held by the caller (FRAME_PLACE_HOLD), and count
+ * once each towards a claim (frame_claims.c). The builder goes where enough streams claim to be
+ * (frame_window.c), or refuses a claim after a while.
+ *
+ * Frames without a row. Lanes report the frames of packets that they drop as late or as outliers,
+ * through a ring each; the builder knows which numbers have a row, and counts the others
+ * (frame_late.c).
  *
  * Threads: frame_lane_*() by the RX lcore of that lane, all else by the builder's lcore; create
  * and destroy need everybody at rest.
@@ -64,6 +61,7 @@
 
 #define FRAME_LANES_MAX 16
 #define FRAME_SLOTS_MAX 4096
+#define FRAME_DROPS	1024 /**< reports of a lane that the builder has not read; a power of 2 */
 
 /** Frame numbers are 48 bits in a tag (4,460 years at 2 kHz); larger ones are outliers. */
 #define FRAME_NUMBER_MAX ((UINT64_C(1) << 48) - 2)
@@ -94,7 +92,7 @@ struct frame_table_config {
 	uint8_t owner[DETECTOR_STREAMS_MAX]; /**< lane of each stream */
 	uint32_t slots;	       /**< frames open or in work, at most; 2 ... FRAME_SLOTS_MAX */
 	uint32_t give_up;      /**< K: frames that every live stream must be ahead; < slots */
-	uint32_t agree;	       /**< packets that must agree on a new place, >= 1 */
+	uint32_t agree;	       /**< packets of a stream that must agree on a new place, >= 1 */
 	uint64_t jump;	       /**< numbers so far ahead of the window are outliers, not losses */
 	uint64_t stall_cycles; /**< TSC cycles after which a silent stream is not waited for */
 	bool refuse;	       /**< no free slot: refuse the frame (true), or let RX wait (false) */
@@ -125,6 +123,9 @@ enum frame_place {
 	FRAME_PLACE_NO_RUN,    /**< there is no run at present */
 	FRAME_PLACE_OTHER,     /**< its frame is another receiver's (frame_run.stride) */
 	FRAME_PLACE_WAIT,      /**< not open yet: keep the packet and come again */
+	/** Its stream is elsewhere: keep the packet, with others of its stream, and ask
+	 * frame_lane_again() what becomes of it. */
+	FRAME_PLACE_HOLD,
 	FRAME_PLACES
 };
 
@@ -139,7 +140,9 @@ static_assert(sizeof(struct frame_lane_count) == 16, "four slots a line");
 struct frame_agreement {
 	uint64_t lowest; /**< frames of it */
 	uint64_t highest;
-	uint32_t votes;
+	uint32_t votes; /**< packets of it that count */
+	bool any;	/**< there is one */
+	bool ahead;	/**< of the window */
 };
 
 /** An RX lcore's end of the table. The builder reads what follows `wanted`, but not `leap`, the
@@ -148,6 +151,9 @@ struct frame_lane {
 	uint32_t id;
 	uint32_t expected;   /**< packets of a frame that come through this lane */
 	uint32_t generation; /**< window move that this lane has taken note of */
+	uint32_t tried;	     /**< ... after which what waits was tried again */
+	uint32_t clean;	     /**< ... before which nothing waited */
+	bool again;	     /**< packets that waited are tried again */
 	uint64_t polls;	     /**< rounds of this lane's lcore; read by the builder now and then */
 	uint64_t elsewhere;  /**< streams with numbers that the window is not near */
 	struct frame_lane_count *count; /**< [slots] */
@@ -158,32 +164,40 @@ struct frame_lane {
 	uint64_t blocked;   /**< ... and it can hold no more packets, 0 = it can */
 	uint64_t passed;    /**< number + 1 of where packets are dropped because there is no run, */
 	uint64_t passed_at; /**< ... TSC, of the first one of that frame */
-	uint64_t agreed;    /**< frame + 1 where the first window should be, 0 = not agreed on */
+	uint64_t crowded;   /**< there is no room to hold more packets from elsewhere */
 	uint64_t claims;    /**< of `elsewhere`: streams that agree with themselves; see `place` */
 	uint64_t reclaimed; /**< releases whose mbufs this lane has freed */
 	uint32_t acknowledged; /**< = generation, for the builder */
 
 	/** Highest frame + 1 of which there are packets, by stream. */
 	uint64_t progress[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
+	/** ... and of packets that wait. */
+	uint64_t reach[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** Frame + 1 of a packet that was ahead by more than a frame: the next one confirms it. */
 	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** Frame + 1 of a claim, by stream, and packets that were dropped because of it. */
+	/** Frame + 1 of a claim, by stream, and packets that were not placed at once. */
 	uint64_t place[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	uint64_t dropped[DETECTOR_STREAMS_MAX];
+	uint64_t heard[DETECTOR_STREAMS_MAX];
 	uint64_t claims_ahead; /**< of `claims`: where frames would have been lost */
+	/** Frames of ours of packets that were dropped: a ring. */
+	uint64_t drops[FRAME_DROPS];
+	uint64_t nb_drops;	/**< index runs free; written by the lane */
+	uint64_t nb_drops_read; /**< ... and by the builder */
+	/* the lane's own */
+	uint64_t dropped[DETECTOR_STREAMS_MAX]; /**< last frame + 1 that was reported */
+	uint64_t before[DETECTOR_STREAMS_MAX];	/**< progress in the window before, 0 = none */
 	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of a stream elsewhere */
-	struct frame_agreement first;				/**< on the first window */
 	/** How far frame_lane_reclaim() is in the slot that is its next. */
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_lane, wanted) == RTE_CACHE_LINE_SIZE, "the lane's own line");
 static_assert(offsetof(struct frame_lane, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
-static_assert(sizeof(struct frame_lane) == 59 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
+static_assert(sizeof(struct frame_lane) == 211 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
 enum frame_window_state {
 	FRAME_WINDOW_CLOSED,   /**< there is no run: packets are dropped */
-	FRAME_WINDOW_SEARCHED, /**< there is none: packets wait and vote */
+	FRAME_WINDOW_SEARCHED, /**< there is none: packets are held, and claim where it is */
 	FRAME_WINDOW_MOVING,   /**< decided where, not there yet: packets wait */
 	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped, and claims */
 };
@@ -193,12 +207,12 @@ struct frame_window {
 	/* read for every packet, or changed once in a while */
 	uint64_t stride; /**< of the run; everything here counts frames of ours */
 	uint64_t offset;
-	uint32_t state;		 /**< enum frame_window_state */
-	uint32_t generation;	 /**< moves of the window */
-	uint64_t refused_claims; /**< streams whose claims the builder has seen, and not followed */
-	uint64_t ahead;		 /**< frames below this have been reached, as most streams claim */
-	uint64_t old_low;	 /**< what an earlier window's stragglers may carry: from here */
-	uint64_t old_end;	 /**< ... to before this */
+	uint32_t state;	     /**< enum frame_window_state */
+	uint32_t generation; /**< moves of the window */
+	uint64_t refused;    /**< streams whose claims were seen for long, and not followed */
+	uint64_t ahead;	     /**< frames below this have been reached, as most streams claim */
+	uint64_t old_end;    /**< stragglers of the window before have numbers below this */
+	uint64_t paused;     /**< streams that are silent, and all their frames closed */
 
 	/* changed with every frame, read when the fast lookup fails */
 	uint64_t base __rte_cache_aligned; /**< lowest frame that is not closed */
@@ -208,6 +222,7 @@ struct frame_window {
 	/** Changes of the above and of entries, counted after them, several as one: as long as it
 	 * is the same, a packet that waits would wait again. */
 	uint64_t changes;
+	uint32_t tick; /**< quarters of `stall_cycles` */
 } __rte_cache_aligned;
 static_assert(offsetof(struct frame_window, base) == RTE_CACHE_LINE_SIZE, "a line of its own");
 static_assert(sizeof(struct frame_window) == 2 * RTE_CACHE_LINE_SIZE, "two lines");
@@ -242,18 +257,31 @@ struct frame_builder {
 	uint64_t asked_at;   /**< TSC when a lane first asked without a window, 0 = not */
 	uint64_t polls[FRAME_LANES_MAX]; /**< of the lanes at that look */
 	bool moving; /**< new generation is out, lanes have not all acknowledged */
-	uint64_t stalled_at[DETECTOR_STREAMS_MAX];  /**< progress + 1 when given up, 0 = live */
-	uint64_t claims;			    /**< streams that claim to be elsewhere, */
-	uint64_t claims_ahead;			    /**< those of them that claim a gap, */
-	uint64_t claim_place[DETECTOR_STREAMS_MAX]; /**< and frame + 1 where */
-	uint64_t gap_group; /**< streams that claim a gap, and are most of them, */
-	uint64_t gap_to;    /**< and frame + 1 where it ends: until then no others are waited for */
-	uint64_t claimed_at; /**< TSC since when it is looked who speaks, 0 = nobody claims */
-	uint64_t claim_progress[DETECTOR_STREAMS_MAX]; /**< of all streams then, */
-	uint64_t claim_dropped[DETECTOR_STREAMS_MAX];  /**< and what was dropped of them */
+	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< at held_since */
+	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 when given up, 0 = live */
+	uint64_t claims;			      /**< streams that claim to be elsewhere, */
+	uint64_t claims_ahead;			      /**< those of them that claim a gap, */
+	uint64_t claim_place[DETECTOR_STREAMS_MAX];   /**< and frame + 1 where */
+	uint64_t claim_since[DETECTOR_STREAMS_MAX];   /**< TSC, 0 = it does not claim */
+	uint64_t claim_at[DETECTOR_STREAMS_MAX];      /**< place of that claim, as it goes on */
+	uint64_t claims_timed; /**< streams that had a claim when it was last looked */
+	uint64_t gap_group;    /**< streams that claim a gap, and are most of them, */
+	uint64_t gap_to; /**< and frame + 1 where it ends: until then no others are waited for */
+	uint64_t leave_since; /**< TSC when it was first seen that the window is to move, 0 = not */
 	uint64_t claims_told; /**< streams of claims that are too few, and were told of, */
 	uint64_t told_at;     /**< TSC of the last time, */
 	uint64_t told_progress[DETECTOR_STREAMS_MAX]; /**< and where they were here */
+	/* who speaks */
+	uint64_t listened_at; /**< TSC of the last look */
+	uint64_t tick_at;
+	uint64_t silent; /**< streams that said nothing for long */
+	uint64_t dead;	 /**< those of them that went on to, while a half of all spoke */
+	uint64_t heard[DETECTOR_STREAMS_MAX];		/**< what had come of them at that look */
+	uint64_t heard_at[DETECTOR_STREAMS_MAX];	/**< TSC of the look at which more had */
+	uint64_t heard_polls[FRAME_LANES_MAX];		/**< of the lanes at that look */
+	uint64_t paused_progress[DETECTOR_STREAMS_MAX]; /**< of streams in window.paused */
+	struct frame_late *late;
+	uint64_t late_frames; /**< of this run: named by packets, and without a row */
 };
 
 struct frame_table {
@@ -400,6 +428,14 @@ frame_lane_want(struct frame_lane *lane, uint64_t frame_plus_1, bool full)
 		__atomic_store_n(&lane->blocked, blocked, __ATOMIC_RELEASE);
 }
 
+/** Tell the builder whether there is no room to hold more packets from elsewhere. */
+static inline void
+frame_lane_crowd(struct frame_lane *lane, bool crowded)
+{
+	if (unlikely(lane->crowded != crowded))
+		__atomic_store_n(&lane->crowded, crowded, __ATOMIC_RELEASE);
+}
+
 /** @return a count that changes when a packet that waits should be tried again */
 static inline uint64_t
 frame_lane_changes(const struct frame_table *ft)
@@ -407,25 +443,15 @@ frame_lane_changes(const struct frame_table *ft)
 	return __atomic_load_n(&ft->window.changes, __ATOMIC_ACQUIRE);
 }
 
-/**
- * Count a packet's frame number towards an agreement on where the first window should be. For
- * packets that wait while there is none; each once.
- */
-void frame_lane_vote(struct frame_table *ft, struct frame_lane *lane, uint64_t frame);
-
-/** Are votes of packets that wait welcome? */
-static inline bool
-frame_lane_may_vote(const struct frame_table *ft, const struct frame_lane *lane)
-{
-	return __atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_SEARCHED &&
-		lane->agreed == 0;
-}
-
 /** A stream that had numbers from elsewhere has a packet placed: it is here. */
-void frame_lane_is_here(struct frame_lane *lane, uint32_t stream);
+void frame_lane_is_here(struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
-/** A stream has reached a frame, if this is not one corrupt number. */
-void frame_lane_advance(struct frame_lane *lane, uint32_t stream, uint64_t frame);
+/**
+ * A stream has reached a frame, if this is not one corrupt number.
+ * @return false if the packet is of the window before
+ */
+bool frame_lane_advance(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
 /**
  * Free mbufs that this lane has placed in slots which the builder has released. About as many as
@@ -439,22 +465,68 @@ uint32_t frame_lane_reclaim(struct frame_table *ft, struct frame_lane *lane, uin
  * A lane has no room for more packets: are those that wait of streams that are somewhere else? Not
  * if any is next in line to be opened, nor if most of the lane's streams wait.
  * @param waiting  of each stream, the lowest number + 1 of which packets wait; 0: none
- * @return bits of streams whose packets are to be given to frame_lane_drop()
+ * @return bits of streams whose packets are to be given to frame_lane_stray()
  */
 uint64_t frame_lane_strays(const struct frame_table *ft, const struct frame_lane *lane,
 	const uint64_t waiting[DETECTOR_STREAMS_MAX]);
 
-/** Whether a packet waits for nothing but the builder's answer to its stream's claim. */
-static inline bool
-frame_lane_asks(const struct frame_table *ft, const struct frame_lane *lane, uint32_t stream,
-	uint64_t frame)
+/** A packet of those: where its stream claims to be. It is to be dropped. */
+void frame_lane_stray(
+	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
+
+/**
+ * Packets that wait or are held are tried again, from here to frame_lane_end_again().
+ * @param moved  out: some may be of a window before: what came of a stream before its first held
+ *               packet of the new one is
+ * @return true if it is the first time that this window, or the search for one, is seen: then held
+ *         packets are placed as if they had just come
+ */
+bool frame_lane_begin_again(const struct frame_table *ft, struct frame_lane *lane, bool *moved);
+
+static inline void
+frame_lane_end_again(struct frame_lane *lane)
 {
-	return (lane->claims >> stream & 1) != 0 &&
-		frame >= __atomic_load_n(&ft->window.ahead, __ATOMIC_RELAXED);
+	lane->again = false;
 }
 
-/** A packet of those is dropped: where its stream claims to be. */
-void frame_lane_drop(
+/** No packet waits or is held: none is of a window before. */
+static inline void
+frame_lane_none_waits(struct frame_lane *lane)
+{
+	lane->clean = lane->generation;
+}
+
+/** Is a frame in the window, or may it soon be? */
+bool frame_lane_is_near(const struct frame_table *ft, uint64_t frame);
+
+/** What becomes of a packet that is held: see frame_lane_again(). */
+enum frame_again {
+	FRAME_AGAIN_HOLD,  /**< nothing has changed */
+	FRAME_AGAIN_PLACE, /**< its frame is near now: it is placed, or waits, as any other */
+	FRAME_AGAIN_DROP   /**< it was held in vain */
+};
+
+/**
+ * Look again at a packet that is held.
+ * @param tick  frame_lane_tick() when it was first held
+ */
+enum frame_again frame_lane_again(const struct frame_table *ft, struct frame_lane *lane,
+	uint32_t stream, uint64_t frame, uint8_t tick);
+
+static inline uint8_t
+frame_lane_tick(const struct frame_table *ft)
+{
+	return __atomic_load_n(&ft->window.tick, __ATOMIC_RELAXED);
+}
+
+/** Are all streams of this lane that speak elsewhere? Then nothing is missed while it waits. */
+bool frame_lane_is_away(const struct frame_table *ft, const struct frame_lane *lane);
+
+/**
+ * A packet is dropped that waited or was held: its frame is reported to the builder.
+ * @return FRAME_PLACE_LATE or FRAME_PLACE_OUTLIER
+ */
+enum frame_place frame_lane_drop(
 	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
 /**
@@ -464,12 +536,32 @@ void frame_lane_drop(
  */
 uint32_t frame_lane_expel(struct frame_table *ft, struct frame_lane *lane, uint32_t stream);
 
+/**
+ * A number of which the window cannot be near: its stream is elsewhere.
+ * @param vote   it counts towards a claim
+ * @param ahead  frames would have been lost; else the detector would have been restarted
+ * @return FRAME_PLACE_HOLD, or how the packet is dropped
+ */
+enum frame_place frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
+	uint64_t frame, bool vote, bool ahead);
+
+/**
+ * Does a packet go on where its stream is, which is elsewhere? Then it is held with those before
+ * it, though the window may have frames of that number: those of an acquisition before.
+ */
+bool frame_claim_goes_on(const struct frame_table *ft, const struct frame_lane *lane,
+	uint32_t stream, uint64_t frame);
+
 /** The answer for a frame whose entry does not carry its tag. */
-enum frame_place frame_lane_miss(
-	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
+enum frame_place frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
+	uint64_t frame, uint32_t packet);
 
 /** The answer for a frame that is closed. */
-enum frame_place frame_lane_late(
+enum frame_place frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream,
+	uint64_t frame, uint32_t packet);
+
+/** The answer for a packet that is there already: a duplicate, or its stream has begun anew. */
+enum frame_place frame_lane_duplicate(
 	struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame);
 
 /**
@@ -512,13 +604,17 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 	struct frame_stream *st;
 	uint32_t tile;
 
+	if (unlikely((lane->elsewhere >> stream & 1) != 0) &&
+		frame_claim_goes_on(ft, lane, stream, frame))
+		return frame_claim(ft, lane, stream, frame, true, false);
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
-		return frame_lane_miss(ft, lane, stream, frame);
-	if (frame + 1 > lane->progress[stream])
-		frame_lane_advance(lane, stream, frame);
+		return frame_lane_miss(ft, lane, stream, frame, packet);
+	if (frame + 1 > lane->progress[stream] &&
+		unlikely(!frame_lane_advance(ft, lane, stream, frame)))
+		return frame_lane_drop(ft, lane, stream, frame);
 	if (unlikely(slot >= FRAME_TAG_REFUSED))
 		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED
-						 : frame_lane_late(ft, lane, stream, frame);
+						 : frame_lane_late(ft, lane, stream, frame, packet);
 
 	st = frame_table_stream(ft, slot, stream);
 	if (st->tag != tag) {
@@ -529,13 +625,13 @@ frame_lane_place(struct frame_table *ft, struct frame_lane *lane, uint32_t strea
 		st->tag = tag;
 	}
 	if (unlikely(st->seen[packet >> 6] & bit))
-		return FRAME_PLACE_DUPLICATE;
+		return frame_lane_duplicate(ft, lane, stream, frame);
 	st->seen[packet >> 6] |= bit;
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
 	frame_table_frame(ft, slot)->packet[tile] = pixels;
 	frame_table_mbufs(ft, slot)[tile] = m;
 	if (unlikely((lane->elsewhere >> stream & 1) != 0))
-		frame_lane_is_here(lane, stream);
+		frame_lane_is_here(lane, stream, frame);
 
 	count = &lane->count[slot];
 	if (count->tag != tag) {

@@ -6,7 +6,8 @@
  * @file
  * What the parts of the frame table share: frame_table.c (slots), frame_lane.c (what an RX lcore
  * does about a frame without a slot), frame_claims.c (streams that are somewhere else),
- * frame_window.c (where the window is) and frame_head.c (when its first frame closes).
+ * frame_window.c (where the window is), frame_head.c (when its first frame closes) and frame_late.c
+ * (frames without a row).
  */
 
 #include <rte_log.h>
@@ -55,26 +56,60 @@ frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 		&ft->lanes[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
 }
 
-/** Count a number towards an agreement. @return true once `agree` in a row lie within `slots` */
-bool frame_agree(const struct frame_table *ft, struct frame_agreement *a, uint64_t frame);
+/** Was a stream silent, and nothing of it has been placed since? By the RX lcore. */
+static inline bool
+frame_lane_paused(const struct frame_table *ft, const struct frame_lane *lane, uint32_t stream)
+{
+	return (__atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
+		lane->progress[stream] ==
+		__atomic_load_n(&ft->builder.paused_progress[stream], __ATOMIC_RELAXED);
+}
+
+/** Was a claim refused of which a frame may be? */
+bool frame_claim_is_refused(const struct frame_table *ft, const struct frame_lane *lane,
+	uint32_t stream, uint64_t frame);
 
 /**
- * A number of which the window cannot be near: it counts towards a claim of its stream. By the RX
- * lcore.
- * @param ahead  frames would have been lost; else the detector would have been restarted
- * @return whether the builder has not seen the claim yet: the packet may wait for its answer
- */
-bool frame_claim(struct frame_table *ft, struct frame_lane *lane, uint32_t stream, uint64_t frame,
-	bool ahead);
-
-/**
- * Where most of the streams claim to be; those that are too few are told of after a while. By the
- * builder.
+ * Where enough streams claim to be; those that are too few are refused after a while, and told of.
+ * By the builder.
  * @param group  out: these streams
- * @param all    out: more than all others together, whether those speak or not
  * @return frame + 1, 0 = here
  */
-uint64_t frame_claims_place(struct frame_table *ft, uint64_t *group, bool *all);
+uint64_t frame_claims_place(struct frame_table *ft, uint64_t *group);
+
+/**
+ * Where streams claim to be while there is no window. By the builder.
+ * @param fewer  the largest group decides, whatever its size
+ * @param any    out: whether a stream has sent anything
+ * @return frame + 1, 0 = not known
+ */
+uint64_t frame_claims_first(struct frame_table *ft, bool fewer, bool *any);
+
+/** Do all streams that speak belong to a group? By the builder. */
+bool frame_claims_unanimous(const struct frame_table *ft, uint64_t group);
+
+/** Now and then the builder looks who speaks. */
+void frame_claims_listen(struct frame_table *ft);
+
+/** Has nothing come of a stream for `stall_cycles`? By the builder. */
+bool frame_claims_is_silent(const struct frame_table *ft, uint32_t stream);
+
+/** A window begins: nobody is silent yet. */
+void frame_claims_hear(struct frame_table *ft);
+
+/** Has the head begun, or any frame after it? By the builder. */
+bool frame_head_begun(const struct frame_table *ft);
+
+struct frame_late *frame_late_create(int socket);
+
+/** A run begins. */
+void frame_late_begin(struct frame_table *ft);
+
+/** A frame gets a row. */
+void frame_late_row(struct frame_table *ft, uint64_t frame);
+
+/** Read what lanes have reported. */
+void frame_late_collect(struct frame_table *ft);
 
 /** No more of what was claimed: the window is elsewhere. */
 static inline void
@@ -83,8 +118,10 @@ frame_claims_forget(struct frame_table *ft)
 	struct frame_builder *b = &ft->builder;
 
 	b->claims = 0;
-	__atomic_store_n(&ft->window.refused_claims, 0, __ATOMIC_RELAXED);
-	b->claimed_at = 0;
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		b->claim_since[s] = 0;
+	__atomic_store_n(&ft->window.refused, 0, __ATOMIC_RELAXED);
+	b->leave_since = 0;
 	b->claims_told = 0;
 	b->gap_group = 0;
 	b->gap_to = 0;

@@ -8,22 +8,8 @@
 
 #include "frame_table_private.h"
 
-/** Where lanes that have no window would have it: frame + 1, the lowest; 0 = nowhere yet. */
-static uint64_t
-lanes_agreed(const struct frame_table *ft, bool waiting)
-{
-	uint64_t lowest = 0;
-
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		uint64_t at = __atomic_load_n(&ft->lanes[i].agreed, __ATOMIC_ACQUIRE);
-
-		if (at == 0 && waiting)
-			at = __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE);
-		if (at != 0 && (lowest == 0 || at < lowest))
-			lowest = at;
-	}
-	return lowest;
-}
+/** Where most streams are elsewhere but some go on: these may bring what is open. */
+#define LEAVE_PART 8 /* of `stall_cycles` */
 
 static bool
 lanes_acknowledged(const struct frame_table *ft)
@@ -88,21 +74,31 @@ move_towards(struct frame_table *ft, uint64_t at)
 	set_state(ft, FRAME_WINDOW_MOVING);
 }
 
-/** Look for a window when there is none. Without agreement, what waits for long is believed. */
+static bool
+any_is_crowded(const struct frame_table *ft)
+{
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		if (__atomic_load_n(&ft->lanes[i].crowded, __ATOMIC_ACQUIRE) != 0)
+			return true;
+	return false;
+}
+
+/** Look for a window when there is none. What is held for long, or leaves no room, is believed. */
 static void
 find_window(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
-	uint64_t at = lanes_agreed(ft, false);
+	const bool crowded = any_is_crowded(ft);
+	bool fewer = crowded, any;
+	uint64_t at;
 
-	if (at == 0 && lanes_agreed(ft, true) != 0) {
-		if (b->asked_at == 0)
-			b->asked_at = rte_rdtsc();
-		else if (rte_rdtsc() - b->asked_at > ft->config.stall_cycles)
-			at = lanes_agreed(ft, true);
-	}
+	if (b->asked_at != 0 && rte_rdtsc() - b->asked_at > ft->config.stall_cycles)
+		fewer = true;
+	at = frame_claims_first(ft, fewer, &any);
 	if (at != 0)
 		move_towards(ft, at);
+	else if (any && b->asked_at == 0)
+		b->asked_at = rte_rdtsc();
 }
 
 /** Lanes go on looking them up: each in one piece. */
@@ -129,10 +125,7 @@ move_window(struct frame_table *ft)
 	if (!lanes_acknowledged(ft))
 		return;
 	if (!b->fresh) {
-		const uint64_t behind = ft->entry_mask + 1, ahead = ft->config.slots;
-
-		ft->window.old_low = b->next_close > behind ? b->next_close - behind : 0;
-		ft->window.old_end = b->next_open + ahead;
+		ft->window.old_end = RTE_MAX(b->next_open + ft->config.slots, ft->window.ahead);
 		b->moved_at = rte_rdtsc();
 	}
 	b->next_close = b->next_open = b->move_to - 1;
@@ -149,7 +142,10 @@ move_window(struct frame_table *ft)
 	b->flushing = false;
 	b->held_since = 0;
 	frame_claims_forget(ft);
-	memset(b->stalled_at, 0, sizeof(b->stalled_at));
+	frame_claims_hear(ft);
+	/* nobody waits for the dead: of the new window they have sent nothing */
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		b->stalled_at[s] = b->dead >> s & 1;
 	ft->window.ahead = 0;
 	frame_window_publish(ft);
 	set_state(ft, FRAME_WINDOW_OPEN);
@@ -186,6 +182,10 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	b->fresh = true;
 	b->asked_at = 0;
 	b->moved_at = 0;
+	frame_late_begin(ft);
+	frame_claims_forget(ft);
+	b->dead = 0;
+	frame_claims_hear(ft);
 	/* lanes may be looking: in one piece each, what they make of it is dropped or waits */
 	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.offset, stride == 1 ? 0 : run->offset, __ATOMIC_RELAXED);
@@ -252,14 +252,46 @@ frame_table_end(struct frame_table *ft)
 	frame_table_flush(ft);
 }
 
-/** Most of the streams are somewhere else: frame + 1. @return whether frames may be opened here */
+/** Number of the last frame that has begun, as the detector counts. */
+static uint64_t
+last_number(const struct frame_table *ft)
+{
+	uint64_t last = ft->builder.next_close;
+
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		last = RTE_MAX(last, frame_stream_progress(ft, s));
+	return frame_table_number(ft, last == 0 ? 0 : last - 1);
+}
+
+/**
+ * The detector was restarted: may what is open be closed now? Not as long as others may bring the
+ * rest of it, and there is room for what comes meanwhile.
+ */
 static bool
-follow(struct frame_table *ft, uint64_t at, uint64_t group, bool all)
+may_leave(struct frame_table *ft, uint64_t group)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t now = rte_rdtsc();
+
+	if (!frame_head_begun(ft) || any_is_crowded(ft))
+		return true;
+	if (b->leave_since == 0)
+		b->leave_since = now;
+	if (now - b->leave_since >= ft->config.stall_cycles / LEAVE_PART)
+		return true;
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		if (__atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE) != 0)
+			return false;
+	return frame_claims_unanimous(ft, group);
+}
+
+/** Enough streams are somewhere else: frame + 1. @return whether frames may be opened here */
+static bool
+follow(struct frame_table *ft, uint64_t at, uint64_t group)
 {
 	struct frame_builder *b = &ft->builder;
 
-	/* while others are silent it is no gap: they would be late for good when they are back */
-	if (all && at > b->next_close && at <= ft->window.horizon) {
+	if (at > b->next_close && at <= ft->window.horizon) {
 		/* frames were lost: lanes may wait for those behind them */
 		b->gap_group = group;
 		b->gap_to = at;
@@ -270,13 +302,15 @@ follow(struct frame_table *ft, uint64_t at, uint64_t group, bool all)
 		}
 		return true;
 	}
+	if (!may_leave(ft, group))
+		return true;
 	if (b->stopping) {
 		/* frames from another beginning are not this run's: what had begun is its end */
 		frame_table_end(ft);
 		return false;
 	}
 	LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
-		frame_table_number(ft, at - 1), frame_table_number(ft, b->next_close));
+		frame_table_number(ft, at - 1), last_number(ft));
 	frame_table_flush(ft);
 	move_towards(ft, at);
 	return false;
@@ -287,12 +321,13 @@ frame_window_ready(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 	uint64_t at, group;
-	bool all;
 
+	frame_late_collect(ft);
 	if (b->beginning)
 		frame_window_begin_run(ft);
 	if (b->beginning)
 		return false;
+	frame_claims_listen(ft);
 	if (ft->window.state == FRAME_WINDOW_SEARCHED)
 		find_window(ft);
 	/* a move waits until everything of the old window was given out */
@@ -304,6 +339,6 @@ frame_window_ready(struct frame_table *ft)
 		return false;
 	if (unlikely(b->moved_at != 0))
 		forget_old_window(ft);
-	at = frame_claims_place(ft, &group, &all);
-	return likely(at == 0) || follow(ft, at, group, all);
+	at = frame_claims_place(ft, &group);
+	return likely(at == 0) || follow(ft, at, group);
 }

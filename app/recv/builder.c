@@ -495,6 +495,7 @@ builder_poll(void *arg)
 {
 	struct builder *b = arg;
 	uint32_t done;
+	uint64_t late;
 
 	if (unlikely(__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) == BUILDER_ORDER_POSTED))
 		builder_carry_out(b);
@@ -505,6 +506,9 @@ builder_poll(void *arg)
 	done += builder_epoch_poll(b);
 	done += dispatch(b);
 	done += frame_table_open(b->config.table);
+	late = b->run_late + b->config.table->builder.late_frames;
+	if (unlikely(late != b->stats.late_frames))
+		counter_set(&b->stats.late_frames, late);
 	if (done > 0)
 		return 1;
 	look_after_gangs(b);

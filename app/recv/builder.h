@@ -59,6 +59,7 @@ struct builder_stats {
 	uint64_t waits_records; /**< rounds in which egress had all records */
 	uint64_t first_frame;	/**< first and last frame closed in this run */
 	uint64_t last_frame;
+	uint64_t late_frames; /**< numbers that packets named, and without a row */
 	uint64_t gang_frames[GK_GANGS_MAX];
 	uint64_t gang_batches[GK_GANGS_MAX];
 	uint64_t module_frames[FRAME_MODULES_MAX];  /**< frames with a packet of the module */

@@ -78,6 +78,7 @@ struct builder {
 	bool any_absent;      /**< the last frame had no packet of some stream */
 	uint32_t packets_min; /**< frames with less are dropped */
 	uint64_t run_closed;  /**< stats.closed when the run began */
+	uint64_t run_late;    /**< stats.late_frames likewise */
 	bool ended;	      /**< read by others */
 	bool idle;	      /**< read by others */
 

@@ -79,6 +79,7 @@ begin_run(struct builder *b, const struct builder_command *c)
 	builder_epoch_begin(b, &c->dark);
 	b->run_closed = b->stats.closed;
 	forget_streams(b);
+	b->run_late = b->stats.late_frames;
 	counter_set(&b->stats.first_frame, 0);
 	counter_set(&b->stats.last_frame, 0);
 	b->running = true;

@@ -37,6 +37,7 @@ static const struct {
 	COLUMN(aborted),
 	COLUMN(lost_at_restart),
 	COLUMN(lost_while_down),
+	COLUMN(late_frames),
 	COLUMN(unwritten),
 	COLUMN(unretained),
 	COLUMN(unwritten_rows),
@@ -89,10 +90,10 @@ balance(struct ledger *l)
 	l->in_flight = l->frames -
 		(l->stored + l->held + l->spilled + l->unwritten + l->vetoed + l->incomplete +
 			l->lost + l->refused + l->aborted + l->lost_at_restart +
-			l->lost_while_down);
+			l->lost_while_down + l->late_frames);
 	l->frames_balance = l->in_flight == 0 &&
 		kept == l->stored + l->held + l->spilled + l->unwritten &&
-		l->records + l->lost_at_restart + l->lost_while_down == l->frames;
+		l->records + l->lost_at_restart + l->lost_while_down + l->late_frames == l->frames;
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
 		ends += l->packets[c];
 	l->packets_balance = ends == l->packets[RX_PACKETS];
@@ -123,7 +124,8 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer
 	l->lost = b->verdicts[FRAME_LOST];
 	l->refused = b->verdicts[FRAME_REFUSED];
 	l->aborted = b->verdicts[FRAME_ABORTED];
-	l->frames = b->closed;
+	l->late_frames = b->late_frames;
+	l->frames = b->closed + b->late_frames;
 	l->frame_packets = b->packets;
 	l->incomplete_kept = b->incomplete_kept;
 	l->missing_packets = b->missing_packets;
@@ -147,6 +149,7 @@ ledger_since(struct ledger *l, const struct ledger *before)
 	l->lost -= before->lost;
 	l->refused -= before->refused;
 	l->aborted -= before->aborted;
+	l->late_frames -= before->late_frames;
 	l->frames -= before->frames;
 	l->frame_packets -= before->frame_packets;
 	l->incomplete_kept -= before->incomplete_kept;
@@ -311,7 +314,8 @@ ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, 
 	seen = last_seen(dead, &retained);
 	if (!resumed && seen > 0)
 		l->lost_at_restart += (seen - retained + stride - 1) / stride;
-	l->frames += l->lost_at_restart + l->lost_while_down;
+	l->late_frames = then.late_frames;
+	l->frames += l->lost_at_restart + l->lost_while_down + l->late_frames;
 	balance(l);
 }
 
@@ -367,6 +371,7 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "aborted", l->aborted, l->frames, "thrown away with the run");
 	line(out, "lost at restart", l->lost_at_restart, l->frames, "in a receiver that died");
 	line(out, "lost while down", l->lost_while_down, l->frames, "until it was back");
+	line(out, "late", l->late_frames, l->frames, "all packets late or far off: no row");
 	line(out, "unwritten", l->unwritten, l->frames,
 		l->unretained != 0 ? "kept, but nothing took them"
 				   : "kept, but the file system failed");
@@ -429,8 +434,8 @@ write_sum(const struct ledger *l, const struct ledger_receiver *r, FILE *f)
 			sum.records += r->earlier[i];
 	}
 	/* records are of frames that somebody had */
-	sum.records += l->lost_at_restart + l->lost_while_down;
-	sum.records -= sum.lost_at_restart + sum.lost_while_down;
+	sum.records += l->lost_at_restart + l->lost_while_down + l->late_frames;
+	sum.records -= sum.lost_at_restart + sum.lost_while_down + sum.late_frames;
 	balance(&sum);
 	sum.placed_balance = l->placed_balance;
 	fprintf(f, "\n[run]\nreceivers = %" PRIu64 "\n", r->receivers + 1);

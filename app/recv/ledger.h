@@ -16,7 +16,7 @@
 #include "rx.h"
 
 /** Columns of frames, in the order of a ledger's `[frames]`. */
-#define LEDGER_COLUMNS 21
+#define LEDGER_COLUMNS 22
 #define LEDGER_FRAMES  0 /**< the column of all */
 
 /** What of a run's ledger outlives the process, in its retention ring: README.rst. */
@@ -43,16 +43,16 @@ struct ledger_kept {
 	char directory[2048];		  /**< where its ledger is written */
 };
 
-#define LEDGER_KEPT_VERSION 2
+#define LEDGER_KEPT_VERSION 3
 #define LEDGER_NONE	    UINT64_MAX
 
 struct ledger {
 	/* frames, by fate */
-	uint64_t frames;    /**< that the detector sent, as far as numbers tell: first ... last */
-	uint64_t stored;    /**< kept, and in a file */
-	uint64_t held;	    /**< kept, in the retention ring: sent when a store takes them */
-	uint64_t spilled;   /**< kept, in files of our own, to be imported into a store */
-	uint64_t unwritten; /**< kept, but the file system failed, or retention was full */
+	uint64_t frames;	 /**< that the detector sent, as far as numbers tell */
+	uint64_t stored;	 /**< kept, and in a file */
+	uint64_t held;		 /**< kept, in the retention ring: sent when a store takes them */
+	uint64_t spilled;	 /**< kept, in files of our own, to be imported into a store */
+	uint64_t unwritten;	 /**< kept, but the file system failed, or retention was full */
 	uint64_t unwritten_rows; /**< of `frames`, the file system failed */
 	uint64_t vetoed;
 	uint64_t incomplete;	  /**< dropped because packets were missing */
@@ -61,6 +61,7 @@ struct ledger {
 	uint64_t aborted;	  /**< thrown away when the run was aborted */
 	uint64_t lost_at_restart; /**< known to a receiver that died, and to nobody since */
 	uint64_t lost_while_down; /**< between its last one and our first */
+	uint64_t late_frames;	  /**< named by packets that were late or outliers: no row */
 	uint64_t in_flight;
 	/* of the frames above */
 	uint64_t hits;

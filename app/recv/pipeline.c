@@ -166,10 +166,7 @@ start_gangs(struct pipeline *p)
 	return ret;
 }
 
-/**
- * Packets that must agree: no more than a stream brings while the window is as far as it goes, and
- * than an RX role has wait for the first window.
- */
+/** Packets of a stream that must agree: no more than it sends for a frame, but never one alone. */
 static uint32_t
 agreement(const struct settings *s)
 {
@@ -181,8 +178,7 @@ agreement(const struct settings *s)
 		if (packets > 0)
 			fewest = RTE_MIN(fewest, packets);
 	}
-	fewest = RTE_MIN(s->slots / 2 * fewest, (uint32_t)RX_PENDING_FULL);
-	return RTE_MAX(1u, RTE_MIN(s->agree, fewest));
+	return RTE_MIN(s->agree, RTE_MAX(2u, fewest));
 }
 
 static int

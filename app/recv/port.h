@@ -98,6 +98,7 @@ port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
 /** What pools must hold besides RX rings; see port_open(). */
 struct port_demand {
 	uint32_t frame_packets; /**< packets that frame slots may keep */
+	uint32_t held;		/**< packets that RX roles may hold, of a frame (rx_held) */
 	uint32_t lanes;		/**< RX lcores: they alone take mbufs and free them */
 };
 
@@ -106,6 +107,7 @@ port_demand_of(const struct settings *s)
 {
 	return (struct port_demand){
 		.frame_packets = s->slots * s->detector.tiles,
+		.held = s->detector.tiles,
 		.lanes = s->rx_lcores,
 	};
 }
@@ -116,6 +118,7 @@ struct port_mbufs {
 	uint32_t frames;
 	uint32_t caches;
 	uint32_t bursts;  /**< in hands and inboxes */
+	uint32_t held;	  /**< until the window moves, or not */
 	uint32_t payload; /**< the payload pool: the sum of the above */
 	uint32_t header;  /**< the header pool; headers do not wait in frame slots */
 };
@@ -134,9 +137,10 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 			demand->lanes *
 				(RX_PENDING_SOURCE + (demand->lanes + 1) * RX_BURST +
 					RX_INBOX_SIZE),
+		.held = demand->held,
 	};
 
-	n.header = n.rings + n.caches + n.bursts;
+	n.header = n.rings + n.caches + n.bursts + n.held;
 	n.payload = n.header + n.frames;
 	return n;
 }

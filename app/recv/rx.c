@@ -195,10 +195,11 @@ expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batc
 		rx->waiting[s] = 0;
 	}
 	for (uint32_t i = 0; i < rx->nb_pending; i++)
-		if ((streams >> rx->pending[i].stream & 1) != 0)
+		if ((streams >> rx->pending[i].stream & 1) != 0 && rx->pending[i].held != RX_HELD)
 			rx->nb_of_source[rx->pending[i].source]--;
+	for (uint64_t i = streams; i != 0; i &= i - 1)
+		rx->nb_held[__builtin_ctzll(i)] = 0;
 	rx->nb_pending = drop_streams(rx, rx->pending, rx->nb_pending, streams, cause);
-	rx->nb_voted = RTE_MIN(rx->nb_voted, rx->nb_pending);
 	batch->n = drop_streams(rx, batch->packets, batch->n, streams, cause);
 }
 
@@ -315,6 +316,7 @@ read_headers(
 		p->source = source;
 		p->frame = parsed[i].frame;
 		p->packet = parsed[i].packet;
+		p->held = RX_NOT_HELD;
 	}
 	if (dropped > 0)
 		rte_pktmbuf_free_bulk(drop, dropped);
@@ -385,6 +387,72 @@ none_waits(struct rx *rx)
 {
 	memset(rx->waiting, 0, sizeof(rx->waiting));
 	memset(rx->nb_of_source, 0, sizeof(rx->nb_of_source));
+	memset(rx->nb_held, 0, sizeof(rx->nb_held));
+	rx->crowded = false;
+}
+
+/**
+ * A packet's stream is elsewhere. A frame's packets of each such stream are held, and stop no
+ * queue; what comes then waits, if nothing else can be placed here, or is dropped.
+ */
+static enum frame_place
+hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
+{
+	if (p->held == RX_NOT_HELD)
+		p->tick = frame_lane_tick(rx->table);
+	if (rx->nb_held[p->stream] < rx->detector->stream_packets) {
+		rx->nb_held[p->stream]++;
+		p->held = RX_HELD;
+		return FRAME_PLACE_HOLD;
+	}
+	rx->crowded = true;
+	p->held = RX_CROWDED;
+	return frame_lane_is_away(rx->table, rx->lane)
+		? FRAME_PLACE_WAIT
+		: frame_lane_drop(rx->table, rx->lane, p->stream, frame);
+}
+
+/** What becomes of a packet that is held. @return FRAME_PLACES: it is to be placed */
+static enum frame_place
+look_at_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
+{
+	switch (frame_lane_again(rx->table, rx->lane, p->stream, frame, p->tick)) {
+	case FRAME_AGAIN_HOLD:
+		return hold(rx, p, frame);
+	case FRAME_AGAIN_DROP:
+		return frame_lane_drop(rx->table, rx->lane, p->stream, frame);
+	case FRAME_AGAIN_PLACE:
+		break;
+	}
+	p->held = RX_NOT_HELD;
+	return FRAME_PLACES;
+}
+
+/**
+ * The window has moved: is a packet of the old one? All are that came before the first one of their
+ * stream that was held and is of the new one.
+ */
+static bool
+is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
+{
+	if (p->held >= RX_HELD && frame_lane_is_near(rx->table, frame))
+		rx->arrived |= UINT64_C(1) << p->stream;
+	return (rx->arrived >> p->stream & 1) == 0;
+}
+
+/** Of a packet that may not be placed at once. @return FRAME_PLACES: it may */
+static enum frame_place
+look_at_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
+{
+	if (rx->moved && is_of_before(rx, p, frame))
+		return frame_lane_drop(rx->table, rx->lane, p->stream, frame);
+	if (p->held >= RX_HELD && !rx->first)
+		return look_at_held(rx, p, frame);
+	p->held = RX_NOT_HELD;
+	if (!is_behind(rx, p))
+		return FRAME_PLACES;
+	p->held = RX_BEHIND;
+	return FRAME_PLACE_WAIT;
 }
 
 /**
@@ -399,7 +467,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 	uint32_t released = 0, waiting = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct rx_packet *p = &packets[i];
+		struct rx_packet *p = &packets[i];
 		/* `next` lies in an mbuf's second cache line: look only where there is one */
 		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
 		uint64_t frame = p->frame, address;
@@ -412,14 +480,21 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;
 		}
 		result = FRAME_PLACE_OTHER;
-		if (likely(frame_lane_is_ours(rx->table, &frame)))
-			result = unlikely(rx->nb_pending + waiting > 0 && is_behind(rx, p))
-				? FRAME_PLACE_WAIT
-				: frame_lane_place(rx->table, rx->lane, p->stream, frame, p->packet,
-					  p->header, address, pixels);
-		if (unlikely(result == FRAME_PLACE_WAIT)) {
-			wait_for(rx, p);
-			rx->nb_of_source[p->source]++;
+		if (likely(frame_lane_is_ours(rx->table, &frame))) {
+			result = FRAME_PLACES;
+			if (unlikely(rx->nb_pending + waiting > 0))
+				result = look_at_order(rx, p, frame);
+			if (likely(result == FRAME_PLACES))
+				result = frame_lane_place(rx->table, rx->lane, p->stream, frame,
+					p->packet, p->header, address, pixels);
+			if (unlikely(result == FRAME_PLACE_HOLD && p->held == RX_NOT_HELD))
+				result = hold(rx, p, frame);
+		}
+		if (unlikely(result >= FRAME_PLACE_WAIT)) {
+			if (result == FRAME_PLACE_WAIT) {
+				wait_for(rx, p);
+				rx->nb_of_source[p->source]++;
+			}
 			packets[waiting++] = *p;
 			continue;
 		}
@@ -449,7 +524,8 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 static bool
 is_full(const struct rx *rx, uint32_t source)
 {
-	return rx->nb_of_source[source] > RX_PENDING_FULL;
+	return rx->nb_of_source[source] > RX_PENDING_FULL ||
+		rx->nb_pending > RX_PENDING_MAX - RX_BURST;
 }
 
 static bool
@@ -487,8 +563,11 @@ place_pending(struct rx *rx)
 	const uint32_t before = rx->nb_pending;
 
 	none_waits(rx);
+	rx->first = frame_lane_begin_again(rx->table, rx->lane, &rx->moved);
+	rx->arrived = 0;
 	set_pending(rx, place(rx, rx->pending, before));
-	rx->nb_voted = RTE_MIN(rx->nb_voted, rx->nb_pending);
+	rx->first = rx->moved = false;
+	frame_lane_end_again(rx->lane);
 	return before - rx->nb_pending;
 }
 
@@ -505,19 +584,21 @@ drop_strays(struct rx *rx)
 		const struct rx_packet *p = &rx->pending[i];
 		uint64_t frame = p->frame;
 
-		if ((strays >> p->stream & 1) == 0) {
+		if ((strays >> p->stream & 1) == 0 || p->held == RX_HELD) {
 			rx->pending[kept++] = *p;
 			continue;
 		}
-		if (frame_lane_is_ours(rx->table, &frame))
+		if (frame_lane_is_ours(rx->table, &frame)) {
+			if (p->held != RX_CROWDED)
+				frame_lane_stray(rx->table, rx->lane, p->stream, frame);
 			frame_lane_drop(rx->table, rx->lane, p->stream, frame);
+		}
 		counter_add(&rx->counters[RX_OUTLIER], 1);
 		rx->waiting[p->stream] = 0;
 		rx->nb_of_source[p->source]--;
 		rte_pktmbuf_free(p->m);
 	}
 	set_pending(rx, kept);
-	rx->nb_voted = RTE_MIN(rx->nb_voted, kept);
 }
 
 /** Tell the builder which frames are needed. */
@@ -528,29 +609,19 @@ want(struct rx *rx)
 
 	if (likely(rx->nb_pending == 0)) {
 		frame_lane_want(rx->lane, 0, false);
+		frame_lane_crowd(rx->lane, rx->crowded);
+		rx->crowded = false;
 		return;
 	}
 	for (uint32_t i = 0; i < rx->nb_pending; i++) {
 		uint64_t frame = rx->pending[i].frame;
 
-		if (frame_lane_is_ours(rx->table, &frame) &&
-			!frame_lane_asks(rx->table, rx->lane, rx->pending[i].stream, frame))
+		if (rx->pending[i].held == RX_NOT_HELD && frame_lane_is_ours(rx->table, &frame))
 			lowest = RTE_MIN(lowest, frame);
 	}
-	/* of those that only ask where they are none is wanted: UINT64_MAX + 1 */
+	/* of those that are held none is wanted: UINT64_MAX + 1 */
 	frame_lane_want(rx->lane, lowest + 1, all_are_full(rx));
-}
-
-/** While there is no window, packets that wait vote on where it should be, each once. */
-static void
-vote(struct rx *rx)
-{
-	for (; rx->nb_voted < rx->nb_pending; rx->nb_voted++) {
-		uint64_t frame = rx->pending[rx->nb_voted].frame;
-
-		if (frame_lane_is_ours(rx->table, &frame))
-			frame_lane_vote(rx->table, rx->lane, frame);
-	}
+	frame_lane_crowd(rx->lane, rx->crowded);
 }
 
 /** Read and place a burst; what has to wait becomes pending, for which there is room. */
@@ -634,8 +705,13 @@ drop_waiting(struct rx *rx)
 	struct rte_mbuf *burst[RX_BURST];
 	uint32_t n;
 
-	for (uint32_t i = 0; i < rx->nb_pending; i++)
+	for (uint32_t i = 0; i < rx->nb_pending; i++) {
+		uint64_t frame = rx->pending[i].frame;
+
+		if (frame_lane_is_ours(rx->table, &frame))
+			frame_lane_drop(rx->table, rx->lane, rx->pending[i].stream, frame);
 		rte_pktmbuf_free(rx->pending[i].m);
+	}
 	counter_add(&rx->counters[RX_STOPPED], rx->nb_pending);
 	set_pending(rx, 0);
 	none_waits(rx);
@@ -649,6 +725,7 @@ drop_waiting(struct rx *rx)
 		counter_add(&rx->counters[RX_STOPPED], n);
 	}
 	frame_lane_want(rx->lane, 0, false);
+	frame_lane_crowd(rx->lane, false);
 }
 
 int
@@ -675,9 +752,8 @@ rx_poll(void *arg)
 		rx->changes = changes;
 		if (try)
 			n = place_pending(rx);
-		/* without a window, what waits may bring the agreement, or more packets do */
-		if (frame_lane_may_vote(rx->table, rx->lane))
-			vote(rx);
+	} else {
+		frame_lane_none_waits(rx->lane);
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);

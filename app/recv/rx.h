@@ -32,9 +32,11 @@
 #define RX_PENDING_SOURCE (4 * RX_BURST) /**< packets of a source that may wait */
 /** More of a source wait: no further burst of it is taken. */
 #define RX_PENDING_FULL (RX_PENDING_SOURCE - RX_BURST)
-#define RX_PENDING_MAX	(RX_SOURCES_MAX * RX_PENDING_SOURCE)
-#define RX_INBOX_SIZE	4096
-#define RX_NO_STREAM	UINT16_MAX
+/** Packets of streams that are elsewhere, held beside those: a frame's. */
+#define RX_HELD_MAX    (DETECTOR_MODULES_MAX * 128)
+#define RX_PENDING_MAX (RX_SOURCES_MAX * RX_PENDING_SOURCE + RX_HELD_MAX)
+#define RX_INBOX_SIZE  4096
+#define RX_NO_STREAM   UINT16_MAX
 
 /** Every packet that is received ends in exactly one of the counters from RX_PLACED on. */
 enum rx_counter {
@@ -92,6 +94,14 @@ struct rx_samples {
 	struct rx_sample ring[RX_SAMPLES] __rte_cache_aligned;
 };
 
+/** Whether a packet waits because its stream is elsewhere. */
+enum rx_held {
+	RX_NOT_HELD,
+	RX_BEHIND,  /**< not held, but it waits behind another packet of its stream */
+	RX_HELD,    /**< beside those that wait */
+	RX_CROWDED, /**< there is no room: it waits as others do, and its queue soon with it */
+};
+
 /** A packet whose headers have been read. */
 struct rx_packet {
 	struct rte_mbuf *m;
@@ -100,6 +110,8 @@ struct rx_packet {
 	uint16_t packet;
 	uint16_t stream;
 	uint16_t source; /**< queue, or rx.nb_queues for the inbox */
+	uint8_t held;	 /**< enum rx_held */
+	uint8_t tick;	 /**< frame_lane_tick() when it was first held */
 };
 static_assert(sizeof(struct rx_packet) == 32, "two a line");
 
@@ -127,10 +139,14 @@ struct rx {
 	uint32_t nb_pending;
 	uint32_t nb_of_source[RX_SOURCES_MAX]; /**< pending, by rx_packet.source */
 	bool inbox_used;		       /**< others have handed packets on */
-	uint32_t nb_voted;		       /**< pending packets whose vote is counted */
+	bool crowded;			       /**< no room to hold a packet of some stream */
+	bool first;	  /**< what is tried again is so for the first time in this window */
+	bool moved;	  /**< ... and may be of another one before */
+	uint64_t arrived; /**< ... streams of which a packet of the new one was held */
 	uint64_t changes; /**< of the table, when pending packets were last tried again */
 	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
+	uint16_t nb_held[DETECTOR_STREAMS_MAX]; /**< pending, by stream */
 	uint32_t nb_outbox[FRAME_LANES_MAX];
 	bool stop; /**< set by the control lcore: place no more */
 	bool stopped;
@@ -141,9 +157,9 @@ struct rx {
 	struct rte_mbuf *outbox[FRAME_LANES_MAX][RX_BURST];
 	struct rx_samples samples;
 } __rte_cache_aligned;
-static_assert(offsetof(struct rx, counters) == 13 * RTE_CACHE_LINE_SIZE, "read by other threads");
-static_assert(sizeof(struct rx) == 2350 * RTE_CACHE_LINE_SIZE,
-	"17 lines, what may wait, and samples of what could not be used");
+static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
+static_assert(sizeof(struct rx) == 4400 * RTE_CACHE_LINE_SIZE,
+	"19 lines, what may wait, and samples of what could not be used");
 
 /** The next sample, by the one thread that reads them. @return whether there was one */
 bool rx_take_sample(struct rx *rx, struct rx_sample *sample);

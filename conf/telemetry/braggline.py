@@ -65,7 +65,7 @@ INFO = {
 }
 
 FATES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten', 'spilled',
-         'lost_at_restart', 'lost_while_down')
+         'lost_at_restart', 'lost_while_down', 'late_frames')
 REASONS = {'hit': 'hits', 'audit': 'audited', 'dry_run': 'dry_run'}
 CAUSES = {'full': 'unwritten_full', 'error': 'unwritten_error', 'bad': 'unwritten_bad'}
 EGRESS = {

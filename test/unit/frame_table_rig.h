@@ -91,7 +91,7 @@ static inline void
 begin_run(uint64_t frame)
 {
 	for (uint64_t f = frame; f < frame + 2; f++) {
-		while (place_range(0, f, 0, 1) == FRAME_PLACE_WAIT) {
+		while (place_range(0, f, 0, 1) >= FRAME_PLACE_WAIT) {
 			frame_lane_want(&ft->lanes[0], f + 1, true);
 			expect_nothing();
 			frame_table_open(ft);

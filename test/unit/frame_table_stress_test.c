@@ -115,16 +115,25 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 	sent->m = get_mbuf(s, sent);
 	rig_header(header, frame, packet);
 	while ((r = frame_lane_place(ft, s->lane, stream, frame, packet, header, id * 64,
-			sent->m)) == FRAME_PLACE_WAIT) {
-		frame_lane_want(s->lane, frame + 1, true);
-		if (frame_lane_may_vote(ft, s->lane))
-			frame_lane_vote(ft, s->lane, frame);
-		sched_yield();
-		go_on(s);
-		if (__atomic_load_n(&stop, __ATOMIC_ACQUIRE))
+			sent->m)) >= FRAME_PLACE_WAIT) {
+		enum frame_again again;
+
+		/* there is no room to hold one */
+		frame_lane_crowd(s->lane, r == FRAME_PLACE_HOLD);
+		if (r == FRAME_PLACE_WAIT)
+			frame_lane_want(s->lane, frame + 1, true);
+		do {
+			sched_yield();
+			go_on(s);
+			again = r == FRAME_PLACE_WAIT
+				? FRAME_AGAIN_PLACE
+				: frame_lane_again(ft, s->lane, stream, frame, 0);
+		} while (again == FRAME_AGAIN_HOLD && !__atomic_load_n(&stop, __ATOMIC_ACQUIRE));
+		if (again != FRAME_AGAIN_PLACE || __atomic_load_n(&stop, __ATOMIC_ACQUIRE))
 			break;
 	}
 	frame_lane_want(s->lane, 0, false);
+	frame_lane_crowd(s->lane, false);
 	sent->placed = r == FRAME_PLACED;
 	if (!sent->placed)
 		rte_pktmbuf_free(sent->m);

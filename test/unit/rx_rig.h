@@ -15,10 +15,12 @@
 #define RIG_HEADERS	 42
 #define RIG_PIXEL_BYTES	 8192
 #define RIG_PACKET_BYTES (RIG_HEADERS + RIG_HEADER_BYTES + RIG_PIXEL_BYTES)
-#define RIG_POOL	 1023
-#define RIG_QUEUES	 4
-#define RIG_QUEUE_SIZE	 1024
-#define RIG_ROLES	 3
+#ifndef RIG_POOL
+#define RIG_POOL 1023 /* mbufs of each pool */
+#endif
+#define RIG_QUEUES     4
+#define RIG_QUEUE_SIZE 1024
+#define RIG_ROLES      3
 
 struct rig_queue {
 	uint32_t head, tail;

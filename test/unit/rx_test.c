@@ -205,7 +205,7 @@ damaged(enum damage damage)
 	const uint32_t packet = damage == PACKET_BEYOND ? 128
 		: damage == PACKET_NEGATIVE		? UINT32_MAX - 1
 							: 0;
-	const uint64_t frame = damage == FRAME_OUTLIER ? 12345678
+	const uint64_t frame = damage == FRAME_OUTLIER ? FRAME_NUMBER_MAX + 1
 		: damage == FRAME_OVERFLOWS	       ? UINT64_MAX
 						       : 1;
 	struct rte_mbuf *m = rig_packet(0, frame, packet, false);
@@ -761,18 +761,22 @@ stray_stream_takes_no_room(void **state)
 			poll_all();
 			while (rig_close(ft, &closed)) {
 				assert_int_equal(closed.frame, next++);
-				assert_int_equal(closed.packets, 3 * 32);
+				/* what was held of it for its frame finds it */
+				assert_in_range(closed.packets, 3 * 32, 3 * 32 + d.stream_packets);
 				free_slot(closed.slot);
 			}
 			frame_table_open(ft);
 		}
 	}
 	/* K frames are open */
-	assert_int_equal(next, frames + 1 - config.give_up);
-	assert_int_equal(rig_count(ft, RX_PLACED), frames * 3 * 32);
-	assert_int_equal(rig_count(ft, RX_OUTLIER), frames * 64);
+	assert_in_range(next, frames - config.give_up, frames + 1);
+	assert_in_range(rig_count(ft, RX_PLACED), frames * 3 * 32, frames * (3 * 32 + 16));
+	assert_int_equal(
+		rig_count(ft, RX_PLACED) + rig_count(ft, RX_OUTLIER) + rig_rx[0]->nb_pending,
+		frames * (3 * 32 + 64));
+	assert_in_range(rig_rx[0]->nb_pending, 0, RX_PENDING_FULL + d.stream_packets);
 	assert_int_equal(ft->window.generation, 1);
-	assert_int_equal(ft->lanes[0].claims, 8);
+	rig_rx[0]->stop = true;
 	finish();
 }
 
@@ -792,7 +796,7 @@ first_packets_find_the_window(void **state)
 		poll_all();
 		frame_table_open(ft);
 	}
-	assert_int_equal(ft->lanes[0].first.votes, 60);
+	assert_int_equal(ft->lanes[0].agreement[0].votes, 60);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
 	for (uint32_t i = 60; i < 128; i++)
 		rig_push(0, rig_packet(0, 500, i, false));
@@ -807,12 +811,12 @@ first_packets_find_the_window(void **state)
 	finish();
 }
 
-/* A role that takes nothing more has brought as many votes as may be asked for. */
+/* A role that takes nothing more has brought all that it can. */
 static void
 full_role_finds_the_window(void **state)
 {
 	config.run.first_known = false;
-	config.agree = RX_PENDING_FULL;
+	config.agree = UINT32_MAX;
 	config.slots = 8;
 	ft = rig_table(&config);
 	rig_roles(ft, 64);
@@ -821,17 +825,17 @@ full_role_finds_the_window(void **state)
 	poll_all();
 	for (uint32_t i = 1; i < 128; i++)
 		rig_push(0, rig_packet(0, 500, i, false));
-	send_frame(0, 0, 501, false);
-	send_frame(0, 0, 502, false);
+	for (uint64_t f = 501; f < 505; f++)
+		send_frame(0, 0, f, false);
 	for (int i = 0; i < 3; i++)
 		poll_all();
-	/* all there is room for, without another burst */
-	assert_int_equal(rig_rx[0]->nb_pending, RX_PENDING_FULL + 1);
+	/* a frame is held, the rest is what there is room for, without another burst */
+	assert_int_equal(rig_rx[0]->nb_pending, 128 + RX_PENDING_FULL + 1);
 	for (int i = 0; i < 20; i++) {
 		frame_table_open(ft);
 		poll_all();
 	}
-	assert_int_equal(rig_count(ft, RX_PLACED), 3 * 128);
+	assert_int_equal(rig_count(ft, RX_PLACED), 5 * 128);
 	finish();
 }
 
