@@ -140,8 +140,10 @@ frame_lane_begin_again(const struct frame_table *ft, struct frame_lane *lane, bo
 	lane->again = true;
 	*moved = first && lane->clean != lane->generation &&
 		__atomic_load_n(&w->old_end, __ATOMIC_RELAXED) != 0;
-	if (first)
+	if (first) {
 		lane->tried = lane->generation;
+		lane->early = 0;
+	}
 	return first;
 }
 

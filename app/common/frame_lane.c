@@ -331,8 +331,10 @@ frame_lane_miss(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 		return drop_unused(ft, lane, frame);
 	/* it says nothing yet, but it came after those that have waited for a window before */
 	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
-		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation) {
+		lane->early |= UINT64_C(1) << stream;
 		return FRAME_PLACE_HOLD;
+	}
 	if (state == FRAME_WINDOW_SEARCHED)
 		return frame_claim(ft, lane, stream, frame, true, false);
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);

@@ -156,6 +156,7 @@ struct frame_lane {
 	bool again;	     /**< packets that waited are tried again */
 	uint64_t polls;	     /**< rounds of this lane's lcore; read by the builder now and then */
 	uint64_t elsewhere;  /**< streams with numbers that the window is not near */
+	uint64_t early;	     /**< streams with packets that came before there was a window */
 	struct frame_lane_count *count; /**< [slots] */
 	uint64_t *done; /**< frame + 1 by entry, once this lane has all its packets; 8 a line */
 
@@ -489,10 +490,21 @@ frame_lane_end_again(struct frame_lane *lane)
 	lane->again = false;
 }
 
+/**
+ * Are packets of a stream held that came before there was a window, or a search for one? What comes
+ * after them is held, too, until they have been tried: a run begins with the first frame.
+ */
+static inline bool
+frame_lane_is_early(const struct frame_lane *lane, uint32_t stream)
+{
+	return (lane->early >> stream & 1) != 0;
+}
+
 /** No packet waits or is held: none is of a window before. */
 static inline void
 frame_lane_none_waits(struct frame_lane *lane)
 {
+	lane->early = 0;
 	lane->clean = lane->generation;
 }
 

@@ -407,7 +407,7 @@ hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
 	}
 	rx->crowded = true;
 	p->held = RX_CROWDED;
-	return frame_lane_is_away(rx->table, rx->lane)
+	return frame_lane_is_early(rx->lane, p->stream) || frame_lane_is_away(rx->table, rx->lane)
 		? FRAME_PLACE_WAIT
 		: frame_lane_drop(rx->table, rx->lane, p->stream, frame);
 }
@@ -449,6 +449,8 @@ look_at_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 	if (p->held >= RX_HELD && !rx->first)
 		return look_at_held(rx, p, frame);
 	p->held = RX_NOT_HELD;
+	if (frame_lane_is_early(rx->lane, p->stream))
+		return FRAME_PLACE_HOLD;
 	if (!is_behind(rx, p))
 		return FRAME_PLACES;
 	p->held = RX_BEHIND;
