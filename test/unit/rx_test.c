@@ -811,6 +811,40 @@ first_packets_find_the_window(void **state)
 	finish();
 }
 
+/* The builder begins to look between RX's looks at what is held and at what comes. */
+static void
+search_begins_meanwhile(void **state)
+{
+	const struct frame_run run = {.nb_frames = 3};
+
+	config.slots = 8;
+	begin(64);
+	rig_poll_queue(0, 0);
+	frame_table_end(ft);
+	while (!frame_table_flushed(ft)) {
+		poll_all();
+		build();
+	}
+	assert_int_equal(frame_table_begin(ft, &run), 0);
+	send_frame(0, 0, 1, false);
+	poll_all();
+	poll_all();
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
+	assert_int_equal(rig_rx[0]->nb_pending, 128);
+	send_frame(0, 0, 2, false);
+	send_frame(0, 0, 3, false);
+	rig_rx[0]->changes = frame_lane_changes(ft);
+	rig_meanwhile = open_frames;
+	poll_all();
+	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
+	for (int i = 0; i < 20; i++) {
+		frame_table_open(ft);
+		poll_all();
+	}
+	assert_int_equal(rig_count(ft, RX_PLACED), 3 * 128);
+	finish();
+}
+
 /* A role that takes nothing more has brought all that it can. */
 static void
 full_role_finds_the_window(void **state)
@@ -1247,6 +1281,7 @@ main(int argc, char **argv)
 		TEST(all_queues_are_stopped),
 		TEST(stray_stream_takes_no_room),
 		TEST(first_packets_find_the_window),
+		TEST(search_begins_meanwhile),
 		TEST(full_role_finds_the_window),
 		TEST(stop_in_the_middle),
 		TEST(forged_packets_before_the_real_ones),
