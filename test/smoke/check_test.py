@@ -18,7 +18,7 @@ STORE = f'{BUILD}/app/store/braggline-store'
 CONF = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'conf')
 CONFS = ('demo', 'jungfrau-500k', 'jungfrau-4m', 'jungfrau-9m')
 # mbufs of the payload pools, as the comments of the configurations add them up
-POOLS = {'jungfrau-500k': 42112, 'jungfrau-4m': 317184, 'jungfrau-9m': 670848}
+POOLS = {'jungfrau-500k': 42112, 'jungfrau-4m': 317184, 'jungfrau-9m': 673152}
 PORT_ITEMS = ('device', 'pools', 'RX queues', 'RX descriptors', 'buffer split', 'flow rules', 'MTU',
               'link', 'pause frames', 'sources', 'destination', 'checksums')
 ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'way of pixels', 'GPUDirect', 'EAL memory', 'huge pages',
