@@ -283,10 +283,13 @@ frame_lane_late(struct frame_table *ft, struct frame_lane *lane, uint32_t stream
 	__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
 	if (lane->before[stream] != 0 && is_of_old_window(ft, lane, stream, frame))
 		return drop_late(ft, lane, stream, frame);
-	/* before the first frame of a run that waits for it, numbers mean nothing */
+	/*
+	 * Until the first frame of a run is closed no stream has begun anew. This may be a packet
+	 * of that frame, while it is closed without one: then it has no row.
+	 */
 	base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
 	if (base <= ft->run_first)
-		return FRAME_PLACE_LATE;
+		return drop_late(ft, lane, stream, frame);
 	/* it may be the rest of the last frame; what was placed before is of a new one */
 	if (frame + 1 <= lane->progress[stream] && frame_lane_paused(ft, lane, stream))
 		return frame_claim(ft, lane, stream, frame,

@@ -142,6 +142,33 @@ first_window_by_agreement(void **state)
 	begin_run(700);
 }
 
+/* The window begins before the first frame of the detector, at 0. What comes for frame 0 while that
+ * is being closed without a packet is late, and the frame has no row: it is counted. */
+static void
+late_for_the_first_head(void **state)
+{
+	ft = rig_table(&config);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(rig_place(ft, 0, 1, i, 1), FRAME_PLACE_HOLD);
+		frame_table_open(ft);
+	}
+	for (int i = 0; i < 3 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
+		rig_quiescent(ft);
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(ft->window.base, 0);
+	for (uint64_t f = 1; f <= config.give_up; f++)
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
+	assert_false(rig_close(ft, &closed));
+	assert_true(ft->builder.closing);
+	assert_int_equal(rig_place(ft, 0, 0, 0, 1), FRAME_PLACE_LATE);
+	for (uint64_t f = 1; f <= config.give_up; f++)
+		expect_closed(f, PACKETS);
+	frame_table_open(ft);
+	assert_int_equal(ft->builder.late_frames, 1);
+}
+
 /* A run begins behind what was dropped before it, unless the detector was silent since. */
 static void
 first_window_between_runs(void **state)
@@ -645,6 +672,7 @@ main(int argc, char **argv)
 		TEST(lone_number_ahead_is_held),
 		TEST(gap_by_agreement_is_loss),
 		TEST(first_window_by_agreement),
+		TEST(late_for_the_first_head),
 		TEST(first_window_between_runs),
 		TEST(first_window_out_of_step),
 		TEST(unused_frames_count_anew),
