@@ -72,7 +72,8 @@ struct gk_config {
  *  3. for a frame that is a hit or has GK_FRAME_KEEP, and has an output slot, the output: CSR, or
  *     a full image when it is asked for or when nnz > nnz_max, or raw data;
  *  4. for a frame with GK_FRAME_DARK, the sums of its G0 samples (struct gk_dark).
- * Output bytes beyond what the kind defines are not written. Between epochs: dark updates.
+ * Output bytes beyond what the kind defines are not written. Between pedestal intervals: dark
+ * updates.
  */
 struct gk_ops {
 	const char *name;

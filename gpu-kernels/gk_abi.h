@@ -63,14 +63,15 @@ enum gk_value {
 
 enum gk_verdict {
 	GK_VERDICT_REJECT = 0,
-	GK_VERDICT_HIT = 1, /**< bragg_min <= Bragg count <= bragg_max */
+	GK_VERDICT_HIT = 1, /**< strong_min <= strong pixel count <= strong_max */
 };
 
 /** What a descriptor asks for. */
 enum gk_op {
 	GK_OP_FRAMES = 0, /**< process a batch of frames */
 	GK_OP_UPDATE = 1, /**< dark update: coef -> coef_to with set `dark`, which is cleared */
-	GK_OP_CLEAR = 2	  /**< clear set `dark` (a run begins, or an epoch is thrown away) */
+	GK_OP_CLEAR =
+		2 /**< clear set `dark` (a run begins, or a pedestal interval is thrown away) */
 };
 
 /**
@@ -100,31 +101,31 @@ GK_STATIC_ASSERT(sizeof(struct gk_frame) == 64, "pointer tables start on a cache
 
 /** What a gang found in one frame: the only thing that comes back for a vetoed one. */
 struct gk_result {
-	uint64_t frame;	      /**< echo of gk_frame.frame */
-	int64_t sum;	      /**< photons in 1/256, valid unsaturated pixels (gk_sum_q8()) */
-	uint32_t verdict;     /**< enum gk_verdict */
-	uint32_t kind;	      /**< enum gk_kind: what the output slot holds */
-	uint32_t bragg_count; /**< pixels >= bragg_threshold, saturated ones included */
-	uint32_t saturated;   /**< pixels that are +Inf */
-	uint32_t invalid;     /**< pixels that are NaN: masked, invalid or missing */
-	uint32_t nnz;	      /**< pixels >= csr_threshold, saturated ones included */
-	uint32_t params;      /**< gk_params.version in force */
-	uint32_t coef;	      /**< gk_coef.version in force */
+	uint64_t frame;	       /**< echo of gk_frame.frame */
+	int64_t sum;	       /**< photons in 1/256, valid unsaturated pixels (gk_sum_q8()) */
+	uint32_t verdict;      /**< enum gk_verdict */
+	uint32_t kind;	       /**< enum gk_kind: what the output slot holds */
+	uint32_t strong_count; /**< pixels >= strong_threshold, saturated ones included */
+	uint32_t saturated;    /**< pixels that are +Inf */
+	uint32_t invalid;      /**< pixels that are NaN: masked, invalid or missing */
+	uint32_t nnz;	       /**< pixels >= csr_threshold, saturated ones included */
+	uint32_t params;       /**< gk_params.version in force */
+	uint32_t coef;	       /**< gk_coef.version in force */
 	uint32_t reserved[4];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_result) == 64, "one result is one cache line");
 
 /**
  * One descriptor: a batch of frames that one gang processes together, all with the same parameters,
- * or a task between epochs (struct gk_dark says when each may be handed over).
+ * or a task between pedestal intervals (struct gk_dark says when each may be handed over).
  */
 struct gk_work {
 	uint32_t nb_frames; /**< 1 ... GK_BATCH_MAX; GK_OP_UPDATE and GK_OP_CLEAR: 0 */
 	uint32_t params;    /**< index into gk_channel.params; not looked at by GK_OP_CLEAR */
-	uint32_t coef;	    /**< index into gk_channel.coef; a batch never spans epochs */
-	uint32_t op;	    /**< enum gk_op */
-	uint32_t dark;	    /**< index into gk_channel.dark; a batch without GK_FRAME_DARK: any */
-	uint32_t coef_to;   /**< GK_OP_UPDATE: index of the version that it computes */
+	uint32_t coef;	  /**< index into gk_channel.coef; a batch never spans pedestal intervals */
+	uint32_t op;	  /**< enum gk_op */
+	uint32_t dark;	  /**< index into gk_channel.dark; a batch without GK_FRAME_DARK: any */
+	uint32_t coef_to; /**< GK_OP_UPDATE: index of the version that it computes */
 	uint32_t reserved[10];
 	uint32_t slot[GK_BATCH_MAX]; /**< frame slots, in frame order */
 };
@@ -156,15 +157,15 @@ GK_STATIC_ASSERT(sizeof(struct gk_done) == 64, "one line, one writer");
 
 /** Thresholds of a run; changed by taking another index at a frame-number boundary. */
 struct gk_params {
-	uint32_t version;      /**< what `frames` records */
-	uint32_t kind;	       /**< enum gk_kind of hits */
-	float bragg_threshold; /**< photons */
-	float csr_threshold;   /**< photons */
-	uint32_t bragg_min;    /**< hit if at least so many pixels are >= bragg_threshold */
-	uint32_t bragg_max;    /**< ... and at most so many */
-	uint32_t nnz_max;      /**< a CSR frame with more pixels becomes a full image */
-	uint32_t dark_min;     /**< GK_OP_UPDATE: n_min, pixels with fewer samples stay */
-	float dark_alpha;      /**< GK_OP_UPDATE: alpha, more than 0, at most 1 */
+	uint32_t version;	/**< what `frames` records */
+	uint32_t kind;		/**< enum gk_kind of hits */
+	float strong_threshold; /**< photons */
+	float csr_threshold;	/**< photons */
+	uint32_t strong_min;	/**< hit if at least so many pixels are >= strong_threshold */
+	uint32_t strong_max;	/**< ... and at most so many */
+	uint32_t nnz_max;	/**< a CSR frame with more pixels becomes a full image */
+	uint32_t dark_min;	/**< GK_OP_UPDATE: n_min, pixels with fewer samples stay */
+	float dark_alpha;	/**< GK_OP_UPDATE: alpha, more than 0, at most 1 */
 	uint32_t reserved[7];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_params) == 64, "one parameter set is one cache line");
@@ -190,13 +191,14 @@ GK_STATIC_ASSERT(sizeof(struct gk_coef) == 64, "one coefficient version is one c
  * is G0, of a pixel that is usable in G0 (gk_coef.r[0] is not NaN). Both halves of a cell grow by
  * one integer addition, so the order of frames, gangs and threads does not matter.
  *
- * Rotation. Darks of epoch e take effect from epoch e + 2 on: epoch e accumulates into set e % 2
- * while set (e - 1) % 2 waits for its update, and the version of epoch e + 2 is computed from the
- * one in force in epoch e + 1, into the planes of the one that was in force in epoch e. So two sets
- * and two versions of p[0] suffice; p[1], p[2] and r[] are the same planes in both versions, and
- * the other entries of gk_channel.coef are free to prepare the next run's calibration.
+ * Rotation. Darks of pedestal interval e take effect from pedestal interval e + 2 on: pedestal
+ * interval e accumulates into set e % 2 while set (e - 1) % 2 waits for its update, and the version
+ * of pedestal interval e + 2 is computed from the one in force in pedestal interval e + 1, into the
+ * planes of the one that was in force in pedestal interval e. So two sets and two versions of p[0]
+ * suffice; p[1], p[2] and r[] are the same planes in both versions, and the other entries of
+ * gk_channel.coef are free to prepare the next run's calibration.
  *
- * The builder's duty, as gangs know nothing of epochs and of each other:
+ * The builder's duty, as gangs know nothing of pedestal intervals and of each other:
  *  - GK_OP_UPDATE (or GK_OP_CLEAR) of a set is handed over when every batch that adds to the set,
  *    and every batch that uses coef_to, is done (gk_done.done, acquired);
  *  - a batch that adds to the set, or uses coef_to, is handed over when the update is done;
@@ -241,7 +243,7 @@ GK_STATIC_ASSERT(sizeof(struct gk_channel) ==
 /**
  * The raster and how packets tile it: packet t carries rows [t x tile_rows, (t + 1) x tile_rows)
  * of the canonical stack of modules, full width. JUNGFRAU: 128 packets a module of 4 rows of
- * 1,024 pixels (app/common/jungfrau.c).
+ * 1,024 pixels (app/recv/frames/jungfrau.c).
  */
 struct gk_geometry {
 	uint32_t tiles;	    /**< packets of a frame */

@@ -132,8 +132,8 @@ check_params(const struct reason *why, const struct gk_config *c, uint32_t index
 	if (p->kind != GK_KIND_CSR && p->kind != GK_KIND_IMAGE && p->kind != GK_KIND_RAW)
 		return refuse(why, "params[%u].kind is %u, wanted %d (CSR), %d (image) or %d (raw)",
 			index, p->kind, GK_KIND_CSR, GK_KIND_IMAGE, GK_KIND_RAW);
-	if (p->bragg_threshold != p->bragg_threshold)
-		return refuse(why, "params[%u].bragg_threshold is NaN, wanted photons", index);
+	if (p->strong_threshold != p->strong_threshold)
+		return refuse(why, "params[%u].strong_threshold is NaN, wanted photons", index);
 	if (p->csr_threshold != p->csr_threshold)
 		return refuse(why, "params[%u].csr_threshold is NaN, wanted photons", index);
 	if (p->nnz_max > c->layout.nnz_cap)

@@ -74,7 +74,7 @@ struct gk_cuda_frame {
 
 struct gk_cuda_sums {
 	unsigned long long sum;
-	unsigned long long bragg_nnz;	      /**< bragg << 32 | nnz */
+	unsigned long long strong_nnz;	      /**< bragg << 32 | nnz */
 	unsigned long long saturated_invalid; /**< saturated << 32 | invalid */
 };
 

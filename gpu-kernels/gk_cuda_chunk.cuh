@@ -57,7 +57,7 @@ use_of(const struct gk_params *params, bool few)
 {
 	if (few)
 		return NO_WORDS;
-	return params->bragg_threshold == params->csr_threshold ? ONE_WORD : TWO_WORDS;
+	return params->strong_threshold == params->csr_threshold ? ONE_WORD : TWO_WORDS;
 }
 
 /* Coefficients of a chunk on their way to where counting has them. */
@@ -152,7 +152,7 @@ counts_of(const uint2 w[4], const struct lane_coef *c, const struct gk_params *p
 	for (int i = 0; i < GK_CUDA_LANE; i++) {
 		n.sum += quick_sum(x[i]);
 		if (few) {
-			n.below_bragg |= x[i] >= params->bragg_threshold ? 0 : bit_of_pixel(i);
+			n.below_bragg |= x[i] >= params->strong_threshold ? 0 : bit_of_pixel(i);
 			n.below_csr |= x[i] >= params->csr_threshold ? 0 : bit_of_pixel(i);
 		}
 	}
@@ -196,7 +196,7 @@ count_odd(const struct gk_params *params, const struct gk_cuda_coef *coef, uint3
 		if (pixel >= pixels)
 			continue;
 		x = any_photons(coef, pixel, word);
-		if (x >= params->bragg_threshold)
+		if (x >= params->strong_threshold)
 			n->below_bragg &= ~bit;
 		if (x >= params->csr_threshold)
 			n->below_csr &= ~bit;
@@ -328,7 +328,7 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 	const enum coef_use use = use_of(&b->params, few);
 	/* the 0 of holes is below a threshold word, but not below 0 */
 	const bool low =
-		few && !(b->params.bragg_threshold > 0.0f && b->params.csr_threshold > 0.0f);
+		few && !(b->params.strong_threshold > 0.0f && b->params.csr_threshold > 0.0f);
 	uint32_t count = 0, sum = 0;
 	struct spot spot;
 	struct lane_coef c;

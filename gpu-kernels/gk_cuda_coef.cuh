@@ -148,7 +148,7 @@ aim_chunk(struct gk_cuda_coef *to, const struct gk_params *params)
 			const float2 c = __ldcg((const float2 *)to->plane[0][pixel + i]);
 			const struct quick q = quick_of(c.x, c.y);
 
-			bragg[i / 2] |= (0x8000u | threshold_word(&q, params->bragg_threshold))
+			bragg[i / 2] |= (0x8000u | threshold_word(&q, params->strong_threshold))
 				<< i % 2 * 16;
 			csr[i / 2] |= (0x8000u | threshold_word(&q, params->csr_threshold))
 				<< i % 2 * 16;

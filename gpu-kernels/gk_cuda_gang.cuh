@@ -128,7 +128,7 @@ add_tallies(void)
 	}
 	__stcg(&block_nnz[f * args.blocks + m->block], t.nnz);
 	atomicAdd(&b->sums[f].sum, (unsigned long long)t.sum);
-	atomicAdd(&b->sums[f].bragg_nnz, (unsigned long long)t.bragg << 32 | t.nnz);
+	atomicAdd(&b->sums[f].strong_nnz, (unsigned long long)t.bragg << 32 | t.nnz);
 	atomicAdd(&b->sums[f].saturated_invalid, (unsigned long long)t.saturated << 32 | t.invalid);
 }
 
@@ -150,10 +150,10 @@ decide(uint32_t f)
 {
 	const struct gk_cuda_batch *s = &gang_state.batch, *b = device_batch();
 	const struct gk_params *params = &s->params;
-	const unsigned long long bragg_nnz = __ldcg(&b->sums[f].bragg_nnz);
+	const unsigned long long strong_nnz = __ldcg(&b->sums[f].strong_nnz);
 	const unsigned long long saturated_invalid = __ldcg(&b->sums[f].saturated_invalid);
-	const uint32_t bragg = (uint32_t)(bragg_nnz >> 32), nnz = (uint32_t)bragg_nnz;
-	const bool hit = bragg >= params->bragg_min && bragg <= params->bragg_max;
+	const uint32_t bragg = (uint32_t)(strong_nnz >> 32), nnz = (uint32_t)strong_nnz;
+	const bool hit = bragg >= params->strong_min && bragg <= params->strong_max;
 	const uint32_t kind = output_kind(&s->frame[f], params, hit, nnz);
 	const uint32_t verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT;
 

@@ -126,7 +126,7 @@ bad_coef(const struct gk_coef *c)
 static __device__ bool
 bad_params(const struct gk_params *p)
 {
-	return p->kind > GK_KIND_RAW || p->bragg_threshold != p->bragg_threshold ||
+	return p->kind > GK_KIND_RAW || p->strong_threshold != p->strong_threshold ||
 		p->csr_threshold != p->csr_threshold || p->nnz_max > args.layout.nnz_cap;
 }
 
@@ -230,7 +230,7 @@ load_batch(struct setup_shared *s, uint64_t *table)
 static __device__ uint32_t
 sure_kind(const struct gk_frame *f, const struct gk_params *p)
 {
-	const bool hit = p->bragg_min == 0 && p->bragg_max == UINT32_MAX;
+	const bool hit = p->strong_min == 0 && p->strong_max == UINT32_MAX;
 
 	if (f->out == GK_NO_OUT || !(hit || (f->flags & GK_FRAME_KEEP)))
 		return GK_KIND_NONE;
@@ -281,7 +281,7 @@ static __device__ bool
 choose_coef(struct setup_shared *s, uint32_t gang)
 {
 	const uint32_t i = s->work.coef, by = s->packing[i];
-	const uint32_t bragg = __float_as_uint(s->params.bragg_threshold);
+	const uint32_t bragg = __float_as_uint(s->params.strong_threshold);
 	const uint32_t csr = __float_as_uint(s->params.csr_threshold);
 
 	s->pack = s->aim = 0;
@@ -341,7 +341,7 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
 		b->frame[f].result = (uint64_t)(args.results + slot);
 		b->frame[f].flags = frame->flags;
 		b->frame[f].direct = kind;
-		b->sums[f].sum = b->sums[f].bragg_nnz = b->sums[f].saturated_invalid = 0;
+		b->sums[f].sum = b->sums[f].strong_nnz = b->sums[f].saturated_invalid = 0;
 	}
 	if (f < LINE_WORDS) {
 		((uint32_t *)&b->params)[f] = ((const uint32_t *)&s->params)[f];

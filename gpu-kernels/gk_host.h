@@ -31,7 +31,7 @@ enum gang_phase {
 /** Statistics of one frame, added to by all threads of a gang. Two counts a word: fewer atomics. */
 struct gang_sums {
 	alignas(64) _Atomic int64_t sum;
-	_Atomic uint64_t bragg_nnz;	    /**< bragg << 32 | nnz */
+	_Atomic uint64_t strong_nnz;	    /**< bragg << 32 | nnz */
 	_Atomic uint64_t saturated_invalid; /**< saturated << 32 | invalid */
 	_Atomic uint32_t unplaced;	    /**< a likely list is not in the output slot yet */
 };

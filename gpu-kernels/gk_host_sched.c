@@ -61,7 +61,7 @@ complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 static uint32_t
 early_kind(const struct gang *g, const struct gang_frame *f, const struct gk_params *params)
 {
-	const bool hit = params->bragg_min == 0 && params->bragg_max == UINT32_MAX;
+	const bool hit = params->strong_min == 0 && params->strong_max == UINT32_MAX;
 	const bool kept = (f->flags & GK_FRAME_KEEP) && !(f->flags & GK_FRAME_KIND_RAW);
 
 	if (f->out == NULL)
@@ -92,7 +92,7 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	f->early = early_kind(g, f, &g->batch.params);
 	f->packed = g->packed + (uint64_t)index * c->geometry.tiles;
 	atomic_store_explicit(&g->sums[index].sum, 0, memory_order_relaxed);
-	atomic_store_explicit(&g->sums[index].bragg_nnz, 0, memory_order_relaxed);
+	atomic_store_explicit(&g->sums[index].strong_nnz, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].saturated_invalid, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->sums[index].unplaced, 0, memory_order_relaxed);
 }

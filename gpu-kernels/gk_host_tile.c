@@ -20,7 +20,7 @@ tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
 	struct gk_tile t = {
 		.rows = gk->config.geometry.tile_rows,
 		.cols = gk->config.geometry.cols,
-		.bragg_threshold = g->batch.params.bragg_threshold,
+		.strong_threshold = g->batch.params.strong_threshold,
 		.csr_threshold = g->batch.params.csr_threshold,
 	};
 
@@ -50,13 +50,13 @@ image_of(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
 static void
 add_counts(struct gang_sums *sums, const struct gk_tile_counts *c)
 {
-	const uint64_t bragg_nnz = (uint64_t)c->bragg << 32 | c->nnz,
+	const uint64_t strong_nnz = (uint64_t)c->bragg << 32 | c->nnz,
 		       saturated_invalid = (uint64_t)c->saturated << 32 | c->invalid;
 
 	/* relaxed: ordered by gang.finished; what adds nothing is rather left out */
 	atomic_fetch_add_explicit(&sums->sum, c->sum, memory_order_relaxed);
-	if (bragg_nnz != 0)
-		atomic_fetch_add_explicit(&sums->bragg_nnz, bragg_nnz, memory_order_relaxed);
+	if (strong_nnz != 0)
+		atomic_fetch_add_explicit(&sums->strong_nnz, strong_nnz, memory_order_relaxed);
 	if (saturated_invalid != 0)
 		atomic_fetch_add_explicit(
 			&sums->saturated_invalid, saturated_invalid, memory_order_relaxed);
@@ -135,11 +135,11 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 	const struct gk_params *params = &g->batch.params;
 	struct gang_frame *f = &g->batch.frame[index];
 	struct gang_sums *sums = &g->sums[index];
-	const uint64_t bragg_nnz = atomic_load_explicit(&sums->bragg_nnz, memory_order_relaxed);
+	const uint64_t strong_nnz = atomic_load_explicit(&sums->strong_nnz, memory_order_relaxed);
 	const uint64_t saturated_invalid =
 		atomic_load_explicit(&sums->saturated_invalid, memory_order_relaxed);
-	const uint32_t bragg = (uint32_t)(bragg_nnz >> 32), nnz = (uint32_t)bragg_nnz;
-	const int hit = bragg >= params->bragg_min && bragg <= params->bragg_max;
+	const uint32_t bragg = (uint32_t)(strong_nnz >> 32), nnz = (uint32_t)strong_nnz;
+	const int hit = bragg >= params->strong_min && bragg <= params->strong_max;
 	uint32_t *row_ptr;
 
 	f->kind = output_kind(f, params, hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT, nnz);
@@ -151,7 +151,7 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 		.sum = atomic_load_explicit(&sums->sum, memory_order_relaxed),
 		.verdict = hit ? GK_VERDICT_HIT : GK_VERDICT_REJECT,
 		.kind = f->kind,
-		.bragg_count = bragg,
+		.strong_count = bragg,
 		.saturated = (uint32_t)(saturated_invalid >> 32),
 		.invalid = (uint32_t)saturated_invalid,
 		.nnz = nnz,

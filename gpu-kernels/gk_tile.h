@@ -16,7 +16,7 @@ struct gk_tile {
 	const float *r[3];
 	uint32_t rows;
 	uint32_t cols; /**< a multiple of 32 */
-	float bragg_threshold;
+	float strong_threshold;
 	float csr_threshold;
 };
 

@@ -63,7 +63,7 @@ count_small(const struct gk_tile *t, const float *photons, uint32_t n, struct gk
 {
 	/* 2^12 photons x 2^8 x STRIP = 2^30; G1 of a JUNGFRAU ends near 10^3 */
 	const float small_limit = 4096.0f;
-	const float bragg_threshold = t->bragg_threshold, csr_threshold = t->csr_threshold;
+	const float strong_threshold = t->strong_threshold, csr_threshold = t->csr_threshold;
 	uint32_t bragg = 0, nnz = 0, small = 0, invalid = 0;
 	int32_t sum = 0;
 
@@ -71,7 +71,7 @@ count_small(const struct gk_tile *t, const float *photons, uint32_t n, struct gk
 		const float x = photons[i];
 		const bool is_small = fabsf(x) < small_limit; /* not NaN either */
 
-		bragg += x >= bragg_threshold;
+		bragg += x >= strong_threshold;
 		nnz += x >= csr_threshold;
 		invalid += x != x;
 		small += is_small;
@@ -90,7 +90,7 @@ count_small(const struct gk_tile *t, const float *photons, uint32_t n, struct gk
 static inline void
 count_any(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_tile_counts *c)
 {
-	const float bragg_threshold = t->bragg_threshold, csr_threshold = t->csr_threshold;
+	const float strong_threshold = t->strong_threshold, csr_threshold = t->csr_threshold;
 	uint32_t bragg = 0, nnz = 0, finite = 0, invalid = 0, low = 0;
 	int32_t high = 0;
 
@@ -98,7 +98,7 @@ count_any(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_t
 		const float x = photons[i];
 		const int32_t q = gk_sum_q8(x);
 
-		bragg += x >= bragg_threshold;
+		bragg += x >= strong_threshold;
 		nnz += x >= csr_threshold;
 		invalid += x != x;
 		finite += x < INFINITY;

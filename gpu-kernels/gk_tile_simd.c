@@ -20,7 +20,7 @@
  *  - A run that is not tame is made NaN for the strip; it, and a run of a frame that has other
  *    gains than G0 in it, is marked and done after its strip, case by case, in vectors too.
  *
- * Pixels at or above bragg_threshold are counted; the bits of csr_threshold are kept, and say what
+ * Pixels at or above strong_threshold are counted; the bits of csr_threshold are kept, and say what
  * to read again for CSR: at 1 %, a quarter of the raw data. An image that is wanted in any case is
  * made of the photons that are counted.
  *
@@ -100,7 +100,7 @@ static void
 slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run, struct strip *s,
 	struct gk_tile_counts *c)
 {
-	const vec_f32 infinity = vec_set(INFINITY), bragg_threshold = vec_set(t->bragg_threshold),
+	const vec_f32 infinity = vec_set(INFINITY), strong_threshold = vec_set(t->strong_threshold),
 		      csr_threshold = vec_set(t->csr_threshold);
 	uint32_t bragg = 0, csr = 0, nan = 0, finite = 0;
 	int64_t sum = 0;
@@ -114,7 +114,7 @@ slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run,
 			vec_clamp(vec_mul(photons, vec_set((float)GK_SUM_SCALE)), 1073741824.0f);
 
 		sum += vec_sum_i32(vec_round(vec_keep(is_finite, q)));
-		bragg |= vec_mask_bits(vec_ge(photons, bragg_threshold)) << k * VEC_LANES;
+		bragg |= vec_mask_bits(vec_ge(photons, strong_threshold)) << k * VEC_LANES;
 		csr |= vec_mask_bits(vec_ge(photons, csr_threshold)) << k * VEC_LANES;
 		nan |= vec_mask_bits(vec_unordered(photons, photons)) << k * VEC_LANES;
 		finite |= vec_mask_bits(is_finite) << k * VEC_LANES;
@@ -238,7 +238,7 @@ load_runs(
 static void
 load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, bool fold, struct shared *to)
 {
-	to->bragg = level_of(t->bragg_threshold);
+	to->bragg = level_of(t->strong_threshold);
 	to->csr = level_of(t->csr_threshold);
 	memset(to->dead, 0, sizeof(to->dead));
 	to->nb_dead = to->whole = to->tame = 0;
@@ -283,9 +283,9 @@ VEC_FN void
 count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
 	const struct shared *shared, const bool is_short, struct strip *s, struct gk_tile_counts *c)
 {
-	const vec_f32 bragg_value = vec_set(shared->bragg.value),
+	const vec_f32 strong_value = vec_set(shared->bragg.value),
 		      csr_value = vec_set(shared->csr.value);
-	const int16_t bragg_below = shared->bragg.below, csr_below = shared->csr.below;
+	const int16_t strong_below = shared->bragg.below, csr_below = shared->csr.below;
 	vec_i32 sum = vec_set_i32(0);
 	vec_tally bragg;
 
@@ -317,10 +317,10 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 		if (is_short) {
 			for (int k = 0; k < RUN_VECS / 2; k++)
 				upper[k] = vec_upper_pair(q[2 * k], q[2 * k + 1]);
-			vec_tally_add(&bragg, i, vec_mark_uppers(upper, bragg_below));
+			vec_tally_add(&bragg, i, vec_mark_uppers(upper, strong_below));
 			vec_put_folded_marks(&s->csr[i], vec_mark_uppers(upper, csr_below));
 		} else {
-			vec_tally_add(&bragg, i, vec_mark_folded(q, bragg_value));
+			vec_tally_add(&bragg, i, vec_mark_folded(q, strong_value));
 			vec_put_folded_marks(&s->csr[i], vec_mark_folded(q, csr_value));
 		}
 	}
@@ -334,7 +334,7 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	const struct shared *shared, enum gk_value type, void *value, struct strip *s,
 	struct gk_tile_counts *c)
 {
-	const vec_f32 bragg_threshold = vec_set(t->bragg_threshold),
+	const vec_f32 strong_threshold = vec_set(t->strong_threshold),
 		      csr_threshold = vec_set(t->csr_threshold);
 	const uint32_t tame = shared->tame, whole = shared->whole;
 	vec_i32 sum = vec_set_i32(0);
@@ -364,8 +364,8 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 			add = k == 0 ? vec_round(q) : vec_add_i32(add, vec_round(q));
 			if (k % 2 == 0)
 				continue;
-			above_bragg[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], bragg_threshold),
-				vec_ge(photons[k], bragg_threshold));
+			above_bragg[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], strong_threshold),
+				vec_ge(photons[k], strong_threshold));
 			above_csr[k / 2] = vec_mark_pair(vec_ge(photons[k - 1], csr_threshold),
 				vec_ge(photons[k], csr_threshold));
 		}

@@ -5,7 +5,7 @@
  *
  * BRAGGLINE_FAIL_POINT=NAME[:COUNT] in the environment, read at the start: the process is killed
  * when it comes to that place for the COUNTth time (1: the first), after a line on stderr.
- * Without it a place is one load and a branch that is never taken. Names: sink/README.rst.
+ * Without it a place is one load and a branch that is never taken. Names: xfer/README.rst.
  *
  * Any thread; places that several threads come to may count one too few.
  */

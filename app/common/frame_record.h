@@ -17,7 +17,7 @@
 /** `verdict` column of `frames`: the one fate of a frame. */
 enum frame_verdict {
 	FRAME_VETOED = 0,     /**< rejected by the veto */
-	FRAME_HIT = 1,	      /**< kept: Bragg count within limits */
+	FRAME_HIT = 1,	      /**< kept: strong pixel count within limits */
 	FRAME_AUDIT = 2,      /**< rejected, kept all the same by the audit prescale */
 	FRAME_DRY_RUN = 3,    /**< rejected, kept all the same because the veto only marks */
 	FRAME_INCOMPLETE = 4, /**< packets missing, dropped by policy */
@@ -54,7 +54,7 @@ struct frame_record {
 	uint32_t exposure;	/**< ticks of 100 ns */
 	uint32_t detector_status; /**< detSpec3 (JUNGFRAU: DAQ info) */
 	uint32_t flags;		  /**< FRAME_FLAG_* */
-	uint32_t bragg_count;
+	uint32_t strong_count;
 	uint32_t saturated;
 	uint32_t invalid; /**< masked, invalid or missing pixels */
 	uint32_t nnz;	  /**< pixels >= csr_threshold */

@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fault_options.h"
-#include "jungfrau_model.h"
-#include "jungfrau_packets.h"
-#include "pulse_header.h"
+#include "wire/fault_options.h"
+#include "sim/jungfrau_model.h"
+#include "wire/jungfrau_packets.h"
+#include "wire/pulse_header.h"
 
 struct detector_options {
 	struct jungfrau_model_config model;

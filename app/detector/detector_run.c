@@ -10,14 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "calibration_output.h"
-#include "detector_report.h"
+#include "output/calibration_output.h"
+#include "output/report.h"
 #include "frame_source.h"
-#include "output_file.h"
-#include "packet_faults.h"
-#include "pcap_output.h"
-#include "pulse_header.h"
-#include "truth_output.h"
+#include "output/output_file.h"
+#include "wire/packet_faults.h"
+#include "output/pcap_output.h"
+#include "wire/pulse_header.h"
+#include "output/truth_output.h"
 
 /* Capture time of the first packet: 2026-01-01 00:00 UTC, so that equal runs give equal files. */
 #define CAPTURE_START 1767225600000000000ull

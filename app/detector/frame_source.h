@@ -7,8 +7,8 @@
 #define FRAME_SOURCE_H
 
 #include "detector_options.h"
-#include "frame_files.h"
-#include "run_frames.h"
+#include "output/frame_files.h"
+#include "output/run_frames.h"
 
 /** What is known about a drawn frame; zeros for a frame from a file. */
 struct frame_truth {

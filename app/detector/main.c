@@ -9,9 +9,9 @@
 
 #include "detector_options.h"
 #include "detector_run.h"
-#include "eal_end.h"
-#include "eal_start.h"
-#include "transmit_run.h"
+#include "eal/end.h"
+#include "eal/start.h"
+#include "transmit/run.h"
 
 static void
 on_signal(int number)

@@ -6,14 +6,14 @@
 
 #include <rte_common.h>
 
-#include "cmatose.h"
-#include "eal_end.h"
-#include "eal_start.h"
-#include "mckey.h"
-#include "perftest.h"
-#include "rping.h"
+#include "cm/cmatose.h"
+#include "eal/end.h"
+#include "eal/start.h"
+#include "cm/mckey.h"
+#include "perftest/perftest.h"
+#include "cm/rping.h"
 #include "session.h"
-#include "udaddy.h"
+#include "cm/udaddy.h"
 #include "wiretap.h"
 
 #define LAST_FRAMES 20 /* ms, for acknowledgements that are still to go out */

@@ -17,7 +17,7 @@
 #include <rte_mbuf_dyn.h>
 #include <rte_random.h>
 
-#include "own_file.h"
+#include "io/own_file.h"
 
 #define QUEUES_MAX	16
 #define FRAME_MAX	65536

@@ -15,14 +15,14 @@
 #include <rte_log.h>
 #include <rte_version.h>
 
-#include "check.h"
-#include "eal_end.h"
-#include "eal_start.h"
-#include "ledger.h"
+#include "check/check.h"
+#include "eal/end.h"
+#include "eal/start.h"
+#include "telemetry/ledger.h"
 #include "pipeline.h"
 #include "report.h"
 #include "run.h"
-#include "telemetry.h"
+#include "telemetry/telemetry.h"
 
 RTE_LOG_REGISTER(main_logtype, braggline.main, NOTICE);
 
@@ -302,7 +302,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	static struct pipeline pipeline;
 	static struct settings settings;
 	static struct service service;
-	struct way way;
+	struct placement way;
 	struct config *config = config_open(&a->settings);
 	int status = EXIT_CONFIG, ret;
 	uint32_t leaked;
@@ -312,7 +312,7 @@ run(const struct arguments *a, const cpu_set_t *process_cpus)
 	if (settings_read(&settings, config) != 0)
 		goto out;
 	status = EXIT_FAILURE;
-	ret = way_choose(&way, &settings);
+	ret = placement_choose(&way, &settings);
 	if (a->check) {
 		if (check_run(&settings, &way, stdout) == 0)
 			status = EXIT_SUCCESS;

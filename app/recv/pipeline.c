@@ -10,8 +10,8 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 
-#include "compressor.h"
-#include "gang_memory.h"
+#include "builder/compressor.h"
+#include "port/gang_memory.h"
 #include "pipeline.h"
 
 RTE_LOG_REGISTER(pipeline_logtype, braggline.recv, NOTICE);
@@ -41,7 +41,10 @@ pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
 		coef->p[g] = (uintptr_t)p->calibration.p[g];
 		coef->r[g] = (uintptr_t)p->calibration.r[g];
 	}
-	/* epochs take turns with two versions, which differ in the pedestals of G0 alone */
+	/*
+	 * pedestal intervals take turns with two versions, which differ in the pedestals of G0
+	 * alone
+	 */
 	coef[1] = coef[0];
 	if (p->second_plane != NULL)
 		coef[1].p[0] = (uintptr_t)p->second_plane;
@@ -55,7 +58,7 @@ allocate(struct pipeline *p, const struct gang_memory *piece)
 			     : memory_host(&p->memory, piece->name, piece->bytes);
 }
 
-/** Memory for epochs and dark frames, if they are configured. */
+/** Memory for pedestal intervals and dark frames, if they are configured. */
 static int
 create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
@@ -178,7 +181,7 @@ agreement(const struct settings *s)
 		if (packets > 0)
 			fewest = RTE_MIN(fewest, packets);
 	}
-	return RTE_MIN(s->agree, RTE_MAX(2u, fewest));
+	return RTE_MIN(s->resync_packets, RTE_MAX(2u, fewest));
 }
 
 static int
@@ -189,10 +192,10 @@ create_table(struct pipeline *p)
 		.detector = &s->detector,
 		.lanes = s->rx_lcores,
 		.slots = s->slots,
-		.give_up = s->give_up,
-		.agree = agreement(s),
-		.jump = s->jump,
-		.stall_cycles = rte_get_tsc_hz() / 1000 * s->stall_ms,
+		.max_skew_frames = s->max_skew_frames,
+		.resync_packets = agreement(s),
+		.max_gap_frames = s->max_gap_frames,
+		.stall_cycles = rte_get_tsc_hz() / 1000 * s->stream_timeout_ms,
 		.refuse = s->refuse,
 		.no_run = true,
 		.frames = p->gk_config.frames,
@@ -404,19 +407,19 @@ assign_roles(struct pipeline *p)
 static void
 log_way(const struct pipeline *p)
 {
-	const struct way *w = &p->way;
+	const struct placement *w = &p->way;
 	char packets[96], results[96];
 
 	if (w->no_gangs[0] != '\0')
 		LOG(NOTICE, "gangs are threads, not on %s: %s\n", w->gpu_name, w->no_gangs);
 	LOG(NOTICE, "packets in %s%s%s%s, results in %s; %u %s gang%s\n",
-		way_place(w, w->packets, packets), w->why[0] != '\0' ? " (" : "", w->why,
-		w->why[0] != '\0' ? ")" : "", way_place(w, w->results, results), p->settings->gangs,
-		p->settings->kernel, p->settings->gangs == 1 ? "" : "s");
+		placement_name(w, w->packets, packets), w->why[0] != '\0' ? " (" : "", w->why,
+		w->why[0] != '\0' ? ")" : "", placement_name(w, w->results, results),
+		p->settings->gangs, p->settings->kernel, p->settings->gangs == 1 ? "" : "s");
 }
 
 int
-pipeline_create(struct pipeline *p, const struct settings *settings, const struct way *way,
+pipeline_create(struct pipeline *p, const struct settings *settings, const struct placement *way,
 	const cpu_set_t *process_cpus)
 {
 	int ret;
@@ -502,9 +505,9 @@ pipeline_destroy(struct pipeline *p)
 		p->gk_ops->destroy(p->gk);
 	memory_unregister(&p->memory);
 	builder_destroy(p->builder);
-	for (uint32_t i = 0; i < FRAME_LANES_MAX && p->rx[i] != NULL; i++) {
+	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++) {
 		/* what was released after its lcore had stopped */
-		frame_lane_reclaim(p->table, p->rx[i]->lane, UINT32_MAX);
+		frame_rx_reclaim(p->table, p->rx[i]->lane, UINT32_MAX);
 		rte_ring_free(p->rx[i]->inbox);
 		rte_free(p->rx[i]);
 	}

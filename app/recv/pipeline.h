@@ -12,18 +12,18 @@
 
 #include <gk.h>
 
-#include "builder.h"
-#include "calibration.h"
-#include "egress.h"
-#include "file_writer.h"
-#include "lcores.h"
-#include "memory.h"
-#include "pedestal.h"
-#include "port.h"
-#include "preview.h"
-#include "rx.h"
+#include "builder/builder.h"
+#include "calib/calibration.h"
+#include "egress/egress.h"
+#include "output/batch_writer.h"
+#include "rx/lcores.h"
+#include "port/memory.h"
+#include "calib/pedestal.h"
+#include "port/port.h"
+#include "output/preview.h"
+#include "rx/rx.h"
 #include "settings.h"
-#include "way.h"
+#include "port/placement.h"
 
 /** A host gang's polling role. */
 struct gang_worker {
@@ -35,11 +35,11 @@ struct gang_worker {
 
 struct pipeline {
 	const struct settings *settings;
-	struct way way;
+	struct placement way;
 	struct memory memory;
 	struct calibration calibration;
 	void *planes;	    /**< memory of its coefficients */
-	void *second_plane; /**< pedestals of G0 for the other version, with epochs */
+	void *second_plane; /**< pedestals of G0 for the other version, with pedestal intervals */
 	const struct gk_ops *gk_ops;
 	struct gk *gk;
 	bool gk_started;
@@ -50,7 +50,7 @@ struct pipeline {
 	struct rx_streams *streams;
 	struct sources *sources;
 	struct source_watch source_watch; /**< of the service thread */
-	struct rx *rx[FRAME_LANES_MAX];
+	struct rx *rx[FRAME_RX_MAX];
 	struct port ports[SETTINGS_PORTS_MAX];
 	uint32_t nb_ports;
 	struct builder *builder;
@@ -67,12 +67,12 @@ struct pipeline {
 
 /**
  * Make everything, ports included: packets may arrive from now on, and wait.
- * @param settings      settled by way_choose()
+ * @param settings      settled by placement_choose()
  * @param process_cpus  CPUs that the process had before EAL pinned the main lcore
  * @return 0 or -errno (logged); pipeline_destroy() in either case
  */
-int pipeline_create(struct pipeline *p, const struct settings *settings, const struct way *way,
-	const cpu_set_t *process_cpus);
+int pipeline_create(struct pipeline *p, const struct settings *settings,
+	const struct placement *way, const cpu_set_t *process_cpus);
 
 /**
  * Load the calibration of a run: no gang works.
@@ -91,7 +91,7 @@ int pipeline_open_files(struct pipeline *p, const struct settings *s, struct fil
 /**
  * Make the files of a run as pipeline_open_files() does, and remove them again: for --check. With
  * stores, the directory and the maps are all that a run makes here.
- * @param s            settled by way_choose(); of a service the run's name is none of them
+ * @param s            settled by placement_choose(); of a service the run's name is none of them
  * @param calibration  what its maps were loaded to; NULL: they could not be
  * @param made         receives whether the directory was not there
  * @param message      receives what is wrong

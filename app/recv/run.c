@@ -12,7 +12,7 @@
 #include <rte_string_fns.h>
 
 #include "counter.h"
-#include "arrow_recovery.h"
+#include "recovery/recovery.h"
 #include "run.h"
 #include "run_ledger.h"
 
@@ -519,7 +519,7 @@ detector_packets(const uint64_t counters[])
 		[RX_FOREIGN] = true,
 		[RX_CHECKSUM] = true,
 		[RX_FRAGMENT] = true,
-		[RX_TRUNCATED] = true,
+		[RX_WRONG_LENGTH] = true,
 		[RX_MALFORMED] = true,
 	};
 	uint64_t packets = 0;
@@ -580,7 +580,8 @@ is_over(const struct run *r)
 	/* a packet that waits for a stalled stream is not idleness */
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
 		if (__atomic_load_n(&r->pipeline->rx[i]->nb_pending, __ATOMIC_RELAXED) > 0)
-			patience = r->settings.idle_timeout_ms + 2 * (uint64_t)r->process->stall_ms;
+			patience = r->settings.idle_timeout_ms +
+				2 * (uint64_t)r->process->stream_timeout_ms;
 	return (rte_rdtsc() - r->active_at) / (rte_get_tsc_hz() / 1000) > patience;
 }
 

@@ -26,8 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "config.h"
-#include "ledger.h"
+#include "config/config.h"
+#include "telemetry/ledger.h"
 #include "pipeline.h"
 #include "run_watch.h"
 #include "settings.h"

@@ -11,7 +11,7 @@
 #include <rte_log.h>
 #include <rte_string_fns.h>
 
-#include "egress.h"
+#include "egress/egress.h"
 #include "run_ledger.h"
 
 RTE_LOG_REGISTER(run_ledger_logtype, braggline.run.ledger, NOTICE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The ledger of a run, and what of it outlives the process in the retention ring: so a receiver
+ * The ledger of a run, and what of it outlives the process in the journal: so a receiver
  * that is started again can tell what was lost meanwhile. Only where batches go to stores.
  *
  * Whoever holds the run's lock.

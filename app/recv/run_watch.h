@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "builder.h"
-#include "rejects.h"
+#include "builder/builder.h"
+#include "rx/rejects.h"
 
 struct run;
 

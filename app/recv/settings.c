@@ -133,7 +133,7 @@ read_lcores(struct settings *s, struct config *c)
 {
 	static const char *const idles[] = {"auto", "poll", "pause", "yield", NULL};
 
-	s->rx_lcores = config_uint(c, "lcores", "rx_lcores", 1, 1, FRAME_LANES_MAX);
+	s->rx_lcores = config_uint(c, "lcores", "rx_lcores", 1, 1, FRAME_RX_MAX);
 	s->gangs = config_uint(c, "lcores", "gangs", 0, 0, GK_GANGS_MAX);
 	s->gang_workers =
 		config_uint(c, "lcores", "gang_workers", 0, 0, SETTINGS_LCORES_MAX / GK_GANGS_MAX);
@@ -162,12 +162,12 @@ read_table(struct settings *s, struct config *c)
 	static const char *const policies[] = {"keep", "drop", NULL};
 
 	s->slots = config_uint(c, "frames", "slots", 64, 2, FRAME_SLOTS_MAX);
-	s->give_up =
-		config_uint(c, "frames", "give_up", RTE_MIN(8u, s->slots / 2), 1, s->slots - 1);
-	s->agree = config_uint(c, "frames", "agree", 8, 1, 1024);
-	s->jump = config_uint(
-		c, "frames", "jump", RTE_MAX(16384u, s->slots), s->slots, UINT64_C(1) << 40);
-	s->stall_ms = config_uint(c, "frames", "stall_ms", 1000, 1, 3600 * 1000);
+	s->max_skew_frames = config_uint(
+		c, "frames", "max_skew_frames", RTE_MIN(8u, s->slots / 2), 1, s->slots - 1);
+	s->resync_packets = config_uint(c, "frames", "resync_packets", 8, 1, 1024);
+	s->max_gap_frames = config_uint(c, "frames", "max_gap_frames", RTE_MAX(16384u, s->slots),
+		s->slots, UINT64_C(1) << 40);
+	s->stream_timeout_ms = config_uint(c, "frames", "stream_timeout_ms", 1000, 1, 3600 * 1000);
 	s->backpressure =
 		config_choice(c, "frames", "backpressure", BACKPRESSURE_AUTO, backpressures);
 	s->incomplete = config_choice(c, "frames", "incomplete", INCOMPLETE_KEEP, policies);
@@ -206,19 +206,19 @@ read_gangs(struct settings *s, struct config *c)
 static void
 read_veto(struct settings *s, struct config *c)
 {
-	uint64_t bragg_max = UINT32_MAX;
+	uint64_t strong_max = UINT32_MAX;
 	struct builder_veto *v = &s->veto;
 
 	v->params.version = 1;
-	v->params.bragg_threshold = config_real(c, "veto", "bragg_threshold", 10, -1e6, 1e6);
-	v->params.bragg_min = config_uint(c, "veto", "bragg_min", 20, 0, UINT32_MAX);
-	config_uint_or(c, "veto", "bragg_max", "none", &bragg_max, 0, UINT32_MAX);
-	v->params.bragg_max = bragg_max;
+	v->params.strong_threshold = config_real(c, "veto", "strong_threshold", 10, -1e6, 1e6);
+	v->params.strong_min = config_uint(c, "veto", "strong_min", 20, 0, UINT32_MAX);
+	config_uint_or(c, "veto", "strong_max", "none", &strong_max, 0, UINT32_MAX);
+	v->params.strong_max = strong_max;
 	v->dry_run = config_bool(c, "veto", "dry_run", false);
 	v->audit_every = config_uint(c, "veto", "audit_every", 0, 0, UINT64_MAX);
 	v->audit_raw = config_bool(c, "veto", "audit_raw", false);
-	if (v->params.bragg_max < v->params.bragg_min)
-		config_complain(c, "veto", "bragg_max", "must not be less than bragg_min");
+	if (v->params.strong_max < v->params.strong_min)
+		config_complain(c, "veto", "strong_max", "must not be less than strong_min");
 }
 
 /** What is made of a kept frame travels with the thresholds, too. */
@@ -265,7 +265,7 @@ read_output(struct settings *s, struct config *c)
 	s->preview_period = config_real(c, "output", "preview_s", 2, 0.1, 3600);
 }
 
-/** Dark frames and epochs; the update's parameters travel with the thresholds. */
+/** Dark frames and pedestal intervals; the update's parameters travel with the thresholds. */
 static void
 read_dark(struct settings *s, struct config *c)
 {
@@ -290,7 +290,8 @@ read_dark(struct settings *s, struct config *c)
 		config_uint(c, "dark", "event_code", 0, 0, 255);
 	d->every = config_uint(c, "dark", "every", 100, 1, UINT32_MAX);
 	d->phase = config_uint(c, "dark", "phase", 0, 0, d->every - 1);
-	d->epoch_frames = config_uint(c, "dark", "epoch", 20000, 0, GK_DARK_FRAMES_MAX);
+	d->interval_frames =
+		config_uint(c, "dark", "interval_frames", 20000, 0, GK_DARK_FRAMES_MAX);
 	s->veto.params.dark_min = config_uint(c, "dark", "samples_min", 10, 1, GK_DARK_FRAMES_MAX);
 	s->veto.params.dark_alpha = config_real(c, "dark", "alpha", 0.5, 1e-6, 1);
 }
@@ -353,8 +354,8 @@ settle_dark_run(struct settings *s)
 	if (!s->dark_run)
 		return;
 	s->veto.params.kind = GK_KIND_RAW;
-	s->veto.params.bragg_min = 0;
-	s->veto.params.bragg_max = UINT32_MAX;
+	s->veto.params.strong_min = 0;
+	s->veto.params.strong_max = UINT32_MAX;
 	s->veto.audit_every = 0;
 	s->dark.select = BUILDER_DARK_NONE;
 	s->incomplete = INCOMPLETE_KEEP;
@@ -376,8 +377,9 @@ settings_read(struct settings *s, struct config *c)
 	read_dark(s, c);
 	read_calibration(s, c);
 	read_run(s, c);
-	if (s->dark.epoch_frames != 0 && s->dark.epoch_frames < s->frames.stride)
-		config_complain(c, "dark", "epoch", "must be 0, or not less than [run] stride");
+	if (s->dark.interval_frames != 0 && s->dark.interval_frames < s->frames.stride)
+		config_complain(
+			c, "dark", "interval_frames", "must be 0, or not less than [run] stride");
 	settle_dark_run(s);
 	return config_check(c);
 }

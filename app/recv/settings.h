@@ -14,14 +14,14 @@
 
 #include <gk.h>
 
-#include "arrow_slices.h"
-#include "builder.h"
-#include "calibration.h"
-#include "config.h"
-#include "detector.h"
-#include "egress.h"
-#include "frame_table.h"
-#include "source_settings.h"
+#include "arrow/async_writer.h"
+#include "builder/builder.h"
+#include "calib/calibration.h"
+#include "config/config.h"
+#include "frames/detector.h"
+#include "egress/egress.h"
+#include "frames/frame_table.h"
+#include "rx/source_settings.h"
 
 #define SETTINGS_PORTS_MAX  16
 #define SETTINGS_LCORES_MAX 128
@@ -88,7 +88,7 @@ struct settings {
 	uint32_t nb_ports;
 
 	uint32_t rx_lcores;    /**< RX roles */
-	uint32_t gangs;	       /**< 0 = open, until way_choose() */
+	uint32_t gangs;	       /**< 0 = open, until placement_choose() */
 	uint32_t gang_workers; /**< host: polling roles a gang, 0 = what lcores are left */
 	uint32_t rx_map[SETTINGS_LCORES_MAX], nb_rx_map; /**< lcore ids, none = automatic */
 	uint32_t builder_map[1], nb_builder_map;
@@ -99,19 +99,19 @@ struct settings {
 	enum idle_policy idle;
 
 	uint32_t slots;
-	uint32_t give_up;
-	uint32_t agree;
-	uint64_t jump;
-	uint32_t stall_ms;
+	uint32_t max_skew_frames;
+	uint32_t resync_packets;
+	uint64_t max_gap_frames;
+	uint32_t stream_timeout_ms;
 	enum backpressure backpressure;
-	bool refuse; /**< whole frames when no slot is free; settled by way_choose() */
+	bool refuse; /**< whole frames when no slot is free; settled by placement_choose() */
 	enum incomplete_policy incomplete;
 	uint32_t packets_min; /**< of an incomplete frame that is kept */
 
 	const char *gpu;    /**< gpudev name, NULL = the first one, if any */
-	const char *kernel; /**< row of gk_ops; "auto" until way_choose() */
+	const char *kernel; /**< row of gk_ops; "auto" until placement_choose() */
 	enum gk_isa isa;    /**< of host gangs */
-	uint32_t batch;	    /**< frames of a batch, at most; 0 = open, until way_choose() */
+	uint32_t batch;	    /**< frames of a batch, at most; 0 = open, until placement_choose() */
 	uint32_t outputs;   /**< output slots; likewise */
 	enum packets_way packets;
 	bool results_device;  /**< kept frames stay in the GPU's memory */

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bitshuffle.h"
-#include "own_file.h"
-#include "panels.h"
+#include "arrow/bitshuffle.h"
+#include "io/own_file.h"
+#include "picture/panels.h"
 #include "picture.h"
 
 /* Where an image is. */
@@ -128,7 +128,7 @@ struct collection {
 };
 
 static uint32_t
-bragg_count_of(const struct scan_run *run, uint64_t frame)
+strong_count_of(const struct scan_run *run, uint64_t frame)
 {
 	size_t low = 0, high = run->nb_frames, mid;
 
@@ -140,7 +140,7 @@ bragg_count_of(const struct scan_run *run, uint64_t frame)
 		else
 			high = mid;
 	}
-	return low < run->nb_frames && run->frame[low].frame == frame ? run->frame[low].bragg_count
+	return low < run->nb_frames && run->frame[low].frame == frame ? run->frame[low].strong_count
 								      : 0;
 }
 
@@ -167,7 +167,7 @@ collect_row(const struct scan_run *run, const struct image_batch *b, struct plac
 		}
 		all->images++;
 	}
-	count = bragg_count_of(run, frame);
+	count = strong_count_of(run, frame);
 	if (wanted == PICTURE_BEST_FRAME ? !all->found || count > all->shown_count
 					 : frame == wanted) {
 		all->found = true;
@@ -226,7 +226,7 @@ draw(const struct scan_run *run, const struct collection *all, struct canvas *c)
 	snprintf(text, sizeof(text), "maximum of %" PRIu64 " kept frames", all->images);
 	panels_draw(&panels, c, 0, text, cells);
 	panels_shrink(&panels, all->plane, cells);
-	snprintf(text, sizeof(text), "frame %" PRIu64 ", Bragg count %u", all->shown_frame,
+	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", all->shown_frame,
 		all->shown_count);
 	panels_draw(&panels, c, 1, text, cells);
 	free(cells);

@@ -3,9 +3,9 @@
 #ifndef PICTURE_H
 #define PICTURE_H
 
-#include "scan_run.h"
+#include "run.h"
 
-#define PICTURE_BEST_FRAME UINT64_MAX /**< the kept frame with the highest Bragg count */
+#define PICTURE_BEST_FRAME UINT64_MAX /**< the kept frame with the highest strong pixel count */
 
 /**
  * Save a PNG: maximum of all kept frames, beside it one kept frame.

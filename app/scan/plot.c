@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "canvas.h"
-#include "own_file.h"
+#include "picture/canvas.h"
+#include "io/own_file.h"
 #include "plot.h"
 #include "report.h"
 
@@ -27,7 +27,7 @@ struct axes {
 	struct canvas *c;
 	uint64_t first; /* frame numbers */
 	uint64_t last;
-	double top; /* Bragg count of the upper edge */
+	double top; /* strong pixel count of the upper edge */
 };
 
 static int
@@ -133,7 +133,7 @@ draw_counts(const struct axes *a, const struct scan_run *run, bool hits)
 			canvas_line(a->c, x, TOP, x, HEIGHT - BOTTOM - 1, LOST_COLOUR);
 			continue;
 		}
-		y = y_of(f->bragg_count / a->top);
+		y = y_of(f->strong_count / a->top);
 		if (hits)
 			canvas_line(a->c, x, HEIGHT - BOTTOM - 1, x, y, 0xF0B8B8u);
 		canvas_fill(a->c, x - 1, y - 1, 3, 3, hits ? HIT_COLOUR : MISS_COLOUR);
@@ -191,8 +191,8 @@ plot_save(const struct scan_run *run, const char *path)
 			a.first = run->frame[i].frame;
 		if (run->frame[i].frame > a.last)
 			a.last = run->frame[i].frame;
-		if (run->frame[i].bragg_count * 1.05 > a.top)
-			a.top = run->frame[i].bragg_count * 1.05;
+		if (run->frame[i].strong_count * 1.05 > a.top)
+			a.top = run->frame[i].strong_count * 1.05;
 		judged += report_is_judged(&run->frame[i]);
 	}
 	window = judged / 20;
@@ -203,7 +203,7 @@ plot_save(const struct scan_run *run, const char *path)
 	rc = canvas_init(&canvas, WIDTH, HEIGHT, CANVAS_WHITE);
 	if (rc < 0)
 		goto out;
-	snprintf(title, sizeof(title), "%.60s: Bragg count of %zu frames", run->name,
+	snprintf(title, sizeof(title), "%.60s: strong pixel count of %zu frames", run->name,
 		run->nb_frames);
 	draw_axes(&a, title);
 	draw_legend(&canvas, window);

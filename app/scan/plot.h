@@ -3,10 +3,10 @@
 #ifndef PLOT_H
 #define PLOT_H
 
-#include "scan_run.h"
+#include "run.h"
 
 /**
- * Save a PNG: Bragg count by frame number, and the hit rate as a running mean.
+ * Save a PNG: strong pixel count by frame number, and the hit rate as a running mean.
  * @return 0; -EINVAL, -errno: printed
  */
 int plot_save(const struct scan_run *run, const char *path);

@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "own_file.h"
+#include "io/own_file.h"
 #include "recover.h"
-#include "recover_dir.h"
+#include "recovery/directory.h"
 
 static void
 print_report(void *arg, const struct arrow_recovery *r)

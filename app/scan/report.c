@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arrow_damage.h"
-#include "own_file.h"
+#include "recovery/damage.h"
+#include "io/own_file.h"
 #include "report.h"
 
 #define KEPT_SHOWN 16 /* frames of a damaged batch */
@@ -205,9 +205,9 @@ print_meta(const struct scan_run *run)
 		{ARROW_META_ENERGY, "photon energy", " keV"},
 		{ARROW_META_VALUE, "values", ""},
 		{ARROW_META_CSR_THRESHOLD, "CSR threshold", " photons"},
-		{ARROW_META_BRAGG_THRESH, "Bragg threshold", " photons"},
-		{ARROW_META_BRAGG_MIN, "Bragg count, least", " pixels"},
-		{ARROW_META_BRAGG_MAX, "Bragg count, most", " pixels"},
+		{ARROW_META_STRONG_THRESH, "strong threshold", " photons"},
+		{ARROW_META_STRONG_MIN, "strong pixel count, least", " pixels"},
+		{ARROW_META_STRONG_MAX, "strong pixel count, most", " pixels"},
 		{ARROW_META_PEDESTAL, "pedestal maps", ""},
 		{ARROW_META_GAIN, "gain maps", ""},
 		{ARROW_META_MASK, "mask maps", ""},
@@ -226,7 +226,7 @@ print_meta(const struct scan_run *run)
 			continue;
 		printf("  %-18s ", shown[i].name);
 		/* UINT32_MAX stands for no limit */
-		if (strcmp(shown[i].key, ARROW_META_BRAGG_MAX) == 0 &&
+		if (strcmp(shown[i].key, ARROW_META_STRONG_MAX) == 0 &&
 			strcmp(text, "4294967295") == 0) {
 			printf("no limit\n");
 			continue;

@@ -3,7 +3,7 @@
 #ifndef REPORT_H
 #define REPORT_H
 
-#include "scan_run.h"
+#include "run.h"
 
 /** Print a summary of a run. @return false: rows of one table are missing in the other */
 bool report_summary(const struct scan_run *run);

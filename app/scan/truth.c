@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "own_file.h"
+#include "io/own_file.h"
 #include "report.h"
 
 struct truth_row {

@@ -13,12 +13,12 @@
 #include <rte_log.h>
 #include <rte_version.h>
 
-#include "command.h"
-#include "config.h"
-#include "eal_end.h"
-#include "eal_start.h"
-#include "store_settings.h"
-#include "store_telemetry.h"
+#include "tools/command.h"
+#include "config/config.h"
+#include "eal/end.h"
+#include "eal/start.h"
+#include "server/settings.h"
+#include "server/telemetry.h"
 
 RTE_LOG_REGISTER(store_main_logtype, braggline.store.main, NOTICE);
 
@@ -153,8 +153,8 @@ poll_until_signal(struct store *s)
 	}
 	LOG(NOTICE, "stopping: %s\n", strsignal(signalled));
 	store_stop(s);
-	until = sink_link_clock() + STOP_MS;
-	while (!store_is_idle(s) && sink_link_clock() < until)
+	until = xfer_qp_clock() + STOP_MS;
+	while (!store_is_idle(s) && xfer_qp_clock() < until)
 		(void)store_poll(s);
 }
 

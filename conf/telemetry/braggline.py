@@ -13,7 +13,7 @@ INFO = {
     'frames_held': ('Kept frames of the run that no store has yet.', 'gauge'),
     'kept_frames': ('Kept frames of the run by reason.', 'counter'),
     'incomplete_kept_frames': ('Kept frames of the run with missing packets.', 'counter'),
-    'unretained_frames': ('Unwritten frames of the run for which retention had no room.', 'counter'),
+    'unretained_frames': ('Unwritten frames of the run for which the journal had no room.', 'counter'),
     'timeout_frames': ('Frames of the run that were closed by time.', 'counter'),
     'packets': ('Packets of the run by fate; the fates add up to those received.', 'counter'),
     'received_packets': ('Packets of the run.', 'counter'),
@@ -41,11 +41,11 @@ INFO = {
     'egress_spilled_batches': ('Batches that went to local files.', 'counter'),
     'egress_spill_used_bytes': ('Bytes of local files, reserved ones included.', 'gauge'),
     'egress_spill_error': ('errno of what is wrong with local files now; 0: nothing.', 'gauge'),
-    'retention_batches': ('Batches in the retention ring.', 'gauge'),
-    'retention_bytes': ('Bytes of the ring that cannot be used now.', 'gauge'),
-    'retention_room_bytes': ('Bytes of the ring.', 'gauge'),
-    'retention_full': ('Times that a batch found no room in the ring.', 'counter'),
-    'retention_in_doubt_batches': ('Batches that a store may have and must not.', 'gauge'),
+    'journal_batches': ('Batches in the journal.', 'gauge'),
+    'journal_bytes': ('Bytes of the ring that cannot be used now.', 'gauge'),
+    'journal_room_bytes': ('Bytes of the ring.', 'gauge'),
+    'journal_full': ('Times that a batch found no room in the ring.', 'counter'),
+    'journal_in_doubt_batches': ('Batches that a store may have and must not.', 'gauge'),
     'store_up': ('There is a connection to the store: 1, else 0.', 'gauge'),
     'store_credits': ('Free places at the store.', 'gauge'),
     'store_sent_batches': ('Batches sent by store, each time.', 'counter'),
@@ -133,18 +133,18 @@ def writer(sock):
 def egress(sock):
     reply = sock.cmd('/braggline/egress')
     active = reply['active']
-    ring = reply['retention'] if active else dict.fromkeys(
+    ring = reply['journal'] if active else dict.fromkeys(
         ('batches', 'bytes', 'room', 'in_doubt', 'full'), 0)
     yield 'egress_active', active, {}
     for step in 'hold', 'spill', 'refuse':
         yield 'egress_step', int(bool(active) and reply['step'] == step), {'step': step}
     for metric, name in EGRESS.items():
         yield metric, reply[name] if active else 0, {}
-    yield 'retention_batches', ring['batches'], {}
-    yield 'retention_bytes', ring['bytes'], {}
-    yield 'retention_room_bytes', ring['room'], {}
-    yield 'retention_full', ring['full'], {}
-    yield 'retention_in_doubt_batches', ring['in_doubt'], {}
+    yield 'journal_batches', ring['batches'], {}
+    yield 'journal_bytes', ring['bytes'], {}
+    yield 'journal_room_bytes', ring['room'], {}
+    yield 'journal_full', ring['full'], {}
+    yield 'journal_in_doubt_batches', ring['in_doubt'], {}
     for store in reply['stores'].values() if active else ():
         labels = {'store': store['address']}
         yield 'store_up', int(store['state'] == 'up'), labels

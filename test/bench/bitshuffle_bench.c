@@ -14,8 +14,8 @@
 
 #include "bench_median.h"
 #include "bench_rows.h"
-#include "bitshuffle.h"
-#include "bitshuffle_planes.h"
+#include "arrow/bitshuffle.h"
+#include "arrow/bitshuffle_simd.h"
 
 #define REPEATS_MAX BENCH_ROUNDS_MAX
 #define BLOCK_BYTES (BITSHUFFLE_BLOCK * 2)

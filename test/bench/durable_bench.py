@@ -22,7 +22,7 @@ WARM = 2  # seconds, at most
 
 # as deployed, not as small as the test has it
 SETTINGS = {'store.memory_mib': 512, 'files.sync_ms': 100, 'output.images_interval': 64,
-            'output.frames_interval': 1024, 'egress.batch_mib': 16, 'egress.ring_mib': 1024}
+            'output.frames_interval': 1024, 'egress.batch_mib': 16, 'egress.journal_mib': 1024}
 
 
 class Told(store_test.Chain):

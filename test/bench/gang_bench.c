@@ -20,7 +20,7 @@
 
 #include "bench_capture.h"
 #include "bench_rows.h"
-#include "calibration.h"
+#include "calib/calibration.h"
 #include "gk.h"
 #include "gk_ring.h"
 
@@ -43,11 +43,11 @@ static const char usage[] =
 	"CALIBRATION is the directory of gain_m%d.bin and so on.\n";
 
 static struct {
-	unsigned int udp_port, modules, workers, bragg_min;
+	unsigned int udp_port, modules, workers, strong_min;
 	double seconds;
 	bool huge;
 	const char *capture, *calibration;
-} options = {.udp_port = 50001, .modules = 8, .workers = 2, .bragg_min = 40, .seconds = 2};
+} options = {.udp_port = 50001, .modules = 8, .workers = 2, .strong_min = 40, .seconds = 2};
 
 static struct {
 	struct detector detector;
@@ -191,10 +191,10 @@ open_gang(void)
 	c->outputs = need(OUTPUTS * c->layout.stride);
 	/* as the receiver has them where nothing else is configured */
 	c->channel->params[0] = (struct gk_params){.kind = GK_KIND_CSR,
-		.bragg_threshold = 10,
+		.strong_threshold = 10,
 		.csr_threshold = 2,
-		.bragg_min = options.bragg_min,
-		.bragg_max = UINT32_MAX,
+		.strong_min = options.strong_min,
+		.strong_max = UINT32_MAX,
 		.nnz_max = c->layout.nnz_cap};
 	if (gk_host_ops.create(c, &it.gk) != 0 || gk_host_ops.start(it.gk) != 0) {
 		fprintf(stderr, "gang_bench: no gang: %s\n", gk_host_ops.why());
@@ -335,7 +335,7 @@ parse(int argc, char **argv)
 			options.seconds = strtod(optarg, NULL);
 			break;
 		case 'b':
-			options.bragg_min = (unsigned int)strtoul(optarg, NULL, 0);
+			options.strong_min = (unsigned int)strtoul(optarg, NULL, 0);
 			break;
 		case 'u':
 			options.huge = true;

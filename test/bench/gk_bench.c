@@ -132,10 +132,10 @@ open_set(const struct bench *b, struct bench_set *s, const struct row *row)
 	s->config.isa = s->isa;
 	s->config.value = row->value;
 	channel->params[0] = (struct gk_params){.kind = row->kind,
-		.bragg_threshold = BRAGG_THRESHOLD,
+		.strong_threshold = STRONG_THRESHOLD,
 		.csr_threshold = CSR_THRESHOLD,
-		.bragg_min = row->wanted == REJECTED ? UINT32_MAX : row->wanted == COUNTED,
-		.bragg_max = UINT32_MAX,
+		.strong_min = row->wanted == REJECTED ? UINT32_MAX : row->wanted == COUNTED,
+		.strong_max = UINT32_MAX,
 		.nnz_max = b->config.layout.nnz_cap};
 	ret = gk_host_ops.create(&s->config, &s->gk);
 	if (ret == 0)

@@ -15,8 +15,8 @@
 #define BATCH_MAX   8
 
 /* Thresholds of a receiver whose configuration names none, photons */
-#define BRAGG_THRESHOLD 10.0f
-#define CSR_THRESHOLD	2.0f
+#define STRONG_THRESHOLD 10.0f
+#define CSR_THRESHOLD	 2.0f
 
 /* Gangs of one instruction set on their own channel; all share the working set. */
 struct bench_set {

@@ -138,7 +138,7 @@ near_rows(const struct bench *b)
 	static uint32_t bits[BATCH_MAX][TILE_ROWS * 64];
 	static float value[TILE_ROWS * 1024];
 	struct near n = {.tile = {.cols = b->config.geometry.cols,
-				 .bragg_threshold = BRAGG_THRESHOLD,
+				 .strong_threshold = STRONG_THRESHOLD,
 				 .csr_threshold = CSR_THRESHOLD},
 		.col = col,
 		.value = value};

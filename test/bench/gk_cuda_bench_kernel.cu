@@ -97,18 +97,18 @@ __launch_bounds__(GK_CUDA_THREADS, GK_CUDA_BLOCKS)
 			t.nnz += tally[i][threadIdx.x].nnz;
 		}
 		atomicAdd(&b->sums[threadIdx.x].sum, (unsigned long long)t.sum);
-		atomicAdd(
-			&b->sums[threadIdx.x].bragg_nnz, (unsigned long long)t.bragg << 32 | t.nnz);
+		atomicAdd(&b->sums[threadIdx.x].strong_nnz,
+			(unsigned long long)t.bragg << 32 | t.nnz);
 	}
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		__threadfence();
 		if (atomicAdd(finished, 1) + 1 == gridDim.x) {
 			*finished = 0;
-			((struct gk_result *)batch.frame[0].result)->bragg_count =
-				(uint32_t)(__ldcg(&b->sums[0].bragg_nnz) >> 32);
+			((struct gk_result *)batch.frame[0].result)->strong_count =
+				(uint32_t)(__ldcg(&b->sums[0].strong_nnz) >> 32);
 			for (uint32_t f = 0; f < GK_BATCH_MAX; f++)
-				b->sums[f].sum = b->sums[f].bragg_nnz = 0;
+				b->sums[f].sum = b->sums[f].strong_nnz = 0;
 			__threadfence_system();
 		}
 	}

@@ -114,7 +114,7 @@ open_launcher(struct bench *b, struct launcher *l)
 	args.nothing = (uint16_t *)(uintptr_t)l->nothing;
 	CHECK(b, cuMemAlloc(&l->counts, (uint64_t)args.chunks * GK_BATCH_MAX * 4));
 	args.counts = (uint32_t *)(uintptr_t)l->counts;
-	batch->params.bragg_threshold = batch->params.csr_threshold = 5.0f;
+	batch->params.strong_threshold = batch->params.csr_threshold = 5.0f;
 	for (int s = 0; s < 3; s++) {
 		batch->plane.p[s] = b->device_planes + 2 * s * b->pixels * 4;
 		batch->plane.r[s] = b->device_planes + (2 * s + 1) * b->pixels * 4;

@@ -147,10 +147,10 @@ void
 player_params(struct player *p, uint32_t kind, int hit)
 {
 	p->config.channel->params[0] = (struct gk_params){.kind = kind,
-		.bragg_threshold = 5.0f,
+		.strong_threshold = 5.0f,
 		.csr_threshold = 5.0f,
-		.bragg_min = hit ? 0 : UINT32_MAX,
-		.bragg_max = UINT32_MAX,
+		.strong_min = hit ? 0 : UINT32_MAX,
+		.strong_max = UINT32_MAX,
 		.nnz_max = p->config.layout.nnz_cap};
 }
 

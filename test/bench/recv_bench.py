@@ -31,7 +31,7 @@ import background  # noqa: E402
 MODULES = 8
 PACKETS = 128 * MODULES
 CORES = 2
-BRAGG_MIN = 40
+STRONG_MIN = 40
 TELEMETRY_SECONDS = 20  # the receiver may share its CPUs with much else
 STOP_SECONDS = 60
 PROGRAM_SECONDS = 120  # a floor, or the making of a capture
@@ -142,7 +142,7 @@ def command(build, where, prefix, frames, huge):
         'detector.modules': MODULES, 'detector.udp_port': 50001, 'lcores.rx': 0,
         'lcores.builder': 0, 'lcores.gang': '0,1', 'lcores.gangs': 1, 'lcores.gang_workers': 2, 'gpu.kernel': 'host',
         'frames.slots': 32, 'frames.backpressure': 'wait', 'output.directory': f'{where}/out',
-        'output.preview': 'off', 'output.roll_mib': 512, 'veto.bragg_min': BRAGG_MIN,
+        'output.preview': 'off', 'output.roll_mib': 512, 'veto.strong_min': STRONG_MIN,
         'calibration.gain': f'{where}/gain_m%d.bin', 'calibration.mask': f'{where}/mask_m%d.bin',
         **{f'calibration.pedestal_g{g}': f'{where}/pedestal_g{g}_m%d.bin' for g in range(3)},
     }
@@ -214,7 +214,7 @@ def floors(o, where, huge):
     return (
         CORES * floor(f'{o.build}/test/bench/gang_bench',
                       ['--modules', str(MODULES), '--workers', str(CORES),
-                       '--bragg-min', str(BRAGG_MIN), '--seconds', str(min(o.seconds, 2)),
+                       '--bragg-min', str(STRONG_MIN), '--seconds', str(min(o.seconds, 2)),
                        *(['--huge'] if huge else []),
                        f'{where}/in.pcap', where],
                       'gang', 'frames of the detector', where),

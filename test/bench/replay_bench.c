@@ -23,7 +23,7 @@
 #include "bench_capture.h"
 #include "bench_median.h"
 #include "bench_rows.h"
-#include "port.h"
+#include "port/port.h"
 
 #define BURST	    64
 #define ROUNDS_MAX  BENCH_ROUNDS_MAX

@@ -8,7 +8,7 @@
 
 #include <rte_mempool.h>
 
-#include "rx.h"
+#include "rx/rx.h"
 
 #define RX_BENCH_LANES 2
 

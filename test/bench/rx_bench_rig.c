@@ -13,7 +13,7 @@
 #include <rte_malloc.h>
 
 #include "bench_capture.h"
-#include "port.h"
+#include "port/port.h"
 #include "rx_bench.h"
 
 #define DEVICE "net_replay0"
@@ -100,9 +100,9 @@ create_roles(struct rx_bench *b)
 		.detector = &b->detector,
 		.lanes = b->lanes,
 		.slots = b->slots,
-		.give_up = 8,
-		.agree = 8,
-		.jump = 16384,
+		.max_skew_frames = 8,
+		.resync_packets = 8,
+		.max_gap_frames = 16384,
 		.stall_cycles = rte_get_tsc_hz(),
 		.frames = rte_zmalloc("frames",
 			b->slots *

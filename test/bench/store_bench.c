@@ -19,19 +19,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arrow_crc.h"
-#include "arrow_tables.h"
-#include "batch_builder.h"
+#include "arrow/crc32c.h"
+#include "arrow/tables.h"
+#include "arrow/batch.h"
 #include "bench_disk.h"
 #include "bench_fio.h"
 #include "bench_median.h"
 #include "bench_rows.h"
-#include "body_memory.h"
-#include "run_load.h"
+#include "io/body_memory.h"
+#include "tools/run_load.h"
 #include "store_bench.h"
-#include "store_bodies.h"
-#include "store_check.h"
-#include "stream_writer.h"
+#include "io/bodies.h"
+#include "io/body_check.h"
+#include "stream/writer.h"
 
 #define ROUNDS_MAX 32
 #define BODY	   (64ull << 20)
@@ -122,11 +122,11 @@ remove_run(const struct bench *b)
 }
 
 static void
-on_result(void *arg, uint64_t tag, uint64_t sequence, enum sink_result_status status)
+on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
 {
 	struct bench *b = arg;
 
-	if (status != SINK_DURABLE)
+	if (status != XFER_DURABLE)
 		store_bench_die("a batch was not stored", EIO);
 	b->free_place[b->nb_free++] = tag;
 }
@@ -154,13 +154,13 @@ static void
 append(struct bench *b, struct stream_writer *w, uint64_t sequence, unsigned int place,
 	uint8_t *memory)
 {
-	patch(b, b->metadata + place * SINK_BLOCK, sequence, b->io.crc);
+	patch(b, b->metadata + place * XFER_BLOCK, sequence, b->io.crc);
 	stream_writer_append(w,
 		&(struct stream_batch){
-			.sink = {.sequence = sequence,
+			.xfer = {.sequence = sequence,
 				.body_bytes = BODY,
 				.body_crc32c = b->io.crc},
-			.metadata = b->metadata + place * SINK_BLOCK,
+			.metadata = b->metadata + place * XFER_BLOCK,
 			.body = memory + place * BODY,
 			.tag = place,
 		});
@@ -420,8 +420,8 @@ prepare(struct bench *b, const char *device)
 
 	/* enough for what is in flight until it is durable, twice a sync */
 	b->nb_places = 8;
-	b->metadata = aligned_alloc(SINK_BLOCK, b->nb_places * SINK_BLOCK);
-	b->io.pattern = aligned_alloc(SINK_BLOCK, BODY);
+	b->metadata = aligned_alloc(XFER_BLOCK, b->nb_places * XFER_BLOCK);
+	b->io.pattern = aligned_alloc(XFER_BLOCK, BODY);
 	if (b->metadata == NULL || b->io.pattern == NULL ||
 		arrow_tables_init(&b->tables, &tables) < 0 ||
 		arrow_template_init(&b->template, &b->tables.schema[ARROW_IMAGES], &identity) < 0)

@@ -9,8 +9,8 @@
 
 #include <rte_gpudev.h>
 
-#include "arrow_slices.h"
-#include "body_memory.h"
+#include "arrow/async_writer.h"
+#include "io/body_memory.h"
 #include "store_bench.h"
 
 #define GPU_BYTES (1ull << 30)

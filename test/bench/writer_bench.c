@@ -21,12 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arrow_run.h"
+#include "output/run_files.h"
 #include "bench_disk.h"
 #include "bench_fio.h"
 #include "bench_median.h"
 #include "bench_rows.h"
-#include "direct_io.h"
+#include "io/direct_io.h"
 
 #define ROUNDS_MAX  32
 #define SLOTS	    16

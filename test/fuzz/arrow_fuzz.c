@@ -3,7 +3,7 @@
 
 #include "seed_corpus.h"
 
-#include "arrow_read.h"
+#include "arrow/reader.h"
 
 static volatile uint64_t sink;
 

@@ -5,8 +5,8 @@
 
 #include "seed_corpus.h"
 
-#include "../unit/arrow_disk.h"
-#include "arrow_recovery.h"
+#include "../unit/arrow/arrow_disk.h"
+#include "recovery/recovery.h"
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed);

@@ -15,8 +15,8 @@
 
 #include <rte_log.h>
 
-#include "arrow_crc.h"
-#include "calibration.h"
+#include "arrow/crc32c.h"
+#include "calib/calibration.h"
 #include "seed_corpus.h"
 
 #define ROWS   4

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "seed_corpus.h"
-#include "sink_message.h"
-#include "store_keyring.h"
+#include "xfer/msg.h"
+#include "server/keyring.h"
 
 #define WANT(condition)           \
 	do {                      \
@@ -21,22 +21,22 @@
 static void
 check(const struct store_keyring *k)
 {
-	const struct sink_identity *id;
+	const struct xfer_identity *id;
 	unsigned int i, n;
 
 	WANT(k->nb > 0 && k->nb <= STORE_IDENTITIES);
 	for (i = 0; i < k->nb; i++) {
 		id = &k->identity[i];
-		WANT(sink_name_check(id->name) && id->nb_producers > 0 && id->nb_runs > 0);
+		WANT(xfer_name_check(id->name) && id->nb_producers > 0 && id->nb_runs > 0);
 		WANT(id->fingerprint[0] != 0 && store_keyring_find(k, id->id) == id);
 		WANT(store_keyring_check(k, id->name, id->fingerprint[0]) == id);
-		for (n = 0; n < SINK_IDENTITY_KEYS; n++)
-			WANT(id->key[n].size >= SINK_KEY_MIN && id->key[n].size <= SINK_KEY_MAX);
+		for (n = 0; n < XFER_IDENTITY_KEYS; n++)
+			WANT(id->key[n].size >= XFER_KEY_MIN && id->key[n].size <= XFER_KEY_MAX);
 		for (n = 0; n < k->nb; n++)
 			WANT(n == i ||
-				!sink_identity_has_producer(
+				!xfer_identity_has_producer(
 					&k->identity[n], id->producer[0].first));
-		(void)sink_identity_may(id, SINK_RIGHT_WRITE, id->producer[0].first, "run_1");
+		(void)xfer_identity_may(id, XFER_RIGHT_WRITE, id->producer[0].first, "run_1");
 	}
 }
 

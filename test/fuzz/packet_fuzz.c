@@ -7,7 +7,7 @@
 
 #include "seed_corpus.h"
 
-#include "../unit/rx_rig.h"
+#include "../unit/recv/rx_rig.h"
 
 #define LANES 2
 

@@ -7,8 +7,8 @@
  */
 #include <errno.h>
 
-#include "perftest_control.h"
-#include "perftest_report.h"
+#include "perftest/control.h"
+#include "perftest/report.h"
 #include "rdma_provider.h"
 #include "seed_corpus.h"
 

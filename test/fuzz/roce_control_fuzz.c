@@ -8,9 +8,9 @@
 
 #include "seed_corpus.h"
 
-#include "../unit/roce_cm_rig.h"
+#include "../unit/roce/roce_cm_rig.h"
 
-#include "roce_arp.h"
+#include "net/arp.h"
 
 #define US	0
 #define THEM	1

@@ -11,8 +11,8 @@
 
 #include <sanitizer/lsan_interface.h>
 
-#include "../unit/roce_cm_rig.h"
-#include "roce_icrc.h"
+#include "../unit/roce/roce_cm_rig.h"
+#include "engine/icrc.h"
 
 #define SCRIPT	 800  /* bytes of an input that are looked at */
 #define MTU	 256  /* messages of several packets are short */

@@ -17,8 +17,8 @@ int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const char demo[] = "[detector]\nmodules = 2\n; note\n[lcores]\nrx = 1,3-4\n"
-				   "[veto]\nbragg_min = 20\n[run]\nname = a\n\0"
-				   "run.name=b,veto.bragg_min=3,output.kind=raw";
+				   "[veto]\nstrong_min = 20\n[run]\nname = a\n\0"
+				   "run.name=b,veto.strong_min=3,output.kind=raw";
 
 	seed_begin(argc, argv);
 	seed_add("demo", (const uint8_t *)demo, sizeof(demo) - 1);

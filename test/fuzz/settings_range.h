@@ -14,9 +14,9 @@ settings_check(const struct settings *s)
 
 	if (d->expected == 0 || d->expected > d->tiles || d->tiles > FRAME_PACKETS_MAX ||
 		s->udp_port + d->streams > 65536 || s->slots < 2 || s->slots > FRAME_SLOTS_MAX ||
-		s->give_up >= s->slots || s->rx_lcores > d->streams || s->batch > GK_BATCH_MAX ||
-		(s->outputs != 0 && s->outputs < s->batch) || s->nb_ports == 0 ||
-		s->frames.offset >= s->frames.stride)
+		s->max_skew_frames >= s->slots || s->rx_lcores > d->streams ||
+		s->batch > GK_BATCH_MAX || (s->outputs != 0 && s->outputs < s->batch) ||
+		s->nb_ports == 0 || s->frames.offset >= s->frames.stride)
 		abort();
 	for (uint32_t i = 0; i < s->nb_ports; i++)
 		for (uint32_t k = 0; k < s->ports[i].nb_streams; k++)

@@ -11,7 +11,7 @@
 
 #include "seed_corpus.h"
 #include "settings_range.h"
-#include "telemetry.h"
+#include "telemetry/telemetry.h"
 
 #define REQUEST	 1023 /* bytes that DPDK reads */
 #define COMMANDS 64
@@ -124,13 +124,13 @@ serve(struct run *run, const char *line, size_t length)
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const char ini[] = "[detector]\nmodules = 2\n[veto]\nbragg_min = 20\n[run]\n"
+	static const char ini[] = "[detector]\nmodules = 2\n[veto]\nstrong_min = 20\n[run]\n"
 				  "name = a\n";
-	static const char runs[] = "/braggline/run/configure,run.name=b,veto.bragg_min=3,"
+	static const char runs[] = "/braggline/run/configure,run.name=b,veto.strong_min=3,"
 				   "output.kind=raw,run.stride=4,run.offset=1\n"
 				   "/braggline/run/status\n",
 			  vetoes[] = "/braggline/run/configure,\n+\n"
-				     "/braggline/veto/set,veto.bragg_min=7,from_frame=0x100\n"
+				     "/braggline/veto/set,veto.strong_min=7,from_frame=0x100\n"
 				     "/braggline/veto/set,from_frame=3,veto.dry_run=1\n"
 				     "/braggline/veto\n-\n"
 				     "/braggline/run/configure,dark.select=bunch\n";

@@ -53,7 +53,7 @@ function frameLines(batch) {
         const plain = (n) => column(n).get(i);
         lines.push(['frames', plain('frame'), plain('bunch_id'), plain('detector_time'), times[i],
             plain('exposure'), plain('detector_status'), plain('flags'),
-            [...plain('missing')].join(','), plain('bragg_count'),
+            [...plain('missing')].join(','), plain('strong_count'),
             hex(Float64Array.of(sums.get(i))), plain('saturated'), plain('invalid'), plain('nnz'),
             plain('verdict'), plain('kind'), plain('veto_version'), plain('pedestal_version'),
         ].join(' '));
@@ -81,7 +81,7 @@ const wanted = {
     frames: 'frame:Uint64 bunch_id:Uint64 detector_time:Uint64 receive_time:Timestamp<NANOSECOND> ' +
         'exposure:Uint32 detector_status:Uint32 flags:Uint32 ' +
         `missing:FixedSizeList[${frames.meta.get('braggline.modules')}]<Uint16> ` +
-        'bragg_count:Uint32 sum:Float64 saturated:Uint32 invalid:Uint32 nnz:Uint32 verdict:Uint8 ' +
+        'strong_count:Uint32 sum:Float64 saturated:Uint32 invalid:Uint32 nnz:Uint32 verdict:Uint8 ' +
         'kind:Uint8 veto_version:Uint32 pedestal_version:Uint32',
     images: `frame:Uint64 kind:Uint8 row_ptr:List<Uint32> col:List<Uint16> value:List<${value}> ` +
         'raw:Binary? missing:Binary',

@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "arrow_file.h"
-#include "arrow_sample.h"
-#include "bitshuffle.h"
+#include "arrow/file.h"
+#include "../unit/arrow/arrow_sample.h"
+#include "arrow/bitshuffle.h"
 
 static struct arrow_file file[ARROW_TABLES];
 
@@ -41,7 +41,7 @@ print_frame(FILE *out, const struct sample *s)
 		r->receive_time, r->exposure, r->detector_status, r->flags);
 	for (i = 0; i < s->modules; i++)
 		fprintf(out, "%c%u", i == 0 ? ' ' : ',', r->missing[i]);
-	fprintf(out, " %u ", r->bragg_count);
+	fprintf(out, " %u ", r->strong_count);
 	print_hex(out, &r->sum, sizeof(r->sum));
 	fprintf(out, " %u %u %u %u %u %u %u\n", r->saturated, r->invalid, r->nnz, r->verdict,
 		r->kind, r->veto_version, r->pedestal_version);

@@ -7,7 +7,7 @@
 //   converted RUN RAW... -- CONV... -- PEDESTAL-G0 PEDESTAL-G1 PEDESTAL-G2 GAIN
 //                               PSI's own converted images of real frames
 //   digest RUN                  prints a digest of all columns but receive times
-//   epochs RUN LENGTH EVERY     versions of epochs of LENGTH frames, every EVERYth one dark
+//   intervals RUN LENGTH EVERY     versions of intervals of LENGTH frames, every EVERYth one dark
 //   rows RUN TABLE              prints how many rows a table has; each has a frame number
 //   truth RUN CSV               hits against the truth of braggline-detector
 
@@ -179,8 +179,8 @@ function truth([csv]) {
     console.log(`${wanted.length} frames, ${hits} hits: counts and verdicts are the truth`);
 }
 
-// pedestals change with every epoch from the third on; dark frames are flagged
-function epochs([length, every]) {
+// pedestals change with every interval from the third on; dark frames are flagged
+function intervals([length, every]) {
     for (const row of table('frames')) {
         const frame = int(row.frame);
         const version = Math.max(1, Math.floor(frame / int(length)));
@@ -188,10 +188,10 @@ function epochs([length, every]) {
             fail(`frame ${frame}: version ${row.pedestal_version}, wanted ${version}; ` +
                 `flags ${row.flags}`);
     }
-    console.log('pedestal versions follow the epochs');
+    console.log('pedestal versions follow the intervals');
 }
 
-const commands = { epochs, pattern: (a) => pattern(int(a[0])), converted, digest, rows, truth };
+const commands = { intervals, pattern: (a) => pattern(int(a[0])), converted, digest, rows, truth };
 if (!(command in commands))
     fail('no such command');
 commands[command](args);

@@ -112,8 +112,8 @@ def lcores(where):
     kinds = {'csr': ['veto.audit_every=5', 'veto.audit_raw=yes'],
              'image': ['output.kind=image', 'output.value=int16'],
              'dense': ['output.nnz_max=21000', 'output.csr_threshold=1'],
-             # four epochs; the darks of one are in force from the next but one
-             'dark': ['dark.select=external_input', 'dark.epoch=20', 'dark.samples_min=3',
+             # four intervals; the darks of one are in force from the next but one
+             'dark': ['dark.select=external_input', 'dark.interval_frames=20', 'dark.samples_min=3',
                       'dark.alpha=0.5', 'veto.audit_every=7']}
     layouts = {'1x1': (FLOAT, ['lcores.rx_lcores=1', 'lcores.gangs=1']),
                '3x4': (FLOAT, ['lcores.rx_lcores=3', 'lcores.gangs=4']),
@@ -131,7 +131,7 @@ def lcores(where):
             if layout == '1x1' and kind == 'csr':
                 print(check('truth', path, f'{where}/truth.csv'))
             if layout == '1x1' and kind == 'dark':
-                print(check('epochs', path, '20', '4'))
+                print(check('intervals', path, '20', '4'))
         if len(set(digests.values())) != 1:
             fail(f'{kind}: columns differ: {digests}')
         print(f'{kind}: the same columns on {", ".join(digests)}:', digests['1x1'].split('\n'))

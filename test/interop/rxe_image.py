@@ -280,17 +280,17 @@ if [ -n "$HUGE" ]; then
 fi
 if [ -n "$SHARE" ]; then
 	mkdir -p /share
-	mount -t 9p -o trans=virtio,version=9p2000.L,msize=131072 share /share || give_up "no /share"
+	mount -t 9p -o trans=virtio,version=9p2000.L,msize=131072 share /share || max_skew_frames "no /share"
 fi
 ip link set lo up
 if [ -e /sys/class/net/eth0 ]; then
 	# an address is not to be tested for a duplicate, it is needed now
 	echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad
-	ip link set eth0 mtu "$MTU" up || give_up "no MTU of $MTU"
+	ip link set eth0 mtu "$MTU" up || max_skew_frames "no MTU of $MTU"
 	for address in $IPS; do
-		ip address add "$address" dev eth0 || give_up "no address $address"
+		ip address add "$address" dev eth0 || max_skew_frames "no address $address"
 	done
-	rdma link add rxe0 type rxe netdev eth0 || give_up "no rxe0"
+	rdma link add rxe0 type rxe netdev eth0 || max_skew_frames "no rxe0"
 fi
 printf '\0010 0\n' >&3
 while read -r number seconds command; do

@@ -2,7 +2,7 @@
 // Reads all files of a run's stores with apache-arrow, compares them with the detector's truth, and
 // prints as JSON what it found:
 //   sums       of all rows, for comparison with another reader
-//   threshold  of Bragg pixels
+//   threshold  of strong pixels
 //   rows       of an image
 //   files      [{path, table, fields, batches}]: formats and places in the file as the Arrow C data
 //              interface wants them
@@ -82,7 +82,7 @@ function read(path) {
     const batches = [];
     want(reader.isFile() && known, `${path}: not a file of frames or images`);
     settings.add(JSON.stringify({
-        threshold: Number(schema.metadata.get('braggline.bragg_threshold')),
+        threshold: Number(schema.metadata.get('braggline.strong_threshold')),
         rows: Number(schema.metadata.get('braggline.rows')),
     }));
     for (const batch of reader) {
@@ -117,7 +117,7 @@ for (const [frame, row] of tables.frames) {
     sums.frames++;
     sums.lost += row.verdict === LOST;
     sums.incomplete += incomplete;
-    sums.strong += row.bragg_count;
+    sums.strong += row.strong_count;
     sums.nnz += row.nnz;
     sums.missing += [...row.missing].reduce((n, m) => n + m, 0);
     if (row.verdict === LOST) {
@@ -136,8 +136,8 @@ for (const [frame, row] of tables.frames) {
     sums.images++;
     for (const list of ['row_ptr', 'col', 'value'])
         sums[list] += weigh(image[list]);
-    want(image.kind === row.kind && strong === row.bragg_count, `frame ${frame}: image of kind ` +
-        `${image.kind} has ${strong} Bragg pixels, wanted ${row.kind} and ${row.bragg_count}`);
+    want(image.kind === row.kind && strong === row.strong_count, `frame ${frame}: image of kind ` +
+        `${image.kind} has ${strong} strong pixels, wanted ${row.kind} and ${row.strong_count}`);
 }
 want(sums.images === tables.images.size, 'an image has no row of frames');
 console.log(JSON.stringify({ sums, threshold, rows, files }));

@@ -22,14 +22,14 @@ import world
 from cases import wait, want
 
 LIBRARY = 'node_modules/@duckdb/node-bindings-linux-x64/libduckdb.so'
-# Bragg pixels of an image; NaN is greater than everything in DuckDB
+# strong pixels of an image; NaN is greater than everything in DuckDB
 STRONG = 'len(list_filter(i.value, lambda v: v >= {threshold} AND NOT isnan(v)))'
 # of numbers by their places
 WEIGH = '''sum(list_sum(list_transform(i.{}, lambda v, k:
     CASE WHEN isfinite(v::DOUBLE) THEN k * trunc(v)::BIGINT ELSE 0 END)))'''
 SUMS = f'''
     SELECT count(*), count(i.frame), count_if(f.verdict = {chain.LOST}),
-        count_if(f.flags & {chain.INCOMPLETE} != 0), sum(f.bragg_count), sum(f.nnz),
+        count_if(f.flags & {chain.INCOMPLETE} != 0), sum(f.strong_count), sum(f.nnz),
         sum(list_sum(f.missing)), {WEIGH.format('row_ptr')}, {WEIGH.format('col')},
         {WEIGH.format('value')}, sum({STRONG})
     FROM frames f LEFT JOIN images i USING (frame)'''
@@ -38,11 +38,11 @@ WRONG = {
     'rows of frames that are not the truth': f'''
         SELECT count(*) FROM frames f LEFT JOIN truth t USING (frame)
         WHERE f.verdict != {chain.LOST} AND (f.bunch_id IS DISTINCT FROM t.bunch_id
-            OR f.flags & {chain.INCOMPLETE} = 0 AND (f.bragg_count != t.strong_pixels
+            OR f.flags & {chain.INCOMPLETE} = 0 AND (f.strong_count != t.strong_pixels
                 OR f.saturated != t.saturated_pixels))''',
     'rows whose image is another': f'''
         SELECT count(*) FROM frames f JOIN images i USING (frame)
-        WHERE f.kind != i.kind OR f.bragg_count != {STRONG}
+        WHERE f.kind != i.kind OR f.strong_count != {STRONG}
             OR f.kind = 0 AND (len(i.col) != f.nnz OR len(i.value) != f.nnz
                 OR i.row_ptr[-1] != f.nnz OR len(i.row_ptr) != {{rows}} + 1)''',
     'frames with a row of one table only': f'''
@@ -92,7 +92,7 @@ def look(w, modules):
         for what, sql in WRONG.items():
             number = duckdb.query(sql.format(**found))[0][0]
             want(number == '0', f'DuckDB finds {number} {what}')
-        print(f'DuckDB {duckdb.version}: the same; {strong} Bragg pixels in images')
+        print(f'DuckDB {duckdb.version}: the same; {strong} strong pixels in images')
 
 
 def main():

@@ -64,8 +64,8 @@ def receiver(capture, where, device, store, ring, frames, output):
                 'output.directory': where, 'output.frames_interval': 8, **output,
                 'output.preview': 'off', 'output.calibration': 'no', 'egress.device': device,
                 'egress.stores': store, 'egress.identity': 'recv',
-                'egress.key': f'{capture}/key', 'egress.ring': ring,
-                'egress.ring_mib': 128, 'egress.rate_mb': 6, 'egress.end_ms': SECONDS * 1000})]
+                'egress.key': f'{capture}/key', 'egress.journal': ring,
+                'egress.journal_mib': 128, 'egress.rate_mb': 6, 'egress.end_ms': SECONDS * 1000})]
 
 
 def keeper(capture, directory, device):
@@ -221,7 +221,7 @@ def to_guest(rig):
     store = START.format(rig.there('braggline-store',
                                    keeper('/share', '/tmp/stored', 'verbs:rxe0')))
     # the guest's link is there when ours is
-    recv = rig.here('recv/braggline-recv', ['--log-level=braggline.sink:debug', *receiver(
+    recv = rig.here('recv/braggline-recv', ['--log-level=braggline.xfer:debug', *receiver(
         rig.where, f'{rig.where}/roce_run', f'roce:port=net_vhost0,ip={OURS}/24,mtu=4096', THEIRS,
         rig.ring, frames, SMALL)])
     text = store + KILL + store if rig.kill else store

@@ -12,7 +12,7 @@ export function readTruth(csv) {
 
 export function isTrue(row, want) {
     return row.frame === want.frame && row.bunch_id === want.bunch_id &&
-        BigInt(row.bragg_count) === want.strong_pixels &&
+        BigInt(row.strong_count) === want.strong_pixels &&
         BigInt(row.saturated) === want.saturated_pixels;
 }
 

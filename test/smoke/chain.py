@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tests of the chain braggline-detector, -recv, -store read: retention rings and files.
+"""What tests of the chain braggline-detector, -recv, -store read: journals and files.
 
-Independent of the product: by the byte tables of app/common/README.rst and sink/README.rst.
+Independent of the product: by the byte tables of app/common/README.rst and xfer/README.rst.
 """
 
 import configparser
@@ -17,7 +17,7 @@ TABLES = ('frames', 'images')
 # places in a batch's metadata: sequence, buffers
 PLACES = {'frames': (1304, 400), 'images': (968, 272)}
 # buffers of columns of `frames`; that of frame numbers is the first of `images`, too
-FRAME, BUNCH, FLAGS, BRAGG_COUNT, VERDICT = 1, 3, 13, 18, 28
+FRAME, BUNCH, FLAGS, STRONG_COUNT, VERDICT = 1, 3, 13, 18, 28
 INCOMPLETE, NO_IMAGE = 1, 32
 KEPT = 1, 2, 3
 LOST = 5
@@ -30,7 +30,7 @@ def held(path):
         header = ring.read(BLOCK)
         runs_at, batches_at = struct.unpack_from('<QQ', header, 40)
         count, = struct.unpack_from('<I', header, 72)
-        want(header[:8] == b'BLRETEN1', 'no retention ring')
+        want(header[:8] == b'BLRETEN1', 'no journal')
         ring.seek(batches_at)
         batches = ring.read(128 * count)
         for at in range(0, len(batches), 128):
@@ -224,7 +224,7 @@ def compare(batch, made):
     lost = 0
     for frame, bunch, flags, count, verdict in zip(
             batch.column(FRAME, 'Q'), batch.column(BUNCH, 'Q'), batch.column(FLAGS, 'I'),
-            batch.column(BRAGG_COUNT, 'I'), batch.column(VERDICT, 'B')):
+            batch.column(STRONG_COUNT, 'I'), batch.column(VERDICT, 'B')):
         if verdict == LOST:
             lost += 1
             continue

@@ -26,7 +26,7 @@ ITEMS = ('UDP ports', 'GPU', 'gang kernel', 'way of pixels', 'GPUDirect', 'EAL m
          'isolated CPUs', 'CPUs without ticks', 'CPU frequency', 'irqbalance', 'interrupts',
          'kernel command line', 'NUMA nodes', 'NUMA balancing', 'autogroup', 'TSC', 'clock', 'calibration',
          'output directory', 'disk space', 'direct I/O')
-EGRESS_ITEMS = ('egress device', 'egress stores', 'egress key', 'retention ring', 'spill directory')
+EGRESS_ITEMS = ('egress device', 'egress stores', 'egress key', 'journal', 'spill directory')
 
 
 def recv(*arguments, eal=(), program=RECV):
@@ -126,7 +126,7 @@ def egress_is_looked_at_and_left_alone(where):
             'run.idle_timeout_ms=100', '--quiet', '--set', 'egress.stores=10.0.0.2', '--set',
             'egress.device=roce:port=net_memif0,ip=10.0.0.1/24', '--set', 'egress.identity=recv',
             '--set', f'egress.key={where}/key',
-            '--set', f'egress.ring={ring}', '--set', 'egress.ring_mib=64', '--set', 'egress.rate_mb=1',
+            '--set', f'egress.journal={ring}', '--set', 'egress.journal_mib=64', '--set', 'egress.rate_mb=1',
             '--set', 'egress.batch_mib=1', '--set', 'egress.end_ms=0')
     try:
         status, rows, text = check(*base, '--set', f'egress.spill={where}/spill', eal=eal)
@@ -143,7 +143,7 @@ def egress_is_looked_at_and_left_alone(where):
                 ('egress.device=rocky', 'egress device'),
                 ('egress.stores=store.example', 'egress stores'),
                 (f'egress.key={where}/none', 'egress key'),
-                ('egress.rate_mb=100', 'retention ring'),
+                ('egress.rate_mb=100', 'journal'),
                 (f'egress.spill={where}/a/b', 'spill directory'),
                 # both want to set it up
                 ('port 0.device=net_memif0', 'port 0: device')):

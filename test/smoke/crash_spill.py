@@ -13,7 +13,7 @@ import world
 from cases import want
 
 # spilling begins half a second after 10 % of the ring, a second of the detector, are reached
-SETTINGS = {'egress__ring_mib': 4, 'egress__rate_mb': 1, 'egress__hold_ms': 1000,
+SETTINGS = {'egress__journal_mib': 4, 'egress__rate_mb': 1, 'egress__hold_ms': 1000,
             'egress__spill_at': 10}
 # how stores go
 WAYS = ('cut', 'kill', 'hold')

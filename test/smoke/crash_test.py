@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """kill -9, again and again: a detector that goes on, a receiver, two stores, and the wire between.
 
-Processes die at random moments and at every named step (fail points: app/common/sink/README.rst),
+Processes die at random moments and at every named step (fail points: app/common/xfer/README.rst),
 alone and together, links are cut, one frame in a hundred is lost; a quarter of the kills is for spilling
 (crash_spill.py), a tenth for damage to the files of a store (crash_damage.py). In the end, after `braggline-store reconcile` (half of the kills with a receiver that does
 not come back: its ring, and what it has spilled, are imported):
 
-- every batch that was ever seen held in the receiver's retention ring is in the files,
+- every batch that was ever seen held in the receiver's journal is in the files,
 - each stream's batches are in the files of both stores once, without gaps but for what a receiver says
   that it refuses (one that was kept from running for long: full_ring_test.py),
 - each frame is there at most once, as the detector made it; frames miss only where the receiver was

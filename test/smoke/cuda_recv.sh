@@ -54,7 +54,7 @@ calibration()
     done
 }
 
-# what the start says of the way of pixels
+# what the start says of the data path
 way()
 {
     sed -n 's/^recv: \(packets in.*\)/  \1/p' "$work/$1.log"
@@ -65,7 +65,7 @@ way()
 capture=file=$work/in.pcap
 # a run that waits for nobody too short: what time decides may differ
 shape='--set detector.modules=2 --set detector.interfaces=2 --set lcores.rx_lcores=2'
-shape="$shape --set run.frames=240 --set frames.stall_ms=3000"
+shape="$shape --set run.frames=240 --set frames.stream_timeout_ms=3000"
 while read -r name settings; do
     # shellcheck disable=SC2046,SC2086
     recv "${name}_host" 4096 5 gpu_host0 $shape $(calibration) $settings
@@ -97,7 +97,7 @@ done << 'END'
 csr --set veto.audit_every=7 --set veto.audit_raw=yes
 image --set output.kind=image --set output.value=int16
 raw --set output.kind=raw --set veto.dry_run=yes
-epochs --set dark.select=external_input --set dark.epoch=50 --set dark.samples_min=3
+intervals --set dark.select=external_input --set dark.interval_frames=50 --set dark.samples_min=3
 END
 
 CUDA_RECV_GPU=$gpu CUDA_RECV_KERNEL=$kernel python3 "$here/cuda_recv_life.py" "$bin"

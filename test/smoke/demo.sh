@@ -52,7 +52,7 @@ app/recv/braggline-recv $eal -m 1024 --no-shconf -l "$lcores" \
     --vdev "net_memif0,role=client,socket=braggline-demo-$$" -- \
     --config "$conf/demo.ini" -s egress.device=roce:port=net_memif0,ip=10.0.0.1/24 \
     -s egress.stores=10.0.0.2 -s egress.identity=demo -s egress.key=demo/key -s egress.rate_mb=10 -s egress.batch_mib=4 \
-    -s "egress.ring=/dev/shm/braggline-demo-$$" -s egress.ring_mib=128
+    -s "egress.journal=/dev/shm/braggline-demo-$$" -s egress.journal_mib=128
 kill $store
 wait $store
 
@@ -66,6 +66,6 @@ cat << END
   stored/*/*_images.arrow  the kept frames' pixels (read them with any Arrow library)
   run/demo_ledger.ini      the fate of every frame and packet
   images.png               maximum projection beside one kept frame
-  hits.png                 Bragg counts and hit rate over time
+  hits.png                 strong pixel counts and hit rate over time
   truth.csv                what the simulation put in
 END

@@ -94,7 +94,7 @@ def compare(where, receiving, sending):
     want(packets['placed'] == sent['placeable'], everything)
     want(frames['missing_packets'] == sent['made'] - sent['placeable'], everything)
     want(packets['duplicate'] + packets['late'] == fault['duplicate'], everything)
-    want(packets['truncated'] == fault['truncate'], everything)
+    want(packets['wrong_length'] == fault['truncate'], everything)
     want(packets['foreign'] == fault['corrupt_port'], everything)
     want(packets['malformed'] == fault['corrupt_version'] + fault['corrupt_packet'], everything)
     # the last ones are still held when the run ends

@@ -122,7 +122,7 @@ def check(values, replies):
         want(at('writer_stalls', table=table) == w['stalls'])
     egress = replies['/braggline/egress']
     if egress['active']:
-        want(at('retention_full') == egress['retention']['full'], egress)
+        want(at('journal_full') == egress['journal']['full'], egress)
         for name in 'spills', 'refusals', 'spill_error':
             want(at(f'egress_{name}') == egress[name], egress)
     latency = replies['/braggline/latency']

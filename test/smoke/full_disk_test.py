@@ -7,7 +7,7 @@ Then one that has all while it takes it, whose disk stays full: the other one ge
 the first was given and could not store, and the run ends without waiting for it.
 
 What is waited for must come to be so, as telemetry tells it; of time there is as much as is in the
-retention ring.
+journal.
 
 usage: full_disk_test.py BUILD-DIR
 """
@@ -19,7 +19,7 @@ import world
 from cases import wait, want
 
 # half of all pixels, 130 kB a frame; files take little room ahead of what is in them
-SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'egress__ring_mib': 256,
+SETTINGS = {'output__csr_threshold': 0, 'output__value': 'int16', 'egress__journal_mib': 256,
             'files__slice_kib': 64}
 SMALL = (24, 4)  # MB
 ROOM = 256       # what two files that go on must find, and more
@@ -61,7 +61,7 @@ class Stores:
         want(images and all(s['outages'] > 0 for s in images), streams)
 
     def held(self):
-        return self.recv.get('egress')['retention']['batches']
+        return self.recv.get('egress')['journal']['batches']
 
 
 def story(w):

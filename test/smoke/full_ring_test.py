@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The last step of a receiver whose stores are away: it refuses, and says what.
 
-1. A receiver, which may not spill, fills its retention ring, and is killed.
+1. A receiver, which may not spill, fills its journal, and is killed.
 2. The next one begins with a full ring, and refuses its first batches. The stores come back, and it
    goes on: its streams have gaps then, as many rows as the ledger says, and all that was ever held is
    in the files once.
@@ -16,7 +16,7 @@ import chain
 import world
 from cases import wait, want
 
-SETTINGS = {'egress__ring_mib': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}
+SETTINGS = {'egress__journal_mib': 8, 'egress__rate_mb': 1, 'egress__hold_ms': 1000}
 ROWS = 6  # refused
 
 

@@ -17,8 +17,8 @@
 #include <rte_eal.h>
 #include <rte_random.h>
 
-#include "sink_gate.h"
-#include "sink_hostile_peer.h"
+#include "server/admission.h"
+#include "../unit/store/xfer_hostile_peer.h"
 
 #define SECONDS	 30
 #define NAP_US	 50
@@ -29,15 +29,15 @@
 /* Go on until something is so. */
 #define UNTIL(condition)                                                      \
 	do {                                                                  \
-		const uint64_t limit = sink_link_clock() + SECONDS * 1000;    \
+		const uint64_t limit = xfer_qp_clock() + SECONDS * 1000;      \
 		while (!(condition)) {                                        \
 			turn();                                               \
-			if (sink_link_clock() > limit)                        \
+			if (xfer_qp_clock() > limit)                          \
 				rte_exit(1, "not in time: %s\n", #condition); \
 		}                                                             \
 	} while (0)
 
-static struct sink_sample sample;
+static struct xfer_sample sample;
 static unsigned int next;
 
 static void
@@ -57,7 +57,7 @@ tried(const char *what, const char *counters)
 }
 
 static struct peer *
-call(const struct sink_private *req)
+call(const struct xfer_private *req)
 {
 	return peer_call(next++ % PEERS, req);
 }
@@ -81,7 +81,7 @@ hang_up(struct peer *p)
 static void
 is_refused(struct peer *p, const char *what, const char *counters)
 {
-	UNTIL(p->refused != SINK_REASON_NONE || p->gone || p->link.broken);
+	UNTIL(p->refused != XFER_REASON_NONE || p->gone || p->link.broken);
 	hang_up(p);
 	tried(what, counters);
 }
@@ -91,8 +91,8 @@ is_refused(struct peer *p, const char *what, const char *counters)
 static void
 try_another_key(void)
 {
-	const struct sink_key *key = peers.key;
-	struct sink_key wrong = *key;
+	const struct xfer_key *key = peers.key;
+	struct xfer_key wrong = *key;
 
 	wrong.bytes[wrong.size - 1] ^= 1;
 	peers.key = &wrong;
@@ -119,8 +119,8 @@ static void
 try_replay(void)
 {
 	struct peer *p = stand();
-	const struct sink_private req = p->handshake.receiver;
-	const struct sink_proof proof = p->handshake.proof;
+	const struct xfer_private req = p->handshake.receiver;
+	const struct xfer_proof proof = p->handshake.proof;
 
 	hang_up(p);
 	tried("a good one", STOOD);
@@ -135,18 +135,18 @@ try_replay(void)
 static void
 try_half_open(void)
 {
-	const struct sink_private req = {SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 1, {0},
-		sink_identity_id("nobody")};
-	struct peer *p[SINK_GATE_PER_ADDRESS + 1];
+	const struct xfer_private req = {XFER_MAGIC, XFER_VERSION, XFER_ROLE_RECEIVER, 0, 1, {0},
+		xfer_identity_id("nobody")};
+	struct peer *p[ADMISSION_PER_ADDRESS + 1];
 	unsigned int i;
 
-	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++) {
+	for (i = 0; i < ADMISSION_PER_ADDRESS; i++) {
 		p[i] = call(&req);
 		p[i]->mute = true;
 		UNTIL(p[i]->established);
 	}
 	is_refused(call(&req), "one too many", "refused_busy");
-	for (i = 0; i < SINK_GATE_PER_ADDRESS; i++)
+	for (i = 0; i < ADMISSION_PER_ADDRESS; i++)
 		is_refused(p[i], "silent", "refused_late");
 }
 
@@ -155,7 +155,7 @@ try_half_open(void)
 enum forgery {
 	FORGED_PRODUCER,
 	FORGED_RUN,
-	FORGED_EPOCH,
+	FORGED_SESSION,
 	FORGED_SEQUENCE,
 	FORGED_METADATA,
 	FORGED_LENGTH,
@@ -171,15 +171,15 @@ try_forgery(enum forgery kind)
 	} texts[FORGERIES] = {
 		[FORGED_PRODUCER] = {"the receiver's producer", "entries_identity"},
 		[FORGED_RUN] = {"another run", "entries_identity"},
-		[FORGED_EPOCH] = {"another connection's entry", "entries_place"},
+		[FORGED_SESSION] = {"another connection's entry", "entries_place"},
 		[FORGED_SEQUENCE] = {"the last sequence", "entries_sequence"},
 		[FORGED_METADATA] = {"metadata of another batch", "entries_metadata"},
 		[FORGED_LENGTH] = {"a body larger than its place", "entries_length"},
 		[FORGED_BYTES] = {"garbage", "entries_garbage"},
 	};
 	struct peer *p = stand();
-	struct sink_entry *entry = peer_entry(p, 0, 0, 0);
-	struct sink_descriptor *d = &entry->descriptor;
+	struct xfer_desc *entry = peer_entry(p, 0, 0, 0);
+	struct xfer_descriptor *d = &entry->descriptor;
 	char counters[128];
 	size_t i;
 
@@ -191,8 +191,8 @@ try_forgery(enum forgery kind)
 	case FORGED_RUN:
 		d->run++;
 		break;
-	case FORGED_EPOCH:
-		d->epoch++;
+	case FORGED_SESSION:
+		d->session_id++;
 		break;
 	case FORGED_SEQUENCE:
 		d->sequence = UINT64_MAX;
@@ -201,14 +201,14 @@ try_forgery(enum forgery kind)
 		d->sequence++;
 		break;
 	case FORGED_LENGTH:
-		d->body_bytes = peers.body_max[0] + SINK_BLOCK;
+		d->body_bytes = peers.body_max[0] + XFER_BLOCK;
 		break;
 	default:
 		for (i = 0; i < sizeof(*entry); i++)
 			((uint8_t *)entry)[i] = sample_random(&sample.sample);
 	}
 	if (kind != FORGED_BYTES)
-		sink_sample_sign(entry);
+		xfer_sample_sign(entry);
 	peer_write_entry(p, 0, 0, entry);
 	snprintf(counters, sizeof(counters), STOOD " refused_entry %s", texts[kind].counters);
 	is_refused(p, texts[kind].what, counters);
@@ -226,19 +226,19 @@ try_places(void)
 static void
 try_messages(void)
 {
-	struct sink_status m;
+	struct xfer_status m;
 	struct peer *p = stand();
 
-	sink_message_begin(&m, SINK_TYPES, sizeof(m), p->sent++);
+	xfer_msg_begin(&m, XFER_TYPES, sizeof(m), p->sent++);
 	peer_say(p, &m, sizeof(m));
 	is_refused(p, "no message", STOOD " refused_malformed");
 	p = stand();
-	sink_message_begin(&m, SINK_STATUS, sizeof(m), p->sent++);
-	m.head.length += SINK_BLOCK;
+	xfer_msg_begin(&m, XFER_STATUS, sizeof(m), p->sent++);
+	m.head.length += XFER_BLOCK;
 	peer_say(p, &m, sizeof(m));
 	is_refused(p, "more bytes said than sent", STOOD " refused_malformed");
 	p = stand();
-	sink_message_begin(&m, SINK_STATUS, sizeof(m), p->sent - 1);
+	xfer_msg_begin(&m, XFER_STATUS, sizeof(m), p->sent - 1);
 	peer_say(p, &m, sizeof(m));
 	is_refused(p, "a message again", STOOD " refused_order");
 }
@@ -249,16 +249,16 @@ try_outside(void)
 {
 	static const char *const what[] = {
 		"before the entries", "behind the entries", "another rkey", "a place that was"};
-	struct sink_region stale = {0};
+	struct xfer_region stale = {0};
 	struct peer *p;
 	unsigned int i;
 
 	for (i = 0; i < RTE_DIM(what); i++) {
 		p = stand();
 		if (i == 0)
-			p->place[0].metadata -= SINK_ENTRY_BYTES;
+			p->place[0].metadata -= XFER_DESC_BYTES;
 		else if (i == 1)
-			p->place[0].metadata += p->nb_places * SINK_ENTRY_BYTES - 8;
+			p->place[0].metadata += p->nb_places * XFER_DESC_BYTES - 8;
 		else if (i == 2)
 			p->place[0].metadata_rkey ^= 1;
 		else
@@ -278,7 +278,7 @@ try_outside(void)
 struct half {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
-	struct sink_link link;
+	struct xfer_qp link;
 	struct rdma_conn *conn;
 	uint64_t again; /* ms: not earlier, as the host has few cores for all of this */
 	bool gone;
@@ -292,10 +292,10 @@ ignore(void *arg, const void *message, uint32_t size)
 static void
 call_half(struct half *h)
 {
-	static const struct sink_link_ops ops = {.message = ignore};
-	const struct sink_link_config config = {.dev = h->dev, .pd = h->pd, .ops = &ops, .arg = h};
-	const struct sink_private req = {
-		SINK_MAGIC, SINK_VERSION, SINK_ROLE_RECEIVER, 0, 1, {0}, rte_rand()};
+	static const struct xfer_qp_ops ops = {.message = ignore};
+	const struct xfer_qp_config config = {.dev = h->dev, .pd = h->pd, .ops = &ops, .arg = h};
+	const struct xfer_private req = {
+		XFER_MAGIC, XFER_VERSION, XFER_ROLE_RECEIVER, 0, 1, {0}, rte_rand()};
 	const struct rdma_conn_attr attr = {
 		.private_data = &req,
 		.private_len = sizeof(req),
@@ -303,9 +303,9 @@ call_half(struct half *h)
 		.timeout_ms = 3000,
 	};
 
-	RTE_VERIFY(sink_link_open(&h->link, &config) == 0);
+	RTE_VERIFY(xfer_qp_open(&h->link, &config) == 0);
 	h->gone = false;
-	h->again = sink_link_clock() + FLOOD_MS;
+	h->again = xfer_qp_clock() + FLOOD_MS;
 	h->conn = rdma_conn_connect(h->link.qp, (const struct sockaddr *)&peers.store, &attr);
 	RTE_VERIFY(h->conn != NULL);
 }
@@ -313,14 +313,14 @@ call_half(struct half *h)
 static void
 turn_half(struct half *h)
 {
-	(void)sink_link_poll(&h->link);
+	(void)xfer_qp_poll(&h->link);
 	if (!h->gone && !h->link.broken)
 		return;
 	if (h->conn != NULL)
 		(void)rdma_conn_destroy(h->conn);
 	h->conn = NULL;
-	sink_link_break(&h->link);
-	if (sink_link_clock() >= h->again && sink_link_close(&h->link) == 0)
+	xfer_qp_break(&h->link);
+	if (xfer_qp_clock() >= h->again && xfer_qp_close(&h->link) == 0)
 		call_half(h);
 }
 
@@ -328,7 +328,7 @@ turn_half(struct half *h)
 static void
 try_flood(void)
 {
-	struct half half[SINK_GATE_PER_ADDRESS] = {0};
+	struct half half[ADMISSION_PER_ADDRESS] = {0};
 	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
 	struct rdma_event event[8];
 	unsigned int i, n;
@@ -360,19 +360,19 @@ main(int argc, char **argv)
 	char message[PATH_MAX];
 	struct in_addr store;
 	struct rdma_dev *dev;
-	struct sink_key key;
+	struct xfer_key key;
 	enum forgery kind;
 	int n = rte_eal_init(argc, argv);
 
 	if (n < 0 || argc - n < 4 || inet_pton(AF_INET, argv[n + 2], &store) != 1)
 		rte_exit(2,
 			"usage: hostile_peers [EAL arguments] -- DEVICE STORE KEY-FILE [flood]\n");
-	if (sink_key_read(&key, argv[n + 3], message) < 0)
+	if (xfer_key_read(&key, argv[n + 3], message) < 0)
 		rte_exit(1, "%s\n", message);
 	dev = rdma_dev_open(argv[n + 1]);
 	if (dev == NULL)
 		rte_exit(1, "no device %s\n", argv[n + 1]);
-	sink_sample_init(&sample, 1, FRAMES);
+	xfer_sample_init(&sample, 1, FRAMES);
 	peers_open(dev, ntohl(store.s_addr), &key, &sample);
 	if (argc - n > 4)
 		try_flood();
@@ -387,7 +387,7 @@ main(int argc, char **argv)
 	try_half_open();
 	UNTIL(peers_close());
 	(void)rdma_dev_close(dev);
-	sink_sample_free(&sample);
+	xfer_sample_free(&sample);
 	rte_eal_cleanup();
 	return 0;
 }

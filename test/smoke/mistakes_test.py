@@ -429,7 +429,7 @@ def a_detector_that_is_set_up_otherwise(where):
         capture(where, *options, frames=12)
         # all of them are closed at the end, some long before
         line = line.replace('none of 12 frames', '')
-        out = says(command(where, f'run.name=n{number}', 'frames.stall_ms=100', *settings), 0, line)
+        out = says(command(where, f'run.name=n{number}', 'frames.stream_timeout_ms=100', *settings), 0, line)
         want(out.count(line) == 2 and '\nwarning\n' in out, 'once in the log and the summary:', out)
 
 
@@ -474,7 +474,7 @@ def a_detector_that_does_not_send(where):
 def a_module_that_is_silent(where):
     """It dies, and is back; or it is not. It is named in the log and in the summary."""
     name = 'module 1 (stream 1, UDP port 50002)'
-    settings = 'detector.modules=2', 'frames.stall_ms=100'
+    settings = 'detector.modules=2', 'frames.stream_timeout_ms=100'
     capture(where, '--modules', '2', '--fault', 'stall=1:11:25', frames=40)
     says(command(where, 'run.name=back', *settings), 0,
          f'recv: {name} sends again since frame 26, it was silent from frame 11 on',
@@ -573,8 +573,8 @@ def settings_that_are_empty_or_too_much(where):
             (f'run.{64 * "k"}=1', "a section's or key's name has at most 63 bytes"),
             ('run.sample=M\udcfcller', 'is not a line of UTF-8 text')):
         says([RECV, '--', '--set', setting, '--dump-config'], 2, line)
-    says([RECV, '--', '--set', 'dark.epoch=5', '--set', 'run.stride=10', '--dump-config'], 2,
-         '[dark] epoch = 5: must be 0, or not less than [run] stride')
+    says([RECV, '--', '--set', 'dark.interval_frames=5', '--set', 'run.stride=10', '--dump-config'], 2,
+         '[dark] interval_frames = 5: must be 0, or not less than [run] stride')
 
 
 if __name__ == '__main__':

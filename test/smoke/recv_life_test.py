@@ -123,7 +123,7 @@ def hits_then_vetoed_frames(where):
                           'output.sync_ms=500') as (p, telemetry, _):
         telemetry.do('run/start')
         wait('frames', lambda: telemetry.get('ledger')['frames']['frames'] > 100)
-        last = telemetry.do('veto/set,veto.dry_run=no,veto.bragg_min=4000000')['from_frame'] - 1
+        last = telemetry.do('veto/set,veto.dry_run=no,veto.strong_min=4000000')['from_frame'] - 1
         wait('vetoed frames', lambda: telemetry.get('ledger')['frames']['vetoed'] > 0)
         first = telemetry.get('run/status')['first_frame']
 
@@ -162,7 +162,7 @@ def stopped_and_continued(where):
 @case
 def stopped_while_a_module_is_silent(where):
     capture(where, '--modules', '2', '--fault', 'stall=1:1:1000000')
-    with recv(where, 50, 'frames.stall_ms=300', modules=2) as p:
+    with recv(where, 50, 'frames.stream_timeout_ms=300', modules=2) as p:
         written(where, 1)
         start = time.monotonic()
         text = finish(p)
@@ -176,7 +176,7 @@ def stopped_while_a_module_is_silent(where):
 def too_slow_to_keep_up(where):
     """Whole frames are refused, and none is kept in part."""
     capture(where)
-    with recv(where, 100000, 'frames.backpressure=refuse', 'frames.slots=8', 'frames.give_up=2',
+    with recv(where, 100000, 'frames.backpressure=refuse', 'frames.slots=8', 'frames.max_skew_frames=2',
               'output.kind=image', 'gpu.outputs=16') as p:
         time.sleep(2)
         text = finish(p)

@@ -124,7 +124,7 @@ def mistakes_are_named(where):
     with open(f'{where}/short.bin', 'wb') as f:
         f.write(bytes(100))
     for setting, status, *texts in (
-            ('veto.bragg_mim=3', 2, r'\[veto\] bragg_mim = 3', 'bragg_min'),
+            ('veto.strong_mim=3', 2, r'\[veto\] strong_mim = 3', 'strong_min'),
             ('egress.batch_mb=16', 2, r'\[egress\] batch_mb = 16: unknown key', 'batch_mib'),
             ('detektor.modules=3', 2, r'\[detektor\] modules = 3', 'not a section'),
             ('detector.modules=33', 2, r'\[detector\] modules = 33', r'1 \.\.\. 32'),
@@ -146,17 +146,17 @@ def mistakes_are_named(where):
             want(re.search(t, done.stdout), f'{setting}: no "{t}" in', done.stdout)
     with open(f'{where}/recv.ini', 'w') as f:
         f.write('[run]\nname = a\n\n; a note\n[detector]\nmodules = 33 ; too many\nmodule = 1\n'
-                '[veto]\nbragg_min = few\n')
+                '[veto]\nstrong_min = few\n')
     done = run([RECV, '--dump-config', '--config', f'{where}/recv.ini',
-                '--set', 'veto.bragg_min=many'])
+                '--set', 'veto.strong_min=many'])
     want(done.returncode == 2, done.returncode, done.stdout)
     for text in ('recv.ini:6: [detector] modules = 33: must be',
                  'recv.ini:7: [detector] module = 1: unknown key; this section has type modules ',
-                 ' --set: [veto] bragg_min = many: must be'):
+                 ' --set: [veto] strong_min = many: must be'):
         want(text in done.stdout, text, 'is not in', done.stdout)
     want(done.stdout.count('\n') == 3, done.stdout)
     with open(f'{where}/recv.ini', 'a') as f:
-        f.write('bragg_max\n')
+        f.write('strong_max\n')
     done = run([RECV, '--dump-config', '--config', f'{where}/recv.ini'])
     want(done.returncode == 2 and 'recv.ini:10: wanted [section], key = value' in done.stdout,
          done.stdout)
@@ -186,7 +186,7 @@ def files_are_not_overwritten(where):
 @case
 def every_fault_is_counted(where):
     rng = random.Random(5)
-    sent, faults = [], dict(duplicate=0, foreign=0, fragment=0, truncated=0, malformed=0,
+    sent, faults = [], dict(duplicate=0, foreign=0, fragment=0, wrong_length=0, malformed=0,
                             outlier=0)
     dropped, partial = 0, set()
     for p in module(where):
@@ -213,10 +213,10 @@ def every_fault_is_counted(where):
             faults['fragment'] += 1
         elif what < 0.028:
             sent.append(p[:4000])
-            faults['truncated'] += 1
+            faults['wrong_length'] += 1
         elif what < 0.030:
             sent.append(p[:38] + b'\x00\x40' + p[40:])
-            faults['truncated'] += 1
+            faults['wrong_length'] += 1
         elif what < 0.032:
             sent.append(p[:88] + b'\x09\x02' + p[90:])
             faults['malformed'] += 1
@@ -234,7 +234,7 @@ def every_fault_is_counted(where):
         want(l['p_packets'] == len(sent), out)
         # a duplicate that comes after its frame was closed is late
         want(l['p_duplicate'] + l['p_late'] == faults['duplicate'], faults, out)
-        for k in ('foreign', 'fragment', 'truncated', 'malformed', 'outlier'):
+        for k in ('foreign', 'fragment', 'wrong_length', 'malformed', 'outlier'):
             want(l['p_' + k] == faults[k], k, faults, out)
     subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     l, out = recv(where, sent, 'veto.dry_run=yes', 'frames.incomplete=drop')
@@ -337,7 +337,7 @@ def a_silent_module_is_given_up(where):
     # module 1 says nothing after frame 10; the end of module 0 is not lost
     sent = [p for p in two if frame_of(p) <= 10 or p[36:38] == struct.pack('>H', 50001)]
     start = time.monotonic()
-    l, out = recv(where, sent, 'detector.modules=2', 'veto.dry_run=yes', 'frames.stall_ms=200')
+    l, out = recv(where, sent, 'detector.modules=2', 'veto.dry_run=yes', 'frames.stream_timeout_ms=200')
     want(l['stored'] == FRAMES and l['incomplete_kept'] == FRAMES - 10, out)
     want(l['missing_packets'] == (FRAMES - 10) * 128 and l['timeouts'] >= 1, out)
     want(time.monotonic() - start < 10, 'it is waited for again and again')
@@ -354,12 +354,12 @@ def what_is_configured_absent_is_no_loss(where):
     subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     # not configured: every frame is incomplete, but usable, and waited for once
     l, out = recv(where, sent, 'detector.modules=2', 'detector.interfaces=2', 'veto.dry_run=yes',
-                  'frames.stall_ms=200')
+                  'frames.stream_timeout_ms=200')
     want(l['stored'] == 20 and l['incomplete_kept'] == 20, out)
     want(l['missing_packets'] == 20 * 192, out)
     subprocess.run(['rm', '-rf', f'{where}/out'], check=True)
     l, out = recv(where, sent, 'detector.modules=2', 'detector.interfaces=2', 'veto.dry_run=yes',
-                  'frames.stall_ms=200', 'frames.incomplete_min=65')
+                  'frames.stream_timeout_ms=200', 'frames.incomplete_min=65')
     want(l['stored'] == 0 and l['incomplete'] == 20, out)
 
 
@@ -444,10 +444,10 @@ def pixels_in_gpu_memory_give_the_same_files(where):
             # its memory ends whoever touches it, but for gangs and copies
             done = run(command(capture, f'output.directory={out}', f'run.name={kind}_{way}',
                                'run.frames=30', 'run.idle_timeout_ms=20000',
-                               'frames.stall_ms=10000', 'detector.interfaces=2',
+                               'frames.stream_timeout_ms=10000', 'detector.interfaces=2',
                                f'output.kind={kind}', 'veto.audit_every=4', 'veto.audit_raw=yes',
                                'lcores.rx_lcores=2', 'lcores.gangs=2', 'dark.select=external_input',
-                               'dark.epoch=10', 'dark.samples_min=1',
+                               'dark.interval_frames=10', 'dark.samples_min=1',
                                *calibration, *settings, gpu='gpu_host0,private=1'))
             want(done.returncode == 0, way, done.stdout)
             want(packets in done.stdout and results in done.stdout, way, done.stdout)
@@ -541,7 +541,7 @@ def frames_that_came_late_are_counted(where):
     three = module(where, 30, '--modules', '3')
     sent = [p if p[36:38] != struct.pack('>H', 50002) else renumbered(p, frame_of(p) + 1000000)
             for p in three]
-    l, out = recv(where, sent, 'detector.modules=3', 'veto.dry_run=yes', 'frames.stall_ms=200')
+    l, out = recv(where, sent, 'detector.modules=3', 'veto.dry_run=yes', 'frames.stream_timeout_ms=200')
     want(l['late_frames'] == 30 and l['frames'] == 60 and l['stored'] == 30, l, out)
     want(l['p_outlier'] == 30 * 128 and l['missing_packets'] == 30 * 128, l, out)
     want('all packets late or far off: no row' in out, out)
@@ -552,7 +552,7 @@ def frames_that_came_late_are_counted(where):
 def refusal_costs_whole_frames(where):
     packets = module(where, 200)
     l, out = recv(where, packets, 'frames.backpressure=refuse', 'frames.slots=4',
-                  'frames.give_up=2', 'gpu.batch=2', lcores='0@0')
+                  'frames.max_skew_frames=2', 'gpu.batch=2', lcores='0@0')
     want(l['refused'] > 0 and l['incomplete_kept'] == 0 and l['incomplete'] == 0, out)
     want(l['p_refused'] == l['refused'] * 128, out)
 

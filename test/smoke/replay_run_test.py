@@ -17,7 +17,7 @@ from cases import want
 
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 FRAMES = 120
-NEW = {'veto.bragg_threshold': '25', 'veto.bragg_min': '5', 'output.csr_threshold': '3',
+NEW = {'veto.strong_threshold': '25', 'veto.strong_min': '5', 'output.csr_threshold': '3',
        'veto.dry_run': 'no', 'output.kind': 'csr'}
 RAW = {'veto.dry_run': 'yes', 'output.kind': 'raw'}
 
@@ -42,7 +42,7 @@ class Test:
         settings = {
             'detector.modules': 2, 'detector.interfaces': 2, 'run.name': 'run',
             'run.frames': FRAMES, 'run.first_frame': 1, 'run.idle_timeout_ms': 3000,
-            'frames.backpressure': 'wait', 'frames.stall_ms': 3000,
+            'frames.backpressure': 'wait', 'frames.stream_timeout_ms': 3000,
             'frames.incomplete': 'keep', 'output.directory': f'{self.where}/{name}',
             'output.preview': 'off', 'output.frames_interval': 64, 'output.images_interval': 8,
             'calibration.gain': f'{self.where}/gain_m%d.bin',
@@ -97,12 +97,12 @@ class Test:
             want(one == other, 'live:', one, '\nreplayed:', other)
         want(len(again) == FRAMES, len(again), 'rows are replayed')
         hits = sum(row['verdict'] == '1' for row in live)
-        other_hits = sum(int(row['bragg_count']) > 0 for row in raw)
+        other_hits = sum(int(row['strong_count']) > 0 for row in raw)
         partial = sum(int(row['flags']) & 1 for row in live)
         want(0 < hits < FRAMES and partial > 0, hits, 'hits,', partial, 'incomplete')
         want(list(self.bodies('live')) == list(self.bodies('again')), 'images differ')
         print(f'{FRAMES} frames, {hits} hits with new thresholds, {partial} incomplete, '
-              f'{other_hits} with Bragg pixels in the raw run: live and replayed are equal')
+              f'{other_hits} with strong pixels in the raw run: live and replayed are equal')
 
     def load(self):
         out = run(f'{self.build}/app/store/braggline-store', 'load', f'{self.where}/raw',

@@ -31,11 +31,11 @@ def sent():
 
 
 def some_retained(w, than):
-    """A ledger of another receiver than that one's, with frames in retention."""
+    """A ledger of another receiver than that one's, with frames in the journal."""
     def ready():
         now = chain.ledger(w.ring(0))
         return now if now['incarnation'] != than and now['retained'] > 0 else None
-    return wait('frames in retention', ready)
+    return wait('frames in the journal', ready)
 
 
 def all_is_retained(w):

@@ -23,7 +23,7 @@ MAD = BTH + 12 + 8     # behind the datagram's header
 ICRC = MAD + 256
 REQ = 0x0010
 MAC = bytes((2, 0, 0, 0, 0, 66))
-IDENTITY = MAD + 248   # of struct sink_private, behind 36 bytes of the CM's
+IDENTITY = MAD + 248   # of struct xfer_private, behind 36 bytes of the CM's
 
 
 def icrc(frame):

@@ -119,7 +119,7 @@ def check_verify(store, chain):
     store('verify', damaged, chain.stored, status=1, says=' 1 batches damaged (1 of them repaired)')
     # as the copy that stays must be good, nothing is cut off
     before = [os.path.getsize(p) for p in paths(chain.stored)]
-    store('reconcile', '--without-ring', chain.stored, damaged, status=1,
+    store('reconcile', '--without-journal', chain.stored, damaged, status=1,
           says='nothing of its stream is cut off')
     want(before[-1] == os.path.getsize(paths(chain.stored)[-1]), 'the good one was cut')
     shutil.rmtree(damaged)
@@ -259,7 +259,7 @@ def check_others(store, chain, there):
     part = f'{run}/left.arrow.part'
 
     def refused(says):
-        store('reconcile', '--without-ring', chain.stored, others, status=1, says=says)
+        store('reconcile', '--without-journal', chain.stored, others, status=1, says=says)
         store('import', '--keep', '--to', chain.stored, others, status=1, says=says)
         want(stored(chain.stored) == there, 'batches were cut off')
 
@@ -291,16 +291,16 @@ def check_reconcile(store, chain, there):
     store('verify', chain.stored, second, status=1, says='there twice')
     store('reconcile', chain.stored, second, status=1, says='name that of its receiver')
     both = (chain.stored, second)
-    store('reconcile', '--dry-run', '--ring', chain.ring, *both, says='would be cut off')
+    store('reconcile', '--dry-run', '--journal', chain.ring, *both, says='would be cut off')
     store('verify', *both, status=1, says='there twice')
-    store('reconcile', '--ring', chain.ring, *both, says='cut off')
+    store('reconcile', '--journal', chain.ring, *both, says='cut off')
     store('verify', *both, says=' 0 there twice')
     want(stored(*both) == there, 'batches were lost')
     store('reconcile', *both, says=' 0 doubles')
     # a directory, and one in it: its files are not copies of themselves; nor is a link one
     link = f'{os.path.dirname(paths(second)[0])}/link.arrow'
     os.link(paths(chain.stored)[0], link)
-    store('reconcile', '--without-ring', os.path.dirname(paths(chain.stored)[-1]), *both,
+    store('reconcile', '--without-journal', os.path.dirname(paths(chain.stored)[-1]), *both,
           says=' 0 doubles')
     os.unlink(link)
     want(stored(*both) == there, 'a file was taken for its own copy')
@@ -377,7 +377,7 @@ def check_rot_and_ring(store, chain, left, ring):
     target = copy(chain.stored, f'{chain.where}/target')
     (incarnation, table), of_one = next(iter(left.items()))
     rot(target, (incarnation, table, min(of_one)))
-    store('reconcile', '--ring', ring, target, status=1, says='stay in the ring: import it')
+    store('reconcile', '--journal', ring, target, status=1, says='stay in the ring: import it')
     want({k: list(v) for k, v in held(ring).items()} == {(incarnation, table): [min(of_one)]},
          'what is damaged in the file is held, and nothing else', held(ring))
     store('import', '--to', target, ring, says='1 batches that were there are damaged')

@@ -32,7 +32,7 @@ def change_places(w):
 
 
 def in_doubt(w):
-    return w.ask('recv0').get('egress')['retention']['in_doubt']
+    return w.ask('recv0').get('egress')['journal']['in_doubt']
 
 
 def goes_and_comes(w):

@@ -60,7 +60,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     wait('rates on both sides', rates)
     e = recv.get('egress')
     want(e['active'] == 1 and e['step'] == 'hold' and e['runs'] == 1, e)
-    want(e['retention']['put'] >= e['retention']['released'] > 0 and e['retention']['room'] > 0, e)
+    want(e['journal']['put'] >= e['journal']['released'] > 0 and e['journal']['room'] > 0, e)
     want(sum(e['kept_to_durable']) > 0 and len(e['below_us']) == len(e['kept_to_durable']), e)
     first = e['stores']['0']
     look_at(first, 'a store', 'waiting', 'found', 'doubles', 'again', 'refused', 'malformed', 'late')

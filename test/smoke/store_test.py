@@ -25,7 +25,7 @@ RATE = 500    # frames/s
 FRAMES = 3000
 SECONDS = 120
 # a small ring that stands still soon
-SMALL = {'egress.ring_mib': 24, 'egress.failover_ms': 500, 'egress.hold_ms': 400,
+SMALL = {'egress.journal_mib': 24, 'egress.failover_ms': 500, 'egress.hold_ms': 400,
          'egress.spill_at': 50}
 LADDER = {'spill': SMALL, 'refuse': {**SMALL, 'egress.spill_mib': 2}}
 
@@ -100,11 +100,11 @@ class Chain:
                 'egress.device': 'roce:port=net_memif0,ip=10.0.0.1/24',
                 'egress.stores': '10.0.0.2', 'egress.identity': 'chain',
                 'egress.key': f'{where}/key',
-                'egress.ring': self.ring, 'egress.ring_mib': 256, 'egress.rate_mb': 10,
+                'egress.journal': self.ring, 'egress.journal_mib': 256, 'egress.rate_mb': 10,
                 'egress.hold_ms': 10000, 'egress.batch_mib': 2, 'egress.end_ms': SECONDS * 1000,
                 **self.more})
         # before that there is nothing that a kill could hit
-        wait_for(self, process, 'retention of')
+        wait_for(self, process, 'journal of')
         return process
 
 
@@ -152,7 +152,7 @@ def play(chain, kind, moment):
             time.sleep(0.5)
         store = chain.start_store()
     if chain.role[0] == 'client':
-        wait_for(chain, recv, 'retention of')
+        wait_for(chain, recv, 'journal of')
     time.sleep(0.5 + moment.uniform(0, 3))
     if kind == 'none' or kind in LADDER:
         pass

@@ -90,18 +90,18 @@ def session(t, where, pid, log):
     # mistakes
     t.do('run/stop', -114)
     want('modules' in t.do('run/configure,detector.modules=2', -22)['message'])
-    want('bragg_mim' in t.do('run/configure,veto.bragg_mim=2', -22)['message'])
-    want(t.do('run/configure,veto.bragg_mim=2', -22)['message'].startswith(
-        'telemetry: [veto] bragg_mim = 2: unknown key'))
+    want('strong_mim' in t.do('run/configure,veto.strong_mim=2', -22)['message'])
+    want(t.do('run/configure,veto.strong_mim=2', -22)['message'].startswith(
+        'telemetry: [veto] strong_mim = 2: unknown key'))
     want('fixed' in t.do('run/configure,output.value=int16', -22)['message'])
-    t.do('veto/set,veto.bragg_min=5', -114)
+    t.do('veto/set,veto.strong_min=5', -114)
     # as settings and as a run they are one mistake
     with open(log, encoding='utf-8') as f:
         said = f.read()
-    want(said.count('[veto] bragg_mim = 2') == 2, said)
+    want(said.count('[veto] strong_mim = 2') == 2, said)
     for number in '', 'x', '12x', '-1', '1.5':
         want('must be a frame number' in
-             t.do(f'veto/set,veto.bragg_min=3,from_frame={number}', -22)['message'], number)
+             t.do(f'veto/set,veto.strong_min=3,from_frame={number}', -22)['message'], number)
     want('no threshold is named' in t.do('veto/set', -22)['message'])
     want('no threshold is named' in t.do('veto/set,from_frame=3', -22)['message'])
     want('at most 63 bytes' in text(t.do(f'run/configure,run.{64 * "k"}=1', -22), 'message'))
@@ -116,7 +116,7 @@ def session(t, where, pid, log):
 
     # a run by steps, its thresholds changed on the way
     t.do(f'run/configure,run.name=one,output.directory={where},run.sample=lysozyme,'
-         'veto.bragg_min=1000000')
+         'veto.strong_min=1000000')
     want(t.do('run/arm')['state'] == 'armed')
     # what was wrong before is no answer to this
     want(t.get('run/status')['message'] == '', t.get('run/status'))
@@ -126,11 +126,11 @@ def session(t, where, pid, log):
     t.do('run/configure,run.name=two', -16)
     want(t.do('run/start')['state'] == 'running')
     at = arrived(t)
-    changed = t.do(f'veto/set,veto.bragg_min=20,from_frame={at + 100}')['from_frame']
+    changed = t.do(f'veto/set,veto.strong_min=20,from_frame={at + 100}')['from_frame']
     want(changed >= at + 100, changed, at)
     # what is refused leaves no trace: the next change is taken
-    t.do('veto/set,veto.bragg_min=many', -22)
-    want('bragg_min = many' in t.get('run/status')['message'], t.get('run/status'))
+    t.do('veto/set,veto.strong_min=many', -22)
+    want('strong_min = many' in t.get('run/status')['message'], t.get('run/status'))
     again = t.do('veto/set,veto.dry_run=yes')['from_frame']
     want(t.get('run/status')['message'] == '', 'a message of a command before the last one')
     want(again >= changed, again, changed)
@@ -151,7 +151,7 @@ def session(t, where, pid, log):
     ini.read(f'{where}/one_ledger.ini')
     vetoes = [dict(ini[s]) for s in ini.sections() if s.startswith('veto ')]
     want([int(v['from_frame']) for v in vetoes] == [0, changed, again], vetoes)
-    want([v['bragg_min'] for v in vetoes] == ['1000000', '20', '20'], vetoes)
+    want([v['strong_min'] for v in vetoes] == ['1000000', '20', '20'], vetoes)
     rows = frames_csv(where, 'one')
     want(len(rows) == l['frames'])
     for r in rows:
@@ -224,7 +224,7 @@ def refused_once(log):
     """Each refusal is one line in the log, whoever finds it."""
     with open(log, encoding='utf-8') as f:
         lines = f.read()
-    for what, times in (('[veto] bragg_mim = 2: unknown key', 2), ('bragg_min = many', 1),
+    for what, times in (('[veto] strong_mim = 2: unknown key', 2), ('strong_min = many', 1),
                         ('output.value is fixed', 1), ('a run is armed', 1)):
         want(lines.count(what) == times, what, 'is not there', times, 'times:', lines)
 

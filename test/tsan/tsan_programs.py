@@ -57,7 +57,7 @@ def ask_for_everything(telemetry, ports=True):
 # Everything that threads do: raw frames, which idle lcores compress, audits, darks, sets of files
 RECEIVER = ('output.frames_interval=16', 'output.images_interval=8', 'output.kind=raw',
             'veto.audit_every=2', 'veto.audit_raw=yes', 'dark.select=frame', 'dark.every=7',
-            'dark.epoch=50', 'output.roll_frames=100')
+            'dark.interval_frames=50', 'output.roll_frames=100')
 
 
 @case
@@ -71,7 +71,7 @@ def runs_of_a_receiver(where):
             end = time.monotonic() + 4
             while time.monotonic() < end:
                 ask_for_everything(t)
-                t.get('veto/set,veto.bragg_min=2')
+                t.get('veto/set,veto.strong_min=2')
             t.do('run/stop' if name == 'a' else 'run/abort')
             t.wait('idle')
         process.send_signal(signal.SIGTERM)

@@ -34,8 +34,8 @@
 #include <rte_ring.h>
 
 #include "../rdma_provider.h"
-#include "roce_path.h"
-#include "roce_wire.h"
+#include "engine/path.h"
+#include "engine/wire.h"
 
 #define ROCE_LANES_MAX 16
 #define ROCE_RULES_MAX 6 /* three an address family */
@@ -46,7 +46,7 @@ struct roce_lane;
 struct roce_port;
 struct roce_qp;
 
-/** Counters of a lane: name in roce_stat.c, same order. */
+/** Counters of a lane: name in port/stat.c, same order. */
 enum roce_stat {
 	ROCE_RX_PACKETS,
 	ROCE_RX_BYTES, /**< of messages: what was placed */
@@ -132,7 +132,7 @@ enum roce_port_state {
 /** Device. Control lcore's, constant for lanes after rdma_dev_open(). */
 struct roce_dev {
 	struct rdma_dev base;
-	TAILQ_ENTRY(roce_dev) next; /**< of open ones: roce_port.c */
+	TAILQ_ENTRY(roce_dev) next; /**< of open ones: port/port.c */
 	_Atomic uint8_t port_state; /**< enum roce_port_state; written by any thread */
 	struct roce_port *shared;   /**< with other devices on the port */
 	uint32_t number; /**< of those that were opened: the names of what EAL keeps for it */
@@ -189,7 +189,10 @@ roce_dev(struct rdma_dev *dev)
 	return RTE_PTR_SUB(dev, offsetof(struct roce_dev, base));
 }
 
-/* ---- lanes (roce_lane.c) --------------------------------------------------------------------- */
+/*
+ * ---- lanes (engine/engine.c)
+ * ---------------------------------------------------------------------
+ */
 
 /**
  * Run a function on a lane's lcore and wait for it: through the lane's call ring; at once where the
@@ -229,7 +232,9 @@ uint16_t roce_control_notes(struct roce_dev *dev, struct roce_note *note, uint16
 struct rte_mbuf *roce_control_ud(struct roce_dev *dev, const struct roce_path *path, uint32_t qpn,
 	uint32_t src_qpn, uint32_t qkey, uint32_t psn, const void *payload, uint16_t length);
 
-/* ---- queue pairs (roce_qp.c) ----------------------------------------------------------------- */
+/*
+ * ---- queue pairs (engine/qp.c) -----------------------------------------------------------------
+ */
 
 /** What roce_qp_modify() sets. */
 struct roce_qp_modify {
@@ -293,7 +298,9 @@ roce_ah_path(const struct roce_ah *ah)
 	return &ah->paths[atomic_load_explicit(&ah->current, memory_order_acquire)];
 }
 
-/* ---- control part (roce_control.c and beside it) -------------------------------------------- */
+/*
+ * ---- control part (port/ctl_plane.c and beside it) --------------------------------------------
+ */
 
 /** Make dev->control. @return 0; -ENOMEM */
 int roce_control_open(struct roce_dev *dev);

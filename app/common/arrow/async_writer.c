@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "arrow/async_writer.h"
+#include "io/direct_io.h"
+#include "io/huge_pages.h"
+
+#define SYNC_TAG    UINT64_MAX
+#define NS_PER_MS   1000000ull
+#define AHEAD_LEAST 16 /* slices: a short file does not take much */
+#define AHEAD_TIMES 16 /* what there is */
+
+uint64_t
+arrow_slices_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
+
+static int
+fail(struct arrow_slices *s, int error)
+{
+	if (s->error == 0)
+		s->error = error;
+	return s->error;
+}
+
+static struct arrow_slice *
+slice_at(struct arrow_slices *s, uint64_t i)
+{
+	return &s->slice[i % ARROW_SLICE_QUEUE];
+}
+
+static uint64_t
+slice_end(const struct arrow_slice *slice)
+{
+	return slice->offset + slice->length;
+}
+
+static uint8_t *
+stage_at(struct arrow_slices *s, int i)
+{
+	return s->stage + (size_t)i * s->config.slice;
+}
+
+static size_t
+stage_size(const struct arrow_slices *s)
+{
+	return huge_pages_round((size_t)(s->config.depth + 1) * s->config.slice);
+}
+
+static void
+free_all_stages(struct arrow_slices *s)
+{
+	s->gather = -1;
+	s->fill = 0;
+	for (s->nb_free_stages = 0; s->nb_free_stages <= s->config.depth; s->nb_free_stages++)
+		s->free_stage[s->nb_free_stages] = s->nb_free_stages;
+}
+
+static void
+apply_defaults(struct arrow_slices_config *c)
+{
+	if (c->io == NULL)
+		c->io = &direct_io;
+	if (c->mode == ARROW_IO_AUTO)
+		c->mode = ARROW_IO_DIRECT_URING;
+	if (c->slice == 0)
+		c->slice = ARROW_SLICE_SIZE;
+	if (c->depth == 0)
+		c->depth = ARROW_SLICE_DEPTH;
+	if (c->sync_ms == 0)
+		c->sync_ms = ARROW_SLICE_SYNC_MS;
+	if (c->sync_bytes == 0)
+		c->sync_bytes = ARROW_SLICE_SYNC_BYTES;
+	if (c->stream_timeout_ms == 0)
+		c->stream_timeout_ms = ARROW_SLICE_STALL_MS;
+	if (c->ahead == 0)
+		c->ahead = ARROW_SLICE_AHEAD;
+}
+
+int
+arrow_slices_open(
+	struct arrow_slices *s, const struct arrow_slices_config *config, const char *path)
+{
+	struct arrow_io_open how = {.path = path};
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->config = *config;
+	apply_defaults(&s->config);
+	if (s->config.slice % ARROW_BLOCK != 0 || s->config.slice > ARROW_SLICE_SIZE_MAX ||
+		s->config.depth > ARROW_IO_DEPTH_MAX)
+		return -EINVAL;
+	s->ahead = s->config.ahead;
+	s->limit = UINT64_MAX;
+	s->since_next = UINT64_MAX;
+	how.mode = s->config.mode;
+	how.depth = s->config.depth;
+	s->stage = huge_pages_map(stage_size(s));
+	if (s->stage == NULL)
+		return -errno;
+	free_all_stages(s);
+	s->slice = calloc(ARROW_SLICE_QUEUE, sizeof(*s->slice));
+	rc = s->slice != NULL ? s->config.io->open(&s->handle, &how) : -ENOMEM;
+	if (rc < 0) {
+		s->handle = NULL;
+		arrow_slices_close(s);
+	}
+	return rc;
+}
+
+void
+arrow_slices_close(struct arrow_slices *s)
+{
+	struct arrow_io_done done;
+
+	if (s->handle != NULL) {
+		/* memory must not be freed under a write */
+		while (s->config.io->reap(s->handle, true, &done) > 0)
+			;
+		(void)s->config.io->close(s->handle);
+	}
+	if (s->stage != NULL)
+		munmap(s->stage, stage_size(s));
+	free(s->slice);
+	s->handle = NULL;
+	s->stage = NULL;
+	s->slice = NULL;
+}
+
+int
+arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
+{
+	int rc;
+
+	if (size <= s->allocated)
+		return 0;
+	rc = s->config.io->allocate(s->handle, size);
+	if (rc == 0)
+		s->allocated = size;
+	return rc;
+}
+
+/* Room for what is about to be written. That there is none the write will tell. Seldom:
+ * fallocate(2) waits until no direct write of the file is on its way (ext4), lets none begin. */
+static void
+allocate(struct arrow_slices *s, uint64_t end)
+{
+	const uint64_t least = (uint64_t)AHEAD_LEAST * s->config.slice;
+	uint64_t ahead;
+	int rc;
+
+	while (s->ahead > 0 && end > s->allocated) {
+		ahead = AHEAD_TIMES * end > least ? AHEAD_TIMES * end : least;
+		if (ahead > s->ahead)
+			ahead = s->ahead;
+		rc = arrow_slices_reserve(s, end + ahead);
+		if (rc == 0)
+			return;
+		s->ahead = rc == -ENOSPC && s->ahead > s->config.slice ? s->ahead / 2 : 0;
+	}
+}
+
+static bool
+is_at_work(const struct arrow_slices *s)
+{
+	return s->next > s->tail || s->syncing;
+}
+
+/* Begin what waits, as far as the disk may have it. */
+static void
+push(struct arrow_slices *s)
+{
+	struct arrow_slice *slice;
+	int rc;
+
+	while (s->error == 0 && s->next < s->head && s->next - s->tail < s->config.depth) {
+		slice = slice_at(s, s->next);
+		if (slice_end(slice) > s->limit)
+			break;
+		allocate(s, slice_end(slice));
+		if (!is_at_work(s))
+			s->moved = s->now;
+		rc = s->config.io->write(s->handle, slice->iov, slice->nb, slice->offset, s->next);
+		if (rc < 0)
+			fail(s, rc);
+		else
+			s->next++;
+	}
+}
+
+static void
+end_sync(struct arrow_slices *s, int error)
+{
+	s->syncing = false;
+	s->syncs++;
+	if (error < 0) {
+		/* also behind a failed write: the kernel tells of what is lost once */
+		s->error_in_sync = true;
+		fail(s, error);
+	} else {
+		s->durable = s->sync_covers;
+	}
+}
+
+static void
+end_slice(struct arrow_slices *s, struct arrow_slice *slice, int error)
+{
+	slice->error = error;
+	slice->done = true;
+	if (slice->stage >= 0)
+		s->free_stage[s->nb_free_stages++] = slice->stage;
+	if (error < 0)
+		fail(s, error);
+	for (; s->tail < s->next && slice_at(s, s->tail)->done; s->tail++) {
+		slice = slice_at(s, s->tail);
+		s->torn |= slice->error < 0;
+		if (!s->torn)
+			s->written = slice_end(slice);
+	}
+}
+
+/* Whether what has been taken should become durable by now. */
+static bool
+sync_is_due(const struct arrow_slices *s)
+{
+	const uint64_t open = s->taken - s->sync_covers;
+
+	return open > 0 &&
+		(open >= s->config.sync_bytes ||
+			s->now - s->since >= s->config.sync_ms * NS_PER_MS);
+}
+
+static int
+begin_sync(struct arrow_slices *s)
+{
+	int rc;
+
+	s->sync_covers = s->written;
+	/* it may cover some of those, too: then the next one comes early */
+	s->since = s->since_next;
+	if (!is_at_work(s))
+		s->moved = s->now;
+	rc = s->config.io->sync(s->handle, SYNC_TAG);
+	if (rc < 0) {
+		s->error_in_sync = true;
+		return fail(s, rc);
+	}
+	s->syncing = true;
+	return 0;
+}
+
+/* Syncs follow one another, sync_bytes at most each, whatever waits behind them: what is being
+ * written meanwhile is the next's. */
+static void
+begin_due_sync(struct arrow_slices *s)
+{
+	const uint64_t most = s->sync_covers + s->config.sync_bytes;
+
+	if (s->error != 0 || s->syncing)
+		return;
+	if (s->sync_target <= s->sync_covers && sync_is_due(s)) {
+		s->sync_target = s->submitted < most ? s->submitted : most;
+		/* what is held back is not waited for */
+		if (s->limit < s->sync_target)
+			s->sync_target = s->next > 0 ? slice_end(slice_at(s, s->next - 1)) : 0;
+		s->since_next = s->sync_target < s->taken ? s->since : UINT64_MAX;
+	}
+	/* a sync covers what had ended when it began */
+	if (s->sync_target > s->sync_covers && s->written >= s->sync_target)
+		begin_sync(s);
+}
+
+/* Take note of one thing that has ended, and begin another. @return false: none has, or is on its
+ * way */
+static bool
+reap(struct arrow_slices *s, bool wait)
+{
+	struct arrow_io_done done;
+	int rc;
+
+	push(s);
+	rc = s->config.io->reap(s->handle, wait, &done);
+	if (rc < 0)
+		fail(s, rc);
+	if (rc <= 0)
+		return false;
+	if (wait)
+		s->now = arrow_slices_clock();
+	s->moved = s->now;
+	if (done.tag == SYNC_TAG)
+		end_sync(s, done.error);
+	else
+		end_slice(s, slice_at(s, done.tag), done.error);
+	push(s);
+	begin_due_sync(s);
+	return true;
+}
+
+/* A slice to be filled, or NULL after an error. */
+static struct arrow_slice *
+next_slice(struct arrow_slices *s)
+{
+	struct arrow_slice *slice;
+
+	while (s->error == 0 && s->head - s->tail == ARROW_SLICE_QUEUE)
+		reap(s, true);
+	if (s->error != 0)
+		return NULL;
+	slice = slice_at(s, s->head);
+	slice->offset = s->submitted;
+	slice->length = 0;
+	slice->nb = 0;
+	slice->stage = -1;
+	slice->done = false;
+	slice->error = 0;
+	return slice;
+}
+
+static void
+queue(struct arrow_slices *s, const struct arrow_slice *slice)
+{
+	s->submitted += slice->length;
+	s->head++;
+	push(s);
+}
+
+/* Slices end at multiples of their size in the file, as the stripes of a disk do. */
+static uint64_t
+slice_room(const struct arrow_slices *s)
+{
+	return s->config.slice - s->submitted % s->config.slice;
+}
+
+/* Write what has been gathered. */
+static int
+submit_gathered(struct arrow_slices *s)
+{
+	struct arrow_slice *slice;
+
+	if (s->error != 0 || s->fill == 0)
+		return s->error;
+	slice = next_slice(s);
+	if (slice == NULL)
+		return s->error;
+	slice->iov[0] = (struct iovec){stage_at(s, s->gather), s->fill};
+	slice->nb = 1;
+	slice->length = s->fill;
+	slice->stage = s->gather;
+	s->gather = -1;
+	s->fill = 0;
+	queue(s, slice);
+	return s->error;
+}
+
+static int
+gather(struct arrow_slices *s, const uint8_t *data, size_t size)
+{
+	size_t part;
+
+	for (; size > 0; size -= part, data += part) {
+		while (s->gather < 0 && s->nb_free_stages == 0 && s->error == 0)
+			reap(s, true);
+		if (s->error != 0)
+			return s->error;
+		if (s->gather < 0)
+			s->gather = s->free_stage[--s->nb_free_stages];
+		part = slice_room(s) - s->fill;
+		if (part > size)
+			part = size;
+		memcpy(stage_at(s, s->gather) + s->fill, data, part);
+		s->fill += part;
+		s->copied += part;
+		if (s->fill == slice_room(s) && submit_gathered(s) < 0)
+			return s->error;
+	}
+	return 0;
+}
+
+/* Write from where the bytes are. */
+static int
+refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
+{
+	struct arrow_slice *slice;
+	size_t done = 0, part; /* bytes of iov[0] */
+	uint64_t room;
+
+	if (submit_gathered(s) < 0)
+		return s->error;
+	while (nb > 0) {
+		slice = next_slice(s);
+		if (slice == NULL)
+			return s->error;
+		room = slice_room(s);
+		while (nb > 0 && slice->nb < ARROW_IO_VECTORS && slice->length < room) {
+			part = iov->iov_len - done;
+			if (part > room - slice->length)
+				part = room - slice->length;
+			if (part > 0)
+				slice->iov[slice->nb++] =
+					(struct iovec){(uint8_t *)iov->iov_base + done, part};
+			slice->length += part;
+			done += part;
+			if (done == iov->iov_len) {
+				iov++;
+				nb--;
+				done = 0;
+			}
+		}
+		if (slice->length > 0)
+			queue(s, slice);
+	}
+	return s->error;
+}
+
+/* Write what has been gathered and is not held back. More may be gathered all the time. */
+static void
+submit_unheld(struct arrow_slices *s)
+{
+	const uint64_t part = s->limit > s->submitted ? s->limit - s->submitted : 0;
+	const uint8_t *rest;
+	uint64_t size;
+
+	if (s->fill > part) {
+		/* the rest has to go elsewhere: some other time, if all slices are on their way */
+		if (part == 0 || s->nb_free_stages == 0)
+			return;
+		rest = stage_at(s, s->gather) + part;
+		size = s->fill - part;
+		s->fill = part;
+		if (submit_gathered(s) < 0)
+			return;
+		s->gather = s->free_stage[--s->nb_free_stages];
+		memcpy(stage_at(s, s->gather), rest, size);
+		s->fill = size;
+		return;
+	}
+	submit_gathered(s);
+}
+
+static int
+proceed(struct arrow_slices *s)
+{
+	push(s);
+	while (s->error == 0 && reap(s, false))
+		;
+	s->stalled = is_at_work(s) && s->now - s->moved >= s->config.stream_timeout_ms * NS_PER_MS;
+	/* a slice that is not full goes only where a sync would wait for it */
+	if (!s->syncing && s->sync_target <= s->sync_covers && sync_is_due(s) &&
+		s->submitted < s->sync_covers + s->config.sync_bytes)
+		submit_unheld(s);
+	begin_due_sync(s);
+	return s->error;
+}
+
+int
+arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int nb, bool stay)
+{
+	/* parts are whole blocks, so that what is left of a part at the end of a slice is too */
+	const uintptr_t memory = s->config.io->info(s->handle)->memory_align - 1;
+	uint64_t length = 0;
+	unsigned int i;
+
+	if (s->error != 0)
+		return s->error;
+	s->now = arrow_slices_clock();
+	if (s->taken == s->sync_covers)
+		s->since = s->now;
+	else if (s->since_next == UINT64_MAX)
+		s->since_next = s->now;
+	for (i = 0; i < nb; i++) {
+		length += iov[i].iov_len;
+		stay &= ((uintptr_t)iov[i].iov_base & memory) == 0 &&
+			iov[i].iov_len % ARROW_BLOCK == 0;
+	}
+	s->taken += length;
+	/* what waits for another file must not keep its owner waiting */
+	if (stay && s->limit == UINT64_MAX && (s->config.in_place || length >= s->config.slice))
+		refer(s, iov, nb);
+	else
+		for (i = 0; i < nb && s->error == 0; i++)
+			gather(s, iov[i].iov_base, iov[i].iov_len);
+	return proceed(s);
+}
+
+int
+arrow_slices_poll(struct arrow_slices *s)
+{
+	s->now = arrow_slices_clock();
+	return proceed(s);
+}
+
+void
+arrow_slices_hold(struct arrow_slices *s, uint64_t limit)
+{
+	s->limit = limit;
+}
+
+uint64_t
+arrow_slices_hold_max(const struct arrow_slices *s)
+{
+	/* in slices that may end anywhere: one is more than these take, and is being filled */
+	return (uint64_t)s->config.depth * s->config.slice;
+}
+
+static void
+wait_for_sync(struct arrow_slices *s)
+{
+	while (s->syncing && reap(s, true))
+		;
+}
+
+int
+arrow_slices_commit(struct arrow_slices *s)
+{
+	if (arrow_slices_flush(s) < 0)
+		return s->error;
+	wait_for_sync(s);
+	if (s->error == 0 && s->durable < s->taken && begin_sync(s) == 0)
+		wait_for_sync(s);
+	return s->error;
+}
+
+void
+arrow_slices_wait(struct arrow_slices *s, uint64_t end)
+{
+	s->now = arrow_slices_clock();
+	/* after an error what waits in the queue is never begun; what was begun ends */
+	while (s->tail < (s->error == 0 ? s->head : s->next) &&
+		slice_at(s, s->tail)->offset < end && reap(s, true))
+		;
+}
+
+int
+arrow_slices_flush(struct arrow_slices *s)
+{
+	s->now = arrow_slices_clock();
+	submit_gathered(s);
+	arrow_slices_wait(s, UINT64_MAX);
+	/* its word counts as well */
+	while (s->error != 0 && s->syncing && reap(s, true))
+		;
+	return s->error;
+}
+
+void
+arrow_slices_cut(struct arrow_slices *s, uint64_t size)
+{
+	/* nothing new begins */
+	s->head = s->next;
+	while (s->handle != NULL && reap(s, true))
+		;
+	s->error = 0;
+	s->error_in_sync = false;
+	s->torn = false;
+	s->syncing = false;
+	free_all_stages(s);
+	s->taken = size;
+	s->submitted = size;
+	s->written = size;
+	s->limit = UINT64_MAX;
+	s->since_next = UINT64_MAX;
+	s->sync_target = 0;
+	s->sync_covers = s->durable < size ? s->durable : size;
+	s->durable = s->sync_covers;
+	/* no room was left: nothing more is asked for than what is needed */
+	s->ahead = 0;
+}
+
+int
+arrow_slices_end(struct arrow_slices *s)
+{
+	int rc;
+
+	if (arrow_slices_flush(s) < 0)
+		return s->error;
+	wait_for_sync(s);
+	if (s->error != 0)
+		return s->error;
+	rc = s->config.io->truncate(s->handle, s->taken);
+	if (rc < 0)
+		return fail(s, rc);
+	if (begin_sync(s) == 0)
+		wait_for_sync(s);
+	return s->error;
+}

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/crc32c.h"
+#include "arrow/batch.h"
+#include "arrow/region.h"
+#include "arrow/bitshuffle.h"
+
+#define COLUMNS_MAX  FRAMES_COLUMNS
+#define FRAMES_ALIGN 64 /* what Arrow recommends */
+#define IMAGES_ALIGN ARROW_BLOCK
+#define OFFSET_SIZE  sizeof(int32_t)
+#define ELEMENTS_MAX INT32_MAX /* offsets of lists are int32 */
+
+/* The memory of a batch. */
+struct column_set {
+	uint8_t *metadata;
+	struct batch_region *region;		/* by buffer; those of absent validity stay empty */
+	struct batch_region *data[COLUMNS_MAX]; /* values, or items of a list */
+	struct batch_region *offsets[COLUMNS_MAX]; /* lists and binary */
+	struct batch_region *nulls[COLUMNS_MAX];   /* validity, nullable columns */
+	bool lent;				   /* emitted, not reclaimed */
+};
+
+struct table {
+	const struct arrow_schema *schema;
+	struct arrow_template template;
+	struct column_set sets[BATCH_SETS_MAX];
+	unsigned int nb_sets;
+	struct column_set *set; /* that grows */
+	struct arrow_node node[ARROW_NODES_MAX];
+	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
+	struct iovec body[ARROW_BUFFERS_MAX + 1];
+	uint32_t null_count[COLUMNS_MAX];
+	size_t align;
+	uint64_t interval;
+	uint64_t byte_limit;
+	uint64_t rows;
+	uint64_t bytes; /* by the cutting rule */
+	uint64_t first;
+	uint64_t last;
+	int64_t received; /* of the last row */
+	uint64_t sequence;
+};
+
+struct batch_builder {
+	struct batch_builder_config config;
+	struct table table[ARROW_TABLES];
+	uint64_t pixels;
+	uint32_t raster_rows;
+	uint32_t missing_bytes;
+};
+
+/* What an image row adds to the lists of `images`. */
+struct image_row {
+	const uint8_t *output;
+	uint32_t kind;
+	uint64_t nb_row_ptr;
+	uint64_t nb_col;
+	uint64_t nb_value;
+	uint64_t raw_bound;
+	uint64_t bytes;
+};
+
+static void
+set_reset(const struct table *t, struct column_set *set)
+{
+	const int32_t zero = 0;
+	unsigned int i;
+
+	for (i = 0; i < t->template.nb_buffers; i++)
+		batch_region_reset(&set->region[i]);
+	for (i = 0; i < t->schema->nb_fields; i++) {
+		if (set->offsets[i] != NULL)
+			batch_region_append(set->offsets[i], &zero, sizeof(zero));
+	}
+}
+
+/* Give each buffer that is used its region. `most` = bytes of all rows of a batch, by column, for
+ * lists and binary; the others follow from their width. */
+static int
+set_init(const struct table *t, struct column_set *set, const uint64_t *most)
+{
+	const struct arrow_field *f;
+	struct batch_region *r;
+	unsigned int i;
+	uint64_t size;
+	int rc;
+
+	set->region = calloc(t->template.nb_buffers, sizeof(*set->region));
+	set->metadata = aligned_alloc(ARROW_BLOCK, t->template.size);
+	if (set->region == NULL || set->metadata == NULL)
+		return -ENOMEM;
+	memcpy(set->metadata, t->template.bytes, t->template.size);
+
+	r = set->region;
+	for (i = 0; i < t->schema->nb_fields; i++) {
+		f = &t->schema->fields[i];
+		if (f->nullable) {
+			set->nulls[i] = r;
+			rc = batch_region_init(r, (t->interval + 7) / 8);
+			if (rc < 0)
+				return rc;
+		}
+		r++;
+		size = t->interval * arrow_type_width(f->type);
+		if (f->type == ARROW_LIST || f->type == ARROW_BINARY) {
+			set->offsets[i] = r;
+			rc = batch_region_init(r++, (t->interval + 1) * OFFSET_SIZE);
+			if (rc < 0)
+				return rc;
+			size = most[i];
+		} else if (f->type == ARROW_FIXED_LIST) {
+			size = t->interval * f->list_size * arrow_type_width(f->item);
+		}
+		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
+			r++; /* validity of the items: they are never null */
+		set->data[i] = r;
+		rc = batch_region_init(r++, size);
+		if (rc < 0)
+			return rc;
+	}
+	set_reset(t, set);
+	return 0;
+}
+
+static int
+table_init(struct table *t, const struct arrow_schema *schema, const struct arrow_identity *id,
+	uint64_t interval, unsigned int nb_sets, const uint64_t *most)
+{
+	int rc;
+
+	t->schema = schema;
+	t->interval = interval;
+	t->nb_sets = nb_sets;
+	t->set = t->sets;
+	rc = arrow_template_init(&t->template, schema, id);
+	for (unsigned int i = 0; i < nb_sets && rc == 0; i++)
+		rc = set_init(t, &t->sets[i], most);
+	return rc;
+}
+
+static void
+table_free(struct table *t)
+{
+	struct column_set *set;
+	unsigned int i;
+
+	for (set = t->sets; set < t->sets + t->nb_sets; set++) {
+		for (i = 0; set->region != NULL && i < t->template.nb_buffers; i++)
+			batch_region_free(&set->region[i]);
+		free(set->region);
+		free(set->metadata);
+	}
+	arrow_template_free(&t->template);
+}
+
+/* Field nodes: rows of each column, items of each list. */
+static void
+table_count(struct table *t)
+{
+	const struct arrow_field *f;
+	struct arrow_node *n = t->node;
+	unsigned int i;
+
+	for (i = 0; i < t->schema->nb_fields; i++) {
+		f = &t->schema->fields[i];
+		*n++ = (struct arrow_node){t->rows, t->null_count[i]};
+		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
+			*n++ = (struct arrow_node){
+				t->set->data[i]->used / arrow_type_width(f->item), 0};
+	}
+}
+
+/* The oldest set, so that it is the one that is written first. `size` of the batch just made. */
+static struct column_set *
+next_set(struct table *t, uint64_t ahead, uint64_t size)
+{
+	const unsigned int used = t->set - t->sets + 1;
+
+	return used < t->nb_sets && (used < 2 || used * size < ahead) ? t->set + 1 : t->sets;
+}
+
+static void
+table_emit(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
+{
+	/* fills the body up to a whole block; written from here, never to */
+	static const uint8_t zeros[ARROW_BLOCK] __attribute__((aligned(ARROW_BLOCK)));
+	struct column_set *set = t->set;
+	struct arrow_batch numbers;
+	struct batch_region *r;
+	unsigned int i, nb = 0;
+	uint64_t at = 0, size;
+	struct batch batch;
+	uint32_t crc = 0;
+
+	if (t->rows == 0)
+		return;
+	for (i = 0; i < t->template.nb_buffers; i++) {
+		r = &set->region[i];
+		t->buffer[i] = (struct arrow_buffer){at, r->used};
+		if (r->used == 0)
+			continue;
+		size = batch_region_finish(r, t->align);
+		crc = arrow_crc32c_combine(crc, r->crc, size);
+		t->body[nb++] = (struct iovec){r->base, size};
+		at += size;
+	}
+	size = -at & (ARROW_BLOCK - 1);
+	if (size > 0) {
+		crc = arrow_crc32c_zeros(crc, size);
+		/* iovec has no const */
+		t->body[nb++] = (struct iovec){(void *)(uintptr_t)zeros, size};
+		at += size;
+	}
+	table_count(t);
+
+	numbers = (struct arrow_batch){
+		.rows = t->rows,
+		.nodes = t->node,
+		.buffers = t->buffer,
+		.body_length = at,
+		.sequence = t->sequence,
+		.crc32c = crc,
+	};
+	arrow_template_patch(&t->template, set->metadata, &numbers);
+	batch = (struct batch){
+		.table = id,
+		.metadata = set->metadata,
+		.metadata_size = t->template.size,
+		.body = t->body,
+		.nb_body = nb,
+		.body_length = at,
+		.rows = t->rows,
+		.first = t->first,
+		.last = t->last,
+		.received = t->received,
+		.sequence = t->sequence++,
+		.crc32c = crc,
+		.lasting = config->reclaim != NULL,
+		.set = set - t->sets,
+	};
+	config->emit(config->arg, &batch);
+	/* taken back when the first row of the next batch needs it, not before */
+	set->lent = true;
+	t->set = next_set(t, config->ahead, at);
+	t->rows = 0;
+	t->bytes = 0;
+	memset(t->null_count, 0, sizeof(t->null_count));
+}
+
+/* Make the set that grows next empty. */
+static void
+table_reclaim(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
+{
+	if (!t->set->lent)
+		return;
+	if (config->reclaim != NULL)
+		config->reclaim(config->arg, id, t->set - t->sets);
+	set_reset(t, t->set);
+	t->set->lent = false;
+}
+
+/* Whether a frame cannot join the current batch, sizes aside. */
+static bool
+table_must_cut(const struct table *t, uint64_t frame)
+{
+	return t->rows > 0 && (frame / t->interval != t->first / t->interval || frame <= t->last);
+}
+
+static void
+table_begin_row(struct batch_builder *b, enum arrow_table id, const struct frame_record *rec,
+	uint64_t bytes)
+{
+	struct table *t = &b->table[id];
+
+	if (t->rows == 0) {
+		table_reclaim(t, &b->config, id);
+		t->first = rec->frame;
+	}
+	t->last = rec->frame;
+	t->received = rec->receive_time;
+	t->bytes += bytes;
+}
+
+static void
+put(struct table *t, unsigned int column, const void *value, size_t size)
+{
+	batch_region_append(t->set->data[column], value, size);
+}
+
+/* The row's items are there: note where they end. */
+static void
+end_list(struct table *t, unsigned int column, size_t width)
+{
+	const int32_t end = t->set->data[column]->used / width;
+
+	batch_region_append(t->set->offsets[column], &end, sizeof(end));
+}
+
+static void
+put_list(struct table *t, unsigned int column, const void *items, size_t nb, size_t width)
+{
+	batch_region_append_large(t->set->data[column], items, nb * width);
+	end_list(t, column, width);
+}
+
+static void
+put_validity(struct table *t, unsigned int column, bool valid)
+{
+	struct batch_region *r = t->set->nulls[column];
+
+	if (t->rows % 8 == 0)
+		*batch_region_grow(r, 1) = 0;
+	if (valid)
+		r->base[t->rows / 8] |= 1u << (t->rows % 8);
+	else
+		t->null_count[column]++;
+}
+
+/* Images first: who has a row has its image. */
+static void
+emit_all(struct batch_builder *b)
+{
+	table_emit(&b->table[ARROW_IMAGES], &b->config, ARROW_IMAGES);
+	table_emit(&b->table[ARROW_FRAMES], &b->config, ARROW_FRAMES);
+}
+
+/* End the batches that a frame, kept or not, cannot join. */
+static void
+cut(struct batch_builder *b, uint64_t frame)
+{
+	if (table_must_cut(&b->table[ARROW_FRAMES], frame))
+		emit_all(b);
+	else if (table_must_cut(&b->table[ARROW_IMAGES], frame))
+		table_emit(&b->table[ARROW_IMAGES], &b->config, ARROW_IMAGES);
+}
+
+/** @param flags  beside those of the record */
+static void
+frames_add(struct batch_builder *b, const struct frame_record *rec, uint32_t flags)
+{
+	struct table *t = &b->table[ARROW_FRAMES];
+	const uint8_t verdict = rec->verdict, kind = rec->kind;
+
+	flags |= rec->flags;
+	table_begin_row(b, ARROW_FRAMES, rec, 0);
+	put(t, FRAMES_FRAME, &rec->frame, sizeof(rec->frame));
+	put(t, FRAMES_BUNCH_ID, &rec->bunch_id, sizeof(rec->bunch_id));
+	put(t, FRAMES_DETECTOR_TIME, &rec->detector_time, sizeof(rec->detector_time));
+	put(t, FRAMES_RECEIVE_TIME, &rec->receive_time, sizeof(rec->receive_time));
+	put(t, FRAMES_EXPOSURE, &rec->exposure, sizeof(rec->exposure));
+	put(t, FRAMES_DETECTOR_STATUS, &rec->detector_status, sizeof(rec->detector_status));
+	put(t, FRAMES_FLAGS, &flags, sizeof(flags));
+	put(t, FRAMES_MISSING, rec->missing,
+		t->schema->fields[FRAMES_MISSING].list_size * sizeof(rec->missing[0]));
+	put(t, FRAMES_STRONG_COUNT, &rec->strong_count, sizeof(rec->strong_count));
+	put(t, FRAMES_SUM, &rec->sum, sizeof(rec->sum));
+	put(t, FRAMES_SATURATED, &rec->saturated, sizeof(rec->saturated));
+	put(t, FRAMES_INVALID, &rec->invalid, sizeof(rec->invalid));
+	put(t, FRAMES_NNZ, &rec->nnz, sizeof(rec->nnz));
+	put(t, FRAMES_VERDICT, &verdict, sizeof(verdict));
+	put(t, FRAMES_KIND, &kind, sizeof(kind));
+	put(t, FRAMES_VETO_VERSION, &rec->veto_version, sizeof(rec->veto_version));
+	put(t, FRAMES_PEDESTAL_VERSION, &rec->pedestal_version, sizeof(rec->pedestal_version));
+	t->rows++;
+}
+
+/* What a row will add, or -EINVAL if its output cannot be what the record says. */
+static int
+image_measure(const struct batch_builder *b, const struct frame_record *rec, struct image_row *row)
+{
+	const struct gk_layout *l = &b->config.layout;
+	uint32_t nnz;
+
+	if (rec->out >= b->config.nb_outputs)
+		return -EINVAL;
+	*row = (struct image_row){
+		.output = b->config.outputs + rec->out * l->stride,
+		.kind = rec->kind,
+	};
+	switch (rec->kind) {
+	case GK_KIND_CSR:
+		memcpy(&nnz, row->output + l->row_ptr + (uint64_t)b->raster_rows * sizeof(nnz),
+			sizeof(nnz));
+		if (nnz > l->nnz_cap)
+			return -EINVAL;
+		row->nb_row_ptr = b->raster_rows + 1;
+		row->nb_col = nnz;
+		row->nb_value = nnz;
+		break;
+	case GK_KIND_IMAGE:
+		row->nb_value = b->pixels;
+		break;
+	case GK_KIND_RAW:
+		row->raw_bound = bitshuffle_bound(b->pixels);
+		break;
+	default:
+		return -EINVAL;
+	}
+	row->bytes = row->nb_row_ptr * sizeof(uint32_t) + row->nb_col * sizeof(uint16_t) +
+		row->nb_value * l->value_size + row->raw_bound + b->missing_bytes;
+	return 0;
+}
+
+static bool
+images_columns_full(const struct batch_builder *b, const struct image_row *row)
+{
+	const struct table *t = &b->table[ARROW_IMAGES];
+
+	return t->set->data[IMAGES_ROW_PTR]->used / sizeof(uint32_t) + row->nb_row_ptr >
+		ELEMENTS_MAX ||
+		t->set->data[IMAGES_VALUE]->used / b->config.layout.value_size + row->nb_value >
+		ELEMENTS_MAX ||
+		t->set->data[IMAGES_RAW]->used + row->raw_bound > ELEMENTS_MAX ||
+		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX;
+}
+
+/** @param chunk  raw frame, already compressed; NULL: it is not, or there is none */
+static int
+images_add(struct batch_builder *b, const struct frame_record *rec, const struct batch_chunk *chunk)
+{
+	const struct gk_layout *l = &b->config.layout;
+	struct table *t = &b->table[ARROW_IMAGES];
+	struct batch_region *raw;
+	const uint8_t kind = rec->kind;
+	struct image_row row;
+	size_t packed;
+	int rc;
+
+	rc = image_measure(b, rec, &row);
+	if (rc < 0)
+		return rc;
+	if (t->rows > 0 && (t->bytes + row.bytes > t->byte_limit || images_columns_full(b, &row)))
+		table_emit(t, &b->config, ARROW_IMAGES);
+	table_begin_row(b, ARROW_IMAGES, rec, row.bytes);
+	raw = t->set->data[IMAGES_RAW];
+
+	put(t, IMAGES_FRAME, &rec->frame, sizeof(rec->frame));
+	put(t, IMAGES_KIND, &kind, sizeof(kind));
+	put_list(t, IMAGES_ROW_PTR, row.output + l->row_ptr, row.nb_row_ptr, sizeof(uint32_t));
+	put_list(t, IMAGES_COL, row.output + l->col, row.nb_col, sizeof(uint16_t));
+	put_list(t, IMAGES_VALUE, row.output + l->value, row.nb_value, l->value_size);
+	put_validity(t, IMAGES_RAW, row.raw_bound > 0);
+	if (row.raw_bound > 0 && chunk != NULL) {
+		batch_region_append_large(raw, chunk->bytes, chunk->size);
+	} else if (row.raw_bound > 0) {
+		packed = bitshuffle_compress((const uint16_t *)(row.output + l->raw), b->pixels,
+			batch_region_grow(raw, row.raw_bound));
+		batch_region_shrink(raw, row.raw_bound - packed);
+	}
+	end_list(t, IMAGES_RAW, 1);
+	put_list(t, IMAGES_MISSING, rec->missing_map, b->missing_bytes, 1);
+	t->rows++;
+	return 0;
+}
+
+static int
+config_check(const struct batch_builder_config *c)
+{
+	const struct arrow_field *f;
+
+	if (c->emit == NULL || c->sets > BATCH_SETS_MAX || (c->sets > 1 && c->reclaim == NULL) ||
+		c->frames_interval > BATCH_INTERVAL_MAX ||
+		c->images_interval > BATCH_INTERVAL_MAX || c->geometry.tiles == 0 ||
+		c->geometry.tiles > FRAME_PACKETS_MAX)
+		return -EINVAL;
+	f = &c->tables->schema[ARROW_FRAMES].fields[FRAMES_MISSING];
+	if (f->list_size > FRAME_MODULES_MAX)
+		return -EINVAL;
+	f = &c->tables->schema[ARROW_IMAGES].fields[IMAGES_VALUE];
+	return arrow_type_width(f->item) != c->layout.value_size ? -EINVAL : 0;
+}
+
+int
+batch_builder_create(struct batch_builder **builder, const struct batch_builder_config *config)
+{
+	struct arrow_identity id = {config->producer, config->run, config->incarnation, NULL};
+	const uint64_t limit = config->byte_limit ? config->byte_limit : BATCH_BYTE_LIMIT;
+	const unsigned int sets = config->sets > 0 ? config->sets : 1;
+	uint64_t most[COLUMNS_MAX] = {0};
+	struct batch_builder *b;
+	struct table *t;
+	int rc;
+
+	rc = config_check(config);
+	if (rc < 0)
+		return rc;
+	b = calloc(1, sizeof(*b));
+	if (b == NULL)
+		return -ENOMEM;
+	b->config = *config;
+	if (b->config.ahead == 0)
+		b->config.ahead = BATCH_AHEAD;
+	b->pixels = gk_pixels(&config->geometry);
+	b->raster_rows = gk_rows(&config->geometry);
+	b->missing_bytes = (config->geometry.tiles + 7) / 8;
+
+	t = &b->table[ARROW_FRAMES];
+	t->align = FRAMES_ALIGN;
+	t->byte_limit = UINT64_MAX; /* rows are of one size: the interval is the limit */
+	id.table = arrow_table_name(ARROW_FRAMES);
+	rc = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
+		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, sets,
+		most);
+	if (rc < 0)
+		goto fail;
+
+	/* a batch within the limit, or a single row, whatever its size */
+	most[IMAGES_ROW_PTR] = limit + (b->raster_rows + 1) * sizeof(uint32_t);
+	most[IMAGES_COL] = limit + b->pixels * sizeof(uint16_t);
+	most[IMAGES_VALUE] = limit + b->pixels * config->layout.value_size;
+	most[IMAGES_RAW] = limit + bitshuffle_bound(b->pixels);
+	most[IMAGES_MISSING] = limit + b->missing_bytes;
+	t = &b->table[ARROW_IMAGES];
+	t->align = IMAGES_ALIGN;
+	t->byte_limit = limit;
+	id.table = arrow_table_name(ARROW_IMAGES);
+	rc = table_init(t, &config->tables->schema[ARROW_IMAGES], &id,
+		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL, sets,
+		most);
+	if (rc < 0)
+		goto fail;
+	*builder = b;
+	return 0;
+
+fail:
+	batch_builder_destroy(b);
+	return rc;
+}
+
+void
+batch_builder_destroy(struct batch_builder *builder)
+{
+	if (builder == NULL)
+		return;
+	table_free(&builder->table[ARROW_FRAMES]);
+	table_free(&builder->table[ARROW_IMAGES]);
+	free(builder);
+}
+
+int
+batch_builder_add(struct batch_builder *builder, const struct frame_record *record)
+{
+	return batch_builder_add_packed(builder, record, NULL);
+}
+
+int
+batch_builder_add_packed(struct batch_builder *builder, const struct frame_record *record,
+	const struct batch_chunk *chunk)
+{
+	int rc = 0;
+
+	cut(builder, record->frame);
+	if (frame_verdict_is_kept(record->verdict))
+		rc = images_add(builder, record, chunk);
+	frames_add(builder, record, rc < 0 ? FRAME_FLAG_NO_IMAGE : 0);
+	return rc;
+}
+
+void
+batch_builder_disown(struct batch_builder *builder, uint64_t first, uint64_t last)
+{
+	const struct table *t = &builder->table[ARROW_FRAMES];
+	const uint8_t *frames = t->set->data[FRAMES_FRAME]->base;
+	const uint8_t *verdicts = t->set->data[FRAMES_VERDICT]->base;
+	uint8_t *at = t->set->data[FRAMES_FLAGS]->base;
+	uint64_t i, frame;
+	uint32_t flags;
+
+	for (i = 0; i < t->rows; i++) {
+		memcpy(&frame, frames + i * sizeof(frame), sizeof(frame));
+		if (frame < first || frame > last || !frame_verdict_is_kept(verdicts[i]))
+			continue;
+		memcpy(&flags, at + i * sizeof(flags), sizeof(flags));
+		flags |= FRAME_FLAG_NO_IMAGE;
+		memcpy(at + i * sizeof(flags), &flags, sizeof(flags));
+	}
+}
+
+uint64_t
+batch_builder_rows(const struct batch_builder *builder)
+{
+	return builder->table[ARROW_FRAMES].rows;
+}
+
+void
+batch_builder_flush(struct batch_builder *builder)
+{
+	emit_all(builder);
+}

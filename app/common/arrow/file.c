@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arrow/file.h"
+#include "arrow/batch.h"
+#include "fail_point.h"
+#include "histogram.h"
+
+static int
+file_fail(struct arrow_file *f, int error, const char *what)
+{
+	if (f->error != 0)
+		return f->error;
+	f->error = error;
+	snprintf(f->message, sizeof(f->message), "cannot %s %s at byte %llu: %s", what, f->part,
+		(unsigned long long)f->size, strerror(-error));
+	return error;
+}
+
+static void
+file_free(struct arrow_file *f)
+{
+	arrow_slices_close(&f->out);
+	free(f->batches);
+	free(f->pending);
+	f->batches = NULL;
+	f->pending = NULL;
+}
+
+void
+arrow_file_discard(struct arrow_file *f)
+{
+	if (f->out.handle == NULL)
+		return;
+	arrow_slices_cut(&f->out, 0);
+	/* while it is locked */
+	(void)f->out.config.io->remove(f->part);
+	file_free(f);
+}
+
+int
+arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config, const char *dir,
+	const char *name, const struct arrow_schema *schema)
+{
+	static const struct arrow_slices_config defaults;
+	struct iovec iov;
+	uint8_t *header;
+	size_t size;
+	int rc;
+
+	memset(f, 0, sizeof(*f));
+	f->schema = schema;
+	if (snprintf(f->path, sizeof(f->path), "%s/%s.arrow", dir, name) >=
+			(int)sizeof(f->path) - 5 ||
+		snprintf(f->part, sizeof(f->part), "%s/%s.arrow.part", dir, name) >=
+			(int)sizeof(f->part))
+		return file_fail(f, -ENAMETOOLONG, "name");
+	/* found out now, not after hours of writing */
+	if (access(f->path, F_OK) == 0) {
+		f->error = -EEXIST;
+		snprintf(f->message, sizeof(f->message),
+			"%s is already there: move it away or choose another run name", f->path);
+		return f->error;
+	}
+	rc = arrow_header_build(schema, &header, &size);
+	if (rc < 0)
+		return file_fail(f, rc, "lay out the header of");
+	rc = arrow_slices_open(&f->out, config != NULL ? config : &defaults, f->part);
+	if (rc < 0) {
+		file_fail(f, rc, "create");
+		goto out;
+	}
+	/* written now: that there is no room is said by the one who asks for the file */
+	iov = (struct iovec){header, size};
+	rc = arrow_slices_put(&f->out, &iov, 1, false);
+	if (rc == 0)
+		rc = arrow_slices_flush(&f->out);
+	if (rc < 0) {
+		file_fail(f, rc, "write");
+		arrow_file_discard(f);
+		goto out;
+	}
+	f->size = size;
+	f->durable_end = size;
+out:
+	free(header);
+	return rc;
+}
+
+static struct arrow_file_pending *
+pending_at(const struct arrow_file *f, size_t i)
+{
+	return &f->pending[i & (f->cap_pending - 1)];
+}
+
+/* Room for one batch more. */
+static int
+grow_batches(struct arrow_file *f)
+{
+	const size_t cap = f->cap_batches * 2 + 512;
+	struct arrow_file_batch *batches;
+
+	if (f->nb_batches < f->cap_batches)
+		return 0;
+	batches = realloc(f->batches, cap * sizeof(*batches));
+	if (batches == NULL)
+		return -ENOMEM;
+	f->batches = batches;
+	f->cap_batches = cap;
+	return 0;
+}
+
+static int
+grow_pending(struct arrow_file *f)
+{
+	const size_t cap = f->cap_pending > 0 ? f->cap_pending * 2 : 256;
+	struct arrow_file_pending *pending;
+	size_t i;
+
+	if (f->nb_batches - f->nb_durable < f->cap_pending)
+		return 0;
+	pending = malloc(cap * sizeof(*pending));
+	if (pending == NULL)
+		return -ENOMEM;
+	for (i = f->nb_durable; i < f->nb_batches; i++)
+		pending[i & (cap - 1)] = *pending_at(f, i);
+	free(f->pending);
+	f->pending = pending;
+	f->cap_pending = cap;
+	return 0;
+}
+
+static int
+file_note_batch(struct arrow_file *f, const struct batch *b)
+{
+	if (b->body_length % 8 != 0 || b->body_length / 8 > UINT32_MAX)
+		return -EINVAL;
+	if (grow_batches(f) < 0 || grow_pending(f) < 0)
+		return -ENOMEM;
+	f->batches[f->nb_batches] =
+		(struct arrow_file_batch){b->metadata_size, (uint32_t)(b->body_length / 8)};
+	*pending_at(f, f->nb_batches++) = (struct arrow_file_pending){b->rows, b->received};
+	return 0;
+}
+
+static struct arrow_block
+block_at(uint64_t offset, const struct arrow_file_batch *b)
+{
+	return (struct arrow_block){offset, b->metadata, UINT64_C(8) * b->body};
+}
+
+static uint64_t
+batch_end(uint64_t offset, const struct arrow_file_batch *b)
+{
+	return offset + b->metadata + UINT64_C(8) * b->body;
+}
+
+static bool
+next_is_durable(const struct arrow_file *f)
+{
+	return f->nb_durable < f->nb_batches &&
+		batch_end(f->durable_end, &f->batches[f->nb_durable]) <= f->out.durable;
+}
+
+static void
+count_latency(struct arrow_file *f, int64_t received, int64_t now)
+{
+	const uint64_t us = now > received ? (uint64_t)(now - received) / 1000 : 0;
+
+	f->latency[latency_bucket(us, ARROW_LATENCY_BUCKETS)]++;
+}
+
+static void
+count_durable(struct arrow_file *f)
+{
+	const struct arrow_file_pending *b;
+	int64_t now = 0;
+
+	while (next_is_durable(f)) {
+		b = pending_at(f, f->nb_durable);
+		f->durable_end = batch_end(f->durable_end, &f->batches[f->nb_durable++]);
+		f->rows_durable += b->rows;
+		if (f->clock == NULL || b->received == 0)
+			continue;
+		if (now == 0)
+			now = f->clock(f->clock_arg);
+		count_latency(f, b->received, now);
+	}
+}
+
+/* Count what is durable, now that `out` knows. */
+static int
+file_note_durable(struct arrow_file *f)
+{
+	int rc;
+
+	if (!next_is_durable(f))
+		return 0;
+	FAIL_POINT("file.synced");
+	if (!f->named) {
+		rc = f->out.config.io->sync_dir(f->part);
+		if (rc < 0)
+			return file_fail(f, rc, "sync the directory of");
+		f->named = true;
+	}
+	count_durable(f);
+	return 0;
+}
+
+/* What `out` has to tell, after any call. */
+static int
+file_check(struct arrow_file *f)
+{
+	if (f->out.error != 0)
+		return file_fail(f, f->out.error, f->out.error_in_sync ? "make durable" : "write");
+	return file_note_durable(f);
+}
+
+int
+arrow_file_append(struct arrow_file *f, const struct batch *b)
+{
+	struct iovec iov[ARROW_BUFFERS_MAX + 2];
+	int rc;
+
+	if (f->error != 0)
+		return f->error;
+	if (b->nb_body + 1 > sizeof(iov) / sizeof(iov[0]))
+		return file_fail(f, -EINVAL, "gather a batch for");
+	rc = file_note_batch(f, b);
+	if (rc < 0)
+		return file_fail(f, rc, "note a batch of");
+	/* iovec has no const */
+	iov[0] = (struct iovec){(void *)(uintptr_t)b->metadata, b->metadata_size};
+	memcpy(iov + 1, b->body, b->nb_body * sizeof(*b->body));
+	f->rows += b->rows;
+	f->size += b->metadata_size + b->body_length;
+	arrow_slices_put(&f->out, iov, b->nb_body + 1, b->lasting);
+	return file_check(f);
+}
+
+int
+arrow_file_poll(struct arrow_file *f)
+{
+	if (f->error != 0 || f->out.handle == NULL)
+		return f->error;
+	arrow_slices_poll(&f->out);
+	return file_check(f);
+}
+
+int
+arrow_file_commit(struct arrow_file *f)
+{
+	if (f->error != 0)
+		return f->error;
+	arrow_slices_commit(&f->out);
+	return file_check(f);
+}
+
+bool
+arrow_file_has_news(struct arrow_file *f)
+{
+	if (f->error != 0 || f->out.stalled == f->stalled)
+		return false;
+	f->stalled = f->out.stalled;
+	if (f->stalled)
+		snprintf(f->message, sizeof(f->message),
+			"%s: the disk has ended no write and no sync for %u ms (%s)", f->part,
+			f->out.config.stream_timeout_ms,
+			arrow_io_mode_name(f->out.config.io->info(f->out.handle)->mode));
+	else
+		snprintf(f->message, sizeof(f->message), "%s: the disk moves again", f->part);
+	return true;
+}
+
+void
+arrow_file_wait(struct arrow_file *f, uint64_t end)
+{
+	if (f->out.handle != NULL)
+		arrow_slices_wait(&f->out, end);
+}
+
+/* After an error: keep the batches that are sure and go on behind them. */
+static void
+file_cut(struct arrow_file *f)
+{
+	uint64_t end = f->durable_end, sure;
+	size_t n = f->nb_durable;
+
+	/* what is on its way decides */
+	(void)arrow_slices_flush(&f->out);
+	/* a failed sync may have lost anything that was not durable before */
+	sure = f->out.error_in_sync ? f->out.durable : f->out.written;
+	for (; n < f->nb_batches && batch_end(end, &f->batches[n]) <= sure; n++)
+		end = batch_end(end, &f->batches[n]);
+	f->size = end;
+	for (; f->nb_batches > n; f->nb_batches--)
+		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
+	arrow_slices_cut(&f->out, f->size);
+}
+
+static int
+file_write_trailer(struct arrow_file *f)
+{
+	struct arrow_block *blocks;
+	struct iovec iov = {NULL, 0};
+	uint8_t *trailer = NULL;
+	uint64_t at = f->size;
+	size_t size, i;
+	int rc;
+
+	blocks = malloc((f->nb_batches + 1) * sizeof(*blocks));
+	if (blocks == NULL)
+		return -ENOMEM;
+	/* backwards: where the first one begins is not noted */
+	for (i = f->nb_batches; i-- > 0;) {
+		at -= batch_end(0, &f->batches[i]);
+		blocks[i] = block_at(at, &f->batches[i]);
+	}
+	rc = arrow_trailer_build(f->schema, blocks, f->nb_batches, NULL, &trailer, &size);
+	free(blocks);
+	if (rc < 0)
+		return rc;
+	/* it goes over what was cut off, which is room that the file has */
+	iov = (struct iovec){trailer, size};
+	rc = arrow_slices_put(&f->out, &iov, 1, false);
+	if (rc == 0)
+		rc = arrow_slices_end(&f->out);
+	free(trailer);
+	if (rc == 0)
+		f->size += size;
+	return rc;
+}
+
+int
+arrow_file_close(struct arrow_file *f)
+{
+	const struct arrow_io_ops *io = f->out.config.io;
+	const char *what = "write the end of";
+	int rc;
+
+	if (f->out.handle == NULL)
+		return f->error;
+	arrow_slices_hold(&f->out, UINT64_MAX);
+	if (f->error == 0 && arrow_slices_flush(&f->out) < 0)
+		file_check(f);
+	if (f->error != 0)
+		file_cut(f);
+	rc = file_write_trailer(f);
+	if (rc < 0) {
+		/* no end then: as many batches as are sure, and nothing behind them */
+		file_fail(f, rc, what);
+		file_cut(f);
+		f->uncut =
+			io->truncate(f->out.handle, f->size) < 0 || arrow_slices_end(&f->out) < 0;
+		goto out;
+	}
+	FAIL_POINT("file.trailer");
+	what = "rename";
+	rc = io->rename(f->part, f->path);
+	if (rc < 0)
+		goto out;
+	f->complete = true;
+	FAIL_POINT("file.renamed");
+out:
+	if (rc < 0)
+		file_fail(f, rc, what);
+	rc = io->sync_dir(f->path);
+	if (rc < 0)
+		file_fail(f, rc, "sync the directory of");
+	/* all that was synced is in the file, whatever its name will be, if it has one for good */
+	if (f->named || rc == 0) {
+		count_durable(f);
+	} else {
+		f->complete = false;
+		f->uncut = true;
+	}
+	for (; f->nb_batches > f->nb_durable; f->nb_batches--)
+		f->rows -= pending_at(f, f->nb_batches - 1)->rows;
+	file_free(f);
+	return f->error;
+}
+
+const char *
+arrow_file_path(const struct arrow_file *f)
+{
+	return f->complete ? f->path : f->part;
+}

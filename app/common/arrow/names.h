@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Names of Arrow files: `.arrow` when they are complete, `.arrow.part` until then;
+ * `.arrow.quarantine`, `.arrow.quarantine.2`, ...: what recovery cut off a file. With a dot
+ * before it a name is hidden: a copy that is made (stream/copy.h), nobody's before it is whole.
+ *
+ * Of names and paths alike. Any thread.
+ */
+#ifndef ARROW_NAME_H
+#define ARROW_NAME_H
+
+#include <stdbool.h>
+#include <string.h>
+
+static inline bool
+arrow_name_ends(const char *name, const char *end)
+{
+	const size_t length = strlen(name), end_length = strlen(end);
+
+	return length > end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+static inline bool
+arrow_name_is_complete(const char *name)
+{
+	return arrow_name_ends(name, ".arrow");
+}
+
+static inline bool
+arrow_name_is_part(const char *name)
+{
+	return arrow_name_ends(name, ".arrow.part");
+}
+
+static inline bool
+arrow_name_is_quarantine(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return strstr(slash != NULL ? slash : name, ".arrow.quarantine") != NULL;
+}
+
+static inline bool
+arrow_name_is_hidden(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return (slash != NULL ? slash[1] : name[0]) == '.';
+}
+
+#endif /* ARROW_NAME_H */

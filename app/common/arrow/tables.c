@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/tables.h"
+
+#define OWN_META 8
+
+static const struct arrow_field frames_fields[FRAMES_COLUMNS] = {
+	[FRAMES_FRAME] = {"frame", ARROW_UINT64},
+	[FRAMES_BUNCH_ID] = {"bunch_id", ARROW_UINT64},
+	[FRAMES_DETECTOR_TIME] = {"detector_time", ARROW_UINT64},
+	[FRAMES_RECEIVE_TIME] = {"receive_time", ARROW_TIMESTAMP_NS},
+	[FRAMES_EXPOSURE] = {"exposure", ARROW_UINT32},
+	[FRAMES_DETECTOR_STATUS] = {"detector_status", ARROW_UINT32},
+	[FRAMES_FLAGS] = {"flags", ARROW_UINT32},
+	[FRAMES_MISSING] = {"missing", ARROW_FIXED_LIST, ARROW_UINT16},
+	[FRAMES_STRONG_COUNT] = {"strong_count", ARROW_UINT32},
+	[FRAMES_SUM] = {"sum", ARROW_FLOAT64},
+	[FRAMES_SATURATED] = {"saturated", ARROW_UINT32},
+	[FRAMES_INVALID] = {"invalid", ARROW_UINT32},
+	[FRAMES_NNZ] = {"nnz", ARROW_UINT32},
+	[FRAMES_VERDICT] = {"verdict", ARROW_UINT8},
+	[FRAMES_KIND] = {"kind", ARROW_UINT8},
+	[FRAMES_VETO_VERSION] = {"veto_version", ARROW_UINT32},
+	[FRAMES_PEDESTAL_VERSION] = {"pedestal_version", ARROW_UINT32},
+};
+
+static const struct arrow_field images_fields[IMAGES_COLUMNS] = {
+	[IMAGES_FRAME] = {"frame", ARROW_UINT64},
+	[IMAGES_KIND] = {"kind", ARROW_UINT8},
+	[IMAGES_ROW_PTR] = {"row_ptr", ARROW_LIST, ARROW_UINT32},
+	[IMAGES_COL] = {"col", ARROW_LIST, ARROW_UINT16},
+	[IMAGES_VALUE] = {"value", ARROW_LIST, ARROW_FLOAT32},
+	[IMAGES_RAW] = {"raw", ARROW_BINARY, .nullable = true},
+	[IMAGES_MISSING] = {"missing", ARROW_BINARY},
+};
+
+/* Everything in one piece but the texts of `meta`, which follow it. */
+struct storage {
+	struct arrow_field frames[FRAMES_COLUMNS];
+	struct arrow_field images[IMAGES_COLUMNS];
+	char modules[12];
+	char rows[12];
+	char cols[12];
+	char packets[12];
+	char header_crc[ARROW_TABLES][9];
+	struct arrow_meta meta[];
+};
+
+const char *
+arrow_table_name(enum arrow_table table)
+{
+	return table == ARROW_FRAMES ? "frames" : "images";
+}
+
+static const char *
+keep_text(char **at, const char *text)
+{
+	const size_t size = strlen(text) + 1;
+	char *kept = *at;
+
+	memcpy(kept, text, size);
+	*at += size;
+	return kept;
+}
+
+/* The last value of the metadata: a bit of the header that has changed is found by it. */
+static int
+put_header_crc(const struct arrow_schema *schema, char digits[9])
+{
+	uint8_t *header;
+	size_t size;
+	int rc;
+
+	strcpy(digits, "00000000");
+	rc = arrow_header_build(schema, &header, &size);
+	if (rc < 0)
+		return rc;
+	/* of one of its two copies */
+	snprintf(digits, 9, "%08x", arrow_crc32c(0, header, size / 2));
+	free(header);
+	return 0;
+}
+
+int
+arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config)
+{
+	const unsigned int nb = OWN_META + config->nb_meta + 1;
+	const bool is_i16 = config->value == GK_VALUE_I16;
+	size_t text = 0;
+	struct storage *s;
+	unsigned int i, table;
+	int rc = 0;
+	char *at;
+
+	memset(t, 0, sizeof(*t));
+	if (config->modules == 0 || config->rows == 0 || config->cols == 0 || config->packets == 0)
+		return -EINVAL;
+	for (i = 0; i < config->nb_meta; i++)
+		text += strlen(config->meta[i].key) + strlen(config->meta[i].value) + 2;
+	s = calloc(1, sizeof(*s) + ARROW_TABLES * nb * sizeof(s->meta[0]) + text);
+	if (s == NULL)
+		return -ENOMEM;
+	at = (char *)&s->meta[ARROW_TABLES * nb];
+
+	memcpy(s->frames, frames_fields, sizeof(s->frames));
+	memcpy(s->images, images_fields, sizeof(s->images));
+	s->frames[FRAMES_MISSING].list_size = config->modules;
+	s->images[IMAGES_VALUE].item = is_i16 ? ARROW_INT16 : ARROW_FLOAT32;
+	snprintf(s->modules, sizeof(s->modules), "%u", config->modules);
+	snprintf(s->rows, sizeof(s->rows), "%u", config->rows);
+	snprintf(s->cols, sizeof(s->cols), "%u", config->cols);
+	snprintf(s->packets, sizeof(s->packets), "%u", config->packets);
+
+	for (table = 0; table < ARROW_TABLES; table++) {
+		struct arrow_meta *meta = s->meta + table * nb;
+		const struct arrow_meta own[OWN_META] = {
+			{ARROW_META_FORMAT, ARROW_FORMAT_VERSION},
+			{ARROW_META_VERSION, BRAGGLINE_VERSION},
+			{ARROW_META_TABLE, arrow_table_name(table)},
+			{ARROW_META_MODULES, s->modules},
+			{ARROW_META_ROWS, s->rows},
+			{ARROW_META_COLS, s->cols},
+			{ARROW_META_PACKETS, s->packets},
+			{ARROW_META_VALUE, arrow_type_name(is_i16 ? ARROW_INT16 : ARROW_FLOAT32)},
+		};
+
+		memcpy(meta, own, sizeof(own));
+		t->schema[table].meta = meta;
+		t->schema[table].nb_meta = nb;
+	}
+	for (i = 0; i < config->nb_meta; i++) {
+		s->meta[OWN_META + i].key = keep_text(&at, config->meta[i].key);
+		s->meta[OWN_META + i].value = keep_text(&at, config->meta[i].value);
+		s->meta[nb + OWN_META + i] = s->meta[OWN_META + i];
+	}
+	t->schema[ARROW_FRAMES].fields = s->frames;
+	t->schema[ARROW_FRAMES].nb_fields = FRAMES_COLUMNS;
+	t->schema[ARROW_IMAGES].fields = s->images;
+	t->schema[ARROW_IMAGES].nb_fields = IMAGES_COLUMNS;
+	t->storage = s;
+	for (table = 0; table < ARROW_TABLES && rc == 0; table++) {
+		s->meta[(table + 1) * nb - 1] =
+			(struct arrow_meta){ARROW_META_HEADER, s->header_crc[table]};
+		rc = put_header_crc(&t->schema[table], s->header_crc[table]);
+	}
+	if (rc < 0)
+		arrow_tables_free(t);
+	return rc;
+}
+
+void
+arrow_tables_free(struct arrow_tables *t)
+{
+	free(t->storage);
+	memset(t, 0, sizeof(*t));
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The two tables of a run: `frames`, a row for every frame, and `images`, a row for every kept
+ * frame (README.rst).
+ */
+#ifndef ARROW_TABLES_H
+#define ARROW_TABLES_H
+
+#include "arrow/schema.h"
+#include "gk_abi.h"
+
+#define ARROW_FORMAT_VERSION "1" /**< of our tables; grows when a column changes its meaning */
+
+/** Which table. */
+enum arrow_table {
+	ARROW_FRAMES,
+	ARROW_IMAGES,
+	ARROW_TABLES
+};
+
+/** @return `frames` or `images` */
+const char *arrow_table_name(enum arrow_table table);
+
+/** Columns of `frames`, in order. */
+enum arrow_frames_column {
+	FRAMES_FRAME,
+	FRAMES_BUNCH_ID,
+	FRAMES_DETECTOR_TIME,
+	FRAMES_RECEIVE_TIME,
+	FRAMES_EXPOSURE,
+	FRAMES_DETECTOR_STATUS,
+	FRAMES_FLAGS,
+	FRAMES_MISSING,
+	FRAMES_STRONG_COUNT,
+	FRAMES_SUM,
+	FRAMES_SATURATED,
+	FRAMES_INVALID,
+	FRAMES_NNZ,
+	FRAMES_VERDICT,
+	FRAMES_KIND,
+	FRAMES_VETO_VERSION,
+	FRAMES_PEDESTAL_VERSION,
+	FRAMES_COLUMNS
+};
+
+/** Columns of `images`, in order. */
+enum arrow_images_column {
+	IMAGES_FRAME,
+	IMAGES_KIND,
+	IMAGES_ROW_PTR,
+	IMAGES_COL,
+	IMAGES_VALUE,
+	IMAGES_RAW,
+	IMAGES_MISSING,
+	IMAGES_COLUMNS
+};
+
+/** Keys of the schema's metadata that arrow_tables_init() sets. */
+#define ARROW_META_FORMAT  "braggline.format"
+#define ARROW_META_VERSION "braggline.version"
+#define ARROW_META_TABLE   "braggline.table"
+#define ARROW_META_MODULES "braggline.modules"
+#define ARROW_META_ROWS	   "braggline.rows"
+#define ARROW_META_COLS	   "braggline.cols"
+#define ARROW_META_PACKETS "braggline.packets" /**< of a frame */
+#define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
+
+/** Last key of the schema's metadata: 8 digits, CRC-32C of one of the two copies of the first block
+ * of the file (arrow_header_build()), counting these digits as `0`. */
+#define ARROW_META_HEADER "braggline.header_crc32c"
+
+/** Keys that the caller gives, with these names where it has them. */
+#define ARROW_META_RUN		 "braggline.run_name"
+#define ARROW_META_DETECTOR	 "braggline.detector"
+#define ARROW_META_ENERGY	 "braggline.energy_kev"
+#define ARROW_META_CSR_THRESHOLD "braggline.csr_threshold"    /**< photons */
+#define ARROW_META_STRONG_THRESH "braggline.strong_threshold" /**< photons */
+#define ARROW_META_STRONG_MIN	 "braggline.strong_min"
+#define ARROW_META_STRONG_MAX	 "braggline.strong_max"
+#define ARROW_META_SAMPLE	 "braggline.sample"
+#define ARROW_META_DISTANCE	 "braggline.distance_mm" /**< sample to detector; 0: not known */
+#define ARROW_META_BEAM_X	 "braggline.beam_x"	 /**< pixels of the raster */
+#define ARROW_META_BEAM_Y	 "braggline.beam_y"
+/** `crc32c:XXXXXXXX` of the maps as read (struct calibration), `none` without files. @{ */
+#define ARROW_META_PEDESTAL "braggline.pedestal_digest"
+#define ARROW_META_GAIN	    "braggline.gain_digest"
+#define ARROW_META_MASK	    "braggline.mask_digest"
+/** @} */
+#define ARROW_META_CALIBRATION \
+	"braggline.calibration_digest" /**< of all, output/calibration_file.h */
+/** What is implausible about the maps: the first finding, or `none`. */
+#define ARROW_META_CALIBRATION_WARNING "braggline.calibration_warning"
+/** Lists by module: pixels with a photon value in G0, medians of the maps; a stage follows. @{ */
+#define ARROW_META_LIVE		   "braggline.calibration_live_pixels"
+#define ARROW_META_PEDESTAL_MEDIAN "braggline.calibration_pedestal_g" /**< ADU */
+#define ARROW_META_GAIN_MEDIAN	   "braggline.calibration_gain_g"     /**< ADU/keV */
+/** @} */
+#define ARROW_META_CALIBRATION_FILE "braggline.calibration_file" /**< beside the files */
+
+/** What the schemas depend on. Everything is copied. */
+struct arrow_tables_config {
+	uint32_t modules; /**< items of a row of frames.missing */
+	uint32_t rows;	  /**< of the raster */
+	uint32_t cols;
+	uint32_t packets; /**< of a frame */
+	enum gk_value value;
+	const struct arrow_meta *meta; /**< goes into both files, after ours */
+	unsigned int nb_meta;
+};
+
+struct arrow_tables {
+	struct arrow_schema schema[ARROW_TABLES];
+	void *storage; /**< fields and texts that the schemas point to */
+};
+
+/** @return 0; -ENOMEM; -EINVAL: no module, no packet or an empty raster */
+int arrow_tables_init(struct arrow_tables *t, const struct arrow_tables_config *config);
+
+void arrow_tables_free(struct arrow_tables *t);
+
+#endif /* ARROW_TABLES_H */

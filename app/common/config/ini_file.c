@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <ctype.h>
+#include <errno.h>
+#include <iconv.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <wchar.h>
+
+#include "config/ini_file.h"
+#include "io/own_file.h"
+
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* editors of other systems write one */
+
+/** Where the reading is. */
+struct reading {
+	char section[INI_NAME_LEN];
+	unsigned int line;
+	ini_take *take;
+	void *arg;
+};
+
+/* By iconv, whose UTF-8 is built in: machines without locales have no "C.UTF-8". */
+static bool
+is_utf8(const char *text)
+{
+	const iconv_t cd = iconv_open("WCHAR_T", "UTF-8");
+	char *in = (char *)(uintptr_t)text; /* iconv() does not write to it */
+	size_t left = strlen(text);
+	size_t rc;
+
+	if (cd == (iconv_t)-1)
+		return false;
+	do {
+		wchar_t wide[64];
+		char *out = (char *)wide;
+		size_t room = sizeof(wide);
+
+		rc = iconv(cd, &in, &left, &out, &room);
+	} while (rc == (size_t)-1 && errno == E2BIG);
+	iconv_close(cd);
+	return rc != (size_t)-1;
+}
+
+bool
+ini_is_text(const char *text)
+{
+	static const char controls[] =
+		"\1\2\3\4\5\6\7\10\13\14\16\17\20\21\22\23\24\25\26\27\30\31\32\33\34\35\36\37\177";
+
+	return is_utf8(text) && text[strcspn(text, controls)] == '\0';
+}
+
+static char *
+strip(char *text)
+{
+	char *end = text + strlen(text);
+
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	while (isspace((unsigned char)*text))
+		text++;
+	return text;
+}
+
+static void
+cut_comment(char *text)
+{
+	char *to = text;
+
+	for (; *text != '\0' && *text != ';'; text++) {
+		if (text[0] == '\\' && text[1] == ';')
+			text++;
+		*to++ = *text;
+	}
+	*to = '\0';
+}
+
+/** @return what is wrong with the line, NULL if nothing is */
+static const char *
+read_line(struct reading *r, char *text, int *error)
+{
+	char *key, *value;
+
+	if (r->line == 1 && strncmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
+		text += strlen(BYTE_ORDER_MARK);
+	if (!ini_is_text(text))
+		return "is not UTF-8 text";
+	cut_comment(text);
+	text = strip(text);
+	if (text[0] == '\0')
+		return NULL;
+	if (text[0] == '[') {
+		value = strchr(text, ']');
+		if (value == NULL || value[1] != '\0')
+			return "wanted [section] alone in its line";
+		*value = '\0';
+		text = strip(text + 1);
+		if (text[0] == '\0' || strlen(text) >= sizeof(r->section))
+			return "a section's name has 1 to 63 characters";
+		strcpy(r->section, text);
+		*error = r->take(r->arg, r->line, r->section, "", "");
+		return NULL;
+	}
+	value = strchr(text, '=');
+	if (value == NULL)
+		return "wanted [section], key = value or a comment after ;";
+	*value = '\0';
+	key = strip(text);
+	value = strip(value + 1);
+	if (r->section[0] == '\0')
+		return "comes before the first [section]";
+	if (key[0] == '\0' || strlen(key) >= INI_NAME_LEN)
+		return "a key has 1 to 63 characters";
+	if (strlen(value) >= INI_VALUE_LEN)
+		return "a value has at most " INI_VALUE_MAX " bytes";
+	*error = r->take(r->arg, r->line, r->section, key, value);
+	return NULL;
+}
+
+int
+ini_stream_read(FILE *f, const char *path, ini_take *take, void *arg, char *message, size_t size)
+{
+	struct reading r = {.take = take, .arg = arg};
+	const char *wrong;
+	size_t used = 0;
+	char *text = NULL;
+	size_t room = 0;
+	ssize_t length;
+	int error = 0;
+
+	message[0] = '\0';
+	while (error == 0 && (length = getline(&text, &room, f)) >= 0) {
+		r.line++;
+		wrong = strlen(text) == (size_t)length ? read_line(&r, text, &error)
+						       : "a zero byte: this is no text";
+		/* the next lines may have mistakes as well: all are told at once */
+		if (wrong != NULL && used < size)
+			used += snprintf(message + used, size - used, "%s%s:%u: %s",
+				used > 0 ? "\n" : "", path, r.line, wrong);
+	}
+	if (error != 0) {
+		snprintf(message, size, "%s:%u: %s", path, r.line, strerror(-error));
+	} else if (ferror(f)) {
+		error = -errno;
+		snprintf(message, size, "cannot read %s: %s", path, strerror(-error));
+	} else if (used > 0) {
+		error = -EINVAL;
+	}
+	free(text);
+	return error;
+}
+
+int
+ini_file_read(const char *path, ini_take *take, void *arg, char *message, size_t size)
+{
+	FILE *f = own_file_read(path);
+	int error;
+
+	if (f == NULL) {
+		error = -errno;
+		snprintf(message, size, "cannot read %s: %s", path, own_file_error(error));
+		return error;
+	}
+	error = ini_stream_read(f, path, take, arg, message, size);
+	fclose(f);
+	return error;
+}

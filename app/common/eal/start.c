@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <glob.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_kvargs.h>
+
+#include "ascii_text.h"
+#include "eal/start.h"
+#include "io/own_file.h"
+
+#define FREE_PAGES "/sys/kernel/mm/hugepages/hugepages-*/free_hugepages"
+
+static char separator[] = "--";
+
+int
+eal_own_words(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], separator) == 0) {
+			argv[i] = argv[0];
+			return i;
+		}
+	}
+	return 0;
+}
+
+void
+eal_hint(FILE *out, const char *program, const char *own)
+{
+	fprintf(out, "Options of EAL come first: %s [EAL options] -- %s\n", program, own);
+}
+
+void
+eal_hangup_ends(const struct sigaction *action)
+{
+	struct sigaction before;
+
+	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, action, NULL);
+}
+
+static bool
+no_page_is_free(void)
+{
+	unsigned long pages = 0, n;
+	glob_t found;
+
+	if (glob(FREE_PAGES, 0, NULL, &found) != 0)
+		return true;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		FILE *f = fopen(found.gl_pathv[i], "re");
+
+		if (f == NULL)
+			continue;
+		if (fscanf(f, "%lu", &n) == 1)
+			pages += n;
+		fclose(f);
+	}
+	globfree(&found);
+	return pages == 0;
+}
+
+/* EAL makes BASE/dpdk/PREFIX, and a lock in it. @return 0; -errno, and `path` is what fails */
+static int
+try_runtime_folder(char path[PATH_MAX])
+{
+	const char *base = geteuid() == 0 ? "/var/run" : getenv("XDG_RUNTIME_DIR");
+
+	snprintf(path, PATH_MAX, "%s", rte_eal_get_runtime_dir());
+	/* EAL has no path before the folder is there */
+	if (path[0] == '\0')
+		snprintf(path, PATH_MAX, "%s/dpdk", base != NULL ? base : "/tmp");
+	if (access(path, F_OK) != 0 && errno == ENOENT)
+		snprintf(path, PATH_MAX, "%s", base != NULL ? base : "/tmp");
+	return access(path, W_OK | X_OK) == 0 ? 0 : -errno;
+}
+
+/* EAL has logged what it knows; it names neither the cause nor the remedy of the common ones. */
+static void
+explain(const char *program)
+{
+	/* a lock file that cannot be made has left errno, and rte_errno is 0 then */
+	const char *why = rte_errno != 0 ? rte_strerror(rte_errno) : "see the lines above";
+	const int error = rte_errno;
+	char folder[PATH_MAX];
+	int rc;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		fprintf(stderr,
+			"%s: EAL does not start: this process would be a secondary one of another "
+			"with this --file-prefix; leave --proc-type out, and give each process its "
+			"own --file-prefix\n",
+			program);
+	else if ((error == 0 || error == EINVAL || error == EACCES) &&
+		(rc = try_runtime_folder(folder)) != 0)
+		fprintf(stderr,
+			"%s: EAL does not start: its runtime folder %s cannot be used: %s; use "
+			"another --file-prefix, or set XDG_RUNTIME_DIR to a folder of this user\n",
+			program, folder, strerror(-rc));
+	else if (rte_eal_primary_proc_alive(NULL) == 1)
+		fprintf(stderr,
+			"%s: EAL does not start: another process runs with this --file-prefix; "
+			"give each its own, as in --file-prefix %s2\n",
+			program, program);
+	else if (rte_eal_has_hugepages() && no_page_is_free())
+		fprintf(stderr,
+			"%s: EAL does not start: no huge page is free; use --no-huge -m 1024, or "
+			"as root: echo 1024 > /proc/sys/vm/nr_hugepages\n",
+			program);
+	else if (rte_eal_has_hugepages() && geteuid() != 0)
+		fprintf(stderr,
+			"%s: EAL does not start: %s; huge pages and devices need root, or rights "
+			"to hugetlbfs and /dev/vfio: run as root, or use --no-huge --no-pci\n",
+			program, why);
+	else if (error == ENOMEM)
+		fprintf(stderr,
+			"%s: EAL does not start: %s; ask for as much as this host has: -m MIB\n",
+			program, why);
+	else if (error == EINVAL)
+		fprintf(stderr,
+			"%s: EAL does not start: it does not take one of its options, see above; "
+			"options of %s come after '--'\n",
+			program, program);
+	else if (error == ENODEV)
+		fprintf(stderr,
+			"%s: EAL does not start: a device is not there or does not start, see "
+			"above; look at --vdev and -a\n",
+			program);
+	else
+		fprintf(stderr, "%s: EAL does not start: %s\n", program, why);
+}
+
+/* A socket in the file system that nobody listens on was left by a process that was killed: this
+ * user's is removed, of others is said what is in the way. */
+static void
+clear_socket(const char *program, const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct stat st;
+	int fd, error;
+
+	if (lstat(path, &st) != 0 || !S_ISSOCK(st.st_mode) ||
+		strlen(path) >= sizeof(address.sun_path))
+		return;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return;
+	error = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : errno;
+	close(fd);
+	if (error == ECONNREFUSED && st.st_uid == geteuid()) {
+		fprintf(stderr, "%s: %s: removing the socket, nobody listens on it\n", program,
+			path);
+		unlink(path);
+	} else if (error == ECONNREFUSED) {
+		fprintf(stderr,
+			"%s: %s: nobody listens on this socket, and its owner is user %u, not this "
+			"one (%u); remove it, or name another in --vdev\n",
+			program, path, st.st_uid, geteuid());
+	} else if (error == 0 || error == EAGAIN) {
+		fprintf(stderr,
+			"%s: %s: another process listens on this socket; end it, or name another "
+			"in --vdev\n",
+			program, path);
+	}
+}
+
+/* DPDK's memif binds its socket and does not remove the one of a server that was killed. */
+static void
+remove_stale_socket(const char *program, const char *device)
+{
+	static const char memif[] = "net_memif";
+	const char *list = strchr(device, ','), *role, *path, *abstract;
+	struct rte_kvargs *args;
+
+	if (strncmp(device, memif, strlen(memif)) != 0 || list == NULL)
+		return;
+	args = rte_kvargs_parse(list + 1, NULL);
+	if (args == NULL)
+		return;
+	role = rte_kvargs_get(args, "role");
+	path = rte_kvargs_get(args, "socket");
+	abstract = rte_kvargs_get(args, "socket-abstract");
+	/* an abstract one, which is the default, has no file */
+	if (role != NULL && strcmp(role, "server") == 0 && path != NULL && abstract != NULL &&
+		strcmp(abstract, "no") == 0)
+		clear_socket(program, path);
+	rte_kvargs_free(args);
+}
+
+static void
+remove_stale_sockets(const char *program, char **argv, int own)
+{
+	static const char option[] = "--vdev";
+
+	for (int i = 1; i < own; i++) {
+		if (strcmp(argv[i], option) == 0 && i + 1 < own)
+			remove_stale_socket(program, argv[i + 1]);
+		else if (strncmp(argv[i], option, strlen(option)) == 0 &&
+			argv[i][strlen(option)] == '=')
+			remove_stale_socket(program, argv[i] + strlen(option) + 1);
+	}
+}
+
+/* EAL keeps its files and the telemetry socket there, and takes a folder that exists for its own;
+ * for an ordinary user it may be in /tmp. */
+static int
+check_runtime_folder(const char *program)
+{
+	char message[PATH_MAX], above[PATH_MAX];
+	int rc;
+
+	rc = own_folder_check(rte_eal_get_runtime_dir(), OWN_FOLDER_NAMED, message);
+	/* --no-shconf, --in-memory */
+	if (rc == -ENOENT)
+		return 0;
+	if (rc == 0) {
+		snprintf(above, sizeof(above), "%s", rte_eal_get_runtime_dir());
+		rc = own_folder_check(dirname(above), OWN_FOLDER_NAMED, message);
+	}
+	if (rc < 0)
+		fprintf(stderr,
+			"%s: EAL's runtime %s; or use another --file-prefix or XDG_RUNTIME_DIR\n",
+			program, message);
+	return rc;
+}
+
+/* EAL shows a program's words in /eal/app_params. It may reorder `words`, and keeps copies. */
+static int
+init(int argc, char **argv, int own)
+{
+	char **words = calloc(argc + 1, sizeof(*words)), **ascii = calloc(argc, sizeof(*ascii));
+	int ret = -1;
+
+	rte_errno = ENOMEM;
+	if (words == NULL || ascii == NULL)
+		goto out;
+	for (int i = 0; i < argc; i++) {
+		if (i > own)
+			ascii[i] = ascii_text(argv[i]);
+		words[i] = ascii[i] != NULL ? ascii[i] : argv[i];
+	}
+	rte_errno = 0;
+	ret = rte_eal_init(argc, words);
+out:
+	for (int i = 0; ascii != NULL && i < argc; i++)
+		free(ascii[i]);
+	free(ascii);
+	free(words);
+	return ret;
+}
+
+int
+eal_start(const char *program, int argc, char **argv, int own)
+{
+	int ret;
+
+	remove_stale_sockets(program, argv, own);
+	if (own != 0)
+		argv[own] = separator;
+	ret = init(own != 0 ? argc : 1, argv, own);
+	if (ret < 0) {
+		explain(program);
+	} else if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
+		/* memory, ports and telemetry would be the other process's */
+		explain(program);
+		(void)rte_eal_cleanup();
+		rte_errno = ENOTSUP;
+		return -1;
+	} else if (check_runtime_folder(program) < 0) {
+		(void)rte_eal_cleanup();
+		rte_errno = EPERM;
+		return -1;
+	}
+	return ret;
+}

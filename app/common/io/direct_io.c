@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <liburing.h>
+
+#include "arrow/schema.h"
+#include "io/direct_io.h"
+#include "io/file_lock.h"
+#include "io/own_file.h"
+
+#define MEMORY_ALIGN 4096 /* where the kernel does not tell */
+
+/* A write that may need more than one call, or a sync (nb == 0). */
+struct request {
+	const struct iovec *iov; /* what is left of it */
+	unsigned int nb;
+	uint64_t offset;
+	uint64_t tag;
+	bool busy;
+	struct iovec rest[ARROW_IO_VECTORS]; /* iov, once it is no longer the caller's */
+};
+
+struct disk_file {
+	int fd;
+	struct arrow_io_info info;
+	bool has_ring;
+	struct io_uring ring;
+	unsigned int depth;
+	unsigned int pending; /* requests that are busy */
+	void *map;
+	size_t map_size;
+	/* without a ring requests have ended when they are told; they wait here to be reaped */
+	struct arrow_io_done ended[ARROW_IO_DEPTH_MAX + 1];
+	unsigned int nb_ended;
+	struct request request[];
+};
+
+const char *
+arrow_io_mode_name(enum arrow_io_mode mode)
+{
+	static const char *const names[] = {
+		[ARROW_IO_AUTO] = "auto",
+		[ARROW_IO_BUFFERED] = "buffered",
+		[ARROW_IO_DIRECT] = "direct",
+		[ARROW_IO_DIRECT_URING] = "direct+io_uring",
+		[ARROW_IO_CUFILE] = "cufile",
+		[ARROW_IO_GPUDIRECT] = "cufile+gpudirect",
+	};
+
+	return names[mode];
+}
+
+/* Switch to O_DIRECT if it works here. */
+static void
+choose_direct(struct disk_file *f, enum arrow_io_mode wanted)
+{
+	const char *why = NULL;
+	struct statfs fs;
+	uint32_t offset_align = 0;
+
+	f->info = (struct arrow_io_info){ARROW_IO_BUFFERED, 1, ""};
+	if (wanted == ARROW_IO_BUFFERED)
+		why = "asked for";
+	else if (fstatfs(f->fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC))
+		why = "the file system keeps its files in memory";
+	if (why != NULL)
+		goto buffered;
+	f->info.memory_align = MEMORY_ALIGN;
+#ifdef STATX_DIOALIGN
+	struct statx st;
+
+	if (statx(f->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 &&
+		(st.stx_mask & STATX_DIOALIGN)) {
+		f->info.memory_align = st.stx_dio_mem_align;
+		offset_align = st.stx_dio_offset_align;
+		why = "the file system has no direct I/O for this file";
+		if (offset_align == 0)
+			goto buffered;
+	}
+#endif
+	if (offset_align > ARROW_BLOCK || f->info.memory_align > MEMORY_ALIGN) {
+		snprintf(f->info.why, sizeof(f->info.why),
+			"direct I/O wants multiples of %u bytes here, files are made of %u",
+			offset_align, ARROW_BLOCK);
+		return;
+	}
+	why = "the file system refuses O_DIRECT";
+	if (fcntl(f->fd, F_SETFL, O_DIRECT) < 0)
+		goto buffered;
+	/* parts of a write have to be whole sectors too */
+	if (f->info.memory_align < offset_align)
+		f->info.memory_align = offset_align;
+	f->info.mode = ARROW_IO_DIRECT;
+	return;
+
+buffered:
+	f->info.memory_align = 1;
+	snprintf(f->info.why, sizeof(f->info.why), "%s", why);
+}
+
+static void
+choose_ring(struct disk_file *f, enum arrow_io_mode wanted)
+{
+	int rc;
+
+	if (f->info.mode != ARROW_IO_DIRECT)
+		return;
+	if (wanted == ARROW_IO_DIRECT) {
+		snprintf(f->info.why, sizeof(f->info.why), "asked for");
+		return;
+	}
+	rc = io_uring_queue_init(f->depth + 1, &f->ring, 0);
+	if (rc < 0) {
+		snprintf(f->info.why, sizeof(f->info.why), "no io_uring: %s", strerror(-rc));
+		return;
+	}
+	f->has_ring = true;
+	f->info.mode = ARROW_IO_DIRECT_URING;
+}
+
+static int
+direct_open(void **handle, const struct arrow_io_open *how)
+{
+	const int flags = O_RDWR | (how->existing ? 0 : O_CREAT | O_EXCL);
+	struct disk_file *f;
+	struct stat st;
+	int rc;
+
+	if (how->depth < 1 || how->depth > ARROW_IO_DEPTH_MAX)
+		return -EINVAL;
+	f = calloc(1, sizeof(*f) + (how->depth + 1) * sizeof(f->request[0]));
+	if (f == NULL)
+		return -ENOMEM;
+	f->depth = how->depth;
+	f->fd = own_file_open(AT_FDCWD, how->path, flags, OWN_FILE_MODE);
+	if (f->fd < 0) {
+		rc = f->fd;
+		goto fail;
+	}
+	/* file systems without locks have nobody to keep out either */
+	rc = file_lock(f->fd, 0);
+	if (rc == -EBUSY)
+		goto fail;
+	/* who recovers a directory removes empty files that nobody holds: this was one just now */
+	if (fstat(f->fd, &st) == 0 && st.st_nlink == 0) {
+		rc = how->existing ? -ENOENT : -EEXIST;
+		goto fail;
+	}
+	choose_direct(f, how->mode);
+	choose_ring(f, how->mode);
+	*handle = f;
+	return 0;
+
+fail:
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f);
+	return rc;
+}
+
+int
+direct_io_fd(void *handle)
+{
+	return ((const struct disk_file *)handle)->fd;
+}
+
+static const struct arrow_io_info *
+direct_info(void *handle)
+{
+	return &((const struct disk_file *)handle)->info;
+}
+
+/* `written` bytes of a request are done. @return true if that is all */
+static bool
+request_advance(struct request *r, size_t written)
+{
+	if (r->iov != r->rest)
+		memcpy(r->rest, r->iov, r->nb * sizeof(*r->iov));
+	r->iov = r->rest;
+	r->offset += written;
+	while (r->nb > 0 && written >= r->iov->iov_len) {
+		written -= r->iov->iov_len;
+		r->iov++;
+		r->nb--;
+	}
+	if (r->nb == 0)
+		return true;
+	memmove(r->rest, r->iov, r->nb * sizeof(*r->iov));
+	r->iov = r->rest;
+	r->rest[0].iov_base = (uint8_t *)r->rest[0].iov_base + written;
+	r->rest[0].iov_len -= written;
+	return false;
+}
+
+/* Some file systems take the flag and refuse the writes. @return true if it is worth a new try */
+static bool
+give_up_direct(struct disk_file *f, int error)
+{
+	const char *why = "the file system refuses direct writes";
+
+	if (error != -EINVAL || (fcntl(f->fd, F_GETFL) & O_DIRECT) == 0 ||
+		fcntl(f->fd, F_SETFL, 0) < 0)
+		return false;
+	f->info.mode = ARROW_IO_BUFFERED;
+	f->info.memory_align = 1;
+	memcpy(f->info.why, why, strlen(why) + 1);
+	return true;
+}
+
+static int
+submit(struct disk_file *f, struct request *r)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
+	int rc;
+
+	if (sqe == NULL)
+		return -EBUSY;
+	if (r->nb > 0)
+		io_uring_prep_writev(sqe, f->fd, r->iov, r->nb, r->offset);
+	else
+		io_uring_prep_fsync(sqe, f->fd, IORING_FSYNC_DATASYNC);
+	io_uring_sqe_set_data(sqe, r);
+	do
+		rc = io_uring_submit(&f->ring);
+	while (rc == -EINTR || rc == -EAGAIN);
+	return rc < 0 ? rc : 0;
+}
+
+/* Without a ring: to the end, now. */
+static int
+perform(struct disk_file *f, struct request *r)
+{
+	ssize_t n;
+
+	if (r->nb == 0)
+		return fdatasync(f->fd) < 0 ? -errno : 0;
+	for (;;) {
+		n = pwritev(f->fd, r->iov, (int)r->nb, (off_t)r->offset);
+		if (n > 0 && request_advance(r, n))
+			return 0;
+		if (n > 0 || (n < 0 && errno == EINTR))
+			continue;
+		if (n == 0)
+			return -EIO;
+		if (!give_up_direct(f, -errno))
+			return -errno;
+	}
+}
+
+static int
+begin(struct disk_file *f, const struct iovec *iov, unsigned int nb, uint64_t offset, uint64_t tag)
+{
+	struct request *r = f->request;
+	int rc;
+
+	while (r < f->request + f->depth + 1 && r->busy)
+		r++;
+	if (r == f->request + f->depth + 1 || nb > ARROW_IO_VECTORS)
+		return -EINVAL;
+	r->iov = iov;
+	r->nb = nb;
+	r->offset = offset;
+	r->tag = tag;
+	if (!f->has_ring) {
+		if (f->nb_ended > f->depth)
+			return -EINVAL;
+		rc = perform(f, r);
+		f->ended[f->nb_ended++] = (struct arrow_io_done){tag, rc};
+		return 0;
+	}
+	rc = submit(f, r);
+	if (rc < 0)
+		return rc;
+	r->busy = true;
+	f->pending++;
+	return 0;
+}
+
+static int
+direct_write(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset, uint64_t tag)
+{
+	return nb == 0 ? -EINVAL : begin(handle, iov, nb, offset, tag);
+}
+
+static int
+direct_sync(void *handle, uint64_t tag)
+{
+	return begin(handle, NULL, 0, 0, tag);
+}
+
+/* @return true if the request has ended: `error` says how */
+static bool
+complete(struct disk_file *f, struct request *r, int result, int *error)
+{
+	*error = result < 0 ? result : 0;
+	if (r->nb == 0 && result >= 0)
+		return true;
+	if (result > 0 && request_advance(r, result))
+		return true;
+	if (result == 0)
+		*error = -EIO;
+	/* short, interrupted, or to be tried without O_DIRECT */
+	if (result > 0 || result == -EINTR || result == -EAGAIN ||
+		(result < 0 && r->nb > 0 && give_up_direct(f, result)))
+		*error = submit(f, r);
+	else
+		return true;
+	return *error < 0;
+}
+
+static int
+direct_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	struct disk_file *f = handle;
+	struct io_uring_cqe *cqe;
+	struct request *r;
+	int rc, error;
+
+	if (f->nb_ended > 0) {
+		*done = f->ended[0];
+		f->nb_ended--;
+		memmove(f->ended, f->ended + 1, f->nb_ended * sizeof(f->ended[0]));
+		return 1;
+	}
+	while (f->pending > 0) {
+		rc = wait ? io_uring_wait_cqe(&f->ring, &cqe) : io_uring_peek_cqe(&f->ring, &cqe);
+		if (rc == -EAGAIN && !wait)
+			return 0;
+		if (rc == -EINTR || rc == -EAGAIN)
+			continue;
+		if (rc < 0)
+			return rc;
+		r = io_uring_cqe_get_data(cqe);
+		rc = cqe->res;
+		io_uring_cqe_seen(&f->ring, cqe);
+		if (!complete(f, r, rc, &error))
+			continue;
+		r->busy = false;
+		f->pending--;
+		*done = (struct arrow_io_done){r->tag, error};
+		return 1;
+	}
+	return 0;
+}
+
+static int
+direct_allocate(void *handle, uint64_t size)
+{
+	const struct disk_file *f = handle;
+	int rc;
+
+	do
+		rc = fallocate(f->fd, 0, 0, (off_t)size);
+	while (rc < 0 && errno == EINTR);
+	return rc < 0 ? -errno : 0;
+}
+
+static int
+direct_truncate(void *handle, uint64_t size)
+{
+	const struct disk_file *f = handle;
+
+	return ftruncate(f->fd, (off_t)size) < 0 ? -errno : 0;
+}
+
+static int
+direct_map(void *handle, const uint8_t **data, uint64_t *size)
+{
+	struct disk_file *f = handle;
+	struct stat st;
+	void *map;
+
+	*data = NULL;
+	*size = 0;
+	if (fstat(f->fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if (st.st_size == 0 || f->map != NULL)
+		return f->map != NULL ? -EINVAL : 0;
+	map = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, f->fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	f->map = map;
+	f->map_size = st.st_size;
+	*data = map;
+	*size = st.st_size;
+	return 0;
+}
+
+static int
+direct_size(void *handle, uint64_t *size, uint64_t *allocated)
+{
+	const struct disk_file *f = handle;
+	struct stat st;
+
+	if (fstat(f->fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	*size = st.st_size;
+	*allocated = (uint64_t)st.st_blocks * 512;
+	return 0;
+}
+
+int64_t
+direct_io_read(int fd, void *data, uint64_t size, uint64_t offset)
+{
+	uint64_t done = 0;
+	ssize_t n;
+
+	while (done < size) {
+		n = pread(fd, (uint8_t *)data + done, size - done, (off_t)(offset + done));
+		if (n == 0)
+			break;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		done += n > 0 ? n : 0;
+	}
+	return (int64_t)done;
+}
+
+static int64_t
+direct_read(void *handle, void *data, uint64_t size, uint64_t offset)
+{
+	return direct_io_read(((const struct disk_file *)handle)->fd, data, size, offset);
+}
+
+uint64_t
+direct_io_written(int fd, uint64_t size)
+{
+	off_t data, end = 0;
+
+	while ((data = lseek(fd, end, SEEK_DATA)) >= 0) {
+		end = lseek(fd, data, SEEK_HOLE);
+		if (end < 0)
+			return size;
+	}
+	return errno == ENXIO && (uint64_t)end < size ? (uint64_t)end : size;
+}
+
+static uint64_t
+direct_written(void *handle)
+{
+	const struct disk_file *f = handle;
+	struct stat st;
+
+	return fstat(f->fd, &st) < 0 ? UINT64_MAX : direct_io_written(f->fd, st.st_size);
+}
+
+static int
+direct_close(void *handle)
+{
+	struct disk_file *f = handle;
+	int rc;
+
+	if (f->map != NULL)
+		munmap(f->map, f->map_size);
+	if (f->has_ring)
+		io_uring_queue_exit(&f->ring);
+	rc = close(f->fd) < 0 ? -errno : 0;
+	free(f);
+	return rc;
+}
+
+static int
+direct_rename(const char *from, const char *to)
+{
+	if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	/* NFS and others do not know the flag */
+	if (errno != EINVAL)
+		return -errno;
+	if (access(to, F_OK) == 0)
+		return -EEXIST;
+	return rename(from, to) < 0 ? -errno : 0;
+}
+
+static int
+direct_remove(const char *path)
+{
+	return unlink(path) < 0 ? -errno : 0;
+}
+
+static int
+direct_sync_dir(const char *path)
+{
+	char dir[PATH_MAX];
+	char *slash;
+	int fd, rc;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	slash = strrchr(dir, '/');
+	if (slash == NULL)
+		strcpy(dir, ".");
+	else
+		slash[slash == dir] = '\0';
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	/* EINVAL: this file system has nothing to do for a directory */
+	rc = fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+const struct arrow_io_ops direct_io = {
+	.open = direct_open,
+	.info = direct_info,
+	.write = direct_write,
+	.sync = direct_sync,
+	.reap = direct_reap,
+	.allocate = direct_allocate,
+	.truncate = direct_truncate,
+	.map = direct_map,
+	.size = direct_size,
+	.read = direct_read,
+	.written = direct_written,
+	.close = direct_close,
+	.rename = direct_rename,
+	.remove = direct_remove,
+	.sync_dir = direct_sync_dir,
+};

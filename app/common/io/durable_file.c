@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/direct_io.h"
+#include "io/durable_file.h"
+#include "io/own_file.h"
+
+static int
+write_all(int fd, const uint8_t *data, size_t bytes)
+{
+	while (bytes > 0) {
+		const ssize_t n = write(fd, data, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		data += n;
+		bytes -= (size_t)n;
+	}
+	return fsync(fd) == 0 ? 0 : -errno;
+}
+
+static int
+make(const char *path, const void *data, size_t bytes, bool replace)
+{
+	char part[PATH_MAX];
+	int fd, ret;
+
+	if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
+		return -ENAMETOOLONG;
+	/* what a process that was killed has left; emptied, it might be a link to another file */
+	if (replace)
+		(void)unlink(part);
+	fd = own_file_open(AT_FDCWD, part, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);
+	if (fd < 0)
+		return fd;
+	ret = write_all(fd, data, bytes);
+	if (close(fd) != 0 && ret == 0)
+		ret = -errno;
+	if (ret == 0 && replace && rename(part, path) != 0)
+		ret = -errno;
+	else if (ret == 0 && !replace)
+		ret = direct_io.rename(part, path);
+	if (ret != 0)
+		unlink(part);
+	/* a rename is durable when its directory is */
+	return ret == 0 ? direct_io.sync_dir(path) : ret;
+}
+
+int
+durable_file_replace(const char *path, const void *data, size_t bytes)
+{
+	return make(path, data, bytes, true);
+}
+
+int
+durable_file_create(const char *path, const void *data, size_t bytes)
+{
+	/* before a part is begun; the rename is what decides */
+	if (access(path, F_OK) == 0)
+		return -EEXIST;
+	return make(path, data, bytes, false);
+}
+
+int
+durable_dir_make(const char *dir, mode_t mode)
+{
+	char path[PATH_MAX];
+	size_t size = strlen(dir);
+	bool made;
+	int rc;
+
+	if (size >= sizeof(path))
+		return -ENAMETOOLONG;
+	memcpy(path, dir, size + 1);
+	while (size > 1 && path[size - 1] == '/')
+		path[--size] = '\0';
+	made = mkdir(path, mode) == 0;
+	if (!made && errno != EEXIST)
+		return -errno;
+	/* also of one that is there: who made it may have died before this */
+	rc = direct_io.sync_dir(path);
+	return !made && rc == -EACCES ? 0 : rc;
+}

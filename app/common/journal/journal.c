@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fail_point.h"
+#include "journal/journal_private.h"
+#include "xfer/msg.h"
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+static void
+remember(struct journal *r, uint64_t incarnation)
+{
+	struct ring_header *h = r->header;
+
+	PUT(h->incarnation[h->nb_incarnations % JOURNAL_INCARNATIONS], incarnation);
+	step(r);
+	PUT(h->nb_incarnations, h->nb_incarnations + 1);
+	step(r);
+}
+
+bool
+journal_had(const struct journal *r, uint64_t incarnation)
+{
+	const struct ring_header *h = r->header;
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_INCARNATIONS && i < h->nb_incarnations; i++) {
+		if (h->incarnation[i] == incarnation)
+			return true;
+	}
+	return false;
+}
+
+int
+journal_run_add(struct journal *r, const struct journal_run *from)
+{
+	struct ring_run *run;
+	unsigned int i, t;
+
+	/* it becomes the name of files, of whoever adopts the ring too */
+	if (!xfer_name_check(from->name))
+		return -EINVAL;
+	for (t = 0; t < XFER_TABLES; t++) {
+		if (from->schema_bytes[t] > JOURNAL_SCHEMA)
+			return -E2BIG;
+	}
+	for (i = 0; i < JOURNAL_RUNS && r->run[i].state != RUN_FREE; i++)
+		;
+	if (i == JOURNAL_RUNS)
+		return -ENOSPC;
+	run = &r->run[i];
+	run->run = from->run;
+	run->incarnation = from->incarnation;
+	memcpy(run->name, from->name, sizeof(run->name));
+	for (t = 0; t < XFER_TABLES; t++) {
+		run->schema_bytes[t] = from->schema_bytes[t];
+		run->body_max[t] = from->body_max[t];
+		memcpy(run->schema[t], from->schema[t], from->schema_bytes[t]);
+	}
+	run->ended = 0;
+	run->spilled = 0;
+	step(r);
+	remember(r, from->incarnation);
+	run->crc = run_crc(run);
+	step(r);
+	PUT(run->state, RUN_LIVE);
+	step(r);
+	return (int)i;
+}
+
+void
+journal_run_end(struct journal *r, unsigned int run, const uint64_t batches[XFER_TABLES])
+{
+	unsigned int t;
+
+	for (t = 0; t < XFER_TABLES; t++)
+		r->run[run].batches[t] = batches[t];
+	step(r);
+	PUT(r->run[run].ended, 1);
+	step(r);
+}
+
+static void
+put_spilled(struct journal *r, unsigned int run, uint64_t batches, uint64_t releasing)
+{
+	const uint64_t word = batches << SPILLING_BITS | releasing;
+
+	if (r->run[run].spilled == word)
+		return;
+	PUT(r->run[run].spilled, word);
+	step(r);
+}
+
+void
+journal_run_spilled(struct journal *r, unsigned int run, uint64_t batches)
+{
+	put_spilled(r, run, batches, 0);
+}
+
+/* Who died before it was released has counted one too many. */
+static uint64_t
+count_spilled(const struct journal *r, unsigned int run)
+{
+	const uint64_t word = r->run[run].spilled, releasing = word & SPILLING_MASK;
+	const struct ring_batch *b;
+
+	if (releasing == 0 || releasing > r->nb_batches)
+		return word >> SPILLING_BITS;
+	b = &r->batch[releasing - 1];
+	return (word >> SPILLING_BITS) - (b->state == BATCH_HELD && b->run == run);
+}
+
+int
+journal_run_drop(struct journal *r, unsigned int run)
+{
+	if (r->references[run] > 0)
+		return -EBUSY;
+	PUT(r->run[run].state, RUN_FREE);
+	step(r);
+	return 0;
+}
+
+bool
+journal_run_get(const struct journal *r, unsigned int index, struct journal_run *to)
+{
+	const struct ring_run *run;
+	unsigned int t;
+
+	if (index >= JOURNAL_RUNS || r->run[index].state != RUN_LIVE)
+		return false;
+	run = &r->run[index];
+	memset(to, 0, sizeof(*to));
+	to->run = run->run;
+	to->incarnation = run->incarnation;
+	memcpy(to->name, run->name, sizeof(to->name));
+	for (t = 0; t < XFER_TABLES; t++) {
+		to->schema[t] = run->schema[t];
+		to->schema_bytes[t] = run->schema_bytes[t];
+		to->body_max[t] = run->body_max[t];
+		to->batches[t] = run->ended ? run->batches[t] : 0;
+	}
+	to->ended = run->ended;
+	to->spilled = count_spilled(r, index);
+	to->references = r->references[index];
+	to->held = r->held[index];
+	return true;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+/* From the oldest that is held on. */
+static uint32_t
+nb_taken(const struct journal *r)
+{
+	return (r->taken_head + r->nb_batches + 1 - r->taken_tail) % (r->nb_batches + 1);
+}
+
+/* Where bytes of a position are. */
+static uint8_t *
+data_at(const struct journal *r, uint64_t position)
+{
+	return r->data + position % r->data_size;
+}
+
+uint8_t *
+journal_reserve(struct journal *r, uint64_t body)
+{
+	const uint64_t bytes = XFER_BLOCK + body;
+	uint64_t at = r->head;
+
+	/* one that stays holds the list of what came after it, too */
+	if (r->nb_free == 0 || nb_taken(r) == r->nb_batches || body > r->data_size ||
+		bytes > r->data_size)
+		goto full;
+	/* in one piece: what is left at the end stays empty */
+	if (at % r->data_size + bytes > r->data_size)
+		at = round_up(at, r->data_size);
+	if (at + bytes - r->tail > r->data_size) {
+		/* of an empty ring all of it can be had */
+		if (r->taken_head != r->taken_tail)
+			goto full;
+		r->tail = at;
+	}
+	r->reserved = at;
+	r->reserved_bytes = bytes;
+	return data_at(r, at);
+
+full:
+	COUNT(r->stats.full, 1);
+	return NULL;
+}
+
+void
+journal_give_up(struct journal *r)
+{
+	r->reserved_bytes = 0;
+}
+
+static void
+count_fill(struct journal *r)
+{
+	SET(r->stats.bytes, r->head - r->tail);
+}
+
+uint32_t
+journal_commit(struct journal *r, const struct journal_batch *from)
+{
+	const uint32_t index = r->free_batch[--r->nb_free];
+	struct ring_batch *b = &r->batch[index];
+
+	/* nobody looks at it before its state says so */
+	step(r);
+	b->owner = JOURNAL_NOBODY;
+	b->given = 0;
+	b->position = r->reserved;
+	b->sequence = from->sequence;
+	b->rows = from->rows;
+	b->first = from->first;
+	b->last = from->last;
+	b->received = from->received;
+	b->body_bytes = r->reserved_bytes - XFER_BLOCK;
+	b->body_crc32c = from->body_crc32c;
+	b->metadata_crc32c = arrow_crc32c(0, data_at(r, r->reserved), XFER_BLOCK);
+	b->run = from->run;
+	b->table = from->table;
+	step(r);
+	b->crc = CRC_FROM(b, position);
+	step(r);
+	PUT(b->state, BATCH_HELD);
+	step(r);
+
+	r->taken[r->taken_head] = (struct taken){r->reserved, index};
+	r->taken_head = (r->taken_head + 1) % (r->nb_batches + 1);
+	r->head = r->reserved + r->reserved_bytes;
+	r->reserved_bytes = 0;
+	r->references[b->run]++;
+	r->held[b->run]++;
+	COUNT(r->stats.batches, 1);
+	COUNT(r->stats.put, 1);
+	count_fill(r);
+	return index;
+}
+
+bool
+journal_get(const struct journal *r, uint32_t index, struct journal_batch *to)
+{
+	const struct ring_batch *b;
+
+	if (index >= r->nb_batches || r->batch[index].state == BATCH_FREE)
+		return false;
+	b = &r->batch[index];
+	*to = (struct journal_batch){
+		.sequence = b->sequence,
+		.rows = b->rows,
+		.first = b->first,
+		.last = b->last,
+		.received = b->received,
+		.body_bytes = b->body_bytes,
+		.body_crc32c = b->body_crc32c,
+		.run = b->run,
+		.table = b->table,
+		.owner = b->owner,
+		.given = b->given,
+		.held = b->state == BATCH_HELD,
+	};
+	if (to->held) {
+		to->metadata = data_at(r, b->position);
+		to->body = to->metadata + XFER_BLOCK;
+	}
+	return true;
+}
+
+uint32_t
+journal_next(const struct journal *r, uint32_t batch)
+{
+	for (; batch < r->nb_batches; batch++) {
+		if (r->batch[batch].state != BATCH_FREE)
+			return batch;
+	}
+	return UINT32_MAX;
+}
+
+static bool
+is_held(const struct journal *r, const struct taken *t)
+{
+	/* the number may have been given to another one since */
+	return r->batch[t->batch].state == BATCH_HELD && r->batch[t->batch].position == t->position;
+}
+
+uint32_t
+journal_walk(const struct journal *r, uint32_t *at)
+{
+	const struct taken *t;
+	/* not counted from the tail, which moves with what is released */
+	uint32_t i = *at == 0 ? r->taken_tail : *at - 1;
+
+	while (i != r->taken_head) {
+		t = &r->taken[i];
+		i = (i + 1) % (r->nb_batches + 1);
+		*at = i + 1;
+		if (is_held(r, t))
+			return t->batch;
+	}
+	return UINT32_MAX;
+}
+
+void
+journal_assign(struct journal *r, uint32_t batch, unsigned int store)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	if (b->owner == store)
+		return;
+	COUNT(r->stats.moved, b->owner < JOURNAL_STORES && (b->given & 1u << b->owner) != 0);
+	PUT(b->owner, store);
+	step(r);
+	FAIL_POINT("ring.assigned");
+}
+
+void
+journal_give(struct journal *r, uint32_t batch)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	if ((b->given & 1u << b->owner) != 0)
+		return;
+	PUT(b->given, b->given | 1u << b->owner);
+	step(r);
+	FAIL_POINT("ring.given");
+}
+
+/* Nothing is known of it any more. */
+static void
+forget(struct journal *r, uint32_t batch)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	PUT(b->state, BATCH_FREE);
+	step(r);
+	r->references[b->run]--;
+	r->free_batch[r->nb_free++] = batch;
+}
+
+/* Room up to the oldest that is held is free. */
+static void
+move_tail(struct journal *r)
+{
+	while (r->taken_tail != r->taken_head && !is_held(r, &r->taken[r->taken_tail]))
+		r->taken_tail = (r->taken_tail + 1) % (r->nb_batches + 1);
+	r->tail = r->taken_tail != r->taken_head ? r->taken[r->taken_tail].position : r->head;
+	count_fill(r);
+}
+
+void
+journal_release(struct journal *r, uint32_t batch)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	if (b->state != BATCH_HELD)
+		return;
+	FAIL_POINT("ring.release");
+	r->held[b->run]--;
+	if (others_given(b) == 0) {
+		forget(r, batch);
+	} else {
+		PUT(b->state, BATCH_IN_DOUBT);
+		step(r);
+		COUNT(r->stats.in_doubt, 1);
+	}
+	FAIL_POINT("ring.released");
+	SET(r->stats.batches, r->stats.batches - 1);
+	COUNT(r->stats.released, 1);
+	move_tail(r);
+}
+
+void
+journal_release_spilled(struct journal *r, uint32_t batch)
+{
+	const unsigned int run = r->batch[batch].run;
+	const uint64_t batches = count_spilled(r, run) + 1;
+
+	if (r->batch[batch].state != BATCH_HELD)
+		return;
+	/* first: who adopts the ring has to miss it if it is imported */
+	put_spilled(r, run, batches, batch + 1);
+	journal_release(r, batch);
+	/* its number may be another's from here on */
+	put_spilled(r, run, batches, 0);
+}
+
+/* In doubt no longer, if it was. */
+static void
+settle(struct journal *r, uint32_t batch)
+{
+	if (r->batch[batch].state != BATCH_IN_DOUBT)
+		return;
+	forget(r, batch);
+	SET(r->stats.in_doubt, r->stats.in_doubt - 1);
+}
+
+/* These stores, none of them its owner, are not told of it. */
+static void
+clear_given(struct journal *r, uint32_t batch, uint16_t stores)
+{
+	struct ring_batch *b = &r->batch[batch];
+
+	if ((b->given & stores) == 0)
+		return;
+	PUT(b->given, b->given & ~stores);
+	step(r);
+	FAIL_POINT("ring.confirmed");
+	if (others_given(b) == 0)
+		settle(r, batch);
+}
+
+void
+journal_confirm(struct journal *r, unsigned int run, unsigned int store)
+{
+	const struct ring_batch *b;
+	uint32_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		b = &r->batch[i];
+		/* its owner's own it was not told */
+		if (b->state != BATCH_FREE && b->run == run && b->owner != store)
+			clear_given(r, i, 1u << store);
+	}
+}
+
+void
+journal_forget_doubts(struct journal *r, unsigned int run)
+{
+	uint32_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		if (r->batch[i].state != BATCH_FREE && r->batch[i].run == run)
+			clear_given(r, i, others_given(&r->batch[i]));
+	}
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+void
+journal_ledger_put(struct journal *r, const void *ledger, size_t size)
+{
+	struct ring_ledger *l = &r->ledger[(r->ledger_number + 1) % 2];
+
+	/* the other copy is whole all the while */
+	l->number = ++r->ledger_number;
+	step(r);
+	l->size = size;
+	memcpy(l->bytes, ledger, size);
+	step(r);
+	PUT(l->crc, ledger_crc(l));
+	step(r);
+}
+
+size_t
+journal_ledger_get(const struct journal *r, void *ledger, size_t size)
+{
+	const struct ring_ledger *best = NULL;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		if (ledger_is_sound(&r->ledger[i]) &&
+			(best == NULL || r->ledger[i].number > best->number))
+			best = &r->ledger[i];
+	}
+	if (best == NULL)
+		return 0;
+	memcpy(ledger, best->bytes, best->size < size ? best->size : size);
+	return best->size;
+}
+
+void
+journal_stats_get(const struct journal *r, struct journal_stats *to)
+{
+#define GET(member) __atomic_load(&r->stats.member, &to->member, __ATOMIC_RELAXED)
+	GET(batches);
+	GET(bytes);
+	GET(room);
+	GET(in_doubt);
+	GET(put);
+	GET(released);
+	GET(moved);
+	GET(adopted);
+	GET(damaged);
+	GET(full);
+#undef GET
+}
+
+/* Rounded up: a ring of so many is large enough. */
+static uint64_t
+mebibytes(uint64_t bytes)
+{
+	return (bytes + (1 << 20) - 1) >> 20;
+}
+
+uint64_t
+journal_need(const struct journal_need *n, char *text, size_t size)
+{
+	const uint64_t ms = (uint64_t)n->commit_ms + n->round_ms + n->detection_ms + n->hold_ms;
+	/* one is being made, and the end of the ring may be too short for one */
+	const uint64_t bytes = n->rate / 1000 * ms + 2 * (n->body_max + XFER_BLOCK);
+
+	/* in the units of settings */
+	snprintf(text, size,
+		"%" PRIu64 " MiB: %" PRIu64 " MB/s x (%u ms commit + %u ms round trip + %u ms "
+		"detection + %u ms hold) + 2 x %" PRIu64 " MiB",
+		mebibytes(bytes), n->rate / 1000000, n->commit_ms, n->round_ms, n->detection_ms,
+		n->hold_ms, mebibytes(n->body_max));
+	return bytes;
+}

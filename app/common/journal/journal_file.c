@@ -1,0 +1,716 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file of a journal: made, or adopted. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "arrow/tables.h"
+#include "io/file_lock.h"
+#include "io/own_file.h"
+#include "journal/journal_private.h"
+#include "xfer/msg.h"
+
+#define PAGE_MAX     (UINT64_C(1) << 34) /* the largest huge page that there is */
+#define DAMAGED_TEXT 768		 /* bytes: the names of some batches */
+
+static uint32_t
+header_crc(const struct ring_header *h)
+{
+	return arrow_crc32c(0, &h->size,
+		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
+}
+
+static int
+map_file(struct journal *r, uint64_t size)
+{
+	void *map;
+
+	/* populated: a page fault of a full file system would be a SIGBUS in the middle of a run */
+	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	r->map = map;
+	r->size = size;
+	r->header = map;
+	return 0;
+}
+
+static void
+find_parts(struct journal *r, const struct ring_header *h)
+{
+	r->ledger = (struct ring_ledger *)(r->map + h->ledger_at);
+	r->run = (struct ring_run *)(r->map + h->runs_at);
+	r->batch = (struct ring_batch *)(r->map + h->batches_at);
+	r->data = r->map + h->data_at;
+	r->data_size = h->data_size;
+	r->nb_batches = h->nb_batches;
+}
+
+/* What the number of batches makes of it; the rest is whole pages. @return the end of batches */
+static uint64_t
+lay_out_parts(struct ring_header *h)
+{
+	h->ledger_at = XFER_BLOCK;
+	h->runs_at = h->ledger_at + 2 * sizeof(struct ring_ledger);
+	h->batches_at = h->runs_at + JOURNAL_RUNS * sizeof(struct ring_run);
+	return h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch);
+}
+
+/* Where the parts of a new file lie. @return 0 or -EINVAL */
+static int
+lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, char *message)
+{
+	const uint32_t nb = c->batches > 0 ? c->batches : JOURNAL_BATCHES;
+
+	*h = (struct ring_header){
+		.version = RING_VERSION, .producer = c->producer, .nb_batches = nb};
+	h->data_at = round_up(lay_out_parts(h), page);
+	h->data_size = round_up(c->bytes, page);
+	h->size = h->data_at + h->data_size;
+	if (nb > JOURNAL_BATCHES || c->bytes < 2 * XFER_BLOCK || h->data_size < c->bytes ||
+		h->size < h->data_size) {
+		snprintf(message, PATH_MAX, "a journal of %llu bytes: wanted at least %u",
+			(unsigned long long)c->bytes, 2 * XFER_BLOCK);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Make a file; zeros are empty parts. */
+static int
+create(struct journal *r, const struct journal_config *c, uint64_t page, char *message)
+{
+	struct ring_header h;
+	int rc = lay_out(&h, c, page, message);
+
+	if (rc < 0)
+		return rc;
+	/* whatever was there is nothing; zeros again, all of them with memory behind */
+	rc = ftruncate(r->fd, 0) < 0 || ftruncate(r->fd, h.size) < 0 ||
+			fallocate(r->fd, 0, 0, h.size) < 0
+		? -errno
+		: map_file(r, h.size);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX,
+			"no room for a journal of %llu bytes in %.3000s: %s. Make the file "
+			"system larger (mount -o remount,size=... of a tmpfs, more huge pages), or "
+			"name another path or a smaller ring ([egress] journal, journal_mib)",
+			(unsigned long long)h.size, c->path, strerror(-rc));
+		return rc;
+	}
+	h.crc = header_crc(&h);
+	*r->header = h;
+	step(r);
+	PUT(r->header->magic, RING_MAGIC);
+	step(r);
+	return 0;
+}
+
+/* Whether the parts lie where they would in a new file of that size, of pages of any size. */
+static bool
+parts_fit(const struct ring_header *h, uint64_t size)
+{
+	struct ring_header made = {.nb_batches = h->nb_batches};
+	uint64_t end, page;
+
+	if (h->nb_batches == 0 || h->nb_batches > JOURNAL_BATCHES)
+		return false;
+	end = lay_out_parts(&made);
+	if (h->ledger_at != made.ledger_at || h->runs_at != made.runs_at ||
+		h->batches_at != made.batches_at || h->size != size || h->data_at > size ||
+		h->data_size != size - h->data_at || h->data_size < 2 * XFER_BLOCK)
+		return false;
+	for (page = XFER_BLOCK; page <= PAGE_MAX; page *= 2) {
+		if (h->data_at == round_up(end, page) && h->data_size % page == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A place of a store, which changes and so has no checksum. */
+static bool
+store_is_sound(const struct ring_store *s)
+{
+	size_t i;
+
+	if (s->used > 1 || s->here > 1)
+		return false;
+	/* it is shown to people */
+	for (i = 0; s->address[i] != '\0'; i++) {
+		if (s->address[i] < ' ' || s->address[i] > '~' || i == sizeof(s->address) - 1)
+			return false;
+	}
+	return true;
+}
+
+/* Whether a header, read from a file of that size, is one of ours. */
+static int
+check_header(const struct ring_header *h, const char *path, uint64_t size, char *message)
+{
+	const char *what = NULL;
+	unsigned int i;
+
+	if (h->version != RING_VERSION) {
+		snprintf(message, PATH_MAX,
+			"%.3000s is a journal of version %u: wanted %u. What it holds is "
+			"for the braggline that made it, to send or to import; then remove it",
+			path, h->version, RING_VERSION);
+		return -EINVAL;
+	}
+	if (h->crc != header_crc(h))
+		what = "the checksum of its header is wrong";
+	else if (!parts_fit(h, size))
+		what = "its parts are not where they should be in a file of its size";
+	for (i = 0; i < JOURNAL_STORES && what == NULL; i++) {
+		if (h->store[i].used != 0 && !store_is_sound(&h->store[i]))
+			what = "the address of a store in it is none";
+	}
+	if (what == NULL)
+		return 0;
+	snprintf(message, PATH_MAX,
+		"the journal %.3000s is damaged: %s. What it holds cannot be told; move it "
+		"away to begin a new one",
+		path, what);
+	return -EBADMSG;
+}
+
+static int
+check_producer(const struct ring_header *h, const struct journal_config *c, char *message)
+{
+	if (h->producer == c->producer)
+		return 0;
+	snprintf(message, PATH_MAX, "the journal %.3000s is of producer %016llx: wanted %016llx",
+		c->path, (unsigned long long)h->producer, (unsigned long long)c->producer);
+	return -EINVAL;
+}
+
+static int
+by_position(const void *a, const void *b)
+{
+	const struct taken *x = a, *y = b;
+
+	return (x->position > y->position) - (x->position < y->position);
+}
+
+/* What is wrong with a run. */
+static const char *
+find_run_problem(const struct journal *r, const struct ring_run *run)
+{
+	unsigned int t;
+
+	for (t = 0; t < XFER_TABLES; t++) {
+		if (run->schema_bytes[t] > JOURNAL_SCHEMA || run->body_max[t] > XFER_BODY_MAX)
+			return "a size is out of range";
+	}
+	if (run->crc != run_crc(run))
+		return "its checksum is wrong";
+	if (!xfer_name_check(run->name))
+		return "its name cannot begin file names";
+	if (run->ended > 1 || (run->spilled & SPILLING_MASK) > r->nb_batches ||
+		((run->spilled & SPILLING_MASK) > 0 && run->spilled >> SPILLING_BITS == 0))
+		return "a count is out of range";
+	return NULL;
+}
+
+static int
+check_runs(const struct journal *r, const char *path, char *message)
+{
+	const char *problem;
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		problem = r->run[i].state > RUN_LIVE ? "its state is out of range" : NULL;
+		if (problem == NULL && r->run[i].state == RUN_LIVE)
+			problem = find_run_problem(r, &r->run[i]);
+		if (problem == NULL)
+			continue;
+		snprintf(message, PATH_MAX,
+			"the journal %.3000s is damaged: run %u: %s. Move it away to begin "
+			"a new one",
+			path, i, problem);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/* What is wrong with the record of a batch. */
+static const char *
+find_record_problem(const struct journal *r, const struct ring_batch *b)
+{
+	if (b->state > BATCH_IN_DOUBT || b->crc != CRC_FROM(b, position) ||
+		b->position > POSITION_MAX || b->position % XFER_BLOCK != 0 ||
+		b->sequence == UINT64_MAX || b->run >= JOURNAL_RUNS || b->table >= XFER_TABLES ||
+		b->body_bytes % XFER_BLOCK != 0 || b->body_bytes > r->data_size - XFER_BLOCK ||
+		b->position % r->data_size + XFER_BLOCK + b->body_bytes > r->data_size ||
+		r->run[b->run].state != RUN_LIVE)
+		return "record";
+	return NULL;
+}
+
+/* ... and with the bytes of one that is held. */
+static const char *
+find_batch_problem(const struct journal *r, const struct ring_batch *b)
+{
+	const char *problem = find_record_problem(r, b);
+	const uint8_t *metadata;
+
+	if (problem != NULL || b->state != BATCH_HELD)
+		return problem;
+	metadata = r->data + b->position % r->data_size;
+	if (b->metadata_crc32c != arrow_crc32c(0, metadata, XFER_BLOCK))
+		return "metadata";
+	if (b->body_crc32c != arrow_crc32c(0, metadata + XFER_BLOCK, b->body_bytes))
+		return "body";
+	return NULL;
+}
+
+/* Name a batch that is dropped, as long as there is room for it. */
+static void
+name_damaged(const struct journal *r, uint32_t index, const char *problem, char *text)
+{
+	const struct ring_batch *b = &r->batch[index];
+	const size_t at = strlen(text);
+
+	if (strcmp(problem, "record") == 0)
+		snprintf(text + at, DAMAGED_TEXT - at, "%s batch %u (%s)", at > 0 ? "," : "", index,
+			problem);
+	else
+		snprintf(text + at, DAMAGED_TEXT - at,
+			"%s batch %u (%s; run %s, %s %llu, frames %llu to %llu)", at > 0 ? "," : "",
+			index, problem, r->run[b->run].name, arrow_table_name(b->table),
+			(unsigned long long)b->sequence, (unsigned long long)b->first,
+			(unsigned long long)b->last);
+}
+
+/* What is held lies in the order of its positions, and all of it at a time. */
+static bool
+positions_fit(const struct journal *r, uint32_t n)
+{
+	const struct ring_batch *b;
+	uint64_t end = r->tail;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		b = &r->batch[r->taken[i].batch];
+		if (b->position < end)
+			return false;
+		end = b->position + XFER_BLOCK + b->body_bytes;
+	}
+	return r->head - r->tail <= r->data_size;
+}
+
+/* Bits of the stores that are known. */
+static uint16_t
+known_stores(const struct journal *r)
+{
+	uint16_t bits = 0;
+	unsigned int i;
+
+	for (i = 0; i < JOURNAL_STORES; i++)
+		bits |= (uint16_t)(r->header->store[i].used != 0) << i;
+	return bits;
+}
+
+/* Who has it, and who may have it, is under no checksum. One that nobody knows has nothing. */
+static void
+mend_owner(struct journal *r, struct ring_batch *b, uint16_t known)
+{
+	if ((b->given & ~known) != 0)
+		PUT(b->given, b->given & known);
+	if (b->owner < JOURNAL_STORES ? (known & 1u << b->owner) == 0
+				      : b->owner != JOURNAL_SPILL && b->owner != JOURNAL_NOBODY)
+		PUT(b->owner, JOURNAL_NOBODY);
+	step(r);
+}
+
+/* Find what is held or in doubt; nothing is changed. @return how many batches are held */
+static uint32_t
+find_batches(struct journal *r, char damaged[DAMAGED_TEXT])
+{
+	const struct ring_batch *b;
+	const char *problem;
+	uint32_t i, n = 0;
+
+	/* low numbers first */
+	for (i = r->nb_batches; i-- > 0;) {
+		b = &r->batch[i];
+		problem = b->state != BATCH_FREE ? find_batch_problem(r, b) : NULL;
+		if (problem != NULL) {
+			name_damaged(r, i, problem, damaged);
+			r->stats.damaged++;
+		}
+		/* killed between the last one that was told and forgetting it */
+		if (b->state == BATCH_FREE || problem != NULL ||
+			(b->state == BATCH_IN_DOUBT && others_given(b) == 0)) {
+			r->free_batch[r->nb_free++] = i;
+			continue;
+		}
+		r->references[b->run]++;
+		if (b->position + XFER_BLOCK + b->body_bytes > r->head)
+			r->head = b->position + XFER_BLOCK + b->body_bytes;
+		r->held[b->run] += b->state == BATCH_HELD;
+		if (b->state == BATCH_HELD)
+			r->taken[n++] = (struct taken){b->position, i};
+		else
+			r->stats.in_doubt++;
+	}
+	qsort(r->taken, n, sizeof(*r->taken), by_position);
+	r->taken_head = n;
+	r->tail = n > 0 ? r->taken[0].position : r->head;
+	return n;
+}
+
+/* What does not stand in the file follows from what does. */
+static int
+rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *message)
+{
+	uint16_t known;
+	uint32_t i, n;
+	int rc;
+
+	r->taken = calloc(r->nb_batches + 1, sizeof(*r->taken));
+	r->free_batch = calloc(r->nb_batches, sizeof(*r->free_batch));
+	if (r->taken == NULL || r->free_batch == NULL) {
+		snprintf(message, PATH_MAX, "no memory for a list of %u batches", r->nb_batches);
+		return -ENOMEM;
+	}
+	rc = check_runs(r, path, message);
+	if (rc < 0)
+		return rc;
+	known = known_stores(r);
+	for (i = 0; i < r->nb_batches; i++) {
+		if (r->batch[i].state != BATCH_FREE)
+			mend_owner(r, &r->batch[i], known);
+	}
+	n = find_batches(r, damaged);
+	if (!positions_fit(r, n)) {
+		snprintf(message, PATH_MAX,
+			"the journal %.3000s is damaged: batches lie on one another. Move "
+			"it away to begin a new one",
+			path);
+		return -EBADMSG;
+	}
+	for (i = 0; i < r->nb_free; i++) {
+		if (r->batch[r->free_batch[i]].state == BATCH_FREE)
+			continue;
+		PUT(r->batch[r->free_batch[i]].state, BATCH_FREE);
+		step(r);
+	}
+	r->stats.batches = n;
+	r->stats.adopted = n;
+	r->stats.bytes = r->head - r->tail;
+	r->stats.room = r->data_size;
+	return 0;
+}
+
+/* @param c  NULL: of any producer. @return 1: a ring of ours; 0: there is nothing; -errno */
+static int
+read_header(int fd, const char *path, const struct journal_config *c, uint64_t size,
+	struct ring_header *h, char *message)
+{
+	int rc;
+
+	if (size == 0)
+		return 0;
+	if (pread(fd, h, sizeof(*h), 0) != sizeof(*h) ||
+		(h->magic != 0 && h->magic != RING_MAGIC)) {
+		snprintf(message, PATH_MAX, "%.3000s is no journal, and is not overwritten", path);
+		return -EINVAL;
+	}
+	/* begun, and its process was killed then */
+	if (h->magic == 0)
+		return 0;
+	rc = check_header(h, path, size, message);
+	if (rc == 0 && c != NULL)
+		rc = check_producer(h, c, message);
+	return rc < 0 ? rc : 1;
+}
+
+/* @param c  NULL: of any producer. @return 1; 0: there is nothing; -errno */
+static int
+adopt(struct journal *r, const char *path, const struct journal_config *c, uint64_t size,
+	char *message)
+{
+	char damaged[DAMAGED_TEXT] = "";
+	struct ring_header h;
+	unsigned int i;
+	int rc = read_header(r->fd, path, c, size, &h, message);
+
+	if (rc <= 0)
+		return rc;
+	rc = map_file(r, size);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "cannot map %.3000s: %s", path, strerror(-rc));
+		return rc;
+	}
+	find_parts(r, &h);
+	for (i = 0; i < 2; i++) {
+		/* one that was being written when its process died is written again */
+		if (ledger_is_sound(&r->ledger[i]) && r->ledger[i].number > r->ledger_number)
+			r->ledger_number = r->ledger[i].number;
+	}
+	rc = rebuild(r, path, damaged, message);
+	if (rc < 0)
+		return rc;
+	snprintf(message, PATH_MAX,
+		"%llu batches of %.3000s adopted, %llu in doubt; %llu damaged, and lost%s%s",
+		(unsigned long long)r->stats.batches, path, (unsigned long long)r->stats.in_doubt,
+		(unsigned long long)r->stats.damaged, r->stats.damaged > 0 ? ":" : "", damaged);
+	return 1;
+}
+
+const char *
+journal_default_path(void)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/journal", own_memory_folder());
+	return path;
+}
+
+/* The folder of a file. @param make  that of the default path is made. @return as
+ * own_folder_open() */
+static int
+open_folder(const char *path, bool make, char *message)
+{
+	char copy[PATH_MAX];
+
+	if (strcmp(path, journal_default_path()) == 0) {
+		return make ? own_folder_make(own_memory_folder(), OWN_FOLDER_PRIVATE, message)
+			    : own_folder_open(own_memory_folder(), OWN_FOLDER_PRIVATE, message);
+	}
+	snprintf(copy, sizeof(copy), "%s", path);
+	return own_folder_open(dirname(copy), OWN_FOLDER_NAMED, message);
+}
+
+/* In a folder that all may write to, what is not there is made by us or not at all. */
+static int
+open_or_create(int folder, const char *name, bool create)
+{
+	unsigned int tries;
+	int fd;
+
+	for (tries = 0; tries < 3; tries++) {
+		fd = own_file_open(folder, name, O_RDWR, 0);
+		if (fd != -ENOENT || !create)
+			return fd;
+		fd = own_file_open(folder, name, O_RDWR | O_CREAT | O_EXCL, OWN_SECRET_MODE);
+		if (fd != -EEXIST)
+			return fd;
+	}
+	return -EEXIST;
+}
+
+/* Open a file, for this process alone; on errors, too, it may be open then. */
+static int
+open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct stat *st,
+	char *message)
+{
+	const int folder = open_folder(path, create, message);
+	char copy[PATH_MAX];
+	int rc;
+
+	*fd = -1;
+	if (folder < 0)
+		return folder;
+	snprintf(copy, sizeof(copy), "%s", path);
+	*fd = open_or_create(folder, basename(copy), create);
+	close(folder);
+	if (*fd < 0) {
+		snprintf(message, PATH_MAX, "cannot open the journal %.3000s: %s", path,
+			own_file_error(*fd));
+		return *fd;
+	}
+	rc = own_file_check(*fd, path, 077, message);
+	if (rc < 0)
+		return rc;
+	rc = file_lock(*fd, wait_ms);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "the journal %.3000s is another process's%s: %s", path,
+			rc == -EBUSY ? " (or of one that has died and waits for its disk)" : "",
+			strerror(-rc));
+		return rc;
+	}
+	/* now that nobody else changes it */
+	if (fstat(*fd, st) == 0)
+		return 0;
+	rc = -errno;
+	snprintf(message, PATH_MAX, "cannot look at the journal %.3000s: %s", path, strerror(-rc));
+	return rc;
+}
+
+/* What outlives the process but not the machine. @return 0 or -errno */
+static int
+check_file_system(const char *path, int error, const struct statfs *fs, char *message)
+{
+	if (error != 0) {
+		snprintf(message, PATH_MAX, "cannot open the journal %.3000s: %s", path,
+			strerror(error));
+		return -error;
+	}
+	if (fs->f_type == TMPFS_MAGIC || fs->f_type == HUGETLBFS_MAGIC)
+		return 0;
+	snprintf(message, PATH_MAX,
+		"the journal %.3000s would be written to a disk: wanted a path in a "
+		"tmpfs or hugetlbfs",
+		path);
+	return -EINVAL;
+}
+
+/* Of a hugetlbfs: its huge pages. */
+static uint64_t
+page_of(const struct statfs *fs)
+{
+	return (uint64_t)fs->f_bsize > XFER_BLOCK ? (uint64_t)fs->f_bsize : XFER_BLOCK;
+}
+
+int
+journal_open(struct journal **ring, const struct journal_config *c, char message[PATH_MAX])
+{
+	struct journal *r = calloc(1, sizeof(*r));
+	char none[DAMAGED_TEXT] = "";
+	struct statfs fs;
+	struct stat st;
+	int rc;
+
+	snprintf(message, PATH_MAX, "no memory for a journal");
+	if (r == NULL)
+		return -ENOMEM;
+	r->step = c->step;
+	r->step_arg = c->step_arg;
+	rc = open_file(&r->fd, c->path, true, FILE_LOCK_MS, &st, message);
+	if (rc == 0)
+		rc = check_file_system(c->path, fstatfs(r->fd, &fs) < 0 ? errno : 0, &fs, message);
+	if (rc == 0)
+		rc = adopt(r, c->path, c, st.st_size, message);
+	if (rc == 0) {
+		rc = create(r, c, page_of(&fs), message);
+		if (rc == 0) {
+			find_parts(r, r->header);
+			rc = rebuild(r, c->path, none, message);
+		}
+		if (rc == 0)
+			snprintf(message, PATH_MAX, "%.3000s: new, room for %llu bytes", c->path,
+				(unsigned long long)r->data_size);
+	}
+	if (rc < 0)
+		goto fail;
+	*ring = r;
+	return rc;
+
+fail:
+	journal_close(r);
+	return rc;
+}
+
+int
+journal_open_existing(struct journal **ring, const char *path, char message[PATH_MAX])
+{
+	struct journal *r = calloc(1, sizeof(*r));
+	struct stat st;
+	int rc;
+
+	snprintf(message, PATH_MAX, "no memory for a journal");
+	if (r == NULL)
+		return -ENOMEM;
+	rc = open_file(&r->fd, path, false, FILE_LOCK_MS, &st, message);
+	if (rc == 0) {
+		rc = adopt(r, path, NULL, st.st_size, message);
+		if (rc == 0) {
+			snprintf(message, PATH_MAX, "%.3000s is no journal", path);
+			rc = -EINVAL;
+		}
+	}
+	if (rc < 0) {
+		journal_close(r);
+		return rc;
+	}
+	*ring = r;
+	return 0;
+}
+
+/* Where a file that is not there would be. @return 0 or errno */
+static int
+look_at_folder(const char *path, struct statfs *fs)
+{
+	char copy[PATH_MAX];
+	const char *folder;
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	folder = dirname(copy);
+	/* the default one is made when it is needed */
+	if (strcmp(path, journal_default_path()) == 0 && access(folder, F_OK) < 0)
+		folder = dirname(copy);
+	return access(folder, W_OK | X_OK) < 0 || statfs(folder, fs) < 0 ? errno : 0;
+}
+
+int
+journal_probe(const struct journal_config *c, struct journal_probe *to, char message[PATH_MAX])
+{
+	struct ring_header h;
+	struct stat st = {0};
+	struct statfs fs;
+	int fd, rc, error;
+
+	rc = open_file(&fd, c->path, false, 0, &st, message);
+	if (rc < 0 && rc != -ENOENT)
+		goto out;
+	if (rc == 0)
+		error = fstatfs(fd, &fs) < 0 ? errno : 0;
+	else
+		error = look_at_folder(c->path, &fs);
+	rc = check_file_system(c->path, error, &fs, message);
+	if (rc == 0)
+		rc = read_header(fd, c->path, c, st.st_size, &h, message);
+	*to = (struct journal_probe){.adopts = rc == 1, .free = UINT64_MAX};
+	if (rc == 0)
+		rc = lay_out(&h, c, page_of(&fs), message);
+	if (rc < 0)
+		goto out;
+	rc = 0;
+	to->room = h.data_size;
+	to->file = h.size;
+	/* what was begun is begun anew */
+	if (fs.f_blocks > 0)
+		to->free = (uint64_t)fs.f_bavail * fs.f_bsize + (uint64_t)st.st_blocks * 512;
+out:
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+uint64_t
+journal_producer(const struct journal *r)
+{
+	return r->header->producer;
+}
+
+void
+journal_close(struct journal *r)
+{
+	if (r == NULL)
+		return;
+	if (r->map != NULL)
+		munmap(r->map, r->size);
+	if (r->fd >= 0)
+		close(r->fd);
+	free(r->taken);
+	free(r->free_batch);
+	free(r);
+}
+
+void
+journal_memory(const struct journal *r, void **addr, uint64_t *size)
+{
+	*addr = r->map;
+	*size = r->size;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "recovery/content.h"
+
+#define PART	  ".part"
+#define WRITE_MAX (UINT64_C(64) << 20) /* bytes of one write */
+
+static int64_t
+read_content(void *arg, void *data, uint64_t size, uint64_t offset)
+{
+	const struct arrow_content *c = arg;
+
+	return c->io->read(c->handle, data, size, offset);
+}
+
+int
+arrow_content_open(struct arrow_content *c, const struct arrow_io_ops *io, void *handle)
+{
+	int rc;
+
+	*c = (struct arrow_content){.io = io, .handle = handle};
+	if (io->read == NULL) {
+		rc = io->map(handle, &c->data, &c->size);
+		c->allocated = c->size;
+		return rc;
+	}
+	rc = io->size(handle, &c->size, &c->allocated);
+	if (rc == 0)
+		rc = arrow_window_open(&c->window, c->size, read_content, c);
+	if (rc == 0)
+		c->data = arrow_window_data(c->window);
+	return rc;
+}
+
+void
+arrow_content_close(struct arrow_content *c)
+{
+	arrow_window_close(c->window);
+}
+
+struct arrow_reader
+arrow_content_bytes(const struct arrow_content *c)
+{
+	return (struct arrow_reader){
+		.data = c->data, .size = c->size, .written = c->size, .window = c->window};
+}
+
+/* Whether both have the same bytes. `b` NULL: `a` is compared with what is at `with`. */
+bool
+arrow_content_is_same(const struct arrow_reader *a, uint64_t at, const struct arrow_reader *b,
+	const uint8_t *with, uint64_t size)
+{
+	uint64_t done, part;
+
+	for (done = 0; done < size; done += part) {
+		part = size - done < ARROW_CONTENT_PART ? size - done : ARROW_CONTENT_PART;
+		arrow_reader_load(a, a->data + at + done, part);
+		if (b != NULL)
+			arrow_reader_load(b, with + done, part);
+		if (memcmp(a->data + at + done, with + done, part) != 0)
+			return false;
+	}
+	return true;
+}
+
+int
+arrow_content_write(const struct arrow_io_ops *io, void *handle, const uint8_t *data, uint64_t size,
+	uint64_t offset)
+{
+	struct arrow_io_done done;
+	struct iovec iov;
+	int rc = 0;
+
+	while (size > 0 && rc == 0) {
+		/* iovec has no const */
+		iov = (struct iovec){(void *)(uintptr_t)data, size < WRITE_MAX ? size : WRITE_MAX};
+		rc = io->write(handle, &iov, 1, offset, 0);
+		if (rc == 0)
+			rc = io->reap(handle, true, &done);
+		rc = rc < 0 ? rc : done.error;
+		data += iov.iov_len;
+		size -= iov.iov_len;
+		offset += iov.iov_len;
+	}
+	return rc;
+}
+
+int
+arrow_content_sync(const struct arrow_io_ops *io, void *handle)
+{
+	struct arrow_io_done done;
+	int rc;
+
+	rc = io->sync(handle, 0);
+	if (rc == 0)
+		rc = io->reap(handle, true, &done);
+	return rc < 0 ? rc : done.error;
+}
+
+int
+arrow_content_name(char path[PATH_MAX], const char *part, const char *hidden, const char *what)
+{
+	const char *slash = strrchr(part, '/');
+	const int dir = slash != NULL ? (int)(slash + 1 - part) : 0;
+
+	return snprintf(path, PATH_MAX, "%.*s%s%.*s%s", dir, part, hidden,
+		       (int)(strlen(part) - strlen(PART)) - dir, part + dir, what) < PATH_MAX
+		? 0
+		: -ENAMETOOLONG;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/crc32c.h"
+#include "recovery/plan.h"
+
+#define PLAN ".recovery"
+
+/* The trailer that the file is to have follows, at the next block. */
+struct plan {
+	char magic[24];
+	uint64_t end;		/* where the trailer is to be */
+	uint64_t trailer_bytes; /* whole blocks */
+	/* which file it is for: its first block, and the last announcement before the trailer */
+	uint64_t header_bytes;
+	uint64_t last;
+	uint32_t header_crc;
+	uint32_t last_crc;
+	uint32_t trailer_crc;
+	uint32_t crc; /* of those before */
+};
+
+#define PLAN_MAGIC "braggline recovery 1"
+
+static uint32_t
+plan_crc(const struct plan *p)
+{
+	return arrow_crc32c(0, p, offsetof(struct plan, crc));
+}
+
+int
+arrow_plan_write(const struct arrow_io_ops *io, const char *part, const struct arrow_reader *r,
+	size_t nb, uint64_t end, const uint8_t *trailer, size_t size)
+{
+	struct plan p = {
+		.magic = PLAN_MAGIC,
+		.end = end,
+		.trailer_bytes = size,
+		.header_bytes = r->begin,
+		.last = nb > 0 ? r->batches[nb - 1].offset : 0,
+		.header_crc = arrow_crc32c(0, r->data, r->begin),
+		.trailer_crc = arrow_crc32c(0, trailer, size),
+	};
+	uint8_t block[ARROW_BLOCK] = {0};
+	char path[PATH_MAX];
+	const struct arrow_io_open how = {path, false, ARROW_IO_BUFFERED, 1};
+	void *handle;
+	int rc;
+
+	arrow_reader_load(r, r->data + p.last, ARROW_BLOCK);
+	p.last_crc = arrow_crc32c(0, r->data + p.last, ARROW_BLOCK);
+	p.crc = plan_crc(&p);
+	memcpy(block, &p, sizeof(p));
+	rc = arrow_content_name(path, part, ".", PLAN);
+	if (rc == 0)
+		rc = io->open(&handle, &how);
+	if (rc < 0)
+		return rc;
+	rc = arrow_content_write(io, handle, block, sizeof(block), 0);
+	if (rc == 0)
+		rc = arrow_content_write(io, handle, trailer, size, sizeof(block));
+	if (rc == 0)
+		rc = arrow_content_sync(io, handle);
+	(void)io->close(handle);
+	if (rc < 0)
+		(void)io->remove(path);
+	return rc == 0 ? io->sync_dir(path) : rc;
+}
+
+/* @return 1: it is whole; 0: a crash has left some of it, and has changed nothing else; -errno,
+ * -ENOENT: there is none */
+static int
+read_plan(const struct arrow_io_ops *io, const char *path, struct plan *p, uint8_t **trailer)
+{
+	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
+	struct arrow_reader r;
+	struct arrow_content c;
+	void *handle;
+	int rc;
+
+	rc = io->open(&handle, &how);
+	if (rc < 0)
+		return rc;
+	rc = arrow_content_open(&c, io, handle);
+	if (rc == 0 && c.size >= ARROW_BLOCK) {
+		r = arrow_content_bytes(&c);
+		arrow_reader_load(&r, r.data, ARROW_BLOCK);
+		memcpy(p, r.data, sizeof(*p));
+		if (strncmp(p->magic, PLAN_MAGIC, sizeof(p->magic)) == 0 && p->crc == plan_crc(p) &&
+			p->trailer_bytes == c.size - ARROW_BLOCK) {
+			*trailer = malloc(p->trailer_bytes);
+			rc = *trailer != NULL ? 1 : -ENOMEM;
+		}
+	}
+	if (rc == 1 &&
+		(io->read != NULL
+				? io->read(handle, *trailer, p->trailer_bytes, ARROW_BLOCK) < 0
+				: memcpy(*trailer, c.data + ARROW_BLOCK, p->trailer_bytes) == NULL))
+		rc = -EIO;
+	if (rc == 1 && arrow_crc32c(0, *trailer, p->trailer_bytes) != p->trailer_crc)
+		rc = 0;
+	arrow_content_close(&c);
+	(void)io->close(handle);
+	return rc;
+}
+
+/* Whether a file is the one that a plan is for, and has been cut off already. If it has not, all
+ * is as it was, and is looked at again. */
+static bool
+fits_plan(const struct arrow_content *c, const struct plan *p)
+{
+	struct arrow_reader r = arrow_content_bytes(c);
+
+	if (c->size < p->end || c->size - p->end > p->trailer_bytes || p->header_bytes > p->end ||
+		p->header_bytes > ARROW_WINDOW_AT_ONCE || p->last + ARROW_BLOCK > p->end)
+		return false;
+	arrow_reader_load(&r, r.data, p->header_bytes);
+	if (arrow_crc32c(0, r.data, p->header_bytes) != p->header_crc)
+		return false;
+	arrow_reader_load(&r, r.data + p->last, ARROW_BLOCK);
+	return arrow_crc32c(0, r.data + p->last, ARROW_BLOCK) == p->last_crc;
+}
+
+int
+arrow_plan_cut(const struct arrow_io_ops *io, void *handle, uint64_t end)
+{
+	int rc = io->truncate(handle, end);
+
+	return rc == 0 ? arrow_content_sync(io, handle) : rc;
+}
+
+int
+arrow_plan_end(const struct arrow_io_ops *io, void *handle, const uint8_t *trailer, size_t size,
+	uint64_t end)
+{
+	int rc = arrow_content_write(io, handle, trailer, size, end);
+
+	if (rc == 0)
+		rc = io->truncate(handle, end + size);
+	return rc == 0 ? arrow_content_sync(io, handle) : rc;
+}
+
+int
+arrow_plan_follow(const struct arrow_io_ops *io, void *handle, const char *part)
+{
+	uint8_t *trailer = NULL;
+	char path[PATH_MAX];
+	struct arrow_content c;
+	struct plan p;
+	bool fits;
+	int rc;
+
+	rc = arrow_content_name(path, part, ".", PLAN);
+	if (rc == 0)
+		rc = read_plan(io, path, &p, &trailer);
+	if (rc == -ENOENT)
+		return 0;
+	if (rc == 1) {
+		rc = arrow_content_open(&c, io, handle);
+		fits = rc == 0 && fits_plan(&c, &p);
+		arrow_content_close(&c);
+		if (fits) {
+			rc = arrow_plan_cut(io, handle, p.end);
+			if (rc == 0)
+				rc = arrow_plan_end(io, handle, trailer, p.trailer_bytes, p.end);
+		}
+	}
+	free(trailer);
+	/* the file goes by its footer from here on, or is as it was before */
+	return rc == 0 ? io->remove(path) : rc;
+}
+
+int
+arrow_plan_remove(const struct arrow_io_ops *io, const char *part)
+{
+	char path[PATH_MAX];
+	int rc = arrow_content_name(path, part, ".", PLAN);
+
+	if (rc == 0)
+		rc = io->remove(path);
+	return rc == -ENOENT ? 0 : rc;
+}

@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/names.h"
+#include "recovery/content.h"
+#include "recovery/order.h"
+#include "recovery/plan.h"
+#include "recovery/quarantine.h"
+#include "recovery/recovery.h"
+#include "arrow/tables.h"
+#include "io/direct_io.h"
+
+#define PART	    ".part"
+#define HOLES_MAX   (UINT64_C(1) << 30) /* bytes that need not be allocated, */
+#define HOLES_TIMES 64			/* and for each one that is (compression) */
+
+static const char unreadable[] = "the disk cannot read it";
+
+static uint64_t
+batch_end(const struct arrow_read_batch *b)
+{
+	return b->offset + b->metadata_size + b->body_length;
+}
+
+static bool
+is_unreadable(const struct arrow_reader *r, uint64_t at, uint64_t size)
+{
+	return r->window != NULL && arrow_window_is_unreadable(r->window, at, size);
+}
+
+/* What is wrong with a batch, whatever is before and behind it. */
+static const char *
+find_fault(const struct arrow_reader *r, const struct arrow_read_batch *b)
+{
+	struct arrow_column column;
+	unsigned int k;
+
+	if (b->offset % ARROW_BLOCK != 0 || b->metadata_size % ARROW_BLOCK != 0 ||
+		b->body_length % ARROW_BLOCK != 0)
+		return "a batch that is not made of whole blocks";
+	if (!arrow_read_has_identity(r, b))
+		return "a batch without identity";
+	if (arrow_read_crc(r, b) != 1)
+		return is_unreadable(r, b->offset, batch_end(b) - b->offset)
+			? unreadable
+			: "a batch with a wrong CRC-32C";
+	for (k = 0; k < r->schema.nb_fields; k++) {
+		if (arrow_read_column(r, b, k, &column) < 0)
+			return "a batch whose columns do not agree with the schema";
+	}
+	return NULL;
+}
+
+const char *
+arrow_recovery_check(struct arrow_reader *r, size_t i)
+{
+	r->batches[i].fault = find_fault(r, &r->batches[i]);
+	return r->batches[i].fault;
+}
+
+/* What lies between two batches that stay: batches with whole announcements, and the rest. */
+static int
+keep_damage(struct arrow_reader *r, uint64_t at, uint64_t end)
+{
+	struct arrow_read_damage d;
+	int rc = 0;
+
+	while (at < end && rc == 0) {
+		d = (struct arrow_read_damage){
+			.offset = at, .length = end - at, .why = ARROW_NO_ANNOUNCEMENT};
+		/* one that ends where nothing ends was moved here, or what follows it was */
+		if (arrow_reader_announced(r, at, &d.batch) == 1 && batch_end(&d.batch) <= end) {
+			d.announced = true;
+			d.length = batch_end(&d.batch) - at;
+			d.why = "a batch with a wrong CRC-32C";
+		} else {
+			memset(&d.batch, 0, sizeof(d.batch));
+			do
+				at += ARROW_BLOCK;
+			while (at < end && arrow_reader_announced(r, at, &d.batch) != 1);
+			d.length = at - d.offset;
+			memset(&d.batch, 0, sizeof(d.batch));
+		}
+		if (is_unreadable(r, d.offset, d.length))
+			d.why = unreadable;
+		at = d.offset + d.length;
+		rc = arrow_reader_keep_damage(r, &d);
+	}
+	return rc;
+}
+
+static bool
+is_stopped(const bool *stop)
+{
+	return stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED);
+}
+
+/* Bytes that it takes to judge a batch: those of its body, and of its offsets again. */
+static uint64_t
+check_bytes(const struct arrow_reader *r, const struct arrow_read_batch *b)
+{
+	const uint64_t offsets = b->rows < b->body_length ? b->rows * sizeof(int32_t) : 0;
+
+	return b->metadata_size + b->body_length + r->schema.nb_fields * offsets;
+}
+
+/* Whatever announces itself as a batch and is right, into `batches`; what is in it is its own. */
+static int
+collect_batches(struct arrow_reader *r, const bool *stop, uint64_t *looked)
+{
+	const uint64_t most = arrow_recovery_most(r->size);
+	struct arrow_read_batch b;
+	uint64_t at = r->begin;
+	int rc = 0;
+
+	while (rc == 0 && arrow_reader_next(r, &at, &b) && !is_stopped(stop)) {
+		if (batch_end(&b) > r->size) {
+			at += ARROW_BLOCK;
+			continue;
+		}
+		*looked += check_bytes(r, &b);
+		if (*looked > most)
+			return -EFBIG;
+		if (find_fault(r, &b) != NULL) {
+			/* what it is taken for may be another's */
+			at += ARROW_BLOCK;
+			continue;
+		}
+		rc = arrow_reader_keep(r, &b);
+		at = batch_end(&b);
+	}
+	return rc;
+}
+
+/* What the disk cannot read may be read later: it is not cut off. */
+static uint64_t
+unreadable_end(const struct arrow_reader *r)
+{
+	return r->window != NULL ? arrow_window_unreadable_end(r->window) : 0;
+}
+
+/* A file without a footer: the announcement of a batch may be another's. So a batch is one only if
+ * its body is right; what does not belong to one is damaged. */
+static int
+walk_sound(struct arrow_reader *r, const bool *stop, uint64_t *looked)
+{
+	struct arrow_read_batch *found;
+	struct arrow_read_damage d;
+	uint64_t at = r->begin, end;
+	size_t i, nb;
+	int rc;
+
+	r->nb_batches = 0;
+	r->nb_damage = 0;
+	rc = collect_batches(r, stop, looked);
+	if (rc == 0)
+		rc = arrow_order(r);
+	/* they are sorted into batches and damage; the arrays double when they are empty */
+	found = r->batches;
+	nb = r->nb_batches;
+	r->batches = NULL;
+	r->nb_batches = 0;
+	for (i = 0; i < nb && rc == 0; i++) {
+		rc = keep_damage(r, at, found[i].offset);
+		at = batch_end(&found[i]);
+		d = (struct arrow_read_damage){
+			.offset = found[i].offset,
+			.length = at - found[i].offset,
+			.why = found[i].fault,
+			.announced = true,
+			.batch = found[i],
+		};
+		if (rc == 0)
+			rc = found[i].fault == NULL ? arrow_reader_keep(r, &found[i])
+						    : arrow_reader_keep_damage(r, &d);
+	}
+	free(found);
+	end = unreadable_end(r) > r->end ? unreadable_end(r) : r->end;
+	if (end > at && rc == 0)
+		rc = keep_damage(r, at, end);
+	return rc;
+}
+
+/* Until somebody says that it is to stop: then what was found is worth nothing. */
+static int
+scan_until(struct arrow_reader *r, const bool *stop, uint64_t *looked)
+{
+	size_t i;
+	int rc;
+
+	if (!r->complete && arrow_reader_meta(r, ARROW_META_TABLE) != NULL)
+		return walk_sound(r, stop, looked);
+	for (i = 0; i < r->nb_batches && !is_stopped(stop); i++) {
+		*looked += check_bytes(r, &r->batches[i]);
+		(void)arrow_recovery_check(r, i);
+	}
+	rc = arrow_order(r);
+	return rc < 0 ? rc : arrow_reader_part(r);
+}
+
+int
+arrow_recovery_scan(struct arrow_reader *r)
+{
+	uint64_t looked = 0;
+
+	return scan_until(r, NULL, &looked);
+}
+
+/* Value of ARROW_KEY_DAMAGED for damage in front of `end`. @return NULL: no memory */
+static char *
+mark_damage(const struct arrow_reader *r, uint64_t end)
+{
+	const size_t entry = 2 * 21 + 17; /* two numbers, a sequence number, separators */
+	const struct arrow_read_damage *d;
+	char *text = malloc(r->nb_damage * entry + 1);
+	size_t i, at = 0;
+
+	if (text == NULL)
+		return NULL;
+	text[0] = '\0';
+	for (i = 0; i < r->nb_damage && r->damage[i].offset < end; i++) {
+		d = &r->damage[i];
+		at += snprintf(text + at, r->nb_damage * entry + 1 - at,
+			"%s%" PRIu64 ":%" PRIu64 ":%s", at > 0 ? "," : "", d->offset, d->length,
+			d->announced ? d->batch.sequence : "-");
+	}
+	return text;
+}
+
+/* The trailer of a file that ends behind its first `nb` batches. */
+static int
+build_trailer(
+	const struct arrow_reader *r, size_t nb, uint64_t end, uint8_t **trailer, size_t *size)
+{
+	struct arrow_block *blocks = malloc((nb + 1) * sizeof(*blocks));
+	char *damaged = mark_damage(r, end);
+	int rc = -ENOMEM;
+	size_t i;
+
+	if (blocks != NULL && damaged != NULL) {
+		for (i = 0; i < nb; i++)
+			blocks[i] = (struct arrow_block){r->batches[i].offset,
+				r->batches[i].metadata_size, r->batches[i].body_length};
+		rc = arrow_trailer_build(
+			&r->schema, blocks, nb, damaged[0] != '\0' ? damaged : NULL, trailer, size);
+	}
+	free(blocks);
+	free(damaged);
+	return rc;
+}
+
+const char *
+arrow_recovery_frame_fault(const struct arrow_reader *r)
+{
+	const char *version = arrow_reader_meta(r, ARROW_META_VERSION);
+	uint8_t *trailer;
+	bool whole;
+	size_t size;
+
+	if (r->schema_fault != NULL)
+		return r->schema_fault;
+	/* what was damaged since it was written is still listed there */
+	if (!r->complete || r->nb_damage > 0 || version == NULL ||
+		strcmp(version, BRAGGLINE_VERSION) != 0 ||
+		build_trailer(r, r->nb_batches, r->end, &trailer, &size) < 0)
+		return NULL;
+	whole = r->size - r->end == size;
+	if (whole) {
+		arrow_reader_load(r, r->data + r->end, size);
+		whole = memcmp(r->data + r->end, trailer, size) == 0;
+	}
+	free(trailer);
+	return whole ? NULL : "its footer is damaged";
+}
+
+/*
+ * Put the footer behind the first `nb` batches, and nothing behind the footer. What is cut off is
+ * durable elsewhere before.
+ * @param planned  out: it was cut off, and there is a plan
+ */
+static int
+rebuild_end(const struct arrow_io_ops *io, void *handle, const char *part,
+	const struct arrow_reader *r, uint64_t end, bool removed, struct arrow_recovery *report,
+	bool *planned)
+{
+	const size_t nb = report->batches;
+	struct arrow_quarantine p = {NULL, 0, 0};
+	uint8_t *trailer = NULL;
+	bool cuts;
+	size_t size;
+	int rc;
+
+	rc = build_trailer(r, nb, end, &trailer, &size);
+	if (rc < 0)
+		return rc;
+	/* one that is whole stays; that it lists the batches does not say that all is there */
+	if (r->size - end == size && arrow_content_is_same(r, end, NULL, trailer, size)) {
+		free(trailer);
+		return arrow_content_sync(io, handle);
+	}
+	rc = arrow_quarantine_list(r, nb, end, trailer, size, &p);
+	if (rc == 0 && p.nb > 0) {
+		rc = arrow_quarantine_keep(io, part, r, &p, report->quarantine);
+		report->quarantined = rc == 0 ? p.bytes - p.piece[0].size : 0;
+		if (rc < 0)
+			snprintf(report->message, sizeof(report->message),
+				"stays as it is: what would be cut off cannot be kept in %.*s: %s",
+				PATH_MAX, report->quarantine, strerror(-rc));
+	}
+	cuts = p.nb > 0 || nb < r->nb_batches || r->complete;
+	if (rc == 0 && cuts && !removed) {
+		rc = arrow_plan_write(io, part, r, nb, end, trailer, size);
+		*planned = rc == 0;
+		if (rc == 0)
+			rc = arrow_plan_cut(io, handle, end);
+	}
+	if (rc == 0 && !removed)
+		rc = arrow_plan_end(io, handle, trailer, size, end);
+	free(p.piece);
+	free(trailer);
+	return rc;
+}
+
+static const char *
+plural(uint64_t n)
+{
+	return n == 1 ? "" : "es";
+}
+
+/* What was done, as a sentence. */
+static void
+say_content(const struct arrow_reader *r, const char *why, struct arrow_recovery *report)
+{
+	const struct arrow_read_damage *d = r->damage;
+	char cut[256] = "", room[128] = "", damage[256] = "", quarantine[PATH_MAX + 64] = "";
+
+	if (report->cut > 0)
+		snprintf(cut, sizeof(cut),
+			"; cut %" PRIu64 " bytes behind the last batch that stays%s%.160s",
+			report->cut, why != NULL ? ": " : "", why != NULL ? why : "");
+	if (report->room > 0)
+		snprintf(room, sizeof(room),
+			"; gave back %" PRIu64 " bytes that were allocated ahead and never used",
+			report->room);
+	if (report->damaged > 0)
+		snprintf(damage, sizeof(damage),
+			"; %" PRIu64 " damaged batch%s, not listed, in place: the first (%s) at "
+			"byte %" PRIu64 ": %s",
+			report->damaged, plural(report->damaged),
+			d->announced ? d->batch.sequence : "number unknown", d->offset, d->why);
+	if (report->quarantined > 0)
+		snprintf(quarantine, sizeof(quarantine), "; %" PRIu64 " bytes kept in %s",
+			report->quarantined, report->quarantine);
+	snprintf(report->message, sizeof(report->message),
+		"%" PRIu64 " batch%s, %" PRIu64 " rows%s%s%s%s%.*s", report->batches,
+		plural(report->batches), report->rows, cut, room,
+		report->mended ? "; wrote a damaged copy of its schema again from the other one"
+			       : "",
+		damage, (int)sizeof(quarantine), quarantine);
+}
+
+/* What of a file stays: batches with numbers below `below`. @return bytes */
+static uint64_t
+find_end(const struct arrow_reader *r, uint64_t below, struct arrow_recovery *report)
+{
+	const uint64_t whole_blocks = r->size / ARROW_BLOCK * ARROW_BLOCK;
+	const struct arrow_read_damage *d;
+	uint64_t end = r->begin;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		if (below != UINT64_MAX && strtoull(r->batches[i].sequence, NULL, 16) >= below)
+			break;
+		report->rows += r->batches[i].rows;
+		end = batch_end(&r->batches[i]);
+	}
+	report->batches = i;
+	/* behind a footer that is right there is no torn tail; a batch that is right in itself is
+	 * none, nor is what cannot be read */
+	for (i = 0; i < r->nb_damage && below == UINT64_MAX; i++) {
+		d = &r->damage[i];
+		if (d->offset >= end &&
+			(d->why == arrow_order_fault || is_unreadable(r, d->offset, d->length)))
+			end = d->offset + d->length;
+	}
+	if (r->complete && below == UINT64_MAX)
+		end = r->end;
+	if (end > whole_blocks)
+		end = whole_blocks;
+	for (i = 0; i < r->nb_damage && r->damage[i].offset < end; i++)
+		;
+	report->damaged = i;
+	return end;
+}
+
+/* What goes behind `end`, and why. */
+static const char *
+count_cut(const struct arrow_reader *r, uint64_t end, uint64_t below, struct arrow_recovery *report)
+{
+	const uint64_t last = r->complete ? r->end : r->size;
+	uint64_t batches = end;
+
+	if (last <= end)
+		return NULL;
+	/* a body may end in zeros */
+	if (report->batches < r->nb_batches)
+		batches = batch_end(&r->batches[r->nb_batches - 1]);
+	report->cut = batches - end + arrow_quarantine_trim(r, batches, last - batches);
+	report->room = last - end - report->cut;
+	if (report->batches < r->nb_batches || below != UINT64_MAX)
+		return "they were not to stay";
+	/* the last batches are damaged: they go with the tail */
+	return report->damaged < r->nb_damage ? r->damage[report->damaged].why : r->problem;
+}
+
+/* Whether it is worth looking at. Holes have no end: somebody may have made a file of nothing else.
+ */
+static int
+check_size(const struct arrow_content *c, uint64_t written, struct arrow_recovery *report)
+{
+	if (written <= HOLES_MAX || (written - HOLES_MAX) / HOLES_TIMES <= c->allocated)
+		return 0;
+	snprintf(report->message, sizeof(report->message),
+		"stays as it is: %" PRIu64 " bytes, of which %" PRIu64
+		" are allocated: no file of ours has so large holes",
+		written, c->allocated);
+	return -EFBIG;
+}
+
+/* A file with a schema that is whole, of which something is written. */
+static int
+recover_batches(const struct arrow_io_ops *io, void *handle, const char *part,
+	struct arrow_reader *r, uint64_t below, const bool *stop, struct arrow_recovery *report,
+	bool *planned)
+{
+	const size_t listed = r->nb_batches;
+	const char *why = NULL;
+	uint64_t end;
+	int rc;
+
+	rc = scan_until(r, stop, &report->looked);
+	/* nothing has been changed so far */
+	if (is_stopped(stop)) {
+		snprintf(report->message, sizeof(report->message), "stays as it is: told to stop");
+		return -ECANCELED;
+	}
+	if (rc == -EFBIG)
+		snprintf(report->message, sizeof(report->message),
+			"stays as it is: batches are announced in each other's place: to "
+			"check them takes more than %" PRIu64 " bytes, and it has %" PRIu64,
+			arrow_recovery_most(r->size), r->size);
+	if (rc < 0)
+		return rc;
+	end = find_end(r, below, report);
+	/* readers find themselves what its footer lists, and is damaged where it is announced */
+	if (r->complete && below == UINT64_MAX && r->nb_batches == listed) {
+		rc = arrow_content_sync(io, handle);
+	} else {
+		why = count_cut(r, end, below, report);
+		rc = rebuild_end(io, handle, part, r, end, below == 0, report, planned);
+	}
+	if (rc == 0 && below == 0)
+		report->state = ARROW_RECOVERY_REMOVED;
+	if (rc == 0)
+		say_content(r, why, report);
+	else if (report->message[0] == '\0')
+		snprintf(report->message, sizeof(report->message), "cannot write its end: %s",
+			strerror(-rc));
+	return rc;
+}
+
+static int
+open_reader(struct arrow_reader *r, struct arrow_content *c, uint64_t written, const char **problem)
+{
+	int rc;
+
+	if (c->window != NULL)
+		rc = arrow_reader_open_window(r, c->window, c->size, written, problem);
+	else
+		rc = arrow_reader_open_written(r, c->data, c->size, written, problem);
+	if (rc == 0 && !arrow_reader_has_schema(r)) {
+		*problem = ARROW_NO_SCHEMA;
+		rc = -EBADMSG;
+		arrow_reader_close(r);
+	}
+	if (rc < 0 && c->window != NULL &&
+		arrow_window_is_unreadable(c->window, 0, ARROW_WINDOW_AT_ONCE)) {
+		*problem = "the disk cannot read its schema";
+		rc = -EIO;
+	}
+	return rc;
+}
+
+/* Write the damaged copy of the schema again. The other one is not touched: a crash leaves it. */
+static int
+mend_schema(const struct arrow_io_ops *io, void *handle, const struct arrow_reader *r,
+	struct arrow_recovery *report)
+{
+	int rc;
+
+	rc = arrow_content_write(
+		io, handle, r->data + r->copy_at, r->copy, r->copy_at == 0 ? r->copy : 0);
+	if (rc == 0)
+		rc = arrow_content_sync(io, handle);
+	report->mended = rc == 0;
+	if (rc < 0)
+		snprintf(report->message, sizeof(report->message),
+			"stays as it is: " ARROW_ONE_SCHEMA ", and cannot be written again: %s",
+			strerror(-rc));
+	return rc;
+}
+
+/* All but giving it its name; batches with numbers below `below` stay.
+ * @return 0; -EAGAIN: its schema has been mended, and it is to be read again; -errno */
+static int
+recover_content(const struct arrow_io_ops *io, void *handle, const char *part, uint64_t below,
+	const bool *stop, struct arrow_recovery *report, bool *planned)
+{
+	const char *problem = NULL;
+	struct arrow_reader r;
+	struct arrow_content c;
+	uint64_t written;
+	bool mend = false;
+	int rc;
+
+	rc = arrow_content_open(&c, io, handle);
+	if (rc < 0) {
+		snprintf(report->message, sizeof(report->message), "cannot be read: %s",
+			strerror(-rc));
+		goto out;
+	}
+	written = io->written != NULL ? io->written(handle) : c.size;
+	if (written > c.size)
+		written = c.size;
+	rc = check_size(&c, written, report);
+	if (rc < 0)
+		goto out;
+	r = arrow_content_bytes(&c);
+	/* room that was allocated, or not even that */
+	if (arrow_reader_is_zero(&r, 0, written) &&
+		(c.window == NULL || arrow_window_unreadable_end(c.window) == 0)) {
+		report->state = ARROW_RECOVERY_REMOVED;
+		report->room = c.size;
+		goto out;
+	}
+	rc = open_reader(&r, &c, written, &problem);
+	if (rc < 0) {
+		snprintf(report->message, sizeof(report->message), "nothing can be recovered: %s",
+			problem != NULL ? problem : strerror(-rc));
+		goto out;
+	}
+	mend = r.schema_fault != NULL;
+	rc = mend ? mend_schema(io, handle, &r, report)
+		  : recover_batches(io, handle, part, &r, below, stop, report, planned);
+	arrow_reader_close(&r);
+out:
+	if (c.window != NULL)
+		report->looked += arrow_window_bytes_read(c.window);
+	arrow_content_close(&c);
+	return rc == 0 && mend ? -EAGAIN : rc;
+}
+
+static int
+recover_name(const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report)
+{
+	int rc;
+
+	if (report->state == ARROW_RECOVERY_REMOVED) {
+		if (report->message[0] == '\0')
+			snprintf(report->message, sizeof(report->message),
+				"removed: nothing had been written");
+		rc = io->remove(part);
+	} else {
+		rc = io->rename(part, report->path);
+	}
+	if (rc == 0)
+		rc = io->sync_dir(part);
+	if (rc == -EEXIST)
+		snprintf(report->message, sizeof(report->message),
+			"stays as it is: %.*s is already there", PATH_MAX, report->path);
+	else if (rc < 0)
+		snprintf(report->message, sizeof(report->message), "cannot be %s: %s",
+			report->state == ARROW_RECOVERY_REMOVED ? "removed" : "renamed",
+			strerror(-rc));
+	return rc;
+}
+
+static int
+recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const bool *stop,
+	struct arrow_recovery *report)
+{
+	/* what is written are a few blocks */
+	const struct arrow_io_open how = {
+		.path = part,
+		.existing = true,
+		.mode = ARROW_IO_BUFFERED,
+		.depth = 1,
+	};
+	bool planned = false;
+	void *handle;
+	int rc;
+
+	memset(report, 0, sizeof(*report));
+	snprintf(report->path, sizeof(report->path), "%s", part);
+	rc = -EINVAL;
+	snprintf(
+		report->message, sizeof(report->message), "wanted a file that ends in .arrow" PART);
+	if (!arrow_name_is_part(part) || strlen(part) >= sizeof(report->path))
+		goto out;
+	rc = io->open(&handle, &how);
+	if (rc < 0) {
+		snprintf(report->message, sizeof(report->message), "cannot be opened: %s",
+			rc == -EBUSY ? "somebody writes it" : strerror(-rc));
+		goto out;
+	}
+	report->path[strlen(part) - strlen(PART)] = '\0';
+	report->message[0] = '\0';
+	rc = arrow_plan_follow(io, handle, part);
+	if (rc < 0)
+		snprintf(report->message, sizeof(report->message),
+			"cannot go on with a recovery that had begun: %s", strerror(-rc));
+	if (rc == 0)
+		rc = recover_content(io, handle, part, below, stop, report, &planned);
+	if (rc == -EAGAIN && report->mended)
+		rc = recover_content(io, handle, part, below, stop, report, &planned);
+	if (rc == -EAGAIN) {
+		rc = -EIO;
+		snprintf(report->message, sizeof(report->message),
+			"stays as it is: " ARROW_ONE_SCHEMA ", and stays so after it was written");
+	}
+	/* the file goes by its footer now */
+	if (rc == 0 && planned)
+		rc = arrow_plan_remove(io, part);
+	/* while it is locked */
+	if (rc == 0)
+		rc = recover_name(io, part, report);
+	(void)io->close(handle);
+out:
+	if (rc < 0) {
+		report->state = rc == -EBUSY ? ARROW_RECOVERY_BUSY : ARROW_RECOVERY_FAILED;
+		report->error = rc;
+		snprintf(report->path, sizeof(report->path), "%s", part);
+	}
+	return rc;
+}
+
+int
+arrow_recover_file(const struct arrow_io_ops *io, const char *part, struct arrow_recovery *report)
+{
+	return arrow_recover_file_until(io, part, NULL, report);
+}
+
+int
+arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, const bool *stop,
+	struct arrow_recovery *report)
+{
+	return recover(io != NULL ? io : &direct_io, part, UINT64_MAX, stop, report);
+}
+
+/* Whether the file can be recovered once it is called `.part`: else it would be out of sight for
+ * good. That a batch of it is damaged is no reason: that one is marked, and stays where it is. */
+static int
+check_before_cut(const struct arrow_io_ops *io, const char *path, struct arrow_recovery *report)
+{
+	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
+	const char *problem = NULL;
+	struct arrow_reader r;
+	struct arrow_content c;
+	void *handle;
+	int rc;
+
+	rc = io->open(&handle, &how);
+	if (rc < 0)
+		return rc;
+	rc = arrow_content_open(&c, io, handle);
+	if (rc == 0)
+		rc = open_reader(&r, &c, c.size, &problem);
+	if (rc == 0)
+		arrow_reader_close(&r);
+	arrow_content_close(&c);
+	(void)io->close(handle);
+	if (rc < 0)
+		snprintf(report->message, sizeof(report->message), "stays as it is: %s",
+			problem != NULL ? problem : strerror(-rc));
+	return rc;
+}
+
+int
+arrow_cut_file(const struct arrow_io_ops *io, const char *path, uint64_t from,
+	struct arrow_recovery *report)
+{
+	char name[PATH_MAX], part[PATH_MAX];
+	int rc;
+
+	if (io == NULL)
+		io = &direct_io;
+	memset(report, 0, sizeof(*report));
+	snprintf(report->path, sizeof(report->path), "%s", path);
+	snprintf(name, sizeof(name), "%s", path);
+	if (arrow_name_is_part(name))
+		name[strlen(name) - strlen(PART)] = '\0';
+	if (snprintf(part, sizeof(part), "%s" PART, name) >= (int)sizeof(part))
+		return -ENAMETOOLONG;
+	rc = from > 0 ? check_before_cut(io, name, report) : 0;
+	if (rc == -ENOENT)
+		rc = check_before_cut(io, part, report);
+	if (rc < 0) {
+		report->state = ARROW_RECOVERY_FAILED;
+		report->error = rc;
+		return rc;
+	}
+	/* by its name it is no longer complete: a crash in between leaves what recovery knows */
+	rc = io->rename(name, part);
+	/* it was, or an earlier try came as far as this, maybe to where nothing was left of it */
+	if (rc == -ENOENT)
+		rc = 0;
+	if (rc == 0)
+		rc = io->sync_dir(part);
+	if (rc < 0) {
+		report->state = ARROW_RECOVERY_FAILED;
+		report->error = rc;
+		snprintf(report->message, sizeof(report->message), "cannot be cut off: %s",
+			strerror(-rc));
+		return rc;
+	}
+	rc = recover(io, part, from, NULL, report);
+	if (rc != -ENOENT || from > 0)
+		return rc;
+	report->state = ARROW_RECOVERY_REMOVED;
+	report->error = 0;
+	snprintf(report->message, sizeof(report->message), "is gone");
+	return 0;
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/names.h"
+#include "recovery/recovery.h"
+#include "stream/copy.h"
+#include "stream/known.h"
+#include "stream/source.h"
+
+void
+stream_known_free(struct stream_known *k)
+{
+	size_t i;
+
+	for (i = 0; i < k->nb; i++) {
+		free(k->file[i].path);
+		interval_set_free(&k->file[i].have);
+	}
+	free(k->file);
+	interval_set_free(&k->have);
+	memset(k, 0, sizeof(*k));
+}
+
+int
+stream_known_add(struct stream_known *k, const char *path, struct interval_set *have, bool uncut)
+{
+	struct stream_known_file *more;
+
+	more = realloc(k->file, (k->nb + 1) * sizeof(*more));
+	if (more == NULL)
+		return -ENOMEM;
+	k->file = more;
+	more[k->nb].path = strdup(path);
+	if (more[k->nb].path == NULL)
+		return -ENOMEM;
+	more[k->nb].uncut = uncut;
+	more[k->nb++].have = *have;
+	memset(have, 0, sizeof(*have));
+	return 0;
+}
+
+/* What a file has. */
+static int
+read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
+	struct interval_set *have, char *message)
+{
+	struct arrow_identity wanted = *id;
+	struct stream_source s;
+	int rc;
+
+	rc = stream_source_open_to_list(&s, io, path, message);
+	if (rc < 0)
+		return rc;
+	if (!stream_source_is_ours(&s)) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: owner is another user: what it has does not count as stored",
+			path);
+		stream_source_close(&s);
+		return -EXDEV;
+	}
+	rc = stream_source_list(&s.reader, &wanted, have);
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "%.3000s: %s", path,
+			rc == -EXDEV ? "batches of another stream" : strerror(-rc));
+	stream_source_close(&s);
+	return rc;
+}
+
+/* Those of some batches of a file whose bodies are wrong. */
+static int
+check_file(const struct arrow_io_ops *io, const char *path, const struct interval_set *which,
+	struct interval_set *bad, uint64_t *bytes, char message[PATH_MAX])
+{
+	struct stream_source s;
+	int rc;
+
+	rc = stream_source_open(&s, io, path, message);
+	if (rc < 0)
+		return rc;
+	rc = stream_source_check(&s, which, bad, bytes);
+	stream_source_close(&s);
+	if (rc < 0)
+		snprintf(message, PATH_MAX,
+			"%.3000s: batches that are held elsewhere as well cannot be read: %s", path,
+			strerror(-rc));
+	return rc;
+}
+
+static int
+common_of(const struct interval_set *a, const struct interval_set *b, struct interval_set *common)
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < b->nb && rc == 0; i++)
+		rc = interval_set_add_common(common, a, b->at[i].first, b->at[i].last);
+	return rc;
+}
+
+/*
+ * What is wrong in a complete file is marked: recovery finds it by its CRC, and writes a footer
+ * that says so. A crash in between leaves a `.part`, of which recovery makes the same.
+ * @param have  out: what the file has then
+ */
+static int
+mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
+	struct interval_set *have, char message[PATH_MAX])
+{
+	struct interval_set now = {0};
+	struct arrow_recovery report;
+	struct stream_source s;
+	char part[PATH_MAX];
+	int rc;
+
+	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
+		return -ENAMETOOLONG;
+	rc = stream_source_open(&s, io, path, message);
+	if (rc < 0)
+		return rc;
+	/* recovery reads it through a mapping */
+	rc = stream_source_read_through(&s);
+	stream_source_close(&s);
+	if (rc == 0)
+		rc = io->rename(path, part);
+	if (rc == 0)
+		rc = io->sync_dir(part);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: damaged batches cannot be marked: %s", path,
+			strerror(-rc));
+		return rc;
+	}
+	rc = arrow_recover_file(io, part, &report);
+	snprintf(message, PATH_MAX, "%.2000s: marked what is damaged: %.1000s", path,
+		report.message);
+	if (rc == -EBADMSG)
+		/* as it was: with this name nobody would know what it has */
+		rc = io->rename(part, path) < 0 ? -EBADMSG : -EUCLEAN;
+	if (rc == 0)
+		rc = read_file(io, id, path, &now, message);
+	if (rc == 0) {
+		interval_set_free(have);
+		*have = now;
+	} else {
+		interval_set_free(&now);
+	}
+	return rc;
+}
+
+/* A file that is listed is marked; `have` of all goes with it. */
+static int
+mark_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
+	struct stream_known_file *f, char message[PATH_MAX])
+{
+	struct interval_set lost = {0};
+	size_t i;
+	int rc;
+
+	rc = interval_set_add_all(&lost, &f->have);
+	if (rc == 0)
+		rc = mark_file(io, id, f->path, &f->have, message);
+	if (rc == 0)
+		rc = interval_set_remove_all(&lost, &f->have);
+	/* unless another one has it, too */
+	for (i = 0; i < k->nb && rc == 0; i++)
+		rc = interval_set_remove_all(&lost, &k->file[i].have);
+	if (rc == 0)
+		rc = interval_set_remove_all(&k->have, &lost);
+	interval_set_free(&lost);
+	return rc;
+}
+
+/* Numbers of a set below n. */
+static uint64_t
+count_below(const struct interval_set *s, uint64_t n)
+{
+	uint64_t count = 0;
+	size_t i;
+
+	for (i = 0; i < s->nb && s->at[i].first < n; i++)
+		count += (s->at[i].last < n ? s->at[i].last + 1 : n) - s->at[i].first;
+	return count;
+}
+
+/* Cut a file, and know what it is called then. */
+static int
+cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from,
+	struct arrow_recovery *report)
+{
+	int rc = arrow_cut_file(io, f->path, from, report);
+	char *path;
+
+	if (rc < 0)
+		return rc;
+	path = strdup(report->path);
+	if (path == NULL)
+		return -ENOMEM;
+	free(f->path);
+	f->path = path;
+	return 0;
+}
+
+/* What turned out to be damaged when the file was cut: the store does not have it. */
+static int
+forget_damaged(struct stream_known *k, const struct arrow_io_ops *io, struct stream_known_file *f,
+	char message[PATH_MAX])
+{
+	const struct arrow_identity whosever = {0};
+	struct interval_set have = {0}, lost = {0};
+	int rc = read_file(io, &whosever, f->path, &have, message);
+
+	if (rc == 0)
+		rc = interval_set_add_all(&lost, &f->have);
+	if (rc == 0)
+		rc = interval_set_remove_all(&lost, &have);
+	if (rc == 0)
+		rc = interval_set_remove_all(&k->have, &lost);
+	if (rc == 0)
+		rc = interval_set_remove_all(&f->have, &lost);
+	interval_set_free(&lost);
+	interval_set_free(&have);
+	return rc;
+}
+
+int
+stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
+	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX])
+{
+	const uint64_t stay = count_below(&f->have, from);
+	struct arrow_recovery report;
+	const struct interval *gone;
+	size_t i;
+	int rc;
+
+	rc = cut_to(f, io, from, &report);
+	snprintf(message, PATH_MAX, "%.2000s cut off at batch %" PRIu64 ": %.1000s", f->path, from,
+		report.message);
+	if (rc < 0)
+		return rc;
+	*cut += interval_set_count(&f->have) - stay;
+	for (i = 0; i < f->have.nb && rc == 0; i++) {
+		gone = &f->have.at[i];
+		if (gone->last >= from)
+			rc = interval_set_remove(
+				&k->have, gone->first > from ? gone->first : from, gone->last);
+	}
+	if (rc == 0)
+		rc = interval_set_remove(&f->have, from, UINT64_MAX - 1);
+	if (rc == 0 && report.damaged > 0 && report.state == ARROW_RECOVERY_DONE)
+		rc = forget_damaged(k, io, f, message);
+	return rc;
+}
+
+/* A file that failed and could not be cut off then. */
+static int
+cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char message[PATH_MAX])
+{
+	struct arrow_recovery report;
+	int rc;
+
+	rc = cut_to(f, io, f->have.nb > 0 ? f->have.at[f->have.nb - 1].last + 1 : 0, &report);
+	if (rc < 0)
+		snprintf(message, PATH_MAX,
+			"%.2000s: batches that were given back may still be in it: %.1000s",
+			f->path, report.message);
+	else
+		f->uncut = false;
+	return rc;
+}
+
+bool
+stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved)
+{
+	bool uncut = false;
+	size_t i;
+
+	for (i = 0; i < k->nb && !uncut; i++)
+		uncut = k->file[i].uncut;
+	return moved->nb > 0 && (uncut || interval_set_first_common(&k->have, moved) != UINT64_MAX);
+}
+
+/* Files that are `uncut` are cut off, and those completed that could not be: only complete ones can
+ * be copied from. */
+static int
+cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PATH_MAX])
+{
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		if (k->file[i].uncut || arrow_name_is_part(k->file[i].path))
+			rc = cut_rest(&k->file[i], io, message);
+	}
+	return rc;
+}
+
+int
+stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
+	struct interval_set *alone, uint64_t *behind)
+{
+	size_t i;
+	int rc = interval_set_add_all(alone, &k->file[file].have);
+
+	if (rc == 0 && from > 0)
+		rc = interval_set_remove(alone, 0, from - 1);
+	*behind = interval_set_count(alone);
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		if (i != file)
+			rc = interval_set_remove_all(alone, &k->file[i].have);
+	}
+	return rc;
+}
+
+/* What stays of what is cut off, in a file of its own from here on. */
+static int
+copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	size_t file, struct interval_set *alone, unsigned int above, char message[PATH_MAX])
+{
+	char copy[PATH_MAX];
+	int rc, error;
+
+	if (above < stream_known_number(k))
+		above = stream_known_number(k);
+	rc = stream_copy(io, slices, identity, k->file[file].path, alone, above, copy, message);
+	if (copy[0] == '\0')
+		return rc;
+	error = stream_known_add(k, copy, alone, false);
+	return rc == 0 ? error : rc;
+}
+
+unsigned int
+stream_known_number(const struct stream_known *k)
+{
+	unsigned int highest = 0, number;
+	size_t i;
+
+	for (i = 0; i < k->nb; i++) {
+		number = stream_copy_number(k->file[i].path);
+		if (number > highest)
+			highest = number;
+	}
+	return highest;
+}
+
+int
+stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
+{
+	const size_t nb = k->nb; /* copies come behind those */
+	const uint64_t before = interval_set_count(&k->have);
+	uint64_t from, behind, gone = 0;
+	size_t i;
+	int rc;
+
+	message[0] = '\0';
+	rc = cut_rests(k, io, message);
+	for (i = 0; i < nb && rc == 0; i++) {
+		struct interval_set alone = {0};
+
+		from = interval_set_first_common(&k->file[i].have, moved);
+		if (from == UINT64_MAX)
+			continue;
+		/* a copy that was made before the cut failed is another file */
+		rc = stream_known_alone(k, i, from, &alone, &behind);
+		if (rc == 0)
+			rc = interval_set_remove_all(&alone, moved);
+		if (rc == 0 && alone.nb > 0)
+			rc = copy_alone(k, io, slices, identity, i, &alone, 0, message);
+		interval_set_free(&alone);
+		if (rc == 0)
+			rc = stream_known_cut_file(k, io, &k->file[i], from, &gone, message);
+	}
+	/* copies have what those have lost */
+	for (i = 0; i < k->nb; i++)
+		rc = interval_set_add_all(&k->have, &k->file[i].have) < 0 ? -ENOMEM : rc;
+	*cut += before - interval_set_count(&k->have);
+	return rc;
+}
+
+/* Numbers that an earlier and a later file have. */
+struct doubles {
+	struct interval_set both;    /* and in both they are sound */
+	struct interval_set earlier; /* wrong in the earlier file */
+	struct interval_set later;   /* wrong in the later one */
+	struct interval_set save;    /* sound in the earlier one only, and behind the cut */
+	uint64_t from;		     /* the first of `both` */
+};
+
+static void
+free_doubles(struct doubles *d)
+{
+	interval_set_free(&d->both);
+	interval_set_free(&d->earlier);
+	interval_set_free(&d->later);
+	interval_set_free(&d->save);
+}
+
+/* @return 1: there are some; 0; -errno */
+static int
+find_doubles(const struct stream_known_file *f, const struct arrow_io_ops *io, const char *path,
+	const struct interval_set *later, struct doubles *d, char message[PATH_MAX])
+{
+	uint64_t bytes = 0;
+	int rc = common_of(&f->have, later, &d->both);
+
+	d->from = UINT64_MAX;
+	if (rc < 0 || d->both.nb == 0)
+		return rc;
+	rc = check_file(io, f->path, &d->both, &d->earlier, &bytes, message);
+	if (rc == 0)
+		rc = check_file(io, path, &d->both, &d->later, &bytes, message);
+	if (rc == 0)
+		rc = interval_set_add_all(&d->save, &d->later);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->save, &d->earlier);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->both, &d->earlier);
+	if (rc == 0)
+		rc = interval_set_remove_all(&d->both, &d->later);
+	if (rc == 0 && d->both.nb > 0)
+		d->from = d->both.at[0].first;
+	if (rc == 0 && d->from > 0)
+		rc = interval_set_remove(
+			&d->save, 0, d->from < UINT64_MAX ? d->from - 1 : UINT64_MAX - 1);
+	return rc < 0 ? rc : 1;
+}
+
+/*
+ * What a later file has was given back when this one failed, with all behind it. That goes for
+ * batches that both have: one that is wrong in the earlier file was stored again, and one that is
+ * wrong in the later file is there in the earlier one only. The latter are copied before anything
+ * says that the later file does not have them: whoever dies in between finds the same again.
+ */
+static int
+cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const char *path, struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
+{
+	const size_t nb = k->nb; /* copies come behind those */
+	struct doubles d;
+	size_t i;
+	int rc;
+
+	message[0] = '\0';
+	rc = cut_rests(k, io, message);
+	for (i = 0; i < nb && rc == 0; i++) {
+		d = (struct doubles){0};
+		rc = find_doubles(&k->file[i], io, path, later, &d, message);
+		if (rc <= 0) {
+			free_doubles(&d);
+			continue;
+		}
+		rc = d.earlier.nb > 0 ? mark_known(k, io, identity, &k->file[i], message) : 0;
+		if (rc == 0 && d.save.nb > 0)
+			rc = copy_alone(k, io, slices, identity, i, &d.save,
+				stream_copy_number(path), message);
+		if (rc == 0 && d.from != UINT64_MAX)
+			rc = stream_known_cut_file(k, io, &k->file[i], d.from, cut, message);
+		/* another file is damaged: this one is sound, and is not to be left out */
+		rc = rc == -EBADMSG ? -EUCLEAN : rc;
+		if (rc == 0 && d.later.nb > 0)
+			rc = mark_file(io, identity, path, later, message);
+		free_doubles(&d);
+	}
+	/* copies have what those have lost */
+	for (i = nb; i < k->nb && rc == 0; i++)
+		rc = interval_set_add_all(&k->have, &k->file[i].have);
+	return rc;
+}
+
+int
+stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
+	const char *path, uint64_t *cut, char message[PATH_MAX])
+{
+	struct interval_set have = {0};
+	int rc;
+
+	*cut = 0;
+	rc = read_file(io, identity, path, &have, message);
+	if (rc == 0) {
+		rc = cut_given_back(k, io, slices, identity, path, &have, cut, message);
+		rc = rc == -EBADMSG ? -EUCLEAN : rc;
+	}
+	if (rc == 0)
+		rc = interval_set_add_all(&k->have, &have);
+	if (rc == 0)
+		rc = stream_known_add(k, path, &have, false);
+	interval_set_free(&have);
+	return rc;
+}
+
+/* What of one file is held by somebody else. */
+static int
+check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
+	struct stream_known_file *f, const struct interval_set *held, bool mark,
+	struct stream_checked *checked, char message[PATH_MAX])
+{
+	struct interval_set which = {0}, bad = {0};
+	int rc = common_of(&f->have, held, &which);
+
+	/* only of complete ones it can be said */
+	if (rc == 0 && which.nb > 0 && (f->uncut || arrow_name_is_part(f->path)))
+		rc = cut_rest(f, io, message);
+	if (rc == 0 && which.nb > 0)
+		rc = check_file(io, f->path, &which, &bad, &checked->bytes, message);
+	checked->batches += interval_set_count(&which);
+	if (rc == 0 && bad.nb > 0 && mark)
+		rc = mark_known(k, io, id, f, message);
+	else if (rc == 0)
+		rc = interval_set_remove_all(&f->have, &bad);
+	if (rc == 0)
+		rc = interval_set_add_all(&checked->rotten, &bad);
+	interval_set_free(&which);
+	interval_set_free(&bad);
+	return rc;
+}
+
+int
+stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
+	const struct arrow_identity *identity, const struct interval_set *held, bool mark,
+	struct stream_checked *checked, char message[PATH_MAX])
+{
+	size_t i;
+	int rc = 0;
+
+	message[0] = '\0';
+	for (i = 0; i < k->nb && rc == 0; i++)
+		rc = check_known(k, io, identity, &k->file[i], held, mark, checked, message);
+	/* another file may have a sound one */
+	for (i = 0; i < k->nb && rc == 0; i++)
+		rc = interval_set_remove_all(&checked->rotten, &k->file[i].have);
+	return rc == 0 ? interval_set_remove_all(&k->have, &checked->rotten) : rc;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arrow/crc32c.h"
+#include "recovery/order.h"
+#include "recovery/recovery.h"
+#include "arrow/tables.h"
+#include "io/direct_io.h"
+#include "xfer/msg.h"
+#include "stream/source.h"
+
+#define CHUNK (1u << 20) /* bytes that are read at a time */
+
+static int64_t
+read_source(void *arg, void *data, uint64_t size, uint64_t offset)
+{
+	const struct stream_source *s = arg;
+
+	return s->io->read(s->handle, data, size, offset);
+}
+
+static int
+open_mapped(struct stream_source *s, const char **problem)
+{
+	const uint8_t *data;
+	uint64_t size;
+	int rc = s->io->map(s->handle, &data, &size);
+
+	return rc == 0 ? arrow_reader_open_memory(&s->reader, data, size, problem) : rc;
+}
+
+static int
+open_window(struct stream_source *s, const char **problem)
+{
+	uint64_t size, allocated;
+	int rc = s->io->size(s->handle, &size, &allocated);
+
+	if (rc == 0)
+		rc = arrow_window_open(&s->window, size, read_source, s);
+	return rc == 0 ? arrow_reader_open_window(&s->reader, s->window, size, size, problem) : rc;
+}
+
+static int
+open_source(struct stream_source *s, const struct arrow_io_ops *io, const char *path, bool to_list,
+	char message[PATH_MAX])
+{
+	const struct arrow_io_open how = {path, true, ARROW_IO_BUFFERED, 1};
+	const char *problem = NULL;
+	int rc;
+
+	*s = (struct stream_source){.io = io, .path = path};
+	rc = io->open(&s->handle, &how);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s cannot be opened: %s", path,
+			rc == -EBUSY ? "somebody has it open" : strerror(-rc));
+		return rc;
+	}
+	rc = to_list && io->read != NULL ? open_window(s, &problem) : open_mapped(s, &problem);
+	if (rc == 0 && !s->reader.complete) {
+		problem = s->reader.problem;
+		arrow_reader_close(&s->reader);
+		rc = -EBADMSG;
+	}
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", path,
+			problem != NULL ? problem : strerror(-rc));
+		arrow_window_close(s->window);
+		(void)io->close(s->handle);
+	}
+	return rc;
+}
+
+int
+stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+	char message[PATH_MAX])
+{
+	return open_source(s, io, path, false, message);
+}
+
+int
+stream_source_open_to_list(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
+	char message[PATH_MAX])
+{
+	return open_source(s, io, path, true, message);
+}
+
+void
+stream_source_close(struct stream_source *s)
+{
+	arrow_reader_close(&s->reader);
+	arrow_window_close(s->window);
+	(void)s->io->close(s->handle);
+}
+
+bool
+stream_source_is_ours(const struct stream_source *s)
+{
+	struct stat st;
+
+	if (s->io != &direct_io)
+		return true;
+	return fstat(direct_io_fd(s->handle), &st) == 0 &&
+		(st.st_uid == geteuid() || st.st_uid == 0);
+}
+
+uint64_t
+stream_source_sequence(const struct arrow_reader *r, size_t batch)
+{
+	return strtoull(r->batches[batch].sequence, NULL, 16);
+}
+
+/* @return whether a text is this number in 16 digits */
+static bool
+is_number(const char *text, uint64_t wanted)
+{
+	char digits[17];
+
+	snprintf(digits, sizeof(digits), "%016" PRIx64, wanted);
+	return text != NULL && strcmp(text, digits) == 0;
+}
+
+static bool
+is_of(const struct arrow_read_batch *b, const struct arrow_identity *id)
+{
+	return is_number(b->producer, id->producer) && is_number(b->run, id->run) &&
+		is_number(b->incarnation, id->incarnation) && b->table != NULL &&
+		strcmp(b->table, id->table) == 0 && b->sequence != NULL;
+}
+
+/* Whose a batch says that it is; the texts have been checked only if it is_of() that then. */
+int
+stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *id)
+{
+	unsigned int i;
+
+	if (b->producer == NULL || b->run == NULL || b->incarnation == NULL || b->table == NULL)
+		return -EXDEV;
+	id->producer = strtoull(b->producer, NULL, 16);
+	id->run = strtoull(b->run, NULL, 16);
+	id->incarnation = strtoull(b->incarnation, NULL, 16);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (strcmp(b->table, arrow_table_name(i)) == 0)
+			id->table = arrow_table_name(i);
+	}
+	return id->table != NULL ? 0 : -EXDEV;
+}
+
+int
+stream_source_list(
+	const struct arrow_reader *r, struct arrow_identity *id, struct interval_set *have)
+{
+	uint64_t sequence;
+	size_t i;
+	int rc = 0;
+
+	if (id->table == NULL && r->nb_batches > 0)
+		rc = stream_source_identity(&r->batches[0], id);
+	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		if (!is_of(&r->batches[i], id))
+			return -EXDEV;
+		sequence = stream_source_sequence(r, i);
+		/* twice in one file, or the highest number, is nothing that a store makes */
+		if (interval_set_has(have, sequence) || sequence == UINT64_MAX)
+			return -EXDEV;
+		rc = interval_set_add(have, sequence, sequence);
+	}
+	return rc;
+}
+
+const char *
+stream_source_fault(struct stream_source *s)
+{
+	const char *why = NULL;
+	size_t i;
+
+	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
+		why = arrow_recovery_check(&s->reader, i);
+	if (why == NULL && arrow_order(&s->reader) < 0)
+		return "no memory to look at the order of its batches";
+	for (i = 0; i < s->reader.nb_batches && why == NULL; i++)
+		why = s->reader.batches[i].fault;
+	return why;
+}
+
+/* Bytes of a file that can be read in another way than by its mapping. */
+static int
+read_bytes(int fd, uint64_t at, uint64_t size, uint32_t *crc)
+{
+	uint8_t *chunk = malloc(CHUNK);
+	const uint64_t begin = at, end = at + size;
+	int rc = chunk != NULL ? 0 : -ENOMEM;
+	ssize_t n;
+
+	while (rc == 0 && at < end) {
+		n = pread(fd, chunk, end - at < CHUNK ? end - at : CHUNK, at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			rc = n < 0 ? -errno : -EIO;
+		} else {
+			*crc = arrow_crc32c(*crc, chunk, n);
+			at += n;
+		}
+	}
+	/* nobody is known to want it */
+	(void)posix_fadvise(fd, begin, size, POSIX_FADV_DONTNEED);
+	free(chunk);
+	return rc;
+}
+
+int
+stream_source_check(struct stream_source *s, const struct interval_set *which,
+	struct interval_set *bad, uint64_t *bytes)
+{
+	const struct arrow_reader *r = &s->reader;
+	const struct arrow_read_batch *b;
+	uint64_t sequence;
+	uint32_t crc;
+	int rc = 0;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		b = &r->batches[i];
+		sequence = stream_source_sequence(r, i);
+		if (!interval_set_has(which, sequence))
+			continue;
+		crc = 0;
+		if (s->io == &direct_io)
+			rc = read_bytes(direct_io_fd(s->handle), b->offset + b->metadata_size,
+				b->body_length, &crc);
+		else
+			crc = arrow_crc32c(0, b->body, b->body_length);
+		*bytes += b->body_length;
+		if (rc == 0 && arrow_reader_crc_is(r, i, crc) != 1)
+			rc = interval_set_add(bad, sequence, sequence);
+	}
+	return rc;
+}
+
+int
+stream_source_read_through(struct stream_source *s)
+{
+	uint32_t crc = 0;
+
+	return s->io == &direct_io ? read_bytes(direct_io_fd(s->handle), 0, s->reader.size, &crc)
+				   : 0;
+}
+
+int
+stream_source_run(const char *path, char run[XFER_NAME_BYTES])
+{
+	const char *name = strrchr(path, '/');
+	const char *at;
+	unsigned int i;
+	size_t size;
+
+	name = name != NULL ? name + 1 : path;
+	/* a run may have underscores: three are not its own */
+	at = name + strlen(name);
+	for (i = 0; i < 3; i++) {
+		do {
+			if (at == name)
+				return -EINVAL;
+		} while (*--at != '_');
+	}
+	size = at - name;
+	memset(run, 0, XFER_NAME_BYTES);
+	if (size >= XFER_NAME_BYTES || strspn(at + 1, "0123456789abcdef") != 16)
+		return -EINVAL;
+	memcpy(run, name, size);
+	return xfer_name_check(run) ? 0 : -EINVAL;
+}
+
+bool
+stream_source_is_of(const char *path, const char *run, const struct arrow_identity *of)
+{
+	const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+	char begin[XFER_NAME_BYTES + 32], end[32];
+
+	snprintf(begin, sizeof(begin), "%s_%016" PRIx64 "_", run, of->incarnation);
+	snprintf(end, sizeof(end), "_%s.arrow", of->table != NULL ? of->table : "");
+	return strncmp(name, begin, strlen(begin)) == 0 &&
+		(of->table == NULL || strstr(name, end) != NULL);
+}
+
+int
+stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
+	const struct arrow_identity *identity)
+{
+	return snprintf(dir, PATH_MAX, "%s/%s-%016" PRIx64 "-%016" PRIx64, root, run,
+		       identity->producer, identity->run) < PATH_MAX
+		? 0
+		: -ENAMETOOLONG;
+}
+
+/* A batch as a writer takes it; its tag is its place in the file. */
+static int
+make_batch(const struct arrow_reader *r, size_t i, struct stream_batch *to)
+{
+	const struct arrow_read_batch *b = &r->batches[i];
+
+	if (b->metadata_size != XFER_BLOCK || b->body_length % XFER_BLOCK != 0 || b->crc32c == NULL)
+		return -EBADMSG;
+	*to = (struct stream_batch){
+		.xfer = {.sequence = stream_source_sequence(r, i),
+			.rows = b->rows,
+			.body_bytes = b->body_length,
+			.body_crc32c = strtoul(b->crc32c, NULL, 16)},
+		.metadata = r->data + b->offset,
+		.body = (void *)(uintptr_t)b->body,
+		.tag = i,
+	};
+	return 0;
+}
+
+int64_t
+stream_source_copy(
+	const struct stream_source *s, struct stream_writer *w, const struct interval_set *only)
+{
+	const struct arrow_reader *r = &s->reader;
+	struct stream_stats before, now;
+	struct stream_batch batch;
+	int64_t given = 0;
+	size_t i;
+	int rc = 0;
+
+	stream_writer_stats_get(w, &before);
+	for (i = 0; i < r->nb_batches && rc == 0; i++) {
+		if (only != NULL && !interval_set_has(only, stream_source_sequence(r, i)))
+			continue;
+		rc = make_batch(r, i, &batch);
+		if (rc < 0)
+			break;
+		stream_writer_append(w, &batch);
+		given++;
+		/* one that was given back: who copies does it again from the beginning */
+		stream_writer_stats_get(w, &now);
+		if (now.again != before.again || now.outages != before.outages)
+			rc = now.error != 0 ? now.error : -EIO;
+	}
+	/* they are written from the mapping: with the results of all nobody reads it any more */
+	(void)stream_writer_finish(w);
+	return rc < 0 ? rc : given;
+}

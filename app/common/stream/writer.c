@@ -1,0 +1,893 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/batch.h"
+#include "arrow/names.h"
+#include "fail_point.h"
+#include "io/direct_io.h"
+#include "stream/copy.h"
+#include "stream/known.h"
+#include "stream/source.h"
+#include "stream/writer.h"
+#include "xfer/msg.h"
+
+/**
+ * @file
+ * What the parts of a stream's writer share: stream/writer.c (batches into files) and
+ * stream/writer.c (what became of each batch, in their order).
+ */
+
+/* A batch that has no result. */
+struct item {
+	uint64_t sequence;
+	uint64_t tag;
+	uint64_t bytes;
+	uint64_t rows;
+	size_t index; /* in its file; SIZE_MAX: a double */
+};
+
+/* A file that is written or being closed. */
+struct stream_file {
+	struct stream_file *next; /* younger */
+	struct arrow_file file;
+	struct item *item;
+	size_t nb;
+	size_t room;
+	size_t results; /* items that have one */
+	struct interval_set have;
+	uint64_t charged; /* to the quota */
+	uint64_t syncs;	  /* that are counted */
+	size_t counted;	  /* batches that were durable when it was looked at last */
+	uint64_t opened_at;
+	uint64_t last; /* sequence */
+	bool empty;
+	bool closing;
+	bool has_thread;
+	pthread_t thread;
+	void (*enter)(void);
+	bool closed; /* atomic */
+};
+
+struct stream_writer {
+	struct stream_writer_config config;
+	const struct arrow_io_ops *io;
+	struct stream_file *oldest;
+	struct stream_file *current; /* the youngest, if it is open; NULL: none is */
+	struct stream_known known;   /* files that are closed, and all that is durable */
+	struct interval_set taken;   /* without a result */
+	struct interval_set rotten;  /* found damaged, and not stored again so far */
+	struct interval_set unread;  /* were there before, and nobody has read their bodies */
+	bool doubt;		     /* one of them has come again */
+	unsigned int set;	     /* number of the last file */
+	uint64_t retry_at;
+	uint64_t backoff; /* ns */
+	uint64_t wanted;  /* bytes of the largest batch that the quota refused since it was full */
+	int first_error;
+	struct stream_stats stats; /* one writer; read with atomic loads */
+};
+
+#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
+#define ADD(counter, n)	    SET(counter, (counter) + (n))
+
+/** A line for the log of whoever opened the writer. */
+static void stream_writer_say(const struct stream_writer *w, bool error, const char *text);
+
+/** Count a batch's result and give it. */
+static void stream_writer_give_result(
+	struct stream_writer *w, const struct item *item, enum xfer_result_status status);
+
+/** Results of what is known by now, oldest first; files that have given all of theirs are gone. */
+static void stream_writer_give_results(struct stream_writer *w);
+
+#define NS_PER_MS 1000000ull
+
+static void
+stream_writer_say(const struct stream_writer *w, bool error, const char *text)
+{
+	if (w->config.log != NULL)
+		w->config.log(w->config.arg, error, text);
+}
+
+int
+stream_writer_open(struct stream_writer **writer, const struct stream_writer_config *config)
+{
+	char name[XFER_NAME_BYTES] = {0};
+	struct stream_writer *w;
+
+	snprintf(name, sizeof(name), "%s", config->run);
+	if (config->result == NULL || strcmp(name, config->run) != 0 || !xfer_name_check(name))
+		return -EINVAL;
+	w = calloc(1, sizeof(*w));
+	if (w == NULL)
+		return -ENOMEM;
+	w->config = *config;
+	w->config.slices.in_place = true;
+	if (w->config.slices.sync_ms == 0)
+		w->config.slices.sync_ms = STREAM_SYNC_MS;
+	if (w->config.slices.depth == 0)
+		w->config.slices.depth = STREAM_DEPTH;
+	if (w->config.roll_bytes == 0)
+		w->config.roll_bytes = STREAM_ROLL_BYTES;
+	if (w->config.retry_ms == 0)
+		w->config.retry_ms = STREAM_RETRY_MS;
+	if (w->config.retry_max_ms == 0)
+		w->config.retry_max_ms = STREAM_RETRY_MAX_MS;
+	if (w->config.resume_bytes == 0)
+		w->config.resume_bytes = STREAM_RESUME_BYTES;
+	w->io = config->slices.io != NULL ? config->slices.io : &direct_io;
+	*writer = w;
+	return 0;
+}
+
+const struct interval_set *
+stream_writer_have(const struct stream_writer *w)
+{
+	return &w->known.have;
+}
+
+bool
+stream_writer_settled(const struct stream_writer *w)
+{
+	return w->stats.pending == 0;
+}
+
+int
+stream_writer_state(const struct stream_writer *w)
+{
+	return w->stats.error;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void *
+close_file(void *arg)
+{
+	struct stream_file *f = arg;
+
+	if (f->has_thread && f->enter != NULL)
+		f->enter();
+	(void)arrow_file_close(&f->file);
+	__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Hand the current file to a thread that closes it: that may take as long as a sync does. */
+static void
+begin_close(struct stream_writer *w)
+{
+	struct stream_file *f = w->current;
+
+	if (f == NULL)
+		return;
+	w->current = NULL;
+	f->closing = true;
+	/* before the thread reads them */
+	f->enter = w->config.enter;
+	f->has_thread = true;
+	if (pthread_create(&f->thread, NULL, close_file, f) == 0)
+		return;
+	f->has_thread = false;
+	close_file(f);
+}
+
+static void
+back_off(struct stream_writer *w, int error)
+{
+	const uint64_t most = w->config.retry_max_ms * NS_PER_MS;
+
+	SET(w->stats.error, error);
+	w->backoff = w->backoff == 0 ? w->config.retry_ms * NS_PER_MS : 2 * w->backoff;
+	if (w->backoff > most)
+		w->backoff = most;
+	w->retry_at = arrow_slices_clock() + w->backoff;
+}
+
+/* The current file has failed: what is sure of it is kept. */
+static void
+begin_outage(struct stream_writer *w)
+{
+	ADD(w->stats.outages, 1);
+	back_off(w, w->current->file.error);
+	begin_close(w);
+}
+
+static int
+create_file(struct stream_writer *w, struct stream_file *f)
+{
+	const struct arrow_identity *id = &w->config.identity;
+	char name[NAME_MAX];
+	int rc, tries;
+
+	/* names that are taken are those of files from before */
+	for (tries = 0; tries < 10000; tries++) {
+		w->set++;
+		if (snprintf(name, sizeof(name), "%s%s_%016" PRIx64 "_%06u_%s",
+			    w->config.hidden ? "." : "", w->config.run, id->incarnation, w->set,
+			    id->table) >= (int)sizeof(name) - 12)
+			return -ENAMETOOLONG;
+		rc = arrow_file_create(
+			&f->file, &w->config.slices, w->config.dir, name, w->config.schema);
+		if (rc != -EEXIST)
+			break;
+	}
+	if (rc < 0 || w->stats.error == 0)
+		return rc;
+	/* one that goes on after an outage must find some room */
+	rc = arrow_slices_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
+	if (rc == -EOPNOTSUPP)
+		rc = 0;
+	if (rc < 0) {
+		snprintf(f->file.message, sizeof(f->file.message),
+			"cannot reserve %llu bytes for %s: %s",
+			(unsigned long long)w->config.resume_bytes, f->file.part, strerror(-rc));
+		arrow_file_discard(&f->file);
+	}
+	return rc;
+}
+
+static int
+open_file(struct stream_writer *w)
+{
+	struct stream_file *f = calloc(1, sizeof(*f)), **at;
+	int rc;
+
+	if (f == NULL) {
+		back_off(w, -ENOMEM);
+		return -ENOMEM;
+	}
+	rc = create_file(w, f);
+	if (rc < 0) {
+		if (w->stats.error != rc)
+			stream_writer_say(w, true, f->file.message);
+		back_off(w, rc);
+		free(f);
+		return rc;
+	}
+	if (w->stats.error != 0) {
+		ADD(w->stats.resumes, 1);
+		stream_writer_say(w, true, "writing again");
+		SET(w->stats.error, 0);
+		w->wanted = 0;
+	}
+	f->file.clock = w->config.clock;
+	f->file.clock_arg = w->config.arg;
+	f->opened_at = arrow_slices_clock();
+	f->empty = true;
+	for (at = &w->oldest; *at != NULL; at = &(*at)->next)
+		;
+	*at = f;
+	w->current = f;
+	ADD(w->stats.files, 1);
+	SET(w->stats.mode, w->io->info(f->file.out.handle)->mode);
+	return 0;
+}
+
+static bool
+wants_roll(const struct stream_writer *w, uint64_t sequence, uint64_t bytes)
+{
+	const struct stream_file *f = w->current;
+
+	if (f == NULL || f->empty)
+		return false;
+	return sequence <= f->last || f->file.size + bytes > w->config.roll_bytes ||
+		(w->config.roll_batches > 0 && f->file.nb_batches >= w->config.roll_batches) ||
+		(w->config.roll_ms > 0 &&
+			arrow_slices_clock() - f->opened_at >= w->config.roll_ms * NS_PER_MS);
+}
+
+static bool
+fits(const struct stream_quota *q, uint64_t bytes)
+{
+	return q == NULL || q->limit == 0 || (q->used <= q->limit && bytes <= q->limit - q->used);
+}
+
+static bool
+is_over_quota(struct stream_writer *w, uint64_t bytes)
+{
+	struct stream_quota *q = w->config.quota;
+
+	if (fits(q, bytes))
+		return false;
+	/* files may have gone; once for each time that is waited */
+	if (q->root != NULL && arrow_slices_clock() >= w->retry_at)
+		stream_quota_renew(q);
+	return !fits(q, bytes);
+}
+
+static void
+say_over_quota(struct stream_writer *w)
+{
+	const struct stream_quota *q = w->config.quota;
+	char text[PATH_MAX + 256];
+
+	snprintf(text, sizeof(text),
+		"files of producer %016" PRIx64 " in %.4000s have %" PRIu64 " MiB of the %" PRIu64
+		" MiB that they may have (%s): remove some, or allow more",
+		q->producer, q->root != NULL ? q->root : w->config.dir, q->used >> 20,
+		q->limit >> 20, q->setting != NULL ? q->setting : "quota");
+	stream_writer_say(w, true, text);
+}
+
+static int
+note_item(struct stream_file *f, const struct item *item)
+{
+	struct item *more;
+	size_t room;
+
+	if (f->nb == f->room) {
+		room = 2 * f->room + 64;
+		more = realloc(f->item, room * sizeof(*more));
+		if (more == NULL)
+			return -ENOMEM;
+		f->item = more;
+		f->room = room;
+	}
+	f->item[f->nb++] = *item;
+	return 0;
+}
+
+/* The batch is in the current file from here on, or its error is the file's. */
+static void
+write_batch(struct stream_writer *w, const struct stream_batch *b, const struct item *item)
+{
+	struct stream_file *f = w->current;
+	const struct iovec body = {b->body, b->xfer.body_bytes};
+	const struct batch batch = {
+		.metadata = b->metadata,
+		.metadata_size = XFER_BLOCK,
+		.body = &body,
+		.nb_body = 1,
+		.body_length = b->xfer.body_bytes,
+		.rows = b->xfer.rows,
+		.first = b->xfer.first,
+		.last = b->xfer.last,
+		.received = b->xfer.received,
+		.sequence = b->xfer.sequence,
+		.crc32c = b->xfer.body_crc32c,
+		.lasting = true,
+	};
+
+	ADD(w->stats.pending, 1);
+	f->last = b->xfer.sequence;
+	f->empty = false;
+	if (w->config.quota != NULL) {
+		w->config.quota->used += item->bytes;
+		w->config.quota->open += item->bytes;
+		f->charged += item->bytes;
+	}
+	if (arrow_file_append(&f->file, &batch) < 0)
+		begin_outage(w);
+}
+
+/* The current file, if nothing came to it: one that goes on after an outage. */
+static void
+discard_empty(struct stream_writer *w)
+{
+	struct stream_file *f = w->current, **at;
+
+	if (f == NULL || !f->empty)
+		return;
+	for (at = &w->oldest; *at != f; at = &(*at)->next)
+		;
+	*at = NULL;
+	w->current = NULL;
+	arrow_file_discard(&f->file);
+	free(f->item);
+	free(f);
+}
+
+/* Why a batch cannot be written now; else there is a file for it. */
+static int
+prepare(struct stream_writer *w, const struct item *item)
+{
+	if (w->current != NULL && wants_roll(w, item->sequence, item->bytes))
+		begin_close(w);
+	if (is_over_quota(w, item->bytes)) {
+		if (w->stats.error != -EDQUOT)
+			say_over_quota(w);
+		back_off(w, -EDQUOT);
+		if (w->wanted < item->bytes)
+			w->wanted = item->bytes;
+		/* as in an outage: who polls begins the next one, when there is room for this */
+		discard_empty(w);
+		begin_close(w);
+		return -EDQUOT;
+	}
+	if (w->current != NULL)
+		return 0;
+	if (w->stats.error != 0 && arrow_slices_clock() < w->retry_at)
+		return w->stats.error;
+	return open_file(w);
+}
+
+void
+stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
+{
+	struct item item = {
+		.sequence = b->xfer.sequence,
+		.tag = b->tag,
+		.bytes = XFER_BLOCK + b->xfer.body_bytes,
+		.rows = b->xfer.rows,
+		.index = SIZE_MAX,
+	};
+	struct stream_file *f, *last;
+
+	if (interval_set_has(&w->known.have, item.sequence)) {
+		/* whoever hears that it is a double lets go of it */
+		const bool unread = interval_set_has(&w->unread, item.sequence);
+
+		w->doubt |= unread;
+		stream_writer_give_result(w, &item, unread ? XFER_AGAIN : XFER_DOUBLE);
+		return;
+	}
+	if (interval_set_has(&w->taken, item.sequence)) {
+		/* after the first one's result, so behind all batches there are; a file that has
+		 * none may go without a word (discard_empty()) */
+		for (f = last = w->oldest; f != NULL; f = f->next)
+			if (!f->empty)
+				last = f;
+		if (note_item(last, &item) < 0)
+			stream_writer_give_result(w, &item, XFER_AGAIN);
+		else
+			ADD(w->stats.pending, 1);
+		return;
+	}
+	if (prepare(w, &item) < 0) {
+		stream_writer_give_result(w, &item, XFER_AGAIN);
+		return;
+	}
+	item.index = w->current->file.nb_batches;
+	if (interval_set_add(&w->taken, item.sequence, item.sequence) < 0 ||
+		note_item(w->current, &item) < 0) {
+		(void)interval_set_remove(&w->taken, item.sequence, item.sequence);
+		stream_writer_give_result(w, &item, XFER_AGAIN);
+		return;
+	}
+	write_batch(w, b, &item);
+	stream_writer_give_results(w);
+}
+
+static void
+watch_disk(struct stream_writer *w)
+{
+	struct arrow_file *f = w->current != NULL ? &w->current->file : NULL;
+
+	if (f != NULL && arrow_file_has_news(f)) {
+		ADD(w->stats.stalls, f->stalled);
+		stream_writer_say(w, true, f->message);
+	}
+	SET(w->stats.stalled, f != NULL && f->stalled);
+}
+
+void
+stream_writer_poll(struct stream_writer *w)
+{
+	if (w->current != NULL && arrow_file_poll(&w->current->file) < 0)
+		begin_outage(w);
+	watch_disk(w);
+	stream_writer_give_results(w);
+	/* nobody sends a batch before we are good again */
+	if (w->stats.error == 0 || w->current != NULL || arrow_slices_clock() < w->retry_at)
+		return;
+	if (is_over_quota(w, w->wanted > 0 ? w->wanted : XFER_BLOCK))
+		back_off(w, w->stats.error); /* directories are not read in every turn */
+	else
+		(void)open_file(w);
+}
+
+void
+stream_writer_begin_finish(struct stream_writer *w)
+{
+	discard_empty(w);
+	begin_close(w);
+}
+
+bool
+stream_writer_finished(const struct stream_writer *w)
+{
+	return w->oldest == NULL;
+}
+
+int
+stream_writer_finish(struct stream_writer *w)
+{
+	struct stream_file *f;
+
+	stream_writer_begin_finish(w);
+	for (f = w->oldest; f != NULL; f = f->next) {
+		if (f->has_thread)
+			pthread_join(f->thread, NULL);
+		f->has_thread = false;
+	}
+	stream_writer_give_results(w);
+	return w->first_error;
+}
+
+/* ---- what was there, and what went elsewhere ------------------------------------------------- */
+
+int
+stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX])
+{
+	uint64_t cut = 0;
+	int rc;
+
+	rc = stream_known_read(
+		&w->known, w->io, &w->config.slices, &w->config.identity, path, &cut, message);
+	if (rc == 0 && message[0] != '\0')
+		stream_writer_say(w, true, message);
+	if (rc == 0)
+		rc = interval_set_add_all(&w->unread, &w->known.file[w->known.nb - 1].have);
+	/* the next one is later than copies, too */
+	if (w->set < stream_known_number(&w->known))
+		w->set = stream_known_number(&w->known);
+	return rc;
+}
+
+bool
+stream_writer_begin_cut(struct stream_writer *w, const struct interval_set *moved)
+{
+	if (!stream_writer_settled(w))
+		return false;
+	if (!stream_known_is_touched(&w->known, moved))
+		return true;
+	stream_writer_begin_finish(w);
+	return stream_writer_finished(w);
+}
+
+int
+stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
+{
+	char message[PATH_MAX];
+	uint64_t cut = 0;
+	int rc;
+
+	if (!stream_writer_settled(w))
+		return -EBUSY;
+	if (!stream_known_is_touched(&w->known, moved))
+		return 0;
+	(void)stream_writer_finish(w);
+	rc = stream_known_cut(
+		&w->known, w->io, &w->config.slices, &w->config.identity, moved, &cut, message);
+	/* the next one is later than copies, too */
+	if (w->set < stream_known_number(&w->known))
+		w->set = stream_known_number(&w->known);
+	ADD(w->stats.cut, cut);
+	stream_writer_say(w, rc < 0, message);
+	return rc;
+}
+
+bool
+stream_writer_begin_check(struct stream_writer *w, const struct interval_set *held)
+{
+	const struct stream_file *f;
+	bool touched = false;
+
+	if (!stream_writer_settled(w))
+		return false;
+	for (f = w->oldest; f != NULL && !touched; f = f->next)
+		touched = interval_set_first_common(&f->have, held) != UINT64_MAX;
+	if (!touched)
+		return true;
+	stream_writer_begin_finish(w);
+	return stream_writer_finished(w);
+}
+
+bool
+stream_writer_in_doubt(const struct stream_writer *w)
+{
+	return w->doubt;
+}
+
+/* What was found, for the log. */
+static void
+say_rotten(const struct stream_writer *w, const struct interval_set *rotten, const char *message)
+{
+	char text[PATH_MAX + 256];
+	size_t i;
+
+	for (i = 0; i < rotten->nb; i++) {
+		snprintf(text, sizeof(text),
+			"%s: stored batches %" PRIu64 " to %" PRIu64
+			" are damaged: they are not released, and stored again if they come. %s",
+			w->config.identity.table, rotten->at[i].first, rotten->at[i].last, message);
+		stream_writer_say(w, true, text);
+	}
+}
+
+int
+stream_writer_check(struct stream_writer *w, const struct interval_set *held, bool mark,
+	struct interval_set *rotten)
+{
+	struct stream_checked checked = {0};
+	char message[PATH_MAX];
+	int rc, error;
+
+	if (!stream_writer_settled(w))
+		return -EBUSY;
+	w->doubt = false;
+	if (interval_set_first_common(&w->known.have, held) == UINT64_MAX)
+		return 0;
+	if (!stream_writer_begin_check(w, held))
+		(void)stream_writer_finish(w);
+	rc = stream_known_check(
+		&w->known, w->io, &w->config.identity, held, mark, &checked, message);
+	ADD(w->stats.checked, checked.batches);
+	ADD(w->stats.checked_bytes, checked.bytes);
+	ADD(w->stats.rotten, interval_set_count(&checked.rotten));
+	say_rotten(w, &checked.rotten, message);
+	if (rc < 0)
+		stream_writer_say(w, true, message);
+	error = interval_set_add_all(&w->rotten, &checked.rotten);
+	if (rc == 0 && error == 0)
+		error = interval_set_remove_all(&w->unread, held);
+	if (error == 0 && rotten != NULL)
+		error = interval_set_add_all(rotten, &checked.rotten);
+	interval_set_free(&checked.rotten);
+	return rc < 0 ? rc : error;
+}
+
+void
+stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
+{
+	unsigned int i;
+
+#define GET(member) __atomic_load(&w->stats.member, &to->member, __ATOMIC_RELAXED)
+	GET(batches);
+	GET(rows);
+	GET(bytes);
+	GET(copied);
+	GET(doubles);
+	GET(again);
+	GET(pending);
+	GET(cut);
+	GET(checked);
+	GET(checked_bytes);
+	GET(rotten);
+	GET(repaired);
+	GET(files);
+	GET(complete);
+	GET(syncs);
+	GET(outages);
+	GET(uncut);
+	GET(stalls);
+	GET(stalled);
+	GET(resumes);
+	GET(error);
+	GET(mode);
+	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+		GET(latency[i]);
+#undef GET
+}
+
+void
+stream_writer_close(struct stream_writer *w)
+{
+	if (w == NULL)
+		return;
+	(void)stream_writer_finish(w);
+	stream_known_free(&w->known);
+	interval_set_free(&w->taken);
+	interval_set_free(&w->rotten);
+	interval_set_free(&w->unread);
+	free(w);
+}
+
+/* Files are told by numbers in their order: the next one's is above all that are there. */
+static void
+note_number(struct stream_writer *w, const char *name)
+{
+	const unsigned int number = stream_copy_number(name);
+
+	if (number > w->set)
+		w->set = number;
+}
+
+/* As they were begun. */
+static int
+by_number(const struct dirent **a, const struct dirent **b)
+{
+	const unsigned int first = stream_copy_number((*a)->d_name),
+			   second = stream_copy_number((*b)->d_name);
+
+	return first != second ? (first < second ? -1 : 1) : alphasort(a, b);
+}
+
+/* Names of the stream's complete files, in the order in which they were begun. */
+static int
+list_files(struct stream_writer *w, struct dirent ***entry)
+{
+	int i, n, kept = 0;
+
+	n = scandir(w->config.dir, entry, NULL, by_number);
+	if (n < 0)
+		return -errno;
+	for (i = 0; i < n; i++) {
+		const bool ours = stream_source_is_of(
+			(*entry)[i]->d_name, w->config.run, &w->config.identity);
+
+		if (ours)
+			note_number(w, (*entry)[i]->d_name);
+		if (ours && arrow_name_is_complete((*entry)[i]->d_name))
+			(*entry)[kept++] = (*entry)[i];
+		else
+			free((*entry)[i]);
+	}
+	return kept;
+}
+
+int
+stream_writer_adopt_all(struct stream_writer *w)
+{
+	char path[PATH_MAX], message[PATH_MAX];
+	struct dirent **entry;
+	int i, n, rc, unknown = 0;
+
+	(void)stream_copy_clean(w->io, w->config.dir, w->config.run, &w->config.identity);
+	/* who named them may have died before their names were durable */
+	if (snprintf(path, sizeof(path), "%s/.", w->config.dir) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	rc = w->io->sync_dir(path);
+	n = rc == 0 ? list_files(w, &entry) : rc;
+	if (n < 0) {
+		snprintf(message, sizeof(message), "files in %.3000s: %s", w->config.dir,
+			strerror(-n));
+		stream_writer_say(w, true, message);
+		return n;
+	}
+	for (i = 0; i < n; i++) {
+		rc = snprintf(path, sizeof(path), "%s/%s", w->config.dir, entry[i]->d_name) <
+				(int)sizeof(path)
+			? stream_writer_adopt(w, path, message)
+			: 0;
+		if (rc < 0)
+			stream_writer_say(w, true, message);
+		/* damaged, another stream's or gone it has nothing of ours; else nobody knows */
+		if (rc < 0 && rc != -EBADMSG && rc != -EXDEV && rc != -ENOENT)
+			unknown = rc;
+		free(entry[i]);
+	}
+	free(entry);
+	return unknown;
+}
+
+static void
+stream_writer_give_result(
+	struct stream_writer *w, const struct item *item, enum xfer_result_status status)
+{
+	switch (status) {
+	case XFER_DURABLE:
+		ADD(w->stats.batches, 1);
+		ADD(w->stats.rows, item->rows);
+		ADD(w->stats.bytes, item->bytes);
+		break;
+	case XFER_DOUBLE:
+		ADD(w->stats.doubles, 1);
+		break;
+	default:
+		ADD(w->stats.again, 1);
+	}
+	w->config.result(w->config.arg, item->tag, item->sequence, status);
+}
+
+/* One that was there and damaged has been stored again. */
+static void
+note_repair(struct stream_writer *w, uint64_t sequence)
+{
+	char text[128];
+
+	if (!interval_set_has(&w->rotten, sequence))
+		return;
+	(void)interval_set_remove(&w->rotten, sequence, sequence);
+	ADD(w->stats.repaired, 1);
+	snprintf(text, sizeof(text), "%s: batch %" PRIu64 " is repaired: it was stored again",
+		w->config.identity.table, sequence);
+	stream_writer_say(w, true, text);
+}
+
+/* A batch of a file is durable, or never will be. */
+static void
+resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
+{
+	bool durable = item->index < f->file.nb_durable;
+
+	SET(w->stats.pending, w->stats.pending - 1);
+	if (item->index == SIZE_MAX) {
+		/* all before it have their results: the first one's is known */
+		durable = interval_set_has(&w->known.have, item->sequence);
+		stream_writer_give_result(w, item, durable ? XFER_DOUBLE : XFER_AGAIN);
+		return;
+	}
+	(void)interval_set_remove(&w->taken, item->sequence, item->sequence);
+	/* one that cannot be remembered is one that will be written twice */
+	if (durable &&
+		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
+			interval_set_add(&f->have, item->sequence, item->sequence) < 0))
+		stream_writer_say(w, true, "no memory for a list of what is durable");
+	if (durable) {
+		w->backoff = 0;
+		note_repair(w, item->sequence);
+		FAIL_POINT("stream.durable");
+	}
+	stream_writer_give_result(w, item, durable ? XFER_DURABLE : XFER_AGAIN);
+}
+
+/* What a file, open or closed, has to show for since it was looked at last. */
+static void
+count_file(struct stream_writer *w, struct stream_file *f)
+{
+	unsigned int i;
+
+	ADD(w->stats.syncs, f->file.out.syncs - f->syncs);
+	f->syncs = f->file.out.syncs;
+	/* latencies are of batches that have become durable */
+	if (f->counted == f->file.nb_durable)
+		return;
+	f->counted = f->file.nb_durable;
+	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
+		if (f->file.latency[i] == 0)
+			continue;
+		ADD(w->stats.latency[i], f->file.latency[i]);
+		f->file.latency[i] = 0;
+	}
+}
+
+/* A closed file whose batches all have results. */
+static void
+retire(struct stream_writer *w, struct stream_file *f)
+{
+	if (f->has_thread)
+		pthread_join(f->thread, NULL);
+	ADD(w->stats.complete, f->file.complete);
+	ADD(w->stats.uncut, f->file.uncut);
+	ADD(w->stats.copied, f->file.out.copied);
+	if (f->file.error != 0) {
+		stream_writer_say(w, true, f->file.message);
+		if (w->first_error == 0)
+			w->first_error = f->file.error;
+	}
+	if (stream_known_add(&w->known, arrow_file_path(&f->file), &f->have, f->file.uncut) < 0)
+		stream_writer_say(w, true, "no memory for a list of files");
+	if (w->config.quota != NULL) {
+		w->config.quota->used += f->file.size - f->charged;
+		w->config.quota->open -= f->charged;
+	}
+	interval_set_free(&f->have);
+	free(f->item);
+	free(f);
+}
+
+static void
+stream_writer_give_results(struct stream_writer *w)
+{
+	struct stream_file *f;
+	bool closed;
+
+	while ((f = w->oldest) != NULL) {
+		closed = __atomic_load_n(&f->closed, __ATOMIC_ACQUIRE);
+		/* its thread has it now */
+		if (f->closing && !closed)
+			return;
+		count_file(w, f);
+		while (f->results < f->nb &&
+			(closed || f->item[f->results].index == SIZE_MAX ||
+				f->item[f->results].index < f->file.nb_durable))
+			resolve(w, f, &f->item[f->results++]);
+		if (!closed)
+			break;
+		w->oldest = f->next;
+		retire(w, f);
+	}
+	/* what has been told is of no interest */
+	if (f != NULL && f->results > 0 && f->results >= f->nb / 2) {
+		memmove(f->item, f->item + f->results, (f->nb - f->results) * sizeof(*f->item));
+		f->nb -= f->results;
+		f->results = 0;
+	}
+}

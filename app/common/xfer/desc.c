@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/crc32c.h"
+#include "xfer/desc.h"
+
+const char *
+xfer_desc_fault_name(enum xfer_desc_fault fault)
+{
+	static const char *const names[XFER_DESC_FAULTS] = {
+		[XFER_DESC_GOOD] = "good",
+		[XFER_DESC_GARBAGE] = "garbage",
+		[XFER_DESC_SLOT] = "place",
+		[XFER_DESC_IDENTITY] = "identity",
+		[XFER_DESC_SEQUENCE] = "sequence",
+		[XFER_DESC_LENGTH] = "length",
+		[XFER_DESC_METADATA] = "metadata",
+	};
+
+	return names[fault];
+}
+
+/* CRC-32C of a descriptor whose own four bytes count as zeros. */
+static uint32_t
+descriptor_crc(const struct xfer_descriptor *descriptor)
+{
+	struct xfer_descriptor d = *descriptor;
+
+	d.crc32c = 0;
+	return arrow_crc32c(0, &d, sizeof(d));
+}
+
+/* Bytes of metadata up to the last that is not zero. */
+static uint32_t
+used_bytes(const uint8_t *metadata)
+{
+	uint32_t size = XFER_BLOCK;
+
+	while (size > 0 && metadata[size - 1] == 0)
+		size--;
+	return size;
+}
+
+int
+xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_schema *schema,
+	const struct arrow_identity *identity, uint64_t session_id, uint64_t body_max)
+{
+	int rc;
+
+	memset(s, 0, sizeof(*s));
+	s->identity = *identity;
+	s->schema = schema;
+	s->session_id = session_id;
+	s->body_max = body_max;
+	s->table = table;
+	rc = arrow_template_init(&s->template, schema, identity);
+	if (rc < 0)
+		return rc;
+	if (s->template.size != XFER_BLOCK) {
+		xfer_stream_free(s);
+		return -EINVAL;
+	}
+	s->made = aligned_alloc(XFER_BLOCK, XFER_BLOCK);
+	if (s->made == NULL) {
+		xfer_stream_free(s);
+		return -ENOMEM;
+	}
+	memcpy(s->made, s->template.bytes, XFER_BLOCK);
+	s->metadata_bytes = used_bytes(s->made);
+	return 0;
+}
+
+void
+xfer_stream_free(struct xfer_stream *s)
+{
+	arrow_template_free(&s->template);
+	free(s->made);
+	s->made = NULL;
+}
+
+int
+xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint8_t *metadata,
+	struct xfer_descriptor *descriptor)
+{
+	const uint32_t size = s->metadata_bytes > 0 ? s->metadata_bytes : used_bytes(metadata);
+
+	if (size > XFER_DESC_METADATA_BYTES || batch->body_bytes > s->body_max)
+		return -EMSGSIZE;
+	if (s->metadata_bytes == 0)
+		s->metadata_bytes = size;
+	/* all of it: what is left out would be cleared first, by slower instructions */
+	*descriptor = (struct xfer_descriptor){
+		.magic = XFER_MAGIC,
+		.version = XFER_VERSION,
+		.table = s->table,
+		.reserved = 0,
+		.entry = batch->entry,
+		.crc32c = 0,
+		.session_id = s->session_id,
+		.producer = s->identity.producer,
+		.run = s->identity.run,
+		.incarnation = s->identity.incarnation,
+		.sequence = batch->sequence,
+		.rows = batch->rows,
+		.first = batch->first,
+		.last = batch->last,
+		.received = batch->received,
+		.body_bytes = batch->body_bytes,
+		.body_crc32c = batch->body_crc32c,
+		.metadata_bytes = size,
+		.reserved2 = {0, 0},
+	};
+	descriptor->crc32c = descriptor_crc(descriptor);
+	return 0;
+}
+
+static enum xfer_desc_fault
+check_descriptor(const struct xfer_stream *s, const struct xfer_descriptor *d, uint32_t index)
+{
+	if (d->magic != XFER_MAGIC || d->version != XFER_VERSION || d->table != s->table ||
+		d->reserved != 0 || d->reserved2[0] != 0 || d->reserved2[1] != 0 ||
+		d->crc32c != descriptor_crc(d))
+		return XFER_DESC_GARBAGE;
+	if (d->entry != index || d->session_id != s->session_id)
+		return XFER_DESC_SLOT;
+	if (d->producer != s->identity.producer || d->run != s->identity.run ||
+		d->incarnation != s->identity.incarnation)
+		return XFER_DESC_IDENTITY;
+	/* the highest number is nobody's: one past the last can be named */
+	if (d->sequence == UINT64_MAX)
+		return XFER_DESC_SEQUENCE;
+	if (d->body_bytes == 0 || d->body_bytes > s->body_max || d->body_bytes % XFER_BLOCK != 0 ||
+		d->metadata_bytes == 0 || d->metadata_bytes > XFER_DESC_METADATA_BYTES ||
+		d->rows == 0 || d->rows > INT64_MAX || d->first > d->last)
+		return XFER_DESC_LENGTH;
+	return XFER_DESC_GOOD;
+}
+
+/* Whether field nodes can be those of a batch, and those of columns have all rows. */
+static bool
+check_nodes(const struct xfer_stream *s, const struct arrow_node *nodes, int64_t rows)
+{
+	const struct arrow_field *field;
+	unsigned int f, node = 0;
+
+	for (f = 0; f < s->schema->nb_fields; f++) {
+		field = &s->schema->fields[f];
+		if (nodes[node].length != rows || nodes[node].null_count < 0 ||
+			nodes[node].null_count > (field->nullable ? rows : 0))
+			return false;
+		node++;
+		if (field->type != ARROW_LIST && field->type != ARROW_FIXED_LIST)
+			continue;
+		if (nodes[node].length < 0 || nodes[node].null_count != 0)
+			return false;
+		node++;
+	}
+	return true;
+}
+
+static bool
+check_buffers(const struct xfer_stream *s, const struct arrow_buffer *buffers, uint64_t body)
+{
+	uint64_t offset, length;
+	unsigned int i;
+
+	for (i = 0; i < s->template.nb_buffers; i++) {
+		offset = buffers[i].offset;
+		length = buffers[i].length;
+		if (offset > body || length > body - offset || offset % 8 != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Numbers out of the copy; the template makes metadata of them. */
+static enum xfer_desc_fault
+check_metadata(
+	struct xfer_stream *s, const struct xfer_descriptor *d, uint8_t *metadata, uint32_t size)
+{
+	const struct arrow_template *t = &s->template;
+	const uint32_t whole = size > t->used ? size : t->used;
+	struct arrow_node nodes[ARROW_NODES_MAX];
+	struct arrow_buffer buffers[ARROW_BUFFERS_MAX];
+	const struct arrow_batch batch = {
+		.rows = (int64_t)d->rows,
+		.nodes = nodes,
+		.buffers = buffers,
+		.body_length = (int64_t)d->body_bytes,
+		.sequence = d->sequence,
+		.crc32c = d->body_crc32c,
+	};
+
+	/* what did not come is zeros, as all is behind what the template has */
+	memset(metadata + size, 0, whole - size);
+	memcpy(nodes, metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
+	memcpy(buffers, metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
+	if (!check_nodes(s, nodes, batch.rows) || !check_buffers(s, buffers, d->body_bytes))
+		return XFER_DESC_METADATA;
+	arrow_template_patch(t, s->made, &batch);
+	return memcmp(s->made, metadata, whole) == 0 ? XFER_DESC_GOOD : XFER_DESC_METADATA;
+}
+
+enum xfer_desc_fault
+xfer_desc_check(struct xfer_stream *s, const struct xfer_desc *entry, uint32_t index,
+	struct xfer_batch *batch, uint8_t *metadata)
+{
+	enum xfer_desc_fault fault;
+	struct xfer_descriptor d;
+	uint32_t size;
+
+	/* nothing is loaded from there again, once it was */
+	memcpy(&d, &entry->descriptor, sizeof(d));
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	size = d.metadata_bytes < XFER_DESC_METADATA_BYTES ? d.metadata_bytes
+							   : XFER_DESC_METADATA_BYTES;
+	memcpy(metadata, entry->metadata, size);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	fault = check_descriptor(s, &d, index);
+	if (fault == XFER_DESC_GOOD)
+		fault = check_metadata(s, &d, metadata, size);
+	if (fault != XFER_DESC_GOOD) {
+		memset(metadata, 0, XFER_BLOCK);
+		return fault;
+	}
+	*batch = (struct xfer_batch){
+		.sequence = d.sequence,
+		.rows = d.rows,
+		.first = d.first,
+		.last = d.last,
+		.received = d.received,
+		.body_bytes = d.body_bytes,
+		.body_crc32c = d.body_crc32c,
+		.entry = d.entry,
+	};
+	return XFER_DESC_GOOD;
+}

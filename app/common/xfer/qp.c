@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <rte_errno.h>
+
+#include "xfer/qp.h"
+
+#define BURST	 32
+#define SEND_SGE 2
+
+/* What a completion is about, in the highest byte of its number. */
+enum kind {
+	KIND_RECEIVE = 1,
+	KIND_SEND,
+	KIND_WRITE,
+};
+
+#define ID(kind, n)   ((uint64_t)(kind) << 56 | (n))
+#define KIND_OF(id)   ((id) >> 56)
+#define NUMBER_OF(id) ((id) & ((UINT64_C(1) << 56) - 1))
+
+static uint8_t *
+receive_at(const struct xfer_qp *l, uint32_t i)
+{
+	return i < XFER_RECEIVES ? l->memory + (uint64_t)i * XFER_MSG_MAX
+				 : l->more + (uint64_t)(i - XFER_RECEIVES) * XFER_MSG_MAX;
+}
+
+static uint8_t *
+send_at(const struct xfer_qp *l, uint32_t i)
+{
+	return l->memory + (uint64_t)(XFER_RECEIVES + i) * XFER_MSG_MAX;
+}
+
+/* At most BURST of them. */
+static void
+post_receives(struct xfer_qp *l, const uint32_t number[], unsigned int n)
+{
+	struct rdma_recv_wr wr[BURST];
+	struct rdma_sge sg[BURST];
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		sg[i] = (struct rdma_sge){(uintptr_t)receive_at(l, number[i]), XFER_MSG_MAX,
+			rdma_mr_lkey(number[i] < XFER_RECEIVES ? l->mr : l->more_mr)};
+		wr[i] = (struct rdma_recv_wr){ID(KIND_RECEIVE, number[i]), &sg[i], 1};
+	}
+	if (n > 0 && !l->broken && rdma_post_recv(l->qp, wr, n) != n)
+		xfer_qp_break(l);
+}
+
+static int
+create_queues(struct xfer_qp *l)
+{
+	const struct xfer_qp_config *c = &l->config;
+	struct rdma_qp_attr attr = {
+		.type = RDMA_QP_RC,
+		.lane = c->lane,
+		.context = l,
+		.max_send_wr = XFER_QP_SENDS + c->writes,
+		.max_recv_wr = l->nb_receives,
+		.max_send_sge = SEND_SGE,
+		.max_recv_sge = 1,
+		/* 268 ms: lcores that share a CPU are away for longer than a network is */
+		.ack_timeout = 16,
+		.retry_count = 7,
+		.rnr_retry = 7,
+	};
+	struct rdma_qp_info info;
+
+	l->cq = rdma_cq_create(c->dev, attr.max_send_wr + attr.max_recv_wr, c->lane);
+	if (l->cq == NULL)
+		return -rte_errno;
+	attr.send_cq = l->cq;
+	attr.recv_cq = l->cq;
+	l->qp = rdma_qp_create(c->pd, &attr);
+	if (l->qp == NULL)
+		return -rte_errno;
+	rdma_qp_info_get(l->qp, &info);
+	l->qpn = info.qpn;
+	return 0;
+}
+
+static int
+get_memory(const struct xfer_qp *l, uint64_t size, uint8_t **memory, struct rdma_mr **mr)
+{
+	struct rdma_mr_attr attr = {.length = size, .access = RDMA_ACCESS_LOCAL_WRITE, .gpu = -1};
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	attr.addr = p;
+	*mr = rdma_mr_reg(l->config.pd, &attr);
+	if (*mr == NULL) {
+		munmap(p, size);
+		return -rte_errno;
+	}
+	*memory = p;
+	return 0;
+}
+
+int
+xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config)
+{
+	uint32_t i;
+	int rc;
+
+	memset(l, 0, sizeof(*l));
+	l->config = *config;
+	l->listened = xfer_qp_clock();
+	l->nb_receives = XFER_RECEIVES + config->receives;
+	l->size = (uint64_t)(XFER_RECEIVES + XFER_QP_SENDS) * XFER_MSG_MAX + config->extra;
+	rc = get_memory(l, l->size, &l->memory, &l->mr);
+	if (rc < 0)
+		return rc;
+	l->extra = send_at(l, XFER_QP_SENDS);
+	rc = create_queues(l);
+	if (rc < 0) {
+		(void)xfer_qp_close(l);
+		return rc;
+	}
+	for (i = 0; i < XFER_QP_SENDS; i++)
+		l->free_send[l->nb_free_sends++] = i;
+	for (i = 0; i < XFER_RECEIVES; i++)
+		post_receives(l, &i, 1);
+	return 0;
+}
+
+static uint64_t
+more_size(const struct xfer_qp *l)
+{
+	return (uint64_t)(l->nb_receives - XFER_RECEIVES) * XFER_MSG_MAX;
+}
+
+int
+xfer_qp_extend(struct xfer_qp *l)
+{
+	const int rc = get_memory(l, more_size(l), &l->more, &l->more_mr);
+	uint32_t i;
+
+	for (i = XFER_RECEIVES; rc == 0 && i < l->nb_receives; i++)
+		post_receives(l, &i, 1);
+	return rc;
+}
+
+int
+xfer_qp_close(struct xfer_qp *l)
+{
+	if (l->qp != NULL && rdma_qp_destroy(l->qp) < 0)
+		return -EBUSY;
+	l->qp = NULL;
+	if (l->cq != NULL && rdma_cq_destroy(l->cq) < 0)
+		return -EBUSY;
+	l->cq = NULL;
+	if (l->mr != NULL && rdma_mr_dereg(l->mr) < 0)
+		return -EBUSY;
+	l->mr = NULL;
+	if (l->more_mr != NULL && rdma_mr_dereg(l->more_mr) < 0)
+		return -EBUSY;
+	l->more_mr = NULL;
+	if (l->memory != NULL)
+		munmap(l->memory, l->size);
+	l->memory = NULL;
+	if (l->more != NULL)
+		munmap(l->more, more_size(l));
+	l->more = NULL;
+	return 0;
+}
+
+void *
+xfer_qp_room(struct xfer_qp *l)
+{
+	if (l->nb_free_sends == 0)
+		return NULL;
+	return send_at(l, l->free_send[l->nb_free_sends - 1]);
+}
+
+int
+xfer_qp_send(struct xfer_qp *l, uint32_t size)
+{
+	const uint32_t i = l->free_send[l->nb_free_sends - 1];
+	const struct rdma_sge sg = {(uintptr_t)send_at(l, i), size, rdma_mr_lkey(l->mr)};
+	const struct rdma_send_wr wr = {
+		.wr_id = ID(KIND_SEND, i),
+		.sg = &sg,
+		.nb_sge = 1,
+		.op = RDMA_OP_SEND,
+		.flags = RDMA_SEND_SIGNALED,
+	};
+
+	if (l->broken)
+		return -EPIPE;
+	if (rdma_post_send(l->qp, &wr, 1) != 1) {
+		xfer_qp_break(l);
+		return -EPIPE;
+	}
+	l->nb_free_sends--;
+	return 0;
+}
+
+int
+xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
+	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
+{
+	const struct rdma_send_wr wr = {
+		.wr_id = ID(KIND_WRITE, wr_id),
+		.sg = sg,
+		.nb_sge = nb_sge,
+		.op = imm != NULL ? RDMA_OP_WRITE_IMM : RDMA_OP_WRITE,
+		.flags = imm != NULL ? RDMA_SEND_SIGNALED : 0,
+		.imm = imm != NULL ? *imm : 0,
+		.remote_addr = remote_addr,
+		.rkey = rkey,
+	};
+
+	if (l->broken)
+		return -EPIPE;
+	if (rdma_post_send(l->qp, &wr, 1) == 1)
+		return 0;
+	if (rte_errno == ENOMEM)
+		return -EAGAIN;
+	xfer_qp_break(l);
+	return -EPIPE;
+}
+
+static void
+take(struct xfer_qp *l, const struct rdma_wc *wc)
+{
+	const struct xfer_qp_ops *ops = l->config.ops;
+	const uint32_t number = NUMBER_OF(wc->wr_id);
+
+	switch ((enum kind)KIND_OF(wc->wr_id)) {
+	case KIND_RECEIVE:
+		if (wc->op == RDMA_WC_RECV_WRITE_IMM && ops->written != NULL)
+			ops->written(l->config.arg, wc->imm);
+		else if (wc->op == RDMA_WC_RECV)
+			ops->message(l->config.arg, receive_at(l, number), wc->byte_len);
+		else
+			xfer_qp_break(l);
+		break;
+	case KIND_SEND:
+		l->free_send[l->nb_free_sends++] = number;
+		break;
+	case KIND_WRITE:
+		if (ops->done != NULL)
+			ops->done(l->config.arg, NUMBER_OF(wc->wr_id));
+		break;
+	}
+}
+
+unsigned int
+xfer_qp_poll(struct xfer_qp *l)
+{
+	uint32_t receive[BURST];
+	struct rdma_wc wc[BURST];
+	unsigned int i, n, nb_receives = 0;
+
+	if (l->cq == NULL)
+		return 0;
+	n = rdma_poll_cq(l->cq, wc, BURST);
+	for (i = 0; i < n; i++) {
+		if (wc[i].status == RDMA_WC_SUCCESS) {
+			/* what came before it broke has come */
+			take(l, &wc[i]);
+			if (KIND_OF(wc[i].wr_id) == KIND_RECEIVE)
+				receive[nb_receives++] = NUMBER_OF(wc[i].wr_id);
+			continue;
+		}
+		if (!l->broken)
+			l->why = wc[i].status;
+		xfer_qp_break(l);
+	}
+	post_receives(l, receive, nb_receives);
+	return n;
+}
+
+uint64_t
+xfer_qp_absence(struct xfer_qp *l, uint64_t now)
+{
+	const uint64_t gap = now > l->listened ? now - l->listened : 0;
+
+	l->listened = now;
+	return gap > XFER_QP_AWAY_MS ? gap : 0;
+}
+
+void
+xfer_qp_break(struct xfer_qp *l)
+{
+	if (l->broken)
+		return;
+	l->broken = true;
+	if (l->qp != NULL)
+		(void)rdma_qp_error(l->qp);
+}
+
+void
+xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	if (from->ss_family == AF_INET6) {
+		memcpy(to, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+		return;
+	}
+	memcpy(to, mapped, sizeof(mapped));
+	memcpy(to + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+}
+
+uint64_t
+xfer_qp_clock(void)
+{
+	struct timespec t;
+
+	/* read in every turn: the counter itself takes ten times as long */
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return t.tv_sec * 1000ull + t.tv_nsec / 1000000;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "output/calibration_output.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "output/output_file.h"
+#include "io/own_file.h"
+
+static int
+write_file(const char *directory, const char *name, uint32_t module, const void *data, size_t bytes)
+{
+	struct output_file file;
+	char *path;
+	int rc;
+
+	if (asprintf(&path, "%s/%s_m%u.bin", directory, name, module) < 0)
+		return -ENOMEM;
+	rc = output_file_open(&file, path);
+	free(path);
+	if (rc != 0)
+		return rc;
+	rc = output_file_write(&file, data, bytes);
+	if (rc == 0)
+		return output_file_commit(&file);
+	output_file_discard(&file);
+	return rc;
+}
+
+static int
+write_module(const char *directory, uint32_t module, const struct jungfrau_calibration *calibration)
+{
+	static const char *const pedestal[JUNGFRAU_GAINS] = {
+		"pedestal_g0", "pedestal_g1", "pedestal_g2"};
+	int rc;
+
+	rc = write_file(directory, "gain", module, calibration->gain, sizeof(calibration->gain));
+	for (int stage = 0; rc == 0 && stage < JUNGFRAU_GAINS; stage++)
+		rc = write_file(directory, pedestal[stage], module, calibration->pedestal[stage],
+			sizeof(calibration->pedestal[stage]));
+	if (rc == 0)
+		rc = write_file(
+			directory, "mask", module, calibration->mask, sizeof(calibration->mask));
+	return rc;
+}
+
+int
+calibration_output_write(const struct jungfrau_model *model, uint32_t modules,
+	const char *directory, const volatile sig_atomic_t *stop)
+{
+	struct jungfrau_calibration *calibration;
+	int rc = 0;
+
+	if (mkdir(directory, OWN_FOLDER_MODE) != 0 && errno != EEXIST) {
+		rc = -errno;
+		warnx("%s: cannot make this directory for the calibration: %s", directory,
+			strerror(-rc));
+		return rc;
+	}
+	calibration = malloc(sizeof(*calibration));
+	if (calibration == NULL)
+		return -ENOMEM;
+	for (uint32_t m = 0; rc == 0 && m < modules; m++) {
+		if (*stop) {
+			rc = -EINTR;
+			break;
+		}
+		jungfrau_model_calibration(model, m, calibration);
+		rc = write_module(directory, m, calibration);
+	}
+	free(calibration);
+	return rc;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "output/truth_output.h"
+
+int
+truth_output_open(struct output_file *file, const char *path)
+{
+	static const char header[] =
+		"frame,hit,peaks,dark,strong_pixels,saturated_pixels,switched_pixels,stray_peaks,"
+		"bunch_id,restarts,storage_cell,packets_sent,packets_lost,packets_damaged,"
+		"packets_duplicated,packets_reordered\n";
+	int rc;
+
+	rc = output_file_open(file, path);
+	if (rc == 0)
+		rc = output_file_write(file, header, sizeof(header) - 1);
+	return rc;
+}
+
+int
+truth_output_frame(struct output_file *file, const struct pulse_numbering *numbering,
+	uint64_t pulse, const struct frame_truth *truth, const struct frame_fate *fate)
+{
+	struct jungfrau_frame_header header = pulse_header(numbering, pulse, truth->dark);
+	char line[320];
+	int length;
+
+	length = snprintf(line, sizeof(line),
+		"%llu,%d,%u,%d,%u,%u,%u,%u,%llu,%u,%u,%u,%u,%u,%u,%u\n",
+		(unsigned long long)header.number, truth->hit, truth->peaks, truth->dark,
+		truth->census.strong, truth->census.saturated, truth->census.switched,
+		truth->strays, (unsigned long long)header.bunch_id,
+		pulse_restarts(numbering, pulse), pulse_storage_cell(numbering, pulse), fate->sent,
+		fate->lost, fate->damaged, fate->duplicated, fate->reordered);
+	return output_file_write(file, line, (size_t)length);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "sim/jungfrau_geometry.h"
+
+#include <math.h>
+
+#include "sim/jungfrau_model.h"
+
+#define CHIP_PIXELS   256
+#define CHIP_GAP      2
+#define CHIP_PITCH    (CHIP_PIXELS + CHIP_GAP)
+#define MODULE_WIDTH  (JUNGFRAU_COLUMNS + 3 * CHIP_GAP)
+#define MODULE_HEIGHT (JUNGFRAU_ROWS + CHIP_GAP)
+/* between modules, of PSI's JUNGFRAU 4M (crystfel/jf4m.geom) */
+#define MODULE_GAP_X   8
+#define MODULE_GAP_Y   36
+#define MODULE_PITCH_X (MODULE_WIDTH + MODULE_GAP_X)
+#define MODULE_PITCH_Y (MODULE_HEIGHT + MODULE_GAP_Y)
+
+void
+jungfrau_geometry_extent(const struct jungfrau_geometry *geometry, double *width, double *height)
+{
+	uint32_t columns =
+		(geometry->modules + geometry->column_modules - 1) / geometry->column_modules;
+
+	*width = (double)columns * MODULE_PITCH_X - MODULE_GAP_X;
+	*height = (double)geometry->column_modules * MODULE_PITCH_Y - MODULE_GAP_Y;
+}
+
+void
+jungfrau_geometry_position(const struct jungfrau_geometry *geometry, uint32_t module, uint32_t row,
+	uint32_t column, double *x, double *y)
+{
+	*x = (double)(module / geometry->column_modules) * MODULE_PITCH_X + column +
+		column / CHIP_PIXELS * CHIP_GAP - geometry->beam_x;
+	*y = (double)(module % geometry->column_modules) * MODULE_PITCH_Y + row +
+		row / CHIP_PIXELS * CHIP_GAP - geometry->beam_y;
+}
+
+/* Along one axis: which module, and where in its pixels. */
+static bool
+find_along(double position, uint32_t pitch, uint32_t chips, uint32_t *module, double *pixel)
+{
+	uint32_t chip;
+
+	position += 0.5;
+	if (!(position >= 0.0 && position < 1e6))
+		return false;
+	*module = (uint32_t)position / pitch;
+	position -= (double)*module * pitch;
+	chip = (uint32_t)position / CHIP_PITCH;
+	position -= (double)chip * CHIP_PITCH;
+	*pixel = chip * CHIP_PIXELS + position - 0.5;
+	return chip < chips && position < CHIP_PIXELS;
+}
+
+bool
+jungfrau_geometry_find(
+	const struct jungfrau_geometry *geometry, double x, double y, struct jungfrau_place *place)
+{
+	uint32_t across, down;
+
+	if (!find_along(x + geometry->beam_x, MODULE_PITCH_X, 4, &across, &place->column) ||
+		!find_along(y + geometry->beam_y, MODULE_PITCH_Y, 2, &down, &place->row))
+		return false;
+	place->module = across * geometry->column_modules + down;
+	return down < geometry->column_modules && place->module < geometry->modules &&
+		place->row >= geometry->first_row - 0.5 &&
+		place->row < geometry->first_row + geometry->rows - 0.5;
+}
+
+double
+jungfrau_geometry_cosine(const struct jungfrau_geometry *geometry, double x, double y)
+{
+	double z = geometry->distance;
+
+	return z / sqrt(x * x + y * y + z * z);
+}
+
+double
+jungfrau_geometry_q(double cosine, double wavelength)
+{
+	/* 2 sin(theta) = sqrt(2 (1 - cos(2 theta))) */
+	return sqrt(2.0 * (1.0 - cosine)) / wavelength;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "transmit/port.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+
+#include "wire/jungfrau_packets.h"
+
+#define TX_DESCRIPTORS 1024
+#define RX_DESCRIPTORS 64
+#define POOL_CACHE     64
+
+/* The largest frame of net_af_packet must fit into an mbuf, or it refuses its receive queue. */
+#define RECEIVE_ROOM (9600 + RTE_PKTMBUF_HEADROOM)
+
+/* Packets in the port and in the receiver of a driver that hands them on, as net_ring does. */
+#define IN_FLIGHT 4096
+
+/* Damaged packets are few. */
+#define DAMAGED 256
+
+/* Time for a peer to take what is in a shared ring before the port goes. */
+#define LINGER_MS 300
+
+static int
+failed(const char *name, const char *what, int error)
+{
+	warnx("port %s: cannot %s: %s", name, what, rte_strerror(-error));
+	return error;
+}
+
+static int
+find_port(const char *name, uint16_t *id)
+{
+	char *end;
+	unsigned long number;
+
+	if (rte_eth_dev_get_port_by_name(name, id) == 0)
+		return 0;
+	number = strtoul(name, &end, 10);
+	if (*name != '\0' && *end == '\0' && number < RTE_MAX_ETHPORTS &&
+		rte_eth_dev_is_valid_port((uint16_t)number)) {
+		*id = (uint16_t)number;
+		return 0;
+	}
+	warnx("--port: found '%s', wanted one of EAL's %u ports; --vdev or -a makes one", name,
+		rte_eth_dev_count_avail());
+	RTE_ETH_FOREACH_DEV(*id) {
+		char known[RTE_ETH_NAME_MAX_LEN];
+
+		if (rte_eth_dev_get_name_by_port(*id, known) == 0)
+			warnx("port %u is %s", *id, known);
+	}
+	return -ENODEV;
+}
+
+static int
+make_pools(struct transmit_port *port, const char *name, int socket)
+{
+	const uint32_t in_flight = IN_FLIGHT + 2 * POOL_CACHE;
+	const uint16_t whole_room = RTE_PKTMBUF_HEADROOM + JUNGFRAU_PACKET_BYTES;
+
+	port->whole = rte_pktmbuf_pool_create(
+		"detector_whole", port->chains ? DAMAGED : in_flight, 0, 0, whole_room, socket);
+	if (port->chains) {
+		port->header = rte_pktmbuf_pool_create("detector_header", in_flight, POOL_CACHE, 0,
+			RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(JUNGFRAU_HEADER_BYTES, 64), socket);
+		port->payload = rte_pktmbuf_pool_create(
+			"detector_payload", in_flight, POOL_CACHE, 0, 0, socket);
+	}
+	if (port->whole == NULL ||
+		(port->chains && (port->header == NULL || port->payload == NULL)))
+		return failed(name, "make its pools; more memory for EAL (-m) may help", -ENOMEM);
+	return 0;
+}
+
+/* A queue that nobody polls. */
+static int
+setup_receive(struct transmit_port *port, uint16_t nb_rxd, int socket)
+{
+	port->receive = rte_pktmbuf_pool_create(
+		"detector_receive", nb_rxd + RX_DESCRIPTORS, 0, 0, RECEIVE_ROOM, socket);
+	if (port->receive == NULL)
+		return -ENOMEM;
+	return rte_eth_rx_queue_setup(
+		port->id, 0, nb_rxd, (unsigned int)socket, NULL, port->receive);
+}
+
+/* 8268 bytes of IP must fit. Drivers that cannot say how large a frame may be (net_af_packet says
+ * 1518) pass what their device passes and are left alone. */
+static void
+raise_mtu(uint16_t id, const char *name, const struct rte_eth_dev_info *info)
+{
+	const uint16_t wanted = JUNGFRAU_PACKET_BYTES - JUNGFRAU_ETHERNET_BYTES;
+	uint16_t mtu;
+	int rc;
+
+	if (rte_eth_dev_get_mtu(id, &mtu) != 0 || mtu >= wanted || info->max_mtu < wanted ||
+		info->max_rx_pktlen < JUNGFRAU_PACKET_BYTES)
+		return;
+	rc = rte_eth_dev_set_mtu(id, RTE_MIN(info->max_mtu, 9000));
+	if (rc != 0 && rc != -ENOTSUP)
+		warnx("port %s: MTU is %u, wanted at least %u, and it cannot be changed", name, mtu,
+			wanted);
+}
+
+int
+transmit_port_open(struct transmit_port *port, const char *name)
+{
+	uint16_t nb_rxq, nb_rxd = RX_DESCRIPTORS, nb_txd = TX_DESCRIPTORS;
+	struct rte_eth_conf conf = {0};
+	struct rte_eth_dev_info info;
+	struct rte_eth_txconf txconf;
+	int socket, rc;
+
+	*port = (struct transmit_port){.id = RTE_MAX_ETHPORTS};
+	rc = find_port(name, &port->id);
+	if (rc != 0)
+		return rc;
+	rc = rte_eth_dev_info_get(port->id, &info);
+	if (rc != 0)
+		return failed(name, "be asked what it can", rc);
+	socket = rte_eth_dev_socket_id(port->id);
+	port->chains = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+	rc = make_pools(port, name, socket);
+	if (rc != 0)
+		return rc;
+
+	conf.txmode.offloads = port->chains ? RTE_ETH_TX_OFFLOAD_MULTI_SEGS : 0;
+	/* nothing is received, but net_vhost and others need a queue for it; a client of net_memif
+	 * must not have more rings than its server, and braggline-recv's has none to send on */
+	nb_rxq = strcmp(info.driver_name, "net_memif") != 0;
+	rc = rte_eth_dev_configure(port->id, nb_rxq, 1, &conf);
+	if (rc != 0)
+		return failed(name, "be configured", rc);
+	raise_mtu(port->id, name, &info);
+	rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &nb_rxd, &nb_txd);
+	if (rc == 0 && nb_rxq != 0)
+		rc = setup_receive(port, nb_rxd, socket);
+	if (rc != 0)
+		return failed(name, "set up its receive queue", rc);
+	txconf = info.default_txconf;
+	txconf.offloads = conf.txmode.offloads;
+	rc = rte_eth_tx_queue_setup(port->id, 0, nb_txd, (unsigned int)socket, &txconf);
+	return rc == 0 ? 0 : failed(name, "set up its transmit queue", rc);
+}
+
+int
+transmit_port_start(struct transmit_port *port, uint32_t seconds, const volatile sig_atomic_t *stop)
+{
+	uint64_t end = rte_get_timer_cycles() + seconds * rte_get_timer_hz();
+	struct rte_eth_link link;
+
+	for (;;) {
+		/* a net_memif client does not start before its server has */
+		if (!port->started)
+			port->started = rte_eth_dev_start(port->id) == 0;
+		if (port->started && rte_eth_link_get_nowait(port->id, &link) == 0 &&
+			link.link_status == RTE_ETH_LINK_UP)
+			return 0;
+		if (*stop != 0)
+			return -EINTR;
+		if (rte_get_timer_cycles() >= end) {
+			warnx("port %u: no link after %u s; is the other side there? (--link-wait)",
+				port->id, seconds);
+			return -ETIMEDOUT;
+		}
+		rte_delay_us_sleep(port->started ? 10000 : 200000);
+	}
+}
+
+void
+transmit_port_close(struct transmit_port *port)
+{
+	if (port->started) {
+		rte_delay_us_sleep(LINGER_MS * 1000);
+		rte_eth_dev_stop(port->id);
+	}
+	if (port->whole != NULL)
+		rte_eth_dev_close(port->id);
+	port->started = false;
+	rte_mempool_free(port->receive);
+	rte_mempool_free(port->header);
+	rte_mempool_free(port->payload);
+	rte_mempool_free(port->whole);
+	port->receive = port->header = port->payload = port->whole = NULL;
+}

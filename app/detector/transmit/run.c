@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "transmit/run.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_ethdev.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+
+#include "output/calibration_output.h"
+#include "detector_run.h"
+#include "eal/end.h"
+#include "transmit/loop.h"
+#include "output/truth_output.h"
+
+/* Frames drawn if the options do not say how many. */
+#define DRAWN_BYTES ((uint64_t)128 << 20)
+
+struct transmit {
+	const struct detector_options *options;
+	struct frame_source source;
+	struct pulse_numbering numbering;
+	struct transmit_frames frames;
+	struct transmit_port port;
+	struct packet_faults *faults;
+	struct transmit_loop loop;
+	struct detector_report report;
+	struct output_file truth;
+	struct output_file report_output;
+};
+
+static uint64_t
+frames_to_draw(const struct detector_options *options, uint64_t frames)
+{
+	uint64_t bytes = (uint64_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(uint16_t);
+	uint64_t dark_every = options->model.dark_every;
+	uint64_t nb = options->distinct;
+
+	if (options->pack)
+		return frames;
+	if (nb == 0) {
+		nb = RTE_MAX(DRAWN_BYTES / bytes, 1u);
+		/* dark frames come evenly when frames repeat */
+		if (dark_every != 0)
+			nb = RTE_MAX(nb / dark_every, 1u) * dark_every;
+	}
+	return options->loop ? nb : RTE_MIN(nb, frames);
+}
+
+static int
+open_outputs(struct transmit *run)
+{
+	const struct detector_options *options = run->options;
+	int rc = 0;
+
+	if (options->calibration_path != NULL)
+		rc = calibration_output_write(run->source.model, options->model.modules,
+			options->calibration_path, &detector_stop);
+	if (rc == 0 && options->truth_path != NULL)
+		rc = truth_output_open(&run->truth, options->truth_path);
+	if (rc == 0 && options->report_path != NULL)
+		rc = output_file_open(&run->report_output, options->report_path);
+	return rc;
+}
+
+static int
+open_run(struct transmit *run)
+{
+	const struct detector_options *options = run->options;
+	uint64_t nb_frames;
+	int rc;
+
+	run->numbering = detector_options_numbering(options);
+	rc = frame_source_open(&run->source, options);
+	if (rc == 0)
+		rc = packet_faults_create(&options->faults, &options->wire,
+			detector_options_fault_seed(options), &run->faults);
+	if (rc == 0)
+		rc = open_outputs(run);
+	if (rc != 0)
+		return rc;
+	nb_frames = frames_to_draw(options, run->source.frames);
+	if (nb_frames > UINT32_MAX) {
+		warnx("--distinct: found %llu, wanted less than 2^32",
+			(unsigned long long)nb_frames);
+		return -EINVAL;
+	}
+	/* a port that is not there should be known before the frames are drawn */
+	rc = transmit_port_open(&run->port, options->port_name);
+	if (rc == 0)
+		rc = transmit_frames_load(&run->frames, &run->source, options->first_frame,
+			(uint32_t)nb_frames, &detector_stop);
+	if (rc == 0)
+		rc = transmit_port_start(&run->port, options->link_wait, &detector_stop);
+	return rc;
+}
+
+static int
+transmit(struct transmit *run)
+{
+	const struct detector_options *options = run->options;
+	unsigned int worker = rte_get_next_lcore(-1, 1, 0);
+	int rc;
+
+	run->report.asked_rate = options->rate;
+	run->loop = (struct transmit_loop){
+		.wire = &options->wire,
+		.numbering = &run->numbering,
+		.frames = &run->frames,
+		.port = &run->port,
+		.faults = run->faults,
+		.stop = &detector_stop,
+		.first = options->first_frame,
+		.nb_frames = options->loop ? UINT64_MAX : run->source.frames,
+		.burst_gap = options->burst_gap,
+		.patience = RTE_MAX(options->link_wait, 1u),
+		.rate = options->rate,
+		.report = &run->report,
+	};
+	rc = transmit_loop_init(&run->loop);
+	if (rc != 0)
+		return rc;
+	if (worker >= RTE_MAX_LCORE)
+		return transmit_loop_run(&run->loop);
+	rc = rte_eal_remote_launch(transmit_loop_run, &run->loop, worker);
+	return rc == 0 ? rte_eal_wait_lcore(worker) : rc;
+}
+
+/* The faults again, over the frames that were sent, for the truth of each. */
+static int
+write_truth(struct transmit *run)
+{
+	const struct detector_options *options = run->options;
+	struct packet_faults *faults = NULL;
+	struct frame_fate fate;
+	int rc;
+
+	rc = packet_faults_create(
+		&options->faults, &options->wire, detector_options_fault_seed(options), &faults);
+	for (uint64_t i = 0; rc == 0 && i < run->report.frames; i++) {
+		uint64_t pulse = options->first_frame + i;
+
+		packet_faults_frame(faults, pulse, run->loop.packets, &fate);
+		rc = truth_output_frame(&run->truth, &run->numbering, pulse,
+			&run->frames.frame[i % run->frames.nb_frames].truth, &fate);
+	}
+	packet_faults_destroy(faults);
+	if (rc == 0)
+		rc = output_file_commit(&run->truth);
+	return rc;
+}
+
+static int
+finish(struct transmit *run)
+{
+	struct rte_eth_stats stats;
+	int rc = 0;
+
+	memcpy(run->report.fault, packet_faults_counts(run->faults), sizeof(run->report.fault));
+	if (rte_eth_stats_get(run->port.id, &stats) == 0) {
+		run->report.port_packets = stats.opackets;
+		run->report.port_errors = stats.oerrors;
+	}
+	detector_report_print(&run->report);
+	if (run->loop.given_up)
+		warnx("port %s took nothing for %u s: given up, packets of the last frames are "
+		      "missing",
+			run->options->port_name,
+			detector_stop != 0 ? 1 : (unsigned int)run->loop.patience);
+	if (run->options->report_path != NULL) {
+		rc = detector_report_write(&run->report, &run->report_output);
+		if (rc == 0)
+			rc = output_file_commit(&run->report_output);
+	}
+	if (rc == 0 && run->options->truth_path != NULL)
+		rc = write_truth(run);
+	return rc == 0 && run->loop.given_up ? -ETIMEDOUT : rc;
+}
+
+int
+transmit_run(const struct detector_options *options)
+{
+	struct transmit *run = calloc(1, sizeof(*run));
+	int rc;
+
+	if (run == NULL)
+		return -ENOMEM;
+	run->options = options;
+	rc = open_run(run);
+	if (rc == 0)
+		rc = transmit(run);
+	if (rc == 0)
+		rc = finish(run);
+	if (rc == -EINTR)
+		warnx("interrupted before the first frame");
+	else if (rc == -ENOMEM)
+		warnx("out of memory");
+
+	eal_hold();
+	transmit_port_close(&run->port);
+	transmit_loop_release(&run->loop);
+	transmit_frames_release(&run->frames);
+	packet_faults_destroy(run->faults);
+	frame_source_close(&run->source);
+	output_file_discard(&run->truth);
+	output_file_discard(&run->report_output);
+	free(run);
+	return rc;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "wire/fault_options.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const fault_kind_names[FAULT_KINDS] = {
+	[FAULT_LOSS] = "loss",
+	[FAULT_BURST_LOSS] = "burst_loss",
+	[FAULT_STALL] = "stall",
+	[FAULT_REORDER] = "reorder",
+	[FAULT_DUPLICATE] = "duplicate",
+	[FAULT_CORRUPT_PORT] = "corrupt_port",
+	[FAULT_CORRUPT_VERSION] = "corrupt_version",
+	[FAULT_CORRUPT_PACKET] = "corrupt_packet",
+	[FAULT_CORRUPT_FRAME] = "corrupt_frame",
+	[FAULT_CORRUPT_PIXELS] = "corrupt_pixels",
+	[FAULT_TRUNCATE] = "truncate",
+	[FAULT_RESTART] = "restart",
+};
+
+#define CORRUPT_ALL                                                                            \
+	(1u << FAULT_CORRUPT_PORT | 1u << FAULT_CORRUPT_VERSION | 1u << FAULT_CORRUPT_PACKET | \
+		1u << FAULT_CORRUPT_FRAME | 1u << FAULT_CORRUPT_PIXELS)
+
+/* Values are separated by colons; *text goes behind what was read. */
+static bool
+read_whole(const char **text, uint64_t min, uint64_t max, uint64_t *value)
+{
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(*text, &end, 10);
+	*text = end;
+	return errno == 0 && *value >= min && *value <= max;
+}
+
+static bool
+read_probability(const char **text, double *value)
+{
+	char *end;
+
+	*value = strtod(*text, &end);
+	if (end == *text)
+		return false;
+	*text = end;
+	/* in this form NaN is refused too */
+	return *value >= 0.0 && *value <= 1.0;
+}
+
+static bool
+read_colon(const char **text)
+{
+	return *(*text)++ == ':';
+}
+
+static bool
+parse_probability(const char *text, double *value)
+{
+	return read_probability(&text, value) && *text == '\0';
+}
+
+static bool
+parse_probability_count(const char *text, double *value, uint32_t max, uint32_t *count)
+{
+	uint64_t number;
+
+	if (!read_probability(&text, value) || !read_colon(&text) ||
+		!read_whole(&text, 1, max, &number) || *text != '\0')
+		return false;
+	*count = (uint32_t)number;
+	return true;
+}
+
+static bool
+parse_loss(const char *text, struct fault_options *options)
+{
+	return parse_probability(text, &options->loss);
+}
+
+static bool
+parse_burst_loss(const char *text, struct fault_options *options)
+{
+	return parse_probability_count(
+		text, &options->burst_loss, FAULT_BURST_MAX, &options->burst_packets);
+}
+
+static bool
+parse_reorder(const char *text, struct fault_options *options)
+{
+	return parse_probability_count(
+		text, &options->reorder, FAULT_WINDOW_MAX, &options->reorder_window);
+}
+
+static bool
+parse_duplicate(const char *text, struct fault_options *options)
+{
+	return parse_probability(text, &options->duplicate);
+}
+
+static bool
+parse_truncate(const char *text, struct fault_options *options)
+{
+	return parse_probability(text, &options->truncate);
+}
+
+static bool
+parse_corrupt(const char *text, struct fault_options *options)
+{
+	const size_t prefix = strlen("corrupt_");
+
+	if (!read_probability(&text, &options->corrupt))
+		return false;
+	options->corrupt_kinds = CORRUPT_ALL;
+	if (*text == '\0')
+		return true;
+	if (!read_colon(&text))
+		return false;
+	for (unsigned int kind = FAULT_CORRUPT_PORT; kind <= FAULT_CORRUPT_PIXELS; kind++) {
+		if (strcmp(text, fault_kind_names[kind] + prefix) == 0) {
+			options->corrupt_kinds = 1u << kind;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool
+parse_stall(const char *text, struct fault_options *options)
+{
+	uint64_t module, from, to;
+
+	if (options->nb_stalls == FAULT_STALLS_MAX || !read_whole(&text, 0, 31, &module) ||
+		!read_colon(&text) || !read_whole(&text, 0, UINT64_MAX, &from) ||
+		!read_colon(&text) || !read_whole(&text, from, UINT64_MAX, &to) || *text != '\0')
+		return false;
+	options->stall[options->nb_stalls].module = (uint32_t)module;
+	options->stall[options->nb_stalls].from = from;
+	options->stall[options->nb_stalls++].to = to;
+	return true;
+}
+
+static bool
+parse_restart(const char *text, struct fault_options *options)
+{
+	uint32_t n = options->nb_restarts;
+	uint64_t pulse, first = 1;
+
+	if (n == FAULT_RESTARTS_MAX || !read_whole(&text, 0, UINT64_MAX, &pulse) ||
+		(n > 0 && pulse <= options->restart[n - 1].pulse))
+		return false;
+	if (*text != '\0' &&
+		(!read_colon(&text) || !read_whole(&text, 0, UINT64_MAX, &first) || *text != '\0'))
+		return false;
+	options->restart[n].pulse = pulse;
+	options->restart[n].first = first;
+	options->nb_restarts++;
+	return true;
+}
+
+static const struct {
+	const char *name;
+	bool (*parse)(const char *text, struct fault_options *options);
+	const char *wanted;
+} faults[] = {
+	{"loss", parse_loss, "P"},
+	{"burst-loss", parse_burst_loss, "P:PACKETS"},
+	{"reorder", parse_reorder, "P:PACKETS"},
+	{"duplicate", parse_duplicate, "P"},
+	{"corrupt", parse_corrupt, "P or P:KIND, port, version, packet, frame or pixels"},
+	{"truncate", parse_truncate, "P"},
+	{"stall", parse_stall, "MODULE:FROM:TO, at most 8"},
+	{"restart", parse_restart, "FRAME or FRAME:FIRST, later than the one before, at most 8"},
+};
+
+int
+fault_options_parse(const char *text, struct fault_options *options)
+{
+	const char *value = strchr(text, '=');
+
+	for (size_t i = 0; value != NULL && i < sizeof(faults) / sizeof(faults[0]); i++) {
+		if (strlen(faults[i].name) != (size_t)(value - text) ||
+			strncmp(faults[i].name, text, (size_t)(value - text)) != 0)
+			continue;
+		if (faults[i].parse(value + 1, options))
+			return 0;
+		warnx("--fault: found '%s', wanted %s=%s; P is 0 to 1", text, faults[i].name,
+			faults[i].wanted);
+		return -EINVAL;
+	}
+	warnx("--fault: found '%s', wanted loss, burst-loss, reorder, duplicate, corrupt, "
+	      "truncate, stall or restart, = and a value",
+		text);
+	return -EINVAL;
+}

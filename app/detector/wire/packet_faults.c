@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "wire/packet_faults.h"
+
+#include <err.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "sim/jungfrau_module.h"
+
+/* Shortest truncated packet: an Ethernet frame without its check sequence. */
+#define TRUNCATED_MIN 60
+
+#define NOBODY UINT32_MAX
+
+/* A packet held back, in the list of the step at which it leaves. */
+struct held {
+	struct wire_packet packet;
+	uint32_t next;
+};
+
+struct packet_faults {
+	struct fault_options options;
+	struct jungfrau_wire wire;
+	uint64_t seed;
+	bool idle;	     /* nothing happens to packets */
+	uint64_t step;	     /* packets let through so far */
+	uint32_t burst_left; /* packets of a burst loss still to come */
+	uint64_t count[FAULT_KINDS];
+
+	uint32_t nb_steps; /* of the wheel: window + 1 */
+	uint32_t *first;   /* of the packets that leave at a step, by step mod nb_steps */
+	struct held *held; /* [nb_steps] */
+	uint32_t spare;	   /* list of unused entries */
+};
+
+int
+packet_faults_create(const struct fault_options *options, const struct jungfrau_wire *wire,
+	uint64_t seed, struct packet_faults **result)
+{
+	struct packet_faults *faults;
+
+	for (uint32_t i = 0; i < options->nb_stalls; i++) {
+		if (options->stall[i].module >= wire->modules) {
+			warnx("--fault: found stall of module %u, wanted one of the %u from 0",
+				options->stall[i].module, wire->modules);
+			return -EINVAL;
+		}
+	}
+	faults = calloc(1, sizeof(*faults));
+	if (faults == NULL)
+		return -ENOMEM;
+	faults->options = *options;
+	faults->wire = *wire;
+	faults->seed = seed;
+	faults->idle = options->loss == 0.0 && options->burst_loss == 0.0 &&
+		options->reorder == 0.0 && options->duplicate == 0.0 && options->corrupt == 0.0 &&
+		options->truncate == 0.0 && options->nb_stalls == 0;
+	faults->nb_steps = options->reorder_window + 1;
+	faults->first = malloc(faults->nb_steps * sizeof(*faults->first));
+	faults->held = malloc(faults->nb_steps * sizeof(*faults->held));
+	if (faults->first == NULL || faults->held == NULL) {
+		packet_faults_destroy(faults);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < faults->nb_steps; i++) {
+		faults->first[i] = NOBODY;
+		faults->held[i].next = i + 1 < faults->nb_steps ? i + 1 : NOBODY;
+	}
+	*result = faults;
+	return 0;
+}
+
+void
+packet_faults_destroy(struct packet_faults *faults)
+{
+	if (faults == NULL)
+		return;
+	free(faults->first);
+	free(faults->held);
+	free(faults);
+}
+
+uint32_t
+packet_faults_room(const struct packet_faults *faults)
+{
+	return 2 * jungfrau_frame_packets(&faults->wire) + faults->nb_steps;
+}
+
+uint32_t
+packet_faults_delay(const struct packet_faults *faults)
+{
+	uint32_t packets = jungfrau_frame_packets(&faults->wire);
+
+	return (faults->options.reorder_window + packets - 1) / packets;
+}
+
+const uint64_t *
+packet_faults_counts(const struct packet_faults *faults)
+{
+	return faults->count;
+}
+
+static bool
+happens(struct model_random *random, double probability)
+{
+	return model_random_uniform(random) < probability;
+}
+
+static bool
+stalled(const struct packet_faults *faults, const struct wire_packet *packet)
+{
+	const struct fault_options *options = &faults->options;
+
+	for (uint32_t i = 0; i < options->nb_stalls; i++)
+		if (options->stall[i].module == packet->module &&
+			packet->pulse >= options->stall[i].from &&
+			packet->pulse <= options->stall[i].to)
+			return true;
+	return false;
+}
+
+/* What keeps a packet from leaving; FAULT_KINDS: nothing. */
+static enum fault_kind
+loss_of(struct packet_faults *faults, const struct wire_packet *packet, struct model_random *random)
+{
+	bool burst = happens(random, faults->options.burst_loss);
+	bool loss = happens(random, faults->options.loss);
+
+	/* a burst is of packets on the wire, and those of a stalled module are not there */
+	if (stalled(faults, packet))
+		return FAULT_STALL;
+	if (faults->burst_left == 0 && burst)
+		faults->burst_left = faults->options.burst_packets;
+	if (faults->burst_left > 0) {
+		faults->burst_left--;
+		return FAULT_BURST_LOSS;
+	}
+	return loss ? FAULT_LOSS : FAULT_KINDS;
+}
+
+static enum fault_kind
+damage_of(const struct packet_faults *faults, struct model_random *random)
+{
+	uint32_t kinds = faults->options.corrupt_kinds, nth;
+	bool corrupt = happens(random, faults->options.corrupt);
+	bool truncate = happens(random, faults->options.truncate);
+
+	if (corrupt) {
+		nth = model_random_below(random, (uint32_t)__builtin_popcount(kinds));
+		while (nth-- > 0)
+			kinds &= kinds - 1;
+		return (enum fault_kind)__builtin_ctz(kinds);
+	}
+	return truncate ? FAULT_TRUNCATE : FAULT_KINDS;
+}
+
+static void
+hold(struct packet_faults *faults, const struct wire_packet *packet, struct model_random *random)
+{
+	uint64_t due =
+		faults->step + 1 + model_random_below(random, faults->options.reorder_window);
+	uint32_t *first = &faults->first[due % faults->nb_steps];
+	/* each step holds one packet back, for fewer steps than there are entries */
+	uint32_t entry = faults->spare;
+
+	faults->spare = faults->held[entry].next;
+	faults->held[entry].packet = *packet;
+	faults->held[entry].next = *first;
+	*first = entry;
+}
+
+/* Packets that leave at this step. */
+static uint32_t
+release(struct packet_faults *faults, struct wire_packet *out)
+{
+	uint32_t *first = &faults->first[faults->step % faults->nb_steps];
+	uint32_t count = 0;
+
+	while (*first != NOBODY) {
+		uint32_t entry = *first;
+
+		out[count++] = faults->held[entry].packet;
+		*first = faults->held[entry].next;
+		faults->held[entry].next = faults->spare;
+		faults->spare = entry;
+	}
+	return count;
+}
+
+static uint32_t
+pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wire_packet *out,
+	struct frame_fate *fate)
+{
+	uint32_t place = (uint32_t)(packet->module * faults->wire.interfaces + packet->interface) *
+			JUNGFRAU_MODULE_PACKETS +
+		packet->packet;
+	struct model_random random = {.counter = model_random_key(faults->seed, MODEL_PURPOSE_FAULT,
+					      packet->pulse, place)};
+	enum fault_kind kind = loss_of(faults, packet, &random);
+	uint32_t count = 0;
+	bool duplicate;
+
+	if (kind != FAULT_KINDS) {
+		faults->count[kind]++;
+		fate->lost++;
+		return 0;
+	}
+	kind = damage_of(faults, &random);
+	packet->damage = (uint8_t)kind;
+	packet->random = model_random_next(&random);
+	if (kind != FAULT_KINDS)
+		faults->count[kind]++;
+	if (kind != FAULT_KINDS && kind != FAULT_CORRUPT_PIXELS)
+		fate->damaged++;
+	else
+		fate->sent++;
+
+	/* the copy of a damaged packet would be counted as another damaged one */
+	duplicate = happens(&random, faults->options.duplicate) && kind == FAULT_KINDS;
+	if (duplicate) {
+		faults->count[FAULT_DUPLICATE]++;
+		fate->duplicated++;
+		out[count++] = *packet;
+	}
+	if (happens(&random, faults->options.reorder)) {
+		faults->count[FAULT_REORDER]++;
+		fate->reordered++;
+		hold(faults, packet, &random);
+	} else {
+		out[count++] = *packet;
+	}
+	return count;
+}
+
+uint32_t
+packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struct wire_packet *out,
+	struct frame_fate *fate)
+{
+	const struct jungfrau_wire *wire = &faults->wire;
+	uint32_t packets = jungfrau_stream_packets(wire), count = 0;
+	struct wire_packet packet = {.pulse = pulse, .damage = FAULT_KINDS};
+
+	*fate = (struct frame_fate){0};
+	for (uint32_t i = 0; i < faults->options.nb_restarts; i++)
+		faults->count[FAULT_RESTART] += faults->options.restart[i].pulse == pulse;
+	for (uint32_t p = 0; p < packets; p++) {
+		for (uint32_t m = 0; m < wire->modules; m++) {
+			for (uint32_t i = 0; i < wire->interfaces; i++) {
+				packet.module = (uint16_t)m;
+				packet.interface = (uint8_t)i;
+				packet.packet = jungfrau_stream_first(wire, i) + p;
+				if (faults->idle) {
+					out[count++] = packet;
+					continue;
+				}
+				count += pass_packet(faults, &packet, out + count, fate);
+				count += release(faults, out + count);
+				faults->step++;
+			}
+		}
+	}
+	if (faults->idle)
+		fate->sent = count;
+	return count;
+}
+
+uint32_t
+packet_faults_flush(struct packet_faults *faults, struct wire_packet *out)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < faults->nb_steps; i++, faults->step++)
+		count += release(faults, out + count);
+	return count;
+}
+
+uint32_t
+wire_packet_damage(const struct wire_packet *packet, uint8_t bytes[JUNGFRAU_PACKET_BYTES])
+{
+	uint8_t *sls = bytes + JUNGFRAU_SLS_OFFSET;
+	uint64_t random = packet->random;
+
+	switch ((enum fault_kind)packet->damage) {
+	case FAULT_CORRUPT_PORT:
+		/* far from every port of the detector: there are 64 at most */
+		bytes[JUNGFRAU_SLS_OFFSET - 6] ^= 0x80;
+		break;
+	case FAULT_CORRUPT_VERSION:
+		sls[47] ^= 1u << random % 8;
+		break;
+	case FAULT_CORRUPT_PACKET:
+		/* bits 8 to 31: beyond the 128 there are */
+		sls[13 + random % 3] ^= 1u << (random >> 8) % 8;
+		break;
+	case FAULT_CORRUPT_FRAME:
+		/* bits 32 to 63 */
+		sls[4 + random % 4] ^= 1u << (random >> 8) % 8;
+		break;
+	case FAULT_CORRUPT_PIXELS:
+		sls[JUNGFRAU_SLS_BYTES + random % JUNGFRAU_PAYLOAD_BYTES] ^= 1u
+			<< (random >> 32) % 8;
+		break;
+	case FAULT_TRUNCATE:
+		return TRUNCATED_MIN + (uint32_t)(random % (JUNGFRAU_PACKET_BYTES - TRUNCATED_MIN));
+	default:
+		break;
+	}
+	return JUNGFRAU_PACKET_BYTES;
+}

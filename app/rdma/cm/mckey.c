@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cm/mckey.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "address.h"
+#include "cm/messages.h"
+
+#define SETTLE 3000 /* ms; switches and the other end learn of the group, as in the original */
+
+static struct message_options options;
+
+static enum options_result
+mckey_parse(int argc, char **argv, struct target *target)
+{
+	return message_options_parse(argc, argv, MESSAGE_MCKEY, &options, target);
+}
+
+static int
+join_all(const struct target *target, struct message_node *nodes)
+{
+	char why[128], group[ADDRESS_TEXT_MAX];
+	unsigned int i;
+	int rc = 0;
+
+	printf("mckey: joining\n");
+	for (i = 0; i < options.connections && rc == 0; i++) {
+		rc = endpoint_join(&nodes[i].e, &target->peer);
+		if (rc == 0)
+			printf("mckey: joined dgid: ::ffff:%s mlid 0x0 sl 0\n",
+				address_text(&target->peer, group));
+		else if (rc != -EINTR)
+			printf("mckey: joining %s: %s\n", address_text(&target->peer, group),
+				endpoint_failure(&nodes[i].e, rc, why, sizeof(why)));
+	}
+	return rc;
+}
+
+static int
+transfer(struct message_node *nodes)
+{
+	unsigned int i;
+	int rc = 0;
+
+	printf("%s data transfers\n", options.sender ? "initiating" : "receiving");
+	for (i = 0; i < options.connections && rc == 0; i++)
+		rc = options.sender ? message_send(&nodes[i], &options, nodes[i].e.ah,
+					      nodes[i].e.remote_qpn, nodes[i].e.remote_qkey)
+				    : message_receive(&nodes[i], &options, NULL);
+	if (rc == 0)
+		printf("data transfers complete\n");
+	return rc;
+}
+
+static int
+mckey_run(struct session *s, const struct target *target)
+{
+	struct message_node *nodes;
+	int rc;
+
+	nodes = message_nodes_create(s, &options, RDMA_QP_UD, !options.sender);
+	if (!nodes)
+		return -ENOMEM;
+	printf("mckey: starting %s\n", options.sender ? "client" : "server");
+	rc = join_all(target, nodes);
+	if (rc == 0 && options.sender)
+		session_linger(s, SETTLE);
+	if (rc == 0 && options.count)
+		rc = transfer(nodes);
+	message_nodes_destroy(s, &options, nodes);
+	printf("test complete\nreturn status %d\n", rc);
+	return rc;
+}
+
+const struct mode mckey_mode = {
+	.name = "mckey", .summary = "mckey", .parse = mckey_parse, .run = mckey_run};

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "perftest/control.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_common.h>
+
+/* The originals have one receive posted, but never two messages on the way. */
+#define RECEIVES 4
+
+/* The send's slot lies behind those of the receives. */
+static uint8_t *
+slot(struct perftest_control *c, unsigned int i)
+{
+	return c->buffer.addr + i * PERFTEST_MESSAGE_BYTES;
+}
+
+static int
+post_receive(struct perftest_control *c, unsigned int i)
+{
+	struct rdma_sge sge =
+		buffer_sge(&c->buffer, i * PERFTEST_MESSAGE_BYTES, PERFTEST_MESSAGE_BYTES);
+
+	return endpoint_recv(&c->e, i, &sge);
+}
+
+static int
+send_message(struct perftest_control *c, size_t length)
+{
+	struct rdma_sge sge =
+		buffer_sge(&c->buffer, RECEIVES * PERFTEST_MESSAGE_BYTES, (uint32_t)length);
+	struct rdma_send_wr wr = {
+		.sg = &sge, .nb_sge = 1, .op = RDMA_OP_SEND, .flags = RDMA_SEND_SIGNALED};
+	struct rdma_wc wc;
+	int rc = endpoint_send(&c->e, &wr);
+
+	return rc < 0 ? rc : endpoint_wait(&c->e, c->e.send_cq, &wc, session_deadline(0));
+}
+
+/* The message is copied: its receive is posted again at once. */
+static int
+receive_message(struct perftest_control *c, uint8_t *m, size_t length)
+{
+	struct rdma_wc wc;
+	int rc = endpoint_wait(&c->e, c->e.recv_cq, &wc, session_deadline(0));
+
+	if (rc < 0)
+		return rc;
+	if (wc.byte_len != length) {
+		fprintf(stderr,
+			"braggline-rdma: the peer's message has %u bytes, wanted %zu: it speaks "
+			"another perftest than " PERFTEST_VERSION "\n",
+			wc.byte_len, length);
+		return -EPROTO;
+	}
+	memcpy(m, slot(c, (unsigned int)wc.wr_id), length);
+	return post_receive(c, (unsigned int)wc.wr_id);
+}
+
+/* What is to be sent lies in the send's slot; the answer comes to `m`. */
+static int
+exchange(struct perftest_control *c, size_t length, uint8_t *m)
+{
+	int rc;
+
+	if (c->client) {
+		rc = send_message(c, length);
+		return rc < 0 ? rc : receive_message(c, m, length);
+	}
+	rc = receive_message(c, m, length);
+	return rc < 0 ? rc : send_message(c, length);
+}
+
+static int
+complain(int rc, const char *what)
+{
+	/* the others have been explained where they happened */
+	if (rc == -ECONNRESET || rc == -ENODEV || rc == -ETIMEDOUT)
+		fprintf(stderr, "braggline-rdma: exchange of %s: %s\n", what, session_error(rc));
+	return rc;
+}
+
+static int
+open_link(struct perftest_control *c, struct session *s, const struct target *target)
+{
+	struct rdma_event request;
+	char why[128];
+	int rc;
+
+	if (target->client) {
+		rc = endpoint_connect(&c->e, &target->peer, NULL);
+	} else {
+		rc = session_request(s, &request, session_deadline(0));
+		if (rc == 0)
+			rc = endpoint_accept(&c->e, &request);
+	}
+	if (rc < 0 && rc != -EINTR)
+		fprintf(stderr, "braggline-rdma: no connection: %s\n",
+			endpoint_failure(&c->e, rc, why, sizeof(why)));
+	return rc;
+}
+
+int
+perftest_control_open(struct perftest_control *c, struct session *s, const struct target *target)
+{
+	struct rdma_qp_attr attr = {
+		.type = RDMA_QP_RC,
+		.max_send_wr = 2,
+		.max_recv_wr = RECEIVES,
+		.retry_count = UINT8_MAX,
+		.rnr_retry = UINT8_MAX,
+	};
+	unsigned int i;
+	int rc;
+
+	memset(c, 0, sizeof(*c));
+	c->client = target->client;
+	rc = endpoint_create(s, &c->e, &attr);
+	if (rc < 0)
+		return rc;
+	rc = buffer_create(
+		s, &c->buffer, (RECEIVES + 1) * PERFTEST_MESSAGE_BYTES, RDMA_ACCESS_LOCAL_WRITE);
+	for (i = 0; i < RECEIVES && rc == 0; i++)
+		rc = post_receive(c, i);
+	if (rc == 0)
+		rc = open_link(c, s, target);
+	if (rc < 0)
+		perftest_control_close(c);
+	return rc;
+}
+
+void
+perftest_control_close(struct perftest_control *c)
+{
+	struct session *s = c->e.session;
+
+	if (!s)
+		return;
+	endpoint_destroy(&c->e);
+	buffer_destroy(s, &c->buffer);
+}
+
+int
+perftest_control_hello(struct perftest_control *c, uint16_t *mtu)
+{
+	uint8_t *out = slot(c, RECEIVES), in[PERFTEST_MESSAGE_BYTES];
+	uint16_t theirs;
+	int rc;
+
+	rc = exchange(c, perftest_put_version(out), in);
+	if (rc < 0)
+		return complain(rc, "versions");
+	if (perftest_get_version(in, c->peer_version) < 0) {
+		fprintf(stderr,
+			"braggline-rdma: the peer sends no version, wanted text as "
+			"'" PERFTEST_VERSION "': is it perftest?\n");
+		return -EPROTO;
+	}
+	rc = exchange(c, perftest_put_word(out, PERFTEST_CYCLE_BUFFER), in);
+	/* ours are never smaller than what others ask for in practice; each end keeps to its own */
+	if (rc == 0)
+		rc = exchange(c, perftest_put_word(out, PERFTEST_CACHE_LINE), in);
+	if (rc < 0)
+		return complain(rc, "buffer sizes");
+	rc = exchange(c, perftest_put_mtu(out, *mtu), in);
+	if (rc < 0)
+		return complain(rc, "MTUs");
+	theirs = perftest_get_mtu(in);
+	if (!theirs) {
+		fprintf(stderr,
+			"braggline-rdma: the peer's MTU is 0x%02x%02x, wanted a digit of 1 to 5\n",
+			in[0], in[1]);
+		return -EPROTO;
+	}
+	*mtu = RTE_MIN(*mtu, theirs);
+	return 0;
+}
+
+int
+perftest_control_dest(
+	struct perftest_control *c, const struct perftest_dest *ours, struct perftest_dest *theirs)
+{
+	uint8_t in[PERFTEST_MESSAGE_BYTES];
+	int rc = exchange(c, perftest_put_dest(slot(c, RECEIVES), ours), in);
+
+	if (rc == 0 && theirs)
+		perftest_get_dest(in, theirs);
+	return complain(rc, "destinations");
+}
+
+int
+perftest_control_report(struct perftest_control *c, const struct perftest_report *ours,
+	struct perftest_report *theirs)
+{
+	uint8_t in[PERFTEST_MESSAGE_BYTES];
+	unsigned int field;
+	int rc = 0;
+
+	memset(theirs, 0, sizeof(*theirs));
+	for (field = 0; field < PERFTEST_REPORT_FIELDS && rc == 0; field++) {
+		rc = exchange(c, perftest_put_report(slot(c, RECEIVES), ours, field), in);
+		if (rc == 0)
+			perftest_get_report(in, theirs, field);
+	}
+	return complain(rc, "reports");
+}

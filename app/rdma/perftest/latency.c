@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "perftest/latency.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <rte_atomic.h>
+#include <rte_cycles.h>
+
+static int
+send_one(struct perftest_traffic *t, uint64_t i, uint64_t size)
+{
+	struct perftest_flow *f = &t->flows[0];
+	struct rdma_send_wr wr;
+	struct rdma_sge sge;
+
+	/* always the same place: the peer looks at one byte */
+	perftest_traffic_wr(t, f, 0, size, &wr, &sge);
+	wr.wr_id = i + 1;
+	wr.flags |= RDMA_SEND_SIGNALED;
+	if (t->options->verb == PERFTEST_WRITE && size)
+		t->buffer.addr[f->offset + size - 1] = (uint8_t)(i + 1);
+	return endpoint_send(&f->e, &wr);
+}
+
+static int
+wait_sent(struct perftest_traffic *t, uint64_t end)
+{
+	struct rdma_wc wc;
+
+	return endpoint_wait(&t->flows[0].e, t->flows[0].e.send_cq, &wc, end);
+}
+
+/* The peer's i-th message. */
+static int
+wait_received(struct perftest_traffic *t, uint64_t i, uint64_t size, uint64_t end)
+{
+	struct perftest_flow *f = &t->flows[0];
+	struct rdma_wc wc;
+	int rc = 0;
+
+	if (t->options->verb == PERFTEST_SEND) {
+		rc = endpoint_wait(&f->e, f->e.recv_cq, &wc, end);
+		return rc < 0 ? rc : perftest_traffic_receive(t, f, wc.wr_id);
+	}
+	if (size) {
+		const volatile uint8_t *last = &t->buffer.addr[f->offset + t->half + size - 1];
+
+		while (*last != (uint8_t)(i + 1) && rc == 0)
+			rc = f->e.down ? -ECONNRESET : session_turn(t->session, end);
+	}
+	return rc;
+}
+
+/* One message there and, of SEND and WRITE, one back. */
+static int
+exchange(struct perftest_traffic *t, bool client, uint64_t i, uint64_t size, uint64_t end)
+{
+	enum perftest_verb verb = t->options->verb;
+	/* as the originals do it: the client of SEND, but the server of WRITE */
+	bool first = client == (verb == PERFTEST_SEND);
+	int rc;
+
+	if (verb == PERFTEST_READ || verb == PERFTEST_ATOMIC) {
+		rc = send_one(t, i, size);
+		return rc < 0 ? rc : wait_sent(t, end);
+	}
+	if (!first) {
+		rc = wait_received(t, i, size, end);
+		if (rc < 0)
+			return rc;
+	}
+	rc = send_one(t, i, size);
+	if (rc == 0)
+		rc = wait_sent(t, end);
+	if (rc == 0 && first)
+		rc = wait_received(t, i, size, end);
+	return rc;
+}
+
+int
+perftest_latency_run(
+	struct perftest_traffic *t, bool client, uint64_t size, struct perftest_latency *latency)
+{
+	const struct perftest_options *o = t->options;
+	bool half = o->verb == PERFTEST_SEND || o->verb == PERFTEST_WRITE;
+	uint64_t limit = o->duration ? UINT64_MAX : o->iterations, room = 0, i, before;
+	uint64_t end = session_deadline(o->duration * 1000);
+	double tick = 1e6 / (double)rte_get_tsc_hz() / (half ? 2 : 1);
+	int rc = 0;
+
+	*latency = (struct perftest_latency){.size = size};
+	before = rte_get_tsc_cycles();
+	for (i = 0; i < limit && rc == 0; i++) {
+		uint64_t now;
+
+		if (i == room) {
+			double *more;
+
+			room = room ? 2 * room : o->iterations;
+			more = realloc(latency->us, room * sizeof(*more));
+			if (!more)
+				return -ENOMEM;
+			latency->us = more;
+			before = rte_get_tsc_cycles();
+		}
+		rc = exchange(t, client, i, size, end);
+		if (rc < 0)
+			break;
+		now = rte_get_tsc_cycles();
+		/* the first one waits for the peer to be ready, too */
+		if (i)
+			latency->us[latency->samples++] = (double)(now - before) * tick;
+		before = now;
+	}
+	latency->iterations = i;
+	return rc == -ETIMEDOUT && o->duration ? 0 : rc;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "perftest/perftest.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_errno.h>
+
+#include "address.h"
+#include "perftest/control.h"
+#include "perftest/latency.h"
+#include "perftest/options.h"
+#include "perftest/report.h"
+#include "perftest/traffic.h"
+
+#define LAST_ACK     200  /* ms: three of the originals' time-outs */
+#define CONNECT_WAIT 2000 /* ms: an original listens anew for its measured queue pairs */
+
+struct run {
+	struct session *session;
+	const struct target *target;
+	const struct perftest_options *options;
+	struct perftest_control control;
+	struct perftest_traffic traffic;
+	struct rdma_conn *listener, *measured_listener; /**< NULL: the measured are RC, too */
+	uint16_t mtu;
+};
+
+static struct perftest_options options;
+
+static int
+listen_for(struct run *r)
+{
+	if (r->options->type != RDMA_QP_RC) {
+		r->measured_listener = endpoint_listen(
+			r->session, r->options->type, r->target->port, r->options->qps);
+		if (!r->measured_listener)
+			return -rte_errno;
+	}
+	r->listener = endpoint_listen(r->session, RDMA_QP_RC, r->target->port, r->options->qps + 1);
+	return r->listener ? 0 : -rte_errno;
+}
+
+static int
+connect_flow(struct run *r, struct endpoint *e)
+{
+	struct rdma_conn_attr attr = {.mtu = r->mtu};
+	struct rdma_event request;
+	int rc;
+
+	if (!r->target->client) {
+		rc = session_request(r->session, &request, session_deadline(0));
+		return rc < 0 ? rc : endpoint_accept(e, &request);
+	}
+	return endpoint_connect(e, &r->target->peer, &attr);
+}
+
+static int
+connect_flows(struct run *r)
+{
+	const struct perftest_dest blank = {0};
+	uint8_t gid[16];
+	unsigned int i;
+	char why[128];
+	int rc = perftest_control_dest(&r->control, &blank, NULL);
+
+	r->session->wait_ms = RTE_MAX(r->session->wait_ms, CONNECT_WAIT);
+	for (i = 0; i < r->options->qps && rc == 0; i++) {
+		rc = connect_flow(r, &r->traffic.flows[i].e);
+		if (rc < 0 && rc != -EINTR)
+			fprintf(stderr, "braggline-rdma: measured queue pair %u of %u: %s\n", i + 1,
+				r->options->qps,
+				endpoint_failure(&r->traffic.flows[i].e, rc, why, sizeof(why)));
+	}
+	if (rc < 0)
+		return rc;
+	address_gid(&r->session->info.addr, gid);
+	for (i = 0; i < r->options->qps; i++) {
+		struct perftest_flow *f = &r->traffic.flows[i];
+
+		perftest_traffic_dest(&r->traffic, f);
+		f->ours.out_reads = 1;
+		if (r->options->verb == PERFTEST_READ || r->options->verb == PERFTEST_ATOMIC)
+			f->ours.out_reads = perftest_out_reads(r->options, r->session);
+		memcpy(f->ours.gid, gid, sizeof(gid));
+	}
+	return perftest_control_dest(&r->control, &blank, NULL);
+}
+
+/* All wait for each other. */
+static int
+barrier(struct run *r)
+{
+	return perftest_control_dest(&r->control, &r->traffic.flows[0].ours, NULL);
+}
+
+static int
+exchange_dests(struct run *r)
+{
+	unsigned int i;
+	int rc = 0;
+
+	for (i = 0; i < r->options->qps && rc == 0; i++)
+		rc = perftest_control_dest(
+			&r->control, &r->traffic.flows[i].ours, &r->traffic.flows[i].theirs);
+	return rc;
+}
+
+/* Of latencies: messages go to and fro. */
+static bool
+both_send(const struct perftest_options *o)
+{
+	return o->verb == PERFTEST_SEND || o->verb == PERFTEST_WRITE;
+}
+
+static int
+introduce(struct run *r)
+{
+	bool two_way = r->options->latency || r->options->verb == PERFTEST_SEND;
+	unsigned int i;
+	int rc;
+
+	r->mtu = r->options->mtu ? r->options->mtu : r->session->info.mtu;
+	rc = perftest_control_hello(&r->control, &r->mtu);
+	if (rc == 0 && r->options->type == RDMA_QP_UD && perftest_size_max(r->options) > r->mtu &&
+		!r->options->all) {
+		fprintf(stderr,
+			"braggline-rdma: -s %" PRIu64 " with UD, wanted %u, the MTU, or less\n",
+			r->options->size, r->mtu);
+		return -EMSGSIZE;
+	}
+	if (rc == 0)
+		rc = perftest_traffic_create(&r->traffic, r->session, r->options, r->mtu);
+	if (rc == 0)
+		rc = connect_flows(r);
+	if (rc == 0)
+		rc = exchange_dests(r);
+	/* the originals' order: a destination that is told again is the one that counts */
+	if (rc == 0 && two_way)
+		rc = barrier(r);
+	if (rc == 0)
+		rc = exchange_dests(r);
+	if (rc == 0 && !two_way)
+		rc = barrier(r);
+	if (rc < 0)
+		return rc;
+	perftest_print_setup(r->options, r->session, r->mtu, r->target->client);
+	for (i = 0; i < r->options->qps; i++)
+		perftest_print_dest("local", &r->traffic.flows[i].ours);
+	for (i = 0; i < r->options->qps; i++)
+		perftest_print_dest("remote", &r->traffic.flows[i].theirs);
+	/* a server has nothing to tell of latencies that only the client sees */
+	if (!r->options->latency || r->target->client || both_send(r->options))
+		perftest_print_header(r->options);
+	return 0;
+}
+
+/* One message size of SEND, to which both ends contribute. */
+static int
+send_size(struct run *r, uint64_t size)
+{
+	struct perftest_report report;
+	int rc = 0;
+
+	if (!r->target->client)
+		rc = perftest_traffic_receives(&r->traffic);
+	if (rc == 0)
+		rc = barrier(r);
+	if (rc == 0)
+		rc = r->target->client ? perftest_traffic_run(&r->traffic, size, &report)
+				       : perftest_traffic_sink(&r->traffic, size, &report);
+	if (rc == 0)
+		perftest_print_report(r->options, &report);
+	if (rc == 0 && r->options->all)
+		rc = barrier(r);
+	return rc;
+}
+
+static int
+run_send(struct run *r)
+{
+	uint64_t last = perftest_size_max(r->options), size;
+	int rc = 0;
+
+	if (r->options->type == RDMA_QP_UD)
+		last = RTE_MIN(last, (uint64_t)r->mtu);
+	if (!r->options->all)
+		return send_size(r, r->options->size);
+	for (size = 2; size <= last && rc == 0; size *= 2)
+		rc = send_size(r, size);
+	return rc;
+}
+
+/* WRITE, READ, atomics: the client works, the server is told afterwards. */
+static int
+run_one_sided(struct run *r)
+{
+	uint64_t last = perftest_size_max(r->options), size;
+	struct perftest_report ours = {0}, theirs;
+	int rc = 0;
+
+	if (r->target->client) {
+		size = r->options->all ? 2 : r->options->size;
+		for (; size <= last && rc == 0; size = size ? 2 * size : last + 1) {
+			rc = perftest_traffic_run(&r->traffic, size, &ours);
+			if (rc == 0)
+				perftest_print_report(r->options, &ours);
+		}
+	}
+	if (rc == 0)
+		rc = barrier(r);
+	if (rc == 0)
+		rc = perftest_control_report(&r->control, &ours, &theirs);
+	if (rc == 0 && !r->target->client)
+		perftest_print_report(r->options, &theirs);
+	return rc;
+}
+
+static int
+run_latency(struct run *r)
+{
+	struct perftest_latency latency = {0};
+	int rc = 0;
+
+	if (r->options->verb == PERFTEST_SEND)
+		rc = perftest_traffic_receives(&r->traffic);
+	if (rc == 0)
+		rc = barrier(r);
+	if (rc == 0 && (both_send(r->options) || r->target->client)) {
+		rc = perftest_latency_run(
+			&r->traffic, r->target->client, r->options->size, &latency);
+		if (rc == 0)
+			perftest_print_latency(r->options, &latency);
+		free(latency.us);
+	}
+	return rc;
+}
+
+static int
+run_mode(struct session *s, const struct target *target)
+{
+	struct run r = {.session = s, .target = target, .options = &options};
+	int rc = 0;
+
+	if (!target->client) {
+		rc = listen_for(&r);
+		if (rc == 0)
+			perftest_print_waiting();
+	}
+	if (rc == 0)
+		rc = perftest_control_open(&r.control, s, target);
+	if (rc == 0)
+		rc = introduce(&r);
+	if (rc == 0 && options.latency)
+		rc = run_latency(&r);
+	else if (rc == 0 && options.verb == PERFTEST_SEND)
+		rc = run_send(&r);
+	else if (rc == 0)
+		rc = run_one_sided(&r);
+	if (rc == -ECONNRESET)
+		fprintf(stderr, "braggline-rdma: %s\n", session_error(rc));
+	/* good-bye: nobody disconnects before the other is through; ib_write_lat has none */
+	if (rc == 0 && !(options.latency && options.verb == PERFTEST_WRITE))
+		rc = barrier(&r);
+	if (rc == 0)
+		perftest_print_line();
+	/* the last message is the server's; should our acknowledgement be lost, it asks again */
+	if (rc == 0 && target->client)
+		session_linger(s, LAST_ACK);
+	perftest_traffic_destroy(&r.traffic);
+	perftest_control_close(&r.control);
+	if (r.measured_listener)
+		rdma_conn_destroy(r.measured_listener);
+	if (r.listener)
+		rdma_conn_destroy(r.listener);
+	return rc;
+}
+
+#define PERFTEST_MODE(id, mode_verb, lat, mode_name, peer)                                  \
+	static enum options_result parse_##id(int argc, char **argv, struct target *target) \
+	{                                                                                   \
+		options = (struct perftest_options){.verb = mode_verb, .latency = lat};     \
+		return perftest_options_parse(argc, argv, &options, target);                \
+	}                                                                                   \
+	const struct mode perftest_##id = {                                                 \
+		.name = mode_name, .summary = peer, .parse = parse_##id, .run = run_mode}
+
+PERFTEST_MODE(write_bw, PERFTEST_WRITE, false, "write_bw", "ib_write_bw -R");
+PERFTEST_MODE(read_bw, PERFTEST_READ, false, "read_bw", "ib_read_bw -R");
+PERFTEST_MODE(send_bw, PERFTEST_SEND, false, "send_bw", "ib_send_bw -R");
+PERFTEST_MODE(atomic_bw, PERFTEST_ATOMIC, false, "atomic_bw", "ib_atomic_bw -R");
+PERFTEST_MODE(write_lat, PERFTEST_WRITE, true, "write_lat", "ib_write_lat -R");
+PERFTEST_MODE(read_lat, PERFTEST_READ, true, "read_lat", "ib_read_lat -R");
+PERFTEST_MODE(send_lat, PERFTEST_SEND, true, "send_lat", "ib_send_lat -R");
+PERFTEST_MODE(atomic_lat, PERFTEST_ATOMIC, true, "atomic_lat", "ib_atomic_lat -R");

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include <rte_common.h>
+#include <rte_ring.h>
+
+#include "arrow/bitshuffle.h"
+#include "builder/compressor.h"
+
+struct compress_job {
+	struct bitshuffle_job work;
+	uint8_t *chunk;
+	struct compress_job *next; /* that is free */
+	bool done;
+};
+
+struct compressor {
+	size_t values;
+	uint32_t nb_jobs;
+	struct compress_job *jobs;
+	struct compress_job *free;
+	struct rte_ring *ring; /* jobs that somebody may go on with: room for all */
+};
+
+struct compressor *
+compressor_create(uint32_t jobs, size_t values)
+{
+	const uint32_t size = rte_align32pow2(jobs + 1);
+	struct compressor *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return NULL;
+	c->values = values;
+	c->jobs = calloc(jobs, sizeof(*c->jobs));
+	c->ring = aligned_alloc(RTE_CACHE_LINE_SIZE,
+		RTE_ALIGN_CEIL((size_t)rte_ring_get_memsize(size), RTE_CACHE_LINE_SIZE));
+	if (c->jobs == NULL || c->ring == NULL)
+		goto no_memory;
+	/* on shared CPUs one that is preempted must not hold up the others */
+	rte_ring_init(c->ring, "compress", size, RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ);
+	for (; c->nb_jobs < jobs; c->nb_jobs++) {
+		struct compress_job *job = &c->jobs[c->nb_jobs];
+
+		job->chunk = malloc(bitshuffle_bound(values));
+		if (job->chunk == NULL)
+			goto no_memory;
+		compressor_release(c, job);
+	}
+	return c;
+
+no_memory:
+	compressor_destroy(c);
+	errno = ENOMEM;
+	return NULL;
+}
+
+void
+compressor_destroy(struct compressor *c)
+{
+	if (c == NULL)
+		return;
+	for (uint32_t i = 0; i < c->nb_jobs; i++)
+		free(c->jobs[i].chunk);
+	free(c->jobs);
+	free(c->ring);
+	free(c);
+}
+
+struct compress_job *
+compressor_begin(struct compressor *c, const uint16_t *raw)
+{
+	struct compress_job *job = c->free;
+
+	if (job == NULL)
+		return NULL;
+	c->free = job->next;
+	job->done = false;
+	bitshuffle_begin(&job->work, raw, c->values, job->chunk);
+	rte_ring_enqueue(c->ring, job);
+	return job;
+}
+
+void
+compressor_release(struct compressor *c, struct compress_job *job)
+{
+	job->next = c->free;
+	c->free = job;
+}
+
+int
+compressor_poll(void *arg)
+{
+	struct compressor *c = arg;
+	struct compress_job *job;
+
+	if (rte_ring_dequeue(c->ring, (void **)&job) != 0)
+		return 0;
+	if (bitshuffle_continue(&job->work, COMPRESSOR_PIECE))
+		__atomic_store_n(&job->done, true, __ATOMIC_RELEASE);
+	else
+		rte_ring_enqueue(c->ring, job);
+	return 1;
+}
+
+size_t
+compressor_finish(struct compressor *c, struct compress_job *job, const uint8_t **chunk)
+{
+	while (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE))
+		if (!compressor_poll(c))
+			sched_yield(); /* others have all jobs in hand */
+	*chunk = job->chunk;
+	return job->work.written;
+}

@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <rte_log.h>
+
+#include "arrow/crc32c.h"
+#include "calib/calibration.h"
+#include "io/own_file.h"
+#include "calib/pedestal_file.h"
+
+RTE_LOG_REGISTER(calibration_logtype, braggline.calibration, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, calibration_logtype, "calibration: " __VA_ARGS__)
+
+/** Pedestals from here on mark a masked pixel: the ADC has 14 bits. */
+#define PEDESTAL_MAX 16383.0f
+
+#define SAMPLES	      4096 /**< pixels that medians are of */
+#define GAIN_UNLIKELY 2.0  /**< factor between the median gain of a module and the nominal one */
+
+/** A calibration being loaded. */
+struct load {
+	struct calibration *c;
+	const struct calibration_files *files;
+	const struct detector *d;
+	size_t pixels; /**< of a module */
+	int64_t now;
+	double gain_limit;
+	double suspicious_max;
+	char oldest[PATH_MAX];
+	/* of one module, in memory; absent files hold what the defaults say */
+	double *gain[CALIBRATION_STAGES];
+	float *pedestal[CALIBRATION_STAGES];
+	uint8_t *mask;
+	uint64_t suspicious[CALIBRATION_SUSPICIONS][CALIBRATION_STAGES];
+	void *memory;
+};
+
+/** A file that was read. */
+struct map_file {
+	char path[PATH_MAX];
+	int64_t time; /**< last modification, seconds since 1970 */
+};
+
+uint64_t
+calibration_size(const struct detector *d)
+{
+	return (uint64_t)d->modules * d->ops->rows * d->ops->cols * sizeof(float) *
+		CALIBRATION_STAGES * 2;
+}
+
+const char *
+calibration_suspicion_text(enum calibration_suspicion kind)
+{
+	static const char *const texts[CALIBRATION_SUSPICIONS] = {
+		[CALIBRATION_GAIN_NAN] = "gains that are NaN or infinite",
+		[CALIBRATION_GAIN_SIGN] = "gains of the other sign than the nominal gain",
+		[CALIBRATION_GAIN_SIZE] = "gains far from the nominal gain",
+		[CALIBRATION_PEDESTAL_NAN] = "pedestals that are NaN or infinite",
+		[CALIBRATION_PEDESTAL_RANGE] = "pedestals that are negative",
+	};
+
+	return texts[kind];
+}
+
+static int __attribute__((format(printf, 3, 4)))
+refuse(struct load *l, int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(l->c->why, sizeof(l->c->why), format, args);
+	va_end(args);
+	LOG(ERR, "%s\n", l->c->why);
+	return error;
+}
+
+/** Put the module number where the path says %d. */
+static int
+module_path(char *path, size_t size, const char *pattern, uint32_t module)
+{
+	const char *mark = strstr(pattern, "%d");
+	int n;
+
+	if (mark == NULL)
+		n = snprintf(path, size, "%s", pattern);
+	else
+		n = snprintf(
+			path, size, "%.*s%u%s", (int)(mark - pattern), pattern, module, mark + 2);
+	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+/** What a file of the wrong size looks like: " (...)", or nothing. */
+static const char *
+guess_size(uint64_t size, size_t bytes, size_t value)
+{
+	if (value == 1 && size == 4 * bytes)
+		return " (int32 values? Convert them to uint8)";
+	if (value == 1 && size == 8 * bytes)
+		return " (int64 or double values? Convert them to uint8)";
+	if (size == 2 * bytes && value == sizeof(float))
+		return " (double values, or two maps? Convert them to one map of float32)";
+	if (size == 2 * bytes && value == sizeof(double))
+		return " (6 maps, with HG0, HG1 and HG2? Set [calibration] gain_maps = 6)";
+	if (2 * size == bytes && value == sizeof(double))
+		return " (float32 values, or 3 maps? Convert them to double, or set [calibration] "
+		       "gain_maps = 3)";
+	return size > bytes && size % bytes == 0 ? " (several maps in one file?)" : "";
+}
+
+/**
+ * Read `bytes` of a module's file, on with `digest`.
+ * @param more  bytes that follow, and are not read
+ */
+static int
+read_map(struct load *l, const char *pattern, uint32_t module, void *out, size_t bytes, size_t more,
+	size_t map_bytes, struct map_file *file, uint32_t *digest)
+{
+	const size_t all = bytes + more;
+	struct stat st;
+	FILE *f;
+	int ret;
+
+	if (l->d->modules > 1 && strstr(pattern, "%d") == NULL)
+		return refuse(l, -EINVAL,
+			"%s: a detector of %u modules needs one file a module: write %%d where the "
+			"module number goes",
+			pattern, l->d->modules);
+	ret = module_path(file->path, sizeof(file->path), pattern, module);
+	if (ret != 0)
+		return refuse(l, ret, "%s: the path is too long", pattern);
+	f = own_file_read(file->path);
+	if (f == NULL && (errno == EISDIR || errno == EMEDIUMTYPE))
+		return refuse(l, -EINVAL, "%s is no regular file", file->path);
+	if (f == NULL)
+		return refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
+	if (fstat(fileno(f), &st) != 0)
+		ret = refuse(l, -errno, "cannot read %s: %s", file->path, strerror(errno));
+	else if ((uint64_t)st.st_size != all)
+		ret = refuse(l, -EINVAL,
+			"%s has %" PRIu64 " bytes, must have %zu: [%zu][%u][%u] values of %zu "
+			"bytes%s",
+			file->path, (uint64_t)st.st_size, all, all / map_bytes, l->d->ops->rows,
+			l->d->ops->cols, map_bytes / l->pixels,
+			guess_size(st.st_size, all, map_bytes / l->pixels));
+	else if (fread(out, 1, bytes, f) != bytes)
+		ret = refuse(l, -EIO, "cannot read %zu bytes of %s", bytes, file->path);
+	if (ret == 0)
+		*digest = arrow_crc32c(*digest, out, bytes);
+	file->time = st.st_mtime;
+	fclose(f);
+	return ret;
+}
+
+/** Does the sidecar of a pedestal file, if there is one, speak of what we want? */
+static int
+check_sidecar(struct load *l, struct map_file *file, uint32_t module, uint32_t stage)
+{
+	const uint32_t digest = arrow_crc32c(0, l->pedestal[stage], l->pixels * sizeof(float));
+	const uint32_t *ids = l->files->module_ids;
+	struct pedestal_sidecar s;
+	int ret;
+
+	ret = pedestal_sidecar_read(file->path, &s);
+	if (ret == -ENOENT)
+		return 0;
+	if (ret != 0)
+		return refuse(l, ret, "%s: the INI file beside it cannot be used", file->path);
+	if (strcmp(s.detector, l->d->ops->name) != 0)
+		return refuse(l, -EINVAL, "%s is of detector %s, wanted %s", file->path, s.detector,
+			l->d->ops->name);
+	if (s.modules != l->d->modules)
+		return refuse(l, -EINVAL, "%s is of a detector of %u modules, wanted %u",
+			file->path, s.modules, l->d->modules);
+	if (s.module != module)
+		return refuse(l, -EINVAL, "%s is of module %u, wanted module %u", file->path,
+			s.module, module);
+	if (ids != NULL && s.module_id != PEDESTAL_NO_MODULE_ID && s.module_id != ids[module])
+		return refuse(l, -EINVAL, "%s is of the module with id %u, wanted id %u",
+			file->path, s.module_id, ids[module]);
+	if (s.stage != stage)
+		return refuse(
+			l, -EINVAL, "%s is of stage G%u, wanted G%u", file->path, s.stage, stage);
+	if (s.digest != digest)
+		return refuse(l, -EINVAL,
+			"%s has digest crc32c:%08x, its INI file wants crc32c:%08x: it was changed "
+			"or exchanged",
+			file->path, digest, s.digest);
+	/* a copy is younger than what it holds */
+	file->time = s.time;
+	l->c->sidecars++;
+	return 0;
+}
+
+static void
+note_age(struct load *l, const struct map_file *file)
+{
+	const double hours = ((double)l->now - (double)file->time) / 3600;
+
+	l->c->old += l->files->max_age_hours > 0 && hours > l->files->max_age_hours;
+	if (hours > l->c->oldest_hours) {
+		l->c->oldest_hours = hours;
+		snprintf(l->oldest, sizeof(l->oldest), "%s", file->path);
+	}
+}
+
+static void
+suspect_gain(struct load *l, uint32_t stage, double gain)
+{
+	const double ratio = gain / l->files->nominal_gain[stage];
+
+	if (!isfinite(gain))
+		l->suspicious[CALIBRATION_GAIN_NAN][stage]++;
+	else if (l->files->nominal_gain[stage] == 0 || gain == 0)
+		return;
+	else if (ratio < 0)
+		l->suspicious[CALIBRATION_GAIN_SIGN][stage]++;
+	else if (ratio > l->gain_limit || ratio < 1 / l->gain_limit)
+		l->suspicious[CALIBRATION_GAIN_SIZE][stage]++;
+}
+
+static void
+suspect_pedestal(struct load *l, uint32_t stage, float pedestal)
+{
+	if (!isfinite(pedestal))
+		l->suspicious[CALIBRATION_PEDESTAL_NAN][stage]++;
+	else if (pedestal < 0)
+		l->suspicious[CALIBRATION_PEDESTAL_RANGE][stage]++;
+}
+
+/** Refuse a file that is suspicious in many pixels, of the kinds first ... last. */
+static int
+check_suspicions(struct load *l, const char *path, uint32_t stage, enum calibration_suspicion first,
+	enum calibration_suspicion last)
+{
+	for (enum calibration_suspicion k = first; k <= last; k++) {
+		const uint64_t n = l->suspicious[k][stage];
+
+		l->c->suspicious[k][stage] += n;
+		if ((double)n > l->suspicious_max * (double)l->pixels)
+			return refuse(l, -EINVAL,
+				"%s: %" PRIu64 " of %zu pixels have G%u %s, at most %g %% may: the "
+				"file is of another kind or of another detector",
+				path, n, l->pixels, stage, calibration_suspicion_text(k),
+				100 * l->suspicious_max);
+	}
+	return 0;
+}
+
+static int
+read_gain(struct load *l, uint32_t module)
+{
+	const size_t map = l->pixels * sizeof(double), three = map * CALIBRATION_STAGES;
+	const uint32_t maps = l->files->gain_maps;
+	struct map_file file;
+	int ret;
+
+	for (uint32_t g = 0; g < CALIBRATION_STAGES && l->files->gain == NULL; g++)
+		for (size_t i = 0; i < l->pixels; i++)
+			l->gain[g][i] = l->files->nominal_gain[g];
+	if (l->files->gain == NULL)
+		return 0;
+	ret = read_map(l, l->files->gain, module, l->gain[0], three,
+		maps > CALIBRATION_STAGES ? maps * map - three : 0, map, &file, &l->c->gain_digest);
+	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++) {
+		for (size_t i = 0; i < l->pixels; i++)
+			suspect_gain(l, g, l->gain[g][i]);
+		ret = check_suspicions(
+			l, file.path, g, CALIBRATION_GAIN_NAN, CALIBRATION_GAIN_SIZE);
+	}
+	return ret;
+}
+
+static int
+read_pedestal(struct load *l, uint32_t module, uint32_t stage)
+{
+	struct map_file file;
+	int ret;
+
+	if (l->files->pedestal[stage] == NULL)
+		return 0;
+	ret = read_map(l, l->files->pedestal[stage], module, l->pedestal[stage],
+		l->pixels * sizeof(float), 0, l->pixels * sizeof(float), &file,
+		&l->c->pedestal_digest);
+	/* identity first: it says better what is wrong than the values do */
+	if (ret == 0)
+		ret = check_sidecar(l, &file, module, stage);
+	if (ret != 0)
+		return ret;
+	note_age(l, &file);
+	for (size_t i = 0; i < l->pixels; i++)
+		suspect_pedestal(l, stage, l->pedestal[stage][i]);
+	return check_suspicions(
+		l, file.path, stage, CALIBRATION_PEDESTAL_NAN, CALIBRATION_PEDESTAL_RANGE);
+}
+
+static int
+read_module(struct load *l, uint32_t module)
+{
+	struct map_file file;
+	int ret;
+
+	memset(l->suspicious, 0, sizeof(l->suspicious));
+	ret = read_gain(l, module);
+	for (uint32_t g = 0; g < CALIBRATION_STAGES && ret == 0; g++)
+		ret = read_pedestal(l, module, g);
+	if (l->files->mask != NULL && ret == 0)
+		ret = read_map(l, l->files->mask, module, l->mask, l->pixels, 0, l->pixels, &file,
+			&l->c->mask_digest);
+	return ret;
+}
+
+static bool
+gain_is_usable(const struct load *l, uint32_t stage, double gain)
+{
+	const double nominal = l->files->nominal_gain[stage], ratio = gain / nominal;
+
+	if (!isfinite(gain) || gain == 0)
+		return false;
+	return nominal == 0 || (ratio <= l->gain_limit && ratio >= 1 / l->gain_limit);
+}
+
+static bool
+pedestal_is_usable(const struct load *l, uint32_t stage, float pedestal)
+{
+	if (l->files->pedestal[stage] == NULL)
+		return true;
+	/* not NaN either */
+	return pedestal > 0 && pedestal < PEDESTAL_MAX;
+}
+
+static void
+convert_pixel(struct load *l, size_t in, size_t out)
+{
+	const double gain0 = l->gain[0][in];
+	const bool masked = l->mask[in] != 0 || !isfinite(gain0) || gain0 == 0;
+	struct calibration *c = l->c;
+
+	c->masked += masked;
+	c->user_masked += l->mask[in] != 0;
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		const double gain = l->gain[g][in];
+		const float p = l->pedestal[g][in];
+
+		c->p[g][out] = isfinite(p) ? p : 0;
+		c->r[g][out] = (float)(1 / (gain * l->files->energy));
+		if (masked) {
+			c->p[g][out] = NAN;
+			c->r[g][out] = NAN;
+		} else if (!gain_is_usable(l, g, gain) || !pedestal_is_usable(l, g, p) ||
+			!isfinite(c->r[g][out])) {
+			c->r[g][out] = NAN;
+			c->unusable[g]++;
+		}
+	}
+}
+
+/** Say of a module: "module 3: ...". */
+static void __attribute__((format(printf, 3, 4)))
+warn(struct calibration *c, uint32_t module, const char *format, ...)
+{
+	struct calibration_module *m = &c->module[module];
+	char text[sizeof(m->warning)];
+	va_list args;
+	int at;
+
+	at = snprintf(text, sizeof(text), "module %u: ", module);
+	va_start(args, format);
+	vsnprintf(text + at, sizeof(text) - at, format, args);
+	va_end(args);
+	LOG(WARNING, "%s\n", text);
+	if (m->warnings++ == 0)
+		memcpy(m->warning, text, sizeof(text));
+	c->warnings++;
+}
+
+static int
+by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/**
+ * The median of a map's values, of some thousand pixels.
+ * @param gain  of gains, else of pedestals: marks of masked pixels do not count
+ * @return 0 if there are none
+ */
+static double
+median(const struct load *l, uint32_t stage, bool gain)
+{
+	/* an odd step, so that no column is left out */
+	const size_t step = l->pixels / SAMPLES | 1;
+	double sample[SAMPLES + 1];
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->pixels && n < SAMPLES; i += step) {
+		const double value = gain ? l->gain[stage][i] : l->pedestal[stage][i];
+
+		if (isfinite(value) && (gain ? value != 0 : value > 0 && value < PEDESTAL_MAX))
+			sample[n++] = value;
+	}
+	qsort(sample, n, sizeof(sample[0]), by_value);
+	return n > 0 ? sample[n / 2] : 0;
+}
+
+/** Values that each pixel may have, but hardly a module. */
+static void
+look_at_module(struct load *l, uint32_t module)
+{
+	/* pedestals of JUNGFRAUs: 1,900 to 3,100 ADU in G0, 13,200 to 14,500 in G1 and G2 */
+	static const float from[CALIBRATION_STAGES] = {500, 9000, 9000};
+	static const float to[CALIBRATION_STAGES] = {9000, PEDESTAL_MAX, PEDESTAL_MAX};
+	struct calibration_module *m = &l->c->module[module];
+
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		const double nominal = l->files->nominal_gain[g];
+
+		m->gain_median[g] = median(l, g, true);
+		/* gains per photon, not per keV, come with an energy of 1 */
+		if (nominal != 0 && l->files->energy != 1 &&
+			(m->gain_median[g] / nominal > GAIN_UNLIKELY ||
+				m->gain_median[g] / nominal < 1 / GAIN_UNLIKELY))
+			warn(l->c, module,
+				"the median gain of G%u is %g ADU/keV, nominal is %g: is "
+				"[calibration] energy, or the unit of the file, another?",
+				g, m->gain_median[g], nominal);
+		if (l->files->pedestal[g] == NULL)
+			continue;
+		m->pedestal_median[g] = (float)median(l, g, false);
+		if (m->pedestal_median[g] < from[g] || m->pedestal_median[g] > to[g])
+			warn(l->c, module,
+				"the median pedestal of G%u is %.0f ADU, expected %.0f to %.0f: is "
+				"pedestal_g%u the file of another stage?",
+				g, m->pedestal_median[g], from[g], to[g], g);
+	}
+	if (m->live < l->pixels / 2)
+		warn(l->c, module,
+			"only %" PRIu64 " of %zu pixels can be used in G0: is the mask inverted (0 "
+			"is a good pixel), or a map empty?",
+			m->live, l->pixels);
+}
+
+static void
+report(const struct load *l)
+{
+	const struct calibration_files *files = l->files;
+	const struct calibration *c = l->c;
+
+	if (files->gain == NULL)
+		LOG(WARNING, "no gain file: nominal gains are used, photons are not calibrated\n");
+	if (files->pedestal[0] == NULL)
+		LOG(WARNING, "no pedestal_g0 file: photons are wrong by the dark level\n");
+	for (uint32_t k = 0; k < CALIBRATION_SUSPICIONS; k++)
+		for (uint32_t g = 0; g < CALIBRATION_STAGES; g++)
+			if (c->suspicious[k][g] > 0)
+				LOG(WARNING, "%" PRIu64 " pixels have G%u %s; they are not used\n",
+					c->suspicious[k][g], g, calibration_suspicion_text(k));
+	if (c->old > 0)
+		LOG(WARNING,
+			"%u pedestal files are older than %g hours, %s is %.1f hours old: take new "
+			"darks\n",
+			c->old, files->max_age_hours, l->oldest, c->oldest_hours);
+	LOG(INFO,
+		"%" PRIu64 " pixels masked of %zu, %" PRIu64 " by mask files; unusable in G0 "
+		"%" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64 "; digest %08x\n",
+		c->masked, l->pixels * l->d->modules, c->user_masked, c->unusable[0],
+		c->unusable[1], c->unusable[2], c->digest);
+}
+
+static int
+load_init(struct load *l)
+{
+	const struct calibration_files *files = l->files;
+
+	l->pixels = (size_t)l->d->ops->rows * l->d->ops->cols;
+	l->now = files->now != 0 ? files->now : time(NULL);
+	l->gain_limit = files->gain_limit != 0 ? files->gain_limit : CALIBRATION_GAIN_LIMIT;
+	l->suspicious_max =
+		files->suspicious_max != 0 ? files->suspicious_max : CALIBRATION_SUSPICIOUS_MAX;
+	if (!(files->energy > 0 && isfinite(files->energy)))
+		return refuse(l, -EINVAL, "energy is %g keV, wanted more than 0", files->energy);
+	if (files->gain_maps != 0 && files->gain_maps != CALIBRATION_STAGES &&
+		files->gain_maps != 2 * CALIBRATION_STAGES)
+		return refuse(l, -EINVAL, "gain_maps is %u, wanted 3 or 6", files->gain_maps);
+	if (!(l->gain_limit > 1))
+		return refuse(l, -EINVAL, "gain_limit is %g, wanted more than 1", l->gain_limit);
+	l->memory = calloc(
+		l->pixels, CALIBRATION_STAGES * (sizeof(double) + sizeof(float)) + sizeof(uint8_t));
+	if (l->memory == NULL)
+		return refuse(l, -ENOMEM, "no memory for the maps of a module");
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		l->gain[g] = (double *)l->memory + g * l->pixels;
+		l->pedestal[g] = (float *)((double *)l->memory + CALIBRATION_STAGES * l->pixels) +
+			g * l->pixels;
+	}
+	l->mask = (uint8_t *)(l->pedestal[0] + CALIBRATION_STAGES * l->pixels);
+	return 0;
+}
+
+const char *
+calibration_warning(const struct calibration *c)
+{
+	for (uint32_t m = 0; m < DETECTOR_MODULES_MAX; m++)
+		if (c->module[m].warnings > 0)
+			return c->module[m].warning;
+	return "";
+}
+
+int
+calibration_load(struct calibration *c, void *memory, const struct calibration_files *files,
+	const struct detector *d)
+{
+	struct load l = {.c = c, .files = files, .d = d};
+	int ret;
+
+	*c = (struct calibration){0};
+	ret = load_init(&l);
+	if (ret != 0)
+		return ret;
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		c->p[g] = (float *)memory + (2 * g) * l.pixels * d->modules;
+		c->r[g] = (float *)memory + (2 * g + 1) * l.pixels * d->modules;
+	}
+	for (uint32_t module = 0; module < d->modules && ret == 0; module++) {
+		ret = read_module(&l, module);
+		for (size_t i = 0; i < l.pixels && ret == 0; i++) {
+			convert_pixel(&l, i, module * l.pixels + i);
+			c->module[module].live += !isnan(c->r[0][module * l.pixels + i]);
+		}
+		if (ret == 0)
+			look_at_module(&l, module);
+	}
+	if (ret == 0) {
+		c->digest = arrow_crc32c(0, memory, calibration_size(d));
+		report(&l);
+	}
+	free(l.memory);
+	return ret;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_cfgfile.h>
+#include <rte_log.h>
+
+#include "io/durable_file.h"
+#include "io/own_file.h"
+#include "calib/pedestal_file.h"
+
+RTE_LOG_REGISTER(pedestal_file_logtype, braggline.pedestal, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, pedestal_file_logtype, "pedestal: " __VA_ARGS__)
+
+#define SECTION "pedestal"
+
+int
+pedestal_file_write(const char *path, const void *data, size_t bytes)
+{
+	const int ret = durable_file_replace(path, data, bytes);
+
+	if (ret != 0)
+		LOG(ERR, "cannot write %s, %zu bytes: %s\n", path, bytes, strerror(-ret));
+	return ret;
+}
+
+int
+pedestal_sidecar_path(char *path, size_t size, const char *map)
+{
+	const char *slash = strrchr(map, '/'), *name = slash != NULL ? slash + 1 : map;
+	const char *dot = strrchr(name, '.');
+	/* a dot in front begins a hidden name, no extension */
+	const int stem = dot != NULL && dot > name ? (int)(dot - map) : (int)strlen(map);
+	const int n = snprintf(path, size, "%.*s.ini", stem, map);
+
+	return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+int
+pedestal_sidecar_write(const char *map, const struct pedestal_sidecar *s)
+{
+	const time_t seconds = s->time;
+	char path[PATH_MAX], date[32] = "";
+	struct tm tm;
+	size_t bytes;
+	char *text;
+	FILE *f;
+	int ret;
+
+	ret = pedestal_sidecar_path(path, sizeof(path), map);
+	if (ret != 0)
+		return ret;
+	f = open_memstream(&text, &bytes);
+	if (f == NULL)
+		return -errno;
+	if (gmtime_r(&seconds, &tm) != NULL)
+		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	fprintf(f, "[%s]\ndetector = %s\nmodules = %u\nmodule = %u\n", SECTION, s->detector,
+		s->modules, s->module);
+	if (s->module_id != PEDESTAL_NO_MODULE_ID)
+		fprintf(f, "module_id = %u\n", s->module_id);
+	fprintf(f, "stage = %u\nrun = %s\ndate = %s\ntime = %" PRId64 "\nframes = %" PRIu64 "\n",
+		s->stage, s->run, date, s->time, s->frames);
+	fprintf(f, "masked_frames = %" PRIu64 "\nmasked_gain = %" PRIu64 "\n", s->masked_frames,
+		s->masked_gain);
+	fprintf(f, "masked_rms = %" PRIu64 "\ndigest = crc32c:%08x\n", s->masked_rms, s->digest);
+	if (fclose(f) != 0)
+		return -ENOMEM;
+	ret = pedestal_file_write(path, text, bytes);
+	free(text);
+	return ret;
+}
+
+/** One sidecar being read; `bad` once something was wrong, which was then logged. */
+struct reading {
+	const char *path;
+	struct rte_cfgfile *ini;
+	int bad;
+};
+
+static const char *
+get_text(struct reading *r, const char *key)
+{
+	const char *text = rte_cfgfile_get_entry(r->ini, SECTION, key);
+
+	if (text == NULL || text[0] == '\0') {
+		LOG(ERR, "%s has no [%s] %s\n", r->path, SECTION, key);
+		r->bad = 1;
+		return "";
+	}
+	return text;
+}
+
+static void
+copy_text(struct reading *r, const char *key, char out[PEDESTAL_TEXT_MAX])
+{
+	const int n = snprintf(out, PEDESTAL_TEXT_MAX, "%s", get_text(r, key));
+
+	if (n < PEDESTAL_TEXT_MAX)
+		return;
+	LOG(ERR, "%s: [%s] %s has %d characters, wanted at most %d\n", r->path, SECTION, key, n,
+		PEDESTAL_TEXT_MAX - 1);
+	r->bad = 1;
+}
+
+static uint64_t
+get_number(struct reading *r, const char *key, const char *prefix, int base, uint64_t max)
+{
+	const char *text = get_text(r, key);
+	const size_t skip = strlen(prefix);
+	unsigned long long n = 0;
+	char *end = NULL;
+
+	if (text[0] == '\0')
+		return 0;
+	errno = 0;
+	/* digits only: strtoull() takes signs and blanks */
+	if (strncmp(text, prefix, skip) == 0 &&
+		strspn(text + skip, base == 16 ? "0123456789abcdef" : "0123456789") > 0)
+		n = strtoull(text + skip, &end, base);
+	if (end == NULL || *end != '\0' || errno != 0 || n > max) {
+		LOG(ERR, "%s: [%s] %s = %s, wanted %s%s up to %" PRIu64 "\n", r->path, SECTION, key,
+			text, prefix, base == 16 ? "hexadecimal digits" : "a number", max);
+		r->bad = 1;
+		return 0;
+	}
+	return n;
+}
+
+int
+pedestal_sidecar_read(const char *map, struct pedestal_sidecar *s)
+{
+	struct rte_cfgfile_parameters params = {.comment_character = ';'};
+	char path[PATH_MAX];
+	struct reading r = {.path = path};
+	int ret;
+
+	ret = pedestal_sidecar_path(path, sizeof(path), map);
+	if (ret != 0)
+		return ret;
+	/* asked before, as rte_cfgfile says no more than that it failed, and waits at a FIFO */
+	ret = own_file_open_named(path, O_RDONLY, 0);
+	if (ret < 0) {
+		if (ret != -ENOENT)
+			LOG(ERR, "cannot read %s: %s\n", path, own_file_error(ret));
+		return ret;
+	}
+	close(ret);
+	r.ini = rte_cfgfile_load_with_params(path, CFG_FLAG_EMPTY_VALUES, &params);
+	if (r.ini == NULL) {
+		LOG(ERR, "%s is no INI file\n", path);
+		return -EINVAL;
+	}
+	*s = (struct pedestal_sidecar){.module_id = PEDESTAL_NO_MODULE_ID};
+	copy_text(&r, "detector", s->detector);
+	copy_text(&r, "run", s->run);
+	s->modules = get_number(&r, "modules", "", 10, UINT32_MAX);
+	s->module = get_number(&r, "module", "", 10, UINT32_MAX);
+	if (rte_cfgfile_has_entry(r.ini, SECTION, "module_id"))
+		s->module_id = get_number(&r, "module_id", "", 10, UINT16_MAX);
+	s->stage = get_number(&r, "stage", "", 10, 2);
+	s->time = get_number(&r, "time", "", 10, INT64_MAX);
+	s->frames = get_number(&r, "frames", "", 10, UINT64_MAX);
+	s->masked_frames = get_number(&r, "masked_frames", "", 10, UINT64_MAX);
+	s->masked_gain = get_number(&r, "masked_gain", "", 10, UINT64_MAX);
+	s->masked_rms = get_number(&r, "masked_rms", "", 10, UINT64_MAX);
+	s->digest = get_number(&r, "digest", "crc32c:", 16, UINT32_MAX);
+	rte_cfgfile_close(r.ini);
+	return r.bad ? -EINVAL : 0;
+}

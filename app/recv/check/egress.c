@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --check: the way to stores. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <rte_errno.h>
+
+#include "check/check.h"
+#include "rdma/rdma.h"
+#include "xfer/auth_key.h"
+#include "output/spill.h"
+#include "stream/writer.h"
+
+void
+check_open_egress(struct check_egress *e, const struct settings *s)
+{
+	struct check_heap before, after;
+	struct rdma_dev_info info;
+
+	*e = (struct check_egress){0};
+	if (s->egress.device == NULL)
+		return;
+	check_find_heap(&before);
+	e->dev = rdma_dev_open(s->egress.device);
+	if (e->dev == NULL) {
+		e->error = rte_errno != 0 ? -rte_errno : -EIO;
+		return;
+	}
+	check_find_heap(&after);
+	if (after.taken > before.taken)
+		e->heap = after.taken - before.taken;
+	(void)rdma_dev_info_get(e->dev, &info);
+	e->pins = strcmp(info.provider, "verbs") == 0;
+}
+
+void
+check_close_egress(struct check_egress *e)
+{
+	if (e->dev != NULL)
+		(void)rdma_dev_close(e->dev);
+	e->dev = NULL;
+}
+
+void
+check_egress_device(struct check *c, const struct settings *s, const struct check_egress *e)
+{
+	if (e->error == 0) {
+		check_add(c, CHECK_OK, "egress device", "%s", s->egress.device);
+		return;
+	}
+	check_add(c, CHECK_FAIL, "egress device", "%s: %s", s->egress.device,
+		rte_strerror(-e->error));
+	check_fix(c,
+		"what the provider logs above says why; [egress] device = "
+		"roce:port=PORT,ip=ADDRESS/PREFIX, or verbs:ADAPTER");
+}
+
+void
+check_egress_stores(struct check *c, const struct settings *s)
+{
+	struct store_set stores = {0};
+	char message[PATH_MAX], text[256] = "";
+	size_t at = 0;
+
+	if (egress_stores_parse(&s->egress, &stores, message) != 0) {
+		check_add(c, CHECK_FAIL, "egress stores", "%s", message);
+		check_fix(c,
+			"[egress] stores = ADDRESS[:PORT],...: IPv4, or IPv6 in brackets; no "
+			"names");
+		return;
+	}
+	for (unsigned int i = 0; i < stores.nb && at < sizeof(text); i++)
+		at += snprintf(text + at, sizeof(text) - at, "%s%s", i == 0 ? "" : ", ",
+			stores.at[i].address);
+	check_add(c, CHECK_OK, "egress stores", "%s; nobody was connected to", text);
+}
+
+void
+check_egress_key(struct check *c, const struct settings *s)
+{
+	char message[PATH_MAX];
+	struct xfer_key key;
+
+	if (xfer_key_read(&key, s->egress.key, message) != 0) {
+		check_add(c, CHECK_FAIL, "egress key", "%s", message);
+		check_fix(c,
+			"head -c 64 /dev/urandom > KEY; chmod 600 KEY: this user's, the same bytes "
+			"as [receiver %s] has in the keyrings of all stores",
+			s->egress.identity);
+		return;
+	}
+	check_add(c, CHECK_OK, "egress key", "%s, %zu bytes", s->egress.key, key.size);
+	xfer_key_forget(&key);
+}
+
+void
+check_journal(struct check *c, const struct settings *s)
+{
+	const struct egress_settings *e = &s->egress;
+	const struct journal_config config = {
+		.path = e->ring,
+		.producer = s->producer,
+		.bytes = e->ring_bytes,
+	};
+	char message[PATH_MAX], text[256], want[16], have[16];
+	const uint64_t need = egress_ring_need(e, text, sizeof(text));
+	const uint64_t need_mib = (need + (1 << 20) - 1) >> 20;
+	struct journal_probe probe;
+	const int ret = journal_probe(&config, &probe, message);
+
+	if (ret == -EPERM || ret == -ELOOP || ret == -EISDIR || ret == -EMEDIUMTYPE) {
+		check_add(c, CHECK_FAIL, "journal", "%s", message);
+		check_fix(c,
+			"another user can have made it: remove it if it is not this receiver's, or "
+			"[egress] journal = a path in a folder of this user alone");
+	} else if (ret != 0) {
+		check_add(c, CHECK_FAIL, "journal", "%s", message);
+		check_fix(c,
+			"[egress] journal = a path in a tmpfs (/dev/shm) or hugetlbfs, one for "
+			"each "
+			"[output] producer");
+	} else if (probe.room < need) {
+		check_add(c, CHECK_FAIL, "journal", "%s: %" PRIu64 " MiB; needed: %s", e->ring,
+			probe.room >> 20, text);
+		if (probe.adopts)
+			check_fix(c,
+				"it stays as large as it is: have a run end with rate_mb as it "
+				"was, remove it, and set [egress] journal_mib = %" PRIu64,
+				need_mib);
+		else
+			check_fix(c, "[egress] journal_mib = %" PRIu64 ", or less of rate_mb",
+				need_mib);
+	} else if (!probe.adopts && probe.file > probe.free) {
+		check_add(c, CHECK_FAIL, "journal", "%s: %s, and its file system has %s", e->ring,
+			check_print_bytes(probe.file, want), check_print_bytes(probe.free, have));
+		check_fix(c,
+			"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
+			"ring = a path in a larger one (/dev/shm); or ring_mib = %" PRIu64
+			", which is enough",
+			need_mib);
+	} else {
+		check_add(c, CHECK_OK, "journal", "%s%s: %" PRIu64 " MiB; needed: %s", e->ring,
+			probe.adopts ? ", to be adopted" : "", probe.room >> 20, text);
+	}
+}
+
+void
+check_spill(struct check *c, const struct settings *s)
+{
+	const struct egress_settings *e = &s->egress;
+	struct stream_quota quota = {
+		.limit = e->spill_bytes, .root = e->spill, .producer = s->producer};
+	char message[PATH_MAX], have[16], bytes[16], used[16];
+	struct statvfs fs;
+	uint64_t space, want;
+	bool made;
+	int ret;
+
+	if (e->spill == NULL) {
+		check_add(c, CHECK_NA, "spill directory",
+			"none: batches that no store takes are refused once the ring is full");
+		return;
+	}
+	made = access(e->spill, F_OK) != 0;
+	ret = spill_make_folder(e->spill, message);
+	if (ret == 0 && statvfs(e->spill, &fs) != 0) {
+		ret = -errno;
+		snprintf(message, sizeof(message), "%.3000s: %s", e->spill, strerror(-ret));
+	}
+	if (made)
+		rmdir(e->spill);
+	if (ret != 0) {
+		check_add(c, CHECK_FAIL, "spill directory", "%s", message);
+		check_fix(c,
+			"mkdir -p %s, of this user, that others cannot write to; or another "
+			"[egress] spill",
+			e->spill);
+		return;
+	}
+	space = (uint64_t)fs.f_bavail * fs.f_frsize;
+	check_print_bytes(space, have);
+	/* what waits to be imported counts; without a limit, as much again as the ring holds */
+	stream_quota_renew(&quota);
+	check_print_bytes(quota.used, used);
+	want = quota.limit == 0 ? e->ring_bytes : quota.limit - RTE_MIN(quota.used, quota.limit);
+	if (want == 0) {
+		check_add(c, CHECK_WARN, "spill directory",
+			"%s: %s wait to be imported, spill_mib allows no more", e->spill, used);
+		check_fix(c, "braggline-store import, or more of [egress] spill_mib");
+		return;
+	}
+	if (space < want) {
+		check_add(c, CHECK_WARN, "spill directory", "%s: %s free, less than %s (%s)",
+			e->spill, have, quota.limit != 0 ? "spill_mib allows" : "the ring holds",
+			check_print_bytes(want, bytes));
+		check_fix(c, "free some, or another [egress] spill directory");
+		return;
+	}
+	check_add(c, CHECK_OK, "spill directory", "%s%s: %s free, %" PRIu64 " s at rate_mb",
+		e->spill, made ? ", to be made" : "", have,
+		(quota.limit != 0 ? want : space) / e->rate);
+}
+
+void
+check_egress(struct check *c, const struct settings *s, const struct check_egress *e)
+{
+	/* without it, files are written here */
+	if (s->egress.device == NULL)
+		return;
+	check_egress_device(c, s, e);
+	check_egress_stores(c, s);
+	check_egress_key(c, s);
+	check_journal(c, s);
+	check_spill(c, s);
+}

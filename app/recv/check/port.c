@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --check: Ethernet ports. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_string_fns.h>
+
+#include "check/check.h"
+
+/** A cable that was just plugged in is up after so many tenths of a second. */
+#define LINK_TENTHS 20
+
+/** Preamble, frame delimiter, check sequence and gap of a packet on the line. */
+#define LINE_OVERHEAD 24
+
+#define TRIAL_RING 64
+
+/** Of a packet, without Ethernet header: what an MTU counts. */
+static uint32_t
+packet_mtu(const struct settings *s)
+{
+	return port_header_bytes(s) - RTE_ETHER_HDR_LEN + s->detector.ops->pixel_bytes;
+}
+
+/** Queues that RX roles need with flow rules, and the burst of a frame on each of them. */
+static void
+count_queues(struct check_port *p, const struct settings *s)
+{
+	uint32_t packets[FRAME_RX_MAX] = {0};
+
+	for (uint32_t i = 0; i < p->settings->nb_streams; i++)
+		packets[settings_stream_owner(s, p->settings->streams[i])] +=
+			s->detector.stream_packets;
+	for (uint32_t lane = 0; lane < FRAME_RX_MAX; lane++) {
+		p->queues += packets[lane] > 0;
+		p->burst = RTE_MAX(p->burst, packets[lane]);
+	}
+	if (p->settings->steering == RX_STEERING_SOFTWARE) {
+		p->queues = 1;
+		p->burst = p->settings->nb_streams * s->detector.stream_packets;
+	}
+}
+
+void
+check_find_port(struct check_port *p, const struct settings *s, uint32_t index)
+{
+	struct rte_eth_dev_info info;
+	uint16_t id;
+
+	*p = (struct check_port){.settings = &s->ports[index],
+		.index = index,
+		.node = -1,
+		.pause = -ENOTSUP,
+		.can_split = true,
+		.reference = s->ports[index].payload == PAYLOAD_REFERENCE,
+		.is_virtual = true};
+	count_queues(p, s);
+	rte_strscpy(p->name, p->settings->device, sizeof(p->name));
+	if (port_find(p->name, &id) != 0 || rte_eth_dev_info_get(id, &info) != 0)
+		return;
+	p->present = true;
+	rte_eth_dev_get_name_by_port(id, p->name);
+	rte_strscpy(p->driver, info.driver_name != NULL ? info.driver_name : "unknown driver",
+		sizeof(p->driver));
+	p->is_virtual = !port_is_real(&info);
+	if (!p->is_virtual) /* as sysfs names it, whatever the port is called */
+		rte_strscpy(p->name, rte_dev_name(info.device), sizeof(p->name));
+	p->replay = port_is_replay(&info);
+	p->reference |= p->settings->payload == PAYLOAD_AUTO && p->replay;
+	p->node = rte_eth_dev_socket_id(id);
+	p->can_split = port_can_split(id, &info);
+	p->max_queues = info.max_rx_queues;
+	p->ring_min = info.rx_desc_lim.nb_min;
+	p->ring_max = info.rx_desc_lim.nb_max;
+	p->max_mtu = port_mtu_max(&info);
+	p->checksums = port_checksums(&info);
+}
+
+/** Remember what failed. */
+static void
+trial_failed(struct check_port *p, int error, const char *what)
+{
+	p->set_up = error != 0 ? error : -EIO;
+	rte_strscpy(p->failed, what, sizeof(p->failed));
+}
+
+static void
+try_rules(struct check_port *p, const struct settings *s, uint16_t id)
+{
+	p->flow = CHECK_FLOW_TAKEN;
+	p->flow_addresses = true;
+	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
+		const uint32_t udp_port = s->udp_port + p->settings->streams[i];
+		struct rte_flow_error error = {0};
+		struct port_rule rule;
+		int ret;
+
+		const uint16_t queue = i * p->used / p->settings->nb_streams;
+
+		port_rule_init(&rule, udp_port, queue, &s->sources.filter[p->settings->streams[i]]);
+		p->flow_addresses &= rule.pattern[1].spec != NULL;
+		ret = rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, &error);
+		if (ret != 0 && rule.pattern[1].spec != NULL) {
+			p->flow_addresses = false;
+			port_rule_init(&rule, udp_port, queue, NULL);
+			ret = rte_flow_validate(id, &rule.attr, rule.pattern, rule.actions, &error);
+		}
+		if (ret == 0)
+			continue;
+		p->flow = CHECK_FLOW_REFUSED;
+		snprintf(p->flow_why, sizeof(p->flow_why), "UDP port %u: %s", udp_port,
+			error.message != NULL ? error.message : rte_strerror(-ret));
+		return;
+	}
+}
+
+static void
+ask_started_port(struct check_port *p, const struct settings *s, uint16_t id)
+{
+	struct rte_eth_fc_conf pause = {0};
+	struct rte_eth_link link = {0};
+	uint16_t mtu = 0;
+	int ret;
+
+	if (p->settings->steering != RX_STEERING_SOFTWARE)
+		try_rules(p, s, id);
+	if (rte_eth_dev_get_mtu(id, &mtu) == 0)
+		p->mtu = mtu;
+	ret = rte_eth_dev_flow_ctrl_get(id, &pause);
+	p->pause = ret == 0 ? (int)pause.mode : ret;
+	for (int i = 0; i < LINK_TENTHS; i++) {
+		if (rte_eth_link_get_nowait(id, &link) == 0 && link.link_status != 0)
+			break;
+		rte_delay_us_sleep(100000);
+	}
+	p->link_up = link.link_status != 0;
+	p->mbps = link.link_speed;
+}
+
+static int
+try_queues(struct check_port *p, const struct settings *s, uint16_t id, struct rte_mempool *header,
+	struct rte_mempool *payload, uint16_t ring)
+{
+	const bool split = header != NULL;
+	uint64_t offloads =
+		split ? RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT : 0;
+	struct rte_eth_conf conf = {0};
+	struct rte_eth_dev_info info;
+	union rte_eth_rxseg segments[2] = {0};
+	struct rte_eth_rxconf rx;
+	int ret;
+
+	ret = rte_eth_dev_info_get(id, &info);
+	if (ret == 0) {
+		offloads |= port_checksums(&info);
+		conf.rxmode.offloads = offloads;
+		conf.rxmode.mtu = port_mtu(p->settings, &info);
+		ret = rte_eth_dev_configure(id, p->used, 0, &conf);
+	}
+	if (ret != 0) {
+		trial_failed(p, ret, "configuring its RX queues");
+		return ret;
+	}
+	rx = info.default_rxconf;
+	rx.offloads = offloads;
+	segments[0].split.mp = header;
+	segments[0].split.length = port_header_bytes(s);
+	segments[1].split.mp = payload;
+	if (split) {
+		rx.rx_seg = segments;
+		rx.rx_nseg = 2;
+	}
+	for (uint32_t q = 0; q < p->used && ret == 0; q++)
+		ret = rte_eth_rx_queue_setup(
+			id, q, ring, rte_eth_dev_socket_id(id), &rx, split ? NULL : payload);
+	if (ret != 0) {
+		trial_failed(p, ret,
+			split ? "setting up an RX queue with split buffers"
+			      : "setting up an RX queue");
+		return ret;
+	}
+	ret = rte_eth_dev_start(id);
+	if (ret != 0)
+		trial_failed(p, ret, "starting");
+	return ret;
+}
+
+void
+check_try_port(struct check_port *p, const struct settings *s)
+{
+	const bool split = check_port_splits(p);
+	struct rte_mempool *header = NULL, *payload;
+	uint16_t id, ring = TRIAL_RING, none = 0;
+	uint32_t n;
+
+	if (!p->present || port_find(p->settings->device, &id) != 0)
+		return;
+	p->used = p->queues > p->max_queues ? 1 : p->queues;
+	rte_eth_dev_adjust_nb_rx_tx_desc(id, &ring, &none);
+	n = p->used * ring * 2;
+	payload = rte_pktmbuf_pool_create("check_payload", n, 0, 0,
+		RTE_PKTMBUF_HEADROOM + port_element_bytes(s, false), rte_socket_id());
+	if (split)
+		header = rte_pktmbuf_pool_create("check_header", n, 0, 0,
+			RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(port_header_bytes(s), 64),
+			rte_socket_id());
+	if (payload == NULL || (split && header == NULL)) {
+		trial_failed(p, -rte_errno, "a pool for the trial");
+	} else if (try_queues(p, s, id, header, payload, ring) == 0) {
+		ask_started_port(p, s, id);
+		rte_eth_dev_stop(id);
+	}
+	rte_eth_dev_close(id);
+	rte_mempool_free(payload);
+	rte_mempool_free(header);
+}
+
+/** Add a row of this port. */
+static void add(struct check *c, const struct check_port *p, enum check_verdict verdict,
+	const char *what, const char *value, ...) __attribute__((format(printf, 5, 6)));
+
+static void
+add(struct check *c, const struct check_port *p, enum check_verdict verdict, const char *what,
+	const char *value, ...)
+{
+	char item[32], text[sizeof(c->rows[0].value)];
+	va_list arguments;
+
+	snprintf(item, sizeof(item), "port %u: %s", p->index, what);
+	va_start(arguments, value);
+	vsnprintf(text, sizeof(text), value, arguments);
+	va_end(arguments);
+	check_add(c, verdict, item, "%s", text);
+}
+
+static void
+check_device(struct check *c, const struct check_port *p)
+{
+	if (!p->present) {
+		add(c, p, CHECK_FAIL, "device", "there is no '%s'; EAL has %u", p->settings->device,
+			rte_eth_dev_count_avail());
+		check_fix(c,
+			"allow a NIC with -a (its driver's libraries installed), or create a "
+			"virtual device with --vdev; then [port %u] device",
+			p->index);
+	} else if (p->set_up != 0) {
+		add(c, p, CHECK_FAIL, "device", "%s, %s: %s fails: %s", p->name, p->driver,
+			p->failed, rte_strerror(-p->set_up));
+		check_fix(c, "what the driver logs above says why");
+	} else {
+		add(c, p, CHECK_OK, "device", "%s, %s", p->name, p->driver);
+	}
+}
+
+static void
+check_link(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	const uint64_t frame_bits = (uint64_t)p->settings->nb_streams * s->detector.stream_packets *
+		(packet_mtu(s) + RTE_ETHER_HDR_LEN + LINE_OVERHEAD) * 8;
+
+	if (p->replay) {
+		add(c, p, CHECK_NA, "link", "a replay has no line");
+	} else if (!p->link_up) {
+		add(c, p, p->is_virtual ? CHECK_WARN : CHECK_FAIL, "link", "down");
+		check_fix(c,
+			"cable, transceiver, the other end; ethtool INTERFACE tells what is "
+			"seen");
+	} else if (p->mbps == RTE_ETH_SPEED_NUM_UNKNOWN || p->is_virtual) {
+		add(c, p, CHECK_OK, "link", "up");
+	} else {
+		add(c, p, CHECK_OK, "link", "up, %g Gb/s: carries its %u streams at %.0f frames/s",
+			p->mbps / 1e3, p->settings->nb_streams, p->mbps * 1e6 / frame_bits);
+	}
+}
+
+static void
+check_mtu(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	const uint32_t want = packet_mtu(s), asked = p->settings->mtu;
+	const uint32_t most = p->max_mtu != 0 ? p->max_mtu : asked;
+	const uint32_t have = p->mtu != 0 ? p->mtu : RTE_MIN(asked, most);
+
+	if (p->replay) {
+		add(c, p, CHECK_NA, "MTU", "a replay has no line");
+	} else if (most < want) {
+		add(c, p, CHECK_FAIL, "MTU", "%u at most, packets are %u", most, want);
+		check_fix(c,
+			"ip link set INTERFACE mtu 9000, longer buffers for the driver, or "
+			"another NIC");
+	} else if (have < want) {
+		add(c, p, CHECK_FAIL, "MTU", "%u, packets are %u and would be dropped", have, want);
+		check_fix(c, "[port %u] mtu = 9000; the same on every switch between", p->index);
+	} else if (asked > most) {
+		/* a run says so and goes on */
+		add(c, p, CHECK_WARN, "MTU", "%u asked for, the port takes %u at most", asked,
+			most);
+		check_fix(c, "[port %u] mtu = %u", p->index, most);
+	} else {
+		add(c, p, CHECK_OK, "MTU", "%u, packets are %u", have, want);
+	}
+}
+
+static void
+check_queues(struct check *c, const struct check_port *p)
+{
+	if (p->queues <= p->max_queues) {
+		add(c, p, CHECK_OK, "RX queues", "%u of %u", p->queues, p->max_queues);
+		return;
+	}
+	add(c, p, p->settings->steering == RX_STEERING_FLOW ? CHECK_FAIL : CHECK_WARN, "RX queues",
+		"%u are wanted, one an RX lcore; the port has %u", p->queues, p->max_queues);
+	check_fix(c, "[lcores] rx_lcores = %u, or [port %u] steering = software", p->max_queues,
+		p->index);
+}
+
+/** A NIC that splits takes a descriptor for each part of a packet (mlx5: mlx5_rxq_new()). */
+static void
+check_ring(struct check *c, const struct check_port *p)
+{
+	const uint32_t parts = check_port_splits(p) && !p->is_virtual ? 2 : 1;
+	const uint32_t want = p->settings->descriptors;
+	const uint32_t ring = p->ring_max != 0 ? RTE_MIN(want, p->ring_max) : want;
+	const char *each = parts > 1 ? ", in two parts," : "";
+
+	if (p->replay) {
+		add(c, p, CHECK_NA, "RX descriptors", "%u; a replay waits for its receiver", ring);
+	} else if (ring < parts * p->burst) {
+		add(c, p, CHECK_WARN, "RX descriptors",
+			"%u a queue, a frame comes as a burst of %u packets%s", ring, p->burst,
+			parts > 1 ? " in two parts" : "");
+		if (p->ring_max != 0 && p->ring_max < parts * p->burst)
+			check_fix(c,
+				"the port has %u at most: more [lcores] rx_lcores, so that "
+				"each queue gets fewer streams",
+				p->ring_max);
+		else
+			check_fix(c, "[port %u] descriptors = %u", p->index,
+				rte_align32pow2(parts * p->burst));
+	} else if (want > ring || want < p->ring_min) {
+		add(c, p, CHECK_WARN, "RX descriptors", "%u asked for, the port takes %u to %u",
+			want, p->ring_min, p->ring_max);
+		check_fix(c, "[port %u] descriptors = %u", p->index,
+			want > ring ? ring : p->ring_min);
+	} else {
+		add(c, p, CHECK_OK, "RX descriptors",
+			"%u a queue hold the bursts of %u frames, %u packets%s each", ring,
+			ring / (parts * p->burst), p->burst, each);
+	}
+}
+
+static void
+check_split(struct check *c, const struct check_port *p)
+{
+	static const char *const modes[] = {
+		[RX_MODE_AUTO] = "auto", [RX_MODE_SPLIT] = "split", [RX_MODE_SINGLE] = "single"};
+	const char *mode = modes[p->settings->mode];
+
+	if (p->settings->mode == RX_MODE_SPLIT && !p->can_split) {
+		add(c, p, CHECK_FAIL, "buffer split", "mode = split, and %s cannot", p->driver);
+		check_fix(c, "[port %u] mode = single, or auto", p->index);
+	} else {
+		add(c, p, CHECK_OK, "buffer split", "mode = %s: %s", mode,
+			check_port_splits(p)   ? "headers in host memory, pixels apart"
+				: p->can_split ? "whole packets"
+					       : "whole packets, the port cannot split");
+	}
+}
+
+static void
+check_rules(struct check *c, const struct check_port *p)
+{
+	if (p->flow == CHECK_FLOW_UNTRIED) {
+		add(c, p, CHECK_NA, "flow rules", "steering = software");
+	} else if (p->flow == CHECK_FLOW_TAKEN) {
+		add(c, p, CHECK_OK, "flow rules", "%u taken, one a stream%s",
+			p->settings->nb_streams, p->flow_addresses ? ", with addresses" : "");
+	} else if (p->settings->steering == RX_STEERING_FLOW) {
+		add(c, p, CHECK_FAIL, "flow rules", "refused, %s", p->flow_why);
+		check_fix(c, "[port %u] steering = software, or auto; mlx5: -a DEVICE,dv_flow_en=1",
+			p->index);
+	} else {
+		add(c, p, p->queues > 1 ? CHECK_WARN : CHECK_OK, "flow rules",
+			"refused, %s: one queue, packets are handed on", p->flow_why);
+		if (p->queues > 1)
+			check_fix(c,
+				"one RX lcore reads all of the port: keep it below its limit, "
+				"or take a NIC with rte_flow");
+	}
+}
+
+/** Who may send to this port's streams; see source_settings.h. */
+static void
+check_sources(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	const struct source_settings *set = &s->sources;
+	const uint64_t ip = s->detector.streams > 0
+		? set->filter[p->settings->streams[0]].mask[SOURCE_WORD_IP]
+		: 0;
+
+	if (p->replay) {
+		add(c, p, CHECK_NA, "sources", "a replay brings what is in its capture");
+	} else if (set->source && !set->any && ip != 0) {
+		add(c, p, CHECK_OK, "sources", "as configured");
+	} else {
+		add(c, p, CHECK_WARN, "sources",
+			set->source ? "any: whoever reaches the port replaces pixels"
+				    : "not configured: who sends first is taken for the detector");
+		check_fix(c, "[detector] source = ADDRESS, one for each stream");
+	}
+	if (p->replay) {
+		add(c, p, CHECK_NA, "destination", "a replay brings what is in its capture");
+	} else if (set->destination) {
+		add(c, p, CHECK_OK, "destination", "as configured");
+	} else {
+		add(c, p, CHECK_WARN, "destination",
+			set->source ? "not checked" : "not configured: learnt with the source");
+		check_fix(c, "[detector] destination = ADDRESS that the detector sends to");
+	}
+	if (p->checksums & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM)
+		add(c, p, CHECK_OK, "checksums", "by the port: IPv4%s",
+			p->checksums & RTE_ETH_RX_OFFLOAD_UDP_CKSUM ? ", UDP" : "");
+	else
+		add(c, p, CHECK_NA, "checksums",
+			"the port checks none: IPv4 by the RX role, UDP by nobody");
+}
+
+static void
+check_pause(struct check *c, const struct check_port *p)
+{
+	static const char *const modes[] = {[RTE_ETH_FC_NONE] = "off",
+		[RTE_ETH_FC_RX_PAUSE] = "received only",
+		[RTE_ETH_FC_TX_PAUSE] = "sent",
+		[RTE_ETH_FC_FULL] = "sent and received"};
+
+	if (p->is_virtual) {
+		add(c, p, CHECK_NA, "pause frames", "a virtual device");
+	} else if (p->pause < 0) {
+		add(c, p, CHECK_NA, "pause frames", "the driver does not tell: %s",
+			rte_strerror(-p->pause));
+	} else if (p->pause == RTE_ETH_FC_TX_PAUSE || p->pause == RTE_ETH_FC_FULL) {
+		add(c, p, CHECK_OK, "pause frames", "%s", modes[p->pause]);
+	} else {
+		add(c, p, CHECK_WARN, "pause frames",
+			"%s (or PFC, which cannot be seen from here): what the ring cannot take is "
+			"lost, not held back",
+			p->pause < (int)RTE_DIM(modes) ? modes[p->pause] : "unknown");
+		check_fix(c,
+			"ethtool -A INTERFACE tx on, and flow control in the switch and the "
+			"detector");
+	}
+}
+
+/** A NIC waits for nobody: its ring runs over, and all frames in it have holes. */
+static void
+check_backpressure(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	if (s->backpressure != BACKPRESSURE_WAIT || p->replay)
+		return;
+	add(c, p, CHECK_WARN, "backpressure",
+		"wait, and only a replay can: when no frame slot is free, packets of all frames "
+		"are lost");
+	check_fix(c, "[frames] backpressure = refuse, or auto: then whole frames are");
+}
+
+static void
+check_pools(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	const struct port_demand demand = port_demand_of(s);
+	const struct port_mbufs n = port_count_mbufs(p->queues, p->settings->descriptors, &demand);
+	const bool split = check_port_splits(p);
+	char bytes[16];
+
+	check_print_bytes((uint64_t)n.payload * port_element_bytes(s, split), bytes);
+	add(c, p, CHECK_OK, "pools",
+		"%u mbufs = %u RX descriptors + %u in frame slots + %u in caches + %u in bursts "
+		"and inboxes + %u held until the window moves; %s%s",
+		n.payload, n.rings, n.frames, n.caches, n.bursts, n.held,
+		p->reference ? "payload by reference" : bytes, p->reference ? "" : " of payload");
+}
+
+void
+check_port(struct check *c, const struct settings *s, const struct check_port *p)
+{
+	check_device(c, p);
+	check_pools(c, s, p);
+	if (!p->present)
+		return;
+	check_queues(c, p);
+	check_ring(c, p);
+	check_backpressure(c, s, p);
+	check_split(c, p);
+	check_sources(c, s, p);
+	check_mtu(c, s, p);
+	if (p->set_up != 0)
+		return;
+	check_rules(c, p);
+	check_link(c, s, p);
+	check_pause(c, p);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* --check: where files come from and go to. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <rte_string_fns.h>
+
+#include <gk_abi.h>
+
+#include "check/check.h"
+#include "pipeline.h"
+
+/** Every message of a file is a multiple of this (app/common/README.rst). */
+#define FILE_BLOCK 4096
+
+/** Fewer kept frames than this are seconds of a run. */
+#define FEW_FRAMES 10000
+
+/** A row for each module that has a warning. */
+static void
+check_modules(struct check *c, const struct calibration *maps, uint32_t modules)
+{
+	for (uint32_t m = 0; m < modules; m++) {
+		const struct calibration_module *module = &maps->module[m];
+		char item[sizeof(c->rows[0].item)];
+
+		if (module->warnings == 0)
+			continue;
+		snprintf(item, sizeof(item), "calibration, module %u", m);
+		check_add(c, CHECK_WARN, item, "%s%s", module->warning,
+			module->warnings > 1 ? "; and more, see the log" : "");
+		check_fix(c, "look at the files of [calibration]");
+	}
+}
+
+void
+check_calibration(struct check *c, const struct settings *s, struct check_maps *maps)
+{
+	const uint64_t bytes = calibration_size(&s->detector);
+
+	maps->loaded = false;
+	maps->memory = aligned_alloc(
+		RTE_CACHE_LINE_SIZE, RTE_ALIGN_CEIL(bytes, (uint64_t)RTE_CACHE_LINE_SIZE));
+	if (maps->memory == NULL) {
+		check_add(
+			c, CHECK_FAIL, "calibration", "no memory for its %" PRIu64 " bytes", bytes);
+		check_fix(c, "free memory of the host");
+		return;
+	}
+	if (calibration_load(&maps->calibration, maps->memory, &s->calibration, &s->detector) !=
+		0) {
+		check_add(c, CHECK_FAIL, "calibration", "%s", maps->calibration.why);
+		check_fix(c,
+			"[calibration] wants the files of this detector, module and gain stage; "
+			"paths are relative to the working directory");
+		return;
+	}
+	maps->loaded = true;
+	if (s->calibration.pedestal[0] == NULL) {
+		check_add(c, CHECK_WARN, "calibration",
+			"no G0 pedestal: photons are wrong by the dark level");
+		check_fix(c, "[calibration] pedestal_g0 = PATH/pedestal_g0_m%%d.bin");
+	} else {
+		check_add(c, CHECK_OK, "calibration",
+			"%" PRIu64 " of %" PRIu64 " pixels masked, %u warnings",
+			maps->calibration.masked,
+			(uint64_t)s->detector.modules * s->detector.ops->rows *
+				s->detector.ops->cols,
+			maps->calibration.warnings);
+	}
+	check_modules(c, &maps->calibration, s->detector.modules);
+}
+
+void
+check_free_maps(struct check_maps *maps)
+{
+	free(maps->memory);
+	maps->memory = NULL;
+}
+
+/** A directory, or the one that it will be made in. @return 0 or -errno */
+static int
+find_directory(const char *directory, char path[PATH_MAX])
+{
+	struct stat st;
+
+	rte_strscpy(path, directory, PATH_MAX);
+	if (stat(path, &st) != 0) {
+		char copy[PATH_MAX];
+
+		if (errno != ENOENT)
+			return -errno;
+		rte_strscpy(copy, directory, sizeof(copy));
+		/* recv makes one level, no more */
+		rte_strscpy(path, dirname(copy), PATH_MAX);
+		if (stat(path, &st) != 0)
+			return -errno;
+	}
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+void
+check_directory(struct check *c, const struct settings *s, const struct check_maps *maps)
+{
+	char message[PATH_MAX];
+	bool made;
+	const int ret =
+		pipeline_try_files(s, maps->loaded ? &maps->calibration : NULL, &made, message);
+
+	if (ret == 0) {
+		check_add(c, CHECK_OK, "output directory", "%s%s", s->directory,
+			made ? ", to be made" : "");
+		return;
+	}
+	check_add(c, CHECK_FAIL, "output directory", "%s", message);
+	if (ret == -EEXIST)
+		check_fix(c,
+			"runs overwrite nothing: another [run] name or [output] directory; of a "
+			".part that a killed receiver left: braggline-scan --recover %s",
+			s->directory);
+	else
+		check_fix(c, "mkdir -p %s, writable for this user, or another [output] directory",
+			s->directory);
+}
+
+void
+check_space(struct check *c, const struct settings *s)
+{
+	const struct gk_geometry geometry = {.tiles = s->detector.tiles,
+		.tile_rows = s->detector.ops->tile_rows,
+		.cols = s->detector.ops->cols};
+	const uint64_t image = gk_pixels(&geometry) * (s->value == GK_VALUE_I16 ? 2 : 4);
+	char path[PATH_MAX], bytes[16], each[16];
+	struct statvfs fs;
+	uint64_t space;
+
+	if (s->egress.device != NULL) {
+		check_add(c, CHECK_NA, "disk space", "batches go to stores");
+		return;
+	}
+	if (find_directory(s->directory, path) != 0 || statvfs(path, &fs) != 0) {
+		check_add(c, CHECK_NA, "disk space", "no directory");
+		return;
+	}
+	space = (uint64_t)fs.f_bavail * fs.f_frsize;
+	check_add(c, space / image < FEW_FRAMES ? CHECK_WARN : CHECK_OK, "disk space",
+		"%s: room for %" PRIu64 " full images of %s", check_print_bytes(space, bytes),
+		space / image, check_print_bytes(image, each));
+	if (space / image < FEW_FRAMES)
+		check_fix(c,
+			"free some, or another [output] directory; kind = csr needs less than "
+			"full images");
+}
+
+/** Offset alignment that direct I/O wants, 0 = there is none, or -errno. */
+static int
+direct_io_alignment(int fd, bool *told)
+{
+	*told = false;
+#ifdef STATX_DIOALIGN
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 &&
+		(st.stx_mask & STATX_DIOALIGN) != 0) {
+		*told = true;
+		return RTE_MAX(st.stx_dio_offset_align, st.stx_dio_mem_align);
+	}
+#endif
+	/* an older kernel or file system: does it take the flag? */
+	return fcntl(fd, F_SETFL, O_DIRECT) == 0 ? FILE_BLOCK : errno == EINVAL ? 0 : -errno;
+}
+
+void
+check_direct_io(struct check *c, const struct settings *s)
+{
+	char path[PATH_MAX], name[PATH_MAX + 32];
+	int alignment, fd = -1;
+	bool told;
+
+	if (s->egress.device != NULL) {
+		check_add(c, CHECK_NA, "direct I/O", "batches go to stores");
+		return;
+	}
+	if (find_directory(s->directory, path) == 0) {
+		snprintf(name, sizeof(name), "%s/.braggline-check-XXXXXX", path);
+		fd = mkstemp(name);
+	}
+	if (fd < 0) {
+		check_add(c, CHECK_NA, "direct I/O", "no file can be made in %s", s->directory);
+		return;
+	}
+	unlink(name);
+	alignment = direct_io_alignment(fd, &told);
+	close(fd);
+	if (alignment > 0 && FILE_BLOCK % alignment == 0) {
+		check_add(c, CHECK_OK, "direct I/O", "%s %d bytes",
+			told ? "in multiples of" : "is taken; assumed in multiples of", alignment);
+		return;
+	}
+	if (alignment < 0)
+		check_add(c, CHECK_WARN, "direct I/O", "%s", strerror(-alignment));
+	else if (alignment == 0)
+		check_add(c, CHECK_WARN, "direct I/O",
+			"not on this file system: writes go through "
+			"the page cache");
+	else
+		check_add(c, CHECK_WARN, "direct I/O",
+			"in multiples of %d bytes; files have blocks of %d", alignment, FILE_BLOCK);
+	check_fix(c, "write to XFS or ext4 on NVMe for long runs");
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* [egress] of the settings. */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "egress/egress_private.h"
+#include "xfer/msg.h"
+
+#define ROUND_MS 5
+
+static bool
+is_name(const char *text)
+{
+	char name[XFER_NAME_BYTES] = "";
+
+	if (strlen(text) >= sizeof(name))
+		return false;
+	strcpy(name, text);
+	return xfer_name_check(name);
+}
+
+void
+egress_settings_read(struct egress_settings *s, struct config *c)
+{
+	static const char *const policies[] = {"round_robin", "by_frame", "primary", NULL};
+
+	s->device = config_text(c, "egress", "device", NULL);
+	s->stores = config_text(c, "egress", "stores", NULL);
+	s->identity = config_text(c, "egress", "identity", NULL);
+	s->key = config_text(c, "egress", "key", NULL);
+	s->ring = config_text(c, "egress", "journal", "auto");
+	if (s->ring != NULL && strcmp(s->ring, "auto") == 0)
+		s->ring = journal_default_path();
+	s->ring_bytes = config_uint(c, "egress", "journal_mib", 1024, 1, UINT32_MAX) << 20;
+	s->batch_bytes = config_uint(c, "egress", "batch_mib", 16, 1, 512) << 20;
+	s->rate = config_uint(c, "egress", "rate_mb", 100, 1, 1000000) * 1000000;
+	s->policy = config_choice(c, "egress", "policy", EGRESS_ROUND_ROBIN, policies);
+	s->interval = config_uint(c, "egress", "interval", 1024, 1, UINT32_MAX);
+	s->failover_ms = config_uint(c, "egress", "failover_ms", 3000, 1, UINT32_MAX);
+	s->hold_ms = config_uint(c, "egress", "hold_ms", 1000, 0, UINT32_MAX);
+	s->spill = config_text(c, "egress", "spill", NULL);
+	s->spill_bytes = config_uint(c, "egress", "spill_mib", 0, 0, UINT32_MAX) << 20;
+	s->spill_at = config_uint(c, "egress", "spill_at", 75, 1, 100);
+	s->end_ms = config_uint(c, "egress", "end_ms", 60000, 0, UINT32_MAX);
+	if (s->device == NULL)
+		return;
+	if (s->stores == NULL)
+		config_complain(c, "egress", "stores", "is needed: ADDRESS[:PORT],...");
+	if (s->identity == NULL || !is_name(s->identity))
+		config_complain(c, "egress", "identity",
+			"is needed: the NAME of [receiver NAME] in the stores' keyrings: letters, "
+			"digits, '-', '_', '.'");
+	if (s->key == NULL)
+		config_complain(c, "egress", "key",
+			"is needed: a file with the key that the stores' keyrings have for it");
+}
+
+/* ADDRESS[:PORT], IPv4, or IPv6 in brackets. */
+static int
+parse_store(const char *text, struct sockaddr_storage *to)
+{
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)to;
+	struct sockaddr_in *four = (struct sockaddr_in *)to;
+	char address[64], *port, *end;
+	unsigned long number = XFER_PORT;
+
+	memset(to, 0, sizeof(*to));
+	if (snprintf(address, sizeof(address), "%s", text) >= (int)sizeof(address))
+		return -EINVAL;
+	port = address[0] == '[' ? strstr(address, "]:") : strchr(address, ':');
+	if (port != NULL) {
+		end = strchr(port, ':') + 1;
+		number = strtoul(end, &end, 10);
+		if (*end != '\0' || number == 0 || number > UINT16_MAX)
+			return -EINVAL;
+		*port = '\0';
+	}
+	if (address[0] == '[') {
+		six->sin6_family = AF_INET6;
+		six->sin6_port = htons(number);
+		if (port == NULL && address[strlen(address) - 1] == ']')
+			address[strlen(address) - 1] = '\0';
+		return inet_pton(AF_INET6, address + 1, &six->sin6_addr) == 1 ? 0 : -EINVAL;
+	}
+	four->sin_family = AF_INET;
+	four->sin_port = htons(number);
+	return inet_pton(AF_INET, address, &four->sin_addr) == 1 ? 0 : -EINVAL;
+}
+
+/* ADDRESS:PORT, however it was written. */
+static void
+print_address(struct xfer_store *s)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&s->to;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&s->to;
+	char text[INET6_ADDRSTRLEN] = "";
+
+	if (six->sin6_family == AF_INET6) {
+		(void)inet_ntop(AF_INET6, &six->sin6_addr, text, sizeof(text));
+		snprintf(s->address, sizeof(s->address), "[%s]:%u", text, ntohs(six->sin6_port));
+		return;
+	}
+	(void)inet_ntop(AF_INET, &four->sin_addr, text, sizeof(text));
+	snprintf(s->address, sizeof(s->address), "%s:%u", text, ntohs(four->sin_port));
+}
+
+/* That two addresses are one store is found out when it is connected to. */
+static int
+check_stores(const struct store_set *s, char message[PATH_MAX])
+{
+	unsigned int i, k;
+
+	for (i = 0; i < s->nb; i++) {
+		for (k = 0; k < i; k++) {
+			if (strcmp(s->at[i].address, s->at[k].address) != 0)
+				continue;
+			snprintf(message, PATH_MAX, "'%s' and '%s' are one store", s->at[k].name,
+				s->at[i].name);
+			return -EINVAL;
+		}
+	}
+	if (s->nb == 0)
+		snprintf(message, PATH_MAX, "there is none: wanted ADDRESS[:PORT],...");
+	return s->nb > 0 ? 0 : -EINVAL;
+}
+
+int
+egress_stores_parse(
+	const struct egress_settings *settings, struct store_set *s, char message[PATH_MAX])
+{
+	char list[1024], *save = NULL, *text;
+
+	snprintf(list, sizeof(list), "%s", settings->stores);
+	for (text = strtok_r(list, ", ", &save); text != NULL; text = strtok_r(NULL, ", ", &save)) {
+		if (s->nb == STORE_SET || parse_store(text, &s->at[s->nb].to) < 0) {
+			snprintf(message, PATH_MAX, "'%s': wanted ADDRESS[:PORT], at most %u", text,
+				STORE_SET);
+			return -EINVAL;
+		}
+		snprintf(s->at[s->nb].name, sizeof(s->at[0].name), "%s", text);
+		print_address(&s->at[s->nb++]);
+	}
+	return check_stores(s, message);
+}
+
+uint64_t
+egress_ring_need(const struct egress_settings *s, char *text, size_t size)
+{
+	const struct journal_need need = {
+		.rate = s->rate,
+		.commit_ms = EGRESS_COMMIT_MS,
+		.round_ms = ROUND_MS,
+		.detection_ms = s->failover_ms,
+		.hold_ms = s->hold_ms,
+		.body_max = s->batch_bytes,
+	};
+
+	return journal_need(&need, text, size);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <string.h>
+
+#include "fail_point.h"
+#include "egress/store_client_private.h"
+
+static_assert(JOURNAL_BATCHES <= XFER_MOVED_MAX, "all of them can be told");
+
+int
+store_client_collect(struct store_client *s)
+{
+	const struct journal *r = s->config.journal;
+	const unsigned int number = store_client_number(s);
+	struct journal_batch b;
+	uint32_t i, at = 0;
+
+	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
+		if (!journal_get(r, i, &b) || b.run != s->config.run || b.owner == number ||
+			(b.given & 1u << number) == 0)
+			continue;
+		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
+			return -ENOMEM;
+	}
+	/* in their order, as they may be many */
+	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
+		if (journal_get(r, i, &b) && store_client_owns(s, &b) &&
+			interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void
+store_client_tell(struct store_client *s)
+{
+	const bool held = s->told >= XFER_TABLES;
+	const unsigned int table = s->told % XFER_TABLES;
+	const struct interval_set *set = held ? &s->mine[table] : &s->moved[table];
+	struct xfer_intervals *m = xfer_qp_room(&s->link);
+	size_t nb;
+
+	if (m == NULL)
+		return;
+	nb = set->nb - s->told_at;
+	if (nb > XFER_INTERVALS_MAX)
+		nb = XFER_INTERVALS_MAX;
+	xfer_msg_begin(m, held ? XFER_HELD : XFER_MOVED, sizeof(*m) + nb * sizeof(m->interval[0]),
+		s->sent++);
+	m->table = table;
+	m->nb = nb;
+	/* an empty set has no array */
+	if (nb > 0)
+		memcpy(m->interval, set->at + s->told_at, nb * sizeof(m->interval[0]));
+	s->told_at += nb;
+	if (s->told_at == set->nb) {
+		s->told_at = 0;
+		s->told++;
+	}
+	/* of each kind the last one says so */
+	m->head.flags = s->told / XFER_TABLES == held ? XFER_MORE : 0;
+	s->all_told = s->told == 2 * XFER_TABLES;
+	(void)xfer_qp_send(&s->link, m->head.length);
+	FAIL_POINT("recv.moved");
+}
+
+/* A store may say for ever that it has something: only what is held here is noted. */
+enum xfer_reason
+store_client_take_have(struct store_client *s, const struct xfer_intervals *m)
+{
+	const struct interval_set *mine = &s->mine[m->table];
+	uint32_t i;
+
+	/* what is there is of interest once it has been said what is not to be there, and what
+	 * would be released: the store reads that before */
+	if (!s->all_told || s->have_all || m->table < s->have_table)
+		return XFER_REASON_ORDER;
+	if (s->waiting_since == 0)
+		s->waiting_since = s->heard;
+	if (m->table > s->have_table)
+		s->have_next = 0;
+	s->have_table = m->table;
+	/* ascending over messages as well */
+	if (m->nb > 0 && s->have_next > 0 && m->interval[0].first <= s->have_next)
+		return XFER_REASON_MALFORMED;
+	for (i = 0; i < m->nb; i++) {
+		if (interval_set_add_common(&s->have[m->table], mine, m->interval[i].first,
+			    m->interval[i].last) < 0)
+			return XFER_REASON_FAILED;
+		s->have_next = m->interval[i].last + 1;
+	}
+	s->have_all = (m->head.flags & XFER_MORE) == 0;
+	return XFER_REASON_NONE;
+}
+
+void
+store_client_release_found(struct store_client *s)
+{
+	struct journal *r = s->config.journal;
+	struct journal_batch b;
+	uint32_t batch, at = 0;
+
+	/* In the order of the store's files. Who dies half-way may find one that is still held
+	 * moved elsewhere; the store then cuts its file off there, and what is behind must be
+	 * held, too. */
+	while ((batch = journal_walk(r, &at)) != UINT32_MAX) {
+		if (!journal_get(r, batch, &b) || !store_client_owns(s, &b) ||
+			!interval_set_has(&s->have[b.table], b.sequence))
+			continue;
+		s->stats.found++;
+		store_client_release(s, batch, XFER_DURABLE);
+	}
+	FAIL_POINT("recv.have");
+	journal_confirm(r, s->config.run, store_client_number(s));
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_log.h>
+
+#include "egress/store_client_private.h"
+#include "egress/store_set.h"
+
+#define LOG(level, fmt, ...) \
+	rte_log(RTE_LOG_##level, store_client_logtype, "xfer: " fmt "\n", ##__VA_ARGS__)
+
+/* Stores that were given nothing that is held or in doubt, and are at no address, are forgotten. */
+static void
+forget_others(struct store_set *s)
+{
+	struct journal_store store;
+	unsigned int i, k;
+	bool used;
+
+	for (i = 0; i < JOURNAL_STORES; i++) {
+		if (!journal_store_get(s->ring, i, &store))
+			continue;
+		used = store_set_at(s, i) >= 0;
+		for (k = 0; k < s->nb; k++)
+			used |= store.here && strcmp(store.address, s->at[k].address) == 0;
+		if (!used)
+			(void)journal_store_drop(s->ring, i);
+	}
+}
+
+int
+store_set_find(struct store_set *s)
+{
+	unsigned int i;
+	int n;
+
+	/* whose they are is found out now */
+	for (i = 0; i < s->nb; i++)
+		s->at[i].number = -1;
+	forget_others(s);
+	for (i = 0; i < s->nb; i++) {
+		n = journal_store_at(s->ring, s->at[i].address);
+		if (n < 0)
+			n = journal_store_add(s->ring, s->at[i].address, 0);
+		if (n < 0)
+			return n;
+		s->at[i].number = n;
+	}
+	return 0;
+}
+
+int
+store_set_at(const struct store_set *s, unsigned int number)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->nb; i++) {
+		if (s->at[i].number == (int)number)
+			return (int)i;
+	}
+	return -ENOENT;
+}
+
+__attribute__((format(printf, 2, 3))) static void
+complain(struct xfer_store *a, const char *format, ...)
+{
+	char text[512];
+	va_list list;
+
+	a->refused++;
+	if (a->wrong)
+		return;
+	a->wrong = true;
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	LOG(ERR, "store %s: %s", a->name, text);
+}
+
+/* The one that was there before is somewhere else, or nowhere. */
+static void
+say_who_was_there(const struct store_set *s, const struct xfer_store *a, unsigned int number,
+	uint64_t identity)
+{
+	struct journal_store old;
+	uint32_t given;
+
+	if (!journal_store_get(s->ring, number, &old) || old.identity == 0)
+		return;
+	given = journal_store_given(s->ring, number);
+	LOG(WARNING,
+		"store %s is %016" PRIx64 " now: it was %016" PRIx64
+		", which was given %u batches that are held or in doubt",
+		a->name, identity, old.identity, given);
+}
+
+/* Of a store that is not known: the number that its address had, if that is nobody's. */
+static int
+take_new(struct store_set *s, struct xfer_store *a, uint64_t identity)
+{
+	struct journal_store old;
+	int n;
+
+	(void)journal_store_get(s->ring, a->number, &old);
+	say_who_was_there(s, a, a->number, identity);
+	if (old.identity == 0 || journal_store_given(s->ring, a->number) == 0) {
+		journal_store_identify(s->ring, a->number, identity);
+		return 0;
+	}
+	forget_others(s);
+	n = journal_store_add(s->ring, a->address, identity);
+	if (n < 0) {
+		complain(a,
+			"is %016" PRIx64 ", and the journal knows %u others that were "
+			"given batches: bring those back, or see braggline-store reconcile "
+			"--journal",
+			identity, JOURNAL_STORES);
+		return n;
+	}
+	a->number = n;
+	s->changes++;
+	return 0;
+}
+
+/* Of one that is known by another number: it has moved here. */
+static int
+take_moved(struct store_set *s, struct xfer_store *a, uint64_t identity, unsigned int number)
+{
+	const int at = store_set_at(s, number);
+	const int old = a->number;
+
+	if (at >= 0 && s->at[at].proved > 0) {
+		complain(a,
+			"is the same store as %s (%016" PRIx64
+			"): a store is one of [egress] stores once; not used",
+			s->at[at].name, identity);
+		return -EEXIST;
+	}
+	say_who_was_there(s, a, old, identity);
+	/* who was here may be there: its own connection will tell */
+	journal_store_move(s->ring, old, NULL);
+	journal_store_move(s->ring, number, a->address);
+	if (at >= 0) {
+		s->at[at].number = old;
+		s->at[at].identity = 0;
+		journal_store_move(s->ring, old, s->at[at].address);
+	}
+	a->number = (int)number;
+	s->changes++;
+	return 0;
+}
+
+int
+store_set_prove(struct store_set *s, unsigned int at, uint64_t identity)
+{
+	struct xfer_store *a = &s->at[at];
+	struct journal_store store;
+	int n, rc = 0;
+
+	if (a->proved > 0 && a->identity != identity) {
+		complain(a,
+			"answers as %016" PRIx64 ", and as %016" PRIx64
+			" on connections that stand: an address is one store's; not used",
+			identity, a->identity);
+		return -EBUSY;
+	}
+	(void)journal_store_get(s->ring, a->number, &store);
+	if (store.identity != identity) {
+		n = journal_store_of(s->ring, identity);
+		rc = n < 0 ? take_new(s, a, identity) : take_moved(s, a, identity, n);
+	}
+	if (rc < 0)
+		return rc;
+	a->identity = identity;
+	a->proved++;
+	a->wrong = false;
+	return 0;
+}
+
+void
+store_set_leave(struct store_set *s, unsigned int at)
+{
+	s->at[at].proved--;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <rte_cycles.h>
+
+#include "frames/frame_table_private.h"
+
+/** Between two looks at the lanes' progress while the head is held back. */
+#define LOOK_US 20
+
+/** A builder that has not looked for so long was not running. */
+#define DEAF_MS 50
+
+static bool
+lanes_complete(const struct frame_table *ft, uint64_t frame)
+{
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const struct frame_rx *lane = &ft->lanes[i];
+
+		if (lane->expected != 0 &&
+			__atomic_load_n(&lane->done[frame & ft->entry_mask], __ATOMIC_ACQUIRE) !=
+				frame + 1)
+			return false;
+	}
+	return true;
+}
+
+/**
+ * Highest frame + 1 that came of a stream, placed or not. When all slots are open, a lane that is
+ * full of packets for later frames waits for this very head: it has nothing more for it.
+ */
+static uint64_t
+stream_reach(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+	const struct frame_rx *lane = &ft->lanes[ft->config.owner[stream]];
+	const uint64_t reach = RTE_MAX(frame_stream_progress(ft, stream),
+		__atomic_load_n(&lane->reach[stream], __ATOMIC_ACQUIRE));
+	uint64_t blocked;
+
+	if (b->next_open - b->next_close < ft->config.slots)
+		return reach;
+	blocked = __atomic_load_n(&lane->blocked, __ATOMIC_ACQUIRE);
+	return blocked > b->next_open ? RTE_MAX(reach, blocked) : reach;
+}
+
+bool
+frame_head_begun(const struct frame_table *ft)
+{
+	uint64_t highest = 0;
+
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		highest = RTE_MAX(highest, frame_stream_progress(ft, s));
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		highest = RTE_MAX(highest, __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE));
+	return highest > ft->builder.next_close;
+}
+
+/**
+ * Silence counts only while we listen: not while the builder did not run (stopped, preempted), and
+ * not while an RX lcore did not poll, as may be on shared CPUs.
+ */
+static void
+discount_idleness(struct frame_table *ft, uint64_t now)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t gap = now - b->looked_at;
+	bool listened = gap < rte_get_tsc_hz() / 1000 * DEAF_MS;
+
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const uint64_t polls = __atomic_load_n(&ft->lanes[i].polls, __ATOMIC_RELAXED);
+
+		listened &= polls != b->polls[i];
+		b->polls[i] = polls;
+	}
+	if (!listened && b->held_since != 0 && b->looked_at != 0)
+		b->held_since += gap;
+}
+
+/**
+ * Is a stream waited for? Not if it claims to be elsewhere, or behind a gap of which this is still
+ * in; nor, in a gap that most streams claim, if it is none of those.
+ */
+static bool
+is_waited_for(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	if ((b->claims >> stream & 1) != 0)
+		return (b->claims_ahead >> stream & 1) != 0 &&
+			b->next_close + 1 >= b->claim_place[stream];
+	return b->next_close + 1 >= b->gap_to || (b->gap_group >> stream & 1) != 0;
+}
+
+/**
+ * May the head, which is not complete, be closed? Yes when every live stream is `max_skew_frames`
+ * frames ahead, or by time: then the streams that hold it back are not live any more. When no
+ * stream is live, everything that has begun may close, but not as soon as a first stream has begun
+ * it: the others, of which nothing came for long, may be about to.
+ */
+static bool
+head_given_up(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t passed = b->next_close + 1 + ft->config.max_skew_frames;
+	const uint64_t now = rte_rdtsc();
+	uint32_t behind = 0, live = 0, began = 0;
+
+	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
+		return false;
+	/* a lane that waits for this very frame places its packets in its next round */
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const uint64_t at = __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE);
+
+		if (at != 0 && at <= b->next_close + 1)
+			return false;
+	}
+	discount_idleness(ft, now);
+	b->looked_at = now;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		const uint64_t at = frame_stream_progress(ft, s);
+
+		if (b->stalled_at[s] != at + 1)
+			b->stalled_at[s] = 0; /* it speaks (again) */
+		began += at > b->next_close && !frame_claims_is_silent(ft, s);
+		if (b->stalled_at[s] == 0 && detector_stream_expected(&ft->detector, s) != 0 &&
+			is_waited_for(ft, s)) {
+			live++;
+			behind += stream_reach(ft, s) < passed;
+		}
+	}
+	if (live == 0 && b->next_close + 1 >= b->gap_to)
+		behind = began;
+	if (!frame_head_begun(ft)) {
+		b->held_since = 0; /* nothing of this frame or a later one: the line is idle */
+		return false;
+	}
+	if (behind == 0)
+		return true;
+	if (b->held_since == 0) {
+		b->held_since = now;
+		for (uint32_t s = 0; s < ft->detector.streams; s++)
+			b->held_progress[s] = frame_stream_progress(ft, s);
+	}
+	if (now - b->held_since < ft->config.stall_cycles)
+		return false;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		const uint64_t at = frame_stream_progress(ft, s);
+
+		if (at < passed && at == b->held_progress[s])
+			b->stalled_at[s] = at + 1;
+	}
+	b->timeout = true;
+	return true;
+}
+
+/** Fill the slot's header; blank what is missing. @return packets present */
+static uint32_t
+seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
+{
+	struct gk_frame *f = frame_table_frame(ft, slot);
+	const struct detector *d = &ft->detector;
+	uint32_t packets = 0;
+
+	f->frame = frame_table_number(ft, frame);
+	f->flags = 0;
+	f->out = GK_NO_OUT;
+	f->missing = 0;
+	if (complete)
+		return d->expected;
+	for (uint32_t s = 0; s < d->streams; s++) {
+		const struct frame_stream *st = frame_table_stream(ft, slot, s);
+		const uint32_t present = frame_table_stream_packets(ft, slot, s);
+		const uint32_t tile = detector_stream_tile(d, s);
+
+		packets += present;
+		if (present == detector_stream_expected(d, s))
+			continue;
+		/* what never comes (absent streams, rows not read out) was never written */
+		for (uint32_t p = d->expect_from[s]; p < d->expect_to[s]; p++) {
+			if (present != 0 && (st->seen[p >> 6] >> (p & 63) & 1) != 0)
+				continue;
+			f->packet[tile + p] = 0;
+			frame_table_mbufs(ft, slot)[tile + p] = NULL;
+		}
+	}
+	f->missing = d->expected - packets;
+	return packets;
+}
+
+/** Frame + 1 of the last open one that had begun. All are closed, and no lane is at them. */
+static uint64_t
+last_begun(const struct frame_table *ft)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	for (uint64_t f = b->next_open; f-- > b->next_close;) {
+		const uint32_t slot = b->slot_of[f & ft->entry_mask];
+		const uint64_t tag = (f + 1) << FRAME_TAG_SLOT_BITS | slot;
+
+		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) == FRAME_TAG_REFUSED)
+			return f + 1;
+		for (uint32_t s = 0; s < ft->detector.streams; s++)
+			if (frame_table_stream(ft, slot, s)->tag == tag)
+				return f + 1;
+	}
+	return 0;
+}
+
+/** The head is closed: report it and go on. @return false if there is nothing to report */
+static bool
+pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t frame = b->next_close++;
+	const uint64_t tag = ft->entry[frame & ft->entry_mask];
+	bool report;
+
+	*closed = (struct frame_closed){
+		.frame = frame_table_number(ft, frame), .timeout = b->timeout};
+	if ((tag & FRAME_TAG_SLOT_MASK) == FRAME_TAG_REFUSED) {
+		closed->refused = true;
+	} else {
+		closed->slot = b->slot_of[frame & ft->entry_mask];
+		closed->packets = seal(ft, frame, closed->slot, complete);
+		if (closed->packets == 0)
+			b->free_slots[b->nb_free++] = closed->slot;
+		frame_entry_set(ft, frame, FRAME_TAG_CLOSED);
+	}
+	closed->missing = ft->detector.expected - closed->packets;
+	report = closed->packets > 0 || closed->refused ||
+		(b->started && (!b->flushing || frame < b->flush_end));
+	b->started |= report;
+	b->reported += report;
+	if (report)
+		frame_late_row(ft, frame);
+	b->closing = false;
+	b->timeout = false;
+	b->held_since = 0;
+	frame_window_publish(ft);
+	return report;
+}
+
+/** Take the head away from the lanes and begin to wait until none of them is at it. */
+static void
+begin_closing(struct frame_table *ft)
+{
+	frame_entry_set(ft, ft->builder.next_close, FRAME_TAG_CLOSED);
+	frame_window_changed(ft);
+	ft->builder.closing = true;
+	ft->builder.grace = rte_rcu_qsbr_start(ft->qsbr);
+}
+
+bool
+frame_table_close(struct frame_table *ft, struct frame_closed *closed)
+{
+	struct frame_builder *b = &ft->builder;
+
+	/* what is open behind the run's end is never closed but by a flush */
+	while (b->next_close <
+		(b->flushing ? b->next_open : RTE_MIN(b->next_open, ft->window.end))) {
+		const uint64_t tag = ft->entry[b->next_close & ft->entry_mask];
+		bool complete = false;
+
+		if (b->flushing) {
+			if (!b->flush_graced && rte_rcu_qsbr_check(ft->qsbr, b->grace, false) == 0)
+				return false;
+			if (!b->flush_graced)
+				b->flush_end = last_begun(ft);
+			b->flush_graced = true;
+		} else if (b->closing) {
+			if (rte_rcu_qsbr_check(ft->qsbr, b->grace, false) == 0)
+				return false;
+		} else if ((tag & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED) {
+			complete = lanes_complete(ft, b->next_close);
+			if (!complete && !head_given_up(ft))
+				return false;
+			if (!complete) {
+				begin_closing(ft);
+				continue;
+			}
+		}
+		if (pass_head(ft, complete, closed))
+			return true;
+	}
+	return false;
+}

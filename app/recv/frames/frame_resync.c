@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Streams whose numbers the window is not near: a detector that was restarted or has lost frames,
+ * or a module that counts otherwise than the others. Who of the others speaks.
+ */
+
+#include <inttypes.h>
+
+#include <rte_cycles.h>
+
+#include "frames/frame_table_private.h"
+
+/** A claim is refused after so many quarters of `stall_cycles`: by then who is silent is known. */
+#define REFUSE_QUARTERS 5
+/** What agrees with nothing is held a little longer. */
+#define HOLD_TICKS (REFUSE_QUARTERS + 1)
+/** Looks at who speaks, while a stream may be silent. */
+#define LOOKS 8
+/** A builder that has not looked for so long beyond its time was not running. */
+#define DEAF_MS 50
+
+/**
+ * Count a number towards an agreement.
+ * @param held  packets from the lowest number on are held: it stays, as long as numbers go on
+ * @return true once as many in a row lie within `slots` of each other as must
+ */
+static bool
+agree(const struct frame_table *ft, struct frame_agreement *a, uint64_t frame, bool vote,
+	bool ahead, bool held)
+{
+	const uint64_t span = ft->config.slots;
+
+	if (!a->any || a->ahead != ahead || frame + span < a->highest ||
+		frame > (held ? a->highest : a->lowest) + span)
+		*a = (struct frame_agreement){
+			.lowest = frame, .highest = frame, .any = true, .ahead = ahead};
+	a->lowest = RTE_MIN(a->lowest, frame);
+	a->highest = RTE_MAX(a->highest, frame);
+	if (vote && a->votes < ft->config.resync_packets)
+		a->votes++;
+	return a->votes == ft->config.resync_packets;
+}
+
+/* ---- RX lcores ---- */
+
+void
+frame_rx_is_here(struct frame_rx *lane, uint32_t stream, uint64_t frame)
+{
+	const uint64_t bit = UINT64_C(1) << stream;
+
+	/* what waited came before what is held now, but where the window has come to that place */
+	if (lane->again && ((lane->claims_ahead & bit) == 0 || frame + 1 < lane->place[stream]))
+		return;
+	lane->elsewhere &= ~bit;
+	if ((lane->claims & bit) != 0)
+		__atomic_store_n(&lane->claims, lane->claims & ~bit, __ATOMIC_RELEASE);
+}
+
+bool
+frame_claim_is_refused(
+	const struct frame_table *ft, const struct frame_rx *lane, uint32_t stream, uint64_t frame)
+{
+	const uint64_t place = lane->place[stream];
+
+	/* what is not behind that place, and not far from it, belongs to it */
+	return (__atomic_load_n(&ft->window.refused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
+		(lane->claims >> stream & 1) != 0 && frame + 1 + ft->config.slots >= place &&
+		frame + 1 < place + ft->config.max_gap_frames;
+}
+
+enum frame_place
+frame_claim(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame,
+	bool vote, bool ahead)
+{
+	struct frame_agreement *a = &lane->agreement[stream];
+	const uint64_t bit = UINT64_C(1) << stream;
+	const bool refused = frame_claim_is_refused(ft, lane, stream, frame);
+	bool agreed;
+
+	if ((lane->elsewhere & bit) == 0)
+		*a = (struct frame_agreement){0};
+	agreed = agree(ft, a, frame, vote, ahead, !refused);
+	/* a place that was claimed stays until another one is */
+	if (agreed || (lane->claims & bit) == 0) {
+		if (lane->place[stream] != a->lowest + 1)
+			__atomic_store_n(&lane->place[stream], a->lowest + 1, __ATOMIC_RELAXED);
+		if (((lane->claims_ahead & bit) != 0) != ahead)
+			__atomic_store_n(
+				&lane->claims_ahead, lane->claims_ahead ^ bit, __ATOMIC_RELAXED);
+	}
+	if ((lane->elsewhere & bit) == 0)
+		__atomic_store_n(&lane->elsewhere, lane->elsewhere | bit, __ATOMIC_RELEASE);
+	if (agreed && (lane->claims & bit) == 0)
+		__atomic_store_n(&lane->claims, lane->claims | bit, __ATOMIC_RELEASE);
+	return refused ? frame_rx_drop(ft, lane, stream, frame) : FRAME_PLACE_HOLD;
+}
+
+bool
+frame_claim_goes_on(
+	const struct frame_table *ft, const struct frame_rx *lane, uint32_t stream, uint64_t frame)
+{
+	const struct frame_agreement *a = &lane->agreement[stream];
+	const uint64_t span = ft->config.slots;
+	const bool claims = (lane->claims >> stream & 1) != 0;
+
+	/* one number may be corrupt, or come late, but not after silence */
+	if ((lane->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
+		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
+		__atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE) != lane->generation ||
+		(!claims && !frame_rx_paused(ft, lane, stream)))
+		return false;
+	return frame + span >= a->highest && frame <= a->highest + span &&
+		!frame_claim_is_refused(ft, lane, stream, frame);
+}
+
+bool
+frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *lane)
+{
+	const uint64_t quiet = __atomic_load_n(&ft->window.paused, __ATOMIC_RELAXED);
+
+	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
+		return true;
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		if (ft->config.owner[s] == lane->id &&
+			detector_stream_expected(&ft->detector, s) != 0 &&
+			((lane->elsewhere | quiet) >> s & 1) == 0)
+			return false;
+	return true;
+}
+
+bool
+frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *lane, bool *moved)
+{
+	const struct frame_window *w = &ft->window;
+	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
+	const bool first = (state == FRAME_WINDOW_OPEN || state == FRAME_WINDOW_SEARCHED) &&
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) == lane->generation &&
+		lane->tried != lane->generation;
+
+	lane->again = true;
+	*moved = first && lane->clean != lane->generation &&
+		__atomic_load_n(&w->old_end, __ATOMIC_RELAXED) != 0;
+	if (first) {
+		lane->tried = lane->generation;
+		lane->early = 0;
+	}
+	return first;
+}
+
+bool
+frame_rx_is_near(const struct frame_table *ft, uint64_t frame)
+{
+	const uint64_t base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
+
+	/* open and refused frames reach twice the slots, and some may be lost after them */
+	return frame >= base && frame - base <= 2 * ft->entry_mask;
+}
+
+enum frame_again
+frame_rx_again(const struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame,
+	uint8_t tick)
+{
+	const bool over = (uint8_t)(frame_rx_tick(ft) - tick) > HOLD_TICKS;
+	const struct frame_window *w = &ft->window;
+	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
+	uint64_t base, far, ahead;
+
+	/* it was of the run that has ended */
+	if (state == FRAME_WINDOW_CLOSED)
+		return FRAME_AGAIN_DROP;
+	if (state != FRAME_WINDOW_OPEN ||
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
+		return FRAME_AGAIN_HOLD;
+	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
+	far = (lane->elsewhere >> stream & 1) != 0
+		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames
+		: base + 2 * ft->entry_mask;
+	if (frame_claim_goes_on(ft, lane, stream, frame)) {
+		if (!over)
+			return FRAME_AGAIN_HOLD;
+		lane->agreement[stream].any = false;
+	}
+	ahead = __atomic_load_n(&w->ahead, __ATOMIC_RELAXED);
+	if (frame >= base && (frame < far || frame < ahead))
+		return FRAME_AGAIN_PLACE;
+	/* the window is on its way there, if slowly */
+	if (ahead > base && frame >= ahead &&
+		frame < __atomic_load_n(&w->horizon, __ATOMIC_RELAXED))
+		return FRAME_AGAIN_HOLD;
+	if (over || frame_claim_is_refused(ft, lane, stream, frame))
+		return FRAME_AGAIN_DROP;
+	return FRAME_AGAIN_HOLD;
+}
+
+uint64_t
+frame_rx_strays(const struct frame_table *ft, const struct frame_rx *lane,
+	const uint64_t waiting[DETECTOR_STREAMS_MAX])
+{
+	const struct frame_window *w = &ft->window;
+	const uint64_t base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
+	const uint64_t far =
+		__atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames;
+	uint64_t strays = 0;
+	uint32_t served = 0;
+
+	if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN ||
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
+		return 0;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		uint64_t frame = waiting[s] - 1;
+
+		if (ft->config.owner[s] != lane->id)
+			continue;
+		if (waiting[s] == 0)
+			served += lane->progress[s] > base;
+		else if (!frame_rx_is_ours(ft, &frame) || frame < far)
+			return 0;
+		else
+			strays |= UINT64_C(1) << s;
+	}
+	return served > (uint32_t)__builtin_popcountll(strays) ? strays : 0;
+}
+
+void
+frame_rx_stray(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame)
+{
+	(void)frame_claim(ft, lane, stream, frame, true, true);
+}
+
+/* ---- builder ---- */
+
+static uint64_t
+heard(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_rx *lane = &ft->lanes[ft->config.owner[stream]];
+
+	return __atomic_load_n(&lane->heard[stream], __ATOMIC_RELAXED) +
+		frame_stream_progress(ft, stream);
+}
+
+bool
+frame_claims_is_silent(const struct frame_table *ft, uint32_t stream)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	return (b->silent >> stream & 1) != 0 && heard(ft, stream) == b->heard[stream];
+}
+
+void
+frame_claims_hear(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t now = rte_rdtsc();
+
+	b->listened_at = now;
+	b->silent &= b->dead;
+	__atomic_store_n(&ft->window.paused, b->silent, __ATOMIC_RELAXED);
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		b->heard[s] = heard(ft, s);
+		b->paused_progress[s] = 0;
+		if ((b->silent >> s & 1) == 0)
+			b->heard_at[s] = now;
+	}
+}
+
+/**
+ * Bits of streams whose lanes cannot have heard them, or have them in hand: silence counts only
+ * while we listen.
+ */
+static uint64_t
+not_listened(struct frame_table *ft, uint64_t gap)
+{
+	struct frame_builder *b = &ft->builder;
+	const bool deaf = gap > ft->config.stall_cycles / LOOKS + rte_get_tsc_hz() / 1000 * DEAF_MS;
+	uint64_t streams = 0, lanes = 0;
+
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const uint64_t polls = __atomic_load_n(&ft->lanes[i].polls, __ATOMIC_RELAXED);
+
+		if (deaf || polls == b->heard_polls[i] ||
+			__atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE) != 0 ||
+			__atomic_load_n(&ft->lanes[i].crowded, __ATOMIC_ACQUIRE) != 0)
+			lanes |= UINT64_C(1) << i;
+		b->heard_polls[i] = polls;
+	}
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		streams |= (lanes >> ft->config.owner[s] & 1) << s;
+	return streams;
+}
+
+/**
+ * A stream is dead that is silent for half as long again as it takes, while a half of all speak: in
+ * a pause of the detector nobody is. It stays so until it speaks.
+ */
+static void
+find_dead(struct frame_table *ft, uint64_t now)
+{
+	struct frame_builder *b = &ft->builder;
+	uint32_t expected = 0, speak = 0;
+
+	b->dead &= b->silent;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		const bool is_expected = detector_stream_expected(&ft->detector, s) != 0;
+
+		expected += is_expected;
+		speak += is_expected && (b->silent >> s & 1) == 0;
+	}
+	for (uint32_t s = 0; s < ft->detector.streams && 2 * speak >= expected; s++)
+		if ((b->silent >> s & 1) != 0 &&
+			now - b->heard_at[s] >= ft->config.stall_cycles / 2 * 3)
+			b->dead |= UINT64_C(1) << s;
+}
+
+void
+frame_claims_listen(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t now = rte_rdtsc(), gap = now - b->listened_at;
+	uint64_t paused = 0, skip;
+	bool still;
+
+	if (likely(gap < ft->config.stall_cycles / LOOKS))
+		return;
+	b->listened_at = now;
+	skip = not_listened(ft, gap);
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		const uint64_t more = heard(ft, s), progress = frame_stream_progress(ft, s);
+
+		if (more != b->heard[s]) {
+			b->heard[s] = more;
+			b->heard_at[s] = now;
+			b->silent &= ~(UINT64_C(1) << s);
+		} else if (skip >> s & 1) {
+			b->heard_at[s] += gap;
+		} else if (now - b->heard_at[s] >= ft->config.stall_cycles) {
+			b->silent |= UINT64_C(1) << s;
+		}
+		/* until it is placed somewhere; what it says from elsewhere ends no pause */
+		still = (ft->window.paused >> s & 1) != 0 && progress == b->paused_progress[s];
+		if ((!still && (b->silent >> s & 1) == 0) || progress > b->next_close)
+			continue;
+		paused |= UINT64_C(1) << s;
+		if (!still)
+			__atomic_store_n(&b->paused_progress[s], progress, __ATOMIC_RELAXED);
+	}
+	find_dead(ft, now);
+	__atomic_store_n(&ft->window.paused, paused, __ATOMIC_RELEASE);
+	if (now - b->tick_at >= ft->config.stall_cycles / 4) {
+		b->tick_at = now;
+		__atomic_store_n(&ft->window.tick, ft->window.tick + 1, __ATOMIC_RELAXED);
+		frame_window_changed(ft);
+	}
+}
+
+/** Claims of all lanes, and where they are. A gap that the window has passed is none any more. */
+static void
+collect(struct frame_table *ft, bool lone)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t mine, ahead;
+
+	b->claims = b->claims_ahead = 0;
+	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+		const struct frame_rx *lane = &ft->lanes[i];
+
+		mine = __atomic_load_n(&lane->claims, __ATOMIC_ACQUIRE);
+		if (lone)
+			mine |= __atomic_load_n(&lane->elsewhere, __ATOMIC_ACQUIRE);
+		if (likely(mine == 0))
+			continue;
+		ahead = __atomic_load_n(&lane->claims_ahead, __ATOMIC_RELAXED);
+		for (; mine != 0; mine &= mine - 1) {
+			const uint64_t bit = mine & -mine;
+			const uint32_t s = __builtin_ctzll(mine);
+
+			b->claim_place[s] = __atomic_load_n(&lane->place[s], __ATOMIC_RELAXED);
+			if ((ahead & bit) != 0 && b->claim_place[s] <= b->next_close)
+				continue;
+			b->claims |= bit;
+			b->claims_ahead |= ahead & bit;
+		}
+	}
+}
+
+/** The most claims that are within `slots` frames from the lowest of them. */
+static uint64_t
+largest_group(const struct frame_table *ft, uint64_t *lowest)
+{
+	const uint64_t *place = ft->builder.claim_place;
+	uint64_t best = 0;
+
+	for (uint64_t i = ft->builder.claims; i != 0; i &= i - 1) {
+		const uint64_t from = place[__builtin_ctzll(i)];
+		uint64_t group = 0;
+
+		for (uint64_t k = ft->builder.claims; k != 0; k &= k - 1) {
+			const uint32_t s = __builtin_ctzll(k);
+
+			if (place[s] >= from && place[s] - from <= ft->config.slots)
+				group |= UINT64_C(1) << s;
+		}
+		if (__builtin_popcountll(group) > __builtin_popcountll(best)) {
+			best = group;
+			*lowest = from;
+		}
+	}
+	return best;
+}
+
+/** Streams that are expected, are not silent and do not belong to a group. */
+static uint64_t
+others(const struct frame_table *ft, uint64_t group, uint32_t *expected)
+{
+	uint64_t streams = 0;
+
+	*expected = 0;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		if (detector_stream_expected(&ft->detector, s) == 0)
+			continue;
+		++*expected;
+		if ((group >> s & 1) == 0 && !frame_claims_is_silent(ft, s))
+			streams |= UINT64_C(1) << s;
+	}
+	return streams;
+}
+
+/** At least a half of all, and more than the others that speak. */
+static bool
+is_enough(const struct frame_table *ft, uint64_t group)
+{
+	const uint32_t mine = __builtin_popcountll(group);
+	uint32_t expected;
+	const uint64_t against = others(ft, group, &expected);
+
+	return mine > 0 && 2 * mine >= expected && mine > (uint32_t)__builtin_popcountll(against);
+}
+
+bool
+frame_claims_unanimous(const struct frame_table *ft, uint64_t group)
+{
+	uint32_t expected;
+
+	return others(ft, group, &expected) == 0;
+}
+
+/** Streams that are told of, and that count as the others again; no more than once a second. */
+static void
+tell(struct frame_table *ft, uint64_t refused)
+{
+	struct frame_builder *b = &ft->builder;
+	const struct detector *d = &ft->detector;
+	const uint64_t now = rte_rdtsc();
+
+	if (b->told_at != 0 && now - b->told_at < rte_get_tsc_hz())
+		return;
+	for (uint64_t i = refused & ~b->claims_told; i != 0; i &= i - 1) {
+		const uint32_t s = __builtin_ctzll(i);
+
+		LOG(WARNING,
+			"module %u, interface %u is at frame %" PRIu64 ", not at %" PRIu64
+			" as others, and too few are: its packets are dropped until it is\n",
+			detector_stream_module(d, s), s % d->interfaces,
+			frame_table_number(ft, b->claim_place[s] - 1),
+			frame_table_number(ft, b->next_close));
+		b->claims_told |= UINT64_C(1) << s;
+		b->told_at = now;
+		b->told_progress[s] = frame_stream_progress(ft, s);
+	}
+	for (uint64_t i = b->claims_told & ~b->claims; i != 0; i &= i - 1) {
+		const uint32_t s = __builtin_ctzll(i);
+
+		/* a claim ends as well because its place was passed */
+		if (frame_stream_progress(ft, s) == b->told_progress[s])
+			continue;
+		LOG(NOTICE, "module %u, interface %u counts as the others again\n",
+			detector_stream_module(d, s), s % d->interfaces);
+		b->claims_told &= ~(UINT64_C(1) << s);
+		b->told_at = now;
+	}
+}
+
+/** Claims that were not followed for long are refused: lanes drop what belongs to them. */
+static void
+refuse(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t patience = ft->config.stall_cycles / 4 * REFUSE_QUARTERS;
+	const uint64_t now = rte_rdtsc();
+	uint64_t refused = 0;
+
+	b->claims_timed = b->claims;
+	for (uint32_t s = 0; s < ft->detector.streams; s++) {
+		const uint64_t place = b->claim_place[s];
+
+		if ((b->claims >> s & 1) == 0) {
+			b->claim_since[s] = 0;
+			continue;
+		}
+		/* a place that goes on is the same claim */
+		if (b->claim_since[s] == 0 || place + ft->config.slots < b->claim_at[s] ||
+			place >= b->claim_at[s] + ft->config.max_gap_frames)
+			b->claim_since[s] = now;
+		b->claim_at[s] = place;
+		if (now - b->claim_since[s] >= patience)
+			refused |= UINT64_C(1) << s;
+	}
+	if (unlikely(ft->window.refused != refused)) {
+		__atomic_store_n(&ft->window.refused, refused, __ATOMIC_RELEASE);
+		frame_window_changed(ft);
+	}
+	if ((refused | b->claims_told) != 0)
+		tell(ft, refused);
+}
+
+uint64_t
+frame_claims_place(struct frame_table *ft, uint64_t *group)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t lowest = 0;
+
+	collect(ft, false);
+	if (likely(b->claims == 0 && b->claims_timed == 0 && b->claims_told == 0)) {
+		b->leave_since = 0;
+		return 0;
+	}
+	*group = largest_group(ft, &lowest);
+	if (is_enough(ft, *group))
+		return lowest;
+	b->leave_since = 0;
+	refuse(ft);
+	return 0;
+}
+
+uint64_t
+frame_claims_first(struct frame_table *ft, bool fewer, bool *any)
+{
+	uint64_t lowest = 0, group;
+
+	collect(ft, true);
+	*any = ft->builder.claims != 0;
+	if (!fewer)
+		collect(ft, false);
+	group = largest_group(ft, &lowest);
+	return group != 0 && (fewer || is_enough(ft, group)) ? lowest : 0;
+}

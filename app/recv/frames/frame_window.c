@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+
+#include "frames/frame_table_private.h"
+
+/** Where most streams are elsewhere but some go on: these may bring what is open. */
+#define LEAVE_PART 8 /* of `stall_cycles` */
+
+static bool
+lanes_acknowledged(const struct frame_table *ft)
+{
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		if (__atomic_load_n(&ft->lanes[i].acknowledged, __ATOMIC_ACQUIRE) !=
+			ft->window.generation)
+			return false;
+	return true;
+}
+
+static void
+set_state(struct frame_table *ft, enum frame_window_state state)
+{
+	__atomic_store_n(&ft->window.state, state, __ATOMIC_RELEASE);
+	frame_window_changed(ft);
+}
+
+/**
+ * A run that begins while the detector sends begins with a whole frame: not with one of which
+ * packets were dropped before. `at` and the result are frame + 1. A detector that was silent since
+ * may count anew.
+ */
+static uint64_t
+first_whole(const struct frame_table *ft, uint64_t at)
+{
+	const struct frame_window *w = &ft->window;
+	uint64_t first = at;
+
+	for (uint32_t i = 0; i < ft->config.lanes && ft->builder.fresh; i++) {
+		const struct frame_rx *lane = &ft->lanes[i];
+		const uint64_t passed = __atomic_load_n(&lane->passed, __ATOMIC_ACQUIRE);
+		uint64_t next;
+
+		if (passed <= w->offset ||
+			rte_rdtsc() - __atomic_load_n(&lane->passed_at, __ATOMIC_RELAXED) >
+				ft->config.stall_cycles)
+			continue;
+		/* the first of our frames after the one with number passed - 1, + 1 */
+		next = (passed - 1 - w->offset) / w->stride + 2;
+		if (next > first && next - at <= ft->config.slots)
+			first = next;
+	}
+	return first;
+}
+
+/** The window is to begin at a frame (+ 1). */
+static void
+move_towards(struct frame_table *ft, uint64_t at)
+{
+	struct frame_builder *b = &ft->builder;
+
+	b->move_to = first_whole(ft, at);
+	if (b->move_to != at)
+		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
+	/*
+	 * Other lanes may have seen somewhat older packets: begin earlier, silently. But when the
+	 * frames of the run are counted, they count from the first one that was agreed on.
+	 */
+	if (b->move_to == at && ft->config.run.nb_frames == 0)
+		b->move_to = at > ft->config.max_skew_frames ? at - ft->config.max_skew_frames : 1;
+	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
+static bool
+any_is_crowded(const struct frame_table *ft)
+{
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		if (__atomic_load_n(&ft->lanes[i].crowded, __ATOMIC_ACQUIRE) != 0)
+			return true;
+	return false;
+}
+
+/** Look for a window when there is none. What is held for long, or leaves no room, is believed. */
+static void
+find_window(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	const bool crowded = any_is_crowded(ft);
+	bool fewer = crowded, any;
+	uint64_t at;
+
+	if (b->asked_at != 0 && rte_rdtsc() - b->asked_at > ft->config.stall_cycles)
+		fewer = true;
+	at = frame_claims_first(ft, fewer, &any);
+	if (at != 0)
+		move_towards(ft, at);
+	else if (any && b->asked_at == 0)
+		b->asked_at = rte_rdtsc();
+}
+
+/** Lanes go on looking them up: each in one piece. */
+static void
+clear_entries(struct frame_table *ft)
+{
+	for (uint64_t i = 0; i <= ft->entry_mask; i++)
+		__atomic_store_n(&ft->entry[i], FRAME_TAG_EMPTY, __ATOMIC_RELAXED);
+}
+
+/** Two steps: a new generation, which every lane acknowledges; then the window. */
+static void
+move_window(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (!b->moving) {
+		clear_entries(ft);
+		__atomic_store_n(
+			&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
+		frame_window_changed(ft);
+		b->moving = true;
+	}
+	if (!lanes_acknowledged(ft))
+		return;
+	if (!b->fresh) {
+		ft->window.old_end = RTE_MAX(b->next_open + ft->config.slots, ft->window.ahead);
+		b->moved_at = rte_rdtsc();
+	}
+	b->next_close = b->next_open = b->move_to - 1;
+	b->started = ft->config.run.first_known && b->fresh;
+	if (!b->fresh)
+		ft->run_first = 0;
+	b->fresh = false;
+	if (ft->config.run.nb_frames != 0)
+		ft->window.end = b->next_close + ft->config.run.nb_frames -
+			RTE_MIN(b->reported, ft->config.run.nb_frames);
+	b->move_to = 0;
+	b->asked_at = 0;
+	b->moving = false;
+	b->flushing = false;
+	b->held_since = 0;
+	frame_claims_forget(ft);
+	frame_claims_hear(ft);
+	/* nobody waits for the dead: of the new window they have sent nothing */
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		b->stalled_at[s] = b->dead >> s & 1;
+	ft->window.ahead = 0;
+	frame_window_publish(ft);
+	set_state(ft, FRAME_WINDOW_OPEN);
+	LOG(DEBUG, "window begins at frame %" PRIu64 "\n", b->next_open);
+}
+
+/** After a while nothing of an earlier window is on its way any more. */
+static void
+forget_old_window(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (rte_rdtsc() - b->moved_at < ft->config.stall_cycles)
+		return;
+	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
+	frame_window_changed(ft);
+	b->moved_at = 0;
+}
+
+int
+frame_table_begin(struct frame_table *ft, const struct frame_run *run)
+{
+	const uint64_t stride = RTE_MAX(run->stride, 1u);
+	struct frame_builder *b = &ft->builder;
+
+	if (ft->window.state != FRAME_WINDOW_CLOSED || b->beginning ||
+		b->next_close != b->next_open)
+		return -EBUSY;
+	ft->config.run = *run;
+	b->reported = 0;
+	b->flushing = false;
+	b->beginning = true;
+	b->stopping = false;
+	b->fresh = true;
+	b->asked_at = 0;
+	b->moved_at = 0;
+	frame_late_begin(ft);
+	frame_claims_forget(ft);
+	b->dead = 0;
+	frame_claims_hear(ft);
+	/* lanes may be looking: in one piece each, what they make of it is dropped or waits */
+	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.offset, stride == 1 ? 0 : run->offset, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&ft->window.end, UINT64_MAX, __ATOMIC_RELAXED);
+	/* entries of the last run are closed: the same numbers may come again */
+	clear_entries(ft);
+	/* packets wait from now on; lanes forget what those of earlier runs made them think */
+	set_state(ft, FRAME_WINDOW_MOVING);
+	__atomic_store_n(&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
+	frame_window_changed(ft);
+	return 0;
+}
+
+void
+frame_window_begin_run(struct frame_table *ft)
+{
+	const struct frame_run *run = &ft->config.run;
+	const struct frame_window *w = &ft->window;
+	struct frame_builder *b = &ft->builder;
+
+	if (!lanes_acknowledged(ft))
+		return;
+	b->beginning = false;
+	ft->run_first = 0;
+	if (!run->first_known) {
+		set_state(ft, FRAME_WINDOW_SEARCHED);
+		return;
+	}
+	if (run->first_frame > w->offset)
+		ft->run_first = (run->first_frame - w->offset + w->stride - 1) / w->stride;
+	b->move_to = ft->run_first + 1;
+	set_state(ft, FRAME_WINDOW_MOVING);
+}
+
+void
+frame_table_stop(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t end = b->next_close;
+
+	if (ft->window.state != FRAME_WINDOW_OPEN || b->flushing) {
+		frame_table_end(ft);
+		return;
+	}
+	b->stopping = true;
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		end = RTE_MAX(end, frame_stream_progress(ft, s));
+	end = RTE_MIN(end, ft->window.end);
+	__atomic_store_n(&ft->window.end, end, __ATOMIC_RELEASE);
+	for (uint64_t f = RTE_MAX(end, b->next_close); f < b->next_open; f++)
+		if ((ft->entry[f & ft->entry_mask] & FRAME_TAG_SLOT_MASK) != FRAME_TAG_REFUSED)
+			frame_entry_set(ft, f, FRAME_TAG_CLOSED);
+	frame_window_changed(ft);
+}
+
+void
+frame_table_end(struct frame_table *ft)
+{
+	ft->builder.beginning = false;
+	ft->builder.moving = false;
+	ft->builder.move_to = 0;
+	set_state(ft, FRAME_WINDOW_CLOSED);
+	frame_table_flush(ft);
+}
+
+/** Number of the last frame that has begun, as the detector counts. */
+static uint64_t
+last_number(const struct frame_table *ft)
+{
+	uint64_t last = ft->builder.next_close;
+
+	for (uint32_t s = 0; s < ft->detector.streams; s++)
+		last = RTE_MAX(last, frame_stream_progress(ft, s));
+	return frame_table_number(ft, last == 0 ? 0 : last - 1);
+}
+
+/**
+ * The detector was restarted: may what is open be closed now? Not as long as others may bring the
+ * rest of it, and there is room for what comes meanwhile.
+ */
+static bool
+may_leave(struct frame_table *ft, uint64_t group)
+{
+	struct frame_builder *b = &ft->builder;
+	const uint64_t now = rte_rdtsc();
+
+	if (!frame_head_begun(ft) || any_is_crowded(ft))
+		return true;
+	if (b->leave_since == 0)
+		b->leave_since = now;
+	if (now - b->leave_since >= ft->config.stall_cycles / LEAVE_PART)
+		return true;
+	for (uint32_t i = 0; i < ft->config.lanes; i++)
+		if (__atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE) != 0)
+			return false;
+	return frame_claims_unanimous(ft, group);
+}
+
+/** Enough streams are somewhere else: frame + 1. @return whether frames may be opened here */
+static bool
+follow(struct frame_table *ft, uint64_t at, uint64_t group)
+{
+	struct frame_builder *b = &ft->builder;
+
+	if (at > b->next_close && at <= ft->window.horizon) {
+		/* frames were lost: lanes may wait for those behind them */
+		b->gap_group = group;
+		b->gap_to = at;
+		if (ft->window.ahead < at + ft->config.slots) {
+			__atomic_store_n(
+				&ft->window.ahead, at + ft->config.slots, __ATOMIC_RELAXED);
+			frame_window_changed(ft);
+		}
+		return true;
+	}
+	if (!may_leave(ft, group))
+		return true;
+	if (b->stopping) {
+		/* frames from another beginning are not this run's: what had begun is its end */
+		frame_table_end(ft);
+		return false;
+	}
+	LOG(NOTICE, "detector restarted: frame %" PRIu64 " after frame %" PRIu64 "\n",
+		frame_table_number(ft, at - 1), last_number(ft));
+	frame_table_flush(ft);
+	move_towards(ft, at);
+	return false;
+}
+
+bool
+frame_window_ready(struct frame_table *ft)
+{
+	struct frame_builder *b = &ft->builder;
+	uint64_t at, group;
+
+	frame_late_collect(ft);
+	if (b->beginning)
+		frame_window_begin_run(ft);
+	if (b->beginning)
+		return false;
+	frame_claims_listen(ft);
+	if (ft->window.state == FRAME_WINDOW_SEARCHED)
+		find_window(ft);
+	/* a move waits until everything of the old window was given out */
+	if (ft->window.state == FRAME_WINDOW_MOVING && (!b->flushing || frame_table_flushed(ft)))
+		move_window(ft);
+	if (ft->window.state != FRAME_WINDOW_OPEN)
+		return false;
+	if (b->flushing)
+		return false;
+	if (unlikely(b->moved_at != 0))
+		forget_old_window(ft);
+	at = frame_claims_place(ft, &group);
+	return likely(at == 0) || follow(ft, at, group);
+}

@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_log.h>
+#include <rte_ring.h>
+
+#include "builder/compressor.h"
+#include "egress/egress.h"
+#include "output/batch_writer.h"
+
+RTE_LOG_REGISTER(file_writer_logtype, braggline.writer, NOTICE);
+
+#define WRITER_LOG(level, ...) rte_log(RTE_LOG_##level, file_writer_logtype, "writer: " __VA_ARGS__)
+
+enum request {
+	RUN,
+	STOP,  /* when the ring is empty */
+	ABORT, /* now */
+};
+
+struct file_writer {
+	struct file_writer_config config;
+	struct arrow_tables tables;
+	struct batch_builder *builder;
+	struct arrow_run *run;
+	pthread_t thread;
+	bool started;
+	bool closed;
+	bool began; /* a run of egress */
+	bool has_calibration;
+	int error;			/* of the run, when it is closed */
+	enum request request;		/* atomic; by the controlling thread */
+	struct file_writer_stats stats; /* by the writing thread alone, without table[] */
+	struct arrow_run_status status[ARROW_TABLES]; /* as file_writer_path() gave it */
+	struct frame_record fetched;		      /* a record whose output is in the staging */
+	uint64_t now;				      /* ms, coarse */
+	uint64_t since; /* `now` when the oldest row came that is in an open batch; 0: none is */
+};
+
+/* Counters have one writer: a plain store that readers cannot see half of. */
+static void
+count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static void
+writer_log(void *arg, bool error, const char *text)
+{
+	if (error)
+		WRITER_LOG(ERR, "%s\n", text);
+	else
+		WRITER_LOG(INFO, "%s\n", text);
+}
+
+static void
+writer_emit(void *arg, const struct batch *b)
+{
+	struct file_writer *w = arg;
+	int rc;
+
+	if (w->config.egress != NULL)
+		rc = egress_put(w->config.egress, b);
+	else
+		rc = arrow_run_append(w->run, b);
+	if (rc != 0 && b->table == ARROW_IMAGES)
+		batch_builder_disown(w->builder, b->first, b->last);
+	/* the row at hand, which has not been added yet, begins another */
+	if (b->table == ARROW_FRAMES)
+		w->since = 0;
+}
+
+static void
+writer_reclaim(void *arg, enum arrow_table table, unsigned int set)
+{
+	struct file_writer *w = arg;
+
+	/* egress has copied it */
+	if (w->run != NULL)
+		arrow_run_reclaim(w->run, table, set);
+}
+
+static int64_t
+writer_clock(void *arg)
+{
+	const struct file_writer *w = arg;
+
+	return w->config.clock(w->config.clock_arg);
+}
+
+static void
+nap(struct file_writer *w)
+{
+	const struct timespec t = {.tv_nsec = FILE_WRITER_NAP_US * 1000};
+
+	nanosleep(&t, NULL);
+}
+
+/* In ms. No system call: it is asked for with every burst. */
+static uint64_t
+coarse_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return t.tv_sec * UINT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* Nothing stays in an open batch for longer than batch_ms, whether something follows or not. */
+static void
+end_old_batches(struct file_writer *w)
+{
+	const uint64_t most = w->config.batch_ms;
+
+	if (most == 0)
+		return;
+	w->now = coarse_clock();
+	if (w->since != 0 && w->now - w->since >= most)
+		batch_builder_flush(w->builder);
+}
+
+static int
+fetch_part(struct file_writer *w, const uint8_t *slot, uint64_t at, uint64_t size)
+{
+	const struct file_writer_config *c = &w->config;
+
+	return size == 0 ? 0 : c->fetch(c->fetch_arg, c->staging + at, slot + at, size);
+}
+
+/* What this kind uses of a slot, and no more: it comes over a bus. */
+static int
+fetch_output(struct file_writer *w, const struct frame_record *record)
+{
+	const struct file_writer_config *c = &w->config;
+	const struct gk_layout *l = &c->layout;
+	const uint8_t *slot = c->outputs + record->out * l->stride;
+	const uint64_t pixels = gk_pixels(&c->geometry), rows = gk_rows(&c->geometry);
+	uint32_t nnz;
+	int rc;
+
+	switch (record->kind) {
+	case GK_KIND_CSR:
+		if (record->nnz > l->nnz_cap)
+			return -EINVAL;
+		rc = fetch_part(w, slot, l->row_ptr, (rows + 1) * sizeof(uint32_t));
+		if (rc == 0)
+			rc = fetch_part(w, slot, l->col, record->nnz * sizeof(uint16_t));
+		if (rc == 0)
+			rc = fetch_part(w, slot, l->value, (uint64_t)record->nnz * l->value_size);
+		memcpy(&nnz, c->staging + l->row_ptr + rows * sizeof(nnz), sizeof(nnz));
+		return rc != 0 || nnz == record->nnz ? rc : -EINVAL;
+	case GK_KIND_IMAGE:
+		return fetch_part(w, slot, l->value, pixels * l->value_size);
+	case GK_KIND_RAW:
+		return fetch_part(w, slot, l->raw, pixels * sizeof(uint16_t));
+	default:
+		return -EINVAL;
+	}
+}
+
+/* The record as it would be if the staging were its output slot. */
+static const struct frame_record *
+fetch(struct file_writer *w, const struct frame_record *record)
+{
+	w->fetched = *record;
+	w->fetched.out = GK_NO_OUT;
+	if (record->out < w->config.nb_outputs && fetch_output(w, record) == 0)
+		w->fetched.out = 0;
+	return &w->fetched;
+}
+
+/* @param job  has compressed its output, or will have; NULL: nobody has */
+static int
+add(struct file_writer *w, const struct frame_record *record, struct compress_job *job)
+{
+	struct batch_chunk chunk;
+	int rc;
+
+	if (job == NULL)
+		return batch_builder_add(w->builder, record);
+	chunk.size = compressor_finish(w->config.compressor, job, &chunk.bytes);
+	rc = batch_builder_add_packed(w->builder, record, &chunk);
+	compressor_release(w->config.compressor, job);
+	return rc;
+}
+
+static void
+take(struct file_writer *w, const struct frame_record *from, struct compress_job *job)
+{
+	const bool kept = frame_verdict_is_kept(from->verdict), far = w->config.staging != NULL;
+	const struct frame_record *record = kept && far ? fetch(w, from) : from;
+
+	const struct file_writer_config *c = &w->config;
+	struct file_writer_stats *s = &w->stats;
+	int added;
+
+	count(&s->records, 1);
+	if (kept)
+		count(&s->kept, 1);
+	if (w->run != NULL && arrow_run_wants_roll(w->run, record->frame)) {
+		/* batches end here anyway */
+		batch_builder_flush(w->builder);
+		arrow_run_roll(w->run);
+	}
+	added = add(w, record, job);
+	if (w->since == 0)
+		w->since = w->now;
+	if (added == 0) {
+		if (kept && c->kept != NULL)
+			c->kept(c->kept_arg, record,
+				far ? c->staging : c->outputs + record->out * c->layout.stride);
+		return;
+	}
+	count(&s->bad_records, 1);
+	if (s->bad_records == 1)
+		WRITER_LOG(ERR,
+			"frame %" PRIu64
+			" is to be kept, but output slot %u of %u and kind %u make no image; "
+			"only the first is logged\n",
+			record->frame, from->out, w->config.nb_outputs, record->kind);
+}
+
+/* Is it a raw frame that can be compressed where it lies? */
+static bool
+is_raw(const struct file_writer_config *c, const struct frame_record *record)
+{
+	return c->compressor != NULL && c->staging == NULL && record->kind == GK_KIND_RAW &&
+		frame_verdict_is_kept(record->verdict) && record->out < c->nb_outputs;
+}
+
+/*
+ * Has raw frames from `at` on compressed, as far as jobs are free.
+ * @return the first frame that was not looked at
+ */
+static unsigned int
+compress_ahead(const struct file_writer *w, void *const record[], struct compress_job *job[],
+	unsigned int at, unsigned int n)
+{
+	const struct file_writer_config *c = &w->config;
+
+	for (; at < n; at++) {
+		const struct frame_record *r = record[at];
+
+		job[at] = NULL;
+		if (!is_raw(c, r))
+			continue;
+		job[at] = compressor_begin(c->compressor,
+			(const uint16_t *)(c->outputs + r->out * c->layout.stride + c->layout.raw));
+		if (job[at] == NULL)
+			break;
+	}
+	return at;
+}
+
+static void *
+writer_main(void *arg)
+{
+	struct file_writer *w = arg;
+	struct compress_job *job[FILE_WRITER_BURST];
+	void *record[FILE_WRITER_BURST];
+	unsigned int i, n, ahead;
+	enum request request;
+
+	for (;;) {
+		/* before the ring: what was there when stop was asked for is seen below */
+		request = __atomic_load_n(&w->request, __ATOMIC_ACQUIRE);
+		if (request == ABORT)
+			break;
+		end_old_batches(w);
+		n = rte_ring_sc_dequeue_burst(w->config.records, record, FILE_WRITER_BURST, NULL);
+		if (n == 0) {
+			if (request == STOP)
+				break;
+			if (w->run != NULL)
+				arrow_run_poll(w->run);
+			nap(w);
+			continue;
+		}
+		for (i = ahead = 0; i < n; i++) {
+			ahead = compress_ahead(w, record, job, RTE_MAX(ahead, i), n);
+			take(w, record[i], job[i]);
+			/* keeps the disk busy while batches grow */
+			if (w->run != NULL)
+				arrow_run_poll(w->run);
+			/* one by one: output slots are what the datapath runs short of */
+			while (rte_ring_sp_enqueue(w->config.returns, record[i]) < 0 &&
+				__atomic_load_n(&w->request, __ATOMIC_RELAXED) != ABORT)
+				nap(w);
+		}
+	}
+	batch_builder_flush(w->builder);
+	w->error = w->run != NULL ? arrow_run_close(w->run) : egress_end(w->config.egress);
+	w->closed = true;
+	return NULL;
+}
+
+static int
+create_tables(struct file_writer *w)
+{
+	const struct file_writer_config *c = &w->config;
+	char name[NAME_MAX], digest[32];
+	struct arrow_meta meta[c->nb_meta + 2];
+	const struct arrow_tables_config tables = {
+		.modules = c->modules,
+		.rows = gk_rows(&c->geometry),
+		.cols = c->geometry.cols,
+		.packets = c->geometry.tiles,
+		.value = c->value,
+		.meta = meta,
+		.nb_meta = c->nb_meta + (c->nb_planes > 0 ? 2 : 0),
+	};
+
+	if (c->nb_meta > 0)
+		memcpy(meta, c->meta, c->nb_meta * sizeof(meta[0]));
+	if (c->nb_planes > 0) {
+		snprintf(name, sizeof(name), "%s_calibration.bin", c->run);
+		snprintf(digest, sizeof(digest), "crc32c:%08x",
+			arrow_planes_digest(c->planes, c->nb_planes));
+		meta[c->nb_meta] = (struct arrow_meta){ARROW_META_CALIBRATION_FILE, name};
+		meta[c->nb_meta + 1] = (struct arrow_meta){ARROW_META_CALIBRATION, digest};
+	}
+	return arrow_tables_init(&w->tables, &tables);
+}
+
+static int
+create_builder(struct file_writer *w)
+{
+	const struct file_writer_config *c = &w->config;
+	const struct batch_builder_config builder = {
+		.geometry = c->geometry,
+		.layout = c->layout,
+		.value = c->value,
+		.tables = &w->tables,
+		.producer = c->producer,
+		.run = c->run_id,
+		.incarnation = c->incarnation,
+		.outputs = c->staging != NULL ? c->staging : c->outputs,
+		.nb_outputs = c->staging != NULL ? 1 : c->nb_outputs,
+		.frames_interval = c->frames_interval,
+		.images_interval = c->images_interval,
+		.byte_limit = c->byte_limit,
+		.emit = writer_emit,
+		.reclaim = writer_reclaim,
+		/* egress copies a batch before it returns */
+		.sets = c->egress != NULL ? 1 : FILE_WRITER_SETS,
+		.arg = w,
+	};
+	int rc;
+
+	rc = create_tables(w);
+	return rc < 0 ? rc : batch_builder_create(&w->builder, &builder);
+}
+
+/* What the largest body of each table may have: a place of a store's takes it. */
+static int
+begin_egress(struct file_writer *w, char message[PATH_MAX])
+{
+	const struct file_writer_config *c = &w->config;
+	const uint64_t pixels = gk_pixels(&c->geometry);
+	const uint32_t rows = c->frames_interval > 0 ? c->frames_interval : BATCH_FRAMES_INTERVAL;
+	/* gaps of every buffer; a pixel of CSR takes column and value; a raw chunk may grow */
+	const uint64_t gaps = ARROW_BUFFERS_MAX * ARROW_BLOCK;
+	const uint64_t frame = pixels * 6 + gk_rows(&c->geometry) * 4 + pixels / 8;
+	const uint64_t images = c->byte_limit > frame ? c->byte_limit : frame;
+	const struct egress_begin begin = {
+		.name = c->run,
+		.run = c->run_id,
+		.incarnation = c->incarnation,
+		.tables = &w->tables,
+		.body_max = {(rows * (256ull + 2 * c->modules) + gaps + ARROW_BLOCK - 1) /
+				ARROW_BLOCK * ARROW_BLOCK,
+			(images + gaps + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK},
+		.clock = c->clock,
+		.clock_arg = c->clock_arg,
+	};
+
+	return egress_begin(c->egress, &begin, message);
+}
+
+static int
+create_files(struct file_writer *w, char message[PATH_MAX])
+{
+	const struct file_writer_config *c = &w->config;
+	const struct arrow_run_config run = {
+		.dir = c->dir,
+		.run = c->run,
+		.tables = &w->tables,
+		.slices = c->slices,
+		.frames_interval = c->frames_interval,
+		.images_interval = c->images_interval,
+		.roll_frames = c->roll_frames,
+		.roll_bytes = c->roll_bytes,
+		.roll_ms = c->roll_ms,
+		.retry_ms = c->retry_ms,
+		.retry_max_ms = c->retry_max_ms,
+		.resume_bytes = c->resume_bytes,
+		.log = writer_log,
+		.clock = c->clock != NULL ? writer_clock : NULL,
+		.arg = w,
+	};
+	int rc;
+
+	rc = c->egress != NULL ? begin_egress(w, message) : arrow_run_open(&w->run, &run, message);
+	w->began = rc == 0 && c->egress != NULL;
+	if (rc < 0 || c->nb_planes == 0)
+		return rc;
+	rc = arrow_planes_write(c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
+	/* not one that was there: it is another's */
+	w->has_calibration = rc == 0;
+	return rc < 0 ? rc : 0;
+}
+
+int
+file_writer_create(struct file_writer **writer, const struct file_writer_config *config,
+	char message[PATH_MAX])
+{
+	struct file_writer *w;
+	int rc;
+
+	message[0] = '\0';
+	if (config->run[0] == '\0' || strchr(config->run, '/') != NULL) {
+		snprintf(message, PATH_MAX,
+			"run name '%s' is to begin file names: wanted letters without a slash",
+			config->run);
+		return -EINVAL;
+	}
+	w = calloc(1, sizeof(*w));
+	if (w == NULL)
+		return -ENOMEM;
+	w->config = *config;
+	rc = create_builder(w);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "cannot prepare the tables of run %s: %s", config->run,
+			strerror(-rc));
+		goto fail;
+	}
+	rc = create_files(w, message);
+	if (rc < 0)
+		goto fail;
+	*writer = w;
+	return 0;
+
+fail:
+	file_writer_destroy(w);
+	return rc;
+}
+
+int
+file_writer_start(struct file_writer *w)
+{
+	pthread_attr_t attr;
+	int rc;
+
+	pthread_attr_init(&attr);
+	if (w->config.cpus != NULL)
+		pthread_attr_setaffinity_np(&attr, sizeof(*w->config.cpus), w->config.cpus);
+	rc = pthread_create(&w->thread, &attr, writer_main, w);
+	pthread_attr_destroy(&attr);
+	if (rc != 0)
+		return -rc;
+	pthread_setname_np(w->thread, "braggline-write");
+	w->started = true;
+	return 0;
+}
+
+int
+file_writer_stop(struct file_writer *w, bool drain)
+{
+	if (w->started) {
+		__atomic_store_n(&w->request, drain ? STOP : ABORT, __ATOMIC_RELEASE);
+		pthread_join(w->thread, NULL);
+		w->started = false;
+	}
+	return w->error;
+}
+
+static void
+get_table_stats(const struct file_writer *w, enum arrow_table table, struct arrow_run_stats *to,
+	struct file_writer_stats *sum)
+{
+	struct egress_stats e;
+
+	if (w->run != NULL) {
+		arrow_run_stats_get(w->run, table, to);
+		return;
+	}
+	egress_stats_get(w->config.egress, table, &e);
+	sum->held = e.put_rows - e.rows - e.spilled_rows;
+	sum->spilled = e.spilled_rows;
+	sum->unretained = e.refused_rows;
+	*to = (struct arrow_run_stats){
+		.rows = e.rows,
+		.batches = e.durable,
+		.bytes = e.bytes,
+		.unwritten = e.refused_rows + e.oversize_rows,
+		.unwritten_full = e.refused_rows,
+		.unwritten_error = e.oversize_rows,
+	};
+	memcpy(to->latency, e.latency, sizeof(to->latency));
+}
+
+void
+file_writer_stats_get(const struct file_writer *w, struct file_writer_stats *stats)
+{
+	const struct file_writer_stats *from = &w->stats;
+	struct arrow_run_stats *images = &stats->table[ARROW_IMAGES];
+	unsigned int i;
+
+#define GET(member) __atomic_load(&from->member, &stats->member, __ATOMIC_RELAXED)
+	GET(records);
+	GET(kept);
+	GET(bad_records);
+#undef GET
+	stats->held = 0;
+	stats->spilled = 0;
+	stats->unretained = 0;
+	for (i = 0; i < ARROW_TABLES; i++)
+		get_table_stats(w, i, &stats->table[i], stats);
+	images->unwritten_bad = stats->bad_records;
+	images->unwritten += stats->bad_records;
+	stats->frames_unwritten = stats->table[ARROW_FRAMES].unwritten + images->unwritten;
+}
+
+void
+file_writer_status(struct file_writer *w, enum arrow_table table, struct arrow_run_status *status)
+{
+	if (w->run != NULL) {
+		arrow_run_status(w->run, table, status);
+		return;
+	}
+	memset(status, 0, sizeof(*status));
+	snprintf(status->path, sizeof(status->path), "stores: %s of %s", arrow_table_name(table),
+		w->config.run);
+}
+
+uint64_t
+file_writer_incarnation(const struct file_writer *w)
+{
+	return w->config.incarnation;
+}
+
+const char *
+file_writer_path(struct file_writer *w, enum arrow_table table)
+{
+	file_writer_status(w, table, &w->status[table]);
+	return w->status[table].path;
+}
+
+const char *
+file_writer_error(struct file_writer *w, enum arrow_table table)
+{
+	file_writer_status(w, table, &w->status[table]);
+	return w->status[table].error;
+}
+
+/* Never started: files that nothing was written to, not worth a name. */
+static void
+discard_files(struct file_writer *w)
+{
+	char path[PATH_MAX];
+
+	if (w->began && !w->closed)
+		(void)egress_end(w->config.egress);
+	if (w->run == NULL || w->closed)
+		return;
+	arrow_run_discard(w->run);
+	if (w->has_calibration &&
+		snprintf(path, sizeof(path), "%s/%s_calibration.bin", w->config.dir,
+			w->config.run) < (int)sizeof(path))
+		unlink(path);
+}
+
+void
+file_writer_destroy(struct file_writer *w)
+{
+	if (w == NULL)
+		return;
+	file_writer_stop(w, false);
+	discard_files(w);
+	if (w->run != NULL)
+		arrow_run_free(w->run);
+	batch_builder_destroy(w->builder);
+	arrow_tables_free(&w->tables);
+	free(w);
+}

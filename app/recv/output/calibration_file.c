@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arrow/crc32c.h"
+#include "output/calibration_file.h"
+#include "arrow/async_writer.h"
+#include "io/own_file.h"
+
+#define LINE_MAX_BYTES (ARROW_PLANES_NAME_MAX + 96)
+
+static uint64_t
+plane_size(const struct arrow_plane *p)
+{
+	return (uint64_t)p->rows * p->cols * sizeof(float);
+}
+
+static uint64_t
+whole_blocks(uint64_t size)
+{
+	return (size + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
+}
+
+uint32_t
+arrow_planes_digest(const struct arrow_plane *planes, unsigned int nb)
+{
+	uint32_t crc = 0;
+	unsigned int i;
+
+	for (i = 0; i < nb; i++)
+		crc = arrow_crc32c(crc, planes[i].data, plane_size(&planes[i]));
+	return crc;
+}
+
+static char *
+make_header(const struct arrow_plane *planes, unsigned int nb, size_t *size)
+{
+	uint64_t at;
+	unsigned int i;
+	char *text;
+	size_t n;
+
+	*size = whole_blocks((nb + 2) * LINE_MAX_BYTES);
+	text = aligned_alloc(ARROW_BLOCK, *size);
+	if (text == NULL)
+		return NULL;
+	memset(text, 0, *size);
+	at = *size;
+	n = sprintf(text, "braggline calibration 1\n");
+	for (i = 0; i < nb; i++) {
+		n += sprintf(text + n, "plane %s float32 %u %u at %" PRIu64 " crc32c %08x\n",
+			planes[i].name, planes[i].rows, planes[i].cols, at,
+			arrow_crc32c(0, planes[i].data, plane_size(&planes[i])));
+		at += whole_blocks(plane_size(&planes[i]));
+	}
+	sprintf(text + n, "end\n");
+	return text;
+}
+
+static int
+put_planes(struct arrow_slices *out, const struct arrow_plane *planes, unsigned int nb)
+{
+	static const uint8_t zeros[ARROW_BLOCK];
+	struct iovec iov[2];
+	uint64_t size;
+	unsigned int i;
+	int rc = 0;
+
+	for (i = 0; i < nb && rc == 0; i++) {
+		size = plane_size(&planes[i]);
+		/* iovec has no const */
+		iov[0] = (struct iovec){(void *)(uintptr_t)planes[i].data, size};
+		iov[1] = (struct iovec){(void *)(uintptr_t)zeros, whole_blocks(size) - size};
+		rc = arrow_slices_put(out, iov, 2, false);
+	}
+	return rc;
+}
+
+/* Its first bytes are its digests, and it has its name since it is whole. @return 1: so it is */
+static int
+is_there(const char *path, const char *header, size_t size)
+{
+	char *text = malloc(size);
+	size_t nb = 0;
+	FILE *f;
+
+	f = text != NULL ? own_file_read(path) : NULL;
+	if (f != NULL) {
+		nb = fread(text, 1, size, f);
+		fclose(f);
+	}
+	nb = f != NULL && nb == size && memcmp(text, header, size) == 0;
+	free(text);
+	return nb ? 1 : -EEXIST;
+}
+
+int
+arrow_planes_write(const struct arrow_io_ops *io, const char *dir, const char *run,
+	const struct arrow_plane *planes, unsigned int nb, char message[PATH_MAX])
+{
+	const struct arrow_slices_config config = {.io = io};
+	char path[PATH_MAX], part[PATH_MAX];
+	const char *what = "create";
+	struct arrow_slices out;
+	struct iovec iov;
+	char *header = NULL;
+	size_t size, len;
+	unsigned int i;
+	int rc = -EINVAL;
+
+	for (i = 0; i < nb; i++) {
+		if (strlen(planes[i].name) > ARROW_PLANES_NAME_MAX)
+			break;
+	}
+	len = snprintf(path, sizeof(path), "%s/%s_calibration.bin", dir, run);
+	if (i < nb || nb > ARROW_PLANES_MAX || len + sizeof(".part") > sizeof(path)) {
+		snprintf(message, PATH_MAX, "calibration of run %.64s: too many or too long names",
+			run);
+		return rc;
+	}
+	snprintf(part, sizeof(part), "%.*s.part", (int)len, path);
+	rc = -ENOMEM;
+	header = make_header(planes, nb, &size);
+	if (header == NULL)
+		goto out;
+	if (access(path, F_OK) == 0) {
+		rc = is_there(path, header, size);
+		if (rc < 0)
+			snprintf(message, PATH_MAX,
+				"%.*s is of another calibration: another [run] name or [output] "
+				"directory",
+				PATH_MAX - 128, path);
+		free(header);
+		return rc;
+	}
+	rc = arrow_slices_open(&out, &config, part);
+	if (rc < 0)
+		goto out;
+	what = "write";
+	iov = (struct iovec){header, size};
+	rc = arrow_slices_put(&out, &iov, 1, false);
+	if (rc == 0)
+		rc = put_planes(&out, planes, nb);
+	if (rc == 0)
+		rc = arrow_slices_end(&out);
+	if (rc == 0)
+		rc = out.config.io->rename(part, path);
+	if (rc < 0)
+		(void)out.config.io->remove(part);
+	else
+		rc = out.config.io->sync_dir(path);
+	arrow_slices_close(&out);
+out:
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "cannot %s %.*s: %s", what, PATH_MAX - 128, path,
+			strerror(-rc));
+	free(header);
+	return rc;
+}

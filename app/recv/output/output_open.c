@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the pipeline writes for a run: files, pictures, pedestals. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <rte_log.h>
+
+#include "io/durable_file.h"
+#include "port/gang_memory.h"
+#include "io/own_file.h"
+#include "pipeline.h"
+
+RTE_LOG_REGISTER(pipeline_files_logtype, braggline.files, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, pipeline_files_logtype, "recv: " __VA_ARGS__)
+
+static int
+fetch_result(void *arg, void *to, const void *from, size_t size)
+{
+	struct pipeline *p = arg;
+
+	return memory_copy(&p->memory, to, from, size);
+}
+
+/** The maps that frames are corrected with, by name. */
+static void
+name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_STAGES])
+{
+	static const char *const names[2][CALIBRATION_STAGES] = {
+		{"pedestal_g0", "pedestal_g1", "pedestal_g2"},
+		{"photons_per_adu_g0", "photons_per_adu_g1", "photons_per_adu_g2"}};
+	const struct gk_geometry *g = &p->gk_config.geometry;
+
+	for (uint32_t i = 0; i < CALIBRATION_STAGES; i++) {
+		planes[2 * i] =
+			(struct arrow_plane){names[0][i], p->calibration.p[i], gk_rows(g), g->cols};
+		planes[2 * i + 1] =
+			(struct arrow_plane){names[1][i], p->calibration.r[i], gk_rows(g), g->cols};
+	}
+}
+
+/** Now, as receive times are, which follow this clock. */
+static int64_t
+receive_clock(void *arg)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/** Pictures of a run are no reason not to have one. */
+static void
+begin_preview(struct pipeline *p, const struct settings *s)
+{
+	const char *path = s->preview;
+	char own[PATH_MAX];
+	int ret;
+
+	if (strcmp(path, "auto") == 0) {
+		snprintf(own, sizeof(own), "%s/%s_preview.png", s->directory, s->run);
+		path = own;
+	} else if (strcmp(path, "off") == 0) {
+		path = NULL;
+	}
+	ret = preview_begin(p->preview, path, s->preview_period);
+	if (ret != 0)
+		LOG(WARNING, "run %s has no preview: %s\n", s->run, strerror(-ret));
+}
+
+/** Every kept frame comes by here, in the writer's thread. */
+static void
+look_at_kept(void *arg, const struct frame_record *record, const uint8_t *output)
+{
+	struct pipeline *p = arg;
+
+	preview_offer(p->preview, record, output);
+	if (p->pedestal != NULL && record->kind == GK_KIND_RAW)
+		pedestal_add(p->pedestal, (const uint16_t *)(output + p->gk_config.layout.raw),
+			record->missing, record->detector_status);
+}
+
+int
+pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *text, size_t size)
+{
+	const struct pedestal_output out = {.dir = s->directory, .run = s->run};
+	struct pedestal_masked masked[PEDESTAL_STAGES] = {0};
+	struct pedestal_stats stats;
+	int ret;
+
+	if (p->pedestal == NULL)
+		return 0;
+	stats = *pedestal_stats(p->pedestal);
+	ret = pedestal_write(p->pedestal, &out, masked);
+	if (ret == -ENODATA)
+		snprintf(text, size, "dark run %s: no frame, no pedestals", s->run);
+	else if (ret == -ERANGE)
+		snprintf(text, size,
+			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
+			"; at least %u of each module are needed, pedestals of others are not "
+			"written",
+			s->run, stats.frames[0], stats.frames[1], stats.frames[2], PEDESTAL_WINDOW);
+	else if (ret != 0)
+		snprintf(text, size, "dark run %s: pedestals cannot be written: %s", s->run,
+			strerror(-ret));
+	else
+		snprintf(text, size,
+			"dark run %s: frames in G0 %" PRIu64 ", G1 %" PRIu64 ", G2 %" PRIu64
+			"; pixels masked %" PRIu64 ", %" PRIu64 ", %" PRIu64
+			"; modules skipped for missing packets %" PRIu64,
+			s->run, stats.frames[0], stats.frames[1], stats.frames[2], masked[0].pixels,
+			masked[1].pixels, masked[2].pixels, stats.incomplete);
+	pedestal_destroy(p->pedestal);
+	p->pedestal = NULL;
+	return ret;
+}
+
+/** Lists by module: of live pixels, and of a pedestal and a gain for each stage. */
+#define LISTS	  (1 + 2 * CALIBRATION_STAGES)
+#define LIST_ITEM 16 /* bytes of a value, its comma included */
+
+/** Of a run, in the schemas of its files: keys and what they point to. */
+struct description {
+	struct arrow_meta meta[20 + LISTS];
+	char text[20 + LISTS][32];
+	char list[LISTS][DETECTOR_MODULES_MAX * LIST_ITEM];
+	unsigned int nb, nb_lists;
+};
+
+static void
+describe(struct description *d, const char *key, const char *text)
+{
+	d->meta[d->nb++] = (struct arrow_meta){key, text};
+}
+
+static void
+describe_real(struct description *d, const char *key, double value)
+{
+	snprintf(d->text[d->nb], sizeof(d->text[0]), "%.9g", value);
+	describe(d, key, d->text[d->nb]);
+}
+
+static void
+describe_count(struct description *d, const char *key, uint32_t value)
+{
+	snprintf(d->text[d->nb], sizeof(d->text[0]), "%u", value);
+	describe(d, key, d->text[d->nb]);
+}
+
+static void
+describe_digest(struct description *d, const char *key, bool files, uint32_t digest)
+{
+	snprintf(d->text[d->nb], sizeof(d->text[0]), files ? "crc32c:%08x" : "none", digest);
+	describe(d, key, d->text[d->nb]);
+}
+
+static char *
+describe_list(struct description *d, const char *key)
+{
+	char *text = d->list[d->nb_lists++];
+
+	describe(d, key, text);
+	return text;
+}
+
+/** Values with commas between. */
+static void
+add_to_list(char text[DETECTOR_MODULES_MAX * LIST_ITEM], double value)
+{
+	const size_t at = strlen(text);
+
+	snprintf(text + at, LIST_ITEM, "%s%.7g", at == 0 ? "" : ",", value);
+}
+
+/** What the maps of each module come to, by module. */
+static void
+describe_modules(struct description *d, const struct calibration *c, uint32_t modules)
+{
+	static const char *const keys[2][CALIBRATION_STAGES] = {
+		{ARROW_META_PEDESTAL_MEDIAN "0", ARROW_META_PEDESTAL_MEDIAN "1",
+			ARROW_META_PEDESTAL_MEDIAN "2"},
+		{ARROW_META_GAIN_MEDIAN "0", ARROW_META_GAIN_MEDIAN "1",
+			ARROW_META_GAIN_MEDIAN "2"}};
+	char *text;
+
+	text = describe_list(d, ARROW_META_LIVE);
+	for (uint32_t m = 0; m < modules; m++)
+		add_to_list(text, (double)c->module[m].live);
+	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+		text = describe_list(d, keys[0][g]);
+		for (uint32_t m = 0; m < modules; m++)
+			add_to_list(text, c->module[m].pedestal_median[g]);
+		text = describe_list(d, keys[1][g]);
+		for (uint32_t m = 0; m < modules; m++)
+			add_to_list(text, c->module[m].gain_median[g]);
+	}
+}
+
+/** What the receiver knows of a run. */
+static void
+describe_run(struct description *d, const struct pipeline *p, const struct settings *s)
+{
+	const struct calibration_files *files = &s->calibration;
+	const struct calibration *c = &p->calibration;
+	const struct gk_params *veto = &s->veto.params;
+
+	describe(d, ARROW_META_RUN, s->run);
+	describe(d, ARROW_META_SAMPLE, s->sample);
+	describe(d, ARROW_META_DETECTOR, s->detector.ops->name);
+	describe_real(d, ARROW_META_DISTANCE, s->distance);
+	describe_real(d, ARROW_META_BEAM_X, s->beam_x);
+	describe_real(d, ARROW_META_BEAM_Y, s->beam_y);
+	describe_real(d, ARROW_META_ENERGY, files->energy);
+	describe_real(d, ARROW_META_CSR_THRESHOLD, veto->csr_threshold);
+	describe_real(d, ARROW_META_STRONG_THRESH, veto->strong_threshold);
+	describe_count(d, ARROW_META_STRONG_MIN, veto->strong_min);
+	describe_count(d, ARROW_META_STRONG_MAX, veto->strong_max);
+	describe_digest(d, ARROW_META_PEDESTAL,
+		files->pedestal[0] != NULL || files->pedestal[1] != NULL ||
+			files->pedestal[2] != NULL,
+		c->pedestal_digest);
+	describe_digest(d, ARROW_META_GAIN, files->gain != NULL, c->gain_digest);
+	describe_digest(d, ARROW_META_MASK, files->mask != NULL, c->mask_digest);
+	describe(d, ARROW_META_CALIBRATION_WARNING,
+		c->warnings > 0 ? calibration_warning(c) : "none");
+	describe_modules(d, c, s->detector.modules);
+	/* of the maps beside the files the writer says it, with the name of their file */
+	if (!s->store_calibration)
+		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
+}
+
+/** Who makes the batches, and where they go. */
+static int
+prepare_place(const struct settings *s, struct file_writer_config *c, char message[PATH_MAX])
+{
+	int ret;
+
+	if (getrandom(&c->incarnation, sizeof(c->incarnation), 0) != sizeof(c->incarnation)) {
+		ret = -errno;
+		snprintf(message, PATH_MAX, "no random number for the run's incarnation: %s",
+			strerror(-ret));
+		return ret;
+	}
+	ret = durable_dir_make(s->directory, OWN_FOLDER_MODE);
+	if (ret < 0) {
+		snprintf(message, PATH_MAX,
+			"[output] directory = %.*s: cannot be made: %s; make it, or name another",
+			PATH_MAX - 128, s->directory, strerror(-ret));
+		return ret;
+	}
+	return 0;
+}
+
+/** Make the files of a run; nothing is written to them until file_writer_start(). */
+static int
+create_writer(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+	char message[PATH_MAX])
+{
+	struct description run = {.nb = 0};
+	struct file_writer_config c = {
+		.dir = s->directory,
+		.run = s->run,
+		.records = p->egress,
+		.returns = p->returned,
+		.geometry = p->gk_config.geometry,
+		.layout = p->gk_config.layout,
+		.value = s->value,
+		.modules = s->detector.modules,
+		.outputs = p->outputs,
+		.nb_outputs = p->gk_config.nb_outputs,
+		.staging = p->staging,
+		.fetch = fetch_result,
+		.fetch_arg = p,
+		.producer = s->producer,
+		.run_id = s->run_id,
+		.meta = run.meta,
+		.frames_interval = s->frames_interval,
+		.images_interval = s->images_interval,
+		.batch_ms = s->batch_ms,
+		.cpus = &p->writer_cpus,
+		.slices = s->writing,
+		.compressor = p->compressor,
+		.egress = p->stores,
+		.byte_limit = p->stores != NULL ? s->egress.batch_bytes : 0,
+		.roll_frames = s->roll_frames,
+		.roll_bytes = s->roll_bytes,
+		.roll_ms = s->roll_ms,
+		.kept = look_at_kept,
+		.kept_arg = p,
+		.clock = receive_clock,
+		.clock_arg = p,
+	};
+	struct arrow_plane planes[2 * CALIBRATION_STAGES];
+	int ret;
+
+	describe_run(&run, p, s);
+	c.nb_meta = run.nb;
+	ret = prepare_place(s, &c, message);
+	if (ret != 0)
+		return ret;
+	if (s->store_calibration) {
+		name_planes(p, planes);
+		c.planes = planes;
+		c.nb_planes = RTE_DIM(planes);
+	}
+	return file_writer_create(writer, &c, message);
+}
+
+/** The maps alone, beside whose files stores have. */
+static int
+try_planes(const struct pipeline *p, const struct settings *s, char message[PATH_MAX])
+{
+	struct arrow_plane planes[2 * CALIBRATION_STAGES];
+	struct file_writer_config c;
+	char path[PATH_MAX];
+	int ret;
+
+	ret = prepare_place(s, &c, message);
+	if (ret != 0 || !s->store_calibration)
+		return ret;
+	name_planes(p, planes);
+	ret = arrow_planes_write(NULL, s->directory, s->run, planes, RTE_DIM(planes), message);
+	/* 1: it was there, and is another run's */
+	if (ret == 0 &&
+		snprintf(path, sizeof(path), "%s/%s_calibration.bin", s->directory, s->run) <
+			(int)sizeof(path))
+		unlink(path);
+	return ret < 0 ? ret : 0;
+}
+
+int
+pipeline_try_files(const struct settings *settings, const struct calibration *calibration,
+	bool *made, char message[PATH_MAX])
+{
+	struct pipeline *p = calloc(1, sizeof(*p));
+	struct settings s = *settings;
+	struct file_writer *writer;
+	char name[32];
+	int ret;
+
+	message[0] = '\0';
+	*made = false;
+	if (p == NULL) {
+		snprintf(message, PATH_MAX, "no memory to try the files of a run");
+		return -ENOMEM;
+	}
+	gang_memory_layout(&s, &p->gk_config.geometry, &p->gk_config.layout);
+	p->settings = &s;
+	if (calibration != NULL)
+		p->calibration = *calibration;
+	else
+		s.store_calibration = false;
+	snprintf(name, sizeof(name), "check-%d", getpid());
+	if (s.service)
+		s.run = name;
+	*made = access(s.directory, F_OK) != 0;
+	if (s.egress.device != NULL) {
+		ret = try_planes(p, &s, message);
+	} else {
+		ret = create_writer(p, &s, &writer, message);
+		if (ret == 0)
+			file_writer_destroy(writer);
+	}
+	if (*made)
+		rmdir(s.directory);
+	free(p);
+	return ret;
+}
+
+int
+pipeline_open_files(struct pipeline *p, const struct settings *s, struct file_writer **writer,
+	char message[PATH_MAX])
+{
+	int ret;
+
+	message[0] = '\0';
+	if (s->dark_run) {
+		LOG(NOTICE, "dark run %s: at least %u frames of each gain stage are needed\n",
+			s->run, PEDESTAL_WINDOW);
+		p->pedestal = pedestal_create(&p->settings->detector, NULL);
+		if (p->pedestal == NULL) {
+			snprintf(message, PATH_MAX, "no memory for the sums of a dark run");
+			return -ENOMEM;
+		}
+	}
+	ret = create_writer(p, s, writer, message);
+	if (ret != 0)
+		goto fail;
+	begin_preview(p, s);
+	ret = file_writer_start(*writer);
+	if (ret != 0) {
+		snprintf(message, PATH_MAX, "cannot start the writer thread: %s", strerror(-ret));
+		preview_end(p->preview);
+		goto fail;
+	}
+	return 0;
+fail:
+	pedestal_destroy(p->pedestal);
+	p->pedestal = NULL;
+	return ret;
+}

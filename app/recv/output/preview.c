@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_log.h>
+
+#include "output/preview.h"
+
+RTE_LOG_REGISTER(preview_logtype, braggline.preview, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, preview_logtype, "preview: " __VA_ARGS__)
+
+#define NICE	    19
+#define TICK_MS	    20	/* how soon a wanted frame is noticed */
+#define PATIENCE_MS 250 /* that the next run has with the last picture of the one before */
+
+#define NS_PER_MS 1000000ull
+#define NS_PER_S  1000000000ull
+
+struct preview {
+	struct preview_config config;
+	pthread_t thread;
+	bool has_thread;
+	bool active; /* for preview_offer: written while nobody offers */
+	struct projection projection;
+	struct canvas canvas; /* and cells: the thread's alone */
+	float *cells;
+	pthread_mutex_t lock; /* of what follows, and of who has the projection when */
+	pthread_cond_t changed;
+	pid_t tid; /* 0: the thread has not begun */
+	bool quit;
+	bool last;	 /* the picture of a run that has ended is still to be drawn */
+	uint64_t run;	 /* number of the run, so that one is not taken for the other */
+	uint64_t drawn;	 /* frames in the maximum of the picture before */
+	uint64_t period; /* ns */
+	uint64_t due;	 /* when the next frame is wanted */
+	uint64_t granted_at;
+	bool complained; /* in this run */
+	char path[PATH_MAX];
+	struct preview_status status;
+};
+
+/* A picture on its way. */
+struct job {
+	uint64_t run;
+	uint64_t frame;
+	uint64_t frames;
+	char path[PATH_MAX];
+};
+
+static uint64_t
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
+
+/* Wait for a change, at most so long. With the lock. */
+static void
+wait_until(struct preview *p, uint64_t end)
+{
+	const struct timespec t = {.tv_sec = end / NS_PER_S, .tv_nsec = end % NS_PER_S};
+
+	pthread_cond_timedwait(&p->changed, &p->lock, &t);
+}
+
+static uint64_t
+frames_of(const struct projection *p)
+{
+	return __atomic_load_n(&p->frames, __ATOMIC_RELAXED);
+}
+
+/* Something to draw now? Carries the projection on. With the lock. */
+static bool
+is_due(struct preview *p)
+{
+	struct projection *projection = &p->projection;
+	const uint64_t t = now();
+
+	if (p->last)
+		return frames_of(projection) != p->drawn;
+	projection_grant(projection, (t - p->granted_at) * (PREVIEW_PIXELS_PER_S / 1e9),
+		PREVIEW_PIXELS_PER_S);
+	p->granted_at = t;
+	if (projection_state(projection) == PROJECTION_SHOWN && t >= p->due)
+		projection_want(projection);
+	return projection_state(projection) == PROJECTION_FILLED;
+}
+
+/* Draw from copies. The run may end and another begin: then what was copied is of no use. */
+static bool
+draw(struct preview *p, const struct job *job)
+{
+	const struct panels *panels = &p->projection.panels;
+	char text[64];
+	bool valid, shown;
+
+	snprintf(text, sizeof(text), "maximum of %" PRIu64 " kept frames", job->frames);
+	projection_copy_maximum(&p->projection, p->cells);
+	panels_draw(panels, &p->canvas, 0, text, p->cells);
+	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", job->frame,
+		p->projection.shown_count);
+	/* the run ended while one was wanted: what was drawn before stays on the canvas */
+	shown = projection_state(&p->projection) != PROJECTION_WANTED;
+	projection_copy_shown(&p->projection, p->cells);
+	pthread_mutex_lock(&p->lock);
+	valid = p->run == job->run;
+	if (valid) {
+		projection_take(&p->projection);
+		p->drawn = job->frames;
+		p->due = now() + p->period;
+		/* what came while the run ended, if anything, has a picture of its own */
+		p->last = p->last && frames_of(&p->projection) != p->drawn;
+		pthread_cond_broadcast(&p->changed);
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (valid && shown)
+		panels_draw(panels, &p->canvas, 1, text, p->cells);
+	return valid;
+}
+
+/* @return 0 or -errno */
+static int
+save(struct preview *p, const char *path)
+{
+	char part[PATH_MAX + 8];
+	int ret;
+
+	snprintf(part, sizeof(part), "%s.part", path);
+	/* emptied, it might be a link to another file */
+	(void)unlink(part);
+	ret = canvas_save(&p->canvas, part, CANVAS_FAST);
+	if (ret == 0 && rename(part, path) < 0)
+		ret = -errno;
+	if (ret != 0)
+		unlink(part);
+	return ret;
+}
+
+/* With the lock. */
+static void
+note(struct preview *p, const struct job *job, int error)
+{
+	struct preview_status *s = &p->status;
+
+	if (error == 0) {
+		snprintf(s->path, sizeof(s->path), "%s", job->path);
+		s->sequence++;
+		s->frame = job->frame;
+		s->frames = job->frames;
+		s->error[0] = '\0';
+		return;
+	}
+	s->errors++;
+	snprintf(s->error, sizeof(s->error), "cannot write %.*s: %s", PATH_MAX - 128, job->path,
+		strerror(-error));
+	if (!p->complained || p->run != job->run)
+		LOG(WARNING, "%s; the run goes on without\n", s->error);
+	p->complained |= p->run == job->run;
+}
+
+static void *
+preview_main(void *arg)
+{
+	struct preview *p = arg;
+	struct job job;
+	int error;
+
+	pthread_mutex_lock(&p->lock);
+	p->tid = gettid();
+	/* on Linux this is the thread's own */
+	if (!p->quit)
+		setpriority(PRIO_PROCESS, p->tid, NICE);
+	while (!p->quit || p->last) {
+		if (!p->active && !p->last) {
+			pthread_cond_wait(&p->changed, &p->lock);
+			continue;
+		}
+		if (!is_due(p)) {
+			if (p->last) {
+				p->last = false;
+				pthread_cond_broadcast(&p->changed);
+			} else {
+				wait_until(p, now() + TICK_MS * NS_PER_MS);
+			}
+			continue;
+		}
+		job.run = p->run;
+		job.frame = p->projection.shown_frame;
+		job.frames = frames_of(&p->projection);
+		snprintf(job.path, sizeof(job.path), "%s", p->path);
+		pthread_mutex_unlock(&p->lock);
+		if (draw(p, &job)) {
+			error = save(p, job.path);
+			pthread_mutex_lock(&p->lock);
+			note(p, &job, error);
+		} else {
+			pthread_mutex_lock(&p->lock);
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+struct preview *
+preview_create(const struct preview_config *config)
+{
+	struct preview *p = calloc(1, sizeof(*p));
+	pthread_condattr_t attr;
+
+	if (p == NULL)
+		return NULL;
+	p->config = *config;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	return p;
+}
+
+static void
+free_memory(struct preview *p)
+{
+	projection_free(&p->projection);
+	canvas_free(&p->canvas);
+	free(p->cells);
+	p->cells = NULL;
+}
+
+void
+preview_destroy(struct preview *p)
+{
+	if (p == NULL)
+		return;
+	preview_end(p);
+	pthread_mutex_lock(&p->lock);
+	p->quit = true;
+	/* from here on somebody waits for it, where that is permitted */
+	if (p->tid != 0)
+		setpriority(PRIO_PROCESS, p->tid, getpriority(PRIO_PROCESS, gettid()));
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	if (p->has_thread)
+		pthread_join(p->thread, NULL);
+	free_memory(p);
+	pthread_cond_destroy(&p->changed);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+/* Memory and thread, with the first run that wants pictures. */
+static int
+prepare(struct preview *p)
+{
+	const struct preview_config *c = &p->config;
+	const struct panels *panels = &p->projection.panels;
+	pthread_attr_t attr;
+	int ret;
+
+	if (p->has_thread)
+		return 0;
+	ret = projection_init(&p->projection, &c->geometry, &c->layout, c->value);
+	if (ret == 0)
+		ret = panels_canvas(panels, 2, &p->canvas);
+	if (ret == 0)
+		p->cells = malloc(panels_cells(panels) * sizeof(*p->cells));
+	if (ret == 0 && p->cells == NULL)
+		ret = -ENOMEM;
+	if (ret != 0)
+		goto fail;
+	pthread_attr_init(&attr);
+	if (c->cpus != NULL)
+		pthread_attr_setaffinity_np(&attr, sizeof(*c->cpus), c->cpus);
+	ret = -pthread_create(&p->thread, &attr, preview_main, p);
+	pthread_attr_destroy(&attr);
+	if (ret != 0)
+		goto fail;
+	pthread_setname_np(p->thread, "braggline-view");
+	p->has_thread = true;
+	return 0;
+
+fail:
+	free_memory(p);
+	return ret;
+}
+
+int
+preview_begin(struct preview *p, const char *path, double period)
+{
+	const uint64_t end = now() + PATIENCE_MS * NS_PER_MS;
+	int ret;
+
+	preview_end(p);
+	if (path == NULL)
+		return 0;
+	if (strlen(path) >= sizeof(p->path))
+		return -ENAMETOOLONG;
+	ret = prepare(p);
+	if (ret != 0)
+		return ret;
+	pthread_mutex_lock(&p->lock);
+	while (p->last && now() < end)
+		wait_until(p, end);
+	p->last = false;
+	p->run++;
+	p->drawn = 0;
+	p->complained = false;
+	p->period = period * NS_PER_S;
+	p->due = p->granted_at = now();
+	snprintf(p->path, sizeof(p->path), "%s", path);
+	projection_reset(&p->projection);
+	projection_grant(&p->projection, PREVIEW_PIXELS_PER_S, PREVIEW_PIXELS_PER_S);
+	p->active = true;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+void
+preview_end(struct preview *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->last |= p->active;
+	p->active = false;
+	pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void
+preview_offer(void *preview, const struct frame_record *record, const uint8_t *output)
+{
+	struct preview *p = preview;
+
+	if (p->active)
+		projection_add(&p->projection, record, output);
+}
+
+void
+preview_get_status(struct preview *p, struct preview_status *status)
+{
+	const struct projection *projection = &p->projection;
+
+	pthread_mutex_lock(&p->lock);
+	*status = p->status;
+	status->active = p->active;
+	status->skipped = __atomic_load_n(&projection->skipped, __ATOMIC_RELAXED) +
+		__atomic_load_n(&projection->raw, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&p->lock);
+}

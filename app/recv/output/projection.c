@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output/projection.h"
+
+int
+projection_init(struct projection *p, const struct gk_geometry *geometry,
+	const struct gk_layout *layout, enum gk_value value)
+{
+	memset(p, 0, sizeof(*p));
+	p->layout = *layout;
+	p->value = value;
+	panels_init(&p->panels, gk_rows(geometry), geometry->cols);
+	p->cell = malloc(p->panels.cols * sizeof(*p->cell));
+	p->line = malloc(p->panels.cols * sizeof(*p->line));
+	p->maximum = malloc(panels_cells(&p->panels) * sizeof(*p->maximum));
+	p->shown = malloc(panels_cells(&p->panels) * sizeof(*p->shown));
+	if (p->cell == NULL || p->line == NULL || p->maximum == NULL || p->shown == NULL)
+		return -ENOMEM;
+	for (uint32_t x = 0; x < p->panels.cols; x++)
+		p->cell[x] = x / p->panels.by;
+	projection_reset(p);
+	return 0;
+}
+
+void
+projection_free(struct projection *p)
+{
+	free(p->cell);
+	free(p->line);
+	free(p->maximum);
+	free(p->shown);
+	memset(p, 0, sizeof(*p));
+}
+
+/* Cells and counters have one writer at a time: plain stores that readers cannot see half of. */
+static inline float
+get(const float *cell)
+{
+	float v;
+
+	__atomic_load(cell, &v, __ATOMIC_RELAXED);
+	return v;
+}
+
+static inline void
+set(float *cell, float v)
+{
+	__atomic_store(cell, &v, __ATOMIC_RELAXED);
+}
+
+/* NaN raises nothing. Without a branch, which nobody could predict. */
+static inline void
+raise_to(float *cell, float v)
+{
+	const float old = get(cell);
+
+	set(cell, v > old ? v : old);
+}
+
+static inline void
+count(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static inline float
+photons_of(int16_t v)
+{
+	return v == INT16_MIN ? -INFINITY : v == INT16_MAX ? INFINITY : v;
+}
+
+static void
+fill(const struct projection *p, float *cells, float v)
+{
+	for (size_t i = 0; i < panels_cells(&p->panels); i++)
+		set(&cells[i], v);
+}
+
+void
+projection_reset(struct projection *p)
+{
+	fill(p, p->maximum, -INFINITY);
+	fill(p, p->shown, 0);
+	p->frames = p->sparse = p->skipped = p->raw = 0;
+	p->spent = p->granted = 0;
+	p->shown_frame = 0;
+	p->shown_count = 0;
+	__atomic_store_n(&p->state, PROJECTION_WANTED, __ATOMIC_RELEASE);
+}
+
+/* What lies in the slot was made elsewhere: no pixel beyond the raster, no row beyond the slot. */
+static inline __attribute__((always_inline)) void
+scatter(struct projection *p, const uint8_t *output, bool i16, bool show)
+{
+	const struct panels *panels = &p->panels;
+	const uint32_t *row_ptr = (const uint32_t *)(output + p->layout.row_ptr);
+	const uint16_t *col = (const uint16_t *)(output + p->layout.col);
+	const void *value = output + p->layout.value;
+	uint32_t left = panels->by, i = 0;
+	size_t line = 0;
+
+	for (uint32_t y = 0; y < panels->rows; y++) {
+		const uint32_t end = row_ptr[y + 1];
+
+		for (; i < end && i < p->layout.nnz_cap; i++) {
+			float v;
+			size_t at;
+
+			if (col[i] >= panels->cols)
+				continue;
+			v = i16 ? photons_of(((const int16_t *)value)[i])
+				: ((const float *)value)[i];
+			at = line + p->cell[col[i]];
+			raise_to(&p->maximum[at], v);
+			if (show)
+				raise_to(&p->shown[at], v);
+		}
+		if (--left == 0) {
+			left = panels->by;
+			line += panels->width;
+		}
+	}
+}
+
+static void
+add_sparse(struct projection *p, const uint8_t *output, bool show)
+{
+	if (p->value == GK_VALUE_I16 && show)
+		scatter(p, output, true, true);
+	else if (p->value == GK_VALUE_I16)
+		scatter(p, output, true, false);
+	else if (show)
+		scatter(p, output, false, true);
+	else
+		scatter(p, output, false, false);
+}
+
+/* Raise the line to a row of the image; loops that the compiler makes vectors of. */
+static void
+fold(struct projection *p, const uint8_t *values, uint32_t y)
+{
+	const uint32_t cols = p->panels.cols;
+	float *line = p->line;
+
+	if (p->value == GK_VALUE_I16) {
+		const int16_t *row = (const int16_t *)values + (size_t)y * cols;
+
+		for (uint32_t x = 0; x < cols; x++) {
+			const float v = photons_of(row[x]);
+
+			line[x] = v > line[x] ? v : line[x];
+		}
+	} else {
+		const float *row = (const float *)values + (size_t)y * cols;
+
+		for (uint32_t x = 0; x < cols; x++)
+			line[x] = row[x] > line[x] ? row[x] : line[x];
+	}
+}
+
+/* Put the line into a row of cells. */
+static void
+squeeze(const struct projection *p, float *maximum, float *shown)
+{
+	const uint32_t by = p->panels.by, cols = p->panels.cols;
+	float *line = p->line;
+
+	for (uint32_t x = 0, cell = 0; by > 1 && x < cols; cell++) {
+		float v = line[x++];
+
+		for (uint32_t k = 1; k < by && x < cols; k++, x++)
+			v = line[x] > v ? line[x] : v;
+		line[cell] = v;
+	}
+	for (uint32_t x = 0; x < p->panels.width; x++) {
+		raise_to(&maximum[x], line[x]);
+		set(&shown[x], line[x]);
+	}
+}
+
+static void
+add_image(struct projection *p, const uint8_t *values)
+{
+	const struct panels *panels = &p->panels;
+	size_t at = 0;
+
+	for (uint32_t y = 0; y < panels->rows; y += panels->by, at += panels->width) {
+		for (uint32_t x = 0; x < panels->cols; x++)
+			p->line[x] = -INFINITY;
+		for (uint32_t k = y; k < y + panels->by && k < panels->rows; k++)
+			fold(p, values, k);
+		squeeze(p, p->maximum + at, p->shown + at);
+	}
+}
+
+void
+projection_add(struct projection *p, const struct frame_record *record, const uint8_t *output)
+{
+	const bool show = projection_state(p) == PROJECTION_WANTED;
+	const uint64_t pixels = record->nnz + p->panels.rows;
+
+	switch (record->kind) {
+	case GK_KIND_CSR:
+		if (!show && p->spent + pixels > __atomic_load_n(&p->granted, __ATOMIC_RELAXED)) {
+			count(&p->skipped, 1);
+			return;
+		}
+		add_sparse(p, output, show);
+		count(&p->spent, pixels);
+		count(&p->sparse, 1);
+		break;
+	case GK_KIND_IMAGE:
+		if (!show) {
+			count(&p->skipped, 1);
+			return;
+		}
+		add_image(p, output + p->layout.value);
+		break;
+	default:
+		count(&p->raw, 1);
+		return;
+	}
+	count(&p->frames, 1);
+	if (show) {
+		p->shown_frame = record->frame;
+		p->shown_count = record->strong_count;
+		__atomic_store_n(&p->state, PROJECTION_FILLED, __ATOMIC_RELEASE);
+	}
+}
+
+void
+projection_grant(struct projection *p, uint64_t pixels, uint64_t most)
+{
+	const uint64_t ahead = __atomic_load_n(&p->spent, __ATOMIC_RELAXED) + most;
+	const uint64_t granted = p->granted + pixels;
+
+	__atomic_store_n(&p->granted, granted < ahead ? granted : ahead, __ATOMIC_RELAXED);
+}
+
+void
+projection_want(struct projection *p)
+{
+	fill(p, p->shown, 0);
+	__atomic_store_n(&p->state, PROJECTION_WANTED, __ATOMIC_RELEASE);
+}
+
+void
+projection_take(struct projection *p)
+{
+	__atomic_store_n(&p->state, PROJECTION_SHOWN, __ATOMIC_RELEASE);
+}
+
+static void
+copy(const struct projection *p, const float *from, float least, float *cells)
+{
+	for (size_t i = 0; i < panels_cells(&p->panels); i++) {
+		const float v = get(&from[i]);
+
+		cells[i] = v > least ? v : least;
+		if (cells[i] == -INFINITY)
+			cells[i] = NAN;
+	}
+}
+
+void
+projection_copy_maximum(const struct projection *p, float *cells)
+{
+	/* sparse frames say nothing of pixels that are dark: they count as zero */
+	const bool sparse = __atomic_load_n(&p->sparse, __ATOMIC_RELAXED) > 0;
+
+	copy(p, p->maximum, sparse ? 0 : -INFINITY, cells);
+}
+
+void
+projection_copy_shown(const struct projection *p, float *cells)
+{
+	copy(p, p->shown, -INFINITY, cells);
+}

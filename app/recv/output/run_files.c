@@ -1,0 +1,726 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "output/run_files.h"
+
+#define NS_PER_MS 1000000ull
+#define HOLDS	  1024 /* batches of rows that wait each for itself; the last for all behind it */
+
+/* A file and what has been counted of it. */
+struct run_file {
+	struct arrow_file file;
+	enum arrow_table table;
+	uint64_t accepted; /* rows that it was given */
+	uint64_t rows;	   /* of them, counted as durable */
+	uint64_t batches;
+	uint64_t bytes; /* counted */
+	uint64_t syncs;
+	uint64_t lent[BATCH_SETS_MAX]; /* where the last batch of each set of columns ends */
+	bool failed;		       /* before it was closed: that has been said */
+	/* while it is being closed */
+	struct run_file *next;
+	struct run_file *then; /* closed after it, by the same thread */
+	pthread_t thread;
+	bool has_thread;
+	bool closed; /* atomic */
+};
+
+struct table_files {
+	struct run_file *file; /* NULL: outage */
+	uint64_t retry_at;
+	uint64_t backoff;	      /* ns */
+	struct arrow_run_stats stats; /* one writer; read with atomic loads */
+	struct arrow_run_status status;
+};
+
+/* Rows up to `end` of their file wait for so many batches of images. */
+struct hold {
+	uint64_t end;
+	uint64_t images;
+};
+
+struct arrow_run {
+	struct arrow_run_config config;
+	struct table_files table[ARROW_TABLES];
+	struct hold hold[HOLDS]; /* of hold_head - hold_tail, in order */
+	uint64_t hold_head;
+	uint64_t hold_tail;
+	struct run_file *closing;
+	unsigned int set;
+	uint64_t step;	/* sets begin at multiples of this */
+	uint64_t begin; /* of the step that the last frame was in */
+	bool begun;
+	bool by_frames; /* the next set is due by frame number */
+	uint64_t opened_at;
+	uint64_t opened_bytes;
+	uint64_t retry_at; /* of a roll that failed while both files were well */
+	int first_error;
+	pthread_mutex_t lock; /* of table[].status */
+};
+
+const char *
+arrow_run_state_name(enum arrow_run_state state)
+{
+	static const char *const names[ARROW_RUN_STATES] = {
+		[ARROW_RUN_WRITING] = "writing",
+		[ARROW_RUN_FULL] = "disk full",
+		[ARROW_RUN_FAILED] = "failed",
+		[ARROW_RUN_CLOSED] = "closed",
+	};
+
+	return names[state];
+}
+
+static bool
+is_full(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT;
+}
+
+/* Counters have one writer: a plain store that readers cannot see half of. */
+#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
+#define ADD(counter, n)	    SET(counter, (counter) + (n))
+
+static void
+say(const struct arrow_run *r, bool error, const char *text)
+{
+	if (r->config.log != NULL)
+		r->config.log(r->config.arg, error, text);
+}
+
+static void
+count_unwritten(struct table_files *t, int error, uint64_t rows)
+{
+	if (is_full(error))
+		ADD(t->stats.unwritten_full, rows);
+	else
+		ADD(t->stats.unwritten_error, rows);
+	ADD(t->stats.unwritten, rows);
+}
+
+/* What a file, open or closed, has to show for by now. */
+static void
+count_file(struct table_files *t, struct run_file *f)
+{
+	ADD(t->stats.rows, f->file.rows_durable - f->rows);
+	ADD(t->stats.batches, f->file.nb_durable - f->batches);
+	/* less than before if a closed file had to be cut */
+	ADD(t->stats.bytes, f->file.size - f->bytes);
+	ADD(t->stats.syncs, f->file.out.syncs - f->syncs);
+	if (f->file.nb_durable > f->batches) {
+		t->backoff = 0;
+		for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++) {
+			ADD(t->stats.latency[i], f->file.latency[i]);
+			f->file.latency[i] = 0;
+		}
+	}
+	f->rows = f->file.rows_durable;
+	f->batches = f->file.nb_durable;
+	f->bytes = f->file.size;
+	f->syncs = f->file.out.syncs;
+}
+
+static void
+set_status(struct arrow_run *r, enum arrow_table table, const struct arrow_file *f)
+{
+	struct table_files *t = &r->table[table];
+	const struct arrow_io_info *info;
+
+	pthread_mutex_lock(&r->lock);
+	/* an old file does not take the place of the next one */
+	if (t->file == NULL || &t->file->file == f)
+		snprintf(t->status.path, sizeof(t->status.path), "%s", arrow_file_path(f));
+	if (f->error != 0)
+		snprintf(t->status.error, sizeof(t->status.error), "%s", f->message);
+	if (f->out.handle != NULL) {
+		info = f->out.config.io->info(f->out.handle);
+		snprintf(t->status.why, sizeof(t->status.why), "%s", info->why);
+		SET(t->stats.mode, info->mode);
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void *
+close_files(void *arg)
+{
+	struct run_file *f, *then;
+
+	for (f = arg; f != NULL; f = then) {
+		then = f->then;
+		(void)arrow_file_close(&f->file);
+		__atomic_store_n(&f->closed, true, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* Take a table's file to be closed. @return NULL: there is none */
+static struct run_file *
+take_file(struct arrow_run *r, enum arrow_table table)
+{
+	struct table_files *t = &r->table[table];
+	struct run_file *f = t->file;
+
+	if (f == NULL)
+		return NULL;
+	/* what its batches were made in is reclaimed by us */
+	arrow_file_wait(&f->file, UINT64_MAX);
+	t->file = NULL;
+	f->next = r->closing;
+	r->closing = f;
+	return f;
+}
+
+/* Hand files to a thread that closes them, one after the other: it may take as long as a sync. */
+static void
+begin_close(struct run_file *first, struct run_file *second)
+{
+	struct run_file *last = second != NULL ? second : first;
+
+	if (first == NULL)
+		first = second;
+	else
+		first->then = second;
+	if (first == NULL)
+		return;
+	/* of the last one: who joins it waits for nothing else */
+	last->has_thread = pthread_create(&last->thread, NULL, close_files, first) == 0;
+	if (!last->has_thread)
+		close_files(first);
+}
+
+/* Images before the rows that imply them. */
+static void
+begin_close_set(struct arrow_run *r)
+{
+	struct run_file *images = take_file(r, ARROW_IMAGES);
+
+	begin_close(images, take_file(r, ARROW_FRAMES));
+	r->hold_tail = r->hold_head;
+}
+
+/* A file that is closed: the last word about its rows. */
+static void
+end_close(struct arrow_run *r, struct run_file *f)
+{
+	struct table_files *t = &r->table[f->table];
+
+	if (f->has_thread)
+		pthread_join(f->thread, NULL);
+	count_file(t, f);
+	count_unwritten(t, f->file.error, f->accepted - f->file.rows);
+	ADD(t->stats.complete, f->file.complete);
+	if (f->file.error != 0 && !f->failed) {
+		say(r, true, f->file.message);
+		if (r->first_error == 0)
+			r->first_error = f->file.error;
+	}
+	set_status(r, f->table, &f->file);
+	free(f);
+}
+
+static void
+reap_closed(struct arrow_run *r, bool all)
+{
+	struct run_file **at = &r->closing, *f;
+
+	while ((f = *at) != NULL) {
+		if (!all && !__atomic_load_n(&f->closed, __ATOMIC_ACQUIRE)) {
+			at = &f->next;
+			continue;
+		}
+		*at = f->next;
+		end_close(r, f);
+	}
+}
+
+static void
+back_off(const struct arrow_run *r, struct table_files *t)
+{
+	const uint64_t most = r->config.retry_max_ms * NS_PER_MS;
+
+	t->backoff = t->backoff == 0 ? r->config.retry_ms * NS_PER_MS : 2 * t->backoff;
+	if (t->backoff > most)
+		t->backoff = most;
+	t->retry_at = arrow_slices_clock() + t->backoff;
+}
+
+/* Whatever rows wait for. */
+static void
+release_all(struct arrow_run *r)
+{
+	struct run_file *rows = r->table[ARROW_FRAMES].file;
+
+	r->hold_tail = r->hold_head;
+	if (rows != NULL)
+		arrow_slices_hold(&rows->file.out, UINT64_MAX);
+}
+
+/* A file has failed: finish it, and count what comes until there is another. */
+static void
+begin_outage(struct arrow_run *r, enum arrow_table table)
+{
+	struct table_files *t = &r->table[table];
+	char text[PATH_MAX + 256];
+	const int error = t->file->file.error;
+
+	if (r->first_error == 0)
+		r->first_error = error;
+	SET(t->stats.error, error);
+	SET(t->stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
+	ADD(t->stats.outages, 1);
+	set_status(r, table, &t->file->file);
+	snprintf(text, sizeof(text), "%s; rows of `%s` are not written from here on",
+		t->file->file.message, arrow_table_name(table));
+	say(r, true, text);
+	t->file->failed = true;
+	begin_close(take_file(r, table), NULL);
+	back_off(r, t);
+	/* images that are lost are counted, and nothing waits for them; nor do rows that are */
+	release_all(r);
+}
+
+/* RUN_frames, or RUN_000001_frames. @return false: too long */
+static bool
+file_name(const struct arrow_run *r, unsigned int set, enum arrow_table table, char name[NAME_MAX])
+{
+	const char *what = arrow_table_name(table);
+	int n;
+
+	if (set == 0)
+		n = snprintf(name, NAME_MAX, "%s_%s", r->config.run, what);
+	else
+		n = snprintf(name, NAME_MAX, "%s_%06u_%s", r->config.run, set, what);
+	return n < NAME_MAX;
+}
+
+static void
+free_files(struct run_file *file[ARROW_TABLES])
+{
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (file[i] != NULL)
+			arrow_file_discard(&file[i]->file);
+		free(file[i]);
+		file[i] = NULL;
+	}
+}
+
+/* Create the files of a set, with some room if they are to take up writing again. */
+static int
+create_files(const struct arrow_run *r, unsigned int set, uint64_t room,
+	struct run_file *file[ARROW_TABLES], char message[PATH_MAX])
+{
+	char name[NAME_MAX];
+	struct arrow_file *f;
+	unsigned int i;
+	int rc = 0;
+
+	memset(file, 0, ARROW_TABLES * sizeof(file[0]));
+	for (i = 0; i < ARROW_TABLES && rc == 0; i++) {
+		file[i] = calloc(1, sizeof(*file[i]));
+		if (file[i] == NULL) {
+			rc = -ENOMEM;
+			snprintf(message, PATH_MAX, "no memory for a file");
+			break;
+		}
+		f = &file[i]->file;
+		file[i]->table = i;
+		if (!file_name(r, set, i, name)) {
+			rc = -ENAMETOOLONG;
+			snprintf(message, PATH_MAX, "the name %s is too long", name);
+			break;
+		}
+		rc = arrow_file_create(
+			f, &r->config.slices, r->config.dir, name, &r->config.tables->schema[i]);
+		if (rc < 0) {
+			snprintf(message, PATH_MAX, "%.*s", PATH_MAX - 1, f->message);
+			break;
+		}
+		if (room > 0)
+			rc = arrow_slices_reserve(&f->out, f->size + room);
+		if (rc == -EOPNOTSUPP)
+			rc = 0;
+		if (rc < 0)
+			snprintf(message, PATH_MAX, "cannot reserve %llu bytes for %.*s: %s",
+				(unsigned long long)room, PATH_MAX - 128, f->part, strerror(-rc));
+	}
+	if (rc < 0)
+		free_files(file);
+	return rc;
+}
+
+static void
+take_files(struct arrow_run *r, struct run_file *file[ARROW_TABLES])
+{
+	struct table_files *t;
+	unsigned int i;
+
+	r->opened_bytes = 0;
+	for (i = 0; i < ARROW_TABLES; i++) {
+		t = &r->table[i];
+		t->file = file[i];
+		t->file->file.clock = r->config.clock;
+		t->file->file.clock_arg = r->config.arg;
+		r->opened_bytes += t->stats.bytes;
+		ADD(t->stats.files, 1);
+		SET(t->stats.error, 0);
+		SET(t->stats.state, ARROW_RUN_WRITING);
+		set_status(r, i, &file[i]->file);
+		count_file(t, file[i]);
+	}
+	/* behind the header */
+	arrow_slices_hold(&file[ARROW_FRAMES]->file.out, file[ARROW_FRAMES]->file.size);
+	r->opened_at = arrow_slices_clock();
+}
+
+static bool
+is_rolled(const struct arrow_run_config *c)
+{
+	return c->roll_frames > 0 || c->roll_bytes > 0 || c->roll_ms > 0;
+}
+
+/* A run has one name for its first set; the other one must be free as well. */
+static int
+check_other_name(const struct arrow_run *r, char message[PATH_MAX])
+{
+	char name[NAME_MAX], path[PATH_MAX];
+	unsigned int i;
+	size_t len;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (!file_name(r, is_rolled(&r->config) ? 0 : 1, i, name))
+			continue; /* reported with the name that is wanted */
+		len = snprintf(path, sizeof(path), "%s/%s.arrow", r->config.dir, name);
+		if (len + sizeof(".part") > sizeof(path))
+			continue;
+		if (access(path, F_OK) < 0) {
+			strcat(path, ".part");
+			if (access(path, F_OK) < 0)
+				continue;
+		}
+		snprintf(message, PATH_MAX,
+			"%.*s is already there: move it away or choose another run name",
+			PATH_MAX - 80, path);
+		return -EEXIST;
+	}
+	return 0;
+}
+
+/* The least frame number step whose multiples end batches of both tables. */
+static uint64_t
+common_step(uint64_t a, uint64_t b)
+{
+	uint64_t x = a, y = b, rest;
+
+	while (y != 0) {
+		rest = x % y;
+		x = y;
+		y = rest;
+	}
+	return a / x * b;
+}
+
+int
+arrow_run_open(
+	struct arrow_run **run, const struct arrow_run_config *config, char message[PATH_MAX])
+{
+	struct run_file *file[ARROW_TABLES];
+	struct arrow_run *r;
+	int rc;
+
+	r = calloc(1, sizeof(*r));
+	if (r == NULL) {
+		snprintf(message, PATH_MAX, "no memory for the files of run %s", config->run);
+		return -ENOMEM;
+	}
+	pthread_mutex_init(&r->lock, NULL);
+	r->config = *config;
+	if (r->config.retry_ms == 0)
+		r->config.retry_ms = ARROW_RUN_RETRY_MS;
+	if (r->config.retry_max_ms == 0)
+		r->config.retry_max_ms = ARROW_RUN_RETRY_MAX_MS;
+	if (r->config.resume_bytes == 0)
+		r->config.resume_bytes = ARROW_RUN_RESUME_BYTES;
+	r->step = common_step(
+		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL,
+		config->images_interval ? config->images_interval : BATCH_IMAGES_INTERVAL);
+	r->set = is_rolled(config) ? 1 : 0;
+	rc = check_other_name(r, message);
+	if (rc == 0)
+		rc = create_files(r, r->set, 0, file, message);
+	if (rc < 0) {
+		arrow_run_free(r);
+		return rc;
+	}
+	take_files(r, file);
+	*run = r;
+	return 0;
+}
+
+static bool
+set_is_full(const struct arrow_run *r, uint64_t now)
+{
+	uint64_t bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++)
+		bytes += r->table[i].stats.bytes;
+	return (r->config.roll_bytes > 0 && bytes - r->opened_bytes >= r->config.roll_bytes) ||
+		(r->config.roll_ms > 0 && now - r->opened_at >= r->config.roll_ms * NS_PER_MS);
+}
+
+bool
+arrow_run_wants_roll(struct arrow_run *r, uint64_t frame)
+{
+	const uint64_t sets = (r->config.roll_frames + r->step - 1) / r->step * r->step;
+	const uint64_t last = r->begin;
+	uint64_t now;
+	unsigned int i;
+
+	/* unsigned: before `begin` is far behind it */
+	if (r->begun && frame - last < r->step)
+		return false;
+	r->begin = frame / r->step * r->step;
+	if (!r->begun) {
+		r->begun = true;
+		return false;
+	}
+	now = arrow_slices_clock();
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (r->table[i].file == NULL && now >= r->table[i].retry_at)
+			return true;
+	}
+	r->by_frames |= sets > 0 && r->begin / sets != last / sets;
+	return (r->by_frames || set_is_full(r, now)) && now >= r->retry_at;
+}
+
+/* The next set cannot be opened: what goes on goes on, and some time later there is another try. */
+static void
+roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
+{
+	char text[PATH_MAX + 128];
+	bool first = true;
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (r->table[i].file != NULL)
+			continue;
+		first &= r->table[i].stats.error != error;
+		SET(r->table[i].stats.error, error);
+		SET(r->table[i].stats.state, is_full(error) ? ARROW_RUN_FULL : ARROW_RUN_FAILED);
+		ADD(r->table[i].stats.retries, 1);
+		back_off(r, &r->table[i]);
+	}
+	r->retry_at = arrow_slices_clock() + r->config.retry_max_ms * NS_PER_MS;
+	snprintf(text, sizeof(text), "no next set of files: %s", why);
+	if (first)
+		say(r, true, text);
+	/* somebody else's files are in the way: the number after them */
+	if (error == -EEXIST)
+		r->set = set;
+}
+
+void
+arrow_run_roll(struct arrow_run *r)
+{
+	struct run_file *file[ARROW_TABLES];
+	char message[PATH_MAX], text[PATH_MAX + 128];
+	bool outage = false;
+	unsigned int i, set;
+	int rc;
+
+	for (i = 0; i < ARROW_TABLES; i++)
+		outage |= r->table[i].file == NULL;
+	set = r->set == 0 ? 2 : r->set + 1;
+	rc = create_files(r, set, outage ? r->config.resume_bytes : 0, file, message);
+	if (rc < 0) {
+		roll_failed(r, set, rc, message);
+		return;
+	}
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (r->table[i].file == NULL)
+			ADD(r->table[i].stats.resumes, 1);
+	}
+	begin_close_set(r);
+	r->set = set;
+	r->by_frames = false;
+	r->retry_at = 0;
+	take_files(r, file);
+	snprintf(text, sizeof(text), "%s with %s", outage ? "writing again," : "going on",
+		file[0]->file.part);
+	say(r, outage, text);
+}
+
+/* Rows whose images are durable may go. */
+static void
+release_rows(struct arrow_run *r)
+{
+	const struct run_file *images = r->table[ARROW_IMAGES].file;
+	struct run_file *rows = r->table[ARROW_FRAMES].file;
+
+	if (rows == NULL || images == NULL)
+		return;
+	for (; r->hold_tail < r->hold_head; r->hold_tail++) {
+		const struct hold *h = &r->hold[r->hold_tail % HOLDS];
+
+		if (images->file.nb_durable < h->images)
+			break;
+		arrow_slices_hold(&rows->file.out, h->end);
+	}
+}
+
+/* A batch of rows is about to be appended: it waits for the images that there are. */
+static void
+hold_rows(struct arrow_run *r, uint64_t size)
+{
+	struct run_file *images = r->table[ARROW_IMAGES].file;
+	struct arrow_slices *out = &r->table[ARROW_FRAMES].file->file.out;
+	const uint64_t end = out->taken + size;
+
+	/* an outage: they are counted as unwritten */
+	if (images == NULL)
+		return;
+	if (end - out->limit > arrow_slices_hold_max(out) && arrow_file_commit(&images->file) < 0) {
+		begin_outage(r, ARROW_IMAGES);
+		return;
+	}
+	if (r->hold_head - r->hold_tail == HOLDS)
+		r->hold_head--;
+	r->hold[r->hold_head++ % HOLDS] = (struct hold){end, images->file.nb_batches};
+	release_rows(r);
+}
+
+int
+arrow_run_append(struct arrow_run *r, const struct batch *b)
+{
+	struct table_files *t = &r->table[b->table];
+
+	if (t->file == NULL) {
+		count_unwritten(t, t->stats.error, b->rows);
+		return t->stats.error;
+	}
+	if (b->table == ARROW_FRAMES)
+		hold_rows(r, b->metadata_size + b->body_length);
+	t->file->accepted += b->rows;
+	if (arrow_file_append(&t->file->file, b) < 0) {
+		begin_outage(r, b->table);
+		return t->stats.error;
+	}
+	t->file->lent[b->set] = t->file->file.size;
+	count_file(t, t->file);
+	return 0;
+}
+
+void
+arrow_run_reclaim(struct arrow_run *r, enum arrow_table table, unsigned int set)
+{
+	struct run_file *f = r->table[table].file;
+
+	/* files before this one have been waited for when they were handed over */
+	if (f != NULL)
+		arrow_file_wait(&f->file, f->lent[set]);
+}
+
+void
+arrow_run_poll(struct arrow_run *r)
+{
+	struct table_files *t;
+	unsigned int i;
+
+	/* images first: rows may wait for them */
+	for (i = ARROW_TABLES; i-- > 0;) {
+		t = &r->table[i];
+		if (t->file == NULL)
+			continue;
+		if (arrow_file_poll(&t->file->file) < 0)
+			begin_outage(r, i);
+		else
+			count_file(t, t->file);
+		if (i == ARROW_IMAGES)
+			release_rows(r);
+		if (t->file != NULL && arrow_file_has_news(&t->file->file)) {
+			ADD(t->stats.stalls, t->file->file.stalled);
+			say(r, true, t->file->file.message);
+		}
+	}
+	if (r->closing != NULL)
+		reap_closed(r, false);
+}
+
+int
+arrow_run_close(struct arrow_run *r)
+{
+	unsigned int i;
+
+	begin_close_set(r);
+	reap_closed(r, true);
+	for (i = 0; i < ARROW_TABLES; i++)
+		SET(r->table[i].stats.state, ARROW_RUN_CLOSED);
+	return r->first_error;
+}
+
+void
+arrow_run_discard(struct arrow_run *r)
+{
+	struct run_file *file[ARROW_TABLES];
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		file[i] = r->table[i].file;
+		r->table[i].file = NULL;
+	}
+	free_files(file);
+}
+
+void
+arrow_run_free(struct arrow_run *r)
+{
+	if (r == NULL)
+		return;
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+void
+arrow_run_stats_get(
+	const struct arrow_run *r, enum arrow_table table, struct arrow_run_stats *stats)
+{
+	const struct arrow_run_stats *from = &r->table[table].stats;
+
+#define GET(member) __atomic_load(&from->member, &stats->member, __ATOMIC_RELAXED)
+	GET(rows);
+	GET(batches);
+	GET(bytes);
+	GET(unwritten);
+	GET(unwritten_full);
+	GET(unwritten_error);
+	GET(unwritten_bad);
+	GET(files);
+	GET(complete);
+	GET(outages);
+	GET(stalls);
+	GET(resumes);
+	GET(retries);
+	GET(syncs);
+	GET(error);
+	GET(state);
+	GET(mode);
+	for (unsigned int i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+		GET(latency[i]);
+#undef GET
+}
+
+void
+arrow_run_status(struct arrow_run *r, enum arrow_table table, struct arrow_run_status *status)
+{
+	pthread_mutex_lock(&r->lock);
+	*status = r->table[table].status;
+	pthread_mutex_unlock(&r->lock);
+}

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_log.h>
+#include <rte_ring.h>
+#include <rte_ring_elem.h>
+
+#include "arrow/reader.h"
+#include "recovery/recovery.h"
+#include "arrow/tables.h"
+#include "fail_point.h"
+#include "io/file_lock.h"
+#include "io/own_file.h"
+#include "output/spill.h"
+#include "stream/source.h"
+
+RTE_LOG_REGISTER(spill_logtype, braggline.spill, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, spill_logtype, "spill: " __VA_ARGS__)
+
+#define NAP_US	  500
+#define REFUSE_MS 1000 /* a directory that cannot be had is tried again then */
+
+enum order {
+	ORDER_BATCH,
+	ORDER_PAUSE,
+	ORDER_CLOSE,
+	ORDER_END,
+};
+
+/* What the thread is to do. */
+struct spill_order {
+	enum order order;
+	unsigned int run;
+	unsigned int table;
+	uint32_t batch; /* its tag */
+	struct stream_batch what;
+};
+
+/* A run whose batches are here; the thread's alone, but for `closed`. */
+struct spill_run {
+	struct journal_run run; /* set before its first batch is put */
+	bool named;		/* by who puts */
+	bool closing;		/* likewise */
+	bool closed;		/* atomic: the thread has let go of it */
+	bool open;
+	int dir_fd; /* locked */
+	int error;  /* why it could not be opened; tried again at retry_at */
+	uint64_t retry_at;
+	char dir[PATH_MAX];
+	struct arrow_reader reader[XFER_TABLES];
+	struct stream_writer *writer[XFER_TABLES];
+	uint64_t uncut_of[XFER_TABLES]; /* as its writer has told last */
+	uint32_t uncut;			/* atomic: of all runs that were here */
+};
+
+struct spill {
+	struct spill_config config;
+	struct stream_quota quota;
+	struct rte_ring *orders;
+	struct rte_ring *results;
+	unsigned int nb_open; /* without a result, for who puts */
+	pthread_t thread;
+	bool started;
+	struct spill_run run[JOURNAL_RUNS];
+	struct spill_stats stats;
+};
+
+#define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
+#define ADD(counter, n)	    SET(counter, (counter) + (n))
+
+static uint64_t
+clock_ms(void)
+{
+	return arrow_slices_clock() / 1000000;
+}
+
+static void
+on_log(void *arg, bool error, const char *text)
+{
+	if (error)
+		LOG(ERR, "%s\n", text);
+	else
+		LOG(INFO, "%s\n", text);
+}
+
+/* Files of a run that recovery has looked at. */
+struct recovered {
+	const struct spill_run *run;
+	struct arrow_identity identity;
+	bool busy;   /* one of this incarnation's is */
+	bool failed; /* one could not be completed */
+};
+
+static void
+on_recovery(void *arg, const struct arrow_recovery *report)
+{
+	struct recovered *r = arg;
+
+	LOG(NOTICE, "%s: %s\n", report->path, report->message);
+	if (!stream_source_is_of(report->path, r->run->run.name, &r->identity))
+		return;
+	r->busy |= report->state == ARROW_RECOVERY_BUSY;
+	r->failed |= arrow_recovery_is_unknown(report);
+}
+
+static void
+give_result(struct spill *s, uint32_t batch, bool durable)
+{
+	struct spill_result result = {batch, durable};
+
+	/* room for as many as may be without one */
+	(void)rte_ring_sp_enqueue_elem(s->results, &result, sizeof(result));
+}
+
+static void
+on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
+{
+	struct spill *s = arg;
+
+	if (status == XFER_AGAIN)
+		ADD(s->stats.again, 1);
+	FAIL_POINT("spill.synced");
+	give_result(s, (uint32_t)tag, status != XFER_AGAIN);
+}
+
+/* ---- runs: by the thread, or before it starts ------------------------------------------------ */
+
+static void
+close_run(struct spill_run *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		stream_writer_close(r->writer[i]);
+		r->writer[i] = NULL;
+		r->uncut_of[i] = 0;
+		if (r->reader[i].data != NULL)
+			arrow_reader_close(&r->reader[i]);
+		r->reader[i].data = NULL;
+	}
+	if (r->dir_fd >= 0)
+		close(r->dir_fd);
+	r->dir_fd = -1;
+	r->open = false;
+}
+
+/* Where files of a run are. */
+static int
+dir_of(const struct spill *s, const struct journal_run *run, char dir[PATH_MAX])
+{
+	const struct arrow_identity identity = {
+		s->config.producer, run->run, run->incarnation, NULL};
+
+	return stream_source_dir(dir, s->config.dir, run->name, &identity);
+}
+
+static int
+lock_dir(struct spill *s, struct spill_run *r)
+{
+	const struct spill_run *other;
+	char message[PATH_MAX];
+	int rc;
+
+	rc = dir_of(s, &r->run, r->dir);
+	if (rc < 0)
+		return rc;
+	/* its name is durable, too: what is spilled into it outlives the ring */
+	rc = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
+	if (rc < 0) {
+		LOG(ERR, "%s\n", message);
+		return rc;
+	}
+	close(rc);
+	/* another incarnation of this run is spilled, too: the lock is both's */
+	for (other = s->run; other < s->run + JOURNAL_RUNS; other++) {
+		if (other == r || !other->open || strcmp(other->dir, r->dir) != 0)
+			continue;
+		r->dir_fd = fcntl(other->dir_fd, F_DUPFD_CLOEXEC, 0);
+		return r->dir_fd < 0 ? -errno : 0;
+	}
+	r->dir_fd = open(r->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (r->dir_fd < 0)
+		return -errno;
+	return file_lock(r->dir_fd, 0);
+}
+
+static int
+open_table(struct spill *s, struct spill_run *r, unsigned int table)
+{
+	const char *problem = "";
+	const struct stream_writer_config c = {
+		.dir = r->dir,
+		.run = r->run.name,
+		.identity = {s->config.producer, r->run.run, r->run.incarnation,
+			arrow_table_name(table)},
+		.schema = &r->reader[table].schema,
+		.quota = s->quota.limit > 0 ? &s->quota : NULL,
+		.result = on_result,
+		.log = on_log,
+		.arg = s,
+	};
+	int rc;
+
+	rc = arrow_reader_open_memory(
+		&r->reader[table], r->run.schema[table], r->run.schema_bytes[table], &problem);
+	if (rc < 0) {
+		LOG(ERR, "run %s: the schema of %s: %s\n", r->run.name, arrow_table_name(table),
+			problem);
+		return rc;
+	}
+	rc = stream_writer_open(&r->writer[table], &c);
+	return rc < 0 ? rc : stream_writer_adopt_all(r->writer[table]);
+}
+
+static int
+open_run(struct spill *s, struct spill_run *r)
+{
+	struct recovered recovered = {
+		.run = r,
+		.identity = {s->config.producer, r->run.run, r->run.incarnation, NULL},
+	};
+	unsigned int i;
+	int rc;
+
+	r->dir_fd = -1;
+	rc = lock_dir(s, r);
+	/* what a crash has left */
+	if (rc == 0)
+		rc = arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0 ? -EIO : 0;
+	/* what is in it is not known, so it would be sent again */
+	if (recovered.busy)
+		rc = -EBUSY;
+	else if (recovered.failed)
+		rc = -EIO;
+	if (s->quota.limit > 0)
+		stream_quota_renew(&s->quota);
+	for (i = 0; i < XFER_TABLES && rc == 0; i++)
+		rc = open_table(s, r, i);
+	if (rc < 0) {
+		LOG(ERR, "run %s cannot be spilled into %s: %s\n", r->run.name, s->config.dir,
+			strerror(-rc));
+		close_run(r);
+		return rc;
+	}
+	r->open = true;
+	FAIL_POINT("spill.opened");
+	return 0;
+}
+
+bool
+spill_was(const struct spill *s, const struct journal_run *run)
+{
+	char dir[PATH_MAX];
+
+	return dir_of(s, run, dir) == 0 && access(dir, F_OK) == 0;
+}
+
+int
+spill_adopt_run(struct spill *s, unsigned int run, const struct journal_run *from)
+{
+	const uint64_t until = clock_ms() + FILE_LOCK_MS;
+	const struct timespec rest = {.tv_sec = 1};
+	int rc;
+
+	s->run[run].run = *from;
+	s->run[run].named = true;
+	/* locks may outlive the process that has died */
+	while ((rc = open_run(s, &s->run[run])) == -EBUSY && clock_ms() < until)
+		nanosleep(&rest, NULL);
+	return rc;
+}
+
+int
+spill_check(struct spill *s, unsigned int run, unsigned int table, const struct interval_set *held)
+{
+	const struct spill_run *r = &s->run[run];
+
+	return r->open ? stream_writer_check(r->writer[table], held, true, NULL) : 0;
+}
+
+bool
+spill_has(const struct spill *s, unsigned int run, unsigned int table, uint64_t sequence)
+{
+	const struct spill_run *r = &s->run[run];
+
+	return r->open && interval_set_has(stream_writer_have(r->writer[table]), sequence);
+}
+
+uint64_t
+spill_batches(const struct spill *s, unsigned int run)
+{
+	const struct spill_run *r = &s->run[run];
+	uint64_t batches = 0;
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES && r->open; i++)
+		batches += interval_set_count(stream_writer_have(r->writer[i]));
+	return batches;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void
+write_batch(struct spill *s, const struct spill_order *o)
+{
+	struct spill_run *r = &s->run[o->run];
+
+	if (!r->open && clock_ms() >= r->retry_at) {
+		r->error = open_run(s, r);
+		r->retry_at = clock_ms() + REFUSE_MS;
+	}
+	if (r->open) {
+		FAIL_POINT("spill.write");
+		stream_writer_append(r->writer[o->table], &o->what);
+		return;
+	}
+	SET(s->stats.error, r->error);
+	ADD(s->stats.again, 1);
+	give_result(s, o->batch, false);
+}
+
+static void
+pause_all(struct spill *s)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		for (k = 0; s->run[i].open && k < XFER_TABLES; k++)
+			stream_writer_begin_finish(s->run[i].writer[k]);
+	}
+}
+
+static void
+carry_out(struct spill *s, const struct spill_order *o)
+{
+	switch (o->order) {
+	case ORDER_BATCH:
+		write_batch(s, o);
+		break;
+	case ORDER_PAUSE:
+		pause_all(s);
+		break;
+	case ORDER_CLOSE:
+		close_run(&s->run[o->run]);
+		FAIL_POINT("spill.closed");
+		__atomic_store_n(&s->run[o->run].closed, true, __ATOMIC_RELEASE);
+		break;
+	case ORDER_END:
+		break;
+	}
+}
+
+/* Write on, and see what has become of things. */
+static void
+poll_writers(struct spill *s)
+{
+	struct stream_stats of;
+	unsigned int i, k;
+	bool any = false;
+	int error = 0;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		for (k = 0; s->run[i].open && k < XFER_TABLES; k++) {
+			stream_writer_poll(s->run[i].writer[k]);
+			stream_writer_stats_get(s->run[i].writer[k], &of);
+			error = of.error != 0 ? of.error : error;
+			ADD(s->run[i].uncut, (uint32_t)(of.uncut - s->run[i].uncut_of[k]));
+			s->run[i].uncut_of[k] = of.uncut;
+			any = true;
+		}
+	}
+	SET(s->stats.used, s->quota.used);
+	if (any)
+		SET(s->stats.error, error);
+}
+
+static void *
+spill_main(void *arg)
+{
+	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	struct spill *s = arg;
+	struct spill_order order;
+
+	do {
+		if (rte_ring_sc_dequeue_elem(s->orders, &order, sizeof(order)) == 0) {
+			carry_out(s, &order);
+		} else {
+			order.order = ORDER_PAUSE;
+			nanosleep(&nap, NULL);
+		}
+		poll_writers(s);
+	} while (order.order != ORDER_END);
+	return NULL;
+}
+
+/* ---- for who puts ---------------------------------------------------------------------------- */
+
+bool
+spill_has_room(const struct spill *s)
+{
+	return s->nb_open < SPILL_BATCHES && rte_ring_free_count(s->orders) > 0;
+}
+
+void
+spill_put(struct spill *s, uint32_t batch, const struct journal_batch *b,
+	const struct journal_run *run)
+{
+	struct spill_run *r = &s->run[b->run];
+	struct spill_order order = {
+		.order = ORDER_BATCH,
+		.run = b->run,
+		.table = b->table,
+		.batch = batch,
+		.what =
+			{
+				.xfer = {b->sequence, b->rows, b->first, b->last, b->received,
+					b->body_bytes, b->body_crc32c, 0},
+				.metadata = b->metadata,
+				.body = b->body,
+				.tag = batch,
+			},
+	};
+
+	if (!r->named) {
+		r->run = *run;
+		r->named = true;
+	}
+	(void)rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order));
+	s->nb_open++;
+}
+
+unsigned int
+spill_results(struct spill *s, struct spill_result *result, unsigned int room)
+{
+	const unsigned int n =
+		rte_ring_sc_dequeue_burst_elem(s->results, result, sizeof(*result), room, NULL);
+
+	s->nb_open -= n;
+	return n;
+}
+
+void
+spill_pause(struct spill *s)
+{
+	struct spill_order order = {.order = ORDER_PAUSE};
+
+	/* files that stay open are completed with their run */
+	(void)rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order));
+}
+
+uint32_t
+spill_uncut(const struct spill *s, unsigned int run)
+{
+	return __atomic_load_n(&s->run[run].uncut, __ATOMIC_RELAXED);
+}
+
+bool
+spill_close_run(struct spill *s, unsigned int run)
+{
+	struct spill_order order = {.order = ORDER_CLOSE, .run = run};
+	struct spill_run *r = &s->run[run];
+
+	if (!r->named)
+		return true;
+	if (!r->closing)
+		r->closing = rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order)) == 0;
+	if (!r->closing || !__atomic_load_n(&r->closed, __ATOMIC_ACQUIRE))
+		return false;
+	r->named = false;
+	r->closing = false;
+	r->closed = false;
+	return true;
+}
+
+void
+spill_stats_get(const struct spill *s, struct spill_stats *to)
+{
+#define GET(member) __atomic_load(&s->stats.member, &to->member, __ATOMIC_RELAXED)
+	GET(again);
+	GET(used);
+	GET(error);
+#undef GET
+}
+
+/* ---- its life -------------------------------------------------------------------------------- */
+
+int
+spill_make_folder(const char *dir, char message[PATH_MAX])
+{
+	int rc = own_folder_make(dir, OWN_FOLDER_DATA, message);
+
+	if (rc < 0)
+		return rc;
+	close(rc);
+	if (access(dir, W_OK | X_OK) == 0)
+		return 0;
+	rc = -errno;
+	snprintf(message, PATH_MAX, "cannot write to %.3000s: %s", dir, strerror(-rc));
+	return rc;
+}
+
+int
+spill_create(struct spill **spill, const struct spill_config *config, char message[PATH_MAX])
+{
+	static_assert(sizeof(struct spill_order) % 4 == 0, "an element of a ring");
+	static_assert(sizeof(struct spill_result) % 4 == 0, "an element of a ring");
+	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
+	struct spill *s;
+	unsigned int i;
+	int rc;
+
+	rc = spill_make_folder(config->dir, message);
+	if (rc < 0)
+		return rc;
+	snprintf(message, PATH_MAX, "no memory for spilling");
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return -ENOMEM;
+	s->config = *config;
+	s->quota = (struct stream_quota){
+		.limit = config->limit,
+		.root = s->config.dir,
+		.producer = config->producer,
+		.setting = "[egress] spill_mib",
+	};
+	for (i = 0; i < JOURNAL_RUNS; i++)
+		s->run[i].dir_fd = -1;
+	/* what has no result, and what runs and pauses there are besides */
+	s->orders = rte_ring_create_elem("spill_orders", sizeof(struct spill_order),
+		4 * SPILL_BATCHES, SOCKET_ID_ANY, flags);
+	s->results = rte_ring_create_elem("spill_results", sizeof(struct spill_result),
+		2 * SPILL_BATCHES, SOCKET_ID_ANY, flags);
+	if (s->orders == NULL || s->results == NULL) {
+		spill_destroy(s);
+		return -ENOMEM;
+	}
+	*spill = s;
+	return 0;
+}
+
+int
+spill_start(struct spill *s, const cpu_set_t *cpus)
+{
+	pthread_attr_t attr;
+	int rc;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setaffinity_np(&attr, sizeof(*cpus), cpus);
+	rc = pthread_create(&s->thread, &attr, spill_main, s);
+	pthread_attr_destroy(&attr);
+	if (rc != 0)
+		return -rc;
+	pthread_setname_np(s->thread, "braggline-spill");
+	s->started = true;
+	return 0;
+}
+
+void
+spill_destroy(struct spill *s)
+{
+	struct spill_order order = {.order = ORDER_END};
+	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	struct spill_result result[SPILL_BATCHES];
+	unsigned int i;
+
+	if (s == NULL)
+		return;
+	if (s->started) {
+		while (rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order)) < 0)
+			nanosleep(&nap, NULL);
+		pthread_join(s->thread, NULL);
+	}
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		(void)spill_results(s, result, SPILL_BATCHES);
+		close_run(&s->run[i]);
+	}
+	rte_ring_free(s->orders);
+	rte_ring_free(s->results);
+	free(s);
+}

@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_devargs.h>
+#include <rte_ethdev.h>
+#include <rte_gpudev.h>
+#include <rte_log.h>
+#include <rte_malloc.h>
+#include <rte_mbuf.h>
+#include <rte_string_fns.h>
+
+#include <net_replay.h>
+
+#include "port/port.h"
+
+RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
+
+#define LOG(level, ...) rte_log(RTE_LOG_##level, port_logtype, "port: " __VA_ARGS__)
+
+/** GPU pages; also what rte_extmem_register() wants of address and length. */
+#define EXTERNAL_PAGE 65536
+
+int
+port_find(const char *device, uint16_t *id)
+{
+	char *end;
+	const unsigned long number = strtoul(device, &end, 10);
+
+	if (*end == '\0' && end != device && number < RTE_MAX_ETHPORTS &&
+		rte_eth_dev_is_valid_port(number)) {
+		*id = number;
+		return 0;
+	}
+	return rte_eth_dev_get_port_by_name(device, id) == 0 ? 0 : -ENODEV;
+}
+
+bool
+port_can_split(uint16_t id, const struct rte_eth_dev_info *info)
+{
+	/* one that splits behind a protocol's header (ice) takes no length */
+	return rte_eth_buffer_split_get_supported_hdr_ptypes(id, NULL, 0) <= 0 &&
+		(info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
+		info->rx_seg_capa.multi_pools && info->rx_seg_capa.max_nseg >= 2;
+}
+
+bool
+port_is_real(const struct rte_eth_dev_info *info)
+{
+	const struct rte_bus *bus = info->device != NULL ? rte_dev_bus(info->device) : NULL;
+
+	return bus != NULL && strcmp(rte_bus_name(bus), "pci") == 0;
+}
+
+bool
+port_is_replay(const struct rte_eth_dev_info *info)
+{
+	return info->driver_name != NULL && strcmp(info->driver_name, "net_replay") == 0;
+}
+
+bool
+port_replays(const struct port_settings *s)
+{
+	struct rte_eth_dev_info info;
+	uint16_t id;
+
+	return port_find(s->device, &id) == 0 && rte_eth_dev_info_get(id, &info) == 0 &&
+		port_is_replay(&info);
+}
+
+uint32_t
+port_mtu_max(const struct rte_eth_dev_info *info)
+{
+	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+	const uint32_t most = info->max_mtu != 0 ? info->max_mtu : UINT16_MAX;
+
+	/* eth_dev_get_overhead_len(): of a driver that tells both, the length is the MTU and what
+	 * it counts besides; of one that knows no MTU, header and checksum are taken off */
+	if (info->max_rx_pktlen <= overhead || (most != UINT16_MAX && info->max_rx_pktlen > most))
+		return most;
+	return RTE_MIN(most, info->max_rx_pktlen - overhead);
+}
+
+/** An Ethernet device that EAL was told to create, and that is not there. @return NULL: none */
+static const char *
+failed_device(void)
+{
+	struct rte_devargs *args;
+	uint16_t id;
+
+	RTE_EAL_DEVARGS_FOREACH("vdev", args)
+	{
+		if (strncmp(args->name, "net_", strlen("net_")) == 0 &&
+			rte_eth_dev_get_port_by_name(args->name, &id) != 0)
+			return args->name;
+	}
+	return NULL;
+}
+
+static int
+find_device(struct port *p)
+{
+	const char *failed = failed_device();
+
+	if (port_find(p->settings->device, &p->id) != 0 && failed != NULL) {
+		LOG(ERR, "there is no Ethernet device '%s': %s could not be created, see above\n",
+			p->settings->device, failed);
+		return -ENODEV;
+	}
+	if (port_find(p->settings->device, &p->id) != 0) {
+		LOG(ERR,
+			"there is no Ethernet device '%s'; EAL has %u. Allow a NIC with -a, or "
+			"create a virtual device with --vdev\n",
+			p->settings->device, rte_eth_dev_count_avail());
+		return -ENODEV;
+	}
+	rte_eth_dev_get_name_by_port(p->id, p->name);
+	return 0;
+}
+
+/** Memory of a GPU as a NIC may write to it. @return 0 or -errno, and what */
+static int
+map_for_dma(uint16_t id, void *address, size_t size, const char **what)
+{
+	struct rte_eth_dev_info info;
+	int ret;
+
+	*what = "EAL takes no such memory";
+	if (rte_extmem_register(address, size, NULL, 0, EXTERNAL_PAGE) != 0)
+		return -rte_errno;
+	*what = "it maps no such memory for DMA";
+	ret = rte_eth_dev_info_get(id, &info);
+	if (ret == 0 && rte_dev_dma_map(info.device, address, RTE_BAD_IOVA, size) != 0)
+		ret = rte_errno != 0 ? -rte_errno : -ENOTSUP;
+	if (ret != 0)
+		rte_extmem_unregister(address, size);
+	return ret;
+}
+
+static void
+unmap_for_dma(uint16_t id, void *address, size_t size)
+{
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(id, &info) == 0)
+		rte_dev_dma_unmap(info.device, address, RTE_BAD_IOVA, size);
+	rte_extmem_unregister(address, size);
+}
+
+int
+port_reaches_gpu(
+	const struct port_settings *s, int gpu, const char *gpu_name, char *why, size_t size)
+{
+	struct rte_eth_dev_info info;
+	char name[RTE_ETH_NAME_MAX_LEN];
+	const char *what = NULL;
+	void *address;
+	uint16_t id;
+	int ret;
+
+	rte_strscpy(name, s->device, sizeof(name));
+	if (port_find(s->device, &id) != 0) {
+		snprintf(why, size, "%s: there is no such port", name);
+		return -ENOTSUP;
+	}
+	rte_eth_dev_get_name_by_port(id, name);
+	if (rte_eth_dev_info_get(id, &info) != 0)
+		what = "its driver tells nothing about it";
+	else if (!port_can_split(id, &info))
+		what = "it cannot split buffers, and headers must lie in host memory";
+	else if (s->mode == RX_MODE_SINGLE)
+		what = "mode = single, and headers must lie in host memory";
+	else if (s->payload == PAYLOAD_REFERENCE && !port_is_replay(&info))
+		what = "payload = reference leaves its buffers where the driver has them";
+	if (what != NULL) {
+		snprintf(why, size, "%s: %s", name, what);
+		return -ENOTSUP;
+	}
+	address = rte_gpu_mem_alloc(gpu, EXTERNAL_PAGE, EXTERNAL_PAGE);
+	if (address == NULL) {
+		snprintf(why, size, "%s gives no memory: %s", gpu_name, rte_strerror(rte_errno));
+		return -ENOTSUP;
+	}
+	ret = map_for_dma(id, address, EXTERNAL_PAGE, &what);
+	if (ret == 0) {
+		unmap_for_dma(id, address, EXTERNAL_PAGE);
+		/* the builder asks for it before every batch */
+		ret = rte_gpu_wmb(gpu);
+		what = "ordering of what it writes, rte_gpu_wmb()";
+	}
+	if (ret != 0)
+		snprintf(why, size, "%s and %s: %s: %s", name, gpu_name, what, rte_strerror(-ret));
+	rte_gpu_mem_free(gpu, address);
+	return ret == 0 ? 0 : -ENOTSUP;
+}
+
+const char *const port_drop_names[PORT_DROPS] = {
+	[PORT_RING_FULL] = "ring_full",
+	[PORT_NO_MBUF] = "no_mbuf",
+	[PORT_ERRORS] = "errors",
+};
+
+void
+port_drops_add(const struct port *p, uint64_t drops[PORT_DROPS])
+{
+	struct rte_eth_stats stats;
+
+	if (!p->started || rte_eth_stats_get(p->id, &stats) != 0)
+		return;
+	drops[PORT_RING_FULL] += stats.imissed;
+	/* a replay without mbufs waits, and counts how often */
+	if (!p->replay)
+		drops[PORT_NO_MBUF] += stats.rx_nombuf;
+	drops[PORT_ERRORS] += stats.ierrors;
+}
+
+static int
+choose_mode(struct port *p, const struct rte_eth_dev_info *info)
+{
+	const bool can_split = port_can_split(p->id, info);
+
+	if (p->settings->mode == RX_MODE_SPLIT && !can_split) {
+		LOG(ERR, "%s cannot split buffers: use mode = single (or auto)\n", p->name);
+		return -ENOTSUP;
+	}
+	p->split = p->settings->mode != RX_MODE_SINGLE && can_split;
+	p->reference = p->settings->payload == PAYLOAD_REFERENCE ||
+		(p->settings->payload == PAYLOAD_AUTO && port_is_replay(info));
+	return 0;
+}
+
+/** Lanes that own streams of this port get a queue each, in lane order. */
+static void
+assign_queues(struct port *p, const uint8_t *owner, bool flows)
+{
+	bool seen[FRAME_RX_MAX] = {false};
+
+	p->nb_queues = 0;
+	for (uint32_t i = 0; i < p->settings->nb_streams; i++)
+		seen[owner[p->settings->streams[i]]] = true;
+	for (uint32_t lane = 0; lane < FRAME_RX_MAX; lane++)
+		if (seen[lane] && (flows || p->nb_queues == 0))
+			p->queue_lane[p->nb_queues++] = lane;
+	p->flows = flows;
+}
+
+/** GPU memory that the port writes to; a replay has a copy for a DMA engine. */
+static void *
+map_device_memory(struct port *p, const char *name, size_t size, struct memory *memory)
+{
+	void *address = memory_device(memory, name, size);
+	const char *what;
+	int ret;
+
+	if (address == NULL)
+		return NULL;
+	ret = map_for_dma(p->id, address, size, &what);
+	if (ret != 0) {
+		LOG(ERR, "%s: %zu MiB of %s for pixels: %s: %s\n", p->name, size >> 20,
+			memory->gpu_name, what, rte_strerror(-ret));
+		rte_errno = -ret;
+		return NULL;
+	}
+	p->extmem = address;
+	p->extmem_size = size;
+	return address;
+}
+
+/**
+ * Payload elements in memory that the GPU sees: pinned or its own. In single-segment mode a driver
+ * writes the frame at buf_addr + RTE_PKTMBUF_HEADROOM, so the buffers begin where pixels come to
+ * lie on a cache line.
+ */
+static struct rte_mempool *
+create_memory_pool(struct port *p, const char *name, uint32_t n, const struct settings *s,
+	struct memory *memory)
+{
+	const uint32_t before = port_element_lead(s, p->split);
+	const uint32_t skew =
+		(RTE_CACHE_LINE_SIZE - before % RTE_CACHE_LINE_SIZE) % RTE_CACHE_LINE_SIZE;
+	struct rte_pktmbuf_extmem extmem = {.buf_iova = RTE_BAD_IOVA};
+	uint8_t *address;
+	size_t size;
+
+	extmem.elt_size = port_element_bytes(s, p->split);
+	size = RTE_ALIGN_CEIL((size_t)n * extmem.elt_size + skew, EXTERNAL_PAGE);
+	address = p->device ? map_device_memory(p, name, size, memory)
+			    : memory_host(memory, name, size);
+	if (address == NULL)
+		return NULL;
+	extmem.buf_ptr = address + skew;
+	if (!p->device)
+		extmem.buf_iova = rte_mem_virt2iova(address);
+	if (extmem.buf_iova != RTE_BAD_IOVA)
+		extmem.buf_iova += skew;
+	extmem.buf_len = size - skew;
+	return rte_pktmbuf_pool_create_extbuf(
+		name, n, PORT_MEMPOOL_CACHE, 0, extmem.elt_size, memory->socket, &extmem, 1);
+}
+
+static void *
+replay_alloc(void *arg, size_t size)
+{
+	return memory_device(arg, "replayed packets", size);
+}
+
+static int
+replay_copy(void *arg, void *to, const void *from, size_t size)
+{
+	return memory_copy(arg, to, from, size);
+}
+
+/** A replay stands in for a NIC that writes to GPU memory. */
+static int
+place_replay(struct port *p, struct memory *memory)
+{
+	const struct net_replay_memory placed = {replay_alloc, replay_copy, memory};
+	const int ret = net_replay_place(p->id, &placed);
+
+	if (ret != 0)
+		LOG(ERR, "%s: its packets cannot be put into %s: %s\n", p->name, memory->gpu_name,
+			rte_strerror(-ret));
+	return ret;
+}
+
+static int
+create_pools(struct port *p, const struct settings *s, const struct port_demand *demand,
+	struct memory *memory)
+{
+	const struct port_mbufs n =
+		port_count_mbufs(p->nb_queues, p->settings->descriptors, demand);
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	LOG(INFO,
+		"%s: %u payload mbufs = %u RX descriptors + %u in frame slots + %u in caches + %u "
+		"in bursts and inboxes + %u held until the window moves\n",
+		p->name, n.payload, n.rings, n.frames, n.caches, n.bursts, n.held);
+	snprintf(name, sizeof(name), "payload_%u", p->id);
+	if (p->reference)
+		p->payload_pool = rte_pktmbuf_pool_create_by_ops(name, n.payload,
+			PORT_MEMPOOL_CACHE, 0, p->split ? 0 : RTE_PKTMBUF_HEADROOM, memory->socket,
+			PORT_REFERENCE_OPS);
+	else
+		p->payload_pool = create_memory_pool(p, name, n.payload, s, memory);
+	if (p->payload_pool == NULL)
+		goto short_of;
+	if (!p->split)
+		return 0;
+	snprintf(name, sizeof(name), "header_%u", p->id);
+	p->header_pool = rte_pktmbuf_pool_create(name, n.header, PORT_MEMPOOL_CACHE, 0,
+		RTE_PKTMBUF_HEADROOM + RTE_ALIGN_CEIL(port_header_bytes(s), 64), memory->socket);
+	if (p->header_pool != NULL)
+		return 0;
+short_of:
+	LOG(ERR,
+		"%s: cannot create pool %s: %s. %u mbufs are needed: fewer [frames] slots, fewer "
+		"descriptors, or more memory for EAL\n",
+		p->name, name, rte_strerror(rte_errno), n.payload);
+	return -ENOMEM;
+}
+
+static int
+setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_info *info)
+{
+	const uint64_t split = RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT;
+	struct rte_eth_conf conf = {
+		.rxmode.offloads = (p->split ? split : 0) | port_checksums(info)};
+	union rte_eth_rxseg segments[2] = {0};
+	struct rte_eth_rxconf rx = info->default_rxconf;
+	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1 = any */
+	uint16_t descriptors = p->settings->descriptors, none = 0;
+	int ret;
+
+	conf.rxmode.mtu = port_mtu(p->settings, info);
+	/* some virtual devices understate what they can (net_af_packet says 1500 and takes what its
+	 * frame size allows), so too little is no error */
+	if (conf.rxmode.mtu < p->settings->mtu)
+		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are wanted\n",
+			p->name, conf.rxmode.mtu, p->settings->mtu);
+	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
+	if (ret != 0) {
+		LOG(ERR, "%s: cannot configure %u RX queues: %s\n", p->name, p->nb_queues,
+			rte_strerror(-ret));
+		return ret;
+	}
+	ret = rte_eth_dev_adjust_nb_rx_tx_desc(p->id, &descriptors, &none);
+	if (ret != 0 && ret != -ENOTSUP)
+		return ret;
+	rx.offloads = conf.rxmode.offloads;
+	segments[0].split.mp = p->header_pool;
+	segments[0].split.length = port_header_bytes(s);
+	segments[1].split.mp = p->payload_pool;
+	if (p->split) {
+		rx.rx_seg = segments;
+		rx.rx_nseg = 2;
+	}
+	for (uint32_t q = 0; q < p->nb_queues; q++) {
+		ret = rte_eth_rx_queue_setup(
+			p->id, q, descriptors, socket, &rx, p->split ? NULL : p->payload_pool);
+		if (ret != 0) {
+			LOG(ERR, "%s: cannot set up RX queue %u of %u descriptors%s: %s\n", p->name,
+				q, descriptors, p->split ? ", split buffers" : "",
+				rte_strerror(-ret));
+			return ret;
+		}
+	}
+	ret = rte_eth_dev_start(p->id);
+	if (ret != 0) {
+		LOG(ERR, "%s: cannot start%s: %s\n", p->name,
+			p->split ? " (buffers are split: try mode = single)" : "",
+			rte_strerror(-ret));
+		return ret;
+	}
+	p->started = true;
+	return 0;
+}
+
+/** The detector need not know the port's MAC address. Stays until the port is closed. */
+static void
+take_all(const struct port *p, const struct rte_eth_dev_info *info)
+{
+	const int ret = rte_eth_promiscuous_enable(p->id);
+
+	/* a virtual device without such a switch filters nothing */
+	if (ret != 0 && (ret != -ENOTSUP || port_is_real(info)))
+		LOG(WARNING,
+			"%s: cannot be made promiscuous: %s. Only what is sent to its MAC address "
+			"is received\n",
+			p->name, rte_strerror(-ret));
+}
+
+uint64_t
+port_checksums(const struct rte_eth_dev_info *info)
+{
+	return info->rx_offload_capa &
+		(RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM);
+}
+
+void
+port_rule_init(
+	struct port_rule *r, uint16_t udp_port, uint16_t queue, const struct source_filter *filter)
+{
+	*r = (struct port_rule){
+		.attr.ingress = 1,
+		.udp.hdr.dst_port = rte_cpu_to_be_16(udp_port),
+		.mask.hdr.dst_port = RTE_BE16(UINT16_MAX),
+		.queue.index = queue,
+		.pattern = {{.type = RTE_FLOW_ITEM_TYPE_ETH}, {.type = RTE_FLOW_ITEM_TYPE_IPV4},
+			{.type = RTE_FLOW_ITEM_TYPE_UDP, .spec = &r->udp, .mask = &r->mask},
+			{.type = RTE_FLOW_ITEM_TYPE_END}},
+		.actions = {{.type = RTE_FLOW_ACTION_TYPE_QUEUE, .conf = &r->queue},
+			{.type = RTE_FLOW_ACTION_TYPE_END}},
+	};
+	if (filter == NULL)
+		return;
+	source_filter_ipv4(filter, &r->ip.hdr, &r->ip_mask.hdr);
+	if (r->ip_mask.hdr.src_addr == 0 && r->ip_mask.hdr.dst_addr == 0)
+		return;
+	r->pattern[1].spec = &r->ip;
+	r->pattern[1].mask = &r->ip_mask;
+}
+
+/** One rule a stream, to the queue of the lane that owns it. @return 0; -ENOTSUP, and why */
+static int
+steer(struct port *p, const struct settings *s, const uint8_t *owner, char *why, size_t size)
+{
+	for (uint32_t i = 0; i < p->settings->nb_streams; i++) {
+		const uint32_t stream = p->settings->streams[i];
+		struct rte_flow_error error = {0};
+		struct port_rule rule;
+		uint16_t queue = 0;
+
+		for (uint32_t q = 0; q < p->nb_queues; q++)
+			if (p->queue_lane[q] == owner[stream])
+				queue = q;
+		/* a port that knows no addresses, or no such masks: RX roles look at them anyway */
+		port_rule_init(&rule, s->udp_port + stream, queue, &s->sources.filter[stream]);
+		p->rules[p->nb_rules] =
+			rte_flow_create(p->id, &rule.attr, rule.pattern, rule.actions, &error);
+		if (p->rules[p->nb_rules] == NULL && rule.pattern[1].spec != NULL) {
+			port_rule_init(&rule, s->udp_port + stream, queue, NULL);
+			p->rules[p->nb_rules] = rte_flow_create(
+				p->id, &rule.attr, rule.pattern, rule.actions, &error);
+		}
+		if (p->rules[p->nb_rules] == NULL) {
+			snprintf(why, size, "no flow rule for UDP port %u: %s",
+				s->udp_port + stream,
+				error.message != NULL ? error.message : rte_strerror(rte_errno));
+			return -ENOTSUP;
+		}
+		p->nb_rules++;
+	}
+	return 0;
+}
+
+static void
+remove_rules(struct port *p)
+{
+	struct rte_flow_error error;
+
+	while (p->nb_rules > 0)
+		rte_flow_destroy(p->id, p->rules[--p->nb_rules], &error);
+}
+
+/** All streams through one queue: one RX lcore reads the whole port, others wait for it. */
+static void
+fall_back(
+	struct port *p, const struct rte_eth_dev_info *info, const uint8_t *owner, const char *why)
+{
+	const uint32_t wanted = p->nb_queues;
+
+	assign_queues(p, owner, false);
+	/* a replay waits for its receiver */
+	if (wanted == 1 || port_is_replay(info))
+		LOG(INFO, "%s: %s\n", p->name, why);
+	else
+		LOG(WARNING,
+			"%s: %s. One RX lcore reads it and hands packets on to %u others; "
+			"steering = software says that this is meant\n",
+			p->name, why, wanted - 1);
+}
+
+int
+port_open(struct port *p, const struct port_settings *settings, const struct settings *all,
+	const uint8_t *owner, const struct port_demand *demand, enum gk_memory packets,
+	struct memory *memory)
+{
+	struct rte_eth_dev_info info;
+	char why[256];
+	int ret;
+
+	*p = (struct port){.settings = settings, .device = packets == GK_MEMORY_DEVICE};
+	ret = find_device(p);
+	if (ret != 0)
+		return ret;
+	ret = rte_eth_dev_info_get(p->id, &info);
+	if (ret == 0)
+		ret = choose_mode(p, &info);
+	if (ret != 0)
+		return ret;
+	p->replay = port_is_replay(&info);
+	if (port_is_real(&info) && !p->reference && rte_eal_iova_mode() != RTE_IOVA_VA) {
+		LOG(ERR,
+			"%s does DMA to physical addresses, in which payload pools are not in one "
+			"piece: give EAL --iova-mode=va\n",
+			p->name);
+		return -ENOTSUP;
+	}
+	assign_queues(p, owner, settings->steering != RX_STEERING_SOFTWARE);
+	if (p->nb_queues > info.max_rx_queues) {
+		snprintf(why, sizeof(why), "%u RX queues, and %u RX lcores need one each",
+			info.max_rx_queues, p->nb_queues);
+		if (settings->steering == RX_STEERING_FLOW) {
+			LOG(ERR, "%s: %s\n", p->name, why);
+			return -ENOTSUP;
+		}
+		fall_back(p, &info, owner, why);
+	}
+	if (p->device && port_is_replay(&info))
+		ret = place_replay(p, memory);
+	if (ret == 0)
+		ret = create_pools(p, all, demand, memory);
+	if (ret == 0)
+		ret = setup_queues(p, all, &info);
+	if (ret != 0)
+		return ret;
+	take_all(p, &info);
+	if (p->flows && steer(p, all, owner, why, sizeof(why)) != 0) {
+		remove_rules(p);
+		if (settings->steering == RX_STEERING_FLOW) {
+			LOG(ERR, "%s: %s: use steering = software (or auto)\n", p->name, why);
+			return -ENOTSUP;
+		}
+		fall_back(p, &info, owner, why);
+		rte_eth_dev_stop(p->id);
+		ret = setup_queues(p, all, &info);
+	}
+	LOG(INFO, "%s: %u queue%s, %s, %s, payload %s\n", p->name, p->nb_queues,
+		p->nb_queues == 1 ? "" : "s", p->split ? "split buffers" : "single segment",
+		p->flows ? "flow rules" : "software classifier",
+		p->reference	    ? "by reference"
+			: p->device ? "in GPU memory"
+				    : "in host memory");
+	return ret;
+}
+
+void
+port_close(struct port *p)
+{
+	if (p->started) {
+		remove_rules(p);
+		rte_eth_dev_stop(p->id);
+	}
+	if (p->extmem != NULL)
+		unmap_for_dma(p->id, p->extmem, p->extmem_size);
+	p->extmem = NULL;
+	if (p->started)
+		rte_eth_dev_close(p->id);
+	p->started = false;
+}
+
+uint32_t
+port_free_pools(struct port *p)
+{
+	struct rte_mempool *pools[] = {p->header_pool, p->payload_pool};
+	uint32_t missing = 0;
+
+	for (uint32_t i = 0; i < RTE_DIM(pools); i++) {
+		if (pools[i] == NULL)
+			continue;
+		missing += rte_mempool_in_use_count(pools[i]);
+		rte_mempool_free(pools[i]);
+	}
+	p->header_pool = NULL;
+	p->payload_pool = NULL;
+	return missing;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_byteorder.h>
+#include <rte_ether.h>
+#include <rte_ip.h>
+#include <rte_udp.h>
+
+#include "rx/rejects.h"
+
+/** UDP length of the detector's packets. */
+static uint32_t
+wanted_length(const struct detector *d)
+{
+	return sizeof(struct rte_udp_hdr) + d->ops->header_bytes + d->ops->pixel_bytes;
+}
+
+static bool
+is_vlan(uint16_t ether_type)
+{
+	return ether_type == RTE_ETHER_TYPE_VLAN || ether_type == RTE_ETHER_TYPE_QINQ;
+}
+
+static uint16_t
+word(const uint8_t *at)
+{
+	return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+/** Behind the Ethernet header: what is wrong. @param at  of the IPv4 header */
+static enum reject
+read_ip(struct reject_kind *k, const struct rx_sample *s, uint32_t at, const struct detector *d,
+	bool tagged)
+{
+	const struct rte_ipv4_hdr *ip = (const struct rte_ipv4_hdr *)(s->data + at);
+	const uint32_t header = rte_ipv4_hdr_len(ip);
+	const uint8_t *udp = s->data + at + header;
+	bool fits;
+
+	memcpy(k->source, &ip->src_addr, sizeof(k->source));
+	memcpy(k->destination, &ip->dst_addr, sizeof(k->destination));
+	k->protocol = ip->next_proto_id;
+	k->length = rte_be_to_cpu_16(ip->total_length);
+	if (ip->version_ihl >> 4 != 4 || header < sizeof(*ip) || ip->next_proto_id != IPPROTO_UDP)
+		return REJECT_OTHER;
+	if ((ip->fragment_offset & RTE_BE16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) != 0)
+		return REJECT_FRAGMENT;
+	if (at + header + sizeof(struct rte_udp_hdr) > s->bytes)
+		return REJECT_OTHER;
+	k->source_port = word(udp);
+	k->port_min = k->port_max = word(udp + 2);
+	k->length = word(udp + 4);
+	fits = k->length == wanted_length(d);
+	if (tagged)
+		return fits ? REJECT_VLAN : REJECT_OTHER;
+	if (header > sizeof(*ip))
+		return fits ? REJECT_OPTIONS : REJECT_UDP;
+	k->ip_checksum = rte_raw_cksum(ip, sizeof(*ip)) == UINT16_MAX;
+	return fits ? REJECT_PORT : REJECT_UDP;
+}
+
+static enum reject
+read_sample(struct reject_kind *k, const struct rx_sample *s, const struct detector *d)
+{
+	uint32_t at = RTE_ETHER_HDR_LEN;
+	enum reject what;
+
+	k->captured = s->length;
+	if (s->bytes < at)
+		return REJECT_OTHER;
+	k->ether_type = word(s->data + 12);
+	if (is_vlan(k->ether_type))
+		k->tag = word(s->data + 14) & 0xFFF;
+	while (at + RTE_VLAN_HLEN <= s->bytes && is_vlan(word(s->data + at - 2)))
+		at += RTE_VLAN_HLEN;
+	if (word(s->data + at - 2) != RTE_ETHER_TYPE_IPV4 ||
+		at + sizeof(struct rte_ipv4_hdr) > s->bytes)
+		return REJECT_OTHER;
+	what = read_ip(k, s, at, d, at > RTE_ETHER_HDR_LEN);
+	switch ((enum rx_counter)s->cause) {
+	case RX_CHECKSUM:
+		return REJECT_CHECKSUM;
+	case RX_WRONG_LENGTH:
+		return what == REJECT_PORT ? REJECT_CUT : REJECT_LENGTH;
+	case RX_MALFORMED: {
+		const uint8_t *header =
+			s->data + at + sizeof(struct rte_ipv4_hdr) + sizeof(struct rte_udp_hdr);
+		struct detector_packet packet;
+
+		if (header + d->ops->header_bytes > s->data + s->bytes)
+			return REJECT_FORMAT;
+		d->ops->parse(&header, &packet, 1);
+		return packet.packet == DETECTOR_PACKET_BAD ? REJECT_FORMAT : REJECT_NUMBER;
+	}
+	default:
+		return what;
+	}
+}
+
+void
+rejects_add(struct rejects *r, const struct rx_sample *sample, const struct detector *d)
+{
+	struct reject_kind found = {0}, *k;
+
+	k = &r->kind[read_sample(&found, sample, d)];
+	if (k->samples == 0) {
+		*k = found;
+	} else {
+		k->port_min = RTE_MIN(k->port_min, found.port_min);
+		k->port_max = RTE_MAX(k->port_max, found.port_max);
+	}
+	k->samples++;
+}
+
+enum reject
+rejects_commonest(const struct rejects *r)
+{
+	enum reject most = REJECT_OTHER;
+
+	for (enum reject i = REJECT_OTHER; i < REJECTS; i++)
+		if (r->kind[i].samples > 0 &&
+			(r->kind[i].samples > r->kind[most].samples || most <= REJECT_UDP))
+			most = i;
+	return most;
+}
+
+/** "(10.1.1.1:32410 to 10.1.2.1:50001, UDP length 8248)" */
+static void
+describe(const struct reject_kind *k, bool ports, char *text, size_t size)
+{
+	const uint8_t *s = k->source, *d = k->destination;
+
+	if (ports)
+		snprintf(text, size, "(%u.%u.%u.%u:%u to %u.%u.%u.%u:%u, UDP length %u)", s[0],
+			s[1], s[2], s[3], k->source_port, d[0], d[1], d[2], d[3], k->port_min,
+			k->length);
+	else
+		snprintf(text, size, "(%u.%u.%u.%u to %u.%u.%u.%u, IPv4 length %u)", s[0], s[1],
+			s[2], s[3], d[0], d[1], d[2], d[3], k->length);
+}
+
+/** "50001" or "50001 to 50008" */
+static void
+range(uint32_t from, uint32_t to, char *text, size_t size)
+{
+	if (from == to)
+		snprintf(text, size, "%u", from);
+	else
+		snprintf(text, size, "%u to %u", from, to);
+}
+
+/** Packets of each stream that come in incomplete frames. */
+struct seen_range {
+	uint32_t first, last;
+	bool any;
+};
+
+/** @return false: they have a hole, or none came */
+static bool
+seen_range(const struct builder_stream *s, struct seen_range *seen)
+{
+	uint32_t bits = 0;
+
+	*seen = (struct seen_range){0};
+	for (uint32_t p = 0; p < 128; p++) {
+		if ((s->seen[p / 64] >> (p % 64) & 1) == 0)
+			continue;
+		if (bits++ == 0)
+			seen->first = p;
+		seen->last = p;
+	}
+	seen->any = bits > 0;
+	return seen->any && bits == seen->last - seen->first + 1;
+}
+
+/** Has a frame of the run been closed that any packet came of? */
+static bool
+has_frames(const struct reject_view *v)
+{
+	for (uint32_t s = 0; s < v->detector->streams; s++)
+		if (v->stats->stream[s].frames > 0)
+			return true;
+	return v->stats->complete > 0;
+}
+
+/** Do all streams that send have nothing but the lower half of a module? */
+static bool
+sends_halves(const struct reject_view *v)
+{
+	const struct detector *d = v->detector;
+	struct seen_range seen;
+	uint32_t streams = 0;
+
+	if (d->interfaces != 1 || d->ops->interfaces_max < 2 || v->stats->complete > 0)
+		return false;
+	for (uint32_t s = 0; s < d->streams; s++) {
+		if (v->stats->stream[s].frames == 0)
+			continue;
+		if (!seen_range(&v->stats->stream[s], &seen) || seen.first != 0 ||
+			seen.last + 1 != d->module_packets / 2)
+			return false;
+		streams++;
+	}
+	return streams > 0;
+}
+
+static void
+explain_port(const struct reject_kind *k, const struct reject_view *v, char *text, size_t size)
+{
+	const struct detector *d = v->detector;
+	const uint32_t last = v->udp_port + d->streams - 1;
+	char example[96], found[24], expected[24], what[64];
+
+	describe(k, true, example, sizeof(example));
+	range(k->port_min, k->port_max, found, sizeof(found));
+	range(v->udp_port, last, expected, sizeof(expected));
+	if (sends_halves(v))
+		snprintf(what, sizeof(what), "interfaces = 2");
+	else if (!v->placed || k->port_min < v->udp_port)
+		snprintf(what, sizeof(what), "udp_port = %u", k->port_min);
+	else
+		snprintf(what, sizeof(what), "modules = %u%s",
+			(k->port_max - v->udp_port) / d->interfaces + 1,
+			d->interfaces == 1 && !has_frames(v) ? ", or interfaces = 2" : "");
+	snprintf(text, size, "are sent to UDP port %s %s, expected %s; set [detector] %s", found,
+		example, expected, what);
+}
+
+/** Rows that the packet numbers mean that come, in or out of range. */
+static uint32_t
+rows_of_numbers(const struct reject_view *v)
+{
+	const struct detector *d = v->detector;
+	uint32_t rows = 0;
+
+	for (uint32_t s = 0; s < d->streams; s++) {
+		const uint32_t from = RTE_MIN(v->lowest - 1, (uint32_t)d->expect_from[s]);
+		const uint32_t to = RTE_MAX(v->highest, (uint32_t)d->expect_to[s]);
+		uint32_t packets = to - from;
+
+		/* the upper half of a module, or the lower one */
+		if (d->interfaces == 2)
+			packets = 2 * (s % 2 == 0 ? d->stream_packets - from : to);
+		rows = RTE_MAX(rows, packets * d->ops->tile_rows);
+	}
+	return rows;
+}
+
+static void
+explain_number(const struct reject_view *v, char *text, size_t size)
+{
+	const struct detector *d = v->detector;
+	char found[24], expected[24];
+	uint32_t from = UINT32_MAX, to = 0;
+
+	for (uint32_t s = 0; s < d->streams; s++) {
+		if (detector_stream_expected(d, s) == 0)
+			continue;
+		from = RTE_MIN(from, (uint32_t)d->expect_from[s]);
+		to = RTE_MAX(to, (uint32_t)d->expect_to[s]);
+	}
+	range(v->lowest - 1, v->highest - 1, found, sizeof(found));
+	range(from, to - 1, expected, sizeof(expected));
+	if (v->highest <= d->stream_packets)
+		snprintf(text, size,
+			"have packet numbers from %s, expected %s; set [detector] rows = %u", found,
+			expected, rows_of_numbers(v));
+	else if (d->interfaces > 1 && v->highest <= d->module_packets)
+		snprintf(text, size,
+			"have packet numbers from %s, expected %s; set [detector] interfaces = 1",
+			found, expected);
+	else
+		snprintf(text, size,
+			"have packet numbers from %s, expected %s; check [detector] type", found,
+			expected);
+}
+
+bool
+rejects_explain(const struct rejects *r, const struct reject_view *v, char *text, size_t size)
+{
+	const enum reject what = rejects_commonest(r);
+	const struct reject_kind *k = &r->kind[what];
+	const struct detector *d = v->detector;
+	char example[96];
+
+	if (k->samples == 0)
+		return false;
+	describe(k, what != REJECT_FRAGMENT, example, sizeof(example));
+	switch (what) {
+	case REJECT_UDP:
+		snprintf(text, size,
+			"are UDP %s, expected length %u; check that the detector sends, and "
+			"[detector] type",
+			example, wanted_length(d));
+		break;
+	case REJECT_PORT:
+		explain_port(k, v, text, size);
+		break;
+	case REJECT_VLAN:
+		snprintf(text, size,
+			"have VLAN tag %u %s, expected none; have the switch send this port's "
+			"VLAN untagged",
+			k->tag, example);
+		break;
+	case REJECT_OPTIONS:
+		snprintf(text, size,
+			"have IPv4 options %s, expected a header of 20 bytes; have the sender or "
+			"the router leave them out",
+			example);
+		break;
+	case REJECT_FRAGMENT:
+		snprintf(text, size,
+			"are IPv4 fragments %s, expected whole datagrams; set an MTU of 9000 on "
+			"the detector, the switches and here",
+			example);
+		break;
+	case REJECT_CHECKSUM:
+		snprintf(text, size,
+			"have a wrong %s checksum %s; check the sender, and of a capture whether "
+			"it was taken where the adapter had yet to compute it",
+			k->ip_checksum ? "UDP" : "IPv4 header", example);
+		break;
+	case REJECT_LENGTH:
+		snprintf(text, size,
+			"have another length %s, expected %u of a %s; set [detector] type and "
+			"udp_port to the detector that sends",
+			example, wanted_length(d), d->ops->name);
+		break;
+	case REJECT_CUT:
+		snprintf(text, size,
+			"are cut off %s: %u bytes are there; capture with a larger snapshot "
+			"length, or check the port's MTU",
+			example, k->captured);
+		break;
+	case REJECT_FORMAT:
+		snprintf(text, size,
+			"have no header of a %s %s; set [detector] type and udp_port to the "
+			"detector that sends",
+			d->ops->name, example);
+		break;
+	case REJECT_NUMBER:
+		explain_number(v, text, size);
+		break;
+	case REJECT_OTHER:
+	default:
+		snprintf(text, size,
+			"are no IPv4 datagrams of UDP (EtherType 0x%04x); check that the detector "
+			"sends to this port",
+			k->ether_type);
+		break;
+	}
+	return true;
+}
+
+/** Rows that a stream's packets mean; 0: no number of rows would give these. */
+static uint32_t
+rows_of_stream(const struct detector *d, uint32_t stream, const struct seen_range *seen)
+{
+	const uint32_t n = seen->last - seen->first + 1;
+	bool fits = seen->first + seen->last + 1 == d->module_packets;
+
+	if (d->interfaces == 2)
+		fits = stream % 2 == 0 ? seen->last + 1 == d->stream_packets : seen->first == 0;
+	return fits ? n * d->interfaces * d->ops->tile_rows : 0;
+}
+
+bool
+rejects_explain_missing(const struct reject_view *v, char *text, size_t size)
+{
+	const struct detector *d = v->detector;
+	struct seen_range seen, first = {0};
+	uint32_t rows = 0, one = 0;
+	char found[24], expected[24];
+
+	if (v->stats->complete > 0)
+		return false;
+	for (uint32_t s = 0; s < d->streams; s++) {
+		if (v->stats->stream[s].frames == 0)
+			continue;
+		if (!seen_range(&v->stats->stream[s], &seen) ||
+			seen.last - seen.first + 1 >= detector_stream_expected(d, s))
+			return false;
+		if (!first.any) {
+			first = seen;
+			one = s;
+			rows = rows_of_stream(d, s, &seen);
+		} else if (rows_of_stream(d, s, &seen) != rows) {
+			return false;
+		}
+	}
+	if (!first.any)
+		return false;
+	range(first.first, first.last, found, sizeof(found));
+	range(d->expect_from[one], d->expect_to[one] - 1, expected, sizeof(expected));
+	if (sends_halves(v))
+		snprintf(text, size,
+			"stream %u sends packets %s, expected %s; set [detector] interfaces = 2",
+			one, found, expected);
+	else if (rows != 0)
+		snprintf(text, size,
+			"stream %u sends packets %s, expected %s; set [detector] rows = %u", one,
+			found, expected, rows);
+	else
+		return false;
+	return true;
+}

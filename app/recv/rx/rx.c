@@ -1,0 +1,774 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <string.h>
+
+#include <rte_byteorder.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_ip.h>
+#include <rte_prefetch.h>
+#include <rte_udp.h>
+
+#include "counter.h"
+#include "rx/rx.h"
+
+const char *const rx_counter_names[RX_COUNTERS] = {
+	[RX_PACKETS] = "packets",
+	[RX_BYTES] = "bytes",
+	[RX_BURSTS] = "bursts",
+	[RX_WAITS] = "waits",
+	[RX_HANDED_ON] = "handed_on",
+	[RX_PLACED] = "placed",
+	[RX_DUPLICATE] = "duplicate",
+	[RX_LATE] = "late",
+	[RX_REFUSED] = "refused",
+	[RX_OUTLIER] = "outlier",
+	[RX_BEYOND] = "beyond_run",
+	[RX_NO_RUN] = "no_run",
+	[RX_OTHER] = "other_receiver",
+	[RX_FOREIGN] = "foreign",
+	[RX_CHECKSUM] = "bad_checksum",
+	[RX_MISPLACED] = "misplaced",
+	[RX_FRAGMENT] = "fragment",
+	[RX_WRONG_LENGTH] = "wrong_length",
+	[RX_MALFORMED] = "malformed",
+	[RX_HANDOFF] = "handoff_full",
+	[RX_STOPPED] = "at_stop",
+};
+
+static const enum rx_counter counter_of_place[FRAME_PLACES] = {
+	[FRAME_PLACED] = RX_PLACED,
+	[FRAME_PLACE_DUPLICATE] = RX_DUPLICATE,
+	[FRAME_PLACE_LATE] = RX_LATE,
+	[FRAME_PLACE_REFUSED] = RX_REFUSED,
+	[FRAME_PLACE_OUTLIER] = RX_OUTLIER,
+	[FRAME_PLACE_BEYOND] = RX_BEYOND,
+	[FRAME_PLACE_NO_RUN] = RX_NO_RUN,
+	[FRAME_PLACE_OTHER] = RX_OTHER,
+};
+
+struct headers {
+	struct rte_ether_hdr ether;
+	struct rte_ipv4_hdr ip;
+	struct rte_udp_hdr udp;
+	uint8_t detector[];
+} __rte_packed __rte_aligned(2);
+_Static_assert(sizeof(struct headers) == 42, "Ethernet, IPv4 and UDP without options");
+
+/**
+ * Did the sender write these headers? The port's word counts, if it checks; a UDP checksum of 0 was
+ * not computed, whatever the port makes of it.
+ */
+static bool
+is_intact(const struct rte_mbuf *m, const struct headers *h)
+{
+	const uint64_t ip = m->ol_flags & RTE_MBUF_F_RX_IP_CKSUM_MASK;
+
+	if (unlikely((m->ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) == RTE_MBUF_F_RX_L4_CKSUM_BAD &&
+		    h->udp.dgram_cksum != 0))
+		return false;
+	if (ip == RTE_MBUF_F_RX_IP_CKSUM_GOOD)
+		return true;
+	return ip != RTE_MBUF_F_RX_IP_CKSUM_BAD && rte_raw_cksum(&h->ip, sizeof(h->ip)) == 0xFFFF;
+}
+
+/**
+ * Read Ethernet, IPv4 and UDP headers.
+ * @return RX_PLACED if the packet may be the detector's, else why it is not
+ */
+static enum rx_counter
+classify(const struct rx *rx, const struct rte_mbuf *m, struct rx_packet *p)
+{
+	const struct detector_ops *ops = rx->detector->ops;
+	const uint32_t header_bytes = sizeof(struct headers) + ops->header_bytes;
+	const struct headers *h = rte_pktmbuf_mtod(m, const struct headers *);
+
+	if (m->data_len < sizeof(*h) || h->ether.ether_type != RTE_BE16(RTE_ETHER_TYPE_IPV4) ||
+		h->ip.version_ihl != RTE_IPV4_VHL_DEF || h->ip.next_proto_id != IPPROTO_UDP)
+		return RX_FOREIGN;
+	/* of a fragmented datagram only the first piece has a UDP header; none is of use */
+	if ((h->ip.fragment_offset & RTE_BE16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) !=
+		0)
+		return RX_FRAGMENT;
+	p->stream = rx->streams->stream[rte_be_to_cpu_16(h->udp.dst_port)];
+	if (p->stream == RX_NO_STREAM)
+		return RX_FOREIGN;
+	if (unlikely(!is_intact(m, h)))
+		return RX_CHECKSUM;
+	if (h->udp.dgram_len !=
+			rte_cpu_to_be_16(sizeof(h->udp) + ops->header_bytes + ops->pixel_bytes) ||
+		m->pkt_len < header_bytes + ops->pixel_bytes)
+		return RX_WRONG_LENGTH;
+	/* the pixels must lie in one piece: behind the headers, or alone in the next segment */
+	if (m->nb_segs > 1 ? m->data_len != header_bytes || m->next->data_len < ops->pixel_bytes
+			   : m->data_len < header_bytes + ops->pixel_bytes)
+		return RX_WRONG_LENGTH;
+	p->header = h->detector;
+	return RX_PLACED;
+}
+
+/** Keep the beginning of a packet that cannot be used. */
+static void
+keep_sample(struct rx *rx, const struct rte_mbuf *m, enum rx_counter cause)
+{
+	struct rx_samples *all = &rx->samples;
+	const uint32_t waiting = all->head - __atomic_load_n(&all->tail, __ATOMIC_ACQUIRE);
+	struct rx_sample *s;
+	uint64_t n;
+
+	counter_add(&all->total, 1);
+	if (waiting == 0)
+		all->since = 0;
+	n = all->since++;
+	if ((n & (n - 1)) != 0 || waiting == RX_SAMPLES)
+		return;
+	s = &all->ring[all->head % RX_SAMPLES];
+	s->length = m->pkt_len;
+	s->cause = cause;
+	s->bytes = RTE_MIN((uint32_t)m->data_len, (uint32_t)RX_SAMPLE_BYTES);
+	memcpy(s->data, rte_pktmbuf_mtod(m, const void *), s->bytes);
+	__atomic_store_n(&all->head, all->head + 1, __ATOMIC_RELEASE);
+}
+
+bool
+rx_take_sample(struct rx *rx, struct rx_sample *sample)
+{
+	struct rx_samples *all = &rx->samples;
+	const uint32_t tail = all->tail;
+
+	if (__atomic_load_n(&all->head, __ATOMIC_ACQUIRE) == tail)
+		return false;
+	*sample = all->ring[tail % RX_SAMPLES];
+	__atomic_store_n(&all->tail, tail + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+/** A packet of the format whose number its stream has not, or one of another format. */
+static void
+keep_malformed(struct rx *rx, const struct rte_mbuf *m, uint32_t packet)
+{
+	struct rx_samples *all = &rx->samples;
+
+	if (packet != DETECTOR_PACKET_BAD) {
+		if (all->lowest == 0 || packet + 1 < all->lowest)
+			__atomic_store_n(&all->lowest, packet + 1, __ATOMIC_RELAXED);
+		if (packet + 1 > all->highest)
+			__atomic_store_n(&all->highest, packet + 1, __ATOMIC_RELAXED);
+	}
+	keep_sample(rx, m, RX_MALFORMED);
+}
+
+/** Packets of a burst that were read, and may be placed. */
+struct batch {
+	struct rx_packet *packets;
+	uint32_t n;
+};
+
+/** Free the packets of some streams. @return how many are left */
+static uint32_t
+drop_streams(struct rx *rx, struct rx_packet *packets, uint32_t n, uint64_t streams,
+	enum rx_counter cause)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if ((streams >> packets[i].stream & 1) == 0) {
+			packets[kept++] = packets[i];
+			continue;
+		}
+		counter_add(&rx->counters[cause], 1);
+		rte_pktmbuf_free(packets[i].m);
+	}
+	return kept;
+}
+
+/** What was taken of these streams was not theirs. */
+static void
+expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batch)
+{
+	for (uint64_t i = streams; i != 0; i &= i - 1) {
+		const uint32_t s = __builtin_ctzll(i);
+		const uint32_t n = frame_rx_expel(rx->table, rx->lane, s);
+
+		rx->counters[RX_PLACED] -= n;
+		rx->counters[cause] += n;
+		rx->waiting[s] = 0;
+	}
+	for (uint32_t i = 0; i < rx->nb_pending; i++)
+		if ((streams >> rx->pending[i].stream & 1) != 0 && rx->pending[i].held != RX_HELD)
+			rx->nb_of_source[rx->pending[i].source]--;
+	for (uint64_t i = streams; i != 0; i &= i - 1)
+		rx->nb_held[__builtin_ctzll(i)] = 0;
+	rx->nb_pending = drop_streams(rx, rx->pending, rx->nb_pending, streams, cause);
+	batch->n = drop_streams(rx, batch->packets, batch->n, streams, cause);
+}
+
+/** A stream, of this role or another, has announced its position. */
+static void
+review_positions(struct rx *rx, uint32_t version, struct batch *batch)
+{
+	const struct frame_table_config *c = &rx->table->config;
+	uint64_t mine = 0, misplaced;
+
+	for (uint32_t s = 0; s < rx->detector->streams; s++)
+		if (c->owner[s] == rx->lane->id)
+			mine |= UINT64_C(1) << s;
+	rx->sources_version = version;
+	misplaced = sources_review(rx->sources, mine);
+	if (misplaced != 0)
+		expel(rx, misplaced, RX_MISPLACED, batch);
+}
+
+static void
+look_at_positions(struct rx *rx, struct batch *batch)
+{
+	const uint32_t version = __atomic_load_n(&rx->sources->version, __ATOMIC_ACQUIRE);
+
+	if (unlikely(version != rx->sources_version))
+		review_positions(rx, version, batch);
+}
+
+/** A packet that its stream's filter does not let pass. @return RX_PLACED if it is taken */
+static enum rx_counter
+judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
+	struct batch *batch)
+{
+	const enum source_verdict v = sources_judge(rx->sources, stream, headers, position);
+
+	if (v == SOURCE_EXPELLED)
+		expel(rx, UINT64_C(1) << stream, RX_FOREIGN, batch);
+	look_at_positions(rx, batch);
+	if (v != SOURCE_OURS)
+		return v == SOURCE_MISPLACED ? RX_MISPLACED : RX_FOREIGN;
+	return rx->sources->stream[stream].misplaced ? RX_MISPLACED : RX_PLACED;
+}
+
+/**
+ * Read the headers of a burst; what is not the detector's is dropped, what is another role's goes
+ * to its outbox, which has room for a burst (see poll_sources()).
+ * @return packets in `out`
+ */
+static uint32_t
+read_headers(
+	struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n, struct rx_packet *out)
+{
+	struct detector_packet parsed[RX_BURST];
+	const uint8_t *owner = rx->table->config.owner;
+	const uint32_t lane = rx->lane->id;
+	const uint8_t *header[RX_BURST];
+	struct rte_mbuf *drop[RX_BURST];
+	struct batch batch = {.packets = out};
+	uint32_t valid = 0, dropped = 0;
+
+	look_at_positions(rx, &batch);
+
+	/* the headers are two lines: what says whether they are the detector's is at their end */
+	for (uint32_t i = 0; i < n; i++) {
+		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
+		rte_prefetch0(rte_pktmbuf_mtod_offset(burst[i], void *, RTE_CACHE_LINE_SIZE));
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const enum rx_counter c = classify(rx, burst[i], &out[valid]);
+
+		if (unlikely(c != RX_PLACED)) {
+			counter_add(&rx->counters[c], 1);
+			keep_sample(rx, burst[i], c);
+			drop[dropped++] = burst[i];
+			continue;
+		}
+		if (burst[i]->nb_segs > 1)
+			rte_prefetch0(burst[i]->next);
+		header[valid] = out[valid].header;
+		out[valid++].m = burst[i];
+	}
+	if (likely(valid > 0))
+		rx->detector->ops->parse(header, parsed, valid);
+	for (uint32_t i = 0; i < valid; i++) {
+		const uint32_t stream = out[i].stream;
+		struct rx_packet *p;
+
+		if (unlikely(parsed[i].packet < rx->detector->expect_from[stream] ||
+			    parsed[i].packet >= rx->detector->expect_to[stream])) {
+			counter_add(&rx->counters[RX_MALFORMED], 1);
+			keep_malformed(rx, out[i].m, parsed[i].packet);
+			drop[dropped++] = out[i].m;
+			continue;
+		}
+		if (unlikely(owner[stream] != lane)) {
+			const uint32_t to = owner[stream];
+
+			rx->outbox[to][rx->nb_outbox[to]++] = out[i].m;
+			continue;
+		}
+		if (unlikely(!source_takes(&rx->sources->filter[stream],
+			    out[i].header - sizeof(struct headers), parsed[i].position))) {
+			const enum rx_counter c = judge(rx, stream,
+				out[i].header - sizeof(struct headers), parsed[i].position, &batch);
+
+			if (c != RX_PLACED) {
+				counter_add(&rx->counters[c], 1);
+				drop[dropped++] = out[i].m;
+				continue;
+			}
+		}
+		p = &out[batch.n++];
+		*p = out[i];
+		p->source = source;
+		p->frame = parsed[i].frame;
+		p->packet = parsed[i].packet;
+		p->held = RX_NOT_HELD;
+	}
+	if (dropped > 0)
+		rte_pktmbuf_free_bulk(drop, dropped);
+	return batch.n;
+}
+
+/** Give an outbox to the role that owns its streams. @return false if something is left */
+static bool
+hand_on(struct rx *rx, uint32_t lane)
+{
+	const uint32_t n = rx->nb_outbox[lane];
+	uint32_t sent;
+
+	sent = rte_ring_enqueue_burst(rx->peers[lane]->inbox, (void **)rx->outbox[lane], n, NULL);
+	counter_add(&rx->counters[RX_HANDED_ON], sent);
+	if (likely(sent == n)) {
+		rx->nb_outbox[lane] = 0;
+		return true;
+	}
+	if (rx->drop_handoff) {
+		rte_pktmbuf_free_bulk(&rx->outbox[lane][sent], n - sent);
+		counter_add(&rx->counters[RX_HANDOFF], n - sent);
+		rx->nb_outbox[lane] = 0;
+		return true;
+	}
+	memmove(rx->outbox[lane], &rx->outbox[lane][sent],
+		(n - sent) * sizeof(rx->outbox[lane][0]));
+	rx->nb_outbox[lane] = n - sent;
+	return false;
+}
+
+static bool
+hand_all_on(struct rx *rx)
+{
+	bool empty = true;
+
+	for (uint32_t i = 0; i < rx->table->config.lanes; i++)
+		if (rx->nb_outbox[i] > 0)
+			empty &= hand_on(rx, i);
+	return empty;
+}
+
+/**
+ * A packet waits as long as one of its stream and of an earlier frame does. Else it would be placed
+ * before that one where the builder opens both frames between the two looks, the stream would seem
+ * to be done with the earlier frame, and that would be closed.
+ */
+static bool
+is_behind(const struct rx *rx, const struct rx_packet *p)
+{
+	const uint64_t waiting = rx->waiting[p->stream];
+
+	return waiting != 0 && p->frame >= waiting;
+}
+
+static void
+wait_for(struct rx *rx, const struct rx_packet *p)
+{
+	uint64_t *waiting = &rx->waiting[p->stream];
+
+	/* not of the last number there is: 0 is nothing that waits */
+	if (p->frame != UINT64_MAX && (*waiting == 0 || p->frame + 1 < *waiting))
+		*waiting = p->frame + 1;
+}
+
+static void
+none_waits(struct rx *rx)
+{
+	memset(rx->waiting, 0, sizeof(rx->waiting));
+	memset(rx->nb_of_source, 0, sizeof(rx->nb_of_source));
+	memset(rx->nb_held, 0, sizeof(rx->nb_held));
+	rx->crowded = false;
+}
+
+/**
+ * A packet's stream is elsewhere. A frame's packets of each such stream are held, and stop no
+ * queue; what comes then waits, if nothing else can be placed here, or is dropped.
+ */
+static enum frame_place
+hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
+{
+	if (p->held == RX_NOT_HELD)
+		p->tick = frame_rx_tick(rx->table);
+	if (rx->nb_held[p->stream] < rx->detector->stream_packets) {
+		rx->nb_held[p->stream]++;
+		p->held = RX_HELD;
+		return FRAME_PLACE_HOLD;
+	}
+	rx->crowded = true;
+	p->held = RX_CROWDED;
+	return frame_rx_is_early(rx->lane, p->stream) || frame_rx_is_away(rx->table, rx->lane)
+		? FRAME_PLACE_WAIT
+		: frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+}
+
+/** What becomes of a packet that is held. @return FRAME_PLACES: it is to be placed */
+static enum frame_place
+look_at_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
+{
+	switch (frame_rx_again(rx->table, rx->lane, p->stream, frame, p->tick)) {
+	case FRAME_AGAIN_HOLD:
+		return hold(rx, p, frame);
+	case FRAME_AGAIN_DROP:
+		return frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+	case FRAME_AGAIN_PLACE:
+		break;
+	}
+	p->held = RX_NOT_HELD;
+	return FRAME_PLACES;
+}
+
+/**
+ * The window has moved: is a packet of the old one? All are that came before the first one of their
+ * stream that was held and is of the new one.
+ */
+static bool
+is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
+{
+	if (p->held >= RX_HELD && frame_rx_is_near(rx->table, frame))
+		rx->arrived |= UINT64_C(1) << p->stream;
+	return (rx->arrived >> p->stream & 1) == 0;
+}
+
+/** Of a packet that may not be placed at once. @return FRAME_PLACES: it may */
+static enum frame_place
+look_at_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
+{
+	if (rx->moved && is_of_before(rx, p, frame))
+		return frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+	if (p->held >= RX_HELD && !rx->first)
+		return look_at_held(rx, p, frame);
+	p->held = RX_NOT_HELD;
+	if (frame_rx_is_early(rx->lane, p->stream))
+		return FRAME_PLACE_HOLD;
+	if (!is_behind(rx, p))
+		return FRAME_PLACES;
+	p->held = RX_BEHIND;
+	return FRAME_PLACE_WAIT;
+}
+
+/**
+ * Place packets; those whose frame is not open yet are moved to the front. They hold no earlier
+ * frame up: a corrupt number waits alone.
+ * @return how many wait
+ */
+static uint32_t
+place(struct rx *rx, struct rx_packet *packets, uint32_t n)
+{
+	struct rte_mbuf *release[RX_BURST];
+	uint32_t released = 0, waiting = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct rx_packet *p = &packets[i];
+		/* `next` lies in an mbuf's second cache line: look only where there is one */
+		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
+		uint64_t frame = p->frame, address;
+		enum frame_place result;
+
+		if (pixels != NULL) {
+			address = rte_pktmbuf_mtod(pixels, uint64_t) + (uint64_t)rx->view;
+		} else {
+			pixels = m;
+			address = (uint64_t)(uintptr_t)p->header + rx->detector->ops->header_bytes;
+		}
+		result = FRAME_PLACE_OTHER;
+		if (likely(frame_rx_is_ours(rx->table, &frame))) {
+			result = FRAME_PLACES;
+			if (unlikely(rx->nb_pending + waiting > 0))
+				result = look_at_order(rx, p, frame);
+			if (likely(result == FRAME_PLACES))
+				result = frame_rx_place(rx->table, rx->lane, p->stream, frame,
+					p->packet, p->header, address, pixels);
+			if (unlikely(result == FRAME_PLACE_HOLD && p->held == RX_NOT_HELD))
+				result = hold(rx, p, frame);
+		}
+		if (unlikely(result >= FRAME_PLACE_WAIT)) {
+			if (result == FRAME_PLACE_WAIT) {
+				wait_for(rx, p);
+				rx->nb_of_source[p->source]++;
+			}
+			packets[waiting++] = *p;
+			continue;
+		}
+		counter_add(&rx->counters[counter_of_place[result]], 1);
+		if (likely(result == FRAME_PLACED)) {
+			if (pixels == m)
+				continue;
+			/* the header segment goes back at once, the pixels stay */
+			m->next = NULL;
+			m->nb_segs = 1;
+		}
+		release[released++] = m;
+		if (unlikely(released == RTE_DIM(release))) {
+			rte_pktmbuf_free_bulk(release, released);
+			released = 0;
+		}
+	}
+	if (released > 0)
+		rte_pktmbuf_free_bulk(release, released);
+	return waiting;
+}
+
+/**
+ * Is there no room for another burst of a source that has to wait? It alone is stopped: one whose
+ * streams are far ahead must not keep those of another from frames that are open.
+ */
+static bool
+is_full(const struct rx *rx, uint32_t source)
+{
+	return rx->nb_of_source[source] > RX_PENDING_FULL ||
+		rx->nb_pending > RX_PENDING_MAX - RX_BURST;
+}
+
+static bool
+any_is_full(const struct rx *rx)
+{
+	if (likely(rx->nb_pending <= RX_PENDING_FULL))
+		return false;
+	for (uint32_t i = 0; i <= rx->nb_queues; i++)
+		if (is_full(rx, i))
+			return true;
+	return false;
+}
+
+/** Will nothing be placed before what waits? An inbox that was never used brings nothing. */
+static bool
+all_are_full(const struct rx *rx)
+{
+	for (uint32_t q = 0; q < rx->nb_queues; q++)
+		if (!is_full(rx, q))
+			return false;
+	return !rx->inbox_used || is_full(rx, rx->nb_queues);
+}
+
+/** Telemetry and the run look at it. */
+static void
+set_pending(struct rx *rx, uint32_t n)
+{
+	__atomic_store_n(&rx->nb_pending, n, __ATOMIC_RELAXED);
+}
+
+/** Go on with packets that waited. @return how many wait no longer */
+static uint32_t
+place_pending(struct rx *rx)
+{
+	const uint32_t before = rx->nb_pending;
+
+	none_waits(rx);
+	rx->first = frame_rx_begin_again(rx->table, rx->lane, &rx->moved);
+	rx->arrived = 0;
+	set_pending(rx, place(rx, rx->pending, before));
+	rx->first = rx->moved = false;
+	frame_rx_end_again(rx->lane);
+	return before - rx->nb_pending;
+}
+
+/** No room is left: what waits of streams that are elsewhere must not keep it from the others. */
+static void
+drop_strays(struct rx *rx)
+{
+	const uint64_t strays = frame_rx_strays(rx->table, rx->lane, rx->waiting);
+	uint32_t kept = 0;
+
+	if (strays == 0)
+		return;
+	for (uint32_t i = 0; i < rx->nb_pending; i++) {
+		const struct rx_packet *p = &rx->pending[i];
+		uint64_t frame = p->frame;
+
+		if ((strays >> p->stream & 1) == 0 || p->held == RX_HELD) {
+			rx->pending[kept++] = *p;
+			continue;
+		}
+		if (frame_rx_is_ours(rx->table, &frame)) {
+			if (p->held != RX_CROWDED)
+				frame_rx_stray(rx->table, rx->lane, p->stream, frame);
+			frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+		}
+		counter_add(&rx->counters[RX_OUTLIER], 1);
+		rx->waiting[p->stream] = 0;
+		rx->nb_of_source[p->source]--;
+		rte_pktmbuf_free(p->m);
+	}
+	set_pending(rx, kept);
+}
+
+/** Tell the builder which frames are needed. */
+static void
+want(struct rx *rx)
+{
+	uint64_t lowest = UINT64_MAX;
+
+	if (likely(rx->nb_pending == 0)) {
+		frame_rx_want(rx->lane, 0, false);
+		frame_rx_crowd(rx->lane, rx->crowded);
+		rx->crowded = false;
+		return;
+	}
+	for (uint32_t i = 0; i < rx->nb_pending; i++) {
+		uint64_t frame = rx->pending[i].frame;
+
+		if (rx->pending[i].held == RX_NOT_HELD && frame_rx_is_ours(rx->table, &frame))
+			lowest = RTE_MIN(lowest, frame);
+	}
+	/* of those that are held none is wanted: UINT64_MAX + 1 */
+	frame_rx_want(rx->lane, lowest + 1, all_are_full(rx));
+	frame_rx_crowd(rx->lane, rx->crowded);
+}
+
+/** Read and place a burst; what has to wait becomes pending, for which there is room. */
+static void
+take(struct rx *rx, uint32_t source, struct rte_mbuf **burst, uint32_t n)
+{
+	struct rx_packet packets[RX_BURST];
+	const uint32_t kept = read_headers(rx, source, burst, n, packets);
+	const uint32_t waiting = place(rx, packets, kept);
+
+	if (unlikely(waiting > 0)) {
+		memcpy(&rx->pending[rx->nb_pending], packets, waiting * sizeof(packets[0]));
+		set_pending(rx, rx->nb_pending + waiting);
+	}
+}
+
+static uint32_t
+poll_queue(struct rx *rx, uint32_t q)
+{
+	struct rte_mbuf *burst[RX_BURST];
+	const uint32_t n =
+		rte_eth_rx_burst(rx->queues[q].port, rx->queues[q].queue, burst, RX_BURST);
+
+	if (n == 0)
+		return 0;
+	counter_add(&rx->counters[RX_PACKETS], n);
+	counter_add(&rx->counters[RX_BURSTS], 1);
+	for (uint32_t i = 0; i < n; i++)
+		counter_add(&rx->counters[RX_BYTES], burst[i]->pkt_len);
+	take(rx, q, burst, n);
+	return n;
+}
+
+static uint32_t
+poll_inbox(struct rx *rx)
+{
+	struct rte_mbuf *burst[RX_BURST];
+	const uint32_t n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL);
+
+	if (n == 0)
+		return 0;
+	rx->inbox_used = true;
+	take(rx, rx->nb_queues, burst, n);
+	return n;
+}
+
+/**
+ * A few bursts of each queue and of the inbox, as long as there is room for them to wait. Queues
+ * are left alone while an outbox is not empty. The inbox never is: what comes from there goes to no
+ * outbox, so that two roles whose inboxes are full do not wait for each other.
+ */
+static uint32_t
+poll_sources(struct rx *rx)
+{
+	uint32_t total = 0, n;
+	bool more = true;
+
+	/* by turns: no queue gets further ahead of the others than by a burst */
+	for (uint32_t b = 0; b < RX_BURSTS_A_POLL && more; b++) {
+		more = false;
+		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {
+			if (is_full(rx, q))
+				continue;
+			n = poll_queue(rx, q);
+			more |= n == RX_BURST;
+			total += n;
+		}
+		if (is_full(rx, rx->nb_queues))
+			continue;
+		n = poll_inbox(rx);
+		more |= n == RX_BURST;
+		total += n;
+	}
+	return total;
+}
+
+/** Give up everything that waits, in here and in the inbox. */
+static void
+drop_waiting(struct rx *rx)
+{
+	struct rte_mbuf *burst[RX_BURST];
+	uint32_t n;
+
+	for (uint32_t i = 0; i < rx->nb_pending; i++) {
+		uint64_t frame = rx->pending[i].frame;
+
+		if (frame_rx_is_ours(rx->table, &frame))
+			frame_rx_drop(rx->table, rx->lane, rx->pending[i].stream, frame);
+		rte_pktmbuf_free(rx->pending[i].m);
+	}
+	counter_add(&rx->counters[RX_STOPPED], rx->nb_pending);
+	set_pending(rx, 0);
+	none_waits(rx);
+	for (uint32_t i = 0; i < rx->table->config.lanes; i++) {
+		rte_pktmbuf_free_bulk(rx->outbox[i], rx->nb_outbox[i]);
+		counter_add(&rx->counters[RX_STOPPED], rx->nb_outbox[i]);
+		rx->nb_outbox[i] = 0;
+	}
+	while ((n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL)) > 0) {
+		rte_pktmbuf_free_bulk(burst, n);
+		counter_add(&rx->counters[RX_STOPPED], n);
+	}
+	frame_rx_want(rx->lane, 0, false);
+	frame_rx_crowd(rx->lane, false);
+}
+
+int
+rx_poll(void *arg)
+{
+	struct rx *rx = arg;
+	uint32_t n = 0, received;
+	bool try = false;
+
+	frame_rx_quiescent(rx->table, rx->lane);
+	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
+		drop_waiting(rx);
+		frame_rx_reclaim(rx->table, rx->lane, UINT32_MAX);
+		__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
+		return 0;
+	}
+	if (rx->nb_pending > 0) {
+		/* before anything is looked at: what changes from now on is for the next round */
+		const uint64_t changes = frame_rx_changes(rx->table);
+
+		/* an lcore whose gangs are behind polls often while the window is full: as long as
+		 * the builder has done nothing, that is to cost them little */
+		try = changes != rx->changes;
+		rx->changes = changes;
+		if (try)
+			n = place_pending(rx);
+	} else {
+		frame_rx_none_waits(rx->lane);
+	}
+	received = poll_sources(rx);
+	hand_all_on(rx);
+	if (unlikely(any_is_full(rx)))
+		drop_strays(rx);
+	if (rx->nb_pending > 0)
+		counter_add(&rx->counters[RX_WAITS], 1);
+	if (try || received > 0)
+		want(rx);
+	/* a few more than came: caches stay as full as they are, and pools are left alone. With
+	 * nothing to receive there is time for more. */
+	n += frame_rx_reclaim(rx->table, rx->lane,
+		received > 0 ? RTE_MAX(received + received / 8, (uint32_t)RX_BURST)
+			     : RX_BURSTS_A_POLL * RX_BURST);
+	return n + received != 0;
+}

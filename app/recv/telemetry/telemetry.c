@@ -1,0 +1,866 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What leaves the datapath: latency, files, pictures. */
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_log.h>
+#include <rte_string_fns.h>
+#include <rte_telemetry.h>
+#include <rte_version.h>
+
+#include "counter.h"
+#include "telemetry/dict.h"
+#include "telemetry/rdma.h"
+#include "telemetry/table.h"
+#include "telemetry/telemetry.h"
+#include "xfer/msg.h"
+
+/**
+ * What all callbacks are about: DPDK gives them no argument of ours. NULL when the process is about
+ * to end: commands cannot be taken back, so they find nothing.
+ */
+extern struct run *telemetry_run;
+
+static int telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d);
+static int telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d);
+static int telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d);
+static int telemetry_device(const char *cmd, const char *params, struct rte_tel_data *d);
+static int telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d);
+
+RTE_LOG_REGISTER(telemetry_logtype, braggline.telemetry, NOTICE);
+
+struct run *telemetry_run;
+static pthread_rwlock_t run_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static int
+get_info(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct pipeline *p = telemetry_run->pipeline;
+	const struct settings *s = p->settings;
+	char place[96];
+
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "version", BRAGGLINE_VERSION);
+	rte_tel_data_add_dict_string(d, "dpdk", rte_version());
+	rte_tel_data_add_dict_string(d, "detector", s->detector.ops->name);
+	rte_tel_data_add_dict_uint(d, "modules", s->detector.modules);
+	rte_tel_data_add_dict_uint(d, "interfaces", s->detector.interfaces);
+	rte_tel_data_add_dict_uint(d, "rows", gk_rows(&p->gk_config.geometry));
+	rte_tel_data_add_dict_uint(d, "cols", p->gk_config.geometry.cols);
+	rte_tel_data_add_dict_uint(d, "rx_lcores", s->rx_lcores);
+	rte_tel_data_add_dict_uint(d, "gangs", s->gangs);
+	rte_tel_data_add_dict_uint(d, "frame_slots", s->slots);
+	rte_tel_data_add_dict_string(d, "kernel", p->gk_ops->name);
+	rte_tel_data_add_dict_string(d, "gpu", p->memory.gpu >= 0 ? p->memory.gpu_name : "none");
+	rte_tel_data_add_dict_string(d, "packets", placement_name(&p->way, p->way.packets, place));
+	rte_tel_data_add_dict_string(d, "results", placement_name(&p->way, p->way.results, place));
+	rte_tel_data_add_dict_string(d, "control", s->service ? "telemetry" : "single");
+	return 0;
+}
+
+static struct rte_tel_data *
+ledger_frames(const struct ledger *l)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	for (uint32_t i = 0; i < LEDGER_COLUMNS; i++)
+		rte_tel_data_add_dict_uint(d, ledger_column_name(i), ledger_column(l, i));
+	rte_tel_data_add_dict_uint(d, "balanced", ledger_balanced(l));
+	return d;
+}
+
+static struct rte_tel_data *
+ledger_packets(const struct ledger *l)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	for (uint32_t c = 0; d != NULL && c < RX_COUNTERS; c++)
+		rte_tel_data_add_dict_uint(d, rx_counter_names[c], l->packets[c]);
+	return d;
+}
+
+static struct rte_tel_data *
+ledger_ports(const struct ledger *l)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	for (uint32_t c = 0; d != NULL && c < PORT_DROPS; c++)
+		rte_tel_data_add_dict_uint(d, port_drop_names[c], l->ports[c]);
+	return d;
+}
+
+static int
+get_ledger(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct run_status status;
+
+	run_get_status(telemetry_run, &status);
+	rte_tel_data_start_dict(d);
+	telemetry_dict_text(d, "run", status.name);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
+	telemetry_dict_nest(d, "frames", ledger_frames(&status.ledger));
+	telemetry_dict_nest(d, "packets", ledger_packets(&status.ledger));
+	telemetry_dict_nest(d, "ports", ledger_ports(&status.ledger));
+	return 0;
+}
+
+/** Keys of telemetry have no blanks and no dots. */
+static void
+add_role(struct rte_tel_data *d, const struct role *role)
+{
+	char key[sizeof(role->name)];
+
+	rte_strscpy(key, role->name, sizeof(key));
+	for (char *c = key; *c != '\0'; c++)
+		if (!isalnum((unsigned char)*c))
+			*c = '_';
+	rte_tel_data_add_dict_uint(d, key, counter_get(&role->busy_cycles));
+}
+
+static int
+get_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	unsigned int id;
+
+	rte_tel_data_start_dict(d);
+	RTE_LCORE_FOREACH(id) {
+		const struct lcore *lc = &telemetry_run->pipeline->lcores->lcore[id];
+		char name[16], roles[1024] = "";
+		struct rte_tel_data *e = telemetry_dict_new(), *by_role = telemetry_dict_new();
+		size_t used = 0;
+
+		if (e == NULL || by_role == NULL) {
+			rte_tel_data_free(e);
+			rte_tel_data_free(by_role);
+			return -ENOMEM;
+		}
+		for (uint32_t i = 0; i < lc->nb_roles && used < sizeof(roles); i++)
+			used += snprintf(roles + used, sizeof(roles) - used, "%s%s",
+				i == 0 ? "" : ", ", lc->roles[i].name);
+		for (uint32_t i = 0; i < lc->nb_roles; i++)
+			add_role(by_role, &lc->roles[i]);
+		telemetry_dict_text(e, "roles", roles);
+		rte_tel_data_add_dict_uint(e, "busy_cycles", counter_get(&lc->busy_cycles));
+		rte_tel_data_add_dict_uint(e, "idle_cycles", counter_get(&lc->idle_cycles));
+		rte_tel_data_add_dict_uint(e, "rounds", counter_get(&lc->rounds));
+		telemetry_dict_nest(e, "role_busy_cycles", by_role);
+		snprintf(name, sizeof(name), "%u", id);
+		telemetry_dict_nest(d, name, e);
+	}
+	return 0;
+}
+
+/** Counters of each RX role. */
+static int
+get_rx(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const uint32_t n = telemetry_run->pipeline->settings->rx_lcores;
+
+	rte_tel_data_start_dict(d);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rx *rx = telemetry_run->pipeline->rx[i];
+		struct rte_tel_data *e = telemetry_dict_new();
+		char name[16];
+
+		if (e == NULL)
+			return -ENOMEM;
+		for (uint32_t c = 0; c < RX_COUNTERS; c++)
+			rte_tel_data_add_dict_uint(
+				e, rx_counter_names[c], counter_get(&rx->counters[c]));
+		rte_tel_data_add_dict_uint(
+			e, "pending", __atomic_load_n(&rx->nb_pending, __ATOMIC_RELAXED));
+		snprintf(name, sizeof(name), "%u", i);
+		telemetry_dict_nest(d, name, e);
+	}
+	return 0;
+}
+
+static void
+add_position(struct rte_tel_data *d, const char *name, uint32_t position)
+{
+	char text[32] = "n.a.";
+
+	if (position != SOURCE_POSITION_UNKNOWN)
+		snprintf(text, sizeof(text), "row %u column %u", position & 0xFFFF, position >> 16);
+	rte_tel_data_add_dict_string(d, name, text);
+}
+
+/** Whose packets are taken, by stream. */
+static int
+get_sources(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct sources *all = telemetry_run->pipeline->sources;
+	uint32_t expected[DETECTOR_STREAMS_MAX];
+
+	(void)sources_expected(all, expected);
+	rte_tel_data_start_dict(d);
+	for (uint32_t s = 0; s < all->detector->streams; s++) {
+		struct rte_tel_data *e = telemetry_dict_new();
+		struct source st;
+		char text[64];
+
+		if (e == NULL)
+			return -ENOMEM;
+		sources_get(all, s, &st);
+		rte_tel_data_add_dict_string(e, "state", source_step_names[st.step]);
+		rte_tel_data_add_dict_string(
+			e, "source", source_text(st.taken, text, sizeof(text)));
+		rte_tel_data_add_dict_string(
+			e, "destination", source_destination_text(st.taken, text, sizeof(text)));
+		rte_tel_data_add_dict_uint(e, "rejected", st.nb_rejected);
+		rte_tel_data_add_dict_string(
+			e, "last_rejected", source_text(st.rejected, text, sizeof(text)));
+		add_position(e, "position", st.position);
+		add_position(e, "expected_position", expected[s]);
+		rte_tel_data_add_dict_uint(e, "misplaced", st.misplaced);
+		snprintf(text, sizeof(text), "%u", s);
+		telemetry_dict_nest(d, text, e);
+	}
+	return 0;
+}
+
+static int
+get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct frame_table *ft = telemetry_run->pipeline->table;
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
+	const struct detector *det = &ft->detector;
+
+	rte_tel_data_start_dict(d);
+	for (uint32_t m = 0; m < det->modules; m++) {
+		struct rte_tel_data *e = telemetry_dict_new();
+		uint64_t last = 0;
+		char name[16];
+
+		if (e == NULL)
+			return -ENOMEM;
+		for (uint32_t i = 0; i < det->interfaces; i++) {
+			const uint32_t s = m * det->interfaces + i;
+
+			const uint64_t *progress = ft->lanes[ft->config.owner[s]].progress;
+
+			last = RTE_MAX(last, counter_get(&progress[s]));
+		}
+		rte_tel_data_add_dict_uint(e, "frames", b->module_frames[m]);
+		rte_tel_data_add_dict_uint(e, "missing_packets", b->module_missing[m]);
+		rte_tel_data_add_dict_uint(
+			e, "last_frame", last == 0 ? 0 : frame_table_number(ft, last - 1));
+		snprintf(name, sizeof(name), "%u", m);
+		telemetry_dict_nest(d, name, e);
+	}
+	return 0;
+}
+
+static int
+get_gangs(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
+	const struct gk_channel *channel = telemetry_run->pipeline->gk_config.channel;
+
+	rte_tel_data_start_dict(d);
+	for (uint32_t g = 0; g < telemetry_run->pipeline->settings->gangs; g++) {
+		struct rte_tel_data *e = telemetry_dict_new();
+		char name[16];
+
+		if (e == NULL)
+			return -ENOMEM;
+		rte_tel_data_add_dict_uint(e, "frames", b->gang_frames[g]);
+		rte_tel_data_add_dict_uint(e, "batches", b->gang_batches[g]);
+		rte_tel_data_add_dict_uint(e, "pending",
+			__atomic_load_n(&channel->bell.head[g], __ATOMIC_RELAXED) -
+				__atomic_load_n(&channel->done[g].done, __ATOMIC_RELAXED));
+		rte_tel_data_add_dict_int(e, "error",
+			(int)__atomic_load_n(&channel->done[g].error, __ATOMIC_RELAXED));
+		snprintf(name, sizeof(name), "%u", g);
+		telemetry_dict_nest(d, name, e);
+	}
+	return 0;
+}
+
+static int
+get_builder(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
+
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_uint(d, "closed", b->closed);
+	rte_tel_data_add_dict_uint(d, "batches", b->batches);
+	rte_tel_data_add_dict_uint(d, "batched_frames", b->batched_frames);
+	rte_tel_data_add_dict_uint(d, "odd_status", b->odd_status);
+	rte_tel_data_add_dict_uint(d, "waits_outputs", b->waits_outputs);
+	rte_tel_data_add_dict_uint(d, "waits_records", b->waits_records);
+	return 0;
+}
+
+static int
+get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct builder_veto veto;
+
+	pthread_mutex_lock(&telemetry_run->lock);
+	veto = telemetry_run->state == RUN_IDLE ? telemetry_run->process->veto
+						: telemetry_run->settings.veto;
+	veto.params.version = telemetry_run->veto_version;
+	pthread_mutex_unlock(&telemetry_run->lock);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_uint(d, "version", veto.params.version);
+	telemetry_dict_real(d, "strong_threshold", veto.params.strong_threshold);
+	rte_tel_data_add_dict_uint(d, "strong_min", veto.params.strong_min);
+	rte_tel_data_add_dict_uint(d, "strong_max", veto.params.strong_max);
+	rte_tel_data_add_dict_uint(d, "dry_run", veto.dry_run);
+	rte_tel_data_add_dict_uint(d, "audit_every", veto.audit_every);
+	rte_tel_data_add_dict_uint(d, "audit_raw", veto.audit_raw);
+	telemetry_dict_real(d, "csr_threshold", veto.params.csr_threshold);
+	rte_tel_data_add_dict_uint(d, "nnz_max", veto.params.nnz_max);
+	return 0;
+}
+
+/** Take `from_frame=N` out of the list; the rest is for the run. @return 0 or -EINVAL */
+static int
+take_from_frame(char *list, uint64_t *frame)
+{
+	char *at = strstr(list, "from_frame="), *number, *end;
+
+	if (at == NULL || (at != list && at[-1] != ','))
+		return 0;
+	number = at + strlen("from_frame=");
+	*frame = strtoull(number, &end, 0);
+	if (!isdigit((unsigned char)number[0]) || (*end != ',' && *end != '\0'))
+		return -EINVAL;
+	end += *end == ',';
+	memmove(at, end, strlen(end) + 1);
+	return 0;
+}
+
+/** Outcome of a command of runs. */
+static int
+reply(struct rte_tel_data *d, int result)
+{
+	struct run_status status;
+
+	run_get_status(telemetry_run, &status);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "result", result);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
+	if (result != 0)
+		telemetry_dict_text(d, "message", status.message);
+	return 0;
+}
+
+/** A command whose parameters are wrong: nothing was done. @return 0 */
+static int
+refuse(struct rte_tel_data *d, int result, const char *message)
+{
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_int(d, "result", result);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[run_get_state(telemetry_run)]);
+	telemetry_dict_text(d, "message", message);
+	return 0;
+}
+
+/* DPDK reads so much of a request and throws the rest away: one as long may lack its end. */
+#define REQUEST_MAX 1023
+
+/* @return 0; or -E2BIG, and the answer says so */
+static int
+check_length(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	if (strlen(cmd) + 1 + strlen(params != NULL ? params : "") < REQUEST_MAX)
+		return 0;
+	refuse(d, -E2BIG,
+		"the command is longer than DPDK's telemetry takes (1022 bytes): put settings into "
+		"the file of --config");
+	return -E2BIG;
+}
+
+static int
+set_veto(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	uint64_t effective = 0, from = 0;
+	char *list;
+	int ret;
+
+	if (check_length(cmd, params, d) != 0)
+		return 0;
+	list = strdup(params != NULL ? params : "");
+	if (list == NULL)
+		return -ENOMEM;
+	if (take_from_frame(list, &from) != 0) {
+		refuse(d, -EINVAL, "from_frame must be a frame number; 0: as soon as possible");
+	} else if (list[0] == '\0') {
+		refuse(d, -EINVAL, "no threshold is named: veto.KEY=VALUE,...");
+	} else {
+		ret = run_set_veto(telemetry_run, list, from, &effective);
+		reply(d, ret);
+		if (ret == 0)
+			rte_tel_data_add_dict_uint(d, "from_frame", effective);
+	}
+	free(list);
+	return 0;
+}
+
+static int
+get_pedestal(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
+	const struct calibration *c = &telemetry_run->pipeline->calibration;
+	char digest[24];
+
+	rte_tel_data_start_dict(d);
+	/* armed under the same lock */
+	pthread_mutex_lock(&telemetry_run->lock);
+	snprintf(digest, sizeof(digest), "crc32c:%08x", c->digest);
+	rte_tel_data_add_dict_string(d, "digest", digest);
+	rte_tel_data_add_dict_uint(d, "masked", c->masked);
+	rte_tel_data_add_dict_uint(d, "warnings", c->warnings);
+	telemetry_dict_text(d, "warning", calibration_warning(c));
+	rte_tel_data_add_dict_uint(d, "unusable_g0", c->unusable[0]);
+	rte_tel_data_add_dict_uint(d, "unusable_g1", c->unusable[1]);
+	rte_tel_data_add_dict_uint(d, "unusable_g2", c->unusable[2]);
+	pthread_mutex_unlock(&telemetry_run->lock);
+	rte_tel_data_add_dict_uint(d, "updates", b->updates);
+	rte_tel_data_add_dict_uint(d, "update_samples", b->update_samples);
+	rte_tel_data_add_dict_uint(d, "update_pixels", b->update_pixels);
+	telemetry_dict_real(d, "update_drift_adu",
+		b->update_pixels == 0 ? 0 : b->update_drift_q8 / 256.0 / b->update_pixels);
+	rte_tel_data_add_dict_uint(d, "pedestal_version", b->pedestal_version);
+	return 0;
+}
+
+/** What the maps of each module come to. */
+static int
+get_calibration(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct pipeline *p = telemetry_run->pipeline;
+	char key[24];
+	int ret = 0;
+
+	rte_tel_data_start_dict(d);
+	/* armed under the same lock */
+	pthread_mutex_lock(&telemetry_run->lock);
+	for (uint32_t m = 0; m < p->settings->detector.modules && ret == 0; m++) {
+		const struct calibration_module *module = &p->calibration.module[m];
+		struct rte_tel_data *e = telemetry_dict_new();
+
+		if (e == NULL) {
+			ret = -ENOMEM;
+			break;
+		}
+		rte_tel_data_add_dict_uint(e, "live", module->live);
+		for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
+			snprintf(key, sizeof(key), "pedestal_g%u", g);
+			telemetry_dict_real(e, key, module->pedestal_median[g]);
+			snprintf(key, sizeof(key), "gain_g%u", g);
+			telemetry_dict_real(e, key, module->gain_median[g]);
+		}
+		rte_tel_data_add_dict_uint(e, "warnings", module->warnings);
+		snprintf(key, sizeof(key), "%u", m);
+		telemetry_dict_nest(d, key, e);
+	}
+	pthread_mutex_unlock(&telemetry_run->lock);
+	return ret;
+}
+
+static int
+run_configure_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	if (check_length(cmd, params, d) != 0)
+		return 0;
+	return reply(d, run_configure(telemetry_run, params));
+}
+
+static int
+run_arm_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_arm(telemetry_run));
+}
+
+static int
+run_start_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_start(telemetry_run));
+}
+
+static int
+run_stop_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_stop(telemetry_run));
+}
+
+static int
+run_abort_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	return reply(d, run_abort(telemetry_run));
+}
+
+static int
+run_status_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct run_status status;
+
+	run_get_status(telemetry_run, &status);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "state", run_state_names[status.state]);
+	telemetry_dict_text(d, "name", status.name);
+	telemetry_dict_text(d, "directory", status.directory);
+	rte_tel_data_add_dict_uint(d, "runs", status.runs);
+	rte_tel_data_add_dict_uint(d, "first_frame", status.first_frame);
+	rte_tel_data_add_dict_uint(d, "last_frame", status.last_frame);
+	rte_tel_data_add_dict_uint(d, "frames", status.ledger.frames);
+	rte_tel_data_add_dict_uint(d, "stored", status.ledger.stored);
+	rte_tel_data_add_dict_uint(d, "veto_version", status.veto_version);
+	telemetry_dict_real(d, "seconds", status.seconds);
+	telemetry_dict_text(d, "dark", status.dark);
+	telemetry_dict_text(d, "ledger", status.ledger_path);
+	rte_tel_data_add_dict_uint(d, "failed", status.failed);
+	telemetry_dict_text(d, "warning", status.warning);
+	telemetry_dict_text(d, "message", status.message);
+	return 0;
+}
+
+static const struct telemetry_command commands[] = {
+	{"/braggline/info", "", "What this process is",
+		"version, dpdk, detector, modules, interfaces, rows, cols, rx_lcores, gangs, "
+		"frame_slots, kernel, gpu, packets, results, control",
+		get_info},
+	{"/braggline/ledger", "", "Every frame and packet of the run, or of the last one, by fate",
+		"run, state; frames {...}, packets {...}, ports {...}: as in RUN_ledger.ini, "
+		"balanced is 0 while anything is on its way",
+		get_ledger},
+	{"/braggline/lcores", "", "What each lcore does and how busy it is",
+		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
+	{"/braggline/rx", "", "Packets of each RX role since the start, by fate",
+		"by role: the packets of the ledger, pending", get_rx},
+	{"/braggline/sources", "", "Whose packets are taken, since the start",
+		"by stream: state (configured, none, first, contested, learnt), source, "
+		"destination, rejected (packets), last_rejected, position (announced), "
+		"expected_position, misplaced",
+		get_sources},
+	{"/braggline/modules", "", "What each module has sent since the start",
+		"by module: frames, missing_packets, last_frame", get_modules},
+	{"/braggline/builder", "", "Frames since the start, and what they waited for",
+		"closed, batches (for gangs), batched_frames, odd_status (frames of another "
+		"storage cell or gain mode, or whose modules disagree), waits_outputs (rounds "
+		"without a free one of [gpu] outputs), waits_records (rounds in which the writer "
+		"had all records)",
+		get_builder},
+	{"/braggline/gangs", "", "Work of each gang since the start",
+		"by gang: frames, batches, pending, error", get_gangs},
+	{"/braggline/latency", "",
+		"Histograms of times since the start: to the verdict, to the disk",
+		"below_us [...], first_packet_to_verdict [...], last_packet_to_verdict [...]; "
+		"batches, from the first packet of the last frame: frames_batch_to_durable [...], "
+		"images_batch_to_durable [...]",
+		telemetry_latency},
+	{"/braggline/writer", "", "What the writer of the run has done, or that of the last one",
+		"run; frames {...}, images {...}: state, mode, why (not the best one), path, rows "
+		"(taken), durable, unwritten, unwritten_full, unwritten_error, unwritten_bad, "
+		"batches, bytes, files, outages, stalls, resumes, error",
+		telemetry_writer},
+	{"/braggline/egress", "",
+		"Stores, what is held for them, and what is done when they stand still",
+		"active; step (hold, spill, refuse), spills, refusals (times), spilled (batches), "
+		"spilled_adopted, spill_used (bytes), spill_error, runs (held); journal "
+		"{batches, bytes, room, in_doubt, put, released, moved, adopted, damaged, full}; "
+		"stores by number: address, state, says, identity, places, credits, waiting, "
+		"sent, bytes, "
+		"bytes_per_s, durable, durable_per_s, found, doubles, again, connections, "
+		"broken, refused, unreachable, malformed, late, stuck, reason; "
+		"below_us [...], kept_to_durable [...]",
+		telemetry_egress},
+	{"/braggline/rdma", "", "The RDMA device of [egress], since the start", TELEMETRY_RDMA_KEYS,
+		telemetry_device},
+	{"/braggline/preview", "", "Picture of the run at hand, or of the last one that has one",
+		"active, path, sequence (counts all pictures), frame, frames (in the maximum), "
+		"skipped, errors, error",
+		telemetry_preview},
+	{"/braggline/veto", "", "Thresholds, the newest version",
+		"version, strong_threshold, strong_min, strong_max, dry_run, audit_every, "
+		"audit_raw, csr_threshold, nnz_max",
+		get_veto},
+	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
+		"Change thresholds while running, from a frame on",
+		"result, state, from_frame or message", set_veto},
+	{"/braggline/pedestal", "",
+		"The calibration, and what dark frames did to it since the start",
+		"digest, masked, warnings, warning (the first), unusable_g0, unusable_g1, "
+		"unusable_g2, updates, update_samples, "
+		"update_pixels, update_drift_adu (mean of the last), pedestal_version",
+		get_pedestal},
+	{"/braggline/calibration", "", "What the maps of each module come to",
+		"by module: live (pixels with a photon value in G0), pedestal_gN (median, ADU; 0: "
+		"no file), gain_gN (median, ADU/keV), warnings (implausible medians or live "
+		"pixels)",
+		get_calibration},
+	{"/braggline/run/configure", "SECTION.KEY=VALUE,...",
+		"Settings of the next run: [run], [veto], [dark], [output], [calibration]",
+		"result, state, message", run_configure_command},
+	{"/braggline/run/arm", "", "Load the calibration, open the files", "result, state, message",
+		run_arm_command},
+	{"/braggline/run/start", "", "Take frames from now on; configures and arms if need be",
+		"result, state, message", run_start_command},
+	{"/braggline/run/stop", "", "Close and write what has begun, close the files",
+		"result, state, message", run_stop_command},
+	{"/braggline/run/abort", "", "Stop; throw away what no gang has begun with",
+		"result, state, message", run_abort_command},
+	{"/braggline/run/status", "", "The run at hand, or the last one",
+		"state, name, directory, runs, first_frame, last_frame, frames, stored, "
+		"veto_version, seconds, dark, ledger (file of the last one), failed, warning (of "
+		"what it receives), message",
+		run_status_command},
+};
+
+/** A command that takes no parameters must not seem to follow them. @return 0 or -EINVAL */
+static int
+check_parameters(const struct telemetry_command *c, const char *params, struct rte_tel_data *d)
+{
+	if (c->parameters[0] != '\0' || params == NULL || params[0] == '\0')
+		return 0;
+	refuse(d, -EINVAL, "takes no parameters; settings go to /braggline/run/configure");
+	return -EINVAL;
+}
+
+/** What is registered for every command. */
+static int
+serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	int ret = -ENOENT;
+
+	pthread_rwlock_rdlock(&run_lock);
+	for (uint32_t i = 0; telemetry_run != NULL && i < RTE_DIM(commands); i++) {
+		if (strcmp(commands[i].path, cmd) != 0)
+			continue;
+		ret = 0;
+		if (check_parameters(&commands[i], params, d) == 0)
+			ret = commands[i].callback(cmd, params, d);
+	}
+	pthread_rwlock_unlock(&run_lock);
+	return ret;
+}
+
+void
+telemetry_retire(void)
+{
+	pthread_rwlock_wrlock(&run_lock);
+	telemetry_run = NULL;
+	pthread_rwlock_unlock(&run_lock);
+}
+
+int
+telemetry_register(struct run *r)
+{
+	pthread_rwlock_wrlock(&run_lock);
+	telemetry_run = r;
+	pthread_rwlock_unlock(&run_lock);
+	for (uint32_t i = 0; i < RTE_DIM(commands); i++) {
+		int ret = rte_telemetry_register_cmd(
+			commands[i].path, serve_command, commands[i].help);
+
+		if (ret != 0) {
+			rte_log(RTE_LOG_ERR, telemetry_logtype, "telemetry: %s: %s\n",
+				commands[i].path, strerror(-ret));
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void
+telemetry_document(FILE *out)
+{
+	telemetry_table_print(commands, RTE_DIM(commands), out);
+}
+
+static int
+telemetry_latency(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct builder_stats stats = builder_stats(telemetry_run->pipeline->builder),
+				   *b = &stats;
+	uint64_t durable[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
+
+	static_assert(ARROW_LATENCY_BUCKETS == BUILDER_LATENCY_BUCKETS, "the same below_us");
+
+	rte_tel_data_start_dict(d);
+	telemetry_dict_below_us(d, BUILDER_LATENCY_BUCKETS);
+	telemetry_dict_array(
+		d, "first_packet_to_verdict", b->latency_verdict, BUILDER_LATENCY_BUCKETS);
+	telemetry_dict_array(d, "last_packet_to_verdict", b->latency_gang, BUILDER_LATENCY_BUCKETS);
+	run_get_latency(telemetry_run, durable);
+	telemetry_dict_array(
+		d, "frames_batch_to_durable", durable[ARROW_FRAMES], ARROW_LATENCY_BUCKETS);
+	telemetry_dict_array(
+		d, "images_batch_to_durable", durable[ARROW_IMAGES], ARROW_LATENCY_BUCKETS);
+	return 0;
+}
+
+/** One table: `rows` were taken; they are durable, unwritten, or on their way. */
+static struct rte_tel_data *
+writer_table(const struct run_writer *w, enum arrow_table table, uint64_t rows)
+{
+	const struct arrow_run_stats *s = &w->stats.table[table];
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	rte_tel_data_add_dict_string(d, "state", arrow_run_state_name(s->state));
+	rte_tel_data_add_dict_string(d, "mode", arrow_io_mode_name(s->mode));
+	telemetry_dict_text(d, "why", w->status[table].why);
+	telemetry_dict_text(d, "path", w->status[table].path);
+	rte_tel_data_add_dict_uint(d, "rows", rows);
+	rte_tel_data_add_dict_uint(d, "durable", s->rows);
+	rte_tel_data_add_dict_uint(d, "unwritten", s->unwritten);
+	rte_tel_data_add_dict_uint(d, "unwritten_full", s->unwritten_full);
+	rte_tel_data_add_dict_uint(d, "unwritten_error", s->unwritten_error);
+	rte_tel_data_add_dict_uint(d, "unwritten_bad", s->unwritten_bad);
+	rte_tel_data_add_dict_uint(d, "batches", s->batches);
+	rte_tel_data_add_dict_uint(d, "bytes", s->bytes);
+	rte_tel_data_add_dict_uint(d, "files", s->files);
+	rte_tel_data_add_dict_uint(d, "outages", s->outages);
+	rte_tel_data_add_dict_uint(d, "stalls", s->stalls);
+	rte_tel_data_add_dict_uint(d, "resumes", s->resumes);
+	telemetry_dict_text(d, "error", w->status[table].error);
+	return d;
+}
+
+static int
+telemetry_writer(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct run_writer w;
+
+	run_get_writer(telemetry_run, &w);
+	rte_tel_data_start_dict(d);
+	telemetry_dict_text(d, "run", w.name);
+	if (w.name[0] == '\0')
+		return 0;
+	telemetry_dict_nest(d, "frames", writer_table(&w, ARROW_FRAMES, w.stats.records));
+	telemetry_dict_nest(d, "images", writer_table(&w, ARROW_IMAGES, w.stats.kept));
+	return 0;
+}
+
+static int
+telemetry_preview(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct preview_status status;
+
+	preview_get_status(telemetry_run->pipeline->preview, &status);
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_uint(d, "active", status.active);
+	telemetry_dict_text(d, "path", status.path);
+	rte_tel_data_add_dict_uint(d, "sequence", status.sequence);
+	rte_tel_data_add_dict_uint(d, "frame", status.frame);
+	rte_tel_data_add_dict_uint(d, "frames", status.frames);
+	rte_tel_data_add_dict_uint(d, "skipped", status.skipped);
+	rte_tel_data_add_dict_uint(d, "errors", status.errors);
+	telemetry_dict_text(d, "error", status.error);
+	return 0;
+}
+
+static struct rte_tel_data *
+journal(const struct journal_stats *r)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	rte_tel_data_add_dict_uint(d, "batches", r->batches);
+	rte_tel_data_add_dict_uint(d, "bytes", r->bytes);
+	rte_tel_data_add_dict_uint(d, "room", r->room);
+	rte_tel_data_add_dict_uint(d, "in_doubt", r->in_doubt);
+	rte_tel_data_add_dict_uint(d, "put", r->put);
+	rte_tel_data_add_dict_uint(d, "released", r->released);
+	rte_tel_data_add_dict_uint(d, "moved", r->moved);
+	rte_tel_data_add_dict_uint(d, "adopted", r->adopted);
+	rte_tel_data_add_dict_uint(d, "damaged", r->damaged);
+	rte_tel_data_add_dict_uint(d, "full", r->full);
+	return d;
+}
+
+static struct rte_tel_data *
+store(const struct egress_store *s)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	telemetry_dict_text(d, "address", s->name);
+	rte_tel_data_add_dict_string(d, "state", store_client_state_name(s->now.state));
+	rte_tel_data_add_dict_string(d, "says", xfer_state_name(s->now.store_state));
+	telemetry_dict_hex(d, "identity", s->now.identity);
+	rte_tel_data_add_dict_uint(d, "places", s->now.places);
+	rte_tel_data_add_dict_uint(d, "credits", s->now.credits);
+	rte_tel_data_add_dict_uint(d, "waiting", s->now.waiting);
+	rte_tel_data_add_dict_uint(d, "sent", s->sent);
+	rte_tel_data_add_dict_uint(d, "bytes", s->bytes);
+	rte_tel_data_add_dict_uint(d, "bytes_per_s", s->bytes_per_s);
+	rte_tel_data_add_dict_uint(d, "durable", s->durable);
+	rte_tel_data_add_dict_uint(d, "durable_per_s", s->durable_per_s);
+	rte_tel_data_add_dict_uint(d, "found", s->found);
+	rte_tel_data_add_dict_uint(d, "doubles", s->doubles);
+	rte_tel_data_add_dict_uint(d, "again", s->again);
+	rte_tel_data_add_dict_uint(d, "connections", s->connections);
+	rte_tel_data_add_dict_uint(d, "broken", s->broken);
+	rte_tel_data_add_dict_uint(d, "refused", s->refused);
+	rte_tel_data_add_dict_uint(d, "unreachable", s->unreachable);
+	rte_tel_data_add_dict_uint(d, "malformed", s->malformed);
+	rte_tel_data_add_dict_uint(d, "late", s->late);
+	rte_tel_data_add_dict_uint(d, "stuck", s->stuck);
+	rte_tel_data_add_dict_string(d, "reason", xfer_reason_name(s->now.reason));
+	return d;
+}
+
+static int
+telemetry_egress(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct egress *e = telemetry_run->pipeline->stores;
+	struct rte_tel_data *stores = telemetry_dict_new();
+	struct egress_view v;
+	char name[16];
+
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_uint(d, "active", e != NULL);
+	if (e == NULL || stores == NULL) {
+		rte_tel_data_free(stores);
+		return 0;
+	}
+	egress_view_get(e, &v);
+	rte_tel_data_add_dict_string(d, "step", egress_step_name(v.step));
+	rte_tel_data_add_dict_uint(d, "spills", v.steps[EGRESS_SPILL]);
+	rte_tel_data_add_dict_uint(d, "refusals", v.steps[EGRESS_REFUSE]);
+	rte_tel_data_add_dict_uint(d, "spilled", v.spilled);
+	rte_tel_data_add_dict_uint(d, "spilled_adopted", v.adopted_spilled);
+	rte_tel_data_add_dict_uint(d, "spill_used", v.spill_used);
+	rte_tel_data_add_dict_uint(d, "spill_error", v.spill_error);
+	rte_tel_data_add_dict_uint(d, "runs", v.runs);
+	telemetry_dict_nest(d, "journal", journal(&v.journal));
+	for (uint32_t i = 0; i < v.nb_stores; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		telemetry_dict_nest(stores, name, store(&v.store[i]));
+	}
+	telemetry_dict_nest(d, "stores", stores);
+	telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
+	telemetry_dict_array(d, "kept_to_durable", v.latency, ARROW_LATENCY_BUCKETS);
+	return 0;
+}
+
+static int
+telemetry_device(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct egress *e = telemetry_run->pipeline->stores;
+	const struct rdma_dev_info *info = NULL;
+	const struct rdma_dev *dev = e != NULL ? egress_device(e, &info) : NULL;
+
+	telemetry_rdma_reply(d, dev, info);
+	return 0;
+}

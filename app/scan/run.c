@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "recovery/order.h"
+#include "recovery/recovery.h"
+#include "run.h"
+
+#define SIDE_MAX   65536
+#define PIXELS_MAX (1u << 26) /* four times 32 modules of JUNGFRAU */
+
+static void
+complain(const char *path, const char *what)
+{
+	fprintf(stderr, "braggline-scan: %s: %s\n", path, what);
+}
+
+/* A number of the schema's metadata between 1 and most. */
+static int
+read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *size)
+{
+	const char *text = arrow_reader_meta(&f->reader, key);
+	unsigned long value;
+	char *end;
+
+	if (text == NULL) {
+		fprintf(stderr,
+			"braggline-scan: %s: its schema has no %s: not written by braggline\n",
+			f->path, key);
+		return -EBADMSG;
+	}
+	value = strtoul(text, &end, 10);
+	if (*end != '\0' || value < 1 || value > most) {
+		fprintf(stderr, "braggline-scan: %s: %s is '%s', wanted 1 to %u\n", f->path, key,
+			text, most);
+		return -EBADMSG;
+	}
+	*size = value;
+	return 0;
+}
+
+/* What the schema says of the detector, which all files of a run agree on. */
+static int
+read_detector(struct scan_run *run, const struct scan_file *f)
+{
+	const struct {
+		const char *key;
+		uint32_t most;
+		uint32_t *size;
+	} sizes[] = {
+		{ARROW_META_MODULES, FRAME_MODULES_MAX, &run->modules},
+		{ARROW_META_ROWS, SIDE_MAX, &run->rows},
+		{ARROW_META_COLS, SIDE_MAX, &run->cols},
+		{ARROW_META_PACKETS, FRAME_PACKETS_MAX, &run->packets},
+	};
+	uint32_t size;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (read_size(f, sizes[i].key, sizes[i].most, &size) < 0)
+			return -EBADMSG;
+		if (*sizes[i].size != 0 && *sizes[i].size != size) {
+			fprintf(stderr,
+				"braggline-scan: %s: %s is %u, but %u in other files of the run\n",
+				f->path, sizes[i].key, size, *sizes[i].size);
+			return -EBADMSG;
+		}
+		*sizes[i].size = size;
+	}
+	if ((uint64_t)run->rows * run->cols > PIXELS_MAX) {
+		complain(f->path, "its raster is larger than any detector");
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+static int
+open_file(struct scan_run *run, struct scan_file *f, const char *stem, enum arrow_table table)
+{
+	const char *problem, *name;
+	struct stat st;
+	size_t i;
+	int rc;
+
+	if (snprintf(f->path, sizeof(f->path), "%s_%s.arrow", stem, arrow_table_name(table)) >=
+		(int)sizeof(f->path) - 5)
+		return -ENAMETOOLONG;
+	if (stat(f->path, &st) < 0)
+		strcat(f->path, ".part");
+	if (stat(f->path, &st) < 0)
+		return 0;
+	rc = arrow_reader_open(&f->reader, f->path, &problem);
+	if (rc < 0) {
+		complain(f->path, problem);
+		return rc;
+	}
+	f->present = true;
+	name = arrow_reader_meta(&f->reader, ARROW_META_TABLE);
+	if (name == NULL || strcmp(name, arrow_table_name(table)) != 0) {
+		complain(f->path, "its schema is of another table than its name says");
+		return -EBADMSG;
+	}
+	for (i = 0; i < f->reader.nb_batches; i++) {
+		rc = arrow_reader_crc(&f->reader, i);
+		if (rc < 0)
+			f->reader.batches[i].fault = "a batch with a wrong CRC-32C";
+		f->crc_absent += rc == 0;
+	}
+	rc = arrow_order(&f->reader);
+	/* from here on there are only those that are sound */
+	if (rc == 0)
+		rc = arrow_reader_part(&f->reader);
+	f->damaged = f->reader.nb_damage;
+	f->fault = arrow_recovery_frame_fault(&f->reader);
+	return rc < 0 ? rc : read_detector(run, f);
+}
+
+enum {
+	FRAME,
+	RECEIVE_TIME,
+	STRONG_COUNT,
+	NNZ,
+	SATURATED,
+	FLAGS,
+	MISSING,
+	VERDICT,
+	KIND,
+	NEEDED
+};
+
+static int
+read_frames_batch(
+	struct scan_run *run, const struct arrow_reader *r, size_t batch, const int *field)
+{
+	const uint64_t rows = r->batches[batch].rows;
+	struct arrow_column c[NEEDED];
+	struct scan_frame *f;
+	const uint16_t *missing;
+	uint32_t m;
+	uint64_t i;
+
+	for (i = 0; i < NEEDED; i++) {
+		if (arrow_reader_column(r, batch, field[i], &c[i]) < 0)
+			return -EBADMSG;
+	}
+	/* so many rows have been found to lie within the file */
+	f = realloc(run->frame, (run->nb_frames + rows + 1) * sizeof(*f));
+	if (f == NULL)
+		return -ENOMEM;
+	run->frame = f;
+	f += run->nb_frames;
+	run->nb_frames += rows;
+	for (i = 0; i < rows; i++, f++) {
+		*f = (struct scan_frame){
+			.frame = ((const uint64_t *)c[FRAME].data)[i],
+			.receive_time = ((const int64_t *)c[RECEIVE_TIME].data)[i],
+			.strong_count = ((const uint32_t *)c[STRONG_COUNT].data)[i],
+			.nnz = ((const uint32_t *)c[NNZ].data)[i],
+			.saturated = ((const uint32_t *)c[SATURATED].data)[i],
+			.flags = ((const uint32_t *)c[FLAGS].data)[i],
+			.verdict = ((const uint8_t *)c[VERDICT].data)[i],
+			.kind = ((const uint8_t *)c[KIND].data)[i],
+		};
+		missing = (const uint16_t *)c[MISSING].data + i * run->modules;
+		for (m = 0; m < run->modules; m++) {
+			f->missing += missing[m];
+			run->missing[m] += missing[m];
+		}
+	}
+	return 0;
+}
+
+static int
+read_frames(struct scan_run *run, struct scan_file *f)
+{
+	static const struct {
+		const char *name;
+		enum arrow_type type;
+	} needed[NEEDED] = {
+		[FRAME] = {"frame", ARROW_UINT64},
+		[RECEIVE_TIME] = {"receive_time", ARROW_TIMESTAMP_NS},
+		[STRONG_COUNT] = {"strong_count", ARROW_UINT32},
+		[NNZ] = {"nnz", ARROW_UINT32},
+		[SATURATED] = {"saturated", ARROW_UINT32},
+		[FLAGS] = {"flags", ARROW_UINT32},
+		[MISSING] = {"missing", ARROW_FIXED_LIST},
+		[VERDICT] = {"verdict", ARROW_UINT8},
+		[KIND] = {"kind", ARROW_UINT8},
+	};
+	int field[NEEDED], rc;
+	size_t i;
+
+	for (i = 0; i < NEEDED; i++) {
+		field[i] =
+			arrow_reader_find(&f->reader, needed[i].name, needed[i].type, ARROW_UINT16);
+		if (field[i] >= 0 &&
+			(i != MISSING || f->reader.fields[field[i]].list_size == run->modules))
+			continue;
+		fprintf(stderr, "braggline-scan: %s: no column %s of type %s\n", f->path,
+			needed[i].name, arrow_type_name(needed[i].type));
+		return -EBADMSG;
+	}
+	for (i = 0; i < f->reader.nb_batches; i++) {
+		rc = read_frames_batch(run, &f->reader, i, field);
+		if (rc < 0) {
+			fprintf(stderr, "braggline-scan: %s: record batch %zu is damaged\n",
+				f->path, i);
+			if (rc != -EBADMSG)
+				return rc;
+			f->damaged++;
+		}
+	}
+	return 0;
+}
+
+int
+scan_run_open(struct scan_run *run, const struct scan_sets *sets)
+{
+	const char *slash = strrchr(sets->path, '/');
+	struct scan_set *set;
+	unsigned int i;
+	bool any = false;
+	int rc;
+
+	memset(run, 0, sizeof(*run));
+	snprintf(run->name, sizeof(run->name), "%s", slash != NULL ? slash + 1 : sets->path);
+	run->set = calloc(sets->nb, sizeof(*run->set));
+	if (run->set == NULL)
+		return -ENOMEM;
+	for (run->nb_sets = 0; run->nb_sets < sets->nb;) {
+		set = &run->set[run->nb_sets++];
+		for (i = 0; i < ARROW_TABLES; i++) {
+			rc = open_file(run, &set->file[i], sets->stem[set - run->set], i);
+			if (rc < 0)
+				return rc;
+		}
+		if (!set->file[ARROW_FRAMES].present) {
+			fprintf(stderr,
+				"braggline-scan: %s_frames.arrow: not there; it has the row of "
+				"every frame and belongs beside %s\n",
+				sets->stem[set - run->set], set->file[ARROW_IMAGES].path);
+			continue;
+		}
+		any = true;
+		rc = read_frames(run, &set->file[ARROW_FRAMES]);
+		if (rc < 0)
+			return rc;
+	}
+	return any ? 0 : -ENOENT;
+}
+
+void
+scan_run_close(struct scan_run *run)
+{
+	unsigned int i;
+	size_t k;
+
+	for (k = 0; k < run->nb_sets; k++) {
+		for (i = 0; i < ARROW_TABLES; i++) {
+			if (run->set[k].file[i].present)
+				arrow_reader_close(&run->set[k].file[i].reader);
+		}
+	}
+	free(run->set);
+	free(run->frame);
+	memset(run, 0, sizeof(*run));
+}
+
+bool
+scan_file_is_damaged(const struct scan_file *f)
+{
+	return !f->present || f->damaged > 0 || f->fault != NULL || !f->reader.complete;
+}
+
+bool
+scan_run_is_damaged(const struct scan_run *run)
+{
+	unsigned int i;
+	size_t k;
+
+	for (k = 0; k < run->nb_sets; k++) {
+		for (i = 0; i < ARROW_TABLES; i++) {
+			if (scan_file_is_damaged(&run->set[k].file[i]))
+				return true;
+		}
+	}
+	return false;
+}
+
+const struct arrow_reader *
+scan_run_reader(const struct scan_run *run)
+{
+	size_t k;
+
+	for (k = 0; !run->set[k].file[ARROW_FRAMES].present; k++)
+		;
+	return &run->set[k].file[ARROW_FRAMES].reader;
+}

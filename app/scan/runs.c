@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "arrow/names.h"
+#include "runs.h"
+
+static void
+complain(const char *path, const char *what)
+{
+	fprintf(stderr, "braggline-scan: %s: %s\n", path, what);
+}
+
+/* Length of a path up to _frames or _images, 0 if it is not such a file. */
+static size_t
+stem_length(const char *path)
+{
+	static const char *const ends[] = {
+		"_frames.arrow", "_frames.arrow.part", "_images.arrow", "_images.arrow.part"};
+	const size_t len = strlen(path);
+	size_t end, i;
+
+	for (i = 0; !arrow_name_is_hidden(path) && i < sizeof(ends) / sizeof(ends[0]); i++) {
+		end = strlen(ends[i]);
+		if (len > end && strcmp(path + len - end, ends[i]) == 0 &&
+			path[len - end - 1] != '/')
+			return len - end;
+	}
+	return 0;
+}
+
+/* Length of a stem without the number of a set: six digits or more behind the last underscore. */
+static size_t
+run_length(const char *stem, size_t len)
+{
+	size_t digits = 0;
+
+	while (digits < len && isdigit((unsigned char)stem[len - digits - 1]))
+		digits++;
+	return digits >= 6 && len > digits + 1 && stem[len - digits - 1] == '_' &&
+			stem[len - digits - 2] != '/'
+		? len - digits - 1
+		: len;
+}
+
+static struct scan_sets *
+list_run(struct scan_list *list, const char *path, size_t len)
+{
+	struct scan_sets *runs;
+	size_t i;
+
+	for (i = 0; i < list->nb; i++) {
+		if (strlen(list->run[i].path) == len && memcmp(list->run[i].path, path, len) == 0)
+			return &list->run[i];
+	}
+	runs = realloc(list->run, (list->nb + 1) * sizeof(*runs));
+	if (runs == NULL)
+		return NULL;
+	list->run = runs;
+	runs[list->nb] = (struct scan_sets){.path = strndup(path, len)};
+	return runs[list->nb].path != NULL ? &runs[list->nb++] : NULL;
+}
+
+static int
+list_stem(struct scan_list *list, const char *path, size_t len)
+{
+	struct scan_sets *run = list_run(list, path, run_length(path, len));
+	char **stem;
+	size_t i;
+
+	if (run == NULL)
+		return -ENOMEM;
+	for (i = 0; i < run->nb; i++) {
+		if (strlen(run->stem[i]) == len && memcmp(run->stem[i], path, len) == 0)
+			return 0;
+	}
+	stem = realloc(run->stem, (run->nb + 1) * sizeof(*stem));
+	if (stem == NULL)
+		return -ENOMEM;
+	run->stem = stem;
+	stem[run->nb] = strndup(path, len);
+	if (stem[run->nb] == NULL)
+		return -ENOMEM;
+	run->nb++;
+	return 0;
+}
+
+/* RUN, RUN_000001, ... RUN_1000000: a longer one is a later one. */
+static int
+by_set(const void *a, const void *b)
+{
+	const char *x = *(char *const *)a, *y = *(char *const *)b;
+	const size_t nx = strlen(x), ny = strlen(y);
+
+	return nx != ny ? (nx < ny ? -1 : 1) : strcmp(x, y);
+}
+
+static int
+by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct scan_sets *)a)->path, ((const struct scan_sets *)b)->path);
+}
+
+static int
+list_directory(struct scan_list *list, const char *dir)
+{
+	const size_t before = list->nb;
+	struct dirent *entry;
+	char path[PATH_MAX];
+	size_t len, i;
+	DIR *d;
+	int rc = 0;
+
+	d = opendir(dir);
+	if (d == NULL) {
+		complain(dir, strerror(errno));
+		return -EINVAL;
+	}
+	while (rc == 0 && (entry = readdir(d)) != NULL) {
+		if (snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= (int)sizeof(path))
+			continue;
+		len = stem_length(path);
+		if (len > 0)
+			rc = list_stem(list, path, len);
+	}
+	closedir(d);
+	if (rc == 0 && list->nb == before) {
+		complain(dir, "no file here is called RUN_frames.arrow or RUN_images.arrow");
+		return -EINVAL;
+	}
+	/* as a directory lists them is no order */
+	for (i = before; i < list->nb; i++)
+		qsort(list->run[i].stem, list->run[i].nb, sizeof(*list->run[i].stem), by_set);
+	if (list->nb > before)
+		qsort(list->run + before, list->nb - before, sizeof(*list->run), by_path);
+	return rc;
+}
+
+int
+scan_list_add(struct scan_list *list, const char *path)
+{
+	struct stat st;
+	size_t len;
+
+	if (stat(path, &st) < 0) {
+		complain(path, strerror(errno));
+		return -EINVAL;
+	}
+	if (S_ISDIR(st.st_mode))
+		return list_directory(list, path);
+	len = stem_length(path);
+	if (len == 0) {
+		complain(path,
+			"wanted a directory, or a file called RUN_frames.arrow or "
+			"RUN_images.arrow, or the same with .part");
+		return -EINVAL;
+	}
+	return list_stem(list, path, len);
+}
+
+void
+scan_list_free(struct scan_list *list)
+{
+	size_t i, k;
+
+	for (i = 0; i < list->nb; i++) {
+		for (k = 0; k < list->run[i].nb; k++)
+			free(list->run[i].stem[k]);
+		free(list->run[i].stem);
+		free(list->run[i].path);
+	}
+	free(list->run);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_gpudev.h>
+
+#include "io/body_memory.h"
+#include "io/cufile_io.h"
+#include "io/direct_io.h"
+#include "io/slice_pool.h"
+#include "io/bodies.h"
+
+/* What the file system of the directory lets us do, on a file that goes again. */
+static int
+try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *text,
+	char message[PATH_MAX])
+{
+	const struct arrow_io_info *info;
+	struct arrow_io_open how = {.mode = mode, .depth = 1};
+	char path[PATH_MAX];
+	void *handle;
+	int rc;
+
+	if (snprintf(path, sizeof(path), "%s/.braggline_store_%d", c->directory, (int)getpid()) >=
+		(int)sizeof(path))
+		return -ENAMETOOLONG;
+	how.path = path;
+	/* what a process of this number has left that was killed: in containers there is but one */
+	(void)direct_io.remove(path);
+	rc = direct_io.open(&handle, &how);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "cannot write in %.3000s: %s", c->directory,
+			strerror(-rc));
+		return rc;
+	}
+	info = direct_io.info(handle);
+	snprintf(text, 256, "%s%s%s, memory at multiples of %u", arrow_io_mode_name(info->mode),
+		info->why[0] != '\0' ? ": " : "", info->why, info->memory_align);
+	(void)direct_io.remove(path);
+	(void)direct_io.close(handle);
+	return 0;
+}
+
+static int
+use_host(struct store_bodies *b, const struct store_bodies_config *c,
+	struct arrow_slices_config *slices, const char *reason, char message[PATH_MAX])
+{
+	static const enum arrow_io_mode modes[] = {
+		[STORE_IO_AUTO] = ARROW_IO_DIRECT_URING,
+		[STORE_IO_BUFFERED] = ARROW_IO_BUFFERED,
+		[STORE_IO_DIRECT] = ARROW_IO_DIRECT,
+		[STORE_IO_URING] = ARROW_IO_DIRECT_URING,
+	};
+	char text[256];
+	int rc;
+
+	b->system = true;
+	slices->io = &direct_io;
+	slices->mode = modes[c->io];
+	rc = try_direct(c, slices->mode, text, message);
+	if (rc == 0)
+		snprintf(b->why, sizeof(b->why), "bodies in memory of %.64s (%.3000s), files by %s",
+			body_memory_name(b->gpu), reason, text);
+	return rc;
+}
+
+static void
+tell_cufile(struct store_bodies *b, unsigned int threads, const char *reason)
+{
+	const struct cufile_info *info = cufile_info_get(b->cufile);
+
+	snprintf(b->why, sizeof(b->why),
+		"bodies in memory of %.64s (%s), files by cuFile with %u threads, %s%s: %.400s",
+		body_memory_name(b->gpu), reason, threads, cufile_mode_name(info->mode),
+		cufile_mode_caveat(info->mode), info->proof);
+}
+
+static int
+use_cufile(struct store_bodies *b, const struct store_bodies_config *c,
+	struct arrow_slices_config *slices, const char *reason, char message[PATH_MAX])
+{
+	const unsigned int threads = c->threads > 0 ? c->threads : SLICE_POOL_THREADS;
+	int rc;
+
+	rc = cufile_io_start(b->cufile, threads);
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%u threads for cuFile: %s", threads, strerror(-rc));
+		return rc;
+	}
+	slices->io = &cufile_io;
+	/* as many as there are threads: a file must be able to keep all of them busy */
+	slices->depth = threads < ARROW_IO_DEPTH_MAX ? threads : ARROW_IO_DEPTH_MAX;
+	tell_cufile(b, threads, reason);
+	return 0;
+}
+
+static int
+load_cufile(struct store_bodies *b, const struct store_bodies_config *c, char message[PATH_MAX])
+{
+	return cufile_open(&b->cufile, b->gpu, c->directory,
+		c->stats != NULL ? c->stats : CUFILE_PROC, message);
+}
+
+static int
+refuse(char message[PATH_MAX], const char *what)
+{
+	snprintf(message, PATH_MAX, "%s", what);
+	return -EINVAL;
+}
+
+static int
+choose_told(struct store_bodies *b, const struct store_bodies_config *c,
+	struct arrow_slices_config *slices, char message[PATH_MAX])
+{
+	const unsigned int gpu = c->where - STORE_BODIES_GPU;
+	int rc;
+
+	if (gpu > INT16_MAX || !rte_gpu_is_valid(gpu)) {
+		snprintf(message, PATH_MAX,
+			"[store] bodies: there is no GPU %u; is it created with --vdev?", gpu);
+		return -ENODEV;
+	}
+	b->gpu = gpu;
+	if (body_memory_is_host(b->gpu)) {
+		if (c->io == STORE_IO_CUFILE)
+			return refuse(message, "[files] io = cufile: its memory is the host's own");
+		return use_host(b, c, slices, "asked for; it is the host's own", message);
+	}
+	if (c->io != STORE_IO_AUTO && c->io != STORE_IO_CUFILE)
+		return refuse(message, "[files] io: only cufile writes memory of a GPU");
+	if (!c->rdma)
+		return refuse(
+			message, "[store] bodies: the RDMA device cannot write to memory of a GPU");
+	rc = load_cufile(b, c, message);
+	return rc == 0 ? use_cufile(b, c, slices, "asked for", message) : rc;
+}
+
+static int
+choose(struct store_bodies *b, const struct store_bodies_config *c,
+	struct arrow_slices_config *slices, char message[PATH_MAX])
+{
+	char reason[PATH_MAX];
+
+	b->gpu = body_memory_gpu(NULL);
+	if (b->gpu < 0)
+		snprintf(reason, sizeof(reason), "there is no GPU");
+	else if (!c->rdma)
+		snprintf(reason, sizeof(reason), "the RDMA device cannot write to memory of %s",
+			body_memory_name(b->gpu));
+	else if (c->io != STORE_IO_AUTO && c->io != STORE_IO_CUFILE)
+		snprintf(reason, sizeof(reason), "[files] io is not cufile");
+	else if (load_cufile(b, c, reason) == 0) {
+		if (cufile_mode_is_direct(cufile_info_get(b->cufile)->mode))
+			return use_cufile(b, c, slices, "there is a direct way to files", message);
+		snprintf(reason, sizeof(reason), "cuFile: %s%s",
+			cufile_mode_name(cufile_info_get(b->cufile)->mode),
+			cufile_mode_caveat(cufile_info_get(b->cufile)->mode));
+		cufile_close(b->cufile);
+		b->cufile = NULL;
+	}
+	b->gpu = -1;
+	if (c->io == STORE_IO_CUFILE) {
+		snprintf(message, PATH_MAX, "[files] io = cufile: %.3000s", reason);
+		return -ENOTSUP;
+	}
+	return use_host(b, c, slices, reason, message);
+}
+
+int
+store_bodies_open(struct store_bodies *b, const struct store_bodies_config *config,
+	struct arrow_slices_config *slices, char message[PATH_MAX])
+{
+	int rc;
+
+	memset(b, 0, sizeof(*b));
+	b->gpu = -1;
+	if (config->where == STORE_BODIES_HOST)
+		rc = config->io == STORE_IO_CUFILE
+			? refuse(message, "[files] io = cufile: bodies are in memory of the host")
+			: use_host(b, config, slices, "asked for", message);
+	else if (config->where == STORE_BODIES_AUTO)
+		rc = choose(b, config, slices, message);
+	else
+		rc = choose_told(b, config, slices, message);
+	if (rc < 0)
+		store_bodies_close(b);
+	return rc;
+}
+
+void
+store_bodies_close(struct store_bodies *b)
+{
+	cufile_io_stop();
+	cufile_close(b->cufile);
+	b->cufile = NULL;
+}
+
+int
+store_bodies_take(struct store_bodies *b, uint64_t size, uint8_t **memory)
+{
+	int rc;
+
+	rc = body_memory_alloc(b->gpu, size, memory);
+	if (rc < 0 || b->cufile == NULL)
+		return rc;
+	rc = cufile_memory_add(b->cufile, *memory, size);
+	if (rc < 0)
+		body_memory_free(b->gpu, *memory, size);
+	return rc;
+}
+
+void
+store_bodies_give(struct store_bodies *b, uint8_t *memory, uint64_t size)
+{
+	/* before it is freed: nvidia-fs may wait for ever otherwise */
+	if (b->cufile != NULL)
+		cufile_memory_remove(b->cufile, memory);
+	body_memory_free(b->gpu, memory, size);
+}

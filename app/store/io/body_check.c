@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/crc32c.h"
+#include "io/body_memory.h"
+#include "io/body_check.h"
+
+#define CHUNK (1u << 20) /* of a GPU's memory at a time */
+
+/* A body that the CPU cannot read where it is. */
+static int
+crc_of_copy(const struct store_check_job *j, uint32_t *crc)
+{
+	uint8_t *chunk = malloc(CHUNK);
+	uint64_t at, n;
+	int ret = chunk != NULL ? 0 : -ENOMEM;
+
+	for (at = 0; at < j->bytes && ret == 0; at += n) {
+		n = j->bytes - at < CHUNK ? j->bytes - at : CHUNK;
+		ret = body_memory_copy(j->check->gpu, chunk, j->body + at, n);
+		if (ret == 0)
+			*crc = arrow_crc32c(*crc, chunk, n);
+	}
+	free(chunk);
+	return ret;
+}
+
+static void
+look(struct slice_job *job)
+{
+	struct store_check_job *j = (struct store_check_job *)job;
+
+	j->crc = 0;
+	j->error = 0;
+	if (j->check->host)
+		j->crc = arrow_crc32c(0, j->body, j->bytes);
+	else
+		j->error = crc_of_copy(j, &j->crc);
+	__atomic_store_n(&j->done, true, __ATOMIC_RELEASE);
+}
+
+int
+store_check_open(struct store_check *c, enum store_check_mode mode,
+	const struct store_bodies *bodies, char message[PATH_MAX])
+{
+	const struct slice_pool_config pool = {.threads = STORE_CHECK_THREADS};
+	const char *name = body_memory_name(bodies->gpu);
+	int ret;
+
+	memset(c, 0, sizeof(*c));
+	c->gpu = bodies->gpu;
+	c->host = bodies->system;
+	c->mode = mode != STORE_CHECK_AUTO ? mode : c->host ? STORE_CHECK_ALL : STORE_CHECK_SAMPLED;
+	if (c->mode == STORE_CHECK_OFF) {
+		snprintf(c->what, sizeof(c->what), "bodies are not checked when they arrive");
+		return 0;
+	}
+	if (c->mode == STORE_CHECK_ALL)
+		snprintf(c->what, sizeof(c->what),
+			"all bodies in memory of %.32s are checked when they arrive", name);
+	else
+		snprintf(c->what, sizeof(c->what),
+			"one of %d bodies in memory of %.32s is checked when it arrives",
+			STORE_CHECK_SAMPLE, name);
+	ret = slice_pool_open(&c->pool, &pool);
+	if (ret < 0)
+		snprintf(message, PATH_MAX, "%u threads that check bodies: %s", pool.threads,
+			strerror(-ret));
+	return ret;
+}
+
+void
+store_check_close(struct store_check *c)
+{
+	slice_pool_close(c->pool);
+	c->pool = NULL;
+}
+
+void
+store_check_begin(struct store_check *c, struct store_check_job *j)
+{
+	static_assert(offsetof(struct store_check_job, job) == 0, "look() casts it");
+	j->check = c;
+	j->done = false;
+	j->job.run = look;
+	if (c->host && j->bytes <= STORE_CHECK_INLINE)
+		look(&j->job);
+	else
+		slice_pool_submit(c->pool, &j->job);
+}
+
+/* ---- what was wrong -------------------------------------------------------------------------- */
+
+static unsigned int
+find(const struct store_wrongs *w, uint8_t table, uint64_t sequence)
+{
+	unsigned int i;
+
+	for (i = 0; i < STORE_CHECK_WRONG; i++) {
+		if (w->at[i].times > 0 && w->at[i].table == table && w->at[i].sequence == sequence)
+			break;
+	}
+	return i;
+}
+
+bool
+store_wrongs_has(const struct store_wrongs *w, uint8_t table, uint64_t sequence)
+{
+	return find(w, table, sequence) < STORE_CHECK_WRONG;
+}
+
+unsigned int
+store_wrongs_note(struct store_wrongs *w, uint8_t table, uint64_t sequence, uint32_t crc)
+{
+	struct store_wrong *at;
+	unsigned int i = find(w, table, sequence);
+
+	if (i == STORE_CHECK_WRONG) {
+		i = w->next;
+		w->next = (w->next + 1) % STORE_CHECK_WRONG;
+		w->at[i].times = 0;
+	}
+	at = &w->at[i];
+	if (at->times == 0 || at->crc != crc)
+		*at = (struct store_wrong){sequence, crc, table, 0};
+	return ++at->times;
+}
+
+void
+store_wrongs_forget(struct store_wrongs *w, uint8_t table, uint64_t sequence)
+{
+	const unsigned int i = find(w, table, sequence);
+
+	if (i < STORE_CHECK_WRONG)
+		w->at[i].times = 0;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_gpudev.h>
+
+#include "io/body_memory.h"
+#include "gpu_cuda.h"
+#include "gpu_host.h"
+#include "io/huge_pages.h"
+
+#define GPU_PAGE (64ull << 10) /* what CUDA pins and BAR windows are made of */
+
+int
+body_memory_begin(const char *device, int16_t *gpu)
+{
+	char text[512], name[64], *words[32], *rest = text;
+	int nb = 0;
+
+	/* EAL wants words that it may change */
+	if (snprintf(text, sizeof(text),
+		    "braggline --no-huge -m 64 --no-pci --no-shconf --no-telemetry "
+		    "--log-level lib.eal:error --lcores 0@%d --vdev %s",
+		    sched_getcpu(), device) >= (int)sizeof(text))
+		return -EINVAL;
+	while ((words[nb] = strtok_r(NULL, " ", &rest)) != NULL)
+		nb++;
+	if (rte_eal_init(nb, words) < 0)
+		return -rte_errno;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ","), device);
+	*gpu = body_memory_gpu(name);
+	return *gpu < 0 ? -ENODEV : 0;
+}
+
+static int
+alloc_host(uint64_t size, uint8_t **memory)
+{
+	void *at;
+
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
+	if (at == MAP_FAILED) {
+		/* none are reserved: pages as large as the kernel can make them */
+		at = huge_pages_map(size);
+		if (at == NULL)
+			return -ENOMEM;
+#ifdef MADV_POPULATE_WRITE
+		(void)madvise(at, size, MADV_POPULATE_WRITE);
+#endif
+	}
+	*memory = at;
+	return 0;
+}
+
+int
+body_memory_alloc(int16_t gpu, uint64_t size, uint8_t **memory)
+{
+	size = huge_pages_round(size);
+	if (gpu < 0)
+		return alloc_host(size, memory);
+	*memory = rte_gpu_mem_alloc(gpu, size, GPU_PAGE);
+	return *memory != NULL ? 0 : -rte_errno;
+}
+
+void
+body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size)
+{
+	if (gpu < 0)
+		(void)munmap(memory, huge_pages_round(size));
+	else
+		(void)rte_gpu_mem_free(gpu, memory);
+}
+
+int
+body_memory_copy(int16_t gpu, void *to, const void *from, size_t size)
+{
+	int rc;
+
+	if (gpu < 0) {
+		memcpy(to, from, size);
+		return 0;
+	}
+	/* gpudev has no copy: the drivers have */
+	rc = gpu_host_copy(gpu, to, from, size);
+	return rc == -ENODEV ? gpu_cuda_copy(gpu, to, from, size) : rc;
+}
+
+int
+body_memory_flush(int16_t gpu)
+{
+	return gpu >= 0 ? rte_gpu_wmb(gpu) : 0;
+}
+
+bool
+body_memory_is_host(int16_t gpu)
+{
+	ptrdiff_t offset;
+
+	return gpu < 0 || (gpu_host_view(gpu, &offset) == 0 && offset == 0);
+}
+
+int16_t
+body_memory_gpu(const char *name)
+{
+	struct rte_gpu_info info;
+	int16_t id;
+
+	RTE_GPU_FOREACH(id)
+	{
+		if (rte_gpu_info_get(id, &info) < 0)
+			continue;
+		if (name != NULL ? strcmp(name, info.name) == 0 : !body_memory_is_host(id))
+			return id;
+	}
+	return -1;
+}
+
+const char *
+body_memory_name(int16_t gpu)
+{
+	static __thread struct rte_gpu_info info;
+
+	return gpu < 0 || rte_gpu_info_get(gpu, &info) < 0 ? "host" : info.name;
+}

@@ -1,0 +1,958 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_log.h>
+
+#include "arrow/tables.h"
+#include "io/body_memory.h"
+#include "fail_point.h"
+#include "xfer/msg.h"
+#include "server/connection_private.h"
+
+RTE_LOG_REGISTER(store_connection_logtype, braggline.store.connection, NOTICE);
+
+#define LEAVE_MS	  1000
+#define LEAVE_UNPROVED_MS 100 /* a flood of them must not take all connections */
+
+const char *
+store_connection_state_name(enum store_connection_state state)
+{
+	static const char *const names[STORE_CONNECTION_STATES] = {
+		[STORE_FREE] = "free",
+		[STORE_PROVING] = "proving",
+		[STORE_HEARING] = "hearing",
+		[STORE_SETTLING] = "settling",
+		[STORE_TELLING] = "telling",
+		[STORE_UP] = "up",
+		[STORE_ENDING] = "ending",
+		[STORE_LEAVING] = "leaving",
+		[STORE_CLOSING] = "closing",
+	};
+
+	return names[state];
+}
+
+static void
+enter(struct store_connection *c, enum store_connection_state state)
+{
+	CONN_LOG(DEBUG, c, "%s -> %s", store_connection_state_name(c->state),
+		store_connection_state_name(state));
+	c->state = state;
+}
+
+static void
+leave_gate(struct store_connection *c)
+{
+	if (c->gate >= 0)
+		admission_leave(&c->shared->gate, c->gate);
+	c->gate = -1;
+}
+
+/* An audit line of a connection: who, from where, for which run. */
+#define AUDIT_CONN(level, c, what, fmt, ...)                                                \
+	do {                                                                                \
+		char address_[STORE_ADDRESS_LEN];                                           \
+		AUDIT(level,                                                                \
+			what " identity=%s key=%016" PRIx64 " address=%s producer=%" PRIu64 \
+			     " run=%s:%016" PRIx64 " incarnation=%016" PRIx64 fmt,          \
+			(c)->identity.name, (c)->fingerprint,                               \
+			store_audit_address((c)->peer.addr, address_),                      \
+			(c)->handshake.receiver.node, (c)->handshake.proof.name,            \
+			(c)->handshake.proof.run, (c)->handshake.proof.incarnation,         \
+			##__VA_ARGS__);                                                     \
+	} while (0)
+
+/* Why, of one that has proved who it is; of others few are logged, as anybody makes them. */
+static void
+audit_refusal(struct store_connection *c, enum xfer_reason reason)
+{
+	char address[STORE_ADDRESS_LEN];
+
+	if (c->fingerprint != 0) {
+		if (c->counts != NULL)
+			c->counts->refused++;
+		AUDIT_CONN(NOTICE, c, "refused", " reason=%s state=%s", xfer_reason_name(reason),
+			store_connection_state_name(c->state));
+	} else if (store_warnings_take(&c->shared->warnings, c->peer.addr, xfer_qp_clock())) {
+		AUDIT(NOTICE, "refused address=%s claims=%s reason=%s state=%s",
+			store_audit_address(c->peer.addr, address),
+			c->identity.name[0] != '\0' ? c->identity.name : "(unknown)",
+			xfer_reason_name(reason), store_connection_state_name(c->state));
+	}
+}
+
+static bool
+stands(const struct store_connection *c)
+{
+	return c->state == STORE_UP || c->state == STORE_ENDING;
+}
+
+/* Nothing goes over any more, and why was counted. What was taken stays the store's. */
+static void
+cut_off(struct store_connection *c)
+{
+	leave_gate(c);
+	xfer_qp_break(&c->link);
+	c->nb_results = 0;
+	enter(c, STORE_CLOSING);
+}
+
+/* The peer is gone, or has had its last word. */
+static void
+begin_close(struct store_connection *c)
+{
+	if (c->state == STORE_CLOSING || c->state == STORE_FREE)
+		return;
+	c->shared->counters.broken += stands(c);
+	c->shared->counters.abandoned += c->state < STORE_UP;
+	cut_off(c);
+}
+
+void
+store_connection_refuse(struct store_connection *c, enum xfer_reason reason)
+{
+	struct xfer_refuse *m;
+
+	if (c->state == STORE_FREE || c->state >= STORE_LEAVING)
+		return;
+	c->shared->counters.refused[reason]++;
+	audit_refusal(c, reason);
+	c->shared->counters.broken += stands(c);
+	m = c->link.broken || !c->established ? NULL : xfer_qp_room(&c->link);
+	if (m == NULL) {
+		cut_off(c);
+		return;
+	}
+	xfer_msg_begin(m, XFER_REFUSE, sizeof(*m),
+		c->state == STORE_PROVING ? c->handshake.sent : c->sent++);
+	m->reason = reason;
+	(void)xfer_qp_send(&c->link, sizeof(*m));
+	leave_gate(c);
+	c->deadline = xfer_qp_clock() + (c->state == STORE_PROVING ? LEAVE_UNPROVED_MS : LEAVE_MS);
+	enter(c, STORE_LEAVING);
+}
+
+void
+store_connection_late(struct store_connection *c)
+{
+	c->gate = -1;
+	store_connection_refuse(c, XFER_REASON_LATE);
+}
+
+void
+store_connection_keys_changed(struct store_connection *c)
+{
+	const struct xfer_identity *identity;
+	enum xfer_reason reason = XFER_REASON_NONE;
+
+	if (c->state == STORE_FREE || c->state >= STORE_LEAVING)
+		return;
+	if (c->fingerprint == 0) {
+		/* it was to be compared with keys that may have gone: once more */
+		store_connection_refuse(c, XFER_REASON_BUSY);
+		return;
+	}
+	identity = store_keyring_check(
+		store_keys_get(c->shared->keys), c->identity.name, c->fingerprint);
+	if (identity == NULL) {
+		reason = XFER_REASON_KEY;
+	} else if (!xfer_identity_may(identity,
+			   c->handshake.receiver.role == XFER_ROLE_IMPORT ? XFER_RIGHT_IMPORT
+									  : XFER_RIGHT_WRITE,
+			   c->handshake.receiver.node, c->handshake.proof.name)) {
+		reason = XFER_REASON_RIGHTS;
+	} else {
+		c->identity.rights = identity->rights;
+		c->identity.open_runs = identity->open_runs;
+	}
+	if (reason == XFER_REASON_NONE)
+		return;
+	c->shared->counters.keys_removed++;
+	store_connection_refuse(c, reason);
+}
+
+static void
+begin_settling(struct store_connection *c)
+{
+	c->settle.runs = &c->shared->runs;
+	c->settle.run = c->run;
+	c->settle.moved = c->moved;
+	c->settle.held = c->held;
+	c->settle.rotten = c->rotten;
+	c->settle.bodies = &c->shared->bodies;
+	c->settle.bytes = c->bodies_size;
+	store_settle_begin(&c->settle);
+}
+
+/* What was cut off at the word of the peer. */
+static void
+account_cuts(struct store_connection *c)
+{
+	struct store_counters *n = &c->shared->counters;
+	const struct interval_set *set;
+	unsigned int i;
+	size_t k;
+
+	n->cuts += c->settle.cuts;
+	n->batches_cut += c->settle.batches_cut;
+	n->moved_refused += c->settle.reason == XFER_REASON_ENDED;
+	if (c->counts != NULL)
+		c->counts->batches_cut += c->settle.batches_cut;
+	for (i = 0; i < XFER_TABLES; i++) {
+		set = &c->settle.cut[i];
+		for (k = 0; k < set->nb; k++)
+			AUDIT_CONN(NOTICE, c, "cut",
+				" table=%s batches=%" PRIu64 "-%" PRIu64 " directory=%s",
+				arrow_table_name(i), set->at[k].first, set->at[k].last,
+				c->settle.dir);
+		interval_set_free(&c->settle.cut[i]);
+		set = &c->rotten[i];
+		for (k = 0; k < set->nb; k++)
+			AUDIT_CONN(WARNING, c, "damaged",
+				" table=%s batches=%" PRIu64 "-%" PRIu64 " directory=%s",
+				arrow_table_name(i), set->at[k].first, set->at[k].last,
+				c->settle.dir);
+	}
+}
+
+/* @return false: it goes on */
+static bool
+end_settling(struct store_connection *c)
+{
+	if (!store_settle_end(&c->settle))
+		return false;
+	account_cuts(c);
+	/* one that could not be opened is forgotten */
+	if (!c->run->used)
+		c->run = NULL;
+	return true;
+}
+
+void
+store_connection_repaired(struct store_connection *c, unsigned int table, uint64_t sequence)
+{
+	if (!interval_set_has(&c->rotten[table], sequence))
+		return;
+	(void)interval_set_remove(&c->rotten[table], sequence, sequence);
+	AUDIT_CONN(NOTICE, c, "repaired", " table=%s batch=%" PRIu64 " directory=%s",
+		arrow_table_name(table), sequence, c->settle.dir);
+}
+
+/* Queue pair, registrations, places; the run last, as the next connection waits for it. */
+static bool
+work_closing(struct store_connection *c)
+{
+	unsigned int i;
+
+	(void)xfer_qp_poll(&c->link);
+	/* its thread goes on with files that the next connection is told of */
+	if (c->settle.begun) {
+		if (!end_settling(c))
+			return false;
+		c->bodies = c->settle.memory;
+	}
+	if (c->ended.begun) {
+		if (!store_ended_end(&c->ended))
+			return false;
+		c->run->ended |= c->ended.error == 0;
+	}
+	if (c->conn != NULL) {
+		(void)rdma_conn_destroy(c->conn);
+		c->conn = NULL;
+	}
+	if (c->link_is_open) {
+		if (xfer_qp_close(&c->link) < 0)
+			return false;
+		c->link_is_open = false;
+	}
+	if (!store_connection_close_rings(c) || (c->pd != NULL && rdma_pd_free(c->pd) < 0))
+		return false;
+	c->pd = NULL;
+	for (i = 0; i < XFER_TABLES; i++) {
+		xfer_stream_free(&c->stream[i]);
+		interval_set_free(&c->moved[i]);
+		interval_set_free(&c->held[i]);
+		interval_set_free(&c->rotten[i]);
+	}
+	xfer_auth_end(&c->handshake);
+	xfer_identity_forget(&c->identity);
+	if (c->run != NULL)
+		c->run->connection = NULL;
+	if (c->counts != NULL)
+		c->counts->connections--;
+	enter(c, STORE_FREE);
+	return true;
+}
+
+/* ---- what the receiver says ------------------------------------------------------------------ */
+
+/* Intervals that come in several messages, of a table and then of the next one. */
+static enum xfer_reason
+take_intervals(
+	struct interval_set sets[XFER_TABLES], unsigned int *table, const struct xfer_intervals *m)
+{
+	struct interval_set *set = &sets[m->table];
+	uint32_t i;
+
+	if (m->table < *table)
+		return XFER_REASON_ORDER;
+	/* ascending over messages as well: each goes behind the last one, which costs little */
+	if (m->nb > 0 && set->nb > 0 && m->interval[0].first <= set->at[set->nb - 1].last + 1)
+		return XFER_REASON_MALFORMED;
+	if (set->nb + m->nb > XFER_MOVED_MAX)
+		return XFER_REASON_MALFORMED;
+	*table = m->table;
+	for (i = 0; i < m->nb; i++) {
+		if (interval_set_add(set, m->interval[i].first, m->interval[i].last) < 0)
+			return XFER_REASON_FAILED;
+	}
+	return XFER_REASON_NONE;
+}
+
+static enum xfer_reason
+take_moved(struct store_connection *c, const struct xfer_intervals *m)
+{
+	enum xfer_reason reason;
+
+	if (m->nb > 0 && (c->identity.rights & XFER_RIGHT_RECONCILE) == 0) {
+		c->shared->counters.moved_refused++;
+		return XFER_REASON_RIGHTS;
+	}
+	if (c->moved_all)
+		return XFER_REASON_ORDER;
+	reason = take_intervals(c->moved, &c->moved_table, m);
+	c->moved_all = (m->head.flags & XFER_MORE) == 0;
+	return reason;
+}
+
+/* What the peer would release: each body of it that is here is going to be read. */
+static enum xfer_reason
+take_held(struct store_connection *c, const struct xfer_intervals *m)
+{
+	enum xfer_reason reason;
+
+	if (!c->moved_all)
+		return XFER_REASON_ORDER;
+	reason = take_intervals(c->held, &c->held_table, m);
+	/* no more than a receiver can hold */
+	if (reason == XFER_REASON_NONE && interval_set_count(&c->held[m->table]) > XFER_MOVED_MAX)
+		reason = XFER_REASON_MALFORMED;
+	if (reason == XFER_REASON_NONE && (m->head.flags & XFER_MORE) == 0)
+		enter(c, STORE_SETTLING);
+	return reason;
+}
+
+/* A reason that is the peer's word is not counted as ours. */
+static void
+given_up(struct store_connection *c, enum xfer_reason reason)
+{
+	if (c->fingerprint != 0)
+		CONN_LOG(WARNING, c, "the receiver gives up: %s", xfer_reason_name(reason));
+	begin_close(c);
+}
+
+static enum xfer_reason
+take_session_message(struct store_connection *c, const struct xfer_msg *m)
+{
+	switch ((enum xfer_type)m->type) {
+	case XFER_MOVED:
+		return c->state == STORE_HEARING ? take_moved(c, (const struct xfer_intervals *)m)
+						 : XFER_REASON_ORDER;
+	case XFER_HELD:
+		return c->state == STORE_HEARING ? take_held(c, (const struct xfer_intervals *)m)
+						 : XFER_REASON_ORDER;
+	case XFER_STATUS:
+		return XFER_REASON_NONE;
+	case XFER_END:
+		if (c->state != STORE_UP)
+			return XFER_REASON_ORDER;
+		enter(c, STORE_ENDING);
+		return XFER_REASON_NONE;
+	case XFER_REFUSE:
+		given_up(c, ((const struct xfer_refuse *)m)->reason);
+		return XFER_REASON_NONE;
+	default:
+		return XFER_REASON_ORDER;
+	}
+}
+
+/* The peer has the key: it is who it says. */
+static void
+identified(struct store_connection *c)
+{
+	const unsigned int key = c->handshake.key == &c->identity.key[1];
+
+	c->fingerprint = c->identity.fingerprint[key];
+	c->counts = store_audit_of(&c->shared->audit, c->identity.name);
+	if (c->counts == NULL)
+		return;
+	c->counts->fingerprint = c->fingerprint;
+	c->counts->proofs++;
+	c->counts->connections++;
+}
+
+static bool
+is_its_run(const struct store_connection *c, const struct store_run *r)
+{
+	return r->used && r->producer == c->handshake.receiver.node &&
+		r->run == c->handshake.proof.run &&
+		r->incarnation == c->handshake.proof.incarnation;
+}
+
+/*
+ * What all share is not one identity's alone. A receiver that comes back before the store knows
+ * that it went needs one more: the older connection of the same stream goes for it.
+ */
+static bool
+may_connect(const struct store_connection *c)
+{
+	const struct store_runs *runs = &c->shared->runs;
+	uint32_t most = c->identity.connections;
+	unsigned int i;
+
+	for (i = 0; i < runs->nb; i++) {
+		if (is_its_run(c, &runs->run[i]) && runs->run[i].connection != NULL)
+			most++;
+	}
+	return c->counts == NULL || c->counts->connections <= most;
+}
+
+/* A run that is open already, with or without a connection, or one that the identity may have. */
+static bool
+may_have_run(const struct store_connection *c)
+{
+	const struct store_runs *runs = &c->shared->runs;
+	uint32_t nb = 0;
+	unsigned int i;
+
+	for (i = 0; i < runs->nb; i++) {
+		if (is_its_run(c, &runs->run[i]))
+			return true;
+		nb += runs->run[i].used &&
+			xfer_identity_has_producer(&c->identity, runs->run[i].producer);
+	}
+	return nb < c->identity.open_runs;
+}
+
+/* And its schemas are here. */
+static void
+proved(struct store_connection *c)
+{
+	int rc;
+
+	if (c->gate >= 0)
+		admission_proved(&c->shared->gate, c->gate, xfer_qp_clock());
+	c->gate = -1;
+	xfer_identity_forget(&c->identity);
+	if (!may_connect(c)) {
+		store_connection_refuse(c, XFER_REASON_CONNECTIONS);
+		return;
+	}
+	/* nobody whom it does not know has the store take so much memory */
+	rc = xfer_qp_extend(&c->link);
+	if (rc < 0) {
+		CONN_LOG(ERR, c, "no memory for messages: %s", strerror(-rc));
+		store_connection_refuse(c, XFER_REASON_FAILED);
+		return;
+	}
+	c->sent = c->handshake.sent;
+	c->received = c->handshake.received;
+	/* whatever it says until then: one that says little at a time does not stay for ever */
+	c->said = xfer_qp_clock();
+	c->deadline = c->said + ADMISSION_MS;
+	enter(c, STORE_HEARING);
+}
+
+static void
+on_message(void *arg, const void *message, uint32_t size)
+{
+	struct store_connection *c = arg;
+	enum xfer_reason reason;
+
+	c->heard = c->link.listened;
+	if (c->state >= STORE_LEAVING)
+		return;
+	if (c->state == STORE_PROVING) {
+		reason = xfer_auth_receive(&c->handshake, message, size);
+		if (c->handshake.key != NULL && c->fingerprint == 0)
+			identified(c);
+		if (c->handshake.told)
+			given_up(c, reason);
+		else if (reason != XFER_REASON_NONE)
+			store_connection_refuse(c, reason);
+		else if (c->handshake.state == XFER_AUTH_DONE)
+			/* now: the next message may be the next completion */
+			proved(c);
+		return;
+	}
+	reason = xfer_msg_check(message, size, XFER_ROLE_RECEIVER, c->received++);
+	if (reason == XFER_REASON_NONE)
+		reason = take_session_message(c, message);
+	if (reason != XFER_REASON_NONE)
+		store_connection_refuse(c, reason);
+}
+
+static const struct xfer_qp_ops link_ops = {
+	.message = on_message,
+	.written = store_connection_written,
+};
+
+/* ---- what the store says --------------------------------------------------------------------- */
+
+static void
+send_results(struct store_connection *c)
+{
+	struct xfer_results *m;
+	uint32_t nb, sent = 0, i;
+
+	while (sent < c->nb_results && (m = xfer_qp_room(&c->link)) != NULL) {
+		nb = c->nb_results - sent;
+		if (nb > XFER_RESULTS_MAX)
+			nb = XFER_RESULTS_MAX;
+		xfer_msg_begin(m, XFER_RESULTS, sizeof(*m) + nb * sizeof(m->result[0]), c->sent++);
+		m->nb = nb;
+		memcpy(m->result, c->results + sent, nb * sizeof(m->result[0]));
+		if (xfer_qp_send(&c->link, m->head.length) < 0)
+			break;
+		c->said = xfer_qp_clock();
+		/* now they are the receiver's again */
+		for (i = sent; i < sent + nb; i++)
+			c->place[c->results[i].entry].taken = false;
+		sent += nb;
+		FAIL_POINT("store.results");
+	}
+	c->nb_results -= sent;
+	memmove(c->results, c->results + sent, c->nb_results * sizeof(c->results[0]));
+}
+
+static void
+send_status(struct store_connection *c, enum xfer_state state)
+{
+	struct xfer_status *m = xfer_qp_room(&c->link);
+
+	if (m == NULL)
+		return;
+	xfer_msg_begin(m, XFER_STATUS, sizeof(*m), c->sent++);
+	m->state = state;
+	(void)xfer_qp_send(&c->link, sizeof(*m));
+	c->said = xfer_qp_clock();
+	c->said_state = state;
+}
+
+/* Some of what is durable, and held by the peer: he lets go of it. @return all is told */
+static bool
+tell_have(struct store_connection *c)
+{
+	const struct interval_set *set = &c->held[c->have_table];
+	struct xfer_intervals *m = xfer_qp_room(&c->link);
+	size_t nb, i;
+
+	if (m == NULL)
+		return false;
+	nb = set->nb - c->have_at;
+	if (nb > XFER_INTERVALS_MAX)
+		nb = XFER_INTERVALS_MAX;
+	xfer_msg_begin(m, XFER_HAVE, sizeof(*m) + nb * sizeof(m->interval[0]), c->sent++);
+	m->table = c->have_table;
+	m->nb = nb;
+	for (i = 0; i < nb; i++)
+		m->interval[i] = (struct xfer_interval){
+			set->at[c->have_at + i].first, set->at[c->have_at + i].last};
+	c->have_at += nb;
+	if (c->have_at == set->nb) {
+		c->have_at = 0;
+		c->have_table++;
+	}
+	m->head.flags = c->have_table < XFER_TABLES ? XFER_MORE : 0;
+	(void)xfer_qp_send(&c->link, m->head.length);
+	FAIL_POINT("store.have");
+	return c->have_table == XFER_TABLES;
+}
+
+/* ---- its life -------------------------------------------------------------------------------- */
+
+static void
+reject(struct store_shared *s, const struct rdma_event *event, enum xfer_reason reason)
+{
+	const struct xfer_reject private = {XFER_MAGIC, XFER_VERSION, reason};
+
+	s->counters.refused[reason]++;
+	(void)rdma_conn_reject(event->conn, &private, sizeof(private));
+}
+
+static enum xfer_reason
+accept_request(struct store_connection *c, const struct rdma_event *event, uint64_t now)
+{
+	struct xfer_qp_config link = {
+		.dev = c->shared->dev,
+		.lane = c->shared->lane,
+		.receives = STORE_PLACES,
+		.ops = &link_ops,
+		.arg = c,
+	};
+	struct rdma_conn_attr attr = {
+		.private_data = &c->handshake.answer,
+		.private_len = sizeof(c->handshake.answer),
+		.context = c,
+	};
+	struct xfer_endpoint self = {0};
+	enum xfer_reason reason;
+
+	/* a copy: the keyring may change before the proof comes */
+	c->identity = *store_keyring_find(store_keys_get(c->shared->keys),
+		xfer_auth_identity(event->private_data, event->private_len));
+	reason = xfer_auth_answer(&c->handshake, &c->identity, c->shared->node, event->private_data,
+		event->private_len, now + ADMISSION_MS);
+	if (reason != XFER_REASON_NONE)
+		return reason;
+	c->pd = rdma_pd_alloc(c->shared->dev);
+	link.pd = c->pd;
+	if (c->pd == NULL || xfer_qp_open(&c->link, &link) < 0)
+		return XFER_REASON_FAILED;
+	c->link_is_open = true;
+	if (rdma_conn_accept(event->conn, c->link.qp, &attr) < 0)
+		return XFER_REASON_FAILED;
+	c->conn = event->conn;
+	/* now: what the peer says may come before it is known that it has heard us */
+	memcpy(self.addr, c->shared->addr, sizeof(self.addr));
+	self.qpn = c->link.qpn;
+	return xfer_auth_open(&c->handshake, NULL, 0, &c->peer, &self);
+}
+
+static void
+who_asks(const struct rdma_event *event, struct admission_peer *peer)
+{
+	xfer_qp_address(&event->peer, peer->addr);
+	peer->identity = xfer_auth_identity(event->private_data, event->private_len);
+}
+
+bool
+store_connection_knows(const struct store_shared *s, const struct rdma_event *event, uint64_t now)
+{
+	struct admission_peer peer;
+
+	who_asks(event, &peer);
+	return admission_knows(&s->gate, &peer, now);
+}
+
+/* Those that nobody knows leave connections for those that have proved themselves before. */
+static bool
+may_take(const struct store_shared *s, const struct admission_peer *peer, uint64_t now)
+{
+	return s->nb_free > ADMISSION_KNOWN || admission_knows(&s->gate, peer, now);
+}
+
+static void
+evict(struct store_connection *c)
+{
+	c->gate = -1;
+	c->shared->counters.refused[XFER_REASON_LATE]++;
+	cut_off(c);
+}
+
+void
+store_connection_request(struct store_shared *s, struct store_connection *c,
+	const struct rdma_event *event, uint64_t now)
+{
+	struct admission_peer peer;
+	enum xfer_reason reason;
+	void *evicted = NULL;
+	unsigned int index;
+	int gate = -EBUSY;
+
+	s->counters.requests++;
+	who_asks(event, &peer);
+	if (c != NULL && !s->stopping && may_take(s, &peer, now))
+		gate = admission_enter(&s->gate, &peer, c, now, &evicted);
+	if (gate < 0) {
+		reject(s, event, s->stopping ? XFER_REASON_STOPPING : XFER_REASON_BUSY);
+		return;
+	}
+	/* without a word: its place is another's now */
+	if (evicted != NULL)
+		evict(evicted);
+	index = c->index;
+	memset(c, 0, sizeof(*c));
+	c->index = index;
+	c->shared = s;
+	c->order = s->counters.requests;
+	c->gate = gate;
+	c->heard = now;
+	memcpy(c->peer.addr, peer.addr, sizeof(peer.addr));
+	c->peer.qpn = event->remote_qpn;
+	enter(c, STORE_PROVING);
+	reason = accept_request(c, event, now);
+	if (reason != XFER_REASON_NONE) {
+		reject(s, event, reason);
+		cut_off(c);
+	}
+}
+
+void
+store_connection_event(struct store_connection *c, const struct rdma_event *event)
+{
+	if (event->conn != c->conn)
+		return;
+	switch (event->type) {
+	case RDMA_EVENT_ESTABLISHED:
+		c->established = true;
+		break;
+	case RDMA_EVENT_DISCONNECTED:
+	case RDMA_EVENT_QP_ERROR:
+	case RDMA_EVENT_UNREACHABLE:
+	case RDMA_EVENT_REJECTED:
+		/* what had come before is taken */
+		(void)xfer_qp_poll(&c->link);
+		begin_close(c);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool
+work_proving(struct store_connection *c, uint64_t now)
+{
+	void *room;
+	size_t size;
+
+	/* without its proof a peer has no message of us but this */
+	if (xfer_auth_late(&c->handshake, now)) {
+		store_connection_refuse(c, c->handshake.reason);
+		return true;
+	}
+	while (c->established && (room = xfer_qp_room(&c->link)) != NULL) {
+		size = xfer_auth_send(&c->handshake, room);
+		if (size == 0)
+			break;
+		(void)xfer_qp_send(&c->link, size);
+	}
+	return false;
+}
+
+/* The run is ours once an older connection has let go of it. @return false: not yet, or never */
+static bool
+own_run(struct store_connection *c)
+{
+	enum xfer_reason reason = XFER_REASON_RUNS;
+	struct store_run *run = NULL;
+	struct store_connection *older;
+
+	if (may_have_run(c))
+		run = store_run_find(&c->shared->runs, &c->handshake, &reason);
+	if (run == NULL) {
+		store_connection_refuse(c, reason);
+		return false;
+	}
+	older = run->connection;
+	/* what it says was on its way for long: the receiver has come by another one since */
+	if (older != NULL && older->order > c->order) {
+		store_connection_refuse(c, XFER_REASON_SUPERSEDED);
+		return false;
+	}
+	if (older != NULL) {
+		if (older->state < STORE_LEAVING)
+			c->shared->counters.superseded++;
+		store_connection_refuse(older, XFER_REASON_SUPERSEDED);
+		/* at once: who asks again has not heard of it */
+		begin_close(older);
+		return false;
+	}
+	c->run = run;
+	run->connection = c;
+	return true;
+}
+
+/* Its files were looked at, and there is memory, or not. */
+static void
+settled(struct store_connection *c)
+{
+	enum xfer_reason reason = c->settle.reason;
+
+	c->bodies = c->settle.memory;
+	if (c->settle.memory_error < 0)
+		CONN_LOG(ERR, c, "no memory of %s for %" PRIu64 " bytes of bodies: %s",
+			body_memory_name(c->shared->bodies.gpu), c->bodies_size,
+			strerror(-c->settle.memory_error));
+	if (reason == XFER_REASON_NONE)
+		reason = store_connection_open_rings(c);
+	if (reason != XFER_REASON_NONE)
+		store_connection_refuse(c, reason);
+	else
+		enter(c, STORE_TELLING);
+}
+
+/* All that was taken has its result, and no file is written that is to be cut. */
+static bool
+may_settle(struct store_connection *c)
+{
+	bool may = true;
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES && c->run->open; i++)
+		may &= stream_writer_begin_cut(c->run->writer[i], &c->moved[i]) &&
+			stream_writer_begin_check(c->run->writer[i], &c->held[i]);
+	return may;
+}
+
+static bool
+work_settling(struct store_connection *c, uint64_t now)
+{
+	if (c->run == NULL && !own_run(c)) {
+		if (c->state != STORE_SETTLING)
+			return true;
+		/* an older connection goes first, and may wait for its thread */
+	} else if (c->settle.begun) {
+		if (end_settling(c)) {
+			settled(c);
+			return true;
+		}
+	} else if (may_settle(c)) {
+		if (!store_connection_plan_rings(c)) {
+			store_connection_refuse(c, XFER_REASON_BODY);
+			return true;
+		}
+		begin_settling(c);
+	}
+	/* files may be large, and the receiver shall not take us for dead */
+	if (now >= c->said + c->shared->heartbeat_ms)
+		send_status(c, XFER_STATE_SETTLING);
+	return false;
+}
+
+/* Of a run that ends. It may take as long as the disk wants: others are served meanwhile. */
+static bool
+files_are_complete(struct store_connection *c)
+{
+	unsigned int i;
+
+	/* again: one that has failed may have begun another file since, to go on with */
+	for (i = 0; i < XFER_TABLES; i++)
+		stream_writer_begin_finish(c->run->writer[i]);
+	return stream_writer_finished(c->run->writer[0]) &&
+		stream_writer_finished(c->run->writer[1]);
+}
+
+/* The run is closed to all peers from here on; the receiver hears of it once that is durable.
+ * @return false: not yet, or it failed */
+static bool
+run_is_closed(struct store_connection *c)
+{
+	if (!c->ended.begun) {
+		store_ended_begin(&c->ended, c->run->dir, c->run->incarnation);
+		return false;
+	}
+	if (!store_ended_end(&c->ended))
+		return false;
+	c->run->ended |= c->ended.error == 0;
+	if (c->ended.error == 0)
+		return true;
+	CONN_LOG(ERR, c, "cannot mark %s as ended: %s", c->run->dir, strerror(-c->ended.error));
+	store_connection_refuse(c, XFER_REASON_FAILED);
+	return false;
+}
+
+static bool
+work_up(struct store_connection *c, uint64_t now)
+{
+	const enum xfer_state state =
+		c->shared->stopping ? XFER_STATE_STOPPING : store_run_state(c->run);
+	struct xfer_end *m;
+	int rc;
+
+	if (now > c->heard + c->shared->silence_ms) {
+		store_connection_refuse(c, XFER_REASON_SILENT);
+		return true;
+	}
+	send_results(c);
+	if (state != c->said_state || now >= c->said + c->shared->heartbeat_ms)
+		send_status(c, state);
+	/* a batch came that is here, and was not in HELD: on the next connection it is */
+	if (stream_writer_in_doubt(c->run->writer[0]) ||
+		stream_writer_in_doubt(c->run->writer[1])) {
+		store_connection_refuse(c, XFER_REASON_BUSY);
+		return true;
+	}
+	if (c->pending > 0 || c->nb_results > 0)
+		return false;
+	if (c->shared->stopping)
+		store_connection_refuse(c, XFER_REASON_STOPPING);
+	if (c->state != STORE_ENDING || !files_are_complete(c))
+		return false;
+	m = xfer_qp_room(&c->link);
+	if (m == NULL || !run_is_closed(c))
+		return false;
+	AUDIT_CONN(NOTICE, c, "ended", " directory=%s", c->run->dir);
+	if (c->counts != NULL)
+		c->counts->ended++;
+	rc = store_run_end(&c->shared->runs, c->run);
+	c->run = NULL;
+	if (rc < 0)
+		CONN_LOG(ERR, c, "the run has ended with an error: %s", strerror(-rc));
+	xfer_msg_begin(m, XFER_ENDED, sizeof(*m), c->sent++);
+	memcpy(m->batches, c->batches, sizeof(m->batches));
+	(void)xfer_qp_send(&c->link, sizeof(*m));
+	FAIL_POINT("store.ended");
+	c->shared->counters.ended++;
+	c->deadline = now + LEAVE_MS;
+	enter(c, STORE_LEAVING);
+	return true;
+}
+
+bool
+store_connection_poll(struct store_connection *c, uint64_t now)
+{
+	bool busy;
+
+	if (c->state == STORE_FREE)
+		return false;
+	if (c->state == STORE_CLOSING)
+		return work_closing(c);
+	c->heard += xfer_qp_absence(&c->link, now);
+	busy = xfer_qp_poll(&c->link) > 0;
+	if (c->link.broken) {
+		CONN_LOG(INFO, c, "gone while %s: %s", store_connection_state_name(c->state),
+			rdma_wc_status_name(c->link.why));
+		begin_close(c);
+		return true;
+	}
+	switch (c->state) {
+	case STORE_PROVING:
+		return work_proving(c, now) || busy;
+	case STORE_HEARING:
+		if (now >= c->deadline)
+			store_connection_refuse(c, XFER_REASON_LATE);
+		return busy;
+	case STORE_SETTLING:
+		return work_settling(c, now) || busy;
+	case STORE_TELLING:
+		if (c->have_table < XFER_TABLES)
+			return tell_have(c) || busy;
+		/* first: what is granted is used at once */
+		if (store_run_state(c->run) != c->said_state)
+			send_status(c, store_run_state(c->run));
+		if (!store_connection_grant(c))
+			return busy;
+		c->heard = now;
+		c->said = now;
+		c->shared->counters.stood++;
+		if (c->counts != NULL)
+			c->counts->stood++;
+		AUDIT_CONN(NOTICE, c, "connected", " role=%s",
+			c->handshake.receiver.role == XFER_ROLE_IMPORT ? "import" : "receiver");
+		enter(c, STORE_UP);
+		return true;
+	case STORE_UP:
+	case STORE_ENDING:
+		return work_up(c, now) || busy;
+	case STORE_LEAVING:
+		if (now >= c->deadline)
+			begin_close(c);
+		return busy;
+	default:
+		return busy;
+	}
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "arrow/tables.h"
+#include "fail_point.h"
+#include "io/body_memory.h"
+#include "xfer/msg.h"
+#include "server/connection_private.h"
+
+#define WRONG_MS 1000 /* between lines of the log about bodies that are wrong */
+
+bool
+store_connection_plan_rings(struct store_connection *c)
+{
+	const struct xfer_table *t = c->handshake.proof.table;
+	uint64_t bytes = c->shared->memory, nb;
+	unsigned int i;
+
+	c->nb_places = 0;
+	for (i = 0; i < XFER_TABLES; i++) {
+		c->body_place[i] = t[i].body_max;
+		/* an eighth for frames, which are small; what they leave is for images */
+		nb = (i == 0 ? bytes / 8 : bytes) / c->body_place[i];
+		if (nb > STORE_PLACES / (i == 0 ? 4 : 2))
+			nb = STORE_PLACES / (i == 0 ? 4 : 2);
+		if (nb < 2) {
+			CONN_LOG(ERR, c,
+				"bodies of %" PRIu64 " bytes (%s) need more than %" PRIu64
+				" MiB of memory ([store] memory_mib)",
+				c->body_place[i], arrow_table_name(i), c->shared->memory >> 20);
+			return false;
+		}
+		c->nb_table[i] = nb;
+		c->nb_places += nb;
+		bytes -= nb * c->body_place[i];
+	}
+	c->bodies_size = c->shared->memory - bytes;
+	return true;
+}
+
+static uint8_t *
+body_at(const struct store_connection *c, uint32_t entry)
+{
+	const uint64_t frames = c->nb_table[0] * c->body_place[0];
+
+	return entry < c->nb_table[0]
+		? c->bodies + entry * c->body_place[0]
+		: c->bodies + frames + (entry - c->nb_table[0]) * c->body_place[1];
+}
+
+/* Entries at once, bodies of each table in slices of whole places. */
+static bool
+register_rings(struct store_connection *c)
+{
+	struct rdma_mr_attr attr = {
+		.addr = c->entries,
+		.length = (uint64_t)c->nb_places * XFER_DESC_BYTES,
+		.access = RDMA_ACCESS_LOCAL_WRITE | RDMA_ACCESS_REMOTE_WRITE,
+		.gpu = -1,
+	};
+	uint32_t regions = 1;
+	unsigned int i;
+	int rc;
+
+	c->entries_mr = rdma_mr_reg(c->pd, &attr);
+	if (c->entries_mr == NULL)
+		return false;
+	attr.addr = c->bodies;
+	attr.gpu = store_bodies_rdma_gpu(&c->shared->bodies);
+	for (i = 0; i < XFER_TABLES; i++) {
+		attr.length = c->nb_table[i] * c->body_place[i];
+		rc = xfer_mr_open(
+			&c->bodies_mr[i], c->pd, &attr, c->shared->region, c->body_place[i]);
+		if (rc < 0) {
+			CONN_LOG(ERR, c, "%" PRIu64 " bytes of bodies (%s) not registered: %s",
+				attr.length, arrow_table_name(i), strerror(-rc));
+			return false;
+		}
+		regions += c->bodies_mr[i].nb;
+		attr.addr = (uint8_t *)attr.addr + attr.length;
+	}
+	if (regions <= XFER_REGIONS_MAX)
+		return true;
+	CONN_LOG(ERR, c, "%u regions of at most %" PRIu64 " bytes, a grant has room for %d",
+		regions, c->shared->region, XFER_REGIONS_MAX);
+	return false;
+}
+
+enum xfer_reason
+store_connection_open_rings(struct store_connection *c)
+{
+	const uint64_t entries = (uint64_t)c->nb_places * XFER_DESC_BYTES;
+	void *memory;
+	uint32_t i;
+
+	c->memory_size = 2 * entries;
+	memory = mmap(NULL, c->memory_size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (memory == MAP_FAILED)
+		return XFER_REASON_FAILED;
+	c->memory = memory;
+	c->entries = memory;
+	c->copies = c->memory + entries;
+	c->checked = calloc(c->nb_places, sizeof(*c->checked));
+	if (c->checked == NULL)
+		return XFER_REASON_FAILED;
+	if (!register_rings(c) || xfer_random(&c->session_id, sizeof(c->session_id)) < 0)
+		return XFER_REASON_FAILED;
+	for (i = 0; i < c->nb_places; i++)
+		c->place[i] = (struct store_place){false, i >= c->nb_table[0]};
+	for (i = 0; i < XFER_TABLES; i++) {
+		const struct arrow_identity identity = {
+			c->run->producer, c->run->run, c->run->incarnation, arrow_table_name(i)};
+
+		if (xfer_stream_init(&c->stream[i], i, &c->run->reader[i].schema, &identity,
+			    c->session_id, c->body_place[i]) < 0)
+			return XFER_REASON_SCHEMA;
+	}
+	return XFER_REASON_NONE;
+}
+
+bool
+store_connection_grant(struct store_connection *c)
+{
+	struct xfer_grant *m = xfer_qp_room(&c->link);
+	const struct xfer_mr *bodies;
+	uint32_t first = 0, nb, slice;
+	unsigned int i;
+
+	if (m == NULL)
+		return false;
+	nb = 1 + c->bodies_mr[0].nb + c->bodies_mr[1].nb;
+	xfer_msg_begin(m, XFER_GRANT, sizeof(*m) + nb * sizeof(m->region[0]), c->sent++);
+	m->session_id = c->session_id;
+	m->heartbeat_ms = c->shared->heartbeat_ms;
+	m->silence_ms = c->shared->silence_ms;
+	m->commit_ms = c->shared->commit_ms;
+	m->region[m->nb++] = (struct xfer_region){(uintptr_t)c->entries, XFER_DESC_BYTES,
+		rdma_mr_rkey(c->entries_mr), 0, c->nb_places, XFER_REGION_METADATA, 0, 0};
+	for (i = 0; i < XFER_TABLES; i++) {
+		bodies = &c->bodies_mr[i];
+		for (slice = 0; slice < bodies->nb; slice++) {
+			nb = xfer_mr_slice_bytes(bodies, slice) / c->body_place[i];
+			m->region[m->nb++] = (struct xfer_region){
+				(uintptr_t)bodies->addr + slice * bodies->slice, c->body_place[i],
+				rdma_mr_rkey(bodies->mr[slice]), first, nb, XFER_REGION_BODY, i, 0};
+			first += nb;
+		}
+	}
+	return xfer_qp_send(&c->link, m->head.length) == 0;
+}
+
+/* Whether the CRC of a body is computed. One that was wrong has to be right. */
+static bool
+is_to_check(struct store_connection *c, uint8_t table, uint64_t sequence)
+{
+	switch (c->shared->check.mode) {
+	case STORE_CHECK_ALL:
+		return true;
+	case STORE_CHECK_SAMPLED:
+		if (c->unchecked++ % STORE_CHECK_SAMPLE == 0)
+			return true;
+		return store_wrongs_has(&c->wrongs, table, sequence);
+	default:
+		return false;
+	}
+}
+
+/* Batches go on in the order in which they came: a file's ascend. */
+static void
+check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
+{
+	const bool checked = is_to_check(c, table, b->xfer.sequence);
+	struct store_checked *k;
+
+	if (!checked && c->nb_checked == 0) {
+		stream_writer_append(c->run->writer[table], b);
+		return;
+	}
+	/* each has a place, so there is room */
+	k = &c->checked[(c->checked_head + c->nb_checked++) % c->nb_places];
+	k->batch = *b;
+	k->checked = checked;
+	k->job = (struct store_check_job){
+		.body = b->body, .bytes = b->xfer.body_bytes, .done = !checked};
+	if (checked)
+		store_check_begin(&c->shared->check, &k->job);
+}
+
+/* A path that spoils one body may spoil many. */
+static bool
+may_say(struct store_connection *c, uint64_t now)
+{
+	if (c->wrong_said != 0 && now < c->wrong_said + WRONG_MS)
+		return false;
+	c->wrong_said = now;
+	return true;
+}
+
+/*
+ * A body with a wrong CRC is given back, and the receiver sends it once more. One that comes with
+ * the same wrong CRC again and again is what the receiver has: nothing better will ever come, and
+ * nothing is lost when the receiver forgets it. It is stored as it is, and by its CRC it is known
+ * for what it is to all readers. @return whether it is to be stored
+ */
+static bool
+is_stored_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now)
+{
+	const struct xfer_batch *b = &k->batch.xfer;
+	const uint8_t number = c->place[(uint32_t)k->batch.tag].table;
+	struct store_counters *n = &c->shared->counters;
+	const char *table = arrow_table_name(number);
+	unsigned int times;
+
+	n->body_crc_errors++;
+	times = store_wrongs_note(&c->wrongs, number, b->sequence, k->job.crc);
+	if (times < STORE_CHECK_TRIES) {
+		if (may_say(c, now))
+			CONN_LOG(ERR, c,
+				"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64
+				") arrived with CRC-32C %08x, expected %08x: given back; %" PRIu64
+				" of all connections so far",
+				b->sequence, table, b->first, b->last, k->job.crc, b->body_crc32c,
+				n->body_crc_errors);
+		return false;
+	}
+	n->stored_damaged++;
+	CONN_LOG(ERR, c,
+		"batch %" PRIu64 " of %s (frames %" PRIu64 " to %" PRIu64
+		") arrived %u times with CRC-32C %08x, expected %08x: so it is damaged in the "
+		"memory of the receiver; stored as it is, and found by verify",
+		b->sequence, table, b->first, b->last, times, k->job.crc, b->body_crc32c);
+	return true;
+}
+
+/* It was not read: what it is, is not known. */
+static bool
+is_unreadable(struct store_connection *c, const struct store_checked *k, uint64_t now)
+{
+	if (!k->checked || k->job.error == 0)
+		return false;
+	if (may_say(c, now))
+		CONN_LOG(ERR, c, "batch %" PRIu64 " is given back, its body cannot be read: %s",
+			k->batch.xfer.sequence, strerror(-k->job.error));
+	return true;
+}
+
+bool
+store_connection_take_checked(struct store_connection *c, uint64_t now)
+{
+	const bool busy =
+		c->nb_checked > 0 && store_check_is_done(&c->checked[c->checked_head].job);
+	const struct store_checked *k;
+	uint32_t entry;
+
+	while (c->nb_checked > 0) {
+		k = &c->checked[c->checked_head];
+		if (!store_check_is_done(&k->job))
+			break;
+		entry = (uint32_t)k->batch.tag;
+		c->checked_head = (c->checked_head + 1) % c->nb_places;
+		c->nb_checked--;
+		if (is_unreadable(c, k, now) ||
+			(k->checked && k->job.crc != k->batch.xfer.body_crc32c &&
+				!is_stored_wrong(c, k, now))) {
+			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_AGAIN);
+			continue;
+		}
+		store_wrongs_forget(&c->wrongs, c->place[entry].table, k->batch.xfer.sequence);
+		stream_writer_append(c->run->writer[c->place[entry].table], &k->batch);
+	}
+	return busy;
+}
+
+/* A batch is announced: copy, look, take. */
+void
+store_connection_written(void *arg, uint32_t index)
+{
+	struct store_connection *c = arg;
+	struct store_counters *n = &c->shared->counters;
+	enum xfer_desc_fault fault = XFER_DESC_SLOT;
+	struct stream_batch b = {.tag = (uint64_t)c->index << 32 | index};
+	const int16_t gpu = store_bodies_rdma_gpu(&c->shared->bodies);
+	uint8_t table;
+	int ret;
+
+	c->heard = c->link.listened;
+	if (c->state != STORE_UP || c->run->ended) {
+		/* it has no place yet, or has said that nothing more will come, now or before */
+		store_connection_refuse(
+			c, c->state == STORE_UP ? XFER_REASON_ENDED : XFER_REASON_ORDER);
+		return;
+	}
+	if (index < c->nb_places && !c->place[index].taken) {
+		table = c->place[index].table;
+		b.metadata = c->copies + (uint64_t)index * XFER_BLOCK;
+		b.body = body_at(c, index);
+		fault = xfer_desc_check(&c->stream[table], &c->entries[index], index, &b.xfer,
+			c->copies + (uint64_t)index * XFER_BLOCK);
+	}
+	n->fault[fault]++;
+	if (fault != XFER_DESC_GOOD) {
+		CONN_LOG(WARNING, c, "entry %u is refused: %s", index, xfer_desc_fault_name(fault));
+		store_connection_refuse(c, XFER_REASON_ENTRY);
+		return;
+	}
+	/* what the NIC has written to a GPU is there for it, too, before anything reads it */
+	ret = body_memory_flush(gpu);
+	if (ret != 0) {
+		CONN_LOG(ERR, c, "entry %u: %s does not order what was written to it: %s", index,
+			body_memory_name(gpu), strerror(-ret));
+		store_connection_refuse(c, XFER_REASON_FAILED);
+		return;
+	}
+	n->bytes += b.xfer.body_bytes;
+	if (c->counts != NULL)
+		c->counts->bytes += b.xfer.body_bytes;
+	c->place[index].taken = true;
+	c->pending++;
+	FAIL_POINT("store.taken");
+	check(c, table, &b);
+}
+
+void
+store_connection_result(struct store_connection *c, uint32_t entry, uint64_t sequence,
+	enum xfer_result_status status)
+{
+	struct store_counters *n = &c->shared->counters;
+
+	c->pending--;
+	switch (status) {
+	case XFER_DURABLE:
+		n->durable++;
+		if (c->counts != NULL)
+			c->counts->durable++;
+		c->batches[c->place[entry].table]++;
+		store_connection_repaired(c, c->place[entry].table, sequence);
+		break;
+	case XFER_DOUBLE:
+		n->doubles++;
+		break;
+	default:
+		n->again++;
+	}
+	/*
+	 * Of a connection that is gone nobody hears: the next one is told what is here. A place is
+	 * taken until its result has gone: there is one for each at most.
+	 */
+	if (c->state == STORE_UP || c->state == STORE_ENDING)
+		c->results[c->nb_results++] =
+			(struct xfer_result){sequence, entry, c->place[entry].table, status, 0};
+}
+
+/* @return false: not all has let go of it */
+static bool
+close_registrations(struct store_connection *c)
+{
+	if (c->entries_mr != NULL && rdma_mr_dereg(c->entries_mr) < 0)
+		return false;
+	c->entries_mr = NULL;
+	return xfer_mr_close(&c->bodies_mr[0]) == 0 && xfer_mr_close(&c->bodies_mr[1]) == 0;
+}
+
+bool
+store_connection_close_rings(struct store_connection *c)
+{
+	if (!close_registrations(c) || c->pending > 0)
+		return false;
+	if (c->bodies != NULL)
+		store_bodies_give(&c->shared->bodies, c->bodies, c->bodies_size);
+	c->bodies = NULL;
+	if (c->memory != NULL)
+		munmap(c->memory, c->memory_size);
+	c->memory = NULL;
+	free(c->checked);
+	c->checked = NULL;
+	return true;
+}

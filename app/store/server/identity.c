@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "io/durable_file.h"
+#include "io/own_file.h"
+#include "xfer/auth_key.h"
+#include "server/identity.h"
+
+#define NAME   ".identity"
+#define DIGITS 16
+
+/* As text: 16 hexadecimal digits and the end of a line. @return 0; -ENOENT; -EBADMSG; -errno */
+static int
+read_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
+{
+	char text[DIGITS + 2];
+	ssize_t n;
+	int fd, rc;
+
+	fd = own_file_open(AT_FDCWD, path, O_RDONLY, 0);
+	if (fd < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(fd));
+		return fd;
+	}
+	rc = own_file_check(fd, path, 022, message);
+	n = read(fd, text, sizeof(text));
+	close(fd);
+	if (rc < 0)
+		return rc;
+	if (n == DIGITS + 1 && text[DIGITS] == '\n') {
+		text[DIGITS] = '\0';
+		*identity = strtoull(text, NULL, 16);
+		if (strspn(text, "0123456789abcdef") == DIGITS && *identity != 0)
+			return 0;
+	}
+	snprintf(message, PATH_MAX,
+		"%.3000s: %s: wanted 16 hexadecimal digits. Put back what receivers knew this "
+		"store by (journals have it), or remove it for a new one",
+		path, strerror(EBADMSG));
+	return -EBADMSG;
+}
+
+/* It is there whole or not at all, and receivers hear of none that a power failure takes back. */
+static int
+make_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
+{
+	char text[DIGITS + 2];
+	int rc;
+
+	do {
+		rc = xfer_random(identity, sizeof(*identity));
+	} while (rc == 0 && *identity == 0);
+	snprintf(text, sizeof(text), "%016" PRIx64 "\n", *identity);
+	if (rc == 0)
+		rc = durable_file_replace(path, text, DIGITS + 1);
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "%.3000s: %s", path, strerror(-rc));
+	return rc;
+}
+
+static int
+work(const char *dir, bool make, uint64_t *identity, char message[PATH_MAX])
+{
+	char path[PATH_MAX];
+	int rc;
+
+	if (snprintf(path, sizeof(path), "%s/" NAME, dir) >= (int)sizeof(path)) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", dir, strerror(ENAMETOOLONG));
+		return -ENAMETOOLONG;
+	}
+	rc = read_identity(path, identity, message);
+	return rc == -ENOENT && make ? make_identity(path, identity, message) : rc;
+}
+
+int
+store_identity(const char *dir, uint64_t *identity, char message[PATH_MAX])
+{
+	return work(dir, true, identity, message);
+}
+
+int
+store_identity_read(const char *dir, uint64_t *identity, char message[PATH_MAX])
+{
+	return work(dir, false, identity, message);
+}

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <openssl/crypto.h>
+
+#include "config/ini_file.h"
+#include "xfer/msg.h"
+#include "server/keyring.h"
+
+#define FILE_MAX   (1u << 20) /* bytes of a keyring */
+#define MISTAKE	   1024
+#define SECTION	   "receiver "
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+/* Keys of a section that it has had. */
+enum seen {
+	SEEN_KEY = 1 << 0,
+	SEEN_KEY_NEXT = 1 << 1,
+	SEEN_PRODUCERS = 1 << 2,
+	SEEN_RUNS = 1 << 3,
+	SEEN_RIGHTS = 1 << 4,
+	SEEN_CONNECTIONS = 1 << 5,
+	SEEN_OPEN_RUNS = 1 << 6,
+};
+
+struct parser {
+	struct store_keyring *ring;
+	const char *path;
+	struct xfer_identity *identity; /* whose section it is */
+	unsigned int seen;
+	unsigned int line; /* of the mistake */
+	char mistake[MISTAKE];
+};
+
+#define mistake(p, ...) (snprintf((p)->mistake, sizeof((p)->mistake), __VA_ARGS__), -EINVAL)
+
+/* What every identity must have; the rest has a default. */
+static int
+end_section(struct parser *p)
+{
+	struct xfer_identity *id = p->identity;
+
+	if (id == NULL)
+		return 0;
+	if ((p->seen & SEEN_KEY) == 0)
+		return mistake(p, "[receiver %s] has no key: expected key = FILE", id->name);
+	if ((p->seen & SEEN_PRODUCERS) == 0)
+		return mistake(
+			p, "[receiver %s] has no producers: expected producers = 1,5-8", id->name);
+	if (id->nb_runs == 0)
+		strcpy(id->run[id->nb_runs++], "*");
+	if ((p->seen & SEEN_RIGHTS) == 0)
+		id->rights = XFER_RIGHT_WRITE | XFER_RIGHT_RECONCILE;
+	return 0;
+}
+
+static int
+begin_section(struct parser *p, const char *section)
+{
+	struct store_keyring *k = p->ring;
+	const char *name = section + strlen(SECTION);
+	struct xfer_identity *id;
+	unsigned int i;
+	int rc = end_section(p);
+
+	if (rc < 0)
+		return rc;
+	if (strncmp(section, SECTION, strlen(SECTION)) != 0)
+		return mistake(p, "[%s]: expected [receiver NAME]", section);
+	if (k->nb == STORE_IDENTITIES)
+		return mistake(p, "more than %u identities", STORE_IDENTITIES);
+	id = &k->identity[k->nb];
+	/* a section's name is shorter than that */
+	snprintf(id->name, sizeof(id->name), "%s", name);
+	if (!xfer_name_check(id->name))
+		return mistake(p, "[%s]: a name has letters, digits, '-', '_' and '.'", section);
+	id->id = xfer_identity_id(id->name);
+	if (id->id == 0)
+		return -EIO;
+	for (i = 0; i < k->nb; i++) {
+		if (k->identity[i].id == id->id)
+			return mistake(p, "[%s] is there twice%s", section,
+				strcmp(k->identity[i].name, id->name) == 0
+					? ""
+					: ", by its hash: give it another name");
+	}
+	k->nb++;
+	p->identity = id;
+	p->seen = 0;
+	id->connections = XFER_IDENTITY_LIMIT;
+	id->open_runs = XFER_IDENTITY_LIMIT;
+	return 0;
+}
+
+static int
+read_hex(struct xfer_key *key, const char *hex)
+{
+	unsigned char *bytes;
+	long size = 0;
+	int rc = -EINVAL;
+
+	if (strlen(hex) % 2 != 0 || strspn(hex, "0123456789abcdefABCDEF") != strlen(hex))
+		return rc;
+	bytes = OPENSSL_hexstr2buf(hex, &size);
+	if (bytes == NULL)
+		return rc;
+	if (size >= XFER_KEY_MIN && size <= XFER_KEY_MAX) {
+		memcpy(key->bytes, bytes, size);
+		key->size = size;
+		rc = 0;
+	}
+	OPENSSL_clear_free(bytes, size);
+	return rc;
+}
+
+/* A file, from the keyring's folder on; or the bytes themselves. */
+static int
+read_key(struct parser *p, unsigned int at, const char *value)
+{
+	struct xfer_key *key = &p->identity->key[at];
+	const char *slash = strrchr(p->path, '/');
+	char path[PATH_MAX], message[PATH_MAX];
+
+	if (strncmp(value, "hex:", 4) == 0) {
+		/* not repeated: it is a secret */
+		if (read_hex(key, value + 4) < 0)
+			return mistake(
+				p, "a key has %u to 125 bytes as hexadecimal digits", XFER_KEY_MIN);
+	} else {
+		if (snprintf(path, sizeof(path), "%.*s%s",
+			    value[0] == '/' || slash == NULL ? 0 : (int)(slash - p->path + 1),
+			    p->path, value) >= (int)sizeof(path))
+			return mistake(p, "the path of the key is too long");
+		if (xfer_key_read(key, path, message) < 0)
+			return mistake(p, "%.900s", message);
+	}
+	p->identity->fingerprint[at] = xfer_key_fingerprint(key);
+	return p->identity->fingerprint[at] != 0 ? 0 : -EIO;
+}
+
+/* Decimal, whatever it begins with: 010 is ten. @return false: no number */
+static bool
+read_number(const char **text, uint64_t *number)
+{
+	char *end;
+
+	if ((*text)[0] < '0' || (*text)[0] > '9')
+		return false;
+	errno = 0;
+	*number = strtoull(*text, &end, 10);
+	*text = end;
+	return errno == 0;
+}
+
+/* Each producer is one identity's: it alone speaks for that one's runs. */
+static int
+add_producers(struct parser *p, uint64_t first, uint64_t last)
+{
+	const struct store_keyring *k = p->ring;
+	struct xfer_identity *id = p->identity;
+	unsigned int i, n;
+
+	for (i = 0; i < k->nb; i++) {
+		const struct xfer_identity *other = &k->identity[i];
+
+		for (n = 0; n < other->nb_producers; n++) {
+			if (first <= other->producer[n].last && last >= other->producer[n].first)
+				return mistake(p,
+					"producers of [receiver %s] are also those of "
+					"[receiver %s]: a producer is of one identity",
+					id->name, other->name);
+		}
+	}
+	if (id->nb_producers == XFER_IDENTITY_PRODUCERS)
+		return mistake(p, "more than %u ranges of producers", XFER_IDENTITY_PRODUCERS);
+	id->producer[id->nb_producers++] = (struct xfer_interval){first, last};
+	return 0;
+}
+
+static int
+read_producers(struct parser *p, const char *value)
+{
+	uint64_t first, last;
+	int rc = 0;
+
+	do {
+		value += strspn(value, " ");
+		if (!read_number(&value, &first))
+			goto wrong;
+		last = first;
+		if (*value == '-') {
+			value++;
+			if (!read_number(&value, &last))
+				goto wrong;
+		}
+		value += strspn(value, " ");
+		if (last < first || (*value != ',' && *value != '\0'))
+			goto wrong;
+		rc = add_producers(p, first, last);
+	} while (rc == 0 && *value++ == ',');
+	return rc;
+wrong:
+	return mistake(p, "producers: expected numbers and ranges: 1,5-8");
+}
+
+/* The next word of a list. @return its length; 0: there is none */
+static size_t
+next_word(const char **list, const char **word)
+{
+	size_t size;
+
+	*list += strspn(*list, ", ");
+	size = strcspn(*list, ", ");
+	*word = *list;
+	*list += size;
+	return size;
+}
+
+static int
+read_runs(struct parser *p, const char *value)
+{
+	struct xfer_identity *id = p->identity;
+	const char *word;
+	size_t size;
+
+	while ((size = next_word(&value, &word)) > 0) {
+		if (size >= XFER_NAME_BYTES || strspn(word, NAME_CHARS "*?") < size)
+			return mistake(
+				p, "runs: expected names with * and ?, not %.*s", (int)size, word);
+		if (id->nb_runs == XFER_IDENTITY_RUNS)
+			return mistake(p, "runs: more than %u patterns", XFER_IDENTITY_RUNS);
+		memcpy(id->run[id->nb_runs++], word, size);
+	}
+	return id->nb_runs > 0 ? 0 : mistake(p, "runs: expected names with * and ?");
+}
+
+static int
+read_rights(struct parser *p, const char *value)
+{
+	static const char *const names[] = {"write", "reconcile", "import", "read"};
+	const char *word;
+	unsigned int i;
+	size_t size;
+
+	while ((size = next_word(&value, &word)) > 0) {
+		for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			if (strlen(names[i]) == size && memcmp(names[i], word, size) == 0)
+				break;
+		}
+		if (i == sizeof(names) / sizeof(names[0]))
+			return mistake(p,
+				"rights: expected write, reconcile, import, read, not %.*s",
+				(int)size, word);
+		p->identity->rights |= 1 << i;
+	}
+	return 0;
+}
+
+/* How much of what all share an identity may have at a time. */
+static int
+read_limit(struct parser *p, const char *key, const char *value, uint32_t most, uint32_t *limit)
+{
+	uint64_t number;
+
+	if (!read_number(&value, &number) || *value != '\0' || number < 1 || number > most)
+		return mistake(p, "%s: expected a number from 1 to %u", key, most);
+	*limit = number;
+	return 0;
+}
+
+static int
+take_key(struct parser *p, const char *key, const char *value)
+{
+	static const char *const names[] = {
+		"key", "key_next", "producers", "runs", "rights", "connections", "open_runs"};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(key, names[i]) == 0)
+			break;
+	}
+	if (i == sizeof(names) / sizeof(names[0]))
+		return mistake(p,
+			"%s: expected key, key_next, producers, runs, rights, "
+			"connections or open_runs",
+			key);
+	if ((p->seen & 1u << i) != 0)
+		return mistake(p, "%s is there twice", key);
+	p->seen |= 1u << i;
+	switch ((enum seen)(1u << i)) {
+	case SEEN_KEY:
+		return read_key(p, 0, value);
+	case SEEN_KEY_NEXT:
+		return read_key(p, 1, value);
+	case SEEN_PRODUCERS:
+		return read_producers(p, value);
+	case SEEN_RUNS:
+		return read_runs(p, value);
+	case SEEN_RIGHTS:
+		return read_rights(p, value);
+	case SEEN_CONNECTIONS:
+		return read_limit(
+			p, key, value, STORE_KEYRING_CONNECTIONS, &p->identity->connections);
+	default:
+		return read_limit(p, key, value, STORE_KEYRING_RUNS, &p->identity->open_runs);
+	}
+}
+
+static int
+on_line(void *arg, unsigned int line, const char *section, const char *key, const char *value)
+{
+	struct parser *p = arg;
+
+	p->line = line;
+	return key[0] == '\0' ? begin_section(p, section) : take_key(p, key, value);
+}
+
+/* A key that nobody has. */
+static int
+make_random(struct xfer_key *key)
+{
+	key->size = XFER_KEY_MIN;
+	return xfer_random(key->bytes, key->size);
+}
+
+/* What it says, whatever the random keys are. */
+static int
+finish(struct store_keyring *k)
+{
+	struct {
+		uint8_t before[XFER_DIGEST_BYTES];
+		struct xfer_identity identity;
+	} part;
+	unsigned int i;
+	int rc = 0;
+
+	memset(&part, 0, sizeof(part));
+	for (i = 0; i < k->nb && rc == 0; i++) {
+		memcpy(part.before, k->digest, sizeof(part.before));
+		part.identity = k->identity[i];
+		rc = xfer_digest(&part, sizeof(part), k->digest);
+		if (rc == 0 && k->identity[i].fingerprint[1] == 0)
+			rc = make_random(&k->identity[i].key[1]);
+	}
+	xfer_identity_forget(&part.identity);
+	for (i = 0; i < XFER_IDENTITY_KEYS && rc == 0; i++)
+		rc = make_random(&k->nobody.key[i]);
+	return rc;
+}
+
+int
+store_keyring_parse(struct store_keyring *k, FILE *f, const char *path, char message[PATH_MAX])
+{
+	struct parser p = {.ring = k, .path = path};
+	int rc;
+
+	memset(k, 0, sizeof(*k));
+	k->identity = calloc(STORE_IDENTITIES, sizeof(*k->identity));
+	if (k->identity == NULL) {
+		snprintf(message, PATH_MAX, "no memory for keyring %.3000s", path);
+		return -ENOMEM;
+	}
+	rc = ini_stream_read(f, path, on_line, &p, message, PATH_MAX);
+	if (rc == 0)
+		rc = end_section(&p);
+	if (rc == 0 && k->nb == 0)
+		rc = mistake(&p, "there is no [receiver NAME]: nobody could connect");
+	if (p.mistake[0] != '\0')
+		snprintf(message, PATH_MAX, "%.2500s:%u: %.1000s", path, p.line, p.mistake);
+	if (rc == 0) {
+		rc = finish(k);
+		if (rc < 0)
+			snprintf(message, PATH_MAX, "keyring %.3000s: libcrypto failed", path);
+	}
+	if (rc < 0)
+		store_keyring_free(k);
+	return rc;
+}
+
+int
+store_keyring_read(struct store_keyring *k, const char *path, char message[PATH_MAX])
+{
+	const int fd = xfer_secret_open(path, "keyring", 1, FILE_MAX, message);
+	FILE *f;
+	int rc;
+
+	memset(k, 0, sizeof(*k));
+	if (fd < 0)
+		return fd;
+	f = fdopen(fd, "r");
+	if (f == NULL) {
+		close(fd);
+		snprintf(message, PATH_MAX, "no memory for keyring %.3000s", path);
+		return -ENOMEM;
+	}
+	rc = store_keyring_parse(k, f, path, message);
+	fclose(f);
+	return rc;
+}
+
+void
+store_keyring_free(struct store_keyring *k)
+{
+	if (k->identity != NULL)
+		OPENSSL_cleanse(k->identity, k->nb * sizeof(*k->identity));
+	free(k->identity);
+	OPENSSL_cleanse(k, sizeof(*k));
+}
+
+const struct xfer_identity *
+store_keyring_find(const struct store_keyring *k, uint64_t id)
+{
+	const struct xfer_identity *found = &k->nobody;
+	unsigned int i;
+
+	/* all of them: the time tells nothing */
+	for (i = 0; i < k->nb; i++) {
+		if (k->identity[i].id == id)
+			found = &k->identity[i];
+	}
+	return found;
+}
+
+const struct xfer_identity *
+store_keyring_check(const struct store_keyring *k, const char *name, uint64_t fingerprint)
+{
+	unsigned int i, n;
+
+	for (i = 0; i < k->nb; i++) {
+		if (strcmp(k->identity[i].name, name) != 0)
+			continue;
+		for (n = 0; n < XFER_IDENTITY_KEYS; n++) {
+			if (fingerprint != 0 && k->identity[i].fingerprint[n] == fingerprint)
+				return &k->identity[i];
+		}
+	}
+	return NULL;
+}

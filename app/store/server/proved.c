@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_log.h>
+
+#include "arrow/crc32c.h"
+#include "io/durable_file.h"
+#include "io/own_file.h"
+#include "eal/process_cpus.h"
+#include "xfer/qp.h"
+#include "server/proved.h"
+
+#define MAGIC	 "BLPROVED"
+#define RETRY_MS 10000 /* after an error */
+
+RTE_LOG_REGISTER(store_proved_logtype, braggline.store.proved, NOTICE);
+#define PROVED_LOG(level, ...) rte_log(RTE_LOG_##level, store_proved_logtype, __VA_ARGS__)
+
+static uint64_t
+wall_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return t.tv_sec * UINT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+static uint32_t
+crc_of(const struct store_proved_file *f)
+{
+	return arrow_crc32c(0, f, offsetof(struct store_proved_file, crc));
+}
+
+/* @return 0; -ENOENT; -errno: `message` says what is wrong */
+static int
+read_file(const char *path, struct store_proved_file *f, char message[PATH_MAX])
+{
+	const int fd = own_file_open(AT_FDCWD, path, O_RDONLY, 0);
+	ssize_t n;
+	int rc;
+
+	if (fd < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", path, own_file_error(fd));
+		return fd;
+	}
+	rc = own_file_check(fd, path, OWN_FILE_OTHERS, message);
+	n = read(fd, f, sizeof(*f));
+	close(fd);
+	if (rc < 0)
+		return rc;
+	if (n == sizeof(*f) && memcmp(f->magic, MAGIC, sizeof(f->magic)) == 0 &&
+		f->crc == crc_of(f) && f->nb <= ADMISSION_REMEMBERED)
+		return 0;
+	snprintf(message, PATH_MAX, "%.3000s: it is damaged, or of another version; remove it",
+		path);
+	return -EBADMSG;
+}
+
+void
+store_proved_open(struct store_proved *p, const char *dir, struct admission *gate, uint64_t now)
+{
+	const uint64_t wall = wall_ms();
+	char message[PATH_MAX];
+	uint64_t age;
+	uint32_t i;
+	int rc;
+
+	if (snprintf(p->path, sizeof(p->path), "%s/" STORE_PROVED, dir) >= (int)sizeof(p->path)) {
+		p->path[0] = '\0';
+		return;
+	}
+	rc = read_file(p->path, &p->file, message);
+	if (rc < 0) {
+		if (rc != -ENOENT)
+			PROVED_LOG(WARNING,
+				"store: receivers count as unknown until they have proved "
+				"themselves again: %s\n",
+				message);
+		return;
+	}
+	for (i = 0; i < p->file.nb; i++) {
+		struct admission_peer pair = {.identity = p->file.pair[i].identity};
+
+		memcpy(pair.addr, p->file.pair[i].addr, sizeof(pair.addr));
+		/* a clock that went back makes nobody older */
+		age = wall > p->file.pair[i].proved ? wall - p->file.pair[i].proved : 0;
+		admission_remember(gate, &pair, now, age);
+	}
+	p->written = gate->version;
+}
+
+static void *
+write_main(void *arg)
+{
+	struct store_proved *p = arg;
+
+	if (p->has_thread)
+		process_cpus_take();
+	p->error = durable_file_replace(p->path, &p->file, sizeof(p->file));
+	__atomic_store_n(&p->over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void
+copy(struct store_proved *p, const struct admission *gate)
+{
+	const uint64_t wall = wall_ms(), now = xfer_qp_clock();
+	struct store_proved_file *f = &p->file;
+	unsigned int i;
+
+	memset(f, 0, sizeof(*f));
+	memcpy(f->magic, MAGIC, sizeof(f->magic));
+	for (i = 0; i < ADMISSION_REMEMBERED; i++) {
+		if (gate->known[i].proved == 0)
+			continue;
+		memcpy(f->pair[f->nb].addr, gate->known[i].peer.addr, sizeof(f->pair[0].addr));
+		f->pair[f->nb].identity = gate->known[i].peer.identity;
+		f->pair[f->nb++].proved = wall - admission_age(gate, i, now);
+	}
+	f->crc = crc_of(f);
+	p->written = gate->version;
+}
+
+/* @return false: it is still at work */
+static bool
+end_thread(struct store_proved *p, bool wait)
+{
+	if (!p->has_thread)
+		return true;
+	if (!wait && !__atomic_load_n(&p->over, __ATOMIC_ACQUIRE))
+		return false;
+	pthread_join(p->thread, NULL);
+	p->has_thread = false;
+	if (p->error < 0) {
+		PROVED_LOG(WARNING,
+			"store: cannot write %.3000s: %s. Receivers count as unknown after the "
+			"next start, until they have proved themselves again\n",
+			p->path, strerror(-p->error));
+		p->written = UINT64_MAX;
+		p->not_before = xfer_qp_clock() + RETRY_MS;
+	}
+	return true;
+}
+
+void
+store_proved_poll(struct store_proved *p, const struct admission *gate, uint64_t now)
+{
+	if (!end_thread(p, false) || p->written == gate->version || now < p->not_before ||
+		p->path[0] == '\0')
+		return;
+	copy(p, gate);
+	p->over = false;
+	/* before the thread reads it */
+	p->has_thread = true;
+	if (pthread_create(&p->thread, NULL, write_main, p) == 0)
+		return;
+	p->has_thread = false;
+	p->written = UINT64_MAX;
+	p->not_before = now + RETRY_MS;
+}
+
+void
+store_proved_close(struct store_proved *p, const struct admission *gate)
+{
+	(void)end_thread(p, true);
+	if (p->path[0] == '\0' || p->written == gate->version)
+		return;
+	copy(p, gate);
+	(void)write_main(p);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <stdio.h>
+
+#include "fail_point.h"
+#include "eal/process_cpus.h"
+#include "server/recovery_thread.h"
+
+/* Which batches go, as they are here. */
+static int
+note_cuts(struct store_settle *s, unsigned int table)
+{
+	const struct interval_set *have = stream_writer_have(s->run->writer[table]);
+	const struct interval_set *moved = &s->moved[table];
+	int rc = 0;
+	size_t i;
+
+	for (i = 0; i < moved->nb && rc == 0; i++)
+		rc = interval_set_add_common(
+			&s->cut[table], have, moved->at[i].first, moved->at[i].last);
+	return rc;
+}
+
+/* What went elsewhere goes. @return false: some of it may still be there */
+static bool
+cut_moved(struct store_settle *s, unsigned int table)
+{
+	struct stream_writer *w = s->run->writer[table];
+	struct stream_stats before, after;
+	int rc;
+
+	stream_writer_stats_get(w, &before);
+	rc = note_cuts(s, table);
+	if (rc < 0)
+		return false;
+	rc = stream_writer_cut(w, &s->moved[table]);
+	stream_writer_stats_get(w, &after);
+	s->cuts += after.cut > before.cut;
+	s->batches_cut += after.cut - before.cut;
+	return rc == 0;
+}
+
+/* What the receiver would release is read, and becomes what it is told. @return false: not known */
+static bool
+check_held(struct store_settle *s, unsigned int table)
+{
+	struct stream_writer *w = s->run->writer[table];
+	const struct interval_set *have = stream_writer_have(w);
+	struct interval_set sound = {0};
+	int rc;
+	size_t i;
+
+	/* files of a run that has ended stay as they are: reconcile and import change them */
+	rc = stream_writer_check(w, &s->held[table], !s->run->ended, &s->rotten[table]);
+	for (i = 0; i < s->held[table].nb && rc == 0; i++)
+		rc = interval_set_add_common(
+			&sound, have, s->held[table].at[i].first, s->held[table].at[i].last);
+	interval_set_free(&s->held[table]);
+	s->held[table] = sound;
+	return rc == 0;
+}
+
+/* What there is of the run, and what of it went elsewhere. */
+static enum xfer_reason
+settle_files(struct store_settle *s)
+{
+	enum xfer_reason reason = store_run_open(s->runs, s->run);
+	unsigned int i;
+
+	if (reason != XFER_REASON_NONE)
+		return reason;
+	snprintf(s->dir, sizeof(s->dir), "%s", s->run->dir);
+	/* what is complete at its receiver's own word is no peer's to change: reconcile may */
+	if (s->run->ended && (s->moved[0].nb > 0 || s->moved[1].nb > 0))
+		return XFER_REASON_ENDED;
+	for (i = 0; i < XFER_TABLES; i++) {
+		if (!cut_moved(s, i) || !check_held(s, i)) {
+			/* what its files have is not known now: they are read anew */
+			s->run->open = false;
+			return XFER_REASON_FAILED;
+		}
+		FAIL_POINT("store.cut");
+	}
+	return XFER_REASON_NONE;
+}
+
+static enum xfer_reason
+settle(struct store_settle *s)
+{
+	const struct store_run *r = s->run;
+	const struct arrow_identity identity = {r->producer, r->run, r->incarnation, NULL};
+	struct store_completion *completion = s->runs->completion;
+	struct store_claim claim;
+	enum xfer_reason reason;
+
+	store_completion_claim(completion, &claim, r->dir);
+	reason = settle_files(s);
+	store_completion_release(
+		completion, &claim, reason == XFER_REASON_NONE ? r->name : NULL, &identity);
+	if (reason != XFER_REASON_NONE)
+		return reason;
+	s->memory_error = store_bodies_take(s->bodies, s->bytes, &s->memory);
+	if (s->memory_error == 0)
+		return XFER_REASON_NONE;
+	s->memory = NULL;
+	return XFER_REASON_FAILED;
+}
+
+static void *
+settle_main(void *arg)
+{
+	struct store_settle *s = arg;
+
+	if (s->has_thread)
+		process_cpus_take();
+	s->reason = settle(s);
+	__atomic_store_n(&s->ended, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+void
+store_settle_begin(struct store_settle *s)
+{
+	s->begun = true;
+	s->ended = false;
+	s->memory = NULL;
+	s->memory_error = 0;
+	s->cuts = 0;
+	s->batches_cut = 0;
+	s->run->settling = true;
+	/* before the thread reads it */
+	s->has_thread = true;
+	if (pthread_create(&s->thread, NULL, settle_main, s) == 0)
+		return;
+	s->has_thread = false;
+	(void)settle_main(s);
+}
+
+bool
+store_settle_end(struct store_settle *s)
+{
+	if (!s->begun || !__atomic_load_n(&s->ended, __ATOMIC_ACQUIRE))
+		return false;
+	if (s->has_thread)
+		pthread_join(s->thread, NULL);
+	s->begun = false;
+	store_run_settle_end(s->runs, s->run);
+	return true;
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <time.h>
+
+#include <rte_log.h>
+
+#include "recovery/recovery.h"
+#include "arrow/tables.h"
+#include "io/direct_io.h"
+#include "io/own_file.h"
+#include "eal/process_cpus.h"
+#include "stream/ended.h"
+#include "server/run.h"
+#include "stream/source.h"
+
+RTE_LOG_REGISTER(store_run_logtype, braggline.store.run, NOTICE);
+
+#define RUN_LOG(level, ...) rte_log(RTE_LOG_##level, store_run_logtype, "store: " __VA_ARGS__)
+
+static void
+on_log(void *arg, bool error, const char *text)
+{
+	if (error)
+		RUN_LOG(ERR, "%s\n", text);
+	else
+		RUN_LOG(INFO, "%s\n", text);
+}
+
+static int64_t
+on_clock(void *arg)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+/* Files of a run that recovery has looked at. */
+struct recovered {
+	const char *run;
+	const struct arrow_identity *identity;
+	bool busy;   /* one of them is */
+	bool failed; /* one could not be completed: what is in it is not known */
+};
+
+static void
+on_recovery(void *arg, const struct arrow_recovery *report)
+{
+	struct recovered *r = arg;
+	const bool busy = report->state == ARROW_RECOVERY_BUSY,
+		   unknown = arrow_recovery_is_unknown(report);
+
+	if (stream_source_is_of(report->path, r->run, r->identity)) {
+		r->busy |= busy;
+		r->failed |= unknown;
+	} else if (busy) {
+		return; /* another incarnation's that is being written here */
+	}
+	if (unknown && !busy)
+		RUN_LOG(ERR, "%s: %s: what it has is not known, so nothing is stored behind it\n",
+			report->path, report->message);
+	else
+		RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
+}
+
+/* A producer that has a run: as many as there are runs at most. */
+static struct store_producer *
+owner_of(struct store_runs *s, uint64_t producer)
+{
+	struct store_producer *p, *free_one = NULL;
+	unsigned int i;
+
+	for (i = 0; i < STORE_RUNS; i++) {
+		p = &s->producer[i];
+		if (p->nb_runs > 0 && p->producer == producer)
+			break;
+		if (p->nb_runs == 0 && free_one == NULL)
+			free_one = p;
+	}
+	if (i == STORE_RUNS) {
+		p = free_one;
+		p->producer = producer;
+		p->quota = (struct stream_quota){
+			.limit = s->files.quota,
+			.root = s->files.root,
+			.producer = producer,
+			.setting = "[files] quota_mib",
+		};
+	}
+	p->nb_runs++;
+	stream_quota_renew(&p->quota);
+	return p;
+}
+
+static enum xfer_reason
+open_schema(struct store_run *r, const struct xfer_auth *h, unsigned int table)
+{
+	const uint32_t size = h->proof.table[table].schema_bytes;
+	const char *problem;
+
+	r->schema[table] = malloc(size);
+	if (r->schema[table] == NULL)
+		return XFER_REASON_FAILED;
+	memcpy(r->schema[table], h->schema[table], size);
+	r->schema_bytes[table] = size;
+	if (arrow_reader_open_memory(&r->reader[table], r->schema[table], size, &problem) < 0) {
+		RUN_LOG(WARNING, "run %s: the schema of %s: %s\n", r->name, arrow_table_name(table),
+			problem);
+		return XFER_REASON_SCHEMA;
+	}
+	return XFER_REASON_NONE;
+}
+
+static enum xfer_reason
+open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
+{
+	const struct stream_writer_config c = {
+		.dir = r->dir,
+		.run = r->name,
+		.identity = {r->producer, r->run, r->incarnation, arrow_table_name(table)},
+		.schema = &r->reader[table].schema,
+		.slices = s->files.slices,
+		.roll_bytes = s->files.roll_bytes,
+		.roll_ms = s->files.roll_ms,
+		.quota = r->owner != NULL ? &r->owner->quota : NULL,
+		.result = s->files.result,
+		.log = on_log,
+		.clock = on_clock,
+		.enter = process_cpus_take,
+		.arg = s->files.arg,
+	};
+	int rc;
+
+	rc = stream_writer_open(&r->writer[table], &c);
+	if (rc == 0)
+		rc = stream_writer_adopt_all(r->writer[table]);
+	if (rc < 0)
+		return rc == -EBUSY ? XFER_REASON_BUSY : XFER_REASON_FAILED;
+	return XFER_REASON_NONE;
+}
+
+/* Held by who looks at writers of runs, and by who is about to free one. */
+static pthread_mutex_t view_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+show_run(struct store_run *r, bool visible)
+{
+	pthread_mutex_lock(&view_lock);
+	r->visible = visible;
+	pthread_mutex_unlock(&view_lock);
+}
+
+static void
+free_run(struct store_run *r)
+{
+	unsigned int i;
+
+	show_run(r, false);
+	for (i = 0; i < XFER_TABLES; i++) {
+		stream_writer_close(r->writer[i]);
+		if (r->reader[i].data != NULL)
+			arrow_reader_close(&r->reader[i]);
+		free(r->schema[i]);
+	}
+	if (r->owner != NULL)
+		r->owner->nb_runs--;
+	memset(r, 0, sizeof(*r));
+}
+
+/* What can be said at once; the files come later. */
+static enum xfer_reason
+make_run(struct store_runs *s, struct store_run *r, const struct xfer_auth *h)
+{
+	enum xfer_reason reason = XFER_REASON_NONE;
+	struct arrow_identity identity;
+	unsigned int i;
+
+	*r = (struct store_run){
+		.used = true,
+		.producer = h->receiver.node,
+		.run = h->proof.run,
+		.incarnation = h->proof.incarnation,
+	};
+	memcpy(r->name, h->proof.name, sizeof(r->name));
+	identity = (struct arrow_identity){r->producer, r->run, r->incarnation, NULL};
+	if (stream_source_dir(r->dir, s->files.root, r->name, &identity) < 0)
+		return XFER_REASON_FAILED;
+	for (i = 0; i < XFER_TABLES && reason == XFER_REASON_NONE; i++)
+		reason = open_schema(r, h, i);
+	if (reason == XFER_REASON_NONE && s->files.quota > 0)
+		r->owner = owner_of(s, r->producer);
+	return reason;
+}
+
+enum xfer_reason
+store_run_open(struct store_runs *s, struct store_run *r)
+{
+	const struct arrow_identity identity = {r->producer, r->run, r->incarnation, NULL};
+	struct recovered recovered = {.run = r->name, .identity = &identity};
+	enum xfer_reason reason = XFER_REASON_NONE;
+	char message[PATH_MAX];
+	unsigned int i;
+	int ended, fd;
+
+	if (r->open)
+		return reason;
+	fd = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
+	if (fd < 0) {
+		RUN_LOG(ERR, "%s\n", message);
+		return XFER_REASON_FAILED;
+	}
+	close(fd);
+	/* what a crash has left; files of other incarnations as well, if nobody writes them */
+	if (arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0)
+		return XFER_REASON_FAILED;
+	/*
+	 * What is in them is not known, so it would be stored again. The kernel may hold the lock
+	 * of a process that was killed until its io_uring has ended.
+	 */
+	if (recovered.busy)
+		return XFER_REASON_BUSY;
+	if (recovered.failed)
+		return XFER_REASON_FAILED;
+	ended = store_ended_read(r->dir, r->incarnation);
+	if (ended < 0) {
+		RUN_LOG(ERR, "cannot find out whether %s has ended: %s\n", r->dir,
+			strerror(-ended));
+		return XFER_REASON_FAILED;
+	}
+	r->ended = ended;
+	for (i = 0; i < XFER_TABLES && reason == XFER_REASON_NONE; i++)
+		reason = open_writer(s, r, i);
+	r->open = reason == XFER_REASON_NONE;
+	return reason;
+}
+
+static bool
+is_run(const struct store_run *r, const struct xfer_auth *h)
+{
+	return r->used && r->producer == h->receiver.node && r->run == h->proof.run &&
+		r->incarnation == h->proof.incarnation;
+}
+
+static bool
+schemas_agree(const struct store_run *r, const struct xfer_auth *h)
+{
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		if (r->schema_bytes[i] != h->proof.table[i].schema_bytes ||
+			memcmp(r->schema[i], h->schema[i], r->schema_bytes[i]) != 0)
+			return false;
+	}
+	return memcmp(r->name, h->proof.name, sizeof(r->name)) == 0;
+}
+
+struct store_run *
+store_run_find(struct store_runs *s, const struct xfer_auth *h, enum xfer_reason *reason)
+{
+	struct store_run *r, *free_one = NULL;
+	unsigned int i;
+
+	*reason = XFER_REASON_NONE;
+	for (i = 0; i < STORE_RUNS; i++) {
+		r = &s->run[i];
+		if (!r->used && free_one == NULL)
+			free_one = r;
+		if (!is_run(r, h))
+			continue;
+		if (schemas_agree(r, h))
+			return r;
+		*reason = XFER_REASON_SCHEMA;
+		goto refused;
+	}
+	*reason = XFER_REASON_BUSY;
+	if (free_one == NULL)
+		goto refused;
+	*reason = make_run(s, free_one, h);
+	if (*reason == XFER_REASON_NONE) {
+		if (s->nb <= free_one - s->run)
+			s->nb = free_one - s->run + 1;
+		return free_one;
+	}
+	free_run(free_one);
+refused:
+	s->refused++;
+	return NULL;
+}
+
+void
+store_run_settle_end(struct store_runs *s, struct store_run *r)
+{
+	r->settling = false;
+	if (r->open && !r->visible) {
+		/* files that were completed count as well */
+		if (r->owner != NULL)
+			stream_quota_renew(&r->owner->quota);
+		s->opened++;
+		show_run(r, true);
+	} else if (!r->open) {
+		s->refused++;
+		free_run(r);
+	}
+}
+
+void
+store_runs_poll(struct store_runs *s, uint64_t now)
+{
+	struct store_run *r;
+	unsigned int i, k;
+
+	for (i = 0; i < s->nb; i++) {
+		r = &s->run[i];
+		if (!r->used || r->settling)
+			continue;
+		if (!r->open) {
+			/* who wanted it went before it began to settle */
+			if (r->connection == NULL)
+				free_run(r);
+			continue;
+		}
+		for (k = 0; k < XFER_TABLES; k++)
+			stream_writer_poll(r->writer[k]);
+		if (r->connection != NULL)
+			r->idle_since = 0;
+		else if (r->idle_since == 0)
+			r->idle_since = now;
+		else if (s->files.idle_ms > 0 && now - r->idle_since >= s->files.idle_ms &&
+			store_run_settled(r)) {
+			RUN_LOG(NOTICE, "run %s: nobody has come for %" PRIu64 " ms: completed\n",
+				r->name, now - r->idle_since);
+			s->idle++;
+			(void)store_run_end(s, r);
+		}
+	}
+}
+
+bool
+store_run_settled(const struct store_run *r)
+{
+	return stream_writer_settled(r->writer[0]) && stream_writer_settled(r->writer[1]);
+}
+
+enum xfer_state
+store_run_state(const struct store_run *r)
+{
+	enum xfer_state state = XFER_STATE_GOOD;
+	unsigned int i;
+	int error;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		error = stream_writer_state(r->writer[i]);
+		if (error == -ENOSPC || error == -EDQUOT)
+			state = state == XFER_STATE_GOOD ? XFER_STATE_FULL : state;
+		else if (error < 0)
+			state = XFER_STATE_FAILED;
+	}
+	return state;
+}
+
+static void
+add_latency(uint64_t *to, const struct stream_writer *w)
+{
+	struct stream_stats stats;
+	unsigned int i;
+
+	stream_writer_stats_get(w, &stats);
+	for (i = 0; i < ARROW_LATENCY_BUCKETS; i++)
+		to[i] += stats.latency[i];
+}
+
+int
+store_run_end(struct store_runs *s, struct store_run *r)
+{
+	int rc = 0, error;
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		error = stream_writer_finish(r->writer[i]);
+		rc = rc == 0 ? error : rc;
+	}
+	s->ended++;
+	pthread_mutex_lock(&view_lock);
+	for (i = 0; i < XFER_TABLES; i++)
+		add_latency(s->latency, r->writer[i]);
+	r->visible = false;
+	pthread_mutex_unlock(&view_lock);
+	free_run(r);
+	return rc;
+}
+
+bool
+store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table,
+	struct store_stream_view *view)
+{
+	const struct store_run *r;
+	unsigned int i;
+	bool visible;
+
+	if (run >= STORE_RUNS || table >= XFER_TABLES)
+		return false;
+	r = &s->run[run];
+	memset(view, 0, sizeof(*view));
+	pthread_mutex_lock(&view_lock);
+	visible = r->visible;
+	if (visible) {
+		memcpy(view->run, r->name, sizeof(view->run));
+		view->producer = r->producer;
+		view->incarnation = r->incarnation;
+		view->connected = r->connection != NULL;
+		stream_writer_stats_get(r->writer[table], &view->stats);
+	}
+	pthread_mutex_unlock(&view_lock);
+	view->quota = s->files.quota;
+	for (i = 0; i < STORE_RUNS && view->quota > 0; i++) {
+		if (s->producer[i].nb_runs > 0 && s->producer[i].producer == view->producer)
+			view->quota_used = s->producer[i].quota.used;
+	}
+	return visible;
+}
+
+void
+store_runs_latency(const struct store_runs *s, uint64_t latency[ARROW_LATENCY_BUCKETS])
+{
+	unsigned int i, k;
+
+	pthread_mutex_lock(&view_lock);
+	memcpy(latency, s->latency, sizeof(s->latency));
+	for (i = 0; i < STORE_RUNS; i++) {
+		for (k = 0; k < XFER_TABLES && s->run[i].visible; k++)
+			add_latency(latency, s->run[i].writer[k]);
+	}
+	pthread_mutex_unlock(&view_lock);
+}
+
+int
+store_runs_close(struct store_runs *s)
+{
+	unsigned int i;
+	int rc = 0, error;
+
+	for (i = 0; i < STORE_RUNS; i++) {
+		if (!s->run[i].used)
+			continue;
+		if (!s->run[i].open) {
+			free_run(&s->run[i]);
+			continue;
+		}
+		error = store_run_end(s, &s->run[i]);
+		rc = rc == 0 ? error : rc;
+	}
+	return rc;
+}

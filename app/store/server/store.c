@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_errno.h>
+#include <rte_log.h>
+
+#include "io/own_file.h"
+#include "eal/process_cpus.h"
+#include "server/store.h"
+#include "server/identity.h"
+#include "server/proved.h"
+#include "tools/store_tree.h"
+
+RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
+
+#define EVENTS 32
+/* requests between two looks: a flood of them is answered, not dropped */
+#define BACKLOG	       128
+#define CM_TURNS       64 /* of the engine for one of the CM and the files */
+#define RATE_MS	       1000
+#define DEFAULT_MEMORY (1ull << 30)
+
+struct store {
+	struct store_shared shared;
+	struct rdma_conn *listener;
+	struct store_proved proved;
+	int lock; /* of the directory */
+	bool own_dev;
+	uint64_t rated_at; /* ms */
+	uint64_t rated_bytes;
+	struct rdma_dev_info info;
+	struct store_view *view; /* for other threads */
+	unsigned int turn;
+	struct store_connection connection[STORE_CONNECTIONS];
+	uint64_t used; /* those that are not free: a line of each is a lot for every turn */
+};
+
+static void
+on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
+{
+	struct store *s = arg;
+
+	store_connection_result(&s->connection[tag >> 32], (uint32_t)tag, sequence, status);
+}
+
+static void
+apply(struct store *s, const struct store_config *c)
+{
+	struct store_shared *h = &s->shared;
+
+	h->memory = c->memory > 0 ? c->memory : DEFAULT_MEMORY;
+	h->heartbeat_ms = c->heartbeat_ms > 0 ? c->heartbeat_ms : 500;
+	h->silence_ms = c->silence_ms > 0 ? c->silence_ms : 2000;
+	h->runs.files = c->files;
+	h->runs.files.result = on_result;
+	h->runs.files.arg = s;
+	h->commit_ms = c->files.slices.sync_ms > 0 ? c->files.slices.sync_ms : STREAM_SYNC_MS;
+}
+
+/* Where bodies lie, and so how they are written. A disk that was given is a test's. */
+static int
+open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	const struct store_bodies_config config = {
+		.where = c->bodies,
+		.io = c->io,
+		.threads = c->io_threads,
+		.directory = c->files.root,
+		.rdma = s->info.gpu_memory,
+	};
+	int rc;
+
+	s->shared.bodies.gpu = -1;
+	s->shared.bodies.system = true;
+	if (c->files.slices.io != NULL)
+		return 0;
+	rc = store_bodies_open(&s->shared.bodies, &config, &s->shared.runs.files.slices, message);
+	if (rc == 0)
+		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.bodies.why);
+	return rc;
+}
+
+/* Files that no receiver comes for. */
+static int
+open_completion(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	const uint64_t idle_ms = c->files.idle_ms;
+	const struct store_completion_config config = {
+		.root = c->files.root,
+		.grace_ms = idle_ms > 0 && idle_ms < STORE_COMPLETION_GRACE_MS
+			? idle_ms
+			: STORE_COMPLETION_GRACE_MS,
+		.enter = process_cpus_take,
+	};
+	int rc = store_completion_open(&s->shared.runs.completion, &config);
+
+	if (rc < 0)
+		snprintf(message, PATH_MAX, "incomplete files in %.3000s: %s", c->files.root,
+			strerror(-rc));
+	return rc;
+}
+
+/* The directory of all runs: found out now, not when the first receiver comes. */
+static int
+make_root(const char *root, char message[PATH_MAX])
+{
+	int rc = own_folder_make(root, OWN_FOLDER_DATA, message);
+
+	if (rc < 0)
+		return rc;
+	close(rc);
+	if (access(root, W_OK | X_OK) == 0)
+		return 0;
+	rc = -errno;
+	snprintf(message, PATH_MAX, "directory of the files, %.3000s: %s", root, strerror(-rc));
+	return rc;
+}
+
+/* The directory is this process's, and it is known whose it is. */
+static int
+open_files(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	int rc;
+
+	s->lock = -1;
+	rc = make_root(c->files.root, message);
+	if (rc == 0)
+		rc = store_keys_open(&s->shared.keys, c->keys, message);
+	if (rc < 0)
+		return rc;
+	s->lock = store_tree_lock(c->files.root, message);
+	if (s->lock < 0)
+		return s->lock;
+	rc = store_identity(c->files.root, &s->shared.node, message);
+	if (rc == 0)
+		store_proved_open(&s->proved, c->files.root, &s->shared.gate, xfer_qp_clock());
+	if (rc == 0)
+		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %016" PRIx64 " in %s\n",
+			s->shared.node, c->files.root);
+	return rc;
+}
+
+static int
+open_device(struct store *s, const struct store_config *c, char message[PATH_MAX])
+{
+	s->shared.dev = c->dev != NULL ? c->dev : rdma_dev_open(c->device);
+	s->own_dev = c->dev == NULL;
+	if (s->shared.dev != NULL)
+		return 0;
+	snprintf(message, PATH_MAX, "device %.3000s: %s", c->device, rte_strerror(rte_errno));
+	return -rte_errno;
+}
+
+int
+store_open(struct store **store, const struct store_config *c, char message[PATH_MAX])
+{
+	struct store *s = calloc(1, sizeof(*s));
+	unsigned int i;
+	int rc;
+
+	if (s != NULL)
+		s->view = store_view_open();
+	if (s == NULL || s->view == NULL) {
+		free(s);
+		snprintf(message, PATH_MAX, "no memory for a store");
+		return -ENOMEM;
+	}
+	for (i = 0; i < STORE_CONNECTIONS; i++)
+		s->connection[i].index = i;
+	apply(s, c);
+	rc = open_files(s, c, message);
+	if (rc == 0)
+		rc = open_device(s, c, message);
+	if (rc < 0) {
+		if (s->lock >= 0)
+			close(s->lock);
+		store_keys_close(s->shared.keys);
+		store_view_close(s->view);
+		free(s);
+		return rc;
+	}
+	rdma_dev_info_get(s->shared.dev, &s->info);
+	rc = open_bodies(s, c, message);
+	if (rc < 0) {
+		(void)store_close(s);
+		return rc;
+	}
+	rc = store_check_open(&s->shared.check, c->check, &s->shared.bodies, message);
+	if (rc == 0) {
+		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %s\n", s->shared.check.what);
+		rc = open_completion(s, c, message);
+	}
+	if (rc < 0) {
+		(void)store_close(s);
+		return rc;
+	}
+	s->shared.region = c->region > 0 ? c->region : s->info.max_mr_bytes;
+	xfer_qp_address(&s->info.addr, s->shared.addr);
+	/* this lcore owns the lane, before control functions wait for it */
+	(void)rdma_progress(s->shared.dev, 0);
+	s->listener = rdma_conn_listen(
+		s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : XFER_PORT, BACKLOG, NULL);
+	if (s->listener == NULL) {
+		rc = -rte_errno;
+		snprintf(message, PATH_MAX, "cannot listen on port %u of %.3000s: %s",
+			c->port > 0 ? c->port : XFER_PORT,
+			c->dev != NULL ? s->info.name : c->device, rte_strerror(-rc));
+		(void)store_close(s);
+		return rc;
+	}
+	*store = s;
+	return 0;
+}
+
+static struct store_connection *
+free_connection(struct store *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		if (s->connection[i].state == STORE_FREE)
+			return &s->connection[i];
+	}
+	return NULL;
+}
+
+static void
+take_request(struct store *s, const struct rdma_event *event, uint64_t now)
+{
+	struct store_connection *c = free_connection(s);
+
+	s->shared.nb_free = STORE_CONNECTIONS - __builtin_popcountll(s->used);
+	store_connection_request(&s->shared, c, event, now);
+	if (c != NULL)
+		s->used |= UINT64_C(1) << c->index;
+}
+
+static bool
+poll_cm(struct store *s, uint64_t now)
+{
+	struct rdma_event event[EVENTS];
+	struct store_connection *c;
+	unsigned int i, n;
+	bool request;
+
+	static_assert(STORE_CONNECTIONS <= 64, "bits of store.used");
+	n = rdma_poll_cm(s->shared.dev, event, EVENTS);
+	/* those that nobody knows come last */
+	for (i = 0; i < n; i++) {
+		request = event[i].type == RDMA_EVENT_CONNECT_REQUEST;
+		if (request && store_connection_knows(&s->shared, &event[i], now))
+			take_request(s, &event[i], now);
+		if (request)
+			continue;
+		c = event[i].conn != NULL ? rdma_conn_context(event[i].conn) : NULL;
+		if (c != NULL)
+			store_connection_event(c, &event[i]);
+	}
+	for (i = 0; i < n; i++) {
+		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST &&
+			!store_connection_knows(&s->shared, &event[i], now))
+			take_request(s, &event[i], now);
+	}
+	return n > 0;
+}
+
+/* Of those that have not proved themselves in time; what is not logged of them is summed up. */
+static void
+expire(struct store *s, uint64_t now)
+{
+	struct store_connection *c;
+	uint64_t nb;
+
+	while ((c = admission_expire(&s->shared.gate, now)) != NULL)
+		store_connection_late(c);
+	nb = store_warnings_poll(&s->shared.warnings, now);
+	if (nb > 0)
+		AUDIT(NOTICE, "refused: %" PRIu64 " more of unproved peers in %u s, suppressed", nb,
+			STORE_WARN_MS / 1000);
+}
+
+static void
+change_keys(struct store *s)
+{
+	unsigned int i;
+
+	if (!store_keys_poll(s->shared.keys))
+		return;
+	for (i = 0; i < STORE_CONNECTIONS; i++)
+		store_connection_keys_changed(&s->connection[i]);
+}
+
+static void
+count_rate(struct store *s, uint64_t now)
+{
+	struct store_counters *n = &s->shared.counters;
+
+	if (now < s->rated_at + RATE_MS)
+		return;
+	n->bytes_per_s = (n->bytes - s->rated_bytes) * 1000 / (now - s->rated_at);
+	s->rated_at = now;
+	s->rated_bytes = n->bytes;
+}
+
+bool
+store_poll(struct store *s)
+{
+	const uint64_t now = xfer_qp_clock();
+	unsigned int i, lane;
+	bool busy = false;
+	uint64_t used;
+
+	for (lane = 0; lane < s->info.nb_lanes; lane++)
+		busy |= rdma_progress(s->shared.dev, lane) > 0;
+	for (used = s->used; used != 0; used &= used - 1) {
+		i = __builtin_ctzll(used);
+		busy |= store_connection_take_checked(&s->connection[i], now);
+		busy |= store_connection_poll(&s->connection[i], now);
+		if (s->connection[i].state == STORE_FREE)
+			s->used &= ~(UINT64_C(1) << i);
+	}
+	if (s->turn++ % CM_TURNS == 0 || !busy) {
+		busy |= poll_cm(s, now);
+		expire(s, now);
+		change_keys(s);
+		store_proved_poll(&s->proved, &s->shared.gate, now);
+		store_runs_poll(&s->shared.runs, now);
+		count_rate(s, now);
+		(void)store_view_poll(s->view, &s->shared, s->connection, now);
+	}
+	return busy;
+}
+
+void
+store_stop(struct store *s)
+{
+	unsigned int i;
+
+	s->shared.stopping = true;
+	store_completion_stop(s->shared.runs.completion);
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		if (s->connection[i].state < STORE_UP)
+			store_connection_refuse(&s->connection[i], XFER_REASON_STOPPING);
+	}
+}
+
+bool
+store_is_idle(const struct store *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < STORE_CONNECTIONS; i++) {
+		if (s->connection[i].state != STORE_FREE)
+			return false;
+	}
+	return true;
+}
+
+int
+store_close(struct store *s)
+{
+	unsigned int i;
+	int rc;
+
+	store_completion_stop(s->shared.runs.completion);
+	for (i = 0; i < STORE_CONNECTIONS; i++)
+		store_connection_refuse(&s->connection[i], XFER_REASON_STOPPING);
+	/* results first: places are read until then */
+	while (!store_is_idle(s))
+		(void)store_poll(s);
+	rc = store_runs_close(&s->shared.runs);
+	store_completion_close(s->shared.runs.completion);
+	if (s->listener != NULL)
+		(void)rdma_conn_destroy(s->listener);
+	store_check_close(&s->shared.check);
+	store_bodies_close(&s->shared.bodies);
+	if (s->own_dev)
+		(void)rdma_dev_close(s->shared.dev);
+	store_proved_close(&s->proved, &s->shared.gate);
+	store_keys_close(s->shared.keys);
+	store_view_close(s->view);
+	close(s->lock);
+	free(s);
+	return rc;
+}
+
+const struct store_shared *
+store_look(const struct store *s)
+{
+	return &s->shared;
+}
+
+struct store_view *
+store_look_view(const struct store *s)
+{
+	return s->view;
+}
+
+const struct rdma_dev *
+store_look_device(const struct store *s, const struct rdma_dev_info **info)
+{
+	*info = &s->info;
+	return s->shared.dev;
+}
+
+const struct store_connection *
+store_look_connection(const struct store *s, unsigned int i)
+{
+	return i < STORE_CONNECTIONS ? &s->connection[i] : NULL;
+}

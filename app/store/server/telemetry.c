@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_common.h>
+
+#include "arrow/tables.h"
+#include "io/body_memory.h"
+#include "xfer/msg.h"
+#include "server/store.h"
+#include "server/telemetry.h"
+#include "telemetry/dict.h"
+#include "telemetry/rdma.h"
+#include "telemetry/table.h"
+
+static const struct store *store;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Counters by cause have names of their own: a dictionary in a dictionary is more to read. */
+static void
+add_causes(struct rte_tel_data *d, const struct store_counters *n)
+{
+	char name[RTE_TEL_MAX_STRING_LEN];
+	unsigned int i;
+
+	for (i = 1; i < XFER_REASONS; i++) {
+		snprintf(name, sizeof(name), "refused_%s", xfer_reason_name(i));
+		rte_tel_data_add_dict_uint(d, name, n->refused[i]);
+	}
+	for (i = 0; i < XFER_DESC_FAULTS; i++) {
+		snprintf(name, sizeof(name), "entries_%s", xfer_desc_fault_name(i));
+		rte_tel_data_add_dict_uint(d, name, n->fault[i]);
+	}
+}
+
+/* The worst that is wrong with a run's files now. */
+static const char *
+alarm_name(const struct store_values *v)
+{
+	const struct stream_stats *stats;
+	const char *name = "none";
+	unsigned int i;
+
+	for (i = 0; i < v->nb_streams; i++) {
+		stats = &v->stream[i].view.stats;
+		if (stats->error == -ENOSPC)
+			name = "disk full";
+		else if (stats->error == -EDQUOT && strcmp(name, "none") == 0)
+			name = "quota";
+		else if (stats->error < 0 && stats->error != -EDQUOT)
+			return "I/O error";
+		else if (stats->stalled != 0 && strcmp(name, "none") == 0)
+			name = "disk stands still";
+	}
+	return name;
+}
+
+static void
+add_counters(struct rte_tel_data *d, const struct store_values *v)
+{
+	const struct store_counters *n = &v->counters;
+
+	rte_tel_data_add_dict_uint(d, "requests", n->requests);
+	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
+	rte_tel_data_add_dict_uint(d, "connections_broken", n->broken);
+	rte_tel_data_add_dict_uint(d, "connections_ended", n->ended);
+	rte_tel_data_add_dict_uint(d, "connections_abandoned", n->abandoned);
+	rte_tel_data_add_dict_uint(d, "connections_superseded", n->superseded);
+	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);
+	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
+	rte_tel_data_add_dict_uint(d, "batches_double", n->doubles);
+	rte_tel_data_add_dict_uint(d, "batches_given_back", n->again);
+	rte_tel_data_add_dict_uint(d, "body_crc_errors", n->body_crc_errors);
+	rte_tel_data_add_dict_uint(d, "batches_stored_damaged", n->stored_damaged);
+	rte_tel_data_add_dict_uint(d, "body_bytes_per_s", n->bytes_per_s);
+	rte_tel_data_add_dict_uint(d, "moved_refused", n->moved_refused);
+	rte_tel_data_add_dict_uint(d, "keys_removed", n->keys_removed);
+	rte_tel_data_add_dict_uint(d, "unproved_admitted", v->gate.admitted);
+	rte_tel_data_add_dict_uint(d, "unproved_admitted_known", v->gate.admitted_known);
+	rte_tel_data_add_dict_uint(d, "unproved_full", v->gate.full);
+	rte_tel_data_add_dict_uint(d, "unproved_crowded", v->gate.crowded);
+	rte_tel_data_add_dict_uint(d, "unproved_evicted", v->gate.evicted);
+	rte_tel_data_add_dict_uint(d, "warnings_suppressed", v->warnings_suppressed);
+	rte_tel_data_add_dict_uint(d, "reconciliations", n->cuts);
+	rte_tel_data_add_dict_uint(d, "batches_cut", n->batches_cut);
+	rte_tel_data_add_dict_string(d, "alarm", alarm_name(v));
+	rte_tel_data_add_dict_uint(d, "runs_opened", v->runs.opened);
+	rte_tel_data_add_dict_uint(d, "runs_ended", v->runs.ended);
+	rte_tel_data_add_dict_uint(d, "runs_idle", v->runs.idle);
+	rte_tel_data_add_dict_uint(d, "runs_refused", v->runs.refused);
+	add_causes(d, n);
+	rte_tel_data_add_dict_uint(d, "age_ms", xfer_qp_clock() - v->made);
+}
+
+/* What is set as the store is opened, and the thread that completes files, which has a lock. */
+static void
+add_constants(struct rte_tel_data *d, const struct store_shared *s)
+{
+	struct store_completion_stats left;
+
+	telemetry_dict_hex(d, "identity", s->node);
+	rte_tel_data_add_dict_string(d, "bodies", body_memory_name(s->bodies.gpu));
+	rte_tel_data_add_dict_string(d, "cufile",
+		s->bodies.cufile == NULL
+			? "not used"
+			: cufile_mode_name(cufile_info_get(s->bodies.cufile)->mode));
+	store_completion_stats_get(s->runs.completion, &left);
+	rte_tel_data_add_dict_uint(d, "completing_files", left.files);
+	rte_tel_data_add_dict_uint(d, "completing_bytes", left.bytes);
+	rte_tel_data_add_dict_uint(d, "files_completed", left.completed);
+	rte_tel_data_add_dict_uint(d, "files_not_completed", left.failed);
+}
+
+/*
+ * A copy for one reply, which is to be put back; the lock is held. It may take a while to come, and
+ * the store may be asked for others meanwhile: they wait.
+ */
+static const struct store_values *
+get_values(void)
+{
+	return store != NULL ? store_view_get(store_look_view(store)) : NULL;
+}
+
+static void
+put_values(const struct store_values *v)
+{
+	if (v != NULL)
+		store_view_put(store_look_view(store));
+}
+
+static int
+answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct store_values *v;
+
+	pthread_mutex_lock(&lock);
+	v = get_values();
+	rte_tel_data_start_dict(d);
+	if (v != NULL) {
+		add_constants(d, store_look(store));
+		add_counters(d, v);
+	}
+	put_values(v);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static int
+answer_connections(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct store_connection_view *c;
+	const struct store_values *v;
+	struct rte_tel_data *one;
+	char name[16];
+	unsigned int i;
+
+	pthread_mutex_lock(&lock);
+	v = get_values();
+	rte_tel_data_start_dict(d);
+	for (i = 0; v != NULL && i < v->nb_connections; i++) {
+		c = &v->connection[i];
+		one = telemetry_dict_new();
+		if (one == NULL)
+			break;
+		rte_tel_data_add_dict_string(one, "state", store_connection_state_name(c->state));
+		rte_tel_data_add_dict_uint(one, "places", c->places);
+		rte_tel_data_add_dict_uint(one, "credits", c->places - c->pending);
+		rte_tel_data_add_dict_uint(one, "pending", c->pending);
+		rte_tel_data_add_dict_uint(one, "results_waiting", c->results);
+		rte_tel_data_add_dict_uint(one, "frames_durable", c->batches[0]);
+		rte_tel_data_add_dict_uint(one, "images_durable", c->batches[1]);
+		snprintf(name, sizeof(name), "%u", c->index);
+		telemetry_dict_nest(d, name, one);
+	}
+	put_values(v);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static struct rte_tel_data *
+stream_dict(const struct store_stream_view *v)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	telemetry_dict_text(d, "run", v->run);
+	telemetry_dict_hex(d, "producer", v->producer);
+	telemetry_dict_hex(d, "incarnation", v->incarnation);
+	rte_tel_data_add_dict_uint(d, "connected", v->connected);
+	rte_tel_data_add_dict_uint(d, "batches", v->stats.batches);
+	rte_tel_data_add_dict_uint(d, "rows", v->stats.rows);
+	rte_tel_data_add_dict_uint(d, "bytes", v->stats.bytes);
+	rte_tel_data_add_dict_uint(d, "doubles", v->stats.doubles);
+	rte_tel_data_add_dict_uint(d, "given_back", v->stats.again);
+	rte_tel_data_add_dict_uint(d, "pending", v->stats.pending);
+	rte_tel_data_add_dict_uint(d, "cut", v->stats.cut);
+	rte_tel_data_add_dict_uint(d, "checked", v->stats.checked);
+	rte_tel_data_add_dict_uint(d, "damaged", v->stats.rotten);
+	rte_tel_data_add_dict_uint(d, "repaired", v->stats.repaired);
+	rte_tel_data_add_dict_uint(d, "files", v->stats.files);
+	rte_tel_data_add_dict_uint(d, "files_complete", v->stats.complete);
+	rte_tel_data_add_dict_uint(d, "syncs", v->stats.syncs);
+	rte_tel_data_add_dict_uint(d, "outages", v->stats.outages);
+	rte_tel_data_add_dict_uint(d, "stalls", v->stats.stalls);
+	rte_tel_data_add_dict_uint(d, "resumes", v->stats.resumes);
+	rte_tel_data_add_dict_uint(d, "error", -v->stats.error);
+	rte_tel_data_add_dict_uint(d, "quota", v->quota);
+	rte_tel_data_add_dict_uint(d, "quota_used", v->quota_used);
+	rte_tel_data_add_dict_string(
+		d, "io", v->stats.files > 0 ? arrow_io_mode_name(v->stats.mode) : "none yet");
+	return d;
+}
+
+static int
+answer_streams(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct store_values *v;
+	char name[32];
+	unsigned int i;
+
+	pthread_mutex_lock(&lock);
+	v = get_values();
+	rte_tel_data_start_dict(d);
+	for (i = 0; v != NULL && i < v->nb_streams; i++) {
+		snprintf(name, sizeof(name), "%u_%s", v->stream[i].run,
+			arrow_table_name(v->stream[i].table));
+		telemetry_dict_nest(d, name, stream_dict(&v->stream[i].view));
+	}
+	if (v != NULL) {
+		telemetry_dict_below_us(d, ARROW_LATENCY_BUCKETS);
+		telemetry_dict_array(d, "received_to_durable", v->latency, ARROW_LATENCY_BUCKETS);
+	}
+	put_values(v);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static struct rte_tel_data *
+identity_dict(const struct store_audit_counts *n)
+{
+	struct rte_tel_data *d = telemetry_dict_new();
+
+	if (d == NULL)
+		return NULL;
+	rte_tel_data_add_dict_string(d, "name", n->name);
+	telemetry_dict_hex(d, "key", n->fingerprint);
+	rte_tel_data_add_dict_uint(d, "proofs", n->proofs);
+	rte_tel_data_add_dict_uint(d, "connections", n->connections);
+	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
+	rte_tel_data_add_dict_uint(d, "refused", n->refused);
+	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
+	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);
+	rte_tel_data_add_dict_uint(d, "batches_cut", n->batches_cut);
+	rte_tel_data_add_dict_uint(d, "runs_ended", n->ended);
+	return d;
+}
+
+static int
+answer_identities(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct store_values *v;
+	struct rte_tel_data *one;
+	char name[16];
+	unsigned int i;
+
+	pthread_mutex_lock(&lock);
+	v = get_values();
+	rte_tel_data_start_dict(d);
+	for (i = 0; v != NULL && i < v->nb_identities; i++) {
+		one = identity_dict(&v->identity[i]);
+		if (one == NULL)
+			break;
+		snprintf(name, sizeof(name), "%u", i);
+		telemetry_dict_nest(d, name, one);
+	}
+	put_values(v);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+/* Reading files is for this thread: the lcore takes what was read. */
+static int
+answer_reload(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	char message[PATH_MAX] = "";
+	int rc = -ENODEV;
+
+	pthread_mutex_lock(&lock);
+	rte_tel_data_start_dict(d);
+	if (store != NULL)
+		rc = store_keys_reload(store_look(store)->keys, message);
+	rte_tel_data_add_dict_uint(d, "read", rc == 0);
+	telemetry_dict_text(d, "message", rc == 0 ? "in force at once" : message);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static int
+answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const struct rdma_dev_info *info = NULL;
+	const struct rdma_dev *dev;
+
+	pthread_mutex_lock(&lock);
+	dev = store != NULL ? store_look_device(store, &info) : NULL;
+	telemetry_rdma_reply(d, dev, info);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static const struct telemetry_command commands[] = {
+	{"/braggline/store", "", "Counters of the store since the start, by cause",
+		"identity; requests, connections_stood, connections_broken, connections_ended, "
+		"connections_abandoned (before they stood), connections_superseded; bodies (memory "
+		"of host or GPU), cufile (its mode); body_bytes, batches_durable, batches_double, "
+		"batches_given_back, body_crc_errors (bodies that arrived with a wrong CRC), "
+		"batches_stored_damaged (those that always came so), body_bytes_per_s; "
+		"moved_refused (MOVED without the right, or of a run that has ended), keys_removed "
+		"(connections ended by another keyring); "
+		"unproved_admitted, unproved_admitted_known, unproved_full, unproved_crowded, "
+		"unproved_evicted (requests), warnings_suppressed; "
+		"reconciliations, batches_cut (by them); "
+		"alarm (none, disk full, quota, I/O error, disk stands still); runs_opened, "
+		"runs_ended, runs_idle, runs_refused; completing_files and completing_bytes "
+		"(incomplete files of an earlier process that are left), files_completed, "
+		"files_not_completed (of them); refused_REASON (connections), "
+		"entries_FAULT (announced batches; entries_good); "
+		"age_ms (of the counters: the serving lcore copies them when they are asked for)",
+		answer_store},
+	{"/braggline/store/connections", "", "Connections that there are",
+		"by number: state, places, credits (places that are free), pending (places without "
+		"a result), results_waiting, frames_durable, images_durable (batches)",
+		answer_connections},
+	{"/braggline/store/identities", "", "What each identity of the keyring did",
+		"by number: name, key (fingerprint, of the last proof), proofs, "
+		"connections (now), "
+		"connections_stood, refused "
+		"(after the proof), batches_durable, body_bytes, batches_cut (as it had moved "
+		"them), runs_ended",
+		answer_identities},
+	{"/braggline/store/keys/reload", "", "Read the keyring again",
+		"read (1: it is good, and in force), message (file and line of a mistake: the "
+		"keyring in force stays)",
+		answer_reload},
+	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
+		"by number of the run and table: run, producer, incarnation, connected, batches, "
+		"rows, bytes, doubles, given_back, pending, cut, checked (read again before a peer "
+		"let go of them), damaged and repaired (of these), files, files_complete, syncs, "
+		"outages, stalls, resumes, error (errno), quota and quota_used (of the producer), "
+		"io (mode); of all runs since the start: below_us [...], received_to_durable [...]",
+		answer_streams},
+	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,
+		answer_rdma},
+};
+
+/* What is registered for every command: none of them takes parameters. */
+static int
+serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	for (unsigned int i = 0; i < RTE_DIM(commands); i++) {
+		if (strcmp(commands[i].path, cmd) != 0)
+			continue;
+		if (params == NULL || params[0] == '\0')
+			return commands[i].callback(cmd, params, d);
+		rte_tel_data_start_dict(d);
+		rte_tel_data_add_dict_int(d, "result", -EINVAL);
+		rte_tel_data_add_dict_string(d, "message", "takes no parameters");
+		return 0;
+	}
+	return -ENOENT;
+}
+
+void
+store_telemetry_open(const struct store *s)
+{
+	pthread_mutex_lock(&lock);
+	store = s;
+	pthread_mutex_unlock(&lock);
+	for (unsigned int i = 0; i < RTE_DIM(commands); i++)
+		(void)rte_telemetry_register_cmd(commands[i].path, serve_command, commands[i].help);
+}
+
+void
+store_telemetry_close(void)
+{
+	pthread_mutex_lock(&lock);
+	store = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
+void
+store_telemetry_document(FILE *out)
+{
+	telemetry_table_print(commands, RTE_DIM(commands), out);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braggline-store import: what was spilled, or is held in a ring, into a store's directory. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arrow/names.h"
+#include "tools/command.h"
+#include "tools/import.h"
+#include "tools/orphaned_journals.h"
+#include "server/audit_log.h"
+#include "server/settings.h"
+#include "tools/store_tree.h"
+
+static const char help[] =
+	"usage: braggline-store import [OPTION...] --to DIR SOURCE...\n"
+	"       braggline-store import [OPTION...] --config FILE [--set S.KEY=VALUE]... SOURCE...\n"
+	"Batches of a SOURCE - a directory that a receiver has spilled to, a file of it, or a\n"
+	"journal that it has left - into the files of a store, DIR or [files]\n"
+	"directory. What is there already is read, and not stored again unless it is damaged.\n"
+	"Files of a source are removed, and batches of a ring released, once they are durable.\n"
+	"The store must be stopped.\n"
+	"\n"
+	"A receiver holds what it has spilled until no store may have to cut it off. What a\n"
+	"ring that is a source had given to stores may be in their files as well, and they are\n"
+	"not told any more: braggline-store reconcile, once these stores can be reached.\n"
+	"\n"
+	"  -t, --to DIR                 directory of the store\n"
+	"  -c, --config FILE            settings of the store\n"
+	"  -s, --set SECTION.KEY=VALUE  override one setting; may be given again\n"
+	"      --keep                   sources are renamed to .imported, not removed\n"
+	"  -h, --help                   this text\n"
+	"\n"
+	"Exit status: 0; 1 if something is damaged or has failed; 2 for a wrong command line.\n";
+
+struct job {
+	struct import import;
+	struct left_rings rings;
+	const char *to;
+	struct config_source settings;
+	struct config *config;
+};
+
+static int
+fail(const char *message)
+{
+	fprintf(stderr, "braggline-store import: %s\n", message);
+	return EXIT_FAILURE;
+}
+
+/* Where to, and how it is written. */
+static int
+read_config(struct job *j)
+{
+	struct store_config settings = {0};
+
+	j->import.root = j->to;
+	if (j->settings.file == NULL && j->settings.nb_sets == 0)
+		return EXIT_SUCCESS;
+	j->config = config_open(&j->settings);
+	if (j->config == NULL)
+		return EXIT_USAGE;
+	store_settings_read(&settings, j->config);
+	if (config_check(j->config) != 0)
+		return EXIT_USAGE;
+	j->import.slices = settings.files.slices;
+	if (j->to == NULL)
+		j->import.root = settings.files.root;
+	return EXIT_SUCCESS;
+}
+
+/* Files among the sources, rings opened. `files` has room for all, and ends with NULL. */
+static int
+sort_sources(struct job *j, char **source, char **files)
+{
+	char message[PATH_MAX];
+	struct stat st;
+
+	for (; *source != NULL; source++) {
+		if (stat(*source, &st) < 0) {
+			snprintf(message, sizeof(message), "%.3000s: %s", *source, strerror(errno));
+			return fail(message);
+		}
+		if (S_ISDIR(st.st_mode) || arrow_name_is_part(*source) ||
+			arrow_name_is_complete(*source))
+			*files++ = *source;
+		else if (left_rings_add(&j->rings, *source, message) < 0)
+			return fail(message);
+	}
+	*files = NULL;
+	return EXIT_SUCCESS;
+}
+
+static int
+import_files(struct job *j, char **source)
+{
+	struct store_tree tree = {0};
+	char message[PATH_MAX];
+	int left, status = EXIT_SUCCESS;
+	size_t i;
+
+	if (*source == NULL)
+		return EXIT_SUCCESS;
+	left = store_tree_take(&tree, source, command_say_recovery, message);
+	if (left < 0) {
+		store_tree_free(&tree);
+		return fail(message);
+	}
+	if (left > 0)
+		status = fail("files that are not complete stay");
+	for (i = 0; i < tree.nb; i++) {
+		if (arrow_name_is_part(tree.path[i]))
+			continue;
+		if (import_file(&j->import, tree.path[i]) < 0)
+			status = EXIT_FAILURE;
+	}
+	store_tree_free(&tree);
+	return status;
+}
+
+static int
+work(struct job *j, char **source, char **files)
+{
+	const struct import_counts *n = &j->import.counts;
+	char message[PATH_MAX];
+	unsigned int i;
+	int status;
+
+	/* held until the process ends */
+	if (store_tree_lock(j->import.root, message) < 0)
+		return fail(message);
+	AUDIT(NOTICE, "import user=%u directory=%s", getuid(), j->import.root);
+	status = sort_sources(j, source, files);
+	if (status != EXIT_SUCCESS)
+		return status;
+	left_rings_forget(&j->rings);
+	status = import_files(j, files);
+	for (i = 0; i < j->rings.nb; i++) {
+		if (import_ring(&j->import, j->rings.ring[i]) < 0)
+			status = EXIT_FAILURE;
+	}
+	if (n->rotten > 0) {
+		AUDIT(WARNING, "import damaged=%" PRIu64 " user=%u directory=%s", n->rotten,
+			getuid(), j->import.root);
+		printf("%" PRIu64 " batches that were there are damaged: the copies of the sources "
+		       "are stored\n",
+			n->rotten);
+	}
+	printf("%" PRIu64 " batches stored, %" PRIu64 " were there, %" PRIu64
+	       " stay where they were\n",
+		n->stored, n->doubles, n->failed);
+	return status;
+}
+
+/* @return 0 to go on, > 0 to exit with success, < 0 on a mistake */
+static int
+parse_arguments(struct job *j, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"to", required_argument, NULL, 't'},
+		{"config", required_argument, NULL, 'c'},
+		{"set", required_argument, NULL, 's'},
+		{"keep", no_argument, NULL, 'k'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "t:c:s:h", options, NULL)) != -1) {
+		switch (option) {
+		case 't':
+			j->to = optarg;
+			break;
+		case 'c':
+			j->settings.file = optarg;
+			break;
+		case 's':
+			if (config_source_set(&j->settings, optarg) < 0)
+				return -EINVAL;
+			break;
+		case 'k':
+			j->import.keep = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return 1;
+		default:
+			return -EINVAL;
+		}
+	}
+	if (optind == argc ||
+		(j->to == NULL && j->settings.file == NULL && j->settings.nb_sets == 0)) {
+		fprintf(stderr,
+			"braggline-store import: what, and --to which directory? See --help\n");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int
+cmd_import(int argc, char **argv)
+{
+	struct job j = {.import = {.say = command_say}};
+	char **files;
+	int status, rc;
+
+	rc = parse_arguments(&j, argc, argv);
+	if (rc != 0)
+		return rc > 0 ? EXIT_SUCCESS : EXIT_USAGE;
+	status = read_config(&j);
+	files = calloc(argc + 1, sizeof(char *));
+	if (status == EXIT_SUCCESS)
+		status = files != NULL ? work(&j, argv + optind, files) : EXIT_FAILURE;
+	free(files);
+	import_free(&j.import);
+	left_rings_close(&j.rings);
+	if (j.config != NULL)
+		config_close(j.config);
+	return status;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braggline-store reconcile: each batch into one file of all stores. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arrow/names.h"
+#include "tools/command.h"
+#include "io/direct_io.h"
+#include "tools/orphaned_journals.h"
+#include "tools/reconcile.h"
+#include "server/audit_log.h"
+#include "server/identity.h"
+#include "tools/store_tree.h"
+
+static const char help[] =
+	"usage: braggline-store reconcile [OPTION...] DIR...\n"
+	"Batches that two stores have are cut off one of them, so that each batch is in one\n"
+	"file. DIR: directories of stores ([files] directory), of all that may have had batches\n"
+	"of the same runs, and directories that receivers have spilled to.\n"
+	"\n"
+	"For streams whose receiver does not come back, or whose journal is named: it\n"
+	"would tell stores to cut off what has gone elsewhere, and the copy that stays here may\n"
+	"be that one. A ring that is named forgets that.\n"
+	"\n"
+	"Whatever happens to this process or machine meanwhile, each batch stays in some file;\n"
+	"do it again then. What is cut off behind a double and is nowhere else gets a file of\n"
+	"its own first. Stores that hold a directory must be stopped.\n"
+	"\n"
+	"  -j, --journal FILE  journal that a receiver has left; may be given again\n"
+	"      --without-journal  rings of receivers that are not named are gone for good\n"
+	"  -n, --dry-run       change nothing, say what would be done\n"
+	"  -h, --help          this text\n"
+	"\n"
+	"Exit status: 0; 1 if something is damaged or has failed; 2 for a wrong command line.\n";
+
+#define STORES_MAX 256
+
+struct job {
+	struct reconcile reconcile;
+	const char *ring_path[LEFT_RINGS_MAX];
+	unsigned int nb_rings;
+	struct left_rings rings;
+	uint64_t identity[STORES_MAX]; /* of stores that are looked into */
+	size_t nb_identities;
+};
+
+static int
+fail(const char *message)
+{
+	fprintf(stderr, "braggline-store reconcile: %s\n", message);
+	return EXIT_FAILURE;
+}
+
+/* All receivers that had doubles are known not to say anything more of them. */
+static int
+check_rings(const struct job *j)
+{
+	const struct reconcile_stream *s;
+	char message[PATH_MAX];
+	size_t i;
+
+	for (i = 0; i < j->reconcile.nb; i++) {
+		s = &j->reconcile.stream[i];
+		if (reconcile_doubles(s) == 0 || left_rings_has(&j->rings, &s->identity))
+			continue;
+		snprintf(message, sizeof(message),
+			"run %016" PRIx64 ", incarnation %016" PRIx64 " of producer %016" PRIx64
+			" has doubles, and no ring that was named had this run: name that of its "
+			"receiver (--journal), or say that it is gone (--without-journal)",
+			s->identity.run, s->identity.incarnation, s->identity.producer);
+		return fail(message);
+	}
+	return EXIT_SUCCESS;
+}
+
+/* `.part` files are completed first, as a store does; to say what would be done they stay. */
+static int
+read_files(struct job *j, char **dir)
+{
+	struct store_tree tree = {0};
+	char message[PATH_MAX];
+	int left, status = EXIT_SUCCESS;
+	size_t i;
+
+	left = store_tree_take(
+		&tree, dir, j->reconcile.dry_run ? NULL : command_say_recovery, message);
+	if (left < 0)
+		status = fail(message);
+	if (left > 0)
+		status = fail("files that are not complete, and what they have is not known");
+	for (i = 0; i < tree.nb && status == EXIT_SUCCESS; i++) {
+		if (arrow_name_is_part(tree.path[i]))
+			printf("%s is not complete, and is left out\n", tree.path[i]);
+		else if (reconcile_read(&j->reconcile, tree.path[i]) < 0)
+			status = EXIT_FAILURE;
+	}
+	store_tree_free(&tree);
+	return status;
+}
+
+/* Who has written to a directory, or to the one above that of a run. */
+static int
+find_identity(struct job *j, const char *dir)
+{
+	char above[PATH_MAX], message[PATH_MAX];
+	int rc;
+
+	if (j->nb_identities == STORES_MAX)
+		return fail("too many directories of stores");
+	rc = store_identity_read(dir, &j->identity[j->nb_identities], message);
+	if (rc == -ENOENT && snprintf(above, sizeof(above), "%s/..", dir) < (int)sizeof(above))
+		rc = store_identity_read(above, &j->identity[j->nb_identities], message);
+	j->nb_identities += rc == 0;
+	/* what a receiver has spilled is no store's */
+	return rc == 0 || rc == -ENOENT ? EXIT_SUCCESS : fail(message);
+}
+
+/* What is in files for good, and was read there, need not be held. */
+static int
+release(struct job *j, struct reconcile_stream *s)
+{
+	struct interval_set held = {0}, sound = {0};
+	uint64_t rotten = 0;
+	int rc;
+
+	rc = left_rings_held(&j->rings, &s->identity, &held);
+	if (rc == 0 && held.nb > 0)
+		rc = reconcile_check(&j->reconcile, s, &held, &sound, &rotten);
+	if (rc == 0)
+		(void)left_rings_release(&j->rings, &s->identity, &sound);
+	if (rotten > 0)
+		AUDIT(WARNING,
+			"reconcile damaged=%" PRIu64 " user=%u producer=%" PRIu64 " run=%016" PRIx64
+			" incarnation=%016" PRIx64 " table=%s",
+			rotten, getuid(), s->identity.producer, s->identity.run,
+			s->identity.incarnation, s->identity.table);
+	interval_set_free(&held);
+	interval_set_free(&sound);
+	return rc < 0 || rotten > 0 ? -EBADMSG : 0;
+}
+
+static int
+work(struct job *j, char **dir)
+{
+	struct reconcile *r = &j->reconcile;
+	char message[PATH_MAX];
+	unsigned int i;
+	int status, rc;
+
+	/* held until the process ends */
+	for (i = 0; dir[i] != NULL; i++) {
+		if (store_tree_lock(dir[i], message) < 0)
+			return fail(message);
+		if (find_identity(j, dir[i]) != EXIT_SUCCESS)
+			return EXIT_FAILURE;
+		AUDIT(NOTICE, "reconcile user=%u directory=%s dry_run=%u", getuid(), dir[i],
+			r->dry_run);
+	}
+	for (i = 0; i < j->nb_rings; i++) {
+		if (left_rings_add(&j->rings, j->ring_path[i], message) < 0)
+			return fail(message);
+	}
+	status = read_files(j, dir);
+	if (status == EXIT_SUCCESS)
+		status = check_rings(j);
+	if (status != EXIT_SUCCESS)
+		return status;
+	left_rings_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
+	if (!r->dry_run)
+		left_rings_forget(&j->rings);
+	rc = reconcile_run(r);
+	/* whatever became of other streams: a store that has lost its copy of one that is held
+	 * would be sent it again */
+	for (i = 0; i < r->nb && !r->dry_run; i++)
+		if (r->stream[i].result == 0 && release(j, &r->stream[i]) < 0)
+			rc = -EBADMSG;
+	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
+	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
+		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,
+		r->copied);
+	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int
+cmd_reconcile(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"journal", required_argument, NULL, 'j'},
+		{"without-journal", no_argument, NULL, 'w'},
+		{"dry-run", no_argument, NULL, 'n'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	struct job j = {.reconcile = {.io = &direct_io, .say = command_say}};
+	int option, status;
+
+	while ((option = getopt_long(argc, argv, "j:nh", options, NULL)) != -1) {
+		switch (option) {
+		case 'j':
+			if (j.nb_rings == LEFT_RINGS_MAX) {
+				fprintf(stderr,
+					"braggline-store reconcile: at most %u times --journal\n",
+					LEFT_RINGS_MAX);
+				return EXIT_USAGE;
+			}
+			j.ring_path[j.nb_rings++] = optarg;
+			break;
+		case 'w':
+			j.rings.without = true;
+			break;
+		case 'n':
+			j.reconcile.dry_run = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return EXIT_SUCCESS;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind == argc) {
+		fprintf(stderr, "braggline-store reconcile: which directories? See --help\n");
+		return EXIT_USAGE;
+	}
+	status = work(&j, argv + optind);
+	reconcile_free(&j.reconcile);
+	left_rings_close(&j.rings);
+	return status;
+}

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* braggline-store verify: every byte of files is what it was when it was written. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "recovery/damage.h"
+#include "arrow/names.h"
+#include "recovery/order.h"
+#include "recovery/recovery.h"
+#include "arrow/async_writer.h"
+#include "tools/command.h"
+#include "tools/reconcile.h"
+#include "tools/store_tree.h"
+#include "stream/source.h"
+
+#define NS_PER_S	  1000000000ull
+#define PROGRESS_S	  1  /* on a terminal, */
+#define PROGRESS_S_IN_LOG 30 /* and elsewhere */
+
+static const char help[] =
+	"usage: braggline-store verify [OPTION...] DIR|FILE...\n"
+	"Read the files of stores below DIR and compare every batch with the CRCs that its\n"
+	"receiver gave it, first block and footer with theirs; say what each file has, and\n"
+	"whether a batch is in two of them. Each damaged batch is listed with its frames, also\n"
+	"those that recovery has cut off into a quarantine file, and so are the bytes of such a\n"
+	"file that announce no batch. A batch of which a sound copy is in another of the files\n"
+	"is called repaired, and is no error. Nothing is changed, stores may run.\n"
+	"\n"
+	"  -a, --all          files that import has kept (.imported) as well\n"
+	"  -w, --whole        DIR are all stores of these runs: a batch that is in none of the\n"
+	"                     files is an error\n"
+	"  -q, --quiet        only files that something is wrong with, and totals\n"
+	"  -p, --progress     say how far it is, also where no terminal is\n"
+	"  -r, --rate-mb N    read at most N MB/s\n"
+	"  -h, --help         this text\n"
+	"\n"
+	"SIGINT ends it with what was found so far.\n"
+	"Exit status: 0; 1 if anything is damaged and not repaired, not complete, or there\n"
+	"twice, with --whole also if anything is missing, or if it was interrupted; 2 for a\n"
+	"wrong command line.\n";
+
+/* A damaged batch, or bytes that may have been several. */
+struct finding {
+	char *path;
+	struct arrow_identity identity; /* its table is NULL: of which stream is not known */
+	bool numbered;			/* the numbers are known: */
+	uint64_t first;
+	uint64_t last;
+	bool quarantined;
+	char text[ARROW_DAMAGE_TEXT];
+};
+
+struct verify {
+	bool quiet;
+	bool on_terminal;
+	bool progress;
+	uint64_t rate; /* bytes a second; 0: no bound */
+	bool whole;
+	struct reconcile streams;
+	struct reconcile there; /* the same with what is damaged or not complete */
+	struct finding *finding;
+	size_t nb_findings;
+	uint64_t files;
+	uint64_t total; /* bytes of all files */
+	uint64_t batches;
+	uint64_t rows;
+	uint64_t bytes;
+	uint64_t passed; /* bytes of files that are done with */
+	uint64_t damaged;
+	uint64_t repaired;    /* of them */
+	uint64_t quarantined; /* bytes */
+	uint64_t wrong;	      /* files */
+	uint64_t lost;	      /* files with something wrong that is no damaged batch */
+	uint64_t missing;     /* batches */
+	uint64_t begun;	      /* ns */
+	uint64_t said;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void
+on_signal(int signal)
+{
+	interrupted = 1;
+}
+
+static double
+seconds_since(uint64_t begun)
+{
+	return (double)(arrow_slices_clock() - begun) / NS_PER_S;
+}
+
+/* @param bytes  of this file so far */
+static void
+show_progress(struct verify *v, const char *path, uint64_t bytes)
+{
+	const uint64_t now = arrow_slices_clock();
+	const unsigned int period = v->on_terminal ? PROGRESS_S : PROGRESS_S_IN_LOG;
+	const double done = v->passed + bytes, seconds = seconds_since(v->begun);
+
+	if (!v->progress || now - v->said < period * NS_PER_S)
+		return;
+	v->said = now;
+	fprintf(stderr, "%s%.1f of %.1f GB, %.2f GB/s, %.0f s left, %s%s",
+		v->on_terminal ? "\r\033[K" : "", done / 1e9, v->total / 1e9, done / 1e9 / seconds,
+		done > 0 ? (v->total - done) * seconds / done : 0, path,
+		v->on_terminal ? "" : "\n");
+}
+
+static void
+clear_progress(const struct verify *v)
+{
+	if (v->on_terminal && v->said != v->begun)
+		fprintf(stderr, "\r\033[K");
+}
+
+/* Sleep until so many bytes may have been read. */
+static void
+keep_rate(const struct verify *v)
+{
+	const double ahead = v->rate > 0 ? (double)v->bytes / v->rate - seconds_since(v->begun) : 0;
+	const struct timespec t = {ahead, (ahead - (time_t)ahead) * 1e9};
+
+	if (ahead > 0)
+		nanosleep(&t, NULL);
+}
+
+static int
+add_finding(struct verify *v, const struct finding *f, const char *path)
+{
+	struct finding *more = realloc(v->finding, (v->nb_findings + 1) * sizeof(*more));
+
+	if (more == NULL)
+		return -ENOMEM;
+	v->finding = more;
+	more[v->nb_findings] = *f;
+	more[v->nb_findings].path = strdup(path);
+	v->damaged++;
+	return more[v->nb_findings++].path != NULL ? 0 : -ENOMEM;
+}
+
+/* Every batch, also behind one that is damaged. */
+static int
+check_batches(struct verify *v, const char *path, struct arrow_reader *r)
+{
+	size_t i;
+	int rc;
+
+	for (i = 0; i < r->nb_batches && !interrupted; i++) {
+		(void)arrow_recovery_check(r, i);
+		v->bytes += r->batches[i].metadata_size + r->batches[i].body_length;
+		show_progress(v, path, r->batches[i].offset);
+		keep_rate(v);
+	}
+	rc = arrow_order(r);
+	return rc < 0 ? rc : arrow_reader_part(r);
+}
+
+/* Batches that are in a file, sound or not. */
+static int
+note_there(struct verify *v, const char *path, const struct arrow_identity *identity,
+	const struct interval_set *have)
+{
+	struct interval_set copy = {0};
+	int rc = interval_set_add_all(&copy, have);
+
+	if (rc == 0 && identity->table != NULL)
+		rc = reconcile_add(&v->there, path, identity, &copy);
+	interval_set_free(&copy);
+	return rc;
+}
+
+static int
+note_damage(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_identity *identity)
+{
+	struct finding f;
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < r->nb_damage && rc == 0; i++) {
+		f = (struct finding){.identity = *identity};
+		if (f.identity.table == NULL && r->damage[i].announced)
+			(void)stream_source_identity(&r->damage[i].batch, &f.identity);
+		f.numbered = arrow_damage_sequences(r, i, &f.first, &f.last);
+		arrow_damage_text(r, i, f.text);
+		rc = add_finding(v, &f, path);
+	}
+	return rc;
+}
+
+/* A batch that is announced, and whose body is not all there: its frames follow those of the last
+ * batch that the reader has. */
+static int
+note_torn(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_read_batch *b, const char *why, bool quarantined)
+{
+	struct arrow_read_damage d = {.offset = b->offset, .before = r->nb_batches};
+	struct finding f = {.numbered = true, .quarantined = quarantined};
+	struct arrow_reader one = *r;
+	struct arrow_damage_frames range;
+	char frames[ARROW_DAMAGE_TEXT];
+
+	one.damage = &d;
+	one.nb_damage = 1;
+	arrow_damage_frames(&one, 0, &range);
+	arrow_damage_frames_text(&range, frames);
+	(void)stream_source_identity(b, &f.identity);
+	f.first = f.last = strtoull(b->sequence, NULL, 16);
+	snprintf(f.text, sizeof(f.text),
+		"damaged: batch %" PRIu64 " at byte %" PRIu64 ", %.80s, its end is missing: %.100s",
+		f.first, b->offset, frames, why);
+	return add_finding(v, &f, path);
+}
+
+/* What lies behind the last batch of a file that is not complete. In a `.part` it may be a batch
+ * that is being written: that is listed only if the file ends within it. */
+static int
+note_end(struct verify *v, const char *path, const struct arrow_reader *r,
+	const struct arrow_identity *identity)
+{
+	struct finding f = {.identity = *identity};
+	struct arrow_read_damage d = {
+		.offset = r->end,
+		.length = r->size - r->end,
+		.before = r->nb_batches,
+		.why = ARROW_NO_ANNOUNCEMENT,
+	};
+	struct arrow_read_batch torn;
+	struct arrow_reader one = *r;
+
+	if (r->end >= r->size)
+		return 0;
+	if (arrow_reader_announced(r, r->end, &torn) == -ENODATA)
+		return note_torn(v, path, r, &torn, "the file ends within it", false);
+	/* a footer that is damaged is no batch */
+	if (arrow_name_is_part(path) || r->valid > r->end)
+		return 0;
+	one.damage = &d;
+	one.nb_damage = 1;
+	arrow_damage_text(&one, 0, f.text);
+	return add_finding(v, &f, path);
+}
+
+/* Bytes of a quarantine file that belong to no batch that is announced there: what they were is not
+ * known, so whether a sound copy is anywhere is not known either. */
+static void
+note_unannounced(
+	struct verify *v, const char *path, const struct arrow_reader *r, uint64_t at, uint64_t end)
+{
+	struct finding f = {.quarantined = true};
+	uint64_t first = UINT64_MAX, last = 0;
+
+	for (; at < end && !interrupted; at += ARROW_BLOCK) {
+		if (arrow_reader_is_zero(r, at, end - at < ARROW_BLOCK ? end - at : ARROW_BLOCK))
+			continue;
+		first = first < at ? first : at;
+		last = (end - at < ARROW_BLOCK ? end : at + ARROW_BLOCK) - 1;
+	}
+	if (first == UINT64_MAX)
+		return;
+	snprintf(f.text, sizeof(f.text),
+		"damaged: bytes %" PRIu64 " to %" PRIu64
+		", which recovery cut off: " ARROW_NO_ANNOUNCEMENT,
+		first, last);
+	(void)add_finding(v, &f, path);
+}
+
+/* What recovery has cut off: batches that are announced there are missing in their file. */
+static void
+verify_quarantine(struct verify *v, const char *path)
+{
+	struct arrow_read_batch b;
+	struct arrow_reader r;
+	const char *problem;
+	unsigned int nb = 0;
+	uint64_t at, covered;
+	int rc;
+
+	rc = arrow_reader_open_read(&r, path, &problem);
+	if (rc < 0) {
+		clear_progress(v);
+		printf("WRONG  %s: %s\n", path, problem);
+		v->wrong++;
+		v->lost++;
+		return;
+	}
+	covered = r.begin;
+	for (at = r.begin; arrow_reader_next(&r, &at, &b) && !interrupted; nb++) {
+		struct arrow_read_damage damage = {
+			.offset = at,
+			.length = b.metadata_size + b.body_length,
+			.why = "it was cut off when the file was recovered",
+			.announced = at + b.metadata_size + b.body_length <= r.size,
+			.batch = b,
+		};
+		const struct arrow_reader one = {.data = r.data,
+			.size = r.size,
+			.written = r.written,
+			.window = r.window,
+			.schema = r.schema,
+			.fields = r.fields,
+			.damage = &damage,
+			.nb_damage = 1,
+			.nb_nodes = r.nb_nodes,
+			.nb_buffers = r.nb_buffers};
+		struct finding f = {.numbered = true, .quarantined = true};
+
+		(void)stream_source_identity(&b, &f.identity);
+		f.first = f.last = strtoull(b.sequence, NULL, 16);
+		arrow_damage_text(&one, 0, f.text);
+		if (damage.announced)
+			(void)add_finding(v, &f, path);
+		else
+			(void)note_torn(v, path, &one, &b, damage.why, true);
+		if (at > covered)
+			note_unannounced(v, path, &r, covered, at);
+		covered = at + damage.length > covered ? at + damage.length : covered;
+		at = damage.announced ? at + damage.length : at + ARROW_BLOCK;
+	}
+	if (covered < r.size)
+		note_unannounced(v, path, &r, covered, r.size);
+	v->quarantined += r.size - r.begin;
+	v->bytes += r.size;
+	clear_progress(v);
+	printf("note   %s: %" PRIu64 " bytes that recovery cut off, %u batch%s announced in them\n",
+		path, r.size - r.begin, nb, nb == 1 ? "" : "es");
+	arrow_reader_close(&r);
+}
+
+static void
+verify_file(struct verify *v, const char *path)
+{
+	struct arrow_identity identity = {0};
+	struct interval_set have = {0};
+	struct arrow_reader r;
+	const char *problem;
+	uint64_t rows = 0;
+	size_t i;
+	int rc;
+
+	rc = arrow_reader_open_read(&r, path, &problem);
+	if (rc < 0) {
+		clear_progress(v);
+		printf("WRONG  %s: %s\n", path, problem);
+		v->wrong++;
+		v->lost++;
+		return;
+	}
+	rc = check_batches(v, path, &r);
+	for (i = 0; i < r.nb_batches; i++)
+		rows += r.batches[i].rows;
+	v->batches += r.nb_batches;
+	v->rows += rows;
+	problem = r.problem != NULL ? r.problem : arrow_recovery_frame_fault(&r);
+	if (rc == 0)
+		rc = stream_source_list(&r, &identity, &have);
+	if (rc == -EXDEV)
+		problem = "batches of no stream, or of several";
+	/* what is not complete is no file that a store would have */
+	if (rc == 0)
+		rc = note_there(v, path, &identity, &have);
+	if (rc == 0)
+		rc = note_damage(v, path, &r, &identity);
+	if (rc == 0 && !r.complete)
+		rc = note_end(v, path, &r, &identity);
+	if (rc == 0 && r.complete)
+		rc = reconcile_add(&v->streams, path, &identity, &have);
+	if (rc == -ENOMEM)
+		problem = "no memory for a list of its batches";
+	interval_set_free(&have);
+	v->lost += problem != NULL;
+	v->wrong += problem != NULL || r.nb_damage > 0;
+	clear_progress(v);
+	if (problem != NULL || r.nb_damage > 0)
+		printf("WRONG  %s: %zu batches, %" PRIu64 " rows sound, %zu damaged%s%s\n", path,
+			r.nb_batches, rows, r.nb_damage, problem != NULL ? ": " : "",
+			problem != NULL ? problem : "");
+	else if (!v->quiet)
+		printf("good   %s: %zu batches, %" PRIu64 " rows, %" PRIu64 " bytes\n", path,
+			r.nb_batches, rows, r.size);
+	arrow_reader_close(&r);
+}
+
+/* Whether all that may be damaged is sound in another file: a receiver has sent it again. */
+static bool
+is_repaired(const struct verify *v, const struct finding *f)
+{
+	const struct reconcile_stream *s = NULL;
+	size_t i;
+
+	if (!f->numbered || f->identity.table == NULL)
+		return false;
+	for (i = 0; i < v->streams.nb && s == NULL; i++) {
+		s = &v->streams.stream[i];
+		if (s->identity.producer != f->identity.producer ||
+			s->identity.run != f->identity.run ||
+			s->identity.incarnation != f->identity.incarnation ||
+			strcmp(s->identity.table, f->identity.table) != 0)
+			s = NULL;
+	}
+	for (i = 0; s != NULL && i < s->all.nb; i++) {
+		if (s->all.at[i].first <= f->first && f->last <= s->all.at[i].last)
+			return true;
+	}
+	return false;
+}
+
+static void
+print_findings(struct verify *v)
+{
+	const struct finding *f;
+	bool repaired;
+
+	for (f = v->finding; f < v->finding + v->nb_findings; f++) {
+		repaired = is_repaired(v, f);
+		v->repaired += repaired;
+		if (!repaired || !v->quiet)
+			printf("%s%s: %s\n", repaired ? "repaired, a sound copy is there: " : "",
+				f->path, f->text);
+	}
+}
+
+/* Numbers of a stream count from 0: those that no file has. What comes after the last one is not
+ * known here. */
+static void
+print_missing(struct verify *v, const struct reconcile_stream *s)
+{
+	const struct arrow_identity *id = &s->identity;
+	uint64_t next = 0;
+	size_t i;
+
+	for (i = 0; i < s->all.nb; i++) {
+		if (s->all.at[i].first > next)
+			printf("missing: batches %" PRIu64 " to %" PRIu64
+			       " of %s, producer %" PRIu64 ", run %016" PRIx64
+			       ", incarnation %016" PRIx64
+			       ", are in none of these files: another store has them, the receiver "
+			       "refused them, or a file is gone\n",
+				next, s->all.at[i].first - 1, id->table, id->producer, id->run,
+				id->incarnation);
+		v->missing += s->all.at[i].first - next;
+		next = s->all.at[i].last + 1;
+	}
+}
+
+/* The numbers of what is damaged, as far as they are known, are not missing. */
+static int
+add_findings(struct verify *v)
+{
+	const struct finding *f;
+	int rc = 0;
+
+	for (f = v->finding; f < v->finding + v->nb_findings && rc == 0; f++) {
+		struct interval_set one = {0};
+
+		if (!f->numbered || interval_set_add(&one, f->first, f->last) < 0)
+			continue;
+		rc = note_there(v, f->path, &f->identity, &one);
+		interval_set_free(&one);
+	}
+	return rc;
+}
+
+static int
+print_totals(struct verify *v)
+{
+	const double seconds = seconds_since(v->begun);
+	uint64_t doubles = 0;
+	size_t i;
+
+	print_findings(v);
+	if (add_findings(v) < 0) {
+		fprintf(stderr, "braggline-store verify: no memory for a list of batches\n");
+		return EXIT_FAILURE;
+	}
+	for (i = 0; i < v->there.nb && !interrupted; i++)
+		print_missing(v, &v->there.stream[i]);
+	for (i = 0; i < v->streams.nb; i++)
+		doubles += reconcile_doubles(&v->streams.stream[i]);
+	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
+	       " rows, %.3f GB, %.2f GB/s; %" PRIu64 " files with something wrong, %" PRIu64
+	       " batches damaged (%" PRIu64 " of them repaired), %" PRIu64
+	       " bytes in quarantine, %" PRIu64 " there twice%s, %" PRIu64 " missing\n",
+		interrupted ? "interrupted: " : "", v->files, v->batches, v->rows, v->bytes / 1e9,
+		seconds > 0 ? v->bytes / 1e9 / seconds : 0, v->wrong, v->damaged, v->repaired,
+		v->quarantined, doubles, doubles > 0 ? " (braggline-store reconcile)" : "",
+		v->missing);
+	if (fflush(stdout) != 0) {
+		fprintf(stderr, "braggline-store verify: cannot write: %s\n", strerror(errno));
+		return EXIT_FAILURE;
+	}
+	return v->lost > 0 || v->damaged > v->repaired || doubles > 0 || interrupted ||
+			(v->whole && v->missing > 0)
+		? EXIT_FAILURE
+		: EXIT_SUCCESS;
+}
+
+static void
+verify_tree(struct verify *v, const struct store_tree *tree)
+{
+	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+	struct stat st;
+	size_t i;
+
+	sigaction(SIGINT, &action, NULL);
+	for (i = 0; i < tree->nb; i++)
+		v->total += stat(tree->path[i], &st) == 0 ? st.st_size : 0;
+	for (i = 0; i < tree->nb && !interrupted; i++) {
+		v->files++;
+		if (arrow_name_is_quarantine(tree->path[i]))
+			verify_quarantine(v, tree->path[i]);
+		else
+			verify_file(v, tree->path[i]);
+		v->passed += stat(tree->path[i], &st) == 0 ? st.st_size : 0;
+	}
+}
+
+int
+cmd_verify(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"all", no_argument, NULL, 'a'},
+		{"whole", no_argument, NULL, 'w'},
+		{"quiet", no_argument, NULL, 'q'},
+		{"progress", no_argument, NULL, 'p'},
+		{"rate-mb", required_argument, NULL, 'r'},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
+	struct verify v = {.on_terminal = isatty(STDERR_FILENO),
+		.streams = {.say = command_say},
+		.there = {.say = command_say}};
+	struct store_tree tree = {.quarantine = true};
+	char message[PATH_MAX], *end;
+	int option, status;
+	size_t i;
+
+	v.progress = v.on_terminal;
+	while ((option = getopt_long(argc, argv, "awqpr:h", options, NULL)) != -1) {
+		switch (option) {
+		case 'a':
+			tree.imported = true;
+			break;
+		case 'p':
+			v.progress = true;
+			break;
+		case 'r':
+			v.rate = strtoull(optarg, &end, 10) * 1000000;
+			if (*optarg >= '1' && *optarg <= '9' && *end == '\0')
+				break;
+			fprintf(stderr,
+				"braggline-store verify: --rate-mb %s: expected MB/s, a "
+				"number above 0\n",
+				optarg);
+			return EXIT_USAGE;
+		case 'w':
+			v.whole = true;
+			break;
+		case 'q':
+			v.quiet = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return EXIT_SUCCESS;
+		default:
+			return EXIT_USAGE;
+		}
+	}
+	if (optind == argc) {
+		fprintf(stderr, "braggline-store verify: which files? See verify --help\n");
+		return EXIT_USAGE;
+	}
+	v.begun = v.said = arrow_slices_clock();
+	if (store_tree_read(&tree, argv + optind, message) < 0) {
+		fprintf(stderr, "braggline-store verify: %s\n", message);
+		status = EXIT_FAILURE;
+		goto out;
+	}
+	verify_tree(&v, &tree);
+	status = print_totals(&v);
+out:
+	for (i = 0; i < v.nb_findings; i++)
+		free(v.finding[i].path);
+	free(v.finding);
+	reconcile_free(&v.streams);
+	reconcile_free(&v.there);
+	store_tree_free(&tree);
+	return status;
+}

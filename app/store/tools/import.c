@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arrow/crc32c.h"
+#include "recovery/damage.h"
+#include "recovery/recovery.h"
+#include "arrow/tables.h"
+#include "io/direct_io.h"
+#include "fail_point.h"
+#include "tools/import.h"
+#include "io/own_file.h"
+#include "stream/source.h"
+
+#define IMPORTED ".imported"
+
+__attribute__((format(printf, 3, 4))) static void
+say(const struct import *s, bool error, const char *format, ...)
+{
+	char text[2 * PATH_MAX];
+	va_list list;
+
+	va_start(list, format);
+	vsnprintf(text, sizeof(text), format, list);
+	va_end(list);
+	s->say(s->arg, error, text);
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+static void
+take_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
+{
+	struct import *s = arg;
+
+	s->counts.stored += status == XFER_DURABLE;
+	s->counts.doubles += status == XFER_DOUBLE;
+	s->counts.failed += status == XFER_AGAIN;
+	if (s->ring != NULL && status != XFER_AGAIN)
+		journal_release(s->ring, tag);
+}
+
+static void
+log_writer(void *arg, bool error, const char *text)
+{
+	say(arg, error, "%s", text);
+}
+
+static void
+close_stream(struct import_stream *t)
+{
+	stream_writer_close(t->writer);
+	if (t->reader.data != NULL)
+		arrow_reader_close(&t->reader);
+	free(t->header);
+	free(t);
+}
+
+void
+import_free(struct import *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->nb; i++)
+		close_stream(s->stream[i]);
+	free(s->stream);
+	s->stream = NULL;
+	s->nb = 0;
+}
+
+/* A `.part` file of a stream that is opened. */
+struct recovered {
+	struct import *import;
+	const struct import_stream *stream;
+	bool unknown; /* somebody holds what the stream may have */
+};
+
+static void
+note_recovery(void *arg, const struct arrow_recovery *report)
+{
+	struct recovered *r = arg;
+	const bool failed = arrow_recovery_is_unknown(report);
+
+	if (failed && !stream_source_is_of(report->path, r->stream->run, &r->stream->identity))
+		return;
+	r->unknown |= failed;
+	say(r->import, failed, "%s: %s", report->path, report->message);
+}
+
+/* What the store has: `.part` files are completed as when it starts. */
+static int
+adopt_files(struct import *s, struct import_stream *t)
+{
+	struct recovered r = {s, t, false};
+	int rc;
+
+	rc = arrow_recover_dir(NULL, t->dir, note_recovery, &r);
+	if (rc >= 0)
+		rc = r.unknown ? -EBUSY : stream_writer_adopt_all(t->writer);
+	return rc < 0 ? rc : 0;
+}
+
+static int
+open_stream(struct import *s, struct import_stream *t)
+{
+	const struct stream_writer_config c = {
+		.dir = t->dir,
+		.run = t->run,
+		.identity = t->identity,
+		.schema = &t->reader.schema,
+		.slices = s->slices,
+		.result = take_result,
+		.log = log_writer,
+		.arg = s,
+	};
+	char message[PATH_MAX];
+	const char *problem;
+	int rc;
+
+	rc = stream_source_dir(t->dir, s->root, t->run, &t->identity);
+	if (rc == 0) {
+		rc = own_folder_make(t->dir, OWN_FOLDER_RUN, message);
+		if (rc < 0) {
+			say(s, true, "%s", message);
+			return rc;
+		}
+		close(rc);
+		rc = 0;
+	}
+	if (rc < 0) {
+		say(s, true, "%s: %s", t->dir, strerror(-rc));
+		return rc;
+	}
+	rc = arrow_reader_open_memory(&t->reader, t->header, t->header_size, &problem);
+	if (rc < 0) {
+		say(s, true, "schema of run %s: %s", t->run, problem);
+		return rc;
+	}
+	rc = stream_writer_open(&t->writer, &c);
+	return rc == 0 ? adopt_files(s, t) : rc;
+}
+
+static bool
+is_stream(const struct import_stream *t, const struct arrow_identity *id, const char *run)
+{
+	return t->identity.producer == id->producer && t->identity.run == id->run &&
+		t->identity.incarnation == id->incarnation &&
+		strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0;
+}
+
+/* The stream that batches belong to. @return NULL: the reason has been said */
+static struct import_stream *
+find_stream(struct import *s, const struct arrow_identity *id, const char *run,
+	const uint8_t *header, uint64_t size)
+{
+	struct import_stream *t, **more;
+	size_t i;
+
+	for (i = 0; i < s->nb; i++) {
+		t = s->stream[i];
+		if (!is_stream(t, id, run))
+			continue;
+		if (t->header_size == size && memcmp(t->header, header, size) == 0)
+			return t;
+		say(s, true, "run %s has two schemas of %s", run, id->table);
+		return NULL;
+	}
+	t = calloc(1, sizeof(*t));
+	more = realloc(s->stream, (s->nb + 1) * sizeof(struct import_stream *));
+	if (more != NULL)
+		s->stream = more;
+	if (t != NULL)
+		t->header = malloc(size);
+	if (t == NULL || more == NULL || t->header == NULL) {
+		say(s, true, "no memory for run %s", run);
+		if (t != NULL)
+			free(t->header);
+		free(t);
+		return NULL;
+	}
+	t->identity = *id;
+	t->header_size = size;
+	memcpy(t->header, header, size);
+	snprintf(t->run, sizeof(t->run), "%s", run);
+	if (open_stream(s, t) < 0) {
+		close_stream(t);
+		return NULL;
+	}
+	more[s->nb++] = t;
+	return t;
+}
+
+/*
+ * What is there already is about to be the only copy: it is read. What is damaged is marked, and
+ * stored again.
+ */
+static int
+check_there(struct import *s, const struct import_stream *t, const struct interval_set *held)
+{
+	struct stream_stats before, now;
+	int rc;
+
+	stream_writer_stats_get(t->writer, &before);
+	rc = stream_writer_check(t->writer, held, true, NULL);
+	stream_writer_stats_get(t->writer, &now);
+	s->counts.rotten += now.rotten - before.rotten;
+	if (rc < 0)
+		say(s, true, "run %s: what is there of %s is not known to be sound: %s", t->run,
+			t->identity.table, strerror(-rc));
+	return rc;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* All that it has is stored: it goes, and its directory if nothing else is in it. */
+static int
+retire_file(struct import *s, const char *path)
+{
+	char to[PATH_MAX];
+	int rc = 0;
+
+	if (!s->keep)
+		rc = direct_io.remove(path);
+	else if (snprintf(to, sizeof(to), "%s" IMPORTED, path) < (int)sizeof(to))
+		rc = direct_io.rename(path, to);
+	else
+		rc = -ENAMETOOLONG;
+	FAIL_POINT("import.removed");
+	if (rc == 0)
+		rc = direct_io.sync_dir(path);
+	if (rc < 0)
+		say(s, true, "%s is stored, and cannot be removed: %s", path, strerror(-rc));
+	return rc;
+}
+
+/* Batches that are damaged are left where they are, and the file with them. */
+static int
+say_damage(struct import *s, const struct stream_source *source)
+{
+	const struct arrow_reader *r = &source->reader;
+	char text[ARROW_DAMAGE_TEXT];
+	size_t i;
+
+	for (i = 0; i < r->nb_damage; i++) {
+		arrow_damage_text(r, i, text);
+		say(s, true, "%s: %s: it is not stored, and the file stays", source->path, text);
+		s->counts.failed++;
+	}
+	return r->nb_damage > 0 ? -EBADMSG : 0;
+}
+
+static int
+copy_file(struct import *s, struct stream_source *source, const char *run)
+{
+	const struct import_counts before = s->counts;
+	struct arrow_identity identity = {0};
+	struct interval_set have = {0};
+	struct import_stream *t;
+	int64_t given;
+	int rc;
+
+	rc = arrow_recovery_scan(&source->reader);
+	if (rc == 0)
+		rc = stream_source_list(&source->reader, &identity, &have);
+	if (rc < 0) {
+		interval_set_free(&have);
+		say(s, true, "%s: %s", source->path,
+			rc == -EXDEV ? "batches of no stream, or of several" : strerror(-rc));
+		return rc == -EXDEV ? -EBADMSG : rc;
+	}
+	/* one without batches is stored as it is */
+	if (identity.table == NULL)
+		return say_damage(s, source);
+	t = find_stream(s, &identity, run, source->reader.data, source->reader.batches[0].offset);
+	rc = t != NULL ? check_there(s, t, &have) : -EIO;
+	interval_set_free(&have);
+	if (rc < 0)
+		return rc;
+	given = stream_source_copy(source, t->writer, NULL);
+	if (given >= 0 && s->counts.failed == before.failed) {
+		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " were there",
+			source->path, s->counts.stored - before.stored,
+			s->counts.doubles - before.doubles);
+		return say_damage(s, source);
+	}
+	/* those that were not tried are not stored either */
+	s->counts.failed = before.failed + source->reader.nb_batches -
+		(s->counts.stored - before.stored) - (s->counts.doubles - before.doubles);
+	rc = given < 0 ? (int)given : stream_writer_state(t->writer);
+	say(s, true, "%s is not stored: %s", source->path, strerror(rc < 0 ? -rc : EIO));
+	return rc < 0 ? rc : -EIO;
+}
+
+int
+import_file(struct import *s, const char *path)
+{
+	char run[XFER_NAME_BYTES], message[PATH_MAX];
+	struct stream_source source;
+	int rc;
+
+	if (stream_source_run(path, run) < 0) {
+		say(s, true, "%s: this is no name of a store's file", path);
+		return -EINVAL;
+	}
+	rc = stream_source_open(&source, &direct_io, path, message);
+	if (rc < 0) {
+		say(s, true, "%s", message);
+		return rc;
+	}
+	s->ring = NULL;
+	rc = copy_file(s, &source, run);
+	FAIL_POINT("import.stored");
+	/* while it is locked */
+	if (rc == 0)
+		rc = retire_file(s, path);
+	stream_source_close(&source);
+	return rc;
+}
+
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+static struct import_stream *
+stream_of(struct import *s, const struct journal_batch *b)
+{
+	struct arrow_identity identity = {.producer = journal_producer(s->ring)};
+	struct journal_run run;
+
+	if (!journal_run_get(s->ring, b->run, &run))
+		return NULL;
+	identity.run = run.run;
+	identity.incarnation = run.incarnation;
+	identity.table = arrow_table_name(b->table);
+	return find_stream(
+		s, &identity, run.name, run.schema[b->table], run.schema_bytes[b->table]);
+}
+
+/* Those of a stream that are held. */
+static int
+list_held(struct import *s, const struct import_stream *t, struct interval_set *held)
+{
+	struct journal_batch b;
+	uint32_t number, at = 0;
+	int rc = 0;
+
+	while (rc == 0 && (number = journal_walk(s->ring, &at)) != UINT32_MAX) {
+		if (journal_get(s->ring, number, &b) && stream_of(s, &b) == t)
+			rc = interval_set_add(held, b.sequence, b.sequence);
+	}
+	return rc;
+}
+
+/* Whatever streams the ring has: before anything of it is written, as all must be settled. */
+static int
+check_held(struct import *s)
+{
+	struct interval_set held = {0};
+	struct journal_batch b;
+	uint32_t number, at = 0;
+	int rc = 0;
+	size_t i;
+
+	while ((number = journal_walk(s->ring, &at)) != UINT32_MAX) {
+		if (journal_get(s->ring, number, &b) && stream_of(s, &b) == NULL)
+			return -EIO;
+	}
+	for (i = 0; i < s->nb && rc == 0; i++) {
+		rc = list_held(s, s->stream[i], &held);
+		if (rc == 0)
+			rc = check_there(s, s->stream[i], &held);
+		interval_set_free(&held);
+	}
+	return rc;
+}
+
+/* Oldest first. */
+static int
+copy_held(struct import *s, uint32_t *nb)
+{
+	struct journal_batch b;
+	struct import_stream *t;
+	uint32_t number, at = 0;
+
+	while ((number = journal_walk(s->ring, &at)) != UINT32_MAX) {
+		if (!journal_get(s->ring, number, &b))
+			continue;
+		(*nb)++;
+		if (arrow_crc32c(0, b.body, b.body_bytes) != b.body_crc32c) {
+			say(s, true, "batch %" PRIu64 " of the ring is damaged, and stays",
+				b.sequence);
+			s->counts.failed++;
+			continue;
+		}
+		t = stream_of(s, &b);
+		if (t == NULL)
+			return -EIO;
+		const struct stream_batch batch = {
+			.xfer = {.sequence = b.sequence,
+				.rows = b.rows,
+				.first = b.first,
+				.last = b.last,
+				.body_bytes = b.body_bytes,
+				.body_crc32c = b.body_crc32c},
+			.metadata = b.metadata,
+			.body = b.body,
+			.tag = number,
+		};
+		stream_writer_append(t->writer, &batch);
+	}
+	return 0;
+}
+
+int
+import_ring(struct import *s, struct journal *ring)
+{
+	const struct import_counts before = s->counts;
+	uint32_t nb = 0;
+	size_t i;
+	int rc;
+
+	s->ring = ring;
+	rc = check_held(s);
+	if (rc == 0)
+		rc = copy_held(s, &nb);
+	for (i = 0; i < s->nb; i++)
+		(void)stream_writer_finish(s->stream[i]->writer);
+	s->ring = NULL;
+	say(s, false, "ring: %u batches were held, %" PRIu64 " stored, %" PRIu64 " were there", nb,
+		s->counts.stored - before.stored, s->counts.doubles - before.doubles);
+	if (rc == 0 && s->counts.failed > before.failed)
+		rc = -EIO;
+	return rc;
+}

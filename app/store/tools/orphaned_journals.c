@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "arrow/tables.h"
+#include "tools/orphaned_journals.h"
+
+int
+left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX])
+{
+	int rc;
+
+	if (r->nb == LEFT_RINGS_MAX) {
+		snprintf(message, PATH_MAX, "at most %u journals", LEFT_RINGS_MAX);
+		return -E2BIG;
+	}
+	rc = journal_open_existing(&r->ring[r->nb], path, message);
+	r->path[r->nb] = path;
+	r->nb += rc == 0;
+	return rc;
+}
+
+void
+left_rings_close(struct left_rings *r)
+{
+	while (r->nb > 0)
+		journal_close(r->ring[--r->nb]);
+}
+
+bool
+left_rings_has(const struct left_rings *r, const struct arrow_identity *id)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->nb; i++) {
+		if (journal_producer(r->ring[i]) == id->producer &&
+			journal_had(r->ring[i], id->incarnation))
+			return true;
+	}
+	return r->without;
+}
+
+void
+left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size_t nb,
+	void (*say)(void *arg, bool error, const char *text), void *arg)
+{
+	struct journal_store store;
+	char text[PATH_MAX];
+	unsigned int i, k;
+	uint32_t given;
+	size_t n;
+
+	for (i = 0; i < r->nb; i++) {
+		for (k = 0; k < JOURNAL_STORES; k++) {
+			given = journal_store_given(r->ring[i], k);
+			if (given == 0 || !journal_store_get(r->ring[i], k, &store))
+				continue;
+			for (n = 0; n < nb && identity[n] != store.identity; n++)
+				;
+			if (n < nb)
+				continue;
+			snprintf(text, sizeof(text),
+				"%.3000s: store %016" PRIx64 ", last seen at %s, was given %u "
+				"batches that are held or may be elsewhere as well, and its "
+				"directory is not here: should it have them, do it again with it",
+				r->path[i], store.identity, store.address, given);
+			say(arg, false, text);
+		}
+	}
+}
+
+void
+left_rings_forget(struct left_rings *r)
+{
+	unsigned int i, run;
+
+	for (i = 0; i < r->nb; i++) {
+		for (run = 0; run < JOURNAL_RUNS; run++)
+			journal_forget_doubts(r->ring[i], run);
+	}
+}
+
+static bool
+is_of(struct journal *ring, uint32_t batch, const struct arrow_identity *id,
+	struct journal_batch *b)
+{
+	struct journal_run run;
+
+	return journal_get(ring, batch, b) && journal_run_get(ring, b->run, &run) &&
+		run.run == id->run && run.incarnation == id->incarnation &&
+		strcmp(arrow_table_name(b->table), id->table) == 0;
+}
+
+int
+left_rings_held(const struct left_rings *r, const struct arrow_identity *identity,
+	struct interval_set *held)
+{
+	struct journal_batch b;
+	uint32_t batch, at;
+	unsigned int i;
+	int rc = 0;
+
+	for (i = 0; i < r->nb && rc == 0; i++) {
+		if (journal_producer(r->ring[i]) != identity->producer)
+			continue;
+		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
+			if (is_of(r->ring[i], batch, identity, &b))
+				rc = interval_set_add(held, b.sequence, b.sequence);
+	}
+	return rc;
+}
+
+static uint64_t
+release(struct journal *ring, const struct arrow_identity *id, const struct interval_set *stored)
+{
+	struct journal_batch b;
+	uint64_t released = 0;
+	uint32_t batch, at = 0;
+
+	/* in the order of files: see store_client_release_found() */
+	while ((batch = journal_walk(ring, &at)) != UINT32_MAX) {
+		if (!is_of(ring, batch, id, &b) || !interval_set_has(stored, b.sequence))
+			continue;
+		journal_release(ring, batch);
+		released++;
+	}
+	return released;
+}
+
+uint64_t
+left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
+	const struct interval_set *stored)
+{
+	uint64_t released = 0;
+	unsigned int i;
+
+	for (i = 0; i < r->nb; i++) {
+		if (journal_producer(r->ring[i]) == identity->producer)
+			released += release(r->ring[i], identity, stored);
+	}
+	return released;
+}

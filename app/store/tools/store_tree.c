@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arrow/names.h"
+#include "recovery/recovery.h"
+#include "io/file_lock.h"
+#include "io/own_file.h"
+#include "tools/store_tree.h"
+
+#define LOCK ".lock"
+
+/* Files of a directory come one after the other, and before what is below it. */
+static int
+by_name(const FTSENT **a, const FTSENT **b)
+{
+	if (((*a)->fts_info == FTS_D) != ((*b)->fts_info == FTS_D))
+		return (*a)->fts_info == FTS_D ? 1 : -1;
+	return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+/* What a file is, by whatever name. */
+struct file_id {
+	dev_t dev;
+	ino_t ino;
+	size_t at; /* in the list */
+};
+
+static int
+add(struct store_tree *t, struct file_id **id, const FTSENT *e)
+{
+	struct file_id *ids = realloc(*id, (t->nb + 1) * sizeof(*ids));
+	char **more;
+
+	if (ids == NULL)
+		return -ENOMEM;
+	*id = ids;
+	more = realloc(t->path, (t->nb + 1) * sizeof(*more));
+	if (more == NULL)
+		return -ENOMEM;
+	t->path = more;
+	more[t->nb] = strdup(e->fts_path);
+	if (more[t->nb] == NULL)
+		return -ENOMEM;
+	ids[t->nb] = (struct file_id){e->fts_statp->st_dev, e->fts_statp->st_ino, t->nb};
+	t->nb++;
+	return 0;
+}
+
+static int
+by_id(const void *a, const void *b)
+{
+	const struct file_id *x = a, *y = b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	return x->at < y->at ? -1 : 1;
+}
+
+/* A file that was found twice, below a directory and one in it, or by a hard link, is one: nobody
+ * shall take it for a second copy of itself. */
+static void
+drop_doubles(struct store_tree *t, struct file_id *id)
+{
+	size_t i, nb = 0;
+
+	if (t->nb > 0)
+		qsort(id, t->nb, sizeof(*id), by_id);
+	for (i = 1; i < t->nb; i++) {
+		if (id[i].dev != id[i - 1].dev || id[i].ino != id[i - 1].ino)
+			continue;
+		free(t->path[id[i].at]);
+		t->path[id[i].at] = NULL;
+	}
+	for (i = 0; i < t->nb; i++)
+		if (t->path[i] != NULL)
+			t->path[nb++] = t->path[i];
+	t->nb = nb;
+}
+
+/* A copy that is not done: reconcile.c. */
+static bool
+is_hidden(const FTSENT *e)
+{
+	return e->fts_level > FTS_ROOTLEVEL && e->fts_name[0] == '.';
+}
+
+static bool
+is_wanted(const struct store_tree *t, const FTSENT *e)
+{
+	if (e->fts_info != FTS_F || is_hidden(e))
+		return false;
+	return arrow_name_is_complete(e->fts_path) || arrow_name_is_part(e->fts_path) ||
+		(t->quarantine && arrow_name_is_quarantine(e->fts_path)) ||
+		(t->imported && arrow_name_ends(e->fts_path, ".arrow.imported"));
+}
+
+/*
+ * What another user made, or could put another file in place of, is no copy that a batch of ours
+ * may be cut off or removed for. A folder on the way is looked at before what is in it.
+ */
+static int
+check_own(const FTSENT *e, char message[PATH_MAX])
+{
+	const struct stat *st = e->fts_statp;
+	const bool file = e->fts_info == FTS_F;
+	mode_t others = file ? OWN_FILE_OTHERS : 002;
+
+	if (st->st_uid != geteuid() && st->st_uid != 0) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: owner is user %u; expected this user (%u) or root. If its "
+			"content is to be trusted, chown it or run as that user; else remove it",
+			e->fts_path, st->st_uid, geteuid());
+		return -EPERM;
+	}
+	/* in a folder that is sticky nobody removes or renames what is not theirs */
+	if (!file && (st->st_mode & S_ISVTX) != 0)
+		others = 0;
+	if ((st->st_mode & others) != 0) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: mode is %04o, other users may write; expected none of %04o. Run "
+			"chmod %s on it if its content is to be trusted",
+			e->fts_path, st->st_mode & 07777, others, file ? "go-w" : "o-w");
+		return -EPERM;
+	}
+	if (file && arrow_name_is_part(e->fts_path) && st->st_nlink != 1) {
+		snprintf(message, PATH_MAX,
+			"%.3000s: it has %lu names (hard links); expected one. Find the others "
+			"with find -inum %lu and remove them",
+			e->fts_path, (unsigned long)st->st_nlink, (unsigned long)st->st_ino);
+		return -EPERM;
+	}
+	return 0;
+}
+
+int
+store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
+{
+	struct file_id *id = NULL;
+	FTSENT *e;
+	FTS *fts;
+	int rc = 0;
+
+	fts = fts_open(root, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
+	if (fts == NULL) {
+		snprintf(message, PATH_MAX, "cannot look for files: %s", strerror(errno));
+		return -errno;
+	}
+	while (rc == 0 && (errno = 0, e = fts_read(fts)) != NULL) {
+		if (e->fts_info == FTS_DNR || e->fts_info == FTS_ERR || e->fts_info == FTS_NS) {
+			rc = -e->fts_errno;
+			snprintf(message, PATH_MAX, "%.3000s: %s", e->fts_path,
+				strerror(e->fts_errno));
+		} else if (e->fts_info == FTS_SL || e->fts_info == FTS_SLNONE) {
+			rc = -ELOOP;
+			snprintf(message, PATH_MAX,
+				"%.3000s is a link, and is not followed: name what it leads to",
+				e->fts_path);
+		} else if (t->own && (e->fts_info == FTS_D || is_wanted(t, e)) &&
+			check_own(e, message) < 0) {
+			rc = -EPERM;
+		} else if (is_wanted(t, e)) {
+			rc = add(t, &id, e);
+			if (rc < 0)
+				snprintf(message, PATH_MAX, "no memory for a list of files");
+		}
+	}
+	if (rc == 0 && errno != 0) {
+		rc = -errno;
+		snprintf(message, PATH_MAX, "cannot look for files: %s", strerror(errno));
+	}
+	fts_close(fts);
+	drop_doubles(t, id);
+	free(id);
+	return rc;
+}
+
+void
+store_tree_free(struct store_tree *t)
+{
+	size_t i;
+
+	for (i = 0; i < t->nb; i++)
+		free(t->path[i]);
+	free(t->path);
+	*t = (struct store_tree){0};
+}
+
+/* Hold the directory of a file itself. */
+static int
+lock_dir_of(const char *path, size_t size, char *message)
+{
+	char dir[PATH_MAX];
+	int fd, rc;
+
+	if (size >= sizeof(dir))
+		return -ENAMETOOLONG;
+	snprintf(dir, sizeof(dir), "%.*s", (int)size, path);
+	if (size == 0)
+		strcpy(dir, path[0] == '/' ? "/" : ".");
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	rc = fd < 0 ? -errno : file_lock(fd, FILE_LOCK_MS);
+	/* a name that is not durable is that of no copy: of another one something may be cut off */
+	if (rc == 0 && fsync(fd) < 0 && errno != EINVAL)
+		rc = -errno;
+	if (rc < 0) {
+		snprintf(message, PATH_MAX, "%.3000s: %s", dir,
+			rc == -EBUSY ? "its receiver holds it: a store may still have to cut off "
+				       "what was spilled"
+				     : strerror(-rc));
+		if (fd >= 0)
+			close(fd);
+	}
+	return rc;
+}
+
+static size_t
+dir_size(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? slash - path : 0;
+}
+
+static bool
+is_same_dir(const char *a, const char *b)
+{
+	return dir_size(a) == dir_size(b) && strncmp(a, b, dir_size(a)) == 0;
+}
+
+/* Directories of all files; those of one come one after the other. */
+static int
+lock_dirs(const struct store_tree *t, char message[PATH_MAX])
+{
+	int rc = 0;
+	size_t i;
+
+	for (i = 0; i < t->nb && rc == 0; i++) {
+		if (i == 0 || !is_same_dir(t->path[i - 1], t->path[i]))
+			rc = lock_dir_of(t->path[i], dir_size(t->path[i]), message);
+	}
+	return rc;
+}
+
+/* Copies that a reconcile has left that was killed: what they have is where it was. */
+static void
+remove_hidden(const char *path)
+{
+	char name[PATH_MAX];
+	const struct dirent *entry;
+	DIR *dir;
+
+	snprintf(name, sizeof(name), "%.*s/.", (int)dir_size(path), path);
+	dir = opendir(dir_size(path) > 0 || path[0] == '/' ? name : ".");
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		if (arrow_name_is_hidden(entry->d_name) &&
+			(arrow_name_is_complete(entry->d_name) ||
+				arrow_name_is_part(entry->d_name)))
+			(void)unlinkat(dirfd(dir), entry->d_name, 0);
+	}
+	if (dir != NULL)
+		closedir(dir);
+}
+
+static int
+complete(const struct store_tree *t, void (*say)(const char *path, const char *what))
+{
+	struct arrow_recovery report;
+	int left = 0;
+	size_t i;
+
+	for (i = 0; i < t->nb; i++) {
+		if (i == 0 || !is_same_dir(t->path[i - 1], t->path[i]))
+			remove_hidden(t->path[i]);
+		if (!arrow_name_is_part(t->path[i]))
+			continue;
+		left += arrow_recover_file(NULL, t->path[i], &report) < 0;
+		say(report.path, report.message);
+	}
+	return left;
+}
+
+/* Files of directories that are not held are somebody's who began when the others were. */
+static void
+drop_others(struct store_tree *t, const struct store_tree *held)
+{
+	size_t i, k, nb = 0;
+
+	for (i = 0; i < t->nb; i++) {
+		for (k = 0; k < held->nb && !is_same_dir(held->path[k], t->path[i]); k++)
+			;
+		if (k < held->nb)
+			t->path[nb++] = t->path[i];
+		else
+			free(t->path[i]);
+	}
+	t->nb = nb;
+}
+
+int
+store_tree_take(struct store_tree *t, char *const *root,
+	void (*say)(const char *path, const char *what), char message[PATH_MAX])
+{
+	struct store_tree held = {.own = true};
+	int rc, left = 0;
+
+	t->own = true;
+	rc = store_tree_read(&held, root, message);
+	if (rc == 0)
+		rc = lock_dirs(&held, message);
+	if (rc == 0 && say != NULL)
+		left = complete(&held, say);
+	/* under the names that they have now */
+	if (rc == 0)
+		rc = store_tree_read(t, root, message);
+	if (rc == 0)
+		drop_others(t, &held);
+	store_tree_free(&held);
+	return rc < 0 ? rc : left;
+}
+
+/* @return a descriptor that holds a lock file; -EBUSY; -errno */
+static int
+lock_file(const char *dir, const char *name, int flags)
+{
+	char path[PATH_MAX];
+	int fd, rc;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	fd = own_file_open(AT_FDCWD, path, O_RDWR | flags, OWN_FILE_MODE);
+	if (fd < 0)
+		return fd;
+	rc = file_lock(fd, FILE_LOCK_MS);
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+int
+store_tree_lock(const char *dir, char message[PATH_MAX])
+{
+	int fd, above;
+
+	/* that of a run is its store's */
+	above = lock_file(dir, "../" LOCK, 0);
+	fd = above == -EBUSY ? -EBUSY : lock_file(dir, LOCK, O_CREAT);
+	if (above >= 0)
+		close(above);
+	if (fd == -EBUSY)
+		snprintf(message, PATH_MAX,
+			"%.3000s: a braggline-store, or another command of it, is at work there",
+			dir);
+	else if (fd < 0)
+		snprintf(message, PATH_MAX, "%.3000s/" LOCK ": %s", dir, own_file_error(fd));
+	return fd;
+}

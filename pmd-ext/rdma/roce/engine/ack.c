@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <rte_byteorder.h>
+#include <rte_cycles.h>
+
+#include "engine/qp.h"
+
+/** Longest wait for a receiver: its timer doubled so many times while it stays not ready. */
+#define RNR_BACKOFF_MAX 4
+
+static bool
+is_answered(const struct roce_wqe *wqe)
+{
+	return wqe->op >= RDMA_OP_READ;
+}
+
+/** Something new is acknowledged: what counted failures starts again. */
+static void
+progress(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+
+	r->retries = r->retry_count;
+	r->rnr_retries = r->rnr_retry;
+	r->probe = false;
+	r->asked_again = false;
+	r->window += r->window < r->window_max;
+	r->rnr_backoff = 0;
+	r->ack_deadline = 0;
+	r->probes = 0;
+}
+
+/** A packet that was timed, and sent once, is acknowledged (RFC 6298). */
+static void
+measure(struct roce_qp *qp, uint32_t psn)
+{
+	struct roce_requester *r = &qp->req;
+	const int64_t sample = qp->lane->now - r->rtt_start;
+	int64_t error;
+
+	if (roce_psn_diff(psn, r->rtt_psn) <= 0)
+		return;
+	r->rtt_start = 0;
+	if (r->rtt == 0) {
+		r->rtt = sample;
+		r->rtt_var = sample / 2;
+		return;
+	}
+	error = sample - (int64_t)r->rtt;
+	r->rtt += error / 8;
+	r->rtt_var += (RTE_MAX(error, -error) - (int64_t)r->rtt_var) / 4;
+}
+
+/** A message was taken: after an RNR NAK, let more out little by little. */
+static void
+widen(struct roce_requester *r)
+{
+	if (!r->rnr_cap || ++r->rnr_good < 2 * r->rnr_cap)
+		return;
+	r->rnr_good = 0;
+	if (++r->rnr_cap > ROCE_WINDOW)
+		r->rnr_cap = 0;
+}
+
+/**
+ * All before `psn` is acknowledged.
+ * @return false: an answer in there never came, una_psn is where it should have been
+ */
+static bool
+advance(struct roce_qp *qp, uint32_t psn)
+{
+	struct roce_requester *r = &qp->req;
+	struct roce_wqe *wqe;
+	uint32_t wanted;
+
+	if (psn == r->una_psn)
+		return true;
+	if (r->rtt_start)
+		measure(qp, psn);
+	while (r->una != r->begun) {
+		wqe = roce_wqe(qp, r->una);
+		if (is_answered(wqe) && wqe->answered < wqe->nb_psn) {
+			wanted = roce_psn_add(wqe->first_psn, wqe->answered);
+			if (roce_psn_diff(psn, wanted) > 0) {
+				if (r->una_psn != wanted)
+					progress(qp);
+				r->una_psn = wanted;
+				return false;
+			}
+			break;
+		}
+		if (roce_psn_diff(psn, roce_psn_add(wqe->first_psn, wqe->nb_psn)) < 0)
+			break;
+		if (is_answered(wqe) && r->rd_out && r->una != r->current)
+			r->rd_out--;
+		if (r->current == r->una)
+			r->current++;
+		roce_complete_send(qp, RDMA_WC_SUCCESS);
+		widen(r);
+	}
+	r->una_psn = psn;
+	progress(qp);
+	return true;
+}
+
+/** After advance(): the sender goes on from there. */
+static void
+resume(struct roce_qp *qp, bool complete)
+{
+	struct roce_requester *r = &qp->req;
+
+	/* once for a gap: answers that were under way when it was noticed show it again */
+	if (!complete && !r->asked_again) {
+		r->asked_again = true;
+		roce_requester_rewind(qp, r->una_psn);
+	} else if (roce_psn_diff(r->next_psn, r->una_psn) < 0) {
+		roce_requester_rewind(qp, r->una_psn);
+	}
+	if (r->wait != ROCE_WAIT_RNR)
+		roce_requester_arm(qp);
+	roce_qp_activate(qp);
+}
+
+/** Also a NAK is an answer: the time-out begins anew with what is sent next (9.7.5.2.8). */
+static void
+answered(struct roce_requester *r)
+{
+	r->ack_deadline = 0;
+	r->probes = 0;
+}
+
+static void
+nak_sequence(struct roce_qp *qp, uint32_t psn)
+{
+	struct roce_requester *r = &qp->req;
+	bool complete;
+
+	roce_count(qp->lane, ROCE_RX_NAK_SEQUENCE);
+	/* of packets behind the one that found no receive: known, and waited for */
+	if (r->wait == ROCE_WAIT_RNR && psn == r->una_psn)
+		return;
+	complete = advance(qp, psn);
+	if (r->retries == 0) {
+		roce_qp_fail(qp, RDMA_WC_RETRY_EXC_ERR, true);
+		return;
+	}
+	r->retries--;
+	r->window = RTE_MAX(r->window / 2, (uint32_t)ROCE_WINDOW_MIN);
+	answered(r);
+	roce_requester_rewind(qp, r->una_psn);
+	resume(qp, complete);
+}
+
+static void
+nak_rnr(struct roce_qp *qp, uint32_t psn, uint8_t timer)
+{
+	struct roce_requester *r = &qp->req;
+	const uint8_t backoff = r->una_psn == psn ? r->rnr_backoff : 0;
+	uint64_t wait;
+
+	roce_count(qp->lane, ROCE_RX_NAK_RNR);
+	r->rnr_naks++;
+	if (r->wait == ROCE_WAIT_RNR && r->una_psn == psn)
+		return;
+	if (!advance(qp, psn)) {
+		resume(qp, false);
+		return;
+	}
+	if (r->rnr_retry != 7) {
+		if (r->rnr_retries == 0) {
+			roce_qp_fail(qp, RDMA_WC_RNR_RETRY_EXC_ERR, true);
+			return;
+		}
+		r->rnr_retries--;
+	}
+	roce_requester_rewind(qp, r->una_psn);
+	/* the receiver is slower than we are: one message at a time, then more */
+	wait = (uint64_t)roce_rnr_us[timer] * rte_get_tsc_hz() / 1000000 << backoff;
+	r->rnr_backoff = RTE_MIN(backoff + 1, RNR_BACKOFF_MAX);
+	r->rnr_cap = 1;
+	r->rnr_good = 0;
+	answered(r);
+	r->wait = ROCE_WAIT_RNR;
+	roce_timer_start(&qp->lane->wheel, &r->timer, qp->lane->now + wait);
+}
+
+static void
+nak_fatal(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
+{
+	static const uint8_t status[] = {
+		[ROCE_NAK_INVALID_REQUEST - ROCE_AETH_NAK] = RDMA_WC_REM_INV_REQ_ERR,
+		[ROCE_NAK_REMOTE_ACCESS - ROCE_AETH_NAK] = RDMA_WC_REM_ACCESS_ERR,
+		[ROCE_NAK_REMOTE_OPERATION - ROCE_AETH_NAK] = RDMA_WC_REM_OP_ERR,
+	};
+
+	roce_count(qp->lane, ROCE_RX_NAK_FATAL);
+	if (!advance(qp, psn)) {
+		resume(qp, false);
+		return;
+	}
+	roce_qp_fail(qp, status[syndrome - ROCE_AETH_NAK], true);
+}
+
+/** Bytes out of a packet into a list. */
+static void
+scatter(const struct roce_packet *pkt, const struct roce_segment *list, uint32_t offset,
+	bool stream)
+{
+	uint32_t from = 0, n;
+
+	while (from < pkt->length) {
+		if (offset >= list->length) {
+			offset -= list->length;
+			list++;
+			continue;
+		}
+		n = RTE_MIN(pkt->length - from, list->length - offset);
+		roce_packet_copy(pkt, from, list->addr + offset, n, stream);
+		from += n;
+		offset += n;
+	}
+}
+
+/** A READ's answer, or an atomic's. */
+static void
+answer(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_requester *r = &qp->req;
+	const bool atomic = pkt->flags & ROCE_F_ATOMICACK;
+	struct roce_wqe *wqe;
+	uint32_t offset;
+	struct roce_cursor at = {0, 0};
+	rte_be64_t old;
+	bool complete;
+
+	if (!advance(qp, pkt->psn)) {
+		/* answers before this one were lost: ask again from there */
+		resume(qp, false);
+		return;
+	}
+	wqe = roce_wqe(qp, r->una);
+	if (r->una == r->begun || !is_answered(wqe) || (wqe->op == RDMA_OP_READ) == atomic ||
+		pkt->psn != roce_psn_add(wqe->first_psn, wqe->answered)) {
+		roce_count(qp->lane, ROCE_RX_STALE);
+		resume(qp, true);
+		return;
+	}
+	if (atomic) {
+		memcpy(&old, pkt->ext + sizeof(struct roce_aeth), sizeof(old));
+		old = rte_be_to_cpu_64(old);
+		roce_list_write(wqe->segment, &at, &old, sizeof(old));
+	} else {
+		offset = wqe->answered * qp->mtu;
+		if (pkt->length != RTE_MIN(wqe->length - offset, qp->mtu)) {
+			roce_count(qp->lane, ROCE_RX_INVALID);
+			return;
+		}
+		scatter(pkt, wqe->segment, offset, roce_lane_streams(qp->lane, wqe->length));
+		roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+	}
+	wqe->answered++;
+	complete = advance(qp, roce_psn_add(pkt->psn, 1));
+	resume(qp, complete);
+}
+
+/** A response to nothing outstanding: of something that was asked for twice, most often. */
+static void
+stale(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_requester *r = &qp->req;
+
+	roce_count(qp->lane, ROCE_RX_STALE);
+	qp->life.answered = true;
+	/* a READ is given again as a whole: the peer is at it, and comes to what is behind later */
+	if (pkt->opcode != ROCE_ACKNOWLEDGE && r->wait == ROCE_WAIT_ACK) {
+		r->ack_deadline = 0;
+		roce_requester_arm(qp);
+	}
+}
+
+void
+roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_requester *r = &qp->req;
+	const struct roce_aeth *aeth = roce_packet_aeth(pkt);
+	uint8_t syndrome = ROCE_AETH_ACK;
+
+	if (roce_state(qp) != RDMA_QP_RTS) {
+		roce_count(qp->lane, ROCE_RX_STATE);
+		return;
+	}
+	if (roce_psn_diff(pkt->psn, r->una_psn) < 0 || roce_psn_diff(pkt->psn, r->max_psn) >= 0) {
+		stale(qp, pkt);
+		return;
+	}
+	if (pkt->flags & ROCE_F_AETH)
+		syndrome = aeth->syndrome;
+	if (pkt->opcode == ROCE_ACKNOWLEDGE) {
+		switch (syndrome & ROCE_AETH_KIND) {
+		case ROCE_AETH_ACK:
+			resume(qp, advance(qp, roce_psn_add(pkt->psn, 1)));
+			return;
+		case ROCE_AETH_RNR:
+			nak_rnr(qp, pkt->psn, syndrome & 0x1f);
+			return;
+		case ROCE_AETH_NAK:
+			if (syndrome == ROCE_NAK_SEQUENCE) {
+				nak_sequence(qp, pkt->psn);
+				return;
+			}
+			if (syndrome <= ROCE_NAK_REMOTE_OPERATION) {
+				nak_fatal(qp, pkt->psn, syndrome);
+				return;
+			}
+			/* fall through */
+		default:
+			roce_count(qp->lane, ROCE_RX_MALFORMED);
+			return;
+		}
+	}
+	if ((syndrome & ROCE_AETH_KIND) != ROCE_AETH_ACK)
+		roce_count(qp->lane, ROCE_RX_MALFORMED);
+	else
+		answer(qp, pkt);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef ROCE_CQ_H
+#define ROCE_CQ_H
+
+/**
+ * @file
+ * Completion queue: a ring that one lcore fills (rdma_progress(), posts) and empties.
+ */
+
+#include <rte_branch_prediction.h>
+
+#include "rdma_provider.h"
+
+#define ROCE_CQE_MAX (1U << 20)
+
+struct roce_cq {
+	struct rdma_cq base;
+	uint32_t size;	     /**< entries that may wait */
+	uint32_t mask;	     /**< of the ring, a power of two above size */
+	uint32_t head, tail; /**< next to fill, next to take; count on */
+	struct rdma_wc ring[];
+};
+
+/** @return false: full */
+static inline bool
+roce_cq_push(struct roce_cq *cq, const struct rdma_wc *wc)
+{
+	if (unlikely(cq->head - cq->tail >= cq->size))
+		return false;
+	cq->ring[cq->head++ & cq->mask] = *wc;
+	return true;
+}
+
+struct rdma_cq *roce_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t lane);
+int roce_cq_destroy(struct rdma_cq *cq);
+uint16_t roce_cq_poll(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n);
+
+/** Drop what waits of a queue pair that goes. */
+void roce_cq_forget(struct roce_cq *cq, const struct rdma_qp *qp);
+
+#endif

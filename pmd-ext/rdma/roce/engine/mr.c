@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <rte_dev.h>
+
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_malloc.h>
+#include <rte_memory.h>
+
+#include "engine/engine.h"
+#include "engine/pages.h"
+#include "port/port.h"
+#include "engine/mr.h"
+
+static void
+info_free(void *addr, void *opaque)
+{
+	/* never: a region holds a reference of its own, so that the count stays above zero */
+}
+
+static struct rdma_mr *
+refuse(int error)
+{
+	rte_errno = error;
+	return NULL;
+}
+
+/** A free slot, at a random place, and a key that fits it. @return key, 0: all taken */
+static uint32_t
+key_new(const struct roce_dev *dev)
+{
+	uint32_t key, i;
+
+	if (dev->nb_mrs >= dev->max_mrs)
+		return 0;
+	do {
+		key = roce_random(32);
+		for (i = 0; i <= dev->mr_mask;
+			i++, key = (key & ~dev->mr_mask) | ((key + 1) & dev->mr_mask))
+			if (!dev->mrs[key & dev->mr_mask])
+				break;
+	} while (key == 0);
+	return key;
+}
+
+struct rdma_mr *
+roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
+{
+	struct roce_dev *dev = roce_dev(pd->dev);
+	struct roce_mr *mr;
+	uint16_t i;
+	int mapped;
+
+	if (attr->gpu >= 0) {
+		RDMA_LOG(ERR,
+			"device %s: region of GPU %d's memory at %p, roce takes memory that the "
+			"CPU reads only",
+			pd->dev->name, attr->gpu, attr->addr);
+		return refuse(ENOTSUP);
+	}
+	mr = rte_zmalloc_socket("roce_mr", sizeof(*mr) + dev->nb_lanes * sizeof(mr->lane[0]),
+		RTE_CACHE_LINE_SIZE, dev->numa_node);
+	if (!mr) {
+		RDMA_LOG(ERR, "device %s: no memory for a region", pd->dev->name);
+		return refuse(ENOMEM);
+	}
+	mr->key = key_new(dev);
+	if (mr->key == 0) {
+		RDMA_LOG(ERR, "device %s: %u regions, wanted at most %u (mrs=)", pd->dev->name,
+			dev->nb_mrs + 1, dev->max_mrs);
+		rte_free(mr);
+		return refuse(ENOMEM);
+	}
+	mr->first = (uintptr_t)attr->addr;
+	mr->length = attr->length;
+	mr->access = attr->access;
+	mr->pd = pd;
+	mr->base.lkey = mr->base.rkey = mr->key;
+	for (i = 0; i < dev->nb_lanes; i++) {
+		mr->lane[i].info.free_cb = info_free;
+		rte_mbuf_ext_refcnt_set(&mr->lane[i].info, 1);
+	}
+	mapped = roce_port_map(dev, attr->addr, attr->length);
+	if (mapped < 0) {
+		rte_free(mr);
+		return refuse(-mapped);
+	}
+	mr->mapped = mapped;
+	dev->nb_mrs++;
+	atomic_store_explicit(&dev->mrs[mr->key & dev->mr_mask], mr, memory_order_release);
+	return &mr->base;
+}
+
+/** Lists and mbufs that refer to it. Of a lane that works at it, of about now. */
+static int64_t
+mr_refs(const struct roce_dev *dev, const struct roce_mr *mr)
+{
+	int64_t refs = 0, stock;
+	uint16_t i;
+
+	for (i = 0; i < dev->nb_lanes; i++) {
+		/* first: a request may end before the port lets go of its frames, which are counted
+		 * behind it */
+		refs += __atomic_load_n(&mr->lane[i].refs, __ATOMIC_ACQUIRE);
+		/* before the count that it is part of: a stock that is new is never without */
+		stock = __atomic_load_n(&mr->lane[i].stock, __ATOMIC_ACQUIRE);
+		refs += rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1 - stock;
+	}
+	return refs;
+}
+
+int
+roce_mr_dereg(struct rdma_mr *base)
+{
+	struct roce_mr *mr = (struct roce_mr *)base;
+	struct roce_dev *dev = roce_dev(base->pd->dev);
+	struct roce_mr *_Atomic *slot = &dev->mrs[mr->key & dev->mr_mask];
+	uint16_t i;
+
+	/* a port that has nothing to send doesn't look at what it has sent */
+	for (i = 0; i < dev->nb_lanes && mr_refs(dev, mr); i++)
+		roce_lane_call(dev->lanes[i], roce_lane_reclaim, NULL);
+	if (mr_refs(dev, mr))
+		return -EBUSY;
+	/* nobody finds it any more; who found it before the grace period has counted itself */
+	atomic_store_explicit(slot, NULL, memory_order_release);
+	roce_dev_quiesce(dev);
+	if (mr_refs(dev, mr)) {
+		atomic_store_explicit(slot, mr, memory_order_release);
+		return -EBUSY;
+	}
+	if (mr->mapped)
+		roce_pages_release((void *)(uintptr_t)mr->first, mr->length);
+	dev->nb_mrs--;
+	rte_free(mr);
+	return 0;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "engine/pages.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include <rte_common.h>
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_memory.h>
+
+#include "rdma_provider.h"
+
+/**
+ * Pages that were new when they were registered. They go as a whole, as EAL wants: with the last
+ * registration that has one of them.
+ */
+struct run {
+	TAILQ_ENTRY(run) next;
+	uintptr_t first, end;
+	unsigned int refs;
+	bool registered;	      /**< by us: not by the application before */
+	bool ports[RTE_MAX_ETHPORTS]; /**< that have them mapped */
+};
+
+/** Apart from each other, in order of address. */
+static TAILQ_HEAD(runs, run) runs = TAILQ_HEAD_INITIALIZER(runs);
+
+/** The first of those that have a page of [first, end), or come behind. */
+static struct run *
+run_at(uintptr_t first)
+{
+	struct run *run;
+
+	TAILQ_FOREACH(run, &runs, next)
+		if (run->end > first)
+			return run;
+	return NULL;
+}
+
+static struct rte_device *
+port_device(uint16_t port)
+{
+	struct rte_eth_dev_info info;
+
+	return rte_eth_dev_info_get(port, &info) == 0 ? info.device : NULL;
+}
+
+static void
+run_free(struct run *run)
+{
+	const size_t bytes = run->end - run->first;
+	struct rte_device *device;
+	uint16_t port;
+
+	for (port = 0; port < RTE_MAX_ETHPORTS; port++) {
+		device = run->ports[port] ? port_device(port) : NULL;
+		if (device)
+			rte_dev_dma_unmap(device, (void *)run->first, run->first, bytes);
+	}
+	if (run->registered)
+		rte_extmem_unregister((void *)run->first, bytes);
+	TAILQ_REMOVE(&runs, run, next);
+	free(run);
+}
+
+/** New pages, in front of a run. @return 0; -errno */
+static int
+run_new(uintptr_t first, uintptr_t end, struct run *before)
+{
+	struct run *run = calloc(1, sizeof(*run));
+
+	if (!run)
+		return -ENOMEM;
+	run->first = first;
+	run->end = end;
+	run->registered = rte_extmem_register(
+				  (void *)first, end - first, NULL, 0, (size_t)getpagesize()) == 0;
+	if (!run->registered && rte_errno != EEXIST) {
+		free(run);
+		return -rte_errno;
+	}
+	if (before)
+		TAILQ_INSERT_BEFORE(before, run, next);
+	else
+		TAILQ_INSERT_TAIL(&runs, run, next);
+	return 0;
+}
+
+static int
+run_map(struct run *run, uint16_t port)
+{
+	struct rte_device *device = port_device(port);
+
+	if (run->ports[port])
+		return 0;
+	if (!device)
+		return -ENODEV;
+	if (rte_dev_dma_map(device, (void *)run->first, run->first, run->end - run->first) < 0) {
+		/* a port that needs no map has no such function */
+		if (rte_errno != ENOTSUP)
+			return -rte_errno;
+		return 0;
+	}
+	run->ports[port] = true;
+	return 0;
+}
+
+/** Runs for all of [first, end), mapped. @return 0; -errno */
+static int
+cover(uint16_t port, uintptr_t first, uintptr_t end)
+{
+	uintptr_t at = first;
+	struct run *run = run_at(first);
+	int ret = 0;
+
+	while (ret == 0 && at < end) {
+		if (!run || run->first > at) {
+			ret = run_new(at, run ? RTE_MIN(end, run->first) : end, run);
+			run = run_at(at);
+		} else {
+			ret = run_map(run, port);
+			at = run->end;
+			run = TAILQ_NEXT(run, next);
+		}
+	}
+	return ret;
+}
+
+static void
+pages(void *addr, uint64_t length, uintptr_t *first, uintptr_t *end)
+{
+	const size_t page = (size_t)getpagesize();
+
+	*first = RTE_ALIGN_FLOOR((uintptr_t)addr, page);
+	*end = RTE_ALIGN_CEIL((uintptr_t)addr + length, page);
+}
+
+/** Count a registration in or out; runs without one go. */
+static void
+count(uintptr_t first, uintptr_t end, int n)
+{
+	struct run *run = run_at(first), *next;
+
+	for (; run && run->first < end; run = next) {
+		next = TAILQ_NEXT(run, next);
+		run->refs += n;
+		if (run->refs == 0)
+			run_free(run);
+	}
+}
+
+int
+roce_pages_hold(uint16_t port, void *addr, uint64_t length)
+{
+	const struct run *known;
+	uintptr_t first, end;
+	int ret;
+
+	pages(addr, length, &first, &end);
+	known = run_at(first);
+	/* EAL takes our own for its own, too */
+	if (!(known && known->first < end) && rte_mem_virt2memseg_list(addr))
+		return 0;
+	ret = cover(port, first, end);
+	if (ret == 0) {
+		count(first, end, 1);
+		return 1;
+	}
+	RDMA_LOG(ERR, "port %u: %zu bytes at %p can't be mapped for it: %s", port,
+		(size_t)(end - first), (void *)first, rte_strerror(-ret));
+	count(first, end, 0);
+	return ret == -ENOMEM ? -ENOMEM : -ENOTSUP;
+}
+
+void
+roce_pages_release(void *addr, uint64_t length)
+{
+	uintptr_t first, end;
+
+	pages(addr, length, &first, &end);
+	count(first, end, -1);
+}

@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <rte_byteorder.h>
+#include <rte_cycles.h>
+
+#include "engine/qp.h"
+
+/* what a peer may take to answer, in addition to round trips: 0.25 ms */
+#define PROBE_PER_SECOND 4000
+/* Each waits twice as long as the one before; then the time-out has the word. A READ is given again
+ * as far as it is missing, by a peer that may only be slow: not so often. */
+#define PROBES_MAX	10
+#define PROBES_READ_MAX 2
+
+static bool
+is_answered(const struct roce_wqe *wqe)
+{
+	return wqe->op >= RDMA_OP_READ;
+}
+
+static bool
+is_signalled(const struct roce_qp *qp, const struct roce_wqe *wqe)
+{
+	return qp->signal_all || (wqe->flags & RDMA_SEND_SIGNALED);
+}
+
+/** Give the current request its PSNs when it has none yet. */
+static void
+begin(struct roce_qp *qp, struct roce_wqe *wqe)
+{
+	struct roce_requester *r = &qp->req;
+	const bool atomic = wqe->op == RDMA_OP_CMP_SWAP || wqe->op == RDMA_OP_FETCH_ADD;
+
+	if (r->current != r->begun)
+		return;
+	wqe->first_psn = r->next_psn;
+	wqe->nb_psn = atomic || !wqe->length ? 1 : (wqe->length + qp->mtu - 1) / qp->mtu;
+	wqe->answered = 0;
+	r->begun++;
+}
+
+/** May the next packet go out? */
+static bool
+may_send(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+	const struct roce_wqe *wqe;
+	uint32_t outstanding, psns;
+
+	if (r->current == r->head || r->wait == ROCE_WAIT_RNR)
+		return false;
+	wqe = roce_wqe(qp, r->current);
+	if (unlikely(wqe->status != RDMA_WC_SUCCESS))
+		return r->current == r->una;
+	if (qp->type != RDMA_QP_RC)
+		return true;
+	outstanding = roce_psn_diff(r->next_psn, r->una_psn);
+	if (outstanding == 0)
+		return true;
+	if (r->probe || outstanding >= r->window)
+		return false;
+	if (r->offset)
+		return true;
+	if (r->rnr_cap && r->current - r->una >= r->rnr_cap)
+		return false;
+	if ((wqe->flags & RDMA_SEND_FENCE) && r->rd_out)
+		return false;
+	if (!is_answered(wqe))
+		return true;
+	/* serial arithmetic needs all that is outstanding to be less than half the numbers */
+	psns = wqe->length / qp->mtu + 1;
+	return r->rd_out < r->rd_atom && outstanding + psns < 1U << 23;
+}
+
+/** Opcode of SEND and WRITE, without transport. */
+static uint8_t
+opcode(const struct roce_wqe *wqe, bool first, bool last)
+{
+	const bool write = wqe->op == RDMA_OP_WRITE || wqe->op == RDMA_OP_WRITE_IMM;
+	const bool imm = wqe->op == RDMA_OP_SEND_IMM || wqe->op == RDMA_OP_WRITE_IMM;
+	const uint8_t base = write ? ROCE_WRITE_FIRST : ROCE_SEND_FIRST;
+
+	if (first && last)
+		return base + (ROCE_SEND_ONLY - ROCE_SEND_FIRST) + imm;
+	if (first)
+		return base;
+	return last ? base + (ROCE_SEND_LAST - ROCE_SEND_FIRST) + imm
+		    : base + (ROCE_SEND_MIDDLE - ROCE_SEND_FIRST);
+}
+
+/** A packet went out: PSNs up to `next` are used. */
+static void
+sent(struct roce_qp *qp, uint32_t next)
+{
+	struct roce_requester *r = &qp->req;
+
+	if (roce_psn_diff(r->next_psn, r->max_psn) < 0) {
+		r->retransmits++;
+		roce_count(qp->lane, ROCE_TX_RETRANSMIT);
+	}
+	r->next_psn = next;
+	if (roce_psn_diff(next, r->max_psn) > 0)
+		r->max_psn = next;
+}
+
+static void
+request_done(struct roce_requester *r)
+{
+	r->current++;
+	r->offset = 0;
+	r->at = (struct roce_cursor){0, 0};
+}
+
+/** Will the peer say something of its own accord? */
+static bool
+is_asked(const struct roce_requester *r)
+{
+	return roce_psn_diff(r->asked_psn, r->una_psn) > 0;
+}
+
+/** Does nothing go out behind this request before it is acknowledged? */
+static bool
+is_last(const struct roce_qp *qp)
+{
+	const struct roce_requester *r = &qp->req;
+
+	/* one that is refused waits until it is the oldest */
+	return r->current + 1 == r->head || roce_wqe(qp, r->current + 1)->status != RDMA_WC_SUCCESS;
+}
+
+/** Should this packet ask for an acknowledgement? */
+static bool
+ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
+{
+	struct roce_requester *r = &qp->req;
+
+	if (++r->unasked >= RTE_MIN(r->window / 4, ROCE_ACK_EVERY) || r->probe ||
+		(last && (is_signalled(qp, wqe) || is_last(qp))) || (last && r->rnr_cap) ||
+		roce_psn_diff(r->next_psn, r->una_psn) + 1 >= r->window) {
+		r->unasked = 0;
+		r->asked_psn = roce_psn_add(r->next_psn, 1);
+		if (r->rtt_start == 0 && r->next_psn == r->max_psn) {
+			r->rtt_start = qp->lane->now;
+			r->rtt_psn = r->next_psn;
+		}
+		return true;
+	}
+	return false;
+}
+
+/** The next request's payload is sent after this frame. */
+static void
+foretell(const struct roce_qp *qp, struct roce_frame *f, const struct roce_wqe *wqe)
+{
+	if (!is_answered(wqe) && wqe->nb_segments)
+		roce_frame_next(f, wqe->segment[0].addr, RTE_MIN(wqe->segment[0].length, qp->mtu));
+}
+
+/** Next packet of a SEND or WRITE. */
+static void
+send_data(struct roce_qp *qp, struct roce_wqe *wqe)
+{
+	struct roce_requester *r = &qp->req;
+	const uint32_t n = RTE_MIN(wqe->length - r->offset, qp->mtu);
+	const bool first = r->offset == 0, last = r->offset + n == wqe->length;
+	struct roce_frame_head head = {.qpn = qp->peer_qpn, .psn = r->next_psn};
+	const struct roce_path *path = &qp->path;
+	struct roce_segment bytes;
+	struct roce_reth *reth;
+	struct roce_deth *deth;
+	struct roce_frame f;
+	rte_be32_t imm;
+	uint8_t *ext;
+
+	head.opcode = opcode(wqe, first, last);
+	if (qp->type == RDMA_QP_RC) {
+		head.ack = ask(qp, wqe, last);
+	} else if (qp->type == RDMA_QP_UC) {
+		head.opcode += ROCE_UC;
+	} else {
+		head.opcode += ROCE_UD;
+		head.qpn = wqe->remote_qpn;
+		path = roce_ah_path(wqe->ah);
+	}
+	head.solicited = last && (wqe->flags & RDMA_SEND_SOLICITED);
+	roce_frame_begin(&f, path, &head, roce_opcodes[head.opcode].ext_bytes);
+	ext = f.ext;
+	if (qp->type == RDMA_QP_UD) {
+		roce_frame_udp_port(&f, qp->udp_port);
+		deth = (struct roce_deth *)ext;
+		deth->qkey = rte_cpu_to_be_32(wqe->rkey);
+		deth->reserved = 0;
+		roce_put24(deth->qpn, qp->base.qpn);
+		ext += sizeof(*deth);
+	}
+	if (roce_opcodes[head.opcode].flags & ROCE_F_RETH) {
+		reth = (struct roce_reth *)ext;
+		reth->va = rte_cpu_to_be_64(wqe->remote_addr);
+		reth->rkey = rte_cpu_to_be_32(wqe->rkey);
+		reth->length = rte_cpu_to_be_32(wqe->length);
+		ext += sizeof(*reth);
+	}
+	if (roce_opcodes[head.opcode].flags & ROCE_F_IMM) {
+		imm = rte_cpu_to_be_32(wqe->imm);
+		memcpy(ext, &imm, sizeof(imm));
+	}
+	if (wqe->flags & RDMA_SEND_INLINE) {
+		bytes.addr = (uint8_t *)wqe->segment;
+		bytes.length = wqe->length;
+		roce_frame_attach(qp->lane, &f, &bytes, &r->at, n, NULL);
+	} else {
+		roce_frame_attach(qp->lane, &f, wqe->segment, &r->at, n,
+			qp->type == RDMA_QP_RC ? NULL : &wqe->info);
+	}
+	if (last && r->current + 1 != r->head)
+		foretell(qp, &f, roce_wqe(qp, r->current + 1));
+	roce_rate_sent(&qp->rate, qp->lane->now, roce_frame_end(qp->lane, &f));
+	sent(qp, roce_psn_add(r->next_psn, 1));
+	r->offset += n;
+	if (last)
+		request_done(r);
+}
+
+/** A READ, from where its answers got to. */
+static void
+send_read(struct roce_qp *qp, struct roce_wqe *wqe)
+{
+	const uint32_t done = wqe->answered * qp->mtu;
+	const struct roce_frame_head head = {
+		.qpn = qp->peer_qpn,
+		.psn = qp->req.next_psn,
+		.opcode = ROCE_READ_REQUEST,
+		.ack = true,
+	};
+	struct roce_reth *reth;
+	struct roce_frame f;
+
+	roce_frame_begin(&f, &qp->path, &head, sizeof(*reth));
+	reth = (struct roce_reth *)f.ext;
+	reth->va = rte_cpu_to_be_64(wqe->remote_addr + done);
+	reth->rkey = rte_cpu_to_be_32(wqe->rkey);
+	reth->length = rte_cpu_to_be_32(wqe->length - done);
+	roce_frame_end(qp->lane, &f);
+}
+
+static void
+send_atomic(struct roce_qp *qp, struct roce_wqe *wqe)
+{
+	const struct roce_frame_head head = {
+		.qpn = qp->peer_qpn,
+		.psn = qp->req.next_psn,
+		.opcode = wqe->op == RDMA_OP_CMP_SWAP ? ROCE_COMPARE_SWAP : ROCE_FETCH_ADD,
+		.ack = true,
+	};
+	struct roce_atomiceth *eth;
+	struct roce_frame f;
+
+	roce_frame_begin(&f, &qp->path, &head, sizeof(*eth));
+	eth = (struct roce_atomiceth *)f.ext;
+	eth->va = rte_cpu_to_be_64(wqe->remote_addr);
+	eth->rkey = rte_cpu_to_be_32(wqe->rkey);
+	eth->swap_add = rte_cpu_to_be_64(wqe->swap_add);
+	eth->compare = rte_cpu_to_be_64(wqe->op == RDMA_OP_CMP_SWAP ? wqe->compare : 0);
+	roce_frame_end(qp->lane, &f);
+}
+
+static void
+send_one(struct roce_qp *qp, struct roce_wqe *wqe)
+{
+	struct roce_requester *r = &qp->req;
+
+	begin(qp, wqe);
+	if (!is_answered(wqe)) {
+		send_data(qp, wqe);
+		return;
+	}
+	if (wqe->op == RDMA_OP_READ)
+		send_read(qp, wqe);
+	else
+		send_atomic(qp, wqe);
+	r->unasked = 0;
+	r->rd_out++;
+	r->asked_psn = roce_psn_add(wqe->first_psn, wqe->nb_psn);
+	sent(qp, r->asked_psn);
+	request_done(r);
+}
+
+/** UC, UD: a request is over when the port has let go of its memory. @return true: all are */
+static bool
+retire(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+
+	while (r->una != r->current) {
+		if (rte_mbuf_ext_refcnt_read(&roce_wqe(qp, r->una)->info) > 1) {
+			qp->lane->held = true;
+			return false;
+		}
+		roce_complete_send(qp, RDMA_WC_SUCCESS);
+	}
+	return true;
+}
+
+bool
+roce_requester_run(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+	struct roce_lane *lane = qp->lane;
+	unsigned int budget = ROCE_QUANTUM;
+	const uint32_t before = r->next_psn;
+	const bool was_asked = is_asked(r);
+	struct roce_wqe *wqe;
+	bool more = false;
+
+	while (may_send(qp)) {
+		if (budget-- == 0 || roce_lane_tx_room(lane) == 0 ||
+			!roce_rate_allows(&qp->rate, lane->now) ||
+			!roce_lane_spare(lane, ROCE_FRAME_SEGMENTS)) {
+			more = true;
+			break;
+		}
+		wqe = roce_wqe(qp, r->current);
+		if (unlikely(wqe->status != RDMA_WC_SUCCESS)) {
+			if (qp->type == RDMA_QP_RC || retire(qp))
+				roce_qp_fail(qp, wqe->status, true);
+			return roce_state(qp) != RDMA_QP_ERROR;
+		}
+		send_one(qp, wqe);
+	}
+	/* what is refused may only have waited for those before it */
+	if (qp->type != RDMA_QP_RC)
+		return !retire(qp) || r->current != r->head;
+	if (r->next_psn == before)
+		return more;
+	/* the time-out begins with the first packet that asks (9.7.6.1.3) */
+	if (r->wait == ROCE_WAIT_ACK && !was_asked && is_asked(r)) {
+		r->ack_deadline = 0;
+		roce_requester_arm(qp);
+	} else if (r->wait == ROCE_WAIT_NONE) {
+		roce_requester_arm(qp);
+	}
+	return more;
+}
+
+/** How often to ask early for what is oldest. */
+static uint8_t
+probes_max(const struct roce_qp *qp)
+{
+	const struct roce_wqe *wqe = roce_wqe(qp, qp->req.una);
+
+	return wqe->op == RDMA_OP_READ && wqe->nb_psn - wqe->answered > ROCE_WINDOW
+		? PROBES_READ_MAX
+		: PROBES_MAX;
+}
+
+void
+roce_requester_arm(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+
+	const uint64_t now = qp->lane->now;
+	uint64_t deadline;
+
+	if (r->una_psn == r->next_psn) {
+		r->wait = ROCE_WAIT_NONE;
+		r->ack_deadline = 0;
+		roce_timer_stop(&r->timer);
+		return;
+	}
+	if (r->ack_deadline == 0)
+		r->ack_deadline = now + r->ack_cycles;
+	deadline = r->ack_deadline;
+	if (r->rtt && is_asked(r) && r->probes < probes_max(qp))
+		deadline = RTE_MIN(deadline,
+			now +
+				((r->rtt + 4 * r->rtt_var + rte_get_tsc_hz() / PROBE_PER_SECOND)
+					<< r->probes));
+	r->wait = ROCE_WAIT_ACK;
+	roce_timer_start(&qp->lane->wheel, &r->timer, deadline);
+}
+
+void
+roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
+{
+	struct roce_requester *r = &qp->req;
+	struct roce_wqe *wqe;
+	uint32_t i, packets;
+
+	r->rtt_start = 0;
+	r->rd_out = 0;
+	r->offset = 0;
+	r->at = (struct roce_cursor){0, 0};
+	r->unasked = 0;
+	r->asked_psn = psn;
+	r->next_psn = psn;
+	for (i = r->una; i != r->begun; i++) {
+		wqe = roce_wqe(qp, i);
+		packets = roce_psn_diff(psn, wqe->first_psn);
+		if (packets < wqe->nb_psn)
+			break;
+		r->rd_out += is_answered(wqe) && wqe->answered < wqe->nb_psn;
+	}
+	r->current = i;
+	if (i == r->begun)
+		return;
+	if (is_answered(wqe)) {
+		r->next_psn = roce_psn_add(wqe->first_psn, wqe->answered);
+		return;
+	}
+	r->offset = packets * qp->mtu;
+	if (wqe->flags & RDMA_SEND_INLINE) {
+		r->at.offset = r->offset;
+		return;
+	}
+	for (packets = r->offset; packets >= wqe->segment[r->at.entry].length && packets;
+		r->at.entry++)
+		packets -= wqe->segment[r->at.entry].length;
+	r->at.offset = packets;
+}
+
+/**
+ * Has nothing been asked for yet, as packets go out slowly, or others have their turn? Then it is
+ * no time-out. When none went out since the one before it is, as a port may take none; once that
+ * may be for want of polls.
+ */
+static bool
+put_off(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+
+	if (is_asked(r) || !may_send(qp))
+		return false;
+	/* no port's doing */
+	if (!roce_rate_allows(&qp->rate, qp->lane->now))
+		return true;
+	if (r->paced_psn != r->next_psn)
+		r->put_off = 0;
+	r->paced_psn = r->next_psn;
+	return r->put_off++ < 2;
+}
+
+void
+roce_requester_timeout(struct roce_qp *qp)
+{
+	struct roce_requester *r = &qp->req;
+	const uint8_t wait = r->wait;
+
+	r->wait = ROCE_WAIT_NONE;
+	if (roce_state(qp) != RDMA_QP_RTS || wait == ROCE_WAIT_NONE)
+		return;
+	if (wait == ROCE_WAIT_ACK && qp->lane->now < r->ack_deadline) {
+		roce_count(qp->lane, ROCE_TX_PROBE);
+		r->probes++;
+		roce_requester_rewind(qp, r->una_psn);
+	} else if (wait == ROCE_WAIT_ACK && put_off(qp)) {
+		r->ack_deadline = 0;
+		roce_requester_arm(qp);
+		return;
+	} else if (wait == ROCE_WAIT_ACK) {
+		roce_count(qp->lane, ROCE_TX_TIMEOUT);
+		r->ack_deadline = 0;
+		r->probes = 0;
+		if (r->retries == 0) {
+			roce_qp_fail(qp, RDMA_WC_RETRY_EXC_ERR, true);
+			return;
+		}
+		r->retries--;
+		roce_requester_rewind(qp, r->una_psn);
+	}
+	/* one packet asks how things are; the rest when it is answered */
+	r->probe = true;
+	roce_qp_activate(qp);
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <rte_byteorder.h>
+#include <rte_ip.h>
+
+#include "engine/qp.h"
+
+/** UC: packets that come so many late, or twice, are dropped. */
+#define UC_BEHIND 65536
+
+/** What became of a request. */
+enum verdict {
+	TAKEN,
+	REFUSED, /**< a NAK is set */
+};
+
+void
+roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
+{
+	struct roce_responder *r = &qp->resp;
+
+	roce_count(qp->lane, nak == ROCE_NAK_REMOTE_ACCESS ? ROCE_RX_ACCESS : ROCE_RX_INVALID);
+	if (qp->type == RDMA_QP_UC) {
+		r->inbound = ROCE_IN_SKIP;
+		return;
+	}
+	r->say = ROCE_SAY_FATAL;
+	r->say_psn = psn;
+	r->syndrome = nak;
+	r->dead = true;
+}
+
+static void
+not_ready(struct roce_qp *qp, uint32_t psn)
+{
+	struct roce_responder *r = &qp->resp;
+
+	roce_count(qp->lane, ROCE_RX_RNR);
+	if (qp->type == RDMA_QP_UC) {
+		r->inbound = ROCE_IN_SKIP;
+		return;
+	}
+	r->say = ROCE_SAY_RNR;
+	r->say_psn = psn;
+	r->syndrome = ROCE_AETH_RNR | r->min_rnr_timer;
+	r->gap = true;
+}
+
+/** The receive request in use is of no use: tell its owner, and the peer. */
+static void
+receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enum roce_nak nak)
+{
+	struct rdma_wc wc = {.status = status, .op = RDMA_WC_RECV};
+
+	qp->resp.inbound = ROCE_IN_NONE;
+	roce_complete_recv(qp, &wc);
+	roce_responder_fatal(qp, psn, nak);
+}
+
+/** Payload into the list of a receive, which has the room. */
+static void
+place_list(struct roce_lane *lane, struct roce_cursor *at, const struct roce_rqe *rqe,
+	const struct roce_packet *pkt)
+{
+	const bool stream = roce_lane_streams(lane, rqe->length);
+	uint32_t from = 0, n;
+
+	while (from < pkt->length) {
+		n = RTE_MIN(pkt->length - from, rqe->segment[at->entry].length - at->offset);
+		if (n == 0) {
+			at->entry++;
+			at->offset = 0;
+			continue;
+		}
+		roce_packet_copy(pkt, from, rqe->segment[at->entry].addr + at->offset, n, stream);
+		at->offset += n;
+		from += n;
+	}
+}
+
+static enum verdict
+take_send(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_responder *r = &qp->resp;
+	struct roce_rqe *rqe;
+	struct rdma_wc wc;
+
+	if (pkt->flags & ROCE_F_FIRST) {
+		if (r->head == r->tail) {
+			not_ready(qp, pkt->psn);
+			return REFUSED;
+		}
+		r->at = (struct roce_cursor){0, 0};
+		r->received = 0;
+	}
+	rqe = roce_rqe(qp, r->tail);
+	if (unlikely(rqe->status != RDMA_WC_SUCCESS)) {
+		receive_failed(qp, pkt->psn, rqe->status, ROCE_NAK_REMOTE_OPERATION);
+		return REFUSED;
+	}
+	if (pkt->length > rqe->length - r->received) {
+		if (qp->type == RDMA_QP_UC) {
+			roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
+			return REFUSED;
+		}
+		receive_failed(qp, pkt->psn, RDMA_WC_LOC_LEN_ERR, ROCE_NAK_INVALID_REQUEST);
+		return REFUSED;
+	}
+	place_list(qp->lane, &r->at, rqe, pkt);
+	r->received += pkt->length;
+	r->inbound = ROCE_IN_SEND;
+	if (!(pkt->flags & ROCE_F_LAST))
+		return TAKEN;
+	r->inbound = ROCE_IN_NONE;
+	wc = (struct rdma_wc){.op = RDMA_WC_RECV, .byte_len = r->received};
+	if (pkt->flags & ROCE_F_IMM) {
+		wc.flags = RDMA_WC_WITH_IMM;
+		wc.imm = roce_packet_imm(pkt);
+	}
+	roce_complete_recv(qp, &wc);
+	return TAKEN;
+}
+
+static enum verdict
+take_write(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_responder *r = &qp->resp;
+	const bool imm = pkt->flags & ROCE_F_IMM;
+	const struct roce_reth *reth;
+	struct rdma_wc wc;
+	struct roce_mr *mr;
+
+	/* before anything is placed: it comes again as a whole */
+	if (imm && r->head == r->tail) {
+		not_ready(qp, pkt->psn);
+		return REFUSED;
+	}
+	if (pkt->flags & ROCE_F_FIRST) {
+		/* who looks at memory finds all of a message before anything of the next one */
+		roce_lane_settle(qp->lane);
+		reth = roce_packet_reth(pkt);
+		r->va = rte_be_to_cpu_64(reth->va);
+		r->rkey = rte_be_to_cpu_32(reth->rkey);
+		r->left = rte_be_to_cpu_32(reth->length);
+		r->received = 0;
+		if (r->left > ROCE_DMA_MAX) {
+			roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
+			return REFUSED;
+		}
+	}
+	if (pkt->flags & ROCE_F_LAST ? pkt->length != r->left : pkt->length >= r->left) {
+		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
+		return REFUSED;
+	}
+	/* at the first packet all of it must be allowed, then what is left: regions may go */
+	if (r->left) {
+		mr = roce_mr_find(qp->dev, r->rkey);
+		if (!mr ||
+			!roce_mr_allows(
+				mr, qp->base.pd, r->va, r->left, RDMA_ACCESS_REMOTE_WRITE)) {
+			roce_responder_fatal(qp, pkt->psn, ROCE_NAK_REMOTE_ACCESS);
+			return REFUSED;
+		}
+		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length,
+			roce_lane_streams(qp->lane, (uint64_t)r->received + r->left));
+	}
+	r->va += pkt->length;
+	r->left -= pkt->length;
+	r->received += pkt->length;
+	r->inbound = pkt->flags & ROCE_F_LAST ? ROCE_IN_NONE : ROCE_IN_WRITE;
+	if (imm) {
+		wc = (struct rdma_wc){
+			.op = RDMA_WC_RECV_WRITE_IMM,
+			.flags = RDMA_WC_WITH_IMM,
+			.imm = roce_packet_imm(pkt),
+			.byte_len = r->received,
+		};
+		roce_complete_recv(qp, &wc);
+	}
+	return TAKEN;
+}
+
+/** Does this packet fit the message under way, and its length the path MTU? */
+static bool
+in_order(const struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	const struct roce_responder *r = &qp->resp;
+	const enum roce_inbound kind = pkt->flags & ROCE_F_SEND ? ROCE_IN_SEND
+		: pkt->flags & ROCE_F_WRITE			? ROCE_IN_WRITE
+								: ROCE_IN_NONE;
+
+	if (pkt->flags & ROCE_F_FIRST ? r->inbound != ROCE_IN_NONE : r->inbound != kind)
+		return false;
+	if (!(pkt->flags & ROCE_F_LAST))
+		return pkt->length == qp->mtu && pkt->pad == 0;
+	if (!(pkt->flags & ROCE_F_FIRST))
+		return pkt->length > 0 && pkt->length <= qp->mtu;
+	return pkt->length <= qp->mtu;
+}
+
+/** RC: a request whose turn it is. */
+static enum verdict
+take(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	if (!in_order(qp, pkt) || (pkt->flags & ROCE_F_INVALIDATE)) {
+		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
+		return REFUSED;
+	}
+	if (pkt->flags & ROCE_F_SEND)
+		return take_send(qp, pkt);
+	if (pkt->flags & ROCE_F_WRITE)
+		return take_write(qp, pkt);
+	return roce_answer_new(qp, pkt) ? TAKEN : REFUSED;
+}
+
+static void
+request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_responder *r = &qp->resp;
+	const int32_t ahead = roce_psn_diff(pkt->psn, r->expected_psn);
+	const bool answered = pkt->flags & ROCE_F_ATOMICETH || pkt->opcode == ROCE_READ_REQUEST;
+
+	if (unlikely(r->dead)) {
+		roce_count(qp->lane, ROCE_RX_STATE);
+		return;
+	}
+	if (unlikely(ahead < 0)) {
+		roce_count(qp->lane, ROCE_RX_DUPLICATE);
+		if (answered)
+			roce_answer_again(qp, pkt);
+		else if (r->say == ROCE_SAY_NOTHING)
+			r->say = ROCE_SAY_ACK;
+		roce_qp_activate(qp);
+		return;
+	}
+	if (unlikely(ahead > 0)) {
+		roce_count(qp->lane, ROCE_RX_GAP);
+		if (r->gap)
+			return;
+		r->gap = true;
+		r->say = ROCE_SAY_NAK;
+		r->say_psn = r->expected_psn;
+		r->syndrome = ROCE_NAK_SEQUENCE;
+		roce_qp_activate(qp);
+		return;
+	}
+	if (take(qp, pkt) == REFUSED) {
+		roce_qp_activate(qp);
+		return;
+	}
+	roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+	r->gap = false;
+	if (!answered)
+		r->expected_psn = roce_psn_add(r->expected_psn, 1);
+	if (pkt->flags & ROCE_F_LAST)
+		r->msn = (r->msn + 1) & ROCE_PSN_MASK;
+	if (!answered && (pkt->bth->ack & ROCE_BTH_ACKREQ)) {
+		r->say = ROCE_SAY_ACK;
+		roce_qp_activate(qp);
+	} else if (r->say == ROCE_SAY_NAK || r->say == ROCE_SAY_RNR) {
+		/* It came late, not never: what was dropped meanwhile shows as the next gap. Or it
+		 * came again before its NAK got out, and found a receive. */
+		r->say = ROCE_SAY_ACK;
+	}
+}
+
+/** UC: a message with a hole is dropped up to the next one's begin (9.8.2.2). */
+static void
+request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_responder *r = &qp->resp;
+	const int32_t ahead = roce_psn_diff(pkt->psn, r->expected_psn);
+
+	/* the network repeats and swaps packets: no message comes twice, or after a later one */
+	if (ahead < 0 && ahead >= -UC_BEHIND) {
+		roce_count(qp->lane, ROCE_RX_DUPLICATE);
+		return;
+	}
+	if (ahead != 0) {
+		roce_count(qp->lane, ROCE_RX_GAP);
+		r->inbound = ROCE_IN_SKIP;
+	}
+	r->expected_psn = roce_psn_add(pkt->psn, 1);
+	if (pkt->flags & ROCE_F_FIRST) {
+		if (r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)
+			roce_count(qp->lane, ROCE_RX_UC_DROP);
+		r->inbound = ROCE_IN_NONE;
+	}
+	if (r->inbound == ROCE_IN_SKIP) {
+		roce_count(qp->lane, ROCE_RX_UC_DROP);
+		return;
+	}
+	if (!in_order(qp, pkt)) {
+		roce_count(qp->lane, ROCE_RX_INVALID);
+		r->inbound = ROCE_IN_SKIP;
+		return;
+	}
+	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN)
+		roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+}
+
+void
+roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	const enum rdma_qp_state state = roce_state(qp);
+
+	if (unlikely(state != RDMA_QP_RTS && state != RDMA_QP_RTR)) {
+		roce_count(qp->lane, ROCE_RX_STATE);
+		return;
+	}
+	if (unlikely(state == RDMA_QP_RTR && !qp->noted)) {
+		qp->noted = true;
+		roce_lane_note(qp->lane, ROCE_NOTE_FIRST_PACKET, qp->base.qpn);
+	}
+	if (qp->type == RDMA_QP_RC)
+		request_rc(qp, pkt);
+	else
+		request_uc(qp, pkt);
+}
+
+void
+roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	struct roce_responder *r = &qp->resp;
+	const struct roce_deth *deth = (const struct roce_deth *)pkt->ext;
+	struct rdma_wc wc = {
+		.op = RDMA_WC_RECV,
+		.flags = RDMA_WC_GRH,
+		.byte_len = RDMA_GRH_BYTES + pkt->length,
+		.src_qpn = roce_get24(deth->qpn),
+	};
+	uint8_t grh[RDMA_GRH_BYTES] = {0};
+	struct roce_cursor at = {0, 0};
+	struct roce_rqe *rqe;
+
+	if (rte_be_to_cpu_32(deth->qkey) != qp->qkey) {
+		roce_count(qp->lane, ROCE_RX_QKEY);
+		return;
+	}
+	if (r->head == r->tail) {
+		roce_count(qp->lane, ROCE_RX_RNR);
+		return;
+	}
+	rqe = roce_rqe(qp, r->tail);
+	if (rqe->status != RDMA_WC_SUCCESS) {
+		wc.status = rqe->status;
+		roce_complete_recv(qp, &wc);
+		roce_qp_fail(qp, RDMA_WC_SUCCESS, true);
+		return;
+	}
+	if (pkt->length > qp->mtu || wc.byte_len > rqe->length) {
+		roce_count(qp->lane, ROCE_RX_TOO_LONG);
+		return;
+	}
+	/* an IPv4 header is in the last 20 bytes (A17.4.5.1) */
+	memcpy(grh + sizeof(grh) - pkt->l3_len, pkt->l3, pkt->l3_len);
+	roce_list_write(rqe->segment, &at, grh, sizeof(grh));
+	place_list(qp->lane, &at, rqe, pkt);
+	if (pkt->flags & ROCE_F_IMM) {
+		wc.flags |= RDMA_WC_WITH_IMM;
+		wc.imm = roce_packet_imm(pkt);
+	}
+	roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+	roce_complete_recv(qp, &wc);
+}
+
+static void
+say(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
+{
+	const struct roce_frame_head head = {
+		.qpn = qp->peer_qpn,
+		.psn = psn,
+		.opcode = ROCE_ACKNOWLEDGE,
+	};
+	struct roce_aeth *aeth;
+	struct roce_frame f;
+
+	roce_frame_begin(&f, &qp->path, &head, sizeof(*aeth));
+	aeth = (struct roce_aeth *)f.ext;
+	aeth->syndrome = syndrome;
+	roce_put24(aeth->msn, qp->resp.msn);
+	roce_frame_end(qp->lane, &f);
+}
+
+bool
+roce_responder_run(struct roce_qp *qp)
+{
+	struct roce_responder *r = &qp->resp;
+
+	if (r->job_tail != r->job_head && !roce_answer_run(qp))
+		return true;
+	if (r->say == ROCE_SAY_NOTHING)
+		return false;
+	if (roce_lane_tx_room(qp->lane) == 0 || !roce_lane_spare(qp->lane, ROCE_FRAME_SEGMENTS))
+		return true;
+	switch ((enum roce_say)r->say) {
+	case ROCE_SAY_ACK:
+		roce_count(qp->lane, ROCE_TX_ACK);
+		say(qp, roce_psn_add(r->expected_psn, -1), ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+		break;
+	case ROCE_SAY_NAK:
+		roce_count(qp->lane, ROCE_TX_NAK_SEQUENCE);
+		say(qp, r->say_psn, r->syndrome);
+		break;
+	case ROCE_SAY_RNR:
+		roce_count(qp->lane, ROCE_TX_NAK_RNR);
+		say(qp, r->say_psn, r->syndrome);
+		break;
+	case ROCE_SAY_FATAL:
+		roce_count(qp->lane, ROCE_TX_NAK_FATAL);
+		say(qp, r->say_psn, r->syndrome);
+		roce_qp_fail(qp, RDMA_WC_SUCCESS, true);
+		break;
+	case ROCE_SAY_NOTHING:
+		break;
+	}
+	r->say = ROCE_SAY_NOTHING;
+	return false;
+}

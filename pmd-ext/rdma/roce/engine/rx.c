@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <rte_ip.h>
+#include <rte_prefetch.h>
+
+#include "engine/engine.h"
+#include "engine/packet.h"
+#include "engine/qp.h"
+#include "port/port_sharing.h"
+
+/** Give a frame to the control lcore. @return true: the mbuf is no longer ours */
+static bool
+to_control(struct roce_lane *lane, struct rte_mbuf *m)
+{
+	struct rte_mbuf *copy = m;
+
+	/* what is queued there for a while must not point into a peer's memory */
+	if (m->nb_segs > 1 || RTE_MBUF_CLONED(m) || RTE_MBUF_HAS_EXTBUF(m)) {
+		copy = rte_pktmbuf_copy(m, lane->dev->pool, 0, UINT32_MAX);
+		if (!copy || copy->nb_segs > 1) {
+			rte_pktmbuf_free(copy);
+			roce_count(lane, ROCE_RX_NOMBUF);
+			return false;
+		}
+		copy->l2_len = m->l2_len;
+		copy->l3_len = m->l3_len;
+	}
+	if (rte_ring_sp_enqueue(lane->to_control, copy) < 0) {
+		roce_count(lane, ROCE_RX_CONTROL_FULL);
+		if (copy != m)
+			rte_pktmbuf_free(copy);
+		return false;
+	}
+	roce_count(lane, ROCE_RX_CONTROL);
+	return copy == m;
+}
+
+/** Is it sent to us? Multicast is looked at later. */
+static bool
+is_for_us(const struct roce_dev *dev, const struct roce_packet *pkt)
+{
+	if (pkt->l3_len == sizeof(struct rte_ipv4_hdr))
+		return roce_packet_to(pkt, &dev->ip4);
+	return dev->has_ip6 && roce_packet_to(pkt, &dev->ip6);
+}
+
+/** Only the default partition is spoken, full and limited members alike. */
+static bool
+is_of_partition(const struct roce_packet *pkt)
+{
+	return (rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) == ROCE_PKEY_BASE;
+}
+
+/** A CM MAD: as hostile as the wire, but with its ICRC. */
+static bool
+mad(struct roce_lane *lane, const struct roce_packet *pkt)
+{
+	if (pkt->opcode != ROCE_UD + ROCE_SEND_ONLY || pkt->length != ROCE_MAD_BYTES) {
+		roce_count(lane, ROCE_RX_OPCODE);
+		return false;
+	}
+	if (!is_of_partition(pkt)) {
+		roce_count(lane, ROCE_RX_PKEY);
+		return false;
+	}
+	if (!roce_packet_check(pkt)) {
+		roce_count(lane, ROCE_RX_ICRC);
+		return false;
+	}
+	return to_control(lane, pkt->m);
+}
+
+/** Give a frame to the lane of its queue pair. @return true: the mbuf is no longer ours */
+static bool
+hand_over(struct roce_lane *lane, struct roce_lane *to, struct rte_mbuf *m)
+{
+	if (rte_ring_sp_enqueue(to->handover[lane->index], m) < 0) {
+		roce_count(lane, ROCE_RX_HANDOVER_FULL);
+		return false;
+	}
+	roce_count(lane, ROCE_RX_HANDOVER);
+	return true;
+}
+
+/** Queue pairs of other lanes may be in a group, too. @return to how many lanes it went */
+static unsigned int
+spread(struct roce_lane *lane, struct rte_mbuf *m)
+{
+	struct roce_dev *dev = lane->dev;
+	struct rte_mbuf *copy;
+	unsigned int i, n = 0;
+
+	for (i = 0; i < dev->nb_lanes; i++) {
+		if (i == lane->index ||
+			!__atomic_load_n(&dev->lanes[i]->nb_groups, __ATOMIC_RELAXED))
+			continue;
+		n++;
+		copy = rte_pktmbuf_copy(m, dev->pool, 0, UINT32_MAX);
+		if (!copy)
+			roce_count(lane, ROCE_RX_NOMBUF);
+		else if (!hand_over(lane, dev->lanes[i], copy))
+			rte_pktmbuf_free(copy);
+	}
+	return n;
+}
+
+static void
+multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
+{
+	const struct roce_gid dst = roce_packet_dst(pkt);
+	unsigned int i, members = 0, lanes = 0;
+	bool others = false;
+
+	if (!is_of_partition(pkt)) {
+		roce_count(lane, ROCE_RX_PKEY);
+		return;
+	}
+	/* before there are copies of it; what comes from a lane has been looked at by that one */
+	if (from != ROCE_FROM_LANE) {
+		if (!roce_gid_is_multicast(&dst)) {
+			roce_count(lane, ROCE_RX_OTHER);
+			return;
+		}
+		if (!roce_packet_check(pkt)) {
+			roce_count(lane, ROCE_RX_ICRC);
+			return;
+		}
+		lanes = spread(lane, pkt->m);
+	}
+	if (from == ROCE_FROM_PORT)
+		others = roce_sibling_give(lane, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
+
+	for (i = 0; i < lane->nb_groups; i++) {
+		if (!roce_gid_equal(&lane->groups[i].gid, &dst))
+			continue;
+		members++;
+		if (roce_state(lane->groups[i].qp) == RDMA_QP_ERROR)
+			roce_count(lane, ROCE_RX_STATE);
+		else
+			roce_responder_datagram(lane->groups[i].qp, pkt);
+	}
+	if (!members && !lanes && !others)
+		roce_count(lane, ROCE_RX_OTHER);
+	/* a packet once, whoever of the device has had it */
+	if (unlikely(pkt->ecn == 3) && from != ROCE_FROM_LANE && (members || lanes))
+		roce_count(lane, ROCE_RX_CE);
+}
+
+/** Is it an opcode for that queue pair? */
+static bool
+is_spoken(const struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	static const uint8_t transport[] = {
+		[RDMA_QP_RC] = ROCE_RC,
+		[RDMA_QP_UC] = ROCE_UC,
+		[RDMA_QP_UD] = ROCE_UD,
+	};
+
+	/* a notification notifies of something, and datagrams have no rate of their own */
+	if (unlikely(pkt->flags & ROCE_F_CNP))
+		return qp->type != RDMA_QP_UD && (pkt->bth->ecn & ROCE_BTH_BECN);
+	return (pkt->opcode & ~ROCE_OPERATION) == transport[qp->type];
+}
+
+/** Everything about a queue pair's packet that needs no state of it. @return false: counted */
+static bool
+is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_packet *pkt)
+{
+	const enum rdma_qp_state state = roce_state(qp);
+
+	if (!is_spoken(qp, pkt)) {
+		roce_count(lane, ROCE_RX_OPCODE);
+		return false;
+	}
+	if (state == RDMA_QP_INIT || state == RDMA_QP_ERROR) {
+		roce_count(lane, ROCE_RX_STATE);
+		return false;
+	}
+	if (!is_of_partition(pkt)) {
+		roce_count(lane, ROCE_RX_PKEY);
+		return false;
+	}
+	if (qp->type != RDMA_QP_UD && !roce_packet_from(pkt, &qp->peer_gid)) {
+		roce_count(lane, ROCE_RX_ADDRESS);
+		return false;
+	}
+	if (!qp->trust && !roce_packet_check(pkt)) {
+		roce_count(lane, ROCE_RX_ICRC);
+		return false;
+	}
+	return true;
+}
+
+/**
+ * Of another address or VLAN than ours: another device's on the port, or counted.
+ * @return true: the mbuf is no longer ours
+ */
+static bool
+foreign(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_packet_kind kind,
+	enum roce_from from, enum roce_stat why)
+{
+	enum roce_given given = ROCE_GIVEN_TO_NONE;
+
+	if (from == ROCE_FROM_PORT && (kind == ROCE_PACKET_DATA || kind == ROCE_PACKET_CONTROL))
+		given = roce_sibling_give(lane, pkt, kind);
+	if (given == ROCE_GIVEN_TO_NONE)
+		roce_count(lane, why);
+	return given == ROCE_GIVEN_AWAY;
+}
+
+/** @return true: the mbuf is no longer ours */
+static bool
+control(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
+{
+	if (from == ROCE_FROM_PORT &&
+		roce_sibling_give(lane, pkt, ROCE_PACKET_CONTROL) == ROCE_GIVEN_AWAY)
+		return true;
+	return to_control(lane, pkt->m);
+}
+
+/** @return true: the mbuf is no longer ours */
+static bool
+data(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
+{
+	struct roce_qp *qp;
+
+	if (pkt->qpn == ROCE_QPN_MULTICAST && (pkt->opcode & ~ROCE_OPERATION) == ROCE_UD) {
+		multicast(lane, pkt, from);
+		return false;
+	}
+	if (!is_for_us(lane->dev, pkt))
+		return foreign(lane, pkt, ROCE_PACKET_DATA, from, ROCE_RX_OTHER);
+	if (pkt->qpn == ROCE_QPN_CM)
+		return mad(lane, pkt);
+	qp = roce_qp_lookup(lane->dev, pkt->qpn);
+	if (!qp) {
+		roce_count(lane, ROCE_RX_QPN);
+		return false;
+	}
+	if (qp->lane != lane)
+		return hand_over(lane, qp->lane, pkt->m);
+	if (!is_welcome(lane, qp, pkt))
+		return false;
+	if (unlikely(pkt->flags & ROCE_F_CNP)) {
+		roce_congestion_notified(qp);
+		return false;
+	}
+	if (unlikely(pkt->ecn == 3))
+		roce_congestion_mark(qp);
+	if (pkt->flags & ROCE_F_RESPONSE)
+		roce_requester_response(qp, pkt);
+	else if (pkt->flags & ROCE_F_DETH)
+		roce_responder_datagram(qp, pkt);
+	else
+		roce_responder_request(qp, pkt);
+	return false;
+}
+
+/** All of a payload that a sender referred to: another core has it. */
+static void
+prefetch_payload(const struct rte_mbuf *m)
+{
+	uint32_t i;
+
+	if (m->nb_segs == 1)
+		return;
+	for (m = m->next, i = 0; i < m->data_len; i += RTE_CACHE_LINE_SIZE)
+		rte_prefetch0(rte_pktmbuf_mtod_offset(m, const void *, i));
+}
+
+/** To be written: it is freed here. */
+static void
+prefetch_mbuf(const struct rte_mbuf *m)
+{
+	rte_prefetch0_write(m);
+	rte_prefetch0_write(&m->next);
+}
+
+/**
+ * What another core wrote is asked for early, one link of the chains at a time: mbufs, then what
+ * they hold, then the next mbufs.
+ */
+static void
+prefetch(struct rte_mbuf **m, unsigned int n)
+{
+	struct rte_mbuf *link[ROCE_BURST];
+	unsigned int i, chained = 0;
+
+	for (i = 0; i < n; i++)
+		prefetch_mbuf(m[i]);
+	for (i = 0; i < n; i++) {
+		rte_prefetch0(rte_pktmbuf_mtod(m[i], const void *));
+		if (m[i]->nb_segs > 1) {
+			prefetch_mbuf(m[i]->next);
+			link[chained++] = m[i]->next;
+		}
+	}
+	while (chained) {
+		for (i = 0, n = chained, chained = 0; i < n; i++) {
+			rte_prefetch0(rte_pktmbuf_mtod(link[i], const void *));
+			if (link[i]->next) {
+				prefetch_mbuf(link[i]->next);
+				link[chained++] = link[i]->next;
+			}
+		}
+	}
+}
+
+void
+roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, enum roce_from from)
+{
+	const uint16_t vlan = lane->dev->vlan_tci & ROCE_VLAN_ID;
+	enum roce_packet_kind kind;
+	struct roce_packet pkt;
+	unsigned int i, done = 0;
+	bool taken;
+
+	if (n == 0)
+		return;
+	prefetch(m, n);
+	prefetch_payload(m[0]);
+	for (i = 0; i < n; i++) {
+		taken = false;
+		if (i + 1 < n)
+			prefetch_payload(m[i + 1]);
+		kind = roce_packet_parse(m[i], &pkt);
+		if (unlikely(pkt.vlan != vlan)) {
+			taken = foreign(lane, &pkt, kind, from, ROCE_RX_VLAN);
+			kind = ROCE_PACKET_VLAN;
+		}
+		switch (kind) {
+		case ROCE_PACKET_DATA:
+			taken = data(lane, &pkt, from);
+			break;
+		case ROCE_PACKET_CONTROL:
+			taken = control(lane, &pkt, from);
+			break;
+		case ROCE_PACKET_OTHER:
+			roce_count(lane, ROCE_RX_OTHER);
+			break;
+		case ROCE_PACKET_OPCODE:
+			roce_count(lane, ROCE_RX_OPCODE);
+			break;
+		case ROCE_PACKET_MALFORMED:
+			roce_count(lane, ROCE_RX_MALFORMED);
+			break;
+		case ROCE_PACKET_VLAN:
+			break;
+		}
+		if (!taken)
+			m[done++] = m[i];
+	}
+	rte_pktmbuf_free_bulk(m, done);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef ROCE_IP_H
+#define ROCE_IP_H
+
+/**
+ * @file
+ * IPv4 and IPv6 headers of control packets, decoded and encoded (RFC 791, 2113, 2711, 8200). The
+ * data path has templates of its own.
+ */
+
+#include "engine/path.h"
+
+#define ROCE_IP_BYTES_MAX 48 /**< IPv6 with router alert */
+
+/** An IPv6 address as a GID. */
+static inline struct roce_gid
+roce_gid_v6(const void *addr)
+{
+	struct roce_gid gid;
+
+	memcpy(gid.raw, addr, sizeof(gid.raw));
+	return gid;
+}
+
+/** :: or 0.0.0.0 */
+static inline bool
+roce_gid_is_none(const struct roce_gid *gid)
+{
+	static const struct roce_gid zero;
+
+	return roce_gid_equal(gid, &zero) || (roce_gid_is_v4(gid) && roce_gid_to_v4(gid) == 0);
+}
+
+/** A header, both versions. Options other than router alert are not taken. */
+struct roce_ip {
+	struct roce_gid src, dst; /**< both mapped: IPv4 */
+	uint8_t proto;		  /**< the last next header of IPv6 */
+	uint8_t hop_limit, traffic_class;
+	bool router_alert;
+	bool dont_fragment;   /**< IPv4 */
+	uint16_t id;	      /**< IPv4 */
+	uint32_t flow_label;  /**< IPv6 */
+	uint16_t payload_len; /**< bytes behind the header and its options */
+};
+
+/**
+ * Decode the header at `l3`.
+ *
+ * @param version 4 or 6, of the frame's type
+ * @param length bytes there are, padding included
+ * @return its length; -EPROTO: malformed, wrong checksum, longer than `length`; -ENOTSUP: fragment,
+ *   other options
+ */
+int roce_ip_decode(const uint8_t *l3, unsigned int length, uint8_t version, struct roce_ip *ip);
+
+/** Encode. @return its length; payload_len bytes are to follow */
+unsigned int roce_ip_encode(const struct roce_ip *ip, uint8_t *l3);
+
+/**
+ * Checksum over pseudo header and payload as ICMPv6, and ICMP and IGMP without pseudo header, have
+ * it.
+ * @return to be put in, or 0 when that of a received payload is right
+ */
+rte_be16_t roce_ip_payload_cksum(const struct roce_ip *ip, const uint8_t *payload);
+
+#endif

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+
+#include <rte_jhash.h>
+
+#include "net/arp.h"
+#include "cm/conn.h"
+#include "port/ctl_plane.h"
+#include "net/nd.h"
+
+#define ASK_MS	     250
+#define ASKS	     12 /* 3 s, as Linux */
+#define PROBE_MS     1000
+#define PROBES	     3
+#define REACHABLE_MS 30000
+#define STALE_MS     600000 /* unused for so long: forgotten */
+#define FAILED_MS    1000
+/* of strangers that ask for us so many are remembered: the rest of the table is for ours */
+#define LEARNED_MAX (ROCE_NEIGHBORS_MAX * 3 / 4)
+
+const struct rte_ether_addr roce_broadcast = {{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}};
+
+static const char *const state_names[] = {
+	"free", "asked", "reachable", "stale", "probed", "failed"};
+
+static void
+neighbor_enter(struct roce_neighbor *n, enum roce_neighbor_state state)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	if (n->state != state)
+		RDMA_LOG(DEBUG, "neighbor %s: %s -> %s", roce_gid_text(&n->gid, text, sizeof(text)),
+			state_names[n->state], state_names[state]);
+	n->state = state;
+}
+
+void
+roce_arp_send(struct roce_control *c, const struct roce_arp *arp, const struct rte_ether_addr *dst)
+{
+	struct rte_mbuf *m;
+	uint8_t *l3;
+
+	m = roce_control_frame(c, dst, RTE_ETHER_TYPE_ARP, ROCE_ARP_BYTES, &l3);
+	if (!m)
+		return;
+	roce_arp_encode(arp, l3);
+	roce_control_count(c, ROCE_ARP_TX);
+	roce_control_tx(c->dev, 0, m);
+}
+
+void
+roce_nd_send(struct roce_control *c, const struct roce_nd *nd, const struct roce_gid *src,
+	const struct roce_gid *dst, const struct rte_ether_addr *mac)
+{
+	struct roce_ip ip = {
+		.src = *src,
+		.dst = *dst,
+		.proto = IPPROTO_ICMPV6,
+		.hop_limit = ROCE_ND_HOP_LIMIT,
+	};
+	uint8_t payload[ROCE_ND_BYTES_MAX];
+
+	roce_nd_encode(nd, &ip, payload);
+	roce_control_count(c, ROCE_ND_TX);
+	roce_control_send_ip(c, mac, &ip, payload);
+}
+
+/** Ask who has an address. @param mac NULL: everybody */
+static void
+ask(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
+{
+	const struct roce_dev *dev = c->dev;
+
+	if (roce_gid_is_v4(gid)) {
+		const struct roce_arp arp = {
+			.op = ROCE_ARP_REQUEST,
+			.sender_mac = dev->mac,
+			.sender_ip = roce_gid_to_v4(&dev->ip4),
+			.target_ip = roce_gid_to_v4(gid),
+		};
+
+		roce_arp_send(c, &arp, mac ? mac : &roce_broadcast);
+	} else {
+		const struct roce_nd nd = {
+			.type = ROCE_ND_SOLICIT,
+			.target = *gid,
+			.has_mac = true,
+			.mac = dev->mac,
+		};
+		const struct roce_gid group = roce_nd_group(gid);
+		const struct rte_ether_addr group_mac = roce_gid_multicast_mac(&group);
+
+		roce_nd_send(c, &nd, &dev->ip6, mac ? gid : &group, mac ? mac : &group_mac);
+	}
+}
+
+/* ---- the cache ------------------------------------------------------------------------------ */
+
+/** A key: rte_jhash() reads words. */
+struct neighbor_key {
+	struct roce_gid gid;
+} __rte_aligned(sizeof(uint32_t));
+
+static struct roce_neighbor *
+neighbor_find(struct roce_control *c, const struct roce_gid *gid)
+{
+	const struct neighbor_key key = {*gid};
+	void *n;
+
+	return rte_hash_lookup_data(c->neighbors.hash, &key, &n) < 0 ? NULL : n;
+}
+
+static void
+neighbor_drop(struct roce_control *c, struct roce_neighbor *n)
+{
+	const struct neighbor_key key = {n->gid};
+
+	neighbor_enter(n, ROCE_NEIGHBOR_FREE);
+	rte_hash_del_key(c->neighbors.hash, &key);
+	roce_expiry_stop(c, &n->timer);
+	c->neighbors.nb_entries--;
+}
+
+static void neighbor_expired(struct roce_control *c, struct roce_expiry *timer);
+
+/** A new entry, in place of one that nobody waits for when full. @return NULL: all in use */
+static struct roce_neighbor *
+neighbor_add(struct roce_control *c, const struct roce_gid *gid)
+{
+	struct roce_neighbors *all = &c->neighbors;
+	const struct neighbor_key key = {*gid};
+	struct roce_neighbor *n = NULL;
+	unsigned int i;
+
+	for (i = 0; i < ROCE_NEIGHBORS_MAX && !n; i++) {
+		struct roce_neighbor *at = &all->entries[all->hand++ % ROCE_NEIGHBORS_MAX];
+
+		if (at->state == ROCE_NEIGHBOR_FREE)
+			n = at;
+		else if (all->nb_entries == ROCE_NEIGHBORS_MAX &&
+			(at->state == ROCE_NEIGHBOR_STALE || at->state == ROCE_NEIGHBOR_FAILED)) {
+			neighbor_drop(c, at);
+			n = at;
+		}
+	}
+	if (!n || rte_hash_add_key_data(all->hash, &key, n) < 0) {
+		roce_control_count(c, ROCE_NEIGHBORS_FULL);
+		return NULL;
+	}
+	*n = (struct roce_neighbor){.gid = *gid, .timer.expired = neighbor_expired};
+	all->nb_entries++;
+	return n;
+}
+
+static void
+neighbor_expired(struct roce_control *c, struct roce_expiry *timer)
+{
+	struct roce_neighbor *n = (struct roce_neighbor *)timer;
+
+	switch ((enum roce_neighbor_state)n->state) {
+	case ROCE_NEIGHBOR_ASKED:
+		if (n->asked < ASKS) {
+			n->asked++;
+			ask(c, &n->gid, NULL);
+			roce_expiry_start(c, timer, ASK_MS);
+			return;
+		}
+		roce_control_count(c, ROCE_NEIGHBORS_FAILED);
+		neighbor_enter(n, ROCE_NEIGHBOR_FAILED);
+		roce_expiry_start(c, timer, FAILED_MS);
+		roce_conns_resolved(c);
+		return;
+	case ROCE_NEIGHBOR_REACHABLE:
+		neighbor_enter(n, ROCE_NEIGHBOR_STALE);
+		roce_expiry_start(c, timer, STALE_MS);
+		return;
+	case ROCE_NEIGHBOR_PROBED:
+		if (n->asked < PROBES) {
+			n->asked++;
+			ask(c, &n->gid, &n->mac);
+			roce_expiry_start(c, timer, PROBE_MS);
+			return;
+		}
+		neighbor_drop(c, n);
+		return;
+	case ROCE_NEIGHBOR_STALE:
+		/* data goes there without a question: what it says of itself must be heard */
+		if (roce_hop_used(c, &n->gid)) {
+			roce_expiry_start(c, timer, STALE_MS);
+			return;
+		}
+		/* fall through */
+	case ROCE_NEIGHBOR_FAILED:
+		neighbor_drop(c, n);
+		return;
+	case ROCE_NEIGHBOR_FREE:
+		return;
+	}
+}
+
+/**
+ * A station said that it has an address.
+ * @param answer to a question of ours, as far as one can tell
+ */
+static void
+neighbor_heard(struct roce_control *c, struct roce_neighbor *n, const struct rte_ether_addr *mac,
+	bool answer)
+{
+	const bool asked = n->state == ROCE_NEIGHBOR_ASKED || n->state == ROCE_NEIGHBOR_FAILED;
+	const bool fresh = n->state == ROCE_NEIGHBOR_FREE;
+	const bool moved = !asked && !fresh && !rte_is_same_ether_addr(&n->mac, mac);
+
+	n->mac = *mac;
+	n->asked = 0;
+	if (answer || asked) {
+		neighbor_enter(n, ROCE_NEIGHBOR_REACHABLE);
+		roce_expiry_start(c, &n->timer, REACHABLE_MS);
+	} else if (fresh || moved) {
+		neighbor_enter(n, ROCE_NEIGHBOR_STALE);
+		roce_expiry_start(c, &n->timer, STALE_MS);
+	}
+	if (moved)
+		roce_control_count(c, ROCE_NEIGHBORS_MOVED);
+	/* one that was forgotten may have moved meanwhile, too */
+	if (moved || asked || fresh)
+		roce_hop_moved(c, &n->gid, mac);
+	if (asked)
+		roce_conns_resolved(c);
+}
+
+/** Do the first `bits` bits agree? */
+static bool
+same_prefix(const struct roce_gid *a, const struct roce_gid *b, unsigned int bits)
+{
+	const uint8_t mask = 0xff00 >> bits % 8;
+
+	return memcmp(a->raw, b->raw, bits / 8) == 0 &&
+		(bits % 8 == 0 || ((a->raw[bits / 8] ^ b->raw[bits / 8]) & mask) == 0);
+}
+
+static bool
+on_link(const struct roce_dev *dev, const struct roce_gid *gid)
+{
+	if (roce_gid_is_v4(gid))
+		return dev->has_ip4 && same_prefix(gid, &dev->ip4, 96 + dev->prefix4);
+	/* fe80::/10 is on every link */
+	return dev->has_ip6 &&
+		((gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80) ||
+			same_prefix(gid, &dev->ip6, dev->prefix6));
+}
+
+const struct roce_gid *
+roce_neighbor_next_hop(const struct roce_dev *dev, const struct roce_gid *dst)
+{
+	if (on_link(dev, dst))
+		return dst;
+	if (roce_gid_is_v4(dst))
+		return dev->has_ip4 && dev->has_gateway4 ? &dev->gateway4 : NULL;
+	return dev->has_ip6 && dev->has_gateway6 ? &dev->gateway6 : NULL;
+}
+
+int
+roce_control_resolve(struct roce_dev *dev, const struct roce_gid *dst, struct rte_ether_addr *mac)
+{
+	struct roce_control *c = dev->control;
+	const struct roce_gid *hop, *own = roce_dev_source(dev, dst);
+	struct roce_neighbor *n;
+
+	if (!own || roce_gid_is_none(dst) || c->removed)
+		return -EHOSTUNREACH;
+	if (roce_gid_is_multicast(dst)) {
+		*mac = roce_gid_multicast_mac(dst);
+		return 0;
+	}
+	if (roce_gid_equal(own, dst)) {
+		*mac = dev->mac;
+		return 0;
+	}
+	hop = roce_neighbor_next_hop(dev, dst);
+	if (!hop)
+		return -EHOSTUNREACH;
+	roce_control_time(c);
+	n = neighbor_find(c, hop);
+	if (!n) {
+		n = neighbor_add(c, hop);
+		if (!n)
+			return -EHOSTUNREACH;
+		neighbor_enter(n, ROCE_NEIGHBOR_ASKED);
+		neighbor_expired(c, &n->timer);
+		return -EAGAIN;
+	}
+	switch ((enum roce_neighbor_state)n->state) {
+	case ROCE_NEIGHBOR_STALE:
+		neighbor_enter(n, ROCE_NEIGHBOR_PROBED);
+		n->asked = 0;
+		neighbor_expired(c, &n->timer);
+		/* fall through */
+	case ROCE_NEIGHBOR_REACHABLE:
+	case ROCE_NEIGHBOR_PROBED:
+		*mac = n->mac;
+		return 0;
+	case ROCE_NEIGHBOR_ASKED:
+		return -EAGAIN;
+	case ROCE_NEIGHBOR_FAILED:
+	case ROCE_NEIGHBOR_FREE:
+		break;
+	}
+	return -EHOSTUNREACH;
+}
+
+/** A stranger asked for us: it will want an answer soon. */
+static void
+neighbor_learn(struct roce_control *c, const struct roce_gid *gid, const struct rte_ether_addr *mac)
+{
+	struct roce_neighbor *n;
+
+	if (roce_gid_is_none(gid) || !on_link(c->dev, gid))
+		return;
+	if (c->neighbors.nb_entries >= LEARNED_MAX) {
+		roce_control_count(c, ROCE_NEIGHBORS_FULL);
+		return;
+	}
+	n = neighbor_add(c, gid);
+	if (n)
+		neighbor_heard(c, n, mac, false);
+}
+
+/* ---- packets -------------------------------------------------------------------------------- */
+
+static void
+arp_answer(struct roce_control *c, const struct roce_arp *request)
+{
+	const struct roce_arp reply = {
+		.op = ROCE_ARP_REPLY,
+		.sender_mac = c->dev->mac,
+		.sender_ip = request->target_ip,
+		.target_mac = request->sender_mac,
+		.target_ip = request->sender_ip,
+	};
+
+	roce_arp_send(c, &reply, &request->sender_mac);
+}
+
+void
+roce_neighbor_arp(struct roce_control *c, const uint8_t *packet, unsigned int length)
+{
+	const struct roce_dev *dev = c->dev;
+	struct roce_neighbor *n;
+	struct roce_gid sender;
+	struct roce_arp arp;
+	bool for_us;
+
+	roce_control_count(c, ROCE_ARP_RX);
+	if (roce_arp_decode(packet, length, &arp) < 0 ||
+		!rte_is_valid_assigned_ether_addr(&arp.sender_mac)) {
+		roce_control_count(c, ROCE_CTL_MALFORMED);
+		return;
+	}
+	if (!dev->has_ip4 || rte_is_same_ether_addr(&arp.sender_mac, &dev->mac))
+		return;
+	sender = roce_gid_v4(arp.sender_ip);
+	if (roce_gid_equal(&sender, &dev->ip4)) {
+		roce_own_conflict(c, &sender, &arp.sender_mac);
+		return;
+	}
+	for_us = arp.target_ip == roce_gid_to_v4(&dev->ip4);
+	n = neighbor_find(c, &sender);
+	if (n)
+		neighbor_heard(c, n, &arp.sender_mac, for_us && arp.op == ROCE_ARP_REPLY);
+	else if (for_us && arp.op == ROCE_ARP_REQUEST)
+		neighbor_learn(c, &sender, &arp.sender_mac);
+	if (for_us && arp.op == ROCE_ARP_REQUEST)
+		arp_answer(c, &arp);
+}
+
+static void
+nd_answer(struct roce_control *c, const struct roce_ip *ip, const struct roce_nd *solicit)
+{
+	const struct roce_gid all = {{0xff, 0x02, [15] = 1}};
+	const bool probe = roce_gid_is_none(&ip->src);
+	const struct roce_nd nd = {
+		.type = ROCE_ND_ADVERT,
+		.flags = ROCE_ND_OVERRIDE | (probe ? 0 : ROCE_ND_SOLICITED),
+		.target = solicit->target,
+		.has_mac = true,
+		.mac = c->dev->mac,
+	};
+	struct rte_ether_addr mac;
+
+	if (probe) {
+		mac = roce_gid_multicast_mac(&all);
+	} else if (solicit->has_mac) {
+		mac = solicit->mac;
+	} else if (!neighbor_find(c, &ip->src) && c->neighbors.nb_entries >= LEARNED_MAX) {
+		/* strangers must not make us ask for so many that there is no place for ours */
+		roce_control_count(c, ROCE_NEIGHBORS_FULL);
+		return;
+	} else if (roce_control_resolve(c->dev, &ip->src, &mac) < 0) {
+		return; /* it asks again */
+	}
+	roce_nd_send(c, &nd, &c->dev->ip6, probe ? &all : &ip->src, &mac);
+}
+
+void
+roce_neighbor_nd(struct roce_control *c, const struct roce_ip *ip, const uint8_t *payload)
+{
+	const struct roce_dev *dev = c->dev;
+	const struct roce_gid *sender;
+	struct roce_neighbor *n;
+	struct roce_nd nd;
+
+	roce_control_count(c, ROCE_ND_RX);
+	if (roce_nd_decode(ip, payload, &nd) < 0 ||
+		(nd.has_mac && !rte_is_valid_assigned_ether_addr(&nd.mac))) {
+		roce_control_count(c, ROCE_CTL_MALFORMED);
+		return;
+	}
+	if (!dev->has_ip6 || (nd.has_mac && rte_is_same_ether_addr(&nd.mac, &dev->mac)))
+		return;
+	if (nd.type == ROCE_ND_ADVERT && roce_gid_equal(&nd.target, &dev->ip6)) {
+		roce_own_conflict(c, &nd.target, &nd.mac);
+		return;
+	}
+	sender = nd.type == ROCE_ND_ADVERT ? &nd.target : &ip->src;
+	n = nd.has_mac ? neighbor_find(c, sender) : NULL;
+	/* without override an advertisement, of a proxy perhaps, changes nothing that is known */
+	if (n &&
+		(nd.type == ROCE_ND_SOLICIT || nd.flags & ROCE_ND_OVERRIDE ||
+			n->state == ROCE_NEIGHBOR_ASKED ||
+			rte_is_same_ether_addr(&n->mac, &nd.mac)))
+		neighbor_heard(
+			c, n, &nd.mac, nd.type == ROCE_ND_ADVERT && nd.flags & ROCE_ND_SOLICITED);
+	if (nd.type != ROCE_ND_SOLICIT || !roce_gid_equal(&nd.target, &dev->ip6))
+		return;
+	if (!n && nd.has_mac)
+		neighbor_learn(c, sender, &nd.mac);
+	nd_answer(c, ip, &nd);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+int
+roce_neighbors_open(struct roce_control *c)
+{
+	struct roce_neighbors *all = &c->neighbors;
+	char name[RTE_HASH_NAMESIZE];
+	const struct rte_hash_parameters parameters = {
+		.name = name,
+		.entries = ROCE_NEIGHBORS_MAX * 2, /* cuckoo: no key must fail to find a place */
+		.key_len = sizeof(struct roce_gid),
+		.hash_func = rte_jhash,
+		/* strangers choose the keys */
+		.hash_func_init_val = roce_random(32),
+		.socket_id = SOCKET_ID_ANY,
+	};
+
+	snprintf(name, sizeof(name), "roce%u_nb", c->dev->number);
+	all->hash = rte_hash_create(&parameters);
+	all->entries = calloc(ROCE_NEIGHBORS_MAX, sizeof(*all->entries));
+	if (!all->hash || !all->entries)
+		return -ENOMEM;
+	all->announce.expired = roce_own_announce;
+	roce_expiry_start(c, &all->announce, 0);
+	return 0;
+}
+
+void
+roce_neighbors_close(struct roce_control *c)
+{
+	rte_hash_free(c->neighbors.hash);
+	free(c->neighbors.entries);
+}

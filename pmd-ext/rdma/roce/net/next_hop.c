@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What goes over a next hop: connections, queue pairs whoever connected them, address handles. */
+#include "cm/conn.h"
+#include "port/ctl_plane.h"
+#include "engine/qp.h"
+
+/** Is that the way to an address? */
+static bool
+leads_to(const struct roce_control *c, const struct roce_gid *hop, const struct roce_gid *dst)
+{
+	const struct roce_gid *to =
+		roce_gid_is_multicast(dst) ? NULL : roce_neighbor_next_hop(c->dev, dst);
+
+	return to && roce_gid_equal(to, hop);
+}
+
+/** The queue pair of a slot, when it has a peer behind that hop. */
+static struct roce_qp *
+qp_over(const struct roce_control *c, uint32_t slot, const struct roce_gid *hop)
+{
+	struct roce_qp *qp = atomic_load_explicit(&c->dev->qps[slot], memory_order_relaxed);
+
+	if (!qp || qp->type == RDMA_QP_UD)
+		return NULL;
+	switch (roce_state(qp)) {
+	case RDMA_QP_RTR:
+	case RDMA_QP_RTS:
+		return leads_to(c, hop, &qp->path.dst) ? qp : NULL;
+	default:
+		return NULL;
+	}
+}
+
+bool
+roce_hop_used(const struct roce_control *c, const struct roce_gid *hop)
+{
+	const struct roce_ah *ah;
+	uint32_t i;
+
+	for (i = 0; i <= c->dev->qp_mask; i++)
+		if (qp_over(c, i, hop))
+			return true;
+	TAILQ_FOREACH(ah, &c->ahs, next)
+		if (leads_to(c, hop, &roce_ah_path(ah)->dst))
+			return true;
+	return false;
+}
+
+/** Lanes may be reading the way of a handle: they get the other one of its two. */
+static void
+ahs_moved(struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac)
+{
+	struct roce_path *old, *new;
+	bool quiet = false;
+	struct roce_ah *ah;
+
+	TAILQ_FOREACH(ah, &c->ahs, next) {
+		old = &ah->paths[ah->current];
+		if (!leads_to(c, hop, &old->dst) || rte_is_same_ether_addr(roce_path_mac(old), mac))
+			continue;
+		/* from the move before somebody may still be at it */
+		if (!quiet)
+			roce_dev_quiesce(c->dev);
+		quiet = true;
+		new = &ah->paths[!ah->current];
+		*new = *old;
+		*roce_path_mac(new) = *mac;
+		atomic_store_explicit(&ah->current, !ah->current, memory_order_release);
+	}
+}
+
+void
+roce_hop_moved(struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac)
+{
+	struct roce_conn *conn;
+	struct roce_qp *qp;
+	uint32_t i;
+
+	TAILQ_FOREACH(conn, &c->conns.all, next)
+		if (conn->state >= ROCE_CONN_REQ_SENT && conn->state <= ROCE_CONN_DREQ_SENT &&
+			leads_to(c, hop, &conn->peer))
+			conn->mac = *mac;
+	for (i = 0; i <= c->dev->qp_mask; i++) {
+		struct roce_qp_modify modify;
+		struct roce_path path;
+
+		qp = qp_over(c, i, hop);
+		if (!qp)
+			continue;
+		path = qp->path;
+		if (rte_is_same_ether_addr(roce_path_mac(&path), mac))
+			continue;
+		*roce_path_mac(&path) = *mac;
+		modify = (struct roce_qp_modify){.state = roce_state(qp), .path = &path};
+		roce_qp_modify(&qp->base, &modify);
+	}
+	ahs_moved(c, hop, mac);
+}

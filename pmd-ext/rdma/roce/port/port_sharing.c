@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdio.h>
+
+#include <rte_ip.h>
+
+#include "port/port.h"
+#include "port/port_sharing.h"
+
+enum addressee {
+	NOBODY, /* of a kind that no device takes */
+	ONE,
+	ALL,
+};
+
+/** Who a frame is for. @param dst out, but of frames without an IP header */
+static enum addressee
+addressee(const struct roce_packet *pkt, struct roce_gid *dst)
+{
+	rte_be32_t addr;
+
+	switch (pkt->l3[-2] << 8 | pkt->l3[-1]) {
+	case RTE_ETHER_TYPE_ARP:
+		/* conflicts and moved neighbours are everybody's, whoever is asked */
+		return ALL;
+	case RTE_ETHER_TYPE_IPV4:
+		memcpy(&addr, pkt->l3 + offsetof(struct rte_ipv4_hdr, dst_addr), sizeof(addr));
+		*dst = roce_gid_v4(addr);
+		break;
+	case RTE_ETHER_TYPE_IPV6:
+		memcpy(dst, pkt->l3 + offsetof(struct rte_ipv6_hdr, dst_addr), sizeof(*dst));
+		break;
+	default:
+		return NOBODY;
+	}
+	return roce_gid_is_multicast(dst) ? ALL : ONE;
+}
+
+static bool
+has_groups(const struct roce_dev *dev)
+{
+	uint16_t i;
+
+	for (i = 0; i < dev->nb_lanes; i++)
+		if (__atomic_load_n(&dev->lanes[i]->nb_groups, __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+/** @param m NULL: there was none to be had @return false: counted; the mbuf is still ours */
+static bool
+give(struct roce_lane *lane, struct roce_dev *to, struct rte_mbuf *m)
+{
+	if (unlikely(!m)) {
+		roce_count(lane, ROCE_RX_NOMBUF);
+		return false;
+	}
+	if (rte_ring_mp_enqueue(to->given, m) < 0) {
+		roce_count(lane, ROCE_RX_GIVEN_FULL);
+		return false;
+	}
+	roce_count(lane, ROCE_RX_GIVEN);
+	return true;
+}
+
+enum roce_given
+roce_sibling_give(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_packet_kind kind)
+{
+	struct roce_dev *const own = lane->dev, *to;
+	const struct roce_gid *gid;
+	enum addressee who = NOBODY;
+	struct rte_mbuf *copy;
+	struct roce_gid dst;
+	unsigned int i, n = 0;
+
+	for (i = 0; i < ROCE_SIBLINGS_MAX; i++) {
+		to = atomic_load_explicit(&own->shared->siblings[i], memory_order_acquire);
+		if (!to)
+			break;
+		if (to == own || (to->vlan_tci & ROCE_VLAN_ID) != pkt->vlan)
+			continue;
+		if (who == NOBODY)
+			who = addressee(pkt, &dst);
+		if (who == NOBODY)
+			break;
+		if (who == ONE) {
+			gid = roce_dev_source(to, &dst);
+			if (!gid || !roce_gid_equal(gid, &dst))
+				continue;
+			if (!give(lane, to, pkt->m))
+				rte_pktmbuf_free(pkt->m);
+			return ROCE_GIVEN_AWAY;
+		}
+		if (kind == ROCE_PACKET_DATA && !has_groups(to))
+			continue;
+		copy = rte_pktmbuf_copy(pkt->m, own->pool, 0, UINT32_MAX);
+		if (!give(lane, to, copy))
+			rte_pktmbuf_free(copy);
+		n++;
+	}
+	return n ? ROCE_GIVEN_COPIES : ROCE_GIVEN_TO_NONE;
+}
+
+void
+roce_sibling_join(struct roce_dev *dev)
+{
+	unsigned int i = 0;
+
+	/* roce_port_open() lets no more in than have a place */
+	while (dev->shared->siblings[i])
+		i++;
+	atomic_store_explicit(&dev->shared->siblings[i], dev, memory_order_release);
+}
+
+void
+roce_sibling_leave(struct roce_dev *dev)
+{
+	struct roce_dev *_Atomic *all = dev->shared->siblings;
+	unsigned int i, last = 0;
+
+	for (i = 0; i < ROCE_SIBLINGS_MAX && all[i] != dev; i++)
+		;
+	if (i == ROCE_SIBLINGS_MAX)
+		return;
+	/* the last one moves: a lane may see it twice, never not at all */
+	while (last + 1 < ROCE_SIBLINGS_MAX && all[last + 1])
+		last++;
+	atomic_store_explicit(&all[i], all[last], memory_order_release);
+	atomic_store_explicit(&all[last], NULL, memory_order_release);
+	for (i = 0; i < last; i++)
+		roce_dev_quiesce(all[i]);
+}
+
+int
+roce_sibling_open(struct roce_dev *dev)
+{
+	char name[RTE_RING_NAMESIZE];
+
+	snprintf(name, sizeof(name), "roce%u_given", dev->number);
+	/* by lanes of any device, to lane 0 */
+	dev->given = rte_ring_create(name, ROCE_RING_SLOTS, dev->numa_node, RING_F_SC_DEQ);
+	return dev->given ? 0 : -ENOMEM;
+}
+
+void
+roce_sibling_close(struct roce_dev *dev)
+{
+	struct rte_mbuf *m;
+
+	while (dev->given && rte_ring_dequeue(dev->given, (void **)&m) == 0)
+		rte_pktmbuf_free(m);
+	rte_ring_free(dev->given);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Record batches from a receiver's journal into a store's memory, over software RoCE between
+ * two lcores, beside
+ * - the same bytes by the engine alone: WRITE of the body, WRITE_WITH_IMM of the entry,
+ * - the same, where the other end copies entries and sums them up, as a store has to: its ceiling,
+ * - the same columns copied into one buffer (serialised) and sent over TCP.
+ * All on the same two cores in the same run. The store writes to a disk that takes everything at
+ * once, so that only what lies before the disk is measured.
+ *
+ * Batches go in rows of as many as the journal holds. They are made before their row is
+ * timed: that is the builder's work, on another core of a receiver. Timed is what its egress lcore
+ * does, from room in the ring to the results, until the store has taken the last one; what is left
+ * then are results of the last group commit. The engine sends rows of as many: their begin and end,
+ * some 10 us, are less than 0.1 % of one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+
+#include "bench_median.h"
+#include "xfer_bench.h"
+
+#define ROUNDS	    5
+#define SECONDS	    0.4 /* of a round */
+#define SINGLES	    400 /* batches one at a time, */
+#define SINGLES_BIG 40	/* if they are this large */
+#define BIG	    (4 * MIB)
+
+static const char usage[] =
+	"Usage: xfer_bench [EAL options] [-- quick]\n"
+	"Record batches of several sizes to a store over software RoCE, as a table.\n";
+
+struct rig rig;
+struct bench_job job = {.seconds = SECONDS};
+static unsigned int rounds = ROUNDS, singles = SINGLES;
+
+static double
+gbit(double bytes)
+{
+	return bytes * 8 / 1e9;
+}
+
+static void
+row(const char *name)
+{
+	const unsigned int nb = batch.body >= BIG ? SINGLES_BIG : singles;
+	double raw[ROUNDS], checked[ROUNDS], this[ROUNDS], ratio[ROUNDS], ceiling[ROUNDS];
+	double serial[ROUNDS], share, one, one_tcp;
+	unsigned int i;
+
+	ends_begin();
+	for (i = 0; i < rounds; i++) {
+		raw[i] = peers_raw(false);
+		this[i] = ends_stream();
+		checked[i] = peers_raw(true);
+		ratio[i] = this[i] / raw[i];
+		ceiling[i] = this[i] / checked[i];
+		serial[i] = peers_serialised();
+	}
+	share = (double)job.copying / (double)job.cycles;
+	job.nb_times = nb;
+	job.times = calloc(nb, sizeof(*job.times));
+	ends_singles();
+	one = bench_sort(job.times, nb);
+	peers_serialised_singles();
+	one_tcp = bench_sort(job.times, nb);
+	free(job.times);
+	ends_end();
+	printf("%-22s %9.2f %9.2f %6.2f %9.2f %6.2f %9.2f %6.2f %8.0f%% %9.4f %9.4f %6.2f\n", name,
+		gbit(bench_median(this, rounds)), gbit(bench_median(raw, rounds)),
+		bench_median(ratio, rounds), gbit(bench_median(checked, rounds)),
+		bench_median(ceiling, rounds), gbit(bench_median(serial, rounds)),
+		bench_median(this, rounds) / bench_median(serial, rounds), 100 * share, one,
+		one_tcp, one_tcp / one);
+	fflush(stdout);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		enum arrow_table table;
+		uint32_t n; /* rows of frames, pixels of an image */
+	} rows[] = {
+		{"frames, 16 rows", ARROW_FRAMES, 16},
+		{"frames, 1,024 rows", ARROW_FRAMES, 1024},
+		{"image, 64 k pixels", ARROW_IMAGES, 65536},
+		{"image, 0.5 M pixels", ARROW_IMAGES, 524288},
+		{"image, 4 M pixels", ARROW_IMAGES, 4194304},
+	};
+	char directory[] = "/tmp/braggline-bench-XXXXXX";
+	int words = rte_eal_init(argc, argv);
+	unsigned int i;
+
+	if (words < 0)
+		rig_die("EAL: %s", rte_strerror(rte_errno));
+	if (argc - words > 2 || (argc - words == 2 && strcmp(argv[words + 1], "quick") != 0)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	if (argc - words == 2) {
+		rounds = 1;
+		job.seconds = 0.05;
+		singles = SINGLES_BIG;
+	}
+	rig_open(&rig, MEMORY, false);
+	ends_open(directory);
+	puts("Record batches to a store, Gbit/s; ms of one at a time until the other end has it");
+	printf("%-22s %9s %9s %6s %9s %6s %9s %6s %9s %9s %9s %6s\n", "batch", "this", "engine",
+		"ratio", "+ CRC", "ratio", "TCP", "ratio", "copying", "one, ms", "TCP, ms",
+		"ratio");
+	for (i = 0; i < RTE_DIM(rows); i++) {
+		batch_make(rows[i].table, rows[i].n);
+		row(rows[i].name);
+		batch_free();
+	}
+	ends_close(directory);
+	rig_close(&rig);
+	rte_eal_cleanup();
+	return 0;
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_errno.h>
+
+#include "journal/journal.h"
+#include "xfer/qp.h"
+#include "egress/store_client.h"
+#include "xfer_bench.h"
+#include "server/store.h"
+
+#define PATIENCE_MS 10000
+
+/* The receiver's end. */
+static struct {
+	struct journal *ring;
+	struct store_set stores;
+	struct rdma_pd *pd;
+	struct xfer_mr memory;
+	struct store_client *sender;
+	struct xfer_key key;
+	unsigned int run;
+	uint64_t sequence; /* batches that were kept */
+	uint64_t durable;
+	uint8_t *next;		      /* where the next one was made */
+	uint8_t *end;		      /* of the ring's memory */
+	uint8_t metadata[XFER_BLOCK]; /* of the batch that is made */
+} sender;
+
+static struct store *store;
+
+/* ---- a disk that takes everything at once ---------------------------------------------------- */
+
+struct null_file {
+	struct arrow_io_info info;
+	uint64_t tag[ARROW_IO_DEPTH_MAX + 1];
+	unsigned int nb;
+};
+
+static int
+null_open(void **handle, const struct arrow_io_open *how)
+{
+	struct null_file *f = calloc(1, sizeof(*f));
+
+	if (f == NULL)
+		return -ENOMEM;
+	f->info = (struct arrow_io_info){.mode = ARROW_IO_DIRECT_URING, .memory_align = 512};
+	*handle = f;
+	return 0;
+}
+
+static const struct arrow_io_info *
+null_info(void *handle)
+{
+	return &((struct null_file *)handle)->info;
+}
+
+static int
+null_sync(void *handle, uint64_t tag)
+{
+	struct null_file *f = handle;
+
+	f->tag[f->nb++] = tag;
+	return 0;
+}
+
+static int
+null_write(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset, uint64_t tag)
+{
+	return null_sync(handle, tag);
+}
+
+static int
+null_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	struct null_file *f = handle;
+
+	if (f->nb == 0)
+		return 0;
+	*done = (struct arrow_io_done){.tag = f->tag[--f->nb]};
+	return 1;
+}
+
+static int
+null_size(void *handle, uint64_t size)
+{
+	return 0;
+}
+
+static int
+null_map(void *handle, const uint8_t **data, uint64_t *size)
+{
+	return -ENOTSUP;
+}
+
+static int
+null_close(void *handle)
+{
+	free(handle);
+	return 0;
+}
+
+static int
+null_rename(const char *from, const char *to)
+{
+	return 0;
+}
+
+static int
+null_path(const char *path)
+{
+	return 0;
+}
+
+static const struct arrow_io_ops null_io = {
+	.open = null_open,
+	.info = null_info,
+	.write = null_write,
+	.sync = null_sync,
+	.reap = null_reap,
+	.allocate = null_size,
+	.truncate = null_size,
+	.map = null_map,
+	.close = null_close,
+	.rename = null_rename,
+	.remove = null_path,
+	.sync_dir = null_path,
+};
+
+/* ---- the receiver's end ---------------------------------------------------------------------- */
+
+/* Where the ring puts the next one that is kept, behind one at `at`: in one piece. */
+static uint8_t *
+behind(uint8_t *at)
+{
+	const uint64_t step = XFER_BLOCK + batch.body;
+
+	return at + 2 * step > sender.end ? sender.end - MEMORY : at + step;
+}
+
+/*
+ * Make so many batches where the ring will have room for them, as the builder does: that is another
+ * thread of a receiver's. The ring is empty. A body is what lies there, as nobody looks at it.
+ */
+static void
+make_batches(unsigned int n)
+{
+	const struct arrow_template *t = &batch.template;
+	struct arrow_batch numbers = {
+		.rows = batch.rows,
+		.nodes = (const struct arrow_node *)(batch.metadata + t->nodes),
+		.buffers = (const struct arrow_buffer *)(batch.metadata + t->buffers),
+		.body_length = batch.body,
+		.sequence = sender.sequence,
+	};
+	uint8_t *at;
+
+	sender.next = at = journal_reserve(sender.ring, batch.body);
+	journal_give_up(sender.ring);
+	for (; n > 0; n--, numbers.sequence++, at = behind(at)) {
+		arrow_template_patch(t, sender.metadata, &numbers);
+		memcpy(at, sender.metadata, XFER_BLOCK);
+	}
+}
+
+/* One that was made is kept, assigned and offered: the egress lcore's work from here on. */
+static void
+keep(void)
+{
+	const struct journal_batch b = {
+		.sequence = sender.sequence,
+		.rows = batch.rows,
+		.last = batch.rows - 1,
+		.received = 1,
+		.run = sender.run,
+		.table = batch.table,
+	};
+	uint32_t number;
+
+	if (journal_reserve(sender.ring, batch.body) != sender.next)
+		rig_die("the ring has no room for a batch where it was made");
+	number = journal_commit(sender.ring, &b);
+	journal_assign(sender.ring, number, 0);
+	if (store_client_offer(sender.sender, number) < 0)
+		rig_die("no memory for a batch's number");
+	sender.next = behind(sender.next);
+	sender.sequence++;
+}
+
+static void
+on_result(void *arg, uint32_t number, enum xfer_result_status status)
+{
+	if (status != XFER_DURABLE)
+		rig_die("a batch was not stored: %d", status);
+	sender.durable++;
+}
+
+/* A turn of the receiver's egress lcore. */
+static void
+turn(void)
+{
+	static unsigned int turns;
+	struct rdma_event event[4];
+	unsigned int i, n;
+
+	(void)rdma_progress(rig.a.dev, 0);
+	(void)store_client_poll(sender.sender);
+	if (turns++ % 64 != 0)
+		return;
+	n = rdma_poll_cm(rig.a.dev, event, 4);
+	for (i = 0; i < n; i++) {
+		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+			store_client_event(rdma_conn_context(event[i].conn), &event[i]);
+	}
+}
+
+static struct store_client_stats
+stats(void)
+{
+	struct store_client_stats s;
+
+	store_client_stats_get(sender.sender, &s);
+	return s;
+}
+
+/* Until it is so. */
+#define UNTIL(condition)                                                \
+	do {                                                            \
+		const uint64_t limit = xfer_qp_clock() + PATIENCE_MS;   \
+		while (!(condition)) {                                  \
+			turn();                                         \
+			if (xfer_qp_clock() > limit)                    \
+				rig_die("not in time: %s", #condition); \
+		}                                                       \
+	} while (0)
+
+/* Run a job on the worker while the main lcore is the store. */
+static void
+run(void (*what)(struct rig *))
+{
+	atomic_store_explicit(&rig.job, what, memory_order_release);
+	while (atomic_load_explicit(&rig.job, memory_order_acquire))
+		(void)store_poll(store);
+}
+
+static void
+open_sender(struct rig *r)
+{
+	struct journal_run run_of = {.run = 1, .incarnation = batch.incarnation, .name = "bench"};
+	struct store_client_config c = {
+		.dev = r->a.dev,
+		.pd = sender.pd,
+		.stores = &sender.stores,
+		.journal = sender.ring,
+		.memory = &sender.memory,
+		.message_max = MEMORY,
+		.producer = 1,
+		.identity = "bench",
+		.key = &sender.key,
+		.role = XFER_ROLE_RECEIVER,
+		.result = on_result,
+	};
+	struct sockaddr_in *to = (struct sockaddr_in *)&sender.stores.at[0].to;
+	uint8_t *header[ARROW_TABLES];
+	size_t size;
+	unsigned int i;
+	int index;
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (arrow_header_build(&batch.tables.schema[i], &header[i], &size) < 0)
+			rig_die("no memory for a schema");
+		run_of.schema[i] = header[i];
+		run_of.schema_bytes[i] = size;
+		run_of.body_max[i] = i == batch.table ? batch.body : XFER_BLOCK;
+	}
+	index = journal_run_add(sender.ring, &run_of);
+	for (i = 0; i < ARROW_TABLES; i++)
+		free(header[i]);
+	if (index < 0)
+		rig_die("the ring takes no run: %s", strerror(-index));
+	sender.run = c.run = index;
+	sender.sequence = sender.durable = 0;
+	memcpy(sender.metadata, batch.template.bytes, XFER_BLOCK);
+	sender.stores.ring = sender.ring;
+	sender.stores.nb = 1;
+	snprintf(sender.stores.at[0].name, sizeof(sender.stores.at[0].name), "bench");
+	snprintf(sender.stores.at[0].address, sizeof(sender.stores.at[0].address), "bench");
+	to->sin_family = AF_INET;
+	to->sin_port = htons(XFER_PORT);
+	to->sin_addr.s_addr = htonl(0x0a000002);
+	if (store_set_find(&sender.stores) < 0 || store_client_open(&sender.sender, &c) < 0)
+		rig_die("no sender");
+	UNTIL(stats().state == STORE_CLIENT_UP);
+}
+
+static void
+close_sender(struct rig *r)
+{
+	const uint64_t batches[XFER_TABLES] = {0};
+
+	journal_run_end(sender.ring, sender.run, batches);
+	store_client_finish(sender.sender);
+	UNTIL(stats().state == STORE_CLIENT_ENDED);
+	UNTIL(store_client_close(sender.sender) == 0);
+	sender.sender = NULL;
+	if (journal_run_drop(sender.ring, sender.run) < 0)
+		rig_die("batches are left");
+}
+
+/* Batches that have been taken, as the store counts them. */
+static uint64_t
+taken(void)
+{
+	return __atomic_load_n(
+		&store_look(store)->counters.fault[XFER_DESC_GOOD], __ATOMIC_RELAXED);
+}
+
+/* Send batches that were made. @return cycles until the store has taken the last of them */
+static uint64_t
+send_batches(unsigned int n)
+{
+	const uint64_t end = sender.sequence + n, all = taken() + n;
+	const unsigned int depth = batch_depth();
+	const uint64_t begin = rte_rdtsc();
+	uint64_t cycles;
+
+	while (sender.sequence < end) {
+		while (sender.sequence < end && sender.sequence - sender.durable < depth)
+			keep();
+		turn();
+	}
+	/* the store's line is not looked at before */
+	UNTIL(taken() == all);
+	cycles = rte_rdtsc() - begin;
+	UNTIL(sender.durable == sender.sequence);
+	return cycles;
+}
+
+static void
+stream_batches(struct rig *r)
+{
+	const uint64_t length = (uint64_t)(job.seconds * (double)rte_get_tsc_hz());
+	const unsigned int n = batch_segment();
+
+	job.cycles = 0;
+	job.bytes = 0;
+	while (job.cycles < length) {
+		make_batches(n);
+		job.cycles += send_batches(n);
+		job.bytes += n * (batch.body + batch.entry);
+	}
+}
+
+static void
+single_batches(struct rig *r)
+{
+	const double tick = 1e3 / (double)rte_get_tsc_hz();
+	unsigned int i;
+
+	for (i = 0; i < job.nb_times; i++) {
+		make_batches(1);
+		job.times[i] = (double)send_batches(1) * tick;
+	}
+}
+
+void
+ends_begin(void)
+{
+	run(open_sender);
+}
+
+void
+ends_end(void)
+{
+	run(close_sender);
+}
+
+double
+ends_stream(void)
+{
+	run(stream_batches);
+	return (double)job.bytes * (double)rte_get_tsc_hz() / (double)job.cycles;
+}
+
+void
+ends_singles(void)
+{
+	run(single_batches);
+}
+
+void
+ends_open(char *directory)
+{
+	char path[64], keys[72], message[PATH_MAX];
+	const struct journal_config c = {.path = path, .producer = 1, .bytes = MEMORY};
+	struct rdma_mr_attr attr = {.gpu = -1};
+	struct store_config config = {
+		.dev = rig.b.dev,
+		.keys = keys,
+		.memory = MEMORY,
+		.heartbeat_ms = 1000,
+		/* nobody speaks while the others are measured */
+		.silence_ms = 60000,
+		/* no pass over the bodies: the peers make none; store_bench measures it */
+		.check = STORE_CHECK_OFF,
+		.files = {.root = directory,
+			.slices = {.io = &null_io, .sync_ms = 1, .sync_bytes = MIB}},
+	};
+	FILE *f;
+	int rc;
+
+	if (mkdtemp(directory) == NULL)
+		rig_die("%s: %s", directory, strerror(errno));
+	snprintf(path, sizeof(path), "/dev/shm/braggline-bench-%d", getpid());
+	f = fopen(path, "w");
+	if (f == NULL || fprintf(f, "%032d", 1) < 0 || fclose(f) != 0 || chmod(path, 0600) < 0)
+		rig_die("%s: %s", path, strerror(errno));
+	snprintf(keys, sizeof(keys), "%s-keys", path);
+	f = fopen(keys, "w");
+	if (f == NULL || fprintf(f, "[receiver bench]\nkey = %s\nproducers = 0-100\n", path) < 0 ||
+		fclose(f) != 0 || chmod(keys, 0600) < 0)
+		rig_die("%s: %s", keys, strerror(errno));
+	if (xfer_key_read(&sender.key, path, message) < 0 ||
+		store_open(&store, &config, message) < 0)
+		rig_die("%s", message);
+	unlink(keys);
+	unlink(path);
+	if (journal_open(&sender.ring, &c, message) != 0)
+		rig_die("%s", message);
+	unlink(path);
+	sender.pd = rdma_pd_alloc(rig.a.dev);
+	journal_memory(sender.ring, &attr.addr, &attr.length);
+	sender.end = (uint8_t *)attr.addr + attr.length;
+	/* every page is there before anything is measured */
+	memset(sender.end - MEMORY, 0x5a, MEMORY);
+	rc = xfer_mr_open(&sender.memory, sender.pd, &attr, UINT64_MAX, XFER_BLOCK);
+	if (rc < 0)
+		rig_die("no memory region: %s", rte_strerror(-rc));
+}
+
+static void
+deregister(struct rig *r)
+{
+	const uint64_t limit = xfer_qp_clock() + PATIENCE_MS;
+
+	while (xfer_mr_close(&sender.memory) == -EBUSY && xfer_qp_clock() < limit)
+		(void)rdma_progress(r->a.dev, 0);
+}
+
+void
+ends_close(const char *directory)
+{
+	char run_directory[128];
+
+	run(deregister);
+	store_stop(store);
+	while (!store_is_idle(store))
+		(void)store_poll(store);
+	(void)store_close(store);
+	rdma_pd_free(sender.pd);
+	journal_close(sender.ring);
+	snprintf(run_directory, sizeof(run_directory), "%s/bench-%016d-%016d", directory, 1, 1);
+	rmdir(run_directory);
+	rmdir(directory);
+}

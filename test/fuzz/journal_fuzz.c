@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file of a journal, adopted: bytes as they are, or a real ring that is changed in some
+ * places, with checksums that are right again, so that it gets behind them. What is adopted can be
+ * read, released and filled again, and be adopted once more. The first byte says which. */
+
+#include <fcntl.h>
+
+#include "seed_corpus.h"
+
+#include "arrow/crc32c.h"
+#include "journal/journal_private.h"
+#include "xfer/msg.h"
+
+#define WANT(condition)           \
+	do {                      \
+		if (!(condition)) \
+			abort();  \
+	} while (0)
+
+enum what {
+	RAW,	  /* the file is these bytes */
+	CHANGED,  /* changes to a ring */
+	SIGNED,	  /* ... header, runs and records are signed again */
+	RESIGNED, /* ... and what batches hold */
+	WHATS
+};
+
+/* A change: where, how much, and the bytes. */
+struct change {
+	uint8_t area;
+	uint8_t size;
+	uint16_t at;
+} __attribute__((packed)); /* and `size` bytes */
+
+#define RECORDS 12
+#define BLOCKS	16 /* of data */
+#define RUNS	3
+#define STORES	2
+
+/* Parts of the file that are changed, by us or by what is tested. */
+static struct area {
+	uint64_t at;
+	uint64_t size;
+	uint8_t *good;
+} areas[2 + JOURNAL_RUNS + 2 * RUNS + 2];
+static unsigned int nb_areas;
+
+static char path[64];
+static char message[PATH_MAX];
+static struct ring_header good;
+static uint64_t file_size;
+static int file;
+
+static void
+write_at(uint64_t at, const void *bytes, size_t size)
+{
+	WANT(pwrite(file, bytes, size, (off_t)at) == (ssize_t)size);
+}
+
+static void
+read_at(uint64_t at, void *bytes, size_t size)
+{
+	WANT(pread(file, bytes, size, (off_t)at) == (ssize_t)size);
+}
+
+static void
+restore(void)
+{
+	unsigned int i;
+
+	WANT(ftruncate(file, (off_t)file_size) == 0);
+	for (i = 0; i < nb_areas; i++)
+		write_at(areas[i].at, areas[i].good, areas[i].size);
+}
+
+static void
+change(const uint8_t *data, size_t size)
+{
+	const struct change *c;
+	const struct area *a;
+	uint64_t at, bytes;
+
+	while (size >= sizeof(*c)) {
+		c = (const struct change *)data;
+		bytes = c->size < size - sizeof(*c) ? c->size : size - sizeof(*c);
+		a = &areas[c->area % nb_areas];
+		at = c->at % a->size;
+		write_at(
+			a->at + at, data + sizeof(*c), bytes < a->size - at ? bytes : a->size - at);
+		data += sizeof(*c) + bytes;
+		size -= sizeof(*c) + bytes;
+	}
+}
+
+static void
+sign_batch(struct ring_batch *b, bool bytes)
+{
+	static uint8_t block[BLOCKS * XFER_BLOCK];
+	const uint64_t at = b->position % (BLOCKS * XFER_BLOCK);
+
+	if (bytes && b->body_bytes <= sizeof(block) &&
+		at + XFER_BLOCK + b->body_bytes <= sizeof(block)) {
+		read_at(good.data_at + at, block, XFER_BLOCK + b->body_bytes);
+		b->metadata_crc32c = arrow_crc32c(0, block, XFER_BLOCK);
+		b->body_crc32c = arrow_crc32c(0, block + XFER_BLOCK, b->body_bytes);
+	}
+	b->crc = CRC_FROM(b, position);
+}
+
+/* Parts of a ring that does not lie as ours are signed as if it did. */
+static void
+sign(bool bytes)
+{
+	static struct ring_run run;
+	struct ring_batch batch[RECORDS];
+	struct ring_header h;
+	unsigned int i;
+
+	read_at(0, &h, sizeof(h));
+	h.crc = arrow_crc32c(0, &h.size,
+		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
+	write_at(0, &h, sizeof(h));
+	for (i = 0; i < RUNS; i++) {
+		read_at(good.runs_at + i * sizeof(run), &run, sizeof(run));
+		if (run.schema_bytes[0] > JOURNAL_SCHEMA || run.schema_bytes[1] > JOURNAL_SCHEMA)
+			continue;
+		run.crc = run_crc(&run);
+		write_at(good.runs_at + i * sizeof(run), &run, sizeof(run.crc));
+	}
+	read_at(good.batches_at, batch, sizeof(batch));
+	for (i = 0; i < RECORDS; i++)
+		sign_batch(&batch[i], bytes);
+	write_at(good.batches_at, batch, sizeof(batch));
+}
+
+static void
+look_at_runs(const struct journal *r)
+{
+	struct journal_store store;
+	struct journal_run run;
+	unsigned int i, t;
+
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (!journal_run_get(r, i, &run))
+			continue;
+		WANT(xfer_name_check(run.name));
+		WANT(run.spilled <= UINT64_MAX >> SPILLING_BITS);
+		WANT(run.held <= run.references && run.references <= r->nb_batches);
+		(void)journal_had(r, run.incarnation);
+		for (t = 0; t < XFER_TABLES; t++)
+			(void)arrow_crc32c(0, run.schema[t], run.schema_bytes[t]);
+	}
+	for (i = 0; i < JOURNAL_STORES; i++) {
+		if (!journal_store_get(r, i, &store))
+			continue;
+		WANT(strnlen(store.address, sizeof(store.address)) < sizeof(store.address));
+		(void)journal_store_at(r, store.address);
+		(void)journal_store_of(r, store.identity);
+		(void)journal_store_given(r, i);
+	}
+}
+
+/* Nothing is where it may not be, nor changed. @return how many are held */
+static uint32_t
+look_at_batches(const struct journal *r)
+{
+	struct journal_batch b;
+	struct journal_run run;
+	const uint8_t *const end = r->map + r->size;
+	uint32_t i, at = 0, n = 0;
+
+	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
+		WANT(journal_get(r, i, &b) && b.held && ++n <= r->nb_batches);
+		WANT(journal_run_get(r, b.run, &run) && b.table < XFER_TABLES);
+		WANT(b.metadata >= r->data && b.metadata < end && b.body < end);
+		WANT(b.body_bytes <= (uint64_t)(end - b.body));
+		WANT(arrow_crc32c(0, b.body, b.body_bytes) == b.body_crc32c);
+	}
+	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
+		WANT(journal_get(r, i, &b));
+		WANT(b.owner < JOURNAL_STORES || b.owner == JOURNAL_SPILL ||
+			b.owner == JOURNAL_NOBODY);
+	}
+	return n;
+}
+
+/* What a receiver does with it. */
+static void
+use(struct journal *r)
+{
+	struct journal_batch b = {.rows = 1}, of;
+	struct journal_run run;
+	uint8_t ledger[JOURNAL_LEDGER], *to;
+	uint32_t batch, at = 0, n;
+
+	WANT(journal_ledger_get(r, ledger, sizeof(ledger)) <= sizeof(ledger));
+	journal_ledger_put(r, "ledger", 6);
+	WANT(journal_ledger_get(r, ledger, sizeof(ledger)) == 6);
+	while ((batch = journal_walk(r, &at)) != UINT32_MAX) {
+		WANT(journal_get(r, batch, &of));
+		if (batch % 4 == 0)
+			journal_assign(r, batch, batch / 4 % 2 ? JOURNAL_SPILL : 0);
+		if (batch % 4 == 1)
+			journal_release_spilled(r, batch);
+		else if (batch % 4 != 3)
+			journal_release(r, batch);
+	}
+	for (n = 0; n < 2 * JOURNAL_RUNS; n++) {
+		if (n % 2)
+			journal_confirm(r, n / 2, n % JOURNAL_STORES);
+		else if (n % 8 == 0)
+			journal_forget_doubts(r, n / 2);
+	}
+	for (b.run = 0; b.run < RUNS && !journal_run_get(r, b.run, &run); b.run++)
+		;
+	for (n = 0; b.run < RUNS && n <= RECORDS; n++) {
+		to = journal_reserve(r, n % 3 * XFER_BLOCK);
+		if (to == NULL)
+			break;
+		WANT(to >= r->data && to + (1 + n % 3) * XFER_BLOCK <= r->map + r->size);
+		memset(to, (int)n, (1 + n % 3) * XFER_BLOCK);
+		b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, n % 3 * XFER_BLOCK);
+		b.sequence = 1000 + n;
+		(void)journal_commit(r, &b);
+	}
+	(void)look_at_batches(r);
+}
+
+static void
+try_raw(const uint8_t *data, size_t size)
+{
+	static char raw[80];
+	struct journal *r;
+	int fd;
+
+	snprintf(raw, sizeof(raw), "%s-raw", path);
+	fd = open(raw, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	WANT(fd >= 0 && write(fd, data, size) == (ssize_t)size);
+	close(fd);
+	/* no ring is as small as that */
+	WANT(journal_open_existing(&r, raw, message) < 0);
+	unlink(raw);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct journal_stats stats;
+	struct journal *r;
+	enum what what;
+	uint32_t held;
+
+	if (size == 0)
+		return 0;
+	what = (enum what)(data[0] % WHATS);
+	if (what == RAW) {
+		try_raw(data + 1, size - 1);
+		return 0;
+	}
+	change(data + 1, size - 1);
+	if (what != CHANGED)
+		sign(what == RESIGNED);
+	if (journal_open_existing(&r, path, message) == 0) {
+		look_at_runs(r);
+		held = look_at_batches(r);
+		journal_stats_get(r, &stats);
+		WANT(stats.batches == held && stats.bytes <= stats.room);
+		use(r);
+		journal_stats_get(r, &stats);
+		held = stats.batches;
+		journal_close(r);
+		WANT(journal_open_existing(&r, path, message) == 0);
+		WANT(look_at_batches(r) == held);
+		journal_stats_get(r, &stats);
+		WANT(stats.damaged == 0);
+		journal_close(r);
+	}
+	WANT(memchr(message, '\0', sizeof(message)) != NULL);
+	restore();
+	return 0;
+}
+
+static void
+keep(uint64_t at, uint64_t size)
+{
+	struct area *a = &areas[nb_areas++];
+
+	*a = (struct area){at, size, malloc(size)};
+	read_at(at, a->good, size);
+}
+
+static void
+remove_file(void)
+{
+	unlink(path);
+}
+
+static void
+make_ring(void)
+{
+	static uint8_t schema[XFER_BLOCK];
+	const struct journal_config c = {
+		.path = path, .producer = 1, .bytes = BLOCKS * XFER_BLOCK, .batches = RECORDS};
+	struct journal_run run = {
+		.name = "run", .schema = {schema, schema}, .schema_bytes = {XFER_BLOCK, 100}};
+	struct journal_batch b = {.rows = 4, .last = 3};
+	struct journal *r;
+	uint32_t batch;
+	uint8_t *to;
+
+	WANT(journal_open(&r, &c, message) == 0);
+	for (; run.run < RUNS; run.run++) {
+		run.incarnation = run.run + 10;
+		WANT(journal_run_add(r, &run) == (int)run.run);
+	}
+	WANT(journal_store_add(r, "10.0.0.1:18516", 1) == 0);
+	WANT(journal_store_add(r, "10.0.0.2:18516", 2) == 1);
+	journal_ledger_put(r, "first", 5);
+	journal_ledger_put(r, "second", 6);
+	/* held, given, in doubt, spilled; some of the ring is free, in the middle too */
+	for (; b.sequence < 9; b.sequence++) {
+		b.run = b.sequence % RUNS;
+		b.table = b.sequence % XFER_TABLES;
+		to = journal_reserve(r, XFER_BLOCK);
+		WANT(to != NULL);
+		memset(to, (int)b.sequence, 2 * XFER_BLOCK);
+		b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, XFER_BLOCK);
+		batch = journal_commit(r, &b);
+		journal_assign(r, batch, b.sequence % STORES);
+		if (b.sequence % 3 == 0)
+			journal_give(r, batch);
+		if (b.sequence == 3)
+			journal_assign(r, batch, 0);
+		if (b.sequence == 0 || b.sequence == 3)
+			journal_release(r, batch);
+		if (b.sequence == 1 || b.sequence == 4)
+			journal_release_spilled(r, batch);
+	}
+	journal_close(r);
+}
+
+/* Seeds: each number of each structure, all bits of it. */
+static void
+seed_numbers(const char *name, unsigned int area, size_t from, size_t to)
+{
+	struct {
+		uint8_t what;
+		struct change c;
+		uint8_t bytes[8];
+	} __attribute__((packed)) seed = {.c = {.area = (uint8_t)area, .size = 8}};
+	char text[32];
+
+	memset(seed.bytes, 0xff, sizeof(seed.bytes));
+	for (; from + 8 <= to; from += 8) {
+		seed.what = CHANGED + from / 8 % 3;
+		seed.c.at = (uint16_t)from;
+		snprintf(text, sizeof(text), "%s%zu", name, from);
+		seed_add(text, &seed, sizeof(seed));
+	}
+}
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	const uint8_t as_it_is = CHANGED;
+	static uint8_t raw[1 + XFER_BLOCK];
+	unsigned int i;
+
+	snprintf(path, sizeof(path), "/dev/shm/braggline-journal-fuzz-%d", (int)getpid());
+	make_ring();
+	atexit(remove_file);
+	file = open(path, O_RDWR | O_CLOEXEC);
+	WANT(file >= 0);
+	file_size = (uint64_t)lseek(file, 0, SEEK_END);
+	read_at(0, &good, sizeof(good));
+	keep(0, XFER_BLOCK);
+	keep(good.batches_at, RECORDS * sizeof(struct ring_batch));
+	keep(good.data_at, good.data_size);
+	keep(good.ledger_at, 2 * sizeof(struct ring_ledger));
+	for (i = 0; i < JOURNAL_RUNS; i++)
+		keep(good.runs_at + i * sizeof(struct ring_run),
+			i < RUNS ? 2 * XFER_BLOCK : XFER_BLOCK);
+	seed_begin(argc, argv);
+	seed_add("as_it_is", &as_it_is, 1);
+	memcpy(raw + 1, &good, sizeof(good));
+	seed_add("raw", raw, sizeof(raw));
+	seed_numbers("header", 0, 0, offsetof(struct ring_header, incarnation));
+	seed_numbers("batch", 1, sizeof(struct ring_batch) * 2, sizeof(struct ring_batch) * 3);
+	seed_numbers("data", 2, 0, 64);
+	seed_numbers("ledger", 3, 0, 64);
+	seed_numbers("run", 4, 0, 160);
+	return 0;
+}

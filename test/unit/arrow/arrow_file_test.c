@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arrow files: written and read back, on a disk that is full, cut short, damaged. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "arrow_disk.h"
+#include "arrow/file.h"
+#include "arrow/reader.h"
+#include "recovery/recovery.h"
+#include "arrow_sample.h"
+#include "arrow/bitshuffle.h"
+
+/* What is on the disk of a table. */
+static const struct disk_file *
+on_disk(enum arrow_table table)
+{
+	char name[32];
+	const struct disk_file *f;
+
+	snprintf(name, sizeof(name), "%s.arrow.part", arrow_table_name(table));
+	f = disk_find(disk, name);
+	if (f != NULL)
+		return f;
+	*strrchr(name, '.') = '\0';
+	f = disk_find(disk, name);
+	assert_non_null(f);
+	return f;
+}
+
+static void
+disk_clear(void)
+{
+	if (disk != NULL)
+		disk_free(disk);
+	disk = disk_new(time(NULL));
+}
+
+/* What the builder emits goes into two files. */
+struct sink {
+	struct arrow_file file[ARROW_TABLES];
+};
+
+static struct sink sink;
+
+static void
+xfer_emit(void *arg, const struct batch *b)
+{
+	if (sink.file[b->table].out.handle != NULL)
+		arrow_file_append(&sink.file[b->table], b);
+}
+
+static void
+xfer_open(const struct arrow_tables *t)
+{
+	const struct arrow_slices_config config = {.io = &disk_io, .slice = 65536, .depth = 3};
+	unsigned int i;
+
+	disk_clear();
+	memset(&sink, 0, sizeof(sink));
+	for (i = 0; i < ARROW_TABLES; i++)
+		assert_int_equal(arrow_file_create(&sink.file[i], &config, "/nowhere",
+					 arrow_table_name(i), &t->schema[i]),
+			0);
+}
+
+static void
+xfer_close(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARROW_TABLES; i++)
+		assert_int_equal(arrow_file_close(&sink.file[i]), 0);
+}
+
+static const void *
+cell(const struct arrow_column *c, uint64_t row, size_t width)
+{
+	return (const uint8_t *)c->data + row * width;
+}
+
+static void
+check_list(const struct arrow_column *c, uint64_t row, const void *items, uint64_t nb, size_t width)
+{
+	uint64_t start, end;
+
+	arrow_column_range(c, row, &start, &end);
+	assert_int_equal(end - start, nb);
+	assert_memory_equal(cell(c, start, width), items, nb * width);
+}
+
+static void
+check_frame_row(const struct arrow_reader *r, size_t batch, uint64_t row, const struct sample *s)
+{
+	const struct frame_record *rec = &s->record;
+	const uint8_t verdict = rec->verdict, kind = rec->kind;
+	const struct {
+		const void *value;
+		size_t size;
+	} want[FRAMES_COLUMNS] = {
+		{&rec->frame, 8},
+		{&rec->bunch_id, 8},
+		{&rec->detector_time, 8},
+		{&rec->receive_time, 8},
+		{&rec->exposure, 4},
+		{&rec->detector_status, 4},
+		{&rec->flags, 4},
+		{rec->missing, 2 * s->modules},
+		{&rec->strong_count, 4},
+		{&rec->sum, 8},
+		{&rec->saturated, 4},
+		{&rec->invalid, 4},
+		{&rec->nnz, 4},
+		{&verdict, 1},
+		{&kind, 1},
+		{&rec->veto_version, 4},
+		{&rec->pedestal_version, 4},
+	};
+	struct arrow_column c;
+	unsigned int i;
+
+	for (i = 0; i < FRAMES_COLUMNS; i++) {
+		assert_int_equal(arrow_reader_column(r, batch, i, &c), 0);
+		assert_null(c.validity);
+		assert_memory_equal(cell(&c, row, want[i].size), want[i].value, want[i].size);
+	}
+}
+
+static void
+check_image_row(const struct arrow_reader *r, size_t batch, uint64_t row, const struct sample *s)
+{
+	const struct frame_record *rec = &s->record;
+	const struct gk_layout *l = &s->layout;
+	const uint64_t pixels = gk_pixels(&s->geometry);
+	const bool csr = rec->kind == GK_KIND_CSR;
+	struct arrow_column c[IMAGES_COLUMNS];
+	uint64_t start, end;
+	uint16_t *plain;
+	unsigned int i;
+
+	for (i = 0; i < IMAGES_COLUMNS; i++)
+		assert_int_equal(arrow_reader_column(r, batch, i, &c[i]), 0);
+	assert_memory_equal(cell(&c[IMAGES_FRAME], row, 8), &rec->frame, 8);
+	assert_int_equal(*(const uint8_t *)cell(&c[IMAGES_KIND], row, 1), rec->kind);
+	check_list(&c[IMAGES_ROW_PTR], row, s->outputs + l->row_ptr,
+		csr ? gk_rows(&s->geometry) + 1 : 0, 4);
+	check_list(&c[IMAGES_COL], row, s->outputs + l->col, csr ? rec->nnz : 0, 2);
+	check_list(&c[IMAGES_VALUE], row, s->outputs + l->value,
+		csr				     ? rec->nnz
+			: rec->kind == GK_KIND_IMAGE ? pixels
+						     : 0,
+		l->value_size);
+	check_list(&c[IMAGES_MISSING], row, rec->missing_map, (s->geometry.tiles + 7) / 8, 1);
+	assert_int_equal(arrow_column_is_null(&c[IMAGES_RAW], row), rec->kind != GK_KIND_RAW);
+	arrow_column_range(&c[IMAGES_RAW], row, &start, &end);
+	if (rec->kind != GK_KIND_RAW) {
+		assert_int_equal(start, end);
+		return;
+	}
+	plain = malloc(pixels * 2);
+	assert_int_equal(
+		bitshuffle_decompress(cell(&c[IMAGES_RAW], start, 1), end - start, plain, pixels),
+		0);
+	assert_memory_equal(plain, s->outputs + l->raw, pixels * 2);
+	free(plain);
+}
+
+static void
+check_layout(const struct arrow_reader *r, enum arrow_table table)
+{
+	const size_t align = table == ARROW_IMAGES ? ARROW_BLOCK : 64;
+	struct arrow_buffer b;
+	size_t i;
+	unsigned int k;
+
+	assert_true(r->complete);
+	assert_int_equal(r->size % ARROW_BLOCK, 0);
+	for (i = 0; i < r->nb_batches; i++) {
+		assert_int_equal(r->batches[i].offset % ARROW_BLOCK, 0);
+		assert_int_equal(r->batches[i].metadata_size, ARROW_BLOCK);
+		assert_int_equal(r->batches[i].body_length % ARROW_BLOCK, 0);
+		assert_int_equal(arrow_reader_crc(r, i), 1);
+		assert_int_equal(strtoull(r->batches[i].sequence, NULL, 16), i);
+		for (k = 0; k < r->nb_buffers; k++) {
+			memcpy(&b, r->batches[i].buffers + k * sizeof(b), sizeof(b));
+			assert_int_equal(b.offset % align, 0);
+		}
+	}
+}
+
+/* Random frames through builder and file, read back value by value. */
+static void
+round_trip(uint64_t seed, enum gk_value value, uint32_t modules, unsigned int frames)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_reader r[ARROW_TABLES];
+	const char *problem;
+	size_t batch[ARROW_TABLES] = {0};
+	uint64_t row[ARROW_TABLES] = {0};
+	unsigned int i, k;
+
+	sample_init(&s, seed, value, modules);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	xfer_open(&t);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 100;
+	c.images_interval = 16;
+	c.emit = xfer_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < frames; i++) {
+		sample_next(&s, 1 + (i % 50 == 0) * 30, 5);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	xfer_close();
+	batch_builder_destroy(b);
+
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(arrow_reader_open_memory(
+					 &r[i], on_disk(i)->data, on_disk(i)->size, &problem),
+			0);
+		check_layout(&r[i], i);
+		assert_string_equal(
+			arrow_reader_meta(&r[i], ARROW_META_TABLE), arrow_table_name(i));
+		assert_string_equal(arrow_reader_meta(&r[i], ARROW_META_RUN), "sample");
+	}
+	assert_int_equal(arrow_reader_find(&r[ARROW_FRAMES], "sum", ARROW_FLOAT64, 0), FRAMES_SUM);
+	assert_int_equal(arrow_reader_find(&r[ARROW_IMAGES], "value", ARROW_LIST,
+				 value == GK_VALUE_I16 ? ARROW_INT16 : ARROW_FLOAT32),
+		IMAGES_VALUE);
+
+	/* the same frames again, against what was written */
+	sample_free(&s);
+	sample_init(&s, seed, value, modules);
+	for (i = 0; i < frames; i++) {
+		sample_next(&s, 1 + (i % 50 == 0) * 30, 5);
+		for (k = 0; k < ARROW_TABLES; k++) {
+			if (k == ARROW_IMAGES && !frame_verdict_is_kept(s.record.verdict))
+				continue;
+			if (row[k] == r[k].batches[batch[k]].rows) {
+				batch[k]++;
+				row[k] = 0;
+			}
+			assert_true(batch[k] < r[k].nb_batches);
+			if (k == ARROW_FRAMES)
+				check_frame_row(&r[k], batch[k], row[k], &s);
+			else
+				check_image_row(&r[k], batch[k], row[k], &s);
+			row[k]++;
+		}
+	}
+	for (k = 0; k < ARROW_TABLES; k++) {
+		assert_int_equal(batch[k] + 1, r[k].nb_batches);
+		assert_int_equal(row[k], r[k].batches[batch[k]].rows);
+		arrow_reader_close(&r[k]);
+	}
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+static void
+round_trip_f32(void **state)
+{
+	const uint64_t seed = time(NULL);
+
+	print_message("seed %llu\n", (unsigned long long)seed);
+	round_trip(seed, GK_VALUE_F32, 1, 350);
+}
+
+static void
+round_trip_i16(void **state)
+{
+	const uint64_t seed = time(NULL) + 1;
+
+	print_message("seed %llu\n", (unsigned long long)seed);
+	round_trip(seed, GK_VALUE_I16, 3, 200);
+}
+
+/* An empty run is two complete files without a batch. */
+static void
+empty_run(void **state)
+{
+	struct arrow_tables t;
+	struct arrow_reader r;
+	struct sample s;
+	const char *problem;
+	unsigned int i;
+
+	sample_init(&s, 1, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	xfer_open(&t);
+	xfer_close();
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(
+			arrow_reader_open_memory(&r, on_disk(i)->data, on_disk(i)->size, &problem),
+			0);
+		assert_true(r.complete);
+		assert_int_equal(r.nb_batches, 0);
+		arrow_reader_close(&r);
+	}
+	assert_true(sink.file[ARROW_IMAGES].complete);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+static uint64_t
+rows_of(const struct arrow_reader *r)
+{
+	uint64_t rows = 0;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		assert_int_equal(arrow_reader_crc(r, i), 1);
+		rows += r->batches[i].rows;
+	}
+	return rows;
+}
+
+/* Any call on the disk fails, once or from then on: what was sure stays, nothing follows, and it
+ * says so. The file is complete if the disk let it. */
+static void
+failing_disk(uint64_t from, uint64_t until, int error, bool *failed)
+{
+	const char *text = error == -ENOSPC ? "No space left" : "Input/output error";
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_reader r;
+	const struct arrow_file *f;
+	const char *problem;
+	unsigned int i;
+
+	sample_init(&s, 9, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	xfer_open(&t);
+	disk->fail_from = disk->calls + from;
+	disk->fail_until = disk->calls + until;
+	disk->fail_error = error;
+	/* often, so that there is more to go wrong */
+	sink.file[ARROW_FRAMES].out.config.sync_bytes = 32768;
+	sink.file[ARROW_IMAGES].out.config.sync_bytes = 131072;
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 4;
+	c.emit = xfer_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 100; i++) {
+		sample_next(&s, 1, 1);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	*failed = false;
+	for (i = 0; i < ARROW_TABLES; i++) {
+		f = &sink.file[i];
+		arrow_file_close(&sink.file[i]);
+		*failed |= f->error != 0;
+		if (f->error != 0) {
+			assert_int_equal(f->error, error);
+			assert_non_null(strstr(f->message, arrow_table_name(i)));
+			assert_non_null(strstr(f->message, text));
+		} else {
+			assert_true(f->complete);
+		}
+		assert_int_equal(f->rows, f->rows_durable);
+		assert_int_equal(
+			arrow_reader_open_memory(&r, on_disk(i)->data, on_disk(i)->size, &problem),
+			0);
+		if (f->complete) {
+			assert_true(r.complete);
+			assert_int_equal(rows_of(&r), f->rows);
+		} else {
+			/* behind what is sure there may be more, whole or not */
+			assert_int_equal(arrow_recovery_scan(&r), 0);
+			assert_true(rows_of(&r) >= f->rows);
+		}
+		arrow_reader_close(&r);
+	}
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+static void
+each_call_fails(void **state)
+{
+	static const int errors[] = {-ENOSPC, -EIO};
+	unsigned int i, failures = 0;
+	uint64_t call;
+	bool failed;
+
+	for (i = 0; i < 2; i++) {
+		for (call = 0;; call++) {
+			failing_disk(call, call + 1, errors[i], &failed);
+			failures += failed;
+			if (disk->calls < disk->fail_from)
+				break;
+			failing_disk(call, UINT32_MAX, errors[i], &failed);
+			/* the last calls may be allocations, which need not succeed */
+			assert_true(failed || disk->calls < disk->fail_from + 3);
+		}
+	}
+	print_message("%u failures of %u calls\n", failures, (unsigned int)call * 2);
+	assert_true(failures > 20);
+}
+
+/* A disk whose first sync ends after a write that was begun later: both with an error. */
+static struct {
+	struct arrow_io_done sync;
+	bool holds; /* it has ended, and nobody knows */
+	bool failed;
+} late;
+
+static int
+late_reap(void *handle, bool wait, struct arrow_io_done *done)
+{
+	int rc;
+
+	if (late.holds && late.failed) {
+		late.holds = false;
+		*done = late.sync;
+		done->error = -EIO;
+		return 1;
+	}
+	rc = disk_io.reap(handle, wait, done);
+	if (rc <= 0 || late.failed)
+		return rc;
+	if (done->tag == UINT64_MAX) {
+		late.sync = *done;
+		late.holds = true;
+		return late_reap(handle, wait, done);
+	}
+	if (late.holds) {
+		late.failed = true;
+		done->error = -EIO;
+	}
+	return rc;
+}
+
+/* What it covered may be lost, and no other sync would tell. */
+static void
+sync_fails_late(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct arrow_file *f = &sink.file[ARROW_IMAGES];
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_tables t;
+	struct sample s;
+	unsigned int i;
+
+	sample_init(&s, 9, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	xfer_open(&t);
+	memset(&late, 0, sizeof(late));
+	/* which of two ends first is the disk's dice; no sync that a slow machine has asked for */
+	disk->seed = 9;
+	io.reap = late_reap;
+	f->out.config.io = &io;
+	f->out.config.sync_bytes = 131072;
+	f->out.config.sync_ms = 1000000;
+	c = sample_builder_config(&s, &t);
+	c.images_interval = 4;
+	c.emit = xfer_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 100; i++) {
+		sample_next(&s, 1, 1);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	assert_int_equal(arrow_file_close(f), -EIO);
+	assert_true(late.failed);
+	assert_false(late.holds);
+	assert_int_equal(f->rows, 0);
+	assert_int_equal(f->rows_durable, 0);
+	assert_int_equal(arrow_file_close(&sink.file[ARROW_FRAMES]), 0);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+/* No room for all batches: those that fit are a complete file. */
+static void
+disk_full(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	struct arrow_reader r;
+	struct arrow_file *f = &sink.file[ARROW_IMAGES];
+	const char *problem;
+	unsigned int i;
+
+	sample_init(&s, 9, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	xfer_open(&t);
+	disk->capacity = 1 << 20;
+	c = sample_builder_config(&s, &t);
+	c.images_interval = 4;
+	c.emit = xfer_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 300; i++) {
+		sample_next(&s, 1, 8);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	assert_int_equal(f->error, -ENOSPC);
+	assert_int_equal(arrow_file_close(f), -ENOSPC);
+	assert_true(f->complete);
+	assert_int_equal(
+		arrow_reader_open_memory(&r, on_disk(1)->data, on_disk(1)->size, &problem), 0);
+	assert_true(r.complete);
+	assert_true(r.nb_batches > 2);
+	assert_int_equal(rows_of(&r), f->rows);
+	assert_int_equal(f->rows, f->rows_durable);
+	arrow_reader_close(&r);
+	/* the other file is none the worse */
+	assert_int_equal(arrow_file_close(&sink.file[ARROW_FRAMES]), 0);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+static volatile uint8_t seen;
+
+static void
+read_all(const uint8_t *bytes, size_t size)
+{
+	/* of its exact size, so that a sanitizer sees every step beyond */
+	uint8_t *copy = malloc(size + 1);
+	struct arrow_reader r;
+	struct arrow_column c;
+	const char *problem;
+	unsigned int k;
+	size_t i;
+
+	memcpy(copy, bytes, size);
+	copy = realloc(copy, size > 0 ? size : 1);
+	if (arrow_reader_open_memory(&r, copy, size, &problem) == 0) {
+		for (i = 0; i < r.nb_batches; i++) {
+			arrow_reader_crc(&r, i);
+			for (k = 0; k < r.schema.nb_fields; k++) {
+				if (arrow_reader_column(&r, i, k, &c) < 0 || c.items == 0)
+					continue;
+				seen ^= *(const uint8_t *)c.data;
+				if (c.field->type < ARROW_BINARY)
+					seen ^= *(const uint8_t *)cell(
+						&c, c.items - 1, arrow_type_width(c.field->type));
+			}
+		}
+		arrow_reader_meta(&r, "nothing");
+		arrow_reader_close(&r);
+	} else {
+		assert_non_null(problem);
+	}
+	free(copy);
+}
+
+/* Cut anywhere and with any bytes changed, a file is read or refused, and nothing else. */
+static void
+hostile_files(void **state)
+{
+	const uint64_t seed = time(NULL);
+	struct sample s = {.seed = seed};
+	struct arrow_reader r;
+	const char *problem;
+	uint8_t *copy;
+	size_t at, size, whole;
+	unsigned int i, k, n;
+
+	print_message("seed %llu\n", (unsigned long long)seed);
+	round_trip(11, GK_VALUE_F32, 1, 40);
+	for (k = 0; k < ARROW_TABLES; k++) {
+		size = on_disk(k)->size;
+		assert_int_equal(arrow_reader_open_memory(&r, on_disk(k)->data, size, &problem), 0);
+		whole = r.nb_batches;
+		arrow_reader_close(&r);
+		for (at = 0; at < size; at += 512) {
+			read_all(on_disk(k)->data, at);
+			/* the schema is there twice */
+			if (at < 2 * ARROW_BLOCK)
+				continue;
+			assert_int_equal(
+				arrow_reader_open_memory(&r, on_disk(k)->data, at, &problem), 0);
+			assert_false(r.complete);
+			assert_true(r.nb_batches <= whole);
+			assert_true(r.valid <= at);
+			arrow_reader_close(&r);
+		}
+		copy = malloc(size);
+		for (i = 0; i < 2000; i++) {
+			memcpy(copy, on_disk(k)->data, size);
+			for (n = 1 + sample_random(&s) % 8; n > 0; n--) {
+				/* metadata more often than pixels */
+				at = sample_random(&s) % 4 == 0
+					? sample_random(&s) % size
+					: sample_random(&s) % (size / ARROW_BLOCK) * ARROW_BLOCK +
+						sample_random(&s) % 1600;
+				copy[at] = sample_random(&s) % 3 ? sample_random(&s)
+					: sample_random(&s) % 2	 ? 0xFF
+								 : 0;
+			}
+			/* the first message: damage there is refused at once, so less often */
+			if (i % 4)
+				memcpy(copy, on_disk(k)->data, ARROW_BLOCK);
+			read_all(copy, size);
+		}
+		free(copy);
+	}
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(round_trip_f32),
+		cmocka_unit_test(round_trip_i16),
+		cmocka_unit_test(empty_run),
+		cmocka_unit_test(disk_full),
+		cmocka_unit_test(each_call_fails),
+		cmocka_unit_test(sync_fails_late),
+		cmocka_unit_test(hostile_files),
+	};
+	int rc;
+
+	rc = cmocka_run_group_tests_name("arrow_file", tests, NULL, NULL);
+	disk_free(disk);
+	return rc;
+}

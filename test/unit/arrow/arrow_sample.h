@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Random frame records with outputs of all kinds, for the tests of what is written about them. */
+#ifndef ARROW_SAMPLE_H
+#define ARROW_SAMPLE_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow/batch.h"
+
+struct sample {
+	uint64_t seed;
+	struct gk_geometry geometry;
+	struct gk_layout layout;
+	enum gk_value value;
+	uint32_t modules;
+	uint8_t *outputs; /* one slot */
+	struct frame_record record;
+};
+
+static inline uint32_t
+sample_random(struct sample *s)
+{
+	s->seed = s->seed * 6364136223846793005ull + 1442695040888963407ull;
+	return s->seed >> 33;
+}
+
+static inline void
+sample_init(struct sample *s, uint64_t seed, enum gk_value value, uint32_t modules)
+{
+	memset(s, 0, sizeof(*s));
+	s->seed = seed;
+	s->value = value;
+	s->modules = modules;
+	/* 13 packets a module: neither packets nor pixels fill whole bytes and blocks */
+	s->geometry = (struct gk_geometry){.tiles = 13 * modules, .tile_rows = 4, .cols = 96};
+	gk_layout_init(&s->layout, &s->geometry, value, 700);
+	s->outputs = aligned_alloc(4096, s->layout.stride);
+	memset(s->outputs, 0, s->layout.stride);
+}
+
+static inline void
+sample_free(struct sample *s)
+{
+	free(s->outputs);
+}
+
+static inline void
+sample_value(struct sample *s, uint64_t i)
+{
+	const uint32_t n = sample_random(s);
+	float f = (float)(int32_t)(n - (1u << 30)) / 4096.0f;
+
+	if (s->value == GK_VALUE_I16) {
+		((int16_t *)(s->outputs + s->layout.value))[i] = n;
+		return;
+	}
+	if (n % 17 == 0)
+		f = n % 2 ? INFINITY : NAN;
+	((float *)(s->outputs + s->layout.value))[i] = f;
+}
+
+static inline void
+sample_csr(struct sample *s)
+{
+	uint32_t *row_ptr = (uint32_t *)(s->outputs + s->layout.row_ptr);
+	uint16_t *col = (uint16_t *)(s->outputs + s->layout.col);
+	uint32_t row, n = 0, c;
+
+	for (row = 0; row < gk_rows(&s->geometry); row++) {
+		row_ptr[row] = n;
+		for (c = sample_random(s) % 32; c < s->geometry.cols;
+			c += 1 + sample_random(s) % 64) {
+			if (n == s->layout.nnz_cap)
+				break;
+			col[n] = c;
+			sample_value(s, n++);
+		}
+	}
+	row_ptr[row] = n;
+	s->record.nnz = n;
+}
+
+/* The next frame, `step` after the last one; `kept` of 8 have an image. */
+static inline void
+sample_next(struct sample *s, uint64_t step, uint32_t kept)
+{
+	struct frame_record *r = &s->record;
+	const uint64_t frame = r->frame + step;
+	uint64_t i;
+
+	memset(r, 0, sizeof(*r));
+	r->frame = frame;
+	r->bunch_id = (uint64_t)sample_random(s) << 32 | sample_random(s);
+	r->detector_time = frame * 5000;
+	r->receive_time = 1700000000000000000ll + (int64_t)frame * 500123;
+	r->sum = sample_random(s) / 256.0;
+	r->exposure = sample_random(s);
+	r->detector_status = sample_random(s);
+	r->flags = sample_random(s) % 16;
+	r->strong_count = sample_random(s) % 1000;
+	r->saturated = sample_random(s) % 10;
+	r->invalid = sample_random(s) % 100;
+	r->nnz = sample_random(s) % 5000;
+	r->veto_version = 1;
+	r->pedestal_version = frame / 100;
+	r->verdict = FRAME_VETOED;
+	r->kind = GK_KIND_NONE;
+	r->out = GK_NO_OUT;
+	for (i = 0; i < s->geometry.tiles; i++) {
+		if (sample_random(s) % 50 == 0) {
+			r->missing_map[i / 8] |= 1u << (i % 8);
+			r->missing[i / 13]++;
+		}
+	}
+	if (sample_random(s) % 8 >= kept)
+		return;
+
+	r->verdict = FRAME_HIT + sample_random(s) % 3;
+	r->out = 0;
+	r->kind = sample_random(s) % 3;
+	switch (r->kind) {
+	case GK_KIND_CSR:
+		sample_csr(s);
+		break;
+	case GK_KIND_IMAGE:
+		for (i = 0; i < gk_pixels(&s->geometry); i++)
+			sample_value(s, i);
+		break;
+	default:
+		for (i = 0; i < gk_pixels(&s->geometry); i++)
+			((uint16_t *)(s->outputs + s->layout.raw))[i] =
+				i % 100 == 0 ? 0xFFFF : 3000 + sample_random(s) % 50;
+	}
+}
+
+static inline int
+sample_tables(const struct sample *s, struct arrow_tables *t)
+{
+	static const struct arrow_meta meta[] = {
+		{ARROW_META_RUN, "sample"},
+		{ARROW_META_SAMPLE, "; of two\nlines = 1\n"},
+	};
+	const struct arrow_tables_config c = {
+		.modules = s->modules,
+		.rows = gk_rows(&s->geometry),
+		.cols = s->geometry.cols,
+		.packets = s->geometry.tiles,
+		.value = s->value,
+		.meta = meta,
+		.nb_meta = 2,
+	};
+
+	return arrow_tables_init(t, &c);
+}
+
+static inline struct batch_builder_config
+sample_builder_config(const struct sample *s, const struct arrow_tables *t)
+{
+	return (struct batch_builder_config){
+		.geometry = s->geometry,
+		.layout = s->layout,
+		.value = s->value,
+		.tables = t,
+		.producer = 0x0123456789abcdefull,
+		.run = 42,
+		.incarnation = 0xfedcba9876543210ull,
+		.outputs = s->outputs,
+		.nb_outputs = 1,
+	};
+}
+
+#endif /* ARROW_SAMPLE_H */

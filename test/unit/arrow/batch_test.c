@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where record batches are cut, and which records make no row. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "arrow/crc32c.h"
+#include "arrow_sample.h"
+#include "arrow/region.h"
+#include "arrow/bitshuffle.h"
+
+/* What the builder emitted. */
+static struct {
+	struct batch noted[4096];
+	unsigned int nb;
+} sink;
+
+static void
+xfer_emit(void *arg, const struct batch *b)
+{
+	sink.noted[sink.nb++] = *b;
+}
+
+static unsigned int
+noted_of(enum arrow_table table, unsigned int from)
+{
+	while (from < sink.nb && sink.noted[from].table != table)
+		from++;
+	return from;
+}
+
+/* Batches begin where frame numbers say, whatever is missing and however much there is. */
+static void
+cutting(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	unsigned int i, n;
+	uint64_t rows = 0, batches;
+
+	memset(&sink, 0, sizeof(sink));
+	sample_init(&s, 5, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 5;
+	c.emit = xfer_emit;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 300; i++) {
+		sample_next(&s, 1 + i % 4, 4);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	/* a detector that starts again: ordered inside all the same */
+	s.record.frame -= 1;
+	assert_int_equal(batch_builder_add(b, &s.record), 0);
+	batch_builder_flush(b);
+	for (i = 0; i < sink.nb; i++) {
+		n = sink.noted[i].table == ARROW_FRAMES ? 10 : 5;
+		assert_int_equal(sink.noted[i].first / n, sink.noted[i].last / n);
+		if (sink.noted[i].table == ARROW_FRAMES)
+			rows += sink.noted[i].rows;
+	}
+	assert_int_equal(rows, 301);
+	batch_builder_destroy(b);
+
+	/* 100 raw frames under a limit that holds 7 by their bound */
+	memset(&sink, 0, sizeof(sink));
+	c.images_interval = 1000;
+	c.frames_interval = 1000;
+	c.byte_limit = 7 * (bitshuffle_bound(gk_pixels(&s.geometry)) + 2) + 10;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	s.record.frame = 1000;
+	s.record.kind = GK_KIND_RAW;
+	s.record.verdict = FRAME_HIT;
+	s.record.out = 0;
+	for (i = 0; i < 100; i++, s.record.frame++)
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	batch_builder_flush(b);
+	for (i = noted_of(ARROW_IMAGES, 0), batches = 0; i < sink.nb;
+		i = noted_of(ARROW_IMAGES, i + 1), batches++) {
+		assert_int_equal(sink.noted[i].first, 1000 + 7 * batches);
+		assert_int_equal(sink.noted[i].rows, batches < 14 ? 7 : 2);
+		assert_int_equal(sink.noted[i].sequence, batches);
+	}
+	assert_int_equal(batches, 15);
+	batch_builder_destroy(b);
+
+	/* a limit below a single row: each is a batch */
+	memset(&sink, 0, sizeof(sink));
+	c.byte_limit = 1;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 3; i++, s.record.frame++)
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	batch_builder_flush(b);
+	assert_int_equal(sink.nb, 4);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+/* Rows that say that they have an image, against images that were emitted before them. */
+static struct {
+	struct batch_builder *builder;
+	bool refuse; /* the next batch of images */
+	uint64_t images[8];
+	unsigned int nb_images;
+	unsigned int rows;
+	unsigned int without;
+} pairs;
+
+static bool
+pairs_has_image(uint64_t frame)
+{
+	unsigned int i = 0;
+
+	while (i < pairs.nb_images && pairs.images[i] != frame)
+		i++;
+	return i < pairs.nb_images;
+}
+
+static void
+pairs_emit(void *arg, const struct batch *b)
+{
+	const uint64_t *frame;
+	const uint32_t *flags;
+	const uint8_t *verdict;
+
+	/* no column of `frames` is empty, and validity is in none: buffers are as columns are */
+	if (b->table == ARROW_IMAGES) {
+		if (pairs.refuse) {
+			batch_builder_disown(pairs.builder, b->first, b->last);
+			return;
+		}
+		for (uint64_t i = 0; i < b->rows; i++)
+			pairs.images[pairs.nb_images++] =
+				((const uint64_t *)b->body[0].iov_base)[i];
+		return;
+	}
+	frame = b->body[FRAMES_FRAME].iov_base;
+	flags = b->body[FRAMES_FLAGS].iov_base;
+	verdict = b->body[FRAMES_VERDICT].iov_base;
+	for (uint64_t i = 0; i < b->rows; i++) {
+		const bool says_none = (flags[i] & FRAME_FLAG_NO_IMAGE) != 0;
+
+		if (!frame_verdict_is_kept(verdict[i]))
+			assert_false(says_none);
+		else
+			assert_int_equal(pairs_has_image(frame[i]), !says_none);
+		pairs.without += says_none;
+	}
+	pairs.rows += b->rows;
+}
+
+static void
+pairs_add(struct sample *s, uint64_t frame, bool kept)
+{
+	s->record.frame = frame;
+	s->record.flags = 0;
+	s->record.verdict = kept ? FRAME_HIT : FRAME_VETOED;
+	s->record.kind = kept ? GK_KIND_IMAGE : GK_KIND_NONE;
+	s->record.out = kept ? 0 : GK_NO_OUT;
+	assert_int_equal(batch_builder_add(pairs.builder, &s->record), 0);
+}
+
+/* Images wait for no kept frame: any frame of another interval ends their batch; and they are
+ * emitted before the rows of the same frames, which say so if they were refused. */
+static void
+images_before_rows(void **state)
+{
+	struct batch_builder_config c;
+	struct arrow_tables t;
+	struct sample s;
+
+	memset(&pairs, 0, sizeof(pairs));
+	sample_init(&s, 5, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 30;
+	c.images_interval = 8;
+	c.emit = pairs_emit;
+	assert_int_equal(batch_builder_create(&pairs.builder, &c), 0);
+	pairs_add(&s, 8, true);
+	pairs_add(&s, 15, false);
+	assert_int_equal(pairs.nb_images, 0);
+	pairs_add(&s, 16, false);
+	assert_int_equal(pairs.nb_images, 1);
+	/* where rows end, images do */
+	pairs_add(&s, 28, true);
+	pairs_add(&s, 30, true);
+	assert_int_equal(pairs.nb_images, 2);
+	assert_int_equal(pairs.rows, 4);
+	/* a detector that starts again, with a frame that is not kept */
+	pairs_add(&s, 1, false);
+	assert_int_equal(pairs.nb_images, 3);
+	assert_int_equal(pairs.rows, 5);
+	pairs_add(&s, 2, true);
+	pairs_add(&s, 3, false);
+	pairs_add(&s, 7, true);
+	pairs.refuse = true;
+	pairs_add(&s, 8, false);
+	pairs.refuse = false;
+	pairs_add(&s, 9, true);
+	assert_int_equal(batch_builder_rows(pairs.builder), 6);
+	batch_builder_flush(pairs.builder);
+	assert_int_equal(batch_builder_rows(pairs.builder), 0);
+	assert_int_equal(pairs.nb_images, 4);
+	assert_int_equal(pairs.without, 2);
+	/* one that has no output to make an image of */
+	s.record.frame = 10;
+	s.record.verdict = FRAME_HIT;
+	s.record.out = GK_NO_OUT;
+	assert_int_equal(batch_builder_add(pairs.builder, &s.record), -EINVAL);
+	batch_builder_flush(pairs.builder);
+	assert_int_equal(pairs.without, 3);
+	batch_builder_destroy(pairs.builder);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+/* What was lent, and the sum that it must have until it is taken back. */
+static struct {
+	struct batch batch;
+	struct iovec body[64];
+	bool out;
+} lent[ARROW_TABLES][3];
+
+static unsigned int reclaimed;
+
+static void
+check_lent(enum arrow_table table, unsigned int set)
+{
+	const struct batch *b = &lent[table][set].batch;
+	uint32_t crc = 0;
+	unsigned int i;
+
+	for (i = 0; i < b->nb_body; i++)
+		crc = arrow_crc32c(
+			crc, lent[table][set].body[i].iov_base, lent[table][set].body[i].iov_len);
+	assert_int_equal(crc, b->crc32c);
+}
+
+static void
+lend(void *arg, const struct batch *b)
+{
+	assert_true(b->lasting);
+	assert_true(b->set < 3);
+	assert_false(lent[b->table][b->set].out);
+	lent[b->table][b->set].out = true;
+	lent[b->table][b->set].batch = *b;
+	/* the list is the builder's again, the bytes are not */
+	memcpy(lent[b->table][b->set].body, b->body, b->nb_body * sizeof(*b->body));
+}
+
+static void
+take_back(void *arg, enum arrow_table table, unsigned int set)
+{
+	assert_true(lent[table][set].out);
+	check_lent(table, set);
+	lent[table][set].out = false;
+	reclaimed++;
+}
+
+/* With several sets of columns a batch stays as it is while others grow. */
+static void
+lasting(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	unsigned int i, k, out;
+
+	sample_init(&s, 21, GK_VALUE_I16, 2);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 5;
+	c.emit = lend;
+	c.sets = 3;
+	assert_int_equal(batch_builder_create(&b, &c), -EINVAL);
+	c.reclaim = take_back;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 200; i++) {
+		sample_next(&s, 1, 4);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	for (i = 0, out = 0; i < ARROW_TABLES; i++) {
+		for (k = 0; k < 3; k++) {
+			out += lent[i][k].out;
+			check_lent(i, k);
+		}
+	}
+	assert_int_equal(out, 6);
+	assert_true(reclaimed > 40);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+/* Batches that are enough for the disk: two sets, however many there are. */
+static void
+large_batches(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	unsigned int i, k;
+
+	memset(lent, 0, sizeof(lent));
+	sample_init(&s, 22, GK_VALUE_I16, 2);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	c.frames_interval = 10;
+	c.images_interval = 5;
+	c.emit = lend;
+	c.reclaim = take_back;
+	c.sets = 3;
+	c.ahead = 1;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	for (i = 0; i < 100; i++) {
+		sample_next(&s, 1, 4);
+		assert_int_equal(batch_builder_add(b, &s.record), 0);
+	}
+	batch_builder_flush(b);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		for (k = 0; k < 3; k++)
+			assert_int_equal(lent[i][k].out, k < 2);
+	}
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+/* A record that says what its output slot does not hold is refused, its row in `frames` is not. */
+static void
+wrong_records(void **state)
+{
+	struct sample s;
+	struct arrow_tables t;
+	struct batch_builder_config c;
+	struct batch_builder *b;
+	uint32_t nnz;
+
+	memset(&sink, 0, sizeof(sink));
+	sample_init(&s, 5, GK_VALUE_F32, 1);
+	assert_int_equal(sample_tables(&s, &t), 0);
+	c = sample_builder_config(&s, &t);
+	assert_int_equal(batch_builder_create(&b, &c), -EINVAL);
+	c.emit = xfer_emit;
+	c.layout.value_size = 2;
+	assert_int_equal(batch_builder_create(&b, &c), -EINVAL);
+	c.layout = s.layout;
+	assert_int_equal(batch_builder_create(&b, &c), 0);
+	s.record.verdict = FRAME_HIT;
+	s.record.out = GK_NO_OUT;
+	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
+	s.record.out = 0;
+	s.record.kind = GK_KIND_NONE;
+	s.record.frame++;
+	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
+	s.record.kind = GK_KIND_CSR;
+	s.record.frame++;
+	nnz = s.layout.nnz_cap + 1;
+	memcpy(s.outputs + s.layout.row_ptr + gk_rows(&s.geometry) * 4, &nnz, 4);
+	assert_int_equal(batch_builder_add(b, &s.record), -EINVAL);
+	batch_builder_flush(b);
+	assert_int_equal(sink.nb, 1);
+	assert_int_equal(sink.noted[0].rows, 3);
+	batch_builder_destroy(b);
+	arrow_tables_free(&t);
+	sample_free(&s);
+}
+
+static bool
+is_resident(const struct batch_region *r, size_t at)
+{
+	unsigned char page;
+
+	assert_int_equal(mincore(r->base + at, 1, &page), 0);
+	return page & 1;
+}
+
+/* A rarely huge batch gives its memory back, the usual size stays. */
+static void
+region_memory(void **state)
+{
+	const size_t usual = 100000, huge = 32 << 20;
+	uint8_t *data = malloc(huge);
+	struct batch_region r;
+	unsigned int i;
+
+	memset(data, 'x', huge);
+	assert_int_equal(batch_region_init(&r, huge), 0);
+	for (i = 0; i < 3 * BATCH_REGION_WINDOW; i++) {
+		batch_region_append_large(&r, data, i == 3 ? huge : usual);
+		assert_int_equal(batch_region_finish(&r, 4096) % 4096, 0);
+		assert_int_equal(r.crc,
+			i == 3 ? arrow_crc32c(0, data, huge)
+			       : arrow_crc32c_zeros(arrow_crc32c(0, data, usual), -usual & 4095));
+		if (i == 3)
+			assert_true(is_resident(&r, 20 << 20));
+		batch_region_reset(&r);
+	}
+	assert_true(is_resident(&r, 0));
+	assert_false(is_resident(&r, 20 << 20));
+	batch_region_free(&r);
+	free(data);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cutting),
+		cmocka_unit_test(images_before_rows),
+		cmocka_unit_test(lasting),
+		cmocka_unit_test(large_batches),
+		cmocka_unit_test(wrong_records),
+		cmocka_unit_test(region_memory),
+	};
+
+	return cmocka_run_group_tests_name("batch", tests, NULL, NULL);
+}

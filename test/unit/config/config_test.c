@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Configuration files: what getters make of texts, and what is said of mistakes. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+#include "config/ini_file.h"
+
+static char path[] = "/dev/shm/braggline-config-test-XXXXXX";
+
+static struct config *
+open_text(const char *text, struct config_source *source)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+	assert_int_equal(fclose(f), 0);
+	source->file = path;
+	return config_open(source);
+}
+
+static struct config *
+open_config(const char *text)
+{
+	struct config_source source = {0};
+	struct config *c = open_text(text, &source);
+
+	assert_non_null(c);
+	return c;
+}
+
+static void
+dump(const struct config *c, char *out, size_t size)
+{
+	FILE *f = fmemopen(out, size, "w");
+
+	assert_non_null(f);
+	config_dump(c, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+/* A text that may be absent is `none`; any other has its default, and no such word. */
+static void
+a_text_may_be_none(void **state)
+{
+	struct config *c = open_config("[a]\nnone = none\nname = x\nmust = none\n");
+	char out[256];
+
+	assert_null(config_text(c, "a", "absent", NULL));
+	assert_null(config_text(c, "a", "none", NULL));
+	assert_string_equal(config_text(c, "a", "name", NULL), "x");
+	assert_string_equal(config_text(c, "a", "must", "y"), "none");
+	assert_int_equal(config_check(c), 0);
+	dump(c, out, sizeof(out));
+	assert_non_null(strstr(out, "absent = none\n"));
+	config_close(c);
+}
+
+/* An empty directory would be the current one. */
+static void
+an_empty_text_is_refused(void **state)
+{
+	struct config *c = open_config("[a]\nempty =\n");
+
+	assert_string_equal(config_text(c, "a", "empty", "y"), "y");
+	assert_non_null(strstr(config_mistake(c), ":2: [a] empty = : is empty: give a value"));
+	assert_int_equal(config_check(c), -EINVAL);
+	config_close(c);
+}
+
+/* What it refuses it names as what it is, in bytes that a log and a telemetry reply can hold. */
+static void
+assignments_are_text(void **state)
+{
+	struct config *c = config_open(&(struct config_source){0});
+	char text[INI_VALUE_LEN + 100];
+
+	snprintf(text, sizeof(text), "a.k=%0*d", INI_VALUE_LEN, 1);
+	assert_int_equal(config_set(c, "--set", text), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "...': a value has at most 2047 bytes"));
+	assert_int_equal(config_set(c, "--set", "a.k=M\xfcller"), -EINVAL);
+	assert_string_equal(config_mistake(c), "--set: '...': is not a line of UTF-8 text");
+	assert_int_equal(config_set(c, "--set", "a.k=a\nb"), -EINVAL);
+	assert_int_equal(config_set(c, "--set", "a.k=a\033b"), -EINVAL);
+	assert_int_equal(config_set(c, "--set", "a.k=M\xc3\xbcller"), 0);
+	assert_string_equal(config_text(c, "a", "k", NULL), "M\xc3\xbcller");
+	assert_int_equal(config_check(c), 0);
+	config_close(c);
+}
+
+/* Whoever mends a file sees all that is wrong with it, line by line. */
+static void
+wrong_lines_hide_no_other_mistakes(void **state)
+{
+	struct config *c = open_config("[a]\nword\nk = x\n= 1\nother = 1\n");
+
+	assert_non_null(strstr(config_mistake(c), ":2: wanted [section]"));
+	assert_non_null(strstr(config_mistake(c), ":4: a key has"));
+	assert_int_equal(config_uint(c, "a", "k", 0, 0, 9), 0);
+	assert_non_null(strstr(config_mistake(c), ":3: [a] k = x: must be"));
+	assert_int_equal(config_check(c), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), ":5: [a] other = 1: unknown key"));
+	config_close(c);
+}
+
+static void
+a_list_may_be_a_word(void **state)
+{
+	struct config *c = open_config("[a]\nword = none\nlist = 1,4-6\nother = auto\n");
+	uint32_t list[8];
+
+	assert_int_equal(config_list(c, "a", "absent", "none", list, 8, 9), 0);
+	assert_int_equal(config_list(c, "a", "word", "none", list, 8, 9), 0);
+	assert_int_equal(config_list(c, "a", "list", "none", list, 8, 9), 4);
+	assert_int_equal(list[0], 1);
+	assert_int_equal(list[3], 6);
+	assert_string_equal(config_mistake(c), "");
+	assert_int_equal(config_list(c, "a", "other", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] other = auto: must be 'none' or at most 8"));
+	config_close(c);
+}
+
+static void
+a_number_may_be_a_word(void **state)
+{
+	struct config *c = open_config("[a]\nword = none\nnumber = 0x10\nother = auto\nbig = 65\n");
+	uint64_t value = 7;
+
+	assert_false(config_uint_or(c, "a", "absent", "none", &value, 1, 64));
+	assert_false(config_uint_or(c, "a", "word", "none", &value, 1, 64));
+	assert_int_equal(value, 7);
+	assert_true(config_uint_or(c, "a", "number", "none", &value, 1, 64));
+	assert_int_equal(value, 16);
+	assert_false(config_uint_or(c, "a", "other", "none", &value, 1, 64));
+	assert_non_null(strstr(
+		config_mistake(c), "[a] other = auto: must be 'none' or a whole number, 1 ... 64"));
+	assert_false(config_uint_or(c, "a", "big", "none", &value, 1, 64));
+	assert_non_null(strstr(config_mistake(c), "[a] big = 65"));
+	assert_int_equal(value, 16);
+	assert_int_equal(config_check(c), -EINVAL);
+	config_close(c);
+}
+
+/* A number is a number to its end, and inside its limits. */
+static void
+numbers_are_whole(void **state)
+{
+	struct config *c = open_config("[a]\nrest = 10x\nminus = -18446744073709551615\n"
+				       "nan = nan\nhigh = 2.5\nlow = -0.5\ntail = 1.5 V\n"
+				       "many = 0-8\nmore = 1,2,3,4,5,6,7,8,9\nall = 0-7\n");
+	uint32_t list[8];
+
+	assert_int_equal(config_uint(c, "a", "rest", 3, 0, 99), 3);
+	assert_non_null(strstr(config_mistake(c), "[a] rest = 10x: must be a whole number"));
+	assert_int_equal(config_uint(c, "a", "minus", 3, 0, 99), 3);
+	assert_non_null(strstr(config_mistake(c), "[a] minus = "));
+	assert_true(config_real(c, "a", "nan", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] nan = nan: must be a number, 0 ... 2"));
+	assert_true(config_real(c, "a", "high", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] high = "));
+	assert_true(config_real(c, "a", "low", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] low = "));
+	assert_true(config_real(c, "a", "tail", 1, 0, 2) == 1);
+	assert_non_null(strstr(config_mistake(c), "[a] tail = "));
+	assert_int_equal(config_list(c, "a", "many", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] many = "));
+	assert_int_equal(config_list(c, "a", "more", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] more = "));
+	assert_int_equal(config_list(c, "a", "all", "none", list, 8, 9), 8);
+	/* not all of them, nor none */
+	assert_int_equal(config_set(c, "--set", "a.empty="), 0);
+	assert_int_equal(config_list(c, "a", "empty", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] empty = : must be 'none' or at most 8"));
+	assert_int_equal(config_set(c, "--set", "a.comma=1,"), 0);
+	assert_int_equal(config_list(c, "a", "comma", "none", list, 8, 9), 0);
+	assert_non_null(strstr(config_mistake(c), "[a] comma = 1,: must be"));
+	config_close(c);
+}
+
+/* What is shown, read again, is shown again. */
+static void
+a_dump_is_a_configuration(void **state)
+{
+	static const char *const names[] = {"small", "large", NULL};
+	char first[512] = "", second[512];
+	struct config *c;
+	uint32_t list[8];
+	uint64_t value;
+
+	for (int again = 0; again < 2; again++) {
+		c = open_config(first);
+		assert_null(config_text(c, "a", "text", NULL));
+		assert_string_equal(config_text(c, "a", "name", "run"), "run");
+		assert_int_equal(config_uint(c, "a", "number", 3, 0, 9), 3);
+		assert_false(config_uint_or(c, "b", "limit", "none", &value, 0, 9));
+		assert_true(config_real(c, "b", "real", 0.5, 0, 1) == 0.5);
+		assert_true(config_bool(c, "b", "flag", true));
+		assert_int_equal(config_choice(c, "b", "size", 1, names), 1);
+		assert_int_equal(config_list(c, "b", "list", "auto", list, 8, 9), 0);
+		assert_int_equal(config_check(c), 0);
+		dump(c, again ? second : first, sizeof(first));
+		config_close(c);
+	}
+	assert_string_equal(first, second);
+	assert_non_null(strstr(first, "[b]\nlimit = none\n"));
+}
+
+/* A copy says the same, goes its own way, and needs neither the file nor the other. */
+static void
+a_copy_is_its_own(void **state)
+{
+	struct config_source source = {.set = {"a.set=7"}, .nb_sets = 1};
+	struct config *c = open_text("[a]\nkey = 1\nbad = x\n", &source), *copy;
+	char want[160];
+
+	assert_int_equal(config_uint(c, "a", "bad", 3, 0, 9), 3);
+	copy = config_copy(c);
+	assert_non_null(copy);
+	assert_int_equal(config_set(copy, "telemetry", "a.key=2"), 0);
+	assert_int_equal(config_set(copy, "telemetry", "b.key=3"), 0);
+	assert_int_equal(config_uint(c, "a", "key", 0, 0, 9), 1);
+	assert_false(config_has_section(c, "b"));
+	config_close(c);
+	config_close(open_text("[c]\n", &source));
+	assert_string_equal(config_mistake(copy), "");
+	assert_int_equal(config_uint(copy, "a", "set", 0, 0, 9), 7);
+	assert_int_equal(config_uint(copy, "a", "key", 0, 0, 9), 2);
+	assert_int_equal(config_uint(copy, "b", "key", 0, 0, 9), 3);
+	assert_int_equal(config_check(copy), -EINVAL);
+	snprintf(want, sizeof(want), "%s:3: [a] bad = x: unknown key; this section has set key",
+		path);
+	assert_string_equal(config_mistake(copy), want);
+	config_close(copy);
+}
+
+/* A mistake is said where it was made: line, command line, telemetry, or nowhere. */
+static void
+mistakes_have_a_place(void **state)
+{
+	char assignment[INI_VALUE_LEN + 16];
+	struct config_source source = {.set = {"a.set=x"}, .nb_sets = 1};
+	struct config *c = open_text(
+		"; first\n[a]\nset = 1\n\n  line = y ; note\n[b]\n[a]\nmore = z", &source);
+	char want[160];
+
+	assert_int_equal(config_uint(c, "a", "line", 3, 0, 9), 3);
+	snprintf(want, sizeof(want), "%s:5: [a] line = y: must be a whole number, 0 ... 9", path);
+	assert_string_equal(config_mistake(c), want);
+	assert_int_equal(config_uint(c, "a", "set", 3, 0, 9), 3);
+	assert_string_equal(
+		config_mistake(c), "--set: [a] set = x: must be a whole number, 0 ... 9");
+	assert_int_equal(config_set(c, "telemetry", "a.line=w"), 0);
+	assert_int_equal(config_uint(c, "a", "line", 3, 0, 9), 3);
+	assert_string_equal(
+		config_mistake(c), "telemetry: [a] line = w: must be a whole number, 0 ... 9");
+	config_complain(c, "a", "key", "is needed");
+	snprintf(want, sizeof(want), "%s: [a] key = (unset): is needed", path);
+	assert_string_equal(config_mistake(c), want);
+	assert_int_equal(config_check(c), -EINVAL);
+	snprintf(want, sizeof(want), "%s:8: [a] more = z: unknown key; this section has line set",
+		path);
+	assert_string_equal(config_mistake(c), want);
+	config_close(c);
+
+	c = config_open(&(struct config_source){0});
+	config_complain(c, "a", "key", "is needed");
+	assert_string_equal(config_mistake(c), "[a] key = (unset): is needed");
+	assert_int_equal(config_set(c, "--set", "a=b"), -EINVAL);
+	assert_string_equal(config_mistake(c), "--set: 'a=b': is not section.key=value");
+	/* what is too long is one, and says its limit */
+	snprintf(assignment, sizeof(assignment), "%0*d.key=1", INI_NAME_LEN, 0);
+	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "name has at most 63 bytes"));
+	snprintf(assignment, sizeof(assignment), "a.%0*d=1", INI_NAME_LEN, 0);
+	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "name has at most 63 bytes"));
+	snprintf(assignment, sizeof(assignment), "a.key=%0*d", INI_VALUE_LEN, 0);
+	assert_int_equal(config_set(c, "--set", assignment), -EINVAL);
+	assert_non_null(strstr(config_mistake(c), "a value has at most 2047 bytes"));
+	config_close(c);
+}
+
+/* The first of two would be in force, and whoever has written the second would wonder. */
+static void
+a_key_is_there_once(void **state)
+{
+	struct config *c = open_config("[a]\nkey = 1\n[b]\nkey = 2\n[a]\nkey = 3\n");
+	char want[160];
+
+	snprintf(want, sizeof(want), "%s:6: [a] key = 3: line 2 has it already", path);
+	assert_string_equal(config_mistake(c), want);
+	assert_int_equal(config_uint(c, "a", "key", 0, 0, 9), 1);
+	assert_int_equal(config_uint(c, "b", "key", 0, 0, 9), 2);
+	assert_int_equal(config_check(c), -EINVAL);
+	config_close(c);
+}
+
+static int
+count(void *arg, unsigned int line, const char *section, const char *key, const char *value)
+{
+	(*(unsigned int *)arg)++;
+	return line == 9 ? -ENOMEM : 0;
+}
+
+/* What is no line of an INI file, and which line it is. */
+static void
+lines_that_are_none(void **state)
+{
+	static const struct {
+		const char *text, *want;
+		unsigned int taken;
+	} cases[] = {
+		{"", "", 0},
+		{"[a]\r\nk = v\r\n", "", 2},
+		{"[a]\nk = v", "", 2},
+		{"\n[a\n", ":2: wanted [section] alone", 0},
+		{"[a] b\n", ":1: wanted [section] alone", 0},
+		{"[a]\n[ ]\n", ":2: a section's name has", 1},
+		{"k = v\n", ":1: comes before the first [section]", 0},
+		{"[a]\nword\n", ":2: wanted [section], key = value", 1},
+		{"[a]\n = v\n", ":2: a key has 1 to 63", 1},
+		{"\xef\xbb\xbf[a]\nk = v\n", "", 2},
+		{"[a]\n\xef\xbb\xbfk = v\n", "", 2},
+		{"[a]\nk = \xfc\n", ":2: is not UTF-8 text", 1},
+		{"[a]\nk = \033\n", ":2: is not UTF-8 text", 1},
+		{"[a]\nk = M\xc3\xbcller\n", "", 2},
+		{"[a\nk = v\n[b]\n", ":2: comes before the first", 1},
+		{"[a]\n\n\n\n\n\n\n\n[b]\n", ":9: Cannot allocate memory", 2},
+	};
+	char message[256], text[INI_VALUE_LEN + 64];
+	unsigned int i, taken;
+	FILE *f;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		message[0] = '\0';
+		taken = 0;
+		f = fopen(path, "w");
+		assert_non_null(f);
+		fputs(cases[i].text, f);
+		fclose(f);
+		assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)) == 0,
+			cases[i].want[0] == '\0');
+		assert_non_null(strstr(message, cases[i].want));
+		assert_int_equal(taken, cases[i].taken);
+	}
+	assert_int_equal(ini_file_read("/dev", count, &taken, message, sizeof(message)), -EISDIR);
+	assert_string_equal(message, "cannot read /dev: Is a directory");
+	/* the longest value, and one more byte */
+	for (i = INI_VALUE_LEN - 1; i <= INI_VALUE_LEN; i++) {
+		snprintf(text, sizeof(text), "[a]\nk = %0*d\n", (int)i, 1);
+		f = fopen(path, "w");
+		assert_non_null(f);
+		fputs(text, f);
+		fclose(f);
+		assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)),
+			i < INI_VALUE_LEN ? 0 : -EINVAL);
+	}
+	assert_non_null(strstr(message, ":2: a value has at most 2047 bytes"));
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(fwrite("[a]\nk\0 = v\n", 1, 11, f), 11);
+	fclose(f);
+	assert_int_equal(ini_file_read(path, count, &taken, message, sizeof(message)), -EINVAL);
+	assert_non_null(strstr(message, ":2: a zero byte"));
+}
+
+/* A semicolon in a value is written with a backslash. */
+static void
+comments_end_lines(void **state)
+{
+	struct config *c = open_config("[a] ; x\nk = a\\;b\\c ;d\\;e\n;z = 1\n");
+
+	assert_string_equal(config_text(c, "a", "k", NULL), "a;b\\c");
+	assert_int_equal(config_check(c), 0);
+	assert_false(config_has_section(c, "b"));
+	config_close(c);
+	c = open_config("[b]\n");
+	assert_true(config_has_section(c, "b"));
+	assert_int_equal(config_check(c), 0);
+	config_close(c);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_text_may_be_none),
+		cmocka_unit_test(an_empty_text_is_refused),
+		cmocka_unit_test(assignments_are_text),
+		cmocka_unit_test(wrong_lines_hide_no_other_mistakes),
+		cmocka_unit_test(a_list_may_be_a_word),
+		cmocka_unit_test(a_number_may_be_a_word),
+		cmocka_unit_test(numbers_are_whole),
+		cmocka_unit_test(a_dump_is_a_configuration),
+		cmocka_unit_test(a_copy_is_its_own),
+		cmocka_unit_test(mistakes_have_a_place),
+		cmocka_unit_test(a_key_is_there_once),
+		cmocka_unit_test(lines_that_are_none),
+		cmocka_unit_test(comments_end_lines),
+	};
+	int failed;
+
+	if (mkstemp(path) < 0)
+		return 1;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(path);
+	return failed;
+}

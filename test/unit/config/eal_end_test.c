@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Held, or after the end of EAL, its interrupt thread does nothing any more. Each end is one of a
+ * process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rte_alarm.h>
+#include <rte_common.h>
+#include <rte_eal.h>
+#include <rte_malloc.h>
+
+#include "eal/end.h"
+
+#define ENDS 5
+
+static uint32_t *memory; /* EAL's */
+static atomic_uint calls;
+static atomic_bool busy;
+
+/* What drivers do: always again, with memory of EAL's. */
+static void
+again(void *arg)
+{
+	(*memory)++;
+	atomic_fetch_add(&calls, 1);
+	rte_eal_alarm_set(1, again, NULL);
+}
+
+static void
+dawdle(void *arg)
+{
+	atomic_store(&busy, true);
+	for (unsigned int i = 0; i < 400; i++) {
+		(*memory)++;
+		usleep(10000);
+	}
+}
+
+static void
+on_signal(int number)
+{
+}
+
+static void
+begin(void)
+{
+	static char name[] = "eal_end", no_huge[] = "--no-huge", m[] = "-m", amount[] = "32",
+		    no_pci[] = "--no-pci", no_conf[] = "--no-shconf", no_tel[] = "--no-telemetry";
+	char *argv[] = {name, no_huge, m, amount, no_pci, no_conf, no_tel};
+
+	alarm(60);
+	if (rte_eal_init(RTE_DIM(argv), argv) < 0)
+		_exit(1);
+	memory = rte_zmalloc("memory", sizeof(*memory), 0);
+	if (!memory)
+		_exit(2);
+}
+
+static int
+ends_with_callbacks(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+	const struct itimerval often = {{0, 500}, {0, 500}};
+	unsigned int before;
+
+	begin();
+	rte_eal_alarm_set(1, again, NULL);
+	while (atomic_load(&calls) < 10)
+		;
+	/* a wait that a signal cuts short is not over */
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	if (!eal_hold())
+		return 3;
+	before = atomic_load(&calls);
+	for (unsigned int i = 0; i < 1000; i++)
+		usleep(20);
+	if (atomic_load(&calls) != before)
+		return 4;
+	eal_end();
+	for (unsigned int i = 0; i < 1000; i++)
+		usleep(20);
+	return atomic_load(&calls) == before ? 0 : 5;
+}
+
+static int
+ends_beside_a_busy_one(void)
+{
+	begin();
+	rte_eal_alarm_set(1, dawdle, NULL);
+	while (!atomic_load(&busy))
+		;
+	eal_end();
+	/* it goes on: what it uses must be there */
+	(*memory)++;
+	usleep(50000);
+	return 0;
+}
+
+/* @return what a process ends with that runs fn; minus the signal that ends it */
+static int
+run(int (*fn)(void))
+{
+	pid_t child;
+	int status;
+
+	fflush(NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		exit(fn());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void
+test_callbacks(void **state)
+{
+	for (unsigned int i = 0; i < ENDS; i++)
+		assert_int_equal(run(ends_with_callbacks), 0);
+}
+
+static void
+test_busy(void **state)
+{
+	assert_int_equal(run(ends_beside_a_busy_one), 0);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_callbacks),
+		cmocka_unit_test(test_busy),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * CUDA gangs against host gangs, byte for byte: random frames, every option, dark frames over
+ * pedestal intervals, 1 to 8 gangs, packets in host and in GPU memory, stops and starts;
+ * descriptors that are refused; real frames where BRAGGLINE_DATA has them. GK_ROUNDS sets how many
+ * random rounds; GK_ONCE=1 runs kernels that end by themselves, for sanitizers.
+ *
+ * Skipped where there is no GPU.
+ */
+
+#include <sys/stat.h>
+
+#include "gk_cuda_rig.h"
+
+#define SLOTS 24
+
+static int once;
+
+static void
+tune(struct gk_config *c)
+{
+	c->once = (uint32_t)once;
+	c->watchdog_ms = once ? 0 : 60000;
+}
+
+static float
+some_threshold(uint64_t *rng)
+{
+	static const float odd[] = {0.0f, -0.0f, -3.5f, 1e30f, -INFINITY, INFINITY};
+
+	if (rig_below(rng, 6) == 0)
+		return odd[rig_below(rng, 6)];
+	return ldexpf((float)(1 + rig_below(rng, 4000)), -(int)rig_below(rng, 9));
+}
+
+static void
+random_params(struct gk_params *p, const struct gk_config *c, uint64_t *rng)
+{
+	const uint32_t pixels = (uint32_t)gk_pixels(&c->geometry);
+
+	memset(p, 0, sizeof(*p));
+	p->version = (uint32_t)rig_random(rng);
+	p->kind = rig_below(rng, 4) ? GK_KIND_CSR : rig_below(rng, 3);
+	p->strong_threshold = some_threshold(rng);
+	p->csr_threshold = rig_below(rng, 3) ? some_threshold(rng) : p->strong_threshold;
+	p->strong_min = rig_below(rng, 3) ? rig_below(rng, pixels / 4 + 1) : 0;
+	p->strong_max = rig_below(rng, 3) ? UINT32_MAX : p->strong_min + rig_below(rng, pixels);
+	p->nnz_max = rig_below(rng, c->layout.nnz_cap + 1);
+	p->dark_min = 1 + rig_below(rng, 10);
+	p->dark_alpha = (float)(1 + rig_below(rng, 100)) / 100.0f;
+}
+
+/* New frames in all slots, other words at the same addresses. */
+static void
+random_slots(struct pair *p, uint64_t *rng)
+{
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		struct gk_frame *frame = rig_frame(&p->host, i);
+
+		rig_random_frame(&p->host, i, rig_below(rng, 2), rng);
+		if (rig_below(rng, 3) == 0) /* calm ones: the quick path without exceptions */
+			for (uint32_t t = 0; t < p->host.config.geometry.tiles; t++)
+				for (uint32_t x = 0; x < p->host.tile_stride / 2; x++)
+					rig_tile(&p->host, i, t)[x] &= 0x0FFF;
+		frame->frame = rig_random(rng);
+		frame->out = rig_below(rng, 6) == 0 ? GK_NO_OUT : SLOTS - 1 - i;
+		frame->flags = rig_below(rng, 8);
+		pair_frame(p, i);
+	}
+}
+
+/* All slots, in batches of any size, to any gangs. */
+static void
+random_batches(struct pair *p, uint32_t coef, uint32_t dark, uint64_t *rng)
+{
+	for (uint32_t slot = 0; slot < SLOTS;) {
+		struct gk_work work = {.params = rig_below(rng, GK_PARAMS_MAX),
+			.coef = coef,
+			.dark = dark,
+			.nb_frames = 1 + rig_below(rng, GK_BATCH_MAX)};
+
+		if (work.nb_frames > SLOTS - slot)
+			work.nb_frames = SLOTS - slot;
+		for (uint32_t i = 0; i < work.nb_frames; i++)
+			work.slot[i] = slot++;
+		pair_submit(p, rig_below(rng, p->host.config.gangs), &work);
+	}
+}
+
+static void
+set_version(struct pair *p, uint32_t coef, uint32_t version)
+{
+	p->host.config.channel->coef[coef].version = version;
+	p->cuda.config.channel->coef[coef].version = version;
+}
+
+/* One pedestal interval: frames, then perhaps an update or a clearing. */
+static void
+random_interval(struct pair *p, uint32_t interval, uint32_t *now, uint64_t *rng)
+{
+	const uint32_t gangs = p->host.config.gangs;
+	struct gk_work work;
+
+	for (uint32_t i = 0; i < GK_PARAMS_MAX; i++) {
+		random_params(&p->host.config.channel->params[i], &p->host.config, rng);
+		p->cuda.config.channel->params[i] = p->host.config.channel->params[i];
+	}
+	if (rig_below(rng, 4) == 0) { /* another calibration, at the same place */
+		rig_random_coef(&p->host, rng);
+		memcpy(p->host.p_next, p->host.p[0],
+			gk_pixels(&p->host.config.geometry) * sizeof(float));
+		pair_coef(p);
+		set_version(p, 0, 1000 + 10 * interval);
+		set_version(p, 1, 1005 + 10 * interval);
+	}
+	random_slots(p, rng);
+	random_batches(p, *now, interval % GK_DARK_MAX, rng);
+	if (once)
+		pair_start(p);
+	pair_drain(p);
+	if (once)
+		pair_stop(p);
+	pair_compare(p);
+	if (rig_below(rng, 3) == 0)
+		return;
+	work = (struct gk_work){.op = rig_below(rng, 5) ? GK_OP_UPDATE : GK_OP_CLEAR,
+		.params = rig_below(rng, GK_PARAMS_MAX),
+		.coef = *now,
+		.coef_to = 1 - *now,
+		.dark = rig_below(rng, GK_DARK_MAX)};
+	if (work.op == GK_OP_UPDATE) {
+		set_version(p, 1 - *now, 100 + interval);
+		*now = 1 - *now;
+	}
+	pair_submit(p, rig_below(rng, gangs), &work);
+	if (once)
+		pair_start(p);
+	pair_drain(p);
+	if (once)
+		pair_stop(p);
+	pair_compare(p);
+}
+
+static void
+random_round(uint32_t gangs, uint32_t intervals, int in_device, uint64_t *rng)
+{
+	static const uint32_t cols[] = {32, 64, 96, 256, 1024, 1056, 2080};
+	const struct gk_geometry g = {
+		1 + rig_below(rng, 12), 1 + rig_below(rng, 5), cols[rig_below(rng, 7)]};
+	const uint32_t cap = rig_below(rng, (uint32_t)gk_pixels(&g) + 1);
+	uint32_t now = 0;
+	struct pair p;
+
+	pair_open(&p, &g, rig_below(rng, 2) ? GK_VALUE_F32 : GK_VALUE_I16, cap, gangs, SLOTS,
+		UINT32_MAX - rig_below(rng, 40), in_device, tune);
+	rig_random_coef(&p.host, rng);
+	for (uint64_t x = 0; x < gk_pixels(&g); x += 7) /* NaN pedestals, too, keep their bits */
+		p.host.p[0][x] = rig_below(rng, 3) ? p.host.p[0][x] : rig_some_nan(rng);
+	for (uint64_t x = 0; x < gk_pixels(&g); x += 31) { /* what stands for NaN in the kernel */
+		p.host.p[0][x] = rig_below(rng, 2) ? 3.402823466e38f : -3.402823466e38f;
+		p.host.r[0][x] = rig_below(rng, 2) ? 0.0f : -0.0f;
+	}
+	memcpy(p.host.p_next, p.host.p[0], gk_pixels(&g) * sizeof(float));
+	pair_coef(&p);
+	if (!once)
+		pair_start(&p);
+	for (uint32_t e = 0; e < intervals; e++) {
+		random_interval(&p, e, &now, rng);
+		if (once || rig_below(rng, 4) != 0)
+			continue;
+		assert_int_equal(p.cuda.ops->start(p.cuda.gk), -EBUSY);
+		pair_stop(&p);
+		assert_int_equal(p.cuda.ops->stop(p.cuda.gk), 0);
+		pair_start(&p);
+	}
+	if (!once)
+		pair_stop(&p);
+	pair_close(&p);
+}
+
+static void
+test_random(void **state)
+{
+	const char *env = getenv("GK_ROUNDS");
+	const uint32_t rounds = env != NULL ? (uint32_t)strtoul(env, NULL, 0) : 32;
+	uint64_t rng = rig_seed("random");
+
+	for (uint32_t i = 0; i < rounds; i++)
+		random_round(1 + i % 8, once ? 2 : 8, (int)(i / 8 % 2), &rng);
+	if (!once) /* the ring wraps */
+		random_round(1, 60, 0, &rng);
+}
+
+/*
+ * Frames that are all kept as CSR, with thresholds that change: from nearly no pixels to all.
+ */
+static void
+test_lists(void **state)
+{
+	static const float thresholds[] = {100.0f, 3.0f, 0.3f, 0.12f, -1.0f};
+	uint64_t rng = rig_seed("lists");
+
+	for (uint32_t round = 0; round < 4; round++) {
+		const struct gk_geometry g = {5, 3, round % 2 ? 1056 : 512};
+		struct pair p;
+
+		pair_open(&p, &g, round / 2 ? GK_VALUE_I16 : GK_VALUE_F32, (uint32_t)gk_pixels(&g),
+			1 + round % 2, SLOTS, 0, (int)round / 2, tune);
+		rig_random_coef(&p.host, &rng);
+		memcpy(p.host.p_next, p.host.p[0], gk_pixels(&g) * sizeof(float));
+		pair_coef(&p);
+		for (uint32_t i = 0; i < sizeof(thresholds) / sizeof(thresholds[0]); i++) {
+			struct gk_params *params = &p.host.config.channel->params[0];
+
+			*params = (struct gk_params){.kind = GK_KIND_CSR,
+				.strong_threshold = thresholds[i],
+				.csr_threshold = thresholds[i],
+				.strong_max = UINT32_MAX,
+				.nnz_max = p.host.config.layout.nnz_cap};
+			p.cuda.config.channel->params[0] = *params;
+			random_slots(&p, &rng);
+			for (uint32_t slot = 0; slot < SLOTS; slot += 4) {
+				struct gk_work work = {.nb_frames = 4,
+					.slot = {slot, slot + 1, slot + 2, slot + 3}};
+
+				for (uint32_t k = slot; k < slot + 4; k++) {
+					rig_frame(&p.host, k)->flags = 0;
+					rig_frame(&p.host, k)->out = k;
+					pair_frame(&p, k);
+				}
+				pair_submit(&p, slot / 4 % (1 + round % 2), &work);
+			}
+			pair_start(&p);
+			pair_drain(&p);
+			pair_stop(&p);
+			pair_compare(&p);
+			for (uint32_t k = 0; k < SLOTS; k++)
+				assert_int_equal(p.cuda.config.results[k].kind, GK_KIND_CSR);
+		}
+		pair_close(&p);
+	}
+}
+
+/* A detector of one module, in every gang layout that there is room for. */
+static void
+test_module(void **state)
+{
+	const struct gk_geometry g = {128, 4, 1024};
+	uint64_t rng = rig_seed("module");
+	struct pair p;
+
+	for (uint32_t gangs = 1; gangs <= 8; gangs *= 2) {
+		uint32_t now = 0;
+
+		pair_open(&p, &g, gangs % 3 ? GK_VALUE_F32 : GK_VALUE_I16, 60000, gangs, SLOTS, 0,
+			gangs > 2, tune);
+		rig_random_coef(&p.host, &rng);
+		memcpy(p.host.p_next, p.host.p[0], gk_pixels(&g) * sizeof(float));
+		pair_coef(&p);
+		if (!once)
+			pair_start(&p);
+		for (uint32_t e = 0; e < 3; e++)
+			random_interval(&p, e, &now, &rng);
+		if (!once)
+			pair_stop(&p);
+		pair_close(&p);
+	}
+}
+
+/* The GPU's checks against gk_work_check(): one field of a good descriptor is anything. */
+static void
+test_refused(void **state)
+{
+	const struct gk_geometry g = {2, 2, 64};
+	uint64_t rng = rig_seed("refused");
+	uint32_t refused = 0;
+	struct pair p;
+
+	if (once) {
+		print_message("skipped: kernels that stay, GK_ONCE is set\n");
+		skip();
+	}
+	for (int round = 0; round < 120; round++) {
+		struct gk_work work = {.nb_frames = 2, .slot = {0, 1}, .coef_to = 1};
+		struct gk_channel *channel;
+		struct gk_params *params;
+		uint32_t value;
+		int wanted;
+
+		pair_open(&p, &g, GK_VALUE_F32, 10, 2, 4, 0, 0, tune);
+		channel = p.cuda.config.channel;
+		params = &channel->params[0];
+		*params = (struct gk_params){.strong_max = UINT32_MAX,
+			.csr_threshold = 1e30f,
+			.dark_min = 1,
+			.dark_alpha = 0.5f};
+		value = (uint32_t[]){1, 2, 3, 4, 16, 17, UINT32_MAX}[rig_below(&rng, 7)];
+		for (uint32_t i = 0; i < 2; i++)
+			rig_frame(&p.cuda, i)->out = GK_NO_OUT;
+		if (rig_below(&rng, 2)) {
+			work.op = GK_OP_UPDATE;
+			work.nb_frames = 0;
+		}
+		switch (rig_below(&rng, 15)) {
+		case 0:
+			work.nb_frames = value;
+			break;
+		case 1:
+			work.params = value;
+			break;
+		case 2:
+			work.coef = value;
+			break;
+		case 3:
+			work.op = value;
+			break;
+		case 4:
+			work.dark = value;
+			break;
+		case 5:
+			work.coef_to = value;
+			break;
+		case 6:
+			work.slot[1] = value;
+			break;
+		case 7:
+			rig_frame(&p.cuda, 1)->out = value;
+			break;
+		case 8:
+			rig_frame(&p.cuda, 1)->flags = GK_FRAME_DARK;
+			work.dark = value;
+			break;
+		case 9:
+			params->kind = value;
+			break;
+		case 10:
+			params->csr_threshold = rig_some_nan(&rng);
+			break;
+		case 11:
+			params->nnz_max = value;
+			break;
+		case 12: /* one of four is a multiple of 16 */
+			rig_frame(&p.cuda, 1)->packet[rig_below(&rng, 2)] =
+				(uintptr_t)p.raw + 4 * rig_below(&rng, 16);
+			break;
+		case 13:
+			params->dark_alpha = rig_below(&rng, 2) ? 0.0f : 1.5f;
+			break;
+		default:
+			channel->coef[0].r[rig_below(&rng, 3)] = rig_below(&rng, 2) ? 0 : 4100;
+		}
+		wanted = gk_work_check(&p.cuda.config, &work, NULL, 0);
+		*gk_ring_next(&p.cuda.ring[1]) = work;
+		gk_ring_submit(&p.cuda.ring[1]);
+		/* the other gang goes on */
+		*gk_ring_next(&p.cuda.ring[0]) = (struct gk_work){.op = GK_OP_CLEAR};
+		gk_ring_submit(&p.cuda.ring[0]);
+		assert_int_equal(p.cuda.ops->start(p.cuda.gk), 0);
+		assert_int_equal(pair_stop_rig(&p.cuda), wanted);
+		assert_int_equal(gk_ring_error(&p.cuda.ring[1]), wanted);
+		assert_int_equal(gk_ring_is_done(&p.cuda.ring[1], 0), wanted == 0);
+		assert_int_equal(gk_ring_error(&p.cuda.ring[0]), 0);
+		assert_int_equal(gk_ring_is_done(&p.cuda.ring[0], 0), 1);
+		refused += wanted != 0;
+		pair_close(&p);
+	}
+	assert_in_range(refused, 30, 110);
+}
+
+/* What create() refuses, in words. */
+static void
+test_create(void **state)
+{
+	const struct gk_geometry g = {2, 2, 64};
+	struct gk_config config;
+	struct pair p;
+	struct gk *gk;
+	void *memory = rig_alloc(4096);
+
+	pair_open(&p, &g, GK_VALUE_F32, 10, 1, 4, 0, 0, tune);
+	config = p.cuda.config;
+	config.results = memory;
+	assert_int_equal(p.cuda.ops->create(&config, &gk), -EINVAL);
+	assert_non_null(strstr(p.cuda.ops->why(), "results at "));
+	config = p.cuda.config;
+	config.workers = 100000;
+	assert_int_equal(p.cuda.ops->create(&config, &gk), -EINVAL);
+	assert_non_null(strstr(p.cuda.ops->why(), "wanted at most"));
+	p.cuda.config.channel->bell.head[0] += GK_RING_SIZE + 1;
+	assert_int_equal(p.cuda.ops->start(p.cuda.gk), -EINVAL);
+	p.cuda.config.channel->bell.head[0] -= GK_RING_SIZE + 1;
+	pair_close(&p);
+	free(memory);
+}
+
+#define MODULE_PIXELS (512 * 1024)
+#define REAL_FRAMES   6
+
+static void *
+load(const char *folder, const char *name, uint64_t size)
+{
+	void *data = rig_alloc(size);
+	char path[700];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/jungfrau/%s", folder, name);
+	f = fopen(path, "rb");
+	if (f == NULL || fread(data, 1, size, f) != size)
+		fail_msg("%s: cannot be read", path);
+	fclose(f);
+	return data;
+}
+
+/* PSI's frames with PSI's pedestals and gains: every gain stage, saturation, masks. */
+static void
+test_real(void **state)
+{
+	const struct gk_geometry g = {128, 4, 1024};
+	const char *folder = getenv("BRAGGLINE_DATA");
+	uint32_t kinds[4] = {0};
+	double *gain;
+	struct pair p;
+	struct stat st;
+	char name[600];
+
+	snprintf(name, sizeof(name), "%s/jungfrau", folder != NULL ? folder : "");
+	if (folder == NULL || stat(name, &st) != 0) {
+		print_message("real frames are missing: set BRAGGLINE_DATA\n");
+		skip();
+	}
+	for (int mode = 0; mode < 4; mode++) {
+		pair_open(&p, &g, mode & 1 ? GK_VALUE_I16 : GK_VALUE_F32, 100000, 2, REAL_FRAMES, 0,
+			mode / 2, tune);
+		gain = load(folder, "mod5_gain_adu_per_photon.bin", 24ull * MODULE_PIXELS);
+		for (int s = 0; s < 3; s++) {
+			float *pedestal;
+
+			snprintf(name, sizeof(name), "mod5_pedeG%d.bin", s);
+			pedestal = load(folder, name, 4ull * MODULE_PIXELS);
+			for (uint32_t x = 0; x < MODULE_PIXELS; x++) {
+				const double adu = gain[s * MODULE_PIXELS + x];
+				const float ped = pedestal[x];
+
+				p.host.p[s][x] = ped;
+				p.host.r[s][x] = adu == 0 || ped == 0 || ped >= 16383
+					? NAN
+					: (float)(1.0 / adu);
+			}
+			free(pedestal);
+		}
+		free(gain);
+		memcpy(p.host.p_next, p.host.p[0], 4ull * MODULE_PIXELS);
+		pair_coef(&p);
+		for (uint32_t f = 0; f < REAL_FRAMES; f++) {
+			uint16_t *raw;
+
+			snprintf(name, sizeof(name), "mod5_raw%u.bin", f);
+			raw = load(folder, name, 2ull * MODULE_PIXELS);
+			memcpy(rig_tile(&p.host, f, 0), raw, 2ull * MODULE_PIXELS);
+			free(raw);
+			rig_frame(&p.host, f)->frame = f;
+			rig_frame(&p.host, f)->out = f;
+			rig_frame(&p.host, f)->flags = f % 2 ? GK_FRAME_DARK : 0;
+			for (uint32_t t = 0; t < g.tiles; t++)
+				rig_frame(&p.host, f)->packet[t] =
+					(uintptr_t)rig_tile(&p.host, f, t);
+			pair_frame(&p, f);
+		}
+		for (uint32_t kind = GK_KIND_CSR; kind <= GK_KIND_RAW; kind++) {
+			struct gk_params params = {.version = kind,
+				.kind = kind,
+				.strong_threshold = 5,
+				.csr_threshold = 5,
+				.strong_max = UINT32_MAX,
+				.nnz_max = 100000,
+				.dark_min = 1,
+				.dark_alpha = 0.25f};
+
+			p.host.config.channel->params[kind] = params;
+			p.cuda.config.channel->params[kind] = params;
+		}
+		for (uint32_t kind = GK_KIND_CSR; kind <= GK_KIND_RAW; kind++) {
+			const struct gk_work a = {
+				.nb_frames = 4, .slot = {0, 1, 2, 3}, .params = kind};
+			const struct gk_work b = {.nb_frames = 2, .slot = {4, 5}, .params = kind};
+
+			pair_submit(&p, 0, &a);
+			pair_submit(&p, 1, &b);
+			pair_start(&p);
+			pair_drain(&p);
+			pair_stop(&p);
+			pair_compare(&p);
+			for (uint32_t f = 0; f < REAL_FRAMES; f++)
+				kinds[p.cuda.config.results[f].kind]++;
+		}
+		pair_submit(&p, 1, &(struct gk_work){.op = GK_OP_UPDATE, .coef = 0, .coef_to = 1});
+		pair_start(&p);
+		pair_drain(&p);
+		pair_stop(&p);
+		pair_compare(&p);
+		pair_close(&p);
+	}
+	print_message("real frames: %u csr, %u images, %u raw\n", kinds[0], kinds[1], kinds[2]);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_create),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_module),
+		cmocka_unit_test(test_real),
+		cmocka_unit_test(test_refused),
+	};
+
+	if (pair_driver() == NULL)
+		return 77;
+	once = getenv("GK_ONCE") != NULL;
+	return cmocka_run_group_tests_name("gk_cuda", tests, NULL, NULL);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What another user can have made is not taken for ours; as root, with files of another user. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "io/direct_io.h"
+#include "io/durable_file.h"
+#include "io/own_file.h"
+
+#define SOMEBODY 65534
+
+static char root[] = "/tmp/braggline-own-file.XXXXXX";
+static char name[PATH_MAX], other[PATH_MAX], message[PATH_MAX];
+
+static void
+put(const char *path, const char *text)
+{
+	const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static off_t
+size_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size;
+}
+
+static mode_t
+mode_of(const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(lstat(path, &st), 0);
+	return st.st_mode;
+}
+
+/* Names are nobody's again. */
+static int
+begin(void **state)
+{
+	snprintf(name, sizeof(name), "%s/name", root);
+	snprintf(other, sizeof(other), "%s/other", root);
+	unlink(name);
+	rmdir(name);
+	unlink(other);
+	return 0;
+}
+
+static void
+test_open(void **state)
+{
+	int fd;
+
+	umask(0);
+	fd = own_file_open(AT_FDCWD, name, O_RDWR | O_CREAT | O_EXCL, OWN_FILE_MODE);
+	assert_true(fd >= 0);
+	/* io_uring takes it for "do not wait" */
+	assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	close(fd);
+	assert_int_equal(mode_of(name), S_IFREG | 0644);
+	assert_int_equal(symlink(name, other), 0);
+	assert_int_equal(own_file_open(AT_FDCWD, other, O_RDONLY, 0), -ELOOP);
+	assert_int_equal(own_file_open(AT_FDCWD, other, O_WRONLY | O_TRUNC, 0), -ELOOP);
+	fd = own_file_open_named(other, O_RDONLY, 0);
+	assert_true(fd >= 0);
+	close(fd);
+	unlink(name);
+	/* nobody is at its other end */
+	assert_int_equal(mkfifo(name, 0600), 0);
+	assert_int_equal(own_file_open(AT_FDCWD, name, O_RDONLY, 0), -EMEDIUMTYPE);
+	assert_int_equal(own_file_open(AT_FDCWD, name, O_WRONLY, 0), -EMEDIUMTYPE);
+	assert_int_equal(own_file_open(AT_FDCWD, name, O_RDWR, 0), -EMEDIUMTYPE);
+	assert_null(own_file_read(name));
+	assert_int_equal(errno, EMEDIUMTYPE);
+	assert_null(own_file_write(name));
+	assert_int_equal(errno, EMEDIUMTYPE);
+	assert_int_equal(own_file_open(AT_FDCWD, root, O_RDONLY, 0), -EISDIR);
+	assert_int_equal(own_file_open_named("/dev/zero", O_RDONLY, 0), -EMEDIUMTYPE);
+}
+
+/* What it had goes; what a link leads to stays. */
+static void
+test_write(void **state)
+{
+	FILE *f;
+
+	put(name, "text");
+	assert_int_equal(symlink(name, other), 0);
+	assert_null(own_file_write(other));
+	assert_int_equal(errno, ELOOP);
+	assert_int_equal(size_of(name), 4);
+	f = own_file_write(name);
+	assert_non_null(f);
+	assert_int_equal(size_of(name), 0);
+	fclose(f);
+}
+
+static void
+test_check(void **state)
+{
+	int fd;
+
+	put(name, "text");
+	fd = open(name, O_RDONLY);
+	assert_int_equal(own_file_check(fd, name, 077, message), 0);
+	assert_int_equal(fchmod(fd, 0644), 0);
+	assert_int_equal(own_file_check(fd, name, 022, message), 0);
+	assert_int_equal(own_file_check(fd, name, 077, message), -EPERM);
+	assert_non_null(strstr(message, "mode is 0644, other users may read or write it"));
+	assert_int_equal(fchmod(fd, 0620), 0);
+	assert_int_equal(own_file_check(fd, name, 022, message), -EPERM);
+	assert_non_null(strstr(message, "chmod go-w"));
+	assert_int_equal(fchmod(fd, 0600), 0);
+	assert_int_equal(link(name, other), 0);
+	assert_int_equal(own_file_check(fd, name, 077, message), -EPERM);
+	assert_non_null(strstr(message, "2 names"));
+	unlink(other);
+	if (geteuid() == 0) {
+		assert_int_equal(fchown(fd, SOMEBODY, SOMEBODY), 0);
+		assert_int_equal(own_file_check(fd, name, 077, message), -EPERM);
+		assert_non_null(strstr(message, "owner is user 65534; expected this user (0)"));
+	}
+	close(fd);
+}
+
+/* Which modes a kind of folder may have. */
+static void
+test_folder(void **state)
+{
+	static const struct {
+		mode_t mode;
+		int wanted[OWN_FOLDER_RUN + 1];
+	} cases[] = {
+		{0700, {0, 0, 0, 0}},
+		{0750, {-EPERM, 0, 0, 0}},
+		{0755, {-EPERM, 0, 0, 0}},
+		{0775, {-EPERM, -EPERM, 0, 0}},
+		{01775, {-EPERM, 0, 0, 0}},
+		{0777, {-EPERM, -EPERM, -EPERM, -EPERM}},
+		{01777, {-EPERM, 0, 0, -EPERM}},
+	};
+	unsigned int i, k;
+	int fd;
+
+	umask(0);
+	for (k = OWN_FOLDER_PRIVATE; k <= OWN_FOLDER_RUN; k++) {
+		assert_int_equal(own_folder_open(name, k, message), -ENOENT);
+		fd = own_folder_make(name, k, message);
+		assert_true(fd >= 0);
+		close(fd);
+		assert_int_equal(mode_of(name), S_IFDIR | (k == OWN_FOLDER_PRIVATE ? 0700 : 0755));
+		for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+			assert_int_equal(chmod(name, cases[i].mode), 0);
+			assert_int_equal(own_folder_check(name, k, message), cases[i].wanted[k]);
+		}
+		assert_int_equal(chmod(name, 0700), 0);
+		/* the operator may name a link; what we make ourselves is none */
+		assert_int_equal(symlink(name, other), 0);
+		assert_int_equal(own_folder_check(other, k, message),
+			k == OWN_FOLDER_PRIVATE || k == OWN_FOLDER_RUN ? -ENOTDIR : 0);
+		unlink(other);
+		if (geteuid() == 0) {
+			assert_int_equal(chown(name, SOMEBODY, SOMEBODY), 0);
+			fd = own_folder_make(name, k, message);
+			assert_int_equal(fd, -EPERM);
+		}
+		rmdir(name);
+		put(name, "no folder");
+		assert_int_equal(own_folder_check(name, k, message), -ENOTDIR);
+		unlink(name);
+	}
+}
+
+/* Who may write above a folder of ours puts another one in its place. */
+static void
+test_above(void **state)
+{
+	char between[PATH_MAX + 8], below[PATH_MAX + 16];
+	unsigned int k;
+
+	umask(0);
+	assert_int_equal(mkdir(name, 0755), 0);
+	snprintf(between, sizeof(between), "%s/between", name);
+	assert_int_equal(mkdir(between, 0755), 0);
+	snprintf(below, sizeof(below), "%s/below", between);
+	assert_int_equal(mkdir(below, 0700), 0);
+	for (k = OWN_FOLDER_PRIVATE; k <= OWN_FOLDER_RUN; k++) {
+		assert_int_equal(chmod(name, 0777), 0);
+		assert_int_equal(own_folder_check(below, k, message), -EPERM);
+		assert_non_null(strstr(message, name));
+		assert_non_null(strstr(message, "above it is 0777"));
+		assert_int_equal(chmod(name, 01777), 0);
+		assert_int_equal(own_folder_check(below, k, message), 0);
+		assert_int_equal(chmod(name, 0755), 0);
+		assert_int_equal(own_folder_check(below, k, message), 0);
+	}
+	assert_int_equal(rmdir(below), 0);
+	assert_int_equal(rmdir(between), 0);
+}
+
+/* Files that are replaced: what lies under the temporary name is not written to. */
+static void
+test_results(void **state)
+{
+	const struct arrow_io_open how = {.path = name, .depth = 1, .mode = ARROW_IO_BUFFERED};
+	const struct arrow_io_open old = {
+		.path = name, .depth = 1, .mode = ARROW_IO_BUFFERED, .existing = true};
+	char part[PATH_MAX + 8];
+	void *handle;
+
+	snprintf(part, sizeof(part), "%s.part", name);
+	umask(0);
+	put(other, "precious");
+	assert_int_equal(symlink(other, part), 0);
+	assert_int_equal(durable_file_replace(name, "new", 3), 0);
+	assert_int_equal(link(other, part), 0);
+	assert_int_equal(durable_file_replace(name, "newer", 5), 0);
+	assert_int_equal(size_of(other), strlen("precious"));
+	assert_int_equal(size_of(name), 5);
+	assert_int_equal(mode_of(name), S_IFREG | 0644);
+	unlink(name);
+	assert_int_equal(symlink(other, part), 0);
+	assert_int_equal(durable_file_create(name, "new", 3), -EEXIST);
+	unlink(part);
+	assert_int_equal(symlink(other, name), 0);
+	assert_int_equal(direct_io.open(&handle, &how), -EEXIST);
+	assert_int_equal(direct_io.open(&handle, &old), -ELOOP);
+	assert_int_equal(size_of(other), strlen("precious"));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_open, begin),
+		cmocka_unit_test_setup(test_write, begin),
+		cmocka_unit_test_setup(test_check, begin),
+		cmocka_unit_test_setup(test_folder, begin),
+		cmocka_unit_test_setup(test_above, begin),
+		cmocka_unit_test_setup(test_results, begin),
+	};
+	int failed;
+
+	if (mkdtemp(root) == NULL)
+		return 1;
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	(void)begin(NULL);
+	rmdir(root);
+	return failed;
+}

@@ -1,0 +1,1105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The journal: room, release in any order, adoption; kill -9 between any two stores to it.
+ * XFER_SEED repeats a run. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "io/own_file.h"
+#include "journal/journal_private.h"
+
+#define PRODUCER    77
+#define RING_BYTES  (40 * XFER_BLOCK)
+#define INCARNATION 5 /* of run 0 */
+#define RECORDS	    12
+#define SEQUENCES   400
+#define STORES	    3
+#define NB_OF(a)    (sizeof(a) / sizeof((a)[0]))
+
+static uint64_t seed;
+static char path[PATH_MAX];
+static char message[PATH_MAX];
+static uint8_t schema[XFER_BLOCK];
+
+static uint32_t
+random_number(void)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return seed >> 33;
+}
+
+static struct journal *
+open_ring(int wanted, void (*on_step)(void *arg), void *arg)
+{
+	const struct journal_config c = {
+		.path = path,
+		.producer = PRODUCER,
+		.bytes = RING_BYTES,
+		.batches = RECORDS,
+		.step = on_step,
+		.step_arg = arg,
+	};
+	struct journal *r = NULL;
+
+	assert_int_equal(journal_open(&r, &c, message), wanted);
+	return r;
+}
+
+static unsigned int
+add_run(struct journal *r, uint64_t number)
+{
+	const struct journal_run run = {
+		.run = number,
+		.incarnation = number + INCARNATION,
+		.name = "run",
+		.schema = {schema, schema},
+		.schema_bytes = {XFER_BLOCK, XFER_BLOCK},
+		.body_max = {XFER_BLOCK, 8 * XFER_BLOCK},
+	};
+	const int index = journal_run_add(r, &run);
+
+	assert_true(index >= 0);
+	return index;
+}
+
+/* Only a store that is known can have batches. */
+static void
+add_stores(struct journal *r, unsigned int nb)
+{
+	char address[16];
+	unsigned int i;
+
+	for (i = 0; i < nb; i++) {
+		snprintf(address, sizeof(address), "10.0.0.%u:1", i);
+		assert_int_equal(journal_store_add(r, address, i + 1), i);
+	}
+}
+
+/* Bytes of a batch follow from its sequence number. */
+static uint64_t
+body_of(uint64_t sequence)
+{
+	return (1 + sequence * 7 % 5) * XFER_BLOCK;
+}
+
+static uint32_t
+put(struct journal *r, unsigned int run, uint64_t sequence)
+{
+	const uint64_t body = body_of(sequence);
+	struct journal_batch b = {
+		.sequence = sequence,
+		.rows = 10,
+		.first = sequence * 10,
+		.last = sequence * 10 + 9,
+		.received = 1000 + sequence,
+		.run = run,
+		.table = sequence % XFER_TABLES,
+	};
+	uint8_t *to = journal_reserve(r, body);
+
+	if (to == NULL)
+		return UINT32_MAX;
+	memset(to, (int)sequence, XFER_BLOCK);
+	memset(to + XFER_BLOCK, (int)~sequence, body);
+	b.body_crc32c = arrow_crc32c(0, to + XFER_BLOCK, body);
+	return journal_commit(r, &b);
+}
+
+static void
+check_batch(const struct journal_batch *b)
+{
+	assert_int_equal(b->body_bytes, body_of(b->sequence));
+	assert_int_equal(b->first, b->sequence * 10);
+	assert_int_equal(b->received, 1000 + b->sequence);
+	if (!b->held) {
+		assert_null(b->metadata);
+		return;
+	}
+	assert_int_equal(b->metadata[17], b->sequence & 0xff);
+	assert_int_equal(arrow_crc32c(0, b->body, b->body_bytes), b->body_crc32c);
+	assert_int_equal(b->body[0], ~b->sequence & 0xff);
+}
+
+/* Held batches, the oldest first. @return how many */
+static uint32_t
+list_held(const struct journal *r, uint32_t list[RECORDS])
+{
+	uint32_t at = 0, n = 0, batch;
+
+	while ((batch = journal_walk(r, &at)) != UINT32_MAX)
+		list[n++] = batch;
+	return n;
+}
+
+static void
+test_round(void **state)
+{
+	struct journal_batch b;
+	struct journal_stats stats;
+	struct journal *r;
+	uint32_t list[RECORDS], n, i, batch;
+	uint64_t sequence = 0, released = 0;
+	unsigned int run;
+	int turn;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	run = add_run(r, 1);
+	for (turn = 0; turn < 3000; turn++) {
+		n = list_held(r, list);
+		for (i = 0; i < n; i++) {
+			assert_true(journal_get(r, list[i], &b));
+			check_batch(&b);
+		}
+		if (random_number() % 2 && n > 0) {
+			/* in any order */
+			batch = list[random_number() % n];
+			journal_release(r, batch);
+			journal_release(r, batch); /* twice is once */
+			released++;
+			continue;
+		}
+		batch = put(r, run, sequence);
+		if (batch != UINT32_MAX)
+			sequence++;
+		else
+			assert_true(n > 0);
+	}
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.put, sequence);
+	assert_int_equal(stats.released, released);
+	assert_int_equal(stats.batches, sequence - released);
+	assert_true(stats.full > 0);
+	n = list_held(r, list);
+	for (i = 0; i < n; i++)
+		journal_release(r, list[i]);
+	/* all of it in one piece, wherever the ring had got to */
+	assert_null(journal_reserve(r, RING_BYTES));
+	assert_non_null(journal_reserve(r, RING_BYTES - XFER_BLOCK));
+	journal_give_up(r);
+	assert_int_equal(journal_run_drop(r, run), 0);
+	journal_close(r);
+}
+
+/* One that stays holds the list of what came after it, however little room that takes. */
+static void
+test_oldest_stays(void **state)
+{
+	struct journal_batch b;
+	struct journal *r;
+	uint32_t oldest, batch;
+	uint64_t sequence;
+	unsigned int run;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	run = add_run(r, 1);
+	oldest = put(r, run, 0);
+	/* of one block each: more of them than there are numbers would go into the ring */
+	for (sequence = 5; (batch = put(r, run, sequence)) != UINT32_MAX; sequence += 5)
+		journal_release(r, batch);
+	assert_int_equal(sequence / 5, RECORDS);
+	assert_true(journal_get(r, oldest, &b));
+	check_batch(&b);
+	assert_int_equal(b.sequence, 0);
+	journal_release(r, oldest);
+	assert_true(put(r, run, sequence) != UINT32_MAX);
+	journal_close(r);
+}
+
+static void
+test_adopt(void **state)
+{
+	struct journal_batch b;
+	struct journal_run run;
+	struct journal *r;
+	uint64_t batches[XFER_TABLES] = {3, 4};
+	uint32_t list[RECORDS], one, two, three;
+	char ledger[JOURNAL_LEDGER];
+	unsigned int index, i;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	/* another process */
+	assert_null(open_ring(-EBUSY, NULL, NULL));
+	index = add_run(r, 9);
+	one = put(r, index, 1);
+	two = put(r, index, 2);
+	three = put(r, index, 3);
+	assert_int_equal(journal_store_add(r, "10.0.0.1:18516", 0), 0);
+	assert_int_equal(journal_store_add(r, "10.0.0.2:18516", 22), 1);
+	assert_int_equal(journal_store_at(r, "10.0.0.1:18516"), 0);
+	assert_int_equal(journal_store_of(r, 22), 1);
+	journal_assign(r, one, 0);
+	journal_assign(r, two, 0);
+	journal_give(r, two);
+	journal_assign(r, two, 1);
+	journal_release(r, two);
+	assert_int_equal(journal_run_drop(r, index), -EBUSY);
+	assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 0);
+	journal_ledger_put(r, "first", 5);
+	journal_ledger_put(r, "second", 6);
+	/* reserved and not committed is nothing */
+	assert_non_null(journal_reserve(r, XFER_BLOCK));
+	journal_run_end(r, index, batches);
+	journal_close(r);
+
+	r = open_ring(1, NULL, NULL);
+	assert_non_null(strstr(message, "2 batches"));
+	assert_true(journal_run_get(r, index, &run));
+	assert_int_equal(run.run, 9);
+	assert_true(run.ended);
+	assert_int_equal(run.batches[1], 4);
+	assert_int_equal(run.references, 3);
+	assert_memory_equal(run.schema[1], schema, XFER_BLOCK);
+	assert_string_equal(run.name, "run");
+	assert_int_equal(list_held(r, list), 2);
+	assert_int_equal(list[0], one);
+	assert_int_equal(list[1], three);
+	assert_true(journal_get(r, one, &b));
+	assert_int_equal(b.owner, 0);
+	assert_true(journal_get(r, two, &b));
+	assert_false(b.held);
+	assert_int_equal(b.given, 1);
+	assert_true(journal_get(r, three, &b));
+	assert_int_equal(b.owner, JOURNAL_NOBODY);
+	check_batch(&b);
+	assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 6);
+	assert_memory_equal(ledger, "second", 6);
+	assert_int_equal(journal_store_at(r, "10.0.0.2:18516"), 1);
+	assert_int_equal(journal_store_of(r, 22), 1);
+	assert_int_equal(journal_store_drop(r, 0), -EBUSY);
+	assert_int_equal(journal_store_given(r, 0), 1);
+	journal_confirm(r, index, 1);
+	assert_true(journal_get(r, two, &b));
+	journal_confirm(r, index + 1, 0);
+	assert_true(journal_get(r, two, &b));
+	journal_confirm(r, index, 0);
+	assert_false(journal_get(r, two, &b));
+	assert_int_equal(journal_store_drop(r, 0), 0);
+	assert_int_equal(journal_store_at(r, "10.0.0.1:18516"), -ENOENT);
+	journal_release(r, one);
+	journal_release(r, three);
+	assert_int_equal(journal_next(r, 0), UINT32_MAX);
+	assert_int_equal(journal_run_drop(r, index), 0);
+	/* whose runs they were it remembers */
+	assert_true(journal_run_get(r, index, &run) == false);
+	for (i = 0; i < JOURNAL_INCARNATIONS - 1; i++) {
+		assert_true(journal_had(r, 9 + INCARNATION));
+		assert_false(journal_had(r, 1000 + i + INCARNATION));
+		assert_int_equal(journal_run_drop(r, add_run(r, 1000 + i)), 0);
+		assert_true(journal_had(r, 1000 + i + INCARNATION));
+	}
+	(void)add_run(r, 1);
+	assert_false(journal_had(r, 9 + INCARNATION));
+	journal_close(r);
+}
+
+static void
+test_forget_doubts(void **state)
+{
+	struct journal_batch b;
+	struct journal *r;
+	unsigned int i, index, other;
+	uint32_t batch[4];
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	index = add_run(r, 1);
+	other = add_run(r, 2);
+	for (i = 0; i < 4; i++) {
+		batch[i] = put(r, i < 3 ? index : other, i);
+		journal_assign(r, batch[i], 3);
+		journal_give(r, batch[i]);
+		/* 0 is held by another store, 1 and 3 are another's for good, 2 is spilled */
+		journal_assign(r, batch[i], i == 2 ? JOURNAL_SPILL : 4);
+		if (i != 0)
+			journal_release(r, batch[i]);
+	}
+	journal_forget_doubts(r, index);
+	assert_true(journal_get(r, batch[0], &b));
+	assert_true(b.held);
+	assert_int_equal(b.given, 0);
+	assert_false(journal_get(r, batch[1], &b));
+	assert_false(journal_get(r, batch[2], &b));
+	/* another run's is told */
+	assert_true(journal_get(r, batch[3], &b));
+	assert_int_equal(b.given, 1 << 3);
+	journal_close(r);
+}
+
+static void
+write_at(off_t at, const void *bytes, size_t size)
+{
+	const int fd = open(path, O_RDWR | O_CREAT, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, bytes, size, at), size);
+	close(fd);
+}
+
+static void
+test_refused(void **state)
+{
+	struct journal_config c = {.path = path, .producer = PRODUCER + 1, .bytes = RING_BYTES};
+	struct journal *r = NULL;
+
+	unlink(path);
+	journal_close(open_ring(0, NULL, NULL));
+	assert_int_equal(journal_open(&r, &c, message), -EINVAL);
+	assert_non_null(strstr(message, "of producer"));
+	write_at(40, "x", 1);
+	open_ring(-EBADMSG, NULL, NULL);
+	/* somebody else's file stays as it is */
+	write_at(0, "something", 9);
+	open_ring(-EINVAL, NULL, NULL);
+	assert_non_null(strstr(message, "not overwritten"));
+	unlink(path);
+	c.bytes = 4096;
+	assert_int_equal(journal_open(&r, &c, message), -EINVAL);
+	unlink(path);
+	c.path = "/proc/self/braggline";
+	assert_true(journal_open(&r, &c, message) < 0);
+	/* damaged behind the header */
+	r = open_ring(0, NULL, NULL);
+	(void)put(r, add_run(r, 1), 1);
+	journal_close(r);
+	write_at(XFER_BLOCK * 3 + 16, "x", 1);
+	open_ring(-EBADMSG, NULL, NULL);
+	unlink(path);
+}
+
+/* ---- what others made, and what is damaged ----------------------------------------------------
+ * */
+
+static void
+expect_refused(int wanted, const char *text)
+{
+	const struct journal_config c = {
+		.path = path, .producer = PRODUCER, .bytes = RING_BYTES, .batches = RECORDS};
+	struct journal_probe probe;
+	struct journal *r = NULL;
+
+	assert_int_equal(journal_open(&r, &c, message), wanted);
+	assert_non_null(strstr(message, text));
+	assert_int_equal(journal_open_existing(&r, path, message), wanted);
+	assert_non_null(strstr(message, text));
+	assert_int_equal(journal_probe(&c, &probe, message), wanted);
+	assert_non_null(strstr(message, text));
+}
+
+static void
+test_not_ours(void **state)
+{
+	char folder[PATH_MAX], other[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%.100s.d", path);
+	snprintf(other, sizeof(other), "%.100s.other", path);
+	unlink(path);
+	journal_close(open_ring(0, NULL, NULL));
+	assert_int_equal(chmod(path, 0666), 0);
+	expect_refused(-EPERM, "mode is 0666");
+	assert_int_equal(chmod(path, 0640), 0);
+	expect_refused(-EPERM, "chmod go-rwx");
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(link(path, other), 0);
+	expect_refused(-EPERM, "2 names");
+	unlink(path);
+	assert_int_equal(symlink(other, path), 0);
+	expect_refused(-ELOOP, "symbolic link");
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	expect_refused(-EMEDIUMTYPE, "not a regular file");
+	unlink(path);
+	assert_int_equal(mkdir(path, 0700), 0);
+	expect_refused(-EISDIR, "Is a directory");
+	rmdir(path);
+	/* in a folder that others may write to, a name may be anybody's the next moment */
+	assert_int_equal(mkdir(folder, 0700), 0);
+	strcpy(folder + strlen(folder), "/ring");
+	assert_int_equal(rename(other, folder), 0);
+	strcpy(other, path);
+	strcpy(path, folder);
+	*strrchr(folder, '/') = '\0';
+	assert_int_equal(chmod(folder, 0770), 0);
+	expect_refused(-EPERM, "other users may write");
+	assert_int_equal(chmod(folder, 01777), 0);
+	journal_close(open_ring(1, NULL, NULL));
+	if (geteuid() == 0) {
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		expect_refused(-EPERM, "owner is user 65534");
+		assert_int_equal(chown(path, 0, 0), 0);
+		assert_int_equal(chown(folder, 65534, 65534), 0);
+		assert_int_equal(chmod(folder, 0700), 0);
+		expect_refused(-EPERM, "owner is user 65534");
+	}
+	unlink(path);
+	rmdir(folder);
+	strcpy(path, other);
+}
+
+/* As a user that nobody is: the folder is not there yet. */
+static void
+use_default(void)
+{
+	struct journal_config c = {.producer = PRODUCER, .bytes = RING_BYTES, .batches = RECORDS};
+	const char *folder = own_memory_folder();
+	struct journal_probe probe;
+	struct journal *r;
+	struct stat st;
+
+	c.path = journal_default_path();
+	assert_int_equal(journal_probe(&c, &probe, message), 0);
+	assert_int_equal(access(folder, F_OK), -1);
+	umask(0);
+	assert_int_equal(journal_open(&r, &c, message), 0);
+	journal_close(r);
+	assert_int_equal(stat(folder, &st), 0);
+	assert_int_equal(st.st_mode, S_IFDIR | 0700);
+	assert_int_equal(stat(c.path, &st), 0);
+	assert_int_equal(st.st_mode, S_IFREG | 0600);
+	assert_int_equal(journal_open(&r, &c, message), 1);
+	journal_close(r);
+	assert_int_equal(chmod(folder, 0701), 0);
+	assert_int_equal(journal_open(&r, &c, message), -EPERM);
+	assert_non_null(strstr(message, "look into it"));
+	unlink(c.path);
+	rmdir(folder);
+	/* a link to a folder that would do */
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(symlink(path, folder), 0);
+	assert_true(journal_open(&r, &c, message) < 0);
+	unlink(folder);
+	rmdir(path);
+}
+
+static void
+test_default_path(void **state)
+{
+	const uid_t before = geteuid();
+
+	unlink(path);
+	assert_string_equal(strrchr(journal_default_path(), '/'), "/journal");
+	if (before != 0)
+		return;
+	assert_int_equal(seteuid(100000 + getpid()), 0);
+	use_default();
+	assert_int_equal(seteuid(before), 0);
+}
+
+static void
+read_at(off_t at, void *bytes, size_t size)
+{
+	const int fd = open(path, O_RDONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, bytes, size, at), size);
+	close(fd);
+}
+
+static void
+sign_header(struct ring_header *h)
+{
+	h->crc = arrow_crc32c(0, &h->size,
+		offsetof(struct ring_header, store) - offsetof(struct ring_header, size));
+}
+
+/* Every number of the header, with the checksum that it needs. */
+static void
+test_header_fields(void **state)
+{
+	static const uint64_t values[] = {
+		0, 1, 4095, 4096, 1 << 20, 1ull << 40, 1ull << 63, UINT64_MAX, UINT64_MAX - 4095};
+	struct ring_header good, h;
+	uint64_t *const number[] = {
+		&h.size, &h.ledger_at, &h.runs_at, &h.batches_at, &h.data_at, &h.data_size};
+	unsigned int i, k;
+
+	unlink(path);
+	journal_close(open_ring(0, NULL, NULL));
+	read_at(0, &good, sizeof(good));
+	for (i = 0; i < NB_OF(number); i++) {
+		for (k = 0; k < NB_OF(values) + 2; k++) {
+			h = good;
+			if (k < NB_OF(values) && values[k] == *number[i])
+				continue;
+			if (k < NB_OF(values))
+				*number[i] = values[k];
+			else
+				*number[i] += k % 2 ? XFER_BLOCK : -XFER_BLOCK;
+			sign_header(&h);
+			write_at(0, &h, sizeof(h));
+			expect_refused(-EBADMSG, "not where they should be");
+		}
+	}
+	for (k = 0; k < NB_OF(values); k++) {
+		h = good;
+		h.nb_batches = values[k];
+		/* a list that ends in the same page is none */
+		if (h.nb_batches == 1)
+			continue;
+		sign_header(&h);
+		write_at(0, &h, sizeof(h));
+		expect_refused(-EBADMSG, "not where they should be");
+	}
+	/* the address of a store is shown to people */
+	h = good;
+	h.store[3].used = 1;
+	strcpy(h.store[3].address, "\033[2J");
+	write_at(0, &h, sizeof(h));
+	expect_refused(-EBADMSG, "address of a store");
+	memset(h.store[3].address, 'a', sizeof(h.store[3].address));
+	write_at(0, &h, sizeof(h));
+	expect_refused(-EBADMSG, "address of a store");
+	/* without the checksum, nothing of it is believed */
+	for (i = offsetof(struct ring_header, crc); i < offsetof(struct ring_header, store); i++) {
+		h = good;
+		((uint8_t *)&h)[i] ^= 1;
+		write_at(0, &h, sizeof(h));
+		expect_refused(-EBADMSG, "checksum of its header");
+	}
+	/* the file ends before its header says so */
+	write_at(0, &good, sizeof(good));
+	assert_int_equal(truncate(path, good.size - XFER_BLOCK), 0);
+	expect_refused(-EBADMSG, "not where they should be");
+	unlink(path);
+}
+
+static void
+expect_damaged_run(const struct ring_run *run, size_t at, const char *text)
+{
+	struct ring_run signed_run = *run;
+
+	if (run->schema_bytes[0] <= JOURNAL_SCHEMA && run->schema_bytes[1] <= JOURNAL_SCHEMA)
+		signed_run.crc = run_crc(run);
+	write_at(at, &signed_run, sizeof(signed_run));
+	open_ring(-EBADMSG, NULL, NULL);
+	assert_non_null(strstr(message, text));
+}
+
+static void
+test_run_fields(void **state)
+{
+	static struct ring_run good, run;
+	struct ring_header h;
+	struct journal_run bad = {.name = "../run"};
+	struct journal *r;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	assert_int_equal(journal_run_add(r, &bad), -EINVAL);
+	assert_int_equal(add_run(r, 1), 0);
+	journal_close(r);
+	read_at(0, &h, sizeof(h));
+	read_at(h.runs_at, &good, sizeof(good));
+	run = good;
+	run.schema_bytes[1] = JOURNAL_SCHEMA + 1;
+	expect_damaged_run(&run, h.runs_at, "size is out of range");
+	run = good;
+	run.body_max[0] = XFER_BODY_MAX + 1;
+	expect_damaged_run(&run, h.runs_at, "size is out of range");
+	run = good;
+	memcpy(run.name, "a/b", 4);
+	expect_damaged_run(&run, h.runs_at, "its name");
+	memset(run.name, 'a', sizeof(run.name));
+	expect_damaged_run(&run, h.runs_at, "its name");
+	run = good;
+	run.ended = 2;
+	expect_damaged_run(&run, h.runs_at, "count is out of range");
+	run = good;
+	run.spilled = RECORDS + 1;
+	expect_damaged_run(&run, h.runs_at, "count is out of range");
+	run.spilled = 1;
+	expect_damaged_run(&run, h.runs_at, "count is out of range");
+	run = good;
+	run.state = 2;
+	expect_damaged_run(&run, h.runs_at, "state is out of range");
+	/* of a schema it is known, too, that it is what it was */
+	run = good;
+	run.schema[1][XFER_BLOCK - 1] ^= 1;
+	write_at(h.runs_at, &run, sizeof(run));
+	open_ring(-EBADMSG, NULL, NULL);
+	assert_non_null(strstr(message, "its checksum is wrong"));
+	unlink(path);
+}
+
+/* A ring of three batches, the one in the middle changed. @return what is at `at` of the file */
+static struct ring_header
+make_three(uint32_t batch[3], struct ring_batch *middle)
+{
+	struct ring_header h;
+	struct journal *r;
+	unsigned int i, run;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	add_stores(r, 1);
+	run = add_run(r, 1);
+	for (i = 0; i < 3; i++)
+		batch[i] = put(r, run, i + 1);
+	journal_close(r);
+	read_at(0, &h, sizeof(h));
+	read_at(h.batches_at + batch[1] * sizeof(*middle), middle, sizeof(*middle));
+	return h;
+}
+
+/* One batch is lost, and said; the others stay. */
+static void
+expect_one_lost(const uint32_t batch[3], const char *text)
+{
+	struct journal_stats stats;
+	struct journal_batch b;
+	struct journal *r = open_ring(1, NULL, NULL);
+	uint32_t list[RECORDS];
+
+	assert_non_null(strstr(message, "1 damaged"));
+	assert_non_null(strstr(message, text));
+	journal_stats_get(r, &stats);
+	assert_int_equal(stats.damaged, 1);
+	assert_int_equal(list_held(r, list), 2);
+	assert_int_equal(list[0], batch[0]);
+	assert_int_equal(list[1], batch[2]);
+	assert_false(journal_get(r, batch[1], &b));
+	/* its number and, once the first has gone, its room are used again */
+	journal_release(r, batch[0]);
+	assert_int_equal(put(r, 0, 50), batch[0]);
+	assert_int_equal(put(r, 0, 51), batch[1]);
+	journal_close(r);
+	/* said once */
+	r = open_ring(1, NULL, NULL);
+	assert_non_null(strstr(message, "0 damaged"));
+	journal_close(r);
+}
+
+static void
+test_damaged_batch(void **state)
+{
+	struct ring_batch good, b;
+	struct ring_header h;
+	uint32_t batch[3];
+	uint64_t at;
+	unsigned int i;
+	uint8_t byte;
+
+	/* every byte of the record that does not change is under its checksum */
+	for (i = offsetof(struct ring_batch, position); i < sizeof(b); i += 7) {
+		h = make_three(batch, &b);
+		((uint8_t *)&b)[i] ^= 4;
+		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+		expect_one_lost(batch, "(record)");
+	}
+	/* ... and under no checksum its numbers are believed */
+	for (i = 0; i < 8; i++) {
+		h = make_three(batch, &good);
+		b = good;
+		if (i == 0)
+			b.position++;
+		else if (i == 1)
+			b.position = UINT64_MAX - XFER_BLOCK + 1;
+		else if (i == 2)
+			b.body_bytes = UINT64_MAX - XFER_BLOCK + 1;
+		else if (i == 3)
+			b.body_bytes = h.data_size;
+		else if (i == 4)
+			b.run = 1;
+		else if (i == 5)
+			b.run = JOURNAL_RUNS;
+		else if (i == 6)
+			b.table = XFER_TABLES;
+		else
+			b.sequence = UINT64_MAX;
+		b.crc = CRC_FROM(&b, position);
+		write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+		expect_one_lost(batch, "(record)");
+	}
+	h = make_three(batch, &b);
+	b.state = BATCH_IN_DOUBT + 1;
+	write_at(h.batches_at + batch[1] * sizeof(b), &b, sizeof(b));
+	expect_one_lost(batch, "(record)");
+	/* one bit of its bytes */
+	for (i = 0; i < 4; i++) {
+		h = make_three(batch, &b);
+		at = h.data_at + b.position +
+			(i == 0			 ? 0
+					: i == 1 ? XFER_BLOCK - 1
+					: i == 2 ? XFER_BLOCK
+						 : XFER_BLOCK + b.body_bytes - 1);
+		read_at(at, &byte, 1);
+		byte ^= 1;
+		write_at(at, &byte, 1);
+		expect_one_lost(batch,
+			i < 2 ? "(metadata; run run, frames 2, frames 20 to 29)"
+			      : "(body; run run, frames 2, frames 20 to 29)");
+	}
+	/* two that claim the same bytes */
+	h = make_three(batch, &b);
+	read_at(h.batches_at + batch[0] * sizeof(good), &good, sizeof(good));
+	good.sequence = 2;
+	good.crc = CRC_FROM(&good, position);
+	write_at(h.batches_at + batch[1] * sizeof(good), &good, sizeof(good));
+	open_ring(-EBADMSG, NULL, NULL);
+	assert_non_null(strstr(message, "on one another"));
+	unlink(path);
+}
+
+/* Who has it is under no checksum: a store that is none has nothing. */
+static void
+test_damaged_owner(void **state)
+{
+	struct journal_batch b;
+	struct journal *r;
+	struct ring_header h;
+	struct ring_batch record;
+	uint32_t batch[3];
+
+	h = make_three(batch, &record);
+	record.owner = 100;
+	record.given = 0xffff;
+	write_at(h.batches_at + batch[1] * sizeof(record), &record, sizeof(record));
+	r = open_ring(1, NULL, NULL);
+	assert_true(journal_get(r, batch[1], &b));
+	assert_int_equal(b.owner, JOURNAL_NOBODY);
+	/* of one that is known it stays: it is told */
+	assert_int_equal(b.given, 1);
+	journal_close(r);
+	unlink(path);
+}
+
+/* ---- kill -9 between any two stores ---------------------------------------------------------- */
+
+struct known {
+	bool held;
+	uint8_t owner;
+	uint16_t given;
+};
+
+/* What the ring should hold: before and after what is being done. Shared with the child. */
+struct model {
+	struct known now[SEQUENCES];
+	struct known next[SEQUENCES];
+	uint64_t ledger_now;
+	uint64_t ledger_next;
+	uint64_t sequence;
+	uint64_t steps; /* stores */
+	uint64_t kill_at;
+};
+
+static void
+count_step(void *arg)
+{
+	struct model *m = arg;
+
+	if (++m->steps == m->kill_at)
+		raise(SIGKILL);
+}
+
+static void
+begin(struct model *m)
+{
+	memcpy(m->next, m->now, sizeof(m->now));
+	m->ledger_next = m->ledger_now;
+}
+
+static void
+end(struct model *m)
+{
+	memcpy(m->now, m->next, sizeof(m->now));
+	m->ledger_now = m->ledger_next;
+}
+
+/* One thing that a receiver does. */
+static void
+act(struct journal *r, struct model *m, unsigned int run)
+{
+	uint32_t list[RECORDS], n = list_held(r, list), pick;
+	const unsigned int store = random_number() % STORES, what = random_number() % 8;
+	struct journal_batch b;
+	unsigned int i;
+
+	begin(m);
+	if (what < 3 && m->sequence < SEQUENCES) {
+		m->next[m->sequence] = (struct known){true, JOURNAL_NOBODY, 0};
+		if (put(r, run, m->sequence) == UINT32_MAX)
+			begin(m);
+		m->sequence++;
+	} else if (what == 6) {
+		for (i = 0; i < SEQUENCES; i++) {
+			if (m->next[i].owner != store)
+				m->next[i].given &= ~(1u << store);
+		}
+		journal_confirm(r, run, store);
+	} else if (what == 7) {
+		m->ledger_next++;
+		journal_ledger_put(r, &m->ledger_next, sizeof(m->ledger_next));
+	} else if (n > 0) {
+		pick = list[random_number() % n];
+		assert_true(journal_get(r, pick, &b));
+		if (what == 3) {
+			m->next[b.sequence].owner = store;
+			journal_assign(r, pick, store);
+		} else if (what == 4 && b.owner < JOURNAL_STORES) {
+			m->next[b.sequence].given |= 1u << b.owner;
+			journal_give(r, pick);
+		} else if (what == 5 && random_number() % 4 == 0) {
+			m->next[b.sequence].owner = JOURNAL_SPILL;
+			journal_assign(r, pick, JOURNAL_SPILL);
+		} else {
+			m->next[b.sequence].held = false;
+			journal_release(r, pick);
+		}
+	}
+	end(m);
+}
+
+static void
+live(struct model *m, unsigned int acts)
+{
+	struct journal *r = open_ring(0, count_step, m);
+	const unsigned int run = add_run(r, 1);
+
+	add_stores(r, STORES);
+	while (acts-- > 0)
+		act(r, m, run);
+	journal_close(r);
+}
+
+/* Held, or in doubt: others than its owner were given it. */
+static bool
+is_of_interest(const struct known *k)
+{
+	return k->held ||
+		(k->owner < JOURNAL_STORES ? k->given & ~(1u << k->owner) : k->given) != 0;
+}
+
+/* What is found is what was there before or after the store at which it ended. */
+static void
+look(const struct model *m, struct journal *r)
+{
+	bool found[SEQUENCES] = {false};
+	const struct known *now, *next;
+	struct journal_batch b;
+	uint64_t ledger = 0;
+	uint32_t i;
+
+	for (i = journal_next(r, 0); i != UINT32_MAX; i = journal_next(r, i + 1)) {
+		assert_true(journal_get(r, i, &b));
+		assert_true(b.sequence < SEQUENCES);
+		assert_false(found[b.sequence]);
+		found[b.sequence] = true;
+		check_batch(&b);
+		now = &m->now[b.sequence];
+		next = &m->next[b.sequence];
+		assert_true(b.held == now->held || b.held == next->held);
+		assert_true(b.given == now->given || b.given == next->given);
+		assert_true(b.owner == now->owner || b.owner == next->owner);
+	}
+	for (i = 0; i < SEQUENCES; i++) {
+		if (is_of_interest(&m->now[i]) && is_of_interest(&m->next[i]))
+			assert_true(found[i]);
+		if (!is_of_interest(&m->now[i]) && !is_of_interest(&m->next[i]))
+			assert_false(found[i]);
+	}
+	if (journal_ledger_get(r, &ledger, sizeof(ledger)) == 0)
+		ledger = 0;
+	assert_true(ledger == m->ledger_now || ledger == m->ledger_next);
+}
+
+static void
+test_kill(void **state)
+{
+	struct model *m =
+		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const uint64_t start = seed;
+	uint64_t steps, kill_at, sequence;
+	uint32_t list[RECORDS], n, adopted = 0;
+	struct journal_run run;
+	struct journal *r;
+	int status;
+	pid_t pid;
+
+	assert_true(m != MAP_FAILED);
+	unlink(path);
+	memset(m, 0, sizeof(*m));
+	live(m, 250);
+	steps = m->steps;
+	assert_true(steps > 200);
+	for (kill_at = 1; kill_at <= steps; kill_at++) {
+		unlink(path);
+		memset(m, 0, sizeof(*m));
+		m->kill_at = kill_at;
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			seed = start;
+			live(m, 250);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		/* before the header is valid there is nothing to adopt */
+		r = open_ring(kill_at == 1 ? 0 : 1, NULL, NULL);
+		look(m, r);
+		/* and it goes on */
+		n = list_held(r, list);
+		adopted += n;
+		if (!journal_run_get(r, 0, &run))
+			assert_int_equal(add_run(r, 1), 0);
+		while (n > 0)
+			journal_release(r, list[--n]);
+		for (sequence = 0; sequence < STORES; sequence++)
+			journal_confirm(r, 0, sequence);
+		assert_int_equal(journal_next(r, 0), UINT32_MAX);
+		for (sequence = 0; put(r, 0, sequence) != UINT32_MAX; sequence++)
+			;
+		assert_true(sequence > 5);
+		journal_close(r);
+	}
+	assert_true(adopted > steps);
+	printf("killed at %llu stores, %u batches adopted\n", (unsigned long long)steps, adopted);
+	munmap(m, sizeof(*m));
+	unlink(path);
+}
+
+/* A ledger that is half written is not taken for the last one: the other copy stays. */
+static void
+test_killed_ledgers(void **state)
+{
+	struct model m = {0};
+	char ledger[JOURNAL_LEDGER];
+	struct journal *r;
+	unsigned int i;
+	pid_t pid;
+
+	unlink(path);
+	r = open_ring(0, NULL, NULL);
+	journal_ledger_put(r, "first", 5);
+	journal_ledger_put(r, "second", 6);
+	journal_close(r);
+	for (i = 0; i < 6; i++) {
+		pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0) {
+			r = open_ring(1, count_step, &m);
+			m.kill_at = m.steps + 1 + i % 2;
+			journal_ledger_put(r, "another", 7);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		r = open_ring(1, NULL, NULL);
+		assert_int_equal(journal_ledger_get(r, ledger, sizeof(ledger)), 6);
+		assert_memory_equal(ledger, "second", 6);
+		journal_close(r);
+	}
+	unlink(path);
+}
+
+static void
+test_need(void **state)
+{
+	const struct journal_need need = {
+		.rate = 2000000000,
+		.commit_ms = 100,
+		.round_ms = 1,
+		.detection_ms = 1500,
+		.hold_ms = 10000,
+		.body_max = 16777216,
+	};
+	char text[256];
+
+	assert_int_equal(journal_need(&need, text, sizeof(text)),
+		2000000ull * 11601 + 2 * (16777216 + XFER_BLOCK));
+	assert_string_equal(text,
+		"22160 MiB: 2000 MB/s x (100 ms commit + 1 ms round trip + 1500 ms "
+		"detection + 10000 ms hold) + 2 x 16 MiB");
+}
+
+/* What a probe says is what opening does; the probe changes nothing. */
+static void
+test_probe(void **state)
+{
+	struct journal_config c = {
+		.path = path,
+		.producer = PRODUCER,
+		.bytes = RING_BYTES,
+		.batches = RECORDS,
+	};
+	struct journal_probe p;
+	struct journal *r;
+	struct stat st;
+
+	(void)state;
+	assert_int_equal(journal_probe(&c, &p, message), 0);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_false(p.adopts);
+	assert_true(p.file > p.room && p.room >= RING_BYTES && p.free > 0);
+	r = open_ring(0, NULL, NULL);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, p.file);
+	/* it runs */
+	assert_int_equal(journal_probe(&c, &p, message), -EBUSY);
+	(void)put(r, add_run(r, 1), 1);
+	journal_close(r);
+	c.bytes *= 2;
+	assert_int_equal(journal_probe(&c, &p, message), 0);
+	assert_true(p.adopts);
+	assert_int_equal(p.room, RING_BYTES);
+	c.producer++;
+	assert_int_equal(journal_probe(&c, &p, message), -EINVAL);
+	assert_non_null(strstr(message, "of producer"));
+	write_at(0, "something", 9);
+	assert_int_equal(journal_probe(&c, &p, message), -EINVAL);
+	assert_non_null(strstr(message, "not overwritten"));
+	unlink(path);
+	c.bytes = 4096;
+	assert_int_equal(journal_probe(&c, &p, message), -EINVAL);
+	c.path = "/proc/self/braggline";
+	assert_true(journal_probe(&c, &p, message) < 0);
+	c.path = "/dev/shm/none/of/these";
+	assert_int_equal(journal_probe(&c, &p, message), -ENOENT);
+}
+
+int
+main(void)
+{
+	const char *text = getenv("XFER_SEED");
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round),
+		cmocka_unit_test(test_oldest_stays),
+		cmocka_unit_test(test_adopt),
+		cmocka_unit_test(test_forget_doubts),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_not_ours),
+		cmocka_unit_test(test_default_path),
+		cmocka_unit_test(test_header_fields),
+		cmocka_unit_test(test_run_fields),
+		cmocka_unit_test(test_damaged_batch),
+		cmocka_unit_test(test_damaged_owner),
+		cmocka_unit_test(test_probe),
+		cmocka_unit_test(test_kill),
+		cmocka_unit_test(test_killed_ledgers),
+		cmocka_unit_test(test_need),
+	};
+
+	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
+	if (access("/dev/shm", W_OK) < 0) {
+		printf("skipped: no /dev/shm to write to\n");
+		return 77;
+	}
+	memset(schema, 's', sizeof(schema));
+	snprintf(path, sizeof(path), "/dev/shm/braggline-journal-%d", getpid());
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receivers that die while they adopt a ring some of which was spilled, and files that are imported
+ * in between: no store is told to cut off what only it has. A receiver dies between any two stores
+ * to the ring. XFER_SEED repeats a run.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <rte_eal.h>
+
+#include "arrow/names.h"
+#include "arrow/reader.h"
+#include "egress/egress_private.h"
+#include "xfer/qp.h"
+#include "../xfer/xfer_sample.h"
+
+#define PRODUCER 0x0123456789abcdefull
+#define BATCHES	 6
+#define WORLDS	 40
+#define SECONDS	 20
+#define IMPORTER 0 /* the store into whose directory is imported */
+#define OTHERS	 7 /* batches of another run, so that numbers are in no order */
+
+static struct xfer_sample s;
+static char root[64], ring_path[64];
+static struct journal_run run;
+static uint8_t *header[ARROW_TABLES];
+static uint64_t seed;
+static bool
+	imported[BATCHES]; /* of those that only the store may have now: all that it was given */
+static uint16_t doubts[BATCHES]; /* before anything was adopted */
+
+/* Of a process that is to die. */
+static unsigned int steps_left;
+
+static uint32_t
+below(uint32_t n)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (seed >> 33) % n;
+}
+
+static void
+die_in_time(void *arg)
+{
+	if (steps_left > 0 && --steps_left == 0)
+		raise(SIGKILL);
+}
+
+static struct journal *
+open_ring(void)
+{
+	const struct journal_config c = {.path = ring_path,
+		.producer = PRODUCER,
+		.bytes = 8 << 20,
+		.batches = 64,
+		.step = die_in_time};
+	struct journal *r;
+	char message[PATH_MAX];
+
+	if (journal_open(&r, &c, message) < 0)
+		fail_msg("%s", message);
+	return r;
+}
+
+static struct spill *
+open_spill(void)
+{
+	const struct spill_config c = {.dir = root, .producer = PRODUCER};
+	char message[PATH_MAX];
+	struct spill *spill;
+
+	if (spill_create(&spill, &c, message) < 0)
+		fail_msg("%s", message);
+	return spill;
+}
+
+static uint32_t
+put(struct journal *r, unsigned int index, const struct xfer_sample_batch *from)
+{
+	const struct journal_batch b = {
+		.sequence = from->batch.sequence,
+		.rows = from->batch.rows,
+		.first = from->batch.first,
+		.last = from->batch.last,
+		.received = from->batch.received,
+		.body_crc32c = from->batch.body_crc32c,
+		.run = index,
+	};
+	uint8_t *to = journal_reserve(r, from->batch.body_bytes);
+
+	assert_non_null(to);
+	memcpy(to, from->metadata, XFER_BLOCK);
+	memcpy(to + XFER_BLOCK, from->body, from->batch.body_bytes);
+	return journal_commit(r, &b);
+}
+
+/* Results in the order of files, some of which the receiver still sees to before it dies. */
+static void
+take(struct journal *r, unsigned int index, struct spill *spill, unsigned int nb,
+	unsigned int *alive)
+{
+	const uint64_t limit = xfer_qp_clock() + SECONDS * 1000;
+	struct spill_result result[BATCHES];
+	unsigned int i, n, got = 0;
+
+	while (got < nb && xfer_qp_clock() < limit) {
+		n = spill_results(spill, result, BATCHES);
+		for (i = 0; i < n; i++) {
+			assert_true(result[i].durable);
+			if (*alive == 0)
+				continue;
+			(*alive)--;
+			journal_release_spilled(r, result[i].batch);
+		}
+		got += n;
+	}
+	assert_int_equal(got, nb);
+}
+
+/* Some are spilled, and then some more, as a store that is slow lets go of what it has. */
+static void
+spill_some(struct journal *r, unsigned int index, const uint32_t *batch)
+{
+	struct spill *spill = open_spill();
+	unsigned int alive = below(BATCHES + 1), pass, i, nb;
+	struct journal_batch b;
+	struct journal_run of;
+	cpu_set_t cpus;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	assert_int_equal(spill_start(spill, &cpus), 0);
+	assert_true(journal_run_get(r, index, &of));
+	for (pass = 0; pass < 3; pass++) {
+		for (i = nb = 0; i < BATCHES; i++) {
+			if (!journal_get(r, batch[i], &b) || !b.held || b.run != index ||
+				b.owner == JOURNAL_SPILL || below(2) != 0)
+				continue;
+			journal_assign(r, batch[i], JOURNAL_SPILL);
+			spill_put(spill, batch[i], &b, &of);
+			nb++;
+		}
+		take(r, index, spill, nb, &alive);
+		spill_pause(spill);
+	}
+	spill_destroy(spill);
+}
+
+/* A receiver that dies with batches held, given, spilled, in doubt. */
+static void
+first_life(void)
+{
+	struct journal *r = open_ring();
+	struct journal_run other = run;
+	uint32_t batch[BATCHES], others[OTHERS];
+	unsigned int i, k, index, another;
+
+	other.run++;
+	other.incarnation++;
+	another = journal_run_add(r, &other);
+	index = journal_run_add(r, &run);
+	assert_true((int)journal_store_add(r, "127.0.0.1:1", 1) >= 0);
+	assert_true((int)journal_store_add(r, "127.0.0.1:2", 2) >= 0);
+	for (i = 0; i < OTHERS; i++)
+		others[i] = put(r, another, &s.batch[0][i]);
+	for (i = 0; i < OTHERS; i++) {
+		k = i + below(OTHERS - i);
+		journal_release(r, others[k]);
+		others[k] = others[i];
+	}
+	for (i = 0; i < BATCHES; i++)
+		batch[i] = put(r, index, &s.batch[0][i]);
+	for (i = 0; i < BATCHES; i++) {
+		for (k = 0; k < 2; k++) {
+			if (below(2) != 0)
+				continue;
+			journal_assign(r, batch[i], k);
+			journal_give(r, batch[i]);
+		}
+	}
+	spill_some(r, index, batch);
+	journal_close(r);
+}
+
+static void
+next_life(void)
+{
+	struct egress e = {.ring = open_ring(), .spill = open_spill()};
+
+	assert_int_equal(egress_adopt_spilled(&e), 0);
+	spill_destroy(e.spill);
+	journal_close(e.ring);
+}
+
+/* @param steps  the life ends there; 0: it ends in order */
+static void
+live(void (*life)(void), unsigned int steps)
+{
+	const uint64_t own = seed;
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		seed = own;
+		steps_left = steps;
+		life();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	(void)below(2);
+	if (steps == 0 || WIFEXITED(status))
+		assert_int_equal(status, 0);
+	else
+		assert_int_equal(WTERMSIG(status), SIGKILL);
+}
+
+static unsigned int
+index_of(const char *sequence)
+{
+	const uint64_t n = strtoull(sequence, NULL, 16);
+	unsigned int i;
+
+	for (i = 0; i < BATCHES && s.batch[0][i].batch.sequence != n; i++)
+		;
+	assert_true(i < BATCHES);
+	return i;
+}
+
+/* What files have. @param remove  some of them are imported, and gone. @return whether any was */
+static bool
+look_at_files(bool here[BATCHES], bool remove)
+{
+	char dir[128], path[512];
+	struct arrow_reader reader;
+	const char *problem;
+	struct dirent *entry;
+	bool goes, any = false;
+	DIR *d;
+	size_t i;
+
+	snprintf(dir, sizeof(dir), "%s/sample-%016llx-%016llx", root, PRODUCER,
+		(unsigned long long)run.run);
+	d = opendir(dir);
+	while (d != NULL && (entry = readdir(d)) != NULL) {
+		if (entry->d_name[0] == '.' || !arrow_name_is_complete(entry->d_name))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+		goes = remove && below(2) == 0;
+		assert_int_equal(arrow_reader_open(&reader, path, &problem), 0);
+		for (i = 0; i < reader.nb_batches; i++) {
+			here[index_of(reader.batches[i].sequence)] |= !goes;
+			imported[index_of(reader.batches[i].sequence)] |= goes;
+		}
+		arrow_reader_close(&reader);
+		any |= goes;
+		if (goes)
+			assert_int_equal(unlink(path), 0);
+	}
+	if (d != NULL)
+		closedir(d);
+	return any;
+}
+
+/* What the store that was imported into is told to cut off, somebody else has. */
+static void
+check(bool any_imported, bool adopted)
+{
+	bool here[BATCHES] = {false}, told = false;
+	uint16_t now[BATCHES] = {0};
+	struct journal *r = open_ring();
+	struct journal_batch b;
+	unsigned int i;
+	uint32_t n;
+
+	(void)look_at_files(here, false);
+	for (n = journal_next(r, 0); n != UINT32_MAX; n = journal_next(r, n + 1)) {
+		assert_true(journal_get(r, n, &b));
+		for (i = 0; s.batch[0][i].batch.sequence != b.sequence; i++)
+			;
+		here[i] |= b.held;
+		now[i] = b.owner < JOURNAL_STORES ? b.given & ~(1u << b.owner) : b.given;
+	}
+	for (i = 0; i < BATCHES; i++) {
+		told |= (now[i] & 1u << IMPORTER) != 0;
+		if (adopted && imported[i] && told && !here[i])
+			fail_msg("batch %u is imported, and the store is to cut it off", i);
+		/* nobody is left untold without a reason */
+		if (adopted && !any_imported)
+			assert_int_equal(now[i], doubts[i]);
+		if (!adopted)
+			doubts[i] = now[i];
+	}
+	journal_close(r);
+}
+
+/* A life that ended between counting a batch and releasing it has not counted it. */
+static void
+check_count(void)
+{
+	bool here[BATCHES] = {false};
+	struct journal *r = open_ring();
+	struct journal_run of = {0};
+	struct journal_batch b;
+	uint64_t released = 0;
+	unsigned int i;
+	uint32_t n;
+
+	(void)look_at_files(here, false);
+	for (n = journal_next(r, 0); n != UINT32_MAX; n = journal_next(r, n + 1)) {
+		assert_true(journal_get(r, n, &b));
+		for (i = 0; s.batch[0][i].batch.sequence != b.sequence; i++)
+			;
+		here[i] &= !b.held;
+	}
+	for (i = 0; i < BATCHES; i++)
+		released += here[i];
+	for (i = 0; i < JOURNAL_RUNS; i++) {
+		if (journal_run_get(r, i, &of) && of.run == run.run)
+			break;
+	}
+	journal_close(r);
+	assert_true(of.spilled <= released);
+}
+
+static void
+test_worlds(void **state)
+{
+	const unsigned int deaths = 2;
+	char command[256];
+	bool here[BATCHES], any;
+	unsigned int world, i;
+
+	snprintf(command, sizeof(command), "rm -rf %s/* %s", root, ring_path);
+	for (world = 0; world < WORLDS; world++) {
+		assert_int_equal(system(command), 0);
+		memset(imported, 0, sizeof(imported));
+		live(first_life, 0);
+		check(false, false);
+		any = below(3) == 0 && look_at_files(here, true);
+		for (i = 0; i < deaths; i++) {
+			live(next_life, 1 + below(12));
+			if (!any)
+				check_count();
+			if (below(3) != 0)
+				any |= look_at_files(here, true);
+		}
+		live(next_life, 0);
+		check(any, true);
+		any |= look_at_files(here, true);
+		live(next_life, 1 + below(12));
+		if (!any)
+			check_count();
+		live(next_life, 0);
+		check(any, true);
+	}
+	assert_int_equal(system(command), 0);
+}
+
+/* A receiver that dies when all is spilled and nothing is released. */
+static void
+spill_and_die(void)
+{
+	struct journal *r = open_ring();
+	struct spill *spill = open_spill();
+	unsigned int i, index, alive = 0;
+	struct journal_run of;
+	struct journal_batch b;
+	uint32_t batch;
+	cpu_set_t cpus;
+
+	index = journal_run_add(r, &run);
+	assert_true(journal_run_get(r, index, &of));
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	assert_int_equal(spill_start(spill, &cpus), 0);
+	for (i = 0; i < BATCHES; i++) {
+		batch = put(r, index, &s.batch[0][i]);
+		journal_assign(r, batch, JOURNAL_SPILL);
+		assert_true(journal_get(r, batch, &b));
+		spill_put(spill, batch, &b, &of);
+	}
+	take(r, index, spill, BATCHES, &alive);
+	spill_destroy(spill);
+	journal_close(r);
+}
+
+/* Flip a bit of a body in a file. */
+static void
+rot(const char *path, unsigned int batch)
+{
+	struct arrow_reader reader;
+	const char *problem;
+	uint8_t byte;
+	off_t at;
+	int fd;
+
+	assert_int_equal(arrow_reader_open(&reader, path, &problem), 0);
+	assert_int_equal(reader.nb_batches, BATCHES);
+	byte = reader.batches[batch].body[9] ^ 2;
+	at = reader.batches[batch].body + 9 - reader.data;
+	arrow_reader_close(&reader);
+	fd = open(path, O_WRONLY);
+	assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+	close(fd);
+}
+
+/* What was spilled and held rots: who adopts the ring keeps that, and releases the others. */
+static void
+test_rot(void **state)
+{
+	const unsigned int bad[] = {0, 2, BATCHES - 1};
+	char command[256], path[256];
+	unsigned int i, nb = 0;
+	bool here[BATCHES] = {false};
+	struct journal_batch b;
+	struct journal *r;
+	uint32_t n;
+
+	live(spill_and_die, 0);
+	snprintf(path, sizeof(path), "%s/sample-%016llx-%016llx/sample_%016llx_000001_frames.arrow",
+		root, PRODUCER, (unsigned long long)run.run, (unsigned long long)run.incarnation);
+	for (i = 0; i < 3; i++)
+		rot(path, bad[i]);
+	live(next_life, 0);
+	r = open_ring();
+	for (n = journal_next(r, 0); n != UINT32_MAX; n = journal_next(r, n + 1), nb++) {
+		assert_true(journal_get(r, n, &b));
+		assert_true(b.held);
+		assert_int_equal(b.owner, JOURNAL_NOBODY);
+		assert_int_equal(b.sequence, s.batch[0][bad[nb]].batch.sequence);
+	}
+	assert_int_equal(nb, 3);
+	journal_close(r);
+	/* the file does not have them any more: they can be spilled again */
+	(void)look_at_files(here, false);
+	for (i = 0; i < BATCHES; i++)
+		assert_int_equal(here[i], i != bad[0] && i != bad[1] && i != bad[2]);
+	snprintf(command, sizeof(command), "rm -rf %s/* %s", root, ring_path);
+	assert_int_equal(system(command), 0);
+}
+
+int
+main(void)
+{
+	const char *eal[] = {"spilled", "--no-huge", "-m", "64", "--no-pci", "--no-shconf", "-l",
+		"0", "--no-telemetry", "--log-level", "lib.eal:warning", "--log-level",
+		"braggline.*:error"};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_worlds),
+		cmocka_unit_test(test_rot),
+	};
+	const char *text = getenv("XFER_SEED");
+	const struct arrow_identity id = xfer_sample_identity(0);
+	unsigned int i;
+	size_t size;
+	int rc;
+
+	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
+	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
+		return 1;
+	snprintf(root, sizeof(root), "/dev/shm/braggline-spilled.XXXXXX");
+	snprintf(ring_path, sizeof(ring_path), "/dev/shm/braggline-spilled-%d", getpid());
+	if (mkdtemp(root) == NULL)
+		return 1;
+	xfer_sample_init(&s, seed, 250);
+	run = (struct journal_run){.run = id.run, .incarnation = id.incarnation, .name = "sample"};
+	for (i = 0; i < ARROW_TABLES; i++) {
+		if (arrow_header_build(&s.tables.schema[i], &header[i], &size) < 0)
+			return 1;
+		run.schema[i] = header[i];
+		run.schema_bytes[i] = size;
+	}
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	for (i = 0; i < ARROW_TABLES; i++)
+		free(header[i]);
+	xfer_sample_free(&s);
+	rmdir(root);
+	rte_eal_cleanup();
+	return rc;
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The verdicts of --check on devices: ports, GPU, and how they meet. */
+
+#include "check_rig.h"
+
+static void
+test_gpu(void **state)
+{
+	struct check_need need = {.device = UINT64_C(4) << 30};
+	struct settings s = {.kernel = "host"};
+	struct check_gpu gpu = {0};
+
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_NA, "none", "");
+	s.kernel = "cuda";
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_FAIL, "kernel = cuda needs one", "--vdev gpu_cuda0");
+	s.gpu = "gpu_cuda0";
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_FAIL, "there is no gpu_cuda0", "--vdev gpu_cuda0,device=0");
+	gpu = (struct check_gpu){.present = true, .name = "gpu_cuda0", .bytes = UINT64_C(2) << 30};
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_FAIL, "has 2.0 GiB, packets, results and gangs need 4.0 GiB", "slots");
+	gpu.bytes = UINT64_C(139) << 30;
+	check_gpu(&check, &s, &gpu, &need);
+	want(CHECK_OK, "gpu_cuda0, 139 GiB; 4.0 GiB for packets, results and gangs", "");
+}
+
+static void
+test_kernel(void **state)
+{
+	struct settings s = {.kernel = "host", .gangs = 3};
+	struct placement w = {.gpu = 0, .gpu_name = "gpu_cuda0", .computes = true};
+
+	check_kernel(&check, &s, &w);
+	want(CHECK_OK, "host, 3 gangs", "");
+	strcpy(w.no_gangs, "too little");
+	check_kernel(&check, &s, &w);
+	want(CHECK_WARN, "host, 3 gangs, not on gpu_cuda0: too little", "another GPU");
+	s.kernel = "metal";
+	check_kernel(&check, &s, &w);
+	want(CHECK_FAIL, "metal is not built in", "kernel = host");
+	s.kernel = "cuda";
+	if (gk_ops_find("cuda") == NULL)
+		return;
+	check_kernel(&check, &s, &w);
+	want(CHECK_FAIL, "cuda does not run on gpu_cuda0: too little", "kernel = host");
+	w.no_gangs[0] = '\0';
+	check_kernel(&check, &s, &w);
+	want(CHECK_OK, "cuda, 3 gangs", "");
+}
+
+static void
+test_way(void **state)
+{
+	struct settings s = {.kernel = "cuda", .packets = PACKETS_AUTO};
+	struct placement w = {
+		.gpu = 0, .gpu_name = "gpu_cuda0", .computes = true, .why = "p: cannot"};
+
+	check_way(&check, &s, &w);
+	want(CHECK_WARN, "pinned host memory, not memory of gpu_cuda0: p: cannot", "peermem");
+	s.packets = PACKETS_PINNED;
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "pinned host memory: p: cannot; results to pinned host memory", "");
+	s.packets = PACKETS_DEVICE;
+	check_way(&check, &s, &w);
+	want(CHECK_FAIL, "packets = device: p: cannot", "packets = auto");
+	w.packets = GK_MEMORY_DEVICE;
+	w.why[0] = '\0';
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "memory of gpu_cuda0; results to pinned host memory", "");
+	s.results_device = true;
+	check_way(&check, &s, &w);
+	want(CHECK_FAIL, "results = device", "results = host");
+	w.results = GK_MEMORY_DEVICE;
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "results to memory of gpu_cuda0", "");
+	w = (struct placement){.gpu = -1, .why = "there is no GPU"};
+	s = (struct settings){.kernel = "host"};
+	check_way(&check, &s, &w);
+	want(CHECK_OK, "host memory: there is no GPU", "");
+}
+
+static void
+test_numa(void **state)
+{
+	struct check_lcores l = LCORES(true, "2", "3");
+	struct check_heap heap = {.node = 1};
+	struct check_port port = make_nic();
+	struct check_gpu gpu = cuda;
+
+	l.lcore[0].node = l.lcore[1].node = 1;
+	put("/sys/devices/system/node/online", "0\n");
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_NA, "the machine has one", "");
+	put("/sys/devices/system/node/online", "0-1\n");
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_OK, "memory 1, port 0 1, gpu_cuda0 1, all lcores 1", "");
+	l.lcore[1].node = 0;
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_WARN, "lcore 3 (builder) 0", "node1/cpulist");
+	l.lcore[1].node = 1;
+	gpu.node = 0;
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_WARN, "gpu_cuda0 0", "node1");
+	gpu.node = 1;
+	heap.node = 0;
+	check_numa(&check, &l, &heap, &gpu, &port, 1);
+	want(CHECK_WARN, "memory 0", "-l");
+}
+
+#define NIC "/sys/bus/pci/devices/0000:01:00.0"
+
+static void
+test_iommu(void **state)
+{
+	struct check_port port = make_nic();
+	char name[PATH_MAX + 64];
+
+	check_iommu(&check, &port, 1);
+	want(CHECK_OK, "none in the way", "");
+	put(NIC "/iommu_group/type", "identity\n");
+	check_iommu(&check, &port, 1);
+	want(CHECK_OK, "pass-through", "");
+	put(NIC "/iommu_group/type", "DMA-FQ\n");
+	check_iommu(&check, &port, 1);
+	want(CHECK_WARN, "group type DMA-FQ", "iommu=pt");
+	snprintf(name, sizeof(name), "%s" NIC "/driver", root);
+	assert_int_equal(symlink("../../drivers/vfio-pci", name), 0);
+	check_iommu(&check, &port, 1);
+	want(CHECK_OK, "", "");
+	port.is_virtual = true;
+	check_iommu(&check, &port, 1);
+	want(CHECK_NA, "no port does DMA", "");
+}
+
+static void
+test_iova(void **state)
+{
+	struct check_port port = make_nic();
+
+	check_iova(&check, true, &port, 1);
+	want(CHECK_OK, "virtual addresses", "");
+	check_iova(&check, false, &port, 1);
+	want(CHECK_FAIL, "physical addresses", "--iova-mode=va");
+	port.reference = true;
+	check_iova(&check, false, &port, 1);
+	want(CHECK_OK, "physical addresses", "");
+	port.is_virtual = true;
+	check_iova(&check, false, &port, 1);
+	want(CHECK_NA, "no port does DMA", "");
+}
+
+static void
+test_gpu_direct(void **state)
+{
+	struct check_port port = make_nic();
+	struct check_gpu gpu = cuda;
+
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_WARN, "not loaded", "modprobe nvidia_peermem");
+	put("/sys/module/nvidia_peermem/initstate", "live\n");
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_OK, "nvidia_peermem is loaded", "");
+	gpu.is_virtual = true;
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_NA, "no NIC writes into a GPU", "");
+	gpu.is_virtual = false;
+	port.reference = true;
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_NA, "", "");
+	port.reference = false;
+	gpu.wanted = false;
+	check_gpu_direct(&check, &gpu, &port, 1);
+	want(CHECK_NA, "", "");
+}
+
+static void
+test_locked_memory(void **state)
+{
+	struct check_need need = {.heap = UINT64_C(1) << 30};
+	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+	struct check_port port = make_nic();
+	struct check_gpu gpu = {0};
+
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_OK, "unlimited", "");
+	limit.rlim_cur = 8 << 20;
+	put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\nSeccomp:\t0\n");
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_FAIL, "8.0 MiB allowed, 1.0 GiB needed", "ulimit -l unlimited");
+	put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000004000\nSeccomp:\t0\n");
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_OK, "CAP_IPC_LOCK", "");
+	put("/proc/self/status", "Name:\tx\n");
+	limit.rlim_cur = UINT64_C(2) << 30;
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_OK, "2.0 GiB allowed", "");
+	port.is_virtual = true;
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_NA, "no device pins", "");
+	/* an adapter that sends from the ring */
+	need.ring = UINT64_C(3) << 30;
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_FAIL, "2.0 GiB allowed, 3.0 GiB needed", "ulimit -l unlimited");
+	port.is_virtual = false;
+	check_locked_memory(&check, &limit, &need, &gpu, &port, 1);
+	want(CHECK_FAIL, "2.0 GiB allowed, 4.0 GiB needed", "ulimit -l unlimited");
+}
+
+/** By how much a run needs more EAL memory for these settings than for those. */
+static uint64_t
+needs_more(const struct settings *s, const struct settings *than)
+{
+	struct check_port port = make_nic();
+	struct check_need more, less;
+	const struct check_gpu gpu = {0};
+
+	check_count_need(s, &gpu, &port, &more);
+	check_count_need(than, &gpu, &port, &less);
+	return more.heap - less.heap;
+}
+
+static void
+test_need(void **state)
+{
+	const uint64_t pixels = UINT64_C(1) << 20; /* two modules */
+	struct settings s = make_settings(), than = make_settings();
+	const struct check_gpu none = {0}, gpu = {.results = true};
+	const struct check_port port = make_nic();
+	struct check_need need, less;
+
+	s.outputs = than.outputs = 16;
+	/* pedestals once more, and accumulators */
+	s.dark.select = BUILDER_DARK_FRAME;
+	assert_int_equal(needs_more(&s, &than), pixels * (4 + 8 * GK_DARK_MAX));
+	/* which lie where the gangs are */
+	s.kernel = than.kernel = "cuda";
+	assert_int_equal(needs_more(&s, &than), pixels * 4);
+	check_count_need(&s, &none, &port, &need);
+	if (gk_ops_find("cuda") == NULL) {
+		assert_int_equal(need.device, pixels * 8 * GK_DARK_MAX);
+	} else {
+		/* gangs have coefficients of their own, and staged packets */
+		s.gangs = 2;
+		check_count_need(&s, &none, &port, &need);
+		assert_in_range(need.device, pixels * (8 * GK_DARK_MAX + 36 * GK_COEF_MAX + 2 * 32),
+			pixels * (8 * GK_DARK_MAX + 38 * GK_COEF_MAX + 2 * 34));
+	}
+	s.kernel = than.kernel = "host";
+	s.dark.select = BUILDER_DARK_NONE;
+	s.outputs = 17;
+	check_count_need(&s, &gpu, &port, &need);
+	assert_int_equal(need.device, 17 * needs_more(&s, &than));
+	/* as much on the host as one output slot there: the staging */
+	than.outputs = 1;
+	check_count_need(&than, &none, &port, &less);
+	assert_int_equal(need.heap, less.heap);
+}
+
+/* What rte_eth_dev_configure() of DPDK 22.11 takes. */
+static void
+test_mtu_max(void **state)
+{
+	const struct port_settings s = {.mtu = 9000};
+	struct rte_eth_dev_info info = {.max_mtu = 9702, .max_rx_pktlen = 9728};
+
+	assert_int_equal(port_mtu_max(&info), 9702);
+	assert_int_equal(port_mtu(&s, &info), 9000);
+	/* without checksum in the length */
+	info = (struct rte_eth_dev_info){.max_mtu = 1500, .max_rx_pktlen = 1514};
+	assert_int_equal(port_mtu(&s, &info), 1500);
+	/* of a driver that knows no MTU */
+	info = (struct rte_eth_dev_info){.max_mtu = UINT16_MAX, .max_rx_pktlen = 8018};
+	assert_int_equal(port_mtu(&s, &info), 8000);
+	info = (struct rte_eth_dev_info){.max_mtu = 9000, .max_rx_pktlen = 8018};
+	assert_int_equal(port_mtu(&s, &info), 8000);
+	info = (struct rte_eth_dev_info){.max_mtu = UINT16_MAX};
+	assert_int_equal(port_mtu(&s, &info), 9000);
+}
+
+static void
+look_at(const struct settings *s, const struct check_port *p)
+{
+	check.nb_rows = 0;
+	check_port(&check, s, p);
+}
+
+static void
+test_good_port(void **state)
+{
+	const struct settings s = make_settings();
+	const struct check_port p = make_nic();
+
+	look_at(&s, &p);
+	assert_int_equal(check.nb_rows, 12);
+	want_item("port 0: device", CHECK_OK, "0000:01:00.0, mlx5_pci");
+	want_item("port 0: RX queues", CHECK_OK, "2 of 1024");
+	want_item("port 0: RX descriptors", CHECK_OK,
+		"the bursts of 4 frames, 128 packets, in two parts, each");
+	want_item("port 0: buffer split", CHECK_OK, "mode = auto: headers in host memory");
+	want_item("port 0: flow rules", CHECK_OK, "4 taken");
+	want_item("port 0: MTU", CHECK_OK, "9000, packets are 8268");
+	/* 256 packets a frame of 8,306 bytes on the line, gap included */
+	want_item("port 0: link", CHECK_OK, "100 Gb/s: carries its 4 streams at 5879 frames/s");
+	want_item("port 0: pause frames", CHECK_OK, "sent and received");
+	/* 2 x 1024, 64 x 256, 2 x 384, 2 x 256 + 2 x (256 + 192 + 4096), 256 */
+	want_item("port 0: pools", CHECK_OK,
+		"29056 mbufs = 2048 RX descriptors + 16384 in frame slots + 768 in caches + 9600");
+}
+
+static void
+test_missing_port(void **state)
+{
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.present = false;
+	look_at(&s, &p);
+	want_item("port 0: device", CHECK_FAIL, "there is no '0000:01:00.0'");
+	want_item("port 0: pools", CHECK_OK, "29056 mbufs");
+	assert_int_equal(check.nb_rows, 2);
+	p = make_nic();
+	p.set_up = -ENOMEM;
+	strcpy(p.failed, "starting");
+	look_at(&s, &p);
+	want_item("port 0: device", CHECK_FAIL, "starting fails: Cannot allocate memory");
+	assert_null(find("port 0: link"));
+}
+
+static void
+test_port_mtu(void **state)
+{
+	struct port_settings settings = some_port;
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.settings = &settings;
+	settings.mtu = p.mtu = 1500;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_FAIL, "1500, packets are 8268");
+	settings.mtu = 9000;
+	p.mtu = p.max_mtu = 1500;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_FAIL, "1500 at most");
+	p.mtu = 0;
+	p.max_mtu = 8500;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_WARN, "9000 asked for, the port takes 8500");
+	p.replay = p.is_virtual = true;
+	look_at(&s, &p);
+	want_item("port 0: MTU", CHECK_NA, "replay");
+	want_item("port 0: link", CHECK_NA, "replay");
+	want_item("port 0: RX descriptors", CHECK_NA, "replay");
+	want_item("port 0: pause frames", CHECK_NA, "virtual");
+}
+
+static void
+test_port_link(void **state)
+{
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.link_up = false;
+	look_at(&s, &p);
+	want_item("port 0: link", CHECK_FAIL, "down");
+	p.is_virtual = true;
+	look_at(&s, &p);
+	want_item("port 0: link", CHECK_WARN, "down");
+	p.link_up = true;
+	look_at(&s, &p);
+	want_item("port 0: link", CHECK_OK, "up");
+}
+
+static void
+test_port_rings(void **state)
+{
+	struct port_settings settings = some_port;
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.settings = &settings;
+	settings.descriptors = 100;
+	look_at(&s, &p);
+	want_item("port 0: RX descriptors", CHECK_WARN, "burst of 128 packets in two parts");
+	assert_string_equal(find("port 0: RX descriptors")->fix, "[port 0] descriptors = 256");
+	p.ring_max = 64;
+	look_at(&s, &p);
+	assert_non_null(strstr(find("port 0: RX descriptors")->fix, "more [lcores] rx_lcores"));
+	settings.descriptors = 32768;
+	p.ring_max = 8192;
+	look_at(&s, &p);
+	want_item("port 0: RX descriptors", CHECK_WARN, "32768 asked for");
+	p.max_queues = 1;
+	look_at(&s, &p);
+	want_item("port 0: RX queues", CHECK_WARN, "2 are wanted");
+	settings.steering = RX_STEERING_FLOW;
+	look_at(&s, &p);
+	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1");
+}
+
+static void
+test_port_offloads(void **state)
+{
+	struct port_settings settings = some_port;
+	const struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	p.settings = &settings;
+	p.can_split = false;
+	p.flow = CHECK_FLOW_REFUSED;
+	strcpy(p.flow_why, "UDP port 50001: no");
+	look_at(&s, &p);
+	want_item("port 0: buffer split", CHECK_OK, "the port cannot split");
+	want_item("port 0: flow rules", CHECK_WARN, "UDP port 50001: no");
+	p.queues = 1;
+	look_at(&s, &p);
+	want_item("port 0: flow rules", CHECK_OK, "packets are handed on");
+	settings.mode = RX_MODE_SPLIT;
+	settings.steering = RX_STEERING_FLOW;
+	look_at(&s, &p);
+	want_item("port 0: buffer split", CHECK_FAIL, "mlx5_pci cannot");
+	want_item("port 0: flow rules", CHECK_FAIL, "refused, UDP port 50001");
+	p.flow = CHECK_FLOW_UNTRIED;
+	look_at(&s, &p);
+	want_item("port 0: flow rules", CHECK_NA, "steering = software");
+	p.pause = -ENOTSUP;
+	look_at(&s, &p);
+	want_item("port 0: pause frames", CHECK_NA, "does not tell");
+	p.pause = RTE_ETH_FC_NONE;
+	look_at(&s, &p);
+	want_item("port 0: pause frames", CHECK_WARN, "off");
+}
+
+static void
+test_port_backpressure(void **state)
+{
+	struct settings s = make_settings();
+	struct check_port p = make_nic();
+
+	s.backpressure = BACKPRESSURE_WAIT;
+	look_at(&s, &p);
+	want_item("port 0: backpressure", CHECK_WARN, "packets of all frames are lost");
+	p.replay = p.is_virtual = true;
+	look_at(&s, &p);
+	assert_null(find("port 0: backpressure"));
+	p.replay = false;
+	s.backpressure = BACKPRESSURE_REFUSE;
+	look_at(&s, &p);
+	assert_null(find("port 0: backpressure"));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_gpu),
+		TEST(test_kernel),
+		TEST(test_way),
+		TEST(test_numa),
+		TEST(test_iommu),
+		TEST(test_iova),
+		TEST(test_gpu_direct),
+		TEST(test_locked_memory),
+		TEST(test_need),
+		TEST(test_mtu_max),
+		TEST(test_good_port),
+		TEST(test_missing_port),
+		TEST(test_port_mtu),
+		TEST(test_port_link),
+		TEST(test_port_rings),
+		TEST(test_port_offloads),
+		TEST(test_port_backpressure),
+	};
+
+	return cmocka_run_group_tests_name("check device", tests, NULL, NULL);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The verdicts of --check on [egress], and where its role goes. */
+
+#include <fcntl.h>
+
+#include <rte_eal.h>
+
+#include "check_rig.h"
+#include "rx/lcores.h"
+
+#define EGRESS "roce:port=0,ip=10.0.0.1/24"
+
+static char ring[64];
+
+/* A complete file of producer 2. */
+#define SPILLED "/spill/run-0000000000000002-0000000000000007/run_frames-a-00000.arrow"
+
+/** As [egress] is with device, stores and key alone. */
+static struct settings
+make_egress(void)
+{
+	struct settings s = make_settings();
+
+	s.kernel = "host";
+	s.gangs = 1;
+	s.producer = 1;
+	s.egress = (struct egress_settings){.device = EGRESS,
+		.stores = "10.0.0.100",
+		.identity = "recv",
+		.key = "key",
+		.ring = ring,
+		.ring_bytes = UINT64_C(1024) << 20,
+		.batch_bytes = 16 << 20,
+		.rate = 100000000,
+		.failover_ms = 3000,
+		.hold_ms = 1000};
+	return s;
+}
+
+static void
+test_none(void **state)
+{
+	const struct settings s = make_settings();
+	struct check_egress e;
+
+	check_open_egress(&e, &s);
+	check_egress(&check, &s, &e);
+	assert_int_equal(check.nb_rows, 0);
+	check_close_egress(&e);
+}
+
+static void
+test_device(void **state)
+{
+	struct settings s = make_egress();
+	struct check_egress e;
+
+	check_open_egress(&e, &s); /* there is no port */
+	check_egress_device(&check, &s, &e);
+	want(CHECK_FAIL, EGRESS ": No such device", "roce:port=PORT,ip=ADDRESS/PREFIX");
+	s.egress.device = "infiniband:mlx5_0";
+	check_open_egress(&e, &s);
+	check_egress_device(&check, &s, &e);
+	want(CHECK_FAIL, "infiniband:mlx5_0: Invalid argument", "verbs:ADAPTER");
+	e = (struct check_egress){0};
+	check_egress_device(&check, &s, &e);
+	want(CHECK_OK, "infiniband:mlx5_0", "");
+}
+
+static void
+test_stores(void **state)
+{
+	struct settings s = make_egress();
+
+	s.egress.stores = "10.0.0.100, 10.0.0.101:7777,[fd00::1]:9";
+	check_egress_stores(&check, &s);
+	want(CHECK_OK, "10.0.0.101:7777, [fd00::1]:9; nobody was connected to", "");
+	s.egress.stores = "10.0.0.100,store7.example";
+	check_egress_stores(&check, &s);
+	want(CHECK_FAIL, "'store7.example': wanted ADDRESS[:PORT]", "no names");
+	s.egress.stores = "10.0.0.100:99999";
+	check_egress_stores(&check, &s);
+	want(CHECK_FAIL, "'10.0.0.100:99999'", "[egress] stores");
+	s.egress.stores = "10.0.0.100:4000,10.0.0.100:4000";
+	check_egress_stores(&check, &s);
+	want(CHECK_FAIL, "are one store", "[egress] stores");
+	s.egress.stores = ",";
+	check_egress_stores(&check, &s);
+	want(CHECK_FAIL, "there is none", "[egress] stores");
+}
+
+static void
+test_key(void **state)
+{
+	struct settings s = make_egress();
+	char path[PATH_MAX + 32];
+
+	snprintf(path, sizeof(path), "%s/key", root);
+	s.egress.key = path;
+	check_egress_key(&check, &s);
+	want(CHECK_FAIL, "cannot open key file", "head -c 64");
+	put("/key", "0123456789abcdef0123456789abcdef");
+	assert_int_equal(chmod(path, 0644), 0);
+	check_egress_key(&check, &s);
+	want(CHECK_FAIL, "has mode 644: others may use it", "chmod 600");
+	assert_int_equal(chmod(path, 0600), 0);
+	check_egress_key(&check, &s);
+	want(CHECK_OK, "/key, 32 bytes", "");
+	put("/key", "short");
+	check_egress_key(&check, &s);
+	want(CHECK_FAIL, "has 5 bytes: wanted 32 to 1024", "head -c 64");
+}
+
+static void
+test_journal(void **state)
+{
+	const struct journal_config small = {.path = ring, .producer = 1, .bytes = 16 << 20};
+	struct settings s = make_egress();
+	char path[PATH_MAX + 32], message[PATH_MAX];
+	struct journal *r = NULL;
+
+	/* 100 MB/s x 4.205 s + 2 x 16.8 MB = 454.1 MB = 434 MiB */
+	s.egress.ring_bytes = UINT64_C(200) << 20;
+	check_journal(&check, &s);
+	want(CHECK_FAIL, ": 200 MiB; needed: 434 MiB: 100 MB/s x (200 ms commit",
+		"[egress] journal_mib = 434, or less of rate_mb");
+	s.egress.ring_bytes = UINT64_C(434) << 20;
+	s.egress.rate = 1000000;
+	check_journal(&check, &s);
+	want(CHECK_OK, ": 434 MiB; needed: 37 MiB", "");
+	assert_int_equal(access(ring, F_OK), -1);
+	s.egress.ring_bytes = UINT64_C(1) << 55;
+	check_journal(&check, &s);
+	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "ring_mib = 37,");
+
+	/* one that is there keeps its size */
+	s = make_egress();
+	assert_int_equal(journal_open(&r, &small, message), 0);
+	check_journal(&check, &s);
+	want(CHECK_FAIL, "is another process's", "[egress] journal");
+	journal_close(r);
+	check_journal(&check, &s);
+	want(CHECK_FAIL, ": 16 MiB; needed: 434 MiB",
+		"remove it, and set [egress] journal_mib = 434");
+	s.egress.rate = 1000;
+	s.egress.batch_bytes = 1 << 20;
+	check_journal(&check, &s);
+	want(CHECK_OK, "to be adopted: 16 MiB", "");
+	s.producer = 2;
+	check_journal(&check, &s);
+	want(CHECK_FAIL, "is of producer 0000000000000001", "[output] producer");
+	unlink(ring);
+
+	snprintf(path, sizeof(path), "%s/none/ring", root);
+	s.egress.ring = path;
+	check_journal(&check, &s);
+	want(CHECK_FAIL, "No such file or directory", "/dev/shm");
+}
+
+static void
+test_spill(void **state)
+{
+	struct settings s = make_egress();
+	char path[PATH_MAX + 32], file[PATH_MAX + 128];
+
+	check_spill(&check, &s);
+	want(CHECK_NA, "none", "");
+	snprintf(path, sizeof(path), "%s/spill", root);
+	s.egress.spill = path;
+	s.egress.ring_bytes = 4096;
+	check_spill(&check, &s);
+	want(CHECK_OK, "/spill, to be made: ", "");
+	assert_int_equal(access(path, F_OK), -1);
+	s.egress.ring_bytes = UINT64_C(1) << 60;
+	check_spill(&check, &s);
+	want(CHECK_WARN, "free, less than the ring holds (1024 PiB)", "[egress] spill");
+	s.egress.spill_bytes = UINT64_C(1) << 50;
+	check_spill(&check, &s);
+	want(CHECK_WARN, "free, less than spill_mib allows (1.0 PiB)", "[egress] spill");
+	s.egress.spill_bytes = UINT64_C(500) << 10;
+	s.egress.rate = 1000;
+	check_spill(&check, &s);
+	want(CHECK_OK, ", 512 s at rate_mb", "");
+
+	/* what others have left here counts: another producer's does not */
+	put(SPILLED, "");
+	snprintf(file, sizeof(file), "%s" SPILLED, root);
+	assert_int_equal(truncate(file, 300 << 10), 0);
+	s.producer = 1;
+	check_spill(&check, &s);
+	want(CHECK_OK, ", 512 s at rate_mb", "");
+	s.producer = 2;
+	check_spill(&check, &s);
+	want(CHECK_OK, ", 204 s at rate_mb", "");
+	s.egress.spill_bytes = UINT64_C(300) << 10;
+	check_spill(&check, &s);
+	want(CHECK_WARN, "300 KiB wait to be imported", "braggline-store import");
+	assert_int_equal(chmod(path, 0777), 0);
+	check_spill(&check, &s);
+	want(CHECK_FAIL, "mode is 0777, other users may write", "others cannot write");
+	assert_int_equal(chmod(path, 0755), 0);
+
+	snprintf(path, sizeof(path), "%s/a/b", root);
+	check_spill(&check, &s);
+	want(CHECK_FAIL, "/a/b: No such file", "mkdir -p");
+	/* a check makes it as a run does, and removes it */
+	put("/file", "");
+	snprintf(path, sizeof(path), "%s/file", root);
+	check_spill(&check, &s);
+	want(CHECK_FAIL, "/file: it is a link, or no folder", "mkdir -p");
+}
+
+/* Files are the stores'. */
+static void
+test_storage(void **state)
+{
+	struct settings s = make_egress();
+	const struct check_maps none = {0};
+
+	s.directory = root;
+	s.run = "run";
+	put("/run_frames.arrow", "");
+	check_directory(&check, &s, &none);
+	want(CHECK_OK, root, "");
+	check_space(&check, &s);
+	want(CHECK_NA, "go to stores", "");
+	check_direct_io(&check, &s);
+	want(CHECK_NA, "go to stores", "");
+}
+
+/* EAL was given lcores 0 to 4: the main one, two RX, the builder, a gang. */
+static void
+test_role(void **state)
+{
+	struct check_lcores l = {.live = true};
+	struct settings s = make_egress();
+
+	s.rx_lcores = 2;
+	s.gang_workers = 1;
+	assert_int_equal(check_place_roles(&check, &s, &l), 0);
+	want(CHECK_OK, "3: builder, egress", "");
+	s.nb_egress_map = 1;
+	s.egress_map[0] = 1;
+	assert_int_equal(check_place_roles(&check, &s, &l), 0);
+	want(CHECK_OK, "1: rx 0, egress", "");
+	for (uint32_t i = 0; i < l.nb; i++) {
+		CPU_ZERO(&l.lcore[i].cpus);
+		CPU_SET(i, &l.lcore[i].cpus);
+	}
+	check_sharing(&check, &l);
+	want(CHECK_WARN, "rx 0, egress on lcore 1", "egress");
+	s.egress_map[0] = 77;
+	assert_int_equal(check_place_roles(&check, &s, &l), -EINVAL);
+	want(CHECK_FAIL, "egress has no lcore: EAL was given 0-4", "egress and gang to auto");
+	s.egress.device = NULL;
+	assert_int_equal(check_place_roles(&check, &s, &l), 0);
+	assert_null(strstr(check.rows[check.nb_rows - 1].value, "egress"));
+}
+
+int
+main(void)
+{
+	char *eal[] = {(char[]){"check_egress_test"}, (char[]){"--no-huge"}, (char[]){"-m"},
+		(char[]){"64"}, (char[]){"--no-pci"}, (char[]){"--no-shconf"},
+		(char[]){"--no-telemetry"}, (char[]){"--lcores"}, (char[]){"(0-4)@0"}};
+	const struct CMUnitTest tests[] = {
+		TEST(test_none),
+		TEST(test_device),
+		TEST(test_stores),
+		TEST(test_key),
+		TEST(test_journal),
+		TEST(test_spill),
+		TEST(test_storage),
+		TEST(test_role),
+	};
+	int ret;
+
+	if (access("/dev/shm", W_OK) < 0) {
+		printf("skipped: no /dev/shm to write to\n");
+		return 77;
+	}
+	snprintf(ring, sizeof(ring), "/dev/shm/braggline-check-%d", getpid());
+	if (rte_eal_init(RTE_DIM(eal), eal) < 0)
+		return 1;
+	ret = cmocka_run_group_tests_name("check egress", tests, NULL, NULL);
+	rte_eal_cleanup();
+	return ret;
+}

@@ -1,0 +1,933 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file writer as the receiver uses it: rings in, rings out; files on a real file system, or on
+ * a disk in memory that fails. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <rte_ring.h>
+
+#include "arrow/crc32c.h"
+#include "../arrow/arrow_disk.h"
+#include "arrow/reader.h"
+#include "recovery/recovery.h"
+#include "../arrow/arrow_sample.h"
+#include "builder/compressor.h"
+#include "output/batch_writer.h"
+
+#define RECORDS 32
+
+static struct sample sample;
+static struct frame_record records[RECORDS];
+static struct rte_ring *to_writer, *from_writer, *spare;
+static char dir[64];
+
+static struct rte_ring *
+make_ring(void)
+{
+	struct rte_ring *r = aligned_alloc(64, RTE_ALIGN(rte_ring_get_memsize(64), 64));
+
+	/* in plain memory: no EAL needed */
+	assert_int_equal(rte_ring_init(r, "test", 64, RING_F_SP_ENQ | RING_F_SC_DEQ), 0);
+	return r;
+}
+
+static int
+setup(void **state)
+{
+	unsigned int i;
+
+	strcpy(dir, "/tmp/file_writer_XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	sample_init(&sample, 4, GK_VALUE_F32, 1);
+	to_writer = make_ring();
+	from_writer = make_ring();
+	spare = make_ring();
+	for (i = 0; i < RECORDS; i++)
+		rte_ring_enqueue(spare, &records[i]);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+	free(to_writer);
+	free(from_writer);
+	free(spare);
+	sample_free(&sample);
+	return 0;
+}
+
+static struct file_writer_config
+config(void)
+{
+	return (struct file_writer_config){
+		.dir = dir,
+		.run = "run",
+		.records = to_writer,
+		.returns = from_writer,
+		.geometry = sample.geometry,
+		.layout = sample.layout,
+		.value = sample.value,
+		.modules = sample.modules,
+		.outputs = sample.outputs,
+		.nb_outputs = 1,
+		.frames_interval = 16,
+		.images_interval = 16,
+	};
+}
+
+/* One frame; with the one output slot, it must come back before the next is made. */
+static void
+send_frame(void)
+{
+	struct frame_record *r;
+	void *back;
+
+	assert_int_equal(rte_ring_dequeue(spare, &back), 0);
+	r = back;
+	sample_next(&sample, 1, 4);
+	*r = sample.record;
+	assert_int_equal(rte_ring_enqueue(to_writer, r), 0);
+	while (rte_ring_dequeue(from_writer, &back) < 0)
+		usleep(10);
+	assert_ptr_equal(back, r);
+	rte_ring_enqueue(spare, back);
+}
+
+static struct file_writer *
+create(const struct file_writer_config *c)
+{
+	struct file_writer *w;
+	char message[PATH_MAX];
+	int rc;
+
+	rc = file_writer_create(&w, c, message);
+	if (rc < 0)
+		print_message("%s\n", message);
+	assert_int_equal(rc, 0);
+	return w;
+}
+
+static struct file_writer *
+start(const struct file_writer_config *c)
+{
+	struct file_writer *w = create(c);
+
+	assert_int_equal(file_writer_start(w), 0);
+	return w;
+}
+
+static uint64_t
+count_rows(const struct arrow_reader *r)
+{
+	uint64_t rows = 0;
+	size_t i;
+
+	for (i = 0; i < r->nb_batches; i++) {
+		assert_int_equal(arrow_reader_crc(r, i), 1);
+		rows += r->batches[i].rows;
+	}
+	return rows;
+}
+
+static void
+writes_a_run(void **state)
+{
+	struct file_writer_config c = config();
+	struct file_writer_stats s;
+	struct file_writer *w, *second;
+	struct arrow_run_status status;
+	struct arrow_reader r;
+	char message[PATH_MAX];
+	const char *problem;
+	unsigned int i;
+
+	assert_int_equal(file_writer_create(&w, &c, message), 0);
+	/* the run's files are taken */
+	assert_int_equal(file_writer_create(&second, &c, message), -EEXIST);
+	assert_non_null(strstr(message, "run_frames.arrow.part"));
+	assert_int_equal(file_writer_start(w), 0);
+	for (i = 0; i < 200; i++)
+		send_frame();
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.records, 200);
+	assert_true(s.kept > 0);
+	assert_int_equal(s.frames_unwritten, 0);
+	assert_int_equal(s.table[ARROW_FRAMES].rows, 200);
+	assert_int_equal(s.table[ARROW_IMAGES].rows, s.kept);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(s.table[i].complete, 1);
+		assert_int_equal(s.table[i].files, 1);
+		assert_int_equal(s.table[i].state, ARROW_RUN_CLOSED);
+		file_writer_status(w, i, &status);
+		/* one or the other, whatever this file system has */
+		assert_int_equal(s.table[i].mode == ARROW_IO_DIRECT_URING, status.why[0] == '\0');
+		print_message("%s: %s %s\n", status.path, arrow_io_mode_name(s.table[i].mode),
+			status.why);
+		assert_int_equal(arrow_reader_open(&r, file_writer_path(w, i), &problem), 0);
+		assert_int_equal(count_rows(&r), s.table[i].rows);
+		assert_true(r.complete);
+		assert_int_equal(r.size, s.table[i].bytes);
+		assert_int_equal(r.nb_batches, s.table[i].batches);
+		arrow_reader_close(&r);
+		assert_string_equal(file_writer_error(w, i), "");
+	}
+	file_writer_destroy(w);
+	assert_int_equal(file_writer_create(&second, &c, message), -EEXIST);
+	assert_non_null(strstr(message, "run_frames.arrow is already there"));
+}
+
+/* Stop takes what is in the ring with it. */
+static void
+stop_drains(void **state)
+{
+	struct file_writer_config c = config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	char message[PATH_MAX];
+	unsigned int i;
+
+	assert_int_equal(file_writer_create(&w, &c, message), 0);
+	for (i = 0; i < RECORDS; i++) {
+		sample_next(&sample, 1, 0);
+		records[i] = sample.record;
+		assert_int_equal(rte_ring_enqueue(to_writer, &records[i]), 0);
+	}
+	assert_int_equal(file_writer_start(w), 0);
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_FRAMES].rows, RECORDS);
+	assert_int_equal(rte_ring_count(from_writer), RECORDS);
+	file_writer_destroy(w);
+}
+
+/* Nothing started, nothing left behind; a directory that is not there is named. */
+static void
+creates_and_destroys(void **state)
+{
+	struct file_writer_config c = config();
+	struct file_writer *w;
+	char message[PATH_MAX];
+
+	assert_int_equal(file_writer_create(&w, &c, message), 0);
+	file_writer_destroy(w);
+	c.dir = "/nowhere/at/all";
+	assert_int_equal(file_writer_create(&w, &c, message), -ENOENT);
+	assert_non_null(strstr(message, "/nowhere/at/all/run_frames.arrow.part"));
+	assert_non_null(strstr(message, "No such file"));
+	c = config();
+	c.run = "a/b";
+	assert_int_equal(file_writer_create(&w, &c, message), -EINVAL);
+}
+
+/* Records of kept frames, raw ones most of all, each with an output slot of its own. */
+#define PACKED_SLOTS 24
+
+static void
+write_packed_run(const char *run, uint8_t *slots, struct compressor *compressor)
+{
+	struct file_writer_config c = config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	void *back;
+
+	c.run = run;
+	c.outputs = slots;
+	c.nb_outputs = PACKED_SLOTS;
+	c.compressor = compressor;
+	for (unsigned int i = 0; i < PACKED_SLOTS; i++)
+		assert_int_equal(rte_ring_enqueue(to_writer, &records[i]), 0);
+	w = start(&c);
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].rows, PACKED_SLOTS);
+	assert_int_equal(s.bad_records, 0);
+	file_writer_destroy(w);
+	for (unsigned int i = 0; i < PACKED_SLOTS; i++) /* in order */
+		assert_true(rte_ring_dequeue(from_writer, &back) == 0 && back == &records[i]);
+}
+
+static bool helper_stops;
+
+static void *
+help(void *compressor)
+{
+	while (!__atomic_load_n(&helper_stops, __ATOMIC_ACQUIRE))
+		compressor_poll(compressor);
+	return NULL;
+}
+
+/* The same bytes by the writer alone, with jobs that nobody else polls, and with two helpers. */
+static void
+compressed_by_others(void **state)
+{
+	uint8_t *slots = aligned_alloc(4096, PACKED_SLOTS * sample.layout.stride);
+	struct compressor *c = compressor_create(3, gk_pixels(&sample.geometry));
+	unsigned int raw = 0;
+	char command[256];
+	pthread_t helper[2];
+
+	assert_true(slots != NULL && c != NULL);
+	for (unsigned int n = 0; n < PACKED_SLOTS;) {
+		sample_next(&sample, 1, 1);
+		if (!frame_verdict_is_kept(sample.record.verdict) ||
+			(sample.record.kind != GK_KIND_RAW && n % 4 != 0))
+			continue;
+		memcpy(slots + n * sample.layout.stride, sample.outputs, sample.layout.stride);
+		records[n] = sample.record;
+		raw += records[n].kind == GK_KIND_RAW;
+		records[n].out = n;
+		n++;
+	}
+	assert_true(raw > PACKED_SLOTS / 2);
+	write_packed_run("alone", slots, NULL);
+	write_packed_run("jobs", slots, c);
+	for (unsigned int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&helper[i], NULL, help, c), 0);
+	write_packed_run("helped", slots, c);
+	__atomic_store_n(&helper_stops, true, __ATOMIC_RELEASE);
+	for (unsigned int i = 0; i < 2; i++)
+		pthread_join(helper[i], NULL);
+	snprintf(command, sizeof(command),
+		"cd %s && cmp alone_images.arrow jobs_images.arrow && "
+		"cmp alone_images.arrow helped_images.arrow && "
+		"cmp alone_frames.arrow helped_frames.arrow",
+		dir);
+	assert_int_equal(system(command), 0);
+	compressor_destroy(c);
+	free(slots);
+}
+
+/* Output slots that only a copy reaches: the sample's own is at slot 2 of these. */
+#define FAR_SLOTS 3
+static uint8_t *far;
+static uint64_t far_bytes;
+static int far_fails;
+
+static int
+fetch_far(void *arg, void *to, const void *from, size_t size)
+{
+	const uint64_t at = (const uint8_t *)from - far - 2 * sample.layout.stride;
+
+	assert_ptr_equal(arg, &far);
+	assert_true(at < sample.layout.stride && size <= sample.layout.stride - at);
+	far_bytes += size;
+	if (far_fails > 0 && --far_fails == 0)
+		return -EIO;
+	memcpy(to, sample.outputs + at, size);
+	return 0;
+}
+
+/* What a record's kind uses of its slot. */
+static uint64_t
+bytes_of(const struct frame_record *r)
+{
+	const uint64_t pixels = gk_pixels(&sample.geometry), rows = gk_rows(&sample.geometry);
+
+	switch (r->kind) {
+	case GK_KIND_CSR:
+		return (rows + 1) * 4 + r->nnz * (2 + (uint64_t)sample.layout.value_size);
+	case GK_KIND_IMAGE:
+		return pixels * sample.layout.value_size;
+	case GK_KIND_RAW:
+		return pixels * 2;
+	default:
+		return 0;
+	}
+}
+
+static uint64_t
+write_far_run(const struct file_writer_config *c, uint32_t slot, struct file_writer_stats *stats)
+{
+	struct file_writer *w = start(c);
+	uint64_t bytes = 0;
+	void *back;
+
+	sample.seed = 5;
+	sample.record.frame = 0;
+	for (unsigned int i = 0; i < 120; i++) {
+		sample_next(&sample, 1, 4);
+		records[0] = sample.record;
+		if (frame_verdict_is_kept(records[0].verdict))
+			records[0].out = slot;
+		bytes += bytes_of(&records[0]);
+		assert_int_equal(rte_ring_enqueue(to_writer, &records[0]), 0);
+		while (rte_ring_dequeue(from_writer, &back) < 0)
+			usleep(10);
+		if (frame_verdict_is_kept(records[0].verdict)) /* goes back as it came */
+			assert_int_equal(records[0].out, slot);
+	}
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, stats);
+	file_writer_destroy(w);
+	return bytes;
+}
+
+static void
+outputs_are_fetched(void **state)
+{
+	struct file_writer_config c = config();
+	struct file_writer_stats near_stats, stats;
+	char command[256];
+	uint64_t bytes;
+
+	write_far_run(&c, 0, &near_stats);
+	far = mmap(NULL, FAR_SLOTS * sample.layout.stride, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
+	assert_ptr_not_equal(far, MAP_FAILED);
+	c.run = "far";
+	c.outputs = far;
+	c.nb_outputs = FAR_SLOTS;
+	c.staging = aligned_alloc(4096, sample.layout.stride);
+	memset(c.staging, 0xA5, sample.layout.stride);
+	c.fetch = fetch_far;
+	c.fetch_arg = &far;
+	far_bytes = 0;
+	bytes = write_far_run(&c, 2, &stats);
+	assert_true(bytes > 0);
+	assert_int_equal(far_bytes, bytes);
+	assert_int_equal(stats.kept, near_stats.kept);
+	assert_int_equal(stats.bad_records, 0);
+	for (unsigned int t = 0; t < 2; t++) {
+		const char *name = t == 0 ? "frames" : "images";
+
+		snprintf(command, sizeof(command), "cmp %s/run_%s.arrow %s/far_%s.arrow", dir, name,
+			dir, name);
+		assert_int_equal(system(command), 0);
+	}
+
+	/* what cannot be fetched costs its image and is counted; so does a slot that is none */
+	c.run = "broken";
+	far_fails = 3;
+	write_far_run(&c, 2, &stats);
+	assert_int_equal(stats.bad_records, 1);
+	assert_int_equal(stats.table[ARROW_FRAMES].rows, 120);
+	assert_int_equal(stats.table[ARROW_IMAGES].rows, near_stats.kept - 1);
+	c.run = "beyond";
+	write_far_run(&c, FAR_SLOTS, &stats);
+	assert_int_equal(stats.bad_records, near_stats.kept);
+	munmap(far, FAR_SLOTS * sample.layout.stride);
+	free(c.staging);
+}
+
+/* Rows and batches of all files of a table that the disk in memory holds. */
+static void
+check_disk(enum arrow_table table, const struct arrow_run_stats *s)
+{
+	const char *problem, *end;
+	struct arrow_reader r;
+	struct arrow_column c;
+	uint64_t rows = 0, batches = 0, last = 0, sequence, next = 0, row;
+	unsigned int i;
+	size_t b;
+
+	for (i = 0; i < disk->nb_files; i++) {
+		if (strstr(disk->file[i].name, arrow_table_name(table)) == NULL)
+			continue;
+		end = strstr(disk->file[i].name, ".part");
+		assert_int_equal(arrow_reader_open_memory(
+					 &r, disk->file[i].data, disk->file[i].size, &problem),
+			0);
+		assert_true(r.complete || end != NULL);
+		if (end != NULL)
+			assert_int_equal(arrow_recovery_scan(&r), 0);
+		rows += count_rows(&r);
+		batches += r.nb_batches;
+		for (b = 0; b < r.nb_batches; b++) {
+			sequence = strtoull(r.batches[b].sequence, NULL, 16);
+			assert_true(sequence >= next);
+			next = sequence + 1;
+			assert_int_equal(arrow_reader_column(&r, b, 0, &c), 0);
+			for (row = 0; row < c.rows; row++) {
+				assert_true(((const uint64_t *)c.data)[row] > last);
+				last = ((const uint64_t *)c.data)[row];
+			}
+		}
+		arrow_reader_close(&r);
+	}
+	/* a file that could not be finished may hold more than was sure */
+	if (s->complete == s->files) {
+		assert_int_equal(rows, s->rows);
+		assert_int_equal(batches, s->batches);
+	} else {
+		assert_true(rows >= s->rows);
+	}
+}
+
+static void
+check_sums(const struct file_writer_stats *s, uint64_t frames)
+{
+	unsigned int i;
+
+	assert_int_equal(s->records, frames);
+	assert_int_equal(s->table[ARROW_FRAMES].rows + s->table[ARROW_FRAMES].unwritten, frames);
+	assert_int_equal(s->table[ARROW_IMAGES].rows + s->table[ARROW_IMAGES].unwritten, s->kept);
+	assert_int_equal(s->frames_unwritten,
+		s->table[ARROW_FRAMES].unwritten + s->table[ARROW_IMAGES].unwritten);
+	for (i = 0; i < ARROW_TABLES; i++)
+		assert_int_equal(s->table[i].unwritten,
+			s->table[i].unwritten_full + s->table[i].unwritten_error +
+				s->table[i].unwritten_bad);
+}
+
+static struct file_writer_config
+disk_config(void)
+{
+	struct file_writer_config c = config();
+
+	c.dir = "/nowhere";
+	c.slices = (struct arrow_slices_config){
+		.io = &disk_io,
+		.slice = 65536,
+		.depth = 3,
+		.sync_bytes = 200000,
+		.ahead = 65536,
+	};
+	c.retry_ms = 1;
+	c.retry_max_ms = 4;
+	c.resume_bytes = 65536;
+	return c;
+}
+
+/* The disk is full, then there is room again: every row is in a file or counted. */
+static void
+full_and_resumed(void **state)
+{
+	struct file_writer_config c = disk_config();
+	struct file_writer_stats s;
+	struct arrow_run_status status;
+	struct file_writer *w;
+	char message[PATH_MAX];
+	unsigned int i;
+
+	disk = disk_new(1);
+	disk->capacity = 4096;
+	assert_int_equal(file_writer_create(&w, &c, message), -ENOSPC);
+	assert_non_null(strstr(message, "No space left"));
+	assert_null(disk_find(disk, "run_frames.arrow.part"));
+
+	disk->capacity = 2 << 20;
+	w = start(&c);
+	for (i = 0; i < 1000; i++)
+		send_frame();
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].state, ARROW_RUN_FULL);
+	assert_int_equal(s.table[ARROW_IMAGES].error, -ENOSPC);
+	assert_true(s.table[ARROW_IMAGES].outages > 0);
+	assert_true(s.table[ARROW_IMAGES].unwritten_full > 0);
+	file_writer_status(w, ARROW_IMAGES, &status);
+	assert_non_null(strstr(status.error, "images.arrow.part at byte"));
+	assert_non_null(strstr(status.error, "No space left"));
+
+	pthread_mutex_lock(&disk->lock);
+	disk->capacity = 0;
+	pthread_mutex_unlock(&disk->lock);
+	for (i = 0; i < 1000; i++)
+		send_frame();
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.table[ARROW_IMAGES].state, ARROW_RUN_WRITING);
+	assert_int_equal(s.table[ARROW_IMAGES].error, 0);
+	assert_true(s.table[ARROW_IMAGES].resumes > 0);
+	assert_int_equal(file_writer_stop(w, true), -ENOSPC);
+	file_writer_stats_get(w, &s);
+	check_sums(&s, 2000);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(s.table[i].files, s.table[i].complete);
+		check_disk(i, &s.table[i]);
+	}
+	assert_non_null(disk_find(disk, "run_images.arrow"));
+	assert_non_null(disk_find(disk, "run_000002_images.arrow"));
+	file_writer_destroy(w);
+	disk_free(disk);
+}
+
+/* Any call fails, alone or with some after it: the same. */
+static void
+each_call_fails(void **state)
+{
+	struct file_writer_config c = disk_config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	uint64_t outages = 0, resumes = 0;
+	unsigned int call, i, frames;
+
+	for (call = 0; call < 400; call += 1 + call / 20) {
+		disk = disk_new(call);
+		w = start(&c);
+		pthread_mutex_lock(&disk->lock);
+		disk->fail_from = disk->calls + call / 2;
+		disk->fail_until = disk->fail_from + (call % 4 == 0 ? 1 : call % 4 * 5);
+		disk->fail_error = call % 2 ? -EIO : -ENOSPC;
+		pthread_mutex_unlock(&disk->lock);
+		for (frames = 0; frames < 400; frames++) {
+			send_frame();
+			if (frames % 100 == 0)
+				usleep(2000);
+		}
+		(void)file_writer_stop(w, true);
+		file_writer_stats_get(w, &s);
+		check_sums(&s, frames);
+		for (i = 0; i < ARROW_TABLES; i++) {
+			check_disk(i, &s.table[i]);
+			outages += s.table[i].outages;
+			resumes += s.table[i].resumes;
+		}
+		file_writer_destroy(w);
+		disk_free(disk);
+		sample.record.frame = 0;
+	}
+	print_message("%u outages, %u resumed\n", (unsigned int)outages, (unsigned int)resumes);
+	assert_true(outages > 20 && resumes > 10);
+}
+
+/* Images that a disk has, by frame number. */
+static void
+note_images(struct disk *d, uint8_t *has, uint64_t most)
+{
+	struct arrow_reader r;
+	struct arrow_column c;
+	const char *problem;
+	unsigned int i;
+	uint64_t row;
+	size_t b;
+
+	for (i = 0; i < d->nb_files; i++) {
+		if (strstr(d->file[i].name, "_images") == NULL || d->file[i].size == 0 ||
+			arrow_reader_open_memory(&r, d->file[i].data, d->file[i].size, &problem) !=
+				0)
+			continue;
+		assert_int_equal(arrow_recovery_scan(&r), 0);
+		for (b = 0; b < r.nb_batches; b++) {
+			assert_int_equal(arrow_reader_column(&r, b, IMAGES_FRAME, &c), 0);
+			for (row = 0; row < c.rows; row++) {
+				assert_true(((const uint64_t *)c.data)[row] < most);
+				has[((const uint64_t *)c.data)[row]] = 1;
+			}
+		}
+		arrow_reader_close(&r);
+	}
+}
+
+/* @return kept rows that the disk has; each has its image */
+static uint64_t
+check_rows(struct disk *d, const uint8_t *has)
+{
+	struct arrow_column frame, verdict, flags;
+	struct arrow_reader r;
+	const char *problem;
+	uint64_t row, kept = 0;
+	unsigned int i;
+	size_t b;
+
+	for (i = 0; i < d->nb_files; i++) {
+		if (strstr(d->file[i].name, "_frames") == NULL || d->file[i].size == 0 ||
+			arrow_reader_open_memory(&r, d->file[i].data, d->file[i].size, &problem) !=
+				0)
+			continue;
+		assert_int_equal(arrow_recovery_scan(&r), 0);
+		for (b = 0; b < r.nb_batches; b++) {
+			assert_int_equal(arrow_reader_column(&r, b, FRAMES_FRAME, &frame), 0);
+			assert_int_equal(arrow_reader_column(&r, b, FRAMES_VERDICT, &verdict), 0);
+			assert_int_equal(arrow_reader_column(&r, b, FRAMES_FLAGS, &flags), 0);
+			for (row = 0; row < frame.rows; row++) {
+				if (!frame_verdict_is_kept(((const uint8_t *)verdict.data)[row]) ||
+					(((const uint32_t *)flags.data)[row] &
+						FRAME_FLAG_NO_IMAGE) != 0)
+					continue;
+				kept++;
+				assert_true(has[((const uint64_t *)frame.data)[row]]);
+			}
+		}
+		arrow_reader_close(&r);
+	}
+	return kept;
+}
+
+/* The power fails at any moment: who finds a row of a kept frame finds its image. */
+static void
+rows_imply_images(void **state)
+{
+	struct file_writer_config c = disk_config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	struct disk *found;
+	uint8_t has[1000];
+	uint64_t seen = 0;
+	unsigned int i;
+
+	disk = disk_new(time(NULL));
+	print_message("seed %llu\n", (unsigned long long)disk->seed);
+	/* much of it is under way at a time */
+	c.slices.sync_ms = 5;
+	c.roll_frames = 200;
+	sample.record.frame = 0;
+	w = start(&c);
+	for (i = 0; i < 600; i++) {
+		send_frame();
+		if (i % 50 == 0)
+			usleep(2000);
+	}
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_int_equal(s.frames_unwritten, 0);
+	file_writer_destroy(w);
+	for (i = 0; i < 300; i++) {
+		found = disk_crash(disk, disk->now * i / 300 + 1, i);
+		memset(has, 0, sizeof(has));
+		note_images(found, has, sizeof(has));
+		seen += check_rows(found, has);
+		disk_free(found);
+	}
+	assert_true(seen > 1000);
+	disk_free(disk);
+	sample.record.frame = 0;
+}
+
+static uint64_t
+now_ms(void)
+{
+	return arrow_slices_clock() / 1000000;
+}
+
+/* Nothing follows, and what was handed over is durable all the same, by batch_ms + sync_ms. */
+static void
+time_ends_batches(void **state)
+{
+	struct file_writer_config c = disk_config();
+	struct file_writer_stats s;
+	struct file_writer *w;
+	uint64_t begun, took;
+	unsigned int i;
+
+	disk = disk_new(7);
+	c.frames_interval = 1024;
+	c.images_interval = 64;
+	c.slices.sync_ms = 100;
+	c.batch_ms = 100;
+	w = start(&c);
+	begun = now_ms();
+	for (i = 0; i < 10; i++)
+		send_frame();
+	do {
+		usleep(1000);
+		file_writer_stats_get(w, &s);
+		took = now_ms() - begun;
+		/* a machine with much else to do */
+		assert_true(took < 5000);
+	} while (s.table[ARROW_FRAMES].rows < 10);
+	assert_int_equal(s.table[ARROW_IMAGES].rows, s.kept);
+	print_message("durable after %llu ms\n", (unsigned long long)took);
+	assert_true(took >= 100);
+	/* Those that follow are in other batches: in one, unless sending them takes batch_ms. */
+	for (i = 0; i < 10; i++)
+		send_frame();
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	assert_in_range(s.table[ARROW_FRAMES].batches, 2, 11);
+	check_sums(&s, 20);
+	check_disk(ARROW_FRAMES, &s.table[ARROW_FRAMES]);
+	file_writer_destroy(w);
+	disk_free(disk);
+}
+
+/* Sets of files: both tables change at the same frame number, nothing else changes. */
+static void
+rolled(const struct file_writer_config *c, uint64_t step)
+{
+	struct file_writer_stats s;
+	struct file_writer *w;
+	struct arrow_reader r;
+	uint64_t rows[ARROW_TABLES] = {0}, sequence[ARROW_TABLES] = {0}, last[2] = {0};
+	uint64_t first, begin = 0;
+	struct arrow_column column;
+	char path[PATH_MAX];
+	const char *problem;
+	unsigned int i, set;
+	size_t b;
+
+	sample.record.frame = 0;
+	w = start(c);
+	for (i = 0; i < 500; i++) {
+		send_frame();
+		if (i % 100 == 0)
+			usleep(3000);
+	}
+	assert_int_equal(file_writer_stop(w, true), 0);
+	file_writer_stats_get(w, &s);
+	check_sums(&s, 500);
+	assert_int_equal(s.frames_unwritten, 0);
+	for (set = 1;; set++) {
+		for (i = 0; i < ARROW_TABLES; i++) {
+			snprintf(path, sizeof(path), "%s/run_%06u_%s.arrow", dir, set,
+				arrow_table_name(i));
+			if (arrow_reader_open(&r, path, &problem) < 0)
+				break;
+			assert_true(r.complete);
+			rows[i] += count_rows(&r);
+			for (b = 0; b < r.nb_batches; b++) {
+				assert_int_equal(
+					strtoull(r.batches[b].sequence, NULL, 16), sequence[i]++);
+				assert_int_equal(arrow_reader_column(&r, b, 0, &column), 0);
+				first = ((const uint64_t *)column.data)[0];
+				/* frames have every number, so sets begin where steps do */
+				if (i == ARROW_FRAMES && b == 0) {
+					assert_true(set == 1 || first % step == 0);
+					begin = first;
+				}
+				assert_true(first >= begin);
+				last[i] = ((const uint64_t *)column.data)[column.rows - 1];
+			}
+			arrow_reader_close(&r);
+			unlink(path);
+		}
+		if (i < ARROW_TABLES)
+			break;
+		/* no row of images that is not of this set of frames */
+		assert_true(last[ARROW_IMAGES] <= last[ARROW_FRAMES]);
+	}
+	assert_true(set > 3);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(s.table[i].files, set - 1);
+		assert_int_equal(s.table[i].complete, set - 1);
+		assert_int_equal(rows[i], s.table[i].rows);
+		assert_int_equal(sequence[i], s.table[i].batches);
+	}
+	print_message("%u sets\n", set - 1);
+	file_writer_destroy(w);
+}
+
+static void
+rolls(void **state)
+{
+	struct file_writer_config c = config();
+	struct file_writer *w;
+	char message[PATH_MAX];
+
+	c.images_interval = 24;
+	c.roll_frames = 90;
+	rolled(&c, 96);
+	c.roll_frames = 0;
+	c.roll_bytes = 1000000;
+	rolled(&c, 48);
+	c.roll_bytes = 0;
+	c.roll_ms = 2;
+	rolled(&c, 48);
+
+	/* both ways to name the first set are taken by either */
+	w = create(&c);
+	c.roll_ms = 0;
+	assert_int_equal(file_writer_create(&w, &c, message), -EEXIST);
+	assert_non_null(strstr(message, "run_000001_frames.arrow.part is already there"));
+	file_writer_destroy(w);
+}
+
+/* A receiver that was killed begins its run again, as stores have what it wrote. */
+static void
+comes_back(struct file_writer_config *c, const char *path)
+{
+	float *gain = (float *)(uintptr_t)c->planes[0].data;
+	char message[PATH_MAX], command[96];
+	struct file_writer *w;
+
+	snprintf(command, sizeof(command), "rm %s/*.arrow", dir);
+	assert_int_equal(system(command), 0);
+	w = create(c);
+	file_writer_destroy(w);
+	assert_int_equal(access(path, F_OK), 0);
+	gain[5]++;
+	assert_int_equal(file_writer_create(&w, c, message), -EEXIST);
+	assert_non_null(strstr(message, "run_calibration.bin is of another calibration"));
+}
+
+/* The maps of a run beside it, and their digest in the schema. */
+static void
+calibration(void **state)
+{
+	float gain[3][700], pedestal[40];
+	const struct arrow_plane planes[] = {
+		{"gain", gain[0], 3, 700},
+		{"pedestal_g0", pedestal, 4, 10},
+	};
+	struct file_writer_config c = config();
+	uint8_t bytes[5 * 4096];
+	struct file_writer *w;
+	struct arrow_reader r;
+	char path[PATH_MAX], text[200];
+	const char *problem;
+	unsigned int i;
+	FILE *f;
+
+	for (i = 0; i < 2100; i++)
+		gain[i / 700][i % 700] = (float)i;
+	for (i = 0; i < 40; i++)
+		pedestal[i] = -(float)i;
+	c.planes = planes;
+	c.nb_planes = 2;
+	w = create(&c);
+	snprintf(path, sizeof(path), "%s/run_calibration.bin", dir);
+	assert_int_equal(access(path, F_OK), 0);
+	file_writer_destroy(w);
+	/* a run that was not */
+	assert_int_equal(access(path, F_OK), -1);
+
+	w = start(&c);
+	send_frame();
+	assert_int_equal(file_writer_stop(w, true), 0);
+	f = fopen(path, "r");
+	assert_int_equal(fread(bytes, 1, sizeof(bytes), f), sizeof(bytes));
+	assert_int_equal(fgetc(f), EOF);
+	fclose(f);
+	snprintf(text, sizeof(text),
+		"braggline calibration 1\nplane gain float32 3 700 at 4096 crc32c %08x\n"
+		"plane pedestal_g0 float32 4 10 at 16384 crc32c %08x\nend\n",
+		arrow_crc32c(0, gain, sizeof(gain)), arrow_crc32c(0, pedestal, sizeof(pedestal)));
+	assert_string_equal((char *)bytes, text);
+	assert_memory_equal(bytes + 4096, gain, sizeof(gain));
+	assert_memory_equal(bytes + 16384, pedestal, sizeof(pedestal));
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(arrow_reader_open(&r, file_writer_path(w, i), &problem), 0);
+		assert_string_equal(
+			arrow_reader_meta(&r, ARROW_META_CALIBRATION_FILE), "run_calibration.bin");
+		snprintf(text, sizeof(text), "crc32c:%08x", arrow_planes_digest(planes, 2));
+		assert_string_equal(arrow_reader_meta(&r, ARROW_META_CALIBRATION), text);
+		arrow_reader_close(&r);
+	}
+	file_writer_destroy(w);
+	comes_back(&c, path);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(writes_a_run, setup, teardown),
+		cmocka_unit_test_setup_teardown(stop_drains, setup, teardown),
+		cmocka_unit_test_setup_teardown(creates_and_destroys, setup, teardown),
+		cmocka_unit_test_setup_teardown(compressed_by_others, setup, teardown),
+		cmocka_unit_test_setup_teardown(outputs_are_fetched, setup, teardown),
+		cmocka_unit_test_setup_teardown(full_and_resumed, setup, teardown),
+		cmocka_unit_test_setup_teardown(each_call_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(rows_imply_images, setup, teardown),
+		cmocka_unit_test_setup_teardown(time_ends_batches, setup, teardown),
+		cmocka_unit_test_setup_teardown(rolls, setup, teardown),
+		cmocka_unit_test_setup_teardown(calibration, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("file_writer", tests, NULL, NULL);
+}

@@ -1,0 +1,683 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The rule of the window (app/recv/README.rst) against detectors that a model makes up and knows:
+ * acquisitions that go on, jump ahead or begin anew, with and without silence between them; packets
+ * lost, doubled and in disorder; modules that lag, are dead, count otherwise or are forged. The
+ * real rx_poll() and frame table; time passes when the model says so.
+ *
+ *  - Every packet has one fate, and every number that one named has a row or is a late frame.
+ *  - Streams that are less than half of all never move the window.
+ *  - No packet of the others is lost, as long as a story is one that the rule promises this for.
+ *  - No frame has packets of two acquisitions.
+ *
+ * FRAME_SEED=N FRAME_SEEDS=1 plays one story; a failure prints N.
+ */
+
+#define RIG_POOL 4095
+
+#include "rx_rig.h"
+
+#define ACTS	     6
+#define FRAMES_MAX   24 /* of an act */
+#define NUMBERS_MAX  65536
+#define QUEUED_MAX   96 /* of a queue, so that the pools are large enough */
+#define FORGED_BURST 12
+
+enum role {
+	HONEST,
+	DEAD,
+	ASTRAY /**< sends anything */
+};
+
+/** An acquisition. */
+struct act {
+	uint64_t first;
+	uint32_t frames;
+	bool silence; /**< before it */
+	bool restart; /**< the window has to move */
+	bool claim;   /**< it may be that far that streams have to claim it */
+	bool promised;
+};
+
+static uint64_t seed, rng;
+static struct detector d;
+static struct frame_table_config config;
+static struct frame_table *ft;
+static enum role role[DETECTOR_STREAMS_MAX];
+static uint32_t lag[DETECTOR_STREAMS_MAX], queue_of[DETECTOR_STREAMS_MAX];
+static uint32_t loss, doubles, disorder;
+static bool any_dead;
+/* the receiver keeps up, and nothing happens that nobody can tell from packets that come late */
+static bool orderly;
+static bool all_promised; /* ... and no packet may be lost */
+
+/* what the model knows */
+static uint64_t named[NUMBERS_MAX], rows[NUMBERS_MAX];
+static uint32_t nb_named, nb_rows;
+static uint64_t nb_stories, nb_orderly, nb_promised, nb_packets, nb_restarts, nb_late;
+static uint64_t sent, sent_once, found, restarts;
+static uint32_t generation; /* of the window, when the story begins */
+static uint64_t stray_number, strays[NUMBERS_MAX];
+static uint32_t nb_strays;
+/* packets of the act that may agree, each counted once */
+static uint32_t votes[DETECTOR_STREAMS_MAX];
+/* packets of a stream's last frame */
+static struct last {
+	uint64_t number, seen[2];
+} last[DETECTOR_STREAMS_MAX], last_before[DETECTOR_STREAMS_MAX]; /* the act */
+
+static bool
+chance(uint32_t percent)
+{
+	return rig_below(&rng, 100) < percent;
+}
+
+static void
+note(uint64_t *set, uint32_t *n, uint64_t number)
+{
+	if (*n > 0 && set[*n - 1] == number)
+		return;
+	assert_true(*n < NUMBERS_MAX);
+	set[(*n)++] = number;
+}
+
+static void
+shift(uint64_t *tsc, uint64_t cycles)
+{
+	if (*tsc != 0)
+		*tsc -= cycles;
+}
+
+/** So much earlier was everything that the builder remembers. */
+static void
+pass_time(uint64_t cycles)
+{
+	struct frame_builder *b = &ft->builder;
+
+	shift(&b->moved_at, cycles);
+	shift(&b->held_since, cycles);
+	shift(&b->asked_at, cycles);
+	shift(&b->leave_since, cycles);
+	shift(&b->listened_at, cycles);
+	shift(&b->tick_at, cycles);
+	for (uint32_t s = 0; s < d.streams; s++) {
+		shift(&b->claim_since[s], cycles);
+		shift(&b->heard_at[s], cycles);
+	}
+}
+
+/** What a frame has is of one acquisition. */
+static void
+look_into(const struct frame_closed *closed)
+{
+	uint32_t act = UINT32_MAX;
+
+	for (uint32_t s = 0; s < d.streams; s++) {
+		for (uint32_t p = d.expect_from[s]; p < d.expect_to[s]; p++) {
+			const struct rte_mbuf *m = frame_table_mbufs(
+				ft, closed->slot)[detector_stream_tile(&d, s) + p];
+
+			if (m == NULL || role[s] != HONEST)
+				continue;
+			found++;
+			if (act == UINT32_MAX)
+				act = m->hash.usr;
+			if (act != m->hash.usr && all_promised && orderly)
+				fail_msg("frame %" PRIu64 " has packets of acts %u and %u",
+					closed->frame, act, m->hash.usr);
+		}
+	}
+}
+
+static void
+build(void)
+{
+	struct frame_closed closed;
+
+	while (rig_close(ft, &closed)) {
+		note(rows, &nb_rows, closed.frame);
+		if (closed.packets == 0)
+			continue;
+		look_into(&closed);
+		frame_table_release(ft, closed.slot);
+		frame_table_recycle(ft, closed.slot);
+	}
+	frame_table_open(ft);
+}
+
+static void
+work(uint32_t rounds)
+{
+	for (uint32_t i = 0; i < rounds; i++) {
+		for (uint32_t l = 0; l < config.lanes; l++)
+			rx_poll(rig_rx[l]);
+		build();
+	}
+}
+
+static uint64_t
+movement(void)
+{
+	return ft->builder.next_close + rig_fates(ft) + rig_count(ft, RX_PACKETS) +
+		ft->window.generation;
+}
+
+/** Until nothing moves without time: the builder looks every 20 us at a head that is open. */
+static void
+settle(void)
+{
+	const uint64_t look = rte_get_tsc_hz() / 1000000 * 40;
+	uint64_t since = rte_rdtsc();
+
+	for (uint32_t still = 0; still < 10 || rte_rdtsc() - since < look; still++) {
+		const uint64_t before = movement();
+
+		work(1);
+		if (movement() == before)
+			continue;
+		still = 0;
+		since = rte_rdtsc();
+	}
+}
+
+static void
+push(uint32_t stream, uint64_t number, uint32_t packet, uint32_t act)
+{
+	struct rte_mbuf *m;
+	const uint32_t q = queue_of[stream];
+
+	for (uint32_t i = 0; rig_queues[q].head - rig_queues[q].tail >= QUEUED_MAX; i++) {
+		work(1);
+		/* a queue that stands still gets through by time alone */
+		if (i > 600)
+			pass_time(config.stall_cycles / 8);
+		if (i > 600)
+			orderly = false;
+		assert_true(i < 3000);
+	}
+	m = rig_packet(stream, number, packet, false);
+	m->hash.usr = act;
+	rig_push(q, m);
+	sent++;
+	if (number <= FRAME_NUMBER_MAX)
+		note(named, &nb_named, number);
+	if (role[stream] == ASTRAY)
+		note(strays, &nb_strays, number);
+}
+
+/** After silence the rest of a frame, which did not come before it, is no reason to agree. */
+static void
+vote(uint32_t stream, uint64_t number, uint32_t packet)
+{
+	const struct last *before = &last_before[stream];
+	struct last *now = &last[stream];
+
+	if (now->number != number)
+		*now = (struct last){.number = number};
+	now->seen[packet >> 6] |= UINT64_C(1) << (packet & 63);
+	if (number != before->number || (before->seen[packet >> 6] >> (packet & 63) & 1) != 0)
+		votes[stream]++;
+}
+
+static void
+send_frame(uint32_t stream, uint64_t number, uint32_t act)
+{
+	uint32_t order[128], n = 0;
+
+	for (uint32_t p = d.expect_from[stream]; p < d.expect_to[stream]; p++)
+		if (rig_below(&rng, 1000) >= loss)
+			order[n++] = p;
+	for (uint32_t i = 0; i + 1 < n; i++)
+		if (rig_below(&rng, 1000) < disorder)
+			RTE_SWAP(order[i], order[i + 1]);
+	for (uint32_t i = 0; i < n; i++) {
+		push(stream, number, order[i], act);
+		sent_once++;
+		vote(stream, number, order[i]);
+		if (rig_below(&rng, 1000) < doubles)
+			push(stream, number, order[i], act);
+		if (chance(10))
+			work(1);
+	}
+}
+
+/** Streams that do not count as the others, or are somebody else's. */
+static void
+send_astray(uint32_t stream, uint64_t number, uint32_t act)
+{
+	switch (rig_below(&rng, 6)) {
+	case 0: /* a number again and again, to move the window */
+		for (uint32_t i = 0; i < FORGED_BURST; i++)
+			push(stream, stray_number, d.expect_from[stream] + i % 2, act);
+		break;
+	case 1:
+		push(stream, rig_random(&rng) >> 17 >> rig_below(&rng, 46), d.expect_from[stream],
+			act);
+		break;
+	case 2: /* counts on, from elsewhere */
+		for (uint32_t p = d.expect_from[stream]; p < d.expect_to[stream]; p++)
+			push(stream, stray_number, p, act);
+		stray_number++;
+		break;
+	case 3:
+		stray_number = chance(50) ? rig_below(&rng, 400) : rig_below(&rng, 1000000);
+		break;
+	case 4: /* as the others do */
+		for (uint32_t p = d.expect_from[stream]; p < d.expect_to[stream]; p++)
+			push(stream, number, p, act);
+		break;
+	default:
+		break;
+	}
+}
+
+static void
+tell(const char *when)
+{
+	const struct frame_builder *b = &ft->builder;
+
+	if (getenv("FRAME_TELL") == NULL)
+		return;
+	print_message("%s: window %" PRIu64 " ... %" PRIu64 ", claims %" PRIx64 ", silent %" PRIx64
+		      ", paused %" PRIx64 ", refused %" PRIx64 "\n",
+		when, b->next_close, b->next_open, b->claims, b->silent, ft->window.paused,
+		ft->window.refused);
+	for (uint32_t l = 0; l < config.lanes; l++)
+		print_message("  lane %u: elsewhere %" PRIx64 ", claims %" PRIx64
+			      ", wanted %" PRIu64 "%s, %u pending, %u queued\n",
+			l, ft->lanes[l].elsewhere, ft->lanes[l].claims, ft->lanes[l].wanted,
+			ft->lanes[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending,
+			rig_queues[l].head - rig_queues[l].tail);
+	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
+		if (rig_count(ft, c) != 0)
+			print_message("  %s %" PRIu64, rx_counter_names[c], rig_count(ft, c));
+	print_message("\n");
+}
+
+/**
+ * Silence, as long as it takes: a module astray may hold a frame open for `stall_cycles`. If one
+ * has begun a frame that the others come to after the silence, time closes that before they do.
+ */
+static void
+be_silent(uint32_t act, uint64_t end)
+{
+	const bool noise = chance(30);
+	/* not those of frames to come: time would close them before the others send theirs */
+	const uint64_t number = 5000000 + rig_below(&rng, 1000);
+	uint64_t honest = 0;
+
+	for (uint32_t s = 0; s < d.streams; s++)
+		honest |= (uint64_t)(role[s] == HONEST) << s;
+	for (uint32_t i = 0; i < nb_strays; i++)
+		all_promised &= strays[i] < end || strays[i] >= end + config.max_gap_frames;
+	settle();
+	for (uint32_t i = 0; i < 10 || (honest & ~ft->window.paused) != 0; i++) {
+		assert_true(i < 200);
+		pass_time(config.stall_cycles / 8);
+		work(3);
+		for (uint32_t s = 0; s < d.streams; s++)
+			if (noise && role[s] == ASTRAY && chance(50))
+				for (uint32_t k = 0; k < FORGED_BURST; k++)
+					push(s, number, d.expect_from[s], act);
+		work(3);
+	}
+	settle();
+}
+
+/** A move is promised only if enough packets of each stream come to agree. */
+static void
+look_at_votes(const struct act *act)
+{
+	for (uint32_t s = 0; s < d.streams; s++)
+		if (act->claim && role[s] == HONEST && votes[s] < config.resync_packets)
+			orderly = false;
+	memset(votes, 0, sizeof(votes));
+	memcpy(last_before, last, sizeof(last));
+}
+
+/** What came before is placed. Else it waits for a module that died, or that is astray. */
+static bool
+keeps_up(void)
+{
+	for (uint32_t l = 0; l < config.lanes; l++) {
+		if (ft->lanes[l].wanted != 0)
+			return false;
+		for (uint32_t i = 0; i < rig_rx[l]->nb_pending; i++)
+			if (role[rig_rx[l]->pending[i].stream] == HONEST)
+				return false;
+	}
+	return true;
+}
+
+static void
+play(const struct act *acts, uint32_t nb)
+{
+	uint64_t settled = 0;
+	bool unsettled = true;
+
+	for (uint32_t a = 0; a < nb; a++) {
+		tell("before an act");
+		if (acts[a].silence) {
+			be_silent(a, a == 0 ? 0 : acts[a - 1].first + acts[a - 1].frames);
+			tell("after silence");
+		} else if (acts[a].restart ||
+			(acts[a].claim &&
+				(unsettled ||
+					acts[a].first >= settled + config.max_gap_frames - 100))) {
+			/* one after the other: who goes somewhere before the window has come to
+			 * where it was loses that */
+			settle();
+			orderly &= keeps_up();
+			settled = acts[a - 1].first + acts[a - 1].frames;
+			unsettled = false;
+		}
+		unsettled |= acts[a].restart;
+		/* those that lag are a frame behind, over the ends of acquisitions, too */
+		for (uint32_t f = 0; f <= acts[a].frames; f++) {
+			const uint32_t from = rig_below(&rng, d.streams);
+
+			for (uint32_t i = 0; i < d.streams; i++) {
+				const uint32_t s = (from + i) % d.streams;
+				const uint64_t number = acts[a].first + f;
+
+				if (role[s] == HONEST && lag[s] == 0 && f < acts[a].frames)
+					send_frame(s, number, a);
+				else if (role[s] == HONEST && lag[s] != 0 && f > 0)
+					send_frame(s, number - 1, a);
+				else if (role[s] == ASTRAY && a + f > 0 && chance(50))
+					send_astray(s, number, a);
+			}
+			if (chance(70))
+				work(1 + rig_below(&rng, 4));
+			/* until it is known who is dead */
+			if (a == 0 && any_dead) {
+				settle();
+				pass_time(config.stall_cycles / 8);
+			}
+		}
+		look_at_votes(&acts[a]);
+	}
+}
+
+/** What the next acquisition is. `end` is the number behind the highest one so far. */
+static struct act
+next_act(uint32_t a, uint64_t begin, uint64_t end)
+{
+	struct act act = {.frames = 1 + rig_below(&rng, FRAMES_MAX), .promised = true};
+	const uint32_t back = config.max_skew_frames + 3;
+
+	if (a == 0) {
+		if (any_dead)
+			act.frames = FRAMES_MAX;
+		act.first = rig_below(&rng, 3) == 0 ? 1 : rig_below(&rng, 5000);
+		return act;
+	}
+	switch (rig_below(&rng, 6)) {
+	case 0: /* goes on, perhaps after a pause */
+		act.first = end;
+		act.silence = chance(50);
+		break;
+	case 1: /* frames are lost */
+		act.first = end + rig_below(&rng, config.max_gap_frames - 100);
+		act.silence = chance(50);
+		break;
+	case 2: /* the same numbers again after a pause, or any others from before */
+		act.first = chance(50) ? begin : rig_below(&rng, end);
+		act.silence = true;
+		break;
+	case 3: /* anew, and at once */
+		if (end > 2 * back + config.slots) {
+			act.first = rig_below(&rng, end - 2 * back - config.slots);
+			break;
+		}
+		act.first = end + 100000;
+		break;
+	case 4:
+		act.first = end + 100000 + rig_below(&rng, 1000000);
+		act.silence = chance(50);
+		break;
+	default: /* back by so little that nobody can tell it from packets that come late */
+		act.first = end > config.max_skew_frames
+			? end - 1 - rig_below(&rng, config.max_skew_frames)
+			: 0;
+		act.promised = false;
+		break;
+	}
+	act.restart = act.first < end || act.first >= end + config.max_gap_frames;
+	act.claim = act.first != end;
+	return act;
+}
+
+static void
+make_story(struct act *acts, uint32_t *nb)
+{
+	const uint32_t streams = 1 + rig_below(&rng, 6);
+	uint32_t nb_dead = 0, nb_astray = 0;
+	uint64_t end = 0;
+
+	rig_config(&config, &d, streams, 1);
+	assert_int_equal(detector_expect(&d, 16 << rig_below(&rng, 2), NULL, 0), 0);
+	config.lanes = 1 + rig_below(&rng, RTE_MIN(3u, streams));
+	/* the pools are large enough */
+	config.slots = 4 + rig_below(&rng, RTE_MIN(12u, 400 / d.expected));
+	/* more than any of them lags */
+	config.max_skew_frames = 2 + rig_below(&rng, config.slots - 3);
+	config.resync_packets = 2 + rig_below(&rng, 3);
+	config.max_gap_frames = 1000;
+	config.stall_cycles = rte_get_tsc_hz() * 3600;
+	loss = chance(50) ? 0 : rig_below(&rng, 60);
+	doubles = chance(50) ? 0 : rig_below(&rng, 50);
+	disorder = chance(50) ? 0 : rig_below(&rng, 300);
+	for (uint32_t s = 0; s < streams; s++) {
+		config.owner[s] = rig_below(&rng, config.lanes);
+		queue_of[s] = config.owner[s];
+		role[s] = HONEST;
+		lag[s] = chance(20);
+		/* the others are a half at least, and more than those astray */
+		if (2 * (nb_dead + nb_astray + 1) > streams || chance(65))
+			continue;
+		if (chance(30)) {
+			role[s] = DEAD;
+			nb_dead++;
+		} else if (nb_dead + 2 * (nb_astray + 1) < streams) {
+			role[s] = ASTRAY;
+			nb_astray++;
+		}
+	}
+	any_dead = nb_dead > 0;
+	*nb = 1 + rig_below(&rng, ACTS);
+	all_promised = true;
+	orderly = true;
+	for (uint32_t a = 0; a < *nb; a++) {
+		acts[a] = next_act(a, a == 0 ? 0 : acts[a - 1].first, end);
+		end = acts[a].first + acts[a].frames;
+		orderly &= acts[a].promised;
+		/* an RX role that has a module which goes on has no room for more than a frame */
+		all_promised &= nb_astray == 0 || acts[a].silence || !acts[a].restart;
+		restarts += acts[a].restart;
+	}
+	/* packets come before the search for a window begins */
+	config.no_run = !any_dead && chance(30);
+	ft = rig_table(&config);
+	if (config.no_run)
+		assert_int_equal(frame_table_begin(ft, &config.run), 0);
+	generation = ft->window.generation;
+	memset(rig_queues, 0, sizeof(rig_queues));
+	rig_roles(ft, 64);
+	for (uint32_t l = 0; l < config.lanes; l++)
+		rig_poll_queue(l, l);
+	/* nobody expects the dead */
+	for (uint32_t i = 0; i < 12 && !config.no_run; i++) {
+		pass_time(config.stall_cycles / 8);
+		work(1);
+	}
+}
+
+static int
+by_number(const void *a, const void *b)
+{
+	const uint64_t *p = a, *q = b;
+
+	return *p < *q ? -1 : *p > *q;
+}
+
+static uint32_t
+unique(uint64_t *set, uint32_t n)
+{
+	uint32_t kept = 0;
+
+	qsort(set, n, sizeof(*set), by_number);
+	for (uint32_t i = 0; i < n; i++)
+		if (kept == 0 || set[kept - 1] != set[i])
+			set[kept++] = set[i];
+	return kept;
+}
+
+static bool
+any_waits(void)
+{
+	for (uint32_t l = 0; l < config.lanes; l++)
+		if (rig_rx[l]->nb_pending > 0 || rig_queues[l].head != rig_queues[l].tail)
+			return true;
+	return false;
+}
+
+/** All time that is needed passes, and what is left comes out. */
+static void
+end_story(void)
+{
+	struct frame_closed closed;
+
+	settle();
+	for (uint32_t i = 0; i < 30 || (any_waits() && i < 1000); i++) {
+		pass_time(config.stall_cycles / 8);
+		work(4);
+	}
+	settle();
+	frame_table_flush(ft);
+	for (uint32_t l = 0; l < config.lanes; l++)
+		rig_rx[l]->stop = true;
+	while (!frame_table_flushed(ft)) {
+		for (uint32_t l = 0; l < config.lanes; l++)
+			rx_poll(rig_rx[l]);
+		while (frame_table_close(ft, &closed)) {
+			note(rows, &nb_rows, closed.frame);
+			if (closed.packets == 0)
+				continue;
+			look_into(&closed);
+			frame_table_release(ft, closed.slot);
+			frame_table_recycle(ft, closed.slot);
+		}
+	}
+	for (uint32_t l = 0; l < config.lanes; l++)
+		rx_poll(rig_rx[l]);
+	frame_table_open(ft);
+}
+
+static void
+judge(void)
+{
+	uint32_t late = 0;
+
+	nb_named = unique(named, nb_named);
+	nb_rows = unique(rows, nb_rows);
+	for (uint32_t i = 0, k = 0; i < nb_named; i++) {
+		while (k < nb_rows && rows[k] < named[i])
+			k++;
+		late += k == nb_rows || rows[k] != named[i];
+	}
+	nb_stories++;
+	nb_orderly += orderly;
+	nb_promised += orderly && all_promised;
+	nb_packets += sent;
+	nb_restarts += restarts;
+	nb_late += late;
+	assert_int_equal(rig_count(ft, RX_PACKETS), sent);
+	assert_int_equal(rig_fates(ft), sent);
+	if (ft->builder.late_frames != late)
+		fail_msg("%" PRIu64 " late frames, and %u have no row", ft->builder.late_frames,
+			late);
+	/* the first move is to the first window */
+	if (orderly && ft->window.generation > generation + 1 + restarts)
+		fail_msg("%u moves of the window, and %" PRIu64 " restarts",
+			ft->window.generation - generation - 1, restarts);
+	if (orderly && all_promised && found != sent_once)
+		fail_msg("%" PRIu64 " of %" PRIu64 " packets found", found, sent_once);
+}
+
+static void
+one_story(void)
+{
+	struct act acts[ACTS];
+	uint32_t nb;
+
+	nb_named = nb_rows = nb_strays = 0;
+	memset(votes, 0, sizeof(votes));
+	memset(last, 0xFF, sizeof(last));
+	memset(last_before, 0xFF, sizeof(last_before));
+	sent = sent_once = found = restarts = 0;
+	stray_number = 700;
+	make_story(acts, &nb);
+	if (getenv("FRAME_TELL") != NULL) {
+		print_message(
+			"%u lanes, %u slots, K %u, agree %u, loss %u, doubles %u, disorder %u\n",
+			config.lanes, config.slots, config.max_skew_frames, config.resync_packets,
+			loss, doubles, disorder);
+		for (uint32_t s = 0; s < d.streams; s++)
+			print_message("stream %u: lane %u, %s%s, %u packets\n", s, config.owner[s],
+				role[s] == HONEST	  ? "honest"
+					: role[s] == DEAD ? "dead"
+							  : "astray",
+				lag[s] ? ", lags" : "", detector_stream_expected(&d, s));
+		for (uint32_t a = 0; a < nb; a++)
+			print_message("act %u: %" PRIu64 " + %u%s%s%s\n", a, acts[a].first,
+				acts[a].frames, acts[a].silence ? ", after silence" : "",
+				acts[a].restart ? ", restart" : "",
+				acts[a].promised ? "" : ", may lose");
+	}
+	play(acts, nb);
+	tell("before the end");
+	end_story();
+	tell("at the end");
+	judge();
+	rig_roles_free(ft);
+	rig_table_free(ft);
+	assert_int_equal(rig_mbufs_out(), 0);
+}
+
+static void
+stories_end_well(void **state)
+{
+	const uint64_t first = rig_first_seed(), n = rig_seeds(2000);
+
+	for (seed = first; seed < first + n; seed++) {
+		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+		one_story();
+	}
+	print_message("seeds %" PRIu64 " ... %" PRIu64 ": %" PRIu64 " packets, %" PRIu64
+		      " restarts, %" PRIu64 " late frames; %" PRIu64 " stories orderly, %" PRIu64
+		      " without loss\n",
+		first, first + n - 1, nb_packets, nb_restarts, nb_late, nb_orderly, nb_promised);
+}
+
+static int
+say_seed(void **state)
+{
+	print_message("last seed: FRAME_SEED=%" PRIu64 "\n", seed);
+	return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(stories_end_well, say_seed),
+	};
+
+	if (rig_eal(argv[0]) < 0)
+		return 1;
+	rig_port();
+	if (getenv("FRAME_TELL") != NULL)
+		rte_log_set_level_pattern("braggline.frames", RTE_LOG_DEBUG);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The frame table under real concurrency: lanes and builder in threads of their own, more of them
+ * than CPUs. What happens is up to the scheduler; that nothing is lost or doubled is not: every
+ * packet that was placed comes back once, in the frame and tile that it was sent for, and its mbuf
+ * is freed once, by the lane that placed it, before its slot is used again.
+ */
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#include "frame_rig.h"
+
+#define LANES	3
+#define MODULES 3
+#define RUNS	6 /**< of the detector: its numbers begin at 1 again */
+#ifdef __SANITIZE_THREAD__
+#define FRAMES 60 /* it takes ten times as long */
+#else
+#define FRAMES 400
+#endif
+#define PACKETS (RUNS * FRAMES * 128 * 11 / 10) /**< of a lane, at most */
+
+struct sent {
+	uint64_t frame;
+	struct rte_mbuf *m;
+	uint16_t tile;
+	uint8_t placed;
+	uint8_t back;  /* to the builder */
+	uint8_t freed; /* by a lane */
+	uint8_t wrong; /* by another one, or before the builder had it */
+	uint8_t lane;
+};
+
+struct sender {
+	pthread_t thread;
+	struct frame_rx *lane;
+	uint32_t id;
+	uint64_t rng;
+	struct sent *sent;
+	uint64_t n;
+	uint64_t results[FRAME_PLACES];
+	bool done;
+};
+
+static struct detector d;
+static struct frame_table_config config;
+static struct frame_table *ft;
+static struct sender senders[LANES];
+static struct rte_mempool *pool;
+static __thread uint32_t lane_here;
+static bool stop;
+
+/** What an mbuf leads to, as one of a replay does. In its private area. */
+struct payload {
+	struct rte_mbuf_ext_shared_info shared;
+	uint8_t byte;
+};
+
+/* The last reference is gone. */
+static void
+count_free(void *address, void *arg)
+{
+	struct sent *sent = arg;
+
+	sent->wrong |= sent->lane != lane_here ||
+		__atomic_load_n(&sent->back, __ATOMIC_ACQUIRE) != sent->placed;
+	sent->freed++;
+}
+
+/** An mbuf that says when it is freed. The lane that waits for one frees others. */
+static struct rte_mbuf *
+get_mbuf(struct sender *s, struct sent *sent)
+{
+	struct rte_mbuf *m;
+	struct payload *payload;
+
+	while ((m = rte_pktmbuf_alloc(pool)) == NULL) {
+		frame_rx_quiescent(ft, s->lane);
+		frame_rx_reclaim(ft, s->lane, 128);
+		sched_yield();
+	}
+	payload = rte_mbuf_to_priv(m);
+	payload->shared.free_cb = count_free;
+	payload->shared.fcb_opaque = sent;
+	rte_mbuf_ext_refcnt_set(&payload->shared, 1);
+	rte_pktmbuf_attach_extbuf(m, &payload->byte, RTE_BAD_IOVA, 1, &payload->shared);
+	return m;
+}
+
+/** Once in a while in the middle of a slot. */
+static void
+go_on(struct sender *s)
+{
+	frame_rx_quiescent(ft, s->lane);
+	frame_rx_reclaim(ft, s->lane, rig_below(&s->rng, 100));
+}
+
+/** What an RX lcore does with a packet: again and again until it need not wait. */
+static void
+send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
+{
+	const uint64_t id = (uint64_t)s->id * PACKETS + s->n + 1;
+	struct sent *sent = &s->sent[s->n++];
+	uint8_t header[RIG_HEADER_BYTES];
+	enum frame_place r;
+
+	sent->frame = frame;
+	sent->tile = detector_stream_tile(&d, stream) + packet;
+	sent->lane = s->id;
+	sent->m = get_mbuf(s, sent);
+	rig_header(header, frame, packet);
+	while ((r = frame_rx_place(ft, s->lane, stream, frame, packet, header, id * 64, sent->m)) >=
+		FRAME_PLACE_WAIT) {
+		enum frame_again again;
+
+		/* there is no room to hold one */
+		frame_rx_crowd(s->lane, r == FRAME_PLACE_HOLD);
+		if (r == FRAME_PLACE_WAIT)
+			frame_rx_want(s->lane, frame + 1, true);
+		do {
+			sched_yield();
+			go_on(s);
+			again = r == FRAME_PLACE_WAIT
+				? FRAME_AGAIN_PLACE
+				: frame_rx_again(ft, s->lane, stream, frame, 0);
+		} while (again == FRAME_AGAIN_HOLD && !__atomic_load_n(&stop, __ATOMIC_ACQUIRE));
+		if (again != FRAME_AGAIN_PLACE || __atomic_load_n(&stop, __ATOMIC_ACQUIRE))
+			break;
+	}
+	frame_rx_want(s->lane, 0, false);
+	frame_rx_crowd(s->lane, false);
+	sent->placed = r == FRAME_PLACED;
+	if (!sent->placed)
+		rte_pktmbuf_free(sent->m);
+	s->results[r]++;
+}
+
+static void *
+lane_loop(void *arg)
+{
+	struct sender *s = arg;
+
+	lane_here = s->id;
+	for (uint32_t i = 0; i < RUNS * FRAMES; i++) {
+		const uint32_t loss = rig_below(&s->rng, 4) == 0 ? 20 : 0;
+
+		if (rig_below(&s->rng, 100) == 0)
+			usleep(rig_below(&s->rng, 2000));
+		for (uint32_t p = 0; p < 128; p++) {
+			if (p % 16 == 0)
+				go_on(s);
+			if (rig_below(&s->rng, 1000) < loss)
+				continue;
+			send_packet(s, s->id, 1 + i % FRAMES, p);
+			if (rig_below(&s->rng, 1000) < loss)
+				send_packet(s, s->id, 1 + i % FRAMES, p);
+		}
+	}
+	__atomic_store_n(&s->done, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+		go_on(s);
+		sched_yield();
+	}
+	frame_rx_reclaim(ft, s->lane, UINT32_MAX);
+	return NULL;
+}
+
+/** @return packets that came back */
+static uint32_t
+take_back(const struct frame_closed *closed)
+{
+	const struct gk_frame *f = frame_table_frame(ft, closed->slot);
+	uint32_t n = 0;
+
+	for (uint32_t t = 0; t < d.tiles; t++) {
+		const uint64_t id = f->packet[t] / 64;
+		struct sent *sent;
+
+		if (id == 0) {
+			assert_null(frame_table_mbufs(ft, closed->slot)[t]);
+			continue;
+		}
+		sent = &senders[(id - 1) / PACKETS].sent[(id - 1) % PACKETS];
+		assert_int_equal(sent->frame, closed->frame);
+		assert_int_equal(sent->tile, t);
+		assert_ptr_equal(frame_table_mbufs(ft, closed->slot)[t], sent->m);
+		assert_int_equal(sent->freed, 0);
+		assert_int_equal(sent->back, 0);
+		__atomic_store_n(&sent->back, 1, __ATOMIC_RELEASE);
+		n++;
+	}
+	assert_int_equal(n, closed->packets);
+	return n;
+}
+
+/** Gangs let go of packets before they are done with a slot, or both at once. */
+static void
+give_back(uint32_t *held, uint32_t *nb_held, uint32_t *nb_released, uint64_t *rng)
+{
+	while (*nb_released < *nb_held && rig_below(rng, 2) != 0)
+		frame_table_release(ft, held[(*nb_released)++]);
+	while (*nb_released > 0 && rig_below(rng, 3) != 0) {
+		frame_table_recycle(ft, held[0]);
+		(*nb_held)--;
+		(*nb_released)--;
+		memmove(held, held + 1, *nb_held * sizeof(*held));
+	}
+}
+
+/** @return packets that came back */
+static uint64_t
+builder_loop(void)
+{
+	uint64_t back = 0, rng = 7, last = 0, frames = 0;
+	uint32_t held[8], nb_held = 0, nb_released = 0;
+	bool flushing = false;
+
+	while (!flushing || !frame_table_flushed(ft)) {
+		struct frame_closed closed;
+		uint32_t done = 0;
+
+		if (!flushing)
+			frame_table_open(ft);
+		while (nb_held < RTE_DIM(held) && frame_table_close(ft, &closed)) {
+			assert_true(closed.frame > last || ft->window.generation > 1);
+			last = closed.frame;
+			frames++;
+			if (closed.packets == 0)
+				continue;
+			back += take_back(&closed);
+			held[nb_held++] = closed.slot;
+		}
+		give_back(held, &nb_held, &nb_released, &rng);
+		for (uint32_t i = 0; i < LANES; i++)
+			done += __atomic_load_n(&senders[i].done, __ATOMIC_ACQUIRE);
+		if (done == LANES && !flushing) {
+			frame_table_end(ft);
+			flushing = true;
+		}
+		sched_yield();
+	}
+	while (nb_held > 0)
+		give_back(held, &nb_held, &nb_released, &rng);
+	print_message(
+		"%" PRIu64 " frames, %u moves of the window\n", frames, ft->window.generation);
+	return back;
+}
+
+static void
+nothing_is_lost_or_doubled(void **state)
+{
+	const uint64_t seed = rig_first_seed();
+	uint64_t back, placed = 0, counted = 0, sent = 0;
+
+	rig_config(&config, &d, MODULES, 1);
+	config.lanes = LANES;
+	for (uint32_t i = 0; i < LANES; i++)
+		config.owner[i] = i;
+	config.slots = 16;
+	config.max_skew_frames = 6;
+	config.resync_packets = 8;
+	config.stall_cycles = rte_get_tsc_hz() / 500; /* 2 ms: stalls happen */
+	ft = rig_table(&config);
+	pool = rte_pktmbuf_pool_create("stress", config.slots * d.tiles + LANES, 0,
+		RTE_ALIGN_CEIL(sizeof(struct payload), RTE_MBUF_PRIV_ALIGN), 0, SOCKET_ID_ANY);
+	assert_non_null(pool);
+	for (uint32_t i = 0; i < LANES; i++) {
+		senders[i] = (struct sender){.lane = &ft->lanes[i],
+			.id = i,
+			.rng = (seed * LANES + i) * UINT64_C(0x9E3779B97F4A7C15),
+			.sent = calloc(PACKETS, sizeof(struct sent))};
+		assert_non_null(senders[i].sent);
+		assert_int_equal(
+			pthread_create(&senders[i].thread, NULL, lane_loop, &senders[i]), 0);
+	}
+	back = builder_loop();
+	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < LANES; i++) {
+		pthread_join(senders[i].thread, NULL);
+		for (uint32_t r = 0; r < FRAME_PLACES; r++)
+			counted += senders[i].results[r];
+		placed += senders[i].results[FRAME_PLACED];
+		sent += senders[i].n;
+		for (uint64_t k = 0; k < senders[i].n; k++) {
+			assert_int_equal(senders[i].sent[k].placed, senders[i].sent[k].back);
+			assert_int_equal(senders[i].sent[k].freed, 1);
+			assert_int_equal(senders[i].sent[k].wrong, 0);
+		}
+		free(senders[i].sent);
+	}
+	print_message("%" PRIu64 " packets, %" PRIu64 " placed; FRAME_SEED=%" PRIu64 "\n", sent,
+		placed, seed);
+	assert_int_equal(counted, sent);
+	assert_int_equal(back, placed);
+	assert_true(placed > sent / 10);
+	assert_int_equal(rte_mempool_in_use_count(pool), 0);
+	/* all lanes have passed all slots */
+	assert_int_equal(frame_table_open(ft), 0);
+	assert_int_equal(ft->builder.nb_free, config.slots);
+	rte_mempool_free(pool);
+	rig_table_free(ft);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_lost_or_doubled)};
+
+	if (rig_eal(argv[0]) < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,700 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where the frame table's window is, and what makes it move: the first packets, numbers far off,
+ * gaps, restarts of the detector - and what must not.
+ */
+
+#include "frame_table_rig.h"
+
+/* A detector that goes on sending after the run must not look like one that was restarted. */
+static void
+nothing_comes_after_the_end(void **state)
+{
+	config.run.nb_frames = 2;
+	begin(1);
+	run_through(1, 3);
+	for (uint64_t f = 3; f < 3000; f += 100) {
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACE_BEYOND);
+		assert_int_equal(frame_table_open(ft), 0);
+		assert_true(frame_table_ended(ft));
+	}
+}
+
+/* Frames of a run are counted over a restart. */
+static void
+restart_counts_towards_the_end(void **state)
+{
+	config.run.nb_frames = 30;
+	begin(1000);
+	run_through(1000, 1020);
+	for (uint32_t p = 0; p < 3; p++)
+		rig_place(ft, 0, 1, p, p + 1);
+	for (int i = 0; i < 5; i++) {
+		frame_table_open(ft);
+		rig_quiescent(ft);
+		expect_nothing();
+	}
+	run_through(1, 11);
+	assert_true(frame_table_ended(ft));
+	assert_int_equal(rig_place(ft, 0, 11, 0, 1), FRAME_PLACE_BEYOND);
+}
+
+static void
+hostile_numbers(void **state)
+{
+	const uint64_t hostile[] = {UINT64_C(1) << 48, UINT64_MAX, UINT64_MAX - 1,
+		FRAME_NUMBER_MAX + 1, FRAME_NUMBER_MAX, UINT64_C(1) << 63, 5000000};
+
+	ft = rig_table(&config);
+	for (uint32_t i = 0; i < RTE_DIM(hostile); i++)
+		if (hostile[i] > FRAME_NUMBER_MAX)
+			assert_int_equal(rig_place(ft, 0, hostile[i], 0, 1), FRAME_PLACE_OUTLIER);
+	rig_table_free(ft);
+	begin(1);
+	for (int round = 0; round < 20; round++) {
+		for (uint32_t i = 0; i < RTE_DIM(hostile); i++)
+			assert_int_equal(rig_place(ft, 0, hostile[i], 0, 1),
+				hostile[i] > FRAME_NUMBER_MAX ? FRAME_PLACE_OUTLIER
+							      : FRAME_PLACE_HOLD);
+		run_through(1 + round, 2 + round);
+	}
+	assert_int_equal(ft->window.generation, 1);
+	/* the same again and again: above the limit no agreement is possible */
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(rig_place(ft, 0, UINT64_MAX, 0, 1), FRAME_PLACE_OUTLIER);
+	assert_int_equal(frame_table_open(ft), 0);
+	run_through(21, 30);
+}
+
+/* Outliers agree only when nothing is placed between them. */
+static void
+sprinkled_outliers_never_agree(void **state)
+{
+	begin(1);
+	for (uint64_t f = 1; f < 20; f++) {
+		assert_int_equal(rig_place(ft, 0, 1000000, f, 1), FRAME_PLACE_HOLD);
+		run_through(f, f + 1);
+	}
+	assert_int_equal(ft->window.generation, 1);
+}
+
+/*
+ * A corrupt number that is not an outlier by `max_gap_frames` must not make the window run after
+ * it.
+ */
+static void
+lone_number_ahead_is_held(void **state)
+{
+	begin(1);
+	assert_int_equal(rig_place(ft, 0, 900, 0, 1), FRAME_PLACE_HOLD);
+	expect_nothing();
+	run_through(1, 5);
+	assert_int_equal(rig_place(ft, 0, 900, 0, 1), FRAME_PLACE_HOLD);
+	assert_int_equal(rig_place(ft, 0, 901, 1, 1), FRAME_PLACE_HOLD);
+	run_through(5, 9);
+	assert_int_equal(rig_place(ft, 0, 902, 1, 1), FRAME_PLACE_HOLD);
+}
+
+static void
+gap_by_agreement_is_loss(void **state)
+{
+	begin(1);
+	run_through(1, 5);
+	for (uint32_t p = 0; p < 3; p++) {
+		assert_int_equal(ft->window.ahead, 0);
+		assert_int_equal(rig_place(ft, 0, 50, p, 1), FRAME_PLACE_HOLD);
+		assert_int_equal(frame_rx_again(ft, &ft->lanes[0], 0, 50, 0), FRAME_AGAIN_HOLD);
+		frame_table_open(ft);
+	}
+	/* the only stream there is */
+	assert_int_equal(frame_rx_again(ft, &ft->lanes[0], 0, 50, 0), FRAME_AGAIN_PLACE);
+	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
+	frame_rx_want(&ft->lanes[0], 51, true);
+	for (uint64_t f = 5; f < 50; f++) {
+		expect_closed(f, 0);
+		assert_false(closed.refused || closed.timeout);
+		frame_table_open(ft);
+	}
+	expect_nothing(); /* 50 is open, nothing of it has come */
+	assert_int_equal(place_range(0, 50, 0, PACKETS), FRAME_PLACED);
+	expect_closed(50, PACKETS);
+	frame_table_open(ft);
+	assert_int_equal(place_range(0, 51, 0, PACKETS), FRAME_PLACED);
+	expect_closed(51, PACKETS);
+	run_through(52, 60);
+}
+
+static void
+first_window_by_agreement(void **state)
+{
+	ft = rig_table(&config);
+	frame_table_open(ft);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
+		assert_int_equal(rig_place(ft, 0, 700 + i % 2, 5, 1), FRAME_PLACE_HOLD);
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING); /* until the lane knows */
+	rig_quiescent(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	/* it begins K frames earlier, of which nothing is said if nothing comes */
+	assert_int_equal(rig_place(ft, 0, 697, 0, 1), FRAME_PLACE_LATE);
+	begin_run(700);
+}
+
+/* The window begins before the first frame of the detector, at 0. What comes for frame 0 while that
+ * is being closed without a packet is late, and the frame has no row: it is counted. */
+static void
+late_for_the_first_head(void **state)
+{
+	ft = rig_table(&config);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(rig_place(ft, 0, 1, i, 1), FRAME_PLACE_HOLD);
+		frame_table_open(ft);
+	}
+	for (int i = 0; i < 3 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
+		rig_quiescent(ft);
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(ft->window.base, 0);
+	for (uint64_t f = 1; f <= config.max_skew_frames; f++)
+		assert_int_equal(place_range(0, f, 0, PACKETS), FRAME_PLACED);
+	assert_false(rig_close(ft, &closed));
+	assert_true(ft->builder.closing);
+	assert_int_equal(rig_place(ft, 0, 0, 0, 1), FRAME_PLACE_LATE);
+	for (uint64_t f = 1; f <= config.max_skew_frames; f++)
+		expect_closed(f, PACKETS);
+	frame_table_open(ft);
+	assert_int_equal(ft->builder.late_frames, 1);
+}
+
+/* A run begins behind what was dropped before it, unless the detector was silent since. */
+static void
+first_window_between_runs(void **state)
+{
+	config.no_run = true;
+	config.stall_cycles = rte_get_tsc_hz() * 1000;
+	for (int silent = 0; silent < 2; silent++) {
+		ft = rig_table(&config);
+		for (uint64_t f = 1; f < 4; f++)
+			assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_NO_RUN);
+		if (silent)
+			ft->lanes[0].passed_at -= config.stall_cycles + 1;
+		assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
+		for (int i = 0; i < 3; i++) {
+			frame_table_open(ft);
+			rig_quiescent(ft);
+		}
+		assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(rig_place(ft, 0, 1, i, 1), FRAME_PLACE_HOLD);
+		for (int i = 0; i < 3; i++) {
+			frame_table_open(ft);
+			rig_quiescent(ft);
+		}
+		assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+		assert_int_equal(
+			rig_place(ft, 0, 1, 5, 1), silent ? FRAME_PLACED : FRAME_PLACE_LATE);
+		assert_int_equal(rig_place(ft, 0, silent ? 2 : 4, 5, 1), FRAME_PLACED);
+		if (!silent)
+			rig_table_free(ft);
+	}
+}
+
+/* Between runs one module is a little ahead: a run begins behind what it has sent, too. */
+static void
+first_window_out_of_step(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.no_run = true;
+	config.stall_cycles = rte_get_tsc_hz() * 1000;
+	ft = rig_table(&config);
+	assert_int_equal(place_range(0, 101, 0, 21), FRAME_PLACE_NO_RUN);
+	assert_int_equal(rig_place(ft, 1, 100, 127, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
+	for (int i = 0; i < 3; i++) {
+		frame_table_open(ft);
+		rig_quiescent(ft);
+	}
+	for (int i = 0; i < 3; i++)
+		for (uint32_t m = 0; m < 2; m++)
+			assert_int_equal(rig_place(ft, m, 101, i, 1), FRAME_PLACE_HOLD);
+	for (int i = 0; i < 3; i++) {
+		frame_table_open(ft);
+		rig_quiescent(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(rig_place(ft, 0, 101, 21, 1), FRAME_PLACE_LATE);
+	assert_int_equal(rig_place(ft, 1, 101, 0, 1), FRAME_PLACE_LATE);
+	assert_int_equal(place_range(0, 102, 0, PACKETS), FRAME_PLACED);
+	assert_int_equal(place_range(1, 102, 0, PACKETS), FRAME_PLACED);
+	expect_closed(102, 2 * PACKETS);
+}
+
+/* ... a detector that counts anew is far back, or was silent. */
+static void
+unused_frames_count_anew(void **state)
+{
+	struct frame_rx *lane;
+
+	config.no_run = true;
+	config.stall_cycles = rte_get_tsc_hz() * 1000;
+	ft = rig_table(&config);
+	lane = &ft->lanes[0];
+	assert_int_equal(rig_place(ft, 0, 100, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(rig_place(ft, 0, 100 - config.max_skew_frames, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(lane->passed, 101);
+	lane->passed_at -= config.stall_cycles + 1;
+	assert_int_equal(rig_place(ft, 0, 99, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(lane->passed, 100);
+	assert_int_equal(rig_place(ft, 0, 1, 0, 1), FRAME_PLACE_NO_RUN);
+	assert_int_equal(lane->passed, 2);
+}
+
+/* Fewer packets than must agree, and then silence: believed after stall_cycles. */
+static void
+first_window_by_time(void **state)
+{
+	config.resync_packets = 100;
+	config.stall_cycles = 0;
+	ft = rig_table(&config);
+	frame_table_open(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED); /* nobody has come */
+	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACE_HOLD);
+	for (int i = 0; i < 3; i++)
+		frame_table_open(ft);
+	rig_quiescent(ft);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(rig_place(ft, 0, 1, 5, 1), FRAME_PLACED);
+}
+
+/* One corrupt number within the open frames must not make others look given up. */
+static void
+lone_number_gives_nothing_up(void **state)
+{
+	begin(1);
+	assert_int_equal(place_range(0, 1, 0, 1), FRAME_PLACED);
+	assert_int_equal(rig_place(ft, 0, 4, 7, 4008), FRAME_PLACED);
+	expect_nothing();
+	assert_int_equal(place_range(0, 1, 1, PACKETS), FRAME_PLACED);
+	expect_closed(1, PACKETS);
+	expect_nothing();
+	run_through(2, 4);
+	assert_int_equal(place_range(0, 4, 0, 7), FRAME_PLACED);
+	assert_int_equal(place_range(0, 4, 8, PACKETS), FRAME_PLACED);
+	expect_closed(4, PACKETS);
+}
+
+/*
+ * Frames were lost, more than there are slots: a lane has what comes after them in hand, and no
+ * room for more. Waiting for its other streams would be waiting for ever.
+ */
+static void
+full_lane_is_not_waited_for(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	begin(1);
+	assert_int_equal(rig_place(ft, 0, 14, 3, 1), FRAME_PLACE_WAIT);
+	frame_rx_want(&ft->lanes[0], 15, false);
+	expect_nothing(); /* module 1 may still come */
+	frame_rx_want(&ft->lanes[0], 15, true);
+	for (uint64_t f = 1; f < 11; f++) {
+		expect_closed(f, 0);
+		frame_table_open(ft);
+	}
+	assert_int_equal(rig_place(ft, 0, 14, 3, 1), FRAME_PLACED);
+}
+
+/** Packets of a restarted detector, until the builder follows. @return how many are held */
+static uint32_t
+restart_at(uint64_t frame)
+{
+	uint32_t held = 0;
+
+	while (held < 100 && ft->window.state == FRAME_WINDOW_OPEN && !ft->builder.flushing) {
+		assert_int_equal(rig_place(ft, 0, frame, held, held + 1), FRAME_PLACE_HOLD);
+		held++;
+		frame_table_open(ft);
+	}
+	return held;
+}
+
+static void
+expect_restart(uint64_t frame)
+{
+	for (int i = 0; i < 5 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
+		expect_nothing();
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	begin_run(frame);
+}
+
+/* Back to 1, the same numbers and slots as before: nothing of the past shows or leaks. */
+static void
+restart_from_one(void **state)
+{
+	uint32_t held;
+
+	begin(1);
+	run_through(1, 31);
+	assert_int_equal(place_range(0, 31, 0, 77), FRAME_PLACED);
+	assert_int_equal(place_range(0, 32, 0, PACKETS), FRAME_PLACED);
+	assert_int_equal(restart_at(1), 3);
+	assert_int_equal(ft->builder.flushing, true);
+	assert_true(rig_close_graced(ft, &closed));
+	assert_int_equal(closed.frame, 31);
+	assert_int_equal(closed.packets, 77);
+	held = closed.slot; /* a gang has it while the window moves */
+	expect_closed(32, PACKETS);
+	expect_restart(1);
+	assert_int_equal(ft->window.generation, 2);
+	frame_table_recycle(ft, held);
+	frame_table_open(ft);
+	run_through(3, 60);
+	rig_quiescent(ft);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+/* A run that is to stop does not follow a restart: it would wait for frames that never come. */
+static void
+restart_after_stop_ends(void **state)
+{
+	begin(1);
+	run_through(1, 31);
+	assert_int_equal(place_range(0, 31, 0, 77), FRAME_PLACED);
+	frame_table_stop(ft);
+	assert_false(frame_table_ended(ft));
+	restart_at(1);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_CLOSED);
+	expect_closed(31, 77);
+	expect_nothing();
+	assert_true(frame_table_flushed(ft));
+	assert_true(frame_table_ended(ft));
+}
+
+/* A module that was silent for long brings what it has kept: late, and no restart. */
+static void
+long_silence_is_no_restart(void **state)
+{
+	rig_config(&config, &d, 2, 1);
+	config.lanes = 2;
+	config.owner[1] = 1;
+	begin(1);
+	assert_int_equal(place_range(1, 1, 0, 128), FRAME_PLACED);
+	ft->config.stall_cycles = 0;
+	for (uint64_t f = 1; f < 100; f++) {
+		assert_int_equal(place_range(0, f, 0, 128), FRAME_PLACED);
+		expect_closed(f, f == 1 ? 256 : 128);
+		frame_table_open(ft);
+	}
+	for (uint64_t f = 2; f < 100; f++)
+		assert_int_equal(place_range(1, f, 0, 128), FRAME_PLACE_LATE);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.generation, 1);
+}
+
+/* Not so far back that the number is an outlier: still a restart. */
+static void
+restart_within_the_ring(void **state)
+{
+	begin(1);
+	run_through(1, 7); /* 8 entries: 1 ... 6 are in the ring */
+	assert_int_equal(restart_at(1), 3);
+	expect_restart(1);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+static void
+restart_far_ahead(void **state)
+{
+	begin(1);
+	run_through(1, 12);
+	assert_int_equal(restart_at(1000000), 3);
+	expect_restart(1000000);
+	run_through(1000002, 1000010);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+/* ---- several modules ------------------------------------------------------------------------- */
+
+#define MODULES 4
+#define ALL	(MODULES * PACKETS)
+
+/* Modules 0 and 1 by the first lane, 2 and 3 by the second. */
+static void
+begin_modules(uint64_t first)
+{
+	rig_config(&config, &d, MODULES, 1);
+	config.lanes = 2;
+	config.owner[2] = config.owner[3] = 1;
+	begin(first);
+}
+
+/* One packet of a module, from elsewhere; the builder looks. */
+static void
+drop_one(uint32_t module, uint64_t frame)
+{
+	enum frame_place r = rig_place(ft, module, frame, frame % PACKETS, 1);
+
+	frame_table_open(ft);
+	assert_true(r == FRAME_PLACE_HOLD || r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE ||
+		ft->builder.flushing);
+}
+
+/* A frame of some modules, by bits; the others, if it is not 0, are elsewhere by so many frames. */
+static void
+modules_frame(uint64_t frame, uint32_t here, int64_t elsewhere)
+{
+	for (uint32_t m = 0; m < MODULES; m++) {
+		if (here >> m & 1) {
+			assert_int_equal(place_range(m, frame, 0, PACKETS), FRAME_PLACED);
+		} else if (elsewhere != 0) {
+			for (int i = 0; i < 5; i++)
+				drop_one(m, frame + elsewhere);
+		}
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+}
+
+/* Frames are closed, in order. */
+static void
+close_frames(uint64_t from, uint64_t to, uint32_t packets)
+{
+	for (uint64_t f = from; f < to; f++) {
+		expect_closed(f, packets);
+		frame_table_open(ft);
+	}
+}
+
+/* Whole frames. */
+static void
+run_modules(uint64_t from, uint64_t to)
+{
+	for (uint64_t f = from; f < to; f++) {
+		modules_frame(f, 0xf, 0);
+		close_frames(f, f + 1, ALL);
+	}
+}
+
+/* One module was restarted alone, and another time one has a counter far ahead: the others go on,
+ * nothing of theirs is dropped, and the window is where they are. */
+static void
+one_module_elsewhere(void **state)
+{
+	const int64_t away[] = {-4000, -50, 500, 1000000};
+
+	for (uint32_t i = 0; i < RTE_DIM(away); i++) {
+		begin_modules(5000);
+		run_modules(5000, 5010);
+		/* nobody waits for it: as it is elsewhere, it is not here */
+		for (uint64_t f = 5010; f < 5200; f++) {
+			modules_frame(f, 0xb, away[i]);
+			/* K frames behind the others */
+			if (f >= 5012)
+				close_frames(f - 2, f - 1, ALL - PACKETS);
+		}
+		assert_int_equal(ft->builder.claims_told, 0);
+		/* the others have spoken since */
+		ft->config.stall_cycles = 0;
+		drop_one(2, 5199 + away[i]);
+		ft->config.stall_cycles = UINT64_MAX;
+		assert_int_equal(ft->window.generation, 1);
+		assert_int_equal(ft->window.ahead, 0);
+		assert_int_equal(ft->builder.claims_told, 4);
+		ft->builder.told_at = 0; /* no more often than once a second */
+		/* a pause of the detector: nobody speaks, and it is most of those no more */
+		ft->config.stall_cycles = 0;
+		for (int k = 0; k < 10; k++)
+			frame_table_open(ft);
+		ft->config.stall_cycles = UINT64_MAX;
+		assert_false(ft->builder.flushing);
+		assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+		/* it counts as they do again */
+		modules_frame(5200, 0xf, 0);
+		close_frames(5198, 5199, ALL - PACKETS);
+		modules_frame(5201, 0xf, 0);
+		close_frames(5199, 5200, ALL - PACKETS);
+		close_frames(5200, 5202, ALL);
+		assert_int_equal(ft->builder.claims_told, 0);
+		assert_int_equal(ft->window.generation, 1);
+		rig_table_free(ft);
+		ft = NULL;
+	}
+}
+
+/* Half of them: nobody knows who is right, so it stays as it was. One more, and it moves. */
+static void
+most_modules_move_it(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5010);
+	for (uint64_t f = 5010; f < 5012; f++)
+		modules_frame(f, 0x3, -5000);
+	assert_int_equal(ft->window.generation, 1);
+	assert_false(ft->builder.flushing);
+	for (int i = 0; i < 3; i++) {
+		assert_false(ft->builder.flushing);
+		drop_one(1, 11);
+	}
+	/* module 0 may bring the rest of what is open, as long as there is room */
+	assert_false(ft->builder.flushing);
+	frame_rx_crowd(&ft->lanes[0], true);
+	frame_table_open(ft);
+	frame_rx_crowd(&ft->lanes[0], false);
+	assert_true(ft->builder.flushing);
+	expect_closed(5010, 2 * PACKETS);
+	expect_closed(5011, 2 * PACKETS);
+	for (int i = 0; i < 5 && ft->window.state != FRAME_WINDOW_OPEN; i++) {
+		expect_nothing();
+		frame_table_open(ft);
+	}
+	assert_int_equal(ft->window.generation, 2);
+	/* one that is elsewhere again, before the others have spoken: it does not go there */
+	for (int i = 0; i < 10; i++)
+		drop_one(1, 1000000);
+	assert_false(ft->builder.flushing);
+	/* the last one still brings what it had: late, and moves nothing back */
+	assert_int_equal(place_range(0, 5012, 0, PACKETS), FRAME_PLACE_LATE);
+	frame_table_open(ft);
+	for (uint64_t f = 11; f < 13; f++)
+		for (uint32_t m = 0; m < MODULES; m++)
+			while (rig_place(ft, m, f, 0, 1) == FRAME_PLACE_WAIT) {
+				frame_rx_want(&ft->lanes[0], f + 1, true);
+				frame_rx_want(&ft->lanes[1], f + 1, true);
+				expect_nothing();
+				frame_table_open(ft);
+			}
+	frame_rx_want(&ft->lanes[0], 0, false);
+	frame_rx_want(&ft->lanes[1], 0, false);
+	for (uint64_t f = 11; f < 13; f++)
+		for (uint32_t m = 0; m < MODULES; m++)
+			assert_int_equal(place_range(m, f, 1, PACKETS), FRAME_PLACED);
+	close_frames(11, 13, ALL);
+	assert_int_equal(ft->window.generation, 2);
+}
+
+/* A half was restarted, and the others are not there any more: a half is enough once it is sure
+ * that the others are silent. Less never is, though nobody else speaks. */
+static void
+silent_modules_have_no_say(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5010);
+	for (int i = 0; i < 100; i++)
+		drop_one(3, 1);
+	ft->config.stall_cycles = 0;
+	for (int i = 0; i < 100; i++) {
+		rig_quiescent(ft);
+		drop_one(3, 1);
+	}
+	assert_false(ft->builder.flushing);
+	ft->config.stall_cycles = UINT64_MAX;
+	run_modules(5010, 5012);
+	for (int i = 0; i < 100; i++)
+		for (uint32_t m = 2; m < 4; m++)
+			drop_one(m, 1);
+	assert_false(ft->builder.flushing);
+	ft->config.stall_cycles = 0;
+	for (int i = 0; i < 3; i++)
+		for (uint32_t m = 2; m < 4; m++) {
+			rig_quiescent(ft);
+			drop_one(m, 1);
+		}
+	assert_true(ft->builder.flushing);
+}
+
+/* Claims of different places do not add up. */
+static void
+claims_must_agree(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5001);
+	for (int i = 0; i < 100; i++) {
+		drop_one(0, 1);
+		drop_one(1, 100);
+		drop_one(2, 200);
+		drop_one(3, 300);
+	}
+	assert_false(ft->builder.flushing);
+	for (int i = 0; i < 100 && !ft->builder.flushing; i++) {
+		drop_one(1, 2);
+		if (!ft->builder.flushing)
+			drop_one(3, 3);
+	}
+	assert_true(ft->builder.flushing);
+	assert_int_equal(ft->builder.move_to, 0 + 2 - 1);
+}
+
+/* Modules that lag behind still bring packets of the old window: they do not take it back. */
+static void
+restart_survives_stragglers(void **state)
+{
+	begin_modules(5000);
+	run_modules(5000, 5020);
+	modules_frame(5020, 0x7, 0);
+	for (int i = 0; i < 3; i++)
+		for (uint32_t m = 0; m < 3; m++)
+			drop_one(m, 1);
+	frame_rx_crowd(&ft->lanes[0], true);
+	frame_table_open(ft);
+	frame_rx_crowd(&ft->lanes[0], false);
+	expect_closed(5020, 3 * PACKETS);
+	for (int i = 0; i < 5; i++) {
+		expect_nothing();
+		frame_table_open(ft);
+		assert_int_not_equal(rig_place(ft, 3, 5020, 0, 1), FRAME_PLACE_OUTLIER);
+	}
+	assert_int_equal(place_range(3, 5020, 0, PACKETS), FRAME_PLACE_LATE);
+	assert_int_equal(place_range(3, 5021, 0, PACKETS), FRAME_PLACE_LATE);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.generation, 2);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	/* later such a number may be a restart again */
+	ft->config.stall_cycles = 0;
+	frame_table_open(ft);
+	for (uint32_t p = 0; p < 3; p++)
+		rig_place(ft, 3, 5020, p, 1);
+	assert_int_equal(ft->lanes[1].claims, 8);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(nothing_comes_after_the_end),
+		TEST(restart_counts_towards_the_end),
+		TEST(hostile_numbers),
+		TEST(sprinkled_outliers_never_agree),
+		TEST(lone_number_ahead_is_held),
+		TEST(gap_by_agreement_is_loss),
+		TEST(first_window_by_agreement),
+		TEST(late_for_the_first_head),
+		TEST(first_window_between_runs),
+		TEST(first_window_out_of_step),
+		TEST(unused_frames_count_anew),
+		TEST(first_window_by_time),
+		TEST(lone_number_gives_nothing_up),
+		TEST(full_lane_is_not_waited_for),
+		TEST(restart_from_one),
+		TEST(restart_after_stop_ends),
+		TEST(long_silence_is_no_restart),
+		TEST(restart_within_the_ring),
+		TEST(restart_far_ahead),
+		TEST(one_module_elsewhere),
+		TEST(most_modules_move_it),
+		TEST(silent_modules_have_no_say),
+		TEST(claims_must_agree),
+		TEST(restart_survives_stragglers),
+	};
+
+	if (rig_eal(argv[0]) < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

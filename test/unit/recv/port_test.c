@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What port_open() says when a port cannot do what several RX lcores need: net_null knows no flow
+ * rules, net_pcap of one file has one queue, net_replay waits whatever it cannot do. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <pcap/pcap.h>
+#include <rte_eal.h>
+#include <rte_ethdev.h>
+#include <rte_log.h>
+
+#include "port/port.h"
+
+#define UDP_PORT 50001
+#define STREAMS	 4
+
+static char capture[] = "/tmp/port_test_XXXXXX";
+static int promiscuous; /* what the port says */
+static uint64_t drops[PORT_DROPS];
+
+int __wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats);
+int __wrap_rte_eth_promiscuous_enable(uint16_t port);
+
+int
+__wrap_rte_eth_promiscuous_enable(uint16_t port)
+{
+	return promiscuous;
+}
+
+int
+__wrap_rte_eth_stats_get(uint16_t port, struct rte_eth_stats *stats)
+{
+	*stats = (struct rte_eth_stats){.imissed = 1, .rx_nombuf = 2};
+	return 0;
+}
+
+/** Open a port for so many RX lcores, with what it logs. @return its queues, or -errno */
+static int
+open_port(
+	const char *device, uint32_t rx_lcores, enum rx_steering steering, char *text, size_t size)
+{
+	const struct placement way = {.gpu = -1};
+	struct settings s = {.slots = 2,
+		.rx_lcores = rx_lcores,
+		.udp_port = UDP_PORT,
+		.nb_ports = 1,
+		.ports = {{.nb_streams = STREAMS,
+			.streams = {0, 1, 2, 3},
+			.descriptors = 64,
+			.mtu = 1500,
+			.steering = steering}}};
+	uint8_t owner[STREAMS];
+	struct port_demand demand;
+	struct memory memory;
+	struct port port;
+	FILE *log;
+	int ret;
+
+	detector_init(&s.detector, &jungfrau_ops, 2, 2);
+	strcpy(s.ports[0].device, device);
+	for (uint32_t i = 0; i < STREAMS; i++)
+		owner[i] = settings_stream_owner(&s, i);
+	demand = port_demand_of(&s);
+	memory_init(&memory, &way, 0);
+	memset(text, 0, size);
+	log = fmemopen(text, size, "w");
+	assert_non_null(log);
+	rte_openlog_stream(log);
+	ret = port_open(&port, &s.ports[0], &s, owner, &demand, GK_MEMORY_HOST, &memory);
+	rte_openlog_stream(NULL);
+	fclose(log);
+	memset(drops, 0, sizeof(drops));
+	if (ret == 0) {
+		ret = port.nb_queues;
+		port_drops_add(&port, drops);
+	}
+	/* closed, a virtual device would be gone */
+	rte_eth_dev_stop(port.id);
+	assert_int_equal(port_free_pools(&port), 0);
+	memory_release(&memory);
+	return ret;
+}
+
+static void
+want(const char *text, const char *part)
+{
+	if (strstr(text, part) == NULL)
+		fail_msg("'%s', wanted '%s'", text, part);
+}
+
+static int
+begin(void **state)
+{
+	promiscuous = 0;
+	return 0;
+}
+
+static void
+rules_are_refused(void **state)
+{
+	char text[1024];
+
+	assert_int_equal(open_port("net_null0", 2, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	want(text, "net_null0: no flow rule for UDP port 50001: ");
+	want(text, "hands packets on to 1 others; steering = software");
+	/* where nothing is lost by it, and where it is meant, nothing is said */
+	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	assert_string_equal(text, "");
+	assert_int_equal(open_port("net_null0", 2, RX_STEERING_SOFTWARE, text, sizeof(text)), 1);
+	assert_string_equal(text, "");
+	assert_int_equal(open_port("net_null0", 2, RX_STEERING_FLOW, text, sizeof(text)), -ENOTSUP);
+	want(text, "no flow rule for UDP port 50001: ");
+	want(text, "use steering = software (or auto)");
+}
+
+static void
+queues_are_too_few(void **state)
+{
+	char text[1024];
+
+	assert_int_equal(open_port("net_pcap0", 4, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	want(text, "net_pcap0: 1 RX queues, and 4 RX lcores need one each. One RX lcore");
+	want(text, "hands packets on to 3 others");
+}
+
+static void
+a_replay_says_nothing(void **state)
+{
+	char text[1024];
+
+	assert_int_equal(open_port("net_replay0", 2, RX_STEERING_AUTO, text, sizeof(text)), 2);
+	assert_string_equal(text, "");
+}
+
+/* A replay without mbufs has lost nothing: it brings the packet with the next poll. */
+static void
+a_replay_that_waits_drops_nothing(void **state)
+{
+	char text[1024];
+
+	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	assert_int_equal(drops[PORT_RING_FULL], 1);
+	assert_int_equal(drops[PORT_NO_MBUF], 2);
+	assert_int_equal(open_port("net_replay0", 2, RX_STEERING_AUTO, text, sizeof(text)), 2);
+	assert_int_equal(drops[PORT_RING_FULL], 1);
+	assert_int_equal(drops[PORT_NO_MBUF], 0);
+}
+
+static void
+promiscuous_is_refused(void **state)
+{
+	char text[1024];
+
+	promiscuous = -EIO;
+	/* once, although the port is set up twice */
+	assert_int_equal(open_port("net_null0", 2, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	want(text, "net_null0: cannot be made promiscuous: Input/output error");
+	assert_null(strstr(strstr(text, "promiscuous") + 1, "promiscuous"));
+	promiscuous = -ENOTSUP;
+	assert_int_equal(open_port("net_null0", 1, RX_STEERING_AUTO, text, sizeof(text)), 1);
+	assert_string_equal(text, "");
+}
+
+/* Configured addresses go into the rules of a port that takes them; one that does not has rules
+ * without. */
+static void
+rules_have_the_addresses(void **state)
+{
+	const uint8_t headers[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = 10, 1, 0, 7, 10, 0, 0, 1};
+	const uint8_t from[SOURCE_HEADERS] = {[SOURCE_IP_FROM] = 255, 255, 255, 0};
+	uint64_t value[SOURCE_WORDS], mask[SOURCE_WORDS];
+	struct source_filter filter;
+	struct port_rule rule;
+
+	source_words(headers, 0, value);
+	source_words(from, 0, mask);
+	source_filter_set(&filter, value, mask);
+	port_rule_init(&rule, UDP_PORT, 0, &filter);
+	assert_ptr_equal(rule.pattern[1].spec, &rule.ip);
+	assert_ptr_equal(rule.pattern[1].mask, &rule.ip_mask);
+	assert_int_equal(rule.ip.hdr.src_addr, RTE_BE32(0x0a010007));
+	assert_int_equal(rule.ip_mask.hdr.src_addr, RTE_BE32(0xffffff00));
+	assert_int_equal(rule.ip_mask.hdr.dst_addr, 0);
+	memset(filter.mask, 0, sizeof(filter.mask));
+	port_rule_init(&rule, UDP_PORT, 0, &filter);
+	assert_null(rule.pattern[1].spec);
+	port_rule_init(&rule, UDP_PORT, 0, NULL);
+	assert_null(rule.pattern[1].spec);
+}
+
+static void
+write_capture(void)
+{
+	const struct pcap_pkthdr header = {.caplen = 60, .len = 60};
+	const int fd = mkstemp(capture);
+	pcap_t *pcap = pcap_open_dead(DLT_EN10MB, 65535);
+	pcap_dumper_t *dump = pcap_dump_open(pcap, capture);
+
+	pcap_dump((u_char *)dump, &header, (u_char[60]){0});
+	pcap_dump_close(dump);
+	pcap_close(pcap);
+	close(fd);
+}
+
+#define PORT(test) cmocka_unit_test_setup(test, begin)
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		PORT(rules_are_refused),
+		PORT(queues_are_too_few),
+		PORT(a_replay_says_nothing),
+		PORT(a_replay_that_waits_drops_nothing),
+		PORT(promiscuous_is_refused),
+		PORT(rules_have_the_addresses),
+	};
+	char replay[64], pcap[64];
+	char *eal[] = {argv[0], (char[]){"--no-huge"}, (char[]){"--no-shconf"},
+		(char[]){"--no-pci"}, (char[]){"-m"}, (char[]){"512"}, (char[]){"--no-telemetry"},
+		(char[]){"--vdev"}, replay, (char[]){"--vdev"}, pcap, (char[]){"--vdev"},
+		(char[]){"net_null0"}};
+	int failed;
+
+	write_capture();
+	snprintf(replay, sizeof(replay), "net_replay0,file=%s", capture);
+	snprintf(pcap, sizeof(pcap), "net_pcap0,rx_pcap=%s", capture);
+	if (rte_eal_init(RTE_DIM(eal), eal) < 0)
+		return 1;
+	failed = cmocka_run_group_tests_name("port", tests, NULL, NULL);
+	unlink(capture);
+	rte_eal_cleanup();
+	return failed;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the log says of packets that cannot be used: one sample each, or what frames lack. */
+
+#include "rx_rig.h"
+
+#include "rx/rejects.h"
+
+#define PORT 50001 /* of stream 0, as the rig sends to RIG_UDP_PORT + stream */
+
+static struct detector d;
+static struct builder_stats stats;
+
+static int
+setup(void **state)
+{
+	struct frame_table_config config;
+
+	memset(&stats, 0, sizeof(stats));
+	rig_config(&config, &d, 1, 1);
+	return 0;
+}
+
+/** As stream 1 of the rig sends it: to PORT. */
+static struct rx_sample
+packet(enum rx_counter cause)
+{
+	uint8_t b[RIG_PACKET_BYTES];
+	struct rx_sample s = {.length = sizeof(b), .cause = cause, .bytes = RX_SAMPLE_BYTES};
+
+	rig_bytes(b, 1, 7, 100);
+	memcpy(s.data, b, sizeof(s.data));
+	return s;
+}
+
+static void
+insert(struct rx_sample *s, uint32_t at, const void *bytes, uint32_t n)
+{
+	memmove(s->data + at + n, s->data + at, sizeof(s->data) - at - n);
+	memcpy(s->data + at, bytes, n);
+	s->length += n;
+}
+
+static void
+says(const struct rx_sample *s, uint32_t n, const struct reject_view *v, const char *wanted)
+{
+	struct rejects r = {0};
+	char text[400];
+
+	for (uint32_t i = 0; i < n; i++)
+		rejects_add(&r, &s[i], &d);
+	assert_true(rejects_explain(&r, v, text, sizeof(text)));
+	if (strstr(text, wanted) == NULL)
+		fail_msg("'%s' does not say '%s'", text, wanted);
+}
+
+static void
+each_kind(void **state)
+{
+	const struct reject_view v = {
+		.detector = &d, .udp_port = 50011, .stats = &stats, .lowest = 101, .highest = 101};
+	struct rx_sample s = packet(RX_FOREIGN);
+
+	says(&s, 1, &v,
+		"are sent to UDP port 50001 (10.1.0.2:0 to 10.0.0.1:50001, UDP length 8248), "
+		"expected 50011; set [detector] udp_port = 50001");
+	insert(&s, 12, "\x81\x00\x20\x05", 4);
+	says(&s, 1, &v, "have VLAN tag 5 (10.1.0.2:0 to 10.0.0.1:50001");
+	s = packet(RX_FOREIGN);
+	s.data[14] = 0x46;
+	insert(&s, 34, "\x01\x01\x01\x00", 4);
+	says(&s, 1, &v, "have IPv4 options (10.1.0.2:0 to 10.0.0.1:50001, UDP length 8248)");
+	s = packet(RX_FRAGMENT);
+	s.data[20] = 0x20;
+	says(&s, 1, &v, "are IPv4 fragments (10.1.0.2 to 10.0.0.1, IPv4 length 8268)");
+	s = packet(RX_CHECKSUM);
+	says(&s, 1, &v, "have a wrong UDP checksum");
+	s.data[24] ^= 1;
+	says(&s, 1, &v, "have a wrong IPv4 header checksum");
+	s = packet(RX_WRONG_LENGTH);
+	s.data[38] = 0x10;
+	says(&s, 1, &v,
+		"have another length (10.1.0.2:0 to 10.0.0.1:50001, UDP length 4152), "
+		"expected 8248");
+	s = packet(RX_WRONG_LENGTH);
+	s.length = 1500;
+	says(&s, 1, &v, "1500 bytes are there; capture with a larger snapshot length");
+	s = packet(RX_MALFORMED);
+	says(&s, 1, &v, "have packet numbers from 100, expected 0 to 127; set [detector] rows");
+	s.data[RIG_HEADERS + RIG_HEADER_BYTES - 1] = 1;
+	says(&s, 1, &v, "have no header of a jungfrau");
+	s = packet(RX_FOREIGN);
+	s.data[12] = 0x86;
+	s.data[13] = 0xDD;
+	says(&s, 1, &v, "are no IPv4 datagrams of UDP (EtherType 0x86dd)");
+	s = packet(RX_FOREIGN);
+	s.data[38] = 1;
+	says(&s, 1, &v,
+		"are UDP (10.1.0.2:0 to 10.0.0.1:50001, UDP length 312), expected length 8248");
+	/* cut anywhere, nothing is read that is not there */
+	for (uint32_t n = 0; n < RX_SAMPLE_BYTES; n++) {
+		struct rejects r = {0};
+
+		s = packet(RX_MALFORMED);
+		s.bytes = n;
+		rejects_add(&r, &s, &d);
+	}
+}
+
+/* What comes on any line hides nothing; of the rest, the most counts. */
+static void
+commonest(void **state)
+{
+	const struct reject_view v = {.detector = &d, .udp_port = 50011, .stats = &stats};
+	struct rx_sample s[6];
+
+	for (uint32_t i = 0; i < RTE_DIM(s); i++) {
+		s[i] = packet(RX_FOREIGN);
+		if (i < 3)
+			s[i].data[13] = 6;
+	}
+	s[5] = packet(RX_FRAGMENT);
+	s[5].data[20] = 0x20;
+	says(s, RTE_DIM(s), &v, "udp_port = 50001");
+}
+
+/* Some can be used: the ports say what there is more of. */
+static void
+ports(void **state)
+{
+	struct reject_view v = {.detector = &d, .udp_port = 50002, .stats = &stats, .placed = true};
+	struct rx_sample s[2] = {packet(RX_FOREIGN), packet(RX_FOREIGN)};
+
+	says(s, 1, &v, "udp_port = 50001");
+	s[1].data[37] += 3;
+	v.udp_port = 50000;
+	stats.complete = 1;
+	says(s, 2, &v, "are sent to UDP port 50001 to 50004");
+	says(s, 2, &v, "set [detector] modules = 5");
+	stats.complete = 0;
+	says(s, 2, &v, "set [detector] modules = 5, or interfaces = 2");
+	stats.stream[0] = (struct builder_stream){.frames = 3, .seen = {UINT64_MAX, 0}};
+	says(s, 2, &v, "set [detector] interfaces = 2");
+}
+
+static void
+numbers(void **state)
+{
+	static const struct {
+		uint32_t interfaces, rows, lowest, highest;
+		const char *wanted;
+	} cases[] = {
+		{1, 256, 0, 127, "from 0 to 127, expected 32 to 95; set [detector] rows = 512"},
+		{1, 256, 16, 111, "rows = 384"},
+		{2, 256, 0, 63, "rows = 512"},
+		{2, 256, 16, 31, "rows = 384"},
+		{2, 512, 64, 127,
+			"from 64 to 127, expected 0 to 63; set [detector] interfaces = 1"},
+		{1, 512, 128, 255, "check [detector] type"},
+	};
+	struct rx_sample s = packet(RX_MALFORMED);
+
+	for (uint32_t i = 0; i < RTE_DIM(cases); i++) {
+		const struct reject_view v = {
+			.detector = &d,
+			.stats = &stats,
+			.lowest = cases[i].lowest + 1,
+			.highest = cases[i].highest + 1,
+		};
+
+		assert_int_equal(detector_init(&d, &jungfrau_ops, 2, cases[i].interfaces), 0);
+		assert_int_equal(detector_expect(&d, cases[i].rows, NULL, 0), 0);
+		says(&s, 1, &v, cases[i].wanted);
+	}
+}
+
+/** Packets `from` to `to` of both modules' streams that are `of` a module's interface. */
+static void
+sent(uint32_t of, uint32_t from, uint32_t to)
+{
+	for (uint32_t s = of; s < d.streams; s += d.interfaces) {
+		stats.stream[s].frames = 10;
+		for (uint32_t p = from; p <= to; p++)
+			stats.stream[s].seen[p / 64] |= UINT64_C(1) << (p % 64);
+	}
+}
+
+static void
+missing(void **state)
+{
+	const struct reject_view v = {.detector = &d, .stats = &stats};
+	char text[400];
+
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 2, 1), 0);
+	assert_false(rejects_explain_missing(&v, text, sizeof(text)));
+	sent(0, 32, 95);
+	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
+	assert_string_equal(text,
+		"stream 0 sends packets 32 to 95, expected 0 to 127; set [detector] rows = 256");
+	/* one that is complete, or has lost others than the rest: not by a setting */
+	stats.complete = 1;
+	assert_false(rejects_explain_missing(&v, text, sizeof(text)));
+	stats.complete = 0;
+	stats.stream[1].seen[0] |= 1u << 31;
+	assert_false(rejects_explain_missing(&v, text, sizeof(text)));
+	memset(&stats, 0, sizeof(stats));
+	sent(0, 0, 63);
+	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
+	assert_non_null(strstr(text, "interfaces = 2"));
+	/* no rows are so */
+	memset(&stats, 0, sizeof(stats));
+	sent(0, 1, 100);
+	assert_false(rejects_explain_missing(&v, text, sizeof(text)));
+
+	assert_int_equal(detector_init(&d, &jungfrau_ops, 2, 2), 0);
+	memset(&stats, 0, sizeof(stats));
+	sent(0, 32, 63);
+	sent(1, 0, 31);
+	assert_true(rejects_explain_missing(&v, text, sizeof(text)));
+	assert_non_null(strstr(text, "rows = 256"));
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(f) cmocka_unit_test_setup(f, setup)
+	const struct CMUnitTest tests[] = {
+		TEST(each_kind),
+		TEST(commonest),
+		TEST(ports),
+		TEST(numbers),
+		TEST(missing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

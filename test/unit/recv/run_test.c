@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Runs over a real pipeline, whose roles the test polls; packets come from the test, too. */
+
+#include <errno.h>
+#include <ftw.h>
+#include <unistd.h>
+
+#include "frame_rig.h"
+
+#include <rte_bus_vdev.h>
+
+#include "run.h"
+
+static char directory[] = "/tmp/run_test_XXXXXX";
+static char path[sizeof(directory) + 16];
+static struct config_source source;
+static struct config *config;
+static struct settings settings;
+static struct pipeline p;
+static struct run r;
+static uint32_t ledgers_kept;
+
+void __real_run_ledger_keep(struct run *run, bool running);
+void __wrap_run_ledger_keep(struct run *run, bool running);
+
+void
+__wrap_run_ledger_keep(struct run *run, bool running)
+{
+	ledgers_kept++;
+	__real_run_ledger_keep(run, running);
+}
+
+/** The configuration file, with more lines at its end. */
+static void
+write_config(const char *more)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fprintf(f,
+		"[detector]\nmodules = 1\n"
+		"[port 0]\ndevice = net_null0\ndescriptors = 64\n"
+		"[frames]\nslots = 8\nmax_skew_frames = 2\nstream_timeout_ms = 50\n"
+		"resync_packets = 1024\n"
+		"[gpu]\nkernel = host\noutputs = 8\nbatch = 4\n"
+		"[output]\ndirectory = %s\npreview = off\ncalibration = no\n%s",
+		directory, more);
+	assert_int_equal(fclose(f), 0);
+}
+
+static int
+setup(void **state)
+{
+	struct placement way;
+	cpu_set_t cpus;
+
+	write_config("");
+	source = (struct config_source){.file = path};
+	config = config_open(&source);
+	assert_non_null(config);
+	assert_int_equal(settings_read(&settings, config), 0);
+	assert_int_equal(placement_choose(&way, &settings), 0);
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	run_init(&r, &p, &settings, &source);
+	assert_int_equal(rte_vdev_init("net_null0", "no-rx=1"), 0);
+	return pipeline_create(&p, &settings, &way, &cpus);
+}
+
+static int
+teardown(void **state)
+{
+	run_free(&r);
+	assert_int_equal(pipeline_destroy(&p), 0);
+	assert_int_equal(rte_vdev_uninit("net_null0"), 0);
+	config_close(config);
+	return 0;
+}
+
+/** One round of all roles, and of the service. */
+static void
+poll(void)
+{
+	for (uint32_t i = 0; i < settings.rx_lcores; i++)
+		rx_poll(p.rx[i]);
+	builder_poll(p.builder);
+	for (uint32_t g = 0; g < settings.gangs; g++)
+		p.gk_ops->poll(p.gk, g, 0);
+	run_tick(&r);
+}
+
+/** End a run as a client does. */
+static void
+stop(void)
+{
+	assert_int_equal(run_stop(&r), 0);
+	for (int ms = 0; ms < 10000 && run_get_state(&r) != RUN_IDLE; ms++) {
+		poll();
+		usleep(1000);
+	}
+	assert_int_equal(run_get_state(&r), RUN_IDLE);
+}
+
+/** One packet of each frame comes, the rest is lost. */
+static void
+send_frames(uint64_t from, uint64_t to)
+{
+	uint8_t header[RIG_HEADER_BYTES];
+
+	for (int ms = 0; ms < 10000 && p.table->window.state != FRAME_WINDOW_OPEN; ms++)
+		poll();
+	for (uint64_t f = from; f < to; f++) {
+		struct rte_mbuf *m = rte_pktmbuf_alloc(p.ports[0].payload_pool);
+
+		assert_non_null(m);
+		rig_header(header, f, 5);
+		assert_int_equal(frame_rx_place(p.table, p.rx[0]->lane, 0, f, 5, header,
+					 (uintptr_t)m->buf_addr, m),
+			FRAME_PLACED);
+		p.rx[0]->counters[RX_PACKETS]++;
+		p.rx[0]->counters[RX_PLACED]++;
+		poll();
+	}
+}
+
+/* The log names the object, not the errno alone. */
+static void
+why_a_gang_gave_up(void **state)
+{
+	struct gk_channel *channel = p.gk_config.channel;
+	const uint32_t next = channel->done[0].done % GK_RING_SIZE;
+	const struct gk_work kept = channel->work[0][next];
+	char why[256];
+
+	channel->work[0][next] = (struct gk_work){.nb_frames = 17};
+	pipeline_why_gang(&p, 0, -EINVAL, why, sizeof(why));
+	assert_string_equal(why, "work.nb_frames is 17, wanted 1 to 16");
+	pipeline_why_gang(&p, 0, -ETIMEDOUT, why, sizeof(why));
+	assert_string_equal(why, "this process was silent for [gpu] watchdog_ms = 10000");
+	pipeline_why_gang(&p, 0, -EIO, why, sizeof(why));
+	assert_string_equal(why, strerror(EIO));
+	channel->work[0][next] = kept;
+}
+
+/* A watchdog that would bite at once is no setting. */
+static void
+watchdog_has_a_minimum(void **state)
+{
+	static const struct {
+		const char *set;
+		int ret;
+	} cases[] = {{"gpu.watchdog_ms=99", -EINVAL}, {"gpu.watchdog_ms=100", 0},
+		{"gpu.watchdog_ms=0", 0}};
+
+	for (uint32_t i = 0; i < RTE_DIM(cases); i++) {
+		struct config_source with = {.file = path};
+		static struct settings read;
+		struct config *c;
+
+		assert_int_equal(config_source_set(&with, cases[i].set), 0);
+		c = config_open(&with);
+		assert_non_null(c);
+		assert_int_equal(settings_read(&read, c), cases[i].ret);
+		config_close(c);
+	}
+}
+
+/* As many packets as a stream sends for a frame. */
+static void
+agreement_is_possible(void **state)
+{
+	assert_int_equal(settings.resync_packets, 1024);
+	assert_int_equal(p.table->config.resync_packets, 128);
+}
+
+/* Batches say who made them; stores are told once, when they are connected. */
+static void
+producer_is_fixed_with_stores(void **state)
+{
+	int ret;
+
+	assert_int_equal(run_configure(&r, "output.producer=7"), 0);
+	assert_true(r.settings.producer == 7);
+	/* nothing looks at them before a run is armed */
+	p.stores = (struct egress *)&p;
+	ret = run_configure(&r, "output.producer=8");
+	p.stores = NULL;
+	assert_int_equal(ret, -EINVAL);
+	assert_string_equal(r.message, "output.producer is fixed while stores are connected");
+	p.stores = (struct egress *)&p;
+	ret = run_configure(&r, "output.producer=0");
+	p.stores = NULL;
+	assert_int_equal(ret, 0);
+}
+
+/* What went wrong with a command is no answer to the next one. */
+static void
+a_message_goes_with_the_next_command(void **state)
+{
+	struct run_status status;
+
+	assert_int_equal(run_set_veto(&r, "veto.strong_min=3", 0, NULL), -EALREADY);
+	run_get_status(&r, &status);
+	assert_string_equal(status.message, "there is no run whose thresholds could change");
+	assert_int_equal(run_configure(&r, "run.name=x"), 0);
+	run_get_status(&r, &status);
+	assert_string_equal(status.message, "");
+	assert_int_equal(run_configure(&r, "run.name=x y"), -EINVAL);
+	assert_int_equal(run_stop(&r), 0);
+	run_get_status(&r, &status);
+	assert_string_equal(status.message, "");
+}
+
+/* The file is edited for the next run while one is running: that one keeps what it began with. */
+static void
+edited_file_is_for_the_next_run(void **state)
+{
+	uint64_t effective;
+
+	write_config("[veto]\nstrong_min = 30\nstrong_max = 60\n[run]\nname = edited\n");
+	assert_int_equal(run_configure(&r, "veto.audit_every=5"), 0);
+	assert_int_equal(run_start(&r), 0);
+	write_config("kind = image\ncsr_threshold = 7\n[veto]\nstrong_min = 50\n");
+	assert_int_equal(run_set_veto(&r, "veto.strong_max=70", 0, &effective), 0);
+	assert_int_equal(r.nb_vetoes, 2);
+	for (uint32_t i = 0; i < r.nb_vetoes; i++) {
+		const struct builder_veto *v = &r.vetoes[i].veto;
+
+		assert_int_equal(v->params.strong_min, 30);
+		assert_int_equal(v->params.strong_max, i == 0 ? 60 : 70);
+		assert_true(v->params.csr_threshold == 2);
+		assert_int_equal(v->params.kind, GK_KIND_CSR);
+		assert_int_equal(v->audit_every, 5);
+	}
+	/* half saved; and changes are on top of one another, but for one that was refused */
+	write_config("[veto\n");
+	assert_int_equal(run_set_veto(&r, "veto.strong_min=80", 0, &effective), -EINVAL);
+	assert_int_equal(run_set_veto(&r, "veto.dry_run=yes", 0, &effective), 0);
+	assert_int_equal(r.settings.veto.params.strong_min, 30);
+	assert_int_equal(r.settings.veto.params.strong_max, 70);
+	assert_true(r.settings.veto.dry_run);
+	stop();
+	assert_int_equal(run_configure(&r, NULL), -EINVAL);
+	write_config("[veto]\nstrong_min = 50\n");
+	assert_int_equal(run_configure(&r, NULL), 0);
+	assert_int_equal(r.settings.veto.params.strong_min, 50);
+	assert_int_equal(r.settings.veto.params.strong_max, UINT32_MAX);
+	assert_false(r.settings.veto.dry_run);
+}
+
+/* A run that is armed and stopped has nothing of the one before, and no ledger to keep. */
+static void
+armed_and_stopped(void **state)
+{
+	struct run_status status;
+	char line[256];
+	uint32_t kept;
+	FILE *f;
+
+	assert_int_equal(run_configure(&r, "run.name=A,run.first_frame=1"), 0);
+	assert_int_equal(run_start(&r), 0);
+	send_frames(1, 4);
+	stop();
+	run_get_status(&r, &status);
+	assert_false(status.failed);
+	assert_int_equal(status.first_frame, 1);
+	assert_int_equal(status.last_frame, 3);
+	assert_int_equal(status.ledger.frames, 3);
+	assert_true(status.seconds > 0);
+	assert_true(status.veto_version == 1);
+	kept = ledgers_kept;
+	assert_true(kept > 0);
+
+	assert_int_equal(run_configure(&r, "run.name=B"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	assert_int_equal(run_stop(&r), 0);
+	run_get_status(&r, &status);
+	assert_int_equal(status.state, RUN_IDLE);
+	assert_false(status.failed);
+	assert_string_equal(status.name, "B");
+	assert_int_equal(status.first_frame, 0);
+	assert_int_equal(status.last_frame, 0);
+	assert_int_equal(status.ledger.frames, 0);
+	assert_int_equal(status.veto_version, 0);
+	assert_true(status.seconds == 0);
+	assert_int_equal(ledgers_kept, kept);
+	snprintf(line, sizeof(line), "%s/B_ledger.ini", directory);
+	f = fopen(line, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f) != NULL)
+		assert_null(strstr(line, "[veto"));
+	fclose(f);
+
+	/* the gangs gave up meanwhile */
+	assert_int_equal(run_configure(&r, "run.name=C"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	run_give_up(&r, "test");
+	run_get_status(&r, &status);
+	assert_int_equal(status.ledger.frames, 0);
+	assert_int_equal(status.last_frame, 0);
+	assert_int_equal(ledgers_kept, kept);
+}
+
+/** Until the run has ended by itself. */
+static void
+ends(struct run_status *status)
+{
+	for (int ms = 0; ms < 20000 && run_get_state(&r) != RUN_IDLE; ms++) {
+		poll();
+		usleep(1000);
+	}
+	assert_int_equal(run_get_state(&r), RUN_IDLE);
+	run_get_status(&r, status);
+}
+
+/* The time-out counts from the start on; who is ended by it, or got nothing of use, has failed. */
+static void
+nothing_comes(void **state)
+{
+	struct run_status status;
+	struct rx_samples *samples = &p.rx[0]->samples;
+
+	assert_int_equal(run_configure(&r, "run.name=none,run.idle_timeout_ms=20"), 0);
+	assert_int_equal(run_start(&r), 0);
+	ends(&status);
+	assert_true(status.failed);
+	assert_non_null(strstr(status.message, "no packet came within [run] idle_timeout_ms = 20"));
+
+	/* what comes on any line is no reason */
+	assert_int_equal(run_configure(&r, "run.name=others,run.idle_timeout_ms=20"), 0);
+	assert_int_equal(run_start(&r), 0);
+	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counters[RX_FOREIGN] += 2;
+	samples->total += 2;
+	ends(&status);
+	assert_true(status.failed);
+	assert_non_null(strstr(status.message, "idle_timeout_ms = 20, but 2 others"));
+	assert_string_equal(status.warning, "");
+
+	/* stopped before the detector sends: as good as another */
+	assert_int_equal(run_configure(&r, "run.name=early"), 0);
+	assert_int_equal(run_start(&r), 0);
+	stop();
+	run_get_status(&r, &status);
+	assert_false(status.failed);
+	assert_string_equal(status.message, "");
+
+	/* a wrong port, and it is stopped */
+	assert_int_equal(run_configure(&r, "run.name=port"), 0);
+	assert_int_equal(run_start(&r), 0);
+	p.rx[0]->counters[RX_PACKETS] += 2;
+	p.rx[0]->counters[RX_FOREIGN] += 2;
+	samples->total += 2;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct rx_sample *s = &samples->ring[samples->head++ % RX_SAMPLES];
+
+		memset(s, 0, sizeof(*s));
+		s->cause = RX_FOREIGN;
+		s->bytes = s->length = sizeof(s->data);
+		memcpy(&s->data[12], "\x08\x00\x45\x00\x20\x4c", 6);
+		s->data[23] = IPPROTO_UDP;
+		memcpy(&s->data[36], "\x12\x34\x20\x38", 4);
+	}
+	stop();
+	run_get_status(&r, &status);
+	assert_true(status.failed);
+	assert_string_equal(status.warning, status.message);
+	assert_non_null(strstr(status.warning,
+		"none of 2 packets can be used: 2 are sent to UDP port "
+		"4660 (0.0.0.0:0 to 0.0.0.0:4660, UDP length 8248), "
+		"expected 50001; set [detector] udp_port = 4660"));
+
+	/* that is news of the run before */
+	assert_int_equal(run_configure(&r, "run.name=next,run.first_frame=1"), 0);
+	assert_int_equal(run_start(&r), 0);
+	assert_int_equal(run_start(&r), -EBUSY);
+	assert_string_equal(r.message, "a run is running");
+	send_frames(1, 4);
+	stop();
+	run_get_status(&r, &status);
+	assert_false(status.failed);
+	assert_string_equal(status.warning, "");
+	assert_string_equal(status.message, "");
+}
+
+/* Who was told that an order timed out has seen the last of it. */
+static void
+order_times_out(void **state)
+{
+	assert_int_equal(run_configure(&r, "run.name=late,run.first_frame=1"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	/* nobody polls the builder */
+	r.lcores_poll = true;
+	assert_int_equal(run_start(&r), -ETIMEDOUT);
+	for (unsigned int i = 0; i < 100; i++)
+		poll();
+	assert_int_equal(run_get_state(&r), RUN_ARMED);
+	assert_true(builder_is_idle(p.builder));
+	assert_int_equal(p.table->window.state, FRAME_WINDOW_CLOSED);
+	r.lcores_poll = false;
+	assert_int_equal(run_start(&r), 0);
+	stop();
+}
+
+/* The process ends when there is no run; whoever asks for one just then is told. */
+static void
+closes_when_idle(void **state)
+{
+	assert_int_equal(run_configure(&r, "run.name=last"), 0);
+	assert_int_equal(run_arm(&r), 0);
+	assert_false(run_close_if_idle(&r));
+	assert_int_equal(run_start(&r), 0);
+	assert_false(run_close_if_idle(&r));
+	stop();
+	assert_int_equal(run_configure(&r, NULL), 0);
+	assert_true(run_close_if_idle(&r));
+	assert_int_equal(run_get_state(&r), RUN_IDLE);
+	assert_int_equal(run_configure(&r, NULL), -ESHUTDOWN);
+	assert_int_equal(run_arm(&r), -ESHUTDOWN);
+	assert_int_equal(run_start(&r), -ESHUTDOWN);
+	assert_true(run_close_if_idle(&r));
+}
+
+static int
+remove_one(const char *name, const struct stat *s, int type, struct FTW *ftw)
+{
+	return remove(name);
+}
+
+int
+main(int argc, char **argv)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	static char options[][40] = {"--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m",
+		"512", "--vdev=gpu_host0", "--log-level=braggline.*:critical"};
+	char *arguments[RTE_DIM(options) + 1] = {argv[0]};
+	const struct CMUnitTest tests[] = {
+		TEST(why_a_gang_gave_up),
+		TEST(watchdog_has_a_minimum),
+		TEST(agreement_is_possible),
+		TEST(producer_is_fixed_with_stores),
+		TEST(a_message_goes_with_the_next_command),
+		TEST(edited_file_is_for_the_next_run),
+		TEST(armed_and_stopped),
+		TEST(nothing_comes),
+		TEST(order_times_out),
+		TEST(closes_when_idle),
+	};
+	int ret;
+
+	for (uint32_t i = 0; i < RTE_DIM(options); i++)
+		arguments[i + 1] = options[i];
+	if (rte_eal_init(RTE_DIM(arguments), arguments) < 0 || mkdtemp(directory) == NULL)
+		return 1;
+	snprintf(path, sizeof(path), "%s/recv.ini", directory);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
+	nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+	return ret;
+}

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* [detector] source, source_mac, destination, positions: what is read, what passes, and what is
+ * learnt while somebody else sends. SOURCE_SEED repeats a random story. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <inttypes.h>
+
+#include <cmocka.h>
+
+#include <rte_cycles.h>
+
+#include <rte_log.h>
+
+#include "rx/sources.h"
+
+static struct source_settings settings;
+static struct detector d;
+
+/** @return what config_check() says */
+static int
+read_settings(uint32_t modules, const char *const set[])
+{
+	struct config_source source = {0};
+	struct config *c;
+	int ret;
+
+	for (uint32_t i = 0; set[i] != NULL; i++)
+		assert_int_equal(config_source_set(&source, set[i]), 0);
+	c = config_open(&source);
+	assert_non_null(c);
+	assert_int_equal(detector_init(&d, &jungfrau_ops, modules, 1), 0);
+	memset(&settings, 0, sizeof(settings));
+	source_settings_read(&settings, c, &d);
+	ret = config_check(c);
+	config_close(c);
+	return ret;
+}
+
+#define READ(modules, ...) read_settings(modules, (const char *const[]){__VA_ARGS__, NULL})
+
+/** Headers from 10.1.0.LAST, port 32410, to 10.0.0.1. */
+static bool
+passes(uint32_t stream, uint8_t last, uint16_t port, uint8_t mac)
+{
+	uint8_t h[SOURCE_HEADERS] = {0};
+
+	h[11] = mac;
+	memcpy(h + 26, (uint8_t[]){10, 1, 0, last, 10, 0, 0, 1, port >> 8, port & 0xFF}, 10);
+	return source_passes(&settings.filter[stream], h, 0);
+}
+
+static void
+sources_are_read(void **state)
+{
+	assert_int_equal(READ(4, "detector.source=auto"), 0);
+	assert_false(settings.source);
+	assert_true(passes(0, 1, 1, 1));
+	assert_int_equal(READ(4, "detector.source=any"), 0);
+	assert_true(settings.source && settings.any && passes(3, 99, 1, 1));
+	assert_int_equal(READ(4, "detector.source=10.1.0.0/24"), 0);
+	assert_true(settings.source && passes(3, 99, 1, 1));
+	assert_int_equal(READ(4, "detector.source=10.2.0.0/16"), 0);
+	assert_false(passes(0, 99, 1, 1));
+	assert_int_equal(READ(4, "detector.source=10.1.0.7:32410"), 0);
+	assert_true(passes(0, 7, 32410, 1) && passes(3, 7, 32410, 1));
+	assert_false(passes(0, 8, 32410, 1) || passes(0, 7, 32411, 1));
+	assert_int_equal(READ(4, "detector.source=10.1.0.5-10.1.0.8"), 0);
+	for (uint32_t s = 0; s < 4; s++)
+		for (uint32_t last = 0; last < 12; last++)
+			assert_int_equal(passes(s, last, 1, 1), last == 5 + s);
+	assert_int_equal(READ(4, "detector.source=10.1.0.9, 10.1.0.1-10.1.0.3:7"), 0);
+	assert_true(passes(0, 9, 1, 1) && passes(3, 3, 7, 1));
+	assert_false(passes(3, 3, 1, 1) || passes(0, 1, 7, 1));
+	assert_int_equal(READ(2, "detector.source_mac=00:00:00:00:00:01,00:00:00:00:00:02"), 0);
+	assert_true(passes(0, 9, 1, 1) && passes(1, 9, 1, 2) && !passes(1, 9, 1, 1));
+	assert_int_equal(READ(2, "detector.destination=10.0.0.1"), 0);
+	assert_true(settings.destination && passes(1, 1, 1, 1));
+	assert_int_equal(READ(2, "detector.destination=10.0.0.2"), 0);
+	assert_false(passes(1, 1, 1, 1));
+	assert_int_equal(READ(2, "detector.positions=2"), 0);
+	assert_int_equal(settings.positions, 2);
+}
+
+static void
+mistakes_are_refused(void **state)
+{
+	static const char *const wrong[] = {"source=10.1.0", "source=10.1.0.1/33",
+		"source=10.1.0.1/24", "source=10.1.0.1:0", "source=10.1.0.1:65536",
+		"source=10.1.0.2-10.1.0.1", "source=10.1.0.1,10.1.0.2",
+		"source=0.0.0.0-255.255.255.255", "source=detector.example", "source=,",
+		"source_mac=00:11:22:33:44", "source_mac=any,any", "destination=10.0.0.1:5",
+		"destination=10.0.0.1-10.0.0.2", "positions=0", "positions=33", "positions=2x"};
+
+	rte_log_set_global_level(RTE_LOG_EMERG);
+	for (uint32_t i = 0; i < RTE_DIM(wrong); i++) {
+		char set[64];
+
+		snprintf(set, sizeof(set), "detector.%s", wrong[i]);
+		if (READ(4, set) == 0)
+			fail_msg("%s is taken", wrong[i]);
+	}
+}
+
+/* A list of MAC addresses of the largest detector is longer than that of any other key. */
+static void
+long_lists_are_read(void **state)
+{
+	char macs[64 + 64 * 18], sources[64 + 64 * 16];
+	size_t m, n;
+
+	m = snprintf(macs, sizeof(macs), "detector.source_mac=");
+	n = snprintf(sources, sizeof(sources), "detector.source=");
+	for (uint32_t s = 0; s < 32; s++) {
+		m += snprintf(macs + m, sizeof(macs) - m, "%s00:00:00:00:00:%02x", s > 0 ? "," : "",
+			100 + s);
+		n += snprintf(sources + n, sizeof(sources) - n, "%s10.1.0.%u", s > 0 ? "," : "",
+			100 + 2 * s);
+	}
+	assert_int_equal(READ(32, macs, sources), 0);
+	for (uint32_t s = 0; s < 32; s++) {
+		assert_true(passes(s, 100 + 2 * s, 1, 100 + s));
+		assert_false(passes(s, 100 + 2 * s, 1, 101 + s));
+		assert_false(passes(s, 101 + 2 * s, 1, 100 + s));
+	}
+}
+
+/* ---- learning -------------------------------------------------------------------------------- */
+
+#define NEEDED 128
+#define REAL   1  /* last byte of addresses */
+#define THIEF  66 /* and others that follow */
+
+/** stream_timeout_ms: so long that no time passes by itself. */
+#define WINDOW (UINT64_C(1) << 44)
+
+static struct sources all;
+static uint64_t rng;
+
+static uint32_t
+below(uint32_t n)
+{
+	rng = rng * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (rng >> 33) % n;
+}
+
+/* Half windows: what is older is so much older. */
+static void
+wait_half(void)
+{
+	for (uint32_t s = 0; s < d.streams; s++) {
+		all.stream[s].learnt_at -= WINDOW / 2 + 1;
+		if (all.stream[s].window_at != 0)
+			all.stream[s].window_at -= WINDOW / 2 + 1;
+	}
+}
+
+static void
+begin(uint32_t modules, uint32_t interfaces)
+{
+	assert_int_equal(detector_init(&d, &jungfrau_ops, modules, interfaces), 0);
+	memset(&settings, 0, sizeof(settings));
+	sources_init(&all, &settings, &d, WINDOW);
+}
+
+static enum source_verdict
+see_at(uint32_t stream, uint8_t who, uint32_t position)
+{
+	uint8_t h[SOURCE_HEADERS] = {0};
+
+	h[11] = who;
+	memcpy(h + SOURCE_IP_FROM, (uint8_t[]){10, 1, 0, who, 10, 0, 0, 1}, 8);
+	if (source_takes(&all.filter[stream], h, position))
+		return SOURCE_OURS;
+	return sources_judge(&all, stream, h, position);
+}
+
+/* @return packets of n that were taken */
+static uint32_t
+see(uint8_t who, uint32_t n)
+{
+	uint32_t taken = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		taken += see_at(0, who, 0) == SOURCE_OURS;
+	return taken;
+}
+
+static bool
+is_learnt(uint8_t who)
+{
+	return all.stream[0].step == SOURCE_LEARNT &&
+		((const uint8_t *)&all.stream[0].taken[SOURCE_WORD_IP])[3] == who;
+}
+
+/* So many half windows in which both send. @return packets of ours that were taken */
+static uint32_t
+both(uint32_t halves, uint32_t ours, uint32_t theirs)
+{
+	uint32_t taken = 0;
+
+	for (uint32_t i = 0; i < halves; i++, wait_half()) {
+		for (uint32_t p = 0; p < RTE_MAX(ours, theirs); p++) {
+			if (p < theirs)
+				see(THIEF, 1);
+			if (p < ours)
+				taken += see(REAL, 1);
+		}
+	}
+	return taken;
+}
+
+/* MAC and IP addresses of both ends; the port it sends from may change. */
+static void
+another_address_is_another_source(void **state)
+{
+	uint8_t good[SOURCE_HEADERS] = {0}, h[SOURCE_HEADERS];
+
+	begin(1, 1);
+	assert_int_equal(see(REAL, NEEDED), NEEDED);
+	assert_true(is_learnt(REAL));
+	good[11] = REAL;
+	memcpy(good + SOURCE_IP_FROM, (uint8_t[]){10, 1, 0, REAL, 10, 0, 0, 1}, 8);
+	for (uint32_t at = 0; at < SOURCE_IP_FROM + 8; at = at == 11 ? SOURCE_IP_FROM : at + 1) {
+		memcpy(h, good, sizeof(h));
+		h[at] ^= 1;
+		assert_false(source_takes(&all.filter[0], h, 0));
+		assert_int_equal(sources_judge(&all, 0, h, 0), SOURCE_FOREIGN);
+	}
+	memcpy(h, good, sizeof(h));
+	h[SOURCE_IP_FROM + 8] ^= 1;
+	assert_true(
+		source_takes(&all.filter[0], h, 0) || sources_judge(&all, 0, h, 0) == SOURCE_OURS);
+}
+
+static void
+one_of_a_hundred_is_forged(void **state)
+{
+	begin(1, 1);
+	for (uint32_t i = 0; i < 10; i++) {
+		see(REAL, 99);
+		see(THIEF, 1);
+	}
+	assert_true(is_learnt(REAL));
+	assert_int_equal(all.stream[0].contests, 1);
+}
+
+/* Whoever was there before the detector, and comes back, has not earned more than it has sent. */
+static void
+first_one_comes_back(void **state)
+{
+	begin(1, 1);
+	assert_int_equal(see(THIEF, NEEDED), NEEDED);
+	wait_half();
+	see(REAL, NEEDED);
+	wait_half();
+	wait_half();
+	see(REAL, 1);
+	assert_true(is_learnt(REAL));
+	assert_int_equal(both(10, 1000, 0), 10000);
+	assert_int_equal(see(THIEF, 1), 0);
+	assert_int_equal(see(REAL, 1), 1);
+	assert_int_equal(see(THIEF, 10 * NEEDED), 0);
+	assert_int_equal(both(20, 1000, 499), 20000);
+}
+
+/* A few packets do not hold a stream. */
+static void
+thief_holds_on(void **state)
+{
+	for (uint32_t theirs = 1; theirs <= 400; theirs = 3 * theirs + 1) {
+		begin(1, 1);
+		see(THIEF, NEEDED);
+		assert_true(is_learnt(THIEF));
+		both(6, 0, 1000);
+		both(12, 1000, theirs);
+		assert_true(is_learnt(REAL));
+		assert_int_not_equal(all.stream[0].reason, SOURCE_BY_VOTE);
+		assert_int_equal(both(20, 1000, theirs), 20000);
+	}
+}
+
+/* A detector that sends is not displaced by numbers, unless for as long as it has sent. */
+static void
+flood_against_a_detector(void **state)
+{
+	begin(1, 1);
+	assert_int_equal(both(40, 200, 0), 40 * 200);
+	assert_int_equal(both(30, 200, 5000), 30 * 200);
+	assert_true(is_learnt(REAL));
+	both(40, 200, 5000);
+	assert_true(is_learnt(THIEF));
+	assert_int_equal(all.stream[0].reason, SOURCE_BY_NUMBER);
+}
+
+/* What was taken in a silence goes back to who has had it for longer. */
+static void
+detector_comes_back(void **state)
+{
+	begin(1, 1);
+	assert_int_equal(both(20, 500, 0), 20 * 500);
+	both(4, 0, 1000);
+	assert_true(is_learnt(THIEF));
+	assert_int_equal(all.stream[0].reason, SOURCE_BY_SILENCE);
+	/* one packet is not enough, and a frame is, even if the other one sends as much */
+	assert_int_equal(see(REAL, 1), 0);
+	both(3, NEEDED, NEEDED);
+	assert_true(is_learnt(REAL));
+	assert_int_equal(all.stream[0].reason, SOURCE_IS_BACK);
+	assert_int_equal(see(THIEF, 10 * NEEDED), 0);
+	/* nor does it forget when others have it in between */
+	both(4, 0, 1000);
+	assert_true(is_learnt(THIEF));
+	for (uint32_t i = 0; i < 4; i++, wait_half())
+		see(THIEF + 1, 1000);
+	assert_true(is_learnt(THIEF + 1));
+	both(3, NEEDED, 0);
+	assert_true(is_learnt(REAL));
+}
+
+/* The seed of a story, and how many there are. */
+static uint64_t
+stories(uint64_t *first)
+{
+	const char *seed = getenv("SOURCE_SEED");
+
+	*first = seed != NULL ? strtoull(seed, NULL, 0) : rte_rdtsc();
+	return seed != NULL ? 1 : 300;
+}
+
+/* Less than a third is forged, in any order, of one or some who may have begun earlier: the real
+ * one is learnt, and stays. */
+static void
+random_forgers(void **state)
+{
+	uint64_t first, n = stories(&first);
+
+	for (uint64_t seed = first; seed < first + n; seed++) {
+		uint32_t forgers, chance, burst, early, taken = 0;
+
+		rng = seed;
+		begin(1, 1);
+		forgers = 1 + below(3);
+		chance = below(32);
+		burst = below(2) == 0 ? 1 : 1 + below(NEEDED / 2);
+		early = below(3) == 0 ? below(8) : 0;
+		for (uint32_t i = 0; i < early; i++, wait_half())
+			see(THIEF, below(1000));
+		for (uint32_t half = 0; half < 40; half++, wait_half()) {
+			for (uint32_t i = 0; i < 4000; i += burst) {
+				const bool forged = below(100) < chance;
+				const uint32_t got =
+					see(forged ? THIEF + below(forgers) : REAL, burst);
+
+				if (!forged && half >= 30)
+					taken += burst - got;
+			}
+		}
+		if (!is_learnt(REAL) || taken > 0)
+			fail_msg("SOURCE_SEED=%" PRIu64
+				 ": %u of 100 forged in bursts of %u, %u before: %u not taken",
+				seed, chance, burst, early, taken);
+	}
+}
+
+/* ---- positions ------------------------------------------------------------------------------- */
+
+/* Learn all streams but `absent`. @return bits of streams that are misplaced */
+static uint64_t
+announce(const uint32_t position[], uint64_t absent)
+{
+	const uint64_t streams = d.streams == 64 ? UINT64_MAX : (UINT64_C(1) << d.streams) - 1;
+
+	uint64_t misplaced = 0;
+
+	for (uint32_t s = 0; s < d.streams; s++)
+		for (uint32_t i = 0; (absent >> s & 1) == 0 && i < all.stream[s].needed + 1; i++)
+			see_at(s, 1 + s, position[s]);
+	(void)sources_review(&all, streams);
+	for (uint32_t s = 0; s < d.streams; s++)
+		misplaced |= (uint64_t)all.stream[s].misplaced << s;
+	return misplaced;
+}
+
+static void
+one_module_is_stolen(void **state)
+{
+	/* below, above and between those of the others; of another column; of another stream */
+	const uint32_t stolen[] = {9, 1 << 16, 4, UINT32_MAX - 1, 7 << 16 | 1, 1};
+
+	for (uint32_t s = 0; s < 4; s++) {
+		for (uint32_t i = 0; i < RTE_DIM(stolen); i++) {
+			uint32_t position[] = {0, 1, 2, 3};
+
+			begin(4, 1);
+			position[s] = stolen[i];
+			assert_int_equal(announce(position, 0), 0);
+		}
+	}
+}
+
+static void
+other_orders_are_not_checked(void **state)
+{
+	uint32_t expected[DETECTOR_STREAMS_MAX];
+
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){3, 2, 1, 0}, 0), 0);
+	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_ODD);
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 0, 0, 0}, 0), 0);
+	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_SAME);
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 0, 1, 2}, 0), 0);
+	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_ODD);
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 2, 1, 3}, 0), 0x6);
+	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_SWAPPED);
+	/* that of one that has not announced anything yet */
+	begin(4, 1);
+	assert_int_equal(announce((const uint32_t[]){0, 2, 2, 3}, 1 << 2), 0);
+	assert_int_equal(sources_expected(&all, expected), SOURCE_ORDER_ODD);
+	/* a part of a larger detector */
+	begin(6, 1);
+	assert_int_equal(announce((const uint32_t[]){1 << 16, 1 << 16 | 1, 2 << 16 | 1, 2 << 16,
+					  1 << 16 | 3, 2 << 16 | 2},
+				 0),
+		0);
+	begin(6, 1);
+	assert_int_equal(announce((const uint32_t[]){3 << 16, 3 << 16 | 1, 4 << 16 | 1, 3 << 16 | 3,
+					  4 << 16, 3 << 16 | 2},
+				 0),
+		0x24);
+}
+
+/* Nobody is dropped who announces what is right, if one is stolen, or two are swapped, or both. */
+static void
+random_positions(void **state)
+{
+	uint64_t first, n = 20 * stories(&first);
+	uint32_t pairs = 0, found = 0;
+
+	for (uint64_t seed = first; seed < first + n; seed++) {
+		uint32_t right[DETECTOR_STREAMS_MAX], position[DETECTOR_STREAMS_MAX], a, b, t;
+		uint32_t expected[DETECTOR_STREAMS_MAX];
+		uint32_t column, interfaces, from;
+		uint64_t wrong = 0, absent = 0, misplaced;
+		bool swap, steal;
+
+		rng = seed;
+		interfaces = 1 + below(2);
+		begin(1 + below(16), interfaces);
+		column = 1 + below(16);
+		from = below(2) * below(20);
+		swap = below(2);
+		steal = below(2);
+		for (uint32_t s = 0; s < d.streams; s++) {
+			const uint32_t module = from + s / interfaces;
+
+			right[s] = module / column << 16 |
+				(module % column * interfaces + s % interfaces);
+			if (below(8) == 0 && (seed & 1) != 0)
+				absent |= UINT64_C(1) << s;
+		}
+		memcpy(position, right, sizeof(position));
+		a = below(d.streams);
+		b = below(d.streams);
+		if (swap) {
+			position[a] = right[b];
+			position[b] = right[a];
+		}
+		t = below(d.streams);
+		if (steal)
+			position[t] = below(4) == 0
+				? (uint32_t)rng
+				: (below(column + 2) << 16 | below(column * interfaces + 2));
+		for (uint32_t s = 0; s < d.streams; s++)
+			wrong |= (uint64_t)(position[s] != right[s]) << s;
+		misplaced = announce(position, absent);
+		/* of two that are a part of a larger detector nobody can tell */
+		if ((misplaced & ~wrong) != 0 && (d.streams > 2 || from == 0))
+			fail_msg("SOURCE_SEED=%" PRIu64 ": %#" PRIx64
+				 " are misplaced, wrong are %#" PRIx64 " of %u",
+				seed, misplaced, wrong, d.streams);
+		if (steal || wrong == 0 || absent != 0)
+			continue;
+		/* and cables that are swapped are found, or it is told that nothing is checked */
+		pairs++;
+		found += misplaced == wrong;
+		if (misplaced != wrong && sources_expected(&all, expected) != SOURCE_ORDER_ODD)
+			fail_msg("SOURCE_SEED=%" PRIu64 ": %#" PRIx64
+				 " are misplaced, not %#" PRIx64 " of %u",
+				seed, misplaced, wrong, d.streams);
+	}
+	assert_true(2 * found >= pairs);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sources_are_read),
+		cmocka_unit_test(mistakes_are_refused),
+		cmocka_unit_test(long_lists_are_read),
+		cmocka_unit_test(another_address_is_another_source),
+		cmocka_unit_test(one_of_a_hundred_is_forged),
+		cmocka_unit_test(first_one_comes_back),
+		cmocka_unit_test(thief_holds_on),
+		cmocka_unit_test(flood_against_a_detector),
+		cmocka_unit_test(detector_comes_back),
+		cmocka_unit_test(random_forgers),
+		cmocka_unit_test(one_module_is_stolen),
+		cmocka_unit_test(other_orders_are_not_checked),
+		cmocka_unit_test(random_positions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store that says it has more than there is, in any order, and for ever: a receiver notes what it
+ * holds itself, and waits for so long. What is written down before a batch goes, and which result
+ * releases it. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "egress/store_client_private.h"
+
+#define BATCHES 8 /* held, of table 1: every second one is this store's */
+#define STORE	0
+
+#define PATIENCE_MS (4 * XFER_AUTH_MS) /* of a sender that waits for its grant */
+
+uint64_t __wrap_xfer_qp_clock(void);
+
+static uint64_t now; /* ms */
+static char path[64];
+static struct journal *ring;
+static struct store_client *sender;
+static struct store_set stores;
+static struct {
+	struct xfer_intervals m;
+	struct xfer_interval at[XFER_INTERVALS_MAX];
+} have;
+
+uint64_t
+__wrap_xfer_qp_clock(void)
+{
+	return now;
+}
+
+static int
+begin(void **state)
+{
+	static uint8_t schema[XFER_BLOCK];
+	const struct journal_config config = {.path = path, .producer = 7, .bytes = 1 << 20};
+	const struct journal_run run = {
+		.run = 1,
+		.incarnation = 2,
+		.name = "run",
+		.schema = {schema, schema},
+		.schema_bytes = {XFER_BLOCK, XFER_BLOCK},
+		.body_max = {XFER_BLOCK, XFER_BLOCK},
+	};
+	struct journal_batch b = {.rows = 1, .table = 1};
+	char message[PATH_MAX];
+	uint32_t batch;
+
+	snprintf(path, sizeof(path), "/dev/shm/xfer_inventory_test_%d", getpid());
+	assert_int_equal(journal_open(&ring, &config, message), 0);
+	b.run = journal_run_add(ring, &run);
+	for (b.sequence = 0; b.sequence < BATCHES; b.sequence++) {
+		assert_non_null(journal_reserve(ring, XFER_BLOCK));
+		batch = journal_commit(ring, &b);
+		journal_assign(ring, batch, b.sequence % 2 == 0 ? STORE : STORE + 1);
+	}
+	sender = calloc(1, sizeof(*sender));
+	assert_non_null(sender);
+	sender->config.journal = ring;
+	sender->config.run = b.run;
+	sender->config.stores = &stores;
+	stores.at[0] = (struct xfer_store){.name = "store", .number = STORE};
+	sender->state = STORE_CLIENT_WAITING;
+	sender->all_told = true;
+	sender->heard = now = 1;
+	assert_int_equal(store_client_collect(sender), 0);
+	assert_int_equal(interval_set_count(&sender->mine[1]), BATCHES / 2);
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		interval_set_free(&sender->moved[i]);
+		interval_set_free(&sender->mine[i]);
+		interval_set_free(&sender->have[i]);
+	}
+	free(sender);
+	journal_close(ring);
+	unlink(path);
+	return 0;
+}
+
+/* nb intervals of one number each, every other one from `first` on. */
+static enum xfer_reason
+take(unsigned int table, uint64_t first, uint32_t nb, bool more)
+{
+	uint32_t i;
+
+	xfer_msg_begin(&have, XFER_HAVE, sizeof(have.m) + nb * sizeof(have.at[0]), 0);
+	have.m.head.flags = more ? XFER_MORE : 0;
+	have.m.table = table;
+	have.m.nb = nb;
+	for (i = 0; i < nb; i++)
+		have.at[i].first = have.at[i].last = first + 2 * i;
+	return store_client_take_have(sender, &have.m);
+}
+
+static void
+test_for_ever(void **state)
+{
+	const uint32_t nb = XFER_INTERVALS_MAX;
+	unsigned int i;
+
+	for (i = 0; i < 10000; i++) {
+		assert_int_equal(take(0, 2ull * nb * i, nb, true), XFER_REASON_NONE);
+		assert_int_equal(sender->have[0].room, 0);
+	}
+	for (i = 0; i < 10000; i++)
+		assert_int_equal(take(1, 2ull * nb * i, nb, true), XFER_REASON_NONE);
+	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
+	assert_true(sender->have[1].room <= 4 * BATCHES);
+	/* from the first one on its time runs */
+	assert_int_equal(sender->waiting_since, 1);
+}
+
+/* The store says something, and the sender is polled. @return whether it is given up */
+static bool
+say(enum xfer_type type)
+{
+	sender->heard = now;
+	if (type == XFER_HAVE)
+		assert_int_equal(take(0, sender->have_next + 1, 1, true), XFER_REASON_NONE);
+	(void)store_client_poll(sender);
+	return sender->state == STORE_CLIENT_DOWN;
+}
+
+/* While it settles a store may take as long as it likes; with HAVE it may not. */
+static void
+test_no_end(void **state)
+{
+	uint64_t end;
+
+	for (end = now + 10 * PATIENCE_MS; now < end; now += 1000)
+		assert_false(say(XFER_STATUS));
+	for (end = now + PATIENCE_MS; now <= end; now += 1000)
+		assert_false(say(XFER_HAVE));
+	assert_true(say(XFER_HAVE));
+	assert_int_equal(sender->stats.late, 1);
+	/* nothing of what it said counts */
+	assert_int_equal(journal_next(ring, 0), 0);
+	assert_int_equal(sender->stats.found, 0);
+}
+
+static void
+test_silence(void **state)
+{
+	now += PATIENCE_MS;
+	(void)store_client_poll(sender);
+	assert_int_equal(sender->state, STORE_CLIENT_WAITING);
+	now++;
+	(void)store_client_poll(sender);
+	assert_int_equal(sender->state, STORE_CLIENT_DOWN);
+	assert_int_equal(sender->stats.late, 1);
+}
+
+static void
+test_all_at_once(void **state)
+{
+	have.at[0].last = 0;
+	assert_int_equal(take(1, 0, 1, true), XFER_REASON_NONE);
+	have.at[0] = (struct xfer_interval){2, UINT64_MAX - 1};
+	assert_int_equal(store_client_take_have(sender, &have.m), XFER_REASON_NONE);
+	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
+	assert_false(interval_set_has(&sender->have[1], 3));
+	/* behind the last number there is none */
+	assert_int_equal(take(1, UINT64_MAX - 1, 1, true), XFER_REASON_MALFORMED);
+}
+
+static void
+test_order(void **state)
+{
+	assert_int_equal(take(0, 100, 1, true), XFER_REASON_NONE);
+	assert_int_equal(take(0, 100, 1, true), XFER_REASON_MALFORMED);
+	/* touches it: they would have been one */
+	assert_int_equal(take(0, 101, 1, true), XFER_REASON_MALFORMED);
+	assert_int_equal(take(0, 4, 1, true), XFER_REASON_MALFORMED);
+	/* of another table: from 0 on */
+	assert_int_equal(take(1, 0, 1, true), XFER_REASON_NONE);
+	assert_int_equal(take(0, 200, 1, true), XFER_REASON_ORDER);
+	assert_int_equal(take(1, 2, 1, false), XFER_REASON_NONE);
+	assert_int_equal(take(1, 4, 1, true), XFER_REASON_ORDER);
+	assert_int_equal(interval_set_count(&sender->have[1]), 2);
+}
+
+/* ---- batches into places, and their results -------------------------------------------------- */
+
+static unsigned int writes;
+
+int __wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg,
+	uint16_t nb_sge, uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
+uint32_t __wrap_rdma_mr_lkey(const struct rdma_mr *mr);
+
+uint32_t
+__wrap_rdma_mr_lkey(const struct rdma_mr *mr)
+{
+	return 0;
+}
+
+/* Whoever dies here has said in the ring that the store may have the batch. */
+int
+__wrap_xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
+	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm)
+{
+	struct journal_batch b;
+
+	assert_true(journal_get(ring, 0, &b));
+	assert_int_equal(b.given, 1u << STORE);
+	writes++;
+	return 0;
+}
+
+/* Batch 0 of the ring is on its way in place 1. */
+static void
+send_one(struct journal_batch *b)
+{
+	static uint8_t stage[WINDOW * STAGE];
+	static struct rdma_mr *mr[1];
+	static struct xfer_mr memory;
+	unsigned int i;
+
+	assert_true(journal_get(ring, 0, b));
+	assert_int_equal(b->given, 0);
+	journal_memory(ring, (void **)&memory.addr, &memory.length);
+	memory.slice = memory.length;
+	memory.nb = 1;
+	memory.mr = mr;
+	sender->config.memory = &memory;
+	sender->config.message_max = UINT64_MAX;
+	sender->link.extra = stage;
+	sender->state = STORE_CLIENT_UP;
+	sender->nb_places = 2;
+	sender->place = calloc(2, sizeof(*sender->place));
+	sender->used = calloc(2, sizeof(*sender->used));
+	for (i = 0; i < XFER_TABLES; i++) {
+		sender->free_place[i] = calloc(2, sizeof(uint32_t));
+		sender->stream[i].body_max = XFER_BLOCK;
+	}
+	sender->used[0].batch = sender->used[1].batch = NO_BATCH;
+	sender->free_place[1][0] = 1;
+	sender->nb_free[1] = 1;
+	sender->nb_free_stages = 1;
+	assert_int_equal(store_client_offer(sender, 0), 0);
+	writes = 0;
+	assert_true(store_client_send_batch(sender, 1));
+}
+
+static void
+forget_places(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		free(sender->free_place[i]);
+		free(sender->queue[i].at);
+	}
+	free(sender->place);
+	free(sender->used);
+}
+
+static void
+test_given_first(void **state)
+{
+	struct journal_batch b;
+
+	send_one(&b);
+	/* the body, the entry */
+	assert_int_equal(writes, 1 + (b.body_bytes > 0));
+	forget_places();
+}
+
+/* A result is of the batch that is in the place: another number, table or place releases nothing.
+ * */
+static void
+test_result_of_another(void **state)
+{
+	struct {
+		struct xfer_results m;
+		struct xfer_result at;
+	} m;
+	struct journal_batch b;
+	struct xfer_result wrong[4], right;
+	unsigned int i;
+
+	send_one(&b);
+	right = (struct xfer_result){b.sequence, 1, b.table, XFER_DURABLE, 0};
+	for (i = 0; i < 4; i++)
+		wrong[i] = right;
+	wrong[0].sequence++;
+	wrong[1].table = 0;
+	wrong[2].entry = 0;
+	wrong[3].entry = 2;
+	xfer_msg_begin(&m, XFER_RESULTS, sizeof(m), 0);
+	m.m.nb = 1;
+	for (i = 0; i < 4; i++) {
+		m.at = wrong[i];
+		assert_int_equal(store_client_take_results(sender, &m.m),
+			i < 3 ? XFER_REASON_ORDER : XFER_REASON_MALFORMED);
+		assert_true(journal_get(ring, 0, &b) && b.held);
+		assert_int_equal(sender->stats.durable, 0);
+	}
+	m.at = right;
+	assert_int_equal(store_client_take_results(sender, &m.m), XFER_REASON_NONE);
+	assert_false(journal_get(ring, 0, &b));
+	/* once */
+	assert_int_equal(store_client_take_results(sender, &m.m), XFER_REASON_ORDER);
+	forget_places();
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_for_ever, begin, end),
+		cmocka_unit_test_setup_teardown(test_no_end, begin, end),
+		cmocka_unit_test_setup_teardown(test_silence, begin, end),
+		cmocka_unit_test_setup_teardown(test_all_at_once, begin, end),
+		cmocka_unit_test_setup_teardown(test_order, begin, end),
+		cmocka_unit_test_setup_teardown(test_given_first, begin, end),
+		cmocka_unit_test_setup_teardown(test_result_of_another, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests made by hand, as no engine of ours makes them: what a responder says to them. */
+#include "roce_rig.h"
+
+#include "engine/qp.h"
+
+#define MTU  1024
+#define SAID 64
+#define VLAN 5
+
+/* What end 1 said, in order */
+struct said {
+	uint8_t opcode, syndrome;
+	uint16_t length;
+	uint32_t psn;
+};
+
+static struct rig rig;
+static struct said said[SAID];
+static unsigned int nb_said;
+static uint32_t first_psn;
+
+/* Answers are looked at here, and end 0, which asked for nothing, sees none of them. */
+static bool
+hear(struct rig *r, unsigned int from, struct rte_mbuf *m)
+{
+	struct roce_packet pkt;
+
+	if (from != 1 || roce_packet_parse(m, &pkt) != ROCE_PACKET_DATA)
+		return true;
+	assert_true(nb_said < SAID);
+	said[nb_said].opcode = pkt.opcode;
+	said[nb_said].length = pkt.length;
+	said[nb_said].psn = roce_psn_diff(pkt.psn, first_psn);
+	said[nb_said++].syndrome =
+		pkt.flags & ROCE_F_AETH ? roce_packet_aeth(&pkt)->syndrome : 0xff;
+	return false;
+}
+
+static void
+open_with(const struct rdma_qp_attr *more, const char *options)
+{
+	struct rdma_qp_attr attr = {.retry_count = 7, .rnr_retry = 7};
+
+	if (more)
+		attr = *more;
+	attr.type = RDMA_QP_RC;
+	rig_open(&rig, options);
+	rig_connect(&rig, &attr, MTU);
+	rig_run(&rig, 1);
+	first_psn = ((struct roce_qp *)rig.end[1].qp)->resp.expected_psn;
+	nb_said = 0;
+	rig.tap = hear;
+}
+
+static void
+finish(void)
+{
+	rig.tap = NULL;
+	rig_disconnect(&rig);
+	rig_close(&rig);
+}
+
+/* A frame as end 0 would send it. @param tci of a VLAN tag, -1: none */
+static struct rte_mbuf *
+forge(uint8_t opcode, uint32_t psn, const void *ext, unsigned int length, int tci)
+{
+	const struct rig_packet packet = {
+		.opcode = opcode,
+		.psn = roce_psn_add(first_psn, psn),
+		.ext = ext,
+		.length = length,
+		.tci = tci >= 0 ? tci : 0,
+	};
+
+	return rig_forge(&rig, 0, &packet);
+}
+
+static void
+deliver(struct rte_mbuf *m)
+{
+	rig_deliver(&rig, 0, m);
+}
+
+static struct roce_reth
+reth(uint32_t offset, uint32_t length)
+{
+	return (struct roce_reth){
+		.va = rte_cpu_to_be_64((uintptr_t)rig.end[1].memory + offset),
+		.rkey = rte_cpu_to_be_32(rdma_mr_rkey(rig.end[1].mr)),
+		.length = rte_cpu_to_be_32(length),
+	};
+}
+
+static void
+read_request(uint32_t psn, uint32_t length)
+{
+	const struct roce_reth ext = reth(0, length);
+
+	deliver(forge(ROCE_READ_REQUEST, psn, &ext, 0, -1));
+}
+
+static void
+assert_said(unsigned int i, uint8_t opcode, uint32_t psn, uint8_t syndrome)
+{
+	assert_true(i < nb_said);
+	if (said[i].opcode != opcode || said[i].psn != psn || said[i].syndrome != syndrome)
+		fail_msg("answer %u: opcode %#x, PSN %u, syndrome %#x; wanted %#x, %u, %#x", i,
+			said[i].opcode, said[i].psn, said[i].syndrome, opcode, psn, syndrome);
+}
+
+/*
+ * A request finds no receive; before the NAK gets out it comes again, and finds one. A NAK that was
+ * sent now would be about a request that was taken.
+ */
+static void
+test_not_ready_any_more(void **state)
+{
+	struct rdma_sge s;
+	const struct rdma_recv_wr wr = {.sg = &s, .nb_sge = 1};
+	struct roce_packet pkt;
+	struct rte_mbuf *m;
+
+	open_with(NULL, ",mtu=1024");
+	s = (struct rdma_sge){(uintptr_t)rig.end[1].memory, 4096, rdma_mr_lkey(rig.end[1].mr)};
+	m = forge(ROCE_SEND_FIRST, 0, NULL, MTU, -1);
+	assert_int_equal(roce_packet_parse(m, &pkt), ROCE_PACKET_DATA);
+	roce_responder_request((struct roce_qp *)rig.end[1].qp, &pkt);
+	assert_int_equal(rdma_post_recv(rig.end[1].qp, &wr, 1), 1);
+	roce_responder_request((struct roce_qp *)rig.end[1].qp, &pkt);
+	rte_pktmbuf_free(m);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 1);
+	assert_said(0, ROCE_ACKNOWLEDGE, 0, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	finish();
+}
+
+/* No message is longer than 2^31 bytes: that is an invalid request, not one of wrong memory. */
+static void
+test_too_long(void **state)
+{
+	static const struct {
+		uint32_t length;
+		uint8_t syndrome;
+	} row[] = {{(1U << 31) + 1, ROCE_NAK_INVALID_REQUEST}, {1U << 31, ROCE_NAK_REMOTE_ACCESS}};
+	struct roce_reth ext;
+
+	for (unsigned int i = 0; i < RTE_DIM(row); i++) {
+		open_with(NULL, ",mtu=1024");
+		ext = reth(0, row[i].length);
+		deliver(forge(ROCE_WRITE_FIRST, 0, &ext, MTU, -1));
+		rig_run(&rig, 1);
+		assert_int_equal(nb_said, 1);
+		assert_said(0, ROCE_ACKNOWLEDGE, 0, row[i].syndrome);
+		finish();
+		open_with(NULL, ",mtu=1024");
+		read_request(0, row[i].length);
+		rig_run(&rig, 1);
+		assert_int_equal(nb_said, 1);
+		assert_said(0, ROCE_ACKNOWLEDGE, 0, row[i].syndrome);
+		finish();
+	}
+}
+
+/* More READs at once than agreed: those that are allowed are answered, the next is an error. */
+static void
+test_too_many_reads(void **state)
+{
+	const struct rdma_qp_attr attr = {.max_rd_atom = 3, .retry_count = 7, .rnr_retry = 7};
+	struct rdma_qp_info info;
+	unsigned int i;
+
+	open_with(&attr, ",mtu=1024");
+	for (i = 0; i < 4; i++)
+		read_request(i, 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	for (i = 0; i < 3; i++)
+		assert_said(i, ROCE_READ_RESPONSE_ONLY, i, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_said(3, ROCE_ACKNOWLEDGE, 3, ROCE_NAK_INVALID_REQUEST);
+	rdma_qp_info_get(rig.end[1].qp, &info);
+	assert_int_equal(info.state, RDMA_QP_ERROR);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 1);
+	finish();
+}
+
+/* An old READ is asked for again, and then comes a new one that shows that it was answered well. */
+static void
+test_repeat_in_the_way(void **state)
+{
+	const struct rdma_qp_attr attr = {.max_rd_atom = 2, .retry_count = 7, .rnr_retry = 7};
+
+	open_with(&attr, ",mtu=1024");
+	read_request(0, 3 * MTU);
+	read_request(3, 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	read_request(0, 3 * MTU);
+	read_request(3, 100);
+	read_request(4, 200);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 6);
+	assert_said(4, ROCE_READ_RESPONSE_ONLY, 3, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_said(5, ROCE_READ_RESPONSE_ONLY, 4, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 0);
+	/* and again, once it is no new one any more */
+	read_request(5, 100);
+	read_request(4, 200);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 8);
+	assert_said(6, ROCE_READ_RESPONSE_ONLY, 5, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_said(7, ROCE_READ_RESPONSE_ONLY, 4, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	finish();
+}
+
+/* A notification that notifies of nothing is not one of a stranger. */
+static void
+test_cnp(void **state)
+{
+	static const uint8_t reserved[16];
+
+	open_with(NULL, ",mtu=1024");
+	deliver(forge(ROCE_CNP, 0, reserved, 0, -1));
+	rig_run(&rig, 1);
+	assert_int_equal(rig_stat(&rig, 1, "rx_bad_opcode"), 1);
+	assert_int_equal(rig_stat(&rig, 1, "rx_bad_address"), 0);
+	assert_int_equal(rig_stat(&rig, 1, "rx_cnps"), 0);
+	finish();
+}
+
+/* A part of a READ that was answered. */
+static void
+read_again(uint32_t psn, uint32_t length)
+{
+	const struct roce_reth ext = reth(psn * MTU, length);
+
+	deliver(forge(ROCE_READ_REQUEST, psn, &ext, 0, -1));
+}
+
+/* Only some packets of an answer were lost, and only those are asked for again. */
+static void
+test_repeat_of_part(void **state)
+{
+	const uint8_t ack = ROCE_AETH_ACK | ROCE_AETH_CREDITS;
+	unsigned int i;
+
+	open_with(NULL, ",mtu=1024");
+	read_request(0, 5 * MTU - 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 5);
+	nb_said = 0;
+	read_again(1, 2 * MTU);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 2);
+	assert_said(0, ROCE_READ_RESPONSE_FIRST, 1, ack);
+	assert_said(1, ROCE_READ_RESPONSE_LAST, 2, ack);
+	nb_said = 0;
+	read_again(2, 10);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 1);
+	assert_said(0, ROCE_READ_RESPONSE_ONLY, 2, ack);
+	assert_int_equal(said[0].length, 10);
+	/* a second part, while the first is not sent yet: both, and what lies between */
+	nb_said = 0;
+	read_again(1, MTU);
+	read_again(3, 2 * MTU - 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	assert_said(0, ROCE_READ_RESPONSE_FIRST, 1, ack);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(said[i].length, MTU);
+	assert_said(3, ROCE_READ_RESPONSE_LAST, 4, ack);
+	assert_int_equal(said[3].length, MTU - 100);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 0);
+	/* more than there was, and nothing of something */
+	nb_said = 0;
+	read_again(1, 4 * MTU - 99);
+	read_again(1, 0);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 0);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 2);
+	/* of nothing there is one packet, again, too */
+	read_request(5, 0);
+	read_request(5, 0);
+	rig_run(&rig, 1);
+	read_request(5, 0);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 2);
+	assert_said(1, ROCE_READ_RESPONSE_ONLY, 5, ack);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 2);
+	finish();
+}
+
+/* A READ is answered, its region goes, and then comes a duplicate that was long on its way. */
+static void
+test_repeat_of_region_gone(void **state)
+{
+	struct rdma_mr_attr attr = {
+		.gpu = -1, .access = RDMA_ACCESS_REMOTE_READ, .length = 4 * MTU};
+	struct rdma_qp_info info;
+	struct roce_reth ext;
+	struct rdma_mr *mr;
+
+	open_with(NULL, ",mtu=1024");
+	attr.addr = rig.end[1].memory;
+	mr = rdma_mr_reg(rig.end[1].pd, &attr);
+	assert_non_null(mr);
+	ext = reth(0, 3 * MTU);
+	ext.rkey = rte_cpu_to_be_32(rdma_mr_rkey(mr));
+	deliver(forge(ROCE_READ_REQUEST, 0, &ext, 0, -1));
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 3);
+	assert_int_equal(rdma_mr_dereg(mr), 0);
+	deliver(forge(ROCE_READ_REQUEST, 0, &ext, 0, -1));
+	read_request(3, 100);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, 4);
+	assert_said(3, ROCE_READ_RESPONSE_ONLY, 3, ROCE_AETH_ACK | ROCE_AETH_CREDITS);
+	assert_int_equal(rig_stat(&rig, 1, "rx_invalid_requests"), 1);
+	rdma_qp_info_get(rig.end[1].qp, &info);
+	assert_int_equal(info.state, RDMA_QP_RTS);
+	finish();
+}
+
+/* @param tci of a tag in the frame @param stripped of one that the port took off; -1: none */
+static void
+vlan(int tci, int stripped, bool taken)
+{
+	const uint64_t before = rig_stat(&rig, 1, "rx_other_vlan");
+	struct rte_mbuf *m = forge(ROCE_SEND_ONLY, -1, NULL, 0, tci);
+
+	if (stripped >= 0) {
+		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+		m->vlan_tci = (uint16_t)stripped;
+	}
+	nb_said = 0;
+	deliver(m);
+	rig_run(&rig, 1);
+	assert_int_equal(nb_said, taken);
+	assert_int_equal(rig_stat(&rig, 1, "rx_other_vlan") - before, !taken);
+}
+
+/* Only the own VLAN is heard; a tag of a priority is none. */
+static void
+test_vlan(void **state)
+{
+	open_with(NULL, ",mtu=1024");
+	vlan(-1, -1, true);
+	vlan(VLAN, -1, false);
+	vlan(3 << 13, -1, true);
+	vlan(-1, VLAN, false);
+	vlan(-1, 3 << 13, true);
+	finish();
+	open_with(NULL, ",mtu=1024,vlan=5");
+	vlan(-1, -1, false);
+	vlan(VLAN, -1, true);
+	vlan(3 << 13 | VLAN, -1, true);
+	vlan(VLAN + 1, -1, false);
+	vlan(3 << 13, -1, false);
+	vlan(-1, VLAN, true);
+	vlan(-1, VLAN + 1, false);
+	finish();
+}
+
+static int
+setup(void **state)
+{
+	rig_eal();
+	return 0;
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_not_ready_any_more),
+		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_too_many_reads),
+		cmocka_unit_test(test_repeat_in_the_way),
+		cmocka_unit_test(test_cnp),
+		cmocka_unit_test(test_repeat_of_part),
+		cmocka_unit_test(test_repeat_of_region_gone),
+		cmocka_unit_test(test_vlan),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file that says who may connect to a store. */
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/admission.h"
+#include "server/audit_log.h"
+#include "server/keyring.h"
+
+#define HEX32 "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+#define KEY   "key = hex:" HEX32 "\n"
+
+static char dir[] = "/tmp/braggline-keyring-XXXXXX", path[64], key_path[64];
+static char message[PATH_MAX];
+static struct store_keyring ring;
+
+static void
+write_text(const char *to, const char *text, mode_t mode)
+{
+	FILE *f = fopen(to, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+	assert_int_equal(chmod(to, mode), 0);
+}
+
+static int
+read_text(const char *text)
+{
+	write_text(path, text, 0600);
+	return store_keyring_read(&ring, path, message);
+}
+
+static int
+begin(void **state)
+{
+	if (mkdtemp(dir) == NULL)
+		return -1;
+	snprintf(path, sizeof(path), "%s/keys.ini", dir);
+	snprintf(key_path, sizeof(key_path), "%s/a.key", dir);
+	write_text(key_path, "0123456789abcdef0123456789abcdef", 0600);
+	return 0;
+}
+
+static int
+end(void **state)
+{
+	unlink(path);
+	unlink(key_path);
+	return rmdir(dir);
+}
+
+static void
+test_good(void **state)
+{
+	const struct xfer_identity *id, *other;
+
+	assert_int_equal(
+		read_text("; who may\n[receiver lyso-1]\nkey = a.key\nkey_next = hex:" HEX32
+			  "\nproducers = 1,2, 5-8 ,010,016\nruns = lyso_*, test?\n"
+			  "rights = write, import\n"
+			  "[receiver b]\nproducers = 9\nconnections = 010\nopen_runs = 1\n" KEY),
+		0);
+	assert_int_equal(ring.nb, 2);
+	id = store_keyring_find(&ring, xfer_identity_id("lyso-1"));
+	assert_string_equal(id->name, "lyso-1");
+	assert_memory_equal(id->key[0].bytes, "0123456789abcdef", 16);
+	assert_int_equal(id->key[1].bytes[31], 0x1f);
+	assert_true(xfer_identity_may(id, XFER_RIGHT_WRITE, 6, "lyso_7"));
+	assert_true(xfer_identity_may(id, XFER_RIGHT_IMPORT, 16, "test1"));
+	/* decimal, whatever it begins with */
+	assert_true(xfer_identity_may(id, XFER_RIGHT_WRITE, 10, "lyso_7"));
+	assert_int_equal(id->connections, XFER_IDENTITY_LIMIT);
+	assert_int_equal(id->open_runs, XFER_IDENTITY_LIMIT);
+	assert_false(xfer_identity_may(id, XFER_RIGHT_RECONCILE, 6, "lyso_7"));
+	assert_false(xfer_identity_may(id, XFER_RIGHT_WRITE, 4, "lyso_7"));
+	assert_false(xfer_identity_may(id, XFER_RIGHT_WRITE, 17, "lyso_7"));
+	assert_false(xfer_identity_may(id, XFER_RIGHT_WRITE, 6, "test12"));
+	other = store_keyring_find(&ring, xfer_identity_id("b"));
+	assert_int_equal(other->connections, 10);
+	assert_int_equal(other->open_runs, 1);
+	/* without a word: any run, and what a receiver needs */
+	assert_true(xfer_identity_may(other, XFER_RIGHT_WRITE, 9, "x"));
+	assert_true(xfer_identity_may(other, XFER_RIGHT_RECONCILE, 9, "x"));
+	assert_false(xfer_identity_may(other, XFER_RIGHT_IMPORT, 9, "x"));
+	assert_ptr_equal(store_keyring_check(&ring, "b", other->fingerprint[0]), other);
+	assert_null(store_keyring_check(&ring, "b", id->fingerprint[0]));
+	/* a key that is not there is nobody's */
+	assert_null(store_keyring_check(&ring, "b", 0));
+	assert_int_equal(id->fingerprint[1], other->fingerprint[0]);
+	store_keyring_free(&ring);
+}
+
+/* Who is not in it has keys that nobody has, other ones each time. */
+static void
+test_nobody(void **state)
+{
+	const struct xfer_identity *id;
+	uint8_t before[XFER_KEY_MIN], digest[XFER_DIGEST_BYTES];
+
+	assert_int_equal(read_text("[receiver b]\nproducers = 9\n" KEY), 0);
+	memcpy(digest, ring.digest, sizeof(digest));
+	id = store_keyring_find(&ring, xfer_identity_id("c"));
+	assert_ptr_equal(id, &ring.nobody);
+	assert_int_equal(id->key[0].size + id->key[1].size, 2 * XFER_KEY_MIN);
+	assert_string_equal(id->name, "");
+	assert_int_equal(id->rights, 0);
+	memcpy(before, id->key[0].bytes, sizeof(before));
+	store_keyring_free(&ring);
+	assert_int_equal(store_keyring_read(&ring, path, message), 0);
+	assert_memory_not_equal(before, ring.nobody.key[0].bytes, sizeof(before));
+	/* what it says is the same */
+	assert_memory_equal(digest, ring.digest, sizeof(digest));
+	store_keyring_free(&ring);
+	assert_int_equal(read_text("[receiver b]\nproducers = 8\n" KEY), 0);
+	assert_memory_not_equal(digest, ring.digest, sizeof(digest));
+	store_keyring_free(&ring);
+}
+
+static void
+test_mistakes(void **state)
+{
+	static const struct {
+		const char *text, *says;
+	} wrong[] = {
+		{"; nobody\n", "nobody could connect"},
+		{"[receiver a]\nproducers = 1\n", ":2: [receiver a] has no key"},
+		{"[receiver a]\n" KEY, "[receiver a] has no producers"},
+		{"[receiver a]\n" KEY "[receiver b]\n", "[receiver a] has no producers"},
+		{"[sender a]\n", ":1: [sender a]: expected [receiver NAME]"},
+		{"[receiver a/b]\n", "a name has letters"},
+		{"[receiver a]\nproducers = 1\n" KEY "[receiver a]\n",
+			":4: [receiver a] is there twice"},
+		{"[receiver a]\n" KEY KEY, ":3: key is there twice"},
+		{"[receiver a]\nkee = 1\n", ":2: kee: expected key, key_next"},
+		{"[receiver a]\nkey = hex:00\n", ":2: a key has 32 to"},
+		{"[receiver a]\nkey = hex:" HEX32 "0\n", ":2: a key has 32 to"},
+		{"[receiver a]\nkey = hex:" HEX32 "zz\n", ":2: a key has 32 to"},
+		{"[receiver a]\nkey = no.key\n", "no.key: No such file"},
+		{"[receiver a]\n" KEY "producers = 1,\n", ":3: producers: expected numbers"},
+		{"[receiver a]\n" KEY "producers = 5-4\n", ":3: producers: expected numbers"},
+		{"[receiver a]\n" KEY "producers = -1\n", ":3: producers: expected numbers"},
+		{"[receiver a]\n" KEY "producers = 18446744073709551616\n", "producers: expected"},
+		{"[receiver a]\n" KEY "producers = 1 2\n", ":3: producers: expected numbers"},
+		{"[receiver a]\n" KEY "producers = 1-5\n[receiver b]\n" KEY "producers = 5\n",
+			":6: producers of [receiver b] are also those of [receiver a]"},
+		{"[receiver a]\n" KEY "producers = 1\nruns = a/*\n", ":4: runs: expected"},
+		{"[receiver a]\n" KEY "producers = 1\nruns = ,\n", ":4: runs: expected"},
+		{"[receiver a]\n" KEY "producers = 1\nrights = all\n", "import, read, not all"},
+		{"[receiver a]\nnothing\n", ":2: "},
+		{"[receiver a]\n" KEY "producers = 0x10\n", ":3: producers: expected numbers"},
+		{"[receiver a]\nconnections = 0\n", ":2: connections: expected a number from 1"},
+		{"[receiver a]\nconnections = 65\n", "expected a number from 1 to 64"},
+		{"[receiver a]\nopen_runs = 0x10\n", ":2: open_runs: expected a number from 1"},
+		{"[receiver a]\nopen_runs = 1 2\n", ":2: open_runs: expected a number from 1"},
+		{"[receiver a]\nopen_runs =\n", ":2: "},
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		assert_true(read_text(wrong[i].text) < 0);
+		if (strstr(message, wrong[i].says) == NULL)
+			fail_msg("%s: wanted %s", message, wrong[i].says);
+		/* a key is in no message */
+		assert_null(strstr(message, "0001020304"));
+		assert_null(ring.identity);
+	}
+}
+
+static void
+test_files(void **state)
+{
+	static const char text[] = "[receiver a]\nkey = a.key\nproducers = 1\n";
+	char link[72];
+
+	write_text(path, text, 0640);
+	assert_int_equal(store_keyring_read(&ring, path, message), -EACCES);
+	assert_non_null(strstr(message, "640"));
+	write_text(path, text, 0600);
+	write_text(key_path, "0123456789abcdef0123456789abcdef", 0644);
+	assert_int_equal(store_keyring_read(&ring, path, message), -EINVAL);
+	assert_non_null(strstr(message, ":2: key file"));
+	assert_int_equal(chmod(key_path, 0600), 0);
+	snprintf(link, sizeof(link), "%s/link", dir);
+	assert_int_equal(symlink(path, link), 0);
+	assert_int_equal(store_keyring_read(&ring, link, message), -ELOOP);
+	unlink(link);
+	assert_int_equal(store_keyring_read(&ring, link, message), -ENOENT);
+	assert_int_equal(store_keyring_read(&ring, path, message), 0);
+	store_keyring_free(&ring);
+}
+
+/* A flood is a few lines of each network, some in all, and a sum. */
+static void
+test_warnings(void **state)
+{
+	static struct store_warnings w;
+	uint8_t addr[16] = {[10] = 0xff, [11] = 0xff, 10, 0, 0, 1};
+	unsigned int i, nb = 0;
+
+	for (i = 0; i < 100; i++) {
+		addr[15] = i;
+		nb += store_warnings_take(&w, addr, 1 + i);
+	}
+	assert_int_equal(nb, STORE_WARN_PER_ONE);
+	for (i = 0; i < 100; i++) {
+		addr[14] = 1 + i;
+		nb += store_warnings_take(&w, addr, 200);
+	}
+	assert_int_equal(nb, STORE_WARN_IN_ALL);
+	assert_int_equal(store_warnings_poll(&w, STORE_WARN_MS), 0);
+	assert_int_equal(store_warnings_poll(&w, 1 + STORE_WARN_MS), 200 - STORE_WARN_IN_ALL);
+	assert_true(store_warnings_take(&w, addr, 2 + STORE_WARN_MS));
+	assert_int_equal(w.suppressed_ever, 200 - STORE_WARN_IN_ALL);
+}
+
+/* An identity that comes from ever new addresses is no reason to forget another one's. */
+static void
+test_gate_remembers(void **state)
+{
+	static struct admission gate;
+	const struct admission_peer quiet = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 1}, 1};
+	struct admission_peer busy = {{[10] = 0xff, [11] = 0xff, 10, 1}, 2};
+	unsigned int i, known = 0;
+	void *evicted;
+
+	admission_proved(&gate, admission_enter(&gate, &quiet, &gate, 1, &evicted), 1);
+	for (i = 0; i < 2 * ADMISSION_REMEMBERED; i++) {
+		busy.addr[14] = i >> 8;
+		busy.addr[15] = i;
+		admission_proved(
+			&gate, admission_enter(&gate, &busy, &gate, 2 + i, &evicted), 2 + i);
+	}
+	assert_true(admission_knows(&gate, &quiet, 2 + i));
+	for (i = 0; i < 2 * ADMISSION_REMEMBERED; i++) {
+		busy.addr[14] = i >> 8;
+		busy.addr[15] = i;
+		known += admission_knows(&gate, &busy, 2 * ADMISSION_REMEMBERED);
+	}
+	assert_int_equal(known, ADMISSION_PER_IDENTITY);
+	/* the last ones */
+	assert_true(admission_knows(&gate, &busy, 2 * ADMISSION_REMEMBERED));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_good),
+		cmocka_unit_test(test_nobody),
+		cmocka_unit_test(test_mistakes),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_warnings),
+		cmocka_unit_test(test_gate_remembers),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}

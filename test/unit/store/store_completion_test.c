@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that a store which was killed has left, and whose receivers do not come, or come late. */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "recovery/recovery.h"
+#include "arrow/async_writer.h"
+#include "io/direct_io.h"
+#include "../xfer/xfer_sample.h"
+#include "server/completion.h"
+#include "stream/source.h"
+#include "stream/writer.h"
+
+#define SECONDS	 20
+#define NS_PER_S UINT64_C(1000000000)
+#define BATCHES	 3
+#define PATH	 256
+
+static struct xfer_sample s;
+static char root[64];
+static struct store_completion *c;
+static struct arrow_io_ops slow; /* a disk that reads when it is told to */
+static bool reads;		 /* atomic */
+static unsigned int readers;	 /* that wait; atomic */
+
+static void
+take_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
+{
+	assert_int_equal(status, XFER_DURABLE);
+}
+
+static void
+path_of(char path[PATH], unsigned int run, const char *end)
+{
+	snprintf(path, PATH, "%s/r-%u/r_fedcba9876543210_000001_frames.arrow%s", root, run, end);
+}
+
+static bool
+is_there(unsigned int run, const char *end)
+{
+	char path[PATH];
+
+	path_of(path, run, end);
+	return access(path, F_OK) == 0;
+}
+
+/* A file as a store leaves it that is killed before it ends it, and its directory. */
+static void
+leave(unsigned int run)
+{
+	char dir[PATH / 2], path[PATH], name[2 * PATH];
+	struct stream_writer_config config = {
+		.dir = dir,
+		.run = "r",
+		.identity = xfer_sample_identity(ARROW_FRAMES),
+		.schema = &s.tables.schema[ARROW_FRAMES],
+		.slices = {.mode = ARROW_IO_BUFFERED, .sync_ms = 1, .ahead = 1 << 17},
+		.result = take_result,
+	};
+	struct stream_writer *w;
+	unsigned int i;
+
+	snprintf(dir, sizeof(dir), "%s/r-%u", root, run);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	assert_int_equal(stream_writer_open(&w, &config), 0);
+	for (i = 0; i < BATCHES; i++) {
+		const struct xfer_sample_batch *b = &s.batch[ARROW_FRAMES][i];
+
+		stream_writer_append(w, &(struct stream_batch){b->batch, b->metadata, b->body, i});
+	}
+	while (!stream_writer_settled(w))
+		stream_writer_poll(w);
+	/* what its end would change is not seen by another name's file */
+	path_of(path, run, ".part");
+	snprintf(name, sizeof(name), "cp %s %s/copy", path, dir);
+	assert_int_equal(system(name), 0);
+	stream_writer_close(w);
+	snprintf(name, sizeof(name), "%s/copy", dir);
+	assert_int_equal(rename(name, path), 0);
+	path_of(path, run, "");
+	assert_int_equal(unlink(path), 0);
+}
+
+static void
+begin(const struct arrow_io_ops *io, uint64_t grace_ms)
+{
+	const struct store_completion_config config = {
+		.root = root, .io = io, .grace_ms = grace_ms, .retry_ms = 20};
+
+	assert_int_equal(store_completion_open(&c, &config), 0);
+}
+
+static struct store_completion_stats
+look(void)
+{
+	struct store_completion_stats stats;
+
+	store_completion_stats_get(c, &stats);
+	return stats;
+}
+
+#define UNTIL(condition)                                                          \
+	do {                                                                      \
+		const uint64_t limit = arrow_slices_clock() + SECONDS * NS_PER_S; \
+		while (!(condition)) {                                            \
+			assert_true(arrow_slices_clock() < limit);                \
+			usleep(1000);                                             \
+		}                                                                 \
+	} while (0)
+
+/* All batches are there, whatever the file was before. */
+static void
+assert_is_whole(unsigned int run)
+{
+	char path[PATH];
+	const char *problem;
+	struct arrow_reader r;
+
+	path_of(path, run, "");
+	assert_int_equal(arrow_reader_open(&r, path, &problem), 0);
+	assert_true(r.complete);
+	assert_int_equal(r.nb_batches, BATCHES);
+	arrow_reader_close(&r);
+	assert_false(is_there(run, ".part"));
+}
+
+static int
+begin_test(void **state)
+{
+	snprintf(root, sizeof(root), "/tmp/store_completion_XXXXXX");
+	reads = false;
+	readers = 0;
+	c = NULL;
+	return mkdtemp(root) != NULL ? 0 : -1;
+}
+
+static int
+end_test(void **state)
+{
+	char command[128];
+
+	store_completion_close(c);
+	snprintf(command, sizeof(command), "rm -r %s", root);
+	return system(command);
+}
+
+static void
+test_nothing(void **state)
+{
+	begin(NULL, 0);
+	assert_null(c);
+	/* as of a store that has nothing to complete */
+	store_completion_claim(c, NULL, "x");
+	store_completion_release(c, NULL, NULL, NULL);
+	assert_int_equal(look().files, 0);
+}
+
+/* Nobody comes: all are complete, and what is none of a store's is left alone. */
+static void
+test_nobody_comes(void **state)
+{
+	char path[PATH];
+	struct stat st;
+	FILE *f;
+
+	leave(1);
+	leave(2);
+	path_of(path, 1, ".part");
+	assert_int_equal(stat(path, &st), 0);
+	snprintf(path, sizeof(path), "%s/r-1/.r_fedcba9876543210_000002_frames.arrow.part", root);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fclose(f);
+	begin(NULL, 300);
+	assert_int_equal(look().files, 2);
+	assert_int_equal(look().bytes, 2 * st.st_size);
+	assert_true(is_there(1, ".part"));
+	UNTIL(look().files == 0);
+	assert_int_equal(look().bytes, 0);
+	assert_int_equal(look().completed, 2);
+	assert_int_equal(look().failed, 0);
+	assert_is_whole(1);
+	assert_is_whole(2);
+	assert_int_equal(access(path, F_OK), 0);
+}
+
+/* A receiver comes first: its files are its own, those of another run are not. */
+static void
+test_claimed(void **state)
+{
+	const struct arrow_identity id = xfer_sample_identity(ARROW_IMAGES);
+	struct store_claim claim, late;
+	char dir[PATH / 2], late_dir[PATH / 2];
+
+	leave(1);
+	leave(2);
+	leave(3);
+	snprintf(dir, sizeof(dir), "%s/r-1", root);
+	snprintf(late_dir, sizeof(late_dir), "%s/r-3", root);
+	begin(NULL, 50);
+	store_completion_claim(c, &claim, dir);
+	store_completion_claim(c, &late, late_dir);
+	UNTIL(look().completed == 1);
+	assert_is_whole(2);
+	usleep(50 * 1000);
+	assert_true(is_there(1, ".part"));
+	assert_true(is_there(3, ".part"));
+	/* that one could not be opened; this one writes files of its own from here on */
+	store_completion_release(c, &late, NULL, NULL);
+	store_completion_release(c, &claim, "r", &id);
+	UNTIL(look().files == 0);
+	assert_is_whole(3);
+	assert_true(is_there(1, ".part"));
+	assert_int_equal(look().completed, 2);
+}
+
+static int
+slow_size(void *handle, uint64_t *size, uint64_t *allocated)
+{
+	__atomic_add_fetch(&readers, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&reads, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	return direct_io.size(handle, size, allocated);
+}
+
+static void *
+let_read(void *arg)
+{
+	usleep(50 * 1000);
+	__atomic_store_n(&reads, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A receiver comes while its file is looked at: the file is as it was when it has the claim. */
+static void
+test_given_up(void **state)
+{
+	struct store_claim claim;
+	char dir[PATH / 2];
+	pthread_t thread;
+
+	slow = direct_io;
+	slow.size = slow_size;
+	leave(1);
+	snprintf(dir, sizeof(dir), "%s/r-1", root);
+	begin(&slow, 0);
+	UNTIL(__atomic_load_n(&readers, __ATOMIC_ACQUIRE) == 1);
+	assert_int_equal(pthread_create(&thread, NULL, let_read, NULL), 0);
+	store_completion_claim(c, &claim, dir);
+	assert_true(is_there(1, ".part"));
+	assert_false(is_there(1, ""));
+	assert_int_equal(look().files, 1);
+	pthread_join(thread, NULL);
+	store_completion_release(c, &claim, NULL, NULL);
+	UNTIL(look().files == 0);
+	assert_is_whole(1);
+}
+
+/* SIGTERM: the end of the program does not wait until all is read. */
+static void
+test_stopped(void **state)
+{
+	pthread_t thread;
+
+	slow = direct_io;
+	slow.size = slow_size;
+	leave(1);
+	leave(2);
+	begin(&slow, 0);
+	UNTIL(__atomic_load_n(&readers, __ATOMIC_ACQUIRE) == 1);
+	store_completion_stop(c);
+	assert_int_equal(pthread_create(&thread, NULL, let_read, NULL), 0);
+	store_completion_close(c);
+	c = NULL;
+	pthread_join(thread, NULL);
+	assert_true(is_there(1, ".part"));
+	assert_true(is_there(2, ".part"));
+	assert_int_equal(readers, 1);
+	/* and the next start has all of it */
+	begin(NULL, 0);
+	UNTIL(look().files == 0);
+	assert_is_whole(1);
+	assert_is_whole(2);
+}
+
+/* A lock that has outlived its process, and a file that nobody can make anything of. */
+static void
+test_locked_and_damaged(void **state)
+{
+	char path[PATH];
+	int fd;
+
+	leave(1);
+	leave(2);
+	path_of(path, 2, ".part");
+	fd = open(path, O_WRONLY);
+	assert_true(fd >= 0);
+	/* both copies of its schema */
+	assert_int_equal(pwrite(fd, "garbage", 7, 0), 7);
+	assert_int_equal(pwrite(fd, "garbage", 7, ARROW_BLOCK), 7);
+	close(fd);
+	path_of(path, 1, ".part");
+	fd = open(path, O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	begin(NULL, 0);
+	UNTIL(look().failed == 1);
+	assert_true(is_there(2, ".part"));
+	usleep(50 * 1000);
+	assert_int_equal(look().files, 1);
+	assert_true(is_there(1, ".part"));
+	close(fd);
+	UNTIL(look().files == 0);
+	assert_is_whole(1);
+	assert_int_equal(look().failed, 1);
+}
+
+#define NOBODY 65534
+
+static void
+folder_of(char dir[PATH], unsigned int run)
+{
+	snprintf(dir, PATH, "%s/r-%u", root, run);
+}
+
+/* What another user made, or could change, is left alone; what is ours beside it is completed. */
+static void
+test_others(void **state)
+{
+	char dir[PATH], path[PATH], other[PATH];
+	unsigned int run;
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(chmod(root, 01777), 0);
+	for (run = 1; run <= 7; run++)
+		leave(run);
+	folder_of(dir, 2);
+	assert_int_equal(chmod(dir, 0777), 0);
+	folder_of(dir, 3);
+	assert_int_equal(chown(dir, NOBODY, NOBODY), 0);
+	path_of(path, 4, ".part");
+	assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+	path_of(path, 5, ".part");
+	snprintf(other, sizeof(other), "%s/second", root);
+	assert_int_equal(link(path, other), 0);
+	folder_of(dir, 6);
+	snprintf(other, sizeof(other), "%s/.away", root);
+	assert_int_equal(rename(dir, other), 0);
+	assert_int_equal(symlink(other, dir), 0);
+	path_of(path, 7, ".part");
+	assert_int_equal(chmod(path, 0666), 0);
+	begin(NULL, 0);
+	UNTIL(look().files == 0);
+	assert_int_equal(look().completed, 1);
+	assert_int_equal(look().refused, 6);
+	assert_is_whole(1);
+	for (run = 2; run <= 7; run++)
+		assert_true(is_there(run, ".part"));
+}
+
+/* The same if that is done after they were listed. */
+static void
+test_others_later(void **state)
+{
+	char dir[PATH], path[PATH], other[PATH];
+	unsigned int run;
+
+	if (geteuid() != 0)
+		skip();
+	for (run = 1; run <= 4; run++)
+		leave(run);
+	begin(NULL, 500);
+	assert_int_equal(look().files, 4);
+	path_of(path, 2, ".part");
+	assert_int_equal(chown(path, NOBODY, NOBODY), 0);
+	folder_of(dir, 3);
+	snprintf(other, sizeof(other), "%s/.away", root);
+	assert_int_equal(rename(dir, other), 0);
+	assert_int_equal(symlink(other, dir), 0);
+	folder_of(dir, 4);
+	assert_int_equal(chown(dir, NOBODY, NOBODY), 0);
+	UNTIL(look().files == 0);
+	assert_int_equal(look().completed, 1);
+	assert_int_equal(look().failed, 3);
+	assert_is_whole(1);
+	for (run = 2; run <= 4; run++)
+		assert_true(is_there(run, ".part"));
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_nothing, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_nobody_comes, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_claimed, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_given_up, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_stopped, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_locked_and_damaged, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_others, begin_test, end_test),
+		cmocka_unit_test_setup_teardown(test_others_later, begin_test, end_test),
+	};
+	int rc;
+
+	xfer_sample_init(&s, 1, 64);
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	xfer_sample_free(&s);
+	return rc;
+}

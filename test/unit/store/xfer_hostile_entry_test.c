@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store whose other peer means it no good, and has the key: its entries, and what it writes where
+ * it may and where it may not. XFER_SEED repeats a run. */
+
+#include "xfer_hostile_rig.h"
+
+#include "arrow/reader.h"
+#include "arrow/tables.h"
+
+/* A good CRC, and somebody else's name in it. */
+static void
+test_forged(void **state)
+{
+	static const enum xfer_desc_fault fault[] = {XFER_DESC_IDENTITY, XFER_DESC_IDENTITY,
+		XFER_DESC_IDENTITY, XFER_DESC_IDENTITY, XFER_DESC_SLOT, XFER_DESC_SEQUENCE,
+		XFER_DESC_METADATA};
+	const struct store_counters *n;
+	struct xfer_descriptor *d;
+	struct xfer_desc *entry;
+	unsigned int i;
+	uint64_t before;
+	struct peer *p;
+
+	hostile_begin();
+	n = hostile_counters();
+	for (i = 0; i < RTE_DIM(fault); i++) {
+		p = hostile_stand(i);
+		entry = peer_entry(p, 0, 0, 0);
+		d = &entry->descriptor;
+		switch (i) {
+		case 0:
+			d->producer = xfer_sample_identity(0).producer;
+			break;
+		case 1:
+			d->run++;
+			break;
+		case 2:
+			d->incarnation++;
+			break;
+		case 3:
+			/* all of it is the receiver's own batch */
+			*entry = rig.sample.batch[0][0].entry;
+			d->entry = 0;
+			d->session_id = p->grant.session_id;
+			break;
+		case 4:
+			d->session_id++;
+			break;
+		case 5:
+			d->sequence = UINT64_MAX;
+			break;
+		default:
+			/* the metadata say another one */
+			d->sequence++;
+		}
+		xfer_sample_sign(entry);
+		before = n->fault[fault[i]];
+		peer_write_body(p, 0, d->body_bytes);
+		peer_write_entry(p, 0, 0, entry);
+		hostile_is_refused(p, XFER_REASON_ENTRY);
+		assert_int_equal(n->fault[fault[i]], before + 1);
+		assert_int_equal(n->refused[XFER_REASON_ENTRY], i + 1);
+	}
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* Lengths that are more than there is. */
+static void
+test_oversize(void **state)
+{
+	const struct store_counters *n;
+	struct xfer_descriptor *d;
+	struct xfer_desc *entry;
+	struct xfer_status status;
+	unsigned int i;
+	struct peer *p;
+
+	hostile_begin();
+	n = hostile_counters();
+	for (i = 0; i < 5; i++) {
+		p = hostile_stand(i);
+		entry = peer_entry(p, 0, 0, 0);
+		d = &entry->descriptor;
+		if (i == 0)
+			d->body_bytes = peers.body_max[0] + XFER_BLOCK;
+		else if (i == 1)
+			d->body_bytes = UINT64_MAX - XFER_BLOCK + 1;
+		else if (i == 2)
+			d->metadata_bytes = sizeof(entry->metadata) + 1;
+		else if (i == 3)
+			d->metadata_bytes = UINT32_MAX;
+		else
+			d->rows = UINT64_MAX;
+		xfer_sample_sign(entry);
+		peer_write_entry(p, 0, 0, entry);
+		hostile_is_refused(p, XFER_REASON_ENTRY);
+		assert_int_equal(n->fault[XFER_DESC_LENGTH], i + 1);
+	}
+	/* messages: more bytes said than sent, fewer, and an interval too many */
+	for (i = 0; i < 3; i++) {
+		p = hostile_stand(8 + i);
+		xfer_msg_begin(
+			&status, i < 2 ? XFER_STATUS : XFER_MOVED, sizeof(status), p->sent++);
+		status.head.length += i == 0 ? 4096 : i == 1 ? -8 : 0;
+		/* where MOVED has its number of intervals */
+		status.reserved = i == 2 ? UINT32_MAX : 0;
+		peer_say(p, &status, sizeof(status));
+		hostile_is_refused(p, XFER_REASON_MALFORMED);
+		assert_int_equal(n->refused[XFER_REASON_MALFORMED], i + 1);
+	}
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* A number that is somebody's, or nobody's. */
+static void
+test_places(void **state)
+{
+	const struct store_counters *n;
+	const uint32_t imm[] = {UINT32_MAX, STORE_PLACES, 1};
+	struct xfer_desc *entry;
+	unsigned int i;
+	struct xfer_end m;
+	struct peer *p;
+	uint64_t good;
+
+	hostile_begin();
+	n = hostile_counters();
+	for (i = 0; i < RTE_DIM(imm); i++) {
+		p = hostile_stand(i);
+		/* the last one is a place that has no entry */
+		peer_write_entry(p, 0, imm[i], peer_entry(p, 0, 0, 0));
+		hostile_is_refused(p, XFER_REASON_ENTRY);
+		assert_int_equal(n->fault[XFER_DESC_SLOT], i < 2 ? i + 1 : 2);
+		assert_int_equal(n->fault[XFER_DESC_GARBAGE], i < 2 ? 0 : 1);
+	}
+	/* before there are any, and when all was said: without a byte to write no key is needed */
+	for (i = 4; i < 6; i++) {
+		p = peer_call(i, NULL);
+		p->mute = i == 4;
+		UNTIL(i == 4 ? p->established : p->granted);
+		xfer_msg_begin(&m, XFER_END, sizeof(m), p->sent++);
+		if (i == 5)
+			peer_say(p, &m, sizeof(m));
+		peer_write_nothing(p, 0);
+		hostile_is_refused(p, XFER_REASON_ORDER);
+		assert_int_equal(n->refused[XFER_REASON_ORDER], i - 3);
+	}
+	/* one that is taken: before its result has come */
+	p = hostile_stand(i);
+	good = n->durable;
+	entry = peer_entry(p, 0, 0, 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	peer_write_entry(p, 0, 0, entry);
+	hostile_is_refused(p, XFER_REASON_ENTRY);
+	assert_int_equal(n->fault[XFER_DESC_SLOT], 3);
+	/* what was taken before that is written */
+	UNTIL(n->durable > good);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* Results that nobody has room for: no place is announced again before its result has gone. */
+static void
+test_deaf(void **state)
+{
+	const struct store_counters *n;
+	struct xfer_desc *entry;
+	unsigned int i;
+	struct peer *p;
+
+	hostile_begin();
+	n = hostile_counters();
+	p = hostile_stand(0);
+	entry = peer_entry(p, 0, 0, 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	UNTIL(peer_alive(p) && p->durable == 1);
+	p->deaf = true;
+	for (i = 0; i < 2 * STORE_PLACES && n->fault[XFER_DESC_SLOT] == 0; i++) {
+		const uint64_t doubles = n->doubles;
+
+		peer_write_entry(p, 0, 0, entry);
+		UNTIL(n->doubles > doubles || n->fault[XFER_DESC_SLOT] > 0);
+	}
+	assert_int_equal(n->fault[XFER_DESC_SLOT], 1);
+	assert_int_equal(n->refused[XFER_REASON_ENTRY], 1);
+	assert_true(n->doubles > 0 && n->doubles < STORE_PLACES);
+	p->deaf = false;
+	hostile_hang_up(p);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* Addresses and keys of memory that was not granted, or is not any more: refused by the device. */
+static void
+test_outside(void **state)
+{
+	const struct store_connection *theirs;
+	const struct store_counters *n;
+	struct xfer_region stale;
+	struct xfer_slot to;
+	struct xfer_desc before;
+	uint64_t refused;
+	unsigned int i;
+	struct peer *p;
+
+	hostile_begin();
+	n = hostile_counters();
+	for (i = 0; store_look_connection(rig.store[0], i)->state != STORE_UP; i++)
+		;
+	theirs = store_look_connection(rig.store[0], i);
+	before = theirs->entries[theirs->nb_places - 1];
+	p = hostile_stand(0);
+	stale = p->region[0];
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == 0);
+	for (i = 0; i < 6; i++) {
+		p = hostile_stand(1 + i);
+		to = p->place[0];
+		switch (i) {
+		case 0: /* the end of the entries goes on into their copies */
+			to.metadata += p->nb_places * XFER_DESC_BYTES - 8;
+			break;
+		case 1:
+			to.metadata -= XFER_DESC_BYTES;
+			break;
+		case 2: /* its end is at the beginning */
+			to.metadata = UINT64_MAX - 100;
+			break;
+		case 3:
+			to.metadata_rkey ^= 1;
+			break;
+		case 4:
+			to.metadata = stale.addr;
+			to.metadata_rkey = stale.rkey;
+			break;
+		default: /* the receiver's own, which a spy has seen */
+			to.metadata = (uintptr_t)&theirs->entries[theirs->nb_places - 1];
+			to.metadata_rkey = rdma_mr_rkey(theirs->entries_mr);
+		}
+		refused = hostile_device_counter(STORE_STATION, "rx_access_refused");
+		p->place[0] = to;
+		peer_write_entry(p, 0, 0, peer_entry(p, 0, 0, 0));
+		UNTIL(p->link.broken);
+		assert_int_equal(p->link.why, RDMA_WC_REM_ACCESS_ERR);
+		assert_int_equal(
+			hostile_device_counter(STORE_STATION, "rx_access_refused"), refused + 1);
+		hostile_hang_up(p);
+		UNTIL(hostile_connections() == 0);
+		assert_int_equal(n->broken, 2 + i);
+	}
+	assert_memory_equal(&before, &theirs->entries[theirs->nb_places - 1], sizeof(before));
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* The only complete file of a table that the hostile peer has. */
+static void
+open_hostile_file(struct arrow_reader *r, unsigned int incarnation, unsigned int table)
+{
+	char path[PATH_MAX];
+	const char *problem;
+
+	snprintf(path, sizeof(path), "%s/store0/hostile-%016x-%016x/hostile_%016x_000001_%s.arrow",
+		rig.root, PEER_PRODUCER, PEER_RUN, incarnation, arrow_table_name(table));
+	assert_int_equal(arrow_reader_open(r, path, &problem), 0);
+	assert_true(r->complete);
+}
+
+/* What is written into a place that is taken: a body that is not its CRC's by the time that it is
+ * looked at is given back, and of an entry the copy counts. */
+static void
+test_rewritten(void **state)
+{
+	struct arrow_reader r;
+	struct xfer_desc *entry;
+	struct xfer_end m;
+	struct peer *p;
+
+	hostile_begin();
+	p = hostile_stand(0);
+	/* right after the immediate, so before the store has looked */
+	entry = peer_entry(p, 0, 0, 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	memset(p->link.extra + PEER_ROOM, 0x5a, XFER_BLOCK);
+	peer_write_at(
+		p, p->link.extra + PEER_ROOM, XFER_BLOCK, p->place[0].body, p->place[0].body_rkey);
+	UNTIL(peer_alive(p) && hostile_counters()->again == 1);
+	assert_int_equal(hostile_counters()->body_crc_errors, 1);
+	assert_int_equal(p->durable, 0);
+	entry = peer_entry(p, 0, 0, 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	UNTIL(peer_alive(p) && p->durable == 1);
+	/* after it has looked: another entry, as good as the one before */
+	entry = peer_entry(p, 0, 1, 1);
+	peer_write_body(p, 1, entry->descriptor.body_bytes);
+	peer_write_entry(p, 1, 1, entry);
+	UNTIL(peer_alive(p) && (hostile_seen(p)->place[1].taken || p->durable == 2));
+	entry = peer_entry(p, 0, 2, 1);
+	peer_write_at(p, entry, XFER_DESC_BYTES, p->place[1].metadata, p->place[1].metadata_rkey);
+	UNTIL(peer_alive(p) && p->durable == 2);
+	assert_memory_equal(&hostile_seen(p)->entries[1], entry, XFER_DESC_BYTES);
+	xfer_msg_begin(&m, XFER_END, sizeof(m), p->sent++);
+	peer_say(p, &m, sizeof(m));
+	UNTIL(peer_alive(p) && p->ended);
+	open_hostile_file(&r, 0, 0);
+	assert_int_equal(r.nb_batches, 2);
+	assert_int_equal(arrow_reader_crc(&r, 0), 1);
+	assert_int_equal(arrow_reader_crc(&r, 1), 1);
+	assert_int_equal(
+		strtoull(r.batches[1].sequence, NULL, 16), rig.sample.batch[0][1].batch.sequence);
+	arrow_reader_close(&r);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_forged, rig_begin_test),
+		cmocka_unit_test_setup(test_oversize, rig_begin_test),
+		cmocka_unit_test_setup(test_places, rig_begin_test),
+		cmocka_unit_test_setup(test_deaf, rig_begin_test),
+		cmocka_unit_test_setup(test_outside, rig_begin_test),
+		cmocka_unit_test_setup(test_rewritten, rig_begin_test),
+	};
+
+	return rig_main(tests);
+}

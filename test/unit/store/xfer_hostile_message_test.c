@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store whose other peer means it no good: messages that do not belong where they come, or never
+ * end. XFER_SEED repeats a run. */
+
+#include "xfer_hostile_rig.h"
+
+/* Messages that do not belong where they come, or are none at all. */
+static void
+test_messages(void **state)
+{
+	static const struct {
+		uint16_t type;
+		uint32_t size;
+		bool again; /* with the number of the one before */
+		enum xfer_reason reason;
+	} wrong[] = {
+		{0, 16, false, XFER_REASON_MALFORMED},
+		{XFER_TYPES, 16, false, XFER_REASON_MALFORMED},
+		{UINT16_MAX, 16, false, XFER_REASON_MALFORMED},
+		{XFER_STATUS, 15, false, XFER_REASON_MALFORMED},
+		{XFER_STATUS, 1, false, XFER_REASON_MALFORMED},
+		{XFER_STATUS, sizeof(struct xfer_status), true, XFER_REASON_ORDER},
+		{XFER_ANSWER, sizeof(struct xfer_answer), false, XFER_REASON_ORDER},
+		{XFER_HAVE, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
+		{XFER_MOVED, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
+		{XFER_HELD, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
+		{XFER_ENDED, sizeof(struct xfer_end), false, XFER_REASON_ORDER},
+		{XFER_PROOF, sizeof(struct xfer_proof), false, XFER_REASON_ORDER},
+	};
+	union {
+		struct xfer_msg head;
+		struct xfer_proof proof;
+		uint8_t bytes[XFER_MSG_MAX];
+	} m;
+	uint64_t before;
+	unsigned int i, up;
+	struct peer *p;
+
+	hostile_begin();
+	for (i = 0; i < 2 * RTE_DIM(wrong); i++) {
+		/* when it stands, and when it has not proved itself */
+		up = i % 2;
+		p = peer_call(i % PEERS, NULL);
+		p->mute = !up;
+		UNTIL(up ? p->granted : p->established);
+		memset(&m, 0, sizeof(m));
+		if (wrong[i / 2].type == XFER_PROOF)
+			m.proof = p->handshake.proof;
+		m.head.type = wrong[i / 2].type;
+		m.head.length = wrong[i / 2].size;
+		m.head.number = p->sent - (up && wrong[i / 2].again);
+		/* a first message has no other before it, and one that is a proof is not wrong */
+		if (!up && (wrong[i / 2].again || wrong[i / 2].type == XFER_PROOF))
+			m.head.number++;
+		before = hostile_counters()->refused[wrong[i / 2].reason];
+		peer_say(p, &m, wrong[i / 2].size);
+		hostile_is_refused(p, wrong[i / 2].reason);
+		assert_int_equal(hostile_counters()->refused[wrong[i / 2].reason], before + 1);
+	}
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* With the key, and never at the end of what it has to say. */
+static void
+test_moved_for_ever(void **state)
+{
+	struct {
+		struct xfer_intervals m;
+		struct xfer_interval at[XFER_INTERVALS_MAX];
+	} m;
+	struct xfer_status status;
+	uint64_t next = 1;
+	struct peer *p;
+	unsigned int i;
+
+	hostile_begin();
+	/* alive, that is all */
+	p = peer_call(0, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == XFER_AUTH_DONE);
+	for (i = 0; i < 6 && p->refused == XFER_REASON_NONE; i++) {
+		xfer_msg_begin(&status, XFER_STATUS, sizeof(status), p->sent++);
+		peer_say(p, &status, sizeof(status));
+		hostile_passed_ms += ADMISSION_MS / 5;
+		UNTIL(p->link.nb_free_sends == XFER_QP_SENDS);
+	}
+	hostile_is_refused(p, XFER_REASON_LATE);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_LATE], 1);
+	/* downwards, each before all that there are */
+	p = peer_call(1, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == XFER_AUTH_DONE);
+	for (i = 0; i < 2; i++) {
+		xfer_msg_begin(&m, XFER_MOVED, sizeof(m.m) + 16, p->sent++);
+		m.m.head.flags = XFER_MORE;
+		m.m.nb = 1;
+		m.at[0].first = m.at[0].last = 100 - 10 * i;
+		peer_say(p, &m, sizeof(m.m) + 16);
+	}
+	hostile_is_refused(p, XFER_REASON_MALFORMED);
+	/* and upwards without an end */
+	p = peer_call(2, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == XFER_AUTH_DONE);
+	while (p->refused == XFER_REASON_NONE && next < 4ull * XFER_MOVED_MAX) {
+		xfer_msg_begin(&m, XFER_MOVED, sizeof(m), p->sent++);
+		m.m.head.flags = XFER_MORE;
+		m.m.nb = XFER_INTERVALS_MAX;
+		for (i = 0; i < XFER_INTERVALS_MAX; i++, next += 2)
+			m.at[i].first = m.at[i].last = next;
+		peer_say(p, &m, m.m.head.length);
+		UNTIL(p->link.nb_free_sends > 0 || p->refused != XFER_REASON_NONE);
+	}
+	hostile_is_refused(p, XFER_REASON_MALFORMED);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_MALFORMED], 2);
+	/* what it holds before what has moved, and more than there can be */
+	p = peer_call(3, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == XFER_AUTH_DONE);
+	peer_holds(p, 0, 1);
+	hostile_is_refused(p, XFER_REASON_ORDER);
+	p = peer_call(4, NULL);
+	p->withholds = true;
+	UNTIL(p->handshake.state == XFER_AUTH_DONE);
+	xfer_msg_begin(&m, XFER_MOVED, sizeof(m.m), p->sent++);
+	peer_say(p, &m, sizeof(m.m));
+	peer_holds(p, 0, XFER_MOVED_MAX + 1);
+	hostile_is_refused(p, XFER_REASON_MALFORMED);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_messages, rig_begin_test),
+		cmocka_unit_test_setup(test_moved_for_ever, rig_begin_test),
+	};
+
+	return rig_main(tests);
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store whose other peers mean it no good and have not proved themselves, or not yet. XFER_SEED
+ * repeats a run. */
+
+#include "xfer_hostile_rig.h"
+
+/* All that an earlier connection said, said again. */
+static void
+test_replayed(void **state)
+{
+	struct xfer_private req;
+	struct xfer_proof proof;
+	struct peer *p;
+	uint64_t stood;
+
+	hostile_begin();
+	p = hostile_stand(0);
+	req = p->handshake.receiver;
+	proof = p->handshake.proof;
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == 0);
+	stood = hostile_counters()->stood;
+	p = peer_call(1, &req);
+	p->mute = true;
+	UNTIL(p->established);
+	peer_say(p, &proof, sizeof(proof));
+	hostile_is_refused(p, XFER_REASON_KEY);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_KEY], 1);
+	/* with the ends that it now has, and the old MAC */
+	p = peer_call(2, &req);
+	p->mute = true;
+	UNTIL(p->established);
+	proof.receiver = p->handshake.proof.receiver;
+	proof.store = p->handshake.proof.store;
+	peer_say(p, &proof, sizeof(proof));
+	hostile_is_refused(p, XFER_REASON_KEY);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_KEY], 2);
+	assert_int_equal(hostile_counters()->stood, stood);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+/* What a peer says of itself, unproved, is not counted as the store's own reasons. */
+static void
+test_abandoned(void **state)
+{
+	struct xfer_refuse m;
+	struct rdma_sge sg;
+	const struct rdma_send_wr wr = {.sg = &sg, .nb_sge = 1, .op = RDMA_OP_SEND};
+	struct peer *p;
+
+	hostile_begin();
+	p = peer_call(0, NULL);
+	p->mute = true;
+	UNTIL(p->established);
+	xfer_msg_begin(&m, XFER_REFUSE, sizeof(m), 0);
+	m.reason = XFER_REASON_QUOTA;
+	peer_say(p, &m, sizeof(m));
+	UNTIL(hostile_counters()->abandoned == 1);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_QUOTA], 0);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == 0);
+	/* more than the store has a receive for: the queue pair ends */
+	p = peer_call(1, NULL);
+	p->mute = true;
+	UNTIL(p->established);
+	sg = (struct rdma_sge){
+		(uintptr_t)p->link.extra, XFER_MSG_MAX + 1, rdma_mr_lkey(p->link.mr)};
+	assert_int_equal(rdma_post_send(p->link.qp, &wr, 1), 1);
+	UNTIL(p->link.broken);
+	assert_int_equal(p->link.why, RDMA_WC_REM_INV_REQ_ERR);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == 0);
+	assert_int_equal(hostile_counters()->abandoned, 2);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+static void
+say_proof(struct peer *p)
+{
+	uint8_t proof[XFER_MSG_MAX] __attribute__((aligned(8)));
+
+	peer_say(p, proof, xfer_auth_send(&p->handshake, proof));
+}
+
+/* A little of the schema, and more will follow. */
+static void
+say_some_schema(struct peer *p)
+{
+	uint64_t room[8] = {0};
+	struct xfer_schema *m = (struct xfer_schema *)room;
+
+	xfer_msg_begin(m, XFER_SCHEMA, sizeof(*m) + 1, p->handshake.sent++);
+	m->head.flags = XFER_MORE;
+	m->offset = p->handshake.offset++;
+	m->bytes[0] = peers.schema[0][m->offset];
+	peer_say(p, m, sizeof(*m) + 1);
+}
+
+/* Half-open ones and slow ones: few at a time, and not for long. */
+static void
+test_half_open(void **state)
+{
+	const struct store_counters *n;
+	struct peer *p;
+	unsigned int i;
+
+	hostile_begin();
+	n = hostile_counters();
+	/* one that does not hear the answer */
+	p = peer_call(0, NULL);
+	UNTIL(hostile_connections() == 1);
+	rig.station[HOSTILE_STATION].out = true;
+	hostile_passed_ms += ADMISSION_MS;
+	UNTIL(hostile_connections() == 0);
+	assert_int_equal(n->refused[XFER_REASON_LATE], 1);
+	hostile_hang_up(p);
+	rig.station[HOSTILE_STATION].out = false;
+	/* silent, silent after the proof, schemas byte by byte, silent */
+	for (i = 1; i <= ADMISSION_PER_ADDRESS; i++) {
+		p = peer_call(i, NULL);
+		p->mute = true;
+		UNTIL(p->established);
+		if (i == 2 || i == 3)
+			say_proof(p);
+	}
+	UNTIL(peer[3].handshake.state == XFER_AUTH_SCHEMAS);
+	p = peer_call(i, NULL);
+	UNTIL(p->gone);
+	assert_int_equal(p->refused, XFER_REASON_BUSY);
+	hostile_hang_up(p);
+	assert_int_equal(hostile_connections(), ADMISSION_PER_ADDRESS);
+	assert_int_equal(n->refused[XFER_REASON_BUSY], 1);
+	for (i = 0; i < 4; i++) {
+		say_some_schema(&peer[3]);
+		/* less than the gate leaves to four at a time, with time that passes by itself */
+		hostile_passed_ms += ADMISSION_MS / 10;
+		UNTIL(hostile_seen(&peer[3])->handshake.offset == i + 1);
+	}
+	assert_int_equal(hostile_connections(), ADMISSION_PER_ADDRESS);
+	hostile_passed_ms += ADMISSION_MS * 6 / 10;
+	for (i = 1; i <= ADMISSION_PER_ADDRESS; i++) {
+		UNTIL(peer[i].refused == XFER_REASON_LATE);
+		hostile_hang_up(&peer[i]);
+	}
+	assert_int_equal(n->refused[XFER_REASON_LATE], 1 + ADMISSION_PER_ADDRESS);
+	UNTIL(hostile_connections() == 0);
+	(void)hostile_stand(8);
+	hostile_end();
+	hostile_beside_is_there_once();
+}
+
+static unsigned int
+turned_away(void)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < PEERS; i++)
+		n += peer[i].refused == XFER_REASON_BUSY;
+	return n;
+}
+
+/* As many requests as there can be, each in another's name: a receiver elsewhere still gets in. */
+static void
+test_flood(void **state)
+{
+	struct xfer_private req = {XFER_MAGIC, XFER_VERSION, XFER_ROLE_RECEIVER, 0, 0, {0}, 0};
+	const struct store_counters *n;
+	unsigned int i;
+
+	hostile_begin();
+	n = hostile_counters();
+	for (i = 0; i < PEERS; i++) {
+		req.node = sample_random(&rig.sample.sample);
+		peer_call(i, &req)->mute = true;
+	}
+	UNTIL(n->requests >= 1 + PEERS);
+	rig_close_sender(0);
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	UNTIL(turned_away() == PEERS - ADMISSION_PER_ADDRESS);
+	/* one that was sent again, as by a machine that stood still, is refused again */
+	assert_true(n->refused[XFER_REASON_BUSY] >= PEERS - ADMISSION_PER_ADDRESS);
+	assert_int_equal(n->requests - n->refused[XFER_REASON_BUSY], 2 + ADMISSION_PER_ADDRESS);
+	hostile_passed_ms += ADMISSION_MS;
+	hostile_end();
+	assert_true(hostile_kept == rig_fewest());
+	hostile_beside_is_there_once();
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_replayed, rig_begin_test),
+		cmocka_unit_test_setup(test_abandoned, rig_begin_test),
+		cmocka_unit_test_setup(test_half_open, rig_begin_test),
+		cmocka_unit_test_setup(test_flood, rig_begin_test),
+	};
+
+	return rig_main(tests);
+}

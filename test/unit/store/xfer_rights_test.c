@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whoever has a key of a store's keyring speaks for its identity, and for nobody else: a store
+ * whose peers have keys and mean it no good. XFER_SEED repeats a run. */
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "xfer_hostile_rig.h"
+#include "stream/ended.h"
+#include "server/proved.h"
+
+/* Of a flood: each request comes from an address of its own. */
+static bool forge;
+
+void __real_xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16]);
+void __wrap_xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16]);
+
+void
+__wrap_xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16])
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)from;
+
+	__real_xfer_qp_address(from, to);
+	/* the same for all of one connection: its port is its own */
+	if (forge && four->sin_addr.s_addr == htonl(0x0a000003))
+		memcpy(to + 13, &four->sin_port, sizeof(four->sin_port));
+}
+
+/* Batches of each table in the run that ends: one is left over, which the store does not have. */
+static unsigned int
+run_batches(void)
+{
+	return rig_fewest() - 1;
+}
+
+/* The receiver's run, ended, and nobody beside it. */
+static void
+end_a_run(void)
+{
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < run_batches(); k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	rig_close_receiver();
+}
+
+#define BOTH (1 << 0 | 1 << 1) /* tables */
+
+/* As one that says it is that receiver, with batches of some tables that it says went elsewhere. */
+static struct peer *
+say_moved(unsigned int i, unsigned int tables)
+{
+	struct {
+		struct xfer_intervals m;
+		struct xfer_interval at;
+	} m;
+	struct peer *p = peer_call(i, NULL);
+	unsigned int table;
+
+	p->withholds = true;
+	UNTIL(p->handshake.state == XFER_AUTH_DONE || p->refused || p->gone);
+	if (p->handshake.state != XFER_AUTH_DONE)
+		return p;
+	for (table = 0; table < XFER_TABLES; table++) {
+		const bool any = (tables >> table & 1) != 0;
+		const uint32_t size = sizeof(m.m) + any * sizeof(m.at);
+
+		xfer_msg_begin(&m, XFER_MOVED, size, p->sent++);
+		m.m.head.flags = table == 0 ? XFER_MORE : 0;
+		m.m.table = table;
+		m.m.nb = any;
+		m.at = (struct xfer_interval){0, UINT64_MAX - 1};
+		peer_say(p, &m, size);
+	}
+	peer_holds(p, 0, 0);
+	return p;
+}
+
+static void
+is_refused(struct peer *p, enum xfer_reason reason, uint64_t times)
+{
+	UNTIL(p->refused != XFER_REASON_NONE || p->gone || p->link.broken || p->granted);
+	assert_false(p->granted);
+	hostile_hang_up(p);
+	UNTIL(hostile_connections() == UINT_MAX);
+	assert_int_equal(hostile_counters()->refused[reason], times);
+}
+
+static void
+speak_for_the_receiver(void)
+{
+	const struct arrow_identity id = xfer_sample_identity(0);
+
+	peers.producer = id.producer;
+	peers.run = id.run;
+	peers.incarnation = id.incarnation;
+	peers.name = "sample";
+}
+
+static void
+close_peers(void)
+{
+	rig.also = NULL;
+	rig_close_store(0);
+	UNTIL(peers_close());
+}
+
+/* The numbers of a receiver's run are in its files' names. Whoever has a key of his own and says
+ * them has nothing cut. */
+static void
+test_anothers_run(void **state)
+{
+	end_a_run();
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	speak_for_the_receiver();
+	is_refused(say_moved(1, BOTH), XFER_REASON_RIGHTS, 1);
+	/* as the identity itself, with another key */
+	peers.identity = RIG_IDENTITY;
+	rig.key.bytes[0] ^= 1;
+	is_refused(say_moved(2, BOTH), XFER_REASON_KEY, 1);
+	rig.key.bytes[0] ^= 1;
+	close_peers();
+	rig_each_is_there_once(run_batches());
+}
+
+/* Nor has whoever has the receiver's own key: its run has ended, and that outlives the store. */
+static void
+test_ended_run(void **state)
+{
+	struct xfer_desc *entry;
+	unsigned int table;
+	struct peer *p;
+
+	end_a_run();
+	rig_close_store(0);
+	rig_open_store(0);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	peers.identity = RIG_IDENTITY;
+	speak_for_the_receiver();
+	for (table = 0; table < XFER_TABLES; table++)
+		is_refused(say_moved(1, 1 << table), XFER_REASON_ENDED, 1 + table);
+	is_refused(say_moved(1, BOTH), XFER_REASON_ENDED, 1 + XFER_TABLES);
+	assert_int_equal(hostile_counters()->moved_refused, 1 + XFER_TABLES);
+	assert_int_equal(hostile_counters()->batches_cut, 0);
+	/* it may be asked what it has, and takes nothing more */
+	p = peer_call(2, NULL);
+	UNTIL(p->granted);
+	entry = peer_entry(p, 0, run_batches(), 0);
+	peer_write_body(p, 0, entry->descriptor.body_bytes);
+	peer_write_entry(p, 0, 0, entry);
+	UNTIL(p->refused != XFER_REASON_NONE || p->gone || p->link.broken);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_ENDED], 2 + XFER_TABLES);
+	hostile_hang_up(p);
+	close_peers();
+	rig_each_is_there_once(run_batches());
+}
+
+/* A receiver that did not hear ENDED ends its run once more. */
+static void
+test_ended_twice(void **state)
+{
+	const struct arrow_identity id = xfer_sample_identity(0);
+	char dir[PATH_MAX];
+
+	end_a_run();
+	snprintf(dir, sizeof(dir), "%s/store0/sample-%016lx-%016lx", rig.root, id.producer, id.run);
+	assert_int_equal(store_ended_read(dir, id.incarnation), 1);
+	assert_int_equal(store_ended_read(dir, id.incarnation + 1), 0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(run_batches());
+}
+
+/* Batches that moved are cut off files of a run that has not ended, complete or not; not without
+ * the right. */
+static void
+test_run_that_has_not_ended(void **state)
+{
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < rig_fewest(); k++)
+		(void)rig_keep(0, k, 0);
+	UNTIL(rig_held() == 0);
+	rig_close_receiver();
+	/* its files are completed, and nobody has ended the run */
+	rig_close_store(0);
+	rig_write_keys("rights = write");
+	rig_open_store(0);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	peers.identity = RIG_IDENTITY;
+	speak_for_the_receiver();
+	is_refused(say_moved(1, BOTH), XFER_REASON_RIGHTS, 1);
+	assert_int_equal(hostile_counters()->batches_cut, 0);
+	rig_write_keys("");
+	assert_int_equal(store_keys_reload(store_look(rig.store[0])->keys, rig.message), 0);
+	(void)say_moved(2, BOTH);
+	UNTIL(peer[2].granted);
+	assert_int_equal(hostile_counters()->batches_cut, rig_fewest());
+	hostile_hang_up(&peer[2]);
+	close_peers();
+	rig_each_is_there_once(0);
+}
+
+/* A receiver's key is changed while it is connected, and later taken from it. */
+static void
+test_rotation(void **state)
+{
+	struct xfer_key next;
+	char path[96], more[128];
+	const struct store_shared *s;
+	FILE *f;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	s = store_look(rig.store[0]);
+	snprintf(path, sizeof(path), "%s/next", rig.root);
+	f = fopen(path, "w");
+	fprintf(f, "fedcba9876543210fedcba9876543210");
+	fclose(f);
+	(void)chmod(path, 0600);
+	assert_int_equal(xfer_key_read(&next, path, rig.message), 0);
+	/* one that cannot be read changes nothing */
+	rig_write_keys("rights = everything");
+	assert_int_equal(store_keys_reload(s->keys, rig.message), -EINVAL);
+	assert_non_null(strstr(rig.message, ":4: rights: expected write"));
+	/* both will do; noticed without a word */
+	snprintf(more, sizeof(more), "key_next = %s", path);
+	rig_write_keys(more);
+	UNTIL(store_keys_get(s->keys)->identity[0].fingerprint[1] != 0);
+	assert_int_equal(rig_stats_of(0).broken, 0);
+	rig_close_sender(0);
+	rig.key = next;
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	assert_int_equal(s->audit.identity[0].fingerprint, xfer_key_fingerprint(&next));
+	/* without it: out, and not in again */
+	rig_write_keys("");
+	assert_int_equal(store_keys_reload(s->keys, rig.message), 0);
+	UNTIL(s->counters.keys_removed == 1 && rig_stats_of(0).broken == 1);
+	UNTIL(s->counters.refused[XFER_REASON_KEY] >= 2);
+	assert_int_equal(s->counters.stood, 2);
+	rig_close_receiver();
+	assert_int_equal(xfer_key_read(&rig.key, rig.key_path, rig.message), 0);
+	rig_close_store(0);
+}
+
+/* One identity has its share of connections and open runs, and leaves the others to others. */
+static void
+test_limits(void **state)
+{
+	struct peer *p;
+	unsigned int i;
+
+	rig_write_keys("connections = 2\nopen_runs = 3");
+	rig_open_store(0);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	rig.also = peers_turn;
+	(void)hostile_stand(1);
+	speak_for_the_receiver();
+	peers.identity = RIG_IDENTITY;
+	for (i = 2; i < 4; i++) {
+		peers.incarnation = i;
+		(void)hostile_stand(i);
+	}
+	peers.incarnation = 4;
+	p = peer_call(4, NULL);
+	UNTIL(hostile_counters()->refused[XFER_REASON_CONNECTIONS] == 1);
+	hostile_hang_up(p);
+	assert_false(p->granted);
+	/* a stream that is there comes by a newer connection: the older one goes for it */
+	peers.incarnation = 3;
+	(void)hostile_stand(5);
+	assert_int_equal(hostile_counters()->superseded, 1);
+	for (i = 2; i < 6; i++)
+		hostile_hang_up(&peer[i]);
+	UNTIL(hostile_connections() == 0);
+	/* runs stay open when their connections go */
+	peers.incarnation = 6;
+	(void)hostile_stand(6);
+	hostile_hang_up(&peer[6]);
+	peers.incarnation = 7;
+	p = peer_call(7, NULL);
+	UNTIL(hostile_counters()->refused[XFER_REASON_RUNS] == 1);
+	hostile_hang_up(p);
+	assert_false(p->granted);
+	/* one of them goes on */
+	peers.incarnation = 2;
+	(void)hostile_stand(8);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_RUNS], 1);
+	assert_int_equal(hostile_counters()->refused[XFER_REASON_CONNECTIONS], 1);
+	hostile_hang_up(&peer[8]);
+	hostile_hang_up(&peer[1]);
+	close_peers();
+	rig_write_keys("");
+}
+
+/* Peers that say nothing after their request, each from a network of its own, as many as there can
+ * be and always anew. */
+static void
+flood(void)
+{
+	const struct xfer_private req = {XFER_MAGIC, XFER_VERSION, XFER_ROLE_RECEIVER, 0,
+		sample_random(&rig.sample.sample), {0}, 0};
+	static uint64_t called;
+	unsigned int i;
+
+	peers_turn();
+	for (i = 0; i < PEERS; i++) {
+		if (peer[i].link_is_open && (peer[i].gone || peer[i].link.broken))
+			(void)peer_hang_up(&peer[i]);
+		/* some fifty a second */
+		if (!peer[i].link_is_open && xfer_qp_clock() >= called + 20) {
+			peer_call(i, &req)->mute = true;
+			called = xfer_qp_clock();
+		}
+	}
+}
+
+/* A receiver whose connection breaks is back within 2 s, whoever asks meanwhile. */
+static void
+test_flood(void **state)
+{
+	const struct store_shared *s;
+	uint64_t begin, ms, worst = 0;
+	unsigned int round, i;
+
+	rig_open_store(0);
+	s = store_look(rig.store[0]);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	peers_open(rig.dev[HOSTILE_STATION], 0x0a000002, &rig.key, &rig.sample);
+	forge = true;
+	rig.also = flood;
+	/* those that nobody knows have taken all places that they can have */
+	UNTIL(s->gate.full > 0 && s->counters.requests > 64);
+	for (round = 0; round < 3; round++) {
+		begin = xfer_qp_clock();
+		rig_close_sender(0);
+		rig_open_sender(0);
+		UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+		ms = xfer_qp_clock() - begin;
+		worst = RTE_MAX(worst, ms);
+	}
+	printf("%lu requests, %lu admitted, %lu evicted, %lu late; back after %lu ms at most\n",
+		s->counters.requests, s->gate.admitted, s->gate.evicted, s->gate.late, worst);
+	assert_true(worst < 2000);
+	assert_int_equal(s->gate.admitted_known, 3);
+	/* not a line for each of them */
+	assert_true(s->warnings.suppressed_ever > 0);
+	rig.also = peers_turn;
+	for (i = 0; i < PEERS; i++)
+		hostile_hang_up(&peer[i]);
+	forge = false;
+	rig_end_run(0);
+	rig_close_receiver();
+	close_peers();
+}
+
+/* A store begins, the receiver comes back. @param known  whether there is a place kept for it */
+static void
+begin_again(const char *path, bool known)
+{
+	rig_open_store(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, known);
+	/* a store may be killed from here on */
+	UNTIL(access(path, F_OK) == 0);
+	rig_close_store(0);
+	UNTIL(rig_stats_of(0).state != STORE_CLIENT_UP);
+}
+
+/* A store that is started again knows who has proved himself; what another user has put in place of
+ * its file lets nobody in, and is not written to. */
+static void
+test_started_again(void **state)
+{
+	char path[PATH_MAX], other[PATH_MAX];
+	struct stat st;
+	uint8_t byte;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/store0/" STORE_PROVED, rig.root);
+	snprintf(other, sizeof(other), "%s/other", rig.root);
+	rig_open_receiver();
+	rig_open_sender(0);
+	begin_again(path, false);
+	begin_again(path, true);
+	/* one bit */
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &byte, 1, 20), 1);
+	byte ^= 1;
+	assert_int_equal(pwrite(fd, &byte, 1, 20), 1);
+	close(fd);
+	begin_again(path, false);
+	begin_again(path, true);
+	assert_int_equal(chmod(path, 0666), 0);
+	begin_again(path, false);
+	/* the same bytes by a link */
+	assert_int_equal(rename(path, other), 0);
+	assert_int_equal(symlink(other, path), 0);
+	assert_int_equal(truncate(other, 1), 0);
+	begin_again(other, false);
+	assert_int_equal(stat(other, &st), 0);
+	assert_int_equal(st.st_size, 1);
+	rig_open_store(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_anothers_run, rig_begin_test),
+		cmocka_unit_test_setup(test_ended_run, rig_begin_test),
+		cmocka_unit_test_setup(test_ended_twice, rig_begin_test),
+		cmocka_unit_test_setup(test_run_that_has_not_ended, rig_begin_test),
+		cmocka_unit_test_setup(test_rotation, rig_begin_test),
+		cmocka_unit_test_setup(test_limits, rig_begin_test),
+		cmocka_unit_test_setup(test_flood, rig_begin_test),
+		cmocka_unit_test_setup(test_started_again, rig_begin_test),
+	};
+
+	return rig_main(tests);
+}

@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arrow/names.h"
+#include "xfer_store_rig.h"
+
+#include <rte_eal.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include "arrow/reader.h"
+#include "../roce/ring_port.h"
+
+struct rig rig;
+
+/* ---- the switch ------------------------------------------------------------------------------ */
+
+static void
+forward(struct rte_mbuf *m, unsigned int from)
+{
+	const struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
+	struct rte_mbuf *copy;
+	unsigned int i;
+
+	rig.station[from].mac = eth->src_addr;
+	rig.station[from].known = true;
+	if (rig.station[from].out || sample_random(&rig.sample.sample) % 1000 < rig.lose)
+		goto drop;
+	for (i = 0; i < RIG_STATIONS; i++) {
+		if (i == from || rig.station[i].out)
+			continue;
+		if (rte_is_multicast_ether_addr(&eth->dst_addr)) {
+			copy = rte_pktmbuf_copy(m, m->pool, 0, UINT32_MAX);
+			if (copy != NULL && rte_ring_enqueue(rig.station[i].rx, copy) < 0)
+				rte_pktmbuf_free(copy);
+		} else if (rig.station[i].known &&
+			rte_is_same_ether_addr(&rig.station[i].mac, &eth->dst_addr)) {
+			if (rte_ring_enqueue(rig.station[i].rx, m) == 0)
+				return;
+		}
+	}
+drop:
+	rte_pktmbuf_free(m);
+}
+
+static void
+turn_switch(void)
+{
+	struct rte_mbuf *m;
+	unsigned int i;
+
+	for (i = 0; i < RIG_STATIONS; i++) {
+		while (rte_ring_dequeue(rig.station[i].tx, (void **)&m) == 0)
+			forward(m, i);
+	}
+}
+
+static void
+open_station(unsigned int i)
+{
+	char name[32], device[RDMA_NAME_MAX];
+
+	snprintf(name, sizeof(name), "st%u", i);
+	ring_port_make(name, 4096, 1, &rig.station[i].rx, &rig.station[i].tx);
+	snprintf(device, sizeof(device), "roce:port=net_ring_st%u,ip=10.0.0.%u/24", i, i + 1);
+	rig.dev[i] = rdma_dev_open(device);
+	assert_non_null(rig.dev[i]);
+	(void)rdma_progress(rig.dev[i], 0);
+}
+
+/* ---- both ends ------------------------------------------------------------------------------- */
+
+static void
+on_result(void *arg, uint32_t batch, enum xfer_result_status status)
+{
+	const unsigned int i = (uintptr_t)arg;
+
+	if (status != XFER_AGAIN)
+		return;
+	rig.again++;
+	assert_int_equal(store_client_offer(rig.sender[i], batch), 0);
+}
+
+void
+rig_turn(void)
+{
+	struct rdma_event event[4];
+	unsigned int i, n;
+
+	turn_switch();
+	if (rig.pd != NULL) {
+		(void)rdma_progress(rig.dev[0], 0);
+		n = rdma_poll_cm(rig.dev[0], event, 4);
+		for (i = 0; i < n; i++) {
+			if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
+				store_client_event(rdma_conn_context(event[i].conn), &event[i]);
+		}
+	}
+	for (i = 0; i < RIG_STORES; i++) {
+		if (rig.sender[i] != NULL)
+			(void)store_client_poll(rig.sender[i]);
+		if (rig.store[i] != NULL)
+			(void)store_poll(rig.store[i]);
+	}
+	if (rig.also != NULL)
+		rig.also();
+}
+
+static void
+print_counters(const struct rdma_dev *d, const char *name)
+{
+	struct rdma_xstat x[256];
+	int i, n = d != NULL ? rdma_xstats_get(d, x, 256) : 0;
+
+	for (i = 0; i < n; i++) {
+		if (x[i].value != 0)
+			printf("%s %s %lu\n", name, x[i].name, x[i].value);
+	}
+}
+
+/* Go on until something is so. */
+
+void
+rig_give_up(const char *what)
+{
+	unsigned int i;
+
+	print_counters(rig.dev[0], "receiver");
+	for (i = 0; i < RIG_STORES; i++)
+		print_counters(rig.dev[1 + i], "store");
+	fail_msg("not in %d s: %s", RIG_SECONDS, what);
+}
+
+void
+rig_write_keys(const char *more)
+{
+	FILE *f = fopen(rig.keys_path, "w");
+
+	fprintf(f,
+		"[receiver " RIG_IDENTITY "]\nkey = %s\nproducers = 81985529216486895\n%s\n"
+		"[receiver hostile]\nkey = %s\nproducers = 666\n",
+		rig.key_path, more, rig.key_path);
+	fclose(f);
+	(void)chmod(rig.keys_path, 0600);
+}
+
+void
+rig_open_store_in(unsigned int i, unsigned int directory)
+{
+	static char dir[RIG_STORES][96];
+	const struct store_config c = {
+		.dev = rig.dev[1 + i],
+		.keys = rig.keys_path,
+		.memory = 4 << 20,
+		.region = rig.region,
+		.heartbeat_ms = 100,
+		.silence_ms = 1000,
+		.files = {.root = dir[i],
+			.slices = {.sync_ms = 20, .slice = 65536, .ahead = 1 << 20}},
+	};
+
+	snprintf(dir[i], sizeof(dir[i]), "%s/store%u", rig.root, directory);
+	(void)mkdir(dir[i], 0755);
+	if (store_open(&rig.store[i], &c, rig.message) < 0)
+		fail_msg("%s", rig.message);
+}
+
+void
+rig_open_store(unsigned int i)
+{
+	rig_open_store_in(i, i);
+}
+
+void
+rig_close_store(unsigned int i)
+{
+	/* frames go through the switch until the last one has let go of its memory */
+	store_stop(rig.store[i]);
+	UNTIL(store_is_idle(rig.store[i]));
+	assert_int_equal(store_close(rig.store[i]), 0);
+	rig.store[i] = NULL;
+}
+
+void
+rig_open_sender_to(unsigned int i, unsigned int to_store)
+{
+	const struct store_client_config c = {
+		.dev = rig.dev[0],
+		.pd = rig.pd,
+		.stores = &rig.stores,
+		.at = to_store,
+		.journal = rig.ring,
+		.memory = &rig.memory,
+		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
+		.run = rig.run,
+		.producer = 0x0123456789abcdefull,
+		.identity = RIG_IDENTITY,
+		.key = &rig.key,
+		.role = XFER_ROLE_RECEIVER,
+		.result = on_result,
+		.arg = (void *)(uintptr_t)i,
+	};
+
+	assert_int_equal(store_client_open(&rig.sender[i], &c), 0);
+}
+
+void
+rig_open_sender(unsigned int i)
+{
+	rig_open_sender_to(i, i);
+}
+
+void
+rig_close_sender(unsigned int i)
+{
+	if (rig.sender[i] == NULL)
+		return;
+	while (store_client_close(rig.sender[i]) < 0)
+		rig_turn();
+	rig.sender[i] = NULL;
+}
+
+struct store_client_stats
+rig_stats_of(unsigned int i)
+{
+	struct store_client_stats stats;
+
+	store_client_stats_get(rig.sender[i], &stats);
+	return stats;
+}
+
+static void
+on_step(void *arg)
+{
+	if (rig.step != NULL)
+		rig.step();
+}
+
+void
+rig_open_receiver(void)
+{
+	const struct journal_config c = {.path = rig.ring_path,
+		.producer = 0x0123456789abcdefull,
+		.bytes = RIG_RING,
+		.step = on_step};
+	const struct arrow_identity id = xfer_sample_identity(0);
+	struct rdma_mr_attr attr = {.gpu = -1};
+	struct journal_run r = {.run = id.run, .incarnation = id.incarnation, .name = "sample"};
+	uint8_t *header[ARROW_TABLES];
+	size_t size;
+	unsigned int i, k;
+
+	unlink(rig.ring_path);
+	if (journal_open(&rig.ring, &c, rig.message) != 0)
+		fail_msg("%s", rig.message);
+	for (i = 0; i < ARROW_TABLES; i++) {
+		assert_int_equal(
+			arrow_header_build(&rig.sample.tables.schema[i], &header[i], &size), 0);
+		r.schema[i] = header[i];
+		r.schema_bytes[i] = size;
+		for (k = 0; k < rig.sample.nb[i]; k++) {
+			if (rig.sample.batch[i][k].batch.body_bytes > r.body_max[i])
+				r.body_max[i] = rig.sample.batch[i][k].batch.body_bytes;
+		}
+	}
+	rig.run = journal_run_add(rig.ring, &r);
+	rig.stores = (struct store_set){.ring = rig.ring, .nb = RIG_STORES};
+	for (i = 0; i < RIG_STORES; i++) {
+		struct xfer_store *s = &rig.stores.at[i];
+		struct sockaddr_in *to = (struct sockaddr_in *)&s->to;
+
+		to->sin_family = AF_INET;
+		to->sin_port = htons(XFER_PORT);
+		to->sin_addr.s_addr = htonl(0x0a000002 + i);
+		snprintf(s->name, sizeof(s->name), "%u", i);
+		snprintf(s->address, sizeof(s->address), "10.0.0.%u:%u", 2 + i, XFER_PORT);
+	}
+	assert_int_equal(store_set_find(&rig.stores), 0);
+	for (i = 0; i < RIG_STORES; i++)
+		assert_int_equal(rig.stores.at[i].number, i);
+	for (i = 0; i < ARROW_TABLES; i++)
+		free(header[i]);
+	rig.pd = rdma_pd_alloc(rig.dev[0]);
+	journal_memory(rig.ring, &attr.addr, &attr.length);
+	assert_int_equal(xfer_mr_open(&rig.memory, rig.pd, &attr,
+				 rig.region > 0 ? rig.region : UINT64_MAX, XFER_BLOCK),
+		0);
+	rig.again = 0;
+}
+
+void
+rig_close_receiver(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < RIG_STORES; i++)
+		rig_close_sender(i);
+	for (i = 0; i < 1000 && xfer_mr_close(&rig.memory) < 0; i++)
+		rig_turn();
+	assert_int_equal(rdma_pd_free(rig.pd), 0);
+	rig.pd = NULL;
+	journal_close(rig.ring);
+	unlink(rig.ring_path);
+}
+
+uint32_t
+rig_hold(unsigned int table, unsigned int k)
+{
+	const struct xfer_sample_batch *from = &rig.sample.batch[table][k];
+	const struct journal_batch b = {
+		.sequence = from->batch.sequence,
+		.rows = from->batch.rows,
+		.first = from->batch.first,
+		.last = from->batch.last,
+		.received = from->batch.received,
+		.body_crc32c = from->batch.body_crc32c,
+		.run = rig.run,
+		.table = table,
+	};
+	uint8_t *bytes = journal_reserve(rig.ring, from->batch.body_bytes);
+
+	assert_non_null(bytes);
+	memcpy(bytes, from->metadata, XFER_BLOCK);
+	memcpy(bytes + XFER_BLOCK, from->body, from->batch.body_bytes);
+	return journal_commit(rig.ring, &b);
+}
+
+uint32_t
+rig_keep(unsigned int table, unsigned int k, unsigned int to)
+{
+	const uint32_t batch = rig_hold(table, k);
+
+	journal_assign(rig.ring, batch, to);
+	if (rig.sender[to] != NULL)
+		assert_int_equal(store_client_offer(rig.sender[to], batch), 0);
+	return batch;
+}
+
+uint64_t
+rig_held(void)
+{
+	struct journal_stats stats;
+
+	journal_stats_get(rig.ring, &stats);
+	return stats.batches;
+}
+
+unsigned int
+rig_fewest(void)
+{
+	return rig.sample.nb[0] < rig.sample.nb[1] ? rig.sample.nb[0] : rig.sample.nb[1];
+}
+
+void
+rig_end_run(unsigned int i)
+{
+	store_client_finish(rig.sender[i]);
+	UNTIL(rig_stats_of(i).state == STORE_CLIENT_ENDED);
+}
+
+/* ---- what is in the files -------------------------------------------------------------------- */
+
+static void
+look_into(const char *path)
+{
+	const char *problem;
+	struct arrow_reader r;
+	unsigned int table, k;
+	size_t i;
+
+	assert_int_equal(arrow_reader_open(&r, path, &problem), 0);
+	assert_true(r.complete);
+	for (i = 0; i < r.nb_batches; i++) {
+		table = strcmp(r.batches[i].table, "images") == 0;
+		assert_int_equal(arrow_reader_crc(&r, i), 1);
+		for (k = 0; k < rig.sample.nb[table]; k++) {
+			if (strtoull(r.batches[i].sequence, NULL, 16) !=
+				rig.sample.batch[table][k].batch.sequence)
+				continue;
+			rig.found[table][k]++;
+			assert_memory_equal(r.batches[i].body, rig.sample.batch[table][k].body,
+				rig.sample.batch[table][k].batch.body_bytes);
+		}
+	}
+	arrow_reader_close(&r);
+}
+
+void
+rig_look_below(const char *dir)
+{
+	struct dirent *entry;
+	char path[PATH_MAX];
+	struct stat st;
+	DIR *d = opendir(dir);
+
+	assert_non_null(d);
+	while ((entry = readdir(d)) != NULL) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+		assert_int_equal(stat(path, &st), 0);
+		if (S_ISDIR(st.st_mode))
+			rig_look_below(path);
+		else if (!arrow_name_is_quarantine(path))
+			look_into(path);
+	}
+	closedir(d);
+}
+
+void
+rig_each_is_there_once(unsigned int nb)
+{
+	unsigned int table, k;
+
+	memset(rig.found, 0, sizeof(rig.found));
+	rig_look_below(rig.root);
+	for (table = 0; table < ARROW_TABLES; table++) {
+		for (k = 0; k < rig.sample.nb[table]; k++)
+			assert_int_equal(rig.found[table][k], k < nb);
+	}
+}
+
+static void
+remove_all(const char *dir)
+{
+	struct dirent *entry;
+	char path[PATH_MAX];
+	struct stat st;
+	DIR *d = opendir(dir);
+
+	while (d != NULL && (entry = readdir(d)) != NULL) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+		if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode))
+			remove_all(path);
+		else
+			unlink(path);
+	}
+	if (d != NULL)
+		closedir(d);
+	rmdir(dir);
+}
+
+int
+rig_begin_test(void **state)
+{
+	char path[96];
+	unsigned int i;
+
+	for (i = 0; i < RIG_STORES; i++) {
+		snprintf(path, sizeof(path), "%s/store%u", rig.root, i);
+		remove_all(path);
+	}
+	for (i = 0; i < RIG_STATIONS; i++)
+		rig.station[i].out = false;
+	rig.lose = 0;
+	rig.region = 0;
+	rig.message_max = 0;
+	return 0;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+int
+rig_run_tests(const struct CMUnitTest *tests, size_t nb)
+{
+	const char *eal[] = {"xfer", "--no-huge", "-m", "256", "--no-pci", "--no-shconf", "-l", "0",
+		"--no-telemetry", "--log-level", "lib.eal:warning"};
+	const char *text = getenv("XFER_SEED"), *debug = getenv("XFER_LOG");
+	unsigned int i;
+	FILE *f;
+	int rc;
+
+	rig.seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	printf("XFER_SEED=%llu\n", (unsigned long long)rig.seed);
+	if (access("/dev/shm", W_OK) < 0) {
+		printf("skipped: no /dev/shm to write to\n");
+		return 77;
+	}
+	if (rte_eal_init(sizeof(eal) / sizeof(eal[0]), (char **)(uintptr_t)eal) < 0)
+		return 1;
+	if (debug != NULL)
+		rte_log_set_level_pattern("braggline.*", RTE_LOG_DEBUG);
+	snprintf(rig.root, sizeof(rig.root), "/tmp/braggline-xfer-XXXXXX");
+	if (mkdtemp(rig.root) == NULL)
+		return 1;
+	snprintf(rig.key_path, sizeof(rig.key_path), "/dev/shm/braggline-key-%d", getpid());
+	snprintf(rig.ring_path, sizeof(rig.ring_path), "/dev/shm/braggline-ring-%d", getpid());
+	f = fopen(rig.key_path, "w");
+	fprintf(f, "0123456789abcdef0123456789abcdef");
+	fclose(f);
+	chmod(rig.key_path, 0600);
+	snprintf(rig.keys_path, sizeof(rig.keys_path), "/dev/shm/braggline-keys-%d", getpid());
+	rig_write_keys("");
+	if (xfer_key_read(&rig.key, rig.key_path, rig.message) < 0)
+		return 1;
+	xfer_sample_init(&rig.sample, rig.seed, 250);
+	for (i = 0; i < RIG_STATIONS; i++)
+		open_station(i);
+	rc = _cmocka_run_group_tests("xfer", tests, nb, NULL, NULL);
+	xfer_sample_free(&rig.sample);
+	/* what is in the rings holds their pools */
+	for (i = 0; i < RIG_STATIONS; i++)
+		rig.station[i].out = true;
+	turn_switch();
+	for (i = 0; i < RIG_STATIONS; i++) {
+		(void)rdma_progress(rig.dev[i], 0);
+		(void)rdma_dev_close(rig.dev[i]);
+	}
+	unlink(rig.key_path);
+	unlink(rig.keys_path);
+	remove_all(rig.root);
+	rte_eal_cleanup();
+	return rc;
+}

@@ -1,0 +1,1013 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Receivers' senders and whole stores that are as they should be, over a network that is not. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "recovery/recovery.h"
+#include "../io/dir_syncs.h"
+#include "xfer_store_rig.h"
+#include "tools/store_tree.h"
+#include "server/identity.h"
+
+/* The thin line: batches in, files out, in order. */
+static void
+test_line(void **state)
+{
+	struct store_stream_view view;
+	const unsigned int nb = rig_fewest();
+	char root[PATH_MAX];
+	unsigned int k;
+
+	rig_open_store(0);
+	snprintf(root, sizeof(root), "%s/store0", rig.root);
+	dir_syncs_begin(root);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+		rig_turn();
+	}
+	UNTIL(rig_held() == 0);
+	/* batches are durable where their run's directory is */
+	assert_true(dir_syncs() > 0);
+	for (k = 0; k < XFER_TABLES; k++) {
+		assert_true(store_runs_view(&store_look(rig.store[0])->runs, 0, k, &view));
+		assert_int_equal(view.stats.batches, nb);
+		assert_int_equal(view.producer, xfer_sample_identity(k).producer);
+		assert_true(view.connected);
+	}
+	rig_end_run(0);
+	UNTIL(!store_runs_view(&store_look(rig.store[0])->runs, 0, 0, &view));
+	if (rig_stats_of(0).connections != 1)
+		rig_give_up("one connection");
+	assert_int_equal(rig_stats_of(0).durable, 2 * nb);
+	assert_int_equal(rig_stats_of(0).sent, 2 * nb);
+	assert_int_equal(
+		rig_stats_of(0).malformed + rig_stats_of(0).again + rig_stats_of(0).refused, 0);
+	assert_int_equal(rig_stats_of(0).identity, store_look(rig.store[0])->node);
+	assert_int_equal(store_look(rig.store[0])->counters.fault[XFER_DESC_GOOD], 2 * nb);
+	assert_int_equal(store_look(rig.store[0])->counters.ended, 1);
+	assert_int_equal(journal_run_drop(rig.ring, rig.run), 0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* Adapters whose registrations and messages are smaller than rings and batches. */
+static void
+test_pieces(void **state)
+{
+	uint64_t most = 0;
+	unsigned int i, k;
+
+	for (i = 0; i < XFER_TABLES; i++) {
+		for (k = 0; k < rig.sample.nb[i]; k++)
+			most = RTE_MAX(most, rig.sample.batch[i][k].batch.body_bytes);
+	}
+	/* two places and a bit; a batch is in two slices of the ring now and then */
+	rig.region = 2 * most + 3 * XFER_BLOCK;
+	rig.message_max = XFER_BLOCK + 64;
+	test_line(state);
+}
+
+/* Frames are lost, the link is pulled out again and again. */
+static void
+test_broken(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k, cuts = 0;
+	uint64_t until;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig.lose = 10;
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+		if (k % 12 == 6) {
+			UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+			for (unsigned int i = sample_random(&rig.sample.sample) % 64; i > 0; i--)
+				rig_turn();
+			rig.station[1].out = true;
+			/* silence only counts while this process runs: no time is long enough */
+			UNTIL(rig_stats_of(0).state != STORE_CLIENT_UP);
+			until = xfer_qp_clock() + sample_random(&rig.sample.sample) % 500;
+			while (xfer_qp_clock() < until)
+				rig_turn();
+			rig.station[1].out = false;
+			cuts++;
+		}
+		rig_turn();
+	}
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	printf("%u cuts, %lu connections, %lu sent, %lu found\n", cuts, rig_stats_of(0).connections,
+		rig_stats_of(0).sent, rig_stats_of(0).found);
+	assert_true(rig_stats_of(0).connections > cuts);
+	assert_int_equal(
+		rig_stats_of(0).durable + rig_stats_of(0).found + rig_stats_of(0).doubles, 2 * nb);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* Who was away itself, for a disk or a CPU, has no reason to call the other end silent. */
+static void
+test_away(void **state)
+{
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	(void)rig_keep(0, 0, 0);
+	/* longer than silence_ms; what the other end had said lies there */
+	usleep(1300 * 1000);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(rig_stats_of(0).connections, 1);
+	assert_int_equal(rig_stats_of(0).broken, 0);
+	assert_int_equal(store_look(rig.store[0])->counters.broken, 0);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
+/* A batch that is offered twice, as it was another's for a while, goes once: the second copy would
+ * be read out of memory that is somebody else's by then. */
+static void
+test_offered_twice(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+	uint32_t batch;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	for (k = 0; k < nb; k++) {
+		batch = rig_keep(0, k, 0);
+		assert_int_equal(store_client_offer(rig.sender[0], batch), 0);
+		batch = rig_keep(1, k, 0);
+		journal_assign(rig.ring, batch, JOURNAL_SPILL);
+		journal_assign(rig.ring, batch, 0);
+		assert_int_equal(store_client_offer(rig.sender[0], batch), 0);
+	}
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	assert_int_equal(rig_stats_of(0).sent, 2 * nb);
+	assert_int_equal(rig_stats_of(0).connections, 1);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* A store goes and comes back, and its batches stay its own. */
+static void
+test_store_returns(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+		rig_turn();
+		if (k == nb / 2) {
+			UNTIL(rig_stats_of(0).durable > 2);
+			rig_close_store(0);
+			UNTIL(rig_stats_of(0).state == STORE_CLIENT_DOWN);
+			rig_open_store(0);
+		}
+	}
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	assert_int_equal(rig_stats_of(0).connections, 2);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* Those that are held are the last ones of the first table: none is held before one that is not. */
+static void
+last_ones_are_held(void)
+{
+	const unsigned int nb = rig_fewest();
+	struct journal_batch b;
+	uint64_t least = UINT64_MAX;
+	unsigned int held = 0;
+	uint32_t i;
+
+	for (i = journal_next(rig.ring, 0); i != UINT32_MAX; i = journal_next(rig.ring, i + 1)) {
+		RTE_VERIFY(journal_get(rig.ring, i, &b));
+		held += b.held;
+		if (b.held && b.sequence < least)
+			least = b.sequence;
+	}
+	if (held > 0)
+		assert_int_equal(least, rig.sample.batch[0][nb - held].batch.sequence);
+}
+
+/* A receiver may die at any moment of learning what a store has. What it has let go of by then must
+ * not lie in a file behind what it holds: that may be another store's soon, and is cut off here,
+ * with all that is behind it. */
+static void
+test_found_in_order(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < nb; k++)
+		(void)rig_keep(0, k, 0);
+	UNTIL(rig_held() == 0);
+	rig_close_sender(0);
+	/* once more, as if no result had come; numbers that became free last are taken first */
+	for (k = 0; k < nb; k++)
+		(void)rig_keep(0, k, 0);
+	rig.step = last_ones_are_held;
+	rig_open_sender(0);
+	UNTIL(rig_held() == 0);
+	rig.step = NULL;
+	assert_int_equal(rig_stats_of(0).found, nb);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
+static void
+move_all(unsigned int from, unsigned int to)
+{
+	struct journal_batch b;
+	uint32_t i;
+
+	for (i = journal_next(rig.ring, 0); i != UINT32_MAX; i = journal_next(rig.ring, i + 1)) {
+		assert_true(journal_get(rig.ring, i, &b));
+		if (!b.held || b.owner != from)
+			continue;
+		assert_true(store_client_is_down(rig.sender[from]));
+		journal_assign(rig.ring, i, to);
+		assert_int_equal(store_client_offer(rig.sender[to], i), 0);
+	}
+}
+
+/* One of two stores is gone for a while; its batches go to the other one, what it had of them is
+ * cut off when it is back. */
+static void
+test_moved(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	struct journal_stats stats;
+	unsigned int k, i;
+
+	for (i = 0; i < RIG_STORES; i++)
+		rig_open_store(i);
+	rig_open_receiver();
+	for (i = 0; i < RIG_STORES; i++)
+		rig_open_sender(i);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, k % 2);
+		(void)rig_keep(1, k, k % 2);
+		rig_turn();
+		if (k == nb / 2) {
+			/* what is durable there is not heard of here */
+			UNTIL(rig_stats_of(0).sent > 4);
+			rig.station[1].out = true;
+			for (i = 0; i < 200; i++)
+				rig_turn();
+			UNTIL(store_client_is_down(rig.sender[0]));
+		}
+	}
+	move_all(0, 1);
+	journal_stats_get(rig.ring, &stats);
+	assert_true(stats.moved > 0);
+	UNTIL(rig_held() == 0);
+	journal_stats_get(rig.ring, &stats);
+	assert_true(stats.in_doubt > 0);
+	assert_int_equal(journal_run_drop(rig.ring, rig.run), -EBUSY);
+	rig.station[1].out = false;
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	journal_stats_get(rig.ring, &stats);
+	assert_int_equal(stats.in_doubt, 0);
+	for (i = 0; i < RIG_STORES; i++)
+		rig_end_run(i);
+	rig_close_receiver();
+	for (i = 0; i < RIG_STORES; i++)
+		rig_close_store(i);
+	rig_each_is_there_once(nb);
+}
+
+/* Who has not the key gets nothing, and is counted. */
+static void
+test_wrong_key(void **state)
+{
+	const struct store_counters *n;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig.key.bytes[0] ^= 1;
+	rig_open_sender(0);
+	(void)rig_keep(0, 0, 0);
+	UNTIL(rig_stats_of(0).refused >= 2);
+	n = &store_look(rig.store[0])->counters;
+	assert_true(n->refused[XFER_REASON_KEY] >= 2);
+	assert_int_equal(n->stood, 0);
+	assert_int_equal(rig_held(), 1);
+	rig_close_sender(0);
+	rig.key.bytes[0] ^= 1;
+	rig_open_sender(0);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->stood, 1);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
+/* Who has the key, and announces what is none: refused and counted each time, nothing is written,
+ * and whoever comes next is served. */
+static void
+test_garbage(void **state)
+{
+	const unsigned int place = rig.sample.stream[0].template.nodes;
+	const struct store_counters *n;
+	struct journal_batch b;
+	uint32_t batch;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	batch = rig_keep(0, 0, 0);
+	assert_true(journal_get(rig.ring, batch, &b));
+	/* rows of a column that the descriptor does not know of */
+	b.metadata[place] ^= 1;
+	rig_open_sender(0);
+	n = &store_look(rig.store[0])->counters;
+	UNTIL(n->refused[XFER_REASON_ENTRY] >= 2);
+	assert_true(n->fault[XFER_DESC_METADATA] >= 2);
+	assert_int_equal(n->fault[XFER_DESC_GOOD] + n->durable + n->bytes, 0);
+	rig_close_sender(0);
+	b.metadata[place] ^= 1;
+	rig_open_sender(0);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->durable, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	memset(rig.found, 0, sizeof(rig.found));
+	rig_look_below(rig.root);
+	assert_int_equal(rig.found[0][0], 1);
+}
+
+/* A second process with the same stream: the older connection ends, nothing is there twice. */
+static void
+test_superseded(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_stats_of(0).sent > 6);
+	/* another process has adopted the ring, as far as the store can tell */
+	rig_open_sender_to(1, 0);
+	UNTIL(store_look(rig.store[0])->counters.superseded == 1);
+	rig_close_sender(0);
+	rig.sender[0] = rig.sender[1];
+	rig.sender[1] = NULL;
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	assert_int_equal(store_look(rig.store[0])->counters.superseded, 1);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* No store is told the end while a batch of the run is held: it may be given it yet. */
+static void
+test_end_waits(void **state)
+{
+	uint64_t until;
+	uint32_t batch;
+
+	rig_open_store(0);
+	rig_open_store(1);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig_open_sender(1);
+	/* nobody's, as when a receiver was killed before it had chosen a store */
+	batch = rig_hold(0, 0);
+	(void)rig_keep(1, 0, 0);
+	store_client_finish(rig.sender[0]);
+	store_client_finish(rig.sender[1]);
+	UNTIL(rig_held() == 1);
+	for (until = xfer_qp_clock() + 300; xfer_qp_clock() < until;)
+		rig_turn();
+	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_UP);
+	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_UP);
+	journal_assign(rig.ring, batch, 1);
+	assert_int_equal(store_client_offer(rig.sender[1], batch), 0);
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	rig_end_run(1);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(1);
+}
+
+/* Two stores change addresses while one may have a batch that went to the other: that one must not
+ * cut it off, as what is told an address is not told whoever answers there. */
+static void
+test_changed_places(void **state)
+{
+	struct journal_stats stats;
+	uint32_t batch;
+
+	rig_open_store(0);
+	rig_open_store(1);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig_open_sender(1);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP && rig_stats_of(1).state == STORE_CLIENT_UP);
+	rig.station[1].out = true;
+	batch = rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 1);
+	UNTIL(rig_stats_of(0).sent == 1);
+	UNTIL(store_client_is_down(rig.sender[0]));
+	journal_assign(rig.ring, batch, 1);
+	assert_int_equal(store_client_offer(rig.sender[1], batch), 0);
+	UNTIL(rig_held() == 0);
+	journal_stats_get(rig.ring, &stats);
+	assert_int_equal(stats.in_doubt, 1);
+	rig_close_store(0);
+	rig_close_store(1);
+	UNTIL(store_client_is_down(rig.sender[1]));
+	rig_open_store_in(0, 1);
+	rig_open_store_in(1, 0);
+	rig.station[1].out = false;
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP && rig_stats_of(1).state == STORE_CLIENT_UP);
+	assert_int_equal(rig.stores.at[0].number, 1);
+	assert_int_equal(rig.stores.at[1].number, 0);
+	journal_stats_get(rig.ring, &stats);
+	assert_int_equal(stats.in_doubt, 0);
+	assert_int_equal(store_look(rig.store[0])->counters.batches_cut, 0);
+	rig_end_run(0);
+	rig_end_run(1);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(1);
+}
+
+/* The same when the run has ended at the store whose address the other one has now: it is connected
+ * to once more, to be told. */
+static void
+test_changed_places_at_the_end(void **state)
+{
+	struct journal_stats stats;
+	uint32_t batch;
+
+	rig_open_store(0);
+	rig_open_store(1);
+	rig_open_receiver();
+	rig_open_sender(0);
+	rig_open_sender(1);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP && rig_stats_of(1).state == STORE_CLIENT_UP);
+	rig.station[1].out = true;
+	batch = rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 1);
+	UNTIL(rig_stats_of(0).sent == 1);
+	UNTIL(store_client_is_down(rig.sender[0]));
+	journal_assign(rig.ring, batch, 1);
+	assert_int_equal(store_client_offer(rig.sender[1], batch), 0);
+	UNTIL(rig_held() == 0);
+	rig_end_run(1);
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_open_store_in(0, 1);
+	rig_open_store_in(1, 0);
+	rig.station[1].out = false;
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_ENDED);
+	assert_int_equal(rig.stores.at[1].number, 0);
+	/* of one that has not ended it is nothing; the other one tells, and ends again */
+	store_client_again(rig.sender[0]);
+	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_UP);
+	store_client_again(rig.sender[1]);
+	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_DOWN);
+	UNTIL(rig_stats_of(1).state == STORE_CLIENT_ENDED);
+	assert_int_equal(rig_stats_of(1).connections, 2);
+	journal_stats_get(rig.ring, &stats);
+	assert_int_equal(stats.in_doubt, 0);
+	assert_int_equal(store_look(rig.store[0])->counters.batches_cut, 0);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(1);
+}
+
+/* What an older connection says arrives after the receiver has come by another one: it is that one
+ * which goes. */
+static void
+test_late_words(void **state)
+{
+	struct store_client *older;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_WAITING);
+	/* it has not said MOVED yet, and stands still */
+	older = rig.sender[0];
+	rig.sender[0] = NULL;
+	rig_open_sender_to(1, 0);
+	UNTIL(rig_stats_of(1).state == STORE_CLIENT_UP);
+	rig.sender[0] = older;
+	UNTIL(rig_stats_of(0).reason == XFER_REASON_SUPERSEDED);
+	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_UP);
+	assert_int_equal(rig_stats_of(1).broken, 0);
+	assert_int_equal(store_look(rig.store[0])->counters.superseded, 0);
+	rig_close_sender(0);
+	rig_end_run(1);
+	rig_close_receiver();
+	rig_close_store(0);
+}
+
+/* A directory that was copied: two stores that say they are one. Only one of them is used. */
+static void
+test_one_twice(void **state)
+{
+	char command[400];
+
+	rig_open_store(0);
+	snprintf(command, sizeof(command), "mkdir %s/store1 && cp %s/store0/.identity %s/store1",
+		rig.root, rig.root, rig.root);
+	assert_int_equal(system(command), 0);
+	rig_open_store(1);
+	rig_open_receiver();
+	rig_open_sender(0);
+	(void)rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 0);
+	UNTIL(rig_held() == 0);
+	rig_open_sender(1);
+	UNTIL(rig.stores.at[1].refused >= 2);
+	UNTIL(store_look(rig.store[1])->counters.abandoned >= 2);
+	assert_int_equal(rig_stats_of(1).connections, 0);
+	assert_int_equal(rig_stats_of(0).connections, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_each_is_there_once(1);
+}
+
+/* Who a store is stays what it was; what is no number of ours is not taken for one. */
+static void
+test_identity(void **state)
+{
+	uint64_t identity;
+	char path[200];
+	FILE *f;
+
+	rig_open_store(0);
+	rig_open_store(1);
+	identity = store_look(rig.store[0])->node;
+	assert_true(identity != 0);
+	assert_true(store_look(rig.store[1])->node != identity);
+	rig_close_store(0);
+	rig_close_store(1);
+	rig_open_store(0);
+	assert_int_equal(store_look(rig.store[0])->node, identity);
+	rig_close_store(0);
+	snprintf(path, sizeof(path), "%s/store0/.identity", rig.root);
+	f = fopen(path, "w");
+	fprintf(f, "%016lX\n", identity | UINT64_C(0xf));
+	fclose(f);
+	assert_int_equal(store_identity("/nonexistent", &identity, rig.message), -ENOENT);
+	snprintf(path, sizeof(path), "%s/store0", rig.root);
+	assert_int_equal(store_identity(path, &identity, rig.message), -EBADMSG);
+	assert_non_null(strstr(rig.message, "16 hexadecimal digits"));
+}
+
+/* A store that was killed a moment ago may still hold its files: what they have is not known. */
+static void
+test_file_is_held(void **state)
+{
+	const struct arrow_identity id = xfer_sample_identity(0);
+	char path[PATH_MAX];
+	int fd;
+
+	rig_open_store(0);
+	snprintf(path, sizeof(path), "%s/store0/sample-0123456789abcdef-%016lx", rig.root, id.run);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(path + strlen(path), sizeof(path) - strlen(path),
+		"/sample_%016lx_000001_frames.arrow.part", id.incarnation);
+	fd = open(path, O_CREAT | O_RDWR, 0644);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	(void)rig_keep(0, 0, 0);
+	(void)rig_keep(1, 0, 0);
+	UNTIL(rig_stats_of(0).reason == XFER_REASON_BUSY);
+	assert_int_equal(rig_held(), 2);
+	close(fd);
+	UNTIL(rig_held() == 0);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(1);
+}
+
+static bool recovery_waits;	/* atomic */
+static unsigned int recoveries; /* that have begun; atomic */
+
+int __real_arrow_recover_dir(
+	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);
+int __wrap_arrow_recover_dir(
+	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg);
+
+int
+__wrap_arrow_recover_dir(
+	const struct arrow_io_ops *io, const char *dir, arrow_recovery_report report, void *arg)
+{
+	__atomic_add_fetch(&recoveries, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&recovery_waits, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	return __real_arrow_recover_dir(io, dir, report, arg);
+}
+
+/* The store's lcore goes on while files of a crash are read, for longer than a peer may be silent;
+ * what is read is for whoever comes next, if the receiver goes meanwhile. */
+static void
+test_settles_aside(void **state)
+{
+	const struct store_connection *c;
+	const unsigned int nb = rig_fewest();
+	struct store_stream_view view;
+	uint64_t until;
+	unsigned int k;
+
+	recovery_waits = true;
+	recoveries = 0;
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	c = store_look_connection(rig.store[0], 0);
+	UNTIL(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE) == 1);
+	UNTIL(c->said_state == XFER_STATE_SETTLING);
+	/* more than silence_ms */
+	until = xfer_qp_clock() + 1500;
+	while (xfer_qp_clock() < until)
+		rig_turn();
+	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_WAITING);
+	assert_false(store_runs_view(&store_look(rig.store[0])->runs, 0, 0, &view));
+	/* another one of the stream, as after a crash: the thread has the files until it ends */
+	rig_open_sender_to(1, 0);
+	UNTIL(store_look(rig.store[0])->counters.superseded == 1);
+	rig_close_sender(0);
+	rig.sender[0] = rig.sender[1];
+	rig.sender[1] = NULL;
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_WAITING);
+	until = xfer_qp_clock() + 300;
+	while (xfer_qp_clock() < until)
+		rig_turn();
+	assert_int_equal(c->state, STORE_CLOSING);
+	assert_int_equal(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE), 1);
+	__atomic_store_n(&recovery_waits, false, __ATOMIC_RELEASE);
+	UNTIL(rig_held() == 0);
+	assert_int_equal(recoveries, 1);
+	assert_int_equal(rig_stats_of(0).connections, 1);
+	assert_int_equal(rig_stats_of(0).malformed, 0);
+	assert_int_equal(store_look(rig.store[0])->runs.opened, 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+static uint8_t *spoilt; /* a byte of a body in the receiver's ring */
+
+static void
+mend(void)
+{
+	if (spoilt == NULL || rig.again == 0)
+		return;
+	*spoilt ^= 4;
+	spoilt = NULL;
+}
+
+static uint8_t *
+body_of(uint32_t batch)
+{
+	struct journal_batch b;
+
+	assert_true(journal_get(rig.ring, batch, &b));
+	return (uint8_t *)(uintptr_t)b.body;
+}
+
+/* One bit of a body flips behind the receiver's CRC: it is given back, and nothing of it is in a
+ * file. */
+static void
+test_flipped_on_the_way(void **state)
+{
+	const struct store_counters *n;
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	n = &store_look(rig.store[0])->counters;
+	rig.again = 0;
+	rig.also = mend;
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		if (k != 1) {
+			(void)rig_keep(1, k, 0);
+			continue;
+		}
+		spoilt = body_of(rig_keep(1, k, 0)) + 4095;
+		*spoilt ^= 4;
+	}
+	UNTIL(rig_held() == 0);
+	rig.also = NULL;
+	assert_null(spoilt);
+	assert_true(n->body_crc_errors >= 1 && n->body_crc_errors < STORE_CHECK_TRIES);
+	assert_int_equal(n->again, n->body_crc_errors);
+	assert_int_equal(n->stored_damaged, 0);
+	assert_int_equal(rig_stats_of(0).again, n->again);
+	assert_int_equal(n->durable, 2 * nb);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* How many batches of the files below have a body that is not their CRC's. */
+static unsigned int
+count_wrong(char *dir)
+{
+	char *const roots[] = {dir, NULL};
+	struct store_tree tree = {0};
+	char message[PATH_MAX];
+	unsigned int nb = 0;
+	const char *problem;
+	size_t i, k;
+
+	assert_int_equal(store_tree_read(&tree, roots, message), 0);
+	for (i = 0; i < tree.nb; i++) {
+		struct arrow_reader r;
+
+		assert_int_equal(arrow_reader_open(&r, tree.path[i], &problem), 0);
+		for (k = 0; k < r.nb_batches; k++)
+			nb += arrow_reader_crc(&r, k) != 1;
+		arrow_reader_close(&r);
+	}
+	store_tree_free(&tree);
+	return nb;
+}
+
+/* What the receiver itself has is wrong: it comes the same way three times, and is stored as it is.
+ * All else is as ever. */
+static void
+test_flipped_at_the_receiver(void **state)
+{
+	const struct store_counters *n;
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	n = &store_look(rig.store[0])->counters;
+	for (k = 0; k < nb; k++) {
+		const uint32_t batch = rig_keep(0, k, 0);
+
+		if (k == 2)
+			body_of(batch)[0] ^= 1;
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_held() == 0);
+	assert_int_equal(n->body_crc_errors, STORE_CHECK_TRIES);
+	assert_int_equal(n->again, STORE_CHECK_TRIES - 1);
+	assert_int_equal(n->stored_damaged, 1);
+	assert_int_equal(n->durable, 2 * nb);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	assert_int_equal(count_wrong(rig.root), 1);
+}
+
+/* Flip a bit of a body in a file of a store, complete or not. */
+static void
+rot(unsigned int table, unsigned int k)
+{
+	const struct xfer_batch *batch = &rig.sample.batch[table][k].batch;
+	char *const roots[] = {rig.root, NULL};
+	struct store_tree tree = {0};
+	char message[PATH_MAX];
+	const char *problem;
+	unsigned int nb = 0;
+	size_t i, at;
+	uint8_t byte;
+	int fd;
+
+	assert_int_equal(store_tree_read(&tree, roots, message), 0);
+	for (i = 0; i < tree.nb; i++) {
+		struct arrow_reader r;
+
+		assert_int_equal(arrow_reader_open(&r, tree.path[i], &problem), 0);
+		for (at = 0; at < r.nb_batches; at++) {
+			if (strcmp(r.batches[at].table, arrow_table_name(table)) != 0 ||
+				strtoull(r.batches[at].sequence, NULL, 16) != batch->sequence)
+				continue;
+			byte = r.batches[at].body[5] ^ 16;
+			fd = open(tree.path[i], O_WRONLY);
+			assert_int_equal(pwrite(fd, &byte, 1, r.batches[at].body + 5 - r.data), 1);
+			assert_int_equal(fsync(fd), 0);
+			close(fd);
+			nb++;
+		}
+		arrow_reader_close(&r);
+	}
+	assert_int_equal(nb, 1);
+	store_tree_free(&tree);
+}
+
+/* A receiver that has all of it, and does not know that it is there. */
+static void
+hold_all_again(void)
+{
+	unsigned int k;
+
+	rig_open_receiver();
+	for (k = 0; k < rig_fewest(); k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	rig_open_sender(0);
+	UNTIL(rig_held() == 0);
+}
+
+/* Of batches that were durable some rot on the disk: the first, one in the middle, the last. A
+ * receiver that still holds them keeps them until there is a good copy, and no other is lost or
+ * there twice; not with the next store either. */
+static void
+rot_and_return(bool restart)
+{
+	const unsigned int nb = rig_fewest(), middle = nb / 2;
+	struct store_stream_view view[XFER_TABLES];
+	uint64_t found;
+	unsigned int k;
+
+	rig_open_store(0);
+	hold_all_again();
+	rig_close_receiver();
+	/* else the files are still being written */
+	if (restart)
+		rig_close_store(0);
+	rot(0, 0);
+	rot(0, middle);
+	rot(1, middle + 1);
+	rot(1, nb - 1);
+	if (restart)
+		rig_open_store(0);
+	hold_all_again();
+	found = rig_stats_of(0).found;
+	for (k = 0; k < XFER_TABLES; k++) {
+		assert_true(store_runs_view(&store_look(rig.store[0])->runs, 0, k, &view[k]));
+		assert_int_equal(view[k].stats.checked, nb);
+		assert_int_equal(view[k].stats.rotten, 2);
+		assert_int_equal(view[k].stats.repaired, 2);
+	}
+	assert_int_equal(found, 2 * nb - 4);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+	/* read again from the files: there is nothing to be cut off, and all is sound */
+	rig_open_store(0);
+	hold_all_again();
+	assert_int_equal(rig_stats_of(0).found, 2 * nb);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+static void
+test_rot(void **state)
+{
+	rot_and_return(true);
+}
+
+static void
+test_rot_of_open_files(void **state)
+{
+	rot_and_return(false);
+}
+
+/* What the receiver did not say that it holds, and that is there from before, comes by surprise: it
+ * is no double until it has been read. */
+static void
+test_rot_by_surprise(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	hold_all_again();
+	rig_close_receiver();
+	rig_close_store(0);
+	rot(1, 1);
+	rig_open_store(0);
+	rig_open_receiver();
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	UNTIL(rig_held() == 0);
+	assert_int_equal(rig_stats_of(0).doubles, 0);
+	assert_int_equal(rig_stats_of(0).found, 2 * nb - 1);
+	rig_end_run(0);
+	rig_close_receiver();
+	rig_close_store(0);
+	rig_each_is_there_once(nb);
+}
+
+/* Of a run that has ended nothing is changed: who holds a batch that is damaged there keeps it. */
+static void
+test_rot_of_ended_run(void **state)
+{
+	const unsigned int nb = rig_fewest();
+	unsigned int k;
+
+	rig_open_store(0);
+	hold_all_again();
+	rig_end_run(0);
+	rig_close_receiver();
+	rot(1, 1);
+	rig_open_receiver();
+	for (k = 0; k < nb; k++) {
+		(void)rig_keep(0, k, 0);
+		(void)rig_keep(1, k, 0);
+	}
+	rig_open_sender(0);
+	UNTIL(rig_stats_of(0).reason == XFER_REASON_ENDED);
+	assert_int_equal(rig_stats_of(0).found, 2 * nb - 1);
+	assert_int_equal(rig_held(), 1);
+	rig_close_receiver();
+	rig_close_store(0);
+	assert_int_equal(count_wrong(rig.root), 1);
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_line, rig_begin_test),
+		cmocka_unit_test_setup(test_pieces, rig_begin_test),
+		cmocka_unit_test_setup(test_broken, rig_begin_test),
+		cmocka_unit_test_setup(test_away, rig_begin_test),
+		cmocka_unit_test_setup(test_offered_twice, rig_begin_test),
+		cmocka_unit_test_setup(test_store_returns, rig_begin_test),
+		cmocka_unit_test_setup(test_found_in_order, rig_begin_test),
+		cmocka_unit_test_setup(test_moved, rig_begin_test),
+		cmocka_unit_test_setup(test_wrong_key, rig_begin_test),
+		cmocka_unit_test_setup(test_garbage, rig_begin_test),
+		cmocka_unit_test_setup(test_superseded, rig_begin_test),
+		cmocka_unit_test_setup(test_end_waits, rig_begin_test),
+		cmocka_unit_test_setup(test_changed_places, rig_begin_test),
+		cmocka_unit_test_setup(test_changed_places_at_the_end, rig_begin_test),
+		cmocka_unit_test_setup(test_late_words, rig_begin_test),
+		cmocka_unit_test_setup(test_one_twice, rig_begin_test),
+		cmocka_unit_test_setup(test_identity, rig_begin_test),
+		cmocka_unit_test_setup(test_file_is_held, rig_begin_test),
+		cmocka_unit_test_setup(test_settles_aside, rig_begin_test),
+		cmocka_unit_test_setup(test_flipped_on_the_way, rig_begin_test),
+		cmocka_unit_test_setup(test_flipped_at_the_receiver, rig_begin_test),
+		cmocka_unit_test_setup(test_rot, rig_begin_test),
+		cmocka_unit_test_setup(test_rot_of_open_files, rig_begin_test),
+		cmocka_unit_test_setup(test_rot_by_surprise, rig_begin_test),
+		cmocka_unit_test_setup(test_rot_of_ended_run, rig_begin_test),
+	};
+
+	return rig_main(tests);
+}

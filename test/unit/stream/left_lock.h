@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef LEFT_LOCK_H
+#define LEFT_LOCK_H
+
+/**
+ * @file
+ * A lock that outlives its process, as workers of the kernel make it do.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "io/file_lock.h"
+
+/**
+ * Another process takes the lock of a file or directory and ends; a child of its has the
+ * descriptor, and so the lock, for some time after that.
+ */
+static inline void
+left_lock(const char *path, unsigned int ms)
+{
+	int there[2], status;
+	pid_t pid;
+	char c;
+
+	assert_int_equal(pipe(there), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (file_lock(open(path, O_RDONLY), 0) < 0)
+			_exit(1);
+		if (fork() == 0) {
+			if (write(there[1], "", 1) == 1)
+				usleep(ms * 1000);
+			_exit(0);
+		}
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(read(there[0], &c, 1), 1);
+	close(there[0]);
+	close(there[1]);
+}
+
+#endif /* LEFT_LOCK_H */

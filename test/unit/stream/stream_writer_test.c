@@ -1,0 +1,1090 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A store's files on a disk that forgets, fails and is full: what was called durable is there once,
+ * whatever happens. XFER_SEED and XFER_SEEDS choose what goes wrong. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "stream_disk.h"
+#include "stream/writer.h"
+
+#define GIVEN_MAX 512
+
+static uint64_t seed;
+static unsigned int seeds;
+static struct xfer_sample s;
+
+/* What was given to a writer, and what became of it. */
+struct given {
+	unsigned int batch; /* of the sample */
+	int status;	    /* 0: no result yet */
+};
+
+struct rig {
+	struct stream_writer *w;
+	enum arrow_table table;
+	struct given given[GIVEN_MAX];
+	unsigned int nb;
+	unsigned int results;
+	unsigned int durable[GIVEN_MAX]; /* batches, in the order of their results */
+	unsigned int nb_durable;
+	struct stream_quota quota;
+	unsigned int said;
+};
+
+static uint32_t
+number(void)
+{
+	return sample_random(&s.sample);
+}
+
+static void
+take_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
+{
+	struct rig *r = arg;
+	struct given *g = &r->given[tag];
+
+	assert_true(tag < r->nb);
+	assert_int_equal(g->status, 0);
+	assert_int_equal(s.batch[r->table][g->batch].batch.sequence, sequence);
+	g->status = status;
+	r->results++;
+	if (status == XFER_DURABLE)
+		r->durable[r->nb_durable++] = g->batch;
+}
+
+static struct stream_writer_config
+config_of(struct rig *r)
+{
+	return (struct stream_writer_config){
+		.dir = "/nowhere",
+		.run = "r",
+		.identity = xfer_sample_identity(r->table),
+		.schema = &s.tables.schema[r->table],
+		.slices = {.io = &disk_io,
+			.slice = 16384,
+			.depth = 4,
+			.sync_ms = 1000000,
+			.sync_bytes = 60000,
+			.ahead = 1 << 17},
+		.roll_batches = 7,
+		.retry_ms = 1,
+		.retry_max_ms = 2,
+		.resume_bytes = 1 << 16,
+		.quota = &r->quota,
+		.result = take_result,
+		.arg = r,
+	};
+}
+
+static void
+rig_open(struct rig *r, enum arrow_table table)
+{
+	struct stream_writer_config c;
+
+	memset(r, 0, sizeof(*r));
+	r->table = table;
+	c = config_of(r);
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+}
+
+static void
+give(struct rig *r, unsigned int batch)
+{
+	const struct xfer_sample_batch *from = &s.batch[r->table][batch];
+	const struct stream_batch b = {from->batch, from->metadata, from->body, r->nb};
+
+	assert_true(r->nb < GIVEN_MAX);
+	r->given[r->nb++].batch = batch;
+	stream_writer_append(r->w, &b);
+}
+
+/* Everything at once: gaps, doubles, steps back. */
+static void
+give_many(struct rig *r, unsigned int nb)
+{
+	const unsigned int all = s.nb[r->table];
+	unsigned int next = 0, batch;
+
+	while (nb-- > 0) {
+		switch (number() % 8) {
+		case 0: /* again */
+			batch = number() % (next + 1);
+			break;
+		case 1: /* another store has one */
+			next += 2;
+			batch = next;
+			break;
+		case 2: /* from the beginning */
+			next = number() % all;
+			batch = next;
+			break;
+		default:
+			batch = ++next;
+		}
+		give(r, batch % all);
+		if (number() % 4 == 0)
+			stream_writer_poll(r->w);
+	}
+}
+
+static uint64_t
+claim(void *arg)
+{
+	return ((const struct rig *)arg)->nb_durable;
+}
+
+/* A store that starts: what its files have. `r` is used for nothing else. */
+static void
+adopt_all(struct rig *r, enum arrow_table table)
+{
+	const char *path[DISK_FILES];
+	const unsigned int n = list_complete(path);
+	char message[PATH_MAX];
+	unsigned int i;
+
+	rig_open(r, table);
+	for (i = 0; i < n; i++)
+		assert_int_equal(stream_writer_adopt(r->w, path[i], message), 0);
+}
+
+static void
+check_results(const struct rig *r)
+{
+	unsigned int i;
+
+	assert_int_equal(r->results, r->nb);
+	for (i = 0; i < r->nb; i++)
+		assert_int_not_equal(r->given[i].status, 0);
+}
+
+/* All is well: each batch once, doubles said to be doubles, numbers ascend in each file. */
+static void
+test_order(void **state)
+{
+	bool seen[XFER_SAMPLE_BATCHES];
+	struct stream_stats stats;
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	unsigned int i, table;
+	uint64_t used;
+
+	for (table = 0; table < ARROW_TABLES; table++) {
+		disk = disk_new(seed);
+		rig_open(r, table);
+		give_many(r, 200);
+		assert_int_equal(stream_writer_finish(r->w), 0);
+		assert_true(stream_writer_settled(r->w));
+		check_results(r);
+		memset(seen, 0, sizeof(seen));
+		for (i = 0; i < r->nb; i++) {
+			assert_int_equal(r->given[i].status,
+				seen[r->given[i].batch] ? XFER_DOUBLE : XFER_DURABLE);
+			seen[r->given[i].batch] = true;
+			assert_int_equal(times_in_files(&s, table, r->given[i].batch), 1);
+		}
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.batches, r->nb_durable);
+		assert_int_equal(stats.batches + stats.doubles, r->nb);
+		assert_true(stats.files > 1);
+		assert_int_equal(stats.files, stats.complete);
+		assert_int_equal(stats.pending, 0);
+		/* all is in complete files, as long as they are */
+		for (i = 0, used = 0; i < disk->nb_files; i++)
+			used += has_end(disk->file[i].name, ".arrow") ? disk->file[i].size : 0;
+		assert_int_equal(r->quota.used, used);
+		assert_int_equal(r->quota.open, 0);
+		stream_writer_close(r->w);
+		/* the next process finds the same */
+		adopt_all(again, table);
+		for (i = 0; i < s.nb[table]; i++)
+			assert_int_equal(interval_set_has(stream_writer_have(again->w),
+						 s.batch[table][i].batch.sequence),
+				seen[i]);
+		/* and takes nothing twice; its files have other names */
+		give(again, r->given[0].batch);
+		assert_int_equal(again->given[0].status, XFER_AGAIN);
+		assert_true(stream_writer_in_doubt(again->w));
+		/* ... once it has been read */
+		assert_int_equal(
+			stream_writer_check(again->w, stream_writer_have(again->w), true, NULL), 0);
+		give(again, r->given[0].batch);
+		assert_int_equal(again->given[1].status, XFER_DOUBLE);
+		stream_writer_close(again->w);
+		disk_free(disk);
+	}
+	free(r);
+	free(again);
+}
+
+/* The power fails at any moment. */
+static void
+test_crash(void **state)
+{
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	struct disk *log;
+	unsigned int round, i, tries, crashes = 0;
+	uint64_t at, claimed, step;
+
+	for (round = 0; round < seeds; round++) {
+		disk = disk_new(seed + round);
+		rig_open(r, round % ARROW_TABLES);
+		disk->claim = claim;
+		disk->claim_arg = r;
+		give_many(r, 60);
+		(void)stream_writer_finish(r->w);
+		check_results(r);
+		log = disk;
+		step = log->now / 60 + 1;
+		for (at = 1; at <= log->now; at += 1 + number() % step) {
+			disk = disk_crash(log, at, number());
+			claimed = disk_claim(log, at);
+			/* it may fail again while that is repaired */
+			for (tries = number() % 3; tries > 0; tries--) {
+				struct disk *first = disk, *second;
+
+				recover_all();
+				second = disk_crash(first, number() % (first->now + 1), number());
+				disk_free(first);
+				disk = second;
+			}
+			recover_all();
+			adopt_all(again, r->table);
+			for (i = 0; i < claimed; i++) {
+				assert_int_equal(times_in_files(&s, r->table, r->durable[i]), 1);
+				assert_true(interval_set_has(stream_writer_have(again->w),
+					s.batch[r->table][r->durable[i]].batch.sequence));
+			}
+			for (i = 0; i < s.nb[r->table]; i++)
+				assert_true(times_in_files(&s, r->table, i) <= 1);
+			stream_writer_close(again->w);
+			disk_free(disk);
+			crashes++;
+		}
+		disk = log;
+		stream_writer_close(r->w);
+		disk_free(log);
+	}
+	printf("%u crashes\n", crashes);
+	free(r);
+	free(again);
+}
+
+/* Some call fails, once or from then on, or the disk is full: each batch has one result, and it is
+ * right. */
+static void
+test_errors(void **state)
+{
+	static const int errors[] = {-EIO, -ENOSPC, -EDQUOT};
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	unsigned int round, i, k, n, given_back = 0, resumed = 0;
+	struct stream_stats stats;
+	bool durable;
+
+	for (round = 0; round < 20 * seeds; round++) {
+		disk = disk_new(seed + round);
+		rig_open(r, round % ARROW_TABLES);
+		if (round % 4 == 3) {
+			disk->capacity = 100000 + number() % 2000000;
+		} else {
+			disk->fail_error = errors[round % 3];
+			disk->fail_from = number() % 200;
+			disk->fail_until = disk->fail_from + 1 + number() % 30;
+		}
+		give_many(r, 40);
+		/* it comes back */
+		disk->capacity = 0;
+		for (i = 0; i < 20 && stream_writer_state(r->w) < 0; i++) {
+			stream_writer_poll(r->w);
+			usleep(1000);
+		}
+		assert_true(round % 4 != 3 || stream_writer_state(r->w) == 0);
+		give_many(r, 20);
+		disk->fail_until = 0;
+		(void)stream_writer_finish(r->w);
+		check_results(r);
+		stream_writer_stats_get(r->w, &stats);
+		given_back += stats.again;
+		resumed += stats.resumes;
+		stream_writer_close(r->w);
+		/* files that stayed .part may have more: what was given back is cut off when it is
+		 * found a second time */
+		recover_all();
+		adopt_all(again, r->table);
+		for (i = 0; i < s.nb[r->table]; i++) {
+			for (k = 0, durable = false; k < r->nb; k++)
+				durable |= r->given[k].batch == i &&
+					r->given[k].status == XFER_DURABLE;
+			n = times_in_files(&s, r->table, i);
+			assert_true(n <= 1);
+			assert_true(n == 1 || !durable);
+		}
+		stream_writer_close(again->w);
+		disk_free(disk);
+	}
+	assert_true(given_back > seeds);
+	assert_true(resumed > 0);
+	printf("%u batches given back, %u times writing again\n", given_back, resumed);
+	free(r);
+	free(again);
+}
+
+/* Batches that went elsewhere are taken out, and nothing else is: what is behind them somebody may
+ * have been told of. At any moment of that the power fails, and it is said again. */
+static void
+test_cut(void **state)
+{
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	struct interval_set moved = {0};
+	unsigned int round, i, n, cut = 0;
+	uint64_t before, at, sequence, have, first;
+	struct disk *log;
+
+	for (round = 0; round < seeds; round++) {
+		disk = disk_new(seed + round);
+		rig_open(r, round % ARROW_TABLES);
+		give_many(r, 60);
+		(void)stream_writer_finish(r->w);
+		first = s.batch[r->table][r->durable[r->nb_durable * 3 / 4]].batch.sequence;
+		assert_int_equal(interval_set_add(&moved, first, first + 3), 0);
+		have = interval_set_count(stream_writer_have(r->w));
+		for (sequence = first, n = 0; sequence <= first + 3; sequence++)
+			n += interval_set_has(stream_writer_have(r->w), sequence);
+		before = disk->now;
+		assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+		assert_true(n > 0);
+		assert_int_equal(have - interval_set_count(stream_writer_have(r->w)), n);
+		cut += n;
+		log = disk;
+		for (at = before; at <= log->now; at++) {
+			disk = disk_crash(log, at, number());
+			recover_all();
+			adopt_all(again, r->table);
+			for (i = 0; i < s.nb[r->table]; i++) {
+				sequence = s.batch[r->table][i].batch.sequence;
+				assert_true(!interval_set_has(stream_writer_have(r->w), sequence) ||
+					interval_set_has(stream_writer_have(again->w), sequence));
+			}
+			assert_int_equal(stream_writer_cut(again->w, &moved), 0);
+			for (i = 0; i < s.nb[r->table]; i++) {
+				sequence = s.batch[r->table][i].batch.sequence;
+				n = interval_set_has(stream_writer_have(r->w), sequence);
+				assert_int_equal(times_in_files(&s, r->table, i), n);
+				assert_int_equal(
+					interval_set_has(stream_writer_have(again->w), sequence),
+					n);
+				assert_true(n == 0 || !interval_set_has(&moved, sequence));
+			}
+			stream_writer_close(again->w);
+			disk_free(disk);
+		}
+		disk = log;
+		/* it goes on, in files of its own */
+		give_many(r, 20);
+		(void)stream_writer_finish(r->w);
+		check_results(r);
+		for (i = 0; i < s.nb[r->table]; i++)
+			assert_true(times_in_files(&s, r->table, i) <= 1);
+		stream_writer_close(r->w);
+		disk_free(disk);
+		interval_set_free(&moved);
+	}
+	printf("%u batches cut off\n", cut);
+	free(r);
+	free(again);
+}
+
+/* A cut that fails at any call of the disk, and is tried again. @return whether it did fail */
+static bool
+cut_again(unsigned int stay, unsigned int last, unsigned int call)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct interval_set moved = {0};
+	bool failed;
+	unsigned int i;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	(void)stream_writer_finish(r->w);
+	assert_int_equal(interval_set_add(&moved, s.batch[r->table][stay].batch.sequence,
+				 s.batch[r->table][last].batch.sequence),
+		0);
+	disk->fail_error = -EIO;
+	disk->fail_from = disk->calls + call;
+	disk->fail_until = disk->fail_from + 1;
+	failed = stream_writer_cut(r->w, &moved) < 0;
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(times_in_files(&s, r->table, i), i < stay || i > last);
+		assert_int_equal(interval_set_has(stream_writer_have(r->w),
+					 s.batch[r->table][i].batch.sequence),
+			i < stay || i > last);
+	}
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+	return failed;
+}
+
+static void
+test_cut_again(void **state)
+{
+	unsigned int stay, last, call;
+
+	for (stay = 0; stay < 4; stay += 3) {
+		for (last = 3; last < 5; last++) {
+			for (call = 0; cut_again(stay, last, call); call++)
+				;
+			assert_true(call > 3);
+		}
+	}
+}
+
+/* A batch that is to stay has rotted: the others are cut off, and it is taken again. */
+static void
+test_cut_of_damaged(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct interval_set moved = {0};
+	struct disk_file *f;
+	struct arrow_reader reader;
+	const char *problem;
+	unsigned int i;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	(void)stream_writer_finish(r->w);
+	for (f = disk->file; !is_seen(f);)
+		f++;
+	assert_int_equal(arrow_reader_open_memory(&reader, f->data, f->size, &problem), 0);
+	f->data[reader.batches[1].body - f->data] ^= 1;
+	arrow_reader_close(&reader);
+	assert_int_equal(interval_set_add(&moved, s.batch[r->table][3].batch.sequence,
+				 s.batch[r->table][4].batch.sequence),
+		0);
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(times_in_files(&s, r->table, i), i == 0 || i == 2);
+		assert_int_equal(interval_set_has(stream_writer_have(r->w),
+					 s.batch[r->table][i].batch.sequence),
+			i == 0 || i == 2);
+	}
+	give(r, 1);
+	(void)stream_writer_finish(r->w);
+	assert_int_equal(times_in_files(&s, r->table, 1), 1);
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+}
+
+static int
+no_sync_dir(const char *path)
+{
+	return -EIO;
+}
+
+static void
+poll_until_settled(struct rig *r)
+{
+	const time_t end = time(NULL) + 60;
+
+	while (time(NULL) < end && !stream_writer_settled(r->w))
+		stream_writer_poll(r->w);
+	assert_true(stream_writer_settled(r->w));
+}
+
+/* Nothing is durable in a file whose name is not. */
+static void
+test_no_name(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct stream_writer_config c;
+	struct rig *r = calloc(1, sizeof(*r));
+	unsigned int i;
+
+	io.sync_dir = no_sync_dir;
+	disk = disk_new(seed);
+	c = config_of(r);
+	c.slices.io = &io;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	(void)stream_writer_finish(r->w);
+	check_results(r);
+	assert_int_equal(r->nb_durable, 0);
+	assert_int_equal(interval_set_count(stream_writer_have(r->w)), 0);
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+static void
+test_quota(void **state)
+{
+	struct rig *r = malloc(sizeof(*r));
+	unsigned int i, durable = 0;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	r->quota.limit = 200000;
+	for (i = 0; i < s.nb[ARROW_FRAMES]; i++)
+		give(r, i);
+	assert_int_equal(stream_writer_state(r->w), -EDQUOT);
+	poll_until_settled(r);
+	for (i = 0; i < r->nb; i++)
+		durable += r->given[i].status == XFER_DURABLE;
+	assert_true(durable > 3 && durable < r->nb);
+	assert_true(r->quota.used < 200000 + 7 * 2 * XFER_BLOCK);
+	/* a bit is not enough: who has been told that there is room sends what was too large */
+	r->quota.limit += XFER_BLOCK;
+	for (i = 0; i < 20; i++) {
+		usleep(1000);
+		stream_writer_poll(r->w);
+	}
+	assert_int_equal(stream_writer_state(r->w), -EDQUOT);
+	/* nothing is given to one that is full: it finds out by itself */
+	r->quota.limit = 0;
+	for (i = 0; i < 1000 && stream_writer_state(r->w) != 0; i++) {
+		usleep(1000);
+		stream_writer_poll(r->w);
+	}
+	assert_int_equal(stream_writer_state(r->w), 0);
+	give(r, r->nb - 1);
+	(void)stream_writer_finish(r->w);
+	check_results(r);
+	assert_int_equal(r->given[r->nb - 1].status, XFER_DURABLE);
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+static void
+make_file(const char *dir, const char *name, off_t size)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(ftruncate(fileno(f), size), 0);
+	fclose(f);
+}
+
+/* What is on the disk counts, as it comes and goes; of this producer, and complete. */
+static void
+test_quota_of_disk(void **state)
+{
+	static const char *const runs[] = {"run_1-0000000000000007-00000000000000aa",
+		"run-1-0000000000000007-00000000000000ab",
+		"run_1-0000000000000008-0000000000000007", "0000000000000007"};
+	char root[] = "/tmp/stream_quota_XXXXXX", dir[128], file[300];
+	struct stream_quota q = {.producer = 7, .root = root, .open = 50};
+	unsigned int i;
+
+	assert_non_null(mkdtemp(root));
+	for (i = 0; i < 4; i++) {
+		snprintf(dir, sizeof(dir), "%s/%s", root, runs[i]);
+		assert_int_equal(mkdir(dir, 0755), 0);
+		make_file(dir, "a.arrow", 1000 << 4 * i);
+		make_file(dir, "b.arrow.part", 100000);
+	}
+	stream_quota_renew(&q);
+	assert_int_equal(q.used, 1000 + 16000 + 50);
+	/* what was cut off, and that a run has ended */
+	snprintf(dir, sizeof(dir), "%s/%s", root, runs[0]);
+	make_file(dir, "c.arrow.quarantine", 300);
+	make_file(dir, "c.arrow.quarantine.2", 20);
+	make_file(dir, ".ended-00000000000000aa", 0);
+	stream_quota_renew(&q);
+	assert_int_equal(q.used, 1000 + 16000 + 50 + 320 + XFER_BLOCK);
+	snprintf(file, sizeof(file), "rm %s/c.* %s/.ended*", dir, dir);
+	assert_int_equal(system(file), 0);
+	snprintf(file, sizeof(file), "%s/%s/a.arrow", root, runs[1]);
+	assert_int_equal(unlink(file), 0);
+	stream_quota_renew(&q);
+	assert_int_equal(q.used, 1050);
+	for (i = 0; i < 4; i++) {
+		snprintf(file, sizeof(file), "%s/%s/a.arrow", root, runs[i]);
+		(void)unlink(file);
+		snprintf(file, sizeof(file), "%s/%s/b.arrow.part", root, runs[i]);
+		(void)unlink(file);
+		snprintf(dir, sizeof(dir), "%s/%s", root, runs[i]);
+		assert_int_equal(rmdir(dir), 0);
+	}
+	assert_int_equal(rmdir(root), 0);
+}
+
+static void
+count_text(void *arg, bool error, const char *text)
+{
+	struct rig *r = arg;
+
+	r->said += error && strstr(text, "the disk ") != NULL;
+}
+
+static struct {
+	pthread_t self;
+	_Atomic bool holds;
+} late;
+
+/* Files that a thread closes stay open. */
+static int
+late_sync_dir(const char *path)
+{
+	while (atomic_load(&late.holds) && !pthread_equal(pthread_self(), late.self))
+		usleep(100);
+	return disk_io.sync_dir(path);
+}
+
+/*
+ * A double of a batch whose file has failed and is being closed, when a new one is open and has
+ * nothing yet: that one goes at the end of the run, the double has its result all the same.
+ */
+static void
+test_double_after_outage(void **state)
+{
+	struct arrow_io_ops io = disk_io;
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	unsigned int i;
+
+	disk = disk_new(seed);
+	io.sync_dir = late_sync_dir;
+	late.self = pthread_self();
+	atomic_store(&late.holds, true);
+	c.slices.io = &io;
+	c.slices.sync_ms = 1;
+	c.roll_batches = 0;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	give(r, 0);
+	disk->fail_error = -EIO;
+	disk->fail_until = UINT64_MAX;
+	for (i = 1; stream_writer_state(r->w) == 0; i++) {
+		if (i < 20)
+			give(r, i);
+		usleep(100);
+		stream_writer_poll(r->w);
+	}
+	disk->fail_until = 0;
+	while (stream_writer_state(r->w) != 0) {
+		usleep(1000);
+		stream_writer_poll(r->w);
+	}
+	assert_int_equal(r->given[0].status, 0);
+	give(r, 0);
+	stream_writer_begin_finish(r->w);
+	atomic_store(&late.holds, false);
+	(void)stream_writer_finish(r->w);
+	check_results(r);
+	assert_true(stream_writer_settled(r->w));
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+/*
+ * A file that fails and can be neither completed nor cut off: what was given back is in it, whole,
+ * and goes elsewhere. No word that it is not here before it is not.
+ */
+static void
+test_uncut(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct interval_set moved = {0};
+	unsigned int i;
+
+	disk = disk_new(seed);
+	rig_open(r, ARROW_FRAMES);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	disk->fail_error = -EIO;
+	disk->fail_from = disk->calls;
+	disk->fail_until = UINT64_MAX;
+	for (; stream_writer_state(r->w) == 0; i++)
+		give(r, i);
+	poll_until_settled(r);
+	check_results(r);
+	for (i = 0; i < r->nb; i++) {
+		const uint64_t sequence = s.batch[r->table][i].batch.sequence;
+
+		assert_int_equal(r->given[i].status, XFER_AGAIN);
+		assert_int_equal(interval_set_add(&moved, sequence, sequence), 0);
+	}
+	assert_int_equal(stream_writer_cut(r->w, &moved), -EIO);
+	disk->fail_until = 0;
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	recover_all();
+	for (i = 0; i < r->nb; i++)
+		assert_int_equal(times_in_files(&s, r->table, i), 0);
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+}
+
+static unsigned int still_part; /* files that could not be completed */
+
+/* Batches that are durable, a file that fails at any call while it is completed, one of them moved:
+ * the others are there. @return whether it did fail */
+static bool
+cut_of_failed(unsigned int call)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	struct interval_set moved = {0};
+	const uint64_t one = s.batch[ARROW_FRAMES][1].batch.sequence;
+	unsigned int i, part = 0;
+	bool failed;
+
+	disk = disk_new(seed);
+	c.slices.sync_bytes = 1;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	for (i = 0; i < 5; i++)
+		give(r, i);
+	for (i = 0; i < 5000 && r->nb_durable < 5; i++) {
+		usleep(1000);
+		stream_writer_poll(r->w);
+	}
+	assert_int_equal(r->nb_durable, 5);
+	disk->fail_error = -EIO;
+	disk->fail_from = disk->calls + call;
+	disk->fail_until = disk->fail_from + 1;
+	(void)stream_writer_finish(r->w);
+	failed = disk->calls > disk->fail_from;
+	disk->fail_until = 0;
+	for (i = 0; i < disk->nb_files; i++)
+		part += has_end(disk->file[i].name, ".part");
+	still_part += part;
+	assert_int_equal(interval_set_add(&moved, one, one), 0);
+	assert_int_equal(stream_writer_cut(r->w, &moved), 0);
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(times_in_files(&s, r->table, i), i != 1);
+		assert_int_equal(interval_set_has(stream_writer_have(r->w),
+					 s.batch[r->table][i].batch.sequence),
+			i != 1);
+	}
+	for (i = 0; i < disk->nb_files; i++)
+		assert_false(has_end(disk->file[i].name, ".part"));
+	stream_writer_close(r->w);
+	interval_set_free(&moved);
+	disk_free(disk);
+	free(r);
+	return failed;
+}
+
+static void
+test_cut_of_failed(void **state)
+{
+	unsigned int call;
+
+	still_part = 0;
+	for (call = 0; cut_of_failed(call); call++)
+		;
+	assert_true(call > 2);
+	assert_true(still_part > 0);
+}
+
+static unsigned int
+ended_syncs(void)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < disk->nb_events; i++)
+		n += disk->event[i].kind == DISK_SYNC && disk->event[i].ended < disk->now;
+	return n;
+}
+
+/* A disk that ends nothing is told of once, and that it moves again. */
+static void
+test_stall(void **state)
+{
+	struct rig *r = calloc(1, sizeof(*r));
+	struct stream_writer_config c = config_of(r);
+	struct stream_stats stats;
+	unsigned int i;
+
+	disk = disk_new(seed);
+	c.slices.sync_ms = 1;
+	c.slices.stream_timeout_ms = 200;
+	c.roll_batches = 0;
+	c.log = count_text;
+	assert_int_equal(stream_writer_open(&r->w, &c), 0);
+	for (i = 0; i < 2; i++) {
+		give(r, 2 * i);
+		poll_until_settled(r);
+		/* a pause of ours is none of the disk */
+		usleep(250000);
+		disk->stuck = true;
+		give(r, 2 * i + 1);
+		stream_writer_poll(r->w);
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.stalled, 0);
+		usleep(250000);
+		stream_writer_poll(r->w);
+		stream_writer_poll(r->w);
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.stalled, 1);
+		assert_int_equal(stats.stalls, i + 1);
+		assert_int_equal(r->said, 2 * i + 1);
+		disk->stuck = false;
+		poll_until_settled(r);
+		stream_writer_poll(r->w);
+		stream_writer_stats_get(r->w, &stats);
+		assert_int_equal(stats.stalled, 0);
+		assert_int_equal(r->said, 2 * i + 2);
+		/* of the file that is open: each batch has waited for its own; a machine that is
+		 * slow begins another one in the midst of a batch */
+		assert_int_equal(stats.complete, 0);
+		assert_true(stats.syncs >= 2 * (i + 1));
+		assert_int_equal(stats.syncs, ended_syncs());
+	}
+	stream_writer_close(r->w);
+	disk_free(disk);
+	free(r);
+}
+
+static void
+test_names(void **state)
+{
+	struct rig r = {0};
+	struct stream_writer_config c = config_of(&r);
+	struct stream_writer *w;
+
+	c.run = "../r";
+	assert_int_equal(stream_writer_open(&w, &c), -EINVAL);
+	c.run = "0123456789012345678901234567890123456789012345678901234567890123";
+	assert_int_equal(stream_writer_open(&w, &c), -EINVAL);
+}
+
+/* ---- what rots on the disk ------------------------------------------------------------------- */
+
+/* All that was written so far is durable, and the log begins here. */
+static void
+begin_log(void)
+{
+	struct disk *before = disk;
+
+	disk = disk_crash(before, before->now, number());
+	disk_free(before);
+}
+
+/* Flip a bit of the body of a batch in the nth complete file that has it. */
+static void
+rot(enum arrow_table table, unsigned int batch, unsigned int nth)
+{
+	const uint64_t sequence = s.batch[table][batch].batch.sequence;
+	const char *path[DISK_FILES], *problem;
+	const unsigned int n = list_complete(path);
+	struct arrow_reader r;
+	struct disk_file *f = NULL;
+	uint64_t at = 0;
+	unsigned int i;
+	size_t k;
+
+	for (i = 0; i < n && at == 0; i++) {
+		f = disk_find(disk, path[i]);
+		assert_int_equal(arrow_reader_open_memory(&r, f->data, f->size, &problem), 0);
+		for (k = 0; k < r.nb_batches && at == 0; k++) {
+			if (strtoull(r.batches[k].sequence, NULL, 16) == sequence && nth-- == 0)
+				at = r.batches[k].body - r.data + 3;
+		}
+		arrow_reader_close(&r);
+	}
+	assert_true(at != 0);
+	/* now, and when the power fails */
+	f->data[at] ^= 8;
+	f->base[at] ^= 8;
+}
+
+/* Whoever holds all batches asks for them, and gives those that are not there; each is there once
+ * then. @return how many were given */
+static unsigned int
+check_and_give(struct rig *r, const bool *wanted)
+{
+	struct interval_set held = {0};
+	unsigned int i, given = 0;
+
+	for (i = 0; i < s.nb[r->table]; i++)
+		if (wanted[i])
+			assert_int_equal(
+				interval_set_add(&held, s.batch[r->table][i].batch.sequence,
+					s.batch[r->table][i].batch.sequence),
+				0);
+	assert_int_equal(stream_writer_check(r->w, &held, true, NULL), 0);
+	interval_set_free(&held);
+	for (i = 0; i < s.nb[r->table]; i++) {
+		const bool here = interval_set_has(
+			stream_writer_have(r->w), s.batch[r->table][i].batch.sequence);
+
+		assert_int_equal(times_in_files(&s, r->table, i), here);
+		if (!wanted[i] || here)
+			continue;
+		give(r, i);
+		given++;
+	}
+	assert_int_equal(stream_writer_finish(r->w), 0);
+	check_results(r);
+	for (i = 0; i < s.nb[r->table]; i++)
+		assert_int_equal(times_in_files(&s, r->table, i), wanted[i]);
+	return given;
+}
+
+/* Batches that rot where they are durable are not had; given again they are there once, whenever
+ * the power fails meanwhile. Nothing else is lost. */
+static void
+test_rot(void **state)
+{
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	bool durable[XFER_SAMPLE_BATCHES], bad[XFER_SAMPLE_BATCHES];
+	unsigned int round, i, nb_bad, crashes = 0;
+	struct stream_stats stats;
+	struct disk *log;
+	uint64_t at;
+
+	for (round = 0; round < seeds; round++) {
+		disk = disk_new(seed + round);
+		rig_open(r, round % ARROW_TABLES);
+		give_many(r, 60);
+		assert_int_equal(stream_writer_finish(r->w), 0);
+		memset(durable, 0, sizeof(durable));
+		for (i = 0; i < r->nb_durable; i++)
+			durable[r->durable[i]] = true;
+		stream_writer_close(r->w);
+		begin_log();
+		for (i = nb_bad = 0; i < s.nb[r->table]; i++) {
+			bad[i] = durable[i] && (number() % 4 == 0 || nb_bad == 0);
+			if (bad[i])
+				rot(r->table, i, 0);
+			nb_bad += bad[i];
+		}
+		adopt_all(again, r->table);
+		assert_int_equal(check_and_give(again, durable), nb_bad);
+		stream_writer_stats_get(again->w, &stats);
+		assert_int_equal(stats.rotten, nb_bad);
+		assert_int_equal(stats.repaired, nb_bad);
+		stream_writer_close(again->w);
+		log = disk;
+		for (at = 0; at <= log->now; at += 1 + number() % 8, crashes++) {
+			disk = disk_crash(log, at, number());
+			recover_all();
+			adopt_all(again, r->table);
+			for (i = 0; i < s.nb[r->table]; i++)
+				assert_true(!durable[i] || bad[i] ||
+					times_in_files(&s, r->table, i) == 1);
+			assert_true(check_and_give(again, durable) <= nb_bad);
+			stream_writer_close(again->w);
+			disk_free(disk);
+		}
+		disk = log;
+		disk_free(disk);
+	}
+	printf("%u crashes beside rot\n", crashes);
+	free(r);
+	free(again);
+}
+
+/* What was given back when a file failed is in a later one as well, and some of either rots: of
+ * each batch the sound copy stays, whenever the power fails. */
+static void
+test_rot_of_given_back(void **state)
+{
+	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
+	bool sound[XFER_SAMPLE_BATCHES], wanted[XFER_SAMPLE_BATCHES];
+	unsigned int round, i, file, copies, crashes = 0;
+	struct disk *log;
+	uint64_t at;
+
+	for (round = 0; round < 2 * seeds; round++) {
+		disk = disk_new(seed + round);
+		for (file = 0; file < 2; file++) {
+			rig_open(r, round % ARROW_TABLES);
+			for (i = 0; i < 6; i++)
+				give(r, 2 * file + i);
+			assert_int_equal(stream_writer_finish(r->w), 0);
+			stream_writer_close(r->w);
+		}
+		begin_log();
+		for (i = 0; i < s.nb[r->table]; i++) {
+			wanted[i] = sound[i] = i < 8;
+			if (i < 2 || i >= 6)
+				continue;
+			for (file = copies = 0; file < 2; file++) {
+				if (number() % 2 == 0)
+					copies++;
+				else
+					rot(r->table, i, file);
+			}
+			sound[i] = copies > 0;
+		}
+		adopt_all(again, r->table);
+		stream_writer_close(again->w);
+		log = disk;
+		for (at = 0; at <= log->now; at++, crashes++) {
+			disk = disk_crash(log, at, number());
+			recover_all();
+			adopt_all(again, r->table);
+			/* one that is wrong in both may be listed: nobody has read it */
+			for (i = 0; i < s.nb[r->table]; i++)
+				if (sound[i] == wanted[i])
+					assert_int_equal(
+						times_in_files(&s, r->table, i), wanted[i]);
+			(void)check_and_give(again, wanted);
+			stream_writer_close(again->w);
+			disk_free(disk);
+		}
+		disk = log;
+		disk_free(disk);
+	}
+	printf("%u crashes beside rot of what was given back\n", crashes);
+	free(r);
+	free(again);
+}
+
+int
+main(void)
+{
+	const char *text = getenv("XFER_SEED"), *many = getenv("XFER_SEEDS");
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_crash),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_cut_again),
+		cmocka_unit_test(test_cut_of_damaged),
+		cmocka_unit_test(test_no_name),
+		cmocka_unit_test(test_quota),
+		cmocka_unit_test(test_quota_of_disk),
+		cmocka_unit_test(test_double_after_outage),
+		cmocka_unit_test(test_uncut),
+		cmocka_unit_test(test_cut_of_failed),
+		cmocka_unit_test(test_stall),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_rot),
+		cmocka_unit_test(test_rot_of_given_back),
+	};
+	int rc;
+
+	seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)getpid();
+	seeds = many != NULL ? strtoul(many, NULL, 0) : 4;
+	printf("XFER_SEED=%llu\n", (unsigned long long)seed);
+	xfer_sample_init(&s, seed, 250);
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	xfer_sample_free(&s);
+	return rc;
+}
