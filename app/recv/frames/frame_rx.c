@@ -331,9 +331,14 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, ui
 	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	if (state == FRAME_WINDOW_CLOSED)
 		return drop_unused(ft, lane, frame);
-	/* it says nothing yet, but it came after those that have waited for a window before */
+	/*
+	 * The window is moving. A packet that waited for the old window goes on waiting: it is
+	 * dropped after the move. A new packet came after those: it is held for the next window.
+	 */
 	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
 		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation) {
+		if (lane->again)
+			return FRAME_PLACE_WAIT;
 		lane->early |= UINT64_C(1) << stream;
 		return FRAME_PLACE_HOLD;
 	}

@@ -615,7 +615,8 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, u
 	struct frame_stream *st;
 	uint32_t tile;
 
-	if (unlikely((lane->elsewhere >> stream & 1) != 0) &&
+	/* what waited came before the claim and is no part of it */
+	if (unlikely((lane->elsewhere >> stream & 1) != 0) && !lane->again &&
 		frame_claim_goes_on(ft, lane, stream, frame))
 		return frame_claim(ft, lane, stream, frame, true, false);
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))

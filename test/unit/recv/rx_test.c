@@ -625,6 +625,43 @@ frames_open_meanwhile(void **state)
 	finish();
 }
 
+/* A packet that waits for a slot when the window moves does not enter the new window. */
+static void
+waiting_packet_stays_behind(void **state)
+{
+	struct frame_closed closed[4];
+
+	begin(64);
+	rig_poll_queue(0, 0);
+	for (uint64_t f = 1; f <= 4; f++)
+		send_frame(0, 0, f, false);
+	rig_push(0, rig_packet(0, 5, 0, false));
+	while (poll_all() != 0)
+		;
+	for (uint32_t i = 0; i < 4; i++)
+		assert_true(rig_close(ft, &closed[i]));
+	assert_int_equal(ft->lanes[0].wanted, 6);
+	/* the numbers begin anew, and there is no room to hold all of them */
+	send_frame(0, 0, 1, false);
+	send_frame(0, 0, 2, false);
+	while (poll_all() != 0)
+		;
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
+	poll_all();
+	for (uint32_t i = 0; i < 4; i++)
+		free_slot(closed[i].slot);
+	for (int i = 0; i < 20; i++) {
+		frame_table_open(ft);
+		poll_all();
+	}
+	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
+	assert_int_equal(ft->window.generation, 2);
+	assert_int_equal(rig_count(ft, RX_PLACED), 6 * 128);
+	assert_int_equal(rig_count(ft, RX_OUTLIER) + rig_count(ft, RX_LATE), 1);
+	finish();
+}
+
 /* A number a little ahead waits, and nothing waits behind it. */
 static void
 corrupt_number_waits_alone(void **state)
@@ -1276,6 +1313,7 @@ main(int argc, char **argv)
 		TEST(roles_do_not_wait_for_each_other),
 		TEST(waits_for_slots),
 		TEST(frames_open_meanwhile),
+		TEST(waiting_packet_stays_behind),
 		TEST(corrupt_number_waits_alone),
 		TEST(queue_ahead_is_stopped_alone),
 		TEST(all_queues_are_stopped),
