@@ -17,9 +17,8 @@
  *   lower 31 bits. Unusable pixels therefore need no extra instruction.
  * - Typical thresholds, such as 2 or 12.5, also have few binary digits. They are compared with the
  *   upper halves of photons, of which a vector holds twice as many.
- * - A run that is not tame is set to NaN for the strip. It is marked and processed after its strip,
- *   case by case, also in vectors. The same is done for a run of a frame that has gains other than
- *   G0.
+ * - A run that is not tame is set to NaN for the strip. Such a run, and a run of a frame that has
+ *   gains other than G0, is marked and processed after its strip, case by case, also in vectors.
  *
  * Pixels at or above strong_threshold are counted. The bits of csr_threshold are kept, and select
  * the pixels to read again for CSR: at 1 %, a quarter of the raw data. If an image is needed in any

@@ -8,7 +8,7 @@
  * store in the journal (journal_assign()). When a connection is established, the store client
  * itself finds all batches that the journal assigns to its store.
  *
- * One lcore, which also polls the device's poll group and CM.
+ * One lcore, which also polls the device's lane and CM.
  */
 #ifndef STORE_CLIENT_H
 #define STORE_CLIENT_H

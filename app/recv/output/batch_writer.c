@@ -39,7 +39,7 @@ struct file_writer {
 	int error;			/* of the run, when it is closed */
 	enum request request;		/* atomic; written by the controlling thread */
 	struct file_writer_stats stats; /* written by the writer's thread only; without table[] */
-	struct arrow_run_status status[ARROW_TABLES]; /* storage for file_writer_path() */
+	struct arrow_run_status status[ARROW_TABLES]; /* as last read by file_writer_path() */
 	/* copy of a record whose output is in the staging buffer */
 	struct frame_record fetched;
 	uint64_t now; /* in ms, coarse clock */
