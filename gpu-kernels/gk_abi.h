@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The memory that a builder and its gangs share: descriptor rings, frame slots, results, outputs.
+ * Memory that a builder and its gangs share: descriptor rings, frame slots, results, outputs.
  *
- * One layout for both implementations of gk_ops (host threads, persistent CUDA kernel), so every
- * structure here has a fixed size on every compiler, asserted below. All addresses are *device*
- * addresses: rte_gpu_mem_register() gives host memory the same address on both sides, and the
- * memory of `gpu_host` is host memory.
+ * Both implementations of gk_ops (host threads, persistent CUDA kernel) use the same layout. Every
+ * structure here therefore has a fixed size with every compiler, which is asserted below. All
+ * addresses are *device* addresses. rte_gpu_mem_register() gives host memory the same address on
+ * both sides, and the memory of `gpu_host` is host memory.
  *
  * Roles and ordering:
- *  - the *builder* is one thread; it alone writes frame headers, descriptors and the heads of the
- *    doorbell line, in which stop() writes `quit`, and a thread of the cuda row `watchdog`;
- *  - a *gang* (group of host threads or thread blocks) alone writes its gk_done line, the results
- *    and the outputs of the frames that it was given;
- *  - a batch is handed over by a release store of the gang's doorbell and taken by an acquire
- *    load; it comes back the same way through gk_done. Nothing else orders anything.
- *  - flow control is free slots: the builder never has more than GK_RING_SIZE batches out per gang.
+ * - The *builder* is one thread. It alone writes frame headers, descriptors and the heads in the
+ *   doorbell. stop() writes `quit` there, and a thread of the cuda implementation writes
+ *   `watchdog`.
+ * - A *gang* (group of host threads or thread blocks) alone writes its struct gk_done, and the
+ *   results and outputs of the frames that it was given.
+ * - The builder hands a batch over with a release store to the gang's doorbell; the gang takes it
+ *   with an acquire load. The batch is returned the same way through gk_done. There is no other
+ *   ordering.
+ * - Free slots provide flow control: at most GK_RING_SIZE batches per gang are in flight.
  *
- * A GPU polls host memory from one warp only, and all it needs to poll is one 64-byte line,
- * struct gk_doorbell (measured: polling from every block takes the bus from 55 to 7 GB/s).
+ * A GPU polls host memory from one warp only, and polls only one 64-byte line, struct gk_doorbell.
+ * Measured: polling from every block reduces the bus bandwidth from 55 to 7 GB/s.
  */
 #ifndef GK_ABI_H
 #define GK_ABI_H
@@ -33,32 +35,35 @@
 #define GK_ALIGNED(n)		     _Alignas(n)
 #endif
 
-#define GK_GANGS_MAX  12    /**< gangs that fit into one doorbell line */
-#define GK_RING_SIZE  64    /**< descriptors of one gang's ring; a power of two */
-#define GK_BATCH_MAX  16    /**< frames of one batch */
-#define GK_PARAMS_MAX 16    /**< parameter sets that may be in force at the same time */
-#define GK_COEF_MAX   4	    /**< coefficient versions: two rotate, see struct gk_dark */
-#define GK_DARK_MAX   2	    /**< dark accumulator sets: see struct gk_dark */
-#define GK_COLS_MAX   65504 /**< pixels of a row: `col` and row counts are u16 */
+#define GK_GANGS_MAX  12    /**< gangs that fit into one doorbell cache line */
+#define GK_RING_SIZE  64    /**< descriptors of a gang's ring; a power of two */
+#define GK_BATCH_MAX  16    /**< maximum number of frames in a batch */
+#define GK_PARAMS_MAX 16    /**< parameter sets that may be in use at the same time */
+#define GK_COEF_MAX   4	    /**< coefficient versions; two alternate, see struct gk_dark */
+#define GK_DARK_MAX   2	    /**< dark accumulator sets, see struct gk_dark */
+#define GK_COLS_MAX   65504 /**< maximum pixels of a row: `col` and row counts are u16 */
 #define GK_NO_OUT     UINT32_MAX
 
-/** What addresses of packets are multiples of: a GPU copies 16 bytes at a time, or traps. */
+/**
+ * Alignment of packet addresses. A GPU copies 16 bytes at a time and traps on unaligned addresses.
+ */
 #define GK_PACKET_ALIGN 16
 
-/** What a frame's output slot holds; the values are those of the `kind` column of `images`. */
+/** Content of a frame's output slot. The values are those of the `kind` column of `images`. */
 enum gk_kind {
 	GK_KIND_CSR = 0,   /**< pixels >= csr_threshold and saturated ones, by row */
-	GK_KIND_IMAGE = 1, /**< every pixel */
+	GK_KIND_IMAGE = 1, /**< all pixels */
 	GK_KIND_RAW = 2,   /**< u16 as sent, 0xFFFF where a packet is missing */
-	GK_KIND_NONE = 255 /**< nothing: the frame was vetoed */
+	GK_KIND_NONE = 255 /**< empty: the frame was vetoed */
 };
 
-/** Type of the `value` column, fixed for a run. */
+/** Type of the `value` column; fixed for a run. */
 enum gk_value {
-	GK_VALUE_F32 = 0, /**< photons; NaN (GK_NAN_BITS) = masked, invalid or missing; +Inf =
-			     saturated */
+	/** photons; NaN (GK_NAN_BITS): masked, invalid or missing; +Inf: saturated */
+	GK_VALUE_F32 = 0,
 	GK_VALUE_I16 =
-		1 /**< rounded half away from zero; INT16_MIN and INT16_MAX as special values */
+		/** rounded half away from zero; INT16_MIN and INT16_MAX are the special values */
+		1
 };
 
 enum gk_verdict {
@@ -66,116 +71,126 @@ enum gk_verdict {
 	GK_VERDICT_HIT = 1, /**< strong_min <= strong pixel count <= strong_max */
 };
 
-/** What a descriptor asks for. */
+/** Operation of a descriptor. */
 enum gk_op {
 	GK_OP_FRAMES = 0, /**< process a batch of frames */
-	GK_OP_UPDATE = 1, /**< dark update: coef -> coef_to with set `dark`, which is cleared */
-	GK_OP_CLEAR =
-		2 /**< clear set `dark` (a run begins, or a pedestal interval is thrown away) */
+	/** dark update: computes coef_to from coef and set `dark`, and clears the set */
+	GK_OP_UPDATE = 1,
+	GK_OP_CLEAR = 2 /**< clear set `dark` (a run begins, or a pedestal interval is discarded) */
 };
 
 /**
- * What a gang shall do with one frame; set by the builder. A dark frame is a frame like others: it
- * has statistics and a verdict, and may have an output.
+ * Flags of a frame, set by the builder. A dark frame is processed like any other: it has statistics
+ * and a verdict, and may have an output.
  */
-#define GK_FRAME_KEEP	  (1u << 0) /**< make the output whatever the verdict (audit, dry run) */
-#define GK_FRAME_KIND_RAW (1u << 1) /**< a rejected frame that is kept is kept as GK_KIND_RAW */
+#define GK_FRAME_KEEP	  (1u << 0) /**< write the output for any verdict (audit, dry run) */
+#define GK_FRAME_KIND_RAW (1u << 1) /**< write a rejected frame that is kept as GK_KIND_RAW */
 #define GK_FRAME_DARK	  (1u << 2) /**< add the G0 samples to the accumulators gk_work.dark */
 
 /**
- * Header of a frame slot, followed by the pointer table: `tiles` device addresses, one a packet,
- * in canonical packet order, each a multiple of 64 to be quick; 0 = the packet is missing. CUDA
- * gangs refuse what is no multiple of GK_PACKET_ALIGN. Slots lie `gk_frame_stride()` apart.
- * Entries of the pointer table are written by the RX lcore that owns the packet's stream, the
- * header by the builder.
+ * Header of a frame slot. The pointer table follows: `tiles` device addresses, one per packet, in
+ * canonical packet order; 0: the packet is missing. Addresses should be multiples of 64 for speed.
+ * CUDA gangs refuse addresses that are not multiples of GK_PACKET_ALIGN. Slots have a distance of
+ * `gk_frame_stride()`. The RX lcore that owns the packet's stream writes the entry of the pointer
+ * table; the builder writes the header.
  */
 struct gk_frame {
-	uint64_t frame;	  /**< frame number, echoed in the result */
+	uint64_t frame;	  /**< frame number, copied to the result */
 	uint32_t flags;	  /**< GK_FRAME_* */
-	uint32_t out;	  /**< output slot, or GK_NO_OUT: then no output can be made */
-	uint32_t missing; /**< packets missing */
+	uint32_t out;	  /**< output slot, or GK_NO_OUT: no output can be written */
+	uint32_t missing; /**< number of missing packets */
 	uint32_t reserved[11];
 	uint64_t packet[];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_frame) == 64, "pointer tables start on a cache line");
 
-/** What a gang found in one frame: the only thing that comes back for a vetoed one. */
+/** Result of one frame. For a vetoed frame it is the only data that is returned. */
 struct gk_result {
-	uint64_t frame;	       /**< echo of gk_frame.frame */
-	int64_t sum;	       /**< photons in 1/256, valid unsaturated pixels (gk_sum_q8()) */
+	uint64_t frame; /**< copy of gk_frame.frame */
+	/** sum of photons of valid unsaturated pixels, in 1/256 (gk_sum_q8()) */
+	int64_t sum;
 	uint32_t verdict;      /**< enum gk_verdict */
-	uint32_t kind;	       /**< enum gk_kind: what the output slot holds */
-	uint32_t strong_count; /**< pixels >= strong_threshold, saturated ones included */
-	uint32_t saturated;    /**< pixels that are +Inf */
-	uint32_t invalid;      /**< pixels that are NaN: masked, invalid or missing */
-	uint32_t nnz;	       /**< pixels >= csr_threshold, saturated ones included */
-	uint32_t params;       /**< gk_params.version in force */
-	uint32_t coef;	       /**< gk_coef.version in force */
+	uint32_t kind;	       /**< enum gk_kind: content of the output slot */
+	uint32_t strong_count; /**< pixels >= strong_threshold, including saturated ones */
+	uint32_t saturated;    /**< pixels with +Inf */
+	uint32_t invalid;      /**< pixels with NaN: masked, invalid or missing */
+	uint32_t nnz;	       /**< pixels >= csr_threshold, including saturated ones */
+	uint32_t params;       /**< gk_params.version used */
+	uint32_t coef;	       /**< gk_coef.version used */
 	uint32_t reserved[4];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_result) == 64, "one result is one cache line");
 
 /**
- * One descriptor: a batch of frames that one gang processes together, all with the same parameters,
- * or a task between pedestal intervals (struct gk_dark says when each may be handed over).
+ * Descriptor: a batch of frames that one gang processes together with the same parameters, or a
+ * task between pedestal intervals (struct gk_dark defines when a task may be handed over).
  */
 struct gk_work {
 	uint32_t nb_frames; /**< 1 ... GK_BATCH_MAX; GK_OP_UPDATE and GK_OP_CLEAR: 0 */
-	uint32_t params;    /**< index into gk_channel.params; not looked at by GK_OP_CLEAR */
-	uint32_t coef;	  /**< index into gk_channel.coef; a batch never spans pedestal intervals */
-	uint32_t op;	  /**< enum gk_op */
-	uint32_t dark;	  /**< index into gk_channel.dark; a batch without GK_FRAME_DARK: any */
-	uint32_t coef_to; /**< GK_OP_UPDATE: index of the version that it computes */
+	uint32_t params;    /**< index into gk_channel.params; ignored by GK_OP_CLEAR */
+	/** index into gk_channel.coef; all frames of a batch belong to one pedestal interval */
+	uint32_t coef;
+	uint32_t op; /**< enum gk_op */
+	/** index into gk_channel.dark; ignored for a batch without GK_FRAME_DARK */
+	uint32_t dark;
+	uint32_t coef_to; /**< GK_OP_UPDATE: index of the version to compute */
 	uint32_t reserved[10];
 	uint32_t slot[GK_BATCH_MAX]; /**< frame slots, in frame order */
 };
 GK_STATIC_ASSERT(sizeof(struct gk_work) == 128, "one descriptor is two cache lines");
 
-/** The one line that a dispatcher polls. Words of it have one writer each, the line has three. */
+/**
+ * The only cache line that a dispatcher polls. It has three writers, and each word has exactly one.
+ */
 struct gk_doorbell {
-	uint32_t head[GK_GANGS_MAX]; /**< by the builder: batches handed to each gang since start
-					(wraps) */
-	uint32_t quit;	   /**< cuda, by start() and stop(): non-zero: finish what was handed
-			      over, then end */
-	uint32_t watchdog; /**< cuda: a thread of start() increments it; silence ends a kernel */
+	/** written by the builder: batches handed to each gang since start (wraps) */
+	uint32_t head[GK_GANGS_MAX];
+	/**
+	 * cuda, written by start() and stop(): non-zero: finish the batches handed over, then end
+	 */
+	uint32_t quit;
+	/** cuda: a thread of start() increments it; if it stops, the kernel ends */
+	uint32_t watchdog;
 	uint32_t reserved[2];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_doorbell) == 64, "the doorbell is one cache line");
 
 /**
- * Written by one gang; cleared by start(), but for the counters, which go on where they stand.
- * `raw` never falls behind `done`. A gang gives up on a descriptor that gk_work_check() refuses:
- * it is the one at `done`, and stays as it is until the gangs are stopped.
+ * Written by one gang. start() clears it except for the counters, which continue. `raw` is never
+ * less than `done`. A gang fails on a descriptor that gk_work_check() refuses. That descriptor is
+ * the one at `done`, and it remains unchanged until the gangs are stopped.
  */
 struct gk_done {
-	uint32_t raw;	/**< batches whose packets will not be read again: mbufs may be freed */
+	uint32_t raw;	/**< batches whose packets are not read again: their mbufs may be freed */
 	uint32_t done;	/**< batches whose results and outputs are complete */
-	uint32_t error; /**< 0, or why the gang gave up (negative errno as unsigned) */
+	uint32_t error; /**< 0, or the reason why the gang failed (negative errno as unsigned) */
 	uint32_t reserved[13];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_done) == 64, "one line, one writer");
 
-/** Thresholds of a run; changed by taking another index at a frame-number boundary. */
+/** Thresholds of a run. They change at a frame number, by using another index. */
 struct gk_params {
-	uint32_t version;	/**< what `frames` records */
+	uint32_t version;	/**< version recorded in `frames` */
 	uint32_t kind;		/**< enum gk_kind of hits */
-	float strong_threshold; /**< photons */
-	float csr_threshold;	/**< photons */
-	uint32_t strong_min;	/**< hit if at least so many pixels are >= strong_threshold */
-	uint32_t strong_max;	/**< ... and at most so many */
-	uint32_t nnz_max;	/**< a CSR frame with more pixels becomes a full image */
-	uint32_t dark_min;	/**< GK_OP_UPDATE: n_min, pixels with fewer samples stay */
-	float dark_alpha;	/**< GK_OP_UPDATE: alpha, more than 0, at most 1 */
+	float strong_threshold; /**< in photons */
+	float csr_threshold;	/**< in photons */
+	uint32_t strong_min;	/**< minimum number of pixels >= strong_threshold of a hit */
+	uint32_t strong_max;	/**< maximum number of pixels >= strong_threshold of a hit */
+	/** maximum pixels of a CSR frame; with more it becomes a full image */
+	uint32_t nnz_max;
+	/** GK_OP_UPDATE: n_min; pixels with fewer samples are not updated */
+	uint32_t dark_min;
+	float dark_alpha; /**< GK_OP_UPDATE: alpha, 0 < alpha <= 1 */
 	uint32_t reserved[7];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_params) == 64, "one parameter set is one cache line");
 
 /**
- * One version of the conversion coefficients: planes of f32 in raster order, by gain stage.
- * p = pedestal in ADU, r = f32(1 / (gain x energy)) in photons per ADU.
- * gk_pixel.h says how invalid and masked pixels are encoded in them.
- * Gangs may keep a copy from the first batch on that names a version: planes that change between
- * start() and stop(), other than by GK_OP_UPDATE, are given another `version`.
+ * One version of the conversion coefficients: planes of f32 in raster order, by gain stage. p is
+ * the pedestal in ADU, r = f32(1 / (gain x energy)) in photons per ADU. gk_pixel.h defines the
+ * encoding of invalid and masked pixels. Gangs may keep a copy of a version from the first batch
+ * that uses it. Planes that change between start() and stop() other than by GK_OP_UPDATE need
+ * another `version`.
  */
 struct gk_coef {
 	uint64_t p[3]; /**< device addresses */
@@ -186,27 +201,28 @@ struct gk_coef {
 GK_STATIC_ASSERT(sizeof(struct gk_coef) == 64, "one coefficient version is one cache line");
 
 /**
- * One set of dark accumulators: a cell per pixel in raster order, samples << 32 | sum of their ADC
- * values. A sample is a word of a frame with GK_FRAME_DARK whose packet is there, whose gain code
- * is G0, of a pixel that is usable in G0 (gk_coef.r[0] is not NaN). Both halves of a cell grow by
- * one integer addition, so the order of frames, gangs and threads does not matter.
+ * One set of dark accumulators: one cell per pixel in raster order, samples << 32 | sum of their
+ * ADC values. A sample is a word of a frame with GK_FRAME_DARK if its packet is present, its gain
+ * code is G0, and its pixel is usable in G0 (gk_coef.r[0] is not NaN). One integer addition
+ * increases both halves of a cell, so the result does not depend on the order of frames, gangs and
+ * threads.
  *
- * Rotation. Darks of pedestal interval e take effect from pedestal interval e + 2 on: pedestal
- * interval e accumulates into set e % 2 while set (e - 1) % 2 waits for its update, and the version
- * of pedestal interval e + 2 is computed from the one in force in pedestal interval e + 1, into the
- * planes of the one that was in force in pedestal interval e. So two sets and two versions of p[0]
- * suffice; p[1], p[2] and r[] are the same planes in both versions, and the other entries of
- * gk_channel.coef are free to prepare the next run's calibration.
+ * Rotation: dark frames of pedestal interval e take effect from interval e + 2 on. Interval e
+ * accumulates into set e % 2 while set (e - 1) % 2 waits for its update. The version of interval e
+ * + 2 is computed from the version of interval e + 1, and replaces the planes of the version of
+ * interval e. Two sets and two versions of p[0] are therefore enough. p[1], p[2] and r[] are the
+ * same planes in both versions. The other entries of gk_channel.coef are free for the calibration
+ * of the next run.
  *
- * The builder's duty, as gangs know nothing of pedestal intervals and of each other:
- *  - GK_OP_UPDATE (or GK_OP_CLEAR) of a set is handed over when every batch that adds to the set,
- *    and every batch that uses coef_to, is done (gk_done.done, acquired);
- *  - a batch that adds to the set, or uses coef_to, is handed over when the update is done;
- *  - at most GK_DARK_FRAMES_MAX frames are added to a set between updates.
+ * Gangs know neither pedestal intervals nor other gangs. The builder must therefore ensure:
+ * - GK_OP_UPDATE (or GK_OP_CLEAR) of a set is handed over only when every batch that adds to the
+ *   set and every batch that uses coef_to is done (gk_done.done, acquired);
+ * - a batch that adds to the set, or uses coef_to, is handed over only when the update is done;
+ * - at most GK_DARK_FRAMES_MAX frames are added to a set between updates.
  * Different gangs may add to one set at the same time.
  */
 struct gk_dark {
-	uint64_t cells; /**< device address: u64[pixels], zeroed before start; 0 = no darks */
+	uint64_t cells; /**< device address: u64[pixels], zeroed before start; 0: no dark frames */
 	uint32_t reserved[14];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_dark) == 64, "one accumulator set is one cache line");
@@ -214,18 +230,20 @@ GK_STATIC_ASSERT(sizeof(struct gk_dark) == 64, "one accumulator set is one cache
 /** 2^18 samples of 14 bits fit into the 32 bits of a cell's sum. */
 #define GK_DARK_FRAMES_MAX 262144
 
-/** What the last GK_OP_UPDATE of a set did; written by its gang, to be read when it is done. */
+/**
+ * Result of the last GK_OP_UPDATE of a set. Its gang writes it; read it when the update is done.
+ */
 struct gk_update {
-	uint64_t samples; /**< of all pixels */
+	uint64_t samples; /**< samples of all pixels */
 	int64_t drift;	  /**< sum of P' - P of all updated pixels, in 1/256 ADU (gk_drift_q8()) */
-	uint32_t updated; /**< pixels with dark_min samples or more: their pedestal has moved */
-	uint32_t from;	  /**< gk_coef.version it started from */
-	uint32_t to;	  /**< gk_coef.version it computed */
+	uint32_t updated; /**< pixels with at least dark_min samples, whose pedestal was updated */
+	uint32_t from;	  /**< gk_coef.version of the input */
+	uint32_t to;	  /**< gk_coef.version of the result */
 	uint32_t reserved[9];
 };
 GK_STATIC_ASSERT(sizeof(struct gk_update) == 64, "one update is one cache line");
 
-/** Everything that is shared but frame slots, results and outputs. Zeroed before start. */
+/** All shared memory except frame slots, results and outputs. Zeroed before start. */
 struct gk_channel {
 	GK_ALIGNED(64) struct gk_doorbell bell;
 	struct gk_done done[GK_GANGS_MAX];
@@ -241,14 +259,14 @@ GK_STATIC_ASSERT(sizeof(struct gk_channel) ==
 	"no padding between the parts of a channel");
 
 /**
- * The raster and how packets tile it: packet t carries rows [t x tile_rows, (t + 1) x tile_rows)
- * of the canonical stack of modules, full width. JUNGFRAU: 128 packets a module of 4 rows of
- * 1,024 pixels (app/recv/frames/jungfrau.c).
+ * The raster and its division into packets. Packet t carries rows [t x tile_rows, (t + 1) x
+ * tile_rows) of the canonical stack of modules, over the full width. JUNGFRAU: 128 packets per
+ * module, each with 4 rows of 1,024 pixels (app/recv/frames/jungfrau.c).
  */
 struct gk_geometry {
-	uint32_t tiles;	    /**< packets of a frame */
-	uint32_t tile_rows; /**< rows of a packet */
-	uint32_t cols;	    /**< pixels of a row; a multiple of 32, at most GK_COLS_MAX */
+	uint32_t tiles;	    /**< packets per frame */
+	uint32_t tile_rows; /**< rows per packet */
+	uint32_t cols;	    /**< pixels per row; a multiple of 32, at most GK_COLS_MAX */
 };
 
 static inline uint32_t
@@ -263,14 +281,14 @@ gk_pixels(const struct gk_geometry *g)
 	return (uint64_t)gk_rows(g) * g->cols;
 }
 
-/** Bytes of one set of dark accumulators. */
+/** Size of one set of dark accumulators in bytes. */
 static inline uint64_t
 gk_dark_size(const struct gk_geometry *g)
 {
 	return gk_pixels(g) * sizeof(uint64_t);
 }
 
-/** Distance of frame slots in bytes: header and pointer table, in whole cache lines. */
+/** Distance of frame slots in bytes: header and pointer table, rounded up to cache lines. */
 static inline uint64_t
 gk_frame_stride(const struct gk_geometry *g)
 {
@@ -278,24 +296,24 @@ gk_frame_stride(const struct gk_geometry *g)
 }
 
 /**
- * Where things are in an output slot. `row_ptr` has rows + 1 entries from 0; `col` and `value`
- * have nnz entries; a full image and raw data start at `value` and at `raw`. Offsets are
- * multiples of 64, the stride of 4096.
+ * Offsets in an output slot. `row_ptr` has rows + 1 entries, the first one is 0. `col` and `value`
+ * have nnz entries. A full image starts at `value`, raw data at `raw`. Offsets are multiples of 64,
+ * the stride is a multiple of 4096.
  */
 struct gk_layout {
 	uint64_t row_ptr; /**< u32[rows + 1] */
 	uint64_t col;	  /**< u16[nnz_cap] */
 	uint64_t value;	  /**< f32 or i16: [nnz_cap], or [rows x cols] for a full image */
 	uint64_t raw;	  /**< u16[rows x cols] */
-	uint64_t stride;  /**< bytes from one output slot to the next */
+	uint64_t stride;  /**< distance of output slots in bytes */
 	uint32_t value_size;
-	uint32_t nnz_cap; /**< the most pixels that fit as CSR; gk_params.nnz_max is not larger */
+	uint32_t nnz_cap; /**< maximum pixels of CSR output; gk_params.nnz_max is at most this */
 };
 
 /**
- * Compute the layout of output slots: CSR of up to nnz_cap pixels, a full image or raw data.
- * `col` lies before `value`, so that a full image may use all that follows; raw data share the
- * place of `value`.
+ * Compute the layout of output slots for CSR of up to nnz_cap pixels, a full image or raw data.
+ * `col` is before `value`, so that a full image may use the rest of the slot. Raw data use the same
+ * space as `value`.
  */
 static inline void
 gk_layout_init(

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What gangs refuse, and why. The library writes no log: reasons go into the caller's buffer, and
- * gangs, which ask the same questions of every batch, pass none.
+ * Checks of configurations and descriptors. The library writes no log: the reason of an error goes
+ * to the caller's buffer. Gangs, which check every batch, pass no buffer.
  */
 
 #include <errno.h>
@@ -49,7 +49,7 @@ check_geometry(const struct reason *why, const struct gk_geometry *g)
 	if (g->cols == 0 || g->cols % 32 != 0 || g->cols > GK_COLS_MAX)
 		return refuse(why, "geometry.cols is %u, wanted a multiple of 32 up to %u", g->cols,
 			GK_COLS_MAX);
-	/* rows first: their own product must not wrap before it is compared */
+	/* Check rows first, so that their product cannot wrap before the comparison. */
 	if ((uint64_t)g->tiles * g->tile_rows >= UINT32_MAX || gk_pixels(g) > UINT32_MAX)
 		return refuse(why,
 			"geometry is %u tiles x %u rows x %u columns, wanted less than 2^32 pixels",
@@ -80,7 +80,7 @@ check_layout(const struct reason *why, const struct gk_config *c)
 	return 0;
 }
 
-/* None at all is fine as long as there are no dark frames. */
+/* Having none is valid as long as there are no dark frames. */
 static int
 check_dark(const struct reason *why, const struct gk_config *c, uint32_t index)
 {
@@ -115,7 +115,7 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 		check_pointer(&why, "frames", (uintptr_t)c->frames) != 0 ||
 		check_pointer(&why, "results", (uintptr_t)c->results) != 0)
 		return -EINVAL;
-	/* without output slots nothing but results is made */
+	/* without output slots only results are written */
 	if (c->nb_outputs > 0 && check_pointer(&why, "outputs", (uintptr_t)c->outputs) != 0)
 		return -EINVAL;
 	for (uint32_t i = 0; i < GK_DARK_MAX; i++)
@@ -149,7 +149,7 @@ check_coef(const struct reason *why, const struct gk_config *c, uint32_t index)
 	char name[32];
 
 	for (int g = 0; g < 3; g++) {
-		/* the usual case needs no name */
+		/* the common case needs no name */
 		if (coef->p[g] != 0 && coef->r[g] != 0 && (coef->p[g] | coef->r[g]) % 64 == 0)
 			continue;
 		snprintf(name, sizeof(name), "coef[%u].p[%d]", index, g);
@@ -161,7 +161,7 @@ check_coef(const struct reason *why, const struct gk_config *c, uint32_t index)
 	return 0;
 }
 
-/* An index and what it names; `what` is the field of the descriptor. */
+/* Check an index and the pointers of its entry. `what` is the field of the descriptor. */
 static int
 check_work_coef(
 	const struct reason *why, const struct gk_config *c, const char *what, uint32_t index)
@@ -258,7 +258,7 @@ gk_descriptor_check(const struct gk_config *c, const struct gk_work *work, char 
 	return work->op == GK_OP_UPDATE ? check_update(&why, c, work) : 0;
 }
 
-/* Of a descriptor that is good otherwise. */
+/* Check the addresses of packets of a descriptor that is otherwise valid. */
 static int
 check_packets(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cuda row of gk_ops: memory, launch, watchdog, end. All that allocates or loads is done in
- * create(); what follows a launch (stream queries, stores to the channel) synchronises nothing.
+ * The cuda implementation of gk_ops: memory, launch, watchdog, end. create() does all allocation
+ * and loading. Calls after a launch (stream queries, stores to the channel) do not synchronise.
  */
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "gk_cuda_driver.h"
 #include "gk_cuda_image.h"
 
-/* How often the host shows that it is alive, and looks whether the kernel is. */
+/* Interval in which the host signals that it is alive, and checks the kernel. */
 #define BEAT_MS 50
 GK_STATIC_ASSERT(GK_WATCHDOG_MIN_MS >= 2 * BEAT_MS, "one beat may be late");
 
@@ -27,15 +27,15 @@ struct gk {
 	const struct gk_cuda_symbols *cuda;
 	CUcontext context;
 	CUdevice_v1 device;
-	bool retained; /* the primary context */
+	bool retained; /* the primary context is retained */
 	CUmodule module;
 	CUfunction kernel;
 	CUdeviceptr_v2 constants;
 	CUstream stream;
-	CUdeviceptr_v2 memory; /* one allocation for all */
+	CUdeviceptr_v2 memory; /* one allocation for everything */
 	bool running;
 	bool beating;
-	int quit; /* the beat's */
+	int quit; /* for the heartbeat thread */
 	pthread_t beat;
 };
 
@@ -88,7 +88,7 @@ leave(const struct gk *gk)
 	gk->cuda->cuCtxPopCurrent(&context);
 }
 
-/* The caller's context, or the primary one of device 0. */
+/* Get the caller's context, or the primary one of device 0. */
 static int
 open_device(struct gk *gk)
 {
@@ -132,7 +132,7 @@ open_device(struct gk *gk)
 	return 0;
 }
 
-/* Does the GPU see this memory at the address that the host knows? With the context current. */
+/* Check that the GPU has this memory at the host's address. The context must be current. */
 static int
 check_memory(const struct gk *gk, const char *name, const void *memory, bool host)
 {
@@ -195,9 +195,10 @@ load_kernel(struct gk *gk)
 }
 
 /*
- * Blocks of a gang, all resident with one more that dispatches: an even share of what there is room
- * for, whatever the packets' memory. Measured on an H200: from GPU memory every block counts; the
- * bus is full from 32 blocks on, and more do no harm.
+ * Choose the blocks of a gang: an equal share of the available space, independent of the packets'
+ * memory. All blocks are resident, and so is one more that dispatches. Measured on an H200: from
+ * GPU memory every block adds speed; from host memory 32 blocks saturate the bus, and more do no
+ * harm.
  */
 static int
 choose_blocks(struct gk *gk)
@@ -257,7 +258,7 @@ fill_args(struct gk *gk)
 	a->watchdog_ns = (uint64_t)c->watchdog_ms * 1000000;
 }
 
-/* Place of `size` bytes in the one allocation. */
+/* Reserve `size` bytes of the allocation. */
 static uint64_t
 reserve(uint64_t *total, uint64_t size)
 {
@@ -267,7 +268,7 @@ reserve(uint64_t *total, uint64_t size)
 	return at;
 }
 
-/* Places of all, from `memory` on. @return bytes that they take */
+/* Assign all addresses, starting at `memory`. @return bytes needed */
 static uint64_t
 place_all(struct gk_cuda_args *a, uint64_t memory)
 {
@@ -306,7 +307,7 @@ allocate(struct gk *gk)
 	return 0;
 }
 
-/* 1: it runs; 0: it has ended; -EAGAIN: CUDA cannot be asked; other errors: it crashed. */
+/* Return 1: running; 0: ended; -EAGAIN: CUDA does not respond; other errors: the kernel crashed. */
 static int
 is_running(const struct gk *gk)
 {
@@ -323,7 +324,7 @@ is_running(const struct gk *gk)
 	return ret == CUDA_SUCCESS ? 0 : failed(gk, "the gangs' kernel", ret);
 }
 
-/* A thread that shows the kernel a living host, and the host a dead kernel. */
+/* Thread that signals to the kernel that the host is alive, and reports a crashed kernel. */
 static void *
 beat(void *arg)
 {
@@ -346,7 +347,10 @@ beat(void *arg)
 	return NULL;
 }
 
-/* A thread as others are: one that takes turns with what polls at real-time priority starves. */
+/*
+ * Start it as a SCHED_OTHER thread: one that competes with polling threads at real-time priority
+ * would starve.
+ */
 static int
 start_beat(struct gk *gk)
 {
@@ -389,7 +393,7 @@ cuda_destroy(struct gk *gk)
 		__atomic_store_n(&gk->config.channel->bell.quit, 1, __ATOMIC_RELEASE);
 	if (gk->running && entered)
 		gk->cuda->cuStreamSynchronize(gk->stream);
-	/* it looks at what is freed here, whatever CUDA says */
+	/* the thread reads what is freed here, in any state of CUDA */
 	stop_beat(gk);
 	if (entered) {
 		if (gk->stream != NULL)
@@ -427,7 +431,7 @@ cuda_memory(const struct gk_config *config)
 	struct gk gk = {.config = *config};
 
 	fill_args(&gk);
-	/* more blocks than chunks are of no use, unless they are asked for */
+	/* more blocks than chunks are useless, unless requested */
 	gk.args.blocks = config->workers != 0 ? config->workers : gk.args.chunks;
 	return place_all(&gk.args, 0);
 }
@@ -475,14 +479,14 @@ fail:
 	return ret;
 }
 
-/* With the context current. */
+/* The context must be current. */
 static int
 launch(struct gk *gk)
 {
 	const struct gk_cuda_symbols *cuda = gk->cuda;
 	CUresult ret;
 
-	/* nothing is packed, counted or ended: coefficients are read anew */
+	/* nothing is packed, counted or ended: coefficients are read again */
 	ret = cuda->cuMemsetD8Async((CUdeviceptr_v2)(uintptr_t)gk->args.control, 0,
 		sizeof(*gk->args.control), gk->stream);
 	if (ret == CUDA_SUCCESS)
@@ -536,7 +540,7 @@ cuda_start(struct gk *gk)
 	gk->running = true;
 	ret = start_beat(gk);
 	if (ret != 0) {
-		/* without a beat the watchdog would end the kernel: end it now */
+		/* Without the heartbeat the watchdog would end the kernel: end it now. */
 		__atomic_store_n(&channel->bell.quit, 1, __ATOMIC_RELEASE);
 		return refuse(-ret, "no thread for the watchdog: %s", strerror(ret));
 	}
@@ -553,7 +557,7 @@ cuda_stop(struct gk *gk)
 	ret = is_running(gk);
 	if (ret > 0)
 		return refuse(-EBUSY, "batches are still out");
-	if (ret == -EAGAIN) /* it may run yet: destroy() ends it */
+	if (ret == -EAGAIN) /* it may still run: destroy() ends it */
 		return -EIO;
 	stop_beat(gk);
 	gk->running = false;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Compiled where the CUDA toolkit is: its headers must agree with gk_cuda_driver.h. No code. */
+/*
+ * Compiled if the CUDA toolkit is installed: checks gk_cuda_driver.h against the toolkit's headers.
+ * No code.
+ */
 
 #include <cuda.h>
 #include <cudaTypedefs.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Statistics of one chunk of all frames of a batch, by one warp; frame f of a batch is accounted
- * for by thread f. A thread has four neighbouring pixels of each quarter of the chunk, so that
- * values of images leave in full sectors: its pixel 4 k + j is number 128 k + 4 thread + j.
+ * Statistics of one chunk of all frames of a batch, by one warp. Thread f holds the statistics of
+ * frame f. A thread processes four neighbouring pixels of each quarter of the chunk, so that image
+ * values are stored in full sectors: its pixel 4 k + j is pixel 128 k + 4 thread + j of the chunk.
  */
 #ifndef GK_CUDA_CHUNK_CUH
 #define GK_CUDA_CHUNK_CUH
@@ -18,7 +18,7 @@ struct tally {
 	uint32_t invalid;
 };
 
-/* Of a thread's pixels. */
+/* Coefficients of a thread's pixels. */
 struct lane_coef {
 	float p[GK_CUDA_LANE];
 	float r[GK_CUDA_LANE];
@@ -26,7 +26,10 @@ struct lane_coef {
 	uint32_t csr[GK_CUDA_LANE / 2];
 };
 
-/* Pixels below thresholds, number 4 k + j in bit 8 j + k; a sum above so many SUM_NOTHING. */
+/*
+ * Pixels below thresholds, with pixel 4 k + j in bit 8 j + k, and the sum above a multiple of
+ * SUM_NOTHING.
+ */
 struct lane_counts {
 	uint32_t below_bragg;
 	uint32_t below_csr;
@@ -45,10 +48,10 @@ bit_of_pixel(uint32_t i)
 	return 1u << (i % 4 * 8 + i / 4);
 }
 
-/* Which coefficients counting reads. */
+/* Coefficients that counting reads. */
 enum coef_use {
-	NO_WORDS, /* a few frames: threshold words are not worth their loading */
-	ONE_WORD, /* both thresholds are the same */
+	NO_WORDS, /* few frames: loading threshold words costs more than it saves */
+	ONE_WORD, /* both thresholds are equal */
 	TWO_WORDS,
 };
 
@@ -60,7 +63,7 @@ use_of(const struct gk_params *params, bool few)
 	return params->strong_threshold == params->csr_threshold ? ONE_WORD : TWO_WORDS;
 }
 
-/* Coefficients of a chunk on their way to where counting has them. */
+/* Copy the coefficients of a chunk to shared memory for counting. */
 static __device__ __forceinline__ void
 copy_coef(const struct feed *f, uint32_t chunk, enum coef_use use)
 {
@@ -108,7 +111,7 @@ load_coef(struct lane_coef *c, const struct feed *f, enum coef_use use)
 	return load_shared2(f->area + GK_CUDA_AT_FIRST);
 }
 
-/* Words of a thread, by quarters. */
+/* Load the words of a thread, by quarters. */
 static __device__ __forceinline__ void
 load_words(uint2 w[4], uint32_t words)
 {
@@ -124,7 +127,7 @@ all_g0(const uint2 w[4])
 		0;
 }
 
-/* Quick photons of a thread's pixels. */
+/* Photons of a thread's pixels by the fast path. */
 static __device__ __forceinline__ void
 photons_of(float x[GK_CUDA_LANE], const uint2 w[4], const float p[], const float r[])
 {
@@ -138,8 +141,8 @@ photons_of(float x[GK_CUDA_LANE], const uint2 w[4], const float p[], const float
 }
 
 /*
- * Quick counts of a thread's pixels, odd ones included as if they were none.
- * @param few  there are no threshold words: for a few frames they are not worth their loading
+ * Counts of a thread's pixels by the fast path. Odd pixels are included, as if they were not odd.
+ * @param few  without threshold words: for few frames loading them costs more than it saves
  */
 static __device__ __forceinline__ struct lane_counts
 counts_of(const uint2 w[4], const struct lane_coef *c, const struct gk_params *params, bool few,
@@ -170,7 +173,7 @@ counts_of(const uint2 w[4], const struct lane_coef *c, const struct gk_params *p
 	return n;
 }
 
-/* Counts of this thread's odd pixels, or of all of them, instead of quick ones. */
+/* Correct the counts for this thread's odd pixels, or for all its pixels. */
 static __device__ __forceinline__ void
 count_odd(const struct gk_params *params, const struct gk_cuda_coef *coef, uint32_t wild, bool all,
 	uint32_t pixels, uint32_t words, struct lane_counts *n, struct tally *tally)
@@ -210,7 +213,7 @@ count_odd(const struct gk_params *params, const struct gk_cuda_coef *coef, uint3
 	atomicAdd(&tally->invalid, invalid);
 }
 
-/* Holes among a thread's pixels, number i in bit i. */
+/* Bit mask of the holes among a thread's pixels. */
 static __device__ __forceinline__ uint32_t
 holes_of(const struct gk_cuda_coef *coef)
 {
@@ -222,7 +225,7 @@ holes_of(const struct gk_cuda_coef *coef)
 	return holes;
 }
 
-/* Where an image's pixels are: of a thread in a chunk. */
+/* Position of a thread's pixels of a chunk in an image. */
 struct spot {
 	uint64_t at;	 /* raster number of its first pixel */
 	uint32_t pixels; /* of the chunk */
@@ -241,7 +244,10 @@ spot_of(const struct gk_cuda_coef *coef, uint32_t chunk, uint32_t holes)
 	return s;
 }
 
-/* A chunk of a full image: quick values, then the odd ones over them, by the same threads. */
+/*
+ * Write a chunk of a full image: values by the fast path, then the odd pixels over them, by the
+ * same threads.
+ */
 static __device__ __forceinline__ void
 store_image(uint64_t out, const struct spot *s, float x[GK_CUDA_LANE])
 {
@@ -272,7 +278,7 @@ store_odd(uint64_t out, const struct spot *s, const struct gk_cuda_coef *coef, u
 	}
 }
 
-/* Raw words as they lie, or what stands for those of a missing packet: 8 a thread and half. */
+/* Copy raw words unchanged, or the value for a missing packet: 8 per thread and half. */
 static __device__ __forceinline__ void
 store_raw(uint16_t *to, uint32_t pixels, uint32_t words, bool present)
 {
@@ -314,7 +320,7 @@ store_missing(uint64_t out, uint32_t kind, const struct spot *s)
 
 /*
  * Statistics of a chunk of all frames of a batch.
- * @param direct  some frames' outputs are made as well, because their kind is sure
+ * @param direct  whether output of some frames is written, too, because their kind is certain
  * @param tally   the warp's, in shared memory
  */
 template <bool direct, uint32_t lead, uint32_t STEP>
@@ -326,7 +332,7 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 	const struct gk_cuda_coef *coef = feed->coef + chunk;
 	const bool few = lead == LEAD_FEW;
 	const enum coef_use use = use_of(&b->params, few);
-	/* the 0 of holes is below a threshold word, but not below 0 */
+	/* The 0 of holes is below a threshold word, but not below 0. */
 	const bool low =
 		few && !(b->params.strong_threshold > 0.0f && b->params.csr_threshold > 0.0f);
 	uint32_t count = 0, sum = 0;
@@ -334,7 +340,9 @@ count_chunk(const struct gk_cuda_batch *b, uint32_t gang, struct feed *feed, uin
 	struct lane_coef c;
 	uint2 known; /* holes, wild pixels */
 
-	/* before the loop: what is loaded on a condition is live everywhere, and spilled */
+	/*
+	 * Load before the loop: values loaded conditionally are live everywhere, and are spilled.
+	 */
 	feed_wait<lead>(feed);
 	known = load_coef(&c, feed, use);
 	__syncwarp();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Coefficients of one chunk: read from their planes, made ready for the quick path, moved by dark
- * frames. All 32 threads of a warp call these together. A chunk is done in two halves, in which a
- * thread has 8 neighbouring pixels.
+ * Coefficients of one chunk: reading from their planes, preparation for the fast path, and updates
+ * by dark frames. All 32 threads of a warp call these functions together. A chunk is processed in
+ * two halves, in which each thread has 8 neighbouring pixels.
  */
 #ifndef GK_CUDA_COEF_CUH
 #define GK_CUDA_COEF_CUH
@@ -12,11 +12,11 @@
 #define HALF   (GK_CUDA_CHUNK / 2)
 #define EIGHTH 8 /* pixels of a thread in a half */
 
-/* 8 pixels of this thread. */
+/* Position of 8 pixels of this thread. */
 struct place {
 	uint32_t chunk;
-	uint32_t pixel; /* of the chunk, the first one */
-	bool inside;	/* false: a row ends before them */
+	uint32_t pixel; /* first pixel, within the chunk */
+	bool inside;	/* false: they are beyond the end of the row */
 	uint64_t at;	/* raster number */
 };
 
@@ -46,7 +46,7 @@ load_plane(float v[EIGHTH], uint64_t plane, const struct place *p)
 	}
 }
 
-/* As they are, for gk_photons(). */
+/* Coefficients as stored, for gk_photons(). */
 static __device__ __forceinline__ void
 store_plane(struct gk_cuda_coef *to, int stage, const float p[], const float r[],
 	const struct place *pl)
@@ -58,9 +58,9 @@ store_plane(struct gk_cuda_coef *to, int stage, const float p[], const float r[]
 }
 
 /*
- * G0 of 8 pixels, also as the quick path has them. Of all threads: also of those outside, whose
- * pixels are holes that are not counted.
- * @param holes,wild  are added to
+ * G0 coefficients of 8 pixels, with their form for the fast path. All threads call this; pixels of
+ * threads outside the row are holes that are not counted.
+ * @param holes,wild  increased by the numbers found
  */
 static __device__ __forceinline__ void
 store_g0(struct gk_cuda_coef *to, const float p[], const float r[], const struct place *pl,
@@ -112,7 +112,7 @@ pack_g12(struct gk_cuda_coef *to, const struct gk_coef *plane, const struct plac
 	}
 }
 
-/* Read a version from its planes; from host memory this is the only time they cross the bus. */
+/* Read a version from its planes. If these are in host memory, they cross the bus only here. */
 static __device__ __forceinline__ void
 pack_chunk(struct gk_cuda_coef *to, const struct gk_coef *plane, uint32_t chunk)
 {
@@ -135,7 +135,7 @@ pack_chunk(struct gk_cuda_coef *to, const struct gk_coef *plane, uint32_t chunk)
 	store_counts(to, holes, wild);
 }
 
-/* Thresholds of a chunk whose coefficients were stored by the same threads. */
+/* Determine the thresholds of a chunk whose coefficients were stored by the same threads. */
 static __device__ __forceinline__ void
 aim_chunk(struct gk_cuda_coef *to, const struct gk_params *params)
 {
@@ -159,7 +159,7 @@ aim_chunk(struct gk_cuda_coef *to, const struct gk_params *params)
 	}
 }
 
-/* Add the dark frames of a batch, a bit each, to the cells of a chunk. */
+/* Add the dark frames of a batch (bit mask) to the cells of a chunk. */
 static __device__ __forceinline__ void
 dark_chunk(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_coef *coef,
 	const uint64_t *table, uint32_t chunk)
@@ -185,7 +185,10 @@ dark_chunk(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_co
 			if (packet == 0)
 				continue;
 			w = __ldcg((const uint4 *)from);
-			/* 16 samples of 14 bits fit into 20 bits, their number above them */
+			/*
+			 * 16 samples of 14 bits fit into 20 bits; their number is stored above
+			 * them.
+			 */
 #pragma unroll
 			for (int i = 0; i < EIGHTH; i++) {
 				const uint32_t pair = i < 2 ? w.x : i < 4 ? w.y : i < 6 ? w.z : w.w;
@@ -201,7 +204,7 @@ dark_chunk(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_co
 			const uint64_t add =
 				r != r ? 0 : (uint64_t)(sum[i] >> 20) << 32 | (sum[i] & 0xFFFFF);
 
-			/* this thread's alone, unless other gangs add to the same set */
+			/* only this thread's, unless other gangs add to the same set */
 			if (args.gangs == 1)
 				__stcg(cell, __ldcg(cell) + add);
 			else if (add != 0)
@@ -210,14 +213,14 @@ dark_chunk(const struct gk_cuda_batch *b, uint32_t gang, const struct gk_cuda_co
 	}
 }
 
-/* What GK_OP_UPDATE finds, of one thread. */
+/* Result of GK_OP_UPDATE of one thread. */
 struct drift {
 	int64_t samples;
 	int64_t drift;
 	uint32_t updated;
 };
 
-/* One half of a chunk of GK_OP_UPDATE and GK_OP_CLEAR; p becomes P'. */
+/* Process one half of a chunk of GK_OP_UPDATE and GK_OP_CLEAR; p becomes P'. */
 static __device__ __forceinline__ void
 update_cells(const struct gk_cuda_batch *b, const struct place *pl, float p[], struct drift *d)
 {
@@ -237,7 +240,7 @@ update_cells(const struct gk_cuda_batch *b, const struct place *pl, float p[], s
 	}
 }
 
-/* One chunk of GK_OP_UPDATE and GK_OP_CLEAR. */
+/* Process one chunk of GK_OP_UPDATE and GK_OP_CLEAR. */
 static __device__ __forceinline__ void
 update_chunk(const struct gk_cuda_batch *b, uint32_t chunk, struct drift *d)
 {

@@ -12,7 +12,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gk_cuda_symbols symbols;
 static int loaded;
 
-/* name, version, and where its function belongs in struct gk_cuda_symbols */
+/* Name, version, and offset of the function in struct gk_cuda_symbols. */
 static const struct {
 	const char *name;
 	int version;
@@ -32,7 +32,10 @@ find_symbols(void *library, char *why, size_t size)
 	void *function;
 	CUresult ret;
 
-	/* dlsym() returns an object pointer; POSIX guarantees that it holds a function's address */
+	/*
+	 * dlsym() returns an object pointer. POSIX guarantees that it can hold a function's
+	 * address.
+	 */
 	function = dlsym(library, GK_CUDA_GET_PROC_ADDRESS);
 	memcpy(&get, &function, sizeof(get));
 	if (get == NULL) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What the cuda row needs of the CUDA driver API. libcuda is loaded at run time, so that one binary
- * runs with and without a GPU; where the toolkit is installed, gk_cuda_abi.c holds this file
- * against its headers.
+ * The part of the CUDA driver API that the cuda implementation uses. libcuda is loaded at run time,
+ * so that one binary runs with and without a GPU. Where the toolkit is installed, gk_cuda_abi.c
+ * checks this file against the toolkit's headers.
  */
 #ifndef GK_CUDA_DRIVER_H
 #define GK_CUDA_DRIVER_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* name, value: enumerators and flags */
+/* Enumerators and flags: name, value. */
 #define GK_CUDA_NUMBERS(N)                                                     \
 	/* CUresult */                                                         \
 	N(CUDA_SUCCESS, 0)                                                     \
@@ -40,8 +40,8 @@
 	N(CU_GET_PROC_ADDRESS_SUCCESS, 0)
 
 /*
- * name, version, parameters. The version is the one in the name of the typedef in cudaTypedefs.h: a
- * driver asked for a symbol at that version gives exactly this prototype.
+ * Name, version, parameters. The version is the one in the name of the typedef in cudaTypedefs.h.
+ * If the driver is asked for a symbol of that version it returns exactly this prototype.
  */
 #define GK_CUDA_SYMBOLS(S)                                                                        \
 	S(cuInit, 2000, (unsigned int flags))                                                     \
@@ -99,11 +99,11 @@
 	S(cuEventRecord, 2000, (CUevent event, CUstream stream))                                  \
 	S(cuEventElapsedTime, 2000, (float *ms, CUevent from, CUevent to))
 
-/* The one symbol that comes from dlsym(), under the name that its second version has since 12.0. */
+/* The only symbol loaded with dlsym(). Since 12.0 this is the name of its second version. */
 #define GK_CUDA_GET_PROC_ADDRESS "cuGetProcAddress_v2"
 
 #ifndef GK_CUDA_TOOLKIT
-/* CUDA's enumerations are ints in the ABI of Linux; handles are opaque. */
+/* CUDA's enumerations are int in the Linux ABI; handles are opaque. */
 typedef int CUresult;
 typedef int CUdevice_v1;
 typedef int CUdevice_attribute;
@@ -127,7 +127,7 @@ enum gk_cuda_number {
 typedef CUresult (*gk_cuda_get_proc_address)(const char *symbol, void **function, int version,
 	uint64_t flags, CUdriverProcAddressQueryResult *status);
 
-/** Every symbol under its own name. */
+/** All symbols, each under its own name. */
 struct gk_cuda_symbols {
 #define GK_CUDA_SYMBOL(name, version, parameters) CUresult(*name) parameters;
 	GK_CUDA_SYMBOLS(GK_CUDA_SYMBOL)
@@ -135,8 +135,7 @@ struct gk_cuda_symbols {
 };
 
 /**
- * Load and initialise libcuda, once per process; it stays loaded. Any thread.
- *
+ * Load and initialise libcuda, once per process. It stays loaded. Any thread.
  * @param why,size  receives what is missing
  * @return the symbols, or NULL
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Raw words and coefficients on their way to one warp: a ring in shared memory that runs ahead of
- * the arithmetic, from frame to frame and on into the next chunk, so that a warp waits for memory
- * once a batch and not once a chunk.
+ * Asynchronous copies of raw words and coefficients for one warp. A ring of buffers in shared
+ * memory runs ahead of the arithmetic, from frame to frame and into the next chunk, so that a warp
+ * waits for memory once per batch and not once per chunk.
  *
- * Words come in the order in which they are used: frames 0 to n - 1 of a chunk, then of the next.
- * Each is a group of asynchronous copies; who uses the feed adds the coefficients of the next chunk
- * to the first group of one. A thread may read what others have copied.
+ * Words arrive in the order of use: frames 0 to n - 1 of a chunk, then those of the next chunk.
+ * Each frame is one group of asynchronous copies. The user of the feed adds the coefficients of the
+ * next chunk to the first group of a chunk. A thread may read what other threads have copied.
  */
 #ifndef GK_CUDA_FEED_CUH
 #define GK_CUDA_FEED_CUH
@@ -18,28 +18,30 @@ struct feed {
 	const struct gk_cuda_coef *coef; /* of chunk 0 */
 	const uint64_t *table;		 /* pointers by tile and frame */
 	uint64_t policy;
-	uint64_t after; /* of a thread: address of its frame, in the next chunk but one; 0 = none */
-	uint32_t area;	/* of the warp, in shared memory */
-	uint32_t place; /* of the words that are used next, in bytes from there */
-	uint32_t before; /* of those used before: what is copied next comes there */
-	uint32_t list;	 /* of a thread: the frame that it looks up */
-	uint32_t n;	 /* frames */
+	uint64_t after;	 /* per thread: address of its frame in the chunk after the next; 0: none */
+	uint32_t area;	 /* of the warp, in shared memory */
+	uint32_t place;	 /* offset in bytes of the words used next */
+	uint32_t before; /* offset of the words used before; the next copy goes there */
+	uint32_t list;	 /* per thread: the frame whose address it looks up */
+	uint32_t n;	 /* number of frames */
 	uint32_t chunk;
 	uint32_t left; /* chunks after this one */
-	uint32_t gang; /* whose staged copies are read; GK_GANGS_MAX = packets themselves */
-	uint32_t present, present_next; /* frames that have packets, of this chunk and the next */
-	/* what is to be copied next: this frame and chunk; its address is in the list there */
+	uint32_t gang; /* gang whose staged copies are read; GK_GANGS_MAX: read the packets */
+	/* bit masks of frames that have packets, in this chunk and the next */
+	uint32_t present, present_next;
+	/* Next copy: this frame and chunk. Its address is in the list. */
 	uint32_t ahead;
 	uint32_t ahead_chunk;
 	uint32_t ahead_left;
 	uint32_t ahead_at;
-	uint32_t ahead_inside; /* has this thread pixels there: a bit for each half of a chunk */
+	/* whether this thread has pixels there: one bit for each half of a chunk */
+	uint32_t ahead_inside;
 };
 
 /*
- * Copies run `lead` frames ahead, a parameter of what follows: so many as there are places for,
- * less the one in use, or one when a batch has not so many frames. More do not help, but harm
- * (measured: 2.9 us a frame instead of 2.6 with 6).
+ * Copies run `lead` frames ahead, a template parameter below: the number of buffers minus the one
+ * in use, or 1 if a batch has fewer frames. More buffers are slower (measured: 2.9 us per frame
+ * with 6, instead of 2.6).
  */
 #define LEAD	   (GK_CUDA_DEPTH - 1)
 #define LEAD_FEW   1
@@ -87,7 +89,7 @@ copy_of(uint32_t gang, uint32_t frame, uint32_t chunk)
 		(((uint64_t)gang * GK_BATCH_MAX + frame) * args.chunks + chunk) * GK_CUDA_CHUNK;
 }
 
-/* Where a thread's frame of a chunk begins. */
+/* Address of a thread's frame at a chunk. */
 static __device__ __forceinline__ uint64_t
 address_of(const struct feed *f, uint32_t chunk)
 {
@@ -106,7 +108,7 @@ address_of(const struct feed *f, uint32_t chunk)
 	return (uint64_t)copy_of(f->gang, f->list, chunk);
 }
 
-/* A chunk's addresses, of frame i in thread i. @return frames that have packets */
+/* Store a chunk's addresses; thread i stores that of frame i. @return frames that have packets */
 static __device__ __forceinline__ uint32_t
 feed_list(const struct feed *f, uint32_t which, uint64_t mine)
 {
@@ -118,7 +120,7 @@ feed_list(const struct feed *f, uint32_t which, uint64_t mine)
 	return __ballot_sync(ALL_LANES, mine != 0);
 }
 
-/* The words that come next, to a place, as one group with what was copied since the last. */
+/* Copy the next words to a buffer. They form one group with earlier copies not in a group yet. */
 template <uint32_t STEP>
 static __device__ __forceinline__ void
 feed_ahead(struct feed *f, uint32_t place)
@@ -148,7 +150,7 @@ feed_ahead(struct feed *f, uint32_t place)
 	f->ahead_at = f->area + GK_CUDA_AT_LIST + (f->ahead_left + 1) % 2 * LIST_BYTES;
 }
 
-/* Number of the nth bit that is set. */
+/* Index of the nth set bit. */
 static __device__ __forceinline__ uint32_t
 bit_of(uint32_t bits, uint32_t n)
 {
@@ -158,9 +160,9 @@ bit_of(uint32_t bits, uint32_t n)
 }
 
 /*
- * @param chunk,chunks  the warp's: the first one, how many (not 0); STEP from one to the next
- * @param frames  of the batch, a bit each: those that are wanted
- * @param policy  how words leave the cache
+ * @param chunk,chunks  first chunk of the warp, and their number (not 0), at a distance of STEP
+ * @param frames  bit mask of the frames of the batch to copy
+ * @param policy  cache eviction policy of the words
  */
 template <uint32_t lead, uint32_t STEP>
 static __device__ __forceinline__ void
@@ -194,7 +196,7 @@ feed_open(struct feed *f, const struct gk_cuda_coef *coef, const uint64_t *table
 	__syncwarp();
 }
 
-/* After the first chunk's coefficients. */
+/* Call this after copying the first chunk's coefficients. */
 template <uint32_t lead, uint32_t STEP>
 static __device__ __forceinline__ void
 feed_start(struct feed *f)
@@ -204,20 +206,20 @@ feed_start(struct feed *f)
 }
 
 /*
- * Until the words that come next are here. @return where they are, in shared memory, until the next
- * feed_next(); what outside threads should have copied is stale
+ * Wait for the next words. @return their address in shared memory, valid until the next
+ * feed_next(); the part of threads outside the row is stale
  */
 template <uint32_t lead>
 static __device__ __forceinline__ uint32_t
 feed_wait(const struct feed *f)
 {
 	copy_wait<lead - 1>();
-	/* copied by all, and all have read the place that is filled next */
+	/* All threads have copied, and all have read the buffer that is filled next. */
 	__syncwarp();
 	return f->area + f->place;
 }
 
-/* These words are being used: more of them, over those of the frame before. */
+/* Copy further words into the buffer of the previous frame, while the current words are used. */
 template <uint32_t lead, uint32_t STEP>
 static __device__ __forceinline__ void
 feed_next(struct feed *f)
@@ -227,7 +229,7 @@ feed_next(struct feed *f)
 	f->place = f->place == lead * GK_CUDA_WORDS ? 0 : f->place + GK_CUDA_WORDS;
 }
 
-/* On to the next chunk, after all of this one's frames. */
+/* Advance to the next chunk, after all frames of this one. */
 template <uint32_t STEP>
 static __device__ __forceinline__ void
 feed_chunk(struct feed *f)
@@ -238,13 +240,13 @@ feed_chunk(struct feed *f)
 	f->chunk += STEP;
 	f->present = f->present_next;
 	__syncwarp();
-	/* over this chunk's, which are all copied */
+	/* replaces the list of this chunk, whose frames are all copied */
 	f->present_next = feed_list(f, f->left, f->after);
 	f->after = f->left > 1 ? address_of(f, f->chunk + 2 * STEP) : 0;
 	__syncwarp();
 }
 
-/* 16 bytes of each thread, as many times as it takes. */
+/* Copy 16 bytes per thread, repeated as often as necessary. */
 static __device__ __forceinline__ void
 feed_copy(uint32_t to, const void *from, uint32_t bytes)
 {

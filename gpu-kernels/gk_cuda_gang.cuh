@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The blocks of a gang: wait in device memory for a batch, count it, agree on the verdict, write
- * what is kept. A batch has two meetings of all blocks: when everything is counted, and at its end.
+ * The blocks of a gang. They wait in device memory for a batch, count it, agree on the verdict, and
+ * write the output of kept frames. All blocks synchronise twice per batch: after counting and at
+ * the end.
  */
 #ifndef GK_CUDA_GANG_CUH
 #define GK_CUDA_GANG_CUH
 
 #include "gk_cuda_output.cuh"
 
-/* Which gang, which of its blocks, and the chunks that are this block's. */
+/* Gang and block number, and the chunks of this block. */
 struct member {
 	uint32_t gang;
 	uint32_t block;
@@ -18,8 +19,8 @@ struct member {
 };
 
 /*
- * A block's state is in shared memory, all of it: what lives in registers here lives across the
- * loops below. Spilled coefficients cost a factor of three (measured).
+ * The complete state of a block is in shared memory, because state in registers would stay live
+ * across the loops below. Spilled coefficients cost a factor of three (measured).
  */
 static __shared__ struct gang_shared {
 	struct gk_cuda_batch batch;
@@ -27,13 +28,13 @@ static __shared__ struct gang_shared {
 	uint32_t kind[GK_BATCH_MAX];
 	struct member member;
 	uint32_t number; /* of the batch */
-	uint32_t served; /* batches of frames until now, with this one */
+	uint32_t served; /* batches of frames so far, including this one */
 	uint32_t go;
 	uint32_t last; /* this block was the last one to count */
 } gang_state;
 GK_STATIC_ASSERT(sizeof(struct gang_shared) <= GK_CUDA_DECLARED, "create() asks for it");
 
-/* Where things of the batch are, in device memory. @{ */
+/* Addresses of a batch's data in device memory. @{ */
 static __device__ __forceinline__ struct gk_cuda_batch *
 device_batch(void)
 {
@@ -77,12 +78,14 @@ warp_of_block(void)
 	return threadIdx.x / 32;
 }
 
-/* One thread: until a batch is ready, or nothing more comes. */
+/* One thread: wait until a batch is ready, or no more batches follow. */
 static __device__ bool
 wait_ready(struct gk_cuda_gang *g, uint32_t batch)
 {
 	for (;;) {
-		/* `ready` and `end` together: what was set up before the end is seen, and done */
+		/*
+		 * `ready` and `end` together: batches set up before the end are seen and processed.
+		 */
 		const uint64_t both = load_acquire((const uint64_t *)&g->ready);
 
 		if ((uint32_t)both != batch)
@@ -93,7 +96,7 @@ wait_ready(struct gk_cuda_gang *g, uint32_t batch)
 	}
 }
 
-/* One thread: until all blocks of the gang have come to the counter so often. */
+/* One thread: wait until the counter shows that all blocks of the gang have arrived. */
 static __device__ bool
 wait_count(const uint32_t *counter, uint32_t wanted)
 {
@@ -105,7 +108,7 @@ wait_count(const uint32_t *counter, uint32_t wanted)
 	return true;
 }
 
-/* Sums of a block's warps to the gang's: one addition a block, frame and counter. */
+/* Add the sums of a block's warps to the gang's: one addition per block, frame and counter. */
 static __device__ void
 add_tallies(void)
 {
@@ -144,7 +147,7 @@ output_kind(const struct gk_cuda_frame *f, const struct gk_params *params, bool 
 	return params->kind;
 }
 
-/* Every block comes to the same verdict by itself; the last one writes it down. One frame. */
+/* Compute the verdict of one frame. Every block computes it; the last one writes it. */
 static __device__ uint32_t
 decide(uint32_t f)
 {
@@ -162,7 +165,7 @@ decide(uint32_t f)
 		const unsigned long long sum = __ldcg(&b->sums[f].sum);
 		uint4 *line = (uint4 *)s->frame[f].result;
 
-		/* struct gk_result, a quarter at a time */
+		/* struct gk_result, one quarter at a time */
 		line[0] = make_uint4((uint32_t)number, (uint32_t)(number >> 32), (uint32_t)sum,
 			(uint32_t)(sum >> 32));
 		line[1] = make_uint4(verdict, kind, bragg, (uint32_t)(saturated_invalid >> 32));
@@ -174,8 +177,8 @@ decide(uint32_t f)
 }
 
 /*
- * One warp, one frame of kind CSR: turn the counts of this block's chunks into their places in the
- * frame's list of pixels, and write row_ptr of the rows that begin here.
+ * One warp, one CSR frame: convert the counts of this block's chunks to positions in the frame's
+ * list of pixels, and write row_ptr of the rows that begin in them.
  */
 static __device__ void
 place_csr(uint32_t f)
@@ -215,7 +218,7 @@ place_csr(uint32_t f)
 		row_ptr[args.rows] = base;
 }
 
-/* What GK_OP_UPDATE has found, or nothing of note; one thread of the last block. */
+/* Write the result of GK_OP_UPDATE, if the batch is one. One thread of the last block. */
 static __device__ void
 write_update(void)
 {
@@ -230,7 +233,7 @@ write_update(void)
 	line[2] = line[3] = make_uint4(0, 0, 0, 0);
 }
 
-/* One thread: the host may have results, outputs and packets of a batch back. */
+/* One thread: return the results, outputs and packets of a batch to the host. */
 static __device__ void
 report(void)
 {
@@ -238,11 +241,11 @@ report(void)
 	struct gk_done *line = &args.channel->done[m->gang];
 	const uint32_t done = args.first[m->gang] + gang_state.number + 1;
 
-	/* both words at once: raw never falls behind */
+	/* both words at once: `raw` is never less than `done` */
 	store_release_sys((uint64_t *)&line->raw, done, done);
 }
 
-/* The second meeting: the last block to come reports the batch, if that is still to be done. */
+/* Second synchronisation: the last block reports the batch, unless it is already reported. */
 static __device__ void
 finish(bool reported)
 {
@@ -272,7 +275,7 @@ chunks_of_warp(uint32_t begin, uint32_t end)
 	return all > warp ? (all - warp + GK_CUDA_WARPS - 1) / GK_CUDA_WARPS : 0;
 }
 
-/* Statistics of a block's chunks. */
+/* Compute the statistics of a block's chunks. */
 template <bool direct, uint32_t lead>
 static __device__ __noinline__ void
 count_all(void)
@@ -286,7 +289,7 @@ count_all(void)
 		return;
 	feed_open<lead, GK_CUDA_WARPS>(&feed, batch_coef(), batch_table(), GK_GANGS_MAX,
 		m->first + warp_of_block(), chunks, (1u << gang_state.batch.nb_frames) - 1,
-		/* beside images that are written, first costs 0.2 us (measured) */
+		/* with images being written, evicting first costs 0.2 us (measured) */
 		direct ? leave_normally() : leave_first());
 	copy_coef(&feed, feed.chunk, use_of(&gang_state.batch.params, lead == LEAD_FEW));
 	feed_start<lead, GK_CUDA_WARPS>(&feed);
@@ -322,7 +325,7 @@ count_frames(void)
 		count_any<false>();
 }
 
-/* Coefficients and thresholds of a block's chunks, by the threads that read them afterwards. */
+/* Prepare coefficients and thresholds of a block's chunks, by the threads that read them later. */
 static __device__ __noinline__ void
 pack_all(void)
 {
@@ -348,7 +351,7 @@ dark_all(void)
 		dark_chunk(&gang_state.batch, m->gang, &batch_coef()[c], batch_table(), c);
 }
 
-/* Outputs of a block's chunks. */
+/* Write the outputs of a block's chunks. */
 template <uint32_t lead>
 static __device__ __noinline__ void
 output_all(uint32_t kept)
@@ -361,7 +364,7 @@ output_all(uint32_t kept)
 
 	if (chunks == 0)
 		return;
-	/* backwards: what was counted last may still be in the cache */
+	/* in reverse order: the chunks counted last may still be in the cache */
 	feed_open<lead, step>(&feed, batch_coef(), batch_table(),
 		args.staged ? m->gang : GK_GANGS_MAX, m->end - 1 - warp_of_block(), chunks, kept,
 		leave_first());
@@ -378,7 +381,7 @@ output_all(uint32_t kept)
 	}
 }
 
-/* Outputs of frames that are kept, a bit each, but for those that are made already. */
+/* Write the outputs of kept frames (bit mask), except those already written. */
 static __device__ __forceinline__ void
 output_frames(uint32_t kept)
 {
@@ -464,7 +467,7 @@ serve_update(void)
 	finish(false);
 }
 
-/* A block's life. */
+/* Lifetime of a block. */
 static __device__ __forceinline__ void
 serve(void)
 {
@@ -500,7 +503,7 @@ serve(void)
 		} else if (!serve_frames()) {
 			return;
 		}
-		__syncthreads(); /* all have left the batch */
+		__syncthreads(); /* all threads have finished the batch */
 		if (threadIdx.x == 0)
 			s->number++;
 	}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file The compiled kernels: code for Hopper, PTX for what is older or newer. Made by nvcc. */
+/**
+ * @file The compiled kernels, made by nvcc: code for Hopper, and PTX for other GPUs.
+ */
 #ifndef GK_CUDA_IMAGE_H
 #define GK_CUDA_IMAGE_H
 

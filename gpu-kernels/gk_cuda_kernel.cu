@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The persistent kernel of the cuda row: one cooperative launch, all of whose blocks are resident.
- * Block 0 dispatches, the others belong to gangs, neighbours to the same one.
+ * The persistent kernel of the cuda implementation: one cooperative launch, with all blocks
+ * resident. Block 0 dispatches. The other blocks belong to gangs; neighbouring blocks belong to the
+ * same gang.
  */
 
 #include <stddef.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loads and stores that order others. What is rewritten during the launch is read by these, or by
- * plain loads after one of these: never through the non-coherent path (CI greps the PTX).
+ * Loads and stores with memory ordering. Data that is rewritten during the launch is read with
+ * these, or with plain loads after one of these, and never through the non-coherent path (CI
+ * searches the PTX for it).
  */
 #ifndef GK_CUDA_ORDER_CUH
 #define GK_CUDA_ORDER_CUH
@@ -47,7 +48,10 @@ store_release(uint32_t *p, uint32_t v)
 	asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(p), "r"(v) : "memory");
 }
 
-/* Adds one and returns what was there, ordered both ways among the blocks of the device. */
+/*
+ * Add one and return the previous value, with acquire and release ordering among the device's
+ * blocks.
+ */
 static __device__ __forceinline__ uint32_t
 arrive(uint32_t *p)
 {
@@ -58,8 +62,8 @@ arrive(uint32_t *p)
 }
 
 /*
- * 16 bytes on their way to shared memory, by way of the L2 cache; counted in groups. Words are used
- * once or twice and leave the cache first: coefficients shall stay. @{
+ * Asynchronous copies of 16 bytes to shared memory through the L2 cache, counted in groups. Words
+ * are used once or twice and are evicted first, so that coefficients stay. @{
  */
 static __device__ __forceinline__ uint64_t
 leave_first(void)
@@ -95,8 +99,8 @@ copy_async(uint32_t to, uint64_t from)
 }
 
 /*
- * Through the L1 cache: whole lines cross the bus, 50.8 GB/s instead of 44 (measured). What another
- * batch left there is gone since this block acquired its batch.
+ * Through the L1 cache: whole lines cross the bus, 50.8 GB/s instead of 44 (measured). Lines of
+ * earlier batches were invalidated when this block acquired its batch.
  */
 static __device__ __forceinline__ void
 copy_lines(uint32_t to, uint64_t from)
@@ -110,7 +114,7 @@ copy_commit(void)
 	asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-/* Until no more than `left` groups of this thread are under way. */
+/* Wait until at most `left` groups of this thread are pending. */
 template <int left>
 static __device__ __forceinline__ void
 copy_wait(void)
@@ -119,7 +123,7 @@ copy_wait(void)
 }
 /** @} */
 
-/* Shared memory by its own addresses. @{ */
+/* Access to shared memory by shared-state-space addresses. @{ */
 static __device__ __forceinline__ uint4
 load_shared4(uint32_t from)
 {
@@ -178,7 +182,7 @@ store_shared_u64(uint32_t to, uint64_t v)
 }
 /** @} */
 
-/* Two words in one store. */
+/* Store two words at once. */
 static __device__ __forceinline__ void
 store_release_sys(uint64_t *p, uint32_t low, uint32_t high)
 {

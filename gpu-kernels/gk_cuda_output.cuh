@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Outputs of one chunk of the frames that are kept, by one warp, from words that are read again.
- * For lists of pixels a thread has 16 neighbouring ones, so that order is that of threads.
+ * Outputs of one chunk of the kept frames, by one warp, from words that are read again. For lists
+ * of pixels a thread has 16 neighbouring pixels, so that pixel order is thread order.
  */
 #ifndef GK_CUDA_OUTPUT_CUH
 #define GK_CUDA_OUTPUT_CUH
 
 #include "gk_cuda_chunk.cuh"
 
-/* Shared memory of a chunk's coefficients; `left` tells neighbours apart. @{ */
+/* Shared memory of a chunk's coefficients; `left` distinguishes neighbouring chunks. @{ */
 static __device__ __forceinline__ uint32_t
 pair_at(const struct feed *f, uint32_t left)
 {
@@ -28,7 +28,7 @@ first_at(const struct feed *f, uint32_t left)
 }
 /** @} */
 
-/* Coefficients on their way to where outputs have them. */
+/* Copy coefficients to their location for outputs. */
 static __device__ __forceinline__ void
 copy_pairs(const struct feed *f, uint32_t chunk, uint32_t left)
 {
@@ -40,7 +40,7 @@ copy_pairs(const struct feed *f, uint32_t chunk, uint32_t left)
 		copy_async(first_at(f, left), (uint64_t)&from->holes);
 }
 
-/* A list's pixels of one thread. */
+/* Pixels of a list of one thread. */
 struct entry {
 	const struct gk_cuda_coef *coef;
 	uint32_t pairs; /* of the chunk, in shared memory */
@@ -48,10 +48,10 @@ struct entry {
 	uint32_t wild;
 	uint32_t pixels;
 	uint32_t col; /* of the chunk's first pixel */
-	bool odd;     /* some of this thread's pixels of this frame are, or may be */
+	bool odd;     /* some of this thread's pixels of this frame are odd or may be */
 };
 
-/* Thresholds of 16 neighbouring pixels. */
+/* Load the thresholds of 16 neighbouring pixels. */
 static __device__ __forceinline__ void
 load_aim(uint32_t aim[8], const struct feed *f)
 {
@@ -62,7 +62,7 @@ load_aim(uint32_t aim[8], const struct feed *f)
 	aim[4] = b.x, aim[5] = b.y, aim[6] = b.z, aim[7] = b.w;
 }
 
-/* Pixels of a thread that are in the list, the first in bit 0. */
+/* Bit mask of a thread's pixels in the list; the first pixel is bit 0. */
 static __device__ __forceinline__ uint32_t
 hits_of(struct entry *e, const uint32_t aim[8], float threshold)
 {
@@ -79,7 +79,7 @@ hits_of(struct entry *e, const uint32_t aim[8], float threshold)
 		signs_of(compare_words(b.x, aim[4]), compare_words(b.y, aim[5])), 0x08040201, 0);
 	high = weigh(
 		signs_of(compare_words(b.z, aim[6]), compare_words(b.w, aim[7])), 0x80402010, high);
-	/* minus those that are below; 0xFFFF less them */
+	/* minus the number of pixels below; 0xFFFF minus these */
 	hits = 0xFFFF + (uint32_t)(low + high * 256);
 	e->odd = ((a.x | a.y | a.z | a.w | b.x | b.y | b.z | b.w) & GAINS) != 0 || e->wild != 0;
 	if (!e->odd)
@@ -106,7 +106,10 @@ photons_at(const struct entry *e, uint32_t pixel)
 		load_shared_f32(e->pairs + offsetof(struct gk_cuda_coef, r) + pixel * 4));
 }
 
-/* A thread's pixels of a list, from entry `at` on; a test in the quick turn costs a microsecond. */
+/*
+ * Write a thread's pixels of a list, from entry `at` on. A test in the fast path would cost a
+ * microsecond.
+ */
 template <bool odd>
 static __device__ __forceinline__ void
 store_entries(uint64_t out, uint32_t at, const struct entry *e, uint32_t hits)
@@ -122,7 +125,7 @@ store_entries(uint64_t out, uint32_t at, const struct entry *e, uint32_t hits)
 	}
 }
 
-/* Columns and values of a chunk's pixels, from entry `first` of the frame's list on. */
+/* Write columns and values of a chunk's pixels, from entry `first` of the frame's list on. */
 static __device__ __forceinline__ void
 store_csr(uint64_t out, uint32_t first, const struct entry *e, uint32_t hits)
 {
@@ -152,7 +155,7 @@ store_csr(uint64_t out, uint32_t first, const struct entry *e, uint32_t hits)
 		store_entries<false>(out, first + at, e, hits);
 }
 
-/* A chunk of an image, with coefficients as they lie in shared memory. */
+/* Write a chunk of an image, with coefficients in shared memory. */
 static __device__ __forceinline__ void
 output_image(uint64_t out, const struct spot *s, const struct entry *e)
 {
@@ -173,8 +176,8 @@ output_image(uint64_t out, const struct spot *s, const struct entry *e)
 }
 
 /*
- * Outputs of a chunk of the frames in `kept`, a bit each.
- * @param first  places of this chunk's pixels in the lists, of frame f in thread f
+ * Write the outputs of a chunk of the frames in `kept` (bit mask).
+ * @param first  positions of this chunk's pixels in the lists; thread f has that of frame f
  * @param kind   of each frame
  */
 template <uint32_t lead, uint32_t STEP>
@@ -225,7 +228,7 @@ output_chunk(const struct gk_cuda_batch *b, struct feed *feed, uint32_t first, c
 	}
 }
 
-/* Places of a chunk's pixels in the lists of frames, of frame f in thread f. */
+/* Positions of a chunk's pixels in the lists of frames; thread f has that of frame f. */
 static __device__ __forceinline__ uint32_t
 places_of(const uint32_t *counts, uint32_t chunk)
 {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arithmetic on pixels. gk_pixel.h defines every bit; the quick path here gives the same for words
- * of G0 and moderate coefficients in five instructions a pixel, and everything else is done by
- * gk_pixel.h, pixel by pixel: *odd* pixels, that is words that are not of G0, and wild pixels.
+ * Arithmetic on pixels. gk_pixel.h defines every bit. The fast path here gives the same bits for G0
+ * words and moderate coefficients, in five instructions per pixel. All other pixels use gk_pixel.h
+ * one by one: *odd* pixels, which are words not in G0, and wild pixels.
  *
- * - A word as it stands is a denormal float, w x 2^-149. A fused multiplication by 2^127 (exact)
- *   and subtraction of p x 2^-22 rounds once, as w - p does. r x 2^22 undoes the scale, exactly.
- * - Photons rise with the word, so that "at least the threshold" is "at least a certain word",
- *   which is found once for each pixel by trying (threshold_word()). Words below 0x4000, taken for
- *   halves, are ordered as the numbers that they are: a packed subtraction compares two at a time.
- * - 1.5 x 2^23 added to a number below 2^22 rounds it to an integer, ties to even, as rintf() does;
- *   that the multiplication by 256 is fused is the same, for it is exact.
+ * - A word taken as a float is the denormal w x 2^-149. A fused multiplication by 2^127 (exact) and
+ *   subtraction of p x 2^-22 rounds once, as w - p does. r x 2^22 removes the scale exactly.
+ * - Photons increase with the word. "At least the threshold" is therefore "at least a certain
+ *   word", which is determined once per pixel by search (threshold_word()). Words below 0x4000,
+ *   taken as half floats, have the same order as the integers, so a packed subtraction compares two
+ *   at a time.
+ * - Adding 1.5 x 2^23 to a number below 2^22 rounds it to an integer, ties to even, as rintf()
+ *   does. Fusing this with the multiplication by 256 does not change the result, because that
+ *   multiplication is exact.
  */
 #ifndef GK_CUDA_PIXEL_CUH
 #define GK_CUDA_PIXEL_CUH
@@ -29,11 +31,11 @@ __constant__ struct gk_cuda_args args;
 #define P_SCALE	    2.384185791015625e-7f  /* 2^-22 */
 #define R_SCALE	    4194304.0f		   /* 2^22 */
 #define SUM_MAGIC   12582912.0f		   /* 1.5 x 2^23 */
-#define SUM_NOTHING 0x4B400000u		   /* its bits */
-#define NO_WORD	    0x4000u		   /* beyond all of G0 */
+#define SUM_NOTHING 0x4B400000u		   /* bits of SUM_MAGIC */
+#define NO_WORD	    0x4000u		   /* larger than all G0 words */
 #define GAINS	    0xC000C000u
 
-/* What the quick path knows of one pixel. */
+/* Coefficients of one pixel for the fast path. */
 struct quick {
 	float p; /* -p x 2^-22 */
 	float r; /* r x 2^22 */
@@ -47,7 +49,7 @@ quick_photons(uint32_t word, float p, float r)
 	return gk_mul(__fmaf_rn(__uint_as_float(word), WORD_SCALE, p), r);
 }
 
-/* In 1/256, above SUM_NOTHING. */
+/* Pixel sum in units of 1/256, plus SUM_NOTHING. */
 static __device__ __forceinline__ uint32_t
 quick_sum(float photons)
 {
@@ -55,8 +57,9 @@ quick_sum(float photons)
 }
 
 /*
- * Wild are pixels that might give 2^13 photons or more whatever their words are (512 of them in
- * 1/256 fit into 32 bits), that fall with the word, or whose p the scale would take bits from.
+ * Wild pixels are those that might give 2^13 photons or more for some word (512 of them in 1/256
+ * fit into 32 bits), those whose photons decrease with the word, and those whose p loses bits by
+ * the scale.
  */
 static __device__ __forceinline__ struct quick
 quick_of(float p, float r)
@@ -72,7 +75,10 @@ quick_of(float p, float r)
 	return q;
 }
 
-/* The smallest word of G0 that gives the threshold, by the very conversion that counts. */
+/*
+ * The smallest G0 word that reaches the threshold, determined with the conversion used for
+ * counting.
+ */
 static __device__ __forceinline__ uint32_t
 threshold_word(const struct quick *q, float threshold)
 {
@@ -87,7 +93,7 @@ threshold_word(const struct quick *q, float threshold)
 	return below;
 }
 
-/* Two words less two thresholds (which have their sign bits set): below is negative. */
+/* Subtract two thresholds (with sign bits set) from two words: below the threshold is negative. */
 static __device__ __forceinline__ uint32_t
 compare_words(uint32_t words, uint32_t thresholds)
 {
@@ -97,7 +103,7 @@ compare_words(uint32_t words, uint32_t thresholds)
 	return less;
 }
 
-/* Signs of four halves, a byte each, all ones or zeros. */
+/* Signs of four halves, one byte each, all ones or zeros. */
 static __device__ __forceinline__ uint32_t
 signs_of(uint32_t low, uint32_t high)
 {
@@ -107,7 +113,7 @@ signs_of(uint32_t low, uint32_t high)
 	return bytes;
 }
 
-/* acc less what bytes of -1 weigh. */
+/* Subtract the weighted sum of bytes of -1 from acc. */
 static __device__ __forceinline__ int32_t
 weigh(uint32_t bytes, uint32_t weights, int32_t acc)
 {
@@ -117,14 +123,14 @@ weigh(uint32_t bytes, uint32_t weights, int32_t acc)
 	return v;
 }
 
-/* A bit of gk_cuda_coef.hole_bits or wild_bits. */
+/* Bit of gk_cuda_coef.hole_bits or wild_bits. */
 static __device__ __forceinline__ bool
 bit_at(const uint32_t *bits, uint32_t pixel)
 {
 	return __ldcg(bits + pixel / 32) >> pixel % 32 & 1;
 }
 
-/* Is this pixel of a chunk, with this word, not for the quick path? */
+/* Return true if the fast path cannot process this pixel of a chunk with this word. */
 static __device__ __forceinline__ bool
 is_odd(const struct gk_cuda_coef *coef, uint32_t wild, uint32_t pixel, uint32_t word)
 {

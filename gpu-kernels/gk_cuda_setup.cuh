@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The first block of the grid: its first warp polls the doorbell, the one line of host memory that
- * anybody polls; all of it reads descriptors, headers and pointer tables of batches from host
- * memory, checks them, and hands them to gangs in device memory. It also is what ends the kernel.
+ * The first block of the grid. Its first warp polls the doorbell, the only line of host memory that
+ * is polled. The whole block reads descriptors, headers and pointer tables of batches from host
+ * memory, checks them, and hands them to gangs in device memory. It also ends the kernel.
  */
 #ifndef GK_CUDA_SETUP_CUH
 #define GK_CUDA_SETUP_CUH
@@ -15,29 +15,31 @@
 #define LINE_WORDS 16 /* of struct gk_doorbell, gk_frame, gk_params, gk_coef, gk_dark */
 #define BELL_QUIT  (offsetof(struct gk_doorbell, quit) / 4)
 #define BELL_BEAT  (offsetof(struct gk_doorbell, watchdog) / 4)
-/* loads of a pointer table that are under way together, a thread */
+/* concurrent loads of a pointer table per thread */
 #define TABLE_LOADS 8
 
 struct setup_shared {
 	uint32_t bell[LINE_WORDS];
 	uint32_t next[GK_GANGS_MAX]; /* batches set up */
-	uint32_t failed;	     /* gangs that gave up, a bit each */
-	uint32_t ended;		     /* gangs that were told the end */
+	uint32_t failed;	     /* bit mask of gangs that failed */
+	uint32_t ended;		     /* bit mask of gangs that were informed of the end */
 	uint32_t quit;
 	uint32_t killed;
-	uint32_t beat; /* bell.watchdog as last seen, and when it changed */
+	uint32_t beat; /* last value of bell.watchdog, and the time of its change */
 	uint64_t beat_ns;
-	/* versions as they were last packed; one that a gang is still packing is waited for */
+	/* Versions as last packed. A version that a gang is still packing is waited for. */
 	struct gk_coef packed[GK_COEF_MAX];
 	uint32_t is_packed[GK_COEF_MAX];
-	uint32_t packing[GK_COEF_MAX]; /* gang + 1, 0 = nobody */
+	uint32_t packing[GK_COEF_MAX]; /* gang + 1; 0: none */
 	uint32_t packing_batch[GK_COEF_MAX];
-	/* thresholds that versions were aimed at; others wait until no gang uses these */
+	/*
+	 * Thresholds determined for the versions. Other thresholds wait until no gang uses these.
+	 */
 	uint32_t is_aimed[GK_COEF_MAX];
 	uint32_t aimed[GK_COEF_MAX][2];
 	uint32_t coef_of[GK_GANGS_MAX][2]; /* version of a gang's batches, by parity */
-	uint32_t waiting;		   /* gang + 1 for which the others pause, 0 = nobody */
-	/* what a batch is made of */
+	uint32_t waiting;		   /* gang + 1 for which the others pause; 0: none */
+	/* Data of the batch being set up. */
 	GK_ALIGNED(64) struct gk_work work;
 	struct gk_params params;
 	struct gk_coef coef;
@@ -55,7 +57,7 @@ header_of(const struct setup_shared *s, uint32_t frame)
 	return (const struct gk_frame *)s->header[frame];
 }
 
-/* All threads of a warp or more: one line. */
+/* Load one line. All threads of one or more warps. */
 static __device__ __forceinline__ void
 load_line(void *to, const void *from, uint32_t thread)
 {
@@ -63,7 +65,10 @@ load_line(void *to, const void *from, uint32_t thread)
 		((uint32_t *)to)[thread] = __ldcg((const uint32_t *)from + thread);
 }
 
-/* One warp. Quit before heads: what was handed over before it was set is seen, and done. */
+/*
+ * Poll the doorbell with one warp. Read `quit` before the heads: batches handed over before it was
+ * set are seen and processed.
+ */
 static __device__ void
 poll_bell(struct setup_shared *s)
 {
@@ -77,7 +82,7 @@ poll_bell(struct setup_shared *s)
 	if (quit && !s->quit && lane < LINE_WORDS)
 		word = load_acquire_sys(bell + lane);
 	__syncwarp();
-	/* heads are final with quit: the line is not looked at any more, but for its beat */
+	/* The heads are final with `quit`: from then on only the watchdog word is read. */
 	if (lane < LINE_WORDS && (!s->quit || lane >= GK_GANGS_MAX))
 		s->bell[lane] = word;
 	__syncwarp();
@@ -85,7 +90,7 @@ poll_bell(struct setup_shared *s)
 		s->quit = quit || s->quit;
 }
 
-/* One thread: has the host been silent for too long? */
+/* One thread: check whether the host has been silent for too long. */
 static __device__ void
 watch(struct setup_shared *s)
 {
@@ -106,7 +111,7 @@ watch(struct setup_shared *s)
 	}
 }
 
-/* gk_work_check(), which has the sentences; this has the verdict. @{ */
+/* Same checks as gk_work_check(), which has the messages; this has only the result. @{ */
 static __device__ bool
 bad_pointer(uint64_t address)
 {
@@ -167,8 +172,9 @@ bad_work(const struct setup_shared *s)
 /** @} */
 
 /*
- * Everything that a descriptor names, in one round trip; names that are bad are read as others.
- * @return the packets' addresses that the thread has seen, ORed: copies trap where low bits are set
+ * Read everything that a descriptor refers to in one round trip. Invalid indices are replaced by
+ * valid ones.
+ * @return OR of the packet addresses read by the thread, because copies trap on set low bits
  */
 static __device__ uint64_t
 load_batch(struct setup_shared *s, uint64_t *table)
@@ -189,7 +195,7 @@ load_batch(struct setup_shared *s, uint64_t *table)
 	for (uint32_t f = warp; f < n; f += GK_CUDA_WARPS)
 		if (w->slot[f] < args.nb_frames)
 			load_line(s->header[f], args.frames + w->slot[f] * args.frame_stride, lane);
-	/* pointer tables: 16 bytes a load, into rows by tile */
+	/* pointer tables: 16 bytes per load, into rows by tile */
 	for (uint32_t first = threadIdx.x; first < n * pairs;
 		first += TABLE_LOADS * GK_CUDA_THREADS) {
 		ulonglong2 v[TABLE_LOADS];
@@ -226,7 +232,10 @@ load_batch(struct setup_shared *s, uint64_t *table)
 	return addresses;
 }
 
-/* What will become of a frame whatever is counted; NONE when it depends, or is nothing. */
+/*
+ * Output kind of a frame that is certain before counting; NONE if it is uncertain or there is no
+ * output.
+ */
 static __device__ uint32_t
 sure_kind(const struct gk_frame *f, const struct gk_params *p)
 {
@@ -249,7 +258,7 @@ same_coef(const struct gk_coef *x, const struct gk_coef *y, bool but_p0)
 	return same;
 }
 
-/* Is a batch of another gang under way that uses this version? */
+/* Return true if a batch of another gang in flight uses this version. */
 static __device__ bool
 in_use(const struct setup_shared *s, uint32_t gang, uint32_t coef)
 {
@@ -263,7 +272,7 @@ in_use(const struct setup_shared *s, uint32_t gang, uint32_t coef)
 	return false;
 }
 
-/* One thread: the version is being written by this gang's next batch. */
+/* One thread: record that this gang's next batch writes the version. */
 static __device__ void
 claim_coef(struct setup_shared *s, uint32_t gang, uint32_t coef, const struct gk_coef *planes)
 {
@@ -274,8 +283,9 @@ claim_coef(struct setup_shared *s, uint32_t gang, uint32_t coef, const struct gk
 }
 
 /*
- * One thread: must the gang read the coefficients from their planes, or find thresholds?
- * @return false: other gangs are at it, or use them; come back later
+ * One thread: check whether the gang must read the coefficients from their planes, or determine
+ * thresholds.
+ * @return false: other gangs do this now, or use them; retry later
  */
 static __device__ bool
 choose_coef(struct setup_shared *s, uint32_t gang)
@@ -317,7 +327,7 @@ choose_coef(struct setup_shared *s, uint32_t gang)
 	return true;
 }
 
-/* All threads: what the blocks of the gang shall see. */
+/* All threads: write the batch for the blocks of the gang. */
 static __device__ void
 write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
 {
@@ -364,7 +374,7 @@ write_batch(const struct setup_shared *s, struct gk_cuda_batch *b)
 	}
 }
 
-/* All threads: the next batch of a gang. */
+/* All threads: set up the next batch of a gang. */
 static __device__ void
 set_up(struct setup_shared *s, uint32_t gang)
 {
@@ -409,7 +419,7 @@ set_up(struct setup_shared *s, uint32_t gang)
 	__syncthreads();
 }
 
-/* One thread: tell a gang that nothing more comes. @return are all told? */
+/* One thread: inform a gang that no more batches follow. @return true if all are informed */
 static __device__ bool
 end_gang(struct setup_shared *s, uint32_t gang)
 {

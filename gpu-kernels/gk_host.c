@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The host row of gk_ops: create, start, stop. */
+/* The host implementation of gk_ops: create, start, stop. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ round_up(uint64_t n, uint64_t to)
 	return (n + to - 1) / to * to;
 }
 
-/* Of this thread's last failure. */
+/* Reason of this thread's last failure. */
 static _Thread_local char reason[160];
 
 static const char *
@@ -65,13 +65,13 @@ host_create(const struct gk_config *config, struct gk **out)
 	gk->tile_bits = (uint32_t)round_up(
 		gk_tile_bits(config->geometry.tile_rows, config->geometry.cols), 16);
 
-	/* whole cache lines a gang: 32 counts of 2 bytes */
+	/* whole cache lines per gang: 32 counts of 2 bytes */
 	gang_rows = round_up((uint64_t)GK_BATCH_MAX * gk->rows, 32);
 	gang_bits = (uint64_t)GK_BATCH_MAX * config->geometry.tiles * gk->tile_bits;
 	gk->gang = aligned_alloc(64, config->gangs * sizeof(*gk->gang));
 	gk->row_nnz = aligned_alloc(64, config->gangs * gang_rows * sizeof(*gk->row_nnz));
 	gk->bits = aligned_alloc(64, config->gangs * gang_bits * sizeof(*gk->bits));
-	/* a batch that is denser than 1 pixel in 16 is read twice */
+	/* A batch with more than 1 in 16 pixels listed is read twice. */
 	gk->packed_cap = config->layout.nnz_cap < gk_pixels(&config->geometry) / GK_BATCH_MAX
 		? config->layout.nnz_cap * GK_BATCH_MAX
 		: (uint32_t)gk_pixels(&config->geometry);

@@ -3,11 +3,11 @@
  * @file
  * Private state of host gangs.
  *
- * A gang is whoever calls poll() for it. Its state is one 64-bit claim word: batches done, phase,
- * next tile. A thread claims a few tiles of whatever batch and phase the word says by adding their
- * number to it, works on them and says so in `finished`; the thread that finishes the last one,
- * alone then, moves the gang on. Nobody waits for anybody, so roles may share threads and threads
- * may be preempted.
+ * Any thread that calls poll() for a gang works for it. The state of a gang is one 64-bit claim
+ * word: batches done, phase, next tile. A thread claims a few tiles of the current batch and phase
+ * by adding their number to the word, processes them, and adds them to `finished`. The thread that
+ * finishes the last tile is then alone, and advances the gang. No thread waits for another, so
+ * roles may share threads and threads may be preempted.
  */
 #ifndef GK_HOST_H
 #define GK_HOST_H
@@ -25,19 +25,23 @@ enum gang_phase {
 	GANG_STATS,   /**< tiles: statistics of all frames */
 	GANG_OUTPUT,  /**< tiles: outputs of the frames that are kept */
 	GANG_UPDATE,  /**< tiles: dark update, or clearing of accumulators */
-	GANG_FAILED,  /**< gave up on a descriptor; gk_done.error says why */
+	GANG_FAILED,  /**< a descriptor was invalid; gk_done.error has the reason */
 };
 
-/** Statistics of one frame, added to by all threads of a gang. Two counts a word: fewer atomics. */
+/**
+ * Statistics of one frame, summed over all threads of a gang. A word holds two counts, to save
+ * atomic operations.
+ */
 struct gang_sums {
 	alignas(64) _Atomic int64_t sum;
-	_Atomic uint64_t strong_nnz;	    /**< bragg << 32 | nnz */
+	_Atomic uint64_t strong_nnz;	    /**< strong count << 32 | nnz */
 	_Atomic uint64_t saturated_invalid; /**< saturated << 32 | invalid */
-	_Atomic uint32_t unplaced;	    /**< a likely list is not in the output slot yet */
+	/** a list made in advance is not in the output slot yet */
+	_Atomic uint32_t unplaced;
 };
 _Static_assert(sizeof(struct gang_sums) == 64, "frames share no line");
 
-/** What a dark update found, added to by all threads of a gang. */
+/** Result of a dark update, summed over all threads of a gang. */
 struct gang_update {
 	alignas(64) _Atomic uint64_t samples;
 	_Atomic int64_t drift;
@@ -47,25 +51,32 @@ struct gang_update {
 /** One frame of the batch. `kind` is GK_KIND_NONE until the verdict. */
 struct gang_frame {
 	const uint64_t *packet;
-	uint8_t *out; /**< output slot; NULL = none */
+	uint8_t *out; /**< output slot; NULL: none */
 	struct gk_result *result;
 	uint16_t *row_nnz; /**< pixels >= csr_threshold by row */
-	uint32_t *bits;	   /**< which ones, tile_bits apart; NULL = it cannot become CSR */
+	/**
+	 * bit masks of these pixels, at a distance of tile_bits; NULL: the frame cannot become CSR
+	 */
+	uint32_t *bits;
 	uint64_t number;
 	uint32_t flags;
 	uint32_t kind;
-	uint32_t left;	  /**< after the verdict: kind of what is not in the slot yet, or NONE */
-	uint32_t early;	  /**< kind that is sure or likely, made while counting; or NONE */
-	uint32_t *packed; /**< [tiles], set while counting if early is CSR and the packet is there:
-			   * index into gang.packed_*, or one of the next */
+	/** after the verdict: kind of the output that is still to be written, or NONE */
+	uint32_t left;
+	uint32_t early; /**< kind that is certain or predicted, written while counting; or NONE */
+	/**
+	 * [tiles], set while counting if `early` is CSR and the packet is present: index into
+	 * gang.packed_*, or one of the values below
+	 */
+	uint32_t *packed;
 };
 
-#define GANG_NOT_PACKED UINT32_MAX	 /**< not in the scratch, which was full */
+#define GANG_NOT_PACKED UINT32_MAX	 /**< not in the scratch buffer, which was full */
 #define GANG_PLACED	(UINT32_MAX - 1) /**< in the output slot */
 
 /**
- * Where a tile's lists begin, in every frame of the batch. It is known when all tiles before are
- * counted. Whoever sets the second bit of `state` goes on to the next tile.
+ * Start of a tile's lists in every frame of the batch. It is known when all previous tiles are
+ * counted. The thread that sets the second bit of `state` continues with the next tile.
  */
 struct gang_place {
 	alignas(64) uint32_t start[GK_BATCH_MAX];
@@ -75,32 +86,40 @@ struct gang_place {
 #define GANG_PLACE_KNOWN   1u /**< `start` is written */
 #define GANG_PLACE_COUNTED 2u /**< `nnz` is written */
 
-/** Written by the one thread that moves the gang on; read by those who claimed a tile after. */
+/**
+ * Written by the one thread that advances the gang, and read by threads that claim a tile
+ * afterwards.
+ */
 struct gang_batch {
 	alignas(64) uint32_t nb_frames;
 	struct gk_params params;
 	const float *p[3];
 	const float *r[3];
 	uint32_t coef_version;
-	uint32_t dark_frames; /**< frames with GK_FRAME_DARK */
-	uint64_t *cells; /**< dark accumulators; valid if there are dark frames, or no frames */
-	float *p_to;	 /**< update: plane that it computes; NULL = clear only */
-	struct gk_update *update; /**< where what was found is wanted */
+	uint32_t dark_frames; /**< bit mask of frames with GK_FRAME_DARK */
+	/** dark accumulators; valid if there are dark frames, or no frames at all */
+	uint64_t *cells;
+	float *p_to;		  /**< update: plane to compute; NULL: clear only */
+	struct gk_update *update; /**< address for the result of the update */
 	uint32_t version_to;
 	struct gang_frame frame[GK_BATCH_MAX];
 };
 
 struct gang {
 	alignas(64) _Atomic uint64_t claim;
-	alignas(64) _Atomic uint32_t finished; /**< tiles of this phase */
+	alignas(64) _Atomic uint32_t finished; /**< finished tiles of this phase */
 	struct gang_batch batch;
 	struct gang_sums sums[GK_BATCH_MAX];
 	struct gang_update update;
 	uint16_t *row_nnz; /**< [GK_BATCH_MAX][rows] */
 	uint32_t *bits;	   /**< [GK_BATCH_MAX][tiles][tile_bits] */
-	uint32_t likely;   /**< enough of the last batch was kept, and as the kind asked for */
+	/** enough frames of the last batch were kept, with the requested kind */
+	uint32_t likely;
 	struct gang_place *place; /**< [tiles] */
-	/** Scratch of lists that are made before their places are known: tiles as they come. @{ */
+	/**
+	 * Scratch buffer for lists that are made before their position is known, in order of
+	 * completion. @{
+	 */
 	alignas(64) _Atomic uint64_t nb_packed;
 	uint32_t *packed; /**< [GK_BATCH_MAX][tiles], gang_frame.packed */
 	uint16_t *packed_col;
@@ -114,12 +133,12 @@ struct gk {
 	uint64_t frame_stride;
 	uint32_t rows;
 	uint32_t tile_pixels;
-	uint32_t tile_bits; /**< words that a tile's bits may take, whole cache lines */
+	uint32_t tile_bits; /**< words for the bits of a tile, in whole cache lines */
 	struct gang *gang;
 	uint16_t *row_nnz;
 	uint32_t *bits;
 	struct gang_place *place;
-	uint32_t packed_cap; /**< pixels that fit into the scratch of a gang */
+	uint32_t packed_cap; /**< pixels that fit into a gang's scratch buffer */
 	uint32_t *packed;
 	uint16_t *packed_col;
 	uint8_t *packed_value;
@@ -154,25 +173,26 @@ gang_claim_tile(uint64_t claim)
 }
 /** @} */
 
-/** One quantum of one gang, gk_ops.poll(). */
+/** Execute one quantum of one gang; implements gk_ops.poll(). */
 int gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker);
 
 /**
- * Statistics of tiles first ... end - 1 of every frame of the batch, the dark samples of dark ones,
- * and the output of those whose kind is sure or likely: a tile is in L2 then.
+ * Compute the statistics of tiles first ... end - 1 of every frame of the batch, the samples of
+ * dark frames, and the output of frames whose kind is certain or predicted, because the tile is in
+ * L2 at that time.
  */
 void gk_host_stats(const struct gk *gk, struct gang *gang, uint32_t first, uint32_t end);
 
-/** Turn the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
+/** Convert the sums of a frame into its result, and row counts into row_ptr if it becomes CSR. */
 void gk_host_verdict(const struct gk *gk, struct gang *gang, uint32_t index);
 
-/** Output of tiles first ... end - 1 of every frame of the batch that is kept. */
+/** Write the output of tiles first ... end - 1 of every kept frame of the batch. */
 void gk_host_output(const struct gk *gk, const struct gang *gang, uint32_t first, uint32_t end);
 
-/** Dark update, or clearing, of one tile. */
+/** Update the pedestals of one tile, or clear its accumulators. */
 void gk_host_tile_update(const struct gk *gk, struct gang *gang, uint32_t tile);
 
-/** All tiles of an update are done: say what it found. */
+/** Write the result of an update whose tiles are all done. */
 void gk_host_update_done(const struct gk *gk, struct gang *gang);
 
 #endif /* GK_HOST_H */

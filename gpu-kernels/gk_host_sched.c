@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who does what next: the claim word of a gang (gk_host.h).
+ * Scheduling of a gang: its claim word (gk_host.h).
  *
  *   STOPPED --start()--> IDLE --doorbell--> SETUP --> STATS --> OUTPUT --> IDLE
  *                         |                  | |        |                  ^ ^
@@ -8,13 +8,15 @@
  *                                            | +------> UPDATE --------------+
  *                                            +--refused--> FAILED
  *
- * IDLE is left by compare-and-swap, since several threads may see the doorbell; every other state
- * has one thread that alone may leave it: the one that entered SETUP, the one that finished the
- * last tile. These transitions are plain release stores, and wipe out what late claims have added.
+ * A thread leaves IDLE by compare-and-swap, because several threads may see the doorbell. In every
+ * other state only one thread may change the state: the one that entered SETUP, or the one that
+ * finished the last tile. These transitions are plain release stores, which overwrite what late
+ * claims have added.
  *
- * A claim is a fetch-and-add, and it claims what it returns, not what was looked at before: between
- * the two the gang may have gone on by any number of phases and batches. Looking first keeps the
- * tile field from growing: what exceeds the number of tiles is at most one quantum a thread.
+ * A claim is a fetch-and-add. It claims the state that the operation returns, not the one read
+ * before: in between, the gang may have advanced by any number of phases and batches. Reading the
+ * word first limits the growth of the tile field: it exceeds the number of tiles by at most one
+ * quantum per thread.
  */
 
 #include <assert.h>
@@ -25,28 +27,29 @@
 #include "gk_host.h"
 
 /*
- * Tiles that a thread works on in a row, at most. Of a batch of 8 JUNGFRAU frames they take some 25
- * us; their pointers, as the counts of their rows, are a cache line a frame.
+ * Maximum number of consecutive tiles that a thread processes. For a batch of 8 JUNGFRAU frames
+ * they take about 25 us. Their pointers occupy one cache line per frame, as do the counts of their
+ * rows.
  */
 #define QUANTUM_TILES 8
 
 static void
 enter(struct gang *g, uint32_t done, enum gang_phase phase)
 {
-	/* ordered before the claims of the new phase by the release below */
+	/* the release below orders this before the claims of the new phase */
 	atomic_store_explicit(&g->finished, 0, memory_order_relaxed);
 	atomic_store_explicit(&g->claim, gang_claim(done, phase), memory_order_release);
 }
 
-/* All results and outputs of batch `done` are written. */
+/* Report batch `done`: all its results and outputs are written. */
 static void
 complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
 	struct gk_done *line = &gk->config.channel->done[gang];
 
 	/*
-	 * raw first: it never falls behind. The claim word last: whoever starts the next batch
-	 * writes this line after us.
+	 * `raw` first, because it is never less than `done`. The claim word last, because the
+	 * thread that starts the next batch writes this line after it.
 	 */
 	__atomic_store_n(&line->raw, done + 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&line->done, done + 1, __ATOMIC_RELEASE);
@@ -54,9 +57,9 @@ complete(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 }
 
 /*
- * The kind that is made while counting. Sure, whatever is counted: all frames are hits, or this one
- * is kept; only lists may become too long. Else a guess, by the last batch. Where it is wrong, what
- * was made is let lie.
+ * Output format to produce while counting. It is certain if all frames are hits or this one is
+ * kept; only lists may become too long. Otherwise it is predicted from the last batch. If the
+ * prediction is wrong, the output is discarded.
  */
 static uint32_t
 early_kind(const struct gang *g, const struct gang_frame *f, const struct gk_params *params)
@@ -97,7 +100,9 @@ setup_frame(const struct gk *gk, struct gang *g, uint32_t index, uint32_t slot)
 	atomic_store_explicit(&g->sums[index].unplaced, 0, memory_order_relaxed);
 }
 
-/* Likely lists begin at 0 in the first tile; where in others, those who count will say. */
+/*
+ * Predicted lists begin at 0 in the first tile. The start in other tiles is known during counting.
+ */
 static void
 setup_places(const struct gk *gk, struct gang *g)
 {
@@ -107,7 +112,7 @@ setup_places(const struct gk *gk, struct gang *g)
 	memset(g->place[0].start, 0, sizeof(g->place[0].start));
 }
 
-/* An update or a clearing; coefficients and parameters are there for the former only. */
+/* Prepare an update or a clearing. Only an update has coefficients and parameters. */
 static void
 setup_update(const struct gk *gk, struct gang *g, const struct gk_work *work)
 {
@@ -137,7 +142,7 @@ setup_coef(struct gang *g, const struct gk_coef *coef, const struct gk_params *p
 	g->batch.params = *params;
 }
 
-/* This thread alone is in SETUP. */
+/* Only one thread is in SETUP. */
 static void
 setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
@@ -173,9 +178,9 @@ setup(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 }
 
 /*
- * Nothing is going on: see whether the builder has rung. That it wants the gangs to end is not
- * looked at here: a thread that has, and goes on after they have been stopped and started again,
- * would find the word as it was and stop them once more. stop() does it.
+ * Check for a new batch in the doorbell. `quit` is not checked here: a thread that has read it, and
+ * continues after the gangs were stopped and started again, would find the same claim word and stop
+ * them again. stop() handles it.
  */
 static int
 idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
@@ -184,7 +189,7 @@ idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 	const uint32_t head =
 		__atomic_load_n(&gk->config.channel->bell.head[gang], __ATOMIC_ACQUIRE);
 
-	/* the count of batches in the word keeps this from hitting a later idle state */
+	/* The batch count in the claim word prevents a match with a later idle state. */
 	if (head == done ||
 		!atomic_compare_exchange_strong_explicit(&g->claim, &claim,
 			gang_claim(done, GANG_SETUP), memory_order_acq_rel, memory_order_relaxed))
@@ -193,7 +198,7 @@ idle(const struct gk *gk, struct gang *g, uint32_t gang, uint64_t claim)
 	return 1;
 }
 
-/* The last tile of STATS is finished; this thread alone goes on. */
+/* The last tile of STATS is finished; only this thread advances the gang. */
 static void
 decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 {
@@ -207,7 +212,10 @@ decide(const struct gk *gk, struct gang *g, uint32_t gang, uint32_t done)
 		outs += f->out != NULL;
 		as_asked += f->out != NULL && f->kind == g->batch.params.kind;
 	}
-	/* a third: where wasted f32 images, the dearest, begin to cost less than second passes */
+	/*
+	 * One third: below this, wasted f32 images (the most expensive ones) cost more than second
+	 * passes.
+	 */
 	if (outs > 0)
 		g->likely = 3 * as_asked > outs;
 	if (left > 0)
@@ -223,8 +231,8 @@ has_tiles(enum gang_phase phase)
 }
 
 /*
- * How many tiles to claim: neighbours, since what is fetched ahead is of the next one. Few, since
- * other roles wait for their turn; and fewer at the end, so that all threads come to it together.
+ * Number of tiles to claim. They are neighbours, because the prefetch is for the next tile. Few,
+ * because other roles share the thread, and fewer at the end, so that all threads finish together.
  */
 static uint32_t
 quantum(const struct gk *gk, uint32_t left)
@@ -269,12 +277,12 @@ gk_host_poll(struct gk *gk, uint32_t gang, uint32_t worker)
 	phase = gang_claim_phase(claim);
 	first = gang_claim_tile(claim);
 	if (!has_tiles(phase) || first >= tiles)
-		return 0; /* came too late: there were no such tiles */
+		return 0; /* too late: these tiles do not exist */
 	end = n < tiles - first ? first + n : tiles;
 
 	/* the phase cannot change before these tiles are finished */
 	do_tiles(gk, g, phase, first, end);
-	/* acquire: the last one sees what all others have done */
+	/* acquire: the last thread sees the results of all others */
 	n = end - first;
 	if (atomic_fetch_add_explicit(&g->finished, n, memory_order_acq_rel) + n < tiles)
 		return 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a host gang does with a tile, and with a frame when the last of its tiles is counted. */
+/* Work of a host gang on one tile, and on a frame when its last tile is counted. */
 
 #include <stdbool.h>
 #include <string.h>
@@ -7,10 +7,13 @@
 #include "gk_host.h"
 #include "gk_pixel.h"
 
-/* Bits of some 8,000 pixels, twice a packet of JUNGFRAU: lists are made of them while in L1 */
+/*
+ * Bits of about 8,000 pixels, twice a JUNGFRAU packet: up to this size lists are made from bits in
+ * L1
+ */
 #define NEAR_WORDS 256
 
-/* Lists of fewer than a pixel in so many are fetched line by line, others as streams */
+/* Lists with less than one pixel in this number are fetched by line, others as streams */
 #define SPARSE_PIXELS 256
 
 static struct gk_tile
@@ -31,14 +34,14 @@ tile_of(const struct gk *gk, const struct gang *g, uint32_t tile)
 	return t;
 }
 
-/* Bits of the frame's pixels at or above csr_threshold, of one tile. */
+/* Return the bits of the pixels at or above csr_threshold of one tile. */
 static uint32_t *
 tile_bits(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
 {
 	return f->bits + (uint64_t)tile * gk->tile_bits;
 }
 
-/* The tile's values in a full image. */
+/* Return the address of the tile's values in a full image. */
 static void *
 image_of(const struct gk *gk, const struct gang_frame *f, uint32_t tile)
 {
@@ -53,7 +56,7 @@ add_counts(struct gang_sums *sums, const struct gk_tile_counts *c)
 	const uint64_t strong_nnz = (uint64_t)c->bragg << 32 | c->nnz,
 		       saturated_invalid = (uint64_t)c->saturated << 32 | c->invalid;
 
-	/* relaxed: ordered by gang.finished; what adds nothing is rather left out */
+	/* relaxed: gang.finished orders it; zero is not added */
 	atomic_fetch_add_explicit(&sums->sum, c->sum, memory_order_relaxed);
 	if (strong_nnz != 0)
 		atomic_fetch_add_explicit(&sums->strong_nnz, strong_nnz, memory_order_relaxed);
@@ -62,7 +65,7 @@ add_counts(struct gang_sums *sums, const struct gk_tile_counts *c)
 			&sums->saturated_invalid, saturated_invalid, memory_order_relaxed);
 }
 
-/* The tile of those frames that are dark. */
+/* Process the tile of the dark frames. */
 static void
 add_dark(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uint32_t tile)
 {
@@ -75,7 +78,7 @@ add_dark(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uin
 		if ((f->flags & GK_FRAME_DARK) && f->packet[tile] != 0)
 			raw[n++] = (const uint16_t *)(uintptr_t)f->packet[tile];
 	}
-	/* a tile belongs to one thread of a gang: only other gangs share its cells */
+	/* A tile belongs to one thread of a gang: only other gangs share its cells. */
 	if (n > 0)
 		gk->tile_ops->dark(t, n, raw, g->batch.cells + (uint64_t)tile * gk->tile_pixels,
 			gk->config.gangs > 1);
@@ -96,7 +99,7 @@ gk_host_tile_update(const struct gk *gk, struct gang *g, uint32_t tile)
 	t = tile_of(gk, g, tile);
 	gk->tile_ops->update(&t, cells, g->batch.params.dark_min, g->batch.params.dark_alpha,
 		g->batch.p_to + first, &u);
-	/* relaxed: ordered by gang.finished */
+	/* relaxed: gang.finished orders it */
 	atomic_fetch_add_explicit(&g->update.samples, u.samples, memory_order_relaxed);
 	atomic_fetch_add_explicit(&g->update.drift, u.drift, memory_order_relaxed);
 	atomic_fetch_add_explicit(&g->update.updated, u.updated, memory_order_relaxed);
@@ -166,7 +169,7 @@ gk_host_verdict(const struct gk *gk, struct gang *g, uint32_t index)
 		row_ptr[row + 1] = row_ptr[row] + f->row_nnz[row];
 }
 
-/* A missing tile of a full image. */
+/* Fill a missing tile of a full image. */
 static void
 fill_missing(enum gk_value type, void *value, uint64_t n)
 {
@@ -179,14 +182,17 @@ fill_missing(enum gk_value type, void *value, uint64_t n)
 	}
 }
 
-/* Where the tile's list is: index into the scratch, or GANG_NOT_PACKED, or GANG_PLACED */
+/*
+ * Return the position of the tile's list: index into the scratch buffer, GANG_NOT_PACKED or
+ * GANG_PLACED
+ */
 static uint32_t
 packed_at(const struct gang_frame *f, uint32_t tile)
 {
 	return f->early == GK_KIND_CSR ? f->packed[tile] : GANG_NOT_PACKED;
 }
 
-/* Lines of n pixels of the lists from `at` on, which will be written. */
+/* Prefetch the lines of n pixels of the lists from `at` on, for writing. */
 static void
 fetch_lists(const struct gk_layout *l, uint8_t *out, uint64_t at, uint64_t n)
 {
@@ -199,8 +205,8 @@ fetch_lists(const struct gk_layout *l, uint8_t *out, uint64_t at, uint64_t n)
 }
 
 /*
- * The tile is counted. If it is known where its lists begin, it is known of the next one's, and of
- * others that were counted before their time; all these are this thread's to say.
+ * Mark the tile as counted. If the start of its lists is known, this gives the start in the next
+ * tile, and in following tiles that were counted earlier. This thread sets all of these.
  */
 static bool
 place(const struct gk *gk, struct gang *g, uint32_t tile, uint32_t n, const uint32_t frame[],
@@ -228,14 +234,14 @@ place(const struct gk *gk, struct gang *g, uint32_t tile, uint32_t n, const uint
 }
 
 /*
- * Lists of the tile to a scratch, since where they belong depends on tiles before it that others
- * are counting. The second pass copies them.
+ * Write the lists of the tile to a scratch buffer, because their position depends on earlier tiles
+ * that other threads are counting. The second pass copies them.
  */
 static void
 pack(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile,
 	struct gang_frame *f, uint32_t nnz, uint32_t *bits)
 {
-	/* relaxed: what is in it is ordered by gang.finished */
+	/* relaxed: gang.finished orders the content */
 	const uint64_t at = atomic_fetch_add_explicit(&g->nb_packed, nnz, memory_order_relaxed);
 
 	if (at + nnz <= gk->packed_cap) {
@@ -250,7 +256,7 @@ pack(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile
 		memcpy(tile_bits(gk, f, tile), bits, gk->tile_bits * sizeof(*bits));
 }
 
-/* Lists of the tile, which is in L2, of those frames that will likely be lists. */
+/* Write the lists of the tile, which is in L2, of frames that are predicted to be lists. */
 static void
 early_lists(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32_t tile, uint32_t n,
 	const uint32_t frame[], const struct gk_tile_counts counts[], uint32_t *const bits[])
@@ -277,7 +283,7 @@ early_lists(const struct gk *gk, struct gang *g, const struct gk_tile *t, uint32
 		gk->tile_ops->csr(t, (const uint16_t *)(uintptr_t)f->packet[tile], bits[i],
 			gk->config.value, (uint16_t *)(f->out + l->col) + at,
 			f->out + l->value + at * l->value_size);
-		/* of the next tile, as if it had as many */
+		/* for the next tile, assuming the same number */
 		fetch_lists(l, f->out, at + nnz, nnz);
 	}
 }
@@ -318,7 +324,7 @@ raw_output(const struct gk *gk, const struct gang_frame *f, const struct gk_tile
 		memset(to, 0xFF, gk->tile_pixels * sizeof(*to));
 }
 
-/* Are most of the frame's lines not touched by its lists, which are still to be made? */
+/* Return true if the frame's lists are still to be made and leave most of its lines untouched. */
 static bool
 is_sparse(const struct gk *gk, const struct gang_frame *f)
 {
@@ -327,8 +333,8 @@ is_sparse(const struct gk *gk, const struct gang_frame *f)
 }
 
 /*
- * What lists of sparse frames touch in some tiles: too few lines to fetch a tile's while another
- * one is listed, so all of their bits, then all that these name.
+ * Prefetch for lists of sparse frames, for several tiles at once, because they touch too few lines
+ * to fetch one tile while another is listed: first all bits, then all pixels that they select.
  */
 static void
 fetch_sparse(const struct gk *gk, const struct gang *g, uint32_t first, uint32_t end)
@@ -355,7 +361,7 @@ fetch_sparse(const struct gk *gk, const struct gang *g, uint32_t first, uint32_t
 	}
 }
 
-/* What tile_output() will touch, while something else is worked on. */
+/* Prefetch what tile_output() will read, during other work. */
 static void
 fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uint32_t tile)
 {
@@ -380,8 +386,9 @@ fetch(const struct gk *gk, const struct gang *g, const struct gang_frame *f, uin
 }
 
 /*
- * Output of one tile of every frame.
- * @param early  while counting: raw data and missing tiles that are likely; or what is left
+ * Write the output of one tile of every frame.
+ * @param early  true: while counting, predicted raw data and missing tiles; false: the remaining
+ *   output
  */
 static void
 tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, uint32_t tile,
@@ -410,7 +417,7 @@ tile_output(const struct gk *gk, const struct gang *g, const struct gk_tile *t, 
 			if (raw[n] == NULL)
 				fill_missing(gk->config.value, value[n], gk->tile_pixels);
 			else if (!early)
-				n++; /* else it was made with the statistics */
+				n++; /* otherwise it was written with the statistics */
 			break;
 		case GK_KIND_RAW:
 			raw_output(gk, f, t, tile);
@@ -494,11 +501,11 @@ tile_stats(const struct gk *gk, struct gang *g, uint32_t tile, bool go_on,
 void
 gk_host_stats(const struct gk *gk, struct gang *g, uint32_t first, uint32_t end)
 {
-	/* of others' tiles nothing is fetched */
+	/* nothing is fetched for other threads' tiles */
 	const uint32_t last = gk->config.workers > 1 ? end : gk->config.geometry.tiles;
 	struct gk_tile_counts sums[GK_BATCH_MAX];
 
-	/* all threads of the gang add to a line a frame, which goes from one to the other */
+	/* All threads of the gang add to one line per frame, which moves between their caches. */
 	memset(sums, 0, g->batch.nb_frames * sizeof(sums[0]));
 	for (uint32_t tile = first; tile < end; tile++)
 		tile_stats(gk, g, tile, tile + 1 < last, sums);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Instruction sets of host gangs: what is built in, and what the processor has. */
+/* Instruction sets of host gangs: those built in, and those that the CPU supports. */
 
 #include <errno.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@ static const char *const names[GK_ISAS] = {
 	[GK_ISA_AVX512] = "avx512",
 };
 
-/* Asks CPUID, and whether the operating system saves the registers. */
+/* Check CPUID, and that the operating system saves the registers. */
 static int
 have(enum gk_isa isa)
 {

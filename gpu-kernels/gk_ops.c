@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The implementations that are built in. */
+/* List of the implementations that are built in. */
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What vectors of pixels mean: gk_pixel.h with the vectors of gk_vector.h. Internal to the tile
- * arithmetic that is built once per instruction set; empty where a compiler has not even AVX2.
+ * Conversion of vectors of pixels: gk_pixel.h with the vectors of gk_vector.h. Internal to the tile
+ * arithmetic, which is built once per instruction set. Empty if the compiler does not support AVX2.
  */
 #ifndef GK_PHOTONS_H
 #define GK_PHOTONS_H
@@ -12,7 +12,7 @@
 
 #ifdef __AVX2__
 
-/** Pixels whose gains are looked at together: a cache line of raw data; divides gk_geometry.cols */
+/** Pixels whose gains are checked together: a cache line of raw data; divides gk_geometry.cols */
 #define RUN	 32
 #define RUN_VECS (RUN / VEC_LANES)
 
@@ -23,7 +23,7 @@ photons_g0(const struct gk_tile *t, uint64_t x, vec_i32 words)
 	return vec_mul(vec_sub(vec_float(words), vec_load(t->p[0] + x)), vec_load(t->r[0] + x));
 }
 
-/** ..., whatever their gains. */
+/** gk_photons() of the pixels from x on, with any gains. */
 VEC_FN vec_f32
 photons_any(const struct gk_tile *t, uint64_t x, vec_i32 words)
 {
@@ -34,7 +34,9 @@ photons_any(const struct gk_tile *t, uint64_t x, vec_i32 words)
 			vec_eq_i32(words, GK_RAW_G1_SATURATED), vec_eq_i32(words, GK_RAW_MISSING)));
 	vec_f32 p = vec_load(t->p[0] + x), r = vec_load(t->r[0] + x), photons;
 
-	/* a load of no lane waits for memory like any other, and few runs have both */
+	/*
+	 * A masked load without active lanes still waits for memory, and few runs have both gains.
+	 */
 	if (vec_mask_bits(g1) != 0) {
 		p = vec_load_where(g1, t->p[1] + x, p);
 		r = vec_load_where(g1, t->r[1] + x, r);
@@ -71,15 +73,15 @@ run_whole(const vec_f32 photons[RUN_VECS])
 	vec_i32 whole[RUN_VECS];
 
 	/*
-	 * Half away from zero: the largest float below 0.5 lifts n + 0.5 to n + 1 (to even where
-	 * it is a tie), and nothing that is less. NaN becomes INT32_MIN, and packed INT16_MIN.
+	 * Round half away from zero: adding the largest float below 0.5 lifts n + 0.5 to n + 1 (to
+	 * even on a tie), and no smaller value. NaN becomes INT32_MIN, and INT16_MIN when packed.
 	 */
 	for (int k = 0; k < RUN_VECS; k++)
 		whole[k] = vec_truncate(vec_add_away(photons[k], 0x1.fffffep-2f));
 	return vec_pack_run(whole);
 }
 
-/** ..., whatever they are. */
+/** gk_value_i16() of a run with any photons. */
 VEC_FN vec_run
 run_i16(const vec_f32 photons[RUN_VECS])
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What one pixel means: raw word to photons, special values, statistics, dark samples.
+ * Definition of one pixel: raw word to photons, special values, statistics, dark samples.
  *
- * The only definition of it; host and CUDA implementations compile this header, vector versions
+ * This is the only definition. Host and CUDA implementations compile this header; vector versions
  * are tested against it bit for bit. Every operation is rounded once and none is fused: host code
  * is built with -ffp-contract=off, CUDA code uses the _rn intrinsics.
  *
- * Raw word (JUNGFRAU): bits 15-14 gain code, 13-0 ADC value. Codes 00 = G0, 01 = G1, 11 = G2,
+ * Raw word (JUNGFRAU): bits 15-14 gain code, 13-0 ADC value. Gain codes: 00 = G0, 01 = G1, 11 = G2,
  * 10 = invalid. Special words, in this order (PSI's jf_conversion.cpp):
  *
  *   pixel masked              NaN
@@ -17,11 +17,11 @@
  *   gain code 10              NaN
  *   pedestal of the active gain unusable (masked)  NaN
  *
- * The coefficients carry the masks, so that the common path has no test for them:
+ * The coefficients contain the masks, so that the common path does not test for them:
  *   r[g] = NaN                the pixel is unusable in gain stage g
- *   r[0..2] = NaN, p[2] = NaN the pixel is masked: not even 0xC000 counts
- * With p[2] finite, +Inf - p[2] is +Inf; with p[2] = NaN it is NaN. Which NaN does not matter:
- * gk_value_f32() and gk_value_i16() make one of them all.
+ *   r[0..2] = NaN, p[2] = NaN the pixel is masked: even 0xC000 is NaN
+ * With a finite p[2], +Inf - p[2] is +Inf; with p[2] = NaN it is NaN. The bits of the NaN do not
+ * matter: gk_value_f32() and gk_value_i16() replace every NaN by one value.
  */
 #ifndef GK_PIXEL_H
 #define GK_PIXEL_H
@@ -44,12 +44,12 @@
 #define GK_RAW_INVALID	    0x8000u
 #define GK_RAW_G2	    0xC000u
 
-/** The one NaN of output columns. */
+/** The only NaN in output columns. */
 #define GK_NAN_BITS 0x7FC00000u
 
 #define GK_I16_INVALID INT16_MIN
 
-/** Fraction of a photon in which sums are kept. */
+/** Sums are kept in units of 1/GK_SUM_SCALE photon. */
 #define GK_SUM_SCALE 256
 
 GK_FN float
@@ -113,7 +113,7 @@ gk_photons_linear(uint16_t adu, float p, float r)
  * Photons of one pixel.
  * @param raw  word as sent
  * @param p,r  coefficients of the pixel by gain stage
- * @return photons; NaN = masked, invalid or missing; +Inf = saturated
+ * @return photons; NaN: masked, invalid or missing; +Inf: saturated
  */
 GK_FN float
 gk_photons(uint16_t raw, const float p[3], const float r[3])
@@ -137,8 +137,8 @@ gk_photons(uint16_t raw, const float p[3], const float r[3])
 }
 
 /**
- * Photons as the float32 column has them: every NaN becomes the same one. x86 hands a coefficient's
- * NaN through, CUDA makes 0x7FFFFFFF of any: files would not be the same bytes.
+ * Photons as in the float32 column: every NaN becomes the same one. x86 propagates the NaN of a
+ * coefficient, CUDA replaces any NaN by 0x7FFFFFFF; without this, files would differ.
  */
 GK_FN float
 gk_value_f32(float photons)
@@ -146,15 +146,14 @@ gk_value_f32(float photons)
 	return photons == photons ? photons : gk_nan();
 }
 
-/** Photons as the int16 column has them: rounded half away from zero, special values at the ends.
- */
+/** Photons as in the int16 column: rounded half away from zero; the extreme values are special. */
 GK_FN int16_t
 gk_value_i16(float photons)
 {
 	float p = photons == photons ? photons : 0.0f, rest;
 	int32_t whole;
 
-	/* no early return: compilers make vector code of selections only */
+	/* No early return: compilers vectorise selections only. */
 	p = p > 32767.0f ? 32767.0f : p;
 	p = p < -32767.0f ? -32767.0f : p;
 	whole = (int32_t)p;
@@ -165,9 +164,9 @@ gk_value_i16(float photons)
 }
 
 /**
- * A pixel's share of the frame sum, in 1/256 photon rounded to the nearest, ties to even: an
- * integer, so that the order of additions does not matter. NaN and +Inf count nothing (there are
- * columns for them); beyond +-2^22 photons the value is clamped.
+ * A pixel's share of the frame sum, in 1/256 photon rounded to nearest, ties to even. It is an
+ * integer, so that the order of additions does not matter. NaN and +Inf add nothing, because they
+ * have their own columns. Values beyond +-2^22 photons are clamped.
  */
 GK_FN int32_t
 gk_sum_q8(float photons)
@@ -177,15 +176,18 @@ gk_sum_q8(float photons)
 
 	q = q > limit ? limit : q;
 	q = q < -limit ? -limit : q;
-	q = photons < INFINITY ? q : 0.0f; /* NaN is not less either */
-	/* one instruction on SSE4.1 and later and on a GPU; exact above 2^23, unlike adding 0.5 */
+	q = photons < INFINITY ? q : 0.0f; /* false for NaN, too */
+	/*
+	 * One instruction on SSE4.1 and later and on a GPU. It is exact above 2^23, unlike adding
+	 * 0.5.
+	 */
 	return (int32_t)rintf(q);
 }
 
 /** Cells of dark accumulators: samples << 32 | sum of ADC values (struct gk_dark). @{ */
 #define GK_DARK_ONE (UINT64_C(1) << 32)
 
-/** What one word adds to its pixel's cell. @param r0  gk_coef.r[0] of the pixel */
+/** Value that one word adds to its pixel's cell. @param r0  gk_coef.r[0] of the pixel */
 GK_FN uint64_t
 gk_dark_sample(uint16_t raw, float r0)
 {
@@ -193,8 +195,8 @@ gk_dark_sample(uint16_t raw, float r0)
 }
 
 /**
- * Dark update of one pixel: d = f32(s) / f32(n) - P, P' = P + alpha x d, each
- * operation rounded once. With fewer than n_min samples, and when P is NaN, P keeps its bits.
+ * Dark update of one pixel: d = f32(s) / f32(n) - P, P' = P + alpha x d, each operation rounded
+ * once. With fewer than n_min samples, or if P is NaN, P keeps its bits.
  */
 GK_FN float
 gk_dark_update(float p, uint64_t cell, uint32_t n_min, float alpha)
@@ -203,12 +205,12 @@ gk_dark_update(float p, uint64_t cell, uint32_t n_min, float alpha)
 	const float d = gk_sub(gk_div((float)s, (float)n), p);
 	const float moved = gk_add(p, gk_mul(alpha, d));
 
-	/* no early return, for vector code: 0 / 0 is NaN and not taken either */
+	/* No early return, for vector code. 0 / 0 is NaN and is not used either. */
 	return n >= n_min && moved == moved ? moved : p;
 }
 /** @} */
 
-/** How far a pedestal moved, in 1/256 ADU, as gk_sum_q8() rounds; NaN counts 0. */
+/** Change of a pedestal in 1/256 ADU, rounded as in gk_sum_q8(); NaN counts as 0. */
 GK_FN int32_t
 gk_drift_q8(float before, float after)
 {

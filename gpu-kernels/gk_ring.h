@@ -3,8 +3,8 @@
  * @file
  * The builder's end of the gang rings: single producer (builder), single consumer (gang).
  *
- * Counters run free and wrap at 2^32; differences are what counts. One gk_ring per gang, private
- * to the builder's thread; what is shared is struct gk_channel.
+ * Counters run freely and wrap at 2^32; only differences are used. There is one gk_ring per gang,
+ * private to the builder's thread. The shared state is struct gk_channel.
  */
 #ifndef GK_RING_H
 #define GK_RING_H
@@ -16,13 +16,14 @@
 struct gk_ring {
 	struct gk_channel *channel;
 	uint32_t gang;
-	uint32_t head;	     /**< batches handed over */
-	uint32_t raw_tail;   /**< batches whose packets were given back */
-	uint32_t done_tail;  /**< batches collected */
-	uint32_t done_cache; /**< last gk_done.done seen: saves a miss on the shared line */
+	uint32_t head;	    /**< batches handed over */
+	uint32_t raw_tail;  /**< batches whose packets were returned */
+	uint32_t done_tail; /**< batches collected */
+	/** last value read from gk_done.done; avoids cache misses on the shared line */
+	uint32_t done_cache;
 };
 
-/** Take up a ring of which nothing is out: a zeroed one, or where it stood when gangs stopped. */
+/** Initialise a ring without batches in flight: a zeroed one, or one of stopped gangs. */
 static inline void
 gk_ring_init(struct gk_ring *r, struct gk_channel *channel, uint32_t gang)
 {
@@ -36,7 +37,7 @@ gk_ring_init(struct gk_ring *r, struct gk_channel *channel, uint32_t gang)
 	r->done_cache = head;
 }
 
-/** Batches handed over and not collected. */
+/** Return the number of batches handed over and not collected. */
 static inline uint32_t
 gk_ring_pending(const struct gk_ring *r)
 {
@@ -44,8 +45,8 @@ gk_ring_pending(const struct gk_ring *r)
 }
 
 /**
- * The descriptor that the next gk_ring_submit() hands over; fill it completely.
- * @return NULL when GK_RING_SIZE batches are out
+ * Return the descriptor for the next gk_ring_submit(). Fill it completely.
+ * @return NULL: GK_RING_SIZE batches are in flight
  */
 static inline struct gk_work *
 gk_ring_next(struct gk_ring *r)
@@ -55,7 +56,7 @@ gk_ring_next(struct gk_ring *r)
 	return &r->channel->work[r->gang][r->head & (GK_RING_SIZE - 1)];
 }
 
-/** Hand the descriptor over and ring the bell. @return the batch's number in this ring */
+/** Hand the descriptor over and ring the doorbell. @return the batch's number in this ring */
 static inline uint32_t
 gk_ring_submit(struct gk_ring *r)
 {
@@ -65,14 +66,14 @@ gk_ring_submit(struct gk_ring *r)
 	return batch;
 }
 
-/** A batch that was handed over and is not collected yet. */
+/** Return the descriptor of a batch that was handed over and is not collected yet. */
 static inline const struct gk_work *
 gk_ring_work(const struct gk_ring *r, uint32_t batch)
 {
 	return &r->channel->work[r->gang][batch & (GK_RING_SIZE - 1)];
 }
 
-/** The next batch whose packets the gang has let go of, in order. @return 0 if there is none */
+/** Get the next batch whose packets the gang has released, in order. @return 0: there is none */
 static inline int
 gk_ring_take_raw(struct gk_ring *r, uint32_t *batch)
 {
@@ -83,7 +84,7 @@ gk_ring_take_raw(struct gk_ring *r, uint32_t *batch)
 	return 1;
 }
 
-/** Is this batch complete: may its results and outputs be read? */
+/** Return non-zero if a batch is complete, so that its results and outputs may be read. */
 static inline int
 gk_ring_is_done(struct gk_ring *r, uint32_t batch)
 {
@@ -93,8 +94,9 @@ gk_ring_is_done(struct gk_ring *r, uint32_t batch)
 }
 
 /**
- * Give the oldest descriptor back, after its results were read. Take its packets first
- * (gk_ring_take_raw()) if they are wanted: the descriptor that names them is reused.
+ * Return the oldest descriptor to the ring, after reading the batch's results. Call
+ * gk_ring_take_raw() for the batch first if its packets are needed: the descriptor that lists them
+ * is reused.
  */
 static inline void
 gk_ring_collect(struct gk_ring *r)
@@ -102,7 +104,10 @@ gk_ring_collect(struct gk_ring *r)
 	r->done_tail++;
 }
 
-/** 0, or why the gang gave up: negative errno; gk_work_check() of the oldest batch says more. */
+/**
+ * Return 0, or the reason why the gang failed: a negative errno. gk_work_check() of the oldest
+ * batch gives details.
+ */
 static inline int
 gk_ring_error(const struct gk_ring *r)
 {

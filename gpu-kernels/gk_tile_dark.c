@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dark samples and pedestal updates of a tile, in C that compilers vectorise: built once for each
+ * Dark samples and pedestal updates of a tile, in C that compilers vectorise. Built once for each
  * instruction set.
  */
 
@@ -14,8 +14,8 @@
 #define DARK_STRIP 32
 
 /*
- * Samples of a strip as two sums of 32 bits, then as cells: the frames of a batch cost one addition
- * to memory that other gangs may share.
+ * Sum the samples of a strip in two 32-bit sums, then convert them to cells. A batch then needs one
+ * addition per pixel to memory that other gangs may share.
  */
 void
 GK_TILE_SET(gk_tile_dark)(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lists of the pixels of a tile whose bit is set, with AVX2: gk_tile_ops.csr() of all sets that
- * have it. Wider vectors gain nothing where most have one pixel that is wanted.
+ * Lists of the pixels of a tile whose bit is set, with AVX2: csr() of struct gk_tile_ops for all
+ * sets that include AVX2. Wider vectors gain nothing where most contain one selected pixel.
  *
- * At 1 % a strip of 1,024 pixels has ten. Their arithmetic is nothing; what takes time is branches
- * that nobody guesses: how many pixels there are in a run, and how many such runs in a strip. So
- * without branches, and of several strips, first runs are gathered that have any, then groups of a
- * vector's pixels that have any. A group costs the same however many of its pixels are listed: all
- * of its photons are made, and those that are wanted moved together.
+ * At 1 % a strip of 1,024 pixels has ten selected pixels. Their arithmetic takes almost no time.
+ * The cost is in mispredicted branches: the number of pixels in a run, and the number of such runs
+ * in a strip. The code therefore has no such branches. For several strips, it first gathers the
+ * runs that have selected pixels, then the groups (one vector of pixels) that have any. A group
+ * costs the same for any number of selected pixels: all its photons are computed, and the selected
+ * ones are compacted.
  */
 
 #include <stdbool.h>
@@ -16,28 +17,28 @@
 #include "gk_photons.h"
 #include "gk_tile_set.h"
 
-/* A vector's pixels: their bits are a byte */
+/* Pixels of a vector: their bits are one byte */
 #define GROUP	   VEC_LANES
 #define RUN_GROUPS (RUN / GROUP)
 #define STRIP_RUNS (GK_TILE_STRIP / RUN)
 
-/* Runs that are listed in one go: as long as a strip is sure to fit, it is added */
+/* Runs listed in one pass. Strips are added as long as one is certain to fit */
 #define CHUNK_RUNS (2 * STRIP_RUNS)
 #define CHUNK	   (CHUNK_RUNS * RUN)
 _Static_assert(CHUNK_RUNS *RUN_GROUPS <= 256, "a byte is a group's number");
 
 /*
- * Runs that have listed pixels. Here, and in what follows, arrays are written a vector at a time,
- * however little of it there is: the next vector goes on where that ends.
+ * Runs that have selected pixels. Here and below, arrays are written one full vector at a time. The
+ * next vector overwrites the unused part.
  */
 struct chunk {
 	_Alignas(64) uint32_t bits[CHUNK_RUNS + GROUP];
-	uint32_t x[CHUNK_RUNS + GROUP];	  /* first pixel, in the tile */
-	uint16_t col[CHUNK_RUNS + GROUP]; /* of that */
+	uint32_t x[CHUNK_RUNS + GROUP];	  /* first pixel of the run, within the tile */
+	uint16_t col[CHUNK_RUNS + GROUP]; /* column of that pixel */
 	uint32_t n;
 };
 
-/* Listed pixels on their way out. */
+/* Listed pixels before they are stored. */
 struct packed {
 	_Alignas(64) float photons[CHUNK + GROUP];
 	uint16_t col[CHUNK + GROUP];
@@ -45,9 +46,9 @@ struct packed {
 };
 
 /*
- * The runs of a strip.
- * @param used  which ones
- * @param bits  of each of these; read a vector at a time, too (gk_tile_bits())
+ * Add the runs of a strip.
+ * @param used  bit mask of runs with selected pixels
+ * @param bits  bits of each of these; read one full vector at a time, too (gk_tile_bits())
  * @param runs  length of the strip
  * @param x     its first pixel, whose column is `col`
  */
@@ -69,7 +70,7 @@ add_runs(struct chunk *chunk, uint32_t used, const uint32_t *bits, uint32_t runs
 	chunk->n = n;
 }
 
-/* @return how many of the chunk's groups have listed pixels; group: which ones */
+/* @return number of the chunk's groups that have selected pixels; group: their indices */
 VEC_FN uint32_t
 find_groups(const struct chunk *chunk, uint8_t group[])
 {
@@ -93,9 +94,9 @@ find_groups(const struct chunk *chunk, uint8_t group[])
 }
 
 /*
- * The pixels of n groups.
- * @param any  do they have other gains than G0?
- * @return would they have to be asked?
+ * Compute the pixels of n groups.
+ * @param any  whether they have gains other than G0
+ * @return whether any pixel of the groups has another gain than G0
  */
 VEC_FN bool
 list_groups(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chunk,
@@ -120,7 +121,7 @@ list_groups(const struct gk_tile *t, const uint16_t *raw, const struct chunk *ch
 	return vec_any_i32(gains, GK_RAW_GAIN_MASK);
 }
 
-/* What few chunks need. */
+/* For the few chunks that have gains other than G0. */
 static __attribute__((noinline)) void
 list_any(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chunk,
 	const uint8_t group[], uint32_t n, struct packed *to)
@@ -144,12 +145,12 @@ put_packed(const struct packed *packed, enum gk_value type, uint16_t *col, void 
 		}
 		memcpy(value, whole, packed->n * sizeof(*whole));
 	} else {
-		/* no NaN is at or above a threshold: they need not be made alike */
+		/* A NaN is never at or above a threshold, so NaNs need not be unified. */
 		memcpy(value, packed->photons, packed->n * sizeof(float));
 	}
 }
 
-/* @return how many pixels there are in the chunk */
+/* @return number of pixels in the chunk */
 static uint32_t
 list_chunk(const struct gk_tile *t, const uint16_t *raw, const struct chunk *chunk,
 	enum gk_value type, uint16_t *col, void *value)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tile arithmetic in plain C, written so that gcc and clang vectorise every loop of the common
- * path (check with -fopt-info-vec): no early exits, selections instead of branches, integer sums.
+ * Tile arithmetic in plain C. gcc and clang vectorise every loop of the common path (check with
+ * -fopt-info-vec): no early exits, selections instead of branches, integer sums.
  *
- * Pixels go through a strip of photons in L1: conversion branches by gain once per run, and what
- * follows sees floats only.
+ * Pixels pass through a strip of photons in L1. The conversion branches by gain once per run; later
+ * steps process floats only.
  */
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #include "gk_pixel.h"
 #include "gk_tile_set.h"
 
-/* Pixels whose gains are looked at together: a cache line of raw data; divides gk_geometry.cols */
+/* Pixels whose gains are checked together: a cache line of raw data; divides gk_geometry.cols */
 #define RUN 32
 /* Photons on the stack: 4 KiB, an eighth of the smallest L1; a row of a JUNGFRAU module */
 #define STRIP GK_TILE_STRIP
@@ -28,7 +28,7 @@ run_is_g0(const uint16_t *raw)
 	return (gains & GK_RAW_GAIN_MASK) == 0;
 }
 
-/* Photons of n pixels (a multiple of RUN) from pixel `first` of the tile on. */
+/* Compute the photons of n pixels (a multiple of RUN) from pixel `first` of the tile on. */
 static inline void
 convert(const struct gk_tile *t, uint64_t first, uint32_t n, const uint16_t *raw, float *photons)
 {
@@ -54,9 +54,9 @@ convert(const struct gk_tile *t, uint64_t first, uint32_t n, const uint16_t *raw
 }
 
 /*
- * Statistics of a strip without large values: most strips, at half the price. Their sums fit into
- * 32 bits, nothing has to be clamped, and none of them is +Inf.
- * @return false if there was a large value: then nothing is counted
+ * Statistics of a strip without large values, which is the most frequent case and takes half the
+ * time. The sums fit into 32 bits, no value needs clamping, and none is +Inf.
+ * @return false if there is a large value; nothing is then counted
  */
 static inline bool
 count_small(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_tile_counts *c)
@@ -69,13 +69,13 @@ count_small(const struct gk_tile *t, const float *photons, uint32_t n, struct gk
 
 	for (uint32_t i = 0; i < n; i++) {
 		const float x = photons[i];
-		const bool is_small = fabsf(x) < small_limit; /* not NaN either */
+		const bool is_small = fabsf(x) < small_limit; /* false for NaN, too */
 
 		bragg += x >= strong_threshold;
 		nnz += x >= csr_threshold;
 		invalid += x != x;
 		small += is_small;
-		/* gk_sum_q8() of a small value */
+		/* gk_sum_q8() for small values */
 		sum += (int32_t)rintf(gk_mul(is_small ? x : 0.0f, (float)GK_SUM_SCALE));
 	}
 	if (small + invalid != n)
@@ -106,8 +106,8 @@ count_any(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_t
 		high += q >> 16;
 	}
 	/*
-	 * A 64-bit sum in two 32-bit lanes: it is at least high x 2^16 and less than n x 2^16 above
-	 * that, n <= STRIP, so the sum modulo 2^32 says which of these numbers it is.
+	 * A 64-bit sum in two 32-bit lanes. It is at least high x 2^16, and less than n x 2^16
+	 * above that, n <= STRIP. The sum modulo 2^32 therefore determines it.
 	 */
 	c->sum += (int64_t)high * 65536 + (low - ((uint32_t)high << 16));
 	c->bragg += bragg;
@@ -116,7 +116,7 @@ count_any(const struct gk_tile *t, const float *photons, uint32_t n, struct gk_t
 	c->saturated += n - finite - invalid;
 }
 
-/* Bits of a strip, gk_tile_ops.stats(). @return where those of the next one go */
+/* Write the bits of a strip, see gk_tile_ops.stats(). @return position of the next strip's bits */
 static inline uint32_t *
 put_bits(uint32_t *to, const float *photons, uint32_t n, float threshold)
 {
@@ -169,7 +169,10 @@ plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 			const uint64_t first = (uint64_t)row * t->cols + col;
 			const uint32_t len = t->cols - col < STRIP ? t->cols - col : STRIP;
 
-			/* frames innermost: the strip's coefficients stay in L1 for all of them */
+			/*
+			 * Frames are the innermost loop, so that the strip's coefficients stay in
+			 * L1.
+			 */
 			for (uint32_t f = 0; f < n; f++) {
 				const uint32_t before = counts[f].nnz;
 
@@ -186,7 +189,7 @@ plain_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	}
 }
 
-/* One pixel of a list. */
+/* Write one pixel of a list. */
 static inline void
 put_value(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value type, void *value,
 	uint64_t at)

@@ -2,32 +2,37 @@
 /*
  * Tile arithmetic with the vectors of gk_vector.h; built once per instruction set.
  *
- * Floor of the statistics: a batch of n frames reads 2n bytes a pixel of raw data and 8 bytes of
- * coefficients and writes n/8 bytes of bits; a core that reads 24 GB/s has some 5 cycles for the
- * 32 pixels of a cache line of raw data. So the common case costs, for 32 pixels of one frame, no
- * more than widening, (adu - p) * r, comparing and adding. Work goes strip by strip: what depends
- * on coefficients only is done once for all frames and left in L1; then frame by frame, so that
- * whatever a frame needs stays in registers; and what is rare is put off:
+ * Lower bound of the statistics: per pixel, a batch of n frames reads 2n bytes of raw data and 8
+ * bytes of coefficients, and writes n/8 bytes of bits. A core that reads 24 GB/s has about 5 cycles
+ * for the 32 pixels of a cache line of raw data. For 32 pixels of one frame the common case
+ * therefore only widens, computes (adu - p) * r, compares and adds. The work is done strip by
+ * strip. Values that depend only on coefficients are computed once for all frames and kept in L1.
+ * Then each frame is processed, so that its values stay in registers. Rare cases are deferred:
  *
- *  - A run of 32 pixels is *tame* if each pixel is unusable in G0 (p or r is NaN) or has p and r
- *    within bounds that keep G0 photons normal numbers below 2048 (or 0). Then 256 r is exact, a
- *    scaled photon is 256 times the photon to the bit, comparing it with 256 times the threshold
- *    is the same, its rounding is gk_sum_q8(), and 31 bits hold the sum of a strip.
- *  - NaN is not at or above any threshold, and its rounding is INT32_MIN, which adds nothing to
- *    the lower 31 bits: unusable pixels take no instruction of their own.
- *  - Thresholds that people write, 2 or 12.5, have few digits in binary, too: the upper halves of
- *    photons are compared with those, twice as many in a vector.
- *  - A run that is not tame is made NaN for the strip; it, and a run of a frame that has other
- *    gains than G0 in it, is marked and done after its strip, case by case, in vectors too.
+ * - A run of 32 pixels is *tame* if each pixel is unusable in G0 (p or r is NaN), or has p and r
+ *   within bounds that keep G0 photons normal numbers below 2048 (or 0). Then 256 r is exact, and a
+ *   scaled photon is exactly 256 times the photon. Comparing it with 256 times the threshold gives
+ *   the same result, rounding it gives gk_sum_q8(), and 31 bits hold the sum of a strip.
+ * - NaN is not at or above any threshold. Rounding it gives INT32_MIN, which adds nothing to the
+ *   lower 31 bits. Unusable pixels therefore need no extra instruction.
+ * - Typical thresholds, such as 2 or 12.5, also have few binary digits. They are compared with the
+ *   upper halves of photons, of which a vector holds twice as many.
+ * - A run that is not tame is set to NaN for the strip. Such a run, and a run of a frame that has
+ *   gains other than G0, is marked and processed after its strip, case by case, also in vectors.
  *
- * Pixels at or above strong_threshold are counted; the bits of csr_threshold are kept, and say what
- * to read again for CSR: at 1 %, a quarter of the raw data. An image that is wanted in any case is
- * made of the photons that are counted.
+ * Pixels at or above strong_threshold are counted. The bits of csr_threshold are kept, and select
+ * the pixels to read again for CSR: at 1 %, a quarter of the raw data. If an image is needed in any
+ * case, it is made of the photons computed for counting.
  *
- * Counting 32 pixels of a frame takes 29 instructions with AVX-512 and 55 with AVX2 where both
- * thresholds are short (36 and 58 where one is not), and some 6 and 12 are their share of what a
- * strip and a batch take. What bounds it on a core of its own is vector arithmetic: 17 of these,
- * and 41. gk_bench has cycles.
+ * Instructions for 32 pixels of a frame (gk_bench has cycles):
+ *
+ *   case                              AVX-512   AVX2
+ *   both thresholds short                  29     55
+ *   one threshold not short                36     58
+ *   additional share of strip and batch    ~6    ~12
+ *   vector arithmetic among them           17     41
+ *
+ * Vector arithmetic is the bottleneck on a core without other load.
  */
 
 #include <stdbool.h>
@@ -43,22 +48,22 @@ _Static_assert(STRIP == STRIP_RUNS * RUN, "a bit a run");
 
 /*
  * Bounds of tame coefficients, as bits: 2^-41 <= p < 2^15 and 2^-60 <= r < 2^-4. |adu - p| < 2^15
- * is 0 or at least 2^-41, so photons are 0 or between 2^-101 and 2^11. One range for both: the
- * largest distance to either end says whether all are in it.
+ * is 0 or at least 2^-41, so photons are 0 or between 2^-101 and 2^11. Both ranges have the same
+ * length: the largest distance to either end shows whether all coefficients are within them.
  */
 #define TAME_RANGE (56u << 23)
 #define TAME_P_END (142u << 23)
 #define TAME_R_END (123u << 23)
 
 /*
- * A threshold, scaled. With one of at most eight significant bits, 2 or 10 or 0.75, the upper
- * halves of photons are compared, twice as many in a vector: of positive floats the bits are in
- * order as integers, negative ones have a sign.
+ * A scaled threshold. If it has at most eight significant bits (such as 2, 10 or 0.75) it is
+ * *short*: the upper halves of photons are compared, twice as many per vector. The bits of positive
+ * floats are ordered as integers; negative ones have the sign bit set.
  */
 struct level {
 	float value;
 	bool is_short;
-	int16_t below; /* the greatest upper half that is not at or above a short one */
+	int16_t below; /* for a short threshold: the greatest upper half below it */
 };
 
 static struct level
@@ -73,29 +78,32 @@ level_of(float threshold)
 	return l;
 }
 
-/* What frames share of a strip. */
+/* Data of a strip that all frames share. */
 struct shared {
-	/* coefficients of G0 in the order of vec_fold(), if a frame is counted without its image */
+	/*
+	 * G0 coefficients in the order of vec_fold(), for frames that are counted without their
+	 * image.
+	 */
 	_Alignas(64) float p[STRIP];
-	float r[STRIP]; /* times GK_SUM_SCALE; no_photons() where a run is not tame */
+	float r[STRIP]; /* r times GK_SUM_SCALE; no_photons() where a run is not tame */
 	struct level bragg, csr;
-	uint8_t dead[STRIP_RUNS]; /* unusable pixels of runs */
+	uint8_t dead[STRIP_RUNS]; /* unusable pixels per run */
 	uint32_t nb_dead;
-	uint32_t tame;	/* runs that are */
-	uint32_t whole; /* those of them that have no unusable pixel */
+	uint32_t tame;	/* bit mask of tame runs */
+	uint32_t whole; /* bit mask of tame runs without unusable pixels */
 };
 
-/* What a strip of one frame is made of. */
+/* Data of a strip of one frame. */
 struct strip {
 	_Alignas(64) uint32_t csr[STRIP_RUNS]; /* bits of the pixels >= csr_threshold */
-	uint32_t slow;			       /* runs that are put off */
-	/* of what is wanted later, a line for each run: */
+	uint32_t slow;			       /* bit mask of deferred runs */
+	/* Prefetch addresses, one line per run: */
 	const uint16_t *ahead; /* the frame's next strip */
 	const uint16_t *next;  /* this strip of the next frame */
-	const float *coef;     /* a part of the next strip's coefficients */
+	const float *coef;     /* part of the next strip's coefficients */
 };
 
-/* A run that is not tame, or not all in G0. */
+/* Process a run that is not tame, or not all in G0. */
 static void
 slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run, struct strip *s,
 	struct gk_tile_counts *c)
@@ -127,8 +135,8 @@ slow_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, uint32_t run,
 }
 
 /*
- * Into L2, a strip's time of all frames before it is wanted: a prefetcher of the processor stops at
- * pages and packets, and follows few of the streams that a batch is.
+ * Prefetch into L2, ahead by the time that a strip of all frames takes. The hardware prefetcher
+ * stops at the ends of pages and packets, and follows only a few of the streams of a batch.
  */
 VEC_FN void
 fetch(const void *line)
@@ -136,7 +144,7 @@ fetch(const void *line)
 	__builtin_prefetch(line, 0, 2);
 }
 
-/* From there into L1, a strip's time of one frame before. */
+/* Prefetch from L2 into L1, ahead by the time that a strip of one frame takes. */
 VEC_FN void
 fetch_near(const void *line)
 {
@@ -144,8 +152,8 @@ fetch_near(const void *line)
 }
 
 /*
- * Coefficients of the gains that the words of a run have, which is put off: hardly anybody else
- * asks for those of G1 and G2, so they come from memory.
+ * Prefetch the coefficients of the gains in a deferred run. Those of G1 and G2 are rarely used
+ * elsewhere, so they come from memory.
  */
 VEC_FN void
 fetch_gains(const struct gk_tile *t, uint64_t x, vec_run words)
@@ -160,7 +168,9 @@ fetch_gains(const struct gk_tile *t, uint64_t x, vec_run words)
 	}
 }
 
-/* Less than TAME_RANGE in lanes where p and r, and `beyond` before, are within bounds. */
+/*
+ * Less than TAME_RANGE in lanes where p and r, and earlier values in `beyond`, are within bounds.
+ */
 VEC_FN vec_i32
 beyond_bounds(vec_f32 p, vec_f32 r, vec_i32 beyond)
 {
@@ -169,8 +179,8 @@ beyond_bounds(vec_f32 p, vec_f32 r, vec_i32 beyond)
 }
 
 /*
- * NaN that no comparison marks, not even one of upper halves: it has a sign, and keeps it, as a
- * processor hands on the only NaN that an operation gets.
+ * A NaN that no comparison marks, not even one of upper halves. It has the sign bit set and keeps
+ * it, because an operation with a single NaN operand returns that NaN.
  */
 VEC_FN vec_f32
 no_photons(void)
@@ -178,7 +188,7 @@ no_photons(void)
 	return vec_set(-gk_nan());
 }
 
-/* A run that has other pixels than usable ones within bounds. */
+/* Load a run that has unusable pixels or coefficients out of bounds. */
 static __attribute__((noinline)) void
 load_odd_run(const struct gk_tile *t, uint64_t x, uint32_t run, struct shared *to)
 {
@@ -202,7 +212,7 @@ load_odd_run(const struct gk_tile *t, uint64_t x, uint32_t run, struct shared *t
 		vec_store(r_to + k * VEC_LANES, no_photons());
 }
 
-/* @param fold  are coefficients left in order? Constant where this is inlined. */
+/* @param fold  false: coefficients stay in order. Constant where this is inlined. */
 VEC_FN void
 load_runs(
 	const struct gk_tile *t, uint64_t first, uint32_t runs, const bool fold, struct shared *to)
@@ -234,7 +244,7 @@ load_runs(
 	}
 }
 
-/* @param fold  for frames whose images are not made */
+/* @param fold  true for frames whose images are not made */
 static void
 load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, bool fold, struct shared *to)
 {
@@ -249,7 +259,7 @@ load_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, bool fold, st
 	to->tame |= to->whole;
 }
 
-/* @param tame  are photons NaN, or within int16 by far? */
+/* @param tame  whether photons are NaN or far within int16 */
 VEC_FN void
 put_run(const vec_f32 photons[RUN_VECS], uint64_t x, const bool tame, const bool nan,
 	enum gk_value type, void *value)
@@ -265,7 +275,7 @@ put_run(const vec_f32 photons[RUN_VECS], uint64_t x, const bool tame, const bool
 			    : photons[k]);
 }
 
-/* A run of an image whose statistics are put off. */
+/* Convert a run of an image whose statistics are deferred. */
 static __attribute__((noinline)) void
 any_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value type, void *value)
 {
@@ -276,8 +286,8 @@ any_run(const struct gk_tile *t, uint64_t x, const uint16_t *raw, enum gk_value 
 }
 
 /*
- * A strip of one frame.
- * @param is_short  constant where this is inlined: both levels are
+ * Process a strip of one frame.
+ * @param is_short  whether both thresholds are short; constant where this is inlined
  */
 VEC_FN void
 count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
@@ -328,7 +338,10 @@ count_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	c->bragg += vec_tally_total(&bragg);
 }
 
-/* ..., and its image. Photons are scaled for the sum only. @param type  constant, too */
+/*
+ * Process a strip of one frame, and its image. Photons are scaled for the sum only. @param type
+ * constant, too
+ */
 VEC_FN void
 image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
 	const struct shared *shared, enum gk_value type, void *value, struct strip *s,
@@ -381,7 +394,7 @@ image_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16
 	c->bragg += vec_tally_total(&bragg);
 }
 
-/* Each in a function of its own, whose registers nobody shares. @{ */
+/* Each variant is a separate function, so that it has all registers for itself. @{ */
 static __attribute__((noinline)) void
 strip_count(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
 	const struct shared *shared, struct strip *s, struct gk_tile_counts *c)
@@ -407,7 +420,7 @@ strip_i16(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t
 }
 /* @} */
 
-/* Bits of a strip, gk_tile_ops.stats(). @return where those of the next one go */
+/* Write the bits of a strip, see gk_tile_ops.stats(). @return position of the next strip's bits */
 static uint32_t *
 put_bits(uint32_t *to, const uint32_t words[STRIP_RUNS], uint32_t runs)
 {
@@ -419,9 +432,9 @@ put_bits(uint32_t *to, const uint32_t words[STRIP_RUNS], uint32_t runs)
 }
 
 /*
- * What is left of a strip of a frame: runs that were put off, and counting bits.
+ * Complete a strip of a frame: deferred runs and counting of bits.
  * @param bits  of the strip, or NULL
- * @return where those of the next one go
+ * @return position of the next strip's bits
  */
 static uint32_t *
 end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t *raw,
@@ -438,7 +451,9 @@ end_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, const uint16_t
 	return bits != NULL ? put_bits(bits, s->csr, runs) : NULL;
 }
 
-/* Frame f of n. @param ahead  where the next strip of each is, if not behind this one */
+/*
+ * Prepare frame f of n. @param ahead  the next strip of each frame, if it does not follow this one
+ */
 static void
 begin_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t f, uint32_t n,
 	const uint16_t *const raw[], const uint16_t *ahead, const struct shared *shared,
@@ -449,14 +464,14 @@ begin_strip(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t f, 
 	s->slow = _bzhi_u32(~shared->tame, runs);
 	s->ahead = ahead != NULL ? ahead : raw[f] + next;
 	s->next = f + 1 < n ? raw[f + 1] + first : raw[0] + next;
-	/* four frames' lines are those of p and r; then they are there */
+	/* the first four frames prefetch all lines of p and r */
 	if (f < 4)
 		s->coef = (f < 2 ? t->p[0] : t->r[0]) + next + f % 2 * (STRIP / 2);
 	else
 		s->coef = (const float *)s->next;
 }
 
-/* A strip of n frames. @param bits  of the strip; moved on to the next one */
+/* Process a strip of n frames. @param bits  of the strip; advanced to the next one */
 static void
 strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t n,
 	const uint16_t *const raw[], const uint16_t *const ahead[], uint32_t *bits[],
@@ -479,7 +494,7 @@ strip_of_frames(const struct gk_tile *t, uint64_t first, uint32_t runs, uint32_t
 		else
 			strip_f32(t, first, runs, raw[f], &shared, image[f], &s[f], &c[f]);
 	}
-	/* after all of them: what was fetched for runs that are put off has come */
+	/* after all of them: prefetches for deferred runs have completed by then */
 	for (uint32_t f = 0; f < n; f++)
 		bits[f] = end_strip(t, first, runs, raw[f], &shared, &s[f], bits[f], &c[f]);
 }
@@ -511,7 +526,7 @@ simd_stats(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[],
 	}
 }
 
-/* The lines of pixels from x on whose bit is set; raw data of a run are one. */
+/* Prefetch the lines of pixels from x on whose bit is set; the raw data of a run are one line. */
 VEC_FN void
 fetch_run(const struct gk_tile *t, const uint16_t *raw, int photons, uint64_t x, uint32_t bits)
 {
@@ -538,8 +553,8 @@ fetch_listed(const struct gk_tile *t, const uint16_t *raw, int photons, const ui
 }
 
 /*
- * All of it, if so asked: the processor sees a stream, and is faster with it than with the quarter
- * of the lines that csr() touches at 1 %.
+ * Prefetch the whole tile if `bits` is NULL. The processor detects a stream, which is faster than
+ * the quarter of the lines that csr() touches at 1 %.
  */
 static void
 simd_fetch(const struct gk_tile *t, const uint16_t *raw, int photons, const uint32_t *bits)
@@ -577,7 +592,9 @@ simd_image(const struct gk_tile *t, uint32_t n, const uint16_t *const raw[], enu
 {
 	const uint64_t pixels = (uint64_t)t->rows * t->cols;
 
-	/* coefficients of a strip stay in L1; more frames at once would write too many streams */
+	/*
+	 * The coefficients of a strip stay in L1. More frames at once would write too many streams.
+	 */
 	for (uint64_t first = 0; first < pixels; first += STRIP) {
 		const uint64_t end = pixels - first < STRIP ? pixels : first + STRIP;
 
@@ -599,7 +616,7 @@ simd_copy(const struct gk_tile *t, const uint16_t *raw, uint16_t *to)
 		vec_run_stream(to + x, vec_run_load(raw + x));
 }
 
-/* The release that says it is done does not order stores past the caches. */
+/* A release store does not order stores that bypass the caches. */
 static void
 simd_drain(void)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Vectors of pixels: what gk_tile_simd.c needs of an instruction set, under one set of names.
+ * Vectors of pixels: the operations of an instruction set that gk_tile_simd.c uses, under common
+ * names.
  *
- * AVX-512 (F, BW, DQ, VL) has 16 lanes and masks in registers of their own, AVX2 has 8 and masks
- * in vectors. Nothing is fused, nothing approximate: lane i of every operation has the bits that
- * the same operation of gk_pixel.h has. What the names mean is said with those of AVX-512. Empty
- * where a compiler may use neither.
+ * AVX-512 (F, BW, DQ, VL) has 16 lanes and mask registers; AVX2 has 8 lanes and masks in vectors.
+ * No operation is fused or approximate: lane i of every operation has the same bits as the scalar
+ * operation of gk_pixel.h. gk_vector_avx512.h documents the names. Empty if the compiler supports
+ * neither set.
  */
 #ifndef GK_VECTOR_H
 #define GK_VECTOR_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * gk_vector.h with AVX2: 8 lanes, and what moves lanes together, for lists.
+ * gk_vector.h with AVX2: 8 lanes, and operations that compact lanes, for lists.
  */
 #ifndef GK_VECTOR_AVX2_H
 #define GK_VECTOR_AVX2_H
@@ -116,7 +116,7 @@ vec_max_u32(vec_i32 a, vec_i32 b)
 VEC_FN vec_mask
 vec_less_u32(vec_i32 a, uint32_t b)
 {
-	/* there is no unsigned comparison, but a minimum */
+	/* AVX2 has no unsigned comparison, but an unsigned minimum. */
 	return _mm256_castsi256_ps(
 		_mm256_cmpeq_epi32(_mm256_min_epu32(a, _mm256_set1_epi32((int)(b - 1))), a));
 }
@@ -139,7 +139,7 @@ vec_mask_bits(vec_mask m)
 	return (uint32_t)_mm256_movemask_ps(m);
 }
 
-/* A byte a lane, within lanes of 128 bits: cheaper than taking four masks to four bytes. */
+/* One byte per lane, within lanes of 128 bits: cheaper than four masks in four bytes. */
 typedef __m256i vec_marks;
 
 typedef __m256i vec_pair;
@@ -164,7 +164,7 @@ vec_put_marks(uint32_t *to, vec_marks m)
 	*to = (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(m, ends));
 }
 
-/* A byte a lane holds what 32 runs add. */
+/* The counts of 32 runs fit into one byte per lane. */
 typedef __m256i vec_tally;
 
 VEC_FN void
@@ -267,8 +267,8 @@ vec_run_load(const uint16_t *w)
 }
 
 /*
- * Vectors narrow within lanes of 128 bits, so one of these has the first 16 pixels and the other
- * the rest: marks end in the order of pixels.
+ * Vectors are narrowed within lanes of 128 bits. One vector holds the first 16 pixels, the other
+ * one the rest, so that marks end in pixel order.
  */
 VEC_FN vec_run
 vec_fold(const uint16_t *w)
@@ -345,7 +345,7 @@ vec_pack_run(const vec_i32 x[4])
 {
 	vec_run run;
 
-	/* packs within lanes of 128 bits */
+	/* The instruction packs within lanes of 128 bits. */
 	for (int i = 0; i < 2; i++)
 		run.half[i] =
 			_mm256_permute4x64_epi64(_mm256_packs_epi32(x[2 * i], x[2 * i + 1]), 0xD8);
@@ -381,8 +381,8 @@ vec_words_used(const uint32_t words[32])
 }
 
 /*
- * What moves lanes together, for AVX2 only: numbers of the bits that are set, in a row and a byte
- * each, by the bits.
+ * Compaction of lanes, for AVX2 only. The table is indexed by bits and has the numbers of the set
+ * bits in order, one byte each.
  */
 #define VEC_RANK(bits, i) (8 * __builtin_popcount((bits) & ((1u << (i)) - 1)))
 #define VEC_LANE(bits, i) ((uint64_t)((bits) >> (i)&1 ? (i) : 0) << VEC_RANK(bits, i))
@@ -396,7 +396,10 @@ vec_words_used(const uint32_t words[32])
 static const uint64_t vec_order[256] = {
 	VEC_ORDER_64(0u), VEC_ORDER_64(64u), VEC_ORDER_64(128u), VEC_ORDER_64(192u)};
 
-/** Those numbers times `factor`, a power of 2, plus `first`; behind them whatever. */
+/**
+ * Return these numbers times `factor`, a power of 2, plus `first`. The lanes after them are
+ * undefined.
+ */
 VEC_FN vec_i32
 vec_numbers(uint32_t bits, const uint32_t factor, uint32_t first)
 {
@@ -406,7 +409,7 @@ vec_numbers(uint32_t bits, const uint32_t factor, uint32_t first)
 		_mm256_slli_epi32(order, __builtin_ctz(factor)), _mm256_set1_epi32((int)first));
 }
 
-/** The same in 16 bits, all lanes to memory. */
+/** Store the same numbers with 16 bits each; all lanes are written. */
 VEC_FN void
 vec_store_numbers_u16(uint16_t *to, uint32_t bits, const uint32_t factor, uint32_t first)
 {
@@ -417,7 +420,7 @@ vec_store_numbers_u16(uint16_t *to, uint32_t bits, const uint32_t factor, uint32
 			_mm_set1_epi16((short)first)));
 }
 
-/** The lanes whose bit is set, in a row; all lanes are written. */
+/** Store the lanes whose bit is set, compacted; all lanes are written. */
 VEC_FN void
 vec_store_listed(float *to, uint32_t bits, vec_f32 x)
 {
@@ -436,7 +439,7 @@ vec_store_i32(uint32_t *to, vec_i32 a)
 	_mm256_storeu_si256((void *)to, a);
 }
 
-/** Bit i: byte i is not 0. */
+/** Bit i is set if byte i is not 0. */
 VEC_FN uint32_t
 vec_bytes_used(vec_i32 a)
 {
@@ -449,7 +452,7 @@ vec_or_i32(vec_i32 a, vec_i32 b)
 	return _mm256_or_si256(a, b);
 }
 
-/** Is a bit of `bits` set in any lane? */
+/** Return non-zero if any lane has a bit of `bits` set. */
 VEC_FN int
 vec_any_i32(vec_i32 a, int32_t bits)
 {

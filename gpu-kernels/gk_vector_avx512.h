@@ -45,14 +45,14 @@ vec_mul(vec_f32 a, vec_f32 b)
 	return _mm512_mul_ps(a, b);
 }
 
-/** a clamped to [-limit, limit]; NaN becomes limit. */
+/** Clamp a to [-limit, limit]; NaN becomes limit. */
 VEC_FN vec_f32
 vec_clamp(vec_f32 a, float limit)
 {
 	return _mm512_max_ps(_mm512_min_ps(a, _mm512_set1_ps(limit)), _mm512_set1_ps(-limit));
 }
 
-/** a + a number of a's sign and b's magnitude. */
+/** Return a + x, where x has the sign of a and the magnitude of b. */
 VEC_FN vec_f32
 vec_add_away(vec_f32 a, float b)
 {
@@ -63,7 +63,7 @@ vec_add_away(vec_f32 a, float b)
 			0xEA)));
 }
 
-/** a clamped to [-limit, limit]; NaN stays NaN. */
+/** Clamp a to [-limit, limit]; NaN stays NaN. */
 VEC_FN vec_f32
 vec_clamp_nan(vec_f32 a, float limit)
 {
@@ -109,14 +109,14 @@ vec_unordered(vec_f32 a, vec_f32 b)
 	return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
 }
 
-/** How far before `end` the bits of a are, less one, as unsigned integers. */
+/** Return end - 1 - bits of a, as unsigned integers. */
 VEC_FN vec_i32
 vec_bits_before(uint32_t end, vec_f32 a)
 {
 	return _mm512_sub_epi32(_mm512_set1_epi32((int)(end - 1)), _mm512_castps_si512(a));
 }
 
-/** Of unsigned integers. @{ */
+/** Operations on unsigned integers. @{ */
 VEC_FN vec_i32
 vec_max_u32(vec_i32 a, vec_i32 b)
 {
@@ -142,14 +142,14 @@ vec_mask_is_all(vec_mask m)
 	return m == 0xFFFF;
 }
 
-/** Lane i as bit i. */
+/** Return a bit mask with lane i as bit i. */
 VEC_FN uint32_t
 vec_mask_bits(vec_mask m)
 {
 	return m;
 }
 
-/** Of two vectors of neighbours, of a run: which of its pixels are marked. @{ */
+/** Marks of the pixels of a run, for two vectors of neighbours. @{ */
 typedef __mmask32 vec_pair;
 typedef __mmask32 vec_marks;
 
@@ -166,14 +166,14 @@ vec_mark(const vec_pair pair[1])
 }
 /** @} */
 
-/** Bit i: pixel i. */
+/** Store a bit mask with pixel i as bit i. */
 VEC_FN void
 vec_put_marks(uint32_t *to, vec_marks m)
 {
 	*to = m;
 }
 
-/** How many marks there were, of at most 32 times 32 lanes. */
+/** Counter of marks, for at most 32 times 32 lanes. */
 typedef struct {
 	_Alignas(64) uint32_t bits[32];
 } vec_tally;
@@ -184,11 +184,11 @@ vec_tally_clear(vec_tally *tally)
 	memset(tally, 0, sizeof(*tally));
 }
 
-/** @param i  number of the run: another one each time */
+/** @param i  number of the run; different for each call */
 VEC_FN void
 vec_tally_add(vec_tally *tally, uint32_t i, vec_marks m)
 {
-	/* counted by the scalar units: vectors have enough to do */
+	/* The scalar units count, because the vector units are the bottleneck. */
 	vec_put_marks(&tally->bits[i], m);
 }
 
@@ -198,7 +198,7 @@ vec_tally_total(const vec_tally *tally)
 	return vec_count_bits(tally->bits, 32);
 }
 
-/** The next words, one a lane. */
+/** Load the next words, one per lane. */
 VEC_FN vec_i32
 vec_words(const uint16_t *w)
 {
@@ -235,7 +235,7 @@ vec_float(vec_i32 a)
 	return _mm512_cvtepi32_ps(a);
 }
 
-/** To the nearest, ties to even. */
+/** Round to nearest, ties to even. */
 VEC_FN vec_i32
 vec_round(vec_f32 a)
 {
@@ -256,7 +256,7 @@ vec_sum_i32(vec_i32 a)
 			_mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(a, 1))));
 }
 
-/** Sum of lanes modulo 2^31, which are less than 2^30. */
+/** Return the sum of the lanes modulo 2^31. Each lane is less than 2^30. */
 VEC_FN int64_t
 vec_sum_i31(vec_i32 a)
 {
@@ -273,9 +273,8 @@ vec_run_load(const uint16_t *w)
 }
 
 /**
- * A run in the order that it is widened and marked in at the least cost: vectors of even and of odd
- * pixels, for which nothing is moved from lane to lane. Whatever meets it there has to be in that
- * order, too. @{
+ * A run in the order in which widening and marking are cheapest: vectors of even and of odd pixels,
+ * without moves between lanes. Operands that are combined with it must have the same order. @{
  */
 VEC_FN vec_run
 vec_fold(const uint16_t *w)
@@ -283,7 +282,7 @@ vec_fold(const uint16_t *w)
 	return vec_run_load(w);
 }
 
-/** Vector k of its words. */
+/** Return vector k of the run's words. */
 VEC_FN vec_i32
 vec_folded_words(vec_run a, int k)
 {
@@ -291,7 +290,7 @@ vec_folded_words(vec_run a, int k)
 			  : _mm512_srli_epi32(a, 16);
 }
 
-/** Vector k of 32 floats. */
+/** Return vector k of 32 floats. */
 VEC_FN vec_f32
 vec_fold_f32(const float *p, int k)
 {
@@ -303,7 +302,7 @@ vec_fold_f32(const float *p, int k)
 		_mm512_loadu_ps(p + 16));
 }
 
-/** Upper halves of floats: words in the order of pixels. */
+/** Upper halves of floats: words in pixel order. */
 typedef __m512i vec_uppers;
 
 VEC_FN vec_uppers
@@ -313,24 +312,24 @@ vec_upper_pair(vec_f32 even, vec_f32 odd)
 		_mm512_castps_si512(odd));
 }
 
-/** Which are greater, as signed integers. */
+/** Compare as signed integers: which are greater. */
 VEC_FN vec_marks
 vec_mark_uppers(const vec_uppers upper[1], int16_t than)
 {
 	return _mm512_cmpgt_epi16_mask(upper[0], _mm512_set1_epi16(than));
 }
 
-/** Which of a run are at or above `level`; NaN that has a sign is not. */
+/** Mark the pixels of a run at or above `level`. A NaN with the sign bit set is not marked. */
 VEC_FN vec_marks
 vec_mark_folded(const vec_f32 q[2], vec_f32 level)
 {
-	/* a sign is what is left: masks of even and odd lanes do not mix cheaply */
+	/* The marks remain as signs, because masks of even and odd lanes are expensive to merge. */
 	const vec_uppers left = vec_upper_pair(vec_sub(q[0], level), vec_sub(q[1], level));
 
 	return vec_mark_uppers(&left, -1);
 }
 
-/** vec_put_marks() of them. */
+/** vec_put_marks() for these marks. */
 VEC_FN void
 vec_put_folded_marks(uint32_t *to, vec_marks m)
 {
@@ -338,7 +337,7 @@ vec_put_folded_marks(uint32_t *to, vec_marks m)
 }
 /** @} */
 
-/** Is a bit of `bits` set in any of them? */
+/** Return non-zero if any word has a bit of `bits` set. */
 VEC_FN int
 vec_run_any(vec_run a, uint16_t bits)
 {
@@ -346,31 +345,31 @@ vec_run_any(vec_run a, uint16_t bits)
 }
 /** @} */
 
-/** Past the caches; `to` is aligned to the vector. */
+/** Store without caching; `to` is aligned to the vector size. */
 VEC_FN void
 vec_stream(float *to, vec_f32 x)
 {
 	_mm512_stream_ps(to, x);
 }
 
-/** A run in 16 bits, with saturation. */
+/** Narrow a run to 16 bits, with saturation. */
 VEC_FN vec_run
 vec_pack_run(const vec_i32 x[2])
 {
 	const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
 
-	/* packs within lanes of 128 bits */
+	/* The instruction packs within lanes of 128 bits. */
 	return _mm512_permutexvar_epi64(order, _mm512_packs_epi32(x[0], x[1]));
 }
 
-/** Past the caches; `to` is 64-byte aligned. */
+/** Store without caching; `to` is 64-byte aligned. */
 VEC_FN void
 vec_run_stream(void *to, vec_run a)
 {
 	_mm512_stream_si512(to, a);
 }
 
-/** Bit i: word i of 32 is not 0. */
+/** Bit i is set if word i of 32 is not 0. */
 VEC_FN uint32_t
 vec_words_used(const uint32_t words[32])
 {
@@ -380,7 +379,7 @@ vec_words_used(const uint32_t words[32])
 		(uint32_t)_mm512_test_epi32_mask(high, high) << 16;
 }
 
-/** The used ones of 32 words, in a row. What is behind them, up to 32 words, may be written. */
+/** Store the selected words of 32, compacted. Up to 32 words may be written. */
 VEC_FN void
 vec_words_pack(const uint32_t words[32], uint32_t used, uint32_t *to)
 {

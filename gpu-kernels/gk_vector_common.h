@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * gk_vector.h: what its instruction sets have in common.
+ * gk_vector.h: definitions common to all instruction sets.
  */
 #ifndef GK_VECTOR_COMMON_H
 #define GK_VECTOR_COMMON_H
@@ -15,10 +15,10 @@
 #include <immintrin.h>
 #endif
 
-/** No call where vectors are live: all of their registers are the caller's to save. */
+/** Always inlined, because a function call must save all live vector registers. */
 #define VEC_FN static inline __attribute__((always_inline))
 
-/** Bits that are set in n words. */
+/** Return the number of set bits in n words. */
 static inline uint32_t
 vec_count_bits(const uint32_t *bits, uint32_t n)
 {

@@ -35,15 +35,14 @@ pipeline_calibrate(struct pipeline *p, const struct calibration_files *files)
 	ret = calibration_load(&p->calibration, p->planes, files, &p->settings->detector);
 	if (ret != 0)
 		return ret;
-	/* gangs may keep copies by version: one that was in force never comes again */
+	/* Gangs may keep copies by version, so a version that was in force is never reused. */
 	coef->version = RTE_MAX(coef[0].version, coef[1].version) + 1;
 	for (uint32_t g = 0; g < CALIBRATION_STAGES; g++) {
 		coef->p[g] = (uintptr_t)p->calibration.p[g];
 		coef->r[g] = (uintptr_t)p->calibration.r[g];
 	}
 	/*
-	 * pedestal intervals take turns with two versions, which differ in the pedestals of G0
-	 * alone
+	 * Pedestal intervals alternate between two versions, which differ only in the G0 pedestals.
 	 */
 	coef[1] = coef[0];
 	if (p->second_plane != NULL)
@@ -58,7 +57,7 @@ allocate(struct pipeline *p, const struct gang_memory *piece)
 			     : memory_host(&p->memory, piece->name, piece->bytes);
 }
 
-/** Memory for pedestal intervals and dark frames, if they are configured. */
+/** Allocate memory for pedestal intervals and dark frames, if configured. */
 static int
 create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
@@ -79,7 +78,7 @@ create_dark(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 	return 0;
 }
 
-/** Output slots on the side of the bus that was chosen. */
+/** Allocate output slots in the chosen memory. */
 static int
 create_outputs(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 {
@@ -97,7 +96,10 @@ create_outputs(struct pipeline *p, const struct gang_memory pieces[GANG_PIECES])
 	return 0;
 }
 
-/** Gangs: channel, slots, results, outputs, coefficients, and the implementation's own state. */
+/**
+ * Create the gangs: channel, slots, results, outputs, coefficients, and the implementation's
+ * private state.
+ */
 static int
 create_gangs(struct pipeline *p)
 {
@@ -157,7 +159,7 @@ start_gangs(struct pipeline *p)
 	cpu_set_t own;
 	int ret;
 
-	/* a thread that the gangs make has the CPUs of this one, where roles poll */
+	/* A thread that the gangs create inherits this thread's CPU affinity, where roles poll. */
 	pthread_getaffinity_np(pthread_self(), sizeof(own), &own);
 	pthread_setaffinity_np(pthread_self(), sizeof(p->writer_cpus), &p->writer_cpus);
 	ret = p->gk_ops->start(p->gk);
@@ -169,7 +171,10 @@ start_gangs(struct pipeline *p)
 	return ret;
 }
 
-/** Packets of a stream that must agree: no more than it sends for a frame, but never one alone. */
+/**
+ * Return the packets of a stream that must agree for a resync: at most as many as it sends per
+ * frame, but more than one.
+ */
 static uint32_t
 agreement(const struct settings *s)
 {
@@ -238,7 +243,10 @@ create_rx(struct pipeline *p)
 			rx->view = p->memory.view;
 		rx->drop_handoff = s->refuse;
 		rx->peers = p->rx;
-		/* producers on shared CPUs may be preempted: relaxed tail sync, no spinning */
+		/*
+		 * Producers on shared CPUs may be preempted: use relaxed tail sync without
+		 * spinning.
+		 */
 		snprintf(name, sizeof(name), "rx_inbox_%u", i);
 		rx->inbox = rte_ring_create(
 			name, RX_INBOX_SIZE, socket, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
@@ -307,7 +315,7 @@ create_builder(struct pipeline *p)
 	return p->builder != NULL ? 0 : -rte_errno;
 }
 
-/** CPUs for the writer: those that no role polls on, or all if there are none. */
+/** CPUs for the writer: those without a polling role, or all if there are none. */
 static void
 writer_cpus(const struct pipeline *p, const cpu_set_t *process_cpus, cpu_set_t *cpus)
 {
@@ -339,7 +347,10 @@ create_preview(struct pipeline *p)
 	return p->preview != NULL ? 0 : -ENOMEM;
 }
 
-/** Jobs for each role, and as many that wait: a role need not wait for the writer. */
+/**
+ * Create jobs for each role, and the same number of waiting jobs, so that a role need not wait for
+ * the writer.
+ */
 static int
 create_compressor(struct pipeline *p)
 {
@@ -353,7 +364,7 @@ create_compressor(struct pipeline *p)
 	return p->compressor != NULL ? 0 : -ENOMEM;
 }
 
-/** What the poll function of a role gets. */
+/** Return the argument of a role's poll function. */
 static void *
 role_argument(struct pipeline *p, const struct role_place *place)
 {
@@ -447,11 +458,13 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 		ret = egress_start(p->stores, &p->writer_cpus);
 	if (ret == 0)
 		ret = create_preview(p);
-	/* once a port is open, packets arrive, and wait in its rings */
+	/* As soon as a port is open, packets arrive and wait in its descriptor rings. */
 	if (ret == 0)
 		ret = open_ports(p);
-	/* pools and rings have come since; nothing may be registered once gangs run, as CUDA may
-	 * wait for their kernel to end */
+	/*
+	 * Pools and rings were created since the last registration. Nothing may be registered while
+	 * gangs run, because CUDA may wait for their kernel to end.
+	 */
 	if (ret == 0)
 		ret = memory_register(&p->memory);
 	if (ret == 0)
@@ -465,7 +478,7 @@ void
 pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text, size_t size)
 {
 	const struct gk_channel *channel = p->gk_config.channel;
-	/* the oldest one that is not done stays as it is */
+	/* The oldest descriptor that is not done is still unchanged. */
 	const struct gk_work *work = &channel->work[gang][channel->done[gang].done % GK_RING_SIZE];
 
 	if (error == -EINVAL && gk_work_check(&p->gk_config, work, text, size) != 0)
@@ -477,7 +490,7 @@ pipeline_why_gang(const struct pipeline *p, uint32_t gang, int error, char *text
 		snprintf(text, size, "%s", strerror(-error));
 }
 
-/** A kernel that crashed says so here, and nowhere else. */
+/** A crashed kernel is reported only here. */
 static void
 stop_gangs(struct pipeline *p)
 {
@@ -506,7 +519,7 @@ pipeline_destroy(struct pipeline *p)
 	memory_unregister(&p->memory);
 	builder_destroy(p->builder);
 	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++) {
-		/* what was released after its lcore had stopped */
+		/* mbufs released after their lcore had stopped */
 		frame_rx_reclaim(p->table, p->rx[i]->lane, UINT32_MAX);
 		rte_ring_free(p->rx[i]->inbox);
 		rte_free(p->rx[i]);

@@ -20,7 +20,9 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, run_logtype, "run: " __VA_ARGS__)
 
-/** The builder looks at its orders in every round; so long only if it does not run at all. */
+/**
+ * The builder checks for commands in every iteration. A timeout means that it does not run at all.
+ */
 #define ORDER_TIMEOUT_MS 5000
 
 const char *const run_state_names[RUN_STATES] = {
@@ -38,7 +40,7 @@ enter(struct run *r, enum run_state state)
 	r->state = state;
 }
 
-/** Note what went wrong and is in the log already. @return `error` */
+/** Store an error message that was already logged. @return `error` */
 static int __rte_format_printf(3, 4) note(struct run *r, int error, const char *format, ...)
 {
 	va_list args;
@@ -49,7 +51,7 @@ static int __rte_format_printf(3, 4) note(struct run *r, int error, const char *
 	return error;
 }
 
-/** Note what went wrong, and log it. @return `error` */
+/** Store an error message and log it. @return `error` */
 static int __rte_format_printf(3, 4) complain(struct run *r, int error, const char *format, ...)
 {
 	va_list args;
@@ -70,7 +72,7 @@ run_init(struct run *r, struct pipeline *p, const struct settings *process,
 	r->pipeline = p;
 	r->process = process;
 	r->base = base;
-	/* nothing is on its way: it balances */
+	/* no frames are in progress: the ledger balances */
 	ledger_since(&r->last.ledger, &(struct ledger){0});
 }
 
@@ -87,14 +89,16 @@ run_free(struct run *r)
 void
 run_polled(struct run *r)
 {
-	/* a command may be polling the builder just now */
+	/* another thread's command may be polling the builder */
 	pthread_mutex_lock(&r->lock);
 	r->lcores_poll = true;
 	pthread_mutex_unlock(&r->lock);
 }
 
-/** Give the builder an order and wait until it has been carried out. One that timed out is not
- * carried out later, either. */
+/**
+ * Post a command to the builder and wait until it is executed. A command that times out is
+ * cancelled, so it is not executed later.
+ */
 static int
 give_order(struct run *r, const struct builder_command *command, uint64_t *effective)
 {
@@ -107,7 +111,7 @@ give_order(struct run *r, const struct builder_command *command, uint64_t *effec
 		ret = builder_result(b, effective);
 		if (ret != -EINPROGRESS)
 			return ret;
-		/* false: it is at it just now */
+		/* false: the builder is executing it */
 		if (ms >= ORDER_TIMEOUT_MS && builder_cancel(b))
 			return -ETIMEDOUT;
 		if (r->lcores_poll)
@@ -117,7 +121,7 @@ give_order(struct run *r, const struct builder_command *command, uint64_t *effec
 	}
 }
 
-/** May a run have this of its own? */
+/** Return true if the key may differ from run to run. */
 static bool
 is_run_setting(const char *assignment)
 {
@@ -155,7 +159,7 @@ apply(struct run *r, struct config *c, const char *assignments, const char *only
 	return ret;
 }
 
-/** Settings that the memory of the process was laid out for cannot change. */
+/** Check that settings which determine the memory layout of the process are unchanged. */
 static int
 check_fits(struct run *r, const struct settings *s)
 {
@@ -169,7 +173,7 @@ check_fits(struct run *r, const struct settings *s)
 		s->detector.expected != r->process->detector.expected)
 		return complain(r, -EINVAL,
 			"[detector] is fixed while the process runs: start another one");
-	/* stores were told it when they were connected, and refuse batches of another */
+	/* Stores learned the id on connection, and refuse batches of another receiver. */
 	if (r->pipeline->stores != NULL && s->producer != r->process->producer)
 		return complain(r, -EINVAL, "output.producer is fixed while stores are connected");
 	if (s->dark.select != BUILDER_DARK_NONE &&
@@ -183,7 +187,7 @@ check_fits(struct run *r, const struct settings *s)
 	return 0;
 }
 
-/** What the settings of a run come to, all of them together. */
+/** Read and check the settings of a run. */
 static int
 read_settings(struct run *r, struct config *c, struct settings *settings)
 {
@@ -221,7 +225,7 @@ configure(struct run *r, const char *assignments)
 	return 0;
 }
 
-/** Tell what became of a file that a crash had left. */
+/** Log the result of recovering a file after a crash. */
 static void
 note_recovery(void *arg, const struct arrow_recovery *report)
 {
@@ -229,7 +233,7 @@ note_recovery(void *arg, const struct arrow_recovery *report)
 		"run: %s\n", report->message);
 }
 
-/** As it is called when it is complete. */
+/** Build the file's final name. */
 static void
 name_first(struct run *r, enum arrow_table table)
 {
@@ -258,7 +262,7 @@ arm(struct run *r)
 		return note(r, ret, "%s", r->pipeline->calibration.why);
 	if (ret != 0)
 		return complain(r, ret, "the calibration cannot be loaded: %s", strerror(-ret));
-	/* a receiver that died before may have left files behind */
+	/* a receiver that died may have left files */
 	arrow_recover_dir(NULL, r->settings.directory, note_recovery, r);
 	ret = pipeline_open_files(r->pipeline, &r->settings, &r->writer, message);
 	if (ret != 0) {
@@ -268,7 +272,7 @@ arm(struct run *r)
 	}
 	for (int i = 0; i < ARROW_TABLES; i++)
 		name_first(r, i);
-	/* it may end before it begins: nothing of the run before is this one's */
+	/* The run may end before it begins; values of the previous run must not remain. */
 	r->began = false;
 	r->nb_vetoes = 0;
 	r->resumed.version = 0;
@@ -279,7 +283,7 @@ arm(struct run *r)
 	return 0;
 }
 
-/** Remember thresholds for the ledger. */
+/** Record thresholds for the ledger. */
 static void
 note_veto(struct run *r, const struct builder_veto *veto, uint64_t from_frame)
 {
@@ -338,9 +342,10 @@ read_writer(struct run *r, struct run_writer *writer)
 }
 
 /**
- * Nothing of what came could be used, or nothing came and the run has waited for it: say what is
- * known of that. One that somebody ends before its detector sends is as good as another.
- * @return whether it is so
+ * Check whether no received packet could be used, or no packet came although the run waited for
+ * one, and if so store a message. A run that a client ends before its detector sends is not an
+ * error.
+ * @return true if so
  */
 static bool
 received_nothing(struct run *r, const struct ledger *l)
@@ -367,7 +372,7 @@ received_nothing(struct run *r, const struct ledger *l)
 	return true;
 }
 
-/** The files are closed; what is known of the run stays. */
+/** The files are closed. The information about the run is kept. */
 static void
 finish(struct run *r)
 {
@@ -408,7 +413,7 @@ finish(struct run *r)
 	if (!r->began)
 		ledger_read(&r->before, r->pipeline, NULL);
 	run_ledger_read(r, &last->ledger);
-	/* that of a receiver that died stays for the run that goes on with it */
+	/* The ledger of a receiver that died stays for the run that continues it. */
 	if (r->began)
 		run_ledger_keep(r, false);
 	ret = run_ledger_write(r, &last->ledger, drained, last->ledger_path);
@@ -476,8 +481,10 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	if (from_frame > FRAME_NUMBER_MAX)
 		return complain(r, -EINVAL, "from_frame = %" PRIu64 ": frames count to %" PRIu64,
 			from_frame, (uint64_t)FRAME_NUMBER_MAX);
-	/* of what the run has: its file may have been edited for the next one since. What is
-	 * refused leaves no trace */
+	/*
+	 * Start from the run's current settings, because the file may have been edited for the next
+	 * run. A refused change has no effect.
+	 */
 	config = config_copy(r->changed != NULL ? r->changed : r->config);
 	if (config == NULL)
 		return complain(r, -ENOMEM, "no memory for the settings of a run");
@@ -506,15 +513,17 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 }
 
 /**
- * Packets of the detector's own sources: others come on an idle line as well, and must neither
- * begin a run's activity nor keep it up. By their fates: when one is received it is not known
- * whose it is.
+ * Count packets from the detector's own sources. Other packets also arrive on an idle line, and
+ * must neither start a run's activity nor extend it. The count uses the counters by cause, because
+ * the sender is not yet known when a packet is received.
  */
 static uint64_t
 detector_packets(const uint64_t counters[])
 {
-	/* found before it is known, or because it is known, who sent them; not misplaced ones,
-	 * which are of the stream's own source */
+	/*
+	 * Packets counted before the sender is checked, or because it is wrong. Misplaced packets
+	 * are not in the list, because they come from the stream's own source.
+	 */
 	static const bool is_anybodys[RX_COUNTERS] = {
 		[RX_FOREIGN] = true,
 		[RX_CHECKSUM] = true,
@@ -530,7 +539,10 @@ detector_packets(const uint64_t counters[])
 	return packets;
 }
 
-/** Has each RX role looked for packets yet? Before that, silence is none of the detector's. */
+/**
+ * Return true if each RX role has polled at least once. Before that, a silent line says nothing
+ * about the detector.
+ */
 static bool
 roles_poll(const struct run *r)
 {
@@ -540,7 +552,7 @@ roles_poll(const struct run *r)
 	return true;
 }
 
-/** Packets and frames move, or the line is idle; remembers when. */
+/** Record when the counts of packets and frames last changed. */
 static void
 watch_activity(struct run *r)
 {
@@ -577,7 +589,7 @@ is_over(const struct run *r)
 		return true;
 	if (patience == 0 || !r->polled)
 		return false;
-	/* a packet that waits for a stalled stream is not idleness */
+	/* packets that wait for a stalled stream are not idleness */
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
 		if (__atomic_load_n(&r->pipeline->rx[i]->nb_pending, __ATOMIC_RELAXED) > 0)
 			patience = r->settings.idle_timeout_ms +
@@ -616,7 +628,7 @@ run_tick(struct run *r)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/** A client asks for something: what went wrong before is no longer news. */
+/** A new command clears the previous error. */
 static void
 begin_command(struct run *r)
 {
@@ -644,7 +656,7 @@ run_close_if_idle(struct run *r)
 	bool closed;
 
 	pthread_mutex_lock(&r->lock);
-	/* what is only configured has nothing to lose */
+	/* a run that is only configured has no data to lose */
 	if (r->state == RUN_CONFIGURED)
 		enter(r, RUN_IDLE);
 	closed = r->state == RUN_IDLE;

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Runs: they come and go while the process stays up. One at a time.
+ * Data-taking runs. The process executes one run at a time and stays up between runs.
  *
  *            configure        arm           start           stop, end of run
  *   IDLE ──────────────► CONFIGURED ──► ARMED ──► RUNNING ──────────► STOPPING ──► IDLE
  *                                          └────────── abort ─────────────┘
  *
- * configure  takes settings that may differ from run to run ([run], [veto], [dark], [output],
- *            [calibration]) on top of the configuration file; nothing else changes
- * arm        loads the calibration and opens the files
- * start      takes frames from now on (arms first if need be)
- * stop       closes what has begun, writes it, closes the files
- * abort      the same, but frames that no gang has begun with are thrown away, counted
+ * configure: takes settings that may differ between runs ([run], [veto], [dark], [output],
+ * [calibration]) on top of the configuration file; all other settings stay fixed
  *
- * A run also ends by itself: after its number of frames, or after its idle time-out.
+ * arm: loads the calibration and opens the files
  *
- * Any thread but an lcore; calls exclude one another. They may wait for the file system.
+ * start: accepts frames from now on (arms first if necessary)
+ *
+ * stop: closes open frames, writes them and closes the files
+ *
+ * abort: like stop, but discards and counts frames that no gang has started
+ *
+ * A run also ends by itself after its number of frames, or after its idle timeout.
+ *
+ * Any thread except an lcore may call these functions; the calls exclude one another. They may wait
+ * for the file system.
  */
 #ifndef RUN_H
 #define RUN_H
@@ -45,27 +50,27 @@ enum run_state {
 
 extern const char *const run_state_names[RUN_STATES];
 
-/** What is to be told of the run at hand or, when there is none, of the last one. */
+/** Status of the current run or, if there is none, of the last one. */
 struct run_status {
 	enum run_state state;
-	uint64_t runs; /**< that were started */
+	uint64_t runs; /**< runs started */
 	char name[72];
 	char directory[256];
-	char message[RUN_MESSAGE_SIZE]; /**< what went wrong last, "" = nothing */
-	bool failed;			/**< the last run that ended lost something */
-	double seconds;			/**< from its first packet to its last, or to now */
+	char message[RUN_MESSAGE_SIZE]; /**< the last error; "": none */
+	bool failed;			/**< the last run that ended lost data */
+	double seconds;			/**< from its first packet to its last one, or to now */
 	struct ledger ledger;
-	char ledger_path[PATH_MAX]; /**< of the last run that ended, "" = none did */
+	char ledger_path[PATH_MAX]; /**< ledger of the last run that ended; "": none ended */
 	uint64_t first_frame;
 	uint64_t last_frame;
-	char dark[256];	   /**< what a dark run gave, "" if the run was none */
-	char warning[512]; /**< what is wrong with what it received, "" = nothing */
+	char dark[256];	   /**< result of a dark run; "": not a dark run */
+	char warning[512]; /**< problems of the received data; "": none */
 	uint32_t veto_version;
 };
 
-/** What the writer of the run at hand says or, when there is none, that of the last one. */
+/** Status of the writer of the current run or, if there is none, of the last run's writer. */
 struct run_writer {
-	char name[72]; /**< of the run; "" = there was none yet */
+	char name[72]; /**< of the run; "": there was none yet */
 	struct file_writer_stats stats;
 	struct arrow_run_status status[ARROW_TABLES];
 };
@@ -73,95 +78,110 @@ struct run_writer {
 struct run {
 	pthread_mutex_t lock;
 	enum run_state state;
-	bool closed; /* no other run begins */
+	bool closed; /* no other run may begin */
 	struct pipeline *pipeline;
-	const struct config_source *base; /**< what every run builds on */
-	const struct settings *process;	  /**< that the pipeline was made with */
-	struct config *config;		  /**< of the run at hand; its settings point into it */
-	struct config *changed;		  /**< the same with thresholds of later on; NULL: none */
+	const struct config_source *base; /**< base settings of every run */
+	const struct settings *process;	  /**< settings of the pipeline */
+	struct config *config;		  /**< of the current run; its settings point into it */
+	/** the same with thresholds changed during the run; NULL: none */
+	struct config *changed;
 	struct settings settings;
 	struct file_writer *writer;
-	bool began;			    /**< it was not only armed */
-	struct ledger before;		    /**< counters when the run began */
-	struct ledger_kept resumed;	    /**< of a receiver that died in it; version 0: none */
-	bool asked;			    /**< ... and nobody asks again */
-	uint64_t receivers;		    /**< that have died in it, and had frames */
-	uint64_t earlier[LEDGER_COLUMNS];   /**< the sum of their ledgers */
-	uint64_t keep_at;		    /**< TSC when the ledger is kept next */
-	struct run_status last;		    /**< of the last run that ended */
-	char paths[ARROW_TABLES][PATH_MAX]; /**< its files, the last ones if there were several */
-	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the run at hand or the last one */
-	struct run_watch watch;			  /**< what it receives */
+	bool began;	      /**< the run was started, not only armed */
+	struct ledger before; /**< counters at the start of the run */
+	/** kept ledger of a receiver that died in this run; version 0: none */
+	struct ledger_kept resumed;
+	/** the ledger above has been requested; do not request it again */
+	bool asked;
+	/** receivers that died in this run and had received frames */
+	uint64_t receivers;
+	uint64_t earlier[LEDGER_COLUMNS]; /**< sum of the ledgers of these receivers */
+	uint64_t keep_at;		  /**< TSC of the next time that the ledger is saved */
+	struct run_status last;		  /**< of the last run that ended */
+	/** paths of its files, or of the last ones if there were several */
+	char paths[ARROW_TABLES][PATH_MAX];
+	char first_paths[ARROW_TABLES][PATH_MAX]; /**< of the current run or the last one */
+	struct run_watch watch;			  /**< checks on the data that the run receives */
 	bool polled;				  /**< RX roles poll */
-	bool timed_out;				  /**< [run] idle_timeout_ms has ended it */
-	bool aborted;				  /**< a client has */
-	uint64_t activity;			  /**< packets and frames so far, */
-	uint64_t active_at;			  /**< and TSC when that last changed */
-	uint64_t first_activity;		  /**< TSC, 0 = nothing yet */
+	bool timed_out;				  /**< [run] idle_timeout_ms ended the run */
+	bool aborted;				  /**< a client aborted the run */
+	uint64_t activity;			  /**< packets and frames so far */
+	uint64_t active_at;			  /**< TSC of the last change of `activity` */
+	uint64_t first_activity;		  /**< TSC; 0: no activity yet */
 	uint64_t runs;
 	struct run_writer last_writer;
-	/** Latency of the batches of all runs that have ended. */
+	/** Latency histogram of the batches of all runs that have ended. */
 	uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS];
-	uint32_t veto_version;	    /**< newest */
+	uint32_t veto_version;	    /**< newest version */
 	struct ledger_veto *vetoes; /**< thresholds of the run so far */
 	uint32_t nb_vetoes;
 
-	bool lcores_poll; /**< else the builder is polled from here */
+	bool lcores_poll; /**< false: the control thread polls the builder */
 	char message[RUN_MESSAGE_SIZE];
 };
 
 /**
  * @param process  settings of the pipeline
- * @param base     where settings of runs begin; stays the caller's
- * Until lcores poll (run.lcores_poll), a run may be started already: packets then wait for it.
+ * @param base     base settings of the runs; the caller keeps ownership
+ * A run may be started before lcores poll (run.lcores_poll). Packets then wait for the lcores.
  */
 void run_init(struct run *r, struct pipeline *p, const struct settings *process,
 	const struct config_source *base);
 void run_free(struct run *r);
 
-/** From here on lcores poll the builder. */
+/** Tell the run that lcores poll the builder from now on. */
 void run_polled(struct run *r);
 
 /**
- * Take settings for the next run.
- * @param assignments  `section.key=value`, separated by commas; NULL or "" = those of the base
- * @return 0; -EBUSY: not while armed or running; -EINVAL: a setting is wrong. run_status.message
- *         says what, here and below
+ * Set the settings of the next run.
+ * @param assignments  `section.key=value`, separated by commas; NULL or "": only those of the base
+ * @return 0; -EBUSY: armed or running; -EINVAL: a setting is wrong. For this and the functions
+ *   below, run_status.message gives the reason
  */
 int run_configure(struct run *r, const char *assignments);
 
-/** @return 0; -EBUSY: armed or running; -errno of calibration or files */
+/**
+ * Load the calibration and open the files.
+ * @return 0; -EBUSY: armed or running; -errno of calibration or files
+ */
 int run_arm(struct run *r);
 
-/** Configures and arms first if need be. @return 0; -EBUSY: running; -errno as run_arm() */
+/**
+ * Start the run. Configures and arms first if necessary.
+ * @return 0; -EBUSY: running; -errno as run_arm()
+ */
 int run_start(struct run *r);
 
-/** @return 0, also when it is stopping already; -EALREADY: there is nothing to stop */
+/** @return 0, also if the run is already stopping; -EALREADY: there is no run to stop */
 int run_stop(struct run *r);
 int run_abort(struct run *r);
 
 /**
- * Change thresholds while running.
- * @param assignments  of [veto] alone; on top of what the run has, whatever its file says by now
- * @param from_frame   first frame that they apply to; 0 = as soon as possible
- * @param effective    receives the frame that they apply from
+ * Change thresholds of a running run.
+ * @param assignments  keys of [veto] only, applied on top of the run's current settings even if the
+ *   configuration file has changed since
+ * @param from_frame   first frame that they apply to; 0: as soon as possible
+ * @param effective    receives the first frame that they do apply to
  * @return 0; -EALREADY: there is no run; -EINVAL; -EBUSY: too many changes at once
  */
 int run_set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *effective);
 
-/** The process is to end: no run is configured, armed or started from here on (-ESHUTDOWN). */
+/** Prepare the end of the process: configure, arm and start fail from now on with -ESHUTDOWN. */
 void run_close(struct run *r);
 
-/** The same if there is no run, and none begins in between. @return whether there is none */
+/** Do the same if there is no run; no run can begin in between. @return whether there is no run */
 bool run_close_if_idle(struct run *r);
 
-/** The lcores are at rest and will not finish the run: close the files with what there is. */
+/**
+ * Close the files with the data written so far. Used when the lcores have stopped and cannot finish
+ * the run.
+ */
 void run_give_up(struct run *r, const char *why);
 
-/** What the run is about. */
+/** Return the state of the current run. */
 enum run_state run_get_state(struct run *r);
 
-/** Carry the run on: end it when it is over, finish what is stopping. About once a ms. */
+/** Advance the run: end it when it is over, and finish a stopping run. Call this about every ms. */
 void run_tick(struct run *r);
 
 void run_get_status(struct run *r, struct run_status *status);
@@ -169,8 +189,8 @@ void run_get_status(struct run *r, struct run_status *status);
 void run_get_writer(struct run *r, struct run_writer *writer);
 
 /**
- * Time from the first packet of a batch's last frame until the batch is durable, of all batches
- * since the start.
+ * Return the latency histogram of all batches since the start. The latency of a batch is the time
+ * from the first packet of its last frame until the batch is durable.
  */
 void run_get_latency(struct run *r, uint64_t latency[ARROW_TABLES][ARROW_LATENCY_BUCKETS]);
 

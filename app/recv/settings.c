@@ -11,7 +11,7 @@
 
 #include "settings.h"
 
-/** Names that become part of file names. */
+/** Check names that become part of file names. */
 static bool
 is_plain_name(const char *name)
 {
@@ -23,7 +23,7 @@ is_plain_name(const char *name)
 	return true;
 }
 
-/** What the detector is set to send: rows, streams, storage cell, gain mode. */
+/** Read the detector's configuration: rows, streams, storage cell, gain mode. */
 static void
 read_readout(struct settings *s, struct config *c)
 {
@@ -97,7 +97,7 @@ read_port(struct settings *s, struct config *c, const char *section)
 	p->mtu = config_uint(c, section, "mtu", 9000, 1500, 65000);
 }
 
-/** Sections [port 0], [port 1] ...; without any, everything comes through the first port. */
+/** Read sections [port 0], [port 1] ...; without any, all streams use the first port. */
 static void
 read_ports(struct settings *s, struct config *c)
 {
@@ -221,7 +221,7 @@ read_veto(struct settings *s, struct config *c)
 		config_complain(c, "veto", "strong_max", "must not be less than strong_min");
 }
 
-/** What is made of a kept frame travels with the thresholds, too. */
+/** Read the output format of kept frames, which is part of the thresholds. */
 static void
 read_image(struct settings *s, struct config *c)
 {
@@ -265,7 +265,9 @@ read_output(struct settings *s, struct config *c)
 	s->preview_period = config_real(c, "output", "preview_s", 2, 0.1, 3600);
 }
 
-/** Dark frames and pedestal intervals; the update's parameters travel with the thresholds. */
+/**
+ * Read dark frames and pedestal intervals. The parameters of the update are part of the thresholds.
+ */
 static void
 read_dark(struct settings *s, struct config *c)
 {

@@ -83,7 +83,7 @@ builder_destroy(struct builder *b)
 	rte_free(b);
 }
 
-/** Records that come back bring their output slots. */
+/** Collect records that egress returned, and free their output slots. */
 static uint32_t
 take_returned(struct builder *b)
 {
@@ -99,7 +99,7 @@ take_returned(struct builder *b)
 	return n;
 }
 
-/** Packets that gangs have let go of. */
+/** Free packets that gangs have released. */
 static uint32_t
 take_raw(struct builder *b)
 {
@@ -117,7 +117,10 @@ take_raw(struct builder *b)
 	return n;
 }
 
-/** Do modules disagree on storage cell or gain mode, or are these not as configured? */
+/**
+ * Return true if modules disagree on storage cell or gain mode, or if these differ from the
+ * configuration.
+ */
 static bool
 is_odd(const struct frame_table *ft, const struct frame_closed *closed,
 	const struct frame_stream *first)
@@ -137,7 +140,10 @@ is_odd(const struct frame_table *ft, const struct frame_closed *closed,
 	return false;
 }
 
-/** Of the streams' bitmaps, one line each; pointers to packets are many times as many lines. */
+/**
+ * Build the map of missing packets from the streams' bitmaps, one cache line each. The pointers to
+ * packets would be many times as many lines.
+ */
 static void
 map_missing(const struct frame_table *ft, uint32_t slot, struct frame_record *r)
 {
@@ -157,7 +163,7 @@ map_missing(const struct frame_table *ft, uint32_t slot, struct frame_record *r)
 }
 
 /**
- * What the packets of a frame say of it: missing ones, and the header of its first stream.
+ * Get a frame's missing packets, and the packet header of its first stream.
  * @return TSC of the first packet of that stream
  */
 static uint64_t
@@ -190,7 +196,7 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 	return first->rx_tsc;
 }
 
-/** @return whether a stream is absent from this frame */
+/** @return true if a stream is absent from this frame */
 static bool
 note_stream(struct builder *b, const struct frame_closed *closed, uint32_t s)
 {
@@ -226,7 +232,7 @@ note_stream(struct builder *b, const struct frame_closed *closed, uint32_t s)
 	return false;
 }
 
-/** Who has sent what of a frame. Of complete ones there is nothing to note. */
+/** Update the stream statistics for a frame. Complete frames need no update. */
 static void
 note_streams(struct builder *b, const struct frame_closed *closed)
 {
@@ -240,7 +246,7 @@ note_streams(struct builder *b, const struct frame_closed *closed)
 	b->any_absent = any;
 }
 
-/** A frame has left the table: give it a record and a place in the queue. */
+/** Give a frame that left the frame table a record and an entry in the queue. */
 static void
 queue_closed(struct builder *b, const struct frame_closed *closed)
 {
@@ -302,7 +308,7 @@ close_frames(struct builder *b)
 	return n;
 }
 
-/** Make a frame ready for a gang: where its output goes and what is wanted of it. */
+/** Prepare a frame for a gang: its output slot and flags. */
 static void
 prepare(struct builder *b, const struct place *place)
 {
@@ -316,8 +322,8 @@ prepare(struct builder *b, const struct place *place)
 	if (builder_is_dark(b, place->record)) {
 		place->record->flags |= FRAME_FLAG_DARK;
 		/*
-		 * without pedestal intervals nothing empties the accumulators, and the sums would
-		 * overflow
+		 * Without pedestal intervals nothing clears the accumulators, and the sums would
+		 * overflow.
 		 */
 		if (builder_is_tracking(b))
 			f->flags |= GK_FRAME_DARK;
@@ -326,7 +332,7 @@ prepare(struct builder *b, const struct place *place)
 		f->flags |= GK_FRAME_KEEP | (v->audit_raw ? GK_FRAME_KIND_RAW : 0);
 }
 
-/** A gang never finishes what it has: whoever looks at the builder has to know. */
+/** Record a failed gang for other threads, because it never finishes its batches. */
 static void
 fail_gang(struct builder *b, uint32_t gang, int error)
 {
@@ -374,8 +380,8 @@ dispatch(struct builder *b)
 			struct place *place = place_at(b, b->dispatch);
 
 			/*
-			 * a batch has one veto and one pedestal interval; the loop outside takes
-			 * others up
+			 * A batch has one veto and one pedestal interval. The outer loop switches
+			 * to the next ones.
 			 */
 			if (builder_veto_differs(b, place->record->frame) ||
 				builder_interval_of(b, place->record->frame) != b->interval)
@@ -397,7 +403,7 @@ dispatch(struct builder *b)
 		counter_add(&b->stats.gang_batches[ring->gang], 1);
 		counter_add(&b->stats.gang_frames[ring->gang], work->nb_frames);
 		b->next_gang = (ring->gang + 1) % b->config.gangs;
-		/* what a NIC has written is there before the bell, or no gang may look at it */
+		/* A NIC's writes must be visible before the doorbell is rung. */
 		if (b->config.gpu_writes) {
 			b->unordered = rte_gpu_wmb(b->config.gpu);
 			if (unlikely(b->unordered != 0)) {
@@ -419,7 +425,7 @@ count_latency(struct builder *b, uint64_t histogram[], uint64_t since)
 	counter_add(&histogram[latency_bucket(us, BUILDER_LATENCY_BUCKETS)], 1);
 }
 
-/** Turn a gang's result into the rest of the record; give back what the frame no longer needs. */
+/** Complete the record with a gang's result, and free what the frame no longer needs. */
 static void
 conclude(struct builder *b, struct place *place)
 {
@@ -456,19 +462,22 @@ conclude(struct builder *b, struct place *place)
 	frame_table_recycle(b->config.table, place->slot);
 }
 
-/** Send records to egress in frame order, as far as results are there. */
+/** Send records to egress in frame order, as far as results are complete. */
 static uint32_t
 retire(struct builder *b)
 {
 	uint32_t n = 0;
 
-	/* not beyond: a pedestal interval begins when all that was dispatched is retired */
+	/*
+	 * Stop at the dispatch index: a pedestal interval begins when all dispatched frames are
+	 * retired.
+	 */
 	for (; b->retire != b->dispatch; b->retire++, n++) {
 		struct place *place = place_at(b, b->retire);
 		struct gk_ring *ring = &b->rings[place->gang];
 
 		if (place->state == PLACE_WITH_GANG) {
-			/* packets first: the slot is recycled below */
+			/* Free the packets first: the slot is reused below. */
 			if (!gk_ring_is_done(ring, place->batch) ||
 				(int32_t)(ring->raw_tail - place->batch) <= 0)
 				break;
@@ -477,13 +486,13 @@ retire(struct builder *b)
 				gk_ring_collect(ring);
 		}
 		counter_add(&b->stats.verdicts[place->record->verdict], 1);
-		/* never full: there are no more records than the ring has room for */
+		/* Never full: the ring has room for all records. */
 		rte_ring_sp_enqueue(b->config.egress, place->record);
 	}
 	return n;
 }
 
-/** Has one given up? */
+/** Check for a failed gang. */
 static void
 look_after_gangs(struct builder *b)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The builder role: opens and closes frames, feeds the gangs, retires results in frame order.
+ * The builder role opens and closes frames, feeds the gangs, and retires results in frame order.
  *
- * Every frame that leaves the frame table takes a place in a queue in frame order and keeps it
- * until its record goes to egress, whatever gang worked on it. Batches grow by themselves: a gang
- * that is idle gets what is there, one that is busy leaves frames to gather.
+ * Every frame that leaves the frame table gets an entry in a queue in frame order. It keeps the
+ * entry until its record goes to egress, whichever gang processed it. The batch size adapts to the
+ * load: an idle gang gets all frames that wait, and frames accumulate while all gangs are busy.
  */
 #ifndef BUILDER_H
 #define BUILDER_H
@@ -20,86 +20,101 @@
 #include "frame_record.h"
 #include "frames/frame_table.h"
 
-/** Records between builder and egress; a power of two. */
+/** Number of records between builder and egress; a power of two. */
 #define BUILDER_RECORDS 4096
 
-/** Batches that a gang may have before frames wait for it: one in work, one behind. */
+/** Batches that a gang may hold: one in work and one queued. Further frames wait in the builder. */
 #define BUILDER_GANG_DEPTH 2
 
-/** Buckets of a latency histogram: bucket i counts times below 2^i us, the last all others. */
+/**
+ * Buckets of a latency histogram: bucket i counts times below 2^i us, the last one all longer ones.
+ */
 #define BUILDER_LATENCY_BUCKETS 24
 
-/** A stream is silent when so many frames in a row have no packet of it. */
+/** A stream is silent after this number of consecutive frames without a packet of it. */
 #define BUILDER_SILENT_FRAMES 8
 
-/** What a stream has sent since the run began, of frames that any stream has sent a packet of. */
+/** Statistics of one stream since the run began. Only frames with a packet of any stream count. */
 struct builder_stream {
-	uint64_t missing;     /**< its packets that are missing */
+	uint64_t missing;     /**< missing packets of the stream */
 	uint64_t frames;      /**< incomplete frames with a packet of it */
-	uint64_t absent;      /**< frames without one, in a row up to the last frame, */
-	uint64_t absent_from; /**< ... and the first of these */
-	uint64_t silences;    /**< times that it became silent */
-	uint64_t silent_from; /**< first frame of the last silence, */
-	uint64_t silent_to;   /**< ... and the first one after it; 0: it is silent */
-	uint64_t seen[2];     /**< bits of its packets that have come in incomplete frames */
+	uint64_t absent;      /**< consecutive frames without one, up to the last frame */
+	uint64_t absent_from; /**< first of these frames */
+	uint64_t silences;    /**< how often the stream became silent */
+	uint64_t silent_from; /**< first frame of the last silence */
+	uint64_t silent_to;   /**< first frame after the last silence; 0: still silent */
+	uint64_t seen[2];     /**< bit mask of its packets that were present in incomplete frames */
 };
 
-/** Counters; written by the builder, read by anybody. Never reset, but for `complete`, `stream`. */
+/**
+ * Counters. The builder writes them, any thread may read them. They are never reset, except
+ * `complete` and `stream`.
+ */
 struct builder_stats {
-	uint64_t verdicts[FRAME_VERDICTS]; /**< frames retired, by their one fate */
+	uint64_t verdicts[FRAME_VERDICTS]; /**< retired frames by verdict */
 	uint64_t closed;		   /**< frames that left the frame table */
-	uint64_t packets;		   /**< found in frames that were closed */
+	uint64_t packets;		   /**< packets in closed frames */
 	uint64_t incomplete_kept;	   /**< kept frames with missing packets */
-	uint64_t missing_packets; /**< of frames that were not lost or refused altogether */
-	uint64_t timeouts;	  /**< frames closed by time */
-	uint64_t odd_status;	  /**< frames with FRAME_FLAG_STATUS */
+	/** missing packets of frames that were neither lost nor refused as a whole */
+	uint64_t missing_packets;
+	uint64_t timeouts;   /**< frames closed by timeout */
+	uint64_t odd_status; /**< frames with FRAME_FLAG_STATUS */
 	uint64_t batches;
 	uint64_t batched_frames;
-	uint64_t waits_outputs; /**< rounds in which no output slot was free */
-	uint64_t waits_records; /**< rounds in which egress had all records */
+	uint64_t waits_outputs; /**< polls that found no free output slot */
+	uint64_t waits_records; /**< polls that found no free record: egress held all of them */
 	uint64_t first_frame;	/**< first and last frame closed in this run */
 	uint64_t last_frame;
-	uint64_t late_frames; /**< numbers that packets named, and without a row */
+	uint64_t late_frames; /**< frame numbers that packets named and that have no row */
 	uint64_t gang_frames[GK_GANGS_MAX];
 	uint64_t gang_batches[GK_GANGS_MAX];
-	uint64_t module_frames[FRAME_MODULES_MAX];  /**< frames with a packet of the module */
-	uint64_t module_missing[FRAME_MODULES_MAX]; /**< its packets missing in frames with any */
-	uint64_t updates;			    /**< of the pedestals, by dark frames */
-	uint64_t update_samples;		    /**< G0 samples of all of them */
-	uint32_t update_pixels;			    /**< that the last one moved */
-	uint32_t pedestal_version;		    /**< that the last one made */
-	int64_t update_drift_q8; /**< sum of what the last one moved, 1/256 ADU */
-	uint64_t complete;	 /**< frames of the run with all their packets */
+	uint64_t module_frames[FRAME_MODULES_MAX]; /**< frames with a packet of the module */
+	/** missing packets of the module in frames with at least one of it */
+	uint64_t module_missing[FRAME_MODULES_MAX];
+	uint64_t updates;	 /**< pedestal updates from dark frames */
+	uint64_t update_samples; /**< G0 samples in all updates */
+	uint32_t update_pixels;	 /**< pixels that the last update changed */
+	/** pedestal version that the last update made */
+	uint32_t pedestal_version;
+	int64_t update_drift_q8; /**< sum of the changes of the last update, in 1/256 ADU */
+	uint64_t complete;	 /**< frames of the run with all packets */
 	struct builder_stream stream[DETECTOR_STREAMS_MAX];
-	/** From the frame's first packet to its verdict. */
+	/** Time from the frame's first packet to its verdict. */
 	uint64_t latency_verdict[BUILDER_LATENCY_BUCKETS];
-	/** From closing the frame, which is when its last packet is in, to its verdict. */
+	/** Time from closing the frame (usually on its last packet) to its verdict. */
 	uint64_t latency_gang[BUILDER_LATENCY_BUCKETS];
 };
 
 struct builder_config {
 	struct frame_table *table;
 	struct gk_channel *channel;
-	const struct gk_result *results; /**< by frame slot */
+	const struct gk_result *results; /**< indexed by frame slot */
 	uint32_t gangs;
-	uint32_t batch;		   /**< frames of a batch, at most */
-	uint32_t outputs;	   /**< output slots */
-	struct rte_ring *egress;   /**< SP/SC: records to egress */
-	struct rte_ring *returned; /**< SP/SC: records that egress is done with */
-	bool gpu_writes; /**< a NIC writes packets to memory of this GPU: order that before bells */
+	uint32_t batch;		   /**< maximum number of frames in a batch */
+	uint32_t outputs;	   /**< number of output slots */
+	struct rte_ring *egress;   /**< SP/SC ring: records to egress */
+	struct rte_ring *returned; /**< SP/SC ring: records that egress has finished with */
+	/**
+	 * a NIC writes packets to memory of this GPU: order those writes before ringing a doorbell
+	 */
+	bool gpu_writes;
 	int16_t gpu;
 	int socket;
 };
 
-/** What is kept. Changes at a frame number; `params.version` names it in `frames`. */
+/**
+ * Selection of the frames to keep. It changes at a frame number; `params.version` identifies it in
+ * the table `frames`.
+ */
 struct builder_veto {
 	struct gk_params params;
-	bool dry_run;	      /**< keep everything, only mark */
-	bool audit_raw;	      /**< audited frames as raw words, not hits of that number */
-	uint64_t audit_every; /**< a frame whose number divides by it is kept; 0 = none */
+	bool dry_run; /**< keep every frame and only record the verdict */
+	/** store audited frames as raw words, not as hits of that frame number */
+	bool audit_raw;
+	uint64_t audit_every; /**< keep frames whose number is a multiple of this; 0: none */
 };
 
-/** Which frames are dark: no beam, so that they show the pedestals. */
+/** How dark frames are identified. They are taken without beam and show the pedestals. */
 enum builder_dark_select {
 	BUILDER_DARK_NONE,
 	BUILDER_DARK_STATUS, /**< status word & mask == value (external input, event code) */
@@ -107,31 +122,32 @@ enum builder_dark_select {
 	BUILDER_DARK_FRAME,  /**< frame number modulo every == phase */
 };
 
-/** Dark frames, and how long what they show is gathered. */
+/** Selection of dark frames and length of a pedestal interval. */
 struct builder_dark {
 	enum builder_dark_select select;
 	uint32_t mask;
 	uint32_t value;
 	uint64_t every;
 	uint64_t phase;
-	/** Frame numbers of a pedestal interval; 0: dark frames are marked only. */
+	/** Frame numbers in a pedestal interval; 0: dark frames are only marked. */
 	uint64_t interval_frames;
 };
 
 enum builder_order {
-	BUILDER_BEGIN, /**< a run */
-	BUILDER_END,   /**< the run: close what is open, process it, retire it */
-	BUILDER_ABORT, /**< the same, but throw away what no gang has begun with */
-	BUILDER_VETO,  /**< take another veto from a frame on */
+	BUILDER_BEGIN, /**< begin a run */
+	BUILDER_END,   /**< end the run: close open frames, process and retire them */
+	BUILDER_ABORT, /**< end the run, but discard frames that no gang has started */
+	BUILDER_VETO,  /**< use another veto from a frame number on */
 };
 
 struct builder_command {
 	enum builder_order order;
 	struct frame_run run;	  /**< BEGIN */
-	uint32_t packets_min;	  /**< BEGIN: incomplete frames with less packets are dropped */
+	uint32_t packets_min;	  /**< BEGIN: incomplete frames with fewer packets are dropped */
 	struct builder_dark dark; /**< BEGIN */
 	struct builder_veto veto; /**< BEGIN, VETO */
-	uint64_t from_frame;	  /**< VETO: first frame it applies to, if not passed already */
+	/** VETO: first frame that it applies to, unless that frame has already passed */
+	uint64_t from_frame;
 };
 
 struct builder;
@@ -140,40 +156,47 @@ struct builder;
 struct builder *builder_create(const struct builder_config *config);
 void builder_destroy(struct builder *b);
 
-/** One round; its own lcore only. @return non-zero if anything was done */
+/**
+ * Run one iteration. Only the builder's lcore may call this. @return non-zero if it did any work
+ */
 int builder_poll(void *builder);
 
 /**
- * Give an order; it is carried out in the builder's next round.
- * One thread at a time. @return 0; -EBUSY: the order before is not carried out yet
+ * Post a command; the builder executes it in its next iteration. One thread at a time may post.
+ * @return 0; -EBUSY: the previous command has not been executed yet
  */
 int builder_post(struct builder *b, const struct builder_command *command);
 
-/** Give an order up. Who gave it. @return true: it is never carried out; false: it has been, or is
- * being carried out just now */
+/**
+ * Cancel the posted command. Only the thread that posted it may call this.
+ * @return true: the command is never executed; false: it was executed or is being executed
+ */
 bool builder_cancel(struct builder *b);
 
 /**
- * What became of the last order. Any thread.
- * @param effective  VETO: receives the frame it applies from; may be NULL
- * @return -EINPROGRESS: not carried out yet, or cancelled; 0: done; -EBUSY: refused: a run where
- *   there must be none or the other way round, or too many vetoes in force at the same time
+ * Return the result of the last command. Any thread.
+ * @param effective  VETO: receives the first frame that it applies to; may be NULL
+ * @return -EINPROGRESS: not executed yet, or cancelled; 0: done; -EBUSY: refused, because a run
+ *   exists where none may exist, or none exists where one must, or too many vetoes are in use at a
+ *   time
  */
 int builder_result(const struct builder *b, uint64_t *effective);
 
-/** No run, and all records back from egress. Any thread. */
+/** Return true if there is no run and egress has returned all records. Any thread. */
 bool builder_is_idle(const struct builder *b);
 
-/** Has the run's last frame been retired? Any thread. */
+/** Return true if the run's last frame has been retired. Any thread. */
 bool builder_has_ended(const struct builder *b);
 
 /**
- * A gang gave up, or its batch cannot be handed over as the GPU does not order what a NIC has
- * written: number of it + 1, and why (negative errno); 0 = none. Any thread.
+ * Return the failed gang: its number + 1, or 0 if none failed. Any thread. A gang fails when it
+ * gives up, or when its batch cannot be handed over because the GPU no longer orders a NIC's
+ * writes.
+ * @param error  receives the reason, a negative errno
  */
 uint32_t builder_failed_gang(const struct builder *b, int *error);
 
-/** A copy; each counter is consistent by itself. Any thread. */
+/** Return a copy of the counters. Each counter is consistent by itself. Any thread. */
 struct builder_stats builder_stats(const struct builder *b);
 
 #endif /* BUILDER_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The builder role: orders, runs, and the thresholds that change in them. */
+/* The builder role: commands, runs, and thresholds that change during a run. */
 
 #include <errno.h>
 
@@ -20,7 +20,7 @@ builder_set_versions(struct builder *b, struct frame_record *r)
 	r->pedestal_version = b->config.channel->coef[b->coef].version;
 }
 
-/** The veto that the next frame would be judged by. */
+/** Return the veto that applies to the next frame. */
 static uint32_t
 take_veto(struct builder *b, const struct builder_veto *veto, uint64_t from)
 {
@@ -37,15 +37,17 @@ static int
 change_veto(struct builder *b, const struct builder_command *c)
 {
 	const struct frame_table *ft = b->config.table;
-	/* frames that are closed and wait are judged by the veto that they arrived under; where a
-	 * run that looks for its first frame will begin nobody knows */
+	/*
+	 * Closed frames that wait keep the veto that was in force when they arrived. The first
+	 * frame number of a run that has received nothing is unknown.
+	 */
 	const uint64_t earliest =
 		ft->builder.fresh ? 0 : frame_table_number(ft, ft->builder.next_close);
 
 	if (!b->running || b->ending || (b->veto_newest + 2) % GK_PARAMS_MAX == b->veto_retired)
 		return -EBUSY;
 	b->effective = RTE_MAX(c->from_frame, earliest);
-	/* in the order in which they were made; what is in force is of no matter */
+	/* Vetoes apply in the order in which they were posted, whichever is in force. */
 	if (b->veto != b->veto_newest)
 		b->effective = RTE_MAX(b->effective, b->veto_from[b->veto_newest]);
 	take_veto(b, &c->veto, b->effective);
@@ -90,7 +92,7 @@ begin_run(struct builder *b, const struct builder_command *c)
 	return 0;
 }
 
-/** Throw away what is closed and no gang has. */
+/** Discard closed frames that no gang has. */
 static void
 abort_waiting(struct builder *b)
 {

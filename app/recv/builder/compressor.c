@@ -14,7 +14,7 @@
 struct compress_job {
 	struct bitshuffle_job work;
 	uint8_t *chunk;
-	struct compress_job *next; /* that is free */
+	struct compress_job *next; /* next free job */
 	bool done;
 };
 
@@ -23,7 +23,7 @@ struct compressor {
 	uint32_t nb_jobs;
 	struct compress_job *jobs;
 	struct compress_job *free;
-	struct rte_ring *ring; /* jobs that somebody may go on with: room for all */
+	struct rte_ring *ring; /* jobs that any thread may continue; has room for all */
 };
 
 struct compressor *
@@ -40,7 +40,7 @@ compressor_create(uint32_t jobs, size_t values)
 		RTE_ALIGN_CEIL((size_t)rte_ring_get_memsize(size), RTE_CACHE_LINE_SIZE));
 	if (c->jobs == NULL || c->ring == NULL)
 		goto no_memory;
-	/* on shared CPUs one that is preempted must not hold up the others */
+	/* On shared CPUs a preempted thread must not block the others. */
 	rte_ring_init(c->ring, "compress", size, RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ);
 	for (; c->nb_jobs < jobs; c->nb_jobs++) {
 		struct compress_job *job = &c->jobs[c->nb_jobs];
@@ -111,7 +111,7 @@ compressor_finish(struct compressor *c, struct compress_job *job, const uint8_t 
 {
 	while (!__atomic_load_n(&job->done, __ATOMIC_ACQUIRE))
 		if (!compressor_poll(c))
-			sched_yield(); /* others have all jobs in hand */
+			sched_yield(); /* other threads hold all jobs */
 	*chunk = job->chunk;
 	return job->work.written;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Raw frames are compressed on lcores that have time, ahead of the writer that needs them in order.
+ * Compresses raw frames on idle lcores, ahead of the writer, which needs them in frame order.
  *
- * The writer begins jobs, as many as there are, and finishes them in the order of the frames, so
- * that files hold the same bytes however many lcores help. A job is compressed in pieces: whoever
- * polls takes a job, compresses a piece and puts it back. No lcore holds a job for longer, and the
- * writer, which helps while it waits, gets on alone when nobody polls.
+ * The writer begins jobs, up to their maximum number, and finishes them in frame order. Files are
+ * therefore identical for any number of helping lcores. A job is compressed in pieces: a polling
+ * lcore takes a job, compresses one piece and puts the job back, so no lcore holds a job for longer
+ * than a piece. The writer helps while it waits, and so completes a job even if no lcore polls.
  *
- * Threads: compressor_poll() by any number of lcores; all else by the writer's thread. Create and
- * destroy need everybody at rest.
+ * Threads: any number of lcores may call compressor_poll(). Only the writer's thread may call the
+ * other functions. No other thread may use the compressor during create and destroy.
  */
 #ifndef COMPRESSOR_H
 #define COMPRESSOR_H
@@ -17,38 +17,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Blocks of 8 KiB that a poll compresses at most: some 40 us. */
+/** Maximum number of 8 KiB blocks that one poll compresses, about 40 us. */
 #define COMPRESSOR_PIECE 16
 
 struct compressor;
 struct compress_job;
 
 /**
- * @param jobs    frames in work at most, at least 1
- * @param values  u16 of a frame
+ * @param jobs    maximum number of frames in work, at least 1
+ * @param values  number of uint16_t values in a frame
  * @return NULL with errno = ENOMEM
  */
 struct compressor *compressor_create(uint32_t jobs, size_t values);
 
-/** No job may be out. */
+/** All jobs must have been released. */
 void compressor_destroy(struct compressor *c);
 
 /**
- * Have a frame compressed, which stays where it is until compressor_finish().
- * @return NULL: all jobs are out
+ * Start to compress a frame. `raw` must stay valid until compressor_finish().
+ * @return NULL: all jobs are in use
  */
 struct compress_job *compressor_begin(struct compressor *c, const uint16_t *raw);
 
 /**
- * Wait for a job, and help meanwhile.
- * @param chunk  receives where the chunk is (bitshuffle.h), until compressor_release()
- * @return its bytes
+ * Wait for a job, and help to compress meanwhile.
+ * @param chunk  receives the chunk (bitshuffle.h), valid until compressor_release()
+ * @return its size in bytes
  */
 size_t compressor_finish(struct compressor *c, struct compress_job *job, const uint8_t **chunk);
 
 void compressor_release(struct compressor *c, struct compress_job *job);
 
-/** A piece of some job. @param c  struct compressor. @return non-zero if there was one */
+/**
+ * Compress one piece of a job.
+ * @param c  struct compressor
+ * @return non-zero if there was one
+ */
 int compressor_poll(void *c);
 
 #endif /* COMPRESSOR_H */

@@ -2,12 +2,12 @@
 /*
  * The builder role: pedestal intervals and dark frames (gk_abi.h, struct gk_dark).
  *
- * Frames are cut into pedestal intervals by their number. Darks of pedestal interval e are added up
- * in set e % 2 and take effect from pedestal interval e + 2 on: while frames of pedestal interval e
- * + 1 are given to gangs, and all of pedestal interval e have retired, the update of pedestal
- * interval e + 2 is handed out; frames of e + 2 are held until it is done. So the update runs
- * beside the frames, and a frame waits only if the pedestal interval is shorter than the pipeline.
- * Versions of coefficients take turns in places 0 and 1 of gk_channel.coef.
+ * The frame number determines the pedestal interval. Dark frames of interval e are summed in set e
+ * % 2 and take effect from interval e + 2 on. The update for interval e + 2 is handed out while
+ * frames of interval e + 1 go to gangs and after all frames of interval e have retired. Frames of
+ * interval e + 2 wait until the update is done. The update therefore runs in parallel to the
+ * frames, and a frame waits only if the interval is shorter than the pipeline. The coefficient
+ * versions alternate between entries 0 and 1 of gk_channel.coef.
  */
 
 #include "builder/builder_private.h"
@@ -30,7 +30,7 @@ builder_is_dark(const struct builder *b, const struct frame_record *r)
 	}
 }
 
-/** Hand out a task that is not about frames. @return false if no gang can take it now */
+/** Hand out a task that does not process frames. @return false if no gang can take it now */
 static bool
 hand_out(struct builder *b, enum gk_op op, uint32_t set, uint32_t coef_to)
 {
@@ -64,11 +64,11 @@ builder_interval_begin(struct builder *b, const struct builder_dark *dark)
 	b->coef = 0;
 }
 
-/** Begin with this pedestal interval: what was added up before counts no more. */
+/** Start with this pedestal interval and discard earlier sums. */
 static void
 begin_at(struct builder *b, uint64_t interval)
 {
-	/* nothing else is out: two tasks find room */
+	/* nothing else is in flight, so there is room for two tasks */
 	if (b->retire != b->dispatch || b->nb_tasks > 0)
 		return;
 	for (uint32_t set = 0; set < GK_DARK_MAX; set++)
@@ -77,7 +77,7 @@ begin_at(struct builder *b, uint64_t interval)
 	b->interval_known = true;
 	b->interval = interval;
 	b->interval_first = interval;
-	/* the first two pedestal intervals have the coefficients that are there */
+	/* the first two pedestal intervals use the existing coefficients */
 	b->interval_ready = interval + 1;
 }
 
@@ -88,7 +88,7 @@ builder_interval_enter(struct builder *b, uint64_t frame)
 
 	if (!builder_is_tracking(b))
 		return true;
-	/* the run begins, or the detector counts anew */
+	/* the run begins, or the detector restarted its frame numbers */
 	if (!b->interval_known || interval < b->interval || interval > b->interval + 1) {
 		begin_at(b, interval);
 		return false;
@@ -105,7 +105,7 @@ builder_interval_enter(struct builder *b, uint64_t frame)
 	return true;
 }
 
-/** Is every frame of this pedestal interval, and of those before, retired? */
+/** Return true if all frames up to the end of this pedestal interval are retired. */
 static bool
 interval_has_retired(struct builder *b, uint64_t interval)
 {
@@ -114,9 +114,7 @@ interval_has_retired(struct builder *b, uint64_t interval)
 	return builder_interval_of(b, place_at(b, b->retire)->record->frame) > interval;
 }
 
-/**
- * Update the coefficients for the pedestal interval after the one in force, once it can be done.
- */
+/** Start the update for the pedestal interval after the one in force, as soon as it is possible. */
 static uint32_t
 update(struct builder *b)
 {
@@ -134,7 +132,7 @@ update(struct builder *b)
 	return 1;
 }
 
-/** What an update that is done has found. */
+/** Count the result of a completed update. */
 static void
 note_update(struct builder *b)
 {

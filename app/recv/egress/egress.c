@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What telemetry shows of the egress: its lcore writes it down, so that nobody else looks at
- * senders that come and go. */
+/*
+ * The egress: its creation, the calls of other threads, the commands on its lcore, and the state
+ * for telemetry. The lcore writes that state, so that no other thread accesses the store clients.
+ */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,12 +24,12 @@
 
 RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
-#define NAP_US	50   /* until an order is carried out */
-#define WAIT_US 1000 /* until it is worth while to ask again */
+#define NAP_US	50   /* sleep while waiting for a command */
+#define WAIT_US 1000 /* delay before a repeated command */
 
-/* ---- a run's batches ------------------------------------------------------------------------- */
+/* ---- batches of a run ---- */
 
-/* While an lcore polls, a nap; before it does, and when it has ended, who waits polls. */
+/* Sleep while an lcore polls; otherwise the waiting thread polls. */
 static void
 let_go_on(struct egress *e, unsigned int us)
 {
@@ -44,7 +46,7 @@ let_go_on(struct egress *e, unsigned int us)
 	while (rte_rdtsc() < until);
 }
 
-/* Ask the lcore, and wait for its answer. */
+/* Post a command to the lcore, and wait for its result. */
 static int
 ask(struct egress *e, enum order order)
 {
@@ -93,7 +95,7 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	return rc;
 }
 
-/* Room in the ring, waiting for it if need be. */
+/* Reserve room in the journal, and wait for it if necessary. */
 static uint8_t *
 wait_for_room(struct egress *e, uint64_t body)
 {
@@ -102,7 +104,7 @@ wait_for_room(struct egress *e, uint64_t body)
 	e->mail.body = body;
 	while (ask(e, ORDER_RESERVE) < 0) {
 		now = xfer_qp_clock();
-		/* as long as spilling makes room */
+		/* spilling makes progress */
 		if (progress != __atomic_load_n(&e->ladder.progress, __ATOMIC_RELAXED)) {
 			progress = __atomic_load_n(&e->ladder.progress, __ATOMIC_RELAXED);
 			until = now + e->settings.hold_ms;
@@ -114,7 +116,7 @@ wait_for_room(struct egress *e, uint64_t body)
 	return e->mail.room;
 }
 
-/* Of the ladder's last step, said once until it is left. */
+/* Count a refused batch. The overload level is logged once per occurrence. */
 static void
 refuse(struct egress *e, const struct batch *b)
 {
@@ -159,7 +161,7 @@ egress_put(struct egress *e, const struct batch *b)
 		.body_crc32c = b->crc32c,
 		.table = b->table,
 	};
-	/* first: no more may be durable than were put */
+	/* Count first: at no time may more batches be durable than were put. */
 	ADD(s->put, 1);
 	ADD(s->put_rows, b->rows);
 	ADD(s->bytes, b->metadata_size + b->body_length);
@@ -235,7 +237,7 @@ egress_stats_get(const struct egress *e, enum arrow_table table, struct egress_s
 #undef GET
 }
 
-/* ---- its life -------------------------------------------------------------------------------- */
+/* ---- creation and destruction ---- */
 
 static int
 check_size(const struct egress *e)
@@ -290,7 +292,7 @@ open_ring(struct egress *e)
 	}
 	static_assert(sizeof(e->before) <= JOURNAL_LEDGER, "room in the ring");
 	(void)journal_ledger_get(e->ring, &e->before, sizeof(e->before));
-	/* they name files */
+	/* the strings are used as file names */
 	e->before.name[sizeof(e->before.name) - 1] = '\0';
 	e->before.directory[sizeof(e->before.directory) - 1] = '\0';
 	e->kept.next_sequence = LEDGER_NONE;
@@ -428,7 +430,7 @@ egress_destroy(struct egress *e)
 		(void)rdma_pd_free(e->pd);
 	if (e->dev != NULL)
 		(void)rdma_dev_close(e->dev);
-	/* it reads the ring */
+	/* it reads the journal */
 	spill_destroy(e->spill);
 	journal_close(e->ring);
 	xfer_key_forget(&e->key);
@@ -437,7 +439,7 @@ egress_destroy(struct egress *e)
 }
 
 #define CM_TURNS 64
-#define MOVE_MS	 100 /* how often it is looked whether a store is gone for good */
+#define MOVE_MS	 100 /* interval of the check for stores that are gone for good */
 #define EVENTS	 8
 
 static void
@@ -455,7 +457,7 @@ egress_known(struct egress *e, uint32_t batch, bool spilled)
 
 	if (k->kept_at != 0)
 		count_latency(e->latency, (rte_rdtsc() - k->kept_at) * 1e6 / rte_get_tsc_hz());
-	/* those that were adopted are another run's */
+	/* adopted batches belong to another run */
 	if (k->run != e->current || k->kept_at == 0)
 		return;
 	if (spilled) {
@@ -488,7 +490,7 @@ egress_put_ledger(struct egress *e)
 		__atomic_store_n(&e->ledger_is_new, false, __ATOMIC_RELEASE);
 		e->knows_rows = false;
 	}
-	/* written by another thread ten times a second: it may know less than the rows do */
+	/* Another thread writes the ledger ten times a second, so it may be older than the rows. */
 	if (e->first_row != 0 && !e->knows_rows) {
 		ledger_begin(k, e->first_row, k->next_frame);
 		e->knows_rows = true;
@@ -496,7 +498,10 @@ egress_put_ledger(struct egress *e)
 	journal_ledger_put(e->ring, k, sizeof(*k));
 }
 
-/* Rows are about to be put: who adopts the ring counts them if their batch is there. */
+/*
+ * A batch of rows is about to be put. A receiver that adopts the journal counts the rows if the
+ * batch is in it.
+ */
 static void
 announce_rows(struct egress *e, const struct mailbox *m)
 {
@@ -506,14 +511,14 @@ announce_rows(struct egress *e, const struct mailbox *m)
 		k->next[i] = k->retained[i] + m->tally[i];
 	k->next_frame = m->batch.last;
 	k->next_sequence = m->batch.sequence;
-	/* the rows before it that were refused are of frames that were not lost, either */
+	/* the refused rows before it belong to frames that were not lost either */
 	if (e->first_row == 0)
 		e->first_row = m->batch.first -
 			(m->tally[LEDGER_FRAMES] - m->batch.rows) * RTE_MAX(k->stride, 1u);
 	egress_put_ledger(e);
 }
 
-/* They are there; before the batch can be anywhere else. */
+/* The rows are in the journal. Record this before the batch can be anywhere else. */
 static void
 note_rows(struct egress *e)
 {
@@ -560,7 +565,7 @@ do_commit(struct egress *e, struct mailbox *m)
 	e->known[batch] = (struct known){
 		m->batch.rows, e->current, m->batch.table, rte_rdtsc(), m->batch.received};
 	FAIL_POINT("recv.kept");
-	/* what was seen up to here is accounted for, whoever adopts the ring */
+	/* from here on, a receiver that adopts the journal counts these rows */
 	if (m->batch.table == ARROW_FRAMES)
 		note_rows(e);
 	store = egress_choose(e, run, m->batch.first);
@@ -625,7 +630,7 @@ egress_turn(struct egress *e)
 				busy |= store_client_poll(e->run[i].sender[k]);
 		}
 	}
-	/* an lcore that gives its CPU away makes few turns */
+	/* an lcore that yields its CPU has few iterations */
 	busy |= egress_spill_turn(e, now);
 	if (e->turn++ % CM_TURNS != 0 && now == e->cm_at)
 		return busy;
@@ -703,7 +708,7 @@ view_store(struct egress *e, unsigned int k, struct egress_store *to)
 	}
 }
 
-/* Of the last second. */
+/* Update the rates of the last second. */
 static void
 make_rates(struct egress *e, struct egress_view *v)
 {

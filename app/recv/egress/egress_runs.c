@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs whose batches are held: from their senders to what is left of them. */
+/*
+ * Runs with batches in the journal: their store clients, the assignment of batches to stores, and
+ * the runs of earlier processes.
+ */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +25,10 @@ on_result(void *arg, uint32_t batch, enum xfer_result_status status)
 		egress_known(e, batch, false);
 		return;
 	}
-	/* the store says when it is good again; until then it waits there, or is moved */
+	/*
+	 * The store reports when it is in a good state again. Until then the batch waits there or
+	 * is reassigned.
+	 */
 	if (!journal_get(e->ring, batch, &b))
 		return;
 	sender = egress_sender_of(e, &b);
@@ -75,7 +81,7 @@ egress_finish_run(struct egress *e, struct egress_run *run)
 		store_client_finish(run->sender[i]);
 }
 
-/* Senders that have nothing to do any more. */
+/* Count the store clients that have no work left. */
 static unsigned int
 count_ended(const struct egress *e, const struct egress_run *run)
 {
@@ -84,7 +90,7 @@ count_ended(const struct egress *e, const struct egress_run *run)
 
 	for (i = 0; i < e->stores.nb; i++) {
 		store_client_stats_get(run->sender[i], &stats);
-		/* one that was never reached has nothing to be ended */
+		/* a store that was never connected needs no END */
 		ended += stats.state == STORE_CLIENT_ENDED || stats.connections == 0;
 	}
 	return ended;
@@ -102,7 +108,7 @@ run_is_over(const struct egress *e, const struct egress_run *run)
 	return run->finishing && count_ended(e, run) == e->stores.nb;
 }
 
-/* All of it is durable, and the stores know: forget it. */
+/* Remove a run whose batches are all durable and whose stores are informed. */
 static void
 retire_run(struct egress *e, struct egress_run *run)
 {
@@ -125,7 +131,10 @@ retire_run(struct egress *e, struct egress_run *run)
 		run->used = false;
 }
 
-/* Numbers of the stores that may have batches of each run beside those that have them for good. */
+/*
+ * Find, for each run, the stores that may have batches that were not confirmed as durable there.
+ * Bit masks of store numbers.
+ */
 static void
 find_doubts(const struct egress *e, uint16_t doubts[JOURNAL_RUNS])
 {
@@ -146,7 +155,10 @@ find_doubts(const struct egress *e, uint16_t doubts[JOURNAL_RUNS])
 	}
 }
 
-/* Of these stores those that nobody will connect to: they are not where they were last. */
+/*
+ * Of these stores, select those that are not at their last address, so that no connection to them
+ * is made.
+ */
 static uint16_t
 not_configured(const struct egress *e, uint16_t numbers)
 {
@@ -159,7 +171,9 @@ not_configured(const struct egress *e, uint16_t numbers)
 	return numbers;
 }
 
-/* Whether a store that is nowhere may yet turn out to be at one of the addresses. */
+/*
+ * Return true if a store without a known address may still be at one of the configured addresses.
+ */
 static bool
 may_be_somewhere(const struct egress *e, const struct egress_run *run)
 {
@@ -174,8 +188,10 @@ may_be_somewhere(const struct egress *e, const struct egress_run *run)
 	return false;
 }
 
-/* An end was said to the store that was at an address then; the one that is there now has to hear
- * of what went elsewhere. */
+/*
+ * END was sent to the store that was at this address. The store that is there now must be informed
+ * of reassigned batches.
+ */
 static void
 connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
 {
@@ -184,7 +200,7 @@ connect_again(struct egress *e, struct egress_run *run, uint16_t doubts)
 	for (i = 0; i < e->stores.nb; i++) {
 		const uint16_t bit = 1u << e->stores.at[i].number;
 
-		/* once: a store at two addresses would be at this one and at that one by turns */
+		/* only once: a store at two addresses would otherwise alternate between them */
 		if ((doubts & bit) == 0 || (run->again[i] & bit) != 0)
 			continue;
 		if (store_client_again(run->sender[i]))
@@ -212,7 +228,7 @@ say_doubts(const struct egress *e, const struct egress_run *run, uint16_t number
 	}
 }
 
-/* Whether stores that are configured still have something to do for a run. */
+/* Return true if configured stores still have work for a run. */
 static bool
 run_waits(const struct egress *e, const struct egress_run *run, uint16_t doubts)
 {
@@ -290,9 +306,9 @@ egress_say_what_is_left(const struct egress *e)
 }
 
 /*
- * Of a run of which nothing is left the stores need only be told its end, without which they
- * complete its files after a time. A receiver that starts again and again must not fill the ring
- * with those.
+ * For a run without held batches, the stores only miss END, without which they complete its files
+ * after a timeout. Remove such runs, so that a receiver that restarts repeatedly does not fill the
+ * journal.
  */
 static void
 forget_empty_runs(struct egress *e)
@@ -309,7 +325,7 @@ forget_empty_runs(struct egress *e)
 	}
 }
 
-/* Whether a batch is of the run that a process died in. */
+/* Return true if a batch belongs to the run in which a process died. */
 static bool
 is_of_dead(const struct egress *e, const struct journal_batch *b)
 {
@@ -318,7 +334,7 @@ is_of_dead(const struct egress *e, const struct journal_batch *b)
 	return journal_run_get(e->ring, b->run, &run) && run.incarnation == e->before.incarnation;
 }
 
-/* It may have been killed when a batch of rows had been put and it had not written that down. */
+/* The process may have been killed after it had put a batch of rows and before it recorded this. */
 static void
 settle_rows(struct egress *e)
 {
@@ -349,14 +365,14 @@ egress_adopt_runs(struct egress *e)
 
 	forget_empty_runs(e);
 	settle_rows(e);
-	/* a run that is forgotten must have no files open */
+	/* a removed run must have no open files */
 	rc = egress_adopt_spilled(e);
 	for (batch = journal_next(e->ring, 0); batch != UINT32_MAX;
 		batch = journal_next(e->ring, batch + 1)) {
 		if (!journal_get(e->ring, batch, &b))
 			continue;
 		e->known[batch] = (struct known){b.rows, b.run, b.table, 0, 0};
-		/* images whose rows were not put any more are of frames that are lost */
+		/* images whose rows were not put belong to lost frames */
 		if (b.table == ARROW_IMAGES && b.held && b.last <= e->before.retained_frame &&
 			is_of_dead(e, &b))
 			e->before_held += b.rows;
@@ -370,7 +386,7 @@ egress_adopt_runs(struct egress *e)
 		if (rc == 0)
 			egress_finish_run(e, &e->run[i]);
 	}
-	/* of stores that are not configured any more */
+	/* batches of stores that are no longer configured */
 	e->unassigned = true;
 	return rc;
 }
@@ -380,11 +396,11 @@ egress_store_is_gone(const struct egress *e, const struct store_client *sender, 
 {
 	const uint64_t since = store_client_idle_since(sender);
 
-	/* the clock may have gone on in this turn */
+	/* the clock may have advanced in this iteration */
 	return since != 0 && now >= since + e->settings.failover_ms;
 }
 
-/* The store that a batch goes to as long as it is there. */
+/* Return the store that gets a batch as long as it is available. */
 static unsigned int
 home(const struct egress *e, uint64_t first)
 {
@@ -414,7 +430,7 @@ egress_choose(struct egress *e, const struct egress_run *run, uint64_t first)
 		if (store_client_takes(run->sender[store]))
 			return store;
 	}
-	/* one that is just connecting, rather than one that is not there */
+	/* prefer a store that is connecting to one that is unreachable */
 	for (i = 0; i < e->stores.nb; i++) {
 		store = (from + i) % e->stores.nb;
 		if (!store_client_is_down(run->sender[store]))
@@ -431,8 +447,10 @@ egress_sender_of(const struct egress *e, const struct journal_batch *b)
 	return at >= 0 ? e->run[b->run].sender[at] : NULL;
 }
 
-/* Whether what a store was given, and may have, would be better off elsewhere: another store takes
- * it, or it can be spilled. */
+/*
+ * Return true if a batch that a store may have can go elsewhere: another store accepts it, or it
+ * can be spilled.
+ */
 static bool
 has_elsewhere(const struct egress *e, const struct egress_run *run)
 {
@@ -444,18 +462,20 @@ has_elsewhere(const struct egress *e, const struct egress_run *run)
 	return any;
 }
 
-/* Whether a batch may go elsewhere. */
+/* Return true if a batch may be reassigned. */
 static bool
 may_leave(const struct egress *e, const struct journal_batch *b, uint64_t now)
 {
 	struct store_client *from = egress_sender_of(e, b);
 
-	/* nobody's, or of a store that is not configured any more */
+	/* unassigned, or of a store that is no longer configured */
 	if (from == NULL)
 		return true;
 	if (b->given & 1u << b->owner) {
-		/* one that is there and takes nothing, as its disk is full, has it as long as it is
-		 * connected */
+		/*
+		 * A connected store that accepts nothing because its disk is full keeps the batch
+		 * until the connection is closed.
+		 */
 		if (egress_store_is_gone(e, from, now) && !store_client_is_down(from) &&
 			has_elsewhere(e, &e->run[b->run]))
 			store_client_give_up(from);
@@ -487,7 +507,7 @@ egress_move(struct egress *e, uint64_t now)
 	uint32_t batch, at = 0;
 	bool left = false;
 
-	/* what was of a store that another one has taken the place of */
+	/* batches of a store that was replaced by another one */
 	e->unassigned |= e->changes != e->stores.changes;
 	e->changes = e->stores.changes;
 	if (!e->unassigned && all_take(e))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* [egress] of the settings. */
+/* Section [egress] of the settings. */
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,7 +60,7 @@ egress_settings_read(struct egress_settings *s, struct config *c)
 			"is needed: a file with the key that the stores' keyrings have for it");
 }
 
-/* ADDRESS[:PORT], IPv4, or IPv6 in brackets. */
+/* Parse ADDRESS[:PORT]: IPv4, or IPv6 in brackets. */
 static int
 parse_store(const char *text, struct sockaddr_storage *to)
 {
@@ -92,7 +92,7 @@ parse_store(const char *text, struct sockaddr_storage *to)
 	return inet_pton(AF_INET, address, &four->sin_addr) == 1 ? 0 : -EINVAL;
 }
 
-/* ADDRESS:PORT, however it was written. */
+/* Normalise an address to ADDRESS:PORT. */
 static void
 print_address(struct xfer_store *s)
 {
@@ -109,7 +109,7 @@ print_address(struct xfer_store *s)
 	snprintf(s->address, sizeof(s->address), "%s:%u", text, ntohs(four->sin_port));
 }
 
-/* That two addresses are one store is found out when it is connected to. */
+/* Add an address. Two addresses of one store are detected on connection. */
 static int
 check_stores(const struct store_set *s, char message[PATH_MAX])
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When all stores stand still: hold, spill, refuse. */
+/* Overload levels, used when no store makes progress: hold, spill, refuse. */
 
 #include <inttypes.h>
 
 #include "egress/egress_private.h"
 #include "fail_point.h"
 
-#define RESULTS	 32
-#define REST_MS	 1000		     /* after a batch was given back */
-#define UNCUT	 (UINT64_C(1) << 32) /* more than there ever are */
-#define LOW_PART 2		     /* spilling ends when the ring is half as full as it began */
+#define RESULTS 32
+#define REST_MS 1000		    /* pause after a batch was returned */
+#define UNCUT	(UINT64_C(1) << 32) /* larger than any real count */
+/* spilling ends when the journal is below half the level at which it began */
+#define LOW_PART 2
 
 const char *
 egress_step_name(enum egress_step step)
@@ -23,7 +24,7 @@ egress_step_name(enum egress_step step)
 	return names[step];
 }
 
-/* Bytes of the ring that are not free. */
+/* Return the bytes of the journal in use. */
 static uint64_t
 fill(const struct egress *e, uint64_t *room)
 {
@@ -53,7 +54,10 @@ is_spilled(const struct egress *e, const struct journal_batch *b)
 	return e->spill != NULL && spill_has(e->spill, b->run, b->table, b->sequence);
 }
 
-/* What a dead process was spilling and held: in its files, or not. */
+/*
+ * Settle a batch that a dead process held while spilling it: it is in its files, or it is assigned
+ * again.
+ */
 static void
 settle(struct egress *e, uint32_t batch, const struct journal_batch *b)
 {
@@ -67,7 +71,7 @@ settle(struct egress *e, uint32_t batch, const struct journal_batch *b)
 	FAIL_POINT("spill.adopted");
 }
 
-/* Runs of which some was being spilled. */
+/* Find the runs with batches that were being spilled. */
 static void
 find_spilled(const struct egress *e, bool spilled[JOURNAL_RUNS])
 {
@@ -81,8 +85,9 @@ find_spilled(const struct egress *e, bool spilled[JOURNAL_RUNS])
 }
 
 /*
- * What was imported may be where it was: in a store that had it. A store that is told of a batch
- * that went elsewhere cuts off all behind that, too, so none is told anything of that run any more.
+ * A batch imported from spill files may also be at the store that had it. A store that is told of a
+ * reassigned batch also truncates all later ones. Stores are therefore told nothing more about this
+ * run.
  */
 static void
 forget_doubts(struct egress *e, unsigned int index, const struct journal_run *run)
@@ -104,7 +109,7 @@ forget_doubts(struct egress *e, unsigned int index, const struct journal_run *ru
 	FAIL_POINT("spill.forgotten");
 }
 
-/* Batches that files have and the ring does not hold. */
+/* Count the batches that are in the files and not in the journal. */
 static uint64_t
 count_released(const struct egress *e, unsigned int index)
 {
@@ -119,8 +124,10 @@ count_released(const struct egress *e, unsigned int index)
 	return batches;
 }
 
-/* What is held and in a file is about to be released: it is sound there, or the file does not have
- * it any more. */
+/*
+ * Held batches that are also in a file are about to be released. Check that they are intact there;
+ * the file otherwise no longer contains them.
+ */
 static int
 check_spilled(const struct egress *e, unsigned int index)
 {
@@ -142,8 +149,11 @@ check_spilled(const struct egress *e, unsigned int index)
 	return rc;
 }
 
-/* What was spilled and released is there, or some of it was imported since. The ring's batches do
- * not tell, as those that nobody doubted are forgotten; how many there must be does. */
+/*
+ * Check whether all spilled and released batches are in the files, or whether some were imported
+ * meanwhile. The batches in the journal do not tell, because released ones are removed from it
+ * unless in doubt. The expected number does.
+ */
 static int
 adopt_run(struct egress *e, unsigned int index, const struct journal_run *run)
 {
@@ -160,7 +170,7 @@ adopt_run(struct egress *e, unsigned int index, const struct journal_run *run)
 	}
 	if (batches < run->spilled)
 		forget_doubts(e, index, run);
-	/* last: who dies before it finds the same again */
+	/* Last: a process that dies before this finds the same state again. */
 	journal_run_spilled(e->ring, index, batches);
 	return 0;
 }
@@ -178,8 +188,11 @@ egress_adopt_spilled(struct egress *e)
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		if (!journal_run_get(e->ring, i, &run))
 			continue;
-		/* also those that were not counted: a receiver without [egress] spill forgot, or
-		 * reconcile released them; they would hide others that are imported */
+		/*
+		 * Include runs whose batches were not counted. A receiver without [egress] spill
+		 * removed the doubts, or reconcile released them. Their batches would hide others
+		 * that are imported.
+		 */
 		if (!spilled[i] && run.spilled == 0 &&
 			(e->spill == NULL || !spill_was(e->spill, &run)))
 			continue;
@@ -195,9 +208,9 @@ egress_adopt_spilled(struct egress *e)
 }
 
 /*
- * A file may have batches that were given back: they are in it, and were not counted, so they would
- * hide as many that are imported. With a count that files never come up to, the next one to adopt
- * the ring forgets doubts: at worst there are doubles, which reconcile finds.
+ * A file may contain batches that were returned. They were not counted, so they would hide as many
+ * imported ones. Store a count that files never reach; the next receiver that adopts the journal
+ * then forgets the doubts. At worst there are duplicates, which reconcile finds.
  */
 static void
 look_for_uncut(struct egress *e)
@@ -242,7 +255,10 @@ take_results(struct egress *e, uint64_t now)
 	return n > 0;
 }
 
-/* One that a store has, or may have while it is connected, is that store's. */
+/*
+ * Return true if a batch may be spilled. A batch that a store has, or may have while it is
+ * connected, stays with that store.
+ */
 static bool
 may_spill(const struct egress *e, const struct journal_batch *b)
 {
@@ -253,7 +269,7 @@ may_spill(const struct egress *e, const struct journal_batch *b)
 	return sender == NULL || (b->given & 1u << b->owner) == 0 || store_client_is_down(sender);
 }
 
-/* The oldest first: they hold the room of what came after them. */
+/* Oldest batches first, because they block the space of later ones. */
 static bool
 put_batches(struct egress *e, uint64_t enough)
 {
@@ -267,7 +283,10 @@ put_batches(struct egress *e, uint64_t enough)
 		if (!journal_get(e->ring, batch, &b) || !may_spill(e, &b) ||
 			!journal_run_get(e->ring, b.run, &run))
 			continue;
-		/* first: who adopts the ring has to know that it may be in a file */
+		/*
+		 * First record this in the journal: a receiver that adopts it must know that the
+		 * batch may be in a file.
+		 */
 		journal_assign(e->ring, batch, JOURNAL_SPILL);
 		FAIL_POINT("spill.assigned");
 		spill_put(e->spill, batch, &b, &run);
@@ -277,7 +296,7 @@ put_batches(struct egress *e, uint64_t enough)
 	return busy;
 }
 
-/* How full the ring is, and for how long it has been. */
+/* Update how full the journal is, and since when. */
 static void
 climb(struct egress *e, uint64_t now)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is said of a connection that does not do what it is there for. */
+/* A connection to a store and its states, and log messages about connections without progress. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -43,7 +43,7 @@ enter(struct store_client *s, enum store_client_state state)
 	s->state = state;
 }
 
-/* ---- connections ----------------------------------------------------------------------------- */
+/* ---- connections ---- */
 
 static void
 forget_connection(struct store_client *s)
@@ -68,7 +68,7 @@ forget_connection(struct store_client *s)
 	xfer_auth_end(&s->handshake);
 }
 
-/* Of this connection nothing more comes that would need to know who the store is. */
+/* Tell the store set that this connection no longer needs the store's identity. */
 static void
 leave_store(struct store_client *s)
 {
@@ -77,7 +77,7 @@ leave_store(struct store_client *s)
 	s->proved = false;
 }
 
-/* The queue pair drains, then its memory goes. @return whether all is gone */
+/* Drain the queue pair, then free its memory. @return true if all is freed */
 static bool
 close_link(struct store_client *s)
 {
@@ -94,7 +94,7 @@ close_link(struct store_client *s)
 	return true;
 }
 
-/* No connection, or none any more: try again later. */
+/* Enter the state without a connection, and retry later. */
 static void
 go_down(struct store_client *s)
 {
@@ -113,17 +113,20 @@ go_down(struct store_client *s)
 	s->closing = true;
 	leave_store(s);
 	forget_connection(s);
-	/* the link is closed by the next poll: this may be one of its own calls */
+	/*
+	 * The next poll closes the connection, because this may be called from one of its
+	 * callbacks.
+	 */
 	enter(s, STORE_CLIENT_DOWN);
 }
 
-/* Say why, as far as that can still be said, and go. */
+/* Send the reason if that is still possible, and close the connection. */
 static void
 refuse(struct store_client *s, enum xfer_reason reason)
 {
 	struct xfer_refuse *m = s->link.broken ? NULL : xfer_qp_room(&s->link);
 
-	/* the wrong store was spoken of, and may stay there */
+	/* A wrong store was logged before and may stay at the address. */
 	rte_log(reason == XFER_REASON_STORE ? RTE_LOG_DEBUG : RTE_LOG_WARNING, store_client_logtype,
 		"xfer: store %s: given up: %s\n", store_client_name(s), xfer_reason_name(reason));
 	s->stats.malformed += reason == XFER_REASON_MALFORMED || reason == XFER_REASON_ORDER;
@@ -138,8 +141,8 @@ refuse(struct store_client *s, enum xfer_reason reason)
 }
 
 /*
- * What the store will not do at the next try either. What it was given and may still have stays in
- * doubt in the ring.
+ * Handle a refusal that the next attempt cannot change. Batches that the store may have stay in
+ * doubt in the journal.
  */
 static void
 forbidden(struct store_client *s, enum xfer_reason reason)
@@ -161,7 +164,7 @@ forbidden(struct store_client *s, enum xfer_reason reason)
 
 static void on_message(void *arg, const void *message, uint32_t size);
 
-/* An entry's WRITE has ended, and those of its body. */
+/* WRITE requests of a descriptor and its body have completed. */
 static void
 on_done(void *arg, uint64_t writes)
 {
@@ -172,7 +175,7 @@ on_done(void *arg, uint64_t writes)
 
 static const struct xfer_qp_ops link_ops = {.message = on_message, .done = on_done};
 
-/* Another key may lie there since: it is changed without a restart. */
+/* Read the key again, because it may change without a restart. */
 static void
 renew_key(struct store_client *s)
 {
@@ -261,7 +264,7 @@ established(struct store_client *s, const struct rdma_event *event)
 	xfer_qp_address(&info.addr, receiver.addr);
 	xfer_qp_address(&s->config.stores->at[s->config.at].to, store.addr);
 	enter(s, STORE_CLIENT_PROVING);
-	/* the CM fills up with zeros */
+	/* the CM pads the private data with zeros */
 	if (xfer_auth_open(&s->handshake, event->private_data, event->private_len, &receiver,
 		    &store) != XFER_REASON_NONE)
 		refuse(s, s->handshake.reason);
@@ -304,12 +307,12 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 		break;
 	case RDMA_EVENT_DISCONNECTED:
 	case RDMA_EVENT_QP_ERROR:
-		/* what had come before is still taken */
+		/* process messages that arrived before */
 		(void)xfer_qp_poll(&s->link);
 		if (s->state == STORE_CLIENT_ENDED) {
 			s->closing = true;
 		} else if (s->conn != NULL) {
-			/* an end that does not like our proof says nothing */
+			/* a store that rejects our proof closes without a message */
 			s->stats.refused += s->state == STORE_CLIENT_PROVING;
 			CLIENT_LOG(WARNING, s, "connection gone while %s",
 				store_client_state_name(s->state));
@@ -321,7 +324,7 @@ store_client_event(struct store_client *s, const struct rdma_event *event)
 	}
 }
 
-/* ---- what the store says --------------------------------------------------------------------- */
+/* ---- messages of the store ---- */
 
 static enum xfer_reason
 take_grant(struct store_client *s, const struct xfer_grant *m)
@@ -347,7 +350,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	s->back_off = 0;
 	s->down_since = 0;
 	s->forbidden = false;
-	/* unless it has said otherwise by now */
+	/* unless the store has reported another state */
 	if (!s->said_how)
 		s->stats.store_state = XFER_STATE_GOOD;
 	if (s->stats.store_state == XFER_STATE_GOOD)
@@ -388,7 +391,7 @@ take_session_message(struct store_client *s, const struct xfer_msg *m)
 		return up ? store_client_take_results(s, (const struct xfer_results *)m)
 			  : XFER_REASON_ORDER;
 	case XFER_STATUS:
-		/* how it is comes later */
+		/* the store reports its state later */
 		if (status->state == XFER_STATE_SETTLING)
 			return waiting && !s->have_all ? XFER_REASON_NONE : XFER_REASON_ORDER;
 		if (status->state != s->stats.store_state)
@@ -423,7 +426,7 @@ on_message(void *arg, const void *message, uint32_t size)
 	enum xfer_reason reason;
 
 	s->heard = s->link.listened;
-	/* of a connection that was given up: what follows is of no interest */
+	/* the connection was closed: ignore later messages */
 	if (s->state == STORE_CLIENT_DOWN || s->state == STORE_CLIENT_ENDED)
 		return;
 	if (s->state <= STORE_CLIENT_PROVING) {
@@ -445,7 +448,7 @@ on_message(void *arg, const void *message, uint32_t size)
 		forbidden(s, reason);
 }
 
-/* ---- what is to be done now ------------------------------------------------------------------ */
+/* ---- pending work ---- */
 
 static void
 send_status(struct store_client *s)
@@ -466,7 +469,7 @@ send_end(struct store_client *s)
 	struct xfer_end *m;
 	unsigned int i;
 
-	/* what is another store's, or nobody's yet, may become this one's */
+	/* a batch of another store, or an unassigned one, may be assigned to this store */
 	if (!journal_run_get(s->config.journal, s->config.run, &run) || run.held > 0)
 		return;
 	m = xfer_qp_room(&s->link);
@@ -495,7 +498,7 @@ work_up(struct store_client *s, uint64_t now)
 	store_client_watch_results(s, now);
 	if (s->state != STORE_CLIENT_UP)
 		return false;
-	/* frames first: they are few and small */
+	/* `frames` first: its batches are few and small */
 	while (s->stats.store_state == XFER_STATE_GOOD &&
 		(store_client_send_batch(s, 0) || store_client_send_batch(s, 1)))
 		busy = true;
@@ -507,7 +510,7 @@ work_up(struct store_client *s, uint64_t now)
 	return busy;
 }
 
-/* Who has answered. @return whether it is one that can be spoken to */
+/* Check the identity of the store. @return true if it can be used */
 static bool
 find_out_who(struct store_client *s)
 {
@@ -542,7 +545,7 @@ work_proving(struct store_client *s, uint64_t now)
 		return false;
 	s->sent = s->handshake.sent;
 	s->received = s->handshake.received;
-	/* before anything is told that only one of the stores must hear */
+	/* before sending anything that is meant for one store only */
 	if (!find_out_who(s))
 		return true;
 	s->told = 0;
@@ -558,7 +561,7 @@ work_proving(struct store_client *s, uint64_t now)
 		refuse(s, XFER_REASON_FAILED);
 		return true;
 	}
-	/* from here on nothing may be moved away from this store: MOVED is being said */
+	/* From here on no batch may be reassigned from this store, because MOVED is being sent. */
 	enter(s, STORE_CLIENT_WAITING);
 	return true;
 }
@@ -597,8 +600,10 @@ store_client_poll(struct store_client *s)
 	case STORE_CLIENT_WAITING:
 		while (!s->all_told && xfer_qp_room(&s->link) != NULL)
 			store_client_tell(s);
-		/* the store settles first: that takes as long as a sync, or an outage, does; once
-		 * it has begun with HAVE it comes to an end */
+		/*
+		 * The store recovers first, which takes as long as a sync or an outage. Once it has
+		 * begun with HAVE, the exchange is finite.
+		 */
 		if (now > s->heard + WAITING_MS ||
 			(s->waiting_since != 0 && now > s->waiting_since + WAITING_MS))
 			refuse(s, XFER_REASON_LATE);
@@ -612,7 +617,7 @@ store_client_poll(struct store_client *s)
 	return busy;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- other functions ---- */
 
 int
 store_client_open(struct store_client **sender, const struct store_client_config *config)
@@ -665,10 +670,10 @@ store_client_takes(const struct store_client *s)
 uint64_t
 store_client_idle_since(const struct store_client *s)
 {
-	/* it takes memory and looks into files, for as long as that takes */
+	/* the store allocates memory and reads files, which takes some time */
 	if (s->state == STORE_CLIENT_WAITING)
 		return s->settles_since;
-	/* one that was not good is not better without a connection */
+	/* a bad state continues without a connection */
 	return s->bad_since != 0 ? s->bad_since : s->down_since;
 }
 
@@ -678,7 +683,7 @@ store_client_give_up(struct store_client *s)
 	if (s->state <= STORE_CLIENT_CONNECTING || s->state >= STORE_CLIENT_ENDED)
 		return;
 	refuse(s, XFER_REASON_STOPPING);
-	/* it is there, and no better at once */
+	/* the store answers; retry after a delay */
 	s->retry_at = xfer_qp_clock() + XFER_BACK_OFF_MAX_MS;
 }
 
@@ -698,7 +703,7 @@ store_client_close(struct store_client *s)
 	unsigned int i;
 
 	leave_store(s);
-	/* should it be polled again, it does nothing but close */
+	/* if polled again, it only closes */
 	s->state = STORE_CLIENT_ENDED;
 	if (s->link_is_open && !s->closing) {
 		xfer_qp_break(&s->link);
@@ -713,7 +718,7 @@ store_client_close(struct store_client *s)
 	return 0;
 }
 
-/* It is there and says so, but nothing becomes of what it was given: that should not be. */
+/* Log a connected store that returns no results for batches that it was sent. */
 void
 store_client_watch_results(struct store_client *s, uint64_t now)
 {
@@ -734,7 +739,7 @@ store_client_watch_results(struct store_client *s, uint64_t now)
 	}
 }
 
-/* What is held for a store that is not there grows: once is enough to say so. */
+/* Log once that batches accumulate for a store that is not connected. */
 void
 store_client_watch_connection(struct store_client *s, uint64_t now)
 {

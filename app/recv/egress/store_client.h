@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A receiver's connection to one store for one run: makes it, makes it again when it breaks, sends
- * batches out of the journal, and writes down there what became of them.
+ * A receiver's connection to one store for one run. It connects, reconnects after a failure, sends
+ * batches from the journal, and records their results in the journal.
  *
- * Which batch goes to which store is the owner's decision: it offers batches that it has assigned
- * to this store in the journal (journal_assign()). Those that the ring
- * says are this store's are found by the sender itself whenever a connection stands.
+ * The owner decides which batch goes to which store: it offers batches that it has assigned to this
+ * store in the journal (journal_assign()). When a connection is established, the store client
+ * itself finds all batches that the journal assigns to its store.
  *
- * One lcore, which polls the device's lane and CM as well.
+ * One lcore, which also polls the device's lane and CM.
  */
 #ifndef STORE_CLIENT_H
 #define STORE_CLIENT_H
@@ -19,19 +19,21 @@
 #include "xfer/mr.h"
 #include "egress/store_set.h"
 
-#define XFER_BACK_OFF_MS     100  /**< between connections, doubled each time, */
-#define XFER_BACK_OFF_MAX_MS 1000 /**< up to this: a store that is back has batches within 2 s */
+#define XFER_BACK_OFF_MS 100 /**< first delay between connection attempts, doubled each time */
+/** maximum delay: a store that returns gets batches within 2 s */
+#define XFER_BACK_OFF_MAX_MS 1000
 #define XFER_AUTH_MS	     5000
-#define XFER_FORBIDDEN_MS    10000 /**< after a refusal that only a change at the store can lift */
-#define XFER_STUCK_MS	     5000  /**< batches without a result for so long are told of */
+/** delay after a refusal that only a change at the store can resolve */
+#define XFER_FORBIDDEN_MS 10000
+#define XFER_STUCK_MS	  5000 /**< batches without a result for this time are logged */
 
 enum store_client_state {
-	STORE_CLIENT_DOWN,	 /**< until the time of the next try */
-	STORE_CLIENT_CONNECTING, /**< REQ */
-	STORE_CLIENT_PROVING,	 /**< handshake, schemas */
-	STORE_CLIENT_WAITING,	 /**< MOVED is out: for HAVE and GRANT */
+	STORE_CLIENT_DOWN,	 /**< waits for the next attempt */
+	STORE_CLIENT_CONNECTING, /**< has sent REQ */
+	STORE_CLIENT_PROVING,	 /**< in the handshake, then sending schemas */
+	STORE_CLIENT_WAITING,	 /**< has sent MOVED and waits for HAVE and GRANT */
 	STORE_CLIENT_UP,
-	STORE_CLIENT_ENDING, /**< END is out */
+	STORE_CLIENT_ENDING, /**< has sent END */
 	STORE_CLIENT_ENDED,  /**< the store has completed its files */
 	STORE_CLIENT_STATES
 };
@@ -43,43 +45,47 @@ struct store_client_config {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	uint16_t lane;
-	struct store_set *stores; /**< all of them, */
-	unsigned int at;	  /**< and which one this is */
+	struct store_set *stores; /**< all stores */
+	unsigned int at;	  /**< index of this store */
 	struct journal *journal;
 	const struct xfer_mr *memory; /**< the journal: journal_memory() */
-	uint64_t message_max;	      /**< bytes of a WRITE (rdma_dev_info.max_msg_bytes) */
-	unsigned int run;	      /**< index in the ring */
+	uint64_t message_max;	      /**< maximum bytes of a WRITE (rdma_dev_info.max_msg_bytes) */
+	unsigned int run;	      /**< index in the journal */
 	uint64_t producer;
-	const char *identity; /**< of the store's keyring: who this is */
-	struct xfer_key *key; /**< of it */
-	const char *key_path; /**< read again for each connection; NULL: the key stays */
+	const char *identity; /**< this receiver's name in the store's keyring */
+	struct xfer_key *key; /**< key of that name */
+	const char *key_path; /**< read again for each connection; NULL: the key does not change */
 	enum xfer_role role;
-	uint32_t commit_ms; /**< a store that syncs later is warned of; 0: never */
-	/** A batch is durable (XFER_DURABLE, XFER_DOUBLE: released by now) or was given back. */
+	uint32_t commit_ms; /**< a store that takes longer to sync is logged; 0: never */
+	/**
+	 * Called when a batch is durable (XFER_DURABLE, XFER_DOUBLE: already released) or was
+	 * returned.
+	 */
 	void (*result)(void *arg, uint32_t batch, enum xfer_result_status status);
 	void *arg;
 };
 
-/** All only grow but those that say so. */
+/** All values only grow, except those marked as current. */
 struct store_client_stats {
-	uint64_t sent;	  /**< batches, each time */
-	uint64_t bytes;	  /**< of their entries and bodies */
-	uint64_t durable; /**< by RESULTS */
-	uint64_t found;	  /**< by HAVE: durable before, and not known to be */
+	uint64_t sent;	  /**< batches sent, including repetitions */
+	uint64_t bytes;	  /**< bytes of their descriptors and bodies */
+	uint64_t durable; /**< batches durable, by RESULTS */
+	/** batches that HAVE reported as durable and that were not known to be */
+	uint64_t found;
 	uint64_t doubles;
-	uint64_t again;	      /**< given back */
-	uint64_t connections; /**< that stood */
-	uint64_t broken;      /**< that stood and broke */
-	uint64_t refused;     /**< tries that the store refused */
-	uint64_t unreachable; /**< tries that nobody answered */
-	uint64_t malformed;   /**< messages of a store that are not what they should be */
-	uint64_t late;	      /**< tries that did not stand in time */
-	uint64_t stuck;	      /**< times that no result came for XFER_STUCK_MS */
-	uint32_t places;      /**< of this connection */
-	uint32_t credits;     /**< of them free, now */
-	uint32_t waiting;     /**< batches that wait for one, now */
-	uint32_t state;	      /**< enum store_client_state, now */
-	uint32_t store_state; /**< enum xfer_state, as the store said last */
+	uint64_t again;	      /**< batches returned by the store */
+	uint64_t connections; /**< connections established */
+	uint64_t broken;      /**< established connections that broke */
+	uint64_t refused;     /**< attempts refused by the store */
+	uint64_t unreachable; /**< attempts without an answer */
+	uint64_t malformed;   /**< invalid messages from the store */
+	uint64_t late;	      /**< attempts that were not established in time */
+	uint64_t stuck;	      /**< how often no result came for XFER_STUCK_MS */
+	uint32_t places;      /**< remote slots of this connection */
+	uint32_t credits;     /**< free remote slots; current */
+	uint32_t waiting;     /**< batches that wait for a slot; current */
+	uint32_t state;	      /**< enum store_client_state; current */
+	uint32_t store_state; /**< enum xfer_state that the store reported last */
 	uint32_t reason;      /**< enum xfer_reason of the last refusal */
 	uint64_t identity;    /**< of the store; 0: not known yet */
 };
@@ -89,37 +95,48 @@ struct store_client;
 /** *Control.* @return 0; -ENOMEM; -EINVAL: no such run */
 int store_client_open(struct store_client **s, const struct store_client_config *config);
 
-/** Batches of this store may be sent: assigned to it in the ring, oldest first. @return -ENOMEM */
+/**
+ * Queue a batch for this store. It must be assigned to the store in the journal; offer the oldest
+ * first. @return 0; -ENOMEM
+ */
 int store_client_offer(struct store_client *s, uint32_t batch);
 
-/** The run is complete: END when nothing of it is held any more, by whatever store. */
+/** Mark the run as complete. END is sent when no store holds a batch of it any more. */
 void store_client_finish(struct store_client *s);
 
-/** Connect again, as its store has to hear of what went elsewhere. @return false: not ended */
+/** Connect again to inform the store of batches that were reassigned. @return false: not ended */
 bool store_client_again(struct store_client *s);
 
-/** An event of the CM with rdma_conn_context() this sender. *Control.* */
+/** Handle an event of the CM whose rdma_conn_context() is this store client. *Control.* */
 void store_client_event(struct store_client *s, const struct rdma_event *event);
 
-/** Let things go on. @return something was done: for the owner's idle policy. *Control.* */
+/** Make progress. @return true if any work was done, for the owner's idle policy. *Control.* */
 bool store_client_poll(struct store_client *s);
 
-/** Whether its batches may be moved to another store: only while there is no connection. */
+/** Return true if its batches may be reassigned: only while there is no connection. */
 bool store_client_is_down(const struct store_client *s);
 
-/** Whether what is offered now goes now: connected, and the store is good. */
+/** Return true if an offered batch is sent now: connected, and the store is in a good state. */
 bool store_client_takes(const struct store_client *s);
 
-/** Since when, ms of xfer_qp_clock(), it has not taken anything; 0: it does. While the store
- * settles, since it was connected to. */
+/**
+ * Return the time, in ms of xfer_qp_clock(), since when the store has accepted nothing; 0: it
+ * accepts batches. While the store recovers, this is the time of the connection.
+ */
 uint64_t store_client_idle_since(const struct store_client *s);
 
-/** End the connection of a store that takes nothing: its batches may be moved then. *Control.* */
+/**
+ * Close the connection to a store that accepts nothing. Its batches may then be reassigned.
+ * *Control.*
+ */
 void store_client_give_up(struct store_client *s);
 
 void store_client_stats_get(const struct store_client *s, struct store_client_stats *stats);
 
-/** End the connection and free it. Batches stay in the ring. *Control.* @return 0; -EBUSY: again */
+/**
+ * Close the connection and free it. Batches stay in the journal. *Control.*
+ * @return 0; -EBUSY: call again
+ */
 int store_client_close(struct store_client *s);
 
 #endif /* STORE_CLIENT_H */

@@ -4,9 +4,9 @@
 
 /**
  * @file
- * What the parts of a sender share: store_client.c (the connection and its states),
- * store_client_inventory.c (what went elsewhere, what the store has) and store_client_batches.c
- * (batches into places of the store's, and their results).
+ * Internal interface of the store client: store_client.c (the connection and its states),
+ * store_client_sync.c (reassigned batches and the store's inventory) and store_client_tx.c (batches
+ * to remote slots, and their results).
  */
 
 #include <rte_log.h>
@@ -24,12 +24,12 @@ extern int store_client_logtype;
 	rte_log(RTE_LOG_##level, store_client_logtype, "xfer: store %s: " fmt "\n", \
 		store_client_name(s), ##__VA_ARGS__)
 
-#define WINDOW	 256	      /* batches on their way, at most */
-#define WRITES	 (2 * WINDOW) /* of bodies' pieces and of entries */
-#define STAGE	 128	      /* bytes of a descriptor on its way, in cache lines of its own */
+#define WINDOW	 256	      /* maximum number of batches in flight */
+#define WRITES	 (2 * WINDOW) /* WRITE requests for pieces of bodies and for descriptors */
+#define STAGE	 128	      /* bytes of a descriptor in flight, in its own cache lines */
 #define NO_BATCH UINT32_MAX
 
-/* Batches in a row. */
+/* FIFO of batches. */
 struct queue {
 	uint32_t *at;
 	uint32_t head;
@@ -37,7 +37,7 @@ struct queue {
 	uint32_t room; /* a power of two */
 };
 
-/* A place of the store's that is in use. */
+/* A remote slot in use. */
 struct used {
 	uint32_t batch; /* NO_BATCH: free */
 	uint32_t stage;
@@ -51,31 +51,32 @@ struct store_client {
 	struct xfer_qp link;
 	struct rdma_conn *conn;
 	bool link_is_open;
-	bool closing; /* the link is to be closed */
-	bool proved;  /* who the store is: store_set_prove() */
+	bool closing; /* the connection is to be closed */
+	bool proved;  /* the store's identity is proved: store_set_prove() */
 	bool finish;
 	uint64_t retry_at; /* ms */
 	uint64_t back_off;
 	uint64_t down_since;
-	/* of this connection */
-	uint64_t sent; /* messages */
+	/* State of this connection. */
+	uint64_t sent; /* messages sent */
 	uint64_t received;
 	uint64_t heard; /* ms */
 	uint64_t said;
 	uint64_t heartbeat;
 	uint64_t silence;
 	struct interval_set moved[XFER_TABLES];
-	unsigned int told; /* sets: `moved` of each table, then `mine` */
-	size_t told_at;	   /* intervals of the next one */
+	unsigned int told; /* progress of MOVED and HELD: `moved` of each table, then `mine` */
+	size_t told_at;	   /* intervals of the current one already sent */
 	bool all_told;
-	bool said_how;			       /* the store, how it is */
-	struct interval_set mine[XFER_TABLES]; /* HELD, and what HAVE may be about: when it began */
-	struct interval_set have[XFER_TABLES]; /* and what of it the store has */
+	bool said_how; /* the store has reported its state */
+	/* sent as HELD: batches that HAVE may report, as of the start of the exchange */
+	struct interval_set mine[XFER_TABLES];
+	struct interval_set have[XFER_TABLES]; /* the part of it that the store has */
 	unsigned int have_table;
-	uint64_t have_next; /* of this table, the lowest number that has not been spoken of */
+	uint64_t have_next; /* lowest number of this table not reported yet */
 	bool have_all;
-	uint64_t settles_since; /* ms: it is known who it is */
-	uint64_t waiting_since; /* ms: the first HAVE; 0: none yet */
+	uint64_t settles_since; /* ms: when the store's identity was known */
+	uint64_t waiting_since; /* ms: first HAVE; 0: none yet */
 	struct xfer_slot *place;
 	struct used *used;
 	uint32_t nb_places;
@@ -83,17 +84,18 @@ struct store_client {
 	uint32_t nb_free[XFER_TABLES];
 	uint32_t free_stage[WINDOW];
 	uint32_t nb_free_stages;
-	uint32_t writes;      /* on their way */
-	uint64_t progress_at; /* ms: a result came, or nothing waited for one */
-	uint64_t bad_since;   /* ms: the store has not been good; 0: it is */
-	bool stuck;	      /* and that was said */
-	bool slow;	  /* it takes longer to sync than was reckoned with, and that was said */
-	bool key_mistake; /* its file cannot be read, and that was said */
-	bool forbidden;	  /* the store refuses it for good, and that was said */
-	bool lonely;	  /* no connection for XFER_STUCK_MS was said */
+	uint32_t writes; /* WRITE requests in flight */
+	/* ms: the last result, or the last time that no batch waited for one */
+	uint64_t progress_at;
+	uint64_t bad_since; /* ms: since when the store is not in a good state; 0: it is */
+	bool stuck;	    /* missing results were logged */
+	bool slow;	    /* the store syncs more slowly than expected, which was logged */
+	bool key_mistake;   /* the key file cannot be read, which was logged */
+	bool forbidden;	    /* the store refuses this receiver for good, which was logged */
+	bool lonely;	    /* it was logged that there was no connection for XFER_STUCK_MS */
 	struct xfer_stream stream[XFER_TABLES];
 	struct queue queue[XFER_TABLES];
-	uint64_t here[JOURNAL_BATCHES / 64]; /* bits of batches in a queue or a place */
+	uint64_t here[JOURNAL_BATCHES / 64]; /* bit mask of batches in a queue or a remote slot */
 	struct store_client_stats stats;
 };
 
@@ -103,64 +105,61 @@ store_client_name(const struct store_client *s)
 	return s->config.stores->at[s->config.at].name;
 }
 
-/** The number of its store in the ring; it may change while there is no connection. */
+/** Return the number of its store in the journal. It may change while there is no connection. */
 static inline unsigned int
 store_client_number(const struct store_client *s)
 {
 	return (unsigned int)s->config.stores->at[s->config.at].number;
 }
 
-/*
- * ---- store_client_inventory.c -----------------------------------------------------------------
- */
+/* ---- store_client_sync.c ---- */
 
-/** What may be there: went elsewhere, or is held. A connection is proved. @return 0; -ENOMEM */
+/**
+ * Collect the batches that MOVED and HELD report: reassigned or held ones. Called when the store
+ * has proved its identity. @return 0; -ENOMEM
+ */
 int store_client_collect(struct store_client *s);
 
-/** Tell some of it: MOVED, then HELD. */
+/** Send a part of MOVED, then of HELD. */
 void store_client_tell(struct store_client *s);
 
-/** The store tells some of what it has. */
+/** Process a part of the store's inventory (HAVE). */
 enum xfer_reason store_client_take_have(struct store_client *s, const struct xfer_intervals *m);
 
-/** All of that is known: it need not be held. */
+/** Called when the inventory is complete: release the batches that the store has. */
 void store_client_release_found(struct store_client *s);
 
-/*
- * ---- store_client_watch.c ---------------------------------------------------------------------
- */
+/* ---- store_client.c ---- */
 
-/** Of a connection that is up: whether results come. */
+/** Check that an established connection returns results. */
 void store_client_watch_results(struct store_client *s, uint64_t now);
 
-/** Whether there is one. */
+/** Check that there is a connection. */
 void store_client_watch_connection(struct store_client *s, uint64_t now);
 
-/*
- * ---- store_client_batches.c -------------------------------------------------------------------
- */
+/* ---- store_client_tx.c ---- */
 
-/** Whether a batch of the ring is this sender's. */
+/** Return true if a batch of the journal belongs to this store client. */
 bool store_client_owns(const struct store_client *s, const struct journal_batch *b);
 
-/** Queue all that the ring says is this store's, oldest first. @return 0; -ENOMEM */
+/** Queue all batches that the journal assigns to this store, oldest first. @return 0; -ENOMEM */
 int store_client_fill_queues(struct store_client *s);
 
-/** A batch is durable: the ring and the owner are told. */
+/** Release a durable batch in the journal and inform the owner. */
 void store_client_release(struct store_client *s, uint32_t batch, enum xfer_result_status status);
 
-/** The store's places, all of them free. */
+/** Accept the store's grant of remote slots, all of them free. */
 enum xfer_reason store_client_take_places(struct store_client *s, const struct xfer_grant *m);
 
 enum xfer_reason store_client_take_results(struct store_client *s, const struct xfer_results *m);
 
-/** The next batch of a table into a place of the store's. @return whether one went */
+/** Send the next batch of a table to a remote slot. @return true if one was sent */
 bool store_client_send_batch(struct store_client *s, unsigned int table);
 
-/** Batches that wait here and are another's by now, up to one that is not. */
+/** Remove queued batches that have been reassigned meanwhile, up to the first one that has not. */
 void store_client_forget_moved(struct store_client *s);
 
-/** Whether of a connection that is up no batch waits, and none is without its result. */
+/** Return true if no batch of an established connection waits to be sent or for its result. */
 bool store_client_is_idle(const struct store_client *s);
 
 #endif /* STORE_CLIENT_PRIVATE_H */

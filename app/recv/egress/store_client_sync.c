@@ -23,7 +23,7 @@ store_client_collect(struct store_client *s)
 		if (interval_set_add(&s->moved[b.table], b.sequence, b.sequence) < 0)
 			return -ENOMEM;
 	}
-	/* in their order, as they may be many */
+	/* in journal order, as there may be many */
 	while ((i = journal_walk(r, &at)) != UINT32_MAX) {
 		if (journal_get(r, i, &b) && store_client_owns(s, &b) &&
 			interval_set_add(&s->mine[b.table], b.sequence, b.sequence) < 0)
@@ -58,22 +58,23 @@ store_client_tell(struct store_client *s)
 		s->told_at = 0;
 		s->told++;
 	}
-	/* of each kind the last one says so */
+	/* the last message of each kind has no XFER_MORE */
 	m->head.flags = s->told / XFER_TABLES == held ? XFER_MORE : 0;
 	s->all_told = s->told == 2 * XFER_TABLES;
 	(void)xfer_qp_send(&s->link, m->head.length);
 	FAIL_POINT("recv.moved");
 }
 
-/* A store may say for ever that it has something: only what is held here is noted. */
+/* Only batches held here are recorded, because a store could report others without end. */
 enum xfer_reason
 store_client_take_have(struct store_client *s, const struct xfer_intervals *m)
 {
 	const struct interval_set *mine = &s->mine[m->table];
 	uint32_t i;
 
-	/* what is there is of interest once it has been said what is not to be there, and what
-	 * would be released: the store reads that before */
+	/*
+	 * HAVE is valid only after MOVED and HELD were sent completely; the store reads them first.
+	 */
 	if (!s->all_told || s->have_all || m->table < s->have_table)
 		return XFER_REASON_ORDER;
 	if (s->waiting_since == 0)
@@ -81,7 +82,7 @@ store_client_take_have(struct store_client *s, const struct xfer_intervals *m)
 	if (m->table > s->have_table)
 		s->have_next = 0;
 	s->have_table = m->table;
-	/* ascending over messages as well */
+	/* ascending across messages, too */
 	if (m->nb > 0 && s->have_next > 0 && m->interval[0].first <= s->have_next)
 		return XFER_REASON_MALFORMED;
 	for (i = 0; i < m->nb; i++) {
@@ -101,9 +102,11 @@ store_client_release_found(struct store_client *s)
 	struct journal_batch b;
 	uint32_t batch, at = 0;
 
-	/* In the order of the store's files. Who dies half-way may find one that is still held
-	 * moved elsewhere; the store then cuts its file off there, and what is behind must be
-	 * held, too. */
+	/*
+	 * Release in the order of the store's files. If the process dies in between, a batch that
+	 * is still held may be reassigned later. The store then truncates its file at that batch,
+	 * so all later ones must still be held.
+	 */
 	while ((batch = journal_walk(r, &at)) != UINT32_MAX) {
 		if (!journal_get(r, batch, &b) || !store_client_owns(s, &b) ||
 			!interval_set_has(&s->have[b.table], b.sequence))

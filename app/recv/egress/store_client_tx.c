@@ -10,7 +10,7 @@
 #include "fail_point.h"
 #include "egress/store_client_private.h"
 
-/* Whether a batch is in a queue or a place: it must not be in two. */
+/* Return true if a batch is in a queue or a remote slot. It must not be in two. */
 static bool
 is_here(const struct store_client *s, uint32_t batch)
 {
@@ -28,7 +28,7 @@ queue_put(struct store_client *s, struct queue *q, uint32_t batch)
 {
 	uint32_t room, *at, i;
 
-	/* one that was another's for a while may still stand here */
+	/* a batch that was reassigned to and fro may still be queued here */
 	if (is_here(s, batch))
 		return 0;
 	if (q->nb == q->room) {
@@ -46,7 +46,7 @@ queue_put(struct store_client *s, struct queue *q, uint32_t batch)
 	return 0;
 }
 
-/* The first one has gone, or is not ours any more. */
+/* Remove the first batch, which was sent or no longer belongs to this store. */
 static void
 queue_drop(struct queue *q)
 {
@@ -65,7 +65,7 @@ store_client_offer(struct store_client *s, uint32_t batch)
 {
 	struct journal_batch b;
 
-	/* without a connection it is found in the ring when one stands */
+	/* without a connection, the batch is found in the journal when one is established */
 	if (s->state != STORE_CLIENT_UP || !journal_get(s->config.journal, batch, &b))
 		return 0;
 	return queue_put(s, &s->queue[b.table], batch);
@@ -159,7 +159,10 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 	return XFER_REASON_NONE;
 }
 
-/* A body goes in pieces: out of one slice of the ring, and no longer than a message may be. */
+/*
+ * Return the size of the next piece of a body: within one slice of the journal, and at most the
+ * maximum message size.
+ */
 static uint64_t
 piece_of(const struct store_client *s, const struct journal_batch *b, uint64_t at,
 	const struct rdma_mr **mr)
@@ -200,13 +203,16 @@ write_body(struct store_client *s, const struct journal_batch *b, const struct x
 	return rc;
 }
 
-/* The descriptor, and behind it the metadata from where they are held: the last of so many. */
+/*
+ * Write the descriptor, followed by the metadata from the journal. It is the last of `writes`
+ * requests.
+ */
 static int
 write_entry(struct store_client *s, const struct xfer_descriptor *descriptor,
 	const struct journal_batch *b, const struct xfer_slot *place, uint32_t number,
 	uint32_t writes)
 {
-	uint64_t room; /* a slice of the ring has whole blocks */
+	uint64_t room; /* a slice of the journal has whole blocks */
 	const struct rdma_mr *mr = xfer_mr_at(s->config.memory, b->metadata, &room);
 	const struct rdma_sge sg[] = {
 		{(uintptr_t)descriptor, sizeof(*descriptor), rdma_mr_lkey(s->link.mr)},
@@ -228,7 +234,7 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 
 	if (s->queue[table].nb == 0 || s->nb_free[table] == 0 || s->nb_free_stages == 0)
 		return false;
-	/* it stays the first one until it has gone: nobody would come back to it */
+	/* It stays the first one until it is sent, because no other event would retry it. */
 	index = s->queue[table].at[s->queue[table].head];
 	if (!journal_get(s->config.journal, index, &b) || !store_client_owns(s, &b)) {
 		queue_drop(&s->queue[table]);
@@ -268,7 +274,10 @@ store_client_send_batch(struct store_client *s, unsigned int table)
 	return true;
 
 lost:
-	/* a body, or some of it, that is never announced: the place is lost to this connection */
+	/*
+	 * A body was written at least partly and is never announced: this connection loses the
+	 * remote slot.
+	 */
 	xfer_qp_break(&s->link);
 	return false;
 }

@@ -12,7 +12,9 @@
 #define LOG(level, fmt, ...) \
 	rte_log(RTE_LOG_##level, store_client_logtype, "xfer: " fmt "\n", ##__VA_ARGS__)
 
-/* Stores that were given nothing that is held or in doubt, and are at no address, are forgotten. */
+/*
+ * Remove stores from the journal that are at no address and have no batch that is held or in doubt.
+ */
 static void
 forget_others(struct store_set *s)
 {
@@ -37,7 +39,7 @@ store_set_find(struct store_set *s)
 	unsigned int i;
 	int n;
 
-	/* whose they are is found out now */
+	/* the connections determine the store numbers */
 	for (i = 0; i < s->nb; i++)
 		s->at[i].number = -1;
 	forget_others(s);
@@ -80,7 +82,7 @@ complain(struct xfer_store *a, const char *format, ...)
 	LOG(ERR, "store %s: %s", a->name, text);
 }
 
-/* The one that was there before is somewhere else, or nowhere. */
+/* Log that the previous store is at another address, or at none. */
 static void
 say_who_was_there(const struct store_set *s, const struct xfer_store *a, unsigned int number,
 	uint64_t identity)
@@ -97,7 +99,7 @@ say_who_was_there(const struct store_set *s, const struct xfer_store *a, unsigne
 		a->name, identity, old.identity, given);
 }
 
-/* Of a store that is not known: the number that its address had, if that is nobody's. */
+/* For an unknown store: take the number of its address, if no known store has it. */
 static int
 take_new(struct store_set *s, struct xfer_store *a, uint64_t identity)
 {
@@ -125,7 +127,7 @@ take_new(struct store_set *s, struct xfer_store *a, uint64_t identity)
 	return 0;
 }
 
-/* Of one that is known by another number: it has moved here. */
+/* For a store known by another number: it has moved to this address. */
 static int
 take_moved(struct store_set *s, struct xfer_store *a, uint64_t identity, unsigned int number)
 {
@@ -140,7 +142,7 @@ take_moved(struct store_set *s, struct xfer_store *a, uint64_t identity, unsigne
 		return -EEXIST;
 	}
 	say_who_was_there(s, a, old, identity);
-	/* who was here may be there: its own connection will tell */
+	/* the previous store may be at the other address; its own connection will tell */
 	journal_store_move(s->ring, old, NULL);
 	journal_store_move(s->ring, number, a->address);
 	if (at >= 0) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A receiver's stores: which one is at which address.
+ * The stores of a receiver: which store is at which address.
  *
- * A store is who it has proved to be, by a number that lies in its directory; addresses only say
- * where to look. What a batch's doubts are about is a directory's files: a store that answers at
- * two addresses, stores that have changed theirs, or another one in the place of the first must
- * neither be told what was meant for another nor counted as two. So a connection tells who is
- * there before anything else is said over it, and an address is of no use while the same store
- * answers at another one.
+ * A store is identified by a number in its directory, which it proves to have; an address only says
+ * where to look. A batch in doubt refers to the files of one directory. A store may answer at two
+ * addresses, stores may exchange addresses, or another store may replace the first one. In none of
+ * these cases may a store get information meant for another one, or be counted twice. A connection
+ * therefore proves the identity of the store before it exchanges anything else. An address cannot
+ * be used while the same store answers at another address.
  *
- * One thread, that of the journal.
+ * One thread, the one that owns the journal.
  */
 #ifndef STORE_SET_H
 #define STORE_SET_H
@@ -19,56 +19,59 @@
 
 #include "journal/journal.h"
 
-#define STORE_SET 8 /**< that a receiver sends to, at most */
+#define STORE_SET 8 /**< maximum number of stores of a receiver */
 
-/** An address that a receiver sends to. */
+/** An address to which a receiver sends. */
 struct xfer_store {
-	struct sockaddr_storage to;    /**< with port */
-	char name[JOURNAL_ADDRESS];    /**< as it was given, for logs */
-	char address[JOURNAL_ADDRESS]; /**< ADDRESS:PORT, however it was given */
-	int number;		       /**< in the ring, of the store that is there */
-	uint64_t identity;   /**< of it, as it has proved since the start; 0: it has not */
-	unsigned int proved; /**< connections that stand, */
-	uint64_t refused;    /**< and those that did not as it is the wrong store */
-	bool wrong;	     /**< the last one was; that was said */
+	struct sockaddr_storage to;    /**< with the port */
+	char name[JOURNAL_ADDRESS];    /**< as configured, for logs */
+	char address[JOURNAL_ADDRESS]; /**< normalised as ADDRESS:PORT */
+	int number;		       /**< number of its store in the journal */
+	uint64_t identity;   /**< of the store, as proved since the start; 0: not proved */
+	unsigned int proved; /**< established connections */
+	uint64_t refused;    /**< connections refused because it is the wrong store */
+	bool wrong;	     /**< the last one was refused; this was logged */
 };
 
-/** All zero, and then filled in: `ring`, `nb`, and `to` to `address` of each. */
+/** Zero it, then set `ring`, `nb`, and `to` to `address` of each store. */
 struct store_set {
 	struct journal *ring;
 	unsigned int nb;
 	struct xfer_store at[STORE_SET];
-	unsigned int changes; /**< times that an address turned out to be another store's */
+	unsigned int changes; /**< how often an address proved to be another store's */
 };
 
 /**
- * Find them in the ring, or add them. Stores that are not among them, and were given nothing that
- * is held or in doubt, are forgotten.
- * @return 0; -ENOSPC: the ring has JOURNAL_STORES others that were given batches
+ * Find the stores in the journal, or add them. Stores that are not in the set and have no batch
+ * that is held or in doubt are removed from the journal.
+ * @return 0; -ENOSPC: the journal has JOURNAL_STORES other stores with batches
  */
 int store_set_find(struct store_set *s);
 
 /**
- * A connection to an address has proved who is there. Numbers of addresses may change by this; then
- * no connection to them stands.
- * @return 0: until store_set_leave(); and of one that cannot be used now (logged once)
- *   - -EEXIST: it answers at another address, too
- *   - -EBUSY: another store answered at this address, and connections to it stand
- *   - -ENOSPC: the ring knows JOURNAL_STORES others that were given batches
+ * Record the store that a connection has proved to be at an address. The store numbers of addresses
+ * may change; this happens only while no connection to them is established.
+ * @return 0: the address is in use until store_set_leave(). If it cannot be used now (logged once):
+ *   - -EEXIST: the store answers at another address, too
+ *   - -EBUSY: another store answered at this address, and connections to it are established
+ *   - -ENOSPC: the journal has JOURNAL_STORES other stores with batches
  */
 int store_set_prove(struct store_set *s, unsigned int at, uint64_t identity);
 
-/** A connection that had proved it ends. */
+/** Record the end of a connection that had proved its store. */
 void store_set_leave(struct store_set *s, unsigned int at);
 
-/** Whether it is known who is there: it has proved to be a store, be it one that is not used. */
+/**
+ * Return true if the identity at the address is known: a store has proved it, even if it is not in
+ * use.
+ */
 static inline bool
 store_set_answered(const struct xfer_store *a)
 {
 	return a->identity != 0 || a->wrong;
 }
 
-/** The address of the store of this number in the ring; -ENOENT: it is none of them. */
+/** Return the index of the address of this store number in the journal; -ENOENT: none. */
 int store_set_at(const struct store_set *s, unsigned int number);
 
 #endif /* STORE_SET_H */

@@ -22,8 +22,8 @@ RTE_LOG_REGISTER(file_writer_logtype, braggline.writer, NOTICE);
 
 enum request {
 	RUN,
-	STOP,  /* when the ring is empty */
-	ABORT, /* now */
+	STOP,  /* stop when the ring is empty */
+	ABORT, /* stop at once */
 };
 
 struct file_writer {
@@ -34,18 +34,20 @@ struct file_writer {
 	pthread_t thread;
 	bool started;
 	bool closed;
-	bool began; /* a run of egress */
+	bool began; /* a run was begun at the egress */
 	bool has_calibration;
 	int error;			/* of the run, when it is closed */
-	enum request request;		/* atomic; by the controlling thread */
-	struct file_writer_stats stats; /* by the writing thread alone, without table[] */
-	struct arrow_run_status status[ARROW_TABLES]; /* as file_writer_path() gave it */
-	struct frame_record fetched;		      /* a record whose output is in the staging */
-	uint64_t now;				      /* ms, coarse */
-	uint64_t since; /* `now` when the oldest row came that is in an open batch; 0: none is */
+	enum request request;		/* atomic; written by the controlling thread */
+	struct file_writer_stats stats; /* written by the writer's thread only; without table[] */
+	struct arrow_run_status status[ARROW_TABLES]; /* as last read by file_writer_path() */
+	/* copy of a record whose output is in the staging buffer */
+	struct frame_record fetched;
+	uint64_t now; /* in ms, coarse clock */
+	/* `now` at the arrival of the oldest row in an open batch; 0: there is none */
+	uint64_t since;
 };
 
-/* Counters have one writer: a plain store that readers cannot see half of. */
+/* A counter has one writer. The atomic store prevents torn reads. */
 static void
 count(uint64_t *counter, uint64_t n)
 {
@@ -73,7 +75,7 @@ writer_emit(void *arg, const struct batch *b)
 		rc = arrow_run_append(w->run, b);
 	if (rc != 0 && b->table == ARROW_IMAGES)
 		batch_builder_disown(w->builder, b->first, b->last);
-	/* the row at hand, which has not been added yet, begins another */
+	/* The current row, which has not been added yet, begins another batch. */
 	if (b->table == ARROW_FRAMES)
 		w->since = 0;
 }
@@ -83,7 +85,7 @@ writer_reclaim(void *arg, enum arrow_table table, unsigned int set)
 {
 	struct file_writer *w = arg;
 
-	/* egress has copied it */
+	/* egress has copied the batch */
 	if (w->run != NULL)
 		arrow_run_reclaim(w->run, table, set);
 }
@@ -104,7 +106,7 @@ nap(struct file_writer *w)
 	nanosleep(&t, NULL);
 }
 
-/* In ms. No system call: it is asked for with every burst. */
+/* Coarse time in ms without a system call, because it is read for every burst. */
 static uint64_t
 coarse_clock(void)
 {
@@ -114,7 +116,7 @@ coarse_clock(void)
 	return t.tv_sec * UINT64_C(1000) + t.tv_nsec / 1000000;
 }
 
-/* Nothing stays in an open batch for longer than batch_ms, whether something follows or not. */
+/* Flush a batch that has been open for batch_ms, even if no record follows. */
 static void
 end_old_batches(struct file_writer *w)
 {
@@ -135,7 +137,7 @@ fetch_part(struct file_writer *w, const uint8_t *slot, uint64_t at, uint64_t siz
 	return size == 0 ? 0 : c->fetch(c->fetch_arg, c->staging + at, slot + at, size);
 }
 
-/* What this kind uses of a slot, and no more: it comes over a bus. */
+/* Fetch only the used part of a slot, because it crosses the bus. */
 static int
 fetch_output(struct file_writer *w, const struct frame_record *record)
 {
@@ -166,7 +168,7 @@ fetch_output(struct file_writer *w, const struct frame_record *record)
 	}
 }
 
-/* The record as it would be if the staging were its output slot. */
+/* Return a copy of the record that refers to the staging buffer as its output slot. */
 static const struct frame_record *
 fetch(struct file_writer *w, const struct frame_record *record)
 {
@@ -177,7 +179,7 @@ fetch(struct file_writer *w, const struct frame_record *record)
 	return &w->fetched;
 }
 
-/* @param job  has compressed its output, or will have; NULL: nobody has */
+/* @param job  compresses the record's output; NULL: the output is not being compressed */
 static int
 add(struct file_writer *w, const struct frame_record *record, struct compress_job *job)
 {
@@ -206,7 +208,7 @@ take(struct file_writer *w, const struct frame_record *from, struct compress_job
 	if (kept)
 		count(&s->kept, 1);
 	if (w->run != NULL && arrow_run_wants_roll(w->run, record->frame)) {
-		/* batches end here anyway */
+		/* Batches end here in any case. */
 		batch_builder_flush(w->builder);
 		arrow_run_roll(w->run);
 	}
@@ -228,7 +230,7 @@ take(struct file_writer *w, const struct frame_record *from, struct compress_job
 			record->frame, from->out, w->config.nb_outputs, record->kind);
 }
 
-/* Is it a raw frame that can be compressed where it lies? */
+/* Return true if the record is a raw frame that can be compressed in place. */
 static bool
 is_raw(const struct file_writer_config *c, const struct frame_record *record)
 {
@@ -237,8 +239,8 @@ is_raw(const struct file_writer_config *c, const struct frame_record *record)
 }
 
 /*
- * Has raw frames from `at` on compressed, as far as jobs are free.
- * @return the first frame that was not looked at
+ * Start to compress raw frames from `at` on, as long as jobs are free.
+ * @return index of the first frame that was not examined
  */
 static unsigned int
 compress_ahead(const struct file_writer *w, void *const record[], struct compress_job *job[],
@@ -270,7 +272,10 @@ writer_main(void *arg)
 	enum request request;
 
 	for (;;) {
-		/* before the ring: what was there when stop was asked for is seen below */
+		/*
+		 * Read the request before the ring, so that records enqueued before a stop request
+		 * are seen below.
+		 */
 		request = __atomic_load_n(&w->request, __ATOMIC_ACQUIRE);
 		if (request == ABORT)
 			break;
@@ -287,10 +292,10 @@ writer_main(void *arg)
 		for (i = ahead = 0; i < n; i++) {
 			ahead = compress_ahead(w, record, job, RTE_MAX(ahead, i), n);
 			take(w, record[i], job[i]);
-			/* keeps the disk busy while batches grow */
+			/* keeps the disk busy while batches fill up */
 			if (w->run != NULL)
 				arrow_run_poll(w->run);
-			/* one by one: output slots are what the datapath runs short of */
+			/* One by one, because the datapath runs out of output slots first. */
 			while (rte_ring_sp_enqueue(w->config.returns, record[i]) < 0 &&
 				__atomic_load_n(&w->request, __ATOMIC_RELAXED) != ABORT)
 				nap(w);
@@ -359,14 +364,14 @@ create_builder(struct file_writer *w)
 	return rc < 0 ? rc : batch_builder_create(&w->builder, &builder);
 }
 
-/* What the largest body of each table may have: a place of a store's takes it. */
+/* Compute the maximum body of each table, which a remote slot must hold. */
 static int
 begin_egress(struct file_writer *w, char message[PATH_MAX])
 {
 	const struct file_writer_config *c = &w->config;
 	const uint64_t pixels = gk_pixels(&c->geometry);
 	const uint32_t rows = c->frames_interval > 0 ? c->frames_interval : BATCH_FRAMES_INTERVAL;
-	/* gaps of every buffer; a pixel of CSR takes column and value; a raw chunk may grow */
+	/* Gaps between all buffers. A CSR pixel needs column and value. A raw chunk may grow. */
 	const uint64_t gaps = ARROW_BUFFERS_MAX * ARROW_BLOCK;
 	const uint64_t frame = pixels * 6 + gk_rows(&c->geometry) * 4 + pixels / 8;
 	const uint64_t images = c->byte_limit > frame ? c->byte_limit : frame;
@@ -413,7 +418,7 @@ create_files(struct file_writer *w, char message[PATH_MAX])
 	if (rc < 0 || c->nb_planes == 0)
 		return rc;
 	rc = arrow_planes_write(c->slices.io, c->dir, c->run, c->planes, c->nb_planes, message);
-	/* not one that was there: it is another's */
+	/* false if the file existed: another receiver owns it */
 	w->has_calibration = rc == 0;
 	return rc < 0 ? rc : 0;
 }
@@ -561,7 +566,7 @@ file_writer_error(struct file_writer *w, enum arrow_table table)
 	return w->status[table].error;
 }
 
-/* Never started: files that nothing was written to, not worth a name. */
+/* Remove the files of a writer that was never started. */
 static void
 discard_files(struct file_writer *w)
 {

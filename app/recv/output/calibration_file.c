@@ -73,7 +73,7 @@ put_planes(struct arrow_slices *out, const struct arrow_plane *planes, unsigned 
 
 	for (i = 0; i < nb && rc == 0; i++) {
 		size = plane_size(&planes[i]);
-		/* iovec has no const */
+		/* struct iovec has no const */
 		iov[0] = (struct iovec){(void *)(uintptr_t)planes[i].data, size};
 		iov[1] = (struct iovec){(void *)(uintptr_t)zeros, whole_blocks(size) - size};
 		rc = arrow_slices_put(out, iov, 2, false);
@@ -81,7 +81,10 @@ put_planes(struct arrow_slices *out, const struct arrow_plane *planes, unsigned 
 	return rc;
 }
 
-/* Its first bytes are its digests, and it has its name since it is whole. @return 1: so it is */
+/*
+ * Compare with an existing file by its first bytes, which contain the digests. A file with this
+ * name is complete. @return 1: it is the same
+ */
 static int
 is_there(const char *path, const char *header, size_t size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the pipeline writes for a run: files, pictures, pedestals. */
+/* Output of a run, opened by the pipeline: files, preview, pedestals. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ fetch_result(void *arg, void *to, const void *from, size_t size)
 	return memory_copy(&p->memory, to, from, size);
 }
 
-/** The maps that frames are corrected with, by name. */
+/** List the coefficient maps by name. */
 static void
 name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_STAGES])
 {
@@ -45,7 +45,7 @@ name_planes(const struct pipeline *p, struct arrow_plane planes[2 * CALIBRATION_
 	}
 }
 
-/** Now, as receive times are, which follow this clock. */
+/** Current time on the clock of receive times. */
 static int64_t
 receive_clock(void *arg)
 {
@@ -55,7 +55,7 @@ receive_clock(void *arg)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/** Pictures of a run are no reason not to have one. */
+/** Begin the preview. An error does not stop the run. */
 static void
 begin_preview(struct pipeline *p, const struct settings *s)
 {
@@ -74,7 +74,7 @@ begin_preview(struct pipeline *p, const struct settings *s)
 		LOG(WARNING, "run %s has no preview: %s\n", s->run, strerror(-ret));
 }
 
-/** Every kept frame comes by here, in the writer's thread. */
+/** Called for every kept frame, in the writer's thread. */
 static void
 look_at_kept(void *arg, const struct frame_record *record, const uint8_t *output)
 {
@@ -121,11 +121,11 @@ pipeline_write_pedestals(struct pipeline *p, const struct settings *s, char *tex
 	return ret;
 }
 
-/** Lists by module: of live pixels, and of a pedestal and a gain for each stage. */
+/** Lists by module: number of live pixels, and a pedestal and a gain for each stage. */
 #define LISTS	  (1 + 2 * CALIBRATION_STAGES)
-#define LIST_ITEM 16 /* bytes of a value, its comma included */
+#define LIST_ITEM 16 /* bytes of a value, with its comma */
 
-/** Of a run, in the schemas of its files: keys and what they point to. */
+/** Description of a run in the schemas of its files: keys and the text that they point to. */
 struct description {
 	struct arrow_meta meta[20 + LISTS];
 	char text[20 + LISTS][32];
@@ -169,7 +169,7 @@ describe_list(struct description *d, const char *key)
 	return text;
 }
 
-/** Values with commas between. */
+/** Print values separated by commas. */
 static void
 add_to_list(char text[DETECTOR_MODULES_MAX * LIST_ITEM], double value)
 {
@@ -178,7 +178,7 @@ add_to_list(char text[DETECTOR_MODULES_MAX * LIST_ITEM], double value)
 	snprintf(text + at, LIST_ITEM, "%s%.7g", at == 0 ? "" : ",", value);
 }
 
-/** What the maps of each module come to, by module. */
+/** Describe the maps of each module. */
 static void
 describe_modules(struct description *d, const struct calibration *c, uint32_t modules)
 {
@@ -202,7 +202,7 @@ describe_modules(struct description *d, const struct calibration *c, uint32_t mo
 	}
 }
 
-/** What the receiver knows of a run. */
+/** Describe the run. */
 static void
 describe_run(struct description *d, const struct pipeline *p, const struct settings *s)
 {
@@ -230,12 +230,12 @@ describe_run(struct description *d, const struct pipeline *p, const struct setti
 	describe(d, ARROW_META_CALIBRATION_WARNING,
 		c->warnings > 0 ? calibration_warning(c) : "none");
 	describe_modules(d, c, s->detector.modules);
-	/* of the maps beside the files the writer says it, with the name of their file */
+	/* For maps beside the files, the writer adds the description with the file name. */
 	if (!s->store_calibration)
 		describe_digest(d, ARROW_META_CALIBRATION, true, c->digest);
 }
 
-/** Who makes the batches, and where they go. */
+/** Choose the incarnation of the run and create the output directory. */
 static int
 prepare_place(const struct settings *s, struct file_writer_config *c, char message[PATH_MAX])
 {
@@ -257,7 +257,7 @@ prepare_place(const struct settings *s, struct file_writer_config *c, char messa
 	return 0;
 }
 
-/** Make the files of a run; nothing is written to them until file_writer_start(). */
+/** Create the files of a run. Nothing is written to them until file_writer_start(). */
 static int
 create_writer(struct pipeline *p, const struct settings *s, struct file_writer **writer,
 	char message[PATH_MAX])
@@ -312,7 +312,7 @@ create_writer(struct pipeline *p, const struct settings *s, struct file_writer *
 	return file_writer_create(writer, &c, message);
 }
 
-/** The maps alone, beside whose files stores have. */
+/** Write only the coefficient maps; the files are at the stores. */
 static int
 try_planes(const struct pipeline *p, const struct settings *s, char message[PATH_MAX])
 {
@@ -326,7 +326,7 @@ try_planes(const struct pipeline *p, const struct settings *s, char message[PATH
 		return ret;
 	name_planes(p, planes);
 	ret = arrow_planes_write(NULL, s->directory, s->run, planes, RTE_DIM(planes), message);
-	/* 1: it was there, and is another run's */
+	/* 1: the file existed and belongs to another run */
 	if (ret == 0 &&
 		snprintf(path, sizeof(path), "%s/%s_calibration.bin", s->directory, s->run) <
 			(int)sizeof(path))

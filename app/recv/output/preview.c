@@ -18,9 +18,10 @@ RTE_LOG_REGISTER(preview_logtype, braggline.preview, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, preview_logtype, "preview: " __VA_ARGS__)
 
-#define NICE	    19
-#define TICK_MS	    20	/* how soon a wanted frame is noticed */
-#define PATIENCE_MS 250 /* that the next run has with the last picture of the one before */
+#define NICE	19
+#define TICK_MS 20 /* maximum delay until a filled frame is noticed */
+/* maximum time that the next run waits for the last picture of the previous one */
+#define PATIENCE_MS 250
 
 #define NS_PER_MS 1000000ull
 #define NS_PER_S  1000000000ull
@@ -29,26 +30,26 @@ struct preview {
 	struct preview_config config;
 	pthread_t thread;
 	bool has_thread;
-	bool active; /* for preview_offer: written while nobody offers */
+	bool active; /* for preview_offer; written only while it is not called */
 	struct projection projection;
-	struct canvas canvas; /* and cells: the thread's alone */
+	struct canvas canvas; /* `canvas` and `cells` belong to the thread */
 	float *cells;
-	pthread_mutex_t lock; /* of what follows, and of who has the projection when */
+	pthread_mutex_t lock; /* protects the fields below and the ownership of the projection */
 	pthread_cond_t changed;
-	pid_t tid; /* 0: the thread has not begun */
+	pid_t tid; /* 0: the thread has not started */
 	bool quit;
-	bool last;	 /* the picture of a run that has ended is still to be drawn */
-	uint64_t run;	 /* number of the run, so that one is not taken for the other */
-	uint64_t drawn;	 /* frames in the maximum of the picture before */
-	uint64_t period; /* ns */
-	uint64_t due;	 /* when the next frame is wanted */
+	bool last;	 /* the last picture of an ended run must still be drawn */
+	uint64_t run;	 /* number of the run, to detect that another one has begun */
+	uint64_t drawn;	 /* frames in the maximum of the previous picture */
+	uint64_t period; /* in ns */
+	uint64_t due;	 /* time of the next request for a frame */
 	uint64_t granted_at;
-	bool complained; /* in this run */
+	bool complained; /* an error was logged in this run */
 	char path[PATH_MAX];
 	struct preview_status status;
 };
 
-/* A picture on its way. */
+/* A picture being drawn. */
 struct job {
 	uint64_t run;
 	uint64_t frame;
@@ -65,7 +66,7 @@ now(void)
 	return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-/* Wait for a change, at most so long. With the lock. */
+/* Wait for a change, at most until `until`. Called with the lock held. */
 static void
 wait_until(struct preview *p, uint64_t end)
 {
@@ -80,7 +81,7 @@ frames_of(const struct projection *p)
 	return __atomic_load_n(&p->frames, __ATOMIC_RELAXED);
 }
 
-/* Something to draw now? Carries the projection on. With the lock. */
+/* Advance the projection. Called with the lock held. @return true if there is something to draw */
 static bool
 is_due(struct preview *p)
 {
@@ -97,7 +98,7 @@ is_due(struct preview *p)
 	return projection_state(projection) == PROJECTION_FILLED;
 }
 
-/* Draw from copies. The run may end and another begin: then what was copied is of no use. */
+/* Draw from copies. If the run ends and another begins meanwhile, the copies are discarded. */
 static bool
 draw(struct preview *p, const struct job *job)
 {
@@ -110,7 +111,7 @@ draw(struct preview *p, const struct job *job)
 	panels_draw(panels, &p->canvas, 0, text, p->cells);
 	snprintf(text, sizeof(text), "frame %" PRIu64 ", strong pixel count %u", job->frame,
 		p->projection.shown_count);
-	/* the run ended while one was wanted: what was drawn before stays on the canvas */
+	/* The run ended during a request: the frame drawn before stays on the canvas. */
 	shown = projection_state(&p->projection) != PROJECTION_WANTED;
 	projection_copy_shown(&p->projection, p->cells);
 	pthread_mutex_lock(&p->lock);
@@ -119,7 +120,7 @@ draw(struct preview *p, const struct job *job)
 		projection_take(&p->projection);
 		p->drawn = job->frames;
 		p->due = now() + p->period;
-		/* what came while the run ended, if anything, has a picture of its own */
+		/* Frames that arrived while the run ended get another picture. */
 		p->last = p->last && frames_of(&p->projection) != p->drawn;
 		pthread_cond_broadcast(&p->changed);
 	}
@@ -137,7 +138,7 @@ save(struct preview *p, const char *path)
 	int ret;
 
 	snprintf(part, sizeof(part), "%s.part", path);
-	/* emptied, it might be a link to another file */
+	/* Do not truncate it: it might be a link to another file. */
 	(void)unlink(part);
 	ret = canvas_save(&p->canvas, part, CANVAS_FAST);
 	if (ret == 0 && rename(part, path) < 0)
@@ -147,7 +148,7 @@ save(struct preview *p, const char *path)
 	return ret;
 }
 
-/* With the lock. */
+/* Called with the lock held. */
 static void
 note(struct preview *p, const struct job *job, int error)
 {
@@ -178,7 +179,7 @@ preview_main(void *arg)
 
 	pthread_mutex_lock(&p->lock);
 	p->tid = gettid();
-	/* on Linux this is the thread's own */
+	/* On Linux this affects only the calling thread. */
 	if (!p->quit)
 		setpriority(PRIO_PROCESS, p->tid, NICE);
 	while (!p->quit || p->last) {
@@ -246,7 +247,7 @@ preview_destroy(struct preview *p)
 	preview_end(p);
 	pthread_mutex_lock(&p->lock);
 	p->quit = true;
-	/* from here on somebody waits for it, where that is permitted */
+	/* From here on a thread may wait for the picture, so raise the priority if permitted. */
 	if (p->tid != 0)
 		setpriority(PRIO_PROCESS, p->tid, getpriority(PRIO_PROCESS, gettid()));
 	pthread_cond_broadcast(&p->changed);
@@ -259,7 +260,7 @@ preview_destroy(struct preview *p)
 	free(p);
 }
 
-/* Memory and thread, with the first run that wants pictures. */
+/* Allocate memory and start the thread for the first run that has a preview. */
 static int
 prepare(struct preview *p)
 {

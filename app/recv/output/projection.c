@@ -37,7 +37,7 @@ projection_free(struct projection *p)
 	memset(p, 0, sizeof(*p));
 }
 
-/* Cells and counters have one writer at a time: plain stores that readers cannot see half of. */
+/* Cells and counters have one writer at a time. Atomic stores prevent torn reads. */
 static inline float
 get(const float *cell)
 {
@@ -53,7 +53,7 @@ set(float *cell, float v)
 	__atomic_store(cell, &v, __ATOMIC_RELAXED);
 }
 
-/* NaN raises nothing. Without a branch, which nobody could predict. */
+/* NaN does not raise a value. Without a branch, because it would be mispredicted. */
 static inline void
 raise_to(float *cell, float v)
 {
@@ -93,7 +93,7 @@ projection_reset(struct projection *p)
 	__atomic_store_n(&p->state, PROJECTION_WANTED, __ATOMIC_RELEASE);
 }
 
-/* What lies in the slot was made elsewhere: no pixel beyond the raster, no row beyond the slot. */
+/* Check the content of the slot: no pixel outside the raster, no row outside the slot. */
 static inline __attribute__((always_inline)) void
 scatter(struct projection *p, const uint8_t *output, bool i16, bool show)
 {
@@ -140,7 +140,9 @@ add_sparse(struct projection *p, const uint8_t *output, bool show)
 		scatter(p, output, false, false);
 }
 
-/* Raise the line to a row of the image; loops that the compiler makes vectors of. */
+/*
+ * Raise the line to the maximum with a row of the image. The loops are written for vectorisation.
+ */
 static void
 fold(struct projection *p, const uint8_t *values, uint32_t y)
 {
@@ -163,7 +165,7 @@ fold(struct projection *p, const uint8_t *values, uint32_t y)
 	}
 }
 
-/* Put the line into a row of cells. */
+/* Reduce the line to a row of cells. */
 static void
 squeeze(const struct projection *p, float *maximum, float *shown)
 {
@@ -270,7 +272,7 @@ copy(const struct projection *p, const float *from, float least, float *cells)
 void
 projection_copy_maximum(const struct projection *p, float *cells)
 {
-	/* sparse frames say nothing of pixels that are dark: they count as zero */
+	/* Sparse frames contain no pixels below the threshold: they count as zero. */
 	const bool sparse = __atomic_load_n(&p->sparse, __ATOMIC_RELAXED) > 0;
 
 	copy(p, p->maximum, sparse ? 0 : -INFINITY, cells);

@@ -10,22 +10,23 @@
 #include "output/run_files.h"
 
 #define NS_PER_MS 1000000ull
-#define HOLDS	  1024 /* batches of rows that wait each for itself; the last for all behind it */
+/* batches of rows that wait individually; the last entry covers all later ones */
+#define HOLDS 1024
 
-/* A file and what has been counted of it. */
+/* A file and its counters. */
 struct run_file {
 	struct arrow_file file;
 	enum arrow_table table;
-	uint64_t accepted; /* rows that it was given */
-	uint64_t rows;	   /* of them, counted as durable */
+	uint64_t accepted; /* rows accepted by the file */
+	uint64_t rows;	   /* rows counted as durable */
 	uint64_t batches;
-	uint64_t bytes; /* counted */
+	uint64_t bytes; /* bytes counted */
 	uint64_t syncs;
-	uint64_t lent[BATCH_SETS_MAX]; /* where the last batch of each set of columns ends */
-	bool failed;		       /* before it was closed: that has been said */
-	/* while it is being closed */
+	uint64_t lent[BATCH_SETS_MAX]; /* end of the last batch of each column buffer */
+	bool failed;		       /* the failure before closing was reported */
+	/* Used while the file is being closed. */
 	struct run_file *next;
-	struct run_file *then; /* closed after it, by the same thread */
+	struct run_file *then; /* next file that the same thread closes */
 	pthread_t thread;
 	bool has_thread;
 	bool closed; /* atomic */
@@ -34,12 +35,12 @@ struct run_file {
 struct table_files {
 	struct run_file *file; /* NULL: outage */
 	uint64_t retry_at;
-	uint64_t backoff;	      /* ns */
+	uint64_t backoff;	      /* in ns */
 	struct arrow_run_stats stats; /* one writer; read with atomic loads */
 	struct arrow_run_status status;
 };
 
-/* Rows up to `end` of their file wait for so many batches of images. */
+/* Rows up to `end` of their file wait for this number of image batches. */
 struct hold {
 	uint64_t end;
 	uint64_t images;
@@ -48,20 +49,20 @@ struct hold {
 struct arrow_run {
 	struct arrow_run_config config;
 	struct table_files table[ARROW_TABLES];
-	struct hold hold[HOLDS]; /* of hold_head - hold_tail, in order */
+	struct hold hold[HOLDS]; /* entries hold_tail to hold_head, in order */
 	uint64_t hold_head;
 	uint64_t hold_tail;
 	struct run_file *closing;
 	unsigned int set;
-	uint64_t step;	/* sets begin at multiples of this */
-	uint64_t begin; /* of the step that the last frame was in */
+	uint64_t step;	/* sets begin at multiples of this number */
+	uint64_t begin; /* start of the step of the last frame */
 	bool begun;
 	bool by_frames; /* the next set is due by frame number */
 	uint64_t opened_at;
 	uint64_t opened_bytes;
-	uint64_t retry_at; /* of a roll that failed while both files were well */
+	uint64_t retry_at; /* for a failed change of set while both files are usable */
 	int first_error;
-	pthread_mutex_t lock; /* of table[].status */
+	pthread_mutex_t lock; /* protects table[].status */
 };
 
 const char *
@@ -83,7 +84,7 @@ is_full(int error)
 	return error == -ENOSPC || error == -EDQUOT;
 }
 
-/* Counters have one writer: a plain store that readers cannot see half of. */
+/* A counter has one writer. The atomic store prevents torn reads. */
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
 
@@ -104,13 +105,13 @@ count_unwritten(struct table_files *t, int error, uint64_t rows)
 	ADD(t->stats.unwritten, rows);
 }
 
-/* What a file, open or closed, has to show for by now. */
+/* Update the counters from an open or closed file. */
 static void
 count_file(struct table_files *t, struct run_file *f)
 {
 	ADD(t->stats.rows, f->file.rows_durable - f->rows);
 	ADD(t->stats.batches, f->file.nb_durable - f->batches);
-	/* less than before if a closed file had to be cut */
+	/* smaller than before if a closed file was truncated */
 	ADD(t->stats.bytes, f->file.size - f->bytes);
 	ADD(t->stats.syncs, f->file.out.syncs - f->syncs);
 	if (f->file.nb_durable > f->batches) {
@@ -133,7 +134,7 @@ set_status(struct arrow_run *r, enum arrow_table table, const struct arrow_file 
 	const struct arrow_io_info *info;
 
 	pthread_mutex_lock(&r->lock);
-	/* an old file does not take the place of the next one */
+	/* an old file must not overwrite the status of the next one */
 	if (t->file == NULL || &t->file->file == f)
 		snprintf(t->status.path, sizeof(t->status.path), "%s", arrow_file_path(f));
 	if (f->error != 0)
@@ -159,7 +160,7 @@ close_files(void *arg)
 	return NULL;
 }
 
-/* Take a table's file to be closed. @return NULL: there is none */
+/* Detach a table's file for closing. @return NULL: there is none */
 static struct run_file *
 take_file(struct arrow_run *r, enum arrow_table table)
 {
@@ -168,7 +169,7 @@ take_file(struct arrow_run *r, enum arrow_table table)
 
 	if (f == NULL)
 		return NULL;
-	/* what its batches were made in is reclaimed by us */
+	/* This thread reclaims the buffers of its batches. */
 	arrow_file_wait(&f->file, UINT64_MAX);
 	t->file = NULL;
 	f->next = r->closing;
@@ -176,7 +177,7 @@ take_file(struct arrow_run *r, enum arrow_table table)
 	return f;
 }
 
-/* Hand files to a thread that closes them, one after the other: it may take as long as a sync. */
+/* Hand files to a thread that closes them one after the other, which may take as long as a sync. */
 static void
 begin_close(struct run_file *first, struct run_file *second)
 {
@@ -188,13 +189,13 @@ begin_close(struct run_file *first, struct run_file *second)
 		first->then = second;
 	if (first == NULL)
 		return;
-	/* of the last one: who joins it waits for nothing else */
+	/* The thread belongs to the last file, so joining it waits for nothing else. */
 	last->has_thread = pthread_create(&last->thread, NULL, close_files, first) == 0;
 	if (!last->has_thread)
 		close_files(first);
 }
 
-/* Images before the rows that imply them. */
+/* Close the current set: images before the rows that refer to them. */
 static void
 begin_close_set(struct arrow_run *r)
 {
@@ -204,7 +205,7 @@ begin_close_set(struct arrow_run *r)
 	r->hold_tail = r->hold_head;
 }
 
-/* A file that is closed: the last word about its rows. */
+/* Count the rows of a closed file for the last time. */
 static void
 end_close(struct arrow_run *r, struct run_file *f)
 {
@@ -250,7 +251,7 @@ back_off(const struct arrow_run *r, struct table_files *t)
 	t->retry_at = arrow_slices_clock() + t->backoff;
 }
 
-/* Whatever rows wait for. */
+/* Release all waiting rows. */
 static void
 release_all(struct arrow_run *r)
 {
@@ -261,7 +262,7 @@ release_all(struct arrow_run *r)
 		arrow_slices_hold(&rows->file.out, UINT64_MAX);
 }
 
-/* A file has failed: finish it, and count what comes until there is another. */
+/* Close a failed file, and count rows as unwritten until another file is open. */
 static void
 begin_outage(struct arrow_run *r, enum arrow_table table)
 {
@@ -281,11 +282,11 @@ begin_outage(struct arrow_run *r, enum arrow_table table)
 	t->file->failed = true;
 	begin_close(take_file(r, table), NULL);
 	back_off(r, t);
-	/* images that are lost are counted, and nothing waits for them; nor do rows that are */
+	/* Lost images are counted, and no row waits for them. Lost rows do not wait either. */
 	release_all(r);
 }
 
-/* RUN_frames, or RUN_000001_frames. @return false: too long */
+/* Build RUN_frames, or RUN_000001_frames. @return false: too long */
 static bool
 file_name(const struct arrow_run *r, unsigned int set, enum arrow_table table, char name[NAME_MAX])
 {
@@ -312,7 +313,7 @@ free_files(struct run_file *file[ARROW_TABLES])
 	}
 }
 
-/* Create the files of a set, with some room if they are to take up writing again. */
+/* Create the files of a set. After an outage they need some free space. */
 static int
 create_files(const struct arrow_run *r, unsigned int set, uint64_t room,
 	struct run_file *file[ARROW_TABLES], char message[PATH_MAX])
@@ -375,7 +376,7 @@ take_files(struct arrow_run *r, struct run_file *file[ARROW_TABLES])
 		set_status(r, i, &file[i]->file);
 		count_file(t, file[i]);
 	}
-	/* behind the header */
+	/* after the header */
 	arrow_slices_hold(&file[ARROW_FRAMES]->file.out, file[ARROW_FRAMES]->file.size);
 	r->opened_at = arrow_slices_clock();
 }
@@ -386,7 +387,7 @@ is_rolled(const struct arrow_run_config *c)
 	return c->roll_frames > 0 || c->roll_bytes > 0 || c->roll_ms > 0;
 }
 
-/* A run has one name for its first set; the other one must be free as well. */
+/* The first set of a run has one of two names; the other name must be unused, too. */
 static int
 check_other_name(const struct arrow_run *r, char message[PATH_MAX])
 {
@@ -396,7 +397,7 @@ check_other_name(const struct arrow_run *r, char message[PATH_MAX])
 
 	for (i = 0; i < ARROW_TABLES; i++) {
 		if (!file_name(r, is_rolled(&r->config) ? 0 : 1, i, name))
-			continue; /* reported with the name that is wanted */
+			continue; /* reported for the requested name */
 		len = snprintf(path, sizeof(path), "%s/%s.arrow", r->config.dir, name);
 		if (len + sizeof(".part") > sizeof(path))
 			continue;
@@ -413,7 +414,7 @@ check_other_name(const struct arrow_run *r, char message[PATH_MAX])
 	return 0;
 }
 
-/* The least frame number step whose multiples end batches of both tables. */
+/* Return the smallest frame number step whose multiples end batches of both tables. */
 static uint64_t
 common_step(uint64_t a, uint64_t b)
 {
@@ -484,7 +485,7 @@ arrow_run_wants_roll(struct arrow_run *r, uint64_t frame)
 	uint64_t now;
 	unsigned int i;
 
-	/* unsigned: before `begin` is far behind it */
+	/* unsigned: a frame before `begin` gives a large value */
 	if (r->begun && frame - last < r->step)
 		return false;
 	r->begin = frame / r->step * r->step;
@@ -501,7 +502,7 @@ arrow_run_wants_roll(struct arrow_run *r, uint64_t frame)
 	return (r->by_frames || set_is_full(r, now)) && now >= r->retry_at;
 }
 
-/* The next set cannot be opened: what goes on goes on, and some time later there is another try. */
+/* Opening the next set failed: continue with the current files and retry later. */
 static void
 roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
 {
@@ -522,7 +523,7 @@ roll_failed(struct arrow_run *r, unsigned int set, int error, const char *why)
 	snprintf(text, sizeof(text), "no next set of files: %s", why);
 	if (first)
 		say(r, true, text);
-	/* somebody else's files are in the way: the number after them */
+	/* Files of another writer exist under this number: use the next one. */
 	if (error == -EEXIST)
 		r->set = set;
 }
@@ -558,7 +559,7 @@ arrow_run_roll(struct arrow_run *r)
 	say(r, outage, text);
 }
 
-/* Rows whose images are durable may go. */
+/* Release rows whose images are durable. */
 static void
 release_rows(struct arrow_run *r)
 {
@@ -576,7 +577,7 @@ release_rows(struct arrow_run *r)
 	}
 }
 
-/* A batch of rows is about to be appended: it waits for the images that there are. */
+/* Let a batch of rows that is about to be appended wait for the images appended so far. */
 static void
 hold_rows(struct arrow_run *r, uint64_t size)
 {
@@ -584,7 +585,7 @@ hold_rows(struct arrow_run *r, uint64_t size)
 	struct arrow_slices *out = &r->table[ARROW_FRAMES].file->file.out;
 	const uint64_t end = out->taken + size;
 
-	/* an outage: they are counted as unwritten */
+	/* outage: the images are counted as unwritten */
 	if (images == NULL)
 		return;
 	if (end - out->limit > arrow_slices_hold_max(out) && arrow_file_commit(&images->file) < 0) {
@@ -623,7 +624,7 @@ arrow_run_reclaim(struct arrow_run *r, enum arrow_table table, unsigned int set)
 {
 	struct run_file *f = r->table[table].file;
 
-	/* files before this one have been waited for when they were handed over */
+	/* files before this one were waited for when they were handed over */
 	if (f != NULL)
 		arrow_file_wait(&f->file, f->lent[set]);
 }
@@ -634,7 +635,7 @@ arrow_run_poll(struct arrow_run *r)
 	struct table_files *t;
 	unsigned int i;
 
-	/* images first: rows may wait for them */
+	/* Images first, because rows may wait for them. */
 	for (i = ARROW_TABLES; i-- > 0;) {
 		t = &r->table[i];
 		if (t->file == NULL)

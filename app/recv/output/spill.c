@@ -28,7 +28,7 @@ RTE_LOG_REGISTER(spill_logtype, braggline.spill, NOTICE);
 #define LOG(level, ...) rte_log(RTE_LOG_##level, spill_logtype, "spill: " __VA_ARGS__)
 
 #define NAP_US	  500
-#define REFUSE_MS 1000 /* a directory that cannot be had is tried again then */
+#define REFUSE_MS 1000 /* delay before another attempt to open a directory */
 
 enum order {
 	ORDER_BATCH,
@@ -37,30 +37,30 @@ enum order {
 	ORDER_END,
 };
 
-/* What the thread is to do. */
+/* Command to the thread. */
 struct spill_order {
 	enum order order;
 	unsigned int run;
 	unsigned int table;
-	uint32_t batch; /* its tag */
+	uint32_t batch; /* tag of the batch */
 	struct stream_batch what;
 };
 
-/* A run whose batches are here; the thread's alone, but for `closed`. */
+/* A run being spilled. It belongs to the thread, except `closed` and the marked fields. */
 struct spill_run {
 	struct journal_run run; /* set before its first batch is put */
-	bool named;		/* by who puts */
-	bool closing;		/* likewise */
-	bool closed;		/* atomic: the thread has let go of it */
+	bool named;		/* belongs to the thread that puts */
+	bool closing;		/* belongs to the thread that puts */
+	bool closed;		/* atomic: the thread has released the run */
 	bool open;
-	int dir_fd; /* locked */
-	int error;  /* why it could not be opened; tried again at retry_at */
+	int dir_fd; /* directory, locked */
+	int error;  /* reason why it could not be opened; the next attempt is at retry_at */
 	uint64_t retry_at;
 	char dir[PATH_MAX];
 	struct arrow_reader reader[XFER_TABLES];
 	struct stream_writer *writer[XFER_TABLES];
-	uint64_t uncut_of[XFER_TABLES]; /* as its writer has told last */
-	uint32_t uncut;			/* atomic: of all runs that were here */
+	uint64_t uncut_of[XFER_TABLES]; /* last value reported by its writer */
+	uint32_t uncut;			/* atomic: summed over all runs at this index */
 };
 
 struct spill {
@@ -68,7 +68,7 @@ struct spill {
 	struct stream_quota quota;
 	struct rte_ring *orders;
 	struct rte_ring *results;
-	unsigned int nb_open; /* without a result, for who puts */
+	unsigned int nb_open; /* batches without a result; belongs to the thread that puts */
 	pthread_t thread;
 	bool started;
 	struct spill_run run[JOURNAL_RUNS];
@@ -93,12 +93,12 @@ on_log(void *arg, bool error, const char *text)
 		LOG(INFO, "%s\n", text);
 }
 
-/* Files of a run that recovery has looked at. */
+/* Files of a run that recovery has examined. */
 struct recovered {
 	const struct spill_run *run;
 	struct arrow_identity identity;
-	bool busy;   /* one of this incarnation's is */
-	bool failed; /* one could not be completed */
+	bool busy;   /* a file of this incarnation is in use */
+	bool failed; /* a file could not be completed */
 };
 
 static void
@@ -118,7 +118,7 @@ give_result(struct spill *s, uint32_t batch, bool durable)
 {
 	struct spill_result result = {batch, durable};
 
-	/* room for as many as may be without one */
+	/* The ring has room for the maximum number of batches without a result. */
 	(void)rte_ring_sp_enqueue_elem(s->results, &result, sizeof(result));
 }
 
@@ -133,7 +133,7 @@ on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status st
 	give_result(s, (uint32_t)tag, status != XFER_AGAIN);
 }
 
-/* ---- runs: by the thread, or before it starts ------------------------------------------------ */
+/* ---- runs: called by the thread, or before it starts ---- */
 
 static void
 close_run(struct spill_run *r)
@@ -154,7 +154,7 @@ close_run(struct spill_run *r)
 	r->open = false;
 }
 
-/* Where files of a run are. */
+/* Build the path of a run's directory. */
 static int
 dir_of(const struct spill *s, const struct journal_run *run, char dir[PATH_MAX])
 {
@@ -174,14 +174,16 @@ lock_dir(struct spill *s, struct spill_run *r)
 	rc = dir_of(s, &r->run, r->dir);
 	if (rc < 0)
 		return rc;
-	/* its name is durable, too: what is spilled into it outlives the ring */
+	/*
+	 * The directory's name must be durable, too, because spilled batches outlive the journal.
+	 */
 	rc = own_folder_make(r->dir, OWN_FOLDER_RUN, message);
 	if (rc < 0) {
 		LOG(ERR, "%s\n", message);
 		return rc;
 	}
 	close(rc);
-	/* another incarnation of this run is spilled, too: the lock is both's */
+	/* Another incarnation of this run may be spilled, too: both share the lock. */
 	for (other = s->run; other < s->run + JOURNAL_RUNS; other++) {
 		if (other == r || !other->open || strcmp(other->dir, r->dir) != 0)
 			continue;
@@ -234,10 +236,10 @@ open_run(struct spill *s, struct spill_run *r)
 
 	r->dir_fd = -1;
 	rc = lock_dir(s, r);
-	/* what a crash has left */
+	/* recover the files that a crash has left */
 	if (rc == 0)
 		rc = arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0 ? -EIO : 0;
-	/* what is in it is not known, so it would be sent again */
+	/* the content of a file in use is unknown, so its batches would be sent again */
 	if (recovered.busy)
 		rc = -EBUSY;
 	else if (recovered.failed)
@@ -274,7 +276,7 @@ spill_adopt_run(struct spill *s, unsigned int run, const struct journal_run *fro
 
 	s->run[run].run = *from;
 	s->run[run].named = true;
-	/* locks may outlive the process that has died */
+	/* locks may outlive the process that died */
 	while ((rc = open_run(s, &s->run[run])) == -EBUSY && clock_ms() < until)
 		nanosleep(&rest, NULL);
 	return rc;
@@ -360,7 +362,7 @@ carry_out(struct spill *s, const struct spill_order *o)
 	}
 }
 
-/* Write on, and see what has become of things. */
+/* Write, and process completions. */
 static void
 poll_writers(struct spill *s)
 {
@@ -403,7 +405,7 @@ spill_main(void *arg)
 	return NULL;
 }
 
-/* ---- for who puts ---------------------------------------------------------------------------- */
+/* ---- called by the thread that puts ---- */
 
 bool
 spill_has_room(const struct spill *s)
@@ -454,7 +456,7 @@ spill_pause(struct spill *s)
 {
 	struct spill_order order = {.order = ORDER_PAUSE};
 
-	/* files that stay open are completed with their run */
+	/* If the ring is full, files stay open and are completed with their run. */
 	(void)rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order));
 }
 
@@ -492,7 +494,7 @@ spill_stats_get(const struct spill *s, struct spill_stats *to)
 #undef GET
 }
 
-/* ---- its life -------------------------------------------------------------------------------- */
+/* ---- creation and destruction ---- */
 
 int
 spill_make_folder(const char *dir, char message[PATH_MAX])
@@ -535,7 +537,7 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	};
 	for (i = 0; i < JOURNAL_RUNS; i++)
 		s->run[i].dir_fd = -1;
-	/* what has no result, and what runs and pauses there are besides */
+	/* room for all batches without a result, and for commands on runs and pauses */
 	s->orders = rte_ring_create_elem("spill_orders", sizeof(struct spill_order),
 		4 * SPILL_BATCHES, SOCKET_ID_ANY, flags);
 	s->results = rte_ring_create_elem("spill_results", sizeof(struct spill_result),

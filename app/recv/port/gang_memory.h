@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What gangs share with the rest of the receiver, piece by piece: a run allocates by this list, and
- * --check adds it up. Control lcore only.
+ * List of the memory areas that gangs share with the rest of the receiver. A run allocates from
+ * this list, and --check sums it up. Control lcore only.
  */
 #ifndef GANG_MEMORY_H
 #define GANG_MEMORY_H
@@ -20,27 +20,28 @@ enum gang_piece {
 	GANG_RESULTS,
 	GANG_COEFFICIENTS,
 	GANG_OUTPUTS,
-	GANG_STAGING,	       /**< where the writer gets an output slot of the GPU's memory */
-	GANG_SECOND_PEDESTALS, /**< with dark frames: pedestals of G0 of the other version */
-	GANG_DARK,	       /**< likewise: accumulators */
+	/** buffer to which the writer copies an output slot from GPU memory */
+	GANG_STAGING,
+	GANG_SECOND_PEDESTALS, /**< with dark frames: G0 pedestals of the other version */
+	GANG_DARK,	       /**< with dark frames: accumulators */
 	GANG_PIECES
 };
 
 struct gang_memory {
 	const char *name;
-	uint32_t n;  /**< of them; 0: these settings need none */
-	bool device; /**< of the GPU's memory */
+	uint32_t n;  /**< number of areas; 0: not needed with these settings */
+	bool device; /**< in GPU memory */
 	uint64_t bytes;
 };
 
-/** Geometry of frames and layout of output slots. */
+/** Compute the geometry of frames and the layout of output slots. */
 void gang_memory_layout(
 	const struct settings *s, struct gk_geometry *geometry, struct gk_layout *layout);
 
 /**
- * All pieces.
- * @param s        settled by placement_choose()
- * @param results  where kept frames lie: struct placement
+ * List all areas.
+ * @param s        completed by placement_choose()
+ * @param results  memory of kept frames, see struct placement
  */
 void gang_memory_list(
 	const struct settings *s, enum gk_memory results, struct gang_memory pieces[GANG_PIECES]);

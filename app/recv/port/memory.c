@@ -19,7 +19,7 @@ RTE_LOG_REGISTER(memory_logtype, braggline.memory, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, memory_logtype, "memory: " __VA_ARGS__)
 
-/** What any GPU maps at least in one piece. */
+/** Minimum page size that any GPU maps. */
 #define PAGE 65536
 
 void
@@ -99,12 +99,12 @@ memory_copy(struct memory *m, void *to, const void *from, size_t size)
 		memcpy(to, from, size);
 		return 0;
 	}
-	/* gpudev has no copy: the drivers have */
+	/* gpudev has no copy function, the drivers have */
 	ret = gpu_host_copy(m->gpu, to, from, size);
 	return ret == -ENODEV ? gpu_cuda_copy(m->gpu, to, from, size) : ret;
 }
 
-/** What a walk over EAL's memory has found: areas that are not registered yet. */
+/** Result of a walk over EAL memory: areas that are not registered yet. */
 struct found {
 	const struct memory *m;
 	unsigned int nb;
@@ -122,7 +122,7 @@ note_area(const struct rte_memseg_list *msl, const struct rte_memseg *ms, size_t
 
 	if (msl->external)
 		return 0;
-	/* heaps grow at their ends: what lies before is registered already */
+	/* Heaps grow at their ends: memory before that is already registered. */
 	for (unsigned int i = 0; i < f->m->nb_areas && len > 0; i++) {
 		const size_t size = f->m->areas[i].size;
 
@@ -149,7 +149,7 @@ memory_register(struct memory *m)
 		return 0;
 	found.m = m;
 	found.nb = 0;
-	/* the walk holds a lock that a driver may want: note first, register then */
+	/* The walk holds a lock that a driver may need: collect first, then register. */
 	if (rte_memseg_contig_walk(note_area, &found) != 0) {
 		LOG(ERR, "EAL's memory lies in more than %d pieces: use larger huge pages\n",
 			MEMORY_AREAS_MAX);
@@ -229,7 +229,7 @@ gang_memory_list(
 		.bytes = gk_pixels(&geometry) * sizeof(float)};
 	pieces[GANG_DARK] = (struct gang_memory){.name = "dark accumulators",
 		.n = dark ? GK_DARK_MAX : 0,
-		/* gangs alone look at them: eight bytes a pixel and frame need not cross the bus */
+		/* Only gangs access them: 8 bytes per pixel and frame need not cross the bus. */
 		.device = strcmp(s->kernel, "cuda") == 0,
 		.bytes = gk_dark_size(&geometry)};
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Memory that CPU and gangs share: host memory that the GPU addresses, and device memory that a
- * NIC may write. One set belongs to a process; what was taken from it is given back all at once.
- * Control lcore only.
+ * Memory that CPU and gangs share: host memory that the GPU can address, and device memory that a
+ * NIC may write. A process has one struct memory. All its allocations are freed together. Control
+ * lcore only.
  */
 #ifndef MEMORY_H
 #define MEMORY_H
@@ -14,13 +14,16 @@
 #include "port/placement.h"
 
 #define MEMORY_PIECES_MAX 64
-#define MEMORY_AREAS_MAX  256 /**< contiguous areas of EAL's memory */
+#define MEMORY_AREAS_MAX  256 /**< maximum number of contiguous areas of EAL memory */
 
 struct memory {
-	int gpu; /**< gpudev id, -1 = none: device memory is host memory */
+	int gpu; /**< gpudev id; -1: none, device memory is host memory */
 	char gpu_name[64];
-	ptrdiff_t view; /**< from a device address to where host gangs find it; 0 but for a private
-			   gpu_host, whose memory nobody else may touch */
+	/**
+	 * offset from a device address to the address that host gangs use; 0 except for a private
+	 * gpu_host, whose memory only its gangs may access
+	 */
+	ptrdiff_t view;
 	int socket;
 	unsigned int nb_pieces;
 	struct {
@@ -28,45 +31,47 @@ struct memory {
 		size_t size;
 		int device;
 	} pieces[MEMORY_PIECES_MAX];
-	unsigned int nb_areas; /**< of EAL's memory that are registered */
+	unsigned int nb_areas; /**< registered areas of EAL memory */
 	struct {
 		void *address;
 		size_t size;
 	} areas[MEMORY_AREAS_MAX];
 };
 
-/** Begin, with the GPU of this way. */
+/** Initialise `m` for the GPU of this placement. */
 void memory_init(struct memory *m, const struct placement *way, int socket);
 
 /**
- * Zeroed host memory out of EAL's heap; after memory_register() the GPU has it at the same address.
- * @return NULL if short (logged)
+ * Allocate zeroed host memory from the EAL heap. After memory_register() the GPU can access it at
+ * the same address.
+ * @return NULL if memory is short (logged)
  */
 void *memory_host(struct memory *m, const char *what, size_t size);
 
-/** Zeroed device memory. @return NULL if short (logged) */
+/** Allocate zeroed device memory. @return NULL if memory is short (logged) */
 void *memory_device(struct memory *m, const char *what, size_t size);
 
 /**
- * Copy between host and device memory, whichever is which. Not for the datapath. Any thread.
+ * Copy between host and device memory, in any direction. Not for the datapath. Any thread.
  * @return 0 or -errno (logged by the driver)
  */
 int memory_copy(struct memory *m, void *to, const void *from, size_t size);
 
 /**
- * Let the GPU see all of EAL's memory: what memory_host() gave, mempools, and what a driver keeps
- * packets in. Again when there is more of it; the last time before the gangs start.
+ * Register all EAL memory with the GPU: allocations of memory_host(), mempools, and the memory
+ * where a driver stores packets. Repeat the call after EAL memory has grown, the last time before
+ * the gangs start.
  * @return 0 or -errno (logged)
  */
 int memory_register(struct memory *m);
 
 /**
- * Undo memory_register(), once no gang is there any more: before anything is freed that EAL may
- * give back to the system, as CUDA holds its pages.
+ * Undo memory_register(), after the last gang has ended. Call this before freeing anything that EAL
+ * may return to the system, because CUDA keeps the pages registered.
  */
 void memory_unregister(struct memory *m);
 
-/** Give everything back. */
+/** Free all memory. */
 void memory_release(struct memory *m);
 
 #endif /* MEMORY_H */

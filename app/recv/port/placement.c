@@ -11,9 +11,10 @@
 #include "port/placement.h"
 
 /*
- * Gangs and batches of a GPU. Measured on an H200: from host memory two gangs of four frames fill
- * the bus and more only wait longer; from the GPU's own memory two gangs of sixteen come first
- * (test/bench/results/gk_cuda_h200.rst). A batch takes what is there: an idle line has one frame.
+ * Gangs and batch size of a GPU, measured on an H200 (test/bench/results/gk_cuda_h200.rst). From
+ * host memory, two gangs of four frames saturate the bus, and more only increase the latency. From
+ * GPU memory, two gangs of sixteen frames are fastest. A batch takes the frames that wait, so on an
+ * idle line it has one frame.
  */
 #define GPU_GANGS	 2
 #define GPU_BATCH_PINNED 4
@@ -56,14 +57,14 @@ find_gpu(struct placement *w, const struct settings *s)
 		s->gpu, s->gpu);
 }
 
-/** Gangs that may have to run on the GPU: can they? */
+/** Check whether gangs can run on the GPU, if they may have to. */
 static void
 ask_gangs(struct placement *w, const struct settings *s)
 {
 	const struct gk_ops *ops = gk_ops_find("cuda");
 	struct rte_gpu_info info = {0};
 
-	/* named, they are made wherever there is a driver */
+	/* If the settings name the kernel, gangs are created wherever there is a driver. */
 	if (ops == NULL || strcmp(s->kernel, "host") == 0 ||
 		(!w->computes && strcmp(s->kernel, "cuda") != 0))
 		return;
@@ -73,7 +74,7 @@ ask_gangs(struct placement *w, const struct settings *s)
 		rte_strscpy(w->no_gangs, ops->why(), sizeof(w->no_gangs));
 }
 
-/** Can the gangs work in the GPU's memory? */
+/** Check whether the gangs can work in GPU memory. */
 static int
 gangs_reach(struct placement *w, const struct settings *s)
 {
@@ -122,7 +123,7 @@ choose_results(struct placement *w, const struct settings *s)
 	return 0;
 }
 
-/** Frames are refused where packets come whether or not there is room: a replay waits. */
+/** Refuse frames if packets arrive regardless of free slots; a replay waits. */
 static bool
 refuses(const struct settings *s)
 {
@@ -148,8 +149,10 @@ settle(const struct placement *w, struct settings *s)
 		if (s->outputs != 0)
 			s->batch = RTE_MIN(s->batch, s->outputs);
 	}
-	/* every gang has a batch in work, and one grows; host gangs have one behind, too, which
-	 * kept frames that wait for the writer would else make smaller */
+	/*
+	 * Every gang has a batch in work, and one batch is filling. Host gangs also have a queued
+	 * one, which kept frames waiting for the writer would otherwise make smaller.
+	 */
 	if (s->outputs == 0)
 		s->outputs = RTE_MAX(OUTPUTS_AT_LEAST,
 			s->batch * ((on_gpu ? 1 : BUILDER_GANG_DEPTH) * s->gangs + 1));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The way of the pixels: whose gangs work on them, and on which side of the bus packets and results
- * lie. Chosen once, before anything is allocated. Control lcore only.
+ * Placement of the data: which gangs process the pixels (host or GPU), and whether packets and
+ * results are in host or GPU memory. Chosen once, before any allocation. Control lcore only.
  */
 #ifndef PLACEMENT_H
 #define PLACEMENT_H
@@ -12,24 +12,26 @@
 #include "settings.h"
 
 struct placement {
-	int gpu; /**< gpudev id, -1 = none */
+	int gpu; /**< gpudev id; -1: none */
 	char gpu_name[64];
-	bool computes;	    /**< the GPU has processors: gangs of thread blocks could run there */
-	char no_gangs[256]; /**< why they cannot, if they were wanted; "" = they can */
-	enum gk_memory packets; /**< pinned memory of the host, or the GPU's */
-	enum gk_memory results; /**< of kept frames */
-	char why[192];		/**< why packets do not take the other way; "" = nobody wants it */
+	bool computes; /**< the GPU has processors, so gangs of thread blocks can run there */
+	/** reason why no gangs run on a GPU although they were requested; "": none */
+	char no_gangs[256];
+	enum gk_memory packets; /**< memory of packets: pinned host memory or GPU memory */
+	enum gk_memory results; /**< memory of kept frames */
+	/** reason why packets are not in the other memory; "": it was not requested */
+	char why[192];
 };
 
 /**
- * Find the GPU, try what the ports can, choose, and settle what the settings left open: kernel,
- * number of gangs, frames of a batch, output slots, backpressure.
- * @return 0; -ENODEV: there is no such GPU; -ENOTSUP: a way was asked for that cannot be taken;
- *         way.why says it in a sentence
+ * Find the GPU, probe the ports, choose the placement, and complete the settings that were left
+ * open: kernel, number of gangs, frames of a batch, output slots, backpressure.
+ * @return 0; -ENODEV: there is no such GPU; -ENOTSUP: the requested placement is impossible;
+ *   way.why gives the reason in a sentence
  */
 int placement_choose(struct placement *w, struct settings *s);
 
-/** `memory of gpu_cuda0` or `pinned host memory` ... @return text */
+/** Return a description such as `memory of gpu_cuda0` or `pinned host memory`. @return text */
 const char *placement_name(const struct placement *w, enum gk_memory memory, char text[96]);
 
 #endif /* PLACEMENT_H */

@@ -24,7 +24,7 @@ RTE_LOG_REGISTER(port_logtype, braggline.port, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, port_logtype, "port: " __VA_ARGS__)
 
-/** GPU pages; also what rte_extmem_register() wants of address and length. */
+/** GPU page size; also the alignment of address and length that rte_extmem_register() needs. */
 #define EXTERNAL_PAGE 65536
 
 int
@@ -44,7 +44,7 @@ port_find(const char *device, uint16_t *id)
 bool
 port_can_split(uint16_t id, const struct rte_eth_dev_info *info)
 {
-	/* one that splits behind a protocol's header (ice) takes no length */
+	/* a device that splits after a protocol header (ice) accepts no length */
 	return rte_eth_buffer_split_get_supported_hdr_ptypes(id, NULL, 0) <= 0 &&
 		(info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_BUFFER_SPLIT) != 0 &&
 		info->rx_seg_capa.multi_pools && info->rx_seg_capa.max_nseg >= 2;
@@ -80,14 +80,17 @@ port_mtu_max(const struct rte_eth_dev_info *info)
 	const uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
 	const uint32_t most = info->max_mtu != 0 ? info->max_mtu : UINT16_MAX;
 
-	/* eth_dev_get_overhead_len(): of a driver that tells both, the length is the MTU and what
-	 * it counts besides; of one that knows no MTU, header and checksum are taken off */
+	/*
+	 * As in eth_dev_get_overhead_len(): if a driver reports both, the overhead is the
+	 * difference between the length and the MTU; if it reports no MTU, header and CRC are
+	 * subtracted.
+	 */
 	if (info->max_rx_pktlen <= overhead || (most != UINT16_MAX && info->max_rx_pktlen > most))
 		return most;
 	return RTE_MIN(most, info->max_rx_pktlen - overhead);
 }
 
-/** An Ethernet device that EAL was told to create, and that is not there. @return NULL: none */
+/** Find an Ethernet device that EAL was told to create and that is missing. @return NULL: none */
 static const char *
 failed_device(void)
 {
@@ -124,7 +127,9 @@ find_device(struct port *p)
 	return 0;
 }
 
-/** Memory of a GPU as a NIC may write to it. @return 0 or -errno, and what */
+/**
+ * Register GPU memory with EAL and map it for DMA of the port. @return 0 or -errno, with the reason
+ */
 static int
 map_for_dma(uint16_t id, void *address, size_t size, const char **what)
 {
@@ -190,7 +195,7 @@ port_reaches_gpu(
 	ret = map_for_dma(id, address, EXTERNAL_PAGE, &what);
 	if (ret == 0) {
 		unmap_for_dma(id, address, EXTERNAL_PAGE);
-		/* the builder asks for it before every batch */
+		/* the builder calls it before every batch */
 		ret = rte_gpu_wmb(gpu);
 		what = "ordering of what it writes, rte_gpu_wmb()";
 	}
@@ -235,7 +240,7 @@ choose_mode(struct port *p, const struct rte_eth_dev_info *info)
 	return 0;
 }
 
-/** Lanes that own streams of this port get a queue each, in lane order. */
+/** Assign a queue to each RX lcore that owns streams of this port, in lcore order. */
 static void
 assign_queues(struct port *p, const uint8_t *owner, bool flows)
 {
@@ -250,7 +255,7 @@ assign_queues(struct port *p, const uint8_t *owner, bool flows)
 	p->flows = flows;
 }
 
-/** GPU memory that the port writes to; a replay has a copy for a DMA engine. */
+/** Allocate GPU memory to which the port writes; a replay uses a copy instead of a DMA engine. */
 static void *
 map_device_memory(struct port *p, const char *name, size_t size, struct memory *memory)
 {
@@ -273,9 +278,9 @@ map_device_memory(struct port *p, const char *name, size_t size, struct memory *
 }
 
 /**
- * Payload elements in memory that the GPU sees: pinned or its own. In single-segment mode a driver
- * writes the frame at buf_addr + RTE_PKTMBUF_HEADROOM, so the buffers begin where pixels come to
- * lie on a cache line.
+ * Create payload elements in memory that the GPU can access: pinned host memory or GPU memory. In
+ * single-segment mode a driver writes the frame at buf_addr + RTE_PKTMBUF_HEADROOM. The buffers are
+ * therefore placed so that pixels begin on a cache line.
  */
 static struct rte_mempool *
 create_memory_pool(struct port *p, const char *name, uint32_t n, const struct settings *s,
@@ -316,7 +321,7 @@ replay_copy(void *arg, void *to, const void *from, size_t size)
 	return memory_copy(arg, to, from, size);
 }
 
-/** A replay stands in for a NIC that writes to GPU memory. */
+/** Set up a replay in place of a NIC that writes to GPU memory. */
 static int
 place_replay(struct port *p, struct memory *memory)
 {
@@ -373,13 +378,15 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 		.rxmode.offloads = (p->split ? split : 0) | port_checksums(info)};
 	union rte_eth_rxseg segments[2] = {0};
 	struct rte_eth_rxconf rx = info->default_rxconf;
-	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1 = any */
+	const unsigned int socket = rte_eth_dev_socket_id(p->id); /* -1: any */
 	uint16_t descriptors = p->settings->descriptors, none = 0;
 	int ret;
 
 	conf.rxmode.mtu = port_mtu(p->settings, info);
-	/* some virtual devices understate what they can (net_af_packet says 1500 and takes what its
-	 * frame size allows), so too little is no error */
+	/*
+	 * Some virtual devices report too small a maximum (net_af_packet reports 1500 and accepts
+	 * what its frame size permits), so this is not an error.
+	 */
 	if (conf.rxmode.mtu < p->settings->mtu)
 		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are wanted\n",
 			p->name, conf.rxmode.mtu, p->settings->mtu);
@@ -421,13 +428,16 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	return 0;
 }
 
-/** The detector need not know the port's MAC address. Stays until the port is closed. */
+/**
+ * Accept packets to any MAC address, because the detector need not know the port's. This stays set
+ * until the port is closed.
+ */
 static void
 take_all(const struct port *p, const struct rte_eth_dev_info *info)
 {
 	const int ret = rte_eth_promiscuous_enable(p->id);
 
-	/* a virtual device without such a switch filters nothing */
+	/* a virtual device without this setting filters nothing */
 	if (ret != 0 && (ret != -ENOTSUP || port_is_real(info)))
 		LOG(WARNING,
 			"%s: cannot be made promiscuous: %s. Only what is sent to its MAC address "
@@ -466,7 +476,10 @@ port_rule_init(
 	r->pattern[1].mask = &r->ip_mask;
 }
 
-/** One rule a stream, to the queue of the lane that owns it. @return 0; -ENOTSUP, and why */
+/**
+ * Create one rule per stream, to the queue of the RX lcore that owns it. @return 0; -ENOTSUP, with
+ * the reason
+ */
 static int
 steer(struct port *p, const struct settings *s, const uint8_t *owner, char *why, size_t size)
 {
@@ -479,7 +492,10 @@ steer(struct port *p, const struct settings *s, const uint8_t *owner, char *why,
 		for (uint32_t q = 0; q < p->nb_queues; q++)
 			if (p->queue_lane[q] == owner[stream])
 				queue = q;
-		/* a port that knows no addresses, or no such masks: RX roles look at them anyway */
+		/*
+		 * The port supports no address match, or not these masks. RX roles check addresses
+		 * anyway.
+		 */
 		port_rule_init(&rule, s->udp_port + stream, queue, &s->sources.filter[stream]);
 		p->rules[p->nb_rules] =
 			rte_flow_create(p->id, &rule.attr, rule.pattern, rule.actions, &error);
@@ -508,7 +524,10 @@ remove_rules(struct port *p)
 		rte_flow_destroy(p->id, p->rules[--p->nb_rules], &error);
 }
 
-/** All streams through one queue: one RX lcore reads the whole port, others wait for it. */
+/**
+ * Use one queue for all streams: one RX lcore reads the whole port, the others wait for its
+ * packets.
+ */
 static void
 fall_back(
 	struct port *p, const struct rte_eth_dev_info *info, const uint8_t *owner, const char *why)
