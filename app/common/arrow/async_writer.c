@@ -10,9 +10,10 @@
 #include "io/direct_io.h"
 #include "io/huge_pages.h"
 
-#define SYNC_TAG    UINT64_MAX
-#define NS_PER_MS   1000000ull
-#define AHEAD_LEAST 16 /* slices: a short file does not take much */
+#define SYNC_TAG  UINT64_MAX
+#define NS_PER_MS 1000000ull
+/* slices: minimum of bytes allocated ahead, so that short files stay small */
+#define AHEAD_LEAST 16
 #define AHEAD_TIMES 16 /* what there is */
 
 uint64_t
@@ -123,7 +124,7 @@ arrow_slices_close(struct arrow_slices *s)
 	struct arrow_io_done done;
 
 	if (s->handle != NULL) {
-		/* memory must not be freed under a write */
+		/* memory must not be freed while a write reads it */
 		while (s->config.io->reap(s->handle, true, &done) > 0)
 			;
 		(void)s->config.io->close(s->handle);
@@ -149,8 +150,10 @@ arrow_slices_reserve(struct arrow_slices *s, uint64_t size)
 	return rc;
 }
 
-/* Room for what is about to be written. That there is none the write will tell. Seldom:
- * fallocate(2) waits until no direct write of the file is on its way (ext4), lets none begin. */
+/*
+ * Allocate space for upcoming writes. A failure is left for the write to report. Done rarely: on
+ * ext4, fallocate(2) waits until no direct write of the file is in flight, and blocks new ones.
+ */
 static void
 allocate(struct arrow_slices *s, uint64_t end)
 {
@@ -175,7 +178,7 @@ is_at_work(const struct arrow_slices *s)
 	return s->next > s->tail || s->syncing;
 }
 
-/* Begin what waits, as far as the disk may have it. */
+/* Start queued slices, up to the depth and the limit. */
 static void
 push(struct arrow_slices *s)
 {
@@ -203,7 +206,7 @@ end_sync(struct arrow_slices *s, int error)
 	s->syncing = false;
 	s->syncs++;
 	if (error < 0) {
-		/* also behind a failed write: the kernel tells of what is lost once */
+		/* also behind a failed write: the kernel reports lost data only once */
 		s->error_in_sync = true;
 		fail(s, error);
 	} else {
@@ -228,7 +231,7 @@ end_slice(struct arrow_slices *s, struct arrow_slice *slice, int error)
 	}
 }
 
-/* Whether what has been taken should become durable by now. */
+/* Whether accepted data should be made durable now. */
 static bool
 sync_is_due(const struct arrow_slices *s)
 {
@@ -245,7 +248,7 @@ begin_sync(struct arrow_slices *s)
 	int rc;
 
 	s->sync_covers = s->written;
-	/* it may cover some of those, too: then the next one comes early */
+	/* the sync may cover some of the later bytes too; the next sync then comes early */
 	s->since = s->since_next;
 	if (!is_at_work(s))
 		s->moved = s->now;
@@ -258,8 +261,10 @@ begin_sync(struct arrow_slices *s)
 	return 0;
 }
 
-/* Syncs follow one another, sync_bytes at most each, whatever waits behind them: what is being
- * written meanwhile is the next's. */
+/*
+ * Start a sync if it is due. Syncs do not overlap, and cover at most sync_bytes each. Data that is
+ * written during a sync belongs to the next one.
+ */
 static void
 begin_due_sync(struct arrow_slices *s)
 {
@@ -269,18 +274,20 @@ begin_due_sync(struct arrow_slices *s)
 		return;
 	if (s->sync_target <= s->sync_covers && sync_is_due(s)) {
 		s->sync_target = s->submitted < most ? s->submitted : most;
-		/* what is held back is not waited for */
+		/* do not wait for data that is held back */
 		if (s->limit < s->sync_target)
 			s->sync_target = s->next > 0 ? slice_end(slice_at(s, s->next - 1)) : 0;
 		s->since_next = s->sync_target < s->taken ? s->since : UINT64_MAX;
 	}
-	/* a sync covers what had ended when it began */
+	/* a sync covers the writes that had completed when it began */
 	if (s->sync_target > s->sync_covers && s->written >= s->sync_target)
 		begin_sync(s);
 }
 
-/* Take note of one thing that has ended, and begin another. @return false: none has, or is on its
- * way */
+/*
+ * Process one completion, and start another operation. @return false: none completed, or none in
+ * flight
+ */
 static bool
 reap(struct arrow_slices *s, bool wait)
 {
@@ -305,7 +312,7 @@ reap(struct arrow_slices *s, bool wait)
 	return true;
 }
 
-/* A slice to be filled, or NULL after an error. */
+/* Get the next slice to fill. @return NULL: an error */
 static struct arrow_slice *
 next_slice(struct arrow_slices *s)
 {
@@ -333,14 +340,14 @@ queue(struct arrow_slices *s, const struct arrow_slice *slice)
 	push(s);
 }
 
-/* Slices end at multiples of their size in the file, as the stripes of a disk do. */
+/* Slices end at multiples of their size in the file, like the stripes of a disk. */
 static uint64_t
 slice_room(const struct arrow_slices *s)
 {
 	return s->config.slice - s->submitted % s->config.slice;
 }
 
-/* Write what has been gathered. */
+/* Queue the collected data. */
 static int
 submit_gathered(struct arrow_slices *s)
 {
@@ -385,12 +392,12 @@ gather(struct arrow_slices *s, const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* Write from where the bytes are. */
+/* Queue slices that refer to the caller's memory. */
 static int
 refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 {
 	struct arrow_slice *slice;
-	size_t done = 0, part; /* bytes of iov[0] */
+	size_t done = 0, part; /* bytes of iov[0] that are done */
 	uint64_t room;
 
 	if (submit_gathered(s) < 0)
@@ -421,7 +428,7 @@ refer(struct arrow_slices *s, const struct iovec *iov, unsigned int nb)
 	return s->error;
 }
 
-/* Write what has been gathered and is not held back. More may be gathered all the time. */
+/* Queue the collected data up to the limit. Data may still be added to the rest. */
 static void
 submit_unheld(struct arrow_slices *s)
 {
@@ -430,7 +437,7 @@ submit_unheld(struct arrow_slices *s)
 	uint64_t size;
 
 	if (s->fill > part) {
-		/* the rest has to go elsewhere: some other time, if all slices are on their way */
+		/* move the rest to another buffer; retry later if none is free */
 		if (part == 0 || s->nb_free_stages == 0)
 			return;
 		rest = stage_at(s, s->gather) + part;
@@ -453,7 +460,7 @@ proceed(struct arrow_slices *s)
 	while (s->error == 0 && reap(s, false))
 		;
 	s->stalled = is_at_work(s) && s->now - s->moved >= s->config.stream_timeout_ms * NS_PER_MS;
-	/* a slice that is not full goes only where a sync would wait for it */
+	/* queue an incomplete slice only if the next sync waits for it */
 	if (!s->syncing && s->sync_target <= s->sync_covers && sync_is_due(s) &&
 		s->submitted < s->sync_covers + s->config.sync_bytes)
 		submit_unheld(s);
@@ -464,7 +471,7 @@ proceed(struct arrow_slices *s)
 int
 arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int nb, bool stay)
 {
-	/* parts are whole blocks, so that what is left of a part at the end of a slice is too */
+	/* parts are whole blocks, so the remainder of a part at the end of a slice is too */
 	const uintptr_t memory = s->config.io->info(s->handle)->memory_align - 1;
 	uint64_t length = 0;
 	unsigned int i;
@@ -482,7 +489,7 @@ arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int n
 			iov[i].iov_len % ARROW_BLOCK == 0;
 	}
 	s->taken += length;
-	/* what waits for another file must not keep its owner waiting */
+	/* data that waits for another file is copied, so that its owner need not wait */
 	if (stay && s->limit == UINT64_MAX && (s->config.in_place || length >= s->config.slice))
 		refer(s, iov, nb);
 	else
@@ -507,7 +514,7 @@ arrow_slices_hold(struct arrow_slices *s, uint64_t limit)
 uint64_t
 arrow_slices_hold_max(const struct arrow_slices *s)
 {
-	/* in slices that may end anywhere: one is more than these take, and is being filled */
+	/* slices may end anywhere: depth + 1 buffers, one of them being filled */
 	return (uint64_t)s->config.depth * s->config.slice;
 }
 
@@ -533,7 +540,7 @@ void
 arrow_slices_wait(struct arrow_slices *s, uint64_t end)
 {
 	s->now = arrow_slices_clock();
-	/* after an error what waits in the queue is never begun; what was begun ends */
+	/* after an error, queued slices are never started; those in flight complete */
 	while (s->tail < (s->error == 0 ? s->head : s->next) &&
 		slice_at(s, s->tail)->offset < end && reap(s, true))
 		;
@@ -545,7 +552,7 @@ arrow_slices_flush(struct arrow_slices *s)
 	s->now = arrow_slices_clock();
 	submit_gathered(s);
 	arrow_slices_wait(s, UINT64_MAX);
-	/* its word counts as well */
+	/* the sync may report another error */
 	while (s->error != 0 && s->syncing && reap(s, true))
 		;
 	return s->error;
@@ -554,7 +561,7 @@ arrow_slices_flush(struct arrow_slices *s)
 void
 arrow_slices_cut(struct arrow_slices *s, uint64_t size)
 {
-	/* nothing new begins */
+	/* start nothing new */
 	s->head = s->next;
 	while (s->handle != NULL && reap(s, true))
 		;
@@ -571,7 +578,7 @@ arrow_slices_cut(struct arrow_slices *s, uint64_t size)
 	s->sync_target = 0;
 	s->sync_covers = s->durable < size ? s->durable : size;
 	s->durable = s->sync_covers;
-	/* no room was left: nothing more is asked for than what is needed */
+	/* the file system was full: allocate no more than needed from now on */
 	s->ahead = 0;
 }
 

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A file written front to back: bytes in, slices out, several at a time, and a durable prefix.
+ * Asynchronous writer of a file, front to back. It writes in slices, several at a time, and tracks
+ * the durable prefix.
  *
- * Bytes whose owner leaves them alone and that lie as direct I/O wants them are written from where
- * they are, if there is a slice of them; all others are gathered in slices of the writer's own. A
- * slice that is not full waits for more until a sync is due. Slices that the disk is not ready for
- * wait in a queue: arrow_slices_poll() begins them when others have ended. Syncs run beside the
- * writes: one begins when sync_bytes are not durable, or some bytes have not been for sync_ms. So
- * bytes are durable sync_ms after they were given, and the time that the disk takes to end the sync
- * under way, to write them and to sync them; if somebody polls.
+ * Memory that the caller keeps unchanged and that meets the alignment of direct I/O is written in
+ * place, if it is at least one slice long. Other data is copied into slices of the writer. An
+ * incomplete slice waits for more data until a sync is due. Slices that the disk cannot accept yet
+ * wait in a queue; arrow_slices_poll() starts them when others have completed. Syncs run in
+ * parallel with writes. A sync starts when sync_bytes are not durable, or when some bytes have not
+ * been durable for sync_ms. Data is therefore durable sync_ms after it was passed in, plus the time
+ * that the disk takes to complete the current sync, to write the data and to sync it. This requires
+ * regular polling.
  *
- * Bytes beyond arrow_slices_hold()'s limit are taken and wait, for those of another file.
+ * Data beyond the limit of arrow_slices_hold() is accepted, but is not written until the limit
+ * moves: it waits for data of another file.
  *
- * Room is allocated ahead, so that writes do not extend the file (which file systems do one at a
- * time); the end is cut off by arrow_slices_end(). Until then zeros may follow.
+ * Space is allocated ahead, so that writes do not extend the file: file systems serialize such
+ * writes. arrow_slices_end() truncates the file to its size. Until then it may end in zeros.
  *
- * An error is sticky: nothing is written after it but what arrow_slices_cut() allows.
- * One thread; calls may block in the file system.
+ * An error is sticky: nothing is written after it, except after arrow_slices_cut(). One thread.
+ * Calls may block in the file system.
  */
 #ifndef ARROW_SLICES_H
 #define ARROW_SLICES_H
@@ -32,20 +35,24 @@
 #define ARROW_SLICE_SYNC_BYTES (256u << 20)
 #define ARROW_SLICE_STALL_MS   2000
 #define ARROW_SLICE_AHEAD      (4ull << 30)
-#define ARROW_SLICE_QUEUE      256 /**< slices begun or waiting */
+#define ARROW_SLICE_QUEUE      256 /**< maximum number of slices in progress or waiting */
 
-/** How to write; 0 is the default of each. */
+/** How to write. 0 selects the default of a member. */
 struct arrow_slices_config {
 	const struct arrow_io_ops *io; /**< NULL: direct_io */
-	enum arrow_io_mode mode;       /**< the best one wanted */
-	uint32_t slice;		       /**< bytes of a write; a multiple of ARROW_BLOCK */
-	uint32_t depth;		       /**< writes at a time, at most ARROW_IO_DEPTH_MAX */
+	enum arrow_io_mode mode;       /**< best mode to try */
+	uint32_t slice;		       /**< size of a write, bytes; a multiple of ARROW_BLOCK */
+	/** maximum number of writes in flight, at most ARROW_IO_DEPTH_MAX */
+	uint32_t depth;
 	uint32_t sync_ms;
 	uint64_t sync_bytes;
-	uint32_t stream_timeout_ms; /**< a disk that ends nothing for so long stands still */
-	uint64_t ahead;		    /**< bytes allocated ahead of the end, at most */
-	/** Bytes that stay are never gathered, however few: they are no memory of the CPU's, or are
-	 * not to be copied. */
+	/** the disk counts as stalled if nothing completes for this time */
+	uint32_t stream_timeout_ms;
+	uint64_t ahead; /**< maximum bytes to allocate beyond the end */
+	/**
+	 * Write all memory that the caller keeps unchanged in place, whatever its length: it is not
+	 * CPU memory, or must not be copied.
+	 */
 	bool in_place;
 };
 
@@ -54,88 +61,104 @@ struct arrow_slice {
 	uint64_t length;
 	struct iovec iov[ARROW_IO_VECTORS];
 	unsigned int nb;
-	int stage; /**< memory of ours that it is in; -1: none */
+	int stage; /**< index of the writer's buffer that holds the data; -1: none */
 	int error;
 	bool done;
 };
 
 struct arrow_slices {
-	struct arrow_slices_config config; /**< with defaults filled in */
+	struct arrow_slices_config config; /**< with defaults applied */
 	void *handle;			   /**< NULL: not open */
-	uint64_t taken;			   /**< bytes given, */
-	uint64_t submitted;		   /**< cut into slices, */
-	uint64_t written;		   /**< with all before them, and */
-	uint64_t durable;		   /**< synced with all before them */
+	uint64_t taken;			   /**< bytes passed in */
+	uint64_t submitted;		   /**< bytes cut into slices */
+	uint64_t written;		   /**< bytes written, a contiguous prefix */
+	uint64_t durable;		   /**< bytes durable, a contiguous prefix */
 	uint64_t allocated;
-	uint64_t ahead;	      /**< what is still tried; 0: no allocation */
-	uint64_t sync_target; /**< a sync is wanted when `written` gets here */
-	uint64_t sync_covers; /**< bytes that the sync under way makes durable */
-	uint64_t since;	      /**< when the first byte came that no sync has covered */
-	uint64_t since_next;  /**< ... nor will the one that is wanted; UINT64_MAX: none has */
-	uint64_t limit;	      /**< nothing that ends behind it is written yet */
-	uint64_t moved; /**< when the disk last ended something, or was given something to do */
-	uint64_t now;	/**< as the clock was read last: by each call, and after each wait */
+	uint64_t ahead;	      /**< current size of allocations; 0: no allocation */
+	uint64_t sync_target; /**< a sync is requested once `written` reaches this */
+	uint64_t sync_covers; /**< bytes that the current sync makes durable */
+	uint64_t since;	      /**< time of the first byte that no sync has covered */
+	/**
+	 * time of the first byte that the requested sync does not cover either; UINT64_MAX: none
+	 */
+	uint64_t since_next;
+	uint64_t limit; /**< slices that end behind this are not started */
+	/** last time that the disk completed an operation, or got one while it was idle */
+	uint64_t moved;
+	uint64_t now; /**< clock as of the current call or of the last wait */
 	uint64_t syncs;
-	uint64_t copied; /**< bytes that were gathered: not written from where they were */
+	uint64_t copied; /**< bytes that were copied, not written in place */
 	bool syncing;
-	bool stalled; /**< as arrow_slices_poll() found it */
-	bool torn;    /**< a slice failed: `written` stays where it is */
+	bool stalled; /**< result of the last arrow_slices_poll() */
+	bool torn;    /**< a slice failed, so `written` does not advance */
 	int error;
-	bool error_in_sync; /**< what has been written since `durable` may be lost */
-	uint8_t *stage;	    /**< depth + 1 slices */
+	bool error_in_sync; /**< data written since `durable` may be lost */
+	uint8_t *stage;	    /**< depth + 1 buffers of one slice */
 	int free_stage[ARROW_IO_DEPTH_MAX + 1];
 	unsigned int nb_free_stages;
-	struct arrow_slice *slice; /**< ARROW_SLICE_QUEUE */
-	uint64_t head;		   /**< slices in the queue, */
-	uint64_t next;		   /**< begun, */
-	uint64_t tail;		   /**< and ended */
-	int gather;		   /**< stage that is being filled; -1: none */
+	struct arrow_slice *slice; /**< array of ARROW_SLICE_QUEUE */
+	uint64_t head;		   /**< slices ever queued */
+	uint64_t next;		   /**< slices ever started */
+	uint64_t tail;		   /**< slices ever completed */
+	int gather;		   /**< index of the buffer that is being filled; -1: none */
 	uint64_t fill;		   /**< bytes in it */
 };
 
-/** @return 0; -errno of open, -EINVAL for a wrong configuration, -ENOMEM */
+/** @return 0; -errno of open; -EINVAL: invalid configuration; -ENOMEM */
 int arrow_slices_open(
 	struct arrow_slices *s, const struct arrow_slices_config *config, const char *path);
 
 /**
- * Give bytes; the sum is a multiple of ARROW_BLOCK.
- * @param stay  they stay as they are until arrow_slices_wait() for the end of them has returned
+ * Write data. The sum of the lengths is a multiple of ARROW_BLOCK.
+ * @param stay  the memory remains unchanged until arrow_slices_wait() for its end has returned
  * @return 0 or the error
  */
 int arrow_slices_put(struct arrow_slices *s, const struct iovec *iov, unsigned int nb, bool stay);
 
-/** See what has ended, begin what is due. @return 0 or the error */
+/** Process completions and start operations that are due. @return 0 or the error */
 int arrow_slices_poll(struct arrow_slices *s);
 
-/** Bytes behind `limit` wait until it is moved on; arrow_slices_put() must be able to gather
- * them. So does a full slice that it is in. UINT64_MAX, as after open and cut: none do. */
+/**
+ * Do not start slices that end behind `limit`, until it is moved. The writer must have buffers for
+ * the waiting bytes (arrow_slices_hold_max()). UINT64_MAX, the value after open and cut: no limit.
+ */
 void arrow_slices_hold(struct arrow_slices *s, uint64_t limit);
 
-/** Bytes that may wait: more have no room. */
+/** Maximum number of bytes that may wait behind the limit. */
 uint64_t arrow_slices_hold_max(const struct arrow_slices *s);
 
-/** Return when everything given is durable; nothing may be held back. @return 0 or the error */
+/** Wait until everything is durable. Nothing may be held back. @return 0 or the error */
 int arrow_slices_commit(struct arrow_slices *s);
 
-/** Return when nobody reads the memory of bytes before `end` any more: written, or never to be. */
+/**
+ * Wait until memory of the bytes before `end` is not read any more: they are written or discarded.
+ */
 void arrow_slices_wait(struct arrow_slices *s, uint64_t end);
 
-/** Return when everything given is written; after an error a sync has ended, too. @return 0 or the
- * error */
+/**
+ * Wait until everything is written. After an error, also wait for the current sync.
+ * @return 0 or the error
+ */
 int arrow_slices_flush(struct arrow_slices *s);
 
-/** After an error: forget all from `size` on, which is at most `written`, and go on from there. */
+/**
+ * After an error: discard everything from `size` on, and clear the error. `size` is at most
+ * `written`.
+ */
 void arrow_slices_cut(struct arrow_slices *s, uint64_t size);
 
-/** Write everything, cut the file there, return when it is durable. @return 0 or the error */
+/**
+ * Write everything, truncate the file to its size, and wait until it is durable. @return 0 or the
+ * error
+ */
 int arrow_slices_end(struct arrow_slices *s);
 
-/** Make room for so many bytes. @return 0, -ENOSPC, ... */
+/** Allocate space for a number of bytes. @return 0, -ENOSPC, ... */
 int arrow_slices_reserve(struct arrow_slices *s, uint64_t size);
 
 void arrow_slices_close(struct arrow_slices *s);
 
-/** Monotonic, in ns. */
+/** Monotonic clock, ns. */
 uint64_t arrow_slices_clock(void);
 
 #endif /* ARROW_SLICES_H */

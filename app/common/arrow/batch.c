@@ -10,7 +10,7 @@
 #include "arrow/bitshuffle.h"
 
 #define COLUMNS_MAX  FRAMES_COLUMNS
-#define FRAMES_ALIGN 64 /* what Arrow recommends */
+#define FRAMES_ALIGN 64 /* recommended by Arrow */
 #define IMAGES_ALIGN ARROW_BLOCK
 #define OFFSET_SIZE  sizeof(int32_t)
 #define ELEMENTS_MAX INT32_MAX /* offsets of lists are int32 */
@@ -18,11 +18,12 @@
 /* The memory of a batch. */
 struct column_set {
 	uint8_t *metadata;
-	struct batch_region *region;		/* by buffer; those of absent validity stay empty */
-	struct batch_region *data[COLUMNS_MAX]; /* values, or items of a list */
+	/* one per buffer; those of absent validity stay empty */
+	struct batch_region *region;
+	struct batch_region *data[COLUMNS_MAX];	   /* values, or items of a list */
 	struct batch_region *offsets[COLUMNS_MAX]; /* lists and binary */
 	struct batch_region *nulls[COLUMNS_MAX];   /* validity, nullable columns */
-	bool lent;				   /* emitted, not reclaimed */
+	bool lent;				   /* emitted and not reclaimed */
 };
 
 struct table {
@@ -30,7 +31,7 @@ struct table {
 	struct arrow_template template;
 	struct column_set sets[BATCH_SETS_MAX];
 	unsigned int nb_sets;
-	struct column_set *set; /* that grows */
+	struct column_set *set; /* the set that grows */
 	struct arrow_node node[ARROW_NODES_MAX];
 	struct arrow_buffer buffer[ARROW_BUFFERS_MAX];
 	struct iovec body[ARROW_BUFFERS_MAX + 1];
@@ -39,7 +40,7 @@ struct table {
 	uint64_t interval;
 	uint64_t byte_limit;
 	uint64_t rows;
-	uint64_t bytes; /* by the cutting rule */
+	uint64_t bytes; /* size, as the cutting rule counts it */
 	uint64_t first;
 	uint64_t last;
 	int64_t received; /* of the last row */
@@ -54,7 +55,7 @@ struct batch_builder {
 	uint32_t missing_bytes;
 };
 
-/* What an image row adds to the lists of `images`. */
+/* What a row of `images` adds to the lists. */
 struct image_row {
 	const uint8_t *output;
 	uint32_t kind;
@@ -79,8 +80,10 @@ set_reset(const struct table *t, struct column_set *set)
 	}
 }
 
-/* Give each buffer that is used its region. `most` = bytes of all rows of a batch, by column, for
- * lists and binary; the others follow from their width. */
+/*
+ * Assign a region to each used buffer. `most` is the maximum size of a batch by column, bytes, for
+ * lists and binary. That of other columns follows from their width.
+ */
 static int
 set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 {
@@ -117,7 +120,7 @@ set_init(const struct table *t, struct column_set *set, const uint64_t *most)
 			size = t->interval * f->list_size * arrow_type_width(f->item);
 		}
 		if (f->type == ARROW_LIST || f->type == ARROW_FIXED_LIST)
-			r++; /* validity of the items: they are never null */
+			r++; /* skip the validity of the items, which are never null */
 		set->data[i] = r;
 		rc = batch_region_init(r++, size);
 		if (rc < 0)
@@ -158,7 +161,7 @@ table_free(struct table *t)
 	arrow_template_free(&t->template);
 }
 
-/* Field nodes: rows of each column, items of each list. */
+/* Fill in the field nodes: rows of each column, items of each list. */
 static void
 table_count(struct table *t)
 {
@@ -175,7 +178,10 @@ table_count(struct table *t)
 	}
 }
 
-/* The oldest set, so that it is the one that is written first. `size` of the batch just made. */
+/*
+ * Choose the next set: the oldest, which is written first. `size` is that of the batch just
+ * emitted.
+ */
 static struct column_set *
 next_set(struct table *t, uint64_t ahead, uint64_t size)
 {
@@ -187,7 +193,7 @@ next_set(struct table *t, uint64_t ahead, uint64_t size)
 static void
 table_emit(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
 {
-	/* fills the body up to a whole block; written from here, never to */
+	/* zero padding of the body up to a whole block; read only */
 	static const uint8_t zeros[ARROW_BLOCK] __attribute__((aligned(ARROW_BLOCK)));
 	struct column_set *set = t->set;
 	struct arrow_batch numbers;
@@ -212,7 +218,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	size = -at & (ARROW_BLOCK - 1);
 	if (size > 0) {
 		crc = arrow_crc32c_zeros(crc, size);
-		/* iovec has no const */
+		/* iov_base is not const */
 		t->body[nb++] = (struct iovec){(void *)(uintptr_t)zeros, size};
 		at += size;
 	}
@@ -244,7 +250,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 		.set = set - t->sets,
 	};
 	config->emit(config->arg, &batch);
-	/* taken back when the first row of the next batch needs it, not before */
+	/* reclaimed when the first row of the next batch needs it, not before */
 	set->lent = true;
 	t->set = next_set(t, config->ahead, at);
 	t->rows = 0;
@@ -252,7 +258,7 @@ table_emit(struct table *t, const struct batch_builder_config *config, enum arro
 	memset(t->null_count, 0, sizeof(t->null_count));
 }
 
-/* Make the set that grows next empty. */
+/* Empty the set that grows next. */
 static void
 table_reclaim(struct table *t, const struct batch_builder_config *config, enum arrow_table id)
 {
@@ -264,7 +270,7 @@ table_reclaim(struct table *t, const struct batch_builder_config *config, enum a
 	t->set->lent = false;
 }
 
-/* Whether a frame cannot join the current batch, sizes aside. */
+/* Whether a frame cannot join the current batch for a reason other than size. */
 static bool
 table_must_cut(const struct table *t, uint64_t frame)
 {
@@ -292,7 +298,7 @@ put(struct table *t, unsigned int column, const void *value, size_t size)
 	batch_region_append(t->set->data[column], value, size);
 }
 
-/* The row's items are there: note where they end. */
+/* Store the end offset of the row's items. */
 static void
 end_list(struct table *t, unsigned int column, size_t width)
 {
@@ -321,7 +327,7 @@ put_validity(struct table *t, unsigned int column, bool valid)
 		t->null_count[column]++;
 }
 
-/* Images first: who has a row has its image. */
+/* Emit all tables, images first, so that a row of `frames` always has its image. */
 static void
 emit_all(struct batch_builder *b)
 {
@@ -339,7 +345,7 @@ cut(struct batch_builder *b, uint64_t frame)
 		table_emit(&b->table[ARROW_IMAGES], &b->config, ARROW_IMAGES);
 }
 
-/** @param flags  beside those of the record */
+/** @param flags  flags in addition to those of the record */
 static void
 frames_add(struct batch_builder *b, const struct frame_record *rec, uint32_t flags)
 {
@@ -369,7 +375,7 @@ frames_add(struct batch_builder *b, const struct frame_record *rec, uint32_t fla
 	t->rows++;
 }
 
-/* What a row will add, or -EINVAL if its output cannot be what the record says. */
+/* Compute what a row will add. @return 0; -EINVAL: the output does not match the record */
 static int
 image_measure(const struct batch_builder *b, const struct frame_record *rec, struct image_row *row)
 {
@@ -419,7 +425,7 @@ images_columns_full(const struct batch_builder *b, const struct image_row *row)
 		t->set->data[IMAGES_MISSING]->used + b->missing_bytes > ELEMENTS_MAX;
 }
 
-/** @param chunk  raw frame, already compressed; NULL: it is not, or there is none */
+/** @param chunk  raw frame that is already compressed; NULL: not compressed, or not a raw frame */
 static int
 images_add(struct batch_builder *b, const struct frame_record *rec, const struct batch_chunk *chunk)
 {
@@ -501,7 +507,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 
 	t = &b->table[ARROW_FRAMES];
 	t->align = FRAMES_ALIGN;
-	t->byte_limit = UINT64_MAX; /* rows are of one size: the interval is the limit */
+	t->byte_limit = UINT64_MAX; /* all rows have the same size, so the interval is the limit */
 	id.table = arrow_table_name(ARROW_FRAMES);
 	rc = table_init(t, &config->tables->schema[ARROW_FRAMES], &id,
 		config->frames_interval ? config->frames_interval : BATCH_FRAMES_INTERVAL, sets,
@@ -509,7 +515,7 @@ batch_builder_create(struct batch_builder **builder, const struct batch_builder_
 	if (rc < 0)
 		goto fail;
 
-	/* a batch within the limit, or a single row, whatever its size */
+	/* a batch within the limit, or a single row of any size */
 	most[IMAGES_ROW_PTR] = limit + (b->raster_rows + 1) * sizeof(uint32_t);
 	most[IMAGES_COL] = limit + b->pixels * sizeof(uint16_t);
 	most[IMAGES_VALUE] = limit + b->pixels * config->layout.value_size;

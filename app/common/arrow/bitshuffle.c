@@ -90,7 +90,7 @@ bitshuffle_continue(struct bitshuffle_job *job, size_t blocks)
 	for (; job->left >= 8 && blocks > 0; job->left -= block, job->from += block, blocks--) {
 		block = next_block(job->left);
 		job->planes->split(job->from, block, plain);
-		/* cannot fail: the bound of LZ4 is there */
+		/* cannot fail: the output has the size of LZ4's bound */
 		size = LZ4_compress_default((const char *)plain, (char *)at + 4, (int)block * 2,
 			LZ4_COMPRESSBOUND(BITSHUFFLE_BLOCK * 2));
 		put_be32(at, size);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Most vectors go the same way: the low bytes of as many values as a vector has bytes, and the high
- * ones; the top bits of all bytes are a piece of a plane; adding a vector to itself brings up the
- * next bit. Functions are built for their own instruction set, whatever the file is built for.
+ * Bit transposition with vectors. Most implementations work alike: they collect the low bytes of as
+ * many values as a vector has bytes, and then the high bytes. The top bits of all bytes are a part
+ * of a plane; adding a vector to itself moves the next bit to the top. Each function is compiled
+ * for its own instruction set, independent of the compiler flags of the file.
  */
 
 #include <string.h>
@@ -13,7 +14,7 @@
 
 #include "arrow/bitshuffle_simd.h"
 
-/* 8 values to one byte in each of the planes, which lie `stride` bytes apart. */
+/* Split 8 values: one byte for each plane. Planes are `stride` bytes apart. */
 static void
 split8(const uint16_t *from, uint8_t *to, size_t stride)
 {
@@ -32,7 +33,7 @@ split8(const uint16_t *from, uint8_t *to, size_t stride)
 	}
 }
 
-/* What is left of n values from i on. */
+/* Split the values from i to n. */
 static void
 split_rest(const uint16_t *from, size_t i, size_t n, uint8_t *to)
 {
@@ -97,7 +98,7 @@ avx2_split(const uint16_t *from, size_t n, uint8_t *to)
 	for (i = 0; i + 32 <= n; i += 32) {
 		const __m256i a = _mm256_loadu_si256((const void *)(from + i)),
 			      b = _mm256_loadu_si256((const void *)(from + i + 16));
-		/* packs within lanes of 128 bits: the lanes' quarters are put in order */
+		/* packus works within 128-bit lanes; restore the order of the quarters */
 		__m256i low = _mm256_permute4x64_epi64(
 				_mm256_packus_epi16(
 					_mm256_and_si256(a, byte), _mm256_and_si256(b, byte)),
@@ -121,8 +122,8 @@ avx2_split(const uint16_t *from, size_t n, uint8_t *to)
 }
 
 /*
- * Half a block ahead, though it may be behind the end: wide loads are so few that the processor
- * sees no stream in them.
+ * Prefetch half a block ahead, possibly beyond the end. Wide loads are so few that the CPU's stream
+ * prefetcher does not detect them.
  */
 static inline void
 fetch(const uint16_t *from)
@@ -176,10 +177,10 @@ have_gfni(void)
 		__builtin_cpu_supports("gfni");
 }
 
-/* Planes begin wherever the caller's buffer does. */
+/* Planes are at any alignment. */
 typedef double anywhere __attribute__((aligned(1), may_alias));
 
-/* Qword k of v to plane k. */
+/* Store qword k of v to plane k. */
 __attribute__((target("avx512f"))) static inline void
 put_planes(__m512i v, uint8_t *to, size_t stride)
 {
@@ -195,8 +196,8 @@ put_planes(__m512i v, uint8_t *to, size_t stride)
 }
 
 /*
- * A product of bit matrices instead: 8 bytes of data are a matrix, from its last row on, and times
- * the unit vectors it gives its columns, which are 8 bits of 8 planes.
+ * Use a product of bit matrices: 8 bytes of data form a matrix, starting with the last row. Its
+ * product with the unit vectors gives its columns, which are 8 bits of 8 planes.
  */
 __attribute__((target("avx512f,avx512bw,avx512vbmi,gfni"))) static void
 gfni_split(const uint16_t *from, size_t n, uint8_t *to)
@@ -208,7 +209,10 @@ gfni_split(const uint16_t *from, size_t n, uint8_t *to)
 	size_t i;
 
 	for (i = 0; i < 64; i++) {
-		/* values in eights, the last one first; bytes of 64 values in two vectors */
+		/*
+		 * values in groups of eight, the last value first; bytes of 64 values in two
+		 * vectors
+		 */
 		low_bytes[i] = (uint8_t)(2 * (i ^ 7));
 		high_bytes[i] = (uint8_t)(2 * (i ^ 7) + 1);
 		columns[i] = (uint8_t)(8 * (i % 8) + i / 8);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Bit planes of u16 values, the first half of bitshuffle.h: one row per instruction set. Any thread
- * may use any row.
+ * Bit planes of u16 values, the first half of bitshuffle.h, implemented for several instruction
+ * sets. Any thread may call any implementation.
  */
 #ifndef BITSHUFFLE_PLANES_H
 #define BITSHUFFLE_PLANES_H
@@ -13,11 +13,11 @@
 struct bitshuffle_planes {
 	const char *name;
 
-	/** Does this processor have it? */
+	/** Whether this CPU supports it. */
 	int (*have)(void);
 
 	/**
-	 * Bit k of value i becomes bit i % 8 of byte k x n / 8 + i / 8.
+	 * Store bit k of value i as bit i % 8 of byte k x n / 8 + i / 8.
 	 * @param n   a multiple of 8
 	 * @param to  2 n bytes
 	 */
@@ -25,13 +25,13 @@ struct bitshuffle_planes {
 };
 
 /**
- * A row by name.
- * @param name  "plain", "sse2", "avx2", "avx512", "gfni"; NULL = the fastest that there is
- * @return NULL: there is no such row, or the processor has it not
+ * Find an implementation by name.
+ * @param name  "plain", "sse2", "avx2", "avx512", "gfni"; NULL: the fastest that the CPU supports
+ * @return NULL: unknown name, or not supported by the CPU
  */
 const struct bitshuffle_planes *bitshuffle_planes_find(const char *name);
 
-/** All rows that are built in, slowest first. @return NULL behind the last one */
+/** Implementations that are built in, slowest first. @return NULL: index out of range */
 const struct bitshuffle_planes *bitshuffle_planes_get(size_t index);
 
 /* Transpose 8 x 8 bits: byte i of the result holds bit i of every byte (Hacker's Delight 7-3). */

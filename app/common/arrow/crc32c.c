@@ -8,8 +8,10 @@
 
 #define POLYNOMIAL 0x82F63B78u /* reflected */
 
-/* x^(2^n) modulo the polynomial, bit 31 = x^0; arrow_test.c computes them again. Squaring
- * comes round to x after 31 times: the polynomial is x + 1 times a primitive one of degree 31. */
+/*
+ * x^(2^n) modulo the polynomial, bit 31 = x^0; arrow_test.c verifies them. The sequence repeats
+ * after 31 squarings: the polynomial is x + 1 times a primitive polynomial of degree 31.
+ */
 static const uint32_t power[] = {
 	0x40000000,
 	0x20000000,
@@ -61,7 +63,7 @@ multiply(uint32_t a, uint32_t b)
 uint32_t
 arrow_crc32c(uint32_t crc, const void *data, size_t len)
 {
-	/* ISA-L takes an int, and a pointer that is not const by mistake */
+	/* ISA-L takes an int as length, and a non-const pointer */
 	const size_t most = 1u << 30;
 	uintptr_t at = (uintptr_t)data;
 	size_t part;
@@ -80,7 +82,7 @@ arrow_crc32c_combine(uint32_t crc_a, uint32_t crc_b, uint64_t len_b)
 	uint32_t shift = 1u << 31; /* x^0 */
 	unsigned int n;
 
-	/* A moves up by 8 x len_b bits */
+	/* multiply A by x^(8 x len_b) */
 	for (n = 3; len_b != 0; len_b >>= 1, n++) {
 		if (len_b & 1)
 			shift = multiply(power[n % (sizeof(power) / sizeof(power[0]))], shift);
@@ -107,7 +109,7 @@ arrow_crc_zeros_init(struct arrow_crc_zeros *z, size_t len)
 	const uint32_t none = arrow_crc32c_zeros(0, len);
 	uint32_t i, bits;
 
-	/* that of a sum is the sum of theirs, but for what zeros alone make: it is in one table */
+	/* the effect is linear, except for that of zeros alone, which is added in one table only */
 	for (i = 0; i < 8; i++) {
 		for (bits = 0; bits < 16; bits++)
 			z->of[i][bits] =

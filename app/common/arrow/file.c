@@ -38,7 +38,7 @@ arrow_file_discard(struct arrow_file *f)
 	if (f->out.handle == NULL)
 		return;
 	arrow_slices_cut(&f->out, 0);
-	/* while it is locked */
+	/* remove it while it is locked */
 	(void)f->out.config.io->remove(f->part);
 	file_free(f);
 }
@@ -60,7 +60,7 @@ arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config
 		snprintf(f->part, sizeof(f->part), "%s/%s.arrow.part", dir, name) >=
 			(int)sizeof(f->part))
 		return file_fail(f, -ENAMETOOLONG, "name");
-	/* found out now, not after hours of writing */
+	/* fail now, not after hours of writing */
 	if (access(f->path, F_OK) == 0) {
 		f->error = -EEXIST;
 		snprintf(f->message, sizeof(f->message),
@@ -75,7 +75,7 @@ arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config
 		file_fail(f, rc, "create");
 		goto out;
 	}
-	/* written now: that there is no room is said by the one who asks for the file */
+	/* write the header now, so that the creation of the file reports a full disk */
 	iov = (struct iovec){header, size};
 	rc = arrow_slices_put(&f->out, &iov, 1, false);
 	if (rc == 0)
@@ -98,7 +98,7 @@ pending_at(const struct arrow_file *f, size_t i)
 	return &f->pending[i & (f->cap_pending - 1)];
 }
 
-/* Room for one batch more. */
+/* Make room for one more batch. */
 static int
 grow_batches(struct arrow_file *f)
 {
@@ -193,7 +193,7 @@ count_durable(struct arrow_file *f)
 	}
 }
 
-/* Count what is durable, now that `out` knows. */
+/* Update the number of durable batches from `out`. */
 static int
 file_note_durable(struct arrow_file *f)
 {
@@ -212,7 +212,7 @@ file_note_durable(struct arrow_file *f)
 	return 0;
 }
 
-/* What `out` has to tell, after any call. */
+/* Take over the error and the durable end of `out`, after any call. */
 static int
 file_check(struct arrow_file *f)
 {
@@ -234,7 +234,7 @@ arrow_file_append(struct arrow_file *f, const struct batch *b)
 	rc = file_note_batch(f, b);
 	if (rc < 0)
 		return file_fail(f, rc, "note a batch of");
-	/* iovec has no const */
+	/* iov_base is not const */
 	iov[0] = (struct iovec){(void *)(uintptr_t)b->metadata, b->metadata_size};
 	memcpy(iov + 1, b->body, b->nb_body * sizeof(*b->body));
 	f->rows += b->rows;
@@ -284,16 +284,16 @@ arrow_file_wait(struct arrow_file *f, uint64_t end)
 		arrow_slices_wait(&f->out, end);
 }
 
-/* After an error: keep the batches that are sure and go on behind them. */
+/* After an error: keep the batches that are certain to be written, and continue behind them. */
 static void
 file_cut(struct arrow_file *f)
 {
 	uint64_t end = f->durable_end, sure;
 	size_t n = f->nb_durable;
 
-	/* what is on its way decides */
+	/* wait until operations in flight have completed */
 	(void)arrow_slices_flush(&f->out);
-	/* a failed sync may have lost anything that was not durable before */
+	/* a failed sync may have lost any data that was not durable before */
 	sure = f->out.error_in_sync ? f->out.durable : f->out.written;
 	for (; n < f->nb_batches && batch_end(end, &f->batches[n]) <= sure; n++)
 		end = batch_end(end, &f->batches[n]);
@@ -316,7 +316,7 @@ file_write_trailer(struct arrow_file *f)
 	blocks = malloc((f->nb_batches + 1) * sizeof(*blocks));
 	if (blocks == NULL)
 		return -ENOMEM;
-	/* backwards: where the first one begins is not noted */
+	/* backwards, because only the end offset is known */
 	for (i = f->nb_batches; i-- > 0;) {
 		at -= batch_end(0, &f->batches[i]);
 		blocks[i] = block_at(at, &f->batches[i]);
@@ -325,7 +325,7 @@ file_write_trailer(struct arrow_file *f)
 	free(blocks);
 	if (rc < 0)
 		return rc;
-	/* it goes over what was cut off, which is room that the file has */
+	/* the trailer replaces what was truncated, so the file has space for it */
 	iov = (struct iovec){trailer, size};
 	rc = arrow_slices_put(&f->out, &iov, 1, false);
 	if (rc == 0)
@@ -352,7 +352,7 @@ arrow_file_close(struct arrow_file *f)
 		file_cut(f);
 	rc = file_write_trailer(f);
 	if (rc < 0) {
-		/* no end then: as many batches as are sure, and nothing behind them */
+		/* no trailer then: truncate behind the batches that are certain */
 		file_fail(f, rc, what);
 		file_cut(f);
 		f->uncut =
@@ -372,7 +372,7 @@ out:
 	rc = io->sync_dir(f->path);
 	if (rc < 0)
 		file_fail(f, rc, "sync the directory of");
-	/* all that was synced is in the file, whatever its name will be, if it has one for good */
+	/* synced data is in the file under either name, once one of the names is durable */
 	if (f->named || rc == 0) {
 		count_durable(f);
 	} else {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * An Arrow file being written: header, record batches, trailer; `NAME.part` until it is complete.
+ * Writes an Arrow file: header, record batches, trailer. Its name is `NAME.part` until it is
+ * complete.
  *
- * A batch is durable when it, all before it and the file's name are. After an error nothing more is
- * taken; arrow_file_close() then keeps the batches that are sure, cuts off what follows them, and
- * makes a complete file of that if the disk lets it: what is missing are batches, not the end.
- * Otherwise the file stays `.part`, a valid stream up to its last whole batch, and arrow_recovery
- * completes it later.
+ * A batch is durable when it, all batches before it and the file's name are durable. After an error
+ * no more batches are accepted. arrow_file_close() then keeps the batches that are certain to be
+ * written, truncates the rest, and completes the file if the disk permits: batches are missing, but
+ * the end is valid. Otherwise the file stays `.part`, which is a valid stream up to its last
+ * complete batch, and recovery completes it later.
  *
- * One thread at a time per file; calls block in the file system.
+ * One thread at a time per file. Calls block in the file system.
  */
 #ifndef ARROW_FILE_H
 #define ARROW_FILE_H
@@ -21,19 +22,19 @@
 
 struct batch;
 
-/** Buckets of a histogram: bucket i counts times below 2^i us, the last all others. */
+/** Buckets of a histogram. Bucket i counts times below 2^i us, the last one all others. */
 #define ARROW_LATENCY_BUCKETS 24
 
 /**
- * A batch in the file, which follows the one before it. There may be millions of small ones, and
- * memory that is new stops a polling lcore for the time of a page fault: so no more than it takes.
+ * A batch in the file; it follows the previous one directly. Kept at 8 bytes: a file may have
+ * millions of batches, and every first touch of a page stalls the polling lcore.
  */
 struct arrow_file_batch {
 	uint32_t metadata; /**< bytes */
-	uint32_t body;	   /**< of eight bytes */
+	uint32_t body;	   /**< in units of eight bytes */
 };
 
-/** One that is not durable yet. */
+/** A batch that is not durable yet. */
 struct arrow_file_pending {
 	uint64_t rows;
 	int64_t received; /**< see struct batch */
@@ -45,71 +46,75 @@ struct arrow_file {
 	struct arrow_file_batch *batches;
 	size_t nb_batches;
 	size_t cap_batches;
-	size_t nb_durable;		    /**< batches */
-	uint64_t durable_end;		    /**< byte behind them */
-	struct arrow_file_pending *pending; /**< batches behind them: i at i & (cap_pending - 1) */
+	size_t nb_durable;    /**< number of durable batches */
+	uint64_t durable_end; /**< offset of the end of the last durable batch */
+	/** batches that are not durable yet: number i at i & (cap_pending - 1) */
+	struct arrow_file_pending *pending;
 	size_t cap_pending;
-	uint64_t size; /**< bytes given so far */
+	uint64_t size; /**< bytes passed in so far */
 	uint64_t rows; /**< of all batches; after close, of those that were kept */
 	uint64_t rows_durable;
-	/** Batches by the time from `received` to durable. */
+	/** Histogram of the time from `received` to durable. */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
-	int64_t (*clock)(void *arg); /**< what `received` is by; the owner sets it. NULL: no */
-	void *clock_arg;	     /**< latency is counted. Any thread that has the file */
-	bool named;		     /**< the directory entry is durable */
-	bool complete;		     /**< trailer written, file has its name */
-	bool uncut; /**< after close, if not complete: batches may be behind those that were kept */
-	bool stalled;		      /**< as arrow_file_has_news() told last */
-	int error;		      /**< 0, or the -errno that ended it first */
-	char path[PATH_MAX];	      /**< when complete */
-	char part[PATH_MAX];	      /**< until then */
-	char message[PATH_MAX + 128]; /**< if error or news: what, where, why */
+	/** Clock of `received`, set by the owner. NULL: no latency is measured. */
+	int64_t (*clock)(void *arg);
+	/** The clock may be called by any thread that uses the file. */
+	void *clock_arg;
+	bool named;    /**< the directory entry is durable */
+	bool complete; /**< the trailer is written and the file has its final name */
+	/** after close, if not complete: the file may hold batches behind those that were kept */
+	bool uncut;
+	bool stalled;		      /**< last state reported by arrow_file_has_news() */
+	int error;		      /**< 0, or the first error as -errno */
+	char path[PATH_MAX];	      /**< path when complete */
+	char part[PATH_MAX];	      /**< path until then */
+	char message[PATH_MAX + 128]; /**< on an error or news: what happened, where, and why */
 };
 
 /**
  * Create DIR/NAME.arrow.part and write the header.
  * @param config  NULL: defaults
  * @param schema  must outlive the file
- * @return 0 or -errno: message says why, nothing is left open
- *   - -EEXIST: DIR/NAME.arrow or its .part is already there
+ * @return 0 or -errno: `message` has the reason, and nothing is left open
+ *   - -EEXIST: DIR/NAME.arrow or its .part exists
  *   - -ENAMETOOLONG
- *   - -EINVAL: slice or depth
+ *   - -EINVAL: invalid slice or depth
  */
 int arrow_file_create(struct arrow_file *f, const struct arrow_slices_config *config,
 	const char *dir, const char *name, const struct arrow_schema *schema);
 
 /**
  * Append a record batch.
- * @param batch  its body may still be read until arrow_file_wait(), if it lasts (batch.lasting)
- * @return 0: taken; or the error that ended the file, now or before: the batch may be in it or not,
- *   arrow_file_close() tells
+ * @param batch  if `lasting`, its body may be read until arrow_file_wait() has returned
+ * @return 0: accepted; otherwise the first error. The file may then hold the batch or not, as
+ *   arrow_file_close() reports
  */
 int arrow_file_append(struct arrow_file *f, const struct batch *batch);
 
-/** See what has become durable, begin what is due. @return 0 or the error that ended the file */
+/** Update what is durable, and start operations that are due. @return 0 or the first error */
 int arrow_file_poll(struct arrow_file *f);
 
-/** Return when all batches are durable. @return 0 or the error that ended the file */
+/** Wait until all batches are durable. @return 0 or the first error */
 int arrow_file_commit(struct arrow_file *f);
 
-/** Whether the disk has come to stand still, or moves again, since this was asked: see message. */
+/** Whether the disk has stalled or recovered since the last call. See `message`. */
 bool arrow_file_has_news(struct arrow_file *f);
 
-/** Return when nobody reads the memory of batches that end before byte `end` of the file. */
+/** Wait until the memory of batches that end before byte `end` of the file is not read any more. */
 void arrow_file_wait(struct arrow_file *f, uint64_t end);
 
 /**
- * Write the trailer, wait for the disk, give the file its name. May be called by another thread
- * than the calls before, which have returned.
- * @return 0: all batches are durable; else the first error. rows says what was kept, complete
- *   whether the file got a trailer and its name
+ * Write the trailer, wait for the disk, and rename the file. Another thread may call this once all
+ * earlier calls have returned.
+ * @return 0: all batches are durable; otherwise the first error. `rows` is what was kept.
+ *   `complete` says whether the file has a trailer and its final name
  */
 int arrow_file_close(struct arrow_file *f);
 
-/** Close and remove a file that is still open: for one that nothing was written to. */
+/** Close and remove an open file that no batch was written to. */
 void arrow_file_discard(struct arrow_file *f);
 
-/** Name of the file as it is now. */
+/** @return current path of the file */
 const char *arrow_file_path(const struct arrow_file *f);
 
 #endif /* ARROW_FILE_H */

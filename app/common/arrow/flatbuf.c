@@ -9,8 +9,10 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	"numbers are stored as they lie in memory, FlatBuffers wants little endian");
 
-/* Room for `size` more zero bytes; the place is always usable, so that callers need no checks
- * until the end: after an error writes go nowhere (see fb_put). */
+/*
+ * Append `size` zero bytes. The offset is always valid, so callers check for errors only at the
+ * end: after an error, writes have no effect (see fb_put).
+ */
 static size_t
 fb_extend(struct fb_writer *w, size_t size)
 {
@@ -70,7 +72,7 @@ fb_table(struct fb_writer *w, const uint8_t *size, unsigned int nb, size_t *at)
 	unsigned int i, width;
 	size_t vtable, table;
 
-	/* the reference to the vtable, then fields from wide to narrow: little padding */
+	/* the reference to the vtable, then the fields by descending width, for little padding */
 	for (width = 8; width > 0; width /= 2) {
 		for (i = 0; i < nb; i++) {
 			if (size[i] != width)
@@ -103,7 +105,7 @@ fb_vector(struct fb_writer *w, size_t nb, size_t size, size_t align, size_t *ite
 {
 	size_t at;
 
-	/* the elements are aligned, their count lies right before them */
+	/* the elements are aligned, and their count is directly before them */
 	fb_pad(w, 4);
 	if (align > 4 && w->len % align != align - 4)
 		fb_extend(w, 4);
@@ -156,7 +158,7 @@ fb_put64(struct fb_writer *w, size_t at, uint64_t value)
 	fb_put(w, at, &value, sizeof(value));
 }
 
-/* `size` bytes at `pos`, or NULL if they are not all inside. */
+/* @return `size` bytes at `pos`; NULL: not inside the view */
 static const uint8_t *
 fb_bytes(const struct fb_view *view, uint64_t pos, uint64_t size)
 {
@@ -176,7 +178,7 @@ fb_load(const struct fb_view *view, uint64_t pos, void *to, size_t size)
 	return 1;
 }
 
-/* Follow the reference at `pos` (below 2^32: a view is that of one metadata block). */
+/* Follow the reference at `pos` (below 2^32: a view is one metadata block). */
 static int
 fb_follow(const struct fb_view *view, uint32_t pos, uint32_t *target)
 {
@@ -212,7 +214,7 @@ fb_open_table(const struct fb_view *view, uint32_t pos, struct fb_tab *t)
 	return 1;
 }
 
-/* Where field `slot` lies, checked to be inside of the table. */
+/* Get the offset of field `slot`, checked to be inside the table. */
 static int
 fb_field(const struct fb_tab *t, unsigned int slot, unsigned int size, uint32_t *pos)
 {

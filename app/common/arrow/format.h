@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Numbers of the Arrow IPC format that writer and reader share.
- * Sources: Message.fbs, Schema.fbs, File.fbs of apache/arrow.
+ * Constants of the Arrow IPC format, for writer and reader. Sources: Message.fbs, Schema.fbs,
+ * File.fbs of apache/arrow.
  */
 #ifndef ARROW_FORMAT_H
 #define ARROW_FORMAT_H
 
 #include <stdint.h>
 
-/** A message begins with this and the length of the metadata that follows (int32). */
+/** A message begins with this, and the length of the metadata that follow (int32). */
 #define ARROW_CONTINUATION UINT32_C(0xFFFFFFFF)
 #define ARROW_PREFIX	   8 /**< bytes of both */
-#define ARROW_MAGIC_ROOM   8 /**< ARROW_MAGIC at the beginning of a file, and zeros */
+#define ARROW_MAGIC_ROOM   8 /**< ARROW_MAGIC at the beginning of a file, with its padding */
 
 #define ARROW_FB_V5 4 /**< MetadataVersion.V5 */
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Names of Arrow files: `.arrow` when they are complete, `.arrow.part` until then;
- * `.arrow.quarantine`, `.arrow.quarantine.2`, ...: what recovery cut off a file. With a dot
- * before it a name is hidden: a copy that is made (stream/copy.h), nobody's before it is whole.
+ * Names of Arrow files. `.arrow`: complete. `.arrow.part`: not complete yet. `.arrow.quarantine`,
+ * `.arrow.quarantine.2`, ...: data that recovery removed from a file. A name with a leading dot is
+ * hidden: a copy that is still being made (stream/copy.h), which is not used before it is complete.
  *
- * Of names and paths alike. Any thread.
+ * The functions accept names and paths. Any thread may call them.
  */
 #ifndef ARROW_NAME_H
 #define ARROW_NAME_H

@@ -18,27 +18,29 @@
 #include "io/own_file.h"
 
 #define META_MAX       4096
-#define BATCH_META_MAX 64 /* of one batch; ours have 7 */
+#define BATCH_META_MAX 64 /* maximum entries of a batch's metadata; files of this program have 7 */
 #define BLOCK_SIZE     24
-#define CRC_PART       (UINT64_C(1) << 20)  /* bytes that are loaded at once */
-#define SCHEMA_MAX     (UINT64_C(16) << 20) /* bytes of a schema that is not mapped */
+#define CRC_PART       (UINT64_C(1) << 20)  /* bytes loaded at once */
+#define SCHEMA_MAX     (UINT64_C(16) << 20) /* maximum size of a schema that is not mapped, bytes */
 
-/* Bytes of a copy of a schema of ours: a receiver's ring has room for less. */
+/* Maximum size of a copy of this program's schema, bytes; a journal holds less. */
 #define COPY_MAX (UINT64_C(1) << 20)
 
-/* Bytes of a footer that are more than its batches take: its schema. */
+/* Maximum size of a footer beyond its batches (its schema), bytes. */
 #define FOOTER_MORE (UINT64_C(1) << 20)
 
-/* Metadata of a batch of ours are smaller: what ARROW_NODES_MAX and ARROW_BUFFERS_MAX take. */
+/*
+ * Maximum size of metadata of this program's batches, from ARROW_NODES_MAX and ARROW_BUFFERS_MAX.
+ */
 #define ANNOUNCEMENT_MAX (16 * ARROW_BLOCK)
 
-/* A message whose metadata and body lie within the file. */
+/* A message whose metadata and body are inside the file. */
 struct message {
 	struct fb_view view;
 	struct fb_tab table;
 	uint64_t type;
 	uint64_t body_length;
-	uint32_t metadata_size; /* with prefix */
+	uint32_t metadata_size; /* including the prefix */
 };
 
 void
@@ -48,7 +50,7 @@ arrow_reader_load(const struct arrow_reader *r, const void *data, uint64_t size)
 		arrow_window_load(r->window, (const uint8_t *)data - r->data, size);
 }
 
-/* The same, for as long as the reader is there. */
+/* Load bytes, and keep them loaded while the reader exists. */
 static void
 load_and_keep(const struct arrow_reader *r, uint64_t at, uint64_t size)
 {
@@ -98,7 +100,7 @@ find_plain_type(const struct fb_tab *t, uint64_t type, enum arrow_type *found)
 	}
 }
 
-/* Name, nullability, type table and children of a field. */
+/* Read name, nullability, type table and children of a field. */
 static int
 read_field_head(const struct fb_tab *t, struct arrow_field *f, uint64_t *type, struct fb_tab *sub,
 	struct fb_vec *children)
@@ -140,7 +142,9 @@ read_field(const struct fb_tab *t, struct arrow_field *f)
 	return arrow_type_width(f->item) == 0 ? -EBADMSG : 0;
 }
 
-/* @param left  bytes of text that may still come: entries may share a text, but not many a long one
+/*
+ * @param left  remaining limit of text bytes: entries may share a string, but not a long one many
+ *   times
  */
 static int
 read_meta(const struct fb_vec *vec, uint32_t i, struct arrow_meta *meta, uint64_t *left)
@@ -192,8 +196,10 @@ read_schema(struct arrow_reader *r, const struct fb_tab *t, const char **problem
 	return 0;
 }
 
-/* 1 a message, 0 the end of the stream, -EBADMSG neither, -ENODATA a message whose body ends behind
- * the file. `at` is a multiple of 8. */
+/*
+ * @return 1: a message; 0: end of the stream; -EBADMSG: neither; -ENODATA: a message whose body
+ *   ends behind the end of the file. `at` is a multiple of 8.
+ */
 static int
 read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const char **problem)
 {
@@ -231,7 +237,7 @@ read_message(const struct arrow_reader *r, uint64_t at, struct message *m, const
 	return m->body_length > r->size - at - m->metadata_size ? -ENODATA : 1;
 }
 
-/* What a batch's custom metadata tell; unknown keys are nobody's business. */
+/* Read a batch's identity from its custom metadata. Unknown keys are ignored. */
 static int
 read_identity(const struct fb_tab *message, struct arrow_read_batch *b)
 {
@@ -346,7 +352,7 @@ batch_bytes(const struct arrow_read_batch *b)
 	return b->metadata_size + b->body_length;
 }
 
-/* @return true if `text` has so many hexadecimal digits and nothing else */
+/* @return true: `text` is exactly this number of hexadecimal digits */
 static bool
 is_hex(const char *text, size_t digits)
 {
@@ -373,11 +379,11 @@ is_same_stream(const struct arrow_read_batch *a, const struct arrow_read_batch *
 bool
 arrow_read_follows(const struct arrow_read_batch *b, const struct arrow_read_batch *before)
 {
-	/* sequence numbers have a fixed width */
+	/* sequence numbers have a fixed width, so the order of strings is that of numbers */
 	return is_same_stream(b, before) && strcmp(b->sequence, before->sequence) > 0;
 }
 
-/* @return whether a text of 8 hexadecimal digits is that number */
+/* @return true: `text` is 8 hexadecimal digits that equal `crc` */
 static bool
 is_crc(const char *text, uint32_t crc)
 {
@@ -435,13 +441,13 @@ arrow_reader_next(const struct arrow_reader *r, uint64_t *at, struct arrow_read_
 	return false;
 }
 
-/* What the end of a file says. */
+/* The end of a file. */
 struct footer {
 	struct fb_view view;
 	struct fb_vec blocks;
 	const char *damaged; /* value of ARROW_KEY_DAMAGED, or NULL */
 	const char *crc32c;  /* value of ARROW_KEY_FOOTER, or NULL */
-	uint64_t trailer;    /* where it begins, with the end of the stream */
+	uint64_t trailer;    /* offset of the trailer, which begins with the end of the stream */
 };
 
 static struct arrow_block
@@ -474,7 +480,7 @@ read_footer(const struct arrow_reader *r, struct footer *f)
 	memcpy(&len, r->data + r->size - tail, sizeof(len));
 	if (len > r->size - r->begin - ARROW_PREFIX - tail)
 		return false;
-	/* an entry of 24 bytes, or one of damage, is that of two blocks and more */
+	/* an entry has 24 bytes, and stands for two blocks or more; so does one of damage */
 	if (r->window != NULL && len > FOOTER_MORE + 2 * r->begin + r->size / 64)
 		return false;
 	load_and_keep(r, r->size - tail - len - ARROW_PREFIX, ARROW_PREFIX + len + tail);
@@ -498,7 +504,7 @@ read_footer(const struct arrow_reader *r, struct footer *f)
 	return true;
 }
 
-/* Whether it is the end of a file of ours, as it was written. */
+/* Whether this is the intact end of a file of this program. */
 static bool
 footer_is_right(const struct arrow_reader *r, const struct footer *f)
 {
@@ -510,7 +516,7 @@ footer_is_right(const struct arrow_reader *r, const struct footer *f)
 				(const uint8_t *)f->crc32c - trailer));
 }
 
-/* Whether a footer of others lists what was found. */
+/* Whether the footer of another program's file lists the batches found. */
 static bool
 footer_agrees(const struct arrow_reader *r, const struct footer *f)
 {
@@ -529,7 +535,7 @@ footer_agrees(const struct arrow_reader *r, const struct footer *f)
 	return true;
 }
 
-/* The next of the entries of ARROW_KEY_DAMAGED. @return false: there is none */
+/* Get the next entry of ARROW_KEY_DAMAGED. @return false: none */
 static bool
 next_mark(const char **text, struct arrow_block *mark, bool *announced)
 {
@@ -546,14 +552,14 @@ next_mark(const char **text, struct arrow_block *mark, bool *announced)
 	return true;
 }
 
-/* A batch that the footer lists, or bytes that it calls damaged. */
+/* Add a batch that the footer lists, or a region that it marks as damaged. */
 static int
 take_block(struct arrow_reader *r, const struct arrow_block *block, bool marked, bool announced)
 {
 	const uint64_t size = block->metadata + block->body;
 	struct arrow_read_damage d = {block->offset, size, 0, ARROW_NO_ANNOUNCEMENT, false, {0}};
 
-	/* where no announcement was the disk may have nothing that can be read */
+	/* without an announcement, the disk may be unable to read the region */
 	if (announced && arrow_reader_announced(r, block->offset, &d.batch) == 1 &&
 		batch_bytes(&d.batch) == size) {
 		if (!marked)
@@ -564,7 +570,7 @@ take_block(struct arrow_reader *r, const struct arrow_block *block, bool marked,
 	return arrow_reader_keep_damage(r, &d);
 }
 
-/* A file of ours whose footer is right: it tells where batches are, damaged or not. */
+/* Take the batches, intact or damaged, from the valid footer of a file of this program. */
 static int
 go_by_footer(struct arrow_reader *r, const struct footer *f)
 {
@@ -600,7 +606,7 @@ go_by_footer(struct arrow_reader *r, const struct footer *f)
 	return rc;
 }
 
-/* The next batch of the same stream, behind a damaged region. */
+/* Find the next batch of the same stream behind a damaged region. */
 static bool
 find_again(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b)
 {
@@ -632,7 +638,7 @@ arrow_reader_is_zero(const struct arrow_reader *r, uint64_t at, uint64_t size)
 	return true;
 }
 
-/* A file of ours that is not complete: from one announcement to the next. */
+/* Walk through an incomplete file of this program, from announcement to announcement. */
 static int
 walk_ours(struct arrow_reader *r)
 {
@@ -673,7 +679,7 @@ walk_ours(struct arrow_reader *r)
 	return 0;
 }
 
-/* Files of others: message after message. */
+/* Walk through the messages of another program's file. */
 static int
 walk_others(struct arrow_reader *r)
 {
@@ -718,7 +724,7 @@ arrow_reader_part(struct arrow_reader *r)
 		faults += r->batches[i].fault != NULL;
 	if (faults == 0)
 		return 0;
-	/* twice as much as there is: keep_damage() goes by powers of two */
+	/* twice the number: keep_damage() grows by powers of two */
 	all = malloc(2 * (r->nb_damage + faults) * sizeof(*all));
 	if (all == NULL)
 		return -ENOMEM;
@@ -752,7 +758,7 @@ arrow_reader_part(struct arrow_reader *r)
 	return 0;
 }
 
-/* Whether the copy of the schema that was read, of `size` bytes, is what was written. */
+/* Whether the CRC of the copy of the schema that was read, `size` bytes, is correct. */
 static bool
 copy_is_right(const struct arrow_reader *r, uint64_t size)
 {
@@ -760,10 +766,10 @@ copy_is_right(const struct arrow_reader *r, uint64_t size)
 	const uint8_t *copy = r->data + r->copy_at;
 	uint64_t at;
 
-	/* without its metadata it would pass as a schema that has none */
+	/* without its metadata, the copy would pass as a schema that has no CRC */
 	if (digits == NULL || strlen(digits) != 8)
 		return false;
-	/* texts lie in the file */
+	/* texts are in the file */
 	at = (const uint8_t *)digits - copy;
 	return at <= size - 8 && is_crc(digits, arrow_metadata_crc(copy, size, at));
 }
@@ -778,7 +784,7 @@ forget_schema(struct arrow_reader *r)
 	r->schema = (struct arrow_schema){0};
 }
 
-/* The schema that a file begins with: what is wrong with it is noted as its fault. */
+/* Read the schema at the beginning of a file. What is wrong is recorded as its fault. */
 static int
 read_first(struct arrow_reader *r, const char **problem)
 {
@@ -807,13 +813,13 @@ read_first(struct arrow_reader *r, const char **problem)
 		r->schema_fault =
 			memcmp(r->data, r->data + r->copy, r->copy) == 0 ? NULL : ARROW_ONE_SCHEMA;
 	} else if (copy_is_right(r, r->begin)) {
-		/* an older file has one copy */
+		/* an older file has one copy only */
 		r->schema_fault = NULL;
 	}
 	return 0;
 }
 
-/* Whether the second copy of a schema begins in a place: both are equally long. */
+/* Whether the second copy of a schema begins at an offset. Both copies have the same length. */
 static bool
 is_second(const struct arrow_reader *r, uint64_t at)
 {
@@ -826,8 +832,10 @@ is_second(const struct arrow_reader *r, uint64_t at)
 		memcmp(r->data + at + ARROW_MAGIC_ROOM, prefix, sizeof(prefix)) == 0;
 }
 
-/* The second copy of the schema, as the first one is damaged. @return 0; -EBADMSG: there is none;
- * -ENOMEM */
+/*
+ * Read the second copy of the schema, because the first one is damaged. @return 0; -EBADMSG: there
+ * is none; -ENOMEM
+ */
 static int
 read_second(struct arrow_reader *r)
 {
@@ -881,7 +889,7 @@ read_header(struct arrow_reader *r, const char **problem)
 	return rc_second;
 }
 
-/* What is in memory, or comes there by its window, is told in `r`. */
+/* Read a file whose bytes are in memory or accessible through a window, as set in `r`. */
 static int
 read_all(struct arrow_reader *r, const char **problem)
 {
@@ -934,7 +942,7 @@ arrow_reader_open_memory(
 	return arrow_reader_open_written(r, data, size, size, problem);
 }
 
-/* Open what is to be read. @return its descriptor, -errno */
+/* Open a file for reading. @return its descriptor; -errno */
 static int
 open_path(const char *path, uint64_t *size, const char **problem)
 {
@@ -1008,7 +1016,7 @@ arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **pr
 		goto fail;
 	rc = arrow_reader_open_window(r, window, size, direct_io_written(fd, size), problem);
 	if (rc < 0) {
-		/* the first block decides */
+		/* the first block is required */
 		if (arrow_window_unreadable_end(window) > 0)
 			*problem = "the disk cannot read it";
 		arrow_window_close(window);
@@ -1067,7 +1075,7 @@ arrow_reader_find(
 	return -1;
 }
 
-/* Buffers and nodes of a batch are taken one after the other. */
+/* Position in the buffers and nodes of a batch, which are read in order. */
 struct cursor {
 	const struct arrow_reader *reader;
 	const struct arrow_read_batch *batch;
@@ -1084,7 +1092,7 @@ next_node(struct cursor *c)
 	return n;
 }
 
-/* The next buffer, which must have at least nb x width bytes. */
+/* Get the next buffer, which must have at least nb x width bytes. */
 static int
 next_buffer(struct cursor *c, uint64_t nb, uint64_t width, const void **data)
 {
@@ -1153,7 +1161,7 @@ next_items(struct cursor *c, struct arrow_column *col)
 	return next_buffer(c, col->items, arrow_type_width(col->field->item), &col->data);
 }
 
-/* Of offsets that have been checked. */
+/* The offsets must have been checked. */
 static uint64_t
 last_offset(const struct cursor *c, const struct arrow_column *col)
 {
@@ -1200,7 +1208,7 @@ arrow_read_column(const struct arrow_reader *r, const struct arrow_read_batch *b
 	struct cursor c = {.reader = r, .batch = b};
 	struct arrow_schema before = r->schema;
 
-	/* skip what belongs to the columns before */
+	/* skip the buffers and nodes of the columns before */
 	before.nb_fields = field;
 	arrow_schema_count(&before, &c.node, &c.buffer);
 	return next_column(&c, &r->fields[field], column);

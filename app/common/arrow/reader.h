@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Reading Arrow IPC files that may be incomplete, damaged or hostile: every place that a file
- * names is checked before it is used, and nothing is copied out of the mapping.
+ * Reads Arrow IPC files that may be incomplete, damaged or malicious. Every offset in a file is
+ * checked before use, and nothing is copied out of the mapping.
  *
- * It walks the messages from the front, so that `.part` files and valid prefixes are read like
- * complete ones; the footer is compared with what was found. It knows the types of
- * enum arrow_type, no compression and no dictionaries.
+ * The reader walks through the messages from the front, so `.part` files and valid prefixes are
+ * read like complete files. The footer is compared with the messages found. The reader supports the
+ * types of enum arrow_type, but no compression and no dictionaries.
  *
- * Of files of ours (their schema names a table) a batch is known by its announcement: the metadata
- * block, which has a CRC of its own. The footer has one, too: where it is right, it tells where
- * batches are. Else, where an announcement should be and is none, the walk goes on at the next
- * block that is one of the same stream. So damage costs the batch that it hit, and no other.
- * Batches and regions that are known to be damaged are listed apart (`damage`): who goes by
- * `batches` skips exactly these. Bodies are not looked at when a file is opened.
+ * Files of this program (their schema names a table): a batch is recognized by its announcement,
+ * which is the metadata block with its own CRC. The footer also has a CRC. If the footer is valid,
+ * it locates the batches. Otherwise, if an announcement is missing, the reader continues at the
+ * next block that announces a batch of the same stream. Damage therefore loses only the batch that
+ * it hit. Batches and regions that are known to be damaged are listed in `damage` and not in
+ * `batches`. Opening a file does not read the bodies.
  *
- * The first block of a file of ours has the schema twice, with a CRC: the second copy is read where
- * the first one is damaged. In a file of others `schema_fault` is set, as there is no CRC.
+ * The first block of such a file has the schema twice, with a CRC. The second copy is read if the
+ * first is damaged. In other files there is no CRC, and `schema_fault` is set.
  *
- * A file that is mapped, and that the disk cannot read or somebody cuts short, ends the process
- * (SIGBUS). What is read through a window (recovery/window.h) is zeros there: a batch with a wrong
- * CRC.
+ * If the disk cannot read a mapped file, or another process truncates it, the process is killed by
+ * SIGBUS. Data that is read through a window (recovery/window.h) is zero in these cases: the CRC of
+ * the batch is then wrong.
  *
- * Work and memory are bounded by the size of a file, whatever it says: texts of metadata may not be
- * longer than the metadata twice over, and a footer lists whole blocks.
+ * The size of a file bounds time and memory, whatever the file contains: metadata texts must not be
+ * longer than twice the metadata, and a footer lists whole blocks.
  */
 #ifndef ARROW_READ_H
 #define ARROW_READ_H
@@ -31,200 +31,212 @@
 #include "arrow/schema.h"
 #include "recovery/window.h"
 
-/** A record batch that was found. */
+/** A record batch of a file. */
 struct arrow_read_batch {
 	uint64_t offset;
-	uint32_t metadata_size; /**< prefix included */
+	uint32_t metadata_size; /**< including the prefix */
 	uint64_t body_length;
 	uint64_t rows;
 	const uint8_t *body;
-	const uint8_t *nodes;	/**< struct arrow_node, at any address */
-	const uint8_t *buffers; /**< struct arrow_buffer, at any address */
-	const char *producer;	/**< hexadecimal texts of custom metadata; NULL where absent */
+	const uint8_t *nodes;	/**< struct arrow_node, unaligned */
+	const uint8_t *buffers; /**< struct arrow_buffer, unaligned */
+	const char *producer;	/**< hexadecimal strings of the custom metadata; NULL: absent */
 	const char *run;
 	const char *incarnation;
 	const char *table;
 	const char *sequence;
 	const char *crc32c;
 	const char *metadata_crc32c;
-	const char *fault; /**< what has been found to be wrong (static text); NULL: nothing */
+	/** what is wrong with the batch (static string); NULL: no fault found */
+	const char *fault;
 };
 
-/** Bytes between batches that are not a sound batch. */
+/** Bytes between batches that are not a valid batch. */
 struct arrow_read_damage {
 	uint64_t offset;
 	uint64_t length;
-	size_t before;	 /**< so many of arrow_reader.batches lie in front of it */
-	const char *why; /**< static text */
-	bool announced;	 /**< it is one batch, which its sound announcement describes */
-	struct arrow_read_batch batch; /**< if so */
+	size_t before;	 /**< number of entries of arrow_reader.batches in front of it */
+	const char *why; /**< static string */
+	bool announced;	 /**< the bytes are one batch, whose announcement is valid */
+	struct arrow_read_batch batch; /**< valid if `announced` */
 };
 
-/** Why, of a region where the announcement of a batch should be. */
+/** `why` of a region that should start with an announcement of a batch. */
 #define ARROW_NO_ANNOUNCEMENT "no announcement of a batch is there"
 
-/** Why, of a file that ends in zeros behind its last batch. */
+/** `problem` of a file that ends in zeros after its last batch. */
 #define ARROW_UNUSED_ROOM                                                                         \
 	"it has no footer, and room behind its batches that was allocated ahead and never used: " \
 	"it is being written, or was not closed"
 
-/** Values of arrow_reader.schema_fault @{ */
-#define ARROW_NO_SCHEMA	 "its schema is damaged"
-#define ARROW_ONE_SCHEMA "one of the two copies of its schema is damaged" /**< recovery mends it */
+/** Values of arrow_reader.schema_fault. @{ */
+#define ARROW_NO_SCHEMA "its schema is damaged"
+/** recovery repairs it */
+#define ARROW_ONE_SCHEMA "one of the two copies of its schema is damaged"
 /** @} */
 
 struct arrow_reader {
 	const uint8_t *data;
 	uint64_t size;
-	uint64_t written; /**< zeros follow from there on */
+	uint64_t written; /**< from this offset on, the file is zeros */
 	bool mapped;
-	struct arrow_window *window; /**< NULL: all of `data` can be read */
-	bool own_window;	     /**< the reader's, and so is the descriptor */
-	int own_fd;		     /**< + 1 */
-	struct arrow_schema schema;  /**< names and texts lie in the file */
+	struct arrow_window *window; /**< NULL: all of `data` is readable */
+	bool own_window;	     /**< the reader owns the window and the descriptor */
+	int own_fd;		     /**< descriptor + 1 */
+	struct arrow_schema schema;  /**< its names and texts are in the file */
 	struct arrow_field *fields;
 	struct arrow_meta *meta;
 	struct arrow_read_batch *batches;
 	size_t nb_batches;
-	struct arrow_read_damage *damage; /**< in the order of the file */
+	struct arrow_read_damage *damage; /**< in file order */
 	size_t nb_damage;
 	unsigned int nb_nodes;
 	unsigned int nb_buffers;
-	bool complete;		  /**< end of stream, and a footer that knows what was found */
-	uint64_t begin;		  /**< bytes of the first block: where batches begin */
-	uint64_t copy;		  /**< bytes of each of the two copies of the schema in it; 0: of
-				  older files, or neither is right */
-	uint64_t copy_at;	  /**< where the one is that was read */
+	/** the file has an end of stream, and a footer that matches the batches found */
+	bool complete;
+	uint64_t begin; /**< size of the first block, where the batches begin */
+	/**
+	 * size of each of the two copies of the schema in the first block; 0: an older file, or
+	 * neither copy is valid
+	 */
+	uint64_t copy;
+	uint64_t copy_at;	  /**< offset of the copy that was read */
 	const char *schema_fault; /**< what is wrong with the first block; NULL: nothing */
-	uint64_t end;	     /**< end of the last batch: of a complete file the trailer follows */
-	uint64_t valid;	     /**< bytes up to the end of the last whole message */
+	uint64_t end;	     /**< end of the last batch; in a complete file, the trailer follows */
+	uint64_t valid;	     /**< end of the last complete message */
 	const char *problem; /**< if not complete: what ends the valid part */
 };
 
-/** Whether the schema that was read is what was written. */
+/** Whether the schema that was read is verified. */
 static inline bool
 arrow_reader_has_schema(const struct arrow_reader *r)
 {
 	return r->schema_fault == NULL || r->copy > 0;
 }
 
-/** A column of a batch; what it points to has been checked. */
+/** A column of a batch. What it points to was checked. */
 struct arrow_column {
 	const struct arrow_field *field;
 	uint64_t rows;
 	uint64_t null_count;
-	const uint8_t *validity; /**< bit per row, 1 = valid; NULL: none is null */
+	const uint8_t *validity; /**< one bit per row, 1 = valid; NULL: no row is null */
 	const int32_t
-		*offsets; /**< lists, binary: rows + 1, ascending, within items; NULL if no rows */
+		/** lists and binary: rows + 1 ascending offsets within the items; NULL: no rows */
+		*offsets;
 	const void *data; /**< rows, items or bytes; aligned to 8 */
-	uint64_t items;	  /**< values that data has */
+	uint64_t items;	  /**< number of values in `data` */
 };
 
 /**
- * Read what a file says about itself.
- * @param problem  out, on error: what is wrong with it (static text)
+ * Open a file and read its structure.
+ * @param problem  out, on error: what is wrong with the file (static string)
  * @return 0
  *   - -errno of open(2), fstat(2), mmap(2)
- *   - -EBADMSG: not an Arrow file, or its schema is damaged or of unknown types
+ *   - -EBADMSG: not an Arrow file, or its schema is damaged or has unknown types
  *   - -ENOMEM
  */
 int arrow_reader_open(struct arrow_reader *r, const char *path, const char **problem);
 
-/** The same for bytes in memory, aligned to 8, which must outlive the reader. */
+/**
+ * As arrow_reader_open(), for bytes in memory. They are aligned to 8 and must outlive the reader.
+ */
 int arrow_reader_open_memory(
 	struct arrow_reader *r, const void *data, uint64_t size, const char **problem);
 
 /**
- * The same, told where the last bytes end that were written: room that was allocated follows, which
- * is not worth looking through.
+ * As arrow_reader_open_memory(), for a file whose bytes beyond `written` are allocated but not
+ * written. These are not searched.
  */
 int arrow_reader_open_written(struct arrow_reader *r, const void *data, uint64_t size,
 	uint64_t written, const char **problem);
 
 /**
- * The same, read(2) piece by piece. What a batch's body and columns point to is there only after
- * arrow_reader_load().
- * @return as arrow_reader_open(); *problem says so if the disk cannot read what it has to
+ * As arrow_reader_open(), with read(2) instead of a mapping. The bodies and columns of batches are
+ * accessible only after arrow_reader_load().
+ * @return as arrow_reader_open(). *problem also tells if the disk cannot read required data
  */
 int arrow_reader_open_read(struct arrow_reader *r, const char *path, const char **problem);
 
-/** The same through a window, which must outlive the reader. */
+/** As arrow_reader_open_read(), through a window, which must outlive the reader. */
 int arrow_reader_open_window(struct arrow_reader *r, struct arrow_window *window, uint64_t size,
 	uint64_t written, const char **problem);
 
-/** Have bytes of the file there that are to be looked at: nothing to do where it is mapped. */
+/** Load bytes of the file before they are read. Does nothing if the file is mapped. */
 void arrow_reader_load(const struct arrow_reader *r, const void *data, uint64_t size);
 
-/** Whether there are nothing but zeros in a part of the file. */
+/** Whether a part of the file is all zeros. */
 bool arrow_reader_is_zero(const struct arrow_reader *r, uint64_t at, uint64_t size);
 
 void arrow_reader_close(struct arrow_reader *r);
 
 /**
- * Whether a batch of a file of ours is announced in a place.
- * @return 1; -ENODATA: it is, and its body ends behind the file; -EBADMSG
+ * Read the announcement of a batch of this program at an offset.
+ * @return 1: found; -ENODATA: found, but its body ends behind the end of the file; -EBADMSG: none
  */
 int arrow_reader_announced(const struct arrow_reader *r, uint64_t at, struct arrow_read_batch *b);
 
-/** Add a batch, or a damage behind all batches: for who walks through a file himself. @return 0;
- * -ENOMEM @{ */
+/**
+ * Append a batch, or a damaged region behind all batches, for a caller that walks through the file
+ * itself. @return 0; -ENOMEM @{
+ */
 int arrow_reader_keep(struct arrow_reader *r, const struct arrow_read_batch *b);
 int arrow_reader_keep_damage(struct arrow_reader *r, const struct arrow_read_damage *d);
 /** @} */
 
 /**
- * Move batches that have a `fault` from `batches` to `damage`.
+ * Move the batches that have a `fault` from `batches` to `damage`.
  * @return 0; -ENOMEM: nothing has changed
  */
 int arrow_reader_part(struct arrow_reader *r);
 
 /**
- * Find the next announcement of a batch, at multiples of ARROW_BLOCK. Its body may end behind the
- * file: it is as long as the announcement says.
- * @param at  in: where to begin; out: where the announcement lies
- * @param b   out: the batch; its body may be read only where it lies within the file
- * @return false: there is none
+ * Find the next announcement of a batch, at multiples of ARROW_BLOCK. The length of its body is
+ * taken from the announcement, so the body may end behind the end of the file.
+ * @param at  in: where to begin; out: offset of the announcement
+ * @param b   out: the batch; read its body only where it is inside the file
+ * @return false: none
  */
 bool arrow_reader_next(const struct arrow_reader *r, uint64_t *at, struct arrow_read_batch *b);
 
-/** @return value of the schema's metadata, or NULL */
+/** @return value of a key of the schema's metadata; NULL: absent */
 const char *arrow_reader_meta(const struct arrow_reader *r, const char *key);
 
-/** @return index of a column with this name and type (of items, for lists), or -1 */
+/** @return index of the column with this name and type (for lists, type of the items); -1: none */
 int arrow_reader_find(
 	const struct arrow_reader *r, const char *name, enum arrow_type type, enum arrow_type item);
 
-/** @return 0; -EBADMSG: a buffer that is not inside, too short, not aligned, or not ascending */
+/** @return 0; -EBADMSG: a buffer is outside the body, too short, unaligned, or not ascending */
 int arrow_reader_column(const struct arrow_reader *r, size_t batch, unsigned int field,
 	struct arrow_column *column);
 
-/** The same of a batch that is damaged, whose body lies within the file. */
+/** As arrow_reader_column(), for a damaged batch whose body is inside the file. */
 int arrow_read_column(const struct arrow_reader *r, const struct arrow_read_batch *b,
 	unsigned int field, struct arrow_column *column);
 
 /**
- * Check the CRC of the body, and that of the metadata if they have one.
- * @return 1 right, 0 the body has none, -EBADMSG body, metadata or a CRC is damaged
+ * Check the CRC of the body, and that of the metadata if present.
+ * @return 1: correct; 0: the body has no CRC; -EBADMSG: the body, the metadata or a CRC is damaged
  */
 int arrow_reader_crc(const struct arrow_reader *r, size_t batch);
 
-/**
- * The same where the body is somewhere else, too.
- * @param body_crc  of the body there
- */
+/** As arrow_reader_crc(), if the body is not in the file. @param body_crc  CRC of the body */
 int arrow_reader_crc_is(const struct arrow_reader *r, size_t batch, uint32_t body_crc);
 
-/** arrow_reader_crc() of a batch that is damaged, or not listed. */
+/** As arrow_reader_crc(), for a batch that is damaged or not listed. */
 int arrow_read_crc(const struct arrow_reader *r, const struct arrow_read_batch *b);
 
-/** Whether a batch has all that ours have, and is of the table that the schema names. */
+/**
+ * Whether a batch has all identity keys of this program, and belongs to the table of the schema.
+ */
 bool arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_batch *b);
 
-/** Whether a batch is of the same stream as another, with a higher number; both have an identity.
+/**
+ * Whether batch `b` is of the same stream as `before`, with a higher sequence number. Both must
+ * have an identity.
  */
 bool arrow_read_follows(const struct arrow_read_batch *b, const struct arrow_read_batch *before);
 
-/** Items of row i: start and end within arrow_column.data. */
+/** Get the items of row i: their start and end in arrow_column.data. */
 static inline void
 arrow_column_range(const struct arrow_column *c, uint64_t row, uint64_t *start, uint64_t *end)
 {

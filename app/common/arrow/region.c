@@ -12,7 +12,7 @@
 /* fits into an L2 cache together with its source */
 #define SLICE	   (64 * 1024)
 #define PAGE	   4096
-#define HUGE_LEAST (16 * HUGE_PAGE_SIZE) /* small regions have small pages */
+#define HUGE_LEAST (16 * HUGE_PAGE_SIZE) /* smaller regions use small pages */
 
 static size_t
 round_up(size_t n, size_t align)
@@ -26,7 +26,7 @@ batch_region_init(struct batch_region *r, size_t most)
 	void *base;
 
 	memset(r, 0, sizeof(*r));
-	/* a page more: batch_region_finish() may add zeros to the last one */
+	/* one more page: batch_region_finish() may append zeros to the last one */
 	most = round_up(most, PAGE) + PAGE;
 	if (most >= HUGE_LEAST) {
 		most = huge_pages_round(most);
@@ -56,7 +56,7 @@ batch_region_grow(struct batch_region *r, size_t size)
 	uint8_t *end = r->base + r->used;
 
 	if (size > r->reserved - r->used)
-		abort(); /* a wrong bound in the cutting rule; never a matter of input */
+		abort(); /* a wrong bound in the cutting rule; input cannot cause this */
 	r->used += size;
 	return end;
 }
@@ -99,7 +99,7 @@ batch_region_finish(struct batch_region *r, size_t align)
 {
 	const size_t gap = round_up(r->used, align) - r->used;
 
-	/* the zeros take no part in `used`, which is the length that readers are told */
+	/* `used` is the length that readers see, without the zeros */
 	memset(batch_region_grow(r, gap), 0, gap);
 	sum_up(r);
 	r->used -= gap;

@@ -93,7 +93,10 @@ put_text(struct fb_writer *w, size_t ref, const char *text)
 	fb_string(w, ref, text, strlen(text));
 }
 
-/* Custom metadata; `chars`, if wanted, gets the place of each value's first character. */
+/*
+ * Write custom metadata. If `chars` is not NULL, it gets the offset of each value's first
+ * character.
+ */
 static void
 put_meta(struct fb_writer *w, size_t ref, const struct arrow_meta *meta, unsigned int nb,
 	size_t *chars)
@@ -112,7 +115,7 @@ put_meta(struct fb_writer *w, size_t ref, const struct arrow_meta *meta, unsigne
 	}
 }
 
-/* The table of a field's type. */
+/* Write the table of a field's type. */
 static void
 put_type(struct fb_writer *w, size_t ref, enum arrow_type type, uint32_t list_size)
 {
@@ -155,7 +158,7 @@ put_field(struct fb_writer *w, size_t ref, const struct arrow_field *f)
 	fb_put8(w, at[2], types[f->type].type);
 	put_text(w, at[0], f->name);
 	put_type(w, at[3], f->type, f->list_size);
-	/* readers expect the vector even where there are no children */
+	/* readers expect the vector even if there are no children */
 	fb_refer(w, at[5], fb_vector(w, list ? 1 : 0, 4, 4, &items));
 	if (list) {
 		item = (struct arrow_field){.name = "item", .type = f->item};
@@ -189,7 +192,7 @@ put_message(struct fb_writer *w, uint8_t header_type, bool with_meta, size_t *at
 	fb_put8(w, at[1], header_type);
 }
 
-/* Put `lead`, the message prefix, the flatbuffer and zeros together: ARROW_BLOCK x k bytes. */
+/* Concatenate `lead`, the message prefix, the flatbuffer and zeros up to ARROW_BLOCK x k bytes. */
 static int
 frame_message(
 	struct fb_writer *w, const void *lead, size_t lead_size, uint8_t **bytes, size_t *size)
@@ -213,7 +216,9 @@ frame_message(
 	return 0;
 }
 
-/* The first block is there twice, and is one message for all readers: it is as long as both. */
+/*
+ * Store the first block twice. The message's length covers both copies, so readers see one message.
+ */
 static int
 put_twice(const uint8_t *copy, size_t half, uint8_t **bytes, size_t *size)
 {
@@ -252,7 +257,9 @@ arrow_header_build(const struct arrow_schema *s, uint8_t **bytes, size_t *size)
 	return rc;
 }
 
-/* `digits` lower-case hexadecimal digits, most significant first; without a branch per digit. */
+/*
+ * Write `digits` lower-case hexadecimal digits, most significant first, without a branch per digit.
+ */
 static void
 put_hex(uint8_t *to, uint64_t value, unsigned int digits)
 {
@@ -262,7 +269,7 @@ put_hex(uint8_t *to, uint64_t value, unsigned int digits)
 
 	for (i = 0; i < digits; i += 8) {
 		half = __builtin_bswap32(value >> (4 * (digits - 8 - i)));
-		/* spread 8 nibbles over 8 bytes, in the order of the text */
+		/* spread 8 nibbles over 8 bytes, in text order */
 		nibbles = half;
 		nibbles = (nibbles | nibbles << 16) & 0x0000FFFF0000FFFFull;
 		nibbles = (nibbles | nibbles << 8) & 0x00FF00FF00FF00FFull;
@@ -306,7 +313,7 @@ arrow_trailer_build(const struct arrow_schema *s, const struct arrow_block *bloc
 	}
 	put_meta(&w, at[4], meta, damaged != NULL ? 2 : 1, chars);
 
-	/* the footer takes what is left of the block; zeros behind a flatbuffer are legal */
+	/* the footer extends over the rest of the block: zeros behind a flatbuffer are legal */
 	tail = sizeof(footer_size) + ARROW_MAGIC_SIZE;
 	total = sizeof(end_of_stream) + w.len + tail;
 	total = (total + ARROW_BLOCK - 1) / ARROW_BLOCK * ARROW_BLOCK;
@@ -423,7 +430,7 @@ arrow_template_patch(const struct arrow_template *t, uint8_t *metadata, const st
 	memcpy(metadata + t->body_length, &b->body_length, sizeof(b->body_length));
 	put_hex(metadata + t->sequence, b->sequence, 16);
 	put_hex(metadata + t->crc32c, b->crc32c, 8);
-	/* arrow_metadata_crc() in one go */
+	/* arrow_metadata_crc() in one pass */
 	memcpy(metadata + t->metadata_crc32c, "00000000", 8);
 	crc = arrow_crc32c(0, metadata, t->used);
 	put_hex(metadata + t->metadata_crc32c, arrow_crc_zeros(&t->zeros, crc), 8);

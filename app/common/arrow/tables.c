@@ -39,7 +39,7 @@ static const struct arrow_field images_fields[IMAGES_COLUMNS] = {
 	[IMAGES_MISSING] = {"missing", ARROW_BINARY},
 };
 
-/* Everything in one piece but the texts of `meta`, which follow it. */
+/* One allocation; the texts of `meta` follow it. */
 struct storage {
 	struct arrow_field frames[FRAMES_COLUMNS];
 	struct arrow_field images[IMAGES_COLUMNS];
@@ -68,7 +68,7 @@ keep_text(char **at, const char *text)
 	return kept;
 }
 
-/* The last value of the metadata: a bit of the header that has changed is found by it. */
+/* Compute the last value of the metadata, which detects changed bits in the header. */
 static int
 put_header_crc(const struct arrow_schema *schema, char digits[9])
 {
@@ -80,7 +80,7 @@ put_header_crc(const struct arrow_schema *schema, char digits[9])
 	rc = arrow_header_build(schema, &header, &size);
 	if (rc < 0)
 		return rc;
-	/* of one of its two copies */
+	/* of one of the two copies */
 	snprintf(digits, 9, "%08x", arrow_crc32c(0, header, size / 2));
 	free(header);
 	return 0;

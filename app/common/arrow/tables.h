@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The two tables of a run: `frames`, a row for every frame, and `images`, a row for every kept
- * frame (README.rst).
+ * The two tables of a run: `frames` has a row for every frame, and `images` has a row for every
+ * kept frame (README.rst).
  */
 #ifndef ARROW_TABLES_H
 #define ARROW_TABLES_H
@@ -10,9 +10,10 @@
 #include "arrow/schema.h"
 #include "gk_abi.h"
 
-#define ARROW_FORMAT_VERSION "1" /**< of our tables; grows when a column changes its meaning */
+/** version of the tables; increases when a column changes its meaning */
+#define ARROW_FORMAT_VERSION "1"
 
-/** Which table. */
+/** Tables of a run. */
 enum arrow_table {
 	ARROW_FRAMES,
 	ARROW_IMAGES,
@@ -63,14 +64,16 @@ enum arrow_images_column {
 #define ARROW_META_MODULES "braggline.modules"
 #define ARROW_META_ROWS	   "braggline.rows"
 #define ARROW_META_COLS	   "braggline.cols"
-#define ARROW_META_PACKETS "braggline.packets" /**< of a frame */
+#define ARROW_META_PACKETS "braggline.packets" /**< packets of a frame */
 #define ARROW_META_VALUE   "braggline.value"   /**< `float32` or `int16` */
 
-/** Last key of the schema's metadata: 8 digits, CRC-32C of one of the two copies of the first block
- * of the file (arrow_header_build()), counting these digits as `0`. */
+/**
+ * Last key of the schema's metadata: 8 digits, CRC-32C of one of the two copies of the first block
+ * of the file (arrow_header_build()), with `0` for these digits.
+ */
 #define ARROW_META_HEADER "braggline.header_crc32c"
 
-/** Keys that the caller gives, with these names where it has them. */
+/** Keys that the caller supplies if it has their values. */
 #define ARROW_META_RUN		 "braggline.run_name"
 #define ARROW_META_DETECTOR	 "braggline.detector"
 #define ARROW_META_ENERGY	 "braggline.energy_kev"
@@ -79,39 +82,45 @@ enum arrow_images_column {
 #define ARROW_META_STRONG_MIN	 "braggline.strong_min"
 #define ARROW_META_STRONG_MAX	 "braggline.strong_max"
 #define ARROW_META_SAMPLE	 "braggline.sample"
-#define ARROW_META_DISTANCE	 "braggline.distance_mm" /**< sample to detector; 0: not known */
-#define ARROW_META_BEAM_X	 "braggline.beam_x"	 /**< pixels of the raster */
-#define ARROW_META_BEAM_Y	 "braggline.beam_y"
-/** `crc32c:XXXXXXXX` of the maps as read (struct calibration), `none` without files. @{ */
+/** distance from sample to detector; 0: unknown */
+#define ARROW_META_DISTANCE "braggline.distance_mm"
+#define ARROW_META_BEAM_X   "braggline.beam_x" /**< in pixels of the raster */
+#define ARROW_META_BEAM_Y   "braggline.beam_y"
+/** `crc32c:XXXXXXXX` of the maps as read (struct calibration); `none`: no files. @{ */
 #define ARROW_META_PEDESTAL "braggline.pedestal_digest"
 #define ARROW_META_GAIN	    "braggline.gain_digest"
 #define ARROW_META_MASK	    "braggline.mask_digest"
 /** @} */
 #define ARROW_META_CALIBRATION \
 	"braggline.calibration_digest" /**< of all, output/calibration_file.h */
-/** What is implausible about the maps: the first finding, or `none`. */
+/** First implausible finding about the maps, or `none`. */
 #define ARROW_META_CALIBRATION_WARNING "braggline.calibration_warning"
-/** Lists by module: pixels with a photon value in G0, medians of the maps; a stage follows. @{ */
+/**
+ * Lists by module: number of pixels with a photon value in G0, and medians of the maps. The gain
+ * stage is appended to the key. @{
+ */
 #define ARROW_META_LIVE		   "braggline.calibration_live_pixels"
 #define ARROW_META_PEDESTAL_MEDIAN "braggline.calibration_pedestal_g" /**< ADU */
 #define ARROW_META_GAIN_MEDIAN	   "braggline.calibration_gain_g"     /**< ADU/keV */
 /** @} */
-#define ARROW_META_CALIBRATION_FILE "braggline.calibration_file" /**< beside the files */
+/** name of the file, which is in the same folder */
+#define ARROW_META_CALIBRATION_FILE "braggline.calibration_file"
 
-/** What the schemas depend on. Everything is copied. */
+/** Parameters of the schemas. Everything is copied. */
 struct arrow_tables_config {
-	uint32_t modules; /**< items of a row of frames.missing */
+	uint32_t modules; /**< items per row of frames.missing */
 	uint32_t rows;	  /**< of the raster */
 	uint32_t cols;
-	uint32_t packets; /**< of a frame */
+	uint32_t packets; /**< packets of a frame */
 	enum gk_value value;
-	const struct arrow_meta *meta; /**< goes into both files, after ours */
+	/** added to the metadata of both schemas, after those of this program */
+	const struct arrow_meta *meta;
 	unsigned int nb_meta;
 };
 
 struct arrow_tables {
 	struct arrow_schema schema[ARROW_TABLES];
-	void *storage; /**< fields and texts that the schemas point to */
+	void *storage; /**< fields and texts of the schemas */
 };
 
 /** @return 0; -ENOMEM; -EINVAL: no module, no packet or an empty raster */

@@ -19,16 +19,16 @@
 #include "io/file_lock.h"
 #include "io/own_file.h"
 
-#define MEMORY_ALIGN 4096 /* where the kernel does not tell */
+#define MEMORY_ALIGN 4096 /* default if the kernel does not report it */
 
-/* A write that may need more than one call, or a sync (nb == 0). */
+/* A write that may take more than one call, or a sync (nb == 0). */
 struct request {
-	const struct iovec *iov; /* what is left of it */
+	const struct iovec *iov; /* remaining parts */
 	unsigned int nb;
 	uint64_t offset;
 	uint64_t tag;
 	bool busy;
-	struct iovec rest[ARROW_IO_VECTORS]; /* iov, once it is no longer the caller's */
+	struct iovec rest[ARROW_IO_VECTORS]; /* copy of iov, once it differs from the caller's */
 };
 
 struct disk_file {
@@ -37,10 +37,10 @@ struct disk_file {
 	bool has_ring;
 	struct io_uring ring;
 	unsigned int depth;
-	unsigned int pending; /* requests that are busy */
+	unsigned int pending; /* requests in flight */
 	void *map;
 	size_t map_size;
-	/* without a ring requests have ended when they are told; they wait here to be reaped */
+	/* without io_uring, requests complete at once and are queued here until they are reaped */
 	struct arrow_io_done ended[ARROW_IO_DEPTH_MAX + 1];
 	unsigned int nb_ended;
 	struct request request[];
@@ -61,7 +61,7 @@ arrow_io_mode_name(enum arrow_io_mode mode)
 	return names[mode];
 }
 
-/* Switch to O_DIRECT if it works here. */
+/* Switch to O_DIRECT if the file system supports it. */
 static void
 choose_direct(struct disk_file *f, enum arrow_io_mode wanted)
 {
@@ -98,7 +98,7 @@ choose_direct(struct disk_file *f, enum arrow_io_mode wanted)
 	why = "the file system refuses O_DIRECT";
 	if (fcntl(f->fd, F_SETFL, O_DIRECT) < 0)
 		goto buffered;
-	/* parts of a write have to be whole sectors too */
+	/* parts of a write must also be whole sectors */
 	if (f->info.memory_align < offset_align)
 		f->info.memory_align = offset_align;
 	f->info.mode = ARROW_IO_DIRECT;
@@ -148,11 +148,14 @@ direct_open(void **handle, const struct arrow_io_open *how)
 		rc = f->fd;
 		goto fail;
 	}
-	/* file systems without locks have nobody to keep out either */
+	/* a file system without locks is accepted */
 	rc = file_lock(f->fd, 0);
 	if (rc == -EBUSY)
 		goto fail;
-	/* who recovers a directory removes empty files that nobody holds: this was one just now */
+	/*
+	 * recovery removes empty files that are not locked: it may have removed this one before the
+	 * lock
+	 */
 	if (fstat(f->fd, &st) == 0 && st.st_nlink == 0) {
 		rc = how->existing ? -ENOENT : -EEXIST;
 		goto fail;
@@ -181,7 +184,7 @@ direct_info(void *handle)
 	return &((const struct disk_file *)handle)->info;
 }
 
-/* `written` bytes of a request are done. @return true if that is all */
+/* Record `written` bytes of a request. @return true: the request is complete */
 static bool
 request_advance(struct request *r, size_t written)
 {
@@ -203,7 +206,7 @@ request_advance(struct request *r, size_t written)
 	return false;
 }
 
-/* Some file systems take the flag and refuse the writes. @return true if it is worth a new try */
+/* Some file systems accept O_DIRECT and then refuse the writes. @return true: retry without it */
 static bool
 give_up_direct(struct disk_file *f, int error)
 {
@@ -237,7 +240,7 @@ submit(struct disk_file *f, struct request *r)
 	return rc < 0 ? rc : 0;
 }
 
-/* Without a ring: to the end, now. */
+/* Without io_uring: perform a request synchronously. */
 static int
 perform(struct disk_file *f, struct request *r)
 {
@@ -299,7 +302,7 @@ direct_sync(void *handle, uint64_t tag)
 	return begin(handle, NULL, 0, 0, tag);
 }
 
-/* @return true if the request has ended: `error` says how */
+/* @return true: the request has completed with `error` */
 static bool
 complete(struct disk_file *f, struct request *r, int result, int *error)
 {
@@ -310,7 +313,7 @@ complete(struct disk_file *f, struct request *r, int result, int *error)
 		return true;
 	if (result == 0)
 		*error = -EIO;
-	/* short, interrupted, or to be tried without O_DIRECT */
+	/* short or interrupted, or retry without O_DIRECT */
 	if (result > 0 || result == -EINTR || result == -EAGAIN ||
 		(result < 0 && r->nb > 0 && give_up_direct(f, result)))
 		*error = submit(f, r);
@@ -479,7 +482,7 @@ direct_rename(const char *from, const char *to)
 {
 	if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
 		return 0;
-	/* NFS and others do not know the flag */
+	/* NFS and others do not support the flag */
 	if (errno != EINVAL)
 		return -errno;
 	if (access(to, F_OK) == 0)
@@ -509,7 +512,7 @@ direct_sync_dir(const char *path)
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* EINVAL: this file system has nothing to do for a directory */
+	/* EINVAL: this file system does not sync directories */
 	rc = fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 	close(fd);
 	return rc;

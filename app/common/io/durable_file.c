@@ -38,7 +38,7 @@ make(const char *path, const void *data, size_t bytes, bool replace)
 
 	if ((size_t)snprintf(part, sizeof(part), "%s.part", path) >= sizeof(part))
 		return -ENAMETOOLONG;
-	/* what a process that was killed has left; emptied, it might be a link to another file */
+	/* left by a process that was killed; unlink it, since it could be a link to another file */
 	if (replace)
 		(void)unlink(part);
 	fd = own_file_open(AT_FDCWD, part, O_WRONLY | O_CREAT | O_EXCL, OWN_FILE_MODE);
@@ -53,7 +53,7 @@ make(const char *path, const void *data, size_t bytes, bool replace)
 		ret = direct_io.rename(part, path);
 	if (ret != 0)
 		unlink(part);
-	/* a rename is durable when its directory is */
+	/* a rename is durable once its directory is */
 	return ret == 0 ? direct_io.sync_dir(path) : ret;
 }
 
@@ -66,7 +66,7 @@ durable_file_replace(const char *path, const void *data, size_t bytes)
 int
 durable_file_create(const char *path, const void *data, size_t bytes)
 {
-	/* before a part is begun; the rename is what decides */
+	/* fail early; the rename decides */
 	if (access(path, F_OK) == 0)
 		return -EEXIST;
 	return make(path, data, bytes, false);
@@ -88,7 +88,7 @@ durable_dir_make(const char *dir, mode_t mode)
 	made = mkdir(path, mode) == 0;
 	if (!made && errno != EEXIST)
 		return -errno;
-	/* also of one that is there: who made it may have died before this */
+	/* also for an existing directory: its creator may have died before this sync */
 	rc = direct_io.sync_dir(path);
 	return !made && rc == -EACCES ? 0 : rc;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * How bytes reach the disk: a table of operations, one call of the operating system each, so that
- * what is built on it can be tested on a disk that fails, reorders and forgets.
+ * A table of file operations, one system call each. Tests replace it by a disk that fails, reorders
+ * and loses writes.
  *
- * Three implementations: direct_io (direct_io.h), the store's cufile_io, and the disk of the tests.
- * One thread per file; operations return 0 or -errno.
+ * There are three implementations: direct_io (direct_io.h), the store's cufile_io, and the disk of
+ * the tests. One thread per file. Operations return 0 or -errno.
  */
 #ifndef ARROW_IO_H
 #define ARROW_IO_H
@@ -14,17 +14,17 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#define ARROW_IO_VECTORS   160 /**< most parts of a write */
-#define ARROW_IO_DEPTH_MAX 64  /**< most writes at a time */
+#define ARROW_IO_VECTORS   160 /**< maximum parts of a write */
+#define ARROW_IO_DEPTH_MAX 64  /**< maximum writes in flight */
 
-/** How a file is written, the best last. */
+/** How a file is written, in ascending order of preference. */
 enum arrow_io_mode {
-	ARROW_IO_AUTO,	       /**< asked for: the best there is */
+	ARROW_IO_AUTO,	       /**< request only: the best available mode */
 	ARROW_IO_BUFFERED,     /**< through the page cache */
 	ARROW_IO_DIRECT,       /**< O_DIRECT, one write at a time */
 	ARROW_IO_DIRECT_URING, /**< O_DIRECT, several writes at a time through io_uring */
-	ARROW_IO_CUFILE,       /**< cuFile in compatibility mode, or by a way that is not known */
-	ARROW_IO_GPUDIRECT     /**< cuFile, known not to go through the host */
+	ARROW_IO_CUFILE,       /**< cuFile in compatibility mode, or over an unknown data path */
+	ARROW_IO_GPUDIRECT     /**< cuFile, known to bypass host memory */
 };
 
 /** @return `buffered`, `direct`, `direct+io_uring`, `cufile`, `cufile+gpudirect` */
@@ -33,56 +33,68 @@ const char *arrow_io_mode_name(enum arrow_io_mode mode);
 /** How an open file is written. */
 struct arrow_io_info {
 	enum arrow_io_mode mode;
-	uint32_t memory_align; /**< of each part of a write that need not be copied */
-	char why[120];	       /**< what stood in the way of the best mode; of cuFile, its mode */
+	/** required alignment of each part of a write that is written in place */
+	uint32_t memory_align;
+	char why[120]; /**< why the best mode is not used; with cuFile, its mode */
 };
 
-/** A write or sync that has ended. */
+/** Completion of a write or sync. */
 struct arrow_io_done {
 	uint64_t tag;
-	int error; /**< 0 or -errno; a write is complete or has failed */
+	int error; /**< 0 or -errno; a write is either complete or failed */
 };
 
-/** What to open, and how. */
+/** Parameters of open. */
 struct arrow_io_open {
 	const char *path;
-	bool existing;		 /**< to be repaired; false: create, -EEXIST if it is there */
-	enum arrow_io_mode mode; /**< best one wanted */
-	unsigned int depth;	 /**< operations at a time, at most */
+	/** true: open a file for repair; false: create a file, -EEXIST if it exists */
+	bool existing;
+	enum arrow_io_mode mode; /**< best mode to try */
+	unsigned int depth;	 /**< maximum operations in flight */
 };
 
 struct arrow_io_ops {
-	/** -EBUSY: somebody has it open. */
+	/** Open or create a file. -EBUSY: another process has it open. */
 	int (*open)(void **handle, const struct arrow_io_open *how);
-	/** Valid while the handle is; may change with a write that ended. */
+	/**
+	 * Get the current mode. Valid while the handle is. It may change when a write completes.
+	 */
 	const struct arrow_io_info *(*info)(void *handle);
-	/** Begin a write. `iov` and what it points to stay until it has been reaped. Offset and sum
-	 * are multiples of ARROW_BLOCK; at most ARROW_IO_VECTORS parts. */
+	/**
+	 * Start a write. `iov` and the memory that it refers to must stay unchanged until the
+	 * completion is reaped. Offset and total length are multiples of ARROW_BLOCK. At most
+	 * ARROW_IO_VECTORS parts.
+	 */
 	int (*write)(void *handle, const struct iovec *iov, unsigned int nb, uint64_t offset,
 		uint64_t tag);
-	/** Begin to make durable what has been reaped, and the size. */
+	/** Start a sync of all reaped writes and of the size. */
 	int (*sync)(void *handle, uint64_t tag);
-	/** 1: one has ended; 0: none has, or, if told to wait, none is on its way. */
+	/** Get a completion. 1: got one; 0: none; with `wait`, 0: none in flight. */
 	int (*reap)(void *handle, bool wait, struct arrow_io_done *done);
-	/** Reserve room, and make the file that long. -EOPNOTSUPP: this file system does not. */
+	/**
+	 * Allocate space and extend the file to `size`. -EOPNOTSUPP: not supported by the file
+	 * system.
+	 */
 	int (*allocate)(void *handle, uint64_t size);
-	/** Nothing may be on its way. */
+	/** Truncate the file. Nothing may be in flight. */
 	int (*truncate)(void *handle, uint64_t size);
-	/** Everything the file holds, for reading, until close. */
+	/** Map the whole file for reading, until close. */
 	int (*map)(void *handle, const uint8_t **data, uint64_t *size);
-	/** Bytes of the file, and those that the file system has allocated for it. */
+	/** Get the size of the file, and the bytes that the file system has allocated for it. */
 	int (*size)(void *handle, uint64_t *size, uint64_t *allocated);
-	/** Read; nothing may be on its way. NULL: by `map` alone. @return bytes, fewer only at the
-	 * end of the file; -errno */
+	/**
+	 * Read; nothing may be in flight. NULL: only `map` is available. @return bytes, fewer only
+	 * at the end of the file; -errno
+	 */
 	int64_t (*read)(void *handle, void *data, uint64_t size, uint64_t offset);
-	/** Where the last bytes end that were written, if zeros follow; NULL: that is not known. */
+	/** Get the end of the last written bytes, if zeros follow. NULL: unknown. */
 	uint64_t (*written)(void *handle);
-	/** Nothing may be on its way. Frees the handle whatever it returns. */
+	/** Close; nothing may be in flight. The handle is freed even on errors. */
 	int (*close)(void *handle);
-	/** -EEXIST if `to` is there. */
+	/** Rename a file. -EEXIST: `to` exists. */
 	int (*rename)(const char *from, const char *to);
 	int (*remove)(const char *path);
-	/** Make names of the directory of a file durable. */
+	/** Make the names in the directory of a file durable. */
 	int (*sync_dir)(const char *path);
 };
 

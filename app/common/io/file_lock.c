@@ -14,7 +14,10 @@
 
 #define STEP_MS 10
 
-/* Is the process that has the lock there still? Not known, as from inside a container: no. */
+/*
+ * Whether the process that holds the lock is alive. If that is unknown, as inside a container:
+ * false.
+ */
 static bool
 owner_lives(int fd)
 {

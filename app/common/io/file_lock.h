@@ -4,23 +4,23 @@
 
 /**
  * @file
- * flock(2) of what one process has for itself: a journal, a directory. A lock may outlive
- * its process: files that io_uring has used are let go of by workers of the kernel, which come late
- * on a machine whose CPUs poll (seen: 1.3 s after the process was gone), or whose disk stands still
- * (seen: 5 s, of 28 receivers on 16 CPUs).
+ * flock(2) locks of objects that one process uses exclusively: a journal, a directory. A lock may
+ * outlive its process. The kernel releases files that io_uring has used from worker threads, which
+ * are delayed on a machine whose CPUs poll (measured: 1.3 s after the process had ended) or whose
+ * disk is stalled (measured: 5 s, with 28 receivers on 16 CPUs).
  */
 
-/** What a program waits as it starts: its predecessor may have died this moment. */
+/** How long a starting program waits for a lock, as its predecessor may have just died. */
 #define FILE_LOCK_MS 30000
 
 /**
- * Take the lock of an open file, alone. It is the descriptor's, and gone with it. A lock whose
- * owner lives (/proc/locks) is not waited for.
+ * Lock an open file exclusively. The lock belongs to the descriptor and ends with it. The function
+ * does not wait for a lock whose owner is alive (/proc/locks).
  *
- * @param wait_ms time in which a lock that has outlived its owner may go; 0: none
+ * @param wait_ms  maximum time to wait for a lock that has outlived its owner; 0: do not wait
  * @return
  *   - 0
- *   - -EBUSY: another one has it
+ *   - -EBUSY: another process has the lock
  *   - -errno of flock(2): -ENOLCK, -EBADF
  */
 int file_lock(int fd, unsigned int wait_ms);

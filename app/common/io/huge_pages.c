@@ -18,8 +18,10 @@ huge_pages_map(size_t size)
 	uint8_t *base;
 	void *space;
 
-	/* mmap(2) may put it anywhere: what is in front of the first boundary, and behind the end,
-	 * goes back */
+	/*
+	 * the address of mmap(2) is arbitrary: unmap the parts before the first boundary and behind
+	 * the end
+	 */
 	space = mmap(NULL, size + HUGE_PAGE_SIZE, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (space == MAP_FAILED)
@@ -29,7 +31,7 @@ huge_pages_map(size_t size)
 	if (before > 0)
 		(void)munmap(space, before);
 	(void)munmap(base + size, HUGE_PAGE_SIZE - before);
-	/* a hint, so what it returns does not matter */
+	/* only a hint, so the result is ignored */
 	(void)madvise(base, size, MADV_HUGEPAGE);
 	return base;
 }

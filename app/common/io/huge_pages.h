@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Address space that the kernel is to fill with transparent huge pages, from its first byte on: a
- * write of it is few segments for the disk, and few faults. Any thread.
+ * Address space for transparent huge pages, aligned to them. A write from such memory has few
+ * segments for the disk, and filling it takes few page faults. Any thread may call these functions.
  */
 #ifndef HUGE_PAGES_H
 #define HUGE_PAGES_H
@@ -11,13 +11,13 @@
 
 #define HUGE_PAGE_SIZE ((size_t)2 << 20)
 
-/** @return bytes that `size` takes in whole huge pages */
+/** @return `size` rounded up to whole huge pages, bytes */
 size_t huge_pages_round(size_t size);
 
 /**
- * Map private memory at a multiple of HUGE_PAGE_SIZE. Pages are taken when they are touched first;
- * small ones where there are no others.
- * @param size  bytes, of whole huge pages
+ * Map private memory at a multiple of HUGE_PAGE_SIZE. Pages are allocated on first use; small pages
+ * are used if no huge page is available.
+ * @param size  bytes, a multiple of HUGE_PAGE_SIZE
  * @return the memory, for munmap(2); NULL: errno of mmap(2)
  */
 void *huge_pages_map(size_t size);

@@ -12,13 +12,14 @@
 #include "io/durable_file.h"
 #include "io/own_file.h"
 
-/* What a kind of folder is held to. */
+/* Rule that a kind of folder must meet. */
 static const struct rule {
-	mode_t others; /* mode bits that it may not have */
-	bool sticky;   /* ... unless it is sticky: nobody removes or renames what is not theirs */
-	int open;      /* flags */
+	mode_t others; /* mode bits that it must not have */
+	/* accepted with these bits if it is sticky: users cannot remove or rename others' files */
+	bool sticky;
+	int open; /* flags of open(2) */
 	mode_t make;
-	const char *what; /* other users may do, with such a bit */
+	const char *what; /* what other users could do with such a bit */
 	const char *mend;
 } rules[] = {
 	[OWN_FOLDER_PRIVATE] = {077, false, O_NOFOLLOW, 0700, "look into it", "0700"},
@@ -33,7 +34,7 @@ own_memory_folder(void)
 	static char path[64];
 	struct statfs fs;
 
-	/* of a container /run is often a part of its disk */
+	/* in a container, /run is often on its disk */
 	if (geteuid() == 0 && statfs("/run", &fs) == 0 && fs.f_type == TMPFS_MAGIC)
 		return "/run/braggline";
 	snprintf(path, sizeof(path), "/dev/shm/braggline-%u", geteuid());
@@ -89,7 +90,7 @@ check_folder(int fd, const char *path, const struct rule *rule, char message[PAT
 	return -EPERM;
 }
 
-/* Who may write to a folder above renames what is in it, and puts another folder in its place. */
+/* Check the folders above: a user who may write to one of them could replace the folder below. */
 static int
 check_above(int fd, const char *path, char message[PATH_MAX])
 {
@@ -99,7 +100,7 @@ check_above(int fd, const char *path, char message[PATH_MAX])
 
 	if (fstat(fd, &below) < 0)
 		rc = -errno;
-	/* one that may not be searched is nobody's to look at */
+	/* a folder that may not be searched cannot be checked */
 	while (rc == 0 && at >= 0 && fstat(at, &st) == 0 &&
 		(st.st_dev != below.st_dev || st.st_ino != below.st_ino)) {
 		if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0) {
@@ -162,7 +163,7 @@ own_folder_make(const char *path, enum own_folder kind, char message[PATH_MAX])
 {
 	int rc;
 
-	/* one that is private lies in memory */
+	/* a private folder is in memory, so its name need not be durable */
 	if (kind == OWN_FOLDER_PRIVATE)
 		rc = mkdir(path, rules[kind].make) < 0 && errno != EEXIST ? -errno : 0;
 	else
@@ -180,16 +181,16 @@ open_regular(int folder, const char *path, int flags, mode_t mode)
 	struct stat st;
 	int fd, rc;
 
-	/* Without O_NONBLOCK, who opens a FIFO waits for its other end. */
+	/* Without O_NONBLOCK, opening a FIFO would wait for its other end. */
 	fd = openat(folder, path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
 	if (fd < 0)
-		return errno == ENXIO ? -EMEDIUMTYPE : -errno; /* a FIFO that nobody reads */
+		return errno == ENXIO ? -EMEDIUMTYPE : -errno; /* a FIFO without a reader */
 	if (fstat(fd, &st) < 0)
 		rc = -errno;
 	else if (!S_ISREG(st.st_mode))
 		rc = S_ISDIR(st.st_mode) ? -EISDIR : -EMEDIUMTYPE;
 	else
-		/* io_uring would answer -EAGAIN where it should wait */
+		/* with O_NONBLOCK, io_uring would return -EAGAIN instead of waiting */
 		rc = fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? -errno : 0;
 	if (rc == 0)
 		return fd;

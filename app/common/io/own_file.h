@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Files and folders that another user of the machine could have made, replaced or linked. What is
- * opened is checked through its descriptor, so that a name that changes meanwhile changes nothing.
- * Every file and folder that a program opens to keep something of its own in goes through here.
- * Functions with a message write one line: object, found and expected, what to do.
+ * Opens files and folders that another user of the machine could have created, replaced or linked.
+ * The checks use the opened descriptor, so a concurrent change of the name has no effect. Programs
+ * open all files and folders for their own data through these functions. Functions with a `message`
+ * write one line: object, found and expected, what to do.
  */
 #ifndef OWN_FILE_H
 #define OWN_FILE_H
@@ -13,66 +13,70 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/** Modes of what is created, on purpose: the umask can take rights away, and never adds any. */
-#define OWN_FILE_MODE	0644 /**< of results, which others may read */
-#define OWN_FILE_OTHERS 022  /**< mode bits that they may not have */
+/** Modes of created files. The umask can remove permissions, but never adds any. */
+#define OWN_FILE_MODE	0644 /**< results, which others may read */
+#define OWN_FILE_OTHERS 022  /**< mode bits that such a file must not have */
 #define OWN_FOLDER_MODE 0755
-#define OWN_SECRET_MODE 0600 /**< of what nobody else may read or write */
+#define OWN_SECRET_MODE 0600 /**< secrets, which no other user may read or write */
 
-/** Who may change a folder: this user and root, always; anybody if it is sticky, as /tmp is. */
+/**
+ * Who may write to a folder. This user and root always may. Any user may if the folder is sticky,
+ * like /tmp, and the kind allows it.
+ */
 enum own_folder {
-	OWN_FOLDER_PRIVATE, /**< nobody else, who may not look into it either; no link */
-	OWN_FOLDER_NAMED,   /**< by the operator: nobody else, or sticky */
-	OWN_FOLDER_DATA,    /**< ... : its group too, or sticky */
-	OWN_FOLDER_RUN,	    /**< below OWN_FOLDER_DATA: its group too; no link */
+	OWN_FOLDER_PRIVATE, /**< no other user, not even to read; not a link */
+	OWN_FOLDER_NAMED,   /**< chosen by the operator: no other user, or sticky */
+	OWN_FOLDER_DATA,    /**< chosen by the operator: also its group, or sticky */
+	OWN_FOLDER_RUN,	    /**< below OWN_FOLDER_DATA: also its group; not a link */
 };
 
 /**
- * The folder of this user for files in memory: `/run/braggline` for root if /run is in memory, else
- * `/dev/shm/braggline-UID`. It does not depend on the environment, so a restarted program finds
- * what an earlier one left. It may not exist.
+ * This user's folder for files in memory: `/run/braggline` for root if /run is a tmpfs, otherwise
+ * `/dev/shm/braggline-UID`. It does not depend on the environment, so a restarted program finds the
+ * files of its predecessor. The folder may not exist.
  */
 const char *own_memory_folder(void);
 
 /**
  * Open a folder, for openat(2) and fstatfs(2) only.
- * @return descriptor; -EPERM: it fails the check; -errno
+ * @return descriptor; -EPERM: the check failed; -errno
  */
 int own_folder_open(const char *path, enum own_folder kind, char message[PATH_MAX]);
 
 /**
- * Make a folder unless it exists, and open it: mode 0700 if it is private, else 0755, and then its
- * name is durable.
+ * Open a folder, and create it first if it does not exist. A private folder has mode 0700. Other
+ * folders have mode 0755, and their name is made durable.
  * @return as own_folder_open()
  */
 int own_folder_make(const char *path, enum own_folder kind, char message[PATH_MAX]);
 
-/** Whether own_folder_open() would open it. @return 0; its errors */
+/** Check whether own_folder_open() would succeed. @return 0, or its errors */
 int own_folder_check(const char *path, enum own_folder kind, char message[PATH_MAX]);
 
 /**
- * Open a file that is not a link. Does not wait for the other end of a FIFO.
+ * Open a file that is not a link. The function does not wait for the other end of a FIFO.
  * @param folder  descriptor, or AT_FDCWD
  * @param flags, mode  of open(2)
  * @return descriptor; -ELOOP: a link; -EISDIR, -EMEDIUMTYPE: not a regular file; -errno
  */
 int own_file_open(int folder, const char *path, int flags, mode_t mode);
 
-/** As own_file_open(), of a file that the operator has named: it may be a link. */
+/** As own_file_open(), for a file that the operator chose: it may be a link. */
 int own_file_open_named(const char *path, int flags, mode_t mode);
 
-/** own_file_open_named() for reading. @return NULL: errno says why */
+/** As own_file_open_named(), for reading. @return NULL: see errno */
 FILE *own_file_read(const char *path);
 
-/** own_file_open() for writing; what it had goes. @return NULL: errno says why */
+/** As own_file_open(), for writing; old content is discarded. @return NULL: see errno */
 FILE *own_file_write(const char *path);
 
-/** What is wrong with a file, as text, by an -errno of the functions here. */
+/** @return text for an -errno of these functions */
 const char *own_file_error(int error);
 
 /**
- * Check an open file: regular, one name only, of this user or root, of a mode without `others`.
- * @param others  mode bits that it may not have: 077, 022
+ * Check an open file: a regular file with one link, of this user or root, without the mode bits
+ * `others`.
+ * @param others  mode bits that it must not have: 077 or 022
  * @return 0; -EPERM; -errno
  */
 int own_file_check(int fd, const char *path, mode_t others, char message[PATH_MAX]);

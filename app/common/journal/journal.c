@@ -41,7 +41,7 @@ journal_run_add(struct journal *r, const struct journal_run *from)
 	struct ring_run *run;
 	unsigned int i, t;
 
-	/* it becomes the name of files, of whoever adopts the ring too */
+	/* the name becomes part of file names, also in a process that adopts the journal */
 	if (!xfer_name_check(from->name))
 		return -EINVAL;
 	for (t = 0; t < XFER_TABLES; t++) {
@@ -101,7 +101,7 @@ journal_run_spilled(struct journal *r, unsigned int run, uint64_t batches)
 	put_spilled(r, run, batches, 0);
 }
 
-/* Who died before it was released has counted one too many. */
+/* If the process died before the release, the count is one too high. */
 static uint64_t
 count_spilled(const struct journal *r, unsigned int run)
 {
@@ -152,14 +152,14 @@ journal_run_get(const struct journal *r, unsigned int index, struct journal_run 
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-/* From the oldest that is held on. */
+/* Number of entries from the oldest held batch on. */
 static uint32_t
 nb_taken(const struct journal *r)
 {
 	return (r->taken_head + r->nb_batches + 1 - r->taken_tail) % (r->nb_batches + 1);
 }
 
-/* Where bytes of a position are. */
+/* Address of a position. */
 static uint8_t *
 data_at(const struct journal *r, uint64_t position)
 {
@@ -172,15 +172,15 @@ journal_reserve(struct journal *r, uint64_t body)
 	const uint64_t bytes = XFER_BLOCK + body;
 	uint64_t at = r->head;
 
-	/* one that stays holds the list of what came after it, too */
+	/* the array of a held batch also keeps the entries of all batches after it */
 	if (r->nb_free == 0 || nb_taken(r) == r->nb_batches || body > r->data_size ||
 		bytes > r->data_size)
 		goto full;
-	/* in one piece: what is left at the end stays empty */
+	/* batches are contiguous: the remainder at the end stays unused */
 	if (at % r->data_size + bytes > r->data_size)
 		at = round_up(at, r->data_size);
 	if (at + bytes - r->tail > r->data_size) {
-		/* of an empty ring all of it can be had */
+		/* an empty journal can use its whole capacity */
 		if (r->taken_head != r->taken_tail)
 			goto full;
 		r->tail = at;
@@ -212,7 +212,7 @@ journal_commit(struct journal *r, const struct journal_batch *from)
 	const uint32_t index = r->free_batch[--r->nb_free];
 	struct ring_batch *b = &r->batch[index];
 
-	/* nobody looks at it before its state says so */
+	/* readers ignore the record until its state says that it is held */
 	step(r);
 	b->owner = JOURNAL_NOBODY;
 	b->given = 0;
@@ -287,7 +287,7 @@ journal_next(const struct journal *r, uint32_t batch)
 static bool
 is_held(const struct journal *r, const struct taken *t)
 {
-	/* the number may have been given to another one since */
+	/* the number may have been reused since */
 	return r->batch[t->batch].state == BATCH_HELD && r->batch[t->batch].position == t->position;
 }
 
@@ -295,7 +295,7 @@ uint32_t
 journal_walk(const struct journal *r, uint32_t *at)
 {
 	const struct taken *t;
-	/* not counted from the tail, which moves with what is released */
+	/* an absolute index: the tail advances as batches are released */
 	uint32_t i = *at == 0 ? r->taken_tail : *at - 1;
 
 	while (i != r->taken_head) {
@@ -333,7 +333,7 @@ journal_give(struct journal *r, uint32_t batch)
 	FAIL_POINT("ring.given");
 }
 
-/* Nothing is known of it any more. */
+/* Free the record of a batch. */
 static void
 forget(struct journal *r, uint32_t batch)
 {
@@ -345,7 +345,7 @@ forget(struct journal *r, uint32_t batch)
 	r->free_batch[r->nb_free++] = batch;
 }
 
-/* Room up to the oldest that is held is free. */
+/* Free the space up to the oldest held batch. */
 static void
 move_tail(struct journal *r)
 {
@@ -385,14 +385,14 @@ journal_release_spilled(struct journal *r, uint32_t batch)
 
 	if (r->batch[batch].state != BATCH_HELD)
 		return;
-	/* first: who adopts the ring has to miss it if it is imported */
+	/* first: a process that adopts the journal must notice if the batch was imported */
 	put_spilled(r, run, batches, batch + 1);
 	journal_release(r, batch);
-	/* its number may be another's from here on */
+	/* afterwards: the batch number may be reused from here on */
 	put_spilled(r, run, batches, 0);
 }
 
-/* In doubt no longer, if it was. */
+/* Free the record of a batch if it is in doubt; it is not any more. */
 static void
 settle(struct journal *r, uint32_t batch)
 {
@@ -402,7 +402,7 @@ settle(struct journal *r, uint32_t batch)
 	SET(r->stats.in_doubt, r->stats.in_doubt - 1);
 }
 
-/* These stores, none of them its owner, are not told of it. */
+/* Clear stores from the bitmap. None of them is the owner. */
 static void
 clear_given(struct journal *r, uint32_t batch, uint16_t stores)
 {
@@ -425,7 +425,7 @@ journal_confirm(struct journal *r, unsigned int run, unsigned int store)
 
 	for (i = 0; i < r->nb_batches; i++) {
 		b = &r->batch[i];
-		/* its owner's own it was not told */
+		/* the store was not notified of the batches that it owns */
 		if (b->state != BATCH_FREE && b->run == run && b->owner != store)
 			clear_given(r, i, 1u << store);
 	}
@@ -449,7 +449,7 @@ journal_ledger_put(struct journal *r, const void *ledger, size_t size)
 {
 	struct ring_ledger *l = &r->ledger[(r->ledger_number + 1) % 2];
 
-	/* the other copy is whole all the while */
+	/* the other copy remains valid meanwhile */
 	l->number = ++r->ledger_number;
 	step(r);
 	l->size = size;
@@ -493,7 +493,7 @@ journal_stats_get(const struct journal *r, struct journal_stats *to)
 #undef GET
 }
 
-/* Rounded up: a ring of so many is large enough. */
+/* Rounded up, so that a journal of the printed size is large enough. */
 static uint64_t
 mebibytes(uint64_t bytes)
 {
@@ -504,10 +504,13 @@ uint64_t
 journal_need(const struct journal_need *n, char *text, size_t size)
 {
 	const uint64_t ms = (uint64_t)n->commit_ms + n->round_ms + n->detection_ms + n->hold_ms;
-	/* one is being made, and the end of the ring may be too short for one */
+	/*
+	 * two more batches: one is being written, and the end of the data may be too short for
+	 * another
+	 */
 	const uint64_t bytes = n->rate / 1000 * ms + 2 * (n->body_max + XFER_BLOCK);
 
-	/* in the units of settings */
+	/* in the units of the settings */
 	snprintf(text, size,
 		"%" PRIu64 " MiB: %" PRIu64 " MB/s x (%u ms commit + %u ms round trip + %u ms "
 		"detection + %u ms hold) + 2 x %" PRIu64 " MiB",

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The journal: batches of a receiver until some store has them for good, in a file of a
- * tmpfs or hugetlbfs, so that it outlives the process. It does not outlive the machine.
+ * The journal keeps a receiver's batches until a store has made them durable. It is a file on a
+ * tmpfs or hugetlbfs, so it survives the process but not the machine.
  *
- * A batch lies in one piece (Arrow metadata, then its body, both whole blocks), ready to be sent
- * from where it is. Room is taken round and round, so one that stays holds what came after it; how
- * much there must be is journal_need()'s.
+ * Each batch is contiguous: Arrow metadata, then the body, both in whole blocks. It is sent
+ * directly from the file. Space is allocated in circular order, so a batch that remains held also
+ * keeps the space of all batches after it. journal_need() computes the size that a journal must
+ * have.
  *
- * Order of stores: at any moment a process may be killed and another adopt the file. Each change is
- * one store of at most 8 bytes that makes it valid, after all that it depends on; readers of a
- * process that was killed see its stores in program order. What was being put in and had not been
- * committed is not there.
+ * Store ordering: a process may be killed at any moment, and another process may then adopt the
+ * file. Each change becomes valid through one store of at most 8 bytes, which follows all stores
+ * that it depends on. The adopting process sees the stores of the killed process in program order.
+ * A batch that was reserved but not committed does not exist for it.
  *
- * One thread writes; journal_stats_get() may be called by any.
+ * One thread writes. Any thread may call journal_stats_get().
  */
 #ifndef JOURNAL_H
 #define JOURNAL_H
@@ -24,17 +25,20 @@
 
 #include "xfer/proto.h"
 
-#define JOURNAL_STORES	     16		  /**< that batches may be given to */
-#define JOURNAL_RUNS	     32		  /**< whose batches may be held at a time */
-#define JOURNAL_SCHEMA	     (256u << 10) /**< bytes of a table's schema, at most */
-#define JOURNAL_LEDGER	     4000	  /**< bytes of a ledger, at most */
-#define JOURNAL_INCARNATIONS 256	  /**< that are remembered, longer than their runs */
-#define JOURNAL_ADDRESS	     64		  /**< bytes of a store's address as text, with its end */
-#define JOURNAL_NOBODY	     0xff	  /**< no store yet */
-#define JOURNAL_SPILL	     0xfe	  /**< a file of the receiver's own */
-#define JOURNAL_BATCHES	     65536	  /**< that are held, or in doubt; at most, the default */
+#define JOURNAL_STORES 16	    /**< maximum number of stores */
+#define JOURNAL_RUNS   32	    /**< maximum number of runs that are recorded at a time */
+#define JOURNAL_SCHEMA (256u << 10) /**< maximum size of a table's schema, bytes */
+#define JOURNAL_LEDGER 4000	    /**< maximum size of a ledger, bytes */
+/** incarnations that are remembered, also after their runs are dropped */
+#define JOURNAL_INCARNATIONS 256
+/** size of a store's address as text, with its terminating zero */
+#define JOURNAL_ADDRESS 64
+#define JOURNAL_NOBODY	0xff /**< owner: no store yet */
+#define JOURNAL_SPILL	0xfe /**< owner: one of the receiver's own files */
+/** maximum and default number of batches that are held or in doubt */
+#define JOURNAL_BATCHES 65536
 
-/** What is known of a batch that is held; its bytes are `metadata` and then `body`. */
+/** State of a batch that is held or in doubt. Its bytes are `metadata`, then `body`. */
 struct journal_batch {
 	uint64_t sequence;
 	uint64_t rows;
@@ -43,16 +47,17 @@ struct journal_batch {
 	int64_t received;    /**< ns since 1970; 0: unknown */
 	uint64_t body_bytes; /**< a multiple of XFER_BLOCK */
 	uint32_t body_crc32c;
-	uint16_t run; /**< index: journal_run_get() */
+	uint16_t run; /**< index for journal_run_get() */
 	uint8_t table;
-	uint8_t owner;	   /**< whose it is: a store, JOURNAL_SPILL or JOURNAL_NOBODY */
-	uint16_t given;	   /**< bits of stores that may have it */
-	bool held;	   /**< false: its owner has it for good; others may have it as well */
+	uint8_t owner;	/**< index of a store, JOURNAL_SPILL or JOURNAL_NOBODY */
+	uint16_t given; /**< bitmap of the stores that may have a copy */
+	/** false: durable at its owner; in doubt, because other stores may have a copy too */
+	bool held;
 	uint8_t *metadata; /**< XFER_BLOCK bytes; NULL: not held */
 	uint8_t *body;
 };
 
-/** A run whose batches are held. */
+/** A run that the journal has recorded. */
 struct journal_run {
 	uint64_t run;
 	uint64_t incarnation;
@@ -60,233 +65,264 @@ struct journal_run {
 	const uint8_t *schema[XFER_TABLES];
 	uint32_t schema_bytes[XFER_TABLES];
 	uint64_t body_max[XFER_TABLES];
-	uint64_t batches[XFER_TABLES]; /**< once it has ended: how many there were */
+	uint64_t batches[XFER_TABLES]; /**< valid if `ended`: number of batches of the run */
 	bool ended;
-	uint64_t spilled;    /**< batches, journal_release_spilled() */
-	uint32_t references; /**< batches that are held or in doubt, */
-	uint32_t held;	     /**< and those of them that are held */
+	uint64_t spilled;    /**< batches counted by journal_release_spilled() */
+	uint32_t references; /**< batches that are held or in doubt */
+	uint32_t held;	     /**< batches that are held */
 };
 
-/** A store that batches are given to. */
+/** A store that batches may be sent to. */
 struct journal_store {
-	uint64_t identity;	       /**< as it has proved; 0: it was never connected to */
-	char address[JOURNAL_ADDRESS]; /**< ADDRESS:PORT, where it was last */
-	bool here;		       /**< the address is its own, as far as is known */
+	uint64_t identity;	       /**< authenticated identity; 0: never connected */
+	char address[JOURNAL_ADDRESS]; /**< last known address, ADDRESS:PORT */
+	bool here;		       /**< true: the store is believed to be at `address` */
 };
 
 struct journal_config {
-	const char *path; /**< of the file; its folder exists, but for journal_default_path() */
+	/** path of the file; its folder must exist, unless it is that of journal_default_path() */
+	const char *path;
 	uint64_t producer;
-	uint64_t bytes;	  /**< for batches; rounded up to whole pages */
-	uint32_t batches; /**< 0: JOURNAL_BATCHES */
-	/** Called between any two stores to the file: for tests. NULL: not */
+	uint64_t bytes;	  /**< space for batches; rounded up to whole pages */
+	uint32_t batches; /**< maximum number of batches; 0: JOURNAL_BATCHES */
+	/** For tests: called between any two stores to the file. May be NULL. */
 	void (*step)(void *arg);
 	void *step_arg;
 };
 
-/** Counters are of this process; fill is of now. */
+/** The counters cover this process. The fill levels are current values. */
 struct journal_stats {
-	uint64_t batches;  /**< held */
-	uint64_t bytes;	   /**< that cannot be used: from the oldest that is held to the newest */
-	uint64_t room;	   /**< bytes in all */
-	uint64_t in_doubt; /**< released, but a store that may have them does not know it yet */
+	uint64_t batches; /**< batches that are held */
+	uint64_t bytes;	  /**< bytes in use: from the oldest held batch to the newest batch */
+	uint64_t room;	  /**< capacity, bytes */
+	/** released batches; a store that may have a copy has not confirmed yet */
+	uint64_t in_doubt;
 	uint64_t put;
 	uint64_t released;
-	uint64_t moved; /**< given to one, and then another's */
+	uint64_t moved; /**< batches that were reassigned after they had been sent to a store */
 	uint64_t adopted;
-	uint64_t damaged; /**< not adopted: their bytes or numbers fail their checksums */
-	uint64_t full;	  /**< times that there was no room */
+	/** not adopted: the record, the metadata or the body fails its checksum */
+	uint64_t damaged;
+	uint64_t full; /**< times that there was no space for a batch */
 };
 
 struct journal;
 
-/** `journal` in own_memory_folder(): where a ring is unless another path is given. */
+/** Default path of the journal: the file `journal` in own_memory_folder(). */
 const char *journal_default_path(void);
 
 /**
- * Create the file, or adopt the one that is there. Nothing that another user can have made is
- * adopted: the file is a regular one of this user or root, mode 0600, with one name, and its folder
- * is one that other users cannot write to, or sticky. The folder of journal_default_path() is
- * made, and is this user's alone.
+ * Create the file, or adopt an existing one. A file that another user could have created is not
+ * adopted: the file must be a regular one of this user or of root, with mode 0600 and one link.
+ * Other users must not be able to write to its folder, unless the folder is sticky. The folder of
+ * journal_default_path() is created if it is missing, and is accessible to this user only.
  *
  * A batch whose record, metadata or body fails its checksum is dropped, counted and named in the
- * message; the others are adopted. Numbers that are out of range in what all of them depend on are
- * refused. Another process of this user that truncates the file ends this one (SIGBUS).
- * @param message  out: what was done, or what is wrong and what was wanted
- * @return 0: new, nothing is held; 1: adopted, with the room that it has
- *   - -EBUSY: another process has it
- *   - -EPERM, -ELOOP, -EISDIR, -EMEDIUMTYPE: another user can have made it
- *   - -EINVAL: a file of another producer, version, or none of ours; no tmpfs or hugetlbfs; no
- *     room for anything
- *   - -EBADMSG: damaged: move it away to begin anew, its batches are lost then
+ * message. The other batches are adopted. The file is refused if a value that all batches depend on
+ * is out of range. If another process of this user truncates the file, this process is killed by
+ * SIGBUS.
+ * @param message  out: what was done, or what was found and expected
+ * @return 0: created, no batch is held; 1: adopted, with its existing capacity
+ *   - -EBUSY: another process has it open
+ *   - -EPERM, -ELOOP, -EISDIR, -EMEDIUMTYPE: another user could have created it
+ *   - -EINVAL: the file is of another receiver or version, or is no journal; the file system is
+ *     neither tmpfs nor hugetlbfs; or the capacity is zero
+ *   - -EBADMSG: the file is damaged. Move it away to start with an empty journal; its batches are
+ *     then lost
  *   - -errno of open(2), ftruncate(2), mmap(2)
  */
 int journal_open(struct journal **r, const struct journal_config *config, char message[PATH_MAX]);
 
 /**
- * Adopt a file that some receiver has left, wherever it is now.
- * @param message  out: what is held, or what is wrong
- * @return 0; -EBUSY: its receiver runs; else as journal_open()
+ * Adopt an existing journal at any path.
+ * @param message  out: which batches are held, or what is wrong
+ * @return 0; -EBUSY: its receiver is running; otherwise as journal_open()
  */
 int journal_open_existing(struct journal **r, const char *path, char message[PATH_MAX]);
 
-/** What journal_open() would find. */
+/** Result of journal_probe(). */
 struct journal_probe {
-	bool adopts;   /**< a ring that is there, with the room that it has */
-	uint64_t room; /**< bytes for batches */
-	uint64_t file; /**< bytes of the file in all */
-	uint64_t free; /**< bytes that its file system has for a new one; UINT64_MAX: no limit */
+	bool adopts;   /**< a journal exists and would be adopted, with its existing capacity */
+	uint64_t room; /**< capacity for batches, bytes */
+	uint64_t file; /**< size of the whole file, bytes */
+	uint64_t free; /**< bytes that the file system has for a new file; UINT64_MAX: no limit */
 };
 
 /**
- * What journal_open() would find and do: nothing is made or changed, and the lock of a ring that
- * is there is had for a moment only.
- * @param message  out, on error: as journal_open()'s
- * @return 0; the errors of journal_open() but those of a full file system and a damaged batch
+ * Report what journal_open() would do. Nothing is created or changed. The lock of an existing
+ * journal is held for a moment only.
+ * @param message  out, on error: as for journal_open()
+ * @return 0, or an error of journal_open(), except those of a full file system and of a damaged
+ *   batch
  */
 int journal_probe(
 	const struct journal_config *config, struct journal_probe *probe, char message[PATH_MAX]);
 
-/** Whose it is. */
+/** @return the id of the receiver that the journal belongs to */
 uint64_t journal_producer(const struct journal *r);
 
-/** The file stays. */
+/** Close the journal. The file stays. */
 void journal_close(struct journal *r);
 
-/** Where its bytes are, all of it, for registration as memory that is sent from. */
+/** Address range of the whole file, to be registered as memory for sending. */
 void journal_memory(const struct journal *r, void **addr, uint64_t *size);
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /**
  * Add a run.
- * @param run  name, numbers, schemas, body_max are used
- * @return index; -ENOSPC: JOURNAL_RUNS are there; -E2BIG: a schema of more than JOURNAL_SCHEMA;
- *   -EINVAL: a name that xfer_name_check() refuses
+ * @param run  name, run, incarnation, schemas and body_max are used
+ * @return index of the run
+ *   - -ENOSPC: JOURNAL_RUNS runs exist
+ *   - -E2BIG: a schema is larger than JOURNAL_SCHEMA
+ *   - -EINVAL: xfer_name_check() refuses the name
  */
 int journal_run_add(struct journal *r, const struct journal_run *run);
 
-/** No more batches of a run. */
+/** Record that a run has ended, and the number of its batches. */
 void journal_run_end(struct journal *r, unsigned int run, const uint64_t batches[XFER_TABLES]);
 
-/** So many batches of it that are not held are in files of the receiver's own. */
+/**
+ * Set the number of the run's batches that are not held because files of the receiver have them.
+ */
 void journal_run_spilled(struct journal *r, unsigned int run, uint64_t batches);
 
 /** Forget a run. @return 0; -EBUSY: batches of it are held or in doubt */
 int journal_run_drop(struct journal *r, unsigned int run);
 
-/** Whether it ever had a run of this incarnation, of the last JOURNAL_INCARNATIONS. */
+/** Whether a run of this incarnation was ever added. The last JOURNAL_INCARNATIONS are known. */
 bool journal_had(const struct journal *r, uint64_t incarnation);
 
-/** @return false: none has this index */
+/** @return false: no run has this index */
 bool journal_run_get(const struct journal *r, unsigned int index, struct journal_run *run);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
 /**
- * Room for a batch; nothing else may be reserved until it is committed or given up.
+ * Reserve space for a batch. Commit it or give it up before the next reservation.
  * @param body  bytes, a multiple of XFER_BLOCK
- * @return where metadata, and XFER_BLOCK behind it the body, go; NULL: no room now
+ * @return where to write the metadata, followed after XFER_BLOCK bytes by the body; NULL: no space
+ *   now
  */
 uint8_t *journal_reserve(struct journal *r, uint64_t body);
 
-/** Give the room back. */
+/** Cancel the reservation. */
 void journal_give_up(struct journal *r);
 
 /**
- * It is held from here on.
- * @param batch  sequence to table are used
- * @return number of the batch, for the calls below
+ * Commit the reserved batch. It is held from then on.
+ * @param batch  the members from `sequence` to `table` are used
+ * @return number of the batch, for the functions below
  */
 uint32_t journal_commit(struct journal *r, const struct journal_batch *batch);
 
-/** Look at a batch. @return false: nothing of this number is held or in doubt */
+/** Get the state of a batch. @return false: no batch of this number is held or in doubt */
 bool journal_get(const struct journal *r, uint32_t batch, struct journal_batch *to);
 
-/** The next number from `batch` on that is held or in doubt, in no order; UINT32_MAX: none. */
+/**
+ * Get the next batch number, from `batch` on, that is held or in doubt. The order of the numbers
+ * has no meaning. @return UINT32_MAX: none
+ */
 uint32_t journal_next(const struct journal *r, uint32_t batch);
 
-/** Held batches, the oldest first, from *at = 0 on; they may be released in between, and nothing
- * else may be put in. @return UINT32_MAX: that was all */
+/**
+ * Iterate over the held batches, the oldest first. *at is 0 for the first call. Batches may be
+ * released during the iteration, but none may be added.
+ * @return number of the batch; UINT32_MAX: end
+ */
 uint32_t journal_walk(const struct journal *r, uint32_t *at);
 
 /**
- * Whose it is from here on. Of one that was given to a store: that store is gone, and it has to
- * hear of it.
+ * Set the owner of a batch. If the batch was sent to another store before, that store must still be
+ * notified (see journal_confirm()).
  * @param owner  index below JOURNAL_STORES, JOURNAL_SPILL or JOURNAL_NOBODY
  */
 void journal_assign(struct journal *r, uint32_t batch, unsigned int owner);
 
-/** The store that owns it may have it from here on: before its first byte goes. */
+/** Record that the owner, a store, may have the batch. Call this before its first byte is sent. */
 void journal_give(struct journal *r, uint32_t batch);
 
-/** Its owner has it for good. */
+/** Release a batch that is durable at its owner. */
 void journal_release(struct journal *r, uint32_t batch);
 
 /**
- * It is in a file of the receiver's own for good. They are counted, before that: who adopts the
- * ring and finds fewer in files knows that some were imported.
+ * Release a batch that is durable in a file of the receiver. It is counted before it is released: a
+ * process that adopts the journal and finds fewer batches in the files knows that some were
+ * imported.
  */
 void journal_release_spilled(struct journal *r, uint32_t batch);
 
-/** This store has been told what of a run it was given and is another's, and has cut it off. */
+/**
+ * Record that the store was notified of the run's batches that it may have and that another owner
+ * has, and that it has truncated them.
+ */
 void journal_confirm(struct journal *r, unsigned int run, unsigned int store);
 
-/** No store is told any more what of a run it was given and is another's. */
+/** Stop notifying stores of batches of this run that they may have and that another owner has. */
 void journal_forget_doubts(struct journal *r, unsigned int run);
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 
-/* A store is who it has proved to be: what it was given is its own wherever it is. Its address says
- * which one is meant until it has been connected to (store_set.h). */
+/*
+ * A store is identified by its authenticated identity: the batches sent to it stay assigned to it
+ * when its address changes. Until it has connected once, its address identifies it.
+ */
 
-/** Look at a store. @return false: none has this number */
+/** Get a store. @return false: no store has this index */
 bool journal_store_get(const struct journal *r, unsigned int n, struct journal_store *to);
 
-/** @return the number of the store at an address, as far as is known; -ENOENT */
+/** @return index of the store that is believed to be at an address; -ENOENT */
 int journal_store_at(const struct journal *r, const char *address);
 
-/** @return the number of the store of an identity; -ENOENT */
+/** @return index of the store with an identity; -ENOENT */
 int journal_store_of(const struct journal *r, uint64_t identity);
 
-/** A store that is not known yet. @param identity  0: not yet. @return its number; -ENOSPC */
+/** Add a store. @param identity  0: not known yet. @return its index; -ENOSPC */
 int journal_store_add(struct journal *r, const char *address, uint64_t identity);
 
-/** Batches, held or in doubt, that it was given. */
+/** @return number of batches, held or in doubt, that the store may have a copy of */
 uint32_t journal_store_given(const struct journal *r, unsigned int n);
 
-/** Who it is: of one that was given nothing, or is not known. */
+/** Set the identity of a store that no batch was sent to, or whose identity is unknown. */
 void journal_store_identify(struct journal *r, unsigned int n, uint64_t identity);
 
-/** Where it is. Others that were there are somewhere else. @param address  NULL: nobody knows */
+/**
+ * Set the address of a store. It is cleared for other stores that had the same address.
+ * @param address  NULL: unknown
+ */
 void journal_store_move(struct journal *r, unsigned int n, const char *address);
 
-/** Forget one. @return 0; -EBUSY: it was given batches that are held or in doubt */
+/** Remove a store. @return 0; -EBUSY: it may have batches that are held or in doubt */
 int journal_store_drop(struct journal *r, unsigned int n);
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/** Keep a ledger: of two copies the older one is overwritten. At most JOURNAL_LEDGER bytes. */
+/** Save a ledger of at most JOURNAL_LEDGER bytes. It overwrites the older of two copies. */
 void journal_ledger_put(struct journal *r, const void *ledger, size_t size);
 
-/** @return bytes of the ledger that was kept last, at most `size` are written; 0: none */
+/**
+ * Read the ledger that was saved last. At most `size` bytes are written.
+ * @return size of the ledger in bytes; 0: none
+ */
 size_t journal_ledger_get(const struct journal *r, void *ledger, size_t size);
 
 void journal_stats_get(const struct journal *r, struct journal_stats *stats);
 
-/** What the size of a ring follows from. */
+/** What the required size of a journal depends on. */
 struct journal_need {
-	uint64_t rate;	       /**< bytes of kept batches, a second */
-	uint32_t commit_ms;    /**< until a store syncs, */
-	uint32_t round_ms;     /**< and says so */
-	uint32_t detection_ms; /**< until a store that is gone is given up */
-	uint32_t hold_ms;      /**< and as long as all stores may stand still then */
-	uint64_t body_max;     /**< bytes of the largest batch */
+	uint64_t rate;	       /**< kept batches, bytes/s */
+	uint32_t commit_ms;    /**< maximum time until a store syncs its files */
+	uint32_t round_ms;     /**< round trip of the acknowledgement */
+	uint32_t detection_ms; /**< time until a failed store is detected */
+	uint32_t hold_ms;      /**< time that all stores may be unavailable after that */
+	uint64_t body_max;     /**< size of the largest batch, bytes */
 };
 
 /**
- * Bytes that a ring must have, and how they come about.
- * @param text  out: one line, at least 256 bytes
+ * Compute the size that a journal must have.
+ * @param text  out: the calculation in one line
+ * @param size  size of `text`, at least 256 bytes
+ * @return bytes
  */
 uint64_t journal_need(const struct journal_need *need, char *text, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of a journal: made, or adopted. */
+/* The file of a journal: creates, checks and adopts it. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@
 #include "journal/journal_private.h"
 #include "xfer/msg.h"
 
-#define PAGE_MAX     (UINT64_C(1) << 34) /* the largest huge page that there is */
-#define DAMAGED_TEXT 768		 /* bytes: the names of some batches */
+#define PAGE_MAX     (UINT64_C(1) << 34) /* the largest supported huge page */
+#define DAMAGED_TEXT 768		 /* bytes for the names of damaged batches */
 
 static uint32_t
 header_crc(const struct ring_header *h)
@@ -34,7 +34,10 @@ map_file(struct journal *r, uint64_t size)
 {
 	void *map;
 
-	/* populated: a page fault of a full file system would be a SIGBUS in the middle of a run */
+	/*
+	 * populate the mapping: otherwise a page fault on a full file system raises SIGBUS during a
+	 * run
+	 */
 	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd, 0);
 	if (map == MAP_FAILED)
 		return -errno;
@@ -55,7 +58,10 @@ find_parts(struct journal *r, const struct ring_header *h)
 	r->nb_batches = h->nb_batches;
 }
 
-/* What the number of batches makes of it; the rest is whole pages. @return the end of batches */
+/*
+ * Lay out the parts that depend on the number of batches. The rest of the file is whole pages.
+ * @return end of the batch records
+ */
 static uint64_t
 lay_out_parts(struct ring_header *h)
 {
@@ -65,7 +71,7 @@ lay_out_parts(struct ring_header *h)
 	return h->batches_at + (uint64_t)h->nb_batches * sizeof(struct ring_batch);
 }
 
-/* Where the parts of a new file lie. @return 0 or -EINVAL */
+/* Compute where the parts of a new file are. @return 0 or -EINVAL */
 static int
 lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, char *message)
 {
@@ -85,7 +91,7 @@ lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, ch
 	return 0;
 }
 
-/* Make a file; zeros are empty parts. */
+/* Create a file. A part that is all zeros is empty. */
 static int
 create(struct journal *r, const struct journal_config *c, uint64_t page, char *message)
 {
@@ -94,7 +100,7 @@ create(struct journal *r, const struct journal_config *c, uint64_t page, char *m
 
 	if (rc < 0)
 		return rc;
-	/* whatever was there is nothing; zeros again, all of them with memory behind */
+	/* discard the old content; allocate zeroed memory for the whole file */
 	rc = ftruncate(r->fd, 0) < 0 || ftruncate(r->fd, h.size) < 0 ||
 			fallocate(r->fd, 0, 0, h.size) < 0
 		? -errno
@@ -115,7 +121,7 @@ create(struct journal *r, const struct journal_config *c, uint64_t page, char *m
 	return 0;
 }
 
-/* Whether the parts lie where they would in a new file of that size, of pages of any size. */
+/* Whether the offsets are those of a new file of this size, for any page size. */
 static bool
 parts_fit(const struct ring_header *h, uint64_t size)
 {
@@ -136,7 +142,7 @@ parts_fit(const struct ring_header *h, uint64_t size)
 	return false;
 }
 
-/* A place of a store, which changes and so has no checksum. */
+/* Check a store's record. It changes over time, so it has no checksum. */
 static bool
 store_is_sound(const struct ring_store *s)
 {
@@ -144,7 +150,7 @@ store_is_sound(const struct ring_store *s)
 
 	if (s->used > 1 || s->here > 1)
 		return false;
-	/* it is shown to people */
+	/* the address is printed to users */
 	for (i = 0; s->address[i] != '\0'; i++) {
 		if (s->address[i] < ' ' || s->address[i] > '~' || i == sizeof(s->address) - 1)
 			return false;
@@ -152,7 +158,7 @@ store_is_sound(const struct ring_store *s)
 	return true;
 }
 
-/* Whether a header, read from a file of that size, is one of ours. */
+/* Check a header that was read from a file of this size. */
 static int
 check_header(const struct ring_header *h, const char *path, uint64_t size, char *message)
 {
@@ -201,7 +207,7 @@ by_position(const void *a, const void *b)
 	return (x->position > y->position) - (x->position < y->position);
 }
 
-/* What is wrong with a run. */
+/* @return what is wrong with a run; NULL: nothing */
 static const char *
 find_run_problem(const struct journal *r, const struct ring_run *run)
 {
@@ -242,7 +248,7 @@ check_runs(const struct journal *r, const char *path, char *message)
 	return 0;
 }
 
-/* What is wrong with the record of a batch. */
+/* @return what is wrong with the record of a batch; NULL: nothing */
 static const char *
 find_record_problem(const struct journal *r, const struct ring_batch *b)
 {
@@ -256,7 +262,7 @@ find_record_problem(const struct journal *r, const struct ring_batch *b)
 	return NULL;
 }
 
-/* ... and with the bytes of one that is held. */
+/* @return what is wrong with the record or the bytes of a batch; NULL: nothing */
 static const char *
 find_batch_problem(const struct journal *r, const struct ring_batch *b)
 {
@@ -273,7 +279,7 @@ find_batch_problem(const struct journal *r, const struct ring_batch *b)
 	return NULL;
 }
 
-/* Name a batch that is dropped, as long as there is room for it. */
+/* Append the name of a dropped batch to `text`, if there is space left. */
 static void
 name_damaged(const struct journal *r, uint32_t index, const char *problem, char *text)
 {
@@ -291,7 +297,7 @@ name_damaged(const struct journal *r, uint32_t index, const char *problem, char 
 			(unsigned long long)b->last);
 }
 
-/* What is held lies in the order of its positions, and all of it at a time. */
+/* Check that the held batches do not overlap and fit into the capacity together. */
 static bool
 positions_fit(const struct journal *r, uint32_t n)
 {
@@ -308,7 +314,7 @@ positions_fit(const struct journal *r, uint32_t n)
 	return r->head - r->tail <= r->data_size;
 }
 
-/* Bits of the stores that are known. */
+/* Bitmap of the known stores. */
 static uint16_t
 known_stores(const struct journal *r)
 {
@@ -320,7 +326,9 @@ known_stores(const struct journal *r)
 	return bits;
 }
 
-/* Who has it, and who may have it, is under no checksum. One that nobody knows has nothing. */
+/*
+ * Correct the owner and the bitmap of stores, which no checksum covers. Unknown stores are removed.
+ */
 static void
 mend_owner(struct journal *r, struct ring_batch *b, uint16_t known)
 {
@@ -332,7 +340,10 @@ mend_owner(struct journal *r, struct ring_batch *b, uint16_t known)
 	step(r);
 }
 
-/* Find what is held or in doubt; nothing is changed. @return how many batches are held */
+/*
+ * Find the batches that are held or in doubt, without changing the file.
+ * @return number of held batches
+ */
 static uint32_t
 find_batches(struct journal *r, char damaged[DAMAGED_TEXT])
 {
@@ -340,7 +351,7 @@ find_batches(struct journal *r, char damaged[DAMAGED_TEXT])
 	const char *problem;
 	uint32_t i, n = 0;
 
-	/* low numbers first */
+	/* in descending order, so that low numbers are allocated first */
 	for (i = r->nb_batches; i-- > 0;) {
 		b = &r->batch[i];
 		problem = b->state != BATCH_FREE ? find_batch_problem(r, b) : NULL;
@@ -348,7 +359,10 @@ find_batches(struct journal *r, char damaged[DAMAGED_TEXT])
 			name_damaged(r, i, problem, damaged);
 			r->stats.damaged++;
 		}
-		/* killed between the last one that was told and forgetting it */
+		/*
+		 * the process was killed after the last store confirmed and before the record was
+		 * freed
+		 */
 		if (b->state == BATCH_FREE || problem != NULL ||
 			(b->state == BATCH_IN_DOUBT && others_given(b) == 0)) {
 			r->free_batch[r->nb_free++] = i;
@@ -369,7 +383,7 @@ find_batches(struct journal *r, char damaged[DAMAGED_TEXT])
 	return n;
 }
 
-/* What does not stand in the file follows from what does. */
+/* Rebuild the state that is not in the file. */
 static int
 rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *message)
 {
@@ -412,7 +426,7 @@ rebuild(struct journal *r, const char *path, char damaged[DAMAGED_TEXT], char *m
 	return 0;
 }
 
-/* @param c  NULL: of any producer. @return 1: a ring of ours; 0: there is nothing; -errno */
+/* @param c  NULL: accept any receiver. @return 1: a journal; 0: no file content; -errno */
 static int
 read_header(int fd, const char *path, const struct journal_config *c, uint64_t size,
 	struct ring_header *h, char *message)
@@ -426,7 +440,7 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 		snprintf(message, PATH_MAX, "%.3000s is no journal, and is not overwritten", path);
 		return -EINVAL;
 	}
-	/* begun, and its process was killed then */
+	/* the process that created the file was killed before it had finished */
 	if (h->magic == 0)
 		return 0;
 	rc = check_header(h, path, size, message);
@@ -435,7 +449,7 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 	return rc < 0 ? rc : 1;
 }
 
-/* @param c  NULL: of any producer. @return 1; 0: there is nothing; -errno */
+/* @param c  NULL: accept any receiver. @return 1: adopted; 0: no file content; -errno */
 static int
 adopt(struct journal *r, const char *path, const struct journal_config *c, uint64_t size,
 	char *message)
@@ -454,7 +468,7 @@ adopt(struct journal *r, const char *path, const struct journal_config *c, uint6
 	}
 	find_parts(r, &h);
 	for (i = 0; i < 2; i++) {
-		/* one that was being written when its process died is written again */
+		/* a copy that was incomplete when its process died is overwritten next */
 		if (ledger_is_sound(&r->ledger[i]) && r->ledger[i].number > r->ledger_number)
 			r->ledger_number = r->ledger[i].number;
 	}
@@ -477,8 +491,11 @@ journal_default_path(void)
 	return path;
 }
 
-/* The folder of a file. @param make  that of the default path is made. @return as
- * own_folder_open() */
+/*
+ * Open the folder of a file.
+ * @param make  create the folder of the default path
+ * @return as own_folder_open()
+ */
 static int
 open_folder(const char *path, bool make, char *message)
 {
@@ -492,7 +509,7 @@ open_folder(const char *path, bool make, char *message)
 	return own_folder_open(dirname(copy), OWN_FOLDER_NAMED, message);
 }
 
-/* In a folder that all may write to, what is not there is made by us or not at all. */
+/* Open a file, or create it with O_EXCL, because other users may write to the folder. */
 static int
 open_or_create(int folder, const char *name, bool create)
 {
@@ -510,7 +527,7 @@ open_or_create(int folder, const char *name, bool create)
 	return -EEXIST;
 }
 
-/* Open a file, for this process alone; on errors, too, it may be open then. */
+/* Open and lock a file. After an error, *fd may be open as well. */
 static int
 open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct stat *st,
 	char *message)
@@ -540,7 +557,7 @@ open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct s
 			strerror(-rc));
 		return rc;
 	}
-	/* now that nobody else changes it */
+	/* read the status again: under the lock, no other process changes the file */
 	if (fstat(*fd, st) == 0)
 		return 0;
 	rc = -errno;
@@ -548,7 +565,7 @@ open_file(int *fd, const char *path, bool create, unsigned int wait_ms, struct s
 	return rc;
 }
 
-/* What outlives the process but not the machine. @return 0 or -errno */
+/* Require a file system that survives the process but not the machine. @return 0 or -errno */
 static int
 check_file_system(const char *path, int error, const struct statfs *fs, char *message)
 {
@@ -566,7 +583,7 @@ check_file_system(const char *path, int error, const struct statfs *fs, char *me
 	return -EINVAL;
 }
 
-/* Of a hugetlbfs: its huge pages. */
+/* Page size: on a hugetlbfs, that of its huge pages. */
 static uint64_t
 page_of(const struct statfs *fs)
 {
@@ -638,7 +655,7 @@ journal_open_existing(struct journal **ring, const char *path, char message[PATH
 	return 0;
 }
 
-/* Where a file that is not there would be. @return 0 or errno */
+/* Check the folder of a file that does not exist. @return 0 or errno */
 static int
 look_at_folder(const char *path, struct statfs *fs)
 {
@@ -647,7 +664,7 @@ look_at_folder(const char *path, struct statfs *fs)
 
 	snprintf(copy, sizeof(copy), "%s", path);
 	folder = dirname(copy);
-	/* the default one is made when it is needed */
+	/* the default folder is created when it is needed */
 	if (strcmp(path, journal_default_path()) == 0 && access(folder, F_OK) < 0)
 		folder = dirname(copy);
 	return access(folder, W_OK | X_OK) < 0 || statfs(folder, fs) < 0 ? errno : 0;
@@ -679,7 +696,7 @@ journal_probe(const struct journal_config *c, struct journal_probe *to, char mes
 	rc = 0;
 	to->room = h.data_size;
 	to->file = h.size;
-	/* what was begun is begun anew */
+	/* an incomplete file is created again, so its blocks count as free */
 	if (fs.f_blocks > 0)
 		to->free = (uint64_t)fs.f_bavail * fs.f_bsize + (uint64_t)st.st_blocks * 512;
 out:

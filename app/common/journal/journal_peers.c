@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stores that a journal knows. */
+/* The stores that a journal knows: lookup, identity and address. */
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,8 +46,10 @@ journal_store_of(const struct journal *r, uint64_t identity)
 	return -ENOENT;
 }
 
-/* A process that is killed in here leaves a store that is nowhere, which is found again by who it
- * is. */
+/*
+ * If the process is killed in this function, the store has no address. It is found again by its
+ * identity.
+ */
 static void
 leave(const struct journal *r, struct ring_store *s)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file How a journal lies in its file, and what follows from that. Not for others. */
+/**
+ * @file
+ * Layout of a journal's file, and the state of an open journal. Private to app/common/journal.
+ */
 #ifndef JOURNAL_PRIVATE_H
 #define JOURNAL_PRIVATE_H
 
@@ -9,21 +12,21 @@
 #define RING_MAGIC   UINT64_C(0x314e455445524c42) /* `BLRETEN1` */
 #define RING_VERSION 7
 
-/* A store that batches were given to. */
+/* A store that batches may be sent to. */
 struct ring_store {
-	uint64_t identity; /* 0: it was never connected to */
-	uint8_t used;	   /* makes it valid */
-	uint8_t here;	   /* the address is its own, as far as is known */
+	uint64_t identity; /* 0: never connected */
+	uint8_t used;	   /* written last: makes the record valid */
+	uint8_t here;	   /* the store is believed to be at `address` */
 	uint8_t reserved[6];
-	char address[JOURNAL_ADDRESS]; /* where it was last */
+	char address[JOURNAL_ADDRESS]; /* last known address */
 };
 static_assert(sizeof(struct ring_store) == 80, "layout");
 
-/* How the file begins. What `crc` covers never changes. */
+/* First block of the file. The members that `crc` covers never change. */
 struct ring_header {
-	uint64_t magic; /* last: without it there is no file */
+	uint64_t magic; /* written last: without it the file is empty */
 	uint32_t version;
-	uint32_t crc; /* from here to `store` */
+	uint32_t crc; /* of the members from `size` up to `store` */
 	uint64_t size;
 	uint64_t producer;
 	uint64_t ledger_at;
@@ -34,15 +37,15 @@ struct ring_header {
 	uint32_t nb_batches;
 	uint32_t reserved;
 	struct ring_store store[JOURNAL_STORES];
-	uint64_t nb_incarnations; /* ever; the last ones: */
+	uint64_t nb_incarnations; /* number ever added; the last JOURNAL_INCARNATIONS are kept */
 	uint64_t incarnation[JOURNAL_INCARNATIONS];
 };
 static_assert(sizeof(struct ring_header) <= XFER_BLOCK, "one block");
 static_assert(offsetof(struct ring_header, size) == 16, "layout");
 
-/* Two of them, behind the header. */
+/* Two copies follow the header. */
 struct ring_ledger {
-	uint32_t crc; /* of what follows, up to the last byte used */
+	uint32_t crc; /* of the members that follow, up to the last used byte */
 	uint32_t size;
 	uint64_t number;
 	uint8_t bytes[JOURNAL_LEDGER];
@@ -56,9 +59,9 @@ enum run_state {
 };
 
 struct ring_run {
-	uint32_t crc;  /* from `run` to `body_max`, then the schemas */
-	uint8_t state; /* makes it valid */
-	uint8_t ended; /* makes `batches` valid */
+	uint32_t crc;  /* of `run` to `body_max`, then of the schemas */
+	uint8_t state; /* written last: makes the record valid */
+	uint8_t ended; /* written last: makes `batches` valid */
 	uint16_t reserved;
 	uint64_t run;
 	uint64_t incarnation;
@@ -66,15 +69,18 @@ struct ring_run {
 	uint32_t schema_bytes[XFER_TABLES];
 	uint64_t body_max[XFER_TABLES];
 	uint64_t batches[XFER_TABLES];
-	/* batches that were released to files of the receiver's own, and in the low bits 1 + that
-	 * which is being released: it counts only if it is not held any more */
+	/*
+	 * Number of batches released to files of the receiver. The low SPILLING_BITS are 1 + the
+	 * number of the batch that is being released; that batch counts only once it is not held
+	 * any more.
+	 */
 	uint64_t spilled;
 	uint8_t reserved2[XFER_BLOCK - 136];
 	uint8_t schema[XFER_TABLES][JOURNAL_SCHEMA];
 };
 static_assert(sizeof(struct ring_run) == XFER_BLOCK + XFER_TABLES * JOURNAL_SCHEMA, "blocks");
 
-/* "Bytes ever taken" never gets there: sums with it do not overflow. */
+/* Upper limit of positions, so that sums of them do not overflow. */
 #define POSITION_MAX (UINT64_C(1) << 62)
 
 #define SPILLING_BITS 24
@@ -84,15 +90,15 @@ static_assert(JOURNAL_BATCHES < SPILLING_MASK, "each can be told");
 enum batch_state {
 	BATCH_FREE,
 	BATCH_HELD,
-	BATCH_IN_DOUBT, /* released, but others than its owner were given it */
+	BATCH_IN_DOUBT, /* released, but a store that is not its owner may have a copy */
 };
 
 struct ring_batch {
-	uint32_t crc;  /* from `position` on */
-	uint8_t state; /* makes it valid */
+	uint32_t crc;  /* of the members from `position` on */
+	uint8_t state; /* written last: makes the record valid */
 	uint8_t owner;
 	uint16_t given;
-	uint64_t position; /* in bytes ever taken; modulo data_size: in the file */
+	uint64_t position; /* bytes ever allocated before it; modulo data_size: offset in `data` */
 	uint64_t sequence;
 	uint64_t rows;
 	uint64_t first;
@@ -108,7 +114,7 @@ struct ring_batch {
 };
 static_assert(sizeof(struct ring_batch) == 128, "two cache lines");
 
-/* What was taken, in the order of the ring. */
+/* An allocated batch; the entries are in the order of their positions. */
 struct taken {
 	uint64_t position;
 	uint32_t batch;
@@ -125,25 +131,25 @@ struct journal {
 	uint8_t *data;
 	uint64_t data_size;
 	uint32_t nb_batches;
-	/* not in the file: it follows from what is */
-	struct taken *taken; /* ring of nb_batches + 1 */
+	/* The members below are not in the file. They are rebuilt from it. */
+	struct taken *taken; /* circular array of nb_batches + 1 */
 	uint32_t taken_head;
 	uint32_t taken_tail;
 	uint32_t *free_batch;
 	uint32_t nb_free;
 	uint32_t references[JOURNAL_RUNS];
-	uint32_t held[JOURNAL_RUNS]; /* of them */
-	uint64_t head;		     /* bytes ever taken */
-	uint64_t tail;		     /* ... and free again */
-	uint64_t reserved;	     /* position of what is reserved, */
-	uint64_t reserved_bytes;     /* 0: nothing is */
+	uint32_t held[JOURNAL_RUNS]; /* of `references`, batches that are held */
+	uint64_t head;		     /* bytes ever allocated */
+	uint64_t tail;		     /* bytes ever freed */
+	uint64_t reserved;	     /* position of the reservation */
+	uint64_t reserved_bytes;     /* 0: no reservation */
 	uint64_t ledger_number;
 	struct journal_stats stats;
 	void (*step)(void *arg);
 	void *step_arg;
 };
 
-/* Here a process may be killed. No store goes from one side of it to the other. */
+/* Mark a point where a process may be killed. No store is reordered across it. */
 static inline void
 step(const struct journal *r)
 {
@@ -172,7 +178,7 @@ ledger_is_sound(const struct ring_ledger *l)
 	return l->number > 0 && l->size <= JOURNAL_LEDGER && l->crc == ledger_crc(l);
 }
 
-/* Of a run whose schema_bytes are in range. */
+/* The schema_bytes of the run must be in range. */
 static inline uint32_t
 run_crc(const struct ring_run *run)
 {
@@ -185,7 +191,7 @@ run_crc(const struct ring_run *run)
 	return crc;
 }
 
-/* Who may have a batch beside its owner. */
+/* Bitmap of the stores other than the owner that may have a copy of the batch. */
 static inline uint16_t
 others_given(const struct ring_batch *b)
 {

@@ -10,8 +10,8 @@
 #include "stream/copy.h"
 #include "stream/writer.h"
 
-#define TRIES 10000	 /* names that are taken are those of files that are not known */
-#define SPARE (16 << 20) /* header, trailer, and something for others */
+#define TRIES 10000	 /* maximum tries: a name that is taken belongs to an unknown file */
+#define SPARE (16 << 20) /* header, trailer, and a reserve for others */
 
 static void
 count_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
@@ -21,7 +21,7 @@ count_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status
 	*durable += status == XFER_DURABLE;
 }
 
-/* Directory of a file. */
+/* Get the directory of a file. */
 static int
 dir_of(const char *path, char dir[PATH_MAX])
 {
@@ -33,7 +33,7 @@ dir_of(const char *path, char dir[PATH_MAX])
 		: -ENAMETOOLONG;
 }
 
-/* Name of a copy while it is made, or when it is done. */
+/* Name of a copy: hidden while it is being written, or final. */
 static int
 name_copy(char path[PATH_MAX], const char *dir, const char *hidden, const char *run,
 	const struct arrow_identity *id, unsigned int number)
@@ -60,8 +60,11 @@ stream_copy_clean(const struct arrow_io_ops *io, const char *dir, const char *ru
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* All of it is durable: it is a file like others from here on, and the last one of its stream, as
- * who reads them takes what a later one has as well for given back (stream_known_read()). */
+/*
+ * Rename a copy that is completely durable. It becomes the last file of its stream: readers assume
+ * that a batch which a later file also has was refused when the earlier file failed
+ * (stream_known_read()).
+ */
 static int
 show_copy(const struct arrow_io_ops *io, const char *hidden, const char *dir, const char *run,
 	const struct arrow_identity *id, unsigned int above, char path[PATH_MAX])
@@ -80,7 +83,7 @@ show_copy(const struct arrow_io_ops *io, const char *hidden, const char *dir, co
 	return rc;
 }
 
-/* Before anything is written: a disk that is filled up stands still for others. */
+/* Check the free space before anything is written: a full disk would stall other writers. */
 static int
 find_room(const struct stream_source *s, const struct interval_set *which, const char *dir)
 {
@@ -93,13 +96,13 @@ find_room(const struct stream_source *s, const struct interval_set *which, const
 		if (interval_set_has(which, stream_source_sequence(r, i)))
 			bytes += XFER_BLOCK + r->batches[i].body_length;
 	}
-	/* a file system that does not say is written to */
+	/* if the free space is unknown, try to write */
 	if (statvfs(dir, &fs) < 0)
 		return 0;
 	return bytes + SPARE <= (uint64_t)fs.f_bavail * fs.f_frsize ? 0 : -ENOSPC;
 }
 
-/* @param w  writes the hidden file. @return 0: all of them are durable in it */
+/* @param w  writes the hidden file. @return 0: all batches are durable in it */
 static int
 fill_copy(struct stream_writer *w, const struct stream_source *s, const struct interval_set *which,
 	const uint64_t *durable)
@@ -127,7 +130,7 @@ copy_out(const struct stream_writer_config *config, const struct stream_source *
 
 	c.schema = &s->reader.schema;
 	c.roll_bytes = UINT64_MAX;
-	c.retry_ms = UINT32_MAX; /* one that fails is begun anew by the caller */
+	c.retry_ms = UINT32_MAX; /* no retry: on an error the caller starts again */
 	c.hidden = true;
 	c.result = count_result;
 	c.arg = &durable;

@@ -30,7 +30,7 @@ store_ended_read(const char *dir, uint64_t incarnation)
 
 	if (rc < 0)
 		return rc;
-	/* whatever is there by this name: it opens nothing */
+	/* any object of this name marks the run as ended */
 	if (lstat(path, &st) == 0)
 		return 1;
 	return errno == ENOENT ? 0 : -errno;
@@ -71,7 +71,7 @@ store_ended_begin(struct store_ended *e, const char *dir, uint64_t incarnation)
 	e->incarnation = incarnation;
 	e->begun = true;
 	e->over = false;
-	/* before the thread reads it */
+	/* set before the thread reads it */
 	e->has_thread = true;
 	if (pthread_create(&e->thread, NULL, write_main, e) == 0)
 		return;

@@ -44,7 +44,7 @@ stream_known_add(struct stream_known *k, const char *path, struct interval_set *
 	return 0;
 }
 
-/* What a file has. */
+/* Read which batches a file has. */
 static int
 read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
 	struct interval_set *have, char *message)
@@ -71,7 +71,7 @@ read_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	return rc;
 }
 
-/* Those of some batches of a file whose bodies are wrong. */
+/* Find the damaged ones among some batches of a file. */
 static int
 check_file(const struct arrow_io_ops *io, const char *path, const struct interval_set *which,
 	struct interval_set *bad, uint64_t *bytes, char message[PATH_MAX])
@@ -103,9 +103,10 @@ common_of(const struct interval_set *a, const struct interval_set *b, struct int
 }
 
 /*
- * What is wrong in a complete file is marked: recovery finds it by its CRC, and writes a footer
- * that says so. A crash in between leaves a `.part`, of which recovery makes the same.
- * @param have  out: what the file has then
+ * Mark the damaged batches of a complete file: recovery finds them by their CRC, and writes a
+ * footer that lists them. A crash in between leaves a `.part` file, for which recovery has the same
+ * result.
+ * @param have  out: batches of the file afterwards
  */
 static int
 mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const char *path,
@@ -122,7 +123,7 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	rc = stream_source_open(&s, io, path, message);
 	if (rc < 0)
 		return rc;
-	/* recovery reads it through a mapping */
+	/* check that the disk can read the file, since recovery maps it */
 	rc = stream_source_read_through(&s);
 	stream_source_close(&s);
 	if (rc == 0)
@@ -138,7 +139,7 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	snprintf(message, PATH_MAX, "%.2000s: marked what is damaged: %.1000s", path,
 		report.message);
 	if (rc == -EBADMSG)
-		/* as it was: with this name nobody would know what it has */
+		/* restore the name: under the other one, the file's batches would be unknown */
 		rc = io->rename(part, path) < 0 ? -EBADMSG : -EUCLEAN;
 	if (rc == 0)
 		rc = read_file(io, id, path, &now, message);
@@ -151,7 +152,7 @@ mark_file(const struct arrow_io_ops *io, const struct arrow_identity *id, const 
 	return rc;
 }
 
-/* A file that is listed is marked; `have` of all goes with it. */
+/* Mark the damaged batches of a listed file, and update `have` of the stream. */
 static int
 mark_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
 	struct stream_known_file *f, char message[PATH_MAX])
@@ -165,7 +166,7 @@ mark_known(struct stream_known *k, const struct arrow_io_ops *io, const struct a
 		rc = mark_file(io, id, f->path, &f->have, message);
 	if (rc == 0)
 		rc = interval_set_remove_all(&lost, &f->have);
-	/* unless another one has it, too */
+	/* except batches that another file has */
 	for (i = 0; i < k->nb && rc == 0; i++)
 		rc = interval_set_remove_all(&lost, &k->file[i].have);
 	if (rc == 0)
@@ -174,7 +175,7 @@ mark_known(struct stream_known *k, const struct arrow_io_ops *io, const struct a
 	return rc;
 }
 
-/* Numbers of a set below n. */
+/* Count the numbers of a set that are below n. */
 static uint64_t
 count_below(const struct interval_set *s, uint64_t n)
 {
@@ -186,7 +187,7 @@ count_below(const struct interval_set *s, uint64_t n)
 	return count;
 }
 
-/* Cut a file, and know what it is called then. */
+/* Truncate a file, and record its new name. */
 static int
 cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from,
 	struct arrow_recovery *report)
@@ -204,7 +205,7 @@ cut_to(struct stream_known_file *f, const struct arrow_io_ops *io, uint64_t from
 	return 0;
 }
 
-/* What turned out to be damaged when the file was cut: the store does not have it. */
+/* Remove batches that were found to be damaged during the truncation. */
 static int
 forget_damaged(struct stream_known *k, const struct arrow_io_ops *io, struct stream_known_file *f,
 	char message[PATH_MAX])
@@ -255,7 +256,7 @@ stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	return rc;
 }
 
-/* A file that failed and could not be cut off then. */
+/* Truncate a file that failed and could not be truncated then. */
 static int
 cut_rest(struct stream_known_file *f, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
@@ -283,8 +284,10 @@ stream_known_is_touched(const struct stream_known *k, const struct interval_set 
 	return moved->nb > 0 && (uncut || interval_set_first_common(&k->have, moved) != UINT64_MAX);
 }
 
-/* Files that are `uncut` are cut off, and those completed that could not be: only complete ones can
- * be copied from. */
+/*
+ * Truncate the files that are `uncut`, and complete them: copies can only be made from complete
+ * files.
+ */
 static int
 cut_rests(struct stream_known *k, const struct arrow_io_ops *io, char message[PATH_MAX])
 {
@@ -315,7 +318,7 @@ stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
 	return rc;
 }
 
-/* What stays of what is cut off, in a file of its own from here on. */
+/* Copy the unique batches behind the truncation point to a new file. */
 static int
 copy_alone(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
@@ -352,7 +355,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
 	const struct interval_set *moved, uint64_t *cut, char message[PATH_MAX])
 {
-	const size_t nb = k->nb; /* copies come behind those */
+	const size_t nb = k->nb; /* the copies are appended behind these */
 	const uint64_t before = interval_set_count(&k->have);
 	uint64_t from, behind, gone = 0;
 	size_t i;
@@ -366,7 +369,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 		from = interval_set_first_common(&k->file[i].have, moved);
 		if (from == UINT64_MAX)
 			continue;
-		/* a copy that was made before the cut failed is another file */
+		/* a copy that was made before the truncation failed is another file */
 		rc = stream_known_alone(k, i, from, &alone, &behind);
 		if (rc == 0)
 			rc = interval_set_remove_all(&alone, moved);
@@ -376,20 +379,21 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 		if (rc == 0)
 			rc = stream_known_cut_file(k, io, &k->file[i], from, &gone, message);
 	}
-	/* copies have what those have lost */
+	/* the copies have batches that these files have lost */
 	for (i = 0; i < k->nb; i++)
 		rc = interval_set_add_all(&k->have, &k->file[i].have) < 0 ? -ENOMEM : rc;
 	*cut += before - interval_set_count(&k->have);
 	return rc;
 }
 
-/* Numbers that an earlier and a later file have. */
+/* Sequence numbers that an earlier and a later file both have. */
 struct doubles {
-	struct interval_set both;    /* and in both they are sound */
-	struct interval_set earlier; /* wrong in the earlier file */
-	struct interval_set later;   /* wrong in the later one */
-	struct interval_set save;    /* sound in the earlier one only, and behind the cut */
-	uint64_t from;		     /* the first of `both` */
+	struct interval_set both;    /* intact in both files */
+	struct interval_set earlier; /* damaged in the earlier file */
+	struct interval_set later;   /* damaged in the later file */
+	/* intact in the earlier file only, and behind the truncation point */
+	struct interval_set save;
+	uint64_t from; /* the first of `both` */
 };
 
 static void
@@ -401,7 +405,7 @@ free_doubles(struct doubles *d)
 	interval_set_free(&d->save);
 }
 
-/* @return 1: there are some; 0; -errno */
+/* @return 1: there are duplicates; 0: none; -errno */
 static int
 find_doubles(const struct stream_known_file *f, const struct arrow_io_ops *io, const char *path,
 	const struct interval_set *later, struct doubles *d, char message[PATH_MAX])
@@ -432,17 +436,18 @@ find_doubles(const struct stream_known_file *f, const struct arrow_io_ops *io, c
 }
 
 /*
- * What a later file has was given back when this one failed, with all behind it. That goes for
- * batches that both have: one that is wrong in the earlier file was stored again, and one that is
- * wrong in the later file is there in the earlier one only. The latter are copied before anything
- * says that the later file does not have them: whoever dies in between finds the same again.
+ * Truncate an earlier file. A batch that a later file also has was refused when the earlier file
+ * failed, with all batches behind it. This holds for batches that are intact in both. A batch that
+ * is damaged in the earlier file was stored again; one that is damaged in the later file is in the
+ * earlier one only. The latter are copied before the later file is marked, so that after a crash in
+ * between the same state is found again.
  */
 static int
 cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
 	const char *path, struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
 {
-	const size_t nb = k->nb; /* copies come behind those */
+	const size_t nb = k->nb; /* the copies are appended behind these */
 	struct doubles d;
 	size_t i;
 	int rc;
@@ -462,13 +467,13 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 				stream_copy_number(path), message);
 		if (rc == 0 && d.from != UINT64_MAX)
 			rc = stream_known_cut_file(k, io, &k->file[i], d.from, cut, message);
-		/* another file is damaged: this one is sound, and is not to be left out */
+		/* another file is damaged; this one is intact and must be used */
 		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 		if (rc == 0 && d.later.nb > 0)
 			rc = mark_file(io, identity, path, later, message);
 		free_doubles(&d);
 	}
-	/* copies have what those have lost */
+	/* the copies have batches that these files have lost */
 	for (i = nb; i < k->nb && rc == 0; i++)
 		rc = interval_set_add_all(&k->have, &k->file[i].have);
 	return rc;
@@ -496,7 +501,7 @@ stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	return rc;
 }
 
-/* What of one file is held by somebody else. */
+/* Verify the batches of one file that a peer holds. */
 static int
 check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct arrow_identity *id,
 	struct stream_known_file *f, const struct interval_set *held, bool mark,
@@ -505,7 +510,7 @@ check_known(struct stream_known *k, const struct arrow_io_ops *io, const struct 
 	struct interval_set which = {0}, bad = {0};
 	int rc = common_of(&f->have, held, &which);
 
-	/* only of complete ones it can be said */
+	/* only complete files can be verified */
 	if (rc == 0 && which.nb > 0 && (f->uncut || arrow_name_is_part(f->path)))
 		rc = cut_rest(f, io, message);
 	if (rc == 0 && which.nb > 0)
@@ -533,7 +538,7 @@ stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
 	message[0] = '\0';
 	for (i = 0; i < k->nb && rc == 0; i++)
 		rc = check_known(k, io, identity, &k->file[i], held, mark, checked, message);
-	/* another file may have a sound one */
+	/* another file may have an intact copy */
 	for (i = 0; i < k->nb && rc == 0; i++)
 		rc = interval_set_remove_all(&checked->rotten, &k->file[i].have);
 	return rc == 0 ? interval_set_remove_all(&k->have, &checked->rotten) : rc;

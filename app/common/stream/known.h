@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Files of a stream that are closed, and which batches each has. One thread.
+ * The closed files of a stream, and the batches that each file has. One thread.
  *
- * A batch that its file's footer marks as damaged, or whose announcement is damaged, is in no set:
- * the store does not have it, and takes it again.
+ * A batch that the file's footer marks as damaged, or whose announcement is damaged, is in no set:
+ * the store does not have it, and accepts it again.
  *
- * Bodies are read where it is about to count that a batch is there: before somebody else lets go of
- * his copy (stream_known_check()), and before a file is cut off as a later one has the same. One
- * that is wrong is marked as damaged in the footer of its file, in place, before anything else is
- * done: so the batch may be stored again, and readers see it once.
+ * Bodies are read before another copy is given up: before a peer releases its copy
+ * (stream_known_check()), and before a file is truncated because a later one has the same batches.
+ * A body that is damaged is first marked in the footer of its file, in place. The batch may then be
+ * stored again, and readers see it once.
  */
 #ifndef STREAM_KNOWN_H
 #define STREAM_KNOWN_H
@@ -25,92 +25,102 @@
 struct stream_known_file {
 	char *path;
 	struct interval_set have;
-	bool uncut; /**< a `.part` that may have batches behind those, which were given back */
+	/**
+	 * a `.part` file that may hold batches behind those of the set; these were refused
+	 * (XFER_AGAIN)
+	 */
+	bool uncut;
 };
 
-/** All zero: none. */
+/** Zero-initialized: no files. */
 struct stream_known {
 	struct stream_known_file *file;
 	size_t nb;
-	struct interval_set have; /**< of all, and what the owner adds: durable */
+	/** the durable batches of all files, and those that the owner adds */
+	struct interval_set have;
 };
 
 void stream_known_free(struct stream_known *k);
 
-/** Add a file, and take what it has; `have` of all is the caller's. @return 0; -ENOMEM */
+/** Add a file with its batches. The caller updates `have` of the stream. @return 0; -ENOMEM */
 int stream_known_add(
 	struct stream_known *k, const char *path, struct interval_set *have, bool uncut);
 
-/** Batches whose bodies were read. */
+/** Results of reading bodies. */
 struct stream_checked {
 	uint64_t batches;
 	uint64_t bytes;
-	struct interval_set rotten; /**< of them, those that no file has any more */
+	struct interval_set rotten; /**< batches of them that no file has any more */
 };
 
 /**
- * Add a complete file that is there.
+ * Add an existing complete file.
  *
- * A batch that an earlier file has as well was given back when that one failed, and could not be
- * cut off then: it is now, with all behind it. Both copies are read before: one that is wrong is
- * marked as damaged, and never a reason to cut the other off.
+ * If an earlier file has one of its batches too, that batch was refused when the earlier file
+ * failed, and the file could not be truncated then. It is truncated now, from that batch on. Both
+ * copies are read before: a damaged copy is marked as damaged, and is no reason to truncate the
+ * other one.
  *
- * @param slices    how copies are written; io is theirs, too
+ * @param io        as that of the slices
+ * @param slices    how copies are written
  * @param identity  of the stream
  * @param cut       out: batches that an earlier file lost
- * @param message   out, on error or if something was cut off
+ * @param message   out, on error or if a file was truncated
  * @return 0; -EXDEV: of another stream; -EBADMSG: not complete; -EUCLEAN: an earlier file is
- *   damaged, and cannot be cut off; -errno of the file system; -ENOMEM
+ *   damaged and cannot be truncated; -errno of the file system; -ENOMEM
  */
 int stream_known_read(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,
 	const char *path, uint64_t *cut, char message[PATH_MAX]);
 
 /**
- * Whether batches are there as they were written: those that somebody else still holds, and would
- * let go of. What is wrong is not had any more.
- * @param mark     mark it as damaged in its file, durably. Without that nothing is changed on the
- *   disk, and it must not be stored again
- * @param checked  is added to
- * @param message  out, on error, or if something was marked
- * @return 0; -errno: it is not known of all of them; maybe some was marked
+ * Verify batches that a peer still holds and is about to release. Damaged batches are removed from
+ * the sets.
+ * @param mark     mark them as damaged in their files, durably. Otherwise the disk is not changed,
+ *   and they must not be stored again
+ * @param checked  the results are added to it
+ * @param message  out, on error, or if a batch was marked
+ * @return 0; -errno: not all batches could be verified; some may have been marked
  */
 int stream_known_check(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_identity *identity, const struct interval_set *held, bool mark,
 	struct stream_checked *checked, char message[PATH_MAX]);
 
 /**
- * Cut one file off from a batch on, which it has; `have` of all goes with it.
- * @param cut  out: so many are added
- * @return 0; -errno: it may still be there, the message says why
+ * Truncate one file from a batch on. The file must have that batch. `have` of the stream is
+ * updated.
+ * @param cut  out: incremented by the number of removed batches
+ * @return 0; -errno: the batches may still be there; see `message`
  */
 int stream_known_cut_file(struct stream_known *k, const struct arrow_io_ops *io,
 	struct stream_known_file *f, uint64_t from, uint64_t *cut, char message[PATH_MAX]);
 
 /**
- * What of a file would be gone if it were cut off at a batch: what no other file has from there on.
- * @param alone   gets them; empty before
- * @param behind  out: how many it has from there on, alone or not
+ * Compute which batches would be lost if a file were truncated at a batch: those that no other file
+ * has.
+ * @param alone   out: these batches; must be empty
+ * @param behind  out: number of batches of the file from there on
  * @return 0; -ENOMEM
  */
 int stream_known_alone(const struct stream_known *k, size_t file, uint64_t from,
 	struct interval_set *alone, uint64_t *behind);
 
-/** The highest number of a file (stream/copy.h). */
+/** @return highest file number (stream/copy.h) */
 unsigned int stream_known_number(const struct stream_known *k);
 
-/** Whether stream_known_cut() would have something to cut off, or may have. */
+/** Whether stream_known_cut() has, or may have, something to truncate. */
 bool stream_known_is_touched(const struct stream_known *k, const struct interval_set *moved);
 
 /**
- * Take out of each file what is in `moved`: it is cut off at the first of them, and what is behind
- * that and did not move gets a file of its own first (stream/copy.h). Whoever was told that it is
- * there may have relied on it. And what has been given back of files that are `uncut`: some of it
- * may have moved.
- * @param slices    how copies are written; io is theirs, too
+ * Remove the reassigned batches `moved` from each file. The file is truncated at the first of them.
+ * Batches behind it that were not reassigned are first copied to a new file (stream/copy.h), since
+ * a peer may rely on their being durable. Refused batches at the end of `uncut` files are removed
+ * as well, since they may have been reassigned.
+ * @param io        as that of the slices
+ * @param slices    how copies are written
  * @param identity  of the stream
- * @param cut       out: how many are gone
- * @return 0; -errno: of the first file that could not be cut off, the message says why
+ * @param cut       out: number of removed batches
+ * @return 0; -errno of the first file that could not be truncated; see `message`
  */
 int stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 	const struct arrow_slices_config *slices, const struct arrow_identity *identity,

@@ -13,8 +13,11 @@
 #include "stream/ended.h"
 #include "stream/writer.h"
 
-/* What a file counts. Those that are not complete have room that is not theirs yet. A marker has no
- * bytes, and takes a block of its folder's and an inode: there may be as many as incarnations. */
+/*
+ * Size of a file for the quota. Incomplete files do not count, since their allocated space is not
+ * final. A marker has no bytes, but takes a block of its folder and an inode, and there may be as
+ * many as incarnations.
+ */
 static uint64_t
 measure_file(int run, const char *name)
 {
@@ -27,7 +30,7 @@ measure_file(int run, const char *name)
 	return fstatat(run, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_size : 0;
 }
 
-/* Bytes of a run's files. */
+/* Get the size of a run's files. */
 static uint64_t
 measure_run(int root, const char *name)
 {

@@ -17,7 +17,7 @@
 #include "xfer/msg.h"
 #include "stream/source.h"
 
-#define CHUNK (1u << 20) /* bytes that are read at a time */
+#define CHUNK (1u << 20) /* bytes read at a time */
 
 static int64_t
 read_source(void *arg, void *data, uint64_t size, uint64_t offset)
@@ -117,7 +117,7 @@ stream_source_sequence(const struct arrow_reader *r, size_t batch)
 	return strtoull(r->batches[batch].sequence, NULL, 16);
 }
 
-/* @return whether a text is this number in 16 digits */
+/* @return true: the text is this number in 16 digits */
 static bool
 is_number(const char *text, uint64_t wanted)
 {
@@ -135,7 +135,7 @@ is_of(const struct arrow_read_batch *b, const struct arrow_identity *id)
 		strcmp(b->table, id->table) == 0 && b->sequence != NULL;
 }
 
-/* Whose a batch says that it is; the texts have been checked only if it is_of() that then. */
+/* Read the identity of a batch. Its strings are verified only if is_of() then confirms it. */
 int
 stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *id)
 {
@@ -167,7 +167,7 @@ stream_source_list(
 		if (!is_of(&r->batches[i], id))
 			return -EXDEV;
 		sequence = stream_source_sequence(r, i);
-		/* twice in one file, or the highest number, is nothing that a store makes */
+		/* a duplicate in one file, or the highest number, is not written by a store */
 		if (interval_set_has(have, sequence) || sequence == UINT64_MAX)
 			return -EXDEV;
 		rc = interval_set_add(have, sequence, sequence);
@@ -190,7 +190,7 @@ stream_source_fault(struct stream_source *s)
 	return why;
 }
 
-/* Bytes of a file that can be read in another way than by its mapping. */
+/* Read bytes of a file with read(2), not through its mapping, and compute their CRC. */
 static int
 read_bytes(int fd, uint64_t at, uint64_t size, uint32_t *crc)
 {
@@ -210,7 +210,7 @@ read_bytes(int fd, uint64_t at, uint64_t size, uint32_t *crc)
 			at += n;
 		}
 	}
-	/* nobody is known to want it */
+	/* free the page cache: no other reader is expected */
 	(void)posix_fadvise(fd, begin, size, POSIX_FADV_DONTNEED);
 	free(chunk);
 	return rc;
@@ -263,7 +263,7 @@ stream_source_run(const char *path, char run[XFER_NAME_BYTES])
 	size_t size;
 
 	name = name != NULL ? name + 1 : path;
-	/* a run may have underscores: three are not its own */
+	/* a run's name may have underscores: the last three are separators */
 	at = name + strlen(name);
 	for (i = 0; i < 3; i++) {
 		do {
@@ -301,7 +301,7 @@ stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
 		: -ENAMETOOLONG;
 }
 
-/* A batch as a writer takes it; its tag is its place in the file. */
+/* Convert a batch for a writer. Its tag is its index in the file. */
 static int
 make_batch(const struct arrow_reader *r, size_t i, struct stream_batch *to)
 {
@@ -341,12 +341,12 @@ stream_source_copy(
 			break;
 		stream_writer_append(w, &batch);
 		given++;
-		/* one that was given back: who copies does it again from the beginning */
+		/* a batch was refused: the caller repeats the whole copy */
 		stream_writer_stats_get(w, &now);
 		if (now.again != before.again || now.outages != before.outages)
 			rc = now.error != 0 ? now.error : -EIO;
 	}
-	/* they are written from the mapping: with the results of all nobody reads it any more */
+	/* the writer reads from the mapping until it has all results */
 	(void)stream_writer_finish(w);
 	return rc < 0 ? rc : given;
 }

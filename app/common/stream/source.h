@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A complete file of a stream being read: whose batches it has, which, and from there into a
- * stream's writer. What is written is what was read, byte for byte: batches keep their identity.
+ * Reads a complete file of a stream: the stream's identity, its batches, and their transfer to the
+ * writer of a stream. The bytes are written unchanged, so batches keep their identity.
  *
- * Batches that the file's footer marks as damaged (arrow/reader.h) are not among those that it has.
+ * Batches that the file's footer marks as damaged (arrow/reader.h) are not listed.
  *
- * The file is locked while it is open. Where its bodies are read it is mapped: a disk that cannot
- * read it ends the process (SIGBUS). One thread.
+ * The file is locked while it is open. To read bodies, it is mapped: if the disk cannot read it,
+ * the process is killed by SIGBUS. One thread.
  */
 #ifndef STREAM_SOURCE_H
 #define STREAM_SOURCE_H
@@ -22,89 +22,95 @@
 
 struct stream_source {
 	const struct arrow_io_ops *io;
-	const char *path; /**< the caller's */
+	const char *path; /**< of the caller */
 	void *handle;
-	struct arrow_window *window; /**< NULL: it is mapped */
+	struct arrow_window *window; /**< NULL: the file is mapped */
 	struct arrow_reader reader;
 };
 
 /**
+ * Open a file and map it.
  * @param message  out, on error: what is wrong
- * @return 0; -EBADMSG: not complete, or damaged; -EBUSY: somebody has it; -errno
+ * @return 0; -EBADMSG: not complete, or damaged; -EBUSY: locked by another process; -errno
  */
 int stream_source_open(struct stream_source *s, const struct arrow_io_ops *io, const char *path,
 	char message[PATH_MAX]);
 
 /**
- * The same for stream_source_list() alone: bodies are not there. It is read, not mapped: a batch
- * whose announcement the disk cannot read is not among those that it has.
+ * As stream_source_open(), for stream_source_list() only: bodies are not accessible. The file is
+ * read, not mapped. A batch whose announcement the disk cannot read is not listed.
  */
 int stream_source_open_to_list(struct stream_source *s, const struct arrow_io_ops *io,
 	const char *path, char message[PATH_MAX]);
 
 void stream_source_close(struct stream_source *s);
 
-/** Whether nobody but this user or root has made it, as far as that can be told. */
+/**
+ * Whether the file can only have been created by this user or root, as far as this can be
+ * determined.
+ */
 bool stream_source_is_ours(const struct stream_source *s);
 
 /**
- * What a file has.
- * @param identity  whose batches they must be; its table NULL: out, those of the first batch (and
- *   still NULL if there is none)
- * @param have      out: their sequence numbers are added
- * @return 0; -EXDEV: of another stream, or of none; -ENOMEM
+ * List the batches of a file.
+ * @param identity  expected stream. If its table is NULL: out, stream of the first batch (the table
+ *   stays NULL if there is no batch)
+ * @param have      out: the sequence numbers are added to it
+ * @return 0; -EXDEV: of another stream, or without identity; -ENOMEM
  */
 int stream_source_list(
 	const struct arrow_reader *r, struct arrow_identity *identity, struct interval_set *have);
 
-/** Whose batch it is. @return 0; -EXDEV: nobody's */
+/** Get the stream of a batch. @return 0; -EXDEV: the batch has no identity */
 int stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *identity);
 
-/** Number of a batch in its stream. */
+/** @return sequence number of a batch */
 uint64_t stream_source_sequence(const struct arrow_reader *r, size_t batch);
 
 /**
- * What is wrong with a batch that is not known to be damaged, every byte looked at.
- * @return NULL: nothing is; else a static text
+ * Check all bytes of the batches that are not known to be damaged.
+ * @return NULL: no fault; otherwise what is wrong (static string)
  */
 const char *stream_source_fault(struct stream_source *s);
 
 /**
- * Compare bodies with their CRC. They are read from the disk, not through the mapping, where the
- * file can be read so: what it cannot read is an error then.
- * @param which  numbers of those that are looked at
- * @param bad    numbers of those that are wrong are added
- * @param bytes  of the bodies that were read are added
- * @return 0; -errno: one cannot be read; -ENOMEM
+ * Verify the CRC of bodies. If possible they are read from the disk, not through the mapping, so
+ * that a read error is returned.
+ * @param which  sequence numbers of the batches to verify
+ * @param bad    out: the numbers of damaged batches are added to it
+ * @param bytes  incremented by the size of the bodies that were read
+ * @return 0; -errno: a body cannot be read; -ENOMEM
  */
 int stream_source_check(struct stream_source *s, const struct interval_set *which,
 	struct interval_set *bad, uint64_t *bytes);
 
-/** Read all of a file, so that a disk that cannot read it is an error, and not the end of the
- * process once it is mapped. @return 0; -errno; -ENOMEM */
+/**
+ * Read the whole file, so that a read error is returned here and does not kill the process once the
+ * file is mapped. @return 0; -errno; -ENOMEM
+ */
 int stream_source_read_through(struct stream_source *s);
 
 /**
- * Name of the run, out of the name of one of its files: RUN_INCARNATION_NNNNNN_TABLE.arrow.
- * @return 0; -EINVAL: a file that has another name
+ * Get the name of the run from a file name RUN_INCARNATION_NNNNNN_TABLE.arrow.
+ * @return 0; -EINVAL: another kind of name
  */
 int stream_source_run(const char *path, char run[XFER_NAME_BYTES]);
 
 /**
- * Whether a file, complete or not, is one of a run's incarnation, and of its table unless that is
- * NULL; by its name, as above.
+ * Whether the name of a file, complete or not, is one of this run, incarnation and table. A table
+ * of NULL matches all.
  */
 bool stream_source_is_of(const char *path, const char *run, const struct arrow_identity *of);
 
-/** Where the files of a run are, below a store's root. @return 0; -ENAMETOOLONG */
+/** Get the folder of a run's files below a store's root. @return 0; -ENAMETOOLONG */
 int stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
 	const struct arrow_identity *identity);
 
 /**
- * Give a writer the batches of a file, in their order, and complete what it has written; returns
- * with the results of all.
- * @param only  those that are in it; NULL: all
- * @return batches that were given; -EBADMSG: one that no receiver of ours has made
+ * Pass the batches of a file to a writer in order, complete what it writes, and wait for all
+ * results.
+ * @param only  batches to pass; NULL: all
+ * @return number of batches passed; -EBADMSG: a batch that no receiver of this program has made
  */
 int64_t stream_source_copy(
 	const struct stream_source *s, struct stream_writer *w, const struct interval_set *only);

@@ -20,33 +20,32 @@
 
 /**
  * @file
- * What the parts of a stream's writer share: stream/writer.c (batches into files) and
- * stream/writer.c (what became of each batch, in their order).
+ * Writes the batches of a stream to files, and reports the result of each batch in order.
  */
 
-/* A batch that has no result. */
+/* A batch without a result. */
 struct item {
 	uint64_t sequence;
 	uint64_t tag;
 	uint64_t bytes;
 	uint64_t rows;
-	size_t index; /* in its file; SIZE_MAX: a double */
+	size_t index; /* index in its file; SIZE_MAX: a duplicate */
 };
 
-/* A file that is written or being closed. */
+/* A file that is being written or closed. */
 struct stream_file {
-	struct stream_file *next; /* younger */
+	struct stream_file *next; /* the next younger file */
 	struct arrow_file file;
 	struct item *item;
 	size_t nb;
 	size_t room;
-	size_t results; /* items that have one */
+	size_t results; /* number of items with a result */
 	struct interval_set have;
-	uint64_t charged; /* to the quota */
-	uint64_t syncs;	  /* that are counted */
-	size_t counted;	  /* batches that were durable when it was looked at last */
+	uint64_t charged; /* bytes charged to the quota */
+	uint64_t syncs;	  /* syncs that are counted in the statistics */
+	size_t counted;	  /* number of durable batches at the last count */
 	uint64_t opened_at;
-	uint64_t last; /* sequence */
+	uint64_t last; /* sequence number */
 	bool empty;
 	bool closing;
 	bool has_thread;
@@ -59,31 +58,36 @@ struct stream_writer {
 	struct stream_writer_config config;
 	const struct arrow_io_ops *io;
 	struct stream_file *oldest;
-	struct stream_file *current; /* the youngest, if it is open; NULL: none is */
-	struct stream_known known;   /* files that are closed, and all that is durable */
-	struct interval_set taken;   /* without a result */
-	struct interval_set rotten;  /* found damaged, and not stored again so far */
-	struct interval_set unread;  /* were there before, and nobody has read their bodies */
-	bool doubt;		     /* one of them has come again */
-	unsigned int set;	     /* number of the last file */
+	struct stream_file *current; /* the youngest file, if it is open; NULL: none */
+	struct stream_known known;   /* closed files, and all durable batches */
+	struct interval_set taken;   /* batches without a result */
+	struct interval_set rotten;  /* batches that were found damaged and not stored again yet */
+	/* batches of earlier processes whose bodies were not verified */
+	struct interval_set unread;
+	bool doubt;	  /* one of `unread` was passed again */
+	unsigned int set; /* number of the last file */
 	uint64_t retry_at;
 	uint64_t backoff; /* ns */
-	uint64_t wanted;  /* bytes of the largest batch that the quota refused since it was full */
+	/* size of the largest batch that was refused for the quota since it was full */
+	uint64_t wanted;
 	int first_error;
-	struct stream_stats stats; /* one writer; read with atomic loads */
+	struct stream_stats stats; /* written by one thread, read with atomic loads */
 };
 
 #define SET(counter, value) __atomic_store_n(&(counter), (value), __ATOMIC_RELAXED)
 #define ADD(counter, n)	    SET(counter, (counter) + (n))
 
-/** A line for the log of whoever opened the writer. */
+/** Log a message through the owner's callback. */
 static void stream_writer_say(const struct stream_writer *w, bool error, const char *text);
 
-/** Count a batch's result and give it. */
+/** Count a batch's result and report it. */
 static void stream_writer_give_result(
 	struct stream_writer *w, const struct item *item, enum xfer_result_status status);
 
-/** Results of what is known by now, oldest first; files that have given all of theirs are gone. */
+/**
+ * Report the results that are known, oldest first. Files whose results are all reported are
+ * removed.
+ */
 static void stream_writer_give_results(struct stream_writer *w);
 
 #define NS_PER_MS 1000000ull
@@ -158,7 +162,7 @@ close_file(void *arg)
 	return NULL;
 }
 
-/* Hand the current file to a thread that closes it: that may take as long as a sync does. */
+/* Let a thread close the current file, since this may take as long as a sync. */
 static void
 begin_close(struct stream_writer *w)
 {
@@ -168,7 +172,7 @@ begin_close(struct stream_writer *w)
 		return;
 	w->current = NULL;
 	f->closing = true;
-	/* before the thread reads them */
+	/* set before the thread reads them */
 	f->enter = w->config.enter;
 	f->has_thread = true;
 	if (pthread_create(&f->thread, NULL, close_file, f) == 0)
@@ -189,7 +193,7 @@ back_off(struct stream_writer *w, int error)
 	w->retry_at = arrow_slices_clock() + w->backoff;
 }
 
-/* The current file has failed: what is sure of it is kept. */
+/* Handle a failure of the current file: keep the batches that are certain to be written. */
 static void
 begin_outage(struct stream_writer *w)
 {
@@ -205,7 +209,7 @@ create_file(struct stream_writer *w, struct stream_file *f)
 	char name[NAME_MAX];
 	int rc, tries;
 
-	/* names that are taken are those of files from before */
+	/* skip names of existing files */
 	for (tries = 0; tries < 10000; tries++) {
 		w->set++;
 		if (snprintf(name, sizeof(name), "%s%s_%016" PRIx64 "_%06u_%s",
@@ -219,7 +223,7 @@ create_file(struct stream_writer *w, struct stream_file *f)
 	}
 	if (rc < 0 || w->stats.error == 0)
 		return rc;
-	/* one that goes on after an outage must find some room */
+	/* after an outage, a new file must have some free space */
 	rc = arrow_slices_reserve(&f->file.out, f->file.size + w->config.resume_bytes);
 	if (rc == -EOPNOTSUPP)
 		rc = 0;
@@ -295,7 +299,7 @@ is_over_quota(struct stream_writer *w, uint64_t bytes)
 
 	if (fits(q, bytes))
 		return false;
-	/* files may have gone; once for each time that is waited */
+	/* files may have been removed; examined once per retry interval */
 	if (q->root != NULL && arrow_slices_clock() >= w->retry_at)
 		stream_quota_renew(q);
 	return !fits(q, bytes);
@@ -333,7 +337,7 @@ note_item(struct stream_file *f, const struct item *item)
 	return 0;
 }
 
-/* The batch is in the current file from here on, or its error is the file's. */
+/* Append a batch to the current file. Its error is the file's error. */
 static void
 write_batch(struct stream_writer *w, const struct stream_batch *b, const struct item *item)
 {
@@ -366,7 +370,7 @@ write_batch(struct stream_writer *w, const struct stream_batch *b, const struct 
 		begin_outage(w);
 }
 
-/* The current file, if nothing came to it: one that goes on after an outage. */
+/* Remove the current file if it is empty, as after an outage. */
 static void
 discard_empty(struct stream_writer *w)
 {
@@ -383,7 +387,10 @@ discard_empty(struct stream_writer *w)
 	free(f);
 }
 
-/* Why a batch cannot be written now; else there is a file for it. */
+/*
+ * Make sure that there is a file for a batch. @return 0; -errno: why the batch cannot be written
+ * now
+ */
 static int
 prepare(struct stream_writer *w, const struct item *item)
 {
@@ -395,7 +402,7 @@ prepare(struct stream_writer *w, const struct item *item)
 		back_off(w, -EDQUOT);
 		if (w->wanted < item->bytes)
 			w->wanted = item->bytes;
-		/* as in an outage: who polls begins the next one, when there is room for this */
+		/* as after an error: polling opens the next file once there is space */
 		discard_empty(w);
 		begin_close(w);
 		return -EDQUOT;
@@ -420,7 +427,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 	struct stream_file *f, *last;
 
 	if (interval_set_has(&w->known.have, item.sequence)) {
-		/* whoever hears that it is a double lets go of it */
+		/* a peer that is told that a batch is a duplicate releases its copy */
 		const bool unread = interval_set_has(&w->unread, item.sequence);
 
 		w->doubt |= unread;
@@ -428,8 +435,10 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		return;
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
-		/* after the first one's result, so behind all batches there are; a file that has
-		 * none may go without a word (discard_empty()) */
+		/*
+		 * report it after the first copy's result, so behind all current batches; an empty
+		 * file may be removed without a result (discard_empty())
+		 */
 		for (f = last = w->oldest; f != NULL; f = f->next)
 			if (!f->empty)
 				last = f;
@@ -473,11 +482,11 @@ stream_writer_poll(struct stream_writer *w)
 		begin_outage(w);
 	watch_disk(w);
 	stream_writer_give_results(w);
-	/* nobody sends a batch before we are good again */
+	/* try to recover without a batch, since peers send none until the state is good */
 	if (w->stats.error == 0 || w->current != NULL || arrow_slices_clock() < w->retry_at)
 		return;
 	if (is_over_quota(w, w->wanted > 0 ? w->wanted : XFER_BLOCK))
-		back_off(w, w->stats.error); /* directories are not read in every turn */
+		back_off(w, w->stats.error); /* do not read directories in every iteration */
 	else
 		(void)open_file(w);
 }
@@ -524,7 +533,7 @@ stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH
 		stream_writer_say(w, true, message);
 	if (rc == 0)
 		rc = interval_set_add_all(&w->unread, &w->known.file[w->known.nb - 1].have);
-	/* the next one is later than copies, too */
+	/* the next file number is above those of copies, too */
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
 	return rc;
@@ -555,7 +564,7 @@ stream_writer_cut(struct stream_writer *w, const struct interval_set *moved)
 	(void)stream_writer_finish(w);
 	rc = stream_known_cut(
 		&w->known, w->io, &w->config.slices, &w->config.identity, moved, &cut, message);
-	/* the next one is later than copies, too */
+	/* the next file number is above those of copies, too */
 	if (w->set < stream_known_number(&w->known))
 		w->set = stream_known_number(&w->known);
 	ADD(w->stats.cut, cut);
@@ -585,7 +594,7 @@ stream_writer_in_doubt(const struct stream_writer *w)
 	return w->doubt;
 }
 
-/* What was found, for the log. */
+/* Log damaged batches. */
 static void
 say_rotten(const struct stream_writer *w, const struct interval_set *rotten, const char *message)
 {
@@ -679,7 +688,10 @@ stream_writer_close(struct stream_writer *w)
 	free(w);
 }
 
-/* Files are told by numbers in their order: the next one's is above all that are there. */
+/*
+ * Track the highest file number. Numbers give the order of files, so the next one must be above
+ * all.
+ */
 static void
 note_number(struct stream_writer *w, const char *name)
 {
@@ -689,7 +701,7 @@ note_number(struct stream_writer *w, const char *name)
 		w->set = number;
 }
 
-/* As they were begun. */
+/* Compare by file number. */
 static int
 by_number(const struct dirent **a, const struct dirent **b)
 {
@@ -699,7 +711,7 @@ by_number(const struct dirent **a, const struct dirent **b)
 	return first != second ? (first < second ? -1 : 1) : alphasort(a, b);
 }
 
-/* Names of the stream's complete files, in the order in which they were begun. */
+/* List the stream's complete files, in the order of their numbers. */
 static int
 list_files(struct stream_writer *w, struct dirent ***entry)
 {
@@ -730,7 +742,7 @@ stream_writer_adopt_all(struct stream_writer *w)
 	int i, n, rc, unknown = 0;
 
 	(void)stream_copy_clean(w->io, w->config.dir, w->config.run, &w->config.identity);
-	/* who named them may have died before their names were durable */
+	/* the process that renamed them may have died before their names were durable */
 	if (snprintf(path, sizeof(path), "%s/.", w->config.dir) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
 	rc = w->io->sync_dir(path);
@@ -748,7 +760,10 @@ stream_writer_adopt_all(struct stream_writer *w)
 			: 0;
 		if (rc < 0)
 			stream_writer_say(w, true, message);
-		/* damaged, another stream's or gone it has nothing of ours; else nobody knows */
+		/*
+		 * a file that is damaged, gone or of another stream has no batches here; others are
+		 * unknown
+		 */
 		if (rc < 0 && rc != -EBADMSG && rc != -EXDEV && rc != -ENOENT)
 			unknown = rc;
 		free(entry[i]);
@@ -776,7 +791,7 @@ stream_writer_give_result(
 	w->config.result(w->config.arg, item->tag, item->sequence, status);
 }
 
-/* One that was there and damaged has been stored again. */
+/* Count a damaged batch that was stored again. */
 static void
 note_repair(struct stream_writer *w, uint64_t sequence)
 {
@@ -791,7 +806,7 @@ note_repair(struct stream_writer *w, uint64_t sequence)
 	stream_writer_say(w, true, text);
 }
 
-/* A batch of a file is durable, or never will be. */
+/* Determine the result of a batch of a file: it is durable, or will never be. */
 static void
 resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 {
@@ -799,13 +814,13 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 
 	SET(w->stats.pending, w->stats.pending - 1);
 	if (item->index == SIZE_MAX) {
-		/* all before it have their results: the first one's is known */
+		/* all batches before it have results, so the first copy's result is known */
 		durable = interval_set_has(&w->known.have, item->sequence);
 		stream_writer_give_result(w, item, durable ? XFER_DOUBLE : XFER_AGAIN);
 		return;
 	}
 	(void)interval_set_remove(&w->taken, item->sequence, item->sequence);
-	/* one that cannot be remembered is one that will be written twice */
+	/* a batch that cannot be recorded would be written twice */
 	if (durable &&
 		(interval_set_add(&w->known.have, item->sequence, item->sequence) < 0 ||
 			interval_set_add(&f->have, item->sequence, item->sequence) < 0))
@@ -818,7 +833,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 	stream_writer_give_result(w, item, durable ? XFER_DURABLE : XFER_AGAIN);
 }
 
-/* What a file, open or closed, has to show for since it was looked at last. */
+/* Update the statistics with the progress of a file, open or closed. */
 static void
 count_file(struct stream_writer *w, struct stream_file *f)
 {
@@ -826,7 +841,7 @@ count_file(struct stream_writer *w, struct stream_file *f)
 
 	ADD(w->stats.syncs, f->file.out.syncs - f->syncs);
 	f->syncs = f->file.out.syncs;
-	/* latencies are of batches that have become durable */
+	/* latencies are measured when batches become durable */
 	if (f->counted == f->file.nb_durable)
 		return;
 	f->counted = f->file.nb_durable;
@@ -838,7 +853,7 @@ count_file(struct stream_writer *w, struct stream_file *f)
 	}
 }
 
-/* A closed file whose batches all have results. */
+/* Remove a closed file whose batches all have results. */
 static void
 retire(struct stream_writer *w, struct stream_file *f)
 {
@@ -871,7 +886,7 @@ stream_writer_give_results(struct stream_writer *w)
 
 	while ((f = w->oldest) != NULL) {
 		closed = __atomic_load_n(&f->closed, __ATOMIC_ACQUIRE);
-		/* its thread has it now */
+		/* its thread owns it now */
 		if (f->closing && !closed)
 			return;
 		count_file(w, f);
@@ -884,7 +899,7 @@ stream_writer_give_results(struct stream_writer *w)
 		w->oldest = f->next;
 		retire(w, f);
 	}
-	/* what has been told is of no interest */
+	/* remove items whose results were reported */
 	if (f != NULL && f->results > 0 && f->results >= f->nb / 2) {
 		memmove(f->item, f->item + f->results, (f->nb - f->results) * sizeof(*f->item));
 		f->nb -= f->results;

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Batches of one stream into files, and what became of each: durable, double, or not stored.
+ * Writes the batches of one stream to files, and reports a result for each batch: durable,
+ * duplicate, or not stored.
  *
- * Files are DIR/RUN_INCARNATION_NNNNNN_TABLE.arrow, `.part` until complete. In a file sequence
- * numbers ascend; a batch that does not goes on in the next file, as one does when a file is large
- * or old enough. Results come in the order of the batches, also from one file to the next: what a
- * result calls durable is durable with all that was given before it, or is not there at all. Until
- * its result a batch's memory is read and must stay as it is; nothing is copied.
+ * Files are DIR/RUN_INCARNATION_NNNNNN_TABLE.arrow, with `.part` until complete. Sequence numbers
+ * in a file are ascending. A batch with a lower number goes to the next file, as does one that
+ * follows when a file has reached its maximum size or age. Results are in the order of the batches,
+ * also across files: when a result says durable, all batches passed before are either durable or
+ * not stored. A batch's memory is read in place and must stay unchanged until its result.
  *
- * Disk full, quota, I/O error: the file keeps what is sure and is completed; the rest, and all that
- * comes until another file can be opened, is given back (XFER_AGAIN).
+ * On a full disk, quota or I/O error, the file keeps the batches that are certain to be written,
+ * and is completed. All other batches are refused (XFER_AGAIN) until another file can be opened.
  *
- * One thread; stream_writer_stats_get() may be called by any. Calls may block in the file system.
+ * One thread, except for stream_writer_stats_get(), which any thread may call. Calls may block in
+ * the file system.
  */
 #ifndef STREAM_WRITER_H
 #define STREAM_WRITER_H
@@ -28,169 +30,178 @@
 #define STREAM_RETRY_MS	    100
 #define STREAM_RETRY_MAX_MS 10000
 #define STREAM_RESUME_BYTES (64ull << 20)
-#define STREAM_DEPTH	    16 /**< slices at a time, as in the study of cuDF */
+#define STREAM_DEPTH	    16 /**< slices in flight, as in cuDF's study */
 
 /**
- * Bytes that streams may take together. `used` grows with what is written; what is on the disk is
- * looked at when a run is opened, and before a batch is given back for it: files come and go.
+ * Limit of the bytes that streams may use together. `used` increases with written data. The disk is
+ * examined when a run is opened, and before a batch is refused, since files may have been added or
+ * removed.
  */
 struct stream_quota {
-	uint64_t limit; /**< 0: none */
+	uint64_t limit; /**< bytes; 0: no limit */
 	uint64_t used;
-	uint64_t open;	     /**< of these: of files that are being written */
-	const char *root;    /**< below it are directories RUN-PRODUCER-ID; NULL: nobody looks */
-	uint64_t producer;   /**< of those that count */
-	const char *setting; /**< that says the limit, for who has to change it */
+	uint64_t open; /**< part of `used`: files that are being written */
+	/** folder with the directories RUN-PRODUCER-ID; NULL: the disk is not examined */
+	const char *root;
+	uint64_t producer;   /**< producer whose directories count */
+	const char *setting; /**< name of the setting that has the limit, for messages */
 };
 
-/** Look at the disk: `used` is what files of the producer have that are complete, or were cut off,
- * a block for each marker of an ended run, and what is `open`. */
+/**
+ * Examine the disk. `used` becomes the size of the producer's files that are complete or truncated,
+ * plus one block for each marker of an ended run, plus `open`.
+ */
 void stream_quota_renew(struct stream_quota *q);
 
 /** A batch to be written. */
 struct stream_batch {
 	struct xfer_batch xfer;
-	const uint8_t *metadata; /**< XFER_BLOCK bytes at a multiple of it */
-	void *body;		 /**< at a multiple of XFER_BLOCK; of the CPU or of a GPU */
-	uint64_t tag;		 /**< comes back with the result */
+	const uint8_t *metadata; /**< XFER_BLOCK bytes, aligned to XFER_BLOCK */
+	void *body;		 /**< aligned to XFER_BLOCK; CPU or GPU memory */
+	uint64_t tag;		 /**< returned with the result */
 };
 
 typedef void (*stream_result)(
 	void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status);
 
-/** 0 is the default of each number. */
+/** A number of 0 selects its default. */
 struct stream_writer_config {
-	const char *dir; /**< exists */
-	const char *run; /**< name, xfer_name_check() */
-	bool hidden;	 /**< names begin with a dot: nobody adopts such files */
+	const char *dir; /**< must exist */
+	const char *run; /**< name of the run, valid for xfer_name_check() */
+	bool hidden;	 /**< file names begin with a dot, and such files are not adopted */
 	struct arrow_identity identity;
-	const struct arrow_schema *schema; /**< outlives the writer */
+	const struct arrow_schema *schema; /**< must outlive the writer */
 	struct arrow_slices_config slices; /**< sync_ms, sync_bytes: group commit */
-	uint64_t roll_bytes;		   /**< of a file */
-	uint64_t roll_batches;		   /**< of a file; 0: no matter */
-	uint64_t roll_ms;		   /**< age of a file; 0: no matter */
-	uint32_t retry_ms;		   /**< after an error, doubled each time, */
-	uint32_t retry_max_ms;		   /**< up to this */
-	uint64_t resume_bytes;		   /**< room that a file must find before it goes on */
-	struct stream_quota *quota;	   /**< NULL: none */
-	void (*enter)(void); /**< what a thread of the writer does first; NULL: nothing */
+	uint64_t roll_bytes;		   /**< maximum size of a file */
+	uint64_t roll_batches;		   /**< maximum batches of a file; 0: no limit */
+	uint64_t roll_ms;		   /**< maximum age of a file; 0: no limit */
+	uint32_t retry_ms;		   /**< delay after an error; doubles at each repetition */
+	uint32_t retry_max_ms;		   /**< maximum delay */
+	/** free space that is required to continue after an error */
+	uint64_t resume_bytes;
+	struct stream_quota *quota; /**< NULL: no quota */
+	void (*enter)(void);	    /**< called first by each thread of the writer; may be NULL */
 	stream_result result;
-	void (*log)(void *arg, bool error, const char *text); /**< NULL: nobody listens */
-	int64_t (*clock)(void *arg); /**< now, as `received` is; NULL: no latency. Any thread */
+	void (*log)(void *arg, bool error, const char *text); /**< may be NULL */
+	/** clock of `received`, called by any thread; NULL: no latency is measured */
+	int64_t (*clock)(void *arg);
 	void *arg;
 };
 
 struct stream_stats {
-	uint64_t batches; /**< durable, of this process */
+	uint64_t batches; /**< durable batches of this process */
 	uint64_t rows;
-	uint64_t bytes;	  /**< of their metadata and bodies */
-	uint64_t copied;  /**< of them by the CPU, for files that are closed */
-	uint64_t doubles; /**< thrown away */
-	uint64_t again;	  /**< given back */
-	uint64_t pending; /**< without a result */
-	uint64_t cut;	  /**< that went elsewhere */
-	uint64_t checked; /**< read again, as somebody else was about to let go of them */
+	uint64_t bytes;	  /**< bytes of their metadata and bodies */
+	uint64_t copied;  /**< part of `bytes` that the CPU copied; of closed files only */
+	uint64_t doubles; /**< discarded duplicates */
+	uint64_t again;	  /**< refused batches (XFER_AGAIN) */
+	uint64_t pending; /**< batches without a result */
+	uint64_t cut;	  /**< reassigned batches that were removed */
+	uint64_t checked; /**< batches read again because a peer was about to release them */
 	uint64_t checked_bytes;
-	uint64_t rotten;   /**< of them, found damaged: not had any more */
-	uint64_t repaired; /**< of these, stored again */
-	uint64_t files;	   /**< begun */
+	/** batches of `checked` that were damaged and are not listed any more */
+	uint64_t rotten;
+	uint64_t repaired; /**< batches of `rotten` that were stored again */
+	uint64_t files;	   /**< files that were created */
 	uint64_t complete;
-	uint64_t syncs; /**< group commits, and the last one of each file */
+	uint64_t syncs; /**< group commits, and the last sync of each file */
 	uint64_t outages;
-	uint64_t uncut;	 /**< files that may have batches which were given back */
-	uint64_t stalls; /**< times that the disk stood still: arrow/async_writer.h */
+	uint64_t uncut;	 /**< files that may hold refused batches at the end */
+	uint64_t stalls; /**< number of times that the disk stalled: arrow/async_writer.h */
 	uint64_t resumes;
-	uint32_t stalled;			 /**< the disk stands still */
-	int32_t error;				 /**< -errno of the outage now; 0: none */
-	uint32_t mode;				 /**< enum arrow_io_mode of the last file */
-	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< last packet to durable: arrow/file.h */
+	uint32_t stalled; /**< the disk is stalled now */
+	int32_t error;	  /**< -errno of the current outage; 0: none */
+	uint32_t mode;	  /**< enum arrow_io_mode of the last file */
+	/** time from the last packet to durable: arrow/file.h */
+	uint64_t latency[ARROW_LATENCY_BUCKETS];
 };
 
 struct stream_writer;
 
-/** @return 0; -ENOMEM; -EINVAL: no result, a name that is none */
+/** @return 0; -ENOMEM; -EINVAL: no result function, or an invalid name */
 int stream_writer_open(struct stream_writer **w, const struct stream_writer_config *config);
 
 /**
- * A complete file that was there before: if it is of this stream, what it has is durable.
+ * Adopt a complete file. If it belongs to this stream, its batches are durable.
  * @param message  out, on error: what is wrong
  * @return 0; -EXDEV: of another stream; -EBADMSG; -errno of the file system; -ENOMEM
  */
 int stream_writer_adopt(struct stream_writer *w, const char *path, char message[PATH_MAX]);
 
 /**
- * All complete files of this stream in its directory. One that is damaged is no reason to write
- * nothing: that is logged.
+ * Adopt all complete files of this stream in its directory. A damaged file is logged and does not
+ * prevent writing.
  *
  * @return
  *   - 0
- *   - -EBUSY: one is locked; -EACCES, -EIO, ...: or cannot be read: what is in it is not known, so
- *     it would be written again
+ *   - -EBUSY: a file is locked
+ *   - -EACCES, -EIO, ...: a file cannot be read. Its batches are unknown and would be written again
  *   - -errno of the directory
  */
 int stream_writer_adopt_all(struct stream_writer *w);
 
-/** Write a batch, or give it back: a result follows in any case, maybe before this returns. */
+/** Write or refuse a batch. A result follows in either case, possibly before this returns. */
 void stream_writer_append(struct stream_writer *w, const struct stream_batch *batch);
 
-/** See what has become of things; every few ms. */
+/** Process completions. Call this every few milliseconds. */
 void stream_writer_poll(struct stream_writer *w);
 
-/** Whether each batch has its result. */
+/** Whether every batch has its result. */
 bool stream_writer_settled(const struct stream_writer *w);
 
-/** What is durable. */
+/** @return the durable batches */
 const struct interval_set *stream_writer_have(const struct stream_writer *w);
 
-/** 0, or -errno: why batches are given back now. */
+/** @return 0: batches are accepted; -errno: why they are refused */
 int stream_writer_state(const struct stream_writer *w);
 
 /**
- * Before stream_writer_cut(), which would wait: complete the file that is written, if it is one of
- * those. @return whether that is done, and all is settled; else call again
+ * Complete the open file if it has one of the batches `moved`. Call this before
+ * stream_writer_cut(), which would block. @return true: done, and all batches have results; false:
+ * call again
  */
 bool stream_writer_begin_cut(struct stream_writer *w, const struct interval_set *moved);
 
 /**
- * Take batches that went elsewhere out of files: each is cut off at the first of them, and what
- * follows and did not move has a file of its own then.
- * All must be settled. Returns when it is durable; the next batch begins another file.
- * @return 0 or -errno: some of it may still be there
+ * Remove reassigned batches. Each file is truncated at the first of them; batches behind it that
+ * were not reassigned are kept in a new file. All batches must have results. Returns when the
+ * change is durable. The next batch begins a new file.
+ * @return 0; -errno: some of the batches may still be there
  */
 int stream_writer_cut(struct stream_writer *w, const struct interval_set *moved);
 
 /**
- * Before stream_writer_check(): complete the file that is written, if some of it is held.
- * @return whether that is done, and all is settled; else call again
+ * Complete the open file if it has one of the batches `held`. Call this before
+ * stream_writer_check().
+ * @return true: done, and all batches have results; false: call again
  */
 bool stream_writer_begin_check(struct stream_writer *w, const struct interval_set *held);
 
 /**
- * Read the bodies of batches that are here and that somebody else still holds: he will let go of
- * those that stream_writer_have() has. What is damaged is not had any more, and logged.
- * All must be settled. Takes as long as the disk takes to read them.
- * @param mark    mark what is damaged in its file, durably, so that it can be stored again; false:
- *   of a run that is not written to any more
- * @param rotten  gets their numbers; NULL: nobody wants them
- * @return 0; -errno: it is not known of all of them, and nobody may let go of anything
+ * Read and verify the bodies of batches that a peer still holds. The peer will release those in
+ * stream_writer_have(). Damaged batches are removed from that set and logged. All batches must have
+ * results. The call takes as long as reading takes.
+ * @param mark    mark damaged batches in their files, durably, so that they can be stored again;
+ *   false: the run is not written to any more
+ * @param rotten  out: sequence numbers of damaged batches; may be NULL
+ * @return 0; -errno: not all batches could be verified, and none may be released
  */
 int stream_writer_check(struct stream_writer *w, const struct interval_set *held, bool mark,
 	struct interval_set *rotten);
 
 /**
- * Whether a batch was given that is here from before, and that stream_writer_check() has not looked
- * at: it was given back, as nobody knows whether what is here is sound. stream_writer_check() ends
- * that.
+ * Whether a batch was passed that is already stored and not verified by stream_writer_check(). It
+ * was refused, as the stored copy may be damaged. stream_writer_check() resets this.
  */
 bool stream_writer_in_doubt(const struct stream_writer *w);
 
-/** Begin to complete the files: threads do, and poll gives the results. */
+/** Start to complete the files in threads. stream_writer_poll() delivers the results. */
 void stream_writer_begin_finish(struct stream_writer *w);
 
-/** Whether that is over. */
+/** Whether stream_writer_begin_finish() is done. */
 bool stream_writer_finished(const struct stream_writer *w);
 
-/** Complete the files; returns when they are, with results of all batches. @return first error */
+/** Complete the files and wait until all batches have results. @return first error */
 int stream_writer_finish(struct stream_writer *w);
 
 void stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *stats);

@@ -17,7 +17,7 @@ fail(struct xfer_auth *h, enum xfer_reason reason)
 	return reason;
 }
 
-/* The MAC of all that was said; a store's has the receiver's in it. */
+/* Compute the MAC of the handshake. The store's MAC also covers the receiver's. */
 static int
 make_mac(const struct xfer_auth *h, const struct xfer_key *key, bool store,
 	uint8_t mac[XFER_MAC_BYTES])
@@ -25,7 +25,7 @@ make_mac(const struct xfer_auth *h, const struct xfer_key *key, bool store,
 	const char *label = store ? store_label : receiver_label;
 	const size_t said = offsetof(struct xfer_proof, mac) + (store ? XFER_MAC_BYTES : 0);
 	const struct xfer_part parts[] = {
-		/* with its zero: no label begins another */
+		/* including the terminating zero, so that no label is a prefix of another */
 		{label, strlen(label) + 1},
 		{&h->receiver, sizeof(h->receiver)},
 		{&h->answer, sizeof(h->answer)},
@@ -45,7 +45,7 @@ make_proof(struct xfer_auth *h, const struct xfer_offer *offer)
 	xfer_msg_begin(p, XFER_PROOF, sizeof(*p), 0);
 	p->run = offer->run;
 	p->incarnation = offer->incarnation;
-	/* one that is too long has no end, and is none */
+	/* a name that is too long stays without a terminator, and is refused below */
 	memcpy(p->name, offer->name, strnlen(offer->name, sizeof(p->name)));
 	memcpy(p->identity, offer->identity, strnlen(offer->identity, sizeof(p->identity)));
 	for (i = 0; i < XFER_TABLES; i++) {
@@ -56,7 +56,7 @@ make_proof(struct xfer_auth *h, const struct xfer_offer *offer)
 		if (xfer_digest(offer->table[i].schema, t->schema_bytes, t->fingerprint) < 0)
 			return XFER_REASON_FAILED;
 	}
-	/* what a store would find */
+	/* check it as the store does */
 	return xfer_msg_check(p, sizeof(*p), XFER_ROLE_RECEIVER, 0);
 }
 
@@ -160,7 +160,7 @@ send_answer(struct xfer_auth *h, struct xfer_answer *m)
 	return sizeof(*m);
 }
 
-/* The next part of the schemas. */
+/* Build the next part of the schemas. */
 static size_t
 send_schema(struct xfer_auth *h, struct xfer_schema *m)
 {
@@ -210,7 +210,7 @@ endpoint_equal(const struct xfer_endpoint *a, const struct xfer_endpoint *b)
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* The key that the proof was made with. All are tried, so that the time tells nothing. */
+/* Find the key that the proof was made with. All keys are tried, for constant time. */
 static enum xfer_reason
 find_key(struct xfer_auth *h, const struct xfer_proof *m)
 {
@@ -287,7 +287,7 @@ take_schema(struct xfer_auth *h, const struct xfer_schema *m)
 		h->offset = 0;
 		h->table++;
 	}
-	/* both count: who sends less or more than announced has not understood */
+	/* the flag and the sizes must agree: the peer must send exactly what it announced */
 	if (((m->head.flags & XFER_MORE) == 0) != (h->table == XFER_TABLES))
 		return fail(h, XFER_REASON_ORDER);
 	if (h->table == XFER_TABLES)

@@ -13,7 +13,7 @@
 
 #include "xfer/auth_key.h"
 
-/* What is wrong with the owner, mode or size of an open file. */
+/* Check the owner, mode and size of an open file. */
 static int
 check_file(const struct stat *st, const char *path, const char *what, size_t min, size_t max,
 	char message[PATH_MAX])
@@ -48,7 +48,7 @@ xfer_secret_open(const char *path, const char *what, size_t min, size_t max, cha
 	struct stat st;
 	int fd, rc;
 
-	/* a FIFO or a device would block */
+	/* O_NONBLOCK: opening a FIFO or a device could block */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0) {
 		rc = -errno;
@@ -71,7 +71,7 @@ xfer_secret_open(const char *path, const char *what, size_t min, size_t max, cha
 int
 xfer_key_read(struct xfer_key *key, const char *path, char message[PATH_MAX])
 {
-	/* one byte more than may be: it may have changed since its size was looked at */
+	/* one extra byte detects a file that has grown since its size was checked */
 	uint8_t bytes[XFER_KEY_MAX + 1];
 	const int fd = xfer_secret_open(path, "key file", XFER_KEY_MIN, XFER_KEY_MAX, message);
 	size_t size = 0;

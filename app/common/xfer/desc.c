@@ -23,7 +23,7 @@ xfer_desc_fault_name(enum xfer_desc_fault fault)
 	return names[fault];
 }
 
-/* CRC-32C of a descriptor whose own four bytes count as zeros. */
+/* CRC-32C of a descriptor, with zeros for its own four bytes. */
 static uint32_t
 descriptor_crc(const struct xfer_descriptor *descriptor)
 {
@@ -33,7 +33,7 @@ descriptor_crc(const struct xfer_descriptor *descriptor)
 	return arrow_crc32c(0, &d, sizeof(d));
 }
 
-/* Bytes of metadata up to the last that is not zero. */
+/* Number of metadata bytes up to the last nonzero one. */
 static uint32_t
 used_bytes(const uint8_t *metadata)
 {
@@ -91,7 +91,7 @@ xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint
 		return -EMSGSIZE;
 	if (s->metadata_bytes == 0)
 		s->metadata_bytes = size;
-	/* all of it: what is left out would be cleared first, by slower instructions */
+	/* all members: the compiler would first clear omitted ones, with slower instructions */
 	*descriptor = (struct xfer_descriptor){
 		.magic = XFER_MAGIC,
 		.version = XFER_VERSION,
@@ -129,7 +129,7 @@ check_descriptor(const struct xfer_stream *s, const struct xfer_descriptor *d, u
 	if (d->producer != s->identity.producer || d->run != s->identity.run ||
 		d->incarnation != s->identity.incarnation)
 		return XFER_DESC_IDENTITY;
-	/* the highest number is nobody's: one past the last can be named */
+	/* UINT64_MAX is not a sequence number, so that last + 1 can be represented */
 	if (d->sequence == UINT64_MAX)
 		return XFER_DESC_SEQUENCE;
 	if (d->body_bytes == 0 || d->body_bytes > s->body_max || d->body_bytes % XFER_BLOCK != 0 ||
@@ -139,7 +139,7 @@ check_descriptor(const struct xfer_stream *s, const struct xfer_descriptor *d, u
 	return XFER_DESC_GOOD;
 }
 
-/* Whether field nodes can be those of a batch, and those of columns have all rows. */
+/* Check that the field nodes can belong to a batch, and that those of columns have all rows. */
 static bool
 check_nodes(const struct xfer_stream *s, const struct arrow_node *nodes, int64_t rows)
 {
@@ -176,7 +176,7 @@ check_buffers(const struct xfer_stream *s, const struct arrow_buffer *buffers, u
 	return true;
 }
 
-/* Numbers out of the copy; the template makes metadata of them. */
+/* Take the numbers from the copy, and compare it with the metadata that the template generates. */
 static enum xfer_desc_fault
 check_metadata(
 	struct xfer_stream *s, const struct xfer_descriptor *d, uint8_t *metadata, uint32_t size)
@@ -194,7 +194,7 @@ check_metadata(
 		.crc32c = d->body_crc32c,
 	};
 
-	/* what did not come is zeros, as all is behind what the template has */
+	/* the bytes that were not sent are zeros, as are those beyond the template */
 	memset(metadata + size, 0, whole - size);
 	memcpy(nodes, metadata + t->nodes, t->nb_nodes * sizeof(nodes[0]));
 	memcpy(buffers, metadata + t->buffers, t->nb_buffers * sizeof(buffers[0]));
@@ -212,7 +212,7 @@ xfer_desc_check(struct xfer_stream *s, const struct xfer_desc *entry, uint32_t i
 	struct xfer_descriptor d;
 	uint32_t size;
 
-	/* nothing is loaded from there again, once it was */
+	/* copy once: the compiler must not read the slot again after this fence */
 	memcpy(&d, &entry->descriptor, sizeof(d));
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	size = d.metadata_bytes < XFER_DESC_METADATA_BYTES ? d.metadata_bytes

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Entries of the metadata ring: made by a receiver, copied and checked by a store.
+ * Descriptors of the metadata slots. A receiver builds them; a store copies and checks them.
  *
- * A store trusts nothing in an entry. Its numbers are taken out of the copy and checked, and then
- * the whole metadata are made again out of them by the stream's own template (arrow/schema.h):
- * what is not byte for byte the same is refused. So no bytes of a peer's choice get into a file
- * but those of bodies, and nothing of Arrow is parsed here. No allocation after init.
+ * A store trusts nothing in a descriptor. It checks the values in its own copy. It then generates
+ * the whole metadata from these values with the stream's own template (arrow/schema.h), and refuses
+ * metadata that differ in any byte. A peer can therefore choose the bytes of bodies, but no other
+ * bytes of a file, and the store parses no Arrow metadata here. There is no allocation after init.
  */
 #ifndef XFER_DESC_H
 #define XFER_DESC_H
@@ -16,44 +16,50 @@
 
 static_assert(XFER_BLOCK == ARROW_BLOCK, "bodies are written as they are");
 
-/** What the batches of one table on one connection have in common. One thread at a time. */
+/** What all batches of one table on one connection have in common. One thread at a time. */
 struct xfer_stream {
 	struct arrow_identity identity;
-	const struct arrow_schema *schema; /**< the owner's; outlives this */
+	const struct arrow_schema *schema; /**< of the owner; must outlive this structure */
 	struct arrow_template template;
 	uint64_t session_id;
-	uint64_t body_max;	 /**< bytes */
-	uint8_t table;		 /**< enum arrow_table */
-	uint32_t metadata_bytes; /**< of the template, or of the first one described; 0: none */
-	uint8_t *made;		 /**< for xfer_desc_check(): what our template makes of one */
+	uint64_t body_max; /**< size of the largest body, bytes */
+	uint8_t table;	   /**< enum arrow_table */
+	/** of the template, or of the first batch that was described; 0: not known yet */
+	uint32_t metadata_bytes;
+	/** buffer of xfer_desc_check() for the metadata that the template generates */
+	uint8_t *made;
 };
 
-/** Why an entry is refused; each is a counter. */
+/** Why a descriptor is refused. Each fault has a counter. */
 enum xfer_desc_fault {
 	XFER_DESC_GOOD,
-	XFER_DESC_GARBAGE,  /**< magic, version, reserved bytes, table, CRC of the descriptor */
-	XFER_DESC_SLOT,	    /**< another entry than the immediate named, another connection */
-	XFER_DESC_IDENTITY, /**< producer, run, incarnation of somebody else */
-	XFER_DESC_SEQUENCE, /**< a number that cannot be */
-	XFER_DESC_LENGTH,   /**< body or metadata longer than their places, not whole blocks, ... */
-	XFER_DESC_METADATA, /**< metadata that are not what its numbers make */
+	/** wrong magic, version, reserved bytes, table or CRC of the descriptor */
+	XFER_DESC_GARBAGE,
+	/** the slot is not that of the immediate, or the session is that of another connection */
+	XFER_DESC_SLOT,
+	XFER_DESC_IDENTITY, /**< producer, run or incarnation of another stream */
+	XFER_DESC_SEQUENCE, /**< the sequence or another number is out of range */
+	XFER_DESC_LENGTH,   /**< body or metadata larger than its slot, not in whole blocks, ... */
+	XFER_DESC_METADATA, /**< the metadata differ from what the template generates */
 	XFER_DESC_FAULTS
 };
 
-/** @return name of a fault, for counters: `garbage`, `place`, ... */
+/** @return name of a fault for counters, e.g. `garbage` */
 const char *xfer_desc_fault_name(enum xfer_desc_fault fault);
 
 /**
- * @param schema    of the table; kept
- * @param identity  its table is a static text
- * @return 0; -ENOMEM; -EINVAL: no schema of ours, or metadata of more than XFER_BLOCK
+ * Initialize the state of a table.
+ * @param schema    schema of the table; the pointer is kept
+ * @param identity  its table must be a static string
+ * @return 0; -ENOMEM; -EINVAL: not a schema of this program, or more than XFER_BLOCK bytes of
+ *   metadata
  */
 int xfer_stream_init(struct xfer_stream *s, uint8_t table, const struct arrow_schema *schema,
 	const struct arrow_identity *identity, uint64_t session_id, uint64_t body_max);
 
 void xfer_stream_free(struct xfer_stream *s);
 
-/** Beside struct arrow_batch, what a descriptor tells. */
+/** The values of a descriptor, beside those of struct arrow_batch. */
 struct xfer_batch {
 	uint64_t sequence;
 	uint64_t rows;
@@ -66,24 +72,26 @@ struct xfer_batch {
 };
 
 /**
- * Announce a batch: what an entry begins with. The first XFER_DESC_METADATA_BYTES of the metadata
- * follow as they are.
- * @param metadata  XFER_BLOCK bytes as arrow_template_patch() left them: of one template all have
- *                  as many that are not zero
- * @return 0; -EMSGSIZE: they do not fit behind the descriptor, or the body is longer than body_max
+ * Fill the descriptor of a batch. The first XFER_DESC_METADATA_BYTES of the metadata follow it
+ * unchanged.
+ * @param metadata  XFER_BLOCK bytes from arrow_template_patch(). All batches of a template have the
+ *   same number of bytes up to the last nonzero one
+ * @return 0; -EMSGSIZE: the metadata do not fit behind the descriptor, or the body is larger than
+ *   body_max
  */
 int xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint8_t *metadata,
 	struct xfer_descriptor *descriptor);
 
 /**
- * Copy an entry once, and look at the copy.
+ * Copy a descriptor once, and check the copy.
  *
- * @param s      of the table that the descriptor is to name
- * @param entry  where its peer can write to, at any time
- * @param index  of the immediate
- * @param batch  out, if good
- * @param metadata  the copy: XFER_BLOCK bytes for the file, if good, which were zeros or good of
- *                  this stream before: what the template does not have stays zeros. Else zeros
+ * @param s         the table that the descriptor must name
+ * @param entry     slot, which the peer can write to at any time
+ * @param index     slot number from the immediate
+ * @param batch     out, on success
+ * @param metadata  out: XFER_BLOCK bytes. They must be zeros, or come from an earlier success on
+ *   this stream: bytes beyond the template stay zeros. On success, the metadata for the file; on
+ *   error, zeros
  */
 enum xfer_desc_fault xfer_desc_check(struct xfer_stream *s, const struct xfer_desc *entry,
 	uint32_t index, struct xfer_batch *batch, uint8_t *metadata);

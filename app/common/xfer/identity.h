@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A peer of a store: its name, its keys, and what it may do there. The store reads these from its
- * keyring (app/store/server/keyring.h). Any thread.
+ * An identity of a store's peer: its name, its keys and its rights. The store reads identities from
+ * its keyring (app/store/server/keyring.h). Any thread may call these functions.
  */
 #ifndef XFER_IDENTITY_H
 #define XFER_IDENTITY_H
@@ -12,42 +12,46 @@
 #define XFER_IDENTITY_KEYS	2 /**< `key` and `key_next` */
 #define XFER_IDENTITY_PRODUCERS 32
 #define XFER_IDENTITY_RUNS	8
-#define XFER_IDENTITY_LIMIT	32 /**< connections, and open runs, where nothing else is said */
+#define XFER_IDENTITY_LIMIT	32 /**< default limit of connections and of open runs */
 
-/** What an identity may do; bits. */
+/** Rights of an identity; a bitmap. */
 enum xfer_right {
-	XFER_RIGHT_WRITE = 1 << 0,     /**< send batches of its own */
-	XFER_RIGHT_RECONCILE = 1 << 1, /**< have batches cut that it moved to another store */
-	XFER_RIGHT_IMPORT = 1 << 2,    /**< send batches out of spilled files */
-	XFER_RIGHT_READ = 1 << 3,      /**< reserved: nothing asks for it yet */
+	XFER_RIGHT_WRITE = 1 << 0, /**< send its own batches */
+	/** have batches truncated that it reassigned to another store */
+	XFER_RIGHT_RECONCILE = 1 << 1,
+	XFER_RIGHT_IMPORT = 1 << 2, /**< send batches from spilled files */
+	XFER_RIGHT_READ = 1 << 3,   /**< reserved; not checked yet */
 };
 
 struct xfer_identity {
-	char name[XFER_NAME_BYTES]; /**< as xfer_name_check() has it; "" : nobody */
+	char name[XFER_NAME_BYTES]; /**< valid for xfer_name_check(); "": none */
 	uint64_t id;		    /**< xfer_identity_id() of the name */
-	/** The second one may be random: a proof is compared with both, whoever it is of. */
+	/**
+	 * An identity without a second key may have a random one: a proof is compared with both
+	 * keys in any case.
+	 */
 	struct xfer_key key[XFER_IDENTITY_KEYS];
-	uint64_t fingerprint[XFER_IDENTITY_KEYS]; /**< 0: there is no such key */
+	uint64_t fingerprint[XFER_IDENTITY_KEYS]; /**< 0: this key is not configured */
 	struct xfer_interval producer[XFER_IDENTITY_PRODUCERS];
 	unsigned int nb_producers;
 	char run[XFER_IDENTITY_RUNS][XFER_NAME_BYTES]; /**< patterns of fnmatch(3) */
 	unsigned int nb_runs;
-	uint32_t connections; /**< that it may have at a time */
-	uint32_t open_runs;   /**< of its producers, that may be open at a time */
+	uint32_t connections; /**< maximum number of connections */
+	uint32_t open_runs;   /**< maximum number of open runs of its producers */
 	uint8_t rights;
 };
 
 /**
- * What stands for a name in a REQ: the first 8 bytes of its SHA-256.
+ * Number that stands for a name in a REQ: the first 8 bytes of its SHA-256.
  * @return 0: libcrypto failed
  */
 uint64_t xfer_identity_id(const char *name);
 
-/** Whether it has this right for this producer's runs of this name. */
+/** Whether the identity has this right for this producer's runs of this name. */
 bool xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right,
 	uint64_t producer, const char *run);
 
-/** Whether the producer is one of its own. */
+/** Whether the producer belongs to the identity. */
 bool xfer_identity_has_producer(const struct xfer_identity *identity, uint64_t producer);
 
 /** Overwrite its keys. */

@@ -32,7 +32,7 @@ xfer_mr_open(struct xfer_mr *m, struct rdma_pd *pd, const struct rdma_mr_attr *a
 		m->mr[i] = rdma_mr_reg(pd, &slice);
 		if (m->mr[i] == NULL) {
 			rc = -rte_errno;
-			/* nobody can use what there is of it */
+			/* the memory is not in use yet, so this cannot fail with -EBUSY */
 			(void)xfer_mr_close(m);
 			return rc;
 		}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Memory registered in as many slices as it takes: adapters take regions of a limited size only
- * (rdma_dev_info.max_mr_bytes, 3.5 GiB with `verbs`), journals and bodies may be larger.
- * *Control* functions of rdma.h, but xfer_mr_at().
+ * Memory registered in one or more slices. Adapters limit the size of a memory region
+ * (rdma_dev_info.max_mr_bytes, 3.5 GiB with `verbs`), and journals and bodies may be larger. All
+ * functions except xfer_mr_at() are *control* functions as in rdma.h.
  */
 #ifndef XFER_MR_H
 #define XFER_MR_H
@@ -13,23 +13,27 @@
 struct xfer_mr {
 	uint8_t *addr;
 	uint64_t length;
-	uint64_t slice; /**< bytes of each but the last */
+	uint64_t slice; /**< size of each slice but the last, bytes */
 	uint32_t nb;
 	struct rdma_mr **mr;
 };
 
 /**
- * @param most  bytes of a slice
- * @param unit  bytes that are in one slice, from the first address on
- * @return 0; -E2BIG: unit is more than that; -ENOMEM; as rdma_mr_reg(). On errors nothing is open
+ * Register memory.
+ * @param most  maximum size of a slice, bytes
+ * @param unit  unit that must not span two slices, bytes; units are counted from the first address
+ * @return 0; -E2BIG: `unit` is larger than `most`; -ENOMEM; or an error of rdma_mr_reg(). On errors
+ *   nothing stays registered
  */
 int xfer_mr_open(struct xfer_mr *m, struct rdma_pd *pd, const struct rdma_mr_attr *attr,
 	uint64_t most, uint64_t unit);
 
-/** @return 0, also if it is not open; -EBUSY: not all has let go of it, to be called again */
+/**
+ * Deregister the memory. @return 0, also if nothing is registered; -EBUSY: still in use, call again
+ */
 int xfer_mr_close(struct xfer_mr *m);
 
-/** Bytes of a slice. */
+/** Size of a slice in bytes. */
 static inline uint64_t
 xfer_mr_slice_bytes(const struct xfer_mr *m, uint32_t i)
 {
@@ -38,7 +42,7 @@ xfer_mr_slice_bytes(const struct xfer_mr *m, uint32_t i)
 	return rest < m->slice ? rest : m->slice;
 }
 
-/** The registration of an address. @param room  out: bytes from there to the slice's end */
+/** Memory region of an address. @param room  out: bytes from the address to the end of its slice */
 static inline const struct rdma_mr *
 xfer_mr_at(const struct xfer_mr *m, const void *addr, uint64_t *room)
 {

@@ -102,7 +102,7 @@ xfer_name_check(const char name[XFER_NAME_BYTES])
 
 	if (len == 0 || len == XFER_NAME_BYTES || name[0] == '.')
 		return false;
-	/* not isalnum(3): the locale must have no say in it */
+	/* not isalnum(3), which depends on the locale */
 	for (i = 0; i < len; i++) {
 		if (!(name[i] >= 'a' && name[i] <= 'z') && !(name[i] >= 'A' && name[i] <= 'Z') &&
 			!(name[i] >= '0' && name[i] <= '9') && name[i] != '-' && name[i] != '_' &&
@@ -139,7 +139,7 @@ check_intervals(const struct xfer_intervals *m, size_t size)
 		size != sizeof(*m) + m->nb * sizeof(m->interval[0]))
 		return false;
 	for (i = 0; i < m->nb; i++) {
-		/* the highest number is nobody's: one past the last can be named */
+		/* UINT64_MAX is not a sequence number, so that last + 1 can be represented */
 		if (m->interval[i].first > m->interval[i].last || m->interval[i].last == UINT64_MAX)
 			return false;
 		if (i > 0 && m->interval[i].first <= m->interval[i - 1].last + 1)
@@ -160,7 +160,7 @@ check_region(const struct xfer_region *r)
 	if (r->kind == XFER_REGION_METADATA ? r->table != 0 || r->place != XFER_DESC_BYTES
 					    : r->table >= XFER_TABLES)
 		return false;
-	/* 2^16 x 2^30 at most */
+	/* at most 2^16 x 2^30, no overflow */
 	bytes = r->nb * r->place;
 	return r->addr <= UINT64_MAX - bytes;
 }
@@ -232,7 +232,7 @@ check_body(const void *message, size_t size)
 	}
 }
 
-/* Who sends what, how long it is at least and whether that is all, which flags it may have. */
+/* For each type: its sender, minimum size, whether the size is exact, and the allowed flags. */
 static const struct {
 	uint16_t size;
 	bool exact;
@@ -283,7 +283,7 @@ xfer_grant_slots(const struct xfer_grant *grant, const uint64_t body_max[XFER_TA
 		r = &grant->region[i];
 		if (r->first + r->nb > end)
 			end = r->first + r->nb;
-		/* without overlap the sums below are the number of entries */
+		/* regions do not overlap, so these sums are the numbers of slots */
 		metadata += r->kind == XFER_REGION_METADATA ? r->nb : 0;
 		bodies += r->kind == XFER_REGION_BODY ? r->nb : 0;
 	}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The transfer protocol as bytes: what a receiver and a store say to each other (README.rst).
+ * Wire format of the transfer protocol between a receiver and a store (README.rst).
  *
- * All numbers are little-endian, all structures without gaps, all reserved bytes zero and checked.
- * What a peer has sent is copied once and checked in the copy (xfer_msg.h, xfer_desc.h).
+ * All numbers are little-endian. Structures have no padding. Reserved bytes are zero and are
+ * checked. Data of a peer is copied once and checked in the copy (msg.h, desc.h).
  */
 #ifndef XFER_PROTO_H
 #define XFER_PROTO_H
@@ -17,8 +17,8 @@
 #endif
 
 #define XFER_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */
-#define XFER_VERSION 5 /**< of all below, and of the layout that arrow_template gives to metadata */
-#define XFER_PORT    18516 /**< default service: beside perftest's 18515 */
+#define XFER_VERSION 5	   /**< version of this file and of the metadata layout of arrow_template */
+#define XFER_PORT    18516 /**< default port, next to perftest's 18515 */
 
 #define XFER_TABLES	  2 /**< frames, images: enum arrow_table */
 #define XFER_NONCE_BYTES  32
@@ -26,23 +26,25 @@
 #define XFER_DIGEST_BYTES 32 /**< SHA-256 */
 #define XFER_NAME_BYTES	  64
 
-#define XFER_MSG_MAX	4096	     /**< bytes of a SEND */
-#define XFER_SCHEMA_MAX (1u << 20)   /**< bytes of a table's schema */
-#define XFER_DESC_BYTES 4096	     /**< a place of the metadata ring */
-#define XFER_DESCS_MAX	(1u << 16)   /**< places that a connection is granted */
-#define XFER_BODY_MAX	(1ull << 30) /**< bytes of a batch's body */
-#define XFER_BLOCK	4096	     /**< bodies are multiples of it: ARROW_BLOCK */
-#define XFER_RECEIVES	16 /**< receives that each end keeps posted: SENDs in flight each way */
+#define XFER_MSG_MAX	4096	     /**< maximum size of a SEND, bytes */
+#define XFER_SCHEMA_MAX (1u << 20)   /**< maximum size of a table's schema, bytes */
+#define XFER_DESC_BYTES 4096	     /**< size of a metadata slot, bytes */
+#define XFER_DESCS_MAX	(1u << 16)   /**< maximum number of slots of a connection */
+#define XFER_BODY_MAX	(1ull << 30) /**< maximum size of a batch's body, bytes */
+#define XFER_BLOCK	4096	     /**< bodies are multiples of it; same as ARROW_BLOCK */
+/** receives that each end keeps posted: the limit of SENDs in flight in each direction */
+#define XFER_RECEIVES 16
 
 /* ---- private data of the IB CM --------------------------------------------------------------- */
 
 enum xfer_role {
-	XFER_ROLE_RECEIVER = 1, /**< batches of its own incarnation, or of one that it adopted */
-	XFER_ROLE_IMPORT,	/**< batches out of spilled files */
+	/** sends batches of its own incarnation, or of one that it adopted */
+	XFER_ROLE_RECEIVER = 1,
+	XFER_ROLE_IMPORT, /**< sends batches from spilled files */
 	XFER_ROLE_STORE,
 };
 
-/** REQ and REP. */
+/** Private data of REQ and REP. */
 struct xfer_private {
 	uint32_t magic;
 	uint16_t version;
@@ -50,32 +52,33 @@ struct xfer_private {
 	uint8_t reserved;
 	uint64_t node; /**< REQ: producer; REP: identity of the store's directory, never 0 */
 	uint8_t nonce[XFER_NONCE_BYTES];
-	uint64_t identity; /**< REQ: xfer_identity_id() of who asks; REP: 0 */
+	uint64_t identity; /**< REQ: xfer_identity_id() of the sender; REP: 0 */
 };
 static_assert(sizeof(struct xfer_private) == 56, "REQ has room for 56 bytes");
 
-/** REJ, and XFER_REFUSE: why a connection ends. */
+/** Why a connection is refused or ended; in REJ and XFER_REFUSE. */
 enum xfer_reason {
 	XFER_REASON_NONE,
-	XFER_REASON_MALFORMED,	 /**< a length, a reserved byte, a value out of range */
-	XFER_REASON_VERSION,	 /**< magic or version of somebody else */
-	XFER_REASON_BUSY,	 /**< too many that have not proved themselves: come again */
-	XFER_REASON_LATE,	 /**< not done with it in time */
-	XFER_REASON_KEY,	 /**< the proof is wrong: another key, a replay, somebody between */
-	XFER_REASON_ORDER,	 /**< a message that does not belong here */
-	XFER_REASON_SCHEMA,	 /**< no schema of ours, another one than announced */
-	XFER_REASON_BODY,	 /**< a message of one frame does not fit */
-	XFER_REASON_ENTRY,	 /**< a metadata entry that is not what it should be */
-	XFER_REASON_SUPERSEDED,	 /**< the same stream has come by a newer connection */
-	XFER_REASON_SILENT,	 /**< no heartbeat */
-	XFER_REASON_QUOTA,	 /**< no room is left to this producer */
-	XFER_REASON_STOPPING,	 /**< the store is being stopped */
-	XFER_REASON_FAILED,	 /**< something of the store itself: its log says what */
-	XFER_REASON_STORE,	 /**< by the receiver: not the store that is to be there */
-	XFER_REASON_RIGHTS,	 /**< the identity may not do this: producer, run, right */
-	XFER_REASON_ENDED,	 /**< the run has ended: no peer changes it any more */
-	XFER_REASON_CONNECTIONS, /**< the identity has as many as it may: come again */
-	XFER_REASON_RUNS,	 /**< the identity has as many open runs as it may: come again */
+	XFER_REASON_MALFORMED, /**< a length, a reserved byte or a value is out of range */
+	XFER_REASON_VERSION,   /**< unknown magic or version */
+	XFER_REASON_BUSY,      /**< too many unauthenticated connections: retry */
+	XFER_REASON_LATE,      /**< the handshake was not completed in time */
+	/** authentication failed: another key, a replay, or a man in the middle */
+	XFER_REASON_KEY,
+	XFER_REASON_ORDER,	 /**< unexpected message or message number */
+	XFER_REASON_SCHEMA,	 /**< not a schema of this program, or not the announced one */
+	XFER_REASON_BODY,	 /**< a body of one frame does not fit */
+	XFER_REASON_ENTRY,	 /**< invalid descriptor */
+	XFER_REASON_SUPERSEDED,	 /**< a newer connection serves the same stream */
+	XFER_REASON_SILENT,	 /**< no heartbeat in time */
+	XFER_REASON_QUOTA,	 /**< the producer's quota is used up */
+	XFER_REASON_STOPPING,	 /**< the store is stopping */
+	XFER_REASON_FAILED,	 /**< internal error of the store: see its log */
+	XFER_REASON_STORE,	 /**< sent by the receiver: this is not the expected store */
+	XFER_REASON_RIGHTS,	 /**< the identity lacks the right for this producer or run */
+	XFER_REASON_ENDED,	 /**< the run has ended: peers cannot change it any more */
+	XFER_REASON_CONNECTIONS, /**< the identity has reached its limit of connections: retry */
+	XFER_REASON_RUNS,	 /**< the identity has reached its limit of open runs: retry */
 	XFER_REASONS
 };
 
@@ -90,48 +93,52 @@ static_assert(sizeof(struct xfer_reject) == 8, "layout");
 /* ---- messages: SENDs ------------------------------------------------------------------------- */
 
 enum xfer_type {
-	XFER_PROOF = 1, /**< receiver: who it is, what it will send, and that it has the key */
-	XFER_ANSWER,	/**< store: that it has the key */
-	XFER_SCHEMA,	/**< receiver: a part of a table's schema */
-	XFER_MOVED,	/**< receiver: batches that may be here and went elsewhere */
-	XFER_HAVE,	/**< store: batches of HELD that are durable here, and sound */
-	XFER_GRANT,	/**< store: where to write */
-	XFER_RESULTS,	/**< store: what became of batches */
-	XFER_STATUS,	/**< both: alive; how the store is */
-	XFER_END,	/**< receiver: no more of this stream */
-	XFER_ENDED,	/**< store: all of it is durable and its files have their names */
-	XFER_REFUSE,	/**< both: the connection is given up, and why */
-	XFER_HELD,	/**< receiver: batches that it would release if they are here */
+	/** receiver: its identity, run and tables, with the proof that it has the key */
+	XFER_PROOF = 1,
+	XFER_ANSWER,  /**< store: the proof that it has the key */
+	XFER_SCHEMA,  /**< receiver: a part of a table's schema */
+	XFER_MOVED,   /**< receiver: batches that the store may have and that were reassigned */
+	XFER_HAVE,    /**< store: batches of HELD that are durable and intact here */
+	XFER_GRANT,   /**< store: memory that the receiver may write to */
+	XFER_RESULTS, /**< store: results of batches */
+	XFER_STATUS,  /**< both: heartbeat, with the sender's state */
+	XFER_END,     /**< receiver: end of this stream */
+	XFER_ENDED,   /**< store: all batches are durable and the files have their final names */
+	XFER_REFUSE,  /**< both: the sender ends the connection, with the reason */
+	XFER_HELD,    /**< receiver: batches that it would release if the store has them */
 	XFER_TYPES
 };
 
 enum xfer_flag {
-	XFER_MORE = 1 << 0, /**< XFER_SCHEMA, XFER_MOVED, XFER_HELD, XFER_HAVE: another follows */
+	/** XFER_SCHEMA, XFER_MOVED, XFER_HELD, XFER_HAVE: another message follows */
+	XFER_MORE = 1 << 0,
 };
 
-/** Begins each message. */
+/** Head of each message. */
 struct xfer_msg {
 	uint16_t type;	 /**< enum xfer_type */
 	uint16_t flags;	 /**< enum xfer_flag */
-	uint32_t length; /**< bytes, with this */
+	uint32_t length; /**< bytes, including this head */
 	uint64_t number; /**< counts from 0 in each direction of a connection */
 };
 static_assert(sizeof(struct xfer_msg) == 16, "layout");
 
 /** One end of a connection, as its own side knows it. */
 struct xfer_endpoint {
-	uint8_t addr[16]; /**< IPv6, or IPv4 as ::ffff:a.b.c.d: the GID */
+	uint8_t addr[16]; /**< the GID: IPv6, or IPv4 as ::ffff:a.b.c.d */
 	uint32_t qpn;
 	uint32_t reserved;
 };
 static_assert(sizeof(struct xfer_endpoint) == 24, "layout");
 
-/** What the schema of a table is, and how large a batch of it may be. */
+/** Schema of a table, and the size of its batches. */
 struct xfer_table {
-	uint64_t body_max;			/**< bytes; at least that of one frame */
-	uint32_t schema_bytes;			/**< of a file's first blocks */
-	uint32_t reserved;			/**< */
-	uint8_t fingerprint[XFER_DIGEST_BYTES]; /**< SHA-256 of them */
+	/** size of the largest body, bytes; at least that of one frame */
+	uint64_t body_max;
+	/** size of the first blocks of a file, which hold the schema */
+	uint32_t schema_bytes;
+	uint32_t reserved;			/**< 0 */
+	uint8_t fingerprint[XFER_DIGEST_BYTES]; /**< SHA-256 of these blocks */
 };
 static_assert(sizeof(struct xfer_table) == 48, "layout");
 
@@ -143,8 +150,9 @@ struct xfer_proof {
 	struct xfer_endpoint receiver;
 	struct xfer_endpoint store;
 	struct xfer_table table[XFER_TABLES];
-	char name[XFER_NAME_BYTES];	/**< of the run, begins file names; filled up with zeros */
-	char identity[XFER_NAME_BYTES]; /**< whose key it is; filled up with zeros */
+	char name[XFER_NAME_BYTES]; /**< of the run; prefix of file names; padded with zeros */
+	/** name of the identity whose key is used; padded with zeros */
+	char identity[XFER_NAME_BYTES];
 	uint8_t mac[XFER_MAC_BYTES];
 };
 static_assert(sizeof(struct xfer_proof) == 336, "layout");
@@ -156,24 +164,24 @@ struct xfer_answer {
 };
 static_assert(sizeof(struct xfer_answer) == 48, "layout");
 
-/** XFER_SCHEMA: in order, frames first; bytes follow. */
+/** XFER_SCHEMA: parts of the schemas in order, frames first. The bytes follow. */
 struct xfer_schema {
 	struct xfer_msg head;
 	uint32_t table;
-	uint32_t offset; /**< of these bytes */
+	uint32_t offset; /**< of these bytes in the schema */
 	uint8_t bytes[];
 };
 static_assert(sizeof(struct xfer_schema) == 24, "layout");
-#define XFER_SCHEMA_PART (XFER_MSG_MAX - 24) /**< bytes of a message, at most */
+#define XFER_SCHEMA_PART (XFER_MSG_MAX - 24) /**< maximum bytes of a message */
 
-/** Sequence numbers first to last, both included. */
+/** Sequence numbers from first to last, both included. */
 struct xfer_interval {
 	uint64_t first;
 	uint64_t last;
 };
 static_assert(sizeof(struct xfer_interval) == 16, "layout");
 
-/** XFER_MOVED, XFER_HELD, XFER_HAVE: ascending, none touches the next; frames first. */
+/** XFER_MOVED, XFER_HELD, XFER_HAVE: ascending intervals that do not touch; frames first. */
 struct xfer_intervals {
 	struct xfer_msg head;
 	uint32_t table;
@@ -183,20 +191,20 @@ struct xfer_intervals {
 static_assert(sizeof(struct xfer_intervals) == 24, "layout");
 #define XFER_INTERVALS_MAX ((XFER_MSG_MAX - 24) / 16)
 #define XFER_MOVED_MAX \
-	(1u << 16) /**< intervals of a table, and batches of HELD: a receiver holds no more */
+	(1u << 16) /**< maximum intervals of a table and batches of HELD, as JOURNAL_BATCHES */
 
 enum xfer_region_kind {
-	XFER_REGION_METADATA, /**< XFER_DESC_BYTES each, of all tables */
-	XFER_REGION_BODY,     /**< of one table */
+	XFER_REGION_METADATA, /**< metadata slots of XFER_DESC_BYTES each, for all tables */
+	XFER_REGION_BODY,     /**< body buffers of one table */
 };
 
-/** Memory that the receiver may write: the places of some entries, one after the other. */
+/** Memory that the receiver may write to: consecutive buffers of some slots. */
 struct xfer_region {
 	uint64_t addr;
-	uint64_t place; /**< bytes of one place; a multiple of XFER_BLOCK */
+	uint64_t place; /**< size of one buffer, bytes; a multiple of XFER_BLOCK */
 	uint32_t rkey;
-	uint32_t first; /**< entry */
-	uint32_t nb;	/**< entries */
+	uint32_t first; /**< first slot */
+	uint32_t nb;	/**< number of slots */
 	uint8_t kind;	/**< enum xfer_region_kind */
 	uint8_t table;	/**< XFER_REGION_BODY: enum arrow_table */
 	uint16_t reserved;
@@ -206,21 +214,22 @@ static_assert(sizeof(struct xfer_region) == 32, "layout");
 /** XFER_GRANT */
 struct xfer_grant {
 	struct xfer_msg head;
-	uint64_t session_id;   /**< of the connection: random; in each entry */
-	uint32_t heartbeat_ms; /**< XFER_STATUS at least as often, both ways */
-	uint32_t silence_ms;   /**< without any message: the peer is gone */
-	uint32_t commit_ms;    /**< a batch is durable about so much later, at most */
-	uint32_t nb;	       /**< regions */
+	uint64_t session_id;   /**< random id of the connection; repeated in each descriptor */
+	uint32_t heartbeat_ms; /**< maximum interval of XFER_STATUS, both directions */
+	/** time without any message after which the peer is considered gone */
+	uint32_t silence_ms;
+	uint32_t commit_ms; /**< approximate maximum delay until a batch is durable */
+	uint32_t nb;	    /**< number of regions */
 	struct xfer_region region[];
 };
 static_assert(sizeof(struct xfer_grant) == 40, "layout");
 #define XFER_REGIONS_MAX ((XFER_MSG_MAX - 40) / 32)
 
-/** What became of a batch; its place is the receiver's again. */
+/** Result of a batch. Its slot belongs to the receiver again. */
 enum xfer_result_status {
-	XFER_DURABLE = 1, /**< it, and all before it in its file, outlive a power failure */
-	XFER_DOUBLE,	  /**< it was durable before: the copy was thrown away */
-	XFER_AGAIN,	  /**< not stored (disk full, I/O error): still the receiver's */
+	XFER_DURABLE = 1, /**< the batch, and all before it in its file, survive a power failure */
+	XFER_DOUBLE,	  /**< duplicate of a durable batch: the copy was discarded */
+	XFER_AGAIN,	  /**< not stored (disk full, I/O error): the receiver keeps it */
 	XFER_STATUSES
 };
 
@@ -245,10 +254,10 @@ static_assert(sizeof(struct xfer_results) == 24, "layout");
 
 enum xfer_state {
 	XFER_STATE_GOOD,
-	XFER_STATE_FULL,     /**< disk or quota: send nothing until it is good again */
-	XFER_STATE_FAILED,   /**< I/O errors: the same */
-	XFER_STATE_STOPPING, /**< goes away in order */
-	XFER_STATE_SETTLING, /**< before HAVE: it is alive, and looks into its files */
+	XFER_STATE_FULL,     /**< disk or quota full: do not send until the state is GOOD */
+	XFER_STATE_FAILED,   /**< I/O errors: do not send until the state is GOOD */
+	XFER_STATE_STOPPING, /**< orderly shutdown */
+	XFER_STATE_SETTLING, /**< before HAVE: alive, checking its files */
 	XFER_STATES
 };
 
@@ -264,7 +273,8 @@ static_assert(sizeof(struct xfer_status) == 32, "layout");
 /** XFER_END, XFER_ENDED */
 struct xfer_end {
 	struct xfer_msg head;
-	uint64_t batches[XFER_TABLES]; /**< END: of the stream, wherever they went; ENDED: here */
+	/** END: batches of the stream, at all stores; ENDED: batches at this store */
+	uint64_t batches[XFER_TABLES];
 };
 static_assert(sizeof(struct xfer_end) == 32, "layout");
 
@@ -278,15 +288,16 @@ static_assert(sizeof(struct xfer_refuse) == 24, "layout");
 
 /* ---- the metadata ring ----------------------------------------------------------------------- */
 
-/** A batch as it is announced: what a place of the metadata ring begins with. */
+/** Descriptor of a batch: the beginning of a metadata slot. */
 struct xfer_descriptor {
 	uint32_t magic;
 	uint16_t version;
 	uint8_t table; /**< enum arrow_table */
 	uint8_t reserved;
-	uint32_t entry;	     /**< this place; the immediate of the WRITE that brought it */
-	uint32_t crc32c;     /**< of these 120 bytes with zeros here; metadata have their own */
-	uint64_t session_id; /**< of the grant */
+	uint32_t entry; /**< number of this slot; equals the immediate of the WRITE */
+	/** of these 120 bytes with zeros here; the metadata are checked on their own */
+	uint32_t crc32c;
+	uint64_t session_id; /**< from the grant */
 	uint64_t producer;
 	uint64_t run;
 	uint64_t incarnation;
@@ -294,20 +305,21 @@ struct xfer_descriptor {
 	uint64_t rows;
 	uint64_t first; /**< frame numbers */
 	uint64_t last;
-	int64_t received;	 /**< of the last row: ns since 1970; 0: unknown */
-	uint64_t body_bytes;	 /**< a multiple of XFER_BLOCK */
-	uint32_t body_crc32c;	 /**< of the body with its gaps */
-	uint32_t metadata_bytes; /**< that follow; up to XFER_BLOCK they are zeros */
+	int64_t received;     /**< time of the last row, ns since 1970; 0: unknown */
+	uint64_t body_bytes;  /**< a multiple of XFER_BLOCK */
+	uint32_t body_crc32c; /**< of the body with its padding */
+	/** bytes of metadata that follow; the rest up to XFER_BLOCK is zeros */
+	uint32_t metadata_bytes;
 	uint64_t reserved2[2];
 };
 static_assert(sizeof(struct xfer_descriptor) == 120, "layout");
 
 #define XFER_DESC_METADATA_BYTES (XFER_DESC_BYTES - 120)
 
-/** A place of the metadata ring: one WRITE_WITH_IMM of what is used, after the body's WRITEs. */
+/** A metadata slot. One WRITE_WITH_IMM transfers its used part, after the WRITEs of the body. */
 struct xfer_desc {
 	struct xfer_descriptor descriptor;
-	/** Arrow's metadata of the batch from the FFFFFFFF on, without the zeros at their end. */
+	/** Arrow metadata of the batch, from the FFFFFFFF on, without trailing zeros. */
 	uint8_t metadata[XFER_DESC_METADATA_BYTES];
 };
 static_assert(sizeof(struct xfer_desc) == XFER_DESC_BYTES, "a place of the ring");

@@ -13,7 +13,7 @@
 #define BURST	 32
 #define SEND_SGE 2
 
-/* What a completion is about, in the highest byte of its number. */
+/* Kind of a work request, in the highest byte of its wr_id. */
 enum kind {
 	KIND_RECEIVE = 1,
 	KIND_SEND,
@@ -37,7 +37,7 @@ send_at(const struct xfer_qp *l, uint32_t i)
 	return l->memory + (uint64_t)(XFER_RECEIVES + i) * XFER_MSG_MAX;
 }
 
-/* At most BURST of them. */
+/* Post up to BURST receives. */
 static void
 post_receives(struct xfer_qp *l, const uint32_t number[], unsigned int n)
 {
@@ -66,7 +66,7 @@ create_queues(struct xfer_qp *l)
 		.max_recv_wr = l->nb_receives,
 		.max_send_sge = SEND_SGE,
 		.max_recv_sge = 1,
-		/* 268 ms: lcores that share a CPU are away for longer than a network is */
+		/* 268 ms: an lcore that shares its CPU may be delayed for longer than a network */
 		.ack_timeout = 16,
 		.retry_count = 7,
 		.rnr_retry = 7,
@@ -266,7 +266,7 @@ xfer_qp_poll(struct xfer_qp *l)
 	n = rdma_poll_cq(l->cq, wc, BURST);
 	for (i = 0; i < n; i++) {
 		if (wc[i].status == RDMA_WC_SUCCESS) {
-			/* what came before it broke has come */
+			/* completions from before the error are still processed */
 			take(l, &wc[i]);
 			if (KIND_OF(wc[i].wr_id) == KIND_RECEIVE)
 				receive[nb_receives++] = NUMBER_OF(wc[i].wr_id);
@@ -317,7 +317,7 @@ xfer_qp_clock(void)
 {
 	struct timespec t;
 
-	/* read in every turn: the counter itself takes ten times as long */
+	/* called in every iteration: CLOCK_MONOTONIC takes ten times as long */
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
 	return t.tv_sec * 1000ull + t.tv_nsec / 1000000;
 }

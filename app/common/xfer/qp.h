@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file A queue pair that carries messages of the transfer protocol both ways, and WRITEs one way:
- * what both ends need of RDMA. Who calls the link is the lcore that owns its lane, and the control
- * lcore of the device: for the control functions of rdma.h, marked *control*.
+ * @file
+ * A queue pair that carries messages of the transfer protocol in both directions, and WRITEs in one
+ * direction. Both ends use it. The lcore that owns the lane makes all calls, except for the
+ * functions marked *control*: the control lcore of the device calls these, as in rdma.h.
  *
- * A message that comes lies in memory that only the device writes, and only for the next receive;
- * so it is looked at where it is, and its receive is posted again when the handler has returned.
+ * A received message is in memory that only the device writes. Its handler reads it in place; the
+ * receive is posted again after the handler has returned.
  */
 #ifndef XFER_QP_H
 #define XFER_QP_H
@@ -15,16 +16,19 @@
 #include "rdma/rdma.h"
 #include "xfer/proto.h"
 
-#define XFER_QP_SENDS	32 /**< messages on their way, at most */
-#define XFER_QP_AWAY_MS 50 /**< between polls: longer, and the poller was somewhere else */
+#define XFER_QP_SENDS 32 /**< maximum number of messages in flight */
+/** a longer interval between two polls means that the poller was delayed */
+#define XFER_QP_AWAY_MS 50
 
 struct xfer_qp_ops {
-	/** A message has come. `message` is aligned to 8. */
+	/** A message was received. `message` is aligned to 8. */
 	void (*message)(void *arg, const void *message, uint32_t size);
-	/** A WRITE_WITH_IMM has come, and all WRITEs before it. NULL: not expected. */
+	/** A WRITE_WITH_IMM, and all WRITEs before it, have arrived. NULL: not expected. */
 	void (*written)(void *arg, uint32_t imm);
-	/** A WRITE of ours with an immediate has ended well, and all before it. NULL: nobody waits
-	 * for that. */
+	/**
+	 * A local WRITE with an immediate, and all before it, have completed successfully. NULL:
+	 * ignored.
+	 */
 	void (*done)(void *arg, uint64_t wr_id);
 };
 
@@ -32,10 +36,10 @@ struct xfer_qp_config {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
 	uint16_t lane;
-	uint32_t receives; /**< beside XFER_RECEIVES: WRITE_WITH_IMMs that may come at a time, from
-			      xfer_qp_extend() on */
-	uint32_t writes;   /**< WRITEs on their way, at most */
-	uint32_t extra;	   /**< bytes of registered memory for the owner */
+	/** receives for WRITE_WITH_IMM, beside XFER_RECEIVES; posted by xfer_qp_extend() */
+	uint32_t receives;
+	uint32_t writes; /**< maximum number of WRITEs in flight */
+	uint32_t extra;	 /**< bytes of registered memory for the owner */
 	const struct xfer_qp_ops *ops;
 	void *arg;
 };
@@ -45,68 +49,73 @@ struct xfer_qp {
 	struct rdma_cq *cq;
 	struct rdma_qp *qp;
 	struct rdma_mr *mr;
-	uint8_t *memory; /**< XFER_RECEIVES, sends, extra; XFER_MSG_MAX each */
+	/** XFER_RECEIVES receives and the sends, XFER_MSG_MAX bytes each; then `extra` */
+	uint8_t *memory;
 	uint64_t size;
 	struct rdma_mr *more_mr;
-	uint8_t *more; /**< other receives; NULL: not yet */
+	uint8_t *more; /**< memory of the other receives; NULL: not allocated yet */
 	uint8_t *extra;
 	uint32_t nb_receives;
 	uint32_t free_send[XFER_QP_SENDS];
 	uint32_t nb_free_sends;
 	uint32_t qpn;
-	uint64_t listened; /**< ms of xfer_qp_clock(): of the last xfer_qp_absence() */
-	bool broken;	   /**< nothing goes over any more */
+	uint64_t listened; /**< xfer_qp_clock() at the last xfer_qp_absence(), ms */
+	bool broken;	   /**< the queue pair is in error */
 	enum rdma_wc_status why;
 };
 
 /**
- * Memory and a queue pair in RDMA_QP_INIT with XFER_RECEIVES receives posted: less than 256 KiB
- * without what is extra. *Control.* @return -errno
+ * Allocate memory and create a queue pair in RDMA_QP_INIT with XFER_RECEIVES receives posted. The
+ * memory is less than 256 KiB plus `extra`. *Control.* @return 0 or -errno
  */
 int xfer_qp_open(struct xfer_qp *l, const struct xfer_qp_config *config);
 
-/** The peer is known: memory for the other receives, which are posted. *Control.* @return -errno */
+/**
+ * Allocate and post the other receives, once the peer is authenticated. *Control.* @return 0 or
+ * -errno
+ */
 int xfer_qp_extend(struct xfer_qp *l);
 
 /**
- * Free all of it; its connection has been destroyed. *Control.*
- * @return 0; -EBUSY: not all has let go of it yet, to be called again
+ * Free everything. The connection must have been destroyed. *Control.*
+ * @return 0; -EBUSY: still in use, call again
  */
 int xfer_qp_close(struct xfer_qp *l);
 
-/** Room for a message of XFER_MSG_MAX bytes. @return NULL: none now */
+/** Get a buffer for a message of up to XFER_MSG_MAX bytes. @return NULL: none available now */
 void *xfer_qp_room(struct xfer_qp *l);
 
-/** Send what was put into the last room. @return 0; -EPIPE: broken */
+/** Send the message in the buffer that xfer_qp_room() returned last. @return 0; -EPIPE: broken */
 int xfer_qp_send(struct xfer_qp *l, uint32_t size);
 
 /**
- * Write. That it has ended is only said of one with an immediate, which must follow.
- * @param wr_id  of xfer_qp_ops.done
+ * Post a WRITE. Completions are reported only for WRITEs with an immediate, so one of these must
+ * follow.
+ * @param wr_id  passed to xfer_qp_ops.done
  * @param nb_sge 1 or 2
- * @param imm    NULL: without
- * @return 0; -EPIPE: broken; -EAGAIN: too many on their way
+ * @param imm    NULL: none
+ * @return 0; -EPIPE: broken; -EAGAIN: too many in flight
  */
 int xfer_qp_write(struct xfer_qp *l, uint64_t wr_id, const struct rdma_sge *sg, uint16_t nb_sge,
 	uint64_t remote_addr, uint32_t rkey, const uint32_t *imm);
 
-/** Take what has come. @return completions */
+/** Process completions. @return their number */
 unsigned int xfer_qp_poll(struct xfer_qp *l);
 
 /**
- * Ms since the last call in which nobody listened: the poller was waiting for a disk or a CPU. They
- * say nothing about the peer, whose messages may lie there.
- * @param now  of xfer_qp_clock()
+ * Time since the last call, in ms, if the poller was delayed (by a disk or for a CPU); otherwise 0.
+ * Such time says nothing about the peer, whose messages may be waiting.
+ * @param now  xfer_qp_clock()
  */
 uint64_t xfer_qp_absence(struct xfer_qp *l, uint64_t now);
 
-/** Give it up: the queue pair goes to error. */
+/** Move the queue pair to the error state. */
 void xfer_qp_break(struct xfer_qp *l);
 
-/** Address of an end: IPv6, or IPv4 mapped into it; port and others are left out. */
+/** Get the address of an end as IPv6, or as an IPv4-mapped address. The port is not included. */
 void xfer_qp_address(const struct sockaddr_storage *from, uint8_t to[16]);
 
-/** Monotonic, in ms. */
+/** Monotonic clock, ms. */
 uint64_t xfer_qp_clock(void);
 
 #endif /* XFER_QP_H */

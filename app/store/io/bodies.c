@@ -13,7 +13,7 @@
 #include "io/slice_pool.h"
 #include "io/bodies.h"
 
-/* What the file system of the directory lets us do, on a file that goes again. */
+/* Determine what the directory's file system supports, with a temporary file. */
 static int
 try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *text,
 	char message[PATH_MAX])
@@ -28,7 +28,7 @@ try_direct(const struct store_bodies_config *c, enum arrow_io_mode mode, char *t
 		(int)sizeof(path))
 		return -ENAMETOOLONG;
 	how.path = path;
-	/* what a process of this number has left that was killed: in containers there is but one */
+	/* left by a killed process with the same id, which is likely in containers */
 	(void)direct_io.remove(path);
 	rc = direct_io.open(&handle, &how);
 	if (rc < 0) {
@@ -91,7 +91,7 @@ use_cufile(struct store_bodies *b, const struct store_bodies_config *c,
 		return rc;
 	}
 	slices->io = &cufile_io;
-	/* as many as there are threads: a file must be able to keep all of them busy */
+	/* as many as threads, so that one file can use all of them */
 	slices->depth = threads < ARROW_IO_DEPTH_MAX ? threads : ARROW_IO_DEPTH_MAX;
 	tell_cufile(b, threads, reason);
 	return 0;
@@ -215,7 +215,7 @@ store_bodies_take(struct store_bodies *b, uint64_t size, uint8_t **memory)
 void
 store_bodies_give(struct store_bodies *b, uint8_t *memory, uint64_t size)
 {
-	/* before it is freed: nvidia-fs may wait for ever otherwise */
+	/* before the memory is freed: otherwise nvidia-fs may wait forever */
 	if (b->cufile != NULL)
 		cufile_memory_remove(b->cufile, memory);
 	body_memory_free(b->gpu, memory, size);

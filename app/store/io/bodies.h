@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Where bodies of batches lie in a store, and how they get from there into files: chosen together
- * at start, and why is told.
+ * Chooses the memory for bodies of batches in a store, and how they are written to files. Both are
+ * chosen together at start, and the reason is reported.
  *
- * A GPU's memory is worth it only if bytes go from it to the disk without the host: by cuFile, in a
- * mode that is proven (cufile.h). Otherwise the host's memory and direct I/O are faster.
+ * GPU memory is useful only if data is written from it to the disk without passing through the
+ * host: by cuFile, in a verified mode (cufile.h). Otherwise host memory and direct I/O are faster.
  */
 #ifndef STORE_BODIES_H
 #define STORE_BODIES_H
@@ -18,7 +18,7 @@
 /** [store] bodies */
 #define STORE_BODIES_AUTO 0
 #define STORE_BODIES_HOST 1
-#define STORE_BODIES_GPU  2 /**< + gpudev */
+#define STORE_BODIES_GPU  2 /**< added to the number of a gpudev */
 
 /** [files] io */
 enum store_io {
@@ -32,35 +32,36 @@ enum store_io {
 struct store_bodies_config {
 	unsigned int where; /**< one of the above */
 	enum store_io io;
-	unsigned int threads;  /**< of cuFile */
-	const char *directory; /**< of files; exists */
+	unsigned int threads;  /**< threads of cuFile */
+	const char *directory; /**< folder of the files; must exist */
 	const char *stats;     /**< NULL: CUFILE_PROC */
-	bool rdma;	       /**< the RDMA device takes memory of a GPU */
+	bool rdma;	       /**< the RDMA device can register GPU memory */
 };
 
 struct store_bodies {
-	int16_t gpu;	       /**< gpudev; -1: the host's memory */
-	bool system;	       /**< memory that is the CPU's, whatever it is called */
+	int16_t gpu;	       /**< gpudev; -1: host memory */
+	bool system;	       /**< the CPU can access the memory, also if it belongs to a gpudev */
 	struct cufile *cufile; /**< NULL: none */
 	char why[PATH_MAX];    /**< a sentence: what was chosen, and why */
 };
 
 /**
- * @param slices   io, mode and depth are set
- * @param message  out, on error: what cannot be
- * @return 0; -EINVAL: what was asked for does not go together; as cufile_open()
+ * Choose memory and file operations.
+ * @param slices   out: io, mode and depth
+ * @param message  out, on error: what is not possible
+ * @return 0; -EINVAL: the settings contradict each other; errors of cufile_open()
  */
 int store_bodies_open(struct store_bodies *b, const struct store_bodies_config *config,
 	struct arrow_slices_config *slices, char message[PATH_MAX]);
 
-/** After the last file is closed. */
+/** Call this after the last file is closed. */
 void store_bodies_close(struct store_bodies *b);
 
-/** Memory for bodies of a connection. @return 0 or -errno */
+/** Allocate memory for bodies of a connection. @return 0 or -errno */
 int store_bodies_take(struct store_bodies *b, uint64_t size, uint8_t **memory);
 void store_bodies_give(struct store_bodies *b, uint8_t *memory, uint64_t size);
 
-/** @return gpudev to register their memory with, -1: host */
+/** @return gpudev for the registration of the memory; -1: host */
 static inline int16_t
 store_bodies_rdma_gpu(const struct store_bodies *b)
 {

@@ -11,9 +11,9 @@
 #include "io/body_memory.h"
 #include "io/body_check.h"
 
-#define CHUNK (1u << 20) /* of a GPU's memory at a time */
+#define CHUNK (1u << 20) /* bytes of GPU memory copied at a time */
 
-/* A body that the CPU cannot read where it is. */
+/* Compute the CRC of a body that the CPU cannot read in place. */
 static int
 crc_of_copy(const struct store_check_job *j, uint32_t *crc)
 {

@@ -16,7 +16,7 @@
 #include "gpu_host.h"
 #include "io/huge_pages.h"
 
-#define GPU_PAGE (64ull << 10) /* what CUDA pins and BAR windows are made of */
+#define GPU_PAGE (64ull << 10) /* granularity of CUDA's pinned memory and of BAR windows */
 
 int
 body_memory_begin(const char *device, int16_t *gpu)
@@ -24,7 +24,7 @@ body_memory_begin(const char *device, int16_t *gpu)
 	char text[512], name[64], *words[32], *rest = text;
 	int nb = 0;
 
-	/* EAL wants words that it may change */
+	/* EAL requires writable strings */
 	if (snprintf(text, sizeof(text),
 		    "braggline --no-huge -m 64 --no-pci --no-shconf --no-telemetry "
 		    "--log-level lib.eal:error --lcores 0@%d --vdev %s",
@@ -47,7 +47,7 @@ alloc_host(uint64_t size, uint8_t **memory)
 	at = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
 	if (at == MAP_FAILED) {
-		/* none are reserved: pages as large as the kernel can make them */
+		/* no reserved huge pages: use transparent ones */
 		at = huge_pages_map(size);
 		if (at == NULL)
 			return -ENOMEM;
@@ -87,7 +87,7 @@ body_memory_copy(int16_t gpu, void *to, const void *from, size_t size)
 		memcpy(to, from, size);
 		return 0;
 	}
-	/* gpudev has no copy: the drivers have */
+	/* gpudev has no copy function; the drivers have */
 	rc = gpu_host_copy(gpu, to, from, size);
 	return rc == -ENODEV ? gpu_cuda_copy(gpu, to, from, size) : rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Memory that bodies of batches lie in: the host's, in huge pages where there are some, or a GPU's.
- * Any thread.
+ * Memory for bodies of batches: host memory, in huge pages if available, or GPU memory. Any thread
+ * may call these functions.
  */
 #ifndef BODY_MEMORY_H
 #define BODY_MEMORY_H
@@ -12,43 +12,44 @@
 #include <stdint.h>
 
 /**
- * For a program without EAL: begin it with a GPU and nothing else, until eal_end().
- * @param device  as --vdev wants it: `gpu_cuda0,device=0`
+ * Initialize EAL with a GPU and nothing else, for a program without EAL. It lasts until eal_end().
+ * @param device  argument of --vdev, e.g. `gpu_cuda0,device=0`
  * @param gpu     out: gpudev
- * @return 0; -ENODEV: it is no GPU; -errno of EAL; what is wrong has been logged
+ * @return 0; -ENODEV: not a GPU; -errno of EAL. Errors are logged
  */
 int body_memory_begin(const char *device, int16_t *gpu);
 
 /**
- * Take memory that is resident, at a multiple of 4096.
- * @param gpu   gpudev; -1: the host's
- * @param size  bytes, rounded up to what pages need
- * @return 0 or -ENOMEM, -ENODEV
+ * Allocate resident memory, aligned to 4096.
+ * @param gpu   gpudev; -1: host memory
+ * @param size  bytes, rounded up to whole pages
+ * @return 0; -ENOMEM; -ENODEV
  */
 int body_memory_alloc(int16_t gpu, uint64_t size, uint8_t **memory);
 
-/** @param size  as it was asked for */
+/** @param size  as passed to body_memory_alloc() */
 void body_memory_free(int16_t gpu, uint8_t *memory, uint64_t size);
 
-/** Copy within or between both. @return 0 or -errno */
+/** Copy within or between host and GPU memory. @return 0 or -errno */
 int body_memory_copy(int16_t gpu, void *to, const void *from, size_t size);
 
 /**
- * What other devices have written into a GPU's memory before is there for all after this.
- * @return 0 or -errno: it is not
+ * Make earlier writes of other devices to GPU memory visible to all later accesses.
+ * @return 0; -errno: not done
  */
 int body_memory_flush(int16_t gpu);
 
 /**
- * @return a gpudev whose memory is not the CPU's, or -1: the first one, or the one of that name.
- *   With `name`, also one whose memory is the CPU's
+ * Find a gpudev whose memory is not CPU memory.
+ * @param name  name of the gpudev, whose memory may then also be CPU memory; NULL: the first one
+ * @return gpudev; -1: none
  */
 int16_t body_memory_gpu(const char *name);
 
 /** Whether system calls can read and write memory of a gpudev. */
 bool body_memory_is_host(int16_t gpu);
 
-/** @return name of a gpudev, for people; `host` for -1 */
+/** @return name of a gpudev for messages; `host` for -1 */
 const char *body_memory_name(int16_t gpu);
 
 #endif /* BODY_MEMORY_H */

@@ -28,16 +28,18 @@ struct cufile_library {
 	void *handle;
 	struct cufile_symbols symbols;
 	int16_t gpu;
-	bool opened; /**< the driver is */
+	bool opened; /**< the driver is open */
 };
 
 static struct cufile_error cufile_library_attach(
 	const struct cufile_library *lib, int fd, void **handle);
 
-/** @return what is known of a code, to be put behind it; "" */
+/** @return a hint about an error code, to be appended; "" */
 static const char *cufile_library_hint(int code);
 
-/** Open the driver and find out the mode; the GPU's context is current. @return as cufile_open() */
+/**
+ * Open the driver and determine the mode. The GPU's context is current. @return as cufile_open()
+ */
 static int cufile_probe(struct cufile_library *lib, const char *directory, const char *stats,
 	struct cufile_info *info, char message[PATH_MAX]);
 
@@ -51,12 +53,12 @@ struct range {
 struct cufile {
 	struct cufile_library lib;
 	struct cufile_info info;
-	pthread_rwlock_t lock; /* of ranges */
+	pthread_rwlock_t lock; /* protects the ranges */
 	struct range range[CUFILE_MEMORY_MAX];
 	unsigned int nb_ranges;
 };
 
-/* Names as in cufile.h, by where their functions belong. */
+/* Symbol names as in cufile.h, with the offsets of their function pointers. */
 static const struct {
 	const char *name;
 	const char *older; /* name before CUDA 12.3; NULL: the same */
@@ -167,7 +169,7 @@ cufile_close(struct cufile *c)
 		(void)c->lib.symbols.driver_close();
 		cufile_leave(c);
 	}
-	/* the library stays: it has threads of its own, which must not lose their code */
+	/* the library stays loaded, since its threads use its code */
 	pthread_rwlock_destroy(&c->lock);
 	free(c);
 }
@@ -246,7 +248,7 @@ cufile_memory_remove(struct cufile *c, const void *base)
 		forget_memory(c, base);
 }
 
-/* What cuFile wants to be told is where the memory begins that it knows, and how far behind. */
+/* Find the registered range of an address: cuFile requires its base and an offset. */
 static bool
 find_range(struct cufile *c, uintptr_t address, uintptr_t *base)
 {
@@ -291,7 +293,7 @@ cufile_detach(const struct cufile *c, void *handle)
 	c->lib.symbols.handle_deregister(handle);
 }
 
-/* cuFile: bytes, -1 with errno, or the negative code of an error of its own. */
+/* Convert a result of cuFile: bytes, -1 with errno, or a negative error code of its own. */
 static ssize_t
 result(const char *call, ssize_t n)
 {
@@ -331,7 +333,7 @@ cufile_write(struct cufile *c, void *handle, const void *from, uint64_t size, ui
 #define PROBE_BYTES (1u << 20)
 #define COMPAT	    "CUFILE_ALLOW_COMPAT_MODE" /* overrides properties.allow_compat_mode */
 
-/* What a probe has come to. */
+/* Result of a probe. */
 struct trial {
 	struct cufile_properties properties;
 	bool has_counters; /* of nvidia-fs */
@@ -379,8 +381,11 @@ note_errno(struct trial *t, const char *what, int error)
 	snprintf(t->what, sizeof(t->what), "%s: %s", what, strerror(-error));
 }
 
-/* Writes that nvidia-fs has carried: `n=` of its line `Writes`, and `Write=` of `Ops`, whichever
- * moves. @return whether it is there */
+/*
+ * Read the number of writes of nvidia-fs: `n=` of the line `Writes`, and `Write=` of `Ops`,
+ * whichever changes.
+ * @return false: no counters
+ */
 static bool
 read_counters(const char *path, uint64_t *writes)
 {
@@ -404,8 +409,7 @@ read_counters(const char *path, uint64_t *writes)
 }
 
 /*
- * Not by O_TMPFILE, whose flags cuFile refuses, and not without a name: it opens the file again by
- * the name that the descriptor has.
+ * Create a named file. cuFile refuses O_TMPFILE and unnamed files: it reopens the file by its name.
  */
 static int
 make_file(const char *directory, char path[PATH_MAX])
@@ -417,12 +421,12 @@ make_file(const char *directory, char path[PATH_MAX])
 	fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* file systems without it do not matter here */
+	/* on file systems without O_DIRECT, the error is ignored */
 	(void)fcntl(fd, F_SETFL, O_DIRECT);
 	return fd;
 }
 
-/* The pattern went out of the GPU; is it what the file has? */
+/* Compare the file with the pattern that was written from the GPU. */
 static void
 compare(struct trial *t, int fd, const uint8_t *pattern)
 {
@@ -493,7 +497,7 @@ out:
 	free(pattern);
 }
 
-/* Open the driver as the environment is, and write; the driver stays open if that works. */
+/* Open the driver in the current environment, and write. On success the driver stays open. */
 static void
 try_once(struct cufile_library *lib, const char *directory, const char *stats, struct trial *t)
 {
@@ -539,7 +543,7 @@ nvidia_fs_did_it(const struct trial *t, struct cufile_info *info)
 	return true;
 }
 
-/* It has written with compatibility mode forbidden. */
+/* Determine the path of a write with compatibility mode forbidden. */
 static void
 tell_direct(const struct trial *t, struct cufile_info *info)
 {
@@ -579,7 +583,7 @@ cufile_probe(struct cufile_library *lib, const char *directory, const char *stat
 		(void)setenv(COMPAT, "false", 1);
 		try_once(lib, directory, stats, &strict);
 		(void)unsetenv(COMPAT);
-		/* a library that does not heed it would say so here */
+		/* a library that ignores the setting shows it in control_flags */
 		if (strict.rc == 0 && !(strict.properties.control_flags & CUFILE_CONTROL_COMPAT)) {
 			tell_direct(&strict, info);
 			return 0;

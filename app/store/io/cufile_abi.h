@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What we use of libcufile.so.0, so that neither CUDA nor its headers are needed to build.
+ * The used part of the ABI of libcufile.so.0, so that building needs neither CUDA nor its headers.
  * cufile_abi_check.c compares it with cufile.h where that is installed.
  *
  * Source: cuFile API reference, GDS 1.13 (CUDA 12.8) to 1.15 (CUDA 13.0).
@@ -15,7 +15,7 @@
 
 #define CUFILE_LIBRARY "libcufile.so.0"
 
-/** Codes of cuFile; those of read and write come back negative. */
+/** First error code of cuFile. Read and write return negative codes. */
 #define CUFILE_BASE_ERROR 5000
 
 #define CUFILE_HANDLE_TYPE_FD 1
@@ -35,7 +35,7 @@ struct cufile_error {
 
 /** CUfileDrvProps_t */
 struct cufile_properties {
-	unsigned int nvfs_major; /**< version of nvidia-fs; 0.0: it is not there */
+	unsigned int nvfs_major; /**< version of nvidia-fs; 0.0: not loaded */
 	unsigned int nvfs_minor;
 	size_t poll_threshold;
 	size_t max_direct_io;
@@ -47,7 +47,7 @@ struct cufile_properties {
 	unsigned int max_device_pinned;
 	unsigned int max_batch_io;
 	unsigned int max_batch_timeout_ms;
-	uint8_t later[256]; /**< that newer libraries may write */
+	uint8_t later[256]; /**< space for members of newer libraries */
 };
 
 /** CUfileDescr_t */

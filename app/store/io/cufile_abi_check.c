@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cufile_abi.h held against the CUDA toolkit; compiled where cufile.h is, and never linked. */
+/*
+ * Compares cufile_abi.h with the CUDA toolkit. Compiled where cufile.h is installed, never linked.
+ */
 #include <assert.h>
 #include <stdbool.h>
 

@@ -15,7 +15,7 @@
 struct request {
 	struct slice_job job;
 	struct cufile_file *file;
-	struct request *next; /* that has ended after this one */
+	struct request *next; /* next completed request */
 	const struct iovec *iov;
 	unsigned int nb;
 	uint64_t offset;
@@ -25,13 +25,13 @@ struct request {
 };
 
 struct cufile_file {
-	void *disk; /* of direct_io */
+	void *disk; /* handle of direct_io */
 	int fd;
-	void *handle; /* of cuFile */
+	void *handle; /* handle of cuFile */
 	struct arrow_io_info info;
-	pthread_mutex_t lock; /* of what follows, but for `busy`, which is the owner's */
+	pthread_mutex_t lock; /* protects the members below, except `busy`, which is the owner's */
 	pthread_cond_t ended;
-	struct request *first; /* that have ended */
+	struct request *first; /* completed requests */
 	struct request **last;
 	unsigned int pending;
 	unsigned int depth;
@@ -128,7 +128,7 @@ cufile_io_open(void **handle, const struct arrow_io_open *how)
 	f = calloc(1, sizeof(*f) + (how->depth + 1) * sizeof(f->request[0]));
 	if (f == NULL)
 		return -ENOMEM;
-	/* threads are what keeps several writes on their way */
+	/* without io_uring: the threads keep several writes in flight */
 	if (plain.mode == ARROW_IO_AUTO || plain.mode > ARROW_IO_DIRECT)
 		plain.mode = ARROW_IO_DIRECT;
 	rc = direct_io.open(&f->disk, &plain);

@@ -11,9 +11,9 @@
 
 struct slice_pool {
 	struct slice_pool_config config;
-	pthread_mutex_t lock; /* of all that follows */
-	pthread_cond_t given; /* a job, or the end */
-	pthread_cond_t begun; /* a thread has entered, or could not */
+	pthread_mutex_t lock; /* protects the members below */
+	pthread_cond_t given; /* a job was added, or the pool is closed */
+	pthread_cond_t begun; /* a thread has started, or has failed to */
 	struct slice_job *first;
 	struct slice_job **last;
 	unsigned int entered;
@@ -23,7 +23,7 @@ struct slice_pool {
 	pthread_t thread[];
 };
 
-/* The next job, or NULL at the end. */
+/* Get the next job. @return NULL: the pool is closed */
 static struct slice_job *
 take(struct slice_pool *p)
 {

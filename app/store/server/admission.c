@@ -5,7 +5,7 @@
 
 #include "server/admission.h"
 
-/* Places of a pool: from `first` to before `end`. */
+/* Slots of a pool: from `first` up to, but not including, `end`. */
 struct pool {
 	unsigned int first;
 	unsigned int end;
@@ -40,7 +40,7 @@ same_prefix(const uint8_t a[16], const uint8_t b[16])
 	return size == admission_prefix(b) && memcmp(a, b, size) == 0;
 }
 
-/* Whether two places are counted together. */
+/* Whether two peers count for the same limit. */
 static bool
 same_group(const struct admission_peer *a, const struct admission_peer *b, bool known)
 {
@@ -72,7 +72,7 @@ admission_age(const struct admission *g, unsigned int i, uint64_t now)
 {
 	const uint64_t proved = g->known[i].proved;
 
-	/* `now` may have been read before the proof came */
+	/* `now` may have been read before the authentication */
 	return (now > proved ? now - proved : 0) + g->known[i].older;
 }
 
@@ -93,7 +93,10 @@ is_older(const struct admission *g, unsigned int i, int than)
 	return than < 0 || g->place[i].since < g->place[than].since;
 }
 
-/* The oldest place of those that are old enough to go, of the most crowded group or of `peer`'s. */
+/*
+ * Find the oldest slot that has reached the minimum time, in the most crowded group or in that of
+ * `peer`.
+ */
 static int
 find_victim(const struct admission *g, const struct admission_peer *peer, bool known, uint64_t now)
 {
@@ -133,7 +136,10 @@ find_place(struct admission *g, const struct admission_peer *peer, bool known, u
 	int place;
 
 	if (known && crowd_of(g, peer, true) >= ADMISSION_PER_KNOWN) {
-		/* somebody may use its name and address: its own places are all that this takes */
+		/*
+		 * another peer may forge this identity and address: only slots of the same pair are
+		 * evicted
+		 */
 		place = find_victim(g, peer, true, now);
 		g->crowded += place < 0;
 		return place;
@@ -176,7 +182,7 @@ admission_enter(struct admission *g, const struct admission_peer *peer, void *ow
 static int
 older_known(const struct admission *g, int one, int other)
 {
-	/* what is older than this process may be older than its clock */
+	/* signed: a time before this process may be before the start of its clock */
 	return one >= 0 &&
 			(int64_t)(g->known[one].proved - g->known[one].older) <=
 				(int64_t)(g->known[other].proved - g->known[other].older)
@@ -184,7 +190,10 @@ older_known(const struct admission *g, int one, int other)
 		: other;
 }
 
-/* Where a new pair goes: in place of its identity's oldest if that has many, else of any's. */
+/*
+ * Find an entry for a new pair: the oldest of its identity if that has the maximum, otherwise the
+ * oldest of all.
+ */
 static int
 find_room(const struct admission *g, uint64_t identity)
 {

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Admission of connections that have not proved themselves yet: few at a time, and not for long.
+ * Admission control of connections that are not authenticated yet. It limits their number and their
+ * time.
  *
- * There are two pools. One is of peers that have proved themselves before: an identity at an
- * address, which a REQ names. The other one is of all that nobody knows. So a flood of requests
- * from forged addresses takes no place of a receiver that comes back.
+ * There are two pools. One is for peers that were authenticated before: a pair of the identity
+ * named in the REQ and the address. The other is for all other peers. A flood of requests from
+ * forged addresses therefore takes no slot of a returning receiver.
  *
- * Time counts from the request on, whatever comes in between. The fuller a pool, the shorter: from
- * ADMISSION_MS down to ADMISSION_MIN_MS. In a full one the oldest place of the most crowded prefix
- * goes to the next who asks, if it is that old.
+ * The time counts from the request on. It depends on the fill level of the pool: from ADMISSION_MS
+ * if the pool is empty down to ADMISSION_MIN_MS if it is full. In a full pool, the next request
+ * gets the oldest slot of the most crowded prefix, if that slot has reached the minimum time.
  *
- * What is remembered: the last ADMISSION_REMEMBERED pairs of identity and address, for
- * ADMISSION_REMEMBER_MS after their last proof; of an identity that proves itself
- * from many addresses the last ADMISSION_PER_IDENTITY, so that it takes no other one's. One thread.
+ * The last ADMISSION_REMEMBERED pairs of identity and address are remembered, for
+ * ADMISSION_REMEMBER_MS after their last authentication. An identity that uses many addresses has
+ * at most ADMISSION_PER_IDENTITY pairs, so it does not displace other identities. One thread.
  */
 #ifndef ADMISSION_H
 #define ADMISSION_H
@@ -21,23 +22,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ADMISSION_UNKNOWN      16 /**< places of those that nobody knows, */
-#define ADMISSION_PER_ADDRESS  4  /**< of them of one address, */
-#define ADMISSION_PER_PREFIX   8  /**< of one IPv4 /24 or IPv6 /64 */
-#define ADMISSION_KNOWN	       16 /**< places of those that have proved themselves before, */
-#define ADMISSION_PER_KNOWN    8  /**< of them of one identity at one address */
+#define ADMISSION_UNKNOWN      16 /**< slots of the pool for unknown peers */
+#define ADMISSION_PER_ADDRESS  4  /**< maximum of these per address */
+#define ADMISSION_PER_PREFIX   8  /**< maximum of these per IPv4 /24 or IPv6 /64 */
+#define ADMISSION_KNOWN	       16 /**< slots of the pool for known peers */
+#define ADMISSION_PER_KNOWN    8  /**< maximum of these per pair of identity and address */
 #define ADMISSION_PLACES       (ADMISSION_UNKNOWN + ADMISSION_KNOWN)
-#define ADMISSION_MS	       5000 /**< for a proof, in an empty pool, */
-#define ADMISSION_MIN_MS       500  /**< and in a full one */
+#define ADMISSION_MS	       5000 /**< time for the authentication in an empty pool */
+#define ADMISSION_MIN_MS       500  /**< time for the authentication in a full pool */
 #define ADMISSION_REMEMBERED   256
-#define ADMISSION_PER_IDENTITY 16 /**< of them of one identity */
+#define ADMISSION_PER_IDENTITY 16 /**< maximum remembered pairs per identity */
 #define ADMISSION_REMEMBER_MS  (7 * 24 * 3600 * UINT64_C(1000))
-#define ADMISSION_KEEP_MS      (3600 * UINT64_C(1000)) /**< what a file has is at most so old */
+#define ADMISSION_KEEP_MS      (3600 * UINT64_C(1000)) /**< maximum lag of the times in the file */
 
-/** Who asks. */
+/** A peer that requests a connection. */
 struct admission_peer {
 	uint8_t addr[16];
-	uint64_t identity; /**< that it says it is: xfer_private.identity */
+	uint64_t identity; /**< claimed identity: xfer_private.identity */
 };
 
 struct admission {
@@ -45,51 +46,55 @@ struct admission {
 		struct admission_peer peer;
 		uint64_t since; /**< ms; 0: free */
 		void *owner;
-	} place[ADMISSION_PLACES]; /**< those of unknown ones first */
+	} place[ADMISSION_PLACES]; /**< unknown peers first */
 	struct {
 		struct admission_peer peer;
-		uint64_t proved; /**< ms; 0: free */
-		uint64_t older;	 /**< ms: it was proved so much earlier, before this process was */
+		uint64_t proved; /**< time of the last authentication, ms; 0: free */
+		/** ms to subtract from `proved`: authentication before this process was started */
+		uint64_t older;
 	} known[ADMISSION_REMEMBERED];
-	uint64_t version; /**< of what is remembered: changes when that should be kept in a file */
+	uint64_t version; /**< of the remembered pairs; changes when the file should be updated */
 	uint64_t admitted;
-	uint64_t admitted_known; /**< of them known */
-	uint64_t full;		 /**< sent away: all places taken */
-	uint64_t crowded;	 /**< sent away: too many of this address, prefix or identity */
-	uint64_t evicted;	 /**< ended for another one */
-	uint64_t late;		 /**< time was over */
+	uint64_t admitted_known; /**< part of `admitted`: known peers */
+	uint64_t full;		 /**< rejected: all slots are in use */
+	uint64_t crowded;	 /**< rejected: too many from this address, prefix or identity */
+	uint64_t evicted;	 /**< ended to make room for another peer */
+	uint64_t late;		 /**< ended because their time was over */
 };
 
-/** Whether it has proved itself before, and that is remembered. */
+/** Whether the pair was authenticated before and is remembered. */
 bool admission_knows(const struct admission *g, const struct admission_peer *peer, uint64_t now);
 
 /**
- * Somebody asks.
- * @param now      ms, any clock that does not go back; not 0
- * @param owner    of the place, not NULL: what is evicted and expires
- * @param evicted  out: owner of the place until now, to be ended; NULL: it was free
- * @return a place; -EBUSY: not now
+ * Request a slot.
+ * @param now      ms, a monotonic clock; not 0
+ * @param owner    of the slot, not NULL; returned when the slot is evicted or expires
+ * @param evicted  out: previous owner of the slot, to be ended; NULL: the slot was free
+ * @return index of the slot; -EBUSY: rejected
  */
 int admission_enter(struct admission *g, const struct admission_peer *peer, void *owner,
 	uint64_t now, void **evicted);
 
-/** It has proved itself: it is known from here on, and leaves. */
+/** The peer is authenticated: remember it, and free its slot. */
 void admission_proved(struct admission *g, int place, uint64_t now);
 
-/** A pair has proved itself `age` ms ago, to an earlier process. */
+/** Add a pair that an earlier process authenticated `age` ms ago. */
 void admission_remember(
 	struct admission *g, const struct admission_peer *peer, uint64_t now, uint64_t age);
 
-/** How long ago, in ms, the pair of g->known[i] has proved itself. */
+/** @return time since the last authentication of g->known[i], ms */
 uint64_t admission_age(const struct admission *g, unsigned int i, uint64_t now);
 
-/** It is gone. */
+/** Free a slot whose connection has ended. */
 void admission_leave(struct admission *g, int place);
 
-/** Owner of a place whose time is over, once for each: to be ended. @return NULL: none */
+/**
+ * Get the owner of a slot whose time is over, to be ended. Each is returned once. @return NULL:
+ * none
+ */
 void *admission_expire(struct admission *g, uint64_t now);
 
-/** Length of a prefix that counts as one network, in bytes: 15 (IPv4 /24), 8 (IPv6 /64). */
+/** @return length of the prefix that counts as one network, bytes: 15 (IPv4 /24) or 8 (IPv6 /64) */
 unsigned int admission_prefix(const uint8_t addr[16]);
 
 #endif /* ADMISSION_H */

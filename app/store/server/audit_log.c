@@ -25,7 +25,7 @@ store_audit_of(struct store_audit *a, const char *name)
 	return &a->identity[i];
 }
 
-/* Networks that there is no room for share what is left of all. */
+/* Networks without an entry share the rest of the total limit. */
 static bool
 prefix_may(struct store_warnings *w, const uint8_t addr[16])
 {

@@ -34,33 +34,34 @@ RTE_LOG_REGISTER(store_completion_logtype, braggline.store.completion, NOTICE);
 #define NICE	  10
 #define CHUNK	  (1u << 20)
 
-#define REFUSED_MAX 16 /* lines of the log that name what is refused, at a start */
+#define REFUSED_MAX 16 /* maximum log messages about refused files at a start */
 
-/* ioprio_set(2) has no header: of this thread, best effort, the lowest of eight */
+/* ioprio_set(2) has no header. This thread, best effort, the lowest of eight priorities. */
 #define IOPRIO_WHO_PROCESS 1
 #define IOPRIO_LOWEST	   (2 << 13 | 7)
 
 struct leftover {
 	char *path;
-	size_t dir; /* characters of it */
+	size_t dir; /* length of the directory part */
 	uint64_t bytes;
 	struct timespec written;
-	uint64_t try_at; /* ns; 0: at once */
+	uint64_t try_at; /* ns; 0: immediately */
 };
 
 struct store_completion {
 	struct store_completion_config config;
 	uint64_t begin_at; /* ns */
 	pthread_t thread;
-	pthread_mutex_t lock; /* of all that follows */
+	pthread_mutex_t lock; /* protects all members below */
 	pthread_cond_t changed;
-	struct leftover *file; /* the oldest first */
+	struct leftover *file; /* sorted, the oldest first */
 	size_t nb;
-	struct leftover current; /* that the thread is at, off the list; path NULL: none */
+	/* file that the thread works on, not in the list; path NULL: none */
+	struct leftover current;
 	struct store_claim *claims;
 	struct store_completion_stats stats;
 	bool closing;
-	bool stop; /* atomic: the current file is given up */
+	bool stop; /* atomic: abort the current file */
 };
 
 /* ---- what is there --------------------------------------------------------------------------- */
@@ -91,7 +92,7 @@ add(struct store_completion *c, const struct leftover *f)
 	return 0;
 }
 
-/* Another user's folder or file, or one that he could change: it is left alone. */
+/* Record a folder or file that another user owns or could change. It is left unchanged. */
 static void
 refuse(struct store_completion *c, const char *message)
 {
@@ -142,7 +143,7 @@ list_file(struct store_completion *c, int folder, const char *dir, const char *n
 	return ret;
 }
 
-/* Incomplete files of a run's directory; one that is none, or cannot be read, has none. */
+/* List the incomplete files of a run's directory. An unreadable or other directory has none. */
 static int
 list_run(struct store_completion *c, int root, const char *name)
 {
@@ -152,7 +153,7 @@ list_run(struct store_completion *c, int root, const char *name)
 	DIR *dir;
 	int fd, folder, ret = 0;
 
-	/* what is no folder, a link to one among them, is no run's */
+	/* an object that is no folder, such as a link to one, is not a run */
 	if (fstatat(root, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISREG(st.st_mode) ||
 		snprintf(path, sizeof(path), "%s/%s", c->config.root, name) >= (int)sizeof(path))
 		return 0;
@@ -223,7 +224,7 @@ drop(struct store_completion *c, size_t i)
 	c->nb--;
 }
 
-/* Wait with the lock until something has changed, or a time. */
+/* Release the lock and wait until a change or a time. */
 static void
 wait_until(struct store_completion *c, uint64_t ns)
 {
@@ -232,7 +233,7 @@ wait_until(struct store_completion *c, uint64_t ns)
 	pthread_cond_timedwait(&c->changed, &c->lock, &t);
 }
 
-/* @return whether there is a file to work at now, which is `current` then. With the lock. */
+/* @return true: `current` is the next file to work on. Call this with the lock held. */
 static bool
 take(struct store_completion *c)
 {
@@ -253,9 +254,9 @@ take(struct store_completion *c)
 }
 
 /*
- * Recovery reads through a mapping, and a disk that cannot read one would end the process, with
- * receivers that have nothing to do with this file. So all of it is read in another way before;
- * what is read lies in the page cache then.
+ * Read the whole file with read(2) first. Recovery reads through a mapping, and a disk error would
+ * then kill the process, with receivers that do not use this file. The data stays in the page
+ * cache.
  */
 static int
 read_through(struct store_completion *c, int folder, const char *name, int *fd)
@@ -294,7 +295,7 @@ complete_in(struct store_completion *c, int folder, const struct leftover *f,
 
 	if (c->config.io == NULL)
 		ret = read_through(c, folder, name, &fd);
-	/* what is not read for that is refused in a moment */
+	/* recovery refuses the other cases quickly */
 	if (ret < 0 && ret != -ELOOP && ret != -EMEDIUMTYPE && ret != -EACCES) {
 		report->state = ARROW_RECOVERY_FAILED;
 		snprintf(report->message, sizeof(report->message), "cannot be read: %s",
@@ -305,7 +306,7 @@ complete_in(struct store_completion *c, int folder, const struct leftover *f,
 		ret = arrow_recover_in(c->config.io, folder, dir, name, &c->stop, report);
 	}
 	if (fd >= 0) {
-		/* it was read once, and nobody is known to want it */
+		/* free the page cache: no other reader is expected */
 		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 		close(fd);
 	}
@@ -321,7 +322,7 @@ complete(struct store_completion *c, const struct leftover *f, struct arrow_reco
 	*report = (struct arrow_recovery){0};
 	snprintf(report->path, sizeof(report->path), "%s", f->path);
 	snprintf(dir, sizeof(dir), "%.*s", (int)f->dir, f->path);
-	/* it may be another one since it was listed */
+	/* the folder may have been replaced since it was listed */
 	folder = own_folder_open(dir, OWN_FOLDER_RUN, message);
 	if (folder < 0) {
 		report->state = ARROW_RECOVERY_FAILED;
@@ -333,7 +334,7 @@ complete(struct store_completion *c, const struct leftover *f, struct arrow_reco
 	return ret;
 }
 
-/* What has become of the current file. With the lock. */
+/* Record the result of the current file. Call this with the lock held. */
 static void
 account(struct store_completion *c, int ret, const struct arrow_recovery *report)
 {
@@ -343,11 +344,11 @@ account(struct store_completion *c, int ret, const struct arrow_recovery *report
 	c->stats.files--;
 	c->stats.bytes -= f.bytes;
 	if (ret == -ECANCELED || ret == -EBUSY) {
-		/* a lock may outlive the process that has died with it (file_lock.h) */
+		/* a lock may outlive its process (file_lock.h) */
 		f.try_at =
 			ret == -EBUSY ? arrow_slices_clock() + c->config.retry_ms * NS_PER_MS : 0;
 		if (add(c, &f) == 0) {
-			/* its place is that of its age */
+			/* keep the list sorted by age */
 			qsort(c->file, c->nb, sizeof(*c->file), by_age);
 			return;
 		}
@@ -395,7 +396,7 @@ completion_main(void *arg)
 
 	if (c->config.enter != NULL)
 		c->config.enter();
-	/* whoever is served goes first; where that is not allowed it is as the others */
+	/* serving has priority; if this is not permitted, the thread runs like the others */
 	(void)setpriority(PRIO_PROCESS, gettid(), NICE);
 	(void)syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_LOWEST);
 	pthread_mutex_lock(&c->lock);
@@ -465,7 +466,7 @@ store_completion_claim(struct store_completion *c, struct store_claim *claim, co
 	claim->dir = dir;
 	claim->next = c->claims;
 	c->claims = claim;
-	/* whoever claims reads it again, and is not of low priority */
+	/* the claimer recovers the file itself, with normal priority */
 	while (c->current.path != NULL && is_in(&c->current, dir)) {
 		__atomic_store_n(&c->stop, true, __ATOMIC_RELAXED);
 		pthread_cond_wait(&c->changed, &c->lock);
@@ -490,7 +491,7 @@ store_completion_release(struct store_completion *c, struct store_claim *claim, 
 	for (at = &c->claims; *at != claim; at = &(*at)->next)
 		;
 	*at = claim->next;
-	/* their names may be those of new files from here on */
+	/* the names may be those of new files from here on */
 	for (i = c->nb; run != NULL && i-- > 0;) {
 		if (is_in(&c->file[i], claim->dir) &&
 			stream_source_is_of(c->file[i].path, run, &of))

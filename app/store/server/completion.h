@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Files that an earlier process of the store has left as `.part`, and whose receivers may never
- * come back: a thread completes them while the store serves.
+ * Completes `.part` files of an earlier process of the store in a thread, while the store is
+ * running. The receivers of such files may never reconnect.
  *
- * The list is made once, before anything is served: a file that this process writes is never on it.
- * The thread waits for a grace period, in which receivers come back and complete their own files
- * (server/recovery_thread.h), and then completes one file after the other, the oldest first. A
- * receiver that comes later waits for no file of another run: a claim of its run's directory ends
- * the thread's work on a file in it at once, and keeps the thread out until the claim is released.
- * Files are changed only by arrow_recover_file(), so that a crash at any moment is one that the
- * next start knows how to go on from.
+ * The files are listed once, before the store serves connections, so files of this process are
+ * never listed. The thread waits for a grace period, in which receivers may reconnect and complete
+ * their own files (server/recovery_thread.h). It then completes one file after the other, the
+ * oldest first. A receiver that connects later does not wait for files of another run: a claim of
+ * its run's directory aborts the work on a file in that directory at once, and excludes the thread
+ * until the claim is released. Only arrow_recover_file() changes files, so the next start can
+ * continue after a crash at any moment.
  *
- * Of folders and files only those are worked at that nobody but this user, root and the group of
- * the run's folder could have made (own_file.h, recovery/directory.h). Both are checked when they
- * are listed, and again when they are taken; what is refused is named in the log, and left alone.
+ * The thread works only on folders and files that no user except this one, root and the group of
+ * the run's folder could have created (own_file.h, recovery/directory.h). Both are checked when
+ * they are listed, and again before the work begins. Refused ones are logged and left unchanged.
  */
 #ifndef STORE_COMPLETION_H
 #define STORE_COMPLETION_H
@@ -25,61 +25,62 @@
 #include "io/file_io.h"
 #include "arrow/schema.h"
 
-#define STORE_COMPLETION_GRACE_MS 30000 /**< at most: what receivers have to come back */
+#define STORE_COMPLETION_GRACE_MS 30000 /**< maximum time for receivers to reconnect */
 
 struct store_completion_config {
-	const char *root;	       /**< run directories are in it; the caller's */
-	const struct arrow_io_ops *io; /**< NULL: direct_io, of files that are ours */
-	uint64_t grace_ms;	       /**< after the start */
-	uint64_t retry_ms;	       /**< a file that is locked is tried again; 0: 10 s */
-	void (*enter)(void);	       /**< the thread's first call; NULL: nothing */
+	const char *root;	       /**< folder of the run directories; of the caller */
+	const struct arrow_io_ops *io; /**< NULL: direct_io, for own files only */
+	uint64_t grace_ms;	       /**< delay after the start */
+	uint64_t retry_ms;	       /**< interval for retrying a locked file; 0: 10 s */
+	void (*enter)(void);	       /**< first call of the thread; may be NULL */
 };
 
-/** All but the first two only grow. */
+/** All but the first two only increase. */
 struct store_completion_stats {
-	uint64_t files; /**< that are left */
-	uint64_t bytes; /**< of them */
+	uint64_t files; /**< remaining files */
+	uint64_t bytes; /**< bytes of the remaining files */
 	uint64_t completed;
-	uint64_t failed;  /**< stay `.part`: the log says why */
-	uint64_t refused; /**< folders and files that another user made, or could change */
+	uint64_t failed;  /**< files that stay `.part`: see the log for the reason */
+	uint64_t refused; /**< folders and files that another user created or could change */
 };
 
 struct store_completion;
 
-/** A claim of a directory; the owner of the memory is the caller. */
+/** A claim of a directory. The caller owns the memory. */
 struct store_claim {
 	struct store_claim *next;
 	const char *dir;
 };
 
 /**
- * List what is there, and begin.
- * @param c  out: NULL if nothing was left
+ * List the files and start the thread.
+ * @param c  out: NULL if there are no files
  * @return 0; -errno: the root cannot be read; -ENOMEM; -errno of pthread_create(3)
  */
 int store_completion_open(
 	struct store_completion **c, const struct store_completion_config *config);
 
 /**
- * Have a directory of a run to oneself; returns when the thread has let go of its files. Any
- * thread. With NULL for `c`, as all that follows: nothing.
+ * Claim the directory of a run exclusively. Returns when the thread does not use its files any
+ * more. Any thread may call this. Does nothing if `c` is NULL, as all functions below.
  */
 void store_completion_claim(struct store_completion *c, struct store_claim *claim, const char *dir);
 
 /**
- * @param run       NULL: nothing is known of its files; else name of the run whose files have been
- *   completed by the caller, who may now write new ones
- * @param identity  of the run: its incarnation counts
+ * Release a claim.
+ * @param run       name of the run whose files the caller has completed, and which may have new
+ *   files now; NULL: nothing is known of its files
+ * @param identity  of the run; its incarnation is used
  */
 void store_completion_release(struct store_completion *c, struct store_claim *claim,
 	const char *run, const struct arrow_identity *identity);
 
 void store_completion_stats_get(struct store_completion *c, struct store_completion_stats *stats);
 
-/** No file is begun any more, and the one at work is given up. Does not wait. */
+/** Abort the current file and start no other. Does not wait. */
 void store_completion_stop(struct store_completion *c);
 
-/** Stop, wait for the thread, free. */
+/** Stop, wait for the thread, and free. */
 void store_completion_close(struct store_completion *c);
 
 #endif /* STORE_COMPLETION_H */

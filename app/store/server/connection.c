@@ -15,7 +15,7 @@
 RTE_LOG_REGISTER(store_connection_logtype, braggline.store.connection, NOTICE);
 
 #define LEAVE_MS	  1000
-#define LEAVE_UNPROVED_MS 100 /* a flood of them must not take all connections */
+#define LEAVE_UNPROVED_MS 100 /* short, so that a flood of them does not use all connections */
 
 const char *
 store_connection_state_name(enum store_connection_state state)
@@ -51,7 +51,7 @@ leave_gate(struct store_connection *c)
 	c->gate = -1;
 }
 
-/* An audit line of a connection: who, from where, for which run. */
+/* Write an audit message about a connection: identity, address, run. */
 #define AUDIT_CONN(level, c, what, fmt, ...)                                                \
 	do {                                                                                \
 		char address_[STORE_ADDRESS_LEN];                                           \
@@ -65,7 +65,10 @@ leave_gate(struct store_connection *c)
 			##__VA_ARGS__);                                                     \
 	} while (0)
 
-/* Why, of one that has proved who it is; of others few are logged, as anybody makes them. */
+/*
+ * Log a refusal. For unauthenticated peers the number of messages is limited, since anyone can
+ * cause them.
+ */
 static void
 audit_refusal(struct store_connection *c, enum xfer_reason reason)
 {
@@ -90,7 +93,7 @@ stands(const struct store_connection *c)
 	return c->state == STORE_UP || c->state == STORE_ENDING;
 }
 
-/* Nothing goes over any more, and why was counted. What was taken stays the store's. */
+/* End the transfer; the reason was counted. Batches that were received are still stored. */
 static void
 cut_off(struct store_connection *c)
 {
@@ -100,7 +103,7 @@ cut_off(struct store_connection *c)
 	enter(c, STORE_CLOSING);
 }
 
-/* The peer is gone, or has had its last word. */
+/* Start closing: the peer is gone, or the last message was sent. */
 static void
 begin_close(struct store_connection *c)
 {
@@ -151,7 +154,7 @@ store_connection_keys_changed(struct store_connection *c)
 	if (c->state == STORE_FREE || c->state >= STORE_LEAVING)
 		return;
 	if (c->fingerprint == 0) {
-		/* it was to be compared with keys that may have gone: once more */
+		/* its keys may have been removed during the handshake: the peer must retry */
 		store_connection_refuse(c, XFER_REASON_BUSY);
 		return;
 	}
@@ -187,7 +190,7 @@ begin_settling(struct store_connection *c)
 	store_settle_begin(&c->settle);
 }
 
-/* What was cut off at the word of the peer. */
+/* Count the batches that were removed because the peer reassigned them. */
 static void
 account_cuts(struct store_connection *c)
 {
@@ -218,14 +221,14 @@ account_cuts(struct store_connection *c)
 	}
 }
 
-/* @return false: it goes on */
+/* @return false: still running */
 static bool
 end_settling(struct store_connection *c)
 {
 	if (!store_settle_end(&c->settle))
 		return false;
 	account_cuts(c);
-	/* one that could not be opened is forgotten */
+	/* a run that could not be opened was removed */
 	if (!c->run->used)
 		c->run = NULL;
 	return true;
@@ -241,14 +244,17 @@ store_connection_repaired(struct store_connection *c, unsigned int table, uint64
 		arrow_table_name(table), sequence, c->settle.dir);
 }
 
-/* Queue pair, registrations, places; the run last, as the next connection waits for it. */
+/*
+ * Release the queue pair, registrations and slots. Release the run last, since the next connection
+ * waits for it.
+ */
 static bool
 work_closing(struct store_connection *c)
 {
 	unsigned int i;
 
 	(void)xfer_qp_poll(&c->link);
-	/* its thread goes on with files that the next connection is told of */
+	/* the thread may change files that the next connection's inventory lists */
 	if (c->settle.begun) {
 		if (!end_settling(c))
 			return false;
@@ -289,7 +295,7 @@ work_closing(struct store_connection *c)
 
 /* ---- what the receiver says ------------------------------------------------------------------ */
 
-/* Intervals that come in several messages, of a table and then of the next one. */
+/* Collect intervals that are sent in several messages, table after table. */
 static enum xfer_reason
 take_intervals(
 	struct interval_set sets[XFER_TABLES], unsigned int *table, const struct xfer_intervals *m)
@@ -299,7 +305,7 @@ take_intervals(
 
 	if (m->table < *table)
 		return XFER_REASON_ORDER;
-	/* ascending over messages as well: each goes behind the last one, which costs little */
+	/* ascending across messages too, so each interval is appended, which is cheap */
 	if (m->nb > 0 && set->nb > 0 && m->interval[0].first <= set->at[set->nb - 1].last + 1)
 		return XFER_REASON_MALFORMED;
 	if (set->nb + m->nb > XFER_MOVED_MAX)
@@ -328,7 +334,7 @@ take_moved(struct store_connection *c, const struct xfer_intervals *m)
 	return reason;
 }
 
-/* What the peer would release: each body of it that is here is going to be read. */
+/* Collect the batches that the peer would release. Their bodies will be read. */
 static enum xfer_reason
 take_held(struct store_connection *c, const struct xfer_intervals *m)
 {
@@ -337,7 +343,7 @@ take_held(struct store_connection *c, const struct xfer_intervals *m)
 	if (!c->moved_all)
 		return XFER_REASON_ORDER;
 	reason = take_intervals(c->held, &c->held_table, m);
-	/* no more than a receiver can hold */
+	/* not more than a receiver can hold */
 	if (reason == XFER_REASON_NONE && interval_set_count(&c->held[m->table]) > XFER_MOVED_MAX)
 		reason = XFER_REASON_MALFORMED;
 	if (reason == XFER_REASON_NONE && (m->head.flags & XFER_MORE) == 0)
@@ -345,7 +351,7 @@ take_held(struct store_connection *c, const struct xfer_intervals *m)
 	return reason;
 }
 
-/* A reason that is the peer's word is not counted as ours. */
+/* Handle a REFUSE. A reason sent by the peer is not counted as one of the store. */
 static void
 given_up(struct store_connection *c, enum xfer_reason reason)
 {
@@ -379,7 +385,7 @@ take_session_message(struct store_connection *c, const struct xfer_msg *m)
 	}
 }
 
-/* The peer has the key: it is who it says. */
+/* The peer is authenticated. */
 static void
 identified(struct store_connection *c)
 {
@@ -403,8 +409,8 @@ is_its_run(const struct store_connection *c, const struct store_run *r)
 }
 
 /*
- * What all share is not one identity's alone. A receiver that comes back before the store knows
- * that it went needs one more: the older connection of the same stream goes for it.
+ * Limit the connections of an identity. A receiver that reconnects before the store has noticed its
+ * failure needs one more: the older connection of the same stream is then ended.
  */
 static bool
 may_connect(const struct store_connection *c)
@@ -420,7 +426,10 @@ may_connect(const struct store_connection *c)
 	return c->counts == NULL || c->counts->connections <= most;
 }
 
-/* A run that is open already, with or without a connection, or one that the identity may have. */
+/*
+ * Whether the run is open already, with or without a connection, or the identity may open another
+ * one.
+ */
 static bool
 may_have_run(const struct store_connection *c)
 {
@@ -437,7 +446,7 @@ may_have_run(const struct store_connection *c)
 	return nb < c->identity.open_runs;
 }
 
-/* And its schemas are here. */
+/* The schemas are complete. */
 static void
 proved(struct store_connection *c)
 {
@@ -451,7 +460,7 @@ proved(struct store_connection *c)
 		store_connection_refuse(c, XFER_REASON_CONNECTIONS);
 		return;
 	}
-	/* nobody whom it does not know has the store take so much memory */
+	/* only now, so that unauthenticated peers cannot make the store allocate this memory */
 	rc = xfer_qp_extend(&c->link);
 	if (rc < 0) {
 		CONN_LOG(ERR, c, "no memory for messages: %s", strerror(-rc));
@@ -460,7 +469,7 @@ proved(struct store_connection *c)
 	}
 	c->sent = c->handshake.sent;
 	c->received = c->handshake.received;
-	/* whatever it says until then: one that says little at a time does not stay for ever */
+	/* a deadline for all MOVED and HELD, so that a slow sender does not stay forever */
 	c->said = xfer_qp_clock();
 	c->deadline = c->said + ADMISSION_MS;
 	enter(c, STORE_HEARING);
@@ -484,7 +493,7 @@ on_message(void *arg, const void *message, uint32_t size)
 		else if (reason != XFER_REASON_NONE)
 			store_connection_refuse(c, reason);
 		else if (c->handshake.state == XFER_AUTH_DONE)
-			/* now: the next message may be the next completion */
+			/* at once: the next completion may be the next message */
 			proved(c);
 		return;
 	}
@@ -518,7 +527,7 @@ send_results(struct store_connection *c)
 		if (xfer_qp_send(&c->link, m->head.length) < 0)
 			break;
 		c->said = xfer_qp_clock();
-		/* now they are the receiver's again */
+		/* their slots belong to the receiver again */
 		for (i = sent; i < sent + nb; i++)
 			c->place[c->results[i].entry].taken = false;
 		sent += nb;
@@ -542,7 +551,10 @@ send_status(struct store_connection *c, enum xfer_state state)
 	c->said_state = state;
 }
 
-/* Some of what is durable, and held by the peer: he lets go of it. @return all is told */
+/*
+ * Send a part of the durable batches that the peer holds; it will release them. @return true: all
+ * are sent
+ */
 static bool
 tell_have(struct store_connection *c)
 {
@@ -601,7 +613,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	struct xfer_endpoint self = {0};
 	enum xfer_reason reason;
 
-	/* a copy: the keyring may change before the proof comes */
+	/* a copy, since the keyring may change before PROOF is received */
 	c->identity = *store_keyring_find(store_keys_get(c->shared->keys),
 		xfer_auth_identity(event->private_data, event->private_len));
 	reason = xfer_auth_answer(&c->handshake, &c->identity, c->shared->node, event->private_data,
@@ -616,7 +628,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	if (rdma_conn_accept(event->conn, c->link.qp, &attr) < 0)
 		return XFER_REASON_FAILED;
 	c->conn = event->conn;
-	/* now: what the peer says may come before it is known that it has heard us */
+	/* at once: PROOF may arrive before the event that the connection is established */
 	memcpy(self.addr, c->shared->addr, sizeof(self.addr));
 	self.qpn = c->link.qpn;
 	return xfer_auth_open(&c->handshake, NULL, 0, &c->peer, &self);
@@ -638,7 +650,7 @@ store_connection_knows(const struct store_shared *s, const struct rdma_event *ev
 	return admission_knows(&s->gate, &peer, now);
 }
 
-/* Those that nobody knows leave connections for those that have proved themselves before. */
+/* Reserve some connections for known peers: unknown ones may not take the last. */
 static bool
 may_take(const struct store_shared *s, const struct admission_peer *peer, uint64_t now)
 {
@@ -671,7 +683,7 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 		reject(s, event, s->stopping ? XFER_REASON_STOPPING : XFER_REASON_BUSY);
 		return;
 	}
-	/* without a word: its place is another's now */
+	/* without a REJ: another peer gets its slot */
 	if (evicted != NULL)
 		evict(evicted);
 	index = c->index;
@@ -704,7 +716,7 @@ store_connection_event(struct store_connection *c, const struct rdma_event *even
 	case RDMA_EVENT_QP_ERROR:
 	case RDMA_EVENT_UNREACHABLE:
 	case RDMA_EVENT_REJECTED:
-		/* what had come before is taken */
+		/* process messages that arrived before */
 		(void)xfer_qp_poll(&c->link);
 		begin_close(c);
 		break;
@@ -719,7 +731,7 @@ work_proving(struct store_connection *c, uint64_t now)
 	void *room;
 	size_t size;
 
-	/* without its proof a peer has no message of us but this */
+	/* an unauthenticated peer gets no other message than this */
 	if (xfer_auth_late(&c->handshake, now)) {
 		store_connection_refuse(c, c->handshake.reason);
 		return true;
@@ -733,7 +745,7 @@ work_proving(struct store_connection *c, uint64_t now)
 	return false;
 }
 
-/* The run is ours once an older connection has let go of it. @return false: not yet, or never */
+/* Take over the run once an older connection has released it. @return false: not yet, or never */
 static bool
 own_run(struct store_connection *c)
 {
@@ -748,7 +760,7 @@ own_run(struct store_connection *c)
 		return false;
 	}
 	older = run->connection;
-	/* what it says was on its way for long: the receiver has come by another one since */
+	/* its messages were delayed: the receiver has a newer connection */
 	if (older != NULL && older->order > c->order) {
 		store_connection_refuse(c, XFER_REASON_SUPERSEDED);
 		return false;
@@ -757,7 +769,7 @@ own_run(struct store_connection *c)
 		if (older->state < STORE_LEAVING)
 			c->shared->counters.superseded++;
 		store_connection_refuse(older, XFER_REASON_SUPERSEDED);
-		/* at once: who asks again has not heard of it */
+		/* at once, without a message: the receiver has reconnected and does not read it */
 		begin_close(older);
 		return false;
 	}
@@ -766,7 +778,7 @@ own_run(struct store_connection *c)
 	return true;
 }
 
-/* Its files were looked at, and there is memory, or not. */
+/* The recovery is done, with or without memory for bodies. */
 static void
 settled(struct store_connection *c)
 {
@@ -785,7 +797,7 @@ settled(struct store_connection *c)
 		enter(c, STORE_TELLING);
 }
 
-/* All that was taken has its result, and no file is written that is to be cut. */
+/* Whether all received batches have results, and no file to be truncated is being written. */
 static bool
 may_settle(struct store_connection *c)
 {
@@ -804,7 +816,7 @@ work_settling(struct store_connection *c, uint64_t now)
 	if (c->run == NULL && !own_run(c)) {
 		if (c->state != STORE_SETTLING)
 			return true;
-		/* an older connection goes first, and may wait for its thread */
+		/* an older connection is ended first, and may have to wait for its thread */
 	} else if (c->settle.begun) {
 		if (end_settling(c)) {
 			settled(c);
@@ -817,27 +829,29 @@ work_settling(struct store_connection *c, uint64_t now)
 		}
 		begin_settling(c);
 	}
-	/* files may be large, and the receiver shall not take us for dead */
+	/* heartbeats, since this may take longer than the receiver's timeout */
 	if (now >= c->said + c->shared->heartbeat_ms)
 		send_status(c, XFER_STATE_SETTLING);
 	return false;
 }
 
-/* Of a run that ends. It may take as long as the disk wants: others are served meanwhile. */
+/* Complete the files of a run that ends. Other connections are served meanwhile. */
 static bool
 files_are_complete(struct store_connection *c)
 {
 	unsigned int i;
 
-	/* again: one that has failed may have begun another file since, to go on with */
+	/* repeated, since a writer may have opened another file after an error */
 	for (i = 0; i < XFER_TABLES; i++)
 		stream_writer_begin_finish(c->run->writer[i]);
 	return stream_writer_finished(c->run->writer[0]) &&
 		stream_writer_finished(c->run->writer[1]);
 }
 
-/* The run is closed to all peers from here on; the receiver hears of it once that is durable.
- * @return false: not yet, or it failed */
+/*
+ * Close the run to all peers. The receiver is notified once that is durable.
+ * @return false: not yet, or it failed
+ */
 static bool
 run_is_closed(struct store_connection *c)
 {
@@ -870,7 +884,10 @@ work_up(struct store_connection *c, uint64_t now)
 	send_results(c);
 	if (state != c->said_state || now >= c->said + c->shared->heartbeat_ms)
 		send_status(c, state);
-	/* a batch came that is here, and was not in HELD: on the next connection it is */
+	/*
+	 * a batch was sent that the store has and that was not in HELD; the next connection will
+	 * include it
+	 */
 	if (stream_writer_in_doubt(c->run->writer[0]) ||
 		stream_writer_in_doubt(c->run->writer[1])) {
 		store_connection_refuse(c, XFER_REASON_BUSY);
@@ -931,7 +948,7 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 	case STORE_TELLING:
 		if (c->have_table < XFER_TABLES)
 			return tell_have(c) || busy;
-		/* first: what is granted is used at once */
+		/* first the state, since the grant is used at once */
 		if (store_run_state(c->run) != c->said_state)
 			send_status(c, store_run_state(c->run));
 		if (!store_connection_grant(c))

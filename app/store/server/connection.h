@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A receiver's connection as the store has it: proof, schemas, what went elsewhere, grant, batches,
- * results, end. The store's lcore polls all of them.
+ * A receiver's connection at the store: authentication, schemas, reassigned batches, grant,
+ * batches, results, end. The store's lcore polls all connections.
  */
 #ifndef STORE_CONNECTION_H
 #define STORE_CONNECTION_H
@@ -21,55 +21,59 @@
 #include "server/recovery_thread.h"
 
 #define STORE_CONNECTIONS 64
-#define STORE_PLACES	  1024 /**< of a connection, at most */
+#define STORE_PLACES	  1024 /**< maximum slots of a connection */
 
 enum store_connection_state {
 	STORE_FREE,
-	STORE_PROVING,	/**< handshake, schemas */
-	STORE_HEARING,	/**< MOVED */
-	STORE_SETTLING, /**< an older connection ends; server/recovery_thread.h */
-	STORE_TELLING,	/**< HAVE */
+	STORE_PROVING, /**< handshake and schemas */
+	STORE_HEARING, /**< receiving MOVED and HELD */
+	/**
+	 * waiting for an older connection to end, and for the recovery: server/recovery_thread.h
+	 */
+	STORE_SETTLING,
+	STORE_TELLING, /**< sending HAVE */
 	STORE_UP,
-	STORE_ENDING,  /**< END has come: results first */
-	STORE_LEAVING, /**< ENDED or REFUSE is out: the receiver disconnects, or time does */
-	STORE_CLOSING, /**< the queue pair drains; places wait for their results */
+	STORE_ENDING, /**< END was received: the remaining results are sent first */
+	/** ENDED or REFUSE was sent: waiting until the receiver disconnects or a timeout */
+	STORE_LEAVING,
+	STORE_CLOSING, /**< draining the queue pair; slots wait for their results */
 	STORE_CONNECTION_STATES
 };
 
-/** @return `proving`, ... */
+/** @return name of a state, e.g. `proving` */
 const char *store_connection_state_name(enum store_connection_state state);
 
-/** Counters of all connections of a store; all but bytes_per_s only grow. */
+/** Counters of all connections of a store. All but bytes_per_s only increase. */
 struct store_counters {
 	uint64_t requests;
-	uint64_t stood;	    /**< connections that were granted places */
-	uint64_t broken;    /**< of them, without an orderly end */
-	uint64_t ended;	    /**< of them, with one */
-	uint64_t abandoned; /**< that went before they stood, and nobody said why */
+	uint64_t stood;	    /**< connections that were granted slots */
+	uint64_t broken;    /**< part of `stood`: without an orderly end */
+	uint64_t ended;	    /**< part of `stood`: with an orderly end */
+	uint64_t abandoned; /**< connections that ended before the grant, without a reason */
 	uint64_t superseded;
 	uint64_t refused[XFER_REASONS];
-	uint64_t fault[XFER_DESC_FAULTS]; /**< entries, by what was wrong; [0]: good ones */
-	uint64_t bytes;			  /**< of bodies of good entries */
+	uint64_t fault[XFER_DESC_FAULTS]; /**< descriptors by fault; [0]: valid ones */
+	uint64_t bytes;			  /**< bytes of bodies with a valid descriptor */
 	uint64_t durable;
 	uint64_t doubles;
 	uint64_t again;
-	uint64_t moved_refused;	  /**< MOVEDs of runs that have ended, or without the right */
-	uint64_t keys_removed;	  /**< connections ended, as their keys or rights went */
-	uint64_t cuts;		  /**< times that batches went, because they are elsewhere */
-	uint64_t batches_cut;	  /**< those */
-	uint64_t body_crc_errors; /**< bodies that arrived with a wrong CRC */
-	uint64_t stored_damaged;  /**< batches that were stored although: io/body_check.h */
-	uint64_t bytes_per_s;	  /**< of bodies, in the last second */
+	uint64_t moved_refused;	  /**< MOVED refused: the run has ended, or the right is missing */
+	uint64_t keys_removed;	  /**< connections ended because their key or right was removed */
+	uint64_t cuts;		  /**< number of times that reassigned batches were removed */
+	uint64_t batches_cut;	  /**< batches removed then */
+	uint64_t body_crc_errors; /**< bodies received with a wrong CRC */
+	uint64_t stored_damaged;  /**< batches stored with a wrong CRC: io/body_check.h */
+	uint64_t bytes_per_s;	  /**< bytes of bodies in the last second */
 };
 
-/** What all connections have in common. */
+/** Data shared by all connections. */
 struct store_shared {
 	struct rdma_dev *dev;
 	uint16_t lane;
 	struct store_keys *keys;
-	uint64_t node;	 /**< who this is: the identity of the directory */
-	uint64_t memory; /**< bytes of bodies that a connection is granted */
-	uint64_t region; /**< bytes of one registration, at most */
+	uint64_t node;	 /**< identity of the store's directory */
+	uint64_t memory; /**< granted bytes for bodies per connection */
+	uint64_t region; /**< maximum bytes of a registration */
 	uint32_t heartbeat_ms;
 	uint32_t silence_ms;
 	uint32_t commit_ms;
@@ -77,7 +81,7 @@ struct store_shared {
 	struct admission gate;
 	struct store_warnings warnings;
 	struct store_audit audit;
-	unsigned int nb_free; /**< connections */
+	unsigned int nb_free; /**< free connections */
 	struct store_bodies bodies;
 	struct store_check check;
 	struct store_runs runs;
@@ -85,14 +89,14 @@ struct store_shared {
 	bool stopping;
 };
 
-/** A batch whose body is looked at. */
+/** A batch whose body is being verified. */
 struct store_checked {
 	struct store_check_job job;
 	struct stream_batch batch;
-	bool checked; /**< false: it waits for those before it only */
+	bool checked; /**< false: not verified, only waiting for the batches before it */
 };
 
-/** A place of the rings. */
+/** A slot. */
 struct store_place {
 	bool taken;
 	uint8_t table;
@@ -101,98 +105,104 @@ struct store_place {
 struct store_connection {
 	enum store_connection_state state;
 	unsigned int index;
-	uint64_t order; /**< of its request among all of them */
+	uint64_t order; /**< sequence number of its request among all connections */
 	struct store_shared *shared;
 	struct rdma_conn *conn;
-	struct rdma_pd *pd; /**< its own: an rkey of another connection's is worth nothing here */
+	/** of this connection only: rkeys of other connections are not valid here */
+	struct rdma_pd *pd;
 	struct xfer_qp link;
 	bool link_is_open;
-	bool established;	       /**< may send */
-	int gate;		       /**< place there; -1: none */
-	struct xfer_identity identity; /**< that the peer says it is; keys until it has proved it */
-	uint64_t fingerprint;	       /**< of the key of the proof; 0: none yet */
-	struct store_audit_counts *counts; /**< of the identity; NULL: no proof yet, or no room */
+	bool established; /**< may send */
+	int gate;	  /**< slot of the admission control; -1: none */
+	/** claimed identity; with keys until the authentication is done */
+	struct xfer_identity identity;
+	uint64_t fingerprint; /**< of the key that was used; 0: not authenticated yet */
+	/** counters of the identity; NULL: not authenticated yet, or no space */
+	struct store_audit_counts *counts;
 	struct store_ended ended;
 	struct xfer_auth handshake;
 	struct xfer_endpoint peer;
-	struct store_run *run; /**< that is its own, from STORE_SETTLING on */
+	struct store_run *run; /**< owned from STORE_SETTLING on */
 	unsigned int moved_table;
 	struct interval_set moved[XFER_TABLES];
-	bool moved_all; /**< HELD follows */
+	bool moved_all; /**< all MOVED were received; HELD follows */
 	unsigned int held_table;
-	struct interval_set held[XFER_TABLES];	 /**< that the peer would release */
-	struct interval_set rotten[XFER_TABLES]; /**< of these, damaged: until they come again */
+	struct interval_set held[XFER_TABLES]; /**< batches that the peer would release */
+	/** damaged batches of `held`, until they are sent again */
+	struct interval_set rotten[XFER_TABLES];
 	struct store_settle settle;
 	unsigned int have_table;
 	size_t have_at;
 	uint64_t sent; /**< messages */
 	uint64_t received;
-	uint64_t heard; /**< ms */
+	uint64_t heard; /**< time of the last message, ms */
 	uint64_t said;
-	uint64_t deadline; /**< of STORE_HEARING, STORE_LEAVING */
+	uint64_t deadline; /**< of STORE_HEARING and STORE_LEAVING */
 	enum xfer_state said_state;
 	uint64_t session_id;
-	uint64_t batches[XFER_TABLES]; /**< durable, of this connection */
+	uint64_t batches[XFER_TABLES]; /**< durable batches of this connection */
 	/* rings */
-	uint8_t *memory; /**< entries, their copies */
+	uint8_t *memory; /**< descriptors and their copies */
 	uint64_t memory_size;
 	struct rdma_mr *entries_mr;
 	struct xfer_mr bodies_mr[XFER_TABLES];
-	struct xfer_desc *entries; /**< that the peer writes */
-	uint8_t *copies;	   /**< of metadata: XFER_BLOCK each */
-	uint8_t *bodies;	   /**< of the host or of a GPU */
+	struct xfer_desc *entries; /**< written by the peer */
+	uint8_t *copies;	   /**< copies of metadata, XFER_BLOCK bytes each */
+	uint8_t *bodies;	   /**< host or GPU memory */
 	uint64_t bodies_size;
 	uint64_t body_place[XFER_TABLES]; /**< bytes */
 	uint32_t nb_table[XFER_TABLES];
 	uint32_t nb_places;
 	struct store_place place[STORE_PLACES];
 	struct xfer_stream stream[XFER_TABLES];
-	uint32_t pending;			  /**< places without a result */
-	struct xfer_result results[STORE_PLACES]; /**< that are to be sent */
+	uint32_t pending;			  /**< slots without a result */
+	struct xfer_result results[STORE_PLACES]; /**< results to be sent */
 	uint32_t nb_results;
-	/* batches that are being checked, in the order in which they came */
-	struct store_checked *checked; /**< as many as there are places */
+	/* batches that are being verified, in order of arrival */
+	struct store_checked *checked; /**< array with one element per slot */
 	uint32_t checked_head;
 	uint32_t nb_checked;
 	uint32_t unchecked; /**< since the last sample */
 	struct store_wrongs wrongs;
-	uint64_t wrong_said; /**< ms: when the last one was logged */
+	uint64_t wrong_said; /**< time of the last log message, ms */
 };
 
 /**
- * Somebody asks: answer, and accept or reject. *Control.*
- * @param c  a free one; NULL: there is none
+ * Handle a connection request: accept or reject it. *Control.*
+ * @param c  a free connection; NULL: none
  */
 void store_connection_request(struct store_shared *s, struct store_connection *c,
 	const struct rdma_event *event, uint64_t now);
 
-/** Whether who asks has proved itself before: it is answered first. */
+/** Whether the requesting peer was authenticated before. Its request is then handled first. */
 bool store_connection_knows(
 	const struct store_shared *s, const struct rdma_event *event, uint64_t now);
 
-/** An event of a connection that was accepted. *Control.* */
+/** Handle an event of an accepted connection. *Control.* */
 void store_connection_event(struct store_connection *c, const struct rdma_event *event);
 
-/** Let it go on. @return something was done. *Control.* */
+/** Poll the connection. @return true: something was done. *Control.* */
 bool store_connection_poll(struct store_connection *c, uint64_t now);
 
-/** Write the batches whose bodies have been checked. @return there were some. *Control.* */
+/** Write the batches whose bodies are verified. @return true: there were some. *Control.* */
 bool store_connection_take_checked(struct store_connection *c, uint64_t now);
 
-/** A batch of this connection has its result. */
+/** Report the result of a batch of this connection. */
 void store_connection_result(struct store_connection *c, uint32_t entry, uint64_t sequence,
 	enum xfer_result_status status);
 
-/** A batch is durable: if a damaged one was there before, that goes into the audit log. */
+/**
+ * Report that a batch is durable. If it replaces a damaged one, this is written to the audit log.
+ */
 void store_connection_repaired(struct store_connection *c, unsigned int table, uint64_t sequence);
 
-/** The keyring has changed: end it if its identity, key or rights went. */
+/** The keyring has changed: end the connection if its identity, key or right was removed. */
 void store_connection_keys_changed(struct store_connection *c);
 
-/** The gate has no time left for it. */
+/** The time that admission control allows is over. */
 void store_connection_late(struct store_connection *c);
 
-/** End it: say why, if that can still be said. */
+/** End the connection, and send the reason if possible. */
 void store_connection_refuse(struct store_connection *c, enum xfer_reason reason);
 
 #endif /* STORE_CONNECTION_H */

@@ -11,7 +11,7 @@
 #include "xfer/msg.h"
 #include "server/connection_private.h"
 
-#define WRONG_MS 1000 /* between lines of the log about bodies that are wrong */
+#define WRONG_MS 1000 /* minimum interval of log messages about wrong bodies */
 
 bool
 store_connection_plan_rings(struct store_connection *c)
@@ -23,7 +23,7 @@ store_connection_plan_rings(struct store_connection *c)
 	c->nb_places = 0;
 	for (i = 0; i < XFER_TABLES; i++) {
 		c->body_place[i] = t[i].body_max;
-		/* an eighth for frames, which are small; what they leave is for images */
+		/* an eighth for frames, which are small; the rest is for images */
 		nb = (i == 0 ? bytes / 8 : bytes) / c->body_place[i];
 		if (nb > STORE_PLACES / (i == 0 ? 4 : 2))
 			nb = STORE_PLACES / (i == 0 ? 4 : 2);
@@ -52,7 +52,7 @@ body_at(const struct store_connection *c, uint32_t entry)
 		: c->bodies + frames + (entry - c->nb_table[0]) * c->body_place[1];
 }
 
-/* Entries at once, bodies of each table in slices of whole places. */
+/* Register the descriptors, and the bodies of each table in slices of whole slots. */
 static bool
 register_rings(struct store_connection *c)
 {
@@ -154,7 +154,7 @@ store_connection_grant(struct store_connection *c)
 	return xfer_qp_send(&c->link, m->head.length) == 0;
 }
 
-/* Whether the CRC of a body is computed. One that was wrong has to be right. */
+/* Whether to verify the CRC of a body. A batch whose last body was wrong is always verified. */
 static bool
 is_to_check(struct store_connection *c, uint8_t table, uint64_t sequence)
 {
@@ -170,7 +170,7 @@ is_to_check(struct store_connection *c, uint8_t table, uint64_t sequence)
 	}
 }
 
-/* Batches go on in the order in which they came: a file's ascend. */
+/* Batches are written in order of arrival, since the sequence numbers of a file must ascend. */
 static void
 check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
 {
@@ -181,7 +181,7 @@ check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
 		stream_writer_append(c->run->writer[table], b);
 		return;
 	}
-	/* each has a place, so there is room */
+	/* the array has an element for each slot */
 	k = &c->checked[(c->checked_head + c->nb_checked++) % c->nb_places];
 	k->batch = *b;
 	k->checked = checked;
@@ -191,7 +191,7 @@ check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
 		store_check_begin(&c->shared->check, &k->job);
 }
 
-/* A path that spoils one body may spoil many. */
+/* Limit the log messages: a faulty path may damage many bodies. */
 static bool
 may_say(struct store_connection *c, uint64_t now)
 {
@@ -202,10 +202,9 @@ may_say(struct store_connection *c, uint64_t now)
 }
 
 /*
- * A body with a wrong CRC is given back, and the receiver sends it once more. One that comes with
- * the same wrong CRC again and again is what the receiver has: nothing better will ever come, and
- * nothing is lost when the receiver forgets it. It is stored as it is, and by its CRC it is known
- * for what it is to all readers. @return whether it is to be stored
+ * Handle a body with a wrong CRC. It is refused, and the receiver sends it again. If it is received
+ * repeatedly with the same wrong CRC, the receiver's own copy is wrong: it is stored unchanged, so
+ * that the receiver can release it, and readers detect it by its CRC. @return true: store it
  */
 static bool
 is_stored_wrong(struct store_connection *c, const struct store_checked *k, uint64_t now)
@@ -237,7 +236,7 @@ is_stored_wrong(struct store_connection *c, const struct store_checked *k, uint6
 	return true;
 }
 
-/* It was not read: what it is, is not known. */
+/* Handle a body that could not be read, so that its CRC is unknown. */
 static bool
 is_unreadable(struct store_connection *c, const struct store_checked *k, uint64_t now)
 {
@@ -276,7 +275,7 @@ store_connection_take_checked(struct store_connection *c, uint64_t now)
 	return busy;
 }
 
-/* A batch is announced: copy, look, take. */
+/* A descriptor was written: copy it, check it, and accept the batch. */
 void
 store_connection_written(void *arg, uint32_t index)
 {
@@ -290,7 +289,7 @@ store_connection_written(void *arg, uint32_t index)
 
 	c->heard = c->link.listened;
 	if (c->state != STORE_UP || c->run->ended) {
-		/* it has no place yet, or has said that nothing more will come, now or before */
+		/* the receiver has no slots yet, or has sent END */
 		store_connection_refuse(
 			c, c->state == STORE_UP ? XFER_REASON_ENDED : XFER_REASON_ORDER);
 		return;
@@ -308,7 +307,7 @@ store_connection_written(void *arg, uint32_t index)
 		store_connection_refuse(c, XFER_REASON_ENTRY);
 		return;
 	}
-	/* what the NIC has written to a GPU is there for it, too, before anything reads it */
+	/* make the NIC's writes visible on the GPU before anything reads them */
 	ret = body_memory_flush(gpu);
 	if (ret != 0) {
 		CONN_LOG(ERR, c, "entry %u: %s does not order what was written to it: %s", index,
@@ -347,15 +346,15 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 		n->again++;
 	}
 	/*
-	 * Of a connection that is gone nobody hears: the next one is told what is here. A place is
-	 * taken until its result has gone: there is one for each at most.
+	 * Results of a connection that is gone are dropped; the next connection gets an inventory.
+	 * A slot is in use until its result is sent, so there is at most one result per slot.
 	 */
 	if (c->state == STORE_UP || c->state == STORE_ENDING)
 		c->results[c->nb_results++] =
 			(struct xfer_result){sequence, entry, c->place[entry].table, status, 0};
 }
 
-/* @return false: not all has let go of it */
+/* @return false: something is still in use */
 static bool
 close_registrations(struct store_connection *c)
 {

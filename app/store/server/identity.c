@@ -16,7 +16,7 @@
 #define NAME   ".identity"
 #define DIGITS 16
 
-/* As text: 16 hexadecimal digits and the end of a line. @return 0; -ENOENT; -EBADMSG; -errno */
+/* Read the file: 16 hexadecimal digits and a newline. @return 0; -ENOENT; -EBADMSG; -errno */
 static int
 read_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 {
@@ -47,7 +47,10 @@ read_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 	return -EBADMSG;
 }
 
-/* It is there whole or not at all, and receivers hear of none that a power failure takes back. */
+/*
+ * Create the file atomically and durably, so that a power failure cannot revert an identity known
+ * to receivers.
+ */
 static int
 make_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 {

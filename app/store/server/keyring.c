@@ -11,12 +11,12 @@
 #include "xfer/msg.h"
 #include "server/keyring.h"
 
-#define FILE_MAX   (1u << 20) /* bytes of a keyring */
+#define FILE_MAX   (1u << 20) /* maximum size of a keyring, bytes */
 #define MISTAKE	   1024
 #define SECTION	   "receiver "
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
-/* Keys of a section that it has had. */
+/* Keys that a section has had. */
 enum seen {
 	SEEN_KEY = 1 << 0,
 	SEEN_KEY_NEXT = 1 << 1,
@@ -30,15 +30,15 @@ enum seen {
 struct parser {
 	struct store_keyring *ring;
 	const char *path;
-	struct xfer_identity *identity; /* whose section it is */
+	struct xfer_identity *identity; /* identity of the current section */
 	unsigned int seen;
-	unsigned int line; /* of the mistake */
+	unsigned int line; /* line of the error */
 	char mistake[MISTAKE];
 };
 
 #define mistake(p, ...) (snprintf((p)->mistake, sizeof((p)->mistake), __VA_ARGS__), -EINVAL)
 
-/* What every identity must have; the rest has a default. */
+/* Check that a section has the required keys. The others have defaults. */
 static int
 end_section(struct parser *p)
 {
@@ -74,7 +74,7 @@ begin_section(struct parser *p, const char *section)
 	if (k->nb == STORE_IDENTITIES)
 		return mistake(p, "more than %u identities", STORE_IDENTITIES);
 	id = &k->identity[k->nb];
-	/* a section's name is shorter than that */
+	/* the name of a section fits */
 	snprintf(id->name, sizeof(id->name), "%s", name);
 	if (!xfer_name_check(id->name))
 		return mistake(p, "[%s]: a name has letters, digits, '-', '_' and '.'", section);
@@ -117,7 +117,7 @@ read_hex(struct xfer_key *key, const char *hex)
 	return rc;
 }
 
-/* A file, from the keyring's folder on; or the bytes themselves. */
+/* Read a key: from a file, relative to the keyring's folder, or as hexadecimal digits. */
 static int
 read_key(struct parser *p, unsigned int at, const char *value)
 {
@@ -126,7 +126,7 @@ read_key(struct parser *p, unsigned int at, const char *value)
 	char path[PATH_MAX], message[PATH_MAX];
 
 	if (strncmp(value, "hex:", 4) == 0) {
-		/* not repeated: it is a secret */
+		/* the message does not repeat the value, which is a secret */
 		if (read_hex(key, value + 4) < 0)
 			return mistake(
 				p, "a key has %u to 125 bytes as hexadecimal digits", XFER_KEY_MIN);
@@ -142,7 +142,7 @@ read_key(struct parser *p, unsigned int at, const char *value)
 	return p->identity->fingerprint[at] != 0 ? 0 : -EIO;
 }
 
-/* Decimal, whatever it begins with: 010 is ten. @return false: no number */
+/* Read a decimal number, also with leading zeros: 010 is ten. @return false: not a number */
 static bool
 read_number(const char **text, uint64_t *number)
 {
@@ -156,7 +156,7 @@ read_number(const char **text, uint64_t *number)
 	return errno == 0;
 }
 
-/* Each producer is one identity's: it alone speaks for that one's runs. */
+/* Add producers. Each belongs to one identity only, which alone may send its runs. */
 static int
 add_producers(struct parser *p, uint64_t first, uint64_t last)
 {
@@ -207,7 +207,7 @@ wrong:
 	return mistake(p, "producers: expected numbers and ranges: 1,5-8");
 }
 
-/* The next word of a list. @return its length; 0: there is none */
+/* Get the next word of a list. @return its length; 0: none */
 static size_t
 next_word(const char **list, const char **word)
 {
@@ -260,7 +260,7 @@ read_rights(struct parser *p, const char *value)
 	return 0;
 }
 
-/* How much of what all share an identity may have at a time. */
+/* Read an identity's limit of a shared resource. */
 static int
 read_limit(struct parser *p, const char *key, const char *value, uint32_t most, uint32_t *limit)
 {
@@ -319,7 +319,7 @@ on_line(void *arg, unsigned int line, const char *section, const char *key, cons
 	return key[0] == '\0' ? begin_section(p, section) : take_key(p, key, value);
 }
 
-/* A key that nobody has. */
+/* Create a random key. */
 static int
 make_random(struct xfer_key *key)
 {
@@ -327,7 +327,7 @@ make_random(struct xfer_key *key)
 	return xfer_random(key->bytes, key->size);
 }
 
-/* What it says, whatever the random keys are. */
+/* Compute the digest of the content, without the random keys. */
 static int
 finish(struct store_keyring *k)
 {
@@ -417,7 +417,7 @@ store_keyring_find(const struct store_keyring *k, uint64_t id)
 	const struct xfer_identity *found = &k->nobody;
 	unsigned int i;
 
-	/* all of them: the time tells nothing */
+	/* compare with all, for constant time */
 	for (i = 0; i < k->nb; i++) {
 		if (k->identity[i].id == id)
 			found = &k->identity[i];

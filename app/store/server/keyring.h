@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The keyring of a store: who may connect, with which key, for which producers and runs. README.rst
- * has the file's format. Any thread.
+ * The keyring of a store: which identities may connect, with which key, for which producers and
+ * runs. README.rst has the file's format. Any thread may call these functions.
  */
 #ifndef STORE_KEYRING_H
 #define STORE_KEYRING_H
@@ -12,30 +12,35 @@
 #include "xfer/identity.h"
 
 #define STORE_IDENTITIES	  256
-#define STORE_KEYRING_CONNECTIONS 64 /**< of an identity at most: STORE_CONNECTIONS, */
-#define STORE_KEYRING_RUNS	  64 /**< STORE_RUNS */
+#define STORE_KEYRING_CONNECTIONS 64 /**< maximum connections of an identity: STORE_CONNECTIONS */
+#define STORE_KEYRING_RUNS	  64 /**< maximum open runs of an identity: STORE_RUNS */
 
 struct store_keyring {
 	struct xfer_identity *identity;
 	unsigned int nb;
-	struct xfer_identity nobody;	   /**< of random keys: stands for all that are not in it */
-	uint8_t digest[XFER_DIGEST_BYTES]; /**< of all that the file and its key files say */
+	/** has random keys; stands for all unknown identities */
+	struct xfer_identity nobody;
+	/** digest of the content of the keyring and of its key files */
+	uint8_t digest[XFER_DIGEST_BYTES];
 };
 
 /**
- * Read a keyring and the key files that it names; all of them as xfer_secret_open() opens them.
+ * Read a keyring and its key files. Each file is opened as by xfer_secret_open().
  * @param message  out, on error: file, line, what is wrong, what was expected
  * @return 0; -EINVAL; -EACCES; -ENOMEM; -errno
  */
 int store_keyring_read(struct store_keyring *k, const char *path, char message[PATH_MAX]);
 
-/** The same of an open file. @param path  of messages, and of the folder of relative key files */
+/**
+ * As store_keyring_read(), for an open file. @param path  for messages and relative paths of key
+ * files
+ */
 int store_keyring_parse(struct store_keyring *k, FILE *f, const char *path, char message[PATH_MAX]);
 
-/** Overwrite the keys and free all. */
+/** Overwrite the keys and free the keyring. */
 void store_keyring_free(struct store_keyring *k);
 
-/** @return the identity of a REQ; `nobody`, whose proof no peer can make */
+/** @return the identity of a REQ; if unknown, `nobody`, which no peer can authenticate as */
 const struct xfer_identity *store_keyring_find(const struct store_keyring *k, uint64_t id);
 
 /** @return the identity of this name, if it still has that key; NULL: not any more */

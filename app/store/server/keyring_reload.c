@@ -12,15 +12,15 @@
 
 struct store_keys {
 	char path[PATH_MAX];
-	struct store_keyring *ring;  /* the lcore's */
-	struct store_keyring *taken; /* atomic: read, and for the lcore to take */
+	struct store_keyring *ring;  /* owned by the lcore */
+	struct store_keyring *taken; /* atomic: read by the thread, for the lcore to switch to */
 	pthread_t thread;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t stop;
 	bool stopping;
-	uint8_t offered[XFER_DIGEST_BYTES]; /* of the last one that the lcore was given */
-	uint8_t seen[XFER_DIGEST_BYTES];    /* of the last one that was read */
-	char mistake[PATH_MAX];		    /* that was logged */
+	uint8_t offered[XFER_DIGEST_BYTES]; /* of the last one offered to the lcore */
+	uint8_t seen[XFER_DIGEST_BYTES];    /* of the last one read */
+	char mistake[PATH_MAX];		    /* the last error that was logged */
 };
 
 static void
@@ -31,7 +31,7 @@ free_ring(struct store_keyring *ring)
 	free(ring);
 }
 
-/* One that the lcore has not taken yet is not wanted any more. */
+/* Offer a keyring to the lcore. One that the lcore has not switched to yet is replaced. */
 static void
 offer(struct store_keys *k, struct store_keyring *ring)
 {
@@ -39,7 +39,7 @@ offer(struct store_keys *k, struct store_keyring *ring)
 	free_ring(__atomic_exchange_n(&k->taken, ring, __ATOMIC_ACQ_REL));
 }
 
-/* With the lock. @param at_once  it is meant so, whatever it was before */
+/* Read the keyring, with the lock held. @param at_once  accept it after a single read */
 static int
 read_again(struct store_keys *k, bool at_once, char message[PATH_MAX])
 {

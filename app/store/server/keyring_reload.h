@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The keyring in force. A thread reads its files again every second; a change is taken when it was
- * read twice the same, so that a file half written is none. A keyring with a mistake leaves the one
- * in force, and is logged. The lcore changes over in store_keys_poll().
+ * The keyring in use. A thread reads its files every second. A change is accepted after two
+ * identical reads, so that a partly written file is not used. If the new keyring is invalid, the
+ * old one stays in use and the error is logged. The lcore switches to a new keyring in
+ * store_keys_poll().
  */
 #ifndef STORE_KEYS_H
 #define STORE_KEYS_H
@@ -12,22 +13,24 @@
 
 #include "server/keyring.h"
 
-#define STORE_KEYS_MS 1000 /**< between two looks */
+#define STORE_KEYS_MS 1000 /**< interval between two reads */
 
 struct store_keys;
 
-/** @return 0; what store_keyring_read() returns, and its message */
+/** @return 0, or the error and message of store_keyring_read() */
 int store_keys_open(struct store_keys **keys, const char *path, char message[PATH_MAX]);
 
 void store_keys_close(struct store_keys *k);
 
-/** That in force until the next store_keys_poll(). The lcore. */
+/** Get the keyring in use, valid until the next store_keys_poll(). Called by the lcore. */
 const struct store_keyring *store_keys_get(const struct store_keys *k);
 
-/** Change over to one that was read since. @return whether it did. The lcore. */
+/** Switch to a newly read keyring. @return true: switched. Called by the lcore. */
 bool store_keys_poll(struct store_keys *k);
 
-/** Read it now: in force with the next poll. Any thread. @return 0; -errno, and the message */
+/**
+ * Read the keyring now; the next poll switches to it. Any thread. @return 0; -errno and the message
+ */
 int store_keys_reload(struct store_keys *k, char message[PATH_MAX]);
 
 #endif /* STORE_KEYS_H */

@@ -18,7 +18,7 @@
 #include "server/proved.h"
 
 #define MAGIC	 "BLPROVED"
-#define RETRY_MS 10000 /* after an error */
+#define RETRY_MS 10000 /* delay after an error */
 
 RTE_LOG_REGISTER(store_proved_logtype, braggline.store.proved, NOTICE);
 #define PROVED_LOG(level, ...) rte_log(RTE_LOG_##level, store_proved_logtype, __VA_ARGS__)
@@ -38,7 +38,7 @@ crc_of(const struct store_proved_file *f)
 	return arrow_crc32c(0, f, offsetof(struct store_proved_file, crc));
 }
 
-/* @return 0; -ENOENT; -errno: `message` says what is wrong */
+/* @return 0; -ENOENT; -errno: `message` has the reason */
 static int
 read_file(const char *path, struct store_proved_file *f, char message[PATH_MAX])
 {
@@ -89,7 +89,7 @@ store_proved_open(struct store_proved *p, const char *dir, struct admission *gat
 		struct admission_peer pair = {.identity = p->file.pair[i].identity};
 
 		memcpy(pair.addr, p->file.pair[i].addr, sizeof(pair.addr));
-		/* a clock that went back makes nobody older */
+		/* if the clock was set back, the age is 0 */
 		age = wall > p->file.pair[i].proved ? wall - p->file.pair[i].proved : 0;
 		admission_remember(gate, &pair, now, age);
 	}
@@ -128,7 +128,7 @@ copy(struct store_proved *p, const struct admission *gate)
 	p->written = gate->version;
 }
 
-/* @return false: it is still at work */
+/* @return false: still running */
 static bool
 end_thread(struct store_proved *p, bool wait)
 {
@@ -157,7 +157,7 @@ store_proved_poll(struct store_proved *p, const struct admission *gate, uint64_t
 		return;
 	copy(p, gate);
 	p->over = false;
-	/* before the thread reads it */
+	/* set before the thread reads it */
 	p->has_thread = true;
 	if (pthread_create(&p->thread, NULL, write_main, p) == 0)
 		return;

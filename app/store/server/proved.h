@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Pairs of identity and address that have proved themselves, in a file of the store's directory: a
- * store that is started again in a flood of requests keeps places for the receivers that it had.
+ * Saves the pairs of identity and address that were authenticated in a file of the store's
+ * directory. A store that is restarted during a flood of requests then still reserves slots for its
+ * receivers.
  *
- * The file is replaced as a whole when a pair is new, or was proved long ago, by a thread; only who
- * has a key makes that happen. One that cannot be read costs what it had: nobody is let in by it.
+ * A thread replaces the whole file when a pair is new or was authenticated long ago. Only a peer
+ * with a key can cause this. If the file cannot be read, only the pairs are lost: no peer is
+ * admitted because of the file.
  */
 #ifndef STORE_PROVED_H
 #define STORE_PROVED_H
@@ -19,7 +21,7 @@
 
 #define STORE_PROVED ".proved"
 
-/** As it is in the file, and behind it a CRC-32C of all of it, little-endian. */
+/** An entry of the file. After the last entry follows a CRC-32C of all of them, little-endian. */
 struct store_proved_file {
 	char magic[8];
 	uint32_t nb;
@@ -35,7 +37,7 @@ struct store_proved_file {
 
 struct store_proved {
 	char path[PATH_MAX];
-	uint64_t written; /**< version of the gate that is in the file, or on its way */
+	uint64_t written; /**< version of the pairs that is in the file, or being written */
 	uint64_t not_before;
 	pthread_t thread;
 	bool has_thread;
@@ -44,14 +46,16 @@ struct store_proved {
 	struct store_proved_file file;
 };
 
-/** The gate remembers what the file has. It says in the log if that cannot be read. */
+/** Read the file into the admission control. If it cannot be read, this is logged. */
 void store_proved_open(
 	struct store_proved *p, const char *dir, struct admission *gate, uint64_t now);
 
-/** Write down what is new. */
+/** Save new pairs. */
 void store_proved_poll(struct store_proved *p, const struct admission *gate, uint64_t now);
 
-/** Wait for the thread, if there is one, and write down what is new. Also of one of all zeros. */
+/**
+ * Wait for the thread, if any, and save new pairs. May be called for a zero-initialized structure.
+ */
 void store_proved_close(struct store_proved *p, const struct admission *gate);
 
 #endif /* STORE_PROVED_H */

@@ -6,7 +6,7 @@
 #include "eal/process_cpus.h"
 #include "server/recovery_thread.h"
 
-/* Which batches go, as they are here. */
+/* Record which batches will be removed. */
 static int
 note_cuts(struct store_settle *s, unsigned int table)
 {
@@ -21,7 +21,7 @@ note_cuts(struct store_settle *s, unsigned int table)
 	return rc;
 }
 
-/* What went elsewhere goes. @return false: some of it may still be there */
+/* Remove reassigned batches. @return false: some may still be there */
 static bool
 cut_moved(struct store_settle *s, unsigned int table)
 {
@@ -40,7 +40,10 @@ cut_moved(struct store_settle *s, unsigned int table)
 	return rc == 0;
 }
 
-/* What the receiver would release is read, and becomes what it is told. @return false: not known */
+/*
+ * Verify the batches that the receiver would release; `held` becomes the inventory. @return false:
+ * unknown
+ */
 static bool
 check_held(struct store_settle *s, unsigned int table)
 {
@@ -50,7 +53,7 @@ check_held(struct store_settle *s, unsigned int table)
 	int rc;
 	size_t i;
 
-	/* files of a run that has ended stay as they are: reconcile and import change them */
+	/* files of an ended run are not marked: the commands reconcile and import change them */
 	rc = stream_writer_check(w, &s->held[table], !s->run->ended, &s->rotten[table]);
 	for (i = 0; i < s->held[table].nb && rc == 0; i++)
 		rc = interval_set_add_common(
@@ -60,7 +63,7 @@ check_held(struct store_settle *s, unsigned int table)
 	return rc == 0;
 }
 
-/* What there is of the run, and what of it went elsewhere. */
+/* Recover the run's files, and remove its reassigned batches. */
 static enum xfer_reason
 settle_files(struct store_settle *s)
 {
@@ -70,12 +73,12 @@ settle_files(struct store_settle *s)
 	if (reason != XFER_REASON_NONE)
 		return reason;
 	snprintf(s->dir, sizeof(s->dir), "%s", s->run->dir);
-	/* what is complete at its receiver's own word is no peer's to change: reconcile may */
+	/* no peer may change a run that its receiver has ended; the reconcile command may */
 	if (s->run->ended && (s->moved[0].nb > 0 || s->moved[1].nb > 0))
 		return XFER_REASON_ENDED;
 	for (i = 0; i < XFER_TABLES; i++) {
 		if (!cut_moved(s, i) || !check_held(s, i)) {
-			/* what its files have is not known now: they are read anew */
+			/* the content of the files is unknown now: read them again next time */
 			s->run->open = false;
 			return XFER_REASON_FAILED;
 		}
@@ -128,7 +131,7 @@ store_settle_begin(struct store_settle *s)
 	s->cuts = 0;
 	s->batches_cut = 0;
 	s->run->settling = true;
-	/* before the thread reads it */
+	/* set before the thread reads it */
 	s->has_thread = true;
 	if (pthread_create(&s->thread, NULL, settle_main, s) == 0)
 		return;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What is done before a connection is granted places, and takes as long as the disk and the kernel
- * want: files of a crash are recovered and read (their CRC, up to 64 GiB of each), what went
- * elsewhere is cut off, memory for bodies is got. A thread does it; the lcore serves others.
+ * Work before a connection is granted slots that may take long: recover and read the files after a
+ * crash (with their CRC, up to 64 GiB of each), remove reassigned batches, allocate memory for
+ * bodies. A thread does it, so that the lcore can serve other connections.
  *
- * Meanwhile the run's writers are the thread's: store_run.settling. Begun and ended by the lcore.
+ * Meanwhile the thread owns the run's writers: store_run.settling. The lcore starts and ends it.
  */
 #ifndef STORE_SETTLE_H
 #define STORE_SETTLE_H
@@ -17,37 +17,40 @@
 #include "server/run.h"
 
 struct store_settle {
-	/* set before it begins */
+	/* input, set before the start */
 	struct store_runs *runs;
-	struct store_run *run;	    /**< all that was taken has its result */
-	struct interval_set *moved; /**< of each table; is left alone until it has ended */
-	/** of each table, that the receiver would release: those that are not there, or damaged,
-	 * are taken out */
+	struct store_run *run; /**< all its batches must have results */
+	/** of each table; must not change until the thread has ended */
+	struct interval_set *moved;
+	/**
+	 * Of each table, what the receiver would release. Batches that are missing or damaged are
+	 * removed from it.
+	 */
 	struct interval_set *held;
-	struct interval_set *rotten; /**< of each table: gets the damaged ones */
+	struct interval_set *rotten; /**< of each table: out, the damaged batches */
 	struct store_bodies *bodies;
-	uint64_t bytes; /**< of bodies */
-	/* set by it */
-	enum xfer_reason reason; /**< XFER_REASON_NONE: all went well */
-	uint8_t *memory;	 /**< whatever the reason, the caller's; NULL: none */
-	int memory_error;	 /**< 0 or -errno: why there is none */
-	uint64_t cuts;		 /**< tables of which something went */
+	uint64_t bytes; /**< bytes of memory for bodies */
+	/* output */
+	enum xfer_reason reason; /**< XFER_REASON_NONE: success */
+	uint8_t *memory;	 /**< owned by the caller, whatever the reason; NULL: none */
+	int memory_error;	 /**< 0 or -errno: why `memory` is NULL */
+	uint64_t cuts;		 /**< number of tables with removed batches */
 	uint64_t batches_cut;
-	struct interval_set cut[XFER_TABLES]; /**< which; the caller frees them */
-	char dir[PATH_MAX];		      /**< of whose files */
-	/* its own */
+	struct interval_set cut[XFER_TABLES]; /**< the removed batches; the caller frees them */
+	char dir[PATH_MAX];		      /**< folder of the run's files */
+	/* private */
 	pthread_t thread;
 	bool has_thread;
 	bool begun;
 	bool ended; /**< atomic */
 };
 
-/** Begin; without a thread it is done when this returns. */
+/** Start the thread. If it cannot be created, the work is done before this returns. */
 void store_settle_begin(struct store_settle *s);
 
 /**
- * @return false: it was not begun, or goes on. true: once, when it has ended; a run that could not
- *   be opened is forgotten
+ * @return true, once: the work is done; false: not started, or still running. A run that could not
+ *   be opened is removed
  */
 bool store_settle_end(struct store_settle *s);
 

@@ -42,12 +42,12 @@ on_clock(void *arg)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* Files of a run that recovery has looked at. */
+/* Result of the recovery of a run's files. */
 struct recovered {
 	const char *run;
 	const struct arrow_identity *identity;
-	bool busy;   /* one of them is */
-	bool failed; /* one could not be completed: what is in it is not known */
+	bool busy;   /* a file is being written */
+	bool failed; /* a file could not be completed: its content is unknown */
 };
 
 static void
@@ -61,7 +61,7 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 		r->busy |= busy;
 		r->failed |= unknown;
 	} else if (busy) {
-		return; /* another incarnation's that is being written here */
+		return; /* file of another incarnation that is being written here */
 	}
 	if (unknown && !busy)
 		RUN_LOG(ERR, "%s: %s: what it has is not known, so nothing is stored behind it\n",
@@ -70,7 +70,7 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 		RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
 }
 
-/* A producer that has a run: as many as there are runs at most. */
+/* Find or create the entry of a producer. There are at most as many as runs. */
 static struct store_producer *
 owner_of(struct store_runs *s, uint64_t producer)
 {
@@ -146,7 +146,7 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 	return XFER_REASON_NONE;
 }
 
-/* Held by who looks at writers of runs, and by who is about to free one. */
+/* Held while another thread reads the writers of runs, and while one is freed. */
 static pthread_mutex_t view_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void
@@ -174,7 +174,7 @@ free_run(struct store_run *r)
 	memset(r, 0, sizeof(*r));
 }
 
-/* What can be said at once; the files come later. */
+/* Create a run without its files, which are read later. */
 static enum xfer_reason
 make_run(struct store_runs *s, struct store_run *r, const struct xfer_auth *h)
 {
@@ -217,12 +217,14 @@ store_run_open(struct store_runs *s, struct store_run *r)
 		return XFER_REASON_FAILED;
 	}
 	close(fd);
-	/* what a crash has left; files of other incarnations as well, if nobody writes them */
+	/*
+	 * recover files after a crash, also those of other incarnations that are not being written
+	 */
 	if (arrow_recover_dir(NULL, r->dir, on_recovery, &recovered) < 0)
 		return XFER_REASON_FAILED;
 	/*
-	 * What is in them is not known, so it would be stored again. The kernel may hold the lock
-	 * of a process that was killed until its io_uring has ended.
+	 * The content of the files is unknown, so batches would be stored again. The kernel may
+	 * hold the lock of a killed process until its io_uring has ended.
 	 */
 	if (recovered.busy)
 		return XFER_REASON_BUSY;
@@ -299,7 +301,7 @@ store_run_settle_end(struct store_runs *s, struct store_run *r)
 {
 	r->settling = false;
 	if (r->open && !r->visible) {
-		/* files that were completed count as well */
+		/* the recovered files count too */
 		if (r->owner != NULL)
 			stream_quota_renew(&r->owner->quota);
 		s->opened++;
@@ -321,7 +323,7 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 		if (!r->used || r->settling)
 			continue;
 		if (!r->open) {
-			/* who wanted it went before it began to settle */
+			/* its connection ended before the recovery began */
 			if (r->connection == NULL)
 				free_run(r);
 			continue;

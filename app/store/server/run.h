@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Runs that a store has files of: schemas, directory, a stream of each table. A run stays when its
- * connection goes, until it has ended or nobody has asked for it for a while.
+ * Runs of a store: schemas, directory, and a stream per table. A run outlives its connection, until
+ * it has ended or was idle for a while.
  *
- * Files are in ROOT/NAME-PRODUCER-RUN, numbers as 16 hexadecimal digits. One thread, but for
- * store_run_open() and what says so.
+ * Files are in ROOT/NAME-PRODUCER-RUN, with numbers of 16 hexadecimal digits. One thread, except
+ * for store_run_open() and functions that say otherwise.
  */
 #ifndef STORE_RUN_H
 #define STORE_RUN_H
@@ -17,21 +17,21 @@
 
 #define STORE_RUNS 64
 
-/** What all runs have in common; 0 is the default of each number. */
+/** Settings of all runs. A number of 0 selects its default. */
 struct store_files {
 	const char *root;
 	struct arrow_slices_config slices;
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
-	uint64_t quota;	  /**< bytes of a producer; 0: none */
-	uint64_t idle_ms; /**< without a connection: then files are completed */
+	uint64_t quota;	  /**< maximum bytes of a producer; 0: no limit */
+	uint64_t idle_ms; /**< time without a connection after which files are completed */
 	stream_result result;
 	void *arg;
 };
 
 struct store_producer {
 	uint64_t producer;
-	unsigned int nb_runs; /**< that it has; 0: this is nobody's */
+	unsigned int nb_runs; /**< number of its runs; 0: unused entry */
 	struct stream_quota quota;
 };
 
@@ -46,22 +46,23 @@ struct store_run {
 	uint32_t schema_bytes[XFER_TABLES];
 	struct arrow_reader reader[XFER_TABLES]; /**< of the schema */
 	struct stream_writer *writer[XFER_TABLES];
-	struct store_producer *owner; /**< whose quota it goes by; NULL: there is none */
-	bool open;		      /**< what is there was read, and more may be written */
-	bool ended;		      /**< its receiver has said so: stream/ended.h */
-	bool settling;		      /**< server/recovery_thread.h: its thread has the writers */
-	void *connection;	      /**< that it belongs to; NULL: none */
-	uint64_t idle_since;	      /**< ms; 0: it has a connection */
-	bool visible;		      /**< to store_runs_view() */
+	struct store_producer *owner; /**< producer whose quota applies; NULL: no quota */
+	bool open;		      /**< existing files were read, and more may be written */
+	bool ended;		      /**< the receiver has ended the run: stream/ended.h */
+	/** the recovery thread owns the writers: server/recovery_thread.h */
+	bool settling;
+	void *connection;    /**< the connection that uses the run; NULL: none */
+	uint64_t idle_since; /**< ms; 0: the run has a connection */
+	bool visible;	     /**< to store_runs_view() */
 };
 
-/** A stream as other threads may see it. */
+/** A copy of a stream's state for other threads. */
 struct store_stream_view {
 	char run[XFER_NAME_BYTES];
 	uint64_t producer;
 	uint64_t incarnation;
 	bool connected;
-	uint64_t quota; /**< bytes that the producer may take; 0: no matter */
+	uint64_t quota; /**< maximum bytes of the producer; 0: no limit */
 	uint64_t quota_used;
 	struct stream_stats stats;
 };
@@ -69,55 +70,62 @@ struct store_stream_view {
 struct store_runs {
 	struct store_files files;
 	struct store_run run[STORE_RUNS];
-	unsigned int nb; /**< those from here on have never been used: a line of each is a lot */
+	unsigned int nb; /**< high-water mark: run[nb..] was never used and is not scanned */
 	struct store_producer producer[STORE_RUNS];
 	uint64_t opened;
 	uint64_t ended;
-	uint64_t idle; /**< completed because nobody came */
+	uint64_t idle; /**< runs that were completed because no receiver connected */
 	uint64_t refused;
-	struct store_completion *completion; /**< of what earlier processes left; NULL: nothing */
-	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< of runs that have ended */
+	/** completion of files of earlier processes; NULL: none */
+	struct store_completion *completion;
+	uint64_t latency[ARROW_LATENCY_BUCKETS]; /**< of runs that were removed */
 };
 
 /**
- * The run of a handshake that is done. A new one is to be opened.
- * @return NULL with the reason: schemas that are none of ours or not those that it had (_SCHEMA),
- *   too many runs (_BUSY), names too long, no memory (_FAILED)
+ * Find or create the run of a completed handshake. A new run must then be opened.
+ * @return NULL with the reason: the schemas are not of this program or have changed (_SCHEMA), too
+ *   many runs (_BUSY), names are too long or memory is exhausted (_FAILED)
  */
 struct store_run *store_run_find(
 	struct store_runs *s, const struct xfer_auth *h, enum xfer_reason *reason);
 
 /**
- * Recover and read what files there are, so that more can be written; nothing, if that was done.
- * Any thread, while the run is `settling`: it may take minutes.
- * @return _NONE; _BUSY: somebody writes one of them; _FAILED: what is in one is not known, or the
- *   directory cannot be had (the log says which)
+ * Recover and read the existing files, so that more can be written. Does nothing if this was done
+ * before. Any thread may call this while the run is `settling`. It may take minutes.
+ * @return _NONE; _BUSY: another process is writing one of the files; _FAILED: the content of a file
+ *   is unknown, or the directory is not usable (see the log)
  */
 enum xfer_reason store_run_open(struct store_runs *s, struct store_run *r);
 
-/** It settles no more; one that could not be opened is forgotten. */
+/** End `settling`. A run that could not be opened is removed. */
 void store_run_settle_end(struct store_runs *s, struct store_run *r);
 
-/** Write on; every few ms. @param now  ms */
+/** Poll the writers; call this every few milliseconds. @param now  ms */
 void store_runs_poll(struct store_runs *s, uint64_t now);
 
-/** Whether all that was taken has its result. */
+/** Whether all batches have their results. */
 bool store_run_settled(const struct store_run *r);
 
-/** How it is: enum xfer_state. */
+/** @return state of the run: enum xfer_state */
 enum xfer_state store_run_state(const struct store_run *r);
 
-/** Complete the files and forget the run; all have results then. @return 0 or the first error */
+/**
+ * Complete the files and remove the run. All batches have results then. @return 0 or the first
+ * error
+ */
 int store_run_end(struct store_runs *s, struct store_run *r);
 
-/** Any thread. @return whether there is such a run now */
+/** Get a copy of a stream's state. Any thread. @return false: there is no such run */
 bool store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table,
 	struct store_stream_view *view);
 
-/** Last packet to durable, of all runs that there are or were: arrow/file.h. Any thread. */
+/**
+ * Histogram of the time from the last packet to durable, of all current and former runs:
+ * arrow/file.h. Any thread.
+ */
 void store_runs_latency(const struct store_runs *s, uint64_t latency[ARROW_LATENCY_BUCKETS]);
 
-/** End all. @return 0 or the first error */
+/** End all runs. @return 0 or the first error */
 int store_runs_close(struct store_runs *s);
 
 #endif /* STORE_RUN_H */

@@ -20,9 +20,9 @@
 RTE_LOG_REGISTER(store_logtype, braggline.store, NOTICE);
 
 #define EVENTS 32
-/* requests between two looks: a flood of them is answered, not dropped */
+/* requests between two polls: reject a flood of them rather than drop it */
 #define BACKLOG	       128
-#define CM_TURNS       64 /* of the engine for one of the CM and the files */
+#define CM_TURNS       64 /* iterations of the engine per poll of the CM and the files */
 #define RATE_MS	       1000
 #define DEFAULT_MEMORY (1ull << 30)
 
@@ -35,10 +35,11 @@ struct store {
 	uint64_t rated_at; /* ms */
 	uint64_t rated_bytes;
 	struct rdma_dev_info info;
-	struct store_view *view; /* for other threads */
+	struct store_view *view; /* copies for other threads */
 	unsigned int turn;
 	struct store_connection connection[STORE_CONNECTIONS];
-	uint64_t used; /* those that are not free: a line of each is a lot for every turn */
+	/* Bitmap of connections in use: polling must not touch one cache line per connection. */
+	uint64_t used;
 };
 
 static void
@@ -63,7 +64,7 @@ apply(struct store *s, const struct store_config *c)
 	h->commit_ms = c->files.slices.sync_ms > 0 ? c->files.slices.sync_ms : STREAM_SYNC_MS;
 }
 
-/* Where bodies lie, and so how they are written. A disk that was given is a test's. */
+/* Choose the memory of bodies, and how they are written. Tests supply a disk of their own. */
 static int
 open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX])
 {
@@ -86,7 +87,7 @@ open_bodies(struct store *s, const struct store_config *c, char message[PATH_MAX
 	return rc;
 }
 
-/* Files that no receiver comes for. */
+/* Start the completion of files whose receivers do not reconnect. */
 static int
 open_completion(struct store *s, const struct store_config *c, char message[PATH_MAX])
 {
@@ -106,7 +107,7 @@ open_completion(struct store *s, const struct store_config *c, char message[PATH
 	return rc;
 }
 
-/* The directory of all runs: found out now, not when the first receiver comes. */
+/* Create the root of all runs. Errors show now, not when the first receiver connects. */
 static int
 make_root(const char *root, char message[PATH_MAX])
 {
@@ -122,7 +123,7 @@ make_root(const char *root, char message[PATH_MAX])
 	return rc;
 }
 
-/* The directory is this process's, and it is known whose it is. */
+/* Lock the directory and read its identity. */
 static int
 open_files(struct store *s, const struct store_config *c, char message[PATH_MAX])
 {
@@ -202,7 +203,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	}
 	s->shared.region = c->region > 0 ? c->region : s->info.max_mr_bytes;
 	xfer_qp_address(&s->info.addr, s->shared.addr);
-	/* this lcore owns the lane, before control functions wait for it */
+	/* this lcore must own the lane before control functions wait for it */
 	(void)rdma_progress(s->shared.dev, 0);
 	s->listener = rdma_conn_listen(
 		s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : XFER_PORT, BACKLOG, NULL);
@@ -251,7 +252,7 @@ poll_cm(struct store *s, uint64_t now)
 
 	static_assert(STORE_CONNECTIONS <= 64, "bits of store.used");
 	n = rdma_poll_cm(s->shared.dev, event, EVENTS);
-	/* those that nobody knows come last */
+	/* handle unknown peers last */
 	for (i = 0; i < n; i++) {
 		request = event[i].type == RDMA_EVENT_CONNECT_REQUEST;
 		if (request && store_connection_knows(&s->shared, &event[i], now))
@@ -270,7 +271,9 @@ poll_cm(struct store *s, uint64_t now)
 	return n > 0;
 }
 
-/* Of those that have not proved themselves in time; what is not logged of them is summed up. */
+/*
+ * End connections that were not authenticated in time, and log the number of suppressed warnings.
+ */
 static void
 expire(struct store *s, uint64_t now)
 {
@@ -371,7 +374,7 @@ store_close(struct store *s)
 	store_completion_stop(s->shared.runs.completion);
 	for (i = 0; i < STORE_CONNECTIONS; i++)
 		store_connection_refuse(&s->connection[i], XFER_REASON_STOPPING);
-	/* results first: places are read until then */
+	/* first the results: bodies are read until then */
 	while (!store_is_idle(s))
 		(void)store_poll(s);
 	rc = store_runs_close(&s->shared.runs);

@@ -19,7 +19,7 @@
 static const struct store *store;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Counters by cause have names of their own: a dictionary in a dictionary is more to read. */
+/* Counters by cause are flat, since nested dictionaries are harder to read. */
 static void
 add_causes(struct rte_tel_data *d, const struct store_counters *n)
 {
@@ -36,7 +36,7 @@ add_causes(struct rte_tel_data *d, const struct store_counters *n)
 	}
 }
 
-/* The worst that is wrong with a run's files now. */
+/* @return the worst current state of a run's files */
 static const char *
 alarm_name(const struct store_values *v)
 {
@@ -95,7 +95,7 @@ add_counters(struct rte_tel_data *d, const struct store_values *v)
 	rte_tel_data_add_dict_uint(d, "age_ms", xfer_qp_clock() - v->made);
 }
 
-/* What is set as the store is opened, and the thread that completes files, which has a lock. */
+/* Add values that are set at open, and those of the completion thread, which have a lock. */
 static void
 add_constants(struct rte_tel_data *d, const struct store_shared *s)
 {
@@ -114,10 +114,7 @@ add_constants(struct rte_tel_data *d, const struct store_shared *s)
 	rte_tel_data_add_dict_uint(d, "files_not_completed", left.failed);
 }
 
-/*
- * A copy for one reply, which is to be put back; the lock is held. It may take a while to come, and
- * the store may be asked for others meanwhile: they wait.
- */
+/* Get a copy for one reply, to be returned. The lock is held, so other commands wait meanwhile. */
 static const struct store_values *
 get_values(void)
 {
@@ -282,7 +279,7 @@ answer_identities(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/* Reading files is for this thread: the lcore takes what was read. */
+/* This thread reads the files; the lcore only switches to the result. */
 static int
 answer_reload(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -357,7 +354,7 @@ static const struct telemetry_command commands[] = {
 		answer_rdma},
 };
 
-/* What is registered for every command: none of them takes parameters. */
+/* The callback of all commands. None takes parameters. */
 static int
 serve_command(const char *cmd, const char *params, struct rte_tel_data *d)
 {

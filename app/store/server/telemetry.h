@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * `/braggline/store...` and `/braggline/rdma` on the DPDK telemetry socket. README.rst shows the
- * commands as store_telemetry_document() prints them.
+ * Commands `/braggline/store...` and `/braggline/rdma` on the DPDK telemetry socket. README.rst
+ * shows the table that store_telemetry_document() prints.
  */
 #ifndef STORE_TELEMETRY_H
 #define STORE_TELEMETRY_H
@@ -11,10 +11,10 @@
 
 struct store;
 
-/** Commands answer from here on. Main lcore. */
+/** Register the commands. Main lcore. */
 void store_telemetry_open(const struct store *s);
 
-/** The store goes: commands say nothing. */
+/** Detach the store: the commands return nothing from then on. */
 void store_telemetry_close(void);
 
 /** Print the commands as a reStructuredText table. */

@@ -9,11 +9,11 @@
 #include "server/view.h"
 
 struct store_view {
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t made;
-	uint64_t number; /* of the copy */
+	uint64_t number; /* number of the copy */
 	struct store_values values;
-	bool wanted; /* atomic: looked at without the lock */
+	bool wanted; /* atomic: read without the lock */
 };
 
 struct store_view *

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * What telemetry says of a store: a copy of its counters, connections, streams and identities.
+ * A copy of a store's counters, connections, streams and identities, for telemetry.
  *
- * The lcore that serves changes those without a lock, so no other thread reads them. A thread that
- * wants a copy asks for one; the lcore makes it in its next turn. The lcore never waits: a copy
- * that is being read is made later. Nobody asks: no copy is made.
+ * The serving lcore changes these without a lock, so no other thread reads them. A thread requests
+ * a copy, and the lcore makes it in its next iteration. The lcore never waits: while a copy is
+ * being read, the next one is delayed. Without a request no copy is made.
  */
 #ifndef STORE_VIEW_H
 #define STORE_VIEW_H
 
 #include "server/connection.h"
 
-#define STORE_VIEW_WAIT_MS 200 /**< for a new copy; then the last one is what there is */
+#define STORE_VIEW_WAIT_MS 200 /**< maximum wait for a new copy; after that, the last one is used */
 
 /** A connection. */
 struct store_connection_view {
 	unsigned int index;
 	enum store_connection_state state;
 	uint32_t places;
-	uint32_t pending; /**< of them, without a result */
-	uint32_t results; /**< that are to be sent */
+	uint32_t pending; /**< slots of them without a result */
+	uint32_t results; /**< results to be sent */
 	uint64_t batches[XFER_TABLES];
 };
 
-/** Requests of peers that had not proved themselves: struct admission. */
+/** Requests of unauthenticated peers: struct admission. */
 struct store_gate_view {
 	uint64_t admitted;
 	uint64_t admitted_known;
@@ -33,7 +33,7 @@ struct store_gate_view {
 	uint64_t evicted;
 };
 
-/** Runs: struct store_runs. */
+/** Counters of runs: struct store_runs. */
 struct store_runs_counts {
 	uint64_t opened;
 	uint64_t ended;
@@ -41,9 +41,9 @@ struct store_runs_counts {
 	uint64_t refused;
 };
 
-/** All of it, at one moment. */
+/** All values at one moment. */
 struct store_values {
-	uint64_t made; /**< ms of xfer_qp_clock() */
+	uint64_t made; /**< time of the copy: xfer_qp_clock(), ms */
 	struct store_counters counters;
 	struct store_gate_view gate;
 	uint64_t warnings_suppressed;
@@ -51,7 +51,7 @@ struct store_values {
 	struct store_connection_view connection[STORE_CONNECTIONS];
 	unsigned int nb_connections;
 	struct {
-		unsigned int run; /**< number among the store's runs */
+		unsigned int run; /**< index of the run */
 		unsigned int table;
 		struct store_stream_view view;
 	} stream[STORE_RUNS * XFER_TABLES];
@@ -63,24 +63,24 @@ struct store_values {
 
 struct store_view;
 
-/** @return NULL: no memory */
+/** @return NULL: out of memory */
 struct store_view *store_view_open(void);
 
-/** Nobody uses it any more. */
+/** Free the view. No thread may use it any more. */
 void store_view_close(struct store_view *v);
 
 /**
- * Make a copy if one is wanted. The serving lcore; does not wait.
- * @param connection  STORE_CONNECTIONS of them
- * @return whether it was made
+ * Make a copy if one was requested. Called by the serving lcore; does not wait.
+ * @param connection  array of STORE_CONNECTIONS
+ * @return true: a copy was made
  */
 bool store_view_poll(struct store_view *v, const struct store_shared *s,
 	const struct store_connection *connection, uint64_t now);
 
 /**
- * Ask for a copy and wait for it, at most STORE_VIEW_WAIT_MS. Any thread but the serving lcore.
- * @return as it was when this was called or later; an older one if the lcore did not come to it.
- *   To be given back by store_view_put(): until then none is made
+ * Request a copy and wait for it, at most STORE_VIEW_WAIT_MS. Any thread except the serving lcore.
+ * @return the copy, made during this call; an older one if the lcore did not respond. Return it
+ *   with store_view_put(): no other copy is made before
  */
 const struct store_values *store_view_get(struct store_view *v);
 

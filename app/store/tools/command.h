@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Subcommands, `braggline-store NAME ...`: work on directories, without EAL. Each has a file
- * cmd_NAME.c and a line of the table in main.c.
+ * Subcommands, `braggline-store NAME ...`, which work on directories, without EAL. Each has a file
+ * cmd_NAME.c and an entry in the table of main.c.
  */
 #ifndef COMMAND_H
 #define COMMAND_H
@@ -10,24 +10,27 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/** Exit status: all well is EXIT_SUCCESS, EXIT_FAILURE that something is wrong or has failed. */
+/**
+ * Exit status for wrong usage. EXIT_SUCCESS: no problem found; EXIT_FAILURE: a problem was found or
+ * an error occurred.
+ */
 #define EXIT_USAGE 2
 
-/** What was done to stdout, what is wrong to stderr: `say` of what commands call. */
+/** `say` callback of the commands: reports actions to stdout and problems to stderr. */
 static inline void
 command_say(void *arg, bool error, const char *text)
 {
 	fprintf(error ? stderr : stdout, "%s\n", text);
 }
 
-/** A file that was completed: for store_tree_take(). */
+/** Callback of store_tree_take(): reports a completed file. */
 static inline void
 command_say_recovery(const char *path, const char *what)
 {
 	printf("%s: %s\n", path, what);
 }
 
-/** @param argv  from the name on. @return exit status */
+/** @param argv  arguments, starting with the name of the command. @return exit status */
 int cmd_import(int argc, char **argv);
 int cmd_load(int argc, char **argv);
 int cmd_reconcile(int argc, char **argv);

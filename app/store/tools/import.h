@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Batches that a receiver has spilled to files, or that are held in a journal that it has
- * left, into the files of a store's directory. What is there already is not stored again, so it can
- * be done again whenever it was interrupted. A source is removed, or its batches released, once
- * what it has is durable. What is there already counts only if its body is right where it is: each
- * is read, and one that is damaged is stored again. One thread.
+ * Imports batches from spilled files of a receiver, or from an orphaned journal, into a store's
+ * directory. Batches that the store has are not stored again, so an interrupted import can be
+ * repeated. A source is removed, or its batches released, once they are durable. A batch counts as
+ * present only if its body in the store is intact: each is read, and a damaged one is stored again.
+ * One thread.
  */
 #ifndef IMPORT_H
 #define IMPORT_H
@@ -17,12 +17,12 @@
 /** What has become of batches. */
 struct import_counts {
 	uint64_t stored;
-	uint64_t doubles; /**< that were there */
-	uint64_t failed;  /**< that stay where they are */
-	uint64_t rotten;  /**< that were there, and damaged */
+	uint64_t doubles; /**< batches that the store already had */
+	uint64_t failed;  /**< batches that stay in their source */
+	uint64_t rotten;  /**< batches that the store had, but damaged */
 };
 
-/** A stream that is imported. */
+/** A stream that is being imported. */
 struct import_stream {
 	struct arrow_identity identity;
 	char run[XFER_NAME_BYTES];
@@ -34,31 +34,32 @@ struct import_stream {
 };
 
 struct import {
-	const char *root;		   /**< directory of the store, which holds it for us */
-	struct arrow_slices_config slices; /**< of the files that are written */
-	bool keep;			   /**< rename sources to `.imported` */
-	/** What was done, or is wrong. */
+	const char *root;		   /**< directory of the store; the caller holds its lock */
+	struct arrow_slices_config slices; /**< for the files that are written */
+	/** rename sources to `.imported` instead of removing them */
+	bool keep;
+	/** Reports actions and problems. */
 	void (*say)(void *arg, bool error, const char *text);
 	void *arg;
 	struct import_counts counts;
 	struct import_stream **stream;
 	size_t nb;
-	struct journal *ring; /**< that batches come out of now; NULL: a file */
+	struct journal *ring; /**< journal that batches are being read from; NULL: a file */
 };
 
-/** @param s  root, slices, keep, say, arg are set, all else is zero */
+/** @param s  root, slices, keep, say and arg are set, all else is zero */
 void import_free(struct import *s);
 
 /**
- * A complete file. It goes if all that it has is stored.
- * @return 0; -errno: it stays, and the reason has been said
+ * Import a complete file. It is removed if all its batches are stored.
+ * @return 0; -errno: the file stays, and the reason was reported
  */
 int import_file(struct import *s, const char *path);
 
 /**
- * What is held in a ring. What is stored is released; nobody is to be told what went elsewhere
- * (left_rings_forget()).
- * @return 0; -errno: some of it is still held, and the reason has been said
+ * Import the held batches of a journal. Stored batches are released. No store may still have to be
+ * notified of reassigned batches (left_rings_forget()).
+ * @return 0; -errno: some batches are still held, and the reason was reported
  */
 int import_ring(struct import *s, struct journal *ring);
 

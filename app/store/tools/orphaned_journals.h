@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Journals that receivers have left, for commands that decide over their heads where batches
- * are. A ring remembers which stores are to cut off what; if that were said later, the copy that is
- * cut off may be the only one by then. So it must forget it first, and doubles are reconciled.
+ * Orphaned journals, for commands that decide where batches are while the receivers are not
+ * running. A journal records which stores must truncate which batches. If a store were notified
+ * after the command, its copy could be the only one by then. The journal must therefore forget this
+ * first, and the duplicates are reconciled.
  */
 #ifndef LEFT_RINGS_H
 #define LEFT_RINGS_H
@@ -20,33 +21,39 @@ struct left_rings {
 	struct journal *ring[LEFT_RINGS_MAX];
 	const char *path[LEFT_RINGS_MAX];
 	unsigned int nb;
-	bool without; /**< those that are not here are gone for good */
+	bool without; /**< journals that are not listed are lost for good */
 };
 
-/** Open one more. @return 0; -E2BIG; as journal_open_existing() */
+/** Open another journal. @return 0; -E2BIG; errors of journal_open_existing() */
 int left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX]);
 
 void left_rings_close(struct left_rings *r);
 
-/** Whether nobody will say anything about batches of a stream: the ring that had its run is here. A
- * ring of the same producer may be another receiver's. */
+/**
+ * Whether no receiver can still change batches of a stream: the journal that had its run is open
+ * here. A journal of the same producer may belong to another receiver.
+ */
 bool left_rings_has(const struct left_rings *r, const struct arrow_identity *identity);
 
-/** Say which stores may have batches that are elsewhere, and are none of these. */
+/** Report the stores that may have reassigned batches and are not in the list. */
 void left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size_t nb,
 	void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**
- * No store is told what went elsewhere, not even those whose files are not looked into: what is cut
- * off takes all behind it along, so to tell some of it could be a loss. Doubles are none.
+ * Stop notifying stores of reassigned batches, also those whose files are not examined. Truncation
+ * also removes all batches behind, so a partial notification could lose data. The remaining
+ * duplicates do no harm.
  */
 void left_rings_forget(struct left_rings *r);
 
-/** Numbers of a stream's batches that are held. @return 0; -ENOMEM */
+/** Get the sequence numbers of a stream's held batches. @return 0; -ENOMEM */
 int left_rings_held(const struct left_rings *r, const struct arrow_identity *identity,
 	struct interval_set *held);
 
-/** Batches of a stream that are in files for good, and sound. @return how many of them were held */
+/**
+ * Release batches of a stream that are durable and intact in files. @return how many of them were
+ * held
+ */
 uint64_t left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
 	const struct interval_set *stored);
 

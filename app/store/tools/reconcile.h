@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Each batch of a stream into one file, out of the files of several stores: those that two have are
- * cut off one of them.
+ * Reconciles the files of several stores, so that each batch of a stream is in one file: of two
+ * copies, one is truncated.
  *
- * Files are cut off, batches are not picked out of them: of the files that have doubles the one is
- * chosen behind whose first double the fewest batches are that no other file has. Those few are
- * written to a file of their own first, and are durable before anything is cut. So at any moment
- * each batch is in some file; after a crash, and recovery of `.part` files, it is done again, and
- * ends the same way.
+ * Files are truncated; single batches cannot be removed. Of the files with duplicates, the one is
+ * chosen that has the fewest unique batches behind its first duplicate. These batches are first
+ * copied to a new file and made durable. Each batch is thus in a file at any moment. After a crash,
+ * and recovery of the `.part` files, the command can be repeated with the same result.
  *
- * Nothing is cut off as long as a file with doubles has anything that is damaged: the copy that
- * stays must be good. One thread.
+ * Nothing is truncated while a file with duplicates has damaged batches, since the remaining copy
+ * must be intact. One thread.
  */
 #ifndef RECONCILE_H
 #define RECONCILE_H
@@ -19,60 +18,60 @@
 #include "arrow/async_writer.h"
 #include "stream/known.h"
 
-/** Files of one stream, of all stores. */
+/** The files of one stream, of all stores. */
 struct reconcile_stream {
 	struct arrow_identity identity;
 	struct stream_known known;
-	struct interval_set all; /**< batches that any of them has, also afterwards */
-	int result;		 /**< of reconcile_run(): 0, each is there once; -errno */
+	struct interval_set all; /**< batches of all files, before and after */
+	int result;		 /**< of reconcile_run(): 0: each batch is in one file; -errno */
 };
 
 struct reconcile {
 	const struct arrow_io_ops *io;
-	struct arrow_slices_config slices; /**< of files that are written, but for io */
-	bool dry_run;			   /**< say what would be done */
-	/** What was done, or is wrong. */
+	struct arrow_slices_config slices; /**< for the files that are written, except for io */
+	bool dry_run;			   /**< only report what would be done */
+	/** Reports actions and problems. */
 	void (*say)(void *arg, bool error, const char *text);
 	void *arg;
 	struct reconcile_stream *stream;
 	size_t nb;
-	uint64_t batches; /**< in one file or more */
-	uint64_t doubles; /**< copies that were too many */
-	uint64_t cut;	  /**< batches cut off: doubles, and what was behind them */
-	uint64_t copied;  /**< of them, written to a file of their own before */
-	uint64_t files;	  /**< that were cut off */
+	uint64_t batches; /**< distinct batches */
+	uint64_t doubles; /**< redundant copies */
+	uint64_t cut;	  /**< batches removed: duplicates, and those behind them */
+	uint64_t copied;  /**< part of `cut` that was copied to a new file before */
+	uint64_t files;	  /**< files that were truncated */
 };
 
-/** @param r  io, slices, dry_run, say, arg are set, all else is zero */
+/** @param r  io, slices, dry_run, say and arg are set, all else is zero */
 void reconcile_free(struct reconcile *r);
 
 /**
- * A complete file, one without batches is of no interest.
- * @param have  what it has, is taken
+ * Add a complete file. A file without batches is ignored.
+ * @param have  its batches; ownership is transferred
  * @return 0; -ENOMEM
  */
 int reconcile_add(struct reconcile *r, const char *path, const struct arrow_identity *identity,
 	struct interval_set *have);
 
-/** Read what a file has, and add it. @return as stream_source_list(), with a message said */
+/** Read the batches of a file, and add it. @return as stream_source_list(); errors are reported */
 int reconcile_read(struct reconcile *r, const char *path);
 
-/** How many copies of batches are too many. */
+/** @return number of redundant copies of batches */
 uint64_t reconcile_doubles(const struct reconcile_stream *s);
 
 /**
- * Cut doubles off.
- * @return the first result that is not 0. -EBADMSG: something is damaged, and its stream stays as
- *   it is; -errno: it may be done in part, and is to be done again
+ * Truncate the duplicates.
+ * @return the first result that is not 0. -EBADMSG: something is damaged, and its stream is
+ *   unchanged; -errno: the work may be incomplete, and must be repeated
  */
 int reconcile_run(struct reconcile *r);
 
 /**
- * After that: read those batches of a stream that somebody else still holds, and would let go of.
- * Nothing is changed on the disk.
- * @param sound   gets those that a file has, as they were written
- * @param rotten  out: how many are damaged in their file
- * @return 0; -errno: it is not known of all of them (said)
+ * After reconcile_run(): verify batches of a stream that a peer still holds and is about to
+ * release. The disk is not changed.
+ * @param sound   out: batches that are intact in a file
+ * @param rotten  out: number of batches that are damaged in their file
+ * @return 0; -errno: not all batches could be verified (reported)
  */
 int reconcile_check(struct reconcile *r, struct reconcile_stream *stream,
 	const struct interval_set *held, struct interval_set *sound, uint64_t *rotten);

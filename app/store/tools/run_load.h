@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * A run read back into memory, of the host or of a GPU: its files one behind the other, each as it
- * is on disk, slices at a time by the threads of a slice pool, O_DIRECT.
+ * Loads a run into host or GPU memory: its files one behind the other, unchanged, with O_DIRECT.
+ * The threads of a slice pool read several slices at a time.
  *
- * CRC-32C of bodies are taken slice by slice by the threads that have read them; of a GPU's memory
- * each slice is copied back for it, so that what is checked is what lies there.
+ * The reading threads compute the CRC-32C of bodies slice by slice. In GPU memory, each slice is
+ * copied back for this, so that the content of the memory is verified.
  *
  * One thread for all calls.
  */
@@ -21,20 +21,20 @@ struct cufile;
 
 struct run_load_config {
 	unsigned int threads;  /**< 0: SLICE_POOL_THREADS */
-	uint32_t slice;	       /**< bytes; 0: 4 MiB. A multiple of ARROW_BLOCK */
-	bool unchecked;	       /**< take no CRC of bodies */
-	int16_t gpu;	       /**< gpudev that memory is of; -1: the host's */
-	struct cufile *cufile; /**< by which it reads; NULL: pread(2), to memory of the CPU's */
+	uint32_t slice;	       /**< bytes, a multiple of ARROW_BLOCK; 0: 4 MiB */
+	bool unchecked;	       /**< do not verify the CRC of bodies */
+	int16_t gpu;	       /**< gpudev that owns the memory; -1: host memory */
+	struct cufile *cufile; /**< used for reading; NULL: pread(2), into CPU memory */
 };
 
 /** A file in memory. */
 struct run_load_file {
 	char *path;
-	struct arrow_reader reader; /**< of what was found before anything was loaded */
-	uint8_t *at;		    /**< byte 0 in memory, a multiple of ARROW_BLOCK */
-	uint64_t size;		    /**< up to the end of its last whole batch, or of the file */
-	uint64_t damaged;	    /**< batches whose CRC is wrong */
-	uint64_t unchecked;	    /**< batches that have none */
+	struct arrow_reader reader; /**< state of the file before loading */
+	uint8_t *at;		    /**< address of byte 0, a multiple of ARROW_BLOCK */
+	uint64_t size;		    /**< up to the end of the last complete batch, or of the file */
+	uint64_t damaged;	    /**< batches with a wrong CRC */
+	uint64_t unchecked;	    /**< batches without a CRC */
 };
 
 struct run_load {
@@ -46,25 +46,26 @@ struct run_load {
 	uint64_t rows;
 	uint64_t damaged;
 	uint64_t unchecked;
-	bool direct;	/**< O_DIRECT for all files */
-	double seconds; /**< of reading and checking */
+	bool direct;	/**< all files were read with O_DIRECT */
+	double seconds; /**< time for reading and verifying */
 	uint8_t *memory;
 	uint64_t memory_size;
 };
 
 /**
- * Load all Arrow files of a directory, `.part` as far as it is whole, or one file.
- * @param message  out, on error: what is wrong with which file
- * @return 0, damaged batches included; -ENOENT: no file; -EBADMSG: one that is no Arrow file;
- *   -ENOMEM; -errno of the file system
+ * Load all Arrow files of a directory, or one file. Of a `.part` file, the complete batches are
+ * loaded.
+ * @param message  out, on error: which file, and what is wrong
+ * @return 0, also if batches are damaged; -ENOENT: no file; -EBADMSG: not an Arrow file; -ENOMEM;
+ *   -errno of the file system
  */
 int run_load(struct run_load *load, const struct run_load_config *config, const char *path,
 	char message[PATH_MAX]);
 
-/** Of a loaded batch. @return its body in the memory that was asked for */
+/** @return body of a loaded batch, in the selected memory */
 uint8_t *run_load_body(const struct run_load *load, size_t file, size_t batch);
 
-/** Free the memory and all else; after a failure too. */
+/** Free the memory and all else. Call this after a failure too. */
 void run_load_free(struct run_load *load);
 
 #endif /* RUN_LOAD_H */
