@@ -140,7 +140,7 @@ check_journal(struct check *c, const struct settings *s)
 			check_print_bytes(probe.file, want), check_print_bytes(probe.free, have));
 		check_fix(c,
 			"mount -o remount,size=... of its tmpfs, or more huge pages; or [egress] "
-			"ring = a path in a larger one (/dev/shm); or ring_mib = %" PRIu64
+			"journal = a path in a larger one (/dev/shm); or journal_mib = %" PRIu64
 			", which is enough",
 			need_mib);
 	} else {

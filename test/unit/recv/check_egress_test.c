@@ -131,7 +131,7 @@ test_journal(void **state)
 	assert_int_equal(access(ring, F_OK), -1);
 	s.egress.ring_bytes = UINT64_C(1) << 55;
 	check_journal(&check, &s);
-	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "ring_mib = 37,");
+	want(CHECK_FAIL, ": 32.0 PiB, and its file system has", "journal_mib = 37,");
 
 	/* one that is there keeps its size */
 	s = make_egress();
