@@ -246,7 +246,7 @@ feed_chunk(struct feed *f)
 	__syncwarp();
 }
 
-/* Copy 16 bytes per thread, repeated as often as necessary. */
+/* Copy 16 bytes per thread, repeated until all are copied. */
 static __device__ __forceinline__ void
 feed_copy(uint32_t to, const void *from, uint32_t bytes)
 {

@@ -76,8 +76,8 @@ rdma_pages_map(uint64_t *length, int node, enum rdma_pages_kind *kind)
 		unsigned long mask[1024 / (8 * sizeof(long))] = {0};
 
 		mask[node / (8 * sizeof(long))] = 1ul << node % (8 * sizeof(long));
-		/* preferred: a node that is full must not end in a signal at the first touch; no
-		 * NUMA here, no matter */
+		/* Preferred, not bound: the first touch must not raise a signal when the node is
+		 * full. The error of a kernel without NUMA is ignored. */
 		syscall(SYS_mbind, addr, *length, MPOL_PREFERRED, mask, 1024ul, 0);
 	}
 	return addr;

@@ -326,7 +326,7 @@ bench_streams(void)
 		double ceiling[ROUNDS], tcp[ROUNDS], rate[RTE_DIM(kinds)][ROUNDS];
 		unsigned int r;
 
-		/* by turns: what else the machine does is the same for all of them */
+		/* in alternation: what else the machine does is the same for all of them */
 		for (r = 0; r < rounds; r++) {
 			ceiling[r] = peers_ceiling(&rig, seconds);
 			for (k = 0; k < RTE_DIM(kinds); k++) {

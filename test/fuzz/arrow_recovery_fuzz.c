@@ -139,8 +139,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* What a crash or a disk does as often as what a fuzzer does: sectors of zeros, blocks in each
- * other's place, a bit, an end that is not there. */
+/* Half of the mutations are those of crashes and disks: zeroed sectors, swapped blocks, a flipped
+ * bit, a missing end. */
 size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
 {

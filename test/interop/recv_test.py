@@ -93,9 +93,14 @@ def real(where):
     run([f'{BUILD}/app/detector/braggline-detector', '--pcap', f'{where}/real.pcap', '--pack',
          *raw])
     # the file holds gain x energy: energy 1 leaves it as it is
+    # ends with its frames, not by time, which may be over on a busy machine before they are in
     path = recv(where, 'real', f'{where}/real.pcap', FLOAT, 'output.kind=image',
-                'veto.dry_run=yes', f'calibration.gain={gain}', 'calibration.energy=1',
+                f'run.frames={len(raw)}', 'run.idle_timeout_ms=20000', 'veto.dry_run=yes',
+                f'calibration.gain={gain}', 'calibration.energy=1',
                 *(f'calibration.pedestal_g{g}={p}' for g, p in enumerate(pedestal)))
+    frames = ledger(path + '_ledger.ini')
+    if frames['frames'] != len(raw) or frames['missing_packets'] != 0:
+        fail(f'the ledger of {path}: {frames}')
     print(check('converted', path, *raw, '--', *conv, '--', *pedestal, gain))
 
 

@@ -83,7 +83,7 @@ class Damage:
                         yield path, batch
 
     def choose(self, directory):
-        """One of them: in files that were being written as often as in others, and at their ends."""
+        """One kind of damage. Half of it hits files that were being written, and ends of files."""
         found = list(self.may_be_hit(directory))
         parts = [(path, batch) for path, batch in found if path.endswith('.part')]
         if parts and self.random.random() < 0.5:

@@ -81,8 +81,8 @@ apply_defaults(struct arrow_slices_config *c)
 		c->sync_ms = ARROW_SLICE_SYNC_MS;
 	if (c->sync_bytes == 0)
 		c->sync_bytes = ARROW_SLICE_SYNC_BYTES;
-	if (c->stream_timeout_ms == 0)
-		c->stream_timeout_ms = ARROW_SLICE_STALL_MS;
+	if (c->stall_ms == 0)
+		c->stall_ms = ARROW_SLICE_STALL_MS;
 	if (c->ahead == 0)
 		c->ahead = ARROW_SLICE_AHEAD;
 }
@@ -459,7 +459,7 @@ proceed(struct arrow_slices *s)
 	push(s);
 	while (s->error == 0 && reap(s, false))
 		;
-	s->stalled = is_at_work(s) && s->now - s->moved >= s->config.stream_timeout_ms * NS_PER_MS;
+	s->stalled = is_at_work(s) && s->now - s->moved >= s->config.stall_ms * NS_PER_MS;
 	/* queue an incomplete slice only if the next sync waits for it */
 	if (!s->syncing && s->sync_target <= s->sync_covers && sync_is_due(s) &&
 		s->submitted < s->sync_covers + s->config.sync_bytes)

@@ -47,7 +47,7 @@ struct arrow_slices_config {
 	uint32_t sync_ms;
 	uint64_t sync_bytes;
 	/** the disk counts as stalled if nothing completes for this time */
-	uint32_t stream_timeout_ms;
+	uint32_t stall_ms;
 	uint64_t ahead; /**< maximum bytes to allocate beyond the end */
 	/**
 	 * Write all memory that the caller keeps unchanged in place, whatever its length: it is not

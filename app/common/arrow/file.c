@@ -270,7 +270,7 @@ arrow_file_has_news(struct arrow_file *f)
 	if (f->stalled)
 		snprintf(f->message, sizeof(f->message),
 			"%s: the disk has ended no write and no sync for %u ms (%s)", f->part,
-			f->out.config.stream_timeout_ms,
+			f->out.config.stall_ms,
 			arrow_io_mode_name(f->out.config.io->info(f->out.handle)->mode));
 	else
 		snprintf(f->message, sizeof(f->message), "%s: the disk moves again", f->part);

@@ -65,7 +65,7 @@ frame_table_create(const struct frame_table_config *config)
 	ft->mbufs = rte_zmalloc_socket("frame_mbufs",
 		(size_t)config->slots * d->tiles * sizeof(*ft->mbufs), RTE_CACHE_LINE_SIZE,
 		config->socket);
-	ft->lanes = rte_zmalloc_socket("frame_lanes", config->lanes * sizeof(*ft->lanes),
+	ft->lanes = rte_zmalloc_socket("frame_rx", config->lanes * sizeof(*ft->lanes),
 		RTE_CACHE_LINE_SIZE, config->socket);
 	ft->builder.slot_of = rte_zmalloc_socket("frame_slot_of",
 		entries * sizeof(*ft->builder.slot_of), RTE_CACHE_LINE_SIZE, config->socket);

@@ -681,7 +681,7 @@ poll_sources(struct rx *rx)
 	uint32_t total = 0, n;
 	bool more = true;
 
-	/* by turns: no queue gets further ahead of the others than by a burst */
+	/* round-robin: no queue gets further ahead of the others than by a burst */
 	for (uint32_t b = 0; b < RX_BURSTS_A_POLL && more; b++) {
 		more = false;
 		for (uint32_t q = 0; q < rx->nb_queues && hand_all_on(rx); q++) {

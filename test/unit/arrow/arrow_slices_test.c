@@ -34,11 +34,8 @@ static uint8_t block[65536] __attribute__((aligned(4096)));
 static void
 open_slices(struct arrow_slices *s)
 {
-	const struct arrow_slices_config config = {.io = &disk_io,
-		.slice = 65536,
-		.depth = 3,
-		.sync_ms = SYNC_MS,
-		.stream_timeout_ms = 100000};
+	const struct arrow_slices_config config = {
+		.io = &disk_io, .slice = 65536, .depth = 3, .sync_ms = SYNC_MS, .stall_ms = 100000};
 
 	disk = disk_new(1);
 	assert_int_equal(arrow_slices_open(s, &config, "/nowhere/file.part"), 0);

@@ -47,7 +47,7 @@ struct rig {
 	struct rdma_dev *dev[RIG_STATIONS];
 	struct rdma_pd *pd;    /* the receiver's */
 	struct xfer_mr memory; /* its ring */
-	uint64_t region;       /* bytes of a registration and of a message; 0: no matter */
+	uint64_t region;       /* bytes of a registration and of a message; 0: any */
 	uint64_t message_max;
 	struct journal *ring;
 	struct store_set stores;

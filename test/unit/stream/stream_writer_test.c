@@ -821,7 +821,7 @@ test_stall(void **state)
 
 	disk = disk_new(seed);
 	c.slices.sync_ms = 1;
-	c.slices.stream_timeout_ms = 200;
+	c.slices.stall_ms = 200;
 	c.roll_batches = 0;
 	c.log = count_text;
 	assert_int_equal(stream_writer_open(&r->w, &c), 0);
