@@ -169,8 +169,13 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *lane, uint32_t str
 	if (state == FRAME_WINDOW_CLOSED)
 		return FRAME_AGAIN_DROP;
 	if (state != FRAME_WINDOW_OPEN ||
-		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
+		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation) {
+		/* The window may open before the caller finds that it has no room to hold this
+		 * packet. It must wait then, and not be dropped: it has not been tried yet. */
+		if (lane->tried != lane->generation)
+			lane->early |= UINT64_C(1) << stream;
 		return FRAME_AGAIN_HOLD;
+	}
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	far = (lane->elsewhere >> stream & 1) != 0
 		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames
