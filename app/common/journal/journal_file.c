@@ -84,7 +84,7 @@ lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, ch
 	h->size = h->data_at + h->data_size;
 	if (nb > JOURNAL_BATCHES || c->bytes < 2 * XFER_BLOCK || h->data_size < c->bytes ||
 		h->size < h->data_size) {
-		snprintf(message, PATH_MAX, "a journal of %llu bytes: wanted at least %u",
+		snprintf(message, PATH_MAX, "a journal of %llu bytes: expected at least %u",
 			(unsigned long long)c->bytes, 2 * XFER_BLOCK);
 		return -EINVAL;
 	}
@@ -167,7 +167,7 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 
 	if (h->version != RING_VERSION) {
 		snprintf(message, PATH_MAX,
-			"%.3000s is a journal of version %u: wanted %u. What it holds is "
+			"%.3000s is a journal of version %u: expected %u. What it holds is "
 			"for the braggline that made it, to send or to import; then remove it",
 			path, h->version, RING_VERSION);
 		return -EINVAL;
@@ -194,7 +194,7 @@ check_producer(const struct ring_header *h, const struct journal_config *c, char
 {
 	if (h->producer == c->producer)
 		return 0;
-	snprintf(message, PATH_MAX, "the journal %.3000s is of producer %016llx: wanted %016llx",
+	snprintf(message, PATH_MAX, "the journal %.3000s is of producer %016llx: expected %016llx",
 		c->path, (unsigned long long)h->producer, (unsigned long long)c->producer);
 	return -EINVAL;
 }
@@ -577,7 +577,7 @@ check_file_system(const char *path, int error, const struct statfs *fs, char *me
 	if (fs->f_type == TMPFS_MAGIC || fs->f_type == HUGETLBFS_MAGIC)
 		return 0;
 	snprintf(message, PATH_MAX,
-		"the journal %.3000s would be written to a disk: wanted a path in a "
+		"the journal %.3000s would be written to a disk: expected a path in a "
 		"tmpfs or hugetlbfs",
 		path);
 	return -EINVAL;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "structures of the transfer protocol are used as they lie in memory: wanted little-endian"
+#error "the transfer protocol sends structures in host byte order: a little-endian CPU is required"
 #endif
 
 #define XFER_MAGIC   UINT32_C(0x4b534c42) /**< `BLSK` */

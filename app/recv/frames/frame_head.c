@@ -7,9 +7,6 @@
 /** Between two looks at the lanes' progress while the head is held back. */
 #define LOOK_US 20
 
-/** A builder that has not looked for so long was not running. */
-#define DEAF_MS 50
-
 static bool
 lanes_complete(const struct frame_table *ft, uint64_t frame)
 {
@@ -64,7 +61,7 @@ discount_idleness(struct frame_table *ft, uint64_t now)
 {
 	struct frame_builder *b = &ft->builder;
 	const uint64_t gap = now - b->looked_at;
-	bool listened = gap < rte_get_tsc_hz() / 1000 * DEAF_MS;
+	bool listened = gap < rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS;
 
 	for (uint32_t i = 0; i < ft->config.lanes; i++) {
 		const uint64_t polls = __atomic_load_n(&ft->lanes[i].polls, __ATOMIC_RELAXED);

@@ -16,8 +16,6 @@
 #define HOLD_TICKS (REFUSE_QUARTERS + 1)
 /** Looks at who speaks, while a stream may be silent. */
 #define LOOKS 8
-/** A builder that has not looked for so long beyond its time was not running. */
-#define DEAF_MS 50
 
 /**
  * Count a number towards an agreement.
@@ -106,8 +104,7 @@ frame_claim_goes_on(
 	/* one number may be corrupt, or come late, but not after silence */
 	if ((lane->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
-		__atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE) != lane->generation ||
-		(!claims && !frame_rx_paused(ft, lane, stream)))
+		!frame_rx_is_current(ft, lane) || (!claims && !frame_rx_paused(ft, lane, stream)))
 		return false;
 	return frame + span >= a->highest && frame <= a->highest + span &&
 		!frame_claim_is_refused(ft, lane, stream, frame);
@@ -134,8 +131,7 @@ frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *lane, bool *
 	const struct frame_window *w = &ft->window;
 	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	const bool first = (state == FRAME_WINDOW_OPEN || state == FRAME_WINDOW_SEARCHED) &&
-		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) == lane->generation &&
-		lane->tried != lane->generation;
+		frame_rx_is_current(ft, lane) && lane->tried != lane->generation;
 
 	lane->again = true;
 	*moved = first && lane->clean != lane->generation &&
@@ -168,8 +164,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *lane, uint32_t str
 	/* it was of the run that has ended */
 	if (state == FRAME_WINDOW_CLOSED)
 		return FRAME_AGAIN_DROP;
-	if (state != FRAME_WINDOW_OPEN ||
-		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation) {
+	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, lane)) {
 		/* The window may open before the caller finds that it has no room to hold this
 		 * packet. It must wait then, and not be dropped: it has not been tried yet. */
 		if (lane->tried != lane->generation)
@@ -209,7 +204,7 @@ frame_rx_strays(const struct frame_table *ft, const struct frame_rx *lane,
 	uint32_t served = 0;
 
 	if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN ||
-		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation)
+		!frame_rx_is_current(ft, lane))
 		return 0;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		uint64_t frame = waiting[s] - 1;
@@ -276,7 +271,8 @@ static uint64_t
 not_listened(struct frame_table *ft, uint64_t gap)
 {
 	struct frame_builder *b = &ft->builder;
-	const bool deaf = gap > ft->config.stall_cycles / LOOKS + rte_get_tsc_hz() / 1000 * DEAF_MS;
+	const bool deaf =
+		gap > ft->config.stall_cycles / LOOKS + rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS;
 	uint64_t streams = 0, lanes = 0;
 
 	for (uint32_t i = 0; i < ft->config.lanes; i++) {

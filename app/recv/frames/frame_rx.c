@@ -336,7 +336,7 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, ui
 	 * dropped after the move. A new packet came after those: it is held for the next window.
 	 */
 	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
-		__atomic_load_n(&w->generation, __ATOMIC_ACQUIRE) != lane->generation) {
+		!frame_rx_is_current(ft, lane)) {
 		if (lane->again)
 			return FRAME_PLACE_WAIT;
 		lane->early |= UINT64_C(1) << stream;

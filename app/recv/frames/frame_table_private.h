@@ -48,6 +48,16 @@ frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 		(frame + 1) << FRAME_TAG_SLOT_BITS | slot, __ATOMIC_RELEASE);
 }
 
+/** A builder that has not looked for so long was not running. */
+#define FRAME_DEAF_MS 50
+
+/** Has an RX lcore acknowledged the last move of the window? Called by that lcore. */
+static inline bool
+frame_rx_is_current(const struct frame_table *ft, const struct frame_rx *lane)
+{
+	return __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE) == lane->generation;
+}
+
 /** Highest frame + 1 that came of a stream; 0: none yet. */
 static inline uint64_t
 frame_stream_progress(const struct frame_table *ft, uint32_t stream)
