@@ -126,6 +126,15 @@ frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *lane)
 }
 
 bool
+frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *lane)
+{
+	const uint32_t state = __atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE);
+
+	return state == FRAME_WINDOW_MOVING ||
+		(state != FRAME_WINDOW_CLOSED && !frame_rx_is_current(ft, lane));
+}
+
+bool
 frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *lane, bool *moved)
 {
 	const struct frame_window *w = &ft->window;
@@ -164,13 +173,8 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *lane, uint32_t str
 	/* it was of the run that has ended */
 	if (state == FRAME_WINDOW_CLOSED)
 		return FRAME_AGAIN_DROP;
-	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, lane)) {
-		/* The window may open before the caller finds that it has no room to hold this
-		 * packet. It must wait then, and not be dropped: it has not been tried yet. */
-		if (lane->tried != lane->generation)
-			lane->early |= UINT64_C(1) << stream;
+	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, lane))
 		return FRAME_AGAIN_HOLD;
-	}
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	far = (lane->elsewhere >> stream & 1) != 0
 		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames

@@ -475,6 +475,13 @@ uint64_t frame_rx_strays(const struct frame_table *ft, const struct frame_rx *la
 void frame_rx_stray(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame);
 
 /**
+ * Does the window move, or has it moved since this lane last looked? Then no packet that waits or
+ * is held is tried again: if the window opened in the middle of that, some of them would be placed
+ * before others that came earlier.
+ */
+bool frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *lane);
+
+/**
  * Packets that wait or are held are tried again, from here to frame_rx_end_again().
  * @param moved  out: some may be of a window before: what came of a stream before its first held
  *               packet of the new one is

@@ -564,6 +564,8 @@ place_pending(struct rx *rx)
 {
 	const uint32_t before = rx->nb_pending;
 
+	if (frame_rx_is_moving(rx->table, rx->lane))
+		return 0;
 	none_waits(rx);
 	rx->first = frame_rx_begin_again(rx->table, rx->lane, &rx->moved);
 	rx->arrived = 0;
