@@ -83,7 +83,7 @@ enum gk_op {
  * Flags of a frame, set by the builder. A dark frame is processed like any other: it has statistics
  * and a verdict, and may have an output.
  */
-#define GK_FRAME_KEEP	  (1u << 0) /**< write the output for any verdict (audit, dry run) */
+#define GK_FRAME_KEEP	  (1u << 0) /**< write the output for any verdict (prescale, dry run) */
 #define GK_FRAME_KIND_RAW (1u << 1) /**< write a rejected frame that is kept as GK_KIND_RAW */
 #define GK_FRAME_DARK	  (1u << 2) /**< add the G0 samples to the accumulators gk_work.dark */
 

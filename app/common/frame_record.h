@@ -18,7 +18,7 @@
 enum frame_verdict {
 	FRAME_VETOED = 0,     /**< rejected by the veto */
 	FRAME_HIT = 1,	      /**< kept: strong pixel count within limits */
-	FRAME_AUDIT = 2,      /**< rejected, kept all the same by the audit prescale */
+	FRAME_PRESCALED = 2,  /**< rejected, kept all the same by the prescale */
 	FRAME_DRY_RUN = 3,    /**< rejected, kept all the same because the veto only marks */
 	FRAME_INCOMPLETE = 4, /**< packets missing, dropped by policy */
 	FRAME_LOST = 5,	      /**< no packet of it arrived */
@@ -31,7 +31,7 @@ enum frame_verdict {
 static inline int
 frame_verdict_is_kept(enum frame_verdict v)
 {
-	return v == FRAME_HIT || v == FRAME_AUDIT || v == FRAME_DRY_RUN;
+	return v == FRAME_HIT || v == FRAME_PRESCALED || v == FRAME_DRY_RUN;
 }
 
 /** `flags` column of `frames`. */

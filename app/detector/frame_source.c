@@ -48,8 +48,9 @@ frame_source_make(
 	truth->peaks = frame->peaks;
 	truth->strays = frame->nb_peaks - frame->peaks;
 	for (uint32_t m = 0; m < options->model.modules; m++)
-		jungfrau_model_census(source->model, frame, m, raw + (size_t)m * JUNGFRAU_PIXELS,
-			options->threshold, &truth->census);
+		jungfrau_model_pixel_counts(source->model, frame, m,
+			raw + (size_t)m * JUNGFRAU_PIXELS, options->threshold,
+			&truth->pixel_counts);
 	return 0;
 }
 

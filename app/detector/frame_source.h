@@ -14,7 +14,7 @@
 struct frame_truth {
 	bool hit, dark;
 	uint32_t peaks, strays;
-	struct jungfrau_census census;
+	struct jungfrau_pixel_counts pixel_counts;
 };
 
 struct frame_source {

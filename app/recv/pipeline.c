@@ -447,7 +447,7 @@ pipeline_create(struct pipeline *p, const struct settings *settings, const struc
 	if (ret == 0)
 		ret = create_builder(p);
 	if (ret == 0 && settings->egress.device != NULL)
-		ret = egress_create(&p->stores, &settings->egress, settings->producer);
+		ret = egress_create(&p->stores, &settings->egress, settings->receiver_id);
 	if (ret == 0)
 		ret = create_compressor(p);
 	if (ret == 0)

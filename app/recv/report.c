@@ -57,7 +57,7 @@ print_line(const struct report *r, const struct run *run, const struct run_statu
 		status->seconds > 0 ? l->frames / status->seconds : 0,
 		(l->packets[RX_BYTES] - r->bytes) / seconds / 1e9);
 	fprintf(out, "%" PRIu64 " kept, %" PRIu64 " packets missing, %" PRIu64 " frames lost",
-		l->hits + l->audited + l->dry_run, l->missing_packets,
+		l->hits + l->prescaled + l->dry_run, l->missing_packets,
 		l->lost + l->refused + l->lost_at_restart + l->lost_while_down);
 	print_silent(run, &stats, out);
 	fprintf(out, "\n");

@@ -174,8 +174,9 @@ check_fits(struct run *r, const struct settings *s)
 		return complain(r, -EINVAL,
 			"[detector] is fixed while the process runs: start another one");
 	/* Stores learned the id on connection, and refuse batches of another receiver. */
-	if (r->pipeline->stores != NULL && s->producer != r->process->producer)
-		return complain(r, -EINVAL, "output.producer is fixed while stores are connected");
+	if (r->pipeline->stores != NULL && s->receiver_id != r->process->receiver_id)
+		return complain(
+			r, -EINVAL, "output.receiver_id is fixed while stores are connected");
 	if (s->dark.select != BUILDER_DARK_NONE &&
 		r->pipeline->gk_config.channel->dark[0].cells == 0)
 		return complain(r, -EINVAL,
@@ -569,7 +570,7 @@ watch_activity(struct run *r)
 		activity += b->verdicts[v];
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
 		activity += detector_packets(r->pipeline->rx[i]->counters);
-	activity -= r->before.hits + r->before.audited + r->before.dry_run + r->before.vetoed +
+	activity -= r->before.hits + r->before.prescaled + r->before.dry_run + r->before.vetoed +
 		r->before.incomplete + r->before.lost + r->before.refused + r->before.aborted +
 		detector_packets(r->before.packets);
 	if (activity == r->activity)

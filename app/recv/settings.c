@@ -215,8 +215,8 @@ read_veto(struct settings *s, struct config *c)
 	config_uint_or(c, "veto", "strong_max", "none", &strong_max, 0, UINT32_MAX);
 	v->params.strong_max = strong_max;
 	v->dry_run = config_bool(c, "veto", "dry_run", false);
-	v->audit_every = config_uint(c, "veto", "audit_every", 0, 0, UINT64_MAX);
-	v->audit_raw = config_bool(c, "veto", "audit_raw", false);
+	v->prescale = config_uint(c, "veto", "prescale", 0, 0, UINT64_MAX);
+	v->prescale_raw = config_bool(c, "veto", "prescale_raw", false);
 	if (v->params.strong_max < v->params.strong_min)
 		config_complain(c, "veto", "strong_max", "must not be less than strong_min");
 }
@@ -232,7 +232,7 @@ read_image(struct settings *s, struct config *c)
 	struct gk_params *p = &s->veto.params;
 	uint64_t nnz_max = pixels / 8;
 
-	p->kind = config_choice(c, "output", "kind", GK_KIND_CSR, kinds);
+	p->kind = config_choice(c, "output", "format", GK_KIND_CSR, kinds);
 	s->value = config_choice(c, "output", "value", GK_VALUE_F32, values);
 	p->csr_threshold = config_real(c, "output", "csr_threshold", 2, -1e6, 1e6);
 	config_uint_or(c, "output", "nnz_max", "auto", &nnz_max, 0, pixels);
@@ -257,7 +257,7 @@ read_output(struct settings *s, struct config *c)
 	s->roll_bytes = config_uint(c, "output", "roll_mib", 0, 0, 1 << 30) << 20;
 	s->roll_ms = config_uint(c, "output", "roll_s", 0, 0, UINT32_MAX) * 1000;
 	s->store_calibration = config_bool(c, "output", "calibration", true);
-	s->producer = config_uint(c, "output", "producer", 0, 0, UINT64_MAX);
+	s->receiver_id = config_uint(c, "output", "receiver_id", 0, 0, UINT64_MAX);
 	s->frames_interval = config_uint(c, "output", "frames_interval", 1024, 1, 1 << 20);
 	s->images_interval = config_uint(c, "output", "images_interval", 64, 1, 1 << 20);
 	s->batch_ms = config_uint(c, "output", "batch_ms", 1000, 0, 3600 * 1000);
@@ -358,7 +358,7 @@ settle_dark_run(struct settings *s)
 	s->veto.params.kind = GK_KIND_RAW;
 	s->veto.params.strong_min = 0;
 	s->veto.params.strong_max = UINT32_MAX;
-	s->veto.audit_every = 0;
+	s->veto.prescale = 0;
 	s->dark.select = BUILDER_DARK_NONE;
 	s->incomplete = INCOMPLETE_KEEP;
 	s->packets_min = 1;

@@ -127,7 +127,7 @@ struct settings {
 	struct calibration_files calibration;
 
 	const char *directory;
-	uint64_t producer; /**< id of this receiver, stored in batches */
+	uint64_t receiver_id; /**< id of this receiver, stored in batches */
 	struct arrow_slices_config writing;
 	uint64_t roll_frames; /**< limits of a file set; then a new one begins. 0: no limit */
 	uint64_t roll_bytes;

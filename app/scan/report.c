@@ -15,7 +15,7 @@
 static const char *const verdict_names[FRAME_VERDICTS] = {
 	[FRAME_VETOED] = "vetoed",
 	[FRAME_HIT] = "hit, kept",
-	[FRAME_AUDIT] = "audit, kept",
+	[FRAME_PRESCALED] = "prescale, kept",
 	[FRAME_DRY_RUN] = "dry run, kept",
 	[FRAME_INCOMPLETE] = "incomplete",
 	[FRAME_LOST] = "lost",

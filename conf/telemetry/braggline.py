@@ -66,7 +66,7 @@ INFO = {
 
 FATES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten', 'spilled',
          'lost_at_restart', 'lost_while_down', 'late_frames')
-REASONS = {'hit': 'hits', 'audit': 'audited', 'dry_run': 'dry_run'}
+REASONS = {'hit': 'hits', 'prescale': 'prescaled', 'dry_run': 'dry_run'}
 CAUSES = {'full': 'unwritten_full', 'error': 'unwritten_error', 'bad': 'unwritten_bad'}
 EGRESS = {
     'egress_spills': 'spills', 'egress_refusals': 'refusals', 'egress_spilled_batches': 'spilled',
@@ -74,7 +74,7 @@ EGRESS = {
 }
 # Counters among the packets' that are no fate: totals, bursts, waits, and packets handed on to
 # another RX role, which counts them again.
-NO_FATES = ('packets', 'bytes', 'bursts', 'waits', 'handed_on')
+NO_FATES = ('packets', 'bytes', 'bursts', 'waits', 'handoff')
 
 
 def info():
@@ -111,7 +111,7 @@ def ledger(sock):
 
 def builder(sock):
     reply = sock.cmd('/braggline/builder')
-    yield 'odd_frames', reply['odd_status'], {}
+    yield 'odd_frames', reply['status_mismatch'], {}
     for what in 'outputs', 'records':
         yield 'builder_waits', reply[f'waits_{what}'], {'for': what}
 

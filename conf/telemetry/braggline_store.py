@@ -20,7 +20,7 @@ INFO = {
     'runs': ('Runs by what became of them.', 'counter'),
     'body_crc_errors': ('Bodies that arrived with a wrong CRC.', 'counter'),
     'stored_damaged_batches': ('Batches whose bodies always came with a wrong CRC.', 'counter'),
-    'moved_refused': ('MOVED without the right, or of a run that has ended.', 'counter'),
+    'reassigned_refused': ('REASSIGNED without the right, or of a run that has ended.', 'counter'),
     'removed_connections': ('Connections that another keyring ended.', 'counter'),
     'unproved_requests': ('Requests of peers that had not proved themselves, by what became of '
                           'them.', 'counter'),
@@ -30,7 +30,7 @@ INFO = {
     'age_milliseconds': ('Age of the counters when they were read.', 'gauge'),
     'identity_connections': ('Connections that an identity has.', 'gauge'),
     'identity_proofs': ('Times that an identity proved itself.', 'counter'),
-    'identity_connections_stood': ('Connections of an identity that were granted.', 'counter'),
+    'identity_connections_established': ('Connections of an identity that were granted.', 'counter'),
     'identity_refused': ('Refusals of an identity after its proof.', 'counter'),
     'identity_durable_batches': ('Batches of an identity that are in files for good.', 'counter'),
     'identity_received_bytes': ('Bytes of the bodies of its good entries.', 'counter'),
@@ -48,7 +48,7 @@ INFO = {
     'stream_outages': ('Times that a file of it failed.', 'counter'),
     'stream_stalls': ('Times that the disk stood still under it.', 'counter'),
     'stream_error': ('errno of what is wrong with it now; 0: nothing.', 'gauge'),
-    'quota_bytes': ('What the producer of an open run may use; 0: no limit.', 'gauge'),
+    'quota_bytes': ('What the receiver_id of an open run may use; 0: no limit.', 'gauge'),
     'quota_used_bytes': ('What it uses.', 'gauge'),
     'latency_seconds_bucket': ('Times up to `le` by step, of batches.', 'counter'),
     'latency_seconds_count': ('Times measured by step.', 'counter'),
@@ -62,14 +62,14 @@ COUNTERS = {
     'double_batches': 'batches_double', 'given_back_batches': 'batches_given_back',
     'cut_batches': 'batches_cut', 'reconciliations': 'reconciliations',
     'body_crc_errors': 'body_crc_errors', 'stored_damaged_batches': 'batches_stored_damaged',
-    'moved_refused': 'moved_refused', 'removed_connections': 'keys_removed',
+    'reassigned_refused': 'reassigned_refused', 'removed_connections': 'keys_removed',
     'completing_files': 'completing_files', 'completing_bytes': 'completing_bytes',
 }
 UNPROVED = ('admitted', 'admitted_known', 'full', 'crowded', 'evicted')
 COMPLETED = {'completed': 'files_completed', 'not_completed': 'files_not_completed'}
 IDENTITY = {
     'identity_connections': 'connections', 'identity_proofs': 'proofs',
-    'identity_connections_stood': 'connections_stood', 'identity_refused': 'refused',
+    'identity_connections_established': 'connections_established', 'identity_refused': 'refused',
     'identity_durable_batches': 'batches_durable', 'identity_received_bytes': 'body_bytes',
     'identity_cut_batches': 'batches_cut', 'identity_ended_runs': 'runs_ended',
 }
@@ -133,14 +133,14 @@ def streams(sock):
     for name, stream in reply.items():
         slot, table = name.split('_')
         # two runs may have the same name, but not the same slot
-        labels = {'slot': slot, 'run': stream['run'], 'producer': stream['producer'],
+        labels = {'slot': slot, 'run': stream['run'], 'receiver_id': stream['receiver_id'],
                   'table': table}
         for metric, key in STREAM.items():
             yield metric, stream[key], labels
-        quotas[stream['producer']] = stream['quota'], stream['quota_used']
-    for producer, (quota, used) in quotas.items():
-        yield 'quota_bytes', quota, {'producer': producer}
-        yield 'quota_used_bytes', used, {'producer': producer}
+        quotas[stream['receiver_id']] = stream['quota'], stream['quota_used']
+    for receiver_id, (quota, used) in quotas.items():
+        yield 'quota_bytes', quota, {'receiver_id': receiver_id}
+        yield 'quota_used_bytes', used, {'receiver_id': receiver_id}
     yield from histogram('received_to_durable', below, times)
 
 

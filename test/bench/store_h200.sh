@@ -92,7 +92,7 @@ done
     --vdev "net_replay0,file=$work/in.pcap" -- --quiet --set detector.modules=2 \
     --set detector.interfaces=2 "${calibration[@]}" --set run.name=run --set run.frames=200 \
     --set run.first_frame=1 --set run.idle_timeout_ms=5000 --set frames.backpressure=wait \
-    --set output.kind=raw --set veto.dry_run=yes --set output.preview=off \
+    --set output.format=raw --set veto.dry_run=yes --set output.preview=off \
     --set output.directory="$work/run" > "$work/log" 2>&1 || { cat "$work/log"; status=1; }
 "$bundle/bin/braggline-store" load "$work/run" || status=1
 "$bundle/bin/braggline-store" load --gpu "$gpu" "$work/run" || status=1

@@ -15,7 +15,7 @@ static struct arrow_identity
 identity(void)
 {
 	return (struct arrow_identity){
-		.producer = 1,
+		.receiver_id = 1,
 		.run = 1,
 		.incarnation = batch.incarnation,
 		.table = arrow_table_name(batch.table),
@@ -48,7 +48,7 @@ batch_make(enum arrow_table table, uint32_t n)
 		.geometry = geometry,
 		.value = GK_VALUE_F32,
 		.tables = &batch.tables,
-		.producer = 1,
+		.receiver_id = 1,
 		.run = 1,
 		.nb_outputs = 1,
 		.emit = on_batch,

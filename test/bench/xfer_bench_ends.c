@@ -262,7 +262,7 @@ open_sender(struct rig *r)
 		.journal = sender.ring,
 		.memory = &sender.memory,
 		.message_max = MEMORY,
-		.producer = 1,
+		.receiver_id = 1,
 		.identity = "bench",
 		.key = &sender.key,
 		.role = XFER_ROLE_RECEIVER,
@@ -400,7 +400,7 @@ void
 ends_open(char *directory)
 {
 	char path[64], keys[72], message[PATH_MAX];
-	const struct journal_config c = {.path = path, .producer = 1, .bytes = MEMORY};
+	const struct journal_config c = {.path = path, .receiver_id = 1, .bytes = MEMORY};
 	struct rdma_mr_attr attr = {.gpu = -1};
 	struct store_config config = {
 		.dev = rig.b.dev,
@@ -425,7 +425,8 @@ ends_open(char *directory)
 		rig_die("%s: %s", path, strerror(errno));
 	snprintf(keys, sizeof(keys), "%s-keys", path);
 	f = fopen(keys, "w");
-	if (f == NULL || fprintf(f, "[receiver bench]\nkey = %s\nproducers = 0-100\n", path) < 0 ||
+	if (f == NULL ||
+		fprintf(f, "[receiver bench]\nkey = %s\nreceiver_ids = 0-100\n", path) < 0 ||
 		fclose(f) != 0 || chmod(keys, 0600) < 0)
 		rig_die("%s: %s", keys, strerror(errno));
 	if (xfer_key_read(&sender.key, path, message) < 0 ||

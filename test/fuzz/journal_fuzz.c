@@ -300,7 +300,7 @@ make_ring(void)
 {
 	static uint8_t schema[XFER_BLOCK];
 	const struct journal_config c = {
-		.path = path, .producer = 1, .bytes = BLOCKS * XFER_BLOCK, .batches = RECORDS};
+		.path = path, .receiver_id = 1, .bytes = BLOCKS * XFER_BLOCK, .batches = RECORDS};
 	struct journal_run run = {
 		.name = "run", .schema = {schema, schema}, .schema_bytes = {XFER_BLOCK, 100}};
 	struct journal_batch b = {.rows = 4, .last = 3};

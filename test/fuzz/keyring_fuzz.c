@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Keyrings of any content. Of one that is accepted each identity has a name, a key of its own and
- * producers that no other one has.
+ * receivers that no other one has.
  */
 
 #include <stdio.h>
@@ -27,16 +27,16 @@ check(const struct store_keyring *k)
 	WANT(k->nb > 0 && k->nb <= STORE_IDENTITIES);
 	for (i = 0; i < k->nb; i++) {
 		id = &k->identity[i];
-		WANT(xfer_name_check(id->name) && id->nb_producers > 0 && id->nb_runs > 0);
+		WANT(xfer_name_check(id->name) && id->nb_receiver_ids > 0 && id->nb_runs > 0);
 		WANT(id->fingerprint[0] != 0 && store_keyring_find(k, id->id) == id);
 		WANT(store_keyring_check(k, id->name, id->fingerprint[0]) == id);
 		for (n = 0; n < XFER_IDENTITY_KEYS; n++)
 			WANT(id->key[n].size >= XFER_KEY_MIN && id->key[n].size <= XFER_KEY_MAX);
 		for (n = 0; n < k->nb; n++)
 			WANT(n == i ||
-				!xfer_identity_has_producer(
-					&k->identity[n], id->producer[0].first));
-		(void)xfer_identity_may(id, XFER_RIGHT_WRITE, id->producer[0].first, "run_1");
+				!xfer_identity_has_receiver_id(
+					&k->identity[n], id->receiver_id[0].first));
+		(void)xfer_identity_may(id, XFER_RIGHT_WRITE, id->receiver_id[0].first, "run_1");
 	}
 }
 
@@ -46,7 +46,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	static const char text[] =
 		"[receiver a-1]\nkey = hex:"
 		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n"
-		"producers = 1,2,5-8\nruns = lyso_*\nrights = write, reconcile, import, read\n";
+		"receiver_ids = 1,2,5-8\nruns = lyso_*\nrights = write, reconcile, import, read\n";
 
 	seed_begin(argc, argv);
 	seed_add("keyring", (const uint8_t *)text, sizeof(text) - 1);

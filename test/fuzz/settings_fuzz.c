@@ -18,7 +18,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	static const char demo[] = "[detector]\nmodules = 2\n; note\n[lcores]\nrx = 1,3-4\n"
 				   "[veto]\nstrong_min = 20\n[run]\nname = a\n\0"
-				   "run.name=b,veto.strong_min=3,output.kind=raw";
+				   "run.name=b,veto.strong_min=3,output.format=raw";
 
 	seed_begin(argc, argv);
 	seed_add("demo", (const uint8_t *)demo, sizeof(demo) - 1);

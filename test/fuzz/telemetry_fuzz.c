@@ -127,7 +127,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	static const char ini[] = "[detector]\nmodules = 2\n[veto]\nstrong_min = 20\n[run]\n"
 				  "name = a\n";
 	static const char runs[] = "/braggline/run/configure,run.name=b,veto.strong_min=3,"
-				   "output.kind=raw,run.stride=4,run.offset=1\n"
+				   "output.format=raw,run.stride=4,run.offset=1\n"
 				   "/braggline/run/status\n",
 			  vetoes[] = "/braggline/run/configure,\n+\n"
 				     "/braggline/veto/set,veto.strong_min=7,from_frame=0x100\n"

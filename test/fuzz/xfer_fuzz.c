@@ -213,13 +213,13 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	m.grant.nb = 3;
 	memcpy(m.grant.region, regions, sizeof(regions));
 	seed_message("grant", FROM_STORE, &m, m.grant.head.length);
-	xfer_msg_begin(&m, XFER_PROOF, sizeof(m.proof), 0);
+	xfer_msg_begin(&m, XFER_AUTH, sizeof(m.proof), 0);
 	strcpy(m.proof.name, "run");
 	strcpy(m.proof.identity, "recv-1");
 	for (i = 0; i < XFER_TABLES; i++)
 		m.proof.table[i].body_max = m.proof.table[i].schema_bytes = 4096;
 	seed_message("proof", FROM_RECEIVER, &m, sizeof(m.proof));
-	xfer_msg_begin(&m, XFER_MOVED, sizeof(m.intervals) + 16, 0);
+	xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.intervals) + 16, 0);
 	m.intervals.nb = 1;
 	seed_message("moved", FROM_RECEIVER, &m, sizeof(m.intervals) + 16);
 	m.intervals.head.type = XFER_HELD;

@@ -76,7 +76,7 @@ def psi(where):
                                                     (2, 2, 2, 'flow'), (2, 2, 2, 'software')):
             capture = 'sls-virtual-jungfrau' + ('-2if' if interfaces == 2 else '') + '.pcap'
             n += 1
-            path = recv(where, f'psi{n}', f'{DATA}/{capture}', FLOAT, 'output.kind=image',
+            path = recv(where, f'psi{n}', f'{DATA}/{capture}', FLOAT, 'output.format=image',
                         'veto.dry_run=yes', f'detector.interfaces={interfaces}',
                         f'lcores.rx_lcores={lanes}', f'port 0.steering={steering}',
                         *(f'port 0.{p}' for p in port))
@@ -94,7 +94,7 @@ def real(where):
          *raw])
     # the file holds gain x energy: energy 1 leaves it as it is
     # ends with its frames, not by time, which may be over on a busy machine before they are in
-    path = recv(where, 'real', f'{where}/real.pcap', FLOAT, 'output.kind=image',
+    path = recv(where, 'real', f'{where}/real.pcap', FLOAT, 'output.format=image',
                 f'run.frames={len(raw)}', 'run.idle_timeout_ms=20000', 'veto.dry_run=yes',
                 f'calibration.gain={gain}', 'calibration.energy=1',
                 *(f'calibration.pedestal_g{g}={p}' for g, p in enumerate(pedestal)))
@@ -114,12 +114,12 @@ def lcores(where):
                      for g in range(3))]
     shape = ['detector.modules=2', 'detector.interfaces=2']
     # CSR with some raw frames among them; full images as int16; a CSR limit that some exceed
-    kinds = {'csr': ['veto.audit_every=5', 'veto.audit_raw=yes'],
-             'image': ['output.kind=image', 'output.value=int16'],
+    kinds = {'csr': ['veto.prescale=5', 'veto.prescale_raw=yes'],
+             'image': ['output.format=image', 'output.value=int16'],
              'dense': ['output.nnz_max=21000', 'output.csr_threshold=1'],
              # four intervals; the darks of one are in force from the next but one
              'dark': ['dark.select=external_input', 'dark.interval_frames=20', 'dark.samples_min=3',
-                      'dark.alpha=0.5', 'veto.audit_every=7']}
+                      'dark.alpha=0.5', 'veto.prescale=7']}
     layouts = {'1x1': (FLOAT, ['lcores.rx_lcores=1', 'lcores.gangs=1']),
                '3x4': (FLOAT, ['lcores.rx_lcores=3', 'lcores.gangs=4']),
                '3x1sw': (FLOAT, ['lcores.rx_lcores=3', 'port 0.steering=software',

@@ -32,8 +32,8 @@ ROWS = 64       # of the module: 16 packets a frame
 PERIOD = 20     # frames of the capture, which is repeated
 RATE = 20       # frames/s: an emulated CPU is a slow one
 # Many small batches; 14.7 and 6.3 MB: more, and less, than rdma_rxe sends in a message, 8 MiB.
-SMALL = {'output.kind': 'csr', 'output.images_interval': 2}
-LARGE = {'output.kind': 'image', 'output.images_interval': 64}
+SMALL = {'output.format': 'csr', 'output.images_interval': 2}
+LARGE = {'output.format': 'image', 'output.images_interval': 64}
 FRAMES, FRAMES_LARGE, FRAMES_KILLED = 40, 10, 160   # of a run
 AGAIN = 20      # of the second run, after the receiver was killed
 SECONDS = 300   # patience
@@ -85,7 +85,7 @@ class Rig:
         with open(f'{where}/key', 'wb') as key:
             key.write(os.urandom(64))
         with open(f'{where}/keys.ini', 'w', encoding='ascii') as keys:
-            keys.write('[receiver recv]\nkey = key\nproducers = 0\n')
+            keys.write('[receiver recv]\nkey = key\nreceiver_ids = 0\n')
         os.chmod(f'{where}/key', 0o600)
         os.chmod(f'{where}/keys.ini', 0o600)
         subprocess.run(

@@ -48,7 +48,7 @@
 #define ALL ((1 << BATCHES) - 1)
 #define ALL_FREE ((1 << PLACES) - 1)
 
-mtype = { CONNECT, BODY, IMM, HAVE, RESULT };
+mtype = { CONNECT, BODY, IMM, INVENTORY, RESULT };
 
 /* type, connection, place or set of batches, batch */
 chan to[STORES] = [4] of { mtype, byte, byte, byte };
@@ -130,7 +130,7 @@ inline connect(s)
 	connections[s]++;
 	conn[s] = connections[s];
 	link[s] = WAITING;
-#ifdef NO_MOVED
+#ifdef NO_REASSIGNED
 	to[s]!CONNECT(conn[s], 0, 0)
 #else
 	to[s]!CONNECT(conn[s], moved[s], 0)
@@ -409,11 +409,11 @@ runs:
 	do
 	:: d_step { CAN_CONNECT(0) -> connect(0) }
 	:: d_step { CAN_CONNECT(1) -> connect(1) }
-	:: d_step { from[0]?HAVE(e, x, b) -> take_have(0) }
-	:: d_step { from[1]?HAVE(e, x, b) -> take_have(1) }
-	:: d_step { faults > 0 && from[0]?[HAVE, e, x, b] -> from[0]?HAVE(e, x, b); take_some(0) }
+	:: d_step { from[0]?INVENTORY(e, x, b) -> take_have(0) }
+	:: d_step { from[1]?INVENTORY(e, x, b) -> take_have(1) }
+	:: d_step { faults > 0 && from[0]?[INVENTORY, e, x, b] -> from[0]?INVENTORY(e, x, b); take_some(0) }
 		-> goto crash
-	:: d_step { faults > 0 && from[1]?[HAVE, e, x, b] -> from[1]?HAVE(e, x, b); take_some(1) }
+	:: d_step { faults > 0 && from[1]?[INVENTORY, e, x, b] -> from[1]?INVENTORY(e, x, b); take_some(1) }
 		-> goto crash
 	:: d_step { from[0]?RESULT(e, x, b) -> take_result(0) }
 	:: d_step { from[1]?RESULT(e, x, b) -> take_result(1) }
@@ -439,7 +439,7 @@ runs:
 		faults--;
 		down(0);
 		down(1);
-#ifdef FORGET_MOVED
+#ifdef FORGET_REASSIGNED
 		moved[0] = 0;
 		moved[1] = 0;
 #endif

@@ -129,7 +129,7 @@ alive:
 		cut_off(s, x);
 		have(s);
 		reported = file[s].length;
-		tell(s, HAVE, e, x, 0);
+		tell(s, INVENTORY, e, x, 0);
 		e = 0;
 		x = 0;
 		b = 0

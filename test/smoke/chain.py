@@ -193,7 +193,7 @@ def has_batch(path):
     return nb_batches(path) > 0
 
 
-def producer(path):
+def receiver_id(path):
     return int(os.path.basename(os.path.dirname(path)).split('-')[-2], 16)
 
 

@@ -94,9 +94,9 @@ while read -r name settings; do
 END
     rm -r "${work:?}/${name}_host"
 done << 'END'
-csr --set veto.audit_every=7 --set veto.audit_raw=yes
-image --set output.kind=image --set output.value=int16
-raw --set output.kind=raw --set veto.dry_run=yes
+csr --set veto.prescale=7 --set veto.prescale_raw=yes
+image --set output.format=image --set output.value=int16
+raw --set output.format=raw --set veto.dry_run=yes
 intervals --set dark.select=external_input --set dark.interval_frames=50 --set dark.samples_min=3
 END
 

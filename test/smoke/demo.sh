@@ -30,7 +30,7 @@ eal="--no-huge --no-pci --no-telemetry --log-level lib.eal:warning"
 step "2/4 store: a storage node on the other end of a port of shared memory"
 mkdir demo/stored
 (umask 077 && head -c 64 /dev/urandom > demo/key &&
-    printf '[receiver demo]\nkey = key\nproducers = 0\n' > demo/keys.ini)
+    printf '[receiver demo]\nkey = key\nreceiver_ids = 0\n' > demo/keys.ini)
 # a session of its own, as services have: "Disks that stand still" in the store's README
 # shellcheck disable=SC2086
 setsid app/store/braggline-store $eal -m 256 --no-shconf -l 0 \

@@ -150,7 +150,7 @@ def check_store(values, replies):
         want(at('alarm', alarm=alarm) == (store['alarm'] == alarm), store)
     want(at('durable_batches') == store['batches_durable'])
     want(at('received_bytes') == store['body_bytes'])
-    want(at('connections', end='stood') == store['connections_stood'])
+    want(at('connections', end='stood') == store['connections_established'])
     want(at('refused_connections', reason='key') == store['refused_key'])
     want(at('entries', fault='good') == store['entries_good'])
     want(at('body_crc_errors') == store['body_crc_errors'], store)
@@ -160,7 +160,7 @@ def check_store(values, replies):
     want(at('completed_files', end='completed') == store['files_completed'], store)
     want(at('completed_files', end='not_completed') == store['files_not_completed'], store)
     want(at('removed_connections') == store['keys_removed'], store)
-    want(at('moved_refused') == store['moved_refused'], store)
+    want(at('reassigned_refused') == store['reassigned_refused'], store)
     for end in 'admitted', 'admitted_known', 'full', 'crowded', 'evicted':
         want(at('unproved_requests', end=end) == store[f'unproved_{end}'], store)
     for reason in (name[8:] for name in store if name.startswith('refused_')):
@@ -171,9 +171,9 @@ def check_store(values, replies):
                              ('durable_batches', 'batches_durable'),
                              ('received_bytes', 'body_bytes'), ('refused', 'refused'),
                              ('cut_batches', 'batches_cut'), ('ended_runs', 'runs_ended'),
-                             ('connections_stood', 'connections_stood')):
+                             ('connections_established', 'connections_established')):
             want(at(f'identity_{metric}', identity=identity['name']) == identity[name], identity)
-    want(sum(i['proofs'] for i in identities.values()) >= store['connections_stood'], identities)
+    want(sum(i['proofs'] for i in identities.values()) >= store['connections_established'], identities)
     connections = replies['/braggline/store/connections']
     want(at('open_connections') == len(connections))
     want(at('credits') == sum(c['credits'] for c in connections.values()))
@@ -184,10 +184,10 @@ def check_store(values, replies):
             continue
         n += 1
         slot, table = name.split('_')
-        labels = {'slot': slot, 'table': table, 'run': s['run'], 'producer': s['producer']}
+        labels = {'slot': slot, 'table': table, 'run': s['run'], 'receiver_id': s['receiver_id']}
         for metric in 'bytes', 'batches', 'files', 'stalls', 'outages', 'error':
             want(at(f'stream_{metric}', **labels) == s[metric], metric, s)
-        want(at('quota_bytes', producer=s['producer']) == s['quota'], s)
+        want(at('quota_bytes', receiver_id=s['receiver_id']) == s['quota'], s)
     want(at('streams') == n, streams)
     step, total = 'received_to_durable', sum(streams['received_to_durable'])
     want(at('latency_seconds_bucket', step=step, le='+Inf') == total)

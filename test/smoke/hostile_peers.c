@@ -22,7 +22,7 @@
 
 #define SECONDS	 30
 #define NAP_US	 50
-#define STOOD	 "connections_stood connections_broken"
+#define STOOD	 "connections_established connections_broken"
 #define FRAMES	 100
 #define FLOOD_MS 20 /* between two calls of a place */
 
@@ -104,9 +104,9 @@ try_another_key(void)
 static void
 try_others(void)
 {
-	peers.producer = 1;
+	peers.receiver_id = 1;
 	is_refused(call(NULL), "the receiver's runs", "refused_rights");
-	peers.producer = PEER_PRODUCER;
+	peers.receiver_id = PEER_RECEIVER_ID;
 	peers.identity = "recv0";
 	is_refused(call(NULL), "the receiver's name", "refused_key");
 	peers.identity = "nobody";
@@ -153,7 +153,7 @@ try_half_open(void)
 /* ---- of whom has it -------------------------------------------------------------------------- */
 
 enum forgery {
-	FORGED_PRODUCER,
+	FORGED_RECEIVER_ID,
 	FORGED_RUN,
 	FORGED_SESSION,
 	FORGED_SEQUENCE,
@@ -169,7 +169,7 @@ try_forgery(enum forgery kind)
 	static const struct {
 		const char *what, *counters;
 	} texts[FORGERIES] = {
-		[FORGED_PRODUCER] = {"the receiver's producer", "entries_identity"},
+		[FORGED_RECEIVER_ID] = {"the receiver's receiver_id", "entries_identity"},
 		[FORGED_RUN] = {"another run", "entries_identity"},
 		[FORGED_SESSION] = {"another connection's entry", "entries_place"},
 		[FORGED_SEQUENCE] = {"the last sequence", "entries_sequence"},
@@ -185,8 +185,8 @@ try_forgery(enum forgery kind)
 
 	peer_write_body(p, 0, d->body_bytes);
 	switch (kind) {
-	case FORGED_PRODUCER:
-		d->producer = 1; /* of the receiver beside us */
+	case FORGED_RECEIVER_ID:
+		d->receiver_id = 1; /* of the receiver beside us */
 		break;
 	case FORGED_RUN:
 		d->run++;

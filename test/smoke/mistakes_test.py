@@ -213,7 +213,7 @@ def the_socket_of_a_store_that_was_killed(where):
     with open(f'{where}/key', 'wb') as f:
         f.write(os.urandom(64))
     with open(f'{where}/keys.ini', 'w', encoding='ascii') as f:
-        f.write('[receiver recv]\nkey = key\nproducers = 0\n')
+        f.write('[receiver recv]\nkey = key\nreceiver_ids = 0\n')
     os.chmod(f'{where}/key', 0o600)
     os.chmod(f'{where}/keys.ini', 0o600)
     words = [STORE, '--no-huge', '-m', '256', '--no-pci', '--file-prefix', PREFIX, '-l', '0', '--vdev',

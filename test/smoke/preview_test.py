@@ -86,14 +86,14 @@ def session(t, where):
     one = png(last['path'])
 
     # full images; a path of its own
-    start(t, where, 'two', 'output.kind=image', f'output.preview={where}/live.png')
+    start(t, where, 'two', 'output.format=image', f'output.preview={where}/live.png')
     two = wait(t, lambda p: p['sequence'] > last['sequence'] + 1)
     want(two['path'] == f'{where}/live.png' and png(two['path']) == SIZE, two)
     stop(t)
     stored = t.get('ledger')['frames']['stored']
     wait(t, lambda p: p['frames'] + p['skipped'] == stored)
     # raw ones have no picture, nor has a run that is to have none
-    for name, setting in ('three', 'output.kind=raw'), ('four', 'output.preview=off'):
+    for name, setting in ('three', 'output.format=raw'), ('four', 'output.preview=off'):
         before = wait(t, lambda p: p['active'] == 0)['sequence']
         start(t, where, name, setting)
         time.sleep(0.5)

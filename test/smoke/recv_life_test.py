@@ -177,12 +177,12 @@ def too_slow_to_keep_up(where):
     """Whole frames are refused, and none is kept in part."""
     capture(where)
     with recv(where, 100000, 'frames.backpressure=refuse', 'frames.slots=8', 'frames.max_skew_frames=2',
-              'output.kind=image', 'gpu.outputs=16') as p:
+              'output.format=image', 'gpu.outputs=16') as p:
         time.sleep(2)
         text = finish(p)
     l = ledger(where)
     want(l['balanced'] == 1 and l['refused'] > 0 and l['stored'] > 0, text)
-    want(l['p_refused'] + l['p_no_run'] + l['p_beyond_run'] + l['p_late'] >= 128, text)
+    want(l['p_refused'] + l['p_no_run'] + l['p_after_run'] + l['p_late'] >= 128, text)
     want(l['incomplete_kept'] <= 1, text)
 
 
@@ -198,7 +198,7 @@ def the_disk_is_full(where):
     if done.returncode != 0:
         raise Skipped('mount: ' + done.stderr.strip())
     try:
-        with recv(where, 100, 'output.kind=image', 'output.images_interval=2',
+        with recv(where, 100, 'output.format=image', 'output.images_interval=2',
                   'output.calibration=no',
                   out='small/run') as p:
             time.sleep(3)

@@ -129,7 +129,7 @@ def mistakes_are_named(where):
             ('detektor.modules=3', 2, r'\[detektor\] modules = 3', 'not a section'),
             ('detector.modules=33', 2, r'\[detector\] modules = 33', r'1 \.\.\. 32'),
             ('detector.type=eiger9', 2, r'\[detector\] type = eiger9', 'jungfrau'),
-            ('output.kind=tiff', 2, r'\[output\] kind = tiff', 'csr image raw'),
+            ('output.format=tiff', 2, r'\[output\] kind = tiff', 'csr image raw'),
             ('run.name=a/b', 2, r'\[run\] name = a/b', 'letters'),
             ('nonsense', 2, "'nonsense': is not section.key=value"),
             ('port 0.device=net_replay7', 1, "'net_replay7'", '--vdev'),
@@ -445,14 +445,14 @@ def pixels_in_gpu_memory_give_the_same_files(where):
             done = run(command(capture, f'output.directory={out}', f'run.name={kind}_{way}',
                                'run.frames=30', 'run.idle_timeout_ms=20000',
                                'frames.stream_timeout_ms=10000', 'detector.interfaces=2',
-                               f'output.kind={kind}', 'veto.audit_every=4', 'veto.audit_raw=yes',
+                               f'output.format={kind}', 'veto.prescale=4', 'veto.prescale_raw=yes',
                                'lcores.rx_lcores=2', 'lcores.gangs=2', 'dark.select=external_input',
                                'dark.interval_frames=10', 'dark.samples_min=1',
                                *calibration, *settings, gpu='gpu_host0,private=1'))
             want(done.returncode == 0, way, done.stdout)
             want(packets in done.stdout and results in done.stdout, way, done.stdout)
             l = ledger(out, f'{kind}_{way}')
-            want(l['balanced'] == 1 and l['audited'] > 0 and l['missing_packets'] > 0, l)
+            want(l['balanced'] == 1 and l['prescaled'] > 0 and l['missing_packets'] > 0, l)
             files[way] = f'{out}/{kind}_{way}'
         for way in list(ways)[1:]:
             want(columns(files[way] + '_frames.arrow') == columns(files['pinned'] +

@@ -18,8 +18,8 @@ from cases import want
 FLOAT = f'(0-5)@(0-{os.cpu_count() - 1})'
 FRAMES = 120
 NEW = {'veto.strong_threshold': '25', 'veto.strong_min': '5', 'output.csr_threshold': '3',
-       'veto.dry_run': 'no', 'output.kind': 'csr'}
-RAW = {'veto.dry_run': 'yes', 'output.kind': 'raw'}
+       'veto.dry_run': 'no', 'output.format': 'csr'}
+RAW = {'veto.dry_run': 'yes', 'output.format': 'raw'}
 
 
 def run(*command):

@@ -70,7 +70,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     want(0 <= first['credits'] <= first['places'] and first['places'] > 0, first)
 
     s = store.get('store')
-    want(s['alarm'] == 'none' and s['connections_stood'] > 0 and s['batches_durable'] > 0, s)
+    want(s['alarm'] == 'none' and s['connections_established'] > 0 and s['batches_durable'] > 0, s)
     look_at(s, 'store', 'reconciliations', 'batches_cut', 'batches_double', 'batches_given_back')
     connection, = store.get('store/connections').values()
     want(connection['places'] == connection['credits'] + connection['pending'] > 0, connection)

@@ -52,7 +52,7 @@ class Chain:
         with open(f'{where}/key', 'wb') as key:
             key.write(os.urandom(64))
         with open(f'{where}/keys.ini', 'w', encoding='ascii') as keys:
-            keys.write('[receiver chain]\nkey = key\nproducers = 0\n')
+            keys.write('[receiver chain]\nkey = key\nreceiver_ids = 0\n')
         os.chmod(f'{where}/key', 0o600)
         os.chmod(f'{where}/keys.ini', 0o600)
         subprocess.run([f'{build}/app/detector/braggline-detector', '--frames', str(PERIOD),

@@ -89,15 +89,15 @@ class World:
             link(f'd{i}', 8 + i, f'r{i}', 12 + i)
         self.keys({**{f'recv{i}': i + 1 for i in range(receivers)}, 'hostile': 666})
 
-    def keys(self, producers):
+    def keys(self, receiver_ids):
         """A key for each name, and the keyring of all stores."""
         with open(f'{self.where}/keys.ini', 'w', encoding='ascii') as ring:
             os.chmod(ring.name, 0o600)
-            for name, producer in producers.items():
+            for name, receiver_id in receiver_ids.items():
                 with open(f'{self.where}/{name}.key', 'wb') as key:
                     os.chmod(key.name, 0o600)
                     key.write(os.urandom(64))
-                ring.write(f'[receiver {name}]\nkey = {name}.key\nproducers = {producer}\n')
+                ring.write(f'[receiver {name}]\nkey = {name}.key\nreceiver_ids = {receiver_id}\n')
 
     @staticmethod
     def ring(number):
@@ -195,7 +195,7 @@ class World:
                     calibration__pedestal_g1=f'{where}/pedestal_g1_m%d.bin',
                     calibration__pedestal_g2=f'{where}/pedestal_g2_m%d.bin',
                     calibration__mask=f'{where}/mask_m%d.bin', veto__dry_run='yes',
-                    run__name='run', output__directory=where, output__producer=number + 1,
+                    run__name='run', output__directory=where, output__receiver_id=number + 1,
                     output__frames_interval=4, output__images_interval=2, output__preview='off',
                     egress__device=f'roce:port=net_af_packet1,ip=10.0.0.{number + 1}/24',
                     egress__stores=stores, egress__identity=f'recv{number}',
@@ -373,7 +373,7 @@ class World:
         seen = {'frames': set(), 'images': set()}
         lost = 0
         for _, table, path in chain.files(*self.directories):
-            if chain.producer(path) != number + 1:
+            if chain.receiver_id(path) != number + 1:
                 continue
             for batch in chain.batches(path, self.damaged):
                 for frame in batch.column(chain.FRAME, 'Q'):

@@ -55,8 +55,8 @@ def ask_for_everything(telemetry, ports=True):
 
 
 # Everything that threads do: raw frames, which idle lcores compress, audits, darks, sets of files
-RECEIVER = ('output.frames_interval=16', 'output.images_interval=8', 'output.kind=raw',
-            'veto.audit_every=2', 'veto.audit_raw=yes', 'dark.select=frame', 'dark.every=7',
+RECEIVER = ('output.frames_interval=16', 'output.images_interval=8', 'output.format=raw',
+            'veto.prescale=2', 'veto.prescale_raw=yes', 'dark.select=frame', 'dark.every=7',
             'dark.interval_frames=50', 'output.roll_frames=100')
 
 

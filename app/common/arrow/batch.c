@@ -484,7 +484,7 @@ config_check(const struct batch_builder_config *c)
 int
 batch_builder_create(struct batch_builder **builder, const struct batch_builder_config *config)
 {
-	struct arrow_identity id = {config->producer, config->run, config->incarnation, NULL};
+	struct arrow_identity id = {config->receiver_id, config->run, config->incarnation, NULL};
 	const uint64_t limit = config->byte_limit ? config->byte_limit : BATCH_BYTE_LIMIT;
 	const unsigned int sets = config->sets > 0 ? config->sets : 1;
 	uint64_t most[COLUMNS_MAX] = {0};

@@ -74,7 +74,7 @@ struct batch_builder_config {
 	struct gk_layout layout;
 	enum gk_value value;
 	const struct arrow_tables *tables; /**< must outlive the builder */
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t run;
 	uint64_t incarnation;
 	const uint8_t *outputs;	  /**< CPU address of output slot 0 */

@@ -245,7 +245,7 @@ read_identity(const struct fb_tab *message, struct arrow_read_batch *b)
 		const char *key;
 		const char **value;
 	} known[] = {
-		{ARROW_KEY_PRODUCER, &b->producer},
+		{ARROW_KEY_RECEIVER_ID, &b->receiver_id},
 		{ARROW_KEY_RUN, &b->run},
 		{ARROW_KEY_INCARNATION, &b->incarnation},
 		{ARROW_KEY_TABLE, &b->table},
@@ -364,7 +364,7 @@ arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_ba
 {
 	const char *table = arrow_reader_meta(r, ARROW_META_TABLE);
 
-	return is_hex(b->producer, 16) && is_hex(b->run, 16) && is_hex(b->incarnation, 16) &&
+	return is_hex(b->receiver_id, 16) && is_hex(b->run, 16) && is_hex(b->incarnation, 16) &&
 		is_hex(b->sequence, 16) && is_hex(b->crc32c, 8) && is_hex(b->metadata_crc32c, 8) &&
 		b->table != NULL && table != NULL && strcmp(b->table, table) == 0;
 }
@@ -372,7 +372,7 @@ arrow_read_has_identity(const struct arrow_reader *r, const struct arrow_read_ba
 static bool
 is_same_stream(const struct arrow_read_batch *a, const struct arrow_read_batch *b)
 {
-	return strcmp(a->producer, b->producer) == 0 && strcmp(a->run, b->run) == 0 &&
+	return strcmp(a->receiver_id, b->receiver_id) == 0 && strcmp(a->run, b->run) == 0 &&
 		strcmp(a->incarnation, b->incarnation) == 0;
 }
 

@@ -38,9 +38,9 @@ struct arrow_read_batch {
 	uint64_t body_length;
 	uint64_t rows;
 	const uint8_t *body;
-	const uint8_t *nodes;	/**< struct arrow_node, unaligned */
-	const uint8_t *buffers; /**< struct arrow_buffer, unaligned */
-	const char *producer;	/**< hexadecimal strings of the custom metadata; NULL: absent */
+	const uint8_t *nodes;	 /**< struct arrow_node, unaligned */
+	const uint8_t *buffers;	 /**< struct arrow_buffer, unaligned */
+	const char *receiver_id; /**< hexadecimal strings of the custom metadata; NULL: absent */
 	const char *run;
 	const char *incarnation;
 	const char *table;

@@ -341,7 +341,7 @@ arrow_template_init(
 	struct arrow_template *t, const struct arrow_schema *s, const struct arrow_identity *id)
 {
 	enum {
-		PRODUCER,
+		RECEIVER_ID,
 		RUN,
 		INCARNATION,
 		TABLE,
@@ -353,7 +353,7 @@ arrow_template_init(
 	static const uint8_t batch_fields[] = {8, 4, 4}; /* length, nodes, buffers */
 	char number[3][17] = {{0}};
 	const struct arrow_meta meta[KEYS] = {
-		{ARROW_KEY_PRODUCER, number[0]},
+		{ARROW_KEY_RECEIVER_ID, number[0]},
 		{ARROW_KEY_RUN, number[1]},
 		{ARROW_KEY_INCARNATION, number[2]},
 		{ARROW_KEY_TABLE, id->table},
@@ -371,7 +371,7 @@ arrow_template_init(
 	if (rc < 0)
 		return rc;
 	arrow_schema_count(s, &nb_nodes, &nb_buffers);
-	put_hex((uint8_t *)number[0], id->producer, 16);
+	put_hex((uint8_t *)number[0], id->receiver_id, 16);
 	put_hex((uint8_t *)number[1], id->run, 16);
 	put_hex((uint8_t *)number[2], id->incarnation, 16);
 

@@ -95,14 +95,14 @@ struct arrow_buffer {
 
 /** The stream that a table belongs to. */
 struct arrow_identity {
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t run;
 	uint64_t incarnation; /**< random number of this start of the receiver */
 	const char *table;    /**< `frames` or `images` */
 };
 
 /** Keys of a batch's custom metadata. Numbers are lower-case hexadecimal of fixed width. */
-#define ARROW_KEY_PRODUCER    "braggline.producer"    /**< 16 digits */
+#define ARROW_KEY_RECEIVER_ID "braggline.receiver_id" /**< 16 digits */
 #define ARROW_KEY_RUN	      "braggline.run"	      /**< 16 digits */
 #define ARROW_KEY_INCARNATION "braggline.incarnation" /**< 16 digits */
 #define ARROW_KEY_TABLE	      "braggline.table"

@@ -82,7 +82,7 @@ struct journal_store {
 struct journal_config {
 	/** path of the file; its folder must exist, unless it is that of journal_default_path() */
 	const char *path;
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t bytes;	  /**< space for batches; rounded up to whole pages */
 	uint32_t batches; /**< maximum number of batches; 0: JOURNAL_BATCHES */
 	/** For tests: called between any two stores to the file. May be NULL. */
@@ -159,7 +159,7 @@ int journal_probe(
 	const struct journal_config *config, struct journal_probe *probe, char message[PATH_MAX]);
 
 /** @return the id of the receiver that the journal belongs to */
-uint64_t journal_producer(const struct journal *r);
+uint64_t journal_receiver_id(const struct journal *r);
 
 /** Close the journal. The file stays. */
 void journal_close(struct journal *r);

@@ -78,7 +78,7 @@ lay_out(struct ring_header *h, const struct journal_config *c, uint64_t page, ch
 	const uint32_t nb = c->batches > 0 ? c->batches : JOURNAL_BATCHES;
 
 	*h = (struct ring_header){
-		.version = RING_VERSION, .producer = c->producer, .nb_batches = nb};
+		.version = RING_VERSION, .receiver_id = c->receiver_id, .nb_batches = nb};
 	h->data_at = round_up(lay_out_parts(h), page);
 	h->data_size = round_up(c->bytes, page);
 	h->size = h->data_at + h->data_size;
@@ -190,12 +190,12 @@ check_header(const struct ring_header *h, const char *path, uint64_t size, char 
 }
 
 static int
-check_producer(const struct ring_header *h, const struct journal_config *c, char *message)
+check_receiver_id(const struct ring_header *h, const struct journal_config *c, char *message)
 {
-	if (h->producer == c->producer)
+	if (h->receiver_id == c->receiver_id)
 		return 0;
-	snprintf(message, PATH_MAX, "the journal %.3000s is of producer %016llx: expected %016llx",
-		c->path, (unsigned long long)h->producer, (unsigned long long)c->producer);
+	snprintf(message, PATH_MAX, "the journal %.3000s is of receiver %016llx: expected %016llx",
+		c->path, (unsigned long long)h->receiver_id, (unsigned long long)c->receiver_id);
 	return -EINVAL;
 }
 
@@ -445,7 +445,7 @@ read_header(int fd, const char *path, const struct journal_config *c, uint64_t s
 		return 0;
 	rc = check_header(h, path, size, message);
 	if (rc == 0 && c != NULL)
-		rc = check_producer(h, c, message);
+		rc = check_receiver_id(h, c, message);
 	return rc < 0 ? rc : 1;
 }
 
@@ -706,9 +706,9 @@ out:
 }
 
 uint64_t
-journal_producer(const struct journal *r)
+journal_receiver_id(const struct journal *r)
 {
-	return r->header->producer;
+	return r->header->receiver_id;
 }
 
 void

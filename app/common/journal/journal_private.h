@@ -28,7 +28,7 @@ struct ring_header {
 	uint32_t version;
 	uint32_t crc; /* of the members from `size` up to `store` */
 	uint64_t size;
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t ledger_at;
 	uint64_t runs_at;
 	uint64_t batches_at;

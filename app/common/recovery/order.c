@@ -15,7 +15,7 @@ by_stream(const void *x, const void *y, void *arg)
 	const struct arrow_read_batch *batch = arg;
 	const size_t i = *(const size_t *)x, k = *(const size_t *)y;
 	const struct arrow_read_batch *a = &batch[i], *b = &batch[k];
-	int rc = strcmp(a->producer, b->producer);
+	int rc = strcmp(a->receiver_id, b->receiver_id);
 
 	if (rc == 0)
 		rc = strcmp(a->run, b->run);
@@ -27,7 +27,7 @@ by_stream(const void *x, const void *y, void *arg)
 static bool
 is_same_stream(const struct arrow_read_batch *a, const struct arrow_read_batch *b)
 {
-	return strcmp(a->producer, b->producer) == 0 && strcmp(a->run, b->run) == 0 &&
+	return strcmp(a->receiver_id, b->receiver_id) == 0 && strcmp(a->run, b->run) == 0 &&
 		strcmp(a->incarnation, b->incarnation) == 0;
 }
 

@@ -50,14 +50,14 @@ measure_run(int root, const char *name)
 	return bytes;
 }
 
-/* Whether a directory's name is RUN-PRODUCER-ID. */
+/* Whether a directory's name is RUN-RECEIVER_ID-ID. */
 static bool
-is_of(const char *name, uint64_t producer)
+is_of(const char *name, uint64_t receiver_id)
 {
 	const size_t length = strlen(name), end = 2 * (1 + 16);
 	char digits[1 + 16 + 2];
 
-	snprintf(digits, sizeof(digits), "-%016" PRIx64 "-", producer);
+	snprintf(digits, sizeof(digits), "-%016" PRIx64 "-", receiver_id);
 	return length > end && strncmp(name + length - end, digits, strlen(digits)) == 0;
 }
 
@@ -72,7 +72,7 @@ stream_quota_renew(struct stream_quota *q)
 	if (dir == NULL)
 		return;
 	while ((entry = readdir(dir)) != NULL) {
-		if (is_of(entry->d_name, q->producer))
+		if (is_of(entry->d_name, q->receiver_id))
 			bytes += measure_run(dirfd(dir), entry->d_name);
 	}
 	closedir(dir);

@@ -130,7 +130,7 @@ is_number(const char *text, uint64_t wanted)
 static bool
 is_of(const struct arrow_read_batch *b, const struct arrow_identity *id)
 {
-	return is_number(b->producer, id->producer) && is_number(b->run, id->run) &&
+	return is_number(b->receiver_id, id->receiver_id) && is_number(b->run, id->run) &&
 		is_number(b->incarnation, id->incarnation) && b->table != NULL &&
 		strcmp(b->table, id->table) == 0 && b->sequence != NULL;
 }
@@ -141,9 +141,9 @@ stream_source_identity(const struct arrow_read_batch *b, struct arrow_identity *
 {
 	unsigned int i;
 
-	if (b->producer == NULL || b->run == NULL || b->incarnation == NULL || b->table == NULL)
+	if (b->receiver_id == NULL || b->run == NULL || b->incarnation == NULL || b->table == NULL)
 		return -EXDEV;
-	id->producer = strtoull(b->producer, NULL, 16);
+	id->receiver_id = strtoull(b->receiver_id, NULL, 16);
 	id->run = strtoull(b->run, NULL, 16);
 	id->incarnation = strtoull(b->incarnation, NULL, 16);
 	for (i = 0; i < ARROW_TABLES; i++) {
@@ -296,7 +296,7 @@ stream_source_dir(char dir[PATH_MAX], const char *root, const char *run,
 	const struct arrow_identity *identity)
 {
 	return snprintf(dir, PATH_MAX, "%s/%s-%016" PRIx64 "-%016" PRIx64, root, run,
-		       identity->producer, identity->run) < PATH_MAX
+		       identity->receiver_id, identity->run) < PATH_MAX
 		? 0
 		: -ENAMETOOLONG;
 }

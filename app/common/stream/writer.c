@@ -312,9 +312,9 @@ say_over_quota(struct stream_writer *w)
 	char text[PATH_MAX + 256];
 
 	snprintf(text, sizeof(text),
-		"files of producer %016" PRIx64 " in %.4000s have %" PRIu64 " MiB of the %" PRIu64
+		"files of receiver %016" PRIx64 " in %.4000s have %" PRIu64 " MiB of the %" PRIu64
 		" MiB that they may have (%s): remove some, or allow more",
-		q->producer, q->root != NULL ? q->root : w->config.dir, q->used >> 20,
+		q->receiver_id, q->root != NULL ? q->root : w->config.dir, q->used >> 20,
 		q->limit >> 20, q->setting != NULL ? q->setting : "quota");
 	stream_writer_say(w, true, text);
 }

@@ -41,14 +41,14 @@ struct stream_quota {
 	uint64_t limit; /**< bytes; 0: no limit */
 	uint64_t used;
 	uint64_t open; /**< part of `used`: files that are being written */
-	/** folder with the directories RUN-PRODUCER-ID; NULL: the disk is not examined */
+	/** folder with the directories RUN-RECEIVER_ID-ID; NULL: the disk is not examined */
 	const char *root;
-	uint64_t producer;   /**< producer whose directories count */
-	const char *setting; /**< name of the setting that has the limit, for messages */
+	uint64_t receiver_id; /**< receiver whose directories count */
+	const char *setting;  /**< name of the setting that has the limit, for messages */
 };
 
 /**
- * Examine the disk. `used` becomes the size of the producer's files that are complete or truncated,
+ * Examine the disk. `used` becomes the size of the receiver's files that are complete or truncated,
  * plus one block for each marker of an ended run, plus `open`.
  */
 void stream_quota_renew(struct stream_quota *q);

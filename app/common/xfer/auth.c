@@ -42,7 +42,7 @@ make_proof(struct xfer_auth *h, const struct xfer_offer *offer)
 	struct xfer_table *t;
 	unsigned int i;
 
-	xfer_msg_begin(p, XFER_PROOF, sizeof(*p), 0);
+	xfer_msg_begin(p, XFER_AUTH, sizeof(*p), 0);
 	p->run = offer->run;
 	p->incarnation = offer->incarnation;
 	/* a name that is too long stays without a terminator, and is refused below */
@@ -73,7 +73,7 @@ xfer_auth_call(struct xfer_auth *h, const struct xfer_key *key, const struct xfe
 		.magic = XFER_MAGIC,
 		.version = XFER_VERSION,
 		.role = offer->role,
-		.node = offer->producer,
+		.node = offer->receiver_id,
 		.identity = xfer_identity_id(offer->identity),
 	};
 	reason = make_proof(h, offer);
@@ -311,7 +311,7 @@ xfer_auth_receive(struct xfer_auth *h, const void *message, size_t size)
 	h->told = m->type == XFER_REFUSE;
 	if (h->told)
 		return fail(h, ((const struct xfer_refuse *)message)->reason);
-	if (h->store && h->state == XFER_AUTH_PROVING && m->type == XFER_PROOF)
+	if (h->store && h->state == XFER_AUTH_PROVING && m->type == XFER_AUTH)
 		return take_proof(h, message);
 	if (!h->store && h->state == XFER_AUTH_PROVING && !h->answer_due && m->type == XFER_ANSWER)
 		return take_answer(h, message);

@@ -7,12 +7,12 @@
  *     receiver                                  store
  *     xfer_auth_call()   -- REQ -->        xfer_auth_answer()
  *     xfer_auth_open()   <-- REP --        xfer_auth_open()
- *     xfer_auth_send()   -- PROOF -->      xfer_auth_receive()
+ *     xfer_auth_send()   -- AUTH -->      xfer_auth_receive()
  *     xfer_auth_receive() <-- ANSWER --    xfer_auth_send()
  *     xfer_auth_send()   -- SCHEMA... -->  xfer_auth_receive()
  *     XFER_AUTH_DONE                       XFER_AUTH_DONE
  *
- * PROOF carries an HMAC of the whole exchange: the private data of REQ and REP with the nonces of
+ * AUTH carries an HMAC of the whole exchange: the private data of REQ and REP with the nonces of
  * both ends, the addresses and queue pairs of both ends, role, identity, run, incarnation, and the
  * sizes and fingerprints of the schemas. ANSWER carries an HMAC of the same data and of the proof,
  * under another label. Neither can be replayed, reflected or moved to another connection. A store
@@ -32,7 +32,7 @@ enum xfer_auth_state {
 	XFER_AUTH_NEW,
 	XFER_AUTH_CALLED, /**< receiver: REQ built */
 	XFER_AUTH_HEARD,  /**< store: REQ accepted, REP built */
-	/** receiver: PROOF to be sent, then ANSWER expected; store: PROOF expected */
+	/** receiver: AUTH to be sent, then ANSWER expected; store: AUTH expected */
 	XFER_AUTH_PROVING,
 	XFER_AUTH_SCHEMAS, /**< the peer has the key; the schemas are transferred */
 	XFER_AUTH_DONE,
@@ -43,7 +43,7 @@ enum xfer_auth_state {
 struct xfer_offer {
 	enum xfer_role role;
 	const char *identity; /**< name of the identity whose key is used */
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t run;
 	uint64_t incarnation;
 	const char *name; /**< name of the run */
@@ -60,7 +60,7 @@ struct xfer_auth {
 	bool told; /**< `reason` was received from the peer */
 	bool store;
 	bool answer_due;
-	/** receiver: its key; store: after PROOF, the key that it was made with */
+	/** receiver: its key; store: after AUTH, the key that it was made with */
 	const struct xfer_key *key;
 	const struct xfer_identity *identity; /**< store: the identity that the receiver claims */
 	uint64_t deadline;		      /**< of the whole handshake, in the caller's clock */
@@ -95,7 +95,7 @@ uint64_t xfer_auth_identity(const void *req, size_t size);
 /**
  * Start a handshake as the store.
  * @param identity  the identity named by xfer_auth_identity() of the REQ. If no such identity
- *   exists, pass one with random keys: the handshake then fails at PROOF, as with a wrong key. It
+ *   exists, pass one with random keys: the handshake then fails at AUTH, as with a wrong key. It
  *   must outlive the handshake.
  * @param req  private data of the request
  * @return XFER_REASON_NONE: h->answer is the private data for the REP; otherwise the reason for the

@@ -100,7 +100,7 @@ xfer_desc_fill(struct xfer_stream *s, const struct xfer_batch *batch, const uint
 		.entry = batch->entry,
 		.crc32c = 0,
 		.session_id = s->session_id,
-		.producer = s->identity.producer,
+		.receiver_id = s->identity.receiver_id,
 		.run = s->identity.run,
 		.incarnation = s->identity.incarnation,
 		.sequence = batch->sequence,
@@ -126,7 +126,7 @@ check_descriptor(const struct xfer_stream *s, const struct xfer_descriptor *d, u
 		return XFER_DESC_GARBAGE;
 	if (d->entry != index || d->session_id != s->session_id)
 		return XFER_DESC_SLOT;
-	if (d->producer != s->identity.producer || d->run != s->identity.run ||
+	if (d->receiver_id != s->identity.receiver_id || d->run != s->identity.run ||
 		d->incarnation != s->identity.incarnation)
 		return XFER_DESC_IDENTITY;
 	/* UINT64_MAX is not a sequence number, so that last + 1 can be represented */

@@ -37,7 +37,7 @@ enum xfer_desc_fault {
 	XFER_DESC_GARBAGE,
 	/** the slot is not that of the immediate, or the session is that of another connection */
 	XFER_DESC_SLOT,
-	XFER_DESC_IDENTITY, /**< producer, run or incarnation of another stream */
+	XFER_DESC_IDENTITY, /**< receiver, run or incarnation of another stream */
 	XFER_DESC_SEQUENCE, /**< the sequence or another number is out of range */
 	XFER_DESC_LENGTH,   /**< body or metadata larger than its slot, not in whole blocks, ... */
 	XFER_DESC_METADATA, /**< the metadata differ from what the template generates */

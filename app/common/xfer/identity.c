@@ -17,25 +17,26 @@ xfer_identity_id(const char *name)
 }
 
 bool
-xfer_identity_has_producer(const struct xfer_identity *identity, uint64_t producer)
+xfer_identity_has_receiver_id(const struct xfer_identity *identity, uint64_t receiver_id)
 {
 	unsigned int i;
 
-	for (i = 0; i < identity->nb_producers; i++) {
-		if (producer >= identity->producer[i].first &&
-			producer <= identity->producer[i].last)
+	for (i = 0; i < identity->nb_receiver_ids; i++) {
+		if (receiver_id >= identity->receiver_id[i].first &&
+			receiver_id <= identity->receiver_id[i].last)
 			return true;
 	}
 	return false;
 }
 
 bool
-xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right, uint64_t producer,
+xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right, uint64_t receiver_id,
 	const char *run)
 {
 	unsigned int i;
 
-	if ((identity->rights & right) == 0 || !xfer_identity_has_producer(identity, producer))
+	if ((identity->rights & right) == 0 ||
+		!xfer_identity_has_receiver_id(identity, receiver_id))
 		return false;
 	for (i = 0; i < identity->nb_runs; i++) {
 		if (fnmatch(identity->run[i], run, 0) == 0)

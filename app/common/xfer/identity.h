@@ -9,10 +9,10 @@
 
 #include "xfer/auth_key.h"
 
-#define XFER_IDENTITY_KEYS	2 /**< `key` and `key_next` */
-#define XFER_IDENTITY_PRODUCERS 32
-#define XFER_IDENTITY_RUNS	8
-#define XFER_IDENTITY_LIMIT	32 /**< default limit of connections and of open runs */
+#define XFER_IDENTITY_KEYS	   2 /**< `key` and `key_next` */
+#define XFER_IDENTITY_RECEIVER_IDS 32
+#define XFER_IDENTITY_RUNS	   8
+#define XFER_IDENTITY_LIMIT	   32 /**< default limit of connections and of open runs */
 
 /** Rights of an identity; a bitmap. */
 enum xfer_right {
@@ -32,12 +32,12 @@ struct xfer_identity {
 	 */
 	struct xfer_key key[XFER_IDENTITY_KEYS];
 	uint64_t fingerprint[XFER_IDENTITY_KEYS]; /**< 0: this key is not configured */
-	struct xfer_interval producer[XFER_IDENTITY_PRODUCERS];
-	unsigned int nb_producers;
+	struct xfer_interval receiver_id[XFER_IDENTITY_RECEIVER_IDS];
+	unsigned int nb_receiver_ids;
 	char run[XFER_IDENTITY_RUNS][XFER_NAME_BYTES]; /**< patterns of fnmatch(3) */
 	unsigned int nb_runs;
 	uint32_t connections; /**< maximum number of connections */
-	uint32_t open_runs;   /**< maximum number of open runs of its producers */
+	uint32_t open_runs;   /**< maximum number of open runs of its receivers */
 	uint8_t rights;
 };
 
@@ -47,12 +47,12 @@ struct xfer_identity {
  */
 uint64_t xfer_identity_id(const char *name);
 
-/** Whether the identity has this right for this producer's runs of this name. */
+/** Whether the identity has this right for this receiver's runs of this name. */
 bool xfer_identity_may(const struct xfer_identity *identity, enum xfer_right right,
-	uint64_t producer, const char *run);
+	uint64_t receiver_id, const char *run);
 
-/** Whether the producer belongs to the identity. */
-bool xfer_identity_has_producer(const struct xfer_identity *identity, uint64_t producer);
+/** Whether the receiver belongs to the identity. */
+bool xfer_identity_has_receiver_id(const struct xfer_identity *identity, uint64_t receiver_id);
 
 /** Overwrite its keys. */
 void xfer_identity_forget(struct xfer_identity *identity);

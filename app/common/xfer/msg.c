@@ -43,7 +43,7 @@ xfer_state_name(uint32_t state)
 		[XFER_STATE_FULL] = "disk full",
 		[XFER_STATE_FAILED] = "failed",
 		[XFER_STATE_STOPPING] = "stopping",
-		[XFER_STATE_SETTLING] = "settling",
+		[XFER_STATE_RECOVERING] = "settling",
 	};
 
 	return state < XFER_STATES ? names[state] : "?";
@@ -208,14 +208,14 @@ check_body(const void *message, size_t size)
 	const struct xfer_refuse *refuse = message;
 
 	switch ((enum xfer_type)head->type) {
-	case XFER_PROOF:
+	case XFER_AUTH:
 		return check_proof(message);
 	case XFER_SCHEMA:
 		return schema->table < XFER_TABLES && size > sizeof(*schema) &&
 			schema->offset <= XFER_SCHEMA_MAX - (size - sizeof(*schema));
-	case XFER_MOVED:
+	case XFER_REASSIGNED:
 	case XFER_HELD:
-	case XFER_HAVE:
+	case XFER_INVENTORY:
 		return check_intervals(message, size);
 	case XFER_GRANT:
 		return check_grant(message, size);
@@ -240,12 +240,12 @@ static const struct {
 	bool store;
 	uint16_t flags;
 } known[XFER_TYPES] = {
-	[XFER_PROOF] = {sizeof(struct xfer_proof), true, true, false, 0},
+	[XFER_AUTH] = {sizeof(struct xfer_proof), true, true, false, 0},
 	[XFER_ANSWER] = {sizeof(struct xfer_answer), true, false, true, 0},
 	[XFER_SCHEMA] = {sizeof(struct xfer_schema), false, true, false, XFER_MORE},
-	[XFER_MOVED] = {sizeof(struct xfer_intervals), false, true, false, XFER_MORE},
+	[XFER_REASSIGNED] = {sizeof(struct xfer_intervals), false, true, false, XFER_MORE},
 	[XFER_HELD] = {sizeof(struct xfer_intervals), false, true, false, XFER_MORE},
-	[XFER_HAVE] = {sizeof(struct xfer_intervals), false, false, true, XFER_MORE},
+	[XFER_INVENTORY] = {sizeof(struct xfer_intervals), false, false, true, XFER_MORE},
 	[XFER_GRANT] = {sizeof(struct xfer_grant), false, false, true, 0},
 	[XFER_RESULTS] = {sizeof(struct xfer_results), false, false, true, 0},
 	[XFER_STATUS] = {sizeof(struct xfer_status), true, true, true, 0},

@@ -50,7 +50,7 @@ struct xfer_private {
 	uint16_t version;
 	uint8_t role; /**< REQ: receiver or import; REP: store */
 	uint8_t reserved;
-	uint64_t node; /**< REQ: producer; REP: identity of the store's directory, never 0 */
+	uint64_t node; /**< REQ: receiver; REP: identity of the store's directory, never 0 */
 	uint8_t nonce[XFER_NONCE_BYTES];
 	uint64_t identity; /**< REQ: xfer_identity_id() of the sender; REP: 0 */
 };
@@ -71,11 +71,11 @@ enum xfer_reason {
 	XFER_REASON_ENTRY,	 /**< invalid descriptor */
 	XFER_REASON_SUPERSEDED,	 /**< a newer connection serves the same stream */
 	XFER_REASON_SILENT,	 /**< no heartbeat in time */
-	XFER_REASON_QUOTA,	 /**< the producer's quota is used up */
+	XFER_REASON_QUOTA,	 /**< the receiver's quota is used up */
 	XFER_REASON_STOPPING,	 /**< the store is stopping */
 	XFER_REASON_FAILED,	 /**< internal error of the store: see its log */
 	XFER_REASON_STORE,	 /**< sent by the receiver: this is not the expected store */
-	XFER_REASON_RIGHTS,	 /**< the identity lacks the right for this producer or run */
+	XFER_REASON_RIGHTS,	 /**< the identity lacks the right for this receiver or run */
 	XFER_REASON_ENDED,	 /**< the run has ended: peers cannot change it any more */
 	XFER_REASON_CONNECTIONS, /**< the identity has reached its limit of connections: retry */
 	XFER_REASON_RUNS,	 /**< the identity has reached its limit of open runs: retry */
@@ -94,23 +94,23 @@ static_assert(sizeof(struct xfer_reject) == 8, "layout");
 
 enum xfer_type {
 	/** receiver: its identity, run and tables, with the proof that it has the key */
-	XFER_PROOF = 1,
-	XFER_ANSWER,  /**< store: the proof that it has the key */
-	XFER_SCHEMA,  /**< receiver: a part of a table's schema */
-	XFER_MOVED,   /**< receiver: batches that the store may have and that were reassigned */
-	XFER_HAVE,    /**< store: batches of HELD that are durable and intact here */
-	XFER_GRANT,   /**< store: memory that the receiver may write to */
-	XFER_RESULTS, /**< store: results of batches */
-	XFER_STATUS,  /**< both: heartbeat, with the sender's state */
-	XFER_END,     /**< receiver: end of this stream */
-	XFER_ENDED,   /**< store: all batches are durable and the files have their final names */
-	XFER_REFUSE,  /**< both: the sender ends the connection, with the reason */
-	XFER_HELD,    /**< receiver: batches that it would release if the store has them */
+	XFER_AUTH = 1,
+	XFER_ANSWER,	 /**< store: the proof that it has the key */
+	XFER_SCHEMA,	 /**< receiver: a part of a table's schema */
+	XFER_REASSIGNED, /**< receiver: batches that the store may have and that were reassigned */
+	XFER_INVENTORY,	 /**< store: batches of HELD that are durable and intact here */
+	XFER_GRANT,	 /**< store: memory that the receiver may write to */
+	XFER_RESULTS,	 /**< store: results of batches */
+	XFER_STATUS,	 /**< both: heartbeat, with the sender's state */
+	XFER_END,	 /**< receiver: end of this stream */
+	XFER_ENDED,	 /**< store: all batches are durable and the files have their final names */
+	XFER_REFUSE,	 /**< both: the sender ends the connection, with the reason */
+	XFER_HELD,	 /**< receiver: batches that it would release if the store has them */
 	XFER_TYPES
 };
 
 enum xfer_flag {
-	/** XFER_SCHEMA, XFER_MOVED, XFER_HELD, XFER_HAVE: another message follows */
+	/** XFER_SCHEMA, XFER_REASSIGNED, XFER_HELD, XFER_INVENTORY: another message follows */
 	XFER_MORE = 1 << 0,
 };
 
@@ -142,7 +142,7 @@ struct xfer_table {
 };
 static_assert(sizeof(struct xfer_table) == 48, "layout");
 
-/** XFER_PROOF */
+/** XFER_AUTH */
 struct xfer_proof {
 	struct xfer_msg head;
 	uint64_t run;
@@ -181,7 +181,9 @@ struct xfer_interval {
 };
 static_assert(sizeof(struct xfer_interval) == 16, "layout");
 
-/** XFER_MOVED, XFER_HELD, XFER_HAVE: ascending intervals that do not touch; frames first. */
+/**
+ * XFER_REASSIGNED, XFER_HELD, XFER_INVENTORY: ascending intervals that do not touch; frames first.
+ */
 struct xfer_intervals {
 	struct xfer_msg head;
 	uint32_t table;
@@ -190,7 +192,7 @@ struct xfer_intervals {
 };
 static_assert(sizeof(struct xfer_intervals) == 24, "layout");
 #define XFER_INTERVALS_MAX ((XFER_MSG_MAX - 24) / 16)
-#define XFER_MOVED_MAX \
+#define XFER_REASSIGNED_MAX \
 	(1u << 16) /**< maximum intervals of a table and batches of HELD, as JOURNAL_BATCHES */
 
 enum xfer_region_kind {
@@ -254,10 +256,10 @@ static_assert(sizeof(struct xfer_results) == 24, "layout");
 
 enum xfer_state {
 	XFER_STATE_GOOD,
-	XFER_STATE_FULL,     /**< disk or quota full: do not send until the state is GOOD */
-	XFER_STATE_FAILED,   /**< I/O errors: do not send until the state is GOOD */
-	XFER_STATE_STOPPING, /**< orderly shutdown */
-	XFER_STATE_SETTLING, /**< before HAVE: alive, checking its files */
+	XFER_STATE_FULL,       /**< disk or quota full: do not send until the state is GOOD */
+	XFER_STATE_FAILED,     /**< I/O errors: do not send until the state is GOOD */
+	XFER_STATE_STOPPING,   /**< orderly shutdown */
+	XFER_STATE_RECOVERING, /**< before INVENTORY: alive, checking its files */
 	XFER_STATES
 };
 
@@ -298,7 +300,7 @@ struct xfer_descriptor {
 	/** of these 120 bytes with zeros here; the metadata are checked on their own */
 	uint32_t crc32c;
 	uint64_t session_id; /**< from the grant */
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t run;
 	uint64_t incarnation;
 	uint64_t sequence;

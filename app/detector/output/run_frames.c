@@ -230,7 +230,7 @@ run_frames_open(struct run_frames **run, char *const *paths, int nb_paths, uint3
 	if (rc == 0)
 		rc = sort(&r->images);
 	if (rc == 0 && r->images.nb == 0) {
-		warnx("found no raw frame, wanted a run with [output] kind = raw");
+		warnx("found no raw frame, wanted a run with [output] format = raw");
 		rc = -EINVAL;
 	}
 	*frames = r->images.nb;

@@ -28,8 +28,8 @@ truth_output_frame(struct output_file *file, const struct pulse_numbering *numbe
 	length = snprintf(line, sizeof(line),
 		"%llu,%d,%u,%d,%u,%u,%u,%u,%llu,%u,%u,%u,%u,%u,%u,%u\n",
 		(unsigned long long)header.number, truth->hit, truth->peaks, truth->dark,
-		truth->census.strong, truth->census.saturated, truth->census.switched,
-		truth->strays, (unsigned long long)header.bunch_id,
+		truth->pixel_counts.strong, truth->pixel_counts.saturated,
+		truth->pixel_counts.switched, truth->strays, (unsigned long long)header.bunch_id,
 		pulse_restarts(numbering, pulse), pulse_storage_cell(numbering, pulse), fate->sent,
 		fate->lost, fate->damaged, fate->duplicated, fate->reordered);
 	return output_file_write(file, line, (size_t)length);

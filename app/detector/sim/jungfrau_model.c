@@ -367,9 +367,9 @@ jungfrau_model_calibration(const struct jungfrau_model *model, uint32_t module,
 }
 
 void
-jungfrau_model_census(const struct jungfrau_model *model, const struct jungfrau_frame *frame,
+jungfrau_model_pixel_counts(const struct jungfrau_model *model, const struct jungfrau_frame *frame,
 	uint32_t module, const uint16_t raw[JUNGFRAU_PIXELS], double threshold,
-	struct jungfrau_census *census)
+	struct jungfrau_pixel_counts *pixel_counts)
 {
 	const struct jungfrau_module *constants = &model->module[module];
 	float seconds = frame_seconds(model, frame);
@@ -386,9 +386,9 @@ jungfrau_model_census(const struct jungfrau_model *model, const struct jungfrau_
 			continue;
 		if (constants->mask[pixel])
 			continue;
-		census->strong += (double)jungfrau_module_photons(
-					  constants, pixel, seconds, raw[pixel]) >= threshold;
-		census->saturated += raw[pixel] == JUNGFRAU_RAW_SATURATED;
-		census->switched += (raw[pixel] & JUNGFRAU_RAW_GAIN_MASK) != 0;
+		pixel_counts->strong += (double)jungfrau_module_photons(
+						constants, pixel, seconds, raw[pixel]) >= threshold;
+		pixel_counts->saturated += raw[pixel] == JUNGFRAU_RAW_SATURATED;
+		pixel_counts->switched += (raw[pixel] & JUNGFRAU_RAW_GAIN_MASK) != 0;
 	}
 }

@@ -85,7 +85,7 @@ struct jungfrau_calibration {
 };
 
 /** What a receiver with that calibration finds in the pixels. */
-struct jungfrau_census {
+struct jungfrau_pixel_counts {
 	uint32_t strong;    /**< unmasked pixels >= threshold, saturated ones included */
 	uint32_t saturated; /**< unmasked pixels of raw 0xC000 */
 	uint32_t switched;  /**< unmasked pixels in G1 or G2 */
@@ -126,11 +126,11 @@ void jungfrau_model_calibration(const struct jungfrau_model *model, uint32_t mod
 
 /**
  * Convert pixels as gpu-kernels/gk_pixel.h defines it, with the pedestals of the frame's time,
- * and count those that are read out; adds to `census`.
+ * and count those that are read out; adds to `pixel_counts`.
  * @param threshold photons
  */
-void jungfrau_model_census(const struct jungfrau_model *model, const struct jungfrau_frame *frame,
-	uint32_t module, const uint16_t raw[JUNGFRAU_PIXELS], double threshold,
-	struct jungfrau_census *census);
+void jungfrau_model_pixel_counts(const struct jungfrau_model *model,
+	const struct jungfrau_frame *frame, uint32_t module, const uint16_t raw[JUNGFRAU_PIXELS],
+	double threshold, struct jungfrau_pixel_counts *pixel_counts);
 
 #endif /* JUNGFRAU_MODEL_H */

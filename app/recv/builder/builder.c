@@ -185,7 +185,7 @@ describe(struct builder *b, const struct frame_closed *closed, struct frame_reco
 		map_missing(ft, closed->slot, r);
 	if (is_odd(ft, closed, first)) {
 		r->flags |= FRAME_FLAG_STATUS;
-		counter_add(&b->stats.odd_status, 1);
+		counter_add(&b->stats.status_mismatch, 1);
 	}
 	r->bunch_id = first->info.bunch_id;
 	r->detector_time = first->info.time;
@@ -304,7 +304,7 @@ close_frames(struct builder *b)
 		queue_closed(b, &closed);
 		n++;
 	}
-	counter_add(&b->stats.waits_records, b->nb_free_records == 0);
+	counter_add(&b->stats.no_record, b->nb_free_records == 0);
 	return n;
 }
 
@@ -328,8 +328,8 @@ prepare(struct builder *b, const struct place *place)
 		if (builder_is_tracking(b))
 			f->flags |= GK_FRAME_DARK;
 	}
-	if (v->audit_every != 0 && f->frame % v->audit_every == 0)
-		f->flags |= GK_FRAME_KEEP | (v->audit_raw ? GK_FRAME_KIND_RAW : 0);
+	if (v->prescale != 0 && f->frame % v->prescale == 0)
+		f->flags |= GK_FRAME_KEEP | (v->prescale_raw ? GK_FRAME_KIND_RAW : 0);
 }
 
 /** Record a failed gang for other threads, because it never finishes its batches. */
@@ -365,7 +365,7 @@ dispatch(struct builder *b)
 		if (ring == NULL)
 			break;
 		if (b->nb_free_outputs == 0) {
-			counter_add(&b->stats.waits_outputs, 1);
+			counter_add(&b->stats.no_output_slot, 1);
 			break;
 		}
 		work = gk_ring_next(ring);
@@ -447,7 +447,7 @@ conclude(struct builder *b, struct place *place)
 	else if (!kept)
 		r->verdict = FRAME_VETOED;
 	else
-		r->verdict = b->vetoes[place->veto].dry_run ? FRAME_DRY_RUN : FRAME_AUDIT;
+		r->verdict = b->vetoes[place->veto].dry_run ? FRAME_DRY_RUN : FRAME_PRESCALED;
 	if (kept) {
 		r->out = f->out;
 		counter_add(&b->stats.incomplete_kept, f->missing > 0);

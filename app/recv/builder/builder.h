@@ -57,13 +57,13 @@ struct builder_stats {
 	uint64_t incomplete_kept;	   /**< kept frames with missing packets */
 	/** missing packets of frames that were neither lost nor refused as a whole */
 	uint64_t missing_packets;
-	uint64_t timeouts;   /**< frames closed by timeout */
-	uint64_t odd_status; /**< frames with FRAME_FLAG_STATUS */
+	uint64_t timeouts;	  /**< frames closed by timeout */
+	uint64_t status_mismatch; /**< frames with FRAME_FLAG_STATUS */
 	uint64_t batches;
 	uint64_t batched_frames;
-	uint64_t waits_outputs; /**< polls that found no free output slot */
-	uint64_t waits_records; /**< polls that found no free record: egress held all of them */
-	uint64_t first_frame;	/**< first and last frame closed in this run */
+	uint64_t no_output_slot; /**< polls that found no free output slot */
+	uint64_t no_record;	 /**< polls that found no free record: egress held all of them */
+	uint64_t first_frame;	 /**< first and last frame closed in this run */
 	uint64_t last_frame;
 	uint64_t late_frames; /**< frame numbers that packets named and that have no row */
 	uint64_t gang_frames[GK_GANGS_MAX];
@@ -109,9 +109,9 @@ struct builder_config {
 struct builder_veto {
 	struct gk_params params;
 	bool dry_run; /**< keep every frame and only record the verdict */
-	/** store audited frames as raw words, not as hits of that frame number */
-	bool audit_raw;
-	uint64_t audit_every; /**< keep frames whose number is a multiple of this; 0: none */
+	/** store prescaled frames as raw words, not as hits of that frame number */
+	bool prescale_raw;
+	uint64_t prescale; /**< keep frames whose number is a multiple of this; 0: none */
 };
 
 /** How dark frames are identified. They are taken without beam and show the pedestals. */

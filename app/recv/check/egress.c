@@ -104,7 +104,7 @@ check_journal(struct check *c, const struct settings *s)
 	const struct egress_settings *e = &s->egress;
 	const struct journal_config config = {
 		.path = e->ring,
-		.producer = s->producer,
+		.receiver_id = s->receiver_id,
 		.bytes = e->ring_bytes,
 	};
 	char message[PATH_MAX], text[256], want[16], have[16];
@@ -123,7 +123,7 @@ check_journal(struct check *c, const struct settings *s)
 		check_fix(c,
 			"[egress] journal = a path in a tmpfs (/dev/shm) or hugetlbfs, one for "
 			"each "
-			"[output] producer");
+			"[output] receiver_id");
 	} else if (probe.room < need) {
 		check_add(c, CHECK_FAIL, "journal", "%s: %" PRIu64 " MiB; needed: %s", e->ring,
 			probe.room >> 20, text);
@@ -154,7 +154,7 @@ check_spill(struct check *c, const struct settings *s)
 {
 	const struct egress_settings *e = &s->egress;
 	struct stream_quota quota = {
-		.limit = e->spill_bytes, .root = e->spill, .producer = s->producer};
+		.limit = e->spill_bytes, .root = e->spill, .receiver_id = s->receiver_id};
 	char message[PATH_MAX], have[16], bytes[16], used[16];
 	struct statvfs fs;
 	uint64_t space, want;

@@ -157,7 +157,7 @@ check_space(struct check *c, const struct settings *s)
 		space / image, check_print_bytes(image, each));
 	if (space / image < FEW_FRAMES)
 		check_fix(c,
-			"free some, or another [output] directory; kind = csr needs less than "
+			"free some, or another [output] directory; format = csr needs less than "
 			"full images");
 }
 

@@ -264,7 +264,7 @@ open_ring(struct egress *e)
 {
 	const struct journal_config c = {
 		.path = e->settings.ring,
-		.producer = e->producer,
+		.receiver_id = e->receiver_id,
 		.bytes = e->settings.ring_bytes,
 	};
 	struct journal_stats stats;
@@ -330,7 +330,7 @@ open_spill(struct egress *e)
 	const struct spill_config c = {
 		.dir = e->settings.spill,
 		.limit = e->settings.spill_bytes,
-		.producer = e->producer,
+		.receiver_id = e->receiver_id,
 	};
 	char message[PATH_MAX];
 	int rc;
@@ -354,7 +354,7 @@ egress_start(struct egress *e, const cpu_set_t *cpus)
 }
 
 int
-egress_create(struct egress **egress, const struct egress_settings *settings, uint64_t producer)
+egress_create(struct egress **egress, const struct egress_settings *settings, uint64_t receiver_id)
 {
 	struct egress *e = calloc(1, sizeof(*e));
 	char message[PATH_MAX];
@@ -363,7 +363,7 @@ egress_create(struct egress **egress, const struct egress_settings *settings, ui
 	if (e == NULL)
 		return -ENOMEM;
 	e->settings = *settings;
-	e->producer = producer;
+	e->receiver_id = receiver_id;
 	e->current = -1;
 	rc = egress_stores_parse(settings, &e->stores, message);
 	if (rc < 0) {

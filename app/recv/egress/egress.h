@@ -141,7 +141,7 @@ uint64_t egress_ring_need(const struct egress_settings *s, char *text, size_t si
  * lcore, before lcores poll.
  * @return 0 or -errno (logged)
  */
-int egress_create(struct egress **e, const struct egress_settings *settings, uint64_t producer);
+int egress_create(struct egress **e, const struct egress_settings *settings, uint64_t receiver_id);
 
 /** Poll function of the role; `arg` is the struct egress. */
 int egress_poll(void *arg);

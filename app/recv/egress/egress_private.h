@@ -92,7 +92,7 @@ struct egress_run {
 
 struct egress {
 	struct egress_settings settings;
-	uint64_t producer;
+	uint64_t receiver_id;
 	struct xfer_key key;
 	struct rdma_dev *dev;
 	struct rdma_dev_info info;

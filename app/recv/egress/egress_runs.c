@@ -48,7 +48,7 @@ egress_open_senders(struct egress *e, unsigned int index)
 		.memory = &e->memory,
 		.message_max = e->info.max_msg_bytes,
 		.run = index,
-		.producer = e->producer,
+		.receiver_id = e->receiver_id,
 		.identity = e->settings.identity,
 		.key = &e->key,
 		.key_path = e->settings.key,

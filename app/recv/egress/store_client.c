@@ -155,9 +155,9 @@ forbidden(struct store_client *s, enum xfer_reason reason)
 			s->run.name);
 	else if (reason == XFER_REASON_RIGHTS && !s->forbidden)
 		CLIENT_LOG(ERR, s,
-			"identity %s may not do this with producer %" PRIu64 ", run %s: change "
+			"identity %s may not do this with receiver %" PRIu64 ", run %s: change "
 			"its section of the store's keyring",
-			s->config.identity, s->config.producer, s->run.name);
+			s->config.identity, s->config.receiver_id, s->run.name);
 	s->forbidden = true;
 	s->retry_at = xfer_qp_clock() + XFER_FORBIDDEN_MS;
 }
@@ -209,7 +209,7 @@ begin_connection(struct store_client *s)
 	struct xfer_offer offer = {
 		.role = s->config.role,
 		.identity = s->config.identity,
-		.producer = s->config.producer,
+		.receiver_id = s->config.receiver_id,
 		.run = s->run.run,
 		.incarnation = s->run.incarnation,
 		.name = s->run.name,
@@ -340,7 +340,7 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 		return reason;
 	for (i = 0; i < XFER_TABLES; i++) {
 		s->stream[i].identity = (struct arrow_identity){
-			s->config.producer, s->run.run, s->run.incarnation, NULL};
+			s->config.receiver_id, s->run.run, s->run.incarnation, NULL};
 		s->stream[i].session_id = m->session_id;
 		s->stream[i].body_max = s->run.body_max[i];
 		s->stream[i].table = i;
@@ -361,10 +361,10 @@ take_grant(struct store_client *s, const struct xfer_grant *m)
 	s->stuck = false;
 	s->stats.connections++;
 	enter(s, STORE_CLIENT_UP);
-	rte_log(s->lonely ? RTE_LOG_WARNING : RTE_LOG_INFO, store_client_logtype,
+	rte_log(s->unpaired ? RTE_LOG_WARNING : RTE_LOG_INFO, store_client_logtype,
 		"xfer: store %s: connected, %u places, %" PRIu64 " batches found there\n",
 		store_client_name(s), s->nb_places, s->stats.found);
-	s->lonely = false;
+	s->unpaired = false;
 	if (s->config.commit_ms > 0 && m->commit_ms > s->config.commit_ms && !s->slow)
 		CLIENT_LOG(WARNING, s,
 			"syncs after %u ms ([files] sync_ms there), and what is held until then "
@@ -382,8 +382,8 @@ take_session_message(struct store_client *s, const struct xfer_msg *m)
 	const bool up = s->state == STORE_CLIENT_UP || s->state == STORE_CLIENT_ENDING;
 
 	switch ((enum xfer_type)m->type) {
-	case XFER_HAVE:
-		return waiting ? store_client_take_have(s, (const struct xfer_intervals *)m)
+	case XFER_INVENTORY:
+		return waiting ? store_client_take_inventory(s, (const struct xfer_intervals *)m)
 			       : XFER_REASON_ORDER;
 	case XFER_GRANT:
 		return waiting ? take_grant(s, (const struct xfer_grant *)m) : XFER_REASON_ORDER;
@@ -392,7 +392,7 @@ take_session_message(struct store_client *s, const struct xfer_msg *m)
 			  : XFER_REASON_ORDER;
 	case XFER_STATUS:
 		/* the store reports its state later */
-		if (status->state == XFER_STATE_SETTLING)
+		if (status->state == XFER_STATE_RECOVERING)
 			return waiting && !s->have_all ? XFER_REASON_NONE : XFER_REASON_ORDER;
 		if (status->state != s->stats.store_state)
 			CLIENT_LOG(WARNING, s, "is %s", xfer_state_name(status->state));
@@ -555,13 +555,16 @@ work_proving(struct store_client *s, uint64_t now)
 	s->have_table = 0;
 	s->have_next = 0;
 	s->waiting_since = 0;
-	s->settles_since = now;
+	s->recovering_since = now;
 	s->said_how = false;
 	if (store_client_collect(s) < 0) {
 		refuse(s, XFER_REASON_FAILED);
 		return true;
 	}
-	/* From here on no batch may be reassigned from this store, because MOVED is being sent. */
+	/*
+	 * From here on no batch may be reassigned from this store, because REASSIGNED is being
+	 * sent.
+	 */
 	enter(s, STORE_CLIENT_WAITING);
 	return true;
 }
@@ -602,7 +605,7 @@ store_client_poll(struct store_client *s)
 			store_client_tell(s);
 		/*
 		 * The store recovers first, which takes as long as a sync or an outage. Once it has
-		 * begun with HAVE, the exchange is finite.
+		 * begun with INVENTORY, the exchange is finite.
 		 */
 		if (now > s->heard + WAITING_MS ||
 			(s->waiting_since != 0 && now > s->waiting_since + WAITING_MS))
@@ -672,7 +675,7 @@ store_client_idle_since(const struct store_client *s)
 {
 	/* the store allocates memory and reads files, which takes some time */
 	if (s->state == STORE_CLIENT_WAITING)
-		return s->settles_since;
+		return s->recovering_since;
 	/* a bad state continues without a connection */
 	return s->bad_since != 0 ? s->bad_since : s->down_since;
 }
@@ -743,9 +746,9 @@ store_client_watch_results(struct store_client *s, uint64_t now)
 void
 store_client_watch_connection(struct store_client *s, uint64_t now)
 {
-	if (s->lonely || s->down_since == 0 || now < s->down_since + XFER_STUCK_MS)
+	if (s->unpaired || s->down_since == 0 || now < s->down_since + XFER_STUCK_MS)
 		return;
-	s->lonely = true;
+	s->unpaired = true;
 	CLIENT_LOG(WARNING, s,
 		"no connection for %" PRIu64 " ms: it is %s, %" PRIu64
 		" tries were refused (%s), %" PRIu64 " not answered; tried on",

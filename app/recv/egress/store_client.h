@@ -31,7 +31,7 @@ enum store_client_state {
 	STORE_CLIENT_DOWN,	 /**< waits for the next attempt */
 	STORE_CLIENT_CONNECTING, /**< has sent REQ */
 	STORE_CLIENT_PROVING,	 /**< in the handshake, then sending schemas */
-	STORE_CLIENT_WAITING,	 /**< has sent MOVED and waits for HAVE and GRANT */
+	STORE_CLIENT_WAITING,	 /**< has sent REASSIGNED and waits for INVENTORY and GRANT */
 	STORE_CLIENT_UP,
 	STORE_CLIENT_ENDING, /**< has sent END */
 	STORE_CLIENT_ENDED,  /**< the store has completed its files */
@@ -51,7 +51,7 @@ struct store_client_config {
 	const struct xfer_mr *memory; /**< the journal: journal_memory() */
 	uint64_t message_max;	      /**< maximum bytes of a WRITE (rdma_dev_info.max_msg_bytes) */
 	unsigned int run;	      /**< index in the journal */
-	uint64_t producer;
+	uint64_t receiver_id;
 	const char *identity; /**< this receiver's name in the store's keyring */
 	struct xfer_key *key; /**< key of that name */
 	const char *key_path; /**< read again for each connection; NULL: the key does not change */
@@ -70,7 +70,7 @@ struct store_client_stats {
 	uint64_t sent;	  /**< batches sent, including repetitions */
 	uint64_t bytes;	  /**< bytes of their descriptors and bodies */
 	uint64_t durable; /**< batches durable, by RESULTS */
-	/** batches that HAVE reported as durable and that were not known to be */
+	/** batches that INVENTORY reported as durable and that were not known to be */
 	uint64_t found;
 	uint64_t doubles;
 	uint64_t again;	      /**< batches returned by the store */

@@ -65,18 +65,18 @@ struct store_client {
 	uint64_t heartbeat;
 	uint64_t silence;
 	struct interval_set moved[XFER_TABLES];
-	unsigned int told; /* progress of MOVED and HELD: `moved` of each table, then `mine` */
+	unsigned int told; /* progress of REASSIGNED and HELD: `moved` of each table, then `mine` */
 	size_t told_at;	   /* intervals of the current one already sent */
 	bool all_told;
 	bool said_how; /* the store has reported its state */
-	/* sent as HELD: batches that HAVE may report, as of the start of the exchange */
+	/* sent as HELD: batches that INVENTORY may report, as of the start of the exchange */
 	struct interval_set mine[XFER_TABLES];
 	struct interval_set have[XFER_TABLES]; /* the part of it that the store has */
 	unsigned int have_table;
 	uint64_t have_next; /* lowest number of this table not reported yet */
 	bool have_all;
-	uint64_t settles_since; /* ms: when the store's identity was known */
-	uint64_t waiting_since; /* ms: first HAVE; 0: none yet */
+	uint64_t recovering_since; /* ms: when the store's identity was known */
+	uint64_t waiting_since;	   /* ms: first INVENTORY; 0: none yet */
 	struct xfer_slot *place;
 	struct used *used;
 	uint32_t nb_places;
@@ -92,7 +92,7 @@ struct store_client {
 	bool slow;	    /* the store syncs more slowly than expected, which was logged */
 	bool key_mistake;   /* the key file cannot be read, which was logged */
 	bool forbidden;	    /* the store refuses this receiver for good, which was logged */
-	bool lonely;	    /* it was logged that there was no connection for XFER_STUCK_MS */
+	bool unpaired;	    /* it was logged that there was no connection for XFER_STUCK_MS */
 	struct xfer_stream stream[XFER_TABLES];
 	struct queue queue[XFER_TABLES];
 	uint64_t here[JOURNAL_BATCHES / 64]; /* bit mask of batches in a queue or a remote slot */
@@ -115,16 +115,17 @@ store_client_number(const struct store_client *s)
 /* ---- store_client_sync.c ---- */
 
 /**
- * Collect the batches that MOVED and HELD report: reassigned or held ones. Called when the store
- * has proved its identity. @return 0; -ENOMEM
+ * Collect the batches that REASSIGNED and HELD report: reassigned or held ones. Called when the
+ * store has proved its identity. @return 0; -ENOMEM
  */
 int store_client_collect(struct store_client *s);
 
-/** Send a part of MOVED, then of HELD. */
+/** Send a part of REASSIGNED, then of HELD. */
 void store_client_tell(struct store_client *s);
 
-/** Process a part of the store's inventory (HAVE). */
-enum xfer_reason store_client_take_have(struct store_client *s, const struct xfer_intervals *m);
+/** Process a part of the store's inventory (INVENTORY). */
+enum xfer_reason store_client_take_inventory(
+	struct store_client *s, const struct xfer_intervals *m);
 
 /** Called when the inventory is complete: release the batches that the store has. */
 void store_client_release_found(struct store_client *s);

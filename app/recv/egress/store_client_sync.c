@@ -6,7 +6,7 @@
 #include "fail_point.h"
 #include "egress/store_client_private.h"
 
-static_assert(JOURNAL_BATCHES <= XFER_MOVED_MAX, "all of them can be told");
+static_assert(JOURNAL_BATCHES <= XFER_REASSIGNED_MAX, "all of them can be told");
 
 int
 store_client_collect(struct store_client *s)
@@ -46,8 +46,8 @@ store_client_tell(struct store_client *s)
 	nb = set->nb - s->told_at;
 	if (nb > XFER_INTERVALS_MAX)
 		nb = XFER_INTERVALS_MAX;
-	xfer_msg_begin(m, held ? XFER_HELD : XFER_MOVED, sizeof(*m) + nb * sizeof(m->interval[0]),
-		s->sent++);
+	xfer_msg_begin(m, held ? XFER_HELD : XFER_REASSIGNED,
+		sizeof(*m) + nb * sizeof(m->interval[0]), s->sent++);
 	m->table = table;
 	m->nb = nb;
 	/* an empty set has no array */
@@ -67,13 +67,14 @@ store_client_tell(struct store_client *s)
 
 /* Only batches held here are recorded, because a store could report others without end. */
 enum xfer_reason
-store_client_take_have(struct store_client *s, const struct xfer_intervals *m)
+store_client_take_inventory(struct store_client *s, const struct xfer_intervals *m)
 {
 	const struct interval_set *mine = &s->mine[m->table];
 	uint32_t i;
 
 	/*
-	 * HAVE is valid only after MOVED and HELD were sent completely; the store reads them first.
+	 * INVENTORY is valid only after REASSIGNED and HELD were sent completely; the store reads
+	 * them first.
 	 */
 	if (!s->all_told || s->have_all || m->table < s->have_table)
 		return XFER_REASON_ORDER;

@@ -344,7 +344,7 @@ create_builder(struct file_writer *w)
 		.layout = c->layout,
 		.value = c->value,
 		.tables = &w->tables,
-		.producer = c->producer,
+		.receiver_id = c->receiver_id,
 		.run = c->run_id,
 		.incarnation = c->incarnation,
 		.outputs = c->staging != NULL ? c->staging : c->outputs,

@@ -53,7 +53,7 @@ struct file_writer_config {
 	uint8_t *staging;
 	int (*fetch)(void *arg, void *to, const void *from, size_t size); /**< 0 or -errno */
 	void *fetch_arg;
-	uint64_t producer; /**< `[output] producer`: id of the receiver, stored in batches */
+	uint64_t receiver_id; /**< `[output] receiver_id`: id of the receiver, stored in batches */
 	uint64_t run_id;
 	uint64_t incarnation;
 	const struct arrow_meta *meta; /**< schema metadata, keys in arrow/tables.h */
@@ -126,7 +126,7 @@ int file_writer_start(struct file_writer *writer);
 
 /**
  * Stop the thread and close the files. Returns when the files are durable.
- * @param drain  true: first write all records that are in the ring now; the producer must have
+ * @param drain  true: first write all records that are in the ring now; the receiver must have
  *   stopped. false: records in the ring stay there, neither written nor returned
  * @return 0, or the first error of either file
  */

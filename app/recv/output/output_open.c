@@ -277,7 +277,7 @@ create_writer(struct pipeline *p, const struct settings *s, struct file_writer *
 		.staging = p->staging,
 		.fetch = fetch_result,
 		.fetch_arg = p,
-		.producer = s->producer,
+		.receiver_id = s->receiver_id,
 		.run_id = s->run_id,
 		.meta = run.meta,
 		.frames_interval = s->frames_interval,

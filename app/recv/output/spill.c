@@ -159,7 +159,7 @@ static int
 dir_of(const struct spill *s, const struct journal_run *run, char dir[PATH_MAX])
 {
 	const struct arrow_identity identity = {
-		s->config.producer, run->run, run->incarnation, NULL};
+		s->config.receiver_id, run->run, run->incarnation, NULL};
 
 	return stream_source_dir(dir, s->config.dir, run->name, &identity);
 }
@@ -203,7 +203,7 @@ open_table(struct spill *s, struct spill_run *r, unsigned int table)
 	const struct stream_writer_config c = {
 		.dir = r->dir,
 		.run = r->run.name,
-		.identity = {s->config.producer, r->run.run, r->run.incarnation,
+		.identity = {s->config.receiver_id, r->run.run, r->run.incarnation,
 			arrow_table_name(table)},
 		.schema = &r->reader[table].schema,
 		.quota = s->quota.limit > 0 ? &s->quota : NULL,
@@ -229,7 +229,7 @@ open_run(struct spill *s, struct spill_run *r)
 {
 	struct recovered recovered = {
 		.run = r,
-		.identity = {s->config.producer, r->run.run, r->run.incarnation, NULL},
+		.identity = {s->config.receiver_id, r->run.run, r->run.incarnation, NULL},
 	};
 	unsigned int i;
 	int rc;
@@ -532,7 +532,7 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	s->quota = (struct stream_quota){
 		.limit = config->limit,
 		.root = s->config.dir,
-		.producer = config->producer,
+		.receiver_id = config->receiver_id,
 		.setting = "[egress] spill_mib",
 	};
 	for (i = 0; i < JOURNAL_RUNS; i++)

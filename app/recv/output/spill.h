@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file
- * Writes batches that no store accepts to local files of the receiver. The content is that of a
- * store's files, with the same names, below DIR/RUN-PRODUCER-ID/, so that `braggline-store import`
- * can import them.
+ * @file Writes batches that no store accepts to local files of the receiver. The content is that of
+ * a store's files, with the same names, below DIR/RUN-RECEIVER_ID-ID/, so that `braggline-store
+ * import` can import them.
  *
  * A thread off the lcores writes the files directly from the journal. Commands and results pass
  * through rings: the caller of spill_put() and of the functions below it never waits.
@@ -26,7 +25,7 @@
 struct spill_config {
 	const char *dir; /**< created if missing; its parent must exist */
 	uint64_t limit;	 /**< maximum size of all files in bytes; 0: no limit */
-	uint64_t producer;
+	uint64_t receiver_id;
 };
 
 /** All values only grow, except those marked as current. */

@@ -17,13 +17,13 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_BYTES] = "bytes",
 	[RX_BURSTS] = "bursts",
 	[RX_WAITS] = "waits",
-	[RX_HANDED_ON] = "handed_on",
+	[RX_HANDOFF_SENT] = "handoff",
 	[RX_PLACED] = "placed",
 	[RX_DUPLICATE] = "duplicate",
 	[RX_LATE] = "late",
 	[RX_REFUSED] = "refused",
 	[RX_OUTLIER] = "outlier",
-	[RX_BEYOND] = "beyond_run",
+	[RX_BEYOND] = "after_run",
 	[RX_NO_RUN] = "no_run",
 	[RX_OTHER] = "other_receiver",
 	[RX_FOREIGN] = "foreign",
@@ -32,7 +32,7 @@ const char *const rx_counter_names[RX_COUNTERS] = {
 	[RX_FRAGMENT] = "fragment",
 	[RX_WRONG_LENGTH] = "wrong_length",
 	[RX_MALFORMED] = "malformed",
-	[RX_HANDOFF] = "handoff_full",
+	[RX_HANDOFF_FULL] = "handoff_full",
 	[RX_STOPPED] = "at_stop",
 };
 
@@ -331,14 +331,14 @@ hand_on(struct rx *rx, uint32_t lane)
 	uint32_t sent;
 
 	sent = rte_ring_enqueue_burst(rx->peers[lane]->inbox, (void **)rx->outbox[lane], n, NULL);
-	counter_add(&rx->counters[RX_HANDED_ON], sent);
+	counter_add(&rx->counters[RX_HANDOFF_SENT], sent);
 	if (likely(sent == n)) {
 		rx->nb_outbox[lane] = 0;
 		return true;
 	}
 	if (rx->drop_handoff) {
 		rte_pktmbuf_free_bulk(&rx->outbox[lane][sent], n - sent);
-		counter_add(&rx->counters[RX_HANDOFF], n - sent);
+		counter_add(&rx->counters[RX_HANDOFF_FULL], n - sent);
 		rx->nb_outbox[lane] = 0;
 		return true;
 	}

@@ -40,11 +40,11 @@
 
 /** Every packet that is received ends in exactly one of the counters from RX_PLACED on. */
 enum rx_counter {
-	RX_PACKETS,   /**< taken from queues */
-	RX_BYTES,     /**< ... frame lengths */
-	RX_BURSTS,    /**< polls of a queue that gave something */
-	RX_WAITS,     /**< polls after which a packet waited for its frame to open */
-	RX_HANDED_ON, /**< to another role, which counts what becomes of it */
+	RX_PACKETS,	 /**< taken from queues */
+	RX_BYTES,	 /**< ... frame lengths */
+	RX_BURSTS,	 /**< polls of a queue that gave something */
+	RX_WAITS,	 /**< polls after which a packet waited for its frame to open */
+	RX_HANDOFF_SENT, /**< to another role, which counts what becomes of it */
 	RX_PLACED,
 	RX_DUPLICATE,
 	RX_LATE,
@@ -59,7 +59,7 @@ enum rx_counter {
 	RX_FRAGMENT,  /**< IP fragment: the MTU on the way is too small */
 	RX_WRONG_LENGTH, /**< wrong length for the format */
 	RX_MALFORMED,	 /**< detector header of another format, or packet number out of range */
-	RX_HANDOFF,	 /**< no room in the inbox of the role that owns the stream */
+	RX_HANDOFF_FULL, /**< no room in the inbox of the role that owns the stream */
 	RX_STOPPED,	 /**< still waiting when the run was stopped */
 	RX_COUNTERS
 };

@@ -43,7 +43,7 @@ static const struct {
 	COLUMN(unwritten_rows),
 	COLUMN(in_flight),
 	COLUMN(hits),
-	COLUMN(audited),
+	COLUMN(prescaled),
 	COLUMN(dry_run),
 	COLUMN(incomplete_kept),
 	COLUMN(missing_packets),
@@ -84,7 +84,7 @@ above(uint64_t now, uint64_t before)
 static void
 balance(struct ledger *l)
 {
-	const uint64_t kept = l->hits + l->audited + l->dry_run;
+	const uint64_t kept = l->hits + l->prescaled + l->dry_run;
 	uint64_t ends = 0;
 
 	l->in_flight = l->frames -
@@ -110,7 +110,7 @@ ledger_read(struct ledger *l, const struct pipeline *p, const struct file_writer
 	if (writer != NULL)
 		file_writer_stats_get(writer, &w);
 	l->hits = b->verdicts[FRAME_HIT];
-	l->audited = b->verdicts[FRAME_AUDIT];
+	l->prescaled = b->verdicts[FRAME_PRESCALED];
 	l->dry_run = b->verdicts[FRAME_DRY_RUN];
 	l->unwritten = w.table[ARROW_IMAGES].unwritten;
 	l->unwritten_rows = w.table[ARROW_FRAMES].unwritten;
@@ -142,7 +142,7 @@ void
 ledger_since(struct ledger *l, const struct ledger *before)
 {
 	l->hits -= before->hits;
-	l->audited -= before->audited;
+	l->prescaled -= before->prescaled;
 	l->dry_run -= before->dry_run;
 	l->vetoed -= before->vetoed;
 	l->incomplete -= before->incomplete;
@@ -245,8 +245,8 @@ tally_row(struct ledger *l, uint8_t verdict, uint32_t flags, uint32_t missing)
 	case FRAME_HIT:
 		l->hits++;
 		break;
-	case FRAME_AUDIT:
-		l->audited++;
+	case FRAME_PRESCALED:
+		l->prescaled++;
 		break;
 	case FRAME_DRY_RUN:
 		l->dry_run++;
@@ -303,7 +303,7 @@ ledger_of_dead(struct ledger *l, const struct ledger_kept *dead, uint64_t held, 
 		*column_of(l, i) = dead->retained[i];
 		*column_of(&then, i) = dead->columns[i];
 	}
-	images = above(l->hits + l->audited + l->dry_run, l->unwritten);
+	images = above(l->hits + l->prescaled + l->dry_run, l->unwritten);
 	l->held = RTE_MIN(held, images);
 	l->spilled = RTE_MIN(then.spilled, images - l->held);
 	l->stored = images - l->held - l->spilled;
@@ -378,10 +378,10 @@ ledger_print(const struct ledger *l, FILE *out)
 	line(out, "in flight", l->in_flight, l->frames, "");
 	total(out, "= sum", l->frames, 0,
 		l->frames_balance ? "every frame accounted for" : "NOT BALANCED");
-	if (l->hits + l->audited + l->dry_run + l->incomplete_kept + l->unwritten_rows != 0)
+	if (l->hits + l->prescaled + l->dry_run + l->incomplete_kept + l->unwritten_rows != 0)
 		fprintf(out, "of these\n");
 	line(out, "hits", l->hits, l->frames, "by strong pixel count");
-	line(out, "audited", l->audited, l->frames, "rejected, kept by the prescale");
+	line(out, "prescaled", l->prescaled, l->frames, "rejected, kept by the prescale");
 	line(out, "dry run", l->dry_run, l->frames, "rejected, kept because the veto only marks");
 	line(out, "incomplete, kept", l->incomplete_kept, l->frames, "missing pixels masked");
 	line(out, "unretained", l->unretained, l->frames, "unwritten, as the journal was full");
@@ -410,7 +410,7 @@ write_veto(FILE *f, const struct ledger_veto *v)
 		p->strong_threshold, p->strong_min, p->strong_max);
 	fprintf(f, "csr_threshold = %.9g\nnnz_max = %u\n", p->csr_threshold, p->nnz_max);
 	fprintf(f, "dry_run = %u\naudit_every = %" PRIu64 "\naudit_raw = %u\n", v->veto.dry_run,
-		v->veto.audit_every, v->veto.audit_raw);
+		v->veto.prescale, v->veto.prescale_raw);
 }
 
 static void

@@ -65,7 +65,7 @@ struct ledger {
 	uint64_t in_flight;
 	/* of the frames above */
 	uint64_t hits;
-	uint64_t audited;
+	uint64_t prescaled;
 	uint64_t dry_run;
 	uint64_t unretained; /**< of those unwritten: no room in the journal */
 	uint64_t incomplete_kept;

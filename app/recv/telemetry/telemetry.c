@@ -297,9 +297,9 @@ get_builder(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "closed", b->closed);
 	rte_tel_data_add_dict_uint(d, "batches", b->batches);
 	rte_tel_data_add_dict_uint(d, "batched_frames", b->batched_frames);
-	rte_tel_data_add_dict_uint(d, "odd_status", b->odd_status);
-	rte_tel_data_add_dict_uint(d, "waits_outputs", b->waits_outputs);
-	rte_tel_data_add_dict_uint(d, "waits_records", b->waits_records);
+	rte_tel_data_add_dict_uint(d, "status_mismatch", b->status_mismatch);
+	rte_tel_data_add_dict_uint(d, "no_output_slot", b->no_output_slot);
+	rte_tel_data_add_dict_uint(d, "no_record", b->no_record);
 	return 0;
 }
 
@@ -319,8 +319,8 @@ get_veto(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_uint(d, "strong_min", veto.params.strong_min);
 	rte_tel_data_add_dict_uint(d, "strong_max", veto.params.strong_max);
 	rte_tel_data_add_dict_uint(d, "dry_run", veto.dry_run);
-	rte_tel_data_add_dict_uint(d, "audit_every", veto.audit_every);
-	rte_tel_data_add_dict_uint(d, "audit_raw", veto.audit_raw);
+	rte_tel_data_add_dict_uint(d, "prescale", veto.prescale);
+	rte_tel_data_add_dict_uint(d, "prescale_raw", veto.prescale_raw);
 	telemetry_dict_real(d, "csr_threshold", veto.params.csr_threshold);
 	rte_tel_data_add_dict_uint(d, "nnz_max", veto.params.nnz_max);
 	return 0;
@@ -551,9 +551,9 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/modules", "", "What each module has sent since the start",
 		"by module: frames, missing_packets, last_frame", get_modules},
 	{"/braggline/builder", "", "Frames since the start, and what they waited for",
-		"closed, batches (for gangs), batched_frames, odd_status (frames of another "
-		"storage cell or gain mode, or whose modules disagree), waits_outputs (rounds "
-		"without a free one of [gpu] outputs), waits_records (rounds in which the writer "
+		"closed, batches (for gangs), batched_frames, status_mismatch (frames of another "
+		"storage cell or gain mode, or whose modules disagree), no_output_slot (rounds "
+		"without a free one of [gpu] outputs), no_record (rounds in which the writer "
 		"had all records)",
 		get_builder},
 	{"/braggline/gangs", "", "Work of each gang since the start",
@@ -587,8 +587,8 @@ static const struct telemetry_command commands[] = {
 		"skipped, errors, error",
 		telemetry_preview},
 	{"/braggline/veto", "", "Thresholds, the newest version",
-		"version, strong_threshold, strong_min, strong_max, dry_run, audit_every, "
-		"audit_raw, csr_threshold, nnz_max",
+		"version, strong_threshold, strong_min, strong_max, dry_run, prescale, "
+		"prescale_raw, csr_threshold, nnz_max",
 		get_veto},
 	{"/braggline/veto/set", "veto.KEY=VALUE,...[,from_frame=N]",
 		"Change thresholds while running, from a frame on",

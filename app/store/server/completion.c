@@ -479,8 +479,8 @@ store_completion_release(struct store_completion *c, struct store_claim *claim, 
 	const struct arrow_identity *identity)
 {
 	const struct arrow_identity of = identity != NULL
-		? (struct arrow_identity){identity->producer, identity->run, identity->incarnation,
-			  NULL}
+		? (struct arrow_identity){identity->receiver_id, identity->run,
+			  identity->incarnation, NULL}
 		: (struct arrow_identity){0};
 	struct store_claim **at;
 	size_t i;

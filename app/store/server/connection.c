@@ -23,9 +23,9 @@ store_connection_state_name(enum store_connection_state state)
 	static const char *const names[STORE_CONNECTION_STATES] = {
 		[STORE_FREE] = "free",
 		[STORE_PROVING] = "proving",
-		[STORE_HEARING] = "hearing",
-		[STORE_SETTLING] = "settling",
-		[STORE_TELLING] = "telling",
+		[STORE_RX_INVENTORY] = "hearing",
+		[STORE_RECOVERING] = "settling",
+		[STORE_TX_RESULTS] = "telling",
 		[STORE_UP] = "up",
 		[STORE_ENDING] = "ending",
 		[STORE_LEAVING] = "leaving",
@@ -52,17 +52,17 @@ leave_gate(struct store_connection *c)
 }
 
 /* Write an audit message about a connection: identity, address, run. */
-#define AUDIT_CONN(level, c, what, fmt, ...)                                                \
-	do {                                                                                \
-		char address_[STORE_ADDRESS_LEN];                                           \
-		AUDIT(level,                                                                \
-			what " identity=%s key=%016" PRIx64 " address=%s producer=%" PRIu64 \
-			     " run=%s:%016" PRIx64 " incarnation=%016" PRIx64 fmt,          \
-			(c)->identity.name, (c)->fingerprint,                               \
-			store_audit_address((c)->peer.addr, address_),                      \
-			(c)->handshake.receiver.node, (c)->handshake.proof.name,            \
-			(c)->handshake.proof.run, (c)->handshake.proof.incarnation,         \
-			##__VA_ARGS__);                                                     \
+#define AUDIT_CONN(level, c, what, fmt, ...)                                                   \
+	do {                                                                                   \
+		char address_[STORE_ADDRESS_LEN];                                              \
+		AUDIT(level,                                                                   \
+			what " identity=%s key=%016" PRIx64 " address=%s receiver_id=%" PRIu64 \
+			     " run=%s:%016" PRIx64 " incarnation=%016" PRIx64 fmt,             \
+			(c)->identity.name, (c)->fingerprint,                                  \
+			store_audit_address((c)->peer.addr, address_),                         \
+			(c)->handshake.receiver.node, (c)->handshake.proof.name,               \
+			(c)->handshake.proof.run, (c)->handshake.proof.incarnation,            \
+			##__VA_ARGS__);                                                        \
 	} while (0)
 
 /*
@@ -178,7 +178,7 @@ store_connection_keys_changed(struct store_connection *c)
 }
 
 static void
-begin_settling(struct store_connection *c)
+begin_recovering(struct store_connection *c)
 {
 	c->settle.runs = &c->shared->runs;
 	c->settle.run = c->run;
@@ -187,7 +187,7 @@ begin_settling(struct store_connection *c)
 	c->settle.rotten = c->rotten;
 	c->settle.bodies = &c->shared->bodies;
 	c->settle.bytes = c->bodies_size;
-	store_settle_begin(&c->settle);
+	store_recover_begin(&c->settle);
 }
 
 /* Count the batches that were removed because the peer reassigned them. */
@@ -201,7 +201,7 @@ account_cuts(struct store_connection *c)
 
 	n->cuts += c->settle.cuts;
 	n->batches_cut += c->settle.batches_cut;
-	n->moved_refused += c->settle.reason == XFER_REASON_ENDED;
+	n->reassigned_refused += c->settle.reason == XFER_REASON_ENDED;
 	if (c->counts != NULL)
 		c->counts->batches_cut += c->settle.batches_cut;
 	for (i = 0; i < XFER_TABLES; i++) {
@@ -223,9 +223,9 @@ account_cuts(struct store_connection *c)
 
 /* @return false: still running */
 static bool
-end_settling(struct store_connection *c)
+end_recovering(struct store_connection *c)
 {
-	if (!store_settle_end(&c->settle))
+	if (!store_recover_end(&c->settle))
 		return false;
 	account_cuts(c);
 	/* a run that could not be opened was removed */
@@ -256,7 +256,7 @@ work_closing(struct store_connection *c)
 	(void)xfer_qp_poll(&c->link);
 	/* the thread may change files that the next connection's inventory lists */
 	if (c->settle.begun) {
-		if (!end_settling(c))
+		if (!end_recovering(c))
 			return false;
 		c->bodies = c->settle.memory;
 	}
@@ -308,7 +308,7 @@ take_intervals(
 	/* ascending across messages too, so each interval is appended, which is cheap */
 	if (m->nb > 0 && set->nb > 0 && m->interval[0].first <= set->at[set->nb - 1].last + 1)
 		return XFER_REASON_MALFORMED;
-	if (set->nb + m->nb > XFER_MOVED_MAX)
+	if (set->nb + m->nb > XFER_REASSIGNED_MAX)
 		return XFER_REASON_MALFORMED;
 	*table = m->table;
 	for (i = 0; i < m->nb; i++) {
@@ -324,7 +324,7 @@ take_moved(struct store_connection *c, const struct xfer_intervals *m)
 	enum xfer_reason reason;
 
 	if (m->nb > 0 && (c->identity.rights & XFER_RIGHT_RECONCILE) == 0) {
-		c->shared->counters.moved_refused++;
+		c->shared->counters.reassigned_refused++;
 		return XFER_REASON_RIGHTS;
 	}
 	if (c->moved_all)
@@ -344,10 +344,11 @@ take_held(struct store_connection *c, const struct xfer_intervals *m)
 		return XFER_REASON_ORDER;
 	reason = take_intervals(c->held, &c->held_table, m);
 	/* not more than a receiver can hold */
-	if (reason == XFER_REASON_NONE && interval_set_count(&c->held[m->table]) > XFER_MOVED_MAX)
+	if (reason == XFER_REASON_NONE &&
+		interval_set_count(&c->held[m->table]) > XFER_REASSIGNED_MAX)
 		reason = XFER_REASON_MALFORMED;
 	if (reason == XFER_REASON_NONE && (m->head.flags & XFER_MORE) == 0)
-		enter(c, STORE_SETTLING);
+		enter(c, STORE_RECOVERING);
 	return reason;
 }
 
@@ -364,12 +365,14 @@ static enum xfer_reason
 take_session_message(struct store_connection *c, const struct xfer_msg *m)
 {
 	switch ((enum xfer_type)m->type) {
-	case XFER_MOVED:
-		return c->state == STORE_HEARING ? take_moved(c, (const struct xfer_intervals *)m)
-						 : XFER_REASON_ORDER;
+	case XFER_REASSIGNED:
+		return c->state == STORE_RX_INVENTORY
+			? take_moved(c, (const struct xfer_intervals *)m)
+			: XFER_REASON_ORDER;
 	case XFER_HELD:
-		return c->state == STORE_HEARING ? take_held(c, (const struct xfer_intervals *)m)
-						 : XFER_REASON_ORDER;
+		return c->state == STORE_RX_INVENTORY
+			? take_held(c, (const struct xfer_intervals *)m)
+			: XFER_REASON_ORDER;
 	case XFER_STATUS:
 		return XFER_REASON_NONE;
 	case XFER_END:
@@ -403,7 +406,7 @@ identified(struct store_connection *c)
 static bool
 is_its_run(const struct store_connection *c, const struct store_run *r)
 {
-	return r->used && r->producer == c->handshake.receiver.node &&
+	return r->used && r->receiver_id == c->handshake.receiver.node &&
 		r->run == c->handshake.proof.run &&
 		r->incarnation == c->handshake.proof.incarnation;
 }
@@ -441,7 +444,7 @@ may_have_run(const struct store_connection *c)
 		if (is_its_run(c, &runs->run[i]))
 			return true;
 		nb += runs->run[i].used &&
-			xfer_identity_has_producer(&c->identity, runs->run[i].producer);
+			xfer_identity_has_receiver_id(&c->identity, runs->run[i].receiver_id);
 	}
 	return nb < c->identity.open_runs;
 }
@@ -469,10 +472,10 @@ proved(struct store_connection *c)
 	}
 	c->sent = c->handshake.sent;
 	c->received = c->handshake.received;
-	/* a deadline for all MOVED and HELD, so that a slow sender does not stay forever */
+	/* a deadline for all REASSIGNED and HELD, so that a slow sender does not stay forever */
 	c->said = xfer_qp_clock();
 	c->deadline = c->said + ADMISSION_MS;
-	enter(c, STORE_HEARING);
+	enter(c, STORE_RX_INVENTORY);
 }
 
 static void
@@ -567,7 +570,7 @@ tell_have(struct store_connection *c)
 	nb = set->nb - c->have_at;
 	if (nb > XFER_INTERVALS_MAX)
 		nb = XFER_INTERVALS_MAX;
-	xfer_msg_begin(m, XFER_HAVE, sizeof(*m) + nb * sizeof(m->interval[0]), c->sent++);
+	xfer_msg_begin(m, XFER_INVENTORY, sizeof(*m) + nb * sizeof(m->interval[0]), c->sent++);
 	m->table = c->have_table;
 	m->nb = nb;
 	for (i = 0; i < nb; i++)
@@ -613,7 +616,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	struct xfer_endpoint self = {0};
 	enum xfer_reason reason;
 
-	/* a copy, since the keyring may change before PROOF is received */
+	/* a copy, since the keyring may change before AUTH is received */
 	c->identity = *store_keyring_find(store_keys_get(c->shared->keys),
 		xfer_auth_identity(event->private_data, event->private_len));
 	reason = xfer_auth_answer(&c->handshake, &c->identity, c->shared->node, event->private_data,
@@ -628,7 +631,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 	if (rdma_conn_accept(event->conn, c->link.qp, &attr) < 0)
 		return XFER_REASON_FAILED;
 	c->conn = event->conn;
-	/* at once: PROOF may arrive before the event that the connection is established */
+	/* at once: AUTH may arrive before the event that the connection is established */
 	memcpy(self.addr, c->shared->addr, sizeof(self.addr));
 	self.qpn = c->link.qpn;
 	return xfer_auth_open(&c->handshake, NULL, 0, &c->peer, &self);
@@ -794,12 +797,12 @@ settled(struct store_connection *c)
 	if (reason != XFER_REASON_NONE)
 		store_connection_refuse(c, reason);
 	else
-		enter(c, STORE_TELLING);
+		enter(c, STORE_TX_RESULTS);
 }
 
 /* Whether all received batches have results, and no file to be truncated is being written. */
 static bool
-may_settle(struct store_connection *c)
+may_recover(struct store_connection *c)
 {
 	bool may = true;
 	unsigned int i;
@@ -811,27 +814,27 @@ may_settle(struct store_connection *c)
 }
 
 static bool
-work_settling(struct store_connection *c, uint64_t now)
+work_recovering(struct store_connection *c, uint64_t now)
 {
 	if (c->run == NULL && !own_run(c)) {
-		if (c->state != STORE_SETTLING)
+		if (c->state != STORE_RECOVERING)
 			return true;
 		/* an older connection is ended first, and may have to wait for its thread */
 	} else if (c->settle.begun) {
-		if (end_settling(c)) {
+		if (end_recovering(c)) {
 			settled(c);
 			return true;
 		}
-	} else if (may_settle(c)) {
+	} else if (may_recover(c)) {
 		if (!store_connection_plan_rings(c)) {
 			store_connection_refuse(c, XFER_REASON_BODY);
 			return true;
 		}
-		begin_settling(c);
+		begin_recovering(c);
 	}
 	/* heartbeats, since this may take longer than the receiver's timeout */
 	if (now >= c->said + c->shared->heartbeat_ms)
-		send_status(c, XFER_STATE_SETTLING);
+		send_status(c, XFER_STATE_RECOVERING);
 	return false;
 }
 
@@ -939,13 +942,13 @@ store_connection_poll(struct store_connection *c, uint64_t now)
 	switch (c->state) {
 	case STORE_PROVING:
 		return work_proving(c, now) || busy;
-	case STORE_HEARING:
+	case STORE_RX_INVENTORY:
 		if (now >= c->deadline)
 			store_connection_refuse(c, XFER_REASON_LATE);
 		return busy;
-	case STORE_SETTLING:
-		return work_settling(c, now) || busy;
-	case STORE_TELLING:
+	case STORE_RECOVERING:
+		return work_recovering(c, now) || busy;
+	case STORE_TX_RESULTS:
 		if (c->have_table < XFER_TABLES)
 			return tell_have(c) || busy;
 		/* first the state, since the grant is used at once */

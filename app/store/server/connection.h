@@ -25,13 +25,13 @@
 
 enum store_connection_state {
 	STORE_FREE,
-	STORE_PROVING, /**< handshake and schemas */
-	STORE_HEARING, /**< receiving MOVED and HELD */
+	STORE_PROVING,	    /**< handshake and schemas */
+	STORE_RX_INVENTORY, /**< receiving REASSIGNED and HELD */
 	/**
 	 * waiting for an older connection to end, and for the recovery: server/recovery_thread.h
 	 */
-	STORE_SETTLING,
-	STORE_TELLING, /**< sending HAVE */
+	STORE_RECOVERING,
+	STORE_TX_RESULTS, /**< sending INVENTORY */
 	STORE_UP,
 	STORE_ENDING, /**< END was received: the remaining results are sent first */
 	/** ENDED or REFUSE was sent: waiting until the receiver disconnects or a timeout */
@@ -57,7 +57,7 @@ struct store_counters {
 	uint64_t durable;
 	uint64_t doubles;
 	uint64_t again;
-	uint64_t moved_refused;	  /**< MOVED refused: the run has ended, or the right is missing */
+	uint64_t reassigned_refused; /**< REASSIGNED: run ended, or no right to it */
 	uint64_t keys_removed;	  /**< connections ended because their key or right was removed */
 	uint64_t cuts;		  /**< number of times that reassigned batches were removed */
 	uint64_t batches_cut;	  /**< batches removed then */
@@ -122,22 +122,22 @@ struct store_connection {
 	struct store_ended ended;
 	struct xfer_auth handshake;
 	struct xfer_endpoint peer;
-	struct store_run *run; /**< owned from STORE_SETTLING on */
+	struct store_run *run; /**< owned from STORE_RECOVERING on */
 	unsigned int moved_table;
 	struct interval_set moved[XFER_TABLES];
-	bool moved_all; /**< all MOVED were received; HELD follows */
+	bool moved_all; /**< all REASSIGNED were received; HELD follows */
 	unsigned int held_table;
 	struct interval_set held[XFER_TABLES]; /**< batches that the peer would release */
 	/** damaged batches of `held`, until they are sent again */
 	struct interval_set rotten[XFER_TABLES];
-	struct store_settle settle;
+	struct store_recover settle;
 	unsigned int have_table;
 	size_t have_at;
 	uint64_t sent; /**< messages */
 	uint64_t received;
 	uint64_t heard; /**< time of the last message, ms */
 	uint64_t said;
-	uint64_t deadline; /**< of STORE_HEARING and STORE_LEAVING */
+	uint64_t deadline; /**< of STORE_RX_INVENTORY and STORE_LEAVING */
 	enum xfer_state said_state;
 	uint64_t session_id;
 	uint64_t batches[XFER_TABLES]; /**< durable batches of this connection */

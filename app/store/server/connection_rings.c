@@ -114,7 +114,7 @@ store_connection_open_rings(struct store_connection *c)
 		c->place[i] = (struct store_place){false, i >= c->nb_table[0]};
 	for (i = 0; i < XFER_TABLES; i++) {
 		const struct arrow_identity identity = {
-			c->run->producer, c->run->run, c->run->incarnation, arrow_table_name(i)};
+			c->run->receiver_id, c->run->run, c->run->incarnation, arrow_table_name(i)};
 
 		if (xfer_stream_init(&c->stream[i], i, &c->run->reader[i].schema, &identity,
 			    c->session_id, c->body_place[i]) < 0)

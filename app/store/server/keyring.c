@@ -20,7 +20,7 @@
 enum seen {
 	SEEN_KEY = 1 << 0,
 	SEEN_KEY_NEXT = 1 << 1,
-	SEEN_PRODUCERS = 1 << 2,
+	SEEN_RECEIVER_IDS = 1 << 2,
 	SEEN_RUNS = 1 << 3,
 	SEEN_RIGHTS = 1 << 4,
 	SEEN_CONNECTIONS = 1 << 5,
@@ -48,9 +48,10 @@ end_section(struct parser *p)
 		return 0;
 	if ((p->seen & SEEN_KEY) == 0)
 		return mistake(p, "[receiver %s] has no key: expected key = FILE", id->name);
-	if ((p->seen & SEEN_PRODUCERS) == 0)
-		return mistake(
-			p, "[receiver %s] has no producers: expected producers = 1,5-8", id->name);
+	if ((p->seen & SEEN_RECEIVER_IDS) == 0)
+		return mistake(p,
+			"[receiver %s] has no receiver_ids: expected receiver_ids = 1,5-8",
+			id->name);
 	if (id->nb_runs == 0)
 		strcpy(id->run[id->nb_runs++], "*");
 	if ((p->seen & SEEN_RIGHTS) == 0)
@@ -156,9 +157,9 @@ read_number(const char **text, uint64_t *number)
 	return errno == 0;
 }
 
-/* Add producers. Each belongs to one identity only, which alone may send its runs. */
+/* Add receivers. Each belongs to one identity only, which alone may send its runs. */
 static int
-add_producers(struct parser *p, uint64_t first, uint64_t last)
+add_receiver_ids(struct parser *p, uint64_t first, uint64_t last)
 {
 	const struct store_keyring *k = p->ring;
 	struct xfer_identity *id = p->identity;
@@ -167,22 +168,24 @@ add_producers(struct parser *p, uint64_t first, uint64_t last)
 	for (i = 0; i < k->nb; i++) {
 		const struct xfer_identity *other = &k->identity[i];
 
-		for (n = 0; n < other->nb_producers; n++) {
-			if (first <= other->producer[n].last && last >= other->producer[n].first)
+		for (n = 0; n < other->nb_receiver_ids; n++) {
+			if (first <= other->receiver_id[n].last &&
+				last >= other->receiver_id[n].first)
 				return mistake(p,
-					"producers of [receiver %s] are also those of "
-					"[receiver %s]: a producer is of one identity",
+					"receiver_ids of [receiver %s] are also those of "
+					"[receiver %s]: a receiver_id is of one identity",
 					id->name, other->name);
 		}
 	}
-	if (id->nb_producers == XFER_IDENTITY_PRODUCERS)
-		return mistake(p, "more than %u ranges of producers", XFER_IDENTITY_PRODUCERS);
-	id->producer[id->nb_producers++] = (struct xfer_interval){first, last};
+	if (id->nb_receiver_ids == XFER_IDENTITY_RECEIVER_IDS)
+		return mistake(
+			p, "more than %u ranges of receiver_ids", XFER_IDENTITY_RECEIVER_IDS);
+	id->receiver_id[id->nb_receiver_ids++] = (struct xfer_interval){first, last};
 	return 0;
 }
 
 static int
-read_producers(struct parser *p, const char *value)
+read_receiver_ids(struct parser *p, const char *value)
 {
 	uint64_t first, last;
 	int rc = 0;
@@ -200,11 +203,11 @@ read_producers(struct parser *p, const char *value)
 		value += strspn(value, " ");
 		if (last < first || (*value != ',' && *value != '\0'))
 			goto wrong;
-		rc = add_producers(p, first, last);
+		rc = add_receiver_ids(p, first, last);
 	} while (rc == 0 && *value++ == ',');
 	return rc;
 wrong:
-	return mistake(p, "producers: expected numbers and ranges: 1,5-8");
+	return mistake(p, "receiver_ids: expected numbers and ranges: 1,5-8");
 }
 
 /* Get the next word of a list. @return its length; 0: none */
@@ -276,7 +279,7 @@ static int
 take_key(struct parser *p, const char *key, const char *value)
 {
 	static const char *const names[] = {
-		"key", "key_next", "producers", "runs", "rights", "connections", "open_runs"};
+		"key", "key_next", "receiver_ids", "runs", "rights", "connections", "open_runs"};
 	unsigned int i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -285,7 +288,7 @@ take_key(struct parser *p, const char *key, const char *value)
 	}
 	if (i == sizeof(names) / sizeof(names[0]))
 		return mistake(p,
-			"%s: expected key, key_next, producers, runs, rights, "
+			"%s: expected key, key_next, receiver_ids, runs, rights, "
 			"connections or open_runs",
 			key);
 	if ((p->seen & 1u << i) != 0)
@@ -296,8 +299,8 @@ take_key(struct parser *p, const char *key, const char *value)
 		return read_key(p, 0, value);
 	case SEEN_KEY_NEXT:
 		return read_key(p, 1, value);
-	case SEEN_PRODUCERS:
-		return read_producers(p, value);
+	case SEEN_RECEIVER_IDS:
+		return read_receiver_ids(p, value);
 	case SEEN_RUNS:
 		return read_runs(p, value);
 	case SEEN_RIGHTS:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * The keyring of a store: which identities may connect, with which key, for which producers and
+ * The keyring of a store: which identities may connect, with which key, for which receivers and
  * runs. README.rst has the file's format. Any thread may call these functions.
  */
 #ifndef STORE_KEYRING_H

@@ -8,7 +8,7 @@
 
 /* Record which batches will be removed. */
 static int
-note_cuts(struct store_settle *s, unsigned int table)
+note_cuts(struct store_recover *s, unsigned int table)
 {
 	const struct interval_set *have = stream_writer_have(s->run->writer[table]);
 	const struct interval_set *moved = &s->moved[table];
@@ -23,7 +23,7 @@ note_cuts(struct store_settle *s, unsigned int table)
 
 /* Remove reassigned batches. @return false: some may still be there */
 static bool
-cut_moved(struct store_settle *s, unsigned int table)
+cut_moved(struct store_recover *s, unsigned int table)
 {
 	struct stream_writer *w = s->run->writer[table];
 	struct stream_stats before, after;
@@ -45,7 +45,7 @@ cut_moved(struct store_settle *s, unsigned int table)
  * unknown
  */
 static bool
-check_held(struct store_settle *s, unsigned int table)
+check_held(struct store_recover *s, unsigned int table)
 {
 	struct stream_writer *w = s->run->writer[table];
 	const struct interval_set *have = stream_writer_have(w);
@@ -65,7 +65,7 @@ check_held(struct store_settle *s, unsigned int table)
 
 /* Recover the run's files, and remove its reassigned batches. */
 static enum xfer_reason
-settle_files(struct store_settle *s)
+settle_files(struct store_recover *s)
 {
 	enum xfer_reason reason = store_run_open(s->runs, s->run);
 	unsigned int i;
@@ -88,10 +88,10 @@ settle_files(struct store_settle *s)
 }
 
 static enum xfer_reason
-settle(struct store_settle *s)
+settle(struct store_recover *s)
 {
 	const struct store_run *r = s->run;
-	const struct arrow_identity identity = {r->producer, r->run, r->incarnation, NULL};
+	const struct arrow_identity identity = {r->receiver_id, r->run, r->incarnation, NULL};
 	struct store_completion *completion = s->runs->completion;
 	struct store_claim claim;
 	enum xfer_reason reason;
@@ -110,9 +110,9 @@ settle(struct store_settle *s)
 }
 
 static void *
-settle_main(void *arg)
+recover_main(void *arg)
 {
-	struct store_settle *s = arg;
+	struct store_recover *s = arg;
 
 	if (s->has_thread)
 		process_cpus_take();
@@ -122,7 +122,7 @@ settle_main(void *arg)
 }
 
 void
-store_settle_begin(struct store_settle *s)
+store_recover_begin(struct store_recover *s)
 {
 	s->begun = true;
 	s->ended = false;
@@ -133,20 +133,20 @@ store_settle_begin(struct store_settle *s)
 	s->run->settling = true;
 	/* set before the thread reads it */
 	s->has_thread = true;
-	if (pthread_create(&s->thread, NULL, settle_main, s) == 0)
+	if (pthread_create(&s->thread, NULL, recover_main, s) == 0)
 		return;
 	s->has_thread = false;
-	(void)settle_main(s);
+	(void)recover_main(s);
 }
 
 bool
-store_settle_end(struct store_settle *s)
+store_recover_end(struct store_recover *s)
 {
 	if (!s->begun || !__atomic_load_n(&s->ended, __ATOMIC_ACQUIRE))
 		return false;
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);
 	s->begun = false;
-	store_run_settle_end(s->runs, s->run);
+	store_run_recover_end(s->runs, s->run);
 	return true;
 }

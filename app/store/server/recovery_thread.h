@@ -16,7 +16,7 @@
 #include "io/bodies.h"
 #include "server/run.h"
 
-struct store_settle {
+struct store_recover {
 	/* input, set before the start */
 	struct store_runs *runs;
 	struct store_run *run; /**< all its batches must have results */
@@ -46,12 +46,12 @@ struct store_settle {
 };
 
 /** Start the thread. If it cannot be created, the work is done before this returns. */
-void store_settle_begin(struct store_settle *s);
+void store_recover_begin(struct store_recover *s);
 
 /**
  * @return true, once: the work is done; false: not started, or still running. A run that could not
  *   be opened is removed
  */
-bool store_settle_end(struct store_settle *s);
+bool store_recover_end(struct store_recover *s);
 
 #endif /* STORE_SETTLE_H */

@@ -70,27 +70,27 @@ on_recovery(void *arg, const struct arrow_recovery *report)
 		RUN_LOG(NOTICE, "%s: %s\n", report->path, report->message);
 }
 
-/* Find or create the entry of a producer. There are at most as many as runs. */
-static struct store_producer *
-owner_of(struct store_runs *s, uint64_t producer)
+/* Find or create the entry of a receiver. There are at most as many as runs. */
+static struct store_receiver_id *
+owner_of(struct store_runs *s, uint64_t receiver_id)
 {
-	struct store_producer *p, *free_one = NULL;
+	struct store_receiver_id *p, *free_one = NULL;
 	unsigned int i;
 
 	for (i = 0; i < STORE_RUNS; i++) {
-		p = &s->producer[i];
-		if (p->nb_runs > 0 && p->producer == producer)
+		p = &s->receiver_id[i];
+		if (p->nb_runs > 0 && p->receiver_id == receiver_id)
 			break;
 		if (p->nb_runs == 0 && free_one == NULL)
 			free_one = p;
 	}
 	if (i == STORE_RUNS) {
 		p = free_one;
-		p->producer = producer;
+		p->receiver_id = receiver_id;
 		p->quota = (struct stream_quota){
 			.limit = s->files.quota,
 			.root = s->files.root,
-			.producer = producer,
+			.receiver_id = receiver_id,
 			.setting = "[files] quota_mib",
 		};
 	}
@@ -124,7 +124,7 @@ open_writer(struct store_runs *s, struct store_run *r, unsigned int table)
 	const struct stream_writer_config c = {
 		.dir = r->dir,
 		.run = r->name,
-		.identity = {r->producer, r->run, r->incarnation, arrow_table_name(table)},
+		.identity = {r->receiver_id, r->run, r->incarnation, arrow_table_name(table)},
 		.schema = &r->reader[table].schema,
 		.slices = s->files.slices,
 		.roll_bytes = s->files.roll_bytes,
@@ -184,25 +184,25 @@ make_run(struct store_runs *s, struct store_run *r, const struct xfer_auth *h)
 
 	*r = (struct store_run){
 		.used = true,
-		.producer = h->receiver.node,
+		.receiver_id = h->receiver.node,
 		.run = h->proof.run,
 		.incarnation = h->proof.incarnation,
 	};
 	memcpy(r->name, h->proof.name, sizeof(r->name));
-	identity = (struct arrow_identity){r->producer, r->run, r->incarnation, NULL};
+	identity = (struct arrow_identity){r->receiver_id, r->run, r->incarnation, NULL};
 	if (stream_source_dir(r->dir, s->files.root, r->name, &identity) < 0)
 		return XFER_REASON_FAILED;
 	for (i = 0; i < XFER_TABLES && reason == XFER_REASON_NONE; i++)
 		reason = open_schema(r, h, i);
 	if (reason == XFER_REASON_NONE && s->files.quota > 0)
-		r->owner = owner_of(s, r->producer);
+		r->owner = owner_of(s, r->receiver_id);
 	return reason;
 }
 
 enum xfer_reason
 store_run_open(struct store_runs *s, struct store_run *r)
 {
-	const struct arrow_identity identity = {r->producer, r->run, r->incarnation, NULL};
+	const struct arrow_identity identity = {r->receiver_id, r->run, r->incarnation, NULL};
 	struct recovered recovered = {.run = r->name, .identity = &identity};
 	enum xfer_reason reason = XFER_REASON_NONE;
 	char message[PATH_MAX];
@@ -246,7 +246,7 @@ store_run_open(struct store_runs *s, struct store_run *r)
 static bool
 is_run(const struct store_run *r, const struct xfer_auth *h)
 {
-	return r->used && r->producer == h->receiver.node && r->run == h->proof.run &&
+	return r->used && r->receiver_id == h->receiver.node && r->run == h->proof.run &&
 		r->incarnation == h->proof.incarnation;
 }
 
@@ -297,7 +297,7 @@ refused:
 }
 
 void
-store_run_settle_end(struct store_runs *s, struct store_run *r)
+store_run_recover_end(struct store_runs *s, struct store_run *r)
 {
 	r->settling = false;
 	if (r->open && !r->visible) {
@@ -335,7 +335,7 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 		else if (r->idle_since == 0)
 			r->idle_since = now;
 		else if (s->files.idle_ms > 0 && now - r->idle_since >= s->files.idle_ms &&
-			store_run_settled(r)) {
+			store_run_recovered(r)) {
 			RUN_LOG(NOTICE, "run %s: nobody has come for %" PRIu64 " ms: completed\n",
 				r->name, now - r->idle_since);
 			s->idle++;
@@ -345,7 +345,7 @@ store_runs_poll(struct store_runs *s, uint64_t now)
 }
 
 bool
-store_run_settled(const struct store_run *r)
+store_run_recovered(const struct store_run *r)
 {
 	return stream_writer_settled(r->writer[0]) && stream_writer_settled(r->writer[1]);
 }
@@ -414,7 +414,7 @@ store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table
 	visible = r->visible;
 	if (visible) {
 		memcpy(view->run, r->name, sizeof(view->run));
-		view->producer = r->producer;
+		view->receiver_id = r->receiver_id;
 		view->incarnation = r->incarnation;
 		view->connected = r->connection != NULL;
 		stream_writer_stats_get(r->writer[table], &view->stats);
@@ -422,8 +422,9 @@ store_runs_view(const struct store_runs *s, unsigned int run, unsigned int table
 	pthread_mutex_unlock(&view_lock);
 	view->quota = s->files.quota;
 	for (i = 0; i < STORE_RUNS && view->quota > 0; i++) {
-		if (s->producer[i].nb_runs > 0 && s->producer[i].producer == view->producer)
-			view->quota_used = s->producer[i].quota.used;
+		if (s->receiver_id[i].nb_runs > 0 &&
+			s->receiver_id[i].receiver_id == view->receiver_id)
+			view->quota_used = s->receiver_id[i].quota.used;
 	}
 	return visible;
 }

@@ -4,7 +4,7 @@
  * Runs of a store: schemas, directory, and a stream per table. A run outlives its connection, until
  * it has ended or was idle for a while.
  *
- * Files are in ROOT/NAME-PRODUCER-RUN, with numbers of 16 hexadecimal digits. One thread, except
+ * Files are in ROOT/NAME-RECEIVER_ID-RUN, with numbers of 16 hexadecimal digits. One thread, except
  * for store_run_open() and functions that say otherwise.
  */
 #ifndef STORE_RUN_H
@@ -23,21 +23,21 @@ struct store_files {
 	struct arrow_slices_config slices;
 	uint64_t roll_bytes;
 	uint64_t roll_ms;
-	uint64_t quota;	  /**< maximum bytes of a producer; 0: no limit */
+	uint64_t quota;	  /**< maximum bytes of a receiver; 0: no limit */
 	uint64_t idle_ms; /**< time without a connection after which files are completed */
 	stream_result result;
 	void *arg;
 };
 
-struct store_producer {
-	uint64_t producer;
+struct store_receiver_id {
+	uint64_t receiver_id;
 	unsigned int nb_runs; /**< number of its runs; 0: unused entry */
 	struct stream_quota quota;
 };
 
 struct store_run {
 	bool used;
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t run;
 	uint64_t incarnation;
 	char name[XFER_NAME_BYTES];
@@ -46,9 +46,9 @@ struct store_run {
 	uint32_t schema_bytes[XFER_TABLES];
 	struct arrow_reader reader[XFER_TABLES]; /**< of the schema */
 	struct stream_writer *writer[XFER_TABLES];
-	struct store_producer *owner; /**< producer whose quota applies; NULL: no quota */
-	bool open;		      /**< existing files were read, and more may be written */
-	bool ended;		      /**< the receiver has ended the run: stream/ended.h */
+	struct store_receiver_id *owner; /**< receiver whose quota applies; NULL: no quota */
+	bool open;			 /**< existing files were read, and more may be written */
+	bool ended;			 /**< the receiver has ended the run: stream/ended.h */
 	/** the recovery thread owns the writers: server/recovery_thread.h */
 	bool settling;
 	void *connection;    /**< the connection that uses the run; NULL: none */
@@ -59,10 +59,10 @@ struct store_run {
 /** A copy of a stream's state for other threads. */
 struct store_stream_view {
 	char run[XFER_NAME_BYTES];
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t incarnation;
 	bool connected;
-	uint64_t quota; /**< maximum bytes of the producer; 0: no limit */
+	uint64_t quota; /**< maximum bytes of the receiver; 0: no limit */
 	uint64_t quota_used;
 	struct stream_stats stats;
 };
@@ -71,7 +71,7 @@ struct store_runs {
 	struct store_files files;
 	struct store_run run[STORE_RUNS];
 	unsigned int nb; /**< high-water mark: run[nb..] was never used and is not scanned */
-	struct store_producer producer[STORE_RUNS];
+	struct store_receiver_id receiver_id[STORE_RUNS];
 	uint64_t opened;
 	uint64_t ended;
 	uint64_t idle; /**< runs that were completed because no receiver connected */
@@ -98,13 +98,13 @@ struct store_run *store_run_find(
 enum xfer_reason store_run_open(struct store_runs *s, struct store_run *r);
 
 /** End `settling`. A run that could not be opened is removed. */
-void store_run_settle_end(struct store_runs *s, struct store_run *r);
+void store_run_recover_end(struct store_runs *s, struct store_run *r);
 
 /** Poll the writers; call this every few milliseconds. @param now  ms */
 void store_runs_poll(struct store_runs *s, uint64_t now);
 
 /** Whether all batches have their results. */
-bool store_run_settled(const struct store_run *r);
+bool store_run_recovered(const struct store_run *r);
 
 /** @return state of the run: enum xfer_state */
 enum xfer_state store_run_state(const struct store_run *r);

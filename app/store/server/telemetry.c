@@ -64,7 +64,7 @@ add_counters(struct rte_tel_data *d, const struct store_values *v)
 	const struct store_counters *n = &v->counters;
 
 	rte_tel_data_add_dict_uint(d, "requests", n->requests);
-	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
+	rte_tel_data_add_dict_uint(d, "connections_established", n->stood);
 	rte_tel_data_add_dict_uint(d, "connections_broken", n->broken);
 	rte_tel_data_add_dict_uint(d, "connections_ended", n->ended);
 	rte_tel_data_add_dict_uint(d, "connections_abandoned", n->abandoned);
@@ -76,7 +76,7 @@ add_counters(struct rte_tel_data *d, const struct store_values *v)
 	rte_tel_data_add_dict_uint(d, "body_crc_errors", n->body_crc_errors);
 	rte_tel_data_add_dict_uint(d, "batches_stored_damaged", n->stored_damaged);
 	rte_tel_data_add_dict_uint(d, "body_bytes_per_s", n->bytes_per_s);
-	rte_tel_data_add_dict_uint(d, "moved_refused", n->moved_refused);
+	rte_tel_data_add_dict_uint(d, "reassigned_refused", n->reassigned_refused);
 	rte_tel_data_add_dict_uint(d, "keys_removed", n->keys_removed);
 	rte_tel_data_add_dict_uint(d, "unproved_admitted", v->gate.admitted);
 	rte_tel_data_add_dict_uint(d, "unproved_admitted_known", v->gate.admitted_known);
@@ -185,7 +185,7 @@ stream_dict(const struct store_stream_view *v)
 	if (d == NULL)
 		return NULL;
 	telemetry_dict_text(d, "run", v->run);
-	telemetry_dict_hex(d, "producer", v->producer);
+	telemetry_dict_hex(d, "receiver_id", v->receiver_id);
 	telemetry_dict_hex(d, "incarnation", v->incarnation);
 	rte_tel_data_add_dict_uint(d, "connected", v->connected);
 	rte_tel_data_add_dict_uint(d, "batches", v->stats.batches);
@@ -247,7 +247,7 @@ identity_dict(const struct store_audit_counts *n)
 	telemetry_dict_hex(d, "key", n->fingerprint);
 	rte_tel_data_add_dict_uint(d, "proofs", n->proofs);
 	rte_tel_data_add_dict_uint(d, "connections", n->connections);
-	rte_tel_data_add_dict_uint(d, "connections_stood", n->stood);
+	rte_tel_data_add_dict_uint(d, "connections_established", n->stood);
 	rte_tel_data_add_dict_uint(d, "refused", n->refused);
 	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
 	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);
@@ -311,12 +311,14 @@ answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
 
 static const struct telemetry_command commands[] = {
 	{"/braggline/store", "", "Counters of the store since the start, by cause",
-		"identity; requests, connections_stood, connections_broken, connections_ended, "
+		"identity; requests, connections_established, connections_broken, "
+		"connections_ended, "
 		"connections_abandoned (before they stood), connections_superseded; bodies (memory "
 		"of host or GPU), cufile (its mode); body_bytes, batches_durable, batches_double, "
 		"batches_given_back, body_crc_errors (bodies that arrived with a wrong CRC), "
 		"batches_stored_damaged (those that always came so), body_bytes_per_s; "
-		"moved_refused (MOVED without the right, or of a run that has ended), keys_removed "
+		"reassigned_refused (REASSIGNED without the right, or of a run that has ended), "
+		"keys_removed "
 		"(connections ended by another keyring); "
 		"unproved_admitted, unproved_admitted_known, unproved_full, unproved_crowded, "
 		"unproved_evicted (requests), warnings_suppressed; "
@@ -335,7 +337,7 @@ static const struct telemetry_command commands[] = {
 	{"/braggline/store/identities", "", "What each identity of the keyring did",
 		"by number: name, key (fingerprint, of the last proof), proofs, "
 		"connections (now), "
-		"connections_stood, refused "
+		"connections_established, refused "
 		"(after the proof), batches_durable, body_bytes, batches_cut (as it had moved "
 		"them), runs_ended",
 		answer_identities},
@@ -344,10 +346,11 @@ static const struct telemetry_command commands[] = {
 		"keyring in force stays)",
 		answer_reload},
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
-		"by number of the run and table: run, producer, incarnation, connected, batches, "
-		"rows, bytes, doubles, given_back, pending, cut, checked (read again before a peer "
-		"let go of them), damaged and repaired (of these), files, files_complete, syncs, "
-		"outages, stalls, resumes, error (errno), quota and quota_used (of the producer), "
+		"by number of the run and table: run, receiver_id, incarnation, connected, "
+		"batches, rows, bytes, doubles, given_back, pending, cut, "
+		"checked (read again before a peer let go of them), damaged and "
+		"repaired (of these), files, files_complete, syncs, "
+		"outages, stalls, resumes, error (errno), quota and quota_used (of the receiver), "
 		"io (mode); of all runs since the start: below_us [...], received_to_durable [...]",
 		answer_streams},
 	{"/braggline/rdma", "", "The RDMA device, since the start", TELEMETRY_RDMA_KEYS,

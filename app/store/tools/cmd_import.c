@@ -41,7 +41,7 @@ static const char help[] =
 
 struct job {
 	struct import import;
-	struct left_rings rings;
+	struct orphaned_journals rings;
 	const char *to;
 	struct config_source settings;
 	struct config *config;
@@ -90,7 +90,7 @@ sort_sources(struct job *j, char **source, char **files)
 		if (S_ISDIR(st.st_mode) || arrow_name_is_part(*source) ||
 			arrow_name_is_complete(*source))
 			*files++ = *source;
-		else if (left_rings_add(&j->rings, *source, message) < 0)
+		else if (orphaned_journals_add(&j->rings, *source, message) < 0)
 			return fail(message);
 	}
 	*files = NULL;
@@ -139,7 +139,7 @@ work(struct job *j, char **source, char **files)
 	status = sort_sources(j, source, files);
 	if (status != EXIT_SUCCESS)
 		return status;
-	left_rings_forget(&j->rings);
+	orphaned_journals_forget(&j->rings);
 	status = import_files(j, files);
 	for (i = 0; i < j->rings.nb; i++) {
 		if (import_ring(&j->import, j->rings.ring[i]) < 0)
@@ -219,7 +219,7 @@ cmd_import(int argc, char **argv)
 		status = files != NULL ? work(&j, argv + optind, files) : EXIT_FAILURE;
 	free(files);
 	import_free(&j.import);
-	left_rings_close(&j.rings);
+	orphaned_journals_close(&j.rings);
 	if (j.config != NULL)
 		config_close(j.config);
 	return status;

@@ -43,9 +43,9 @@ static const char help[] =
 
 struct job {
 	struct reconcile reconcile;
-	const char *ring_path[LEFT_RINGS_MAX];
+	const char *ring_path[ORPHANED_JOURNALS_MAX];
 	unsigned int nb_rings;
-	struct left_rings rings;
+	struct orphaned_journals rings;
 	uint64_t identity[STORES_MAX]; /* of stores that are looked into */
 	size_t nb_identities;
 };
@@ -67,13 +67,13 @@ check_rings(const struct job *j)
 
 	for (i = 0; i < j->reconcile.nb; i++) {
 		s = &j->reconcile.stream[i];
-		if (reconcile_doubles(s) == 0 || left_rings_has(&j->rings, &s->identity))
+		if (reconcile_doubles(s) == 0 || orphaned_journals_has(&j->rings, &s->identity))
 			continue;
 		snprintf(message, sizeof(message),
-			"run %016" PRIx64 ", incarnation %016" PRIx64 " of producer %016" PRIx64
+			"run %016" PRIx64 ", incarnation %016" PRIx64 " of receiver %016" PRIx64
 			" has doubles, and no ring that was named had this run: name that of its "
 			"receiver (--journal), or say that it is gone (--without-journal)",
-			s->identity.run, s->identity.incarnation, s->identity.producer);
+			s->identity.run, s->identity.incarnation, s->identity.receiver_id);
 		return fail(message);
 	}
 	return EXIT_SUCCESS;
@@ -129,16 +129,16 @@ release(struct job *j, struct reconcile_stream *s)
 	uint64_t rotten = 0;
 	int rc;
 
-	rc = left_rings_held(&j->rings, &s->identity, &held);
+	rc = orphaned_journals_held(&j->rings, &s->identity, &held);
 	if (rc == 0 && held.nb > 0)
 		rc = reconcile_check(&j->reconcile, s, &held, &sound, &rotten);
 	if (rc == 0)
-		(void)left_rings_release(&j->rings, &s->identity, &sound);
+		(void)orphaned_journals_release(&j->rings, &s->identity, &sound);
 	if (rotten > 0)
 		AUDIT(WARNING,
-			"reconcile damaged=%" PRIu64 " user=%u producer=%" PRIu64 " run=%016" PRIx64
-			" incarnation=%016" PRIx64 " table=%s",
-			rotten, getuid(), s->identity.producer, s->identity.run,
+			"reconcile damaged=%" PRIu64 " user=%u receiver_id=%" PRIu64
+			" run=%016" PRIx64 " incarnation=%016" PRIx64 " table=%s",
+			rotten, getuid(), s->identity.receiver_id, s->identity.run,
 			s->identity.incarnation, s->identity.table);
 	interval_set_free(&held);
 	interval_set_free(&sound);
@@ -163,7 +163,7 @@ work(struct job *j, char **dir)
 			r->dry_run);
 	}
 	for (i = 0; i < j->nb_rings; i++) {
-		if (left_rings_add(&j->rings, j->ring_path[i], message) < 0)
+		if (orphaned_journals_add(&j->rings, j->ring_path[i], message) < 0)
 			return fail(message);
 	}
 	status = read_files(j, dir);
@@ -171,9 +171,9 @@ work(struct job *j, char **dir)
 		status = check_rings(j);
 	if (status != EXIT_SUCCESS)
 		return status;
-	left_rings_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
+	orphaned_journals_say_others(&j->rings, j->identity, j->nb_identities, command_say, NULL);
 	if (!r->dry_run)
-		left_rings_forget(&j->rings);
+		orphaned_journals_forget(&j->rings);
 	rc = reconcile_run(r);
 	/* whatever became of other streams: a store that has lost its copy of one that is held
 	 * would be sent it again */
@@ -203,10 +203,10 @@ cmd_reconcile(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "j:nh", options, NULL)) != -1) {
 		switch (option) {
 		case 'j':
-			if (j.nb_rings == LEFT_RINGS_MAX) {
+			if (j.nb_rings == ORPHANED_JOURNALS_MAX) {
 				fprintf(stderr,
 					"braggline-store reconcile: at most %u times --journal\n",
-					LEFT_RINGS_MAX);
+					ORPHANED_JOURNALS_MAX);
 				return EXIT_USAGE;
 			}
 			j.ring_path[j.nb_rings++] = optarg;
@@ -230,6 +230,6 @@ cmd_reconcile(int argc, char **argv)
 	}
 	status = work(&j, argv + optind);
 	reconcile_free(&j.reconcile);
-	left_rings_close(&j.rings);
+	orphaned_journals_close(&j.rings);
 	return status;
 }

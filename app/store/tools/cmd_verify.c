@@ -402,7 +402,7 @@ is_repaired(const struct verify *v, const struct finding *f)
 		return false;
 	for (i = 0; i < v->streams.nb && s == NULL; i++) {
 		s = &v->streams.stream[i];
-		if (s->identity.producer != f->identity.producer ||
+		if (s->identity.receiver_id != f->identity.receiver_id ||
 			s->identity.run != f->identity.run ||
 			s->identity.incarnation != f->identity.incarnation ||
 			strcmp(s->identity.table, f->identity.table) != 0)
@@ -442,11 +442,11 @@ print_missing(struct verify *v, const struct reconcile_stream *s)
 	for (i = 0; i < s->all.nb; i++) {
 		if (s->all.at[i].first > next)
 			printf("missing: batches %" PRIu64 " to %" PRIu64
-			       " of %s, producer %" PRIu64 ", run %016" PRIx64
+			       " of %s, receiver %" PRIu64 ", run %016" PRIx64
 			       ", incarnation %016" PRIx64
 			       ", are in none of these files: another store has them, the receiver "
 			       "refused them, or a file is gone\n",
-				next, s->all.at[i].first - 1, id->table, id->producer, id->run,
+				next, s->all.at[i].first - 1, id->table, id->receiver_id, id->run,
 				id->incarnation);
 		v->missing += s->all.at[i].first - next;
 		next = s->all.at[i].last + 1;

@@ -149,7 +149,7 @@ open_stream(struct import *s, struct import_stream *t)
 static bool
 is_stream(const struct import_stream *t, const struct arrow_identity *id, const char *run)
 {
-	return t->identity.producer == id->producer && t->identity.run == id->run &&
+	return t->identity.receiver_id == id->receiver_id && t->identity.run == id->run &&
 		t->identity.incarnation == id->incarnation &&
 		strcmp(t->identity.table, id->table) == 0 && strcmp(t->run, run) == 0;
 }
@@ -328,7 +328,7 @@ import_file(struct import *s, const char *path)
 static struct import_stream *
 stream_of(struct import *s, const struct journal_batch *b)
 {
-	struct arrow_identity identity = {.producer = journal_producer(s->ring)};
+	struct arrow_identity identity = {.receiver_id = journal_receiver_id(s->ring)};
 	struct journal_run run;
 
 	if (!journal_run_get(s->ring, b->run, &run))

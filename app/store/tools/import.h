@@ -58,7 +58,7 @@ int import_file(struct import *s, const char *path);
 
 /**
  * Import the held batches of a journal. Stored batches are released. No store may still have to be
- * notified of reassigned batches (left_rings_forget()).
+ * notified of reassigned batches (orphaned_journals_forget()).
  * @return 0; -errno: some batches are still held, and the reason was reported
  */
 int import_ring(struct import *s, struct journal *ring);

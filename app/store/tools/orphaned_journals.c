@@ -9,12 +9,12 @@
 #include "tools/orphaned_journals.h"
 
 int
-left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX])
+orphaned_journals_add(struct orphaned_journals *r, const char *path, char message[PATH_MAX])
 {
 	int rc;
 
-	if (r->nb == LEFT_RINGS_MAX) {
-		snprintf(message, PATH_MAX, "at most %u journals", LEFT_RINGS_MAX);
+	if (r->nb == ORPHANED_JOURNALS_MAX) {
+		snprintf(message, PATH_MAX, "at most %u journals", ORPHANED_JOURNALS_MAX);
 		return -E2BIG;
 	}
 	rc = journal_open_existing(&r->ring[r->nb], path, message);
@@ -24,19 +24,19 @@ left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX])
 }
 
 void
-left_rings_close(struct left_rings *r)
+orphaned_journals_close(struct orphaned_journals *r)
 {
 	while (r->nb > 0)
 		journal_close(r->ring[--r->nb]);
 }
 
 bool
-left_rings_has(const struct left_rings *r, const struct arrow_identity *id)
+orphaned_journals_has(const struct orphaned_journals *r, const struct arrow_identity *id)
 {
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++) {
-		if (journal_producer(r->ring[i]) == id->producer &&
+		if (journal_receiver_id(r->ring[i]) == id->receiver_id &&
 			journal_had(r->ring[i], id->incarnation))
 			return true;
 	}
@@ -44,7 +44,7 @@ left_rings_has(const struct left_rings *r, const struct arrow_identity *id)
 }
 
 void
-left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size_t nb,
+orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *identity, size_t nb,
 	void (*say)(void *arg, bool error, const char *text), void *arg)
 {
 	struct journal_store store;
@@ -73,7 +73,7 @@ left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size
 }
 
 void
-left_rings_forget(struct left_rings *r)
+orphaned_journals_forget(struct orphaned_journals *r)
 {
 	unsigned int i, run;
 
@@ -95,7 +95,7 @@ is_of(struct journal *ring, uint32_t batch, const struct arrow_identity *id,
 }
 
 int
-left_rings_held(const struct left_rings *r, const struct arrow_identity *identity,
+orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_identity *identity,
 	struct interval_set *held)
 {
 	struct journal_batch b;
@@ -104,7 +104,7 @@ left_rings_held(const struct left_rings *r, const struct arrow_identity *identit
 	int rc = 0;
 
 	for (i = 0; i < r->nb && rc == 0; i++) {
-		if (journal_producer(r->ring[i]) != identity->producer)
+		if (journal_receiver_id(r->ring[i]) != identity->receiver_id)
 			continue;
 		for (at = 0; rc == 0 && (batch = journal_walk(r->ring[i], &at)) != UINT32_MAX;)
 			if (is_of(r->ring[i], batch, identity, &b))
@@ -131,14 +131,14 @@ release(struct journal *ring, const struct arrow_identity *id, const struct inte
 }
 
 uint64_t
-left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
+orphaned_journals_release(struct orphaned_journals *r, const struct arrow_identity *identity,
 	const struct interval_set *stored)
 {
 	uint64_t released = 0;
 	unsigned int i;
 
 	for (i = 0; i < r->nb; i++) {
-		if (journal_producer(r->ring[i]) == identity->producer)
+		if (journal_receiver_id(r->ring[i]) == identity->receiver_id)
 			released += release(r->ring[i], identity, stored);
 	}
 	return released;

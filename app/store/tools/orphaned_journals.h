@@ -15,46 +15,47 @@
 #include "interval_set.h"
 #include "journal/journal.h"
 
-#define LEFT_RINGS_MAX 16
+#define ORPHANED_JOURNALS_MAX 16
 
-struct left_rings {
-	struct journal *ring[LEFT_RINGS_MAX];
-	const char *path[LEFT_RINGS_MAX];
+struct orphaned_journals {
+	struct journal *ring[ORPHANED_JOURNALS_MAX];
+	const char *path[ORPHANED_JOURNALS_MAX];
 	unsigned int nb;
 	bool without; /**< journals that are not listed are lost for good */
 };
 
 /** Open another journal. @return 0; -E2BIG; errors of journal_open_existing() */
-int left_rings_add(struct left_rings *r, const char *path, char message[PATH_MAX]);
+int orphaned_journals_add(struct orphaned_journals *r, const char *path, char message[PATH_MAX]);
 
-void left_rings_close(struct left_rings *r);
+void orphaned_journals_close(struct orphaned_journals *r);
 
 /**
  * Whether no receiver can still change batches of a stream: the journal that had its run is open
- * here. A journal of the same producer may belong to another receiver.
+ * here. A journal of the same receiver may belong to another receiver.
  */
-bool left_rings_has(const struct left_rings *r, const struct arrow_identity *identity);
+bool orphaned_journals_has(
+	const struct orphaned_journals *r, const struct arrow_identity *identity);
 
 /** Report the stores that may have reassigned batches and are not in the list. */
-void left_rings_say_others(const struct left_rings *r, const uint64_t *identity, size_t nb,
-	void (*say)(void *arg, bool error, const char *text), void *arg);
+void orphaned_journals_say_others(const struct orphaned_journals *r, const uint64_t *identity,
+	size_t nb, void (*say)(void *arg, bool error, const char *text), void *arg);
 
 /**
  * Stop notifying stores of reassigned batches, also those whose files are not examined. Truncation
  * also removes all batches behind, so a partial notification could lose data. The remaining
  * duplicates do no harm.
  */
-void left_rings_forget(struct left_rings *r);
+void orphaned_journals_forget(struct orphaned_journals *r);
 
 /** Get the sequence numbers of a stream's held batches. @return 0; -ENOMEM */
-int left_rings_held(const struct left_rings *r, const struct arrow_identity *identity,
+int orphaned_journals_held(const struct orphaned_journals *r, const struct arrow_identity *identity,
 	struct interval_set *held);
 
 /**
  * Release batches of a stream that are durable and intact in files. @return how many of them were
  * held
  */
-uint64_t left_rings_release(struct left_rings *r, const struct arrow_identity *identity,
-	const struct interval_set *stored);
+uint64_t orphaned_journals_release(struct orphaned_journals *r,
+	const struct arrow_identity *identity, const struct interval_set *stored);
 
 #endif /* LEFT_RINGS_H */

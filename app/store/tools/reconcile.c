@@ -50,8 +50,8 @@ reconcile_free(struct reconcile *r)
 static bool
 is_same(const struct arrow_identity *a, const struct arrow_identity *b)
 {
-	return a->producer == b->producer && a->run == b->run && a->incarnation == b->incarnation &&
-		strcmp(a->table, b->table) == 0;
+	return a->receiver_id == b->receiver_id && a->run == b->run &&
+		a->incarnation == b->incarnation && strcmp(a->table, b->table) == 0;
 }
 
 static struct reconcile_stream *

@@ -163,7 +163,7 @@ sample_builder_config(const struct sample *s, const struct arrow_tables *t)
 		.layout = s->layout,
 		.value = s->value,
 		.tables = t,
-		.producer = 0x0123456789abcdefull,
+		.receiver_id = 0x0123456789abcdefull,
 		.run = 42,
 		.incarnation = 0xfedcba9876543210ull,
 		.outputs = s->outputs,

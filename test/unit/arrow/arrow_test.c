@@ -132,7 +132,7 @@ template_patch(void **state)
 	assert_int_equal(r.nb_batches, 1);
 	assert_int_equal(r.batches[0].rows, b.rows);
 	assert_int_equal(r.batches[0].body_length, b.body_length);
-	assert_string_equal(r.batches[0].producer, "1122334455667788");
+	assert_string_equal(r.batches[0].receiver_id, "1122334455667788");
 	assert_string_equal(r.batches[0].run, "000000000000000a");
 	assert_string_equal(r.batches[0].incarnation, "ffffffffffffffff");
 	assert_string_equal(r.batches[0].table, "images");

@@ -296,7 +296,7 @@ dark_runs_hold_one_gain_stage(void **state)
 
 	for (uint32_t stage = 0; stage < 3; stage++) {
 		struct jungfrau_model_config config = config_of(1);
-		struct jungfrau_census census = {0};
+		struct jungfrau_pixel_counts pixel_counts = {0};
 		struct jungfrau_model *model;
 		double sum = 0.0, squares = 0.0, good = 0.0;
 		uint32_t flickers = 0;
@@ -327,11 +327,11 @@ dark_runs_hold_one_gain_stage(void **state)
 		}
 		assert_true(fabs(sum / good) < 0.2);
 		assert_true(fabs(sqrt(squares / good) - (stage == 0 ? 49.2 : 8.0)) < 0.5);
-		jungfrau_model_census(model, frame, 0, raw, 10.0, &census);
+		jungfrau_model_pixel_counts(model, frame, 0, raw, 10.0, &pixel_counts);
 		/* noise of G2 is 6 photons */
-		assert_true(stage == 2 || census.strong < 9);
+		assert_true(stage == 2 || pixel_counts.strong < 9);
 		assert_in_range(flickers, 0, stage == 0 ? 8 : 0);
-		assert_int_equal(census.switched, stage == 0 ? flickers : (uint32_t)good);
+		assert_int_equal(pixel_counts.switched, stage == 0 ? flickers : (uint32_t)good);
 		jungfrau_model_destroy(model);
 	}
 	free(calibration);
@@ -405,16 +405,17 @@ hits_are_told_from_the_rest(void **state)
 		config.dark_every = 7;
 		assert_int_equal(jungfrau_model_create(&config, &model), 0);
 		for (uint64_t n = 1; n <= 40; n++) {
-			struct jungfrau_census census = {0};
+			struct jungfrau_pixel_counts pixel_counts = {0};
 
 			jungfrau_model_plan(model, n, frame);
 			for (uint32_t m = 0; m < config.modules; m++) {
 				jungfrau_model_draw(model, frame, m, raw);
-				jungfrau_model_census(model, frame, m, raw, 10.0, &census);
+				jungfrau_model_pixel_counts(
+					model, frame, m, raw, 10.0, &pixel_counts);
 			}
-			if (frame->hit != (census.strong >= 20))
+			if (frame->hit != (pixel_counts.strong >= 20))
 				fail_msg("detector %zu, frame %u: hit %d, %u strong pixels", d,
-					(unsigned int)n, frame->hit, census.strong);
+					(unsigned int)n, frame->hit, pixel_counts.strong);
 		}
 		jungfrau_model_destroy(model);
 	}

@@ -21,7 +21,7 @@
 #include "io/own_file.h"
 #include "journal/journal_private.h"
 
-#define PRODUCER    77
+#define RECEIVER_ID 77
 #define RING_BYTES  (40 * XFER_BLOCK)
 #define INCARNATION 5 /* of run 0 */
 #define RECORDS	    12
@@ -46,7 +46,7 @@ open_ring(int wanted, void (*on_step)(void *arg), void *arg)
 {
 	const struct journal_config c = {
 		.path = path,
-		.producer = PRODUCER,
+		.receiver_id = RECEIVER_ID,
 		.bytes = RING_BYTES,
 		.batches = RECORDS,
 		.step = on_step,
@@ -354,13 +354,14 @@ write_at(off_t at, const void *bytes, size_t size)
 static void
 test_refused(void **state)
 {
-	struct journal_config c = {.path = path, .producer = PRODUCER + 1, .bytes = RING_BYTES};
+	struct journal_config c = {
+		.path = path, .receiver_id = RECEIVER_ID + 1, .bytes = RING_BYTES};
 	struct journal *r = NULL;
 
 	unlink(path);
 	journal_close(open_ring(0, NULL, NULL));
 	assert_int_equal(journal_open(&r, &c, message), -EINVAL);
-	assert_non_null(strstr(message, "of producer"));
+	assert_non_null(strstr(message, "of receiver"));
 	write_at(40, "x", 1);
 	open_ring(-EBADMSG, NULL, NULL);
 	/* somebody else's file stays as it is */
@@ -389,7 +390,7 @@ static void
 expect_refused(int wanted, const char *text)
 {
 	const struct journal_config c = {
-		.path = path, .producer = PRODUCER, .bytes = RING_BYTES, .batches = RECORDS};
+		.path = path, .receiver_id = RECEIVER_ID, .bytes = RING_BYTES, .batches = RECORDS};
 	struct journal_probe probe;
 	struct journal *r = NULL;
 
@@ -455,7 +456,8 @@ test_not_ours(void **state)
 static void
 use_default(void)
 {
-	struct journal_config c = {.producer = PRODUCER, .bytes = RING_BYTES, .batches = RECORDS};
+	struct journal_config c = {
+		.receiver_id = RECEIVER_ID, .bytes = RING_BYTES, .batches = RECORDS};
 	const char *folder = own_memory_folder();
 	struct journal_probe probe;
 	struct journal *r;
@@ -1032,7 +1034,7 @@ test_probe(void **state)
 {
 	struct journal_config c = {
 		.path = path,
-		.producer = PRODUCER,
+		.receiver_id = RECEIVER_ID,
 		.bytes = RING_BYTES,
 		.batches = RECORDS,
 	};
@@ -1056,9 +1058,9 @@ test_probe(void **state)
 	assert_int_equal(journal_probe(&c, &p, message), 0);
 	assert_true(p.adopts);
 	assert_int_equal(p.room, RING_BYTES);
-	c.producer++;
+	c.receiver_id++;
 	assert_int_equal(journal_probe(&c, &p, message), -EINVAL);
-	assert_non_null(strstr(message, "of producer"));
+	assert_non_null(strstr(message, "of receiver"));
 	write_at(0, "something", 9);
 	assert_int_equal(journal_probe(&c, &p, message), -EINVAL);
 	assert_non_null(strstr(message, "not overwritten"));

@@ -26,12 +26,12 @@
 #include "xfer/qp.h"
 #include "../xfer/xfer_sample.h"
 
-#define PRODUCER 0x0123456789abcdefull
-#define BATCHES	 6
-#define WORLDS	 40
-#define SECONDS	 20
-#define IMPORTER 0 /* the store into whose directory is imported */
-#define OTHERS	 7 /* batches of another run, so that numbers are in no order */
+#define RECEIVER_ID 0x0123456789abcdefull
+#define BATCHES	    6
+#define WORLDS	    40
+#define SECONDS	    20
+#define IMPORTER    0 /* the store into whose directory is imported */
+#define OTHERS	    7 /* batches of another run, so that numbers are in no order */
 
 static struct xfer_sample s;
 static char root[64], ring_path[64];
@@ -63,7 +63,7 @@ static struct journal *
 open_ring(void)
 {
 	const struct journal_config c = {.path = ring_path,
-		.producer = PRODUCER,
+		.receiver_id = RECEIVER_ID,
 		.bytes = 8 << 20,
 		.batches = 64,
 		.step = die_in_time};
@@ -78,7 +78,7 @@ open_ring(void)
 static struct spill *
 open_spill(void)
 {
-	const struct spill_config c = {.dir = root, .producer = PRODUCER};
+	const struct spill_config c = {.dir = root, .receiver_id = RECEIVER_ID};
 	char message[PATH_MAX];
 	struct spill *spill;
 
@@ -252,7 +252,7 @@ look_at_files(bool here[BATCHES], bool remove)
 	DIR *d;
 	size_t i;
 
-	snprintf(dir, sizeof(dir), "%s/sample-%016llx-%016llx", root, PRODUCER,
+	snprintf(dir, sizeof(dir), "%s/sample-%016llx-%016llx", root, RECEIVER_ID,
 		(unsigned long long)run.run);
 	d = opendir(dir);
 	while (d != NULL && (entry = readdir(d)) != NULL) {
@@ -431,7 +431,8 @@ test_rot(void **state)
 
 	live(spill_and_die, 0);
 	snprintf(path, sizeof(path), "%s/sample-%016llx-%016llx/sample_%016llx_000001_frames.arrow",
-		root, PRODUCER, (unsigned long long)run.run, (unsigned long long)run.incarnation);
+		root, RECEIVER_ID, (unsigned long long)run.run,
+		(unsigned long long)run.incarnation);
 	for (i = 0; i < 3; i++)
 		rot(path, bad[i]);
 	live(next_life, 0);

@@ -626,7 +626,7 @@ waits_for_outputs(void **state)
 	assert_int_equal(gang_has(1) + gang_has(2), 0);
 	gangs_finish_all();
 	assert_int_equal(egress(), 9);
-	assert_true(builder_stats(b).waits_outputs > 0);
+	assert_true(builder_stats(b).no_output_slot > 0);
 	gangs_finish_all();
 	assert_int_equal(egress(), 0);
 	rte_ring_enqueue(config.returned, out[2]); /* the record of hit 3 */
@@ -650,7 +650,7 @@ egress_is_stuck(void **state)
 		poll(2);
 	}
 	assert_int_equal(egress(), BUILDER_RECORDS);
-	assert_true(builder_stats(b).waits_records > 0);
+	assert_true(builder_stats(b).no_record > 0);
 	assert_int_equal(builder_stats(b).verdicts[FRAME_INCOMPLETE], BUILDER_RECORDS);
 	for (uint32_t i = 0; i < BUILDER_RECORDS; i++)
 		assert_int_equal(out[i]->frame, i + 1);
@@ -859,10 +859,10 @@ dark_with_intervals_is_added_up(void **state)
 }
 
 static void
-audit_keeps_every_nth(void **state)
+prescale_keeps_every_nth(void **state)
 {
-	run.veto.audit_every = 4;
-	run.veto.audit_raw = true;
+	run.veto.prescale = 4;
+	run.veto.prescale_raw = true;
 	begin();
 	send_frames(1, 13);
 	gangs_finish_all();
@@ -872,11 +872,11 @@ audit_keeps_every_nth(void **state)
 
 		assert_int_equal(out[i]->verdict,
 			is_hit(f)	     ? FRAME_HIT
-				: f % 4 == 0 ? FRAME_AUDIT
+				: f % 4 == 0 ? FRAME_PRESCALED
 					     : FRAME_VETOED);
 		if (out[i]->verdict != FRAME_VETOED)
 			assert_int_equal(out[i]->kind,
-				out[i]->verdict == FRAME_AUDIT ? GK_KIND_RAW : GK_KIND_CSR);
+				out[i]->verdict == FRAME_PRESCALED ? GK_KIND_RAW : GK_KIND_CSR);
 	}
 	finish();
 }
@@ -1092,7 +1092,7 @@ main(int argc, char **argv)
 		TEST(dark_without_intervals_is_only_marked),
 		TEST(dark_with_intervals_is_added_up),
 		TEST(update_waits_for_its_interval),
-		TEST(audit_keeps_every_nth),
+		TEST(prescale_keeps_every_nth),
 		TEST(dry_run_keeps_all),
 		TEST(gang_gives_up),
 		TEST(writes_are_not_ordered),

@@ -12,7 +12,7 @@
 
 static char ring[64];
 
-/* A complete file of producer 2. */
+/* A complete file of receiver 2. */
 #define SPILLED "/spill/run-0000000000000002-0000000000000007/run_frames-a-00000.arrow"
 
 /** As [egress] is with device, stores and key alone. */
@@ -23,7 +23,7 @@ make_egress(void)
 
 	s.kernel = "host";
 	s.gangs = 1;
-	s.producer = 1;
+	s.receiver_id = 1;
 	s.egress = (struct egress_settings){.device = EGRESS,
 		.stores = "10.0.0.100",
 		.identity = "recv",
@@ -114,7 +114,7 @@ test_key(void **state)
 static void
 test_journal(void **state)
 {
-	const struct journal_config small = {.path = ring, .producer = 1, .bytes = 16 << 20};
+	const struct journal_config small = {.path = ring, .receiver_id = 1, .bytes = 16 << 20};
 	struct settings s = make_egress();
 	char path[PATH_MAX + 32], message[PATH_MAX];
 	struct journal *r = NULL;
@@ -146,9 +146,9 @@ test_journal(void **state)
 	s.egress.batch_bytes = 1 << 20;
 	check_journal(&check, &s);
 	want(CHECK_OK, "to be adopted: 16 MiB", "");
-	s.producer = 2;
+	s.receiver_id = 2;
 	check_journal(&check, &s);
-	want(CHECK_FAIL, "is of producer 0000000000000001", "[output] producer");
+	want(CHECK_FAIL, "is of receiver 0000000000000001", "[output] receiver_id");
 	unlink(ring);
 
 	snprintf(path, sizeof(path), "%s/none/ring", root);
@@ -182,14 +182,14 @@ test_spill(void **state)
 	check_spill(&check, &s);
 	want(CHECK_OK, ", 512 s at rate_mb", "");
 
-	/* what others have left here counts: another producer's does not */
+	/* what others have left here counts: another receiver's does not */
 	put(SPILLED, "");
 	snprintf(file, sizeof(file), "%s" SPILLED, root);
 	assert_int_equal(truncate(file, 300 << 10), 0);
-	s.producer = 1;
+	s.receiver_id = 1;
 	check_spill(&check, &s);
 	want(CHECK_OK, ", 512 s at rate_mb", "");
-	s.producer = 2;
+	s.receiver_id = 2;
 	check_spill(&check, &s);
 	want(CHECK_OK, ", 204 s at rate_mb", "");
 	s.egress.spill_bytes = UINT64_C(300) << 10;

@@ -112,7 +112,7 @@ add_rows(uint64_t columns[LEDGER_COLUMNS], const uint8_t *verdict, const uint32_
 static void
 test_of_dead(void **state)
 {
-	static const uint8_t verdict[] = {FRAME_HIT, FRAME_VETOED, FRAME_LOST, FRAME_AUDIT,
+	static const uint8_t verdict[] = {FRAME_HIT, FRAME_VETOED, FRAME_LOST, FRAME_PRESCALED,
 		FRAME_HIT, FRAME_REFUSED, FRAME_INCOMPLETE, FRAME_ABORTED, FRAME_DRY_RUN,
 		FRAME_VETOED};
 	static const uint32_t flags[] = {FRAME_FLAG_INCOMPLETE, 0, 0, 0, FRAME_FLAG_NO_IMAGE, 0,
@@ -134,7 +134,7 @@ test_of_dead(void **state)
 	assert_true(ledger_balanced(&l));
 	assert_int_equal(l.frames, 10);
 	assert_int_equal(l.hits, 2);
-	assert_int_equal(l.audited, 1);
+	assert_int_equal(l.prescaled, 1);
 	assert_int_equal(l.dry_run, 1);
 	assert_int_equal(l.unwritten, 1);
 	assert_int_equal(l.held, 2);

@@ -174,20 +174,20 @@ agreement_is_possible(void **state)
 
 /* Batches say who made them; stores are told once, when they are connected. */
 static void
-producer_is_fixed_with_stores(void **state)
+receiver_id_is_fixed_with_stores(void **state)
 {
 	int ret;
 
-	assert_int_equal(run_configure(&r, "output.producer=7"), 0);
-	assert_true(r.settings.producer == 7);
+	assert_int_equal(run_configure(&r, "output.receiver_id=7"), 0);
+	assert_true(r.settings.receiver_id == 7);
 	/* nothing looks at them before a run is armed */
 	p.stores = (struct egress *)&p;
-	ret = run_configure(&r, "output.producer=8");
+	ret = run_configure(&r, "output.receiver_id=8");
 	p.stores = NULL;
 	assert_int_equal(ret, -EINVAL);
-	assert_string_equal(r.message, "output.producer is fixed while stores are connected");
+	assert_string_equal(r.message, "output.receiver_id is fixed while stores are connected");
 	p.stores = (struct egress *)&p;
-	ret = run_configure(&r, "output.producer=0");
+	ret = run_configure(&r, "output.receiver_id=0");
 	p.stores = NULL;
 	assert_int_equal(ret, 0);
 }
@@ -217,7 +217,7 @@ edited_file_is_for_the_next_run(void **state)
 	uint64_t effective;
 
 	write_config("[veto]\nstrong_min = 30\nstrong_max = 60\n[run]\nname = edited\n");
-	assert_int_equal(run_configure(&r, "veto.audit_every=5"), 0);
+	assert_int_equal(run_configure(&r, "veto.prescale=5"), 0);
 	assert_int_equal(run_start(&r), 0);
 	write_config("kind = image\ncsr_threshold = 7\n[veto]\nstrong_min = 50\n");
 	assert_int_equal(run_set_veto(&r, "veto.strong_max=70", 0, &effective), 0);
@@ -229,7 +229,7 @@ edited_file_is_for_the_next_run(void **state)
 		assert_int_equal(v->params.strong_max, i == 0 ? 60 : 70);
 		assert_true(v->params.csr_threshold == 2);
 		assert_int_equal(v->params.kind, GK_KIND_CSR);
-		assert_int_equal(v->audit_every, 5);
+		assert_int_equal(v->prescale, 5);
 	}
 	/* half saved; and changes are on top of one another, but for one that was refused */
 	write_config("[veto\n");
@@ -437,7 +437,7 @@ main(int argc, char **argv)
 		TEST(why_a_gang_gave_up),
 		TEST(watchdog_has_a_minimum),
 		TEST(agreement_is_possible),
-		TEST(producer_is_fixed_with_stores),
+		TEST(receiver_id_is_fixed_with_stores),
 		TEST(a_message_goes_with_the_next_command),
 		TEST(edited_file_is_for_the_next_run),
 		TEST(armed_and_stopped),

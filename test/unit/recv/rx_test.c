@@ -444,7 +444,7 @@ software_classifier(void **state)
 		assert_int_equal(build(), 1);
 	}
 	assert_int_equal(rig_count(ft, RX_PACKETS), 9 * 128);
-	assert_int_equal(rig_count(ft, RX_HANDED_ON), 6 * 128);
+	assert_int_equal(rig_count(ft, RX_HANDOFF_SENT), 6 * 128);
 	for (uint32_t i = 0; i < 3; i++)
 		assert_int_equal(rig_rx[i]->counters[RX_PLACED], 3 * 128);
 }
@@ -459,7 +459,7 @@ inbox_gives_several_bursts(void **state)
 		send_frame(0, 1, f, true);
 	for (int i = 0; i < 2; i++)
 		rx_poll(rig_rx[0]);
-	assert_int_equal(rig_count(ft, RX_HANDED_ON), 3 * 128);
+	assert_int_equal(rig_count(ft, RX_HANDOFF_SENT), 3 * 128);
 	rx_poll(rig_rx[1]);
 	assert_int_equal(rig_rx[1]->counters[RX_PLACED], RX_BURSTS_A_POLL * RX_BURST);
 	finish();
@@ -521,9 +521,9 @@ full_inbox_waits(void **state)
 	send_frame(0, 1, 2, false);
 	for (int i = 0; i < 50; i++)
 		rx_poll(rig_rx[0]);
-	assert_int_equal(rig_count(ft, RX_HANDED_ON), 32);
+	assert_int_equal(rig_count(ft, RX_HANDOFF_SENT), 32);
 	assert_in_range(rig_count(ft, RX_PACKETS), 64, 128);
-	assert_int_equal(rig_count(ft, RX_HANDOFF), 0);
+	assert_int_equal(rig_count(ft, RX_HANDOFF_FULL), 0);
 	for (int i = 0; i < 50; i++)
 		poll_all();
 	assert_int_equal(rig_rx[1]->counters[RX_PLACED], 256);
@@ -539,7 +539,7 @@ full_inbox_drops(void **state)
 	send_frame(0, 1, 1, true);
 	for (int i = 0; i < 50; i++)
 		rx_poll(rig_rx[0]);
-	assert_int_equal(rig_count(ft, RX_HANDOFF), 128 - 32);
+	assert_int_equal(rig_count(ft, RX_HANDOFF_FULL), 128 - 32);
 	poll_all();
 	assert_int_equal(rig_rx[1]->counters[RX_PLACED], 32);
 	finish();

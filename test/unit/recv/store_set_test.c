@@ -51,7 +51,7 @@ static void
 open_ring(int wanted)
 {
 	const struct journal_config config = {
-		.path = path, .producer = 7, .bytes = 1 << 20, .step = look};
+		.path = path, .receiver_id = 7, .bytes = 1 << 20, .step = look};
 	char message[PATH_MAX];
 
 	assert_int_equal(journal_open(&ring, &config, message), wanted);
@@ -302,26 +302,27 @@ test_full(void **state)
 	assert_true(steps > 100);
 }
 
-/* A ring speaks for the runs that it has, and not for another receiver's of the same producer. */
+/* A ring speaks for the runs that it has, and not for another receiver's of the same receiver. */
 static void
-test_left_ring(void **state)
+test_orphaned_journal(void **state)
 {
-	struct arrow_identity id = {.producer = 7, .run = 1, .incarnation = 2, .table = "frames"};
-	struct left_rings left = {0};
+	struct arrow_identity id = {
+		.receiver_id = 7, .run = 1, .incarnation = 2, .table = "frames"};
+	struct orphaned_journals left = {0};
 	char message[PATH_MAX];
 
 	journal_close(ring);
 	ring = NULL;
-	assert_int_equal(left_rings_add(&left, path, message), 0);
-	assert_true(left_rings_has(&left, &id));
+	assert_int_equal(orphaned_journals_add(&left, path, message), 0);
+	assert_true(orphaned_journals_has(&left, &id));
 	id.incarnation++;
-	assert_false(left_rings_has(&left, &id));
+	assert_false(orphaned_journals_has(&left, &id));
 	id.incarnation--;
-	id.producer++;
-	assert_false(left_rings_has(&left, &id));
+	id.receiver_id++;
+	assert_false(orphaned_journals_has(&left, &id));
 	left.without = true;
-	assert_true(left_rings_has(&left, &id));
-	left_rings_close(&left);
+	assert_true(orphaned_journals_has(&left, &id));
+	orphaned_journals_close(&left);
 }
 
 static unsigned int said;
@@ -339,7 +340,7 @@ static void
 test_forgets(void **state)
 {
 	const uint64_t there[] = {A, B};
-	struct left_rings left = {0};
+	struct orphaned_journals left = {0};
 	struct journal_batch b;
 	char message[PATH_MAX];
 	uint32_t doubt, held;
@@ -357,15 +358,16 @@ test_forgets(void **state)
 	journal_close(ring);
 	ring = NULL;
 
-	assert_int_equal(left_rings_add(&left, path, message), 0);
-	left_rings_say_others(&left, there, 2, on_say, (void *)(uintptr_t) "00000000000000c3");
+	assert_int_equal(orphaned_journals_add(&left, path, message), 0);
+	orphaned_journals_say_others(
+		&left, there, 2, on_say, (void *)(uintptr_t) "00000000000000c3");
 	assert_int_equal(said, 1);
-	left_rings_forget(&left);
+	orphaned_journals_forget(&left);
 	assert_false(journal_get(left.ring[0], doubt, &b));
 	assert_true(journal_get(left.ring[0], held, &b));
 	assert_int_equal(b.given, 0);
 	assert_true(b.held);
-	left_rings_close(&left);
+	orphaned_journals_close(&left);
 }
 
 int
@@ -379,7 +381,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_two_behind_one, begin, end),
 		cmocka_unit_test_setup_teardown(test_replaced, begin, end),
 		cmocka_unit_test_setup_teardown(test_full, begin, end),
-		cmocka_unit_test_setup_teardown(test_left_ring, begin, end),
+		cmocka_unit_test_setup_teardown(test_orphaned_journal, begin, end),
 		cmocka_unit_test_setup_teardown(test_forgets, begin, end),
 	};
 

@@ -41,7 +41,7 @@ static int
 begin(void **state)
 {
 	static uint8_t schema[XFER_BLOCK];
-	const struct journal_config config = {.path = path, .producer = 7, .bytes = 1 << 20};
+	const struct journal_config config = {.path = path, .receiver_id = 7, .bytes = 1 << 20};
 	const struct journal_run run = {
 		.run = 1,
 		.incarnation = 2,
@@ -98,13 +98,13 @@ take(unsigned int table, uint64_t first, uint32_t nb, bool more)
 {
 	uint32_t i;
 
-	xfer_msg_begin(&have, XFER_HAVE, sizeof(have.m) + nb * sizeof(have.at[0]), 0);
+	xfer_msg_begin(&have, XFER_INVENTORY, sizeof(have.m) + nb * sizeof(have.at[0]), 0);
 	have.m.head.flags = more ? XFER_MORE : 0;
 	have.m.table = table;
 	have.m.nb = nb;
 	for (i = 0; i < nb; i++)
 		have.at[i].first = have.at[i].last = first + 2 * i;
-	return store_client_take_have(sender, &have.m);
+	return store_client_take_inventory(sender, &have.m);
 }
 
 static void
@@ -130,13 +130,13 @@ static bool
 say(enum xfer_type type)
 {
 	sender->heard = now;
-	if (type == XFER_HAVE)
+	if (type == XFER_INVENTORY)
 		assert_int_equal(take(0, sender->have_next + 1, 1, true), XFER_REASON_NONE);
 	(void)store_client_poll(sender);
 	return sender->state == STORE_CLIENT_DOWN;
 }
 
-/* While it settles a store may take as long as it likes; with HAVE it may not. */
+/* While it settles a store may take as long as it likes; with INVENTORY it may not. */
 static void
 test_no_end(void **state)
 {
@@ -145,8 +145,8 @@ test_no_end(void **state)
 	for (end = now + 10 * PATIENCE_MS; now < end; now += 1000)
 		assert_false(say(XFER_STATUS));
 	for (end = now + PATIENCE_MS; now <= end; now += 1000)
-		assert_false(say(XFER_HAVE));
-	assert_true(say(XFER_HAVE));
+		assert_false(say(XFER_INVENTORY));
+	assert_true(say(XFER_INVENTORY));
 	assert_int_equal(sender->stats.late, 1);
 	/* nothing of what it said counts */
 	assert_int_equal(journal_next(ring, 0), 0);
@@ -171,7 +171,7 @@ test_all_at_once(void **state)
 	have.at[0].last = 0;
 	assert_int_equal(take(1, 0, 1, true), XFER_REASON_NONE);
 	have.at[0] = (struct xfer_interval){2, UINT64_MAX - 1};
-	assert_int_equal(store_client_take_have(sender, &have.m), XFER_REASON_NONE);
+	assert_int_equal(store_client_take_inventory(sender, &have.m), XFER_REASON_NONE);
 	assert_int_equal(interval_set_count(&sender->have[1]), BATCHES / 2);
 	assert_false(interval_set_has(&sender->have[1], 3));
 	/* behind the last number there is none */

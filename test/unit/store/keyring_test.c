@@ -68,9 +68,9 @@ test_good(void **state)
 
 	assert_int_equal(
 		read_text("; who may\n[receiver lyso-1]\nkey = a.key\nkey_next = hex:" HEX32
-			  "\nproducers = 1,2, 5-8 ,010,016\nruns = lyso_*, test?\n"
+			  "\nreceiver_ids = 1,2, 5-8 ,010,016\nruns = lyso_*, test?\n"
 			  "rights = write, import\n"
-			  "[receiver b]\nproducers = 9\nconnections = 010\nopen_runs = 1\n" KEY),
+			  "[receiver b]\nreceiver_ids = 9\nconnections = 010\nopen_runs = 1\n" KEY),
 		0);
 	assert_int_equal(ring.nb, 2);
 	id = store_keyring_find(&ring, xfer_identity_id("lyso-1"));
@@ -109,7 +109,7 @@ test_nobody(void **state)
 	const struct xfer_identity *id;
 	uint8_t before[XFER_KEY_MIN], digest[XFER_DIGEST_BYTES];
 
-	assert_int_equal(read_text("[receiver b]\nproducers = 9\n" KEY), 0);
+	assert_int_equal(read_text("[receiver b]\nreceiver_ids = 9\n" KEY), 0);
 	memcpy(digest, ring.digest, sizeof(digest));
 	id = store_keyring_find(&ring, xfer_identity_id("c"));
 	assert_ptr_equal(id, &ring.nobody);
@@ -123,7 +123,7 @@ test_nobody(void **state)
 	/* what it says is the same */
 	assert_memory_equal(digest, ring.digest, sizeof(digest));
 	store_keyring_free(&ring);
-	assert_int_equal(read_text("[receiver b]\nproducers = 8\n" KEY), 0);
+	assert_int_equal(read_text("[receiver b]\nreceiver_ids = 8\n" KEY), 0);
 	assert_memory_not_equal(digest, ring.digest, sizeof(digest));
 	store_keyring_free(&ring);
 }
@@ -135,12 +135,12 @@ test_mistakes(void **state)
 		const char *text, *says;
 	} wrong[] = {
 		{"; nobody\n", "nobody could connect"},
-		{"[receiver a]\nproducers = 1\n", ":2: [receiver a] has no key"},
-		{"[receiver a]\n" KEY, "[receiver a] has no producers"},
-		{"[receiver a]\n" KEY "[receiver b]\n", "[receiver a] has no producers"},
+		{"[receiver a]\nreceiver_ids = 1\n", ":2: [receiver a] has no key"},
+		{"[receiver a]\n" KEY, "[receiver a] has no receiver_ids"},
+		{"[receiver a]\n" KEY "[receiver b]\n", "[receiver a] has no receiver_ids"},
 		{"[sender a]\n", ":1: [sender a]: expected [receiver NAME]"},
 		{"[receiver a/b]\n", "a name has letters"},
-		{"[receiver a]\nproducers = 1\n" KEY "[receiver a]\n",
+		{"[receiver a]\nreceiver_ids = 1\n" KEY "[receiver a]\n",
 			":4: [receiver a] is there twice"},
 		{"[receiver a]\n" KEY KEY, ":3: key is there twice"},
 		{"[receiver a]\nkee = 1\n", ":2: kee: expected key, key_next"},
@@ -148,18 +148,20 @@ test_mistakes(void **state)
 		{"[receiver a]\nkey = hex:" HEX32 "0\n", ":2: a key has 32 to"},
 		{"[receiver a]\nkey = hex:" HEX32 "zz\n", ":2: a key has 32 to"},
 		{"[receiver a]\nkey = no.key\n", "no.key: No such file"},
-		{"[receiver a]\n" KEY "producers = 1,\n", ":3: producers: expected numbers"},
-		{"[receiver a]\n" KEY "producers = 5-4\n", ":3: producers: expected numbers"},
-		{"[receiver a]\n" KEY "producers = -1\n", ":3: producers: expected numbers"},
-		{"[receiver a]\n" KEY "producers = 18446744073709551616\n", "producers: expected"},
-		{"[receiver a]\n" KEY "producers = 1 2\n", ":3: producers: expected numbers"},
-		{"[receiver a]\n" KEY "producers = 1-5\n[receiver b]\n" KEY "producers = 5\n",
-			":6: producers of [receiver b] are also those of [receiver a]"},
-		{"[receiver a]\n" KEY "producers = 1\nruns = a/*\n", ":4: runs: expected"},
-		{"[receiver a]\n" KEY "producers = 1\nruns = ,\n", ":4: runs: expected"},
-		{"[receiver a]\n" KEY "producers = 1\nrights = all\n", "import, read, not all"},
+		{"[receiver a]\n" KEY "receiver_ids = 1,\n", ":3: receiver_ids: expected numbers"},
+		{"[receiver a]\n" KEY "receiver_ids = 5-4\n", ":3: receiver_ids: expected numbers"},
+		{"[receiver a]\n" KEY "receiver_ids = -1\n", ":3: receiver_ids: expected numbers"},
+		{"[receiver a]\n" KEY "receiver_ids = 18446744073709551616\n",
+			"receiver_ids: expected"},
+		{"[receiver a]\n" KEY "receiver_ids = 1 2\n", ":3: receiver_ids: expected numbers"},
+		{"[receiver a]\n" KEY "receiver_ids = 1-5\n[receiver b]\n" KEY "receiver_ids = 5\n",
+			":6: receiver_ids of [receiver b] are also those of [receiver a]"},
+		{"[receiver a]\n" KEY "receiver_ids = 1\nruns = a/*\n", ":4: runs: expected"},
+		{"[receiver a]\n" KEY "receiver_ids = 1\nruns = ,\n", ":4: runs: expected"},
+		{"[receiver a]\n" KEY "receiver_ids = 1\nrights = all\n", "import, read, not all"},
 		{"[receiver a]\nnothing\n", ":2: "},
-		{"[receiver a]\n" KEY "producers = 0x10\n", ":3: producers: expected numbers"},
+		{"[receiver a]\n" KEY "receiver_ids = 0x10\n",
+			":3: receiver_ids: expected numbers"},
 		{"[receiver a]\nconnections = 0\n", ":2: connections: expected a number from 1"},
 		{"[receiver a]\nconnections = 65\n", "expected a number from 1 to 64"},
 		{"[receiver a]\nopen_runs = 0x10\n", ":2: open_runs: expected a number from 1"},
@@ -181,7 +183,7 @@ test_mistakes(void **state)
 static void
 test_files(void **state)
 {
-	static const char text[] = "[receiver a]\nkey = a.key\nproducers = 1\n";
+	static const char text[] = "[receiver a]\nkey = a.key\nreceiver_ids = 1\n";
 	char link[72];
 
 	write_text(path, text, 0640);

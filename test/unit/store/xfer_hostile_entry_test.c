@@ -29,7 +29,7 @@ test_forged(void **state)
 		d = &entry->descriptor;
 		switch (i) {
 		case 0:
-			d->producer = xfer_sample_identity(0).producer;
+			d->receiver_id = xfer_sample_identity(0).receiver_id;
 			break;
 		case 1:
 			d->run++;
@@ -101,9 +101,9 @@ test_oversize(void **state)
 	for (i = 0; i < 3; i++) {
 		p = hostile_stand(8 + i);
 		xfer_msg_begin(
-			&status, i < 2 ? XFER_STATUS : XFER_MOVED, sizeof(status), p->sent++);
+			&status, i < 2 ? XFER_STATUS : XFER_REASSIGNED, sizeof(status), p->sent++);
 		status.head.length += i == 0 ? 4096 : i == 1 ? -8 : 0;
-		/* where MOVED has its number of intervals */
+		/* where REASSIGNED has its number of intervals */
 		status.reserved = i == 2 ? UINT32_MAX : 0;
 		peer_say(p, &status, sizeof(status));
 		hostile_is_refused(p, XFER_REASON_MALFORMED);
@@ -265,7 +265,7 @@ open_hostile_file(struct arrow_reader *r, unsigned int incarnation, unsigned int
 	const char *problem;
 
 	snprintf(path, sizeof(path), "%s/store0/hostile-%016x-%016x/hostile_%016x_000001_%s.arrow",
-		rig.root, PEER_PRODUCER, PEER_RUN, incarnation, arrow_table_name(table));
+		rig.root, PEER_RECEIVER_ID, PEER_RUN, incarnation, arrow_table_name(table));
 	assert_int_equal(arrow_reader_open(r, path, &problem), 0);
 	assert_true(r->complete);
 }

@@ -21,11 +21,11 @@ test_messages(void **state)
 		{XFER_STATUS, 1, false, XFER_REASON_MALFORMED},
 		{XFER_STATUS, sizeof(struct xfer_status), true, XFER_REASON_ORDER},
 		{XFER_ANSWER, sizeof(struct xfer_answer), false, XFER_REASON_ORDER},
-		{XFER_HAVE, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
-		{XFER_MOVED, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
+		{XFER_INVENTORY, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
+		{XFER_REASSIGNED, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
 		{XFER_HELD, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
 		{XFER_ENDED, sizeof(struct xfer_end), false, XFER_REASON_ORDER},
-		{XFER_PROOF, sizeof(struct xfer_proof), false, XFER_REASON_ORDER},
+		{XFER_AUTH, sizeof(struct xfer_proof), false, XFER_REASON_ORDER},
 	};
 	union {
 		struct xfer_msg head;
@@ -44,13 +44,13 @@ test_messages(void **state)
 		p->mute = !up;
 		UNTIL(up ? p->granted : p->established);
 		memset(&m, 0, sizeof(m));
-		if (wrong[i / 2].type == XFER_PROOF)
+		if (wrong[i / 2].type == XFER_AUTH)
 			m.proof = p->handshake.proof;
 		m.head.type = wrong[i / 2].type;
 		m.head.length = wrong[i / 2].size;
 		m.head.number = p->sent - (up && wrong[i / 2].again);
 		/* a first message has no other before it, and one that is a proof is not wrong */
-		if (!up && (wrong[i / 2].again || wrong[i / 2].type == XFER_PROOF))
+		if (!up && (wrong[i / 2].again || wrong[i / 2].type == XFER_AUTH))
 			m.head.number++;
 		before = hostile_counters()->refused[wrong[i / 2].reason];
 		peer_say(p, &m, wrong[i / 2].size);
@@ -92,7 +92,7 @@ test_moved_for_ever(void **state)
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
 	for (i = 0; i < 2; i++) {
-		xfer_msg_begin(&m, XFER_MOVED, sizeof(m.m) + 16, p->sent++);
+		xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.m) + 16, p->sent++);
 		m.m.head.flags = XFER_MORE;
 		m.m.nb = 1;
 		m.at[0].first = m.at[0].last = 100 - 10 * i;
@@ -103,8 +103,8 @@ test_moved_for_ever(void **state)
 	p = peer_call(2, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
-	while (p->refused == XFER_REASON_NONE && next < 4ull * XFER_MOVED_MAX) {
-		xfer_msg_begin(&m, XFER_MOVED, sizeof(m), p->sent++);
+	while (p->refused == XFER_REASON_NONE && next < 4ull * XFER_REASSIGNED_MAX) {
+		xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m), p->sent++);
 		m.m.head.flags = XFER_MORE;
 		m.m.nb = XFER_INTERVALS_MAX;
 		for (i = 0; i < XFER_INTERVALS_MAX; i++, next += 2)
@@ -123,9 +123,9 @@ test_moved_for_ever(void **state)
 	p = peer_call(4, NULL);
 	p->withholds = true;
 	UNTIL(p->handshake.state == XFER_AUTH_DONE);
-	xfer_msg_begin(&m, XFER_MOVED, sizeof(m.m), p->sent++);
+	xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.m), p->sent++);
 	peer_say(p, &m, sizeof(m.m));
-	peer_holds(p, 0, XFER_MOVED_MAX + 1);
+	peer_holds(p, 0, XFER_REASSIGNED_MAX + 1);
 	hostile_is_refused(p, XFER_REASON_MALFORMED);
 	hostile_end();
 	hostile_beside_is_there_once();

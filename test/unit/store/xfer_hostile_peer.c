@@ -141,7 +141,7 @@ go_on(struct peer *p)
 			p->sent = p->handshake.sent;
 			if (p->withholds)
 				return;
-			xfer_msg_begin(&moved, XFER_MOVED, sizeof(moved), p->sent++);
+			xfer_msg_begin(&moved, XFER_REASSIGNED, sizeof(moved), p->sent++);
 			peer_say(p, &moved, sizeof(moved));
 			peer_holds(p, 0, 0);
 		}
@@ -161,7 +161,7 @@ peer_call(unsigned int i, const struct xfer_private *req)
 	};
 	struct xfer_offer offer = {.role = XFER_ROLE_RECEIVER,
 		.identity = peers.identity,
-		.producer = peers.producer,
+		.receiver_id = peers.receiver_id,
 		.run = peers.run,
 		.incarnation = peers.incarnation != 0 ? peers.incarnation : i,
 		.name = peers.name};
@@ -172,7 +172,7 @@ peer_call(unsigned int i, const struct xfer_private *req)
 		.context = p,
 		.timeout_ms = 3000,
 	};
-	struct arrow_identity id = {offer.producer, offer.run, offer.incarnation, NULL};
+	struct arrow_identity id = {offer.receiver_id, offer.run, offer.incarnation, NULL};
 	unsigned int k;
 
 	memset(p, 0, sizeof(*p));
@@ -257,7 +257,7 @@ peers_open(struct rdma_dev *dev, uint32_t store, const struct xfer_key *key,
 	peers.key = key;
 	peers.identity = "hostile";
 	peers.name = "hostile";
-	peers.producer = PEER_PRODUCER;
+	peers.receiver_id = PEER_RECEIVER_ID;
 	peers.run = PEER_RUN;
 	peers.sample = sample;
 	to->sin_family = AF_INET;

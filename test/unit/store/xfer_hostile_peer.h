@@ -9,11 +9,11 @@
 #include "xfer/msg.h"
 #include "../xfer/xfer_sample.h"
 
-#define PEERS	      24
-#define PEER_PRODUCER 666
-#define PEER_RUN      13
-#define PEER_PLACES   1024	 /* that a store grants at most */
-#define PEER_ROOM     (1u << 20) /* bytes of bodies: good ones, and behind them others */
+#define PEERS		 24
+#define PEER_RECEIVER_ID 666
+#define PEER_RUN	 13
+#define PEER_PLACES	 1024	    /* that a store grants at most */
+#define PEER_ROOM	 (1u << 20) /* bytes of bodies: good ones, and behind them others */
 
 struct peer {
 	struct xfer_qp link;
@@ -21,7 +21,7 @@ struct peer {
 	struct rdma_conn *conn;
 	struct xfer_auth handshake;
 	bool mute;	  /* says nothing but what the test says */
-	bool withholds;	  /* says what a receiver does, but not MOVED */
+	bool withholds;	  /* says what a receiver does, but not REASSIGNED */
 	bool deaf;	  /* has room for no message */
 	bool established; /* by the CM */
 	bool gone;
@@ -48,7 +48,7 @@ struct peers {
 	/* what the next one says that it is; peers_open() sets them to its own */
 	const char *identity;
 	const char *name; /* of the run */
-	uint64_t producer;
+	uint64_t receiver_id;
 	uint64_t run;
 	uint64_t incarnation; /* 0: its number */
 	const struct xfer_sample *sample;

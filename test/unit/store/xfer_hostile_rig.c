@@ -126,7 +126,7 @@ hostile_beside_is_there_once(void)
 	const struct arrow_identity id = xfer_sample_identity(0);
 	unsigned int table, k;
 
-	snprintf(path, sizeof(path), "%s/store0/sample-%016lx-%016lx", rig.root, id.producer,
+	snprintf(path, sizeof(path), "%s/store0/sample-%016lx-%016lx", rig.root, id.receiver_id,
 		id.run);
 	memset(rig.found, 0, sizeof(rig.found));
 	rig_look_below(path);

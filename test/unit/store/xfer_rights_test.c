@@ -74,7 +74,7 @@ say_moved(unsigned int i, unsigned int tables)
 		const bool any = (tables >> table & 1) != 0;
 		const uint32_t size = sizeof(m.m) + any * sizeof(m.at);
 
-		xfer_msg_begin(&m, XFER_MOVED, size, p->sent++);
+		xfer_msg_begin(&m, XFER_REASSIGNED, size, p->sent++);
 		m.m.head.flags = table == 0 ? XFER_MORE : 0;
 		m.m.table = table;
 		m.m.nb = any;
@@ -100,7 +100,7 @@ speak_for_the_receiver(void)
 {
 	const struct arrow_identity id = xfer_sample_identity(0);
 
-	peers.producer = id.producer;
+	peers.receiver_id = id.receiver_id;
 	peers.run = id.run;
 	peers.incarnation = id.incarnation;
 	peers.name = "sample";
@@ -151,7 +151,7 @@ test_ended_run(void **state)
 	for (table = 0; table < XFER_TABLES; table++)
 		is_refused(say_moved(1, 1 << table), XFER_REASON_ENDED, 1 + table);
 	is_refused(say_moved(1, BOTH), XFER_REASON_ENDED, 1 + XFER_TABLES);
-	assert_int_equal(hostile_counters()->moved_refused, 1 + XFER_TABLES);
+	assert_int_equal(hostile_counters()->reassigned_refused, 1 + XFER_TABLES);
 	assert_int_equal(hostile_counters()->batches_cut, 0);
 	/* it may be asked what it has, and takes nothing more */
 	p = peer_call(2, NULL);
@@ -174,7 +174,8 @@ test_ended_twice(void **state)
 	char dir[PATH_MAX];
 
 	end_a_run();
-	snprintf(dir, sizeof(dir), "%s/store0/sample-%016lx-%016lx", rig.root, id.producer, id.run);
+	snprintf(dir, sizeof(dir), "%s/store0/sample-%016lx-%016lx", rig.root, id.receiver_id,
+		id.run);
 	assert_int_equal(store_ended_read(dir, id.incarnation), 1);
 	assert_int_equal(store_ended_read(dir, id.incarnation + 1), 0);
 	rig_open_receiver();

@@ -141,8 +141,8 @@ rig_write_keys(const char *more)
 	FILE *f = fopen(rig.keys_path, "w");
 
 	fprintf(f,
-		"[receiver " RIG_IDENTITY "]\nkey = %s\nproducers = 81985529216486895\n%s\n"
-		"[receiver hostile]\nkey = %s\nproducers = 666\n",
+		"[receiver " RIG_IDENTITY "]\nkey = %s\nreceiver_ids = 81985529216486895\n%s\n"
+		"[receiver hostile]\nkey = %s\nreceiver_ids = 666\n",
 		rig.key_path, more, rig.key_path);
 	fclose(f);
 	(void)chmod(rig.keys_path, 0600);
@@ -197,7 +197,7 @@ rig_open_sender_to(unsigned int i, unsigned int to_store)
 		.memory = &rig.memory,
 		.message_max = rig.message_max > 0 ? rig.message_max : UINT64_MAX,
 		.run = rig.run,
-		.producer = 0x0123456789abcdefull,
+		.receiver_id = 0x0123456789abcdefull,
 		.identity = RIG_IDENTITY,
 		.key = &rig.key,
 		.role = XFER_ROLE_RECEIVER,
@@ -244,7 +244,7 @@ void
 rig_open_receiver(void)
 {
 	const struct journal_config c = {.path = rig.ring_path,
-		.producer = 0x0123456789abcdefull,
+		.receiver_id = 0x0123456789abcdefull,
 		.bytes = RIG_RING,
 		.step = on_step};
 	const struct arrow_identity id = xfer_sample_identity(0);

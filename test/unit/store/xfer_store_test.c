@@ -38,7 +38,7 @@ test_line(void **state)
 	for (k = 0; k < XFER_TABLES; k++) {
 		assert_true(store_runs_view(&store_look(rig.store[0])->runs, 0, k, &view));
 		assert_int_equal(view.stats.batches, nb);
-		assert_int_equal(view.producer, xfer_sample_identity(k).producer);
+		assert_int_equal(view.receiver_id, xfer_sample_identity(k).receiver_id);
 		assert_true(view.connected);
 	}
 	rig_end_run(0);
@@ -529,7 +529,7 @@ test_late_words(void **state)
 	rig_open_receiver();
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_WAITING);
-	/* it has not said MOVED yet, and stands still */
+	/* it has not said REASSIGNED yet, and stands still */
 	older = rig.sender[0];
 	rig.sender[0] = NULL;
 	rig_open_sender_to(1, 0);
@@ -670,7 +670,7 @@ test_settles_aside(void **state)
 	}
 	c = store_look_connection(rig.store[0], 0);
 	UNTIL(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE) == 1);
-	UNTIL(c->said_state == XFER_STATE_SETTLING);
+	UNTIL(c->said_state == XFER_STATE_RECOVERING);
 	/* more than silence_ms */
 	until = xfer_qp_clock() + 1500;
 	while (xfer_qp_clock() < until)

@@ -586,7 +586,7 @@ make_file(const char *dir, const char *name, off_t size)
 	fclose(f);
 }
 
-/* What is on the disk counts, as it comes and goes; of this producer, and complete. */
+/* What is on the disk counts, as it comes and goes; of this receiver, and complete. */
 static void
 test_quota_of_disk(void **state)
 {
@@ -594,7 +594,7 @@ test_quota_of_disk(void **state)
 		"run-1-0000000000000007-00000000000000ab",
 		"run_1-0000000000000008-0000000000000007", "0000000000000007"};
 	char root[] = "/tmp/stream_quota_XXXXXX", dir[128], file[300];
-	struct stream_quota q = {.producer = 7, .root = root, .open = 50};
+	struct stream_quota q = {.receiver_id = 7, .root = root, .open = 50};
 	unsigned int i;
 
 	assert_non_null(mkdtemp(root));

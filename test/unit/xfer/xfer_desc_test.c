@@ -145,7 +145,7 @@ test_forged(void **state)
 	assert_int_equal(check(b->batch.entry), XFER_DESC_SLOT);
 
 	b = pick();
-	entry.descriptor.producer++;
+	entry.descriptor.receiver_id++;
 	xfer_sample_sign(&entry);
 	assert_int_equal(check(b->batch.entry), XFER_DESC_IDENTITY);
 	b = pick();

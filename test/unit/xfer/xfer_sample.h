@@ -31,7 +31,7 @@ static inline struct arrow_identity
 xfer_sample_identity(enum arrow_table table)
 {
 	return (struct arrow_identity){
-		.producer = 0x0123456789abcdefull,
+		.receiver_id = 0x0123456789abcdefull,
 		.run = 42,
 		.incarnation = 0xfedcba9876543210ull,
 		.table = arrow_table_name(table),

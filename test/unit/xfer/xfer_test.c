@@ -58,8 +58,8 @@ pair_init(struct pair *p)
 	p->identity = (struct xfer_identity){
 		.name = "recv-1",
 		.key = {p->key, {.size = 32, .bytes = {1}}},
-		.producer = {{3, 7}},
-		.nb_producers = 1,
+		.receiver_id = {{3, 7}},
+		.nb_receiver_ids = 1,
 		.run = {"lyso_*"},
 		.nb_runs = 1,
 		.rights = XFER_RIGHT_WRITE,
@@ -67,7 +67,7 @@ pair_init(struct pair *p)
 	p->offer = (struct xfer_offer){
 		.role = XFER_ROLE_RECEIVER,
 		.identity = "recv-1",
-		.producer = 7,
+		.receiver_id = 7,
 		.run = 8,
 		.incarnation = 9,
 		.name = "lyso_1",
@@ -247,7 +247,7 @@ test_rights(void **state)
 {
 	static const struct {
 		const char *identity, *name;
-		uint64_t producer;
+		uint64_t receiver_id;
 		enum xfer_role role;
 		uint8_t rights;
 		enum xfer_reason reason;
@@ -271,7 +271,7 @@ test_rights(void **state)
 		pair_init(&p);
 		p.offer.identity = tries[i].identity;
 		p.offer.name = tries[i].name;
-		p.offer.producer = tries[i].producer;
+		p.offer.receiver_id = tries[i].receiver_id;
 		p.offer.role = tries[i].role;
 		p.identity.rights = tries[i].rights;
 		connect_pair(&p);
@@ -500,7 +500,7 @@ check_intervals(uint32_t nb)
 static void
 test_intervals(void **state)
 {
-	xfer_msg_begin(&m, XFER_HAVE, sizeof(m), 0);
+	xfer_msg_begin(&m, XFER_INVENTORY, sizeof(m), 0);
 	m.intervals.table = 1;
 	m.intervals.interval[0] = (struct xfer_interval){0, 3};
 	m.intervals.interval[1] = (struct xfer_interval){5, 5};

@@ -118,7 +118,7 @@ roce_conn_close(struct roce_conn *conn, const char *why)
 }
 
 void
-roce_conns_bury(struct roce_control *c)
+roce_conns_free_closed(struct roce_control *c)
 {
 	struct roce_conn *conn, *next;
 

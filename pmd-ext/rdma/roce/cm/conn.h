@@ -143,7 +143,7 @@ void roce_hop_moved(
 bool roce_hop_used(const struct roce_control *c, const struct roce_gid *hop);
 
 /** Free what has died. */
-void roce_conns_bury(struct roce_control *c);
+void roce_conns_free_closed(struct roce_control *c);
 
 /** Copy private data into an event. */
 void roce_conn_private(struct rdma_event *event, const uint8_t *bytes, uint16_t length);

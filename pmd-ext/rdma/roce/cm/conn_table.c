@@ -45,7 +45,7 @@ roce_conns_close(struct roce_control *c)
 		conn->held = false;
 		roce_conn_close(conn, "device closed");
 	}
-	roce_conns_bury(c);
+	roce_conns_free_closed(c);
 	rte_hash_free(c->conns.hash);
 }
 

@@ -59,7 +59,7 @@ struct roce_rqe {
 };
 
 /** A READ or atomic that the peer asked for, kept so that it can be answered again. */
-struct roce_answer {
+struct roce_resp_resource {
 	uint64_t va;
 	uint64_t value; /**< atomic: the old one */
 	uint32_t rkey;
@@ -87,12 +87,12 @@ enum roce_inbound {
 };
 
 /** What a responder has to say. */
-enum roce_say {
-	ROCE_SAY_NOTHING,
-	ROCE_SAY_ACK,
-	ROCE_SAY_NAK, /**< sequence */
-	ROCE_SAY_RNR,
-	ROCE_SAY_FATAL, /**< then the queue pair is in error */
+enum roce_ack_action {
+	ROCE_ACK_ACTION_NONE,
+	ROCE_ACK_ACTION_ACK,
+	ROCE_ACK_ACTION_NAK, /**< sequence */
+	ROCE_ACK_ACTION_RNR,
+	ROCE_ACK_ACTION_FATAL, /**< then the queue pair is in error */
 };
 
 /** Why a requester's timer runs. */
@@ -142,7 +142,7 @@ struct roce_responder {
 	uint32_t expected_psn;
 	uint32_t msn;
 	uint8_t inbound;  /**< enum roce_inbound */
-	uint8_t say;	  /**< enum roce_say */
+	uint8_t say;	  /**< enum roce_ack_action */
 	uint8_t syndrome; /**< of a NAK */
 	bool gap;	  /**< a NAK said so already */
 	bool dead;	  /**< a fatal NAK waits for its turn: nothing is taken any more */
@@ -156,7 +156,7 @@ struct roce_responder {
 	uint32_t left; /**< WRITE: bytes to come */
 	uint32_t received;
 	/* READs and atomics of late, [head - size, head), and what to answer, in order */
-	struct roce_answer *answers;
+	struct roce_resp_resource *answers;
 	struct roce_job *jobs;
 	uint32_t answer_head, answer_mask;
 	uint32_t job_head, job_tail, job_mask;
@@ -293,11 +293,11 @@ void roce_congestion_notified(struct roce_qp *qp);
 bool roce_congestion_run(struct roce_qp *qp);
 
 /** The peer asks for a READ or an atomic. @return false: refused, NAK is set */
-bool roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt);
+bool roce_resp_resource_new(struct roce_qp *qp, const struct roce_packet *pkt);
 /** ... for one that it asked for before. */
-void roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt);
+void roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt);
 /** Send answers, as far as there is room. @return true: all sent */
-bool roce_answer_run(struct roce_qp *qp);
+bool roce_resp_resource_run(struct roce_qp *qp);
 /** A NAK that ends the queue pair. */
 void roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak);
 

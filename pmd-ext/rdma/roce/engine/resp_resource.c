@@ -3,7 +3,7 @@
 
 #include "engine/qp.h"
 
-static struct roce_answer *
+static struct roce_resp_resource *
 answer_at(const struct roce_responder *r, uint32_t i)
 {
 	return &r->answers[i & r->answer_mask];
@@ -69,13 +69,13 @@ execute(const struct roce_packet *pkt, const struct roce_atomiceth *eth, uint64_
 }
 
 bool
-roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt)
+roce_resp_resource_new(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_responder *r = &qp->resp;
 	const struct roce_atomiceth *eth = (const struct roce_atomiceth *)pkt->ext;
 	const struct roce_reth *reth = roce_packet_reth(pkt);
 	const uint32_t oldest = r->answer_head - r->answer_mask - 1;
-	struct roce_answer a = {.atomic = pkt->flags & ROCE_F_ATOMICETH};
+	struct roce_resp_resource a = {.atomic = pkt->flags & ROCE_F_ATOMICETH};
 	struct roce_mr *mr;
 
 	/* more at once than agreed (9.7.4.1.5) */
@@ -124,7 +124,7 @@ roce_answer_new(struct roce_qp *qp, const struct roce_packet *pkt)
 static bool
 find(const struct roce_responder *r, uint32_t psn, uint32_t *answer)
 {
-	const struct roce_answer *a;
+	const struct roce_resp_resource *a;
 	uint32_t i, n = RTE_MIN(r->answer_head, r->answer_mask + 1);
 
 	/* the latest first: 2^24 packets ago there was one of the same number */
@@ -140,11 +140,11 @@ find(const struct roce_responder *r, uint32_t psn, uint32_t *answer)
 }
 
 void
-roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt)
+roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_responder *r = &qp->resp;
 	const struct roce_reth *reth = roce_packet_reth(pkt);
-	const struct roce_answer *a;
+	const struct roce_resp_resource *a;
 	uint32_t answer, start, i, skipped, length;
 	struct roce_job *job;
 
@@ -182,7 +182,7 @@ roce_answer_again(struct roce_qp *qp, const struct roce_packet *pkt)
 
 /** An atomic's answer. */
 static void
-send_atomic(struct roce_qp *qp, const struct roce_answer *a)
+send_atomic(struct roce_qp *qp, const struct roce_resp_resource *a)
 {
 	const struct roce_frame_head head = {
 		.qpn = qp->peer_qpn,
@@ -203,7 +203,7 @@ send_atomic(struct roce_qp *qp, const struct roce_answer *a)
 
 /** One packet of a READ's answer. @return false: the region is gone */
 static bool
-send_read(struct roce_qp *qp, const struct roce_answer *a, const struct roce_job *job)
+send_read(struct roce_qp *qp, const struct roce_resp_resource *a, const struct roce_job *job)
 {
 	const uint32_t at = job->start + job->sent, offset = at * qp->mtu;
 	const uint32_t left = job->end - offset, n = RTE_MIN(left, qp->mtu);
@@ -244,12 +244,12 @@ send_read(struct roce_qp *qp, const struct roce_answer *a, const struct roce_job
 }
 
 bool
-roce_answer_run(struct roce_qp *qp)
+roce_resp_resource_run(struct roce_qp *qp)
 {
 	struct roce_responder *r = &qp->resp;
 	struct roce_lane *lane = qp->lane;
 	unsigned int budget = ROCE_QUANTUM;
-	const struct roce_answer *a;
+	const struct roce_resp_resource *a;
 	struct roce_job *job;
 
 	while (r->job_tail != r->job_head) {

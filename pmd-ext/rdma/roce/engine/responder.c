@@ -23,7 +23,7 @@ roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
 		r->inbound = ROCE_IN_SKIP;
 		return;
 	}
-	r->say = ROCE_SAY_FATAL;
+	r->say = ROCE_ACK_ACTION_FATAL;
 	r->say_psn = psn;
 	r->syndrome = nak;
 	r->dead = true;
@@ -39,7 +39,7 @@ not_ready(struct roce_qp *qp, uint32_t psn)
 		r->inbound = ROCE_IN_SKIP;
 		return;
 	}
-	r->say = ROCE_SAY_RNR;
+	r->say = ROCE_ACK_ACTION_RNR;
 	r->say_psn = psn;
 	r->syndrome = ROCE_AETH_RNR | r->min_rnr_timer;
 	r->gap = true;
@@ -209,7 +209,7 @@ take(struct roce_qp *qp, const struct roce_packet *pkt)
 		return take_send(qp, pkt);
 	if (pkt->flags & ROCE_F_WRITE)
 		return take_write(qp, pkt);
-	return roce_answer_new(qp, pkt) ? TAKEN : REFUSED;
+	return roce_resp_resource_new(qp, pkt) ? TAKEN : REFUSED;
 }
 
 static void
@@ -226,9 +226,9 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (unlikely(ahead < 0)) {
 		roce_count(qp->lane, ROCE_RX_DUPLICATE);
 		if (answered)
-			roce_answer_again(qp, pkt);
-		else if (r->say == ROCE_SAY_NOTHING)
-			r->say = ROCE_SAY_ACK;
+			roce_resp_resource_retry(qp, pkt);
+		else if (r->say == ROCE_ACK_ACTION_NONE)
+			r->say = ROCE_ACK_ACTION_ACK;
 		roce_qp_activate(qp);
 		return;
 	}
@@ -237,7 +237,7 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		if (r->gap)
 			return;
 		r->gap = true;
-		r->say = ROCE_SAY_NAK;
+		r->say = ROCE_ACK_ACTION_NAK;
 		r->say_psn = r->expected_psn;
 		r->syndrome = ROCE_NAK_SEQUENCE;
 		roce_qp_activate(qp);
@@ -254,12 +254,12 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	if (pkt->flags & ROCE_F_LAST)
 		r->msn = (r->msn + 1) & ROCE_PSN_MASK;
 	if (!answered && (pkt->bth->ack & ROCE_BTH_ACKREQ)) {
-		r->say = ROCE_SAY_ACK;
+		r->say = ROCE_ACK_ACTION_ACK;
 		roce_qp_activate(qp);
-	} else if (r->say == ROCE_SAY_NAK || r->say == ROCE_SAY_RNR) {
+	} else if (r->say == ROCE_ACK_ACTION_NAK || r->say == ROCE_ACK_ACTION_RNR) {
 		/* It came late, not never: what was dropped meanwhile shows as the next gap. Or it
 		 * came again before its NAK got out, and found a receive. */
-		r->say = ROCE_SAY_ACK;
+		r->say = ROCE_ACK_ACTION_ACK;
 	}
 }
 
@@ -386,33 +386,33 @@ roce_responder_run(struct roce_qp *qp)
 {
 	struct roce_responder *r = &qp->resp;
 
-	if (r->job_tail != r->job_head && !roce_answer_run(qp))
+	if (r->job_tail != r->job_head && !roce_resp_resource_run(qp))
 		return true;
-	if (r->say == ROCE_SAY_NOTHING)
+	if (r->say == ROCE_ACK_ACTION_NONE)
 		return false;
 	if (roce_lane_tx_room(qp->lane) == 0 || !roce_lane_spare(qp->lane, ROCE_FRAME_SEGMENTS))
 		return true;
-	switch ((enum roce_say)r->say) {
-	case ROCE_SAY_ACK:
+	switch ((enum roce_ack_action)r->say) {
+	case ROCE_ACK_ACTION_ACK:
 		roce_count(qp->lane, ROCE_TX_ACK);
 		say(qp, roce_psn_add(r->expected_psn, -1), ROCE_AETH_ACK | ROCE_AETH_CREDITS);
 		break;
-	case ROCE_SAY_NAK:
+	case ROCE_ACK_ACTION_NAK:
 		roce_count(qp->lane, ROCE_TX_NAK_SEQUENCE);
 		say(qp, r->say_psn, r->syndrome);
 		break;
-	case ROCE_SAY_RNR:
+	case ROCE_ACK_ACTION_RNR:
 		roce_count(qp->lane, ROCE_TX_NAK_RNR);
 		say(qp, r->say_psn, r->syndrome);
 		break;
-	case ROCE_SAY_FATAL:
+	case ROCE_ACK_ACTION_FATAL:
 		roce_count(qp->lane, ROCE_TX_NAK_FATAL);
 		say(qp, r->say_psn, r->syndrome);
 		roce_qp_fail(qp, RDMA_WC_SUCCESS, true);
 		break;
-	case ROCE_SAY_NOTHING:
+	case ROCE_ACK_ACTION_NONE:
 		break;
 	}
-	r->say = ROCE_SAY_NOTHING;
+	r->say = ROCE_ACK_ACTION_NONE;
 	return false;
 }

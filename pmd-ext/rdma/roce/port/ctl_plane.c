@@ -356,7 +356,7 @@ roce_control_poll(struct rdma_dev *dev, struct rdma_event *event, uint16_t n)
 	if (unlikely(!roce_dev_has_port(c->dev)) && !c->removed)
 		removed(c);
 	timers_run(c);
-	roce_conns_bury(c);
+	roce_conns_free_closed(c);
 	while (got < n && (e = STAILQ_FIRST(&c->events))) {
 		STAILQ_REMOVE_HEAD(&c->events, next);
 		event[got++] = e->event;
