@@ -36,7 +36,7 @@ check_pointer(const struct reason *why, const char *name, uint64_t address)
 		return refuse(why, "%s is NULL", name);
 	if (address % 64 != 0)
 		return refuse(
-			why, "%s is at 0x%" PRIx64 ", wanted a multiple of 64", name, address);
+			why, "%s is at 0x%" PRIx64 ", expected a multiple of 64", name, address);
 	return 0;
 }
 
@@ -44,15 +44,16 @@ static int
 check_geometry(const struct reason *why, const struct gk_geometry *g)
 {
 	if (g->tiles == 0 || g->tile_rows == 0)
-		return refuse(why, "geometry is %u tiles of %u rows, wanted at least 1 of 1",
+		return refuse(why, "geometry is %u tiles of %u rows, expected at least 1 of 1",
 			g->tiles, g->tile_rows);
 	if (g->cols == 0 || g->cols % 32 != 0 || g->cols > GK_COLS_MAX)
-		return refuse(why, "geometry.cols is %u, wanted a multiple of 32 up to %u", g->cols,
-			GK_COLS_MAX);
+		return refuse(why, "geometry.cols is %u, expected a multiple of 32 up to %u",
+			g->cols, GK_COLS_MAX);
 	/* Check rows first, so that their product cannot wrap before the comparison. */
 	if ((uint64_t)g->tiles * g->tile_rows >= UINT32_MAX || gk_pixels(g) > UINT32_MAX)
 		return refuse(why,
-			"geometry is %u tiles x %u rows x %u columns, wanted less than 2^32 pixels",
+			"geometry is %u tiles x %u rows x %u columns, expected fewer than 2^32 "
+			"pixels",
 			g->tiles, g->tile_rows, g->cols);
 	return 0;
 }
@@ -66,7 +67,7 @@ check_layout(const struct reason *why, const struct gk_config *c)
 #define SAME(field)                                                     \
 	if (c->layout.field != l.field)                                 \
 	return refuse(why,                                              \
-		"layout." #field " is %" PRIu64 ", wanted %" PRIu64     \
+		"layout." #field " is %" PRIu64 ", expected %" PRIu64   \
 		": gk_layout_init() with this geometry and value type", \
 		(uint64_t)c->layout.field, (uint64_t)l.field)
 	SAME(nnz_cap);
@@ -98,19 +99,19 @@ gk_config_check(const struct gk_config *c, char *text, size_t size)
 	if (check_geometry(&why, &c->geometry) != 0)
 		return -EINVAL;
 	if (c->value != GK_VALUE_F32 && c->value != GK_VALUE_I16)
-		return refuse(&why, "value is %d, wanted %d (f32) or %d (i16)", (int)c->value,
+		return refuse(&why, "value is %d, expected %d (f32) or %d (i16)", (int)c->value,
 			GK_VALUE_F32, GK_VALUE_I16);
 	if (gk_isa_name(c->isa) == NULL)
-		return refuse(&why, "isa %d, wanted 0 to %d", (int)c->isa, GK_ISAS - 1);
+		return refuse(&why, "isa %d, expected 0 to %d", (int)c->isa, GK_ISAS - 1);
 	if (c->watchdog_ms != 0 && c->watchdog_ms < GK_WATCHDOG_MIN_MS)
-		return refuse(&why, "watchdog_ms is %u, wanted at least %d, or 0 for none",
+		return refuse(&why, "watchdog_ms is %u, expected at least %d, or 0 for none",
 			c->watchdog_ms, GK_WATCHDOG_MIN_MS);
 	if (check_layout(&why, c) != 0)
 		return -EINVAL;
 	if (c->gangs == 0 || c->gangs > GK_GANGS_MAX)
-		return refuse(&why, "gangs is %u, wanted 1 to %d", c->gangs, GK_GANGS_MAX);
+		return refuse(&why, "gangs is %u, expected 1 to %d", c->gangs, GK_GANGS_MAX);
 	if (c->nb_frames == 0)
-		return refuse(&why, "nb_frames is 0, wanted at least 1");
+		return refuse(&why, "nb_frames is 0, expected at least 1");
 	if (check_pointer(&why, "channel", (uintptr_t)c->channel) != 0 ||
 		check_pointer(&why, "frames", (uintptr_t)c->frames) != 0 ||
 		check_pointer(&why, "results", (uintptr_t)c->results) != 0)
@@ -130,14 +131,15 @@ check_params(const struct reason *why, const struct gk_config *c, uint32_t index
 	const struct gk_params *p = &c->channel->params[index];
 
 	if (p->kind != GK_KIND_CSR && p->kind != GK_KIND_IMAGE && p->kind != GK_KIND_RAW)
-		return refuse(why, "params[%u].kind is %u, wanted %d (CSR), %d (image) or %d (raw)",
-			index, p->kind, GK_KIND_CSR, GK_KIND_IMAGE, GK_KIND_RAW);
+		return refuse(why,
+			"params[%u].kind is %u, expected %d (CSR), %d (image) or %d (raw)", index,
+			p->kind, GK_KIND_CSR, GK_KIND_IMAGE, GK_KIND_RAW);
 	if (p->strong_threshold != p->strong_threshold)
-		return refuse(why, "params[%u].strong_threshold is NaN, wanted photons", index);
+		return refuse(why, "params[%u].strong_threshold is NaN, expected photons", index);
 	if (p->csr_threshold != p->csr_threshold)
-		return refuse(why, "params[%u].csr_threshold is NaN, wanted photons", index);
+		return refuse(why, "params[%u].csr_threshold is NaN, expected photons", index);
 	if (p->nnz_max > c->layout.nnz_cap)
-		return refuse(why, "params[%u].nnz_max is %u, wanted at most layout.nnz_cap = %u",
+		return refuse(why, "params[%u].nnz_max is %u, expected at most layout.nnz_cap = %u",
 			index, p->nnz_max, c->layout.nnz_cap);
 	return 0;
 }
@@ -167,7 +169,8 @@ check_work_coef(
 	const struct reason *why, const struct gk_config *c, const char *what, uint32_t index)
 {
 	if (index >= GK_COEF_MAX)
-		return refuse(why, "work.%s is %u, wanted less than %d", what, index, GK_COEF_MAX);
+		return refuse(
+			why, "work.%s is %u, expected less than %d", what, index, GK_COEF_MAX);
 	return check_coef(why, c, index);
 }
 
@@ -175,8 +178,8 @@ static int
 check_work_params(const struct reason *why, const struct gk_work *work)
 {
 	if (work->params >= GK_PARAMS_MAX)
-		return refuse(
-			why, "work.params is %u, wanted less than %d", work->params, GK_PARAMS_MAX);
+		return refuse(why, "work.params is %u, expected less than %d", work->params,
+			GK_PARAMS_MAX);
 	return 0;
 }
 
@@ -184,7 +187,8 @@ static int
 check_work_dark(const struct reason *why, const struct gk_config *c, const struct gk_work *work)
 {
 	if (work->dark >= GK_DARK_MAX)
-		return refuse(why, "work.dark is %u, wanted less than %d", work->dark, GK_DARK_MAX);
+		return refuse(
+			why, "work.dark is %u, expected less than %d", work->dark, GK_DARK_MAX);
 	return check_dark(why, c, work->dark);
 }
 
@@ -195,19 +199,20 @@ check_frames(const struct reason *why, const struct gk_config *c, const struct g
 	const struct gk_frame *frame;
 
 	if (work->nb_frames == 0 || work->nb_frames > GK_BATCH_MAX)
-		return refuse(
-			why, "work.nb_frames is %u, wanted 1 to %d", work->nb_frames, GK_BATCH_MAX);
+		return refuse(why, "work.nb_frames is %u, expected 1 to %d", work->nb_frames,
+			GK_BATCH_MAX);
 	if (check_work_params(why, work) != 0 || check_params(why, c, work->params) != 0 ||
 		check_work_coef(why, c, "coef", work->coef) != 0)
 		return -EINVAL;
 	for (uint32_t i = 0; i < work->nb_frames; i++) {
 		if (work->slot[i] >= c->nb_frames)
-			return refuse(why, "work.slot[%u] is %u, wanted less than nb_frames = %u",
+			return refuse(why, "work.slot[%u] is %u, expected less than nb_frames = %u",
 				i, work->slot[i], c->nb_frames);
 		frame = (const struct gk_frame *)(c->frames + work->slot[i] * stride);
 		if (frame->out != GK_NO_OUT && frame->out >= c->nb_outputs)
 			return refuse(why,
-				"frame %" PRIu64 " in slot %u has output slot %u, wanted less than "
+				"frame %" PRIu64
+				" in slot %u has output slot %u, expected less than "
 				"nb_outputs = %u or GK_NO_OUT",
 				frame->frame, work->slot[i], frame->out, c->nb_outputs);
 		if ((frame->flags & GK_FRAME_DARK) && check_work_dark(why, c, work) != 0)
@@ -225,16 +230,16 @@ check_update(const struct reason *why, const struct gk_config *c, const struct g
 		return -EINVAL;
 	p = &c->channel->params[work->params];
 	if (p->dark_min == 0)
-		return refuse(why, "params[%u].dark_min is 0, wanted at least 1", work->params);
+		return refuse(why, "params[%u].dark_min is 0, expected at least 1", work->params);
 	if (!(p->dark_alpha > 0 && p->dark_alpha <= 1))
-		return refuse(why, "params[%u].dark_alpha is %g, wanted more than 0, at most 1",
+		return refuse(why, "params[%u].dark_alpha is %g, expected more than 0, at most 1",
 			work->params, (double)p->dark_alpha);
 	if (check_work_coef(why, c, "coef", work->coef) != 0 ||
 		check_work_coef(why, c, "coef_to", work->coef_to) != 0)
 		return -EINVAL;
 	if (c->channel->coef[work->coef].p[0] == c->channel->coef[work->coef_to].p[0])
 		return refuse(why,
-			"coef[%u].p[0] and coef[%u].p[0] are the same plane, wanted two: the old "
+			"coef[%u].p[0] and coef[%u].p[0] are the same plane, expected two: the old "
 			"version is still in use",
 			work->coef, work->coef_to);
 	return 0;
@@ -248,11 +253,12 @@ gk_descriptor_check(const struct gk_config *c, const struct gk_work *work, char 
 	if (work->op == GK_OP_FRAMES)
 		return check_frames(&why, c, work);
 	if (work->op != GK_OP_UPDATE && work->op != GK_OP_CLEAR)
-		return refuse(&why, "work.op is %u, wanted %d (frames), %d (update) or %d (clear)",
-			work->op, GK_OP_FRAMES, GK_OP_UPDATE, GK_OP_CLEAR);
+		return refuse(&why,
+			"work.op is %u, expected %d (frames), %d (update) or %d (clear)", work->op,
+			GK_OP_FRAMES, GK_OP_UPDATE, GK_OP_CLEAR);
 	if (work->nb_frames != 0)
-		return refuse(&why, "work.nb_frames is %u, wanted 0 of work.op %u", work->nb_frames,
-			work->op);
+		return refuse(&why, "work.nb_frames is %u, expected 0 of work.op %u",
+			work->nb_frames, work->op);
 	if (check_work_dark(&why, c, work) != 0)
 		return -EINVAL;
 	return work->op == GK_OP_UPDATE ? check_update(&why, c, work) : 0;
@@ -272,7 +278,7 @@ check_packets(const struct reason *why, const struct gk_config *c, const struct 
 			if (frame->packet[t] % GK_PACKET_ALIGN != 0)
 				return refuse(why,
 					"frame %" PRIu64 " in slot %u has packet %u at 0x%" PRIx64
-					", wanted a multiple of %d",
+					", expected a multiple of %d",
 					frame->frame, work->slot[i], t, frame->packet[t],
 					GK_PACKET_ALIGN);
 	}

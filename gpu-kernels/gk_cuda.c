@@ -119,7 +119,7 @@ open_device(struct gk *gk)
 	cuda->cuDeviceGetAttribute(&together, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, gk->device);
 	if (major < 8 || !together)
 		return refuse(-ENOTSUP,
-			"the GPU is of compute capability %d.%d, wanted at least 8.0 with "
+			"the GPU is of compute capability %d.%d, expected at least 8.0 with "
 			"cooperative launch",
 			major, minor);
 	cuda->cuDeviceGetAttribute(
@@ -127,7 +127,7 @@ open_device(struct gk *gk)
 	if (shared < GK_CUDA_SHARED + GK_CUDA_DECLARED)
 		return refuse(-ENOTSUP,
 			"the GPU, of compute capability %d.%d, has %d bytes of shared memory for a "
-			"thread block, wanted at least %d",
+			"thread block, expected at least %d",
 			major, minor, shared, GK_CUDA_SHARED + GK_CUDA_DECLARED);
 	return 0;
 }
@@ -189,7 +189,7 @@ load_kernel(struct gk *gk)
 	if (ret != CUDA_SUCCESS)
 		return failed(gk, "symbols of the kernel", ret);
 	if (size != sizeof(gk->args))
-		return refuse(-ENOTSUP, "the kernel's arguments are %zu bytes, wanted %zu", size,
+		return refuse(-ENOTSUP, "the kernel's arguments are %zu bytes, expected %zu", size,
 			sizeof(gk->args));
 	return 0;
 }
@@ -216,7 +216,7 @@ choose_blocks(struct gk *gk)
 	most = (uint32_t)(processors * each - 1) / gk->args.gangs;
 	if (most == 0 || gk->config.workers > most)
 		return refuse(-EINVAL,
-			"%u gangs of %u thread blocks, wanted at most %u blocks of each on %d "
+			"%u gangs of %u thread blocks, expected at most %u blocks of each on %d "
 			"multiprocessors",
 			gk->args.gangs, gk->config.workers, most, processors);
 	gk->args.blocks = gk->config.workers;

@@ -39,7 +39,7 @@ find_symbols(void *library, char *why, size_t size)
 	function = dlsym(library, GK_CUDA_GET_PROC_ADDRESS);
 	memcpy(&get, &function, sizeof(get));
 	if (get == NULL) {
-		snprintf(why, size, "%s has no %s, a driver of CUDA 12.0 or newer is wanted",
+		snprintf(why, size, "%s has no %s, a driver of CUDA 12.0 or newer is expected",
 			LIBRARY, GK_CUDA_GET_PROC_ADDRESS);
 		return -1;
 	}

@@ -156,14 +156,14 @@ detector_options_default(struct detector_options *options)
 static int
 bad_value(const struct option_row *row, const char *text, const char *wanted)
 {
-	warnx("--%s: found '%s', wanted %s", row->name, text, wanted);
+	warnx("--%s: found '%s', expected %s", row->name, text, wanted);
 	return -EINVAL;
 }
 
 static int
 out_of_range(const struct option_row *row, const char *text)
 {
-	warnx("--%s: found '%s', wanted a value of %.12g to %.12g", row->name, text, row->min,
+	warnx("--%s: found '%s', expected a value of %.12g to %.12g", row->name, text, row->min,
 		row->max);
 	return -EINVAL;
 }
@@ -463,11 +463,11 @@ check_replay(const struct detector_options *options)
 						    : NULL;
 
 	if (options->nb_pack_paths == 0) {
-		warnx("--replay: found no run, wanted directories or Arrow files");
+		warnx("--replay: found no run, expected directories or Arrow files");
 		return -EINVAL;
 	}
 	if (wrong != NULL) {
-		warnx("--replay: found --%s, wanted --pcap or --raw only", wrong);
+		warnx("--replay: found --%s, expected --pcap or --raw only", wrong);
 		return -EINVAL;
 	}
 	return 0;
@@ -481,22 +481,22 @@ check_port(const struct detector_options *options)
 	if (options->port_name == NULL) {
 		if (!options->loop)
 			return 0;
-		warnx("--loop: wanted --port with it, a file has an end");
+		warnx("--loop: expected --port with it, a file has an end");
 		return -EINVAL;
 	}
 	if (options->pcap_path != NULL || options->raw_path != NULL) {
-		warnx("--port: found --%s, wanted another run for files of packets or frames",
+		warnx("--port: found --%s, expected another run for files of packets or frames",
 			options->pcap_path != NULL ? "pcap" : "raw");
 		return -EINVAL;
 	}
 	if (model->drift != 0.0 && (options->loop || options->distinct < options->frames)) {
-		warnx("--drift: frames that repeat do not drift; wanted --distinct of at least "
+		warnx("--drift: frames that repeat do not drift; expected --distinct of at least "
 		      "--frames, and no --loop");
 		return -EINVAL;
 	}
 	if (model->dark_every != 0 && options->distinct % model->dark_every != 0 &&
 		(options->loop || options->distinct < options->frames)) {
-		warnx("--distinct: found %llu, wanted a multiple of the %llu of --dark-every, so "
+		warnx("--distinct: found %llu, expected a multiple of the %llu of --dark-every, so "
 		      "that dark frames come evenly",
 			(unsigned long long)options->distinct,
 			(unsigned long long)model->dark_every);
@@ -511,29 +511,29 @@ detector_options_check(const struct detector_options *options)
 	uint32_t streams = options->model.modules * options->wire.interfaces;
 
 	if (options->model.column_modules > options->model.modules) {
-		warnx("--column-modules: found %u, wanted at most the %u of --modules",
+		warnx("--column-modules: found %u, expected at most the %u of --modules",
 			options->model.column_modules, options->model.modules);
 		return -EINVAL;
 	}
 	if (options->wire.port + streams - 1 > UINT16_MAX) {
-		warnx("--udp-port: found %u, wanted at most %u, as %u streams need as many ports",
+		warnx("--udp-port: found %u, expected at most %u, as %u streams need as many ports",
 			options->wire.port, UINT16_MAX - streams + 1, streams);
 		return -EINVAL;
 	}
 	if (options->wire.module_id + options->model.modules - 1 > UINT16_MAX) {
-		warnx("--module-id: found %u, wanted at most %u for %u modules",
+		warnx("--module-id: found %u, expected at most %u for %u modules",
 			options->wire.module_id, UINT16_MAX - options->model.modules + 1,
 			options->model.modules);
 		return -EINVAL;
 	}
 	if (options->model.rows % 8 != 0) {
-		warnx("--rows: found %u, wanted a multiple of 8", options->model.rows);
+		warnx("--rows: found %u, expected a multiple of 8", options->model.rows);
 		return -EINVAL;
 	}
 	if (options->pcap_path == NULL && options->truth_path == NULL &&
 		options->calibration_path == NULL && options->raw_path == NULL &&
 		options->port_name == NULL) {
-		warnx("nothing to write: wanted one of --pcap, --truth, --calibration, --raw, "
+		warnx("nothing to write: expected one of --pcap, --truth, --calibration, --raw, "
 		      "--port");
 		return -EINVAL;
 	}
@@ -543,7 +543,7 @@ detector_options_check(const struct detector_options *options)
 		return check_replay(options);
 	if (options->pack) {
 		if (options->nb_pack_paths == 0) {
-			warnx("--pack: found no file, wanted raw frame files");
+			warnx("--pack: found no file, expected raw frame files");
 			return -EINVAL;
 		}
 		if (options->truth_path != NULL || options->calibration_path != NULL) {
@@ -552,7 +552,7 @@ detector_options_check(const struct detector_options *options)
 			return -EINVAL;
 		}
 	} else if (options->nb_pack_paths > 0) {
-		warnx("found '%s', wanted options only; raw frame files need --pack",
+		warnx("found '%s', expected options only; raw frame files need --pack",
 			options->pack_paths[0]);
 		return -EINVAL;
 	}

@@ -12,7 +12,7 @@
 #define CONNECT_PAUSE	    100	  /* ms */
 #define ACCEPT_PATIENCE	    10000 /* ms, for the peer's RTU */
 #define DISCONNECT_PATIENCE 1000  /* ms, for the peer's DREP */
-#define DESTROY_PATIENCE    1000  /* ms, for the lane to let go */
+#define DESTROY_PATIENCE    1000  /* ms, for the poll group to let go */
 #define KEEPALIVE	    5000  /* ms: no server waits for ever for a client that is gone */
 
 int
@@ -24,8 +24,8 @@ endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_attr
 	memset(e, 0, sizeof(*e));
 	e->session = s;
 	e->type = attr->type;
-	e->send_cq = rdma_cq_create(s->dev, attr->max_send_wr, attr->lane);
-	e->recv_cq = rdma_cq_create(s->dev, attr->max_recv_wr, attr->lane);
+	e->send_cq = rdma_cq_create(s->dev, attr->max_send_wr, attr->poll_group);
+	e->recv_cq = rdma_cq_create(s->dev, attr->max_recv_wr, attr->poll_group);
 	if (!e->send_cq || !e->recv_cq)
 		goto fail;
 	a.send_cq = e->send_cq;

@@ -126,7 +126,8 @@ main(int argc, char **argv)
 		break;
 	}
 	if (!target.device) {
-		warnx("%s: no device, wanted --device, as roce:port=0,ip=10.0.0.1/24", mode->name);
+		warnx("%s: no device, expected --device, as roce:port=0,ip=10.0.0.1/24",
+			mode->name);
 		return 2;
 	}
 	/* no SA_RESTART: sleeping ends, too */

@@ -60,7 +60,7 @@ wrong(const char *mode, const struct option_row *row, const char *text)
 	else
 		snprintf(name, sizeof(name), "-%c", row->letter);
 	fprintf(stderr,
-		"braggline-rdma %s: %s: found '%s', wanted a number of %" PRIu64 " to %" PRIu64
+		"braggline-rdma %s: %s: found '%s', expected a number of %" PRIu64 " to %" PRIu64
 		"\n",
 		mode, name, text, row->min, row->max);
 	return -EINVAL;
@@ -156,7 +156,7 @@ take_words(int argc, char **argv, const char **words, unsigned int max_words)
 	for (; optind < argc; optind++) {
 		if (n == max_words) {
 			fprintf(stderr,
-				"braggline-rdma %s: found '%s', wanted at most %u words besides "
+				"braggline-rdma %s: found '%s', expected at most %u words besides "
 				"the options\n",
 				argv[0], argv[optind], max_words);
 			return OPTIONS_WRONG;

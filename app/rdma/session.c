@@ -32,7 +32,7 @@ session_open(struct session *s, const char *device)
 		return -rte_errno;
 	}
 	rdma_dev_info_get(s->dev, &s->info);
-	/* this lcore owns all lanes, before control functions wait for them */
+	/* this lcore owns all poll groups, before control functions wait for them */
 	session_turn(s, 0);
 	s->pd = rdma_pd_alloc(s->dev);
 	if (!s->pd) {
@@ -114,10 +114,10 @@ int
 session_turn(struct session *s, uint64_t deadline)
 {
 	unsigned int work = 0;
-	uint16_t lane;
+	uint16_t pg;
 
-	for (lane = 0; lane < s->info.nb_lanes; lane++)
-		work += rdma_progress(s->dev, lane);
+	for (pg = 0; pg < s->info.nb_poll_groups; pg++)
+		work += rdma_progress(s->dev, pg);
 	if (s->idle % CM_TURNS == 0)
 		work += poll_cm(s);
 	/* counts turns when there is work, too: the CM has its share of a busy lcore */

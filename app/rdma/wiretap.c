@@ -152,7 +152,7 @@ wiretap_open(const struct target *target)
 		return 0;
 	if (find_port(target->device) < 0) {
 		fprintf(stderr,
-			"braggline-rdma: --capture and --loss: found device %s, wanted "
+			"braggline-rdma: --capture and --loss: found device %s, expected "
 			"roce:port=...\n",
 			target->device);
 		return -EINVAL;

@@ -195,7 +195,7 @@ create_table(struct pipeline *p)
 	const struct settings *s = p->settings;
 	struct frame_table_config c = {
 		.detector = &s->detector,
-		.lanes = s->rx_lcores,
+		.nb_rx = s->rx_lcores,
 		.slots = s->slots,
 		.max_skew_frames = s->max_skew_frames,
 		.resync_packets = agreement(s),
@@ -235,7 +235,7 @@ create_rx(struct pipeline *p)
 		if (rx == NULL)
 			return -ENOMEM;
 		rx->table = p->table;
-		rx->lane = &p->table->lanes[i];
+		rx->frx = &p->table->rx[i];
 		rx->streams = p->streams;
 		rx->detector = &s->detector;
 		rx->sources = p->sources;
@@ -520,7 +520,7 @@ pipeline_destroy(struct pipeline *p)
 	builder_destroy(p->builder);
 	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++) {
 		/* mbufs released after their lcore had stopped */
-		frame_rx_reclaim(p->table, p->rx[i]->lane, UINT32_MAX);
+		frame_rx_reclaim(p->table, p->rx[i]->frx, UINT32_MAX);
 		rte_ring_free(p->rx[i]->inbox);
 		rte_free(p->rx[i]);
 	}

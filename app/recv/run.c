@@ -548,7 +548,7 @@ static bool
 roles_poll(const struct run *r)
 {
 	for (uint32_t i = 0; i < r->process->rx_lcores; i++)
-		if (__atomic_load_n(&r->pipeline->rx[i]->lane->polls, __ATOMIC_RELAXED) == 0)
+		if (__atomic_load_n(&r->pipeline->rx[i]->frx->polls, __ATOMIC_RELAXED) == 0)
 			return false;
 	return true;
 }

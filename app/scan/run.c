@@ -35,7 +35,7 @@ read_size(const struct scan_file *f, const char *key, uint32_t most, uint32_t *s
 	}
 	value = strtoul(text, &end, 10);
 	if (*end != '\0' || value < 1 || value > most) {
-		fprintf(stderr, "braggline-scan: %s: %s is '%s', wanted 1 to %u\n", f->path, key,
+		fprintf(stderr, "braggline-scan: %s: %s is '%s', expected 1 to %u\n", f->path, key,
 			text, most);
 		return -EBADMSG;
 	}

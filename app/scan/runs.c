@@ -157,7 +157,7 @@ scan_list_add(struct scan_list *list, const char *path)
 	len = stem_length(path);
 	if (len == 0) {
 		complain(path,
-			"wanted a directory, or a file called RUN_frames.arrow or "
+			"expected a directory, or a file called RUN_frames.arrow or "
 			"RUN_images.arrow, or the same with .part");
 		return -EINVAL;
 	}

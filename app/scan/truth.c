@@ -83,13 +83,13 @@ truth_read(struct truth *t, const char *path)
 		return -EINVAL;
 	}
 	if (getline(&line, &room, f) < 0) {
-		rc = wrong_line(path, 1, "empty, wanted a line of names");
+		rc = wrong_line(path, 1, "empty, expected a line of names");
 		goto out;
 	}
 	frame_column = find_name(line, "frame");
 	hit_column = find_name(line, "hit");
 	if (frame_column < 0 || hit_column < 0) {
-		rc = wrong_line(path, 1, "wanted a line of names, frame and hit among them");
+		rc = wrong_line(path, 1, "expected a line of names, frame and hit among them");
 		goto out;
 	}
 	while (getline(&line, &room, f) >= 0) {
@@ -98,7 +98,8 @@ truth_read(struct truth *t, const char *path)
 			continue;
 		if (!read_number(line, frame_column, &frame) ||
 			!read_number(line, hit_column, &hit) || hit > 1) {
-			rc = wrong_line(path, number, "wanted a frame number, and a hit of 0 or 1");
+			rc = wrong_line(
+				path, number, "expected a frame number, and a hit of 0 or 1");
 			goto out;
 		}
 		if ((t->nb & (t->nb - 1)) == 0) {

@@ -84,7 +84,7 @@ rdma_dev_close(struct rdma_dev *dev)
 	if (dev->nb_pds || dev->nb_cqs || dev->nb_conns) {
 		RDMA_LOG(ERR,
 			"device %s: closed with %u protection domains, %u completion queues "
-			"and %u connections or listeners, wanted none",
+			"and %u connections or listeners, expected none",
 			dev->name, dev->nb_pds, dev->nb_cqs, dev->nb_conns);
 		return -EBUSY;
 	}
@@ -106,9 +106,9 @@ rdma_dev_info_get(const struct rdma_dev *dev, struct rdma_dev_info *info)
 }
 
 unsigned int
-rdma_progress(struct rdma_dev *dev, uint16_t lane)
+rdma_progress(struct rdma_dev *dev, uint16_t pg)
 {
-	return dev->ops->progress(dev, lane);
+	return dev->ops->progress(dev, pg);
 }
 
 int
@@ -140,7 +140,7 @@ rdma_pd_free(struct rdma_pd *pd)
 	if (pd->nb_mrs || pd->nb_qps || pd->nb_ahs) {
 		RDMA_LOG(ERR,
 			"device %s: protection domain freed with %u regions, %u queue pairs "
-			"and %u address handles, wanted none",
+			"and %u address handles, expected none",
 			dev->name, pd->nb_mrs, pd->nb_qps, pd->nb_ahs);
 		return -EBUSY;
 	}
@@ -159,7 +159,7 @@ rdma_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 
 	if (attr->length == 0 || first + attr->length < first) {
 		RDMA_LOG(ERR,
-			"device %s: region of %" PRIu64 " bytes at %p, wanted at least one and "
+			"device %s: region of %" PRIu64 " bytes at %p, expected at least one and "
 			"no wrap",
 			pd->dev->name, attr->length, attr->addr);
 		return refuse(EINVAL);
@@ -204,20 +204,20 @@ rdma_mr_rkey(const struct rdma_mr *mr)
 /* ---- completion queues ---------------------------------------------------------------------- */
 
 struct rdma_cq *
-rdma_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t lane)
+rdma_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t pg)
 {
 	struct rdma_cq *cq;
 
 	if (depth == 0) {
-		RDMA_LOG(ERR, "device %s: completion queue of depth 0, wanted at least 1",
+		RDMA_LOG(ERR, "device %s: completion queue of depth 0, expected at least 1",
 			dev->name);
 		return refuse(EINVAL);
 	}
-	cq = dev->ops->cq_create(dev, depth, lane);
+	cq = dev->ops->cq_create(dev, depth, pg);
 	if (!cq)
 		return NULL;
 	cq->dev = dev;
-	cq->lane = lane;
+	cq->poll_group = pg;
 	cq->depth = depth;
 	dev->nb_cqs++;
 	return cq;
@@ -288,7 +288,7 @@ qp_check(const struct rdma_dev *dev, const struct rdma_qp_attr *a, const struct 
 		uint64_t value, least, most;
 	} range[] = {
 		{"type", a->type, 0, RDMA_QP_UD},
-		{"lane", a->lane, 0, RTE_MAX(info->nb_lanes, 1) - 1},
+		{"poll group", a->poll_group, 0, RTE_MAX(info->nb_poll_groups, 1) - 1},
 		{"max_send_wr", a->max_send_wr, 1, info->max_wr},
 		{"max_recv_wr", a->max_recv_wr, 1, info->max_wr},
 		{"max_send_sge", a->max_send_sge, 1, info->max_sge},
@@ -301,22 +301,22 @@ qp_check(const struct rdma_dev *dev, const struct rdma_qp_attr *a, const struct 
 		{"rnr_retry", a->rnr_retry, 0, 7},
 		{"min_rnr_timer", a->min_rnr_timer, 1, 31},
 		{"qkey", a->qkey, 1, INT32_MAX},
-		{"send_cq's lane", a->send_cq->lane, a->lane, a->lane},
-		{"recv_cq's lane", a->recv_cq->lane, a->lane, a->lane},
+		{"send_cq's poll group", a->send_cq->poll_group, a->poll_group, a->poll_group},
+		{"recv_cq's poll group", a->recv_cq->poll_group, a->poll_group, a->poll_group},
 	};
 	unsigned int i;
 
 	for (i = 0; i < RTE_DIM(range); i++)
 		if (range[i].value < range[i].least || range[i].value > range[i].most) {
 			RDMA_LOG(ERR,
-				"device %s: queue pair with %s %" PRIu64 ", wanted %" PRIu64
+				"device %s: queue pair with %s %" PRIu64 ", expected %" PRIu64
 				" to %" PRIu64,
 				dev->name, range[i].name, range[i].value, range[i].least,
 				range[i].most);
 			return -EINVAL;
 		}
 	if (a->max_mtu & (a->max_mtu - 1)) {
-		RDMA_LOG(ERR, "device %s: queue pair with max_mtu %u, wanted a power of two",
+		RDMA_LOG(ERR, "device %s: queue pair with max_mtu %u, expected a power of two",
 			dev->name, a->max_mtu);
 		return -EINVAL;
 	}
@@ -561,7 +561,7 @@ rdma_multicast_join(struct rdma_qp *qp, const struct sockaddr *group, void *cont
 {
 	if (qp->attr.type != RDMA_QP_UD) {
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x can't join a multicast group, wanted UD",
+			"device %s: queue pair 0x%06x can't join a multicast group, expected UD",
 			qp->pd->dev->name, qp->qpn);
 		return refuse(EINVAL);
 	}

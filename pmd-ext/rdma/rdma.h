@@ -22,16 +22,16 @@
  *
  * - rdma_poll_cq(): completions. Never a system call. The lcore that owns the completion queue.
  * - rdma_progress(): the work of the `roce` engine - receive, acknowledge, retransmit, timers. One
- *   lcore a lane, always the same. `verbs` has nothing to do there and returns 0.
+ *   lcore a poll group, always the same. `verbs` has nothing to do there and returns 0.
  * - rdma_poll_cm(): connection management and address resolution. The control lcore.
  *
- * A queue pair belongs to one lcore - the one that calls rdma_progress() for its lane - and so do
- * its completion queues; only that lcore posts to it and polls them. All functions that are marked
- * *control* belong to one lcore at a time, whatever the device: the control lcore; it may be the
- * same as an engine's.
- * Control functions may wait until the lane has taken note: that lane must be polled meanwhile,
- * unless it is the calling lcore's own, which the function then polls itself. Nothing here may be
- * called from a thread that is no lcore (architecture: such threads never touch mempools).
+ * A queue pair belongs to one lcore - the one that calls rdma_progress() for its poll group - and
+ * so do its completion queues; only that lcore posts to it and polls them. All functions that are
+ * marked *control* belong to one lcore at a time, whatever the device: the control lcore; it may be
+ * the same as an engine's. Control functions may wait until the poll group has taken note: that
+ * poll group must be polled meanwhile, unless it is the calling lcore's own, which the function
+ * then polls itself. Nothing here may be called from a thread that is no lcore (architecture: such
+ * threads never touch mempools).
  *
  * Errors: functions return 0 or a count, and a negative errno otherwise; functions that return a
  * pointer return NULL and set rte_errno. Each also logs one line (`braggline.rdma`) that names the
@@ -75,29 +75,35 @@ struct rdma_dev_info {
 	uint64_t max_mr_bytes; /**< of one registration: `verbs` slices above (see rdma_mr_reg()) */
 	uint64_t max_msg_bytes; /**< of one message, 2^31 at most */
 	uint16_t max_sge;
-	uint16_t max_inline;  /**< bytes */
-	uint16_t max_rd_atom; /**< READs and atomics in flight, as responder and as requester */
-	uint16_t mtu;	      /**< largest path MTU: 256, 512, 1024, 2048 or 4096 bytes */
-	uint16_t nb_lanes;    /**< lanes that need rdma_progress(); 0: none does (`verbs`) */
-	int16_t numa_node;    /**< of the port or adapter; -1: not known */
-	bool gpu_memory;      /**< rdma_mr_reg() may take GPU memory */
+	uint16_t max_inline;	 /**< bytes */
+	uint16_t max_rd_atom;	 /**< READs and atomics in flight, as responder and as requester */
+	uint16_t mtu;		 /**< largest path MTU: 256, 512, 1024, 2048 or 4096 bytes */
+	uint16_t nb_poll_groups; /**< that need rdma_progress(); 0: none does (`verbs`) */
+	int16_t numa_node;	 /**< of the port or adapter; -1: not known */
+	bool gpu_memory;	 /**< rdma_mr_reg() may take GPU memory */
 };
 
 /**
  * Open a device by name. *Control.*
  *
  * - `roce:port=0,ip=10.0.0.1/24[,KEY=VALUE]...`: software RoCEv2 on ethdev port 0 (a number or a
- *   port's name). Keys: `queue=N` first RX and TX queue (0); `lanes=N` engines, each on a queue of
- *   its own from there on (1); `ip=` twice for IPv4 and IPv6; `gateway=IP`; `vlan=ID[:PCP]`;
- *   `mtu=N` the largest path MTU (what the port's MTU allows); `qps=N`, `mrs=N` sizes of the tables
- *   (4096, 65536); `cc=dcqcn|none` reaction to congestion marks (none); `handover=1` only lane 0
- *   receives from the port (each lane does; either way a packet goes on to the lane of its queue
- *   pair, so that RSS may spread them as it likes); `poll=0` none does: rdma_roce.h hands over what
- *   another poller of a shared queue found; `steer=auto|no` may a port with more queues be asked by
- *   rte_flow for what is the device's (auto)? `no` where the application has rules of its own. What
- *   other devices on the port receive for this one comes to it, too, by its lane 0. A port that
- *   is not configured yet is configured and started by the provider, and stopped when the last
- *   device on it closes. On a started port the named queues must be there.
+ *   port's name). Keys, with defaults in parentheses:
+ *   - `queue=N`: first RX and TX queue (0).
+ *   - `poll_groups=N`: number of poll groups (1). Each has a queue of its own, from `queue` on.
+ *   - `ip=`: given twice for IPv4 and IPv6; `gateway=IP`; `vlan=ID[:PCP]`.
+ *   - `mtu=N`: largest path MTU (the largest that fits the port's MTU).
+ *   - `qps=N`, `mrs=N`: sizes of the tables (4096, 65536).
+ *   - `cc=dcqcn|none`: reaction to congestion marks (none).
+ *   - `handover=1`: only poll group 0 receives from the port. Without it each poll group does. In
+ *     both cases a packet is forwarded to the poll group of its queue pair, so RSS may distribute
+ *     packets in any way.
+ *   - `poll=0`: no poll group receives from the port. Another poller of a shared queue passes
+ *     packets on with rdma_roce.h.
+ *   - `steer=auto|no`: request rte_flow rules for the device's traffic from a port with more
+ *     queues (auto). Use `no` if the application has rules of its own.
+ *   Packets of this device that other devices on the port receive arrive at its poll group 0. The
+ *   provider configures and starts a port that is not configured yet, and stops it when the last
+ *   device on it closes. On a started port the named queues must exist.
  * - `verbs:mlx5_0[,port=1][,gid=3]`: an adapter known to rdma-core; without `gid` its RoCEv2 GID of
  *   an IPv4 address, lowest index first.
  *
@@ -110,7 +116,8 @@ struct rdma_dev_info {
 struct rdma_dev *rdma_dev_open(const char *name);
 
 /**
- * Close. *Control.* Lanes of other `roce` devices on the port are to be polled meanwhile, too.
+ * Close. *Control.* Poll groups of other `roce` devices on the port are to be polled meanwhile,
+ * too.
  * @return 0; -EBUSY: protection domains, completion queues, listeners remain.
  */
 int rdma_dev_close(struct rdma_dev *dev);
@@ -119,13 +126,13 @@ int rdma_dev_close(struct rdma_dev *dev);
 int rdma_dev_info_get(const struct rdma_dev *dev, struct rdma_dev_info *info);
 
 /**
- * Do a lane's work: receive a burst, run responders and requesters, retransmit, transmit.
+ * Do a poll group's work: receive a burst, run responders and requesters, retransmit, transmit.
  * Call it in a loop, with no pause longer than the acknowledge time-out of the peers.
  *
- * @param lane 0 to rdma_dev_info.nb_lanes - 1
+ * @param poll group 0 to rdma_dev_info.nb_poll_groups - 1
  * @return packets received and sent, 0 when idle (for the caller's idle policy)
  */
-unsigned int rdma_progress(struct rdma_dev *dev, uint16_t lane);
+unsigned int rdma_progress(struct rdma_dev *dev, uint16_t poll_group);
 
 /** One counter. Names are stable, lower case with underscores, unit at the end unless a count. */
 struct rdma_xstat {
@@ -252,10 +259,10 @@ struct rdma_wc {
  *
  * @param depth at least the sum of the signalled sends and receives that can be outstanding: an
  *   overrun puts the queue pairs into error and is counted (`cq_overrun`)
- * @param lane of the queue pairs that will use it
+ * @param poll group of the queue pairs that will use it
  * @return NULL with rte_errno EINVAL, ENOMEM
  */
-struct rdma_cq *rdma_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t lane);
+struct rdma_cq *rdma_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t poll_group);
 
 /** @return 0; -EBUSY: queue pairs remain. *Control.* */
 int rdma_cq_destroy(struct rdma_cq *cq);
@@ -281,8 +288,8 @@ enum rdma_qp_state {
 /** How a queue pair is made. Zero means the default where one is named. */
 struct rdma_qp_attr {
 	enum rdma_qp_type type;
-	uint16_t lane;		 /**< its owner is who polls this lane */
-	struct rdma_cq *send_cq; /**< may be the same; both of this lane */
+	uint16_t poll_group;	 /**< its owner is who polls this poll group */
+	struct rdma_cq *send_cq; /**< may be the same; both of this poll group */
 	struct rdma_cq *recv_cq;
 	void *context;	       /**< comes back with completions and events */
 	uint32_t max_send_wr;  /**< send queue, requests (128) */

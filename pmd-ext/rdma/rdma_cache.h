@@ -92,7 +92,7 @@ void rdma_cache_invalidate(struct rdma_cache *cache, const void *addr, uint64_t 
 /**
  * Deregister what was announced to go.
  * @return 0: nothing of it is registered any more, and it may be unmapped; -EBUSY: some is in use,
- *   or unfinished requests or the port name it (poll the lanes, try again)
+ *   or unfinished requests or the port name it (poll the poll groups, try again)
  */
 int rdma_cache_flush(struct rdma_cache *cache);
 

@@ -163,7 +163,7 @@ rdma_pool_create(struct rdma_pd *pd, const struct rdma_pool_attr *attr)
 		buffers_max > BUFFERS_MAX_MAX) {
 		RDMA_LOG(ERR,
 			"device %s: pool of %" PRIu64 " bytes in regions of %" PRIu64
-			" with %u buffers, wanted 1 byte to %u regions of at least 2 MiB, and at "
+			" with %u buffers, expected 1 byte to %u regions of at least 2 MiB, and at "
 			"most %u buffers",
 			pd->dev->name, attr->bytes, most, buffers_max, info.max_mr,
 			BUFFERS_MAX_MAX);

@@ -40,7 +40,7 @@ struct rdma_cq {
 	struct rdma_dev *dev;
 	uint32_t depth;
 	uint32_t nb_qps; /**< a queue pair that uses it twice counts twice */
-	uint16_t lane;
+	uint16_t poll_group;
 };
 
 struct rdma_qp {
@@ -73,7 +73,7 @@ struct rdma_ops {
 	struct rdma_dev *(*dev_open)(const char *args);
 	int (*dev_close)(struct rdma_dev *dev);
 	int (*dev_info_get)(const struct rdma_dev *dev, struct rdma_dev_info *info);
-	unsigned int (*progress)(struct rdma_dev *dev, uint16_t lane);
+	unsigned int (*progress)(struct rdma_dev *dev, uint16_t poll_group);
 	int (*xstats_get)(const struct rdma_dev *dev, struct rdma_xstat *x, unsigned int n);
 
 	struct rdma_pd *(*pd_alloc)(struct rdma_dev *dev);
@@ -81,7 +81,7 @@ struct rdma_ops {
 	struct rdma_mr *(*mr_reg)(struct rdma_pd *pd, const struct rdma_mr_attr *attr);
 	int (*mr_dereg)(struct rdma_mr *mr);
 
-	struct rdma_cq *(*cq_create)(struct rdma_dev *dev, uint32_t depth, uint16_t lane);
+	struct rdma_cq *(*cq_create)(struct rdma_dev *dev, uint32_t depth, uint16_t poll_group);
 	int (*cq_destroy)(struct rdma_cq *cq);
 	uint16_t (*poll_cq)(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n);
 

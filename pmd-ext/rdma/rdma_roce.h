@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /**
- * Hand over packets. The lcore that calls rdma_progress() for that lane.
+ * Hand over packets. The lcore that calls rdma_progress() for that poll group.
  *
  * Taken are packets to UDP port 4791 and, as address resolution and multicast need them, ARP, ICMP,
  * ICMPv6 and IGMP; taken packets are worked at and freed. All others stay the caller's.
@@ -29,7 +29,7 @@ extern "C" {
  * @param n how many
  * @return how many stay the caller's
  */
-uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t lane, struct rte_mbuf **m, uint16_t n);
+uint16_t rdma_roce_rx(struct rdma_dev *dev, uint16_t poll_group, struct rte_mbuf **m, uint16_t n);
 
 #ifdef __cplusplus
 }

@@ -109,7 +109,7 @@ def read_rows(path):
         for line in lines:
             fields = line.rstrip('\n').split('\t')
             if len(fields) != len(FIELDS):
-                raise Failed(f'a row of {len(fields)} fields, wanted {len(FIELDS)}: {line!r}')
+                raise Failed(f'a row of {len(fields)} fields, expected {len(FIELDS)}: {line!r}')
             row = dict(zip(FIELDS, fields))
             rows.append({**row, **{field: float(row[field]) for field in NUMBERS}})
     return rows
@@ -214,7 +214,7 @@ def main():
     names = options.benchmarks or list(BENCHMARKS)
     for name in names:
         if name not in BENCHMARKS:
-            parser.error(f'{name}: wanted {", ".join(BENCHMARKS)}')
+            parser.error(f'{name}: expected {", ".join(BENCHMARKS)}')
     if options.smoke and options.results:
         parser.error('--smoke has no figures to be kept')
     # so that what was begun ends with us

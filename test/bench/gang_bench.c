@@ -133,7 +133,7 @@ load_capture(void)
 	pcap_close(pcap);
 	it.config.nb_frames = (uint32_t)(n / it.detector.tiles / BATCH * BATCH);
 	if (it.config.nb_frames == 0) {
-		fprintf(stderr, "gang_bench: %s: %llu packets; wanted %u, %d frames\n",
+		fprintf(stderr, "gang_bench: %s: %llu packets; expected %u, %d frames\n",
 			options.capture, (unsigned long long)n, it.detector.tiles * BATCH, BATCH);
 		exit(1);
 	}

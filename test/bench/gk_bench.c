@@ -439,7 +439,7 @@ parse(int argc, char **argv, struct bench *b, const char **isa)
 	if (b->modules < 1 || b->modules > 32 || b->frames > 64 || b->frames % BATCH_MAX != 0 ||
 		b->repeats < 1 || b->repeats > REPEATS_MAX || optind < argc) {
 		fprintf(stderr,
-			"gk_bench: modules %u, frames %u, repeats %u; wanted 1 to 32, a multiple "
+			"gk_bench: modules %u, frames %u, repeats %u; expected 1 to 32, a multiple "
 			"of 8 up to 64, 1 to %d\n",
 			b->modules, b->frames, b->repeats, REPEATS_MAX);
 		return -EINVAL;

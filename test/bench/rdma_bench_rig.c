@@ -163,7 +163,7 @@ rig_open(struct rig *rig, size_t memory_size, bool alone)
 	rte_srand(rig->seed);
 	rig->worker = rte_get_next_lcore(-1, 1, 0);
 	if (rig->worker >= RTE_MAX_LCORE)
-		rig_die("found one lcore, wanted two: EAL's -l");
+		rig_die("found one lcore, expected two: EAL's -l");
 	for (i = 0; i < 2; i++) {
 		snprintf(name, sizeof(name), "wire%u_%d", rigs, i);
 		ring[i] = rte_ring_create(

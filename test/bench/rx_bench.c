@@ -72,7 +72,7 @@ thread_cycles(void)
 /* What one lcore does until the window ends. */
 struct loop {
 	struct rx_bench *b;
-	uint32_t lane;
+	uint32_t frx;
 	bool roles;
 	struct speed speed;
 } __rte_cache_aligned;
@@ -85,7 +85,7 @@ poll_and_touch(struct loop *l, uint64_t end)
 	uint64_t sum = 0;
 
 	while (rte_rdtsc() < end) {
-		const uint16_t n = rte_eth_rx_burst(l->b->port, l->lane, m, RX_BURST);
+		const uint16_t n = rte_eth_rx_burst(l->b->port, l->frx, m, RX_BURST);
 
 		for (uint16_t i = 0; i < n; i++)
 			sum += *rte_pktmbuf_mtod_offset(m[i], const uint64_t *, BENCH_UDP_HEADERS);
@@ -98,14 +98,14 @@ poll_and_touch(struct loop *l, uint64_t end)
 static void
 poll_roles(struct loop *l, uint64_t end)
 {
-	struct rx *rx = l->b->rx[l->lane];
+	struct rx *rx = l->b->rx[l->frx];
 
 	while (rte_rdtsc() < end) {
 		bool busy = rx_poll(rx) != 0;
 
-		if (l->lane == 0)
+		if (l->frx == 0)
 			busy |= rx_bench_build(l->b);
-		/* a lane that is blocked leaves the other one its lines, as the receiver does */
+		/* a RX role that is blocked leaves the other one its lines, as the receiver does */
 		if (!busy)
 			rte_pause();
 	}
@@ -128,21 +128,21 @@ run_loop(void *arg)
 
 /*
  * One window.
- * @param second  one lane, on the second lcore
+ * @param second  one RX role, on the second lcore
  */
 static struct speed
-measure(struct rx_bench *b, uint32_t lanes, bool roles, bool second)
+measure(struct rx_bench *b, uint32_t nb_rx, bool roles, bool second)
 {
 	const unsigned int worker = rte_get_next_lcore(-1, 1, 0);
 	struct loop loop[RX_BENCH_LANES] = {0};
 	struct speed s;
 
-	rx_bench_start(b, lanes, DESCRIPTORS, roles);
-	for (uint32_t i = 0; i < lanes; i++)
-		loop[i] = (struct loop){.b = b, .lane = i, .roles = roles};
+	rx_bench_start(b, nb_rx, DESCRIPTORS, roles);
+	for (uint32_t i = 0; i < nb_rx; i++)
+		loop[i] = (struct loop){.b = b, .frx = i, .roles = roles};
 	bench_alone_rest();
 	b->alone = bench_alone_begin();
-	if ((second || lanes > 1) && rte_eal_remote_launch(run_loop, &loop[lanes - 1], worker))
+	if ((second || nb_rx > 1) && rte_eal_remote_launch(run_loop, &loop[nb_rx - 1], worker))
 		rx_bench_fail("second lcore", "cannot be launched");
 	if (!second)
 		run_loop(&loop[0]);
@@ -150,7 +150,7 @@ measure(struct rx_bench *b, uint32_t lanes, bool roles, bool second)
 	bench_alone_end();
 	rx_bench_stop(b, roles);
 	s = loop[0].speed;
-	for (uint32_t i = 1; i < lanes; i++) {
+	for (uint32_t i = 1; i < nb_rx; i++) {
 		s.packets += loop[i].speed.packets;
 		s.cycles = RTE_MAX(s.cycles, loop[i].speed.cycles);
 	}
@@ -165,7 +165,7 @@ mpps(struct speed s)
 
 /* Windows of all rows in turn, so that they see the same machine. */
 struct rows {
-	double touch[RX_BENCH_LANES][ROUNDS_MAX]; /* Mpackets/s, by lanes - 1 */
+	double touch[RX_BENCH_LANES][ROUNDS_MAX]; /* Mpackets/s, by RX roles - 1 */
 	double role[RX_BENCH_LANES][ROUNDS_MAX];
 	double slower[ROUNDS_MAX]; /* of either lcore alone: two that share frames wait for it */
 };
@@ -195,14 +195,14 @@ print_scaling(const struct rx_bench *b, const struct rows *r)
 }
 
 static void
-print_row(const struct rx_bench *b, const struct rows *r, uint32_t lanes)
+print_row(const struct rx_bench *b, const struct rows *r, uint32_t nb_rx)
 {
-	const double *role = r->role[lanes - 1], *touch = r->touch[lanes - 1];
+	const double *role = r->role[nb_rx - 1], *touch = r->touch[nb_rx - 1];
 	const double this = bench_median(role, b->rounds), ceiling = bench_median(touch, b->rounds);
-	const double cycles = 1e-6 * rte_get_tsc_hz() * lanes;
+	const double cycles = 1e-6 * rte_get_tsc_hz() * nb_rx;
 	char what[64];
 
-	snprintf(what, sizeof(what), "RX and builder, %u lcore%s", lanes, lanes > 1 ? "s" : "");
+	snprintf(what, sizeof(what), "RX and builder, %u lcore%s", nb_rx, nb_rx > 1 ? "s" : "");
 	printf("%-26s %8.2f %8.1f %10.2f %8.1f %7.2f %8.2f\n", what, this, cycles / this, ceiling,
 		cycles / ceiling, bench_median_ratio(role, touch, b->rounds),
 		bench_median_ratio(role, r->slower, b->rounds));
@@ -213,10 +213,10 @@ print_row(const struct rx_bench *b, const struct rows *r, uint32_t lanes)
 		.against = "poll and touch each header",
 		.other = ceiling,
 		.ratio = bench_median_ratio(role, touch, b->rounds),
-		.goal = lanes == 1 ? "value >= 10" : NULL,
+		.goal = nb_rx == 1 ? "value >= 10" : NULL,
 		/* two lines of the capture, two of mbufs, two of tables; the frame's pointers */
-		.bytes = lanes == 1 ? BENCH_PACKETS * 8 * (6 * 64 + 16) : 0});
-	if (lanes > 1)
+		.bytes = nb_rx == 1 ? BENCH_PACKETS * 8 * (6 * 64 + 16) : 0});
+	if (nb_rx > 1)
 		print_scaling(b, r);
 	else
 		bench_row(&(struct bench_row){.stage = "RX",
@@ -233,9 +233,9 @@ throughput(struct rx_bench *b)
 
 	rx_bench_open_port(b, "");
 	for (uint32_t i = 0; i < b->rounds; i++) {
-		for (uint32_t lanes = 1; lanes <= lcores; lanes++) {
-			r.touch[lanes - 1][i] = mpps(measure(b, lanes, false, false));
-			r.role[lanes - 1][i] = mpps(measure(b, lanes, true, false));
+		for (uint32_t nb_rx = 1; nb_rx <= lcores; nb_rx++) {
+			r.touch[nb_rx - 1][i] = mpps(measure(b, nb_rx, false, false));
+			r.role[nb_rx - 1][i] = mpps(measure(b, nb_rx, true, false));
 		}
 		r.slower[i] = r.role[0][i];
 		if (lcores > 1)
@@ -251,8 +251,8 @@ throughput(struct rx_bench *b)
 	printf("%-26s %17s   %17s\n", "", "this", "poll and touch");
 	printf("%-26s %8s %8s %10s %8s %7s %8s\n", "what", "Mpkt/s", "cyc/pkt", "Mpkt/s", "cyc/pkt",
 		"ratio", "x lcore");
-	for (uint32_t lanes = 1; lanes <= lcores; lanes++)
-		print_row(b, &r, lanes);
+	for (uint32_t nb_rx = 1; nb_rx <= lcores; nb_rx++)
+		print_row(b, &r, nb_rx);
 	if (lcores < RX_BENCH_LANES)
 		printf("RX and builder, 2 lcores: not measured, there is one CPU\n");
 }

@@ -21,7 +21,7 @@ struct rx_bench {
 	bool alone; /* nobody else has the CPUs */
 	bool huge;  /* pages */
 	uint16_t port;
-	uint32_t lanes; /* in use: RX roles, queues, lcores */
+	uint32_t nb_rx; /* in use: RX roles, queues, lcores */
 	struct rte_mempool *headers;
 	struct rte_mempool *pixels;
 	struct detector detector;
@@ -40,8 +40,8 @@ void rx_bench_fail(const char *what, const char *why) __attribute__((noreturn));
 void rx_bench_open_port(struct rx_bench *b, const char *more);
 void rx_bench_close_port(struct rx_bench *b);
 
-/* From the first packet of the capture on, to so many lanes; `descriptors` a queue. */
-void rx_bench_start(struct rx_bench *b, uint32_t lanes, uint16_t descriptors, bool roles);
+/* From the first packet of the capture on, to so many RX roles; `descriptors` a queue. */
+void rx_bench_start(struct rx_bench *b, uint32_t nb_rx, uint16_t descriptors, bool roles);
 
 /* Gives all back, and fails when mbufs are missing. */
 void rx_bench_stop(struct rx_bench *b, bool roles);

@@ -56,11 +56,11 @@ rx_bench_close_port(struct rx_bench *b)
 		rx_bench_fail(DEVICE, "cannot be closed");
 }
 
-/* Module m to the queue of the lane that has it. */
+/* Module m to the queue of the RX role that has it. */
 static uint32_t
 lane_of(const struct rx_bench *b, uint32_t module)
 {
-	return module * b->lanes / b->modules;
+	return module * b->nb_rx / b->modules;
 }
 
 static void
@@ -77,9 +77,9 @@ start_port(struct rx_bench *b, uint16_t descriptors)
 	segments[0].split.length = BENCH_SPLIT_AT;
 	segments[1].split.mp = b->pixels;
 	rx.rx_seg = segments;
-	if (rte_eth_dev_configure(b->port, b->lanes, 0, &conf) != 0)
+	if (rte_eth_dev_configure(b->port, b->nb_rx, 0, &conf) != 0)
 		rx_bench_fail(DEVICE, "cannot be configured");
-	for (uint32_t q = 0; q < b->lanes; q++)
+	for (uint32_t q = 0; q < b->nb_rx; q++)
 		if (rte_eth_rx_queue_setup(b->port, q, descriptors, 0, &rx, NULL) != 0)
 			rx_bench_fail(DEVICE, "has no such queue");
 	for (uint32_t m = 0; m < b->modules; m++) {
@@ -98,7 +98,7 @@ create_roles(struct rx_bench *b)
 	static const struct source_settings settings; /* learnt */
 	struct frame_table_config c = {
 		.detector = &b->detector,
-		.lanes = b->lanes,
+		.nb_rx = b->nb_rx,
 		.slots = b->slots,
 		.max_skew_frames = 8,
 		.resync_packets = 8,
@@ -116,7 +116,7 @@ create_roles(struct rx_bench *b)
 	if (c.frames == NULL || (b->table = frame_table_create(&c)) == NULL)
 		rx_bench_fail("frame table", rte_strerror(rte_errno));
 	sources_init(&b->sources, &settings, &b->detector, c.stall_cycles);
-	for (uint32_t i = 0; i < b->lanes; i++) {
+	for (uint32_t i = 0; i < b->nb_rx; i++) {
 		struct rx *rx = rte_zmalloc("rx", sizeof(*rx), RTE_CACHE_LINE_SIZE);
 		char name[16];
 
@@ -124,7 +124,7 @@ create_roles(struct rx_bench *b)
 		if (rx == NULL)
 			rx_bench_fail("RX role", "no memory");
 		rx->table = b->table;
-		rx->lane = &b->table->lanes[i];
+		rx->frx = &b->table->rx[i];
 		rx->streams = b->streams;
 		rx->detector = &b->detector;
 		rx->sources = &b->sources;
@@ -141,9 +141,9 @@ create_roles(struct rx_bench *b)
 }
 
 void
-rx_bench_start(struct rx_bench *b, uint32_t lanes, uint16_t descriptors, bool roles)
+rx_bench_start(struct rx_bench *b, uint32_t nb_rx, uint16_t descriptors, bool roles)
 {
-	b->lanes = lanes;
+	b->nb_rx = nb_rx;
 	start_port(b, descriptors);
 	if (roles)
 		create_roles(b);
@@ -179,16 +179,16 @@ finish(struct rx_bench *b)
 {
 	struct frame_closed closed;
 
-	for (uint32_t i = 0; i < b->lanes; i++)
+	for (uint32_t i = 0; i < b->nb_rx; i++)
 		b->rx[i]->stop = true;
 	frame_table_flush(b->table);
 	while (!frame_table_flushed(b->table)) {
-		for (uint32_t i = 0; i < b->lanes; i++)
+		for (uint32_t i = 0; i < b->nb_rx; i++)
 			rx_poll(b->rx[i]);
 		while (frame_table_close(b->table, &closed))
 			give_back(b, &closed);
 	}
-	for (uint32_t i = 0; i < b->lanes; i++)
+	for (uint32_t i = 0; i < b->nb_rx; i++)
 		rx_poll(b->rx[i]);
 }
 
@@ -201,7 +201,7 @@ rx_bench_stop(struct rx_bench *b, bool roles)
 		finish(b);
 	if (rte_flow_flush(b->port, &error) != 0 || rte_eth_dev_stop(b->port) != 0)
 		rx_bench_fail(DEVICE, "cannot be stopped");
-	for (uint32_t i = 0; roles && i < b->lanes; i++) {
+	for (uint32_t i = 0; roles && i < b->nb_rx; i++) {
 		rte_ring_free(b->rx[i]->inbox);
 		rte_free(b->rx[i]);
 	}

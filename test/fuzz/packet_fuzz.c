@@ -98,20 +98,20 @@ play(struct script *s)
 {
 	while (s->at < s->size) {
 		const uint8_t op = next(s);
-		const uint32_t lane = op >> 4 & 1;
+		const uint32_t frx = op >> 4 & 1;
 
 		switch (op & 7) {
 		case 0 ... 3:
 			if (rig_mbufs_out() < RIG_POOL / 2)
-				rig_push(lane, scripted_packet(s, op));
+				rig_push(frx, scripted_packet(s, op));
 			break;
 		case 4:
 			if (rig_mbufs_out() < RIG_POOL / 2)
-				rig_push(lane, arbitrary_packet(s, op));
+				rig_push(frx, arbitrary_packet(s, op));
 			break;
 		case 5:
 		case 6:
-			rx_poll(rig_rx[lane]);
+			rx_poll(rig_rx[frx]);
 			break;
 		default:
 			build();
@@ -163,7 +163,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const uint8_t how = next(&s);
 
 	rig_config(&config, &d, 2, 1);
-	config.lanes = LANES;
+	config.nb_rx = LANES;
 	config.owner[1] = 1;
 	config.refuse = how & 1;
 	config.stall_cycles = how & 2 ? 0 : UINT64_MAX;

@@ -77,7 +77,7 @@ function imageLines(batch) {
 const frames = read('frames');
 const images = read('images');
 const value = frames.meta.get('braggline.value') === 'int16' ? 'Int16' : 'Float32';
-const wanted = {
+const expected = {
     frames: 'frame:Uint64 bunch_id:Uint64 detector_time:Uint64 receive_time:Timestamp<NANOSECOND> ' +
         'exposure:Uint32 detector_status:Uint32 flags:Uint32 ' +
         `missing:FixedSizeList[${frames.meta.get('braggline.modules')}]<Uint16> ` +
@@ -87,8 +87,8 @@ const wanted = {
         'raw:Binary? missing:Binary',
 };
 for (const [table, { schema }] of Object.entries({ frames, images })) {
-    if (types(schema) !== wanted[table])
-        fail(`${table}: columns ${types(schema)}\nwanted ${wanted[table]}`);
+    if (types(schema) !== expected[table])
+        fail(`${table}: columns ${types(schema)}\nwanted ${expected[table]}`);
 }
 
 const text = readFileSync(`${dir}/${name}.txt`, 'utf8').trimEnd().split('\n');
@@ -96,7 +96,7 @@ for (const [table, found] of [['frames', frames.batches.flatMap(frameLines)],
     ['images', images.batches.flatMap(imageLines)]]) {
     const want = text.filter((l) => l.startsWith(table));
     if (want.length !== found.length)
-        fail(`${table}: ${found.length} rows, ${want.length} wanted`);
+        fail(`${table}: ${found.length} rows, ${want.length} expected`);
     for (let i = 0; i < want.length; i++) {
         if (want[i] !== found[i])
             fail(`${table} row ${i}:\n${found[i].slice(0, 2000)}\nwanted\n${want[i].slice(0, 2000)}`);

@@ -67,7 +67,7 @@ def mtu(bench):
         bench.greet()
         job = bench.guest.run(PINGS)
         if job.status == 0 or 'REJECTED, error 26' not in job.output:
-            raise Broken(f'MTU of 4096 where 1024 is wanted:\n{job.output}')
+            raise Broken(f'MTU of 4096 where 1024 is expected:\n{job.output}')
     finally:
         run.close()
     bench.connect('rping', f'-c -a {THEIRS} -C 2 -V', 'rping -s -C 2', theirs=None)

@@ -26,10 +26,10 @@ SIZES = (1, 255, 4095, 65537, 1048577, 8388608)
 VERBS = ('write', 'read', 'send')
 
 
-def both(bench, mode, wanted, *texts):
+def both(bench, mode, expected, *texts):
     """A tool of perftest's, as client and as server."""
-    bench.serve(mode, f'{wanted} {PATIENCE}', f'ib_{mode} -F -R {wanted} {OURS}', *texts)
-    bench.connect(mode, f'{wanted} {PATIENCE} {THEIRS}', f'ib_{mode} -F -R {wanted}', *texts)
+    bench.serve(mode, f'{expected} {PATIENCE}', f'ib_{mode} -F -R {expected} {OURS}', *texts)
+    bench.connect(mode, f'{expected} {PATIENCE} {THEIRS}', f'ib_{mode} -F -R {expected}', *texts)
 
 
 def sizes(bench, say):
@@ -72,12 +72,12 @@ def loss(bench, say):
                       'rping -s -C 20 -S 65535', 'frames were lost', theirs=None)
         say(f'rping with {percent} % lost')
         for verb in VERBS:
-            wanted = f'-s {theirs} -n 100'
-            bench.serve(f'{verb}_bw', f'{wanted} {lost}', f'ib_{verb}_bw -F -R {wanted} {OURS}',
+            expected = f'-s {theirs} -n 100'
+            bench.serve(f'{verb}_bw', f'{expected} {lost}', f'ib_{verb}_bw -F -R {expected} {OURS}',
                         'frames were lost')
             say(f'{verb}_bw with {percent} % lost, the guest asks')
-            wanted = '-s 65536 -n 100'
-            bench.connect(f'{verb}_bw', f'{wanted} {THEIRS} {lost}', f'ib_{verb}_bw -F -R {wanted}',
+            expected = '-s 65536 -n 100'
+            bench.connect(f'{verb}_bw', f'{expected} {THEIRS} {lost}', f'ib_{verb}_bw -F -R {expected}',
                           'frames were lost')
             say(f'{verb}_bw with {percent} % lost, we ask')
         bench.serve('atomic_bw', f'-n 200 {lost}', f'ib_atomic_bw -F -R -n 200 {OURS}')

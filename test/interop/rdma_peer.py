@@ -229,8 +229,8 @@ class Bench:
         wrong = [text for text in texts if text not in both]
         if status != ours or (theirs is not None and job.status != theirs) or wrong:
             kind = Unsteady if 'Correlation coefficient' in job.output else Broken
-            raise kind(f'{run.name}: exit status {status}, wanted {ours}; the guest\'s '
-                       f'{job.status}, wanted {theirs}; missing: {wrong}\n--- ours\n'
+            raise kind(f'{run.name}: exit status {status}, expected {ours}; the guest\'s '
+                       f'{job.status}, expected {theirs}; missing: {wrong}\n--- ours\n'
                        f'{run.output}\n--- theirs\n{job.output}\n{self.guest.console()}')
 
     def forget(self):

@@ -57,10 +57,10 @@ def every_mtu_and_size(bench):
 
 def perftest(bench, mode, options, size, messages, mtu):
     bench.mtu(mtu)
-    wanted = f'{options} -n {messages}' + (f' -s {size}' if size else '')
+    expected = f'{options} -n {messages}' + (f' -s {size}' if size else '')
     # the guest's server is asked for its measured connections before it listens for them
-    bench.serve(mode, wanted, f'ib_{mode} -F -R {wanted} {OURS}', ' #bytes')
-    bench.connect(mode, f'{wanted} {THEIRS}', f'ib_{mode} -F -R {wanted}', ' #bytes')
+    bench.serve(mode, expected, f'ib_{mode} -F -R {expected} {OURS}', ' #bytes')
+    bench.connect(mode, f'{expected} {THEIRS}', f'ib_{mode} -F -R {expected}', ' #bytes')
 
 
 def messages(bench):

@@ -40,7 +40,7 @@ function pattern(frames) {
     const rows = table('frames');
     const images = table('images');
     if (rows.numRows !== frames || images.numRows !== frames)
-        fail(`${rows.numRows} rows of frames, ${images.numRows} of images, wanted ${frames}`);
+        fail(`${rows.numRows} rows of frames, ${images.numRows} of images, expected ${frames}`);
     for (let f = 0; f < frames; f++) {
         const { frame, missing, invalid } = rows.get(f);
         if (int(frame) !== f + 1 || [...missing].some((m) => m !== 0) || invalid !== 0)
@@ -57,7 +57,7 @@ function pattern(frames) {
             const want = Math.fround(adc * r[gain]);
             if (value[i] !== want)
                 fail(`image ${f}, row ${Math.floor(i / COLS)}, column ${i % COLS}: ` +
-                    `${value[i]}, wanted ${want}`);
+                    `${value[i]}, expected ${want}`);
         }
     }
     console.log(`${frames} frames have the pattern of PSI's virtual JUNGFRAU`);
@@ -91,7 +91,7 @@ function converted(list) {
     let within1 = 0, within4 = 0, g0Pixels = 0, saturated = 0, masked = 0, worst = 0;
 
     if (images.numRows !== raws.length)
-        fail(`${images.numRows} images, wanted ${raws.length}`);
+        fail(`${images.numRows} images, expected ${raws.length}`);
     raws.forEach((path, f) => {
         const raw = load(path, Uint16Array);
         const conv = load(convs[f], Float32Array);
@@ -123,7 +123,7 @@ function converted(list) {
         `1 ULP, ${(100 * within4 / g0Pixels).toFixed(4)} % within 4, worst ${worst}; ` +
         `${saturated} saturated, ${masked} masked`);
     if (share < 97 || within4 !== g0Pixels)
-        fail('wanted >= 97 % within 1 ULP and all within 4');
+        fail('expected >= 97 % within 1 ULP and all within 4');
     if (saturated === 0 || masked === 0)
         fail('no special value was seen: the inputs are not those expected');
 }
@@ -161,22 +161,22 @@ function rows([name]) {
 }
 
 function truth([csv]) {
-    const wanted = readTruth(csv);
+    const expected = readTruth(csv);
     const rows = table('frames');
     let hits = 0, wrong = 0;
-    if (rows.numRows !== wanted.length)
-        fail(`${rows.numRows} frames, the truth has ${wanted.length}`);
-    wanted.forEach((want, i) => {
+    if (rows.numRows !== expected.length)
+        fail(`${rows.numRows} frames, the truth has ${expected.length}`);
+    expected.forEach((want, i) => {
         const row = rows.get(i);
         const hit = row.verdict === 1;
         hits += hit;
         if (!isTrue(row, want))
-            fail(`row ${i}: ${tell(row)}, wanted ${tell(want)}`);
+            fail(`row ${i}: ${tell(row)}, expected ${tell(want)}`);
         wrong += hit !== (want.hit === 1n);
     });
     if (wrong !== 0)
-        fail(`${wrong} of ${wanted.length} verdicts are wrong`);
-    console.log(`${wanted.length} frames, ${hits} hits: counts and verdicts are the truth`);
+        fail(`${wrong} of ${expected.length} verdicts are wrong`);
+    console.log(`${expected.length} frames, ${hits} hits: counts and verdicts are the truth`);
 }
 
 // pedestals change with every interval from the third on; dark frames are flagged
@@ -185,7 +185,7 @@ function intervals([length, every]) {
         const frame = int(row.frame);
         const version = Math.max(1, Math.floor(frame / int(length)));
         if (row.pedestal_version !== version || !!(row.flags & 4) !== (frame % int(every) === 0))
-            fail(`frame ${frame}: version ${row.pedestal_version}, wanted ${version}; ` +
+            fail(`frame ${frame}: version ${row.pedestal_version}, expected ${version}; ` +
                 `flags ${row.flags}`);
     }
     console.log('pedestal versions follow the intervals');

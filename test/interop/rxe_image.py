@@ -57,14 +57,14 @@ def cache():
 
 # ---- kernel
 
-def wanted():
+def expected():
     return f'recipe {RECIPE} kernel {os.environ.get("RXE_VM_KERNEL", "default")}\n'
 
 
 def fetched():
     try:
         with open(os.path.join(cache(), 'fetched'), encoding='ascii') as f:
-            return f.read() == wanted()
+            return f.read() == expected()
     except FileNotFoundError:
         return False
 
@@ -178,7 +178,7 @@ def fetch():
                     shutil.rmtree(old)
                 os.replace(os.path.join(work, name), old)
         with open(os.path.join(cache(), 'fetched'), 'w', encoding='ascii') as f:
-            f.write(wanted())
+            f.write(expected())
 
 
 def kernel():

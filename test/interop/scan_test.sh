@@ -20,7 +20,7 @@ want() {
 	got=$?
 	if [ $got -ne "$status" ] || ! grep -q -- "$text" "$dir/said"; then
 		echo "braggline-scan $*"
-		echo "exit status $got, wanted $status with '$text':"
+		echo "exit status $got, expected $status with '$text':"
 		cat "$dir/said"
 		exit 1
 	fi
@@ -44,14 +44,14 @@ for png in a b; do
 done
 want 1 'no image of frame 5000000' "$dir" --png "$dir/a.png" --frame 5000000
 sed '4s/^/x/' "$dir/truth.csv" > "$dir/wrong.csv"
-want 1 'wrong.csv:4: wanted a frame number' "$dir" --truth "$dir/wrong.csv"
+want 1 'wrong.csv:4: expected a frame number' "$dir" --truth "$dir/wrong.csv"
 want 1 'frame and hit among them' "$dir" --truth "$dir/one.txt"
 
 # the rows of the table, as plain text has them
 "$scan" --csv - "$dir" > "$dir/frames.csv" || exit 1
 awk -F, 'NR > 1 { print $1, $2, $4, $14, $15 }' "$dir/frames.csv" > "$dir/got"
-awk '$1 == "frames" { print $2, $3, $5, $15, $16 }' "$dir/one.txt" > "$dir/wanted"
-cmp "$dir/got" "$dir/wanted" || exit 1
+awk '$1 == "frames" { print $2, $3, $5, $15, $16 }' "$dir/one.txt" > "$dir/expected"
+cmp "$dir/got" "$dir/expected" || exit 1
 
 # a run that was not closed
 size=$(stat -c %s "$dir/one_frames.arrow")
@@ -121,7 +121,7 @@ want 1 'a batch out of order' "$dir/bad"
 
 want 1 'No such file' "$dir/nothing"
 want 1 'no file here is called' "$(mktemp -d -p "$dir")"
-want 1 'wanted a directory, or a file called' "$dir/one.txt"
+want 1 'expected a directory, or a file called' "$dir/one.txt"
 rm "$dir/bad/one_frames.arrow"
 want 1 'one_frames.arrow: not there' "$dir/bad"
 echo nonsense > "$dir/bad/one_frames.arrow"
@@ -151,4 +151,4 @@ for _ in $(seq 60); do
 		exit 1
 	fi
 done
-echo "all as wanted"
+echo "all as expected"

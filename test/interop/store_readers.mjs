@@ -128,7 +128,7 @@ for (const [frame, row] of tables.frames) {
         continue;
     }
     want(truth.has(frame) && (incomplete || isTrue(row, truth.get(frame))),
-        `row of frames ${tell(row)}, wanted ${tell(truth.get(frame) ?? 'none')}`);
+        `row of frames ${tell(row)}, expected ${tell(truth.get(frame) ?? 'none')}`);
     // the veto is a dry run: what is whole is kept
     want(incomplete || KEPT.includes(row.verdict), `frame ${frame}: verdict ${row.verdict}`);
     want(KEPT.includes(row.verdict) === !!image, `frame ${frame}: verdict ${row.verdict}, ` +
@@ -140,7 +140,7 @@ for (const [frame, row] of tables.frames) {
     for (const list of ['row_ptr', 'col', 'value'])
         sums[list] += weigh(image[list]);
     want(image.kind === row.kind && strong === row.strong_count, `frame ${frame}: image of kind ` +
-        `${image.kind} has ${strong} strong pixels, wanted ${row.kind} and ${row.strong_count}`);
+        `${image.kind} has ${strong} strong pixels, expected ${row.kind} and ${row.strong_count}`);
 }
 want(sums.images === tables.images.size, 'an image has no row of frames');
 console.log(JSON.stringify({ sums, threshold, rows, files }));

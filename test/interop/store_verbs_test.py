@@ -257,7 +257,7 @@ def check_run(rig, directory, frames, run):
     """All frames of one run, and its ledger says so."""
     found = rows(rig, directory, frames)
     want(sorted(table for _, table in found) == sorted(chain.TABLES) and
-               set(found.values()) == {frames}, found, 'wanted', frames)
+               set(found.values()) == {frames}, found, 'expected', frames)
     ini = configparser.ConfigParser()
     ini.read(f'{rig.where}/{run}/run_ledger.ini')
     ledger = {k: int(v) for k, v in ini['frames'].items()}

@@ -30,7 +30,7 @@ holds()
 	states=$(awk '/states, stored/ { print $1 }' pan.log)
 	if ! grep -q 'errors: 0$' pan.log || grep -q 'Search not completed' pan.log; then
 		grep -E '^pan|errors:|not completed' pan.log
-		echo "$*: wanted no error in a complete search"
+		echo "$*: expected no error in a complete search"
 		exit 1
 	fi
 	# a store or receiver that never gets to do anything would make it true as well
@@ -44,13 +44,13 @@ holds()
 # Without one rule, this must be seen.
 fails()
 {
-	local wanted=$1
+	local expected=$1
 	shift
 	build "$@"
 	(ulimit -t 60; exec ./pan -m100000) >pan.log 2>&1 || :
-	if ! grep -q "$wanted" pan.log; then
+	if ! grep -q "$expected" pan.log; then
 		grep -E '^pan|errors:' pan.log || :
-		echo "$*: wanted '$wanted'"
+		echo "$*: expected '$expected'"
 		exit 1
 	fi
 	printf '%-44s %s\n' "$*" "$(grep -m1 '^pan:1:' pan.log)"

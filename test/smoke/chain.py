@@ -7,7 +7,9 @@ Independent of the product: by the byte tables of app/common/README.rst and xfer
 
 import configparser
 import csv
+import glob
 import os
+import re
 import struct
 
 from cases import want
@@ -66,13 +68,15 @@ def final_ledger(path):
 def ledgers(directory, run):
     """Of all receivers of a run, in their order: {section: {name: value}}, of frames and of the run."""
     found = []
-    while True:
-        number = f'.{len(found) + 1}' if found else ''
+    # a receiver that dies before its first frame leaves a gap in the numbers
+    paths = {path: int(number or 1) for path in glob.glob(f'{glob.escape(directory)}/{run}_ledger*.ini')
+             for number in re.findall(r'_ledger(?:[.](\d+))?[.]ini$', path)}
+    for path in sorted(paths, key=paths.get):
         ini = configparser.ConfigParser()
-        if not ini.read(f'{directory}/{run}_ledger{number}.ini'):
-            return found
+        ini.read(path)
         found.append({s: {k: int(v, 16 if k == 'incarnation' else 10) for k, v in ini[s].items()}
                       for s in ('receiver', 'frames', 'run')})
+    return found
 
 
 class Batch:

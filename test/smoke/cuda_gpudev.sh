@@ -37,24 +37,24 @@ die()
 # suites <where>: all five where device memory can be mapped for the CPU, else all but that one
 suites()
 {
-	wanted=5
+	expected=5
 	left='closed with'
 	if grep -q 'no CPU mapping of device memory' "$log"; then
-		wanted=4
+		expected=4
 		# rte_gpu_comm_create_list() forgets its flags in device memory when it cannot map them
 		left='closed with ([^1]|1[^ ]|1 allocations \(([^4]|4[^0]))'
 	fi
 	passed=$(grep -c 'TEST: PASSED' "$log") || true
-	[ "$passed" -eq "$wanted" ] || die "$1: $passed suites passed, $wanted wanted"
+	[ "$passed" -eq "$expected" ] || die "$1: $passed suites passed, $expected expected"
 	if grep -E "^gpu_cuda: .*(CUDA_ERROR|$left)" "$log"; then
 		die "$1"
 	fi
-	echo "$1: $passed suites passed, $wanted wanted"
+	echo "$1: $passed suites passed, $expected expected"
 }
 
 # A GPU that is not there is one line, and nothing else changes.
 gpudev "$drivers" device=99 && die 'device=99 was found'
-[ "$(grep -c '^gpu_cuda: gpu_cuda0: ' "$log")" -eq 1 ] || die 'one line was wanted'
+[ "$(grep -c '^gpu_cuda: gpu_cuda0: ' "$log")" -eq 1 ] || die 'one line was expected'
 grep '^gpu_cuda: ' "$log"
 grep -q 'DPDK found 0 GPUs' "$log" || die 'EAL did not go on without the device'
 

@@ -75,7 +75,7 @@ def story(w):
     stores.is_full(0)
     begin, durable = stores.held(), stores.of('durable')
     wait('batches that are held', lambda: stores.held() >= begin + ENOUGH)
-    want(stores.of('durable') == durable, stores.of('durable'), 'wanted', durable)
+    want(stores.of('durable') == durable, stores.of('durable'), 'expected', durable)
     w.disk(0, ROOM)
     stores.is_good(0)
     want(stores.alarm(1) == 'disk full', stores.alarm(1))

@@ -57,15 +57,15 @@ def story(w):
     durable = recv.get('egress')['stores']['0']['durable'] - durable
     print(f'{len(tried)} things were tried, {durable} batches of the receiver stored meanwhile')
     want(durable >= ENOUGH, durable)
-    wanted = collections.Counter(name for names in tried for name in names)
+    expected = collections.Counter(name for names in tried for name in names)
 
     def counted():
         now = store.get('store')
         return {name: now[name] - before[name] for name in now
-                if name in wanted or name.startswith(('refused_', 'entries_'))}
+                if name in expected or name.startswith(('refused_', 'entries_'))}
     alone()
     found = {name: n for name, n in counted().items() if n > 0 and name != 'entries_good'}
-    want(found == wanted, found, 'wanted', dict(wanted))
+    want(found == expected, found, 'expected', dict(expected))
     some()
     s = recv.get('egress')['stores']['0']
     want(s['connections'] == 1 and s['broken'] + s['again'] + s['refused'] == 0, s)

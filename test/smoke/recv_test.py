@@ -158,7 +158,7 @@ def mistakes_are_named(where):
     with open(f'{where}/recv.ini', 'a') as f:
         f.write('strong_max\n')
     done = run([RECV, '--dump-config', '--config', f'{where}/recv.ini'])
-    want(done.returncode == 2 and 'recv.ini:10: wanted [section], key = value' in done.stdout,
+    want(done.returncode == 2 and 'recv.ini:10: expected [section], key = value' in done.stdout,
          done.stdout)
     done = run([RECV, '--no-huge', '-m', '64', '--no-pci', '--no-shconf', '--', '--config',
                 f'{where}/none.ini'])

@@ -155,7 +155,7 @@ def look(w, deaths):
         want(restart + down == len(missing), missing, counted)
         # what it had seen, and had written down
         want(after[0] - 1 - down == max(death['last'], before[1]), death, counted)
-        want(down >= deaths.away[i], counted, 'wanted at least', deaths.away[i])
+        want(down >= deaths.away[i], counted, 'expected at least', deaths.away[i])
 
 
 def main():

@@ -32,7 +32,7 @@ class Commands:
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=SECONDS)
         want(done.returncode == status and says in done.stdout, *arguments, 'gave',
-             done.returncode, f'wanted {status} and "{says}":\n', done.stdout)
+             done.returncode, f'expected {status} and "{says}":\n', done.stdout)
         return done.stdout
 
 
@@ -341,11 +341,11 @@ def check_ring(store, chain, left, there):
     store('verify', chain.stored, says=' 0 files with something wrong')
 
 
-def rot(directory, wanted=None):
+def rot(directory, expected=None):
     """Flip a bit in the body of a batch, (incarnation, table, sequence)."""
     for incarnation, table, path in files(directory):
         for batch in batches_of(path):
-            if wanted not in (None, (incarnation, table, batch.sequence)):
+            if expected not in (None, (incarnation, table, batch.sequence)):
                 continue
             with open(path, 'r+b') as stream:
                 stream.seek(batch.body + 8)
@@ -353,7 +353,7 @@ def rot(directory, wanted=None):
                 stream.seek(batch.body + 8)
                 stream.write(bytes([byte ^ 1]))
             return
-    want(False, 'no batch', wanted, 'in', directory)
+    want(False, 'no batch', expected, 'in', directory)
 
 
 def check_repaired(store, directory):
@@ -401,8 +401,8 @@ def check_reader(chain, there, modules):
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
             rows[table] += int(out.stdout)
     for table, found in rows.items():
-        wanted = sum(sum(b.values()) for (_, t), b in there.items() if t == table)
-        want(found == wanted, f'apache-arrow finds {found} rows of {table}, wanted {wanted}')
+        expected = sum(sum(b.values()) for (_, t), b in there.items() if t == table)
+        want(found == expected, f'apache-arrow finds {found} rows of {table}, expected {expected}')
 
 
 def main():

@@ -47,7 +47,7 @@ class Shares:
 
 
 def look_at(reply, what, *names):
-    want(all(name in reply for name in names), what, reply, 'wanted', *names)
+    want(all(name in reply for name in names), what, reply, 'expected', *names)
 
 
 def telemetry(w, endpoint, of_stores, of_rdma):

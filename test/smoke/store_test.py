@@ -259,11 +259,11 @@ def check(chain, kind, left):
              'has gaps:', sorted(batches))
     rows = sorted(sum(b.values()) for (_, table), b in found.items() if table == 'images')
     if kind in ('none', 'store'):
-        want(rows == [FRAMES], f'images: {rows} rows, wanted {FRAMES}')
+        want(rows == [FRAMES], f'images: {rows} rows, expected {FRAMES}')
     else:
         check_lost(chain, found)
         # nothing of the first run, if it was killed that early
-        want(rows[0] == 50 and len(rows) <= 2, f'images: {rows} rows, wanted 50 of the second run')
+        want(rows[0] == 50 and len(rows) <= 2, f'images: {rows} rows, expected 50 of the second run')
     return rows
 
 

@@ -26,6 +26,6 @@ unset LD_PRELOAD
 
 passed=$(grep -c 'TEST: PASSED' "$log") || true
 if [ "$passed" -ne 5 ] || grep -q 'TEST: FAILED' "$log"; then
-	echo "dpdk-test-gpudev: $passed suites passed, 5 wanted"
+	echo "dpdk-test-gpudev: $passed suites passed, 5 expected"
 	exit 1
 fi

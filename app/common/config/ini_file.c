@@ -97,7 +97,7 @@ read_line(struct reading *r, char *text, int *error)
 	if (text[0] == '[') {
 		value = strchr(text, ']');
 		if (value == NULL || value[1] != '\0')
-			return "wanted [section] alone in its line";
+			return "expected [section] alone in its line";
 		*value = '\0';
 		text = strip(text + 1);
 		if (text[0] == '\0' || strlen(text) >= sizeof(r->section))
@@ -108,7 +108,7 @@ read_line(struct reading *r, char *text, int *error)
 	}
 	value = strchr(text, '=');
 	if (value == NULL)
-		return "wanted [section], key = value or a comment after ;";
+		return "expected [section], key = value or a comment after ;";
 	*value = '\0';
 	key = strip(text);
 	value = strip(value + 1);

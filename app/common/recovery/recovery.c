@@ -608,8 +608,8 @@ recover(const struct arrow_io_ops *io, const char *part, uint64_t below, const b
 	memset(report, 0, sizeof(*report));
 	snprintf(report->path, sizeof(report->path), "%s", part);
 	rc = -EINVAL;
-	snprintf(
-		report->message, sizeof(report->message), "wanted a file that ends in .arrow" PART);
+	snprintf(report->message, sizeof(report->message),
+		"expected a file that ends in .arrow" PART);
 	if (!arrow_name_is_part(part) || strlen(part) >= sizeof(report->path))
 		goto out;
 	rc = io->open(&handle, &how);

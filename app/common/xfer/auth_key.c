@@ -24,18 +24,18 @@ check_file(const struct stat *st, const char *path, const char *what, size_t min
 	}
 	if (st->st_uid != geteuid() && st->st_uid != 0) {
 		snprintf(message, PATH_MAX,
-			"%s %.3000s belongs to user %u: wanted this user (%u) or root", what, path,
-			st->st_uid, geteuid());
+			"%s %.3000s belongs to user %u: expected this user (%u) or root", what,
+			path, st->st_uid, geteuid());
 		return -EACCES;
 	}
 	if ((st->st_mode & 077) != 0) {
 		snprintf(message, PATH_MAX,
-			"%s %.3000s has mode %03o: others may use it; wanted 600 or 400", what,
+			"%s %.3000s has mode %03o: others may use it; expected 600 or 400", what,
 			path, st->st_mode & 0777);
 		return -EACCES;
 	}
 	if ((uint64_t)st->st_size < min || (uint64_t)st->st_size > max) {
-		snprintf(message, PATH_MAX, "%s %.3000s has %lld bytes: wanted %zu to %zu", what,
+		snprintf(message, PATH_MAX, "%s %.3000s has %lld bytes: expected %zu to %zu", what,
 			path, (long long)st->st_size, min, max);
 		return -EINVAL;
 	}

@@ -60,7 +60,7 @@ create_queues(struct xfer_qp *l)
 	const struct xfer_qp_config *c = &l->config;
 	struct rdma_qp_attr attr = {
 		.type = RDMA_QP_RC,
-		.lane = c->lane,
+		.poll_group = c->poll_group,
 		.context = l,
 		.max_send_wr = XFER_QP_SENDS + c->writes,
 		.max_recv_wr = l->nb_receives,
@@ -73,7 +73,7 @@ create_queues(struct xfer_qp *l)
 	};
 	struct rdma_qp_info info;
 
-	l->cq = rdma_cq_create(c->dev, attr.max_send_wr + attr.max_recv_wr, c->lane);
+	l->cq = rdma_cq_create(c->dev, attr.max_send_wr + attr.max_recv_wr, c->poll_group);
 	if (l->cq == NULL)
 		return -rte_errno;
 	attr.send_cq = l->cq;

@@ -2,7 +2,7 @@
 /**
  * @file
  * A queue pair that carries messages of the transfer protocol in both directions, and WRITEs in one
- * direction. Both ends use it. The lcore that owns the lane makes all calls, except for the
+ * direction. Both ends use it. The lcore that owns the poll group makes all calls, except for the
  * functions marked *control*: the control lcore of the device calls these, as in rdma.h.
  *
  * A received message is in memory that only the device writes. Its handler reads it in place; the
@@ -35,7 +35,7 @@ struct xfer_qp_ops {
 struct xfer_qp_config {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
-	uint16_t lane;
+	uint16_t poll_group;
 	/** receives for WRITE_WITH_IMM, beside XFER_RECEIVES; posted by xfer_qp_extend() */
 	uint32_t receives;
 	uint32_t writes; /**< maximum number of WRITEs in flight */

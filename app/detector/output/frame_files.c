@@ -35,7 +35,7 @@ frame_files_open(struct frame_files *files, char *const *paths, int nb_paths, ui
 			return report(paths[i]);
 		bytes = (uint64_t)status.st_size;
 		if (!S_ISREG(status.st_mode) || bytes == 0 || bytes % files->frame_bytes != 0) {
-			warnx("%s: found %s of %llu bytes, wanted a file of whole frames, "
+			warnx("%s: found %s of %llu bytes, expected a file of whole frames, "
 			      "%llu bytes each for %u module%s",
 				paths[i], S_ISREG(status.st_mode) ? "a file" : "something else",
 				(unsigned long long)bytes, (unsigned long long)files->frame_bytes,

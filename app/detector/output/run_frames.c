@@ -104,8 +104,8 @@ check_schema(const struct run_frames *run, const struct run_file *f, bool *image
 	if (modules == NULL || table == NULL)
 		return damaged(f->path, "no file of a run");
 	if (strtoul(modules, NULL, 10) != run->modules) {
-		warnx("%s: found a run of %s modules, wanted the %u of --modules", f->path, modules,
-			run->modules);
+		warnx("%s: found a run of %s modules, expected the %u of --modules", f->path,
+			modules, run->modules);
 		return -EINVAL;
 	}
 	*images = strcmp(table, arrow_table_name(ARROW_IMAGES)) == 0;
@@ -204,7 +204,7 @@ sort(struct rows *rows)
 	for (i = 1; i < rows->nb; i++) {
 		if (rows->at[i].frame != rows->at[i - 1].frame)
 			continue;
-		warnx("frame %llu is there twice: wanted one run of a detector that was not "
+		warnx("frame %llu is there twice: expected one run of a detector that was not "
 		      "started again",
 			(unsigned long long)rows->at[i].frame);
 		return -EINVAL;
@@ -230,7 +230,7 @@ run_frames_open(struct run_frames **run, char *const *paths, int nb_paths, uint3
 	if (rc == 0)
 		rc = sort(&r->images);
 	if (rc == 0 && r->images.nb == 0) {
-		warnx("found no raw frame, wanted a run with [output] format = raw");
+		warnx("found no raw frame, expected a run with [output] format = raw");
 		rc = -EINVAL;
 	}
 	*frames = r->images.nb;
@@ -262,7 +262,7 @@ read_header(struct run_frames *run, uint64_t frame, struct jungfrau_frame_header
 	while (run->at < run->frames.nb && run->frames.at[run->at].frame < frame)
 		run->at++;
 	if (run->at == run->frames.nb || run->frames.at[run->at].frame != frame) {
-		warnx("frame %llu has an image and no row in frames: wanted the files of both "
+		warnx("frame %llu has an image and no row in frames: expected the files of both "
 		      "tables",
 			(unsigned long long)frame);
 		return -EINVAL;

@@ -50,7 +50,7 @@ find_port(const char *name, uint16_t *id)
 		*id = (uint16_t)number;
 		return 0;
 	}
-	warnx("--port: found '%s', wanted one of EAL's %u ports; --vdev or -a makes one", name,
+	warnx("--port: found '%s', expected one of EAL's %u ports; --vdev or -a makes one", name,
 		rte_eth_dev_count_avail());
 	RTE_ETH_FOREACH_DEV(*id) {
 		char known[RTE_ETH_NAME_MAX_LEN];
@@ -107,8 +107,8 @@ raise_mtu(uint16_t id, const char *name, const struct rte_eth_dev_info *info)
 		return;
 	rc = rte_eth_dev_set_mtu(id, RTE_MIN(info->max_mtu, 9000));
 	if (rc != 0 && rc != -ENOTSUP)
-		warnx("port %s: MTU is %u, wanted at least %u, and it cannot be changed", name, mtu,
-			wanted);
+		warnx("port %s: MTU is %u, expected at least %u, and it cannot be changed", name,
+			mtu, wanted);
 }
 
 int

@@ -85,7 +85,7 @@ open_run(struct transmit *run)
 		return rc;
 	nb_frames = frames_to_draw(options, run->source.frames);
 	if (nb_frames > UINT32_MAX) {
-		warnx("--distinct: found %llu, wanted less than 2^32",
+		warnx("--distinct: found %llu, expected less than 2^32",
 			(unsigned long long)nb_frames);
 		return -EINVAL;
 	}

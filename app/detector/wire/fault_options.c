@@ -190,11 +190,11 @@ fault_options_parse(const char *text, struct fault_options *options)
 			continue;
 		if (faults[i].parse(value + 1, options))
 			return 0;
-		warnx("--fault: found '%s', wanted %s=%s; P is 0 to 1", text, faults[i].name,
+		warnx("--fault: found '%s', expected %s=%s; P is 0 to 1", text, faults[i].name,
 			faults[i].wanted);
 		return -EINVAL;
 	}
-	warnx("--fault: found '%s', wanted loss, burst-loss, reorder, duplicate, corrupt, "
+	warnx("--fault: found '%s', expected loss, burst-loss, reorder, duplicate, corrupt, "
 	      "truncate, stall or restart, = and a value",
 		text);
 	return -EINVAL;

@@ -42,7 +42,7 @@ packet_faults_create(const struct fault_options *options, const struct jungfrau_
 
 	for (uint32_t i = 0; i < options->nb_stalls; i++) {
 		if (options->stall[i].module >= wire->modules) {
-			warnx("--fault: found stall of module %u, wanted one of the %u from 0",
+			warnx("--fault: found stall of module %u, expected one of the %u from 0",
 				options->stall[i].module, wire->modules);
 			return -EINVAL;
 		}

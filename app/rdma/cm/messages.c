@@ -58,7 +58,7 @@ message_options_parse(int argc, char **argv, enum message_mode mode, struct mess
 		return OPTIONS_WRONG;
 	}
 	if (o->server && address_parse(o->server, o->port, &target->peer) < 0) {
-		fprintf(stderr, "braggline-rdma %s: found '%s', wanted an IP address\n", argv[0],
+		fprintf(stderr, "braggline-rdma %s: found '%s', expected an IP address\n", argv[0],
 			o->server);
 		return OPTIONS_WRONG;
 	}
@@ -104,7 +104,7 @@ message_nodes_create(
 	int rc = 0;
 
 	if (type == RDMA_QP_UD && o->size > s->info.mtu) {
-		fprintf(stderr, "braggline-rdma: -S %u, wanted at most the MTU, %u\n", o->size,
+		fprintf(stderr, "braggline-rdma: -S %u, expected at most the MTU, %u\n", o->size,
 			s->info.mtu);
 		return NULL;
 	}

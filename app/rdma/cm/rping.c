@@ -79,14 +79,14 @@ rping_parse(int argc, char **argv, struct target *target)
 	if (result != OPTIONS_OK)
 		return result;
 	if (options.server == options.client) {
-		fprintf(stderr, "braggline-rdma rping: found %s, wanted either -s or -c\n",
+		fprintf(stderr, "braggline-rdma rping: found %s, expected either -s or -c\n",
 			options.server ? "-s and -c" : "neither -s nor -c");
 		return OPTIONS_WRONG;
 	}
 	if (options.client &&
 		(!options.address ||
 			address_parse(options.address, options.port, &target->peer) < 0)) {
-		fprintf(stderr, "braggline-rdma rping: -a: found '%s', wanted an IP address\n",
+		fprintf(stderr, "braggline-rdma rping: -a: found '%s', expected an IP address\n",
 			options.address ? options.address : "");
 		return OPTIONS_WRONG;
 	}
@@ -186,7 +186,7 @@ hear(struct rping *r, struct rping_info *info)
 	if (rc < 0)
 		return rc;
 	if (wc.byte_len != sizeof(got)) {
-		fprintf(stderr, "braggline-rdma rping: message of %u bytes, wanted %zu\n",
+		fprintf(stderr, "braggline-rdma rping: message of %u bytes, expected %zu\n",
 			wc.byte_len, sizeof(got));
 		return -EPROTO;
 	}

@@ -52,7 +52,7 @@ receive_message(struct perftest_control *c, uint8_t *m, size_t length)
 		return rc;
 	if (wc.byte_len != length) {
 		fprintf(stderr,
-			"braggline-rdma: the peer's message has %u bytes, wanted %zu: it speaks "
+			"braggline-rdma: the peer's message has %u bytes, expected %zu: it speaks "
 			"another perftest than " PERFTEST_VERSION "\n",
 			wc.byte_len, length);
 		return -EPROTO;
@@ -156,7 +156,7 @@ perftest_control_hello(struct perftest_control *c, uint16_t *mtu)
 		return complain(rc, "versions");
 	if (perftest_get_version(in, c->peer_version) < 0) {
 		fprintf(stderr,
-			"braggline-rdma: the peer sends no version, wanted text as "
+			"braggline-rdma: the peer sends no version, expected text as "
 			"'" PERFTEST_VERSION "': is it perftest?\n");
 		return -EPROTO;
 	}
@@ -172,7 +172,8 @@ perftest_control_hello(struct perftest_control *c, uint16_t *mtu)
 	theirs = perftest_get_mtu(in);
 	if (!theirs) {
 		fprintf(stderr,
-			"braggline-rdma: the peer's MTU is 0x%02x%02x, wanted a digit of 1 to 5\n",
+			"braggline-rdma: the peer's MTU is 0x%02x%02x, expected a digit from 1 "
+			"to 5\n",
 			in[0], in[1]);
 		return -EPROTO;
 	}

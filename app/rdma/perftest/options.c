@@ -56,7 +56,7 @@ static const struct option_row rows[] = {
 static enum options_result
 wrong(const char *mode, const char *option, const char *found, const char *wanted)
 {
-	fprintf(stderr, "braggline-rdma %s: %s: found '%s', wanted %s\n", mode, option, found,
+	fprintf(stderr, "braggline-rdma %s: %s: found '%s', expected %s\n", mode, option, found,
 		wanted);
 	return OPTIONS_WRONG;
 }

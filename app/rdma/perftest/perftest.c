@@ -129,7 +129,7 @@ introduce(struct run *r)
 	if (rc == 0 && r->options->type == RDMA_QP_UD && perftest_size_max(r->options) > r->mtu &&
 		!r->options->all) {
 		fprintf(stderr,
-			"braggline-rdma: -s %" PRIu64 " with UD, wanted %u, the MTU, or less\n",
+			"braggline-rdma: -s %" PRIu64 " with UD, expected %u, the MTU, or less\n",
 			r->options->size, r->mtu);
 		return -EMSGSIZE;
 	}

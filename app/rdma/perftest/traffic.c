@@ -333,8 +333,8 @@ take_receives(
 			return rc;
 		if (wc[i].byte_len != wanted) {
 			fprintf(stderr,
-				"braggline-rdma: a message of %u bytes came, wanted %u: both ends "
-				"need the same -s\n",
+				"braggline-rdma: received a message of %u bytes, expected %u: use "
+				"the same -s at both ends\n",
 				wc[i].byte_len, wanted);
 			return -EPROTO;
 		}

@@ -178,20 +178,20 @@ check_sidecar(struct load *l, struct map_file *file, uint32_t module, uint32_t s
 	if (ret != 0)
 		return refuse(l, ret, "%s: the INI file beside it cannot be used", file->path);
 	if (strcmp(s.detector, l->d->ops->name) != 0)
-		return refuse(l, -EINVAL, "%s is of detector %s, wanted %s", file->path, s.detector,
-			l->d->ops->name);
+		return refuse(l, -EINVAL, "%s is of detector %s, expected %s", file->path,
+			s.detector, l->d->ops->name);
 	if (s.modules != l->d->modules)
-		return refuse(l, -EINVAL, "%s is of a detector of %u modules, wanted %u",
+		return refuse(l, -EINVAL, "%s is of a detector of %u modules, expected %u",
 			file->path, s.modules, l->d->modules);
 	if (s.module != module)
-		return refuse(l, -EINVAL, "%s is of module %u, wanted module %u", file->path,
+		return refuse(l, -EINVAL, "%s is of module %u, expected module %u", file->path,
 			s.module, module);
 	if (ids != NULL && s.module_id != PEDESTAL_NO_MODULE_ID && s.module_id != ids[module])
-		return refuse(l, -EINVAL, "%s is of the module with id %u, wanted id %u",
+		return refuse(l, -EINVAL, "%s is of the module with id %u, expected id %u",
 			file->path, s.module_id, ids[module]);
 	if (s.stage != stage)
 		return refuse(
-			l, -EINVAL, "%s is of stage G%u, wanted G%u", file->path, s.stage, stage);
+			l, -EINVAL, "%s is of stage G%u, expected G%u", file->path, s.stage, stage);
 	if (s.digest != digest)
 		return refuse(l, -EINVAL,
 			"%s has digest crc32c:%08x, its INI file wants crc32c:%08x: it was changed "
@@ -491,12 +491,12 @@ load_init(struct load *l)
 	l->suspicious_max =
 		files->suspicious_max != 0 ? files->suspicious_max : CALIBRATION_SUSPICIOUS_MAX;
 	if (!(files->energy > 0 && isfinite(files->energy)))
-		return refuse(l, -EINVAL, "energy is %g keV, wanted more than 0", files->energy);
+		return refuse(l, -EINVAL, "energy is %g keV, expected more than 0", files->energy);
 	if (files->gain_maps != 0 && files->gain_maps != CALIBRATION_STAGES &&
 		files->gain_maps != 2 * CALIBRATION_STAGES)
-		return refuse(l, -EINVAL, "gain_maps is %u, wanted 3 or 6", files->gain_maps);
+		return refuse(l, -EINVAL, "gain_maps is %u, expected 3 or 6", files->gain_maps);
 	if (!(l->gain_limit > 1))
-		return refuse(l, -EINVAL, "gain_limit is %g, wanted more than 1", l->gain_limit);
+		return refuse(l, -EINVAL, "gain_limit is %g, expected more than 1", l->gain_limit);
 	l->memory = calloc(
 		l->pixels, CALIBRATION_STAGES * (sizeof(double) + sizeof(float)) + sizeof(uint8_t));
 	if (l->memory == NULL)

@@ -60,7 +60,7 @@ pedestal_create(const struct detector *d, const struct pedestal_params *params)
 	if (params == NULL)
 		params = &pedestal_defaults;
 	if (params->window == 0 || !(params->rms_max > 0)) {
-		LOG(ERR, "window = %u, rms_max = %g ADU, wanted at least 1 and more than 0\n",
+		LOG(ERR, "window = %u, rms_max = %g ADU, expected at least 1 and more than 0\n",
 			params->window, params->rms_max);
 		rte_errno = EINVAL;
 		return NULL;

@@ -107,7 +107,7 @@ copy_text(struct reading *r, const char *key, char out[PEDESTAL_TEXT_MAX])
 
 	if (n < PEDESTAL_TEXT_MAX)
 		return;
-	LOG(ERR, "%s: [%s] %s has %d characters, wanted at most %d\n", r->path, SECTION, key, n,
+	LOG(ERR, "%s: [%s] %s has %d characters, expected at most %d\n", r->path, SECTION, key, n,
 		PEDESTAL_TEXT_MAX - 1);
 	r->bad = 1;
 }
@@ -128,8 +128,8 @@ get_number(struct reading *r, const char *key, const char *prefix, int base, uin
 		strspn(text + skip, base == 16 ? "0123456789abcdef" : "0123456789") > 0)
 		n = strtoull(text + skip, &end, base);
 	if (end == NULL || *end != '\0' || errno != 0 || n > max) {
-		LOG(ERR, "%s: [%s] %s = %s, wanted %s%s up to %" PRIu64 "\n", r->path, SECTION, key,
-			text, prefix, base == 16 ? "hexadecimal digits" : "a number", max);
+		LOG(ERR, "%s: [%s] %s = %s, expected %s%s up to %" PRIu64 "\n", r->path, SECTION,
+			key, text, prefix, base == 16 ? "hexadecimal digits" : "a number", max);
 		r->bad = 1;
 		return 0;
 	}

@@ -40,9 +40,9 @@ count_queues(struct check_port *p, const struct settings *s)
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++)
 		packets[settings_stream_owner(s, p->settings->streams[i])] +=
 			s->detector.stream_packets;
-	for (uint32_t lane = 0; lane < FRAME_RX_MAX; lane++) {
-		p->queues += packets[lane] > 0;
-		p->burst = RTE_MAX(p->burst, packets[lane]);
+	for (uint32_t frx = 0; frx < FRAME_RX_MAX; frx++) {
+		p->queues += packets[frx] > 0;
+		p->burst = RTE_MAX(p->burst, packets[frx]);
 	}
 	if (p->settings->steering == RX_STEERING_SOFTWARE) {
 		p->queues = 1;
@@ -317,7 +317,7 @@ check_queues(struct check *c, const struct check_port *p)
 		return;
 	}
 	add(c, p, p->settings->steering == RX_STEERING_FLOW ? CHECK_FAIL : CHECK_WARN, "RX queues",
-		"%u are wanted, one an RX lcore; the port has %u", p->queues, p->max_queues);
+		"%u are expected, one an RX lcore; the port has %u", p->queues, p->max_queues);
 	check_fix(c, "[lcores] rx_lcores = %u, or [port %u] steering = software", p->max_queues,
 		p->index);
 }

@@ -619,11 +619,11 @@ egress_turn(struct egress *e)
 	const uint64_t now = xfer_qp_clock();
 	struct rdma_event event[EVENTS];
 	bool busy = false;
-	unsigned int i, k, n, lane;
+	unsigned int i, k, n, pg;
 
 	take_order(e);
-	for (lane = 0; lane < e->info.nb_lanes; lane++)
-		busy |= rdma_progress(e->dev, lane) > 0;
+	for (pg = 0; pg < e->info.nb_poll_groups; pg++)
+		busy |= rdma_progress(e->dev, pg) > 0;
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		for (k = 0; e->run[i].used && k < e->stores.nb; k++) {
 			if (e->run[i].sender[k] != NULL)

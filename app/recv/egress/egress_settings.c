@@ -125,7 +125,7 @@ check_stores(const struct store_set *s, char message[PATH_MAX])
 		}
 	}
 	if (s->nb == 0)
-		snprintf(message, PATH_MAX, "there is none: wanted ADDRESS[:PORT],...");
+		snprintf(message, PATH_MAX, "there is none: expected ADDRESS[:PORT],...");
 	return s->nb > 0 ? 0 : -EINVAL;
 }
 
@@ -138,8 +138,8 @@ egress_stores_parse(
 	snprintf(list, sizeof(list), "%s", settings->stores);
 	for (text = strtok_r(list, ", ", &save); text != NULL; text = strtok_r(NULL, ", ", &save)) {
 		if (s->nb == STORE_SET || parse_store(text, &s->at[s->nb].to) < 0) {
-			snprintf(message, PATH_MAX, "'%s': wanted ADDRESS[:PORT], at most %u", text,
-				STORE_SET);
+			snprintf(message, PATH_MAX, "'%s': expected ADDRESS[:PORT], at most %u",
+				text, STORE_SET);
 			return -EINVAL;
 		}
 		snprintf(s->at[s->nb].name, sizeof(s->at[0].name), "%s", text);

@@ -200,7 +200,7 @@ begin_connection(struct store_client *s)
 	const struct xfer_qp_config link = {
 		.dev = s->config.dev,
 		.pd = s->config.pd,
-		.lane = s->config.lane,
+		.poll_group = s->config.poll_group,
 		.writes = WRITES,
 		.extra = WINDOW * STAGE,
 		.ops = &link_ops,

@@ -8,7 +8,7 @@
  * store in the journal (journal_assign()). When a connection is established, the store client
  * itself finds all batches that the journal assigns to its store.
  *
- * One lcore, which also polls the device's lane and CM.
+ * One lcore, which also polls the device's poll group and CM.
  */
 #ifndef STORE_CLIENT_H
 #define STORE_CLIENT_H
@@ -44,7 +44,7 @@ const char *store_client_state_name(enum store_client_state state);
 struct store_client_config {
 	struct rdma_dev *dev;
 	struct rdma_pd *pd;
-	uint16_t lane;
+	uint16_t poll_group;
 	struct store_set *stores; /**< all stores */
 	unsigned int at;	  /**< index of this store */
 	struct journal *journal;

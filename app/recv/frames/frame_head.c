@@ -4,17 +4,17 @@
 
 #include "frames/frame_table_private.h"
 
-/** Between two looks at the lanes' progress while the head is held back. */
+/** Between two looks at the RX roles' progress while the head is held back. */
 #define LOOK_US 20
 
 static bool
 lanes_complete(const struct frame_table *ft, uint64_t frame)
 {
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		const struct frame_rx *lane = &ft->lanes[i];
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		const struct frame_rx *frx = &ft->rx[i];
 
-		if (lane->expected != 0 &&
-			__atomic_load_n(&lane->done[frame & ft->entry_mask], __ATOMIC_ACQUIRE) !=
+		if (frx->expected != 0 &&
+			__atomic_load_n(&frx->done[frame & ft->entry_mask], __ATOMIC_ACQUIRE) !=
 				frame + 1)
 			return false;
 	}
@@ -22,21 +22,21 @@ lanes_complete(const struct frame_table *ft, uint64_t frame)
 }
 
 /**
- * Highest frame + 1 that came of a stream, placed or not. When all slots are open, a lane that is
- * full of packets for later frames waits for this very head: it has nothing more for it.
+ * Highest frame + 1 that came of a stream, placed or not. When all slots are open, a RX role that
+ * is full of packets for later frames waits for this very head: it has nothing more for it.
  */
 static uint64_t
 stream_reach(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = &ft->builder;
-	const struct frame_rx *lane = &ft->lanes[ft->config.owner[stream]];
+	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
 	const uint64_t reach = RTE_MAX(frame_stream_progress(ft, stream),
-		__atomic_load_n(&lane->reach[stream], __ATOMIC_ACQUIRE));
+		__atomic_load_n(&frx->reach[stream], __ATOMIC_ACQUIRE));
 	uint64_t blocked;
 
 	if (b->next_open - b->next_close < ft->config.slots)
 		return reach;
-	blocked = __atomic_load_n(&lane->blocked, __ATOMIC_ACQUIRE);
+	blocked = __atomic_load_n(&frx->blocked, __ATOMIC_ACQUIRE);
 	return blocked > b->next_open ? RTE_MAX(reach, blocked) : reach;
 }
 
@@ -47,8 +47,8 @@ frame_head_begun(const struct frame_table *ft)
 
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		highest = RTE_MAX(highest, frame_stream_progress(ft, s));
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		highest = RTE_MAX(highest, __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE));
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE));
 	return highest > ft->builder.next_close;
 }
 
@@ -63,8 +63,8 @@ discount_idleness(struct frame_table *ft, uint64_t now)
 	const uint64_t gap = now - b->looked_at;
 	bool listened = gap < rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS;
 
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		const uint64_t polls = __atomic_load_n(&ft->lanes[i].polls, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		const uint64_t polls = __atomic_load_n(&ft->rx[i].polls, __ATOMIC_RELAXED);
 
 		listened &= polls != b->polls[i];
 		b->polls[i] = polls;
@@ -104,9 +104,9 @@ head_given_up(struct frame_table *ft)
 
 	if (now - b->looked_at < LOOK_US * rte_get_tsc_hz() / 1000000)
 		return false;
-	/* a lane that waits for this very frame places its packets in its next round */
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		const uint64_t at = __atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE);
+	/* a RX role that waits for this very frame places its packets in its next round */
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		const uint64_t at = __atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE);
 
 		if (at != 0 && at <= b->next_close + 1)
 			return false;
@@ -184,7 +184,7 @@ seal(struct frame_table *ft, uint64_t frame, uint32_t slot, bool complete)
 	return packets;
 }
 
-/** Frame + 1 of the last open one that had begun. All are closed, and no lane is at them. */
+/** Frame + 1 of the last open one that had begun. All are closed, and no RX role is at them. */
 static uint64_t
 last_begun(const struct frame_table *ft)
 {
@@ -237,7 +237,7 @@ pass_head(struct frame_table *ft, bool complete, struct frame_closed *closed)
 	return report;
 }
 
-/** Take the head away from the lanes and begin to wait until none of them is at it. */
+/** Take the head away from the RX roles and begin to wait until none of them is at it. */
 static void
 begin_closing(struct frame_table *ft)
 {

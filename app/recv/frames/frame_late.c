@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Frames without a row: numbers that packets named which were all dropped, as late or as outliers.
- * Lanes report numbers; here is which of them have a row, and a set of the others.
+ * RX roles report numbers; here is which of them have a row, and a set of the others.
  */
 
 #include <rte_hash_crc.h>
@@ -43,10 +43,9 @@ frame_late_begin(struct frame_table *ft)
 {
 	struct frame_late *late = ft->builder.late;
 
-	/* what lanes report from before the run was not its own */
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		ft->lanes[i].nb_drops_read =
-			__atomic_load_n(&ft->lanes[i].nb_drops, __ATOMIC_ACQUIRE);
+	/* what RX roles report from before the run was not its own */
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		ft->rx[i].nb_drops_read = __atomic_load_n(&ft->rx[i].nb_drops, __ATOMIC_ACQUIRE);
 	memset(late, 0, sizeof(*late));
 	ft->builder.late_frames = 0;
 }
@@ -125,15 +124,15 @@ add(struct frame_table *ft, uint64_t frame)
 void
 frame_late_collect(struct frame_table *ft)
 {
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		struct frame_rx *lane = &ft->lanes[i];
-		const uint64_t end = __atomic_load_n(&lane->nb_drops, __ATOMIC_ACQUIRE);
-		uint64_t at = lane->nb_drops_read;
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		struct frame_rx *frx = &ft->rx[i];
+		const uint64_t end = __atomic_load_n(&frx->nb_drops, __ATOMIC_ACQUIRE);
+		uint64_t at = frx->nb_drops_read;
 
 		if (likely(at == end))
 			continue;
 		for (; at != end; at++)
-			add(ft, lane->drops[at % FRAME_DROPS]);
-		__atomic_store_n(&lane->nb_drops_read, at, __ATOMIC_RELEASE);
+			add(ft, frx->drops[at % FRAME_DROPS]);
+		__atomic_store_n(&frx->nb_drops_read, at, __ATOMIC_RELEASE);
 	}
 }

@@ -42,112 +42,112 @@ agree(const struct frame_table *ft, struct frame_agreement *a, uint64_t frame, b
 /* ---- RX lcores ---- */
 
 void
-frame_rx_is_here(struct frame_rx *lane, uint32_t stream, uint64_t frame)
+frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	const uint64_t bit = UINT64_C(1) << stream;
 
 	/* what waited came before what is held now, but where the window has come to that place */
-	if (lane->again && ((lane->claims_ahead & bit) == 0 || frame + 1 < lane->place[stream]))
+	if (frx->again && ((frx->claims_ahead & bit) == 0 || frame + 1 < frx->place[stream]))
 		return;
-	lane->elsewhere &= ~bit;
-	if ((lane->claims & bit) != 0)
-		__atomic_store_n(&lane->claims, lane->claims & ~bit, __ATOMIC_RELEASE);
+	frx->elsewhere &= ~bit;
+	if ((frx->claims & bit) != 0)
+		__atomic_store_n(&frx->claims, frx->claims & ~bit, __ATOMIC_RELEASE);
 }
 
 bool
 frame_claim_is_refused(
-	const struct frame_table *ft, const struct frame_rx *lane, uint32_t stream, uint64_t frame)
+	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	const uint64_t place = lane->place[stream];
+	const uint64_t place = frx->place[stream];
 
 	/* what is not behind that place, and not far from it, belongs to it */
 	return (__atomic_load_n(&ft->window.refused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
-		(lane->claims >> stream & 1) != 0 && frame + 1 + ft->config.slots >= place &&
+		(frx->claims >> stream & 1) != 0 && frame + 1 + ft->config.slots >= place &&
 		frame + 1 < place + ft->config.max_gap_frames;
 }
 
 enum frame_place
-frame_claim(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame,
+frame_claim(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	bool vote, bool ahead)
 {
-	struct frame_agreement *a = &lane->agreement[stream];
+	struct frame_agreement *a = &frx->agreement[stream];
 	const uint64_t bit = UINT64_C(1) << stream;
-	const bool refused = frame_claim_is_refused(ft, lane, stream, frame);
+	const bool refused = frame_claim_is_refused(ft, frx, stream, frame);
 	bool agreed;
 
-	if ((lane->elsewhere & bit) == 0)
+	if ((frx->elsewhere & bit) == 0)
 		*a = (struct frame_agreement){0};
 	agreed = agree(ft, a, frame, vote, ahead, !refused);
 	/* a place that was claimed stays until another one is */
-	if (agreed || (lane->claims & bit) == 0) {
-		if (lane->place[stream] != a->lowest + 1)
-			__atomic_store_n(&lane->place[stream], a->lowest + 1, __ATOMIC_RELAXED);
-		if (((lane->claims_ahead & bit) != 0) != ahead)
+	if (agreed || (frx->claims & bit) == 0) {
+		if (frx->place[stream] != a->lowest + 1)
+			__atomic_store_n(&frx->place[stream], a->lowest + 1, __ATOMIC_RELAXED);
+		if (((frx->claims_ahead & bit) != 0) != ahead)
 			__atomic_store_n(
-				&lane->claims_ahead, lane->claims_ahead ^ bit, __ATOMIC_RELAXED);
+				&frx->claims_ahead, frx->claims_ahead ^ bit, __ATOMIC_RELAXED);
 	}
-	if ((lane->elsewhere & bit) == 0)
-		__atomic_store_n(&lane->elsewhere, lane->elsewhere | bit, __ATOMIC_RELEASE);
-	if (agreed && (lane->claims & bit) == 0)
-		__atomic_store_n(&lane->claims, lane->claims | bit, __ATOMIC_RELEASE);
-	return refused ? frame_rx_drop(ft, lane, stream, frame) : FRAME_PLACE_HOLD;
+	if ((frx->elsewhere & bit) == 0)
+		__atomic_store_n(&frx->elsewhere, frx->elsewhere | bit, __ATOMIC_RELEASE);
+	if (agreed && (frx->claims & bit) == 0)
+		__atomic_store_n(&frx->claims, frx->claims | bit, __ATOMIC_RELEASE);
+	return refused ? frame_rx_drop(ft, frx, stream, frame) : FRAME_PLACE_HOLD;
 }
 
 bool
 frame_claim_goes_on(
-	const struct frame_table *ft, const struct frame_rx *lane, uint32_t stream, uint64_t frame)
+	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	const struct frame_agreement *a = &lane->agreement[stream];
+	const struct frame_agreement *a = &frx->agreement[stream];
 	const uint64_t span = ft->config.slots;
-	const bool claims = (lane->claims >> stream & 1) != 0;
+	const bool claims = (frx->claims >> stream & 1) != 0;
 
 	/* one number may be corrupt, or come late, but not after silence */
-	if ((lane->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
+	if ((frx->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
-		!frame_rx_is_current(ft, lane) || (!claims && !frame_rx_paused(ft, lane, stream)))
+		!frame_rx_is_current(ft, frx) || (!claims && !frame_rx_paused(ft, frx, stream)))
 		return false;
 	return frame + span >= a->highest && frame <= a->highest + span &&
-		!frame_claim_is_refused(ft, lane, stream, frame);
+		!frame_claim_is_refused(ft, frx, stream, frame);
 }
 
 bool
-frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *lane)
+frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx)
 {
 	const uint64_t quiet = __atomic_load_n(&ft->window.paused, __ATOMIC_RELAXED);
 
 	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
 		return true;
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		if (ft->config.owner[s] == lane->id &&
+		if (ft->config.owner[s] == frx->id &&
 			detector_stream_expected(&ft->detector, s) != 0 &&
-			((lane->elsewhere | quiet) >> s & 1) == 0)
+			((frx->elsewhere | quiet) >> s & 1) == 0)
 			return false;
 	return true;
 }
 
 bool
-frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *lane)
+frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *frx)
 {
 	const uint32_t state = __atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE);
 
 	return state == FRAME_WINDOW_MOVING ||
-		(state != FRAME_WINDOW_CLOSED && !frame_rx_is_current(ft, lane));
+		(state != FRAME_WINDOW_CLOSED && !frame_rx_is_current(ft, frx));
 }
 
 bool
-frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *lane, bool *moved)
+frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *frx, bool *moved)
 {
 	const struct frame_window *w = &ft->window;
 	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	const bool first = (state == FRAME_WINDOW_OPEN || state == FRAME_WINDOW_SEARCHED) &&
-		frame_rx_is_current(ft, lane) && lane->tried != lane->generation;
+		frame_rx_is_current(ft, frx) && frx->tried != frx->generation;
 
-	lane->again = true;
-	*moved = first && lane->clean != lane->generation &&
+	frx->again = true;
+	*moved = first && frx->clean != frx->generation &&
 		__atomic_load_n(&w->old_end, __ATOMIC_RELAXED) != 0;
 	if (first) {
-		lane->tried = lane->generation;
-		lane->early = 0;
+		frx->tried = frx->generation;
+		frx->early = 0;
 	}
 	return first;
 }
@@ -162,7 +162,7 @@ frame_rx_is_near(const struct frame_table *ft, uint64_t frame)
 }
 
 enum frame_again
-frame_rx_again(const struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame,
+frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint8_t tick)
 {
 	const bool over = (uint8_t)(frame_rx_tick(ft) - tick) > HOLD_TICKS;
@@ -173,16 +173,16 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *lane, uint32_t str
 	/* it was of the run that has ended */
 	if (state == FRAME_WINDOW_CLOSED)
 		return FRAME_AGAIN_DROP;
-	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, lane))
+	if (state != FRAME_WINDOW_OPEN || !frame_rx_is_current(ft, frx))
 		return FRAME_AGAIN_HOLD;
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
-	far = (lane->elsewhere >> stream & 1) != 0
+	far = (frx->elsewhere >> stream & 1) != 0
 		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames
 		: base + 2 * ft->entry_mask;
-	if (frame_claim_goes_on(ft, lane, stream, frame)) {
+	if (frame_claim_goes_on(ft, frx, stream, frame)) {
 		if (!over)
 			return FRAME_AGAIN_HOLD;
-		lane->agreement[stream].any = false;
+		frx->agreement[stream].any = false;
 	}
 	ahead = __atomic_load_n(&w->ahead, __ATOMIC_RELAXED);
 	if (frame >= base && (frame < far || frame < ahead))
@@ -191,13 +191,13 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *lane, uint32_t str
 	if (ahead > base && frame >= ahead &&
 		frame < __atomic_load_n(&w->horizon, __ATOMIC_RELAXED))
 		return FRAME_AGAIN_HOLD;
-	if (over || frame_claim_is_refused(ft, lane, stream, frame))
+	if (over || frame_claim_is_refused(ft, frx, stream, frame))
 		return FRAME_AGAIN_DROP;
 	return FRAME_AGAIN_HOLD;
 }
 
 uint64_t
-frame_rx_strays(const struct frame_table *ft, const struct frame_rx *lane,
+frame_rx_strays(const struct frame_table *ft, const struct frame_rx *frx,
 	const uint64_t waiting[DETECTOR_STREAMS_MAX])
 {
 	const struct frame_window *w = &ft->window;
@@ -208,15 +208,15 @@ frame_rx_strays(const struct frame_table *ft, const struct frame_rx *lane,
 	uint32_t served = 0;
 
 	if (__atomic_load_n(&w->state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN ||
-		!frame_rx_is_current(ft, lane))
+		!frame_rx_is_current(ft, frx))
 		return 0;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
 		uint64_t frame = waiting[s] - 1;
 
-		if (ft->config.owner[s] != lane->id)
+		if (ft->config.owner[s] != frx->id)
 			continue;
 		if (waiting[s] == 0)
-			served += lane->progress[s] > base;
+			served += frx->progress[s] > base;
 		else if (!frame_rx_is_ours(ft, &frame) || frame < far)
 			return 0;
 		else
@@ -226,9 +226,9 @@ frame_rx_strays(const struct frame_table *ft, const struct frame_rx *lane,
 }
 
 void
-frame_rx_stray(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame)
+frame_rx_stray(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	(void)frame_claim(ft, lane, stream, frame, true, true);
+	(void)frame_claim(ft, frx, stream, frame, true, true);
 }
 
 /* ---- builder ---- */
@@ -236,9 +236,9 @@ frame_rx_stray(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, u
 static uint64_t
 heard(const struct frame_table *ft, uint32_t stream)
 {
-	const struct frame_rx *lane = &ft->lanes[ft->config.owner[stream]];
+	const struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
 
-	return __atomic_load_n(&lane->heard[stream], __ATOMIC_RELAXED) +
+	return __atomic_load_n(&frx->heard[stream], __ATOMIC_RELAXED) +
 		frame_stream_progress(ft, stream);
 }
 
@@ -268,7 +268,7 @@ frame_claims_hear(struct frame_table *ft)
 }
 
 /**
- * Bits of streams whose lanes cannot have heard them, or have them in hand: silence counts only
+ * Bits of streams whose RX roles cannot have heard them, or have them in hand: silence counts only
  * while we listen.
  */
 static uint64_t
@@ -277,19 +277,19 @@ not_listened(struct frame_table *ft, uint64_t gap)
 	struct frame_builder *b = &ft->builder;
 	const bool deaf =
 		gap > ft->config.stall_cycles / LOOKS + rte_get_tsc_hz() / 1000 * FRAME_DEAF_MS;
-	uint64_t streams = 0, lanes = 0;
+	uint64_t streams = 0, nb_rx = 0;
 
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		const uint64_t polls = __atomic_load_n(&ft->lanes[i].polls, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		const uint64_t polls = __atomic_load_n(&ft->rx[i].polls, __ATOMIC_RELAXED);
 
 		if (deaf || polls == b->heard_polls[i] ||
-			__atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE) != 0 ||
-			__atomic_load_n(&ft->lanes[i].crowded, __ATOMIC_ACQUIRE) != 0)
-			lanes |= UINT64_C(1) << i;
+			__atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE) != 0 ||
+			__atomic_load_n(&ft->rx[i].crowded, __ATOMIC_ACQUIRE) != 0)
+			nb_rx |= UINT64_C(1) << i;
 		b->heard_polls[i] = polls;
 	}
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		streams |= (lanes >> ft->config.owner[s] & 1) << s;
+		streams |= (nb_rx >> ft->config.owner[s] & 1) << s;
 	return streams;
 }
 
@@ -357,7 +357,9 @@ frame_claims_listen(struct frame_table *ft)
 	}
 }
 
-/** Claims of all lanes, and where they are. A gap that the window has passed is none any more. */
+/**
+ * Claims of all RX roles, and where they are. A gap that the window has passed is none any more.
+ */
 static void
 collect(struct frame_table *ft, bool lone)
 {
@@ -365,20 +367,20 @@ collect(struct frame_table *ft, bool lone)
 	uint64_t mine, ahead;
 
 	b->claims = b->claims_ahead = 0;
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		const struct frame_rx *lane = &ft->lanes[i];
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		const struct frame_rx *frx = &ft->rx[i];
 
-		mine = __atomic_load_n(&lane->claims, __ATOMIC_ACQUIRE);
+		mine = __atomic_load_n(&frx->claims, __ATOMIC_ACQUIRE);
 		if (lone)
-			mine |= __atomic_load_n(&lane->elsewhere, __ATOMIC_ACQUIRE);
+			mine |= __atomic_load_n(&frx->elsewhere, __ATOMIC_ACQUIRE);
 		if (likely(mine == 0))
 			continue;
-		ahead = __atomic_load_n(&lane->claims_ahead, __ATOMIC_RELAXED);
+		ahead = __atomic_load_n(&frx->claims_ahead, __ATOMIC_RELAXED);
 		for (; mine != 0; mine &= mine - 1) {
 			const uint64_t bit = mine & -mine;
 			const uint32_t s = __builtin_ctzll(mine);
 
-			b->claim_place[s] = __atomic_load_n(&lane->place[s], __ATOMIC_RELAXED);
+			b->claim_place[s] = __atomic_load_n(&frx->place[s], __ATOMIC_RELAXED);
 			if ((ahead & bit) != 0 && b->claim_place[s] <= b->next_close)
 				continue;
 			b->claims |= bit;
@@ -484,7 +486,7 @@ tell(struct frame_table *ft, uint64_t refused)
 	}
 }
 
-/** Claims that were not followed for long are refused: lanes drop what belongs to them. */
+/** Claims that were not followed for long are refused: RX roles drop what belongs to them. */
 static void
 refuse(struct frame_table *ft)
 {

@@ -12,34 +12,33 @@
 #define OLD_DISORDER 2	/* frames: how far a stream that goes on may go back */
 
 void
-frame_rx_move(struct frame_table *ft, struct frame_rx *lane, uint32_t generation)
+frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 {
 	const struct detector *d = &ft->detector;
 	const uint64_t paused = __atomic_load_n(&ft->window.paused, __ATOMIC_RELAXED);
 
 	for (uint32_t s = 0; s < d->streams; s++) {
-		if (ft->config.owner[s] != lane->id)
+		if (ft->config.owner[s] != frx->id)
 			continue;
 		/* what it still brings of the old window, if it has not begun anew */
-		lane->before[s] =
-			((lane->elsewhere | paused) >> s & 1) != 0 ? 0 : lane->progress[s];
-		__atomic_store_n(&lane->progress[s], 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&lane->reach[s], 0, __ATOMIC_RELAXED);
-		lane->leap[s] = 0;
+		frx->before[s] = ((frx->elsewhere | paused) >> s & 1) != 0 ? 0 : frx->progress[s];
+		__atomic_store_n(&frx->progress[s], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&frx->reach[s], 0, __ATOMIC_RELAXED);
+		frx->leap[s] = 0;
 		/* numbers may come again after a restart, and in the same slots */
 		for (uint32_t slot = 0; slot < ft->config.slots; slot++)
 			frame_table_stream(ft, slot, s)->tag = 0;
 	}
-	memset(lane->count, 0, ft->config.slots * sizeof(*lane->count));
-	memset(lane->done, 0, (ft->entry_mask + 1) * sizeof(*lane->done));
-	__atomic_store_n(&lane->elsewhere, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&lane->claims, 0, __ATOMIC_RELAXED);
-	memset(lane->dropped, 0, sizeof(lane->dropped));
-	lane->crowded = 0;
-	lane->wanted = 0;
-	lane->blocked = 0;
-	lane->generation = generation;
-	__atomic_store_n(&lane->acknowledged, generation, __ATOMIC_RELEASE);
+	memset(frx->count, 0, ft->config.slots * sizeof(*frx->count));
+	memset(frx->done, 0, (ft->entry_mask + 1) * sizeof(*frx->done));
+	__atomic_store_n(&frx->elsewhere, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&frx->claims, 0, __ATOMIC_RELAXED);
+	memset(frx->dropped, 0, sizeof(frx->dropped));
+	frx->crowded = 0;
+	frx->wanted = 0;
+	frx->blocked = 0;
+	frx->generation = generation;
+	__atomic_store_n(&frx->acknowledged, generation, __ATOMIC_RELEASE);
 }
 
 /**
@@ -48,12 +47,12 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *lane, uint32_t generation
  */
 static bool
 is_of_old_window(
-	const struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame)
+	const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	const uint64_t end = __atomic_load_n(&ft->window.old_end, __ATOMIC_RELAXED);
 
-	if (end == 0 || frame + 1 + OLD_DISORDER < lane->before[stream]) {
-		lane->before[stream] = 0;
+	if (end == 0 || frame + 1 + OLD_DISORDER < frx->before[stream]) {
+		frx->before[stream] = 0;
 		return false;
 	}
 	return frame < end;
@@ -61,53 +60,53 @@ is_of_old_window(
 
 /** Is a number ahead by more than a frame, and did the packet before not say so, too? */
 static bool
-is_leap(struct frame_rx *lane, uint32_t stream, uint64_t from, uint64_t frame)
+is_leap(struct frame_rx *frx, uint32_t stream, uint64_t from, uint64_t frame)
 {
-	const uint64_t leap = lane->leap[stream];
+	const uint64_t leap = frx->leap[stream];
 
 	if (frame <= from || frame == leap || frame + 1 == leap)
 		return false;
-	lane->leap[stream] = frame + 1;
+	frx->leap[stream] = frame + 1;
 	return true;
 }
 
 bool
-frame_rx_advance(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame)
+frame_rx_advance(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	const uint64_t progress = lane->progress[stream];
+	const uint64_t progress = frx->progress[stream];
 
-	if (unlikely(lane->before[stream] != 0) && is_of_old_window(ft, lane, stream, frame))
+	if (unlikely(frx->before[stream] != 0) && is_of_old_window(ft, frx, stream, frame))
 		return false;
-	if (progress != 0 && is_leap(lane, stream, progress, frame))
+	if (progress != 0 && is_leap(frx, stream, progress, frame))
 		return true;
-	__atomic_store_n(&lane->progress[stream], frame + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&frx->progress[stream], frame + 1, __ATOMIC_RELEASE);
 	return true;
 }
 
 /** A packet waits: its stream is done with frames that are far behind. It says so once. */
 static enum frame_place
-wait_for(struct frame_rx *lane, uint32_t stream, uint64_t frame)
+wait_for(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	if (!lane->again && frame + 1 > lane->reach[stream] &&
-		!is_leap(lane, stream, lane->progress[stream], frame))
-		__atomic_store_n(&lane->reach[stream], frame + 1, __ATOMIC_RELEASE);
+	if (!frx->again && frame + 1 > frx->reach[stream] &&
+		!is_leap(frx, stream, frx->progress[stream], frame))
+		__atomic_store_n(&frx->reach[stream], frame + 1, __ATOMIC_RELEASE);
 	return FRAME_PLACE_WAIT;
 }
 
 enum frame_place
-frame_rx_drop(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame)
+frame_rx_drop(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	const uint64_t nb = lane->nb_drops;
+	const uint64_t nb = frx->nb_drops;
 
 	if (frame > FRAME_NUMBER_MAX ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
 		return FRAME_PLACE_OUTLIER;
-	if (lane->dropped[stream] != frame + 1) {
+	if (frx->dropped[stream] != frame + 1) {
 		/* if there is no room the next packet of the frame tries again */
-		if (nb - __atomic_load_n(&lane->nb_drops_read, __ATOMIC_ACQUIRE) < FRAME_DROPS) {
-			lane->dropped[stream] = frame + 1;
-			lane->drops[nb % FRAME_DROPS] = frame;
-			__atomic_store_n(&lane->nb_drops, nb + 1, __ATOMIC_RELEASE);
+		if (nb - __atomic_load_n(&frx->nb_drops_read, __ATOMIC_ACQUIRE) < FRAME_DROPS) {
+			frx->dropped[stream] = frame + 1;
+			frx->drops[nb % FRAME_DROPS] = frame;
+			__atomic_store_n(&frx->nb_drops, nb + 1, __ATOMIC_RELEASE);
 		}
 	}
 	return frame < __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED) ? FRAME_PLACE_LATE
@@ -115,9 +114,9 @@ frame_rx_drop(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, ui
 }
 
 static enum frame_place
-drop_late(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame)
+drop_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	frame_rx_drop(ft, lane, stream, frame);
+	frame_rx_drop(ft, frx, stream, frame);
 	return FRAME_PLACE_LATE;
 }
 
@@ -147,36 +146,35 @@ free_mbufs(struct rte_mbuf **m, uint32_t n)
 }
 
 /**
- * Free this lane's mbufs of a slot, from where it was left off, at most `most` of them.
- * @return how many were passed; lane->reclaim_stream says whether there are more
+ * Free this RX role's mbufs of a slot, from where it was left off, at most `most` of them.
+ * @return how many were passed; frx->reclaim_stream says whether there are more
  */
 static uint32_t
-reclaim_slot(struct frame_table *ft, struct frame_rx *lane, uint32_t slot, uint32_t most)
+reclaim_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t slot, uint32_t most)
 {
 	const struct detector *d = &ft->detector;
 	uint32_t passed = 0, n;
 
-	for (; lane->reclaim_stream < d->streams; lane->reclaim_stream++) {
-		if (ft->config.owner[lane->reclaim_stream] != lane->id)
+	for (; frx->reclaim_stream < d->streams; frx->reclaim_stream++) {
+		if (ft->config.owner[frx->reclaim_stream] != frx->id)
 			continue;
-		n = RTE_MIN(d->stream_packets - lane->reclaim_packet, most - passed);
+		n = RTE_MIN(d->stream_packets - frx->reclaim_packet, most - passed);
 		free_mbufs(frame_table_mbufs(ft, slot) +
-				detector_stream_tile(d, lane->reclaim_stream) +
-				lane->reclaim_packet,
+				detector_stream_tile(d, frx->reclaim_stream) + frx->reclaim_packet,
 			n);
 		passed += n;
-		lane->reclaim_packet += n;
-		if (lane->reclaim_packet < d->stream_packets)
+		frx->reclaim_packet += n;
+		if (frx->reclaim_packet < d->stream_packets)
 			return passed;
-		lane->reclaim_packet = 0;
+		frx->reclaim_packet = 0;
 	}
 	return passed;
 }
 
 uint32_t
-frame_rx_reclaim(struct frame_table *ft, struct frame_rx *lane, uint32_t most)
+frame_rx_reclaim(struct frame_table *ft, struct frame_rx *frx, uint32_t most)
 {
-	uint64_t at = lane->reclaimed;
+	uint64_t at = frx->reclaimed;
 	uint32_t passed = 0;
 
 	while (passed < most) {
@@ -185,27 +183,29 @@ frame_rx_reclaim(struct frame_table *ft, struct frame_rx *lane, uint32_t most)
 
 		if (release >> FRAME_TAG_SLOT_BITS != at + 1)
 			break;
-		passed += reclaim_slot(ft, lane, release & FRAME_TAG_SLOT_MASK, most - passed);
-		if (lane->reclaim_stream < ft->detector.streams)
+		passed += reclaim_slot(ft, frx, release & FRAME_TAG_SLOT_MASK, most - passed);
+		if (frx->reclaim_stream < ft->detector.streams)
 			break;
-		lane->reclaim_stream = 0;
-		__atomic_store_n(&lane->reclaimed, ++at, __ATOMIC_RELEASE);
+		frx->reclaim_stream = 0;
+		__atomic_store_n(&frx->reclaimed, ++at, __ATOMIC_RELEASE);
 	}
 	return passed;
 }
 
 /** @return packets of a stream that were taken out of a slot */
 static uint32_t
-expel_from_slot(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint32_t slot)
+expel_from_slot(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint32_t slot)
 {
 	struct frame_stream *st = frame_table_stream(ft, slot, stream);
 	const uint64_t frame = (st->tag >> FRAME_TAG_SLOT_BITS) - 1, entry = frame & ft->entry_mask;
 	const uint32_t first = detector_stream_tile(&ft->detector, stream);
 	uint32_t n = 0;
 
-	/* closed or used again; until the next quiescent state of this lane an open one stays so */
+	/*
+	 * closed or used again; until the next quiescent state of this RX role an open one stays so
+	 */
 	if (st->tag == 0 || __atomic_load_n(&ft->entry[entry], __ATOMIC_ACQUIRE) != st->tag ||
-		lane->done[entry] == frame + 1)
+		frx->done[entry] == frame + 1)
 		return 0;
 	for (uint32_t p = 0; p < ft->detector.stream_packets; p++) {
 		if ((st->seen[p >> 6] >> (p & 63) & 1) == 0)
@@ -215,20 +215,20 @@ expel_from_slot(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, 
 	}
 	/* no packet of this stream yet */
 	st->tag = 0;
-	lane->count[slot].placed -= n;
+	frx->count[slot].placed -= n;
 	return n;
 }
 
 uint32_t
-frame_rx_expel(struct frame_table *ft, struct frame_rx *lane, uint32_t stream)
+frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t stream)
 {
 	uint32_t n = 0;
 
 	for (uint32_t slot = 0; slot < ft->config.slots; slot++)
-		n += expel_from_slot(ft, lane, stream, slot);
-	lane->leap[stream] = 0;
-	__atomic_store_n(&lane->reach[stream], 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&lane->progress[stream], 0, __ATOMIC_RELEASE);
+		n += expel_from_slot(ft, frx, stream, slot);
+	frx->leap[stream] = 0;
+	__atomic_store_n(&frx->reach[stream], 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&frx->progress[stream], 0, __ATOMIC_RELEASE);
 	return n;
 }
 
@@ -237,9 +237,9 @@ frame_rx_expel(struct frame_table *ft, struct frame_rx *lane, uint32_t stream)
  * that is a little behind another one takes nothing back: of that one only the rest is to come.
  */
 static enum frame_place
-drop_unused(const struct frame_table *ft, struct frame_rx *lane, uint64_t frame)
+drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
 {
-	const uint64_t passed = lane->passed, at = frame + 1;
+	const uint64_t passed = frx->passed, at = frame + 1;
 	/* numbers are the detector's now; those of the run before were so far apart */
 	const uint64_t stride = __atomic_load_n(&ft->window.stride, __ATOMIC_RELAXED);
 	uint64_t now;
@@ -248,10 +248,10 @@ drop_unused(const struct frame_table *ft, struct frame_rx *lane, uint64_t frame)
 		return FRAME_PLACE_NO_RUN;
 	now = rte_rdtsc();
 	if (at < passed && passed - at <= ft->config.max_skew_frames * stride &&
-		now - lane->passed_at <= ft->config.stall_cycles)
+		now - frx->passed_at <= ft->config.stall_cycles)
 		return FRAME_PLACE_NO_RUN;
-	__atomic_store_n(&lane->passed_at, now, __ATOMIC_RELAXED);
-	__atomic_store_n(&lane->passed, at, __ATOMIC_RELEASE);
+	__atomic_store_n(&frx->passed_at, now, __ATOMIC_RELAXED);
+	__atomic_store_n(&frx->passed, at, __ATOMIC_RELEASE);
 	return FRAME_PLACE_NO_RUN;
 }
 
@@ -269,7 +269,7 @@ was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32
 }
 
 enum frame_place
-frame_rx_late(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame,
+frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint32_t packet)
 {
 	uint64_t base, progress;
@@ -277,48 +277,48 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, ui
 	if (frame > FRAME_NUMBER_MAX)
 		return FRAME_PLACE_OUTLIER;
 	if (__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED)
-		return drop_unused(ft, lane, frame);
+		return drop_unused(ft, frx, frame);
 	if (frame >= __atomic_load_n(&ft->window.end, __ATOMIC_RELAXED))
 		return FRAME_PLACE_BEYOND;
-	__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
-	if (lane->before[stream] != 0 && is_of_old_window(ft, lane, stream, frame))
-		return drop_late(ft, lane, stream, frame);
+	__atomic_store_n(&frx->heard[stream], frx->heard[stream] + 1, __ATOMIC_RELAXED);
+	if (frx->before[stream] != 0 && is_of_old_window(ft, frx, stream, frame))
+		return drop_late(ft, frx, stream, frame);
 	/*
 	 * Until the first frame of a run is closed no stream has begun anew. This may be a packet
 	 * of that frame, while it is closed without one: then it has no row.
 	 */
 	base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
 	if (base <= ft->run_first)
-		return drop_late(ft, lane, stream, frame);
+		return drop_late(ft, frx, stream, frame);
 	/* it may be the rest of the last frame; what was placed before is of a new one */
-	if (frame + 1 <= lane->progress[stream] && frame_rx_paused(ft, lane, stream))
-		return frame_claim(ft, lane, stream, frame,
-			frame + 1 < lane->progress[stream] || was_placed(ft, stream, frame, packet),
+	if (frame + 1 <= frx->progress[stream] && frame_rx_paused(ft, frx, stream))
+		return frame_claim(ft, frx, stream, frame,
+			frame + 1 < frx->progress[stream] || was_placed(ft, stream, frame, packet),
 			false);
 	/*
 	 * What comes late is near behind what came of its own stream before. If it is not, or was
 	 * not and is far behind the window still, the stream has begun anew.
 	 */
-	progress = lane->progress[stream] != 0 ? lane->progress[stream] : base;
+	progress = frx->progress[stream] != 0 ? frx->progress[stream] : base;
 	if (frame + 1 + ft->config.max_skew_frames >= progress &&
-		((lane->elsewhere >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
-		frame_rx_is_here(lane, stream, frame);
-		return drop_late(ft, lane, stream, frame);
+		((frx->elsewhere >> stream & 1) == 0 || base - frame <= ft->entry_mask)) {
+		frame_rx_is_here(frx, stream, frame);
+		return drop_late(ft, frx, stream, frame);
 	}
-	return frame_claim(ft, lane, stream, frame, true, false);
+	return frame_claim(ft, frx, stream, frame, true, false);
 }
 
 enum frame_place
-frame_rx_duplicate(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame)
+frame_rx_duplicate(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	if (frame + 1 + ft->config.max_skew_frames >= lane->progress[stream] ||
+	if (frame + 1 + ft->config.max_skew_frames >= frx->progress[stream] ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
 		return FRAME_PLACE_DUPLICATE;
-	return frame_claim(ft, lane, stream, frame, true, false);
+	return frame_claim(ft, frx, stream, frame, true, false);
 }
 
 enum frame_place
-frame_rx_miss(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame,
+frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint32_t packet)
 {
 	const struct frame_window *w = &ft->window;
@@ -330,20 +330,20 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, ui
 		return FRAME_PLACE_OUTLIER;
 	state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
 	if (state == FRAME_WINDOW_CLOSED)
-		return drop_unused(ft, lane, frame);
+		return drop_unused(ft, frx, frame);
 	/*
 	 * The window is moving. A packet that waited for the old window goes on waiting: it is
 	 * dropped after the move. A new packet came after those: it is held for the next window.
 	 */
 	if ((state != FRAME_WINDOW_OPEN && state != FRAME_WINDOW_SEARCHED) ||
-		!frame_rx_is_current(ft, lane)) {
-		if (lane->again)
+		!frame_rx_is_current(ft, frx)) {
+		if (frx->again)
 			return FRAME_PLACE_WAIT;
-		lane->early |= UINT64_C(1) << stream;
+		frx->early |= UINT64_C(1) << stream;
 		return FRAME_PLACE_HOLD;
 	}
 	if (state == FRAME_WINDOW_SEARCHED)
-		return frame_claim(ft, lane, stream, frame, true, false);
+		return frame_claim(ft, frx, stream, frame, true, false);
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
 	end = __atomic_load_n(&w->end, __ATOMIC_RELAXED);
@@ -351,19 +351,19 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, ui
 	if (frame >= end && (frame < horizon || base >= end))
 		return FRAME_PLACE_BEYOND;
 	if (frame < base)
-		return frame_rx_late(ft, lane, stream, frame, packet);
+		return frame_rx_late(ft, frx, stream, frame, packet);
 	near = frame_rx_is_near(ft, frame);
-	if (lane->before[stream] != 0 && is_of_old_window(ft, lane, stream, frame)) {
-		__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
-		return drop_late(ft, lane, stream, frame);
+	if (frx->before[stream] != 0 && is_of_old_window(ft, frx, stream, frame)) {
+		__atomic_store_n(&frx->heard[stream], frx->heard[stream] + 1, __ATOMIC_RELAXED);
+		return drop_late(ft, frx, stream, frame);
 	}
 	/* one that has been found to stray waits only for what is next */
-	if (near && (lane->elsewhere >> stream & 1) != 0)
+	if (near && (frx->elsewhere >> stream & 1) != 0)
 		near = frame <
 			__atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames;
 	/* a corrupt number must not make the window run after it */
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
-		return wait_for(lane, stream, frame);
-	__atomic_store_n(&lane->heard[stream], lane->heard[stream] + 1, __ATOMIC_RELAXED);
-	return frame_claim(ft, lane, stream, frame, true, frame < horizon);
+		return wait_for(frx, stream, frame);
+	__atomic_store_n(&frx->heard[stream], frx->heard[stream] + 1, __ATOMIC_RELAXED);
+	return frame_claim(ft, frx, stream, frame, true, frame < horizon);
 }

@@ -24,7 +24,7 @@ in_range(const char *name, uint64_t value, uint64_t low, uint64_t high)
 static bool
 config_valid(const struct frame_table_config *c)
 {
-	if (!in_range("number of RX lcores", c->lanes, 1, FRAME_RX_MAX) ||
+	if (!in_range("number of RX lcores", c->nb_rx, 1, FRAME_RX_MAX) ||
 		!in_range("number of frame slots", c->slots, 2, FRAME_SLOTS_MAX) ||
 		!in_range("max_skew_frames", c->max_skew_frames, 1, c->slots - 1) ||
 		!in_range("resync_packets", c->resync_packets, 1, UINT32_MAX) ||
@@ -33,7 +33,7 @@ config_valid(const struct frame_table_config *c)
 		!in_range("frames of a run", c->run.nb_frames, 0, FRAME_NUMBER_MAX))
 		return false;
 	for (uint32_t s = 0; s < c->detector->streams; s++)
-		if (!in_range("owner of a stream", c->owner[s], 0, c->lanes - 1))
+		if (!in_range("owner of a stream", c->owner[s], 0, c->nb_rx - 1))
 			return false;
 	return true;
 }
@@ -65,8 +65,8 @@ frame_table_create(const struct frame_table_config *config)
 	ft->mbufs = rte_zmalloc_socket("frame_mbufs",
 		(size_t)config->slots * d->tiles * sizeof(*ft->mbufs), RTE_CACHE_LINE_SIZE,
 		config->socket);
-	ft->lanes = rte_zmalloc_socket("frame_rx", config->lanes * sizeof(*ft->lanes),
-		RTE_CACHE_LINE_SIZE, config->socket);
+	ft->rx = rte_zmalloc_socket(
+		"frame_rx", config->nb_rx * sizeof(*ft->rx), RTE_CACHE_LINE_SIZE, config->socket);
 	ft->builder.slot_of = rte_zmalloc_socket("frame_slot_of",
 		entries * sizeof(*ft->builder.slot_of), RTE_CACHE_LINE_SIZE, config->socket);
 	ft->builder.free_slots =
@@ -78,30 +78,29 @@ frame_table_create(const struct frame_table_config *config)
 		entries * sizeof(*ft->builder.recycled), RTE_CACHE_LINE_SIZE, config->socket);
 	ft->releases = rte_zmalloc_socket("frame_releases", entries * sizeof(*ft->releases),
 		RTE_CACHE_LINE_SIZE, config->socket);
-	ft->qsbr = rte_zmalloc_socket("frame_qsbr", rte_rcu_qsbr_get_memsize(config->lanes),
+	ft->qsbr = rte_zmalloc_socket("frame_qsbr", rte_rcu_qsbr_get_memsize(config->nb_rx),
 		RTE_CACHE_LINE_SIZE, config->socket);
 	ft->builder.late = frame_late_create(config->socket);
-	if (ft->entry == NULL || ft->streams == NULL || ft->mbufs == NULL || ft->lanes == NULL ||
+	if (ft->entry == NULL || ft->streams == NULL || ft->mbufs == NULL || ft->rx == NULL ||
 		ft->builder.slot_of == NULL || ft->builder.free_slots == NULL ||
 		ft->builder.released == NULL || ft->builder.recycled == NULL ||
 		ft->releases == NULL || ft->qsbr == NULL || ft->builder.late == NULL ||
-		rte_rcu_qsbr_init(ft->qsbr, config->lanes) != 0)
+		rte_rcu_qsbr_init(ft->qsbr, config->nb_rx) != 0)
 		goto no_memory;
 	for (uint64_t i = 0; i < entries; i++)
 		ft->entry[i] = FRAME_TAG_EMPTY;
-	for (uint32_t i = 0; i < config->lanes; i++) {
-		struct frame_rx *lane = &ft->lanes[i];
+	for (uint32_t i = 0; i < config->nb_rx; i++) {
+		struct frame_rx *frx = &ft->rx[i];
 
-		lane->id = i;
-		lane->count = rte_zmalloc_socket("frame_rx_count",
-			config->slots * sizeof(*lane->count), RTE_CACHE_LINE_SIZE, config->socket);
-		lane->done = rte_zmalloc_socket("frame_rx_done", entries * sizeof(*lane->done),
+		frx->id = i;
+		frx->count = rte_zmalloc_socket("frame_rx_count",
+			config->slots * sizeof(*frx->count), RTE_CACHE_LINE_SIZE, config->socket);
+		frx->done = rte_zmalloc_socket("frame_rx_done", entries * sizeof(*frx->done),
 			RTE_CACHE_LINE_SIZE, config->socket);
-		if (lane->count == NULL || lane->done == NULL)
+		if (frx->count == NULL || frx->done == NULL)
 			goto no_memory;
 		for (uint32_t s = 0; s < d->streams; s++)
-			lane->expected +=
-				config->owner[s] == i ? detector_stream_expected(d, s) : 0;
+			frx->expected += config->owner[s] == i ? detector_stream_expected(d, s) : 0;
 		rte_rcu_qsbr_thread_register(ft->qsbr, i);
 		rte_rcu_qsbr_thread_online(ft->qsbr, i);
 	}
@@ -111,7 +110,7 @@ frame_table_create(const struct frame_table_config *config)
 	ft->window.stride = 1;
 	if (!config->no_run) {
 		frame_table_begin(ft, &config->run);
-		/* nobody is at work yet: lanes need not be asked */
+		/* nobody is at work yet: RX roles need not be asked */
 		ft->window.generation = 0;
 		frame_window_begin_run(ft);
 	}
@@ -130,14 +129,14 @@ frame_table_destroy(struct frame_table *ft)
 {
 	if (ft == NULL)
 		return;
-	for (uint32_t i = 0; ft->lanes != NULL && i < ft->config.lanes; i++) {
-		rte_free(ft->lanes[i].count);
-		rte_free(ft->lanes[i].done);
+	for (uint32_t i = 0; ft->rx != NULL && i < ft->config.nb_rx; i++) {
+		rte_free(ft->rx[i].count);
+		rte_free(ft->rx[i].done);
 	}
 	rte_free(ft->entry);
 	rte_free(ft->streams);
 	rte_free(ft->mbufs);
-	rte_free(ft->lanes);
+	rte_free(ft->rx);
 	rte_free(ft->builder.slot_of);
 	rte_free(ft->builder.free_slots);
 	rte_free(ft->builder.released);
@@ -148,7 +147,7 @@ frame_table_destroy(struct frame_table *ft)
 	rte_free(ft);
 }
 
-/** Answer lanes that wait for frames which no slot is free for. */
+/** Answer RX roles that wait for frames which no slot is free for. */
 static uint32_t
 refuse_frames(struct frame_table *ft)
 {
@@ -156,13 +155,13 @@ refuse_frames(struct frame_table *ft)
 	uint64_t wanted = 0;
 	uint32_t refused = 0;
 
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
-		const struct frame_rx *lane = &ft->lanes[i];
-		uint64_t at = __atomic_load_n(&lane->wanted, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
+		const struct frame_rx *frx = &ft->rx[i];
+		uint64_t at = __atomic_load_n(&frx->wanted, __ATOMIC_ACQUIRE);
 
 		/* a number that is not next in line is no reason, but that nothing else can come */
 		if (at > b->next_open + ft->config.max_skew_frames)
-			at = __atomic_load_n(&lane->blocked, __ATOMIC_ACQUIRE);
+			at = __atomic_load_n(&frx->blocked, __ATOMIC_ACQUIRE);
 		wanted = RTE_MAX(wanted, at);
 	}
 	wanted = RTE_MIN(wanted, ft->window.end);
@@ -173,7 +172,7 @@ refuse_frames(struct frame_table *ft)
 	return refused;
 }
 
-/** Slots that every lane has passed are free. */
+/** Slots that every RX role has passed are free. */
 static void
 take_recycled(struct frame_table *ft)
 {
@@ -182,9 +181,8 @@ take_recycled(struct frame_table *ft)
 
 	if (b->recycled_first == b->recycled_end)
 		return;
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		passed =
-			RTE_MIN(passed, __atomic_load_n(&ft->lanes[i].reclaimed, __ATOMIC_ACQUIRE));
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		passed = RTE_MIN(passed, __atomic_load_n(&ft->rx[i].reclaimed, __ATOMIC_ACQUIRE));
 	for (; b->recycled_first != b->recycled_end; b->recycled_first++) {
 		const uint32_t slot = b->recycled[b->recycled_first & ft->entry_mask];
 

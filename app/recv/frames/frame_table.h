@@ -16,31 +16,31 @@
  *    owns the stream and by nobody else. A stream line that does not carry the entry's tag is
  *    empty: nobody ever clears one.
  *
- * Closing. A frame whose lanes are all complete needs no handshake: anything more that comes for
+ * Closing. A frame whose RX roles are all complete needs no handshake: anything more that comes for
  * it is a duplicate, which touches nothing. An incomplete frame is closed by changing its tag and
  * waiting until every RX lcore has passed a quiescent state (rte_rcu_qsbr); only then the builder
  * reads the bitmaps. So no packet can land in a frame that was handed on.
  *
  * Frames close in order: when they are complete; or when every live stream is `max_skew_frames`
  * frames ahead; or when a stream that holds them back has been silent for `stall_cycles`. Such a
- * stream is not waited for again until it speaks. A lane that can hold no more packets, of which
+ * stream is not waited for again until it speaks. A RX role that can hold no more packets, of which
  * none has its frame open, will not bring anything for open frames: its streams count as ahead.
  *
  * Giving back. Mbufs are freed by the RX lcores that have placed them: so they stay in those
  * lcores' mempool caches, and neither they nor their buffers' counts travel between CPUs. The
- * builder says which slots are done with (frame_table_release()); each lane walks its own part of
- * them, a few mbufs a round. A slot is opened again once every lane has passed it.
+ * builder says which slots are done with (frame_table_release()); each RX role walks its own part
+ * of them, a few mbufs a round. A slot is opened again once every RX role has passed it.
  *
  * Where the window is: app/recv/README.rst has the rule. A stream with numbers that the window
  * cannot be near is *elsewhere*; its packets are held by the caller (FRAME_PLACE_HOLD), and count
  * once each towards a claim (frames/frame_resync.c). The builder goes where enough streams claim to
  * be (frame_window.c), or refuses a claim after a while.
  *
- * Frames without a row. Lanes report the frames of packets that they drop as late or as outliers,
- * through a ring each; the builder knows which numbers have a row, and counts the others
+ * Frames without a row. RX roles report the frames of packets that they drop as late or as
+ * outliers, through a ring each; the builder knows which numbers have a row, and counts the others
  * (frame_late.c).
  *
- * Threads: frame_rx_*() by the RX lcore of that lane, all else by the builder's lcore; create
+ * Threads: frame_rx_*() by the RX lcore of that RX role, all else by the builder's lcore; create
  * and destroy need everybody at rest.
  */
 #ifndef FRAME_TABLE_H
@@ -61,7 +61,7 @@
 
 #define FRAME_RX_MAX	16
 #define FRAME_SLOTS_MAX 4096
-#define FRAME_DROPS	1024 /**< reports of a lane that the builder has not read; a power of 2 */
+#define FRAME_DROPS	1024 /**< reports of an RX role not yet read by the builder; a power of 2 */
 
 /** Frame numbers are 48 bits in a tag (4,460 years at 2 kHz); larger ones are outliers. */
 #define FRAME_NUMBER_MAX ((UINT64_C(1) << 48) - 2)
@@ -88,8 +88,8 @@ struct frame_run {
 
 struct frame_table_config {
 	const struct detector *detector;
-	uint32_t lanes;			     /**< RX lcores, 1 ... FRAME_RX_MAX */
-	uint8_t owner[DETECTOR_STREAMS_MAX]; /**< lane of each stream */
+	uint32_t nb_rx;			     /**< RX lcores, 1 ... FRAME_RX_MAX */
+	uint8_t owner[DETECTOR_STREAMS_MAX]; /**< RX role of each stream */
 	uint32_t slots;		  /**< frames open or in work, at most; 2 ... FRAME_SLOTS_MAX */
 	uint32_t max_skew_frames; /**< K: frames that every live stream must be ahead; < slots */
 	uint32_t resync_packets;  /**< packets of a stream that must agree on a new place, >= 1 */
@@ -149,25 +149,25 @@ struct frame_agreement {
  * agreements and what is behind them; of the first line `polls` alone, now and then. */
 struct frame_rx {
 	uint32_t id;
-	uint32_t expected;   /**< packets of a frame that come through this lane */
-	uint32_t generation; /**< window move that this lane has taken note of */
+	uint32_t expected;   /**< packets of a frame that come through this RX role */
+	uint32_t generation; /**< window move that this RX role has taken note of */
 	uint32_t tried;	     /**< ... after which what waits was tried again */
 	uint32_t clean;	     /**< ... before which nothing waited */
 	bool again;	     /**< packets that waited are tried again */
-	uint64_t polls;	     /**< rounds of this lane's lcore; read by the builder now and then */
-	uint64_t elsewhere;  /**< streams with numbers that the window is not near */
-	uint64_t early;	     /**< streams with packets that came before there was a window */
+	uint64_t polls;	    /**< rounds of this RX role's lcore; read by the builder now and then */
+	uint64_t elsewhere; /**< streams with numbers that the window is not near */
+	uint64_t early;	    /**< streams with packets that came before there was a window */
 	struct frame_rx_count *count; /**< [slots] */
-	uint64_t *done; /**< frame + 1 by entry, once this lane has all its packets; 8 a line */
+	uint64_t *done; /**< frame + 1 by entry, once this RX role has all its packets; 8 a line */
 
-	/** frame + 1 that blocks this lane, 0 = none. */
+	/** frame + 1 that blocks this RX role, 0 = none. */
 	uint64_t wanted __rte_cache_aligned;
 	uint64_t blocked;   /**< ... and it can hold no more packets, 0 = it can */
 	uint64_t passed;    /**< number + 1 of where packets are dropped because there is no run, */
 	uint64_t passed_at; /**< ... TSC, of the first one of that frame */
 	uint64_t crowded;   /**< there is no room to hold more packets from elsewhere */
 	uint64_t claims;    /**< of `elsewhere`: streams that agree with themselves; see `place` */
-	uint64_t reclaimed; /**< releases whose mbufs this lane has freed */
+	uint64_t reclaimed; /**< releases whose mbufs this RX role has freed */
 	uint32_t acknowledged; /**< = generation, for the builder */
 
 	/** Highest frame + 1 of which there are packets, by stream. */
@@ -182,9 +182,9 @@ struct frame_rx {
 	uint64_t claims_ahead; /**< of `claims`: where frames would have been lost */
 	/** Frames of ours of packets that were dropped: a ring. */
 	uint64_t drops[FRAME_DROPS];
-	uint64_t nb_drops;	/**< index runs free; written by the lane */
+	uint64_t nb_drops;	/**< index runs free; written by the RX role */
 	uint64_t nb_drops_read; /**< ... and by the builder */
-	/* the lane's own */
+	/* the RX role's own */
 	uint64_t dropped[DETECTOR_STREAMS_MAX]; /**< last frame + 1 that was reported */
 	uint64_t before[DETECTOR_STREAMS_MAX];	/**< progress in the window before, 0 = none */
 	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of a stream elsewhere */
@@ -192,7 +192,7 @@ struct frame_rx {
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;
 } __rte_cache_aligned;
-static_assert(offsetof(struct frame_rx, wanted) == RTE_CACHE_LINE_SIZE, "the lane's own line");
+static_assert(offsetof(struct frame_rx, wanted) == RTE_CACHE_LINE_SIZE, "the RX role's own line");
 static_assert(offsetof(struct frame_rx, progress) == 2 * RTE_CACHE_LINE_SIZE, "the builder's");
 static_assert(sizeof(struct frame_rx) == 211 * RTE_CACHE_LINE_SIZE, "8 lines a number by stream");
 
@@ -237,10 +237,10 @@ struct frame_builder {
 	uint32_t nb_free;
 	uint64_t nb_releases;
 	uint64_t *released;	 /**< nb_releases after its release, by slot; 0 = none */
-	uint16_t *recycled;	 /**< slots that lanes may still be at: a ring, oldest first */
+	uint16_t *recycled;	 /**< slots that RX roles may still be at: a ring, oldest first */
 	uint64_t recycled_first; /**< indices run free, as those of releases */
 	uint64_t recycled_end;
-	bool beginning;	     /**< a run is to begin, lanes have not all acknowledged */
+	bool beginning;	     /**< a run is to begin, RX roles have not all acknowledged */
 	bool stopping;	     /**< no more frames are taken, see frame_table_stop() */
 	bool fresh;	     /**< no window of this run yet */
 	uint64_t reported;   /**< frames of this run that frame_table_close() has given out */
@@ -255,9 +255,9 @@ struct frame_builder {
 	uint64_t held_since; /**< TSC when the head was first held back, 0 = it is not */
 	uint64_t looked_at;  /**< TSC of the last look at progress */
 	uint64_t move_to;    /**< frame + 1 of a wanted move, 0 = none */
-	uint64_t asked_at;   /**< TSC when a lane first asked without a window, 0 = not */
-	uint64_t polls[FRAME_RX_MAX]; /**< of the lanes at that look */
-	bool moving;		      /**< new generation is out, lanes have not all acknowledged */
+	uint64_t asked_at;   /**< TSC when a RX role first asked without a window, 0 = not */
+	uint64_t polls[FRAME_RX_MAX]; /**< of the RX roles at that look */
+	bool moving; /**< new generation is out, RX roles have not all acknowledged */
 	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< at held_since */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 when given up, 0 = live */
 	uint64_t claims;			      /**< streams that claim to be elsewhere, */
@@ -279,7 +279,7 @@ struct frame_builder {
 	uint64_t dead;	 /**< those of them that went on to, while a half of all spoke */
 	uint64_t heard[DETECTOR_STREAMS_MAX];		/**< what had come of them at that look */
 	uint64_t heard_at[DETECTOR_STREAMS_MAX];	/**< TSC of the look at which more had */
-	uint64_t heard_polls[FRAME_RX_MAX];		/**< of the lanes at that look */
+	uint64_t heard_polls[FRAME_RX_MAX];		/**< of the RX roles at that look */
 	uint64_t paused_progress[DETECTOR_STREAMS_MAX]; /**< of streams in window.paused */
 	struct frame_late *late;
 	uint64_t late_frames; /**< of this run: named by packets, and without a row */
@@ -292,14 +292,14 @@ struct frame_table {
 	uint8_t *frames;
 	uint64_t frame_stride;
 	struct rte_mbuf **mbufs; /**< [slot][tile] */
-	struct frame_rx *lanes;
+	struct frame_rx *rx;
 	struct rte_rcu_qsbr *qsbr;
 	struct detector detector;
 	struct frame_table_config config;
 	uint64_t run_first; /**< first frame of the run, counted as ours are; 0 = not known */
 	/** Slots whose mbufs are no longer used, in the order in which the builder says so:
 	 * number + 1 of the release and slot, as in a frame's tag. A ring of twice the slots, so no
-	 * slot is in it twice; what is not of the number that a lane looks for is to come. */
+	 * slot is in it twice; what is not of the number that a RX role looks for is to come. */
 	uint64_t *releases;
 	struct frame_window window;
 	struct frame_builder builder __rte_cache_aligned;
@@ -351,7 +351,7 @@ frame_table_mbufs(const struct frame_table *ft, uint32_t slot)
 /* ---- builder ---- */
 
 /**
- * Open frames as far as free slots reach, answer lanes that wait, move the window.
+ * Open frames as far as free slots reach, answer RX roles that wait, move the window.
  * @return frames opened or refused
  */
 uint32_t frame_table_open(struct frame_table *ft);
@@ -363,7 +363,7 @@ uint32_t frame_table_open(struct frame_table *ft);
  */
 bool frame_table_close(struct frame_table *ft, struct frame_closed *closed);
 
-/** A slot's mbufs are not used any more: the lanes free them. At most once before recycling. */
+/** A slot's mbufs are not used any more: the RX roles free them. At most once before recycling. */
 void frame_table_release(struct frame_table *ft, uint32_t slot);
 
 /** Give a slot back. Its mbufs are the caller's, unless it has released them. */
@@ -399,42 +399,42 @@ uint32_t frame_table_stream_packets(const struct frame_table *ft, uint32_t slot,
 /* ---- RX lcores ---- */
 
 /** Forget what belonged to an earlier window. */
-void frame_rx_move(struct frame_table *ft, struct frame_rx *lane, uint32_t generation);
+void frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation);
 
 /** Say that this lcore holds no reference to a slot: once per polling loop, idle or not. */
 static inline void
-frame_rx_quiescent(struct frame_table *ft, struct frame_rx *lane)
+frame_rx_quiescent(struct frame_table *ft, struct frame_rx *frx)
 {
 	const uint32_t generation = __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE);
 
-	if (unlikely(generation != lane->generation))
-		frame_rx_move(ft, lane, generation);
-	__atomic_store_n(&lane->polls, lane->polls + 1, __ATOMIC_RELAXED);
-	rte_rcu_qsbr_quiescent(ft->qsbr, lane->id);
+	if (unlikely(generation != frx->generation))
+		frame_rx_move(ft, frx, generation);
+	__atomic_store_n(&frx->polls, frx->polls + 1, __ATOMIC_RELAXED);
+	rte_rcu_qsbr_quiescent(ft->qsbr, frx->id);
 }
 
 /**
- * Tell the builder what this lane waits for.
+ * Tell the builder what this RX role waits for.
  * @param frame_plus_1  lowest frame + 1 of the packets that wait, 0 = none waits
  * @param full          there is no room for more of them: nothing else will be placed
  */
 static inline void
-frame_rx_want(struct frame_rx *lane, uint64_t frame_plus_1, bool full)
+frame_rx_want(struct frame_rx *frx, uint64_t frame_plus_1, bool full)
 {
 	const uint64_t blocked = full ? frame_plus_1 : 0;
 
-	if (lane->wanted != frame_plus_1)
-		__atomic_store_n(&lane->wanted, frame_plus_1, __ATOMIC_RELEASE);
-	if (lane->blocked != blocked)
-		__atomic_store_n(&lane->blocked, blocked, __ATOMIC_RELEASE);
+	if (frx->wanted != frame_plus_1)
+		__atomic_store_n(&frx->wanted, frame_plus_1, __ATOMIC_RELEASE);
+	if (frx->blocked != blocked)
+		__atomic_store_n(&frx->blocked, blocked, __ATOMIC_RELEASE);
 }
 
 /** Tell the builder whether there is no room to hold more packets from elsewhere. */
 static inline void
-frame_rx_crowd(struct frame_rx *lane, bool crowded)
+frame_rx_crowd(struct frame_rx *frx, bool crowded)
 {
-	if (unlikely(lane->crowded != crowded))
-		__atomic_store_n(&lane->crowded, crowded, __ATOMIC_RELEASE);
+	if (unlikely(frx->crowded != crowded))
+		__atomic_store_n(&frx->crowded, crowded, __ATOMIC_RELEASE);
 }
 
 /** @return a count that changes when a packet that waits should be tried again */
@@ -445,41 +445,41 @@ frame_rx_changes(const struct frame_table *ft)
 }
 
 /** A stream that had numbers from elsewhere has a packet placed: it is here. */
-void frame_rx_is_here(struct frame_rx *lane, uint32_t stream, uint64_t frame);
+void frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
  * A stream has reached a frame, if this is not one corrupt number.
  * @return false if the packet is of the window before
  */
 bool frame_rx_advance(
-	struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame);
+	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Free mbufs that this lane has placed in slots which the builder has released. About as many as
+ * Free mbufs that this RX role has placed in slots which the builder has released. About as many as
  * came in the meantime, and a few more, keep the lcore's mempool cache as full as it is.
  * @param most  mbufs to pass at most
  * @return mbufs passed
  */
-uint32_t frame_rx_reclaim(struct frame_table *ft, struct frame_rx *lane, uint32_t most);
+uint32_t frame_rx_reclaim(struct frame_table *ft, struct frame_rx *frx, uint32_t most);
 
 /**
- * A lane has no room for more packets: are those that wait of streams that are somewhere else? Not
- * if any is next in line to be opened, nor if most of the lane's streams wait.
+ * A RX role has no room for more packets: are those that wait of streams that are somewhere else?
+ * Not if any is next in line to be opened, nor if most of the RX role's streams wait.
  * @param waiting  of each stream, the lowest number + 1 of which packets wait; 0: none
  * @return bits of streams whose packets are to be given to frame_rx_stray()
  */
-uint64_t frame_rx_strays(const struct frame_table *ft, const struct frame_rx *lane,
+uint64_t frame_rx_strays(const struct frame_table *ft, const struct frame_rx *frx,
 	const uint64_t waiting[DETECTOR_STREAMS_MAX]);
 
 /** A packet of those: where its stream claims to be. It is to be dropped. */
-void frame_rx_stray(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame);
+void frame_rx_stray(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Does the window move, or has it moved since this lane last looked? Then no packet that waits or
- * is held is tried again: if the window opened in the middle of that, some of them would be placed
- * before others that came earlier.
+ * Does the window move, or has it moved since this RX role last looked? Then no packet that waits
+ * or is held is tried again: if the window opened in the middle of that, some of them would be
+ * placed before others that came earlier.
  */
-bool frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *lane);
+bool frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *frx);
 
 /**
  * Packets that wait or are held are tried again, from here to frame_rx_end_again().
@@ -488,12 +488,12 @@ bool frame_rx_is_moving(const struct frame_table *ft, const struct frame_rx *lan
  * @return true if it is the first time that this window, or the search for one, is seen: then held
  *         packets are placed as if they had just come
  */
-bool frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *lane, bool *moved);
+bool frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *frx, bool *moved);
 
 static inline void
-frame_rx_end_again(struct frame_rx *lane)
+frame_rx_end_again(struct frame_rx *frx)
 {
-	lane->again = false;
+	frx->again = false;
 }
 
 /**
@@ -501,17 +501,17 @@ frame_rx_end_again(struct frame_rx *lane)
  * after them is held, too, until they have been tried: a run begins with the first frame.
  */
 static inline bool
-frame_rx_is_early(const struct frame_rx *lane, uint32_t stream)
+frame_rx_is_early(const struct frame_rx *frx, uint32_t stream)
 {
-	return (lane->early >> stream & 1) != 0;
+	return (frx->early >> stream & 1) != 0;
 }
 
 /** No packet waits or is held: none is of a window before. */
 static inline void
-frame_rx_none_waits(struct frame_rx *lane)
+frame_rx_none_waits(struct frame_rx *frx)
 {
-	lane->early = 0;
-	lane->clean = lane->generation;
+	frx->early = 0;
+	frx->clean = frx->generation;
 }
 
 /** Is a frame in the window, or may it soon be? */
@@ -528,8 +528,8 @@ enum frame_again {
  * Look again at a packet that is held.
  * @param tick  frame_rx_tick() when it was first held
  */
-enum frame_again frame_rx_again(const struct frame_table *ft, struct frame_rx *lane,
-	uint32_t stream, uint64_t frame, uint8_t tick);
+enum frame_again frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
+	uint64_t frame, uint8_t tick);
 
 static inline uint8_t
 frame_rx_tick(const struct frame_table *ft)
@@ -537,22 +537,22 @@ frame_rx_tick(const struct frame_table *ft)
 	return __atomic_load_n(&ft->window.tick, __ATOMIC_RELAXED);
 }
 
-/** Are all streams of this lane that speak elsewhere? Then nothing is missed while it waits. */
-bool frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *lane);
+/** Are all streams of this RX role that speak elsewhere? Then nothing is missed while it waits. */
+bool frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx);
 
 /**
  * A packet is dropped that waited or was held: its frame is reported to the builder.
  * @return FRAME_PLACE_LATE or FRAME_PLACE_OUTLIER
  */
 enum frame_place frame_rx_drop(
-	struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame);
+	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
  * Take a stream's packets out of frames that are still open: they were not the detector's. What
- * this lane has brought completely stays: the builder may be closing that frame.
+ * this RX role has brought completely stays: the builder may be closing that frame.
  * @return mbufs that were freed
  */
-uint32_t frame_rx_expel(struct frame_table *ft, struct frame_rx *lane, uint32_t stream);
+uint32_t frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t stream);
 
 /**
  * A number of which the window cannot be near: its stream is elsewhere.
@@ -560,7 +560,7 @@ uint32_t frame_rx_expel(struct frame_table *ft, struct frame_rx *lane, uint32_t 
  * @param ahead  frames would have been lost; else the detector would have been restarted
  * @return FRAME_PLACE_HOLD, or how the packet is dropped
  */
-enum frame_place frame_claim(struct frame_table *ft, struct frame_rx *lane, uint32_t stream,
+enum frame_place frame_claim(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
 	uint64_t frame, bool vote, bool ahead);
 
 /**
@@ -568,19 +568,19 @@ enum frame_place frame_claim(struct frame_table *ft, struct frame_rx *lane, uint
  * it, though the window may have frames of that number: those of an acquisition before.
  */
 bool frame_claim_goes_on(
-	const struct frame_table *ft, const struct frame_rx *lane, uint32_t stream, uint64_t frame);
+	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /** The answer for a frame whose entry does not carry its tag. */
-enum frame_place frame_rx_miss(struct frame_table *ft, struct frame_rx *lane, uint32_t stream,
+enum frame_place frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
 	uint64_t frame, uint32_t packet);
 
 /** The answer for a frame that is closed. */
-enum frame_place frame_rx_late(struct frame_table *ft, struct frame_rx *lane, uint32_t stream,
+enum frame_place frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
 	uint64_t frame, uint32_t packet);
 
 /** The answer for a packet that is there already: a duplicate, or its stream has begun anew. */
 enum frame_place frame_rx_duplicate(
-	struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame);
+	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
  * Count a detector's frame number as frames of ours are counted.
@@ -603,7 +603,7 @@ frame_rx_is_ours(const struct frame_table *ft, uint64_t *frame)
 
 /**
  * Place one packet.
- * @param lane    the caller's lane, which owns `stream`
+ * @param RX role    the caller's RX role, which owns `stream`
  * @param frame   frame number from the packet, by frame_rx_is_ours()
  * @param packet  number in the stream, < stream_packets
  * @param header  detector header, read for the first packet of a stream
@@ -611,7 +611,7 @@ frame_rx_is_ours(const struct frame_table *ft, uint64_t *frame)
  * @param m       mbuf that holds them: the table's if FRAME_PLACED, else still the caller's
  */
 static inline enum frame_place
-frame_rx_place(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, uint64_t frame,
+frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint32_t packet, const uint8_t *header, uint64_t pixels, struct rte_mbuf *m)
 {
 	const uint64_t entry = frame & ft->entry_mask;
@@ -623,17 +623,17 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, u
 	uint32_t tile;
 
 	/* what waited came before the claim and is no part of it */
-	if (unlikely((lane->elsewhere >> stream & 1) != 0) && !lane->again &&
-		frame_claim_goes_on(ft, lane, stream, frame))
-		return frame_claim(ft, lane, stream, frame, true, false);
+	if (unlikely((frx->elsewhere >> stream & 1) != 0) && !frx->again &&
+		frame_claim_goes_on(ft, frx, stream, frame))
+		return frame_claim(ft, frx, stream, frame, true, false);
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
-		return frame_rx_miss(ft, lane, stream, frame, packet);
-	if (frame + 1 > lane->progress[stream] &&
-		unlikely(!frame_rx_advance(ft, lane, stream, frame)))
-		return frame_rx_drop(ft, lane, stream, frame);
+		return frame_rx_miss(ft, frx, stream, frame, packet);
+	if (frame + 1 > frx->progress[stream] &&
+		unlikely(!frame_rx_advance(ft, frx, stream, frame)))
+		return frame_rx_drop(ft, frx, stream, frame);
 	if (unlikely(slot >= FRAME_TAG_REFUSED))
 		return slot == FRAME_TAG_REFUSED ? FRAME_PLACE_REFUSED
-						 : frame_rx_late(ft, lane, stream, frame, packet);
+						 : frame_rx_late(ft, frx, stream, frame, packet);
 
 	st = frame_table_stream(ft, slot, stream);
 	if (st->tag != tag) {
@@ -644,21 +644,21 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *lane, uint32_t stream, u
 		st->tag = tag;
 	}
 	if (unlikely(st->seen[packet >> 6] & bit))
-		return frame_rx_duplicate(ft, lane, stream, frame);
+		return frame_rx_duplicate(ft, frx, stream, frame);
 	st->seen[packet >> 6] |= bit;
 	tile = detector_stream_tile(&ft->detector, stream) + packet;
 	frame_table_frame(ft, slot)->packet[tile] = pixels;
 	frame_table_mbufs(ft, slot)[tile] = m;
-	if (unlikely((lane->elsewhere >> stream & 1) != 0))
-		frame_rx_is_here(lane, stream, frame);
+	if (unlikely((frx->elsewhere >> stream & 1) != 0))
+		frame_rx_is_here(frx, stream, frame);
 
-	count = &lane->count[slot];
+	count = &frx->count[slot];
 	if (count->tag != tag) {
 		count->tag = tag;
 		count->placed = 0;
 	}
-	if (++count->placed == lane->expected)
-		__atomic_store_n(&lane->done[entry], frame + 1, __ATOMIC_RELEASE);
+	if (++count->placed == frx->expected)
+		__atomic_store_n(&frx->done[entry], frame + 1, __ATOMIC_RELEASE);
 	return FRAME_PLACED;
 }
 

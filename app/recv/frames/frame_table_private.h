@@ -18,7 +18,7 @@ extern int frame_table_logtype;
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, frame_table_logtype, "frames: " __VA_ARGS__)
 
-/** The builder has changed what lanes make of a frame: after that; see frame_window.changes. */
+/** The builder has changed what RX roles make of a frame: after that; see frame_window.changes. */
 static inline void
 frame_window_changed(struct frame_table *ft)
 {
@@ -53,9 +53,9 @@ frame_entry_set(struct frame_table *ft, uint64_t frame, uint32_t slot)
 
 /** Has an RX lcore acknowledged the last move of the window? Called by that lcore. */
 static inline bool
-frame_rx_is_current(const struct frame_table *ft, const struct frame_rx *lane)
+frame_rx_is_current(const struct frame_table *ft, const struct frame_rx *frx)
 {
-	return __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE) == lane->generation;
+	return __atomic_load_n(&ft->window.generation, __ATOMIC_ACQUIRE) == frx->generation;
 }
 
 /** Highest frame + 1 that came of a stream; 0: none yet. */
@@ -63,21 +63,21 @@ static inline uint64_t
 frame_stream_progress(const struct frame_table *ft, uint32_t stream)
 {
 	return __atomic_load_n(
-		&ft->lanes[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
+		&ft->rx[ft->config.owner[stream]].progress[stream], __ATOMIC_ACQUIRE);
 }
 
 /** Was a stream silent, and nothing of it has been placed since? By the RX lcore. */
 static inline bool
-frame_rx_paused(const struct frame_table *ft, const struct frame_rx *lane, uint32_t stream)
+frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream)
 {
 	return (__atomic_load_n(&ft->window.paused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
-		lane->progress[stream] ==
+		frx->progress[stream] ==
 		__atomic_load_n(&ft->builder.paused_progress[stream], __ATOMIC_RELAXED);
 }
 
 /** Was a claim refused of which a frame may be? */
 bool frame_claim_is_refused(
-	const struct frame_table *ft, const struct frame_rx *lane, uint32_t stream, uint64_t frame);
+	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
  * Where enough streams claim to be; those that are too few are refused after a while, and told of.
@@ -118,7 +118,7 @@ void frame_late_begin(struct frame_table *ft);
 /** A frame gets a row. */
 void frame_late_row(struct frame_table *ft, uint64_t frame);
 
-/** Read what lanes have reported. */
+/** Read what RX roles have reported. */
 void frame_late_collect(struct frame_table *ft);
 
 /** No more of what was claimed: the window is elsewhere. */
@@ -137,7 +137,7 @@ frame_claims_forget(struct frame_table *ft)
 	b->gap_to = 0;
 }
 
-/** Once all lanes are ready for it, look for the run's window, or go where it is to be. */
+/** Once all RX roles are ready for it, look for the run's window, or go where it is to be. */
 void frame_window_begin_run(struct frame_table *ft);
 
 /**

@@ -14,8 +14,8 @@
 static bool
 lanes_acknowledged(const struct frame_table *ft)
 {
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		if (__atomic_load_n(&ft->lanes[i].acknowledged, __ATOMIC_ACQUIRE) !=
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		if (__atomic_load_n(&ft->rx[i].acknowledged, __ATOMIC_ACQUIRE) !=
 			ft->window.generation)
 			return false;
 	return true;
@@ -39,13 +39,13 @@ first_whole(const struct frame_table *ft, uint64_t at)
 	const struct frame_window *w = &ft->window;
 	uint64_t first = at;
 
-	for (uint32_t i = 0; i < ft->config.lanes && ft->builder.fresh; i++) {
-		const struct frame_rx *lane = &ft->lanes[i];
-		const uint64_t passed = __atomic_load_n(&lane->passed, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < ft->config.nb_rx && ft->builder.fresh; i++) {
+		const struct frame_rx *frx = &ft->rx[i];
+		const uint64_t passed = __atomic_load_n(&frx->passed, __ATOMIC_ACQUIRE);
 		uint64_t next;
 
 		if (passed <= w->offset ||
-			rte_rdtsc() - __atomic_load_n(&lane->passed_at, __ATOMIC_RELAXED) >
+			rte_rdtsc() - __atomic_load_n(&frx->passed_at, __ATOMIC_RELAXED) >
 				ft->config.stall_cycles)
 			continue;
 		/* the first of our frames after the one with number passed - 1, + 1 */
@@ -66,8 +66,8 @@ move_towards(struct frame_table *ft, uint64_t at)
 	if (b->move_to != at)
 		ft->run_first = b->move_to - 1; /* the rest of the frame before is late */
 	/*
-	 * Other lanes may have seen somewhat older packets: begin earlier, silently. But when the
-	 * frames of the run are counted, they count from the first one that was agreed on.
+	 * Other RX roles may have seen somewhat older packets: begin earlier, silently. But when
+	 * the frames of the run are counted, they count from the first one that was agreed on.
 	 */
 	if (b->move_to == at && ft->config.run.nb_frames == 0)
 		b->move_to = at > ft->config.max_skew_frames ? at - ft->config.max_skew_frames : 1;
@@ -77,8 +77,8 @@ move_towards(struct frame_table *ft, uint64_t at)
 static bool
 any_is_crowded(const struct frame_table *ft)
 {
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		if (__atomic_load_n(&ft->lanes[i].crowded, __ATOMIC_ACQUIRE) != 0)
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		if (__atomic_load_n(&ft->rx[i].crowded, __ATOMIC_ACQUIRE) != 0)
 			return true;
 	return false;
 }
@@ -101,7 +101,7 @@ find_window(struct frame_table *ft)
 		b->asked_at = rte_rdtsc();
 }
 
-/** Lanes go on looking them up: each in one piece. */
+/** RX roles go on looking them up: each in one piece. */
 static void
 clear_entries(struct frame_table *ft)
 {
@@ -109,7 +109,7 @@ clear_entries(struct frame_table *ft)
 		__atomic_store_n(&ft->entry[i], FRAME_TAG_EMPTY, __ATOMIC_RELAXED);
 }
 
-/** Two steps: a new generation, which every lane acknowledges; then the window. */
+/** Two steps: a new generation, which every RX role acknowledges; then the window. */
 static void
 move_window(struct frame_table *ft)
 {
@@ -186,14 +186,14 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	frame_claims_forget(ft);
 	b->dead = 0;
 	frame_claims_hear(ft);
-	/* lanes may be looking: in one piece each, what they make of it is dropped or waits */
+	/* RX roles may be looking: in one piece each, what they make of it is dropped or waits */
 	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.offset, stride == 1 ? 0 : run->offset, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.old_end, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.end, UINT64_MAX, __ATOMIC_RELAXED);
 	/* entries of the last run are closed: the same numbers may come again */
 	clear_entries(ft);
-	/* packets wait from now on; lanes forget what those of earlier runs made them think */
+	/* packets wait from now on; RX roles forget what those of earlier runs made them think */
 	set_state(ft, FRAME_WINDOW_MOVING);
 	__atomic_store_n(&ft->window.generation, ft->window.generation + 1, __ATOMIC_RELEASE);
 	frame_window_changed(ft);
@@ -279,8 +279,8 @@ may_leave(struct frame_table *ft, uint64_t group)
 		b->leave_since = now;
 	if (now - b->leave_since >= ft->config.stall_cycles / LEAVE_PART)
 		return true;
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		if (__atomic_load_n(&ft->lanes[i].wanted, __ATOMIC_ACQUIRE) != 0)
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		if (__atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE) != 0)
 			return false;
 	return frame_claims_unanimous(ft, group);
 }
@@ -292,7 +292,7 @@ follow(struct frame_table *ft, uint64_t at, uint64_t group)
 	struct frame_builder *b = &ft->builder;
 
 	if (at > b->next_close && at <= ft->window.horizon) {
-		/* frames were lost: lanes may wait for those behind them */
+		/* frames were lost: RX roles may wait for those behind them */
 		b->gap_group = group;
 		b->gap_to = at;
 		if (ft->window.ahead < at + ft->config.slots) {

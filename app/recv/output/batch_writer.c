@@ -433,7 +433,7 @@ file_writer_create(struct file_writer **writer, const struct file_writer_config 
 	message[0] = '\0';
 	if (config->run[0] == '\0' || strchr(config->run, '/') != NULL) {
 		snprintf(message, PATH_MAX,
-			"run name '%s' is to begin file names: wanted letters without a slash",
+			"run name '%s' is to begin file names: expected letters without a slash",
 			config->run);
 		return -EINVAL;
 	}

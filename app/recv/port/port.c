@@ -249,9 +249,9 @@ assign_queues(struct port *p, const uint8_t *owner, bool flows)
 	p->nb_queues = 0;
 	for (uint32_t i = 0; i < p->settings->nb_streams; i++)
 		seen[owner[p->settings->streams[i]]] = true;
-	for (uint32_t lane = 0; lane < FRAME_RX_MAX; lane++)
-		if (seen[lane] && (flows || p->nb_queues == 0))
-			p->queue_lane[p->nb_queues++] = lane;
+	for (uint32_t frx = 0; frx < FRAME_RX_MAX; frx++)
+		if (seen[frx] && (flows || p->nb_queues == 0))
+			p->queue_lane[p->nb_queues++] = frx;
 	p->flows = flows;
 }
 
@@ -388,7 +388,7 @@ setup_queues(struct port *p, const struct settings *s, const struct rte_eth_dev_
 	 * what its frame size permits), so this is not an error.
 	 */
 	if (conf.rxmode.mtu < p->settings->mtu)
-		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are wanted\n",
+		LOG(WARNING, "%s says that it takes packets of %u bytes at most, %u are expected\n",
 			p->name, conf.rxmode.mtu, p->settings->mtu);
 	ret = rte_eth_dev_configure(p->id, p->nb_queues, 0, &conf);
 	if (ret != 0) {

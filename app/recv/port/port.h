@@ -104,7 +104,7 @@ port_mtu(const struct port_settings *s, const struct rte_eth_dev_info *info)
 struct port_demand {
 	uint32_t frame_packets; /**< packets that frame slots may hold */
 	uint32_t held;		/**< packets of a frame that RX roles may hold (rx_held) */
-	uint32_t lanes;		/**< number of RX lcores; only they allocate and free mbufs */
+	uint32_t nb_rx;		/**< number of RX lcores; only they allocate and free mbufs */
 };
 
 static inline struct port_demand
@@ -113,7 +113,7 @@ port_demand_of(const struct settings *s)
 	return (struct port_demand){
 		.frame_packets = s->slots * s->detector.tiles,
 		.held = s->detector.tiles,
-		.lanes = s->rx_lcores,
+		.nb_rx = s->rx_lcores,
 	};
 }
 
@@ -136,14 +136,14 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 		.rings = queues * descriptors,
 		.frames = demand->frame_packets,
 		/* A cache may hold up to 1.5 times its size before it is flushed. */
-		.caches = demand->lanes * PORT_MEMPOOL_CACHE * 3 / 2,
+		.caches = demand->nb_rx * PORT_MEMPOOL_CACHE * 3 / 2,
 		/*
 		 * Packets that wait for their frame came from a queue of this port or from an
 		 * inbox.
 		 */
 		.bursts = queues * RX_PENDING_SOURCE +
-			demand->lanes *
-				(RX_PENDING_SOURCE + (demand->lanes + 1) * RX_BURST +
+			demand->nb_rx *
+				(RX_PENDING_SOURCE + (demand->nb_rx + 1) * RX_BURST +
 					RX_INBOX_SIZE),
 		.held = demand->held,
 	};

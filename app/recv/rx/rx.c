@@ -188,7 +188,7 @@ expel(struct rx *rx, uint64_t streams, enum rx_counter cause, struct batch *batc
 {
 	for (uint64_t i = streams; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
-		const uint32_t n = frame_rx_expel(rx->table, rx->lane, s);
+		const uint32_t n = frame_rx_expel(rx->table, rx->frx, s);
 
 		rx->counters[RX_PLACED] -= n;
 		rx->counters[cause] += n;
@@ -211,7 +211,7 @@ review_positions(struct rx *rx, uint32_t version, struct batch *batch)
 	uint64_t mine = 0, misplaced;
 
 	for (uint32_t s = 0; s < rx->detector->streams; s++)
-		if (c->owner[s] == rx->lane->id)
+		if (c->owner[s] == rx->frx->id)
 			mine |= UINT64_C(1) << s;
 	rx->sources_version = version;
 	misplaced = sources_review(rx->sources, mine);
@@ -254,7 +254,7 @@ read_headers(
 {
 	struct detector_packet parsed[RX_BURST];
 	const uint8_t *owner = rx->table->config.owner;
-	const uint32_t lane = rx->lane->id;
+	const uint32_t frx = rx->frx->id;
 	const uint8_t *header[RX_BURST];
 	struct rte_mbuf *drop[RX_BURST];
 	struct batch batch = {.packets = out};
@@ -294,7 +294,7 @@ read_headers(
 			drop[dropped++] = out[i].m;
 			continue;
 		}
-		if (unlikely(owner[stream] != lane)) {
+		if (unlikely(owner[stream] != frx)) {
 			const uint32_t to = owner[stream];
 
 			rx->outbox[to][rx->nb_outbox[to]++] = out[i].m;
@@ -325,26 +325,25 @@ read_headers(
 
 /** Give an outbox to the role that owns its streams. @return false if something is left */
 static bool
-hand_on(struct rx *rx, uint32_t lane)
+hand_on(struct rx *rx, uint32_t frx)
 {
-	const uint32_t n = rx->nb_outbox[lane];
+	const uint32_t n = rx->nb_outbox[frx];
 	uint32_t sent;
 
-	sent = rte_ring_enqueue_burst(rx->peers[lane]->inbox, (void **)rx->outbox[lane], n, NULL);
+	sent = rte_ring_enqueue_burst(rx->peers[frx]->inbox, (void **)rx->outbox[frx], n, NULL);
 	counter_add(&rx->counters[RX_HANDOFF_SENT], sent);
 	if (likely(sent == n)) {
-		rx->nb_outbox[lane] = 0;
+		rx->nb_outbox[frx] = 0;
 		return true;
 	}
 	if (rx->drop_handoff) {
-		rte_pktmbuf_free_bulk(&rx->outbox[lane][sent], n - sent);
+		rte_pktmbuf_free_bulk(&rx->outbox[frx][sent], n - sent);
 		counter_add(&rx->counters[RX_HANDOFF_FULL], n - sent);
-		rx->nb_outbox[lane] = 0;
+		rx->nb_outbox[frx] = 0;
 		return true;
 	}
-	memmove(rx->outbox[lane], &rx->outbox[lane][sent],
-		(n - sent) * sizeof(rx->outbox[lane][0]));
-	rx->nb_outbox[lane] = n - sent;
+	memmove(rx->outbox[frx], &rx->outbox[frx][sent], (n - sent) * sizeof(rx->outbox[frx][0]));
+	rx->nb_outbox[frx] = n - sent;
 	return false;
 }
 
@@ -353,7 +352,7 @@ hand_all_on(struct rx *rx)
 {
 	bool empty = true;
 
-	for (uint32_t i = 0; i < rx->table->config.lanes; i++)
+	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++)
 		if (rx->nb_outbox[i] > 0)
 			empty &= hand_on(rx, i);
 	return empty;
@@ -407,20 +406,20 @@ hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
 	}
 	rx->crowded = true;
 	p->held = RX_CROWDED;
-	return frame_rx_is_early(rx->lane, p->stream) || frame_rx_is_away(rx->table, rx->lane)
+	return frame_rx_is_early(rx->frx, p->stream) || frame_rx_is_away(rx->table, rx->frx)
 		? FRAME_PLACE_WAIT
-		: frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+		: frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 }
 
 /** What becomes of a packet that is held. @return FRAME_PLACES: it is to be placed */
 static enum frame_place
 look_at_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
-	switch (frame_rx_again(rx->table, rx->lane, p->stream, frame, p->tick)) {
+	switch (frame_rx_again(rx->table, rx->frx, p->stream, frame, p->tick)) {
 	case FRAME_AGAIN_HOLD:
 		return hold(rx, p, frame);
 	case FRAME_AGAIN_DROP:
-		return frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+		return frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 	case FRAME_AGAIN_PLACE:
 		break;
 	}
@@ -445,11 +444,11 @@ static enum frame_place
 look_at_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
 	if (rx->moved && is_of_before(rx, p, frame))
-		return frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+		return frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 	if (p->held >= RX_HELD && !rx->first)
 		return look_at_held(rx, p, frame);
 	p->held = RX_NOT_HELD;
-	if (frame_rx_is_early(rx->lane, p->stream))
+	if (frame_rx_is_early(rx->frx, p->stream))
 		return FRAME_PLACE_HOLD;
 	if (!is_behind(rx, p))
 		return FRAME_PLACES;
@@ -487,7 +486,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 			if (unlikely(rx->nb_pending + waiting > 0))
 				result = look_at_order(rx, p, frame);
 			if (likely(result == FRAME_PLACES))
-				result = frame_rx_place(rx->table, rx->lane, p->stream, frame,
+				result = frame_rx_place(rx->table, rx->frx, p->stream, frame,
 					p->packet, p->header, address, pixels);
 			if (unlikely(result == FRAME_PLACE_HOLD && p->held == RX_NOT_HELD))
 				result = hold(rx, p, frame);
@@ -564,14 +563,14 @@ place_pending(struct rx *rx)
 {
 	const uint32_t before = rx->nb_pending;
 
-	if (frame_rx_is_moving(rx->table, rx->lane))
+	if (frame_rx_is_moving(rx->table, rx->frx))
 		return 0;
 	none_waits(rx);
-	rx->first = frame_rx_begin_again(rx->table, rx->lane, &rx->moved);
+	rx->first = frame_rx_begin_again(rx->table, rx->frx, &rx->moved);
 	rx->arrived = 0;
 	set_pending(rx, place(rx, rx->pending, before));
 	rx->first = rx->moved = false;
-	frame_rx_end_again(rx->lane);
+	frame_rx_end_again(rx->frx);
 	return before - rx->nb_pending;
 }
 
@@ -579,7 +578,7 @@ place_pending(struct rx *rx)
 static void
 drop_strays(struct rx *rx)
 {
-	const uint64_t strays = frame_rx_strays(rx->table, rx->lane, rx->waiting);
+	const uint64_t strays = frame_rx_strays(rx->table, rx->frx, rx->waiting);
 	uint32_t kept = 0;
 
 	if (strays == 0)
@@ -594,8 +593,8 @@ drop_strays(struct rx *rx)
 		}
 		if (frame_rx_is_ours(rx->table, &frame)) {
 			if (p->held != RX_CROWDED)
-				frame_rx_stray(rx->table, rx->lane, p->stream, frame);
-			frame_rx_drop(rx->table, rx->lane, p->stream, frame);
+				frame_rx_stray(rx->table, rx->frx, p->stream, frame);
+			frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 		}
 		counter_add(&rx->counters[RX_OUTLIER], 1);
 		rx->waiting[p->stream] = 0;
@@ -612,8 +611,8 @@ want(struct rx *rx)
 	uint64_t lowest = UINT64_MAX;
 
 	if (likely(rx->nb_pending == 0)) {
-		frame_rx_want(rx->lane, 0, false);
-		frame_rx_crowd(rx->lane, rx->crowded);
+		frame_rx_want(rx->frx, 0, false);
+		frame_rx_crowd(rx->frx, rx->crowded);
 		rx->crowded = false;
 		return;
 	}
@@ -624,8 +623,8 @@ want(struct rx *rx)
 			lowest = RTE_MIN(lowest, frame);
 	}
 	/* of those that are held none is wanted: UINT64_MAX + 1 */
-	frame_rx_want(rx->lane, lowest + 1, all_are_full(rx));
-	frame_rx_crowd(rx->lane, rx->crowded);
+	frame_rx_want(rx->frx, lowest + 1, all_are_full(rx));
+	frame_rx_crowd(rx->frx, rx->crowded);
 }
 
 /** Read and place a burst; what has to wait becomes pending, for which there is room. */
@@ -713,13 +712,13 @@ drop_waiting(struct rx *rx)
 		uint64_t frame = rx->pending[i].frame;
 
 		if (frame_rx_is_ours(rx->table, &frame))
-			frame_rx_drop(rx->table, rx->lane, rx->pending[i].stream, frame);
+			frame_rx_drop(rx->table, rx->frx, rx->pending[i].stream, frame);
 		rte_pktmbuf_free(rx->pending[i].m);
 	}
 	counter_add(&rx->counters[RX_STOPPED], rx->nb_pending);
 	set_pending(rx, 0);
 	none_waits(rx);
-	for (uint32_t i = 0; i < rx->table->config.lanes; i++) {
+	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++) {
 		rte_pktmbuf_free_bulk(rx->outbox[i], rx->nb_outbox[i]);
 		counter_add(&rx->counters[RX_STOPPED], rx->nb_outbox[i]);
 		rx->nb_outbox[i] = 0;
@@ -728,8 +727,8 @@ drop_waiting(struct rx *rx)
 		rte_pktmbuf_free_bulk(burst, n);
 		counter_add(&rx->counters[RX_STOPPED], n);
 	}
-	frame_rx_want(rx->lane, 0, false);
-	frame_rx_crowd(rx->lane, false);
+	frame_rx_want(rx->frx, 0, false);
+	frame_rx_crowd(rx->frx, false);
 }
 
 int
@@ -739,10 +738,10 @@ rx_poll(void *arg)
 	uint32_t n = 0, received;
 	bool try = false;
 
-	frame_rx_quiescent(rx->table, rx->lane);
+	frame_rx_quiescent(rx->table, rx->frx);
 	if (unlikely(__atomic_load_n(&rx->stop, __ATOMIC_ACQUIRE))) {
 		drop_waiting(rx);
-		frame_rx_reclaim(rx->table, rx->lane, UINT32_MAX);
+		frame_rx_reclaim(rx->table, rx->frx, UINT32_MAX);
 		__atomic_store_n(&rx->stopped, true, __ATOMIC_RELEASE);
 		return 0;
 	}
@@ -757,7 +756,7 @@ rx_poll(void *arg)
 		if (try)
 			n = place_pending(rx);
 	} else {
-		frame_rx_none_waits(rx->lane);
+		frame_rx_none_waits(rx->frx);
 	}
 	received = poll_sources(rx);
 	hand_all_on(rx);
@@ -769,7 +768,7 @@ rx_poll(void *arg)
 		want(rx);
 	/* a few more than came: caches stay as full as they are, and pools are left alone. With
 	 * nothing to receive there is time for more. */
-	n += frame_rx_reclaim(rx->table, rx->lane,
+	n += frame_rx_reclaim(rx->table, rx->frx,
 		received > 0 ? RTE_MAX(received + received / 8, (uint32_t)RX_BURST)
 			     : RX_BURSTS_A_POLL * RX_BURST);
 	return n + received != 0;

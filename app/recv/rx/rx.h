@@ -3,9 +3,10 @@
  * @file
  * The RX role: polls queues, reads headers, places packets in the frame table.
  *
- * One role owns some of the detector's streams and one lane of the frame table. Packets of streams
- * that another role owns (no flow rules, or a rule that is not exact) are handed on through that
- * role's inbox: the software classifier. Nothing here allocates, locks, logs or calls the system.
+ * One role owns some of the detector's streams and one RX role of the frame table. Packets of
+ * streams that another role owns (no flow rules, or a rule that is not exact) are handed on through
+ * that role's inbox: the software classifier. Nothing here allocates, locks, logs or calls the
+ * system.
  */
 #ifndef RX_H
 #define RX_H
@@ -122,7 +123,7 @@ struct rx_streams {
 
 struct rx {
 	struct frame_table *table;
-	struct frame_rx *lane;
+	struct frame_rx *frx;
 	const struct rx_streams *streams;
 	const struct detector *detector;
 	struct sources *sources;  /**< shared by all; filters of this role's streams are its own */
@@ -151,7 +152,7 @@ struct rx {
 	bool stop; /**< set by the control lcore: place no more */
 	bool stopped;
 	struct rte_ring *inbox;
-	struct rx *const *peers; /**< all RX roles, by lane */
+	struct rx *const *peers; /**< all RX roles, by RX role */
 	uint64_t counters[RX_COUNTERS] __rte_cache_aligned;
 	struct rx_packet pending[RX_PENDING_MAX];
 	struct rte_mbuf *outbox[FRAME_RX_MAX][RX_BURST];

@@ -43,7 +43,7 @@ struct source_filter {
 	uint64_t mask[SOURCE_WORDS - 1];
 	uint32_t port; /**< the last word */
 	uint32_t port_mask;
-	uint64_t taken; /**< by the lane that owns the stream */
+	uint64_t taken; /**< by the RX role that owns the stream */
 };
 static_assert(sizeof(struct source_filter) == RTE_CACHE_LINE_MIN_SIZE, "a line a stream");
 

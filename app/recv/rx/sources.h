@@ -74,7 +74,7 @@ struct source {
 	uint32_t needed;	   /**< packets to be learnt */
 	uint32_t count;		   /**< packets of the candidate beyond those of others */
 	uint32_t windows;	   /**< in a row that `ahead` has won against the learnt one */
-	uint32_t position; /**< announced, or SOURCE_POSITION_UNKNOWN. Read by other lanes */
+	uint32_t position; /**< announced, or SOURCE_POSITION_UNKNOWN. Read by other RX roles */
 	uint32_t moved_to; /**< a position that differs, */
 	uint32_t moves;	   /**< and how many packets in a row had it */
 	uint64_t taken[SOURCE_WORDS];	  /**< addresses of the source that is taken */
@@ -100,7 +100,7 @@ struct sources {
 	const struct source_settings *settings;
 	const struct detector *detector;
 	uint64_t stall_cycles;
-	uint32_t version; /**< changes of positions, by any lane */
+	uint32_t version; /**< changes of positions, by any RX role */
 	struct source stream[DETECTOR_STREAMS_MAX];
 };
 
@@ -115,7 +115,7 @@ enum source_verdict {
 void sources_init(struct sources *all, const struct source_settings *settings,
 	const struct detector *detector, uint64_t stall_cycles);
 
-/** A stream's state, as a whole, for other threads than the lane that owns it. */
+/** A stream's state, as a whole, for other threads than the RX role that owns it. */
 void sources_get(const struct sources *all, uint32_t stream, struct source *to);
 
 /** Does a packet pass at once? */
@@ -128,7 +128,7 @@ source_passes(const struct source_filter *f, const uint8_t *headers, uint32_t po
 	return source_filter_takes(f, words);
 }
 
-/** The same, and count it if it does. By the lane that owns the stream. */
+/** The same, and count it if it does. By the RX role that owns the stream. */
 static inline bool
 source_takes(struct source_filter *f, const uint8_t *headers, uint32_t position)
 {
@@ -139,7 +139,7 @@ source_takes(struct source_filter *f, const uint8_t *headers, uint32_t position)
 }
 
 /**
- * Whose is a packet that does not? By the lane that owns the stream. After a look at positions,
+ * Whose is a packet that does not? By the RX role that owns the stream. After a look at positions,
  * `misplaced` says whether those that are ours may be taken.
  */
 enum source_verdict sources_judge(

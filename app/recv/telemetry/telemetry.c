@@ -246,7 +246,7 @@ get_modules(const char *cmd, const char *params, struct rte_tel_data *d)
 		for (uint32_t i = 0; i < det->interfaces; i++) {
 			const uint32_t s = m * det->interfaces + i;
 
-			const uint64_t *progress = ft->lanes[ft->config.owner[s]].progress;
+			const uint64_t *progress = ft->rx[ft->config.owner[s]].progress;
 
 			last = RTE_MAX(last, counter_get(&progress[s]));
 		}

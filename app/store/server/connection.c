@@ -603,7 +603,7 @@ accept_request(struct store_connection *c, const struct rdma_event *event, uint6
 {
 	struct xfer_qp_config link = {
 		.dev = c->shared->dev,
-		.lane = c->shared->lane,
+		.poll_group = c->shared->poll_group,
 		.receives = STORE_PLACES,
 		.ops = &link_ops,
 		.arg = c,

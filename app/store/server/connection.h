@@ -69,7 +69,7 @@ struct store_counters {
 /** Data shared by all connections. */
 struct store_shared {
 	struct rdma_dev *dev;
-	uint16_t lane;
+	uint16_t poll_group;
 	struct store_keys *keys;
 	uint64_t node;	 /**< identity of the store's directory */
 	uint64_t memory; /**< granted bytes for bodies per connection */

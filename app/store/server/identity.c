@@ -41,7 +41,7 @@ read_identity(const char *path, uint64_t *identity, char message[PATH_MAX])
 			return 0;
 	}
 	snprintf(message, PATH_MAX,
-		"%.3000s: %s: wanted 16 hexadecimal digits. Put back what receivers knew this "
+		"%.3000s: %s: expected 16 hexadecimal digits. Put back what receivers knew this "
 		"store by (journals have it), or remove it for a new one",
 		path, strerror(EBADMSG));
 	return -EBADMSG;

@@ -21,7 +21,7 @@ read_bodies(struct config *c)
 		return STORE_BODIES_HOST;
 	gpu = strncmp(text, "gpu:", 4) == 0 ? strtoul(text + 4, &end, 10) : ULONG_MAX;
 	if (gpu > INT16_MAX || *end != '\0' || end == text + 4)
-		config_complain(c, "store", "bodies", "wanted: auto, host or gpu:N");
+		config_complain(c, "store", "bodies", "expected: auto, host or gpu:N");
 	return STORE_BODIES_GPU + gpu;
 }
 

@@ -203,7 +203,7 @@ store_open(struct store **store, const struct store_config *c, char message[PATH
 	}
 	s->shared.region = c->region > 0 ? c->region : s->info.max_mr_bytes;
 	xfer_qp_address(&s->info.addr, s->shared.addr);
-	/* this lcore must own the lane before control functions wait for it */
+	/* this lcore must own the poll group before control functions wait for it */
 	(void)rdma_progress(s->shared.dev, 0);
 	s->listener = rdma_conn_listen(
 		s->shared.dev, RDMA_QP_RC, c->port > 0 ? c->port : XFER_PORT, BACKLOG, NULL);
@@ -315,12 +315,12 @@ bool
 store_poll(struct store *s)
 {
 	const uint64_t now = xfer_qp_clock();
-	unsigned int i, lane;
+	unsigned int i, pg;
 	bool busy = false;
 	uint64_t used;
 
-	for (lane = 0; lane < s->info.nb_lanes; lane++)
-		busy |= rdma_progress(s->shared.dev, lane) > 0;
+	for (pg = 0; pg < s->info.nb_poll_groups; pg++)
+		busy |= rdma_progress(s->shared.dev, pg) > 0;
 	for (used = s->used; used != 0; used &= used - 1) {
 		i = __builtin_ctzll(used);
 		busy |= store_connection_take_checked(&s->connection[i], now);

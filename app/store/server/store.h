@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file
- * A store: listener, connections, runs. The lcore that polls it owns the lanes of the device and is
- * its control lcore.
+ * @file A store: listener, connections, runs. The lcore that polls it owns the poll groups of the
+ * device and is its control lcore.
  */
 #ifndef STORE_H
 #define STORE_H

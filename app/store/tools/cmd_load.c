@@ -49,7 +49,7 @@ number(const char *option, const char *text, unsigned int most)
 
 	if (*end == '\0' && n >= 1 && n <= most)
 		return n;
-	fprintf(stderr, "braggline-store load: %s: found '%s', wanted 1 to %u\n", option, text,
+	fprintf(stderr, "braggline-store load: %s: found '%s', expected 1 to %u\n", option, text,
 		most);
 	return 0;
 }

@@ -68,7 +68,8 @@ find_by_uuid(struct cuda_device *dev, const char *text, int count)
 	CUuuid uuid;
 
 	if (parse_uuid(text, bytes) < 0) {
-		GPU_CUDA_LOG(ERR, "%s: uuid=%s: 32 hexadecimal digits are wanted", dev->name, text);
+		GPU_CUDA_LOG(
+			ERR, "%s: uuid=%s: 32 hexadecimal digits are expected", dev->name, text);
 		return -EINVAL;
 	}
 	for (int ordinal = 0; ordinal < count; ordinal++) {

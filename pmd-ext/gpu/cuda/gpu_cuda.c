@@ -72,7 +72,7 @@ refuse:
 	*kvlist = NULL;
 	GPU_CUDA_LOG(ERR,
 		"%s: arguments \"%s\": one of device=<number>, pci=<domain:bus:device.function> "
-		"and uuid=<identifier> is wanted",
+		"and uuid=<identifier> is expected",
 		name, args);
 	return -EINVAL;
 }

@@ -428,7 +428,7 @@ parse_numa(const char *key, const char *value, void *opaque)
 	n = value == NULL ? -1 : strtol(value, &end, 10);
 	if (value == NULL || *value == '\0' || *end != '\0' || errno != 0 || n < 0 ||
 		n >= RTE_MAX_NUMA_NODES) {
-		GPU_HOST_LOG(ERR, "%s=%s: a NUMA node from 0 to %d is wanted", key,
+		GPU_HOST_LOG(ERR, "%s=%s: a NUMA node from 0 to %d is expected", key,
 			value == NULL ? "" : value, RTE_MAX_NUMA_NODES - 1);
 		return -EINVAL;
 	}
@@ -442,7 +442,7 @@ parse_private(const char *key, const char *value, void *opaque)
 	int *is_private = opaque;
 
 	if (value == NULL || (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)) {
-		GPU_HOST_LOG(ERR, "%s=%s: 0 or 1 is wanted", key, value == NULL ? "" : value);
+		GPU_HOST_LOG(ERR, "%s=%s: 0 or 1 is expected", key, value == NULL ? "" : value);
 		return -EINVAL;
 	}
 	*is_private = value[0] == '1';

@@ -53,7 +53,7 @@ capture_open(const char *name, const char *file)
 
 	/* it is read twice, which standard input ("-" to libpcap) and pipes cannot be */
 	if (strcmp(file, "-") == 0 || (stat(file, &status) == 0 && !S_ISREG(status.st_mode))) {
-		REPLAY_LOG(ERR, "%s: file=%s: a regular file is wanted", name, file);
+		REPLAY_LOG(ERR, "%s: file=%s: a regular file is expected", name, file);
 		return NULL;
 	}
 
@@ -70,7 +70,7 @@ capture_open(const char *name, const char *file)
 	if (link != DLT_EN10MB) {
 		const char *type = pcap_datalink_val_to_name(link);
 
-		REPLAY_LOG(ERR, "%s: %s: link type %d (%s), Ethernet (%d) is wanted", name, file,
+		REPLAY_LOG(ERR, "%s: %s: link type %d (%s), Ethernet (%d) is expected", name, file,
 			link, type == NULL ? "unknown" : type, DLT_EN10MB);
 		pcap_close(pcap);
 		return NULL;

@@ -82,7 +82,7 @@ number_arg(const char *key, const char *text, void *opaque)
 
 	if (parse_u64(text, &value) < 0 || value < number->min || value > number->max) {
 		LOG_BAD(number->name, key, text,
-			"a number from %" PRIu64 " to %" PRIu64 " is wanted", number->min,
+			"a number from %" PRIu64 " to %" PRIu64 " is expected", number->min,
 			number->max);
 		return -EINVAL;
 	}
@@ -97,7 +97,7 @@ file_arg(const char *key, const char *text, void *opaque)
 	char *file;
 
 	if (text == NULL || *text == '\0') {
-		LOG_BAD(args->name, key, text, "the path of a pcap or pcapng file is wanted");
+		LOG_BAD(args->name, key, text, "the path of a pcap or pcapng file is expected");
 		return -EINVAL;
 	}
 	if (args->nb_files == RTE_DIM(args->files)) {
@@ -136,7 +136,7 @@ speed_arg(const char *key, const char *text, void *opaque)
 
 	if (parse_decimal(text, '\0', &args->speed, &end) < 0 || args->speed < 1e-6 ||
 		args->speed > 1e6) {
-		LOG_BAD(args->name, key, text, "a factor from 0.000001 to 1000000 is wanted");
+		LOG_BAD(args->name, key, text, "a factor from 0.000001 to 1000000 is expected");
 		return -EINVAL;
 	}
 	return 0;
@@ -156,7 +156,7 @@ burst_arg(const char *key, const char *text, void *opaque)
 		parse_u64(colon + 1, &args->burst_ns) < 0 || args->burst_ns < 1 ||
 		args->burst_ns > UINT32_MAX) {
 		LOG_BAD(args->name, key, text,
-			"PACKETS:NS is wanted, up to %u packets every 1 to %u nanoseconds",
+			"PACKETS:NS is expected, up to %u packets every 1 to %u nanoseconds",
 			REPLAY_BURST_MAX, UINT32_MAX);
 		return -EINVAL;
 	}
@@ -185,11 +185,11 @@ fault_arg(const char *key, const char *text, void *opaque)
 	else if (!bad)
 		bad = *end != '\0';
 	if (bad && fault_args[kind].second != NULL)
-		LOG_BAD(args->name, key, text, "PROBABILITY:%s is wanted, with %s from %u to %u",
+		LOG_BAD(args->name, key, text, "PROBABILITY:%s is expected, with %s from %u to %u",
 			fault_args[kind].second, fault_args[kind].second, fault_args[kind].min,
 			fault_args[kind].max);
 	else if (bad)
-		LOG_BAD(args->name, key, text, "a probability from 0 to 1 is wanted");
+		LOG_BAD(args->name, key, text, "a probability from 0 to 1 is expected");
 	if (bad)
 		return -EINVAL;
 	if (kind == REPLAY_BURST_LOSS)
@@ -211,7 +211,7 @@ stamp_arg(const char *key, const char *text, void *opaque)
 	} else if (text != NULL && strcmp(text, "captured") == 0) {
 		args->stamp = REPLAY_STAMP_CAPTURED;
 	} else {
-		LOG_BAD(args->name, key, text, "arrival or captured is wanted");
+		LOG_BAD(args->name, key, text, "arrival or captured is expected");
 		return -EINVAL;
 	}
 	return 0;
@@ -225,7 +225,7 @@ overrun_arg(const char *key, const char *text, void *opaque)
 	if (text != NULL && strcmp(text, "drop") == 0) {
 		args->overrun_drops = true;
 	} else if (text == NULL || strcmp(text, "wait") != 0) {
-		LOG_BAD(args->name, key, text, "wait or drop is wanted");
+		LOG_BAD(args->name, key, text, "wait or drop is expected");
 		return -EINVAL;
 	}
 	return 0;
@@ -245,7 +245,7 @@ tx_arg(const char *key, const char *text, void *opaque)
 		args->tx_file = strdup(text + 5);
 		return args->tx_file == NULL ? no_memory(args->name, key) : 0;
 	} else {
-		LOG_BAD(args->name, key, text, "count, drop or file:PATH is wanted");
+		LOG_BAD(args->name, key, text, "count, drop or file:PATH is expected");
 		return -EINVAL;
 	}
 	return 0;
@@ -302,7 +302,7 @@ rewrite_arg(const char *key, const char *text, void *opaque)
 	free(copy);
 	if (ret < 0) {
 		LOG_BAD(args->name, key, text,
-			"OFFSET:LENGTH:ENDIAN:STEP is wanted, with LENGTH from 1 to 8, "
+			"OFFSET:LENGTH:ENDIAN:STEP is expected, with LENGTH from 1 to 8, "
 			"OFFSET + LENGTH up to %u, ENDIAN le or be, STEP an integer",
 			REPLAY_FRAME_MAX);
 		return ret;
@@ -365,7 +365,7 @@ log_known(const char *name, const char *params)
 		strlcat(known, i == 0 ? "" : ", ", sizeof(known));
 		strlcat(known, known_args[i], sizeof(known));
 	}
-	REPLAY_LOG(ERR, "%s: arguments \"%s\": at most %u are wanted, known are %s", name,
+	REPLAY_LOG(ERR, "%s: arguments \"%s\": at most %u are expected, known are %s", name,
 		params == NULL ? "" : params, RTE_KVARGS_MAX, known);
 }
 

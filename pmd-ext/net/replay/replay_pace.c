@@ -107,7 +107,7 @@ check_bursts(const struct replay_pace *pace, const struct replay_devargs *args)
 		REPLAY_LOG(ERR,
 			"%s: burst=%u:%" PRIu64 ": packet %u and the %u behind it take %.0f ns at "
 			"the pace inside the burst; more nanoseconds, fewer packets or a faster "
-			"pace is wanted",
+			"pace is expected",
 			args->name, args->burst, args->burst_ns, first + 1, args->burst - 1,
 			(double)takes / (1 << REPLAY_PACE_SHIFT) * 1e9 / rte_get_tsc_hz());
 		return -EINVAL;

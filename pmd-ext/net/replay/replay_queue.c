@@ -42,7 +42,7 @@ set_up_single(struct replay_rxq *rxq, const char *name, struct rte_mempool *pool
 	if (room < RTE_PKTMBUF_HEADROOM + ROOM_MIN) {
 		REPLAY_LOG(ERR,
 			"%s queue %u: pool %s has a data room of %u bytes; %u (headroom) for "
-			"packets by reference or at least %u for copies is wanted",
+			"packets by reference or at least %u for copies is expected",
 			name, rxq->id, pool->name, room, RTE_PKTMBUF_HEADROOM,
 			RTE_PKTMBUF_HEADROOM + ROOM_MIN);
 		return -EINVAL;
@@ -60,8 +60,8 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 	const struct rte_eth_rxseg_split *rest = &conf->rx_seg[1].split;
 
 	if (conf->rx_nseg != 2) {
-		REPLAY_LOG(ERR, "%s queue %u: split into %u segments, 2 are wanted", name, rxq->id,
-			conf->rx_nseg);
+		REPLAY_LOG(ERR, "%s queue %u: split into %u segments, 2 are expected", name,
+			rxq->id, conf->rx_nseg);
 		return -EINVAL;
 	}
 	/* that the pools have room for offset and length has been checked by ethdev */
@@ -75,7 +75,7 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 			REPLAY_LOG(ERR,
 				"%s queue %u: segment 1 has length %u and offset %u; "
 				"pool %s has no room, its mbufs refer to the whole rest: "
-				"length 0 and offset 0 are wanted",
+				"length 0 and offset 0 are expected",
 				name, rxq->id, rest->length, rest->offset, rest->mp->name);
 			return -ENOTSUP;
 		}
@@ -88,8 +88,8 @@ set_up_split(struct replay_rxq *rxq, const char *name, const struct rte_eth_rxco
 	rxq->rest_room = rest->length != 0 ? rest->length
 					   : rte_pktmbuf_data_room_size(rest->mp) - rest->offset;
 	if (rxq->rest_room < ROOM_MIN) {
-		REPLAY_LOG(ERR, "%s queue %u: segment 1 of %u bytes, at least %u are wanted", name,
-			rxq->id, rxq->rest_room, ROOM_MIN);
+		REPLAY_LOG(ERR, "%s queue %u: segment 1 of %u bytes, at least %u are expected",
+			name, rxq->id, rxq->rest_room, ROOM_MIN);
 		return -EINVAL;
 	}
 	return 0;
@@ -178,8 +178,8 @@ refuse_deferred(const char *name, const char *way, uint16_t queue, uint8_t defer
 {
 	if (deferred == 0)
 		return 0;
-	REPLAY_LOG(ERR, "%s %s queue %u: a deferred start is not possible, 0 is wanted", name, way,
-		queue);
+	REPLAY_LOG(ERR, "%s %s queue %u: a deferred start is not possible, 0 is expected", name,
+		way, queue);
 	return -ENOTSUP;
 }
 

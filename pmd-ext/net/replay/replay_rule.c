@@ -193,7 +193,7 @@ parse_pattern(const struct rte_flow_item *item, struct rte_flow *flow, struct rt
 
 	if (item == NULL)
 		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_NUM, NULL, "a pattern is wanted");
+			error, EINVAL, RTE_FLOW_ERROR_TYPE_ITEM_NUM, NULL, "a pattern is expected");
 	for (; ret == 0 && item->type != RTE_FLOW_ITEM_TYPE_END; item++) {
 		if (item->type == RTE_FLOW_ITEM_TYPE_VOID)
 			continue;
@@ -221,7 +221,7 @@ take_queues(const struct rte_eth_dev *dev, const struct rte_flow_action *action,
 	for (uint32_t i = 0; i < n; i++)
 		if (queues[i] >= dev->data->nb_rx_queues)
 			return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_CONF,
-				action, "QUEUE, RSS: indexes of configured Rx queues are wanted");
+				action, "QUEUE, RSS: indexes of configured Rx queues are expected");
 	flow->queues = rte_malloc("replay_queues", n * sizeof(queues[0]), 0);
 	if (flow->queues == NULL)
 		return rte_flow_error_set(error, ENOMEM, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL,
@@ -240,7 +240,7 @@ parse_rss(const struct rte_eth_dev *dev, const struct rte_flow_action *action,
 	if (rss == NULL || rss->queue_num == 0 || rss->queue_num > RTE_MAX_QUEUES_PER_PORT ||
 		rss->queue == NULL)
 		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-			"RSS: at least one queue is wanted");
+			"RSS: at least one queue is expected");
 	if (rss->func != RTE_ETH_HASH_FUNCTION_DEFAULT &&
 		rss->func != RTE_ETH_HASH_FUNCTION_TOEPLITZ)
 		return rte_flow_error_set(error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
@@ -271,8 +271,8 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 	int ret = 0;
 
 	if (action == NULL)
-		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL, "actions are wanted");
+		return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL,
+			"actions are expected");
 	for (; ret == 0 && action->type != RTE_FLOW_ACTION_TYPE_END; action++) {
 		const bool another = action->type == RTE_FLOW_ACTION_TYPE_QUEUE ||
 			action->type == RTE_FLOW_ACTION_TYPE_RSS ||
@@ -291,7 +291,7 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 			if (queue == NULL)
 				return rte_flow_error_set(error, EINVAL,
 					RTE_FLOW_ERROR_TYPE_ACTION_CONF, action,
-					"QUEUE: an index is wanted");
+					"QUEUE: an index is expected");
 			ret = take_queues(dev, action, &queue->index, 1, flow, error);
 			break;
 		case RTE_FLOW_ACTION_TYPE_RSS:
@@ -307,7 +307,7 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 	}
 	if (ret == 0 && !fate)
 		ret = rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL,
-			"QUEUE, RSS or DROP is wanted");
+			"QUEUE, RSS or DROP is expected");
 	return ret;
 }
 
@@ -321,7 +321,7 @@ replay_rule_parse(const struct rte_eth_dev *dev, const struct rte_flow_attr *att
 	*flow = (struct rte_flow){0};
 	if (attr == NULL)
 		return rte_flow_error_set(
-			error, EINVAL, RTE_FLOW_ERROR_TYPE_ATTR, NULL, "attributes are wanted");
+			error, EINVAL, RTE_FLOW_ERROR_TYPE_ATTR, NULL, "attributes are expected");
 	if (attr->group != 0)
 		return rte_flow_error_set(
 			error, ENOTSUP, RTE_FLOW_ERROR_TYPE_ATTR_GROUP, attr, "the one group is 0");

@@ -86,7 +86,7 @@ replay_tx_open(struct replay_dev *dev)
 	if (dev->args.tx != REPLAY_TX_FILE)
 		return 0;
 	if (is_input(&dev->args)) {
-		REPLAY_LOG(ERR, "%s: tx=file:%s: is the capture itself, another file is wanted",
+		REPLAY_LOG(ERR, "%s: tx=file:%s: is the capture itself, another file is expected",
 			dev->args.name, dev->args.tx_file);
 		return -EINVAL;
 	}

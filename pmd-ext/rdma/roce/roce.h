@@ -3,23 +3,25 @@
 #define ROCE_H
 
 /**
- * @file
- * Inside of the `roce` provider: the device, its lanes, and what passes between a lane's lcore and
- * the control lcore. Not for applications.
+ * @file Inside of the `roce` provider: the device, its poll groups, and what passes between a poll
+ * group's lcore and the control lcore. Not for applications.
  *
- * A lane is one engine: an RX and a TX queue, its queue pairs, its timers. Everything that a lane
- * works on is written by its lcore alone. The control lcore
+ * A poll group is one engine: an RX and a TX queue, its queue pairs, its timers. Everything that a
+ * poll group works on is written by its lcore alone. The control lcore
  *
- * - receives from each lane what is no data of queue pairs: ARP, ICMP, IGMP, neighbour discovery,
+ * - receives from each poll group what is no data of queue pairs: ARP, ICMP, IGMP, neighbour
+ * discovery,
  *   MADs (`to_control`), and notes of what happened (`notes`);
- * - hands frames to a lane for transmission (`to_lane`);
- * - has a lane run a function on its own lcore and waits for it: roce_lane_call(). That is how a
+ * - hands frames to a poll group for transmission (`to_lane`);
+ * - has a poll group run a function on its own lcore and waits for it: roce_poll_group_call(). That
+ * is how a
  *   queue pair changes state, how a region or queue pair is retired.
  *
- * Lanes of other devices on the port give lane 0 what came to their queues (`given`).
+ * Poll groups of other devices on the port give poll group 0 what came to their queues (`given`).
  *
  * The tables of queue pairs and regions are written by the control lcore with release stores and
- * read by lanes; what is taken out of them is freed after every lane has run a call since.
+ * read by poll groups; what is taken out of them is freed after every poll group has run a call
+ * since.
  */
 
 #include <stdatomic.h>
@@ -37,16 +39,16 @@
 #include "engine/path.h"
 #include "engine/wire.h"
 
-#define ROCE_LANES_MAX 16
-#define ROCE_RULES_MAX 6 /* three an address family */
+#define ROCE_POLL_GROUPS_MAX 16
+#define ROCE_RULES_MAX	     6 /* three an address family */
 
 struct rte_flow;
 struct roce_dev;
-struct roce_lane;
+struct roce_poll_group;
 struct roce_port;
 struct roce_qp;
 
-/** Counters of a lane: name in port/stat.c, same order. */
+/** Counters of a poll group: name in port/stat.c, same order. */
 enum roce_stat {
 	ROCE_RX_PACKETS,
 	ROCE_RX_BYTES, /**< of messages: what was placed */
@@ -54,7 +56,7 @@ enum roce_stat {
 	ROCE_TX_BYTES,	       /**< of messages, retransmitted ones again */
 	ROCE_RX_CONTROL,       /**< handed to the control lcore */
 	ROCE_RX_CONTROL_FULL,  /**< its ring was full: dropped */
-	ROCE_RX_HANDOVER,      /**< handed to another lane */
+	ROCE_RX_HANDOVER,      /**< handed to another poll group */
 	ROCE_RX_HANDOVER_FULL, /**< its ring was full: dropped */
 	ROCE_RX_GIVEN,	       /**< handed to another device on the port */
 	ROCE_RX_GIVEN_FULL,    /**< its ring was full: dropped */
@@ -94,14 +96,16 @@ enum roce_stat {
 	ROCE_RX_CNP,
 	ROCE_RX_CE,	      /**< packets with a congestion mark */
 	ROCE_TX_CONTROL,      /**< frames of the control lcore sent */
-	ROCE_TX_CONTROL_FULL, /**< written by the control lcore: lane's ring was full */
+	ROCE_TX_CONTROL_FULL, /**< written by the control lcore: poll group's ring was full */
 	ROCE_CQ_OVERRUN,
 	ROCE_QP_ERRORS,	 /**< queue pairs that went to error by a fault */
 	ROCE_NOTES_LOST, /**< of them and of first packets, as nobody polled: not told */
 	ROCE_STATS,
 };
 
-/** What a lane tells the control lcore. By number: the queue pair may be gone when it is read. */
+/**
+ * What a poll group tells the control lcore. By number: the queue pair may be gone when it is read.
+ */
 enum roce_note_type {
 	ROCE_NOTE_FIRST_PACKET, /**< a good request came in RDMA_QP_RTR: the peer is established */
 	ROCE_NOTE_QP_ERROR,	/**< a fault put the queue pair into RDMA_QP_ERROR */
@@ -114,9 +118,9 @@ struct roce_note {
 	uint32_t qpn;
 };
 
-/** A call that a lane is to run. */
+/** A call that a poll group is to run. */
 struct roce_call {
-	int (*fn)(struct roce_lane *lane, void *arg);
+	int (*fn)(struct roce_poll_group *pg, void *arg);
 	void *arg;
 	int ret;
 	_Atomic uint32_t done;
@@ -129,7 +133,7 @@ enum roce_port_state {
 	ROCE_PORT_GONE,	 /**< its number may be another port's */
 };
 
-/** Device. Control lcore's, constant for lanes after rdma_dev_open(). */
+/** Device. Control lcore's, constant for poll groups after rdma_dev_open(). */
 struct roce_dev {
 	struct rdma_dev base;
 	TAILQ_ENTRY(roce_dev) next; /**< of open ones: port/port.c */
@@ -138,12 +142,12 @@ struct roce_dev {
 	uint32_t number; /**< of those that were opened: the names of what EAL keeps for it */
 	uint16_t port;
 	uint16_t queue; /**< first RX and TX queue */
-	uint16_t nb_lanes;
+	uint16_t nb_poll_groups;
 	uint16_t mtu;	   /**< largest path MTU */
 	uint16_t max_sge;  /**< of a list: what the port takes in a frame */
 	uint16_t vlan_tci; /**< CPU byte order; 0: no tag */
 	bool no_poll;	   /**< packets are handed over by rdma_roce_rx() only */
-	bool handover;	   /**< only lane 0 polls the port */
+	bool handover;	   /**< only poll group 0 polls the port */
 	bool no_steer;	   /**< the port isn't asked for what is the device's */
 	bool dcqcn;	   /**< react to congestion marks */
 	bool copy;	   /**< port can't send from registered memory: payload is copied */
@@ -160,10 +164,12 @@ struct roce_dev {
 	unsigned int nb_rules;
 
 	struct rte_mempool *pool; /**< frames of the control lcore */
-	struct rte_ring *given;	  /**< frames from other devices on the port, for lane 0 */
-	struct roce_lane *lanes[ROCE_LANES_MAX];
+	struct rte_ring *given;	  /**< frames from other devices on the port, for poll group 0 */
+	struct roce_poll_group *poll_groups[ROCE_POLL_GROUPS_MAX];
 
-	/** Queue pairs: slot = number & qp_mask. Written by control (release), read by lanes. */
+	/**
+	 * Queue pairs: slot = number & qp_mask. Written by control (release), read by poll groups.
+	 */
 	struct roce_qp *_Atomic *qps;
 	uint32_t qp_mask;
 	/** Regions: slot = key & mr_mask. The same. */
@@ -171,8 +177,8 @@ struct roce_dev {
 	uint32_t mr_mask;
 	uint32_t max_qps, max_mrs, nb_qps, nb_mrs;
 
-	uint16_t frames_lane, notes_lane; /**< whose are taken first, next time: control's */
-	uint64_t control_full;		  /**< frames that a lane's ring did not take */
+	uint16_t frames_pg, notes_pg; /**< whose are taken first, next time: control's */
+	uint64_t control_full;	      /**< frames that a poll group's ring did not take */
 	struct roce_control *control; /**< address resolution, CM, multicast: the control lcore's */
 };
 
@@ -190,37 +196,40 @@ roce_dev(struct rdma_dev *dev)
 }
 
 /*
- * ---- lanes (engine/engine.c)
+ * ---- poll groups (engine/engine.c)
  * ---------------------------------------------------------------------
  */
 
 /**
- * Run a function on a lane's lcore and wait for it: through the lane's call ring; at once where the
- * lane is the calling lcore's own, or nobody's yet or any more. *Control.*
+ * Run a function on a poll group's lcore and wait for it: through the poll group's call ring; at
+ * once where the poll group is the calling lcore's own, or nobody's yet or any more. *Control.*
  *
- * @param fn writes what is the lane's; must not wait
+ * @param fn writes what is the poll group's; must not wait
  * @return what fn returns
  */
-int roce_lane_call(struct roce_lane *lane, int (*fn)(struct roce_lane *lane, void *arg), void *arg);
+int roce_poll_group_call(
+	struct roce_poll_group *pg, int (*fn)(struct roce_poll_group *pg, void *arg), void *arg);
 
-/** Run roce_lane_call() with a function that does nothing on every lane: a grace period. */
+/**
+ * Run roce_poll_group_call() with a function that does nothing on every poll group: a grace period.
+ */
 void roce_dev_quiesce(struct roce_dev *dev);
 
 /**
  * Send a frame of the control lcore: complete with Ethernet header and ICRC, from dev->pool.
  * *Control.* Takes the mbuf, also on failure.
- * @return 0; -ENOBUFS: lane's ring full, counted
+ * @return 0; -ENOBUFS: poll group's ring full, counted
  */
-int roce_control_tx(struct roce_dev *dev, uint16_t lane, struct rte_mbuf *m);
+int roce_control_tx(struct roce_dev *dev, uint16_t pg, struct rte_mbuf *m);
 
 /**
- * Take frames that are no data of queue pairs, from all lanes. *Control.* Each is one contiguous
- * segment; of IP packets l2_len and l3_len are set (VLAN tag inside l2_len). MADs come with ICRC
- * checked; all else is as hostile as the wire. The caller frees them.
+ * Take frames that are no data of queue pairs, from all poll groups. *Control.* Each is one
+ * contiguous segment; of IP packets l2_len and l3_len are set (VLAN tag inside l2_len). MADs come
+ * with ICRC checked; all else is as hostile as the wire. The caller frees them.
  */
 uint16_t roce_control_rx(struct roce_dev *dev, struct rte_mbuf **m, uint16_t n);
 
-/** Take a lane's notes. *Control.* */
+/** Take a poll group's notes. *Control.* */
 uint16_t roce_control_notes(struct roce_dev *dev, struct roce_note *note, uint16_t n);
 
 /**
@@ -255,8 +264,8 @@ struct roce_qp_modify {
 };
 
 /**
- * Bring a queue pair to a state, on its lane. *Control.* From RDMA_QP_INIT straight to RDMA_QP_RTS
- * is fine. The same state again changes the path alone. UD: path NULL.
+ * Bring a queue pair to a state, on its poll group. *Control.* From RDMA_QP_INIT straight to
+ * RDMA_QP_RTS is fine. The same state again changes the path alone. UD: path NULL.
  * @return 0; -EINVAL: no such transition
  */
 int roce_qp_modify(struct rdma_qp *qp, const struct roce_qp_modify *modify);
@@ -288,8 +297,9 @@ struct roce_ah {
 	TAILQ_ENTRY(roce_ah) next; /**< of the control part's */
 	/** The way, and one to be made when it changes; UDP source port is set by the sender. */
 	struct roce_path paths[2];
-	_Atomic uint8_t current;       /**< of these; written by control */
-	uint32_t refs[ROCE_LANES_MAX]; /**< unfinished sends; each written by its lane alone */
+	_Atomic uint8_t current; /**< of these; written by control */
+	/** unfinished sends; each entry is written by its poll group only */
+	uint32_t refs[ROCE_POLL_GROUPS_MAX];
 };
 
 static inline const struct roce_path *

@@ -131,7 +131,7 @@ verbs_ah_create(
 
 	verbs_address_text(dst, text, sizeof(text));
 	if (!verbs_gid_of(dst, &attr.grh.dgid)) {
-		RDMA_LOG(ERR, "device %s: address handle for %s, wanted IPv4 or IPv6",
+		RDMA_LOG(ERR, "device %s: address handle for %s, expected IPv4 or IPv6",
 			pd->dev->name, text);
 		return verbs_refuse(EHOSTUNREACH);
 	}

@@ -12,16 +12,16 @@
 #define BURST 32
 
 struct rdma_cq *
-verbs_cq_create(struct rdma_dev *base, uint32_t depth, uint16_t lane)
+verbs_cq_create(struct rdma_dev *base, uint32_t depth, uint16_t pg)
 {
 	struct verbs_dev *dev = VERBS_DEV(base);
 	struct verbs_cq *cq;
 
-	if (lane != 0 || depth > (uint32_t)dev->attr.max_cqe) {
+	if (pg != 0 || depth > (uint32_t)dev->attr.max_cqe) {
 		RDMA_LOG(ERR,
-			"device %s: completion queue of depth %u in lane %u, wanted at most %d in "
-			"lane 0",
-			base->name, depth, lane, dev->attr.max_cqe);
+			"device %s: completion queue of depth %u in poll group %u, expected at "
+			"most %d in poll group 0",
+			base->name, depth, pg, dev->attr.max_cqe);
 		return verbs_refuse(EINVAL);
 	}
 	cq = calloc(1, sizeof(*cq));

@@ -133,12 +133,12 @@ verbs_conn_connect(
 
 	verbs_address_text(dst, text, sizeof(text));
 	if (dst->sa_family != own.ss_family) {
-		RDMA_LOG(ERR, "device %s: connection to %s, wanted an address of the own family",
+		RDMA_LOG(ERR, "device %s: connection to %s, expected an address of the own family",
 			dev->base.name, text);
 		return verbs_refuse(EAFNOSUPPORT);
 	}
 	if (!ud && qp->state != RDMA_QP_INIT) {
-		RDMA_LOG(ERR, "device %s: connection of queue pair 0x%06x in state %d, wanted %d",
+		RDMA_LOG(ERR, "device %s: connection of queue pair 0x%06x in state %d, expected %d",
 			dev->base.name, base->qpn, qp->state, RDMA_QP_INIT);
 		return verbs_refuse(EINVAL);
 	}
@@ -236,7 +236,7 @@ verbs_conn_accept(
 	if (qp->attr.type != conn->type || (!ud && qp->state != RDMA_QP_INIT)) {
 		RDMA_LOG(ERR,
 			"device %s: request accepted with queue pair 0x%06x of type %d in state "
-			"%d, wanted type %d in state %d",
+			"%d, expected type %d in state %d",
 			conn->dev->base.name, qp_base->qpn, qp->attr.type, qp->state, conn->type,
 			RDMA_QP_INIT);
 		return -EINVAL;

@@ -98,7 +98,7 @@ number_arg(const char *key, const char *value, void *out)
 	long number = strtol(value ? value : "", &end, 10);
 
 	if (!value || !*value || *end || number < 0 || number > 255) {
-		RDMA_LOG(ERR, "verbs: %s=%s, wanted a number from 0 to 255", key,
+		RDMA_LOG(ERR, "verbs: %s=%s, expected a number from 0 to 255", key,
 			value ? value : "");
 		return -EINVAL;
 	}
@@ -116,7 +116,8 @@ parse(const char *args, char *device, size_t size, int *port, int *gid)
 	int ret;
 
 	if (length == 0 || length >= size) {
-		RDMA_LOG(ERR, "verbs:%s: no name of an adapter, wanted verbs:NAME[,port=N][,gid=N]",
+		RDMA_LOG(ERR,
+			"verbs:%s: no name of an adapter, expected verbs:NAME[,port=N][,gid=N]",
 			args);
 		return -EINVAL;
 	}
@@ -127,7 +128,7 @@ parse(const char *args, char *device, size_t size, int *port, int *gid)
 		return 0;
 	kvargs = rte_kvargs_parse(args + length + 1, known);
 	if (!kvargs) {
-		RDMA_LOG(ERR, "verbs:%s: unknown key, wanted port=N or gid=N", args);
+		RDMA_LOG(ERR, "verbs:%s: unknown key, expected port=N or gid=N", args);
 		return -EINVAL;
 	}
 	ret = rte_kvargs_process(kvargs, "port", number_arg, port);
@@ -370,7 +371,7 @@ verbs_dev_info_get(const struct rdma_dev *base, struct rdma_dev_info *info)
 	info->max_inline = dev->max_inline;
 	info->max_rd_atom = RTE_MIN(attr->max_qp_rd_atom, attr->max_qp_init_rd_atom);
 	info->mtu = verbs_mtu_bytes(dev->port_attr.active_mtu);
-	info->nb_lanes = 0;
+	info->nb_poll_groups = 0;
 	info->numa_node = dev->numa_node;
 	info->gpu_memory = dev->dmabuf || dev->peermem;
 	return 0;

@@ -202,7 +202,7 @@ struct rdma_mr *verbs_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr
 int verbs_mr_dereg(struct rdma_mr *mr);
 
 /* verbs_completion.c */
-struct rdma_cq *verbs_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t lane);
+struct rdma_cq *verbs_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t poll_group);
 int verbs_cq_destroy(struct rdma_cq *cq);
 uint16_t verbs_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n);
 

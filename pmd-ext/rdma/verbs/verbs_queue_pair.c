@@ -261,7 +261,7 @@ verbs_qp_ready(
 	if (verbs_mtu_bytes(rtr.path_mtu) > qp->attr.max_mtu) {
 		RDMA_LOG(ERR,
 			"device %s: queue pair 0x%06x: the CM agreed on an MTU of %u, at most %u "
-			"wanted",
+			"expected",
 			qp->dev->base.name, qp->base.qpn, verbs_mtu_bytes(rtr.path_mtu),
 			qp->attr.max_mtu);
 		return -EINVAL;
@@ -287,7 +287,7 @@ verbs_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 		!verbs_gid_of((const struct sockaddr *)&peer->addr, &rtr.ah_attr.grh.dgid)) {
 		RDMA_LOG(ERR,
 			"device %s: queue pair 0x%06x in state %d connected with MTU %u, %u and %u "
-			"reads or atomics, address family %d; wanted state %d, a power of two "
+			"reads or atomics, address family %d; expected state %d, a power of two "
 			"from 256 to %u, at most %u, IPv4 or IPv6",
 			dev->base.name, base->qpn, qp->state, peer->mtu, peer->rd_atom,
 			peer->responder_rd_atom, peer->addr.ss_family, RDMA_QP_INIT,

@@ -105,7 +105,7 @@ wrong_lines_hide_no_other_mistakes(void **state)
 {
 	struct config *c = open_config("[a]\nword\nk = x\n= 1\nother = 1\n");
 
-	assert_non_null(strstr(config_mistake(c), ":2: wanted [section]"));
+	assert_non_null(strstr(config_mistake(c), ":2: expected [section]"));
 	assert_non_null(strstr(config_mistake(c), ":4: a key has"));
 	assert_int_equal(config_uint(c, "a", "k", 0, 0, 9), 0);
 	assert_non_null(strstr(config_mistake(c), ":3: [a] k = x: must be"));
@@ -324,11 +324,11 @@ lines_that_are_none(void **state)
 		{"", "", 0},
 		{"[a]\r\nk = v\r\n", "", 2},
 		{"[a]\nk = v", "", 2},
-		{"\n[a\n", ":2: wanted [section] alone", 0},
-		{"[a] b\n", ":1: wanted [section] alone", 0},
+		{"\n[a\n", ":2: expected [section] alone", 0},
+		{"[a] b\n", ":1: expected [section] alone", 0},
 		{"[a]\n[ ]\n", ":2: a section's name has", 1},
 		{"k = v\n", ":1: comes before the first [section]", 0},
-		{"[a]\nword\n", ":2: wanted [section], key = value", 1},
+		{"[a]\nword\n", ":2: expected [section], key = value", 1},
 		{"[a]\n = v\n", ":2: a key has 1 to 63", 1},
 		{"\xef\xbb\xbf[a]\nk = v\n", "", 2},
 		{"[a]\n\xef\xbb\xbfk = v\n", "", 2},

@@ -557,7 +557,7 @@ failure_leaves_no_file(void **state)
 	listing = opendir(directory);
 	while ((entry = readdir(listing)) != NULL)
 		if (strncmp(entry->d_name, "no", 2) == 0)
-			fail_msg("found %s/%s, wanted nothing left", directory, entry->d_name);
+			fail_msg("found %s/%s, expected nothing left", directory, entry->d_name);
 	closedir(listing);
 }
 

@@ -362,7 +362,7 @@ refused(int ret, const char *why)
 	assert_int_equal(gk_cuda_ops.create(&config, &gk), ret);
 	assert_null(gk);
 	if (strstr(gk_cuda_ops.why(), why) == NULL)
-		fail_msg("'%s', wanted '%s'", gk_cuda_ops.why(), why);
+		fail_msg("'%s', expected '%s'", gk_cuda_ops.why(), why);
 }
 
 static struct gk *
@@ -504,7 +504,7 @@ test_gpus_that_cannot(void **state)
 	gpu.major = 8;
 	gpu.shared = 101376;
 	refused(-ENOTSUP,
-		"8.6, has 101376 bytes of shared memory for a thread block, wanted at "
+		"8.6, has 101376 bytes of shared memory for a thread block, expected at "
 		"least 113152");
 	assert_int_equal(gk_cuda_ops.usable(CONTEXT), -ENOTSUP);
 	assert_int_equal(gk_cuda_ops.usable(NULL), -ENOTSUP);
@@ -514,7 +514,7 @@ test_gpus_that_cannot(void **state)
 	assert_int_equal(gk_cuda_ops.usable(NULL), 0);
 	gpu.major = 7;
 	gpu.minor = 5;
-	refused(-ENOTSUP, "7.5, wanted at least 8.0");
+	refused(-ENOTSUP, "7.5, expected at least 8.0");
 	assert_int_equal(gk_cuda_ops.usable(NULL), -ENOTSUP);
 	gpu.fail = "cuDeviceGet";
 	gpu.fail_with = CUDA_ERROR_NO_DEVICE;

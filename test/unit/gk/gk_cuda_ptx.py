@@ -37,10 +37,10 @@ def main(path):
             found.append(f'{path}:{number}: may be contracted: {line.strip()}')
         if re.search(r'\b(?:add|sub|mul|div|fma)\.\S*(?:ftz|approx)', line):
             found.append(f'{path}:{number}: inexact arithmetic: {line.strip()}')
-    for wanted in ('ld.acquire.sys.global.u32', 'st.release.sys.global.u32',
+    for expected in ('ld.acquire.sys.global.u32', 'st.release.sys.global.u32',
                    'st.release.sys.global.u64', 'fence.acq_rel.sys|membar.sys|fence.sc.sys'):
-        if not re.search(wanted.replace('.', r'\.'), text):
-            found.append(f'{path}: no {wanted}')
+        if not re.search(expected.replace('.', r'\.'), text):
+            found.append(f'{path}: no {expected}')
     print('\n'.join(found) or f'{path}: {len(text.splitlines())} lines, nothing forbidden')
     return 1 if found else 0
 

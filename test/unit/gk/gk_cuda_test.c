@@ -385,7 +385,7 @@ test_create(void **state)
 	config = p.cuda.config;
 	config.workers = 100000;
 	assert_int_equal(p.cuda.ops->create(&config, &gk), -EINVAL);
-	assert_non_null(strstr(p.cuda.ops->why(), "wanted at most"));
+	assert_non_null(strstr(p.cuda.ops->why(), "expected at most"));
 	p.cuda.config.channel->bell.head[0] += GK_RING_SIZE + 1;
 	assert_int_equal(p.cuda.ops->start(p.cuda.gk), -EINVAL);
 	p.cuda.config.channel->bell.head[0] -= GK_RING_SIZE + 1;

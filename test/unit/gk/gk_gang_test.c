@@ -422,7 +422,7 @@ test_gives_up(void **state)
 	assert_int_equal(
 		gk_work_check(&s.rig.config, gk_ring_work(&s.rig.ring[0], 0), why, sizeof(why)),
 		-EINVAL);
-	assert_string_equal(why, "work.slot[0] is 40, wanted less than nb_frames = 40");
+	assert_string_equal(why, "work.slot[0] is 40, expected less than nb_frames = 40");
 	assert_int_equal(gk_ring_error(&s.rig.ring[1]), 0);
 	assert_int_equal(gk_ring_is_done(&s.rig.ring[1], 0), 1);
 	assert_int_equal(s.rig.ops->stop(s.rig.gk), -EINVAL);

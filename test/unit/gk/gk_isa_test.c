@@ -326,7 +326,7 @@ test_rounding(void **state)
 				const float wanted = gk_value_f32(rig.r[0][x]);
 
 				if (whole[x] != gk_value_i16(rig.r[0][x]))
-					fail_msg("%s: %a is %d, wanted %d", ops->name,
+					fail_msg("%s: %a is %d, expected %d", ops->name,
 						(double)rig.r[0][x], whole[x],
 						gk_value_i16(rig.r[0][x]));
 				assert_memory_equal(&value[x], &wanted, sizeof(wanted));

@@ -166,7 +166,7 @@ check_frame(const struct rig *rig, uint32_t slot, const struct gk_params *params
 		for (uint64_t i = 0; i < rig->config.layout.stride; i++) {
 			if (bytes[i] != out[i])
 				fail_msg("frame %llu kind %u: byte %llu of its output (col at "
-					 "%llu, value at %llu) is 0x%02x, wanted 0x%02x",
+					 "%llu, value at %llu) is 0x%02x, expected 0x%02x",
 					(unsigned long long)frame->frame, wanted.kind,
 					(unsigned long long)i,
 					(unsigned long long)rig->config.layout.col,

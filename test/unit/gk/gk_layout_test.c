@@ -101,32 +101,33 @@ test_config_reasons(void **state)
 		change;            \
 		refused(&c, text); \
 	} while (0)
-	REFUSED(c.geometry.tiles = 0, "geometry is 0 tiles of 2 rows, wanted at least 1 of 1");
-	REFUSED(c.geometry.cols = 48, "geometry.cols is 48, wanted a multiple of 32 up to 65504");
+	REFUSED(c.geometry.tiles = 0, "geometry is 0 tiles of 2 rows, expected at least 1 of 1");
+	REFUSED(c.geometry.cols = 48, "geometry.cols is 48, expected a multiple of 32 up to 65504");
 	REFUSED(c.geometry.cols = 65536,
-		"geometry.cols is 65536, wanted a multiple of 32 up to 65504");
+		"geometry.cols is 65536, expected a multiple of 32 up to 65504");
 	REFUSED(c.geometry.tiles = 1u << 31,
-		"geometry is 2147483648 tiles x 2 rows x 64 columns, wanted less than 2^32 pixels");
-	REFUSED(c.value = 5, "value is 5, wanted 0 (f32) or 1 (i16)");
+		"geometry is 2147483648 tiles x 2 rows x 64 columns, expected fewer than 2^32 "
+		"pixels");
+	REFUSED(c.value = 5, "value is 5, expected 0 (f32) or 1 (i16)");
 	REFUSED(c.value = GK_VALUE_I16,
-		"layout.value_size is 4, wanted 2: gk_layout_init() with "
+		"layout.value_size is 4, expected 2: gk_layout_init() with "
 		"this geometry and value type");
 	REFUSED(c.layout.nnz_cap = 513,
-		"layout.nnz_cap is 513, wanted 512: gk_layout_init() with "
+		"layout.nnz_cap is 513, expected 512: gk_layout_init() with "
 		"this geometry and value type");
 	REFUSED(c.layout.stride = 64,
-		"layout.stride is 64, wanted 4096: gk_layout_init() with "
+		"layout.stride is 64, expected 4096: gk_layout_init() with "
 		"this geometry and value type");
-	REFUSED(c.watchdog_ms = 99, "watchdog_ms is 99, wanted at least 100, or 0 for none");
-	REFUSED(c.gangs = 0, "gangs is 0, wanted 1 to 12");
-	REFUSED(c.gangs = 13, "gangs is 13, wanted 1 to 12");
-	REFUSED(c.nb_frames = 0, "nb_frames is 0, wanted at least 1");
+	REFUSED(c.watchdog_ms = 99, "watchdog_ms is 99, expected at least 100, or 0 for none");
+	REFUSED(c.gangs = 0, "gangs is 0, expected 1 to 12");
+	REFUSED(c.gangs = 13, "gangs is 13, expected 1 to 12");
+	REFUSED(c.nb_frames = 0, "nb_frames is 0, expected at least 1");
 	REFUSED(c.channel = NULL, "channel is NULL");
 	REFUSED(c.frames = NULL, "frames is NULL");
 	REFUSED(c.results = NULL, "results is NULL");
 	REFUSED(c.outputs = NULL, "outputs is NULL");
 	REFUSED(c.frames = (uint8_t *)(uintptr_t)0x1020,
-		"frames is at 0x1020, wanted a multiple of 64");
+		"frames is at 0x1020, expected a multiple of 64");
 	rig.config.channel->dark[1].cells += 8;
 	c = rig.config;
 	assert_int_equal(gk_config_check(&c, why, sizeof(why)), -EINVAL);
@@ -165,26 +166,26 @@ test_work_reasons(void **state)
 		assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL); \
 		assert_string_equal(why, text);                                                 \
 	} while (0)
-	REFUSED(work.nb_frames = 0, "work.nb_frames is 0, wanted 1 to 16");
-	REFUSED(work.nb_frames = 17, "work.nb_frames is 17, wanted 1 to 16");
-	REFUSED(work.params = 16, "work.params is 16, wanted less than 16");
-	REFUSED(work.coef = 4, "work.coef is 4, wanted less than 4");
+	REFUSED(work.nb_frames = 0, "work.nb_frames is 0, expected 1 to 16");
+	REFUSED(work.nb_frames = 17, "work.nb_frames is 17, expected 1 to 16");
+	REFUSED(work.params = 16, "work.params is 16, expected less than 16");
+	REFUSED(work.coef = 4, "work.coef is 4, expected less than 4");
 	REFUSED(work.coef = 3, "coef[3].p[0] is NULL");
-	REFUSED(work.slot[1] = 8, "work.slot[1] is 8, wanted less than nb_frames = 8");
+	REFUSED(work.slot[1] = 8, "work.slot[1] is 8, expected less than nb_frames = 8");
 	REFUSED(rig_frame(&rig, 7)->out = 8,
-		"frame 1234 in slot 7 has output slot 8, wanted less than nb_outputs = 8 or "
+		"frame 1234 in slot 7 has output slot 8, expected less than nb_outputs = 8 or "
 		"GK_NO_OUT");
 	REFUSED(rig_frame(&rig, 7)->packet[2] = 0x1008,
-		"frame 1234 in slot 7 has packet 2 at 0x1008, wanted a multiple of 16");
+		"frame 1234 in slot 7 has packet 2 at 0x1008, expected a multiple of 16");
 	assert_int_equal(gk_descriptor_check(&rig.config, &work, why, sizeof(why)), 0);
 	rig_frame(&rig, 7)->packet[2] = 0x1010;
 	REFUSED(params->kind = GK_KIND_NONE,
-		"params[1].kind is 255, wanted 0 (CSR), 1 (image) or 2 (raw)");
-	REFUSED(params->csr_threshold = NAN, "params[1].csr_threshold is NaN, wanted photons");
+		"params[1].kind is 255, expected 0 (CSR), 1 (image) or 2 (raw)");
+	REFUSED(params->csr_threshold = NAN, "params[1].csr_threshold is NaN, expected photons");
 	REFUSED(params->strong_threshold = NAN,
-		"params[1].strong_threshold is NaN, wanted photons");
+		"params[1].strong_threshold is NaN, expected photons");
 	REFUSED(params->nnz_max = 101,
-		"params[1].nnz_max is 101, wanted at most layout.nnz_cap = 100");
+		"params[1].nnz_max is 101, expected at most layout.nnz_cap = 100");
 #undef REFUSED
 	rig.config.channel->coef[0].r[1] += 4;
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
@@ -217,23 +218,23 @@ test_dark_reasons(void **state)
 		assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL); \
 		assert_string_equal(why, text);                                                 \
 	} while (0)
-	REFUSED(work.op = 3, "work.op is 3, wanted 0 (frames), 1 (update) or 2 (clear)");
-	REFUSED(work.nb_frames = 1, "work.nb_frames is 1, wanted 0 of work.op 1");
-	REFUSED(work.params = 16, "work.params is 16, wanted less than 16");
-	REFUSED(work.dark = 2, "work.dark is 2, wanted less than 2");
-	REFUSED(work.coef = 4, "work.coef is 4, wanted less than 4");
-	REFUSED(work.coef_to = 4, "work.coef_to is 4, wanted less than 4");
+	REFUSED(work.op = 3, "work.op is 3, expected 0 (frames), 1 (update) or 2 (clear)");
+	REFUSED(work.nb_frames = 1, "work.nb_frames is 1, expected 0 of work.op 1");
+	REFUSED(work.params = 16, "work.params is 16, expected less than 16");
+	REFUSED(work.dark = 2, "work.dark is 2, expected less than 2");
+	REFUSED(work.coef = 4, "work.coef is 4, expected less than 4");
+	REFUSED(work.coef_to = 4, "work.coef_to is 4, expected less than 4");
 	REFUSED(work.coef_to = 2, "coef[2].p[0] is NULL");
 	REFUSED(work.coef_to = 0,
-		"coef[0].p[0] and coef[0].p[0] are the same plane, wanted two: the old version is "
-		"still in use");
-	REFUSED(channel->params[1].dark_min = 0, "params[1].dark_min is 0, wanted at least 1");
+		"coef[0].p[0] and coef[0].p[0] are the same plane, expected two: the old version "
+		"is still in use");
+	REFUSED(channel->params[1].dark_min = 0, "params[1].dark_min is 0, expected at least 1");
 	REFUSED(channel->params[1].dark_alpha = 0,
-		"params[1].dark_alpha is 0, wanted more than 0, at most 1");
+		"params[1].dark_alpha is 0, expected more than 0, at most 1");
 	REFUSED(channel->params[1].dark_alpha = 1.5f,
-		"params[1].dark_alpha is 1.5, wanted more than 0, at most 1");
+		"params[1].dark_alpha is 1.5, expected more than 0, at most 1");
 	REFUSED(channel->params[1].dark_alpha = NAN,
-		"params[1].dark_alpha is nan, wanted more than 0, at most 1");
+		"params[1].dark_alpha is nan, expected more than 0, at most 1");
 	channel->dark[1].cells = 0;
 	work = (struct gk_work){.op = GK_OP_CLEAR, .dark = 1, .coef = 99, .params = 99};
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
@@ -245,7 +246,7 @@ test_dark_reasons(void **state)
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), 0);
 	rig_frame(&rig, 0)->flags = GK_FRAME_DARK;
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
-	assert_string_equal(why, "work.dark is 2, wanted less than 2");
+	assert_string_equal(why, "work.dark is 2, expected less than 2");
 	work.dark = 1;
 	assert_int_equal(gk_work_check(&rig.config, &work, why, sizeof(why)), -EINVAL);
 	assert_string_equal(why, "dark[1].cells is NULL");

@@ -93,7 +93,7 @@ symbols_are_asked_at_their_version(void **state)
 		int version = fake_cuda_version(fake->symbols[i].name);
 
 		if (fake->symbols[i].version != version)
-			fail_msg("%s at %d, %d is wanted", fake->symbols[i].name,
+			fail_msg("%s at %d, %d is expected", fake->symbols[i].name,
 				fake->symbols[i].version, version);
 	}
 }

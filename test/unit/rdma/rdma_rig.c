@@ -131,14 +131,14 @@ owner_of(const struct rdma_qp *qp)
 void
 rig_poll(void)
 {
-	unsigned int i, lane, to;
+	unsigned int i, pg, to;
 
 	for (i = 0; i < 2; i++) {
 		struct rig_end *end = &rig.end[i];
 		struct rdma_event event;
 
-		for (lane = 0; lane < end->info.nb_lanes; lane++)
-			rdma_progress(end->dev, lane);
+		for (pg = 0; pg < end->info.nb_poll_groups; pg++)
+			rdma_progress(end->dev, pg);
 		if (rdma_poll_cm(end->dev, &event, 1) == 0)
 			continue;
 		to = i;

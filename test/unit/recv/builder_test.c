@@ -88,7 +88,7 @@ poll(uint32_t rounds)
 		ft->builder.looked_at = 0;
 		builder_poll(b);
 		rig_quiescent(ft);
-		frame_rx_reclaim(ft, &ft->lanes[0], UINT32_MAX);
+		frame_rx_reclaim(ft, &ft->rx[0], UINT32_MAX);
 	}
 }
 
@@ -122,7 +122,7 @@ send_stream(uint32_t stream, uint64_t frame, uint32_t from, uint32_t to)
 		rig_put(header + 24, frame * 20, 8);
 		rig_put(header + 8, 77, 4);
 		rig_put(header + 40, 0x80000021, 4);
-		assert_int_equal(frame_rx_place(ft, &ft->lanes[0], stream, frame, p, header,
+		assert_int_equal(frame_rx_place(ft, &ft->rx[0], stream, frame, p, header,
 					 (uintptr_t)m->buf_addr, m),
 			FRAME_PLACED);
 	}
@@ -465,7 +465,7 @@ recycled_when_mbufs_are_freed(void **state)
 	assert_int_equal(ft->builder.next_open, open);
 	assert_int_equal(ft->builder.nb_free, 0);
 	/* of one of two frames, and a part of the other */
-	frame_rx_reclaim(ft, &ft->lanes[0], PACKETS + 1);
+	frame_rx_reclaim(ft, &ft->rx[0], PACKETS + 1);
 	builder_poll(b);
 	assert_int_equal(ft->builder.next_open, open + 1);
 	poll(3);
@@ -488,7 +488,7 @@ guard_write(int number, siginfo_t *info, void *context)
 	for (unsigned int i = 0; i < 2; i++) {
 		if (at < guard.page[i] || at >= guard.page[i] + 4096)
 			continue;
-		guard.early |= ft->lanes[0].done[1 & ft->entry_mask] == 1 + 1;
+		guard.early |= ft->rx[0].done[1 & ft->entry_mask] == 1 + 1;
 		guard.writes++;
 		mprotect(guard.page[i], 4096, PROT_READ | PROT_WRITE);
 		return;
@@ -526,7 +526,7 @@ complete_when_written_down(void **state)
 	assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
 	assert_int_equal(guard.writes, 2);
 	assert_false(guard.early);
-	assert_int_equal(ft->lanes[0].done[1 & ft->entry_mask], 2);
+	assert_int_equal(ft->rx[0].done[1 & ft->entry_mask], 2);
 	poll(1);
 	assert_int_equal(builder_stats(b).closed, 1);
 	finish();

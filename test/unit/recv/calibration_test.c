@@ -214,10 +214,10 @@ test_file_refused(void **state)
 		"module number goes");
 	setup(state);
 	files.energy = 0;
-	refused(-EINVAL, "energy is 0 keV, wanted more than 0");
+	refused(-EINVAL, "energy is 0 keV, expected more than 0");
 	files.energy = 12.4;
 	files.gain_limit = 0.5;
-	refused(-EINVAL, "gain_limit is 0.5, wanted more than 1");
+	refused(-EINVAL, "gain_limit is 0.5, expected more than 1");
 }
 
 /* A few odd values are counted and not used; many of them, and the file is refused. */
@@ -324,12 +324,12 @@ test_sidecar_refused(void **state)
 		assert_int_equal(pedestal_sidecar_write(path, &s), 0);       \
 		refused(-EINVAL, "pedestal_g1_m1.bin" why);                  \
 	} while (0)
-	REFUSED(strcpy(s.detector, "eiger"), " is of detector eiger, wanted jungfrau");
-	REFUSED(s.modules = 8, " is of a detector of 8 modules, wanted 2");
-	REFUSED(s.module = 0, " is of module 0, wanted module 1");
-	REFUSED(s.stage = 2, " is of stage G2, wanted G1");
+	REFUSED(strcpy(s.detector, "eiger"), " is of detector eiger, expected jungfrau");
+	REFUSED(s.modules = 8, " is of a detector of 8 modules, expected 2");
+	REFUSED(s.module = 0, " is of module 0, expected module 1");
+	REFUSED(s.stage = 2, " is of stage G2, expected G1");
 	files.module_ids = ids;
-	REFUSED(s.module_id = 4711, " is of the module with id 4711, wanted id 1001");
+	REFUSED(s.module_id = 4711, " is of the module with id 4711, expected id 1001");
 	files.module_ids = NULL; /* not known: not checked */
 	loads();
 	snprintf(text, sizeof(text), "%08x", sidecar(1, 1).digest);
@@ -451,7 +451,7 @@ test_sizes(void **state)
 	put(gain_path, 1, bytes, sizeof(bytes));
 	loads();
 	files.gain_maps = 5;
-	refused(-EINVAL, "gain_maps is 5, wanted 3 or 6");
+	refused(-EINVAL, "gain_maps is 5, expected 3 or 6");
 }
 
 /* Each value is possible, all of them together are not. */

@@ -393,7 +393,7 @@ test_port_rings(void **state)
 	want_item("port 0: RX descriptors", CHECK_WARN, "32768 asked for");
 	p.max_queues = 1;
 	look_at(&s, &p);
-	want_item("port 0: RX queues", CHECK_WARN, "2 are wanted");
+	want_item("port 0: RX queues", CHECK_WARN, "2 are expected");
 	settings.steering = RX_STEERING_FLOW;
 	look_at(&s, &p);
 	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1");

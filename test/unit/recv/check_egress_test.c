@@ -77,7 +77,7 @@ test_stores(void **state)
 	want(CHECK_OK, "10.0.0.101:7777, [fd00::1]:9; nobody was connected to", "");
 	s.egress.stores = "10.0.0.100,store7.example";
 	check_egress_stores(&check, &s);
-	want(CHECK_FAIL, "'store7.example': wanted ADDRESS[:PORT]", "no names");
+	want(CHECK_FAIL, "'store7.example': expected ADDRESS[:PORT]", "no names");
 	s.egress.stores = "10.0.0.100:99999";
 	check_egress_stores(&check, &s);
 	want(CHECK_FAIL, "'10.0.0.100:99999'", "[egress] stores");
@@ -108,7 +108,7 @@ test_key(void **state)
 	want(CHECK_OK, "/key, 32 bytes", "");
 	put("/key", "short");
 	check_egress_key(&check, &s);
-	want(CHECK_FAIL, "has 5 bytes: wanted 32 to 1024", "head -c 64");
+	want(CHECK_FAIL, "has 5 bytes: expected 32 to 1024", "head -c 64");
 }
 
 static void

@@ -71,7 +71,7 @@ want(enum check_verdict verdict, const char *value, const char *fix)
 
 	assert_true(check.nb_rows > 0);
 	if (r->verdict != verdict || strstr(r->value, value) == NULL || strstr(r->fix, fix) == NULL)
-		fail_msg("%s: %s, '%s', fix '%s'; wanted %s, '%s', '%s'", r->item,
+		fail_msg("%s: %s, '%s', fix '%s'; expected %s, '%s', '%s'", r->item,
 			check_verdict_names[r->verdict], r->value, r->fix,
 			check_verdict_names[verdict], value, fix);
 	assert_int_equal(r->fix[0] != '\0', r->verdict == CHECK_WARN || r->verdict == CHECK_FAIL);
@@ -95,7 +95,7 @@ want_item(const char *item, enum check_verdict verdict, const char *value)
 	if (r == NULL)
 		fail_msg("no row '%s'", item);
 	if (r->verdict != verdict || strstr(r->value, value) == NULL)
-		fail_msg("%s: %s, '%s'; wanted %s, '%s'", item, check_verdict_names[r->verdict],
+		fail_msg("%s: %s, '%s'; expected %s, '%s'", item, check_verdict_names[r->verdict],
 			r->value, check_verdict_names[verdict], value);
 	assert_int_equal(r->fix[0] != '\0', r->verdict == CHECK_WARN || r->verdict == CHECK_FAIL);
 }

@@ -87,14 +87,14 @@ rig_header(uint8_t header[RIG_HEADER_BYTES], uint64_t frame, uint32_t packet)
 	header[47] = 2;
 }
 
-/** Defaults of the tests: 1 lane, 4 slots, K = 2, agreement of 3, nothing ever stalls. */
+/** Defaults of the tests: 1 RX role, 4 slots, K = 2, agreement of 3, nothing ever stalls. */
 static inline void
 rig_config(struct frame_table_config *c, struct detector *d, uint32_t modules, uint32_t interfaces)
 {
 	assert_int_equal(detector_init(d, &jungfrau_ops, modules, interfaces), 0);
 	*c = (struct frame_table_config){
 		.detector = d,
-		.lanes = 1,
+		.nb_rx = 1,
 		.slots = 4,
 		.max_skew_frames = 2,
 		.resync_packets = 3,
@@ -136,21 +136,21 @@ rig_mbuf(uint64_t id)
 static inline enum frame_place
 rig_place(struct frame_table *ft, uint32_t stream, uint64_t frame, uint32_t packet, uint64_t id)
 {
-	struct frame_rx *lane = &ft->lanes[ft->config.owner[stream]];
+	struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];
 	uint8_t header[RIG_HEADER_BYTES];
 
 	rig_header(header, frame, packet);
-	return frame_rx_place(ft, lane, stream, frame, packet, header, id * 64, rig_mbuf(id));
+	return frame_rx_place(ft, frx, stream, frame, packet, header, id * 64, rig_mbuf(id));
 }
 
 static inline void
 rig_quiescent(struct frame_table *ft)
 {
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
-		frame_rx_quiescent(ft, &ft->lanes[i]);
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
+		frame_rx_quiescent(ft, &ft->rx[i]);
 }
 
-/** As frame_table_close(), but it looks at the lanes' progress every time. */
+/** As frame_table_close(), but it looks at the RX roles' progress every time. */
 static inline bool
 rig_close(struct frame_table *ft, struct frame_closed *closed)
 {
@@ -158,7 +158,7 @@ rig_close(struct frame_table *ft, struct frame_closed *closed)
 	return frame_table_close(ft, closed);
 }
 
-/** The same with as many rounds of the lanes as it needs. */
+/** The same with as many rounds of the RX roles as it needs. */
 static inline bool
 rig_close_graced(struct frame_table *ft, struct frame_closed *closed)
 {

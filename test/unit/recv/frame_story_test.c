@@ -149,7 +149,7 @@ static void
 work(uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {
-		for (uint32_t l = 0; l < config.lanes; l++)
+		for (uint32_t l = 0; l < config.nb_rx; l++)
 			rx_poll(rig_rx[l]);
 		build();
 	}
@@ -282,11 +282,11 @@ tell(const char *when)
 		      ", paused %" PRIx64 ", refused %" PRIx64 "\n",
 		when, b->next_close, b->next_open, b->claims, b->silent, ft->window.paused,
 		ft->window.refused);
-	for (uint32_t l = 0; l < config.lanes; l++)
-		print_message("  lane %u: elsewhere %" PRIx64 ", claims %" PRIx64
-			      ", wanted %" PRIu64 "%s, %u pending, %u queued\n",
-			l, ft->lanes[l].elsewhere, ft->lanes[l].claims, ft->lanes[l].wanted,
-			ft->lanes[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending,
+	for (uint32_t l = 0; l < config.nb_rx; l++)
+		print_message("  RX role %u: elsewhere %" PRIx64 ", claims %" PRIx64
+			      ", expected %" PRIu64 "%s, %u pending, %u queued\n",
+			l, ft->rx[l].elsewhere, ft->rx[l].claims, ft->rx[l].wanted,
+			ft->rx[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending,
 			rig_queues[l].head - rig_queues[l].tail);
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
 		if (rig_count(ft, c) != 0)
@@ -339,8 +339,8 @@ look_at_votes(const struct act *act)
 static bool
 keeps_up(void)
 {
-	for (uint32_t l = 0; l < config.lanes; l++) {
-		if (ft->lanes[l].wanted != 0)
+	for (uint32_t l = 0; l < config.nb_rx; l++) {
+		if (ft->rx[l].wanted != 0)
 			return false;
 		for (uint32_t i = 0; i < rig_rx[l]->nb_pending; i++)
 			if (role[rig_rx[l]->pending[i].stream] == HONEST)
@@ -457,7 +457,7 @@ make_story(struct act *acts, uint32_t *nb)
 
 	rig_config(&config, &d, streams, 1);
 	assert_int_equal(detector_expect(&d, 16 << rig_below(&rng, 2), NULL, 0), 0);
-	config.lanes = 1 + rig_below(&rng, RTE_MIN(3u, streams));
+	config.nb_rx = 1 + rig_below(&rng, RTE_MIN(3u, streams));
 	/* the pools are large enough */
 	config.slots = 4 + rig_below(&rng, RTE_MIN(12u, 400 / d.expected));
 	/* more than any of them lags */
@@ -469,7 +469,7 @@ make_story(struct act *acts, uint32_t *nb)
 	doubles = chance(50) ? 0 : rig_below(&rng, 50);
 	disorder = chance(50) ? 0 : rig_below(&rng, 300);
 	for (uint32_t s = 0; s < streams; s++) {
-		config.owner[s] = rig_below(&rng, config.lanes);
+		config.owner[s] = rig_below(&rng, config.nb_rx);
 		queue_of[s] = config.owner[s];
 		role[s] = HONEST;
 		lag[s] = chance(20);
@@ -504,7 +504,7 @@ make_story(struct act *acts, uint32_t *nb)
 	generation = ft->window.generation;
 	memset(rig_queues, 0, sizeof(rig_queues));
 	rig_roles(ft, 64);
-	for (uint32_t l = 0; l < config.lanes; l++)
+	for (uint32_t l = 0; l < config.nb_rx; l++)
 		rig_poll_queue(l, l);
 	/* nobody expects the dead */
 	for (uint32_t i = 0; i < 12 && !config.no_run; i++) {
@@ -536,7 +536,7 @@ unique(uint64_t *set, uint32_t n)
 static bool
 any_waits(void)
 {
-	for (uint32_t l = 0; l < config.lanes; l++)
+	for (uint32_t l = 0; l < config.nb_rx; l++)
 		if (rig_rx[l]->nb_pending > 0 || rig_queues[l].head != rig_queues[l].tail)
 			return true;
 	return false;
@@ -555,10 +555,10 @@ end_story(void)
 	}
 	settle();
 	frame_table_flush(ft);
-	for (uint32_t l = 0; l < config.lanes; l++)
+	for (uint32_t l = 0; l < config.nb_rx; l++)
 		rig_rx[l]->stop = true;
 	while (!frame_table_flushed(ft)) {
-		for (uint32_t l = 0; l < config.lanes; l++)
+		for (uint32_t l = 0; l < config.nb_rx; l++)
 			rx_poll(rig_rx[l]);
 		while (frame_table_close(ft, &closed)) {
 			note(rows, &nb_rows, closed.frame);
@@ -569,7 +569,7 @@ end_story(void)
 			frame_table_recycle(ft, closed.slot);
 		}
 	}
-	for (uint32_t l = 0; l < config.lanes; l++)
+	for (uint32_t l = 0; l < config.nb_rx; l++)
 		rx_poll(rig_rx[l]);
 	frame_table_open(ft);
 }
@@ -620,11 +620,12 @@ one_story(void)
 	make_story(acts, &nb);
 	if (getenv("FRAME_TELL") != NULL) {
 		print_message(
-			"%u lanes, %u slots, K %u, agree %u, loss %u, doubles %u, disorder %u\n",
-			config.lanes, config.slots, config.max_skew_frames, config.resync_packets,
+			"%u RX roles, %u slots, K %u, agree %u, loss %u, doubles %u, disorder %u\n",
+			config.nb_rx, config.slots, config.max_skew_frames, config.resync_packets,
 			loss, doubles, disorder);
 		for (uint32_t s = 0; s < d.streams; s++)
-			print_message("stream %u: lane %u, %s%s, %u packets\n", s, config.owner[s],
+			print_message("stream %u: RX role %u, %s%s, %u packets\n", s,
+				config.owner[s],
 				role[s] == HONEST	  ? "honest"
 					: role[s] == DEAD ? "dead"
 							  : "astray",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The frame table against a model without rings, tags or slots: arrays over all frames of a run.
- * Random detectors, lanes and windows; packets lost, doubled, in disorder; streams that fall
- * silent, for good or for a while. Lanes and builder take steps in an order drawn from the seed,
+ * Random detectors, RX roles and windows; packets lost, doubled, in disorder; streams that fall
+ * silent, for good or for a while. RX roles and builder take steps in an order drawn from the seed,
  * and the model says beforehand what each of them answers.
  *
  * FRAME_SEED=N FRAME_SEEDS=1 runs one case; a failure prints N.
@@ -123,9 +123,9 @@ model_place(const struct packet *p)
 }
 
 static uint64_t
-model_wanted(uint32_t lane)
+model_wanted(uint32_t frx)
 {
-	const struct wire *w = &wires[lane];
+	const struct wire *w = &wires[frx];
 
 	return w->waits ? w->packets[w->next].frame + 1 : 0;
 }
@@ -142,7 +142,7 @@ model_open(void)
 		at(next_open++)->state = OPEN;
 		nb_free--;
 	}
-	for (uint32_t i = 0; i < config.lanes; i++)
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		wanted = RTE_MAX(wanted, model_wanted(i));
 	if (!config.refuse || nb_free > 0)
 		return n;
@@ -158,8 +158,8 @@ model_gives_up(bool time_is_up)
 	uint64_t highest = 0;
 	uint32_t behind = 0, live = 0, began = 0;
 
-	/* a lane that waits for it will place its packets */
-	for (uint32_t i = 0; i < config.lanes; i++)
+	/* a RX role that waits for it will place its packets */
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		if (model_wanted(i) != 0 && model_wanted(i) <= next_close + 1)
 			return false;
 	for (uint32_t s = 0; s < d.streams; s++) {
@@ -196,7 +196,7 @@ model_gives_up(bool time_is_up)
 static bool
 all_quiet(void)
 {
-	for (uint32_t i = 0; i < config.lanes; i++)
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		if (!wires[i].quiet)
 			return false;
 	return true;
@@ -205,7 +205,7 @@ all_quiet(void)
 static void
 begin_grace(void)
 {
-	for (uint32_t i = 0; i < config.lanes; i++)
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		wires[i].quiet = false;
 }
 
@@ -276,7 +276,7 @@ send_frame(struct wire *w, uint32_t stream, uint64_t frame, uint64_t key, uint32
 	}
 }
 
-/** All packets that reach the lanes, in their order. */
+/** All packets that reach the RX roles, in their order. */
 static void
 make_traffic(uint32_t nb_frames)
 {
@@ -295,7 +295,7 @@ make_traffic(uint32_t nb_frames)
 		manner[s].silent_to = manner[s].silent_from + 1 + rig_below(&rng, config.slots);
 		manner[s].delay = chance(50) ? 0 : 1 + rig_below(&rng, config.slots);
 	}
-	for (uint32_t i = 0; i < config.lanes; i++) {
+	for (uint32_t i = 0; i < config.nb_rx; i++) {
 		const size_t most = (size_t)nb_frames * d.tiles * 2;
 
 		wires[i] = (struct wire){.packets = malloc(most * sizeof(struct packet))};
@@ -317,7 +317,7 @@ make_traffic(uint32_t nb_frames)
 				loss, doubles, disorder);
 		}
 	}
-	for (uint32_t i = 0; i < config.lanes; i++) {
+	for (uint32_t i = 0; i < config.nb_rx; i++) {
 		qsort(wires[i].packets, wires[i].n, sizeof(struct packet), by_key);
 		sent += wires[i].n;
 	}
@@ -329,9 +329,9 @@ make_case(uint32_t *nb_frames)
 	const uint32_t modules = chance(80) ? 1 + rig_below(&rng, 4) : 1 + rig_below(&rng, 32);
 
 	rig_config(&config, &d, modules, 1 + rig_below(&rng, 2));
-	config.lanes = 1 + rig_below(&rng, RTE_MIN(4u, d.streams));
+	config.nb_rx = 1 + rig_below(&rng, RTE_MIN(4u, d.streams));
 	for (uint32_t s = 0; s < d.streams; s++)
-		config.owner[s] = chance(50) ? s % config.lanes : rig_below(&rng, config.lanes);
+		config.owner[s] = chance(50) ? s % config.nb_rx : rig_below(&rng, config.nb_rx);
 	config.slots = 2 + rig_below(&rng, 12);
 	config.max_skew_frames = 1 + rig_below(&rng, config.slots - 1);
 	config.resync_packets = UINT32_MAX; /* no restarts here */
@@ -372,12 +372,12 @@ make_case(uint32_t *nb_frames)
 /* ---- steps: the table does, the model has said what ---- */
 
 static bool
-step_lane(uint32_t lane, uint32_t burst)
+step_lane(uint32_t frx, uint32_t burst)
 {
-	struct wire *w = &wires[lane];
+	struct wire *w = &wires[frx];
 	bool moved = false;
 
-	frame_rx_quiescent(ft, &ft->lanes[lane]);
+	frame_rx_quiescent(ft, &ft->rx[frx]);
 	w->quiet = true;
 	w->waits = false;
 	for (; w->next < w->n && burst > 0; w->next++, burst--) {
@@ -398,7 +398,7 @@ step_lane(uint32_t lane, uint32_t burst)
 		fate[p->id] = expected == FRAME_PLACED;
 		moved = true;
 	}
-	frame_rx_want(&ft->lanes[lane], model_wanted(lane), w->waits);
+	frame_rx_want(&ft->rx[frx], model_wanted(frx), w->waits);
 	return moved;
 }
 
@@ -491,14 +491,14 @@ round_of_all(bool time_is_up)
 {
 	bool moved = false;
 
-	for (uint32_t i = 0; i < config.lanes; i++)
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		moved |= step_lane(i, 64);
 	while (step_recycle())
 		moved = true;
 	moved |= step_open();
 	for (int i = 0; i < 2; i++) {
 		moved |= step_close(time_is_up);
-		for (uint32_t l = 0; l < config.lanes; l++)
+		for (uint32_t l = 0; l < config.nb_rx; l++)
 			step_lane(l, 0);
 	}
 	return moved;
@@ -509,9 +509,9 @@ wires_have(bool all)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < config.lanes; i++)
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		n += wires[i].next < wires[i].n;
-	return all ? n == config.lanes : n > 0;
+	return all ? n == config.nb_rx : n > 0;
 }
 
 static void
@@ -521,7 +521,7 @@ play(void)
 		for (uint32_t i = 0; i < 200; i++) {
 			switch (rig_below(&rng, 8)) {
 			case 0 ... 3:
-				step_lane(rig_below(&rng, config.lanes), 1 + rig_below(&rng, 200));
+				step_lane(rig_below(&rng, config.nb_rx), 1 + rig_below(&rng, 200));
 				break;
 			case 4:
 				step_open();
@@ -537,7 +537,7 @@ play(void)
 			continue;
 		/* all that can be done without time: it takes a silent stream, or the end of one */
 		if (wires_have(true) && !silences)
-			fail_msg("nothing moves, and every lane has packets");
+			fail_msg("nothing moves, and every RX role has packets");
 		if (!round_of_all(true) && !round_of_all(true))
 			fail_msg("nothing moves, not even by time");
 	}
@@ -561,12 +561,12 @@ finish(void)
 	begin_grace();
 	while (next_close < last) {
 		if (!step_close(false))
-			for (uint32_t i = 0; i < config.lanes; i++)
+			for (uint32_t i = 0; i < config.nb_rx; i++)
 				step_lane(i, 0);
 		step_open();
 	}
-	for (uint32_t i = 0; i < config.lanes; i++)
-		frame_rx_quiescent(ft, &ft->lanes[i]);
+	for (uint32_t i = 0; i < config.nb_rx; i++)
+		frame_rx_quiescent(ft, &ft->rx[i]);
 	assert_false(frame_table_close(ft, &(struct frame_closed){0}));
 	assert_true(frame_table_flushed(ft));
 	while (step_recycle())
@@ -591,7 +591,7 @@ one_case(void)
 		assert_int_not_equal(fate[id], 1);
 	assert_int_equal(ft->builder.nb_free, config.slots);
 	rig_table_free(ft);
-	for (uint32_t i = 0; i < config.lanes; i++)
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		free(wires[i].packets);
 	for (uint32_t i = 0; i < RTE_DIM(frames); i++)
 		free(frames[i].id);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The frame table under real concurrency: lanes and builder in threads of their own, more of them
- * than CPUs. What happens is up to the scheduler; that nothing is lost or doubled is not: every
- * packet that was placed comes back once, in the frame and tile that it was sent for, and its mbuf
- * is freed once, by the lane that placed it, before its slot is used again.
+ * The frame table under real concurrency: RX roles and builder in threads of their own, more of
+ * them than CPUs. What happens is up to the scheduler; that nothing is lost or doubled is not:
+ * every packet that was placed comes back once, in the frame and tile that it was sent for, and its
+ * mbuf is freed once, by the RX role that placed it, before its slot is used again.
  */
 
 #include <pthread.h>
@@ -23,7 +23,7 @@
 #else
 #define FRAMES 400
 #endif
-#define PACKETS (RUNS * FRAMES * 128 * 11 / 10) /**< of a lane, at most */
+#define PACKETS (RUNS * FRAMES * 128 * 11 / 10) /**< of a RX role, at most */
 
 struct sent {
 	uint64_t frame;
@@ -31,14 +31,14 @@ struct sent {
 	uint16_t tile;
 	uint8_t placed;
 	uint8_t back;  /* to the builder */
-	uint8_t freed; /* by a lane */
+	uint8_t freed; /* by a RX role */
 	uint8_t wrong; /* by another one, or before the builder had it */
-	uint8_t lane;
+	uint8_t frx;
 };
 
 struct sender {
 	pthread_t thread;
-	struct frame_rx *lane;
+	struct frame_rx *frx;
 	uint32_t id;
 	uint64_t rng;
 	struct sent *sent;
@@ -67,12 +67,12 @@ count_free(void *address, void *arg)
 {
 	struct sent *sent = arg;
 
-	sent->wrong |= sent->lane != lane_here ||
+	sent->wrong |= sent->frx != lane_here ||
 		__atomic_load_n(&sent->back, __ATOMIC_ACQUIRE) != sent->placed;
 	sent->freed++;
 }
 
-/** An mbuf that says when it is freed. The lane that waits for one frees others. */
+/** An mbuf that says when it is freed. The RX role that waits for one frees others. */
 static struct rte_mbuf *
 get_mbuf(struct sender *s, struct sent *sent)
 {
@@ -80,8 +80,8 @@ get_mbuf(struct sender *s, struct sent *sent)
 	struct payload *payload;
 
 	while ((m = rte_pktmbuf_alloc(pool)) == NULL) {
-		frame_rx_quiescent(ft, s->lane);
-		frame_rx_reclaim(ft, s->lane, 128);
+		frame_rx_quiescent(ft, s->frx);
+		frame_rx_reclaim(ft, s->frx, 128);
 		sched_yield();
 	}
 	payload = rte_mbuf_to_priv(m);
@@ -96,8 +96,8 @@ get_mbuf(struct sender *s, struct sent *sent)
 static void
 go_on(struct sender *s)
 {
-	frame_rx_quiescent(ft, s->lane);
-	frame_rx_reclaim(ft, s->lane, rig_below(&s->rng, 100));
+	frame_rx_quiescent(ft, s->frx);
+	frame_rx_reclaim(ft, s->frx, rig_below(&s->rng, 100));
 }
 
 /** What an RX lcore does with a packet: again and again until it need not wait. */
@@ -111,29 +111,29 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 
 	sent->frame = frame;
 	sent->tile = detector_stream_tile(&d, stream) + packet;
-	sent->lane = s->id;
+	sent->frx = s->id;
 	sent->m = get_mbuf(s, sent);
 	rig_header(header, frame, packet);
-	while ((r = frame_rx_place(ft, s->lane, stream, frame, packet, header, id * 64, sent->m)) >=
+	while ((r = frame_rx_place(ft, s->frx, stream, frame, packet, header, id * 64, sent->m)) >=
 		FRAME_PLACE_WAIT) {
 		enum frame_again again;
 
 		/* there is no room to hold one */
-		frame_rx_crowd(s->lane, r == FRAME_PLACE_HOLD);
+		frame_rx_crowd(s->frx, r == FRAME_PLACE_HOLD);
 		if (r == FRAME_PLACE_WAIT)
-			frame_rx_want(s->lane, frame + 1, true);
+			frame_rx_want(s->frx, frame + 1, true);
 		do {
 			sched_yield();
 			go_on(s);
 			again = r == FRAME_PLACE_WAIT
 				? FRAME_AGAIN_PLACE
-				: frame_rx_again(ft, s->lane, stream, frame, 0);
+				: frame_rx_again(ft, s->frx, stream, frame, 0);
 		} while (again == FRAME_AGAIN_HOLD && !__atomic_load_n(&stop, __ATOMIC_ACQUIRE));
 		if (again != FRAME_AGAIN_PLACE || __atomic_load_n(&stop, __ATOMIC_ACQUIRE))
 			break;
 	}
-	frame_rx_want(s->lane, 0, false);
-	frame_rx_crowd(s->lane, false);
+	frame_rx_want(s->frx, 0, false);
+	frame_rx_crowd(s->frx, false);
 	sent->placed = r == FRAME_PLACED;
 	if (!sent->placed)
 		rte_pktmbuf_free(sent->m);
@@ -166,7 +166,7 @@ lane_loop(void *arg)
 		go_on(s);
 		sched_yield();
 	}
-	frame_rx_reclaim(ft, s->lane, UINT32_MAX);
+	frame_rx_reclaim(ft, s->frx, UINT32_MAX);
 	return NULL;
 }
 
@@ -258,7 +258,7 @@ nothing_is_lost_or_doubled(void **state)
 	uint64_t back, placed = 0, counted = 0, sent = 0;
 
 	rig_config(&config, &d, MODULES, 1);
-	config.lanes = LANES;
+	config.nb_rx = LANES;
 	for (uint32_t i = 0; i < LANES; i++)
 		config.owner[i] = i;
 	config.slots = 16;
@@ -270,7 +270,7 @@ nothing_is_lost_or_doubled(void **state)
 		RTE_ALIGN_CEIL(sizeof(struct payload), RTE_MBUF_PRIV_ALIGN), 0, SOCKET_ID_ANY);
 	assert_non_null(pool);
 	for (uint32_t i = 0; i < LANES; i++) {
-		senders[i] = (struct sender){.lane = &ft->lanes[i],
+		senders[i] = (struct sender){.frx = &ft->rx[i],
 			.id = i,
 			.rng = (seed * LANES + i) * UINT64_C(0x9E3779B97F4A7C15),
 			.sent = calloc(PACKETS, sizeof(struct sent))};
@@ -299,7 +299,7 @@ nothing_is_lost_or_doubled(void **state)
 	assert_int_equal(back, placed);
 	assert_true(placed > sent / 10);
 	assert_int_equal(rte_mempool_in_use_count(pool), 0);
-	/* all lanes have passed all slots */
+	/* all RX roles have passed all slots */
 	assert_int_equal(frame_table_open(ft), 0);
 	assert_int_equal(ft->builder.nb_free, config.slots);
 	rte_mempool_free(pool);

@@ -10,8 +10,8 @@ bad_numbers_are_refused(void **state)
 		size_t offset;
 		uint32_t value;
 	} bad[] = {
-		{offsetof(struct frame_table_config, lanes), 0},
-		{offsetof(struct frame_table_config, lanes), FRAME_RX_MAX + 1},
+		{offsetof(struct frame_table_config, nb_rx), 0},
+		{offsetof(struct frame_table_config, nb_rx), FRAME_RX_MAX + 1},
 		{offsetof(struct frame_table_config, slots), 1},
 		{offsetof(struct frame_table_config, slots), FRAME_SLOTS_MAX + 1},
 		{offsetof(struct frame_table_config, max_skew_frames), 0},
@@ -97,7 +97,7 @@ waits_until_open(void **state)
 	for (uint64_t f = 1; f <= 4; f++)
 		assert_int_equal(place_range(0, f, 1, PACKETS), FRAME_PLACED);
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->lanes[0], 6, true);
+	frame_rx_want(&ft->rx[0], 6, true);
 	assert_int_equal(frame_table_open(ft), 0); /* all slots are in use */
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
 	expect_closed(1, PACKETS - 1); /* K = 2 frames behind */
@@ -105,7 +105,7 @@ waits_until_open(void **state)
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACED);
 }
 
-/* Lanes look again when it changes, and the line is on its way to them each time. */
+/* RX roles look again when it changes, and the line is on its way to them each time. */
 static void
 changes_count_once(void **state)
 {
@@ -152,7 +152,7 @@ refuses_whole_frames(void **state)
 	}
 	assert_int_equal(rig_place(ft, 0, 5, 0, 1), FRAME_PLACE_WAIT);
 	assert_int_equal(frame_table_open(ft), 0); /* nobody has asked yet */
-	frame_rx_want(&ft->lanes[0], 6, false);
+	frame_rx_want(&ft->rx[0], 6, false);
 	assert_int_equal(frame_table_open(ft), 1);
 	assert_int_equal(place_range(0, 5, 0, 64), FRAME_PLACE_REFUSED);
 	for (uint32_t i = 0; i < 4; i++)
@@ -246,21 +246,21 @@ slot_is_clean_when_used_again(void **state)
 	}
 }
 
-/* Closing waits for every lane: what a lane is about to place still belongs to the frame. */
+/* Closing waits for every RX role: what a RX role is about to place still belongs to the frame. */
 static void
 grace_period(void **state)
 {
 	rig_config(&config, &d, 2, 1);
-	config.lanes = 2;
+	config.nb_rx = 2;
 	config.owner[1] = 1;
 	begin(1);
 	for (uint64_t f = 1; f <= 4; f++)
 		assert_int_equal(place_range(0, f, 0, 1) + place_range(1, f, 0, 1), FRAME_PLACED);
 	assert_false(rig_close(ft, &closed)); /* its tag is changed from here on */
 	assert_int_equal(rig_place(ft, 0, 1, 1, 1), FRAME_PLACE_LATE);
-	frame_rx_quiescent(ft, &ft->lanes[0]);
+	frame_rx_quiescent(ft, &ft->rx[0]);
 	assert_false(rig_close(ft, &closed));
-	frame_rx_quiescent(ft, &ft->lanes[1]);
+	frame_rx_quiescent(ft, &ft->rx[1]);
 	assert_true(rig_close(ft, &closed));
 	assert_int_equal(closed.packets, 2);
 }

@@ -103,13 +103,13 @@ gap_by_agreement_is_loss(void **state)
 	for (uint32_t p = 0; p < 3; p++) {
 		assert_int_equal(ft->window.ahead, 0);
 		assert_int_equal(rig_place(ft, 0, 50, p, 1), FRAME_PLACE_HOLD);
-		assert_int_equal(frame_rx_again(ft, &ft->lanes[0], 0, 50, 0), FRAME_AGAIN_HOLD);
+		assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_HOLD);
 		frame_table_open(ft);
 	}
 	/* the only stream there is */
-	assert_int_equal(frame_rx_again(ft, &ft->lanes[0], 0, 50, 0), FRAME_AGAIN_PLACE);
+	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
 	assert_int_equal(rig_place(ft, 0, 50, 2, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->lanes[0], 51, true);
+	frame_rx_want(&ft->rx[0], 51, true);
 	for (uint64_t f = 5; f < 50; f++) {
 		expect_closed(f, 0);
 		assert_false(closed.refused || closed.timeout);
@@ -136,7 +136,7 @@ first_window_by_agreement(void **state)
 	}
 	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
 	frame_table_open(ft);
-	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING); /* until the lane knows */
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING); /* until the RX role knows */
 	rig_quiescent(ft);
 	frame_table_open(ft);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_OPEN);
@@ -183,7 +183,7 @@ first_window_between_runs(void **state)
 		for (uint64_t f = 1; f < 4; f++)
 			assert_int_equal(rig_place(ft, 0, f, 0, 1), FRAME_PLACE_NO_RUN);
 		if (silent)
-			ft->lanes[0].passed_at -= config.stall_cycles + 1;
+			ft->rx[0].passed_at -= config.stall_cycles + 1;
 		assert_int_equal(frame_table_begin(ft, &(struct frame_run){0}), 0);
 		for (int i = 0; i < 3; i++) {
 			frame_table_open(ft);
@@ -239,20 +239,20 @@ first_window_out_of_step(void **state)
 static void
 unused_frames_count_anew(void **state)
 {
-	struct frame_rx *lane;
+	struct frame_rx *frx;
 
 	config.no_run = true;
 	config.stall_cycles = rte_get_tsc_hz() * 1000;
 	ft = rig_table(&config);
-	lane = &ft->lanes[0];
+	frx = &ft->rx[0];
 	assert_int_equal(rig_place(ft, 0, 100, 0, 1), FRAME_PLACE_NO_RUN);
 	assert_int_equal(rig_place(ft, 0, 100 - config.max_skew_frames, 0, 1), FRAME_PLACE_NO_RUN);
-	assert_int_equal(lane->passed, 101);
-	lane->passed_at -= config.stall_cycles + 1;
+	assert_int_equal(frx->passed, 101);
+	frx->passed_at -= config.stall_cycles + 1;
 	assert_int_equal(rig_place(ft, 0, 99, 0, 1), FRAME_PLACE_NO_RUN);
-	assert_int_equal(lane->passed, 100);
+	assert_int_equal(frx->passed, 100);
 	assert_int_equal(rig_place(ft, 0, 1, 0, 1), FRAME_PLACE_NO_RUN);
-	assert_int_equal(lane->passed, 2);
+	assert_int_equal(frx->passed, 2);
 }
 
 /* Fewer packets than must agree, and then silence: believed after stall_cycles. */
@@ -292,7 +292,7 @@ lone_number_gives_nothing_up(void **state)
 }
 
 /*
- * Frames were lost, more than there are slots: a lane has what comes after them in hand, and no
+ * Frames were lost, more than there are slots: a RX role has what comes after them in hand, and no
  * room for more. Waiting for its other streams would be waiting for ever.
  */
 static void
@@ -301,9 +301,9 @@ full_lane_is_not_waited_for(void **state)
 	rig_config(&config, &d, 2, 1);
 	begin(1);
 	assert_int_equal(rig_place(ft, 0, 14, 3, 1), FRAME_PLACE_WAIT);
-	frame_rx_want(&ft->lanes[0], 15, false);
+	frame_rx_want(&ft->rx[0], 15, false);
 	expect_nothing(); /* module 1 may still come */
-	frame_rx_want(&ft->lanes[0], 15, true);
+	frame_rx_want(&ft->rx[0], 15, true);
 	for (uint64_t f = 1; f < 11; f++) {
 		expect_closed(f, 0);
 		frame_table_open(ft);
@@ -384,7 +384,7 @@ static void
 long_silence_is_no_restart(void **state)
 {
 	rig_config(&config, &d, 2, 1);
-	config.lanes = 2;
+	config.nb_rx = 2;
 	config.owner[1] = 1;
 	begin(1);
 	assert_int_equal(place_range(1, 1, 0, 128), FRAME_PLACED);
@@ -427,12 +427,12 @@ restart_far_ahead(void **state)
 #define MODULES 4
 #define ALL	(MODULES * PACKETS)
 
-/* Modules 0 and 1 by the first lane, 2 and 3 by the second. */
+/* Modules 0 and 1 by the first RX role, 2 and 3 by the second. */
 static void
 begin_modules(uint64_t first)
 {
 	rig_config(&config, &d, MODULES, 1);
-	config.lanes = 2;
+	config.nb_rx = 2;
 	config.owner[2] = config.owner[3] = 1;
 	begin(first);
 }
@@ -545,9 +545,9 @@ most_modules_move_it(void **state)
 	}
 	/* module 0 may bring the rest of what is open, as long as there is room */
 	assert_false(ft->builder.flushing);
-	frame_rx_crowd(&ft->lanes[0], true);
+	frame_rx_crowd(&ft->rx[0], true);
 	frame_table_open(ft);
-	frame_rx_crowd(&ft->lanes[0], false);
+	frame_rx_crowd(&ft->rx[0], false);
 	assert_true(ft->builder.flushing);
 	expect_closed(5010, 2 * PACKETS);
 	expect_closed(5011, 2 * PACKETS);
@@ -566,13 +566,13 @@ most_modules_move_it(void **state)
 	for (uint64_t f = 11; f < 13; f++)
 		for (uint32_t m = 0; m < MODULES; m++)
 			while (rig_place(ft, m, f, 0, 1) == FRAME_PLACE_WAIT) {
-				frame_rx_want(&ft->lanes[0], f + 1, true);
-				frame_rx_want(&ft->lanes[1], f + 1, true);
+				frame_rx_want(&ft->rx[0], f + 1, true);
+				frame_rx_want(&ft->rx[1], f + 1, true);
 				expect_nothing();
 				frame_table_open(ft);
 			}
-	frame_rx_want(&ft->lanes[0], 0, false);
-	frame_rx_want(&ft->lanes[1], 0, false);
+	frame_rx_want(&ft->rx[0], 0, false);
+	frame_rx_want(&ft->rx[1], 0, false);
 	for (uint64_t f = 11; f < 13; f++)
 		for (uint32_t m = 0; m < MODULES; m++)
 			assert_int_equal(place_range(m, f, 1, PACKETS), FRAME_PLACED);
@@ -642,9 +642,9 @@ restart_survives_stragglers(void **state)
 	for (int i = 0; i < 3; i++)
 		for (uint32_t m = 0; m < 3; m++)
 			drop_one(m, 1);
-	frame_rx_crowd(&ft->lanes[0], true);
+	frame_rx_crowd(&ft->rx[0], true);
 	frame_table_open(ft);
-	frame_rx_crowd(&ft->lanes[0], false);
+	frame_rx_crowd(&ft->rx[0], false);
 	expect_closed(5020, 3 * PACKETS);
 	for (int i = 0; i < 5; i++) {
 		expect_nothing();
@@ -661,7 +661,7 @@ restart_survives_stragglers(void **state)
 	frame_table_open(ft);
 	for (uint32_t p = 0; p < 3; p++)
 		rig_place(ft, 3, 5020, p, 1);
-	assert_int_equal(ft->lanes[1].claims, 8);
+	assert_int_equal(ft->rx[1].claims, 8);
 }
 
 int

@@ -38,7 +38,7 @@ choose(int ret, enum gk_memory packets, const char *why)
 	assert_int_equal(placement_choose(&way, &s), ret);
 	assert_int_equal(way.packets, packets);
 	if (strstr(way.why, why) == NULL || (why[0] == '\0') != (way.why[0] == '\0'))
-		fail_msg("'%s', wanted '%s'", way.why, why);
+		fail_msg("'%s', expected '%s'", way.why, why);
 }
 
 static void

@@ -93,7 +93,7 @@ static void
 want(const char *text, const char *part)
 {
 	if (strstr(text, part) == NULL)
-		fail_msg("'%s', wanted '%s'", text, part);
+		fail_msg("'%s', expected '%s'", text, part);
 }
 
 static int

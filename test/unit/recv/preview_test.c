@@ -106,7 +106,7 @@ expect_cells(const float *found, const float *wanted, size_t n)
 
 	for (i = 0; i < n; i++) {
 		if (found[i] != wanted[i] && !(found[i] != found[i] && wanted[i] != wanted[i]))
-			fail_msg("cell %zu is %g, wanted %g", i, found[i], wanted[i]);
+			fail_msg("cell %zu is %g, expected %g", i, found[i], wanted[i]);
 	}
 }
 

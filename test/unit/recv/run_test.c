@@ -113,7 +113,7 @@ send_frames(uint64_t from, uint64_t to)
 
 		assert_non_null(m);
 		rig_header(header, f, 5);
-		assert_int_equal(frame_rx_place(p.table, p.rx[0]->lane, 0, f, 5, header,
+		assert_int_equal(frame_rx_place(p.table, p.rx[0]->frx, 0, f, 5, header,
 					 (uintptr_t)m->buf_addr, m),
 			FRAME_PLACED);
 		p.rx[0]->counters[RX_PACKETS]++;
@@ -133,7 +133,7 @@ why_a_gang_gave_up(void **state)
 
 	channel->work[0][next] = (struct gk_work){.nb_frames = 17};
 	pipeline_why_gang(&p, 0, -EINVAL, why, sizeof(why));
-	assert_string_equal(why, "work.nb_frames is 17, wanted 1 to 16");
+	assert_string_equal(why, "work.nb_frames is 17, expected 1 to 16");
 	pipeline_why_gang(&p, 0, -ETIMEDOUT, why, sizeof(why));
 	assert_string_equal(why, "this process was silent for [gpu] watchdog_ms = 10000");
 	pipeline_why_gang(&p, 0, -EIO, why, sizeof(why));

@@ -135,7 +135,7 @@ rig_push(uint32_t queue, struct rte_mbuf *m)
 	q->m[q->head++ % RIG_QUEUE_SIZE] = m;
 }
 
-/** As many roles as the table has lanes; nobody polls a queue yet. */
+/** As many roles as the table has RX roles; nobody polls a queue yet. */
 static inline void
 rig_roles(struct frame_table *ft, uint32_t inbox_size)
 {
@@ -143,14 +143,14 @@ rig_roles(struct frame_table *ft, uint32_t inbox_size)
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		rig_streams.stream[RIG_UDP_PORT + s] = s;
 	sources_init(&rig_sources, &rig_source_settings, &ft->detector, ft->config.stall_cycles);
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
 		struct rx *rx = rte_zmalloc("rx", sizeof(*rx), RTE_CACHE_LINE_SIZE);
 		char name[32];
 
 		assert_non_null(rx);
 		snprintf(name, sizeof(name), "inbox_%u", i);
 		rx->table = ft;
-		rx->lane = &ft->lanes[i];
+		rx->frx = &ft->rx[i];
 		rx->streams = &rig_streams;
 		rx->detector = &ft->detector;
 		rx->sources = &rig_sources;
@@ -171,7 +171,7 @@ rig_poll_queue(uint32_t role, uint32_t queue)
 static inline void
 rig_roles_free(struct frame_table *ft)
 {
-	for (uint32_t i = 0; i < ft->config.lanes; i++) {
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
 		rte_ring_free(rig_rx[i]->inbox);
 		rte_free(rig_rx[i]);
 	}
@@ -183,7 +183,7 @@ rig_count(const struct frame_table *ft, enum rx_counter c)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < ft->config.lanes; i++)
+	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		n += rig_rx[i]->counters[c];
 	return n;
 }

@@ -25,7 +25,7 @@ poll_all(void)
 {
 	int busy = 0;
 
-	for (uint32_t i = 0; i < config.lanes; i++)
+	for (uint32_t i = 0; i < config.nb_rx; i++)
 		busy += rx_poll(rig_rx[i]);
 	return busy;
 }
@@ -422,7 +422,7 @@ static void
 three_roles(uint32_t inbox_size)
 {
 	rig_config(&config, &d, 3, 1);
-	config.lanes = 3;
+	config.nb_rx = 3;
 	config.owner[1] = 1;
 	config.owner[2] = 2;
 	config.run.first_known = true;
@@ -465,7 +465,7 @@ inbox_gives_several_bursts(void **state)
 	finish();
 }
 
-/* Each lane frees what it has placed, a few mbufs a round; the slot waits for all of them. */
+/* Each RX role frees what it has placed, a few mbufs a round; the slot waits for all of them. */
 static void
 lanes_free_their_own(void **state)
 {
@@ -576,8 +576,8 @@ waits_for_slots(void **state)
 		poll_all();
 	assert_int_equal(rig_count(ft, RX_PLACED), 4 * 128 - 1);
 	assert_in_range(rig_rx[0]->nb_pending, RX_PENDING_FULL + 1, RX_PENDING_SOURCE);
-	assert_int_equal(ft->lanes[0].wanted, 6);
-	assert_int_equal(ft->lanes[0].blocked, 6);
+	assert_int_equal(ft->rx[0].wanted, 6);
+	assert_int_equal(ft->rx[0].blocked, 6);
 	assert_int_equal(
 		rig_count(ft, RX_PLACED) + rig_rx[0]->nb_pending, rig_count(ft, RX_PACKETS));
 	for (int i = 0; i < 20; i++) {
@@ -585,8 +585,8 @@ waits_for_slots(void **state)
 		poll_all();
 	}
 	assert_int_equal(rig_count(ft, RX_PLACED), 6 * 128 - 1);
-	assert_int_equal(ft->lanes[0].wanted, 0);
-	assert_int_equal(ft->lanes[0].blocked, 0);
+	assert_int_equal(ft->rx[0].wanted, 0);
+	assert_int_equal(ft->rx[0].blocked, 0);
 	finish();
 }
 
@@ -640,7 +640,7 @@ waiting_packet_stays_behind(void **state)
 		;
 	for (uint32_t i = 0; i < 4; i++)
 		assert_true(rig_close(ft, &closed[i]));
-	assert_int_equal(ft->lanes[0].wanted, 6);
+	assert_int_equal(ft->rx[0].wanted, 6);
 	/* the numbers begin anew, and there is no room to hold all of them */
 	send_frame(0, 0, 1, false);
 	send_frame(0, 0, 2, false);
@@ -674,8 +674,8 @@ corrupt_number_waits_alone(void **state)
 	for (int i = 0; i < 10; i++)
 		poll_all();
 	assert_int_equal(rig_rx[0]->nb_pending, 1);
-	assert_int_equal(ft->lanes[0].wanted, 8);
-	assert_int_equal(ft->lanes[0].blocked, 0);
+	assert_int_equal(ft->rx[0].wanted, 8);
+	assert_int_equal(ft->rx[0].blocked, 0);
 	assert_int_equal(build(), 2);
 	for (uint64_t f = 3; f <= 8; f++) {
 		send_frame(0, 0, f, false);
@@ -722,7 +722,7 @@ queue_ahead_is_stopped_alone(void **state)
 		poll_all();
 		most_ahead = RTE_MAX(most_ahead, rig_rx[0]->nb_of_source[0]);
 		/* all frames are open, and what is missing is in a queue that goes on */
-		assert_int_equal(ft->lanes[0].blocked, 0);
+		assert_int_equal(ft->rx[0].blocked, 0);
 		while (rig_close(ft, &closed)) {
 			assert_int_equal(closed.frame, next++);
 			assert_int_equal(closed.missing, 0);
@@ -757,13 +757,13 @@ all_queues_are_stopped(void **state)
 		}
 	for (int i = 0; i < 10; i++)
 		poll_all();
-	assert_int_equal(ft->lanes[0].blocked, 0);
+	assert_int_equal(ft->rx[0].blocked, 0);
 	assert_false(rig_close(ft, &closed));
 	for (uint32_t p = 0; p < d.stream_packets; p++)
 		rig_push(1, rig_packet(2, 8, p, true));
 	for (int i = 0; i < 10; i++)
 		poll_all();
-	assert_int_equal(ft->lanes[0].blocked, 6);
+	assert_int_equal(ft->rx[0].blocked, 6);
 	assert_false(rig_close(ft, &closed));
 	poll_all();
 	assert_true(rig_close(ft, &closed));
@@ -774,7 +774,7 @@ all_queues_are_stopped(void **state)
 }
 
 /* One stream is ahead of the others, too far to be opened soon and near enough to wait: it must not
- * take the room of those that share its lane, nor their frames. */
+ * take the room of those that share its RX role, nor their frames. */
 static void
 stray_stream_takes_no_room(void **state)
 {
@@ -833,7 +833,7 @@ first_packets_find_the_window(void **state)
 		poll_all();
 		frame_table_open(ft);
 	}
-	assert_int_equal(ft->lanes[0].agreement[0].votes, 60);
+	assert_int_equal(ft->rx[0].agreement[0].votes, 60);
 	assert_int_equal(ft->window.state, FRAME_WINDOW_SEARCHED);
 	for (uint32_t i = 60; i < 128; i++)
 		rig_push(0, rig_packet(0, 500, i, false));
@@ -932,7 +932,7 @@ stop_in_the_middle(void **state)
 	for (uint32_t i = 0; i < 3; i++)
 		assert_true(rig_rx[i]->stopped);
 	assert_int_equal(rig_count(ft, RX_STOPPED), rig_count(ft, RX_PACKETS));
-	assert_int_equal(ft->lanes[1].wanted, 0);
+	assert_int_equal(ft->rx[1].wanted, 0);
 	while (rig_queues[0].tail != rig_queues[0].head)
 		rte_pktmbuf_free(rig_queues[0].m[rig_queues[0].tail++ % RIG_QUEUE_SIZE]);
 	finish();

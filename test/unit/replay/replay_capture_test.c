@@ -194,8 +194,8 @@ messages_name_the_port_and_what_it_wants(void **state)
 		{"loops=x", "net_replay0: loops=x: a number"},
 		{"speed=0", "net_replay0: speed=0: "},
 		{"loss=2", "net_replay0: loss=2: "},
-		{"file=-", "net_replay0: file=-: a regular file is wanted"},
-		{"file=/dev/null", "net_replay0: file=/dev/null: a regular file is wanted"},
+		{"file=-", "net_replay0: file=-: a regular file is expected"},
+		{"file=/dev/null", "net_replay0: file=/dev/null: a regular file is expected"},
 		{"file=/nonexistent", "net_replay0: /nonexistent"},
 	};
 	char fifo[] = "/tmp/replay_fifo_XXXXXX", args[64], *text = NULL;
@@ -220,7 +220,7 @@ messages_name_the_port_and_what_it_wants(void **state)
 	fflush(log);
 	rte_openlog_stream(NULL);
 	unlink(fifo);
-	assert_non_null(strstr(text, "a regular file is wanted"));
+	assert_non_null(strstr(text, "a regular file is expected"));
 	fclose(log);
 	free(text);
 }

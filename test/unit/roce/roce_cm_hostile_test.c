@@ -93,9 +93,9 @@ expect_cm(uint16_t attr, unsigned int ms)
 	struct roce_cm_msg msg = {0};
 
 	if (!rig_receive_cm(THEM, &msg, ms))
-		fail_msg("no message, wanted %s", roce_cm_attr_name(attr));
+		fail_msg("no message, expected %s", roce_cm_attr_name(attr));
 	if (msg.attr != attr)
-		fail_msg("%s, wanted %s", roce_cm_attr_name(msg.attr), roce_cm_attr_name(attr));
+		fail_msg("%s, expected %s", roce_cm_attr_name(msg.attr), roce_cm_attr_name(attr));
 	return msg;
 }
 

@@ -360,12 +360,12 @@ rig_event(unsigned int s, enum rdma_event_type type, unsigned int ms)
 	while (!rig_has_event(s) && ms-- > 0)
 		step(1);
 	if (!rig_has_event(s))
-		fail_msg("station %u: no event, wanted %s", s, rdma_event_name(type));
+		fail_msg("station %u: no event, expected %s", s, rdma_event_name(type));
 	event[s] = st->events[st->taken++];
 	if (st->taken == st->nb_events)
 		st->taken = st->nb_events = 0;
 	if (event[s].type != type)
-		fail_msg("station %u: event %s, status %d, wanted %s", s,
+		fail_msg("station %u: event %s, status %d, expected %s", s,
 			rdma_event_name(event[s].type), event[s].status, rdma_event_name(type));
 	return &event[s];
 }

@@ -180,7 +180,7 @@ refused(const struct rig_packet *packet, const char *counter)
 	nb_said = 0;
 	forge(packet);
 	if (rig_stat(&rig, US, counter) != before + 1)
-		fail_msg("opcode %#x: %s is %lu, wanted %lu", packet->opcode, counter,
+		fail_msg("opcode %#x: %s is %lu, expected %lu", packet->opcode, counter,
 			rig_stat(&rig, US, counter), before + 1);
 	assert_int_equal(nb_said, 0);
 	assert_int_equal(completions(), 0);

@@ -71,7 +71,7 @@ assert_pages(unsigned int p, const char *wanted)
 {
 	for (unsigned int i = 0; i < PAGES && wanted[i]; i++) {
 		if (maps[p][i] != (wanted[i] == '#'))
-			fail_msg("page %u: %u maps, wanted %s", i, maps[p][i], wanted);
+			fail_msg("page %u: %u maps, expected %s", i, maps[p][i], wanted);
 		if (wanted[i] == '#')
 			assert_non_null(rte_mem_virt2memseg_list(memory + i * page));
 	}

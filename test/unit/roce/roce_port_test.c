@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices on all kinds of ports: IPv6, VLAN, lanes, ports of others, shared queues, arguments. */
+/*
+ * Devices on all kinds of ports: IPv6, VLAN, poll groups, ports of others, shared queues,
+ * arguments.
+ */
 #include "roce_rig.h"
 
 #include <errno.h>
@@ -82,10 +85,10 @@ traffic(uint16_t mtu)
 }
 
 static void
-with(unsigned int lanes, uint16_t lane, bool started, const char *options)
+with(unsigned int poll_groups, uint16_t pg, bool started, const char *options)
 {
-	rig.lanes = lanes;
-	rig.lane = lane;
+	rig.poll_groups = poll_groups;
+	rig.poll_group = pg;
 	rig.started = started;
 	rig_open_as(&rig, options);
 }
@@ -118,11 +121,11 @@ test_ipv6_vlan(void **state)
 	rig_close(&rig);
 }
 
-/* RSS sends packets to whatever queue it likes: each is handed to its queue pair's lane. */
+/* RSS sends packets to whatever queue it likes: each is handed to its queue pair's poll group. */
 static void
-test_lanes(void **state)
+test_poll_groups(void **state)
 {
-	with(3, 2, false, "ip=10.0.0.%u/24,mtu=1024,lanes=3");
+	with(3, 2, false, "ip=10.0.0.%u/24,mtu=1024,poll_groups=3");
 	traffic(1024);
 	assert_true(rig_stat(&rig, 1, "rx_handed_over") > 80);
 	rig_close(&rig);
@@ -131,7 +134,7 @@ test_lanes(void **state)
 static void
 test_handover(void **state)
 {
-	with(2, 1, false, "ip=10.0.0.%u/24,mtu=1024,lanes=2,handover=1");
+	with(2, 1, false, "ip=10.0.0.%u/24,mtu=1024,poll_groups=2,handover=1");
 	rig.first_queue = true;
 	traffic(1024);
 	assert_true(rig_stat(&rig, 1, "rx_handed_over") > 200);
@@ -224,7 +227,7 @@ test_arguments(void **state)
 		{"roce:port=net_ring_rig0,ip=10.0.0.1/24,ip=10.0.0.2/24", EINVAL},
 		{"roce:port=net_ring_rig0,ip=224.0.0.1/24", EINVAL},
 		{"roce:port=net_ring_rig0,ip=10.0.0.1/24,mtu=1000", EINVAL},
-		{"roce:port=net_ring_rig0,ip=10.0.0.1/24,lanes=0", EINVAL},
+		{"roce:port=net_ring_rig0,ip=10.0.0.1/24,poll_groups=0", EINVAL},
 		{"roce:port=net_ring_rig0,ip=10.0.0.1/24,colour=red", EINVAL},
 		{"roce:port=net_ring_rig0,ip=10.0.0.1/24,vlan=5000", EINVAL},
 		{"roce:port=net_ring_rig0,ip=10.0.0.1/24,cc=cubic", EINVAL},
@@ -237,7 +240,7 @@ test_arguments(void **state)
 	for (i = 0; i < RTE_DIM(bad); i++) {
 		assert_null(rdma_dev_open(bad[i].name));
 		if (rte_errno != bad[i].error)
-			fail_msg("%s: %s, wanted %s", bad[i].name, rte_strerror(rte_errno),
+			fail_msg("%s: %s, expected %s", bad[i].name, rte_strerror(rte_errno),
 				rte_strerror(bad[i].error));
 	}
 	rig_close(&rig);
@@ -257,7 +260,7 @@ main(void)
 		cmocka_unit_test(test_ipv6),
 		cmocka_unit_test(test_vlan),
 		cmocka_unit_test(test_ipv6_vlan),
-		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_poll_groups),
 		cmocka_unit_test(test_handover),
 		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_shared),

@@ -46,7 +46,7 @@ test_static(void **state)
 		roce_rate_init(&r, mbps[i], 100000, HZ);
 		got = drive(&r, &now, HZ / 2);
 		if (got * 8 < mbps[i] * 0.9e6 || got * 8 > mbps[i] * 1.1e6 + 16 * 4200)
-			fail_msg("%.3f Mb/s, wanted %u", got * 8e-6, mbps[i]);
+			fail_msg("%.3f Mb/s, expected %u", got * 8e-6, mbps[i]);
 	}
 	roce_rate_init(&r, 0, 100000, HZ);
 	assert_true(roce_rate_allows(&r, now));

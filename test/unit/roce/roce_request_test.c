@@ -105,7 +105,7 @@ assert_said(unsigned int i, uint8_t opcode, uint32_t psn, uint8_t syndrome)
 {
 	assert_true(i < nb_said);
 	if (said[i].opcode != opcode || said[i].psn != psn || said[i].syndrome != syndrome)
-		fail_msg("answer %u: opcode %#x, PSN %u, syndrome %#x; wanted %#x, %u, %#x", i,
+		fail_msg("answer %u: opcode %#x, PSN %u, syndrome %#x; expected %#x, %u, %#x", i,
 			said[i].opcode, said[i].psn, said[i].syndrome, opcode, psn, syndrome);
 }
 

@@ -39,7 +39,7 @@ rig_random(struct rig *rig, uint32_t below)
 	return (uint64_t)(uint32_t)(z ^ z >> 31) * below >> 32;
 }
 
-/* A port with a pair of rings for each lane. */
+/* A port with a pair of rings for each poll group. */
 static void
 port_make(struct rig *rig, unsigned int i)
 {
@@ -51,13 +51,13 @@ port_make(struct rig *rig, unsigned int i)
 	uint16_t port;
 
 	snprintf(name, sizeof(name), "rig%u", i);
-	port = ring_port_make(name, 4096, rig->lanes, end->rx, end->tx);
+	port = ring_port_make(name, 4096, rig->poll_groups, end->rx, end->tx);
 	if (!rig->started)
 		return;
 	if (!pool)
 		pool = rte_pktmbuf_pool_create("rig_port", 255, 0, 0, 2048, 0);
-	assert_int_equal(rte_eth_dev_configure(port, rig->lanes, rig->lanes, &conf), 0);
-	for (q = 0; q < rig->lanes; q++) {
+	assert_int_equal(rte_eth_dev_configure(port, rig->poll_groups, rig->poll_groups, &conf), 0);
+	for (q = 0; q < rig->poll_groups; q++) {
 		assert_int_equal(rte_eth_rx_queue_setup(port, q, 64, 0, NULL, pool), 0);
 		assert_int_equal(rte_eth_tx_queue_setup(port, q, 64, 0, NULL), 0);
 	}
@@ -93,7 +93,7 @@ end_open(struct rig *rig, unsigned int i, const char *options)
 		RDMA_ACCESS_REMOTE_ATOMIC;
 	end->mr = rdma_mr_reg(end->pd, &attr);
 	assert_non_null(end->mr);
-	end->cq = rdma_cq_create(end->dev, 1024, rig->lane);
+	end->cq = rdma_cq_create(end->dev, 1024, rig->poll_group);
 	assert_non_null(end->cq);
 }
 
@@ -105,8 +105,8 @@ rig_open_as(struct rig *rig, const char *options)
 	unsigned int i;
 
 	memset(rig, 0, sizeof(*rig));
-	rig->lanes = kept.lanes;
-	rig->lane = kept.lane;
+	rig->poll_groups = kept.poll_groups;
+	rig->poll_group = kept.poll_group;
 	rig->started = kept.started;
 	rig->random = seed ? strtoull(seed, NULL, 0) : rte_rdtsc();
 	print_message("ROCE_SEED=%#lx\n", rig->random);
@@ -120,18 +120,18 @@ rig_open(struct rig *rig, const char *options)
 	char all[RDMA_NAME_MAX];
 
 	memset(rig, 0, sizeof(*rig));
-	rig->lanes = 1;
+	rig->poll_groups = 1;
 	snprintf(all, sizeof(all), "ip=10.0.0.%%u/24%s", options);
 	rig_open_as(rig, all);
 }
 
 static void
-rings_drain(struct rig_end *end, unsigned int lanes)
+rings_drain(struct rig_end *end, unsigned int poll_groups)
 {
 	struct rte_mbuf *m;
 	unsigned int q;
 
-	for (q = 0; q < lanes; q++) {
+	for (q = 0; q < poll_groups; q++) {
 		while (rte_ring_dequeue(end->rx[q], (void **)&m) == 0)
 			rte_pktmbuf_free(m);
 		while (rte_ring_dequeue(end->tx[q], (void **)&m) == 0)
@@ -150,7 +150,7 @@ rig_close(struct rig *rig)
 	for (i = 0; i < 2; i++)
 		rte_pktmbuf_free_bulk(rig->held[i], rig->nb_held[i]);
 	for (i = 0; i < 2; i++)
-		rings_drain(&rig->end[i], rig->lanes);
+		rings_drain(&rig->end[i], rig->poll_groups);
 	for (i = 0; i < 2; i++) {
 		end = &rig->end[i];
 		for (j = 0; j < GUARD; j++) {
@@ -170,8 +170,8 @@ rig_close(struct rig *rig)
 			rte_eth_dev_stop(port);
 		rte_eth_dev_close(port);
 		rte_vdev_uninit(name);
-		rings_drain(&rig->end[i], rig->lanes);
-		for (j = 0; j < rig->lanes; j++) {
+		rings_drain(&rig->end[i], rig->poll_groups);
+		for (j = 0; j < rig->poll_groups; j++) {
 			rte_ring_free(rig->end[i].rx[j]);
 			rte_ring_free(rig->end[i].tx[j]);
 		}
@@ -192,7 +192,7 @@ rig_connect(struct rig *rig, const struct rdma_qp_attr *attr, uint16_t mtu)
 	for (i = 0; i < 2; i++) {
 		a = *attr;
 		a.send_cq = a.recv_cq = rig->end[i].cq;
-		a.lane = rig->lane;
+		a.poll_group = rig->poll_group;
 		rig->end[i].qp = rdma_qp_create(rig->end[i].pd, &a);
 		assert_non_null(rig->end[i].qp);
 	}
@@ -241,7 +241,7 @@ chance(struct rig *rig, uint32_t of65536)
 static void
 deliver(struct rig *rig, unsigned int to, struct rte_mbuf *m)
 {
-	const unsigned int q = rig->first_queue ? 0 : rig_random(rig, rig->lanes);
+	const unsigned int q = rig->first_queue ? 0 : rig_random(rig, rig->poll_groups);
 
 	if (rte_ring_enqueue(rig->end[to].rx[q], m) < 0)
 		rte_pktmbuf_free(m);
@@ -335,9 +335,9 @@ rig_step(struct rig *rig)
 	unsigned int i, q;
 
 	for (i = 0; i < 2; i++) {
-		for (q = 0; q < rig->lanes; q++)
+		for (q = 0; q < rig->poll_groups; q++)
 			rdma_progress(rig->end[i].dev, q);
-		for (q = 0; q < rig->lanes; q++)
+		for (q = 0; q < rig->poll_groups; q++)
 			carry(rig, i, rig->end[i].tx[q]);
 	}
 }

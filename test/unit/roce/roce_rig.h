@@ -41,10 +41,10 @@ struct rig_end {
 
 struct rig {
 	struct rig_end end[2];
-	unsigned int lanes;
-	bool first_queue; /* all frames come to queue 0; else to any */
-	bool started;	  /* ports were configured and started before the device was opened */
-	uint16_t lane;	  /* of the next queue pair; set it before rig_open(), too */
+	unsigned int poll_groups;
+	bool first_queue;    /* all frames come to queue 0; else to any */
+	bool started;	     /* ports were configured and started before the device was opened */
+	uint16_t poll_group; /* of the next queue pair; set it before rig_open(), too */
 	struct rig_faults faults[2];  /* of what end 0, 1 sends */
 	struct rte_mbuf *held[2][64]; /* delayed frames */
 	unsigned int nb_held[2];
@@ -59,11 +59,11 @@ struct rig {
 void rig_eal(void);
 
 /*
- * rig->lanes, rig->lane and rig->started are set, all else is zero.
+ * rig->poll groups, rig->poll group and rig->started are set, all else is zero.
  * @param options of both devices; %u is 1, 2: "ip=10.0.0.%u/24,mtu=1024"
  */
 void rig_open_as(struct rig *rig, const char *options);
-/* one lane, IPv4. @param options added to both, such as ",mtu=1024" */
+/* one poll group, IPv4. @param options added to both, such as ",mtu=1024" */
 void rig_open(struct rig *rig, const char *options);
 void rig_close(struct rig *rig);
 

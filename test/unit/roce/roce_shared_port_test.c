@@ -92,7 +92,7 @@ test_queue_frees_fast(void **state)
 	nic.ops.txq_info_get = queue_info;
 	assert_null(rdma_dev_open("roce:port=0,queue=2,ip=10.0.0.3/24"));
 	assert_int_equal(rte_errno, ENOTSUP);
-	assert_null(rdma_dev_open("roce:port=0,queue=1,lanes=2,ip=10.0.0.2/24"));
+	assert_null(rdma_dev_open("roce:port=0,queue=1,poll_groups=2,ip=10.0.0.2/24"));
 	assert_int_equal(rte_errno, ENOTSUP);
 	station_open(1, "10.0.0.");
 	station_close(1);

@@ -380,7 +380,7 @@ assert_stat(unsigned int queue, const char *name, uint64_t wanted)
 	const uint64_t found = station_stat(queue, name);
 
 	if (found != wanted)
-		fail_msg("queue %u: %s is %lu, wanted %lu", queue, name, (unsigned long)found,
+		fail_msg("queue %u: %s is %lu, expected %lu", queue, name, (unsigned long)found,
 			(unsigned long)wanted);
 }
 
@@ -454,21 +454,21 @@ test_rules_of_ip6(void **state)
 	port_free();
 }
 
-/* Rules of all lanes' queues; of the first one where that is all that can be had. */
+/* Rules of all poll groups' queues; of the first one where that is all that can be had. */
 static void
-test_rules_of_lanes(void **state)
+test_rules_of_poll_groups(void **state)
 {
 	flow_port_make(true);
-	station_open_as(2, "10.0.0.", ",lanes=2");
+	station_open_as(2, "10.0.0.", ",poll_groups=2");
 	assert_int_equal(rules_for(2, 2), 1);
 	assert_int_equal(rules_for(2, 1), 2);
 	station_close(2);
 	flows.no_rss = true;
-	station_open_as(2, "10.0.0.", ",lanes=2");
+	station_open_as(2, "10.0.0.", ",poll_groups=2");
 	assert_int_equal(rules_for(2, 1), 3);
 	station_close(2);
 	flows.no_rss = false;
-	station_open_as(2, "10.0.0.", ",lanes=2,handover=1");
+	station_open_as(2, "10.0.0.", ",poll_groups=2,handover=1");
 	assert_int_equal(rules_for(2, 1), 3);
 	station_close(2);
 	assert_int_equal(rules_for(NO_QUEUE, 0), 0);
@@ -484,7 +484,7 @@ test_not_asked(void **state)
 	station_close(1);
 	station_close(2);
 	/* all queues are its own */
-	station_open_as(0, "10.0.0.", ",lanes=5");
+	station_open_as(0, "10.0.0.", ",poll_groups=5");
 	station_close(0);
 	assert_int_equal(flows.asked, 0);
 	station_open_as(0, "10.0.0.", ",steer=auto");
@@ -705,9 +705,9 @@ test_not_polled(void **state)
 	port_free();
 }
 
-/* What a device was given goes on to the lane of its queue pair. */
+/* What a device was given goes on to the poll group of its queue pair. */
 static void
-test_lanes(void **state)
+test_poll_groups(void **state)
 {
 	struct rdma_qp_info info;
 	struct frame f;
@@ -715,7 +715,7 @@ test_lanes(void **state)
 	flow_port_make(false);
 	flows.otherwise = 0;
 	station_open(0, "10.0.0.");
-	station_open_as(1, "10.0.0.", ",lanes=2");
+	station_open_as(1, "10.0.0.", ",poll_groups=2");
 	assert_int_equal(rdma_qp_info_get(station[1].qp, &info), 0);
 	f = roce_to(true, 2);
 	roce_put24(f.bytes + 14 + 20 + 8 + offsetof(struct roce_bth, qpn), info.qpn);
@@ -736,7 +736,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_rules_of_ip6),
-		cmocka_unit_test(test_rules_of_lanes),
+		cmocka_unit_test(test_rules_of_poll_groups),
 		cmocka_unit_test(test_not_asked),
 		cmocka_unit_test(test_rules_of_another),
 		cmocka_unit_test(test_given),
@@ -745,7 +745,7 @@ main(void)
 		cmocka_unit_test(test_groups),
 		cmocka_unit_test(test_number_of_groups),
 		cmocka_unit_test(test_not_polled),
-		cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_poll_groups),
 	};
 
 	if (rte_eal_init(RTE_DIM(argv), (char **)(uintptr_t)argv) < 0)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Datagrams to a group with members on four lanes, each lane polled by an lcore of its own. */
+/*
+ * Datagrams to a group with members on four poll groups, each poll group polled by an lcore of its
+ * own.
+ */
 #include "roce_rig.h"
 
 #include <arpa/inet.h>
@@ -77,7 +80,7 @@ datagram_make(void)
 }
 
 static int
-poll_lane(void *arg)
+poll_group(void *arg)
 {
 	rdma_progress(rig.end[1].dev, (uintptr_t)arg);
 	return 0;
@@ -95,9 +98,9 @@ burst(const struct rte_mbuf *frame)
 		assert_non_null(m);
 		assert_int_equal(rte_ring_enqueue(rig.end[1].rx[0], m), 0);
 	}
-	poll_lane(NULL);
+	poll_group(NULL);
 	for (i = 1; i < RIG_LANES; i++) {
-		assert_int_equal(rte_eal_remote_launch(poll_lane, (void *)i, i), 0);
+		assert_int_equal(rte_eal_remote_launch(poll_group, (void *)i, i), 0);
 		assert_int_equal(rte_eal_wait_lcore(i), 0);
 	}
 }
@@ -178,13 +181,13 @@ setup(void **state)
 		return -1;
 	pool = rte_pktmbuf_pool_create("datagrams", 255, 0, 0, 512, 0);
 	assert_non_null(pool);
-	rig.lanes = RIG_LANES;
-	rig_open_as(&rig, "ip=10.0.0.%u/24,mtu=1024,lanes=4");
+	rig.poll_groups = RIG_LANES;
+	rig_open_as(&rig, "ip=10.0.0.%u/24,mtu=1024,poll_groups=4");
 	datagram_make();
 	for (i = 0; i < RIG_LANES; i++) {
 		member[i].cq = rdma_cq_create(rig.end[1].dev, 64, i);
 		attr.send_cq = attr.recv_cq = member[i].cq;
-		attr.lane = i;
+		attr.poll_group = i;
 		member[i].qp = rdma_qp_create(rig.end[1].pd, &attr);
 		assert_non_null(member[i].qp);
 		member[i].conn =

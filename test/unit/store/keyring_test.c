@@ -173,7 +173,7 @@ test_mistakes(void **state)
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		assert_true(read_text(wrong[i].text) < 0);
 		if (strstr(message, wrong[i].says) == NULL)
-			fail_msg("%s: wanted %s", message, wrong[i].says);
+			fail_msg("%s: expected %s", message, wrong[i].says);
 		/* a key is in no message */
 		assert_null(strstr(message, "0001020304"));
 		assert_null(ring.identity);

@@ -39,7 +39,7 @@ roce_ah_free(struct roce_control *c, struct roce_ah *ah)
 
 	if (!ah)
 		return true;
-	for (i = 0; i < c->dev->nb_lanes; i++)
+	for (i = 0; i < c->dev->nb_poll_groups; i++)
 		if (__atomic_load_n(&ah->refs[i], __ATOMIC_ACQUIRE) != 0)
 			return false;
 	TAILQ_REMOVE(&c->ahs, ah, next);

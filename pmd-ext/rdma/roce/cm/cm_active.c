@@ -41,12 +41,12 @@ connect_check(struct rdma_qp *qp, const struct rdma_conn_attr *attr, const struc
 	}
 	if (attr->mtu && roce_cm_mtu_bytes(roce_cm_mtu_code(attr->mtu)) != attr->mtu) {
 		RDMA_LOG(ERR,
-			"device %s: connection of MTU %u, wanted 256, 512, 1024, 2048 or 4096",
+			"device %s: connection of MTU %u, expected 256, 512, 1024, 2048 or 4096",
 			dev->base.name, attr->mtu);
 		return -EINVAL;
 	}
 	if (roce_gid_is_multicast(dst) || roce_gid_is_none(dst)) {
-		RDMA_LOG(ERR, "device %s: connection to %s, wanted a station's address",
+		RDMA_LOG(ERR, "device %s: connection to %s, expected a station's address",
 			dev->base.name, roce_gid_text(dst, text, sizeof(text)));
 		return -EINVAL;
 	}
@@ -58,7 +58,8 @@ connect_check(struct rdma_qp *qp, const struct rdma_conn_attr *attr, const struc
 	if (!ud &&
 		(roce_qp_state(qp) != RDMA_QP_INIT ||
 			roce_conn_find(dev->control, ROCE_CONN_BY_QPN, NULL, qp->qpn))) {
-		RDMA_LOG(ERR, "device %s: queue pair 0x%06x is connected or was, wanted a new one",
+		RDMA_LOG(ERR,
+			"device %s: queue pair 0x%06x is connected or was, expected a new one",
 			dev->base.name, qp->qpn);
 		return -EINVAL;
 	}
@@ -76,7 +77,7 @@ roce_conn_connect(struct rdma_qp *qp, const struct sockaddr *dst, const struct r
 	int ret = roce_gid_from_sockaddr(&peer, dst);
 
 	if (ret < 0)
-		RDMA_LOG(ERR, "device %s: connection to an address of family %d, wanted IP",
+		RDMA_LOG(ERR, "device %s: connection to an address of family %d, expected IP",
 			dev->base.name, dst->sa_family);
 	else
 		ret = connect_check(qp, attr, &peer);
@@ -232,7 +233,7 @@ roce_active_retry_mtu(struct roce_conn *conn, const struct roce_cm_rej *rej)
 		return false;
 	conn->mtu = roce_cm_mtu_bytes(code);
 	conn->tid = (uint64_t)roce_random(32) << 32 | roce_random(32);
-	roce_conn_enter(conn, ROCE_CONN_REQ_SENT, "REJ, smaller MTU wanted");
+	roce_conn_enter(conn, ROCE_CONN_REQ_SENT, "REJ, smaller MTU expected");
 	req_send(conn);
 	roce_cm_await(conn);
 	return true;

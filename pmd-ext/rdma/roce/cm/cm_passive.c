@@ -323,8 +323,8 @@ accept_check(const struct roce_conn *conn, struct rdma_qp *qp, const struct rdma
 	if (qp->attr.type != conn->type || roce_qp_state(qp) != RDMA_QP_INIT ||
 		roce_conn_find(conn->control, ROCE_CONN_BY_QPN, NULL, qp->qpn)) {
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x accepts: wanted a new one of the listener's "
-			"type",
+			"device %s: cannot accept with queue pair 0x%06x, expected a new one of "
+			"the listener's type",
 			name, qp->qpn);
 		return -EINVAL;
 	}

@@ -34,7 +34,7 @@ static void
 measure(struct roce_qp *qp, uint32_t psn)
 {
 	struct roce_requester *r = &qp->req;
-	const int64_t sample = qp->lane->now - r->rtt_start;
+	const int64_t sample = qp->poll_group->now - r->rtt_start;
 	int64_t error;
 
 	if (roce_psn_diff(psn, r->rtt_psn) <= 0)
@@ -134,7 +134,7 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 	struct roce_requester *r = &qp->req;
 	bool complete;
 
-	roce_count(qp->lane, ROCE_RX_NAK_SEQUENCE);
+	roce_count(qp->poll_group, ROCE_RX_NAK_SEQUENCE);
 	/* of packets behind the one that found no receive: known, and waited for */
 	if (r->wait == ROCE_WAIT_RNR && psn == r->una_psn)
 		return;
@@ -157,7 +157,7 @@ nak_rnr(struct roce_qp *qp, uint32_t psn, uint8_t timer)
 	const uint8_t backoff = r->una_psn == psn ? r->rnr_backoff : 0;
 	uint64_t wait;
 
-	roce_count(qp->lane, ROCE_RX_NAK_RNR);
+	roce_count(qp->poll_group, ROCE_RX_NAK_RNR);
 	r->rnr_naks++;
 	if (r->wait == ROCE_WAIT_RNR && r->una_psn == psn)
 		return;
@@ -180,7 +180,7 @@ nak_rnr(struct roce_qp *qp, uint32_t psn, uint8_t timer)
 	r->rnr_good = 0;
 	answered(r);
 	r->wait = ROCE_WAIT_RNR;
-	roce_timer_start(&qp->lane->wheel, &r->timer, qp->lane->now + wait);
+	roce_timer_start(&qp->poll_group->wheel, &r->timer, qp->poll_group->now + wait);
 }
 
 static void
@@ -192,7 +192,7 @@ nak_fatal(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
 		[ROCE_NAK_REMOTE_OPERATION - ROCE_AETH_NAK] = RDMA_WC_REM_OP_ERR,
 	};
 
-	roce_count(qp->lane, ROCE_RX_NAK_FATAL);
+	roce_count(qp->poll_group, ROCE_RX_NAK_FATAL);
 	if (!advance(qp, psn)) {
 		resume(qp, false);
 		return;
@@ -240,7 +240,7 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	wqe = roce_wqe(qp, r->una);
 	if (r->una == r->begun || !is_answered(wqe) || (wqe->op == RDMA_OP_READ) == atomic ||
 		pkt->psn != roce_psn_add(wqe->first_psn, wqe->answered)) {
-		roce_count(qp->lane, ROCE_RX_STALE);
+		roce_count(qp->poll_group, ROCE_RX_STALE);
 		resume(qp, true);
 		return;
 	}
@@ -251,11 +251,12 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	} else {
 		offset = wqe->answered * qp->mtu;
 		if (pkt->length != RTE_MIN(wqe->length - offset, qp->mtu)) {
-			roce_count(qp->lane, ROCE_RX_INVALID);
+			roce_count(qp->poll_group, ROCE_RX_INVALID);
 			return;
 		}
-		scatter(pkt, wqe->segment, offset, roce_lane_streams(qp->lane, wqe->length));
-		roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+		scatter(pkt, wqe->segment, offset,
+			roce_poll_group_streams(qp->poll_group, wqe->length));
+		roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
 	}
 	wqe->answered++;
 	complete = advance(qp, roce_psn_add(pkt->psn, 1));
@@ -268,7 +269,7 @@ stale(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_requester *r = &qp->req;
 
-	roce_count(qp->lane, ROCE_RX_STALE);
+	roce_count(qp->poll_group, ROCE_RX_STALE);
 	qp->life.answered = true;
 	/* a READ is given again as a whole: the peer is at it, and comes to what is behind later */
 	if (pkt->opcode != ROCE_ACKNOWLEDGE && r->wait == ROCE_WAIT_ACK) {
@@ -285,7 +286,7 @@ roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
 	uint8_t syndrome = ROCE_AETH_ACK;
 
 	if (roce_state(qp) != RDMA_QP_RTS) {
-		roce_count(qp->lane, ROCE_RX_STATE);
+		roce_count(qp->poll_group, ROCE_RX_STATE);
 		return;
 	}
 	if (roce_psn_diff(pkt->psn, r->una_psn) < 0 || roce_psn_diff(pkt->psn, r->max_psn) >= 0) {
@@ -313,12 +314,12 @@ roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt)
 			}
 			/* fall through */
 		default:
-			roce_count(qp->lane, ROCE_RX_MALFORMED);
+			roce_count(qp->poll_group, ROCE_RX_MALFORMED);
 			return;
 		}
 	}
 	if ((syndrome & ROCE_AETH_KIND) != ROCE_AETH_ACK)
-		roce_count(qp->lane, ROCE_RX_MALFORMED);
+		roce_count(qp->poll_group, ROCE_RX_MALFORMED);
 	else
 		answer(qp, pkt);
 }

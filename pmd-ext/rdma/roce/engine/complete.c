@@ -8,7 +8,7 @@ push(struct roce_qp *qp, struct roce_cq *cq, struct rdma_wc *wc)
 	wc->qp_context = qp->base.attr.context;
 	if (likely(roce_cq_push(cq, wc)))
 		return;
-	roce_count(qp->lane, ROCE_CQ_OVERRUN);
+	roce_count(qp->poll_group, ROCE_CQ_OVERRUN);
 	qp->overrun = true;
 	roce_qp_activate(qp);
 }
@@ -16,11 +16,11 @@ push(struct roce_qp *qp, struct roce_cq *cq, struct rdma_wc *wc)
 static void
 release(struct roce_qp *qp, const struct roce_segment *list, unsigned int n)
 {
-	const uint16_t lane = qp->lane->index;
+	const uint16_t pg = qp->poll_group->index;
 	unsigned int i;
 
 	for (i = 0; i < n; i++)
-		list[i].mr->lane[lane].refs--;
+		list[i].mr->poll_group[pg].refs--;
 }
 
 void
@@ -45,7 +45,7 @@ roce_complete_send(struct roce_qp *qp, enum rdma_wc_status status)
 
 	release(qp, wqe->segment, wqe->nb_segments);
 	if (wqe->ah)
-		wqe->ah->refs[qp->lane->index]--;
+		wqe->ah->refs[qp->poll_group->index]--;
 	qp->req.una++;
 	if (status != RDMA_WC_SUCCESS || qp->signal_all || (wqe->flags & RDMA_SEND_SIGNALED))
 		push(qp, qp->send_cq, &wc);
@@ -72,7 +72,7 @@ roce_flush_sends(struct roce_qp *qp)
 		 * those of a message that is half sent */
 		if (qp->type != RDMA_QP_RC &&
 			rte_mbuf_ext_refcnt_read(&roce_wqe(qp, r->una)->info) > 1) {
-			qp->lane->held = true;
+			qp->poll_group->held = true;
 			roce_qp_activate(qp);
 			return false;
 		}
@@ -106,8 +106,8 @@ roce_qp_fail(struct roce_qp *qp, enum rdma_wc_status status, bool fault)
 	qp->resp.job_tail = qp->resp.job_head;
 	qp->resp.say = ROCE_ACK_ACTION_NONE;
 	if (fault) {
-		roce_count(qp->lane, ROCE_QP_ERRORS);
-		roce_lane_note(qp->lane, ROCE_NOTE_QP_ERROR, qp->base.qpn);
+		roce_count(qp->poll_group, ROCE_QP_ERRORS);
+		roce_poll_group_note(qp->poll_group, ROCE_NOTE_QP_ERROR, qp->base.qpn);
 	}
 	if (status != RDMA_WC_SUCCESS && qp->req.una != qp->req.head) {
 		if (qp->req.una == qp->req.current)

@@ -23,7 +23,7 @@ void roce_copy_stream(void *to, const void *from, size_t length);
 
 /**
  * All that was copied is visible to other lcores before anything that is written later. It waits
- * for memory (300 cycles): roce_lane_settle() says when.
+ * for memory (300 cycles): roce_poll_group_settle() says when.
  */
 void roce_copy_fence(void);
 

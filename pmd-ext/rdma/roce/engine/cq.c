@@ -9,17 +9,17 @@
 #include "engine/cq.h"
 
 struct rdma_cq *
-roce_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t lane)
+roce_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t pg)
 {
 	struct roce_dev *d = roce_dev(dev);
 	struct roce_cq *cq;
 	uint32_t entries;
 
-	if (depth > ROCE_CQE_MAX || lane >= d->nb_lanes) {
+	if (depth > ROCE_CQE_MAX || pg >= d->nb_poll_groups) {
 		RDMA_LOG(ERR,
-			"device %s: completion queue of depth %u for lane %u, wanted at most %u "
-			"and a lane below %u",
-			dev->name, depth, lane, ROCE_CQE_MAX, d->nb_lanes);
+			"device %s: completion queue of depth %u for poll group %u, expected at "
+			"most %u and a poll group below %u",
+			dev->name, depth, pg, ROCE_CQE_MAX, d->nb_poll_groups);
 		rte_errno = EINVAL;
 		return NULL;
 	}

@@ -31,7 +31,7 @@ roce_cq_push(struct roce_cq *cq, const struct rdma_wc *wc)
 	return true;
 }
 
-struct rdma_cq *roce_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t lane);
+struct rdma_cq *roce_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t poll_group);
 int roce_cq_destroy(struct rdma_cq *cq);
 uint16_t roce_cq_poll(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n);
 

@@ -13,11 +13,11 @@
 void
 roce_congestion_mark(struct roce_qp *qp)
 {
-	roce_count(qp->lane, ROCE_RX_CE);
+	roce_count(qp->poll_group, ROCE_RX_CE);
 	/* datagrams have no peer to be told */
-	if (qp->type == RDMA_QP_UD || qp->lane->now < qp->cnp_at)
+	if (qp->type == RDMA_QP_UD || qp->poll_group->now < qp->cnp_at)
 		return;
-	qp->cnp_at = qp->lane->now + rte_get_tsc_hz() / NOTIFY_PER_SECOND;
+	qp->cnp_at = qp->poll_group->now + rte_get_tsc_hz() / NOTIFY_PER_SECOND;
 	qp->cnp_due = true;
 	roce_qp_activate(qp);
 }
@@ -25,9 +25,9 @@ roce_congestion_mark(struct roce_qp *qp)
 void
 roce_congestion_notified(struct roce_qp *qp)
 {
-	roce_count(qp->lane, ROCE_RX_CNP);
+	roce_count(qp->poll_group, ROCE_RX_CNP);
 	if (qp->dev->dcqcn)
-		roce_rate_cut(&qp->rate, qp->lane->now);
+		roce_rate_cut(&qp->rate, qp->poll_group->now);
 }
 
 bool
@@ -38,14 +38,15 @@ roce_congestion_run(struct roce_qp *qp)
 
 	if (!qp->cnp_due)
 		return false;
-	if (roce_lane_tx_room(qp->lane) == 0 || !roce_lane_spare(qp->lane, ROCE_FRAME_SEGMENTS))
+	if (roce_poll_group_tx_room(qp->poll_group) == 0 ||
+		!roce_poll_group_spare(qp->poll_group, ROCE_FRAME_SEGMENTS))
 		return true;
 	qp->cnp_due = false;
 	roce_frame_begin(&f, &qp->path, &head, CNP_BYTES);
 	f.bth->ecn = ROCE_BTH_BECN;
 	memset(f.ext, 0, CNP_BYTES);
-	roce_frame_end(qp->lane, &f);
-	roce_count(qp->lane, ROCE_TX_CNP);
+	roce_frame_end(qp->poll_group, &f);
+	roce_count(qp->poll_group, ROCE_TX_CNP);
 	return false;
 }
 

@@ -7,13 +7,13 @@
 
 /** Who freed it wrote to it last: it has to come from that lcore's cache, to be written. */
 static struct rte_mbuf *
-spare_get(struct roce_lane *lane)
+spare_get(struct roce_poll_group *pg)
 {
-	struct rte_mbuf *m = lane->spare[--lane->nb_spare];
+	struct rte_mbuf *m = pg->spare[--pg->nb_spare];
 	const struct rte_mbuf *later;
 
-	if (likely(lane->nb_spare >= ROCE_SPARE_AHEAD)) {
-		later = lane->spare[lane->nb_spare - ROCE_SPARE_AHEAD];
+	if (likely(pg->nb_spare >= ROCE_SPARE_AHEAD)) {
+		later = pg->spare[pg->nb_spare - ROCE_SPARE_AHEAD];
 		rte_prefetch0_write(later);
 		rte_prefetch0_write(&later->next);
 		rte_prefetch0_write((const char *)(later + 1) + RTE_PKTMBUF_HEADROOM);
@@ -54,10 +54,10 @@ roce_frame_udp_port(struct roce_frame *f, uint16_t port)
 }
 
 void
-roce_frame_attach(struct roce_lane *lane, struct roce_frame *f, const struct roce_segment *list,
+roce_frame_attach(struct roce_poll_group *pg, struct roce_frame *f, const struct roce_segment *list,
 	struct roce_cursor *at, uint32_t length, struct rte_mbuf_ext_shared_info *info)
 {
-	const bool copy = length <= ROCE_COPY_MAX || lane->dev->copy;
+	const bool copy = length <= ROCE_COPY_MAX || pg->dev->copy;
 	const struct roce_segment *s;
 	struct roce_part *part;
 	uint32_t n;
@@ -78,8 +78,8 @@ roce_frame_attach(struct roce_lane *lane, struct roce_frame *f, const struct roc
 			rte_mbuf_ext_refcnt_update(info, 1);
 			part->info = info;
 		} else if (!copy) {
-			roce_mr_hold(&s->mr->lane[lane->index]);
-			part->info = &s->mr->lane[lane->index].info;
+			roce_mr_hold(&s->mr->poll_group[pg->index]);
+			part->info = &s->mr->poll_group[pg->index].info;
 		}
 		f->payload += n;
 		at->offset += n;
@@ -114,9 +114,9 @@ roce_list_write(
 
 /** Headers and payload into mbufs. @param last out: of the chain @return the first */
 static struct rte_mbuf *
-chain(struct roce_lane *lane, const struct roce_frame *f, struct rte_mbuf **last)
+chain(struct roce_poll_group *pg, const struct roce_frame *f, struct rte_mbuf **last)
 {
-	struct rte_mbuf *m = spare_get(lane), *to = m;
+	struct rte_mbuf *m = spare_get(pg), *to = m;
 	uint8_t *out = rte_pktmbuf_mtod(m, uint8_t *);
 	const struct roce_part *part;
 	unsigned int i;
@@ -126,7 +126,7 @@ chain(struct roce_lane *lane, const struct roce_frame *f, struct rte_mbuf **last
 	if (f->headers > 64)
 		rte_mov64(out + 64, f->header + 64);
 	m->data_len = f->headers;
-	m->port = lane->port;
+	m->port = pg->port;
 	for (i = 0; i < f->nb_parts; i++) {
 		part = &f->part[i];
 		if (!part->info) {
@@ -135,7 +135,7 @@ chain(struct roce_lane *lane, const struct roce_frame *f, struct rte_mbuf **last
 			m->data_len += part->length;
 			continue;
 		}
-		to->next = spare_get(lane);
+		to->next = spare_get(pg);
 		to = to->next;
 		rte_pktmbuf_attach_extbuf(to, part->addr, (rte_iova_t)(uintptr_t)part->addr,
 			part->length, part->info);
@@ -143,7 +143,7 @@ chain(struct roce_lane *lane, const struct roce_frame *f, struct rte_mbuf **last
 		m->nb_segs++;
 	}
 	if (to != m) {
-		to->next = spare_get(lane);
+		to->next = spare_get(pg);
 		to = to->next;
 		m->nb_segs++;
 	}
@@ -166,7 +166,7 @@ prefetch_next(const struct roce_frame *f, uint32_t from, uint32_t to)
 }
 
 uint32_t
-roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
+roce_frame_end(struct roce_poll_group *pg, struct roce_frame *f)
 {
 	static const uint8_t zero[4];
 	const uint32_t pad = -f->payload & 3, tail = pad + ROCE_ICRC_BYTES;
@@ -180,7 +180,7 @@ roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 	roce_path_finish(f->path, f->header, f->headers - f->path->length + f->payload + tail);
 	crc = roce_icrc_headers(
 		f->header + f->path->l2_len, f->path->l3_len, f->headers - f->path->l2_len);
-	m = chain(lane, f, &last);
+	m = chain(pg, f, &last);
 	prefetch_next(f, 0, half);
 	for (i = 0; i < f->nb_parts; i++)
 		crc = roce_icrc_bytes(crc, f->part[i].addr, f->part[i].length);
@@ -195,7 +195,7 @@ roce_frame_end(struct roce_lane *lane, struct roce_frame *f)
 	end[pad + 3] = crc >> 24;
 	last->data_len += tail;
 	m->pkt_len = f->headers + f->payload + tail;
-	roce_count_n(lane, ROCE_TX_BYTES, f->payload);
-	roce_lane_tx(lane, m);
+	roce_count_n(pg, ROCE_TX_BYTES, f->payload);
+	roce_poll_group_tx(pg, m);
 	return m->pkt_len;
 }

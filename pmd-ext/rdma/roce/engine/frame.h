@@ -78,9 +78,9 @@ void roce_frame_udp_port(struct roce_frame *f, uint16_t port);
 /**
  * Payload out of a list: by reference, or copied where it is short or must be.
  *
- * @param info shared info to count references in; NULL: that of the region and lane
+ * @param info shared info to count references in; NULL: that of the region and poll group
  */
-void roce_frame_attach(struct roce_lane *lane, struct roce_frame *f,
+void roce_frame_attach(struct roce_poll_group *pg, struct roce_frame *f,
 	const struct roce_segment *list, struct roce_cursor *at, uint32_t length,
 	struct rte_mbuf_ext_shared_info *info);
 
@@ -93,10 +93,10 @@ roce_frame_next(struct roce_frame *f, const void *addr, uint32_t length)
 }
 
 /**
- * End it, lengths, pad and ICRC, and give it to the port. roce_lane_spare(lane,
+ * End it, lengths, pad and ICRC, and give it to the port. roce_poll_group_spare(poll group,
  * ROCE_FRAME_SEGMENTS) must have said yes.
  * @return bytes of it
  */
-uint32_t roce_frame_end(struct roce_lane *lane, struct roce_frame *f);
+uint32_t roce_frame_end(struct roce_poll_group *pg, struct roce_frame *f);
 
 #endif

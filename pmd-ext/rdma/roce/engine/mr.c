@@ -62,15 +62,16 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 			pd->dev->name, attr->gpu, attr->addr);
 		return refuse(ENOTSUP);
 	}
-	mr = rte_zmalloc_socket("roce_mr", sizeof(*mr) + dev->nb_lanes * sizeof(mr->lane[0]),
-		RTE_CACHE_LINE_SIZE, dev->numa_node);
+	mr = rte_zmalloc_socket("roce_mr",
+		sizeof(*mr) + dev->nb_poll_groups * sizeof(mr->poll_group[0]), RTE_CACHE_LINE_SIZE,
+		dev->numa_node);
 	if (!mr) {
 		RDMA_LOG(ERR, "device %s: no memory for a region", pd->dev->name);
 		return refuse(ENOMEM);
 	}
 	mr->key = key_new(dev);
 	if (mr->key == 0) {
-		RDMA_LOG(ERR, "device %s: %u regions, wanted at most %u (mrs=)", pd->dev->name,
+		RDMA_LOG(ERR, "device %s: %u regions, expected at most %u (mrs=)", pd->dev->name,
 			dev->nb_mrs + 1, dev->max_mrs);
 		rte_free(mr);
 		return refuse(ENOMEM);
@@ -80,9 +81,9 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 	mr->access = attr->access;
 	mr->pd = pd;
 	mr->base.lkey = mr->base.rkey = mr->key;
-	for (i = 0; i < dev->nb_lanes; i++) {
-		mr->lane[i].info.free_cb = info_free;
-		rte_mbuf_ext_refcnt_set(&mr->lane[i].info, 1);
+	for (i = 0; i < dev->nb_poll_groups; i++) {
+		mr->poll_group[i].info.free_cb = info_free;
+		rte_mbuf_ext_refcnt_set(&mr->poll_group[i].info, 1);
 	}
 	mapped = roce_port_map(dev, attr->addr, attr->length);
 	if (mapped < 0) {
@@ -95,20 +96,20 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 	return &mr->base;
 }
 
-/** Lists and mbufs that refer to it. Of a lane that works at it, of about now. */
+/** Lists and mbufs that refer to it. Of a poll group that works at it, of about now. */
 static int64_t
 mr_refs(const struct roce_dev *dev, const struct roce_mr *mr)
 {
 	int64_t refs = 0, stock;
 	uint16_t i;
 
-	for (i = 0; i < dev->nb_lanes; i++) {
+	for (i = 0; i < dev->nb_poll_groups; i++) {
 		/* first: a request may end before the port lets go of its frames, which are counted
 		 * behind it */
-		refs += __atomic_load_n(&mr->lane[i].refs, __ATOMIC_ACQUIRE);
+		refs += __atomic_load_n(&mr->poll_group[i].refs, __ATOMIC_ACQUIRE);
 		/* before the count that it is part of: a stock that is new is never without */
-		stock = __atomic_load_n(&mr->lane[i].stock, __ATOMIC_ACQUIRE);
-		refs += rte_mbuf_ext_refcnt_read(&mr->lane[i].info) - 1 - stock;
+		stock = __atomic_load_n(&mr->poll_group[i].stock, __ATOMIC_ACQUIRE);
+		refs += rte_mbuf_ext_refcnt_read(&mr->poll_group[i].info) - 1 - stock;
 	}
 	return refs;
 }
@@ -122,8 +123,8 @@ roce_mr_dereg(struct rdma_mr *base)
 	uint16_t i;
 
 	/* a port that has nothing to send doesn't look at what it has sent */
-	for (i = 0; i < dev->nb_lanes && mr_refs(dev, mr); i++)
-		roce_lane_call(dev->lanes[i], roce_lane_reclaim, NULL);
+	for (i = 0; i < dev->nb_poll_groups && mr_refs(dev, mr); i++)
+		roce_poll_group_call(dev->poll_groups[i], roce_poll_group_reclaim, NULL);
 	if (mr_refs(dev, mr))
 		return -EBUSY;
 	/* nobody finds it any more; who found it before the grace period has counted itself */

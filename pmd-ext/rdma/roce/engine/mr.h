@@ -18,25 +18,25 @@
 /** References are taken so many at a time. */
 #define ROCE_MR_STOCK 64
 
-/** What refers to a region on one lane. */
-struct roce_mr_lane {
-	/** Of mbufs that point into the region, of the stock, and one. 16 bits: a lane has fewer
-	 *  mbufs. Who frees mbufs counts here, which may be another lcore. */
+/** What refers to a region on one poll group. */
+struct roce_mr_poll_group {
+	/** Counts mbufs that point into the region, the stock, and one. 16 bits suffice: a poll
+	 *  group has fewer mbufs. The lcore that frees an mbuf, possibly another, counts here. */
 	struct rte_mbuf_ext_shared_info info;
-	/* the lane's alone, on a line that stays with it */
+	/* the poll group's alone, on a line that stays with it */
 	uint32_t refs __rte_cache_aligned; /**< list entries of posted requests */
 	uint32_t stock;			   /**< references taken and not yet given to an mbuf */
 } __rte_cache_aligned;
 
 /** Take a reference for an mbuf. */
 static inline void
-roce_mr_hold(struct roce_mr_lane *lane)
+roce_mr_hold(struct roce_mr_poll_group *pg)
 {
-	if (lane->stock == 0) {
-		rte_mbuf_ext_refcnt_update(&lane->info, ROCE_MR_STOCK);
-		__atomic_store_n(&lane->stock, ROCE_MR_STOCK, __ATOMIC_RELEASE);
+	if (pg->stock == 0) {
+		rte_mbuf_ext_refcnt_update(&pg->info, ROCE_MR_STOCK);
+		__atomic_store_n(&pg->stock, ROCE_MR_STOCK, __ATOMIC_RELEASE);
 	}
-	lane->stock--;
+	pg->stock--;
 }
 
 struct roce_mr {
@@ -47,10 +47,10 @@ struct roce_mr {
 	uint32_t access;
 	const struct rdma_pd *pd;
 	bool mapped; /**< we made it known to EAL and the port */
-	struct roce_mr_lane lane[];
+	struct roce_mr_poll_group poll_group[];
 };
 
-/** The region of a key, NULL: none. Lanes and control. */
+/** The region of a key, NULL: none. Poll groups and control. */
 static inline struct roce_mr *
 roce_mr_find(const struct roce_dev *dev, uint32_t key)
 {

@@ -30,7 +30,7 @@ static bool
 list_resolve(struct roce_qp *qp, const struct rdma_sge *sg, unsigned int n, uint32_t access,
 	struct roce_segment *out, uint8_t *nb_out)
 {
-	const uint16_t lane = qp->lane->index;
+	const uint16_t pg = qp->poll_group->index;
 	unsigned int i, filled = 0;
 	struct roce_mr *mr;
 
@@ -44,14 +44,14 @@ list_resolve(struct roce_qp *qp, const struct rdma_sge *sg, unsigned int n, uint
 		out[filled].length = sg[i].length;
 		out[filled].mr = mr;
 		filled++;
-		mr->lane[lane].refs++;
+		mr->poll_group[pg].refs++;
 	}
 	if (i == n) {
 		*nb_out = filled;
 		return true;
 	}
 	while (filled)
-		out[--filled].mr->lane[lane].refs--;
+		out[--filled].mr->poll_group[pg].refs--;
 	*nb_out = 0;
 	return false;
 }
@@ -112,7 +112,7 @@ send_fill(struct roce_qp *qp, struct roce_wqe *wqe, const struct rdma_send_wr *w
 	wqe->ah = NULL;
 	if (qp->type == RDMA_QP_UD) {
 		wqe->ah = (struct roce_ah *)wr->ud.ah;
-		wqe->ah->refs[qp->lane->index]++;
+		wqe->ah->refs[qp->poll_group->index]++;
 		wqe->remote_qpn = wr->ud.remote_qpn;
 		/* a controlled one is not for anybody to name: the own is sent (10.2.5) */
 		wqe->rkey =

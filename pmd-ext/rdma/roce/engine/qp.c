@@ -90,8 +90,8 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	struct roce_qp *qp;
 
 	if (dev->nb_qps >= dev->max_qps) {
-		RDMA_LOG(ERR, "device %s: %u queue pairs, wanted at most %u (qps=)", pd->dev->name,
-			dev->nb_qps + 1, dev->max_qps);
+		RDMA_LOG(ERR, "device %s: %u queue pairs, expected at most %u (qps=)",
+			pd->dev->name, dev->nb_qps + 1, dev->max_qps);
 		rte_errno = ENOSPC;
 		return NULL;
 	}
@@ -110,7 +110,7 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 		rte_errno = ENOMEM;
 		return NULL;
 	}
-	qp->lane = dev->lanes[attr->lane];
+	qp->poll_group = dev->poll_groups[attr->poll_group];
 	qp->send_cq = (struct roce_cq *)attr->send_cq;
 	qp->recv_cq = (struct roce_cq *)attr->recv_cq;
 	qp->type = attr->type;
@@ -135,9 +135,11 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	return &qp->base;
 }
 
-/** On the lane: nothing of it is left behind. @return 0; -EBUSY: frames point to its requests */
+/**
+ * On the poll group: nothing of it is left behind. @return 0; -EBUSY: frames point to its requests
+ */
 static int
-qp_forget(struct roce_lane *lane, void *arg)
+qp_forget(struct roce_poll_group *pg, void *arg)
 {
 	struct roce_qp *qp = arg;
 	unsigned int i;
@@ -145,19 +147,19 @@ qp_forget(struct roce_lane *lane, void *arg)
 
 	roce_qp_fail(qp, RDMA_WC_SUCCESS, false);
 	if (!roce_flush_sends(qp)) {
-		roce_lane_reclaim(lane, NULL);
+		roce_poll_group_reclaim(pg, NULL);
 		return -EBUSY;
 	}
 	for (j = 0; j <= qp->req.mask; j++)
 		if (rte_mbuf_ext_refcnt_read(&roce_wqe(qp, j)->info) > 1)
 			return -EBUSY;
-	roce_wheel_remove(&lane->wheel, &qp->req.timer);
+	roce_wheel_remove(&pg->wheel, &qp->req.timer);
 	if (qp->active)
-		TAILQ_REMOVE(&lane->active, qp, next);
+		TAILQ_REMOVE(&pg->active, qp, next);
 	qp->active = false;
-	for (i = 0; i < lane->nb_groups;)
-		if (lane->groups[i].qp == qp)
-			lane->groups[i] = lane->groups[--lane->nb_groups];
+	for (i = 0; i < pg->nb_groups;)
+		if (pg->groups[i].qp == qp)
+			pg->groups[i] = pg->groups[--pg->nb_groups];
 		else
 			i++;
 	roce_cq_forget(qp->send_cq, &qp->base);
@@ -172,19 +174,19 @@ roce_qp_destroy(struct rdma_qp *base)
 	struct roce_dev *dev = qp->dev;
 	const uint64_t deadline = rte_rdtsc() + rte_get_tsc_hz() / 1000 * DESTROY_WAIT_MS;
 
-	while (roce_lane_call(qp->lane, qp_forget, qp) < 0) {
+	while (roce_poll_group_call(qp->poll_group, qp_forget, qp) < 0) {
 		if (rte_rdtsc() < deadline)
 			continue;
 		RDMA_LOG(ERR,
 			"device %s: queue pair 0x%06x destroyed while port %u holds frames of it, "
-			"wanted them sent within %u ms",
+			"expected them sent within %u ms",
 			dev->base.name, base->qpn, dev->port, DESTROY_WAIT_MS);
 		return -EBUSY;
 	}
 	roce_control_forget_qp(dev, base);
 	atomic_store_explicit(&dev->qps[base->qpn & dev->qp_mask], NULL, memory_order_release);
 	dev->nb_qps--;
-	/* other lanes may be handing a packet of it over: they look at its lane only */
+	/* other poll groups may be handing a packet of it over: they look at its poll group only */
 	roce_dev_quiesce(dev);
 	qp_free(qp);
 	return 0;
@@ -262,7 +264,7 @@ to_rts(struct roce_qp *qp, const struct roce_qp_modify *to, uint32_t link_mbps)
 }
 
 static int
-qp_modify(struct roce_lane *lane, void *arg)
+qp_modify(struct roce_poll_group *pg, void *arg)
 {
 	const struct modify *m = arg;
 	const struct roce_qp_modify *to = m->to;
@@ -304,7 +306,7 @@ roce_qp_modify(struct rdma_qp *base, const struct roce_qp_modify *to)
 
 	if (to->state == RDMA_QP_RTS && rdma_dev_info_get(base->pd->dev, &info) == 0)
 		m.link_mbps = info.link_mbps;
-	return roce_lane_call(m.qp->lane, qp_modify, &m);
+	return roce_poll_group_call(m.qp->poll_group, qp_modify, &m);
 }
 
 int
@@ -334,8 +336,8 @@ roce_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 	if (peer->mtu < 256 || peer->mtu > attr->max_mtu || !rte_is_power_of_2(peer->mtu) ||
 		peer->qpn > ROCE_PSN_MASK) {
 		RDMA_LOG(ERR,
-			"device %s: queue pair 0x%06x connected to number 0x%x with MTU %u, wanted "
-			"24 bits and a power of two from 256 to %u",
+			"device %s: queue pair 0x%06x connected to number 0x%x with MTU %u, "
+			"expected 24 bits and a power of two from 256 to %u",
 			dev->base.name, base->qpn, peer->qpn, peer->mtu, attr->max_mtu);
 		return -EINVAL;
 	}
@@ -398,37 +400,37 @@ struct attach {
 };
 
 static struct roce_group *
-group_find(struct roce_lane *lane, const struct attach *a)
+group_find(struct roce_poll_group *pg, const struct attach *a)
 {
 	unsigned int i;
 
-	for (i = 0; i < lane->nb_groups; i++)
-		if (lane->groups[i].qp == a->qp && roce_gid_equal(&lane->groups[i].gid, a->gid))
-			return &lane->groups[i];
+	for (i = 0; i < pg->nb_groups; i++)
+		if (pg->groups[i].qp == a->qp && roce_gid_equal(&pg->groups[i].gid, a->gid))
+			return &pg->groups[i];
 	return NULL;
 }
 
 static int
-qp_attach(struct roce_lane *lane, void *arg)
+qp_attach(struct roce_poll_group *pg, void *arg)
 {
 	const struct attach *a = arg;
 
-	if (group_find(lane, a))
+	if (group_find(pg, a))
 		return -EEXIST;
-	if (lane->nb_groups == ROCE_GROUPS_MAX)
+	if (pg->nb_groups == ROCE_GROUPS_MAX)
 		return -ENOSPC;
-	lane->groups[lane->nb_groups++] = (struct roce_group){*a->gid, a->qp};
+	pg->groups[pg->nb_groups++] = (struct roce_group){*a->gid, a->qp};
 	return 0;
 }
 
 static int
-qp_detach(struct roce_lane *lane, void *arg)
+qp_detach(struct roce_poll_group *pg, void *arg)
 {
-	struct roce_group *group = group_find(lane, arg);
+	struct roce_group *group = group_find(pg, arg);
 
 	if (!group)
 		return -ENOENT;
-	*group = lane->groups[--lane->nb_groups];
+	*group = pg->groups[--pg->nb_groups];
 	return 0;
 }
 
@@ -437,7 +439,7 @@ roce_qp_attach(struct rdma_qp *base, const struct roce_gid *group)
 {
 	struct attach a = {(struct roce_qp *)base, group};
 
-	return roce_lane_call(a.qp->lane, qp_attach, &a);
+	return roce_poll_group_call(a.qp->poll_group, qp_attach, &a);
 }
 
 int
@@ -445,7 +447,7 @@ roce_qp_detach(struct rdma_qp *base, const struct roce_gid *group)
 {
 	struct attach a = {(struct roce_qp *)base, group};
 
-	return roce_lane_call(a.qp->lane, qp_detach, &a);
+	return roce_poll_group_call(a.qp->poll_group, qp_detach, &a);
 }
 
 /**
@@ -465,8 +467,8 @@ probe(struct roce_qp *qp)
 	struct roce_frame f;
 
 	roce_frame_begin(&f, &qp->path, &head, 0);
-	roce_frame_end(qp->lane, &f);
-	roce_count(qp->lane, ROCE_TX_KEEPALIVE);
+	roce_frame_end(qp->poll_group, &f);
+	roce_count(qp->poll_group, ROCE_TX_KEEPALIVE);
 }
 
 struct look {
@@ -475,7 +477,7 @@ struct look {
 };
 
 static int
-qp_alive(struct roce_lane *lane, void *arg)
+qp_alive(struct roce_poll_group *pg, void *arg)
 {
 	const struct look *look = arg;
 	struct roce_qp *qp = look->qp;
@@ -490,8 +492,8 @@ qp_alive(struct roce_lane *lane, void *arg)
 	life->una_psn = r->una_psn;
 	life->expected_psn = qp->resp.expected_psn;
 	/* what is outstanding has its own time-out, which does better */
-	if (alive || r->una != r->head || roce_lane_tx_room(lane) == 0 ||
-		!roce_lane_spare(lane, ROCE_FRAME_SEGMENTS))
+	if (alive || r->una != r->head || roce_poll_group_tx_room(pg) == 0 ||
+		!roce_poll_group_spare(pg, ROCE_FRAME_SEGMENTS))
 		return 1;
 	if (look->ask)
 		probe(qp);
@@ -503,5 +505,5 @@ roce_qp_alive(struct rdma_qp *qp, bool ask)
 {
 	struct look look = {(struct roce_qp *)qp, ask};
 
-	return roce_lane_call(look.qp->lane, qp_alive, &look);
+	return roce_poll_group_call(look.qp->poll_group, qp_alive, &look);
 }

@@ -3,8 +3,8 @@
 #define ROCE_QP_H
 
 /**
- * @file
- * A queue pair: its lane's alone but for the head, which control fills in before it is published.
+ * @file A queue pair: its poll group's alone but for the head, which control fills in before it is
+ * published.
  *
  * Send queue: [una, begun) have PSNs, [una, current] are on the wire or being put there, up to head
  * posted. Indexes count on, the ring is a power of two.
@@ -174,11 +174,11 @@ struct roce_life {
 struct roce_qp {
 	struct rdma_qp base;
 	struct roce_dev *dev;
-	struct roce_lane *lane;
+	struct roce_poll_group *poll_group;
 	struct roce_cq *send_cq, *recv_cq;
 	_Atomic uint8_t state; /**< enum rdma_qp_state */
 	uint8_t type;
-	bool active; /**< in lane->active */
+	bool active; /**< in pg->active */
 	bool noted;  /**< ROCE_NOTE_FIRST_PACKET is out */
 	bool trust;
 	bool signal_all;
@@ -216,7 +216,7 @@ roce_state(const struct roce_qp *qp)
 	return atomic_load_explicit(&qp->state, memory_order_relaxed);
 }
 
-/** The queue pair of a number, NULL: none. Lanes. */
+/** The queue pair of a number, NULL: none. Poll groups. */
 static inline struct roce_qp *
 roce_qp_lookup(const struct roce_dev *dev, uint32_t qpn)
 {
@@ -232,7 +232,7 @@ roce_qp_activate(struct roce_qp *qp)
 {
 	if (!qp->active) {
 		qp->active = true;
-		TAILQ_INSERT_TAIL(&qp->lane->active, qp, next);
+		TAILQ_INSERT_TAIL(&qp->poll_group->active, qp, next);
 	}
 }
 

@@ -95,7 +95,7 @@ sent(struct roce_qp *qp, uint32_t next)
 
 	if (roce_psn_diff(r->next_psn, r->max_psn) < 0) {
 		r->retransmits++;
-		roce_count(qp->lane, ROCE_TX_RETRANSMIT);
+		roce_count(qp->poll_group, ROCE_TX_RETRANSMIT);
 	}
 	r->next_psn = next;
 	if (roce_psn_diff(next, r->max_psn) > 0)
@@ -139,7 +139,7 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 		r->unasked = 0;
 		r->asked_psn = roce_psn_add(r->next_psn, 1);
 		if (r->rtt_start == 0 && r->next_psn == r->max_psn) {
-			r->rtt_start = qp->lane->now;
+			r->rtt_start = qp->poll_group->now;
 			r->rtt_psn = r->next_psn;
 		}
 		return true;
@@ -206,14 +206,14 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 	if (wqe->flags & RDMA_SEND_INLINE) {
 		bytes.addr = (uint8_t *)wqe->segment;
 		bytes.length = wqe->length;
-		roce_frame_attach(qp->lane, &f, &bytes, &r->at, n, NULL);
+		roce_frame_attach(qp->poll_group, &f, &bytes, &r->at, n, NULL);
 	} else {
-		roce_frame_attach(qp->lane, &f, wqe->segment, &r->at, n,
+		roce_frame_attach(qp->poll_group, &f, wqe->segment, &r->at, n,
 			qp->type == RDMA_QP_RC ? NULL : &wqe->info);
 	}
 	if (last && r->current + 1 != r->head)
 		foretell(qp, &f, roce_wqe(qp, r->current + 1));
-	roce_rate_sent(&qp->rate, qp->lane->now, roce_frame_end(qp->lane, &f));
+	roce_rate_sent(&qp->rate, qp->poll_group->now, roce_frame_end(qp->poll_group, &f));
 	sent(qp, roce_psn_add(r->next_psn, 1));
 	r->offset += n;
 	if (last)
@@ -239,7 +239,7 @@ send_read(struct roce_qp *qp, struct roce_wqe *wqe)
 	reth->va = rte_cpu_to_be_64(wqe->remote_addr + done);
 	reth->rkey = rte_cpu_to_be_32(wqe->rkey);
 	reth->length = rte_cpu_to_be_32(wqe->length - done);
-	roce_frame_end(qp->lane, &f);
+	roce_frame_end(qp->poll_group, &f);
 }
 
 static void
@@ -260,7 +260,7 @@ send_atomic(struct roce_qp *qp, struct roce_wqe *wqe)
 	eth->rkey = rte_cpu_to_be_32(wqe->rkey);
 	eth->swap_add = rte_cpu_to_be_64(wqe->swap_add);
 	eth->compare = rte_cpu_to_be_64(wqe->op == RDMA_OP_CMP_SWAP ? wqe->compare : 0);
-	roce_frame_end(qp->lane, &f);
+	roce_frame_end(qp->poll_group, &f);
 }
 
 static void
@@ -292,7 +292,7 @@ retire(struct roce_qp *qp)
 
 	while (r->una != r->current) {
 		if (rte_mbuf_ext_refcnt_read(&roce_wqe(qp, r->una)->info) > 1) {
-			qp->lane->held = true;
+			qp->poll_group->held = true;
 			return false;
 		}
 		roce_complete_send(qp, RDMA_WC_SUCCESS);
@@ -304,7 +304,7 @@ bool
 roce_requester_run(struct roce_qp *qp)
 {
 	struct roce_requester *r = &qp->req;
-	struct roce_lane *lane = qp->lane;
+	struct roce_poll_group *pg = qp->poll_group;
 	unsigned int budget = ROCE_QUANTUM;
 	const uint32_t before = r->next_psn;
 	const bool was_asked = is_asked(r);
@@ -312,9 +312,9 @@ roce_requester_run(struct roce_qp *qp)
 	bool more = false;
 
 	while (may_send(qp)) {
-		if (budget-- == 0 || roce_lane_tx_room(lane) == 0 ||
-			!roce_rate_allows(&qp->rate, lane->now) ||
-			!roce_lane_spare(lane, ROCE_FRAME_SEGMENTS)) {
+		if (budget-- == 0 || roce_poll_group_tx_room(pg) == 0 ||
+			!roce_rate_allows(&qp->rate, pg->now) ||
+			!roce_poll_group_spare(pg, ROCE_FRAME_SEGMENTS)) {
 			more = true;
 			break;
 		}
@@ -357,7 +357,7 @@ roce_requester_arm(struct roce_qp *qp)
 {
 	struct roce_requester *r = &qp->req;
 
-	const uint64_t now = qp->lane->now;
+	const uint64_t now = qp->poll_group->now;
 	uint64_t deadline;
 
 	if (r->una_psn == r->next_psn) {
@@ -375,7 +375,7 @@ roce_requester_arm(struct roce_qp *qp)
 				((r->rtt + 4 * r->rtt_var + rte_get_tsc_hz() / PROBE_PER_SECOND)
 					<< r->probes));
 	r->wait = ROCE_WAIT_ACK;
-	roce_timer_start(&qp->lane->wheel, &r->timer, deadline);
+	roce_timer_start(&qp->poll_group->wheel, &r->timer, deadline);
 }
 
 void
@@ -430,7 +430,7 @@ put_off(struct roce_qp *qp)
 	if (is_asked(r) || !may_send(qp))
 		return false;
 	/* no port's doing */
-	if (!roce_rate_allows(&qp->rate, qp->lane->now))
+	if (!roce_rate_allows(&qp->rate, qp->poll_group->now))
 		return true;
 	if (r->paced_psn != r->next_psn)
 		r->put_off = 0;
@@ -447,8 +447,8 @@ roce_requester_timeout(struct roce_qp *qp)
 	r->wait = ROCE_WAIT_NONE;
 	if (roce_state(qp) != RDMA_QP_RTS || wait == ROCE_WAIT_NONE)
 		return;
-	if (wait == ROCE_WAIT_ACK && qp->lane->now < r->ack_deadline) {
-		roce_count(qp->lane, ROCE_TX_PROBE);
+	if (wait == ROCE_WAIT_ACK && qp->poll_group->now < r->ack_deadline) {
+		roce_count(qp->poll_group, ROCE_TX_PROBE);
 		r->probes++;
 		roce_requester_rewind(qp, r->una_psn);
 	} else if (wait == ROCE_WAIT_ACK && put_off(qp)) {
@@ -456,7 +456,7 @@ roce_requester_timeout(struct roce_qp *qp)
 		roce_requester_arm(qp);
 		return;
 	} else if (wait == ROCE_WAIT_ACK) {
-		roce_count(qp->lane, ROCE_TX_TIMEOUT);
+		roce_count(qp->poll_group, ROCE_TX_TIMEOUT);
 		r->ack_deadline = 0;
 		r->probes = 0;
 		if (r->retries == 0) {

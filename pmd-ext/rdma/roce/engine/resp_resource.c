@@ -85,7 +85,7 @@ roce_resp_resource_new(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 	/* all the rest is repeats, which have been cancelled, of a peer that asks very often */
 	if (r->job_head - r->job_tail > r->job_mask) {
-		roce_count(qp->lane, ROCE_RX_INVALID);
+		roce_count(qp->poll_group, ROCE_RX_INVALID);
 		return false;
 	}
 	/* va and rkey lie alike in both headers */
@@ -159,7 +159,7 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 		a->rkey != rte_be_to_cpu_32(reth->rkey) ||
 		a->va + skipped != rte_be_to_cpu_64(reth->va) || length > a->length - skipped ||
 		(length == 0 && a->length)) {
-		roce_count(qp->lane, ROCE_RX_INVALID);
+		roce_count(qp->poll_group, ROCE_RX_INVALID);
 		return;
 	}
 	for (i = r->job_tail; i != r->job_head; i++) {
@@ -175,7 +175,7 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 		return;
 	}
 	if (r->job_head - r->job_tail > r->job_mask)
-		roce_count(qp->lane, ROCE_RX_INVALID);
+		roce_count(qp->poll_group, ROCE_RX_INVALID);
 	else
 		job_add(r, answer, start, skipped + length, true);
 }
@@ -198,7 +198,7 @@ send_atomic(struct roce_qp *qp, const struct roce_resp_resource *a)
 	aeth->syndrome = ROCE_AETH_ACK | ROCE_AETH_CREDITS;
 	roce_put24(aeth->msn, a->msn);
 	memcpy(aeth + 1, &value, sizeof(value));
-	roce_frame_end(qp->lane, &f);
+	roce_frame_end(qp->poll_group, &f);
 }
 
 /** One packet of a READ's answer. @return false: the region is gone */
@@ -232,14 +232,14 @@ send_read(struct roce_qp *qp, const struct roce_resp_resource *a, const struct r
 		aeth->syndrome = ROCE_AETH_ACK | ROCE_AETH_CREDITS;
 		roce_put24(aeth->msn, a->msn);
 	}
-	roce_frame_attach(qp->lane, &f, &segment, &cursor, n, NULL);
+	roce_frame_attach(qp->poll_group, &f, &segment, &cursor, n, NULL);
 	if (last && qp->resp.job_tail + 1 != qp->resp.job_head) {
 		a = answer_at(&qp->resp, job_at(&qp->resp, qp->resp.job_tail + 1)->answer);
 		if (!a->atomic)
 			roce_frame_next(
 				&f, (const void *)(uintptr_t)a->va, RTE_MIN(a->length, qp->mtu));
 	}
-	roce_rate_sent(&qp->rate, qp->lane->now, roce_frame_end(qp->lane, &f));
+	roce_rate_sent(&qp->rate, qp->poll_group->now, roce_frame_end(qp->poll_group, &f));
 	return true;
 }
 
@@ -247,7 +247,7 @@ bool
 roce_resp_resource_run(struct roce_qp *qp)
 {
 	struct roce_responder *r = &qp->resp;
-	struct roce_lane *lane = qp->lane;
+	struct roce_poll_group *pg = qp->poll_group;
 	unsigned int budget = ROCE_QUANTUM;
 	const struct roce_resp_resource *a;
 	struct roce_job *job;
@@ -260,16 +260,16 @@ roce_resp_resource_run(struct roce_qp *qp)
 			r->job_tail++;
 			continue;
 		}
-		if (budget-- == 0 || roce_lane_tx_room(lane) == 0 ||
-			!roce_rate_allows(&qp->rate, lane->now) ||
-			!roce_lane_spare(lane, ROCE_FRAME_SEGMENTS))
+		if (budget-- == 0 || roce_poll_group_tx_room(pg) == 0 ||
+			!roce_rate_allows(&qp->rate, pg->now) ||
+			!roce_poll_group_spare(pg, ROCE_FRAME_SEGMENTS))
 			return false;
 		if (a->atomic) {
 			send_atomic(qp, a);
 		} else if (!send_read(qp, a, job)) {
 			/* who has had it may be done with the region: no answer to duplicates */
 			if (job->again) {
-				roce_count(lane, ROCE_RX_INVALID);
+				roce_count(pg, ROCE_RX_INVALID);
 				job_cancel(job);
 				continue;
 			}

@@ -18,7 +18,8 @@ roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak)
 {
 	struct roce_responder *r = &qp->resp;
 
-	roce_count(qp->lane, nak == ROCE_NAK_REMOTE_ACCESS ? ROCE_RX_ACCESS : ROCE_RX_INVALID);
+	roce_count(
+		qp->poll_group, nak == ROCE_NAK_REMOTE_ACCESS ? ROCE_RX_ACCESS : ROCE_RX_INVALID);
 	if (qp->type == RDMA_QP_UC) {
 		r->inbound = ROCE_IN_SKIP;
 		return;
@@ -34,7 +35,7 @@ not_ready(struct roce_qp *qp, uint32_t psn)
 {
 	struct roce_responder *r = &qp->resp;
 
-	roce_count(qp->lane, ROCE_RX_RNR);
+	roce_count(qp->poll_group, ROCE_RX_RNR);
 	if (qp->type == RDMA_QP_UC) {
 		r->inbound = ROCE_IN_SKIP;
 		return;
@@ -58,10 +59,10 @@ receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enu
 
 /** Payload into the list of a receive, which has the room. */
 static void
-place_list(struct roce_lane *lane, struct roce_cursor *at, const struct roce_rqe *rqe,
+place_list(struct roce_poll_group *pg, struct roce_cursor *at, const struct roce_rqe *rqe,
 	const struct roce_packet *pkt)
 {
-	const bool stream = roce_lane_streams(lane, rqe->length);
+	const bool stream = roce_poll_group_streams(pg, rqe->length);
 	uint32_t from = 0, n;
 
 	while (from < pkt->length) {
@@ -105,7 +106,7 @@ take_send(struct roce_qp *qp, const struct roce_packet *pkt)
 		receive_failed(qp, pkt->psn, RDMA_WC_LOC_LEN_ERR, ROCE_NAK_INVALID_REQUEST);
 		return REFUSED;
 	}
-	place_list(qp->lane, &r->at, rqe, pkt);
+	place_list(qp->poll_group, &r->at, rqe, pkt);
 	r->received += pkt->length;
 	r->inbound = ROCE_IN_SEND;
 	if (!(pkt->flags & ROCE_F_LAST))
@@ -136,7 +137,7 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 	}
 	if (pkt->flags & ROCE_F_FIRST) {
 		/* who looks at memory finds all of a message before anything of the next one */
-		roce_lane_settle(qp->lane);
+		roce_poll_group_settle(qp->poll_group);
 		reth = roce_packet_reth(pkt);
 		r->va = rte_be_to_cpu_64(reth->va);
 		r->rkey = rte_be_to_cpu_32(reth->rkey);
@@ -161,7 +162,7 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 			return REFUSED;
 		}
 		roce_packet_copy(pkt, 0, (void *)(uintptr_t)r->va, pkt->length,
-			roce_lane_streams(qp->lane, (uint64_t)r->received + r->left));
+			roce_poll_group_streams(qp->poll_group, (uint64_t)r->received + r->left));
 	}
 	r->va += pkt->length;
 	r->left -= pkt->length;
@@ -220,11 +221,11 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 	const bool answered = pkt->flags & ROCE_F_ATOMICETH || pkt->opcode == ROCE_READ_REQUEST;
 
 	if (unlikely(r->dead)) {
-		roce_count(qp->lane, ROCE_RX_STATE);
+		roce_count(qp->poll_group, ROCE_RX_STATE);
 		return;
 	}
 	if (unlikely(ahead < 0)) {
-		roce_count(qp->lane, ROCE_RX_DUPLICATE);
+		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
 		if (answered)
 			roce_resp_resource_retry(qp, pkt);
 		else if (r->say == ROCE_ACK_ACTION_NONE)
@@ -233,7 +234,7 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		return;
 	}
 	if (unlikely(ahead > 0)) {
-		roce_count(qp->lane, ROCE_RX_GAP);
+		roce_count(qp->poll_group, ROCE_RX_GAP);
 		if (r->gap)
 			return;
 		r->gap = true;
@@ -247,7 +248,7 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_qp_activate(qp);
 		return;
 	}
-	roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+	roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
 	r->gap = false;
 	if (!answered)
 		r->expected_psn = roce_psn_add(r->expected_psn, 1);
@@ -272,30 +273,30 @@ request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 
 	/* the network repeats and swaps packets: no message comes twice, or after a later one */
 	if (ahead < 0 && ahead >= -UC_BEHIND) {
-		roce_count(qp->lane, ROCE_RX_DUPLICATE);
+		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
 		return;
 	}
 	if (ahead != 0) {
-		roce_count(qp->lane, ROCE_RX_GAP);
+		roce_count(qp->poll_group, ROCE_RX_GAP);
 		r->inbound = ROCE_IN_SKIP;
 	}
 	r->expected_psn = roce_psn_add(pkt->psn, 1);
 	if (pkt->flags & ROCE_F_FIRST) {
 		if (r->inbound == ROCE_IN_SEND || r->inbound == ROCE_IN_WRITE)
-			roce_count(qp->lane, ROCE_RX_UC_DROP);
+			roce_count(qp->poll_group, ROCE_RX_UC_DROP);
 		r->inbound = ROCE_IN_NONE;
 	}
 	if (r->inbound == ROCE_IN_SKIP) {
-		roce_count(qp->lane, ROCE_RX_UC_DROP);
+		roce_count(qp->poll_group, ROCE_RX_UC_DROP);
 		return;
 	}
 	if (!in_order(qp, pkt)) {
-		roce_count(qp->lane, ROCE_RX_INVALID);
+		roce_count(qp->poll_group, ROCE_RX_INVALID);
 		r->inbound = ROCE_IN_SKIP;
 		return;
 	}
 	if ((pkt->flags & ROCE_F_SEND ? take_send(qp, pkt) : take_write(qp, pkt)) == TAKEN)
-		roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+		roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
 }
 
 void
@@ -304,12 +305,12 @@ roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt)
 	const enum rdma_qp_state state = roce_state(qp);
 
 	if (unlikely(state != RDMA_QP_RTS && state != RDMA_QP_RTR)) {
-		roce_count(qp->lane, ROCE_RX_STATE);
+		roce_count(qp->poll_group, ROCE_RX_STATE);
 		return;
 	}
 	if (unlikely(state == RDMA_QP_RTR && !qp->noted)) {
 		qp->noted = true;
-		roce_lane_note(qp->lane, ROCE_NOTE_FIRST_PACKET, qp->base.qpn);
+		roce_poll_group_note(qp->poll_group, ROCE_NOTE_FIRST_PACKET, qp->base.qpn);
 	}
 	if (qp->type == RDMA_QP_RC)
 		request_rc(qp, pkt);
@@ -333,11 +334,11 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 	struct roce_rqe *rqe;
 
 	if (rte_be_to_cpu_32(deth->qkey) != qp->qkey) {
-		roce_count(qp->lane, ROCE_RX_QKEY);
+		roce_count(qp->poll_group, ROCE_RX_QKEY);
 		return;
 	}
 	if (r->head == r->tail) {
-		roce_count(qp->lane, ROCE_RX_RNR);
+		roce_count(qp->poll_group, ROCE_RX_RNR);
 		return;
 	}
 	rqe = roce_rqe(qp, r->tail);
@@ -348,18 +349,18 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 		return;
 	}
 	if (pkt->length > qp->mtu || wc.byte_len > rqe->length) {
-		roce_count(qp->lane, ROCE_RX_TOO_LONG);
+		roce_count(qp->poll_group, ROCE_RX_TOO_LONG);
 		return;
 	}
 	/* an IPv4 header is in the last 20 bytes (A17.4.5.1) */
 	memcpy(grh + sizeof(grh) - pkt->l3_len, pkt->l3, pkt->l3_len);
 	roce_list_write(rqe->segment, &at, grh, sizeof(grh));
-	place_list(qp->lane, &at, rqe, pkt);
+	place_list(qp->poll_group, &at, rqe, pkt);
 	if (pkt->flags & ROCE_F_IMM) {
 		wc.flags |= RDMA_WC_WITH_IMM;
 		wc.imm = roce_packet_imm(pkt);
 	}
-	roce_count_n(qp->lane, ROCE_RX_BYTES, pkt->length);
+	roce_count_n(qp->poll_group, ROCE_RX_BYTES, pkt->length);
 	roce_complete_recv(qp, &wc);
 }
 
@@ -378,7 +379,7 @@ say(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
 	aeth = (struct roce_aeth *)f.ext;
 	aeth->syndrome = syndrome;
 	roce_put24(aeth->msn, qp->resp.msn);
-	roce_frame_end(qp->lane, &f);
+	roce_frame_end(qp->poll_group, &f);
 }
 
 bool
@@ -390,23 +391,24 @@ roce_responder_run(struct roce_qp *qp)
 		return true;
 	if (r->say == ROCE_ACK_ACTION_NONE)
 		return false;
-	if (roce_lane_tx_room(qp->lane) == 0 || !roce_lane_spare(qp->lane, ROCE_FRAME_SEGMENTS))
+	if (roce_poll_group_tx_room(qp->poll_group) == 0 ||
+		!roce_poll_group_spare(qp->poll_group, ROCE_FRAME_SEGMENTS))
 		return true;
 	switch ((enum roce_ack_action)r->say) {
 	case ROCE_ACK_ACTION_ACK:
-		roce_count(qp->lane, ROCE_TX_ACK);
+		roce_count(qp->poll_group, ROCE_TX_ACK);
 		say(qp, roce_psn_add(r->expected_psn, -1), ROCE_AETH_ACK | ROCE_AETH_CREDITS);
 		break;
 	case ROCE_ACK_ACTION_NAK:
-		roce_count(qp->lane, ROCE_TX_NAK_SEQUENCE);
+		roce_count(qp->poll_group, ROCE_TX_NAK_SEQUENCE);
 		say(qp, r->say_psn, r->syndrome);
 		break;
 	case ROCE_ACK_ACTION_RNR:
-		roce_count(qp->lane, ROCE_TX_NAK_RNR);
+		roce_count(qp->poll_group, ROCE_TX_NAK_RNR);
 		say(qp, r->say_psn, r->syndrome);
 		break;
 	case ROCE_ACK_ACTION_FATAL:
-		roce_count(qp->lane, ROCE_TX_NAK_FATAL);
+		roce_count(qp->poll_group, ROCE_TX_NAK_FATAL);
 		say(qp, r->say_psn, r->syndrome);
 		roce_qp_fail(qp, RDMA_WC_SUCCESS, true);
 		break;

@@ -9,28 +9,28 @@
 
 /** Give a frame to the control lcore. @return true: the mbuf is no longer ours */
 static bool
-to_control(struct roce_lane *lane, struct rte_mbuf *m)
+to_control(struct roce_poll_group *pg, struct rte_mbuf *m)
 {
 	struct rte_mbuf *copy = m;
 
 	/* what is queued there for a while must not point into a peer's memory */
 	if (m->nb_segs > 1 || RTE_MBUF_CLONED(m) || RTE_MBUF_HAS_EXTBUF(m)) {
-		copy = rte_pktmbuf_copy(m, lane->dev->pool, 0, UINT32_MAX);
+		copy = rte_pktmbuf_copy(m, pg->dev->pool, 0, UINT32_MAX);
 		if (!copy || copy->nb_segs > 1) {
 			rte_pktmbuf_free(copy);
-			roce_count(lane, ROCE_RX_NOMBUF);
+			roce_count(pg, ROCE_RX_NOMBUF);
 			return false;
 		}
 		copy->l2_len = m->l2_len;
 		copy->l3_len = m->l3_len;
 	}
-	if (rte_ring_sp_enqueue(lane->to_control, copy) < 0) {
-		roce_count(lane, ROCE_RX_CONTROL_FULL);
+	if (rte_ring_sp_enqueue(pg->to_control, copy) < 0) {
+		roce_count(pg, ROCE_RX_CONTROL_FULL);
 		if (copy != m)
 			rte_pktmbuf_free(copy);
 		return false;
 	}
-	roce_count(lane, ROCE_RX_CONTROL);
+	roce_count(pg, ROCE_RX_CONTROL);
 	return copy == m;
 }
 
@@ -52,97 +52,102 @@ is_of_partition(const struct roce_packet *pkt)
 
 /** A CM MAD: as hostile as the wire, but with its ICRC. */
 static bool
-mad(struct roce_lane *lane, const struct roce_packet *pkt)
+mad(struct roce_poll_group *pg, const struct roce_packet *pkt)
 {
 	if (pkt->opcode != ROCE_UD + ROCE_SEND_ONLY || pkt->length != ROCE_MAD_BYTES) {
-		roce_count(lane, ROCE_RX_OPCODE);
+		roce_count(pg, ROCE_RX_OPCODE);
 		return false;
 	}
 	if (!is_of_partition(pkt)) {
-		roce_count(lane, ROCE_RX_PKEY);
+		roce_count(pg, ROCE_RX_PKEY);
 		return false;
 	}
 	if (!roce_packet_check(pkt)) {
-		roce_count(lane, ROCE_RX_ICRC);
+		roce_count(pg, ROCE_RX_ICRC);
 		return false;
 	}
-	return to_control(lane, pkt->m);
+	return to_control(pg, pkt->m);
 }
 
-/** Give a frame to the lane of its queue pair. @return true: the mbuf is no longer ours */
+/** Give a frame to the poll group of its queue pair. @return true: the mbuf is no longer ours */
 static bool
-hand_over(struct roce_lane *lane, struct roce_lane *to, struct rte_mbuf *m)
+hand_over(struct roce_poll_group *pg, struct roce_poll_group *to, struct rte_mbuf *m)
 {
-	if (rte_ring_sp_enqueue(to->handover[lane->index], m) < 0) {
-		roce_count(lane, ROCE_RX_HANDOVER_FULL);
+	if (rte_ring_sp_enqueue(to->handover[pg->index], m) < 0) {
+		roce_count(pg, ROCE_RX_HANDOVER_FULL);
 		return false;
 	}
-	roce_count(lane, ROCE_RX_HANDOVER);
+	roce_count(pg, ROCE_RX_HANDOVER);
 	return true;
 }
 
-/** Queue pairs of other lanes may be in a group, too. @return to how many lanes it went */
+/**
+ * Queue pairs of other poll groups may be in a group, too. @return to how many poll groups it went
+ */
 static unsigned int
-spread(struct roce_lane *lane, struct rte_mbuf *m)
+spread(struct roce_poll_group *pg, struct rte_mbuf *m)
 {
-	struct roce_dev *dev = lane->dev;
+	struct roce_dev *dev = pg->dev;
 	struct rte_mbuf *copy;
 	unsigned int i, n = 0;
 
-	for (i = 0; i < dev->nb_lanes; i++) {
-		if (i == lane->index ||
-			!__atomic_load_n(&dev->lanes[i]->nb_groups, __ATOMIC_RELAXED))
+	for (i = 0; i < dev->nb_poll_groups; i++) {
+		if (i == pg->index ||
+			!__atomic_load_n(&dev->poll_groups[i]->nb_groups, __ATOMIC_RELAXED))
 			continue;
 		n++;
 		copy = rte_pktmbuf_copy(m, dev->pool, 0, UINT32_MAX);
 		if (!copy)
-			roce_count(lane, ROCE_RX_NOMBUF);
-		else if (!hand_over(lane, dev->lanes[i], copy))
+			roce_count(pg, ROCE_RX_NOMBUF);
+		else if (!hand_over(pg, dev->poll_groups[i], copy))
 			rte_pktmbuf_free(copy);
 	}
 	return n;
 }
 
 static void
-multicast(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
+multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
 	const struct roce_gid dst = roce_packet_dst(pkt);
-	unsigned int i, members = 0, lanes = 0;
+	unsigned int i, members = 0, poll_groups = 0;
 	bool others = false;
 
 	if (!is_of_partition(pkt)) {
-		roce_count(lane, ROCE_RX_PKEY);
+		roce_count(pg, ROCE_RX_PKEY);
 		return;
 	}
-	/* before there are copies of it; what comes from a lane has been looked at by that one */
+	/*
+	 * before there are copies of it; what comes from a poll group has been looked at by that
+	 * one
+	 */
 	if (from != ROCE_FROM_LANE) {
 		if (!roce_gid_is_multicast(&dst)) {
-			roce_count(lane, ROCE_RX_OTHER);
+			roce_count(pg, ROCE_RX_OTHER);
 			return;
 		}
 		if (!roce_packet_check(pkt)) {
-			roce_count(lane, ROCE_RX_ICRC);
+			roce_count(pg, ROCE_RX_ICRC);
 			return;
 		}
-		lanes = spread(lane, pkt->m);
+		poll_groups = spread(pg, pkt->m);
 	}
 	if (from == ROCE_FROM_PORT)
-		others = roce_sibling_give(lane, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
+		others = roce_sibling_give(pg, pkt, ROCE_PACKET_DATA) != ROCE_GIVEN_TO_NONE;
 
-	for (i = 0; i < lane->nb_groups; i++) {
-		if (!roce_gid_equal(&lane->groups[i].gid, &dst))
+	for (i = 0; i < pg->nb_groups; i++) {
+		if (!roce_gid_equal(&pg->groups[i].gid, &dst))
 			continue;
 		members++;
-		if (roce_state(lane->groups[i].qp) == RDMA_QP_ERROR)
-			roce_count(lane, ROCE_RX_STATE);
+		if (roce_state(pg->groups[i].qp) == RDMA_QP_ERROR)
+			roce_count(pg, ROCE_RX_STATE);
 		else
-			roce_responder_datagram(lane->groups[i].qp, pkt);
+			roce_responder_datagram(pg->groups[i].qp, pkt);
 	}
-	if (!members && !lanes && !others)
-		roce_count(lane, ROCE_RX_OTHER);
+	if (!members && !poll_groups && !others)
+		roce_count(pg, ROCE_RX_OTHER);
 	/* a packet once, whoever of the device has had it */
-	if (unlikely(pkt->ecn == 3) && from != ROCE_FROM_LANE && (members || lanes))
-		roce_count(lane, ROCE_RX_CE);
+	if (unlikely(pkt->ecn == 3) && from != ROCE_FROM_LANE && (members || poll_groups))
+		roce_count(pg, ROCE_RX_CE);
 }
 
 /** Is it an opcode for that queue pair? */
@@ -163,28 +168,28 @@ is_spoken(const struct roce_qp *qp, const struct roce_packet *pkt)
 
 /** Everything about a queue pair's packet that needs no state of it. @return false: counted */
 static bool
-is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_packet *pkt)
+is_welcome(struct roce_poll_group *pg, const struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	const enum rdma_qp_state state = roce_state(qp);
 
 	if (!is_spoken(qp, pkt)) {
-		roce_count(lane, ROCE_RX_OPCODE);
+		roce_count(pg, ROCE_RX_OPCODE);
 		return false;
 	}
 	if (state == RDMA_QP_INIT || state == RDMA_QP_ERROR) {
-		roce_count(lane, ROCE_RX_STATE);
+		roce_count(pg, ROCE_RX_STATE);
 		return false;
 	}
 	if (!is_of_partition(pkt)) {
-		roce_count(lane, ROCE_RX_PKEY);
+		roce_count(pg, ROCE_RX_PKEY);
 		return false;
 	}
 	if (qp->type != RDMA_QP_UD && !roce_packet_from(pkt, &qp->peer_gid)) {
-		roce_count(lane, ROCE_RX_ADDRESS);
+		roce_count(pg, ROCE_RX_ADDRESS);
 		return false;
 	}
 	if (!qp->trust && !roce_packet_check(pkt)) {
-		roce_count(lane, ROCE_RX_ICRC);
+		roce_count(pg, ROCE_RX_ICRC);
 		return false;
 	}
 	return true;
@@ -195,50 +200,50 @@ is_welcome(struct roce_lane *lane, const struct roce_qp *qp, const struct roce_p
  * @return true: the mbuf is no longer ours
  */
 static bool
-foreign(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_packet_kind kind,
+foreign(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_packet_kind kind,
 	enum roce_from from, enum roce_stat why)
 {
 	enum roce_given given = ROCE_GIVEN_TO_NONE;
 
 	if (from == ROCE_FROM_PORT && (kind == ROCE_PACKET_DATA || kind == ROCE_PACKET_CONTROL))
-		given = roce_sibling_give(lane, pkt, kind);
+		given = roce_sibling_give(pg, pkt, kind);
 	if (given == ROCE_GIVEN_TO_NONE)
-		roce_count(lane, why);
+		roce_count(pg, why);
 	return given == ROCE_GIVEN_AWAY;
 }
 
 /** @return true: the mbuf is no longer ours */
 static bool
-control(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
+control(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
 	if (from == ROCE_FROM_PORT &&
-		roce_sibling_give(lane, pkt, ROCE_PACKET_CONTROL) == ROCE_GIVEN_AWAY)
+		roce_sibling_give(pg, pkt, ROCE_PACKET_CONTROL) == ROCE_GIVEN_AWAY)
 		return true;
-	return to_control(lane, pkt->m);
+	return to_control(pg, pkt->m);
 }
 
 /** @return true: the mbuf is no longer ours */
 static bool
-data(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_from from)
+data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
 	struct roce_qp *qp;
 
 	if (pkt->qpn == ROCE_QPN_MULTICAST && (pkt->opcode & ~ROCE_OPERATION) == ROCE_UD) {
-		multicast(lane, pkt, from);
+		multicast(pg, pkt, from);
 		return false;
 	}
-	if (!is_for_us(lane->dev, pkt))
-		return foreign(lane, pkt, ROCE_PACKET_DATA, from, ROCE_RX_OTHER);
+	if (!is_for_us(pg->dev, pkt))
+		return foreign(pg, pkt, ROCE_PACKET_DATA, from, ROCE_RX_OTHER);
 	if (pkt->qpn == ROCE_QPN_CM)
-		return mad(lane, pkt);
-	qp = roce_qp_lookup(lane->dev, pkt->qpn);
+		return mad(pg, pkt);
+	qp = roce_qp_lookup(pg->dev, pkt->qpn);
 	if (!qp) {
-		roce_count(lane, ROCE_RX_QPN);
+		roce_count(pg, ROCE_RX_QPN);
 		return false;
 	}
-	if (qp->lane != lane)
-		return hand_over(lane, qp->lane, pkt->m);
-	if (!is_welcome(lane, qp, pkt))
+	if (qp->poll_group != pg)
+		return hand_over(pg, qp->poll_group, pkt->m);
+	if (!is_welcome(pg, qp, pkt))
 		return false;
 	if (unlikely(pkt->flags & ROCE_F_CNP)) {
 		roce_congestion_notified(qp);
@@ -306,9 +311,10 @@ prefetch(struct rte_mbuf **m, unsigned int n)
 }
 
 void
-roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, enum roce_from from)
+roce_poll_group_rx(
+	struct roce_poll_group *pg, struct rte_mbuf **m, unsigned int n, enum roce_from from)
 {
-	const uint16_t vlan = lane->dev->vlan_tci & ROCE_VLAN_ID;
+	const uint16_t vlan = pg->dev->vlan_tci & ROCE_VLAN_ID;
 	enum roce_packet_kind kind;
 	struct roce_packet pkt;
 	unsigned int i, done = 0;
@@ -324,24 +330,24 @@ roce_lane_rx(struct roce_lane *lane, struct rte_mbuf **m, unsigned int n, enum r
 			prefetch_payload(m[i + 1]);
 		kind = roce_packet_parse(m[i], &pkt);
 		if (unlikely(pkt.vlan != vlan)) {
-			taken = foreign(lane, &pkt, kind, from, ROCE_RX_VLAN);
+			taken = foreign(pg, &pkt, kind, from, ROCE_RX_VLAN);
 			kind = ROCE_PACKET_VLAN;
 		}
 		switch (kind) {
 		case ROCE_PACKET_DATA:
-			taken = data(lane, &pkt, from);
+			taken = data(pg, &pkt, from);
 			break;
 		case ROCE_PACKET_CONTROL:
-			taken = control(lane, &pkt, from);
+			taken = control(pg, &pkt, from);
 			break;
 		case ROCE_PACKET_OTHER:
-			roce_count(lane, ROCE_RX_OTHER);
+			roce_count(pg, ROCE_RX_OTHER);
 			break;
 		case ROCE_PACKET_OPCODE:
-			roce_count(lane, ROCE_RX_OPCODE);
+			roce_count(pg, ROCE_RX_OPCODE);
 			break;
 		case ROCE_PACKET_MALFORMED:
-			roce_count(lane, ROCE_RX_MALFORMED);
+			roce_count(pg, ROCE_RX_MALFORMED);
 			break;
 		case ROCE_PACKET_VLAN:
 			break;

@@ -3,9 +3,9 @@
 #define ROCE_TIMER_H
 
 /**
- * @file
- * Timer wheel of a lane. A timer that is put off - as each acknowledgement does - only stores its
- * new deadline; it moves when the wheel comes by its old one. One that is stopped does the same.
+ * @file Timer wheel of a poll group. A timer that is put off - as each acknowledgement does - only
+ * stores its new deadline; it moves when the wheel comes by its old one. One that is stopped does
+ * the same.
  */
 
 #include <stdbool.h>

@@ -46,7 +46,7 @@ roce_hop_used(const struct roce_control *c, const struct roce_gid *hop)
 	return false;
 }
 
-/** Lanes may be reading the way of a handle: they get the other one of its two. */
+/** Poll groups may be reading the way of a handle: they get the other one of its two. */
 static void
 ahs_moved(struct roce_control *c, const struct roce_gid *hop, const struct rte_ether_addr *mac)
 {

@@ -212,7 +212,7 @@ packet_ip(struct roce_control *c, struct rte_mbuf *m, uint8_t version)
 		return false;
 	}
 	if (ip.proto == IPPROTO_UDP) {
-		/* the lane checked the ICRC of these, and of none with options */
+		/* the poll group checked the ICRC of these, and of none with options */
 		if (ret == m->l3_len && ip.payload_len >= ROCE_UDP_BYTES &&
 			(l3[ret + 2] << 8 | l3[ret + 3]) == ROCE_UDP_PORT)
 			roce_cm_frame(c, m);
@@ -273,7 +273,10 @@ packet(struct roce_control *c, struct rte_mbuf *m)
 		rte_pktmbuf_free(m);
 }
 
-/* ---- what lanes tell ------------------------------------------------------------------------- */
+/*
+ * ---- what poll groups tell
+ * -------------------------------------------------------------------------
+ */
 
 static void
 note(struct roce_control *c, const struct roce_note *n)

@@ -3,9 +3,9 @@
 #define ROCE_CONTROL_H
 
 /**
- * @file
- * The control lcore's part of a device: what rdma_poll_cm() does. Frames come from the lanes, go to
- * neighbors, echo, groups or the connection manager; timers expire; events go to the application.
+ * @file The control lcore's part of a device: what rdma_poll_cm() does. Frames come from the poll
+ * groups, go to neighbors, echo, groups or the connection manager; timers expire; events go to the
+ * application.
  */
 
 #include "roce.h"

@@ -22,7 +22,7 @@ number(const char *key, const char *value, unsigned long least, unsigned long mo
 	errno = 0;
 	n = strtoul(value, &end, 0);
 	if (errno || end == value || *end || n < least || n > most) {
-		RDMA_LOG(ERR, "roce: %s=%s, wanted a number from %lu to %lu", key, value, least,
+		RDMA_LOG(ERR, "roce: %s=%s, expected a number from %lu to %lu", key, value, least,
 			most);
 		return -EINVAL;
 	}
@@ -42,7 +42,7 @@ set_port(struct roce_dev *dev, const char *key, const char *value)
 	}
 	if (rte_eth_dev_get_port_by_name(value, &dev->port) == 0)
 		return 0;
-	RDMA_LOG(ERR, "roce: %s=%s, wanted number or name of one of %u ports", key, value,
+	RDMA_LOG(ERR, "roce: %s=%s, expected number or name of one of %u ports", key, value,
 		rte_eth_dev_count_avail());
 	return -ENODEV;
 }
@@ -58,12 +58,12 @@ set_queue(struct roce_dev *dev, const char *key, const char *value)
 }
 
 static int
-set_lanes(struct roce_dev *dev, const char *key, const char *value)
+set_poll_groups(struct roce_dev *dev, const char *key, const char *value)
 {
 	uint32_t n;
-	int ret = number(key, value, 1, ROCE_LANES_MAX, &n);
+	int ret = number(key, value, 1, ROCE_POLL_GROUPS_MAX, &n);
 
-	dev->nb_lanes = ret ? 0 : n;
+	dev->nb_poll_groups = ret ? 0 : n;
 	return ret;
 }
 
@@ -85,12 +85,12 @@ address(const char *key, const char *value, struct roce_gid *gid, uint8_t *prefi
 		*gid = roce_gid_v4(in4.s_addr);
 	/* an IPv4 address that is written as one of IPv6 has no prefix that makes sense */
 	else if (inet_pton(AF_INET6, text, gid->raw) != 1 || roce_gid_is_v4(gid)) {
-		RDMA_LOG(ERR, "roce: %s=%s, wanted an IP address%s", key, value,
+		RDMA_LOG(ERR, "roce: %s=%s, expected an IP address%s", key, value,
 			prefix ? " with /PREFIX" : "");
 		return -EINVAL;
 	}
 	if (!prefix != !slash) {
-		RDMA_LOG(ERR, "roce: %s=%s, wanted it %s /PREFIX", key, value,
+		RDMA_LOG(ERR, "roce: %s=%s, expected it %s /PREFIX", key, value,
 			prefix ? "with" : "without");
 		return -EINVAL;
 	}
@@ -114,7 +114,7 @@ set_ip(struct roce_dev *dev, const char *key, const char *value)
 		return ret;
 	has = roce_gid_is_v4(&gid) ? &dev->has_ip4 : &dev->has_ip6;
 	if (*has || roce_gid_is_multicast(&gid)) {
-		RDMA_LOG(ERR, "roce: %s=%s, wanted one address of a host for each family", key,
+		RDMA_LOG(ERR, "roce: %s=%s, expected one address of a host for each family", key,
 			value);
 		return -EINVAL;
 	}
@@ -171,7 +171,7 @@ set_mtu(struct roce_dev *dev, const char *key, const char *value)
 	if (number(key, value, 256, 4096, &n) < 0)
 		return -EINVAL;
 	if (!rte_is_power_of_2(n)) {
-		RDMA_LOG(ERR, "roce: %s=%s, wanted 256, 512, 1024, 2048 or 4096", key, value);
+		RDMA_LOG(ERR, "roce: %s=%s, expected 256, 512, 1024, 2048 or 4096", key, value);
 		return -EINVAL;
 	}
 	dev->mtu = n;
@@ -206,7 +206,7 @@ set_steer(struct roce_dev *dev, const char *key, const char *value)
 	dev->no_steer = strcmp(value, "no") == 0;
 	if (dev->no_steer || strcmp(value, "auto") == 0)
 		return 0;
-	RDMA_LOG(ERR, "roce: %s=%s, wanted auto or no", key, value);
+	RDMA_LOG(ERR, "roce: %s=%s, expected auto or no", key, value);
 	return -EINVAL;
 }
 
@@ -229,7 +229,7 @@ set_cc(struct roce_dev *dev, const char *key, const char *value)
 		dev->dcqcn = true;
 		return 0;
 	}
-	RDMA_LOG(ERR, "roce: %s=%s, wanted none or dcqcn", key, value);
+	RDMA_LOG(ERR, "roce: %s=%s, expected none or dcqcn", key, value);
 	return -EINVAL;
 }
 
@@ -239,7 +239,7 @@ static const struct {
 } keys[] = {
 	{"port", set_port},
 	{"queue", set_queue},
-	{"lanes", set_lanes},
+	{"poll_groups", set_poll_groups},
 	{"ip", set_ip},
 	{"gateway", set_gateway},
 	{"vlan", set_vlan},
@@ -269,8 +269,8 @@ one(const char *key, const char *value, void *arg)
 			break;
 	if (i == RTE_DIM(keys)) {
 		RDMA_LOG(ERR,
-			"roce: unknown key %s, wanted port, queue, lanes, ip, gateway, vlan, mtu, "
-			"qps, mrs, handover, steer, poll or cc",
+			"roce: unknown key %s, expected port, queue, poll_groups, ip, gateway, "
+			"vlan, mtu, qps, mrs, handover, steer, poll or cc",
 			key);
 		p->ret = -EINVAL;
 		return -1;
@@ -287,10 +287,10 @@ roce_args_parse(struct roce_dev *dev, const char *args)
 	struct parse p = {.dev = dev};
 
 	if (!kvlist) {
-		RDMA_LOG(ERR, "roce:%s, wanted KEY=VALUE[,KEY=VALUE]...", args);
+		RDMA_LOG(ERR, "roce:%s, expected KEY=VALUE[,KEY=VALUE]...", args);
 		return -EINVAL;
 	}
-	dev->nb_lanes = 1;
+	dev->nb_poll_groups = 1;
 	dev->max_qps = QPS_DEFAULT;
 	dev->max_mrs = MRS_DEFAULT;
 	rte_kvargs_process(kvlist, NULL, one, &p);
@@ -298,7 +298,7 @@ roce_args_parse(struct roce_dev *dev, const char *args)
 	if (p.ret)
 		return p.ret;
 	if (!p.port || (!dev->has_ip4 && !dev->has_ip6)) {
-		RDMA_LOG(ERR, "roce:%s, wanted port= and ip=", args);
+		RDMA_LOG(ERR, "roce:%s, expected port= and ip=", args);
 		return -EINVAL;
 	}
 	return 0;

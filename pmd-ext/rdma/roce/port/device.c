@@ -45,14 +45,14 @@ dev_free(struct roce_dev *dev)
 	roce_steer_close(dev);
 	roce_sibling_leave(dev);
 	roce_control_close(dev);
-	for (i = 0; i < dev->nb_lanes; i++)
-		if (dev->lanes[i])
-			roce_lane_finish(dev->lanes[i]);
-	/* a port that stops lets go of the lanes' frames */
+	for (i = 0; i < dev->nb_poll_groups; i++)
+		if (dev->poll_groups[i])
+			roce_poll_group_finish(dev->poll_groups[i]);
+	/* a port that stops lets go of the poll groups' frames */
 	roce_port_stop(dev);
-	for (i = 0; i < dev->nb_lanes; i++)
-		if (dev->lanes[i])
-			roce_lane_close(dev->lanes[i]);
+	for (i = 0; i < dev->nb_poll_groups; i++)
+		if (dev->poll_groups[i])
+			roce_poll_group_close(dev->poll_groups[i]);
 	roce_sibling_close(dev);
 	roce_port_close(dev);
 	rte_free(dev->qps);
@@ -83,15 +83,16 @@ roce_dev_open(const char *args)
 		return NULL;
 	}
 	ret = tables_make(dev);
-	for (i = 0; ret == 0 && i < dev->nb_lanes; i++)
-		ret = roce_lane_open(dev, i);
+	for (i = 0; ret == 0 && i < dev->nb_poll_groups; i++)
+		ret = roce_poll_group_open(dev, i);
 	if (ret == 0)
 		ret = roce_sibling_open(dev);
 	if (ret == 0)
 		ret = roce_control_open(dev);
 	if (ret < 0) {
-		RDMA_LOG(ERR, "roce:%s: no memory for %u lanes, %u queue pairs and %u regions",
-			args, dev->nb_lanes, dev->max_qps, dev->max_mrs);
+		RDMA_LOG(ERR,
+			"roce:%s: no memory for %u poll groups, %u queue pairs and %u regions",
+			args, dev->nb_poll_groups, dev->max_qps, dev->max_mrs);
 		dev_free(dev);
 		rte_errno = -ret;
 		return NULL;
@@ -128,7 +129,7 @@ roce_dev_info_get(const struct rdma_dev *base, struct rdma_dev_info *info)
 	info->max_inline = ROCE_COPY_MAX;
 	info->max_rd_atom = ROCE_RD_ATOM_MAX;
 	info->mtu = dev->mtu;
-	info->nb_lanes = dev->nb_lanes;
+	info->nb_poll_groups = dev->nb_poll_groups;
 	info->numa_node = dev->numa_node;
 	return 0;
 }

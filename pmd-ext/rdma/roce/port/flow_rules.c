@@ -75,21 +75,23 @@ bring_first(struct roce_dev *dev, struct pattern *p)
 	return bring(dev, p, &to);
 }
 
-/** RoCEv2, to all queues that are polled; where they can't be had together, lane 0 hands over. */
+/**
+ * RoCEv2, to all queues that are polled; where they can't be had together, poll group 0 hands over.
+ */
 static int
 bring_roce(struct roce_dev *dev, struct pattern *p, uint64_t rss_type)
 {
 	const struct rte_flow_item_udp udp = {.hdr.dst_port = RTE_BE16(ROCE_UDP_PORT)},
 				       mask = {.hdr.dst_port = RTE_BE16(0xffff)};
-	uint16_t queues[ROCE_LANES_MAX], i;
+	uint16_t queues[ROCE_POLL_GROUPS_MAX], i;
 	const struct rte_flow_action_rss rss = {
-		.types = rss_type, .queue_num = dev->nb_lanes, .queue = queues};
+		.types = rss_type, .queue_num = dev->nb_poll_groups, .queue = queues};
 	const struct rte_flow_action to = {.type = RTE_FLOW_ACTION_TYPE_RSS, .conf = &rss};
 
 	look_for(p, RTE_FLOW_ITEM_TYPE_UDP, &udp, &mask);
-	for (i = 0; i < dev->nb_lanes; i++)
+	for (i = 0; i < dev->nb_poll_groups; i++)
 		queues[i] = dev->queue + i;
-	if (dev->nb_lanes > 1 && !dev->handover && bring(dev, p, &to) == 0)
+	if (dev->nb_poll_groups > 1 && !dev->handover && bring(dev, p, &to) == 0)
 		return 0;
 	return bring_first(dev, p);
 }
@@ -154,7 +156,7 @@ roce_steer_open(struct roce_dev *dev)
 	int ret = 0;
 
 	if (dev->no_steer || dev->no_poll ||
-		rte_eth_devices[dev->port].data->nb_rx_queues <= dev->nb_lanes)
+		rte_eth_devices[dev->port].data->nb_rx_queues <= dev->nb_poll_groups)
 		return;
 	if (dev->has_ip4)
 		ret = steer_v4(dev);

@@ -21,8 +21,8 @@
 #define DESCRIPTORS 1024
 #define POOL_SPARE  1023 /* frames with the control lcore */
 #define POOL_CACHE  256
-/* Copies from the control pool are freed by lanes that take none: what stays in their caches is
- * nobody's, so there is as much more as all caches may hold. */
+/* Copies from the control pool are freed by poll groups that take none: what stays in their caches
+ * is nobody's, so there is as much more as all caches may hold. */
 #define CONTROL_CACHE	   32
 #define CONTROL_CACHE_MOST 48 /* a cache is emptied above one and a half times its size */
 
@@ -76,7 +76,7 @@ queues_set(struct roce_dev *dev, bool taken)
 {
 	uint16_t i, q;
 
-	for (i = 0; i < dev->nb_lanes; i++) {
+	for (i = 0; i < dev->nb_poll_groups; i++) {
 		q = dev->queue + i;
 		if (taken)
 			dev->shared->taken[q / 64] |= RTE_BIT64(q % 64);
@@ -91,9 +91,9 @@ queues_taken(const struct roce_dev *dev, const struct roce_port *port)
 {
 	uint16_t i, q;
 
-	if (dev->queue + dev->nb_lanes > RTE_MAX_QUEUES_PER_PORT)
+	if (dev->queue + dev->nb_poll_groups > RTE_MAX_QUEUES_PER_PORT)
 		return true;
-	for (i = 0; i < dev->nb_lanes; i++) {
+	for (i = 0; i < dev->nb_poll_groups; i++) {
 		q = dev->queue + i;
 		if (port->taken[q / 64] & RTE_BIT64(q % 64))
 			return true;
@@ -172,7 +172,7 @@ port_start(struct roce_dev *dev, const struct rte_eth_dev_info *info)
 {
 	const uint64_t rss = info->flow_type_rss_offloads &
 		(RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
-	const uint16_t queues = dev->queue + dev->nb_lanes;
+	const uint16_t queues = dev->queue + dev->nb_poll_groups;
 	struct roce_port *port = dev->shared;
 	uint16_t q, rxd = DESCRIPTORS, txd = DESCRIPTORS, mtu = RTE_ETHER_MTU;
 	struct rte_eth_conf conf = {0};
@@ -216,13 +216,13 @@ frees_fast(const struct roce_dev *dev)
 	struct rte_eth_txq_info info;
 	uint16_t i;
 
-	for (i = 0; i < dev->nb_lanes; i++)
+	for (i = 0; i < dev->nb_poll_groups; i++)
 		if (rte_eth_tx_queue_info_get(dev->port, dev->queue + i, &info) == 0)
 			offloads |= info.conf.offloads;
 	return offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 }
 
-/** Can the port be made to let go of what it has sent? As roce_lane_reclaim() does it. */
+/** Can the port be made to let go of what it has sent? As roce_poll_group_reclaim() does it. */
 static bool
 lets_go(const struct roce_dev *dev, const struct rte_eth_dev_info *info)
 {
@@ -248,15 +248,18 @@ roce_port_open(struct roce_dev *dev)
 		RDMA_LOG(ERR,
 			"port %u: queues %u to %u are taken by another device, or %u are "
 			"on it, the most there may be",
-			dev->port, dev->queue, dev->queue + dev->nb_lanes - 1, ROCE_SIBLINGS_MAX);
+			dev->port, dev->queue, dev->queue + dev->nb_poll_groups - 1,
+			ROCE_SIBLINGS_MAX);
 	if (ret < 0)
 		return ret;
 	dev->numa_node = rte_eth_dev_socket_id(dev->port);
 	if (!data->dev_started && dev->shared->nb_devices == 1) {
 		ret = port_start(dev, &info);
-	} else if (dev->queue + dev->nb_lanes > RTE_MIN(info.nb_rx_queues, info.nb_tx_queues)) {
-		RDMA_LOG(ERR, "port %u: started with %u RX and %u TX queues, wanted %u", dev->port,
-			info.nb_rx_queues, info.nb_tx_queues, dev->queue + dev->nb_lanes);
+	} else if (dev->queue + dev->nb_poll_groups >
+		RTE_MIN(info.nb_rx_queues, info.nb_tx_queues)) {
+		RDMA_LOG(ERR, "port %u: started with %u RX and %u TX queues, expected %u",
+			dev->port, info.nb_rx_queues, info.nb_tx_queues,
+			dev->queue + dev->nb_poll_groups);
 		ret = -EINVAL;
 	}
 	if (ret == 0 && frees_fast(dev)) {
@@ -280,7 +283,7 @@ roce_port_open(struct roce_dev *dev)
 		rte_eth_random_addr(dev->mac.addr_bytes);
 	fits = path_mtu(port_mtu);
 	if (fits < dev->mtu || fits == 0) {
-		RDMA_LOG(ERR, "port %u: MTU %u, wanted %u for a path MTU of %u", dev->port,
+		RDMA_LOG(ERR, "port %u: MTU %u, expected %u for a path MTU of %u", dev->port,
 			port_mtu, (dev->mtu ? dev->mtu : 256) + OVERHEAD,
 			dev->mtu ? dev->mtu : 256);
 		ret = -ENOTSUP;

@@ -20,14 +20,17 @@ struct roce_port {
 	struct rte_mempool *pool;		      /**< RX where it is ours */
 	uint64_t taken[RTE_MAX_QUEUES_PER_PORT / 64]; /**< queues that devices have */
 	struct roce_filter filter;
-	/** From the front, no gaps. Written by control (release), read by lanes. */
+	/** From the front, no gaps. Written by control (release), read by poll groups. */
 	struct roce_dev *_Atomic siblings[ROCE_SIBLINGS_MAX];
 };
 
-/** Find, configure and start, or check, the port. dev->port, queue, nb_lanes, handover are set. */
+/**
+ * Find, configure and start, or check, the port. dev->port, queue, nb_poll_groups, handover are
+ * set.
+ */
 int roce_port_open(struct roce_dev *dev);
 
-/** Stop the port where it is ours and no other device's. Frames of lanes come back. */
+/** Stop the port where it is ours and no other device's. Frames of poll groups come back. */
 void roce_port_stop(struct roce_dev *dev);
 
 /** Leave the port. dev->pool goes, and with the last device the port's own. */

@@ -52,14 +52,14 @@ is_ours(const struct rte_mbuf *m)
 uint16_t
 rdma_roce_rx(struct rdma_dev *dev, uint16_t index, struct rte_mbuf **m, uint16_t n)
 {
-	struct roce_lane *lane = roce_dev(dev)->lanes[index];
+	struct roce_poll_group *pg = roce_dev(dev)->poll_groups[index];
 	struct rte_mbuf *ours[ROCE_BURST];
 	uint16_t i, taken = 0, kept = 0;
 
 	/* calls of the control lcore may be running in the absence of polls: they are short */
-	while (!roce_lane_enter(lane))
+	while (!roce_poll_group_enter(pg))
 		rte_pause();
-	lane->now = rte_rdtsc();
+	pg->now = rte_rdtsc();
 	for (i = 0; i < n; i++) {
 		if (!is_ours(m[i])) {
 			m[kept++] = m[i];
@@ -67,13 +67,13 @@ rdma_roce_rx(struct rdma_dev *dev, uint16_t index, struct rte_mbuf **m, uint16_t
 		}
 		ours[taken++] = m[i];
 		if (taken == RTE_DIM(ours)) {
-			roce_lane_rx(lane, ours, taken, ROCE_FROM_PORT);
-			roce_count_n(lane, ROCE_RX_PACKETS, taken);
+			roce_poll_group_rx(pg, ours, taken, ROCE_FROM_PORT);
+			roce_count_n(pg, ROCE_RX_PACKETS, taken);
 			taken = 0;
 		}
 	}
-	roce_lane_rx(lane, ours, taken, ROCE_FROM_PORT);
-	roce_count_n(lane, ROCE_RX_PACKETS, taken);
-	roce_lane_settle(lane);
+	roce_poll_group_rx(pg, ours, taken, ROCE_FROM_PORT);
+	roce_count_n(pg, ROCE_RX_PACKETS, taken);
+	roce_poll_group_settle(pg);
 	return kept;
 }

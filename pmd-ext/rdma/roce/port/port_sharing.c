@@ -41,32 +41,33 @@ has_groups(const struct roce_dev *dev)
 {
 	uint16_t i;
 
-	for (i = 0; i < dev->nb_lanes; i++)
-		if (__atomic_load_n(&dev->lanes[i]->nb_groups, __ATOMIC_RELAXED))
+	for (i = 0; i < dev->nb_poll_groups; i++)
+		if (__atomic_load_n(&dev->poll_groups[i]->nb_groups, __ATOMIC_RELAXED))
 			return true;
 	return false;
 }
 
 /** @param m NULL: there was none to be had @return false: counted; the mbuf is still ours */
 static bool
-give(struct roce_lane *lane, struct roce_dev *to, struct rte_mbuf *m)
+give(struct roce_poll_group *pg, struct roce_dev *to, struct rte_mbuf *m)
 {
 	if (unlikely(!m)) {
-		roce_count(lane, ROCE_RX_NOMBUF);
+		roce_count(pg, ROCE_RX_NOMBUF);
 		return false;
 	}
 	if (rte_ring_mp_enqueue(to->given, m) < 0) {
-		roce_count(lane, ROCE_RX_GIVEN_FULL);
+		roce_count(pg, ROCE_RX_GIVEN_FULL);
 		return false;
 	}
-	roce_count(lane, ROCE_RX_GIVEN);
+	roce_count(pg, ROCE_RX_GIVEN);
 	return true;
 }
 
 enum roce_given
-roce_sibling_give(struct roce_lane *lane, const struct roce_packet *pkt, enum roce_packet_kind kind)
+roce_sibling_give(
+	struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_packet_kind kind)
 {
-	struct roce_dev *const own = lane->dev, *to;
+	struct roce_dev *const own = pg->dev, *to;
 	const struct roce_gid *gid;
 	enum addressee who = NOBODY;
 	struct rte_mbuf *copy;
@@ -87,14 +88,14 @@ roce_sibling_give(struct roce_lane *lane, const struct roce_packet *pkt, enum ro
 			gid = roce_dev_source(to, &dst);
 			if (!gid || !roce_gid_equal(gid, &dst))
 				continue;
-			if (!give(lane, to, pkt->m))
+			if (!give(pg, to, pkt->m))
 				rte_pktmbuf_free(pkt->m);
 			return ROCE_GIVEN_AWAY;
 		}
 		if (kind == ROCE_PACKET_DATA && !has_groups(to))
 			continue;
 		copy = rte_pktmbuf_copy(pkt->m, own->pool, 0, UINT32_MAX);
-		if (!give(lane, to, copy))
+		if (!give(pg, to, copy))
 			rte_pktmbuf_free(copy);
 		n++;
 	}
@@ -122,7 +123,7 @@ roce_sibling_leave(struct roce_dev *dev)
 		;
 	if (i == ROCE_SIBLINGS_MAX)
 		return;
-	/* the last one moves: a lane may see it twice, never not at all */
+	/* the last one moves: a poll group may see it twice, never not at all */
 	while (last + 1 < ROCE_SIBLINGS_MAX && all[last + 1])
 		last++;
 	atomic_store_explicit(&all[i], all[last], memory_order_release);
@@ -137,7 +138,7 @@ roce_sibling_open(struct roce_dev *dev)
 	char name[RTE_RING_NAMESIZE];
 
 	snprintf(name, sizeof(name), "roce%u_given", dev->number);
-	/* by lanes of any device, to lane 0 */
+	/* by poll groups of any device, to poll group 0 */
 	dev->given = rte_ring_create(name, ROCE_RING_SLOTS, dev->numa_node, RING_F_SC_DEQ);
 	return dev->given ? 0 : -ENOMEM;
 }

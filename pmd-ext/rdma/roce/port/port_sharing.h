@@ -3,10 +3,9 @@
 #define ROCE_SIBLING_H
 
 /**
- * @file
- * Devices on one port. A port brings frames to any of its queues - by RSS, or by what it does with
- * broadcast ones: a lane that receives what is another device's gives it to that one, whose lane 0
- * takes it in as if it had received it.
+ * @file Devices on one port. A port brings frames to any of its queues - by RSS, or by what it does
+ * with broadcast ones: a poll group that receives what is another device's gives it to that one,
+ * whose poll group 0 takes it in as if it had received it.
  */
 
 #include "engine/engine.h"
@@ -25,14 +24,14 @@ void roce_sibling_close(struct roce_dev *dev);
 
 /** Be found by the others, when all of the device is there. */
 void roce_sibling_join(struct roce_dev *dev);
-/** Be found no more: waits until no lane of theirs is about to give something. */
+/** Be found no more: waits until no poll group of theirs is about to give something. */
 void roce_sibling_leave(struct roce_dev *dev);
 
 /**
- * Give a frame that came from the port to whom it is for. *The lane's lcore.*
+ * Give a frame that came from the port to whom it is for. *The poll group's lcore.*
  * @param kind ROCE_PACKET_DATA or ROCE_PACKET_CONTROL; pkt as roce_packet_parse() left it
  */
 enum roce_given roce_sibling_give(
-	struct roce_lane *lane, const struct roce_packet *pkt, enum roce_packet_kind kind);
+	struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_packet_kind kind);
 
 #endif

@@ -63,16 +63,16 @@ roce_xstats_get(const struct rdma_dev *base, struct rdma_xstat *x, unsigned int 
 {
 	const struct roce_dev *dev = (const struct roce_dev *)base;
 	unsigned int i;
-	uint16_t lane;
+	uint16_t pg;
 
 	for (i = 0; i < RTE_MIN(n, (unsigned int)ROCE_STATS); i++) {
 		x[i].name = name[i];
 		x[i].value = i == ROCE_TX_CONTROL_FULL
 			? __atomic_load_n(&dev->control_full, __ATOMIC_RELAXED)
 			: 0;
-		for (lane = 0; lane < dev->nb_lanes; lane++)
+		for (pg = 0; pg < dev->nb_poll_groups; pg++)
 			x[i].value +=
-				__atomic_load_n(&dev->lanes[lane]->stats[i], __ATOMIC_RELAXED);
+				__atomic_load_n(&dev->poll_groups[pg]->stats[i], __ATOMIC_RELAXED);
 	}
 	i = RTE_MIN(n, (unsigned int)ROCE_STATS);
 	return ROCE_STATS + roce_control_xstats_get(dev, x + i, n - i);

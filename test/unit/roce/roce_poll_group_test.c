@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lanes and what they leave behind: ports that keep frames, devices that close and open again,
- * groups on several lanes, numbers that come round. The port is net_ring, its wire is the test.
+ * Poll groups and what they leave behind: ports that keep frames, devices that close and open
+ * again, groups on several poll groups, numbers that come round. The port is net_ring, its wire is
+ * the test.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +32,7 @@
 
 #define MEMORY	     65536
 #define GROUP	     "239.1.2.3"
-#define DEVICE_POOLS 3 /* of its lane, of its control part, of its port */
+#define DEVICE_POOLS 3 /* of its poll group, of its control part, of its port */
 
 /* A device on a port of its own. */
 static struct {
@@ -129,7 +130,7 @@ port_make(unsigned int queues, enum port_kind kind)
 
 	memset(&it, 0, sizeof(it));
 	generation++;
-	snprintf(name, sizeof(name), "lane%u", generation);
+	snprintf(name, sizeof(name), "poll group%u", generation);
 	it.port = port = ring_port_make(name, 256, queues, it.rx, it.tx);
 	port_kind = kind;
 	if (kind == PORT_PROMPT)
@@ -179,9 +180,9 @@ dev_open(const char *options)
 	return rdma_dev_open(name);
 }
 
-/* Device, protection domain, region, a completion queue for each lane */
+/* Device, protection domain, region, a completion queue for each poll group */
 static void
-device(unsigned int lanes, const char *options)
+device(unsigned int poll_groups, const char *options)
 {
 	const struct rdma_mr_attr attr = {
 		.addr = memory,
@@ -196,7 +197,7 @@ device(unsigned int lanes, const char *options)
 	it.pd = rdma_pd_alloc(it.dev);
 	it.mr = rdma_mr_reg(it.pd, &attr);
 	it.cq[0] = rdma_cq_create(it.dev, 64, 0);
-	it.cq[1] = lanes > 1 ? rdma_cq_create(it.dev, 64, 1) : NULL;
+	it.cq[1] = poll_groups > 1 ? rdma_cq_create(it.dev, 64, 1) : NULL;
 	assert_true(it.pd && it.mr && it.cq[0]);
 }
 
@@ -212,12 +213,12 @@ device_close(void)
 }
 
 static struct rdma_qp *
-qp_make(enum rdma_qp_type type, uint16_t lane)
+qp_make(enum rdma_qp_type type, uint16_t pg)
 {
 	const struct rdma_qp_attr attr = {.type = type,
-		.lane = lane,
-		.send_cq = it.cq[lane],
-		.recv_cq = it.cq[lane],
+		.poll_group = pg,
+		.send_cq = it.cq[pg],
+		.recv_cq = it.cq[pg],
 		.ack_timeout = 8,
 		.retry_count = 7,
 		.rnr_retry = 7,
@@ -663,7 +664,7 @@ test_shared_group(void **state)
 	assert_int_equal(rdma_roce_rx(it.dev, 0, &m, 1), 0);
 	assert_int_equal(stat("rx_control_frames"), 1);
 	/* as it is worked on, control does not run calls on it meanwhile */
-	assert_int_equal(roce_dev(it.dev)->lanes[0]->owner, rte_lcore_id());
+	assert_int_equal(roce_dev(it.dev)->poll_groups[0]->owner, rte_lcore_id());
 	/* the same before TCP is somebody else's */
 	m = rte_pktmbuf_alloc(pool);
 	frame = (uint8_t *)rte_pktmbuf_append(m, 90);
@@ -701,9 +702,12 @@ test_late_link(void **state)
 	port_free();
 }
 
-/* ---- several lanes --------------------------------------------------------------------------- */
+/*
+ * ---- several poll groups
+ * ---------------------------------------------------------------------------
+ */
 
-/* A datagram to a group comes to one queue, and its members are on both lanes. */
+/* A datagram to a group comes to one queue, and its members are on both poll groups. */
 static void
 test_groups(void **state)
 {
@@ -717,7 +721,7 @@ test_groups(void **state)
 	unsigned int i, queue;
 
 	port_make(2, PORT_PROMPT);
-	device(2, "ip=10.0.0.1/24,lanes=2");
+	device(2, "ip=10.0.0.1/24,poll_groups=2");
 	ah = group_handle();
 	sender = qp_make(RDMA_QP_UD, 0);
 	assert_int_equal(rdma_qp_connect(sender, NULL), 0);
@@ -863,21 +867,23 @@ test_notes(void **state)
 	device(1, "ip=10.0.0.1/24,qps=2000");
 	dev = roce_dev(it.dev);
 	for (i = 0; i < most; i++)
-		roce_lane_note(dev->lanes[0], ROCE_NOTE_QP_ERROR, i);
+		roce_poll_group_note(dev->poll_groups[0], ROCE_NOTE_QP_ERROR, i);
 	assert_int_equal(stat("qp_events_lost"), 0);
 	while ((n = roce_control_notes(dev, note, RTE_DIM(note))))
 		for (i = 0; i < n; i++)
 			assert_int_equal(note[i].qpn, got++);
 	assert_int_equal(got, most);
 	for (i = 0; i < 4100; i++)
-		roce_lane_note(dev->lanes[0], ROCE_NOTE_QP_ERROR, 2);
+		roce_poll_group_note(dev->poll_groups[0], ROCE_NOTE_QP_ERROR, 2);
 	assert_int_equal(stat("qp_events_lost"), 4100 - 4095);
 	device_close();
 	drain(it.tx[0]);
 	port_free();
 }
 
-/* A lane that is flooded, with what control does look at, does not keep the others waiting. */
+/*
+ * A poll group that is flooded, with what control does look at, does not keep the others waiting.
+ */
 static void
 test_turns(void **state)
 {
@@ -888,7 +894,7 @@ test_turns(void **state)
 	unsigned int i, j;
 
 	port_make(2, PORT_PROMPT);
-	device(2, "ip=10.0.0.1/24,lanes=2");
+	device(2, "ip=10.0.0.1/24,poll_groups=2");
 	dev = roce_dev(it.dev);
 	for (i = 0; i < 20; i++) {
 		for (j = 0; j < 32; j++)
@@ -898,13 +904,13 @@ test_turns(void **state)
 	arrive(pool, 1, frame, sizeof(frame));
 	rdma_progress(it.dev, 1);
 	for (i = 0; i < 80; i++)
-		roce_lane_note(dev->lanes[0], ROCE_NOTE_QP_ERROR, 2);
-	roce_lane_note(dev->lanes[1], ROCE_NOTE_QP_ERROR, 2);
+		roce_poll_group_note(dev->poll_groups[0], ROCE_NOTE_QP_ERROR, 2);
+	roce_poll_group_note(dev->poll_groups[1], ROCE_NOTE_QP_ERROR, 2);
 	for (i = 0; i < 2; i++)
 		rdma_poll_cm(it.dev, &event, 1);
-	assert_false(rte_ring_empty(dev->lanes[0]->to_control));
-	assert_true(rte_ring_empty(dev->lanes[1]->to_control));
-	assert_true(rte_ring_empty(dev->lanes[1]->notes));
+	assert_false(rte_ring_empty(dev->poll_groups[0]->to_control));
+	assert_true(rte_ring_empty(dev->poll_groups[1]->to_control));
+	assert_true(rte_ring_empty(dev->poll_groups[1]->notes));
 	device_close();
 	drain(it.tx[0]);
 	drain(it.tx[1]);
@@ -1043,8 +1049,8 @@ test_nak_is_answer(void **state)
 int
 main(void)
 {
-	const char *argv[] = {"roce_lane", "--no-huge", "-m", "256", "--no-pci", "--no-shconf",
-		"-l", "0", "--log-level", "braggline.rdma:emerg"};
+	const char *argv[] = {"roce_poll_group", "--no-huge", "-m", "256", "--no-pci",
+		"--no-shconf", "-l", "0", "--log-level", "braggline.rdma:emerg"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_mapped),
