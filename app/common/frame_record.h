@@ -14,7 +14,7 @@
 #define FRAME_MODULES_MAX 32
 #define FRAME_PACKETS_MAX (FRAME_MODULES_MAX * 128)
 
-/** `verdict` column of `frames`: the one fate of a frame. */
+/** `verdict` column of `frames`: the one outcome of a frame. */
 enum frame_verdict {
 	FRAME_VETOED = 0,     /**< rejected by the veto */
 	FRAME_HIT = 1,	      /**< kept: strong pixel count within limits */

@@ -414,7 +414,7 @@ detector_options_parse(int argc, char **argv, struct detector_options *options)
 
 	detector_options_default(options);
 	options->model.column_modules = 0; /* until it is said: all */
-	optind = 0;			   /* begin anew, whoever parsed before */
+	optind = 0;			   /* begin again, whoever parsed before */
 	while ((choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
 		switch (choice) {
 		case OPTION_PACK:

@@ -135,7 +135,7 @@ make_frame(struct run *run, uint64_t index)
 	const struct detector_options *options = run->options;
 	uint64_t pulse = options->first_frame + index;
 	struct kept_frame *kept = &run->kept[pulse % run->nb_kept];
-	struct frame_fate fate;
+	struct frame_outcome outcome;
 	uint32_t count;
 	int rc;
 
@@ -151,14 +151,14 @@ make_frame(struct run *run, uint64_t index)
 		kept->header = pulse_header(&run->numbering, pulse,
 			run->source.model != NULL && run->source.frame.dark);
 	}
-	count = packet_faults_frame(run->faults, pulse, run->packets, &fate);
-	detector_report_frame(&run->report, &fate);
+	count = packet_faults_frame(run->faults, pulse, run->packets, &outcome);
+	detector_report_frame(&run->report, &outcome);
 
 	if (options->pcap_path != NULL)
 		rc = write_packets(run, index, count);
 	if (rc == 0 && options->truth_path != NULL)
 		rc = truth_output_frame(
-			&run->truth_output, &run->numbering, pulse, &run->truth, &fate);
+			&run->truth_output, &run->numbering, pulse, &run->truth, &outcome);
 	if (rc == 0 && options->raw_path != NULL)
 		rc = output_file_write(&run->raw_output, kept->raw,
 			(size_t)options->model.modules * JUNGFRAU_PIXELS * sizeof(*kept->raw));

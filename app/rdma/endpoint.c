@@ -78,7 +78,7 @@ wait_up(struct endpoint *e, uint64_t deadline)
 	int rc = 0;
 
 	while (!e->up && !e->failed && !e->down && rc == 0)
-		rc = session_turn(e->session, deadline);
+		rc = session_poll(e->session, deadline);
 	if (e->up)
 		return 0;
 	if (e->rejected)
@@ -197,7 +197,7 @@ endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64
 		/* what was completed before the end is looked at first */
 		if (e->down)
 			return -ECONNRESET;
-		rc = session_turn(e->session, deadline);
+		rc = session_poll(e->session, deadline);
 		if (rc < 0)
 			return rc;
 	}
@@ -240,7 +240,7 @@ endpoint_disconnect(struct endpoint *e)
 		return;
 	if (!e->down)
 		rdma_conn_disconnect(e->conn);
-	/* not session_turn(): this is what a signal is answered with */
+	/* not session_poll(): this is what a signal is answered with */
 	for (ms = 0; ms < DISCONNECT_PATIENCE && !e->down; ms++)
 		session_linger(e->session, 1);
 }

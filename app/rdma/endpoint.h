@@ -34,7 +34,7 @@ int endpoint_create(struct session *s, struct endpoint *e, const struct rdma_qp_
 
 /**
  * Connect, or look the service up, and wait; again while nobody listens, for session.wait_ms.
- * @return 0; -ECONNREFUSED, -EHOSTUNREACH, as session_turn(); not said on stderr
+ * @return 0; -ECONNREFUSED, -EHOSTUNREACH, as session_poll(); not said on stderr
  */
 int endpoint_connect(
 	struct endpoint *e, const struct sockaddr_storage *peer, const struct rdma_conn_attr *attr);
@@ -55,12 +55,12 @@ int endpoint_join(struct endpoint *e, const struct sockaddr_storage *group);
 /** Why a connection was not made, in words; `error` is what the functions above returned. */
 const char *endpoint_failure(const struct endpoint *e, int error, char *text, size_t size);
 
-/** What session_turn() found out about it. */
+/** What session_poll() found out about it. */
 void endpoint_event(struct endpoint *e, const struct rdma_event *event);
 
 /**
  * The next completion.
- * @return 0; -ECONNRESET: the peer went; -EIO: failed, said on stderr; as session_turn()
+ * @return 0; -ECONNRESET: the peer went; -EIO: failed, said on stderr; as session_poll()
  */
 int endpoint_wait(struct endpoint *e, struct rdma_cq *cq, struct rdma_wc *wc, uint64_t deadline);
 

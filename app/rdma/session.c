@@ -33,7 +33,7 @@ session_open(struct session *s, const char *device)
 	}
 	rdma_dev_info_get(s->dev, &s->info);
 	/* this lcore owns all poll groups, before control functions wait for them */
-	session_turn(s, 0);
+	session_poll(s, 0);
 	s->pd = rdma_pd_alloc(s->dev);
 	if (!s->pd) {
 		fprintf(stderr, "braggline-rdma: device %s: no protection domain: %s\n", device,
@@ -111,7 +111,7 @@ poll_cm(struct session *s)
 }
 
 int
-session_turn(struct session *s, uint64_t deadline)
+session_poll(struct session *s, uint64_t deadline)
 {
 	unsigned int work = 0;
 	uint16_t pg;
@@ -145,7 +145,7 @@ session_linger(struct session *s, unsigned int ms)
 	int rc;
 
 	do {
-		rc = session_turn(s, end);
+		rc = session_poll(s, end);
 	} while (rc != -ETIMEDOUT && (rc == 0 || rte_get_tsc_cycles() < end));
 }
 
@@ -155,7 +155,7 @@ session_request(struct session *s, struct rdma_event *request, uint64_t deadline
 	int rc = 0;
 
 	while (!s->nb_requests && rc == 0)
-		rc = session_turn(s, deadline);
+		rc = session_poll(s, deadline);
 	if (!s->nb_requests)
 		return rc;
 	*request = s->requests[s->first];

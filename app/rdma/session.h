@@ -39,22 +39,22 @@ void session_print_stats(const struct session *s);
 
 void session_close(struct session *s);
 
-/** A time that session_turn() knows, `ms` from now; 0: never. */
+/** A time that session_poll() knows, `ms` from now; 0: never. */
 uint64_t session_deadline(unsigned int ms);
 
 /**
  * Do the device's work once.
  * @return 0; -EINTR, -ETIMEDOUT, -ENODEV: stop waiting
  */
-int session_turn(struct session *s, uint64_t deadline);
+int session_poll(struct session *s, uint64_t deadline);
 
 /** Take turns for a time, whatever signals say: what is left to send goes out. */
 void session_linger(struct session *s, unsigned int ms);
 
-/** The next connection request. @return 0; as session_turn() */
+/** The next connection request. @return 0; as session_poll() */
 int session_request(struct session *s, struct rdma_event *request, uint64_t deadline);
 
-/** Text for what session_turn() and its callers return. */
+/** Text for what session_poll() and its callers return. */
 const char *session_error(int error);
 
 #endif

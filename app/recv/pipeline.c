@@ -248,9 +248,9 @@ create_rx(struct pipeline *p)
 		 * spinning.
 		 */
 		snprintf(name, sizeof(name), "rx_inbox_%u", i);
-		rx->inbox = rte_ring_create(
+		rx->handoff_ring = rte_ring_create(
 			name, RX_INBOX_SIZE, socket, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
-		if (rx->inbox == NULL) {
+		if (rx->handoff_ring == NULL) {
 			LOG(ERR, "cannot create ring %s: %s\n", name, rte_strerror(rte_errno));
 			return -rte_errno;
 		}
@@ -521,7 +521,7 @@ pipeline_destroy(struct pipeline *p)
 	for (uint32_t i = 0; i < FRAME_RX_MAX && p->rx[i] != NULL; i++) {
 		/* mbufs released after their lcore had stopped */
 		frame_rx_reclaim(p->table, p->rx[i]->frx, UINT32_MAX);
-		rte_ring_free(p->rx[i]->inbox);
+		rte_ring_free(p->rx[i]->handoff_ring);
 		rte_free(p->rx[i]);
 	}
 	for (uint32_t i = 0; i < p->nb_ports; i++)

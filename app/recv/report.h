@@ -23,7 +23,7 @@ struct report {
 /** Print a line if one is due and a run is on. */
 void report_progress(struct report *r, struct run *run, FILE *out);
 
-/** The run that has ended: frames and packets by fate, who has lost any, where the files are. */
+/** The run that has ended: frames and packets by outcome, who has lost any, where the files are. */
 void report_summary(const struct run *run, const struct run_status *status, FILE *out);
 
 #endif /* REPORT_H */

@@ -23,7 +23,7 @@ RTE_LOG_REGISTER(run_logtype, braggline.run, NOTICE);
 /**
  * The builder checks for commands in every iteration. A timeout means that it does not run at all.
  */
-#define ORDER_TIMEOUT_MS 5000
+#define COMMAND_TIMEOUT_MS 5000
 
 const char *const run_state_names[RUN_STATES] = {
 	[RUN_IDLE] = "idle",
@@ -100,7 +100,7 @@ run_polled(struct run *r)
  * cancelled, so it is not executed later.
  */
 static int
-give_order(struct run *r, const struct builder_command *command, uint64_t *effective)
+send_command(struct run *r, const struct builder_command *command, uint64_t *effective)
 {
 	struct builder *b = r->pipeline->builder;
 	int ret = builder_post(b, command);
@@ -112,7 +112,7 @@ give_order(struct run *r, const struct builder_command *command, uint64_t *effec
 		if (ret != -EINPROGRESS)
 			return ret;
 		/* false: the builder is executing it */
-		if (ms >= ORDER_TIMEOUT_MS && builder_cancel(b))
+		if (ms >= COMMAND_TIMEOUT_MS && builder_cancel(b))
 			return -ETIMEDOUT;
 		if (r->lcores_poll)
 			usleep(1000);
@@ -321,7 +321,7 @@ start(struct run *r)
 	command.veto.params.version = ++r->veto_version;
 	ledger_read(&r->before, r->pipeline, NULL);
 	run_watch_begin(r);
-	ret = give_order(r, &command, NULL);
+	ret = send_command(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not begin: %s", strerror(-ret));
 	r->began = true;
@@ -461,7 +461,7 @@ stop(struct run *r, bool aborting)
 	default:
 		break;
 	}
-	ret = give_order(r, &command, NULL);
+	ret = send_command(r, &command, NULL);
 	if (ret != 0)
 		return complain(r, ret, "the run does not stop: %s", strerror(-ret));
 	r->aborted |= aborting;
@@ -498,7 +498,7 @@ set_veto(struct run *r, const char *assignments, uint64_t from_frame, uint64_t *
 	}
 	command.veto = settings.veto;
 	command.veto.params.version = r->veto_version + 1;
-	ret = give_order(r, &command, effective);
+	ret = send_command(r, &command, effective);
 	if (ret != 0) {
 		config_close(config);
 		return complain(r, ret, "thresholds cannot change now: %s", strerror(-ret));

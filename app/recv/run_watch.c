@@ -119,7 +119,7 @@ frames_of(const struct run *r, const struct builder_stats *stats)
 
 /** Packets that cannot be used: once a run, and when it is known which ones can. */
 static void
-look_at_rejects(struct run *r, const struct builder_stats *stats, bool now)
+check_rejects(struct run *r, const struct builder_stats *stats, bool now)
 {
 	struct run_watch *w = &r->watch;
 	const struct tally t = tally_packets(r);
@@ -154,7 +154,7 @@ look_at_rejects(struct run *r, const struct builder_stats *stats, bool now)
 
 /** No frame is complete, as the same part of it never comes. */
 static void
-look_at_pattern(struct run *r, const struct builder_stats *stats, bool now)
+check_pattern(struct run *r, const struct builder_stats *stats, bool now)
 {
 	struct run_watch *w = &r->watch;
 	const uint64_t frames = frames_of(r, stats);
@@ -173,7 +173,7 @@ look_at_pattern(struct run *r, const struct builder_stats *stats, bool now)
 }
 
 static void
-look_at_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool now)
+check_stream(struct run *r, const struct builder_stats *stats, uint32_t s, bool now)
 {
 	struct run_watch *w = &r->watch;
 	const struct builder_stream *of = &stats->stream[s];
@@ -217,14 +217,14 @@ run_watch_look(struct run *r, bool now)
 	struct builder_stats stats;
 
 	take_samples(r, &w->rejects);
-	if (!now && time < w->look_at)
+	if (!now && time < w->next_check)
 		return;
-	w->look_at = time + rte_get_tsc_hz() / LOOKS_PER_SECOND;
+	w->next_check = time + rte_get_tsc_hz() / LOOKS_PER_SECOND;
 	stats = builder_stats(r->pipeline->builder);
 	if (w->finding[0] == '\0')
-		look_at_rejects(r, &stats, now);
+		check_rejects(r, &stats, now);
 	if (w->finding[0] == '\0')
-		look_at_pattern(r, &stats, now);
+		check_pattern(r, &stats, now);
 	for (uint32_t s = 0; s < r->process->detector.streams; s++)
-		look_at_stream(r, &stats, s, now);
+		check_stream(r, &stats, s, now);
 }

@@ -16,7 +16,7 @@
 struct run;
 
 struct run_watch {
-	uint64_t look_at;     /**< TSC of the next look */
+	uint64_t next_check;  /**< TSC of the next look */
 	uint64_t rejected;    /**< packets that could not be used before the run */
 	uint64_t rejected_at; /**< TSC since when some cannot; 0: all can */
 	struct rejects rejects;

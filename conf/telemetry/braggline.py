@@ -8,14 +8,14 @@ INFO = {
     'info': ('Always 1; what the process is in the labels.', 'gauge'),
     'running': ('A run takes frames: 1, else 0.', 'gauge'),
     'runs': ('Runs that were started.', 'counter'),
-    'frames': ('Frames of the run by fate; with those in flight and held they are all.', 'counter'),
+    'frames': ('Frames of the run by outcome; with those in flight and held they are all.', 'counter'),
     'frames_in_flight': ('Frames of the run on their way.', 'gauge'),
     'frames_held': ('Kept frames of the run that no store has yet.', 'gauge'),
     'kept_frames': ('Kept frames of the run by reason.', 'counter'),
     'incomplete_kept_frames': ('Kept frames of the run with missing packets.', 'counter'),
     'unretained_frames': ('Unwritten frames of the run for which the journal had no room.', 'counter'),
     'timeout_frames': ('Frames of the run that were closed by time.', 'counter'),
-    'packets': ('Packets of the run by fate; the fates add up to those received.', 'counter'),
+    'packets': ('Packets of the run by outcome; the outcomes add up to those received.', 'counter'),
     'received_packets': ('Packets of the run.', 'counter'),
     'received_bytes': ('Bytes of the packets of the run.', 'counter'),
     'port_dropped_packets': ('Packets of the run that ports dropped before RX, by cause.', 'counter'),
@@ -64,7 +64,7 @@ INFO = {
     'preview_pictures': ('Pictures that were written.', 'counter'),
 }
 
-FATES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten', 'spilled',
+OUTCOMES = ('stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten', 'spilled',
          'lost_at_restart', 'lost_while_down', 'late_frames')
 REASONS = {'hit': 'hits', 'prescale': 'prescaled', 'dry_run': 'dry_run'}
 CAUSES = {'full': 'unwritten_full', 'error': 'unwritten_error', 'bad': 'unwritten_bad'}
@@ -72,9 +72,9 @@ EGRESS = {
     'egress_spills': 'spills', 'egress_refusals': 'refusals', 'egress_spilled_batches': 'spilled',
     'egress_spill_used_bytes': 'spill_used', 'egress_spill_error': 'spill_error',
 }
-# Counters among the packets' that are no fate: totals, bursts, waits, and packets handed on to
+# Counters among the packets' that are no outcome: totals, bursts, waits, and packets handed on to
 # another RX role, which counts them again.
-NO_FATES = ('packets', 'bytes', 'bursts', 'waits', 'handoff')
+NO_OUTCOMES = ('packets', 'bytes', 'bursts', 'waits', 'handoff')
 
 
 def info():
@@ -91,8 +91,8 @@ def ledger(sock):
     reply = sock.cmd('/braggline/ledger')
     frames, packets = reply['frames'], reply['packets']
     yield 'running', int(reply['state'] in ('running', 'stopping')), {}
-    for fate in FATES:
-        yield 'frames', frames[fate], {'fate': fate}
+    for outcome in OUTCOMES:
+        yield 'frames', frames[outcome], {'outcome': outcome}
     for reason, name in REASONS.items():
         yield 'kept_frames', frames[name], {'reason': reason}
     yield 'frames_in_flight', frames['in_flight'], {}
@@ -100,9 +100,9 @@ def ledger(sock):
     yield 'incomplete_kept_frames', frames['incomplete_kept'], {}
     yield 'timeout_frames', frames['timeouts'], {}
     yield 'unretained_frames', frames['unretained'], {}
-    for fate, n in packets.items():
-        if fate not in NO_FATES:
-            yield 'packets', n, {'fate': fate}
+    for outcome, n in packets.items():
+        if outcome not in NO_OUTCOMES:
+            yield 'packets', n, {'outcome': outcome}
     yield 'received_packets', packets['packets'], {}
     yield 'received_bytes', packets['bytes'], {}
     for cause, n in reply['ports'].items():

@@ -13,8 +13,8 @@ INFO = {
     'entries': ('Announced batches by what was wrong with them; good ones too.', 'counter'),
     'received_bytes': ('Bytes of the bodies of good entries.', 'counter'),
     'durable_batches': ('Batches that are in files for good.', 'counter'),
-    'double_batches': ('Batches that were there already.', 'counter'),
-    'given_back_batches': ('Batches that could not be written: disk full, quota, error.', 'counter'),
+    'duplicate_batches': ('Batches that were there already.', 'counter'),
+    'returned_batches': ('Batches that could not be written: disk full, quota, error.', 'counter'),
     'cut_batches': ('Batches that were cut off, as another store has them.', 'counter'),
     'reconciliations': ('Times that batches were cut off.', 'counter'),
     'runs': ('Runs by what became of them.', 'counter'),
@@ -59,7 +59,7 @@ ENDS = ('stood', 'broken', 'ended', 'abandoned', 'superseded')
 RUNS = ('opened', 'ended', 'idle', 'refused')
 COUNTERS = {
     'requests': 'requests', 'received_bytes': 'body_bytes', 'durable_batches': 'batches_durable',
-    'double_batches': 'batches_double', 'given_back_batches': 'batches_given_back',
+    'duplicate_batches': 'batches_duplicate', 'returned_batches': 'batches_returned',
     'cut_batches': 'batches_cut', 'reconciliations': 'reconciliations',
     'body_crc_errors': 'body_crc_errors', 'stored_damaged_batches': 'batches_stored_damaged',
     'reassigned_refused': 'reassigned_refused', 'removed_connections': 'keys_removed',

@@ -15,8 +15,8 @@
  *
  * Life: rdma_dev_open() -> rdma_pd_alloc() -> rdma_mr_reg(), rdma_cq_create(), rdma_qp_create() ->
  * rdma_conn_connect() or rdma_conn_listen() and rdma_conn_accept() -> rdma_post_send(),
- * rdma_post_recv(), rdma_poll_cq() -> rdma_conn_disconnect() -> the same ladder down. An object
- * that others still refer to is not destroyed: -EBUSY.
+ * rdma_post_recv(), rdma_poll_cq() -> rdma_conn_disconnect() -> the same overload levels down. An
+ * object that others still refer to is not destroyed: -EBUSY.
  *
  * Threads. There are none inside; three polls drive everything:
  *

@@ -233,7 +233,7 @@ entry_add(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 
 /**
  * Widens a range by the entries that it overlaps with, as long as it becomes no more than twice as
- * long: neighbours that share a page must not grow into one region, registered anew for each.
+ * long: neighbours that share a page must not grow into one region, registered again for each.
  *
  * @return true: it became wider
  */

@@ -28,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FIELDS = ('stage', 'what', 'value', 'unit', 'against', 'other', 'ratio', 'goal', 'bytes', 'paired',
           'role', 'notes', 'missing')
 NUMBERS = ('value', 'other', 'ratio', 'bytes', 'paired')
-GENERATED = '.. Made by test/bench/bench.py, and made anew by it: not to be edited.'
+GENERATED = '.. Made by test/bench/bench.py, and made again by it: not to be edited.'
 SKIPPED = 77
 
 LIMIT = 200      # seconds of a benchmark; all together end before meson loses its patience

@@ -120,7 +120,7 @@ create_roles(struct rx_bench *b)
 		struct rx *rx = rte_zmalloc("rx", sizeof(*rx), RTE_CACHE_LINE_SIZE);
 		char name[16];
 
-		snprintf(name, sizeof(name), "inbox%u", i);
+		snprintf(name, sizeof(name), "handoff ring%u", i);
 		if (rx == NULL)
 			rx_bench_fail("RX role", "no memory");
 		rx->table = b->table;
@@ -132,10 +132,10 @@ create_roles(struct rx_bench *b)
 		rx->nb_queues = 1;
 		rx->queues[0].port = b->port;
 		rx->queues[0].queue = i;
-		rx->inbox =
+		rx->handoff_ring =
 			rte_ring_create(name, 64, SOCKET_ID_ANY, RING_F_MP_RTS_ENQ | RING_F_SC_DEQ);
-		if (rx->inbox == NULL)
-			rx_bench_fail("inbox", rte_strerror(rte_errno));
+		if (rx->handoff_ring == NULL)
+			rx_bench_fail("handoff ring", rte_strerror(rte_errno));
 		b->rx[i] = rx;
 	}
 }
@@ -202,7 +202,7 @@ rx_bench_stop(struct rx_bench *b, bool roles)
 	if (rte_flow_flush(b->port, &error) != 0 || rte_eth_dev_stop(b->port) != 0)
 		rx_bench_fail(DEVICE, "cannot be stopped");
 	for (uint32_t i = 0; roles && i < b->nb_rx; i++) {
-		rte_ring_free(b->rx[i]->inbox);
+		rte_ring_free(b->rx[i]->handoff_ring);
 		rte_free(b->rx[i]);
 	}
 	if (roles) {

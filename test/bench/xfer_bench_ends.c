@@ -320,7 +320,7 @@ static uint64_t
 taken(void)
 {
 	return __atomic_load_n(
-		&store_look(store)->counters.fault[XFER_DESC_GOOD], __ATOMIC_RELAXED);
+		&store_get_shared(store)->counters.fault[XFER_DESC_GOOD], __ATOMIC_RELAXED);
 }
 
 /* Send batches that were made. @return cycles until the store has taken the last of them */

@@ -134,7 +134,7 @@ sign(bool bytes)
 }
 
 static void
-look_at_runs(const struct journal *r)
+check_runs(const struct journal *r)
 {
 	struct journal_store store;
 	struct journal_run run;
@@ -162,7 +162,7 @@ look_at_runs(const struct journal *r)
 
 /* Nothing is where it may not be, nor changed. @return how many are held */
 static uint32_t
-look_at_batches(const struct journal *r)
+check_batches(const struct journal *r)
 {
 	struct journal_batch b;
 	struct journal_run run;
@@ -223,7 +223,7 @@ use(struct journal *r)
 		b.sequence = 1000 + n;
 		(void)journal_commit(r, &b);
 	}
-	(void)look_at_batches(r);
+	(void)check_batches(r);
 }
 
 static void
@@ -261,8 +261,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (what != CHANGED)
 		sign(what == RESIGNED);
 	if (journal_open_existing(&r, path, message) == 0) {
-		look_at_runs(r);
-		held = look_at_batches(r);
+		check_runs(r);
+		held = check_batches(r);
 		journal_stats_get(r, &stats);
 		WANT(stats.batches == held && stats.bytes <= stats.room);
 		use(r);
@@ -270,7 +270,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		held = stats.batches;
 		journal_close(r);
 		WANT(journal_open_existing(&r, path, message) == 0);
-		WANT(look_at_batches(r) == held);
+		WANT(check_batches(r) == held);
 		journal_stats_get(r, &stats);
 		WANT(stats.damaged == 0);
 		journal_close(r);

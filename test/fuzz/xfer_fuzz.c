@@ -79,7 +79,7 @@ write_batch(unsigned int table, const struct xfer_batch *batch, const uint8_t *m
 	for (; b.tag < 2; b.tag++)
 		stream_writer_append(w, &b);
 	WANT(stream_writer_finish(w) == 0);
-	WANT(result[0] == XFER_DURABLE && result[1] == XFER_DOUBLE);
+	WANT(result[0] == XFER_DURABLE && result[1] == XFER_DUPLICATE);
 	stream_writer_close(w);
 	look_into_file(batch);
 	disk_free(disk);
@@ -192,7 +192,7 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	union {
 		uint8_t bytes[XFER_MSG_MAX];
 		struct xfer_grant grant;
-		struct xfer_proof proof;
+		struct xfer_auth_request request;
 		struct xfer_intervals intervals;
 	} m;
 	struct xfer_private p = {XFER_MAGIC, XFER_VERSION, XFER_ROLE_STORE, 0, 1, {0}, 0};
@@ -213,12 +213,12 @@ LLVMFuzzerInitialize(int *argc, char ***argv)
 	m.grant.nb = 3;
 	memcpy(m.grant.region, regions, sizeof(regions));
 	seed_message("grant", FROM_STORE, &m, m.grant.head.length);
-	xfer_msg_begin(&m, XFER_AUTH, sizeof(m.proof), 0);
-	strcpy(m.proof.name, "run");
-	strcpy(m.proof.identity, "recv-1");
+	xfer_msg_begin(&m, XFER_AUTH, sizeof(m.request), 0);
+	strcpy(m.request.name, "run");
+	strcpy(m.request.identity, "recv-1");
 	for (i = 0; i < XFER_TABLES; i++)
-		m.proof.table[i].body_max = m.proof.table[i].schema_bytes = 4096;
-	seed_message("proof", FROM_RECEIVER, &m, sizeof(m.proof));
+		m.request.table[i].body_max = m.request.table[i].schema_bytes = 4096;
+	seed_message("proof", FROM_RECEIVER, &m, sizeof(m.request));
 	xfer_msg_begin(&m, XFER_REASSIGNED, sizeof(m.intervals) + 16, 0);
 	m.intervals.nb = 1;
 	seed_message("moved", FROM_RECEIVER, &m, sizeof(m.intervals) + 16);

@@ -64,7 +64,7 @@ step "files, in $(pwd)/demo"
 cat << END
   stored/*/*_frames.arrow  every frame: counts, verdict, what was missing
   stored/*/*_images.arrow  the kept frames' pixels (read them with any Arrow library)
-  run/demo_ledger.ini      the fate of every frame and packet
+  run/demo_ledger.ini      the outcome of every frame and packet
   images.png               maximum projection beside one kept frame
   hits.png                 strong pixel counts and hit rate over time
   truth.csv                what the simulation put in

@@ -93,18 +93,18 @@ def check(values, replies):
 
     ledger = replies['/braggline/ledger']
     frames, packets = ledger['frames'], ledger['packets']
-    fates = [v for (name, _), v in values.items() if name == 'frames']
-    want(sum(fates) + at('frames_in_flight') + at('frames_held') == frames['frames'], frames)
-    for fate in 'stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten':
-        want(at('frames', fate=fate) == frames[fate], fate)
+    outcomes = [v for (name, _), v in values.items() if name == 'frames']
+    want(sum(outcomes) + at('frames_in_flight') + at('frames_held') == frames['frames'], frames)
+    for outcome in 'stored', 'vetoed', 'incomplete', 'lost', 'refused', 'aborted', 'unwritten':
+        want(at('frames', outcome=outcome) == frames[outcome], outcome)
     want(at('kept_frames', reason='dry_run') == frames['dry_run'])
     want(at('received_packets') == packets['packets'])
     want(at('received_bytes') == packets['bytes'])
     for cause in 'ring_full', 'no_mbuf', 'errors':
         want(at('port_dropped_packets', cause=cause) == ledger['ports'][cause], ledger)
     want(at('unretained_frames') == frames['unretained'])
-    fates = {dict(labels)['fate']: v for (name, labels), v in values.items() if name == 'packets'}
-    want(all(packets[fate] == v for fate, v in fates.items()), fates)
+    outcomes = {dict(labels)['outcome']: v for (name, labels), v in values.items() if name == 'packets'}
+    want(all(packets[outcome] == v for outcome, v in outcomes.items()), outcomes)
     for lcore, l in replies['/braggline/lcores'].items():
         want(at('lcore_busy_cycles', lcore=lcore) == l['busy_cycles'])
         want(at('lcore_idle_cycles', lcore=lcore) == l['idle_cycles'])
@@ -137,7 +137,7 @@ def check(values, replies):
     want(at('calibration_warnings') == replies['/braggline/pedestal']['warnings'])
     want(at('pedestal_updates') == replies['/braggline/pedestal']['updates'])
     want(at('preview_pictures') == replies['/braggline/preview']['sequence'])
-    return frames, packets, fates
+    return frames, packets, outcomes
 
 
 def check_store(values, replies):
@@ -213,10 +213,10 @@ def main():
         t.do('run/stop')
         t.wait('idle')
         values, replies = collect(module, t)
-        frames, packets, fates = check(values, replies)
+        frames, packets, outcomes = check(values, replies)
         want(frames['in_flight'] == 0 and values['running', frozenset()] == 0)
-        # of what the run received, everything has a fate
-        want(sum(fates.values()) >= packets['placed'] > 0, fates)
+        # of what the run received, everything has a outcome
+        want(sum(outcomes.values()) >= packets['placed'] > 0, outcomes)
         want(values['writer_bytes', frozenset({('table', 'images')})] > 0)
         process.send_signal(signal.SIGTERM)
         want(process.wait(30) == 0, 'status', process.returncode)

@@ -47,9 +47,9 @@ class Stores:
 
     def is_full(self, number):
         wait(f'the alarm of store{number}', lambda: self.alarm(number) == 'disk full')
-        wait('what it has not stored', lambda: self.of('again')[number] > 0)
+        wait('what it has not stored', lambda: self.of('returned')[number] > 0)
         wait('that it says so', lambda: self.of('says')[number] == 'disk full')
-        given_back = self.store[number].get('store')['batches_given_back']
+        given_back = self.store[number].get('store')['batches_returned']
         want(given_back > 0, 'nothing was given back')
 
     def is_good(self, number):
@@ -106,7 +106,7 @@ def before_one(w):
     w.disk(0, SMALL[0])
 
 
-def look_at_one(w):
+def check_one(w):
     want(not w.said('recv0', 0, "the run's end waits"), 'the end waited for a full store')
     look(w)
 
@@ -118,7 +118,7 @@ def look(w):
 
 def main():
     world.play(sys.argv[1], 1, 2, story, look, before, telemetry=True, **SETTINGS)
-    world.play(sys.argv[1], 1, 2, story_of_one, look_at_one, before_one, telemetry=True,
+    world.play(sys.argv[1], 1, 2, story_of_one, check_one, before_one, telemetry=True,
                egress__policy='primary', **SETTINGS)
 
 

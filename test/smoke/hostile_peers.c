@@ -21,7 +21,7 @@
 #include "../unit/store/xfer_hostile_peer.h"
 
 #define SECONDS	 30
-#define NAP_US	 50
+#define SLEEP_US 50
 #define STOOD	 "connections_established connections_broken"
 #define FRAMES	 100
 #define FLOOD_MS 20 /* between two calls of a place */
@@ -43,10 +43,10 @@ static unsigned int next;
 static void
 turn(void)
 {
-	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	const struct timespec pause = {.tv_nsec = SLEEP_US * 1000};
 
 	peers_turn();
-	nanosleep(&nap, NULL);
+	nanosleep(&pause, NULL);
 }
 
 static void
@@ -120,7 +120,7 @@ try_replay(void)
 {
 	struct peer *p = stand();
 	const struct xfer_private req = p->handshake.receiver;
-	const struct xfer_proof proof = p->handshake.proof;
+	const struct xfer_auth_request proof = p->handshake.request;
 
 	hang_up(p);
 	tried("a good one", STOOD);
@@ -324,12 +324,12 @@ turn_half(struct half *h)
 		call_half(h);
 }
 
-/* As many as one address may have, and each anew when it was sent away. */
+/* As many as one address may have, and each again when it was sent away. */
 static void
 try_flood(void)
 {
 	struct half half[ADMISSION_PER_ADDRESS] = {0};
-	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	const struct timespec pause = {.tv_nsec = SLEEP_US * 1000};
 	struct rdma_event event[8];
 	unsigned int i, n;
 
@@ -350,7 +350,7 @@ try_flood(void)
 		}
 		for (i = 0; i < RTE_DIM(half); i++)
 			turn_half(&half[i]);
-		nanosleep(&nap, NULL);
+		nanosleep(&pause, NULL);
 	}
 }
 

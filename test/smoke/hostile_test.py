@@ -68,7 +68,7 @@ def story(w):
     want(found == expected, found, 'expected', dict(expected))
     some()
     s = recv.get('egress')['stores']['0']
-    want(s['connections'] == 1 and s['broken'] + s['again'] + s['refused'] == 0, s)
+    want(s['connections'] == 1 and s['broken'] + s['returned'] + s['refused'] == 0, s)
     flood(w, recv, store)
     some()
 

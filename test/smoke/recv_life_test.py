@@ -207,9 +207,9 @@ def the_disk_is_full(where):
         want(p.returncode == 1, 'a run that lost frames must not pass for a good one', text)
         want('No space left' in text, text)
         # the ledger's file found no room either; it is on standard output, too
-        fate = {m[1]: int(m[2]) for m in re.finditer(r'^  (\w[\w ]*?) +(\d+)', text, re.M)}
-        want('unwritten' in fate, fate, text)
-        want(fate['unwritten'] > 0 and fate['stored'] > 0, fate, text)
+        outcome = {m[1]: int(m[2]) for m in re.finditer(r'^  (\w[\w ]*?) +(\d+)', text, re.M)}
+        want('unwritten' in outcome, outcome, text)
+        want(outcome['unwritten'] > 0 and outcome['stored'] > 0, outcome, text)
         want('every frame accounted for' in text, text)
         images = glob.glob(f'{where}/small/run/*_images.arrow*')
         done = subprocess.run([SCAN, *images], check=False, text=True, stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A raw run is judged anew: its frames, replayed to a receiver with other thresholds, give what a
+"""A raw run is judged again: its frames, replayed to a receiver with other thresholds, give what a
 live run with these thresholds gives; and braggline-store load reads all of it back.
 
 usage: replay_run_test.py BUILD-DIR

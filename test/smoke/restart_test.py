@@ -102,8 +102,8 @@ def rows_by_incarnation(w):
     return found
 
 
-def look_at_ledgers(w, own_loss):
-    """Every frame number has one fate, over all receivers of the run."""
+def check_ledgers(w, own_loss):
+    """Every frame number has one outcome, over all receivers of the run."""
     found = rows_by_incarnation(w)
     ledgers = chain.ledgers(f'{w.where}/detector0', 'run')
     want(len(ledgers) == 3, 'ledgers of receivers that had frames:', *ledgers)
@@ -143,7 +143,7 @@ def look(w, deaths):
     last = chain.ledgers(f'{w.where}/detector0', 'run')[-1]['frames']
     # its own death is none of its run's
     own_loss = max(0, deaths.ledgers[2]['last'] - lives[2][1])
-    look_at_ledgers(w, own_loss)
+    check_ledgers(w, own_loss)
     last['lost_at_restart'] -= own_loss
     for i, counted in enumerate((deaths.counted, last)):
         before, after, death = lives[i], lives[i + 1], deaths.ledgers[i]

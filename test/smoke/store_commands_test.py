@@ -246,7 +246,7 @@ def check_scrub(store, chain):
     os.close(terminal)
     want(program.returncode == 1, 'status', program.returncode, out)
     want('good ' in out and 'interrupted: ' in out, 'what was found so far', out)
-    # to the end, without a bound and a terminal; the copies are doubles
+    # to the end, without a bound and a terminal; the copies are duplicates
     out = store('verify', '--all', '--progress', where, status=1, says=' 0 files with something')
     want('interrupted' not in out and '.imported: ' in out, out)
     shutil.rmtree(where)
@@ -296,19 +296,19 @@ def check_reconcile(store, chain, there):
     store('reconcile', '--journal', chain.ring, *both, says='cut off')
     store('verify', *both, says=' 0 there twice')
     want(stored(*both) == there, 'batches were lost')
-    store('reconcile', *both, says=' 0 doubles')
+    store('reconcile', *both, says=' 0 duplicates')
     # a directory, and one in it: its files are not copies of themselves; nor is a link one
     link = f'{os.path.dirname(paths(second)[0])}/link.arrow'
     os.link(paths(chain.stored)[0], link)
     store('reconcile', '--without-journal', os.path.dirname(paths(chain.stored)[-1]), *both,
-          says=' 0 doubles')
+          says=' 0 duplicates')
     os.unlink(link)
     want(stored(*both) == there, 'a file was taken for its own copy')
     # of a reconcile that was killed
     left = f'{os.path.dirname(paths(second)[0])}/.run_0123456789abcdef_000001_frames.arrow'
     for suffix in '', '.part':
         shutil.copy(paths(second)[0], left + suffix)
-    store('reconcile', *both, says=' 0 doubles')
+    store('reconcile', *both, says=' 0 duplicates')
     want(not os.path.exists(left) and not os.path.exists(left + '.part'), 'a copy was left')
     return second
 
@@ -318,11 +318,11 @@ def check_import(store, chain, second, there):
     fcntl.flock(run, fcntl.LOCK_EX)
     store('import', '--to', chain.stored, second, status=1, says='its receiver holds it')
     os.close(run)
-    doubles = copy(chain.stored, f'{chain.where}/doubles')
-    nb = len(paths(doubles))
-    store('import', '--keep', '--to', chain.stored, doubles,
+    duplicates = copy(chain.stored, f'{chain.where}/duplicates')
+    nb = len(paths(duplicates))
+    store('import', '--keep', '--to', chain.stored, duplicates,
           says='0 batches stored')
-    want(not paths(doubles), 'was not renamed')
+    want(not paths(duplicates), 'was not renamed')
     store('import', '--set', f'files.directory={chain.stored}', second,
           says='0 stay where they were')
     want(not paths(second) and len(paths(chain.stored)) > nb, 'was not removed')

@@ -46,7 +46,7 @@ class Shares:
         wait(f'batches for stores {to} alone', ready)
 
 
-def look_at(reply, what, *names):
+def check_fields(reply, what, *names):
     want(all(name in reply for name in names), what, reply, 'expected', *names)
 
 
@@ -63,7 +63,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     want(e['journal']['put'] >= e['journal']['released'] > 0 and e['journal']['room'] > 0, e)
     want(sum(e['kept_to_durable']) > 0 and len(e['below_us']) == len(e['kept_to_durable']), e)
     first = e['stores']['0']
-    look_at(first, 'a store', 'waiting', 'found', 'doubles', 'again', 'refused', 'malformed', 'late')
+    check_fields(first, 'a store', 'waiting', 'found', 'duplicates', 'returned', 'refused', 'malformed', 'late')
     with open(f'{w.directories[0]}/.identity', encoding='ascii') as identity:
         want(first['identity'] == identity.read().strip(), 'not who it is:', first)
     want(first['state'] == 'up' and first['connections'] > 0, first)
@@ -71,7 +71,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
 
     s = store.get('store')
     want(s['alarm'] == 'none' and s['connections_established'] > 0 and s['batches_durable'] > 0, s)
-    look_at(s, 'store', 'reconciliations', 'batches_cut', 'batches_double', 'batches_given_back')
+    check_fields(s, 'store', 'reconciliations', 'batches_cut', 'batches_duplicate', 'batches_returned')
     connection, = store.get('store/connections').values()
     want(connection['places'] == connection['credits'] + connection['pending'] > 0, connection)
     want(connection['images_durable'] > 0, connection)
@@ -79,7 +79,7 @@ def telemetry(w, endpoint, of_stores, of_rdma):
     want(sum(streams['received_to_durable']) > 0, streams)
     images = [x for x in streams.values() if isinstance(x, dict) and x['connected']]
     want(images and all(x['files'] > 0 and x['batches'] > 0 and x['io'] for x in images), images)
-    look_at(images[0], 'stream', 'pending', 'files_complete', 'syncs', 'cut', 'error', 'quota_used')
+    check_fields(images[0], 'stream', 'pending', 'files_complete', 'syncs', 'cut', 'error', 'quota_used')
 
     module = exporter_test.load(endpoint)
     values, replies = exporter_test.collect(module, recv)

@@ -142,7 +142,7 @@ def play(chain, kind, moment):
     else:
         recv = chain.start_recv(FRAMES)
         if kind in LADDER:
-            # no store is there until the ladder's step has been taken; what it was given before
+            # no store is there until the overload's step has been taken; what it was given before
             # is spilled, too, and cut off when it is back
             if kind == 'spill':
                 store = chain.start_store()

@@ -657,7 +657,7 @@ journal_open_existing(struct journal **ring, const char *path, char message[PATH
 
 /* Check the folder of a file that does not exist. @return 0 or errno */
 static int
-look_at_folder(const char *path, struct statfs *fs)
+check_folder(const char *path, struct statfs *fs)
 {
 	char copy[PATH_MAX];
 	const char *folder;
@@ -684,7 +684,7 @@ journal_probe(const struct journal_config *c, struct journal_probe *to, char mes
 	if (rc == 0)
 		error = fstatfs(fd, &fs) < 0 ? errno : 0;
 	else
-		error = look_at_folder(c->path, &fs);
+		error = check_folder(c->path, &fs);
 	rc = check_file_system(c->path, error, &fs, message);
 	if (rc == 0)
 		rc = read_header(fd, c->path, c, st.st_size, &h, message);

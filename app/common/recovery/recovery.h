@@ -122,7 +122,7 @@ int arrow_recover_file_until(const struct arrow_io_ops *io, const char *part, co
  * Cut a file off: its sound batches with numbers below `from` stay, and what is damaged in front of
  * the last of them; 0 removes it. What is damaged behind them is in a quarantine file then. A crash
  * in between leaves a `.part` that recovery completes, with some of the others still in it.
- * A batch that is to stay and is damaged is marked then (report->damaged): the caller asks anew
+ * A batch that is to stay and is damaged is marked then (report->damaged): the caller asks again
  * what the file has. A file whose schema is damaged stays as it is.
  * @param path  ends in `.arrow`, or in `.arrow.part` if nobody writes it
  * @return as arrow_recover_file(); report->path as the file is called now

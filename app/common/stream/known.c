@@ -387,7 +387,7 @@ stream_known_cut(struct stream_known *k, const struct arrow_io_ops *io,
 }
 
 /* Sequence numbers that an earlier and a later file both have. */
-struct doubles {
+struct duplicates {
 	struct interval_set both;    /* intact in both files */
 	struct interval_set earlier; /* damaged in the earlier file */
 	struct interval_set later;   /* damaged in the later file */
@@ -397,7 +397,7 @@ struct doubles {
 };
 
 static void
-free_doubles(struct doubles *d)
+free_duplicates(struct duplicates *d)
 {
 	interval_set_free(&d->both);
 	interval_set_free(&d->earlier);
@@ -407,8 +407,8 @@ free_doubles(struct doubles *d)
 
 /* @return 1: there are duplicates; 0: none; -errno */
 static int
-find_doubles(const struct stream_known_file *f, const struct arrow_io_ops *io, const char *path,
-	const struct interval_set *later, struct doubles *d, char message[PATH_MAX])
+find_duplicates(const struct stream_known_file *f, const struct arrow_io_ops *io, const char *path,
+	const struct interval_set *later, struct duplicates *d, char message[PATH_MAX])
 {
 	uint64_t bytes = 0;
 	int rc = common_of(&f->have, later, &d->both);
@@ -448,17 +448,17 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 	const char *path, struct interval_set *later, uint64_t *cut, char message[PATH_MAX])
 {
 	const size_t nb = k->nb; /* the copies are appended behind these */
-	struct doubles d;
+	struct duplicates d;
 	size_t i;
 	int rc;
 
 	message[0] = '\0';
 	rc = cut_rests(k, io, message);
 	for (i = 0; i < nb && rc == 0; i++) {
-		d = (struct doubles){0};
-		rc = find_doubles(&k->file[i], io, path, later, &d, message);
+		d = (struct duplicates){0};
+		rc = find_duplicates(&k->file[i], io, path, later, &d, message);
 		if (rc <= 0) {
-			free_doubles(&d);
+			free_duplicates(&d);
 			continue;
 		}
 		rc = d.earlier.nb > 0 ? mark_known(k, io, identity, &k->file[i], message) : 0;
@@ -471,7 +471,7 @@ cut_given_back(struct stream_known *k, const struct arrow_io_ops *io,
 		rc = rc == -EBADMSG ? -EUCLEAN : rc;
 		if (rc == 0 && d.later.nb > 0)
 			rc = mark_file(io, identity, path, later, message);
-		free_doubles(&d);
+		free_duplicates(&d);
 	}
 	/* the copies have batches that these files have lost */
 	for (i = nb; i < k->nb && rc == 0; i++)

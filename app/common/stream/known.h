@@ -27,7 +27,7 @@ struct stream_known_file {
 	struct interval_set have;
 	/**
 	 * a `.part` file that may hold batches behind those of the set; these were refused
-	 * (XFER_AGAIN)
+	 * (XFER_RETRY)
 	 */
 	bool uncut;
 };

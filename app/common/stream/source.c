@@ -343,7 +343,7 @@ stream_source_copy(
 		given++;
 		/* a batch was refused: the caller repeats the whole copy */
 		stream_writer_stats_get(w, &now);
-		if (now.again != before.again || now.outages != before.outages)
+		if (now.returned != before.returned || now.outages != before.outages)
 			rc = now.error != 0 ? now.error : -EIO;
 	}
 	/* the writer reads from the mapping until it has all results */

@@ -431,7 +431,7 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 		const bool unread = interval_set_has(&w->unread, item.sequence);
 
 		w->doubt |= unread;
-		stream_writer_give_result(w, &item, unread ? XFER_AGAIN : XFER_DOUBLE);
+		stream_writer_give_result(w, &item, unread ? XFER_RETRY : XFER_DUPLICATE);
 		return;
 	}
 	if (interval_set_has(&w->taken, item.sequence)) {
@@ -443,20 +443,20 @@ stream_writer_append(struct stream_writer *w, const struct stream_batch *b)
 			if (!f->empty)
 				last = f;
 		if (note_item(last, &item) < 0)
-			stream_writer_give_result(w, &item, XFER_AGAIN);
+			stream_writer_give_result(w, &item, XFER_RETRY);
 		else
 			ADD(w->stats.pending, 1);
 		return;
 	}
 	if (prepare(w, &item) < 0) {
-		stream_writer_give_result(w, &item, XFER_AGAIN);
+		stream_writer_give_result(w, &item, XFER_RETRY);
 		return;
 	}
 	item.index = w->current->file.nb_batches;
 	if (interval_set_add(&w->taken, item.sequence, item.sequence) < 0 ||
 		note_item(w->current, &item) < 0) {
 		(void)interval_set_remove(&w->taken, item.sequence, item.sequence);
-		stream_writer_give_result(w, &item, XFER_AGAIN);
+		stream_writer_give_result(w, &item, XFER_RETRY);
 		return;
 	}
 	write_batch(w, b, &item);
@@ -652,8 +652,8 @@ stream_writer_stats_get(const struct stream_writer *w, struct stream_stats *to)
 	GET(rows);
 	GET(bytes);
 	GET(copied);
-	GET(doubles);
-	GET(again);
+	GET(duplicates);
+	GET(returned);
 	GET(pending);
 	GET(cut);
 	GET(checked);
@@ -782,11 +782,11 @@ stream_writer_give_result(
 		ADD(w->stats.rows, item->rows);
 		ADD(w->stats.bytes, item->bytes);
 		break;
-	case XFER_DOUBLE:
-		ADD(w->stats.doubles, 1);
+	case XFER_DUPLICATE:
+		ADD(w->stats.duplicates, 1);
 		break;
 	default:
-		ADD(w->stats.again, 1);
+		ADD(w->stats.returned, 1);
 	}
 	w->config.result(w->config.arg, item->tag, item->sequence, status);
 }
@@ -816,7 +816,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 	if (item->index == SIZE_MAX) {
 		/* all batches before it have results, so the first copy's result is known */
 		durable = interval_set_has(&w->known.have, item->sequence);
-		stream_writer_give_result(w, item, durable ? XFER_DOUBLE : XFER_AGAIN);
+		stream_writer_give_result(w, item, durable ? XFER_DUPLICATE : XFER_RETRY);
 		return;
 	}
 	(void)interval_set_remove(&w->taken, item->sequence, item->sequence);
@@ -830,7 +830,7 @@ resolve(struct stream_writer *w, struct stream_file *f, const struct item *item)
 		note_repair(w, item->sequence);
 		FAIL_POINT("stream.durable");
 	}
-	stream_writer_give_result(w, item, durable ? XFER_DURABLE : XFER_AGAIN);
+	stream_writer_give_result(w, item, durable ? XFER_DURABLE : XFER_RETRY);
 }
 
 /* Update the statistics with the progress of a file, open or closed. */

@@ -11,7 +11,7 @@
  * not stored. A batch's memory is read in place and must stay unchanged until its result.
  *
  * On a full disk, quota or I/O error, the file keeps the batches that are certain to be written,
- * and is completed. All other batches are refused (XFER_AGAIN) until another file can be opened.
+ * and is completed. All other batches are refused (XFER_RETRY) until another file can be opened.
  *
  * One thread, except for stream_writer_stats_get(), which any thread may call. Calls may block in
  * the file system.
@@ -91,13 +91,13 @@ struct stream_writer_config {
 struct stream_stats {
 	uint64_t batches; /**< durable batches of this process */
 	uint64_t rows;
-	uint64_t bytes;	  /**< bytes of their metadata and bodies */
-	uint64_t copied;  /**< part of `bytes` that the CPU copied; of closed files only */
-	uint64_t doubles; /**< discarded duplicates */
-	uint64_t again;	  /**< refused batches (XFER_AGAIN) */
-	uint64_t pending; /**< batches without a result */
-	uint64_t cut;	  /**< reassigned batches that were removed */
-	uint64_t checked; /**< batches read again because a peer was about to release them */
+	uint64_t bytes;	     /**< bytes of their metadata and bodies */
+	uint64_t copied;     /**< part of `bytes` that the CPU copied; of closed files only */
+	uint64_t duplicates; /**< discarded duplicates */
+	uint64_t returned;   /**< refused batches (XFER_RETRY) */
+	uint64_t pending;    /**< batches without a result */
+	uint64_t cut;	     /**< reassigned batches that were removed */
+	uint64_t checked;    /**< batches read again because a peer was about to release them */
 	uint64_t checked_bytes;
 	/** batches of `checked` that were damaged and are not listed any more */
 	uint64_t rotten;

@@ -23,22 +23,22 @@ make_mac(const struct xfer_auth *h, const struct xfer_key *key, bool store,
 	uint8_t mac[XFER_MAC_BYTES])
 {
 	const char *label = store ? store_label : receiver_label;
-	const size_t said = offsetof(struct xfer_proof, mac) + (store ? XFER_MAC_BYTES : 0);
+	const size_t said = offsetof(struct xfer_auth_request, mac) + (store ? XFER_MAC_BYTES : 0);
 	const struct xfer_part parts[] = {
 		/* including the terminating zero, so that no label is a prefix of another */
 		{label, strlen(label) + 1},
 		{&h->receiver, sizeof(h->receiver)},
 		{&h->answer, sizeof(h->answer)},
-		{&h->proof, said},
+		{&h->request, said},
 	};
 
 	return xfer_key_mac(key, parts, sizeof(parts) / sizeof(parts[0]), mac);
 }
 
 static enum xfer_reason
-make_proof(struct xfer_auth *h, const struct xfer_offer *offer)
+make_auth(struct xfer_auth *h, const struct xfer_offer *offer)
 {
-	struct xfer_proof *p = &h->proof;
+	struct xfer_auth_request *p = &h->request;
 	struct xfer_table *t;
 	unsigned int i;
 
@@ -76,7 +76,7 @@ xfer_auth_call(struct xfer_auth *h, const struct xfer_key *key, const struct xfe
 		.node = offer->receiver_id,
 		.identity = xfer_identity_id(offer->identity),
 	};
-	reason = make_proof(h, offer);
+	reason = make_auth(h, offer);
 	if (reason == XFER_REASON_NONE && xfer_random(h->receiver.nonce, XFER_NONCE_BYTES) < 0)
 		reason = XFER_REASON_FAILED;
 	if (reason == XFER_REASON_NONE)
@@ -141,9 +141,9 @@ xfer_auth_open(struct xfer_auth *h, const void *rep, size_t size,
 	if (reason != XFER_REASON_NONE)
 		return fail(h, reason);
 	memcpy(&h->answer, rep, sizeof(h->answer));
-	h->proof.receiver = *receiver;
-	h->proof.store = *store;
-	if (make_mac(h, h->key, false, h->proof.mac) < 0)
+	h->request.receiver = *receiver;
+	h->request.store = *store;
+	if (make_mac(h, h->key, false, h->request.mac) < 0)
 		return fail(h, XFER_REASON_FAILED);
 	h->answer_due = true;
 	return XFER_REASON_NONE;
@@ -164,7 +164,7 @@ send_answer(struct xfer_auth *h, struct xfer_answer *m)
 static size_t
 send_schema(struct xfer_auth *h, struct xfer_schema *m)
 {
-	const uint32_t all = h->proof.table[h->table].schema_bytes;
+	const uint32_t all = h->request.table[h->table].schema_bytes;
 	const uint32_t left = all - h->offset;
 	const uint32_t part = left < XFER_SCHEMA_PART ? left : XFER_SCHEMA_PART;
 
@@ -194,8 +194,8 @@ xfer_auth_send(struct xfer_auth *h, void *message)
 		if (h->store) {
 			size = send_answer(h, message);
 		} else {
-			memcpy(message, &h->proof, sizeof(h->proof));
-			size = sizeof(h->proof);
+			memcpy(message, &h->request, sizeof(h->request));
+			size = sizeof(h->request);
 		}
 	} else if (!h->store && h->state == XFER_AUTH_SCHEMAS) {
 		size = send_schema(h, message);
@@ -212,7 +212,7 @@ endpoint_equal(const struct xfer_endpoint *a, const struct xfer_endpoint *b)
 
 /* Find the key that the proof was made with. All keys are tried, for constant time. */
 static enum xfer_reason
-find_key(struct xfer_auth *h, const struct xfer_proof *m)
+find_key(struct xfer_auth *h, const struct xfer_auth_request *m)
 {
 	uint8_t mac[XFER_MAC_BYTES];
 	unsigned int i;
@@ -227,12 +227,12 @@ find_key(struct xfer_auth *h, const struct xfer_proof *m)
 }
 
 static enum xfer_reason
-take_proof(struct xfer_auth *h, const struct xfer_proof *m)
+take_auth(struct xfer_auth *h, const struct xfer_auth_request *m)
 {
 	enum xfer_reason reason;
 	unsigned int i;
 
-	h->proof = *m;
+	h->request = *m;
 	reason = find_key(h, m);
 	if (reason != XFER_REASON_NONE)
 		return fail(h, reason);
@@ -269,7 +269,7 @@ take_answer(struct xfer_auth *h, const struct xfer_answer *m)
 static enum xfer_reason
 take_schema(struct xfer_auth *h, const struct xfer_schema *m)
 {
-	const struct xfer_table *t = &h->proof.table[h->table];
+	const struct xfer_table *t = &h->request.table[h->table];
 	const uint32_t part = m->head.length - sizeof(*m);
 	uint8_t digest[XFER_DIGEST_BYTES];
 
@@ -312,7 +312,7 @@ xfer_auth_receive(struct xfer_auth *h, const void *message, size_t size)
 	if (h->told)
 		return fail(h, ((const struct xfer_refuse *)message)->reason);
 	if (h->store && h->state == XFER_AUTH_PROVING && m->type == XFER_AUTH)
-		return take_proof(h, message);
+		return take_auth(h, message);
 	if (!h->store && h->state == XFER_AUTH_PROVING && !h->answer_due && m->type == XFER_ANSWER)
 		return take_answer(h, message);
 	if (h->store && h->state == XFER_AUTH_SCHEMAS && m->type == XFER_SCHEMA)

@@ -66,7 +66,7 @@ struct xfer_auth {
 	uint64_t deadline;		      /**< of the whole handshake, in the caller's clock */
 	struct xfer_private receiver;	      /**< private data of the REQ */
 	struct xfer_private answer;	      /**< private data of the REP */
-	struct xfer_proof proof;	      /**< as sent, or as received and verified */
+	struct xfer_auth_request request;     /**< as sent, or as received and verified */
 	struct xfer_endpoint end[2];	      /**< receiver, store: as this side knows them */
 	/** store: table[].schema_bytes bytes of each table */
 	uint8_t *schema[XFER_TABLES];

@@ -113,7 +113,7 @@ xfer_name_check(const char name[XFER_NAME_BYTES])
 }
 
 static bool
-check_proof(const struct xfer_proof *m)
+check_auth(const struct xfer_auth_request *m)
 {
 	unsigned int i;
 
@@ -209,7 +209,7 @@ check_body(const void *message, size_t size)
 
 	switch ((enum xfer_type)head->type) {
 	case XFER_AUTH:
-		return check_proof(message);
+		return check_auth(message);
 	case XFER_SCHEMA:
 		return schema->table < XFER_TABLES && size > sizeof(*schema) &&
 			schema->offset <= XFER_SCHEMA_MAX - (size - sizeof(*schema));
@@ -240,7 +240,7 @@ static const struct {
 	bool store;
 	uint16_t flags;
 } known[XFER_TYPES] = {
-	[XFER_AUTH] = {sizeof(struct xfer_proof), true, true, false, 0},
+	[XFER_AUTH] = {sizeof(struct xfer_auth_request), true, true, false, 0},
 	[XFER_ANSWER] = {sizeof(struct xfer_answer), true, false, true, 0},
 	[XFER_SCHEMA] = {sizeof(struct xfer_schema), false, true, false, XFER_MORE},
 	[XFER_REASSIGNED] = {sizeof(struct xfer_intervals), false, true, false, XFER_MORE},

@@ -143,7 +143,7 @@ struct xfer_table {
 static_assert(sizeof(struct xfer_table) == 48, "layout");
 
 /** XFER_AUTH */
-struct xfer_proof {
+struct xfer_auth_request {
 	struct xfer_msg head;
 	uint64_t run;
 	uint64_t incarnation;
@@ -155,7 +155,7 @@ struct xfer_proof {
 	char identity[XFER_NAME_BYTES];
 	uint8_t mac[XFER_MAC_BYTES];
 };
-static_assert(sizeof(struct xfer_proof) == 336, "layout");
+static_assert(sizeof(struct xfer_auth_request) == 336, "layout");
 
 /** XFER_ANSWER */
 struct xfer_answer {
@@ -230,8 +230,8 @@ static_assert(sizeof(struct xfer_grant) == 40, "layout");
 /** Result of a batch. Its slot belongs to the receiver again. */
 enum xfer_result_status {
 	XFER_DURABLE = 1, /**< the batch, and all before it in its file, survive a power failure */
-	XFER_DOUBLE,	  /**< duplicate of a durable batch: the copy was discarded */
-	XFER_AGAIN,	  /**< not stored (disk full, I/O error): the receiver keeps it */
+	XFER_DUPLICATE,	  /**< duplicate of a durable batch: the copy was discarded */
+	XFER_RETRY,	  /**< not stored (disk full, I/O error): the receiver keeps it */
 	XFER_STATUSES
 };
 

@@ -7,13 +7,13 @@
 typedef unsigned long long llu;
 
 void
-detector_report_frame(struct detector_report *report, const struct frame_fate *fate)
+detector_report_frame(struct detector_report *report, const struct frame_outcome *outcome)
 {
 	report->frames++;
-	report->made += fate->sent + fate->lost + fate->damaged;
-	report->placeable += fate->sent;
-	report->whole += fate->lost == 0 && fate->damaged == 0;
-	report->silent += fate->sent == 0;
+	report->made += outcome->sent + outcome->lost + outcome->damaged;
+	report->placeable += outcome->sent;
+	report->whole += outcome->lost == 0 && outcome->damaged == 0;
+	report->silent += outcome->sent == 0;
 }
 
 static double

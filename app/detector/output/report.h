@@ -32,8 +32,8 @@ struct detector_report {
 	uint64_t port_errors;
 };
 
-/** Add a frame's fate. */
-void detector_report_frame(struct detector_report *report, const struct frame_fate *fate);
+/** Add a frame's outcome. */
+void detector_report_frame(struct detector_report *report, const struct frame_outcome *outcome);
 
 /** Write an INI file. @return 0 or -errno, reported */
 int detector_report_write(const struct detector_report *report, struct output_file *file);

@@ -2,7 +2,7 @@
 /**
  * @file
  * Raw frames of a run that was written to Arrow files, with what its packets said: to be sent again
- * to a receiver that judges them anew. Packets that were missing stay missing; frames without a raw
+ * to a receiver that judges them again. Packets that were missing stay missing; frames without a raw
  * image are none of it.
  */
 #ifndef RUN_FRAMES_H

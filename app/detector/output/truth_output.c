@@ -19,7 +19,7 @@ truth_output_open(struct output_file *file, const char *path)
 
 int
 truth_output_frame(struct output_file *file, const struct pulse_numbering *numbering,
-	uint64_t pulse, const struct frame_truth *truth, const struct frame_fate *fate)
+	uint64_t pulse, const struct frame_truth *truth, const struct frame_outcome *outcome)
 {
 	struct jungfrau_frame_header header = pulse_header(numbering, pulse, truth->dark);
 	char line[320];
@@ -30,7 +30,8 @@ truth_output_frame(struct output_file *file, const struct pulse_numbering *numbe
 		(unsigned long long)header.number, truth->hit, truth->peaks, truth->dark,
 		truth->pixel_counts.strong, truth->pixel_counts.saturated,
 		truth->pixel_counts.switched, truth->strays, (unsigned long long)header.bunch_id,
-		pulse_restarts(numbering, pulse), pulse_storage_cell(numbering, pulse), fate->sent,
-		fate->lost, fate->damaged, fate->duplicated, fate->reordered);
+		pulse_restarts(numbering, pulse), pulse_storage_cell(numbering, pulse),
+		outcome->sent, outcome->lost, outcome->damaged, outcome->duplicated,
+		outcome->reordered);
 	return output_file_write(file, line, (size_t)length);
 }

@@ -16,6 +16,6 @@ int truth_output_open(struct output_file *file, const char *path);
 
 /** Append the line of a pulse's frame. @return 0 or -errno, reported */
 int truth_output_frame(struct output_file *file, const struct pulse_numbering *numbering,
-	uint64_t pulse, const struct frame_truth *truth, const struct frame_fate *fate);
+	uint64_t pulse, const struct frame_truth *truth, const struct frame_outcome *outcome);
 
 #endif /* TRUTH_OUTPUT_H */

@@ -69,7 +69,7 @@ struct jungfrau_peak {
 
 /** What a frame holds, before it is drawn. */
 struct jungfrau_frame {
-	uint64_t number; /**< of the pulse: it goes on when a restarted detector counts anew */
+	uint64_t number; /**< of the pulse: it goes on when a restarted detector counts again */
 	bool hit;
 	bool dark;
 	uint32_t peaks;	   /**< Bragg peaks of a hit, 0 otherwise */

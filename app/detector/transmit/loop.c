@@ -242,13 +242,13 @@ transmit_loop_run(void *argument)
 	struct detector_report *report = loop->report;
 	const double hz = (double)rte_get_tsc_hz(), period = hz / loop->rate;
 	uint64_t start = rte_rdtsc(), due = start;
-	struct frame_fate fate;
+	struct frame_outcome outcome;
 	uint32_t count;
 
 	for (uint64_t i = 0; i < loop->nb_frames && *loop->stop == 0 && !loop->given_up; i++) {
 		uint64_t pulse = loop->first + i;
 
-		count = packet_faults_frame(loop->faults, pulse, loop->packets, &fate);
+		count = packet_faults_frame(loop->faults, pulse, loop->packets, &outcome);
 		loop->kept[pulse % loop->nb_kept] = pulse_header(loop->numbering, pulse,
 			loop->frames->frame[i % loop->frames->nb_frames].truth.dark);
 		/* exact to a cycle for 2^53 cycles, a month */
@@ -256,7 +256,7 @@ transmit_loop_run(void *argument)
 		wait_until(loop, due);
 		note_lateness(loop, due, period);
 		send_packets(loop, count, due);
-		detector_report_frame(report, &fate);
+		detector_report_frame(report, &outcome);
 	}
 	count = packet_faults_flush(loop->faults, loop->packets);
 	send_packets(loop, count, rte_rdtsc());

@@ -136,7 +136,7 @@ write_truth(struct transmit *run)
 {
 	const struct detector_options *options = run->options;
 	struct packet_faults *faults = NULL;
-	struct frame_fate fate;
+	struct frame_outcome outcome;
 	int rc;
 
 	rc = packet_faults_create(
@@ -144,9 +144,9 @@ write_truth(struct transmit *run)
 	for (uint64_t i = 0; rc == 0 && i < run->report.frames; i++) {
 		uint64_t pulse = options->first_frame + i;
 
-		packet_faults_frame(faults, pulse, run->loop.packets, &fate);
+		packet_faults_frame(faults, pulse, run->loop.packets, &outcome);
 		rc = truth_output_frame(&run->truth, &run->numbering, pulse,
-			&run->frames.frame[i % run->frames.nb_frames].truth, &fate);
+			&run->frames.frame[i % run->frames.nb_frames].truth, &outcome);
 	}
 	packet_faults_destroy(faults);
 	if (rc == 0)

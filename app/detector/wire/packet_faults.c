@@ -190,7 +190,7 @@ release(struct packet_faults *faults, struct wire_packet *out)
 
 static uint32_t
 pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wire_packet *out,
-	struct frame_fate *fate)
+	struct frame_outcome *outcome)
 {
 	uint32_t place = (uint32_t)(packet->module * faults->wire.interfaces + packet->interface) *
 			JUNGFRAU_MODULE_PACKETS +
@@ -203,7 +203,7 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 
 	if (kind != FAULT_KINDS) {
 		faults->count[kind]++;
-		fate->lost++;
+		outcome->lost++;
 		return 0;
 	}
 	kind = damage_of(faults, &random);
@@ -212,20 +212,20 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 	if (kind != FAULT_KINDS)
 		faults->count[kind]++;
 	if (kind != FAULT_KINDS && kind != FAULT_CORRUPT_PIXELS)
-		fate->damaged++;
+		outcome->damaged++;
 	else
-		fate->sent++;
+		outcome->sent++;
 
 	/* the copy of a damaged packet would be counted as another damaged one */
 	duplicate = happens(&random, faults->options.duplicate) && kind == FAULT_KINDS;
 	if (duplicate) {
 		faults->count[FAULT_DUPLICATE]++;
-		fate->duplicated++;
+		outcome->duplicated++;
 		out[count++] = *packet;
 	}
 	if (happens(&random, faults->options.reorder)) {
 		faults->count[FAULT_REORDER]++;
-		fate->reordered++;
+		outcome->reordered++;
 		hold(faults, packet, &random);
 	} else {
 		out[count++] = *packet;
@@ -235,13 +235,13 @@ pass_packet(struct packet_faults *faults, struct wire_packet *packet, struct wir
 
 uint32_t
 packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struct wire_packet *out,
-	struct frame_fate *fate)
+	struct frame_outcome *outcome)
 {
 	const struct jungfrau_wire *wire = &faults->wire;
 	uint32_t packets = jungfrau_stream_packets(wire), count = 0;
 	struct wire_packet packet = {.pulse = pulse, .damage = FAULT_KINDS};
 
-	*fate = (struct frame_fate){0};
+	*outcome = (struct frame_outcome){0};
 	for (uint32_t i = 0; i < faults->options.nb_restarts; i++)
 		faults->count[FAULT_RESTART] += faults->options.restart[i].pulse == pulse;
 	for (uint32_t p = 0; p < packets; p++) {
@@ -254,14 +254,14 @@ packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struct wire_pa
 					out[count++] = packet;
 					continue;
 				}
-				count += pass_packet(faults, &packet, out + count, fate);
+				count += pass_packet(faults, &packet, out + count, outcome);
 				count += release(faults, out + count);
 				faults->step++;
 			}
 		}
 	}
 	if (faults->idle)
-		fate->sent = count;
+		outcome->sent = count;
 	return count;
 }
 

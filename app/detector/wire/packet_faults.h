@@ -26,7 +26,7 @@ struct wire_packet {
 };
 
 /** What became of the packets of one frame. */
-struct frame_fate {
+struct frame_outcome {
 	uint32_t sent; /**< leave so that a receiver can place them; each counts once */
 	uint32_t lost;
 	uint32_t damaged; /**< leave, but cannot be placed */
@@ -55,7 +55,7 @@ uint32_t packet_faults_delay(const struct packet_faults *faults);
  * @return     how many
  */
 uint32_t packet_faults_frame(struct packet_faults *faults, uint64_t pulse, struct wire_packet *out,
-	struct frame_fate *fate);
+	struct frame_outcome *outcome);
 
 /** Packets still held back, at the end. @return how many */
 uint32_t packet_faults_flush(struct packet_faults *faults, struct wire_packet *out);

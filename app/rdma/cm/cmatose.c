@@ -71,7 +71,7 @@ wait_end(struct session *s, struct message_node *nodes)
 
 	for (i = 0; i < options.connections && rc == 0; i++)
 		while (!nodes[i].e.down && rc == 0)
-			rc = session_turn(s, session_deadline(0));
+			rc = session_poll(s, session_deadline(0));
 	return rc;
 }
 

@@ -33,7 +33,7 @@ reply_handle(struct session *s, const struct message_node *node)
 	}
 	do {
 		ah = rdma_ah_create(s->pd, (struct sockaddr *)&sender, 0, 0);
-	} while (!ah && rte_errno == EAGAIN && session_turn(s, deadline) == 0);
+	} while (!ah && rte_errno == EAGAIN && session_poll(s, deadline) == 0);
 	return ah;
 }
 

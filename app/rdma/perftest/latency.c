@@ -47,7 +47,7 @@ wait_received(struct perftest_traffic *t, uint64_t i, uint64_t size, uint64_t en
 		const volatile uint8_t *last = &t->buffer.addr[f->offset + t->half + size - 1];
 
 		while (*last != (uint8_t)(i + 1) && rc == 0)
-			rc = f->e.down ? -ECONNRESET : session_turn(t->session, end);
+			rc = f->e.down ? -ECONNRESET : session_poll(t->session, end);
 	}
 	return rc;
 }

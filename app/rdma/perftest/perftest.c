@@ -18,7 +18,7 @@
 #include "perftest/traffic.h"
 
 #define LAST_ACK     200  /* ms: three of the originals' time-outs */
-#define CONNECT_WAIT 2000 /* ms: an original listens anew for its measured queue pairs */
+#define CONNECT_WAIT 2000 /* ms: an original listens again for its measured queue pairs */
 
 struct run {
 	struct session *session;

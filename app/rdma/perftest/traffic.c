@@ -281,7 +281,7 @@ perftest_traffic_run(struct perftest_traffic *t, uint64_t size, struct perftest_
 			left += f->completed < limit;
 		}
 		if (rc >= 0)
-			rc = session_turn(t->session, end);
+			rc = session_poll(t->session, end);
 	} while (left && rc == 0);
 	if (rc == -ETIMEDOUT && o->duration)
 		rc = 0;
@@ -383,7 +383,7 @@ perftest_traffic_sink(struct perftest_traffic *t, uint64_t size, struct perftest
 		got += (uint64_t)n;
 		if (n && silence && !o->duration)
 			deadline = session_deadline(SILENCE);
-		rc = session_turn(t->session, deadline);
+		rc = session_poll(t->session, deadline);
 		if (rc < 0)
 			break;
 	}

@@ -512,7 +512,7 @@ builder_poll(void *arg)
 	uint32_t done;
 	uint64_t late;
 
-	if (unlikely(__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) == BUILDER_ORDER_POSTED))
+	if (unlikely(__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) == BUILDER_COMMAND_POSTED))
 		builder_carry_out(b);
 	done = take_returned(b);
 	done += take_raw(b);
@@ -527,7 +527,7 @@ builder_poll(void *arg)
 	if (done > 0)
 		return 1;
 	look_after_gangs(b);
-	builder_look_at_run(b);
+	builder_check_run(b);
 	return 0;
 }
 

@@ -133,7 +133,7 @@ struct builder_dark {
 	uint64_t interval_frames;
 };
 
-enum builder_order {
+enum builder_command_type {
 	BUILDER_BEGIN, /**< begin a run */
 	BUILDER_END,   /**< end the run: close open frames, process and retire them */
 	BUILDER_ABORT, /**< end the run, but discard frames that no gang has started */
@@ -141,7 +141,7 @@ enum builder_order {
 };
 
 struct builder_command {
-	enum builder_order order;
+	enum builder_command_type order;
 	struct frame_run run;	  /**< BEGIN */
 	uint32_t packets_min;	  /**< BEGIN: incomplete frames with fewer packets are dropped */
 	struct builder_dark dark; /**< BEGIN */

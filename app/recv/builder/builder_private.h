@@ -34,11 +34,11 @@ struct place {
  * State of the command mailbox. The posting thread sets POSTED, and sets NONE to cancel. The
  * builder moves POSTED to TAKEN and then to DONE. A cancelled command is therefore never executed.
  */
-enum builder_order_state {
-	BUILDER_ORDER_NONE,
-	BUILDER_ORDER_POSTED, /**< the builder has not seen the command */
-	BUILDER_ORDER_TAKEN,  /**< the builder is executing the command */
-	BUILDER_ORDER_DONE    /**< `result` and `effective` are valid */
+enum builder_command_state {
+	BUILDER_COMMAND_NONE,
+	BUILDER_COMMAND_POSTED, /**< the builder has not seen the command */
+	BUILDER_COMMAND_TAKEN,	/**< the builder is executing the command */
+	BUILDER_COMMAND_DONE	/**< `result` and `effective` are valid */
 };
 
 /** Work of a gang that does not process frames. */
@@ -102,7 +102,7 @@ struct builder {
 
 	/** the posting thread writes it before `order` becomes POSTED */
 	struct builder_command command;
-	uint32_t order; /**< enum builder_order_state; atomic */
+	uint32_t order; /**< enum builder_command_state; atomic */
 	int result;
 	uint64_t effective;
 	uint32_t failed_gang; /**< number of the gang + 1; other threads read it */
@@ -136,7 +136,7 @@ builder_idlest_gang(struct builder *b)
 void builder_carry_out(struct builder *b);
 
 /** Called when no work is left: check whether the run is over or has reached its last frame. */
-void builder_look_at_run(struct builder *b);
+void builder_check_run(struct builder *b);
 
 /**
  * Put every veto into force that applies from this frame on, and store the version in the record.

@@ -129,9 +129,9 @@ void
 builder_carry_out(struct builder *b)
 {
 	const struct builder_command *c = &b->command;
-	uint32_t posted = BUILDER_ORDER_POSTED;
+	uint32_t posted = BUILDER_COMMAND_POSTED;
 
-	if (!__atomic_compare_exchange_n(&b->order, &posted, BUILDER_ORDER_TAKEN, false,
+	if (!__atomic_compare_exchange_n(&b->order, &posted, BUILDER_COMMAND_TAKEN, false,
 		    __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return;
 	switch (c->order) {
@@ -146,11 +146,11 @@ builder_carry_out(struct builder *b)
 		b->result = change_veto(b, c);
 		break;
 	}
-	__atomic_store_n(&b->order, BUILDER_ORDER_DONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->order, BUILDER_COMMAND_DONE, __ATOMIC_RELEASE);
 }
 
 void
-builder_look_at_run(struct builder *b)
+builder_check_run(struct builder *b)
 {
 	if (!b->running || b->retire != b->close || b->nb_tasks > 0)
 		return;
@@ -171,26 +171,26 @@ builder_post(struct builder *b, const struct builder_command *command)
 {
 	const uint32_t order = __atomic_load_n(&b->order, __ATOMIC_ACQUIRE);
 
-	if (order == BUILDER_ORDER_POSTED || order == BUILDER_ORDER_TAKEN)
+	if (order == BUILDER_COMMAND_POSTED || order == BUILDER_COMMAND_TAKEN)
 		return -EBUSY;
 	b->command = *command;
-	__atomic_store_n(&b->order, BUILDER_ORDER_POSTED, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->order, BUILDER_COMMAND_POSTED, __ATOMIC_RELEASE);
 	return 0;
 }
 
 bool
 builder_cancel(struct builder *b)
 {
-	uint32_t posted = BUILDER_ORDER_POSTED;
+	uint32_t posted = BUILDER_COMMAND_POSTED;
 
-	return __atomic_compare_exchange_n(
-		&b->order, &posted, BUILDER_ORDER_NONE, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&b->order, &posted, BUILDER_COMMAND_NONE, false,
+		__ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 int
 builder_result(const struct builder *b, uint64_t *effective)
 {
-	if (__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) != BUILDER_ORDER_DONE)
+	if (__atomic_load_n(&b->order, __ATOMIC_ACQUIRE) != BUILDER_COMMAND_DONE)
 		return -EINPROGRESS;
 	if (effective != NULL)
 		*effective = b->effective;

@@ -418,7 +418,7 @@ median(const struct load *l, uint32_t stage, bool gain)
 
 /** Values that each pixel may have, but hardly a module. */
 static void
-look_at_module(struct load *l, uint32_t module)
+check_module(struct load *l, uint32_t module)
 {
 	/* pedestals of JUNGFRAUs: 1,900 to 3,100 ADU in G0, 13,200 to 14,500 in G1 and G2 */
 	static const float from[CALIBRATION_STAGES] = {500, 9000, 9000};
@@ -541,7 +541,7 @@ calibration_load(struct calibration *c, void *memory, const struct calibration_f
 			c->module[module].live += !isnan(c->r[0][module * l.pixels + i]);
 		}
 		if (ret == 0)
-			look_at_module(&l, module);
+			check_module(&l, module);
 	}
 	if (ret == 0) {
 		c->digest = arrow_crc32c(0, memory, calibration_size(d));

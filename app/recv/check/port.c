@@ -482,7 +482,7 @@ check_pools(struct check *c, const struct settings *s, const struct check_port *
 	check_print_bytes((uint64_t)n.payload * port_element_bytes(s, split), bytes);
 	add(c, p, CHECK_OK, "pools",
 		"%u mbufs = %u RX descriptors + %u in frame slots + %u in caches + %u in bursts "
-		"and inboxes + %u held until the window moves; %s%s",
+		"and handoff rings + %u held until the window moves; %s%s",
 		n.payload, n.rings, n.frames, n.caches, n.bursts, n.held,
 		p->reference ? "payload by reference" : bytes, p->reference ? "" : " of payload");
 }

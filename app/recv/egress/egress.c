@@ -24,8 +24,8 @@
 
 RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 
-#define NAP_US	50   /* sleep while waiting for a command */
-#define WAIT_US 1000 /* delay before a repeated command */
+#define SLEEP_US 50   /* sleep while waiting for a command */
+#define WAIT_US	 1000 /* delay before a repeated command */
 
 /* ---- batches of a run ---- */
 
@@ -33,16 +33,16 @@ RTE_LOG_REGISTER(egress_logtype, braggline.egress, NOTICE);
 static void
 let_go_on(struct egress *e, unsigned int us)
 {
-	const struct timespec nap = {.tv_nsec = us * 1000};
+	const struct timespec pause = {.tv_nsec = us * 1000};
 	uint64_t until;
 
 	if (__atomic_load_n(&e->lcore_polls, __ATOMIC_ACQUIRE)) {
-		nanosleep(&nap, NULL);
+		nanosleep(&pause, NULL);
 		return;
 	}
 	until = rte_rdtsc() + rte_get_tsc_hz() / 1000000 * us;
 	do
-		(void)egress_turn(e);
+		(void)egress_iterate(e);
 	while (rte_rdtsc() < until);
 }
 
@@ -51,8 +51,8 @@ static int
 ask(struct egress *e, enum order order)
 {
 	__atomic_store_n(&e->mail.order, order, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE) != ORDER_NONE)
-		let_go_on(e, NAP_US);
+	while (__atomic_load_n(&e->mail.order, __ATOMIC_ACQUIRE) != COMMAND_NONE)
+		let_go_on(e, SLEEP_US);
 	return e->mail.answer;
 }
 
@@ -80,7 +80,7 @@ egress_begin(struct egress *e, const struct egress_begin *begin, char message[PA
 	e->clock_arg = begin->clock_arg;
 	e->mail.run = &run;
 	if (rc == 0)
-		rc = ask(e, ORDER_BEGIN);
+		rc = ask(e, COMMAND_BEGIN);
 	e->mail.run = NULL;
 	for (i = 0; i < ARROW_TABLES; i++)
 		free(header[i]);
@@ -102,11 +102,11 @@ wait_for_room(struct egress *e, uint64_t body)
 	uint64_t until = xfer_qp_clock() + e->settings.hold_ms, progress = 0, now;
 
 	e->mail.body = body;
-	while (ask(e, ORDER_RESERVE) < 0) {
+	while (ask(e, COMMAND_RESERVE) < 0) {
 		now = xfer_qp_clock();
 		/* spilling makes progress */
-		if (progress != __atomic_load_n(&e->ladder.progress, __ATOMIC_RELAXED)) {
-			progress = __atomic_load_n(&e->ladder.progress, __ATOMIC_RELAXED);
+		if (progress != __atomic_load_n(&e->overload.progress, __ATOMIC_RELAXED)) {
+			progress = __atomic_load_n(&e->overload.progress, __ATOMIC_RELAXED);
 			until = now + e->settings.hold_ms;
 		}
 		if (now >= until)
@@ -124,7 +124,7 @@ refuse(struct egress *e, const struct batch *b)
 
 	ADD(s->refused, 1);
 	ADD(s->refused_rows, b->rows);
-	(void)ask(e, ORDER_REFUSED);
+	(void)ask(e, COMMAND_REFUSED);
 }
 
 int
@@ -169,7 +169,7 @@ egress_put(struct egress *e, const struct batch *b)
 		memcpy(e->mail.tally, e->tally, sizeof(e->tally));
 		memset(e->tally, 0, sizeof(e->tally));
 	}
-	(void)ask(e, ORDER_COMMIT);
+	(void)ask(e, COMMAND_COMMIT);
 	return 0;
 }
 
@@ -181,12 +181,12 @@ egress_end(struct egress *e)
 
 	for (i = 0; i < XFER_TABLES; i++)
 		e->mail.batches[i] = e->stats[i].put;
-	(void)ask(e, ORDER_END);
-	while (ask(e, ORDER_IS_OVER) == 0) {
+	(void)ask(e, COMMAND_END);
+	while (ask(e, COMMAND_IS_OVER) == 0) {
 		if (xfer_qp_clock() >= until) {
 			LOG(ERR, "the run's end waits for stores: the rest stays in %s\n",
 				e->settings.ring);
-			(void)ask(e, ORDER_SAY_WHY_NOT);
+			(void)ask(e, COMMAND_LOG_WAITING);
 			return -ETIMEDOUT;
 		}
 		let_go_on(e, WAIT_US);
@@ -423,7 +423,7 @@ egress_destroy(struct egress *e)
 			e->run[i].used = false;
 		}
 		if (e->dev != NULL)
-			(void)egress_turn(e);
+			(void)egress_iterate(e);
 	} while (left > 0 && xfer_qp_clock() < until);
 	(void)xfer_mr_close(&e->memory);
 	if (e->pd != NULL)
@@ -574,54 +574,54 @@ do_commit(struct egress *e, struct mailbox *m)
 }
 
 static void
-take_order(struct egress *e)
+take_command(struct egress *e)
 {
 	struct mailbox *m = &e->mail;
 	const int order = __atomic_load_n(&m->order, __ATOMIC_ACQUIRE);
 
 	switch ((enum order)order) {
-	case ORDER_NONE:
+	case COMMAND_NONE:
 		return;
-	case ORDER_BEGIN:
+	case COMMAND_BEGIN:
 		m->answer = do_begin(e, m);
 		break;
-	case ORDER_RESERVE:
+	case COMMAND_RESERVE:
 		m->room = journal_reserve(e->ring, m->body);
 		m->answer = m->room != NULL ? 0 : -ENOSPC;
-		e->ladder.full = m->room == NULL;
+		e->overload.full = m->room == NULL;
 		break;
-	case ORDER_COMMIT:
+	case COMMAND_COMMIT:
 		m->answer = do_commit(e, m);
 		break;
-	case ORDER_REFUSED:
+	case COMMAND_REFUSED:
 		egress_refused(e);
 		m->answer = 0;
 		break;
-	case ORDER_END:
+	case COMMAND_END:
 		journal_run_end(e->ring, e->current, m->batches);
 		egress_finish_run(e, &e->run[e->current]);
 		m->answer = 0;
 		break;
-	case ORDER_IS_OVER:
+	case COMMAND_IS_OVER:
 		m->answer = egress_all_is_over(e);
 		break;
-	case ORDER_SAY_WHY_NOT:
+	case COMMAND_LOG_WAITING:
 		egress_say_what_is_left(e);
 		m->answer = 0;
 		break;
 	}
-	__atomic_store_n(&m->order, ORDER_NONE, __ATOMIC_RELEASE);
+	__atomic_store_n(&m->order, COMMAND_NONE, __ATOMIC_RELEASE);
 }
 
 int
-egress_turn(struct egress *e)
+egress_iterate(struct egress *e)
 {
 	const uint64_t now = xfer_qp_clock();
 	struct rdma_event event[EVENTS];
 	bool busy = false;
 	unsigned int i, k, n, pg;
 
-	take_order(e);
+	take_command(e);
 	for (pg = 0; pg < e->info.nb_poll_groups; pg++)
 		busy |= rdma_progress(e->dev, pg) > 0;
 	for (i = 0; i < JOURNAL_RUNS; i++) {
@@ -640,11 +640,11 @@ egress_turn(struct egress *e)
 		if (event[i].conn != NULL && rdma_conn_context(event[i].conn) != NULL)
 			store_client_event(rdma_conn_context(event[i].conn), &event[i]);
 	}
-	if (now < e->look_at)
+	if (now < e->next_check)
 		return busy || n > 0;
-	e->look_at = now + MOVE_MS;
+	e->next_check = now + MOVE_MS;
 	egress_move(e, now);
-	egress_look_at_runs(e);
+	egress_check_runs(e);
 	if (__atomic_load_n(&e->ledger_is_new, __ATOMIC_RELAXED))
 		egress_put_ledger(e);
 	egress_view_update(e);
@@ -658,7 +658,7 @@ egress_poll(void *arg)
 
 	if (!__atomic_load_n(&e->lcore_polls, __ATOMIC_RELAXED))
 		__atomic_store_n(&e->lcore_polls, true, __ATOMIC_RELEASE);
-	return egress_turn(e);
+	return egress_iterate(e);
 }
 
 #define RATE_MS 1000
@@ -677,8 +677,8 @@ add(struct egress_store *to, const struct store_client_stats *s)
 	to->bytes += s->bytes;
 	to->durable += s->durable;
 	to->found += s->found;
-	to->doubles += s->doubles;
-	to->again += s->again;
+	to->duplicates += s->duplicates;
+	to->returned += s->returned;
 }
 
 void
@@ -746,8 +746,8 @@ egress_view_update(struct egress *e)
 	v->runs = 0;
 	for (i = 0; i < JOURNAL_RUNS; i++)
 		v->runs += e->run[i].used;
-	v->step = e->ladder.step;
-	v->spilled = e->ladder.progress;
+	v->step = e->overload.step;
+	v->spilled = e->overload.progress;
 	v->spill_error = -spill.error;
 	v->spill_used = spill.used;
 	memcpy(v->latency, e->latency, sizeof(v->latency));

@@ -98,8 +98,8 @@ struct egress_store {
 	uint64_t durable;
 	uint64_t durable_per_s;
 	uint64_t found;
-	uint64_t doubles;
-	uint64_t again;
+	uint64_t duplicates;
+	uint64_t returned;
 };
 
 /** State for telemetry, about 100 ms old. */

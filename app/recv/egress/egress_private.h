@@ -29,19 +29,19 @@ extern int egress_logtype;
 
 /* Commands from other threads to the lcore. */
 enum order {
-	ORDER_NONE,
-	ORDER_BEGIN,
-	ORDER_RESERVE,
-	ORDER_COMMIT,
-	ORDER_REFUSED,
-	ORDER_END,
-	ORDER_IS_OVER,
-	ORDER_SAY_WHY_NOT,
+	COMMAND_NONE,
+	COMMAND_BEGIN,
+	COMMAND_RESERVE,
+	COMMAND_COMMIT,
+	COMMAND_REFUSED,
+	COMMAND_END,
+	COMMAND_IS_OVER,
+	COMMAND_LOG_WAITING,
 };
 
 /*
  * Mailbox of one command. The posting thread stores `order` last; the lcore resets it to
- * ORDER_NONE.
+ * COMMAND_NONE.
  */
 struct mailbox {
 	int order; /* atomic */
@@ -64,7 +64,7 @@ struct known {
 };
 
 /* Overload state; belongs to the lcore. */
-struct ladder {
+struct overload {
 	enum egress_step step; /* atomic */
 	/* ms: since when the journal is fuller than spill_at; 0: it is not */
 	uint64_t above_since;
@@ -72,7 +72,7 @@ struct ladder {
 	uint64_t rest_until;
 	uint64_t in_spill;	      /* bytes being spilled */
 	uint64_t progress;	      /* batches ever spilled; atomic */
-	uint64_t look_at;	      /* ms: next check */
+	uint64_t next_check;	      /* ms: next check */
 	bool full;		      /* the last batch found no room */
 	uint32_t uncut[JOURNAL_RUNS]; /* last seen value of spill_uncut() */
 };
@@ -114,7 +114,7 @@ struct egress {
 	bool knows_rows;	   /* `kept` has the rows: ledger_begin() */
 	struct ledger_kept ledger; /* ledger to be saved */
 	bool ledger_is_new;	   /* atomic; while set, `ledger` belongs to the lcore */
-	struct ladder ladder;
+	struct overload overload;
 	bool unassigned; /* a batch may be without an assigned store */
 	int64_t (*clock)(void *arg);
 	void *clock_arg;
@@ -125,7 +125,7 @@ struct egress {
 	uint64_t rated_at;		      /* ms */
 	uint64_t latency[ARROW_LATENCY_BUCKETS];
 	uint64_t turn;
-	uint64_t look_at;
+	uint64_t next_check;
 	uint64_t cm_at;
 	bool lcore_polls; /* atomic */
 	bool rests;	  /* atomic: the lcore has stopped polling for good */
@@ -162,7 +162,7 @@ void egress_finish_run(struct egress *e, struct egress_run *run);
  * Remove runs that are over. Runs that wait for stores that are no longer configured stay in the
  * journal, and the egress does not wait for them.
  */
-void egress_look_at_runs(struct egress *e);
+void egress_check_runs(struct egress *e);
 
 /**
  * Return true if there is nothing to wait for, adopted runs included. After an orderly end, no
@@ -212,6 +212,6 @@ void egress_view_update(struct egress *e);
  * Run one iteration: on the lcore, or in the calling thread while no lcore polls. @return non-zero
  * if any work was done
  */
-int egress_turn(struct egress *e);
+int egress_iterate(struct egress *e);
 
 #endif /* EGRESS_PRIVATE_H */

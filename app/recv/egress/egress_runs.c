@@ -21,7 +21,7 @@ on_result(void *arg, uint32_t batch, enum xfer_result_status status)
 	struct store_client *sender;
 	struct journal_batch b;
 
-	if (status != XFER_AGAIN) {
+	if (status != XFER_RETRY) {
 		egress_known(e, batch, false);
 		return;
 	}
@@ -241,7 +241,7 @@ run_waits(const struct egress *e, const struct egress_run *run, uint16_t doubts)
 }
 
 void
-egress_look_at_runs(struct egress *e)
+egress_check_runs(struct egress *e)
 {
 	uint16_t doubts[JOURNAL_RUNS];
 	struct egress_run *run;
@@ -454,7 +454,7 @@ egress_sender_of(const struct egress *e, const struct journal_batch *b)
 static bool
 has_elsewhere(const struct egress *e, const struct egress_run *run)
 {
-	bool any = e->spill != NULL && e->ladder.step != EGRESS_HOLD;
+	bool any = e->spill != NULL && e->overload.step != EGRESS_HOLD;
 	unsigned int i;
 
 	for (i = 0; i < e->stores.nb; i++)

@@ -40,11 +40,11 @@ enter(struct egress *e, enum egress_step step)
 {
 	uint64_t room, used = fill(e, &room);
 
-	if (step == e->ladder.step)
+	if (step == e->overload.step)
 		return;
-	LOG(WARNING, "%s -> %s: the journal is %u %% full\n", egress_step_name(e->ladder.step),
+	LOG(WARNING, "%s -> %s: the journal is %u %% full\n", egress_step_name(e->overload.step),
 		egress_step_name(step), (unsigned int)(100 * used / room));
-	SET(e->ladder.step, step);
+	SET(e->overload.step, step);
 	ADD(e->view.steps[step], 1);
 }
 
@@ -221,9 +221,9 @@ look_for_uncut(struct egress *e)
 
 	for (i = 0; i < JOURNAL_RUNS; i++) {
 		uncut = spill_uncut(e->spill, i);
-		if (uncut == e->ladder.uncut[i])
+		if (uncut == e->overload.uncut[i])
 			continue;
-		e->ladder.uncut[i] = uncut;
+		e->overload.uncut[i] = uncut;
 		if (journal_run_get(e->ring, i, &run) && run.spilled < UNCUT)
 			journal_run_spilled(e->ring, i, run.spilled + UNCUT);
 	}
@@ -240,17 +240,17 @@ take_results(struct egress *e, uint64_t now)
 	for (i = 0; i < n; i++) {
 		if (!journal_get(e->ring, result[i].batch, &b))
 			continue;
-		e->ladder.in_spill -= XFER_BLOCK + b.body_bytes;
+		e->overload.in_spill -= XFER_BLOCK + b.body_bytes;
 		if (result[i].durable) {
 			FAIL_POINT("spill.result");
 			journal_release_spilled(e->ring, result[i].batch);
 			egress_known(e, result[i].batch, true);
-			ADD(e->ladder.progress, 1);
+			ADD(e->overload.progress, 1);
 			continue;
 		}
 		journal_assign(e->ring, result[i].batch, JOURNAL_NOBODY);
 		e->unassigned = true;
-		e->ladder.rest_until = now + REST_MS;
+		e->overload.rest_until = now + REST_MS;
 	}
 	return n > 0;
 }
@@ -278,7 +278,7 @@ put_batches(struct egress *e, uint64_t enough)
 	uint32_t batch, at = 0;
 	bool busy = false;
 
-	while (e->ladder.in_spill < enough && spill_has_room(e->spill) &&
+	while (e->overload.in_spill < enough && spill_has_room(e->spill) &&
 		(batch = journal_walk(e->ring, &at)) != UINT32_MAX) {
 		if (!journal_get(e->ring, batch, &b) || !may_spill(e, &b) ||
 			!journal_run_get(e->ring, b.run, &run))
@@ -290,7 +290,7 @@ put_batches(struct egress *e, uint64_t enough)
 		journal_assign(e->ring, batch, JOURNAL_SPILL);
 		FAIL_POINT("spill.assigned");
 		spill_put(e->spill, batch, &b, &run);
-		e->ladder.in_spill += XFER_BLOCK + b.body_bytes;
+		e->overload.in_spill += XFER_BLOCK + b.body_bytes;
 		busy = true;
 	}
 	return busy;
@@ -300,7 +300,7 @@ put_batches(struct egress *e, uint64_t enough)
 static void
 climb(struct egress *e, uint64_t now)
 {
-	struct ladder *l = &e->ladder;
+	struct overload *l = &e->overload;
 	uint64_t room, used = fill(e, &room);
 	const uint64_t mark = room / 100 * e->settings.spill_at;
 
@@ -330,13 +330,13 @@ egress_spill_turn(struct egress *e, uint64_t now)
 	const bool results = e->spill != NULL && take_results(e, now);
 	uint64_t room, used;
 
-	if (!results && now < e->ladder.look_at)
+	if (!results && now < e->overload.next_check)
 		return false;
-	e->ladder.look_at = now + 1;
+	e->overload.next_check = now + 1;
 	if (e->spill != NULL)
 		look_for_uncut(e);
 	climb(e, now);
-	if (e->spill == NULL || e->ladder.step == EGRESS_HOLD || now < e->ladder.rest_until)
+	if (e->spill == NULL || e->overload.step == EGRESS_HOLD || now < e->overload.rest_until)
 		return results;
 	used = fill(e, &room);
 	return put_batches(e, used - used / LOW_PART) || results;

@@ -550,7 +550,7 @@ work_proving(struct store_client *s, uint64_t now)
 		return true;
 	s->told = 0;
 	s->told_at = 0;
-	s->all_told = false;
+	s->all_sent = false;
 	s->have_all = false;
 	s->have_table = 0;
 	s->have_next = 0;
@@ -601,7 +601,7 @@ store_client_poll(struct store_client *s)
 	case STORE_CLIENT_PROVING:
 		return work_proving(s, now) || busy;
 	case STORE_CLIENT_WAITING:
-		while (!s->all_told && xfer_qp_room(&s->link) != NULL)
+		while (!s->all_sent && xfer_qp_room(&s->link) != NULL)
 			store_client_tell(s);
 		/*
 		 * The store recovers first, which takes as long as a sync or an outage. Once it has

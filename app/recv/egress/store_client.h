@@ -58,7 +58,7 @@ struct store_client_config {
 	enum xfer_role role;
 	uint32_t commit_ms; /**< a store that takes longer to sync is logged; 0: never */
 	/**
-	 * Called when a batch is durable (XFER_DURABLE, XFER_DOUBLE: already released) or was
+	 * Called when a batch is durable (XFER_DURABLE, XFER_DUPLICATE: already released) or was
 	 * returned.
 	 */
 	void (*result)(void *arg, uint32_t batch, enum xfer_result_status status);
@@ -72,8 +72,8 @@ struct store_client_stats {
 	uint64_t durable; /**< batches durable, by RESULTS */
 	/** batches that INVENTORY reported as durable and that were not known to be */
 	uint64_t found;
-	uint64_t doubles;
-	uint64_t again;	      /**< batches returned by the store */
+	uint64_t duplicates;
+	uint64_t returned;    /**< batches returned by the store */
 	uint64_t connections; /**< connections established */
 	uint64_t broken;      /**< established connections that broke */
 	uint64_t refused;     /**< attempts refused by the store */

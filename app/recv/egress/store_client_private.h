@@ -67,7 +67,7 @@ struct store_client {
 	struct interval_set moved[XFER_TABLES];
 	unsigned int told; /* progress of REASSIGNED and HELD: `moved` of each table, then `mine` */
 	size_t told_at;	   /* intervals of the current one already sent */
-	bool all_told;
+	bool all_sent;
 	bool said_how; /* the store has reported its state */
 	/* sent as HELD: batches that INVENTORY may report, as of the start of the exchange */
 	struct interval_set mine[XFER_TABLES];

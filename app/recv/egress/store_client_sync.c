@@ -60,7 +60,7 @@ store_client_tell(struct store_client *s)
 	}
 	/* the last message of each kind has no XFER_MORE */
 	m->head.flags = s->told / XFER_TABLES == held ? XFER_MORE : 0;
-	s->all_told = s->told == 2 * XFER_TABLES;
+	s->all_sent = s->told == 2 * XFER_TABLES;
 	(void)xfer_qp_send(&s->link, m->head.length);
 	FAIL_POINT("recv.moved");
 }
@@ -76,7 +76,7 @@ store_client_take_inventory(struct store_client *s, const struct xfer_intervals 
 	 * INVENTORY is valid only after REASSIGNED and HELD were sent completely; the store reads
 	 * them first.
 	 */
-	if (!s->all_told || s->have_all || m->table < s->have_table)
+	if (!s->all_sent || s->have_all || m->table < s->have_table)
 		return XFER_REASON_ORDER;
 	if (s->waiting_since == 0)
 		s->waiting_since = s->heard;

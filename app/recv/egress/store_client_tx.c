@@ -146,14 +146,14 @@ store_client_take_results(struct store_client *s, const struct xfer_results *m)
 		is_gone(s, batch);
 		s->free_stage[s->nb_free_stages++] = used->stage;
 		s->free_place[b.table][s->nb_free[b.table]++] = result->entry;
-		if (result->status == XFER_AGAIN) {
-			s->stats.again++;
+		if (result->status == XFER_RETRY) {
+			s->stats.returned++;
 			if (s->config.result != NULL)
-				s->config.result(s->config.arg, batch, XFER_AGAIN);
+				s->config.result(s->config.arg, batch, XFER_RETRY);
 			continue;
 		}
 		s->stats.durable += result->status == XFER_DURABLE;
-		s->stats.doubles += result->status == XFER_DOUBLE;
+		s->stats.duplicates += result->status == XFER_DUPLICATE;
 		store_client_release(s, batch, result->status);
 	}
 	return XFER_REASON_NONE;

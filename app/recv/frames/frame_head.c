@@ -74,17 +74,17 @@ discount_idleness(struct frame_table *ft, uint64_t now)
 }
 
 /**
- * Is a stream waited for? Not if it claims to be elsewhere, or behind a gap of which this is still
- * in; nor, in a gap that most streams claim, if it is none of those.
+ * Is a stream waited for? Not if it requests to be elsewhere, or behind a gap of which this is
+ * still in; nor, in a gap that most streams request, if it is none of those.
  */
 static bool
 is_waited_for(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = &ft->builder;
 
-	if ((b->claims >> stream & 1) != 0)
-		return (b->claims_ahead >> stream & 1) != 0 &&
-			b->next_close + 1 >= b->claim_place[stream];
+	if ((b->requests >> stream & 1) != 0)
+		return (b->requests_ahead >> stream & 1) != 0 &&
+			b->next_close + 1 >= b->request_position[stream];
 	return b->next_close + 1 >= b->gap_to || (b->gap_group >> stream & 1) != 0;
 }
 
@@ -118,7 +118,7 @@ head_given_up(struct frame_table *ft)
 
 		if (b->stalled_at[s] != at + 1)
 			b->stalled_at[s] = 0; /* it speaks (again) */
-		began += at > b->next_close && !frame_claims_is_silent(ft, s);
+		began += at > b->next_close && !frame_resync_is_silent(ft, s);
 		if (b->stalled_at[s] == 0 && detector_stream_expected(&ft->detector, s) != 0 &&
 			is_waited_for(ft, s)) {
 			live++;

@@ -10,7 +10,9 @@
 
 #include "frames/frame_table_private.h"
 
-/** A claim is refused after so many quarters of `stall_cycles`: by then who is silent is known. */
+/**
+ * A request is refused after so many quarters of `stall_cycles`: by then who is silent is known.
+ */
 #define REFUSE_QUARTERS 5
 /** What agrees with nothing is held a little longer. */
 #define HOLD_TICKS (REFUSE_QUARTERS + 1)
@@ -47,67 +49,67 @@ frame_rx_is_here(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 	const uint64_t bit = UINT64_C(1) << stream;
 
 	/* what waited came before what is held now, but where the window has come to that place */
-	if (frx->again && ((frx->claims_ahead & bit) == 0 || frame + 1 < frx->place[stream]))
+	if (frx->again && ((frx->requests_ahead & bit) == 0 || frame + 1 < frx->place[stream]))
 		return;
 	frx->elsewhere &= ~bit;
-	if ((frx->claims & bit) != 0)
-		__atomic_store_n(&frx->claims, frx->claims & ~bit, __ATOMIC_RELEASE);
+	if ((frx->requests & bit) != 0)
+		__atomic_store_n(&frx->requests, frx->requests & ~bit, __ATOMIC_RELEASE);
 }
 
 bool
-frame_claim_is_refused(
+frame_resync_is_refused(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	const uint64_t place = frx->place[stream];
 
 	/* what is not behind that place, and not far from it, belongs to it */
 	return (__atomic_load_n(&ft->window.refused, __ATOMIC_ACQUIRE) >> stream & 1) != 0 &&
-		(frx->claims >> stream & 1) != 0 && frame + 1 + ft->config.slots >= place &&
+		(frx->requests >> stream & 1) != 0 && frame + 1 + ft->config.slots >= place &&
 		frame + 1 < place + ft->config.max_gap_frames;
 }
 
-enum frame_place
-frame_claim(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+enum frame_placement
+frame_resync_request(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	bool vote, bool ahead)
 {
 	struct frame_agreement *a = &frx->agreement[stream];
 	const uint64_t bit = UINT64_C(1) << stream;
-	const bool refused = frame_claim_is_refused(ft, frx, stream, frame);
+	const bool refused = frame_resync_is_refused(ft, frx, stream, frame);
 	bool agreed;
 
 	if ((frx->elsewhere & bit) == 0)
 		*a = (struct frame_agreement){0};
 	agreed = agree(ft, a, frame, vote, ahead, !refused);
-	/* a place that was claimed stays until another one is */
-	if (agreed || (frx->claims & bit) == 0) {
+	/* a place that was requested stays until another one is */
+	if (agreed || (frx->requests & bit) == 0) {
 		if (frx->place[stream] != a->lowest + 1)
 			__atomic_store_n(&frx->place[stream], a->lowest + 1, __ATOMIC_RELAXED);
-		if (((frx->claims_ahead & bit) != 0) != ahead)
+		if (((frx->requests_ahead & bit) != 0) != ahead)
 			__atomic_store_n(
-				&frx->claims_ahead, frx->claims_ahead ^ bit, __ATOMIC_RELAXED);
+				&frx->requests_ahead, frx->requests_ahead ^ bit, __ATOMIC_RELAXED);
 	}
 	if ((frx->elsewhere & bit) == 0)
 		__atomic_store_n(&frx->elsewhere, frx->elsewhere | bit, __ATOMIC_RELEASE);
-	if (agreed && (frx->claims & bit) == 0)
-		__atomic_store_n(&frx->claims, frx->claims | bit, __ATOMIC_RELEASE);
+	if (agreed && (frx->requests & bit) == 0)
+		__atomic_store_n(&frx->requests, frx->requests | bit, __ATOMIC_RELEASE);
 	return refused ? frame_rx_drop(ft, frx, stream, frame) : FRAME_PLACE_HOLD;
 }
 
 bool
-frame_claim_goes_on(
+frame_resync_continues(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	const struct frame_agreement *a = &frx->agreement[stream];
 	const uint64_t span = ft->config.slots;
-	const bool claims = (frx->claims >> stream & 1) != 0;
+	const bool requests = (frx->requests >> stream & 1) != 0;
 
 	/* one number may be corrupt, or come late, but not after silence */
 	if ((frx->elsewhere >> stream & 1) == 0 || !a->any || a->ahead ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) == FRAME_WINDOW_CLOSED ||
-		!frame_rx_is_current(ft, frx) || (!claims && !frame_rx_paused(ft, frx, stream)))
+		!frame_rx_is_current(ft, frx) || (!requests && !frame_rx_paused(ft, frx, stream)))
 		return false;
 	return frame + span >= a->highest && frame <= a->highest + span &&
-		!frame_claim_is_refused(ft, frx, stream, frame);
+		!frame_resync_is_refused(ft, frx, stream, frame);
 }
 
 bool
@@ -179,7 +181,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	far = (frx->elsewhere >> stream & 1) != 0
 		? __atomic_load_n(&w->next, __ATOMIC_RELAXED) + ft->config.max_skew_frames
 		: base + 2 * ft->entry_mask;
-	if (frame_claim_goes_on(ft, frx, stream, frame)) {
+	if (frame_resync_continues(ft, frx, stream, frame)) {
 		if (!over)
 			return FRAME_AGAIN_HOLD;
 		frx->agreement[stream].any = false;
@@ -191,7 +193,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	if (ahead > base && frame >= ahead &&
 		frame < __atomic_load_n(&w->horizon, __ATOMIC_RELAXED))
 		return FRAME_AGAIN_HOLD;
-	if (over || frame_claim_is_refused(ft, frx, stream, frame))
+	if (over || frame_resync_is_refused(ft, frx, stream, frame))
 		return FRAME_AGAIN_DROP;
 	return FRAME_AGAIN_HOLD;
 }
@@ -228,7 +230,7 @@ frame_rx_strays(const struct frame_table *ft, const struct frame_rx *frx,
 void
 frame_rx_stray(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
-	(void)frame_claim(ft, frx, stream, frame, true, true);
+	(void)frame_resync_request(ft, frx, stream, frame, true, true);
 }
 
 /* ---- builder ---- */
@@ -243,7 +245,7 @@ heard(const struct frame_table *ft, uint32_t stream)
 }
 
 bool
-frame_claims_is_silent(const struct frame_table *ft, uint32_t stream)
+frame_resync_is_silent(const struct frame_table *ft, uint32_t stream)
 {
 	const struct frame_builder *b = &ft->builder;
 
@@ -251,7 +253,7 @@ frame_claims_is_silent(const struct frame_table *ft, uint32_t stream)
 }
 
 void
-frame_claims_hear(struct frame_table *ft)
+frame_resync_hear(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 	const uint64_t now = rte_rdtsc();
@@ -317,7 +319,7 @@ find_dead(struct frame_table *ft, uint64_t now)
 }
 
 void
-frame_claims_listen(struct frame_table *ft)
+frame_resync_listen(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 	const uint64_t now = rte_rdtsc(), gap = now - b->listened_at;
@@ -366,41 +368,41 @@ collect(struct frame_table *ft, bool lone)
 	struct frame_builder *b = &ft->builder;
 	uint64_t mine, ahead;
 
-	b->claims = b->claims_ahead = 0;
+	b->requests = b->requests_ahead = 0;
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
 		const struct frame_rx *frx = &ft->rx[i];
 
-		mine = __atomic_load_n(&frx->claims, __ATOMIC_ACQUIRE);
+		mine = __atomic_load_n(&frx->requests, __ATOMIC_ACQUIRE);
 		if (lone)
 			mine |= __atomic_load_n(&frx->elsewhere, __ATOMIC_ACQUIRE);
 		if (likely(mine == 0))
 			continue;
-		ahead = __atomic_load_n(&frx->claims_ahead, __ATOMIC_RELAXED);
+		ahead = __atomic_load_n(&frx->requests_ahead, __ATOMIC_RELAXED);
 		for (; mine != 0; mine &= mine - 1) {
 			const uint64_t bit = mine & -mine;
 			const uint32_t s = __builtin_ctzll(mine);
 
-			b->claim_place[s] = __atomic_load_n(&frx->place[s], __ATOMIC_RELAXED);
-			if ((ahead & bit) != 0 && b->claim_place[s] <= b->next_close)
+			b->request_position[s] = __atomic_load_n(&frx->place[s], __ATOMIC_RELAXED);
+			if ((ahead & bit) != 0 && b->request_position[s] <= b->next_close)
 				continue;
-			b->claims |= bit;
-			b->claims_ahead |= ahead & bit;
+			b->requests |= bit;
+			b->requests_ahead |= ahead & bit;
 		}
 	}
 }
 
-/** The most claims that are within `slots` frames from the lowest of them. */
+/** The most requests that are within `slots` frames from the lowest of them. */
 static uint64_t
 largest_group(const struct frame_table *ft, uint64_t *lowest)
 {
-	const uint64_t *place = ft->builder.claim_place;
+	const uint64_t *place = ft->builder.request_position;
 	uint64_t best = 0;
 
-	for (uint64_t i = ft->builder.claims; i != 0; i &= i - 1) {
+	for (uint64_t i = ft->builder.requests; i != 0; i &= i - 1) {
 		const uint64_t from = place[__builtin_ctzll(i)];
 		uint64_t group = 0;
 
-		for (uint64_t k = ft->builder.claims; k != 0; k &= k - 1) {
+		for (uint64_t k = ft->builder.requests; k != 0; k &= k - 1) {
 			const uint32_t s = __builtin_ctzll(k);
 
 			if (place[s] >= from && place[s] - from <= ft->config.slots)
@@ -425,7 +427,7 @@ others(const struct frame_table *ft, uint64_t group, uint32_t *expected)
 		if (detector_stream_expected(&ft->detector, s) == 0)
 			continue;
 		++*expected;
-		if ((group >> s & 1) == 0 && !frame_claims_is_silent(ft, s))
+		if ((group >> s & 1) == 0 && !frame_resync_is_silent(ft, s))
 			streams |= UINT64_C(1) << s;
 	}
 	return streams;
@@ -443,7 +445,7 @@ is_enough(const struct frame_table *ft, uint64_t group)
 }
 
 bool
-frame_claims_unanimous(const struct frame_table *ft, uint64_t group)
+frame_resync_is_unanimous(const struct frame_table *ft, uint64_t group)
 {
 	uint32_t expected;
 
@@ -460,28 +462,28 @@ tell(struct frame_table *ft, uint64_t refused)
 
 	if (b->told_at != 0 && now - b->told_at < rte_get_tsc_hz())
 		return;
-	for (uint64_t i = refused & ~b->claims_told; i != 0; i &= i - 1) {
+	for (uint64_t i = refused & ~b->requests_logged; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
 
 		LOG(WARNING,
 			"module %u, interface %u is at frame %" PRIu64 ", not at %" PRIu64
 			" as others, and too few are: its packets are dropped until it is\n",
 			detector_stream_module(d, s), s % d->interfaces,
-			frame_table_number(ft, b->claim_place[s] - 1),
+			frame_table_number(ft, b->request_position[s] - 1),
 			frame_table_number(ft, b->next_close));
-		b->claims_told |= UINT64_C(1) << s;
+		b->requests_logged |= UINT64_C(1) << s;
 		b->told_at = now;
 		b->told_progress[s] = frame_stream_progress(ft, s);
 	}
-	for (uint64_t i = b->claims_told & ~b->claims; i != 0; i &= i - 1) {
+	for (uint64_t i = b->requests_logged & ~b->requests; i != 0; i &= i - 1) {
 		const uint32_t s = __builtin_ctzll(i);
 
-		/* a claim ends as well because its place was passed */
+		/* a request ends as well because its place was passed */
 		if (frame_stream_progress(ft, s) == b->told_progress[s])
 			continue;
 		LOG(NOTICE, "module %u, interface %u counts as the others again\n",
 			detector_stream_module(d, s), s % d->interfaces);
-		b->claims_told &= ~(UINT64_C(1) << s);
+		b->requests_logged &= ~(UINT64_C(1) << s);
 		b->told_at = now;
 	}
 }
@@ -495,38 +497,38 @@ refuse(struct frame_table *ft)
 	const uint64_t now = rte_rdtsc();
 	uint64_t refused = 0;
 
-	b->claims_timed = b->claims;
+	b->requests_timed = b->requests;
 	for (uint32_t s = 0; s < ft->detector.streams; s++) {
-		const uint64_t place = b->claim_place[s];
+		const uint64_t place = b->request_position[s];
 
-		if ((b->claims >> s & 1) == 0) {
-			b->claim_since[s] = 0;
+		if ((b->requests >> s & 1) == 0) {
+			b->request_since[s] = 0;
 			continue;
 		}
-		/* a place that goes on is the same claim */
-		if (b->claim_since[s] == 0 || place + ft->config.slots < b->claim_at[s] ||
-			place >= b->claim_at[s] + ft->config.max_gap_frames)
-			b->claim_since[s] = now;
-		b->claim_at[s] = place;
-		if (now - b->claim_since[s] >= patience)
+		/* a place that goes on is the same request */
+		if (b->request_since[s] == 0 || place + ft->config.slots < b->request_at[s] ||
+			place >= b->request_at[s] + ft->config.max_gap_frames)
+			b->request_since[s] = now;
+		b->request_at[s] = place;
+		if (now - b->request_since[s] >= patience)
 			refused |= UINT64_C(1) << s;
 	}
 	if (unlikely(ft->window.refused != refused)) {
 		__atomic_store_n(&ft->window.refused, refused, __ATOMIC_RELEASE);
 		frame_window_changed(ft);
 	}
-	if ((refused | b->claims_told) != 0)
+	if ((refused | b->requests_logged) != 0)
 		tell(ft, refused);
 }
 
 uint64_t
-frame_claims_place(struct frame_table *ft, uint64_t *group)
+frame_resync_position(struct frame_table *ft, uint64_t *group)
 {
 	struct frame_builder *b = &ft->builder;
 	uint64_t lowest = 0;
 
 	collect(ft, false);
-	if (likely(b->claims == 0 && b->claims_timed == 0 && b->claims_told == 0)) {
+	if (likely(b->requests == 0 && b->requests_timed == 0 && b->requests_logged == 0)) {
 		b->leave_since = 0;
 		return 0;
 	}
@@ -539,12 +541,12 @@ frame_claims_place(struct frame_table *ft, uint64_t *group)
 }
 
 uint64_t
-frame_claims_first(struct frame_table *ft, bool fewer, bool *any)
+frame_resync_first(struct frame_table *ft, bool fewer, bool *any)
 {
 	uint64_t lowest = 0, group;
 
 	collect(ft, true);
-	*any = ft->builder.claims != 0;
+	*any = ft->builder.requests != 0;
 	if (!fewer)
 		collect(ft, false);
 	group = largest_group(ft, &lowest);

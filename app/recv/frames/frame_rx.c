@@ -20,7 +20,7 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 	for (uint32_t s = 0; s < d->streams; s++) {
 		if (ft->config.owner[s] != frx->id)
 			continue;
-		/* what it still brings of the old window, if it has not begun anew */
+		/* what it still brings of the old window, if it has not begun again */
 		frx->before[s] = ((frx->elsewhere | paused) >> s & 1) != 0 ? 0 : frx->progress[s];
 		__atomic_store_n(&frx->progress[s], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&frx->reach[s], 0, __ATOMIC_RELAXED);
@@ -32,7 +32,7 @@ frame_rx_move(struct frame_table *ft, struct frame_rx *frx, uint32_t generation)
 	memset(frx->count, 0, ft->config.slots * sizeof(*frx->count));
 	memset(frx->done, 0, (ft->entry_mask + 1) * sizeof(*frx->done));
 	__atomic_store_n(&frx->elsewhere, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&frx->claims, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&frx->requests, 0, __ATOMIC_RELAXED);
 	memset(frx->dropped, 0, sizeof(frx->dropped));
 	frx->crowded = 0;
 	frx->wanted = 0;
@@ -84,7 +84,7 @@ frame_rx_advance(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, 
 }
 
 /** A packet waits: its stream is done with frames that are far behind. It says so once. */
-static enum frame_place
+static enum frame_placement
 wait_for(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	if (!frx->again && frame + 1 > frx->reach[stream] &&
@@ -93,7 +93,7 @@ wait_for(struct frame_rx *frx, uint32_t stream, uint64_t frame)
 	return FRAME_PLACE_WAIT;
 }
 
-enum frame_place
+enum frame_placement
 frame_rx_drop(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	const uint64_t nb = frx->nb_drops;
@@ -113,7 +113,7 @@ frame_rx_drop(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 									   : FRAME_PLACE_OUTLIER;
 }
 
-static enum frame_place
+static enum frame_placement
 drop_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	frame_rx_drop(ft, frx, stream, frame);
@@ -236,7 +236,7 @@ frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t stream)
  * There is no run. Its frame is remembered: the next run would only get the rest of it. A stream
  * that is a little behind another one takes nothing back: of that one only the rest is to come.
  */
-static enum frame_place
+static enum frame_placement
 drop_unused(const struct frame_table *ft, struct frame_rx *frx, uint64_t frame)
 {
 	const uint64_t passed = frx->passed, at = frame + 1;
@@ -268,7 +268,7 @@ was_placed(const struct frame_table *ft, uint32_t stream, uint64_t frame, uint32
 	return true;
 }
 
-enum frame_place
+enum frame_placement
 frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint32_t packet)
 {
@@ -284,7 +284,7 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	if (frx->before[stream] != 0 && is_of_old_window(ft, frx, stream, frame))
 		return drop_late(ft, frx, stream, frame);
 	/*
-	 * Until the first frame of a run is closed no stream has begun anew. This may be a packet
+	 * Until the first frame of a run is closed no stream has begun again. This may be a packet
 	 * of that frame, while it is closed without one: then it has no row.
 	 */
 	base = __atomic_load_n(&ft->window.base, __ATOMIC_RELAXED);
@@ -292,12 +292,12 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		return drop_late(ft, frx, stream, frame);
 	/* it may be the rest of the last frame; what was placed before is of a new one */
 	if (frame + 1 <= frx->progress[stream] && frame_rx_paused(ft, frx, stream))
-		return frame_claim(ft, frx, stream, frame,
+		return frame_resync_request(ft, frx, stream, frame,
 			frame + 1 < frx->progress[stream] || was_placed(ft, stream, frame, packet),
 			false);
 	/*
 	 * What comes late is near behind what came of its own stream before. If it is not, or was
-	 * not and is far behind the window still, the stream has begun anew.
+	 * not and is far behind the window still, the stream has begun again.
 	 */
 	progress = frx->progress[stream] != 0 ? frx->progress[stream] : base;
 	if (frame + 1 + ft->config.max_skew_frames >= progress &&
@@ -305,19 +305,19 @@ frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		frame_rx_is_here(frx, stream, frame);
 		return drop_late(ft, frx, stream, frame);
 	}
-	return frame_claim(ft, frx, stream, frame, true, false);
+	return frame_resync_request(ft, frx, stream, frame, true, false);
 }
 
-enum frame_place
+enum frame_placement
 frame_rx_duplicate(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame)
 {
 	if (frame + 1 + ft->config.max_skew_frames >= frx->progress[stream] ||
 		__atomic_load_n(&ft->window.state, __ATOMIC_ACQUIRE) != FRAME_WINDOW_OPEN)
 		return FRAME_PLACE_DUPLICATE;
-	return frame_claim(ft, frx, stream, frame, true, false);
+	return frame_resync_request(ft, frx, stream, frame, true, false);
 }
 
-enum frame_place
+enum frame_placement
 frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint32_t packet)
 {
@@ -343,7 +343,7 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 		return FRAME_PLACE_HOLD;
 	}
 	if (state == FRAME_WINDOW_SEARCHED)
-		return frame_claim(ft, frx, stream, frame, true, false);
+		return frame_resync_request(ft, frx, stream, frame, true, false);
 	base = __atomic_load_n(&w->base, __ATOMIC_RELAXED);
 	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
 	end = __atomic_load_n(&w->end, __ATOMIC_RELAXED);
@@ -365,5 +365,5 @@ frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uin
 	if (frame < horizon && (near || frame < __atomic_load_n(&w->ahead, __ATOMIC_RELAXED)))
 		return wait_for(frx, stream, frame);
 	__atomic_store_n(&frx->heard[stream], frx->heard[stream] + 1, __ATOMIC_RELAXED);
-	return frame_claim(ft, frx, stream, frame, true, frame < horizon);
+	return frame_resync_request(ft, frx, stream, frame, true, frame < horizon);
 }

@@ -33,8 +33,8 @@
  *
  * Where the window is: app/recv/README.rst has the rule. A stream with numbers that the window
  * cannot be near is *elsewhere*; its packets are held by the caller (FRAME_PLACE_HOLD), and count
- * once each towards a claim (frames/frame_resync.c). The builder goes where enough streams claim to
- * be (frame_window.c), or refuses a claim after a while.
+ * once each towards a request (frames/frame_resync.c). The builder goes where enough streams
+ * request to be (frame_window.c), or refuses a request after a while.
  *
  * Frames without a row. RX roles report the frames of packets that they drop as late or as
  * outliers, through a ring each; the builder knows which numbers have a row, and counts the others
@@ -113,7 +113,7 @@ struct frame_stream {
 static_assert(sizeof(struct frame_stream) == RTE_CACHE_LINE_SIZE, "one line a stream");
 
 /** What became of a packet. */
-enum frame_place {
+enum frame_placement {
 	FRAME_PLACED,
 	FRAME_PLACE_DUPLICATE, /**< that packet is there already */
 	FRAME_PLACE_LATE,      /**< its frame is closed, or lies before the run */
@@ -166,7 +166,7 @@ struct frame_rx {
 	uint64_t passed;    /**< number + 1 of where packets are dropped because there is no run, */
 	uint64_t passed_at; /**< ... TSC, of the first one of that frame */
 	uint64_t crowded;   /**< there is no room to hold more packets from elsewhere */
-	uint64_t claims;    /**< of `elsewhere`: streams that agree with themselves; see `place` */
+	uint64_t requests;  /**< of `elsewhere`: streams that agree with themselves; see `place` */
 	uint64_t reclaimed; /**< releases whose mbufs this RX role has freed */
 	uint32_t acknowledged; /**< = generation, for the builder */
 
@@ -176,10 +176,10 @@ struct frame_rx {
 	uint64_t reach[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	/** Frame + 1 of a packet that was ahead by more than a frame: the next one confirms it. */
 	uint64_t leap[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
-	/** Frame + 1 of a claim, by stream, and packets that were not placed at once. */
+	/** Frame + 1 of a request, by stream, and packets that were not placed at once. */
 	uint64_t place[DETECTOR_STREAMS_MAX] __rte_cache_aligned;
 	uint64_t heard[DETECTOR_STREAMS_MAX];
-	uint64_t claims_ahead; /**< of `claims`: where frames would have been lost */
+	uint64_t requests_ahead; /**< of `requests`: where frames would have been lost */
 	/** Frames of ours of packets that were dropped: a ring. */
 	uint64_t drops[FRAME_DROPS];
 	uint64_t nb_drops;	/**< index runs free; written by the RX role */
@@ -198,9 +198,9 @@ static_assert(sizeof(struct frame_rx) == 211 * RTE_CACHE_LINE_SIZE, "8 lines a n
 
 enum frame_window_state {
 	FRAME_WINDOW_CLOSED,   /**< there is no run: packets are dropped */
-	FRAME_WINDOW_SEARCHED, /**< there is none: packets are held, and claim where it is */
+	FRAME_WINDOW_SEARCHED, /**< there is none: packets are held, and request where it is */
 	FRAME_WINDOW_MOVING,   /**< decided where, not there yet: packets wait */
-	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped, and claims */
+	FRAME_WINDOW_OPEN,     /**< packets are placed; those far off are dropped, and requests */
 };
 
 /** What the builder tells RX lcores. */
@@ -210,8 +210,8 @@ struct frame_window {
 	uint64_t offset;
 	uint32_t state;	     /**< enum frame_window_state */
 	uint32_t generation; /**< moves of the window */
-	uint64_t refused;    /**< streams whose claims were seen for long, and not followed */
-	uint64_t ahead;	     /**< frames below this have been reached, as most streams claim */
+	uint64_t refused;    /**< streams whose requests were seen for long, and not followed */
+	uint64_t ahead;	     /**< frames below this have been reached, as most streams request */
 	uint64_t old_end;    /**< stragglers of the window before have numbers below this */
 	uint64_t paused;     /**< streams that are silent, and all their frames closed */
 
@@ -260,17 +260,17 @@ struct frame_builder {
 	bool moving; /**< new generation is out, RX roles have not all acknowledged */
 	uint64_t held_progress[DETECTOR_STREAMS_MAX]; /**< at held_since */
 	uint64_t stalled_at[DETECTOR_STREAMS_MAX];    /**< progress + 1 when given up, 0 = live */
-	uint64_t claims;			      /**< streams that claim to be elsewhere, */
-	uint64_t claims_ahead;			      /**< those of them that claim a gap, */
-	uint64_t claim_place[DETECTOR_STREAMS_MAX];   /**< and frame + 1 where */
-	uint64_t claim_since[DETECTOR_STREAMS_MAX];   /**< TSC, 0 = it does not claim */
-	uint64_t claim_at[DETECTOR_STREAMS_MAX];      /**< place of that claim, as it goes on */
-	uint64_t claims_timed; /**< streams that had a claim when it was last looked */
-	uint64_t gap_group;    /**< streams that claim a gap, and are most of them, */
+	uint64_t requests;			      /**< streams that request to be elsewhere, */
+	uint64_t requests_ahead;		      /**< those of them that request a gap, */
+	uint64_t request_position[DETECTOR_STREAMS_MAX]; /**< and frame + 1 where */
+	uint64_t request_since[DETECTOR_STREAMS_MAX];	 /**< TSC, 0 = it does not request */
+	uint64_t request_at[DETECTOR_STREAMS_MAX]; /**< place of that request, as it goes on */
+	uint64_t requests_timed; /**< streams that had a request when it was last looked */
+	uint64_t gap_group;	 /**< streams that request a gap, and are most of them, */
 	uint64_t gap_to; /**< and frame + 1 where it ends: until then no others are waited for */
 	uint64_t leave_since; /**< TSC when it was first seen that the window is to move, 0 = not */
-	uint64_t claims_told; /**< streams of claims that are too few, and were told of, */
-	uint64_t told_at;     /**< TSC of the last time, */
+	uint64_t requests_logged; /**< streams of requests that are too few, and were told of, */
+	uint64_t told_at;	  /**< TSC of the last time, */
 	uint64_t told_progress[DETECTOR_STREAMS_MAX]; /**< and where they were here */
 	/* who speaks */
 	uint64_t listened_at; /**< TSC of the last look */
@@ -471,7 +471,7 @@ uint32_t frame_rx_reclaim(struct frame_table *ft, struct frame_rx *frx, uint32_t
 uint64_t frame_rx_strays(const struct frame_table *ft, const struct frame_rx *frx,
 	const uint64_t waiting[DETECTOR_STREAMS_MAX]);
 
-/** A packet of those: where its stream claims to be. It is to be dropped. */
+/** A packet of those: where its stream requests to be. It is to be dropped. */
 void frame_rx_stray(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
@@ -544,7 +544,7 @@ bool frame_rx_is_away(const struct frame_table *ft, const struct frame_rx *frx);
  * A packet is dropped that waited or was held: its frame is reported to the builder.
  * @return FRAME_PLACE_LATE or FRAME_PLACE_OUTLIER
  */
-enum frame_place frame_rx_drop(
+enum frame_placement frame_rx_drop(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
@@ -556,30 +556,30 @@ uint32_t frame_rx_expel(struct frame_table *ft, struct frame_rx *frx, uint32_t s
 
 /**
  * A number of which the window cannot be near: its stream is elsewhere.
- * @param vote   it counts towards a claim
+ * @param vote   it counts towards a request
  * @param ahead  frames would have been lost; else the detector would have been restarted
  * @return FRAME_PLACE_HOLD, or how the packet is dropped
  */
-enum frame_place frame_claim(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
-	uint64_t frame, bool vote, bool ahead);
+enum frame_placement frame_resync_request(struct frame_table *ft, struct frame_rx *frx,
+	uint32_t stream, uint64_t frame, bool vote, bool ahead);
 
 /**
  * Does a packet go on where its stream is, which is elsewhere? Then it is held with those before
  * it, though the window may have frames of that number: those of an acquisition before.
  */
-bool frame_claim_goes_on(
+bool frame_resync_continues(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /** The answer for a frame whose entry does not carry its tag. */
-enum frame_place frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
+enum frame_placement frame_rx_miss(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
 	uint64_t frame, uint32_t packet);
 
 /** The answer for a frame that is closed. */
-enum frame_place frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
+enum frame_placement frame_rx_late(struct frame_table *ft, struct frame_rx *frx, uint32_t stream,
 	uint64_t frame, uint32_t packet);
 
-/** The answer for a packet that is there already: a duplicate, or its stream has begun anew. */
-enum frame_place frame_rx_duplicate(
+/** The answer for a packet that is there already: a duplicate, or its stream has begun again. */
+enum frame_placement frame_rx_duplicate(
 	struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
@@ -610,7 +610,7 @@ frame_rx_is_ours(const struct frame_table *ft, uint64_t *frame)
  * @param pixels  device address of the pixels
  * @param m       mbuf that holds them: the table's if FRAME_PLACED, else still the caller's
  */
-static inline enum frame_place
+static inline enum frame_placement
 frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
 	uint32_t packet, const uint8_t *header, uint64_t pixels, struct rte_mbuf *m)
 {
@@ -622,10 +622,10 @@ frame_rx_place(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, ui
 	struct frame_stream *st;
 	uint32_t tile;
 
-	/* what waited came before the claim and is no part of it */
+	/* what waited came before the request and is no part of it */
 	if (unlikely((frx->elsewhere >> stream & 1) != 0) && !frx->again &&
-		frame_claim_goes_on(ft, frx, stream, frame))
-		return frame_claim(ft, frx, stream, frame, true, false);
+		frame_resync_continues(ft, frx, stream, frame))
+		return frame_resync_request(ft, frx, stream, frame, true, false);
 	if (unlikely(tag >> FRAME_TAG_SLOT_BITS != frame + 1))
 		return frame_rx_miss(ft, frx, stream, frame, packet);
 	if (frame + 1 > frx->progress[stream] &&

@@ -75,37 +75,37 @@ frame_rx_paused(const struct frame_table *ft, const struct frame_rx *frx, uint32
 		__atomic_load_n(&ft->builder.paused_progress[stream], __ATOMIC_RELAXED);
 }
 
-/** Was a claim refused of which a frame may be? */
-bool frame_claim_is_refused(
+/** Was a request refused of which a frame may be? */
+bool frame_resync_is_refused(
 	const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream, uint64_t frame);
 
 /**
- * Where enough streams claim to be; those that are too few are refused after a while, and told of.
- * By the builder.
+ * Where enough streams request to be; those that are too few are refused after a while, and told
+ * of. By the builder.
  * @param group  out: these streams
  * @return frame + 1, 0 = here
  */
-uint64_t frame_claims_place(struct frame_table *ft, uint64_t *group);
+uint64_t frame_resync_position(struct frame_table *ft, uint64_t *group);
 
 /**
- * Where streams claim to be while there is no window. By the builder.
+ * Where streams request to be while there is no window. By the builder.
  * @param fewer  the largest group decides, whatever its size
  * @param any    out: whether a stream has sent anything
  * @return frame + 1, 0 = not known
  */
-uint64_t frame_claims_first(struct frame_table *ft, bool fewer, bool *any);
+uint64_t frame_resync_first(struct frame_table *ft, bool fewer, bool *any);
 
 /** Do all streams that speak belong to a group? By the builder. */
-bool frame_claims_unanimous(const struct frame_table *ft, uint64_t group);
+bool frame_resync_is_unanimous(const struct frame_table *ft, uint64_t group);
 
 /** Now and then the builder looks who speaks. */
-void frame_claims_listen(struct frame_table *ft);
+void frame_resync_listen(struct frame_table *ft);
 
 /** Has nothing come of a stream for `stall_cycles`? By the builder. */
-bool frame_claims_is_silent(const struct frame_table *ft, uint32_t stream);
+bool frame_resync_is_silent(const struct frame_table *ft, uint32_t stream);
 
 /** A window begins: nobody is silent yet. */
-void frame_claims_hear(struct frame_table *ft);
+void frame_resync_hear(struct frame_table *ft);
 
 /** Has the head begun, or any frame after it? By the builder. */
 bool frame_head_begun(const struct frame_table *ft);
@@ -121,18 +121,18 @@ void frame_late_row(struct frame_table *ft, uint64_t frame);
 /** Read what RX roles have reported. */
 void frame_late_collect(struct frame_table *ft);
 
-/** No more of what was claimed: the window is elsewhere. */
+/** No more of what was requested: the window is elsewhere. */
 static inline void
-frame_claims_forget(struct frame_table *ft)
+frame_resync_reset(struct frame_table *ft)
 {
 	struct frame_builder *b = &ft->builder;
 
-	b->claims = 0;
+	b->requests = 0;
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
-		b->claim_since[s] = 0;
+		b->request_since[s] = 0;
 	__atomic_store_n(&ft->window.refused, 0, __ATOMIC_RELAXED);
 	b->leave_since = 0;
-	b->claims_told = 0;
+	b->requests_logged = 0;
 	b->gap_group = 0;
 	b->gap_to = 0;
 }
@@ -142,7 +142,7 @@ void frame_window_begin_run(struct frame_table *ft);
 
 /**
  * The builder's look at the window before it opens frames: begin, search, move, or follow a
- * detector that has begun anew.
+ * detector that has begun again.
  *
  * @return true if frames may be opened now
  */

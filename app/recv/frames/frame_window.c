@@ -31,7 +31,7 @@ set_state(struct frame_table *ft, enum frame_window_state state)
 /**
  * A run that begins while the detector sends begins with a whole frame: not with one of which
  * packets were dropped before. `at` and the result are frame + 1. A detector that was silent since
- * may count anew.
+ * may count again.
  */
 static uint64_t
 first_whole(const struct frame_table *ft, uint64_t at)
@@ -94,7 +94,7 @@ find_window(struct frame_table *ft)
 
 	if (b->asked_at != 0 && rte_rdtsc() - b->asked_at > ft->config.stall_cycles)
 		fewer = true;
-	at = frame_claims_first(ft, fewer, &any);
+	at = frame_resync_first(ft, fewer, &any);
 	if (at != 0)
 		move_towards(ft, at);
 	else if (any && b->asked_at == 0)
@@ -141,8 +141,8 @@ move_window(struct frame_table *ft)
 	b->moving = false;
 	b->flushing = false;
 	b->held_since = 0;
-	frame_claims_forget(ft);
-	frame_claims_hear(ft);
+	frame_resync_reset(ft);
+	frame_resync_hear(ft);
 	/* nobody waits for the dead: of the new window they have sent nothing */
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
 		b->stalled_at[s] = b->dead >> s & 1;
@@ -183,9 +183,9 @@ frame_table_begin(struct frame_table *ft, const struct frame_run *run)
 	b->asked_at = 0;
 	b->moved_at = 0;
 	frame_late_begin(ft);
-	frame_claims_forget(ft);
+	frame_resync_reset(ft);
 	b->dead = 0;
-	frame_claims_hear(ft);
+	frame_resync_hear(ft);
 	/* RX roles may be looking: in one piece each, what they make of it is dropped or waits */
 	__atomic_store_n(&ft->window.stride, stride, __ATOMIC_RELAXED);
 	__atomic_store_n(&ft->window.offset, stride == 1 ? 0 : run->offset, __ATOMIC_RELAXED);
@@ -282,7 +282,7 @@ may_leave(struct frame_table *ft, uint64_t group)
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		if (__atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE) != 0)
 			return false;
-	return frame_claims_unanimous(ft, group);
+	return frame_resync_is_unanimous(ft, group);
 }
 
 /** Enough streams are somewhere else: frame + 1. @return whether frames may be opened here */
@@ -327,7 +327,7 @@ frame_window_ready(struct frame_table *ft)
 		frame_window_begin_run(ft);
 	if (b->beginning)
 		return false;
-	frame_claims_listen(ft);
+	frame_resync_listen(ft);
 	if (ft->window.state == FRAME_WINDOW_SEARCHED)
 		find_window(ft);
 	/* a move waits until everything of the old window was given out */
@@ -339,6 +339,6 @@ frame_window_ready(struct frame_table *ft)
 		return false;
 	if (unlikely(b->moved_at != 0))
 		forget_old_window(ft);
-	at = frame_claims_place(ft, &group);
+	at = frame_resync_position(ft, &group);
 	return likely(at == 0) || follow(ft, at, group);
 }

@@ -99,7 +99,7 @@ writer_clock(void *arg)
 }
 
 static void
-nap(struct file_writer *w)
+idle_sleep(struct file_writer *w)
 {
 	const struct timespec t = {.tv_nsec = FILE_WRITER_NAP_US * 1000};
 
@@ -286,7 +286,7 @@ writer_main(void *arg)
 				break;
 			if (w->run != NULL)
 				arrow_run_poll(w->run);
-			nap(w);
+			idle_sleep(w);
 			continue;
 		}
 		for (i = ahead = 0; i < n; i++) {
@@ -298,7 +298,7 @@ writer_main(void *arg)
 			/* One by one, because the datapath runs out of output slots first. */
 			while (rte_ring_sp_enqueue(w->config.returns, record[i]) < 0 &&
 				__atomic_load_n(&w->request, __ATOMIC_RELAXED) != ABORT)
-				nap(w);
+				idle_sleep(w);
 		}
 	}
 	batch_builder_flush(w->builder);

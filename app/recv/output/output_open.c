@@ -76,7 +76,7 @@ begin_preview(struct pipeline *p, const struct settings *s)
 
 /** Called for every kept frame, in the writer's thread. */
 static void
-look_at_kept(void *arg, const struct frame_record *record, const uint8_t *output)
+update_kept(void *arg, const struct frame_record *record, const uint8_t *output)
 {
 	struct pipeline *p = arg;
 
@@ -291,7 +291,7 @@ create_writer(struct pipeline *p, const struct settings *s, struct file_writer *
 		.roll_frames = s->roll_frames,
 		.roll_bytes = s->roll_bytes,
 		.roll_ms = s->roll_ms,
-		.kept = look_at_kept,
+		.kept = update_kept,
 		.kept_arg = p,
 		.clock = receive_clock,
 		.clock_arg = p,

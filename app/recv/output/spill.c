@@ -27,18 +27,18 @@ RTE_LOG_REGISTER(spill_logtype, braggline.spill, NOTICE);
 
 #define LOG(level, ...) rte_log(RTE_LOG_##level, spill_logtype, "spill: " __VA_ARGS__)
 
-#define NAP_US	  500
+#define SLEEP_US  500
 #define REFUSE_MS 1000 /* delay before another attempt to open a directory */
 
 enum order {
-	ORDER_BATCH,
-	ORDER_PAUSE,
-	ORDER_CLOSE,
-	ORDER_END,
+	COMMAND_BATCH,
+	COMMAND_PAUSE,
+	COMMAND_CLOSE,
+	COMMAND_END,
 };
 
 /* Command to the thread. */
-struct spill_order {
+struct spill_command {
 	enum order order;
 	unsigned int run;
 	unsigned int table;
@@ -127,10 +127,10 @@ on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status st
 {
 	struct spill *s = arg;
 
-	if (status == XFER_AGAIN)
+	if (status == XFER_RETRY)
 		ADD(s->stats.again, 1);
 	FAIL_POINT("spill.synced");
-	give_result(s, (uint32_t)tag, status != XFER_AGAIN);
+	give_result(s, (uint32_t)tag, status != XFER_RETRY);
 }
 
 /* ---- runs: called by the thread, or before it starts ---- */
@@ -313,7 +313,7 @@ spill_batches(const struct spill *s, unsigned int run)
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 static void
-write_batch(struct spill *s, const struct spill_order *o)
+write_batch(struct spill *s, const struct spill_command *o)
 {
 	struct spill_run *r = &s->run[o->run];
 
@@ -343,21 +343,21 @@ pause_all(struct spill *s)
 }
 
 static void
-carry_out(struct spill *s, const struct spill_order *o)
+execute(struct spill *s, const struct spill_command *o)
 {
 	switch (o->order) {
-	case ORDER_BATCH:
+	case COMMAND_BATCH:
 		write_batch(s, o);
 		break;
-	case ORDER_PAUSE:
+	case COMMAND_PAUSE:
 		pause_all(s);
 		break;
-	case ORDER_CLOSE:
+	case COMMAND_CLOSE:
 		close_run(&s->run[o->run]);
 		FAIL_POINT("spill.closed");
 		__atomic_store_n(&s->run[o->run].closed, true, __ATOMIC_RELEASE);
 		break;
-	case ORDER_END:
+	case COMMAND_END:
 		break;
 	}
 }
@@ -389,19 +389,19 @@ poll_writers(struct spill *s)
 static void *
 spill_main(void *arg)
 {
-	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	const struct timespec pause = {.tv_nsec = SLEEP_US * 1000};
 	struct spill *s = arg;
-	struct spill_order order;
+	struct spill_command order;
 
 	do {
 		if (rte_ring_sc_dequeue_elem(s->orders, &order, sizeof(order)) == 0) {
-			carry_out(s, &order);
+			execute(s, &order);
 		} else {
-			order.order = ORDER_PAUSE;
-			nanosleep(&nap, NULL);
+			order.order = COMMAND_PAUSE;
+			nanosleep(&pause, NULL);
 		}
 		poll_writers(s);
-	} while (order.order != ORDER_END);
+	} while (order.order != COMMAND_END);
 	return NULL;
 }
 
@@ -418,8 +418,8 @@ spill_put(struct spill *s, uint32_t batch, const struct journal_batch *b,
 	const struct journal_run *run)
 {
 	struct spill_run *r = &s->run[b->run];
-	struct spill_order order = {
-		.order = ORDER_BATCH,
+	struct spill_command order = {
+		.order = COMMAND_BATCH,
 		.run = b->run,
 		.table = b->table,
 		.batch = batch,
@@ -454,7 +454,7 @@ spill_results(struct spill *s, struct spill_result *result, unsigned int room)
 void
 spill_pause(struct spill *s)
 {
-	struct spill_order order = {.order = ORDER_PAUSE};
+	struct spill_command order = {.order = COMMAND_PAUSE};
 
 	/* If the ring is full, files stay open and are completed with their run. */
 	(void)rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order));
@@ -469,7 +469,7 @@ spill_uncut(const struct spill *s, unsigned int run)
 bool
 spill_close_run(struct spill *s, unsigned int run)
 {
-	struct spill_order order = {.order = ORDER_CLOSE, .run = run};
+	struct spill_command order = {.order = COMMAND_CLOSE, .run = run};
 	struct spill_run *r = &s->run[run];
 
 	if (!r->named)
@@ -514,7 +514,7 @@ spill_make_folder(const char *dir, char message[PATH_MAX])
 int
 spill_create(struct spill **spill, const struct spill_config *config, char message[PATH_MAX])
 {
-	static_assert(sizeof(struct spill_order) % 4 == 0, "an element of a ring");
+	static_assert(sizeof(struct spill_command) % 4 == 0, "an element of a ring");
 	static_assert(sizeof(struct spill_result) % 4 == 0, "an element of a ring");
 	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
 	struct spill *s;
@@ -538,7 +538,7 @@ spill_create(struct spill **spill, const struct spill_config *config, char messa
 	for (i = 0; i < JOURNAL_RUNS; i++)
 		s->run[i].dir_fd = -1;
 	/* room for all batches without a result, and for commands on runs and pauses */
-	s->orders = rte_ring_create_elem("spill_orders", sizeof(struct spill_order),
+	s->orders = rte_ring_create_elem("spill_commands", sizeof(struct spill_command),
 		4 * SPILL_BATCHES, SOCKET_ID_ANY, flags);
 	s->results = rte_ring_create_elem("spill_results", sizeof(struct spill_result),
 		2 * SPILL_BATCHES, SOCKET_ID_ANY, flags);
@@ -570,8 +570,8 @@ spill_start(struct spill *s, const cpu_set_t *cpus)
 void
 spill_destroy(struct spill *s)
 {
-	struct spill_order order = {.order = ORDER_END};
-	const struct timespec nap = {.tv_nsec = NAP_US * 1000};
+	struct spill_command order = {.order = COMMAND_END};
+	const struct timespec pause = {.tv_nsec = SLEEP_US * 1000};
 	struct spill_result result[SPILL_BATCHES];
 	unsigned int i;
 
@@ -579,7 +579,7 @@ spill_destroy(struct spill *s)
 		return;
 	if (s->started) {
 		while (rte_ring_sp_enqueue_elem(s->orders, &order, sizeof(order)) < 0)
-			nanosleep(&nap, NULL);
+			nanosleep(&pause, NULL);
 		pthread_join(s->thread, NULL);
 	}
 	for (i = 0; i < JOURNAL_RUNS; i++) {

@@ -344,7 +344,7 @@ create_pools(struct port *p, const struct settings *s, const struct port_demand 
 
 	LOG(INFO,
 		"%s: %u payload mbufs = %u RX descriptors + %u in frame slots + %u in caches + %u "
-		"in bursts and inboxes + %u held until the window moves\n",
+		"in bursts and handoff rings + %u held until the window moves\n",
 		p->name, n.payload, n.rings, n.frames, n.caches, n.bursts, n.held);
 	snprintf(name, sizeof(name), "payload_%u", p->id);
 	if (p->reference)

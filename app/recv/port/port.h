@@ -122,7 +122,7 @@ struct port_mbufs {
 	uint32_t rings;
 	uint32_t frames;
 	uint32_t caches;
-	uint32_t bursts;  /**< in bursts being processed and in inboxes */
+	uint32_t bursts;  /**< in bursts being processed and in handoff rings */
 	uint32_t held;	  /**< until it is decided whether the window moves */
 	uint32_t payload; /**< size of the payload pool: the sum of the above */
 	uint32_t header;  /**< size of the header pool; headers do not wait in frame slots */
@@ -139,7 +139,7 @@ port_count_mbufs(uint32_t queues, uint32_t descriptors, const struct port_demand
 		.caches = demand->nb_rx * PORT_MEMPOOL_CACHE * 3 / 2,
 		/*
 		 * Packets that wait for their frame came from a queue of this port or from an
-		 * inbox.
+		 * handoff ring.
 		 */
 		.bursts = queues * RX_PENDING_SOURCE +
 			demand->nb_rx *

@@ -223,7 +223,7 @@ int
 lcores_run(struct lcores *l)
 {
 	const unsigned int main_lcore = rte_get_main_lcore();
-	const struct timespec nap = {.tv_nsec = 1000 * 1000};
+	const struct timespec pause = {.tv_nsec = 1000 * 1000};
 	unsigned int id;
 	int ret = 0;
 
@@ -241,7 +241,7 @@ lcores_run(struct lcores *l)
 		poll_roles(l);
 	} else {
 		while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE))
-			nanosleep(&nap, NULL);
+			nanosleep(&pause, NULL);
 	}
 	rte_eal_mp_wait_lcore();
 	return ret;

@@ -220,7 +220,7 @@ review_positions(struct rx *rx, uint32_t version, struct batch *batch)
 }
 
 static void
-look_at_positions(struct rx *rx, struct batch *batch)
+check_positions(struct rx *rx, struct batch *batch)
 {
 	const uint32_t version = __atomic_load_n(&rx->sources->version, __ATOMIC_ACQUIRE);
 
@@ -237,7 +237,7 @@ judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 
 	if (v == SOURCE_EXPELLED)
 		expel(rx, UINT64_C(1) << stream, RX_FOREIGN, batch);
-	look_at_positions(rx, batch);
+	check_positions(rx, batch);
 	if (v != SOURCE_OURS)
 		return v == SOURCE_MISPLACED ? RX_MISPLACED : RX_FOREIGN;
 	return rx->sources->stream[stream].misplaced ? RX_MISPLACED : RX_PLACED;
@@ -245,7 +245,7 @@ judge(struct rx *rx, uint32_t stream, const uint8_t *headers, uint32_t position,
 
 /**
  * Read the headers of a burst; what is not the detector's is dropped, what is another role's goes
- * to its outbox, which has room for a burst (see poll_sources()).
+ * to its outgoing handoff buffer, which has room for a burst (see poll_sources()).
  * @return packets in `out`
  */
 static uint32_t
@@ -260,7 +260,7 @@ read_headers(
 	struct batch batch = {.packets = out};
 	uint32_t valid = 0, dropped = 0;
 
-	look_at_positions(rx, &batch);
+	check_positions(rx, &batch);
 
 	/* the headers are two lines: what says whether they are the detector's is at their end */
 	for (uint32_t i = 0; i < n; i++) {
@@ -297,7 +297,7 @@ read_headers(
 		if (unlikely(owner[stream] != frx)) {
 			const uint32_t to = owner[stream];
 
-			rx->outbox[to][rx->nb_outbox[to]++] = out[i].m;
+			rx->handoff_out[to][rx->nb_handoff_out[to]++] = out[i].m;
 			continue;
 		}
 		if (unlikely(!source_takes(&rx->sources->filter[stream],
@@ -323,27 +323,32 @@ read_headers(
 	return batch.n;
 }
 
-/** Give an outbox to the role that owns its streams. @return false if something is left */
+/**
+ * Give an outgoing handoff buffer to the role that owns its streams. @return false if something is
+ * left
+ */
 static bool
 hand_on(struct rx *rx, uint32_t frx)
 {
-	const uint32_t n = rx->nb_outbox[frx];
+	const uint32_t n = rx->nb_handoff_out[frx];
 	uint32_t sent;
 
-	sent = rte_ring_enqueue_burst(rx->peers[frx]->inbox, (void **)rx->outbox[frx], n, NULL);
+	sent = rte_ring_enqueue_burst(
+		rx->peers[frx]->handoff_ring, (void **)rx->handoff_out[frx], n, NULL);
 	counter_add(&rx->counters[RX_HANDOFF_SENT], sent);
 	if (likely(sent == n)) {
-		rx->nb_outbox[frx] = 0;
+		rx->nb_handoff_out[frx] = 0;
 		return true;
 	}
 	if (rx->drop_handoff) {
-		rte_pktmbuf_free_bulk(&rx->outbox[frx][sent], n - sent);
+		rte_pktmbuf_free_bulk(&rx->handoff_out[frx][sent], n - sent);
 		counter_add(&rx->counters[RX_HANDOFF_FULL], n - sent);
-		rx->nb_outbox[frx] = 0;
+		rx->nb_handoff_out[frx] = 0;
 		return true;
 	}
-	memmove(rx->outbox[frx], &rx->outbox[frx][sent], (n - sent) * sizeof(rx->outbox[frx][0]));
-	rx->nb_outbox[frx] = n - sent;
+	memmove(rx->handoff_out[frx], &rx->handoff_out[frx][sent],
+		(n - sent) * sizeof(rx->handoff_out[frx][0]));
+	rx->nb_handoff_out[frx] = n - sent;
 	return false;
 }
 
@@ -353,7 +358,7 @@ hand_all_on(struct rx *rx)
 	bool empty = true;
 
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++)
-		if (rx->nb_outbox[i] > 0)
+		if (rx->nb_handoff_out[i] > 0)
 			empty &= hand_on(rx, i);
 	return empty;
 }
@@ -394,7 +399,7 @@ none_waits(struct rx *rx)
  * A packet's stream is elsewhere. A frame's packets of each such stream are held, and stop no
  * queue; what comes then waits, if nothing else can be placed here, or is dropped.
  */
-static enum frame_place
+static enum frame_placement
 hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
 	if (p->held == RX_NOT_HELD)
@@ -412,8 +417,8 @@ hold(struct rx *rx, struct rx_packet *p, uint64_t frame)
 }
 
 /** What becomes of a packet that is held. @return FRAME_PLACES: it is to be placed */
-static enum frame_place
-look_at_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
+static enum frame_placement
+check_held(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
 	switch (frame_rx_again(rx->table, rx->frx, p->stream, frame, p->tick)) {
 	case FRAME_AGAIN_HOLD:
@@ -440,13 +445,13 @@ is_of_before(struct rx *rx, const struct rx_packet *p, uint64_t frame)
 }
 
 /** Of a packet that may not be placed at once. @return FRAME_PLACES: it may */
-static enum frame_place
-look_at_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
+static enum frame_placement
+check_order(struct rx *rx, struct rx_packet *p, uint64_t frame)
 {
 	if (rx->moved && is_of_before(rx, p, frame))
 		return frame_rx_drop(rx->table, rx->frx, p->stream, frame);
 	if (p->held >= RX_HELD && !rx->first)
-		return look_at_held(rx, p, frame);
+		return check_held(rx, p, frame);
 	p->held = RX_NOT_HELD;
 	if (frame_rx_is_early(rx->frx, p->stream))
 		return FRAME_PLACE_HOLD;
@@ -472,7 +477,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		/* `next` lies in an mbuf's second cache line: look only where there is one */
 		struct rte_mbuf *m = p->m, *pixels = m->nb_segs > 1 ? m->next : NULL;
 		uint64_t frame = p->frame, address;
-		enum frame_place result;
+		enum frame_placement result;
 
 		if (pixels != NULL) {
 			address = rte_pktmbuf_mtod(pixels, uint64_t) + (uint64_t)rx->view;
@@ -484,7 +489,7 @@ place(struct rx *rx, struct rx_packet *packets, uint32_t n)
 		if (likely(frame_rx_is_ours(rx->table, &frame))) {
 			result = FRAME_PLACES;
 			if (unlikely(rx->nb_pending + waiting > 0))
-				result = look_at_order(rx, p, frame);
+				result = check_order(rx, p, frame);
 			if (likely(result == FRAME_PLACES))
 				result = frame_rx_place(rx->table, rx->frx, p->stream, frame,
 					p->packet, p->header, address, pixels);
@@ -540,14 +545,14 @@ any_is_full(const struct rx *rx)
 	return false;
 }
 
-/** Will nothing be placed before what waits? An inbox that was never used brings nothing. */
+/** Will nothing be placed before what waits? An handoff ring that was never used brings nothing. */
 static bool
 all_are_full(const struct rx *rx)
 {
 	for (uint32_t q = 0; q < rx->nb_queues; q++)
 		if (!is_full(rx, q))
 			return false;
-	return !rx->inbox_used || is_full(rx, rx->nb_queues);
+	return !rx->handoff_used || is_full(rx, rx->nb_queues);
 }
 
 /** Telemetry and the run look at it. */
@@ -662,19 +667,20 @@ static uint32_t
 poll_inbox(struct rx *rx)
 {
 	struct rte_mbuf *burst[RX_BURST];
-	const uint32_t n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL);
+	const uint32_t n = rte_ring_dequeue_burst(rx->handoff_ring, (void **)burst, RX_BURST, NULL);
 
 	if (n == 0)
 		return 0;
-	rx->inbox_used = true;
+	rx->handoff_used = true;
 	take(rx, rx->nb_queues, burst, n);
 	return n;
 }
 
 /**
- * A few bursts of each queue and of the inbox, as long as there is room for them to wait. Queues
- * are left alone while an outbox is not empty. The inbox never is: what comes from there goes to no
- * outbox, so that two roles whose inboxes are full do not wait for each other.
+ * A few bursts of each queue and of the handoff ring, as long as there is room for them to wait.
+ * Queues are left alone while an outgoing handoff buffer is not empty. The handoff ring never is:
+ * what comes from there goes to no outgoing handoff buffer, so that two roles whose handoff rings
+ * are full do not wait for each other.
  */
 static uint32_t
 poll_sources(struct rx *rx)
@@ -701,7 +707,7 @@ poll_sources(struct rx *rx)
 	return total;
 }
 
-/** Give up everything that waits, in here and in the inbox. */
+/** Give up everything that waits, in here and in the handoff ring. */
 static void
 drop_waiting(struct rx *rx)
 {
@@ -719,11 +725,11 @@ drop_waiting(struct rx *rx)
 	set_pending(rx, 0);
 	none_waits(rx);
 	for (uint32_t i = 0; i < rx->table->config.nb_rx; i++) {
-		rte_pktmbuf_free_bulk(rx->outbox[i], rx->nb_outbox[i]);
-		counter_add(&rx->counters[RX_STOPPED], rx->nb_outbox[i]);
-		rx->nb_outbox[i] = 0;
+		rte_pktmbuf_free_bulk(rx->handoff_out[i], rx->nb_handoff_out[i]);
+		counter_add(&rx->counters[RX_STOPPED], rx->nb_handoff_out[i]);
+		rx->nb_handoff_out[i] = 0;
 	}
-	while ((n = rte_ring_dequeue_burst(rx->inbox, (void **)burst, RX_BURST, NULL)) > 0) {
+	while ((n = rte_ring_dequeue_burst(rx->handoff_ring, (void **)burst, RX_BURST, NULL)) > 0) {
 		rte_pktmbuf_free_bulk(burst, n);
 		counter_add(&rx->counters[RX_STOPPED], n);
 	}

@@ -5,8 +5,8 @@
  *
  * One role owns some of the detector's streams and one RX role of the frame table. Packets of
  * streams that another role owns (no flow rules, or a rule that is not exact) are handed on through
- * that role's inbox: the software classifier. Nothing here allocates, locks, logs or calls the
- * system.
+ * that role's handoff ring: the software classifier. Nothing here allocates, locks, logs or calls
+ * the system.
  */
 #ifndef RX_H
 #define RX_H
@@ -23,12 +23,12 @@
 
 #define RX_BURST 64
 /**
- * Bursts of a queue or an inbox that is not empty, in one poll. One alone would be 2.5 Mpackets/s
- * at most on an lcore that a gang shares, whose polls take some 25 us.
+ * Bursts of a queue or an handoff ring that is not empty, in one poll. One alone would be 2.5
+ * Mpackets/s at most on an lcore that a gang shares, whose polls take some 25 us.
  */
 #define RX_BURSTS_A_POLL 4
 #define RX_QUEUES_MAX	 16
-/** Where packets come from: queues, and the inbox behind them. */
+/** Where packets come from: queues, and the handoff ring behind them. */
 #define RX_SOURCES_MAX	  (RX_QUEUES_MAX + 1)
 #define RX_PENDING_SOURCE (4 * RX_BURST) /**< packets of a source that may wait */
 /** More of a source wait: no further burst of it is taken. */
@@ -60,7 +60,7 @@ enum rx_counter {
 	RX_FRAGMENT,  /**< IP fragment: the MTU on the way is too small */
 	RX_WRONG_LENGTH, /**< wrong length for the format */
 	RX_MALFORMED,	 /**< detector header of another format, or packet number out of range */
-	RX_HANDOFF_FULL, /**< no room in the inbox of the role that owns the stream */
+	RX_HANDOFF_FULL, /**< no room in the handoff ring of the role that owns the stream */
 	RX_STOPPED,	 /**< still waiting when the run was stopped */
 	RX_COUNTERS
 };
@@ -110,7 +110,7 @@ struct rx_packet {
 	uint64_t frame;
 	uint16_t packet;
 	uint16_t stream;
-	uint16_t source; /**< queue, or rx.nb_queues for the inbox */
+	uint16_t source; /**< queue, or rx.nb_queues for the handoff ring */
 	uint8_t held;	 /**< enum rx_held */
 	uint8_t tick;	 /**< frame_rx_tick() when it was first held */
 };
@@ -136,10 +136,10 @@ struct rx {
 	/** What to add to an address in a second segment for the gangs' own: 0, as GPUs have the
 	 * addresses that NICs have, but for a private gpu_host. */
 	ptrdiff_t view;
-	bool drop_handoff; /**< full inbox: drop (true) or wait (false) */
+	bool drop_handoff; /**< full handoff ring: drop (true) or wait (false) */
 	uint32_t nb_pending;
 	uint32_t nb_of_source[RX_SOURCES_MAX]; /**< pending, by rx_packet.source */
-	bool inbox_used;		       /**< others have handed packets on */
+	bool handoff_used;		       /**< others have handed packets on */
 	bool crowded;			       /**< no room to hold a packet of some stream */
 	bool first;	  /**< what is tried again is so for the first time in this window */
 	bool moved;	  /**< ... and may be of another one before */
@@ -148,14 +148,14 @@ struct rx {
 	/** Of each stream, the lowest frame + 1 of which packets wait; 0: none. */
 	uint64_t waiting[DETECTOR_STREAMS_MAX];
 	uint16_t nb_held[DETECTOR_STREAMS_MAX]; /**< pending, by stream */
-	uint32_t nb_outbox[FRAME_RX_MAX];
+	uint32_t nb_handoff_out[FRAME_RX_MAX];
 	bool stop; /**< set by the control lcore: place no more */
 	bool stopped;
-	struct rte_ring *inbox;
+	struct rte_ring *handoff_ring;
 	struct rx *const *peers; /**< all RX roles, by RX role */
 	uint64_t counters[RX_COUNTERS] __rte_cache_aligned;
 	struct rx_packet pending[RX_PENDING_MAX];
-	struct rte_mbuf *outbox[FRAME_RX_MAX][RX_BURST];
+	struct rte_mbuf *handoff_out[FRAME_RX_MAX][RX_BURST];
 	struct rx_samples samples;
 } __rte_cache_aligned;
 static_assert(offsetof(struct rx, counters) == 15 * RTE_CACHE_LINE_SIZE, "read by other threads");
@@ -166,7 +166,7 @@ static_assert(sizeof(struct rx) == 4400 * RTE_CACHE_LINE_SIZE,
 bool rx_take_sample(struct rx *rx, struct rx_sample *sample);
 
 /**
- * One round: everything that waits, a few bursts of each queue and of the inbox.
+ * One round: everything that waits, a few bursts of each queue and of the handoff ring.
  * Its own lcore only. @return non-zero if any packet was handled
  */
 int rx_poll(void *rx);

@@ -143,12 +143,12 @@ log_order(const struct sources *all, struct source_watch *watch, enum source_ord
 
 	watch->odd = order == SOURCE_ORDER_ODD ? watch->odd + 1 : 0;
 	if (order != SOURCE_ORDER_ODD) {
-		watch->odd_told = false;
+		watch->odd_logged = false;
 		return;
 	}
-	if (watch->odd_told || (watch->odd < ODD_LOOKS && !now))
+	if (watch->odd_logged || (watch->odd < ODD_LOOKS && !now))
 		return;
-	watch->odd_told = true;
+	watch->odd_logged = true;
 	for (uint32_t s = 0; s < d->streams && used < sizeof(text); s++) {
 		const uint32_t p = announced(all, s);
 

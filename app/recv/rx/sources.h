@@ -172,7 +172,7 @@ enum source_order sources_expected(
 struct source_watch {
 	uint64_t next; /**< TSC */
 	bool learnt;
-	bool odd_told;
+	bool odd_logged;
 	uint32_t odd; /**< looks in a row at positions that cannot be checked */
 	uint32_t changes[DETECTOR_STREAMS_MAX];
 	uint32_t contests[DETECTOR_STREAMS_MAX];

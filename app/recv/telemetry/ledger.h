@@ -47,7 +47,7 @@ struct ledger_kept {
 #define LEDGER_NONE	    UINT64_MAX
 
 struct ledger {
-	/* frames, by fate */
+	/* frames, by outcome */
 	uint64_t frames;	 /**< that the detector sent, as far as numbers tell */
 	uint64_t stored;	 /**< kept, and in a file */
 	uint64_t held;		 /**< kept, in the journal: sent when a store takes them */
@@ -73,11 +73,11 @@ struct ledger {
 	uint64_t timeouts;
 	uint64_t frame_packets; /**< found in frames */
 	uint64_t records;	/**< that egress has taken */
-	/* packets, by fate (enum rx_counter) */
+	/* packets, by outcome (enum rx_counter) */
 	uint64_t packets[RX_COUNTERS];
 	uint64_t ports[PORT_DROPS]; /**< what never got to RX: not among `packets` */
-	bool frames_balance;	    /**< the fates add up to the frames */
-	bool packets_balance; /**< the fates add up to the packets; if nothing is on its way */
+	bool frames_balance;	    /**< the outcomes add up to the frames */
+	bool packets_balance; /**< the outcomes add up to the packets; if nothing is on its way */
 	bool placed_balance;  /**< what RX placed is what frames had */
 };
 

@@ -535,13 +535,14 @@ static const struct telemetry_command commands[] = {
 		"version, dpdk, detector, modules, interfaces, rows, cols, rx_lcores, gangs, "
 		"frame_slots, kernel, gpu, packets, results, control",
 		get_info},
-	{"/braggline/ledger", "", "Every frame and packet of the run, or of the last one, by fate",
+	{"/braggline/ledger", "",
+		"Every frame and packet of the run, or of the last one, by outcome",
 		"run, state; frames {...}, packets {...}, ports {...}: as in RUN_ledger.ini, "
 		"balanced is 0 while anything is on its way",
 		get_ledger},
 	{"/braggline/lcores", "", "What each lcore does and how busy it is",
 		"by lcore: roles, busy_cycles, idle_cycles, rounds, role_busy_cycles", get_lcores},
-	{"/braggline/rx", "", "Packets of each RX role since the start, by fate",
+	{"/braggline/rx", "", "Packets of each RX role since the start, by outcome",
 		"by role: the packets of the ledger, pending", get_rx},
 	{"/braggline/sources", "", "Whose packets are taken, since the start",
 		"by stream: state (configured, none, first, contested, learnt), source, "
@@ -576,7 +577,7 @@ static const struct telemetry_command commands[] = {
 		"{batches, bytes, room, in_doubt, put, released, moved, adopted, damaged, full}; "
 		"stores by number: address, state, says, identity, places, credits, waiting, "
 		"sent, bytes, "
-		"bytes_per_s, durable, durable_per_s, found, doubles, again, connections, "
+		"bytes_per_s, durable, durable_per_s, found, duplicates, returned, connections, "
 		"broken, refused, unreachable, malformed, late, stuck, reason; "
 		"below_us [...], kept_to_durable [...]",
 		telemetry_egress},
@@ -807,8 +808,8 @@ store(const struct egress_store *s)
 	rte_tel_data_add_dict_uint(d, "durable", s->durable);
 	rte_tel_data_add_dict_uint(d, "durable_per_s", s->durable_per_s);
 	rte_tel_data_add_dict_uint(d, "found", s->found);
-	rte_tel_data_add_dict_uint(d, "doubles", s->doubles);
-	rte_tel_data_add_dict_uint(d, "again", s->again);
+	rte_tel_data_add_dict_uint(d, "duplicates", s->duplicates);
+	rte_tel_data_add_dict_uint(d, "returned", s->returned);
 	rte_tel_data_add_dict_uint(d, "connections", s->connections);
 	rte_tel_data_add_dict_uint(d, "broken", s->broken);
 	rte_tel_data_add_dict_uint(d, "refused", s->refused);

@@ -112,7 +112,7 @@ refuse(char message[PATH_MAX], const char *what)
 }
 
 static int
-choose_told(struct store_bodies *b, const struct store_bodies_config *c,
+choose_configured(struct store_bodies *b, const struct store_bodies_config *c,
 	struct arrow_slices_config *slices, char message[PATH_MAX])
 {
 	const unsigned int gpu = c->where - STORE_BODIES_GPU;
@@ -184,7 +184,7 @@ store_bodies_open(struct store_bodies *b, const struct store_bodies_config *conf
 	else if (config->where == STORE_BODIES_AUTO)
 		rc = choose(b, config, slices, message);
 	else
-		rc = choose_told(b, config, slices, message);
+		rc = choose_configured(b, config, slices, message);
 	if (rc < 0)
 		store_bodies_close(b);
 	return rc;

@@ -67,6 +67,13 @@ admission_knows(const struct admission *g, const struct admission_peer *peer, ui
 	return i >= 0 && admission_age(g, i, now) < ADMISSION_REMEMBER_MS;
 }
 
+bool
+admission_may_take(const struct admission *g, const struct admission_peer *peer,
+	unsigned int nb_free, uint64_t now)
+{
+	return nb_free > ADMISSION_KNOWN || (nb_free > 0 && admission_knows(g, peer, now));
+}
+
 uint64_t
 admission_age(const struct admission *g, unsigned int i, uint64_t now)
 {

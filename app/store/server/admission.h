@@ -66,6 +66,14 @@ struct admission {
 bool admission_knows(const struct admission *g, const struct admission_peer *peer, uint64_t now);
 
 /**
+ * Whether the peer may take one of the connections of the store. The last ADMISSION_KNOWN free ones
+ * are reserved for known peers.
+ * @param nb_free  number of free connections
+ */
+bool admission_may_take(const struct admission *g, const struct admission_peer *peer,
+	unsigned int nb_free, uint64_t now);
+
+/**
  * Request a slot.
  * @param now      ms, a monotonic clock; not 0
  * @param owner    of the slot, not NULL; returned when the slot is evicted or expires

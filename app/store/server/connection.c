@@ -44,11 +44,11 @@ enter(struct store_connection *c, enum store_connection_state state)
 }
 
 static void
-leave_gate(struct store_connection *c)
+leave_admission(struct store_connection *c)
 {
-	if (c->gate >= 0)
-		admission_leave(&c->shared->gate, c->gate);
-	c->gate = -1;
+	if (c->admission >= 0)
+		admission_leave(&c->shared->admission, c->admission);
+	c->admission = -1;
 }
 
 /* Write an audit message about a connection: identity, address, run. */
@@ -60,8 +60,8 @@ leave_gate(struct store_connection *c)
 			     " run=%s:%016" PRIx64 " incarnation=%016" PRIx64 fmt,             \
 			(c)->identity.name, (c)->fingerprint,                                  \
 			store_audit_address((c)->peer.addr, address_),                         \
-			(c)->handshake.receiver.node, (c)->handshake.proof.name,               \
-			(c)->handshake.proof.run, (c)->handshake.proof.incarnation,            \
+			(c)->handshake.receiver.node, (c)->handshake.request.name,             \
+			(c)->handshake.request.run, (c)->handshake.request.incarnation,        \
 			##__VA_ARGS__);                                                        \
 	} while (0)
 
@@ -97,7 +97,7 @@ stands(const struct store_connection *c)
 static void
 cut_off(struct store_connection *c)
 {
-	leave_gate(c);
+	leave_admission(c);
 	xfer_qp_break(&c->link);
 	c->nb_results = 0;
 	enter(c, STORE_CLOSING);
@@ -133,7 +133,7 @@ store_connection_refuse(struct store_connection *c, enum xfer_reason reason)
 		c->state == STORE_PROVING ? c->handshake.sent : c->sent++);
 	m->reason = reason;
 	(void)xfer_qp_send(&c->link, sizeof(*m));
-	leave_gate(c);
+	leave_admission(c);
 	c->deadline = xfer_qp_clock() + (c->state == STORE_PROVING ? LEAVE_UNPROVED_MS : LEAVE_MS);
 	enter(c, STORE_LEAVING);
 }
@@ -141,7 +141,7 @@ store_connection_refuse(struct store_connection *c, enum xfer_reason reason)
 void
 store_connection_late(struct store_connection *c)
 {
-	c->gate = -1;
+	c->admission = -1;
 	store_connection_refuse(c, XFER_REASON_LATE);
 }
 
@@ -165,7 +165,7 @@ store_connection_keys_changed(struct store_connection *c)
 	} else if (!xfer_identity_may(identity,
 			   c->handshake.receiver.role == XFER_ROLE_IMPORT ? XFER_RIGHT_IMPORT
 									  : XFER_RIGHT_WRITE,
-			   c->handshake.receiver.node, c->handshake.proof.name)) {
+			   c->handshake.receiver.node, c->handshake.request.name)) {
 		reason = XFER_REASON_RIGHTS;
 	} else {
 		c->identity.rights = identity->rights;
@@ -407,8 +407,8 @@ static bool
 is_its_run(const struct store_connection *c, const struct store_run *r)
 {
 	return r->used && r->receiver_id == c->handshake.receiver.node &&
-		r->run == c->handshake.proof.run &&
-		r->incarnation == c->handshake.proof.incarnation;
+		r->run == c->handshake.request.run &&
+		r->incarnation == c->handshake.request.incarnation;
 }
 
 /*
@@ -455,9 +455,9 @@ proved(struct store_connection *c)
 {
 	int rc;
 
-	if (c->gate >= 0)
-		admission_proved(&c->shared->gate, c->gate, xfer_qp_clock());
-	c->gate = -1;
+	if (c->admission >= 0)
+		admission_proved(&c->shared->admission, c->admission, xfer_qp_clock());
+	c->admission = -1;
 	xfer_identity_forget(&c->identity);
 	if (!may_connect(c)) {
 		store_connection_refuse(c, XFER_REASON_CONNECTIONS);
@@ -650,20 +650,13 @@ store_connection_knows(const struct store_shared *s, const struct rdma_event *ev
 	struct admission_peer peer;
 
 	who_asks(event, &peer);
-	return admission_knows(&s->gate, &peer, now);
-}
-
-/* Reserve some connections for known peers: unknown ones may not take the last. */
-static bool
-may_take(const struct store_shared *s, const struct admission_peer *peer, uint64_t now)
-{
-	return s->nb_free > ADMISSION_KNOWN || admission_knows(&s->gate, peer, now);
+	return admission_knows(&s->admission, &peer, now);
 }
 
 static void
 evict(struct store_connection *c)
 {
-	c->gate = -1;
+	c->admission = -1;
 	c->shared->counters.refused[XFER_REASON_LATE]++;
 	cut_off(c);
 }
@@ -676,13 +669,13 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 	enum xfer_reason reason;
 	void *evicted = NULL;
 	unsigned int index;
-	int gate = -EBUSY;
+	int slot = -EBUSY;
 
 	s->counters.requests++;
 	who_asks(event, &peer);
-	if (c != NULL && !s->stopping && may_take(s, &peer, now))
-		gate = admission_enter(&s->gate, &peer, c, now, &evicted);
-	if (gate < 0) {
+	if (c != NULL && !s->stopping && admission_may_take(&s->admission, &peer, s->nb_free, now))
+		slot = admission_enter(&s->admission, &peer, c, now, &evicted);
+	if (slot < 0) {
 		reject(s, event, s->stopping ? XFER_REASON_STOPPING : XFER_REASON_BUSY);
 		return;
 	}
@@ -694,7 +687,7 @@ store_connection_request(struct store_shared *s, struct store_connection *c,
 	c->index = index;
 	c->shared = s;
 	c->order = s->counters.requests;
-	c->gate = gate;
+	c->admission = slot;
 	c->heard = now;
 	memcpy(c->peer.addr, peer.addr, sizeof(peer.addr));
 	c->peer.qpn = event->remote_qpn;

@@ -55,8 +55,8 @@ struct store_counters {
 	uint64_t fault[XFER_DESC_FAULTS]; /**< descriptors by fault; [0]: valid ones */
 	uint64_t bytes;			  /**< bytes of bodies with a valid descriptor */
 	uint64_t durable;
-	uint64_t doubles;
-	uint64_t again;
+	uint64_t duplicates;
+	uint64_t returned;
 	uint64_t reassigned_refused; /**< REASSIGNED: run ended, or no right to it */
 	uint64_t keys_removed;	  /**< connections ended because their key or right was removed */
 	uint64_t cuts;		  /**< number of times that reassigned batches were removed */
@@ -78,7 +78,7 @@ struct store_shared {
 	uint32_t silence_ms;
 	uint32_t commit_ms;
 	uint8_t addr[16];
-	struct admission gate;
+	struct admission admission;
 	struct store_warnings warnings;
 	struct store_audit audit;
 	unsigned int nb_free; /**< free connections */
@@ -113,7 +113,7 @@ struct store_connection {
 	struct xfer_qp link;
 	bool link_is_open;
 	bool established; /**< may send */
-	int gate;	  /**< slot of the admission control; -1: none */
+	int admission;	  /**< slot of the admission control; -1: none */
 	/** claimed identity; with keys until the authentication is done */
 	struct xfer_identity identity;
 	uint64_t fingerprint; /**< of the key that was used; 0: not authenticated yet */
@@ -164,7 +164,7 @@ struct store_connection {
 	uint32_t nb_checked;
 	uint32_t unchecked; /**< since the last sample */
 	struct store_wrongs wrongs;
-	uint64_t wrong_said; /**< time of the last log message, ms */
+	uint64_t wrong_logged; /**< time of the last log message, ms */
 };
 
 /**

@@ -16,7 +16,7 @@
 bool
 store_connection_plan_rings(struct store_connection *c)
 {
-	const struct xfer_table *t = c->handshake.proof.table;
+	const struct xfer_table *t = c->handshake.request.table;
 	uint64_t bytes = c->shared->memory, nb;
 	unsigned int i;
 
@@ -195,9 +195,9 @@ check(struct store_connection *c, uint8_t table, const struct stream_batch *b)
 static bool
 may_say(struct store_connection *c, uint64_t now)
 {
-	if (c->wrong_said != 0 && now < c->wrong_said + WRONG_MS)
+	if (c->wrong_logged != 0 && now < c->wrong_logged + WRONG_MS)
 		return false;
-	c->wrong_said = now;
+	c->wrong_logged = now;
 	return true;
 }
 
@@ -266,7 +266,7 @@ store_connection_take_checked(struct store_connection *c, uint64_t now)
 		if (is_unreadable(c, k, now) ||
 			(k->checked && k->job.crc != k->batch.xfer.body_crc32c &&
 				!is_stored_wrong(c, k, now))) {
-			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_AGAIN);
+			store_connection_result(c, entry, k->batch.xfer.sequence, XFER_RETRY);
 			continue;
 		}
 		store_wrongs_forget(&c->wrongs, c->place[entry].table, k->batch.xfer.sequence);
@@ -339,11 +339,11 @@ store_connection_result(struct store_connection *c, uint32_t entry, uint64_t seq
 		c->batches[c->place[entry].table]++;
 		store_connection_repaired(c, c->place[entry].table, sequence);
 		break;
-	case XFER_DOUBLE:
-		n->doubles++;
+	case XFER_DUPLICATE:
+		n->duplicates++;
 		break;
 	default:
-		n->again++;
+		n->returned++;
 	}
 	/*
 	 * Results of a connection that is gone are dropped; the next connection gets an inventory.

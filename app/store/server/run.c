@@ -102,7 +102,7 @@ owner_of(struct store_runs *s, uint64_t receiver_id)
 static enum xfer_reason
 open_schema(struct store_run *r, const struct xfer_auth *h, unsigned int table)
 {
-	const uint32_t size = h->proof.table[table].schema_bytes;
+	const uint32_t size = h->request.table[table].schema_bytes;
 	const char *problem;
 
 	r->schema[table] = malloc(size);
@@ -185,10 +185,10 @@ make_run(struct store_runs *s, struct store_run *r, const struct xfer_auth *h)
 	*r = (struct store_run){
 		.used = true,
 		.receiver_id = h->receiver.node,
-		.run = h->proof.run,
-		.incarnation = h->proof.incarnation,
+		.run = h->request.run,
+		.incarnation = h->request.incarnation,
 	};
-	memcpy(r->name, h->proof.name, sizeof(r->name));
+	memcpy(r->name, h->request.name, sizeof(r->name));
 	identity = (struct arrow_identity){r->receiver_id, r->run, r->incarnation, NULL};
 	if (stream_source_dir(r->dir, s->files.root, r->name, &identity) < 0)
 		return XFER_REASON_FAILED;
@@ -246,8 +246,8 @@ store_run_open(struct store_runs *s, struct store_run *r)
 static bool
 is_run(const struct store_run *r, const struct xfer_auth *h)
 {
-	return r->used && r->receiver_id == h->receiver.node && r->run == h->proof.run &&
-		r->incarnation == h->proof.incarnation;
+	return r->used && r->receiver_id == h->receiver.node && r->run == h->request.run &&
+		r->incarnation == h->request.incarnation;
 }
 
 static bool
@@ -256,11 +256,11 @@ schemas_agree(const struct store_run *r, const struct xfer_auth *h)
 	unsigned int i;
 
 	for (i = 0; i < XFER_TABLES; i++) {
-		if (r->schema_bytes[i] != h->proof.table[i].schema_bytes ||
+		if (r->schema_bytes[i] != h->request.table[i].schema_bytes ||
 			memcmp(r->schema[i], h->schema[i], r->schema_bytes[i]) != 0)
 			return false;
 	}
-	return memcmp(r->name, h->proof.name, sizeof(r->name)) == 0;
+	return memcmp(r->name, h->request.name, sizeof(r->name)) == 0;
 }
 
 struct store_run *

@@ -140,7 +140,7 @@ open_files(struct store *s, const struct store_config *c, char message[PATH_MAX]
 		return s->lock;
 	rc = store_identity(c->files.root, &s->shared.node, message);
 	if (rc == 0)
-		store_proved_open(&s->proved, c->files.root, &s->shared.gate, xfer_qp_clock());
+		store_proved_open(&s->proved, c->files.root, &s->shared.admission, xfer_qp_clock());
 	if (rc == 0)
 		rte_log(RTE_LOG_NOTICE, store_logtype, "store: %016" PRIx64 " in %s\n",
 			s->shared.node, c->files.root);
@@ -280,7 +280,7 @@ expire(struct store *s, uint64_t now)
 	struct store_connection *c;
 	uint64_t nb;
 
-	while ((c = admission_expire(&s->shared.gate, now)) != NULL)
+	while ((c = admission_expire(&s->shared.admission, now)) != NULL)
 		store_connection_late(c);
 	nb = store_warnings_poll(&s->shared.warnings, now);
 	if (nb > 0)
@@ -332,7 +332,7 @@ store_poll(struct store *s)
 		busy |= poll_cm(s, now);
 		expire(s, now);
 		change_keys(s);
-		store_proved_poll(&s->proved, &s->shared.gate, now);
+		store_proved_poll(&s->proved, &s->shared.admission, now);
 		store_runs_poll(&s->shared.runs, now);
 		count_rate(s, now);
 		(void)store_view_poll(s->view, &s->shared, s->connection, now);
@@ -385,7 +385,7 @@ store_close(struct store *s)
 	store_bodies_close(&s->shared.bodies);
 	if (s->own_dev)
 		(void)rdma_dev_close(s->shared.dev);
-	store_proved_close(&s->proved, &s->shared.gate);
+	store_proved_close(&s->proved, &s->shared.admission);
 	store_keys_close(s->shared.keys);
 	store_view_close(s->view);
 	close(s->lock);
@@ -394,26 +394,26 @@ store_close(struct store *s)
 }
 
 const struct store_shared *
-store_look(const struct store *s)
+store_get_shared(const struct store *s)
 {
 	return &s->shared;
 }
 
 struct store_view *
-store_look_view(const struct store *s)
+store_get_view(const struct store *s)
 {
 	return s->view;
 }
 
 const struct rdma_dev *
-store_look_device(const struct store *s, const struct rdma_dev_info **info)
+store_get_device(const struct store *s, const struct rdma_dev_info **info)
 {
 	*info = &s->info;
 	return s->shared.dev;
 }
 
 const struct store_connection *
-store_look_connection(const struct store *s, unsigned int i)
+store_get_connection(const struct store *s, unsigned int i)
 {
 	return i < STORE_CONNECTIONS ? &s->connection[i] : NULL;
 }

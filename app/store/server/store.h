@@ -53,15 +53,15 @@ int store_close(struct store *s);
 
 /**
  * State of the store. Only the polling thread may read members that change; other threads use a
- * copy (store_look_view()). Any thread may read members that are set at open: keys, bodies, check,
+ * copy (store_get_view()). Any thread may read members that are set at open: keys, bodies, check,
  * completion, identity.
  */
-const struct store_shared *store_look(const struct store *s);
+const struct store_shared *store_get_shared(const struct store *s);
 /** Get the copies of changing members, for other threads. */
-struct store_view *store_look_view(const struct store *s);
+struct store_view *store_get_view(const struct store *s);
 /** Get the device, and its properties when the store was opened. */
-const struct rdma_dev *store_look_device(const struct store *s, const struct rdma_dev_info **info);
+const struct rdma_dev *store_get_device(const struct store *s, const struct rdma_dev_info **info);
 /** Get a connection. Only the polling thread may call this. */
-const struct store_connection *store_look_connection(const struct store *s, unsigned int i);
+const struct store_connection *store_get_connection(const struct store *s, unsigned int i);
 
 #endif /* STORE_H */

@@ -71,18 +71,18 @@ add_counters(struct rte_tel_data *d, const struct store_values *v)
 	rte_tel_data_add_dict_uint(d, "connections_superseded", n->superseded);
 	rte_tel_data_add_dict_uint(d, "body_bytes", n->bytes);
 	rte_tel_data_add_dict_uint(d, "batches_durable", n->durable);
-	rte_tel_data_add_dict_uint(d, "batches_double", n->doubles);
-	rte_tel_data_add_dict_uint(d, "batches_given_back", n->again);
+	rte_tel_data_add_dict_uint(d, "batches_duplicate", n->duplicates);
+	rte_tel_data_add_dict_uint(d, "batches_returned", n->returned);
 	rte_tel_data_add_dict_uint(d, "body_crc_errors", n->body_crc_errors);
 	rte_tel_data_add_dict_uint(d, "batches_stored_damaged", n->stored_damaged);
 	rte_tel_data_add_dict_uint(d, "body_bytes_per_s", n->bytes_per_s);
 	rte_tel_data_add_dict_uint(d, "reassigned_refused", n->reassigned_refused);
 	rte_tel_data_add_dict_uint(d, "keys_removed", n->keys_removed);
-	rte_tel_data_add_dict_uint(d, "unproved_admitted", v->gate.admitted);
-	rte_tel_data_add_dict_uint(d, "unproved_admitted_known", v->gate.admitted_known);
-	rte_tel_data_add_dict_uint(d, "unproved_full", v->gate.full);
-	rte_tel_data_add_dict_uint(d, "unproved_crowded", v->gate.crowded);
-	rte_tel_data_add_dict_uint(d, "unproved_evicted", v->gate.evicted);
+	rte_tel_data_add_dict_uint(d, "unproved_admitted", v->admission.admitted);
+	rte_tel_data_add_dict_uint(d, "unproved_admitted_known", v->admission.admitted_known);
+	rte_tel_data_add_dict_uint(d, "unproved_full", v->admission.full);
+	rte_tel_data_add_dict_uint(d, "unproved_crowded", v->admission.crowded);
+	rte_tel_data_add_dict_uint(d, "unproved_evicted", v->admission.evicted);
 	rte_tel_data_add_dict_uint(d, "warnings_suppressed", v->warnings_suppressed);
 	rte_tel_data_add_dict_uint(d, "reconciliations", n->cuts);
 	rte_tel_data_add_dict_uint(d, "batches_cut", n->batches_cut);
@@ -118,14 +118,14 @@ add_constants(struct rte_tel_data *d, const struct store_shared *s)
 static const struct store_values *
 get_values(void)
 {
-	return store != NULL ? store_view_get(store_look_view(store)) : NULL;
+	return store != NULL ? store_view_get(store_get_view(store)) : NULL;
 }
 
 static void
 put_values(const struct store_values *v)
 {
 	if (v != NULL)
-		store_view_put(store_look_view(store));
+		store_view_put(store_get_view(store));
 }
 
 static int
@@ -137,7 +137,7 @@ answer_store(const char *cmd, const char *params, struct rte_tel_data *d)
 	v = get_values();
 	rte_tel_data_start_dict(d);
 	if (v != NULL) {
-		add_constants(d, store_look(store));
+		add_constants(d, store_get_shared(store));
 		add_counters(d, v);
 	}
 	put_values(v);
@@ -191,8 +191,8 @@ stream_dict(const struct store_stream_view *v)
 	rte_tel_data_add_dict_uint(d, "batches", v->stats.batches);
 	rte_tel_data_add_dict_uint(d, "rows", v->stats.rows);
 	rte_tel_data_add_dict_uint(d, "bytes", v->stats.bytes);
-	rte_tel_data_add_dict_uint(d, "doubles", v->stats.doubles);
-	rte_tel_data_add_dict_uint(d, "given_back", v->stats.again);
+	rte_tel_data_add_dict_uint(d, "duplicates", v->stats.duplicates);
+	rte_tel_data_add_dict_uint(d, "returned", v->stats.returned);
 	rte_tel_data_add_dict_uint(d, "pending", v->stats.pending);
 	rte_tel_data_add_dict_uint(d, "cut", v->stats.cut);
 	rte_tel_data_add_dict_uint(d, "checked", v->stats.checked);
@@ -289,7 +289,7 @@ answer_reload(const char *cmd, const char *params, struct rte_tel_data *d)
 	pthread_mutex_lock(&lock);
 	rte_tel_data_start_dict(d);
 	if (store != NULL)
-		rc = store_keys_reload(store_look(store)->keys, message);
+		rc = store_keys_reload(store_get_shared(store)->keys, message);
 	rte_tel_data_add_dict_uint(d, "read", rc == 0);
 	telemetry_dict_text(d, "message", rc == 0 ? "in force at once" : message);
 	pthread_mutex_unlock(&lock);
@@ -303,7 +303,7 @@ answer_rdma(const char *cmd, const char *params, struct rte_tel_data *d)
 	const struct rdma_dev *dev;
 
 	pthread_mutex_lock(&lock);
-	dev = store != NULL ? store_look_device(store, &info) : NULL;
+	dev = store != NULL ? store_get_device(store, &info) : NULL;
 	telemetry_rdma_reply(d, dev, info);
 	pthread_mutex_unlock(&lock);
 	return 0;
@@ -314,9 +314,9 @@ static const struct telemetry_command commands[] = {
 		"identity; requests, connections_established, connections_broken, "
 		"connections_ended, "
 		"connections_abandoned (before they stood), connections_superseded; bodies (memory "
-		"of host or GPU), cufile (its mode); body_bytes, batches_durable, batches_double, "
-		"batches_given_back, body_crc_errors (bodies that arrived with a wrong CRC), "
-		"batches_stored_damaged (those that always came so), body_bytes_per_s; "
+		"of host or GPU), cufile (its mode); body_bytes, batches_durable, "
+		"batches_duplicate, batches_returned, body_crc_errors (bodies that arrived with a "
+		"wrong CRC), batches_stored_damaged (those that always came so), body_bytes_per_s; "
 		"reassigned_refused (REASSIGNED without the right, or of a run that has ended), "
 		"keys_removed "
 		"(connections ended by another keyring); "
@@ -347,7 +347,7 @@ static const struct telemetry_command commands[] = {
 		answer_reload},
 	{"/braggline/store/streams", "", "Tables of the runs whose files are open",
 		"by number of the run and table: run, receiver_id, incarnation, connected, "
-		"batches, rows, bytes, doubles, given_back, pending, cut, "
+		"batches, rows, bytes, duplicates, returned, pending, cut, "
 		"checked (read again before a peer let go of them), damaged and "
 		"repaired (of these), files, files_complete, syncs, "
 		"outages, stalls, resumes, error (errno), quota and quota_used (of the receiver), "

@@ -87,8 +87,9 @@ copy(struct store_values *to, const struct store_shared *s,
 {
 	to->made = now;
 	to->counters = s->counters;
-	to->gate = (struct store_gate_view){s->gate.admitted, s->gate.admitted_known, s->gate.full,
-		s->gate.crowded, s->gate.evicted};
+	to->admission =
+		(struct store_admission_view){s->admission.admitted, s->admission.admitted_known,
+			s->admission.full, s->admission.crowded, s->admission.evicted};
 	to->warnings_suppressed = s->warnings.suppressed_ever;
 	copy_connections(to, connection);
 	copy_runs(to, &s->runs);

@@ -25,7 +25,7 @@ struct store_connection_view {
 };
 
 /** Requests of unauthenticated peers: struct admission. */
-struct store_gate_view {
+struct store_admission_view {
 	uint64_t admitted;
 	uint64_t admitted_known;
 	uint64_t full;
@@ -45,7 +45,7 @@ struct store_runs_counts {
 struct store_values {
 	uint64_t made; /**< time of the copy: xfer_qp_clock(), ms */
 	struct store_counters counters;
-	struct store_gate_view gate;
+	struct store_admission_view admission;
 	uint64_t warnings_suppressed;
 	struct store_runs_counts runs;
 	struct store_connection_view connection[STORE_CONNECTIONS];

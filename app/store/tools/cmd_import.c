@@ -154,7 +154,7 @@ work(struct job *j, char **source, char **files)
 	}
 	printf("%" PRIu64 " batches stored, %" PRIu64 " were there, %" PRIu64
 	       " stay where they were\n",
-		n->stored, n->doubles, n->failed);
+		n->stored, n->duplicates, n->failed);
 	return status;
 }
 

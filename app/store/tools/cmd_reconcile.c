@@ -57,7 +57,7 @@ fail(const char *message)
 	return EXIT_FAILURE;
 }
 
-/* All receivers that had doubles are known not to say anything more of them. */
+/* All receivers that had duplicates are known not to say anything more of them. */
 static int
 check_rings(const struct job *j)
 {
@@ -67,12 +67,13 @@ check_rings(const struct job *j)
 
 	for (i = 0; i < j->reconcile.nb; i++) {
 		s = &j->reconcile.stream[i];
-		if (reconcile_doubles(s) == 0 || orphaned_journals_has(&j->rings, &s->identity))
+		if (reconcile_duplicates(s) == 0 || orphaned_journals_has(&j->rings, &s->identity))
 			continue;
 		snprintf(message, sizeof(message),
 			"run %016" PRIx64 ", incarnation %016" PRIx64 " of receiver %016" PRIx64
-			" has doubles, and no ring that was named had this run: name that of its "
-			"receiver (--journal), or say that it is gone (--without-journal)",
+			" has duplicates, and no journal that was named has this run: name the "
+			"journal of its receiver (--journal), or use --without-journal if that "
+			"journal no longer exists",
 			s->identity.run, s->identity.incarnation, s->identity.receiver_id);
 		return fail(message);
 	}
@@ -180,9 +181,9 @@ work(struct job *j, char **dir)
 	for (i = 0; i < r->nb && !r->dry_run; i++)
 		if (r->stream[i].result == 0 && release(j, &r->stream[i]) < 0)
 			rc = -EBADMSG;
-	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " doubles; %" PRIu64
+	printf("%zu streams, %" PRIu64 " batches, %" PRIu64 " duplicates; %" PRIu64
 	       " files %scut off, %" PRIu64 " batches cut, %" PRIu64 " of them copied\n",
-		r->nb, r->batches, r->doubles, r->files, r->dry_run ? "to be " : "", r->cut,
+		r->nb, r->batches, r->duplicates, r->files, r->dry_run ? "to be " : "", r->cut,
 		r->copied);
 	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -475,7 +475,7 @@ static int
 print_totals(struct verify *v)
 {
 	const double seconds = seconds_since(v->begun);
-	uint64_t doubles = 0;
+	uint64_t duplicates = 0;
 	size_t i;
 
 	print_findings(v);
@@ -486,20 +486,20 @@ print_totals(struct verify *v)
 	for (i = 0; i < v->there.nb && !interrupted; i++)
 		print_missing(v, &v->there.stream[i]);
 	for (i = 0; i < v->streams.nb; i++)
-		doubles += reconcile_doubles(&v->streams.stream[i]);
+		duplicates += reconcile_duplicates(&v->streams.stream[i]);
 	printf("%s%" PRIu64 " files, %" PRIu64 " batches, %" PRIu64
 	       " rows, %.3f GB, %.2f GB/s; %" PRIu64 " files with something wrong, %" PRIu64
 	       " batches damaged (%" PRIu64 " of them repaired), %" PRIu64
 	       " bytes in quarantine, %" PRIu64 " there twice%s, %" PRIu64 " missing\n",
 		interrupted ? "interrupted: " : "", v->files, v->batches, v->rows, v->bytes / 1e9,
 		seconds > 0 ? v->bytes / 1e9 / seconds : 0, v->wrong, v->damaged, v->repaired,
-		v->quarantined, doubles, doubles > 0 ? " (braggline-store reconcile)" : "",
+		v->quarantined, duplicates, duplicates > 0 ? " (braggline-store reconcile)" : "",
 		v->missing);
 	if (fflush(stdout) != 0) {
 		fprintf(stderr, "braggline-store verify: cannot write: %s\n", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	return v->lost > 0 || v->damaged > v->repaired || doubles > 0 || interrupted ||
+	return v->lost > 0 || v->damaged > v->repaired || duplicates > 0 || interrupted ||
 			(v->whole && v->missing > 0)
 		? EXIT_FAILURE
 		: EXIT_SUCCESS;

@@ -40,9 +40,9 @@ take_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status 
 	struct import *s = arg;
 
 	s->counts.stored += status == XFER_DURABLE;
-	s->counts.doubles += status == XFER_DOUBLE;
-	s->counts.failed += status == XFER_AGAIN;
-	if (s->ring != NULL && status != XFER_AGAIN)
+	s->counts.duplicates += status == XFER_DUPLICATE;
+	s->counts.failed += status == XFER_RETRY;
+	if (s->ring != NULL && status != XFER_RETRY)
 		journal_release(s->ring, tag);
 }
 
@@ -286,12 +286,12 @@ copy_file(struct import *s, struct stream_source *source, const char *run)
 	if (given >= 0 && s->counts.failed == before.failed) {
 		say(s, false, "%s: %" PRIu64 " batches stored, %" PRIu64 " were there",
 			source->path, s->counts.stored - before.stored,
-			s->counts.doubles - before.doubles);
+			s->counts.duplicates - before.duplicates);
 		return say_damage(s, source);
 	}
 	/* those that were not tried are not stored either */
 	s->counts.failed = before.failed + source->reader.nb_batches -
-		(s->counts.stored - before.stored) - (s->counts.doubles - before.doubles);
+		(s->counts.stored - before.stored) - (s->counts.duplicates - before.duplicates);
 	rc = given < 0 ? (int)given : stream_writer_state(t->writer);
 	say(s, true, "%s is not stored: %s", source->path, strerror(rc < 0 ? -rc : EIO));
 	return rc < 0 ? rc : -EIO;
@@ -431,7 +431,7 @@ import_ring(struct import *s, struct journal *ring)
 		(void)stream_writer_finish(s->stream[i]->writer);
 	s->ring = NULL;
 	say(s, false, "ring: %u batches were held, %" PRIu64 " stored, %" PRIu64 " were there", nb,
-		s->counts.stored - before.stored, s->counts.doubles - before.doubles);
+		s->counts.stored - before.stored, s->counts.duplicates - before.duplicates);
 	if (rc == 0 && s->counts.failed > before.failed)
 		rc = -EIO;
 	return rc;

@@ -17,9 +17,9 @@
 /** What has become of batches. */
 struct import_counts {
 	uint64_t stored;
-	uint64_t doubles; /**< batches that the store already had */
-	uint64_t failed;  /**< batches that stay in their source */
-	uint64_t rotten;  /**< batches that the store had, but damaged */
+	uint64_t duplicates; /**< batches that the store already had */
+	uint64_t failed;     /**< batches that stay in their source */
+	uint64_t rotten;     /**< batches that the store had, but damaged */
 };
 
 /** A stream that is being imported. */

@@ -112,7 +112,7 @@ reconcile_read(struct reconcile *r, const char *path)
 }
 
 uint64_t
-reconcile_doubles(const struct reconcile_stream *s)
+reconcile_duplicates(const struct reconcile_stream *s)
 {
 	uint64_t copies = 0;
 	size_t i;
@@ -150,7 +150,7 @@ plan_cut(const struct stream_known *k, size_t file, struct cut *c)
 }
 
 /* The cut behind which the fewest batches are that would have to be copied, and of those the
- * smallest. @return 1: there is one; 0: there are no doubles; -ENOMEM */
+ * smallest. @return 1: there is one; 0: there are no duplicates; -ENOMEM */
 static int
 choose_cut(const struct stream_known *k, struct cut *best)
 {
@@ -181,7 +181,7 @@ choose_cut(const struct stream_known *k, struct cut *best)
 	return best->from != NONE;
 }
 
-/* Every file that has doubles is as it was written: the copy that stays will be the only one. */
+/* Every file that has duplicates is as it was written: the copy that stays will be the only one. */
 static int
 check_files(const struct reconcile *r, const struct stream_known *k)
 {
@@ -257,13 +257,13 @@ work_cut(struct reconcile *r, struct reconcile_stream *stream, struct cut *c)
 static int
 reconcile_stream(struct reconcile *r, struct reconcile_stream *stream)
 {
-	const uint64_t doubles = reconcile_doubles(stream);
+	const uint64_t duplicates = reconcile_duplicates(stream);
 	struct cut c;
 	int rc;
 
 	r->batches += interval_set_count(&stream->all);
-	r->doubles += doubles;
-	if (doubles == 0)
+	r->duplicates += duplicates;
+	if (duplicates == 0)
 		return 0;
 	rc = check_files(r, &stream->known);
 	if (rc < 0)

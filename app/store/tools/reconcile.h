@@ -35,11 +35,11 @@ struct reconcile {
 	void *arg;
 	struct reconcile_stream *stream;
 	size_t nb;
-	uint64_t batches; /**< distinct batches */
-	uint64_t doubles; /**< redundant copies */
-	uint64_t cut;	  /**< batches removed: duplicates, and those behind them */
-	uint64_t copied;  /**< part of `cut` that was copied to a new file before */
-	uint64_t files;	  /**< files that were truncated */
+	uint64_t batches;    /**< distinct batches */
+	uint64_t duplicates; /**< redundant copies */
+	uint64_t cut;	     /**< batches removed: duplicates, and those behind them */
+	uint64_t copied;     /**< part of `cut` that was copied to a new file before */
+	uint64_t files;	     /**< files that were truncated */
 };
 
 /** @param r  io, slices, dry_run, say and arg are set, all else is zero */
@@ -57,7 +57,7 @@ int reconcile_add(struct reconcile *r, const char *path, const struct arrow_iden
 int reconcile_read(struct reconcile *r, const char *path);
 
 /** @return number of redundant copies of batches */
-uint64_t reconcile_doubles(const struct reconcile_stream *s);
+uint64_t reconcile_duplicates(const struct reconcile_stream *s);
 
 /**
  * Truncate the duplicates.

@@ -70,7 +70,7 @@ by_id(const void *a, const void *b)
 /* A file that was found twice, below a directory and one in it, or by a hard link, is one: nobody
  * shall take it for a second copy of itself. */
 static void
-drop_doubles(struct store_tree *t, struct file_id *id)
+drop_duplicates(struct store_tree *t, struct file_id *id)
 {
 	size_t i, nb = 0;
 
@@ -180,7 +180,7 @@ store_tree_read(struct store_tree *t, char *const *root, char message[PATH_MAX])
 		snprintf(message, PATH_MAX, "cannot look for files: %s", strerror(errno));
 	}
 	fts_close(fts);
-	drop_doubles(t, id);
+	drop_duplicates(t, id);
 	free(id);
 	return rc;
 }

@@ -274,7 +274,7 @@ struct rte_flow {
 TAILQ_HEAD(replay_flows, rte_flow);
 
 /*
- * Which queue each packet goes to, as the rules say. It is made anew beside the old one when a rule
+ * Which queue each packet goes to, as the rules say. It is made again beside the old one when a rule
  * comes or goes, and then takes its place as a whole.
  */
 struct replay_steering {

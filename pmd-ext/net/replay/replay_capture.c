@@ -308,7 +308,7 @@ replay_packet_type(const uint8_t *frame, uint32_t len)
 }
 
 static void
-look_at_headers(struct replay_packet *packet)
+parse_headers(struct replay_packet *packet)
 {
 	struct headers headers;
 
@@ -364,7 +364,7 @@ capture_fill(struct replay_capture *capture, const char *name, const char *file,
 		packet->time_ns =
 			(uint64_t)header->ts.tv_sec * 1000000000u + (uint64_t)header->ts.tv_usec;
 		memcpy(packet->data, bytes, header->caplen);
-		look_at_headers(packet);
+		parse_headers(packet);
 		packet->shared.free_cb = packet_released;
 		packet->shared.fcb_opaque = capture;
 		rte_mbuf_ext_refcnt_set(&packet->shared, 1);

@@ -267,7 +267,7 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 	struct rte_flow *flow, struct rte_flow_error *error)
 {
 	const struct rte_flow_action_queue *queue;
-	bool fate = false;
+	bool outcome = false;
 	int ret = 0;
 
 	if (action == NULL)
@@ -278,10 +278,10 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 			action->type == RTE_FLOW_ACTION_TYPE_RSS ||
 			action->type == RTE_FLOW_ACTION_TYPE_DROP;
 
-		if (another && fate)
+		if (another && outcome)
 			return rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION, action,
 				"of QUEUE, RSS and DROP only one is possible");
-		fate |= another;
+		outcome |= another;
 		switch (action->type) {
 		case RTE_FLOW_ACTION_TYPE_VOID:
 		case RTE_FLOW_ACTION_TYPE_DROP:
@@ -305,7 +305,7 @@ parse_actions(const struct rte_eth_dev *dev, const struct rte_flow_action *actio
 				action, "actions are QUEUE, RSS, DROP and COUNT");
 		}
 	}
-	if (ret == 0 && !fate)
+	if (ret == 0 && !outcome)
 		ret = rte_flow_error_set(error, EINVAL, RTE_FLOW_ERROR_TYPE_ACTION_NUM, NULL,
 			"QUEUE, RSS or DROP is expected");
 	return ret;

@@ -166,7 +166,7 @@ replay_stats_reset(struct rte_eth_dev *dev)
 		if (rxq == NULL)
 			continue;
 		load_all(&rxq->base, &rxq->count, sizeof(rxq->count));
-		/* a maximum begins anew; whoever polls meanwhile may bring the old one back */
+		/* a maximum begins again; whoever polls meanwhile may bring the old one back */
 		__atomic_store_n(&rxq->count.most_waiting, 0, __ATOMIC_RELAXED);
 	}
 	for (uint16_t q = 0; q < dev->data->nb_tx_queues; q++) {

@@ -105,10 +105,10 @@ struct verbs_qp {
 	LIST_ENTRY(verbs_qp) next;
 	struct ibv_qp *qp;
 	struct verbs_dev *dev;
-	uint8_t state;	 /**< enum rdma_qp_state, atomic */
-	bool broken;	 /**< a fatal completion was seen, atomic */
-	bool error_told; /**< RDMA_EVENT_QP_ERROR was given, control lcore */
-	uint16_t mtu;	 /**< of the path, bytes */
+	uint8_t state;	     /**< enum rdma_qp_state, atomic */
+	bool broken;	     /**< a fatal completion was seen, atomic */
+	bool error_reported; /**< RDMA_EVENT_QP_ERROR was given, control lcore */
+	uint16_t mtu;	     /**< of the path, bytes */
 	uint32_t max_message;
 	struct rdma_qp_attr attr;
 	struct verbs_queue send, recv;

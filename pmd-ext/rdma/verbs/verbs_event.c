@@ -320,7 +320,7 @@ take_cm(struct verbs_dev *dev, struct rdma_event *event)
 static void
 tell_broken(struct rdma_event *event, struct verbs_qp *qp)
 {
-	qp->error_told = true;
+	qp->error_reported = true;
 	event->type = RDMA_EVENT_QP_ERROR;
 	event->qp = &qp->base;
 }
@@ -344,7 +344,7 @@ take_async(struct verbs_dev *dev, struct rdma_event *event)
 		qp = verbs_qp_find(dev, report.element.qp->qp_num);
 		if (qp) {
 			__atomic_store_n(&qp->state, RDMA_QP_ERROR, __ATOMIC_RELEASE);
-			if (!qp->error_told) {
+			if (!qp->error_reported) {
 				tell_broken(event, qp);
 				told = 1;
 			}
@@ -385,7 +385,7 @@ take_own(struct verbs_dev *dev, struct rdma_event *event)
 
 	if (__atomic_exchange_n(&dev->qp_broken, false, __ATOMIC_ACQ_REL)) {
 		LIST_FOREACH(qp, &dev->qps, next)
-		if (__atomic_load_n(&qp->broken, __ATOMIC_ACQUIRE) && !qp->error_told) {
+		if (__atomic_load_n(&qp->broken, __ATOMIC_ACQUIRE) && !qp->error_reported) {
 			/* there may be more */
 			__atomic_store_n(&dev->qp_broken, true, __ATOMIC_RELEASE);
 			tell_broken(event, qp);

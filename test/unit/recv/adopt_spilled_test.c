@@ -242,7 +242,7 @@ index_of(const char *sequence)
 
 /* What files have. @param remove  some of them are imported, and gone. @return whether any was */
 static bool
-look_at_files(bool here[BATCHES], bool remove)
+check_files(bool here[BATCHES], bool remove)
 {
 	char dir[128], path[512];
 	struct arrow_reader reader;
@@ -286,7 +286,7 @@ check(bool any_imported, bool adopted)
 	unsigned int i;
 	uint32_t n;
 
-	(void)look_at_files(here, false);
+	(void)check_files(here, false);
 	for (n = journal_next(r, 0); n != UINT32_MAX; n = journal_next(r, n + 1)) {
 		assert_true(journal_get(r, n, &b));
 		for (i = 0; s.batch[0][i].batch.sequence != b.sequence; i++)
@@ -319,7 +319,7 @@ check_count(void)
 	unsigned int i;
 	uint32_t n;
 
-	(void)look_at_files(here, false);
+	(void)check_files(here, false);
 	for (n = journal_next(r, 0); n != UINT32_MAX; n = journal_next(r, n + 1)) {
 		assert_true(journal_get(r, n, &b));
 		for (i = 0; s.batch[0][i].batch.sequence != b.sequence; i++)
@@ -350,17 +350,17 @@ test_worlds(void **state)
 		memset(imported, 0, sizeof(imported));
 		live(first_life, 0);
 		check(false, false);
-		any = below(3) == 0 && look_at_files(here, true);
+		any = below(3) == 0 && check_files(here, true);
 		for (i = 0; i < deaths; i++) {
 			live(next_life, 1 + below(12));
 			if (!any)
 				check_count();
 			if (below(3) != 0)
-				any |= look_at_files(here, true);
+				any |= check_files(here, true);
 		}
 		live(next_life, 0);
 		check(any, true);
-		any |= look_at_files(here, true);
+		any |= check_files(here, true);
 		live(next_life, 1 + below(12));
 		if (!any)
 			check_count();
@@ -446,7 +446,7 @@ test_rot(void **state)
 	assert_int_equal(nb, 3);
 	journal_close(r);
 	/* the file does not have them any more: they can be spilled again */
-	(void)look_at_files(here, false);
+	(void)check_files(here, false);
 	for (i = 0; i < BATCHES; i++)
 		assert_int_equal(here[i], i != bad[0] && i != bad[1] && i != bad[2]);
 	snprintf(command, sizeof(command), "rm -rf %s/* %s", root, ring_path);

@@ -280,7 +280,7 @@ test_mtu_max(void **state)
 }
 
 static void
-look_at(const struct settings *s, const struct check_port *p)
+check_one_port(const struct settings *s, const struct check_port *p)
 {
 	check.nb_rows = 0;
 	check_port(&check, s, p);
@@ -292,7 +292,7 @@ test_good_port(void **state)
 	const struct settings s = make_settings();
 	const struct check_port p = make_nic();
 
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	assert_int_equal(check.nb_rows, 12);
 	want_item("port 0: device", CHECK_OK, "0000:01:00.0, mlx5_pci");
 	want_item("port 0: RX queues", CHECK_OK, "2 of 1024");
@@ -316,14 +316,14 @@ test_missing_port(void **state)
 	struct check_port p = make_nic();
 
 	p.present = false;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: device", CHECK_FAIL, "there is no '0000:01:00.0'");
 	want_item("port 0: pools", CHECK_OK, "29056 mbufs");
 	assert_int_equal(check.nb_rows, 2);
 	p = make_nic();
 	p.set_up = -ENOMEM;
 	strcpy(p.failed, "starting");
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: device", CHECK_FAIL, "starting fails: Cannot allocate memory");
 	assert_null(find("port 0: link"));
 }
@@ -337,18 +337,18 @@ test_port_mtu(void **state)
 
 	p.settings = &settings;
 	settings.mtu = p.mtu = 1500;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: MTU", CHECK_FAIL, "1500, packets are 8268");
 	settings.mtu = 9000;
 	p.mtu = p.max_mtu = 1500;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: MTU", CHECK_FAIL, "1500 at most");
 	p.mtu = 0;
 	p.max_mtu = 8500;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: MTU", CHECK_WARN, "9000 asked for, the port takes 8500");
 	p.replay = p.is_virtual = true;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: MTU", CHECK_NA, "replay");
 	want_item("port 0: link", CHECK_NA, "replay");
 	want_item("port 0: RX descriptors", CHECK_NA, "replay");
@@ -362,13 +362,13 @@ test_port_link(void **state)
 	struct check_port p = make_nic();
 
 	p.link_up = false;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: link", CHECK_FAIL, "down");
 	p.is_virtual = true;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: link", CHECK_WARN, "down");
 	p.link_up = true;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: link", CHECK_OK, "up");
 }
 
@@ -381,21 +381,21 @@ test_port_rings(void **state)
 
 	p.settings = &settings;
 	settings.descriptors = 100;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: RX descriptors", CHECK_WARN, "burst of 128 packets in two parts");
 	assert_string_equal(find("port 0: RX descriptors")->fix, "[port 0] descriptors = 256");
 	p.ring_max = 64;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	assert_non_null(strstr(find("port 0: RX descriptors")->fix, "more [lcores] rx_lcores"));
 	settings.descriptors = 32768;
 	p.ring_max = 8192;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: RX descriptors", CHECK_WARN, "32768 asked for");
 	p.max_queues = 1;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: RX queues", CHECK_WARN, "2 are expected");
 	settings.steering = RX_STEERING_FLOW;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: RX queues", CHECK_FAIL, "the port has 1");
 }
 
@@ -410,25 +410,25 @@ test_port_offloads(void **state)
 	p.can_split = false;
 	p.flow = CHECK_FLOW_REFUSED;
 	strcpy(p.flow_why, "UDP port 50001: no");
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: buffer split", CHECK_OK, "the port cannot split");
 	want_item("port 0: flow rules", CHECK_WARN, "UDP port 50001: no");
 	p.queues = 1;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: flow rules", CHECK_OK, "packets are handed on");
 	settings.mode = RX_MODE_SPLIT;
 	settings.steering = RX_STEERING_FLOW;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: buffer split", CHECK_FAIL, "mlx5_pci cannot");
 	want_item("port 0: flow rules", CHECK_FAIL, "refused, UDP port 50001");
 	p.flow = CHECK_FLOW_UNTRIED;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: flow rules", CHECK_NA, "steering = software");
 	p.pause = -ENOTSUP;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: pause frames", CHECK_NA, "does not tell");
 	p.pause = RTE_ETH_FC_NONE;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: pause frames", CHECK_WARN, "off");
 }
 
@@ -439,14 +439,14 @@ test_port_backpressure(void **state)
 	struct check_port p = make_nic();
 
 	s.backpressure = BACKPRESSURE_WAIT;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	want_item("port 0: backpressure", CHECK_WARN, "packets of all frames are lost");
 	p.replay = p.is_virtual = true;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	assert_null(find("port 0: backpressure"));
 	p.replay = false;
 	s.backpressure = BACKPRESSURE_REFUSE;
-	look_at(&s, &p);
+	check_one_port(&s, &p);
 	assert_null(find("port 0: backpressure"));
 }
 

@@ -448,7 +448,7 @@ put_pedestals(const char *name, const struct settings *s, float value)
 }
 
 static void
-look_at_calibration(const struct settings *s)
+check_calibration_warnings(const struct settings *s)
 {
 	struct check_maps maps;
 
@@ -465,29 +465,29 @@ test_calibration(void **state)
 
 	s.calibration.energy = 12.4;
 	s.calibration.nominal_gain[0] = 41;
-	look_at_calibration(&s);
+	check_calibration_warnings(&s);
 	want(CHECK_WARN, "no G0 pedestal", "pedestal_g0_m%d.bin");
 	snprintf(path, sizeof(path), "%s/p_m%%d.bin", root);
 	s.calibration.pedestal[0] = path;
 	put_pedestals("/p_m0.bin", &s, 3000);
-	look_at_calibration(&s);
+	check_calibration_warnings(&s);
 	want(CHECK_FAIL, "p_m1.bin: No such file", "[calibration]");
 	/* what a run refuses or warns of */
 	put("/p_m1.bin", "");
-	look_at_calibration(&s);
+	check_calibration_warnings(&s);
 	want(CHECK_FAIL, "p_m1.bin has 0 bytes", "this detector");
 	put_pedestals("/p_m1.bin", &s, 14000);
-	look_at_calibration(&s);
+	check_calibration_warnings(&s);
 	want(CHECK_WARN, "module 1: the median pedestal of G0 is 14000", "[calibration]");
 	assert_string_equal(check.rows[check.nb_rows - 1].item, "calibration, module 1");
 	put_pedestals("/p_m0.bin", &s, 14000);
 	rows = check.nb_rows;
-	look_at_calibration(&s);
+	check_calibration_warnings(&s);
 	assert_int_equal(check.nb_rows, rows + 3);
 	assert_string_equal(check.rows[rows + 1].item, "calibration, module 0");
 	put_pedestals("/p_m0.bin", &s, 3000);
 	put_pedestals("/p_m1.bin", &s, 3000);
-	look_at_calibration(&s);
+	check_calibration_warnings(&s);
 	want(CHECK_OK, "0 of 1048576 pixels masked, 0 warnings", "");
 }
 

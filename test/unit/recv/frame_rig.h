@@ -133,7 +133,7 @@ rig_mbuf(uint64_t id)
 	return (struct rte_mbuf *)(uintptr_t)(id * 128);
 }
 
-static inline enum frame_place
+static inline enum frame_placement
 rig_place(struct frame_table *ft, uint32_t stream, uint64_t frame, uint32_t packet, uint64_t id)
 {
 	struct frame_rx *frx = &ft->rx[ft->config.owner[stream]];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The rule of the window (app/recv/README.rst) against detectors that a model makes up and knows:
- * acquisitions that go on, jump ahead or begin anew, with and without silence between them; packets
+ * acquisitions that go on, jump ahead or begin again, with and without silence between them; packets
  * lost, doubled and in disorder; modules that lag, are dead, count otherwise or are forged. The
  * real rx_poll() and frame table; time passes when the model says so.
  *
- *  - Every packet has one fate, and every number that one named has a row or is a late frame.
+ *  - Every packet has one outcome, and every number that one named has a row or is a late frame.
  *  - Streams that are less than half of all never move the window.
  *  - No packet of the others is lost, as long as a story is one that the rule promises this for.
  *  - No frame has packets of two acquisitions.
@@ -35,7 +35,7 @@ struct act {
 	uint32_t frames;
 	bool silence; /**< before it */
 	bool restart; /**< the window has to move */
-	bool claim;   /**< it may be that far that streams have to claim it */
+	bool request; /**< it may be that far that streams have to request it */
 	bool promised;
 };
 
@@ -45,7 +45,7 @@ static struct frame_table_config config;
 static struct frame_table *ft;
 static enum role role[DETECTOR_STREAMS_MAX];
 static uint32_t lag[DETECTOR_STREAMS_MAX], queue_of[DETECTOR_STREAMS_MAX];
-static uint32_t loss, doubles, disorder;
+static uint32_t loss, duplicates, disorder;
 static bool any_dead;
 /* the receiver keeps up, and nothing happens that nobody can tell from packets that come late */
 static bool orderly;
@@ -101,7 +101,7 @@ pass_time(uint64_t cycles)
 	shift(&b->listened_at, cycles);
 	shift(&b->tick_at, cycles);
 	for (uint32_t s = 0; s < d.streams; s++) {
-		shift(&b->claim_since[s], cycles);
+		shift(&b->request_since[s], cycles);
 		shift(&b->heard_at[s], cycles);
 	}
 }
@@ -234,7 +234,7 @@ send_frame(uint32_t stream, uint64_t number, uint32_t act)
 		push(stream, number, order[i], act);
 		sent_once++;
 		vote(stream, number, order[i]);
-		if (rig_below(&rng, 1000) < doubles)
+		if (rig_below(&rng, 1000) < duplicates)
 			push(stream, number, order[i], act);
 		if (chance(10))
 			work(1);
@@ -278,14 +278,14 @@ tell(const char *when)
 
 	if (getenv("FRAME_TELL") == NULL)
 		return;
-	print_message("%s: window %" PRIu64 " ... %" PRIu64 ", claims %" PRIx64 ", silent %" PRIx64
-		      ", paused %" PRIx64 ", refused %" PRIx64 "\n",
-		when, b->next_close, b->next_open, b->claims, b->silent, ft->window.paused,
+	print_message("%s: window %" PRIu64 " ... %" PRIu64 ", requests %" PRIx64
+		      ", silent %" PRIx64 ", paused %" PRIx64 ", refused %" PRIx64 "\n",
+		when, b->next_close, b->next_open, b->requests, b->silent, ft->window.paused,
 		ft->window.refused);
 	for (uint32_t l = 0; l < config.nb_rx; l++)
-		print_message("  RX role %u: elsewhere %" PRIx64 ", claims %" PRIx64
+		print_message("  RX role %u: elsewhere %" PRIx64 ", requests %" PRIx64
 			      ", expected %" PRIu64 "%s, %u pending, %u queued\n",
-			l, ft->rx[l].elsewhere, ft->rx[l].claims, ft->rx[l].wanted,
+			l, ft->rx[l].elsewhere, ft->rx[l].requests, ft->rx[l].wanted,
 			ft->rx[l].crowded ? ", crowded" : "", rig_rx[l]->nb_pending,
 			rig_queues[l].head - rig_queues[l].tail);
 	for (uint32_t c = RX_PLACED; c < RX_COUNTERS; c++)
@@ -326,10 +326,10 @@ be_silent(uint32_t act, uint64_t end)
 
 /** A move is promised only if enough packets of each stream come to agree. */
 static void
-look_at_votes(const struct act *act)
+check_votes(const struct act *act)
 {
 	for (uint32_t s = 0; s < d.streams; s++)
-		if (act->claim && role[s] == HONEST && votes[s] < config.resync_packets)
+		if (act->request && role[s] == HONEST && votes[s] < config.resync_packets)
 			orderly = false;
 	memset(votes, 0, sizeof(votes));
 	memcpy(last_before, last, sizeof(last));
@@ -361,7 +361,7 @@ play(const struct act *acts, uint32_t nb)
 			be_silent(a, a == 0 ? 0 : acts[a - 1].first + acts[a - 1].frames);
 			tell("after silence");
 		} else if (acts[a].restart ||
-			(acts[a].claim &&
+			(acts[a].request &&
 				(unsettled ||
 					acts[a].first >= settled + config.max_gap_frames - 100))) {
 			/* one after the other: who goes somewhere before the window has come to
@@ -395,7 +395,7 @@ play(const struct act *acts, uint32_t nb)
 				pass_time(config.stall_cycles / 8);
 			}
 		}
-		look_at_votes(&acts[a]);
+		check_votes(&acts[a]);
 	}
 }
 
@@ -425,7 +425,7 @@ next_act(uint32_t a, uint64_t begin, uint64_t end)
 		act.first = chance(50) ? begin : rig_below(&rng, end);
 		act.silence = true;
 		break;
-	case 3: /* anew, and at once */
+	case 3: /* again, and at once */
 		if (end > 2 * back + config.slots) {
 			act.first = rig_below(&rng, end - 2 * back - config.slots);
 			break;
@@ -444,7 +444,7 @@ next_act(uint32_t a, uint64_t begin, uint64_t end)
 		break;
 	}
 	act.restart = act.first < end || act.first >= end + config.max_gap_frames;
-	act.claim = act.first != end;
+	act.request = act.first != end;
 	return act;
 }
 
@@ -466,7 +466,7 @@ make_story(struct act *acts, uint32_t *nb)
 	config.max_gap_frames = 1000;
 	config.stall_cycles = rte_get_tsc_hz() * 3600;
 	loss = chance(50) ? 0 : rig_below(&rng, 60);
-	doubles = chance(50) ? 0 : rig_below(&rng, 50);
+	duplicates = chance(50) ? 0 : rig_below(&rng, 50);
 	disorder = chance(50) ? 0 : rig_below(&rng, 300);
 	for (uint32_t s = 0; s < streams; s++) {
 		config.owner[s] = rig_below(&rng, config.nb_rx);
@@ -620,9 +620,10 @@ one_story(void)
 	make_story(acts, &nb);
 	if (getenv("FRAME_TELL") != NULL) {
 		print_message(
-			"%u RX roles, %u slots, K %u, agree %u, loss %u, doubles %u, disorder %u\n",
+			"%u RX roles, %u slots, K %u, agree %u, loss %u, duplicates %u, disorder "
+			"%u\n",
 			config.nb_rx, config.slots, config.max_skew_frames, config.resync_packets,
-			loss, doubles, disorder);
+			loss, duplicates, disorder);
 		for (uint32_t s = 0; s < d.streams; s++)
 			print_message("stream %u: RX role %u, %s%s, %u packets\n", s,
 				config.owner[s],

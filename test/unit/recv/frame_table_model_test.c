@@ -47,7 +47,7 @@ static struct detector d;
 static struct frame_table_config config;
 static struct frame_table *ft;
 static struct wire wires[FRAME_RX_MAX];
-static uint8_t *fate; /**< by id: 0 with the sender, 1 in the table, 2 came back in a slot */
+static uint8_t *outcome; /**< by id: 0 with the sender, 1 in the table, 2 came back in a slot */
 static uint64_t nb_ids;
 static uint64_t sent, results[FRAME_PLACES], came_back;
 static bool silences; /**< some stream falls silent in this case */
@@ -93,7 +93,7 @@ saw_ahead(uint32_t stream, uint64_t frame)
 		leap[stream] = frame + 1;
 }
 
-static enum frame_place
+static enum frame_placement
 model_place(const struct packet *p)
 {
 	const uint64_t ring = ft->entry_mask + 1;
@@ -257,11 +257,11 @@ struct manner {
 
 static void
 send_frame(struct wire *w, uint32_t stream, uint64_t frame, uint64_t key, uint32_t loss,
-	uint32_t doubles, uint32_t disorder)
+	uint32_t duplicates, uint32_t disorder)
 {
 	for (uint32_t p = 0; p < d.stream_packets; p++) {
 		const uint32_t copies = rig_below(&rng, 1000) < loss ? 0
-			: rig_below(&rng, 1000) < doubles	     ? 2
+			: rig_below(&rng, 1000) < duplicates	     ? 2
 								     : 1;
 
 		for (uint32_t c = 0; c < copies; c++) {
@@ -281,7 +281,7 @@ static void
 make_traffic(uint32_t nb_frames)
 {
 	const uint32_t loss = chance(50) ? 0 : rig_below(&rng, 50);
-	const uint32_t doubles = chance(50) ? 0 : rig_below(&rng, 30);
+	const uint32_t duplicates = chance(50) ? 0 : rig_below(&rng, 30);
 	const uint32_t disorder = chance(50) ? 0 : rig_below(&rng, 300);
 	const uint32_t frame_loss = chance(70) ? 0 : rig_below(&rng, 30);
 	struct manner manner[DETECTOR_STREAMS_MAX] = {0};
@@ -314,7 +314,7 @@ make_traffic(uint32_t nb_frames)
 			send_frame(&wires[config.owner[s]], s, FIRST + f,
 				(f + (silent ? m->delay : 0)) * UINT64_C(4096) +
 					rig_below(&rng, 512),
-				loss, doubles, disorder);
+				loss, duplicates, disorder);
 		}
 	}
 	for (uint32_t i = 0; i < config.nb_rx; i++) {
@@ -362,8 +362,8 @@ make_case(uint32_t *nb_frames)
 		assert_non_null(frames[i].id);
 	}
 	make_traffic(*nb_frames);
-	fate = calloc(nb_ids + 1, 1);
-	assert_non_null(fate);
+	outcome = calloc(nb_ids + 1, 1);
+	assert_non_null(outcome);
 	frame_table_open(ft);
 	rig_quiescent(ft);
 	assert_int_equal(frame_table_open(ft), model_open());
@@ -382,9 +382,9 @@ step_lane(uint32_t frx, uint32_t burst)
 	w->waits = false;
 	for (; w->next < w->n && burst > 0; w->next++, burst--) {
 		const struct packet *p = &w->packets[w->next];
-		const enum frame_place expected = model_place(p);
+		const enum frame_placement expected = model_place(p);
 
-		enum frame_place r = rig_place(ft, p->stream, p->frame, p->packet, p->id);
+		enum frame_placement r = rig_place(ft, p->stream, p->frame, p->packet, p->id);
 
 		/* would be held, and late then: restarts are in frame_story_test.c */
 		if (r == FRAME_PLACE_HOLD && expected == FRAME_PLACE_LATE)
@@ -395,7 +395,7 @@ step_lane(uint32_t frx, uint32_t burst)
 			break;
 		}
 		results[expected]++;
-		fate[p->id] = expected == FRAME_PLACED;
+		outcome[p->id] = expected == FRAME_PLACED;
 		moved = true;
 	}
 	frame_rx_want(&ft->rx[frx], model_wanted(frx), w->waits);
@@ -427,8 +427,8 @@ compare(const struct frame_closed *closed)
 				t, id);
 		if (id == 0)
 			continue;
-		assert_int_equal(fate[id], 1);
-		fate[id] = 2;
+		assert_int_equal(outcome[id], 1);
+		outcome[id] = 2;
 		came_back++;
 	}
 	for (uint32_t s = 0; s < d.streams; s++)
@@ -588,14 +588,14 @@ one_case(void)
 	assert_int_equal(results[FRAME_PLACE_OUTLIER], 0);
 	assert_int_equal(came_back, results[FRAME_PLACED]);
 	for (uint64_t id = 1; id <= nb_ids; id++)
-		assert_int_not_equal(fate[id], 1);
+		assert_int_not_equal(outcome[id], 1);
 	assert_int_equal(ft->builder.nb_free, config.slots);
 	rig_table_free(ft);
 	for (uint32_t i = 0; i < config.nb_rx; i++)
 		free(wires[i].packets);
 	for (uint32_t i = 0; i < RTE_DIM(frames); i++)
 		free(frames[i].id);
-	free(fate);
+	free(outcome);
 }
 
 static void

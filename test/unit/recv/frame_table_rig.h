@@ -42,13 +42,13 @@ begin(uint64_t first)
 }
 
 /** Packets [from, to) of a frame and stream; @return the answer to all of them */
-static inline enum frame_place
+static inline enum frame_placement
 place_range(uint32_t stream, uint64_t frame, uint32_t from, uint32_t to)
 {
-	enum frame_place first = FRAME_PLACES;
+	enum frame_placement first = FRAME_PLACES;
 
 	for (uint32_t p = from; p < to; p++) {
-		enum frame_place r = rig_place(ft, stream, frame, p, frame * 1000 + p + 1);
+		enum frame_placement r = rig_place(ft, stream, frame, p, frame * 1000 + p + 1);
 
 		if (first == FRAME_PLACES)
 			first = r;

@@ -107,7 +107,7 @@ send_packet(struct sender *s, uint32_t stream, uint64_t frame, uint32_t packet)
 	const uint64_t id = (uint64_t)s->id * PACKETS + s->n + 1;
 	struct sent *sent = &s->sent[s->n++];
 	uint8_t header[RIG_HEADER_BYTES];
-	enum frame_place r;
+	enum frame_placement r;
 
 	sent->frame = frame;
 	sent->tile = detector_stream_tile(&d, stream) + packet;

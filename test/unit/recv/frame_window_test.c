@@ -235,7 +235,7 @@ first_window_out_of_step(void **state)
 	expect_closed(102, 2 * PACKETS);
 }
 
-/* ... a detector that counts anew is far back, or was silent. */
+/* ... a detector that counts again is far back, or was silent. */
 static void
 unused_frames_count_anew(void **state)
 {
@@ -441,7 +441,7 @@ begin_modules(uint64_t first)
 static void
 drop_one(uint32_t module, uint64_t frame)
 {
-	enum frame_place r = rig_place(ft, module, frame, frame % PACKETS, 1);
+	enum frame_placement r = rig_place(ft, module, frame, frame % PACKETS, 1);
 
 	frame_table_open(ft);
 	assert_true(r == FRAME_PLACE_HOLD || r == FRAME_PLACE_OUTLIER || r == FRAME_PLACE_LATE ||
@@ -500,14 +500,14 @@ one_module_elsewhere(void **state)
 			if (f >= 5012)
 				close_frames(f - 2, f - 1, ALL - PACKETS);
 		}
-		assert_int_equal(ft->builder.claims_told, 0);
+		assert_int_equal(ft->builder.requests_logged, 0);
 		/* the others have spoken since */
 		ft->config.stall_cycles = 0;
 		drop_one(2, 5199 + away[i]);
 		ft->config.stall_cycles = UINT64_MAX;
 		assert_int_equal(ft->window.generation, 1);
 		assert_int_equal(ft->window.ahead, 0);
-		assert_int_equal(ft->builder.claims_told, 4);
+		assert_int_equal(ft->builder.requests_logged, 4);
 		ft->builder.told_at = 0; /* no more often than once a second */
 		/* a pause of the detector: nobody speaks, and it is most of those no more */
 		ft->config.stall_cycles = 0;
@@ -522,7 +522,7 @@ one_module_elsewhere(void **state)
 		modules_frame(5201, 0xf, 0);
 		close_frames(5199, 5200, ALL - PACKETS);
 		close_frames(5200, 5202, ALL);
-		assert_int_equal(ft->builder.claims_told, 0);
+		assert_int_equal(ft->builder.requests_logged, 0);
 		assert_int_equal(ft->window.generation, 1);
 		rig_table_free(ft);
 		ft = NULL;
@@ -612,7 +612,7 @@ silent_modules_have_no_say(void **state)
 
 /* Claims of different places do not add up. */
 static void
-claims_must_agree(void **state)
+requests_must_agree(void **state)
 {
 	begin_modules(5000);
 	run_modules(5000, 5001);
@@ -661,7 +661,7 @@ restart_survives_stragglers(void **state)
 	frame_table_open(ft);
 	for (uint32_t p = 0; p < 3; p++)
 		rig_place(ft, 3, 5020, p, 1);
-	assert_int_equal(ft->rx[1].claims, 8);
+	assert_int_equal(ft->rx[1].requests, 8);
 }
 
 int
@@ -690,7 +690,7 @@ main(int argc, char **argv)
 		TEST(one_module_elsewhere),
 		TEST(most_modules_move_it),
 		TEST(silent_modules_have_no_say),
-		TEST(claims_must_agree),
+		TEST(requests_must_agree),
 		TEST(restart_survives_stragglers),
 	};
 

@@ -137,7 +137,7 @@ rig_push(uint32_t queue, struct rte_mbuf *m)
 
 /** As many roles as the table has RX roles; nobody polls a queue yet. */
 static inline void
-rig_roles(struct frame_table *ft, uint32_t inbox_size)
+rig_roles(struct frame_table *ft, uint32_t handoff_size)
 {
 	memset(&rig_streams, 0xFF, sizeof(rig_streams));
 	for (uint32_t s = 0; s < ft->detector.streams; s++)
@@ -155,9 +155,9 @@ rig_roles(struct frame_table *ft, uint32_t inbox_size)
 		rx->detector = &ft->detector;
 		rx->sources = &rig_sources;
 		rx->peers = rig_rx;
-		rx->inbox = rte_ring_create(name, inbox_size, SOCKET_ID_ANY,
+		rx->handoff_ring = rte_ring_create(name, handoff_size, SOCKET_ID_ANY,
 			RING_F_MP_RTS_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ);
-		assert_non_null(rx->inbox);
+		assert_non_null(rx->handoff_ring);
 		rig_rx[i] = rx;
 	}
 }
@@ -172,7 +172,7 @@ static inline void
 rig_roles_free(struct frame_table *ft)
 {
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++) {
-		rte_ring_free(rig_rx[i]->inbox);
+		rte_ring_free(rig_rx[i]->handoff_ring);
 		rte_free(rig_rx[i]);
 	}
 }

@@ -46,10 +46,10 @@ teardown(void **state)
 }
 
 static void
-begin(uint32_t inbox_size)
+begin(uint32_t handoff_size)
 {
 	ft = rig_table(&config);
-	rig_roles(ft, inbox_size);
+	rig_roles(ft, handoff_size);
 	for (int i = 0; i < 3; i++) {
 		frame_table_open(ft);
 		poll_all();
@@ -419,7 +419,7 @@ duplicates_late_and_beyond(void **state)
 
 /** Three modules, three roles; role 0 alone polls, or all poll what is not theirs. */
 static void
-three_roles(uint32_t inbox_size)
+three_roles(uint32_t handoff_size)
 {
 	rig_config(&config, &d, 3, 1);
 	config.nb_rx = 3;
@@ -427,7 +427,7 @@ three_roles(uint32_t inbox_size)
 	config.owner[2] = 2;
 	config.run.first_known = true;
 	config.run.first_frame = 1;
-	begin(inbox_size);
+	begin(handoff_size);
 }
 
 static void
@@ -449,9 +449,9 @@ software_classifier(void **state)
 		assert_int_equal(rig_rx[i]->counters[RX_PLACED], 3 * 128);
 }
 
-/* An inbox has as many turns as a queue: an lcore that a gang shares polls seldom. */
+/* An handoff ring has as many turns as a queue: an lcore that a gang shares polls seldom. */
 static void
-inbox_gives_several_bursts(void **state)
+handoff_ring_gives_several_bursts(void **state)
 {
 	three_roles(512);
 	rig_poll_queue(0, 0);
@@ -545,7 +545,7 @@ full_inbox_drops(void **state)
 	finish();
 }
 
-/* Each role polls two queues of what belongs to the next one, and inboxes are small. */
+/* Each role polls two queues of what belongs to the next one, and handoff rings are small. */
 static void
 roles_do_not_wait_for_each_other(void **state)
 {
@@ -556,7 +556,7 @@ roles_do_not_wait_for_each_other(void **state)
 		send_frame(i, (i + 1) % 3, 1, false);
 		send_frame(i, (i + 1) % 3, 2, false);
 	}
-	/* all inboxes are full before anybody reads his */
+	/* all handoff rings are full before anybody reads his */
 	for (int i = 0; i < 200; i++)
 		poll_all();
 	assert_int_equal(rig_count(ft, RX_PLACED), 6 * 128);
@@ -641,7 +641,7 @@ waiting_packet_stays_behind(void **state)
 	for (uint32_t i = 0; i < 4; i++)
 		assert_true(rig_close(ft, &closed[i]));
 	assert_int_equal(ft->rx[0].wanted, 6);
-	/* the numbers begin anew, and there is no room to hold all of them */
+	/* the numbers begin again, and there is no room to hold all of them */
 	send_frame(0, 0, 1, false);
 	send_frame(0, 0, 2, false);
 	while (poll_all() != 0)
@@ -916,7 +916,7 @@ stop_in_the_middle(void **state)
 {
 	three_roles(32);
 	rig_poll_queue(0, 0);
-	send_frame(0, 1, 1, false);		/* fills the inbox and the outbox */
+	send_frame(0, 1, 1, false); /* fills the handoff ring and the outgoing handoff buffer */
 	rig_push(1, rig_packet(1, 7, 0, true)); /* and one that waits */
 	rig_poll_queue(1, 1);
 	rx_poll(rig_rx[1]);
@@ -1306,7 +1306,7 @@ main(int argc, char **argv)
 		TEST(chains_of_wrong_lengths),
 		TEST(duplicates_late_and_beyond),
 		TEST(software_classifier),
-		TEST(inbox_gives_several_bursts),
+		TEST(handoff_ring_gives_several_bursts),
 		TEST(lanes_free_their_own),
 		TEST(full_inbox_waits),
 		TEST(full_inbox_drops),

@@ -327,7 +327,7 @@ test_resumed(void **state)
 	ledger_keep(&l, &kept);
 	assert_int_equal(kept.columns[0], 28);
 	assert_int_equal(kept.columns[1], 10);
-	/* the detector has begun anew */
+	/* the detector has begun again */
 	l = (struct ledger){.frames = 10, .stored = 10, .hits = 10, .records = 10};
 	ledger_resume(&l, &before, 2);
 	assert_int_equal(l.lost_at_restart, 8);

@@ -69,7 +69,7 @@ begin(void **state)
 	sender->config.stores = &stores;
 	stores.at[0] = (struct xfer_store){.name = "store", .number = STORE};
 	sender->state = STORE_CLIENT_WAITING;
-	sender->all_told = true;
+	sender->all_sent = true;
 	sender->heard = now = 1;
 	assert_int_equal(store_client_collect(sender), 0);
 	assert_int_equal(interval_set_count(&sender->mine[1]), BATCHES / 2);

@@ -289,7 +289,7 @@ rules_drop_count_and_spread(void **state)
 	assert_int_equal(xstat((uint16_t)port, "rx_flow_dropped_packets"), 100);
 	assert_int_equal(rte_eth_xstats_reset((uint16_t)port), 0);
 	assert_int_equal(xstat((uint16_t)port, "rx_flow_dropped_packets"), 0);
-	/* a start begins anew, and rules go on counting */
+	/* a start begins again, and rules go on counting */
 	assert_int_equal(rte_eth_dev_stop((uint16_t)port), 0);
 	assert_int_equal(rte_eth_dev_start((uint16_t)port), 0);
 	assert_int_equal(hits((uint16_t)port, spreading, &bytes, false), 300);

@@ -582,7 +582,7 @@ test_rep_again(void **state)
 	close_us();
 }
 
-/* Their machine has been started anew, and uses numbers that are in use here. */
+/* Their machine has been started again, and uses numbers that are in use here. */
 static void
 test_stale(void **state)
 {
@@ -627,7 +627,7 @@ test_stale(void **state)
 }
 
 /*
- * Their machine is switched off without a word and started anew, with other numbers: it is served
+ * Their machine is switched off without a word and started again, with other numbers: it is served
  * at once, and that the old connection has nobody at its other end is noticed, too.
  */
 static void
@@ -689,7 +689,7 @@ test_retries(void **state)
 	close_us();
 }
 
-/* A service is asked for with a number that their machine had used before it was started anew. */
+/* A service is asked for with a number that their machine had used before it was started again. */
 static void
 test_sidr_again(void **state)
 {

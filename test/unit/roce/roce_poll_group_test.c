@@ -989,7 +989,7 @@ test_atomic_round(void **state)
 }
 
 /*
- * A NAK is an answer. However often the receiver says that it is not ready, the time-out runs anew
+ * A NAK is an answer. However often the receiver says that it is not ready, the time-out runs again
  * from what is sent next: else it would be over when the wait is.
  */
 static void

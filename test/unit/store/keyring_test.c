@@ -229,30 +229,49 @@ test_warnings(void **state)
 
 /* An identity that comes from ever new addresses is no reason to forget another one's. */
 static void
-test_gate_remembers(void **state)
+test_admission_remembers(void **state)
 {
-	static struct admission gate;
+	static struct admission admission;
 	const struct admission_peer quiet = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 1}, 1};
 	struct admission_peer busy = {{[10] = 0xff, [11] = 0xff, 10, 1}, 2};
 	unsigned int i, known = 0;
 	void *evicted;
 
-	admission_proved(&gate, admission_enter(&gate, &quiet, &gate, 1, &evicted), 1);
+	admission_proved(
+		&admission, admission_enter(&admission, &quiet, &admission, 1, &evicted), 1);
 	for (i = 0; i < 2 * ADMISSION_REMEMBERED; i++) {
 		busy.addr[14] = i >> 8;
 		busy.addr[15] = i;
-		admission_proved(
-			&gate, admission_enter(&gate, &busy, &gate, 2 + i, &evicted), 2 + i);
+		admission_proved(&admission,
+			admission_enter(&admission, &busy, &admission, 2 + i, &evicted), 2 + i);
 	}
-	assert_true(admission_knows(&gate, &quiet, 2 + i));
+	assert_true(admission_knows(&admission, &quiet, 2 + i));
 	for (i = 0; i < 2 * ADMISSION_REMEMBERED; i++) {
 		busy.addr[14] = i >> 8;
 		busy.addr[15] = i;
-		known += admission_knows(&gate, &busy, 2 * ADMISSION_REMEMBERED);
+		known += admission_knows(&admission, &busy, 2 * ADMISSION_REMEMBERED);
 	}
 	assert_int_equal(known, ADMISSION_PER_IDENTITY);
 	/* the last ones */
-	assert_true(admission_knows(&gate, &busy, 2 * ADMISSION_REMEMBERED));
+	assert_true(admission_knows(&admission, &busy, 2 * ADMISSION_REMEMBERED));
+}
+
+/* Unknown peers leave the last connections to peers that were authenticated before. */
+static void
+test_admission_reserves(void **state)
+{
+	static struct admission admission;
+	const struct admission_peer known = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 1}, 1};
+	const struct admission_peer unknown = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 1}, 2};
+	void *evicted;
+
+	admission_proved(
+		&admission, admission_enter(&admission, &known, &admission, 1, &evicted), 1);
+	assert_true(admission_may_take(&admission, &unknown, ADMISSION_KNOWN + 1, 2));
+	assert_false(admission_may_take(&admission, &unknown, ADMISSION_KNOWN, 2));
+	assert_true(admission_may_take(&admission, &known, ADMISSION_KNOWN, 2));
+	assert_true(admission_may_take(&admission, &known, 1, 2));
+	assert_false(admission_may_take(&admission, &known, 0, 2));
 }
 
 int
@@ -264,7 +283,8 @@ main(void)
 		cmocka_unit_test(test_mistakes),
 		cmocka_unit_test(test_files),
 		cmocka_unit_test(test_warnings),
-		cmocka_unit_test(test_gate_remembers),
+		cmocka_unit_test(test_admission_remembers),
+		cmocka_unit_test(test_admission_reserves),
 	};
 
 	return cmocka_run_group_tests(tests, begin, end);

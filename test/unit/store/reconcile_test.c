@@ -213,15 +213,15 @@ test_arrangements(void **state)
 		assert_int_equal(reconcile_all(&dry, true), 0);
 		assert_int_equal(disk->nb_events, events);
 		assert_int_equal(reconcile_all(&r, false), 0);
-		assert_int_equal(dry.doubles, r.doubles);
+		assert_int_equal(dry.duplicates, r.duplicates);
 		assert_int_equal(dry.cut, r.cut);
 		assert_int_equal(dry.copied, r.copied);
 		assert_int_equal(r.batches, __builtin_popcount(all));
-		assert_int_equal(r.cut, r.doubles + r.copied);
+		assert_int_equal(r.cut, r.duplicates + r.copied);
 		each_is_there(all, true);
 		events = disk->nb_events;
 		assert_int_equal(reconcile_all(&r, false), 0);
-		assert_int_equal(r.doubles + r.cut, 0);
+		assert_int_equal(r.duplicates + r.cut, 0);
 		assert_int_equal(disk->nb_events, events);
 		disk_free(disk);
 	}
@@ -237,7 +237,7 @@ test_tails(void **state)
 	disk = disk_new(seed);
 	(void)arrange("a0-5 b3-9");
 	assert_int_equal(reconcile_all(&r, false), 0);
-	assert_int_equal(r.doubles, 3);
+	assert_int_equal(r.duplicates, 3);
 	assert_int_equal(r.cut, 3);
 	assert_int_equal(r.copied, 0);
 	assert_int_equal(r.files, 1);

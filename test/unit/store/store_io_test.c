@@ -180,7 +180,7 @@ static void
 on_result(void *arg, uint64_t tag, uint64_t sequence, enum xfer_result_status status)
 {
 	durable += status == XFER_DURABLE;
-	again += status == XFER_AGAIN;
+	again += status == XFER_RETRY;
 }
 
 /* All images of the sample, out of memory that bodies were put into. */

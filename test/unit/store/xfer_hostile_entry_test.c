@@ -180,14 +180,14 @@ test_deaf(void **state)
 	UNTIL(peer_alive(p) && p->durable == 1);
 	p->deaf = true;
 	for (i = 0; i < 2 * STORE_PLACES && n->fault[XFER_DESC_SLOT] == 0; i++) {
-		const uint64_t doubles = n->doubles;
+		const uint64_t duplicates = n->duplicates;
 
 		peer_write_entry(p, 0, 0, entry);
-		UNTIL(n->doubles > doubles || n->fault[XFER_DESC_SLOT] > 0);
+		UNTIL(n->duplicates > duplicates || n->fault[XFER_DESC_SLOT] > 0);
 	}
 	assert_int_equal(n->fault[XFER_DESC_SLOT], 1);
 	assert_int_equal(n->refused[XFER_REASON_ENTRY], 1);
-	assert_true(n->doubles > 0 && n->doubles < STORE_PLACES);
+	assert_true(n->duplicates > 0 && n->duplicates < STORE_PLACES);
 	p->deaf = false;
 	hostile_hang_up(p);
 	hostile_end();
@@ -209,9 +209,9 @@ test_outside(void **state)
 
 	hostile_begin();
 	n = hostile_counters();
-	for (i = 0; store_look_connection(rig.store[0], i)->state != STORE_UP; i++)
+	for (i = 0; store_get_connection(rig.store[0], i)->state != STORE_UP; i++)
 		;
-	theirs = store_look_connection(rig.store[0], i);
+	theirs = store_get_connection(rig.store[0], i);
 	before = theirs->entries[theirs->nb_places - 1];
 	p = hostile_stand(0);
 	stale = p->region[0];
@@ -289,7 +289,7 @@ test_rewritten(void **state)
 	memset(p->link.extra + PEER_ROOM, 0x5a, XFER_BLOCK);
 	peer_write_at(
 		p, p->link.extra + PEER_ROOM, XFER_BLOCK, p->place[0].body, p->place[0].body_rkey);
-	UNTIL(peer_alive(p) && hostile_counters()->again == 1);
+	UNTIL(peer_alive(p) && hostile_counters()->returned == 1);
 	assert_int_equal(hostile_counters()->body_crc_errors, 1);
 	assert_int_equal(p->durable, 0);
 	entry = peer_entry(p, 0, 0, 0);

@@ -25,11 +25,11 @@ test_messages(void **state)
 		{XFER_REASSIGNED, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
 		{XFER_HELD, sizeof(struct xfer_intervals), false, XFER_REASON_ORDER},
 		{XFER_ENDED, sizeof(struct xfer_end), false, XFER_REASON_ORDER},
-		{XFER_AUTH, sizeof(struct xfer_proof), false, XFER_REASON_ORDER},
+		{XFER_AUTH, sizeof(struct xfer_auth_request), false, XFER_REASON_ORDER},
 	};
 	union {
 		struct xfer_msg head;
-		struct xfer_proof proof;
+		struct xfer_auth_request request;
 		uint8_t bytes[XFER_MSG_MAX];
 	} m;
 	uint64_t before;
@@ -45,7 +45,7 @@ test_messages(void **state)
 		UNTIL(up ? p->granted : p->established);
 		memset(&m, 0, sizeof(m));
 		if (wrong[i / 2].type == XFER_AUTH)
-			m.proof = p->handshake.proof;
+			m.request = p->handshake.request;
 		m.head.type = wrong[i / 2].type;
 		m.head.length = wrong[i / 2].size;
 		m.head.number = p->sent - (up && wrong[i / 2].again);

@@ -65,7 +65,7 @@ on_message(void *arg, const void *message, uint32_t size)
 	case XFER_RESULTS:
 		for (i = 0; i < results->nb; i++) {
 			p->durable += results->result[i].status == XFER_DURABLE;
-			p->doubles += results->result[i].status == XFER_DOUBLE;
+			p->duplicates += results->result[i].status == XFER_DUPLICATE;
 		}
 		return;
 	case XFER_ENDED:

@@ -29,7 +29,7 @@ struct peer {
 	enum xfer_reason refused; /* by REJ or REFUSE */
 	uint64_t sent;
 	uint64_t durable; /* results */
-	uint64_t doubles;
+	uint64_t duplicates;
 	bool ended;
 	unsigned int written; /* entries: where the next one is staged */
 	struct xfer_grant grant;

@@ -9,30 +9,30 @@ static void
 test_replayed(void **state)
 {
 	struct xfer_private req;
-	struct xfer_proof proof;
+	struct xfer_auth_request request;
 	struct peer *p;
 	uint64_t stood;
 
 	hostile_begin();
 	p = hostile_stand(0);
 	req = p->handshake.receiver;
-	proof = p->handshake.proof;
+	request = p->handshake.request;
 	hostile_hang_up(p);
 	UNTIL(hostile_connections() == 0);
 	stood = hostile_counters()->stood;
 	p = peer_call(1, &req);
 	p->mute = true;
 	UNTIL(p->established);
-	peer_say(p, &proof, sizeof(proof));
+	peer_say(p, &request, sizeof(request));
 	hostile_is_refused(p, XFER_REASON_KEY);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_KEY], 1);
 	/* with the ends that it now has, and the old MAC */
 	p = peer_call(2, &req);
 	p->mute = true;
 	UNTIL(p->established);
-	proof.receiver = p->handshake.proof.receiver;
-	proof.store = p->handshake.proof.store;
-	peer_say(p, &proof, sizeof(proof));
+	request.receiver = p->handshake.request.receiver;
+	request.store = p->handshake.request.store;
+	peer_say(p, &request, sizeof(request));
 	hostile_is_refused(p, XFER_REASON_KEY);
 	assert_int_equal(hostile_counters()->refused[XFER_REASON_KEY], 2);
 	assert_int_equal(hostile_counters()->stood, stood);
@@ -79,9 +79,9 @@ test_abandoned(void **state)
 static void
 say_proof(struct peer *p)
 {
-	uint8_t proof[XFER_MSG_MAX] __attribute__((aligned(8)));
+	uint8_t request[XFER_MSG_MAX] __attribute__((aligned(8)));
 
-	peer_say(p, proof, xfer_auth_send(&p->handshake, proof));
+	peer_say(p, request, xfer_auth_send(&p->handshake, request));
 }
 
 /* A little of the schema, and more will follow. */
@@ -117,7 +117,7 @@ test_half_open(void **state)
 	assert_int_equal(n->refused[XFER_REASON_LATE], 1);
 	hostile_hang_up(p);
 	rig.station[HOSTILE_STATION].out = false;
-	/* silent, silent after the proof, schemas byte by byte, silent */
+	/* silent, silent after the request, schemas byte by byte, silent */
 	for (i = 1; i <= ADMISSION_PER_ADDRESS; i++) {
 		p = peer_call(i, NULL);
 		p->mute = true;

@@ -41,7 +41,7 @@ hostile_stand(unsigned int i)
 const struct store_counters *
 hostile_counters(void)
 {
-	return &store_look(rig.store[0])->counters;
+	return &store_get_shared(rig.store[0])->counters;
 }
 
 uint64_t
@@ -64,7 +64,7 @@ hostile_connections(void)
 	unsigned int i, n = 0;
 
 	for (i = 0; i < STORE_CONNECTIONS; i++)
-		n += store_look_connection(rig.store[0], i)->state != STORE_FREE;
+		n += store_get_connection(rig.store[0], i)->state != STORE_FREE;
 	return n - 1;
 }
 
@@ -75,7 +75,7 @@ hostile_seen(const struct peer *p)
 	unsigned int i;
 
 	for (i = 0; i < STORE_CONNECTIONS; i++) {
-		c = store_look_connection(rig.store[0], i);
+		c = store_get_connection(rig.store[0], i);
 		if (c->state != STORE_FREE && c->peer.qpn == p->link.qpn)
 			return c;
 	}
@@ -111,7 +111,7 @@ hostile_end(void)
 	UNTIL(hostile_kept == rig_fewest() && rig_held() == 0);
 	UNTIL(hostile_connections() == 0);
 	assert_int_equal(rig_stats_of(0).connections, 1);
-	assert_int_equal(rig_stats_of(0).broken + rig_stats_of(0).again, 0);
+	assert_int_equal(rig_stats_of(0).broken + rig_stats_of(0).returned, 0);
 	rig_end_run(0);
 	rig.also = NULL;
 	rig_close_receiver();

@@ -211,7 +211,7 @@ test_run_that_has_not_ended(void **state)
 	is_refused(say_moved(1, BOTH), XFER_REASON_RIGHTS, 1);
 	assert_int_equal(hostile_counters()->batches_cut, 0);
 	rig_write_keys("");
-	assert_int_equal(store_keys_reload(store_look(rig.store[0])->keys, rig.message), 0);
+	assert_int_equal(store_keys_reload(store_get_shared(rig.store[0])->keys, rig.message), 0);
 	(void)say_moved(2, BOTH);
 	UNTIL(peer[2].granted);
 	assert_int_equal(hostile_counters()->batches_cut, rig_fewest());
@@ -233,7 +233,7 @@ test_rotation(void **state)
 	rig_open_receiver();
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
-	s = store_look(rig.store[0]);
+	s = store_get_shared(rig.store[0]);
 	snprintf(path, sizeof(path), "%s/next", rig.root);
 	f = fopen(path, "w");
 	fprintf(f, "fedcba9876543210fedcba9876543210");
@@ -316,7 +316,7 @@ test_limits(void **state)
 }
 
 /* Peers that say nothing after their request, each from a network of its own, as many as there can
- * be and always anew. */
+ * be and always again. */
 static void
 flood(void)
 {
@@ -346,7 +346,7 @@ test_flood(void **state)
 	unsigned int round, i;
 
 	rig_open_store(0);
-	s = store_look(rig.store[0]);
+	s = store_get_shared(rig.store[0]);
 	rig_open_receiver();
 	rig_open_sender(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
@@ -354,7 +354,7 @@ test_flood(void **state)
 	forge = true;
 	rig.also = flood;
 	/* those that nobody knows have taken all places that they can have */
-	UNTIL(s->gate.full > 0 && s->counters.requests > 64);
+	UNTIL(s->admission.full > 0 && s->counters.requests > 64);
 	for (round = 0; round < 3; round++) {
 		begin = xfer_qp_clock();
 		rig_close_sender(0);
@@ -364,9 +364,10 @@ test_flood(void **state)
 		worst = RTE_MAX(worst, ms);
 	}
 	printf("%lu requests, %lu admitted, %lu evicted, %lu late; back after %lu ms at most\n",
-		s->counters.requests, s->gate.admitted, s->gate.evicted, s->gate.late, worst);
+		s->counters.requests, s->admission.admitted, s->admission.evicted,
+		s->admission.late, worst);
 	assert_true(worst < 2000);
-	assert_int_equal(s->gate.admitted_known, 3);
+	assert_int_equal(s->admission.admitted_known, 3);
 	/* not a line for each of them */
 	assert_true(s->warnings.suppressed_ever > 0);
 	rig.also = peers_turn;
@@ -384,7 +385,7 @@ begin_again(const char *path, bool known)
 {
 	rig_open_store(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
-	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, known);
+	assert_int_equal(store_get_shared(rig.store[0])->admission.admitted_known, known);
 	/* a store may be killed from here on */
 	UNTIL(access(path, F_OK) == 0);
 	rig_close_store(0);
@@ -427,7 +428,7 @@ test_started_again(void **state)
 	assert_int_equal(st.st_size, 1);
 	rig_open_store(0);
 	UNTIL(rig_stats_of(0).state == STORE_CLIENT_UP);
-	assert_int_equal(store_look(rig.store[0])->gate.admitted_known, 1);
+	assert_int_equal(store_get_shared(rig.store[0])->admission.admitted_known, 1);
 	rig_end_run(0);
 	rig_close_receiver();
 	rig_close_store(0);

@@ -79,7 +79,7 @@ on_result(void *arg, uint32_t batch, enum xfer_result_status status)
 {
 	const unsigned int i = (uintptr_t)arg;
 
-	if (status != XFER_AGAIN)
+	if (status != XFER_RETRY)
 		return;
 	rig.again++;
 	assert_int_equal(store_client_offer(rig.sender[i], batch), 0);

@@ -36,22 +36,22 @@ test_line(void **state)
 	/* batches are durable where their run's directory is */
 	assert_true(dir_syncs() > 0);
 	for (k = 0; k < XFER_TABLES; k++) {
-		assert_true(store_runs_view(&store_look(rig.store[0])->runs, 0, k, &view));
+		assert_true(store_runs_view(&store_get_shared(rig.store[0])->runs, 0, k, &view));
 		assert_int_equal(view.stats.batches, nb);
 		assert_int_equal(view.receiver_id, xfer_sample_identity(k).receiver_id);
 		assert_true(view.connected);
 	}
 	rig_end_run(0);
-	UNTIL(!store_runs_view(&store_look(rig.store[0])->runs, 0, 0, &view));
+	UNTIL(!store_runs_view(&store_get_shared(rig.store[0])->runs, 0, 0, &view));
 	if (rig_stats_of(0).connections != 1)
 		rig_give_up("one connection");
 	assert_int_equal(rig_stats_of(0).durable, 2 * nb);
 	assert_int_equal(rig_stats_of(0).sent, 2 * nb);
 	assert_int_equal(
-		rig_stats_of(0).malformed + rig_stats_of(0).again + rig_stats_of(0).refused, 0);
-	assert_int_equal(rig_stats_of(0).identity, store_look(rig.store[0])->node);
-	assert_int_equal(store_look(rig.store[0])->counters.fault[XFER_DESC_GOOD], 2 * nb);
-	assert_int_equal(store_look(rig.store[0])->counters.ended, 1);
+		rig_stats_of(0).malformed + rig_stats_of(0).returned + rig_stats_of(0).refused, 0);
+	assert_int_equal(rig_stats_of(0).identity, store_get_shared(rig.store[0])->node);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.fault[XFER_DESC_GOOD], 2 * nb);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.ended, 1);
 	assert_int_equal(journal_run_drop(rig.ring, rig.run), 0);
 	rig_close_receiver();
 	rig_close_store(0);
@@ -111,7 +111,8 @@ test_broken(void **state)
 		rig_stats_of(0).sent, rig_stats_of(0).found);
 	assert_true(rig_stats_of(0).connections > cuts);
 	assert_int_equal(
-		rig_stats_of(0).durable + rig_stats_of(0).found + rig_stats_of(0).doubles, 2 * nb);
+		rig_stats_of(0).durable + rig_stats_of(0).found + rig_stats_of(0).duplicates,
+		2 * nb);
 	rig_close_receiver();
 	rig_close_store(0);
 	rig_each_is_there_once(nb);
@@ -131,7 +132,7 @@ test_away(void **state)
 	UNTIL(rig_held() == 0);
 	assert_int_equal(rig_stats_of(0).connections, 1);
 	assert_int_equal(rig_stats_of(0).broken, 0);
-	assert_int_equal(store_look(rig.store[0])->counters.broken, 0);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.broken, 0);
 	rig_close_receiver();
 	rig_close_store(0);
 }
@@ -317,7 +318,7 @@ test_wrong_key(void **state)
 	rig_open_sender(0);
 	(void)rig_keep(0, 0, 0);
 	UNTIL(rig_stats_of(0).refused >= 2);
-	n = &store_look(rig.store[0])->counters;
+	n = &store_get_shared(rig.store[0])->counters;
 	assert_true(n->refused[XFER_REASON_KEY] >= 2);
 	assert_int_equal(n->stood, 0);
 	assert_int_equal(rig_held(), 1);
@@ -347,7 +348,7 @@ test_garbage(void **state)
 	/* rows of a column that the descriptor does not know of */
 	b.metadata[place] ^= 1;
 	rig_open_sender(0);
-	n = &store_look(rig.store[0])->counters;
+	n = &store_get_shared(rig.store[0])->counters;
 	UNTIL(n->refused[XFER_REASON_ENTRY] >= 2);
 	assert_true(n->fault[XFER_DESC_METADATA] >= 2);
 	assert_int_equal(n->fault[XFER_DESC_GOOD] + n->durable + n->bytes, 0);
@@ -381,13 +382,13 @@ test_superseded(void **state)
 	UNTIL(rig_stats_of(0).sent > 6);
 	/* another process has adopted the ring, as far as the store can tell */
 	rig_open_sender_to(1, 0);
-	UNTIL(store_look(rig.store[0])->counters.superseded == 1);
+	UNTIL(store_get_shared(rig.store[0])->counters.superseded == 1);
 	rig_close_sender(0);
 	rig.sender[0] = rig.sender[1];
 	rig.sender[1] = NULL;
 	UNTIL(rig_held() == 0);
 	rig_end_run(0);
-	assert_int_equal(store_look(rig.store[0])->counters.superseded, 1);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.superseded, 1);
 	rig_close_receiver();
 	rig_close_store(0);
 	rig_each_is_there_once(nb);
@@ -461,7 +462,7 @@ test_changed_places(void **state)
 	assert_int_equal(rig.stores.at[1].number, 0);
 	journal_stats_get(rig.ring, &stats);
 	assert_int_equal(stats.in_doubt, 0);
-	assert_int_equal(store_look(rig.store[0])->counters.batches_cut, 0);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_cut, 0);
 	rig_end_run(0);
 	rig_end_run(1);
 	rig_close_receiver();
@@ -510,7 +511,7 @@ test_changed_places_at_the_end(void **state)
 	assert_int_equal(rig_stats_of(1).connections, 2);
 	journal_stats_get(rig.ring, &stats);
 	assert_int_equal(stats.in_doubt, 0);
-	assert_int_equal(store_look(rig.store[0])->counters.batches_cut, 0);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.batches_cut, 0);
 	rig_end_run(0);
 	rig_close_receiver();
 	rig_close_store(0);
@@ -538,7 +539,7 @@ test_late_words(void **state)
 	UNTIL(rig_stats_of(0).reason == XFER_REASON_SUPERSEDED);
 	assert_int_equal(rig_stats_of(1).state, STORE_CLIENT_UP);
 	assert_int_equal(rig_stats_of(1).broken, 0);
-	assert_int_equal(store_look(rig.store[0])->counters.superseded, 0);
+	assert_int_equal(store_get_shared(rig.store[0])->counters.superseded, 0);
 	rig_close_sender(0);
 	rig_end_run(1);
 	rig_close_receiver();
@@ -563,7 +564,7 @@ test_one_twice(void **state)
 	UNTIL(rig_held() == 0);
 	rig_open_sender(1);
 	UNTIL(rig.stores.at[1].refused >= 2);
-	UNTIL(store_look(rig.store[1])->counters.abandoned >= 2);
+	UNTIL(store_get_shared(rig.store[1])->counters.abandoned >= 2);
 	assert_int_equal(rig_stats_of(1).connections, 0);
 	assert_int_equal(rig_stats_of(0).connections, 1);
 	rig_end_run(0);
@@ -583,13 +584,13 @@ test_identity(void **state)
 
 	rig_open_store(0);
 	rig_open_store(1);
-	identity = store_look(rig.store[0])->node;
+	identity = store_get_shared(rig.store[0])->node;
 	assert_true(identity != 0);
-	assert_true(store_look(rig.store[1])->node != identity);
+	assert_true(store_get_shared(rig.store[1])->node != identity);
 	rig_close_store(0);
 	rig_close_store(1);
 	rig_open_store(0);
-	assert_int_equal(store_look(rig.store[0])->node, identity);
+	assert_int_equal(store_get_shared(rig.store[0])->node, identity);
 	rig_close_store(0);
 	snprintf(path, sizeof(path), "%s/store0/.identity", rig.root);
 	f = fopen(path, "w");
@@ -668,7 +669,7 @@ test_settles_aside(void **state)
 		(void)rig_keep(0, k, 0);
 		(void)rig_keep(1, k, 0);
 	}
-	c = store_look_connection(rig.store[0], 0);
+	c = store_get_connection(rig.store[0], 0);
 	UNTIL(__atomic_load_n(&recoveries, __ATOMIC_ACQUIRE) == 1);
 	UNTIL(c->said_state == XFER_STATE_RECOVERING);
 	/* more than silence_ms */
@@ -676,10 +677,10 @@ test_settles_aside(void **state)
 	while (xfer_qp_clock() < until)
 		rig_turn();
 	assert_int_equal(rig_stats_of(0).state, STORE_CLIENT_WAITING);
-	assert_false(store_runs_view(&store_look(rig.store[0])->runs, 0, 0, &view));
+	assert_false(store_runs_view(&store_get_shared(rig.store[0])->runs, 0, 0, &view));
 	/* another one of the stream, as after a crash: the thread has the files until it ends */
 	rig_open_sender_to(1, 0);
-	UNTIL(store_look(rig.store[0])->counters.superseded == 1);
+	UNTIL(store_get_shared(rig.store[0])->counters.superseded == 1);
 	rig_close_sender(0);
 	rig.sender[0] = rig.sender[1];
 	rig.sender[1] = NULL;
@@ -694,7 +695,7 @@ test_settles_aside(void **state)
 	assert_int_equal(recoveries, 1);
 	assert_int_equal(rig_stats_of(0).connections, 1);
 	assert_int_equal(rig_stats_of(0).malformed, 0);
-	assert_int_equal(store_look(rig.store[0])->runs.opened, 1);
+	assert_int_equal(store_get_shared(rig.store[0])->runs.opened, 1);
 	rig_end_run(0);
 	rig_close_receiver();
 	rig_close_store(0);
@@ -733,7 +734,7 @@ test_flipped_on_the_way(void **state)
 	rig_open_store(0);
 	rig_open_receiver();
 	rig_open_sender(0);
-	n = &store_look(rig.store[0])->counters;
+	n = &store_get_shared(rig.store[0])->counters;
 	rig.again = 0;
 	rig.also = mend;
 	for (k = 0; k < nb; k++) {
@@ -749,9 +750,9 @@ test_flipped_on_the_way(void **state)
 	rig.also = NULL;
 	assert_null(spoilt);
 	assert_true(n->body_crc_errors >= 1 && n->body_crc_errors < STORE_CHECK_TRIES);
-	assert_int_equal(n->again, n->body_crc_errors);
+	assert_int_equal(n->returned, n->body_crc_errors);
 	assert_int_equal(n->stored_damaged, 0);
-	assert_int_equal(rig_stats_of(0).again, n->again);
+	assert_int_equal(rig_stats_of(0).returned, n->returned);
 	assert_int_equal(n->durable, 2 * nb);
 	rig_end_run(0);
 	rig_close_receiver();
@@ -795,7 +796,7 @@ test_flipped_at_the_receiver(void **state)
 	rig_open_store(0);
 	rig_open_receiver();
 	rig_open_sender(0);
-	n = &store_look(rig.store[0])->counters;
+	n = &store_get_shared(rig.store[0])->counters;
 	for (k = 0; k < nb; k++) {
 		const uint32_t batch = rig_keep(0, k, 0);
 
@@ -805,7 +806,7 @@ test_flipped_at_the_receiver(void **state)
 	}
 	UNTIL(rig_held() == 0);
 	assert_int_equal(n->body_crc_errors, STORE_CHECK_TRIES);
-	assert_int_equal(n->again, STORE_CHECK_TRIES - 1);
+	assert_int_equal(n->returned, STORE_CHECK_TRIES - 1);
 	assert_int_equal(n->stored_damaged, 1);
 	assert_int_equal(n->durable, 2 * nb);
 	rig_end_run(0);
@@ -891,7 +892,7 @@ rot_and_return(bool restart)
 	hold_all_again();
 	found = rig_stats_of(0).found;
 	for (k = 0; k < XFER_TABLES; k++) {
-		assert_true(store_runs_view(&store_look(rig.store[0])->runs, 0, k, &view[k]));
+		assert_true(store_runs_view(&store_get_shared(rig.store[0])->runs, 0, k, &view[k]));
 		assert_int_equal(view[k].stats.checked, nb);
 		assert_int_equal(view[k].stats.rotten, 2);
 		assert_int_equal(view[k].stats.repaired, 2);
@@ -944,7 +945,7 @@ test_rot_by_surprise(void **state)
 		(void)rig_keep(1, k, 0);
 	}
 	UNTIL(rig_held() == 0);
-	assert_int_equal(rig_stats_of(0).doubles, 0);
+	assert_int_equal(rig_stats_of(0).duplicates, 0);
 	assert_int_equal(rig_stats_of(0).found, 2 * nb - 1);
 	rig_end_run(0);
 	rig_close_receiver();

@@ -109,7 +109,7 @@ give(struct rig *r, unsigned int batch)
 	stream_writer_append(r->w, &b);
 }
 
-/* Everything at once: gaps, doubles, steps back. */
+/* Everything at once: gaps, duplicates, steps back. */
 static void
 give_many(struct rig *r, unsigned int nb)
 {
@@ -168,7 +168,7 @@ check_results(const struct rig *r)
 		assert_int_not_equal(r->given[i].status, 0);
 }
 
-/* All is well: each batch once, doubles said to be doubles, numbers ascend in each file. */
+/* All is well: each batch once, duplicates said to be duplicates, numbers ascend in each file. */
 static void
 test_order(void **state)
 {
@@ -188,13 +188,13 @@ test_order(void **state)
 		memset(seen, 0, sizeof(seen));
 		for (i = 0; i < r->nb; i++) {
 			assert_int_equal(r->given[i].status,
-				seen[r->given[i].batch] ? XFER_DOUBLE : XFER_DURABLE);
+				seen[r->given[i].batch] ? XFER_DUPLICATE : XFER_DURABLE);
 			seen[r->given[i].batch] = true;
 			assert_int_equal(times_in_files(&s, table, r->given[i].batch), 1);
 		}
 		stream_writer_stats_get(r->w, &stats);
 		assert_int_equal(stats.batches, r->nb_durable);
-		assert_int_equal(stats.batches + stats.doubles, r->nb);
+		assert_int_equal(stats.batches + stats.duplicates, r->nb);
 		assert_true(stats.files > 1);
 		assert_int_equal(stats.files, stats.complete);
 		assert_int_equal(stats.pending, 0);
@@ -212,13 +212,13 @@ test_order(void **state)
 				seen[i]);
 		/* and takes nothing twice; its files have other names */
 		give(again, r->given[0].batch);
-		assert_int_equal(again->given[0].status, XFER_AGAIN);
+		assert_int_equal(again->given[0].status, XFER_RETRY);
 		assert_true(stream_writer_in_doubt(again->w));
 		/* ... once it has been read */
 		assert_int_equal(
 			stream_writer_check(again->w, stream_writer_have(again->w), true, NULL), 0);
 		give(again, r->given[0].batch);
-		assert_int_equal(again->given[1].status, XFER_DOUBLE);
+		assert_int_equal(again->given[1].status, XFER_DUPLICATE);
 		stream_writer_close(again->w);
 		disk_free(disk);
 	}
@@ -286,7 +286,7 @@ test_errors(void **state)
 {
 	static const int errors[] = {-EIO, -ENOSPC, -EDQUOT};
 	struct rig *r = malloc(sizeof(*r)), *again = malloc(sizeof(*again));
-	unsigned int round, i, k, n, given_back = 0, resumed = 0;
+	unsigned int round, i, k, n, returned = 0, resumed = 0;
 	struct stream_stats stats;
 	bool durable;
 
@@ -313,7 +313,7 @@ test_errors(void **state)
 		(void)stream_writer_finish(r->w);
 		check_results(r);
 		stream_writer_stats_get(r->w, &stats);
-		given_back += stats.again;
+		returned += stats.returned;
 		resumed += stats.resumes;
 		stream_writer_close(r->w);
 		/* files that stayed .part may have more: what was given back is cut off when it is
@@ -331,9 +331,9 @@ test_errors(void **state)
 		stream_writer_close(again->w);
 		disk_free(disk);
 	}
-	assert_true(given_back > seeds);
+	assert_true(returned > seeds);
 	assert_true(resumed > 0);
-	printf("%u batches given back, %u times writing again\n", given_back, resumed);
+	printf("%u batches given back, %u times writing again\n", returned, resumed);
 	free(r);
 	free(again);
 }
@@ -723,7 +723,7 @@ test_uncut(void **state)
 	for (i = 0; i < r->nb; i++) {
 		const uint64_t sequence = s.batch[r->table][i].batch.sequence;
 
-		assert_int_equal(r->given[i].status, XFER_AGAIN);
+		assert_int_equal(r->given[i].status, XFER_RETRY);
 		assert_int_equal(interval_set_add(&moved, sequence, sequence), 0);
 	}
 	assert_int_equal(stream_writer_cut(r->w, &moved), -EIO);

@@ -133,8 +133,8 @@ test_agree(void **state)
 	assert_int_equal(p.s.sent, p.r.received);
 	for (i = 0; i < XFER_TABLES; i++)
 		assert_memory_equal(p.s.schema[i], schema[i], i == 0 ? SCHEMA_0 : SCHEMA_1);
-	assert_string_equal(p.s.proof.name, "lyso_1");
-	assert_int_equal(p.s.proof.incarnation, 9);
+	assert_string_equal(p.s.request.name, "lyso_1");
+	assert_int_equal(p.s.request.incarnation, 9);
 	assert_int_equal(p.s.receiver.node, 7);
 	assert_int_equal(p.r.answer.node, 3);
 	pair_free(&p);
@@ -165,10 +165,10 @@ test_wrong_store(void **state)
 
 	pair_init(&p);
 	connect_pair(&p);
-	assert_int_equal(xfer_auth_send(&p.r, p.message), sizeof(struct xfer_proof));
+	assert_int_equal(xfer_auth_send(&p.r, p.message), sizeof(struct xfer_auth_request));
 	xfer_msg_begin(&answer, XFER_ANSWER, sizeof(answer), 0);
 	/* the best that it has: the proof itself */
-	memcpy(answer.mac, ((struct xfer_proof *)p.message)->mac, XFER_MAC_BYTES);
+	memcpy(answer.mac, ((struct xfer_auth_request *)p.message)->mac, XFER_MAC_BYTES);
 	assert_int_equal(xfer_auth_receive(&p.r, &answer, sizeof(answer)), XFER_REASON_KEY);
 	pair_free(&p);
 }
@@ -543,7 +543,7 @@ test_results(void **state)
 	xfer_msg_begin(&m, XFER_RESULTS, sizeof(m), 5);
 	m.results.head.length = size;
 	m.results.nb = 1;
-	m.results.result[0] = (struct xfer_result){9, 3, 1, XFER_AGAIN, 0};
+	m.results.result[0] = (struct xfer_result){9, 3, 1, XFER_RETRY, 0};
 	assert_int_equal(xfer_msg_check(&m, size, XFER_ROLE_STORE, 5), 0);
 	m.results.result[0].status = XFER_STATUSES;
 	assert_int_equal(xfer_msg_check(&m, size, XFER_ROLE_STORE, 5), XFER_REASON_MALFORMED);

@@ -281,7 +281,7 @@ roce_active_rep(struct roce_conn *conn, const struct roce_cm_packet *packet)
 		roce_active_fail(conn, -ENOTCONN, "queue pair in error");
 		return;
 	}
-	/* a REQ of a peer that has begun anew with that id is noticed */
+	/* a REQ of a peer that has begun again with that id is noticed */
 	roce_conn_index(c, ROCE_CONN_BY_PEER, &conn->peer, rep->local_id, conn);
 	roce_conn_enter(conn, ROCE_CONN_ESTABLISHED, "REP");
 	roce_end_watch(conn);

@@ -109,7 +109,7 @@ req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 		conn = roce_conn_find(c, ROCE_CONN_BY_PEER_QPN, &packet->src, req->qpn);
 	if (!conn)
 		return false;
-	/* The peer has begun anew with a number that is in use here (12.9.8.3.1). */
+	/* The peer has begun again with a number that is in use here (12.9.8.3.1). */
 	roce_control_count(c, ROCE_CM_STALE);
 	roce_cm_reject(c, packet, ROCE_CM_ANSWERS_REQ, ROCE_REJ_STALE_CONNECTION);
 	roce_end_lost(conn, -ESTALE, "REQ of a new connection");

@@ -212,7 +212,7 @@ struct roce_conn *roce_passive_listener(struct roce_control *c, uint64_t service
 void roce_end_rej(struct roce_control *c, const struct roce_cm_packet *packet);
 void roce_end_dreq(struct roce_control *c, const struct roce_cm_packet *packet);
 void roce_end_drep(struct roce_control *c, const struct roce_cm_packet *packet);
-/** The peer is gone, or has begun anew: as after its DREQ. */
+/** The peer is gone, or has begun again: as after its DREQ. */
 void roce_end_lost(struct roce_conn *conn, int status, const char *why);
 /** The peer did not answer for too long. */
 void roce_end_timeout(struct roce_conn *conn);

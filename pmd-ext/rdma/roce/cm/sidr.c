@@ -36,7 +36,7 @@ req_known(struct roce_control *c, const struct roce_cm_packet *packet)
 	if (!conn)
 		return false;
 	if (conn->tid != packet->msg.tid) {
-		/* the peer has begun anew: of what it asked before it knows nothing any more */
+		/* the peer has begun again: of what it asked before it knows nothing any more */
 		roce_end_lost(conn, -ESTALE, "SIDR_REQ of a new query");
 		return false;
 	}

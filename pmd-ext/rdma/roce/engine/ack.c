@@ -120,7 +120,7 @@ resume(struct roce_qp *qp, bool complete)
 	roce_qp_activate(qp);
 }
 
-/** Also a NAK is an answer: the time-out begins anew with what is sent next (9.7.5.2.8). */
+/** Also a NAK is an answer: the time-out begins again with what is sent next (9.7.5.2.8). */
 static void
 answered(struct roce_requester *r)
 {

@@ -138,7 +138,7 @@ roce_rate_recover(struct roce_rate *r, uint64_t now)
 		if (r->rate > 0.999 * r->ceiling)
 			r->rate = 0;
 	}
-	/* there alpha is of no interest: the next cut begins anew */
+	/* there alpha is of no interest: the next cut begins again */
 	while (now >= r->alpha_at && r->rate != 0) {
 		r->alpha *= 1 - G;
 		r->alpha_at = after(r, r->alpha_at, ALPHA_US);

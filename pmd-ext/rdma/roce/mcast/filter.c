@@ -8,7 +8,7 @@
 #include "mcast/filter.h"
 #include "port/port.h"
 
-/** Put an address in its place. No doubles: mlx5 refuses these. @return new length; -ENOSPC */
+/** Put an address in its place. No duplicates: mlx5 refuses these. @return new length; -ENOSPC */
 static int
 list_add(struct rte_ether_addr *list, int n, const struct rte_ether_addr *mac)
 {

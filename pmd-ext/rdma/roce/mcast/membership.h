@@ -34,7 +34,7 @@ struct roce_memberships {
 int roce_memberships_open(struct roce_control *c);
 void roce_memberships_close(struct roce_control *c);
 
-/** Their Ethernet addresses, with doubles. @return how many, at most ROCE_MEMBERSHIPS_MAX */
+/** Their Ethernet addresses, with duplicates. @return how many, at most ROCE_MEMBERSHIPS_MAX */
 unsigned int roce_memberships_macs(const struct roce_memberships *all, struct rte_ether_addr *mac);
 
 /** Join, or one more reference. @return 0; -ENOSPC */
