@@ -191,7 +191,7 @@ def main():
         return 2
     build, names, status = sys.argv[1], sys.argv[2:] or known, 0
     if names != ['store']:
-        status = outcome(run_parts, os.path.join(build, 'app/rdma/braggline-rdma'), names)
+        status = outcome(run_parts, os.path.join(build, 'pmd-ext/rdma/examples/braggline-rdma'), names)
     if 'store' in names and status == 0:
         begin = time.monotonic()
         status = outcome(store_verbs_test.test, build, True)

@@ -133,7 +133,7 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    return outcome(test, os.path.join(sys.argv[1], 'app/rdma/braggline-rdma'))
+    return outcome(test, os.path.join(sys.argv[1], 'pmd-ext/rdma/examples/braggline-rdma'))
 
 
 if __name__ == '__main__':

@@ -137,7 +137,7 @@ def against_roce(tool, folder):
 
 
 def main():
-    tool = f'{sys.argv[1]}/app/rdma/braggline-rdma'
+    tool = f'{sys.argv[1]}/pmd-ext/rdma/examples/braggline-rdma'
     folder = tempfile.mkdtemp()
     try:
         with open(f'{folder}/both', 'w', encoding='ascii') as f:

@@ -22,9 +22,9 @@ BUILD = os.path.abspath(sys.argv[1])
 RECV = f'{BUILD}/app/recv/braggline-recv'
 STORE = f'{BUILD}/app/store/braggline-store'
 SCAN = f'{BUILD}/app/scan/braggline-scan'
-RDMA = f'{BUILD}/app/rdma/braggline-rdma'
+RDMA = f'{BUILD}/pmd-ext/rdma/examples/braggline-rdma'
 DETECTOR = f'{BUILD}/app/detector/braggline-detector'
-RDMA = f'{BUILD}/app/rdma/braggline-rdma'
+RDMA = f'{BUILD}/pmd-ext/rdma/examples/braggline-rdma'
 # with EAL, and what they cannot do without
 PROGRAMS = {RECV: ('--set', 'run.name=x'),
             STORE: ('--set', 'files.directory=/nowhere'),

@@ -20,7 +20,7 @@ SECONDS = 60
 def rping(build, where, role, *words):
     address = {'server': '10.0.0.1', 'client': '10.0.0.2'}[role]
     return background.start(
-        [f'{build}/app/rdma/braggline-rdma', '--no-huge', '-m', '128', '--no-pci',
+        [f'{build}/pmd-ext/rdma/examples/braggline-rdma', '--no-huge', '-m', '128', '--no-pci',
          '--no-telemetry', '--no-shconf', '-l', '0', '--vdev',
          f'net_memif0,role={role},socket={where}/socket,socket-abstract=no', '--', 'rping',
          '--device', f'roce:port=net_memif0,ip={address}/24', '-e', '-C', str(TURNS), *words],

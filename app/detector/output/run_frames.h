@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file
- * Raw frames of a run that was written to Arrow files, with what its packets said: to be sent again
- * to a receiver that judges them again. Packets that were missing stay missing; frames without a raw
- * image are none of it.
+ * @file Raw frames of a run that was written to Arrow files, with what its packets said: to be sent
+ * again to a receiver that judges them again. Packets that were missing stay missing; frames
+ * without a raw image are none of it.
  */
 #ifndef RUN_FRAMES_H
 #define RUN_FRAMES_H

@@ -518,7 +518,7 @@ gpu_host_remove(struct rte_vdev_device *vdev)
 	dev = rte_gpu_get_by_name(rte_vdev_device_name(vdev));
 	if (dev == NULL)
 		return 0; /* closed before */
-	/* refused while child contexts exist; the slot keeps its contents until it is given again */
+	/* refused while child contexts exist; the slot keeps its contents until it is reused */
 	ret = rte_gpu_release(dev);
 	if (ret < 0)
 		return ret;

@@ -274,8 +274,8 @@ struct rte_flow {
 TAILQ_HEAD(replay_flows, rte_flow);
 
 /*
- * Which queue each packet goes to, as the rules say. It is made again beside the old one when a rule
- * comes or goes, and then takes its place as a whole.
+ * The queue of each packet according to the flow rules. When a rule is added or removed, a new
+ * table is built beside the old one and then replaces it as a whole.
  */
 struct replay_steering {
 	uint32_t *list;	    /* packets of queue 0 as captured, of queue 1 ...; dropped ones */

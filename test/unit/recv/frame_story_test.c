@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rule of the window (app/recv/README.rst) against detectors that a model makes up and knows:
- * acquisitions that go on, jump ahead or begin again, with and without silence between them; packets
- * lost, doubled and in disorder; modules that lag, are dead, count otherwise or are forged. The
- * real rx_poll() and frame table; time passes when the model says so.
+ * Tests the rule of the window (app/recv/README.rst) with random stories of a detector. A story has
+ * acquisitions that continue, skip numbers or restart, with and without silence between them;
+ * packets that are lost, duplicated or reordered; modules that lag, are dead, number differently or
+ * are forged. The test runs the real rx_poll() and frame table on a clock of its own.
  *
  *  - Every packet has one outcome, and every number that one named has a row or is a late frame.
  *  - Streams that are less than half of all never move the window.
