@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file
- * Places at which a test may have a process killed.
+ * Points at which a test can have a process killed. They exist only in builds with tests
+ * (BRAGGLINE_FAIL_POINTS, set by meson); in other builds FAIL_POINT() is empty.
  *
- * BRAGGLINE_FAIL_POINT=NAME[:COUNT] in the environment, read at the start: the process is killed
- * when it comes to that place for the COUNTth time (1: the first), after a line on stderr.
- * Without it a place is one load and a branch that is never taken. Names: xfer/README.rst.
+ * With BRAGGLINE_FAIL_POINT=NAME[:COUNT] in the environment at start, the process prints a line on
+ * stderr and kills itself when it reaches the point NAME for the COUNTth time (default: 1). Without
+ * it, a point costs one load and a branch that is never taken. xfer/README.rst lists the names.
  *
- * Any thread; places that several threads come to may count one too few.
+ * Any thread. A point that several threads reach at the same time may be counted once.
  */
 #ifndef FAIL_POINT_H
 #define FAIL_POINT_H
+
+#ifdef BRAGGLINE_FAIL_POINTS
 
 #include <signal.h>
 #include <stdlib.h>
@@ -18,12 +21,12 @@
 #include <unistd.h>
 
 struct fail_point {
-	const char *name; /**< NULL: none */
+	const char *name; /**< NULL: none is selected */
 	size_t length;	  /**< of the name */
 	unsigned long left;
 };
 
-/* one in a program, whoever includes this */
+/* one definition in a program, however many files include this */
 extern struct fail_point fail_point;
 __attribute__((weak)) struct fail_point fail_point;
 
@@ -41,25 +44,33 @@ fail_point_read(void)
 }
 
 static inline void
-fail_point_come(const char *name)
+fail_point_reach(const char *name)
 {
-	static const char said[] = "fail point: ";
+	static const char prefix[] = "fail point: ";
 
 	if (strlen(name) != fail_point.length ||
 		memcmp(name, fail_point.name, fail_point.length) != 0 || fail_point.left == 0 ||
 		--fail_point.left > 0)
 		return;
-	if (write(STDERR_FILENO, said, sizeof(said) - 1) > 0 &&
+	if (write(STDERR_FILENO, prefix, sizeof(prefix) - 1) > 0 &&
 		write(STDERR_FILENO, name, strlen(name)) > 0)
 		(void)!write(STDERR_FILENO, "\n", 1);
 	(void)raise(SIGKILL);
 }
 
-/** Here a process may be killed. */
-#define FAIL_POINT(place)                                         \
+/** A test can have the process killed here. */
+#define FAIL_POINT(point)                                         \
 	do {                                                      \
 		if (__builtin_expect(fail_point.name != NULL, 0)) \
-			fail_point_come(place);                   \
+			fail_point_reach(point);                  \
 	} while (0)
+
+#else
+
+#define FAIL_POINT(point) \
+	do {              \
+	} while (0)
+
+#endif /* BRAGGLINE_FAIL_POINTS */
 
 #endif /* FAIL_POINT_H */
