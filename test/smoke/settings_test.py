@@ -28,6 +28,8 @@ def table(path):
     last = lines[begin].index('meaning')
     found = {}
     for line in lines[begin + 2:end]:
+        if line[:last].strip() == '':
+            continue  # the meaning goes on
         want(line[column - 1] == line[last - 1] == ' ', 'not a row of the table:', line)
         section, names = re.fullmatch(r'\[(.+?)\] (.+)', line[:column].rstrip()).groups()
         names = names.split(', ')

@@ -103,7 +103,8 @@ def documented(program, replies):
     """Every key of a reply is in the row of its command."""
     table = subprocess.run([program, '--', '--list-telemetry'], check=True, text=True,
                            stdout=subprocess.PIPE).stdout
-    rows = {m[1]: set(re.findall(r'\w+', m[0])) for m in re.finditer(r'^``(\S+)``.*$', table, re.M)}
+    rows = {m[1]: set(re.findall(r'\w+', m[0]))
+            for m in re.finditer(r'^``(/[^,`]+).*\n(?: .*\n)+', table, re.M)}
     for command, reply in replies.items():
         if command == '/':
             continue

@@ -42,7 +42,7 @@ def documented(program, readme):
                            stdout=subprocess.PIPE).stdout
     want(len(table.splitlines()) > 4, program, table)
     with open(readme, encoding='utf-8') as f:
-        want(table in f.read(), 'the table of commands in', readme,
+        want(table in f.read(), 'the list of commands in', readme,
              'is not what --list-telemetry prints')
 
 

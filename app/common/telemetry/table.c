@@ -1,48 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
+#include <stdlib.h>
 #include <string.h>
-
-#include <rte_common.h>
 
 #include "telemetry/table.h"
 
+#define COLUMNS 100
+#define INDENT	4
+
 static void
-rule(FILE *out, const int width[4])
+print_paragraph(FILE *out, const char *text)
 {
-	for (int i = 0; i < 4; i++) {
-		for (int k = 0; k < width[i]; k++)
-			fputc('=', out);
-		fputc(i < 3 ? ' ' : '\n', out);
+	int column = 0;
+
+	while (*text != '\0') {
+		const int length = (int)strcspn(text, " ");
+
+		if (column == 0 || column + 1 + length > COLUMNS)
+			column = fprintf(out, "%s%*s", column > 0 ? "\n" : "", INDENT, "") -
+				(column > 0 ? 1 : 0);
+		else
+			column += fprintf(out, " ");
+		column += fprintf(out, "%.*s", length, text);
+		text += length + strspn(text + length, " ");
 	}
+	fputc('\n', out);
 }
 
 void
 telemetry_table_print(const struct telemetry_command *commands, uint32_t n, FILE *out)
 {
-	const char *head[4] = {"command", "parameters", "what", "reply"};
-	int width[4];
-
-	for (int i = 0; i < 4; i++)
-		width[i] = strlen(head[i]);
-	for (uint32_t i = 0; i < n; i++) {
-		width[0] = RTE_MAX(width[0], (int)strlen(commands[i].path) + 4);
-		width[1] = RTE_MAX(width[1], (int)strlen(commands[i].parameters) + 4);
-		width[2] = RTE_MAX(width[2], (int)strlen(commands[i].help));
-		width[3] = RTE_MAX(width[3], (int)strlen(commands[i].reply));
-	}
-	rule(out, width);
-	fprintf(out, "%-*s %-*s %-*s %s\n", width[0], head[0], width[1], head[1], width[2], head[2],
-		head[3]);
-	rule(out, width);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct telemetry_command *c = &commands[i];
-		char path[64], parameters[64] = "\\";
+		char *text;
 
-		snprintf(path, sizeof(path), "``%s``", c->path);
-		if (c->parameters[0] != '\0')
-			snprintf(parameters, sizeof(parameters), "``%s``", c->parameters);
-		fprintf(out, "%-*s %-*s %-*s %s\n", width[0], path, width[1], parameters, width[2],
-			c->help, c->reply);
+		if (asprintf(&text, "%s. Reply: %s.", c->help, c->reply) < 0)
+			return;
+		fprintf(out, "``%s%s%s``\n", c->path, c->parameters[0] != '\0' ? "," : "",
+			c->parameters);
+		print_paragraph(out, text);
+		free(text);
 	}
-	rule(out, width);
 }

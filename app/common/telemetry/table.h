@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** @file The commands of a program on the telemetry socket, as a table that documents them. */
+/** @file The commands of a program on the telemetry socket, with the text that documents them. */
 #ifndef TELEMETRY_TABLE_H
 #define TELEMETRY_TABLE_H
 
@@ -17,7 +17,7 @@ struct telemetry_command {
 	telemetry_cb callback;
 };
 
-/** Print as a reStructuredText table, which a README has as it is. */
+/** Print as a reStructuredText definition list of at most 100 columns, which a README includes. */
 void telemetry_table_print(const struct telemetry_command *commands, uint32_t n, FILE *out);
 
 #endif /* TELEMETRY_TABLE_H */
