@@ -49,6 +49,8 @@ frame_head_begun(const struct frame_table *ft)
 		highest = RTE_MAX(highest, frame_stream_progress(ft, s));
 	for (uint32_t i = 0; i < ft->config.nb_rx; i++)
 		highest = RTE_MAX(highest, __atomic_load_n(&ft->rx[i].wanted, __ATOMIC_ACQUIRE));
+	/* most streams are behind a gap: what is before it has passed */
+	highest = RTE_MAX(highest, ft->builder.gap_to - (ft->builder.gap_to != 0));
 	return highest > ft->builder.next_close;
 }
 

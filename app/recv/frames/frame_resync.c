@@ -68,20 +68,37 @@ frame_resync_is_refused(
 		frame + 1 < place + ft->config.max_gap_frames;
 }
 
-enum frame_placement
-frame_resync_request(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
-	bool vote, bool ahead)
+/** Does the window still have to open the position that a stream has requested? */
+static bool
+is_pending(const struct frame_table *ft, const struct frame_rx *frx, uint32_t stream)
+{
+	const bool opened = (frx->requests_ahead >> stream & 1) != 0 &&
+		frx->place[stream] <= __atomic_load_n(&ft->window.next, __ATOMIC_RELAXED);
+
+	return (frx->requests >> stream & 1) != 0 && !opened &&
+		(__atomic_load_n(&ft->window.refused, __ATOMIC_ACQUIRE) >> stream & 1) == 0;
+}
+
+/** Count a packet outside the window, and request its position if enough packets agree. */
+static void
+count_vote(const struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+	bool vote, bool ahead, bool held)
 {
 	struct frame_agreement *a = &frx->agreement[stream];
 	const uint64_t bit = UINT64_C(1) << stream;
-	const bool refused = frame_resync_is_refused(ft, frx, stream, frame);
-	bool agreed;
+	bool agreed, free;
 
 	if ((frx->elsewhere & bit) == 0)
 		*a = (struct frame_agreement){0};
-	agreed = agree(ft, a, frame, vote, ahead, !refused);
-	/* a place that was requested stays until another one is */
-	if (agreed || (frx->requests & bit) == 0) {
+	agreed = agree(ft, a, frame, vote, ahead, held);
+	/*
+	 * A requested position is not replaced by a higher one until the window has opened or
+	 * refused it: packets from it on are held, and they were received first.
+	 */
+	free = (frx->requests & bit) == 0 ||
+		(agreed && (a->lowest < frx->place[stream] || !is_pending(ft, frx, stream)));
+	if (free || a->requested) {
+		a->requested = agreed;
 		if (frx->place[stream] != a->lowest + 1)
 			__atomic_store_n(&frx->place[stream], a->lowest + 1, __ATOMIC_RELAXED);
 		if (((frx->requests_ahead & bit) != 0) != ahead)
@@ -92,6 +109,15 @@ frame_resync_request(struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 		__atomic_store_n(&frx->elsewhere, frx->elsewhere | bit, __ATOMIC_RELEASE);
 	if (agreed && (frx->requests & bit) == 0)
 		__atomic_store_n(&frx->requests, frx->requests | bit, __ATOMIC_RELEASE);
+}
+
+enum frame_placement
+frame_resync_request(struct frame_table *ft, struct frame_rx *frx, uint32_t stream, uint64_t frame,
+	bool vote, bool ahead)
+{
+	const bool refused = frame_resync_is_refused(ft, frx, stream, frame);
+
+	count_vote(ft, frx, stream, frame, vote, ahead, !refused);
 	return refused ? frame_rx_drop(ft, frx, stream, frame) : FRAME_PLACE_HOLD;
 }
 
@@ -151,6 +177,19 @@ frame_rx_begin_again(const struct frame_table *ft, struct frame_rx *frx, bool *m
 		frx->tried = frx->generation;
 		frx->early = 0;
 	}
+	/*
+	 * The window has passed a gap. The next position is that of the first packets that are
+	 * still held, and not of those that were received last: held packets vote again, in order.
+	 */
+	frx->recount = 0;
+	for (uint64_t i = first ? 0 : frx->elsewhere; i != 0; i &= i - 1) {
+		const uint32_t s = __builtin_ctzll(i);
+
+		if (is_pending(ft, frx, s) || !frx->agreement[s].ahead)
+			continue;
+		frx->recount |= UINT64_C(1) << s;
+		frx->agreement[s] = (struct frame_agreement){0};
+	}
 	return first;
 }
 
@@ -170,7 +209,7 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	const bool over = (uint8_t)(frame_rx_tick(ft) - tick) > HOLD_TICKS;
 	const struct frame_window *w = &ft->window;
 	const uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE);
-	uint64_t base, far, ahead;
+	uint64_t base, far, ahead, horizon;
 
 	/* it was of the run that has ended */
 	if (state == FRAME_WINDOW_CLOSED)
@@ -189,9 +228,12 @@ frame_rx_again(const struct frame_table *ft, struct frame_rx *frx, uint32_t stre
 	ahead = __atomic_load_n(&w->ahead, __ATOMIC_RELAXED);
 	if (frame >= base && (frame < far || frame < ahead))
 		return FRAME_AGAIN_PLACE;
-	/* the window is on its way there, if slowly */
-	if (ahead > base && frame >= ahead &&
-		frame < __atomic_load_n(&w->horizon, __ATOMIC_RELAXED))
+	horizon = __atomic_load_n(&w->horizon, __ATOMIC_RELAXED);
+	if ((frx->recount >> stream & 1) != 0 && frame >= base)
+		count_vote(ft, frx, stream, frame, true, frame < horizon, true);
+	/* the window is on its way there, if slowly, unless it has refused to go on */
+	if (ahead > base && frame >= ahead && frame < horizon &&
+		(__atomic_load_n(&w->refused, __ATOMIC_ACQUIRE) >> stream & 1) == 0)
 		return FRAME_AGAIN_HOLD;
 	if (over || frame_resync_is_refused(ft, frx, stream, frame))
 		return FRAME_AGAIN_DROP;
@@ -391,21 +433,27 @@ collect(struct frame_table *ft, bool lone)
 	}
 }
 
-/** The most requests that are within `slots` frames from the lowest of them. */
+/**
+ * The most requests that are within `slots` frames from the lowest of them.
+ * @param ahead  requests ahead of the window that support each lower one, too: the window passes
+ *               that on its way
+ */
 static uint64_t
-largest_group(const struct frame_table *ft, uint64_t *lowest)
+largest_group(const struct frame_table *ft, uint64_t ahead, uint64_t *lowest)
 {
 	const uint64_t *place = ft->builder.request_position;
 	uint64_t best = 0;
 
 	for (uint64_t i = ft->builder.requests; i != 0; i &= i - 1) {
 		const uint64_t from = place[__builtin_ctzll(i)];
+		const uint64_t behind = (ahead & i & -i) != 0 ? ahead : 0;
 		uint64_t group = 0;
 
 		for (uint64_t k = ft->builder.requests; k != 0; k &= k - 1) {
 			const uint32_t s = __builtin_ctzll(k);
 
-			if (place[s] >= from && place[s] - from <= ft->config.slots)
+			if (place[s] >= from &&
+				(place[s] - from <= ft->config.slots || (behind >> s & 1) != 0))
 				group |= UINT64_C(1) << s;
 		}
 		if (__builtin_popcountll(group) > __builtin_popcountll(best)) {
@@ -532,7 +580,10 @@ frame_resync_position(struct frame_table *ft, uint64_t *group)
 		b->leave_since = 0;
 		return 0;
 	}
-	*group = largest_group(ft, &lowest);
+	*group = largest_group(ft, 0, &lowest);
+	if (is_enough(ft, *group))
+		return lowest;
+	*group = largest_group(ft, b->requests_ahead, &lowest);
 	if (is_enough(ft, *group))
 		return lowest;
 	b->leave_since = 0;
@@ -549,6 +600,6 @@ frame_resync_first(struct frame_table *ft, bool fewer, bool *any)
 	*any = ft->builder.requests != 0;
 	if (!fewer)
 		collect(ft, false);
-	group = largest_group(ft, &lowest);
+	group = largest_group(ft, 0, &lowest);
 	return group != 0 && (fewer || is_enough(ft, group)) ? lowest : 0;
 }

@@ -143,6 +143,7 @@ struct frame_agreement {
 	uint32_t votes; /**< packets of it that count */
 	bool any;	/**< there is one */
 	bool ahead;	/**< of the window */
+	bool requested; /**< the stream's request is for its lowest frame */
 };
 
 /** An RX lcore's end of the table. The builder reads what follows `wanted`, but not `leap`, the
@@ -188,6 +189,7 @@ struct frame_rx {
 	uint64_t dropped[DETECTOR_STREAMS_MAX]; /**< last frame + 1 that was reported */
 	uint64_t before[DETECTOR_STREAMS_MAX];	/**< progress in the window before, 0 = none */
 	struct frame_agreement agreement[DETECTOR_STREAMS_MAX]; /**< of a stream elsewhere */
+	uint64_t recount; /**< of `elsewhere`: streams whose held packets vote again */
 	/** How far frame_rx_reclaim() is in the slot that is its next. */
 	uint32_t reclaim_stream;
 	uint32_t reclaim_packet;

@@ -50,6 +50,12 @@ static bool any_dead;
 /* the receiver keeps up, and nothing happens that nobody can tell from packets that come late */
 static bool orderly;
 static bool all_promised; /* ... and no packet may be lost */
+/* the receiver does not keep up: frames are processed late, the NIC drops packets */
+static bool slow, stalled;
+static struct frame_closed processing[64];
+static uint32_t nb_processing;
+static uint32_t nic_ring;
+static uint64_t nic_dropped;
 
 /* what the model knows */
 static uint64_t named[NUMBERS_MAX], rows[NUMBERS_MAX];
@@ -130,6 +136,14 @@ look_into(const struct frame_closed *closed)
 }
 
 static void
+process(const struct frame_closed *closed)
+{
+	look_into(closed);
+	frame_table_release(ft, closed->slot);
+	frame_table_recycle(ft, closed->slot);
+}
+
+static void
 build(void)
 {
 	struct frame_closed closed;
@@ -138,10 +152,15 @@ build(void)
 		note(rows, &nb_rows, closed.frame);
 		if (closed.packets == 0)
 			continue;
-		look_into(&closed);
-		frame_table_release(ft, closed.slot);
-		frame_table_recycle(ft, closed.slot);
+		if (slow)
+			processing[nb_processing++] = closed;
+		else
+			process(&closed);
 	}
+	for (uint32_t i = 0; i < nb_processing && !stalled; i++)
+		process(&processing[i]);
+	if (!stalled)
+		nb_processing = 0;
 	frame_table_open(ft);
 }
 
@@ -149,6 +168,10 @@ static void
 work(uint32_t rounds)
 {
 	for (uint32_t i = 0; i < rounds; i++) {
+		if (slow && chance(5))
+			stalled = !stalled;
+		if (slow && chance(10))
+			pass_time(config.stall_cycles / 16 * rig_below(&rng, 8));
 		for (uint32_t l = 0; l < config.nb_rx; l++)
 			rx_poll(rig_rx[l]);
 		build();
@@ -186,7 +209,11 @@ push(uint32_t stream, uint64_t number, uint32_t packet, uint32_t act)
 	struct rte_mbuf *m;
 	const uint32_t q = queue_of[stream];
 
-	for (uint32_t i = 0; rig_queues[q].head - rig_queues[q].tail >= QUEUED_MAX; i++) {
+	if (slow && rig_queues[q].head - rig_queues[q].tail >= nic_ring) {
+		nic_dropped++;
+		return;
+	}
+	for (uint32_t i = 0; !slow && rig_queues[q].head - rig_queues[q].tail >= QUEUED_MAX; i++) {
 		work(1);
 		/* a queue that stands still gets through by time alone */
 		if (i > 600)
@@ -236,7 +263,7 @@ send_frame(uint32_t stream, uint64_t number, uint32_t act)
 		vote(stream, number, order[i]);
 		if (rig_below(&rng, 1000) < duplicates)
 			push(stream, number, order[i], act);
-		if (chance(10))
+		if (!slow && chance(10))
 			work(1);
 	}
 }
@@ -662,6 +689,89 @@ stories_end_well(void **state)
 		first, first + n - 1, nb_packets, nb_restarts, nb_late, nb_orderly, nb_promised);
 }
 
+#define SLOW_FRAMES 400
+
+/**
+ * A detector of 50 frames in `stall_cycles` that goes on, and a receiver that stops now and then.
+ */
+static void
+slow_story(void)
+{
+	const uint32_t streams = 1 + rig_below(&rng, 2);
+	uint64_t number = 1 + rig_below(&rng, 5000);
+	uint32_t stop = 0;
+
+	nb_named = nb_rows = nb_strays = nb_processing = 0;
+	sent = sent_once = found = restarts = 0;
+	slow = true;
+	stalled = orderly = false;
+	nic_ring = 50 + rig_below(&rng, 900);
+	rig_config(&config, &d, streams, 1);
+	assert_int_equal(detector_expect(&d, 16 << rig_below(&rng, 2), NULL, 0), 0);
+	config.slots = 4 + rig_below(&rng, 13);
+	config.max_skew_frames = 2 + rig_below(&rng, config.slots - 3);
+	config.resync_packets = 2 + rig_below(&rng, 7);
+	config.max_gap_frames = 100000;
+	config.stall_cycles = rte_get_tsc_hz() * 3600;
+	loss = chance(50) ? 0 : rig_below(&rng, 60);
+	duplicates = disorder = 0;
+	for (uint32_t s = 0; s < streams; s++) {
+		config.owner[s] = queue_of[s] = 0;
+		role[s] = HONEST;
+	}
+	config.no_run = chance(30);
+	ft = rig_table(&config);
+	if (config.no_run)
+		assert_int_equal(frame_table_begin(ft, &config.run), 0);
+	generation = ft->window.generation;
+	memset(rig_queues, 0, sizeof(rig_queues));
+	rig_roles(ft, 64);
+	rig_poll_queue(0, 0);
+	for (uint32_t f = 0; f < SLOW_FRAMES; f++, number++) {
+		if (chance(1))
+			number += rig_below(&rng, 300);
+		for (uint32_t s = 0; s < streams; s++)
+			send_frame(s, number, 0);
+		pass_time(config.stall_cycles / 50);
+		if (stop == 0 && chance(3))
+			stop = rig_below(&rng, 150);
+		if (stop > 0)
+			stop--;
+		else
+			work(1 + rig_below(&rng, 6));
+	}
+	stalled = false;
+	slow = false;
+	build();
+	tell("before the end");
+	end_story();
+	tell("at the end");
+	nb_packets += sent;
+	assert_int_equal(rig_fates(ft), sent);
+	/* too few to request a position */
+	assert_true(rig_count(ft, RX_STOPPED) < streams * config.resync_packets);
+	if (ft->window.generation > generation + 1)
+		fail_msg("%u moves of the window without a restart",
+			ft->window.generation - generation - 1);
+	rig_roles_free(ft);
+	rig_table_free(ft);
+	assert_int_equal(rig_mbufs_out(), 0);
+}
+
+static void
+slow_receiver_moves_no_window(void **state)
+{
+	const uint64_t first = rig_first_seed(), n = rig_seeds(1000);
+
+	for (seed = first; seed < first + n; seed++) {
+		rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 2;
+		slow_story();
+	}
+	print_message("seeds %" PRIu64 " ... %" PRIu64 ": %" PRIu64 " packets, %" PRIu64
+		      " dropped by the NIC\n",
+		first, first + n - 1, nb_packets, nic_dropped);
+}
+
 static int
 say_seed(void **state)
 {
@@ -673,6 +783,7 @@ int
 main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(slow_receiver_moves_no_window, say_seed),
 		cmocka_unit_test_teardown(stories_end_well, say_seed),
 	};
 

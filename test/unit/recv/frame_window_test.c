@@ -145,6 +145,57 @@ first_window_by_agreement(void **state)
 	begin_run(700);
 }
 
+/* The NIC drops packets before the builder has found a window: it begins with what is held. */
+static void
+first_window_before_a_gap(void **state)
+{
+	ft = rig_table(&config);
+	frame_table_open(ft);
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 700, p, 1), FRAME_PLACE_HOLD);
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 750, p, 1), FRAME_PLACE_HOLD);
+	frame_table_open(ft);
+	assert_int_equal(ft->window.state, FRAME_WINDOW_MOVING);
+	assert_int_equal(ft->builder.move_to, 700 + 1 - config.max_skew_frames);
+}
+
+/* Two gaps one after the other, before the builder has seen the first: the window goes to both. */
+static void
+gap_after_a_gap(void **state)
+{
+	bool moved;
+
+	begin(1);
+	(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
+	frame_rx_end_again(&ft->rx[0]);
+	run_through(1, 5);
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 50, p, 1), FRAME_PLACE_HOLD);
+	for (uint32_t p = 0; p < 3; p++)
+		assert_int_equal(rig_place(ft, 0, 90, p, 1), FRAME_PLACE_HOLD);
+	frame_table_open(ft);
+	assert_int_equal(ft->builder.gap_to, 51);
+	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 50, 0), FRAME_AGAIN_PLACE);
+	assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 90, 0), FRAME_AGAIN_HOLD);
+	/* the packets of 50 are lost on their way: the window still gets there */
+	for (uint64_t f = 5; f < 50; f++) {
+		expect_closed(f, 0);
+		frame_table_open(ft);
+	}
+	expect_nothing();
+	/* what is held votes again: the next position is that of 90 */
+	for (int i = 0; i < 2; i++) {
+		(void)frame_rx_begin_again(ft, &ft->rx[0], &moved);
+		for (uint32_t p = 0; p < 3; p++)
+			assert_int_equal(frame_rx_again(ft, &ft->rx[0], 0, 90, 0),
+				i == 0 ? FRAME_AGAIN_HOLD : FRAME_AGAIN_PLACE);
+		frame_rx_end_again(&ft->rx[0]);
+		frame_table_open(ft);
+		assert_int_equal(ft->builder.gap_to, 91);
+	}
+}
+
 /* The window begins before the first frame of the detector, at 0. What comes for frame 0 while that
  * is being closed without a packet is late, and the frame has no row: it is counted. */
 static void
@@ -675,6 +726,8 @@ main(int argc, char **argv)
 		TEST(lone_number_ahead_is_held),
 		TEST(gap_by_agreement_is_loss),
 		TEST(first_window_by_agreement),
+		TEST(first_window_before_a_gap),
+		TEST(gap_after_a_gap),
 		TEST(late_for_the_first_head),
 		TEST(first_window_between_runs),
 		TEST(first_window_out_of_step),
