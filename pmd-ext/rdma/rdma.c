@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The functions of rdma.h: checks that are common to all providers, reference counts, and names of
+ * statuses and events.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -24,7 +28,7 @@ rdma_provider_register(const struct rdma_ops *ops)
 	providers[nb_providers++] = ops;
 }
 
-/** "roce, verbs": what this build has. */
+/** Names of the providers in this build, as "roce, verbs". */
 static const char *
 provider_names(char *text, size_t size)
 {
@@ -249,7 +253,7 @@ rdma_poll_cq(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n)
 
 /* ---- queue pairs ---------------------------------------------------------------------------- */
 
-/** Defaults of rdma.h in place of zeros. */
+/** Replace zeros by the defaults of rdma.h. */
 static void
 qp_defaults(struct rdma_qp_attr *a, const struct rdma_dev_info *info)
 {
@@ -279,7 +283,7 @@ qp_defaults(struct rdma_qp_attr *a, const struct rdma_dev_info *info)
 		a->qkey = 0x01234567; /* RDMA_UDP_QKEY of librdmacm */
 }
 
-/** Refuse what is out of range, naming it. */
+/** Check ranges, and log the first attribute out of range. @return 0; -EINVAL */
 static int
 qp_check(const struct rdma_dev *dev, const struct rdma_qp_attr *a, const struct rdma_dev_info *info)
 {
@@ -468,7 +472,7 @@ rdma_conn_accept(struct rdma_conn *conn, struct rdma_qp *qp, const struct rdma_c
 	return 0;
 }
 
-/** A connection is gone: its references, too. */
+/** Release the references of a destroyed connection. */
 static void
 conn_gone(struct rdma_dev *dev, struct rdma_qp *qp)
 {
@@ -522,7 +526,7 @@ rdma_poll_cm(struct rdma_dev *dev, struct rdma_event *event, uint16_t n)
 {
 	uint16_t i, got = dev->ops->poll_cm(dev, event, n);
 
-	/* a request is a connection of its own, born in the provider */
+	/* A request is a new connection, created by the provider. */
 	for (i = 0; i < got; i++)
 		if (event[i].type == RDMA_EVENT_CONNECT_REQUEST)
 			conn_made(event[i].conn, dev, NULL, event[i].listener->context);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An entry is in the set and in the list of unused ones; or in the set and in use; or, when its
- * memory went or a larger one took it in, in the list of leaving ones until nobody uses it.
+ * The registration cache. An entry is in one of three states: in the set and in the list of unused
+ * entries; in the set and in use; or not in the set and in the list of leaving entries. An entry
+ * leaves when its memory is invalidated, when it is evicted, or when a larger entry replaces it.
+ * It is deregistered as soon as it has no references.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,20 +21,21 @@
 #include "rdma_interval.h"
 #include "rdma_provider.h"
 
-/* What a registration pins anyhow. */
+/* A registration pins whole pages of at least this size. */
 #define PAGE UINT64_C(4096)
 
-/* Announced ranges that wait for the control lcore; beyond this everything counts as gone. */
+/* Most invalidated ranges that wait for the control lcore. If there are more, all entries are
+ * invalidated. */
 #define GONE_MAX 1024
 
 struct rdma_cache_entry {
-	struct rdma_interval interval; /**< first: the set gives it back */
+	struct rdma_interval interval; /**< must be first, see entry_of() */
 	TAILQ_ENTRY(rdma_cache_entry) next;
 	struct rdma_mr *mr;
 	uint32_t references;
 	int16_t gpu;
 	bool leaving; /**< not in the set */
-	bool gone;    /**< its memory was announced to go */
+	bool gone;    /**< its memory was invalidated */
 };
 
 TAILQ_HEAD(entries, rdma_cache_entry);
@@ -46,11 +49,11 @@ struct rdma_cache {
 	struct rdma_cache_attr attr;
 	uint64_t mr_bytes_max;
 	struct rdma_interval_set set;
-	struct entries unused;	/**< in the set, the longest unused first */
+	struct entries unused;	/**< in the set, least recently used first */
 	struct entries leaving; /**< not in the set */
 	struct rdma_cache_info info;
 
-	rte_spinlock_t lock; /**< of all below, which other threads write to */
+	rte_spinlock_t lock; /**< protects the members below, which any thread may write */
 	uint32_t nb_gone;
 	bool all_gone;
 	struct gone gone[GONE_MAX];
@@ -64,7 +67,7 @@ since_ns(uint64_t tsc)
 
 /* ---- entries -------------------------------------------------------------------------------- */
 
-/** Ends the registration of an entry that is leaving. @return -EBUSY: not yet */
+/** Deregister and free a leaving entry. @return 0; -EBUSY: not possible yet */
 static int
 entry_end(struct rdma_cache *cache, struct rdma_cache_entry *entry)
 {
@@ -85,7 +88,7 @@ entry_end(struct rdma_cache *cache, struct rdma_cache_entry *entry)
 	return 0;
 }
 
-/** Takes an entry out of the set; it ends as soon as nobody uses it. */
+/** Move an entry from the set to the leaving entries. */
 static void
 entry_leave(struct rdma_cache *cache, struct rdma_cache_entry *entry)
 {
@@ -96,7 +99,7 @@ entry_leave(struct rdma_cache *cache, struct rdma_cache_entry *entry)
 	TAILQ_INSERT_TAIL(&cache->leaving, entry, next);
 }
 
-/** Ends what is leaving and not in use. */
+/** Deregister the leaving entries that are not in use. */
 static void
 sweep(struct rdma_cache *cache)
 {
@@ -109,7 +112,7 @@ sweep(struct rdma_cache *cache)
 	}
 }
 
-/** An entry of its interval, which is its first member. */
+/** The entry that contains an interval, which is its first member. */
 static struct rdma_cache_entry *
 entry_of(struct rdma_interval *interval)
 {
@@ -127,7 +130,7 @@ leave_between(struct rdma_cache *cache, uint64_t start, uint64_t end, uint64_t *
 	}
 }
 
-/** That memory goes: of entries that leave already, too. */
+/** Invalidate a range, also in entries that are already leaving. */
 static void
 go(struct rdma_cache *cache, uint64_t start, uint64_t end)
 {
@@ -139,7 +142,7 @@ go(struct rdma_cache *cache, uint64_t start, uint64_t end)
 			entry->gone = true;
 }
 
-/** Takes note of what other threads announced. */
+/** Process the ranges that other threads invalidated. */
 static void
 take_gone(struct rdma_cache *cache)
 {
@@ -167,7 +170,7 @@ has_room(const struct rdma_cache *cache, uint64_t bytes)
 		cache->info.bytes + bytes <= cache->attr.bytes_max;
 }
 
-/** Ends the longest unused entries until there is room. @return -ENOSPC: all are in use */
+/** Evict the least recently used entries until there is room. @return 0; -ENOSPC: all are in use */
 static int
 make_room(struct rdma_cache *cache, uint64_t bytes)
 {
@@ -188,7 +191,7 @@ make_room(struct rdma_cache *cache, uint64_t bytes)
 
 /* ---- registration --------------------------------------------------------------------------- */
 
-/** A new entry in the set. */
+/** Register memory and add an entry to the set. */
 static int
 entry_add(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 	struct rdma_cache_entry **out)
@@ -232,10 +235,11 @@ entry_add(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 }
 
 /**
- * Widens a range by the entries that it overlaps with, as long as it becomes no more than twice as
- * long: neighbours that share a page must not grow into one region, registered again for each.
+ * Extend a range by the entries that it overlaps with, up to twice its length. Without this limit,
+ * neighbouring buffers that share a page would grow into one region, which would be registered
+ * again for each buffer.
  *
- * @return true: it became wider
+ * @return true: the range was extended
  */
 static bool
 widen(const struct rdma_cache *cache, uint64_t *start, uint64_t *end)
@@ -245,7 +249,7 @@ widen(const struct rdma_cache *cache, uint64_t *start, uint64_t *end)
 	const struct rdma_interval *at;
 	bool wider = false;
 
-	/* at its ends; what lies inside is swallowed without */
+	/* Only at its ends. Entries inside the range are replaced without an extension. */
 	at = rdma_interval_touching(&cache->set, *start, *start + 1);
 	if (at && *end - at->start <= most) {
 		wider = at->start < *start;
@@ -259,7 +263,7 @@ widen(const struct rdma_cache *cache, uint64_t *start, uint64_t *end)
 	return wider;
 }
 
-/** Ends the entries that lie within a new one: nobody needs them any more. */
+/** Remove the entries inside the range of a new one, which replaces them. */
 static void
 swallow(struct rdma_cache *cache, const struct rdma_cache_entry *by)
 {
@@ -280,7 +284,7 @@ swallow(struct rdma_cache *cache, const struct rdma_cache_entry *by)
 	}
 }
 
-/** Not registered as a whole: a region for it, and for what it overlaps with if that pays. */
+/** Register a range that no entry contains, together with overlapping entries if possible. */
 static int
 enter(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 	struct rdma_cache_entry **entry)
@@ -288,7 +292,8 @@ enter(struct rdma_cache *cache, uint64_t start, uint64_t end, int16_t gpu,
 	uint64_t first = start, last = end;
 	int ret = -EAGAIN;
 
-	/* what was registered before may be mapped no longer, unknown to us */
+	/* The extended registration may fail, because an older entry's memory may be unmapped
+	 * without notice. Then register only the range itself. */
 	if (gpu < 0 && widen(cache, &first, &last))
 		ret = entry_add(cache, first, last, gpu, entry);
 	if (ret < 0)
@@ -302,7 +307,7 @@ int
 rdma_cache_get(struct rdma_cache *cache, const void *addr, uint64_t length, int16_t gpu,
 	struct rdma_cache_ref *ref)
 {
-	/* of a GPU, what is exported is an allocation (gpu_cuda_dmabuf_export()) */
+	/* A dma-buf of a GPU covers an allocation, not pages (gpu_cuda_dmabuf_export()). */
 	const uint64_t page = gpu < 0 ? PAGE : 1;
 	const uint64_t from = (uintptr_t)addr, to = from + length;
 	struct rdma_cache_entry *entry;
@@ -317,7 +322,7 @@ rdma_cache_get(struct rdma_cache *cache, const void *addr, uint64_t length, int1
 	if (entry && entry->gpu == gpu) {
 		cache->info.hits++;
 	} else {
-		/* the same address, but of another device: that memory went, and nobody told */
+		/* Same address on another device: the old memory was freed without notice. */
 		if (entry)
 			leave_between(cache, from, to, &cache->info.invalidations);
 		cache->info.misses++;
@@ -391,9 +396,9 @@ rdma_cache_info_get(const struct rdma_cache *cache, struct rdma_cache_info *info
 	return 0;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- creation and destruction --------------------------------------------------------------- */
 
-/** EAL takes memory away. */
+/** Memory event callback: invalidate memory that EAL frees. */
 static void
 on_memory(enum rte_mem_event type, const void *addr, size_t length, void *arg)
 {
@@ -440,7 +445,7 @@ rdma_cache_create(struct rdma_pd *pd, const struct rdma_cache_attr *attr)
 	TAILQ_INIT(&cache->unused);
 	TAILQ_INIT(&cache->leaving);
 	rte_spinlock_init(&cache->lock);
-	/* ENOTSUP: memory of EAL that does not go */
+	/* ENOTSUP is ignored: EAL never frees memory in this mode. */
 	callback_name(cache, name, sizeof(name));
 	rte_mem_event_callback_register(name, on_memory, cache);
 	return cache;

@@ -4,20 +4,22 @@
 
 /**
  * @file
- * Keeps foreign memory registered: that of a library or a user, which comes by address and cannot
- * be taken from a pool (rdma_pool.h). A region is registered at its first use and stays so until it
- * has to make room or its memory goes.
+ * Registration cache for memory that cannot be allocated from a pool (rdma_pool.h), such as that of
+ * a library or a user. A region is registered at its first use. It stays registered until it is
+ * evicted to make room, or its memory is invalidated.
  *
- * What a cache must be told: that memory goes. No driver sees munmap(), free() or
- * rte_gpu_mem_free(), and an address that comes back is then other memory: call
- * rdma_cache_invalidate() *before*. Memory of EAL that hot-unplugging takes away is noticed anyhow.
+ * Call rdma_cache_invalidate() *before* cached memory is unmapped or freed. No driver detects
+ * munmap(), free() or rte_gpu_mem_free(), and the same address may later refer to other memory. The
+ * cache detects by itself that EAL frees its memory.
  *
- * Over `roce` that is not enough. An adapter pins pages, whatever the program unmaps; there, what a
- * peer writes goes to the address, and a page that is not mapped ends the process. Invalidate, call
- * rdma_cache_flush() until it gives 0, then unmap; so, too, before rte_free() of memory of EAL that
- * may go with it, as that is told of when it is too late for waiting.
+ * With `roce` this is not sufficient. An adapter pins pages, even after the program has unmapped
+ * them. `roce` writes to the virtual address, and a peer's write to an unmapped page terminates the
+ * process. Therefore invalidate, call rdma_cache_flush() until it returns 0, then unmap. Do the
+ * same before an rte_free() that may return memory to the system, because EAL's notification comes
+ * too late to wait.
  *
- * All are *control* functions of rdma.h, but for rdma_cache_invalidate().
+ * All functions are *control* functions of rdma.h, except rdma_cache_invalidate() and
+ * rdma_cache_info_get().
  */
 
 #include "rdma.h"
@@ -29,74 +31,85 @@ extern "C" {
 struct rdma_cache;
 struct rdma_cache_entry;
 
-/** Zero means the default where one is named. */
+/** Attributes of a cache. Zero selects the default, given in parentheses. */
 struct rdma_cache_attr {
-	uint64_t bytes_max;   /**< registered at most, in use or not (no limit) */
-	uint32_t entries_max; /**< regions at most (half of rdma_dev_info.max_mr) */
-	uint32_t access;      /**< of enum rdma_access; of all entries (all but relaxed ordering) */
+	uint64_t bytes_max;   /**< most bytes registered, in use or not (no limit) */
+	uint32_t entries_max; /**< most regions (half of rdma_dev_info.max_mr) */
+	uint32_t access;      /**< enum rdma_access, for all entries (all but relaxed ordering) */
 };
 
-/** Memory in use. */
+/** A reference to registered memory. */
 struct rdma_cache_ref {
 	uint32_t lkey;
 	uint32_t rkey;
-	struct rdma_cache_entry *entry; /**< the cache's */
+	struct rdma_cache_entry *entry; /**< internal */
 };
 
-/** What a cache is and did. */
+/** State and statistics of a cache. */
 struct rdma_cache_info {
 	uint64_t bytes, bytes_peak; /**< registered */
 	uint32_t entries, entries_peak;
-	uint32_t in_use;	  /**< entries with references */
-	uint64_t hits, misses;	  /**< of rdma_cache_get() */
-	uint64_t registrations;	  /**< those that succeeded */
-	uint64_t registered_ns;	  /**< time they took, failed ones included */
-	uint64_t deregistrations; /**< and what had to be kept for a while: */
-	uint64_t deregistrations_busy;
-	uint64_t deregistered_ns;
-	uint64_t merges;	/**< regions that took others in */
-	uint64_t evictions;	/**< to make room */
-	uint64_t invalidations; /**< entries whose memory went */
-	uint64_t failures;	/**< of rdma_cache_get() */
+	uint32_t in_use;	       /**< entries with references */
+	uint64_t hits, misses;	       /**< of rdma_cache_get() */
+	uint64_t registrations;	       /**< successful ones */
+	uint64_t registered_ns;	       /**< time of all registrations, including failed ones */
+	uint64_t deregistrations;      /**< successful ones */
+	uint64_t deregistrations_busy; /**< attempts that failed, for example with -EBUSY */
+	uint64_t deregistered_ns;      /**< time of all deregistrations, including failed ones */
+	uint64_t merges;	       /**< new regions that replaced others */
+	uint64_t evictions;	       /**< entries removed to make room */
+	uint64_t invalidations;	       /**< entries removed because their memory was invalidated */
+	uint64_t failures;	       /**< of rdma_cache_get() */
 };
 
-/** @return NULL with rte_errno EINVAL (rights that rdma_mr_reg() refuses), ENOMEM */
+/**
+ * Create a cache.
+ * @return NULL with rte_errno EINVAL (access rights that rdma_mr_reg() refuses), ENOMEM
+ */
 struct rdma_cache *rdma_cache_create(struct rdma_pd *pd, const struct rdma_cache_attr *attr);
 
-/** @return 0; -EBUSY: entries are in use, or unfinished requests name them (try again) */
+/**
+ * Destroy a cache.
+ * @return 0; -EBUSY: entries are in use, or outstanding requests refer to them (try again)
+ */
 int rdma_cache_destroy(struct rdma_cache *cache);
 
 /**
- * Memory to be used: registered, if it is not yet. Whole pages are; with what it overlaps it
- * becomes one region, as long as that fits into one and is not more than twice as long.
+ * Get a reference to memory, and register it if it is not registered yet. Host memory is registered
+ * in whole pages. It is merged with overlapping regions into one, if that fits into a region and is
+ * at most twice as long.
  *
- * @param gpu gpudev that it is of, -1: host. Of a GPU, the first call names a whole allocation,
- *   later ones any part of it: dma-bufs are of allocations.
- * @return 0 with *ref, until rdma_cache_put(); otherwise
- *   - -ENOSPC: all that is registered is in use, and no room is left
+ * @param gpu gpudev of the memory; -1: host. For GPU memory the first call must name a whole
+ *   allocation, because a dma-buf covers an allocation. Later calls may name any part of it.
+ * @return 0 with *ref, valid until rdma_cache_put(); otherwise
+ *   - -EINVAL: length 0, or the range wraps around
+ *   - -ENOSPC: the limits are reached, and all registered regions are in use
  *   - others: those of rdma_mr_reg()
  */
 int rdma_cache_get(struct rdma_cache *cache, const void *addr, uint64_t length, int16_t gpu,
 	struct rdma_cache_ref *ref);
 
-/** It is used no longer (all requests that name it have completed). It stays registered. */
+/**
+ * Release a reference, after all requests that use it have completed. The memory stays registered.
+ */
 void rdma_cache_put(struct rdma_cache *cache, struct rdma_cache_ref *ref);
 
 /**
- * Memory goes. From the return of this on, rdma_cache_get() gives no region of before for any of
- * these bytes. Regions are deregistered by the next control function, those in use when they are
- * put; until then peers may reach them: rdma_cache_flush(). Any thread, lcore or not.
+ * Invalidate memory that is about to be unmapped or freed. Any thread, lcore or not. After this
+ * function returns, rdma_cache_get() does not return an existing region for any of these bytes. The
+ * next control function of the cache deregisters the regions; rdma_cache_put() deregisters a region
+ * in use. Until then peers may access them, see rdma_cache_flush().
  */
 void rdma_cache_invalidate(struct rdma_cache *cache, const void *addr, uint64_t length);
 
 /**
- * Deregister what was announced to go.
- * @return 0: nothing of it is registered any more, and it may be unmapped; -EBUSY: some is in use,
- *   or unfinished requests or the port name it (poll the poll groups, try again)
+ * Deregister invalidated memory.
+ * @return 0: none of it is registered any more, it may be unmapped; -EBUSY: some is in use, or
+ *   outstanding requests or the port refer to it (poll the poll groups and try again)
  */
 int rdma_cache_flush(struct rdma_cache *cache);
 
-/** Any thread; of about now. @return 0 */
+/** Get state and statistics. Any thread; the values are not a consistent snapshot. @return 0 */
 int rdma_cache_info_get(const struct rdma_cache *cache, struct rdma_cache_info *info);
 
 #ifdef __cplusplus

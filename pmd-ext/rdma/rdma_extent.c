@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Allocator of address ranges with segregated free lists, see rdma_extent.h. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #include "rdma_extent.h"
 
-/* Classes of free ranges: by power of two of their units, each cut into 8. */
+/* Size classes of free ranges: one coarse class per power of two, divided into 8 fine classes. */
 #define FINE_BITS 3
 #define FINE	  (1u << FINE_BITS)
 #define COARSE	  48
@@ -15,11 +16,12 @@
 #define LOOKS	  64
 #define BYTES_MAX (UINT64_C(1) << 52)
 
-/** A range; those of a span are a list in the order of their addresses. */
+/** A range. The ranges of a span form a list in the order of their addresses. */
 struct node {
 	uint64_t addr, length;
-	uint32_t before, after;		   /**< neighbours in the span, NONE at its ends */
-	uint32_t class_before, class_next; /**< of a free one, in its class; next unused node */
+	uint32_t before, after; /**< neighbours in the span, NONE at its ends */
+	/** Neighbours in the list of its class, if free; class_next: also of the unused nodes */
+	uint32_t class_before, class_next;
 	uint32_t span;
 	uint8_t state;
 };
@@ -31,18 +33,18 @@ enum {
 };
 
 struct rdma_extents {
-	uint32_t nb_nodes, unused; /**< first of the unused ones */
+	uint32_t nb_nodes, unused; /**< unused: first unused node */
 	uint32_t nb_taken, most, nb_spans, most_spans;
-	uint64_t coarse;	     /**< bit: one of its 8 classes has a range */
-	uint8_t fine[COARSE];	     /**< bit: that class has a range */
-	uint32_t head[COARSE][FINE]; /**< free ranges of a class, any order */
+	uint64_t coarse;	     /**< bitmap: coarse classes with a free range */
+	uint8_t fine[COARSE];	     /**< bitmap: fine classes with a free range */
+	uint32_t head[COARSE][FINE]; /**< list of the free ranges of a class, unordered */
 	struct node node[];
 };
 
 struct rdma_extents *
 rdma_extents_create(uint32_t most, uint32_t spans)
 {
-	/* between two taken ones lies one free at most, and one at each end of a span */
+	/* At most one free range lies between two used ones and at each end of a span. */
 	const uint64_t nodes = 2 * (uint64_t)most + 2 * (uint64_t)spans;
 	struct rdma_extents *x;
 	uint32_t i;
@@ -68,7 +70,7 @@ rdma_extents_destroy(struct rdma_extents *x)
 	free(x);
 }
 
-/** The class that a length falls into. */
+/** The class of a length. */
 static void
 class_of(uint64_t length, uint32_t *coarse, uint32_t *fine)
 {
@@ -121,7 +123,7 @@ class_take(struct rdma_extents *x, uint32_t id)
 	}
 }
 
-/** The first class at or above this one that has a range. @return its first range, or NONE */
+/** Find the first non-empty class at or above a class. @return its first range; NONE: none */
 static uint32_t
 class_find(const struct rdma_extents *x, uint32_t c, uint32_t f)
 {
@@ -141,14 +143,15 @@ class_find(const struct rdma_extents *x, uint32_t c, uint32_t f)
 	return x->head[c][__builtin_ctz(fine)];
 }
 
-/** A free range of at least this length. */
+/** Find a free range of at least this length. @return NONE: none found */
 static uint32_t
 find(const struct rdma_extents *x, uint64_t length)
 {
 	uint32_t c, f, id, looks;
 
 	class_of(length, &c, &f);
-	/* every range of the next class is long enough; those of the own one must be looked at */
+	/* All ranges of the next class are long enough. The ranges of the length's own class must
+	 * be checked, at most LOOKS of them. */
 	id = class_find(x, f + 1 < FINE ? c : c + 1, f + 1 < FINE ? f + 1 : 0);
 	if (id != NONE)
 		return id;
@@ -194,7 +197,7 @@ rdma_extents_add(struct rdma_extents *x, uint64_t addr, uint64_t length, uint32_
 	return 0;
 }
 
-/** Cuts a node in two at `length`; the new one, behind it, is returned and in no class. */
+/** Split a node at `length`. @return the new second node, which is in no class yet */
 static uint32_t
 split(struct rdma_extents *x, uint32_t id, uint64_t length)
 {
@@ -227,7 +230,7 @@ rdma_extents_alloc(
 	length = RTE_ALIGN_CEIL(length, (uint64_t)RDMA_EXTENT_UNIT);
 	id = find(x, length + align - RDMA_EXTENT_UNIT);
 	if (id == NONE && align > RDMA_EXTENT_UNIT) {
-		/* a shorter one that happens to be aligned */
+		/* Try a shorter range that happens to be aligned. */
 		id = find(x, length);
 		if (id != NONE && x->node[id].addr % align)
 			id = NONE;
@@ -250,7 +253,7 @@ rdma_extents_alloc(
 	return 0;
 }
 
-/** Takes the neighbour behind a node into it. */
+/** Merge a node with the node after it. */
 static void
 swallow(struct rdma_extents *x, uint32_t id)
 {

@@ -4,28 +4,37 @@
 
 /**
  * @file
- * Cuts ranges of addresses from a few spans, and puts them together again. What it knows of them is
- * kept elsewhere: peers may write to the memory itself. Any step takes a bounded time, whatever the
- * number of ranges (segregated fits, Masmano et al., TLSF, 2004), and allocates nothing.
+ * Allocates address ranges from a few spans, and merges freed ranges. Its bookkeeping is outside
+ * the managed memory, because peers may write to that memory. Every operation takes a bounded time,
+ * independent of the number of ranges (segregated fits as in TLSF, Masmano et al., 2004). Only
+ * rdma_extents_create() allocates memory.
  *
- * One thread at a time.
+ * Only one thread at a time may use an allocator.
  */
 
 #include <stdint.h>
 
-/** Ranges start and end at multiples of this: no two share a cache line. */
+/** Ranges start and end at multiples of this, so that no two share a cache line. */
 #define RDMA_EXTENT_UNIT 64
 
 struct rdma_extents;
 
-/** @param most ranges in use at any time; @return NULL: no memory */
+/**
+ * Create an allocator.
+ * @param most most ranges in use at a time
+ * @param spans most spans
+ * @return NULL: no memory
+ */
 struct rdma_extents *rdma_extents_create(uint32_t most, uint32_t spans);
 void rdma_extents_destroy(struct rdma_extents *x);
 
-/** Add a span; multiples of RDMA_EXTENT_UNIT. @return 0; -ENOSPC: more spans than promised */
+/**
+ * Add a span. Its address and length are multiples of RDMA_EXTENT_UNIT.
+ * @return 0; -ENOSPC: more spans than passed to rdma_extents_create()
+ */
 int rdma_extents_add(struct rdma_extents *x, uint64_t addr, uint64_t length, uint32_t span);
 
-/** A range of a span. */
+/** A range in a span. */
 struct rdma_extent {
 	uint64_t addr;
 	uint64_t length; /**< rounded up */
@@ -34,13 +43,14 @@ struct rdma_extent {
 };
 
 /**
- * @param align power of two, 0: RDMA_EXTENT_UNIT
- * @return 0; -ENOMEM: no span has such a range; -ENOSPC: `most` ranges are in use
+ * Allocate a range.
+ * @param align power of two; 0: RDMA_EXTENT_UNIT
+ * @return 0; -ENOMEM: no span has such a free range; -ENOSPC: `most` ranges are in use
  */
 int rdma_extents_alloc(
 	struct rdma_extents *x, uint64_t length, uint64_t align, struct rdma_extent *extent);
 
-/** @return 0; -EINVAL: that is no range in use */
+/** Free a range. @return 0; -EINVAL: not a range in use */
 int rdma_extents_free(struct rdma_extents *x, uint32_t id, uint64_t addr);
 
 #endif

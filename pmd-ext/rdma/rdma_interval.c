@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Set of address intervals, a treap. See rdma_interval.h. */
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "rdma_interval.h"
 
-/** xorshift64*, Marsaglia 2003, Vigna 2016 */
+/** xorshift64* (Marsaglia 2003, Vigna 2016) */
 static uint32_t
 next_random(uint64_t *state)
 {
@@ -17,7 +18,7 @@ next_random(uint64_t *state)
 	return (x * UINT64_C(0x2545f4914f6cdd1d)) >> 32;
 }
 
-/** Equal starts are told apart by where they live. */
+/** Order by start; intervals with equal starts by their address in memory. */
 static bool
 before(const struct rdma_interval *a, const struct rdma_interval *b)
 {
@@ -40,7 +41,7 @@ updated(struct rdma_interval *node)
 	return node;
 }
 
-/** Cuts a tree in two: what is before `at`, and the rest. */
+/** Split a tree into the nodes before `at` and the rest. */
 static void
 split(struct rdma_interval *tree, const struct rdma_interval *at, struct rdma_interval **low,
 	struct rdma_interval **high)
@@ -71,7 +72,7 @@ insert(struct rdma_interval *tree, struct rdma_interval *node)
 	return updated(tree);
 }
 
-/** One tree of two, all of the first before all of the second. */
+/** Join two trees. All nodes of the first are before all nodes of the second. */
 static struct rdma_interval *
 join(struct rdma_interval *low, struct rdma_interval *high)
 {
@@ -115,7 +116,8 @@ rdma_interval_holding(const struct rdma_interval_set *set, uint64_t start, uint6
 {
 	struct rdma_interval *at = set->root, *early = NULL;
 
-	/* of those that start early enough, the whole left side of each step is one candidate */
+	/* All nodes of the left subtree start early enough, too: remember the last left subtree
+	 * that has an end late enough. */
 	while (at) {
 		if (at->start > start) {
 			at = at->left;
@@ -127,7 +129,7 @@ rdma_interval_holding(const struct rdma_interval_set *set, uint64_t start, uint6
 			early = at->left;
 		at = at->right;
 	}
-	/* all of that subtree start early enough, and one of them ends late enough */
+	/* All nodes of that subtree start early enough, and at least one ends late enough. */
 	while (early && early->end < end)
 		early = end_of(early->left) >= end ? early->left : early->right;
 	return early;
@@ -138,7 +140,7 @@ rdma_interval_touching(const struct rdma_interval_set *set, uint64_t start, uint
 {
 	struct rdma_interval *at = set->root;
 
-	/* if anything on the left ends behind the start and it does not touch, nothing does */
+	/* If a node on the left ends after `start` and does not overlap, no other node does. */
 	while (at && !(at->start < end && at->end > start))
 		at = end_of(at->left) > start ? at->left : at->right;
 	return at;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Maps huge pages on a NUMA node, and faults them in with several threads. */
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <pthread.h>
@@ -35,7 +36,7 @@ map_anonymous(uint64_t length, int flags)
 	return addr == MAP_FAILED ? NULL : addr;
 }
 
-/** Ordinary memory that starts at a huge page. */
+/** Map memory without hugetlbfs, aligned to a huge page. */
 static void *
 map_aligned(uint64_t length)
 {
@@ -76,8 +77,8 @@ rdma_pages_map(uint64_t *length, int node, enum rdma_pages_kind *kind)
 		unsigned long mask[1024 / (8 * sizeof(long))] = {0};
 
 		mask[node / (8 * sizeof(long))] = 1ul << node % (8 * sizeof(long));
-		/* Preferred, not bound: the first touch must not raise a signal when the node is
-		 * full. The error of a kernel without NUMA is ignored. */
+		/* MPOL_PREFERRED, not MPOL_BIND: the first touch must not raise a signal if the
+		 * node is full. The error of a kernel without NUMA support is ignored. */
 		syscall(SYS_mbind, addr, *length, MPOL_PREFERRED, mask, 1024ul, 0);
 	}
 	return addr;
@@ -91,7 +92,7 @@ rdma_pages_unmap(void *addr, uint64_t length)
 
 /* ---- threads -------------------------------------------------------------------------------- */
 
-/** All CPUs of EAL's lcores: the calling one has but its own. */
+/** The CPUs of all lcores of EAL. The calling lcore's affinity has only its own CPU. */
 static void
 lcore_cpus(cpu_set_t *cpus)
 {
@@ -167,7 +168,7 @@ struct prefault {
 	atomic_int error;
 };
 
-/** Pieces of 32 huge pages, so that a thread that is held up holds up nobody. */
+/** Fault in parts of 32 huge pages, so that a slow thread does not delay the others. */
 static void
 prefault_pieces(void *arg, unsigned int number)
 {
@@ -183,7 +184,7 @@ prefault_pieces(void *arg, unsigned int number)
 			atomic_store(&p->error, errno);
 			return;
 		}
-		/* an older kernel: by hand */
+		/* The kernel has no MADV_POPULATE_WRITE: write to each page. */
 		for (; size; at += 4096, size -= 4096)
 			((volatile uint8_t *)p->addr)[at] = 0;
 	}

@@ -4,27 +4,31 @@
 
 /**
  * @file
- * Memory that is cheap to register: on huge pages, of one NUMA node, there before it is used. What
- * a registration costs is page faults first - 2.3 s for a GiB of cold 4 KiB pages, 27 ms when they
- * are there - and pages second: 1.3 ms for a GiB of huge ones (test/bench/results/rdma_mr.rst).
+ * Memory that is cheap to register: huge pages of one NUMA node, faulted in before use. The time of
+ * a registration depends on page faults and on the number of pages
+ * (test/bench/results/rdma_mr.rst). For 1 GiB:
+ *
+ * - 4 KiB pages that are not present: 2.3 s
+ * - 4 KiB pages that are present: 27 ms
+ * - huge pages that are present: 1.3 ms
  */
 
 #include <stdint.h>
 #include <stddef.h>
 
-/** Where the pages come from, best first. */
+/** Kinds of pages, best first. */
 enum rdma_pages_kind {
-	RDMA_PAGES_HUGETLB,	/**< reserved by the administrator */
-	RDMA_PAGES_TRANSPARENT, /**< the kernel's, as far as it has them */
-	RDMA_PAGES_SMALL,
+	RDMA_PAGES_HUGETLB,	/**< hugetlbfs, reserved by the administrator */
+	RDMA_PAGES_TRANSPARENT, /**< transparent huge pages, where the kernel provides them */
+	RDMA_PAGES_SMALL,	/**< base pages, no huge pages */
 };
 
 /**
- * Map memory, not touched yet.
+ * Map memory without faulting it in.
  *
- * @param length rounded up to 2 MiB, and so returned
- * @param node NUMA node, -1: any
- * @param kind the best to be tried, and what it came to
+ * @param length in: bytes; out: rounded up to 2 MiB
+ * @param node preferred NUMA node; -1: any
+ * @param kind in: best kind to try; out: kind obtained
  * @return NULL with rte_errno ENOMEM
  */
 void *rdma_pages_map(uint64_t *length, int node, enum rdma_pages_kind *kind);
@@ -32,18 +36,18 @@ void *rdma_pages_map(uint64_t *length, int node, enum rdma_pages_kind *kind);
 void rdma_pages_unmap(void *addr, uint64_t length);
 
 /**
- * Make all pages be there, by several threads on the CPUs of EAL's lcores.
+ * Fault in all pages, with several threads on the CPUs of EAL's lcores.
  *
- * @param threads 0: one a CPU, at most 16
- * @return 0; -ENOMEM: not so many pages are free
+ * @param threads 0: one per CPU, at most 16
+ * @return 0; -ENOMEM: not enough free pages
  */
 int rdma_pages_prefault(void *addr, uint64_t length, unsigned int threads);
 
-/** Run a function in several such threads, with numbers from 0; returns when all are done. */
+/** Run a function in several such threads, numbered from 0. Returns when all have finished. */
 void rdma_pages_parallel(
 	unsigned int threads, void (*run)(void *arg, unsigned int number), void *arg);
 
-/** How many threads 0 stands for. */
+/** Number of threads actually used; resolves 0 and applies the limit of 16. */
 unsigned int rdma_pages_threads(unsigned int threads);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Pool of buffers in registered memory, see rdma_pool.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -61,13 +62,14 @@ register_some(void *arg, unsigned int number)
 			atomic_store(&job->error, rte_errno);
 			continue;
 		}
-		/* what rdma_mr_reg() does, but for the count, which is not for threads */
+		/* As rdma_mr_reg(), except for the reference count, which is not atomic:
+		 * register_all() updates it. */
 		r->mr->pd = pool->pd;
 		r->mr->attr = attr;
 	}
 }
 
-/** Registers all regions; those that fail have no mr. */
+/** Register all regions. A region whose registration fails has no mr. @return 0; -errno */
 static int
 register_all(struct rdma_pool *pool, uint32_t access, unsigned int threads)
 {
@@ -86,9 +88,12 @@ register_all(struct rdma_pool *pool, uint32_t access, unsigned int threads)
 	return -atomic_load(&job.error);
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- creation and destruction --------------------------------------------------------------- */
 
-/** Ends registrations, then frees memory. @return 0, or the first error, with the rest kept */
+/**
+ * Deregister and free all regions, then the pool.
+ * @return 0; otherwise the first error, and the remaining regions are kept
+ */
 static int
 release(struct rdma_pool *pool)
 {

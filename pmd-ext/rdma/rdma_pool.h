@@ -4,13 +4,13 @@
 
 /**
  * @file
- * Registered memory to cut buffers from: few large regions on huge pages, of the device's NUMA
- * node, there and registered before the first transfer. Registering each buffer for its transfer
- * takes longer than the transfer (65 % of the time in the case that led here, NIXL issue 1074); a
- * buffer of a pool is registered already.
+ * Buffer pool in registered memory: a few large regions on huge pages of the device's NUMA node,
+ * faulted in and registered before the first transfer. Registration of each buffer for its transfer
+ * may take longer than the transfer: 65 % of the time in NIXL issue 1074. A buffer of a pool is
+ * already registered.
  *
- * Functions are *control* functions of rdma.h, but rdma_pool_alloc() and rdma_pool_free(), which
- * make no system call and take a bounded time: any lcore, one at a time.
+ * All functions are *control* functions of rdma.h, except rdma_pool_alloc() and rdma_pool_free().
+ * These two make no system call and take a bounded time; any lcore may call them, one at a time.
  */
 
 #include "rdma.h"
@@ -22,64 +22,68 @@ extern "C" {
 
 struct rdma_pool;
 
-/** What a pool is made of. Zero means the default where one is named. */
+/** Attributes of a pool. Zero selects the default, if one is given in parentheses. */
 struct rdma_pool_attr {
-	uint64_t bytes;		   /**< of all buffers together; rounded up to 2 MiB a region */
-	uint64_t region_bytes;	   /**< of a region at most (rdma_dev_info.max_mr_bytes) */
+	uint64_t bytes;		   /**< of all buffers; each region is rounded up to 2 MiB */
+	uint64_t region_bytes;	   /**< most bytes of a region (rdma_dev_info.max_mr_bytes) */
 	uint32_t access;	   /**< of enum rdma_access (all but relaxed ordering) */
-	uint32_t buffers_max;	   /**< in use at a time (65,536) */
-	enum rdma_pages_kind kind; /**< the best to be tried (RDMA_PAGES_HUGETLB) */
+	uint32_t buffers_max;	   /**< most buffers in use at a time (65,536) */
+	enum rdma_pages_kind kind; /**< best kind of pages to try (RDMA_PAGES_HUGETLB) */
 	int16_t numa_node;	   /**< -1: the device's; -2: any */
-	uint16_t threads;	   /**< of the start (one a CPU of EAL's lcores, at most 16) */
+	uint16_t threads;	   /**< for creation (one per CPU of EAL's lcores, at most 16) */
 };
 
-/** A buffer: for scatter-gather lists and for peers. */
+/** A buffer, for local scatter-gather lists (lkey) and for peers (rkey). */
 struct rdma_buffer {
 	void *addr;
-	uint64_t length; /**< as asked for */
+	uint64_t length; /**< as requested */
 	uint32_t lkey;
 	uint32_t rkey;
-	uint32_t id; /**< the pool's */
+	uint32_t id; /**< internal */
 };
 
-/** What a pool is and was. */
+/** State and statistics of a pool. */
 struct rdma_pool_info {
 	uint64_t bytes;
 	uint32_t nb_regions;
-	enum rdma_pages_kind kind; /**< the worst of the regions */
+	enum rdma_pages_kind kind; /**< the worst kind of all regions */
 	int16_t numa_node;
-	uint64_t prefault_ns; /**< of the start: making all pages be there */
-	uint64_t register_ns; /**< of the start: registering them */
+	uint64_t prefault_ns; /**< time to map and fault in all pages at creation */
+	uint64_t register_ns; /**< time to register them at creation */
 	uint64_t used_bytes, used_bytes_peak;
 	uint32_t used_buffers, used_buffers_peak;
 	uint64_t allocs, alloc_failures;
 };
 
 /**
+ * Create a pool.
  * @return the pool; NULL with rte_errno
- *   - EINVAL: no bytes, or buffers_max out of range
- *   - ENOMEM: so much memory is not free
+ *   - EINVAL: bytes is 0 or needs too many regions, or buffers_max out of range
+ *   - ENOMEM: not enough free memory
  *   - others: those of rdma_mr_reg()
  */
 struct rdma_pool *rdma_pool_create(struct rdma_pd *pd, const struct rdma_pool_attr *attr);
 
-/** @return 0; -EBUSY: buffers are in use, or unfinished requests name them (try again) */
+/**
+ * Destroy a pool.
+ * @return 0; -EBUSY: buffers are in use, or outstanding requests refer to them (try again)
+ */
 int rdma_pool_destroy(struct rdma_pool *pool);
 
 /**
- * Cut a buffer.
+ * Allocate a buffer.
  *
- * @param length bytes; as much as a region has at most
- * @param align power of two; 0: a cache line, which is the least
- * @return 0; -ENOMEM: no such range is free; -ENOSPC: buffers_max are in use
+ * @param length bytes, at most the length of a region
+ * @param align power of two; 0: a cache line, which is the minimum
+ * @return 0; -ENOMEM: no such range is free; -ENOSPC: buffers_max buffers are in use
  */
 int rdma_pool_alloc(
 	struct rdma_pool *pool, uint64_t length, uint64_t align, struct rdma_buffer *buffer);
 
-/** @return 0; -EINVAL: not a buffer of this pool that is in use */
+/** Free a buffer. @return 0; -EINVAL: not a buffer of this pool that is in use */
 int rdma_pool_free(struct rdma_pool *pool, const struct rdma_buffer *buffer);
 
-/** @return 0 */
+/** Get state and statistics. @return 0 */
 int rdma_pool_info_get(const struct rdma_pool *pool, struct rdma_pool_info *info);
 
 #ifdef __cplusplus

@@ -4,9 +4,10 @@
 
 /**
  * @file
- * What a provider of rdma.h brings: one const table of operations. The functions of rdma.h check
- * what is common to all (references, ranges, names) and call the table; a provider's objects begin
- * with the heads below. Adding a provider touches no other file but the folder's meson.build.
+ * Interface between rdma.h and its providers. A provider is one const table of operations. The
+ * functions of rdma.h do the checks that are common to all providers (references, ranges, names)
+ * and call the table. The objects of a provider start with the base structures below. To add a
+ * provider, change only meson.build of its folder.
  */
 
 #include <sys/queue.h>
@@ -18,7 +19,7 @@
 
 struct rdma_ops;
 
-/** Head of a device. Counts of references are the control lcore's alone. */
+/** Base of a device. Only the control lcore reads and writes the reference counts. */
 struct rdma_dev {
 	const struct rdma_ops *ops;
 	char name[RDMA_NAME_MAX];
@@ -39,7 +40,7 @@ struct rdma_mr {
 struct rdma_cq {
 	struct rdma_dev *dev;
 	uint32_t depth;
-	uint32_t nb_qps; /**< a queue pair that uses it twice counts twice */
+	uint32_t nb_qps; /**< a queue pair that uses it for both queues counts twice */
 	uint16_t poll_group;
 };
 
@@ -54,7 +55,7 @@ struct rdma_ah {
 	struct rdma_pd *pd;
 };
 
-/** Connection, request, listener or multicast membership. */
+/** A connection, connection request, listener or multicast membership. */
 struct rdma_conn {
 	struct rdma_dev *dev;
 	struct rdma_qp *qp; /**< NULL: listener, or request not accepted yet */
@@ -62,12 +63,12 @@ struct rdma_conn {
 };
 
 /**
- * A provider. Arguments are checked as rdma.h promises; return values are those of the function of
- * the same name there. Constructors return the head of a zeroed object of their own, whose common
- * fields the caller fills in.
+ * Operations of a provider. Arguments are already checked as documented in rdma.h. Return values
+ * are those of the function of the same name in rdma.h. A constructor allocates a zeroed object and
+ * returns its base; the caller fills in the common fields.
  */
 struct rdma_ops {
-	const char *provider; /**< what stands before the colon of a device's name */
+	const char *provider; /**< the part of a device name before the colon */
 	bool mr_reg_parallel; /**< mr_reg() may run in several threads at once, lcores or not */
 
 	struct rdma_dev *(*dev_open)(const char *args);
@@ -110,7 +111,7 @@ struct rdma_ops {
 	struct rdma_conn *(*multicast_join)(struct rdma_qp *qp, const struct sockaddr *group);
 };
 
-/** Add a provider to the list that rdma_dev_open() searches. Before main(). */
+/** Add a provider to the list that rdma_dev_open() searches. Call it before main(). */
 void rdma_provider_register(const struct rdma_ops *ops);
 
 #define RDMA_REGISTER_PROVIDER(name, table)       \

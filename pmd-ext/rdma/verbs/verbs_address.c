@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * RoCEv2: a GID is an IPv6 address or an IPv4 address mapped into one (IBTA annex A17.4).
+ * Addresses and address handles. A RoCEv2 GID is an IPv6 address or an IPv4-mapped IPv6 address
+ * (IBTA annex A17.4).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -97,7 +98,7 @@ verbs_ah_make(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 	if (!ah)
 		return verbs_refuse(ENOMEM);
-	/* the kernel resolves the MAC address here, and waits for it */
+	/* The kernel resolves the MAC address in this call, and the call waits for it. */
 	ah->ah = ibv_create_ah(pd, attr);
 	if (!ah->ah) {
 		error = errno;
@@ -144,7 +145,7 @@ verbs_ah_create(
 	return &ah->base;
 }
 
-/* The kernel and the adapter took a copy of it at every post: nothing refers to it for longer. */
+/* Each post copies the address handle, so outstanding sends do not refer to it. */
 int
 verbs_ah_destroy(struct rdma_ah *ah)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Completion queues of the verbs provider. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ status_of(enum ibv_wc_status status)
 	}
 }
 
-/** A failed request. All but the flushed ones are the end of a connected queue pair. */
+/** Account for a failed request. Any status other than a flush marks the queue pair as broken. */
 static void
 note_failure(struct verbs_dev *dev, struct verbs_qp *qp, enum rdma_wc_status status)
 {
@@ -96,7 +97,7 @@ note_failure(struct verbs_dev *dev, struct verbs_qp *qp, enum rdma_wc_status sta
 	}
 }
 
-/** @return false: of a queue pair that was destroyed */
+/** Convert a completion. @return false: it belongs to a destroyed queue pair */
 static bool
 convert(struct verbs_dev *dev, const struct ibv_wc *from, struct rdma_wc *to)
 {
@@ -109,10 +110,10 @@ convert(struct verbs_dev *dev, const struct ibv_wc *from, struct rdma_wc *to)
 		verbs_count(&dev->stats.wc_stale);
 		return false;
 	}
-	/* verbs_post.c: the queue is in the lowest bit, the position above */
+	/* See verbs_post.c: bit 0 selects the queue, the other bits are the position in it. */
 	queue = from->wr_id & 1 ? &qp->recv : &qp->send;
 	at = from->wr_id >> 1;
-	/* of an earlier queue pair with the same number */
+	/* The completion belongs to an earlier queue pair with the same number. */
 	if (unlikely(at - queue->freed >= queue->posted - queue->freed)) {
 		verbs_count(&dev->stats.wc_stale);
 		return false;

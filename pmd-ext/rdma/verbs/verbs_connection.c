@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Connections by librdmacm, whose identifiers know nothing of our queue pairs: these are brought to
- * RTS here, with our own time-outs (verbs_queue_pair.c). What the CM answers is in verbs_event.c.
+ * Connections through librdmacm. Its identifiers are not associated with the queue pairs: this
+ * provider moves queue pairs to RTS itself, with its own timeouts (verbs_queue_pair.c). CM events
+ * are processed in verbs_event.c.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,7 +16,7 @@
 
 #define TIMEOUT_MS 10000
 
-/* Room for private data: that of the message less the RDMA CM's own header (rdma.h). */
+/* Most private data: the field of the message, less the RDMA CM's own header (rdma.h). */
 #define PRIVATE_REQ	 56
 #define PRIVATE_REP	 196
 #define PRIVATE_REJ	 148
@@ -39,7 +40,7 @@ set_port(struct sockaddr_storage *addr, uint16_t port)
 		((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
 }
 
-/** An identifier bound to our address and a port, 0: any. @return negative errno */
+/** Create an identifier bound to our address and a port (0: any). @return 0; negative errno */
 static int
 make_id(struct verbs_conn *conn, uint16_t port)
 {
@@ -50,8 +51,9 @@ make_id(struct verbs_conn *conn, uint16_t port)
 	set_port(&own, port);
 	if (conn->type == RDMA_QP_UC) {
 		/*
-		 * Only this call takes the type, and the kernel only in this port space: in that
-		 * of TCP all is RC. It makes a synchronous identifier, bound at once.
+		 * Only this call accepts a queue pair type, and the kernel supports UC only in
+		 * this port space: all connections of RDMA_PS_TCP are RC. The call creates a
+		 * synchronous identifier and binds it.
 		 */
 		struct rdma_addrinfo info = {
 			.ai_flags = RAI_PASSIVE,
@@ -103,7 +105,7 @@ check_private(const struct verbs_conn *conn, const char *message, uint16_t lengt
 	return -EINVAL;
 }
 
-/** The path's MTU is the port's: the kernel's CM offers no other. */
+/** Check the MTU. The path MTU is that of the port: the kernel's CM offers no other. */
 static int
 check_mtu(const struct verbs_qp *qp, const struct rdma_conn_attr *attr)
 {
@@ -164,7 +166,7 @@ verbs_conn_connect(
 			rdma_set_option(
 				conn->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
 		memcpy(&to, dst, verbs_address_size(dst));
-		/* our clock ends it, with one time for all steps */
+		/* conn->deadline limits the total time of all steps. */
 		if (rdma_resolve_addr(conn->id, NULL, (struct sockaddr *)&to,
 			    attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS) != 0) {
 			ret = -errno;
@@ -248,7 +250,7 @@ verbs_conn_accept(
 			conn->dev->base.name, qp->attr.qkey, RDMA_UDP_QKEY);
 		return -EINVAL;
 	}
-	/* ready before the peer hears of it */
+	/* The queue pair must be ready before the peer receives the reply. */
 	ret = verbs_qp_ready(qp, conn->id, param.initiator_depth, param.responder_resources);
 	if (ret < 0)
 		return ret;
@@ -257,7 +259,7 @@ verbs_conn_accept(
 		RDMA_LOG(ERR, "device %s: accept: %s", conn->dev->base.name, strerror(-ret));
 		if (!ud)
 			verbs_qp_error(qp_base);
-		/* the CM no longer knows the peer's request */
+		/* EINVAL: the CM has already dropped the peer's request. */
 		return ret == -EINVAL ? -ENOTCONN : ret;
 	}
 	conn->qp = qp;

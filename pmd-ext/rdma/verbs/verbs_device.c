@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Devices of the verbs provider: opening, capabilities, counters and protection domains. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 #define SYSFS	 "/sys/class/infiniband"
 #define GIDS_MAX 256
 
-/* ---- what sysfs tells ----------------------------------------------------------------------- */
+/* ---- sysfs ---------------------------------------------------------------------------------- */
 
 static int64_t
 read_number(const char *path, int64_t otherwise)
@@ -42,7 +43,7 @@ numa_node(const char *device)
 	return read_number(path, -1);
 }
 
-/** The counters of the port that the kernel driver offers, by name. */
+/** Find the port's counters of the kernel driver, sorted by name. */
 static void
 find_hw_counters(struct verbs_dev *dev)
 {
@@ -106,7 +107,7 @@ number_arg(const char *key, const char *value, void *out)
 	return 0;
 }
 
-/** "mlx5_0,port=1,gid=3" */
+/** Parse a device name such as "mlx5_0,port=1,gid=3". */
 static int
 parse(const char *args, char *device, size_t size, int *port, int *gid)
 {
@@ -168,7 +169,7 @@ open_context(const char *name)
 	return context;
 }
 
-/** Chooses the GID, and with it the address. */
+/** Choose the GID, which determines the address. */
 static int
 choose_gid(struct verbs_dev *dev, const char *name, int wanted)
 {
@@ -204,7 +205,7 @@ choose_gid(struct verbs_dev *dev, const char *name, int wanted)
 	return found ? 0 : -ENODEV;
 }
 
-/** Most inline bytes: no query tells, a queue pair does or does not come to be. */
+/** Find the largest inline size. No query returns it: try to create queue pairs. */
 static uint16_t
 find_max_inline(struct ibv_context *context)
 {
@@ -294,7 +295,7 @@ verbs_dev_open(const char *args)
 	dev = calloc(1, sizeof(*dev));
 	if (!dev)
 		return verbs_refuse(ENOMEM);
-	/* for what is logged before the caller fills it in */
+	/* For log messages before the caller sets the name. */
 	snprintf(dev->base.name, sizeof(dev->base.name), "verbs:%.50s", name);
 	LIST_INIT(&dev->qps);
 	LIST_INIT(&dev->conns);
@@ -377,7 +378,7 @@ verbs_dev_info_get(const struct rdma_dev *base, struct rdma_dev_info *info)
 	return 0;
 }
 
-/* All work is the adapter's. */
+/* The adapter does all the work. */
 static unsigned int
 verbs_progress(struct rdma_dev *base, uint16_t lane)
 {

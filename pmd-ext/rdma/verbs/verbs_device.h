@@ -4,7 +4,8 @@
 
 /**
  * @file
- * The objects of the verbs provider: those of rdma.h over those of libibverbs and librdmacm.
+ * The objects of the verbs provider. They implement the objects of rdma.h with libibverbs and
+ * librdmacm.
  */
 
 #include <sys/queue.h>
@@ -17,27 +18,29 @@
 #include "../rdma_provider.h"
 
 /*
- * Beyond this a region is slower as a target of writes: mlx5 with pages of 4 KiB wrote 6.0 GB/s to
- * more than 4 GiB and 9.3 GB/s to slices of 3.5 GiB on 100 GbE (LMCache, pull request 4432).
+ * Most bytes of a region (3.5 GiB), because writes to larger regions are slower. On mlx5 with 4 KiB
+ * pages and 100 GbE: 6.0 GB/s to a region of more than 4 GiB, 9.3 GB/s to slices of 3.5 GiB
+ * (LMCache, pull request 4432).
  */
 #define VERBS_MR_BYTES_MAX (UINT64_C(7) << 29)
 
-/* Queue pair numbers have 24 bits: two levels of 12, the second allocated when it is needed. */
+/* Table of queue pairs by number (24 bits): two levels of 12 bits. The second level is allocated on
+ * demand. */
 #define VERBS_QPN_BITS 12
 #define VERBS_QPN_LEAF (1u << VERBS_QPN_BITS)
 
-/** Counters of the device; those of completions and regions are added to by any thread. */
+/** Counters of the device. Any thread may increment those of completions and regions. */
 struct verbs_stats {
 	uint64_t wc_error[RDMA_WC_GENERAL_ERR + 1]; /**< by status; [0] stays 0 */
-	uint64_t wc_stale;			    /**< of queue pairs that are no more */
+	uint64_t wc_stale;			    /**< completions of destroyed queue pairs */
 	uint64_t cq_overrun;
 	uint64_t async_events;
 	uint64_t mr_registered, mr_bytes, mr_dmabuf, mr_peermem, mr_busy;
 	uint64_t cm_requests, cm_established, cm_rejected, cm_unreachable, cm_disconnected;
-	uint64_t cm_timed_out; /**< of those unreachable: by our own clock */
+	uint64_t cm_timed_out; /**< part of cm_unreachable: timeout detected by this provider */
 };
 
-/** A counter of the kernel driver, a file in hw_counters. */
+/** A counter of the kernel driver: a file in hw_counters. */
 struct verbs_hw_counter {
 	char name[48];
 	char path[192];
@@ -53,13 +56,13 @@ struct verbs_dev {
 	uint8_t port;
 	uint8_t gid_index;
 	uint16_t max_inline;
-	uint32_t rate_max_kbps; /**< of a queue pair; 0: no limits possible */
-	uint32_t rate_types;	/**< bit per enum ibv_qp_type that takes one */
+	uint32_t rate_max_kbps; /**< largest rate limit of a queue pair; 0: not supported */
+	uint32_t rate_types;	/**< bitmap of enum ibv_qp_type that support a rate limit */
 	int16_t numa_node;
 	bool dmabuf;  /**< the kernel driver registers dma-bufs */
 	bool peermem; /**< nvidia-peermem is loaded */
 	bool removed;
-	bool qp_broken; /**< some queue pair has broken, poll_cm tells */
+	bool qp_broken; /**< a queue pair failed; verbs_poll_cm() reports it; atomic */
 	LIST_HEAD(, verbs_qp) qps;
 	LIST_HEAD(, verbs_conn) conns;
 	struct verbs_qp **qpn[VERBS_QPN_LEAF];
@@ -84,19 +87,19 @@ struct verbs_cq {
 	struct ibv_cq *cq;
 };
 
-/** A posted request, until its completion or that of a later one frees it. */
+/** A posted request. Its completion or that of a later request frees the slot. */
 struct verbs_slot {
 	uint64_t wr_id;
 	uint8_t op; /**< enum rdma_wc_op */
 	uint8_t nb_sge;
-	uint32_t lkey[RDMA_SGE_MAX]; /**< for rdma_mr_dereg() to see what is in use */
+	uint32_t lkey[RDMA_SGE_MAX]; /**< lets rdma_mr_dereg() find regions in use */
 };
 
-/** One queue of a queue pair; the owner lcore writes, others may look. */
+/** One queue of a queue pair. Only the owner lcore writes; any lcore may read. */
 struct verbs_queue {
 	struct verbs_slot *slot;
-	uint32_t depth; /**< what was asked for */
-	uint32_t mask;	/**< of the next power of two, less one */
+	uint32_t depth; /**< as requested */
+	uint32_t mask;	/**< depth rounded up to a power of two, less one */
 	uint32_t posted, freed;
 };
 
@@ -107,7 +110,7 @@ struct verbs_qp {
 	struct verbs_dev *dev;
 	uint8_t state;	     /**< enum rdma_qp_state, atomic */
 	bool broken;	     /**< a fatal completion was seen, atomic */
-	bool error_reported; /**< RDMA_EVENT_QP_ERROR was given, control lcore */
+	bool error_reported; /**< RDMA_EVENT_QP_ERROR was reported; control lcore */
 	uint16_t mtu;	     /**< of the path, bytes */
 	uint32_t max_message;
 	struct rdma_qp_attr attr;
@@ -129,7 +132,7 @@ enum verbs_conn_state {
 	VERBS_ESTABLISHED,
 	VERBS_JOINING,
 	VERBS_JOINED,
-	VERBS_OVER, /**< disconnected, rejected, failed, or a UD request that was answered */
+	VERBS_OVER, /**< disconnected, rejected, failed, or UD: resolved or accepted */
 };
 
 struct verbs_conn {
@@ -140,18 +143,18 @@ struct verbs_conn {
 	struct verbs_qp *qp;
 	enum rdma_qp_type type;
 	enum verbs_conn_state state;
-	bool disconnecting;    /**< we asked for it */
-	bool tell_established; /**< UD: accepted, the event is to come */
-	uint64_t deadline;     /**< TSC, of the states before RDMA_EVENT_ESTABLISHED */
-	uint8_t rd_atom;       /**< request: what the peer starts */
+	bool disconnecting;    /**< verbs_conn_disconnect() was called */
+	bool tell_established; /**< UD: accepted, RDMA_EVENT_ESTABLISHED not yet reported */
+	uint64_t deadline;     /**< TSC; for the states before RDMA_EVENT_ESTABLISHED */
+	uint8_t rd_atom;       /**< request: most READs and atomics the peer will start */
 	uint8_t responder_rd_atom;
 	uint32_t remote_qpn; /**< RC, UC */
 	uint16_t private_len;
-	uint8_t private_data[RDMA_PRIVATE_MAX]; /**< of a REQ to come */
+	uint8_t private_data[RDMA_PRIVATE_MAX]; /**< of a REQ not sent yet */
 	struct sockaddr_storage group;		/**< multicast */
 	union ibv_gid mgid;
 	bool attached;
-	struct verbs_ah *ah; /**< of UD and multicast events */
+	struct verbs_ah *ah; /**< for UD and multicast events */
 };
 
 #define VERBS_DEV(d)  container_of(d, struct verbs_dev, base)
@@ -162,7 +165,7 @@ struct verbs_conn {
 #define VERBS_AH(a)   container_of(a, struct verbs_ah, base)
 #define VERBS_CONN(c) container_of(c, struct verbs_conn, base)
 
-/** Sets rte_errno; for the last line of a constructor. */
+/** Set rte_errno and return NULL, for a constructor that fails. */
 static inline void *
 verbs_refuse(int error)
 {
@@ -176,7 +179,7 @@ verbs_count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/** The queue pair of a number, NULL: none of ours. Any lcore. */
+/** Find a queue pair by number. Any lcore. @return NULL: none of this device */
 static inline struct verbs_qp *
 verbs_qp_find(const struct verbs_dev *dev, uint32_t qpn)
 {
@@ -186,7 +189,7 @@ verbs_qp_find(const struct verbs_dev *dev, uint32_t qpn)
 	return leaf ? __atomic_load_n(&leaf[qpn % VERBS_QPN_LEAF], __ATOMIC_ACQUIRE) : NULL;
 }
 
-/* MTU in bytes and as verbs and the CM code it */
+/* Conversion between an MTU in bytes and the code of verbs and the CM. */
 static inline uint16_t
 verbs_mtu_bytes(enum ibv_mtu mtu)
 {
@@ -212,7 +215,7 @@ int verbs_qp_destroy(struct rdma_qp *qp);
 int verbs_qp_connect(struct rdma_qp *qp, const struct rdma_qp_peer *peer);
 int verbs_qp_error(struct rdma_qp *qp);
 int verbs_qp_info_get(const struct rdma_qp *qp, struct rdma_qp_info *info);
-/** To RTR and RTS with what the CM agreed on; UD: with its Q_Key alone. */
+/** Move a queue pair to RTR and RTS with the values negotiated by the CM; UD: id is unused. */
 int verbs_qp_ready(
 	struct verbs_qp *qp, struct rdma_cm_id *id, uint8_t rd_atom, uint8_t responder_rd_atom);
 
@@ -239,14 +242,14 @@ uint16_t verbs_poll_cm(struct rdma_dev *dev, struct rdma_event *event, uint16_t 
 struct rdma_ah *verbs_ah_create(
 	struct rdma_pd *pd, const struct sockaddr *dst, uint8_t traffic_class, uint8_t hop_limit);
 int verbs_ah_destroy(struct rdma_ah *ah);
-/** An address handle from what an event of the CM brought. */
+/** Create an address handle. @param attr for example from a CM event @return NULL with rte_errno */
 struct verbs_ah *verbs_ah_make(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 void verbs_ah_free(struct verbs_ah *ah);
-/** The GID of an IP address. @return false: no IP address */
+/** The GID of an IP address. @return false: not an IP address */
 bool verbs_gid_of(const struct sockaddr *addr, union ibv_gid *gid);
 /** The IP address of a GID. */
 void verbs_address_of(const union ibv_gid *gid, uint32_t ifindex, struct sockaddr_storage *addr);
-/** "10.0.0.1:80"; no port when that is 0. */
+/** Format an address as "10.0.0.1 port 80", without the port if it is 0. */
 const char *verbs_address_text(const struct sockaddr *addr, char *text, size_t size);
 socklen_t verbs_address_size(const struct sockaddr *addr);
 

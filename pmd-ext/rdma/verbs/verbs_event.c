@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What connection manager and adapter report, step by step of a connection:
+ * Events of the connection manager and the adapter. The states of a connection are:
  *
  *   RESOLVING_ADDRESS -> RESOLVING_ROUTE -> CONNECTING -> ESTABLISHED -> OVER
  *   REQUESTED -> ACCEPTED -> ESTABLISHED -> OVER
  *   JOINING -> JOINED
  *
- * One event a call: the application may destroy, for an event, whatever it names; no second one in
- * its hands names it, too.
+ * verbs_poll_cm() returns at most one event per call. The application may destroy the objects that
+ * an event names. With more events in one call, a second one could name the same objects.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,8 @@
 
 #include "verbs_device.h"
 
-/* Steps done in one call at most, so that a flood does not hold the control lcore. */
+/* Most CM or adapter events processed in one call, so that a flood does not block the control
+ * lcore. */
 #define STEPS_MAX 16
 
 static const char *
@@ -60,7 +61,7 @@ fill(struct rdma_event *event, struct verbs_conn *conn, enum rdma_event_type typ
 		memcpy(&event->peer, &conn->id->route.addr.dst_storage, sizeof(event->peer));
 }
 
-/** The connection is not to be, whatever else the CM may say of it. */
+/** Report that a connection failed. Later CM events of it are ignored. */
 static bool
 fail(struct rdma_event *event, struct verbs_conn *conn, int status)
 {
@@ -73,7 +74,7 @@ fail(struct rdma_event *event, struct verbs_conn *conn, int status)
 	return true;
 }
 
-/** The CM's REP is here: our end becomes ready, then the peer is told (RTU). */
+/** Process a REP: make our queue pair ready, then send the RTU to the peer. */
 static bool
 respond(struct rdma_event *event, struct verbs_conn *conn, const struct rdma_conn_param *param)
 {
@@ -97,7 +98,7 @@ respond(struct rdma_event *event, struct verbs_conn *conn, const struct rdma_con
 	return true;
 }
 
-/** UD: who offers the service, or the multicast group. */
+/** UD: store the address handle of the service or of the multicast group. */
 static bool
 take_address(struct rdma_event *event, struct verbs_conn *conn, const struct rdma_ud_param *param,
 	enum rdma_event_type type)
@@ -127,7 +128,7 @@ take_address(struct rdma_event *event, struct verbs_conn *conn, const struct rdm
 	return true;
 }
 
-/** A peer asks: a new connection is born. */
+/** Create a connection for a peer's request. */
 static bool
 take_request(struct rdma_event *event, struct verbs_conn *listener, struct rdma_cm_id *id,
 	const struct rdma_conn_param *param)
@@ -151,7 +152,8 @@ take_request(struct rdma_event *event, struct verbs_conn *listener, struct rdma_
 	fill(event, conn, RDMA_EVENT_CONNECT_REQUEST, 0);
 	event->listener = &listener->base;
 	if (conn->type != RDMA_QP_UD) {
-		/* from the peer's view: what it allows to be started is its initiator_depth */
+		/* The names are those of our view: initiator_depth is what the peer allows us to
+		 * start. */
 		conn->rd_atom = param->responder_resources;
 		conn->responder_rd_atom = param->initiator_depth;
 		event->rd_atom = conn->rd_atom;
@@ -197,15 +199,16 @@ connect_now(struct rdma_event *event, struct verbs_conn *conn)
 	return false;
 }
 
-/** The peer, or the CM, says that it is over. */
+/** Process a disconnect by the peer or the CM. */
 static bool
 disconnected(struct rdma_event *event, struct verbs_conn *conn)
 {
 	if (conn->state == VERBS_REQUESTED || conn->state == VERBS_OVER)
-		return false; /* an accept will say so; said */
+		return false; /* rdma_conn_accept() will fail, or already reported */
 	if (conn->qp->state != RDMA_QP_ERROR)
 		verbs_qp_error(&conn->qp->base);
-	/* the DREP, without which the peer asks 15 times more; when we asked, there is none due */
+	/* Send the DREP; without it the peer sends the DREQ 15 times more. Not needed if we have
+	 * sent the DREQ. */
 	if (!conn->disconnecting)
 		rdma_disconnect(conn->id);
 	to_state(conn, VERBS_OVER);
@@ -214,12 +217,12 @@ disconnected(struct rdma_event *event, struct verbs_conn *conn)
 	return true;
 }
 
-/** A step of a connection. @return true: that is an event */
+/** Process a CM event of a connection. @return true: *event is set */
 static bool
 step(struct rdma_event *event, struct verbs_conn *conn, enum rdma_cm_event_type type, int status,
 	const struct rdma_conn_param *param, const struct rdma_ud_param *ud)
 {
-	/* what was over before the CM knew is over */
+	/* Ignore CM events of a connection that has already ended. */
 	if (conn->state == VERBS_OVER && type != RDMA_CM_EVENT_TIMEWAIT_EXIT)
 		return false;
 	switch (type) {
@@ -243,7 +246,7 @@ step(struct rdma_event *event, struct verbs_conn *conn, enum rdma_cm_event_type 
 		return true;
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		/* UD: a SIDR status above zero is an answer */
+		/* UD: a SIDR status above zero is a reply of the peer. */
 		if (conn->type == RDMA_QP_UD && status > 0) {
 			to_state(conn, VERBS_OVER);
 			conn->dev->stats.cm_rejected++;
@@ -284,7 +287,7 @@ is_ud(enum rdma_cm_event_type type, const struct rdma_cm_id *id)
 	return id->ps == RDMA_PS_UDP || type == RDMA_CM_EVENT_MULTICAST_JOIN;
 }
 
-/** Take one report of the connection manager. @return -EAGAIN: there is none */
+/** Process one CM event. @return 1: *event is set; 0: not set; -EAGAIN: no CM event */
 static int
 take_cm(struct verbs_dev *dev, struct rdma_event *event)
 {
@@ -293,7 +296,7 @@ take_cm(struct verbs_dev *dev, struct rdma_event *event)
 	if (rdma_get_cm_event(dev->channel, &report) != 0)
 		return -EAGAIN;
 	copy = *report;
-	/* multicast: it is no private data but a pointer of ours */
+	/* In a multicast join, the field is not private data but our context pointer. */
 	if (copy.event != RDMA_CM_EVENT_MULTICAST_JOIN) {
 		if (is_ud(copy.event, copy.id))
 			copy_private(
@@ -302,7 +305,7 @@ take_cm(struct verbs_dev *dev, struct rdma_event *event)
 			copy_private(event, copy.param.conn.private_data,
 				copy.param.conn.private_data_len);
 	}
-	/* at once: rdma_destroy_id() waits for it */
+	/* Acknowledge at once, because rdma_destroy_id() waits for it. */
 	rdma_ack_cm_event(report);
 	if (copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
 		if (dev->removed)
@@ -325,7 +328,7 @@ tell_broken(struct rdma_event *event, struct verbs_qp *qp)
 	event->qp = &qp->base;
 }
 
-/** Take one report of the adapter. @return -EAGAIN: there is none */
+/** Process one event of the adapter. @return 1: *event is set; 0: not set; -EAGAIN: no event */
 static int
 take_async(struct verbs_dev *dev, struct rdma_event *event)
 {
@@ -351,7 +354,7 @@ take_async(struct verbs_dev *dev, struct rdma_event *event)
 		}
 		break;
 	case IBV_EVENT_COMM_EST:
-		/* data overtook the RTU: the connection is established all the same */
+		/* Data arrived before the RTU: it also establishes the connection. */
 		LIST_FOREACH(conn, &dev->conns, next)
 		if (conn->state == VERBS_ACCEPTED && conn->qp->qp == report.element.qp)
 			rdma_notify(conn->id, IBV_EVENT_COMM_EST);
@@ -375,7 +378,10 @@ take_async(struct verbs_dev *dev, struct rdma_event *event)
 	return told;
 }
 
-/** What nobody reports: completions that broke a queue pair, accepted UD requests, time-outs. */
+/**
+ * Report what neither the CM nor the adapter reports: queue pairs that failed with a completion,
+ * accepted UD requests, and timeouts.
+ */
 static bool
 take_own(struct verbs_dev *dev, struct rdma_event *event)
 {
@@ -386,7 +392,7 @@ take_own(struct verbs_dev *dev, struct rdma_event *event)
 	if (__atomic_exchange_n(&dev->qp_broken, false, __ATOMIC_ACQ_REL)) {
 		LIST_FOREACH(qp, &dev->qps, next)
 		if (__atomic_load_n(&qp->broken, __ATOMIC_ACQUIRE) && !qp->error_reported) {
-			/* there may be more */
+			/* Other queue pairs may have failed, too. */
 			__atomic_store_n(&dev->qp_broken, true, __ATOMIC_RELEASE);
 			tell_broken(event, qp);
 			return true;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory regions of the verbs provider, in host and GPU memory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "../../gpu/cuda/gpu_cuda.h"
 #include "verbs_device.h"
 
-/* There when the program has the gpu_cuda driver linked in; no other driver exports a dma-buf. */
+/* Weak: NULL unless the gpu_cuda driver is linked in. No other driver exports a dma-buf. */
 extern int gpu_cuda_dmabuf_export(int16_t dev_id, const void *ptr, size_t size, int *fd)
 	__attribute__((weak));
 
@@ -26,7 +27,7 @@ access_flags(uint32_t access)
 		{RDMA_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE},
 		{RDMA_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_READ},
 		{RDMA_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_ATOMIC},
-		/* optional: libibverbs leaves it out where the kernel does not know it */
+		/* Optional: libibverbs ignores it if the kernel does not support it. */
 		{RDMA_ACCESS_RELAXED_ORDERING, IBV_ACCESS_RELAXED_ORDERING},
 	};
 	unsigned int i;
@@ -47,7 +48,7 @@ verbs_dmabuf_supported(struct ibv_context *context)
 
 	if (!pd)
 		return false;
-	/* no file: who knows dma-bufs at all says EBADF */
+	/* File descriptor -1: a driver that supports dma-bufs fails with EBADF. */
 	mr = ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0);
 	error = errno;
 	if (mr)
@@ -56,7 +57,10 @@ verbs_dmabuf_supported(struct ibv_context *context)
 	return mr || (error != EOPNOTSUPP && error != EPROTONOSUPPORT && error != ENOSYS);
 }
 
-/** GPU memory: its dma-buf, then nvidia-peermem; memory of gpu_host is host memory to all. */
+/**
+ * Register GPU memory through its dma-buf, then through nvidia-peermem. Memory of the gpu_host
+ * driver is host memory and is registered as such.
+ */
 static struct ibv_mr *
 register_gpu(struct verbs_dev *dev, struct ibv_pd *pd, const struct rdma_mr_attr *attr, int flags)
 {
@@ -69,7 +73,7 @@ register_gpu(struct verbs_dev *dev, struct ibv_pd *pd, const struct rdma_mr_attr
 			mr = ibv_reg_dmabuf_mr(
 				pd, 0, attr->length, (uintptr_t)attr->addr, fd, flags);
 			dmabuf_error = errno;
-			/* the registration keeps the buffer */
+			/* The registration holds its own reference to the dma-buf. */
 			close(fd);
 			if (mr) {
 				verbs_count(&dev->stats.mr_dmabuf);
@@ -116,7 +120,7 @@ register_host(struct verbs_dev *dev, struct ibv_pd *pd, const struct rdma_mr_att
 		RDMA_LOG(ERR, "device %s: region of %" PRIu64 " bytes at %p: %s", dev->base.name,
 			attr->length, attr->addr, strerror(error));
 	}
-	/* EFAULT: no memory of this process that can be pinned */
+	/* EFAULT: the range is not memory of this process that can be pinned. */
 	errno = error == EFAULT ? ENOTSUP : error;
 	return NULL;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Posts. What is posted carries its position in place of the application's wr_id: a completion then
- * tells exactly how much of the queue is free, and rdma_mr_dereg() can see what is still in use.
+ * Posting of send and receive requests. The wr_id passed to libibverbs is the request's position in
+ * the queue; the application's wr_id is kept in a slot. A completion thus tells exactly how much of
+ * the queue is free, and rdma_mr_dereg() can find the regions that are still in use.
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -14,7 +15,7 @@
 
 #define BURST 16
 
-/* An entry of a list is handed on as it is. */
+/* Lists are passed to libibverbs without conversion. */
 static_assert(sizeof(struct rdma_sge) == sizeof(struct ibv_sge), "entries of one size");
 static_assert(offsetof(struct rdma_sge, addr) == offsetof(struct ibv_sge, addr), "addr");
 static_assert(offsetof(struct rdma_sge, length) == offsetof(struct ibv_sge, length), "length");
@@ -23,7 +24,7 @@ static_assert(offsetof(struct rdma_sge, lkey) == offsetof(struct ibv_sge, lkey),
 static inline struct ibv_sge *
 sge_list(const struct rdma_sge *sg)
 {
-	/* libibverbs only reads it, and says so by no const */
+	/* libibverbs only reads the list, although its type is not const. */
 	return (struct ibv_sge *)(uintptr_t)sg;
 }
 
@@ -51,7 +52,7 @@ slot_fill(struct verbs_slot *slot, uint64_t wr_id, enum rdma_wc_op op, const str
 		slot->lkey[i] = sg[i].lkey;
 }
 
-/** What is wrong with a send on this queue pair, 0: nothing. */
+/** Check a send request. @return 0; positive errno */
 static inline int
 send_check(const struct verbs_qp *qp, const struct rdma_send_wr *wr)
 {
@@ -105,7 +106,7 @@ send_convert(const struct verbs_qp *qp, const struct rdma_send_wr *from, struct 
 	} else if (from->op >= RDMA_OP_CMP_SWAP) {
 		to->wr.atomic.remote_addr = from->remote_addr;
 		to->wr.atomic.rkey = from->rkey;
-		/* of FETCH_ADD, compare_add is what is added */
+		/* For FETCH_ADD, compare_add is the value to add. */
 		to->wr.atomic.compare_add =
 			from->op == RDMA_OP_FETCH_ADD ? from->swap_add : from->compare;
 		to->wr.atomic.swap = from->op == RDMA_OP_FETCH_ADD ? 0 : from->swap_add;
@@ -125,7 +126,7 @@ static const uint8_t completion_of[] = {
 	[RDMA_OP_FETCH_ADD] = RDMA_WC_FETCH_ADD,
 };
 
-/** Up to BURST sends in one call. @return how many; fewer with *error */
+/** Post up to BURST sends in one call. @return number posted; if fewer than n, *error is set */
 static uint16_t
 send_burst(struct verbs_qp *qp, const struct rdma_send_wr *wr, uint16_t n, int *error)
 {
@@ -153,7 +154,7 @@ send_burst(struct verbs_qp *qp, const struct rdma_send_wr *wr, uint16_t n, int *
 	if (i == 0)
 		return 0;
 	list[i - 1].next = NULL;
-	/* before the adapter can complete it */
+	/* Update before the adapter can complete the requests. */
 	__atomic_store_n(&queue->posted, queue->posted + i, __ATOMIC_RELEASE);
 	refused = ibv_post_send(qp->qp, list, &bad);
 	if (refused) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queue pairs are made by libibverbs alone and not through librdmacm, which would give them its own
- * time-outs: 2.1 s for an acknowledge, 655 ms for a receiver that is not ready.
+ * Queue pairs of the verbs provider. They are created with libibverbs and not with librdmacm, which
+ * would set its own timeouts: 2.1 s for the local ACK timeout, 655 ms for the RNR timer.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ queue_make(struct verbs_queue *queue, uint32_t depth)
 	return queue->slot ? 0 : -ENOMEM;
 }
 
-/** Puts it under its number; others look while this writes. */
+/** Add a queue pair to the table of numbers. Other lcores may read the table meanwhile. */
 static int
 number_set(struct verbs_dev *dev, struct verbs_qp *qp)
 {
@@ -70,7 +70,7 @@ to_init(struct verbs_qp *qp)
 		.qp_state = IBV_QPS_INIT,
 		.port_num = qp->dev->port,
 		.qkey = qp->attr.qkey,
-		/* what a peer may do is the region's to say */
+		/* Allow everything here: the regions restrict the peer's access. */
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
 	};
 	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -81,7 +81,7 @@ to_init(struct verbs_qp *qp)
 	return -ibv_modify_qp(qp->qp, &attr, mask);
 }
 
-/** Can the adapter hold this queue pair to a rate? */
+/** True if the adapter supports the rate limit of a queue pair. */
 static bool
 rate_possible(const struct verbs_dev *dev, const struct rdma_qp_attr *attr)
 {
@@ -167,7 +167,7 @@ verbs_qp_destroy(struct rdma_qp *base)
 	struct verbs_qp *qp = VERBS_QP(base);
 	int error;
 
-	/* what is still in its completion queues is nobody's from here on */
+	/* From here on, its remaining completions are stale. */
 	number_clear(qp->dev, base->qpn);
 	error = ibv_destroy_qp(qp->qp);
 	if (error) {
@@ -183,7 +183,10 @@ verbs_qp_destroy(struct rdma_qp *base)
 	return 0;
 }
 
-/** To RTR and RTS. What `attr` says of path and numbers stays, time-outs are the queue pair's. */
+/**
+ * Move a queue pair to RTR and RTS. `rtr` and `rts` contain the path, numbers and PSNs; timeouts
+ * and retry counts are those of the queue pair's attributes.
+ */
 static int
 to_rts(struct verbs_qp *qp, struct ibv_qp_attr *rtr, int rtr_mask, struct ibv_qp_attr *rts,
 	int rts_mask)
@@ -233,7 +236,7 @@ to_rts(struct verbs_qp *qp, struct ibv_qp_attr *rtr, int rtr_mask, struct ibv_qp
 	return 0;
 }
 
-/** A datagram queue pair needs nobody: once is enough. */
+/** Move a UD queue pair to RTS, unless it is there already. It needs no peer. */
 static int
 ud_ready(struct verbs_qp *qp)
 {
@@ -303,7 +306,7 @@ verbs_qp_connect(struct rdma_qp *base, const struct rdma_qp_peer *peer)
 	rtr.ah_attr.grh.sgid_index = dev->gid_index;
 	rts.sq_psn = peer->local_psn & 0xffffff;
 	rts.max_rd_atomic = peer->rd_atom;
-	/* the kernel resolves the MAC address here, and waits for it */
+	/* The kernel resolves the MAC address in this call, and the call waits for it. */
 	return to_rts(qp, &rtr,
 		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN, &rts,
 		IBV_QP_STATE | IBV_QP_SQ_PSN);
@@ -328,13 +331,14 @@ verbs_qp_error(struct rdma_qp *base)
 static uint32_t
 queued(const struct verbs_queue *queue)
 {
-	/* in this order: what is posted meanwhile makes it larger, never negative */
+	/* Read in this order: requests posted meanwhile increase the result, which is never
+	 * negative. */
 	uint32_t freed = __atomic_load_n(&queue->freed, __ATOMIC_ACQUIRE);
 
 	return __atomic_load_n(&queue->posted, __ATOMIC_ACQUIRE) - freed;
 }
 
-/* Adapters keep no count of retransmissions by queue pair; rdma_xstats_get() has the device's. */
+/* Adapters do not count retransmissions per queue pair; rdma_xstats_get() has device counters. */
 int
 verbs_qp_info_get(const struct rdma_qp *base, struct rdma_qp_info *info)
 {
@@ -364,7 +368,7 @@ queue_uses(const struct verbs_queue *queue, uint32_t lkey)
 	return false;
 }
 
-/** Does an unfinished request name this key? */
+/** True if an outstanding request refers to this key. */
 bool
 verbs_mr_in_use(struct verbs_dev *dev, uint32_t lkey)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The requester's processing of ACKs, NAKs, READ responses and atomic acknowledgements. */
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 
 #include "engine/qp.h"
 
-/** Longest wait for a receiver: its timer doubled so many times while it stays not ready. */
+/** Most doublings of the RNR timer while the receiver stays not ready. */
 #define RNR_BACKOFF_MAX 4
 
 static bool
@@ -13,7 +14,7 @@ is_answered(const struct roce_wqe *wqe)
 	return wqe->op >= RDMA_OP_READ;
 }
 
-/** Something new is acknowledged: what counted failures starts again. */
+/** Reset the retry counters and grow the window, after a new packet is acknowledged. */
 static void
 progress(struct roce_qp *qp)
 {
@@ -29,7 +30,7 @@ progress(struct roce_qp *qp)
 	r->probes = 0;
 }
 
-/** A packet that was timed, and sent once, is acknowledged (RFC 6298). */
+/** Update the round-trip time if the timed packet, sent only once, is acknowledged (RFC 6298). */
 static void
 measure(struct roce_qp *qp, uint32_t psn)
 {
@@ -50,7 +51,7 @@ measure(struct roce_qp *qp, uint32_t psn)
 	r->rtt_var += (RTE_MAX(error, -error) - (int64_t)r->rtt_var) / 4;
 }
 
-/** A message was taken: after an RNR NAK, let more out little by little. */
+/** Raise the limit of messages in flight that an RNR NAK has set, after an acknowledged message. */
 static void
 widen(struct roce_requester *r)
 {
@@ -62,8 +63,8 @@ widen(struct roce_requester *r)
 }
 
 /**
- * All before `psn` is acknowledged.
- * @return false: an answer in there never came, una_psn is where it should have been
+ * Complete the requests before `psn`.
+ * @return false: a READ or atomic response before `psn` is missing; una_psn is its PSN
  */
 static bool
 advance(struct roce_qp *qp, uint32_t psn)
@@ -102,13 +103,13 @@ advance(struct roce_qp *qp, uint32_t psn)
 	return true;
 }
 
-/** After advance(): the sender goes on from there. */
+/** Resume sending after advance(). @param complete return value of advance() */
 static void
 resume(struct roce_qp *qp, bool complete)
 {
 	struct roce_requester *r = &qp->req;
 
-	/* once for a gap: answers that were under way when it was noticed show it again */
+	/* Once for each gap: responses already in flight when it was detected show it again. */
 	if (!complete && !r->asked_again) {
 		r->asked_again = true;
 		roce_requester_rewind(qp, r->una_psn);
@@ -120,7 +121,7 @@ resume(struct roce_qp *qp, bool complete)
 	roce_qp_activate(qp);
 }
 
-/** Also a NAK is an answer: the time-out begins again with what is sent next (9.7.5.2.8). */
+/** A NAK is a response, too: the timeout restarts with the next packet sent (9.7.5.2.8). */
 static void
 answered(struct roce_requester *r)
 {
@@ -135,7 +136,7 @@ nak_sequence(struct roce_qp *qp, uint32_t psn)
 	bool complete;
 
 	roce_count(qp->poll_group, ROCE_RX_NAK_SEQUENCE);
-	/* of packets behind the one that found no receive: known, and waited for */
+	/* Caused by packets after the one that received the RNR NAK. The RNR timer is running. */
 	if (r->wait == ROCE_WAIT_RNR && psn == r->una_psn)
 		return;
 	complete = advance(qp, psn);
@@ -173,7 +174,7 @@ nak_rnr(struct roce_qp *qp, uint32_t psn, uint8_t timer)
 		r->rnr_retries--;
 	}
 	roce_requester_rewind(qp, r->una_psn);
-	/* the receiver is slower than we are: one message at a time, then more */
+	/* The receiver is slower than the sender: send one message at a time, then more. */
 	wait = (uint64_t)roce_rnr_us[timer] * rte_get_tsc_hz() / 1000000 << backoff;
 	r->rnr_backoff = RTE_MIN(backoff + 1, RNR_BACKOFF_MAX);
 	r->rnr_cap = 1;
@@ -200,7 +201,7 @@ nak_fatal(struct roce_qp *qp, uint32_t psn, uint8_t syndrome)
 	roce_qp_fail(qp, status[syndrome - ROCE_AETH_NAK], true);
 }
 
-/** Bytes out of a packet into a list. */
+/** Copy the payload of a packet to a list, from an offset in the list. */
 static void
 scatter(const struct roce_packet *pkt, const struct roce_segment *list, uint32_t offset,
 	bool stream)
@@ -220,7 +221,7 @@ scatter(const struct roce_packet *pkt, const struct roce_segment *list, uint32_t
 	}
 }
 
-/** A READ's answer, or an atomic's. */
+/** Process a READ or atomic response. */
 static void
 answer(struct roce_qp *qp, const struct roce_packet *pkt)
 {
@@ -233,7 +234,7 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	bool complete;
 
 	if (!advance(qp, pkt->psn)) {
-		/* answers before this one were lost: ask again from there */
+		/* Earlier responses were lost: request them again. */
 		resume(qp, false);
 		return;
 	}
@@ -263,7 +264,7 @@ answer(struct roce_qp *qp, const struct roce_packet *pkt)
 	resume(qp, complete);
 }
 
-/** A response to nothing outstanding: of something that was asked for twice, most often. */
+/** A response to no outstanding request, most often to a request that was sent twice. */
 static void
 stale(struct roce_qp *qp, const struct roce_packet *pkt)
 {
@@ -271,7 +272,7 @@ stale(struct roce_qp *qp, const struct roce_packet *pkt)
 
 	roce_count(qp->poll_group, ROCE_RX_STALE);
 	qp->life.answered = true;
-	/* a READ is given again as a whole: the peer is at it, and comes to what is behind later */
+	/* The peer resends a whole READ and is still busy with it; later responses will follow. */
 	if (pkt->opcode != ROCE_ACKNOWLEDGE && r->wait == ROCE_WAIT_ACK) {
 		r->ack_deadline = 0;
 		roce_requester_arm(qp);

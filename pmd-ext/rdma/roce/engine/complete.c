@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Completion and flushing of work requests, and the transition to the error state. */
 #include "engine/qp.h"
 
 static void
@@ -68,8 +69,8 @@ roce_flush_sends(struct roce_qp *qp)
 	struct roce_requester *r = &qp->req;
 
 	while (r->una != r->head) {
-		/* UC, UD: frames that the port has not let go of still point to the memory, also
-		 * those of a message that is half sent */
+		/* UC, UD: frames still held by the port point to the memory, also those of a
+		 * partially sent message. */
 		if (qp->type != RDMA_QP_RC &&
 			rte_mbuf_ext_refcnt_read(&roce_wqe(qp, r->una)->info) > 1) {
 			qp->poll_group->held = true;

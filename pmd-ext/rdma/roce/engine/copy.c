@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Copies with non-temporal stores: AVX-512 or SSE2 on x86-64, memcpy() on other CPUs. */
 #include <string.h>
 
 #include <rte_atomic.h>
@@ -11,7 +12,7 @@
 
 #define LINE 64
 
-/* Lines of `out`, which is at the begin of one. */
+/* Copies whole cache lines; `out` is aligned to a cache line. */
 static void
 sse2_lines(uint8_t *out, const uint8_t *in, size_t length)
 {
@@ -28,7 +29,7 @@ sse2_lines(uint8_t *out, const uint8_t *in, size_t length)
 	}
 }
 
-/* A line is one store: none leaves half full. */
+/* Each cache line is one store, so no partially filled line is written to memory. */
 __attribute__((target("avx512f"))) static void
 avx512_lines(uint8_t *out, const uint8_t *in, size_t length)
 {

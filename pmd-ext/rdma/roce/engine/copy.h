@@ -4,26 +4,27 @@
 
 /**
  * @file
- * Placing payload. Long messages are written past the caches: a cache would first read what is
- * about to be overwritten, and what the application looks at next is seldom there any more.
+ * Writing payload to memory. Long messages are written with non-temporal stores, which bypass the
+ * caches. A normal store would first read the cache line that it is about to overwrite, and the
+ * data that the application reads next is seldom still in the cache.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/** Messages from so many bytes on are written past the caches. */
+/** Messages of at least this many bytes are written with non-temporal stores. */
 #define ROCE_STREAM_MIN 32768
 
 /**
- * Copy past the caches, where the machine can. Other lcores may see what is written later first,
- * up to the next roce_copy_fence().
+ * Copy with non-temporal stores, if the CPU has them. Until the next roce_copy_fence(), other
+ * lcores may see later stores before these.
  */
 void roce_copy_stream(void *to, const void *from, size_t length);
 
 /**
- * All that was copied is visible to other lcores before anything that is written later. It waits
- * for memory (300 cycles): roce_poll_group_settle() says when.
+ * Make all copied data visible to other lcores before any later store. The fence waits for memory
+ * (300 cycles); see roce_poll_group_settle() for when it is needed.
  */
 void roce_copy_fence(void);
 

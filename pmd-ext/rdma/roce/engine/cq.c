@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Completion queues. */
 #include <errno.h>
 
 #include <rte_common.h>

@@ -4,7 +4,7 @@
 
 /**
  * @file
- * Completion queue: a ring that one lcore fills (rdma_progress(), posts) and empties.
+ * Completion queue: a ring. One lcore both fills it (rdma_progress(), posts) and empties it.
  */
 
 #include <rte_branch_prediction.h>
@@ -15,13 +15,13 @@
 
 struct roce_cq {
 	struct rdma_cq base;
-	uint32_t size;	     /**< entries that may wait */
-	uint32_t mask;	     /**< of the ring, a power of two above size */
-	uint32_t head, tail; /**< next to fill, next to take; count on */
+	uint32_t size;	     /**< most entries in the ring */
+	uint32_t mask;	     /**< the ring's length, size rounded up to a power of two, less one */
+	uint32_t head, tail; /**< next to fill, next to read; not wrapped to the ring's length */
 	struct rdma_wc ring[];
 };
 
-/** @return false: full */
+/** Add a completion. @return false: the queue is full */
 static inline bool
 roce_cq_push(struct roce_cq *cq, const struct rdma_wc *wc)
 {
@@ -35,7 +35,7 @@ struct rdma_cq *roce_cq_create(struct rdma_dev *dev, uint32_t depth, uint16_t po
 int roce_cq_destroy(struct rdma_cq *cq);
 uint16_t roce_cq_poll(struct rdma_cq *cq, struct rdma_wc *wc, uint16_t n);
 
-/** Drop what waits of a queue pair that goes. */
+/** Remove the completions of a queue pair that is being destroyed. */
 void roce_cq_forget(struct roce_cq *cq, const struct rdma_qp *qp);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Congestion notification packets (CNP) and DCQCN rate control, see engine/rate.h. */
 
 #include <rte_common.h>
 #include <rte_cycles.h>
@@ -6,7 +7,7 @@
 #include "engine/qp.h"
 #include "engine/rate.h"
 
-/* a queue pair's notifications are at least so far apart: 50 us */
+/* Most CNPs of a queue pair per second: one in 50 us */
 #define NOTIFY_PER_SECOND 20000
 #define CNP_BYTES	  16 /* reserved, zero (A17.9.3) */
 
@@ -14,7 +15,7 @@ void
 roce_congestion_mark(struct roce_qp *qp)
 {
 	roce_count(qp->poll_group, ROCE_RX_CE);
-	/* datagrams have no peer to be told */
+	/* UD has no connected peer to notify. */
 	if (qp->type == RDMA_QP_UD || qp->poll_group->now < qp->cnp_at)
 		return;
 	qp->cnp_at = qp->poll_group->now + rte_get_tsc_hz() / NOTIFY_PER_SECOND;
@@ -50,17 +51,17 @@ roce_congestion_run(struct roce_qp *qp)
 	return false;
 }
 
-/* as in the paper (section 5, table 14) but for what says so */
+/* Parameters of the paper (section 5, table 14), unless noted otherwise. */
 #define G		(1.0 / 256)
 #define ALPHA_US	55
-#define INCREASE_US	300 /* of ConnectX; the paper's 55 us overshoots on slow polls */
+#define INCREASE_US	300 /* as ConnectX; the paper's 55 us overshoots when polls are slow */
 #define INCREASE_BYTES	10000000
 #define FAST_RECOVERIES 5
 #define ADD		(40e6 / 8)  /* bytes/s */
 #define ADD_HYPER	(400e6 / 8) /* bytes/s */
 #define RATE_MIN	(1e6 / 8)   /* bytes/s */
 #define LINE_MBPS	100000
-#define CATCH_UP_US	50 /* of time not used for sending this much may be made up for */
+#define CATCH_UP_US	50 /* most unused sending time that a later burst may use */
 
 static void
 set_cost(struct roce_rate *r)
@@ -112,7 +113,7 @@ roce_rate_cut(struct roce_rate *r, uint64_t now)
 	set_cost(r);
 }
 
-/** One step up, by time or by bytes. */
+/** Increase the rate by one step, triggered by time or by bytes. */
 static void
 increase(struct roce_rate *r)
 {
@@ -130,7 +131,7 @@ increase(struct roce_rate *r)
 void
 roce_rate_recover(struct roce_rate *r, uint64_t now)
 {
-	/* it is at its ceiling within some thousand steps, however long nobody has sent */
+	/* The rate reaches its ceiling within a few thousand steps, even after a long idle time. */
 	while (now >= r->increase_at && r->rate != 0) {
 		r->increase_at = after(r, r->increase_at, INCREASE_US);
 		r->by_time++;
@@ -138,7 +139,7 @@ roce_rate_recover(struct roce_rate *r, uint64_t now)
 		if (r->rate > 0.999 * r->ceiling)
 			r->rate = 0;
 	}
-	/* there alpha is of no interest: the next cut begins again */
+	/* At the ceiling alpha is not updated: the next cut starts again with alpha 1. */
 	while (now >= r->alpha_at && r->rate != 0) {
 		r->alpha *= 1 - G;
 		r->alpha_at = after(r, r->alpha_at, ALPHA_US);

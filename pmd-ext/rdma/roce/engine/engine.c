@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A poll group: ownership by an lcore, calls from the control lcore, the poll loop, and creation
+ * and destruction.
+ */
 #include <errno.h>
 #include <stdio.h>
 
@@ -15,13 +19,16 @@
 
 #define POOL_MBUFS 16383
 #define POOL_CACHE 512
-/* What came back last goes out next and is in a cache still. Through a ring all mbufs pass before
- * one comes again, each from memory: a packet took 140 cycles more. */
+/* With a stack, the mbuf freed last is used next, while it is still in a cache. A ring cycles
+ * through all mbufs, so that each one has to be read from memory: 140 cycles more per packet. */
 #define POOL_OPS "stack"
 
-/* ---- whose it is -------------------- */
+/* ---- ownership -------------------- */
 
-/** Does the owner run something? Of main and of foreign threads nobody knows: it does. */
+/**
+ * True if the owner may be running. EAL does not know the state of the main lcore and of lcores
+ * with a role other than ROLE_RTE: they count as running.
+ */
 static bool
 owner_runs(uint32_t owner)
 {
@@ -29,7 +36,10 @@ owner_runs(uint32_t owner)
 		rte_eal_get_lcore_state(owner) == RUNNING;
 }
 
-/** Is it the calling lcore's? Threads without one have the number that is nobody's. */
+/**
+ * True if the calling lcore owns the poll group. A thread that is not an lcore never owns one: its
+ * id is LCORE_ID_ANY, which equals ROCE_OWNER_NONE.
+ */
 static bool
 is_owner(const struct roce_poll_group *pg)
 {
@@ -39,9 +49,7 @@ is_owner(const struct roce_poll_group *pg)
 		atomic_load_explicit(&pg->owner, memory_order_acquire) == self;
 }
 
-/**
- * Make the calling lcore the one that runs the poll group's calls. @return false: another polls it
- */
+/** Let the calling lcore execute the poll group's calls. @return false: another lcore polls it */
 static bool
 pg_claim(struct roce_poll_group *pg)
 {
@@ -54,10 +62,8 @@ pg_claim(struct roce_poll_group *pg)
 		return false;
 	if (!atomic_compare_exchange_strong(&pg->owner, &owner, ROCE_OWNER_CALL))
 		return false;
-	/*
-	 * one that was launched meanwhile may have found the poll group still its own: it runs
-	 * already
-	 */
+	/* An lcore that was launched meanwhile may have found itself still the owner and be polling
+	 * already. */
 	if (owner == ROCE_OWNER_NONE || !owner_runs(owner))
 		return true;
 	atomic_compare_exchange_strong(&pg->owner, &call, owner);
@@ -102,14 +108,14 @@ roce_poll_group_call(
 {
 	struct roce_call call = {.fn = fn, .arg = arg};
 
-	/* its owner, which may be no control lcore: the ring has one producer */
+	/* The owner may be an lcore other than the control lcore, and the ring has one producer. */
 	if (is_owner(pg)) {
 		pg->now = rte_rdtsc();
 		call.ret = fn(pg, arg);
 		roce_poll_group_flush(pg);
 		return call.ret;
 	}
-	/* one control lcore, which waits: there is always room */
+	/* There is one control lcore, and it waits for each call: the ring always has room. */
 	rte_ring_sp_enqueue(pg->calls, &call);
 	while (!atomic_load_explicit(&call.done, memory_order_acquire)) {
 		if (!pg_claim(pg)) {
@@ -146,12 +152,15 @@ roce_poll_group_note(struct roce_poll_group *pg, enum roce_note_type type, uint3
 {
 	struct roce_note note = {type, qpn};
 
-	/* it has room for all that the queue pairs of now have to tell */
+	/* The ring has room for all events of the existing queue pairs. */
 	if (rte_ring_sp_enqueue_elem(pg->notes, &note, sizeof(note)) < 0)
 		roce_count(pg, ROCE_NOTES_LOST);
 }
 
-/** Each begins once: one that has more than is taken must not keep the others waiting. */
+/**
+ * Round-robin start index: a poll group that always fills the caller's array must not starve the
+ * others.
+ */
 static uint16_t
 next_pg(const struct roce_dev *dev, uint16_t *next)
 {
@@ -233,7 +242,8 @@ roce_poll_group_reclaim(struct roce_poll_group *pg, void *arg)
 	if (!roce_dev_has_port(pg->dev))
 		return -ENODEV;
 	ret = rte_eth_tx_done_cleanup(pg->port, pg->queue, 0);
-	/* mlx5 has no such call, but frees what is done as it looks for a descriptor's state */
+	/* mlx5 does not support this call, but frees sent mbufs when it reads a descriptor's
+	 * status. */
 	if (ret == -ENOTSUP)
 		ret = rte_eth_tx_descriptor_status(pg->port, pg->queue, 0);
 	return ret;
@@ -282,7 +292,7 @@ timers(struct roce_poll_group *pg)
 	}
 }
 
-/** Let one queue pair send. @return true: it has more */
+/** Let one queue pair send. @return true: it has more to send */
 static bool
 serve(struct roce_qp *qp)
 {
@@ -301,7 +311,7 @@ serve(struct roce_qp *qp)
 	return more;
 }
 
-/** Frames of the control lcore. */
+/** Transmit frames of the control lcore. */
 static void
 transmit_control(struct roce_poll_group *pg)
 {
@@ -350,7 +360,8 @@ roce_poll_group_progress(struct rdma_dev *dev, uint16_t index)
 	pg->held = false;
 	transmit(pg);
 	sent = pg->stats[ROCE_TX_PACKETS] - sent;
-	/* memory that was sent from is let go of when the port looks at its ring again */
+	/* The port frees sent mbufs only when it checks its TX ring, which a new transmission
+	 * would make it do. */
 	if (pg->held && sent == 0)
 		roce_poll_group_reclaim(pg, NULL);
 	roce_poll_group_settle(pg);
@@ -358,7 +369,7 @@ roce_poll_group_progress(struct rdma_dev *dev, uint16_t index)
 	return received + sent;
 }
 
-/* ---- life -------------------- */
+/* ---- creation and destruction -------------------- */
 
 static struct rte_ring *
 ring_make(
@@ -421,7 +432,7 @@ ring_drain(struct rte_ring *ring)
 	rte_ring_free(ring);
 }
 
-/** Pools whose frames were still on their way: freed when the next ones are made. */
+/** Pools with frames still in flight when their device closed: freed when a pool is created. */
 static struct rte_mempool *stayed[4 * ROCE_POLL_GROUPS_MAX];
 
 struct rte_mempool *
@@ -437,7 +448,7 @@ roce_pool_make(const struct roce_dev *dev, const char *what, unsigned int n, uns
 			rte_mempool_free(stayed[i]);
 			stayed[i] = NULL;
 		}
-	/* one that had to stay keeps its name */
+	/* A pool that is still in use keeps its name, so that each name is used once. */
 	snprintf(name, sizeof(name), "roce%u_%s_%u", dev->port, what, pools++);
 	return rte_pktmbuf_pool_create_by_ops(name, n, cache, 0, room, dev->numa_node, POOL_OPS);
 }
@@ -466,7 +477,7 @@ roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool)
 void
 roce_poll_group_finish(struct roce_poll_group *pg)
 {
-	/* no waiting: the lcore that polled the poll group may have left it already */
+	/* Do not wait for the owner: it may have stopped polling already. */
 	if (!pg->to_pg || !pg_claim(pg))
 		return;
 	do {

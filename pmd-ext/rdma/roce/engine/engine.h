@@ -4,7 +4,7 @@
 
 /**
  * @file
- * A poll group: one engine, all of it one lcore's. See roce.h.
+ * A poll group: one protocol engine, owned by one lcore. See roce.h.
  */
 
 #include <sys/queue.h>
@@ -19,14 +19,14 @@
 #include "engine/timer.h"
 
 #define ROCE_BURST	 32  /* packets received at once */
-#define ROCE_TX_PENDING	 128 /* packets made and not yet taken by the port */
-#define ROCE_QUANTUM	 16  /* packets of one queue pair before others have their turn */
+#define ROCE_TX_PENDING	 128 /* packets built and not yet accepted by the port */
+#define ROCE_QUANTUM	 16  /* most packets of one queue pair before the next one is served */
 #define ROCE_SPARE_MBUFS 256
-#define ROCE_SPARE_AHEAD 12   /* mbufs are asked for so many ahead of their use: of four packets */
+#define ROCE_SPARE_AHEAD 12   /* an mbuf is prefetched this many mbufs, or four packets, ahead */
 #define ROCE_RING_SLOTS	 1024 /* of each ring between lcores */
-#define ROCE_COPY_MAX	 256  /* payload up to this many bytes is copied behind the headers */
-#define ROCE_GROUPS_MAX	 64   /* memberships of a poll group's queue pairs */
-/* headers, payload that is copied, pad and ICRC */
+#define ROCE_COPY_MAX	 256  /* payload up to this many bytes is copied after the headers */
+#define ROCE_GROUPS_MAX	 64   /* multicast memberships of a poll group's queue pairs */
+/* Headers, copied payload, pad and ICRC. */
 #define ROCE_FRAME_ROOM (RTE_PKTMBUF_HEADROOM + ROCE_HEADER_MAX + ROCE_COPY_MAX + 8)
 
 TAILQ_HEAD(roce_qp_list, roce_qp);
@@ -41,19 +41,19 @@ struct roce_poll_group {
 	uint16_t index;
 	uint16_t port, queue;
 	_Atomic uint32_t owner;	    /**< lcore; ROCE_OWNER_NONE, ROCE_OWNER_CALL */
-	uint64_t now;		    /**< TSC at the begin of this poll */
+	uint64_t now;		    /**< TSC at the start of this poll */
 	struct roce_qp_list active; /**< queue pairs with something to send */
 
-	struct rte_mempool *pool;		  /**< of frames to send */
-	struct rte_mbuf *spare[ROCE_SPARE_MBUFS]; /**< raw: reset when one is used */
+	struct rte_mempool *pool;		  /**< frames to send */
+	struct rte_mbuf *spare[ROCE_SPARE_MBUFS]; /**< raw mbufs, reset when used */
 	unsigned int nb_spare;
 	struct rte_mbuf *tx[ROCE_TX_PENDING];
-	unsigned int tx_end; /**< how many are pending */
+	unsigned int tx_end; /**< number of pending packets */
 
 	struct roce_group groups[ROCE_GROUPS_MAX];
 	unsigned int nb_groups;
-	bool held;     /**< a queue pair waits until the port lets go of frames */
-	bool streamed; /**< payload was written past the caches, and not fenced since */
+	bool held;     /**< a queue pair waits until the port frees sent frames */
+	bool streamed; /**< payload was written with non-temporal stores, without a fence since */
 
 	struct rte_ring *calls;	     /**< control -> poll group: struct roce_call */
 	struct rte_ring *to_pg;	     /**< control -> poll group: frames */
@@ -67,43 +67,53 @@ struct roce_poll_group {
 } __rte_cache_aligned;
 
 #define ROCE_OWNER_NONE UINT32_MAX
-#define ROCE_OWNER_CALL (UINT32_MAX - 1) /* the control lcore runs calls in an owner's absence */
+#define ROCE_OWNER_CALL (UINT32_MAX - 1) /* the control lcore executes calls, no lcore polls */
 
-/** @return 0; -ENOMEM */
+/** Create a poll group. @return 0; -ENOMEM */
 int roce_poll_group_open(struct roce_dev *dev, uint16_t index);
-/** Send what the control lcore said last: good-byes. */
+/** Send the last frames of the control lcore, such as DREQs, before the device closes. */
 void roce_poll_group_finish(struct roce_poll_group *pg);
 void roce_poll_group_close(struct roce_poll_group *pg);
 
-/** A pool of frames. @param room bytes of one, headroom included @return NULL: no memory */
+/**
+ * Create a pool of frames.
+ * @param room bytes of a frame, including headroom
+ * @return NULL: no memory
+ */
 struct rte_mempool *roce_pool_make(const struct roce_dev *dev, const char *what, unsigned int n,
 	unsigned int cache, unsigned int room);
 
-/** Free a pool when all of it is back; else it stays for now, and the log says so. */
+/**
+ * Free a pool if all its mbufs have been returned. Otherwise log this and free it when a later pool
+ * is created.
+ */
 void roce_pool_free(struct roce_dev *dev, struct rte_mempool *pool);
 
 unsigned int roce_poll_group_progress(struct rdma_dev *dev, uint16_t pg);
 
-/** Where a frame comes from: who has seen it before passes it on no more. */
+/**
+ * Source of a frame. Frames from another device are not forwarded to devices again. Multicast
+ * frames from another poll group are not forwarded at all.
+ */
 enum roce_from {
 	ROCE_FROM_PORT,
-	ROCE_FROM_DEVICE, /**< another one on the port */
-	ROCE_FROM_LANE,	  /**< another one of the device */
+	ROCE_FROM_DEVICE, /**< another device on the port */
+	ROCE_FROM_LANE,	  /**< another poll group of the device */
 };
 
-/** Take frames in, whoever received them: engine/rx.c. */
+/** Process received frames from any source: engine/rx.c. */
 void roce_poll_group_rx(
 	struct roce_poll_group *pg, struct rte_mbuf **m, unsigned int n, enum roce_from from);
 
 /**
- * The poll group is polled by another lcore than before. @return false: calls are being run just
- * now
+ * Make the calling lcore the owner of the poll group. @return false: the control lcore is executing
+ * calls at the moment
  */
 bool roce_poll_group_take(struct roce_poll_group *pg);
 
 /**
- * The calling lcore is about to work on the poll group. @return false: not now, as
- * roce_poll_group_take()
+ * Must be called before the calling lcore works on the poll group. @return false: not possible now,
+ * as roce_poll_group_take()
  */
 static inline bool
 roce_poll_group_enter(struct roce_poll_group *pg)
@@ -112,22 +122,22 @@ roce_poll_group_enter(struct roce_poll_group *pg)
 		roce_poll_group_take(pg);
 }
 
-/** Hand what is pending to the port. */
+/** Transmit the pending packets. */
 void roce_poll_group_flush(struct roce_poll_group *pg);
 
 /**
- * Have the port let go of frames that it has sent, where it can. As a call of
+ * Make the port free frames that it has sent, if the driver supports it. May be passed to
  * roce_poll_group_call().
  */
 int roce_poll_group_reclaim(struct roce_poll_group *pg, void *arg);
 
-/** Tell the control lcore. */
+/** Send an event to the control lcore. */
 void roce_poll_group_note(struct roce_poll_group *pg, enum roce_note_type type, uint32_t qpn);
 
 /**
- * All payload that was placed is visible before anything that is written later: before the next
- * message, before frames leave, before completions can be looked at. Late: by then the stores are
- * mostly through, and nothing waits.
+ * Make all payload written so far visible before later stores. Call it before the next message,
+ * before frames are transmitted and before the application can read completions. Calling it late
+ * costs little, because most of the stores are finished by then.
  */
 static inline void
 roce_poll_group_settle(struct roce_poll_group *pg)
@@ -137,7 +147,7 @@ roce_poll_group_settle(struct roce_poll_group *pg)
 	pg->streamed = false;
 }
 
-/** Is a message of that length placed past the caches? */
+/** True if a message of this length is to be written with non-temporal stores. */
 static inline bool
 roce_poll_group_streams(struct roce_poll_group *pg, uint64_t length)
 {
@@ -147,7 +157,7 @@ roce_poll_group_streams(struct roce_poll_group *pg, uint64_t length)
 	return stream;
 }
 
-/** Count by n. The poll group's lcore alone writes; anybody may read meanwhile. */
+/** Add n to a counter. Only the poll group's lcore writes; any thread may read. */
 static inline void
 roce_count_n(struct roce_poll_group *pg, enum roce_stat stat, uint64_t n)
 {
@@ -173,10 +183,10 @@ roce_poll_group_tx(struct roce_poll_group *pg, struct rte_mbuf *m)
 	roce_count(pg, ROCE_TX_PACKETS);
 }
 
-/** Get more mbufs: below those that have been asked for. */
+/** Get more mbufs. They are stored below the ones that are already prefetched. */
 void roce_poll_group_refill(struct roce_poll_group *pg);
 
-/** Have so many mbufs at hand. @return false: the pool is empty, counted */
+/** Make at least n spare mbufs available. @return false: the pool is empty, counted */
 static inline bool
 roce_poll_group_spare(struct roce_poll_group *pg, unsigned int n)
 {

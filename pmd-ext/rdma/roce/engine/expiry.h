@@ -2,7 +2,7 @@
 #ifndef ROCE_EXPIRY_H
 #define ROCE_EXPIRY_H
 
-/** @file A timer of the control lcore and what happens when it expires. */
+/** @file A timer of the control lcore and its callback. */
 
 #include "engine/timer.h"
 
@@ -11,13 +11,13 @@ struct roce_control;
 struct roce_expiry {
 	struct roce_timer timer;
 	void (*expired)(struct roce_control *c, struct roce_expiry *timer);
-	bool due; /**< expired, its function not yet called */
+	bool due; /**< expired, callback not called yet */
 };
 
-/** Start or move a timer: it expires in so many milliseconds. */
+/** Start or restart a timer. It expires in `ms` milliseconds. */
 void roce_expiry_start(struct roce_control *c, struct roce_expiry *timer, uint32_t ms);
 
-/** Stop a timer; its memory may go. */
+/** Stop a timer. Its memory may be freed afterwards. */
 void roce_expiry_stop(struct roce_control *c, struct roce_expiry *timer);
 
 #endif

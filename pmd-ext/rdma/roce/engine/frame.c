@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Builds frames and writes them to mbufs. */
 #include <rte_memcpy.h>
 #include <rte_prefetch.h>
 
 #include "engine/frame.h"
 #include "engine/icrc.h"
 
-/** Who freed it wrote to it last: it has to come from that lcore's cache, to be written. */
+/**
+ * Get a spare mbuf and prefetch a later one for writing. The lcore that freed an mbuf wrote to it
+ * last, so its cache lines are in the cache of that lcore.
+ */
 static struct rte_mbuf *
 spare_get(struct roce_poll_group *pg)
 {
@@ -112,7 +116,7 @@ roce_list_write(
 	}
 }
 
-/** Headers and payload into mbufs. @param last out: of the chain @return the first */
+/** Write headers and payload to mbufs. @param last out: last mbuf of the chain @return the first */
 static struct rte_mbuf *
 chain(struct roce_poll_group *pg, const struct roce_frame *f, struct rte_mbuf **last)
 {
@@ -121,7 +125,7 @@ chain(struct roce_poll_group *pg, const struct roce_frame *f, struct rte_mbuf **
 	const struct roce_part *part;
 	unsigned int i;
 
-	/* by lines: most headers take one, whatever their length */
+	/* Copy whole cache lines. Most headers fit into one. */
 	rte_mov64(out, f->header);
 	if (f->headers > 64)
 		rte_mov64(out + 64, f->header + 64);
@@ -152,9 +156,9 @@ chain(struct roce_poll_group *pg, const struct roce_frame *f, struct rte_mbuf **
 }
 
 /**
- * Payload of the packet after this one is fetched while this one is worked on: half of it before
- * the CRC, half of it after. All at once is more than a core can have on its way, and the CRC waits
- * until there is room again.
+ * Prefetch the payload of the next packet while this one is processed: one half before the CRC is
+ * computed, the other half after it. The whole payload at once exceeds the number of outstanding
+ * loads of a core, and the CRC would wait for them.
  */
 static void
 prefetch_next(const struct roce_frame *f, uint32_t from, uint32_t to)

@@ -4,8 +4,9 @@
 
 /**
  * @file
- * Frames to send: an mbuf with the headers, segments that point into registered memory, an mbuf
- * with pad and ICRC; or one mbuf with all of it when it is short or the port can't do better.
+ * Frames to send. A frame is a chain of an mbuf with the headers, segments that point into
+ * registered memory, and an mbuf with pad and ICRC. It is a single mbuf if the payload is short or
+ * the port cannot send from registered memory.
  */
 
 #include "engine/engine.h"
@@ -18,7 +19,7 @@ struct roce_segment {
 	struct roce_mr *mr;
 };
 
-/** What goes into the base transport header. */
+/** Fields of the base transport header. */
 struct roce_frame_head {
 	uint32_t qpn;
 	uint32_t psn;
@@ -27,64 +28,65 @@ struct roce_frame_head {
 	bool ack;
 };
 
-/** Where a list is being read: entry and offset in it. */
+/** Position in a list: entry and offset in the entry. */
 struct roce_cursor {
 	uint32_t entry;
 	uint32_t offset;
 };
 
-/** Bytes into a list, which has the room. */
+/** Write bytes to a list, which must have room for them. */
 void roce_list_write(const struct roce_segment *list, struct roce_cursor *at, const void *bytes,
 	uint32_t length);
 
-/** A part of a frame's payload, where it lies. */
+/** A part of a frame's payload, at its address in registered memory. */
 struct roce_part {
 	uint8_t *addr;
 	uint32_t length;
-	struct rte_mbuf_ext_shared_info *info; /**< a reference was taken; NULL: it is copied */
+	struct rte_mbuf_ext_shared_info *info; /**< holds a reference; NULL: the part is copied */
 };
 
 /**
- * A frame in the making: all of it is described first, and put into mbufs at the end. Their lines
- * come from another core's cache; nothing is read back that waits for them.
+ * A frame under construction. It is described here first and written to mbufs at the end. This
+ * avoids reads from the mbufs, whose cache lines have to come from another core's cache.
  */
 struct roce_frame {
 	const struct roce_path *path;
 	struct roce_bth *bth; /**< in header */
-	uint8_t *ext;	      /**< behind it */
+	uint8_t *ext;	      /**< extended headers, after bth */
 	uint32_t headers;     /**< bytes of all headers */
 	uint32_t payload;     /**< bytes so far */
 	unsigned int nb_parts;
 	struct roce_part part[RDMA_SGE_MAX];
-	const uint8_t *next;  /**< what is likely to be sent after this */
-	uint32_t next_length; /**< 0: nothing is */
+	const uint8_t *next;  /**< payload that is probably sent next, to be prefetched */
+	uint32_t next_length; /**< 0: none */
 	uint8_t header[RTE_ALIGN_CEIL(ROCE_HEADER_MAX, RTE_CACHE_LINE_SIZE)] __rte_cache_aligned;
 };
 
-/** Most mbufs that a frame takes. */
+/** Most mbufs of a frame. */
 #define ROCE_FRAME_SEGMENTS (RDMA_SGE_MAX + 2)
 
 /**
- * Begin a frame: headers but lengths and ICRC.
+ * Begin a frame: fill in the headers except lengths and ICRC.
  *
- * @param ext_bytes room for extended headers, to be filled in before the payload comes
+ * @param ext_bytes size of the extended headers; the caller fills them in before it adds payload
  */
 void roce_frame_begin(struct roce_frame *f, const struct roce_path *path,
 	const struct roce_frame_head *head, unsigned int ext_bytes);
 
-/** Another UDP source port than the path's. */
+/** Set the UDP source port, instead of that of the path. */
 void roce_frame_udp_port(struct roce_frame *f, uint16_t port);
 
 /**
- * Payload out of a list: by reference, or copied where it is short or must be.
+ * Add payload from a list, by reference. It is copied if it is short or the port requires it.
  *
- * @param info shared info to count references in; NULL: that of the region and poll group
+ * @param at position in the list, advanced by `length`
+ * @param info shared info that counts the references; NULL: that of the region and poll group
  */
 void roce_frame_attach(struct roce_poll_group *pg, struct roce_frame *f,
 	const struct roce_segment *list, struct roce_cursor *at, uint32_t length,
 	struct rte_mbuf_ext_shared_info *info);
 
-/** What is likely to be sent after it, where that is not known from its list. */
+/** Set the payload that is probably sent next, if it is not the next part of the same list. */
 static inline void
 roce_frame_next(struct roce_frame *f, const void *addr, uint32_t length)
 {
@@ -93,9 +95,9 @@ roce_frame_next(struct roce_frame *f, const void *addr, uint32_t length)
 }
 
 /**
- * End it, lengths, pad and ICRC, and give it to the port. roce_poll_group_spare(poll group,
- * ROCE_FRAME_SEGMENTS) must have said yes.
- * @return bytes of it
+ * Complete a frame with lengths, pad and ICRC, and add it to the pending packets.
+ * roce_poll_group_spare(pg, ROCE_FRAME_SEGMENTS) must have returned true before.
+ * @return length of the frame in bytes
  */
 uint32_t roce_frame_end(struct roce_poll_group *pg, struct roce_frame *f);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The invariant CRC, with ISA-L. */
 #include <string.h>
 
 #include <isa-l/crc.h>
@@ -14,14 +15,14 @@ roce_icrc_bytes(uint32_t crc, const void *bytes, size_t length)
 
 #define CHUNK 16
 
-/* What the CRC's first step loads. Stored and loaded as wholes: a load of what several narrower
- * stores wrote waits until these, and all before them, have left the store queue - those of the
- * frame before, which may wait for memory. */
+/* The unit of the CRC's first loads. Store and load it as a whole: a load that spans several
+ * narrower stores waits until these stores and all earlier ones have left the store queue, also
+ * those of the previous frame, which may wait for memory. */
 typedef uint64_t chunk __attribute__((vector_size(CHUNK)));
 
 #define CHUNKS ((ROCE_ICRC_ONES + ROCE_ICRC_HEADERS_MAX + CHUNK - 1) / CHUNK)
 
-/* The ones in place of a local route header, then ones for what routers may change. */
+/* Ones that replace the local route header, then ones for the fields that routers may change. */
 static const union {
 	uint8_t bytes[CHUNKS * CHUNK];
 	chunk chunks[CHUNKS];
@@ -29,8 +30,8 @@ static const union {
 		   [8 + 1] = 0xff,	       /* type of service */
 		   [8 + 8] = 0xff,	       /* time to live */
 		   [8 + 10 ... 8 + 11] = 0xff, /* checksum */
-		   [8 + 26 ... 8 + 27] = 0xff, /* of UDP */
-		   [8 + 32] = 0xff}},	       /* BTH: congestion, reserved */
+		   [8 + 26 ... 8 + 27] = 0xff, /* UDP checksum */
+		   [8 + 32] = 0xff}},	       /* BTH: FECN, BECN, reserved */
 	mask6 = {.bytes = {[0 ... 7] = 0xff,
 			 [8 + 0] = 0x0f,
 			 [8 + 1 ... 8 + 3] = 0xff, /* traffic class, flow label */

@@ -4,22 +4,22 @@
 
 /**
  * @file
- * The invariant CRC (A17.3.3): CRC-32 of Ethernet over 8 bytes of ones in place of a local route
- * header, then the packet from the IP header on, with ones for what routers may change.
+ * The invariant CRC (A17.3.3): the CRC-32 of Ethernet over 8 bytes of ones, which replace the local
+ * route header, and the packet from the IP header on. Fields that routers may change count as ones.
  */
 
 #include <stdint.h>
 
 #include <rte_mbuf.h>
 
-/** Bytes of ones in front. */
+/** Bytes of ones before the packet. */
 #define ROCE_ICRC_ONES 8
 
-/** Longest run of headers from IP to the last extended one. */
+/** Most bytes of headers, from IP to the last extended header. */
 #define ROCE_ICRC_HEADERS_MAX (40 + 8 + 12 + 28)
 
 /**
- * Over the ones and the headers.
+ * Compute the CRC over the ones and the headers.
  *
  * @param l3 IP header
  * @param l3_len 20 (IPv4) or 40 (IPv6)
@@ -27,10 +27,10 @@
  */
 uint32_t roce_icrc_headers(const uint8_t *l3, unsigned int l3_len, unsigned int length);
 
-/** Go on over bytes. */
+/** Continue the CRC over bytes. */
 uint32_t roce_icrc_bytes(uint32_t crc, const void *bytes, size_t length);
 
-/** Go on over bytes of a chain of mbufs, which must hold them. */
+/** Continue the CRC over bytes of an mbuf chain, which must contain them. */
 uint32_t roce_icrc_mbuf(uint32_t crc, const struct rte_mbuf *m, uint32_t offset, uint32_t length);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory regions: registration, keys, and deregistration after a grace period. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 static void
 info_free(void *addr, void *opaque)
 {
-	/* never: a region holds a reference of its own, so that the count stays above zero */
+	/* Never called: the region holds one reference itself, so the count stays above zero. */
 }
 
 static struct rdma_mr *
@@ -29,7 +30,7 @@ refuse(int error)
 	return NULL;
 }
 
-/** A free slot, at a random place, and a key that fits it. @return key, 0: all taken */
+/** Choose a random free slot and a key that maps to it. @return key; 0: all slots are in use */
 static uint32_t
 key_new(const struct roce_dev *dev)
 {
@@ -96,7 +97,10 @@ roce_mr_reg(struct rdma_pd *pd, const struct rdma_mr_attr *attr)
 	return &mr->base;
 }
 
-/** Lists and mbufs that refer to it. Of a poll group that works at it, of about now. */
+/**
+ * Number of list entries and mbufs that refer to a region. While a poll group uses the region, the
+ * value is not exact.
+ */
 static int64_t
 mr_refs(const struct roce_dev *dev, const struct roce_mr *mr)
 {
@@ -104,10 +108,11 @@ mr_refs(const struct roce_dev *dev, const struct roce_mr *mr)
 	uint16_t i;
 
 	for (i = 0; i < dev->nb_poll_groups; i++) {
-		/* first: a request may end before the port lets go of its frames, which are counted
-		 * behind it */
+		/* Read this first: a request may complete before the port frees its frames, which
+		 * are counted below. */
 		refs += __atomic_load_n(&mr->poll_group[i].refs, __ATOMIC_ACQUIRE);
-		/* before the count that it is part of: a stock that is new is never without */
+		/* Read the stock before the count that includes it: a new stock is always included
+		 * in the count. */
 		stock = __atomic_load_n(&mr->poll_group[i].stock, __ATOMIC_ACQUIRE);
 		refs += rte_mbuf_ext_refcnt_read(&mr->poll_group[i].info) - 1 - stock;
 	}
@@ -122,12 +127,13 @@ roce_mr_dereg(struct rdma_mr *base)
 	struct roce_mr *_Atomic *slot = &dev->mrs[mr->key & dev->mr_mask];
 	uint16_t i;
 
-	/* a port that has nothing to send doesn't look at what it has sent */
+	/* A port with nothing to send does not free sent mbufs by itself. */
 	for (i = 0; i < dev->nb_poll_groups && mr_refs(dev, mr); i++)
 		roce_poll_group_call(dev->poll_groups[i], roce_poll_group_reclaim, NULL);
 	if (mr_refs(dev, mr))
 		return -EBUSY;
-	/* nobody finds it any more; who found it before the grace period has counted itself */
+	/* From here on, no lookup finds the region. Poll groups that found it earlier have counted
+	 * their references when the grace period ends. */
 	atomic_store_explicit(slot, NULL, memory_order_release);
 	roce_dev_quiesce(dev);
 	if (mr_refs(dev, mr)) {

@@ -4,8 +4,8 @@
 
 /**
  * @file
- * Memory regions. A region is looked up by key for every packet and every list entry; nothing but
- * posted requests keeps a pointer to it, and these count themselves.
+ * Memory regions. A region is looked up by its key for every packet and every list entry. Only
+ * posted requests and mbufs keep a pointer to it, and both are counted.
  */
 
 #include <stdbool.h>
@@ -15,17 +15,17 @@
 
 #include "roce.h"
 
-/** References are taken so many at a time. */
+/** Number of mbuf references that are taken at a time. */
 #define ROCE_MR_STOCK 64
 
-/** What refers to a region on one poll group. */
+/** References to a region from one poll group. */
 struct roce_mr_poll_group {
-	/** Counts mbufs that point into the region, the stock, and one. 16 bits suffice: a poll
-	 *  group has fewer mbufs. The lcore that frees an mbuf, possibly another, counts here. */
+	/** Counts the mbufs that point into the region, plus the stock, plus one. 16 bits suffice:
+	 *  a poll group has fewer mbufs. Any lcore that frees such an mbuf writes here. */
 	struct rte_mbuf_ext_shared_info info;
-	/* the poll group's alone, on a line that stays with it */
+	/* Written by the poll group only, therefore on a cache line of its own. */
 	uint32_t refs __rte_cache_aligned; /**< list entries of posted requests */
-	uint32_t stock;			   /**< references taken and not yet given to an mbuf */
+	uint32_t stock;			   /**< references taken and not yet used by an mbuf */
 } __rte_cache_aligned;
 
 /** Take a reference for an mbuf. */
@@ -46,11 +46,11 @@ struct roce_mr {
 	uint32_t key; /**< lkey and rkey */
 	uint32_t access;
 	const struct rdma_pd *pd;
-	bool mapped; /**< we made it known to EAL and the port */
+	bool mapped; /**< roce_pages_hold() registered it with EAL and the port */
 	struct roce_mr_poll_group poll_group[];
 };
 
-/** The region of a key, NULL: none. Poll groups and control. */
+/** Find the region of a key. Poll groups and control lcore. @return NULL: none */
 static inline struct roce_mr *
 roce_mr_find(const struct roce_dev *dev, uint32_t key)
 {
@@ -60,7 +60,7 @@ roce_mr_find(const struct roce_dev *dev, uint32_t key)
 	return mr && mr->key == key ? mr : NULL;
 }
 
-/** May these bytes be reached, with these rights? */
+/** True if the region contains these bytes and grants these rights. */
 static inline bool
 roce_mr_allows(const struct roce_mr *mr, const struct rdma_pd *pd, uint64_t addr, uint64_t length,
 	uint32_t access)

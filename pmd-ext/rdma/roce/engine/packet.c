@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Parses received packets, checks their ICRC and copies their payload. */
 #include <netinet/in.h>
 
 #include <rte_ip.h>
@@ -8,7 +9,7 @@
 #include "engine/icrc.h"
 #include "engine/packet.h"
 
-/** Ethernet and at most one VLAN tag. @return bytes, 0: too short */
+/** Parse Ethernet and at most one VLAN tag. @return bytes; 0: too short */
 static unsigned int
 parse_l2(const uint8_t *frame, unsigned int have, uint16_t *type, uint16_t *vlan_tci)
 {
@@ -27,7 +28,7 @@ parse_l2(const uint8_t *frame, unsigned int have, uint16_t *type, uint16_t *vlan
 	return sizeof(*eth) + sizeof(*vlan);
 }
 
-/** @param have contiguous bytes of the frame */
+/** Parse a frame. @param have contiguous bytes of the frame */
 static enum roce_packet_kind
 parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigned int have)
 {
@@ -39,7 +40,7 @@ parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigne
 	uint16_t type = 0, tci = 0;
 
 	pkt->m = m;
-	/* a port that takes tags off puts them there */
+	/* A port that strips VLAN tags stores them in the mbuf. */
 	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
 		tci = m->vlan_tci;
 	pkt->l2_len = parse_l2(frame, have, &type, &tci);
@@ -64,7 +65,7 @@ parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigne
 					ip4->next_proto_id == IPPROTO_IGMP
 				? ROCE_PACKET_CONTROL
 				: ROCE_PACKET_OTHER;
-		/* options are not covered by A17; fragments are not sent */
+		/* Annex A17 does not cover IP options, and RoCEv2 packets are not fragmented. */
 		if (m->l3_len != sizeof(*ip4) ||
 			(ip4->fragment_offset &
 				RTE_BE16(RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)))
@@ -78,7 +79,7 @@ parse(struct rte_mbuf *m, struct roce_packet *pkt, const uint8_t *frame, unsigne
 		ip_length = rte_be_to_cpu_16(ip6->payload_len) + (uint32_t)sizeof(*ip6);
 		if (ip_length > m->pkt_len - m->l2_len)
 			return ROCE_PACKET_MALFORMED;
-		/* questions about groups are behind a router alert (RFC 3810, 5) */
+		/* Multicast listener queries follow a router alert option (RFC 3810, 5). */
 		if (ip6->proto != IPPROTO_UDP)
 			return ip6->proto == IPPROTO_ICMPV6 || ip6->proto == IPPROTO_HOPOPTS
 				? ROCE_PACKET_CONTROL
@@ -127,7 +128,7 @@ roce_packet_parse(struct rte_mbuf *m, struct roce_packet *pkt)
 	const unsigned int most = RTE_MIN(m->pkt_len, ROCE_HEADER_MAX);
 	enum roce_packet_kind kind = parse(m, pkt, rte_pktmbuf_mtod(m, const uint8_t *), first);
 
-	/* headers may go on in the next segment */
+	/* Headers may continue in the next segment. */
 	if (unlikely(kind == ROCE_PACKET_MALFORMED && first < most))
 		kind = parse(m, pkt, rte_pktmbuf_read(m, 0, most, pkt->scratch), most);
 	return kind;
@@ -172,7 +173,7 @@ roce_packet_copy(
 	}
 }
 
-/** An IPv4 or IPv6 address of the header at `v4` or `v6`. */
+/** The address at offset `v4` of an IPv4 header or `v6` of an IPv6 header. */
 static struct roce_gid
 gid_at(const struct roce_packet *pkt, size_t v4, size_t v6)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Registers pages of external memory with EAL and maps them for ports. */
 #include "engine/pages.h"
 
 #include <errno.h>
@@ -16,21 +17,21 @@
 #include "rdma_provider.h"
 
 /**
- * Pages that were new when they were registered. They go as a whole, as EAL wants: with the last
- * registration that has one of them.
+ * A sequence of pages registered together. EAL can only unregister it as a whole. This happens with
+ * the last memory region that contains one of its pages.
  */
 struct run {
 	TAILQ_ENTRY(run) next;
 	uintptr_t first, end;
 	unsigned int refs;
-	bool registered;	      /**< by us: not by the application before */
-	bool ports[RTE_MAX_ETHPORTS]; /**< that have them mapped */
+	bool registered;	      /**< by this file; false: by the application before */
+	bool ports[RTE_MAX_ETHPORTS]; /**< ports for which the pages are mapped */
 };
 
-/** Apart from each other, in order of address. */
+/** Sequences in order of address; they do not overlap. */
 static TAILQ_HEAD(runs, run) runs = TAILQ_HEAD_INITIALIZER(runs);
 
-/** The first of those that have a page of [first, end), or come behind. */
+/** The first sequence that contains the page at `first` or starts after it. */
 static struct run *
 run_at(uintptr_t first)
 {
@@ -68,7 +69,7 @@ run_free(struct run *run)
 	free(run);
 }
 
-/** New pages, in front of a run. @return 0; -errno */
+/** Register new pages and insert them before a sequence, NULL: at the end. @return 0; -errno */
 static int
 run_new(uintptr_t first, uintptr_t end, struct run *before)
 {
@@ -101,7 +102,7 @@ run_map(struct run *run, uint16_t port)
 	if (!device)
 		return -ENODEV;
 	if (rte_dev_dma_map(device, (void *)run->first, run->first, run->end - run->first) < 0) {
-		/* a port that needs no map has no such function */
+		/* The driver of a port that needs no mapping does not implement it. */
 		if (rte_errno != ENOTSUP)
 			return -rte_errno;
 		return 0;
@@ -110,7 +111,7 @@ run_map(struct run *run, uint16_t port)
 	return 0;
 }
 
-/** Runs for all of [first, end), mapped. @return 0; -errno */
+/** Register and map all pages of [first, end). @return 0; -errno */
 static int
 cover(uint16_t port, uintptr_t first, uintptr_t end)
 {
@@ -140,7 +141,7 @@ pages(void *addr, uint64_t length, uintptr_t *first, uintptr_t *end)
 	*end = RTE_ALIGN_CEIL((uintptr_t)addr + length, page);
 }
 
-/** Count a registration in or out; runs without one go. */
+/** Add n to the references of all sequences in the range; free the ones without references. */
 static void
 count(uintptr_t first, uintptr_t end, int n)
 {
@@ -163,7 +164,7 @@ roce_pages_hold(uint16_t port, void *addr, uint64_t length)
 
 	pages(addr, length, &first, &end);
 	known = run_at(first);
-	/* EAL takes our own for its own, too */
+	/* EAL also knows the pages that this file registered: check these first. */
 	if (!(known && known->first < end) && rte_mem_virt2memseg_list(addr))
 		return 0;
 	ret = cover(port, first, end);

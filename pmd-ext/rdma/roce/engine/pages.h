@@ -4,22 +4,24 @@
 
 /**
  * @file
- * Pages of memory that is not DPDK's, made known to EAL and to ports that send from them. Counted,
- * for all devices of the process: registrations share pages, and neither begin nor end with them.
+ * Pages of memory that does not belong to DPDK, registered with EAL and mapped for the ports that
+ * send from them. They are reference counted for all devices of the process, because memory regions
+ * may share pages and need not start or end at a page boundary.
  */
 
 #include <stdint.h>
 
 /**
- * Make whole pages around memory known. *Control.*
+ * Register the pages that contain a memory range. *Control.*
  *
- * @return 1: until roce_pages_release(); 0: DPDK knows them, nothing to release
+ * @return 1: registered until roce_pages_release(); 0: DPDK knows the memory already, nothing to
+ *   release
  *   - -ENOMEM
- *   - -ENOTSUP: EAL or the port does not take them, the log says why
+ *   - -ENOTSUP: EAL or the port refuses them; the log gives the reason
  */
 int roce_pages_hold(uint16_t port, void *addr, uint64_t length);
 
-/** One registration needs them no longer. *Control.* */
+/** Release the pages for one registration. *Control.* */
 void roce_pages_release(void *addr, uint64_t length);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* GIDs and header templates. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -114,7 +115,7 @@ roce_path_make(struct roce_path *path, const struct roce_path_attr *attr)
 	path->l3_len = v4 ? sizeof(*ip4) : sizeof(*ip6);
 	path->length = path->l2_len + path->l3_len + sizeof(*udp);
 	if (v4) {
-		/* never fragmented: the identification may be the same always (RFC 6864) */
+		/* Never fragmented, so the identification may be constant (RFC 6864). */
 		ip4 = (struct rte_ipv4_hdr *)(path->header + path->l2_len);
 		ip4->version_ihl = RTE_IPV4_VHL_DEF;
 		ip4->type_of_service = attr->traffic_class;
@@ -173,6 +174,6 @@ roce_path_ecn(struct roce_path *path)
 uint16_t
 roce_path_udp_port(uint32_t qpn)
 {
-	/* Fibonacci hashing: neighbours spread over all ports, and so over RSS queues */
+	/* Fibonacci hashing spreads consecutive numbers over all UDP ports and RSS queues. */
 	return 0xc000 | (uint32_t)(qpn * 0x9e3779b1U) >> 18;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Posting of send and receive requests. */
 #include <errno.h>
 
 #include <rte_errno.h>
@@ -7,7 +8,7 @@
 #include "port/device.h"
 #include "engine/qp.h"
 
-/** Operations of a type of queue pair. */
+/** Operations allowed for each type of queue pair. */
 static const uint32_t type_ops[] = {
 	[RDMA_QP_RC] = RTE_BIT32(RDMA_OP_SEND) | RTE_BIT32(RDMA_OP_SEND_IMM) |
 		RTE_BIT32(RDMA_OP_WRITE) | RTE_BIT32(RDMA_OP_WRITE_IMM) | RTE_BIT32(RDMA_OP_READ) |
@@ -21,10 +22,10 @@ static const uint32_t type_ops[] = {
 	(RTE_BIT32(RDMA_OP_READ) | RTE_BIT32(RDMA_OP_CMP_SWAP) | RTE_BIT32(RDMA_OP_FETCH_ADD))
 
 /**
- * Resolve a list.
+ * Resolve a scatter-gather list and take references to its regions.
  *
- * @param access of every entry
- * @return false: an entry is outside its region, or without the right; none is referred to then
+ * @param access required access to every entry
+ * @return false: an entry is outside its region or has no such access; no reference is taken
  */
 static bool
 list_resolve(struct roce_qp *qp, const struct rdma_sge *sg, unsigned int n, uint32_t access,
@@ -56,7 +57,7 @@ list_resolve(struct roce_qp *qp, const struct rdma_sge *sg, unsigned int n, uint
 	return false;
 }
 
-/** @return 0; positive errno */
+/** Check a send request. @return 0; positive errno */
 static int
 send_check(const struct roce_qp *qp, const struct rdma_send_wr *wr, uint64_t *length)
 {
@@ -114,7 +115,8 @@ send_fill(struct roce_qp *qp, struct roce_wqe *wqe, const struct rdma_send_wr *w
 		wqe->ah = (struct roce_ah *)wr->ud.ah;
 		wqe->ah->refs[qp->poll_group->index]++;
 		wqe->remote_qpn = wr->ud.remote_qpn;
-		/* a controlled one is not for anybody to name: the own is sent (10.2.5) */
+		/* An application must not choose a controlled Q_Key: the queue pair's own one is
+		 * sent (10.2.5). */
 		wqe->rkey =
 			wr->ud.remote_qkey & ROCE_QKEY_CONTROLLED ? qp->qkey : wr->ud.remote_qkey;
 	} else {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Signs of life of an idle peer: a queue pair that has nothing outstanding has no time-out. */
+/*
+ * Queue pairs: creation, destruction, states, multicast membership and keepalive. Keepalive is
+ * needed because a queue pair without outstanding requests has no timeout.
+ */
 
 #include <errno.h>
 
@@ -10,16 +13,19 @@
 #include "engine/qp.h"
 #include "port/device.h"
 
-/** How long a queue pair's frames may stay in the port before it is refused to go. */
+/** Longest time that rdma_qp_destroy() waits for the port to free frames of the queue pair. */
 #define DESTROY_WAIT_MS 200
 
 static void
 info_free(void *addr, void *opaque)
 {
-	/* never: a request holds a reference of its own, so that the count stays above zero */
+	/* Never called: the request holds one reference itself, so the count stays above zero. */
 }
 
-/** Numbers: the slot is random, and so are the bits above it. 0, 1 and ~0 have a meaning. */
+/**
+ * Choose a queue pair number: a random free slot, and random bits above the slot bits. 0, 1 and
+ * 0xffffff are reserved.
+ */
 static uint32_t
 qpn_new(const struct roce_dev *dev)
 {
@@ -53,7 +59,7 @@ zalloc(const struct roce_dev *dev, size_t n, size_t size)
 	return rte_zmalloc_socket("roce_qp", n * size, RTE_CACHE_LINE_SIZE, dev->numa_node);
 }
 
-/** Rings of both queues. @return false: no memory */
+/** Allocate the rings of both queues. @return false: no memory */
 static bool
 queues_make(struct roce_qp *qp, const struct rdma_qp_attr *attr)
 {
@@ -125,7 +131,8 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 	qp->req.rd_atom = attr->max_rd_atom;
 	qp->resp.rd_atom = attr->max_rd_atom;
 	qp->resp.min_rnr_timer = attr->min_rnr_timer;
-	/* posts need them at once; the caller of this sets them again, alike */
+	/* Needed as soon as the queue pair is published; the caller sets them again to the same
+	 * values. */
 	qp->base.pd = pd;
 	qp->base.attr = *attr;
 	qp->base.qpn = qpn_new(dev);
@@ -136,7 +143,8 @@ roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *attr)
 }
 
 /**
- * On the poll group: nothing of it is left behind. @return 0; -EBUSY: frames point to its requests
+ * Remove a queue pair from its poll group. Executed by the poll group. @return 0; -EBUSY: frames in
+ * the port still point to its requests
  */
 static int
 qp_forget(struct roce_poll_group *pg, void *arg)
@@ -186,7 +194,7 @@ roce_qp_destroy(struct rdma_qp *base)
 	roce_control_forget_qp(dev, base);
 	atomic_store_explicit(&dev->qps[base->qpn & dev->qp_mask], NULL, memory_order_release);
 	dev->nb_qps--;
-	/* other poll groups may be handing a packet of it over: they look at its poll group only */
+	/* Other poll groups may be forwarding a packet to it; they read only qp->poll_group. */
 	roce_dev_quiesce(dev);
 	qp_free(qp);
 	return 0;
@@ -211,7 +219,7 @@ roce_qp_state(const struct rdma_qp *qp)
 struct modify {
 	struct roce_qp *qp;
 	const struct roce_qp_modify *to;
-	uint32_t link_mbps; /**< going to RDMA_QP_RTS; 0: not known */
+	uint32_t link_mbps; /**< for the transition to RDMA_QP_RTS; 0: unknown */
 };
 
 static void
@@ -245,7 +253,7 @@ to_rts(struct roce_qp *qp, const struct roce_qp_modify *to, uint32_t link_mbps)
 	struct roce_requester *r = &qp->req;
 	const uint8_t timeout = to->ack_timeout ? to->ack_timeout : qp->base.attr.ack_timeout;
 
-	/* again: the link may have come up since it was created */
+	/* Initialize again: the link may have come up since the queue pair was created. */
 	roce_rate_init(&qp->rate, qp->base.attr.rate_mbps, link_mbps, rte_get_tsc_hz());
 	r->window_max = RTE_MIN(ROCE_WINDOW, ROCE_WINDOW_BYTES / qp->mtu);
 	r->window = r->window_max;
@@ -451,9 +459,10 @@ roce_qp_detach(struct rdma_qp *base, const struct roce_gid *group)
 }
 
 /**
- * The packet before the next one, without payload. To the peer it is one that comes again, which
- * has no effect but an acknowledgement (9.7.5.1.2, 9.7.7.2.1): no number is used up, and nothing
- * is told apart from a packet that the network repeats.
+ * Send a keepalive probe: a SEND ONLY packet without payload that repeats the last acknowledged
+ * PSN. The peer treats it as a duplicate request, whose only effect is an acknowledgement
+ * (9.7.5.1.2, 9.7.7.2.1). The probe uses no new PSN, and the peer cannot distinguish it from a
+ * packet that the network duplicated.
  */
 static void
 probe(struct roce_qp *qp)
@@ -491,7 +500,7 @@ qp_alive(struct roce_poll_group *pg, void *arg)
 	life->answered = false;
 	life->una_psn = r->una_psn;
 	life->expected_psn = qp->resp.expected_psn;
-	/* what is outstanding has its own time-out, which does better */
+	/* Outstanding requests have their own timeout, which detects a lost peer earlier. */
 	if (alive || r->una != r->head || roce_poll_group_tx_room(pg) == 0 ||
 		!roce_poll_group_spare(pg, ROCE_FRAME_SEGMENTS))
 		return 1;

@@ -3,11 +3,11 @@
 #define ROCE_QP_H
 
 /**
- * @file A queue pair: its poll group's alone but for the head, which control fills in before it is
- * published.
+ * @file A queue pair. Only the lcore of its poll group accesses it, except for the base, which the
+ * control lcore fills in before it publishes the queue pair.
  *
- * Send queue: [una, begun) have PSNs, [una, current] are on the wire or being put there, up to head
- * posted. Indexes count on, the ring is a power of two.
+ * Send queue: requests [una, begun) have PSNs, [una, current] are sent or being sent, [una, head)
+ * are posted. Indexes are not wrapped; the length of the ring is a power of two.
  */
 
 #include "engine/cq.h"
@@ -18,14 +18,15 @@
 #include "engine/timer.h"
 
 /**
- * Most packets of a queue pair that are not acknowledged, and the least after losses. Bytes: what
- * the peer's lcore reads is in a cache still when frames pass by reference, and 100 Gb/s over 40 us
- * have no more on their way.
+ * PSN window: most unacknowledged packets of a queue pair, and its lower limit after losses. The
+ * window is also limited in bytes. When frames are passed by reference, the payload is then still
+ * in a cache when the peer's lcore reads it. 512 KiB suffice for 100 Gb/s with a round trip of
+ * 40 us.
  */
 #define ROCE_WINDOW	  256
 #define ROCE_WINDOW_BYTES (512 * 1024)
 #define ROCE_WINDOW_MIN	  8
-/** Packets of a long message between two that ask for an acknowledgement. */
+/** In a long message, at least every n-th packet requests an acknowledgement. */
 #define ROCE_ACK_EVERY 32
 
 /** A send request. */
@@ -33,13 +34,13 @@ struct roce_wqe {
 	uint64_t wr_id;
 	uint8_t op;	/**< enum rdma_op */
 	uint8_t flags;	/**< enum rdma_send_flag */
-	uint8_t status; /**< not success: refused when its turn comes */
+	uint8_t status; /**< not success: fails when it is the oldest request */
 	uint8_t nb_segments;
 	uint32_t imm;
 	uint32_t length;    /**< bytes of the message */
-	uint32_t first_psn; /**< of a begun one */
+	uint32_t first_psn; /**< valid once the request has PSNs */
 	uint32_t nb_psn;
-	uint32_t answered;   /**< READ, atomics: PSNs answered */
+	uint32_t answered;   /**< READ, atomics: PSNs for which the response was received */
 	uint32_t rkey;	     /**< UD: Q_Key */
 	uint32_t remote_qpn; /**< UD */
 	uint64_t remote_addr;
@@ -52,16 +53,16 @@ struct roce_wqe {
 /** A receive request. */
 struct roce_rqe {
 	uint64_t wr_id;
-	uint32_t length; /**< room */
+	uint32_t length; /**< size of the buffer in bytes */
 	uint8_t nb_segments;
-	uint8_t status; /**< not success: list refused */
+	uint8_t status; /**< not success: invalid list */
 	struct roce_segment segment[];
 };
 
-/** A READ or atomic that the peer asked for, kept so that it can be answered again. */
+/** Responder resource: a READ or atomic request of the peer, kept to answer duplicates. */
 struct roce_resp_resource {
 	uint64_t va;
-	uint64_t value; /**< atomic: the old one */
+	uint64_t value; /**< atomic: the old value */
 	uint32_t rkey;
 	uint32_t length;
 	uint32_t first_psn, nb_psn;
@@ -69,68 +70,69 @@ struct roce_resp_resource {
 	bool atomic;
 };
 
-/** Answering it, from a PSN of it on. */
+/** A response to be sent: all or part of the response of a responder resource. */
 struct roce_job {
-	uint32_t answer; /**< index */
-	uint32_t start;	 /**< PSNs of it that were not asked for */
-	uint32_t sent;	 /**< PSNs of it that are done, from start on */
-	uint32_t end;	 /**< bytes of it, from its begin, up to where it was asked for */
-	bool again;	 /**< it was answered before */
+	uint32_t answer; /**< index of the responder resource */
+	uint32_t start;	 /**< first PSN to send, counted from first_psn */
+	uint32_t sent;	 /**< PSNs already sent, counted from start */
+	uint32_t end;	 /**< end of the requested data, bytes from va of the resource */
+	bool again;	 /**< response to a duplicate request */
 };
 
-/** Progress of a message that comes in. */
+/** State of the inbound message. */
 enum roce_inbound {
 	ROCE_IN_NONE,
 	ROCE_IN_SEND,
 	ROCE_IN_WRITE,
-	ROCE_IN_SKIP, /**< UC: until the next message begins */
+	ROCE_IN_SKIP, /**< UC: drop packets until the next message begins */
 };
 
-/** What a responder has to say. */
+/** Acknowledgement that a responder has to send. */
 enum roce_ack_action {
 	ROCE_ACK_ACTION_NONE,
 	ROCE_ACK_ACTION_ACK,
-	ROCE_ACK_ACTION_NAK, /**< sequence */
+	ROCE_ACK_ACTION_NAK, /**< NAK: PSN sequence error */
 	ROCE_ACK_ACTION_RNR,
-	ROCE_ACK_ACTION_FATAL, /**< then the queue pair is in error */
+	ROCE_ACK_ACTION_FATAL, /**< fatal NAK; after it the queue pair goes to error */
 };
 
-/** Why a requester's timer runs. */
+/** Reason for which the timer of a requester runs. */
 enum roce_wait {
 	ROCE_WAIT_NONE,
 	ROCE_WAIT_ACK,
-	ROCE_WAIT_RNR, /**< nothing is sent meanwhile */
+	ROCE_WAIT_RNR, /**< RNR timer: nothing is sent until it expires */
 };
 
 struct roce_requester {
-	uint32_t head, una, current, begun; /**< of the send queue */
+	uint32_t head, una, current, begun; /**< indexes of the send queue, see above */
 	uint32_t mask;
-	uint32_t offset;       /**< bytes of the current request sent */
-	struct roce_cursor at; /**< the same in its list */
-	uint32_t next_psn, una_psn,
-		max_psn;     /**< to send, oldest not acknowledged, never sent yet */
-	uint32_t window_max; /**< packets, of the path MTU */
-	uint32_t window;     /**< packets: halved by a loss, as go-back-N repeats all of it */
+	uint32_t offset;       /**< bytes of the current request already sent */
+	struct roce_cursor at; /**< the same position in its list */
+	/** Next PSN to send, oldest unacknowledged PSN, first PSN never sent */
+	uint32_t next_psn, una_psn, max_psn;
+	uint32_t window_max; /**< largest window, packets of the path MTU */
+	uint32_t window;     /**< packets; a loss halves it, because go-back-N resends all of it */
 	uint32_t unasked;    /**< packets since the last AckReq */
 	uint32_t rd_out;     /**< READs and atomics from una to current */
-	uint32_t rnr_cap;    /**< messages in flight after an RNR NAK; 0: no limit */
-	uint32_t rnr_good;   /**< acknowledged at this cap */
-	uint8_t rnr_backoff; /**< the wait is doubled so many times */
+	uint32_t rnr_cap;    /**< most messages in flight after an RNR NAK; 0: no limit */
+	uint32_t rnr_good;   /**< messages acknowledged at this limit */
+	uint8_t rnr_backoff; /**< number of times that the RNR timer is doubled */
 	uint8_t wait;	     /**< enum roce_wait */
-	bool asked_again;    /**< answers were lost, and asked for again since */
-	bool probe;	     /**< one packet only until something is acknowledged */
+	bool asked_again;    /**< responses were lost and have been requested again */
+	bool probe;	     /**< send one packet only until something is acknowledged */
 	uint8_t retries, rnr_retries; /**< left */
 	uint8_t retry_count, rnr_retry;
 	uint8_t rd_atom;
-	uint8_t put_off;       /**< time-outs since next_psn was paced_psn */
-	uint32_t asked_psn;    /**< behind the last packet that asked for an acknowledgement */
-	uint32_t paced_psn;    /**< next_psn when a time-out was last put off */
-	uint64_t ack_cycles;   /**< local acknowledge time-out */
-	uint64_t ack_deadline; /**< when it is over; 0: nothing is outstanding, or all is new */
-	/* round trip, TSC: an early probe finds what was lost at the end of a burst */
+	uint8_t put_off;       /**< timeouts put off while next_psn equals paced_psn */
+	uint32_t asked_psn;    /**< PSN after the last packet that requested an acknowledgement */
+	uint32_t paced_psn;    /**< next_psn when a timeout was last put off */
+	uint64_t ack_cycles;   /**< local ACK timeout, TSC cycles */
+	uint64_t ack_deadline; /**< TSC; 0: not running, roce_requester_arm() starts it */
+	/* Round-trip time in TSC cycles. It sets the time of an early retransmission, which detects
+	 * the loss of the last packets of a burst. */
 	uint64_t rtt, rtt_var, rtt_start;
 	uint32_t rtt_psn;
-	uint8_t probes; /**< since something was acknowledged */
+	uint8_t probes; /**< early retransmissions since the last progress */
 	uint64_t retransmits, rnr_naks;
 	uint8_t *ring; /**< of struct roce_wqe */
 	uint32_t stride;
@@ -138,37 +140,38 @@ struct roce_requester {
 };
 
 struct roce_responder {
-	uint32_t head, tail, mask; /**< of the receive queue */
+	uint32_t head, tail, mask; /**< indexes and mask of the receive queue */
 	uint32_t expected_psn;
 	uint32_t msn;
 	uint8_t inbound;  /**< enum roce_inbound */
 	uint8_t say;	  /**< enum roce_ack_action */
 	uint8_t syndrome; /**< of a NAK */
-	bool gap;	  /**< a NAK said so already */
-	bool dead;	  /**< a fatal NAK waits for its turn: nothing is taken any more */
+	bool gap;	  /**< a NAK for the expected PSN was already queued */
+	bool dead;	  /**< a fatal NAK is queued: all further requests are dropped */
 	uint8_t min_rnr_timer;
 	uint8_t rd_atom;
-	uint32_t say_psn; /**< of a NAK */
-	/* the message that comes in */
+	uint32_t say_psn; /**< PSN of a NAK */
+	/* the inbound message */
 	struct roce_cursor at; /**< SEND */
-	uint64_t va;	       /**< WRITE: where the next byte goes */
+	uint64_t va;	       /**< WRITE: address of the next byte */
 	uint32_t rkey;
-	uint32_t left; /**< WRITE: bytes to come */
+	uint32_t left; /**< WRITE: bytes not yet received */
 	uint32_t received;
-	/* READs and atomics of late, [head - size, head), and what to answer, in order */
+	/* Responder resources: the latest READs and atomics, [head - size, head). Jobs: responses
+	 * to be sent, in order. */
 	struct roce_resp_resource *answers;
 	struct roce_job *jobs;
 	uint32_t answer_head, answer_mask;
 	uint32_t job_head, job_tail, job_mask;
-	uint32_t unanswered; /**< jobs that were never done */
+	uint32_t unanswered; /**< unfinished jobs that do not answer a duplicate request */
 	uint8_t *ring;	     /**< of struct roce_rqe */
 	uint32_t stride;
 };
 
-/** What was heard of the peer when it was last looked for signs of life. */
+/** State at the last keepalive check, see roce_qp_alive(). */
 struct roce_life {
 	uint32_t una_psn, expected_psn;
-	bool answered; /**< an acknowledgement of nothing new came: it may be that of a keepalive */
+	bool answered; /**< a response to no outstanding request was received; maybe to a probe */
 };
 
 struct roce_qp {
@@ -179,20 +182,20 @@ struct roce_qp {
 	_Atomic uint8_t state; /**< enum rdma_qp_state */
 	uint8_t type;
 	bool active; /**< in pg->active */
-	bool noted;  /**< ROCE_NOTE_FIRST_PACKET is out */
-	bool trust;
+	bool noted;  /**< ROCE_NOTE_FIRST_PACKET has been sent */
+	bool trust;  /**< do not check the ICRC */
 	bool signal_all;
-	bool cnp_due; /**< the peer is to be told of congestion */
-	bool overrun; /**< its completion queue ran over: to error when its turn comes */
+	bool cnp_due; /**< a CNP is to be sent to the peer */
+	bool overrun; /**< completion queue overrun: goes to error when it is served next */
 	uint16_t mtu;
 	uint16_t udp_port; /**< UD: source port */
 	uint32_t peer_qpn;
 	uint32_t qkey;
 	TAILQ_ENTRY(roce_qp) next;
-	struct roce_gid peer_gid; /**< packets come from there */
+	struct roce_gid peer_gid; /**< expected source of packets */
 	struct roce_path path;
-	struct roce_rate rate; /**< of data, asked for or answered */
-	uint64_t cnp_at;       /**< TSC: no congestion notification before */
+	struct roce_rate rate; /**< of SENDs, WRITEs and READ responses */
+	uint64_t cnp_at;       /**< TSC: earliest time of the next CNP */
 	struct roce_requester req;
 	struct roce_responder resp;
 	struct roce_life life;
@@ -216,7 +219,7 @@ roce_state(const struct roce_qp *qp)
 	return atomic_load_explicit(&qp->state, memory_order_relaxed);
 }
 
-/** The queue pair of a number, NULL: none. Poll groups. */
+/** Find a queue pair by number. Poll groups. @return NULL: none */
 static inline struct roce_qp *
 roce_qp_lookup(const struct roce_dev *dev, uint32_t qpn)
 {
@@ -226,7 +229,7 @@ roce_qp_lookup(const struct roce_dev *dev, uint32_t qpn)
 	return qp && qp->base.qpn == qpn ? qp : NULL;
 }
 
-/** It has something to send. */
+/** Add a queue pair to the list of those that have something to send. */
 static inline void
 roce_qp_activate(struct roce_qp *qp)
 {
@@ -242,7 +245,7 @@ struct rdma_qp *roce_qp_create(struct rdma_pd *pd, const struct rdma_qp_attr *at
 int roce_qp_destroy(struct rdma_qp *qp);
 int roce_qp_connect(struct rdma_qp *qp, const struct rdma_qp_peer *peer);
 int roce_qp_error(struct rdma_qp *qp);
-/** The way to a peer. @return 0; -EINVAL, -EAGAIN, -EHOSTUNREACH */
+/** Build the path to a peer. @return 0; -EINVAL, -EAGAIN, -EHOSTUNREACH */
 int roce_qp_path(struct roce_qp *qp, const struct sockaddr *addr, struct roce_path *path);
 int roce_qp_info_get(const struct rdma_qp *qp, struct rdma_qp_info *info);
 
@@ -253,52 +256,60 @@ uint16_t roce_post_recv(struct rdma_qp *qp, const struct rdma_recv_wr *wr, uint1
 
 /* ---- engine/complete.c -------------------- */
 
-/** End the oldest send request. */
+/** Complete the oldest send request. */
 void roce_complete_send(struct roce_qp *qp, enum rdma_wc_status status);
-/** End the oldest receive request. @param wc op, flags, byte_len, imm, src_qpn, status are set */
+/**
+ * Complete the oldest receive request.
+ * @param wc op, flags, byte_len, imm, src_qpn and status are set by the caller
+ */
 void roce_complete_recv(struct roce_qp *qp, struct rdma_wc *wc);
-/** Flush what is posted. @return false: memory is still being sent from, the rest later */
+/** Flush posted sends. @return false: the port still uses the memory; the rest is flushed later */
 bool roce_flush_sends(struct roce_qp *qp);
+/** Flush posted receives. */
 void roce_flush_recvs(struct roce_qp *qp);
-/** To RDMA_QP_ERROR: the oldest send ends with `status` (success: flushed), all else is flushed. */
+/**
+ * Move a queue pair to RDMA_QP_ERROR and flush all work requests.
+ * @param status of the oldest send; RDMA_WC_SUCCESS: it is flushed, too
+ * @param fault true: count the error and send ROCE_NOTE_QP_ERROR
+ */
 void roce_qp_fail(struct roce_qp *qp, enum rdma_wc_status status, bool fault);
 
 /* ---- engine/requester.c, engine/ack.c -------------------- */
 
-/** Send what may be sent, at most ROCE_QUANTUM packets. @return true: there is more */
+/** Send requests, at most ROCE_QUANTUM packets. @return true: there is more to send */
 bool roce_requester_run(struct roce_qp *qp);
-/** An ACK, NAK, READ response or atomic acknowledgement came. */
+/** Process an ACK, NAK, READ response or atomic acknowledgement. */
 void roce_requester_response(struct roce_qp *qp, const struct roce_packet *pkt);
-/** Its timer expired. */
+/** Process the expiry of the requester's timer. */
 void roce_requester_timeout(struct roce_qp *qp);
-/** Go back, or on, to a PSN: the next packet sent is that. */
+/** Continue sending at a PSN, which may be before or after next_psn. */
 void roce_requester_rewind(struct roce_qp *qp, uint32_t psn);
-/** Time-out that begins now, when something is outstanding. */
+/** Start the ACK timer if packets are outstanding, otherwise stop it. */
 void roce_requester_arm(struct roce_qp *qp);
 
 /* ---- engine/responder.c, engine/resp_resource.c -------------------- */
 
-/** A request came. */
+/** Process a request of an RC or UC queue pair. */
 void roce_responder_request(struct roce_qp *qp, const struct roce_packet *pkt);
-/** A datagram came. @param length of `pkt`; GRH is made from its IP header */
+/** Process a datagram. Its GRH is built from the IP header of `pkt`. */
 void roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt);
-/** Send answers and acknowledgements. @return true: there is more */
+/** Send responses and acknowledgements. @return true: there is more to send */
 bool roce_responder_run(struct roce_qp *qp);
 
-/** engine/dcqcn.c: a packet came with a congestion mark. */
+/** engine/dcqcn.c: process a packet with a congestion mark. */
 void roce_congestion_mark(struct roce_qp *qp);
-/** A congestion notification came from the peer. */
+/** Process a CNP from the peer. */
 void roce_congestion_notified(struct roce_qp *qp);
-/** Send one that is due. @return true: no room, later */
+/** Send a CNP if one is due. @return true: no room, try again later */
 bool roce_congestion_run(struct roce_qp *qp);
 
-/** The peer asks for a READ or an atomic. @return false: refused, NAK is set */
+/** Process a new READ or atomic request. @return false: refused; a fatal NAK is set, or dropped */
 bool roce_resp_resource_new(struct roce_qp *qp, const struct roce_packet *pkt);
-/** ... for one that it asked for before. */
+/** Process a duplicate READ or atomic request. */
 void roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt);
-/** Send answers, as far as there is room. @return true: all sent */
+/** Send READ and atomic responses while there is room. @return true: all sent */
 bool roce_resp_resource_run(struct roce_qp *qp);
-/** A NAK that ends the queue pair. */
+/** Send a fatal NAK, then move the queue pair to error. UC: skip the message instead. */
 void roce_responder_fatal(struct roce_qp *qp, uint32_t psn, enum roce_nak nak);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The requester: sends requests, retransmits, and runs the ACK timer. */
 #include <rte_byteorder.h>
 #include <rte_cycles.h>
 
 #include "engine/qp.h"
 
-/* what a peer may take to answer, in addition to round trips: 0.25 ms */
+/* Time that a peer may need to respond, in addition to the round trip: 0.25 ms */
 #define PROBE_PER_SECOND 4000
-/* Each waits twice as long as the one before; then the time-out has the word. A READ is given again
- * as far as it is missing, by a peer that may only be slow: not so often. */
+/* Most early retransmissions before the local ACK timeout applies. Each waits twice as long as the
+ * one before. Long READs have a lower limit: the peer, which may only be slow, resends all missing
+ * data for each of them. */
 #define PROBES_MAX	10
 #define PROBES_READ_MAX 2
 
@@ -23,7 +25,7 @@ is_signalled(const struct roce_qp *qp, const struct roce_wqe *wqe)
 	return qp->signal_all || (wqe->flags & RDMA_SEND_SIGNALED);
 }
 
-/** Give the current request its PSNs when it has none yet. */
+/** Assign PSNs to the current request, if it has none yet. */
 static void
 begin(struct roce_qp *qp, struct roce_wqe *wqe)
 {
@@ -38,7 +40,7 @@ begin(struct roce_qp *qp, struct roce_wqe *wqe)
 	r->begun++;
 }
 
-/** May the next packet go out? */
+/** True if the next packet may be sent. */
 static bool
 may_send(struct roce_qp *qp)
 {
@@ -66,12 +68,12 @@ may_send(struct roce_qp *qp)
 		return false;
 	if (!is_answered(wqe))
 		return true;
-	/* serial arithmetic needs all that is outstanding to be less than half the numbers */
+	/* PSN arithmetic requires that less than half of all PSNs are outstanding. */
 	psns = wqe->length / qp->mtu + 1;
 	return r->rd_out < r->rd_atom && outstanding + psns < 1U << 23;
 }
 
-/** Opcode of SEND and WRITE, without transport. */
+/** Opcode of a SEND or WRITE packet, without the transport bits. */
 static uint8_t
 opcode(const struct roce_wqe *wqe, bool first, bool last)
 {
@@ -87,7 +89,7 @@ opcode(const struct roce_wqe *wqe, bool first, bool last)
 		    : base + (ROCE_SEND_MIDDLE - ROCE_SEND_FIRST);
 }
 
-/** A packet went out: PSNs up to `next` are used. */
+/** Account for a sent packet. The PSNs before `next` are used. */
 static void
 sent(struct roce_qp *qp, uint32_t next)
 {
@@ -110,24 +112,24 @@ request_done(struct roce_requester *r)
 	r->at = (struct roce_cursor){0, 0};
 }
 
-/** Will the peer say something of its own accord? */
+/** True if an acknowledgement or response was requested for an outstanding packet. */
 static bool
 is_asked(const struct roce_requester *r)
 {
 	return roce_psn_diff(r->asked_psn, r->una_psn) > 0;
 }
 
-/** Does nothing go out behind this request before it is acknowledged? */
+/** True if no packet follows this request before it is acknowledged. */
 static bool
 is_last(const struct roce_qp *qp)
 {
 	const struct roce_requester *r = &qp->req;
 
-	/* one that is refused waits until it is the oldest */
+	/* A request with an invalid list is not sent. It fails when it is the oldest. */
 	return r->current + 1 == r->head || roce_wqe(qp, r->current + 1)->status != RDMA_WC_SUCCESS;
 }
 
-/** Should this packet ask for an acknowledgement? */
+/** True if this packet is to request an acknowledgement. */
 static bool
 ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 {
@@ -147,7 +149,7 @@ ask(struct roce_qp *qp, const struct roce_wqe *wqe, bool last)
 	return false;
 }
 
-/** The next request's payload is sent after this frame. */
+/** Let the frame prefetch the payload of the next request. */
 static void
 foretell(const struct roce_qp *qp, struct roce_frame *f, const struct roce_wqe *wqe)
 {
@@ -155,7 +157,7 @@ foretell(const struct roce_qp *qp, struct roce_frame *f, const struct roce_wqe *
 		roce_frame_next(f, wqe->segment[0].addr, RTE_MIN(wqe->segment[0].length, qp->mtu));
 }
 
-/** Next packet of a SEND or WRITE. */
+/** Send the next packet of a SEND or WRITE. */
 static void
 send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 {
@@ -220,7 +222,7 @@ send_data(struct roce_qp *qp, struct roce_wqe *wqe)
 		request_done(r);
 }
 
-/** A READ, from where its answers got to. */
+/** Send a READ request for the data not received yet. */
 static void
 send_read(struct roce_qp *qp, struct roce_wqe *wqe)
 {
@@ -284,7 +286,7 @@ send_one(struct roce_qp *qp, struct roce_wqe *wqe)
 	request_done(r);
 }
 
-/** UC, UD: a request is over when the port has let go of its memory. @return true: all are */
+/** UC, UD: complete the requests whose memory the port has released. @return true: all completed */
 static bool
 retire(struct roce_qp *qp)
 {
@@ -326,12 +328,12 @@ roce_requester_run(struct roce_qp *qp)
 		}
 		send_one(qp, wqe);
 	}
-	/* what is refused may only have waited for those before it */
+	/* A request with an invalid list may have waited for the requests before it. */
 	if (qp->type != RDMA_QP_RC)
 		return !retire(qp) || r->current != r->head;
 	if (r->next_psn == before)
 		return more;
-	/* the time-out begins with the first packet that asks (9.7.6.1.3) */
+	/* The timeout starts with the first packet that requests an acknowledgement (9.7.6.1.3). */
 	if (r->wait == ROCE_WAIT_ACK && !was_asked && is_asked(r)) {
 		r->ack_deadline = 0;
 		roce_requester_arm(qp);
@@ -341,7 +343,7 @@ roce_requester_run(struct roce_qp *qp)
 	return more;
 }
 
-/** How often to ask early for what is oldest. */
+/** Most early retransmissions of the oldest request. */
 static uint8_t
 probes_max(const struct roce_qp *qp)
 {
@@ -418,9 +420,10 @@ roce_requester_rewind(struct roce_qp *qp, uint32_t psn)
 }
 
 /**
- * Has nothing been asked for yet, as packets go out slowly, or others have their turn? Then it is
- * no time-out. When none went out since the one before it is, as a port may take none; once that
- * may be for want of polls.
+ * True if an expired ACK timer is to be ignored because no acknowledgement was requested yet: the
+ * packets are paced, or other queue pairs are served first. If no packet was sent since the
+ * previous expiry, the port may be stuck. This is tolerated once, because the lcore may not have
+ * polled in time.
  */
 static bool
 put_off(struct roce_qp *qp)
@@ -429,7 +432,7 @@ put_off(struct roce_qp *qp)
 
 	if (is_asked(r) || !may_send(qp))
 		return false;
-	/* no port's doing */
+	/* Pacing is the cause, not the port. */
 	if (!roce_rate_allows(&qp->rate, qp->poll_group->now))
 		return true;
 	if (r->paced_psn != r->next_psn)
@@ -466,7 +469,7 @@ roce_requester_timeout(struct roce_qp *qp)
 		r->retries--;
 		roce_requester_rewind(qp, r->una_psn);
 	}
-	/* one packet asks how things are; the rest when it is answered */
+	/* Send one packet that requests an acknowledgement. The rest follows when it arrives. */
 	r->probe = true;
 	roce_qp_activate(qp);
 }

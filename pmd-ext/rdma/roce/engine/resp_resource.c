@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Responder resources: execution of READs and atomics, and their responses. */
 #include <rte_byteorder.h>
 
 #include "engine/qp.h"
@@ -15,7 +16,7 @@ job_at(const struct roce_responder *r, uint32_t i)
 	return &r->jobs[i & r->job_mask];
 }
 
-/** Add to what is to be answered. */
+/** Queue a response. */
 static void
 job_add(struct roce_responder *r, uint32_t answer, uint32_t start, uint32_t end, bool again)
 {
@@ -23,14 +24,14 @@ job_add(struct roce_responder *r, uint32_t answer, uint32_t start, uint32_t end,
 		(struct roce_job){.answer = answer, .start = start, .end = end, .again = again};
 }
 
-/** It is over as it is. */
+/** Mark a response as finished without sending the rest. */
 static void
 job_cancel(struct roce_job *job)
 {
 	job->sent = UINT32_MAX - job->start;
 }
 
-/** Nothing takes one packet, too. */
+/** True if all packets of a response are sent. A response without payload has one packet. */
 static bool
 job_done(const struct roce_qp *qp, const struct roce_job *job)
 {
@@ -40,8 +41,8 @@ job_done(const struct roce_qp *qp, const struct roce_job *job)
 }
 
 /**
- * A new answer takes the place of an old one, which the peer must have got by now, else it could
- * not ask for so many: it need not be repeated.
+ * Cancel the responses of a responder resource that is to be reused. The peer must have received
+ * its response already; otherwise it would exceed its limit of outstanding requests.
  */
 static void
 job_forget(struct roce_responder *r, uint32_t answer)
@@ -53,7 +54,7 @@ job_forget(struct roce_responder *r, uint32_t answer)
 			job_cancel(job_at(r, i));
 }
 
-/** Do it, on memory that was found allowed and aligned. @return the old value */
+/** Execute an atomic; access rights and alignment have been checked. @return the old value */
 static uint64_t
 execute(const struct roce_packet *pkt, const struct roce_atomiceth *eth, uint64_t *value)
 {
@@ -62,7 +63,7 @@ execute(const struct roce_packet *pkt, const struct roce_atomiceth *eth, uint64_
 
 	if (pkt->opcode == ROCE_FETCH_ADD)
 		return __atomic_fetch_add(value, swap_add, __ATOMIC_SEQ_CST);
-	/* when it differs, `expected` becomes the old value */
+	/* If the values differ, `expected` is set to the old value. */
 	__atomic_compare_exchange_n(
 		value, &expected, swap_add, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	return expected;
@@ -78,17 +79,18 @@ roce_resp_resource_new(struct roce_qp *qp, const struct roce_packet *pkt)
 	struct roce_resp_resource a = {.atomic = pkt->flags & ROCE_F_ATOMICETH};
 	struct roce_mr *mr;
 
-	/* more at once than agreed (9.7.4.1.5) */
+	/* More outstanding requests than negotiated (9.7.4.1.5). */
 	if (pkt->length || r->unanswered >= r->rd_atom) {
 		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
 		return false;
 	}
-	/* all the rest is repeats, which have been cancelled, of a peer that asks very often */
+	/* All other entries are cancelled responses to duplicates, of a peer that sends very many
+	 * duplicates. */
 	if (r->job_head - r->job_tail > r->job_mask) {
 		roce_count(qp->poll_group, ROCE_RX_INVALID);
 		return false;
 	}
-	/* va and rkey lie alike in both headers */
+	/* va and rkey have the same offsets in both headers. */
 	a.va = rte_be_to_cpu_64(reth->va);
 	a.rkey = rte_be_to_cpu_32(reth->rkey);
 	a.length = a.atomic ? sizeof(uint64_t) : rte_be_to_cpu_32(reth->length);
@@ -120,14 +122,14 @@ roce_resp_resource_new(struct roce_qp *qp, const struct roce_packet *pkt)
 	return true;
 }
 
-/** Find the answer that a PSN belongs to. @return false: too long ago */
+/** Find the responder resource that contains a PSN. @return false: it was reused already */
 static bool
 find(const struct roce_responder *r, uint32_t psn, uint32_t *answer)
 {
 	const struct roce_resp_resource *a;
 	uint32_t i, n = RTE_MIN(r->answer_head, r->answer_mask + 1);
 
-	/* the latest first: 2^24 packets ago there was one of the same number */
+	/* The latest first: 2^24 packets ago another one had the same PSN. */
 	for (i = r->answer_head; n--;) {
 		a = answer_at(r, --i);
 		if (roce_psn_diff(psn, a->first_psn) >= 0 &&
@@ -153,7 +155,7 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 	a = answer_at(r, answer);
 	start = roce_psn_diff(pkt->psn, a->first_psn);
 	skipped = start * qp->mtu;
-	/* what the peer has got of the end it need not ask for */
+	/* The peer may request less than the rest, if it has received the end already. */
 	length = a->atomic ? a->length : rte_be_to_cpu_32(reth->length);
 	if (a->atomic != !!(pkt->flags & ROCE_F_ATOMICETH) ||
 		a->rkey != rte_be_to_cpu_32(reth->rkey) ||
@@ -168,8 +170,8 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 			continue;
 		job->end = RTE_MAX(job->end, skipped + length);
 		if (start >= job->start + job->sent && start > job->start)
-			return; /* will come, is not even due */
-		/* a part of it was lost while the rest is still being sent: go back */
+			return; /* not sent yet */
+		/* A part was lost while the rest is still being sent: go back. */
 		job->start = start;
 		job->sent = 0;
 		return;
@@ -180,7 +182,7 @@ roce_resp_resource_retry(struct roce_qp *qp, const struct roce_packet *pkt)
 		job_add(r, answer, start, skipped + length, true);
 }
 
-/** An atomic's answer. */
+/** Send an atomic response. */
 static void
 send_atomic(struct roce_qp *qp, const struct roce_resp_resource *a)
 {
@@ -201,7 +203,7 @@ send_atomic(struct roce_qp *qp, const struct roce_resp_resource *a)
 	roce_frame_end(qp->poll_group, &f);
 }
 
-/** One packet of a READ's answer. @return false: the region is gone */
+/** Send one packet of a READ response. @return false: the region was deregistered */
 static bool
 send_read(struct roce_qp *qp, const struct roce_resp_resource *a, const struct roce_job *job)
 {
@@ -267,7 +269,8 @@ roce_resp_resource_run(struct roce_qp *qp)
 		if (a->atomic) {
 			send_atomic(qp, a);
 		} else if (!send_read(qp, a, job)) {
-			/* who has had it may be done with the region: no answer to duplicates */
+			/* The region may be deregistered once the peer has received the response.
+			 * Do not answer the duplicate. */
 			if (job->again) {
 				roce_count(pg, ROCE_RX_INVALID);
 				job_cancel(job);

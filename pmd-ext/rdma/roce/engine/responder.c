@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The responder: executes SENDs, WRITEs and datagrams, and sends acknowledgements. */
 #include <rte_byteorder.h>
 #include <rte_ip.h>
 
 #include "engine/qp.h"
 
-/** UC: packets that come so many late, or twice, are dropped. */
+/** UC: a packet at most this many PSNs before the expected one is late or a duplicate: dropped. */
 #define UC_BEHIND 65536
 
-/** What became of a request. */
+/** Result of a request. */
 enum verdict {
 	TAKEN,
 	REFUSED, /**< a NAK is set */
@@ -46,7 +47,7 @@ not_ready(struct roce_qp *qp, uint32_t psn)
 	r->gap = true;
 }
 
-/** The receive request in use is of no use: tell its owner, and the peer. */
+/** Complete the current receive request with an error and send a fatal NAK to the peer. */
 static void
 receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enum roce_nak nak)
 {
@@ -57,7 +58,7 @@ receive_failed(struct roce_qp *qp, uint32_t psn, enum rdma_wc_status status, enu
 	roce_responder_fatal(qp, psn, nak);
 }
 
-/** Payload into the list of a receive, which has the room. */
+/** Write payload to the list of a receive, which must have room for it. */
 static void
 place_list(struct roce_poll_group *pg, struct roce_cursor *at, const struct roce_rqe *rqe,
 	const struct roce_packet *pkt)
@@ -130,13 +131,13 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 	struct rdma_wc wc;
 	struct roce_mr *mr;
 
-	/* before anything is placed: it comes again as a whole */
+	/* Checked before any payload is written: the peer sends the packet again. */
 	if (imm && r->head == r->tail) {
 		not_ready(qp, pkt->psn);
 		return REFUSED;
 	}
 	if (pkt->flags & ROCE_F_FIRST) {
-		/* who looks at memory finds all of a message before anything of the next one */
+		/* Make a whole message visible in memory before any byte of the next one. */
 		roce_poll_group_settle(qp->poll_group);
 		reth = roce_packet_reth(pkt);
 		r->va = rte_be_to_cpu_64(reth->va);
@@ -152,7 +153,8 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_responder_fatal(qp, pkt->psn, ROCE_NAK_INVALID_REQUEST);
 		return REFUSED;
 	}
-	/* at the first packet all of it must be allowed, then what is left: regions may go */
+	/* The first packet checks access to the whole message, later ones to the rest of it,
+	 * because the region may be deregistered meanwhile. */
 	if (r->left) {
 		mr = roce_mr_find(qp->dev, r->rkey);
 		if (!mr ||
@@ -180,7 +182,7 @@ take_write(struct roce_qp *qp, const struct roce_packet *pkt)
 	return TAKEN;
 }
 
-/** Does this packet fit the message under way, and its length the path MTU? */
+/** True if the packet continues the current message correctly and its length fits the path MTU. */
 static bool
 in_order(const struct roce_qp *qp, const struct roce_packet *pkt)
 {
@@ -198,7 +200,7 @@ in_order(const struct roce_qp *qp, const struct roce_packet *pkt)
 	return pkt->length <= qp->mtu;
 }
 
-/** RC: a request whose turn it is. */
+/** RC: execute a request with the expected PSN. */
 static enum verdict
 take(struct roce_qp *qp, const struct roce_packet *pkt)
 {
@@ -258,20 +260,21 @@ request_rc(struct roce_qp *qp, const struct roce_packet *pkt)
 		r->say = ROCE_ACK_ACTION_ACK;
 		roce_qp_activate(qp);
 	} else if (r->say == ROCE_ACK_ACTION_NAK || r->say == ROCE_ACK_ACTION_RNR) {
-		/* It came late, not never: what was dropped meanwhile shows as the next gap. Or it
-		 * came again before its NAK got out, and found a receive. */
+		/* The packet was late, not lost; packets dropped meanwhile cause the next gap. Or
+		 * it was sent again before the RNR NAK was sent, and a receive is posted now. */
 		r->say = ROCE_ACK_ACTION_ACK;
 	}
 }
 
-/** UC: a message with a hole is dropped up to the next one's begin (9.8.2.2). */
+/** UC: after a lost packet, the message is dropped until the next one begins (9.8.2.2). */
 static void
 request_uc(struct roce_qp *qp, const struct roce_packet *pkt)
 {
 	struct roce_responder *r = &qp->resp;
 	const int32_t ahead = roce_psn_diff(pkt->psn, r->expected_psn);
 
-	/* the network repeats and swaps packets: no message comes twice, or after a later one */
+	/* The network may duplicate and reorder packets. A message must not be delivered twice, or
+	 * after a later one. */
 	if (ahead < 0 && ahead >= -UC_BEHIND) {
 		roce_count(qp->poll_group, ROCE_RX_DUPLICATE);
 		return;
@@ -352,7 +355,7 @@ roce_responder_datagram(struct roce_qp *qp, const struct roce_packet *pkt)
 		roce_count(qp->poll_group, ROCE_RX_TOO_LONG);
 		return;
 	}
-	/* an IPv4 header is in the last 20 bytes (A17.4.5.1) */
+	/* An IPv4 header is stored in the last 20 bytes (A17.4.5.1). */
 	memcpy(grh + sizeof(grh) - pkt->l3_len, pkt->l3, pkt->l3_len);
 	roce_list_write(rqe->segment, &at, grh, sizeof(grh));
 	place_list(qp->poll_group, &at, rqe, pkt);

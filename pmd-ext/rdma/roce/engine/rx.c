@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reception: parses and checks frames, and forwards them to queue pairs, other poll groups, other
+ * devices on the port, or the control lcore.
+ */
 #include <rte_ip.h>
 #include <rte_prefetch.h>
 
@@ -7,13 +11,13 @@
 #include "engine/qp.h"
 #include "port/port_sharing.h"
 
-/** Give a frame to the control lcore. @return true: the mbuf is no longer ours */
+/** Forward a frame to the control lcore. @return true: the mbuf was passed on */
 static bool
 to_control(struct roce_poll_group *pg, struct rte_mbuf *m)
 {
 	struct rte_mbuf *copy = m;
 
-	/* what is queued there for a while must not point into a peer's memory */
+	/* A frame may be queued there for a while. It must not point into a peer's memory. */
 	if (m->nb_segs > 1 || RTE_MBUF_CLONED(m) || RTE_MBUF_HAS_EXTBUF(m)) {
 		copy = rte_pktmbuf_copy(m, pg->dev->pool, 0, UINT32_MAX);
 		if (!copy || copy->nb_segs > 1) {
@@ -34,7 +38,7 @@ to_control(struct roce_poll_group *pg, struct rte_mbuf *m)
 	return copy == m;
 }
 
-/** Is it sent to us? Multicast is looked at later. */
+/** True if the packet is addressed to this device. Multicast is checked later. */
 static bool
 is_for_us(const struct roce_dev *dev, const struct roce_packet *pkt)
 {
@@ -43,14 +47,14 @@ is_for_us(const struct roce_dev *dev, const struct roce_packet *pkt)
 	return dev->has_ip6 && roce_packet_to(pkt, &dev->ip6);
 }
 
-/** Only the default partition is spoken, full and limited members alike. */
+/** True for the default partition, the only one supported, with full or limited membership. */
 static bool
 is_of_partition(const struct roce_packet *pkt)
 {
 	return (rte_be_to_cpu_16(pkt->bth->pkey) & ROCE_PKEY_BASE) == ROCE_PKEY_BASE;
 }
 
-/** A CM MAD: as hostile as the wire, but with its ICRC. */
+/** Forward a CM MAD. Its ICRC is checked here; its contents are untrusted. */
 static bool
 mad(struct roce_poll_group *pg, const struct roce_packet *pkt)
 {
@@ -69,7 +73,7 @@ mad(struct roce_poll_group *pg, const struct roce_packet *pkt)
 	return to_control(pg, pkt->m);
 }
 
-/** Give a frame to the poll group of its queue pair. @return true: the mbuf is no longer ours */
+/** Forward a frame to another poll group. @return true: the mbuf was passed on */
 static bool
 hand_over(struct roce_poll_group *pg, struct roce_poll_group *to, struct rte_mbuf *m)
 {
@@ -82,7 +86,8 @@ hand_over(struct roce_poll_group *pg, struct roce_poll_group *to, struct rte_mbu
 }
 
 /**
- * Queue pairs of other poll groups may be in a group, too. @return to how many poll groups it went
+ * Forward copies of a multicast packet to the other poll groups that have members of any group.
+ * @return number of these poll groups
  */
 static unsigned int
 spread(struct roce_poll_group *pg, struct rte_mbuf *m)
@@ -116,10 +121,7 @@ multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_f
 		roce_count(pg, ROCE_RX_PKEY);
 		return;
 	}
-	/*
-	 * before there are copies of it; what comes from a poll group has been looked at by that
-	 * one
-	 */
+	/* Check before the packet is copied. Another poll group has already done these checks. */
 	if (from != ROCE_FROM_LANE) {
 		if (!roce_gid_is_multicast(&dst)) {
 			roce_count(pg, ROCE_RX_OTHER);
@@ -145,12 +147,12 @@ multicast(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_f
 	}
 	if (!members && !poll_groups && !others)
 		roce_count(pg, ROCE_RX_OTHER);
-	/* a packet once, whoever of the device has had it */
+	/* Count a packet once per device. */
 	if (unlikely(pkt->ecn == 3) && from != ROCE_FROM_LANE && (members || poll_groups))
 		roce_count(pg, ROCE_RX_CE);
 }
 
-/** Is it an opcode for that queue pair? */
+/** True if the opcode is valid for the queue pair. */
 static bool
 is_spoken(const struct roce_qp *qp, const struct roce_packet *pkt)
 {
@@ -160,13 +162,13 @@ is_spoken(const struct roce_qp *qp, const struct roce_packet *pkt)
 		[RDMA_QP_UD] = ROCE_UD,
 	};
 
-	/* a notification notifies of something, and datagrams have no rate of their own */
+	/* A CNP must have the BECN bit set. Datagrams have no rate control. */
 	if (unlikely(pkt->flags & ROCE_F_CNP))
 		return qp->type != RDMA_QP_UD && (pkt->bth->ecn & ROCE_BTH_BECN);
 	return (pkt->opcode & ~ROCE_OPERATION) == transport[qp->type];
 }
 
-/** Everything about a queue pair's packet that needs no state of it. @return false: counted */
+/** Check a packet of a queue pair, except for its sequence. @return false: refused and counted */
 static bool
 is_welcome(struct roce_poll_group *pg, const struct roce_qp *qp, const struct roce_packet *pkt)
 {
@@ -196,8 +198,8 @@ is_welcome(struct roce_poll_group *pg, const struct roce_qp *qp, const struct ro
 }
 
 /**
- * Of another address or VLAN than ours: another device's on the port, or counted.
- * @return true: the mbuf is no longer ours
+ * A packet with another address or VLAN: forward it to another device on the port, or count it.
+ * @return true: the mbuf was passed on
  */
 static bool
 foreign(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_packet_kind kind,
@@ -212,7 +214,7 @@ foreign(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_pac
 	return given == ROCE_GIVEN_AWAY;
 }
 
-/** @return true: the mbuf is no longer ours */
+/** Process a frame for the control plane. @return true: the mbuf was passed on */
 static bool
 control(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
@@ -222,7 +224,7 @@ control(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_fro
 	return to_control(pg, pkt->m);
 }
 
-/** @return true: the mbuf is no longer ours */
+/** Process a RoCEv2 packet. @return true: the mbuf was passed on */
 static bool
 data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from from)
 {
@@ -260,7 +262,7 @@ data(struct roce_poll_group *pg, const struct roce_packet *pkt, enum roce_from f
 	return false;
 }
 
-/** All of a payload that a sender referred to: another core has it. */
+/** Prefetch a payload that was sent by reference: it is in another core's cache. */
 static void
 prefetch_payload(const struct rte_mbuf *m)
 {
@@ -272,7 +274,7 @@ prefetch_payload(const struct rte_mbuf *m)
 		rte_prefetch0(rte_pktmbuf_mtod_offset(m, const void *, i));
 }
 
-/** To be written: it is freed here. */
+/** Prefetch an mbuf for writing, because it is freed here. */
 static void
 prefetch_mbuf(const struct rte_mbuf *m)
 {
@@ -281,8 +283,8 @@ prefetch_mbuf(const struct rte_mbuf *m)
 }
 
 /**
- * What another core wrote is asked for early, one link of the chains at a time: mbufs, then what
- * they hold, then the next mbufs.
+ * Prefetch what another core wrote, one segment of all chains at a time: first the mbufs, then
+ * their data, then the next mbufs.
  */
 static void
 prefetch(struct rte_mbuf **m, unsigned int n)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Timer wheel. */
 #include <rte_common.h>
 
 #include "engine/timer.h"
@@ -30,7 +31,7 @@ void
 roce_wheel_insert(struct roce_wheel *wheel, struct roce_timer *timer)
 {
 	const uint64_t deadline = timer->deadline;
-	/* beyond the horizon: looked at again when that comes */
+	/* A deadline beyond the wheel's range is checked again when its last slot is reached. */
 	uint64_t tick = RTE_MIN((deadline >> wheel->shift) + 1, wheel->tick + ROCE_WHEEL_SLOTS - 1);
 
 	roce_wheel_remove(wheel, timer);

@@ -3,9 +3,9 @@
 #define ROCE_TIMER_H
 
 /**
- * @file Timer wheel of a poll group. A timer that is put off - as each acknowledgement does - only
- * stores its new deadline; it moves when the wheel comes by its old one. One that is stopped does
- * the same.
+ * @file Timer wheel. Postponing a timer, as each acknowledgement does, only stores the new
+ * deadline. The timer moves to its new slot when the wheel reaches the old one. Stopping a timer
+ * works in the same way.
  */
 
 #include <stdbool.h>
@@ -17,24 +17,25 @@
 struct roce_timer {
 	TAILQ_ENTRY(roce_timer) next;
 	uint64_t deadline; /**< TSC; 0: stopped */
-	uint64_t tick;	   /**< where in the wheel; 0: not in it */
+	uint64_t tick;	   /**< position in the wheel; 0: not in it */
 };
 
 TAILQ_HEAD(roce_timer_list, roce_timer);
 
 struct roce_wheel {
-	uint64_t tick;	     /**< all slots before are done */
-	unsigned int shift;  /**< TSC cycles of a tick, as a power of two */
+	uint64_t tick;	     /**< last tick processed */
+	unsigned int shift;  /**< base-2 logarithm of the TSC cycles per tick */
 	unsigned int timers; /**< in the wheel */
 	struct roce_timer_list slot[ROCE_WHEEL_SLOTS];
 };
 
-/** @param hz of the TSC; a tick is about 8 microseconds */
+/** Initialize a wheel. @param hz of the TSC; a tick is about 8 microseconds */
 void roce_wheel_init(struct roce_wheel *wheel, uint64_t hz, uint64_t now);
 
+/** Put a timer into the slot of its deadline. */
 void roce_wheel_insert(struct roce_wheel *wheel, struct roce_timer *timer);
 
-/** Start, or move, a timer. */
+/** Start or restart a timer. */
 static inline void
 roce_timer_start(struct roce_wheel *wheel, struct roce_timer *timer, uint64_t deadline)
 {
@@ -49,13 +50,13 @@ roce_timer_stop(struct roce_timer *timer)
 	timer->deadline = 0;
 }
 
-/** Take a timer out for good: before its memory goes. */
+/** Remove a timer from the wheel. Required before its memory is freed. */
 void roce_wheel_remove(struct roce_wheel *wheel, struct roce_timer *timer);
 
-/** Move on to now; timers that have expired, stopped, are added to `expired` by their `next`. */
+/** Advance the wheel to `now`. Expired timers are stopped and added to the list `expired`. */
 void roce_wheel_run(struct roce_wheel *wheel, uint64_t now, struct roce_timer_list *expired);
 
-/** Is there anything to do? */
+/** True if roce_wheel_run() has to be called. */
 static inline bool
 roce_wheel_due(const struct roce_wheel *wheel, uint64_t now)
 {

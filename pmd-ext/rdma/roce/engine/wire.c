@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Tables of opcodes and RNR timers. */
 #include "engine/wire.h"
 
 #define RETH	  ((int)sizeof(struct roce_reth))
@@ -17,7 +18,7 @@
 #define WRITE	 (V | ROCE_F_WRITE)
 #define RESPONSE (V | ROCE_F_RESPONSE)
 
-/* requests that RC and UC share */
+/* Requests common to RC and UC. */
 #define REQUESTS(t)                                                                        \
 	[(t) + ROCE_SEND_FIRST] = {SEND | FIRST, 0}, [(t) + ROCE_SEND_MIDDLE] = {SEND, 0}, \
 	       [(t) + ROCE_SEND_LAST] = {SEND | LAST, 0},                                  \

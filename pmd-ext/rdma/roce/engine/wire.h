@@ -4,8 +4,8 @@
 
 /**
  * @file
- * RoCEv2 on the wire: headers and opcodes (IBTA 1.4 chapter 9, annex A17). All fields big endian
- * but the ICRC, which is little endian.
+ * RoCEv2 wire format: headers and opcodes (IBTA 1.4 chapter 9, annex A17). All fields are big
+ * endian, except the ICRC, which is little endian.
  */
 
 #include <assert.h>
@@ -22,7 +22,7 @@
 #define ROCE_QKEY_CM	     0x80010000
 #define ROCE_QKEY_CONTROLLED 0x80000000
 #define ROCE_PKEY	     0xffff /* the default partition, full member */
-#define ROCE_PKEY_BASE	     0x7fff /* without the membership bit */
+#define ROCE_PKEY_BASE	     0x7fff /* default partition without the membership bit */
 #define ROCE_PSN_MASK	     0xffffff
 #define ROCE_MAD_BYTES	     256
 
@@ -53,7 +53,7 @@ struct roce_deth {
 } __rte_packed;
 static_assert(sizeof(struct roce_deth) == 8, "IBTA 9.3.2");
 
-/** RDMA extended transport header: WRITE and READ, of up to ROCE_DMA_MAX bytes (9.3.3.2). */
+/** RDMA extended transport header of WRITE and READ, for up to ROCE_DMA_MAX bytes (9.3.3.2). */
 #define ROCE_DMA_MAX (1U << 31)
 struct roce_reth {
 	rte_be64_t va;
@@ -78,13 +78,13 @@ struct roce_aeth {
 } __rte_packed;
 static_assert(sizeof(struct roce_aeth) == 4, "IBTA 9.3.5");
 
-/** Old value of an atomic. */
+/** Atomic ACK extended transport header: the old value. */
 struct roce_atomicack {
 	rte_be64_t value;
 } __rte_packed;
 static_assert(sizeof(struct roce_atomicack) == 8, "IBTA 9.5.3");
 
-#define ROCE_EXT_MAX	28 /* longest sequence of extended headers: an atomic request's */
+#define ROCE_EXT_MAX	28 /* most bytes of extended headers: those of an atomic request */
 #define ROCE_UDP_BYTES	8
 #define ROCE_L2L4_MAX	(14 + 4 + 40 + ROCE_UDP_BYTES) /* Ethernet, VLAN, IPv6, UDP */
 #define ROCE_HEADER_MAX (ROCE_L2L4_MAX + (unsigned int)sizeof(struct roce_bth) + ROCE_EXT_MAX)
@@ -113,18 +113,18 @@ enum roce_opcode {
 	ROCE_FETCH_ADD,
 	ROCE_SEND_LAST_INV = 0x16,
 	ROCE_SEND_ONLY_INV,
-	ROCE_OPERATION = 0x1f, /**< mask of the operation, the rest is the transport */
+	ROCE_OPERATION = 0x1f, /**< mask of the operation; the other bits are the transport */
 	ROCE_RC = 0x00,
 	ROCE_UC = 0x20,
 	ROCE_UD = 0x60,
 	ROCE_CNP = 0x81,
 };
 
-/** What an opcode is made of. */
+/** Properties of an opcode. */
 enum roce_opcode_flag {
-	ROCE_F_VALID = 1 << 0, /**< known to RC, UC or UD */
-	ROCE_F_FIRST = 1 << 1, /**< begins a message (also ONLY) */
-	ROCE_F_LAST = 1 << 2,  /**< ends a message (also ONLY) */
+	ROCE_F_VALID = 1 << 0, /**< known opcode */
+	ROCE_F_FIRST = 1 << 1, /**< first packet of a message (also ONLY) */
+	ROCE_F_LAST = 1 << 2,  /**< last packet of a message (also ONLY) */
 	ROCE_F_SEND = 1 << 3,
 	ROCE_F_WRITE = 1 << 4,
 	ROCE_F_IMM = 1 << 5,
@@ -133,12 +133,12 @@ enum roce_opcode_flag {
 	ROCE_F_DETH = 1 << 8,
 	ROCE_F_ATOMICETH = 1 << 9,
 	ROCE_F_ATOMICACK = 1 << 10,
-	ROCE_F_RESPONSE = 1 << 11, /**< goes to a requester */
+	ROCE_F_RESPONSE = 1 << 11, /**< sent to a requester */
 	ROCE_F_INVALIDATE = 1 << 12,
 	ROCE_F_CNP = 1 << 13,
 };
 
-/** Of an opcode: flags of enum roce_opcode_flag (0: unknown) and bytes of its extended headers. */
+/** Flags of enum roce_opcode_flag (0: unknown opcode) and bytes of the extended headers. */
 struct roce_opcode_info {
 	uint16_t flags;
 	uint8_t ext_bytes;
@@ -152,7 +152,7 @@ extern const struct roce_opcode_info roce_opcodes[256];
 #define ROCE_AETH_ACK	  0x00
 #define ROCE_AETH_RNR	  0x20
 #define ROCE_AETH_NAK	  0x60
-#define ROCE_AETH_CREDITS 0x1f /* of an ACK: credit count not given */
+#define ROCE_AETH_CREDITS 0x1f /* in an ACK: credit count field invalid */
 
 enum roce_nak {
 	ROCE_NAK_SEQUENCE = 0x60,
@@ -187,7 +187,7 @@ roce_psn_add(uint32_t psn, uint32_t n)
 	return (psn + n) & ROCE_PSN_MASK;
 }
 
-/** Serial difference a - b: -2^23 to 2^23 - 1. */
+/** PSN difference a - b in serial number arithmetic: -2^23 to 2^23 - 1. */
 static inline int32_t
 roce_psn_diff(uint32_t a, uint32_t b)
 {
